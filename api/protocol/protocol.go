@@ -1,0 +1,194 @@
+// Package protocol holds the only words that the operator, the worker and the
+// CLI share: names and payloads of the Rollout workflow. A change here changes
+// recorded histories: add fields, never rename or reuse them.
+package protocol
+
+import (
+	"fmt"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// Names registered with Temporal. They are written out so that a Go rename
+// breaks no history.
+const (
+	RolloutWorkflow       = "Rollout"
+	NextBatchActivity     = "NextBatch"
+	UpgradeBatchActivity  = "UpgradeBatch"
+	GenerationSignal      = "generation"
+	PauseSignal           = "pause"
+	ResumeSignal          = "resume"
+	StatusQuery           = "status"
+	SidecarSetAttribute   = "SidecarSet"
+	GenerationAttribute   = "SidecarSetGeneration"
+	RolloutPhaseAttribute = "RolloutPhase"
+)
+
+// WorkflowID of every run of a set. The server keeps at most one run of an id
+// open, so two generations never roll out at once.
+func WorkflowID(name string, uid types.UID) string {
+	return fmt.Sprintf("sidecarset/%s/%s", name, uid)
+}
+
+// SetReference names one incarnation of a SidecarSet.
+type SetReference struct {
+	Name string    `json:"name"`
+	UID  types.UID `json:"uid"`
+}
+
+// PodReference names one incarnation of a pod.
+type PodReference struct {
+	Namespace string    `json:"namespace"`
+	Name      string    `json:"name"`
+	UID       types.UID `json:"uid"`
+}
+
+func (p PodReference) String() string { return p.Namespace + "/" + p.Name }
+
+// WrittenPod is a pod as it was after a write.
+type WrittenPod struct {
+	PodReference
+	ResourceVersion string `json:"resourceVersion"`
+}
+
+// SelectedPod is a pod that a batch shall upgrade.
+type SelectedPod struct {
+	PodReference
+	// Unready says that the pod was chosen outside the budget because it was
+	// not ready; it must not be touched once it is.
+	Unready bool `json:"unready,omitempty"`
+}
+
+// Phase of a run, also its search attribute RolloutPhase.
+type Phase string
+
+// Phases. The last five are ends of a run.
+const (
+	PhaseProgressing      Phase = "Progressing"
+	PhaseWaiting          Phase = "Waiting"
+	PhasePaused           Phase = "Paused"
+	PhaseComplete         Phase = "Complete"
+	PhasePartitionReached Phase = "PartitionReached"
+	PhaseNotUpdate        Phase = "NotUpdate"
+	PhaseSuperseded       Phase = "Superseded"
+	PhaseDeleted          Phase = "Deleted"
+)
+
+// Ended tells whether a run in this phase has nothing left to do.
+func (p Phase) Ended() bool {
+	switch p {
+	case PhaseComplete, PhasePartitionReached, PhaseNotUpdate, PhaseSuperseded, PhaseDeleted:
+		return true
+	}
+	return false
+}
+
+// Counts of a set's pods, as the newest plan saw them.
+type Counts struct {
+	Matched      int `json:"matched"`
+	Updated      int `json:"updated"`
+	UpdatedReady int `json:"updatedReady"`
+	Unavailable  int `json:"unavailable"`
+	// Remaining pods are to be upgraded by this run.
+	Remaining int `json:"remaining"`
+	// NotUpgradable pods differ in more than images.
+	NotUpgradable int `json:"notUpgradable"`
+}
+
+// RolloutInput starts a run, or carries one over a continue-as-new.
+type RolloutInput struct {
+	SidecarSet SetReference `json:"sidecarSet"`
+	Generation int64        `json:"generation"`
+	// Hold is set while somebody paused the run by signal.
+	Hold *Hold `json:"hold,omitempty"`
+	// Progress of the same generation before a continue-as-new.
+	Progress Progress `json:"progress,omitzero"`
+}
+
+// Progress is what a run has done so far.
+type Progress struct {
+	Batches  int `json:"batches,omitempty"`
+	Upgraded int `json:"upgraded,omitempty"`
+	Failed   int `json:"failed,omitempty"`
+	// Written are the pods of the newest batch: no plan is made before the
+	// cache that it is made from shows them (or they are gone).
+	Written []WrittenPod `json:"written,omitempty"`
+}
+
+// RolloutResult is what a run ends with.
+type RolloutResult struct {
+	Phase    Phase  `json:"phase"`
+	Message  string `json:"message"`
+	Counts   Counts `json:"counts"`
+	Batches  int    `json:"batches"`
+	Upgraded int    `json:"upgraded"`
+}
+
+// GenerationInput is the payload of the signal generation.
+type GenerationInput struct {
+	Generation int64 `json:"generation"`
+}
+
+// Hold is the payload of the signals pause and resume: who sent it and why.
+type Hold struct {
+	Who string `json:"who,omitempty"`
+	Why string `json:"why,omitempty"`
+}
+
+// RolloutStatus answers the query status.
+type RolloutStatus struct {
+	SidecarSet SetReference `json:"sidecarSet"`
+	Generation int64        `json:"generation"`
+	Phase      Phase        `json:"phase"`
+	Message    string       `json:"message"`
+	Hold       *Hold        `json:"hold,omitempty"`
+	Counts     Counts       `json:"counts"`
+	Batches    int          `json:"batches"`
+	Upgraded   int          `json:"upgraded"`
+	Failed     int          `json:"failed"`
+	// Since is when the run took up this generation.
+	Since time.Time `json:"since"`
+}
+
+// NextBatchInput asks for the next pods to upgrade.
+type NextBatchInput struct {
+	SidecarSet SetReference `json:"sidecarSet"`
+	Generation int64        `json:"generation"`
+	Written    []WrittenPod `json:"written,omitempty"`
+	// Refused pods failed in earlier batches of this run; they are planned last.
+	Refused []PodReference `json:"refused,omitempty"`
+}
+
+// NextBatchResult holds the chosen pods, or says why there are none.
+type NextBatchResult struct {
+	Phase   Phase         `json:"phase"`
+	Message string        `json:"message"`
+	Pods    []SelectedPod `json:"pods,omitempty"`
+	Counts  Counts        `json:"counts"`
+	// Generation that the cache holds; newer than asked for when superseded.
+	Generation int64 `json:"generation,omitempty"`
+}
+
+// UpgradeBatchInput names the pods to upgrade.
+type UpgradeBatchInput struct {
+	SidecarSet SetReference  `json:"sidecarSet"`
+	Generation int64         `json:"generation"`
+	Pods       []SelectedPod `json:"pods"`
+}
+
+// UpgradeBatchResult says what became of each pod of a batch: written, gone or
+// changed under our hands (skipped), or failed.
+type UpgradeBatchResult struct {
+	Written []WrittenPod `json:"written,omitempty"`
+	Skipped int          `json:"skipped,omitempty"`
+	Failed  []FailedPod  `json:"failed,omitempty"`
+	// Stopped says why the fence stopped the batch before its end.
+	Stopped string `json:"stopped,omitempty"`
+}
+
+// FailedPod is a pod whose write was refused.
+type FailedPod struct {
+	PodReference
+	Reason string `json:"reason"`
+}

@@ -1,0 +1,22 @@
+// Package v1alpha1 holds the SidecarSet API, group apps.kruise.io: types and
+// names on the wire, no logic (SPEC §1, §2).
+//
+// +kubebuilder:object:generate=true
+// +groupName=apps.kruise.io
+package v1alpha1
+
+import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+)
+
+// GroupVersion identifies this API.
+var GroupVersion = schema.GroupVersion{Group: "apps.kruise.io", Version: "v1alpha1"}
+
+// AddToScheme registers the SidecarSet types.
+func AddToScheme(scheme *runtime.Scheme) error {
+	scheme.AddKnownTypes(GroupVersion, &SidecarSet{}, &SidecarSetList{})
+	metav1.AddToGroupVersion(scheme, GroupVersion)
+	return nil
+}

@@ -1,0 +1,70 @@
+package v1alpha1
+
+// Annotations on pods, SidecarSets and revisions (SPEC §2).
+const (
+	// HashAnnotation carries the hash of a SidecarSet. On a pod it is a JSON
+	// object, set name → entry.
+	HashAnnotation = "kruise.io/sidecarset-hash"
+	// HashWithoutImageAnnotation carries the same hash with every image blanked.
+	HashWithoutImageAnnotation = "kruise.io/sidecarset-hash-without-image"
+	// InjectedListAnnotation lists the sets injected into a pod: comma-joined, sorted.
+	InjectedListAnnotation = "kruise.io/sidecarset-injected-list"
+	// InPlaceUpdateStateAnnotation records what an in-place upgrade changed in a pod.
+	InPlaceUpdateStateAnnotation = "kruise.io/sidecarset-inplace-update-state"
+	// WorkingHotUpgradeContainerAnnotation maps a hot sidecar to its working twin.
+	WorkingHotUpgradeContainerAnnotation = "kruise.io/sidecarset-working-hotupgrade-container"
+	// VersionAnnotationPrefix and VersionAltAnnotationPrefix precede a hot
+	// container's name: its own version, and that of its twin.
+	VersionAnnotationPrefix    = "version.sidecarset.kruise.io/"
+	VersionAltAnnotationPrefix = "versionalt.sidecarset.kruise.io/"
+)
+
+// Labels.
+const (
+	// SidecarSetNameLabel is on every ControllerRevision of a set.
+	SidecarSetNameLabel = "kruise.io/sidecarset-name"
+	// CustomVersionLabel names a version of a set; its revision carries it too.
+	CustomVersionLabel = "apps.kruise.io/sidecarset-custom-version"
+	// InjectionLabel on a namespace, with the value InjectionDisabled, keeps the
+	// pod webhook away from that namespace.
+	InjectionLabel    = "outrigger.io/injection"
+	InjectionDisabled = "disabled"
+)
+
+// Environment variables of injected containers.
+const (
+	InjectedEnv   = "IS_INJECTED"
+	VersionEnv    = "SIDECARSET_VERSION"
+	VersionAltEnv = "SIDECARSET_VERSION_ALT"
+)
+
+// UpgradableCondition is the pod condition that tells whether every set
+// injected into the pod can upgrade it in place (SPEC §7.2).
+const UpgradableCondition = "SidecarSetUpgradable"
+
+// Defaults of where revisions and configuration live.
+const (
+	DefaultSystemNamespace = "kruise-system"
+	ConfigurationName      = "kruise-configuration"
+	MetadataWhitelistKey   = "SidecarSet_PatchPodMetadata_WhiteList"
+)
+
+// Conditions of a SidecarSet (SPEC §8).
+const (
+	ConditionProgressing = "Progressing"
+	ConditionAvailable   = "Available"
+	ConditionDegraded    = "Degraded"
+)
+
+// Reasons of a SidecarSet's conditions.
+const (
+	ReasonPaused            = "Paused"
+	ReasonNotUpdate         = "NotUpdate"
+	ReasonPartitionReached  = "PartitionReached"
+	ReasonRolloutComplete   = "RolloutComplete"
+	ReasonRolloutProgress   = "RolloutInProgress"
+	ReasonWaitingForPods    = "WaitingForPods"
+	ReasonNotUpgradablePods = "NotUpgradablePods"
+	ReasonEngineUnavailable = "EngineUnavailable"
+	ReasonAsExpected        = "AsExpected"
+)

@@ -1,0 +1,74 @@
+// Package match decides which pods a SidecarSet applies to (SPEC §3).
+package match
+
+import (
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+
+	"github.com/outrigger/outrigger/api/v1alpha1"
+)
+
+// Scope is the compiled selection of one set: pods by label, in one namespace
+// or in namespaces by label.
+type Scope struct {
+	pods       labels.Selector
+	namespace  string
+	namespaces labels.Selector
+}
+
+// NewScope compiles the selectors of a spec. A missing or empty pod selector
+// matches nothing.
+func NewScope(spec *v1alpha1.SidecarSetSpec) (Scope, error) {
+	pods, err := podSelector(spec.Selector)
+	if err != nil {
+		return Scope{}, fmt.Errorf("spec.selector: %w", err)
+	}
+	scope := Scope{pods: pods, namespace: spec.Namespace}
+	if spec.NamespaceSelector != nil {
+		scope.namespaces, err = metav1.LabelSelectorAsSelector(spec.NamespaceSelector)
+		if err != nil {
+			return Scope{}, fmt.Errorf("spec.namespaceSelector: %w", err)
+		}
+	}
+	return scope, nil
+}
+
+func podSelector(selector *metav1.LabelSelector) (labels.Selector, error) {
+	if selector == nil || len(selector.MatchLabels)+len(selector.MatchExpressions) == 0 {
+		return labels.Nothing(), nil
+	}
+	return metav1.LabelSelectorAsSelector(selector)
+}
+
+// Labels tells whether the pod's labels are selected.
+func (s Scope) Labels(podLabels map[string]string) bool {
+	return s.pods.Matches(labels.Set(podLabels))
+}
+
+// PodSelector is the compiled selector of pods.
+func (s Scope) PodSelector() labels.Selector { return s.pods }
+
+// OneNamespace is the only namespace of the scope, or empty.
+func (s Scope) OneNamespace() string { return s.namespace }
+
+// NeedsNamespaceLabels tells whether Namespace has to be asked with the
+// namespace's labels.
+func (s Scope) NeedsNamespaceLabels() bool { return s.namespaces != nil }
+
+// Namespace tells whether a namespace, with these labels, is in scope.
+func (s Scope) Namespace(name string, namespaceLabels map[string]string) bool {
+	if s.namespace != "" && s.namespace != name {
+		return false
+	}
+	return s.namespaces == nil || s.namespaces.Matches(labels.Set(namespaceLabels))
+}
+
+// Active tells whether a pod still counts: one that has ended or is being
+// deleted is never injected, counted or upgraded.
+func Active(pod *corev1.Pod) bool {
+	return pod.DeletionTimestamp == nil &&
+		pod.Status.Phase != corev1.PodSucceeded && pod.Status.Phase != corev1.PodFailed
+}

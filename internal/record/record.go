@@ -1,0 +1,142 @@
+// Package record is the one codec of what SidecarSets write into pods'
+// annotations (SPEC §2).
+package record
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/outrigger/outrigger/api/v1alpha1"
+)
+
+// Entry says which version of a set a pod holds.
+type Entry struct {
+	UpdateTimestamp metav1.Time `json:"updateTimestamp"`
+	Hash            string      `json:"hash"`
+	SidecarSetName  string      `json:"sidecarSetName"`
+	// SidecarList holds the sorted names of containers and native sidecars.
+	SidecarList []string `json:"sidecarList"`
+	// ControllerRevision is absent from the entry without images.
+	ControllerRevision string `json:"controllerRevision,omitempty"`
+}
+
+// Entries maps a set's name to what the pod holds of it.
+type Entries map[string]Entry
+
+// State says what an in-place upgrade changed.
+type State struct {
+	Revision        string      `json:"revision"`
+	UpdateTimestamp metav1.Time `json:"updateTimestamp"`
+	// LastContainerStatuses holds the changed containers as they were before.
+	LastContainerStatuses map[string]ContainerStatus `json:"lastContainerStatuses"`
+}
+
+// ContainerStatus is what a container ran.
+type ContainerStatus struct {
+	ImageID string `json:"imageID"`
+}
+
+// States maps a set's name to its newest in-place upgrade of the pod.
+type States map[string]State
+
+// Hashes reads the entries of HashAnnotation. A missing annotation is empty.
+func Hashes(annotations map[string]string) (Entries, error) {
+	return entries(annotations, v1alpha1.HashAnnotation)
+}
+
+// HashesWithoutImage reads the entries of HashWithoutImageAnnotation.
+func HashesWithoutImage(annotations map[string]string) (Entries, error) {
+	return entries(annotations, v1alpha1.HashWithoutImageAnnotation)
+}
+
+func entries(annotations map[string]string, key string) (Entries, error) {
+	read, err := decode[Entries](annotations, key)
+	if err == nil {
+		return read, nil
+	}
+	// The older form maps a set's name to the bare hash.
+	var bare map[string]string
+	if json.Unmarshal([]byte(annotations[key]), &bare) != nil {
+		return nil, err
+	}
+	read = make(Entries, len(bare))
+	for name, hash := range bare {
+		read[name] = Entry{Hash: hash, SidecarSetName: name}
+	}
+	return read, nil
+}
+
+// InPlaceStates reads InPlaceUpdateStateAnnotation.
+func InPlaceStates(annotations map[string]string) (States, error) {
+	return decode[States](annotations, v1alpha1.InPlaceUpdateStateAnnotation)
+}
+
+// WorkingContainers reads which twin of each hot sidecar works.
+func WorkingContainers(annotations map[string]string) (map[string]string, error) {
+	return decode[map[string]string](annotations, v1alpha1.WorkingHotUpgradeContainerAnnotation)
+}
+
+func decode[M ~map[string]V, V any](annotations map[string]string, key string) (M, error) {
+	read := M{}
+	value := annotations[key]
+	if value == "" {
+		return read, nil
+	}
+	if err := json.Unmarshal([]byte(value), &read); err != nil {
+		return nil, fmt.Errorf("annotation %s: %w", key, err)
+	}
+	if read == nil {
+		return nil, fmt.Errorf("annotation %s: %w", key, errNull)
+	}
+	return read, nil
+}
+
+var errNull = errors.New("a JSON object is expected, not null")
+
+// InjectedSets reads the names of the sets injected into a pod.
+func InjectedSets(annotations map[string]string) []string {
+	value := annotations[v1alpha1.InjectedListAnnotation]
+	if value == "" {
+		return nil
+	}
+	return strings.Split(value, ",")
+}
+
+// Injected tells whether the pod's list names a set.
+func Injected(annotations map[string]string, set string) bool {
+	for name := range strings.SplitSeq(annotations[v1alpha1.InjectedListAnnotation], ",") {
+		if name == set {
+			return true
+		}
+	}
+	return false
+}
+
+// FormatInjectedSets writes names sorted, each once.
+func FormatInjectedSets(names []string) string {
+	sorted := slices.Sorted(maps.Keys(setOf(names)))
+	return strings.Join(sorted, ",")
+}
+
+func setOf(names []string) map[string]struct{} {
+	set := make(map[string]struct{}, len(names))
+	for _, name := range names {
+		set[name] = struct{}{}
+	}
+	return set
+}
+
+// Format writes an annotation's value. Keys come out sorted.
+func Format[V any](value map[string]V) (string, error) {
+	encoded, err := json.Marshal(value)
+	if err != nil {
+		return "", fmt.Errorf("encode annotation: %w", err)
+	}
+	return string(encoded), nil
+}
