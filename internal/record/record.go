@@ -62,7 +62,7 @@ func entries(annotations map[string]string, key string) (Entries, error) {
 	}
 	// The older form maps a set's name to the bare hash.
 	var bare map[string]string
-	if json.Unmarshal([]byte(annotations[key]), &bare) != nil {
+	if json.Unmarshal([]byte(annotations[key]), &bare) != nil || bare == nil {
 		return nil, err
 	}
 	read = make(Entries, len(bare))

@@ -1,0 +1,136 @@
+// Package kube holds what the three processes share of their connection to the
+// API server: flags, scheme, cache and how pods are looked up.
+package kube
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/go-logr/logr"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/discovery"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/metrics/server"
+
+	"github.com/outrigger/outrigger/api/v1alpha1"
+	"github.com/outrigger/outrigger/internal/record"
+)
+
+// connectTimeout bounds the first contact with the API server.
+const connectTimeout = 10 * time.Second
+
+// InjectedSetIndex finds pods by the name of a set injected into them.
+const InjectedSetIndex = "injected-set"
+
+// Options are the flags that every process has.
+type Options struct {
+	// Kubeconfig is a file; empty means in-cluster, then $KUBECONFIG and ~/.kube/config.
+	Kubeconfig string
+	// SystemNamespace holds revisions, configuration and leases.
+	SystemNamespace string
+	// QPS and Burst limit this process's requests to the API server, a second.
+	QPS   float32
+	Burst int
+	// MetricsAddress and HealthAddress are host:port; "0" turns them off.
+	MetricsAddress string
+	HealthAddress  string
+	Logger         logr.Logger
+}
+
+// NewScheme knows the types that the processes read and write.
+func NewScheme() (*runtime.Scheme, error) {
+	scheme := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{corev1.AddToScheme, appsv1.AddToScheme, v1alpha1.AddToScheme} {
+		if err := add(scheme); err != nil {
+			return nil, fmt.Errorf("register API types: %w", err)
+		}
+	}
+	return scheme, nil
+}
+
+// RESTConfig reads the connection and makes sure that somebody answers there.
+func (o Options) RESTConfig() (*rest.Config, error) {
+	rules := clientcmd.NewDefaultClientConfigLoadingRules()
+	rules.ExplicitPath = o.Kubeconfig
+	config, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, nil).ClientConfig()
+	if err != nil {
+		return nil, fmt.Errorf("find a cluster: %w (name one with --kubeconfig)", err)
+	}
+	config.QPS, config.Burst = o.QPS, o.Burst
+	config.UserAgent = rest.DefaultKubernetesUserAgent()
+	probe := rest.CopyConfig(config)
+	probe.Timeout = connectTimeout
+	versions, err := discovery.NewDiscoveryClientForConfig(probe)
+	if err != nil {
+		return nil, fmt.Errorf("connect to cluster %s: %w", config.Host, err)
+	}
+	if _, err := versions.ServerVersion(); err != nil {
+		return nil, fmt.Errorf("reach cluster %s: %w (is it up, and is the kubeconfig of this cluster?)", config.Host, err)
+	}
+	return config, nil
+}
+
+// NewManager builds the process around its caches. adjust may change the
+// options before they take effect.
+func (o Options) NewManager(adjust func(*manager.Options)) (manager.Manager, error) {
+	config, err := o.RESTConfig()
+	if err != nil {
+		return nil, err
+	}
+	scheme, err := NewScheme()
+	if err != nil {
+		return nil, err
+	}
+	options := manager.Options{
+		Scheme:                 scheme,
+		Logger:                 o.Logger,
+		Metrics:                server.Options{BindAddress: o.MetricsAddress},
+		HealthProbeBindAddress: o.HealthAddress,
+		Cache: cache.Options{
+			DefaultTransform: cache.TransformStripManagedFields(),
+			// Revisions and configuration are read from one namespace alone.
+			ByObject: map[client.Object]cache.ByObject{
+				&appsv1.ControllerRevision{}: {Namespaces: map[string]cache.Config{o.SystemNamespace: {}}},
+				&corev1.ConfigMap{}:          {Namespaces: map[string]cache.Config{o.SystemNamespace: {}}},
+				&corev1.Secret{}:             {Namespaces: map[string]cache.Config{o.SystemNamespace: {}}},
+			},
+		},
+	}
+	if adjust != nil {
+		adjust(&options)
+	}
+	mgr, err := manager.New(config, options)
+	if err != nil {
+		return nil, fmt.Errorf("set up caches and servers: %w", err)
+	}
+	return mgr, nil
+}
+
+// IndexPods lets caches find the pods of a set without walking all pods.
+func IndexPods(ctx context.Context, indexer client.FieldIndexer) error {
+	err := indexer.IndexField(ctx, &corev1.Pod{}, InjectedSetIndex, func(o client.Object) []string {
+		return record.InjectedSets(o.GetAnnotations())
+	})
+	if err != nil {
+		return fmt.Errorf("index pods by injected set: %w", err)
+	}
+	return nil
+}
+
+// PodsOf lists the cached pods that a set was injected into. They are the
+// cache's own: copy before changing one.
+func PodsOf(ctx context.Context, reader client.Reader, set string) ([]corev1.Pod, error) {
+	var pods corev1.PodList
+	err := reader.List(ctx, &pods, client.MatchingFields{InjectedSetIndex: set}, client.UnsafeDisableDeepCopy)
+	if err != nil {
+		return nil, fmt.Errorf("list pods of SidecarSet %s: %w", set, err)
+	}
+	return pods.Items, nil
+}
