@@ -88,8 +88,12 @@ func (p Phase) Ended() bool {
 type Counts struct {
 	Matched      int `json:"matched"`
 	Updated      int `json:"updated"`
+	Ready        int `json:"ready"`
 	UpdatedReady int `json:"updatedReady"`
-	Unavailable  int `json:"unavailable"`
+	// Unavailable pods are so because of an upgrade.
+	Unavailable int `json:"unavailable"`
+	// Settling pods were upgraded to this version and are not ready yet.
+	Settling int `json:"settling"`
 	// Remaining pods are to be upgraded by this run.
 	Remaining int `json:"remaining"`
 	// NotUpgradable pods differ in more than images.
@@ -192,3 +196,13 @@ type FailedPod struct {
 	PodReference
 	Reason string `json:"reason"`
 }
+
+// Timings that the workflow and its activities agree on.
+const (
+	// NextBatchPoll is how long NextBatch waits for something to do.
+	NextBatchPoll = 5 * time.Minute
+	// UpgradeBatchLimit bounds one batch, API-server back-pressure included.
+	UpgradeBatchLimit = 10 * time.Minute
+	// HeartbeatTimeout is when a worker counts as lost.
+	HeartbeatTimeout = 10 * time.Second
+)

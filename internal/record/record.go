@@ -40,6 +40,9 @@ type State struct {
 // ContainerStatus is what a container ran.
 type ContainerStatus struct {
 	ImageID string `json:"imageID"`
+	// RestartCount tells a restart even where the new image has the same ID.
+	// Older states lack it.
+	RestartCount *int32 `json:"restartCount,omitempty"`
 }
 
 // States maps a set's name to its newest in-place upgrade of the pod.
@@ -139,4 +142,19 @@ func Format[V any](value map[string]V) (string, error) {
 		return "", fmt.Errorf("encode annotation: %w", err)
 	}
 	return string(encoded), nil
+}
+
+// With returns the value of an annotation of entries with that of one set
+// replaced. Entries of other sets stay as they are written, byte for byte.
+func With(annotations map[string]string, key, set string, entry any) (string, error) {
+	all, err := decode[map[string]json.RawMessage](annotations, key)
+	if err != nil {
+		return "", err
+	}
+	encoded, err := json.Marshal(entry)
+	if err != nil {
+		return "", fmt.Errorf("encode the entry of %s in annotation %s: %w", set, key, err)
+	}
+	all[set] = encoded
+	return Format(all)
 }

@@ -1,0 +1,64 @@
+// Package activities holds what a Rollout does in the cluster: choosing the
+// next pods and upgrading them. Each is idempotent: a retry, on any worker,
+// starts from the cluster as it is.
+package activities
+
+import (
+	"context"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/outrigger/outrigger/api/protocol"
+	"github.com/outrigger/outrigger/api/v1alpha1"
+)
+
+// Activities reach the cluster through an informer cache for what they read
+// often, and directly for what must be certain.
+type Activities struct {
+	// Cache answers from informers; what it returns must not be changed.
+	Cache client.Reader
+	// Live answers from the API server.
+	Live client.Reader
+	// Pods writes pods.
+	Pods client.Writer
+	// Changes tells when something about a set moved in the cache.
+	Changes *Changes
+	Clock   clock.WithTicker
+	// Writers is how many pods are written at a time.
+	Writers int
+}
+
+// set reads a set from the cache, for one of its generations. It answers with
+// a phase instead when there is nothing left to do for that generation.
+func (a *Activities) set(ctx context.Context, reference protocol.SetReference) (*v1alpha1.SidecarSet, error) {
+	var set v1alpha1.SidecarSet
+	err := a.Cache.Get(ctx, types.NamespacedName{Name: reference.Name}, &set)
+	if apierrors.IsNotFound(err) {
+		// The cache may not have seen a new set yet.
+		err = a.Live.Get(ctx, types.NamespacedName{Name: reference.Name}, &set)
+	}
+	switch {
+	case apierrors.IsNotFound(err):
+		return nil, nil
+	case err != nil:
+		return nil, fmt.Errorf("read SidecarSet %s: %w", reference.Name, err)
+	case set.UID != reference.UID || set.DeletionTimestamp != nil:
+		return nil, nil
+	}
+	return &set, nil
+}
+
+func (a *Activities) namespaceLabels(ctx context.Context) func(string) (map[string]string, error) {
+	return func(name string) (map[string]string, error) {
+		var namespace corev1.Namespace
+		if err := a.Cache.Get(ctx, types.NamespacedName{Name: name}, &namespace); err != nil {
+			return nil, err
+		}
+		return namespace.Labels, nil
+	}
+}

@@ -1,0 +1,140 @@
+package main
+
+import (
+	"fmt"
+	"log/slog"
+	"os"
+
+	"github.com/go-logr/logr"
+	"github.com/spf13/cobra"
+	"k8s.io/klog/v2"
+	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/outrigger/outrigger/api/v1alpha1"
+	"github.com/outrigger/outrigger/kube"
+	"github.com/outrigger/outrigger/operator"
+	"github.com/outrigger/outrigger/temporal"
+	"github.com/outrigger/outrigger/webhook"
+	"github.com/outrigger/outrigger/worker"
+)
+
+// flags are those that every role has.
+type flags struct {
+	kube.Options
+	logLevel, logFormat string
+}
+
+func newCommand() *cobra.Command {
+	root := &cobra.Command{
+		Use:           "outrigger",
+		Short:         "Sidecars as durable rollouts",
+		Long:          "Outrigger injects the containers of SidecarSets into new pods and upgrades them in place, each change as a durable Temporal workflow.",
+		SilenceUsage:  true,
+		SilenceErrors: true,
+	}
+	shared := &flags{}
+	shared.add(root)
+	root.AddCommand(newOperator(shared), newWorker(shared), newWebhook(shared))
+	return root
+}
+
+func (f *flags) add(root *cobra.Command) {
+	set := root.PersistentFlags()
+	set.StringVar(&f.Kubeconfig, "kubeconfig", "", "kubeconfig `file`; empty: the cluster this runs in, then $KUBECONFIG and ~/.kube/config")
+	set.StringVar(&f.SystemNamespace, "namespace", v1alpha1.DefaultSystemNamespace, "system `namespace`, which holds revisions, configuration and leases")
+	set.Float32Var(&f.QPS, "kube-api-qps", 200, "requests a second to the API server, on average")
+	set.IntVar(&f.Burst, "kube-api-burst", 400, "requests to the API server at once")
+	set.StringVar(&f.MetricsAddress, "metrics-bind-address", ":8080", "`address` of /metrics; 0 turns it off")
+	set.StringVar(&f.HealthAddress, "health-probe-bind-address", ":8081", "`address` of /healthz and /readyz; 0 turns them off")
+	set.StringVar(&f.logLevel, "log-level", "info", "debug, info, warn or error")
+	set.StringVar(&f.logFormat, "log-format", "text", "text or json")
+}
+
+// options checks what flags alone can tell, and sets up logging.
+func (f *flags) options(args []string) (kube.Options, error) {
+	if len(args) > 0 {
+		return kube.Options{}, fmt.Errorf("unexpected argument %q: everything is a flag, see --help", args[0])
+	}
+	if f.QPS <= 0 || f.Burst < 1 {
+		return kube.Options{}, fmt.Errorf("--kube-api-qps and --kube-api-burst must be positive")
+	}
+	if f.SystemNamespace == "" {
+		return kube.Options{}, fmt.Errorf("--namespace must not be empty")
+	}
+	var level slog.Level
+	if err := level.UnmarshalText([]byte(f.logLevel)); err != nil {
+		return kube.Options{}, fmt.Errorf("--log-level %q: use debug, info, warn or error", f.logLevel)
+	}
+	handlerOptions := &slog.HandlerOptions{Level: level}
+	var handler slog.Handler
+	switch f.logFormat {
+	case "text":
+		handler = slog.NewTextHandler(os.Stderr, handlerOptions)
+	case "json":
+		handler = slog.NewJSONHandler(os.Stderr, handlerOptions)
+	default:
+		return kube.Options{}, fmt.Errorf("--log-format %q: use text or json", f.logFormat)
+	}
+	f.Logger = logr.FromSlogHandler(handler)
+	ctrllog.SetLogger(f.Logger)
+	klog.SetLogger(f.Logger)
+	return f.Options, nil
+}
+
+func addTemporal(cmd *cobra.Command, o *temporal.Options, taskQueue *string) {
+	cmd.Flags().StringVar(&o.Address, "temporal-address", "127.0.0.1:7233", "`host:port` of the Temporal server; it is waited for")
+	cmd.Flags().StringVar(&o.Namespace, "temporal-namespace", "default", "Temporal `namespace`")
+	cmd.Flags().StringVar(taskQueue, "task-queue", "", "Temporal task `queue`; empty: the UID of namespace kube-system, so that clusters can share a Temporal")
+}
+
+func newOperator(shared *flags) *cobra.Command {
+	var o operator.Options
+	cmd := &cobra.Command{
+		Use:   "operator",
+		Short: "Register revisions, write status, and hand generations over to Temporal",
+		RunE: func(cmd *cobra.Command, args []string) (err error) {
+			if o.Options, err = shared.options(args); err != nil {
+				return err
+			}
+			return operator.Run(cmd.Context(), o)
+		},
+	}
+	addTemporal(cmd, &o.Temporal, &o.TaskQueue)
+	cmd.Flags().StringVar(&o.TemporalUI, "temporal-ui-url", "", "`URL` of the Temporal UI, for links in status and events")
+	cmd.Flags().BoolVar(&o.LeaderElect, "leader-elect", true, "let one of several operators act")
+	return cmd
+}
+
+func newWorker(shared *flags) *cobra.Command {
+	var o worker.Options
+	cmd := &cobra.Command{
+		Use:   "worker",
+		Short: "Host rollouts: the Temporal workflow and the activities that upgrade pods",
+		RunE: func(cmd *cobra.Command, args []string) (err error) {
+			if o.Options, err = shared.options(args); err != nil {
+				return err
+			}
+			return worker.Run(cmd.Context(), o)
+		},
+	}
+	addTemporal(cmd, &o.Temporal, &o.TaskQueue)
+	return cmd
+}
+
+func newWebhook(shared *flags) *cobra.Command {
+	var o webhook.Options
+	cmd := &cobra.Command{
+		Use:   "webhook",
+		Short: "Inject sidecars into new pods; default and validate SidecarSets",
+		RunE: func(cmd *cobra.Command, args []string) (err error) {
+			if o.Options, err = shared.options(args); err != nil {
+				return err
+			}
+			return webhook.Run(cmd.Context(), o)
+		},
+	}
+	cmd.Flags().IntVar(&o.Port, "port", 9443, "`port` of the admission endpoints")
+	cmd.Flags().StringVar(&o.URL, "url", "", "`URL` at which the API server reaches this process, such as https://localhost:9443; empty: by the Service")
+	cmd.Flags().StringVar(&o.ServiceName, "service-name", "outrigger-webhook", "`name` of the Service in front of this process")
+	return cmd
+}

@@ -1,0 +1,16 @@
+// Command outrigger runs one of Outrigger's three processes.
+package main
+
+import (
+	"fmt"
+	"os"
+
+	"sigs.k8s.io/controller-runtime/pkg/manager/signals"
+)
+
+func main() {
+	if err := newCommand().ExecuteContext(signals.SetupSignalHandler()); err != nil {
+		fmt.Fprintln(os.Stderr, "outrigger:", err)
+		os.Exit(1)
+	}
+}

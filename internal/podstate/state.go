@@ -1,0 +1,192 @@
+package podstate
+
+import (
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/outrigger/outrigger/internal/record"
+)
+
+// State of a pod towards a version.
+type State struct {
+	// Complete pods hold every sidecar of the set (SPEC §3).
+	Complete bool
+	// Updated pods hold the version's hash.
+	Updated bool
+	// Upgradable pods differ from the version in nothing but images.
+	Upgradable bool
+	// Consistent pods run what their newest upgrade asked for.
+	Consistent bool
+	// Ready pods serve: Running, Ready, and the idle twins are empty.
+	Ready bool
+	// Touched pods were upgraded in place at least once.
+	Touched bool
+	// Failed pods cannot take their newest upgrade: a container of it cannot start.
+	Failed bool
+	// UnreadyBefore pods have been unready since before their newest upgrade,
+	// so the upgrade is not what made them unavailable.
+	UnreadyBefore bool
+}
+
+// Settled pods run what they were asked to, and serve.
+func (s State) Settled() bool { return s.Consistent && s.Ready }
+
+// InFlight pods are unavailable because of an upgrade (SPEC §7.5).
+func (s State) InFlight() bool {
+	return (s.Updated || s.Touched) && !s.Settled() && !s.UnreadyBefore
+}
+
+// Waits tells whether a pod may not be upgraded yet: its previous upgrade is
+// still on its way (SPEC §7.2). One that failed may, or no fix could reach it.
+func (s State) Waits() bool { return !s.Updated && !s.Consistent && !s.Failed }
+
+// Of compares a pod with the version. Annotations that cannot be read are an
+// error that names the pod's annotation.
+func (v *Version) Of(pod *corev1.Pod) (State, error) {
+	hashes, err := record.Hashes(pod.Annotations)
+	if err != nil {
+		return State{}, err
+	}
+	blank, err := record.HashesWithoutImage(pod.Annotations)
+	if err != nil {
+		return State{}, err
+	}
+	states, err := record.InPlaceStates(pod.Annotations)
+	if err != nil {
+		return State{}, err
+	}
+	working, err := record.WorkingContainers(pod.Annotations)
+	if err != nil {
+		return State{}, err
+	}
+	newest, touched := states[v.Set]
+	state := State{
+		Complete:   v.complete(pod, working),
+		Updated:    hashes[v.Set].Hash == v.Hash,
+		Upgradable: blank[v.Set].Hash == v.HashWithoutImage,
+		Touched:    touched,
+		Ready:      ready(pod) && v.idleTwinsEmpty(pod, working),
+	}
+	state.Consistent, state.Failed = v.taken(pod, newest)
+	state.UnreadyBefore = touched && unreadySinceBefore(pod, newest.UpdateTimestamp.Time)
+	return state, nil
+}
+
+func (v *Version) complete(pod *corev1.Pod, working map[string]string) bool {
+	for _, s := range v.Sidecars {
+		if !s.Hot() {
+			if Container(pod, s.Name, s.Native) == nil {
+				return false
+			}
+			continue
+		}
+		twins := s.Twins()
+		if working[s.Name] == "" || Container(pod, twins[0], false) == nil || Container(pod, twins[1], false) == nil {
+			return false
+		}
+	}
+	return true
+}
+
+func (v *Version) idleTwinsEmpty(pod *corev1.Pod, working map[string]string) bool {
+	for _, s := range v.Sidecars {
+		if !s.Hot() {
+			continue
+		}
+		idle := s.Twins()[0]
+		if working[s.Name] == idle {
+			idle = s.Twins()[1]
+		}
+		if c := Container(pod, idle, false); c == nil || c.Image != s.EmptyImage {
+			return false
+		}
+	}
+	return true
+}
+
+// taken tells whether every container that the newest upgrade changed runs
+// what it was changed to, and whether one of them cannot.
+func (v *Version) taken(pod *corev1.Pod, newest record.State) (taken, failed bool) {
+	taken = true
+	for name, before := range newest.LastContainerStatuses {
+		container, status := Container(pod, name, false), Status(pod, name, false)
+		if container == nil {
+			container, status = Container(pod, name, true), Status(pod, name, true)
+		}
+		if container == nil {
+			continue
+		}
+		if !containerTaken(container, status, before, newest.UpdateTimestamp.Time) {
+			taken = false
+			failed = failed || cannotStart(status)
+		}
+	}
+	return taken, failed
+}
+
+// containerTaken follows SPEC §7, "consistent".
+func containerTaken(c *corev1.Container, status *corev1.ContainerStatus, before record.ContainerStatus, patched time.Time) bool {
+	if status == nil {
+		return false
+	}
+	if status.Image == c.Image || sameDigest(status.ImageID, c.Image) {
+		return true
+	}
+	if status.ImageID != "" && status.ImageID != before.ImageID {
+		return true
+	}
+	if before.RestartCount != nil {
+		return status.RestartCount > *before.RestartCount
+	}
+	return status.State.Running != nil && status.State.Running.StartedAt.After(patched)
+}
+
+func sameDigest(imageID, image string) bool {
+	_, have, ok := strings.Cut(imageID, "@")
+	_, want, named := strings.Cut(image, "@")
+	return ok && named && have == want
+}
+
+// cannotStart tells the kubelet's reasons for a container that will not come
+// up by waiting alone.
+func cannotStart(status *corev1.ContainerStatus) bool {
+	if status == nil || status.State.Waiting == nil {
+		return false
+	}
+	switch status.State.Waiting.Reason {
+	case "ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull", "ImageInspectError", "RegistryUnavailable",
+		"CreateContainerConfigError", "CreateContainerError", "RunContainerError", "CrashLoopBackOff", "PostStartHookError":
+		return true
+	}
+	return false
+}
+
+func ready(pod *corev1.Pod) bool {
+	condition := readyCondition(pod)
+	return pod.Status.Phase == corev1.PodRunning && condition != nil && condition.Status == corev1.ConditionTrue
+}
+
+func readyCondition(pod *corev1.Pod) *corev1.PodCondition {
+	for i := range pod.Status.Conditions {
+		if pod.Status.Conditions[i].Type == corev1.PodReady {
+			return &pod.Status.Conditions[i]
+		}
+	}
+	return nil
+}
+
+func unreadySinceBefore(pod *corev1.Pod, patched time.Time) bool {
+	condition := readyCondition(pod)
+	return condition != nil && condition.Status != corev1.ConditionTrue && condition.LastTransitionTime.Time.Before(patched)
+}
+
+// ReadySince is when a ready pod became ready; zero when it is not.
+func ReadySince(pod *corev1.Pod) time.Time {
+	condition := readyCondition(pod)
+	if condition == nil || condition.Status != corev1.ConditionTrue {
+		return time.Time{}
+	}
+	return condition.LastTransitionTime.Time
+}

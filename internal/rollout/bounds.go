@@ -1,0 +1,43 @@
+package rollout
+
+import (
+	"fmt"
+
+	"k8s.io/apimachinery/pkg/util/intstr"
+
+	"github.com/outrigger/outrigger/api/v1alpha1"
+)
+
+// partition is how many of the matched pods keep the old version (SPEC §7.4).
+// It does not apply beside an update selector.
+func partition(strategy *v1alpha1.SidecarSetUpdateStrategy, matched int) (int, error) {
+	if strategy.Selector != nil || strategy.Partition == nil {
+		return 0, nil
+	}
+	kept, err := scaled("partition", strategy.Partition, matched)
+	if err != nil {
+		return 0, err
+	}
+	if strategy.Partition.Type == intstr.String && matched > 1 &&
+		strategy.Partition.StrVal != "0%" && strategy.Partition.StrVal != "100%" {
+		kept = min(max(kept, 1), matched-1)
+	}
+	return min(kept, matched), nil
+}
+
+// maxUnavailable is how many pods may be unavailable because of upgrades
+// (SPEC §7.5). It is 1 unless set.
+func maxUnavailable(strategy *v1alpha1.SidecarSetUpdateStrategy, matched int) (int, error) {
+	if strategy.MaxUnavailable == nil {
+		return 1, nil
+	}
+	return scaled("maxUnavailable", strategy.MaxUnavailable, matched)
+}
+
+func scaled(field string, value *intstr.IntOrString, total int) (int, error) {
+	n, err := intstr.GetScaledValueFromIntOrPercent(value, total, true)
+	if err != nil {
+		return 0, fmt.Errorf("spec.updateStrategy.%s: %w", field, err)
+	}
+	return max(n, 0), nil
+}

@@ -1,0 +1,167 @@
+package rollout
+
+import (
+	"fmt"
+	"slices"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+
+	"github.com/outrigger/outrigger/api/protocol"
+	"github.com/outrigger/outrigger/api/v1alpha1"
+)
+
+// MaxBatch bounds the pods of one plan, and so the size of one payload.
+const MaxBatch = 200
+
+// Plan is what to do next about a population, and how far it is.
+type Plan struct {
+	Phase   protocol.Phase
+	Message string
+	Counts  protocol.Counts
+	// Pods to upgrade now, in order. They fit the budget together.
+	Pods []protocol.SelectedPod
+	// Slots is how many ready pods may be unavailable at once, and Free how
+	// many more could become so now.
+	Slots, Free int
+	// Example is a pod that the rollout waits for, namespace/name.
+	Example string
+	// NotUpgradable pods differ from the version in more than images.
+	NotUpgradable []protocol.PodReference
+}
+
+// Next plans the next step of a set's rollout. Refused pods come after all
+// others. It does not change its arguments.
+func Next(set *v1alpha1.SidecarSet, pods []Pod, refused map[protocol.PodReference]bool) (Plan, error) {
+	strategy := &set.Spec.UpdateStrategy
+	var plan Plan
+	candidates, err := plan.survey(strategy, pods)
+	if err != nil {
+		return Plan{}, fmt.Errorf("SidecarSet %s: %w", set.Name, err)
+	}
+	kept, err := partition(strategy, plan.Counts.Matched)
+	if err != nil {
+		return Plan{}, fmt.Errorf("SidecarSet %s: %w", set.Name, err)
+	}
+	plan.Slots, err = maxUnavailable(strategy, plan.Counts.Matched)
+	if err != nil {
+		return Plan{}, fmt.Errorf("SidecarSet %s: %w", set.Name, err)
+	}
+	plan.Free = max(plan.Slots-plan.Counts.Unavailable, 0)
+
+	slices.SortFunc(candidates, func(a, b *Pod) int {
+		if last := compareBool(refused[a.Reference()], refused[b.Reference()]); last != 0 {
+			return last
+		}
+		return byCost(a, b)
+	})
+	room := max(plan.Counts.Matched-kept-plan.Counts.Updated, 0)
+	reached := len(candidates) > room
+	candidates = candidates[:min(room, len(candidates))]
+	plan.Counts.Remaining = len(candidates)
+	if strategy.Type != v1alpha1.NotUpdateSidecarSetStrategyType && !strategy.Paused {
+		plan.choose(candidates, refused)
+	}
+	plan.conclude(strategy, reached)
+	return plan, nil
+}
+
+// survey counts the pods and picks the candidates: not updated, upgradable,
+// and chosen by the canary selector (SPEC §7.2).
+func (p *Plan) survey(strategy *v1alpha1.SidecarSetUpdateStrategy, pods []Pod) ([]*Pod, error) {
+	canary := labels.Everything()
+	if strategy.Selector != nil {
+		var err error
+		if canary, err = metav1.LabelSelectorAsSelector(strategy.Selector); err != nil {
+			return nil, fmt.Errorf("spec.updateStrategy.selector: %w", err)
+		}
+	}
+	p.Counts.Matched = len(pods)
+	var candidates []*Pod
+	for i := range pods {
+		pod := &pods[i]
+		p.count(pod)
+		if pod.Updated || !canary.Matches(labels.Set(pod.Labels)) {
+			continue
+		}
+		if !pod.Upgradable {
+			p.Counts.NotUpgradable++
+			p.NotUpgradable = append(p.NotUpgradable, pod.Reference())
+			continue
+		}
+		candidates = append(candidates, pod)
+	}
+	return candidates, nil
+}
+
+func (p *Plan) count(pod *Pod) {
+	if pod.Ready {
+		p.Counts.Ready++
+	}
+	if pod.Updated {
+		p.Counts.Updated++
+		if pod.Settled() {
+			p.Counts.UpdatedReady++
+		}
+	}
+	if !pod.InFlight() {
+		return
+	}
+	p.Counts.Unavailable++
+	if pod.Updated && pod.Touched {
+		p.Counts.Settling++
+		if name := pod.Reference().String(); p.Example == "" || name < p.Example {
+			p.Example = name
+		}
+	}
+}
+
+// choose takes candidates in order while they fit the budget. One that is not
+// ready costs nothing (SPEC §7.5). Refused pods wait until nobody else is left.
+func (p *Plan) choose(candidates []*Pod, refused map[protocol.PodReference]bool) {
+	free, others := p.Free, false
+	for _, pod := range candidates {
+		if len(p.Pods) == MaxBatch {
+			return
+		}
+		if !refused[pod.Reference()] {
+			others = true
+		} else if others {
+			return
+		}
+		switch {
+		case pod.Waits():
+		case !pod.Ready:
+			p.Pods = append(p.Pods, protocol.SelectedPod{PodReference: pod.Reference(), Unready: true})
+		case free > 0:
+			free--
+			p.Pods = append(p.Pods, protocol.SelectedPod{PodReference: pod.Reference()})
+		}
+	}
+}
+
+// conclude names the phase and says it in words.
+func (p *Plan) conclude(strategy *v1alpha1.SidecarSetUpdateStrategy, reached bool) {
+	switch {
+	case strategy.Type == v1alpha1.NotUpdateSidecarSetStrategyType:
+		p.Phase = protocol.PhaseNotUpdate
+	case strategy.Paused && p.Counts.Remaining > 0:
+		p.Phase = protocol.PhasePaused
+	case len(p.Pods) > 0:
+		p.Phase = protocol.PhaseProgressing
+	case p.Counts.Remaining+p.Counts.Settling > 0:
+		p.Phase = protocol.PhaseWaiting
+	case reached:
+		p.Phase = protocol.PhasePartitionReached
+	default:
+		p.Phase = protocol.PhaseComplete
+	}
+	p.Message = fmt.Sprintf("%d of %d pods updated, %d of them ready; %d to go, %d unavailable of %d allowed",
+		p.Counts.Updated, p.Counts.Matched, p.Counts.UpdatedReady, p.Counts.Remaining, p.Counts.Unavailable, p.Slots)
+	if p.Counts.NotUpgradable > 0 {
+		p.Message += fmt.Sprintf("; %d not upgradable in place, such as %s", p.Counts.NotUpgradable, p.NotUpgradable[0])
+	}
+	if p.Phase == protocol.PhaseWaiting && p.Example != "" {
+		p.Message += "; waiting for pods such as " + p.Example
+	}
+}

@@ -1,0 +1,198 @@
+package rollout
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/intstr"
+
+	"github.com/outrigger/outrigger/api/protocol"
+	"github.com/outrigger/outrigger/api/v1alpha1"
+	"github.com/outrigger/outrigger/internal/podstate"
+)
+
+var noon = time.Date(2024, 1, 2, 12, 0, 0, 0, time.UTC)
+
+// States that tables speak of.
+var (
+	old      = podstate.State{Complete: true, Upgradable: true, Consistent: true, Ready: true}
+	oldDown  = podstate.State{Complete: true, Upgradable: true, Consistent: true}
+	updated  = podstate.State{Complete: true, Upgradable: true, Consistent: true, Ready: true, Updated: true, Touched: true}
+	restart  = podstate.State{Complete: true, Upgradable: true, Updated: true, Touched: true}
+	fixed    = podstate.State{Complete: true, Consistent: true, Ready: true}
+	previous = podstate.State{Complete: true, Upgradable: true, Touched: true}
+	broken   = podstate.State{Complete: true, Upgradable: true, Touched: true, Failed: true}
+	deadWhen = podstate.State{Complete: true, Upgradable: true, Updated: true, Touched: true, Consistent: true, UnreadyBefore: true}
+)
+
+func newPod(name string, state podstate.State, change ...func(*corev1.Pod)) Pod {
+	pod := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "d", Name: name, UID: types.UID("u-" + name), CreationTimestamp: metav1.NewTime(noon)},
+		Spec:       corev1.PodSpec{NodeName: "n"},
+		Status:     corev1.PodStatus{Phase: corev1.PodRunning},
+	}
+	for _, c := range change {
+		c(pod)
+	}
+	return Pod{Pod: pod, State: state}
+}
+
+func strategy(change func(*v1alpha1.SidecarSetUpdateStrategy)) *v1alpha1.SidecarSet {
+	set := &v1alpha1.SidecarSet{ObjectMeta: metav1.ObjectMeta{Name: "s"}}
+	set.Spec.UpdateStrategy.Type = v1alpha1.RollingUpdateSidecarSetStrategyType
+	if change != nil {
+		change(&set.Spec.UpdateStrategy)
+	}
+	return set
+}
+
+func ptr(v intstr.IntOrString) *intstr.IntOrString { return &v }
+
+func unavailable(v intstr.IntOrString) *v1alpha1.SidecarSet {
+	return strategy(func(s *v1alpha1.SidecarSetUpdateStrategy) { s.MaxUnavailable = ptr(v) })
+}
+
+func fleet(states ...podstate.State) []Pod {
+	var pods []Pod
+	for i, state := range states {
+		pods = append(pods, newPod(string(rune('a'+i)), state))
+	}
+	return pods
+}
+
+// chosen renders a plan: names in order, a star for pods outside the budget.
+func chosen(plan Plan) []string {
+	names := []string{}
+	for _, pod := range plan.Pods {
+		star := ""
+		if pod.Unready {
+			star = "*"
+		}
+		names = append(names, pod.Name+star)
+	}
+	return names
+}
+
+func TestSpec7_Next(t *testing.T) {
+	canary := strategy(func(s *v1alpha1.SidecarSetUpdateStrategy) {
+		s.Selector = &metav1.LabelSelector{MatchLabels: map[string]string{"canary": "true"}}
+		s.Partition = ptr(intstr.FromInt32(3))
+	})
+	held := func(v intstr.IntOrString) *v1alpha1.SidecarSet {
+		return strategy(func(s *v1alpha1.SidecarSetUpdateStrategy) {
+			s.Partition, s.MaxUnavailable = ptr(v), ptr(intstr.FromString("100%"))
+		})
+	}
+	labelled := fleet(old, old, old)
+	labelled[1].Labels = map[string]string{"canary": "true"}
+	for _, c := range []struct {
+		name    string
+		set     *v1alpha1.SidecarSet
+		pods    []Pod
+		phase   protocol.Phase
+		chosen  []string
+		remains int
+	}{
+		{"1 not update", strategy(func(s *v1alpha1.SidecarSetUpdateStrategy) { s.Type = v1alpha1.NotUpdateSidecarSetStrategyType }), fleet(old, old), protocol.PhaseNotUpdate, []string{}, 2},
+		{"1 paused", strategy(func(s *v1alpha1.SidecarSetUpdateStrategy) { s.Paused = true }), fleet(old, updated), protocol.PhasePaused, []string{}, 1},
+		{"1 paused with nothing to do", strategy(func(s *v1alpha1.SidecarSetUpdateStrategy) { s.Paused = true }), fleet(updated), protocol.PhaseComplete, []string{}, 0},
+		{"2 canary alone, partition ignored", canary, labelled, protocol.PhaseProgressing, []string{"b"}, 1},
+		{"2 not upgradable are left", unavailable(intstr.FromInt32(9)), fleet(fixed, old), protocol.PhaseProgressing, []string{"b"}, 1},
+		{"2 settling from before waits and counts", unavailable(intstr.FromInt32(2)), fleet(previous, old, old), protocol.PhaseProgressing, []string{"b"}, 3},
+		{"2 failed before may be mended, outside the budget", unavailable(intstr.FromInt32(1)), fleet(broken, old), protocol.PhaseProgressing, []string{"a*"}, 2},
+		{"4 number kept", held(intstr.FromInt32(2)), fleet(old, old, old, updated), protocol.PhaseProgressing, []string{"a"}, 1},
+		{"4 partition reached", held(intstr.FromInt32(3)), fleet(old, old, old, updated), protocol.PhasePartitionReached, []string{}, 0},
+		{"4 percent rounds up", held(intstr.FromString("30%")), fleet(old, old, old, old), protocol.PhaseProgressing, []string{"a", "b"}, 2},
+		{"4 small percent keeps one", held(intstr.FromString("1%")), fleet(old, old), protocol.PhaseProgressing, []string{"a"}, 1},
+		{"4 large percent moves one", held(intstr.FromString("99%")), fleet(old, old), protocol.PhaseProgressing, []string{"a"}, 1},
+		{"4 all kept", held(intstr.FromString("100%")), fleet(old, old), protocol.PhasePartitionReached, []string{}, 0},
+		{"4 pods that cannot move count among the kept", held(intstr.FromInt32(1)), fleet(fixed, old, old), protocol.PhaseProgressing, []string{"b", "c"}, 2},
+		{"5 default is one", strategy(nil), fleet(old, old), protocol.PhaseProgressing, []string{"a"}, 2},
+		{"5 percent rounds up", unavailable(intstr.FromString("34%")), fleet(old, old, old), protocol.PhaseProgressing, []string{"a", "b"}, 3},
+		{"5 updated and not ready counts", unavailable(intstr.FromInt32(2)), fleet(restart, old, old), protocol.PhaseProgressing, []string{"b"}, 2},
+		{"5 full window waits", unavailable(intstr.FromInt32(1)), fleet(restart, old), protocol.PhaseWaiting, []string{}, 1},
+		{"5 not ready costs nothing", unavailable(intstr.FromInt32(1)), fleet(oldDown, oldDown, old, old), protocol.PhaseProgressing, []string{"a*", "b*", "c"}, 4},
+		{"5 not ready before its upgrade costs nothing after it", unavailable(intstr.FromInt32(1)), fleet(deadWhen, old), protocol.PhaseProgressing, []string{"b"}, 1},
+		{"last one settles", strategy(nil), fleet(updated, restart), protocol.PhaseWaiting, []string{}, 0},
+		{"complete", strategy(nil), fleet(updated, updated), protocol.PhaseComplete, []string{}, 0},
+		{"nobody", strategy(nil), nil, protocol.PhaseComplete, []string{}, 0},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			plan, err := Next(c.set, c.pods, nil)
+			require.NoError(t, err)
+			assert.Equal(t, c.phase, plan.Phase)
+			assert.Equal(t, c.chosen, chosen(plan))
+			assert.Equal(t, c.remains, plan.Counts.Remaining)
+		})
+	}
+}
+
+func TestSpec7_3_BaseOrder(t *testing.T) {
+	readyAt := func(at time.Time) func(*corev1.Pod) {
+		return func(p *corev1.Pod) {
+			p.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue, LastTransitionTime: metav1.NewTime(at)}}
+		}
+	}
+	restarted := func(n int32) func(*corev1.Pod) {
+		return func(p *corev1.Pod) { p.Status.ContainerStatuses = []corev1.ContainerStatus{{RestartCount: n}} }
+	}
+	created := func(at time.Time) func(*corev1.Pod) {
+		return func(p *corev1.Pod) { p.CreationTimestamp = metav1.NewTime(at) }
+	}
+	phase := func(phase corev1.PodPhase) func(*corev1.Pod) {
+		return func(p *corev1.Pod) { p.Status.Phase = phase }
+	}
+	ordered := []Pod{
+		newPod("z-unscheduled", oldDown, phase(corev1.PodPending), func(p *corev1.Pod) { p.Spec.NodeName = "" }),
+		newPod("y-pending", oldDown, phase(corev1.PodPending)),
+		newPod("x-unknown", oldDown, phase(corev1.PodUnknown)),
+		newPod("w-not-ready", oldDown),
+		newPod("v-ready-shortly", old, readyAt(noon.Add(time.Hour))),
+		newPod("u-restarted", old, readyAt(noon), restarted(3)),
+		newPod("t-newer", old, readyAt(noon), created(noon.Add(time.Minute))),
+		newPod("a-older", old, readyAt(noon)),
+		newPod("b-older", old, readyAt(noon)),
+	}
+	var want []string
+	for i := range ordered {
+		want = append(want, ordered[i].Name)
+	}
+	for shift := range ordered {
+		pods := append(append([]Pod{}, ordered[shift:]...), ordered[:shift]...)
+		plan, err := Next(unavailable(intstr.FromInt32(9)), pods, nil)
+		require.NoError(t, err)
+		var got []string
+		for _, pod := range plan.Pods {
+			got = append(got, pod.Name)
+		}
+		assert.Equal(t, want, got)
+	}
+}
+
+func TestRefusedPodsWaitUntilNobodyElseIsLeft(t *testing.T) {
+	refused := map[protocol.PodReference]bool{{Namespace: "d", Name: "a", UID: "u-a"}: true}
+	set := unavailable(intstr.FromInt32(9))
+	plan, err := Next(set, fleet(old, old, old), refused)
+	require.NoError(t, err)
+	assert.Equal(t, []string{"b", "c"}, chosen(plan))
+	plan, err = Next(set, fleet(old, updated, updated), refused)
+	require.NoError(t, err)
+	assert.Equal(t, []string{"a"}, chosen(plan))
+}
+
+func TestPlansAreBounded(t *testing.T) {
+	var pods []Pod
+	for i := range 3 * MaxBatch {
+		pods = append(pods, newPod(fmt.Sprintf("p%03d", i), old))
+	}
+	plan, err := Next(unavailable(intstr.FromString("100%")), pods, nil)
+	require.NoError(t, err)
+	assert.Len(t, plan.Pods, MaxBatch)
+	assert.Equal(t, "0 of 600 pods updated, 0 of them ready; 600 to go, 0 unavailable of 600 allowed", plan.Message)
+}

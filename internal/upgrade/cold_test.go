@@ -1,0 +1,72 @@
+package upgrade
+
+import (
+	"encoding/json"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/outrigger/outrigger/api/v1alpha1"
+	"github.com/outrigger/outrigger/internal/podstate"
+)
+
+var now = metav1.NewTime(time.Date(2024, 1, 2, 12, 0, 0, 0, time.UTC))
+
+func target(metadata ...v1alpha1.SidecarSetPatchPodMetadata) Target {
+	return Target{
+		Version:  &podstate.Version{Set: "s", Hash: "new", HashWithoutImage: "blank", Sidecars: []podstate.Sidecar{{Name: "z", Image: "z:2"}, {Name: "same", Image: "same:1"}}},
+		Revision: "s-rev", Metadata: metadata,
+	}
+}
+
+func injected() *corev1.Pod {
+	return &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Name: "p", Namespace: "d", UID: "uid", ResourceVersion: "41", Annotations: map[string]string{
+			v1alpha1.HashAnnotation: `{"other":"an-older-form","s":{"hash":"old"}}`,
+			"kept":                  "pod's own",
+		}},
+		Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "app", Image: "app:1"}, {Name: "same", Image: "same:1"}, {Name: "z", Image: "z:1"}}},
+		Status: corev1.PodStatus{ContainerStatuses: []corev1.ContainerStatus{
+			{Name: "z", ImageID: "id-1", RestartCount: 2}, {Name: "same", ImageID: "id-same"},
+		}},
+	}
+}
+
+func TestSpec7_6_OneWriteHoldsImagesAndRecordsAndNothingElse(t *testing.T) {
+	patch, err := Cold(injected(), target(
+		v1alpha1.SidecarSetPatchPodMetadata{Annotations: map[string]string{"kept": "set's", "missing": "added"}, PatchPolicy: v1alpha1.SidecarSetRetainPatchPolicy},
+		v1alpha1.SidecarSetPatchPodMetadata{Annotations: map[string]string{"level": "3"}, PatchPolicy: v1alpha1.SidecarSetOverwritePatchPolicy},
+	), now)
+	require.NoError(t, err)
+	var got struct {
+		Metadata struct {
+			UID, ResourceVersion string
+			Annotations          map[string]string
+		}
+		Spec map[string]any
+	}
+	require.NoError(t, json.Unmarshal(patch, &got))
+	assert.Equal(t, "uid", got.Metadata.UID)
+	assert.Equal(t, "41", got.Metadata.ResourceVersion)
+	assert.Equal(t, map[string]any{"containers": []any{map[string]any{"name": "z", "image": "z:2"}}}, got.Spec)
+	assert.Equal(t, map[string]string{
+		v1alpha1.HashAnnotation: `{"other":"an-older-form","s":{"updateTimestamp":"2024-01-02T12:00:00Z","hash":"new","sidecarSetName":"s",` +
+			`"sidecarList":["same","z"],"controllerRevision":"s-rev"}}`,
+		v1alpha1.InPlaceUpdateStateAnnotation: `{"s":{"revision":"new","updateTimestamp":"2024-01-02T12:00:00Z","lastContainerStatuses":{"z":{"imageID":"id-1","restartCount":2}}}}`,
+		"missing":                             "added",
+		"level":                               "3",
+	}, got.Metadata.Annotations)
+}
+
+func TestMetadataThatCannotBeMergedNamesThePod(t *testing.T) {
+	pod := injected()
+	pod.Annotations["level"] = "not JSON"
+	_, err := Cold(pod, target(v1alpha1.SidecarSetPatchPodMetadata{
+		Annotations: map[string]string{"level": `{"a":1}`}, PatchPolicy: v1alpha1.SidecarSetMergePatchJSONPolicy,
+	}), now)
+	require.ErrorContains(t, err, "upgrade pod d/p: ")
+}

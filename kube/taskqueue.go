@@ -1,0 +1,25 @@
+package kube
+
+import (
+	"context"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// TaskQueue is where the rollouts of this cluster are queued on Temporal. It is
+// the override, or else the UID of namespace kube-system, which tells clusters
+// that share one Temporal apart. reader must work before caches are started.
+func TaskQueue(ctx context.Context, reader client.Reader, override string) (string, error) {
+	if override != "" {
+		return override, nil
+	}
+	var system corev1.Namespace
+	if err := reader.Get(ctx, types.NamespacedName{Name: metav1.NamespaceSystem}, &system); err != nil {
+		return "", fmt.Errorf("name the task queue after namespace %s: %w (name one with --task-queue)", metav1.NamespaceSystem, err)
+	}
+	return string(system.UID), nil
+}

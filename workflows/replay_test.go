@@ -1,0 +1,52 @@
+package workflows
+
+import (
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"go.temporal.io/sdk/worker"
+	"go.temporal.io/sdk/workflow"
+
+	"github.com/outrigger/outrigger/api/protocol"
+)
+
+// Recorded histories are never made anew: a change that cannot replay one
+// would break the runs that are open when it is rolled out.
+func histories(t *testing.T) []string {
+	files, err := filepath.Glob("testdata/histories/*/*.json")
+	require.NoError(t, err)
+	require.NotEmpty(t, files)
+	return files
+}
+
+func replay(t *testing.T, definition any, file string) error {
+	t.Helper()
+	replayer := worker.NewWorkflowReplayer()
+	replayer.RegisterWorkflowWithOptions(definition, workflow.RegisterOptions{Name: protocol.RolloutWorkflow})
+	return replayer.ReplayWorkflowHistoryFromJSONFile(nil, file)
+}
+
+func TestRecordedHistoriesReplay(t *testing.T) {
+	for _, file := range histories(t) {
+		t.Run(filepath.Base(file), func(t *testing.T) {
+			require.NoError(t, replay(t, Rollout, file))
+		})
+	}
+}
+
+// A workflow that does one thing more than the recorded one must be caught,
+// or the test above would prove nothing.
+func TestChangedWorkflowDoesNotReplay(t *testing.T) {
+	changed := func(ctx workflow.Context, input protocol.RolloutInput) (protocol.RolloutResult, error) {
+		if err := workflow.Sleep(ctx, shortestRest); err != nil {
+			return protocol.RolloutResult{}, err
+		}
+		return Rollout(ctx, input)
+	}
+	for _, file := range histories(t) {
+		t.Run(filepath.Base(file), func(t *testing.T) {
+			require.ErrorContains(t, replay(t, changed, file), "nondeterministic")
+		})
+	}
+}

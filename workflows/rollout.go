@@ -1,0 +1,56 @@
+// Package workflows holds the durable run of a rollout. It keeps what must
+// survive: which generation, held or not, how far. Everything that depends on
+// the cluster is decided inside activities, so that planning can change
+// without breaking the replay of recorded runs.
+package workflows
+
+import (
+	"go.temporal.io/sdk/workflow"
+
+	"github.com/outrigger/outrigger/api/protocol"
+)
+
+// Rollout carries one generation of a SidecarSet to its pods: batch after
+// batch, until nothing is left to do or a newer generation takes over.
+//
+// Signals: generation (a newer one continues the run as new), pause and
+// resume. Query: status.
+func Rollout(ctx workflow.Context, input protocol.RolloutInput) (protocol.RolloutResult, error) {
+	r, err := begin(ctx, input)
+	if err != nil {
+		return protocol.RolloutResult{}, err
+	}
+	for !r.ended {
+		r.readSignals(ctx)
+		if generation, due := r.dueAs(ctx); due {
+			return r.continueAs(ctx, generation)
+		}
+		if err := r.step(ctx); err != nil {
+			return protocol.RolloutResult{}, err
+		}
+	}
+	return r.result(), nil
+}
+
+// step waits while the run is held, or else upgrades one batch.
+func (r *run) step(ctx workflow.Context) error {
+	if r.hold != nil {
+		return r.awaitResume(ctx)
+	}
+	next, answered, err := r.nextBatch(ctx)
+	if err != nil || !answered {
+		return err
+	}
+	switch {
+	case next.Phase == protocol.PhaseSuperseded:
+		r.newest = max(r.newest, next.Generation)
+	case next.Phase == protocol.PhasePaused:
+		return r.awaitSignal(ctx)
+	case next.Phase.Ended():
+		// A signal that came with the answer may want more.
+		r.ended = !r.hasSignals()
+	case len(next.Pods) > 0:
+		return r.upgradeBatch(ctx, next.Pods)
+	}
+	return nil
+}

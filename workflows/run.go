@@ -1,0 +1,167 @@
+package workflows
+
+import (
+	"fmt"
+	"time"
+
+	"go.temporal.io/sdk/temporal"
+	"go.temporal.io/sdk/workflow"
+
+	"github.com/outrigger/outrigger/api/protocol"
+)
+
+const (
+	// longHistory is how many events a run may have before it continues as
+	// new; the server ends runs at 51,200.
+	longHistory = 4000
+	// maxRefused bounds the payload that names refused pods.
+	maxRefused = 200
+	// A batch in which nothing could be written is followed by a rest, which
+	// doubles each time.
+	shortestRest = 2 * time.Second
+	longestRest  = time.Minute
+)
+
+// run is the state of one workflow run.
+type run struct {
+	input    protocol.RolloutInput
+	newest   int64
+	hold     *protocol.Hold
+	progress protocol.Progress
+	phase    protocol.Phase
+	message  string
+	counts   protocol.Counts
+	refused  []protocol.PodReference
+	rest     time.Duration
+	since    time.Time
+	signals  signals
+	shown    protocol.Phase
+	ended    bool
+}
+
+func begin(ctx workflow.Context, input protocol.RolloutInput) (*run, error) {
+	r := &run{
+		input:    input,
+		newest:   input.Generation,
+		hold:     input.Hold,
+		progress: input.Progress,
+		since:    workflow.Now(ctx),
+		signals:  newSignals(ctx),
+	}
+	if err := workflow.SetQueryHandler(ctx, protocol.StatusQuery, r.status); err != nil {
+		return nil, fmt.Errorf("answer the query %s: %w", protocol.StatusQuery, err)
+	}
+	return r, r.show(ctx, protocol.PhaseProgressing, "looking for pods to upgrade")
+}
+
+// dueAs tells whether a fresh run shall go on, and as which generation.
+func (r *run) dueAs(ctx workflow.Context) (generation int64, due bool) {
+	if r.newest > r.input.Generation {
+		return r.newest, true
+	}
+	info := workflow.GetInfo(ctx)
+	long := info.GetContinueAsNewSuggested() || info.GetCurrentHistoryLength() >= longHistory
+	return r.input.Generation, long
+}
+
+// nextBatch asks for pods. It answers false when a signal came first: the
+// question is withdrawn, which is safe because it changes nothing.
+func (r *run) nextBatch(ctx workflow.Context) (next protocol.NextBatchResult, answered bool, err error) {
+	asking, withdraw := workflow.WithCancel(workflow.WithActivityOptions(ctx, workflow.ActivityOptions{
+		StartToCloseTimeout: protocol.NextBatchPoll + time.Minute,
+		HeartbeatTimeout:    protocol.HeartbeatTimeout,
+		Summary:             fmt.Sprintf("choose batch %d", r.progress.Batches+1),
+		RetryPolicy:         retryForever(),
+	}))
+	defer withdraw()
+	answer := workflow.ExecuteActivity(asking, protocol.NextBatchActivity, protocol.NextBatchInput{
+		SidecarSet: r.input.SidecarSet,
+		Generation: r.input.Generation,
+		Written:    r.progress.Written,
+		Refused:    r.refused,
+	})
+	err = workflow.Await(ctx, func() bool { return answer.IsReady() || r.hasSignals() })
+	if err != nil || !answer.IsReady() {
+		return next, false, err
+	}
+	if err := answer.Get(ctx, &next); err != nil {
+		return next, false, fmt.Errorf("choose the next batch of generation %d: %w", r.input.Generation, err)
+	}
+	r.counts = next.Counts
+	return next, true, r.show(ctx, next.Phase, next.Message)
+}
+
+func (r *run) upgradeBatch(ctx workflow.Context, pods []protocol.SelectedPod) error {
+	r.progress.Batches++
+	upgrading := workflow.WithActivityOptions(ctx, workflow.ActivityOptions{
+		StartToCloseTimeout: protocol.UpgradeBatchLimit,
+		HeartbeatTimeout:    protocol.HeartbeatTimeout,
+		Summary:             fmt.Sprintf("upgrade batch %d: %d pods", r.progress.Batches, len(pods)),
+		RetryPolicy:         retryForever(),
+	})
+	var result protocol.UpgradeBatchResult
+	err := workflow.ExecuteActivity(upgrading, protocol.UpgradeBatchActivity, protocol.UpgradeBatchInput{
+		SidecarSet: r.input.SidecarSet,
+		Generation: r.input.Generation,
+		Pods:       pods,
+	}).Get(ctx, &result)
+	if err != nil {
+		return fmt.Errorf("upgrade batch %d of generation %d: %w", r.progress.Batches, r.input.Generation, err)
+	}
+	r.progress.Upgraded += len(result.Written)
+	r.progress.Failed += len(result.Failed)
+	r.progress.Written = result.Written
+	r.remember(result.Failed)
+	if len(result.Written) > 0 {
+		r.rest = 0
+		return nil
+	}
+	return r.awaitSignalFor(ctx, r.nextRest())
+}
+
+// remember names refused pods to the planner, so that they go last.
+func (r *run) remember(failed []protocol.FailedPod) {
+	known := make(map[protocol.PodReference]bool, len(r.refused))
+	for _, pod := range r.refused {
+		known[pod] = true
+	}
+	for _, pod := range failed {
+		if !known[pod.PodReference] && len(r.refused) < maxRefused {
+			r.refused = append(r.refused, pod.PodReference)
+		}
+	}
+}
+
+func (r *run) nextRest() time.Duration {
+	r.rest = min(max(2*r.rest, shortestRest), longestRest)
+	return r.rest
+}
+
+// continueAs hands over to a fresh run, which keeps the hold and knows what
+// was written last.
+func (r *run) continueAs(ctx workflow.Context, generation int64) (protocol.RolloutResult, error) {
+	next := protocol.RolloutInput{
+		SidecarSet: r.input.SidecarSet,
+		Generation: generation,
+		Hold:       r.hold,
+		Progress:   r.progress,
+	}
+	if generation != r.input.Generation {
+		next.Progress = protocol.Progress{Written: r.progress.Written}
+		if err := r.show(ctx, protocol.PhaseSuperseded, fmt.Sprintf("generation %d took over", generation)); err != nil {
+			return protocol.RolloutResult{}, err
+		}
+	}
+	return r.result(), workflow.NewContinueAsNewError(ctx, protocol.RolloutWorkflow, next)
+}
+
+func (r *run) result() protocol.RolloutResult {
+	return protocol.RolloutResult{
+		Phase: r.phase, Message: r.message, Counts: r.counts,
+		Batches: r.progress.Batches, Upgraded: r.progress.Upgraded,
+	}
+}
+
+func retryForever() *temporal.RetryPolicy {
+	return &temporal.RetryPolicy{InitialInterval: time.Second, BackoffCoefficient: 2, MaximumInterval: 30 * time.Second}
+}
