@@ -1,0 +1,109 @@
+SHELL := bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+
+# What the user may set.
+WORKERS ?= 2
+KUBECONFIG ?=
+ROLE ?=
+PODS ?= 1000
+WINDOW ?= 10%
+HOT ?= false
+
+controlplane := etcd kube-apiserver kube-controller-manager kube-scheduler kubectl kwok temporal
+# The plugin comes with its first main package.
+cli := $(patsubst cmd/%/main.go,%,$(wildcard cmd/kubectl-sidecarset/main.go))
+
+.PHONY: help
+help: ## Show this help
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-14s %s\n", $$1, $$2}' Makefile
+
+.PHONY: tools
+tools: ## Build etcd, Kubernetes, KWOK, Temporal and the linters into bin/
+	@tools/build.sh
+
+.PHONY: controlplane
+controlplane:
+	@tools/build.sh $(controlplane)
+
+.PHONY: build
+build: bin/stack ## Build outrigger and kubectl-sidecarset into bin/
+	go build -o bin/ ./cmd/outrigger $(addprefix ./cmd/,$(cli))
+
+# go build decides whether anything is to be done.
+.PHONY: bin/stack
+bin/stack:
+	@go build -o bin/stack ./test/stack
+
+# $(call generate,folder of the deepcopy file,folder of the CRD)
+define generate
+bin/controller-gen object paths=./api/v1alpha1 output:object:dir=$(1)
+bin/controller-gen crd paths=./api/v1alpha1 output:crd:dir=$(2)
+endef
+
+.PHONY: generate
+generate: ## Write the deepcopy functions and the CRD
+	@tools/build.sh controller-gen
+	$(call generate,api/v1alpha1,config/crd/bases)
+
+.PHONY: verify
+verify: ## Fail when generated files, formatting, go.mod or the manifests are not as they should be
+	@tools/build.sh controller-gen kubectl
+	@rm -rf bin/.generated
+	$(call generate,bin/.generated/api,bin/.generated/crd)
+	@diff bin/.generated/api/zz_generated.deepcopy.go api/v1alpha1/zz_generated.deepcopy.go && \
+	diff -r bin/.generated/crd config/crd/bases || { echo "verify: generated files are out of date; run make generate"; exit 1; }
+	@unformatted=$$(gofmt -l .); [ -z "$$unformatted" ] || { echo "verify: run make fmt for" $$unformatted; exit 1; }
+	go mod tidy -diff
+	cd tools && go mod tidy -diff
+	bin/kubectl kustomize config/default >/dev/null
+
+.PHONY: fmt
+fmt: ## Format the Go code
+	gofmt -w .
+
+.PHONY: lint
+lint: ## Run the linters, also the one for workflow code
+	@tools/build.sh golangci-lint workflowcheck
+	bin/golangci-lint run
+	bin/workflowcheck ./workflows/...
+
+.PHONY: test
+test: controlplane build ## Run all tests
+	go test -timeout 15m ./...
+
+.PHONY: up
+up: controlplane build ## Start the local stack: Kubernetes, Temporal, Outrigger (WORKERS=2)
+	@bin/stack up --detach --workers=$(WORKERS)
+
+.PHONY: down
+down: bin/stack ## Stop the local stack
+	@bin/stack down
+
+.PHONY: status
+status: bin/stack ## List the processes of the local stack
+	@bin/stack status
+
+.PHONY: stop kill start
+stop: ## End a process with SIGTERM: ROLE=operator, worker, worker-2, webhook, temporal, apiserver, etcd, ...
+kill: ## End a process with SIGKILL: ROLE=...
+start: ## Start a process again: ROLE=...
+stop kill start: bin/stack
+	@bin/stack $@ $(or $(ROLE),$(error which one? for example: make $@ ROLE=worker-1))
+
+.PHONY: run
+run: build ## Run the roles here against the cluster of KUBECONFIG=... (TEMPORAL_ADDRESS, WEBHOOK_URL)
+	@tools/build.sh kubectl
+	@bin/stack run --kubeconfig=$(KUBECONFIG)
+
+.PHONY: demo
+demo: controlplane build ## Show a rollout on the local stack
+	@bin/stack demo
+
+.PHONY: bench-rollout
+bench-rollout: controlplane build ## Measure a rollout (PODS=1000 WINDOW=10% HOT=false)
+	go run ./test/bench --pods=$(PODS) --window=$(WINDOW) --hot=$(HOT)
+
+.PHONY: compose
+compose: build ## Run everything in containers
+	docker-compose up --build

@@ -1,0 +1,187 @@
+// Package cluster runs a whole Kubernetes control plane with simulated nodes and
+// a Temporal server on this machine, from the programs in bin/. Authentication
+// and RBAC are real; nothing of it outlives the process that started it.
+package cluster
+
+import (
+	"context"
+	_ "embed"
+	"fmt"
+	"os"
+	"path/filepath"
+	"sync"
+
+	"golang.org/x/sync/errgroup"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/outrigger/outrigger/test/cluster/process"
+)
+
+// SystemNamespace is where the roles keep revisions, leases and configuration.
+const SystemNamespace = "kruise-system"
+
+// What lies in Options.Dir.
+const (
+	etcdDir        = "etcd"
+	certsDir       = "certs"
+	logsDir        = "logs"
+	temporalDB     = "temporal.db"
+	stagesFile     = "stages.yaml"
+	kubeconfigFile = "kubeconfig"
+)
+
+//go:embed stages.yaml
+var stages []byte
+
+// Cluster is a running cluster, or the roles run against one that others run
+// (see Attach). Its processes are stopped, killed and started again by name.
+type Cluster struct {
+	*process.Group
+
+	// Kubeconfig is the path of the admin's kubeconfig.
+	Kubeconfig string
+	// TemporalAddress is host:port of the frontend.
+	TemporalAddress string
+	// TemporalUI is the URL of the web UI.
+	TemporalUI string
+
+	// webhookURL is the URL that the webhook is to use; empty: any free port.
+	webhookURL string
+	// attached says that others run the control plane.
+	attached bool
+
+	options Options
+	ca      *authority
+	ports   *ports
+	at      addresses
+
+	mu    sync.Mutex
+	roles []Role
+}
+
+// addresses are the ports of the control plane; they stay the same when a
+// process is started again.
+type addresses struct {
+	etcd, etcdPeer, apiServer, controllerManager, scheduler, kwok, temporal, temporalUI int
+}
+
+// Start runs a cluster and returns once its nodes are Ready and the manifests are
+// applied. The context bounds the start only; Shutdown ends the cluster. State
+// found in options.Dir is used, see RemoveState.
+func Start(ctx context.Context, options Options) (*Cluster, error) {
+	options, err := options.complete()
+	if err != nil {
+		return nil, err
+	}
+	c, err := newCluster(options)
+	if err != nil {
+		return nil, err
+	}
+	if err := c.prepare(); err != nil {
+		c.Shutdown()
+		return nil, err
+	}
+	if err := c.startAll(ctx); err != nil {
+		c.Shutdown()
+		return nil, err
+	}
+	return c, nil
+}
+
+// Shutdown stops every process in reverse order of start and returns when all
+// are gone. A second call does nothing.
+func (c *Cluster) Shutdown() {
+	c.Group.Shutdown()
+	c.ports.release()
+}
+
+// RESTConfig returns a client configuration of the admin, without a rate limit.
+func (c *Cluster) RESTConfig() (*rest.Config, error) {
+	config, err := clientcmd.BuildConfigFromFlags("", c.Kubeconfig)
+	if err != nil {
+		return nil, fmt.Errorf("read kubeconfig %s: %w", c.Kubeconfig, err)
+	}
+	config.QPS = -1
+	return config, nil
+}
+
+// RemoveState deletes what a cluster has left in dir, and only that.
+func RemoveState(dir string) error {
+	for _, name := range []string{
+		etcdDir, certsDir, logsDir, temporalDB, temporalDB + "-shm", temporalDB + "-wal", stagesFile, kubeconfigFile,
+	} {
+		if err := os.RemoveAll(filepath.Join(dir, name)); err != nil {
+			return fmt.Errorf("remove the state of an earlier cluster: %w", err)
+		}
+	}
+	return nil
+}
+
+func newCluster(options Options) (*Cluster, error) {
+	block, err := claimPorts()
+	if err != nil {
+		return nil, err
+	}
+	return &Cluster{
+		Group:      process.NewGroup(filepath.Join(options.Dir, logsDir)),
+		Kubeconfig: filepath.Join(options.Dir, kubeconfigFile),
+		options:    options,
+		ports:      block,
+	}, nil
+}
+
+// prepare does what needs no process: ports, certificates, files.
+func (c *Cluster) prepare() error {
+	err := c.ports.takeEach(&c.at.etcd, &c.at.etcdPeer, &c.at.apiServer, &c.at.controllerManager,
+		&c.at.scheduler, &c.at.kwok, &c.at.temporal, &c.at.temporalUI)
+	if err != nil {
+		return err
+	}
+	c.TemporalAddress = loopback(c.at.temporal)
+	c.TemporalUI = "http://" + loopback(c.at.temporalUI)
+	if err := os.MkdirAll(c.options.Dir, 0o755); err != nil {
+		return fmt.Errorf("create the state folder: %w", err)
+	}
+	if err := os.WriteFile(filepath.Join(c.options.Dir, stagesFile), stages, 0o644); err != nil {
+		return fmt.Errorf("write the KWOK stages: %w", err)
+	}
+	if c.ca, err = openAuthority(filepath.Join(c.options.Dir, certsDir)); err != nil {
+		return err
+	}
+	return c.writeIdentities()
+}
+
+// startAll starts side by side what does not need each other: start-up is bound
+// by processors, but much of it is waiting.
+func (c *Cluster) startAll(ctx context.Context) error {
+	all, ctx := errgroup.WithContext(ctx)
+	all.Go(func() error { return c.Start(ctx, c.temporalSpec()) })
+	all.Go(func() error {
+		if err := c.Start(ctx, c.etcdSpec()); err != nil {
+			return err
+		}
+		if err := c.Start(ctx, c.apiServerSpec()); err != nil {
+			return err
+		}
+		return c.startClients(ctx)
+	})
+	return all.Wait()
+}
+
+func (c *Cluster) startClients(ctx context.Context) error {
+	client, err := c.client()
+	if err != nil {
+		return err
+	}
+	all, ctx := errgroup.WithContext(ctx)
+	for _, spec := range []process.Spec{c.controllerManagerSpec(), c.schedulerSpec(), c.kwokSpec()} {
+		all.Go(func() error { return c.Start(ctx, spec) })
+	}
+	all.Go(func() error { return createNodes(ctx, client, c.options.Nodes, c.options.PodsPerNode) })
+	all.Go(func() error { return c.install(ctx, client) })
+	return all.Wait()
+}
+
+// LogDir is the folder of <process>.log files.
+func (c *Cluster) LogDir() string { return filepath.Join(c.options.Dir, logsDir) }

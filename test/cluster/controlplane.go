@@ -1,0 +1,148 @@
+package cluster
+
+import (
+	"context"
+	"crypto/tls"
+	"fmt"
+	"io"
+	"net/http"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/outrigger/outrigger/test/cluster/process"
+)
+
+// Names of the processes that every cluster runs.
+const (
+	Etcd              = "etcd"
+	APIServer         = "apiserver"
+	ControllerManager = "controller-manager"
+	Scheduler         = "scheduler"
+	KWOK              = "kwok"
+	Temporal          = "temporal"
+)
+
+// No client of ours is to wait for its own rate limit.
+const clientQPS = "5000"
+
+// idleControllers are those of clouds, storage and certificate requests, which
+// have nothing to do here.
+func idleControllers() []string {
+	return []string{
+		"node-ipam-controller", "service-lb-controller", "node-route-controller", "cloud-node-lifecycle-controller",
+		"persistentvolume-attach-detach-controller", "persistentvolume-expander-controller",
+		"certificatesigningrequest-signing-controller", "certificatesigningrequest-approving-controller",
+		"certificatesigningrequest-cleaner-controller", "podcertificaterequest-cleaner-controller",
+		"kube-apiserver-serving-clustertrustbundle-publisher-controller", "horizontal-pod-autoscaler-controller",
+		"bootstrap-signer-controller", "token-cleaner-controller", "selinux-warning-controller",
+	}
+}
+
+func (c *Cluster) etcdSpec() process.Spec {
+	client, peer := "http://"+loopback(c.at.etcd), "http://"+loopback(c.at.etcdPeer)
+	return process.Spec{
+		Name: Etcd,
+		Path: c.binary("etcd"),
+		Args: []string{
+			"--data-dir=" + filepath.Join(c.options.Dir, etcdDir),
+			"--listen-client-urls=" + client, "--advertise-client-urls=" + client,
+			"--listen-peer-urls=" + peer, "--initial-advertise-peer-urls=" + peer, "--initial-cluster=default=" + peer,
+			"--unsafe-no-fsync", // survives our kills, and the machine's crash is not our subject
+			"--quota-backend-bytes=4294967296",
+			"--log-level=warn",
+		},
+		Ready: answers(client + "/health"),
+	}
+}
+
+func (c *Cluster) apiServerSpec() process.Spec {
+	flags := []string{
+		"--etcd-servers=http://" + loopback(c.at.etcd),
+		"--bind-address=127.0.0.1", fmt.Sprintf("--secure-port=%d", c.at.apiServer),
+		"--advertise-address=127.0.0.1", "--endpoint-reconciler-type=none", // Endpoints may not hold a loopback address
+		"--service-cluster-ip-range=10.96.0.0/16",
+		"--tls-cert-file=" + c.ca.certFile(APIServer), "--tls-private-key-file=" + c.ca.keyFile(APIServer),
+		"--client-ca-file=" + c.ca.certFile("ca"),
+		"--authorization-mode=RBAC",
+		"--service-account-issuer=https://kubernetes.default.svc",
+		"--service-account-key-file=" + c.ca.keyFile(serviceAccountKey),
+		"--service-account-signing-key-file=" + c.ca.keyFile(serviceAccountKey),
+		"--enable-priority-and-fairness=false", "--max-requests-inflight=3000", "--max-mutating-requests-inflight=1000",
+		"--profiling=false",
+	}
+	return process.Spec{
+		Name: APIServer, Path: c.binary("kube-apiserver"), Args: flags,
+		Ready: answers("https://" + loopback(c.at.apiServer) + "/readyz"),
+	}
+}
+
+func (c *Cluster) controllerManagerSpec() process.Spec {
+	return process.Spec{
+		Name: ControllerManager, Path: c.binary("kube-controller-manager"),
+		Args: []string{
+			"--kubeconfig=" + c.kubeconfigFile(ControllerManager),
+			"--bind-address=127.0.0.1", fmt.Sprintf("--secure-port=%d", c.at.controllerManager), "--cert-dir=" + c.ca.dir,
+			"--leader-elect=false",
+			"--use-service-account-credentials",
+			"--service-account-private-key-file=" + c.ca.keyFile(serviceAccountKey),
+			"--root-ca-file=" + c.ca.certFile("ca"),
+			"--controllers=*,-" + strings.Join(idleControllers(), ",-"),
+			"--node-monitor-grace-period=5m", // a busy machine or a stopped KWOK evicts nobody
+			"--concurrent-deployment-syncs=10", "--concurrent-replicaset-syncs=20", "--concurrent-gc-syncs=10",
+			"--kube-api-qps=" + clientQPS, "--kube-api-burst=" + clientQPS,
+		},
+		Ready: answers("https://" + loopback(c.at.controllerManager) + "/healthz"),
+	}
+}
+
+func (c *Cluster) schedulerSpec() process.Spec {
+	return process.Spec{
+		Name: Scheduler, Path: c.binary("kube-scheduler"),
+		Args: []string{
+			"--kubeconfig=" + c.kubeconfigFile(Scheduler),
+			"--bind-address=127.0.0.1", fmt.Sprintf("--secure-port=%d", c.at.scheduler), "--cert-dir=" + c.ca.dir,
+			"--leader-elect=false",
+			"--kube-api-qps=" + clientQPS, "--kube-api-burst=" + clientQPS,
+		},
+		Ready: answers("https://" + loopback(c.at.scheduler) + "/healthz"),
+	}
+}
+
+func (c *Cluster) kwokSpec() process.Spec {
+	return process.Spec{
+		Name: KWOK, Path: c.binary("kwok"),
+		Args: []string{
+			"--kubeconfig=" + c.kubeconfigFile(KWOK),
+			"--config=" + filepath.Join(c.options.Dir, stagesFile),
+			"--node-ip=127.0.0.1",
+			"--server-address=" + loopback(c.at.kwok),
+		},
+		Ready: answers("http://" + loopback(c.at.kwok) + "/healthz"),
+	}
+}
+
+// answers is a probe that wants status 200. Certificates are not checked: kube
+// processes sign their health endpoints themselves.
+func answers(url string) func(context.Context) error {
+	client := &http.Client{
+		Timeout:   5 * time.Second,
+		Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, DisableKeepAlives: true},
+	}
+	return func(ctx context.Context) error {
+		request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+		if err != nil {
+			return err
+		}
+		response, err := client.Do(request)
+		if err != nil {
+			return err
+		}
+		defer func() { _ = response.Body.Close() }()
+		if response.StatusCode == http.StatusOK {
+			return nil
+		}
+		body, _ := io.ReadAll(io.LimitReader(response.Body, 1024)) // only decorates the message
+		return fmt.Errorf("GET %s: %s: %s", url, response.Status, body)
+	}
+}

@@ -1,0 +1,99 @@
+package cluster
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+)
+
+const (
+	defaultNodes       = 4
+	defaultPodsPerNode = 1100
+)
+
+// Options say what to start and where. Only Dir is required.
+type Options struct {
+	// Dir holds data, certificates and logs; it is created when missing.
+	Dir string
+	// Root is the repository: the default of Bin and Manifests. Default: the
+	// nearest folder at or above the working directory that holds a go.mod.
+	Root string
+	// Bin holds the programs. Default: Root/bin.
+	Bin string
+	// Manifests are the kustomize folders that are applied at the start.
+	// Default: config/crd and config/rbac of Root.
+	Manifests []string
+	// Nodes is the number of simulated nodes, 4 by default.
+	Nodes int
+	// PodsPerNode is the pod capacity of each, 1100 by default.
+	PodsPerNode int
+	// Hosts are further names of the API server, for its certificate.
+	Hosts []string
+}
+
+func (o Options) complete() (Options, error) {
+	if o.Dir == "" {
+		return o, errors.New("cluster options: Dir is required")
+	}
+	dir, err := filepath.Abs(o.Dir)
+	if err != nil {
+		return o, fmt.Errorf("cluster options: Dir: %w", err)
+	}
+	o.Dir = dir
+	if o.Root == "" {
+		if o.Root, err = findRoot(); err != nil {
+			return o, err
+		}
+	}
+	if o.Bin == "" {
+		o.Bin = filepath.Join(o.Root, "bin")
+	}
+	if o.Manifests == nil {
+		o.Manifests = []string{filepath.Join(o.Root, "config/crd"), filepath.Join(o.Root, "config/rbac")}
+	}
+	if o.Nodes == 0 {
+		o.Nodes = defaultNodes
+	}
+	if o.PodsPerNode == 0 {
+		o.PodsPerNode = defaultPodsPerNode
+	}
+	return o, o.check()
+}
+
+// check finds missing parts now, before anything has been started.
+func (o Options) check() error {
+	for _, program := range []string{
+		"etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubectl", "kwok", "temporal",
+	} {
+		if _, err := os.Stat(filepath.Join(o.Bin, program)); err != nil {
+			return fmt.Errorf("program %s is missing (run tools/build.sh): %w", program, err)
+		}
+	}
+	for _, folder := range o.Manifests {
+		if _, err := os.Stat(folder); err != nil {
+			return fmt.Errorf("manifests are missing: %w", err)
+		}
+	}
+	return nil
+}
+
+func findRoot() (string, error) {
+	dir, err := os.Getwd()
+	if err != nil {
+		return "", fmt.Errorf("find the repository: %w", err)
+	}
+	for {
+		if _, err := os.Stat(filepath.Join(dir, "go.mod")); err == nil {
+			return dir, nil
+		}
+		parent := filepath.Dir(dir)
+		if parent == dir {
+			return "", fmt.Errorf("find the repository: no go.mod at or above the working directory; set Root: %w", fs.ErrNotExist)
+		}
+		dir = parent
+	}
+}
+
+func (c *Cluster) binary(name string) string { return filepath.Join(c.options.Bin, name) }

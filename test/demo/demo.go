@@ -1,0 +1,260 @@
+// Package demo tells the story of one rollout on the local stack, and checks
+// every word of it.
+package demo
+
+import (
+	"bytes"
+	"context"
+	"embed"
+	"errors"
+	"fmt"
+	"io"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"go.temporal.io/sdk/client"
+	"go.temporal.io/sdk/log"
+
+	"log/slog"
+
+	"github.com/outrigger/outrigger/api/protocol"
+	"github.com/outrigger/outrigger/test/cluster"
+	"github.com/outrigger/outrigger/test/witness"
+)
+
+//go:embed manifests
+var manifests embed.FS
+
+const (
+	set     = "test-sidecarset"
+	pods    = 20
+	window  = 2
+	before  = "centos:6.7"
+	after   = "centos:7"
+	pauseAt = 6
+	// holding is how long the paused rollout is watched standing still.
+	holding  = 3 * time.Second
+	patience = 3 * time.Minute
+)
+
+// Demo runs the story against a stack that is up.
+type Demo struct {
+	Cluster *cluster.Cluster
+	// Bin holds kubectl.
+	Bin string
+	Out io.Writer
+
+	engine   client.Client
+	witness  *witness.Witness
+	workflow string
+}
+
+// Run tells the story. It fails when anything did not hold.
+func (d *Demo) Run(ctx context.Context) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, patience, fmt.Errorf("the demo took longer than %s", patience))
+	defer cancel()
+	config, err := d.Cluster.RESTConfig()
+	if err != nil {
+		return err
+	}
+	if d.witness, err = witness.Watch(ctx, config, "default", "app=nginx", "sidecar1"); err != nil {
+		return err
+	}
+	d.engine, err = client.NewLazyClient(client.Options{
+		HostPort: d.Cluster.TemporalAddress,
+		Logger:   log.NewStructuredLogger(slog.New(slog.DiscardHandler)),
+	})
+	if err != nil {
+		return fmt.Errorf("connect to Temporal: %w", err)
+	}
+	defer d.engine.Close()
+	for _, step := range []func(context.Context) error{d.inject, d.change, d.pauseAndResume, d.finish} {
+		if err := step(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (d *Demo) inject(ctx context.Context) error {
+	d.say("1. A SidecarSet, and %d pods that match it", pods)
+	for _, file := range []string{"sidecarset.yaml", "deployment.yaml"} {
+		if err := d.apply(ctx, file); err != nil {
+			return err
+		}
+	}
+	d.witness.Expect(before)
+	if _, err := d.witness.Await(ctx, witness.Settled(pods)); err != nil {
+		return fmt.Errorf("wait for injected pods: %w", err)
+	}
+	d.say("   every pod was injected with sidecar1, running %s:", before)
+	if err := d.show(ctx, "get", "sidecarset", set); err != nil {
+		return err
+	}
+	uid, err := d.kubectl(ctx, nil, "get", "sidecarset", set, "-o", "jsonpath={.metadata.uid}")
+	if err != nil {
+		return err
+	}
+	d.workflow = "sidecarset/" + set + "/" + uid
+	return nil
+}
+
+func (d *Demo) change(ctx context.Context) error {
+	d.say("\n2. Its image changes from %s to %s; at most %d pods may be unavailable", before, after, window)
+	d.witness.Expect(after)
+	return d.show(ctx, "patch", "sidecarset", set, "--type=json",
+		`--patch=[{"op":"replace","path":"/spec/containers/0/image","value":"`+after+`"}]`)
+}
+
+func (d *Demo) pauseAndResume(ctx context.Context) error {
+	if err := d.follow(ctx, func(v witness.View) bool { return v.Updated >= pauseAt }); err != nil {
+		return err
+	}
+	d.say("\n3. Somebody pauses it")
+	if err := d.signal(ctx, protocol.PauseSignal, "to look around"); err != nil {
+		return err
+	}
+	if err := d.awaitPhase(ctx, protocol.PhasePaused); err != nil {
+		return err
+	}
+	held, err := d.witness.Await(ctx, func(v witness.View) bool { return v.InFlight == 0 })
+	if err != nil {
+		return fmt.Errorf("wait for the batch in hand: %w", err)
+	}
+	d.say("   paused at %d of %d; nothing moves for %s", held.Updated, pods, holding)
+	select {
+	case <-time.After(holding):
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+	if now := d.witness.View(); now.Updated != held.Updated || now.Updated == pods {
+		return fmt.Errorf("paused at %d updated pods, but there are %d now", held.Updated, now.Updated)
+	}
+	d.say("\n4. and resumes it")
+	return d.signal(ctx, protocol.ResumeSignal, "all is well")
+}
+
+func (d *Demo) finish(ctx context.Context) error {
+	if err := d.follow(ctx, witness.Settled(pods)); err != nil {
+		return err
+	}
+	worst, event := d.witness.Worst()
+	view := d.witness.View()
+	d.say("\n5. Done: %d pods run %s; at most %d were unavailable at once; app containers restarted %d times",
+		view.Updated, after, worst, view.AppRestarts)
+	var broken []error
+	if worst > window {
+		broken = append(broken, fmt.Errorf("%d pods were unavailable at once (event: %s), %d are allowed", worst, event, window))
+	}
+	if view.AppRestarts > 0 {
+		broken = append(broken, fmt.Errorf("app containers restarted %d times", view.AppRestarts))
+	}
+	if view.SidecarRestarts != pods {
+		broken = append(broken, fmt.Errorf("sidecars restarted %d times, %d are expected", view.SidecarRestarts, pods))
+	}
+	if err := d.awaitStatus(ctx); err != nil {
+		broken = append(broken, err)
+	}
+	if err := d.awaitPhase(ctx, protocol.PhaseComplete); err != nil {
+		broken = append(broken, err)
+	}
+	d.say("\n   Read its history: %s/namespaces/%s/workflows/%s", d.Cluster.TemporalUI, cluster.TemporalNamespace, strings.ReplaceAll(d.workflow, "/", "%2F"))
+	return errors.Join(broken...)
+}
+
+// awaitStatus waits for the columns that people look at.
+func (d *Demo) awaitStatus(ctx context.Context) error {
+	for column, field := range map[string]string{"matched": "matchedPods", "updated": "updatedPods", "ready": "readyPods", "updated and ready": "updatedReadyPods"} {
+		_, err := d.kubectl(ctx, nil, "wait", "sidecarset/"+set, "--timeout=30s", fmt.Sprintf("--for=jsonpath={.status.%s}=%d", field, pods))
+		if err != nil {
+			return fmt.Errorf("status does not say that %d pods are %s: %w", pods, column, err)
+		}
+	}
+	return d.show(ctx, "get", "sidecarset", set)
+}
+
+// follow prints what the pods do until the condition holds.
+func (d *Demo) follow(ctx context.Context, until func(witness.View) bool) error {
+	var shown witness.View
+	_, err := d.witness.Await(ctx, func(v witness.View) bool {
+		if v.Updated != shown.Updated || v.InFlight != shown.InFlight {
+			d.say("   %s updated %2d/%d   in flight %d of %d", bar(v.Updated-v.InFlight, v.InFlight, pods), v.Updated, pods, v.InFlight, window)
+			shown = v
+		}
+		return until(v)
+	})
+	return err
+}
+
+func bar(done, moving, all int) string {
+	return strings.Repeat("█", max(done, 0)) + strings.Repeat("▒", moving) + strings.Repeat("·", max(all-done-moving, 0))
+}
+
+func (d *Demo) signal(ctx context.Context, name, why string) error {
+	if err := d.engine.SignalWorkflow(ctx, d.workflow, "", name, protocol.Hold{Who: "demo", Why: why}); err != nil {
+		return fmt.Errorf("send the signal %s: %w", name, err)
+	}
+	return nil
+}
+
+// awaitPhase asks the run what it is doing until it says so.
+func (d *Demo) awaitPhase(ctx context.Context, phase protocol.Phase) error {
+	for {
+		answer, err := d.engine.QueryWorkflow(ctx, d.workflow, "", protocol.StatusQuery)
+		if err != nil {
+			return fmt.Errorf("query the run: %w", err)
+		}
+		var status protocol.RolloutStatus
+		if err := answer.Get(&status); err != nil {
+			return fmt.Errorf("query the run: %w", err)
+		}
+		if status.Phase == phase {
+			d.say("   the run says: %s: %s", status.Phase, status.Message)
+			return nil
+		}
+		select {
+		case <-time.After(100 * time.Millisecond):
+		case <-ctx.Done():
+			return fmt.Errorf("the run is %s, not %s: %w", status.Phase, phase, context.Cause(ctx))
+		}
+	}
+}
+
+func (d *Demo) apply(ctx context.Context, file string) error {
+	manifest, err := manifests.ReadFile("manifests/" + file)
+	if err != nil {
+		return fmt.Errorf("read %s: %w", file, err)
+	}
+	out, err := d.kubectl(ctx, manifest, "apply", "-f", "-")
+	if err != nil {
+		return err
+	}
+	d.say("   $ kubectl apply -f %s\n   %s", file, out)
+	return nil
+}
+
+func (d *Demo) show(ctx context.Context, args ...string) error {
+	out, err := d.kubectl(ctx, nil, args...)
+	if err != nil {
+		return err
+	}
+	d.say("   $ kubectl %s\n   %s", strings.Join(args, " "), strings.ReplaceAll(out, "\n", "\n   "))
+	return nil
+}
+
+func (d *Demo) kubectl(ctx context.Context, stdin []byte, args ...string) (string, error) {
+	var out, complaint bytes.Buffer
+	cmd := exec.CommandContext(ctx, filepath.Join(d.Bin, "kubectl"), append([]string{"--kubeconfig=" + d.Cluster.Kubeconfig}, args...)...)
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = bytes.NewReader(stdin), &out, &complaint
+	if err := cmd.Run(); err != nil {
+		return "", fmt.Errorf("kubectl %s: %w: %s", strings.Join(args, " "), err, strings.TrimSpace(complaint.String()))
+	}
+	return strings.TrimSpace(out.String()), nil
+}
+
+func (d *Demo) say(format string, args ...any) {
+	// A reader who has gone is no reason to fail.
+	_, _ = fmt.Fprintf(d.Out, format+"\n", args...)
+}

@@ -1,0 +1,42 @@
+// Command stack runs the local stack: a control plane with simulated nodes, a
+// Temporal server and the roles of Outrigger, all from bin/.
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/spf13/cobra"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	context.AfterFunc(ctx, stop) // a second Ctrl-C ends us at once, and every child with us
+	if err := newCommand().ExecuteContext(ctx); err != nil {
+		fmt.Fprintln(os.Stderr, "stack:", err)
+		os.Exit(1)
+	}
+}
+
+func newCommand() *cobra.Command {
+	var at stateDir
+	root := &cobra.Command{
+		Use:           "stack",
+		Short:         "Run Kubernetes, Temporal and Outrigger on this machine",
+		SilenceUsage:  true,
+		SilenceErrors: true,
+	}
+	root.PersistentFlags().StringVar((*string)(&at), "dir", ".run", "folder of the stack's state")
+	root.AddCommand(
+		upCommand(&at), downCommand(&at), statusCommand(&at),
+		controlCommand(&at, "stop", "End a process with SIGTERM"),
+		controlCommand(&at, "kill", "End a process with SIGKILL"),
+		controlCommand(&at, "start", "Start a process again"),
+		runCommand(),
+	)
+	return root
+}

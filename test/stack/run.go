@@ -1,0 +1,75 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+
+	"github.com/spf13/cobra"
+
+	"github.com/outrigger/outrigger/test/cluster"
+)
+
+func runCommand() *cobra.Command {
+	var o cluster.AttachOptions
+	cmd := &cobra.Command{
+		Use:   "run",
+		Short: "Run the three roles here against a cluster that exists; Ctrl-C stops them",
+		Args:  cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if o.Kubeconfig == "" {
+				return errors.New("which cluster? set --kubeconfig or KUBECONFIG")
+			}
+			return run(cmd.Context(), o, cmd.OutOrStdout())
+		},
+	}
+	flags := cmd.Flags()
+	flags.StringVar(&o.Kubeconfig, "kubeconfig", os.Getenv("KUBECONFIG"), "kubeconfig of an administrator (KUBECONFIG)")
+	flags.StringVar(&o.TemporalAddress, "temporal-address", cmp.Or(os.Getenv("TEMPORAL_ADDRESS"), "127.0.0.1:7233"), "host:port of Temporal (TEMPORAL_ADDRESS)")
+	flags.StringVar(&o.TemporalUI, "temporal-ui-url", os.Getenv("TEMPORAL_UI"), "web UI, for links (TEMPORAL_UI)")
+	flags.StringVar(&o.WebhookURL, "webhook-url", cmp.Or(os.Getenv("WEBHOOK_URL"), "https://localhost:9443"),
+		"how the API server reaches this machine; the port is listened on (WEBHOOK_URL)")
+	flags.StringVar(&o.Dir, "dir", filepath.Join(".run", "roles"), "folder of the logs")
+	flags.StringVar(&o.Bin, "bin", "bin", "folder of the programs")
+	return cmd
+}
+
+func run(ctx context.Context, o cluster.AttachOptions, out io.Writer) error {
+	c, err := cluster.Attach(o)
+	if err != nil {
+		return err
+	}
+	defer c.Shutdown()
+	if err := c.Apply(ctx, filepath.Join("config", "crd")); err != nil {
+		return err
+	}
+	if err := c.CreateSystemNamespace(ctx); err != nil {
+		return err
+	}
+	for _, start := range [][]string{
+		{cluster.Operator, "--leader-elect=true"}, // another one may run in that cluster
+		{cluster.Worker},
+		{cluster.Webhook},
+	} {
+		role, err := c.StartRole(ctx, start[0], start[1:]...)
+		if err != nil {
+			return err
+		}
+		if _, err := fmt.Fprintf(out, "%s is ready; metrics %s\n", role.Name, role.Metrics); err != nil {
+			return err
+		}
+	}
+	if _, err := fmt.Fprintf(out, "logs are in %s; Ctrl-C stops the roles\n", c.LogDir()); err != nil {
+		return err
+	}
+	select {
+	case <-ctx.Done():
+		return nil
+	case exit := <-c.Exited():
+		return errors.Join(fmt.Errorf("%s ended: %s", exit.Name, exit.LogTail), exit.Err)
+	}
+}

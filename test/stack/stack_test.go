@@ -1,0 +1,265 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"net/http"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+	"k8s.io/apimachinery/pkg/util/wait"
+
+	"github.com/outrigger/outrigger/test/cluster"
+	"github.com/outrigger/outrigger/test/cluster/process"
+)
+
+// TestMain lets the test binary also be the detached supervisor and the fake roles.
+func TestMain(m *testing.M) {
+	switch {
+	case filepath.Base(os.Args[0]) == "outrigger":
+		playRole(os.Args[1:])
+	case len(os.Args) > 1 && os.Args[1] == "up":
+		main()
+	default:
+		os.Exit(m.Run())
+	}
+}
+
+// playRole answers /readyz until SIGTERM.
+func playRole(args []string) {
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
+	defer stop()
+	for _, arg := range args {
+		if address, ok := strings.CutPrefix(arg, "--health-probe-bind-address="); ok {
+			mux := http.NewServeMux()
+			mux.HandleFunc("GET /readyz", func(http.ResponseWriter, *http.Request) {})
+			go func() { panic(http.ListenAndServe(address, mux)) }()
+		}
+	}
+	<-ctx.Done()
+}
+
+// inRepository moves the test into a small repository with the real programs,
+// fake roles and the manifests of package cluster's tests.
+func inRepository(t *testing.T) {
+	repository, err := filepath.Abs("../..")
+	require.NoError(t, err)
+	// The control socket's path must be short, which t.TempDir is not.
+	root, err := os.MkdirTemp("", "stack")
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, os.RemoveAll(root)) })
+	require.NoError(t, os.WriteFile(filepath.Join(root, "go.mod"), nil, 0o600))
+	require.NoError(t, os.CopyFS(filepath.Join(root, "config"), os.DirFS(filepath.Join(repository, "test/cluster/testdata"))))
+	require.NoError(t, os.Mkdir(filepath.Join(root, "bin"), 0o755))
+	programs, err := os.ReadDir(filepath.Join(repository, "bin"))
+	require.NoError(t, err)
+	for _, program := range programs {
+		if program.Name() != "outrigger" {
+			require.NoError(t, os.Symlink(filepath.Join(repository, "bin", program.Name()), filepath.Join(root, "bin", program.Name())))
+		}
+	}
+	self, err := os.Executable()
+	require.NoError(t, err)
+	require.NoError(t, os.Symlink(self, filepath.Join(root, "bin", "outrigger")))
+	t.Chdir(root)
+}
+
+func stack(t *testing.T, args ...string) (string, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Minute) // outlives t.Context, for clean-ups
+	defer cancel()
+	var out bytes.Buffer
+	command := newCommand()
+	command.SetOut(&out)
+	command.SetArgs(args)
+	err := command.ExecuteContext(ctx)
+	return out.String(), err
+}
+
+func mustStack(t *testing.T, args ...string) string {
+	out, err := stack(t, args...)
+	require.NoError(t, err)
+	return out
+}
+
+func TestStackFromUpToDown(t *testing.T) {
+	inRepository(t)
+	assert.Equal(t, "nothing is running\n", mustStack(t, "down"))
+	assert.Contains(t, mustStack(t, "up", "--detach", "--workers=2", "--nodes=1"), "The stack is up: 10 processes")
+	t.Cleanup(func() { mustStack(t, "down") })
+	assert.Contains(t, mustStack(t, "up", "--detach"), "already up")
+	assert.Contains(t, mustStack(t, "up"), "already up")
+
+	env := readEnv(t)
+	for _, key := range []string{"KUBECONFIG", "TEMPORAL_ADDRESS", "TEMPORAL_UI", "WEBHOOK_URL", "OPERATOR_METRICS", "WORKER_2_METRICS", "CONTROLLER_MANAGER_PID"} {
+		assert.NotEmpty(t, env[key], key)
+	}
+	assert.Equal(t, "running", stateOf(t, "worker-1"))
+
+	assert.Regexp(t, `^kill: worker-[12], worker-[12]\n$`, mustStack(t, "kill", "worker"))
+	assert.Equal(t, "stopped", stateOf(t, "worker-2"))
+	assert.Empty(t, readEnv(t)["WORKER_2_PID"])
+	mustStack(t, "start", "worker-2")
+	assert.NotEqual(t, env["WORKER_2_PID"], readEnv(t)["WORKER_2_PID"])
+	assert.Equal(t, "stopped", stateOf(t, "worker-1"))
+	assert.Equal(t, "start: worker-3\n", mustStack(t, "start", "worker-3"))
+	assert.NotEmpty(t, readEnv(t)["WORKER_3_METRICS"])
+	assert.Equal(t, "stop: temporal\n", mustStack(t, "stop", "temporal"))
+	_, err := stack(t, "stop", "rudder")
+	require.ErrorContains(t, err, `"rudder": unknown process`)
+}
+
+func TestAnUnaskedEndIsLogged(t *testing.T) {
+	inRepository(t)
+	mustStack(t, "up", "--detach", "--workers=0", "--nodes=1")
+	t.Cleanup(func() { mustStack(t, "down") })
+	require.NoError(t, syscall.Kill(pidOf(t, readEnv(t)["OPERATOR_PID"]), syscall.SIGKILL))
+	require.NoError(t, wait.PollUntilContextCancel(t.Context(), 10*time.Millisecond, true, func(context.Context) (bool, error) {
+		return readEnv(t)["OPERATOR_PID"] == "", nil
+	}))
+	assert.Contains(t, process.Tail(".run/stack.log"), "operator: signal: killed; start it again with `make start ROLE=operator`")
+}
+
+func TestAKilledSupervisorLeavesNothingAndIsRecoveredFrom(t *testing.T) {
+	inRepository(t)
+	mustStack(t, "up", "--detach", "--no-roles", "--nodes=1")
+	var handles []unix.PollFd
+	for key, value := range readEnv(t) {
+		if strings.HasSuffix(key, "_PID") {
+			fd, err := unix.PidfdOpen(pidOf(t, value), 0)
+			require.NoError(t, err)
+			t.Cleanup(func() { _ = unix.Close(fd) })
+			handles = append(handles, unix.PollFd{Fd: int32(fd), Events: unix.POLLIN})
+		}
+	}
+	require.Len(t, handles, 6)
+	supervisor, err := os.ReadFile(".run/stack.pid")
+	require.NoError(t, err)
+	require.NoError(t, syscall.Kill(pidOf(t, string(supervisor)), syscall.SIGKILL))
+	for i := range handles {
+		n, err := unix.Poll(handles[i:i+1], 10_000)
+		require.NoError(t, err)
+		require.Equal(t, 1, n, "a process outlived its supervisor")
+	}
+	_, err = stack(t, "status")
+	require.ErrorIs(t, err, errDown)
+	assert.Equal(t, "nothing is running\n", mustStack(t, "down"))
+
+	assert.Contains(t, mustStack(t, "up", "--detach", "--no-roles", "--nodes=1", "--keep"), "The stack is up: 6 processes")
+	assert.Equal(t, "the stack is down\n", mustStack(t, "down"))
+	assert.NoFileExists(t, ".run/env")
+}
+
+func TestDetachShowsWhyTheStackDidNotStart(t *testing.T) {
+	inRepository(t)
+	require.NoError(t, os.Remove("bin/etcd"))
+	_, err := stack(t, "up", "--detach")
+	require.ErrorContains(t, err, "program etcd is missing (run tools/build.sh)")
+	assert.Equal(t, "nothing is running\n", mustStack(t, "down"))
+}
+
+func TestRunWantsAKubeconfig(t *testing.T) {
+	t.Setenv("KUBECONFIG", "")
+	_, err := stack(t, "run")
+	require.ErrorContains(t, err, "set --kubeconfig or KUBECONFIG")
+}
+
+func TestRunPlaysTheRolesAgainstAnotherCluster(t *testing.T) {
+	inRepository(t)
+	mustStack(t, "up", "--detach", "--no-roles", "--nodes=1")
+	t.Cleanup(func() { mustStack(t, "down") })
+	env := readEnv(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	out := &stopper{stop: cancel, at: "Ctrl-C"}
+	require.NoError(t, run(ctx, cluster.AttachOptions{
+		Dir: ".run/roles", Bin: "bin", Kubeconfig: env["KUBECONFIG"],
+		TemporalAddress: env["TEMPORAL_ADDRESS"], WebhookURL: "https://localhost:9443",
+	}, out))
+	assert.Regexp(t, regexp.MustCompile(`^operator is ready; .*\nworker is ready; .*\nwebhook is ready; .*\nlogs are in .*; Ctrl-C stops the roles\n$`), out.String())
+}
+
+// stopper collects output and calls stop once it has seen a text.
+type stopper struct {
+	bytes.Buffer
+	stop func()
+	at   string
+}
+
+func (s *stopper) Write(p []byte) (int, error) {
+	n, err := s.Buffer.Write(p)
+	if strings.Contains(s.String(), s.at) {
+		s.stop()
+	}
+	return n, err
+}
+
+func TestTheLockFileOfADeadSupervisorIsStale(t *testing.T) {
+	at := stateDir(t.TempDir())
+	first, err := at.lock()
+	require.NoError(t, err)
+	_, err = at.lock()
+	require.ErrorIs(t, err, errUp)
+	up, err := at.isUp()
+	require.NoError(t, err)
+	assert.True(t, up)
+
+	require.NoError(t, first.Close()) // as the kernel does for the dead
+	up, err = at.isUp()
+	require.NoError(t, err)
+	assert.False(t, up)
+	second, err := at.lock()
+	require.NoError(t, err)
+	require.NoError(t, second.Close())
+}
+
+func TestEnvNamesAddressesAndRunningProcesses(t *testing.T) {
+	roles := []cluster.Role{
+		{Name: "operator", Metrics: "http://127.0.0.1:1/metrics"},
+		{Name: "webhook", Metrics: "http://127.0.0.1:2/metrics", WebhookURL: "https://localhost:3"},
+		{Name: "worker-1", Metrics: "http://127.0.0.1:4/metrics"},
+	}
+	processes := []process.Status{{Name: "controller-manager", PID: 7, Running: true}, {Name: "worker-1"}}
+	assert.Equal(t, `KUBECONFIG='/home/o'\''brien/my run/kubeconfig'
+TEMPORAL_ADDRESS=127.0.0.1:5
+TEMPORAL_UI=http://127.0.0.1:6
+OPERATOR_METRICS=http://127.0.0.1:1/metrics
+WEBHOOK_URL=https://localhost:3
+WEBHOOK_METRICS=http://127.0.0.1:2/metrics
+WORKER_1_METRICS=http://127.0.0.1:4/metrics
+CONTROLLER_MANAGER_PID=7
+`, envLines("/home/o'brien/my run/kubeconfig", "127.0.0.1:5", "http://127.0.0.1:6", roles, processes))
+}
+
+func readEnv(t *testing.T) map[string]string {
+	data, err := os.ReadFile(".run/env")
+	require.NoError(t, err)
+	env := map[string]string{}
+	for line := range strings.Lines(string(data)) {
+		key, value, _ := strings.Cut(strings.TrimSpace(line), "=")
+		env[key] = value
+	}
+	return env
+}
+
+func stateOf(t *testing.T, name string) string {
+	found := regexp.MustCompile(`(?m)^` + name + ` +(\w+)`).FindStringSubmatch(mustStack(t, "status"))
+	require.Len(t, found, 2, name)
+	return found[1]
+}
+
+func pidOf(t *testing.T, text string) int {
+	pid, err := strconv.Atoi(text)
+	require.NoError(t, err, fmt.Sprintf("pid %q", text))
+	return pid
+}

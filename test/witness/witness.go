@@ -1,0 +1,195 @@
+// Package witness watches pods from outside, knowing nothing of how they are
+// upgraded, and remembers the worst that it saw.
+package witness
+
+import (
+	"context"
+	"fmt"
+	"sync"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/cache"
+)
+
+// Witness counts, at every event, the pods whose sidecar is being replaced.
+type Witness struct {
+	container string
+
+	mu     sync.Mutex
+	image  string
+	pods   map[types.UID]*corev1.Pod
+	worst  int
+	when   string
+	change chan struct{}
+}
+
+// View is what the witness sees at one moment.
+type View struct {
+	Pods int
+	// Ready pods have the condition Ready.
+	Ready int
+	// Updated pods were asked to run the image; those in flight do not yet, or
+	// are not ready; the others are settled.
+	Updated, InFlight int
+	// AppRestarts counts restarts of containers other than the sidecar.
+	AppRestarts int32
+	// SidecarRestarts counts those of the sidecar.
+	SidecarRestarts int32
+}
+
+// Watch follows the pods of a namespace that carry the labels, until ctx ends,
+// and looks at one container of each.
+func Watch(ctx context.Context, config *rest.Config, namespace, selector, container string) (*Witness, error) {
+	clients, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		return nil, fmt.Errorf("connect the witness: %w", err)
+	}
+	w := &Witness{container: container, pods: map[types.UID]*corev1.Pod{}, change: make(chan struct{})}
+	factory := informers.NewSharedInformerFactoryWithOptions(clients, 0, informers.WithNamespace(namespace),
+		informers.WithTweakListOptions(func(o *metav1.ListOptions) { o.LabelSelector = selector }))
+	informer := factory.Core().V1().Pods().Informer()
+	registered, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
+		AddFunc:    w.see,
+		UpdateFunc: func(_, pod any) { w.see(pod) },
+		DeleteFunc: w.lose,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("watch pods: %w", err)
+	}
+	factory.StartWithContext(ctx)
+	if !cache.WaitForCacheSync(ctx.Done(), registered.HasSynced) {
+		return nil, fmt.Errorf("watch pods: %w", context.Cause(ctx))
+	}
+	return w, nil
+}
+
+// Expect names the image that the sidecar is to run from now on, and forgets
+// the worst so far.
+func (w *Witness) Expect(image string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.image, w.worst, w.when = image, 0, ""
+	w.judge("expectation")
+}
+
+// Worst is the largest number of pods ever in flight at once, and at which event.
+func (w *Witness) Worst() (inFlight int, event string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.worst, w.when
+}
+
+// View is what the witness sees now.
+func (w *Witness) View() View {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.view()
+}
+
+// Await waits until what is seen fulfils the condition.
+func (w *Witness) Await(ctx context.Context, condition func(View) bool) (View, error) {
+	for {
+		w.mu.Lock()
+		view, change := w.view(), w.change
+		w.mu.Unlock()
+		if condition(view) {
+			return view, nil
+		}
+		select {
+		case <-change:
+		case <-ctx.Done():
+			return view, fmt.Errorf("pods stayed at %+v: %w", view, context.Cause(ctx))
+		}
+	}
+}
+
+// Settled is the condition that all n pods run the image and are ready.
+func Settled(n int) func(View) bool {
+	return func(v View) bool { return v.Pods == n && v.Updated == n && v.InFlight == 0 && v.Ready == n }
+}
+
+func (w *Witness) see(o any) {
+	pod, ok := o.(*corev1.Pod)
+	if !ok {
+		return
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if pod.DeletionTimestamp != nil {
+		delete(w.pods, pod.UID)
+	} else {
+		w.pods[pod.UID] = pod
+	}
+	w.judge(pod.Name + " at " + pod.ResourceVersion)
+}
+
+func (w *Witness) lose(o any) {
+	if unknown, ok := o.(cache.DeletedFinalStateUnknown); ok {
+		o = unknown.Obj
+	}
+	pod, ok := o.(*corev1.Pod)
+	if !ok {
+		return
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	delete(w.pods, pod.UID)
+	w.judge(pod.Name + " gone")
+}
+
+func (w *Witness) judge(event string) {
+	if now := w.view().InFlight; now > w.worst {
+		w.worst, w.when = now, event
+	}
+	close(w.change)
+	w.change = make(chan struct{})
+}
+
+func (w *Witness) view() View {
+	var v View
+	for _, pod := range w.pods {
+		w.add(&v, pod)
+	}
+	return v
+}
+
+func (w *Witness) add(v *View, pod *corev1.Pod) {
+	v.Pods++
+	ready := isReady(pod)
+	if ready {
+		v.Ready++
+	}
+	runs := ""
+	for i := range pod.Status.ContainerStatuses {
+		status := &pod.Status.ContainerStatuses[i]
+		if status.Name == w.container {
+			runs = status.Image
+			v.SidecarRestarts += status.RestartCount
+		} else {
+			v.AppRestarts += status.RestartCount
+		}
+	}
+	for i := range pod.Spec.Containers {
+		if c := &pod.Spec.Containers[i]; c.Name == w.container && c.Image == w.image {
+			v.Updated++
+			// A pod that never ran is new, not being upgraded.
+			if runs != "" && (runs != w.image || !ready) {
+				v.InFlight++
+			}
+		}
+	}
+}
+
+func isReady(pod *corev1.Pod) bool {
+	for i := range pod.Status.Conditions {
+		if c := &pod.Status.Conditions[i]; c.Type == corev1.PodReady {
+			return c.Status == corev1.ConditionTrue
+		}
+	}
+	return false
+}
