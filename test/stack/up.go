@@ -52,13 +52,27 @@ func upCommand(at *stateDir) *cobra.Command {
 
 // up runs the stack until ctx ends. The summary goes to out once all is ready.
 func up(ctx context.Context, o upOptions, out io.Writer) error {
-	lock, err := o.at.lock()
 	report, closeReport := reportTo(o.reportFD, out)
 	defer closeReport()
+	began := time.Now()
+	err := withStack(ctx, o, func(s *supervisor) error {
+		if _, err := io.WriteString(report, summary(s.cluster, o.at, time.Since(began))); err != nil {
+			return fmt.Errorf("print the summary: %w", err)
+		}
+		closeReport()
+		s.watch(ctx, out)
+		return nil
+	})
 	if errors.Is(err, errUp) {
-		_, err := fmt.Fprintln(report, "already up; `make status` shows it, `make down` ends it")
-		return err
+		_, err = fmt.Fprintln(report, "already up; `make status` shows it, `make down` ends it")
 	}
+	return err
+}
+
+// withStack starts everything, lets use have it, and stops everything. It fails
+// with errUp when another supervisor lives.
+func withStack(ctx context.Context, o upOptions, use func(*supervisor) error) error {
+	lock, err := o.at.lock()
 	if err != nil {
 		return err
 	}
@@ -68,7 +82,6 @@ func up(ctx context.Context, o upOptions, out io.Writer) error {
 			return err
 		}
 	}
-	began := time.Now()
 	c, err := cluster.Start(ctx, cluster.Options{Dir: string(o.at), Nodes: o.nodes})
 	if err != nil {
 		return err
@@ -87,12 +100,7 @@ func up(ctx context.Context, o upOptions, out io.Writer) error {
 	if err := s.writeEnv(); err != nil {
 		return err
 	}
-	if _, err := io.WriteString(report, summary(c, o.at, time.Since(began))); err != nil {
-		return fmt.Errorf("print the summary: %w", err)
-	}
-	closeReport()
-	s.watch(ctx, out)
-	return nil
+	return use(s)
 }
 
 func startRoles(ctx context.Context, c *cluster.Cluster, o upOptions) error {

@@ -23,6 +23,7 @@ type Witness struct {
 	mu     sync.Mutex
 	image  string
 	pods   map[types.UID]*corev1.Pod
+	total  View
 	worst  int
 	when   string
 	change chan struct{}
@@ -74,6 +75,10 @@ func (w *Witness) Expect(image string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.image, w.worst, w.when = image, 0, ""
+	w.total = View{}
+	for _, pod := range w.pods {
+		w.count(pod, 1)
+	}
 	w.judge("expectation")
 }
 
@@ -88,14 +93,14 @@ func (w *Witness) Worst() (inFlight int, event string) {
 func (w *Witness) View() View {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return w.view()
+	return w.total
 }
 
 // Await waits until what is seen fulfils the condition.
 func (w *Witness) Await(ctx context.Context, condition func(View) bool) (View, error) {
 	for {
 		w.mu.Lock()
-		view, change := w.view(), w.change
+		view, change := w.total, w.change
 		w.mu.Unlock()
 		if condition(view) {
 			return view, nil
@@ -120,11 +125,7 @@ func (w *Witness) see(o any) {
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if pod.DeletionTimestamp != nil {
-		delete(w.pods, pod.UID)
-	} else {
-		w.pods[pod.UID] = pod
-	}
+	w.replace(pod.UID, pod)
 	w.judge(pod.Name + " at " + pod.ResourceVersion)
 }
 
@@ -138,48 +139,54 @@ func (w *Witness) lose(o any) {
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	delete(w.pods, pod.UID)
+	w.replace(pod.UID, nil)
 	w.judge(pod.Name + " gone")
 }
 
+// replace puts what is known of a pod in the place of what was. Pods that are
+// being deleted no longer count.
+func (w *Witness) replace(uid types.UID, pod *corev1.Pod) {
+	if before, ok := w.pods[uid]; ok {
+		w.count(before, -1)
+		delete(w.pods, uid)
+	}
+	if pod != nil && pod.DeletionTimestamp == nil {
+		w.pods[uid] = pod
+		w.count(pod, 1)
+	}
+}
+
 func (w *Witness) judge(event string) {
-	if now := w.view().InFlight; now > w.worst {
-		w.worst, w.when = now, event
+	if w.total.InFlight > w.worst {
+		w.worst, w.when = w.total.InFlight, event
 	}
 	close(w.change)
 	w.change = make(chan struct{})
 }
 
-func (w *Witness) view() View {
-	var v View
-	for _, pod := range w.pods {
-		w.add(&v, pod)
-	}
-	return v
-}
-
-func (w *Witness) add(v *View, pod *corev1.Pod) {
-	v.Pods++
+// count adds a pod to the total, or with sign -1 takes it out.
+func (w *Witness) count(pod *corev1.Pod, sign int) {
+	w.total.Pods += sign
 	ready := isReady(pod)
 	if ready {
-		v.Ready++
+		w.total.Ready += sign
 	}
 	runs := ""
 	for i := range pod.Status.ContainerStatuses {
 		status := &pod.Status.ContainerStatuses[i]
 		if status.Name == w.container {
 			runs = status.Image
-			v.SidecarRestarts += status.RestartCount
+			w.total.SidecarRestarts += int32(sign) * status.RestartCount
 		} else {
-			v.AppRestarts += status.RestartCount
+			w.total.AppRestarts += int32(sign) * status.RestartCount
 		}
 	}
 	for i := range pod.Spec.Containers {
 		if c := &pod.Spec.Containers[i]; c.Name == w.container && c.Image == w.image {
-			v.Updated++
+			w.total.Updated += sign
 			// A pod that never ran is new, not being upgraded.
 			if runs != "" && (runs != w.image || !ready) {
-				v.InFlight++
+				w.total.InFlight += sign
 			}
 		}
 	}

@@ -1,0 +1,87 @@
+package inject
+
+import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/outrigger/outrigger/api/v1alpha1"
+	"github.com/outrigger/outrigger/internal/record"
+)
+
+// What the twins of a hot sidecar start with (SPEC §4.8): the working one is at
+// version 1, the idle one at 0, and each knows the other's.
+const (
+	workingVersion = "1"
+	idleVersion    = "0"
+)
+
+func (i *Injection) setAnnotations(changes map[string]string) {
+	if i.annotations == nil {
+		i.annotations = map[string]string{}
+	}
+	for key, value := range changes {
+		i.annotations[key] = value
+		i.changed[key] = value
+	}
+}
+
+// annotate records which sets the pod holds. Entries of other sets stay (SPEC §4.10).
+func (i *Injection) annotate(sets []*Set, now metav1.Time) error {
+	if len(sets) == 0 {
+		return nil
+	}
+	hashes, err := record.Hashes(i.annotations)
+	if err != nil {
+		return err
+	}
+	blank, err := record.HashesWithoutImage(i.annotations)
+	if err != nil {
+		return err
+	}
+	names := record.InjectedSets(i.annotations)
+	for _, set := range sets {
+		names = append(names, set.name)
+		entry := record.Entry{UpdateTimestamp: now, SidecarSetName: set.name, SidecarList: set.sidecars}
+		entry.Hash = set.version.HashWithoutImage
+		blank[set.name] = entry
+		entry.Hash, entry.ControllerRevision = set.version.Hash, set.revision
+		hashes[set.name] = entry
+	}
+	changes := map[string]string{v1alpha1.InjectedListAnnotation: record.FormatInjectedSets(names)}
+	if changes[v1alpha1.HashAnnotation], err = record.Format(hashes); err != nil {
+		return err
+	}
+	if changes[v1alpha1.HashWithoutImageAnnotation], err = record.Format(blank); err != nil {
+		return err
+	}
+	i.setAnnotations(changes)
+	return i.annotateTwins(sets)
+}
+
+func (i *Injection) annotateTwins(sets []*Set) error {
+	changes := map[string]string{}
+	working, err := record.WorkingContainers(i.annotations)
+	if err != nil {
+		return err
+	}
+	for _, set := range sets {
+		for _, s := range set.containers {
+			if !s.hot() {
+				continue
+			}
+			names := twinNames(s.Name)
+			working[s.Name] = names[0]
+			changes[v1alpha1.VersionAnnotationPrefix+names[0]] = workingVersion
+			changes[v1alpha1.VersionAltAnnotationPrefix+names[0]] = idleVersion
+			changes[v1alpha1.VersionAnnotationPrefix+names[1]] = idleVersion
+			changes[v1alpha1.VersionAltAnnotationPrefix+names[1]] = workingVersion
+		}
+	}
+	if len(changes) == 0 {
+		return nil
+	}
+	if changes[v1alpha1.WorkingHotUpgradeContainerAnnotation], err = record.Format(working); err != nil {
+		return err
+	}
+	i.setAnnotations(changes)
+	return nil
+}

@@ -1,0 +1,132 @@
+package inject
+
+import (
+	"fmt"
+	"path"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/outrigger/outrigger/api/v1alpha1"
+	"github.com/outrigger/outrigger/internal/podstate"
+	"github.com/outrigger/outrigger/internal/revision"
+)
+
+// app is what the pod's author wrote: containers that an earlier injection left
+// in a copied pod do not count.
+type app struct {
+	pod        *corev1.Pod
+	containers []*corev1.Container
+	natives    []*corev1.Container
+}
+
+func ownPart(pod *corev1.Pod) app {
+	own := app{pod: pod}
+	for i := range pod.Spec.Containers {
+		if c := &pod.Spec.Containers[i]; !injected(c) {
+			own.containers = append(own.containers, c)
+		}
+	}
+	for i := range pod.Spec.InitContainers {
+		if c := &pod.Spec.InitContainers[i]; revision.IsNativeSidecar(c) && !injected(c) {
+			own.natives = append(own.natives, c)
+		}
+	}
+	return own
+}
+
+func injected(container *corev1.Container) bool {
+	return slices.ContainsFunc(container.Env, func(e corev1.EnvVar) bool {
+		return e.Name == v1alpha1.InjectedEnv && e.Value == "true"
+	})
+}
+
+func (a app) container(name string) *corev1.Container {
+	for _, c := range a.containers {
+		if c.Name == name {
+			return c
+		}
+	}
+	return nil
+}
+
+// inject builds the container that a sidecar becomes in this pod, without what
+// the twins of a hot one have apart. Slices that grow are copied first.
+func (a app) inject(s sidecar) (corev1.Container, error) {
+	built := s.Container
+	built.Env = setEnv(slices.Clone(built.Env), corev1.EnvVar{Name: v1alpha1.InjectedEnv, Value: "true"})
+	built.Env = addMissingEnv(built.Env, a.transferred(s.TransferEnv))
+	if s.ShareVolumePolicy.Type == v1alpha1.ShareVolumePolicyEnabled {
+		mounts, needed := a.sharedMounts(built.VolumeMounts)
+		built.VolumeMounts = mounts
+		built.Env = addMissingEnv(built.Env, needed)
+	}
+	if s.ShareVolumeDevicePolicy != nil && s.ShareVolumeDevicePolicy.Type == v1alpha1.ShareVolumePolicyEnabled {
+		built.VolumeDevices = a.sharedDevices(built.VolumeDevices)
+	}
+	if s.resources != nil {
+		resources, err := s.resources.compute(a)
+		if err != nil {
+			return corev1.Container{}, fmt.Errorf("resourcesPolicy: %w", err)
+		}
+		built.Resources = resources
+	}
+	return built, nil
+}
+
+// sharedMounts adds the app containers' mounts at paths that are still free
+// (SPEC §4.5), and returns the variables that their subPathExpr need.
+func (a app) sharedMounts(mounts []corev1.VolumeMount) ([]corev1.VolumeMount, []corev1.EnvVar) {
+	mounts = slices.Clone(mounts)
+	var needed []corev1.EnvVar
+	for _, source := range a.containers {
+		for _, mount := range source.VolumeMounts {
+			if slices.ContainsFunc(mounts, func(m corev1.VolumeMount) bool { return samePath(m.MountPath, mount.MountPath) }) {
+				continue
+			}
+			mounts = append(mounts, mount)
+			needed = append(needed, referenced(mount.SubPathExpr, source.Env)...)
+		}
+	}
+	return mounts, needed
+}
+
+func (a app) sharedDevices(devices []corev1.VolumeDevice) []corev1.VolumeDevice {
+	devices = slices.Clone(devices)
+	for _, source := range a.containers {
+		for _, device := range source.VolumeDevices {
+			if !slices.ContainsFunc(devices, func(d corev1.VolumeDevice) bool { return samePath(d.DevicePath, device.DevicePath) }) {
+				devices = append(devices, device)
+			}
+		}
+	}
+	return devices
+}
+
+func samePath(a, b string) bool { return path.Clean(a) == path.Clean(b) }
+
+// twins are the containers that a sidecar becomes: itself, or the working and
+// the idle twin of a hot one (SPEC §4.8).
+func twins(s sidecar, built corev1.Container) []corev1.Container {
+	if !s.hot() {
+		return []corev1.Container{built}
+	}
+	names := twinNames(s.Name)
+	both := []corev1.Container{built, built}
+	both[1].Image = s.UpgradeStrategy.HotUpgradeEmptyImage
+	for i := range both {
+		both[i].Name = names[i]
+		env := slices.Clone(built.Env)
+		env = setEnv(env, fromAnnotation(v1alpha1.VersionEnv, v1alpha1.VersionAnnotationPrefix+names[i]))
+		both[i].Env = setEnv(env, fromAnnotation(v1alpha1.VersionAltEnv, v1alpha1.VersionAltAnnotationPrefix+names[i]))
+	}
+	return both
+}
+
+func twinNames(name string) [2]string { return podstate.Sidecar{Name: name}.Twins() }
+
+func fromAnnotation(name, key string) corev1.EnvVar {
+	return corev1.EnvVar{Name: name, ValueFrom: &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{
+		APIVersion: "v1", FieldPath: fmt.Sprintf("metadata.annotations['%s']", key),
+	}}}
+}

@@ -1,0 +1,104 @@
+package inject
+
+import (
+	"regexp"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/outrigger/outrigger/api/v1alpha1"
+)
+
+var (
+	// keyedField is a label or an annotation of the pod.
+	keyedField = regexp.MustCompile(`^metadata\.(labels|annotations)\['(.+)'\]$`)
+	// reference is $(NAME); $$ escapes a dollar sign.
+	reference = regexp.MustCompile(`\$\$|\$\(([^()$]+)\)`)
+)
+
+const nameField = "metadata.name"
+
+// SupportedSourceField tells whether a container's name can be read from a
+// field path of the pod (SPEC §1, transferEnv).
+func SupportedSourceField(fieldPath string) bool {
+	return fieldPath == nameField || keyedField.MatchString(fieldPath)
+}
+
+// transferred collects the app containers' variables that a sidecar asks for.
+// Missing containers and variables are skipped (SPEC §4.6).
+func (a app) transferred(wanted []v1alpha1.TransferEnvVar) []corev1.EnvVar {
+	var found []corev1.EnvVar
+	for i := range wanted {
+		source := a.container(a.sourceName(&wanted[i]))
+		if source == nil {
+			continue
+		}
+		for _, name := range wantedNames(&wanted[i]) {
+			if index := envIndex(source.Env, name); index >= 0 {
+				found = append(found, source.Env[index])
+			}
+		}
+	}
+	return found
+}
+
+func wantedNames(wanted *v1alpha1.TransferEnvVar) []string {
+	names := slices.Clone(wanted.EnvNames)
+	if wanted.EnvName != "" {
+		names = append(names, wanted.EnvName)
+	}
+	slices.Sort(names)
+	return slices.Compact(names)
+}
+
+func (a app) sourceName(wanted *v1alpha1.TransferEnvVar) string {
+	if wanted.SourceContainerNameFrom == nil || wanted.SourceContainerNameFrom.FieldRef == nil {
+		return wanted.SourceContainerName
+	}
+	fieldPath := wanted.SourceContainerNameFrom.FieldRef.FieldPath
+	if fieldPath == nameField {
+		return a.pod.Name
+	}
+	parts := keyedField.FindStringSubmatch(fieldPath)
+	switch {
+	case parts == nil:
+		return ""
+	case parts[1] == "labels":
+		return a.pod.Labels[parts[2]]
+	}
+	return a.pod.Annotations[parts[2]]
+}
+
+// referenced returns those variables that an expression mentions as $(NAME).
+func referenced(expression string, env []corev1.EnvVar) []corev1.EnvVar {
+	var found []corev1.EnvVar
+	for _, match := range reference.FindAllStringSubmatch(expression, -1) {
+		if index := envIndex(env, match[1]); match[1] != "" && index >= 0 {
+			found = append(found, env[index])
+		}
+	}
+	return found
+}
+
+func envIndex(env []corev1.EnvVar, name string) int {
+	return slices.IndexFunc(env, func(e corev1.EnvVar) bool { return e.Name == name })
+}
+
+// addMissingEnv appends variables, unless the name is there: the sidecar's own wins.
+func addMissingEnv(env, additions []corev1.EnvVar) []corev1.EnvVar {
+	for _, addition := range additions {
+		if envIndex(env, addition.Name) < 0 {
+			env = append(env, addition)
+		}
+	}
+	return env
+}
+
+// setEnv overwrites or appends a variable. env must be the caller's own.
+func setEnv(env []corev1.EnvVar, variable corev1.EnvVar) []corev1.EnvVar {
+	if index := envIndex(env, variable.Name); index >= 0 {
+		env[index] = variable
+		return env
+	}
+	return append(env, variable)
+}

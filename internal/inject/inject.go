@@ -1,0 +1,140 @@
+// Package inject decides what SidecarSets add to a new pod (SPEC §4).
+package inject
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/outrigger/outrigger/api/v1alpha1"
+)
+
+// Injection is what sets add to one pod. It knows the places, so that the
+// patch costs what was added and not what the pod holds.
+type Injection struct {
+	pod            *corev1.Pod
+	containers     placement
+	initContainers placement
+	volumes        []corev1.Volume
+	pullSecrets    []corev1.LocalObjectReference
+	// annotations are the pod's with the changes applied.
+	annotations map[string]string
+	changed     map[string]string
+}
+
+// placement is where injected containers go in a list of the pod.
+type placement struct {
+	existing      []corev1.Container
+	before, after []corev1.Container
+	// replaced is keyed by the index in existing.
+	replaced map[int]corev1.Container
+}
+
+// Pod computes what the sets, all of which match the pod, add to it (SPEC §4,
+// items 1 to 10). Paused sets are skipped. now goes into the pod's annotations.
+// The pod is not changed. Errors name the set, the container and the cause.
+func Pod(pod *corev1.Pod, sets []*Set, now metav1.Time) (*Injection, error) {
+	injection := &Injection{
+		pod:            pod,
+		containers:     placement{existing: pod.Spec.Containers},
+		initContainers: placement{existing: pod.Spec.InitContainers},
+		annotations:    maps.Clone(pod.Annotations),
+		changed:        map[string]string{},
+	}
+	sets = active(sets)
+	own := ownPart(pod)
+	for _, set := range sets {
+		if err := injection.add(set, own); err != nil {
+			return nil, fmt.Errorf("SidecarSet %s: %w", set.name, err)
+		}
+	}
+	injection.initContainers.sortByName()
+	if err := injection.annotate(sets, now); err != nil {
+		return nil, err
+	}
+	return injection, nil
+}
+
+func (i *Injection) add(set *Set, own app) error {
+	used := map[string]bool{}
+	for _, s := range set.initContainers {
+		built, err := own.inject(s)
+		if err != nil {
+			return fmt.Errorf("init container %s: %w", s.Name, err)
+		}
+		i.initContainers.place(built, s.PodInjectPolicy == v1alpha1.BeforeAppContainerType)
+		noteVolumes(used, &built)
+	}
+	for _, s := range set.containers {
+		built, err := own.inject(s)
+		if err != nil {
+			return fmt.Errorf("container %s: %w", s.Name, err)
+		}
+		noteVolumes(used, &built)
+		for _, container := range twins(s, built) {
+			i.containers.place(container, s.PodInjectPolicy != v1alpha1.AfterAppContainerType)
+		}
+	}
+	i.addVolumes(set.spec.Volumes, used)
+	i.addPullSecrets(set.spec.ImagePullSecrets)
+	changes, err := PatchMetadata(i.annotations, set.spec.PatchPodMetadata)
+	if err != nil {
+		return err
+	}
+	i.setAnnotations(changes)
+	return nil
+}
+
+func (p *placement) place(container corev1.Container, before bool) {
+	for index := range p.existing {
+		if p.existing[index].Name == container.Name {
+			if p.replaced == nil {
+				p.replaced = map[int]corev1.Container{}
+			}
+			p.replaced[index] = container
+			return
+		}
+	}
+	if before {
+		p.before = append(p.before, container)
+	} else {
+		p.after = append(p.after, container)
+	}
+}
+
+func (p *placement) sortByName() {
+	byName := func(a, b corev1.Container) int { return strings.Compare(a.Name, b.Name) }
+	slices.SortStableFunc(p.before, byName)
+	slices.SortStableFunc(p.after, byName)
+}
+
+func noteVolumes(used map[string]bool, container *corev1.Container) {
+	for _, mount := range container.VolumeMounts {
+		used[mount.Name] = true
+	}
+	for _, device := range container.VolumeDevices {
+		used[device.Name] = true
+	}
+}
+
+// addVolumes adds the used ones; a volume that is there already stays (SPEC §4.3).
+func (i *Injection) addVolumes(volumes []corev1.Volume, used map[string]bool) {
+	for _, volume := range volumes {
+		named := func(v corev1.Volume) bool { return v.Name == volume.Name }
+		if used[volume.Name] && !slices.ContainsFunc(i.pod.Spec.Volumes, named) && !slices.ContainsFunc(i.volumes, named) {
+			i.volumes = append(i.volumes, volume)
+		}
+	}
+}
+
+func (i *Injection) addPullSecrets(secrets []corev1.LocalObjectReference) {
+	for _, secret := range secrets {
+		if !slices.Contains(i.pod.Spec.ImagePullSecrets, secret) && !slices.Contains(i.pullSecrets, secret) {
+			i.pullSecrets = append(i.pullSecrets, secret)
+		}
+	}
+}

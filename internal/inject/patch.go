@@ -1,0 +1,72 @@
+package inject
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+)
+
+// Operation is a step of a JSON patch (RFC 6902).
+type Operation struct {
+	Op    string `json:"op"`
+	Path  string `json:"path"`
+	Value any    `json:"value"`
+}
+
+// Patch returns the steps that turn the pod into the injected one; none when
+// nothing is injected. Only what is added is written, so that fields of the pod
+// that this program does not know survive.
+func (i *Injection) Patch() []Operation {
+	operations := annotationPatch(i.pod.Annotations, i.changed)
+	operations = append(operations, i.initContainers.patch("/spec/initContainers")...)
+	operations = append(operations, i.containers.patch("/spec/containers")...)
+	operations = append(operations, appendPatch("/spec/volumes", len(i.pod.Spec.Volumes), i.volumes)...)
+	return append(operations, appendPatch("/spec/imagePullSecrets", len(i.pod.Spec.ImagePullSecrets), i.pullSecrets)...)
+}
+
+func annotationPatch(existing, changed map[string]string) []Operation {
+	const path = "/metadata/annotations"
+	if len(changed) == 0 {
+		return nil
+	}
+	if len(existing) == 0 {
+		return []Operation{{"add", path, changed}}
+	}
+	operations := make([]Operation, 0, len(changed))
+	escape := strings.NewReplacer("~", "~0", "/", "~1")
+	for _, key := range slices.Sorted(maps.Keys(changed)) {
+		operations = append(operations, Operation{"add", path + "/" + escape.Replace(key), changed[key]})
+	}
+	return operations
+}
+
+func (p *placement) patch(path string) []Operation {
+	if len(p.existing) == 0 {
+		return appendPatch(path, 0, slices.Concat(p.before, p.after))
+	}
+	var operations []Operation
+	for _, index := range slices.Sorted(maps.Keys(p.replaced)) {
+		operations = append(operations, Operation{"replace", fmt.Sprintf("%s/%d", path, index), p.replaced[index]})
+	}
+	for index, container := range p.before {
+		operations = append(operations, Operation{"add", fmt.Sprintf("%s/%d", path, index), container})
+	}
+	return append(operations, appendPatch[corev1.Container](path, len(p.existing), p.after)...)
+}
+
+func appendPatch[T any](path string, existing int, additions []T) []Operation {
+	switch {
+	case len(additions) == 0:
+		return nil
+	case existing == 0:
+		return []Operation{{"add", path, additions}}
+	}
+	operations := make([]Operation, len(additions))
+	for index := range additions {
+		operations[index] = Operation{"add", path + "/-", additions[index]}
+	}
+	return operations
+}

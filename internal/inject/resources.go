@@ -1,0 +1,180 @@
+package inject
+
+import (
+	"errors"
+	"fmt"
+	"math/big"
+	"regexp"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+
+	"github.com/outrigger/outrigger/api/v1alpha1"
+	"github.com/outrigger/outrigger/internal/inject/expression"
+)
+
+// resourcesPolicy computes a sidecar's resources from the app containers' (SPEC §4.7).
+type resourcesPolicy struct {
+	mode     v1alpha1.TargetContainersModeType
+	targets  *regexp.Regexp
+	limits   []formula
+	requests []formula
+}
+
+// formula computes one resource.
+type formula struct {
+	resource corev1.ResourceName
+	*expression.Expression
+}
+
+var (
+	errNegative = errors.New("the result is below zero")
+	errTooLarge = errors.New("the result does not fit a quantity")
+)
+
+func compileResources(policy *v1alpha1.ResourcesPolicy) (*resourcesPolicy, error) {
+	targets, err := regexp.Compile(policy.TargetContainersNameRegex)
+	if err != nil {
+		return nil, fmt.Errorf("resourcesPolicy.targetContainersNameRegex: %w", err)
+	}
+	compiled := &resourcesPolicy{mode: policy.TargetContainersMode, targets: targets}
+	if limits := policy.ResourcesExpr.Limits; limits != nil {
+		if compiled.limits, err = formulas(limits.CPU, limits.Memory); err != nil {
+			return nil, fmt.Errorf("resourcesPolicy.resourcesExpr.limits: %w", err)
+		}
+	}
+	if requests := policy.ResourcesExpr.Requests; requests != nil {
+		if compiled.requests, err = formulas(requests.CPU, requests.Memory); err != nil {
+			return nil, fmt.Errorf("resourcesPolicy.resourcesExpr.requests: %w", err)
+		}
+	}
+	return compiled, nil
+}
+
+func formulas(cpu, memory string) ([]formula, error) {
+	var all []formula
+	for _, wanted := range []struct {
+		name corev1.ResourceName
+		text string
+	}{{corev1.ResourceCPU, cpu}, {corev1.ResourceMemory, memory}} {
+		if wanted.text == "" {
+			continue
+		}
+		parsed, err := expression.Parse(wanted.text, string(wanted.name))
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", wanted.name, err)
+		}
+		all = append(all, formula{wanted.name, parsed})
+	}
+	return all, nil
+}
+
+func (p *resourcesPolicy) compute(own app) (corev1.ResourceRequirements, error) {
+	targets := p.matching(own)
+	if len(targets) == 0 {
+		return corev1.ResourceRequirements{}, fmt.Errorf("no container of the pod has a name like %q; change targetContainersNameRegex", p.targets)
+	}
+	var computed corev1.ResourceRequirements
+	for _, f := range p.limits {
+		if total, limited := p.aggregate(f.resource, targets, limitsOf); limited {
+			if err := f.into(&computed.Limits, total); err != nil {
+				return corev1.ResourceRequirements{}, fmt.Errorf("limits: %w", err)
+			}
+		}
+	}
+	for _, f := range p.requests {
+		total, _ := p.aggregate(f.resource, targets, requestsOf)
+		if err := f.into(&computed.Requests, total); err != nil {
+			return corev1.ResourceRequirements{}, fmt.Errorf("requests: %w", err)
+		}
+	}
+	return computed, nil
+}
+
+func (p *resourcesPolicy) matching(own app) []*corev1.Container {
+	var targets []*corev1.Container
+	for _, list := range [][]*corev1.Container{own.containers, own.natives} {
+		for _, c := range list {
+			if p.targets.MatchString(c.Name) {
+				targets = append(targets, c)
+			}
+		}
+	}
+	return targets
+}
+
+func limitsOf(c *corev1.Container) corev1.ResourceList { return c.Resources.Limits }
+
+func requestsOf(c *corev1.Container) corev1.ResourceList { return c.Resources.Requests }
+
+// aggregate sums up or takes the largest; complete is false when a target
+// names no quantity, which then counts as zero.
+func (p *resourcesPolicy) aggregate(name corev1.ResourceName, targets []*corev1.Container,
+	list func(*corev1.Container) corev1.ResourceList,
+) (total *big.Rat, complete bool) {
+	total, complete = new(big.Rat), true
+	for _, target := range targets {
+		quantity, found := list(target)[name]
+		if !found {
+			complete = false
+			continue
+		}
+		value := exact(quantity)
+		switch {
+		case p.mode == v1alpha1.TargetContainersModeSum:
+			total.Add(total, value)
+		case value.Cmp(total) > 0:
+			total = value
+		}
+	}
+	return total, complete
+}
+
+func exact(quantity resource.Quantity) *big.Rat {
+	// AsDec changes its receiver, which here is a copy.
+	decimal := quantity.AsDec()
+	value := new(big.Rat).SetInt(decimal.UnscaledBig())
+	power := new(big.Rat).SetInt(new(big.Int).Exp(big.NewInt(10), new(big.Int).Abs(big.NewInt(int64(decimal.Scale()))), nil))
+	if decimal.Scale() < 0 {
+		return value.Mul(value, power)
+	}
+	return value.Quo(value, power)
+}
+
+func (f formula) into(list *corev1.ResourceList, total *big.Rat) error {
+	result, err := f.Evaluate(total)
+	if err != nil {
+		return fmt.Errorf("%s: %w", f.resource, err)
+	}
+	quantity, err := rounded(f.resource, result)
+	if err != nil {
+		return fmt.Errorf("%s: %w", f.resource, err)
+	}
+	if *list == nil {
+		*list = corev1.ResourceList{}
+	}
+	(*list)[f.resource] = quantity
+	return nil
+}
+
+// rounded goes up to whole millis of CPU and whole bytes of memory (SPEC §4.7).
+func rounded(name corev1.ResourceName, value *big.Rat) (resource.Quantity, error) {
+	if value.Sign() < 0 {
+		return resource.Quantity{}, errNegative
+	}
+	units := value
+	if name == corev1.ResourceCPU {
+		units = new(big.Rat).Mul(value, big.NewRat(1000, 1))
+	}
+	whole, rest := new(big.Int).QuoRem(units.Num(), units.Denom(), new(big.Int))
+	if rest.Sign() > 0 {
+		whole.Add(whole, big.NewInt(1))
+	}
+	if !whole.IsInt64() {
+		return resource.Quantity{}, errTooLarge
+	}
+	if name == corev1.ResourceCPU {
+		return *resource.NewMilliQuantity(whole.Int64(), resource.DecimalSI), nil
+	}
+	return *resource.NewQuantity(whole.Int64(), resource.BinarySI), nil
+}

@@ -1,0 +1,89 @@
+package revision
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+
+	"github.com/outrigger/outrigger/api/v1alpha1"
+)
+
+// content is the part of a set that a revision records. The shape is that of
+// the revisions that clusters in use hold today.
+type content struct {
+	Spec *versioned `json:"spec"`
+}
+
+type versioned struct {
+	Volumes          []corev1.Volume                       `json:"volumes,omitempty"`
+	Containers       []v1alpha1.SidecarContainer           `json:"containers,omitempty"`
+	InitContainers   []v1alpha1.SidecarContainer           `json:"initContainers,omitempty"`
+	ImagePullSecrets []corev1.LocalObjectReference         `json:"imagePullSecrets,omitempty"`
+	PatchPodMetadata []v1alpha1.SidecarSetPatchPodMetadata `json:"patchPodMetadata,omitempty"`
+}
+
+var errNoSpec = errors.New(`the key "spec" is missing`)
+
+// Content is what a revision of the spec records (SPEC §6), as JSON. Equal
+// specs give equal bytes.
+func Content(spec *v1alpha1.SidecarSetSpec) ([]byte, error) {
+	data, err := json.Marshal(content{Spec: &versioned{
+		Volumes:          spec.Volumes,
+		Containers:       spec.Containers,
+		InitContainers:   spec.InitContainers,
+		ImagePullSecrets: spec.ImagePullSecrets,
+		PatchPodMetadata: spec.PatchPodMetadata,
+	}})
+	if err != nil {
+		return nil, fmt.Errorf("encode the revisioned part of the spec: %w", err)
+	}
+	return data, nil
+}
+
+// Restore writes recorded content over a spec; fields that no revision records
+// stay (SPEC §4.11). Keys it does not know, such as the `$patch` markers in
+// revisions of other origin, are skipped. onto is unchanged on an error.
+func Restore(data []byte, onto *v1alpha1.SidecarSetSpec) error {
+	recorded, err := decode(data)
+	if err != nil {
+		return err
+	}
+	onto.Volumes = recorded.Volumes
+	onto.Containers = recorded.Containers
+	onto.InitContainers = recorded.InitContainers
+	onto.ImagePullSecrets = recorded.ImagePullSecrets
+	onto.PatchPodMetadata = recorded.PatchPodMetadata
+	return nil
+}
+
+// Equal tells whether two recorded contents mean the same, however they are
+// written. Content that cannot be read equals only itself.
+func Equal(a, b []byte) bool {
+	if bytes.Equal(a, b) {
+		return true
+	}
+	first, err := decode(a)
+	if err != nil {
+		return false
+	}
+	second, err := decode(b)
+	if err != nil {
+		return false
+	}
+	return equality.Semantic.DeepEqual(first, second)
+}
+
+func decode(data []byte) (*versioned, error) {
+	var recorded content
+	if err := json.Unmarshal(data, &recorded); err != nil {
+		return nil, fmt.Errorf("read the content of a revision: %w", err)
+	}
+	if recorded.Spec == nil {
+		return nil, fmt.Errorf("read the content of a revision: %w", errNoSpec)
+	}
+	return recorded.Spec, nil
+}

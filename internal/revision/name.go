@@ -1,0 +1,93 @@
+package revision
+
+import (
+	"fmt"
+	"hash/fnv"
+	"strconv"
+
+	appsv1 "k8s.io/api/apps/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/rand"
+
+	"github.com/outrigger/outrigger/api/v1alpha1"
+)
+
+// OwnerKind is the kind that owns revisions.
+const OwnerKind = "SidecarSet"
+
+// Name of the ControllerRevision that a set's present content gets when it is
+// first registered: <set>-<hash> (SPEC §6). status.collisionCount goes into the
+// hash. Content that was registered before, under another count or by another
+// controller, keeps its name: see Find.
+func Name(set *v1alpha1.SidecarSet) (string, error) {
+	data, err := Content(&set.Spec)
+	if err != nil {
+		return "", fmt.Errorf("name the revision of SidecarSet %s: %w", set.Name, err)
+	}
+	return nameOf(set, data), nil
+}
+
+func nameOf(set *v1alpha1.SidecarSet, data []byte) string {
+	hash := fnv.New32a()
+	hash.Write(data)
+	if count := set.Status.CollisionCount; count != nil {
+		hash.Write([]byte(strconv.Itoa(int(*count))))
+	}
+	return set.Name + "-" + rand.SafeEncodeString(strconv.FormatUint(uint64(hash.Sum32()), 10))
+}
+
+// New builds the ControllerRevision of a set's present content (SPEC §6). The
+// set owns it, so that it is collected once the set is gone.
+func New(set *v1alpha1.SidecarSet, namespace string, number int64) (*appsv1.ControllerRevision, error) {
+	data, err := Content(&set.Spec)
+	if err != nil {
+		return nil, fmt.Errorf("build the revision of SidecarSet %s: %w", set.Name, err)
+	}
+	built := &appsv1.ControllerRevision{
+		ObjectMeta: metav1.ObjectMeta{Name: nameOf(set, data), Namespace: namespace},
+		Data:       runtime.RawExtension{Raw: data},
+	}
+	Stamp(built, set, number)
+	return built, nil
+}
+
+// Stamp makes a revision the set's newest one: number, owner, labels and hash
+// annotations (SPEC §6). A custom version it has stays when the set has none:
+// somebody may have pinned it. Stamping twice changes nothing.
+func Stamp(on *appsv1.ControllerRevision, set *v1alpha1.SidecarSet, number int64) {
+	on.Revision = number
+	Adopt(on, set)
+	on.Labels = with(on.Labels, v1alpha1.SidecarSetNameLabel, set.Name)
+	on.Labels = with(on.Labels, v1alpha1.CustomVersionLabel, set.Labels[v1alpha1.CustomVersionLabel])
+	for _, key := range []string{v1alpha1.HashAnnotation, v1alpha1.HashWithoutImageAnnotation} {
+		on.Annotations = with(on.Annotations, key, set.Annotations[key])
+	}
+}
+
+// Adopt makes the set the controller of a revision that has none, or whose
+// controller was an earlier set of the same name.
+func Adopt(on *appsv1.ControllerRevision, set *v1alpha1.SidecarSet) {
+	if metav1.IsControlledBy(on, set) {
+		return
+	}
+	on.OwnerReferences = []metav1.OwnerReference{{
+		APIVersion: v1alpha1.GroupVersion.String(),
+		Kind:       OwnerKind,
+		Name:       set.Name,
+		UID:        set.UID,
+		Controller: new(true),
+	}}
+}
+
+// with adds a key unless the value is empty.
+func with(onto map[string]string, key, value string) map[string]string {
+	if value == "" {
+		return onto
+	}
+	if onto == nil {
+		onto = map[string]string{}
+	}
+	onto[key] = value
+	return onto
+}

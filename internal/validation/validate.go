@@ -1,0 +1,69 @@
+package validation
+
+import (
+	"regexp"
+	"slices"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	metavalidation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
+	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/outrigger/outrigger/api/v1alpha1"
+)
+
+var namePattern = regexp.MustCompile(`^[a-zA-Z0-9-]{1,63}$`)
+
+// Validate returns what is wrong with a defaulted SidecarSet by itself (SPEC §5).
+func Validate(set *v1alpha1.SidecarSet) field.ErrorList {
+	spec, at := &set.Spec, field.NewPath("spec")
+	var errs field.ErrorList
+	if !namePattern.MatchString(set.Name) {
+		errs = append(errs, field.Invalid(field.NewPath("metadata", "name"), set.Name,
+			"use letters, digits and '-', at most 63: the name becomes part of label values"))
+	}
+	errs = append(errs, validateScope(spec, at)...)
+	if len(spec.Containers)+len(spec.InitContainers) == 0 {
+		errs = append(errs, field.Required(at.Child("containers"), "name at least one container or init container to inject"))
+	}
+	errs = append(errs, validateVolumes(spec.Volumes, at.Child("volumes"))...)
+	errs = append(errs, validateSidecars(spec, at)...)
+	for i, secret := range spec.ImagePullSecrets {
+		if secret.Name == "" {
+			errs = append(errs, field.Required(at.Child("imagePullSecrets").Index(i).Child("name"), "name a Secret of the pods' namespaces"))
+		}
+	}
+	if limit := spec.RevisionHistoryLimit; limit != nil && *limit < 0 {
+		errs = append(errs, field.Invalid(at.Child("revisionHistoryLimit"), *limit, "must not be negative"))
+	}
+	errs = append(errs, validatePatches(spec.PatchPodMetadata, at.Child("patchPodMetadata"))...)
+	errs = append(errs, validateInjection(&spec.InjectionStrategy, at.Child("injectionStrategy"))...)
+	return append(errs, validateUpdateStrategy(spec, at.Child("updateStrategy"))...)
+}
+
+func validateScope(spec *v1alpha1.SidecarSetSpec, at *field.Path) field.ErrorList {
+	errs := validateSelector(spec.Selector, at.Child("selector"))
+	if spec.Selector == nil {
+		errs = append(errs, field.Required(at.Child("selector"), "say which pods get the sidecars"))
+	} else if len(spec.Selector.MatchLabels)+len(spec.Selector.MatchExpressions) == 0 {
+		errs = append(errs, field.Required(at.Child("selector"), "an empty selector matches no pod; add matchLabels or matchExpressions"))
+	}
+	if spec.Namespace != "" {
+		for _, problem := range validation.IsDNS1123Label(spec.Namespace) {
+			errs = append(errs, field.Invalid(at.Child("namespace"), spec.Namespace, problem))
+		}
+	}
+	return append(errs, validateSelector(spec.NamespaceSelector, at.Child("namespaceSelector"))...)
+}
+
+func validateSelector(selector *metav1.LabelSelector, at *field.Path) field.ErrorList {
+	return metavalidation.ValidateLabelSelector(selector, metavalidation.LabelSelectorValidationOptions{}, at)
+}
+
+// oneOf refuses values outside an enum; the error names them all.
+func oneOf[T ~string](value T, at *field.Path, allowed ...T) field.ErrorList {
+	if slices.Contains(allowed, value) {
+		return nil
+	}
+	return field.ErrorList{field.NotSupported(at, value, allowed)}
+}

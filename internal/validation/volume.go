@@ -1,0 +1,28 @@
+package validation
+
+import (
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+)
+
+func validateVolumes(volumes []corev1.Volume, at *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	seen := sets.New[string]()
+	for i := range volumes {
+		name, path := volumes[i].Name, at.Index(i).Child("name")
+		if name == "" {
+			errs = append(errs, field.Required(path, "name the volume"))
+			continue
+		}
+		for _, problem := range validation.IsDNS1123Label(name) {
+			errs = append(errs, field.Invalid(path, name, problem))
+		}
+		if seen.Has(name) {
+			errs = append(errs, field.Duplicate(path, name))
+		}
+		seen.Insert(name)
+	}
+	return errs
+}

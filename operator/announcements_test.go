@@ -1,0 +1,47 @@
+package operator
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/outrigger/outrigger/api/v1alpha1"
+)
+
+func withReasons(progressing, degraded, message string, matched int32) *v1alpha1.SidecarSet {
+	set := setAt(generation)
+	set.Status.MatchedPods = matched
+	for kind, reason := range map[string]string{v1alpha1.ConditionProgressing: progressing, v1alpha1.ConditionDegraded: degraded} {
+		if reason != "" {
+			set.Status.Conditions = append(set.Status.Conditions, metav1.Condition{Type: kind, Reason: reason, Message: message})
+		}
+	}
+	return set
+}
+
+func TestSpec8_EventsFollowFromTheChangeOfStatus(t *testing.T) {
+	const running, waiting, paused, complete, fine, stuck = v1alpha1.ReasonRolloutProgress, v1alpha1.ReasonWaitingForPods,
+		v1alpha1.ReasonPaused, v1alpha1.ReasonRolloutComplete, v1alpha1.ReasonAsExpected, v1alpha1.ReasonNotUpgradablePods
+	for _, c := range []struct {
+		name          string
+		before, after *v1alpha1.SidecarSet
+		want          []announcement
+	}{
+		{"a new set without pods", setAt(0), withReasons(complete, fine, "m", 0), nil},
+		{"a new set whose pods all hold it", setAt(0), withReasons(complete, fine, "m", 2), []announcement{{"Normal", "RolloutComplete", "m"}}},
+		{"progress", withReasons(running, fine, "a", 2), withReasons(waiting, fine, "b", 2), nil},
+		{"complete", withReasons(waiting, fine, "a", 2), withReasons(complete, fine, "b", 2), []announcement{{"Normal", "RolloutComplete", "b"}}},
+		{"still complete", withReasons(complete, fine, "a", 2), withReasons(complete, fine, "b", 3), nil},
+		{"paused", withReasons(running, fine, "a", 2), withReasons(paused, fine, "b", 2), []announcement{{"Normal", "RolloutPaused", "b"}}},
+		{"still paused", withReasons(paused, fine, "a", 2), withReasons(paused, fine, "b", 2), nil},
+		{"resumed", withReasons(paused, fine, "a", 2), withReasons(running, fine, "b", 2), []announcement{{"Normal", "RolloutResumed", "b"}}},
+		{"resumed with nothing left", withReasons(paused, fine, "a", 2), withReasons(complete, fine, "b", 2),
+			[]announcement{{"Normal", "RolloutResumed", "b"}, {"Normal", "RolloutComplete", "b"}}},
+		{"not upgradable", withReasons(running, fine, "a", 2), withReasons(running, stuck, "b", 2), []announcement{{"Warning", "NotUpgradablePods", "b"}}},
+		{"the same not upgradable", withReasons(running, stuck, "b", 2), withReasons(waiting, stuck, "b", 2), nil},
+		{"others not upgradable", withReasons(running, stuck, "a", 2), withReasons(running, stuck, "b", 2), []announcement{{"Warning", "NotUpgradablePods", "b"}}},
+	} {
+		assert.Equal(t, c.want, announcements(c.before, c.after), c.name)
+	}
+}

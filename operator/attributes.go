@@ -1,0 +1,74 @@
+package operator
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"go.temporal.io/api/enums/v1"
+	"go.temporal.io/api/operatorservice/v1"
+	"go.temporal.io/api/serviceerror"
+
+	"github.com/outrigger/outrigger/api/protocol"
+)
+
+// searchAttributes are those that every run carries.
+func searchAttributes() map[string]enums.IndexedValueType {
+	return map[string]enums.IndexedValueType{
+		protocol.SidecarSetAttribute:   enums.INDEXED_VALUE_TYPE_KEYWORD,
+		protocol.GenerationAttribute:   enums.INDEXED_VALUE_TYPE_INT,
+		protocol.RolloutPhaseAttribute: enums.INDEXED_VALUE_TYPE_KEYWORD,
+	}
+}
+
+// prepareOnce registers the search attributes that are missing, once after each
+// time that Temporal was away: it may have come back empty. Where the operator
+// may not do that, somebody else has to, and a hand-over tells if nobody did.
+func (e *engine) prepareOnce(ctx context.Context) {
+	e.mu.Lock()
+	done := e.prepared
+	e.prepared = true
+	e.mu.Unlock()
+	if done {
+		return
+	}
+	if err := e.registerAttributes(ctx); err != nil {
+		e.log.Info("cannot make sure that the search attributes are registered", "cause", err.Error(),
+			"remedy", attributesRemedy(e.address, e.namespace))
+	}
+}
+
+func (e *engine) registerAttributes(ctx context.Context) error {
+	service := e.client.OperatorService()
+	known, err := service.ListSearchAttributes(ctx, &operatorservice.ListSearchAttributesRequest{Namespace: e.namespace})
+	if err != nil {
+		return fmt.Errorf("list search attributes: %w", err)
+	}
+	missing := searchAttributes()
+	for name := range known.GetCustomAttributes() {
+		delete(missing, name)
+	}
+	if len(missing) == 0 {
+		return nil
+	}
+	_, err = service.AddSearchAttributes(ctx, &operatorservice.AddSearchAttributesRequest{Namespace: e.namespace, SearchAttributes: missing})
+	var exists *serviceerror.AlreadyExists
+	if err != nil && !errors.As(err, &exists) {
+		return fmt.Errorf("add search attributes: %w", err)
+	}
+	e.log.Info("registered search attributes", "names", slices.Sorted(maps.Keys(missing)))
+	return nil
+}
+
+// attributesRemedy is the command that registers the attributes by hand.
+func attributesRemedy(address, namespace string) string {
+	words := []string{"temporal operator search-attribute create --address", address, "--namespace", namespace}
+	all := searchAttributes()
+	for _, name := range slices.Sorted(maps.Keys(all)) {
+		words = append(words, "--name", name, "--type", all[name].String())
+	}
+	return strings.Join(words, " ")
+}

@@ -1,0 +1,118 @@
+package operator
+
+import (
+	"fmt"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/outrigger/outrigger/api/protocol"
+	"github.com/outrigger/outrigger/api/v1alpha1"
+)
+
+// Reasons that only the operator gives.
+const (
+	reasonInvalid     = "Invalid"
+	reasonImagePull   = "ImagePullBackOff"
+	reasonCannotStart = "ContainerCannotStart"
+)
+
+// verdict is a condition without its bookkeeping.
+type verdict struct {
+	status          metav1.ConditionStatus
+	reason, message string
+}
+
+// setConditions gives each condition exactly one reason (SPEC §8).
+func (o *observation) setConditions(status *v1alpha1.SidecarSetStatus, set *v1alpha1.SidecarSet, now time.Time) {
+	for _, c := range []struct {
+		kind string
+		verdict
+	}{
+		{v1alpha1.ConditionProgressing, o.progressing(set)},
+		{v1alpha1.ConditionAvailable, o.available()},
+		{v1alpha1.ConditionDegraded, o.degraded(set)},
+	} {
+		meta.SetStatusCondition(&status.Conditions, metav1.Condition{
+			Type: c.kind, Status: c.status, Reason: c.reason, Message: c.message,
+			ObservedGeneration: set.Generation, LastTransitionTime: metav1.NewTime(now.Truncate(time.Second)),
+		})
+	}
+}
+
+// progressing tells whether pods are on their way to the newest version.
+func (o *observation) progressing(set *v1alpha1.SidecarSet) verdict {
+	if o.invalid != nil {
+		return verdict{metav1.ConditionFalse, reasonInvalid, o.invalid.Error()}
+	}
+	said := o.plan.Message
+	switch {
+	case o.plan.Phase == protocol.PhaseNotUpdate:
+		return verdict{metav1.ConditionFalse, v1alpha1.ReasonNotUpdate, "upgrades are off (updateStrategy.type NotUpdate); " + said}
+	case o.plan.Phase == protocol.PhasePaused:
+		return verdict{metav1.ConditionFalse, v1alpha1.ReasonPaused, "paused (updateStrategy.paused); " + said}
+	case o.stalled(set):
+		return verdict{metav1.ConditionFalse, v1alpha1.ReasonEngineUnavailable, o.engine.Error() + "; " + said}
+	case o.plan.Phase == protocol.PhaseProgressing:
+		return verdict{metav1.ConditionTrue, v1alpha1.ReasonRolloutProgress, said}
+	case o.plan.Phase == protocol.PhaseWaiting:
+		return verdict{metav1.ConditionTrue, v1alpha1.ReasonWaitingForPods, said}
+	case o.plan.Phase == protocol.PhasePartitionReached:
+		return verdict{metav1.ConditionFalse, v1alpha1.ReasonPartitionReached, said}
+	case o.plan.Counts.NotUpgradable > 0:
+		return verdict{metav1.ConditionFalse, v1alpha1.ReasonNotUpgradablePods, said}
+	}
+	return verdict{metav1.ConditionFalse, v1alpha1.ReasonRolloutComplete, said}
+}
+
+// stalled tells whether Temporal is missed: by a generation that waits to be
+// handed over, or by pods that wait for their upgrade.
+func (o *observation) stalled(set *v1alpha1.SidecarSet) bool {
+	if o.engine == nil || o.invalid != nil {
+		return false
+	}
+	if !handedOver(set) {
+		return true
+	}
+	switch o.plan.Phase {
+	case protocol.PhaseProgressing, protocol.PhaseWaiting:
+		return o.plan.Counts.Remaining > 0
+	}
+	return false
+}
+
+// available tells whether no more pods are unready than one allows for.
+func (o *observation) available() verdict {
+	if o.invalid != nil {
+		return verdict{metav1.ConditionUnknown, reasonInvalid, "the pods of this set cannot be told"}
+	}
+	counts := o.plan.Counts
+	said := fmt.Sprintf("%d of %d pods ready", counts.Ready, counts.Matched)
+	unready := counts.Matched - counts.Ready
+	if unready > o.plan.Slots || unready > 0 && counts.Ready == 0 {
+		return verdict{metav1.ConditionFalse, v1alpha1.ReasonWaitingForPods, said}
+	}
+	return verdict{metav1.ConditionTrue, v1alpha1.ReasonAsExpected, said}
+}
+
+// degraded tells what somebody should look at, the worst first.
+func (o *observation) degraded(set *v1alpha1.SidecarSet) verdict {
+	switch {
+	case o.invalid != nil:
+		return verdict{metav1.ConditionTrue, reasonInvalid, o.invalid.Error()}
+	case o.stalled(set):
+		return verdict{metav1.ConditionTrue, v1alpha1.ReasonEngineUnavailable, o.engine.Error()}
+	case o.broken.count > 0:
+		return verdict{metav1.ConditionTrue, o.broken.reason,
+			fmt.Sprintf("%d of %d pods have a sidecar that cannot start, such as %s (%s)", o.broken.count, o.plan.Counts.Matched, o.broken.example, o.broken.detail)}
+	case o.plan.Counts.NotUpgradable > 0 && o.plan.Phase != protocol.PhaseNotUpdate:
+		return verdict{metav1.ConditionTrue, v1alpha1.ReasonNotUpgradablePods, o.notUpgradable()}
+	}
+	return verdict{metav1.ConditionFalse, v1alpha1.ReasonAsExpected, ""}
+}
+
+func (o *observation) notUpgradable() string {
+	return fmt.Sprintf("%d of %d pods differ in more than images and keep their version until they are created anew, such as %s",
+		o.plan.Counts.NotUpgradable, o.plan.Counts.Matched, o.plan.NotUpgradable[0])
+}

@@ -1,0 +1,126 @@
+package operator
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/outrigger/outrigger/api/protocol"
+	"github.com/outrigger/outrigger/api/v1alpha1"
+	"github.com/outrigger/outrigger/internal/rollout"
+)
+
+const generation = 3
+
+// setAt is a set of generation 3 whose generation handed was handed over.
+func setAt(handed int64) *v1alpha1.SidecarSet {
+	set := &v1alpha1.SidecarSet{ObjectMeta: metav1.ObjectMeta{Name: "mesh", UID: "set-uid", Generation: generation}}
+	if handed > 0 {
+		set.Status.Rollout = &v1alpha1.RolloutStatus{Generation: handed}
+	}
+	return set
+}
+
+func plan(phase protocol.Phase, counts protocol.Counts) rollout.Plan {
+	p := rollout.Plan{Phase: phase, Message: "said", Counts: counts, Slots: 1}
+	for range counts.NotUpgradable {
+		p.NotUpgradable = append(p.NotUpgradable, protocol.PodReference{Namespace: "shop", Name: "old"})
+	}
+	return p
+}
+
+func TestSpec8_ConditionsGiveOneExactReason(t *testing.T) {
+	all := protocol.Counts{Matched: 4, Updated: 4, Ready: 4, UpdatedReady: 4}
+	half := protocol.Counts{Matched: 4, Updated: 2, Ready: 3, UpdatedReady: 1, Unavailable: 1, Remaining: 2}
+	away := errors.New("engine away")
+	broken := brokenPods{count: 1, reason: reasonImagePull, example: "shop/p", detail: "container x: ImagePullBackOff, image x:v9"}
+	const yes, no, unknown = metav1.ConditionTrue, metav1.ConditionFalse, metav1.ConditionUnknown
+	good := verdict{no, "AsExpected", ""}
+	ready := verdict{yes, "AsExpected", "4 of 4 pods ready"}
+	almost := verdict{yes, "AsExpected", "3 of 4 pods ready"}
+
+	for _, c := range []struct {
+		name                             string
+		handed                           int64
+		seen                             observation
+		progressing, available, degraded verdict
+	}{
+		{name: "complete", handed: generation, seen: observation{plan: plan(protocol.PhaseComplete, all)},
+			progressing: verdict{no, "RolloutComplete", "said"}, available: ready, degraded: good},
+		{name: "complete needs no engine", handed: generation, seen: observation{plan: plan(protocol.PhaseComplete, all), engine: away},
+			progressing: verdict{no, "RolloutComplete", "said"}, available: ready, degraded: good},
+		{name: "no pods", handed: generation, seen: observation{plan: plan(protocol.PhaseComplete, protocol.Counts{})},
+			progressing: verdict{no, "RolloutComplete", "said"}, available: verdict{yes, "AsExpected", "0 of 0 pods ready"}, degraded: good},
+		{name: "progressing", handed: generation, seen: observation{plan: plan(protocol.PhaseProgressing, half)},
+			progressing: verdict{yes, "RolloutInProgress", "said"}, available: almost, degraded: good},
+		{name: "waiting", handed: generation, seen: observation{plan: plan(protocol.PhaseWaiting, half)},
+			progressing: verdict{yes, "WaitingForPods", "said"}, available: almost, degraded: good},
+		{name: "partition reached", handed: generation, seen: observation{plan: plan(protocol.PhasePartitionReached, all)},
+			progressing: verdict{no, "PartitionReached", "said"}, available: ready, degraded: good},
+		{name: "paused", handed: generation, seen: observation{plan: plan(protocol.PhasePaused, half)},
+			progressing: verdict{no, "Paused", "paused (updateStrategy.paused); said"}, available: almost, degraded: good},
+		{name: "NotUpdate says nothing of pods it will not upgrade", handed: generation,
+			seen:        observation{plan: plan(protocol.PhaseNotUpdate, protocol.Counts{Matched: 4, Ready: 4, NotUpgradable: 4})},
+			progressing: verdict{no, "NotUpdate", "upgrades are off (updateStrategy.type NotUpdate); said"}, available: ready, degraded: good},
+		{name: "not upgradable", handed: generation,
+			seen:        observation{plan: plan(protocol.PhaseComplete, protocol.Counts{Matched: 4, Updated: 3, Ready: 4, UpdatedReady: 3, NotUpgradable: 1})},
+			progressing: verdict{no, "NotUpgradablePods", "said"}, available: ready,
+			degraded: verdict{yes, "NotUpgradablePods", "1 of 4 pods differ in more than images and keep their version until they are created anew, such as shop/old"}},
+		{name: "engine away in the middle", handed: generation, seen: observation{plan: plan(protocol.PhaseProgressing, half), engine: away, broken: broken},
+			progressing: verdict{no, "EngineUnavailable", "engine away; said"}, available: almost, degraded: verdict{yes, "EngineUnavailable", "engine away"}},
+		{name: "engine away while the last pods settle", handed: generation,
+			seen:        observation{plan: plan(protocol.PhaseWaiting, protocol.Counts{Matched: 4, Updated: 4, Ready: 3, Unavailable: 1, Settling: 1}), engine: away},
+			progressing: verdict{yes, "WaitingForPods", "said"}, available: almost, degraded: good},
+		{name: "engine away before the hand-over", handed: generation - 1, seen: observation{plan: plan(protocol.PhaseComplete, all), engine: away},
+			progressing: verdict{no, "EngineUnavailable", "engine away; said"}, available: ready, degraded: verdict{yes, "EngineUnavailable", "engine away"}},
+		{name: "engine away, paused before the hand-over", seen: observation{plan: plan(protocol.PhasePaused, half), engine: away},
+			progressing: verdict{no, "Paused", "paused (updateStrategy.paused); said"}, available: almost, degraded: verdict{yes, "EngineUnavailable", "engine away"}},
+		{name: "sidecar cannot start", handed: generation, seen: observation{plan: plan(protocol.PhaseWaiting, half), broken: broken},
+			progressing: verdict{yes, "WaitingForPods", "said"}, available: almost,
+			degraded: verdict{yes, "ImagePullBackOff", "1 of 4 pods have a sidecar that cannot start, such as shop/p (container x: ImagePullBackOff, image x:v9)"}},
+		{name: "more unready than allowed", handed: generation, seen: observation{plan: plan(protocol.PhaseWaiting, protocol.Counts{Matched: 4, Ready: 2})},
+			progressing: verdict{yes, "WaitingForPods", "said"}, available: verdict{no, "WaitingForPods", "2 of 4 pods ready"}, degraded: good},
+		{name: "the only pod unready", handed: generation, seen: observation{plan: plan(protocol.PhaseWaiting, protocol.Counts{Matched: 1})},
+			progressing: verdict{yes, "WaitingForPods", "said"}, available: verdict{no, "WaitingForPods", "0 of 1 pods ready"}, degraded: good},
+		{name: "invalid", seen: observation{invalid: errors.New("no hash"), engine: away},
+			progressing: verdict{no, "Invalid", "no hash"}, available: verdict{unknown, "Invalid", "the pods of this set cannot be told"},
+			degraded: verdict{yes, "Invalid", "no hash"}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			at := time.Unix(1000, 500)
+			var got v1alpha1.SidecarSetStatus
+			c.seen.setConditions(&got, setAt(c.handed), at)
+			want := []metav1.Condition{}
+			for i, v := range []verdict{c.progressing, c.available, c.degraded} {
+				want = append(want, metav1.Condition{
+					Type: []string{"Progressing", "Available", "Degraded"}[i], Status: v.status, Reason: v.reason, Message: v.message,
+					ObservedGeneration: generation, LastTransitionTime: metav1.Unix(1000, 0),
+				})
+			}
+			assert.Equal(t, want, got.Conditions)
+
+			again := got.DeepCopy()
+			c.seen.setConditions(again, setAt(c.handed), at.Add(time.Hour))
+			assert.Equal(t, &got, again, "what stays the same is not written again")
+		})
+	}
+}
+
+func TestSpec1_StatusCountsBelongToTheObservedGeneration(t *testing.T) {
+	seen := observation{plan: plan(protocol.PhaseProgressing, protocol.Counts{Matched: 9, Updated: 5, Ready: 7, UpdatedReady: 4})}
+	var got v1alpha1.SidecarSetStatus
+	seen.describe(&got, setAt(0), time.Unix(1000, 0))
+	got.Conditions = nil
+	counted := v1alpha1.SidecarSetStatus{ObservedGeneration: generation, MatchedPods: 9, UpdatedPods: 5, ReadyPods: 7, UpdatedReadyPods: 4}
+	assert.Equal(t, counted, got)
+
+	invalid := observation{invalid: errors.New("no hash")}
+	later := setAt(0)
+	later.Generation++
+	invalid.describe(&got, later, time.Unix(2000, 0))
+	got.Conditions = nil
+	assert.Equal(t, counted, got, "pods that cannot be told change no count")
+}

@@ -1,0 +1,46 @@
+package operator
+
+import (
+	"fmt"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// meters are the operator's own metrics.
+type meters struct {
+	engineAvailable prometheus.Gauge
+	handOvers       *prometheus.CounterVec
+	statusWrites    prometheus.Counter
+}
+
+func newMeters(registerer prometheus.Registerer) (*meters, error) {
+	m := &meters{
+		engineAvailable: prometheus.NewGauge(prometheus.GaugeOpts{
+			Name: "outrigger_engine_available",
+			Help: "1 while Temporal answers and takes rollouts, else 0.",
+		}),
+		handOvers: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "outrigger_handovers_total",
+			Help: "Generations of SidecarSets handed over to Temporal, by result.",
+		}, []string{"result"}),
+		statusWrites: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "outrigger_status_writes_total",
+			Help: "Writes of a SidecarSet's status.",
+		}),
+	}
+	for _, result := range []string{resultOK, resultError} {
+		m.handOvers.WithLabelValues(result)
+	}
+	for _, collector := range []prometheus.Collector{m.engineAvailable, m.handOvers, m.statusWrites} {
+		if err := registerer.Register(collector); err != nil {
+			return nil, fmt.Errorf("register metrics: %w", err)
+		}
+	}
+	return m, nil
+}
+
+// Results of a hand-over.
+const (
+	resultOK    = "ok"
+	resultError = "error"
+)

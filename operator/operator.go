@@ -1,0 +1,116 @@
+// Package operator watches SidecarSets and their pods: it registers revisions,
+// writes status, conditions and events, and tells Temporal which generation to
+// roll out. It patches no pod and never waits for Temporal (SPEC §6, §8).
+package operator
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"k8s.io/client-go/util/workqueue"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/healthz"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/metrics"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/outrigger/outrigger/kube"
+	"github.com/outrigger/outrigger/temporal"
+)
+
+const (
+	// name is that of the lease and of the reporter of events.
+	name = "outrigger-operator"
+	// concurrency is how many sets are worked on at once.
+	concurrency = 4
+	// A reconcile that fails is tried again after firstRetry, then twice as
+	// long each time, up to lastRetry.
+	firstRetry = 100 * time.Millisecond
+	lastRetry  = 15 * time.Second
+)
+
+// Options are the flags of the operator.
+type Options struct {
+	kube.Options
+	Temporal temporal.Options
+	// TaskQueue is empty for the cluster's own, see kube.TaskQueue.
+	TaskQueue string
+	// TemporalUI is the URL of the web UI, for links; empty for none.
+	TemporalUI string
+	// LeaderElect lets one of several operators work at a time.
+	LeaderElect bool
+}
+
+// Run works until ctx ends. A cluster that cannot be reached at the start is an
+// error; a Temporal that cannot is waited for.
+func Run(ctx context.Context, o Options) error {
+	mgr, err := o.NewManager(func(m *manager.Options) {
+		m.LeaderElection = o.LeaderElect
+		m.LeaderElectionID = name
+		m.LeaderElectionNamespace = o.SystemNamespace
+		m.LeaderElectionReleaseOnCancel = true
+	})
+	if err != nil {
+		return err
+	}
+	if err := mgr.AddHealthzCheck("ping", healthz.Ping); err != nil {
+		return fmt.Errorf("add health check: %w", err)
+	}
+	if err := mgr.AddReadyzCheck("caches", kube.CachesSynced(mgr)); err != nil {
+		return fmt.Errorf("add readiness check: %w", err)
+	}
+	queue, err := kube.TaskQueue(ctx, mgr.GetAPIReader(), o.TaskQueue)
+	if err != nil {
+		return err
+	}
+	client, err := temporal.NewLazyClient(o.Temporal, o.Logger.WithName("temporal"))
+	if err != nil {
+		return err
+	}
+	defer client.Close()
+	meters, err := newMeters(metrics.Registry)
+	if err != nil {
+		return err
+	}
+	engine := newEngine(client, o, queue, meters)
+	if err := mgr.Add(engine); err != nil {
+		return fmt.Errorf("set up the watch over Temporal: %w", err)
+	}
+	if err := addController(ctx, mgr, engine, o.SystemNamespace, meters); err != nil {
+		return err
+	}
+	if err := mgr.Start(ctx); err != nil {
+		return fmt.Errorf("run the operator: %w", err)
+	}
+	return nil
+}
+
+func addController(ctx context.Context, mgr manager.Manager, engine *engine, namespace string, meters *meters) error {
+	if err := kube.IndexPods(ctx, mgr.GetFieldIndexer()); err != nil {
+		return err
+	}
+	c, err := controller.New("sidecarset", mgr, controller.Options{
+		MaxConcurrentReconciles: concurrency,
+		RateLimiter:             workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](firstRetry, lastRetry),
+		Reconciler: &reconciler{
+			client:    mgr.GetClient(),
+			live:      mgr.GetAPIReader(),
+			namespace: namespace,
+			engine:    engine,
+			handovers: newHandovers(),
+			events:    mgr.GetEventRecorder(name),
+			meters:    meters,
+			now:       time.Now,
+		},
+	})
+	if err != nil {
+		return fmt.Errorf("set up the controller: %w", err)
+	}
+	for _, source := range sources(mgr, engine.changes) {
+		if err := c.Watch(source); err != nil {
+			return fmt.Errorf("set up the controller's watches: %w", err)
+		}
+	}
+	return nil
+}

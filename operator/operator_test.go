@@ -1,0 +1,555 @@
+package operator
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.temporal.io/api/enums/v1"
+	"go.temporal.io/api/workflowservice/v1"
+	sdk "go.temporal.io/sdk/client"
+	"go.temporal.io/sdk/converter"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	eventsv1 "k8s.io/api/events/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/outrigger/outrigger/api/protocol"
+	"github.com/outrigger/outrigger/api/v1alpha1"
+	"github.com/outrigger/outrigger/internal/record"
+	"github.com/outrigger/outrigger/internal/revision"
+	"github.com/outrigger/outrigger/kube"
+	"github.com/outrigger/outrigger/test/cluster"
+)
+
+const (
+	// soon bounds what happens by itself; it fails the test, it measures nothing.
+	soon = 60 * time.Second
+	tick = 50 * time.Millisecond
+)
+
+// bench is the operator at work in a cluster of its own.
+type bench struct {
+	client.Client
+	cluster  *cluster.Cluster
+	role     cluster.Role
+	temporal sdk.Client
+}
+
+// TestOperator walks one cluster through the life of several sets: starting
+// several clusters would cost more than it shows.
+func TestOperator(t *testing.T) {
+	b := newBench(t)
+	t.Run("Spec6_FirstGenerationIsRegisteredAndHandedOver", b.testFirstGeneration)
+	t.Run("Spec6_RevisionsFollowTheContent", b.testRevisions)
+	t.Run("Spec6_CollisionsAreCounted", b.testCollision)
+	t.Run("Spec8_StatusFollowsThePods", b.testStatus)
+	t.Run("Spec3_NamespaceLabelsAreFollowed", b.testNamespaceLabels)
+	t.Run("Spec8_PauseAndResumeAreTold", b.testPause)
+	t.Run("Spec8_SetsPastAdmissionAreCalledInvalid", b.testInvalid)
+	t.Run("EndedRunsAreFollowedByOthersWhilePodsWait", b.testRunAgain)
+	t.Run("Spec1_RestartWritesNothing", b.testRestart)
+	t.Run("Spec8_TemporalMayGoAndComeBack", b.testTemporalAway)
+	t.Run("SearchAttributesAreRegistered", b.testSearchAttributes)
+	t.Run("Spec6_DeletedSetsLeaveNothing", b.testDeletion)
+}
+
+func newBench(t *testing.T) *bench {
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
+	defer cancel()
+	c, err := cluster.Start(ctx, cluster.Options{Dir: t.TempDir(), Bin: binWithTestedOperator(t), Nodes: 1})
+	require.NoError(t, err)
+	t.Cleanup(c.Shutdown)
+	config, err := c.RESTConfig()
+	require.NoError(t, err)
+	scheme, err := kube.NewScheme()
+	require.NoError(t, err)
+	require.NoError(t, eventsv1.AddToScheme(scheme))
+	b := &bench{cluster: c}
+	b.Client, err = client.New(config, client.Options{Scheme: scheme})
+	require.NoError(t, err)
+	b.temporal, err = sdk.NewLazyClient(sdk.Options{HostPort: c.TemporalAddress})
+	require.NoError(t, err)
+	t.Cleanup(b.temporal.Close)
+	b.role, err = c.StartRole(ctx, cluster.Operator)
+	require.NoError(t, err)
+	return b
+}
+
+// binWithTestedOperator is bin/ with this test in the place of outrigger.
+func binWithTestedOperator(t *testing.T) string {
+	root, err := filepath.Abs("..")
+	require.NoError(t, err)
+	entries, err := os.ReadDir(filepath.Join(root, "bin"))
+	require.NoError(t, err)
+	bin := t.TempDir()
+	for _, entry := range entries {
+		if entry.Name() != "outrigger" {
+			require.NoError(t, os.Symlink(filepath.Join(root, "bin", entry.Name()), filepath.Join(bin, entry.Name())))
+		}
+	}
+	self, err := os.Executable()
+	require.NoError(t, err)
+	require.NoError(t, os.Symlink(self, filepath.Join(bin, "outrigger")))
+	return bin
+}
+
+// newSet is a set as admission stores it.
+func newSet(t *testing.T, name, image string) *v1alpha1.SidecarSet {
+	set := &v1alpha1.SidecarSet{
+		ObjectMeta: metav1.ObjectMeta{Name: name},
+		Spec: v1alpha1.SidecarSetSpec{
+			Selector:   &metav1.LabelSelector{MatchLabels: map[string]string{"app": name}},
+			Containers: []v1alpha1.SidecarContainer{{Container: corev1.Container{Name: "proxy", Image: image}}},
+			UpdateStrategy: v1alpha1.SidecarSetUpdateStrategy{
+				Type: v1alpha1.RollingUpdateSidecarSetStrategyType,
+			},
+		},
+	}
+	admit(t, set)
+	return set
+}
+
+func admit(t *testing.T, set *v1alpha1.SidecarSet) {
+	hash, err := revision.Hash(&set.Spec)
+	require.NoError(t, err)
+	blank, err := revision.HashWithoutImage(&set.Spec)
+	require.NoError(t, err)
+	set.Annotations = map[string]string{v1alpha1.HashAnnotation: hash, v1alpha1.HashWithoutImageAnnotation: blank}
+}
+
+// change writes a set after a change, the way admission lets it pass.
+func (b *bench) change(t *testing.T, name string, how func(*v1alpha1.SidecarSet)) *v1alpha1.SidecarSet {
+	t.Helper()
+	var set v1alpha1.SidecarSet
+	require.NoError(t, b.Get(t.Context(), client.ObjectKey{Name: name}, &set))
+	before := set.DeepCopy()
+	how(&set)
+	admit(t, &set)
+	require.NoError(t, b.Patch(t.Context(), &set, client.MergeFrom(before)))
+	return &set
+}
+
+func setImage(image string) func(*v1alpha1.SidecarSet) {
+	return func(set *v1alpha1.SidecarSet) { set.Spec.Containers[0].Image = image }
+}
+
+// addPods creates pods that hold the present version of the set.
+func (b *bench) addPods(t *testing.T, set *v1alpha1.SidecarSet, namespace string, names ...string) {
+	t.Helper()
+	entry := func(key string) string {
+		written, err := record.Format(record.Entries{set.Name: {
+			Hash: set.Annotations[key], SidecarSetName: set.Name, SidecarList: []string{"proxy"},
+		}})
+		require.NoError(t, err)
+		return written
+	}
+	for _, name := range names {
+		require.NoError(t, b.Create(t.Context(), &corev1.Pod{
+			ObjectMeta: metav1.ObjectMeta{
+				Namespace: namespace, Name: name, Labels: map[string]string{"app": set.Name},
+				Annotations: map[string]string{
+					v1alpha1.InjectedListAnnotation:     set.Name,
+					v1alpha1.HashAnnotation:             entry(v1alpha1.HashAnnotation),
+					v1alpha1.HashWithoutImageAnnotation: entry(v1alpha1.HashWithoutImageAnnotation),
+				},
+			},
+			Spec: corev1.PodSpec{Containers: []corev1.Container{
+				{Name: "app", Image: "app:v1"}, {Name: "proxy", Image: set.Spec.Containers[0].Image},
+			}},
+		}))
+	}
+}
+
+// await returns the set once it is as wanted, and on its newest generation.
+func (b *bench) await(t *testing.T, name string, wanted func(*assert.CollectT, *v1alpha1.SidecarSet)) *v1alpha1.SidecarSet {
+	t.Helper()
+	var set v1alpha1.SidecarSet
+	require.EventuallyWithT(t, func(c *assert.CollectT) {
+		set = v1alpha1.SidecarSet{}
+		require.NoError(c, b.Get(t.Context(), client.ObjectKey{Name: name}, &set))
+		wanted(c, &set)
+	}, soon, tick)
+	return &set
+}
+
+func isHandedOver(c *assert.CollectT, set *v1alpha1.SidecarSet) {
+	assert.Equal(c, set.Generation, set.Status.ObservedGeneration)
+	if assert.NotNil(c, set.Status.Rollout) {
+		assert.Equal(c, set.Generation, set.Status.Rollout.Generation)
+	}
+}
+
+func hasReason(kind, reason string) func(*assert.CollectT, *v1alpha1.SidecarSet) {
+	return func(c *assert.CollectT, set *v1alpha1.SidecarSet) {
+		assert.Equal(c, reason, reasonAndMessage(set, kind).reason)
+	}
+}
+
+// revisions lists name, number and custom version of a set's revisions by number.
+func (b *bench) revisions(t require.TestingT, set string) []*appsv1.ControllerRevision {
+	var list appsv1.ControllerRevisionList
+	require.NoError(t, b.List(context.Background(), &list, client.InNamespace(cluster.SystemNamespace),
+		client.MatchingLabels{v1alpha1.SidecarSetNameLabel: set}))
+	var all []*appsv1.ControllerRevision
+	for i := range list.Items {
+		all = append(all, &list.Items[i])
+	}
+	revision.Sort(all)
+	return all
+}
+
+// signals reads the generations that a run was signalled, oldest first.
+func (b *bench) signals(t *testing.T, workflowID string) []int64 {
+	var generations []int64
+	history := b.temporal.GetWorkflowHistory(t.Context(), workflowID, "", false, enums.HISTORY_EVENT_FILTER_TYPE_ALL_EVENT)
+	for history.HasNext() {
+		event, err := history.Next()
+		require.NoError(t, err)
+		if signal := event.GetWorkflowExecutionSignaledEventAttributes(); signal != nil {
+			assert.Equal(t, protocol.GenerationSignal, signal.SignalName)
+			var input protocol.GenerationInput
+			require.NoError(t, converter.GetDefaultDataConverter().FromPayloads(signal.Input, &input))
+			generations = append(generations, input.Generation)
+		}
+	}
+	return generations
+}
+
+func (b *bench) awaitEvent(t *testing.T, set, reason, note string) {
+	t.Helper()
+	require.EventuallyWithT(t, func(c *assert.CollectT) {
+		var events eventsv1.EventList
+		require.NoError(c, b.List(t.Context(), &events))
+		var seen []string
+		for _, e := range events.Items {
+			if e.Regarding.Kind == "SidecarSet" && e.Regarding.Name == set {
+				seen = append(seen, e.Reason+": "+e.Note)
+			}
+		}
+		assert.Contains(c, strings.Join(seen, "\n"), reason+": "+note)
+	}, soon, tick)
+}
+
+// metric reads one series of the operator, by its text in /metrics.
+func (b *bench) metric(t require.TestingT, series string) float64 {
+	response, err := http.Get(b.role.Metrics)
+	require.NoError(t, err)
+	defer response.Body.Close()
+	body, err := io.ReadAll(response.Body)
+	require.NoError(t, err)
+	for line := range strings.Lines(string(body)) {
+		if value, found := strings.CutPrefix(line, series+" "); found {
+			read, err := strconv.ParseFloat(strings.TrimSpace(value), 64)
+			require.NoError(t, err)
+			return read
+		}
+	}
+	require.Fail(t, "no such metric", series)
+	return 0
+}
+
+func (b *bench) testFirstGeneration(t *testing.T) {
+	require.NoError(t, b.Create(t.Context(), newSet(t, "first", "proxy:v1")))
+	set := b.await(t, "first", isHandedOver)
+
+	name, err := revision.Name(set)
+	require.NoError(t, err)
+	assert.Equal(t, name, set.Status.LatestRevision)
+	all := b.revisions(t, "first")
+	require.Len(t, all, 1)
+	want, err := revision.New(set, cluster.SystemNamespace, 1)
+	require.NoError(t, err)
+	got := all[0]
+	assert.Equal(t, want.Data.Raw, got.Data.Raw, "the server keeps the bytes")
+	assert.Equal(t, []any{want.Name, want.Labels, want.Annotations, want.OwnerReferences, int64(1)},
+		[]any{got.Name, got.Labels, got.Annotations, got.OwnerReferences, got.Revision})
+
+	id := protocol.WorkflowID("first", set.UID)
+	assert.Equal(t, &v1alpha1.RolloutStatus{
+		Generation: 1, WorkflowID: id,
+		URL: b.cluster.TemporalUI + "/namespaces/default/workflows/sidecarset%2Ffirst%2F" + string(set.UID),
+	}, set.Status.Rollout)
+	run, err := b.temporal.DescribeWorkflow(t.Context(), id, "")
+	require.NoError(t, err)
+	assert.Equal(t, enums.WORKFLOW_EXECUTION_STATUS_RUNNING, run.Status)
+	assert.Equal(t, protocol.RolloutWorkflow, run.WorkflowType)
+	var system corev1.Namespace
+	require.NoError(t, b.Get(t.Context(), client.ObjectKey{Name: "kube-system"}, &system))
+	assert.Equal(t, string(system.UID), run.TaskQueueName)
+	carried := map[string]any{}
+	for key, value := range run.TypedSearchAttributes.GetUntypedValues() {
+		carried[key.GetName()] = value
+	}
+	assert.Equal(t, map[string]any{"SidecarSet": "first", "SidecarSetGeneration": int64(1), "RolloutPhase": "Progressing"}, carried)
+	assert.Equal(t, []int64{1}, b.signals(t, id))
+	b.awaitEvent(t, "first", "RolloutStarted", "generation 1, workflow "+id)
+}
+
+func (b *bench) testRevisions(t *testing.T) {
+	numbers := func(c require.TestingT) map[string]int64 {
+		found := map[string]int64{}
+		for _, r := range b.revisions(c, "first") {
+			found[r.Name] = r.Revision
+		}
+		return found
+	}
+	v1 := b.await(t, "first", isHandedOver).Status.LatestRevision
+	b.change(t, "first", setImage("proxy:v2"))
+	v2 := b.await(t, "first", isHandedOver).Status.LatestRevision
+	assert.Equal(t, map[string]int64{v1: 1, v2: 2}, numbers(t))
+
+	b.change(t, "first", func(set *v1alpha1.SidecarSet) { set.Spec.UpdateStrategy.Partition = new(intstr.FromString("50%")) })
+	b.await(t, "first", isHandedOver)
+	assert.Equal(t, map[string]int64{v1: 1, v2: 2}, numbers(t), "same content, no new revision")
+
+	b.change(t, "first", func(set *v1alpha1.SidecarSet) {
+		setImage("proxy:v1")(set)
+		set.Labels = map[string]string{v1alpha1.CustomVersionLabel: "stable"}
+	})
+	set := b.await(t, "first", isHandedOver)
+	assert.Equal(t, v1, set.Status.LatestRevision)
+	assert.Equal(t, map[string]int64{v1: 3, v2: 2}, numbers(t), "old content is numbered anew")
+	newest := b.revisions(t, "first")[1]
+	assert.Equal(t, "stable", newest.Labels[v1alpha1.CustomVersionLabel])
+	assert.Equal(t, []int64{1, 2, 3, 4}, b.signals(t, set.Status.Rollout.WorkflowID), "one run heard of every generation, once")
+
+	require.NoError(t, b.Delete(t.Context(), newest))
+	require.EventuallyWithT(t, func(c *assert.CollectT) {
+		assert.Equal(c, map[string]int64{v1: 3, v2: 2}, numbers(c))
+	}, soon, tick, "a deleted revision comes back")
+
+	b.change(t, "first", func(set *v1alpha1.SidecarSet) { set.Spec.RevisionHistoryLimit = new(int32(1)) })
+	require.EventuallyWithT(t, func(c *assert.CollectT) {
+		assert.Equal(c, map[string]int64{v1: 3}, numbers(c))
+	}, soon, tick, "revisions past the limit go")
+}
+
+func (b *bench) testCollision(t *testing.T) {
+	set := newSet(t, "colliding", "proxy:v1")
+	name, err := revision.Name(set)
+	require.NoError(t, err)
+	require.NoError(t, b.Create(t.Context(), &appsv1.ControllerRevision{
+		ObjectMeta: metav1.ObjectMeta{Namespace: cluster.SystemNamespace, Name: name}, Revision: 1,
+	}))
+	require.NoError(t, b.Create(t.Context(), set))
+	got := b.await(t, "colliding", isHandedOver)
+	assert.Equal(t, new(int32(1)), got.Status.CollisionCount)
+	next, err := revision.Name(got)
+	require.NoError(t, err)
+	assert.Equal(t, next, got.Status.LatestRevision)
+	assert.NotEqual(t, name, next)
+}
+
+func (b *bench) testStatus(t *testing.T) {
+	set := newSet(t, "counted", "proxy:v1")
+	require.NoError(t, b.Create(t.Context(), set))
+	b.addPods(t, set, "default", "counted-1", "counted-2", "counted-3")
+	got := b.await(t, "counted", func(c *assert.CollectT, set *v1alpha1.SidecarSet) {
+		isHandedOver(c, set)
+		assert.Equal(c, []int32{3, 3, 3, 3}, counts(set))
+	})
+	assert.Equal(t, said{"RolloutComplete", "3 of 3 pods updated, 3 of them ready; 0 to go, 0 unavailable of 1 allowed"},
+		reasonAndMessage(got, v1alpha1.ConditionProgressing))
+	b.awaitEvent(t, "counted", "RolloutComplete", "3 of 3 pods updated")
+
+	b.change(t, "counted", setImage("proxy:v2"))
+	got = b.await(t, "counted", func(c *assert.CollectT, set *v1alpha1.SidecarSet) {
+		isHandedOver(c, set)
+		assert.Equal(c, []int32{3, 0, 3, 0}, counts(set))
+	})
+	assert.Equal(t, said{"RolloutInProgress", "0 of 3 pods updated, 0 of them ready; 3 to go, 0 unavailable of 1 allowed"},
+		reasonAndMessage(got, v1alpha1.ConditionProgressing))
+
+	b.change(t, "counted", func(set *v1alpha1.SidecarSet) {
+		set.Spec.Containers[0].Env = []corev1.EnvVar{{Name: "NEW", Value: "x"}}
+	})
+	got = b.await(t, "counted", hasReason(v1alpha1.ConditionDegraded, "NotUpgradablePods"))
+	assert.Equal(t, "3 of 3 pods differ in more than images and keep their version until they are created anew, such as default/counted-1",
+		reasonAndMessage(got, v1alpha1.ConditionDegraded).message)
+	b.awaitEvent(t, "counted", "NotUpgradablePods", "3 of 3 pods")
+
+	require.NoError(t, b.Delete(t.Context(), &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "counted-1"}}))
+	b.await(t, "counted", func(c *assert.CollectT, set *v1alpha1.SidecarSet) {
+		assert.Equal(c, []int32{2, 0, 2, 0}, counts(set))
+	})
+}
+
+func counts(set *v1alpha1.SidecarSet) []int32 {
+	return []int32{set.Status.MatchedPods, set.Status.UpdatedPods, set.Status.ReadyPods, set.Status.UpdatedReadyPods}
+}
+
+func (b *bench) testNamespaceLabels(t *testing.T) {
+	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "shop"}}
+	require.NoError(t, b.Create(t.Context(), namespace))
+	require.NoError(t, b.Create(t.Context(), &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "default"}}))
+	set := newSet(t, "by-namespace", "proxy:v1")
+	set.Spec.NamespaceSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"mesh": "on"}}
+	require.NoError(t, b.Create(t.Context(), set))
+	b.addPods(t, set, "shop", "p")
+	b.await(t, "by-namespace", isHandedOver)
+
+	before := namespace.DeepCopy()
+	namespace.Labels = map[string]string{"mesh": "on"}
+	require.NoError(t, b.Patch(t.Context(), namespace, client.MergeFrom(before)))
+	b.await(t, "by-namespace", func(c *assert.CollectT, set *v1alpha1.SidecarSet) {
+		assert.Equal(c, int32(1), set.Status.MatchedPods)
+	})
+}
+
+func (b *bench) testPause(t *testing.T) {
+	set := newSet(t, "pausing", "proxy:v1")
+	require.NoError(t, b.Create(t.Context(), set))
+	b.addPods(t, set, "default", "pausing-1")
+	b.change(t, "pausing", func(set *v1alpha1.SidecarSet) {
+		setImage("proxy:v2")(set)
+		set.Spec.UpdateStrategy.Paused = true
+	})
+	b.await(t, "pausing", hasReason(v1alpha1.ConditionProgressing, "Paused"))
+	b.awaitEvent(t, "pausing", "RolloutPaused", "paused (updateStrategy.paused)")
+	b.change(t, "pausing", func(set *v1alpha1.SidecarSet) { set.Spec.UpdateStrategy.Paused = false })
+	b.await(t, "pausing", hasReason(v1alpha1.ConditionProgressing, "RolloutInProgress"))
+	b.awaitEvent(t, "pausing", "RolloutResumed", "0 of 1 pods updated")
+}
+
+func (b *bench) testInvalid(t *testing.T) {
+	set := newSet(t, "unadmitted", "proxy:v1")
+	set.Annotations = nil
+	require.NoError(t, b.Create(t.Context(), set))
+	got := b.await(t, "unadmitted", hasReason(v1alpha1.ConditionDegraded, "Invalid"))
+	assert.Equal(t, int64(0), got.Status.ObservedGeneration)
+	assert.Nil(t, got.Status.Rollout)
+	b.change(t, "unadmitted", func(*v1alpha1.SidecarSet) {})
+	b.await(t, "unadmitted", isHandedOver)
+}
+
+func (b *bench) testRunAgain(t *testing.T) {
+	set := newSet(t, "again", "proxy:v1")
+	require.NoError(t, b.Create(t.Context(), set))
+	b.addPods(t, set, "default", "again-1")
+	b.change(t, "again", setImage("proxy:v2"))
+	id := b.await(t, "again", isHandedOver).Status.Rollout.WorkflowID
+	first, err := b.temporal.DescribeWorkflow(t.Context(), id, "")
+	require.NoError(t, err)
+	require.NoError(t, b.temporal.TerminateWorkflow(t.Context(), id, "", "test"))
+	require.EventuallyWithT(t, func(c *assert.CollectT) {
+		second, err := b.temporal.DescribeWorkflow(t.Context(), id, "")
+		require.NoError(c, err)
+		assert.NotEqual(c, first.WorkflowExecution.RunID, second.WorkflowExecution.RunID)
+		assert.Equal(c, enums.WORKFLOW_EXECUTION_STATUS_RUNNING, second.Status)
+	}, soon, tick)
+	assert.Equal(t, []int64{2}, b.signals(t, id))
+	b.awaitEvent(t, "again", "RolloutStarted", "generation 2 is taken up again")
+}
+
+// state is everything that the operator writes, with its resourceVersions.
+func (b *bench) state(t *testing.T) map[string]string {
+	all := map[string]string{}
+	var sets v1alpha1.SidecarSetList
+	require.NoError(t, b.List(t.Context(), &sets))
+	for _, set := range sets.Items {
+		all["set "+set.Name] = set.ResourceVersion
+		for _, r := range b.revisions(t, set.Name) {
+			all["revision "+r.Name] = r.ResourceVersion
+		}
+	}
+	return all
+}
+
+func (b *bench) testRestart(t *testing.T) {
+	b.awaitQuiet(t)
+	before := b.state(t)
+	require.NoError(t, b.cluster.Stop(cluster.Operator))
+	require.NoError(t, b.cluster.StartAgain(t.Context(), cluster.Operator))
+	b.awaitQuiet(t)
+	assert.Equal(t, before, b.state(t))
+	assert.Zero(t, b.metric(t, "outrigger_status_writes_total"))
+	assert.Zero(t, b.metric(t, `outrigger_handovers_total{result="ok"}`))
+	assert.Zero(t, b.metric(t, `outrigger_handovers_total{result="error"}`))
+}
+
+// awaitQuiet waits until each set was looked at twice, the second time for the
+// events of its pods or of its own status, and nothing is queued or in work.
+func (b *bench) awaitQuiet(t *testing.T) {
+	var sets v1alpha1.SidecarSetList
+	require.NoError(t, b.List(t.Context(), &sets))
+	require.EventuallyWithT(t, func(c *assert.CollectT) {
+		done := b.metric(c, `controller_runtime_reconcile_total{controller="sidecarset",result="success"}`) +
+			b.metric(c, `controller_runtime_reconcile_total{controller="sidecarset",result="requeue_after"}`)
+		assert.GreaterOrEqual(c, done, float64(2*len(sets.Items)-2))
+		assert.Zero(c, b.metric(c, `controller_runtime_active_workers{controller="sidecarset"}`))
+	}, soon, tick)
+}
+
+func (b *bench) testTemporalAway(t *testing.T) {
+	set := newSet(t, "away", "proxy:v1")
+	require.NoError(t, b.Create(t.Context(), set))
+	b.addPods(t, set, "default", "away-1")
+	b.await(t, "away", isHandedOver)
+	require.NoError(t, b.cluster.Kill(cluster.Temporal))
+
+	b.change(t, "away", setImage("proxy:v2"))
+	got := b.await(t, "away", func(c *assert.CollectT, set *v1alpha1.SidecarSet) {
+		assert.Equal(c, set.Generation, set.Status.ObservedGeneration, "status goes on")
+		hasReason(v1alpha1.ConditionProgressing, "EngineUnavailable")(c, set)
+	})
+	assert.Equal(t, int64(1), got.Status.Rollout.Generation)
+	assert.Equal(t, []int32{1, 0}, counts(got)[:2])
+	assert.Equal(t, said{"EngineUnavailable", fmt.Sprintf("Temporal at %s does not answer", b.cluster.TemporalAddress)},
+		reasonAndMessage(got, v1alpha1.ConditionDegraded))
+	assert.Zero(t, b.metric(t, "outrigger_engine_available"))
+	b.await(t, "again", hasReason(v1alpha1.ConditionProgressing, "EngineUnavailable"))
+	response, err := http.Get(b.role.Health + "/readyz")
+	require.NoError(t, err)
+	require.NoError(t, response.Body.Close())
+	assert.Equal(t, http.StatusOK, response.StatusCode, "readiness does not depend on Temporal")
+
+	require.NoError(t, b.cluster.StartAgain(t.Context(), cluster.Temporal))
+	b.await(t, "away", func(c *assert.CollectT, set *v1alpha1.SidecarSet) {
+		isHandedOver(c, set)
+		hasReason(v1alpha1.ConditionProgressing, "RolloutInProgress")(c, set)
+		hasReason(v1alpha1.ConditionDegraded, "AsExpected")(c, set)
+	})
+	b.await(t, "again", hasReason(v1alpha1.ConditionProgressing, "RolloutInProgress"))
+	assert.Equal(t, 1.0, b.metric(t, "outrigger_engine_available"))
+}
+
+// A Temporal namespace made after the server knows none of the attributes.
+func (b *bench) testSearchAttributes(t *testing.T) {
+	_, err := b.temporal.WorkflowService().RegisterNamespace(t.Context(), &workflowservice.RegisterNamespaceRequest{Namespace: "bare"})
+	require.NoError(t, err)
+	set := newSet(t, "searchable", "proxy:v1")
+	require.NoError(t, b.Create(t.Context(), set))
+	before := b.await(t, "searchable", isHandedOver)
+	require.NoError(t, b.cluster.Stop(cluster.Operator))
+	b.role, err = b.cluster.StartRole(t.Context(), "operator-bare", "--temporal-namespace=bare")
+	require.NoError(t, err)
+	b.change(t, "searchable", setImage("proxy:v2"))
+	got := b.await(t, "searchable", isHandedOver)
+	assert.Equal(t, before.Status.Rollout.WorkflowID, got.Status.Rollout.WorkflowID)
+
+	bare, err := sdk.NewLazyClient(sdk.Options{HostPort: b.cluster.TemporalAddress, Namespace: "bare"})
+	require.NoError(t, err)
+	defer bare.Close()
+	run, err := bare.DescribeWorkflow(t.Context(), got.Status.Rollout.WorkflowID, "")
+	require.NoError(t, err)
+	assert.Equal(t, 3, run.TypedSearchAttributes.Size())
+}
+
+func (b *bench) testDeletion(t *testing.T) {
+	require.NoError(t, b.Delete(t.Context(), &v1alpha1.SidecarSet{ObjectMeta: metav1.ObjectMeta{Name: "first"}}))
+	require.EventuallyWithT(t, func(c *assert.CollectT) {
+		assert.Empty(c, b.revisions(c, "first"))
+	}, soon, tick)
+}

@@ -1,0 +1,175 @@
+package operator
+
+import (
+	"context"
+	"maps"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/workqueue"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	"sigs.k8s.io/controller-runtime/pkg/source"
+
+	"github.com/outrigger/outrigger/api/v1alpha1"
+	"github.com/outrigger/outrigger/internal/record"
+)
+
+// coalescing is how long events that only touch a status are gathered: the
+// queue keeps the earliest time of an item, so a set's status is written at
+// most twice a second and at most this late.
+const coalescing = 500 * time.Millisecond
+
+type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
+
+// sources are all that can change what the operator has to do.
+func sources(mgr manager.Manager, engineChanges <-chan event.GenericEvent) []source.Source {
+	cache, sets := mgr.GetCache(), setLister{mgr.GetClient()}
+	return []source.Source{
+		source.Kind(cache, &v1alpha1.SidecarSet{}, setEvents()),
+		source.Kind(cache, &corev1.Pod{}, podEvents()),
+		source.Kind(cache, &corev1.Namespace{}, namespaceEvents(sets)),
+		source.Kind(cache, &appsv1.ControllerRevision{}, revisionEvents()),
+		source.Channel(engineChanges, engineEvents(sets)),
+	}
+}
+
+func setEvents() handler.TypedFuncs[*v1alpha1.SidecarSet, reconcile.Request] {
+	return handler.TypedFuncs[*v1alpha1.SidecarSet, reconcile.Request]{
+		CreateFunc: func(_ context.Context, e event.TypedCreateEvent[*v1alpha1.SidecarSet], q queue) {
+			q.Add(request(e.Object.Name))
+		},
+		UpdateFunc: func(_ context.Context, e event.TypedUpdateEvent[*v1alpha1.SidecarSet], q queue) {
+			// A change of the status alone is most likely our own write. It is
+			// looked at all the same: the write may have been based on a
+			// status older than the one it replaced.
+			if statusAlone(e.ObjectOld, e.ObjectNew) {
+				q.AddAfter(request(e.ObjectNew.Name), coalescing)
+				return
+			}
+			q.Add(request(e.ObjectNew.Name))
+		},
+		DeleteFunc: func(_ context.Context, e event.TypedDeleteEvent[*v1alpha1.SidecarSet], q queue) {
+			q.Add(request(e.Object.Name))
+		},
+	}
+}
+
+func statusAlone(before, after *v1alpha1.SidecarSet) bool {
+	return before.UID == after.UID && before.Generation == after.Generation &&
+		maps.Equal(before.Labels, after.Labels) && maps.Equal(before.Annotations, after.Annotations)
+}
+
+func podEvents() handler.TypedFuncs[*corev1.Pod, reconcile.Request] {
+	return handler.TypedFuncs[*corev1.Pod, reconcile.Request]{
+		CreateFunc: func(_ context.Context, e event.TypedCreateEvent[*corev1.Pod], q queue) {
+			enqueueSetsOf(q, e.Object)
+		},
+		UpdateFunc: func(_ context.Context, e event.TypedUpdateEvent[*corev1.Pod], q queue) {
+			if affectsStatus(e.ObjectOld, e.ObjectNew) {
+				enqueueSetsOf(q, e.ObjectOld)
+				enqueueSetsOf(q, e.ObjectNew)
+			}
+		},
+		DeleteFunc: func(_ context.Context, e event.TypedDeleteEvent[*corev1.Pod], q queue) {
+			enqueueSetsOf(q, e.Object)
+		},
+	}
+}
+
+// affectsStatus tells whether a change of a pod can change what a set's status
+// says: everything that matching, podstate and the failures look at.
+func affectsStatus(before, after *corev1.Pod) bool {
+	if before.UID != after.UID || (before.DeletionTimestamp == nil) != (after.DeletionTimestamp == nil) ||
+		before.Status.Phase != after.Status.Phase || !maps.Equal(before.Labels, after.Labels) {
+		return true
+	}
+	for _, key := range []string{
+		v1alpha1.InjectedListAnnotation, v1alpha1.HashAnnotation, v1alpha1.HashWithoutImageAnnotation,
+		v1alpha1.InPlaceUpdateStateAnnotation, v1alpha1.WorkingHotUpgradeContainerAnnotation,
+	} {
+		if before.Annotations[key] != after.Annotations[key] {
+			return true
+		}
+	}
+	return !equality.Semantic.DeepEqual(readiness(before), readiness(after)) ||
+		!equality.Semantic.DeepEqual(before.Status.ContainerStatuses, after.Status.ContainerStatuses) ||
+		!equality.Semantic.DeepEqual(before.Status.InitContainerStatuses, after.Status.InitContainerStatuses)
+}
+
+func readiness(pod *corev1.Pod) *corev1.PodCondition {
+	for i := range pod.Status.Conditions {
+		if pod.Status.Conditions[i].Type == corev1.PodReady {
+			return &pod.Status.Conditions[i]
+		}
+	}
+	return nil
+}
+
+func enqueueSetsOf(q queue, pod *corev1.Pod) {
+	for _, set := range record.InjectedSets(pod.Annotations) {
+		q.AddAfter(request(set), coalescing)
+	}
+}
+
+func namespaceEvents(sets setLister) handler.TypedFuncs[*corev1.Namespace, reconcile.Request] {
+	return handler.TypedFuncs[*corev1.Namespace, reconcile.Request]{
+		UpdateFunc: func(ctx context.Context, e event.TypedUpdateEvent[*corev1.Namespace], q queue) {
+			if !maps.Equal(e.ObjectOld.Labels, e.ObjectNew.Labels) {
+				sets.enqueue(ctx, q, func(s *v1alpha1.SidecarSet) bool { return s.Spec.NamespaceSelector != nil })
+			}
+		},
+	}
+}
+
+// revisionEvents bring back what somebody else deleted or changed.
+func revisionEvents() handler.TypedFuncs[*appsv1.ControllerRevision, reconcile.Request] {
+	enqueue := func(q queue, revision *appsv1.ControllerRevision) {
+		if set := revision.Labels[v1alpha1.SidecarSetNameLabel]; set != "" {
+			q.AddAfter(request(set), coalescing)
+		}
+	}
+	return handler.TypedFuncs[*appsv1.ControllerRevision, reconcile.Request]{
+		UpdateFunc: func(_ context.Context, e event.TypedUpdateEvent[*appsv1.ControllerRevision], q queue) {
+			enqueue(q, e.ObjectOld)
+		},
+		DeleteFunc: func(_ context.Context, e event.TypedDeleteEvent[*appsv1.ControllerRevision], q queue) {
+			enqueue(q, e.Object)
+		},
+	}
+}
+
+func engineEvents(sets setLister) handler.Funcs {
+	return handler.Funcs{
+		GenericFunc: func(ctx context.Context, _ event.GenericEvent, q queue) {
+			sets.enqueue(ctx, q, func(*v1alpha1.SidecarSet) bool { return true })
+		},
+	}
+}
+
+type setLister struct{ client.Reader }
+
+func (l setLister) enqueue(ctx context.Context, q queue, picked func(*v1alpha1.SidecarSet) bool) {
+	var sets v1alpha1.SidecarSetList
+	if err := l.List(ctx, &sets, client.UnsafeDisableDeepCopy); err != nil {
+		// The cache fails only while the process stops.
+		log.FromContext(ctx).Error(err, "cannot list SidecarSets from the cache")
+		return
+	}
+	for i := range sets.Items {
+		if picked(&sets.Items[i]) {
+			q.AddAfter(request(sets.Items[i].Name), coalescing)
+		}
+	}
+}
+
+func request(set string) reconcile.Request {
+	return reconcile.Request{NamespacedName: types.NamespacedName{Name: set}}
+}

@@ -1,0 +1,172 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"go.temporal.io/api/enums/v1"
+	"go.temporal.io/sdk/client"
+	"go.temporal.io/sdk/log"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/client-go/rest"
+	kube "sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/outrigger/outrigger/api/protocol"
+	"github.com/outrigger/outrigger/api/v1alpha1"
+	wiring "github.com/outrigger/outrigger/kube"
+	"github.com/outrigger/outrigger/test/cluster"
+	"github.com/outrigger/outrigger/test/witness"
+)
+
+const (
+	sidecar  = "side"
+	imageOld = "side:v1"
+	imageNew = "side:v2"
+)
+
+type bench struct {
+	stack        *cluster.Cluster
+	config       *rest.Config
+	kube         kube.Client
+	engine       client.Client
+	pods, window int
+}
+
+func newBench(stack *cluster.Cluster, pods, window int) (*bench, error) {
+	config, err := stack.RESTConfig()
+	if err != nil {
+		return nil, err
+	}
+	config.QPS = -1 // the ideal mover is held by nothing
+	scheme, err := wiring.NewScheme()
+	if err != nil {
+		return nil, err
+	}
+	b := &bench{stack: stack, config: config, pods: pods, window: window}
+	if b.kube, err = kube.New(config, kube.Options{Scheme: scheme}); err != nil {
+		return nil, fmt.Errorf("connect to the cluster: %w", err)
+	}
+	b.engine, err = client.NewLazyClient(client.Options{
+		HostPort: stack.TemporalAddress, Logger: log.NewStructuredLogger(slog.New(slog.DiscardHandler)),
+	})
+	if err != nil {
+		return nil, fmt.Errorf("connect to Temporal: %w", err)
+	}
+	return b, nil
+}
+
+// populate makes the pods of a namespace and waits until they are ready.
+func (b *bench) populate(ctx context.Context, namespace string, containers ...corev1.Container) (*witness.Witness, error) {
+	if err := b.kube.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}); err != nil {
+		return nil, fmt.Errorf("create namespace: %w", err)
+	}
+	w, err := witness.Watch(ctx, b.config, namespace, "app="+namespace, sidecar)
+	if err != nil {
+		return nil, err
+	}
+	w.Expect(imageOld)
+	labels, replicas := map[string]string{"app": namespace}, int32(b.pods)
+	err = b.kube.Create(ctx, &appsv1.Deployment{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "app"},
+		Spec: appsv1.DeploymentSpec{
+			Replicas: &replicas, Selector: &metav1.LabelSelector{MatchLabels: labels},
+			Template: corev1.PodTemplateSpec{
+				ObjectMeta: metav1.ObjectMeta{Labels: labels},
+				Spec:       corev1.PodSpec{Containers: append(containers, corev1.Container{Name: "app", Image: "app:1"})},
+			},
+		},
+	})
+	if err != nil {
+		return nil, fmt.Errorf("create deployment: %w", err)
+	}
+	if _, err := w.Await(ctx, witness.Settled(b.pods)); err != nil {
+		return nil, fmt.Errorf("wait for the pods: %w", err)
+	}
+	return w, nil
+}
+
+// rollout lets Outrigger do it.
+func (b *bench) rollout(ctx context.Context, workers int) (*figures, error) {
+	for _, role := range append([]string{cluster.Operator, cluster.Webhook}, workerNames(workers)...) {
+		if _, err := b.stack.StartRole(ctx, role); err != nil {
+			return nil, err
+		}
+	}
+	const name = "bench"
+	window := intstr.FromInt(b.window)
+	set := &v1alpha1.SidecarSet{ObjectMeta: metav1.ObjectMeta{Name: name}}
+	set.Spec.Selector = &metav1.LabelSelector{MatchLabels: map[string]string{"app": name}}
+	set.Spec.Containers = []v1alpha1.SidecarContainer{{Container: corev1.Container{Name: sidecar, Image: imageOld}}}
+	set.Spec.UpdateStrategy.MaxUnavailable = &window
+	if err := b.kube.Create(ctx, set); err != nil {
+		return nil, fmt.Errorf("create the SidecarSet: %w", err)
+	}
+	w, err := b.populate(ctx, name)
+	if err != nil {
+		return nil, err
+	}
+	before, err := b.writes(ctx)
+	if err != nil {
+		return nil, err
+	}
+	w.Expect(imageNew)
+	began := time.Now()
+	patch := fmt.Appendf(nil, `[{"op":"replace","path":"/spec/containers/0/image","value":%q}]`, imageNew)
+	if err := b.kube.Patch(ctx, set, kube.RawPatch(types.JSONPatchType, patch)); err != nil {
+		return nil, fmt.Errorf("change the image: %w", err)
+	}
+	view, err := w.Await(ctx, witness.Settled(b.pods))
+	if err != nil {
+		return nil, err
+	}
+	f := &figures{pods: b.pods, window: b.window, took: time.Since(began), restarts: view.AppRestarts}
+	f.worst, _ = w.Worst()
+	return f, b.account(ctx, set, before, f)
+}
+
+func workerNames(n int) []string {
+	var names []string
+	for i := range n {
+		names = append(names, fmt.Sprintf("%s-%d", cluster.Worker, i+1))
+	}
+	return names
+}
+
+// account adds what the rollout cost.
+func (b *bench) account(ctx context.Context, set *v1alpha1.SidecarSet, before map[string]float64, f *figures) error {
+	id := protocol.WorkflowID(set.Name, set.UID)
+	var result protocol.RolloutResult
+	if err := b.engine.GetWorkflow(ctx, id, "").Get(ctx, &result); err != nil {
+		return fmt.Errorf("wait for the end of the run: %w", err)
+	}
+	f.batches = result.Batches
+	after, err := b.writes(ctx)
+	if err != nil {
+		return err
+	}
+	f.writes = map[string]float64{}
+	for role, n := range after {
+		f.writes[role] = n - before[role]
+	}
+	if f.memory, err = b.memory(); err != nil {
+		return err
+	}
+	history := b.engine.GetWorkflowHistory(ctx, id, "", false, enums.HISTORY_EVENT_FILTER_TYPE_ALL_EVENT)
+	for history.HasNext() {
+		event, err := history.Next()
+		if err != nil {
+			return fmt.Errorf("read the history: %w", err)
+		}
+		f.events++
+		if event.EventType == enums.EVENT_TYPE_WORKFLOW_TASK_FAILED {
+			f.failures++
+		}
+	}
+	return nil
+}

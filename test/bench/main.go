@@ -1,0 +1,87 @@
+// Command bench measures a rollout on the local stack, and in the same run what
+// an ideal mover would need: one that knows nothing but pods, an image and a
+// window.
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"time"
+
+	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/util/intstr"
+
+	"github.com/outrigger/outrigger/test/cluster"
+)
+
+type options struct {
+	pods    int
+	window  string
+	workers int
+	timeout time.Duration
+}
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	defer stop()
+	if err := newCommand().ExecuteContext(ctx); err != nil {
+		fmt.Fprintln(os.Stderr, "bench:", err)
+		os.Exit(1)
+	}
+}
+
+func newCommand() *cobra.Command {
+	var o options
+	cmd := &cobra.Command{
+		Use:           "bench",
+		Short:         "Measure a rollout on simulated nodes",
+		Args:          cobra.NoArgs,
+		SilenceUsage:  true,
+		SilenceErrors: true,
+		RunE:          func(cmd *cobra.Command, _ []string) error { return run(cmd.Context(), o, cmd.OutOrStdout()) },
+	}
+	cmd.Flags().IntVar(&o.pods, "pods", 1000, "number of pods")
+	cmd.Flags().StringVar(&o.window, "window", "10%", "maxUnavailable: number or percent")
+	cmd.Flags().IntVar(&o.workers, "workers", 1, "number of workers")
+	cmd.Flags().DurationVar(&o.timeout, "timeout", 15*time.Minute, "give up after this")
+	return cmd
+}
+
+func run(ctx context.Context, o options, out io.Writer) error {
+	window, err := intstr.GetScaledValueFromIntOrPercent(new(intstr.Parse(o.window)), o.pods, true)
+	if err != nil || window < 1 || o.pods < 1 {
+		return fmt.Errorf("--pods %d and --window %s: at least one pod must be allowed to move", o.pods, o.window)
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, o.timeout, fmt.Errorf("no end after %s", o.timeout))
+	defer cancel()
+	dir, err := os.MkdirTemp("", "outrigger-bench-")
+	if err != nil {
+		return fmt.Errorf("make a state folder: %w", err)
+	}
+	defer func() { _ = os.RemoveAll(dir) }()
+	stack, err := cluster.Start(ctx, cluster.Options{Dir: filepath.Join(dir, "stack"), Nodes: o.pods/1000 + 1})
+	if err != nil {
+		return err
+	}
+	defer stack.Shutdown()
+	b, err := newBench(stack, o.pods, window)
+	if err != nil {
+		return err
+	}
+	defer b.engine.Close()
+	ideal, err := b.ideal(ctx)
+	if err != nil {
+		return fmt.Errorf("ideal mover: %w", err)
+	}
+	figures, err := b.rollout(ctx, o.workers)
+	if err != nil {
+		return fmt.Errorf("rollout: %w", err)
+	}
+	figures.ideal = ideal
+	_, err = io.WriteString(out, figures.String())
+	return err
+}

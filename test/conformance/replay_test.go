@@ -1,0 +1,238 @@
+package conformance
+
+import (
+	"encoding/json"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	jsonpatch "github.com/evanphx/json-patch/v5"
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	"sigs.k8s.io/yaml"
+
+	"github.com/outrigger/outrigger/api/v1alpha1"
+	"github.com/outrigger/outrigger/internal/inject"
+	"github.com/outrigger/outrigger/internal/match"
+	"github.com/outrigger/outrigger/internal/revision"
+	"github.com/outrigger/outrigger/internal/validation"
+)
+
+// cluster stands for the API server of a case: what is stored, and the pure
+// functions that admission consists of.
+type cluster struct {
+	t          *testing.T
+	sets       []v1alpha1.SidecarSet
+	namespaces map[string]map[string]string
+	whitelist  string
+	// revisions are the names so far, in order of appearance.
+	revisions []string
+}
+
+type step struct {
+	Namespace  *metav1.ObjectMeta
+	ConfigMap  *struct{ Data map[string]string }
+	SidecarSet json.RawMessage
+	Patch      *struct {
+		Name string
+		Body json.RawMessage
+	}
+	Pod json.RawMessage
+}
+
+func replay(t *testing.T, file string) []answer {
+	raw, err := os.ReadFile(file)
+	require.NoError(t, err)
+	var recorded struct{ Steps []step }
+	require.NoError(t, yaml.Unmarshal(raw, &recorded))
+	c := &cluster{t: t, namespaces: map[string]map[string]string{"default": {}}}
+	var answers []answer
+	for _, s := range recorded.Steps {
+		switch {
+		case s.Namespace != nil:
+			c.namespaces[s.Namespace.Name] = s.Namespace.Labels
+		case s.ConfigMap != nil:
+			c.whitelist = s.ConfigMap.Data[v1alpha1.MetadataWhitelistKey]
+		case s.SidecarSet != nil:
+			answers = append(answers, c.write(s.SidecarSet, nil))
+		case s.Patch != nil:
+			answers = append(answers, c.patch(s.Patch.Name, s.Patch.Body))
+		case s.Pod != nil:
+			answers = append(answers, c.createPod(s.Pod))
+		}
+	}
+	return c.renamed(answers)
+}
+
+func (c *cluster) find(name string) *v1alpha1.SidecarSet {
+	index := slices.IndexFunc(c.sets, func(s v1alpha1.SidecarSet) bool { return s.Name == name })
+	require.GreaterOrEqual(c.t, index, 0)
+	return &c.sets[index]
+}
+
+func (c *cluster) patch(name string, body []byte) answer {
+	stored := c.find(name)
+	before, err := json.Marshal(stored)
+	require.NoError(c.t, err)
+	after, err := jsonpatch.MergePatch(before, body)
+	require.NoError(c.t, err)
+	return c.write(after, stored)
+}
+
+func (c *cluster) write(raw []byte, old *v1alpha1.SidecarSet) answer {
+	var set v1alpha1.SidecarSet
+	require.NoError(c.t, json.Unmarshal(raw, &set))
+	validation.Default(&set)
+	require.NoError(c.t, validation.WriteHashes(&set))
+	if errs := c.refuse(&set, old); len(errs) > 0 {
+		return answer{"allowed": false, "message": errs.ToAggregate().Error()}
+	}
+	name, err := revision.Name(&set)
+	require.NoError(c.t, err)
+	if !slices.Contains(c.revisions, name) {
+		c.revisions = append(c.revisions, name)
+	}
+	if old != nil {
+		*old = set
+	} else {
+		c.sets = append(c.sets, set)
+	}
+	return answer{"allowed": true, "revision": name, "sidecarSet": map[string]any{
+		"annotations": plain(c.t, set.Annotations), "labels": labelsOf(c.t, set.Labels), "spec": plain(c.t, set.Spec),
+	}}
+}
+
+func (c *cluster) refuse(set, old *v1alpha1.SidecarSet) field.ErrorList {
+	whitelist, err := validation.ParseWhitelist(c.whitelist)
+	require.NoError(c.t, err)
+	errs := slices.Concat(validation.Validate(set), validation.ValidateConflicts(set, c.sets),
+		validation.ValidateMetadata(set, whitelist))
+	if old != nil {
+		errs = append(errs, validation.ValidateUpdate(set, old)...)
+	}
+	return errs
+}
+
+func (c *cluster) createPod(raw []byte) answer {
+	var pod corev1.Pod
+	require.NoError(c.t, json.Unmarshal(raw, &pod))
+	if pod.Namespace == "" {
+		pod.Namespace = "default"
+	}
+	asStored(&pod)
+	injection, err := inject.Pod(&pod, c.matching(&pod), metav1.NewTime(time.Unix(0, 0)))
+	require.NoError(c.t, err)
+	operations, err := json.Marshal(injection.Patch())
+	require.NoError(c.t, err)
+	before, err := json.Marshal(&pod)
+	require.NoError(c.t, err)
+	patch, err := jsonpatch.DecodePatch(operations)
+	require.NoError(c.t, err)
+	after, err := patch.Apply(before)
+	require.NoError(c.t, err)
+	var injected corev1.Pod
+	require.NoError(c.t, json.Unmarshal(after, &injected))
+	asStored(&injected)
+	return answer{"allowed": true, "pod": c.stripped(&injected)}
+}
+
+func (c *cluster) matching(pod *corev1.Pod) []*inject.Set {
+	var matching []*inject.Set
+	for i := range c.sets {
+		set := &c.sets[i]
+		scope, err := match.NewScope(&set.Spec)
+		require.NoError(c.t, err)
+		if !scope.Labels(pod.Labels) || !scope.Namespace(pod.Namespace, c.namespaces[pod.Namespace]) {
+			continue
+		}
+		name, err := revision.Name(set)
+		require.NoError(c.t, err)
+		prepared, err := inject.Prepare(set, name)
+		require.NoError(c.t, err)
+		matching = append(matching, prepared)
+	}
+	return matching
+}
+
+// asStored writes the defaults that the API server writes into a pod; those of
+// containers and volumes are the same as a SidecarSet's.
+func asStored(pod *corev1.Pod) {
+	var set v1alpha1.SidecarSet
+	for _, container := range pod.Spec.InitContainers {
+		set.Spec.InitContainers = append(set.Spec.InitContainers, v1alpha1.SidecarContainer{Container: container})
+	}
+	for _, container := range pod.Spec.Containers {
+		set.Spec.Containers = append(set.Spec.Containers, v1alpha1.SidecarContainer{Container: container})
+	}
+	set.Spec.Volumes = pod.Spec.Volumes
+	validation.Default(&set)
+	for i := range pod.Spec.InitContainers {
+		pod.Spec.InitContainers[i] = requesting(set.Spec.InitContainers[i].Container)
+	}
+	for i := range pod.Spec.Containers {
+		pod.Spec.Containers[i] = requesting(set.Spec.Containers[i].Container)
+	}
+}
+
+func requesting(container corev1.Container) corev1.Container {
+	for name, limit := range container.Resources.Limits {
+		if container.Resources.Requests == nil {
+			container.Resources.Requests = corev1.ResourceList{}
+		}
+		if _, found := container.Resources.Requests[name]; !found {
+			container.Resources.Requests[name] = limit
+		}
+	}
+	return container
+}
+
+// stripped keeps of a pod what the recorded answers keep.
+func (c *cluster) stripped(pod *corev1.Pod) map[string]any {
+	annotations := map[string]any{}
+	for key, value := range pod.Annotations {
+		annotations[key] = value
+		switch key {
+		case v1alpha1.HashAnnotation, v1alpha1.HashWithoutImageAnnotation:
+			var entries map[string]map[string]any
+			require.NoError(c.t, json.Unmarshal([]byte(value), &entries))
+			for _, entry := range entries {
+				delete(entry, "updateTimestamp")
+			}
+			annotations[key] = plain(c.t, entries)
+		case v1alpha1.WorkingHotUpgradeContainerAnnotation:
+			annotations[key] = plain(c.t, json.RawMessage(value))
+		}
+	}
+	kept := map[string]any{"annotations": annotations, "labels": labelsOf(c.t, pod.Labels)}
+	spec := plain(c.t, pod.Spec).(map[string]any)
+	for _, key := range []string{"initContainers", "containers", "volumes", "imagePullSecrets"} {
+		if spec[key] != nil {
+			kept[key] = spec[key]
+		}
+	}
+	return kept
+}
+
+func labelsOf(t *testing.T, labels map[string]string) any {
+	if labels == nil {
+		labels = map[string]string{}
+	}
+	return plain(t, labels)
+}
+
+// renamed gives revisions the names R1, R2, ... in order of appearance.
+func (c *cluster) renamed(answers []answer) []answer {
+	raw, err := json.Marshal(answers)
+	require.NoError(c.t, err)
+	text := string(raw)
+	for i, name := range c.revisions {
+		text = strings.ReplaceAll(text, `"`+name+`"`, `"R`+string(rune('1'+i))+`"`)
+	}
+	var renamed []answer
+	require.NoError(c.t, json.Unmarshal([]byte(text), &renamed))
+	return renamed
+}

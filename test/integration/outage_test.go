@@ -1,0 +1,79 @@
+package integration
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"k8s.io/apimachinery/pkg/api/meta"
+
+	"github.com/outrigger/outrigger/api/protocol"
+	"github.com/outrigger/outrigger/api/v1alpha1"
+	"github.com/outrigger/outrigger/test/witness"
+)
+
+func TestWorkersKilledInTheMiddle(t *testing.T) {
+	s := newScene(t, 20, nil)
+	s.upgradeTo("side:v2")
+	s.await(func(v witness.View) bool { return v.Updated >= 6 })
+	for _, name := range []string{"worker-1", "worker-2"} {
+		require.NoError(t, stack.Kill(name))
+	}
+	for _, name := range []string{"worker-1", "worker-2"} {
+		require.NoError(t, stack.StartAgain(s.ctx, name))
+	}
+	s.await(witness.Settled(20))
+	s.within(2)
+	s.awaitPhase(protocol.PhaseComplete)
+}
+
+func TestTemporalKilledInTheMiddle(t *testing.T) {
+	s := newScene(t, 20, nil)
+	s.upgradeTo("side:v2")
+	s.await(func(v witness.View) bool { return v.Updated >= 6 })
+	require.NoError(t, stack.Kill("temporal"))
+
+	// New pods are injected, and status moves on, while Temporal is away.
+	s.scale(22)
+	s.await(func(v witness.View) bool { return v.Pods == 22 && v.Ready == 22 })
+	s.awaitSet("status without Temporal", func(set *v1alpha1.SidecarSet) bool { return set.Status.MatchedPods == 22 })
+	s.edit(`[{"op":"replace","path":"/spec/containers/0/image","value":"side:v3"}]`)
+	s.witness.Expect("side:v3")
+	set := s.awaitSet("the outage to be told", func(set *v1alpha1.SidecarSet) bool {
+		condition := meta.FindStatusCondition(set.Status.Conditions, v1alpha1.ConditionDegraded)
+		return condition != nil && condition.Reason == v1alpha1.ReasonEngineUnavailable
+	})
+	assert.Equal(t, set.Generation, set.Status.ObservedGeneration)
+
+	require.NoError(t, stack.StartAgain(s.ctx, "temporal"))
+	s.await(witness.Settled(22))
+	s.within(2)
+	s.awaitPhase(protocol.PhaseComplete)
+	s.awaitSet("the outage to be over", func(set *v1alpha1.SidecarSet) bool {
+		return counts(22)(set) && meta.IsStatusConditionFalse(set.Status.Conditions, v1alpha1.ConditionDegraded)
+	})
+}
+
+func TestRestartOfTheOperatorWritesNothing(t *testing.T) {
+	quiet := newScene(t, 3, nil)
+	quiet.upgradeTo("side:v2")
+	quiet.awaitPhase(protocol.PhaseComplete)
+	quiet.awaitSet("final status", func(set *v1alpha1.SidecarSet) bool {
+		return counts(3)(set) && set.Status.Rollout.Generation == set.Generation
+	})
+	before := quiet.stored().ResourceVersion
+	require.NoError(t, stack.Stop("operator"))
+	require.NoError(t, stack.StartAgain(quiet.ctx, "operator"))
+	// The operator goes over all sets that it finds before it gets to a new one.
+	t.Run("busy", func(t *testing.T) {
+		busy := newScene(t, 1, nil)
+		busy.awaitSet("the operator to work again", counts(1))
+		busy.awaitPhase(protocol.PhaseComplete)
+	})
+	assert.Equal(t, before, quiet.stored().ResourceVersion)
+}
+
+func (s *scene) stored() *v1alpha1.SidecarSet {
+	s.t.Helper()
+	return s.awaitSet("the set", func(*v1alpha1.SidecarSet) bool { return true })
+}

@@ -1,0 +1,204 @@
+package integration
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.temporal.io/api/enums/v1"
+	"go.temporal.io/api/workflowservice/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	kube "sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/outrigger/outrigger/api/protocol"
+	"github.com/outrigger/outrigger/api/v1alpha1"
+	"github.com/outrigger/outrigger/internal/record"
+	"github.com/outrigger/outrigger/test/witness"
+)
+
+func TestRolloutUpgradesEveryPodWithinItsBudget(t *testing.T) {
+	s := newScene(t, 20, nil)
+	s.awaitSet("counts of the injected pods", counts(20))
+	s.upgradeTo("side:v2")
+	view := s.await(witness.Settled(20))
+	s.within(2)
+	assert.Equal(t, int32(20), view.SidecarRestarts)
+	set := s.awaitSet("counts of the upgraded pods", counts(20))
+	status := s.awaitPhase(protocol.PhaseComplete)
+	assert.Equal(t, 20, status.Upgraded)
+	assert.Equal(t, set.Generation, set.Status.Rollout.Generation)
+	assert.Equal(t, s.workflow(), set.Status.Rollout.WorkflowID)
+
+	var pods corev1.PodList
+	require.NoError(t, stack.kube.List(s.ctx, &pods, kube.InNamespace(s.name)))
+	for _, pod := range pods.Items {
+		entries, err := record.Hashes(pod.Annotations)
+		require.NoError(t, err)
+		assert.Equal(t, set.Annotations[v1alpha1.HashAnnotation], entries[s.name].Hash)
+		assert.Equal(t, set.Status.LatestRevision, entries[s.name].ControllerRevision)
+	}
+}
+
+func TestPodsThatComeAndGoStopNothing(t *testing.T) {
+	s := newScene(t, 12, nil)
+	s.upgradeTo("side:v2")
+	s.await(func(v witness.View) bool { return v.Updated >= 2 })
+	s.scale(20)
+	s.await(func(v witness.View) bool { return v.Updated >= 6 })
+	var pods corev1.PodList
+	require.NoError(t, stack.kube.List(s.ctx, &pods, kube.InNamespace(s.name)))
+	for i := range pods.Items[:4] {
+		require.NoError(t, kube.IgnoreNotFound(stack.kube.Delete(s.ctx, &pods.Items[i])))
+	}
+	s.await(witness.Settled(20))
+	s.within(2)
+	s.awaitSet("counts", counts(20))
+}
+
+func TestNewPodsGetTheNewImageDuringARollout(t *testing.T) {
+	s := newScene(t, 2, func(set *v1alpha1.SidecarSet) { set.Spec.UpdateStrategy.Paused = true })
+	s.upgradeTo("side:v2")
+	s.awaitPhase(protocol.PhasePaused)
+	s.scale(5)
+	view := s.await(func(v witness.View) bool { return v.Pods == 5 && v.Ready == 5 })
+	assert.Equal(t, 3, view.Updated)
+}
+
+func TestSpec7_2_CanaryUpgradesOnlyItsPods(t *testing.T) {
+	s := newScene(t, 5, nil)
+	var pods corev1.PodList
+	require.NoError(t, stack.kube.List(s.ctx, &pods, kube.InNamespace(s.name)))
+	pod := &pods.Items[3]
+	require.NoError(t, stack.kube.Patch(s.ctx, pod, kube.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"labels":{"canary":"true"}}}`))))
+	s.witness.Expect("side:v2")
+	s.edit(`[{"op":"replace","path":"/spec/containers/0/image","value":"side:v2"},
+		{"op":"add","path":"/spec/updateStrategy/selector","value":{"matchLabels":{"canary":"true"}}}]`)
+	s.awaitPhase(protocol.PhaseComplete)
+	assert.Equal(t, 1, s.witness.View().Updated)
+	require.NoError(t, stack.kube.Get(s.ctx, kube.ObjectKeyFromObject(pod), pod))
+	assert.Equal(t, "side:v2", pod.Spec.Containers[0].Image)
+}
+
+func TestSpec7_4_PartitionKeepsPodsUntilItIsLowered(t *testing.T) {
+	s := newScene(t, 5, nil)
+	s.witness.Expect("side:v2")
+	s.edit(`[{"op":"replace","path":"/spec/containers/0/image","value":"side:v2"},{"op":"replace","path":"/spec/updateStrategy/partition","value":"60%"}]`)
+	s.awaitPhase(protocol.PhasePartitionReached)
+	assert.Equal(t, 2, s.witness.View().Updated)
+	s.edit(`[{"op":"replace","path":"/spec/updateStrategy/partition","value":0}]`)
+	s.await(witness.Settled(5))
+	s.awaitPhase(protocol.PhaseComplete)
+	s.within(2)
+}
+
+func TestSpec7_1_NotUpdateLeavesPodsAlone(t *testing.T) {
+	s := newScene(t, 3, func(set *v1alpha1.SidecarSet) {
+		set.Spec.UpdateStrategy.Type = v1alpha1.NotUpdateSidecarSetStrategyType
+	})
+	s.upgradeTo("side:v2")
+	s.awaitPhase(protocol.PhaseNotUpdate)
+	set := s.awaitSet("fresh counts", func(set *v1alpha1.SidecarSet) bool { return set.Status.ObservedGeneration == set.Generation })
+	assert.Equal(t, []int32{3, 0, 3}, []int32{set.Status.MatchedPods, set.Status.UpdatedPods, set.Status.ReadyPods})
+	assert.Zero(t, s.witness.View().Updated)
+}
+
+func TestPodsThatDifferInMoreThanImagesAreLeft(t *testing.T) {
+	s := newScene(t, 3, nil)
+	s.witness.Expect("side:v2")
+	s.edit(`[{"op":"replace","path":"/spec/containers/0/image","value":"side:v2"},{"op":"add","path":"/spec/containers/0/command","value":["sleep"]}]`)
+	status := s.awaitPhase(protocol.PhaseComplete)
+	assert.Equal(t, 3, status.Counts.NotUpgradable)
+	assert.Zero(t, s.witness.View().Updated)
+}
+
+func TestTwoEditsASecondApartLeaveOneRunAndTheNewerWins(t *testing.T) {
+	s := newScene(t, 20, nil)
+	s.upgradeTo("side:v2")
+	s.await(func(v witness.View) bool { return v.Updated >= 2 })
+	s.upgradeTo("side:v3")
+	s.await(witness.Settled(20))
+	s.within(2)
+	s.awaitPhase(protocol.PhaseComplete)
+
+	generations := map[int64][]enums.WorkflowExecutionStatus{}
+	s.poll("both generations in the list of runs", func() (bool, error) {
+		clear(generations)
+		list, err := stack.engine.ListWorkflow(s.ctx, &workflowservice.ListWorkflowExecutionsRequest{
+			Query: "SidecarSet = '" + s.name + "' AND SidecarSetGeneration > 1",
+		})
+		if err != nil {
+			return false, err
+		}
+		for _, run := range list.Executions {
+			var generation int64
+			if err := unpack(run.SearchAttributes.IndexedFields[protocol.GenerationAttribute], &generation); err != nil {
+				return false, err
+			}
+			generations[generation] = append(generations[generation], run.Status)
+		}
+		return len(generations) == 2 && generations[3][0] == enums.WORKFLOW_EXECUTION_STATUS_COMPLETED, nil
+	})
+	assert.Equal(t, []enums.WorkflowExecutionStatus{enums.WORKFLOW_EXECUTION_STATUS_CONTINUED_AS_NEW}, generations[2])
+	assert.Len(t, generations[3], 1)
+}
+
+func TestSignalsPauseAndResumeAlsoWithoutAnyInput(t *testing.T) {
+	s := newScene(t, 10, nil)
+	s.upgradeTo("side:v2")
+	s.await(func(v witness.View) bool { return v.Updated >= 2 })
+	out, err := temporal(s.ctx, "workflow", "signal", "--workflow-id", s.workflow(), "--name", protocol.PauseSignal)
+	require.NoError(t, err, out)
+	s.awaitPhase(protocol.PhasePaused)
+	held := s.await(func(v witness.View) bool { return v.InFlight == 0 })
+	assert.Less(t, held.Updated, 10)
+	out, err = temporal(s.ctx, "workflow", "signal", "--workflow-id", s.workflow(), "--name", protocol.ResumeSignal, "--input", `{"who":"ann"}`)
+	require.NoError(t, err, out)
+	s.await(witness.Settled(10))
+	s.within(2)
+	s.awaitPhase(protocol.PhaseComplete)
+}
+
+func TestDeletedSetEndsItsRun(t *testing.T) {
+	s := newScene(t, 10, nil)
+	s.upgradeTo("side:v2")
+	s.await(func(v witness.View) bool { return v.Updated >= 2 })
+	require.NoError(t, stack.kube.Delete(s.ctx, s.set))
+	var result protocol.RolloutResult
+	require.NoError(t, stack.engine.GetWorkflow(s.ctx, s.workflow(), "").Get(s.ctx, &result))
+	assert.Equal(t, protocol.PhaseDeleted, result.Phase)
+	s.within(2)
+}
+
+func TestSpec6_RevisionsAreKeptAndCollected(t *testing.T) {
+	s := newScene(t, 1, nil)
+	first := s.awaitSet("first revision", counts(1)).Status.LatestRevision
+	s.upgradeTo("side:v2")
+	s.awaitSet("second revision", func(set *v1alpha1.SidecarSet) bool { return counts(1)(set) && set.Status.LatestRevision != first })
+	s.upgradeTo("side:v1")
+	s.awaitSet("first revision again", func(set *v1alpha1.SidecarSet) bool { return counts(1)(set) && set.Status.LatestRevision == first })
+	names, err := kubectl(s.ctx, "", "get", "controllerrevisions", "-n", "kruise-system", "-l", "kruise.io/sidecarset-name="+s.name,
+		"--sort-by=.revision", "-o", "jsonpath={.items[*].revision}")
+	require.NoError(t, err, names)
+	assert.Equal(t, "2 3", names)
+	require.NoError(t, stack.kube.Delete(s.ctx, s.set))
+	s.poll("revisions to be collected", func() (bool, error) {
+		left, err := kubectl(s.ctx, "", "get", "controllerrevisions", "-n", "kruise-system", "-l", "kruise.io/sidecarset-name="+s.name, "-o", "name")
+		return left == "", err
+	})
+}
+
+func TestNamespaceLabelsDecideLive(t *testing.T) {
+	s := newScene(t, 0, func(set *v1alpha1.SidecarSet) {
+		set.Spec.NamespaceSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"tier": "web"}}
+	})
+	require.NoError(t, stack.kube.Create(s.ctx, deployment(s.name, 1)))
+	s.await(func(v witness.View) bool { return v.Ready == 1 })
+	assert.Zero(t, s.witness.View().Updated, "injected out of scope")
+	out, err := kubectl(s.ctx, "", "label", "namespace", s.name, "tier=web")
+	require.NoError(t, err, out)
+	s.poll("a new pod to be injected", func() (bool, error) {
+		out, err := kubectl(s.ctx, "", "run", "probe", "-n", s.name, "--image=app:1", "--labels=app="+s.name, "--dry-run=server", "-o", "jsonpath={.spec.containers[*].name}")
+		return out == "side probe", err
+	})
+}

@@ -1,0 +1,265 @@
+// Package integration tries the three processes together on real parts: an API
+// server, simulated nodes, a Temporal server.
+package integration
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"log/slog"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.temporal.io/sdk/client"
+	"go.temporal.io/sdk/log"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/apimachinery/pkg/util/wait"
+	kube "sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/outrigger/outrigger/api/protocol"
+	"github.com/outrigger/outrigger/api/v1alpha1"
+	wiring "github.com/outrigger/outrigger/kube"
+	"github.com/outrigger/outrigger/test/cluster"
+	"github.com/outrigger/outrigger/test/witness"
+)
+
+// stack is the one that all tests of this package share.
+var stack struct {
+	*cluster.Cluster
+	kube   kube.Client
+	engine client.Client
+}
+
+const bin = "../../bin"
+
+func TestMain(m *testing.M) {
+	code, err := run(m)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "integration:", err)
+		code = 1
+	}
+	os.Exit(code)
+}
+
+func run(m *testing.M) (code int, err error) {
+	dir, err := os.MkdirTemp("", "outrigger-integration-")
+	if err != nil {
+		return 0, err
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
+	defer cancel()
+	if stack.Cluster, err = cluster.Start(ctx, cluster.Options{Dir: dir}); err != nil {
+		return 0, err
+	}
+	defer func() {
+		stack.Shutdown()
+		if code == 0 {
+			_ = os.RemoveAll(dir)
+		} else {
+			fmt.Fprintln(os.Stderr, "integration: logs are kept in", stack.LogDir())
+		}
+	}()
+	for _, role := range []string{"operator", "webhook", "worker-1", "worker-2"} {
+		if _, err := stack.StartRole(ctx, role); err != nil {
+			return 1, err
+		}
+	}
+	if err := connect(); err != nil {
+		return 1, err
+	}
+	defer stack.engine.Close()
+	return m.Run(), nil
+}
+
+func connect() error {
+	config, err := stack.RESTConfig()
+	if err != nil {
+		return err
+	}
+	config.QPS, config.Burst = 500, 1000
+	scheme, err := wiring.NewScheme()
+	if err != nil {
+		return err
+	}
+	if stack.kube, err = kube.New(config, kube.Options{Scheme: scheme}); err != nil {
+		return err
+	}
+	stack.engine, err = client.NewLazyClient(client.Options{
+		HostPort: stack.TemporalAddress, Logger: log.NewStructuredLogger(slog.New(slog.DiscardHandler)),
+	})
+	return err
+}
+
+// scene is a namespace with a set and pods of its own.
+type scene struct {
+	t       *testing.T
+	ctx     context.Context
+	name    string
+	set     *v1alpha1.SidecarSet
+	witness *witness.Witness
+}
+
+// newScene makes a set, side:v1, for pods labelled app=<name>, and n of them.
+func newScene(t *testing.T, n int32, change func(*v1alpha1.SidecarSet)) *scene {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
+	t.Cleanup(cancel)
+	name := strings.ToLower(strings.NewReplacer("_", "-", "/", "-").Replace(strings.TrimPrefix(t.Name(), "Test")))
+	name = name[max(len(name)-40, 0):]
+	name = strings.Trim(name, "-")
+	s := &scene{t: t, ctx: ctx, name: name}
+	require.NoError(t, stack.kube.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}))
+	s.set = &v1alpha1.SidecarSet{ObjectMeta: metav1.ObjectMeta{Name: name}}
+	s.set.Spec.Selector = &metav1.LabelSelector{MatchLabels: map[string]string{"app": name}}
+	s.set.Spec.Containers = []v1alpha1.SidecarContainer{{Container: corev1.Container{Name: "side", Image: "side:v1"}}}
+	two := intstr.FromInt32(2)
+	s.set.Spec.UpdateStrategy.MaxUnavailable = &two
+	if change != nil {
+		change(s.set)
+	}
+	require.NoError(t, stack.kube.Create(ctx, s.set))
+	t.Cleanup(s.clean)
+	config, err := stack.RESTConfig()
+	require.NoError(t, err)
+	s.witness, err = witness.Watch(ctx, config, name, "app="+name, "side")
+	require.NoError(t, err)
+	s.witness.Expect("side:v1")
+	if n > 0 {
+		require.NoError(t, stack.kube.Create(ctx, deployment(name, n)))
+		s.await(witness.Settled(int(n)))
+	}
+	return s
+}
+
+func (s *scene) clean() {
+	// The test's own context is over by now.
+	ctx := context.WithoutCancel(s.ctx)
+	for _, o := range []kube.Object{s.set, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: s.name}}} {
+		require.NoError(s.t, kube.IgnoreNotFound(stack.kube.Delete(ctx, o)))
+	}
+}
+
+func deployment(name string, n int32) *appsv1.Deployment {
+	labels := map[string]string{"app": name}
+	return &appsv1.Deployment{
+		ObjectMeta: metav1.ObjectMeta{Namespace: name, Name: "app"},
+		Spec: appsv1.DeploymentSpec{
+			Replicas: &n, Selector: &metav1.LabelSelector{MatchLabels: labels},
+			Template: corev1.PodTemplateSpec{
+				ObjectMeta: metav1.ObjectMeta{Labels: labels},
+				Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "app", Image: "app:1"}}},
+			},
+		},
+	}
+}
+
+// scale sets the number of pods that the deployment keeps.
+func (s *scene) scale(n int32) {
+	s.t.Helper()
+	patch := kube.RawPatch(types.MergePatchType, fmt.Appendf(nil, `{"spec":{"replicas":%d}}`, n))
+	require.NoError(s.t, stack.kube.Patch(s.ctx, deployment(s.name, n), patch))
+}
+
+func (s *scene) await(condition func(witness.View) bool) witness.View {
+	s.t.Helper()
+	view, err := s.witness.Await(s.ctx, condition)
+	require.NoError(s.t, err)
+	return view
+}
+
+// upgradeTo changes the image and tells the witness.
+func (s *scene) upgradeTo(image string) {
+	s.t.Helper()
+	s.witness.Expect(image)
+	s.edit(fmt.Sprintf(`[{"op":"replace","path":"/spec/containers/0/image","value":%q}]`, image))
+}
+
+// edit applies a JSON patch to the set.
+func (s *scene) edit(patch string) {
+	s.t.Helper()
+	require.NoError(s.t, stack.kube.Patch(s.ctx, s.set, kube.RawPatch(types.JSONPatchType, []byte(patch))))
+}
+
+// within checks what must hold however a rollout went.
+func (s *scene) within(budget int) {
+	s.t.Helper()
+	worst, event := s.witness.Worst()
+	require.LessOrEqual(s.t, worst, budget, "pods in flight at %s", event)
+	require.Zero(s.t, s.witness.View().AppRestarts, "an app container restarted")
+}
+
+// awaitSet waits until the set, as stored, fulfils the condition.
+func (s *scene) awaitSet(what string, condition func(*v1alpha1.SidecarSet) bool) *v1alpha1.SidecarSet {
+	s.t.Helper()
+	set := &v1alpha1.SidecarSet{}
+	s.poll(what, func() (bool, error) {
+		err := stack.kube.Get(s.ctx, kube.ObjectKeyFromObject(s.set), set)
+		return err == nil && condition(set), err
+	})
+	return set
+}
+
+func counts(n int32) func(*v1alpha1.SidecarSet) bool {
+	return func(set *v1alpha1.SidecarSet) bool {
+		st := set.Status
+		return st.ObservedGeneration == set.Generation && st.MatchedPods == n && st.UpdatedPods == n && st.ReadyPods == n && st.UpdatedReadyPods == n
+	}
+}
+
+func (s *scene) workflow() string { return protocol.WorkflowID(s.set.Name, s.set.UID) }
+
+// status asks the newest run what it does.
+func (s *scene) status() (protocol.RolloutStatus, error) {
+	var status protocol.RolloutStatus
+	answer, err := stack.engine.QueryWorkflow(s.ctx, s.workflow(), "", protocol.StatusQuery)
+	if err != nil {
+		return status, err
+	}
+	return status, answer.Get(&status)
+}
+
+// awaitPhase waits until the newest run is of the set's generation and in the phase.
+func (s *scene) awaitPhase(phase protocol.Phase) protocol.RolloutStatus {
+	s.t.Helper()
+	var status protocol.RolloutStatus
+	s.poll(fmt.Sprintf("run of generation %d to be %s", s.set.Generation, phase), func() (bool, error) {
+		var err error
+		if status, err = s.status(); err != nil {
+			return false, nil // it may not have started yet
+		}
+		return status.Generation == s.set.Generation && status.Phase == phase, nil
+	})
+	return status
+}
+
+func (s *scene) poll(what string, done func() (bool, error)) {
+	s.t.Helper()
+	err := wait.PollUntilContextCancel(s.ctx, 50*time.Millisecond, true, func(context.Context) (bool, error) { return done() })
+	require.NoError(s.t, err, "wait for %s", what)
+}
+
+// kubectl runs as an administrator; it returns what was printed, also on failure.
+func kubectl(ctx context.Context, stdin string, args ...string) (string, error) {
+	cmd := exec.CommandContext(ctx, filepath.Join(bin, "kubectl"), append([]string{"--kubeconfig=" + stack.Kubeconfig}, args...)...)
+	cmd.Stdin = strings.NewReader(stdin)
+	var out bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &out
+	err := cmd.Run()
+	return out.String(), err
+}
+
+// temporal runs the CLI against the stack's server.
+func temporal(ctx context.Context, args ...string) (string, error) {
+	args = append(args, "--address", stack.TemporalAddress)
+	out, err := exec.CommandContext(ctx, filepath.Join(bin, "temporal"), args...).CombinedOutput()
+	return string(out), err
+}

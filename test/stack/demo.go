@@ -1,0 +1,53 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+
+	"github.com/spf13/cobra"
+
+	"github.com/outrigger/outrigger/test/demo"
+)
+
+func demoCommand(at *stateDir) *cobra.Command {
+	var exit bool
+	o := upOptions{workers: 2, nodes: 4}
+	cmd := &cobra.Command{
+		Use:   "demo",
+		Short: "Start everything and show a rollout; Ctrl-C ends it",
+		Args:  cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			o.at = *at
+			return runDemo(cmd.Context(), o, exit, cmd.OutOrStdout())
+		},
+	}
+	cmd.Flags().IntVar(&o.workers, "workers", 2, "number of workers")
+	cmd.Flags().BoolVar(&exit, "exit", os.Getenv("DEMO_EXIT") != "", "end after the story instead of staying up ($DEMO_EXIT)")
+	return cmd
+}
+
+func runDemo(ctx context.Context, o upOptions, exit bool, out io.Writer) error {
+	_, _ = fmt.Fprintln(out, "Starting a control plane, simulated nodes, Temporal and Outrigger ...")
+	err := withStack(ctx, o, func(s *supervisor) error {
+		_, _ = fmt.Fprintf(out, "Temporal UI: %s   kubeconfig: %s\n\n", s.cluster.TemporalUI, s.cluster.Kubeconfig)
+		story := demo.Demo{Cluster: s.cluster, Bin: "bin", Out: out}
+		err := story.Run(ctx)
+		if exit || ctx.Err() != nil {
+			return err
+		}
+		if err != nil {
+			_, _ = fmt.Fprintf(out, "\nThis did not hold: %v\n", err)
+		}
+		_, _ = fmt.Fprintln(out, "\nEverything stays up until Ctrl-C. Try, in another terminal:\n"+
+			"  make kill ROLE=worker; make start ROLE=worker\n  bin/kubectl --kubeconfig .run/kubeconfig edit sidecarset test-sidecarset")
+		s.watch(ctx, out)
+		return err
+	})
+	if errors.Is(err, errUp) {
+		return errors.New("a stack is up already; end it with `make down` first")
+	}
+	return err
+}

@@ -1,0 +1,112 @@
+package webhook
+
+import (
+	"bytes"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/pem"
+	"fmt"
+	"net"
+	"net/url"
+	"time"
+
+	"github.com/open-policy-agent/cert-controller/pkg/rotator"
+	corev1 "k8s.io/api/core/v1"
+)
+
+// Keys of the Secret beside the standard ones of TLS Secrets.
+const (
+	caKey         = "ca.crt"
+	previousCAKey = "ca-previous.crt"
+)
+
+const (
+	certificateLife = 365 * 24 * time.Hour
+	// renewBefore is how long before its end a certificate is replaced. The
+	// one before stays trusted until then.
+	renewBefore = 90 * 24 * time.Hour
+	// clockSkew makes new certificates valid on machines that lag behind.
+	clockSkew = time.Hour
+)
+
+// authority makes the serving certificate. Each comes with a CA of its own,
+// whose key is thrown away at once: nothing else can ever be signed by it.
+type authority struct {
+	// hosts are the DNS names that the API server may use; the first is
+	// checked when a certificate is found.
+	hosts []string
+}
+
+// newAuthority serves the Service, and the host of an URL if one is given.
+func newAuthority(service, namespace, address string) (authority, error) {
+	inCluster := fmt.Sprintf("%s.%s.svc", service, namespace)
+	if address == "" {
+		return authority{hosts: []string{inCluster}}, nil
+	}
+	parsed, err := url.Parse(address)
+	if err != nil {
+		return authority{}, fmt.Errorf("webhook URL: %w", err)
+	}
+	host := parsed.Hostname()
+	if parsed.Scheme != "https" || host == "" || net.ParseIP(host) != nil {
+		return authority{}, fmt.Errorf("webhook URL %s: give https, a host name (not an IP address) and a port, as in https://localhost:9443", address)
+	}
+	return authority{hosts: []string{host, inCluster}}, nil
+}
+
+func (a authority) rotator() *rotator.CertRotator {
+	return &rotator.CertRotator{
+		CAName: "outrigger-webhook-ca", CAOrganization: "outrigger",
+		DNSName: a.hosts[0], ExtraDNSNames: a.hosts[1:], ExtKeyUsages: usages(),
+	}
+}
+
+func usages() *[]x509.ExtKeyUsage { return &[]x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth} }
+
+// valid tells whether a Secret's certificate needs no renewal yet.
+func (a authority) valid(data map[string][]byte, now time.Time) bool {
+	ok, err := rotator.ValidCert(data[caKey], data[corev1.TLSCertKey], data[corev1.TLSPrivateKeyKey], a.hosts[0], usages(), now.Add(renewBefore))
+	return ok && err == nil
+}
+
+// issue makes a certificate and its CA. The CA before stays in the Secret, to
+// be trusted until the new one has reached everybody.
+func (a authority) issue(previous map[string][]byte, now time.Time) (map[string][]byte, error) {
+	made, begin, end := a.rotator(), now.Add(-clockSkew), now.Add(certificateLife)
+	ca, err := made.CreateCACert(begin, end)
+	if err != nil {
+		return nil, fmt.Errorf("make the webhook's CA: %w", err)
+	}
+	certificate, key, err := made.CreateCertPEM(ca, begin, end)
+	if err != nil {
+		return nil, fmt.Errorf("make the webhook's certificate: %w", err)
+	}
+	data := map[string][]byte{caKey: ca.CertPEM, corev1.TLSCertKey: certificate, corev1.TLSPrivateKeyKey: key}
+	if len(previous[caKey]) > 0 {
+		data[previousCAKey] = previous[caKey]
+	}
+	return data, nil
+}
+
+// bundle is what the API server is to trust: the CA, and the one before while
+// it lasts.
+func bundle(data map[string][]byte, now time.Time) []byte {
+	trusted := bytes.Clone(data[caKey])
+	block, _ := pem.Decode(data[previousCAKey])
+	if block == nil {
+		return trusted
+	}
+	before, err := x509.ParseCertificate(block.Bytes)
+	if err != nil || now.After(before.NotAfter) {
+		return trusted
+	}
+	return append(trusted, data[previousCAKey]...)
+}
+
+func keyPair(data map[string][]byte) (*tls.Certificate, error) {
+	pair, err := tls.X509KeyPair(data[corev1.TLSCertKey], data[corev1.TLSPrivateKeyKey])
+	if err != nil {
+		return nil, fmt.Errorf("read the webhook's certificate: %w", err)
+	}
+	return &pair, nil
+}

@@ -1,0 +1,171 @@
+package webhook
+
+import (
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/go-logr/logr"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/cache"
+
+	"github.com/outrigger/outrigger/api/v1alpha1"
+	"github.com/outrigger/outrigger/internal/inject"
+	"github.com/outrigger/outrigger/internal/match"
+	"github.com/outrigger/outrigger/internal/revision"
+)
+
+// compiledSet is what pod admission needs of one SidecarSet.
+type compiledSet struct {
+	name  string
+	scope match.Scope
+	set   *inject.Set
+	// err says why the set cannot be injected; it refuses the pods in scope.
+	err error
+}
+
+func compile(set *v1alpha1.SidecarSet) (*compiledSet, error) {
+	scope, err := match.NewScope(&set.Spec)
+	if err != nil {
+		return nil, err
+	}
+	compiled := &compiledSet{name: set.Name, scope: scope}
+	name, err := revision.Name(set)
+	if err == nil {
+		compiled.set, err = inject.Prepare(set, name)
+	}
+	compiled.err = err
+	return compiled, nil
+}
+
+// label is one key with one value.
+type label struct{ key, value string }
+
+// setIndex finds SidecarSets by the labels of a pod. A set is filed under the
+// labels that its selector requires, so that a pod costs nothing for sets that
+// it cannot match. It follows an informer and is safe for concurrent use.
+type setIndex struct {
+	log logr.Logger
+
+	mu      sync.RWMutex
+	filed   map[string][]label
+	byLabel map[label]map[string]*compiledSet
+	// anywhere holds the sets whose selectors require no label by value.
+	anywhere map[string]*compiledSet
+}
+
+func newSetIndex(log logr.Logger) *setIndex {
+	return &setIndex{
+		log:      log,
+		filed:    map[string][]label{},
+		byLabel:  map[label]map[string]*compiledSet{},
+		anywhere: map[string]*compiledSet{},
+	}
+}
+
+// matching returns the sets whose selectors take these labels, by name.
+func (i *setIndex) matching(podLabels map[string]string) []*compiledSet {
+	i.mu.RLock()
+	defer i.mu.RUnlock()
+	var found []*compiledSet
+	collect := func(sets map[string]*compiledSet) {
+		for _, set := range sets {
+			if set.scope.Labels(podLabels) {
+				found = append(found, set)
+			}
+		}
+	}
+	collect(i.anywhere)
+	for key, value := range podLabels {
+		collect(i.byLabel[label{key, value}])
+	}
+	slices.SortFunc(found, func(a, b *compiledSet) int { return strings.Compare(a.name, b.name) })
+	return found
+}
+
+func (i *setIndex) put(set *v1alpha1.SidecarSet) {
+	compiled, err := compile(set)
+	if err != nil {
+		i.log.Error(err, "SidecarSet matches no pod: its selector cannot be read", "sidecarSet", set.Name)
+	}
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	i.removeLocked(set.Name)
+	if err != nil {
+		return
+	}
+	under := required(set.Spec.Selector)
+	i.filed[set.Name] = under
+	if len(under) == 0 {
+		i.anywhere[set.Name] = compiled
+	}
+	for _, l := range under {
+		if i.byLabel[l] == nil {
+			i.byLabel[l] = map[string]*compiledSet{}
+		}
+		i.byLabel[l][set.Name] = compiled
+	}
+}
+
+func (i *setIndex) remove(name string) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	i.removeLocked(name)
+}
+
+func (i *setIndex) removeLocked(name string) {
+	for _, l := range i.filed[name] {
+		delete(i.byLabel[l], name)
+		if len(i.byLabel[l]) == 0 {
+			delete(i.byLabel, l)
+		}
+	}
+	delete(i.filed, name)
+	delete(i.anywhere, name)
+}
+
+// required returns labels of which a pod must carry one: those of a single
+// requirement, so that a set is found at most once.
+func required(selector *metav1.LabelSelector) []label {
+	if selector == nil {
+		return nil
+	}
+	if keys := slices.Sorted(maps.Keys(selector.MatchLabels)); len(keys) > 0 {
+		return []label{{keys[0], selector.MatchLabels[keys[0]]}}
+	}
+	for _, requirement := range selector.MatchExpressions {
+		if requirement.Operator != metav1.LabelSelectorOpIn {
+			continue
+		}
+		values := slices.Compact(slices.Sorted(slices.Values(requirement.Values)))
+		labels := make([]label, len(values))
+		for i, value := range values {
+			labels[i] = label{requirement.Key, value}
+		}
+		return labels
+	}
+	return nil
+}
+
+// handler feeds the index from an informer.
+func (i *setIndex) handler() cache.ResourceEventHandler {
+	return cache.ResourceEventHandlerFuncs{
+		AddFunc:    i.observe,
+		UpdateFunc: func(_, object any) { i.observe(object) },
+		DeleteFunc: func(object any) {
+			if last, ok := object.(cache.DeletedFinalStateUnknown); ok {
+				object = last.Obj
+			}
+			if set, ok := object.(*v1alpha1.SidecarSet); ok {
+				i.remove(set.Name)
+			}
+		},
+	}
+}
+
+func (i *setIndex) observe(object any) {
+	if set, ok := object.(*v1alpha1.SidecarSet); ok {
+		i.put(set)
+	}
+}

@@ -1,0 +1,181 @@
+package webhook
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/util/workqueue"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	"sigs.k8s.io/controller-runtime/pkg/source"
+)
+
+// certificateSecret holds what all replicas serve with.
+const certificateSecret = "outrigger-webhook-cert"
+
+// renewalCheck is how often the age of the certificate is looked at.
+const renewalCheck = time.Hour
+
+var errNoCertificate = errors.New("the webhook has no certificate yet")
+
+// keeper keeps the certificate and the webhook configurations in step, together
+// with the other replicas: whoever comes first writes, the others follow what
+// they see. A new certificate is served only once the API server's copy of the
+// configurations trusts its CA, so that no request falls between the two.
+type keeper struct {
+	// client reads from the cache.
+	client    client.Client
+	secret    client.ObjectKey
+	authority authority
+	desired   *configurations
+	now       func() time.Time
+
+	serving atomic.Pointer[tls.Certificate]
+	// first is closed when there is a certificate to serve.
+	first     chan struct{}
+	closeOnce sync.Once
+}
+
+// certificate is for tls.Config.
+func (k *keeper) certificate(*tls.ClientHelloInfo) (*tls.Certificate, error) {
+	if pair := k.serving.Load(); pair != nil {
+		return pair, nil
+	}
+	return nil, errNoCertificate
+}
+
+// addTo has the manager run the keeper whenever one of its objects changes, and
+// at the start, when none of them may exist.
+func (k *keeper) addTo(mgr manager.Manager) error {
+	request := reconcile.Request{NamespacedName: k.secret}
+	toSecret := handler.EnqueueRequestsFromMapFunc(func(context.Context, client.Object) []reconcile.Request {
+		return []reconcile.Request{request}
+	})
+	atStart := source.Func(func(_ context.Context, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
+		queue.Add(request)
+		return nil
+	})
+	err := builder.ControllerManagedBy(mgr).Named("webhook-keeper").
+		Watches(&corev1.Secret{}, toSecret).
+		Watches(&admissionregistrationv1.MutatingWebhookConfiguration{}, toSecret).
+		Watches(&admissionregistrationv1.ValidatingWebhookConfiguration{}, toSecret).
+		WatchesRawSource(atStart).
+		Complete(k)
+	if err != nil {
+		return fmt.Errorf("set up the keeper of certificate and configurations: %w", err)
+	}
+	return nil
+}
+
+// Reconcile takes the next step; each write brings the event for the one after.
+func (k *keeper) Reconcile(ctx context.Context, _ reconcile.Request) (reconcile.Result, error) {
+	secret, err := k.currentSecret(ctx)
+	if err != nil || secret == nil {
+		return reconcile.Result{}, ignoreRace(err)
+	}
+	if err := k.writeConfigurations(ctx, k.desired.trusting(bundle(secret.Data, k.now()))); err != nil {
+		return reconcile.Result{}, ignoreRace(err)
+	}
+	if err := k.serve(ctx, secret); err != nil {
+		return reconcile.Result{}, err
+	}
+	return reconcile.Result{RequeueAfter: renewalCheck}, nil
+}
+
+// ignoreRace forgets that another replica was first: its write is on the way
+// here as an event.
+func ignoreRace(err error) error {
+	if apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) {
+		return nil
+	}
+	return err
+}
+
+// currentSecret returns the Secret, or nil after it wrote a new certificate.
+func (k *keeper) currentSecret(ctx context.Context) (*corev1.Secret, error) {
+	secret := &corev1.Secret{}
+	err := k.client.Get(ctx, k.secret, secret)
+	missing := apierrors.IsNotFound(err)
+	if err != nil && !missing {
+		return nil, fmt.Errorf("read Secret %s: %w", k.secret, err)
+	}
+	if k.authority.valid(secret.Data, k.now()) {
+		return secret, nil
+	}
+	data, err := k.authority.issue(secret.Data, k.now())
+	if err != nil {
+		return nil, err
+	}
+	secret = secret.DeepCopy()
+	secret.Data = data
+	if missing {
+		secret.ObjectMeta = metav1.ObjectMeta{Namespace: k.secret.Namespace, Name: k.secret.Name}
+		secret.Type = corev1.SecretTypeTLS
+		err = k.client.Create(ctx, secret)
+	} else {
+		err = k.client.Update(ctx, secret)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("write the webhook's certificate to Secret %s: %w", k.secret, err)
+	}
+	return nil, nil
+}
+
+// writeConfigurations creates or corrects both configurations. Labels and
+// annotations that others put there stay.
+func (k *keeper) writeConfigurations(ctx context.Context, want *configurations) error {
+	mutating := &admissionregistrationv1.MutatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: configurationName}}
+	_, err := controllerutil.CreateOrUpdate(ctx, k.client, mutating, func() error {
+		mutating.Webhooks = want.mutating.Webhooks
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("write MutatingWebhookConfiguration %s: %w", configurationName, err)
+	}
+	validating := &admissionregistrationv1.ValidatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: configurationName}}
+	_, err = controllerutil.CreateOrUpdate(ctx, k.client, validating, func() error {
+		validating.Webhooks = want.validating.Webhooks
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("write ValidatingWebhookConfiguration %s: %w", configurationName, err)
+	}
+	return nil
+}
+
+// serve switches to the Secret's certificate once the configurations, as the
+// API server has sent them back, trust its CA.
+func (k *keeper) serve(ctx context.Context, secret *corev1.Secret) error {
+	seen := configurations{
+		mutating:   &admissionregistrationv1.MutatingWebhookConfiguration{},
+		validating: &admissionregistrationv1.ValidatingWebhookConfiguration{},
+	}
+	for _, object := range []client.Object{seen.mutating, seen.validating} {
+		if err := k.client.Get(ctx, client.ObjectKey{Name: configurationName}, object); err != nil {
+			return client.IgnoreNotFound(err)
+		}
+	}
+	if !seen.trusts(secret.Data[caKey]) {
+		return nil
+	}
+	pair, err := keyPair(secret.Data)
+	if err != nil {
+		return err
+	}
+	k.serving.Store(pair)
+	k.closeOnce.Do(func() { close(k.first) })
+	return nil
+}

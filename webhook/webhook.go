@@ -1,0 +1,164 @@
+// Package webhook is the process that admits pods and SidecarSets: it injects
+// into pods from caches, and defaults and validates SidecarSets (SPEC §4, §5).
+package webhook
+
+import (
+	"cmp"
+	"context"
+	"crypto/tls"
+	"fmt"
+	"time"
+
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	toolscache "k8s.io/client-go/tools/cache"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/healthz"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	ctrlwebhook "sigs.k8s.io/controller-runtime/pkg/webhook"
+	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
+
+	"github.com/outrigger/outrigger/api/v1alpha1"
+	"github.com/outrigger/outrigger/kube"
+)
+
+// Paths of the webhooks, as in config/webhook.
+const (
+	podPath        = "/mutate-pod"
+	defaultingPath = "/mutate-sidecarset"
+	validatingPath = "/validate-sidecarset"
+)
+
+// Options of the webhook process.
+type Options struct {
+	kube.Options
+	// Port to serve on.
+	Port int
+	// URL is how the API server reaches this process from outside the cluster;
+	// empty means through the Service.
+	URL string
+	// ServiceName is the Service in the system namespace.
+	ServiceName string
+}
+
+// Run serves until the context ends. It is ready once caches are filled, the
+// certificate is there, and the API server has been told to trust it.
+func Run(ctx context.Context, options Options) error {
+	keeper, err := options.newKeeper()
+	if err != nil {
+		return err
+	}
+	var registered error
+	mgr, err := options.NewManager(func(o *manager.Options) {
+		registered = admissionregistrationv1.AddToScheme(o.Scheme)
+		watchOwnObjects(o.Cache.ByObject)
+	})
+	if err := cmp.Or(registered, err); err != nil {
+		return err
+	}
+	keeper.client = mgr.GetClient()
+	if err := keeper.addTo(mgr); err != nil {
+		return err
+	}
+	server := ctrlwebhook.NewServer(ctrlwebhook.Options{
+		Port:    options.Port,
+		TLSOpts: []func(*tls.Config){func(c *tls.Config) { c.GetCertificate = keeper.certificate }},
+	})
+	synced, err := options.register(ctx, mgr, server)
+	if err != nil {
+		return err
+	}
+	if err := mgr.Add(serveAfter(server, keeper.first, synced)); err != nil {
+		return fmt.Errorf("set up the webhook server: %w", err)
+	}
+	if err := mgr.AddHealthzCheck("ping", healthz.Ping); err != nil {
+		return fmt.Errorf("set up health checks: %w", err)
+	}
+	// The server answers only after everything else is there.
+	if err := mgr.AddReadyzCheck("serving", server.StartedChecker()); err != nil {
+		return fmt.Errorf("set up health checks: %w", err)
+	}
+	if err := mgr.Start(ctx); err != nil {
+		return fmt.Errorf("run the webhook: %w", err)
+	}
+	return nil
+}
+
+func (o Options) newKeeper() (*keeper, error) {
+	authority, err := newAuthority(o.ServiceName, o.SystemNamespace, o.URL)
+	if err != nil {
+		return nil, err
+	}
+	desired, err := newConfigurations(endpoint{url: o.URL, service: o.ServiceName, namespace: o.SystemNamespace})
+	if err != nil {
+		return nil, err
+	}
+	return &keeper{
+		secret:    client.ObjectKey{Namespace: o.SystemNamespace, Name: certificateSecret},
+		authority: authority,
+		desired:   desired,
+		now:       time.Now,
+		first:     make(chan struct{}),
+	}, nil
+}
+
+// watchOwnObjects limits the watches to the objects that this process keeps, as
+// its rights do.
+func watchOwnObjects(watched map[client.Object]cache.ByObject) {
+	named := func(name string) cache.ByObject {
+		return cache.ByObject{Field: fields.OneTermEqualSelector("metadata.name", name)}
+	}
+	for object, by := range watched {
+		if _, isSecret := object.(*corev1.Secret); isSecret {
+			by.Field = named(certificateSecret).Field
+			watched[object] = by
+		}
+	}
+	watched[&admissionregistrationv1.MutatingWebhookConfiguration{}] = named(configurationName)
+	watched[&admissionregistrationv1.ValidatingWebhookConfiguration{}] = named(configurationName)
+}
+
+// register puts the handlers on the server. The result tells when all that they
+// read has been seen.
+func (o Options) register(ctx context.Context, mgr manager.Manager, server ctrlwebhook.Server) (toolscache.InformerSynced, error) {
+	index := newSetIndex(o.Logger)
+	informer, err := mgr.GetCache().GetInformer(ctx, &v1alpha1.SidecarSet{})
+	if err != nil {
+		return nil, fmt.Errorf("watch SidecarSets: %w", err)
+	}
+	registration, err := informer.AddEventHandler(index.handler())
+	if err != nil {
+		return nil, fmt.Errorf("watch SidecarSets: %w", err)
+	}
+	if _, err := mgr.GetCache().GetInformer(ctx, &corev1.Namespace{}); err != nil {
+		return nil, fmt.Errorf("watch namespaces: %w", err)
+	}
+	decoder := admission.NewDecoder(mgr.GetScheme())
+	server.Register(podPath, &admission.Webhook{Handler: &podHandler{
+		decoder: decoder, sets: index, namespaces: mgr.GetCache(), now: metav1.Now,
+	}})
+	server.Register(defaultingPath, &admission.Webhook{Handler: &defaulter{decoder: decoder}})
+	server.Register(validatingPath, &admission.Webhook{Handler: &validator{
+		decoder: decoder, live: mgr.GetAPIReader(), systemNamespace: o.SystemNamespace,
+	}})
+	return registration.HasSynced, nil
+}
+
+// serveAfter starts the server once a certificate can be served and the event
+// handlers have caught up. The manager itself would start it before its caches.
+func serveAfter(server ctrlwebhook.Server, certificate <-chan struct{}, synced toolscache.InformerSynced) manager.RunnableFunc {
+	return func(ctx context.Context) error {
+		if !toolscache.WaitForCacheSync(ctx.Done(), synced) {
+			return nil
+		}
+		select {
+		case <-certificate:
+			return server.Start(ctx)
+		case <-ctx.Done():
+			return nil
+		}
+	}
+}
