@@ -8,7 +8,6 @@ KUBECONFIG ?=
 ROLE ?=
 PODS ?= 1000
 WINDOW ?= 10%
-HOT ?= false
 
 controlplane := etcd kube-apiserver kube-controller-manager kube-scheduler kubectl kwok temporal
 # The plugin comes with its first main package.
@@ -101,9 +100,27 @@ demo: controlplane build ## Show a rollout on the local stack
 	@bin/stack demo
 
 .PHONY: bench-rollout
-bench-rollout: controlplane build ## Measure a rollout (PODS=1000 WINDOW=10% HOT=false)
-	go run ./test/bench --pods=$(PODS) --window=$(WINDOW) --hot=$(HOT)
+bench-rollout: controlplane build ## Measure a rollout (PODS=1000 WINDOW=10%)
+	go run ./test/bench --pods=$(PODS) --window=$(WINDOW)
+
+# Images from scratch hold no libraries.
+.PHONY: static
+static:
+	@CGO_ENABLED=0 go build -trimpath -o bin/static/ ./cmd/outrigger ./build/controlplane ./build/probe
+
+# Asked first, so that nobody waits for programs that no engine will run.
+.PHONY: engine
+engine:
+	@build/compose.sh engine
 
 .PHONY: compose
-compose: build ## Run everything in containers
-	docker-compose up --build
+compose: engine controlplane static ## Run everything in containers
+	@build/compose.sh up
+
+.PHONY: compose-down
+compose-down: ## Remove the containers; their data stays
+	@build/compose.sh down
+
+.PHONY: compose-test
+compose-test: engine controlplane static ## Try everything in containers and remove it again
+	@build/compose.sh test

@@ -9,11 +9,14 @@ import (
 
 // Reasons of events on a SidecarSet.
 const (
-	eventRolloutStarted  = "RolloutStarted"
-	eventRolloutPaused   = "RolloutPaused"
-	eventRolloutResumed  = "RolloutResumed"
-	eventRolloutComplete = "RolloutComplete"
-	eventNotUpgradable   = "NotUpgradablePods"
+	eventRolloutStarted = "RolloutStarted"
+	// Of its own, since events about the same state of a set count as one
+	// when only their notes differ.
+	eventRolloutRestarted = "RolloutRestarted"
+	eventRolloutPaused    = "RolloutPaused"
+	eventRolloutResumed   = "RolloutResumed"
+	eventRolloutComplete  = "RolloutComplete"
+	eventNotUpgradable    = "NotUpgradablePods"
 
 	// actionRollout is what the operator was doing, as events name it.
 	actionRollout = "Rollout"

@@ -53,8 +53,8 @@ func (r *reconciler) handOver(ctx context.Context, set *v1alpha1.SidecarSet, see
 	if err := r.engine.handOver(ctx, reference(set), set.Generation); err != nil {
 		return reconcile.Result{}, err
 	}
-	r.tell(set, []announcement{{corev1.EventTypeNormal, eventRolloutStarted,
-		fmt.Sprintf("generation %d is taken up again: %s", set.Generation, seen.plan.Message)}})
+	r.tell(set, []announcement{{corev1.EventTypeNormal, eventRolloutRestarted,
+		fmt.Sprintf("generation %d has pods to upgrade and no open run: %s", set.Generation, seen.plan.Message)}})
 	return reconcile.Result{RequeueAfter: patience}, nil
 }
 

@@ -45,7 +45,7 @@ func playOperator(args []string) error {
 		return err
 	}
 	o.QPS, o.Burst = 200, 400
-	o.Logger = logr.FromSlogHandler(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelDebug}))
+	o.Logger = logr.FromSlogHandler(slog.NewTextHandler(os.Stderr, nil))
 	ctrllog.SetLogger(o.Logger)
 	return Run(ctx, o)
 }

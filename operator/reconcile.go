@@ -90,8 +90,8 @@ func (r *reconciler) writeStatus(ctx context.Context, before, set *v1alpha1.Side
 	if sameStatus(&before.Status, &set.Status) {
 		return nil
 	}
-	unchanged := client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})
-	if err := r.client.Status().Patch(ctx, set, unchanged); err != nil {
+	// A patch would leave out counts of zero, which the CRD requires.
+	if err := r.client.Status().Update(ctx, set); err != nil {
 		return fmt.Errorf("write the status of SidecarSet %s: %w", set.Name, err)
 	}
 	r.meters.statusWrites.Inc()

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 
 	"github.com/go-logr/logr"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -20,9 +21,13 @@ import (
 type compiledSet struct {
 	name  string
 	scope match.Scope
-	set   *inject.Set
-	// err says why the set cannot be injected; it refuses the pods in scope.
+	// declared is the cache's own: it is only read.
+	declared *v1alpha1.SidecarSet
+	newest   *inject.Set
+	// err says why the newest cannot be injected; it refuses pods.
 	err error
+	// pinned is the last pinned revision that a pod got.
+	pinned atomic.Pointer[pinnedSet]
 }
 
 func compile(set *v1alpha1.SidecarSet) (*compiledSet, error) {
@@ -30,13 +35,22 @@ func compile(set *v1alpha1.SidecarSet) (*compiledSet, error) {
 	if err != nil {
 		return nil, err
 	}
-	compiled := &compiledSet{name: set.Name, scope: scope}
-	name, err := revision.Name(set)
+	compiled := &compiledSet{name: set.Name, scope: scope, declared: set}
+	name, err := revisionName(set)
 	if err == nil {
-		compiled.set, err = inject.Prepare(set, name)
+		compiled.newest, err = inject.Prepare(set, name)
 	}
 	compiled.err = err
 	return compiled, nil
+}
+
+// revisionName is that of the set's present content: the one that the operator
+// registered it under, or is about to.
+func revisionName(set *v1alpha1.SidecarSet) (string, error) {
+	if status := &set.Status; status.ObservedGeneration == set.Generation && status.LatestRevision != "" {
+		return status.LatestRevision, nil
+	}
+	return revision.Name(set)
 }
 
 // label is one key with one value.

@@ -34,10 +34,11 @@ type podHandler struct {
 	sets    setSource
 	// namespaces reads from the cache.
 	namespaces client.Reader
+	revisions  revisionSource
 	now        func() metav1.Time
 }
 
-// Handle is the story of an admission: read, match, inject, answer.
+// Handle is the story of an admission: read, match, choose versions, inject.
 func (h *podHandler) Handle(ctx context.Context, req admission.Request) admission.Response {
 	pod := &corev1.Pod{}
 	if err := h.decoder.Decode(req, pod); err != nil {
@@ -53,11 +54,11 @@ func (h *podHandler) Handle(ctx context.Context, req admission.Request) admissio
 	if err != nil {
 		return admission.Errored(http.StatusInternalServerError, err)
 	}
-	prepared, err := injectable(sets)
+	versions, err := h.revisions.choose(ctx, pod, sets)
 	if err != nil {
 		return admission.Denied(err.Error())
 	}
-	injection, err := inject.Pod(pod, prepared, h.now())
+	injection, err := inject.Pod(pod, versions, h.now())
 	if err != nil {
 		return admission.Denied(err.Error())
 	}
@@ -98,15 +99,4 @@ func (h *podHandler) namespace(ctx context.Context, name string) (*corev1.Namesp
 		return nil, last
 	}
 	return namespace, err
-}
-
-func injectable(sets []*compiledSet) ([]*inject.Set, error) {
-	prepared := make([]*inject.Set, 0, len(sets))
-	for _, set := range sets {
-		if set.err != nil {
-			return nil, set.err
-		}
-		prepared = append(prepared, set.set)
-	}
-	return prepared, nil
 }

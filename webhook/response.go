@@ -2,6 +2,7 @@ package webhook
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 
@@ -36,4 +37,16 @@ func invalid(name string, errs field.ErrorList) admission.Response {
 	kind := schema.GroupKind{Group: v1alpha1.GroupVersion.Group, Kind: "SidecarSet"}
 	status := apierrors.NewInvalid(kind, name, errs).Status()
 	return admission.Response{AdmissionResponse: admissionv1.AdmissionResponse{Result: &status}}
+}
+
+// unreadable refuses a SidecarSet that does not decode: a value of the wrong
+// type is the field's fault.
+func unreadable(name string, err error) admission.Response {
+	var mismatch *json.UnmarshalTypeError
+	if !errors.As(err, &mismatch) {
+		return admission.Errored(http.StatusBadRequest, fmt.Errorf("read SidecarSet %s: %w", name, err))
+	}
+	return invalid(name, field.ErrorList{
+		field.TypeInvalid(field.NewPath(mismatch.Field), mismatch.Value, "want "+mismatch.Type.String()),
+	})
 }

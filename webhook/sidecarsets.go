@@ -26,7 +26,7 @@ type defaulter struct {
 func (d *defaulter) Handle(_ context.Context, req admission.Request) admission.Response {
 	set := &v1alpha1.SidecarSet{}
 	if err := d.decoder.Decode(req, set); err != nil {
-		return admission.Errored(http.StatusBadRequest, fmt.Errorf("read the SidecarSet: %w", err))
+		return unreadable(req.Name, err)
 	}
 	validation.Default(set)
 	if err := validation.WriteHashes(set); err != nil {
@@ -51,7 +51,7 @@ type validator struct {
 func (v *validator) Handle(ctx context.Context, req admission.Request) admission.Response {
 	set := &v1alpha1.SidecarSet{}
 	if err := v.decoder.Decode(req, set); err != nil {
-		return admission.Errored(http.StatusBadRequest, fmt.Errorf("read the SidecarSet: %w", err))
+		return unreadable(req.Name, err)
 	}
 	if set.DeletionTimestamp != nil {
 		// Finalizers have to come off, whatever the rules are by now.
@@ -61,7 +61,7 @@ func (v *validator) Handle(ctx context.Context, req admission.Request) admission
 	if req.Operation == admissionv1.Update {
 		old := &v1alpha1.SidecarSet{}
 		if err := v.decoder.DecodeRaw(req.OldObject, old); err != nil {
-			return admission.Errored(http.StatusBadRequest, fmt.Errorf("read the old SidecarSet %s: %w", set.Name, err))
+			return unreadable(req.Name, err)
 		}
 		errs = append(errs, validation.ValidateUpdate(set, old)...)
 	}
@@ -112,9 +112,5 @@ func (v *validator) pinned(ctx context.Context, set *v1alpha1.SidecarSet) (field
 	if err != nil {
 		return nil, fmt.Errorf("look for the pinned revision: %w", err)
 	}
-	known := make([]*appsv1.ControllerRevision, len(revisions.Items))
-	for i := range revisions.Items {
-		known[i] = &revisions.Items[i]
-	}
-	return validation.ValidatePinned(set, known), nil
+	return validation.ValidatePinned(set, revisions.Items), nil
 }

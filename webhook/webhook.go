@@ -136,9 +136,13 @@ func (o Options) register(ctx context.Context, mgr manager.Manager, server ctrlw
 	if _, err := mgr.GetCache().GetInformer(ctx, &corev1.Namespace{}); err != nil {
 		return nil, fmt.Errorf("watch namespaces: %w", err)
 	}
+	if err := indexRevisions(ctx, mgr.GetFieldIndexer()); err != nil {
+		return nil, err
+	}
 	decoder := admission.NewDecoder(mgr.GetScheme())
 	server.Register(podPath, &admission.Webhook{Handler: &podHandler{
 		decoder: decoder, sets: index, namespaces: mgr.GetCache(), now: metav1.Now,
+		revisions: revisionSource{reader: mgr.GetCache(), systemNamespace: o.SystemNamespace},
 	}})
 	server.Register(defaultingPath, &admission.Webhook{Handler: &defaulter{decoder: decoder}})
 	server.Register(validatingPath, &admission.Webhook{Handler: &validator{

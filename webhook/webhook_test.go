@@ -209,6 +209,16 @@ spec: {selector: {matchLabels: {app: x}}}
 `, "apply", "-f", "-")
 	require.Error(t, err)
 	assert.Contains(t, out, `The SidecarSet "refused" is invalid: spec.containers: Required value`)
+
+	out, err = s.kubectl(`
+apiVersion: apps.kruise.io/v1alpha1
+kind: SidecarSet
+metadata: {name: refused}
+spec: {selector: {matchLabels: {app: x}}, containers: [{name: 5, image: x}]}
+`, "apply", "-f", "-")
+	require.Error(t, err)
+	assert.Contains(t, out, `The SidecarSet "refused" is invalid: spec.containers`)
+	assert.Contains(t, out, "want string")
 }
 
 func (s *scene) conflicts(t *testing.T) {

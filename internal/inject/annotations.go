@@ -68,7 +68,7 @@ func (i *Injection) annotateTwins(sets []*Set) error {
 			if !s.hot() {
 				continue
 			}
-			names := twinNames(s.Name)
+			names := s.names()
 			working[s.Name] = names[0]
 			changes[v1alpha1.VersionAnnotationPrefix+names[0]] = workingVersion
 			changes[v1alpha1.VersionAltAnnotationPrefix+names[0]] = idleVersion

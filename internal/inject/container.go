@@ -8,27 +8,34 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/outrigger/outrigger/api/v1alpha1"
-	"github.com/outrigger/outrigger/internal/podstate"
 	"github.com/outrigger/outrigger/internal/revision"
 )
 
-// app is what the pod's author wrote: containers that an earlier injection left
-// in a copied pod do not count.
+// app is what the pod's author wrote. Containers that an earlier injection left
+// in a copied pod do not count, nor those that this one replaces.
 type app struct {
 	pod        *corev1.Pod
 	containers []*corev1.Container
 	natives    []*corev1.Container
 }
 
-func ownPart(pod *corev1.Pod) app {
+func ownPart(pod *corev1.Pod, sets []*Set) app {
 	own := app{pod: pod}
+	replaced := map[string]bool{}
+	for _, set := range sets {
+		for _, s := range slices.Concat(set.containers, set.initContainers) {
+			for _, name := range s.names() {
+				replaced[name] = true
+			}
+		}
+	}
 	for i := range pod.Spec.Containers {
-		if c := &pod.Spec.Containers[i]; !injected(c) {
+		if c := &pod.Spec.Containers[i]; !replaced[c.Name] && !injected(c) {
 			own.containers = append(own.containers, c)
 		}
 	}
 	for i := range pod.Spec.InitContainers {
-		if c := &pod.Spec.InitContainers[i]; revision.IsNativeSidecar(c) && !injected(c) {
+		if c := &pod.Spec.InitContainers[i]; revision.IsNativeSidecar(c) && !replaced[c.Name] && !injected(c) {
 			own.natives = append(own.natives, c)
 		}
 	}
@@ -111,7 +118,7 @@ func twins(s sidecar, built corev1.Container) []corev1.Container {
 	if !s.hot() {
 		return []corev1.Container{built}
 	}
-	names := twinNames(s.Name)
+	names := s.names()
 	both := []corev1.Container{built, built}
 	both[1].Image = s.UpgradeStrategy.HotUpgradeEmptyImage
 	for i := range both {
@@ -122,8 +129,6 @@ func twins(s sidecar, built corev1.Container) []corev1.Container {
 	}
 	return both
 }
-
-func twinNames(name string) [2]string { return podstate.Sidecar{Name: name}.Twins() }
 
 func fromAnnotation(name, key string) corev1.EnvVar {
 	return corev1.EnvVar{Name: name, ValueFrom: &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{

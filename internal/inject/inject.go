@@ -46,7 +46,7 @@ func Pod(pod *corev1.Pod, sets []*Set, now metav1.Time) (*Injection, error) {
 		changed:        map[string]string{},
 	}
 	sets = active(sets)
-	own := ownPart(pod)
+	own := ownPart(pod, sets)
 	for _, set := range sets {
 		if err := injection.add(set, own); err != nil {
 			return nil, fmt.Errorf("SidecarSet %s: %w", set.name, err)

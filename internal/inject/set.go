@@ -34,6 +34,16 @@ func (s sidecar) hot() bool {
 	return s.UpgradeStrategy.UpgradeType == v1alpha1.SidecarContainerHotUpgrade
 }
 
+// names are those of the containers that the sidecar becomes: of a hot one the
+// working twin first.
+func (s sidecar) names() []string {
+	if !s.hot() {
+		return []string{s.Name}
+	}
+	twins := podstate.Sidecar{Name: s.Name}.Twins()
+	return twins[:]
+}
+
 // Prepare reads a SidecarSet. revision names the ControllerRevision of its
 // content. A set without hash annotations, or with resource expressions that do
 // not parse, is an error.

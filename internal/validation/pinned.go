@@ -10,15 +10,15 @@ import (
 // ValidatePinned returns an error when injection is pinned to none of the
 // set's revisions (SPEC §5). A custom version that the set itself carries is
 // about to be recorded.
-func ValidatePinned(set *v1alpha1.SidecarSet, revisions []*appsv1.ControllerRevision) field.ErrorList {
+func ValidatePinned(set *v1alpha1.SidecarSet, revisions []appsv1.ControllerRevision) field.ErrorList {
 	pinned := set.Spec.InjectionStrategy.Revision
 	if pinned == nil {
 		return nil
 	}
 	at := field.NewPath("spec", "injectionStrategy", "revision")
 	if name := named(pinned.RevisionName); name != "" {
-		for _, revision := range revisions {
-			if revision.Name == name {
+		for i := range revisions {
+			if revisions[i].Name == name {
 				return nil
 			}
 		}
@@ -28,8 +28,8 @@ func ValidatePinned(set *v1alpha1.SidecarSet, revisions []*appsv1.ControllerRevi
 	if version == "" || version == set.Labels[v1alpha1.CustomVersionLabel] {
 		return nil
 	}
-	for _, revision := range revisions {
-		if revision.Labels[v1alpha1.CustomVersionLabel] == version {
+	for i := range revisions {
+		if revisions[i].Labels[v1alpha1.CustomVersionLabel] == version {
 			return nil
 		}
 	}

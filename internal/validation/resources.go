@@ -1,6 +1,7 @@
 package validation
 
 import (
+	"errors"
 	"regexp"
 
 	"k8s.io/apimachinery/pkg/util/validation/field"
@@ -43,7 +44,8 @@ func validateExpression(text, variable string, at *field.Path) field.ErrorList {
 		return nil
 	}
 	if _, err := expression.Parse(text, variable); err != nil {
-		return field.ErrorList{field.Invalid(at.Child(variable), text, err.Error())}
+		// The error repeats the text, and so does Invalid.
+		return field.ErrorList{field.Invalid(at.Child(variable), text, errors.Unwrap(err).Error())}
 	}
 	return nil
 }

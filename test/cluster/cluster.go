@@ -41,9 +41,9 @@ type Cluster struct {
 
 	// Kubeconfig is the path of the admin's kubeconfig.
 	Kubeconfig string
-	// TemporalAddress is host:port of the frontend.
+	// TemporalAddress is host:port of the frontend; empty without one.
 	TemporalAddress string
-	// TemporalUI is the URL of the web UI.
+	// TemporalUI is the URL of the web UI; empty without one.
 	TemporalUI string
 
 	// webhookURL is the URL that the webhook is to use; empty: any free port.
@@ -138,8 +138,13 @@ func (c *Cluster) prepare() error {
 	if err != nil {
 		return err
 	}
-	c.TemporalAddress = loopback(c.at.temporal)
-	c.TemporalUI = "http://" + loopback(c.at.temporalUI)
+	if c.options.APIServerPort != 0 {
+		c.at.apiServer = c.options.APIServerPort
+	}
+	if !c.options.WithoutTemporal {
+		c.TemporalAddress = loopback(c.at.temporal)
+		c.TemporalUI = "http://" + loopback(c.at.temporalUI)
+	}
 	if err := os.MkdirAll(c.options.Dir, 0o755); err != nil {
 		return fmt.Errorf("create the state folder: %w", err)
 	}
@@ -156,7 +161,9 @@ func (c *Cluster) prepare() error {
 // by processors, but much of it is waiting.
 func (c *Cluster) startAll(ctx context.Context) error {
 	all, ctx := errgroup.WithContext(ctx)
-	all.Go(func() error { return c.Start(ctx, c.temporalSpec()) })
+	if !c.options.WithoutTemporal {
+		all.Go(func() error { return c.Start(ctx, c.temporalSpec()) })
+	}
 	all.Go(func() error {
 		if err := c.Start(ctx, c.etcdSpec()); err != nil {
 			return err

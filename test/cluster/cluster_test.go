@@ -277,6 +277,19 @@ func TestStartNamesWhatIsMissing(t *testing.T) {
 	require.ErrorContains(t, err, "program etcd is missing (run tools/build.sh)")
 }
 
+func TestAPIServerPortOpensTheAPIServerToOtherMachines(t *testing.T) {
+	for port, want := range map[int]string{0: "--bind-address=127.0.0.1", 6443: "--bind-address=0.0.0.0"} {
+		c, err := newCluster(Options{Dir: t.TempDir(), APIServerPort: port, WithoutTemporal: true})
+		require.NoError(t, err)
+		t.Cleanup(c.Shutdown)
+		require.NoError(t, c.prepare())
+		args := c.apiServerSpec().Args
+		assert.Contains(t, args, want)
+		assert.Equal(t, port == 6443, slices.Contains(args, "--secure-port=6443"))
+		assert.Empty(t, c.TemporalAddress+c.TemporalUI)
+	}
+}
+
 func TestTwoBlocksOfPortsNeverOverlap(t *testing.T) {
 	seen := map[int]bool{}
 	for range 2 {

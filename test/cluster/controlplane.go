@@ -57,9 +57,13 @@ func (c *Cluster) etcdSpec() process.Spec {
 }
 
 func (c *Cluster) apiServerSpec() process.Spec {
+	listen := "127.0.0.1"
+	if c.options.APIServerPort != 0 {
+		listen = "0.0.0.0"
+	}
 	flags := []string{
 		"--etcd-servers=http://" + loopback(c.at.etcd),
-		"--bind-address=127.0.0.1", fmt.Sprintf("--secure-port=%d", c.at.apiServer),
+		"--bind-address=" + listen, fmt.Sprintf("--secure-port=%d", c.at.apiServer),
 		"--advertise-address=127.0.0.1", "--endpoint-reconciler-type=none", // Endpoints may not hold a loopback address
 		"--service-cluster-ip-range=10.96.0.0/16",
 		"--tls-cert-file=" + c.ca.certFile(APIServer), "--tls-private-key-file=" + c.ca.keyFile(APIServer),

@@ -31,6 +31,11 @@ type Options struct {
 	PodsPerNode int
 	// Hosts are further names of the API server, for its certificate.
 	Hosts []string
+	// APIServerPort makes the API server listen there on every interface, for
+	// clients on other machines. Default: a free port of 127.0.0.1.
+	APIServerPort int
+	// WithoutTemporal leaves Temporal to others.
+	WithoutTemporal bool
 }
 
 func (o Options) complete() (Options, error) {
@@ -64,9 +69,11 @@ func (o Options) complete() (Options, error) {
 
 // check finds missing parts now, before anything has been started.
 func (o Options) check() error {
-	for _, program := range []string{
-		"etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubectl", "kwok", "temporal",
-	} {
+	programs := []string{"etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubectl", "kwok"}
+	if !o.WithoutTemporal {
+		programs = append(programs, "temporal")
+	}
+	for _, program := range programs {
 		if _, err := os.Stat(filepath.Join(o.Bin, program)); err != nil {
 			return fmt.Errorf("program %s is missing (run tools/build.sh): %w", program, err)
 		}

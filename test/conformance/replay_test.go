@@ -1,6 +1,7 @@
 package conformance
 
 import (
+	"bytes"
 	"encoding/json"
 	"os"
 	"slices"
@@ -10,6 +11,7 @@ import (
 
 	jsonpatch "github.com/evanphx/json-patch/v5"
 	"github.com/stretchr/testify/require"
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
@@ -29,8 +31,8 @@ type cluster struct {
 	sets       []v1alpha1.SidecarSet
 	namespaces map[string]map[string]string
 	whitelist  string
-	// revisions are the names so far, in order of appearance.
-	revisions []string
+	// revisions are those registered so far, in order of appearance.
+	revisions []appsv1.ControllerRevision
 }
 
 type step struct {
@@ -76,6 +78,9 @@ func (c *cluster) find(name string) *v1alpha1.SidecarSet {
 
 func (c *cluster) patch(name string, body []byte) answer {
 	stored := c.find(name)
+	if len(c.revisions) > 0 {
+		body = bytes.ReplaceAll(body, []byte("$REV1"), []byte(c.revisions[0].Name))
+	}
 	before, err := json.Marshal(stored)
 	require.NoError(c.t, err)
 	after, err := jsonpatch.MergePatch(before, body)
@@ -91,17 +96,17 @@ func (c *cluster) write(raw []byte, old *v1alpha1.SidecarSet) answer {
 	if errs := c.refuse(&set, old); len(errs) > 0 {
 		return answer{"allowed": false, "message": errs.ToAggregate().Error()}
 	}
-	name, err := revision.Name(&set)
+	built, err := revision.New(&set, "kruise-system", int64(len(c.revisions)))
 	require.NoError(c.t, err)
-	if !slices.Contains(c.revisions, name) {
-		c.revisions = append(c.revisions, name)
+	if !slices.ContainsFunc(c.revisions, func(r appsv1.ControllerRevision) bool { return r.Name == built.Name }) {
+		c.revisions = append(c.revisions, *built)
 	}
 	if old != nil {
 		*old = set
 	} else {
 		c.sets = append(c.sets, set)
 	}
-	return answer{"allowed": true, "revision": name, "sidecarSet": map[string]any{
+	return answer{"allowed": true, "revision": built.Name, "sidecarSet": map[string]any{
 		"annotations": plain(c.t, set.Annotations), "labels": labelsOf(c.t, set.Labels), "spec": plain(c.t, set.Spec),
 	}}
 }
@@ -110,7 +115,7 @@ func (c *cluster) refuse(set, old *v1alpha1.SidecarSet) field.ErrorList {
 	whitelist, err := validation.ParseWhitelist(c.whitelist)
 	require.NoError(c.t, err)
 	errs := slices.Concat(validation.Validate(set), validation.ValidateConflicts(set, c.sets),
-		validation.ValidateMetadata(set, whitelist))
+		validation.ValidateMetadata(set, whitelist), validation.ValidatePinned(set, c.revisions))
 	if old != nil {
 		errs = append(errs, validation.ValidateUpdate(set, old)...)
 	}
@@ -149,13 +154,30 @@ func (c *cluster) matching(pod *corev1.Pod) []*inject.Set {
 		if !scope.Labels(pod.Labels) || !scope.Namespace(pod.Namespace, c.namespaces[pod.Namespace]) {
 			continue
 		}
+		matching = append(matching, c.prepared(set, pod))
+	}
+	return matching
+}
+
+func (c *cluster) prepared(set *v1alpha1.SidecarSet, pod *corev1.Pod) *inject.Set {
+	usesPinned, err := inject.UsesPinned(set, pod)
+	require.NoError(c.t, err)
+	if !usesPinned {
 		name, err := revision.Name(set)
 		require.NoError(c.t, err)
 		prepared, err := inject.Prepare(set, name)
 		require.NoError(c.t, err)
-		matching = append(matching, prepared)
+		return prepared
 	}
-	return matching
+	var sorted []*appsv1.ControllerRevision
+	for i := range c.revisions {
+		sorted = append(sorted, &c.revisions[i])
+	}
+	found, err := inject.FindPinned(set, sorted)
+	require.NoError(c.t, err)
+	prepared, err := inject.PreparePinned(set, found)
+	require.NoError(c.t, err)
+	return prepared
 }
 
 // asStored writes the defaults that the API server writes into a pod; those of
@@ -229,8 +251,8 @@ func (c *cluster) renamed(answers []answer) []answer {
 	raw, err := json.Marshal(answers)
 	require.NoError(c.t, err)
 	text := string(raw)
-	for i, name := range c.revisions {
-		text = strings.ReplaceAll(text, `"`+name+`"`, `"R`+string(rune('1'+i))+`"`)
+	for i := range c.revisions {
+		text = strings.ReplaceAll(text, `"`+c.revisions[i].Name+`"`, `"R`+string(rune('1'+i))+`"`)
 	}
 	var renamed []answer
 	require.NoError(c.t, json.Unmarshal([]byte(text), &renamed))

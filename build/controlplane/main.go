@@ -1,0 +1,122 @@
+// Command controlplane is the Kubernetes of docker-compose.yaml: etcd, the API
+// server, its controllers and simulated nodes, in one container.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"syscall"
+	"time"
+
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/outrigger/outrigger/test/cluster"
+)
+
+type options struct {
+	root        string
+	dir         string
+	kubeconfigs string
+	host        string
+	port        int
+	health      string
+}
+
+func main() {
+	var o options
+	flag.StringVar(&o.root, "root", "/", "`folder` that holds bin, config/crd and config/rbac")
+	flag.StringVar(&o.dir, "dir", "/var/lib/controlplane", "`folder` of data, certificates and logs")
+	flag.StringVar(&o.kubeconfigs, "kubeconfigs", "/kubeconfigs", "`folder` that gets a kubeconfig for each role")
+	flag.StringVar(&o.host, "host", "controlplane", "`name` by which other containers reach the API server")
+	flag.IntVar(&o.port, "port", 6443, "`port` of the API server")
+	flag.StringVar(&o.health, "health-address", ":8081", "`address` of /readyz")
+	flag.Parse()
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	if err := run(ctx, o); err != nil {
+		fmt.Fprintln(os.Stderr, "controlplane:", err)
+		os.Exit(1)
+	}
+}
+
+// run keeps a control plane until the context ends, which is no error, or one
+// of its processes does. State of the last time is used.
+func run(ctx context.Context, o options) error {
+	c, err := cluster.Start(ctx, cluster.Options{
+		Dir: o.dir, Root: o.root,
+		Hosts: []string{o.host}, APIServerPort: o.port, WithoutTemporal: true,
+	})
+	if err != nil {
+		return err
+	}
+	defer c.Shutdown()
+	if err := o.export(c); err != nil {
+		return err
+	}
+	config, err := c.RESTConfig()
+	if err != nil {
+		return err
+	}
+	// Served only now: whoever waits for it finds the kubeconfigs and the CRD.
+	closeHealth, err := serveHealth(ctx, o.health, config)
+	if err != nil {
+		return err
+	}
+	defer closeHealth()
+	fmt.Println("the control plane is ready; logs are in", c.LogDir())
+	select {
+	case <-ctx.Done():
+		return nil
+	case exit := <-c.Exited():
+		return errors.Join(fmt.Errorf("%s ended by itself; last lines of its log:\n%s", exit.Name, exit.LogTail), exit.Err)
+	}
+}
+
+// export writes the kubeconfigs of the roles for use in other containers.
+func (o options) export(c *cluster.Cluster) error {
+	server := fmt.Sprintf("https://%s:%d", o.host, o.port)
+	for _, role := range []string{cluster.Operator, cluster.Worker, cluster.Webhook} {
+		config, err := clientcmd.LoadFromFile(c.RoleKubeconfig(role))
+		if err != nil {
+			return fmt.Errorf("read the kubeconfig of the %s: %w", role, err)
+		}
+		for _, each := range config.Clusters {
+			each.Server = server
+		}
+		if err := clientcmd.WriteToFile(*config, filepath.Join(o.kubeconfigs, role)); err != nil {
+			return fmt.Errorf("hand over the kubeconfig of the %s: %w", role, err)
+		}
+	}
+	return nil
+}
+
+// serveHealth answers /readyz as the API server does, until the returned
+// function is called.
+func serveHealth(ctx context.Context, address string, config *rest.Config) (func(), error) {
+	client, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		return nil, fmt.Errorf("connect to the API server: %w", err)
+	}
+	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", address)
+	if err != nil {
+		return nil, fmt.Errorf("listen for health checks: %w", err)
+	}
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, r *http.Request) {
+		if _, err := client.Discovery().RESTClient().Get().AbsPath("/readyz").DoRaw(r.Context()); err != nil {
+			http.Error(w, err.Error(), http.StatusServiceUnavailable)
+		}
+	})
+	server := &http.Server{Handler: mux, ReadHeaderTimeout: 5 * time.Second}
+	go func() { _ = server.Serve(listener) }() // always ErrServerClosed
+	return func() { _ = server.Close() }, nil
+}

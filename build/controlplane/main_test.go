@@ -1,0 +1,93 @@
+package main
+
+import (
+	"context"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/clientcmd"
+)
+
+// start runs a control plane and waits until it says that it is ready. What
+// run returns comes through the channel.
+func start(t *testing.T) (options, <-chan error, context.CancelFunc) {
+	root, err := filepath.Abs("../..")
+	require.NoError(t, err)
+	health := "127.0.0.1:" + strconv.Itoa(freePort(t))
+	o := options{root: root, dir: t.TempDir(), kubeconfigs: t.TempDir(), host: "localhost", port: freePort(t), health: health}
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- run(ctx, o) }()
+	err = wait.PollUntilContextTimeout(ctx, 100*time.Millisecond, 3*time.Minute, true, func(context.Context) (bool, error) {
+		select {
+		case err := <-done:
+			return false, err
+		default:
+		}
+		response, err := http.Get("http://" + health + "/readyz")
+		if err != nil {
+			return false, nil // nobody listens yet
+		}
+		return response.StatusCode == http.StatusOK, response.Body.Close()
+	})
+	require.NoError(t, err)
+	return o, done, cancel
+}
+
+func freePort(t *testing.T) int {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	require.NoError(t, listener.Close())
+	return listener.Addr().(*net.TCPAddr).Port
+}
+
+func TestRolesReachTheAPIServerByItsName(t *testing.T) {
+	o, done, cancel := start(t)
+	defer cancel()
+	for _, role := range []string{"operator", "worker", "webhook"} {
+		config, err := clientcmd.BuildConfigFromFlags("", filepath.Join(o.kubeconfigs, role))
+		require.NoError(t, err)
+		assert.Equal(t, "https://localhost:"+strconv.Itoa(o.port), config.Host)
+		client, err := kubernetes.NewForConfig(config)
+		require.NoError(t, err)
+		_, err = client.CoreV1().Namespaces().List(t.Context(), metav1.ListOptions{})
+		assert.NoError(t, err, role)
+	}
+	cancel()
+	require.NoError(t, <-done, "an end that was asked for is no failure")
+}
+
+func TestTheEndOfAProcessEndsTheControlPlane(t *testing.T) {
+	o, done, cancel := start(t)
+	defer cancel()
+	require.NoError(t, syscall.Kill(pidOf(t, filepath.Join(o.dir, "etcd")), syscall.SIGKILL))
+	require.ErrorContains(t, <-done, "etcd ended by itself")
+}
+
+// pidOf finds the process that has an argument with that folder.
+func pidOf(t *testing.T, folder string) int {
+	files, err := filepath.Glob("/proc/[0-9]*/cmdline")
+	require.NoError(t, err)
+	for _, file := range files {
+		line, err := os.ReadFile(file)
+		if err == nil && strings.Contains(string(line), "--data-dir="+folder+"\x00") {
+			pid, err := strconv.Atoi(filepath.Base(filepath.Dir(file)))
+			require.NoError(t, err)
+			return pid
+		}
+	}
+	require.Fail(t, "no process has "+folder)
+	return 0
+}

@@ -1,0 +1,385 @@
+package inject
+
+import (
+	"encoding/json"
+	"testing"
+	"time"
+
+	jsonpatch "github.com/evanphx/json-patch/v5"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/yaml"
+
+	"github.com/outrigger/outrigger/api/v1alpha1"
+	"github.com/outrigger/outrigger/internal/fixture"
+)
+
+type sidecarOption = func(*v1alpha1.SidecarContainer)
+
+func after(s *v1alpha1.SidecarContainer)  { s.PodInjectPolicy = v1alpha1.AfterAppContainerType }
+func before(s *v1alpha1.SidecarContainer) { s.PodInjectPolicy = v1alpha1.BeforeAppContainerType }
+
+func sharing(s *v1alpha1.SidecarContainer) {
+	s.ShareVolumePolicy.Type = v1alpha1.ShareVolumePolicyEnabled
+	s.ShareVolumeDevicePolicy = &v1alpha1.ShareVolumePolicy{Type: v1alpha1.ShareVolumePolicyEnabled}
+}
+
+func hot(s *v1alpha1.SidecarContainer) {
+	s.UpgradeStrategy = v1alpha1.SidecarContainerUpgradeStrategy{
+		UpgradeType: v1alpha1.SidecarContainerHotUpgrade, HotUpgradeEmptyImage: "empty:v1",
+	}
+}
+
+func mounting(mounts ...corev1.VolumeMount) sidecarOption {
+	return func(s *v1alpha1.SidecarContainer) { s.VolumeMounts = mounts }
+}
+
+func mount(name, path string) corev1.VolumeMount {
+	return corev1.VolumeMount{Name: name, MountPath: path}
+}
+
+func env(name, value string) corev1.EnvVar { return corev1.EnvVar{Name: name, Value: value} }
+
+var noon = metav1.NewTime(time.Date(2024, 1, 2, 12, 0, 0, 0, time.UTC))
+
+// inject applies the patch, as the API server would, to a pod that also holds
+// a field of the future.
+func injectInto(t *testing.T, pod *corev1.Pod, sets ...*v1alpha1.SidecarSet) *corev1.Pod {
+	t.Helper()
+	before, err := json.Marshal(pod)
+	require.NoError(t, err)
+	injection, err := Pod(pod, prepareAll(t, sets...), noon)
+	require.NoError(t, err)
+	unchanged, err := json.Marshal(pod)
+	require.NoError(t, err)
+	require.Equal(t, string(before), string(unchanged), "the pod itself is not changed")
+	encoded, err := json.Marshal(injection.Patch())
+	require.NoError(t, err)
+	patch, err := jsonpatch.DecodePatch(encoded)
+	require.NoError(t, err)
+	document, err := patch.Apply(before)
+	require.NoError(t, err)
+	var injected corev1.Pod
+	require.NoError(t, json.Unmarshal(document, &injected))
+	return &injected
+}
+
+func prepareAll(t *testing.T, sets ...*v1alpha1.SidecarSet) []*Set {
+	t.Helper()
+	var prepared []*Set
+	for _, set := range sets {
+		one, err := Prepare(set, set.Name+"-rev")
+		require.NoError(t, err)
+		prepared = append(prepared, one)
+	}
+	return prepared
+}
+
+func names(containers []corev1.Container) []string {
+	var all []string
+	for _, container := range containers {
+		all = append(all, container.Name+"="+container.Image)
+	}
+	return all
+}
+
+func TestSpec4_1_SetsApplyInNameOrderAndPausedOnesNotAtAll(t *testing.T) {
+	paused := fixture.SidecarSet("c", fixture.Sidecar("paused"))
+	paused.Spec.InjectionStrategy.Paused = true
+	injected := injectInto(t, fixture.Pod(fixture.Container("app")),
+		fixture.SidecarSet("b", fixture.Sidecar("b1"), fixture.Sidecar("b2", after)), paused,
+		fixture.SidecarSet("a", fixture.Sidecar("a2", after), fixture.Sidecar("a1")))
+	assert.Equal(t, []string{"a1=a1:v1", "b1=b1:v1", "app=app:v1", "a2=a2:v1", "b2=b2:v1"}, names(injected.Spec.Containers))
+	assert.Equal(t, "a,b", injected.Annotations[v1alpha1.InjectedListAnnotation])
+
+	injection, err := Pod(fixture.Pod(fixture.Container("app")), prepareAll(t, paused), noon)
+	require.NoError(t, err)
+	assert.Empty(t, injection.Patch())
+}
+
+func TestSpec4_2_PlacesOfContainers(t *testing.T) {
+	for _, test := range []struct {
+		name               string
+		own, ownInit       []string
+		inject, injectInit []v1alpha1.SidecarContainer
+		want, wantInit     []string
+	}{
+		{
+			"before and after in the order written", []string{"app1", "app2"}, nil,
+			[]v1alpha1.SidecarContainer{
+				fixture.Sidecar("z", before), fixture.Sidecar("y", after), fixture.Sidecar("x"), fixture.Sidecar("w", after),
+			}, nil,
+			[]string{"z=z:v1", "x=x:v1", "app1=app1:own", "app2=app2:own", "y=y:v1", "w=w:v1"}, nil,
+		},
+		{
+			"init containers sorted by name", []string{"app"}, []string{"own"}, nil,
+			[]v1alpha1.SidecarContainer{
+				fixture.Sidecar("d", after), fixture.Sidecar("c"), fixture.Sidecar("b", before), fixture.Sidecar("a", before),
+			},
+			[]string{"app=app:own"}, []string{"a=a:v1", "b=b:v1", "own=own:own", "c=c:v1", "d=d:v1"},
+		},
+		{
+			"into no init containers", []string{"app"}, nil, nil,
+			[]v1alpha1.SidecarContainer{fixture.Sidecar("b", after), fixture.Sidecar("a", before)},
+			[]string{"app=app:own"}, []string{"a=a:v1", "b=b:v1"},
+		},
+		{
+			"a taken name is replaced in its place", []string{"app1", "x", "app2"}, []string{"i", "own"},
+			[]v1alpha1.SidecarContainer{fixture.Sidecar("x", before), fixture.Sidecar("y", before), fixture.Sidecar("app2", after)},
+			[]v1alpha1.SidecarContainer{fixture.Sidecar("i", after)},
+			[]string{"y=y:v1", "app1=app1:own", "x=x:v1", "app2=app2:v1"}, []string{"i=i:v1", "own=own:own"},
+		},
+		{
+			"twins of a hot sidecar replace twins", []string{"app", "x-1"}, nil,
+			[]v1alpha1.SidecarContainer{fixture.Sidecar("x", hot)}, nil,
+			[]string{"x-2=empty:v1", "app=app:own", "x-1=x:v1"}, nil,
+		},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			pod := fixture.Pod()
+			for _, name := range test.own {
+				pod.Spec.Containers = append(pod.Spec.Containers, corev1.Container{Name: name, Image: name + ":own"})
+			}
+			for _, name := range test.ownInit {
+				pod.Spec.InitContainers = append(pod.Spec.InitContainers, corev1.Container{Name: name, Image: name + ":own"})
+			}
+			set := fixture.SidecarSet("s", test.inject...)
+			set.Spec.InitContainers = test.injectInit
+			injected := injectInto(t, pod, set)
+			assert.Equal(t, test.want, names(injected.Spec.Containers))
+			assert.Equal(t, test.wantInit, names(injected.Spec.InitContainers))
+		})
+	}
+}
+
+func TestSpec4_3_OnlyMountedVolumesAndThePodsOwnStay(t *testing.T) {
+	volume := func(name, medium string) corev1.Volume {
+		return corev1.Volume{Name: name, VolumeSource: corev1.VolumeSource{
+			EmptyDir: &corev1.EmptyDirVolumeSource{Medium: corev1.StorageMedium(medium)},
+		}}
+	}
+	first := fixture.SidecarSet("a", fixture.Sidecar("a", mounting(mount("used", "/u"), mount("own", "/o"))))
+	first.Spec.Volumes = []corev1.Volume{volume("unused", ""), volume("used", "first"), volume("own", "set"), volume("device", ""), volume("init", "")}
+	first.Spec.Containers[0].VolumeDevices = []corev1.VolumeDevice{{Name: "device", DevicePath: "/dev/x"}}
+	first.Spec.InitContainers = []v1alpha1.SidecarContainer{fixture.Sidecar("i", mounting(mount("init", "/i")))}
+	second := fixture.SidecarSet("b", fixture.Sidecar("b", mounting(mount("used", "/u"))))
+	second.Spec.Volumes = []corev1.Volume{volume("used", "second")}
+	pod := fixture.Pod(fixture.Container("app"))
+	pod.Spec.Volumes = []corev1.Volume{volume("own", "pod")}
+
+	injected := injectInto(t, pod, first, second)
+	assert.Equal(t, []corev1.Volume{volume("own", "pod"), volume("used", "first"), volume("device", ""), volume("init", "")}, injected.Spec.Volumes)
+}
+
+func TestSpec4_4_PullSecretsAreAppendedOnce(t *testing.T) {
+	secret := func(name string) corev1.LocalObjectReference { return corev1.LocalObjectReference{Name: name} }
+	first, second := fixture.SidecarSet("a", fixture.Sidecar("a")), fixture.SidecarSet("b", fixture.Sidecar("b"))
+	first.Spec.ImagePullSecrets = []corev1.LocalObjectReference{secret("x"), secret("own"), secret("x")}
+	second.Spec.ImagePullSecrets = []corev1.LocalObjectReference{secret("y"), secret("x")}
+	pod := fixture.Pod(fixture.Container("app"))
+	pod.Spec.ImagePullSecrets = []corev1.LocalObjectReference{secret("own")}
+	assert.Equal(t, []corev1.LocalObjectReference{secret("own"), secret("x"), secret("y")}, injectInto(t, pod, first, second).Spec.ImagePullSecrets)
+}
+
+func TestSpec4_5_SharedVolumes(t *testing.T) {
+	app1, app2, old := fixture.Container("app1"), fixture.Container("app2"), fixture.Container("old")
+	app1.VolumeMounts = []corev1.VolumeMount{mount("data", "/data"), mount("x", "/var/log/"), {
+		Name: "sub", MountPath: "/sub", SubPathExpr: "$(A)/$$(B)/$(C)/$(MISSING)",
+	}}
+	app1.Env = []corev1.EnvVar{env("C", "c"), env("B", "b"), env("A", "a"), env("OWN", "app")}
+	app1.VolumeDevices = []corev1.VolumeDevice{{Name: "d", DevicePath: "/dev/d"}, {Name: "e", DevicePath: "/dev/e"}}
+	app2.VolumeMounts = []corev1.VolumeMount{mount("data", "/data"), mount("other", "/sub"), {Name: "ro", MountPath: "/ro", ReadOnly: true, SubPathExpr: "$(OWN)"}}
+	app2.Env = []corev1.EnvVar{env("OWN", "app")}
+	old.Env = []corev1.EnvVar{env("IS_INJECTED", "true")}
+	old.VolumeMounts = []corev1.VolumeMount{mount("old", "/old")}
+	replaced := fixture.Container("side")
+	replaced.VolumeMounts = []corev1.VolumeMount{mount("replaced", "/replaced")}
+
+	side := fixture.Sidecar("side", sharing, mounting(mount("log", "/var/log")), func(s *v1alpha1.SidecarContainer) {
+		s.Env = []corev1.EnvVar{env("OWN", "side")}
+		s.VolumeDevices = []corev1.VolumeDevice{{Name: "mine", DevicePath: "/dev/e"}}
+	})
+	injected := injectInto(t, fixture.Pod(app1, app2, old, replaced), fixture.SidecarSet("s", side), fixture.SidecarSet("t", fixture.Sidecar("plain")))
+	got := injected.Spec.Containers[4]
+	assert.Equal(t, corev1.Container{
+		Name: "side", Image: "side:v1",
+		Env: []corev1.EnvVar{env("OWN", "side"), env("IS_INJECTED", "true"), env("A", "a"), env("C", "c")},
+		VolumeMounts: []corev1.VolumeMount{
+			mount("log", "/var/log"), mount("data", "/data"), app1.VolumeMounts[2], app2.VolumeMounts[2],
+		},
+		VolumeDevices: []corev1.VolumeDevice{{Name: "mine", DevicePath: "/dev/e"}, {Name: "d", DevicePath: "/dev/d"}},
+	}, got)
+	assert.Empty(t, injected.Spec.Containers[0].VolumeMounts, "set t shares nothing")
+}
+
+func TestSpec4_6_TransferredEnv(t *testing.T) {
+	app, other := fixture.Container("app"), fixture.Container("other")
+	fromField := corev1.EnvVar{Name: "C", ValueFrom: &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{APIVersion: "v1", FieldPath: "metadata.name"}}}
+	app.Env = []corev1.EnvVar{env("A", "1"), env("B", "2"), fromField, env("OWN", "app")}
+	other.Env = []corev1.EnvVar{env("A", "other"), env("D", "4")}
+	from := func(field string) *v1alpha1.SourceContainerNameSource {
+		return &v1alpha1.SourceContainerNameSource{FieldRef: &corev1.ObjectFieldSelector{FieldPath: field}}
+	}
+	for name, test := range map[string]struct {
+		transfer []v1alpha1.TransferEnvVar
+		want     []corev1.EnvVar
+	}{
+		"one name":               {[]v1alpha1.TransferEnvVar{{SourceContainerName: "app", EnvName: "B"}}, []corev1.EnvVar{env("B", "2")}},
+		"names are sorted":       {[]v1alpha1.TransferEnvVar{{SourceContainerName: "app", EnvName: "B", EnvNames: []string{"C", "A", "B"}}}, []corev1.EnvVar{env("A", "1"), env("B", "2"), fromField}},
+		"entry by entry":         {[]v1alpha1.TransferEnvVar{{SourceContainerName: "other", EnvName: "D"}, {SourceContainerName: "app", EnvName: "B"}}, []corev1.EnvVar{env("D", "4"), env("B", "2")}},
+		"the first entry wins":   {[]v1alpha1.TransferEnvVar{{SourceContainerName: "other", EnvName: "A"}, {SourceContainerName: "app", EnvName: "A"}}, []corev1.EnvVar{env("A", "other")}},
+		"the sidecar's own wins": {[]v1alpha1.TransferEnvVar{{SourceContainerName: "app", EnvName: "OWN"}}, nil},
+		"missing are skipped":    {[]v1alpha1.TransferEnvVar{{SourceContainerName: "nope", EnvName: "A"}, {SourceContainerName: "app", EnvName: "NOPE"}}, nil},
+		"by label":               {[]v1alpha1.TransferEnvVar{{SourceContainerNameFrom: from("metadata.labels['c']"), EnvName: "D"}}, []corev1.EnvVar{env("D", "4")}},
+		"by annotation":          {[]v1alpha1.TransferEnvVar{{SourceContainerNameFrom: from("metadata.annotations['a/b']"), EnvName: "B"}}, []corev1.EnvVar{env("B", "2")}},
+		"by pod name":            {[]v1alpha1.TransferEnvVar{{SourceContainerNameFrom: from("metadata.name"), EnvName: "B"}}, []corev1.EnvVar{env("B", "2")}},
+		"by a missing label":     {[]v1alpha1.TransferEnvVar{{SourceContainerNameFrom: from("metadata.labels['no']"), EnvName: "D"}}, nil},
+		"by an unknown field":    {[]v1alpha1.TransferEnvVar{{SourceContainerNameFrom: from("spec.nodeName"), EnvName: "D"}}, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			pod := fixture.Pod(app, other)
+			pod.Name = "app"
+			pod.Labels["c"] = "other"
+			pod.Annotations = map[string]string{"a/b": "app"}
+			side := fixture.Sidecar("side", func(s *v1alpha1.SidecarContainer) {
+				s.Env, s.TransferEnv = []corev1.EnvVar{env("OWN", "side")}, test.transfer
+			})
+			injected := injectInto(t, pod, fixture.SidecarSet("s", side))
+			assert.Equal(t, append([]corev1.EnvVar{env("OWN", "side"), env("IS_INJECTED", "true")}, test.want...), injected.Spec.Containers[0].Env)
+		})
+	}
+}
+
+func TestSpec4_8_HotTwins(t *testing.T) {
+	side := fixture.Sidecar("envoy", hot, sharing, func(s *v1alpha1.SidecarContainer) {
+		s.TransferEnv = []v1alpha1.TransferEnvVar{{SourceContainerName: "app", EnvName: "A"}}
+	})
+	app := fixture.Container("app")
+	app.Env = []corev1.EnvVar{env("A", "1")}
+	pod := fixture.Pod(app)
+	pod.Annotations = map[string]string{v1alpha1.WorkingHotUpgradeContainerAnnotation: `{"mosn":"mosn-2"}`}
+	injected := injectInto(t, pod, fixture.SidecarSet("s", side))
+
+	twin := func(name, image string) corev1.Container {
+		return corev1.Container{Name: name, Image: image, Env: []corev1.EnvVar{
+			env("IS_INJECTED", "true"), env("A", "1"),
+			fromAnnotation("SIDECARSET_VERSION", "version.sidecarset.kruise.io/"+name),
+			fromAnnotation("SIDECARSET_VERSION_ALT", "versionalt.sidecarset.kruise.io/"+name),
+		}}
+	}
+	assert.Equal(t, []corev1.Container{twin("envoy-1", "envoy:v1"), twin("envoy-2", "empty:v1"), app}, injected.Spec.Containers)
+	hashes, blank := v1alpha1.HashAnnotation, v1alpha1.HashWithoutImageAnnotation
+	assert.Equal(t, map[string]string{
+		"kruise.io/sidecarset-injected-list":                "s",
+		"kruise.io/sidecarset-working-hotupgrade-container": `{"envoy":"envoy-1","mosn":"mosn-2"}`,
+		"version.sidecarset.kruise.io/envoy-1":              "1", "versionalt.sidecarset.kruise.io/envoy-1": "0",
+		"version.sidecarset.kruise.io/envoy-2": "0", "versionalt.sidecarset.kruise.io/envoy-2": "1",
+		hashes: `{"s":{"updateTimestamp":"2024-01-02T12:00:00Z","hash":"hash-s","sidecarSetName":"s","sidecarList":["envoy"],"controllerRevision":"s-rev"}}`,
+		blank:  `{"s":{"updateTimestamp":"2024-01-02T12:00:00Z","hash":"blank-s","sidecarSetName":"s","sidecarList":["envoy"]}}`,
+	}, injected.Annotations)
+}
+
+func TestSpec4_10_EntriesOfOtherSetsAreKept(t *testing.T) {
+	pod := fixture.Pod(fixture.Container("app"))
+	pod.Annotations = map[string]string{
+		"mine":                          "kept",
+		v1alpha1.InjectedListAnnotation: "other",
+		v1alpha1.HashAnnotation:         `{"other":{"updateTimestamp":"2023-01-01T00:00:00Z","hash":"h","sidecarSetName":"other","sidecarList":["o"]}}`,
+		// The older form.
+		v1alpha1.HashWithoutImageAnnotation: `{"other":"g"}`,
+	}
+	injected := injectInto(t, pod, fixture.SidecarSet("s", fixture.Sidecar("side")))
+	assert.Equal(t, map[string]string{
+		"mine":                          "kept",
+		v1alpha1.InjectedListAnnotation: "other,s",
+		v1alpha1.HashAnnotation: `{"other":{"updateTimestamp":"2023-01-01T00:00:00Z","hash":"h","sidecarSetName":"other","sidecarList":["o"]},` +
+			`"s":{"updateTimestamp":"2024-01-02T12:00:00Z","hash":"hash-s","sidecarSetName":"s","sidecarList":["side"],"controllerRevision":"s-rev"}}`,
+		v1alpha1.HashWithoutImageAnnotation: `{"other":{"updateTimestamp":null,"hash":"g","sidecarSetName":"other","sidecarList":null},` +
+			`"s":{"updateTimestamp":"2024-01-02T12:00:00Z","hash":"blank-s","sidecarSetName":"s","sidecarList":["side"]}}`,
+	}, injected.Annotations)
+}
+
+func TestFieldsOfThePodThatNobodyKnowsSurvive(t *testing.T) {
+	document := []byte(`{"metadata":{"labels":{"app":"web"}},"spec":{"future":1,"containers":[{"name":"app","future":{"a":[1]}}]}}`)
+	var pod corev1.Pod
+	require.NoError(t, json.Unmarshal(document, &pod))
+	injection, err := Pod(&pod, prepareAll(t, fixture.SidecarSet("s", fixture.Sidecar("side"))), noon)
+	require.NoError(t, err)
+	encoded, err := json.Marshal(injection.Patch())
+	require.NoError(t, err)
+	patch, err := jsonpatch.DecodePatch(encoded)
+	require.NoError(t, err)
+	result, err := patch.Apply(document)
+	require.NoError(t, err)
+	var patched struct {
+		Spec struct {
+			Future     int
+			Containers []map[string]any
+		}
+	}
+	require.NoError(t, json.Unmarshal(result, &patched))
+	assert.Equal(t, 1, patched.Spec.Future)
+	assert.Equal(t, map[string]any{"name": "app", "future": map[string]any{"a": []any{1.0}}}, patched.Spec.Containers[1])
+}
+
+func TestSpec4_12_ErrorsNameSetContainerAndCause(t *testing.T) {
+	withPolicy := func(text string) v1alpha1.SidecarContainer {
+		return fixture.Sidecar("side", func(s *v1alpha1.SidecarContainer) {
+			require.NoError(t, yaml.Unmarshal([]byte(text), &s.ResourcesPolicy))
+		})
+	}
+	patching := func(value string) *v1alpha1.SidecarSet {
+		set := fixture.SidecarSet("s", fixture.Sidecar("side"))
+		set.Spec.PatchPodMetadata = []v1alpha1.SidecarSetPatchPodMetadata{
+			{Annotations: map[string]string{"k": value}, PatchPolicy: v1alpha1.SidecarSetMergePatchJSONPolicy},
+		}
+		return set
+	}
+	unhashed := fixture.SidecarSet("s", fixture.Sidecar("side"))
+	unhashed.Annotations = nil
+	for name, test := range map[string]struct {
+		set         *v1alpha1.SidecarSet
+		annotations map[string]string
+		want        []string
+	}{
+		"no target":        {fixture.SidecarSet("s", withPolicy(`{targetContainersNameRegex: x.*}`)), nil, []string{"SidecarSet s", "container side", `"x.*"`}},
+		"below zero":       {fixture.SidecarSet("s", withPolicy(`{resourcesExpr: {requests: {cpu: cpu-1}}}`)), nil, []string{"SidecarSet s", "container side", "requests: cpu", "below zero"}},
+		"too large":        {fixture.SidecarSet("s", withPolicy(`{resourcesExpr: {requests: {memory: 100E}}}`)), nil, []string{"SidecarSet s", "container side", "memory", "does not fit"}},
+		"by zero":          {fixture.SidecarSet("s", withPolicy(`{resourcesExpr: {requests: {memory: 1/memory}}}`)), nil, []string{"SidecarSet s", "container side", "division by zero"}},
+		"expression":       {fixture.SidecarSet("s", withPolicy(`{resourcesExpr: {limits: {memory: "("}}}`)), nil, []string{"SidecarSet s", "container side", "resourcesExpr.limits: memory"}},
+		"regex":            {fixture.SidecarSet("s", withPolicy(`{targetContainersNameRegex: "("}`)), nil, []string{"SidecarSet s", "container side", "targetContainersNameRegex"}},
+		"not JSON":         {patching("{"), nil, []string{"SidecarSet s", "annotation k", "SidecarSet's value is not JSON"}},
+		"the pod not JSON": {patching("{}"), map[string]string{"k": "plain"}, []string{"SidecarSet s", "annotation k", "pod's value is not JSON"}},
+		"bad record":       {fixture.SidecarSet("s", fixture.Sidecar("side")), map[string]string{v1alpha1.HashAnnotation: "["}, []string{v1alpha1.HashAnnotation}},
+		"no hash":          {unhashed, nil, []string{"SidecarSet s", "no hash annotations"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			pod := fixture.Pod(fixture.Container("app"))
+			pod.Annotations = test.annotations
+			prepared, err := Prepare(test.set, "rev")
+			if err == nil {
+				_, err = Pod(pod, []*Set{prepared}, noon)
+			}
+			for _, want := range test.want {
+				assert.ErrorContains(t, err, want)
+			}
+		})
+	}
+}
+
+func BenchmarkPod(b *testing.B) {
+	set, err := Prepare(fixture.SidecarSet("s", fixture.Sidecar("a", sharing), fixture.Sidecar("b")), "rev")
+	require.NoError(b, err)
+	pod := fixture.Pod(fixture.Container("app"))
+	for b.Loop() {
+		injection, err := Pod(pod, []*Set{set}, noon)
+		if err != nil {
+			b.Fatal(err)
+		}
+		if _, err := json.Marshal(injection.Patch()); err != nil {
+			b.Fatal(err)
+		}
+	}
+}

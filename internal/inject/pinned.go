@@ -1,0 +1,111 @@
+package inject
+
+import (
+	"crypto/sha256"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"strings"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/util/intstr"
+
+	"github.com/outrigger/outrigger/api/v1alpha1"
+	"github.com/outrigger/outrigger/internal/revision"
+)
+
+// UsesPinned tells whether a new pod gets the revision that the set's injection
+// is pinned to, rather than the newest content (SPEC §4.11). Whoever creates the
+// pod again, gets the same answer for the same name (or generateName), namespace
+// and owner.
+func UsesPinned(set *v1alpha1.SidecarSet, pod *corev1.Pod) (bool, error) {
+	pinned, strategy := set.Spec.InjectionStrategy.Revision, &set.Spec.UpdateStrategy
+	switch {
+	case pinned == nil:
+		return false, nil
+	case pinned.Policy != v1alpha1.PartialSidecarSetInjectRevisionPolicy, strategy.Paused:
+		return true, nil
+	case strategy.Selector != nil:
+		selector, err := metav1.LabelSelectorAsSelector(strategy.Selector)
+		if err != nil {
+			return false, fmt.Errorf("updateStrategy.selector: %w", err)
+		}
+		return !selector.Matches(labels.Set(pod.Labels)), nil
+	}
+	heldBack, of, err := share(strategy.Partition, int64(set.Status.MatchedPods))
+	if err != nil {
+		return false, fmt.Errorf("updateStrategy.partition: %w", err)
+	}
+	return place(pod)%uint64(of) < uint64(heldBack), nil
+}
+
+// share is the part of the pods that a partition holds back. A number counts
+// against the matched pods; before there are any, it holds all of them back.
+func share(partition *intstr.IntOrString, matched int64) (heldBack, of int64, err error) {
+	switch {
+	case partition == nil:
+		return 0, 1, nil
+	case partition.Type == intstr.Int:
+		return max(int64(partition.IntVal), 0), max(matched, 1), nil
+	}
+	percent, err := intstr.GetScaledValueFromIntOrPercent(partition, 100, true)
+	if err != nil {
+		return 0, 0, err
+	}
+	return int64(max(percent, 0)), 100, nil
+}
+
+// place is a number that depends on the pod alone and spreads evenly.
+func place(pod *corev1.Pod) uint64 {
+	name := pod.GenerateName
+	if name == "" {
+		name = pod.Name
+	}
+	identity := []string{pod.Namespace, name}
+	if owner := metav1.GetControllerOfNoCopy(pod); owner != nil {
+		identity = append(identity, string(owner.UID))
+	}
+	sum := sha256.Sum256([]byte(strings.Join(identity, "/")))
+	return binary.BigEndian.Uint64(sum[:])
+}
+
+var errNoSuchRevision = errors.New("it does not exist; correct spec.injectionStrategy.revision, or create that version again")
+
+// FindPinned returns the revision that injection is pinned to, among the set's
+// sorted revisions. A missing one is an error (SPEC §4.11).
+func FindPinned(set *v1alpha1.SidecarSet, sorted []*appsv1.ControllerRevision) (*appsv1.ControllerRevision, error) {
+	pinned := set.Spec.InjectionStrategy.Revision
+	if name := pinned.RevisionName; name != nil && *name != "" {
+		for _, candidate := range sorted {
+			if candidate.Name == *name {
+				return candidate, nil
+			}
+		}
+		return nil, fmt.Errorf("SidecarSet %s: inject revision %s: %w", set.Name, *name, errNoSuchRevision)
+	}
+	version := ""
+	if pinned.CustomVersion != nil {
+		version = *pinned.CustomVersion
+	}
+	if found := revision.FindCustomVersion(sorted, version); found != nil && version != "" {
+		return found, nil
+	}
+	return nil, fmt.Errorf("SidecarSet %s: inject custom version %q: %w", set.Name, version, errNoSuchRevision)
+}
+
+// PreparePinned prepares a set with the content and the hashes of a revision.
+func PreparePinned(set *v1alpha1.SidecarSet, pinned *appsv1.ControllerRevision) (*Set, error) {
+	restored := set.DeepCopy()
+	if err := revision.Restore(pinned.Data.Raw, &restored.Spec); err != nil {
+		return nil, fmt.Errorf("SidecarSet %s: inject revision %s: %w", set.Name, pinned.Name, err)
+	}
+	hashes := map[string]string{}
+	for _, key := range []string{v1alpha1.HashAnnotation, v1alpha1.HashWithoutImageAnnotation} {
+		hashes[key] = pinned.Annotations[key]
+	}
+	restored.Annotations = hashes
+	return Prepare(restored, pinned.Name)
+}

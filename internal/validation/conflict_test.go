@@ -1,0 +1,88 @@
+package validation
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+
+	"github.com/outrigger/outrigger/api/v1alpha1"
+)
+
+func TestSpec5_ConflictsBetweenSets(t *testing.T) {
+	const other = `
+metadata: {name: other}
+spec:
+  containers:
+  - {name: side, image: x}
+  - {name: hot, image: x, upgradeStrategy: {upgradeType: HotUpgrade, hotUpgradeEmptyImage: e}}
+  initContainers: [{name: init, image: x}]
+  volumes: [{name: v, emptyDir: {}}, {name: w, hostPath: {path: /x}}]
+  patchPodMetadata:
+  - {annotations: {o: x}, patchPolicy: Overwrite}
+  - {annotations: {m: '{}'}, patchPolicy: MergePatchJson}
+  - {annotations: {r: x}, patchPolicy: Retain}
+`
+	for text, want := range map[string]string{
+		`containers: [{name: new, image: x}]`:                                                      ``,
+		`containers: [{name: new, image: x}, {name: side, image: x}]`:                              `spec.containers[1].name: FieldValueInvalid`,
+		`containers: [{name: hot-2, image: x}]`:                                                    `spec.containers[0].name: FieldValueInvalid`,
+		`containers: [{name: hot, image: x}]`:                                                      `spec.containers[0].name: FieldValueInvalid`,
+		`containers: [{name: init, image: x}]`:                                                     ``,
+		`initContainers: [{name: init, image: x}]`:                                                 `spec.initContainers[0].name: FieldValueInvalid`,
+		`initContainers: [{name: side, image: x}]`:                                                 ``,
+		`volumes: [{name: v}]`:                                                                     ``,
+		`volumes: [{name: v, emptyDir: {medium: Memory}}]`:                                         `spec.volumes[0].name: FieldValueInvalid`,
+		`volumes: [{name: w, hostPath: {path: /x}}]`:                                               ``,
+		`patchPodMetadata: [{annotations: {o: x, m: x, r: x}, patchPolicy: Retain}]`:               ``,
+		`patchPodMetadata: [{annotations: {o: x, m: x, r: x}, patchPolicy: Overwrite}]`:            `spec.patchPodMetadata[0].annotations[m]: FieldValueInvalid, spec.patchPodMetadata[0].annotations[o]: FieldValueInvalid`,
+		`patchPodMetadata: [{annotations: {o: '1', m: '1', r: '1'}, patchPolicy: MergePatchJson}]`: `spec.patchPodMetadata[0].annotations[o]: FieldValueInvalid`,
+		`selector: {matchLabels: {app: else}}, containers: [{name: side, image: x}]`:               ``,
+	} {
+		set := read(t, `metadata: {name: s}`, `spec: {selector: {matchLabels: {app: web}}}`, "spec: {"+text+"}")
+		theirs := read(t, `spec: {selector: {matchLabels: {app: web}}}`, other)
+		if strings.Contains(text, "selector") {
+			set.Spec.Selector.MatchLabels = map[string]string{"app": "else"}
+		}
+		Default(set)
+		Default(theirs)
+		errs := ValidateConflicts(set, []v1alpha1.SidecarSet{*set, *theirs})
+		assert.Equal(t, want, strings.Join(complaints(errs), ", "), text)
+		for _, err := range errs {
+			assert.Contains(t, err.Detail, "SidecarSet other")
+		}
+	}
+}
+
+func TestSpec5_SetsOverlapWhenOnePodCanMatchBoth(t *testing.T) {
+	for _, test := range []struct {
+		a, b string
+		want bool
+	}{
+		{`selector: {matchLabels: {app: web}}`, `selector: {matchLabels: {app: web}}`, true},
+		{`selector: {matchLabels: {app: web}}`, `selector: {matchLabels: {app: db}}`, false},
+		{`selector: {matchLabels: {app: web}}`, `selector: {matchLabels: {tier: a}}`, true},
+		{`selector: {matchLabels: {app: web, tier: a}}`, `selector: {matchLabels: {app: web, tier: b}}`, false},
+		{`selector: {matchLabels: {app: web}}`, `selector: {}`, false},
+		{`selector: {matchLabels: {app: web}}`, `namespace: x`, false},
+		{`selector: {matchLabels: {app: web}}`, `selector: {matchExpressions: [{key: app, operator: In, values: [db, web]}]}`, true},
+		{`selector: {matchLabels: {app: web}}`, `selector: {matchExpressions: [{key: app, operator: NotIn, values: [db, web]}]}`, false},
+		{`selector: {matchLabels: {app: web}}`, `selector: {matchExpressions: [{key: app, operator: Exists}]}`, true},
+		{`selector: {matchLabels: {app: web}}`, `selector: {matchExpressions: [{key: app, operator: DoesNotExist}]}`, false},
+		{`selector: {matchExpressions: [{key: app, operator: Exists}]}`, `selector: {matchExpressions: [{key: app, operator: DoesNotExist}]}`, false},
+		{`selector: {matchExpressions: [{key: app, operator: NotIn, values: [a]}]}`, `selector: {matchExpressions: [{key: app, operator: DoesNotExist}]}`, true},
+		{`selector: {matchExpressions: [{key: app, operator: In, values: [a, b]}]}`, `selector: {matchExpressions: [{key: app, operator: In, values: [b, c]}, {key: app, operator: NotIn, values: [b]}]}`, false},
+		{`selector: {matchExpressions: [{key: app, operator: Exists}]}`, `selector: {matchExpressions: [{key: app, operator: NotIn, values: [b]}]}`, true},
+		{`namespace: x, selector: {matchLabels: {app: web}}`, `namespace: y, selector: {matchLabels: {app: web}}`, false},
+		{`namespace: x, selector: {matchLabels: {app: web}}`, `namespace: x, selector: {matchLabels: {app: web}}`, true},
+		{`namespace: x, selector: {matchLabels: {app: web}}`, `selector: {matchLabels: {app: web}}`, true},
+		{`namespace: x, selector: {matchLabels: {app: web}}`, `namespaceSelector: {matchLabels: {env: prod}}, selector: {matchLabels: {app: web}}`, true},
+		{`namespace: x, selector: {matchLabels: {app: web}}`, `namespaceSelector: {matchLabels: {kubernetes.io/metadata.name: y}}, selector: {matchLabels: {app: web}}`, false},
+		{`namespaceSelector: {matchLabels: {env: dev}}, selector: {matchLabels: {app: web}}`, `namespaceSelector: {matchLabels: {env: prod}}, selector: {matchLabels: {app: web}}`, false},
+		{`namespaceSelector: {}, selector: {matchLabels: {app: web}}`, `namespaceSelector: {matchLabels: {env: prod}}, selector: {matchLabels: {app: web}}`, true},
+	} {
+		a, b := read(t, "spec: {"+test.a+"}"), read(t, "spec: {"+test.b+"}")
+		assert.Equal(t, test.want, Overlap(&a.Spec, &b.Spec), "%s with %s", test.a, test.b)
+		assert.Equal(t, test.want, Overlap(&b.Spec, &a.Spec), "%s with %s", test.b, test.a)
+	}
+}

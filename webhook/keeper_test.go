@@ -1,0 +1,161 @@
+package webhook
+
+import (
+	"crypto/x509"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/outrigger/outrigger/kube"
+)
+
+// rig is a store with replicas at it, and a clock.
+type rig struct {
+	t     *testing.T
+	store client.Client
+	now   time.Time
+}
+
+func newRig(t *testing.T) *rig {
+	scheme, err := kube.NewScheme()
+	require.NoError(t, err)
+	require.NoError(t, admissionregistrationv1.AddToScheme(scheme))
+	return &rig{t: t, store: fake.NewClientBuilder().WithScheme(scheme).Build(), now: time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC)}
+}
+
+func (r *rig) replica(url string) *keeper {
+	options := Options{Options: kube.Options{SystemNamespace: "system"}, URL: url, ServiceName: "hook"}
+	k, err := options.newKeeper()
+	require.NoError(r.t, err)
+	k.client, k.now = r.store, func() time.Time { return r.now }
+	return k
+}
+
+// step reconciles once; what is served then is trusted by what the API server
+// was told.
+func (r *rig) step(k *keeper) {
+	r.t.Helper()
+	_, err := k.Reconcile(r.t.Context(), reconcile.Request{})
+	require.NoError(r.t, err)
+	r.trusted(k)
+}
+
+func (r *rig) trusted(k *keeper) {
+	r.t.Helper()
+	pair, err := k.certificate(nil)
+	if err != nil {
+		return
+	}
+	for _, hook := range r.mutating().Webhooks {
+		roots := x509.NewCertPool()
+		require.True(r.t, roots.AppendCertsFromPEM(hook.ClientConfig.CABundle))
+		_, err = pair.Leaf.Verify(x509.VerifyOptions{Roots: roots, CurrentTime: r.now, DNSName: "hook.system.svc"})
+		require.NoError(r.t, err, hook.Name)
+	}
+}
+
+func (r *rig) mutating() *admissionregistrationv1.MutatingWebhookConfiguration {
+	live := &admissionregistrationv1.MutatingWebhookConfiguration{}
+	require.NoError(r.t, r.store.Get(r.t.Context(), client.ObjectKey{Name: configurationName}, live))
+	return live
+}
+
+func (r *rig) secret() *corev1.Secret {
+	secret := &corev1.Secret{}
+	require.NoError(r.t, r.store.Get(r.t.Context(), client.ObjectKey{Namespace: "system", Name: certificateSecret}, secret))
+	return secret
+}
+
+func TestTheFirstStepsMakeACertificateAndTellTheAPIServer(t *testing.T) {
+	r := newRig(t)
+	k := r.replica("https://localhost:9443/base/")
+	_, err := k.certificate(nil)
+	require.ErrorIs(t, err, errNoCertificate)
+	r.step(k)
+	r.step(k)
+	<-k.first
+	pair, err := k.certificate(nil)
+	require.NoError(t, err)
+	assert.Equal(t, []string{"localhost", "hook.system.svc"}, pair.Leaf.DNSNames)
+	assert.Equal(t, corev1.SecretTypeTLS, r.secret().Type)
+	assert.NotContains(t, r.secret().Data, "ca.key")
+	hook := r.mutating().Webhooks[0]
+	assert.Equal(t, "https://localhost:9443/base/mutate-pod", *hook.ClientConfig.URL)
+	assert.Nil(t, hook.ClientConfig.Service)
+	assert.Equal(t, []string{"system"}, hook.NamespaceSelector.MatchExpressions[0].Values)
+
+	before := r.mutating().ResourceVersion + r.secret().ResourceVersion
+	r.step(k)
+	assert.Equal(t, before, r.mutating().ResourceVersion+r.secret().ResourceVersion, "in step, nothing is written")
+}
+
+func TestRenewalIsSeamlessForAllReplicas(t *testing.T) {
+	r := newRig(t)
+	a, b := r.replica(""), r.replica("")
+	for range 2 {
+		r.step(a)
+		r.step(b)
+	}
+	first := a.serving.Load().Leaf
+	require.True(t, first.Equal(b.serving.Load().Leaf), "replicas share one certificate")
+	assert.Equal(t, "hook", r.mutating().Webhooks[0].ClientConfig.Service.Name)
+
+	r.now = first.NotAfter.Add(-renewBefore - time.Minute)
+	r.step(a)
+	assert.True(t, first.Equal(a.serving.Load().Leaf), "too early")
+
+	r.now = first.NotAfter.Add(-renewBefore + time.Minute)
+	r.step(a) // makes the new certificate
+	r.step(b) // tells the API server, and serves it
+	r.trusted(a)
+	second := b.serving.Load().Leaf
+	assert.False(t, first.Equal(second))
+	assert.True(t, first.Equal(a.serving.Load().Leaf), "a still serves the one before")
+	r.step(a)
+	assert.True(t, second.Equal(a.serving.Load().Leaf))
+
+	r.now = first.NotAfter.Add(time.Minute)
+	r.step(a)
+	assert.Equal(t, r.secret().Data[caKey], r.mutating().Webhooks[0].ClientConfig.CABundle, "an expired CA is dropped")
+}
+
+func TestANewCertificateIsNotServedBeforeItIsTrusted(t *testing.T) {
+	r := newRig(t)
+	k := r.replica("")
+	r.step(k)
+	secret := r.secret()
+	require.NoError(t, k.serve(t.Context(), secret))
+	_, err := k.certificate(nil)
+	require.ErrorIs(t, err, errNoCertificate, "without configurations")
+	require.NoError(t, k.writeConfigurations(t.Context(), k.desired.trusting([]byte("another"))))
+	require.NoError(t, k.serve(t.Context(), secret))
+	_, err = k.certificate(nil)
+	require.ErrorIs(t, err, errNoCertificate, "with configurations that trust another CA")
+}
+
+func TestACertificateForOtherHostsIsReplaced(t *testing.T) {
+	r := newRig(t)
+	inCluster := r.replica("")
+	r.step(inCluster)
+	r.step(inCluster)
+	outside := r.replica("https://dev.example.com:9443")
+	r.step(outside)
+	r.step(outside)
+	assert.Equal(t, []string{"dev.example.com", "hook.system.svc"}, outside.serving.Load().Leaf.DNSNames)
+	r.step(inCluster)
+	assert.True(t, outside.serving.Load().Leaf.Equal(inCluster.serving.Load().Leaf), "it serves both")
+}
+
+func TestURLsThatCannotWorkAreRefused(t *testing.T) {
+	for _, url := range []string{"http://localhost:9443", "https://127.0.0.1:9443", "https://[::1]:9443", "localhost:9443", "https://", "%"} {
+		_, err := Options{URL: url}.newKeeper()
+		require.ErrorContains(t, err, "webhook URL", url)
+	}
+}

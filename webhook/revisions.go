@@ -1,0 +1,97 @@
+package webhook
+
+import (
+	"context"
+	"fmt"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/outrigger/outrigger/api/v1alpha1"
+	"github.com/outrigger/outrigger/internal/inject"
+	"github.com/outrigger/outrigger/internal/revision"
+)
+
+// setOfRevision finds the cached revisions of a SidecarSet.
+const setOfRevision = "sidecarset"
+
+func indexRevisions(ctx context.Context, indexer client.FieldIndexer) error {
+	err := indexer.IndexField(ctx, &appsv1.ControllerRevision{}, setOfRevision, func(o client.Object) []string {
+		if name := o.GetLabels()[v1alpha1.SidecarSetNameLabel]; name != "" {
+			return []string{name}
+		}
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("index revisions by SidecarSet: %w", err)
+	}
+	return nil
+}
+
+// revisionSource reads pinned revisions from the cache.
+type revisionSource struct {
+	reader          client.Reader
+	systemNamespace string
+}
+
+// pinnedSet is a set prepared with the content of a revision.
+type pinnedSet struct {
+	name, resourceVersion string
+	set                   *inject.Set
+}
+
+// choose returns of each set the version that the pod gets (SPEC §4.11).
+func (r revisionSource) choose(ctx context.Context, pod *corev1.Pod, sets []*compiledSet) ([]*inject.Set, error) {
+	chosen := make([]*inject.Set, 0, len(sets))
+	for _, set := range sets {
+		if set.declared.Spec.InjectionStrategy.Paused {
+			continue
+		}
+		usesPinned, err := inject.UsesPinned(set.declared, pod)
+		if err != nil {
+			return nil, fmt.Errorf("SidecarSet %s: %w", set.name, err)
+		}
+		version, err := set.newest, set.err
+		if usesPinned {
+			version, err = r.pinned(ctx, set)
+		}
+		if err != nil {
+			return nil, err
+		}
+		chosen = append(chosen, version)
+	}
+	return chosen, nil
+}
+
+func (r revisionSource) pinned(ctx context.Context, set *compiledSet) (*inject.Set, error) {
+	var list appsv1.ControllerRevisionList
+	err := r.reader.List(ctx, &list, client.InNamespace(r.systemNamespace),
+		client.MatchingFields{setOfRevision: set.name}, client.UnsafeDisableDeepCopy)
+	if err != nil {
+		return nil, fmt.Errorf("SidecarSet %s: look for the pinned revision: %w", set.name, err)
+	}
+	sorted := pointers(list.Items)
+	revision.Sort(sorted)
+	found, err := inject.FindPinned(set.declared, sorted)
+	if err != nil {
+		return nil, err
+	}
+	if last := set.pinned.Load(); last != nil && last.name == found.Name && last.resourceVersion == found.ResourceVersion {
+		return last.set, nil
+	}
+	prepared, err := inject.PreparePinned(set.declared, found)
+	if err != nil {
+		return nil, err
+	}
+	set.pinned.Store(&pinnedSet{name: found.Name, resourceVersion: found.ResourceVersion, set: prepared})
+	return prepared, nil
+}
+
+func pointers[T any](items []T) []*T {
+	all := make([]*T, len(items))
+	for i := range items {
+		all[i] = &items[i]
+	}
+	return all
+}
