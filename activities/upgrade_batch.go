@@ -176,7 +176,7 @@ func (a *Activities) patch(set *v1alpha1.SidecarSet, pod *corev1.Pod) ([]byte, e
 	if err != nil {
 		return nil, err
 	}
-	name, err := revision.Name(set)
+	name, err := revision.Current(set)
 	if err != nil {
 		return nil, err
 	}

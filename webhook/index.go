@@ -36,21 +36,12 @@ func compile(set *v1alpha1.SidecarSet) (*compiledSet, error) {
 		return nil, err
 	}
 	compiled := &compiledSet{name: set.Name, scope: scope, declared: set}
-	name, err := revisionName(set)
+	name, err := revision.Current(set)
 	if err == nil {
 		compiled.newest, err = inject.Prepare(set, name)
 	}
 	compiled.err = err
 	return compiled, nil
-}
-
-// revisionName is that of the set's present content: the one that the operator
-// registered it under, or is about to.
-func revisionName(set *v1alpha1.SidecarSet) (string, error) {
-	if status := &set.Status; status.ObservedGeneration == set.Generation && status.LatestRevision != "" {
-		return status.LatestRevision, nil
-	}
-	return revision.Name(set)
 }
 
 // label is one key with one value.

@@ -10,6 +10,7 @@ import (
 
 	"github.com/outrigger/outrigger/api/v1alpha1"
 	"github.com/outrigger/outrigger/internal/fixture"
+	"github.com/outrigger/outrigger/internal/revision"
 )
 
 func selecting(name string, selector metav1.LabelSelector) *v1alpha1.SidecarSet {
@@ -66,11 +67,11 @@ func TestTheIndexFindsWhatTheSelectorsMatch(t *testing.T) {
 func TestTheRevisionIsTheRegisteredOneOfThisGeneration(t *testing.T) {
 	set := fixture.SidecarSet("s", fixture.Sidecar("side"))
 	set.Generation, set.Status.ObservedGeneration, set.Status.LatestRevision = 2, 1, "s-registered"
-	own, err := revisionName(set)
+	own, err := revision.Current(set)
 	assert.NoError(t, err)
 	assert.NotEqual(t, "s-registered", own)
 	set.Status.ObservedGeneration = 2
-	registered, err := revisionName(set)
+	registered, err := revision.Current(set)
 	assert.NoError(t, err)
 	assert.Equal(t, "s-registered", registered)
 }

@@ -91,3 +91,12 @@ func with(onto map[string]string, key, value string) map[string]string {
 	onto[key] = value
 	return onto
 }
+
+// Current names the revision that holds the set's content now: the one that
+// the operator registered it under, or is about to.
+func Current(set *v1alpha1.SidecarSet) (string, error) {
+	if status := &set.Status; status.ObservedGeneration == set.Generation && status.LatestRevision != "" {
+		return status.LatestRevision, nil
+	}
+	return Name(set)
+}

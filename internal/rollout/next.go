@@ -3,6 +3,7 @@ package rollout
 import (
 	"fmt"
 	"slices"
+	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
@@ -26,7 +27,7 @@ type Plan struct {
 	Slots, Free int
 	// Example is a pod that the rollout waits for, namespace/name.
 	Example string
-	// NotUpgradable pods differ from the version in more than images.
+	// NotUpgradable pods differ from the version in more than images. Sorted.
 	NotUpgradable []protocol.PodReference
 }
 
@@ -91,6 +92,7 @@ func (p *Plan) survey(strategy *v1alpha1.SidecarSetUpdateStrategy, pods []Pod) (
 		}
 		candidates = append(candidates, pod)
 	}
+	slices.SortFunc(p.NotUpgradable, func(a, b protocol.PodReference) int { return strings.Compare(a.String(), b.String()) })
 	return candidates, nil
 }
 
