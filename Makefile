@@ -64,7 +64,7 @@ fmt: ## Format the Go code
 .PHONY: lint
 lint: ## Run the linters, also the one for workflow code
 	@tools/build.sh golangci-lint workflowcheck
-	bin/golangci-lint run
+	bin/golangci-lint run --allow-parallel-runners
 	bin/workflowcheck ./workflows/...
 
 .PHONY: test

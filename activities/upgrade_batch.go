@@ -69,51 +69,61 @@ func (a *Activities) keepBeating(ctx context.Context) (stop func()) {
 	return stop
 }
 
-// upgradePod takes one pod to the target, or notes why not.
+// upgradePod takes one pod to the target, or notes why not. A pod that changed
+// since it was read is looked at again as it is now.
 func (a *Activities) upgradePod(ctx context.Context, input protocol.UpgradeBatchInput, chosen protocol.SelectedPod, outcome *outcome) error {
 	reader := a.Cache
 	for range attempts {
-		set, stopped, err := a.fence(ctx, input)
-		if err != nil {
+		changed, err := a.attempt(ctx, reader, input, chosen, outcome)
+		if err != nil || !changed {
 			return err
 		}
-		if stopped != "" {
-			outcome.stop(stopped)
-			return nil
-		}
-		pod, do, err := a.judge(ctx, reader, set, chosen)
-		switch {
-		case err != nil:
-			return err
-		case do == skip:
-			return nil
-		case do == done:
-			outcome.wrote(chosen, pod.ResourceVersion)
-			return nil
-		}
-		patch, err := a.patch(set, pod)
-		if err != nil {
-			outcome.failed(chosen, err.Error())
-			return nil
-		}
-		err = a.Pods.Patch(ctx, pod, client.RawPatch(types.StrategicMergePatchType, patch))
-		switch {
-		case err == nil:
-			outcome.wrote(chosen, pod.ResourceVersion)
-			return nil
-		case apierrors.IsConflict(err):
-			// It changed since it was read: look at the pod as it is now.
-			reader = a.Live
-		case apierrors.IsNotFound(err):
-			return nil
-		case refused(err):
-			outcome.failed(chosen, reason(err))
-			return nil
-		default:
-			return fmt.Errorf("upgrade pod %s: %w", chosen.PodReference, err)
-		}
+		reader = a.Live
 	}
 	return nil
+}
+
+func (a *Activities) attempt(
+	ctx context.Context, reader client.Reader, input protocol.UpgradeBatchInput, chosen protocol.SelectedPod, outcome *outcome,
+) (changed bool, err error) {
+	set, stopped, err := a.fence(ctx, input)
+	if err != nil {
+		return false, err
+	}
+	if stopped != "" {
+		outcome.stop(stopped)
+		return false, nil
+	}
+	pod, do, err := a.judge(ctx, reader, set, chosen)
+	switch {
+	case err != nil || do == skip:
+		return false, err
+	case do == done:
+		outcome.wrote(chosen, pod.ResourceVersion)
+		return false, nil
+	}
+	patch, err := a.patch(set, pod)
+	if err != nil {
+		outcome.failed(chosen, err.Error())
+		return false, nil
+	}
+	return a.write(ctx, pod, patch, chosen, outcome)
+}
+
+func (a *Activities) write(ctx context.Context, pod *corev1.Pod, patch []byte, chosen protocol.SelectedPod, outcome *outcome) (changed bool, err error) {
+	err = a.Pods.Patch(ctx, pod, client.RawPatch(types.StrategicMergePatchType, patch))
+	switch {
+	case err == nil:
+		outcome.wrote(chosen, pod.ResourceVersion)
+	case apierrors.IsConflict(err):
+		return true, nil
+	case apierrors.IsNotFound(err):
+	case refused(err):
+		outcome.failed(chosen, reason(err))
+	default:
+		return false, fmt.Errorf("upgrade pod %s: %w", chosen.PodReference, err)
+	}
+	return false, nil
 }
 
 // fence stands before every write: Temporal cannot stop an activity that runs
@@ -141,7 +151,7 @@ type verdict int
 const (
 	skip verdict = iota
 	done
-	write
+	upgradable
 )
 
 // judge looks at the chosen pod as it is now.
@@ -168,7 +178,7 @@ func (a *Activities) judge(ctx context.Context, reader client.Reader, set *v1alp
 	case !state.Upgradable || state.Waits() || chosen.Unready && state.Ready:
 		return nil, skip, nil
 	}
-	return pod, write, nil
+	return pod, upgradable, nil
 }
 
 func (a *Activities) patch(set *v1alpha1.SidecarSet, pod *corev1.Pod) ([]byte, error) {

@@ -59,20 +59,18 @@ func HashesWithoutImage(annotations map[string]string) (Entries, error) {
 }
 
 func entries(annotations map[string]string, key string) (Entries, error) {
-	read, err := decode[Entries](annotations, key)
-	if err == nil {
-		return read, nil
+	return decode[Entries](annotations, key)
+}
+
+// UnmarshalJSON also reads the older form of an entry, the bare hash. A pod may
+// hold entries of both forms.
+func (e *Entry) UnmarshalJSON(data []byte) error {
+	if len(data) > 0 && data[0] == '"' {
+		*e = Entry{}
+		return json.Unmarshal(data, &e.Hash)
 	}
-	// The older form maps a set's name to the bare hash.
-	var bare map[string]string
-	if json.Unmarshal([]byte(annotations[key]), &bare) != nil || bare == nil {
-		return nil, err
-	}
-	read = make(Entries, len(bare))
-	for name, hash := range bare {
-		read[name] = Entry{Hash: hash, SidecarSetName: name}
-	}
-	return read, nil
+	type plain Entry
+	return json.Unmarshal(data, (*plain)(e))
 }
 
 // InPlaceStates reads InPlaceUpdateStateAnnotation.

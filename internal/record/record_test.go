@@ -24,7 +24,17 @@ func TestSpec2_HashEntriesRoundTrip(t *testing.T) {
 func TestSpec2_OlderHashFormIsRead(t *testing.T) {
 	entries, err := HashesWithoutImage(map[string]string{v1alpha1.HashWithoutImageAnnotation: `{"a":"h"}`})
 	require.NoError(t, err)
-	assert.Equal(t, Entries{"a": {Hash: "h", SidecarSetName: "a"}}, entries)
+	assert.Equal(t, Entries{"a": {Hash: "h"}}, entries)
+}
+
+func TestSpec2_UpgradedPodsMayHoldBothForms(t *testing.T) {
+	annotations := map[string]string{v1alpha1.HashAnnotation: `{"a":"h","b":"g"}`}
+	value, err := With(annotations, v1alpha1.HashAnnotation, "b", Entry{Hash: "new", SidecarSetName: "b", SidecarList: []string{}})
+	require.NoError(t, err)
+	assert.Equal(t, `{"a":"h","b":{"updateTimestamp":null,"hash":"new","sidecarSetName":"b","sidecarList":[]}}`, value)
+	entries, err := Hashes(map[string]string{v1alpha1.HashAnnotation: value})
+	require.NoError(t, err)
+	assert.Equal(t, Entries{"a": {Hash: "h"}, "b": {Hash: "new", SidecarSetName: "b", SidecarList: []string{}}}, entries)
 }
 
 func TestMalformedAnnotationsAreErrorsThatNameThem(t *testing.T) {
