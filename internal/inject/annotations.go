@@ -29,14 +29,7 @@ func (i *Injection) annotate(sets []*Set, now metav1.Time) error {
 	if len(sets) == 0 {
 		return nil
 	}
-	hashes, err := record.Hashes(i.annotations)
-	if err != nil {
-		return err
-	}
-	blank, err := record.HashesWithoutImage(i.annotations)
-	if err != nil {
-		return err
-	}
+	hashes, blank := record.Entries{}, record.Entries{}
 	names := record.InjectedSets(i.annotations)
 	for _, set := range sets {
 		names = append(names, set.name)
@@ -46,11 +39,12 @@ func (i *Injection) annotate(sets []*Set, now metav1.Time) error {
 		entry.Hash, entry.ControllerRevision = set.version.Hash, set.revision
 		hashes[set.name] = entry
 	}
+	var err error
 	changes := map[string]string{v1alpha1.InjectedListAnnotation: record.FormatInjectedSets(names)}
-	if changes[v1alpha1.HashAnnotation], err = record.Format(hashes); err != nil {
+	if changes[v1alpha1.HashAnnotation], err = record.With(i.annotations, v1alpha1.HashAnnotation, hashes); err != nil {
 		return err
 	}
-	if changes[v1alpha1.HashWithoutImageAnnotation], err = record.Format(blank); err != nil {
+	if changes[v1alpha1.HashWithoutImageAnnotation], err = record.With(i.annotations, v1alpha1.HashWithoutImageAnnotation, blank); err != nil {
 		return err
 	}
 	i.setAnnotations(changes)

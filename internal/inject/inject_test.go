@@ -296,7 +296,7 @@ func TestSpec4_10_EntriesOfOtherSetsAreKept(t *testing.T) {
 		v1alpha1.InjectedListAnnotation: "other,s",
 		v1alpha1.HashAnnotation: `{"other":{"updateTimestamp":"2023-01-01T00:00:00Z","hash":"h","sidecarSetName":"other","sidecarList":["o"]},` +
 			`"s":{"updateTimestamp":"2024-01-02T12:00:00Z","hash":"hash-s","sidecarSetName":"s","sidecarList":["side"],"controllerRevision":"s-rev"}}`,
-		v1alpha1.HashWithoutImageAnnotation: `{"other":{"updateTimestamp":null,"hash":"g","sidecarSetName":"other","sidecarList":null},` +
+		v1alpha1.HashWithoutImageAnnotation: `{"other":"g",` +
 			`"s":{"updateTimestamp":"2024-01-02T12:00:00Z","hash":"blank-s","sidecarSetName":"s","sidecarList":["side"]}}`,
 	}, injected.Annotations)
 }

@@ -142,17 +142,17 @@ func Format[V any](value map[string]V) (string, error) {
 	return string(encoded), nil
 }
 
-// With returns the value of an annotation of entries with that of one set
+// With returns the value of an annotation of entries with those of some sets
 // replaced. Entries of other sets stay as they are written, byte for byte.
-func With(annotations map[string]string, key, set string, entry any) (string, error) {
+func With[E any](annotations map[string]string, key string, entries map[string]E) (string, error) {
 	all, err := decode[map[string]json.RawMessage](annotations, key)
 	if err != nil {
 		return "", err
 	}
-	encoded, err := json.Marshal(entry)
-	if err != nil {
-		return "", fmt.Errorf("encode the entry of %s in annotation %s: %w", set, key, err)
+	for set, entry := range entries {
+		if all[set], err = json.Marshal(entry); err != nil {
+			return "", fmt.Errorf("encode the entry of %s in annotation %s: %w", set, key, err)
+		}
 	}
-	all[set] = encoded
 	return Format(all)
 }

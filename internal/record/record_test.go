@@ -29,7 +29,7 @@ func TestSpec2_OlderHashFormIsRead(t *testing.T) {
 
 func TestSpec2_UpgradedPodsMayHoldBothForms(t *testing.T) {
 	annotations := map[string]string{v1alpha1.HashAnnotation: `{"a":"h","b":"g"}`}
-	value, err := With(annotations, v1alpha1.HashAnnotation, "b", Entry{Hash: "new", SidecarSetName: "b", SidecarList: []string{}})
+	value, err := With(annotations, v1alpha1.HashAnnotation, Entries{"b": {Hash: "new", SidecarSetName: "b", SidecarList: []string{}}})
 	require.NoError(t, err)
 	assert.Equal(t, `{"a":"h","b":{"updateTimestamp":null,"hash":"new","sidecarSetName":"b","sidecarList":[]}}`, value)
 	entries, err := Hashes(map[string]string{v1alpha1.HashAnnotation: value})

@@ -98,21 +98,21 @@ func statusBefore(status *corev1.ContainerStatus) record.ContainerStatus {
 }
 
 func recordUpgrade(annotations map[string]string, pod *corev1.Pod, target Target, before map[string]record.ContainerStatus, now metav1.Time) error {
-	hash, err := record.With(pod.Annotations, v1alpha1.HashAnnotation, target.Set, record.Entry{
+	hash, err := record.With(pod.Annotations, v1alpha1.HashAnnotation, record.Entries{target.Set: {
 		UpdateTimestamp:    now,
 		Hash:               target.Hash,
 		SidecarSetName:     target.Set,
 		SidecarList:        target.Names(),
 		ControllerRevision: target.Revision,
-	})
+	}})
 	if err != nil {
 		return err
 	}
-	state, err := record.With(pod.Annotations, v1alpha1.InPlaceUpdateStateAnnotation, target.Set, record.State{
+	state, err := record.With(pod.Annotations, v1alpha1.InPlaceUpdateStateAnnotation, record.States{target.Set: {
 		Revision:              target.Hash,
 		UpdateTimestamp:       now,
 		LastContainerStatuses: before,
-	})
+	}})
 	if err != nil {
 		return err
 	}
