@@ -23,6 +23,8 @@ type State struct {
 	Ready bool
 	// Touched pods were upgraded in place at least once.
 	Touched bool
+	// Moved pods were upgraded in place to the version at hand.
+	Moved bool
 	// Failed pods cannot take their newest upgrade: a container of it cannot start.
 	Failed bool
 	// UnreadyBefore pods have been unready since before their newest upgrade,
@@ -67,6 +69,7 @@ func (v *Version) Of(pod *corev1.Pod) (State, error) {
 		Updated:    hashes[v.Set].Hash == v.Hash,
 		Upgradable: blank[v.Set].Hash == v.HashWithoutImage,
 		Touched:    touched,
+		Moved:      touched && newest.Revision == v.Hash,
 		Ready:      ready(pod) && v.idleTwinsEmpty(pod, working),
 	}
 	state.Consistent, state.Failed = v.taken(pod, newest)

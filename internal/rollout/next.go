@@ -29,68 +29,112 @@ type Plan struct {
 	Example string
 	// NotUpgradable pods differ from the version in more than images. Sorted.
 	NotUpgradable []protocol.PodReference
+
+	// waiting candidates may not be touched yet.
+	waiting int
 }
 
 // Next plans the next step of a set's rollout. Refused pods come after all
 // others. It does not change its arguments.
 func Next(set *v1alpha1.SidecarSet, pods []Pod, refused map[protocol.PodReference]bool) (Plan, error) {
-	strategy := &set.Spec.UpdateStrategy
+	plan, err := next(&set.Spec.UpdateStrategy, pods, refused)
+	if err != nil {
+		return Plan{}, fmt.Errorf("SidecarSet %s: %w", set.Name, err)
+	}
+	return plan, nil
+}
+
+func next(strategy *v1alpha1.SidecarSetUpdateStrategy, pods []Pod, refused map[protocol.PodReference]bool) (Plan, error) {
 	var plan Plan
 	candidates, err := plan.survey(strategy, pods)
 	if err != nil {
-		return Plan{}, fmt.Errorf("SidecarSet %s: %w", set.Name, err)
+		return Plan{}, err
 	}
 	kept, err := partition(strategy, plan.Counts.Matched)
 	if err != nil {
-		return Plan{}, fmt.Errorf("SidecarSet %s: %w", set.Name, err)
+		return Plan{}, err
 	}
 	plan.Slots, err = maxUnavailable(strategy, plan.Counts.Matched)
 	if err != nil {
-		return Plan{}, fmt.Errorf("SidecarSet %s: %w", set.Name, err)
+		return Plan{}, err
 	}
 	plan.Free = max(plan.Slots-plan.Counts.Unavailable, 0)
-
-	slices.SortFunc(candidates, func(a, b *Pod) int {
-		if last := compareBool(refused[a.Reference()], refused[b.Reference()]); last != 0 {
-			return last
-		}
-		return byCost(a, b)
-	})
 	room := max(plan.Counts.Matched-kept-plan.Counts.Updated, 0)
 	reached := len(candidates) > room
-	candidates = candidates[:min(room, len(candidates))]
-	plan.Counts.Remaining = len(candidates)
+	plan.Counts.Remaining = min(room, len(candidates))
 	if strategy.Type != v1alpha1.NotUpdateSidecarSetStrategyType && !strategy.Paused {
-		plan.choose(candidates, refused)
+		plan.choose(plan.ordered(strategy, pods, candidates, refused), refused)
 	}
 	plan.conclude(strategy, reached)
 	return plan, nil
 }
 
+// ordered returns the candidates that may be chosen now, in order.
+func (p *Plan) ordered(strategy *v1alpha1.SidecarSetUpdateStrategy, pods []Pod, candidates []candidate, refused map[protocol.PodReference]bool) []candidate {
+	room := p.Counts.Remaining
+	if len(strategy.ScatterStrategy) == 0 && len(refused) == 0 {
+		return first(candidates, min(room, MaxBatch+p.waiting))
+	}
+	sortCandidates(candidates)
+	if len(strategy.ScatterStrategy) > 0 {
+		candidates = scatter(strategy.ScatterStrategy, upgraded(pods), candidates)
+	}
+	slices.SortStableFunc(candidates, func(a, b candidate) int {
+		return compareBool(refused[a.Reference()], refused[b.Reference()])
+	})
+	return candidates[:min(room, len(candidates))]
+}
+
+// upgraded lists the pods that this rollout has moved.
+func upgraded(pods []Pod) []candidate {
+	var done []candidate
+	for i := range pods {
+		if pods[i].Updated && pods[i].Moved {
+			done = append(done, candidate{Pod: &pods[i]})
+		}
+	}
+	return done
+}
+
+func compareBool(a, b bool) int {
+	switch {
+	case a == b:
+		return 0
+	case b:
+		return -1
+	}
+	return 1
+}
+
 // survey counts the pods and picks the candidates: not updated, upgradable,
 // and chosen by the canary selector (SPEC §7.2).
-func (p *Plan) survey(strategy *v1alpha1.SidecarSetUpdateStrategy, pods []Pod) ([]*Pod, error) {
+func (p *Plan) survey(strategy *v1alpha1.SidecarSetUpdateStrategy, pods []Pod) ([]candidate, error) {
+	priority, err := newPriority(strategy.PriorityStrategy)
+	if err != nil {
+		return nil, err
+	}
 	canary := labels.Everything()
 	if strategy.Selector != nil {
-		var err error
 		if canary, err = metav1.LabelSelectorAsSelector(strategy.Selector); err != nil {
 			return nil, fmt.Errorf("spec.updateStrategy.selector: %w", err)
 		}
 	}
 	p.Counts.Matched = len(pods)
-	var candidates []*Pod
+	var candidates []candidate
 	for i := range pods {
 		pod := &pods[i]
 		p.count(pod)
-		if pod.Updated || !canary.Matches(labels.Set(pod.Labels)) {
-			continue
-		}
-		if !pod.Upgradable {
+		switch {
+		case pod.Updated || strategy.Selector != nil && !canary.Matches(labels.Set(pod.Labels)):
+		case !pod.Upgradable:
 			p.Counts.NotUpgradable++
 			p.NotUpgradable = append(p.NotUpgradable, pod.Reference())
-			continue
+		default:
+			candidates = append(candidates, newCandidate(pod, &priority))
+			if pod.Waits() {
+				p.waiting++
+			}
 		}
-		candidates = append(candidates, pod)
 	}
 	slices.SortFunc(p.NotUpgradable, func(a, b protocol.PodReference) int { return strings.Compare(a.String(), b.String()) })
 	return candidates, nil
@@ -110,7 +154,7 @@ func (p *Plan) count(pod *Pod) {
 		return
 	}
 	p.Counts.Unavailable++
-	if pod.Updated && pod.Touched {
+	if pod.Updated && pod.Moved {
 		p.Counts.Settling++
 		if name := pod.Reference().String(); p.Example == "" || name < p.Example {
 			p.Example = name
@@ -120,9 +164,10 @@ func (p *Plan) count(pod *Pod) {
 
 // choose takes candidates in order while they fit the budget. One that is not
 // ready costs nothing (SPEC §7.5). Refused pods wait until nobody else is left.
-func (p *Plan) choose(candidates []*Pod, refused map[protocol.PodReference]bool) {
+func (p *Plan) choose(candidates []candidate, refused map[protocol.PodReference]bool) {
 	free, others := p.Free, false
-	for _, pod := range candidates {
+	for i := range candidates {
+		pod := candidates[i].Pod
 		if len(p.Pods) == MaxBatch {
 			return
 		}

@@ -23,12 +23,12 @@ var noon = time.Date(2024, 1, 2, 12, 0, 0, 0, time.UTC)
 var (
 	old      = podstate.State{Complete: true, Upgradable: true, Consistent: true, Ready: true}
 	oldDown  = podstate.State{Complete: true, Upgradable: true, Consistent: true}
-	updated  = podstate.State{Complete: true, Upgradable: true, Consistent: true, Ready: true, Updated: true, Touched: true}
-	restart  = podstate.State{Complete: true, Upgradable: true, Updated: true, Touched: true}
+	updated  = podstate.State{Complete: true, Upgradable: true, Consistent: true, Ready: true, Updated: true, Touched: true, Moved: true}
+	restart  = podstate.State{Complete: true, Upgradable: true, Updated: true, Touched: true, Moved: true}
 	fixed    = podstate.State{Complete: true, Consistent: true, Ready: true}
 	previous = podstate.State{Complete: true, Upgradable: true, Touched: true}
 	broken   = podstate.State{Complete: true, Upgradable: true, Touched: true, Failed: true}
-	deadWhen = podstate.State{Complete: true, Upgradable: true, Updated: true, Touched: true, Consistent: true, UnreadyBefore: true}
+	deadWhen = podstate.State{Complete: true, Upgradable: true, Updated: true, Touched: true, Moved: true, Consistent: true, UnreadyBefore: true}
 )
 
 func newPod(name string, state podstate.State, change ...func(*corev1.Pod)) Pod {

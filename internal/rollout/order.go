@@ -2,47 +2,69 @@ package rollout
 
 import (
 	"cmp"
+	"slices"
 	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/outrigger/outrigger/internal/podstate"
 )
 
-// byCost compares pods by what an upgrade of them costs, the cheapest first
-// (SPEC §7.3): unscheduled, pending, not ready, ready for a shorter time, more
-// restarts, newer; the name makes it a total order.
-func byCost(a, b *Pod) int {
+// candidate is a pod with what it is ordered by, read once.
+type candidate struct {
+	*Pod
+	rank       rank
+	cost       int8
+	readySince time.Time
+	restarts   int32
+}
+
+func newCandidate(pod *Pod, p *priority) candidate {
+	return candidate{
+		Pod: pod, rank: p.rank(pod), cost: cost(pod),
+		readySince: podstate.ReadySince(pod.Pod), restarts: restarts(pod.Pod),
+	}
+}
+
+// cost grows with what an upgrade takes away: an unscheduled pod, a pending
+// one, one that is not ready, one that serves.
+func cost(pod *Pod) int8 {
+	var c int8
+	if pod.Spec.NodeName != "" {
+		c += 6
+	}
+	switch pod.Status.Phase {
+	case corev1.PodPending:
+	case corev1.PodUnknown:
+		c += 2
+	default:
+		c += 4
+	}
+	if pod.Ready {
+		c++
+	}
+	return c
+}
+
+// compare orders candidates (SPEC §7.3): by priority, then the cheapest first,
+// ready for a shorter time, more restarts, newer; the name makes it total.
+func (a *candidate) compare(b *candidate) int {
+	if a.rank != b.rank {
+		if order := a.rank.compare(b.rank); order != 0 {
+			return order
+		}
+	}
+	if a.cost != b.cost {
+		return cmp.Compare(a.cost, b.cost)
+	}
 	return cmp.Or(
-		compareBool(a.Spec.NodeName != "", b.Spec.NodeName != ""),
-		cmp.Compare(phaseRank(a.Status.Phase), phaseRank(b.Status.Phase)),
-		compareBool(a.Ready, b.Ready),
-		podstate.ReadySince(b.Pod).Compare(podstate.ReadySince(a.Pod)),
-		cmp.Compare(restarts(b.Pod), restarts(a.Pod)),
-		b.CreationTimestamp.Time.Compare(a.CreationTimestamp.Time),
+		b.readySince.Compare(a.readySince),
+		cmp.Compare(b.restarts, a.restarts),
+		b.CreationTimestamp.Compare(a.CreationTimestamp.Time),
 		strings.Compare(a.Namespace, b.Namespace),
 		strings.Compare(a.Name, b.Name),
 	)
-}
-
-func compareBool(a, b bool) int {
-	switch {
-	case a == b:
-		return 0
-	case b:
-		return -1
-	}
-	return 1
-}
-
-func phaseRank(phase corev1.PodPhase) int {
-	switch phase {
-	case corev1.PodPending:
-		return 0
-	case corev1.PodUnknown:
-		return 1
-	}
-	return 2
 }
 
 func restarts(pod *corev1.Pod) int32 {
@@ -51,4 +73,47 @@ func restarts(pod *corev1.Pod) int32 {
 		most = max(most, pod.Status.ContainerStatuses[i].RestartCount)
 	}
 	return most
+}
+
+func sortCandidates(all []candidate) {
+	slices.SortFunc(all, func(a, b candidate) int { return a.compare(&b) })
+}
+
+// first returns the n candidates that go first, in order. A plan needs few of
+// them, so all the others are compared once or twice instead of sorted.
+func first(all []candidate, n int) []candidate {
+	if n >= len(all) {
+		sortCandidates(all)
+		return all
+	}
+	// The chosen ones are kept as a heap with the last of them on top.
+	heap := all[:n:n]
+	for i := n/2 - 1; i >= 0; i-- {
+		sink(heap, i)
+	}
+	for i := n; i < len(all) && n > 0; i++ {
+		if all[i].compare(&heap[0]) < 0 {
+			heap[0], all[i] = all[i], heap[0]
+			sink(heap, 0)
+		}
+	}
+	sortCandidates(heap)
+	return heap
+}
+
+func sink(heap []candidate, i int) {
+	for {
+		child := 2*i + 1
+		if child >= len(heap) {
+			return
+		}
+		if right := child + 1; right < len(heap) && heap[right].compare(&heap[child]) > 0 {
+			child = right
+		}
+		if heap[child].compare(&heap[i]) <= 0 {
+			return
+		}
+		heap[i], heap[child] = heap[child], heap[i]
+		i = child
+	}
 }

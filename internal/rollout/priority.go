@@ -1,0 +1,86 @@
+package rollout
+
+import (
+	"cmp"
+	"fmt"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+
+	"github.com/outrigger/outrigger/api/v1alpha1"
+)
+
+// priority orders pods by labels before anything else does (SPEC §7.3).
+type priority struct {
+	keys    []string
+	weights []weight
+}
+
+type weight struct {
+	selector labels.Selector
+	value    int32
+}
+
+func newPriority(strategy *v1alpha1.UpdatePriorityStrategy) (priority, error) {
+	var p priority
+	if strategy == nil {
+		return p, nil
+	}
+	for _, term := range strategy.OrderPriority {
+		p.keys = append(p.keys, term.OrderedKey)
+	}
+	for i := range strategy.WeightPriority {
+		term := &strategy.WeightPriority[i]
+		selector, err := metav1.LabelSelectorAsSelector(&term.MatchSelector)
+		if err != nil {
+			return p, fmt.Errorf("spec.updateStrategy.priorityStrategy.weightPriority[%d]: %w", i, err)
+		}
+		p.weights = append(p.weights, weight{selector, term.Weight})
+	}
+	return p, nil
+}
+
+// rank of a pod: lower goes first, and of equal ones the larger number.
+type rank struct {
+	place  int
+	number string
+}
+
+func (p *priority) rank(pod *Pod) rank {
+	if len(p.weights) > 0 {
+		var total int32
+		for _, w := range p.weights {
+			if w.selector.Matches(labels.Set(pod.Labels)) {
+				total += w.value
+			}
+		}
+		return rank{place: -int(total)}
+	}
+	for i, key := range p.keys {
+		if value, ok := pod.Labels[key]; ok {
+			return rank{place: i + 1, number: trailingNumber(value)}
+		}
+	}
+	return rank{}
+}
+
+func (r rank) compare(other rank) int {
+	return cmp.Or(
+		cmp.Compare(r.place, other.place),
+		cmp.Compare(len(other.number), len(r.number)),
+		cmp.Compare(other.number, r.number),
+	)
+}
+
+// trailingNumber are the digits that a label's value ends in, without leading
+// zeros: "sts-10" has 10. Kept as text, it cannot overflow.
+func trailingNumber(value string) string {
+	start := len(value)
+	for start > 0 && value[start-1] >= '0' && value[start-1] <= '9' {
+		start--
+	}
+	for start < len(value) && value[start] == '0' {
+		start++
+	}
+	return value[start:]
+}
