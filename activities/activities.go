@@ -10,11 +10,14 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/outrigger/outrigger/api/protocol"
 	"github.com/outrigger/outrigger/api/v1alpha1"
+	"github.com/outrigger/outrigger/internal/rollout"
+	"github.com/outrigger/outrigger/kube"
 )
 
 // Activities reach the cluster through an informer cache for what they read
@@ -24,8 +27,11 @@ type Activities struct {
 	Cache client.Reader
 	// Live answers from the API server.
 	Live client.Reader
-	// Pods writes pods.
-	Pods client.Writer
+	// Pods writes pods, Status their status.
+	Pods   client.Writer
+	Status client.SubResourceWriter
+	// Events are told about pods.
+	Events events.EventRecorder
 	// Changes tells when something about a set moved in the cache.
 	Changes *Changes
 	Clock   clock.WithTicker
@@ -51,6 +57,15 @@ func (a *Activities) set(ctx context.Context, reference protocol.SetReference) (
 		return nil, nil
 	}
 	return &set, nil
+}
+
+// population reads the matched pods of a set from the cache.
+func (a *Activities) population(ctx context.Context, set *v1alpha1.SidecarSet) ([]rollout.Pod, error) {
+	pods, err := kube.PodsOf(ctx, a.Cache, set.Name)
+	if err != nil {
+		return nil, err
+	}
+	return rollout.Population(set, pods, a.namespaceLabels(ctx))
 }
 
 func (a *Activities) namespaceLabels(ctx context.Context) func(string) (map[string]string, error) {

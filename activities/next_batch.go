@@ -4,57 +4,33 @@ import (
 	"context"
 	"time"
 
-	"go.temporal.io/sdk/activity"
-
 	"github.com/outrigger/outrigger/api/protocol"
 	"github.com/outrigger/outrigger/api/v1alpha1"
 	"github.com/outrigger/outrigger/internal/rollout"
-	"github.com/outrigger/outrigger/kube"
 )
 
-const (
-	// gather is how long freed slots are collected, so that a batch is worth
-	// its events in the history.
-	gather = 100 * time.Millisecond
-	// replan bounds how often a moving population is planned anew.
-	replan = 50 * time.Millisecond
-	beat   = time.Second
-)
+// gather is how long freed slots are collected, so that a batch is worth its
+// events in the history.
+const gather = 100 * time.Millisecond
 
 // NextBatch waits until pods of the generation can be upgraded and returns
 // them, or says why none will be. It changes nothing. While it has nothing to
 // say it waits, NextBatchPoll long at most.
-func (a *Activities) NextBatch(ctx context.Context, input protocol.NextBatchInput) (protocol.NextBatchResult, error) {
-	changed, done := a.Changes.Wait(input.SidecarSet.Name)
-	defer done()
-	w := &wait{Activities: a, input: input, refused: make(map[protocol.PodReference]bool, len(input.Refused))}
-	for _, pod := range input.Refused {
-		w.refused[pod] = true
+func (a *Activities) NextBatch(ctx context.Context, input protocol.NextBatchInput) (result protocol.NextBatchResult, err error) {
+	w := &wait{Activities: a, input: input, refused: setOf(input.Refused)}
+	err = a.poll(ctx, input.SidecarSet.Name, func() (again time.Duration, err error) {
+		result, again, err = w.look(ctx)
+		return again, err
+	})
+	return result, err
+}
+
+func setOf(pods []protocol.PodReference) map[protocol.PodReference]bool {
+	set := make(map[protocol.PodReference]bool, len(pods))
+	for _, pod := range pods {
+		set[pod] = true
 	}
-	end := a.Clock.After(protocol.NextBatchPoll)
-	beats := a.Clock.NewTicker(beat)
-	defer beats.Stop()
-	for {
-		result, again, err := w.look(ctx)
-		if err != nil || again == 0 {
-			return result, err
-		}
-		if err := w.rest(ctx, replan); err != nil {
-			return result, err
-		}
-		select {
-		case <-changed:
-		case <-a.Clock.After(again):
-		case <-beats.C():
-			activity.RecordHeartbeat(ctx)
-		case <-end:
-			return result, nil
-		case <-ctx.Done():
-			return result, ctx.Err()
-		case <-activity.GetWorkerStopChannel(ctx):
-			return result, errStopping
-		}
-	}
+	return set
 }
 
 // wait is one NextBatch in progress.
@@ -94,7 +70,13 @@ func (w *wait) look(ctx context.Context) (result protocol.NextBatchResult, again
 	if err != nil {
 		return result, 0, err
 	}
-	result = protocol.NextBatchResult{Phase: plan.Phase, Message: plan.Message, Pods: plan.Pods, Counts: plan.Counts}
+	if w.input.SkipMarks {
+		plan.Marks = nil
+	}
+	result = protocol.NextBatchResult{
+		Phase: plan.Phase, Message: plan.Message, Pods: plan.Pods, Counts: plan.Counts,
+		Hot: plan.Hot, Marks: plan.Marks,
+	}
 	return result, w.patience(&plan), nil
 }
 
@@ -103,11 +85,7 @@ func waitingFor(what string) protocol.NextBatchResult {
 }
 
 func (w *wait) plan(ctx context.Context, set *v1alpha1.SidecarSet) (rollout.Plan, error) {
-	pods, err := kube.PodsOf(ctx, w.Cache, set.Name)
-	if err != nil {
-		return rollout.Plan{}, err
-	}
-	population, err := rollout.Population(set, pods, w.namespaceLabels(ctx))
+	population, err := w.population(ctx, set)
 	if err != nil {
 		return rollout.Plan{}, err
 	}
@@ -118,6 +96,8 @@ func (w *wait) plan(ctx context.Context, set *v1alpha1.SidecarSet) (rollout.Plan
 // is worth its events at once; fewer pods wait a moment for company.
 func (w *wait) patience(plan *rollout.Plan) time.Duration {
 	switch {
+	case len(plan.Marks) > 0:
+		return 0
 	case plan.Phase == protocol.PhaseWaiting:
 		w.first = time.Time{}
 		return beat
@@ -130,14 +110,4 @@ func (w *wait) patience(plan *rollout.Plan) time.Duration {
 		w.first = w.Clock.Now()
 	}
 	return max(gather-w.Clock.Since(w.first), 0)
-}
-
-// rest keeps a storm of pod events from planning without pause.
-func (w *wait) rest(ctx context.Context, d time.Duration) error {
-	select {
-	case <-w.Clock.After(d):
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
 }

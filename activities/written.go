@@ -2,7 +2,6 @@ package activities
 
 import (
 	"context"
-	"errors"
 	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
@@ -12,8 +11,6 @@ import (
 
 	"github.com/outrigger/outrigger/api/protocol"
 )
-
-var errStopping = errors.New("this worker is stopping; another one goes on")
 
 // cacheShows tells whether the cache has caught up with writes that another
 // worker, or this one, has made: only then may it be planned from. A pod that

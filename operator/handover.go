@@ -35,7 +35,7 @@ func (r *reconciler) handOver(ctx context.Context, set *v1alpha1.SidecarSet, see
 	if !handedOver(set) {
 		return reconcile.Result{}, r.handOverGeneration(ctx, set, seen)
 	}
-	if len(seen.plan.Pods) == 0 {
+	if len(seen.plan.Pods) == 0 && seen.plan.Counts.Migrating == 0 {
 		r.handovers.settled(set.Name)
 		return reconcile.Result{}, nil
 	}

@@ -68,7 +68,8 @@ func Run(ctx context.Context, o Options) error {
 	h := &host{
 		engine: engine, taskQueue: taskQueue, log: o.Logger,
 		activities: &activities.Activities{
-			Cache: mgr.GetClient(), Live: mgr.GetAPIReader(), Pods: mgr.GetClient(),
+			Cache: mgr.GetClient(), Live: mgr.GetAPIReader(),
+			Pods: mgr.GetClient(), Status: mgr.GetClient().Status(), Events: mgr.GetEventRecorder("outrigger-worker"),
 			Changes: changes, Clock: clock.RealClock{}, Writers: writers,
 		},
 	}
@@ -131,7 +132,14 @@ func (h *host) worker(fatal chan<- error) sdk.Worker {
 		},
 	})
 	w.RegisterWorkflowWithOptions(workflows.Rollout, workflow.RegisterOptions{Name: protocol.RolloutWorkflow})
-	w.RegisterActivityWithOptions(h.activities.NextBatch, activity.RegisterOptions{Name: protocol.NextBatchActivity})
-	w.RegisterActivityWithOptions(h.activities.UpgradeBatch, activity.RegisterOptions{Name: protocol.UpgradeBatchActivity})
+	for name, does := range map[string]any{
+		protocol.NextBatchActivity:      h.activities.NextBatch,
+		protocol.UpgradeBatchActivity:   h.activities.UpgradeBatch,
+		protocol.AwaitMigrationActivity: h.activities.AwaitMigration,
+		protocol.ResetBatchActivity:     h.activities.ResetBatch,
+		protocol.MarkPodsActivity:       h.activities.MarkPods,
+	} {
+		w.RegisterActivityWithOptions(does, activity.RegisterOptions{Name: name})
+	}
 	return w
 }

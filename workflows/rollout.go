@@ -22,6 +22,9 @@ func Rollout(ctx workflow.Context, input protocol.RolloutInput) (protocol.Rollou
 	}
 	for !r.ended {
 		r.readSignals(ctx)
+		if r.migration.err != nil {
+			return protocol.RolloutResult{}, r.migration.err
+		}
 		if generation, due := r.dueAs(ctx); due {
 			return r.continueAs(ctx, generation)
 		}
@@ -41,6 +44,14 @@ func (r *run) step(ctx workflow.Context) error {
 	if err != nil || !answered {
 		return err
 	}
+	if next.Counts.Migrating > 0 {
+		r.migrate(ctx)
+	}
+	if len(next.Marks) > 0 {
+		if err := r.markPods(ctx, next.Marks); err != nil || len(next.Pods) == 0 {
+			return err
+		}
+	}
 	switch {
 	case next.Phase == protocol.PhaseSuperseded:
 		r.newest = max(r.newest, next.Generation)
@@ -50,7 +61,7 @@ func (r *run) step(ctx workflow.Context) error {
 		// A signal that came with the answer may want more.
 		r.ended = !r.hasSignals()
 	case len(next.Pods) > 0:
-		return r.upgradeBatch(ctx, next.Pods)
+		return r.upgradeBatch(ctx, next)
 	}
 	return nil
 }

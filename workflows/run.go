@@ -2,6 +2,7 @@ package workflows
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"go.temporal.io/sdk/temporal"
@@ -37,6 +38,9 @@ type run struct {
 	signals  signals
 	shown    protocol.Phase
 	ended    bool
+	// skipMarks is set once writing conditions was refused.
+	skipMarks bool
+	migration migration
 }
 
 func begin(ctx workflow.Context, input protocol.RolloutInput) (*run, error) {
@@ -50,6 +54,9 @@ func begin(ctx workflow.Context, input protocol.RolloutInput) (*run, error) {
 	}
 	if err := workflow.SetQueryHandler(ctx, protocol.StatusQuery, r.status); err != nil {
 		return nil, fmt.Errorf("answer the query %s: %w", protocol.StatusQuery, err)
+	}
+	if input.Progress.Migrating {
+		r.migrate(ctx)
 	}
 	return r, r.show(ctx, protocol.PhaseProgressing, "looking for pods to upgrade")
 }
@@ -67,18 +74,14 @@ func (r *run) dueAs(ctx workflow.Context) (generation int64, due bool) {
 // nextBatch asks for pods. It answers false when a signal came first: the
 // question is withdrawn, which is safe because it changes nothing.
 func (r *run) nextBatch(ctx workflow.Context) (next protocol.NextBatchResult, answered bool, err error) {
-	asking, withdraw := workflow.WithCancel(workflow.WithActivityOptions(ctx, workflow.ActivityOptions{
-		StartToCloseTimeout: protocol.NextBatchPoll + time.Minute,
-		HeartbeatTimeout:    protocol.HeartbeatTimeout,
-		Summary:             fmt.Sprintf("choose batch %d", r.progress.Batches+1),
-		RetryPolicy:         retryForever(),
-	}))
+	asking, withdraw := workflow.WithCancel(pollOptions(ctx, fmt.Sprintf("choose batch %d", r.progress.Batches+1)))
 	defer withdraw()
 	answer := workflow.ExecuteActivity(asking, protocol.NextBatchActivity, protocol.NextBatchInput{
 		SidecarSet: r.input.SidecarSet,
 		Generation: r.input.Generation,
 		Written:    r.progress.Written,
 		Refused:    r.refused,
+		SkipMarks:  r.skipMarks,
 	})
 	err = workflow.Await(ctx, func() bool { return answer.IsReady() || r.hasSignals() })
 	if err != nil || !answer.IsReady() {
@@ -91,19 +94,14 @@ func (r *run) nextBatch(ctx workflow.Context) (next protocol.NextBatchResult, an
 	return next, true, r.show(ctx, next.Phase, next.Message)
 }
 
-func (r *run) upgradeBatch(ctx workflow.Context, pods []protocol.SelectedPod) error {
+func (r *run) upgradeBatch(ctx workflow.Context, next protocol.NextBatchResult) error {
 	r.progress.Batches++
-	upgrading := workflow.WithActivityOptions(ctx, workflow.ActivityOptions{
-		StartToCloseTimeout: protocol.UpgradeBatchLimit,
-		HeartbeatTimeout:    protocol.HeartbeatTimeout,
-		Summary:             fmt.Sprintf("upgrade batch %d: %d pods", r.progress.Batches, len(pods)),
-		RetryPolicy:         retryForever(),
-	})
+	upgrading := batchOptions(ctx, fmt.Sprintf("upgrade batch %d: %d pods", r.progress.Batches, len(next.Pods)))
 	var result protocol.UpgradeBatchResult
 	err := workflow.ExecuteActivity(upgrading, protocol.UpgradeBatchActivity, protocol.UpgradeBatchInput{
 		SidecarSet: r.input.SidecarSet,
 		Generation: r.input.Generation,
-		Pods:       pods,
+		Pods:       next.Pods,
 	}).Get(ctx, &result)
 	if err != nil {
 		return fmt.Errorf("upgrade batch %d of generation %d: %w", r.progress.Batches, r.input.Generation, err)
@@ -111,7 +109,10 @@ func (r *run) upgradeBatch(ctx workflow.Context, pods []protocol.SelectedPod) er
 	r.progress.Upgraded += len(result.Written)
 	r.progress.Failed += len(result.Failed)
 	r.progress.Written = result.Written
-	r.remember(result.Failed)
+	if next.Hot {
+		r.migrate(ctx)
+	}
+	r.refused = remember(r.refused, result.Failed)
 	if len(result.Written) > 0 {
 		r.rest = 0
 		return nil
@@ -119,27 +120,47 @@ func (r *run) upgradeBatch(ctx workflow.Context, pods []protocol.SelectedPod) er
 	return r.awaitSignalFor(ctx, r.nextRest())
 }
 
-// remember names refused pods to the planner, so that they go last.
-func (r *run) remember(failed []protocol.FailedPod) {
-	known := make(map[protocol.PodReference]bool, len(r.refused))
-	for _, pod := range r.refused {
-		known[pod] = true
+// markPods writes conditions of pods that are out of date. Where that is
+// refused, the run does without.
+func (r *run) markPods(ctx workflow.Context, pods []protocol.PodReference) error {
+	var result protocol.MarkPodsResult
+	err := workflow.ExecuteActivity(batchOptions(ctx, fmt.Sprintf("mark %d pods", len(pods))), protocol.MarkPodsActivity, protocol.MarkPodsInput{
+		SidecarSet: r.input.SidecarSet,
+		Generation: r.input.Generation,
+		Pods:       pods,
+	}).Get(ctx, &result)
+	if err != nil {
+		return fmt.Errorf("mark pods of generation %d: %w", r.input.Generation, err)
 	}
+	r.skipMarks = len(result.Failed) > 0
+	r.progress.Written = result.Written
+	return nil
+}
+
+// remember adds refused pods to the ones that go last.
+func remember(refused []protocol.PodReference, failed []protocol.FailedPod) []protocol.PodReference {
 	for _, pod := range failed {
-		if !known[pod.PodReference] && len(r.refused) < maxRefused {
-			r.refused = append(r.refused, pod.PodReference)
+		if !slices.Contains(refused, pod.PodReference) && len(refused) < maxRefused {
+			refused = append(refused, pod.PodReference)
 		}
 	}
+	return refused
 }
 
 func (r *run) nextRest() time.Duration {
-	r.rest = min(max(2*r.rest, shortestRest), longestRest)
+	r.rest = longer(r.rest)
 	return r.rest
 }
 
+func longer(rest time.Duration) time.Duration { return min(max(2*rest, shortestRest), longestRest) }
+
 // continueAs hands over to a fresh run, which keeps the hold and knows what
-// was written last.
+// was written last. A reset in hand ends first.
 func (r *run) continueAs(ctx workflow.Context, generation int64) (protocol.RolloutResult, error) {
+	if err := workflow.Await(ctx, func() bool { return !r.migration.writing }); err != nil {
+		return protocol.RolloutResult{}, err
+	}
+	r.progress.Migrating = r.migration.running
 	next := protocol.RolloutInput{
 		SidecarSet: r.input.SidecarSet,
 		Generation: generation,
@@ -147,7 +168,7 @@ func (r *run) continueAs(ctx workflow.Context, generation int64) (protocol.Rollo
 		Progress:   r.progress,
 	}
 	if generation != r.input.Generation {
-		next.Progress = protocol.Progress{Written: r.progress.Written}
+		next.Progress = protocol.Progress{Written: r.progress.Written, Migrating: r.progress.Migrating}
 		if err := r.show(ctx, protocol.PhaseSuperseded, fmt.Sprintf("generation %d took over", generation)); err != nil {
 			return protocol.RolloutResult{}, err
 		}
@@ -160,6 +181,24 @@ func (r *run) result() protocol.RolloutResult {
 		Phase: r.phase, Message: r.message, Counts: r.counts,
 		Batches: r.progress.Batches, Upgraded: r.progress.Upgraded,
 	}
+}
+
+func batchOptions(ctx workflow.Context, summary string) workflow.Context {
+	return workflow.WithActivityOptions(ctx, workflow.ActivityOptions{
+		StartToCloseTimeout: protocol.UpgradeBatchLimit,
+		HeartbeatTimeout:    protocol.HeartbeatTimeout,
+		Summary:             summary,
+		RetryPolicy:         retryForever(),
+	})
+}
+
+func pollOptions(ctx workflow.Context, summary string) workflow.Context {
+	return workflow.WithActivityOptions(ctx, workflow.ActivityOptions{
+		StartToCloseTimeout: protocol.NextBatchPoll + time.Minute,
+		HeartbeatTimeout:    protocol.HeartbeatTimeout,
+		Summary:             summary,
+		RetryPolicy:         retryForever(),
+	})
 }
 
 func retryForever() *temporal.RetryPolicy {

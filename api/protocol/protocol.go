@@ -13,16 +13,19 @@ import (
 // Names registered with Temporal. They are written out so that a Go rename
 // breaks no history.
 const (
-	RolloutWorkflow       = "Rollout"
-	NextBatchActivity     = "NextBatch"
-	UpgradeBatchActivity  = "UpgradeBatch"
-	GenerationSignal      = "generation"
-	PauseSignal           = "pause"
-	ResumeSignal          = "resume"
-	StatusQuery           = "status"
-	SidecarSetAttribute   = "SidecarSet"
-	GenerationAttribute   = "SidecarSetGeneration"
-	RolloutPhaseAttribute = "RolloutPhase"
+	RolloutWorkflow        = "Rollout"
+	NextBatchActivity      = "NextBatch"
+	UpgradeBatchActivity   = "UpgradeBatch"
+	AwaitMigrationActivity = "AwaitMigration"
+	ResetBatchActivity     = "ResetBatch"
+	MarkPodsActivity       = "MarkPods"
+	GenerationSignal       = "generation"
+	PauseSignal            = "pause"
+	ResumeSignal           = "resume"
+	StatusQuery            = "status"
+	SidecarSetAttribute    = "SidecarSet"
+	GenerationAttribute    = "SidecarSetGeneration"
+	RolloutPhaseAttribute  = "RolloutPhase"
 )
 
 // WorkflowID of every run of a set. The server keeps at most one run of an id
@@ -98,6 +101,8 @@ type Counts struct {
 	Remaining int `json:"remaining"`
 	// NotUpgradable pods differ in more than images.
 	NotUpgradable int `json:"notUpgradable"`
+	// Migrating pods hold an old twin that is yet to be emptied.
+	Migrating int `json:"migrating,omitempty"`
 }
 
 // RolloutInput starts a run, or carries one over a continue-as-new.
@@ -118,6 +123,8 @@ type Progress struct {
 	// Written are the pods of the newest batch: no plan is made before the
 	// cache that it is made from shows them (or they are gone).
 	Written []WrittenPod `json:"written,omitempty"`
+	// Migrating is set while old twins may be left to empty.
+	Migrating bool `json:"migrating,omitempty"`
 }
 
 // RolloutResult is what a run ends with.
@@ -162,6 +169,8 @@ type NextBatchInput struct {
 	Written    []WrittenPod `json:"written,omitempty"`
 	// Refused pods failed in earlier batches of this run; they are planned last.
 	Refused []PodReference `json:"refused,omitempty"`
+	// SkipMarks leaves conditions as they are: writing them was refused.
+	SkipMarks bool `json:"skipMarks,omitempty"`
 }
 
 // NextBatchResult holds the chosen pods, or says why there are none.
@@ -172,6 +181,49 @@ type NextBatchResult struct {
 	Counts  Counts        `json:"counts"`
 	// Generation that the cache holds; newer than asked for when superseded.
 	Generation int64 `json:"generation,omitempty"`
+	// Hot sets have pods whose old twins must be emptied after an upgrade.
+	Hot bool `json:"hot,omitempty"`
+	// Marks are pods whose condition SidecarSetUpgradable is out of date.
+	Marks []PodReference `json:"marks,omitempty"`
+}
+
+// AwaitMigrationInput asks for pods whose old twins can be emptied.
+type AwaitMigrationInput struct {
+	SidecarSet SetReference   `json:"sidecarSet"`
+	Written    []WrittenPod   `json:"written,omitempty"`
+	Refused    []PodReference `json:"refused,omitempty"`
+}
+
+// AwaitMigrationResult names them; Pending counts all that are migrating.
+type AwaitMigrationResult struct {
+	Pods    []PodReference `json:"pods,omitempty"`
+	Pending int            `json:"pending"`
+}
+
+// ResetBatchInput names the pods whose old twins are emptied.
+type ResetBatchInput struct {
+	SidecarSet SetReference   `json:"sidecarSet"`
+	Pods       []PodReference `json:"pods"`
+}
+
+// ResetBatchResult says what became of them.
+type ResetBatchResult struct {
+	Reset   int         `json:"reset"`
+	Skipped int         `json:"skipped,omitempty"`
+	Failed  []FailedPod `json:"failed,omitempty"`
+}
+
+// MarkPodsInput names pods whose condition SidecarSetUpgradable is written anew.
+type MarkPodsInput struct {
+	SidecarSet SetReference   `json:"sidecarSet"`
+	Generation int64          `json:"generation"`
+	Pods       []PodReference `json:"pods"`
+}
+
+// MarkPodsResult names the pods whose condition was written.
+type MarkPodsResult struct {
+	Written []WrittenPod `json:"written,omitempty"`
+	Failed  []FailedPod  `json:"failed,omitempty"`
 }
 
 // UpgradeBatchInput names the pods to upgrade.

@@ -1,6 +1,7 @@
 package podstate
 
 import (
+	"slices"
 	"strings"
 	"time"
 
@@ -27,6 +28,11 @@ type State struct {
 	Moved bool
 	// Failed pods cannot take their newest upgrade: a container of it cannot start.
 	Failed bool
+	// Migrating pods hold an old twin that is yet to be emptied; Migrated ones
+	// run everything else as asked, so that it can be (SPEC §7.7).
+	Migrating, Migrated bool
+	// MarkStale pods carry a condition SidecarSetUpgradable that is out of date.
+	MarkStale bool
 	// UnreadyBefore pods have been unready since before their newest upgrade,
 	// so the upgrade is not what made them unavailable.
 	UnreadyBefore bool
@@ -42,7 +48,9 @@ func (s State) InFlight() bool {
 
 // Waits tells whether a pod may not be upgraded yet: its previous upgrade is
 // still on its way (SPEC §7.2). One that failed may, or no fix could reach it.
-func (s State) Waits() bool { return !s.Updated && !s.Consistent && !s.Failed }
+func (s State) Waits() bool {
+	return !s.Updated && !s.Failed && (!s.Consistent || s.Migrated)
+}
 
 // Of compares a pod with the version. Annotations that cannot be read are an
 // error that names the pod's annotation.
@@ -70,9 +78,13 @@ func (v *Version) Of(pod *corev1.Pod) (State, error) {
 		Upgradable: blank[v.Set].Hash == v.HashWithoutImage,
 		Touched:    touched,
 		Moved:      touched && newest.Revision == v.Hash,
-		Ready:      ready(pod) && v.idleTwinsEmpty(pod, working),
 	}
+	state.MarkStale = markStale(pod, v.Set, state.Updated || state.Upgradable)
+	old := v.oldTwins(pod, working)
+	state.Ready = ready(pod) && len(old) == 0
 	state.Consistent, state.Failed = v.taken(pod, newest)
+	state.Migrating = len(old) > 0
+	state.Migrated = state.Migrating && state.Consistent && othersReady(pod, old)
 	state.UnreadyBefore = touched && unreadySinceBefore(pod, newest.UpdateTimestamp.Time)
 	return state, nil
 }
@@ -93,16 +105,34 @@ func (v *Version) complete(pod *corev1.Pod, working map[string]string) bool {
 	return true
 }
 
-func (v *Version) idleTwinsEmpty(pod *corev1.Pod, working map[string]string) bool {
+// OldTwins names the twins that neither work nor are empty yet.
+func (v *Version) OldTwins(pod *corev1.Pod) ([]string, error) {
+	working, err := record.WorkingContainers(pod.Annotations)
+	if err != nil {
+		return nil, err
+	}
+	return v.oldTwins(pod, working), nil
+}
+
+func (v *Version) oldTwins(pod *corev1.Pod, working map[string]string) []string {
+	var old []string
 	for _, s := range v.Sidecars {
-		if !s.Hot() {
+		if !s.Hot() || working[s.Name] == "" {
 			continue
 		}
-		idle := s.Twins()[0]
-		if working[s.Name] == idle {
-			idle = s.Twins()[1]
+		idle := s.Twin(working[s.Name])
+		if c := Container(pod, idle, false); c != nil && c.Image != s.EmptyImage {
+			old = append(old, idle)
 		}
-		if c := Container(pod, idle, false); c == nil || c.Image != s.EmptyImage {
+	}
+	return old
+}
+
+// othersReady tells whether every container but these is ready.
+func othersReady(pod *corev1.Pod, but []string) bool {
+	for i := range pod.Spec.Containers {
+		name := pod.Spec.Containers[i].Name
+		if status := Status(pod, name, false); !slices.Contains(but, name) && (status == nil || !status.Ready) {
 			return false
 		}
 	}
@@ -172,8 +202,12 @@ func ready(pod *corev1.Pod) bool {
 }
 
 func readyCondition(pod *corev1.Pod) *corev1.PodCondition {
+	return findCondition(pod, corev1.PodReady)
+}
+
+func findCondition(pod *corev1.Pod, kind corev1.PodConditionType) *corev1.PodCondition {
 	for i := range pod.Status.Conditions {
-		if pod.Status.Conditions[i].Type == corev1.PodReady {
+		if pod.Status.Conditions[i].Type == kind {
 			return &pod.Status.Conditions[i]
 		}
 	}

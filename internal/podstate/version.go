@@ -38,6 +38,14 @@ func (s Sidecar) Hot() bool { return s.EmptyImage != "" }
 // Twins are the names of a hot sidecar's two containers.
 func (s Sidecar) Twins() [2]string { return [2]string{s.Name + "-1", s.Name + "-2"} }
 
+// Twin is the other one of a hot sidecar's two containers.
+func (s Sidecar) Twin(name string) string {
+	if twins := s.Twins(); name == twins[0] {
+		return twins[1]
+	}
+	return s.Twins()[0]
+}
+
 // NewVersion reads the version that a set declares now. The hashes are those
 // that admission wrote; a set without them was stored past admission.
 func NewVersion(set *v1alpha1.SidecarSet) (*Version, error) {

@@ -29,6 +29,10 @@ type Plan struct {
 	Example string
 	// NotUpgradable pods differ from the version in more than images. Sorted.
 	NotUpgradable []protocol.PodReference
+	// Marks are pods whose condition SidecarSetUpgradable is out of date.
+	Marks []protocol.PodReference
+	// Hot sets leave old twins to empty.
+	Hot bool
 
 	// waiting candidates may not be touched yet.
 	waiting int
@@ -40,6 +44,9 @@ func Next(set *v1alpha1.SidecarSet, pods []Pod, refused map[protocol.PodReferenc
 	plan, err := next(&set.Spec.UpdateStrategy, pods, refused)
 	if err != nil {
 		return Plan{}, fmt.Errorf("SidecarSet %s: %w", set.Name, err)
+	}
+	for i := range set.Spec.Containers {
+		plan.Hot = plan.Hot || set.Spec.Containers[i].UpgradeStrategy.UpgradeType == v1alpha1.SidecarContainerHotUpgrade
 	}
 	return plan, nil
 }
@@ -64,6 +71,8 @@ func next(strategy *v1alpha1.SidecarSetUpdateStrategy, pods []Pod, refused map[p
 	plan.Counts.Remaining = min(room, len(candidates))
 	if strategy.Type != v1alpha1.NotUpdateSidecarSetStrategyType && !strategy.Paused {
 		plan.choose(plan.ordered(strategy, pods, candidates, refused), refused)
+	} else {
+		plan.Marks = nil
 	}
 	plan.conclude(strategy, reached)
 	return plan, nil
@@ -124,8 +133,14 @@ func (p *Plan) survey(strategy *v1alpha1.SidecarSetUpdateStrategy, pods []Pod) (
 	for i := range pods {
 		pod := &pods[i]
 		p.count(pod)
+		if strategy.Selector != nil && !canary.Matches(labels.Set(pod.Labels)) {
+			continue
+		}
+		if pod.MarkStale && len(p.Marks) < MaxBatch {
+			p.Marks = append(p.Marks, pod.Reference())
+		}
 		switch {
-		case pod.Updated || strategy.Selector != nil && !canary.Matches(labels.Set(pod.Labels)):
+		case pod.Updated:
 		case !pod.Upgradable:
 			p.Counts.NotUpgradable++
 			p.NotUpgradable = append(p.NotUpgradable, pod.Reference())
@@ -136,7 +151,9 @@ func (p *Plan) survey(strategy *v1alpha1.SidecarSetUpdateStrategy, pods []Pod) (
 			}
 		}
 	}
-	slices.SortFunc(p.NotUpgradable, func(a, b protocol.PodReference) int { return strings.Compare(a.String(), b.String()) })
+	for _, references := range [][]protocol.PodReference{p.NotUpgradable, p.Marks} {
+		slices.SortFunc(references, func(a, b protocol.PodReference) int { return strings.Compare(a.String(), b.String()) })
+	}
 	return candidates, nil
 }
 
@@ -149,6 +166,9 @@ func (p *Plan) count(pod *Pod) {
 		if pod.Settled() {
 			p.Counts.UpdatedReady++
 		}
+	}
+	if pod.Migrating {
+		p.Counts.Migrating++
 	}
 	if !pod.InFlight() {
 		return
@@ -190,13 +210,13 @@ func (p *Plan) choose(candidates []candidate, refused map[protocol.PodReference]
 // conclude names the phase and says it in words.
 func (p *Plan) conclude(strategy *v1alpha1.SidecarSetUpdateStrategy, reached bool) {
 	switch {
-	case strategy.Type == v1alpha1.NotUpdateSidecarSetStrategyType:
+	case strategy.Type == v1alpha1.NotUpdateSidecarSetStrategyType && p.Counts.Migrating == 0:
 		p.Phase = protocol.PhaseNotUpdate
 	case strategy.Paused && p.Counts.Remaining > 0:
 		p.Phase = protocol.PhasePaused
 	case len(p.Pods) > 0:
 		p.Phase = protocol.PhaseProgressing
-	case p.Counts.Remaining+p.Counts.Settling > 0:
+	case p.Counts.Remaining+p.Counts.Settling+p.Counts.Migrating > 0:
 		p.Phase = protocol.PhaseWaiting
 	case reached:
 		p.Phase = protocol.PhasePartitionReached

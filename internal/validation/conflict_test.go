@@ -79,6 +79,9 @@ func TestSpec5_SetsOverlapWhenOnePodCanMatchBoth(t *testing.T) {
 		{`namespace: x, selector: {matchLabels: {app: web}}`, `namespaceSelector: {matchLabels: {env: prod}}, selector: {matchLabels: {app: web}}`, true},
 		{`namespace: x, selector: {matchLabels: {app: web}}`, `namespaceSelector: {matchLabels: {kubernetes.io/metadata.name: y}}, selector: {matchLabels: {app: web}}`, false},
 		{`namespaceSelector: {matchLabels: {env: dev}}, selector: {matchLabels: {app: web}}`, `namespaceSelector: {matchLabels: {env: prod}}, selector: {matchLabels: {app: web}}`, false},
+		{`namespace: x, selector: {matchLabels: {app: web}}`, `namespaceSelector: {matchExpressions: [{key: kubernetes.io/metadata.name, operator: NotIn, values: [x]}]}, selector: {matchLabels: {app: web}}`, false},
+		{`namespace: x, namespaceSelector: {matchLabels: {env: dev}}, selector: {matchLabels: {app: web}}`, `namespace: x, namespaceSelector: {matchLabels: {env: prod}}, selector: {matchLabels: {app: web}}`, false},
+		{`selector: {matchExpressions: [{key: app, operator: NotIn, values: [a]}]}`, `selector: {matchExpressions: [{key: app, operator: NotIn, values: [b]}]}`, true},
 		{`namespaceSelector: {}, selector: {matchLabels: {app: web}}`, `namespaceSelector: {matchLabels: {env: prod}}, selector: {matchLabels: {app: web}}`, true},
 	} {
 		a, b := read(t, "spec: {"+test.a+"}"), read(t, "spec: {"+test.b+"}")

@@ -29,7 +29,7 @@ func validatePatches(patches []v1alpha1.SidecarSetPatchPodMetadata, at *field.Pa
 				errs = append(errs, field.Invalid(keyPath, key, problem))
 			}
 			if seen.Has(key) {
-				errs = append(errs, field.Duplicate(keyPath, key))
+				errs = append(errs, advised(field.Duplicate(keyPath, key), "write each key once, with one policy"))
 			}
 			seen.Insert(key)
 			if patch.PatchPolicy == v1alpha1.SidecarSetMergePatchJSONPolicy && !json.Valid([]byte(patch.Annotations[key])) {

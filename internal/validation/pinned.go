@@ -22,7 +22,7 @@ func ValidatePinned(set *v1alpha1.SidecarSet, revisions []appsv1.ControllerRevis
 				return nil
 			}
 		}
-		return field.ErrorList{field.NotFound(at.Child("revisionName"), name)}
+		return field.ErrorList{advised(field.NotFound(at.Child("revisionName"), name), "name "+listing(set))}
 	}
 	version := named(pinned.CustomVersion)
 	if version == "" || version == set.Labels[v1alpha1.CustomVersionLabel] {
@@ -33,5 +33,10 @@ func ValidatePinned(set *v1alpha1.SidecarSet, revisions []appsv1.ControllerRevis
 			return nil
 		}
 	}
-	return field.ErrorList{field.NotFound(at.Child("customVersion"), version)}
+	return field.ErrorList{advised(field.NotFound(at.Child("customVersion"), version),
+		"use the value of label "+v1alpha1.CustomVersionLabel+" of "+listing(set))}
+}
+
+func listing(set *v1alpha1.SidecarSet) string {
+	return "a ControllerRevision of this set: kubectl get controllerrevisions -A -l " + v1alpha1.SidecarSetNameLabel + "=" + set.Name
 }

@@ -11,7 +11,6 @@ import (
 	"github.com/outrigger/outrigger/api/v1alpha1"
 	"github.com/outrigger/outrigger/internal/inject"
 	"github.com/outrigger/outrigger/internal/podstate"
-	"github.com/outrigger/outrigger/internal/revision"
 )
 
 // sidecarChecks see all containers of a set, so that names stay unique over
@@ -35,9 +34,6 @@ func validateSidecars(spec *v1alpha1.SidecarSetSpec, at *field.Path) field.Error
 	for i := range spec.Containers {
 		c, path := &spec.Containers[i], at.Child("containers").Index(i)
 		errs = append(errs, checks.sidecar(c, path)...)
-		if c.RestartPolicy != nil {
-			errs = append(errs, field.Forbidden(path.Child("restartPolicy"), "only init containers may have one"))
-		}
 	}
 	return errs
 }
@@ -83,7 +79,8 @@ func (v sidecarChecks) name(c *v1alpha1.SidecarContainer, at *field.Path) field.
 	}
 	v.names.Insert(c.Name)
 	if taken {
-		errs = append(errs, field.Duplicate(at, c.Name))
+		errs = append(errs, advised(field.Duplicate(at, c.Name),
+			"rename it: names are unique over containers and init containers, and a hot sidecar takes <name>-1 and <name>-2"))
 	}
 	return errs
 }
@@ -123,7 +120,7 @@ func (v sidecarChecks) volume(name string, at *field.Path) field.ErrorList {
 	case name == "":
 		return field.ErrorList{field.Required(at, "name a volume of spec.volumes")}
 	case !v.volumes.Has(name):
-		return field.ErrorList{field.NotFound(at, name)}
+		return field.ErrorList{advised(field.NotFound(at, name), "add the volume to spec.volumes")}
 	}
 	return nil
 }
@@ -133,7 +130,7 @@ func uniquePath(seen sets.Set[string], path string, at *field.Path) field.ErrorL
 	case path == "":
 		return field.ErrorList{field.Required(at, "say where the volume appears in the container")}
 	case seen.Has(path):
-		return field.ErrorList{field.Invalid(at, path, "must be unique in the container")}
+		return field.ErrorList{field.Invalid(at, path, "the container has a mount there already; choose another path")}
 	}
 	seen.Insert(path)
 	return nil
@@ -156,16 +153,11 @@ func validateUpgrade(strategy *v1alpha1.SidecarContainerUpgradeStrategy, at *fie
 }
 
 func validateInitContainer(c *v1alpha1.SidecarContainer, at *field.Path) field.ErrorList {
-	var errs field.ErrorList
-	if c.RestartPolicy != nil && !revision.IsNativeSidecar(&c.Container) {
-		errs = append(errs, field.NotSupported(at.Child("restartPolicy"), *c.RestartPolicy,
-			[]corev1.ContainerRestartPolicy{corev1.ContainerRestartPolicyAlways}))
+	if c.UpgradeStrategy.UpgradeType != v1alpha1.SidecarContainerHotUpgrade {
+		return nil
 	}
-	if c.UpgradeStrategy.UpgradeType == v1alpha1.SidecarContainerHotUpgrade {
-		errs = append(errs, field.Invalid(at.Child("upgradeStrategy", "upgradeType"), c.UpgradeStrategy.UpgradeType,
-			"init containers have no twins; declare the sidecar under spec.containers"))
-	}
-	return errs
+	return field.ErrorList{field.Invalid(at.Child("upgradeStrategy", "upgradeType"), c.UpgradeStrategy.UpgradeType,
+		"init containers have no twins; declare the sidecar under spec.containers")}
 }
 
 func validateTransfer(transfer *v1alpha1.TransferEnvVar, at *field.Path) field.ErrorList {

@@ -78,7 +78,7 @@ func validateShare(share *intstr.IntOrString, at *field.Path) field.ErrorList {
 	}
 	if share.Type == intstr.Int {
 		if share.IntVal < 0 {
-			return field.ErrorList{field.Invalid(at, share.IntVal, "must not be negative")}
+			return field.ErrorList{field.Invalid(at, share.IntVal, "write 0 or more, or a percentage")}
 		}
 		return nil
 	}
@@ -86,7 +86,7 @@ func validateShare(share *intstr.IntOrString, at *field.Path) field.ErrorList {
 		return field.ErrorList{field.Invalid(at, share.StrVal, `write a number without quotes (5) or a percentage ("5%")`)}
 	}
 	if percent, err := strconv.Atoi(strings.TrimSuffix(share.StrVal, "%")); err != nil || percent > 100 {
-		return field.ErrorList{field.Invalid(at, share.StrVal, "must not exceed 100%")}
+		return field.ErrorList{field.Invalid(at, share.StrVal, "write 0% to 100%")}
 	}
 	return nil
 }
@@ -122,7 +122,7 @@ func validateScatter(scatter v1alpha1.UpdateScatterStrategy, at *field.Path) fie
 			errs = append(errs, field.Required(at.Index(i).Child("key"), "name a label of the pods"))
 		}
 		if seen.Has(term) {
-			errs = append(errs, field.Duplicate(at.Index(i), term.Key+"="+term.Value))
+			errs = append(errs, advised(field.Duplicate(at.Index(i), term.Key+"="+term.Value), "spread each label once"))
 		}
 		seen.Insert(term)
 	}

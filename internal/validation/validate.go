@@ -34,7 +34,7 @@ func Validate(set *v1alpha1.SidecarSet) field.ErrorList {
 		}
 	}
 	if limit := spec.RevisionHistoryLimit; limit != nil && *limit < 0 {
-		errs = append(errs, field.Invalid(at.Child("revisionHistoryLimit"), *limit, "must not be negative"))
+		errs = append(errs, field.Invalid(at.Child("revisionHistoryLimit"), *limit, "write 0 or more; one revision is kept in any case"))
 	}
 	errs = append(errs, validatePatches(spec.PatchPodMetadata, at.Child("patchPodMetadata"))...)
 	errs = append(errs, validateInjection(&spec.InjectionStrategy, at.Child("injectionStrategy"))...)
@@ -58,6 +58,12 @@ func validateScope(spec *v1alpha1.SidecarSetSpec, at *field.Path) field.ErrorLis
 
 func validateSelector(selector *metav1.LabelSelector, at *field.Path) field.ErrorList {
 	return metavalidation.ValidateLabelSelector(selector, metavalidation.LabelSelectorValidationOptions{}, at)
+}
+
+// advised adds what to do to an error that would only state a fact.
+func advised(err *field.Error, remedy string) *field.Error {
+	err.Detail = remedy
+	return err
 }
 
 // oneOf refuses values outside an enum; the error names them all.

@@ -1,6 +1,7 @@
 package validation
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 
@@ -45,129 +46,230 @@ func complaints(errs field.ErrorList) []string {
 	return all
 }
 
-func TestSpec5_RefusalsNameTheField(t *testing.T) {
-	for _, test := range []struct{ change, want string }{
-		{`{}`, ``},
-		{`metadata: {name: a.b}`, `metadata.name: FieldValueInvalid`},
-		{`metadata: {name: ` + strings.Repeat("a", 64) + `}`, `metadata.name: FieldValueInvalid`},
-		{`metadata: {name: ` + strings.Repeat("a", 63) + `}`, ``},
-		{`spec: {selector: null}`, `spec.selector: FieldValueRequired`},
-		{`spec: {selector: {matchLabels: null}}`, `spec.selector: FieldValueRequired`},
-		{`spec: {selector: {matchExpressions: [{key: a, operator: Is}]}}`, `spec.selector.matchExpressions[0].operator: FieldValueInvalid`},
-		{`spec: {namespaceSelector: {matchExpressions: [{key: a, operator: In}]}}`, `spec.namespaceSelector.matchExpressions[0].values: FieldValueRequired`},
-		{`spec: {namespaceSelector: {}}`, ``},
-		{`spec: {namespace: A_B}`, `spec.namespace: FieldValueInvalid`},
-		{`spec: {containers: []}`, `spec.containers: FieldValueRequired`},
-		{`spec: {revisionHistoryLimit: -1}`, `spec.revisionHistoryLimit: FieldValueInvalid`},
-		{`spec: {imagePullSecrets: [{}]}`, `spec.imagePullSecrets[0].name: FieldValueRequired`},
-		{`spec: {volumes: [{}, {name: A}, {name: v}, {name: v}]}`, `spec.volumes[0].name: FieldValueRequired, spec.volumes[1].name: FieldValueInvalid, spec.volumes[3].name: FieldValueDuplicate`},
-	} {
-		checkRefusal(t, test.change, test.want)
+// refusals maps changes of base to the complaints about them.
+type refusals map[string]string
+
+// check also makes sure that every complaint says what to do.
+func (r refusals) check(t *testing.T) {
+	t.Helper()
+	for change, want := range r {
+		set := read(t, base, change)
+		Default(set)
+		errs := Validate(set)
+		assert.Equal(t, want, strings.Join(complaints(errs), ", "), change)
+		for _, err := range errs {
+			assert.NotEmpty(t, err.Detail, "%s: %v", change, err)
+		}
 	}
 }
 
-func checkRefusal(t *testing.T, change, want string) {
-	t.Helper()
-	set := read(t, base, change)
-	Default(set)
-	assert.Equal(t, want, strings.Join(complaints(Validate(set)), ", "), change)
+// of puts each change into the place of %s.
+func (r refusals) of(change string) refusals {
+	all := refusals{}
+	for part, want := range r {
+		all[fmt.Sprintf(change, part)] = want
+	}
+	return all
 }
 
-func TestSpec5_RefusedContainers(t *testing.T) {
-	for container, want := range map[string]string{
+func TestSpec5_ASelectorThatSelectsIsNeeded(t *testing.T) {
+	refusals{
+		``:                                    ``,
+		`selector: null`:                      `spec.selector: FieldValueRequired`,
+		`selector: {matchLabels: null}`:       `spec.selector: FieldValueRequired`,
+		`selector: {matchLabels: {"a b": c}}`: `spec.selector.matchLabels: FieldValueInvalid`,
+		`selector: {matchExpressions: [{key: a, operator: Is}]}`:          `spec.selector.matchExpressions[0].operator: FieldValueInvalid`,
+		`namespaceSelector: {matchExpressions: [{key: a, operator: In}]}`: `spec.namespaceSelector.matchExpressions[0].values: FieldValueRequired`,
+		`namespaceSelector: {}`: ``,
+		`namespace: a-b`:        ``,
+		`namespace: A_B`:        `spec.namespace: FieldValueInvalid`,
+	}.of("spec: {%s}").check(t)
+}
+
+func TestSpec5_AtLeastOneContainerOfEitherKind(t *testing.T) {
+	refusals{
+		`containers: []`: `spec.containers: FieldValueRequired`,
+		`containers: [], initContainers: [{name: i, image: b}]`: ``,
+	}.of("spec: {%s}").check(t)
+}
+
+// What the API server knows better is left to it, see TestSpec5_WhatKubernetesRefuses.
+func TestSpec5_NamesImagesAndMountsOfContainers(t *testing.T) {
+	refusals{
 		`{name: a, image: b}`:    ``,
 		`{image: b}`:             `name: FieldValueRequired`,
 		`{name: A, image: b}`:    `name: FieldValueInvalid`,
 		`{name: a}`:              `image: FieldValueRequired`,
 		`{name: a, image: "b "}`: `image: FieldValueInvalid`,
 		`{name: i, image: b}`:    `name: FieldValueDuplicate`,
-		`{name: a, image: b, restartPolicy: Always}`:                                                                                         `restartPolicy: FieldValueForbidden`,
-		`{name: a, image: b, imagePullPolicy: Maybe}`:                                                                                        `imagePullPolicy: FieldValueNotSupported`,
-		`{name: a, image: b, podInjectPolicy: Sideways}`:                                                                                     `podInjectPolicy: FieldValueNotSupported`,
-		`{name: a, image: b, shareVolumePolicy: {type: yes-please}}`:                                                                         `shareVolumePolicy.type: FieldValueNotSupported`,
-		`{name: a, image: b, shareVolumeDevicePolicy: {type: yes-please}}`:                                                                   `shareVolumeDevicePolicy.type: FieldValueNotSupported`,
-		`{name: a, image: b, shareVolumeDevicePolicy: {type: enabled}}`:                                                                      ``,
-		`{name: a, image: b, upgradeStrategy: {upgradeType: Warm}}`:                                                                          `upgradeStrategy.upgradeType: FieldValueNotSupported`,
-		`{name: a, image: b, upgradeStrategy: {upgradeType: HotUpgrade}}`:                                                                    `upgradeStrategy.hotUpgradeEmptyImage: FieldValueRequired`,
-		`{name: a, image: b, upgradeStrategy: {upgradeType: HotUpgrade, hotUpgradeEmptyImage: e}}`:                                           ``,
-		`{name: ` + strings.Repeat("a", 62) + `, image: b, upgradeStrategy: {upgradeType: HotUpgrade, hotUpgradeEmptyImage: e}}`:             `name: FieldValueInvalid, name: FieldValueInvalid`,
-		`{name: h, image: b, upgradeStrategy: {upgradeType: HotUpgrade, hotUpgradeEmptyImage: e}}`:                                           `name: FieldValueDuplicate`,
-		`{name: a, image: b, volumeMounts: [{name: v, mountPath: /a}, {name: v, mountPath: /b}]}`:                                            ``,
-		`{name: a, image: b, volumeMounts: [{name: w, mountPath: /a}]}`:                                                                      `volumeMounts[0].name: FieldValueNotFound`,
-		`{name: a, image: b, volumeMounts: [{mountPath: /a}]}`:                                                                               `volumeMounts[0].name: FieldValueRequired`,
-		`{name: a, image: b, volumeMounts: [{name: v}]}`:                                                                                     `volumeMounts[0].mountPath: FieldValueRequired`,
-		`{name: a, image: b, volumeMounts: [{name: v, mountPath: /a}, {name: v, mountPath: /a}]}`:                                            `volumeMounts[1].mountPath: FieldValueInvalid`,
-		`{name: a, image: b, volumeDevices: [{name: w, devicePath: /a}]}`:                                                                    `volumeDevices[0].name: FieldValueNotFound`,
-		`{name: a, image: b, volumeDevices: [{name: v}]}`:                                                                                    `volumeDevices[0].devicePath: FieldValueRequired`,
-		`{name: a, image: b, transferEnv: [{sourceContainerName: x, envName: E}, {sourceContainerName: x, envNames: [E]}]}`:                  ``,
-		`{name: a, image: b, transferEnv: [{envName: E}]}`:                                                                                   `transferEnv[0].sourceContainerName: FieldValueRequired`,
-		`{name: a, image: b, transferEnv: [{sourceContainerName: x}]}`:                                                                       `transferEnv[0].envName: FieldValueRequired`,
-		`{name: a, image: b, transferEnv: [{envName: E, sourceContainerNameFrom: {}}]}`:                                                      `transferEnv[0].sourceContainerNameFrom.fieldRef: FieldValueRequired`,
-		`{name: a, image: b, transferEnv: [{envName: E, sourceContainerNameFrom: {fieldRef: {fieldPath: spec.nodeName}}}]}`:                  `transferEnv[0].sourceContainerNameFrom.fieldRef.fieldPath: FieldValueNotSupported`,
-		`{name: a, image: b, transferEnv: [{envName: E, sourceContainerNameFrom: {fieldRef: {fieldPath: metadata.labels}}}]}`:                `transferEnv[0].sourceContainerNameFrom.fieldRef.fieldPath: FieldValueNotSupported`,
-		`{name: a, image: b, transferEnv: [{envName: E, sourceContainerNameFrom: {fieldRef: {fieldPath: metadata.name}}}]}`:                  ``,
-		`{name: a, image: b, transferEnv: [{envName: E, sourceContainerNameFrom: {fieldRef: {fieldPath: "metadata.labels['k']"}}}]}`:         ``,
-		`{name: a, image: b, transferEnv: [{envName: E, sourceContainerNameFrom: {fieldRef: {fieldPath: "metadata.annotations['a/b']"}}}]}`:  ``,
-		`{name: a, image: b, resourcesPolicy: {targetContainersMode: sum, resourcesExpr: {limits: {cpu: cpu*2}, requests: {memory: 1Gi}}}}`:  ``,
-		`{name: a, image: b, resourcesPolicy: {targetContainersMode: avg}}`:                                                                  `resourcesPolicy.targetContainersMode: FieldValueNotSupported`,
-		`{name: a, image: b, resourcesPolicy: {targetContainersMode: max, targetContainersNameRegex: "("}}`:                                  `resourcesPolicy.targetContainersNameRegex: FieldValueInvalid`,
-		`{name: a, image: b, resourcesPolicy: {targetContainersMode: max, resourcesExpr: {limits: {cpu: memory}, requests: {memory: cpu}}}}`: `resourcesPolicy.resourcesExpr.limits.cpu: FieldValueInvalid, resourcesPolicy.resourcesExpr.requests.memory: FieldValueInvalid`,
-		`{name: a, image: b, resources: {limits: {cpu: 1}}, resourcesPolicy: {targetContainersMode: max}}`:                                   `resources: FieldValueForbidden`,
-	} {
-		set := read(t, base, `spec: {volumes: [{name: v}], updateStrategy: {type: NotUpdate}, initContainers: [{name: i, image: b}, {name: h-1, image: b}], containers: [`+container+`]}`)
-		Default(set)
-		got := strings.ReplaceAll(strings.Join(complaints(Validate(set)), ", "), "spec.containers[0].", "")
-		assert.Equal(t, want, got, container)
-	}
+		`{name: h, image: b, upgradeStrategy: {upgradeType: HotUpgrade, hotUpgradeEmptyImage: e}}`:                               `name: FieldValueDuplicate`,
+		`{name: ` + strings.Repeat("a", 62) + `, image: b, upgradeStrategy: {upgradeType: HotUpgrade, hotUpgradeEmptyImage: e}}`: `name: FieldValueInvalid, name: FieldValueInvalid`,
+		`{name: a, image: b, volumeMounts: [{name: v, mountPath: /a}, {name: v, mountPath: /b}]}`:                                ``,
+		`{name: a, image: b, volumeMounts: [{name: w, mountPath: /a}]}`:                                                          `volumeMounts[0].name: FieldValueNotFound`,
+		`{name: a, image: b, volumeMounts: [{mountPath: /a}]}`:                                                                   `volumeMounts[0].name: FieldValueRequired`,
+		`{name: a, image: b, volumeMounts: [{name: v}]}`:                                                                         `volumeMounts[0].mountPath: FieldValueRequired`,
+		`{name: a, image: b, volumeMounts: [{name: v, mountPath: /a}, {name: v, mountPath: /a}]}`:                                `volumeMounts[1].mountPath: FieldValueInvalid`,
+		`{name: a, image: b, volumeDevices: [{name: w, devicePath: /a}]}`:                                                        `volumeDevices[0].name: FieldValueNotFound`,
+		`{name: a, image: b, volumeDevices: [{name: v}]}`:                                                                        `volumeDevices[0].devicePath: FieldValueRequired`,
+		`{}`: `name: FieldValueRequired, image: FieldValueRequired`,
+	}.ofContainer().check(t)
+	refusals{
+		`volumes: [{}, {name: A}, {name: v}, {name: v}]`: `spec.volumes[0].name: FieldValueRequired, spec.volumes[1].name: FieldValueInvalid, spec.volumes[3].name: FieldValueDuplicate`,
+		`imagePullSecrets: [{name: a}, {}]`:              `spec.imagePullSecrets[1].name: FieldValueRequired`,
+	}.of("spec: {%s}").check(t)
 }
 
-func TestSpec5_RefusedInitContainers(t *testing.T) {
-	for text, want := range map[string]string{
-		`{initContainers: [{name: i, image: b}]}`:                                                                      ``,
-		`{initContainers: [{name: i, image: b, restartPolicy: Always}]}`:                                               `spec.updateStrategy.type: FieldValueInvalid`,
-		`{initContainers: [{name: i, image: b, restartPolicy: Always}], updateStrategy: {type: NotUpdate}}`:            ``,
-		`{initContainers: [{name: i, image: b, restartPolicy: Never}]}`:                                                `spec.initContainers[0].restartPolicy: FieldValueNotSupported`,
-		`{initContainers: [{name: i, image: b, upgradeStrategy: {upgradeType: HotUpgrade, hotUpgradeEmptyImage: e}}]}`: `spec.initContainers[0].upgradeStrategy.upgradeType: FieldValueInvalid`,
-		`{initContainers: [{name: i, image: b}], containers: []}`:                                                      ``,
-	} {
-		checkRefusal(t, "spec: "+text, want)
+// ofContainer puts each change into the place of the only container, beside two
+// init containers and a volume.
+func (r refusals) ofContainer() refusals {
+	all := refusals{}
+	for container, want := range r.of("spec: {volumes: [{name: v}], initContainers: [{name: i, image: b}, {name: h-1, image: b}], containers: [%s]}") {
+		var full []string
+		for _, complaint := range strings.Split(want, ", ") {
+			if complaint != "" {
+				complaint = "spec.containers[0]." + complaint
+			}
+			full = append(full, complaint)
+		}
+		all[container] = strings.Join(full, ", ")
 	}
+	return all
 }
 
-func TestSpec5_RefusedStrategies(t *testing.T) {
-	for text, want := range map[string]string{
-		`updateStrategy: {type: Recreate}`:                                         `spec.updateStrategy.type: FieldValueNotSupported`,
-		`updateStrategy: {partition: 5, maxUnavailable: 20%}`:                      ``,
-		`updateStrategy: {partition: 100%, maxUnavailable: 0}`:                     ``,
-		`updateStrategy: {partition: -1}`:                                          `spec.updateStrategy.partition: FieldValueInvalid`,
-		`updateStrategy: {maxUnavailable: "5"}`:                                    `spec.updateStrategy.maxUnavailable: FieldValueInvalid`,
-		`updateStrategy: {maxUnavailable: 101%}`:                                   `spec.updateStrategy.maxUnavailable: FieldValueInvalid`,
-		`updateStrategy: {maxUnavailable: -5%}`:                                    `spec.updateStrategy.maxUnavailable: FieldValueInvalid`,
-		`updateStrategy: {maxUnavailable: 9999999999999999999%}`:                   `spec.updateStrategy.maxUnavailable: FieldValueInvalid`,
-		`updateStrategy: {selector: {matchLabels: {a: b}}}`:                        ``,
-		`updateStrategy: {selector: {matchLabels: {a: b}}, partition: 0%}`:         ``,
-		`updateStrategy: {selector: {matchLabels: {a: b}}, partition: 2}`:          `spec.updateStrategy.partition: FieldValueForbidden`,
-		`updateStrategy: {selector: {matchLabels: {a: b}}, partition: 100%}`:       `spec.updateStrategy.partition: FieldValueForbidden`,
-		`updateStrategy: {selector: {matchExpressions: [{key: a, operator: Is}]}}`: `spec.updateStrategy.selector.matchExpressions[0].operator: FieldValueInvalid`,
-		`updateStrategy: {priorityStrategy: {orderPriority: [{orderedKey: a}], weightPriority: [{weight: 1, matchSelector: {matchLabels: {a: b}}}]}}`: `spec.updateStrategy.priorityStrategy: FieldValueForbidden`,
-		`updateStrategy: {priorityStrategy: {orderPriority: [{orderedKey: ""}]}}`:                                                                     `spec.updateStrategy.priorityStrategy.orderPriority[0].orderedKey: FieldValueRequired`,
-		`updateStrategy: {priorityStrategy: {weightPriority: [{weight: 101}, {weight: -1}, {weight: 0}, {weight: 100}]}}`:                             `spec.updateStrategy.priorityStrategy.weightPriority[0].weight: FieldValueInvalid, spec.updateStrategy.priorityStrategy.weightPriority[1].weight: FieldValueInvalid`,
-		`updateStrategy: {priorityStrategy: {weightPriority: [{weight: 1, matchSelector: {matchExpressions: [{key: a, operator: Is}]}}]}}`:            `spec.updateStrategy.priorityStrategy.weightPriority[0].matchSelector.matchExpressions[0].operator: FieldValueInvalid`,
-		`updateStrategy: {scatterStrategy: [{key: a, value: b}, {key: a, value: c}]}`:                                                                 ``,
-		`updateStrategy: {scatterStrategy: [{key: a, value: b}, {key: a, value: b}]}`:                                                                 `spec.updateStrategy.scatterStrategy[1]: FieldValueDuplicate`,
-		`updateStrategy: {scatterStrategy: [{value: b}]}`:                                                                                             `spec.updateStrategy.scatterStrategy[0].key: FieldValueRequired`,
-		`injectionStrategy: {revision: {}}`:                                         `spec.injectionStrategy.revision: FieldValueRequired`,
-		`injectionStrategy: {revision: {revisionName: ""}}`:                         `spec.injectionStrategy.revision: FieldValueRequired`,
-		`injectionStrategy: {revision: {customVersion: a, policy: Never}}`:          `spec.injectionStrategy.revision.policy: FieldValueNotSupported`,
-		`injectionStrategy: {revision: {revisionName: a, policy: Partial}}`:         ``,
-		`patchPodMetadata: [{annotations: {a: b}, patchPolicy: Maybe}]`:             `spec.patchPodMetadata[0].patchPolicy: FieldValueNotSupported`,
-		`patchPodMetadata: [{annotations: {a: b}}, {annotations: {a: c}}]`:          `spec.patchPodMetadata[1].annotations[a]: FieldValueDuplicate`,
-		`patchPodMetadata: [{annotations: {"a b": c}}]`:                             `spec.patchPodMetadata[0].annotations[a b]: FieldValueInvalid`,
-		`patchPodMetadata: [{annotations: {a: "{"}, patchPolicy: MergePatchJson}]`:  `spec.patchPodMetadata[0].annotations[a]: FieldValueInvalid`,
-		`patchPodMetadata: [{annotations: {a: "{}"}, patchPolicy: MergePatchJson}]`: ``,
-	} {
-		checkRefusal(t, "spec: {"+text+"}", want)
+func TestSpec5_UnknownEnumValues(t *testing.T) {
+	refusals{
+		`imagePullPolicy: Maybe`:                       `imagePullPolicy: FieldValueNotSupported`,
+		`podInjectPolicy: Sideways`:                    `podInjectPolicy: FieldValueNotSupported`,
+		`shareVolumePolicy: {type: yes-please}`:        `shareVolumePolicy.type: FieldValueNotSupported`,
+		`shareVolumeDevicePolicy: {type: yes-please}`:  `shareVolumeDevicePolicy.type: FieldValueNotSupported`,
+		`shareVolumeDevicePolicy: {type: enabled}`:     ``,
+		`upgradeStrategy: {upgradeType: Warm}`:         `upgradeStrategy.upgradeType: FieldValueNotSupported`,
+		`resourcesPolicy: {targetContainersMode: avg}`: `resourcesPolicy.targetContainersMode: FieldValueNotSupported`,
+	}.of("{name: a, image: b, %s}").ofContainer().check(t)
+	refusals{
+		`updateStrategy: {type: Recreate}`:                                  `spec.updateStrategy.type: FieldValueNotSupported`,
+		`updateStrategy: {type: rollingUpdate}`:                             `spec.updateStrategy.type: FieldValueNotSupported`,
+		`injectionStrategy: {revision: {customVersion: a, policy: Never}}`:  `spec.injectionStrategy.revision.policy: FieldValueNotSupported`,
+		`injectionStrategy: {revision: {revisionName: a, policy: Partial}}`: ``,
+		`patchPodMetadata: [{annotations: {a: b}, patchPolicy: Maybe}]`:     `spec.patchPodMetadata[0].patchPolicy: FieldValueNotSupported`,
+	}.of("spec: {%s}").check(t)
+}
+
+func TestSpec5_PartitionExcludesAnUpdateSelector(t *testing.T) {
+	refusals{
+		`selector: {matchLabels: {a: b}}`:                        ``,
+		`selector: {matchLabels: {a: b}}, partition: 0`:          ``,
+		`selector: {matchLabels: {a: b}}, partition: 0%`:         ``,
+		`selector: {matchLabels: {a: b}}, partition: 2`:          `spec.updateStrategy.partition: FieldValueForbidden`,
+		`selector: {matchLabels: {a: b}}, partition: 100%`:       `spec.updateStrategy.partition: FieldValueForbidden`,
+		`selector: {matchExpressions: [{key: a, operator: Is}]}`: `spec.updateStrategy.selector.matchExpressions[0].operator: FieldValueInvalid`,
+	}.of("spec: {updateStrategy: {%s}}").check(t)
+}
+
+func TestSpec5_NumbersFrom0AndPercentagesFrom0To100(t *testing.T) {
+	for _, field := range []string{"partition", "maxUnavailable"} {
+		refused := "spec.updateStrategy." + field + ": FieldValueInvalid"
+		refusals{
+			`0`: ``, `5`: ``, `0%`: ``, `20%`: ``, `100%`: ``,
+			`-1`: refused, `-5%`: refused, `101%`: refused, `9999999999999999999%`: refused,
+			`"5"`: refused, `""`: refused, `"%"`: refused, `5.5%`: refused, `" 5%"`: refused, `5%%`: refused, `all`: refused, `"+5%"`: refused,
+		}.of("spec: {updateStrategy: {" + field + ": %s}}").check(t)
 	}
+	refusals{`spec: {revisionHistoryLimit: -1}`: `spec.revisionHistoryLimit: FieldValueInvalid`, `spec: {revisionHistoryLimit: 0}`: ``}.check(t)
+}
+
+func TestSpec5_HotUpgradeNeedsAnEmptyImage(t *testing.T) {
+	refusals{
+		`{name: a, image: b, upgradeStrategy: {upgradeType: HotUpgrade}}`:                          `upgradeStrategy.hotUpgradeEmptyImage: FieldValueRequired`,
+		`{name: a, image: b, upgradeStrategy: {upgradeType: HotUpgrade, hotUpgradeEmptyImage: e}}`: ``,
+		`{name: a, image: b, upgradeStrategy: {hotUpgradeEmptyImage: e}}`:                          ``,
+	}.ofContainer().check(t)
+	refusals{`spec: {initContainers: [{name: i, image: b, upgradeStrategy: {upgradeType: HotUpgrade, hotUpgradeEmptyImage: e}}]}`: `spec.initContainers[0].upgradeStrategy.upgradeType: FieldValueInvalid`}.check(t)
+}
+
+func TestSpec5_NativeSidecarsAreNotRolled(t *testing.T) {
+	refusals{
+		`initContainers: [{name: i, image: b, restartPolicy: Always}]`:                                    `spec.updateStrategy.type: FieldValueInvalid`,
+		`initContainers: [{name: i, image: b, restartPolicy: Always}], updateStrategy: {type: NotUpdate}`: ``,
+		`initContainers: [{name: i, image: b}]`:                                                           ``,
+	}.of("spec: {%s}").check(t)
+}
+
+func TestSpec5_PriorityIsOfOneKindWithKeysAndWeights(t *testing.T) {
+	refusals{
+		`orderPriority: [{orderedKey: a}], weightPriority: [{weight: 1, matchSelector: {matchLabels: {a: b}}}]`: `spec.updateStrategy.priorityStrategy: FieldValueForbidden`,
+		`orderPriority: [{orderedKey: a}, {orderedKey: ""}]`:                                                    `spec.updateStrategy.priorityStrategy.orderPriority[1].orderedKey: FieldValueRequired`,
+		`weightPriority: [{weight: 101}, {weight: -1}, {weight: 0}, {weight: 100}]`:                             `spec.updateStrategy.priorityStrategy.weightPriority[0].weight: FieldValueInvalid, spec.updateStrategy.priorityStrategy.weightPriority[1].weight: FieldValueInvalid`,
+		`weightPriority: [{weight: 1, matchSelector: {matchExpressions: [{key: a, operator: Is}]}}]`:            `spec.updateStrategy.priorityStrategy.weightPriority[0].matchSelector.matchExpressions[0].operator: FieldValueInvalid`,
+	}.of("spec: {updateStrategy: {priorityStrategy: {%s}}}").check(t)
+}
+
+func TestSpec5_ScatterKeysAreGivenOnce(t *testing.T) {
+	refusals{
+		`{key: a, value: b}, {key: a, value: c}`: ``,
+		`{key: a, value: b}, {key: a, value: b}`: `spec.updateStrategy.scatterStrategy[1]: FieldValueDuplicate`,
+		`{value: b}`:                             `spec.updateStrategy.scatterStrategy[0].key: FieldValueRequired`,
+	}.of("spec: {updateStrategy: {scatterStrategy: [%s]}}").check(t)
+}
+
+func TestSpec5_TransferEnvReadsDocumentedFields(t *testing.T) {
+	refusals{
+		`{sourceContainerName: x, envName: E}, {sourceContainerName: x, envNames: [E]}`: ``,
+		`{envName: E}`:                              `transferEnv[0].sourceContainerName: FieldValueRequired`,
+		`{sourceContainerName: x}`:                  `transferEnv[0].envName: FieldValueRequired`,
+		`{envName: E, sourceContainerNameFrom: {}}`: `transferEnv[0].sourceContainerNameFrom.fieldRef: FieldValueRequired`,
+	}.of("{name: a, image: b, transferEnv: [%s]}").ofContainer().check(t)
+	const refused = `transferEnv[0].sourceContainerNameFrom.fieldRef.fieldPath: FieldValueNotSupported`
+	refusals{
+		`metadata.name`: ``, `metadata.labels['k']`: ``, `metadata.annotations['a/b']`: ``,
+		`spec.nodeName`: refused, `metadata.labels`: refused, `metadata.labels['']`: refused, `metadata.namespace`: refused, ``: refused,
+	}.of(`{name: a, image: b, transferEnv: [{envName: E, sourceContainerNameFrom: {fieldRef: {fieldPath: "%s"}}}]}`).ofContainer().check(t)
+}
+
+func TestSpec5_ResourcesPolicyIsAloneAndParses(t *testing.T) {
+	const at = `resourcesPolicy.resourcesExpr.`
+	refusals{
+		`{targetContainersMode: sum, resourcesExpr: {limits: {cpu: cpu*2}, requests: {memory: 1Gi}}}`:              ``,
+		`{targetContainersMode: max, targetContainersNameRegex: "("}`:                                              `resourcesPolicy.targetContainersNameRegex: FieldValueInvalid`,
+		`{targetContainersMode: max, resourcesExpr: {limits: {cpu: memory}, requests: {memory: cpu}}}`:             at + `limits.cpu: FieldValueInvalid, ` + at + `requests.memory: FieldValueInvalid`,
+		`{targetContainersMode: max, resourcesExpr: {limits: {memory: "max(memory"}, requests: {cpu: "cpu cpu"}}}`: at + `limits.memory: FieldValueInvalid, ` + at + `requests.cpu: FieldValueInvalid`,
+	}.of("{name: a, image: b, resourcesPolicy: %s}").ofContainer().check(t)
+	refusals{
+		`{limits: {cpu: 1}}`: `resources: FieldValueForbidden`, `{requests: {memory: 1}}`: `resources: FieldValueForbidden`,
+		`{claims: [{name: c}]}`: `resources: FieldValueForbidden`, `{}`: ``,
+	}.of("{name: a, image: b, resources: %s, resourcesPolicy: {targetContainersMode: max}}").ofContainer().check(t)
+}
+
+func TestSpec5_APinHasANameOrAVersion(t *testing.T) {
+	refusals{
+		`{}`:                                  `spec.injectionStrategy.revision: FieldValueRequired`,
+		`{revisionName: ""}`:                  `spec.injectionStrategy.revision: FieldValueRequired`,
+		`{policy: Partial}`:                   `spec.injectionStrategy.revision: FieldValueRequired`,
+		`{customVersion: a}`:                  ``,
+		`{revisionName: a, customVersion: b}`: ``,
+	}.of("spec: {injectionStrategy: {revision: %s}}").check(t)
+}
+
+func TestSpec5_MetadataKeysAreValidAndGivenOnce(t *testing.T) {
+	refusals{
+		`{annotations: {a: b}}, {annotations: {a: c}}`:          `spec.patchPodMetadata[1].annotations[a]: FieldValueDuplicate`,
+		`{annotations: {"a b": c}}`:                             `spec.patchPodMetadata[0].annotations[a b]: FieldValueInvalid`,
+		`{annotations: {a: "{"}, patchPolicy: MergePatchJson}`:  `spec.patchPodMetadata[0].annotations[a]: FieldValueInvalid`,
+		`{annotations: {a: "{}"}, patchPolicy: MergePatchJson}`: ``,
+	}.of("spec: {patchPodMetadata: [%s]}").check(t)
+}
+
+func TestSpec5_NamesOfSets(t *testing.T) {
+	refusals{
+		`a.b`: `metadata.name: FieldValueInvalid`, `a_b`: `metadata.name: FieldValueInvalid`, `A-1`: ``,
+		strings.Repeat("a", 64): `metadata.name: FieldValueInvalid`, strings.Repeat("a", 63): ``,
+	}.of("metadata: {name: %s}").check(t)
+}
+
+func TestSpec5_AllErrorsAtOnce(t *testing.T) {
+	refusals{
+		`{metadata: {name: a.b}, spec: {selector: null, containers: [{name: A}, {image: b}], updateStrategy: {type: x, maxUnavailable: -1}}}`: `metadata.name: FieldValueInvalid, spec.selector: FieldValueRequired, spec.containers[0].name: FieldValueInvalid, spec.containers[0].image: FieldValueRequired, spec.containers[1].name: FieldValueRequired, spec.updateStrategy.type: FieldValueNotSupported, spec.updateStrategy.maxUnavailable: FieldValueInvalid`,
+	}.check(t)
 }
 
 func TestSpec5_TheWhitelistDecidesAboutMetadata(t *testing.T) {

@@ -20,7 +20,7 @@ func validateVolumes(volumes []corev1.Volume, at *field.Path) field.ErrorList {
 			errs = append(errs, field.Invalid(path, name, problem))
 		}
 		if seen.Has(name) {
-			errs = append(errs, field.Duplicate(path, name))
+			errs = append(errs, advised(field.Duplicate(path, name), "rename one of the volumes"))
 		}
 		seen.Insert(name)
 	}

@@ -37,7 +37,7 @@ func injected() *corev1.Pod {
 }
 
 func TestSpec7_6_OneWriteHoldsImagesAndRecordsAndNothingElse(t *testing.T) {
-	patch, err := Cold(injected(), target(
+	patch, err := Patch(injected(), target(
 		v1alpha1.SidecarSetPatchPodMetadata{Annotations: map[string]string{"kept": "set's", "missing": "added"}, PatchPolicy: v1alpha1.SidecarSetRetainPatchPolicy},
 		v1alpha1.SidecarSetPatchPodMetadata{Annotations: map[string]string{"level": "3"}, PatchPolicy: v1alpha1.SidecarSetOverwritePatchPolicy},
 	), now)
@@ -65,7 +65,7 @@ func TestSpec7_6_OneWriteHoldsImagesAndRecordsAndNothingElse(t *testing.T) {
 func TestMetadataThatCannotBeMergedNamesThePod(t *testing.T) {
 	pod := injected()
 	pod.Annotations["level"] = "not JSON"
-	_, err := Cold(pod, target(v1alpha1.SidecarSetPatchPodMetadata{
+	_, err := Patch(pod, target(v1alpha1.SidecarSetPatchPodMetadata{
 		Annotations: map[string]string{"level": `{"a":1}`}, PatchPolicy: v1alpha1.SidecarSetMergePatchJSONPolicy,
 	}), now)
 	require.ErrorContains(t, err, "upgrade pod d/p: ")

@@ -1,0 +1,55 @@
+package activities
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/outrigger/outrigger/api/protocol"
+	"github.com/outrigger/outrigger/internal/podstate"
+)
+
+// MarkPods writes the pod condition SidecarSetUpgradable where it is out of
+// date, and only there (SPEC §7.2).
+func (a *Activities) MarkPods(ctx context.Context, input protocol.MarkPodsInput) (protocol.MarkPodsResult, error) {
+	var outcome outcome
+	err := each(ctx, a, input.Pods, func(ctx context.Context, reference protocol.PodReference) error {
+		return a.change(ctx, reference, &outcome, change{
+			decide: func(ctx context.Context, pod *corev1.Pod) (decision, error) { return a.decideMark(ctx, input, pod) },
+			write:  a.patchStatus,
+		})
+	})
+	return outcome.marks(input.Pods), err
+}
+
+func (a *Activities) decideMark(ctx context.Context, input protocol.MarkPodsInput, pod *corev1.Pod) (decision, error) {
+	set, stopped, err := a.fence(ctx, input.SidecarSet, input.Generation)
+	if err != nil || stopped != "" {
+		return decision{}, err
+	}
+	state, matched, err := a.stateOf(ctx, set, pod)
+	if err != nil || !matched {
+		return decision{}, err
+	}
+	condition, changed, err := podstate.Mark(pod, set.Name, state.Updated || state.Upgradable, metav1.NewTime(a.Clock.Now()))
+	if err != nil || !changed {
+		return decision{refusal: err}, nil
+	}
+	patch, err := json.Marshal(map[string]any{
+		"metadata": map[string]any{"uid": pod.UID, "resourceVersion": pod.ResourceVersion},
+		"status":   map[string]any{"conditions": []corev1.PodCondition{condition}},
+	})
+	if err != nil {
+		return decision{refusal: fmt.Errorf("encode the condition of pod %s/%s: %w", pod.Namespace, pod.Name, err)}, nil
+	}
+	return decision{patch: patch}, nil
+}
+
+func (a *Activities) patchStatus(ctx context.Context, pod *corev1.Pod, patch []byte) error {
+	return a.Status.Patch(ctx, pod, client.RawPatch(types.StrategicMergePatchType, patch))
+}

@@ -1,0 +1,104 @@
+package activities
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"go.temporal.io/sdk/activity"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/outrigger/outrigger/api/protocol"
+)
+
+const (
+	// replan bounds how often a moving population is looked at anew.
+	replan = 50 * time.Millisecond
+	// beat is how often an activity says that it lives, and how often it looks
+	// again when nothing seems to change.
+	beat = time.Second
+)
+
+var errStopping = errors.New("this worker is stopping; another one goes on")
+
+// poll looks at a set again and again: whenever something about it changes,
+// and when look asks for it. It ends when look returns zero or an error, and
+// after NextBatchPoll with what was seen last.
+func (a *Activities) poll(ctx context.Context, set string, look func() (again time.Duration, err error)) error {
+	changed, done := a.Changes.Wait(set)
+	defer done()
+	end := a.Clock.After(protocol.NextBatchPoll)
+	beats := a.Clock.NewTicker(beat)
+	defer beats.Stop()
+	for {
+		again, err := look()
+		if err != nil || again == 0 {
+			return err
+		}
+		// A storm of events must not mean looking without pause.
+		if err := a.rest(ctx, replan); err != nil {
+			return err
+		}
+		select {
+		case <-changed:
+		case <-a.Clock.After(again):
+		case <-beats.C():
+			activity.RecordHeartbeat(ctx)
+		case <-end:
+			return nil
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-activity.GetWorkerStopChannel(ctx):
+			return errStopping
+		}
+	}
+}
+
+func (a *Activities) rest(ctx context.Context, d time.Duration) error {
+	select {
+	case <-a.Clock.After(d):
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// each does something with every pod of a batch, several at a time, with a
+// sign of life meanwhile. The first error ends it.
+func each[T any](ctx context.Context, a *Activities, batch []T, do func(context.Context, T) error) error {
+	group, groupCtx := errgroup.WithContext(ctx)
+	group.SetLimit(a.Writers)
+	stopBeating := a.keepBeating(ctx)
+	defer stopBeating()
+	stopping := activity.GetWorkerStopChannel(ctx)
+	for _, one := range batch {
+		group.Go(func() error {
+			select {
+			case <-groupCtx.Done():
+				return groupCtx.Err()
+			case <-stopping:
+				return errStopping
+			default:
+				return do(groupCtx, one)
+			}
+		})
+	}
+	return group.Wait()
+}
+
+func (a *Activities) keepBeating(ctx context.Context) (stop func()) {
+	beating, stop := context.WithCancel(ctx)
+	go func() {
+		ticker := a.Clock.NewTicker(beat)
+		defer ticker.Stop()
+		for {
+			select {
+			case <-beating.Done():
+				return
+			case <-ticker.C():
+				activity.RecordHeartbeat(ctx)
+			}
+		}
+	}()
+	return stop
+}

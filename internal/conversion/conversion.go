@@ -1,0 +1,97 @@
+// Package conversion translates SidecarSets between the versions of their API.
+// It works on decoded JSON, so that fields which this program does not know
+// survive. The versions differ in two places:
+//
+//	v1alpha1                                                    v1beta1
+//	spec.namespace                                              spec.namespaceSelector
+//	label apps.kruise.io/sidecarset-custom-version              spec.customVersion
+package conversion
+
+import (
+	"fmt"
+
+	"k8s.io/apimachinery/pkg/util/validation"
+
+	"github.com/outrigger/outrigger/api/v1alpha1"
+	"github.com/outrigger/outrigger/api/v1beta1"
+)
+
+// Convert turns a SidecarSet, as decoded JSON, into another version of itself,
+// in place. What can not be a SidecarSet's (a namespace that is a number) stays
+// as it is, for validation to refuse; only versions that do not exist are errors.
+func Convert(object map[string]any, toAPIVersion string) error {
+	alpha, beta := v1alpha1.GroupVersion.String(), v1beta1.GroupVersion.String()
+	from, _ := object["apiVersion"].(string)
+	switch {
+	case from == toAPIVersion && (from == alpha || from == beta):
+		return nil
+	case from == alpha && toAPIVersion == beta:
+		labelToCustomVersion(object)
+		namespaceToSelector(object)
+	case from == beta && toAPIVersion == alpha:
+		customVersionToLabel(object)
+		selectorToNamespace(object)
+	default:
+		return fmt.Errorf("SidecarSets have no conversion from %q to %q: use %s or %s", from, toAPIVersion, alpha, beta)
+	}
+	object["apiVersion"] = toAPIVersion
+	return nil
+}
+
+func labelToCustomVersion(object map[string]any) {
+	version, isString := child(object, "metadata", "labels")[v1alpha1.CustomVersionLabel].(string)
+	if !isString {
+		return
+	}
+	remove(object, v1alpha1.CustomVersionLabel, "metadata", "labels")
+	set(object, version, "spec", "customVersion")
+}
+
+// customVersionToLabel prefers a label that is there: objects of v1beta1 are
+// read without it, so somebody has just set it, as with kubectl label.
+func customVersionToLabel(object map[string]any) {
+	version, isString := child(object, "spec")["customVersion"].(string)
+	if !isString || len(validation.IsValidLabelValue(version)) > 0 {
+		return
+	}
+	remove(object, "customVersion", "spec")
+	if _, labelled := child(object, "metadata", "labels")[v1alpha1.CustomVersionLabel]; !labelled {
+		set(object, version, "metadata", "labels", v1alpha1.CustomVersionLabel)
+	}
+}
+
+// child returns the object at a path; nil when there is none.
+func child(object map[string]any, path ...string) map[string]any {
+	for _, name := range path {
+		object, _ = object[name].(map[string]any)
+	}
+	return object
+}
+
+// set writes a value at a path whose last part is its key.
+func set(object map[string]any, value any, path ...string) {
+	last := len(path) - 1
+	for _, name := range path[:last] {
+		next, exists := object[name].(map[string]any)
+		if !exists {
+			next = map[string]any{}
+			object[name] = next
+		}
+		object = next
+	}
+	object[path[last]] = value
+}
+
+// remove deletes a key of the object at a path, and the object itself when
+// nothing else is in it.
+func remove(object map[string]any, key string, path ...string) {
+	last := len(path) - 1
+	parent, from := child(object, path[:last]...), child(object, path...)
+	if _, present := from[key]; !present {
+		return
+	}
+	delete(from, key)
+	if len(from) == 0 {
+		delete(parent, path[last])
+	}
+}

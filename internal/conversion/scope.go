@@ -1,0 +1,141 @@
+package conversion
+
+import (
+	"maps"
+	"reflect"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/json"
+	"k8s.io/apimachinery/pkg/util/validation"
+
+	"github.com/outrigger/outrigger/api/v1beta1"
+)
+
+// Fields that say in which namespaces a set applies.
+const (
+	namespaceField   = "namespace"
+	selectorField    = "namespaceSelector"
+	expressionsField = "matchExpressions"
+)
+
+// scope is what v1alpha1 says about namespaces: the fields that are there.
+type scope map[string]any
+
+func scopeIn(spec map[string]any) scope {
+	found := scope{}
+	for _, name := range []string{namespaceField, selectorField} {
+		if value, present := spec[name]; present {
+			found[name] = value
+		}
+	}
+	return found
+}
+
+// selector is the same scope as one selector, nil for all namespaces. It is
+// invalid for what cannot be a scope.
+func (s scope) selector() (selector any, valid bool) {
+	written, present := s[selectorField]
+	object, isObject := written.(map[string]any)
+	if present && !isObject {
+		return nil, false
+	}
+	namespace, isString := s[namespaceField].(string)
+	if _, named := s[namespaceField]; named && !isString {
+		return nil, false
+	}
+	switch {
+	case namespace == "":
+		return written, true
+	case !present:
+		return map[string]any{"matchLabels": map[string]any{corev1.LabelMetadataName: namespace}}, true
+	}
+	return narrowed(object, namespace)
+}
+
+// narrowed limits a selector to one namespace.
+func narrowed(selector map[string]any, namespace string) (narrow any, valid bool) {
+	written, present := selector[expressionsField]
+	expressions, isList := written.([]any)
+	if present && !isList {
+		return nil, false
+	}
+	narrower := maps.Clone(selector)
+	narrower[expressionsField] = append(slices.Clone(expressions), map[string]any{
+		"key": corev1.LabelMetadataName, "operator": string(metav1.LabelSelectorOpIn), "values": []any{namespace},
+	})
+	return narrower, true
+}
+
+// scopeOf reads a selector of v1beta1 the way most people would write it in
+// v1alpha1: one that names a namespace, and nothing else, is spec.namespace.
+func scopeOf(selector any) scope {
+	if selector == nil {
+		return scope{}
+	}
+	object, _ := selector.(map[string]any)
+	matched, _ := object["matchLabels"].(map[string]any)
+	name, isString := matched[corev1.LabelMetadataName].(string)
+	if len(object) == 1 && len(matched) == 1 && isString && len(validation.IsDNS1123Label(name)) == 0 {
+		return scope{namespaceField: name}
+	}
+	return scope{selectorField: selector}
+}
+
+// replaceIn puts this scope in the place of the one that a spec has.
+func (s scope) replaceIn(spec map[string]any) {
+	delete(spec, namespaceField)
+	delete(spec, selectorField)
+	maps.Copy(spec, s)
+}
+
+// namespaceToSelector leaves one selector. An annotation keeps what was written
+// where the selector alone would not lead back to it.
+func namespaceToSelector(object map[string]any) {
+	remove(object, v1beta1.V1alpha1ScopeAnnotation, "metadata", "annotations")
+	spec := child(object, "spec")
+	written := scopeIn(spec)
+	selector, valid := written.selector()
+	if !valid {
+		return
+	}
+	single := scope{}
+	if selector != nil {
+		single[selectorField] = selector
+	}
+	single.replaceIn(spec)
+	if reflect.DeepEqual(scopeOf(selector), written) {
+		return
+	}
+	if encoded, err := json.Marshal(written); err == nil {
+		set(object, string(encoded), "metadata", "annotations", v1beta1.V1alpha1ScopeAnnotation)
+	}
+}
+
+// selectorToNamespace is the way back. An annotation that does not mean the
+// same as the selector is from before somebody changed it.
+func selectorToNamespace(object map[string]any) {
+	annotation, _ := child(object, "metadata", "annotations")[v1beta1.V1alpha1ScopeAnnotation].(string)
+	remove(object, v1beta1.V1alpha1ScopeAnnotation, "metadata", "annotations")
+	spec := child(object, "spec")
+	if _, named := spec[namespaceField]; named || spec == nil {
+		return
+	}
+	written := scopeOf(spec[selectorField])
+	if recorded, valid := decodeScope(annotation); valid {
+		if selector, valid := recorded.selector(); valid && reflect.DeepEqual(selector, spec[selectorField]) {
+			written = recorded
+		}
+	}
+	written.replaceIn(spec)
+}
+
+func decodeScope(annotation string) (recorded scope, valid bool) {
+	var fields map[string]any
+	if err := json.Unmarshal([]byte(annotation), &fields); err != nil {
+		return nil, false
+	}
+	recorded = scopeIn(fields)
+	return recorded, len(recorded) == len(fields)
+}

@@ -1,0 +1,68 @@
+package workflows
+
+import (
+	"fmt"
+	"time"
+
+	"go.temporal.io/sdk/workflow"
+
+	"github.com/outrigger/outrigger/api/protocol"
+)
+
+// migration empties the old twins of hot pods beside the batches, so that the
+// window stays full. It heeds no pause: what was begun is finished (SPEC §7.1).
+type migration struct {
+	running bool
+	// writing is set while a reset is in hand.
+	writing bool
+	batches int
+	refused []protocol.PodReference
+	rest    time.Duration
+	err     error
+}
+
+// migrate starts the migration unless it runs already. It ends by itself when
+// no pod is migrating any more.
+func (r *run) migrate(ctx workflow.Context) {
+	if r.migration.running {
+		return
+	}
+	r.migration.running = true
+	workflow.Go(ctx, func(ctx workflow.Context) {
+		defer func() { r.migration.running = false }()
+		for pending := true; pending && r.migration.err == nil; {
+			pending, r.migration.err = r.resetBatch(ctx)
+		}
+	})
+}
+
+// resetBatch awaits migrated pods and empties their old twins.
+func (r *run) resetBatch(ctx workflow.Context) (pending bool, err error) {
+	m := &r.migration
+	var next protocol.AwaitMigrationResult
+	err = workflow.ExecuteActivity(pollOptions(ctx, fmt.Sprintf("await migration, batch %d", m.batches+1)), protocol.AwaitMigrationActivity,
+		protocol.AwaitMigrationInput{SidecarSet: r.input.SidecarSet, Written: r.progress.Written, Refused: m.refused}).Get(ctx, &next)
+	if err != nil {
+		return false, fmt.Errorf("await migration: %w", err)
+	}
+	if len(next.Pods) == 0 {
+		return next.Pending > 0, nil
+	}
+	m.batches++
+	m.writing = true
+	defer func() { m.writing = false }()
+	var result protocol.ResetBatchResult
+	err = workflow.ExecuteActivity(batchOptions(ctx, fmt.Sprintf("reset batch %d: %d pods", m.batches, len(next.Pods))), protocol.ResetBatchActivity,
+		protocol.ResetBatchInput{SidecarSet: r.input.SidecarSet, Pods: next.Pods}).Get(ctx, &result)
+	if err != nil {
+		return false, fmt.Errorf("reset batch %d: %w", m.batches, err)
+	}
+	m.refused = remember(m.refused, result.Failed)
+	if result.Reset > 0 {
+		m.rest = 0
+		return true, nil
+	}
+	m.writing = false
+	m.rest = longer(m.rest)
+	return true, workflow.Sleep(ctx, m.rest)
+}
