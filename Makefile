@@ -34,24 +34,26 @@ build: bin/stack ## Build outrigger and kubectl-sidecarset into bin/
 bin/stack:
 	@go build -o bin/stack ./test/stack
 
-# $(call generate,folder of the deepcopy file,folder of the CRD)
+versions := v1alpha1 v1beta1
+
+# $(call generate,folder of the versions' deepcopy files,folder of the CRD)
 define generate
-bin/controller-gen object paths=./api/v1alpha1 output:object:dir=$(1)
-bin/controller-gen crd paths=./api/v1alpha1 output:crd:dir=$(2)
+$(foreach v,$(versions),bin/controller-gen object paths=./api/$(v) output:object:dir=$(1)/$(v)
+)bin/controller-gen crd $(versions:%=paths=./api/%) output:crd:dir=$(2)
 endef
 
 .PHONY: generate
 generate: ## Write the deepcopy functions and the CRD
 	@tools/build.sh controller-gen
-	$(call generate,api/v1alpha1,config/crd/bases)
+	$(call generate,api,config/crd/bases)
 
 .PHONY: verify
 verify: ## Fail when generated files, formatting, go.mod or the manifests are not as they should be
 	@tools/build.sh controller-gen kubectl
 	@rm -rf bin/.generated
 	$(call generate,bin/.generated/api,bin/.generated/crd)
-	@diff bin/.generated/api/zz_generated.deepcopy.go api/v1alpha1/zz_generated.deepcopy.go && \
-	diff -r bin/.generated/crd config/crd/bases || { echo "verify: generated files are out of date; run make generate"; exit 1; }
+	@$(foreach v,$(versions),diff {bin/.generated/,}api/$(v)/zz_generated.deepcopy.go && \
+	)diff -r bin/.generated/crd config/crd/bases || { echo "verify: generated files are out of date; run make generate"; exit 1; }
 	@unformatted=$$(gofmt -l .); [ -z "$$unformatted" ] || { echo "verify: run make fmt for" $$unformatted; exit 1; }
 	go mod tidy -diff
 	cd tools && go mod tidy -diff

@@ -73,6 +73,9 @@ func (w *wait) look(ctx context.Context) (result protocol.NextBatchResult, again
 	if w.input.SkipMarks {
 		plan.Marks = nil
 	}
+	if len(plan.Marks) > 0 && plan.Phase.Ended() {
+		plan.Phase = protocol.PhaseProgressing
+	}
 	result = protocol.NextBatchResult{
 		Phase: plan.Phase, Message: plan.Message, Pods: plan.Pods, Counts: plan.Counts,
 		Hot: plan.Hot, Marks: plan.Marks,

@@ -7,6 +7,7 @@ import (
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/yaml"
 
@@ -20,6 +21,7 @@ const configurationName = "outrigger"
 type configurations struct {
 	mutating   *admissionregistrationv1.MutatingWebhookConfiguration
 	validating *admissionregistrationv1.ValidatingWebhookConfiguration
+	conversion *apiextensionsv1.CustomResourceConversion
 }
 
 // endpoint is where the API server reaches this webhook.
@@ -35,6 +37,7 @@ func newConfigurations(at endpoint) (*configurations, error) {
 	shipped := &configurations{
 		mutating:   &admissionregistrationv1.MutatingWebhookConfiguration{},
 		validating: &admissionregistrationv1.ValidatingWebhookConfiguration{},
+		conversion: at.conversion(),
 	}
 	documents := yaml.NewYAMLOrJSONDecoder(bytes.NewReader(webhook.Manifests), len(webhook.Manifests))
 	for _, into := range []any{shipped.mutating, shipped.validating} {
@@ -73,7 +76,8 @@ func keepOut(namespace string, terms []metav1.LabelSelectorRequirement) {
 
 // trusting returns copies whose webhooks trust a CA bundle.
 func (c *configurations) trusting(bundle []byte) *configurations {
-	trusting := &configurations{mutating: c.mutating.DeepCopy(), validating: c.validating.DeepCopy()}
+	trusting := &configurations{mutating: c.mutating.DeepCopy(), validating: c.validating.DeepCopy(), conversion: c.conversion.DeepCopy()}
+	trusting.conversion.Webhook.ClientConfig.CABundle = bundle
 	for i := range trusting.mutating.Webhooks {
 		trusting.mutating.Webhooks[i].ClientConfig.CABundle = bundle
 	}
@@ -83,8 +87,11 @@ func (c *configurations) trusting(bundle []byte) *configurations {
 	return trusting
 }
 
-// trusts tells whether every webhook of both configurations trusts a CA.
+// trusts tells whether every webhook of the configurations trusts a CA.
 func (c *configurations) trusts(ca []byte) bool {
+	if webhook := c.conversion.Webhook; webhook == nil || !bytes.Contains(webhook.ClientConfig.CABundle, ca) {
+		return false
+	}
 	for i := range c.mutating.Webhooks {
 		if !bytes.Contains(c.mutating.Webhooks[i].ClientConfig.CABundle, ca) {
 			return false

@@ -10,6 +10,7 @@ import (
 	utiljson "k8s.io/apimachinery/pkg/util/json"
 
 	"github.com/outrigger/outrigger/api/v1alpha1"
+	"github.com/outrigger/outrigger/internal/conversion"
 	"github.com/outrigger/outrigger/internal/inject"
 )
 
@@ -35,6 +36,13 @@ func difference(raw []byte, completed *v1alpha1.SidecarSet) ([]inject.Operation,
 	operations := annotationDifference(written.Metadata.Annotations, completed.Annotations)
 	if !reflect.DeepEqual(spec, written.Spec) {
 		operations = append(operations, inject.Operation{Op: "add", Path: "/spec", Value: spec})
+	}
+	owners, err := conversion.StoredOwnership(completed)
+	if err != nil {
+		return nil, err
+	}
+	if owners != nil {
+		operations = append(operations, inject.Operation{Op: "add", Path: "/metadata/managedFields", Value: owners})
 	}
 	return operations, nil
 }

@@ -11,6 +11,7 @@ import (
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/util/workqueue"
@@ -72,6 +73,7 @@ func (k *keeper) addTo(mgr manager.Manager) error {
 		Watches(&corev1.Secret{}, toSecret).
 		Watches(&admissionregistrationv1.MutatingWebhookConfiguration{}, toSecret).
 		Watches(&admissionregistrationv1.ValidatingWebhookConfiguration{}, toSecret).
+		Watches(&apiextensionsv1.CustomResourceDefinition{}, toSecret).
 		WatchesRawSource(atStart).
 		Complete(k)
 	if err != nil {
@@ -134,9 +136,12 @@ func (k *keeper) currentSecret(ctx context.Context) (*corev1.Secret, error) {
 	return nil, nil
 }
 
-// writeConfigurations creates or corrects both configurations. Labels and
+// writeConfigurations creates or corrects the configurations. Labels and
 // annotations that others put there stay.
 func (k *keeper) writeConfigurations(ctx context.Context, want *configurations) error {
+	if err := k.writeConversion(ctx, want.conversion); err != nil {
+		return err
+	}
 	mutating := &admissionregistrationv1.MutatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: configurationName}}
 	_, err := controllerutil.CreateOrUpdate(ctx, k.client, mutating, func() error {
 		mutating.Webhooks = want.mutating.Webhooks
@@ -159,7 +164,12 @@ func (k *keeper) writeConfigurations(ctx context.Context, want *configurations) 
 // serve switches to the Secret's certificate once the configurations, as the
 // API server has sent them back, trust its CA.
 func (k *keeper) serve(ctx context.Context, secret *corev1.Secret) error {
+	definition, err := k.definition(ctx)
+	if err != nil {
+		return err
+	}
 	seen := configurations{
+		conversion: definition.Spec.Conversion,
 		mutating:   &admissionregistrationv1.MutatingWebhookConfiguration{},
 		validating: &admissionregistrationv1.ValidatingWebhookConfiguration{},
 	}

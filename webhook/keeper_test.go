@@ -9,6 +9,8 @@ import (
 	"github.com/stretchr/testify/require"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
@@ -27,7 +29,10 @@ func newRig(t *testing.T) *rig {
 	scheme, err := kube.NewScheme()
 	require.NoError(t, err)
 	require.NoError(t, admissionregistrationv1.AddToScheme(scheme))
-	return &rig{t: t, store: fake.NewClientBuilder().WithScheme(scheme).Build(), now: time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC)}
+	require.NoError(t, apiextensionsv1.AddToScheme(scheme))
+	definition := &apiextensionsv1.CustomResourceDefinition{ObjectMeta: metav1.ObjectMeta{Name: "sidecarsets.apps.kruise.io"}}
+	definition.Spec.Conversion = &apiextensionsv1.CustomResourceConversion{Strategy: apiextensionsv1.NoneConverter}
+	return &rig{t: t, store: fake.NewClientBuilder().WithScheme(scheme).WithObjects(definition).Build(), now: time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC)}
 }
 
 func (r *rig) replica(url string) *keeper {
@@ -53,12 +58,22 @@ func (r *rig) trusted(k *keeper) {
 	if err != nil {
 		return
 	}
+	bundles := map[string][]byte{"conversion": r.conversion().ClientConfig.CABundle}
 	for _, hook := range r.mutating().Webhooks {
-		roots := x509.NewCertPool()
-		require.True(r.t, roots.AppendCertsFromPEM(hook.ClientConfig.CABundle))
-		_, err = pair.Leaf.Verify(x509.VerifyOptions{Roots: roots, CurrentTime: r.now, DNSName: "hook.system.svc"})
-		require.NoError(r.t, err, hook.Name)
+		bundles[hook.Name] = hook.ClientConfig.CABundle
 	}
+	for name, bundle := range bundles {
+		roots := x509.NewCertPool()
+		require.True(r.t, roots.AppendCertsFromPEM(bundle))
+		_, err = pair.Leaf.Verify(x509.VerifyOptions{Roots: roots, CurrentTime: r.now, DNSName: "hook.system.svc"})
+		require.NoError(r.t, err, name)
+	}
+}
+
+func (r *rig) conversion() *apiextensionsv1.WebhookConversion {
+	definition := &apiextensionsv1.CustomResourceDefinition{}
+	require.NoError(r.t, r.store.Get(r.t.Context(), definitionKey(), definition))
+	return definition.Spec.Conversion.Webhook
 }
 
 func (r *rig) mutating() *admissionregistrationv1.MutatingWebhookConfiguration {
@@ -90,6 +105,8 @@ func TestTheFirstStepsMakeACertificateAndTellTheAPIServer(t *testing.T) {
 	assert.Equal(t, "https://localhost:9443/base/mutate-pod", *hook.ClientConfig.URL)
 	assert.Nil(t, hook.ClientConfig.Service)
 	assert.Equal(t, []string{"system"}, hook.NamespaceSelector.MatchExpressions[0].Values)
+	assert.Equal(t, "https://localhost:9443/base/convert", *r.conversion().ClientConfig.URL)
+	assert.Nil(t, r.conversion().ClientConfig.Service)
 
 	before := r.mutating().ResourceVersion + r.secret().ResourceVersion
 	r.step(k)
@@ -106,6 +123,7 @@ func TestRenewalIsSeamlessForAllReplicas(t *testing.T) {
 	first := a.serving.Load().Leaf
 	require.True(t, first.Equal(b.serving.Load().Leaf), "replicas share one certificate")
 	assert.Equal(t, "hook", r.mutating().Webhooks[0].ClientConfig.Service.Name)
+	assert.Equal(t, "hook", r.conversion().ClientConfig.Service.Name)
 
 	r.now = first.NotAfter.Add(-renewBefore - time.Minute)
 	r.step(a)
@@ -138,6 +156,12 @@ func TestANewCertificateIsNotServedBeforeItIsTrusted(t *testing.T) {
 	require.NoError(t, k.serve(t.Context(), secret))
 	_, err = k.certificate(nil)
 	require.ErrorIs(t, err, errNoCertificate, "with configurations that trust another CA")
+	want := k.desired.trusting(secret.Data[caKey])
+	want.conversion.Webhook.ClientConfig.CABundle = []byte("another")
+	require.NoError(t, k.writeConfigurations(t.Context(), want))
+	require.NoError(t, k.serve(t.Context(), secret))
+	_, err = k.certificate(nil)
+	require.ErrorIs(t, err, errNoCertificate, "with a conversion that trusts another CA")
 }
 
 func TestACertificateForOtherHostsIsReplaced(t *testing.T) {

@@ -26,7 +26,7 @@ import (
 	"github.com/outrigger/outrigger/kube"
 )
 
-func handlerFor(t *testing.T, functions interceptor.Funcs, objects []client.Object, sets ...*v1alpha1.SidecarSet) *podHandler {
+func handlerFor(t testing.TB, functions interceptor.Funcs, objects []client.Object, sets ...*v1alpha1.SidecarSet) *podHandler {
 	scheme, err := kube.NewScheme()
 	require.NoError(t, err)
 	builder := fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).WithInterceptorFuncs(functions)
@@ -44,7 +44,7 @@ func handlerFor(t *testing.T, functions interceptor.Funcs, objects []client.Obje
 	}
 }
 
-func requestFor(t *testing.T, pod *corev1.Pod) admission.Request {
+func requestFor(t testing.TB, pod *corev1.Pod) admission.Request {
 	raw, err := json.Marshal(pod)
 	require.NoError(t, err)
 	return admission.Request{AdmissionRequest: admissionv1.AdmissionRequest{Namespace: "default", Object: runtime.RawExtension{Raw: raw}}}

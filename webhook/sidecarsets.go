@@ -2,8 +2,10 @@ package webhook
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
+	"time"
 
 	admissionv1 "k8s.io/api/admission/v1"
 	appsv1 "k8s.io/api/apps/v1"
@@ -26,7 +28,7 @@ type defaulter struct {
 func (d *defaulter) Handle(_ context.Context, req admission.Request) admission.Response {
 	set := &v1alpha1.SidecarSet{}
 	if err := d.decoder.Decode(req, set); err != nil {
-		return unreadable(req.Name, err)
+		return unreadable(&req, err)
 	}
 	validation.Default(set)
 	if err := validation.WriteHashes(set); err != nil {
@@ -39,43 +41,64 @@ func (d *defaulter) Handle(_ context.Context, req admission.Request) admission.R
 	return patched(operations)
 }
 
-// validator refuses SidecarSets that cannot work. It reads from the API server
-// itself: two sets applied in a row must see each other.
+// patience bounds all checks of a SidecarSet together, well below the time that
+// the API server waits for an answer.
+const patience = 6 * time.Second
+
+// validator refuses SidecarSets that cannot work. Sets and revisions are read
+// from the API server itself: two sets applied in a row must see each other.
 type validator struct {
 	decoder         admission.Decoder
 	live            client.Reader
+	cached          client.Reader
+	kubernetes      kubernetes
+	gates           FeatureGates
 	systemNamespace string
 }
 
-// Handle answers with every error found, each with its field.
+// Handle answers with every error found, each with its field. What could not be
+// checked refuses the set as well.
 func (v *validator) Handle(ctx context.Context, req admission.Request) admission.Response {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
 	set := &v1alpha1.SidecarSet{}
 	if err := v.decoder.Decode(req, set); err != nil {
-		return unreadable(req.Name, err)
+		return unreadable(&req, err)
 	}
 	if set.DeletionTimestamp != nil {
 		// Finalizers have to come off, whatever the rules are by now.
 		return admission.Allowed("")
 	}
+	errs, unchecked := v.own(ctx, &req, set)
+	causes := causesOf(errs)
+	refused, err := v.kubernetes.refuses(ctx, req.Object.Raw, req.OldObject.Raw, causes)
+	causes, unchecked = append(causes, refused...), errors.Join(unchecked, err)
+	if len(causes) > 0 {
+		return invalid(set.Name, causes)
+	}
+	if unchecked != nil {
+		return admission.Errored(http.StatusInternalServerError, fmt.Errorf("SidecarSet %s cannot be checked: %w", set.Name, unchecked))
+	}
+	return admission.Allowed("")
+}
+
+// own returns what Outrigger itself refuses, and what kept it from checking.
+func (v *validator) own(ctx context.Context, req *admission.Request, set *v1alpha1.SidecarSet) (field.ErrorList, error) {
+	var unchecked error
 	errs := validation.Validate(set)
 	if req.Operation == admissionv1.Update {
 		old := &v1alpha1.SidecarSet{}
 		if err := v.decoder.DecodeRaw(req.OldObject, old); err != nil {
-			return unreadable(req.Name, err)
+			unchecked = fmt.Errorf("read the stored object: %w", err)
+		} else {
+			errs = append(errs, validation.ValidateUpdate(set, old)...)
 		}
-		errs = append(errs, validation.ValidateUpdate(set, old)...)
 	}
 	for _, check := range []func(context.Context, *v1alpha1.SidecarSet) (field.ErrorList, error){v.conflicts, v.metadata, v.pinned} {
 		found, err := check(ctx, set)
-		if err != nil {
-			return admission.Errored(http.StatusInternalServerError, fmt.Errorf("SidecarSet %s: %w", set.Name, err))
-		}
-		errs = append(errs, found...)
+		errs, unchecked = append(errs, found...), errors.Join(unchecked, err)
 	}
-	if len(errs) > 0 {
-		return invalid(set.Name, errs)
-	}
-	return admission.Allowed("")
+	return errs, unchecked
 }
 
 func (v *validator) conflicts(ctx context.Context, set *v1alpha1.SidecarSet) (field.ErrorList, error) {
@@ -87,12 +110,12 @@ func (v *validator) conflicts(ctx context.Context, set *v1alpha1.SidecarSet) (fi
 }
 
 func (v *validator) metadata(ctx context.Context, set *v1alpha1.SidecarSet) (field.ErrorList, error) {
-	if len(set.Spec.PatchPodMetadata) == 0 {
+	if len(set.Spec.PatchPodMetadata) == 0 || v.gates.PatchPodMetadataDefaultsAllowed {
 		return nil, nil
 	}
 	var configuration corev1.ConfigMap
 	key := client.ObjectKey{Namespace: v.systemNamespace, Name: v1alpha1.ConfigurationName}
-	if err := v.live.Get(ctx, key, &configuration); err != nil && !apierrors.IsNotFound(err) {
+	if err := v.cached.Get(ctx, key, &configuration); err != nil && !apierrors.IsNotFound(err) {
 		return nil, fmt.Errorf("read the whitelist in ConfigMap %s: %w", key, err)
 	}
 	whitelist, err := validation.ParseWhitelist(configuration.Data[v1alpha1.MetadataWhitelistKey])

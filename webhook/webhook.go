@@ -7,10 +7,12 @@ import (
 	"context"
 	"crypto/tls"
 	"fmt"
+	"net/http"
 	"time"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	toolscache "k8s.io/client-go/tools/cache"
@@ -42,6 +44,8 @@ type Options struct {
 	URL string
 	// ServiceName is the Service in the system namespace.
 	ServiceName string
+	// FeatureGates change what SidecarSets may do.
+	FeatureGates FeatureGates
 }
 
 // Run serves until the context ends. It is ready once caches are filled, the
@@ -53,7 +57,7 @@ func Run(ctx context.Context, options Options) error {
 	}
 	var registered error
 	mgr, err := options.NewManager(func(o *manager.Options) {
-		registered = admissionregistrationv1.AddToScheme(o.Scheme)
+		registered = cmp.Or(admissionregistrationv1.AddToScheme(o.Scheme), apiextensionsv1.AddToScheme(o.Scheme))
 		watchOwnObjects(o.Cache.ByObject)
 	})
 	if err := cmp.Or(registered, err); err != nil {
@@ -112,13 +116,17 @@ func watchOwnObjects(watched map[client.Object]cache.ByObject) {
 		return cache.ByObject{Field: fields.OneTermEqualSelector("metadata.name", name)}
 	}
 	for object, by := range watched {
-		if _, isSecret := object.(*corev1.Secret); isSecret {
+		switch object.(type) {
+		case *corev1.Secret:
 			by.Field = named(certificateSecret).Field
-			watched[object] = by
+		case *corev1.ConfigMap:
+			by.Field = named(v1alpha1.ConfigurationName).Field
 		}
+		watched[object] = by
 	}
 	watched[&admissionregistrationv1.MutatingWebhookConfiguration{}] = named(configurationName)
 	watched[&admissionregistrationv1.ValidatingWebhookConfiguration{}] = named(configurationName)
+	watched[&apiextensionsv1.CustomResourceDefinition{}] = named(definitionKey().Name)
 }
 
 // register puts the handlers on the server. The result tells when all that they
@@ -133,8 +141,10 @@ func (o Options) register(ctx context.Context, mgr manager.Manager, server ctrlw
 	if err != nil {
 		return nil, fmt.Errorf("watch SidecarSets: %w", err)
 	}
-	if _, err := mgr.GetCache().GetInformer(ctx, &corev1.Namespace{}); err != nil {
-		return nil, fmt.Errorf("watch namespaces: %w", err)
+	for _, read := range []client.Object{&corev1.Namespace{}, &corev1.ConfigMap{}} {
+		if _, err := mgr.GetCache().GetInformer(ctx, read); err != nil {
+			return nil, fmt.Errorf("watch %T: %w", read, err)
+		}
 	}
 	if err := indexRevisions(ctx, mgr.GetFieldIndexer()); err != nil {
 		return nil, err
@@ -146,8 +156,10 @@ func (o Options) register(ctx context.Context, mgr manager.Manager, server ctrlw
 	}})
 	server.Register(defaultingPath, &admission.Webhook{Handler: &defaulter{decoder: decoder}})
 	server.Register(validatingPath, &admission.Webhook{Handler: &validator{
-		decoder: decoder, live: mgr.GetAPIReader(), systemNamespace: o.SystemNamespace,
+		decoder: decoder, live: mgr.GetAPIReader(), cached: mgr.GetCache(), kubernetes: kubernetes{mgr.GetClient()},
+		gates: o.FeatureGates, systemNamespace: o.SystemNamespace,
 	}})
+	server.Register(conversionPath, http.HandlerFunc(convert))
 	return registration.HasSynced, nil
 }
 

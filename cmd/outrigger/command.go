@@ -136,5 +136,6 @@ func newWebhook(shared *flags) *cobra.Command {
 	cmd.Flags().IntVar(&o.Port, "port", 9443, "`port` of the admission endpoints")
 	cmd.Flags().StringVar(&o.URL, "url", "", "`URL` at which the API server reaches this process, such as https://localhost:9443; empty: by the Service")
 	cmd.Flags().StringVar(&o.ServiceName, "service-name", "outrigger-webhook", "`name` of the Service in front of this process")
+	cmd.Flags().Var(&o.FeatureGates, "feature-gates", "gate=true,...: SidecarSetPatchPodMetadataDefaultsAllowed lets sets patch any annotation of pods, without the whitelist")
 	return cmd
 }

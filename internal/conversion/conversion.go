@@ -35,6 +35,10 @@ func Convert(object map[string]any, toAPIVersion string) error {
 		return fmt.Errorf("SidecarSets have no conversion from %q to %q: use %s or %s", from, toAPIVersion, alpha, beta)
 	}
 	object["apiVersion"] = toAPIVersion
+	if object["metadata"] == nil {
+		// The API server prunes objects down to this, and wants it back.
+		object["metadata"] = map[string]any{}
+	}
 	return nil
 }
 

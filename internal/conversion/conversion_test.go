@@ -16,10 +16,11 @@ const (
 	beta  = "apps.kruise.io/v1beta1"
 )
 
-func read(t *testing.T, document string) map[string]any {
+func read(t *testing.T, version, document string) map[string]any {
 	t.Helper()
-	var object map[string]any
+	object := map[string]any{"metadata": map[string]any{}}
 	require.NoError(t, yaml.Unmarshal([]byte(document), &object))
+	object["apiVersion"] = version
 	return object
 }
 
@@ -38,8 +39,8 @@ func TestEachFormOfV1alpha1HasItsFormInV1beta1(t *testing.T) {
 			`{spec: {namespaceSelector: {matchLabels: {env: prod}}}}`,
 		},
 		"a selector of one namespace": {
-			`{metadata: {name: x}, spec: {namespaceSelector: {matchLabels: {kubernetes.io/metadata.name: web}}}}`,
-			`{metadata: {name: x, annotations: {outrigger.io/v1alpha1-scope: '{"namespaceSelector":{"matchLabels":{"kubernetes.io/metadata.name":"web"}}}'}},
+			`{spec: {namespaceSelector: {matchLabels: {kubernetes.io/metadata.name: web}}}}`,
+			`{metadata: {annotations: {outrigger.io/v1alpha1-scope: '{"namespaceSelector":{"matchLabels":{"kubernetes.io/metadata.name":"web"}}}'}},
 			  spec: {namespaceSelector: {matchLabels: {kubernetes.io/metadata.name: web}}}}`,
 		},
 		"a selector of a name that no namespace can have": {
@@ -52,8 +53,8 @@ func TestEachFormOfV1alpha1HasItsFormInV1beta1(t *testing.T) {
 			  spec: {namespaceSelector: {matchLabels: {env: prod}, matchExpressions: [{key: x, operator: Exists}, {key: kubernetes.io/metadata.name, operator: In, values: [web]}]}}}`,
 		},
 		"an empty namespace": {
-			`{metadata: {name: x}, spec: {namespace: "", paused: true}}`,
-			`{metadata: {name: x, annotations: {outrigger.io/v1alpha1-scope: '{"namespace":""}'}}, spec: {paused: true}}`,
+			`{spec: {namespace: "", paused: true}}`,
+			`{metadata: {annotations: {outrigger.io/v1alpha1-scope: '{"namespace":""}'}}, spec: {paused: true}}`,
 		},
 		"a custom version": {
 			`{metadata: {labels: {apps.kruise.io/sidecarset-custom-version: v2, a: b}}, spec: {selector: {}}}`,
@@ -72,8 +73,7 @@ func TestEachFormOfV1alpha1HasItsFormInV1beta1(t *testing.T) {
 		"what cannot be a label": {`{spec: {customVersion: "a b"}}`, `{spec: {customVersion: "a b"}}`},
 	} {
 		t.Run(name, func(t *testing.T) {
-			v1alpha1, v1beta1 := read(t, c.alpha), read(t, c.beta)
-			v1alpha1["apiVersion"], v1beta1["apiVersion"] = alpha, beta
+			v1alpha1, v1beta1 := read(t, alpha, c.alpha), read(t, beta, c.beta)
 			assert.Equal(t, v1beta1, converted(t, v1alpha1, beta))
 			assert.Equal(t, v1alpha1, converted(t, v1beta1, alpha))
 		})
@@ -84,19 +84,19 @@ func TestOnlyTheNewestWordCounts(t *testing.T) {
 	for name, c := range map[string]struct{ beta, alpha string }{
 		"a selector changed under its annotation": {
 			`{metadata: {annotations: {outrigger.io/v1alpha1-scope: '{"namespace":"web","namespaceSelector":{}}'}}, spec: {namespaceSelector: {matchLabels: {kubernetes.io/metadata.name: shop}}}}`,
-			`{metadata: {}, spec: {namespace: shop}}`,
+			`{spec: {namespace: shop}}`,
 		},
 		"a selector removed under its annotation": {
 			`{metadata: {annotations: {outrigger.io/v1alpha1-scope: '{"namespace":"web","namespaceSelector":{}}'}}, spec: {selector: {}}}`,
-			`{metadata: {}, spec: {selector: {}}}`,
+			`{spec: {selector: {}}}`,
 		},
 		"an annotation that says more": {
 			`{metadata: {annotations: {outrigger.io/v1alpha1-scope: '{"namespace":"","volumes":[]}'}}, spec: {selector: {}}}`,
-			`{metadata: {}, spec: {selector: {}}}`,
+			`{spec: {selector: {}}}`,
 		},
 		"an annotation that says nothing": {
 			`{metadata: {annotations: {outrigger.io/v1alpha1-scope: web}}}`,
-			`{metadata: {}}`,
+			`{}`,
 		},
 		"kubectl label on what was read as v1beta1": {
 			`{metadata: {labels: {apps.kruise.io/sidecarset-custom-version: v3}}, spec: {selector: {}, customVersion: v2}}`,
@@ -104,10 +104,18 @@ func TestOnlyTheNewestWordCounts(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			v1alpha1, v1beta1 := read(t, c.alpha), read(t, c.beta)
-			v1alpha1["apiVersion"], v1beta1["apiVersion"] = alpha, beta
+			v1alpha1, v1beta1 := read(t, alpha, c.alpha), read(t, beta, c.beta)
 			assert.Equal(t, v1alpha1, converted(t, v1beta1, alpha))
 		})
+	}
+}
+
+// The API server converts fragments too, when it works out who owns a field.
+func TestFragmentsBecomeObjects(t *testing.T) {
+	for _, versions := range [][2]string{{alpha, beta}, {beta, alpha}} {
+		fragment := map[string]any{"apiVersion": versions[0], "kind": "SidecarSet"}
+		require.NoError(t, Convert(fragment, versions[1]))
+		assert.Equal(t, map[string]any{"apiVersion": versions[1], "kind": "SidecarSet", "metadata": map[string]any{}}, fragment)
 	}
 }
 

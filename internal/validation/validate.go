@@ -28,11 +28,6 @@ func Validate(set *v1alpha1.SidecarSet) field.ErrorList {
 	}
 	errs = append(errs, validateVolumes(spec.Volumes, at.Child("volumes"))...)
 	errs = append(errs, validateSidecars(spec, at)...)
-	for i, secret := range spec.ImagePullSecrets {
-		if secret.Name == "" {
-			errs = append(errs, field.Required(at.Child("imagePullSecrets").Index(i).Child("name"), "name a Secret of the pods' namespaces"))
-		}
-	}
 	if limit := spec.RevisionHistoryLimit; limit != nil && *limit < 0 {
 		errs = append(errs, field.Invalid(at.Child("revisionHistoryLimit"), *limit, "write 0 or more; one revision is kept in any case"))
 	}

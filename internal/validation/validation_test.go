@@ -115,7 +115,6 @@ func TestSpec5_NamesImagesAndMountsOfContainers(t *testing.T) {
 	}.ofContainer().check(t)
 	refusals{
 		`volumes: [{}, {name: A}, {name: v}, {name: v}]`: `spec.volumes[0].name: FieldValueRequired, spec.volumes[1].name: FieldValueInvalid, spec.volumes[3].name: FieldValueDuplicate`,
-		`imagePullSecrets: [{name: a}, {}]`:              `spec.imagePullSecrets[1].name: FieldValueRequired`,
 	}.of("spec: {%s}").check(t)
 }
 

@@ -1,10 +1,25 @@
 package integration
 
 import (
+	"bytes"
+	"errors"
+	"io"
+	"os"
+	"reflect"
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/apimachinery/pkg/util/yaml"
+	kube "sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/outrigger/outrigger/api/v1alpha1"
 )
 
 func TestBadManifestsAreRefusedByTheFieldThatIsWrong(t *testing.T) {
@@ -57,4 +72,112 @@ func TestOptedOutNamespacesAreLeftAlone(t *testing.T) {
 	out, err := kubectl(s.ctx, "", "label", "namespace", s.name, "outrigger.io/injection=disabled")
 	require.NoError(t, err, out)
 	s.poll("the API server to leave the webhook out", func() (bool, error) { return image() == "probe", nil })
+}
+
+// refusal applies a set with this spec, dry, and returns the fields of the refusal.
+func refusal(t *testing.T, spec string) []string {
+	t.Helper()
+	set := &unstructured.Unstructured{}
+	text := "{apiVersion: apps.kruise.io/v1alpha1, kind: SidecarSet, metadata: {name: bad}, spec: " + spec + "}"
+	require.NoError(t, yaml.Unmarshal([]byte(text), &set.Object), text)
+	err := stack.kube.Create(t.Context(), set, kube.DryRunAll)
+	if err == nil {
+		return nil
+	}
+	require.True(t, apierrors.IsInvalid(err), "%s: %v", spec, err)
+	status := apierrors.APIStatus(nil)
+	require.ErrorAs(t, err, &status)
+	var fields []string
+	for _, cause := range status.Status().Details.Causes {
+		fields = append(fields, cause.Field)
+	}
+	return fields
+}
+
+func TestSpec5_WhatKubernetesRefuses(t *testing.T) {
+	for container, want := range map[string][]string{
+		`image: b`: nil,
+		`image: "b "`:                             {"image"},
+		`image: b, ports: [{containerPort: 70000}, {containerPort: 1, name: UPPER}, {containerPort: 2, protocol: ICMP}]`: {"ports[0].containerPort", "ports[1].name", "ports[2].protocol"},
+		`image: b, livenessProbe: {httpGet: {port: 80}, periodSeconds: -1}`:             {"livenessProbe.periodSeconds"},
+		`image: b, readinessProbe: {exec: {command: [a]}, httpGet: {port: 80}}`:         {"readinessProbe.httpGet"},
+		`image: b, startupProbe: {}`:                                                    {"startupProbe"},
+		`image: b, resources: {limits: {cpu: 1}, requests: {cpu: 2}}`:                   {"resources.requests"},
+		`image: b, resources: {limits: {cpu: -1}}`:                                      {"resources.limits[cpu]"},
+		`image: b, resources: {limits: {cpu: one}}`:                                     {"resources.limits[cpu]"},
+		`image: b, resources: {claims: [{name: gpu}]}`:                                  {"resources.claims[0]"},
+		`image: b, env: [{name: "", value: a}, {name: A, value: a, valueFrom: {fieldRef: {fieldPath: metadata.name}}}, {name: B, valueFrom: {fieldRef: {fieldPath: nothing}}}]`: {"env[0].name", "env[1].valueFrom", "env[2].valueFrom.fieldRef.fieldPath"},
+		`image: b, terminationMessagePolicy: Somehow`:                                   {"terminationMessagePolicy"},
+		`image: b, securityContext: {allowPrivilegeEscalation: false, privileged: true}`: {"securityContext"},
+		`image: b, lifecycle: {preStop: {}}`:                                            {"lifecycle.preStop"},
+		`image: b, restartPolicy: Sometimes`:                                            {"restartPolicy"},
+		`image: b, volumeMounts: [{name: v, mountPath: /a, subPath: ../b}, {name: v, mountPath: /c, mountPropagation: Up}]`: {"volumeMounts[0].subPath", "volumeMounts[1].mountPropagation"},
+		`image: b, volumeDevices: [{name: v, devicePath: /dev/x}]`:                      {"volumeDevices[0].name"},
+		`image: b, workingDir: 5, args: {}`:                                             {"args", "workingDir"},
+		`image: b, upgradeStrategy: {upgradeType: HotUpgrade, hotUpgradeEmptyImage: " e"}, ports: [{containerPort: 0}]`: {"ports[0].containerPort", "upgradeStrategy.hotUpgradeEmptyImage"},
+		`image: b, ports: [{containerPort: 80, name: a}], resourcesPolicy: {targetContainersMode: sum, resourcesExpr: {limits: {cpu: cpu}}}, args: [$(FROM_THE_APP)], transferEnv: [{sourceContainerName: app, envName: FROM_THE_APP}], shareVolumePolicy: {type: enabled}`: nil,
+	} {
+		for i := range want {
+			want[i] = "spec.containers[1]." + want[i]
+		}
+		got := refusal(t, `{selector: {matchLabels: {app: bad}}, volumes: [{name: v}], containers: [{name: first, image: b}, {name: second, `+container+`}]}`)
+		assert.ElementsMatch(t, want, got, container)
+	}
+	for rest, want := range map[string][]string{
+		`volumes: [{name: a, hostPath: {path: ../x}}, {name: b, emptyDir: {}, secret: {secretName: s}}, {name: c, secret: {}}, {name: d, configMap: {}}]`: {
+			"spec.volumes[0].hostPath.path", "spec.volumes[1].secret", "spec.volumes[2].secret.secretName", "spec.volumes[3].configMap.name",
+		},
+		`initContainers: [{name: i, image: b, readinessProbe: {exec: {command: [a]}}}, {name: j, image: b, ports: [{containerPort: 0}]}]`: {
+			"spec.initContainers[0].readinessProbe", "spec.initContainers[1].ports[0].containerPort",
+		},
+		`initContainers: [{name: app, image: b}]`:         nil,
+		`initContainers: [{name: app, image: b, stdin: 1}]`: {"spec.initContainers[0].stdin"},
+		`initContainers: [{name: n, image: b, restartPolicy: Always, startupProbe: {exec: {command: [a]}}}], updateStrategy: {type: NotUpdate}`: nil,
+	} {
+		if rest[0] == 'v' {
+			rest += `, containers: [{name: c, image: b}]`
+		}
+		assert.ElementsMatch(t, want, refusal(t, `{selector: {matchLabels: {app: bad}}, `+rest+`}`), rest)
+	}
+}
+
+func TestSpec5_OurRefusalsAndThoseOfKubernetesComeTogether(t *testing.T) {
+	assert.Equal(t, []string{
+		"spec.selector", "spec.containers[0].image", "spec.updateStrategy.type", "spec.containers[0].ports[0].containerPort",
+	}, refusal(t, `{containers: [{name: a, ports: [{containerPort: 0}]}], updateStrategy: {type: Never}}`))
+}
+
+// Whoever may change a set's strategy can do so even when Kubernetes has become
+// stricter about its containers since, or cannot be asked.
+func TestSpec5_OnlyChangedContainersAreAskedAbout(t *testing.T) {
+	s := newScene(t, 0, nil)
+	quotaOff, err := kubectl(s.ctx, "", "label", "namespace", "outrigger-validation", "pod-security.kubernetes.io/enforce=restricted", "--overwrite")
+	require.NoError(t, err, quotaOff)
+	t.Cleanup(func() {
+		out, err := kubectl(t.Context(), "", "label", "namespace", "outrigger-validation", "pod-security.kubernetes.io/enforce=privileged", "--overwrite")
+		assert.NoError(t, err, out)
+	})
+	change := func(patch string) error {
+		return stack.kube.Patch(s.ctx, s.set, kube.RawPatch("application/merge-patch+json", []byte(patch)), kube.DryRunAll)
+	}
+	s.poll("the restriction", func() (bool, error) {
+		return change(`{"spec":{"containers":[{"name":"side","image":"side:v2"}]}}`) != nil, nil
+	})
+	err = change(`{"spec":{"containers":[{"name":"side","image":"side:v2"}]}}`)
+	require.ErrorContains(t, err, "exempt namespace outrigger-validation from it")
+	require.False(t, apierrors.IsInvalid(err), "a policy is no fault of the set: %v", err)
+	require.NoError(t, change(`{"spec":{"updateStrategy":{"paused":true}}}`))
+	err = change(`{"spec":{"updateStrategy":{"type":"Never"},"containers":[{"name":"side","image":"side:v2"}]}}`)
+	require.True(t, apierrors.IsInvalid(err), "what is known to be wrong is said in any case: %v", err)
+}
+
+func TestSpec5_TheWhitelistIsFollowed(t *testing.T) {
+	const spec = `{selector: {matchLabels: {app: bad}}, containers: [{name: a, image: b}], patchPodMetadata: [{annotations: {oom-score: '1', other: '2'}}]}`
+	assert.Equal(t, []string{"spec.patchPodMetadata[0].annotations[oom-score]", "spec.patchPodMetadata[0].annotations[other]"}, refusal(t, spec))
+	configuration := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "kruise-system", Name: v1alpha1.ConfigurationName}}
+	configuration.Data = map[string]string{v1alpha1.MetadataWhitelistKey: `{"rules":[{"allowedAnnotationKeyExprs":["^oom-score$"]}]}`}
+	require.NoError(t, stack.kube.Create(t.Context(), configuration))
+	t.Cleanup(func() { assert.NoError(t, stack.kube.Delete(t.Context(), configuration)) })
+	require.Eventually(t, func() bool { return len(refusal(t, spec)) == 1 }, patience, tick)
+	assert.Equal(t, []string{"spec.patchPodMetadata[0].annotations[other]"}, refusal(t, spec))
 }
