@@ -105,8 +105,15 @@ func (v *Version) complete(pod *corev1.Pod, working map[string]string) bool {
 	return true
 }
 
-// OldTwins names the twins that neither work nor are empty yet.
-func (v *Version) OldTwins(pod *corev1.Pod) ([]string, error) {
+// OldTwin is a twin that neither works nor is empty yet.
+type OldTwin struct {
+	Sidecar
+	// Container is the twin's own name.
+	Container string
+}
+
+// OldTwins lists those of a pod.
+func (v *Version) OldTwins(pod *corev1.Pod) ([]OldTwin, error) {
 	working, err := record.WorkingContainers(pod.Annotations)
 	if err != nil {
 		return nil, err
@@ -114,25 +121,28 @@ func (v *Version) OldTwins(pod *corev1.Pod) ([]string, error) {
 	return v.oldTwins(pod, working), nil
 }
 
-func (v *Version) oldTwins(pod *corev1.Pod, working map[string]string) []string {
-	var old []string
+func (v *Version) oldTwins(pod *corev1.Pod, working map[string]string) []OldTwin {
+	var old []OldTwin
 	for _, s := range v.Sidecars {
 		if !s.Hot() || working[s.Name] == "" {
 			continue
 		}
 		idle := s.Twin(working[s.Name])
 		if c := Container(pod, idle, false); c != nil && c.Image != s.EmptyImage {
-			old = append(old, idle)
+			old = append(old, OldTwin{Sidecar: s, Container: idle})
 		}
 	}
 	return old
 }
 
 // othersReady tells whether every container but these is ready.
-func othersReady(pod *corev1.Pod, but []string) bool {
+func othersReady(pod *corev1.Pod, but []OldTwin) bool {
 	for i := range pod.Spec.Containers {
 		name := pod.Spec.Containers[i].Name
-		if status := Status(pod, name, false); !slices.Contains(but, name) && (status == nil || !status.Ready) {
+		if slices.ContainsFunc(but, func(t OldTwin) bool { return t.Container == name }) {
+			continue
+		}
+		if status := Status(pod, name, false); status == nil || !status.Ready {
 			return false
 		}
 	}

@@ -68,14 +68,10 @@ func Reset(pod *corev1.Pod, version *podstate.Version, now metav1.Time) ([]byte,
 		return nil, about(pod, err)
 	}
 	w := newWrite(pod, nil)
-	for _, sidecar := range version.Sidecars {
-		for _, twin := range old {
-			if sidecar.Hot() && (twin == sidecar.Twins()[0] || twin == sidecar.Twins()[1]) {
-				w.setImage(twin, sidecar.EmptyImage)
-				w.annotations[v1alpha1.VersionAnnotationPrefix+twin] = emptyVersion
-				w.annotations[v1alpha1.VersionAltAnnotationPrefix+sidecar.Twin(twin)] = emptyVersion
-			}
-		}
+	for _, twin := range old {
+		w.setImage(twin.Container, twin.EmptyImage)
+		w.annotations[v1alpha1.VersionAnnotationPrefix+twin.Container] = emptyVersion
+		w.annotations[v1alpha1.VersionAltAnnotationPrefix+twin.Twin(twin.Container)] = emptyVersion
 	}
 	return w.encode(version.Set, states[version.Set].Revision, now)
 }

@@ -1,0 +1,134 @@
+package upgrade
+
+import (
+	"encoding/json"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/strategicpatch"
+
+	"github.com/outrigger/outrigger/api/v1alpha1"
+	"github.com/outrigger/outrigger/internal/podstate"
+)
+
+func hotTarget(image, setVersion string) Target {
+	return Target{
+		Version: &podstate.Version{Set: "s", Hash: "hash-" + image, HashWithoutImage: "blank", Sidecars: []podstate.Sidecar{
+			{Name: "envoy", Image: image, EmptyImage: "empty:1"},
+		}},
+		Revision: "s-rev", SetVersion: setVersion,
+	}
+}
+
+func hotPod() *corev1.Pod {
+	pod := &corev1.Pod{}
+	pod.Name, pod.Namespace, pod.UID, pod.ResourceVersion = "p", "d", "uid", "41"
+	pod.Annotations = map[string]string{
+		v1alpha1.InjectedListAnnotation:               "s",
+		v1alpha1.HashAnnotation:                       `{"s":{"hash":"hash-envoy:1"}}`,
+		v1alpha1.HashWithoutImageAnnotation:           `{"s":{"hash":"blank"}}`,
+		v1alpha1.WorkingHotUpgradeContainerAnnotation: `{"envoy":"envoy-1","other":"other-2"}`,
+		v1alpha1.VersionAnnotationPrefix + "envoy-1":  "1", v1alpha1.VersionAltAnnotationPrefix + "envoy-1": "0",
+		v1alpha1.VersionAnnotationPrefix + "envoy-2": "0", v1alpha1.VersionAltAnnotationPrefix + "envoy-2": "1",
+	}
+	pod.Spec.Containers = []corev1.Container{{Name: "app", Image: "app:1"}, {Name: "envoy-1", Image: "envoy:1"}, {Name: "envoy-2", Image: "empty:1"}}
+	run(pod)
+	return pod
+}
+
+// run lets the kubelet take whatever the pod asks for.
+func run(pod *corev1.Pod) {
+	pod.Status.Phase = corev1.PodRunning
+	pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}
+	pod.Status.ContainerStatuses = nil
+	for _, c := range pod.Spec.Containers {
+		pod.Status.ContainerStatuses = append(pod.Status.ContainerStatuses, corev1.ContainerStatus{Name: c.Name, Image: c.Image, ImageID: "id-of-" + c.Image, Ready: true})
+	}
+}
+
+func apply(t *testing.T, pod *corev1.Pod, patch []byte) *corev1.Pod {
+	t.Helper()
+	document, err := json.Marshal(pod)
+	require.NoError(t, err)
+	patched, err := strategicpatch.StrategicMergePatch(document, patch, corev1.Pod{})
+	require.NoError(t, err)
+	result := &corev1.Pod{}
+	require.NoError(t, json.Unmarshal(patched, result))
+	return result
+}
+
+func images(pod *corev1.Pod) []string {
+	var found []string
+	for _, c := range pod.Spec.Containers {
+		found = append(found, c.Image)
+	}
+	return found
+}
+
+func state(t *testing.T, pod *corev1.Pod, target Target) podstate.State {
+	t.Helper()
+	found, err := target.Of(pod)
+	require.NoError(t, err)
+	return found
+}
+
+func TestSpec7_7_UpgradeMigrateReset(t *testing.T) {
+	target := hotTarget("envoy:2", "77")
+	patch, err := Patch(hotPod(), target, now)
+	require.NoError(t, err)
+	pod := apply(t, hotPod(), patch)
+
+	assert.Equal(t, []string{"app:1", "envoy:1", "envoy:2"}, images(pod))
+	assert.JSONEq(t, `{"envoy":"envoy-2","other":"other-2"}`, pod.Annotations[v1alpha1.WorkingHotUpgradeContainerAnnotation])
+	versions := func() []string {
+		var all []string
+		for _, key := range []string{v1alpha1.VersionAnnotationPrefix + "envoy-1", v1alpha1.VersionAltAnnotationPrefix + "envoy-1", v1alpha1.VersionAnnotationPrefix + "envoy-2", v1alpha1.VersionAltAnnotationPrefix + "envoy-2"} {
+			all = append(all, pod.Annotations[key])
+		}
+		return all
+	}
+	assert.Equal(t, []string{"1", "77", "77", "1"}, versions())
+	asked := state(t, pod, target)
+	assert.True(t, asked.Updated && asked.Migrating && !asked.Consistent && !asked.Migrated && !asked.Ready, "%+v", asked)
+
+	run(pod)
+	migrated := state(t, pod, target)
+	assert.True(t, migrated.Migrated && migrated.InFlight(), "%+v", migrated)
+
+	hash := pod.Annotations[v1alpha1.HashAnnotation]
+	patch, err = Reset(pod, target.Version, now)
+	require.NoError(t, err)
+	pod = apply(t, pod, patch)
+	assert.Equal(t, []string{"app:1", "empty:1", "envoy:2"}, images(pod))
+	assert.Equal(t, []string{"0", "77", "77", "0"}, versions())
+	assert.Equal(t, hash, pod.Annotations[v1alpha1.HashAnnotation], "a reset advances no hash")
+	assert.True(t, state(t, pod, target).InFlight(), "the emptied twin restarts")
+	run(pod)
+	settled := state(t, pod, target)
+	assert.True(t, settled.Settled() && settled.Moved && !settled.InFlight(), "%+v", settled)
+}
+
+func TestSpec7_7_NewerVersionOverAFailingOneKeepsTheOldTwin(t *testing.T) {
+	patch, err := Patch(hotPod(), hotTarget("envoy:bad", "77"), now)
+	require.NoError(t, err)
+	pod := apply(t, hotPod(), patch)
+	pod.Status.ContainerStatuses[2] = corev1.ContainerStatus{
+		Name: "envoy-2", Image: "empty:1", ImageID: "id-of-empty:1",
+		State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "ImagePullBackOff"}},
+	}
+	target := hotTarget("envoy:3", "99")
+	require.False(t, state(t, pod, target).Waits(), "no fix could reach the pod")
+	patch, err = Patch(pod, target, now)
+	require.NoError(t, err)
+	assert.Equal(t, []string{"app:1", "envoy:1", "envoy:3"}, images(apply(t, pod, patch)))
+}
+
+func TestSpec7_7_MigratedPodsWaitForTheirResetBeforeTheNextVersion(t *testing.T) {
+	patch, err := Patch(hotPod(), hotTarget("envoy:2", "77"), now)
+	require.NoError(t, err)
+	pod := apply(t, hotPod(), patch)
+	run(pod)
+	assert.True(t, state(t, pod, hotTarget("envoy:3", "99")).Waits())
+}
