@@ -1,0 +1,195 @@
+package integration
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	kube "sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/outrigger/outrigger/api/protocol"
+	"github.com/outrigger/outrigger/api/v1alpha1"
+	"github.com/outrigger/outrigger/test/witness"
+)
+
+// pods of the scene, as stored.
+func (s *scene) pods() []corev1.Pod {
+	s.t.Helper()
+	var pods corev1.PodList
+	require.NoError(s.t, stack.kube.List(s.ctx, &pods, kube.InNamespace(s.name)))
+	return pods.Items
+}
+
+func (s *scene) patchPod(pod *corev1.Pod, patch string) {
+	s.t.Helper()
+	require.NoError(s.t, stack.kube.Patch(s.ctx, pod, kube.RawPatch("application/merge-patch+json", []byte(patch))))
+}
+
+// refusing makes the API server refuse every image change of one pod.
+func (s *scene) refusing(pod string) {
+	s.t.Helper()
+	policy := fmt.Sprintf(`
+apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingAdmissionPolicy
+metadata: {name: %[1]s}
+spec:
+  failurePolicy: Fail
+  matchConstraints:
+    resourceRules: [{apiGroups: [""], apiVersions: [v1], operations: [UPDATE], resources: [pods]}]
+  validations:
+  - {expression: "object.metadata.name != '%[2]s' || object.spec.containers[0].image == oldObject.spec.containers[0].image", message: "this pod stays as it is"}
+---
+apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingAdmissionPolicyBinding
+metadata: {name: %[1]s}
+spec: {policyName: %[1]s, validationActions: [Deny]}
+`, s.name, pod)
+	out, err := kubectl(s.ctx, policy, "apply", "-f", "-")
+	require.NoError(s.t, err, out)
+	s.t.Cleanup(func() { s.allowing() })
+	s.poll("the policy to be in force", func() (bool, error) {
+		out, err := kubectl(s.ctx, "", "set", "image", "pod/"+pod, "-n", s.name, "side=probe", "--dry-run=server")
+		return err != nil && assert.Contains(s.t, out, "this pod stays as it is"), nil
+	})
+}
+
+func (s *scene) allowing() {
+	ctx := s.t.Context()
+	for _, kind := range []string{"validatingadmissionpolicybinding", "validatingadmissionpolicy"} {
+		out, err := kubectl(ctx, "", "delete", kind, s.name, "--ignore-not-found")
+		if ctx.Err() == nil {
+			require.NoError(s.t, err, out)
+		}
+	}
+}
+
+func TestSpec7_8_RefusedPodStopsNobodyAndIsTakenOnceItMayBe(t *testing.T) {
+	s := newScene(t, 8, nil)
+	stuck := s.pods()[0].Name
+	s.refusing(stuck)
+	s.upgradeTo("side:v2")
+	s.await(func(v witness.View) bool { return v.Updated == 7 && v.InFlight == 0 })
+	status, err := s.status()
+	require.NoError(t, err)
+	assert.Equal(t, 1, status.Counts.Remaining)
+	s.allowing()
+	s.await(witness.Settled(8))
+	s.within(2)
+	s.awaitPhase(protocol.PhaseComplete)
+}
+
+func TestSpec7_8_RelabelledPodLeavesAndComesBack(t *testing.T) {
+	s := newScene(t, 8, nil)
+	pod := s.pods()[0]
+	s.upgradeTo("side:v2")
+	s.await(func(v witness.View) bool { return v.Updated >= 2 })
+	// The deployment replaces the pod that left; both end up new.
+	s.patchPod(&pod, `{"metadata":{"labels":{"app":"elsewhere"}}}`)
+	s.await(witness.Settled(8))
+	s.patchPod(&pod, fmt.Sprintf(`{"metadata":{"labels":{"app":%q}}}`, s.name))
+	s.await(func(v witness.View) bool { return v.Pods == v.Updated && v.InFlight == 0 && v.Pods >= 8 })
+	s.within(2)
+}
+
+func TestSpec7_8_EvictedAndFailedPodsStopNobody(t *testing.T) {
+	s := newScene(t, 8, nil)
+	s.upgradeTo("side:v2")
+	s.await(func(v witness.View) bool { return v.Updated >= 2 })
+	pods := s.pods()
+	require.NoError(t, stack.kube.SubResource("eviction").Create(s.ctx, &pods[0],
+		&policyv1.Eviction{ObjectMeta: metav1.ObjectMeta{Name: pods[0].Name, Namespace: s.name}}))
+	failed := &pods[1]
+	require.NoError(t, kube.IgnoreNotFound(stack.kube.Status().Patch(s.ctx, failed,
+		kube.RawPatch("application/merge-patch+json", []byte(`{"status":{"phase":"Failed","reason":"Evicted"}}`)))))
+	s.awaitPhase(protocol.PhaseComplete)
+	s.awaitSet("counts without the failed pod", counts(8))
+}
+
+func TestSpec7_8_PodsOnADeadNodeStopNobody(t *testing.T) {
+	s := newScene(t, 8, nil)
+	// Two pods lose their node: nothing reports on them any more.
+	pods := s.pods()
+	for i := range 2 {
+		s.patchPodStatus(&pods[i], `{"status":{"conditions":[{"type":"Ready","status":"False","reason":"NodeStatusUnknown","lastTransitionTime":"2020-01-01T00:00:00Z"}],"phase":"Unknown"}}`)
+	}
+	s.witness.Expect("side:v2")
+	s.edit(`[{"op":"replace","path":"/spec/containers/0/image","value":"side:v2"},{"op":"replace","path":"/spec/updateStrategy/maxUnavailable","value":1}]`)
+	s.await(func(v witness.View) bool { return v.Updated == 8 })
+	s.poll("the six others to be ready", func() (bool, error) {
+		return s.witness.View().Ready >= 6, nil
+	})
+}
+
+func (s *scene) patchPodStatus(pod *corev1.Pod, patch string) {
+	s.t.Helper()
+	require.NoError(s.t, stack.kube.Status().Patch(s.ctx, pod, kube.RawPatch("application/merge-patch+json", []byte(patch))))
+}
+
+func TestSpec7_8_NamespaceThatLosesItsLabelLeavesTheRollout(t *testing.T) {
+	s := newScene(t, 0, func(set *v1alpha1.SidecarSet) {
+		set.Spec.NamespaceSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"tier": "web"}}
+		set.Spec.UpdateStrategy.Paused = true
+	})
+	out, err := kubectl(s.ctx, "", "label", "namespace", s.name, "tier=web")
+	require.NoError(t, err, out)
+	s.poll("the namespace to be in scope", func() (bool, error) {
+		out, err := kubectl(s.ctx, "", "run", "probe", "-n", s.name, "--image=app:1", "--labels=app="+s.name, "--dry-run=server", "-o", "jsonpath={.spec.containers[*].name}")
+		return out == "side probe", err
+	})
+	require.NoError(t, stack.kube.Create(s.ctx, deployment(s.name, 4)))
+	s.await(witness.Settled(4))
+	s.upgradeTo("side:v2")
+	s.awaitPhase(protocol.PhasePaused)
+	out, err = kubectl(s.ctx, "", "label", "namespace", s.name, "tier-")
+	require.NoError(t, err, out)
+	s.awaitSet("nothing to match", func(set *v1alpha1.SidecarSet) bool {
+		return set.Status.ObservedGeneration == set.Generation && set.Status.MatchedPods == 0
+	})
+	s.edit(`[{"op":"remove","path":"/spec/updateStrategy/paused"}]`)
+	s.awaitPhase(protocol.PhaseComplete)
+	assert.Zero(t, s.witness.View().Updated)
+}
+
+func TestSpec7_8_SetDeletedAndMadeAgainUnderTheSameName(t *testing.T) {
+	s := newScene(t, 8, nil)
+	s.upgradeTo("side:v2")
+	s.await(func(v witness.View) bool { return v.Updated >= 2 })
+	again := &v1alpha1.SidecarSet{ObjectMeta: metav1.ObjectMeta{Name: s.name}, Spec: *s.set.Spec.DeepCopy()}
+	again.Spec.Containers[0].Image = "side:v3"
+	require.NoError(t, stack.kube.Delete(s.ctx, s.set))
+	require.NoError(t, stack.kube.Create(s.ctx, again))
+	s.witness.Expect("side:v3")
+	s.set = again
+	s.await(witness.Settled(8))
+	s.within(2)
+	s.awaitPhase(protocol.PhaseComplete)
+	s.awaitSet("counts", counts(8))
+}
+
+func TestSpec7_ImagesByDigest(t *testing.T) {
+	s := newScene(t, 4, nil)
+	s.upgradeTo("side@sha256:c3ab8ff13720e8ad9047dd39466b3c8974e592c2fa383d4a3960714caef0c4f2")
+	s.await(witness.Settled(4))
+	s.within(2)
+	s.awaitSet("counts", counts(4))
+	s.awaitPhase(protocol.PhaseComplete)
+}
+
+func TestFlappingReadinessStopsNobody(t *testing.T) {
+	s := newScene(t, 8, nil)
+	flapping := s.pods()[0]
+	flap := func(status string) {
+		s.patchPodStatus(&flapping, fmt.Sprintf(`{"status":{"conditions":[{"type":"Ready","status":%q,"lastTransitionTime":%q}]}}`, status, metav1.Now().Format("2006-01-02T15:04:05Z")))
+	}
+	s.upgradeTo("side:v2")
+	for _, n := range []int{2, 4, 6} {
+		s.await(func(v witness.View) bool { return v.Updated >= n })
+		flap("False") // the simulated kubelet turns it back after half a second
+	}
+	s.await(witness.Settled(8))
+	s.awaitPhase(protocol.PhaseComplete)
+}

@@ -1,0 +1,123 @@
+package workflows
+
+import (
+	"context"
+	"time"
+
+	"go.temporal.io/sdk/activity"
+
+	"github.com/outrigger/outrigger/api/protocol"
+)
+
+// migrations plays pods that migrate: AwaitMigration answers from a script.
+func (s *rolloutSuite) migrations(answers ...protocol.AwaitMigrationResult) (resets *[]protocol.ResetBatchInput) {
+	resets = &[]protocol.ResetBatchInput{}
+	s.env.RegisterActivityWithOptions(func(context.Context, protocol.AwaitMigrationInput) (protocol.AwaitMigrationResult, error) {
+		s.Require().NotEmpty(answers, "migration was awaited more often than it should")
+		answer := answers[0]
+		answers = answers[1:]
+		return answer, nil
+	}, activity.RegisterOptions{Name: protocol.AwaitMigrationActivity})
+	s.env.RegisterActivityWithOptions(func(_ context.Context, input protocol.ResetBatchInput) (protocol.ResetBatchResult, error) {
+		*resets = append(*resets, input)
+		return protocol.ResetBatchResult{Reset: len(input.Pods)}, nil
+	}, activity.RegisterOptions{Name: protocol.ResetBatchActivity})
+	return resets
+}
+
+func hotBatch(names ...string) protocol.NextBatchResult {
+	result := batch(names...)
+	result.Hot = true
+	return result
+}
+
+func (s *rolloutSuite) TestSpec7_7_OldTwinsAreEmptiedBesideTheBatches() {
+	resets := s.migrations(
+		protocol.AwaitMigrationResult{Pending: 2},
+		protocol.AwaitMigrationResult{Pods: []protocol.PodReference{pod("a")}, Pending: 2},
+		protocol.AwaitMigrationResult{Pods: []protocol.PodReference{pod("b")}, Pending: 1},
+		protocol.AwaitMigrationResult{},
+	)
+	s.answers(hotBatch("a", "b"))
+	s.script = append(s.script, func(context.Context, protocol.NextBatchInput) (protocol.NextBatchResult, error) {
+		return protocol.NextBatchResult{Phase: protocol.PhaseWaiting}, nil
+	})
+	s.waits()
+	s.answers(ends(protocol.PhaseComplete))
+	s.env.RegisterDelayedCallback(func() {
+		s.env.SignalWorkflow(protocol.GenerationSignal, protocol.GenerationInput{Generation: 1})
+	}, time.Minute)
+	s.run()
+	s.Equal([]protocol.ResetBatchInput{
+		{SidecarSet: input(1).SidecarSet, Pods: []protocol.PodReference{pod("a")}},
+		{SidecarSet: input(1).SidecarSet, Pods: []protocol.PodReference{pod("b")}},
+	}, *resets)
+}
+
+func (s *rolloutSuite) TestSpec7_1_PauseDoesNotHoldResets() {
+	resets := s.migrations(protocol.AwaitMigrationResult{Pods: []protocol.PodReference{pod("a")}, Pending: 1}, protocol.AwaitMigrationResult{})
+	paused := protocol.NextBatchResult{Phase: protocol.PhasePaused}
+	paused.Counts.Migrating = 1
+	s.answers(paused)
+	s.env.RegisterDelayedCallback(func() {
+		s.Len(*resets, 1)
+		s.env.SignalWorkflow(protocol.GenerationSignal, protocol.GenerationInput{Generation: 2})
+	}, time.Hour)
+	s.False(s.continued().Progress.Migrating)
+}
+
+func (s *rolloutSuite) TestMigrationOutlivesANewGeneration() {
+	s.migrations()
+	s.env.RegisterActivityWithOptions(func(context.Context, protocol.AwaitMigrationInput) (protocol.AwaitMigrationResult, error) {
+		return protocol.AwaitMigrationResult{}, activity.ErrResultPending
+	}, activity.RegisterOptions{Name: protocol.AwaitMigrationActivity, DisableAlreadyRegisteredCheck: true})
+	s.answers(hotBatch("a"))
+	s.waits()
+	s.env.RegisterDelayedCallback(func() {
+		s.env.SignalWorkflow(protocol.GenerationSignal, protocol.GenerationInput{Generation: 2})
+	}, time.Minute)
+	s.True(s.continued().Progress.Migrating)
+}
+
+func (s *rolloutSuite) TestRefusedResetsRestAndAreTriedAgain() {
+	pods := []protocol.PodReference{pod("a")}
+	s.migrations(protocol.AwaitMigrationResult{Pods: pods, Pending: 1}, protocol.AwaitMigrationResult{Pods: pods, Pending: 1}, protocol.AwaitMigrationResult{})
+	tries := 0
+	s.env.RegisterActivityWithOptions(func(context.Context, protocol.ResetBatchInput) (protocol.ResetBatchResult, error) {
+		tries++
+		if tries == 1 {
+			return protocol.ResetBatchResult{Failed: []protocol.FailedPod{{PodReference: pod("a"), Reason: "Forbidden"}}}, nil
+		}
+		return protocol.ResetBatchResult{Reset: 1}, nil
+	}, activity.RegisterOptions{Name: protocol.ResetBatchActivity, DisableAlreadyRegisteredCheck: true})
+	s.answers(hotBatch("a"))
+	s.waits()
+	s.answers(ends(protocol.PhaseComplete))
+	s.env.RegisterDelayedCallback(func() {
+		s.Equal(2, tries)
+		s.env.SignalWorkflow(protocol.GenerationSignal, protocol.GenerationInput{Generation: 1})
+	}, time.Minute)
+	s.run()
+}
+
+func (s *rolloutSuite) TestSpec7_2_ConditionsAreWrittenOnceAndThenPlannedAgain() {
+	var marked []protocol.MarkPodsInput
+	s.env.RegisterActivityWithOptions(func(_ context.Context, input protocol.MarkPodsInput) (protocol.MarkPodsResult, error) {
+		marked = append(marked, input)
+		return protocol.MarkPodsResult{Written: []protocol.WrittenPod{{PodReference: pod("a"), ResourceVersion: "9"}}}, nil
+	}, activity.RegisterOptions{Name: protocol.MarkPodsActivity})
+	s.answers(protocol.NextBatchResult{Phase: protocol.PhaseProgressing, Marks: []protocol.PodReference{pod("a")}}, ends(protocol.PhaseComplete))
+	s.run()
+	s.Equal([]protocol.MarkPodsInput{{SidecarSet: input(1).SidecarSet, Generation: 1, Pods: []protocol.PodReference{pod("a")}}}, marked)
+	s.Equal("9", s.asked[1].Written[0].ResourceVersion)
+	s.False(s.asked[1].SkipMarks)
+}
+
+func (s *rolloutSuite) TestRefusedConditionsAreGivenUp() {
+	s.env.RegisterActivityWithOptions(func(context.Context, protocol.MarkPodsInput) (protocol.MarkPodsResult, error) {
+		return protocol.MarkPodsResult{Failed: []protocol.FailedPod{{PodReference: pod("a"), Reason: "Forbidden"}}}, nil
+	}, activity.RegisterOptions{Name: protocol.MarkPodsActivity})
+	s.answers(protocol.NextBatchResult{Phase: protocol.PhaseProgressing, Marks: []protocol.PodReference{pod("a")}}, ends(protocol.PhaseComplete))
+	s.run()
+	s.True(s.asked[1].SkipMarks)
+}
