@@ -19,6 +19,7 @@ import (
 	"go.temporal.io/sdk/log"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
@@ -88,6 +89,9 @@ func connect() error {
 	config.QPS, config.Burst = 500, 1000
 	scheme, err := wiring.NewScheme()
 	if err != nil {
+		return err
+	}
+	if err := policyv1.AddToScheme(scheme); err != nil {
 		return err
 	}
 	if stack.kube, err = kube.New(config, kube.Options{Scheme: scheme}); err != nil {

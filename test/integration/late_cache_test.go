@@ -1,0 +1,123 @@
+package integration
+
+import (
+	"bufio"
+	"context"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	"k8s.io/client-go/tools/clientcmd/api"
+
+	"github.com/outrigger/outrigger/api/protocol"
+	"github.com/outrigger/outrigger/test/witness"
+)
+
+const lag = 10 * time.Second
+
+// A worker whose cache is ten seconds behind takes part, and must not plan from
+// what it sees before it sees what was written.
+func TestSpec7_5_WorkerWithALateCacheDoesNotLoosenTheBudget(t *testing.T) {
+	s := newScene(t, 6, nil)
+	_, err := stack.StartRole(s.ctx, "worker-3", "--kubeconfig="+lateKubeconfig(t))
+	require.NoError(t, err)
+	for _, name := range []string{"worker-1", "worker-2"} {
+		require.NoError(t, stack.Stop(name))
+	}
+	t.Cleanup(func() {
+		require.NoError(t, stack.Stop("worker-3"))
+		for _, name := range []string{"worker-1", "worker-2"} {
+			require.NoError(t, stack.StartAgain(context.WithoutCancel(s.ctx), name))
+		}
+	})
+	s.upgradeTo("side:v2")
+	s.await(func(v witness.View) bool { return v.Updated >= 2 })
+	require.NoError(t, stack.StartAgain(s.ctx, "worker-1"))
+	s.await(witness.Settled(6))
+	s.within(2)
+	s.awaitPhase(protocol.PhaseComplete)
+}
+
+// lateKubeconfig leads to the API server through a proxy that holds back what
+// watches report.
+func lateKubeconfig(t *testing.T) string {
+	t.Helper()
+	config, err := clientcmd.BuildConfigFromFlags("", stack.RoleKubeconfig("worker-1"))
+	require.NoError(t, err)
+	transport, err := rest.TransportFor(config)
+	require.NoError(t, err)
+	target, err := url.Parse(config.Host)
+	require.NoError(t, err)
+	proxy := httputil.NewSingleHostReverseProxy(target)
+	proxy.Transport, proxy.FlushInterval = transport, -1
+	proxy.ModifyResponse = func(response *http.Response) error {
+		if response.Request.URL.Query().Get("watch") != "" {
+			response.Body = late(response.Body)
+		}
+		return nil
+	}
+	server := httptest.NewServer(proxy)
+	t.Cleanup(server.CloseClientConnections)
+	file := filepath.Join(t.TempDir(), "kubeconfig")
+	written := api.NewConfig()
+	written.Clusters["late"] = &api.Cluster{Server: server.URL}
+	written.Contexts["late"] = &api.Context{Cluster: "late"}
+	written.CurrentContext = "late"
+	require.NoError(t, clientcmd.WriteToFile(*written, file))
+	require.FileExists(t, file)
+	return file
+}
+
+// late passes on each chunk of a stream once it is old enough.
+func late(stream io.ReadCloser) io.ReadCloser {
+	type chunk struct {
+		data []byte
+		due  time.Time
+	}
+	held := make(chan chunk, 10_000)
+	out, in := io.Pipe()
+	go func() {
+		defer close(held)
+		reader := bufio.NewReaderSize(stream, 1<<20)
+		for {
+			data := make([]byte, 64<<10)
+			n, err := reader.Read(data)
+			if n > 0 {
+				held <- chunk{data[:n], time.Now().Add(lag)}
+			}
+			if err != nil {
+				return
+			}
+		}
+	}()
+	go func() {
+		for next := range held {
+			<-time.After(time.Until(next.due))
+			if _, err := in.Write(next.data); err != nil {
+				_ = stream.Close()
+			}
+		}
+		_ = in.Close()
+	}()
+	return struct {
+		io.Reader
+		io.Closer
+	}{out, closers{out, stream}}
+}
+
+type closers []io.Closer
+
+func (c closers) Close() error {
+	for _, one := range c {
+		_ = one.Close()
+	}
+	return nil
+}
