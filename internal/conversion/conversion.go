@@ -47,7 +47,7 @@ func labelToCustomVersion(object map[string]any) {
 	if !isString {
 		return
 	}
-	remove(object, v1alpha1.CustomVersionLabel, "metadata", "labels")
+	remove(object, "metadata", "labels", v1alpha1.CustomVersionLabel)
 	set(object, version, "spec", "customVersion")
 }
 
@@ -58,7 +58,7 @@ func customVersionToLabel(object map[string]any) {
 	if !isString || len(validation.IsValidLabelValue(version)) > 0 {
 		return
 	}
-	remove(object, "customVersion", "spec")
+	remove(object, "spec", "customVersion")
 	if _, labelled := child(object, "metadata", "labels")[v1alpha1.CustomVersionLabel]; !labelled {
 		set(object, version, "metadata", "labels", v1alpha1.CustomVersionLabel)
 	}
@@ -86,16 +86,21 @@ func set(object map[string]any, value any, path ...string) {
 	object[path[last]] = value
 }
 
-// remove deletes a key of the object at a path, and the object itself when
-// nothing else is in it.
-func remove(object map[string]any, key string, path ...string) {
-	last := len(path) - 1
-	parent, from := child(object, path[:last]...), child(object, path...)
-	if _, present := from[key]; !present {
-		return
+// remove deletes what is at a path, and what is empty without it. It tells
+// whether there was anything.
+func remove(object map[string]any, path ...string) bool {
+	name := path[0]
+	if len(path) == 1 {
+		_, present := object[name]
+		delete(object, name)
+		return present
 	}
-	delete(from, key)
-	if len(from) == 0 {
-		delete(parent, path[last])
+	below, _ := object[name].(map[string]any)
+	if !remove(below, path[1:]...) {
+		return false
 	}
+	if len(below) == 0 {
+		delete(object, name)
+	}
+	return true
 }

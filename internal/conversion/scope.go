@@ -93,7 +93,7 @@ func (s scope) replaceIn(spec map[string]any) {
 // namespaceToSelector leaves one selector. An annotation keeps what was written
 // where the selector alone would not lead back to it.
 func namespaceToSelector(object map[string]any) {
-	remove(object, v1beta1.V1alpha1ScopeAnnotation, "metadata", "annotations")
+	remove(object, "metadata", "annotations", v1beta1.V1alpha1ScopeAnnotation)
 	spec := child(object, "spec")
 	written := scopeIn(spec)
 	selector, valid := written.selector()
@@ -117,7 +117,7 @@ func namespaceToSelector(object map[string]any) {
 // same as the selector is from before somebody changed it.
 func selectorToNamespace(object map[string]any) {
 	annotation, _ := child(object, "metadata", "annotations")[v1beta1.V1alpha1ScopeAnnotation].(string)
-	remove(object, v1beta1.V1alpha1ScopeAnnotation, "metadata", "annotations")
+	remove(object, "metadata", "annotations", v1beta1.V1alpha1ScopeAnnotation)
 	spec := child(object, "spec")
 	if _, named := spec[namespaceField]; named || spec == nil {
 		return

@@ -2,6 +2,7 @@ package integration
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"io"
 	"os"
@@ -15,7 +16,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/apimachinery/pkg/util/yaml"
 	kube "sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -91,30 +91,30 @@ func refusal(t *testing.T, spec string) []string {
 	for _, cause := range status.Status().Details.Causes {
 		fields = append(fields, cause.Field)
 	}
-	return fields
+	return slices.Compact(fields)
 }
 
 func TestSpec5_WhatKubernetesRefuses(t *testing.T) {
 	for container, want := range map[string][]string{
-		`image: b`: nil,
-		`image: "b "`:                             {"image"},
+		`image: b`:    nil,
+		`image: "b "`: {"image"},
 		`image: b, ports: [{containerPort: 70000}, {containerPort: 1, name: UPPER}, {containerPort: 2, protocol: ICMP}]`: {"ports[0].containerPort", "ports[1].name", "ports[2].protocol"},
-		`image: b, livenessProbe: {httpGet: {port: 80}, periodSeconds: -1}`:             {"livenessProbe.periodSeconds"},
-		`image: b, readinessProbe: {exec: {command: [a]}, httpGet: {port: 80}}`:         {"readinessProbe.httpGet"},
-		`image: b, startupProbe: {}`:                                                    {"startupProbe"},
-		`image: b, resources: {limits: {cpu: 1}, requests: {cpu: 2}}`:                   {"resources.requests"},
-		`image: b, resources: {limits: {cpu: -1}}`:                                      {"resources.limits[cpu]"},
-		`image: b, resources: {limits: {cpu: one}}`:                                     {"resources.limits[cpu]"},
-		`image: b, resources: {claims: [{name: gpu}]}`:                                  {"resources.claims[0]"},
+		`image: b, livenessProbe: {httpGet: {port: 80}, periodSeconds: -1}`:                                              {"livenessProbe.periodSeconds"},
+		`image: b, readinessProbe: {exec: {command: [a]}, httpGet: {port: 80}}`:                                          {"readinessProbe.httpGet"},
+		`image: b, startupProbe: {}`:                                  {"startupProbe"},
+		`image: b, resources: {limits: {cpu: 1}, requests: {cpu: 2}}`: {"resources.requests"},
+		`image: b, resources: {limits: {cpu: -1}}`:                    {"resources.limits[cpu]", "resources.requests[cpu]"},
+		`image: b, resources: {limits: {cpu: one}}`:                   {"resources.limits[cpu]"},
+		`image: b, resources: {claims: [{name: gpu}]}`:                {"resources.claims[0]"},
 		`image: b, env: [{name: "", value: a}, {name: A, value: a, valueFrom: {fieldRef: {fieldPath: metadata.name}}}, {name: B, valueFrom: {fieldRef: {fieldPath: nothing}}}]`: {"env[0].name", "env[1].valueFrom", "env[2].valueFrom.fieldRef.fieldPath"},
-		`image: b, terminationMessagePolicy: Somehow`:                                   {"terminationMessagePolicy"},
-		`image: b, securityContext: {allowPrivilegeEscalation: false, privileged: true}`: {"securityContext"},
-		`image: b, lifecycle: {preStop: {}}`:                                            {"lifecycle.preStop"},
-		`image: b, restartPolicy: Sometimes`:                                            {"restartPolicy"},
-		`image: b, volumeMounts: [{name: v, mountPath: /a, subPath: ../b}, {name: v, mountPath: /c, mountPropagation: Up}]`: {"volumeMounts[0].subPath", "volumeMounts[1].mountPropagation"},
-		`image: b, volumeDevices: [{name: v, devicePath: /dev/x}]`:                      {"volumeDevices[0].name"},
-		`image: b, workingDir: 5, args: {}`:                                             {"args", "workingDir"},
-		`image: b, upgradeStrategy: {upgradeType: HotUpgrade, hotUpgradeEmptyImage: " e"}, ports: [{containerPort: 0}]`: {"ports[0].containerPort", "upgradeStrategy.hotUpgradeEmptyImage"},
+		`image: b, terminationMessagePolicy: Somehow`:                                                                       {"terminationMessagePolicy"},
+		`image: b, securityContext: {allowPrivilegeEscalation: false, privileged: true}`:                                    {"securityContext.privileged", "securityContext"},
+		`image: b, lifecycle: {preStop: {}}`:                                                                                {"lifecycle.preStop"},
+		`image: b, restartPolicy: Sometimes`:                                                                                {"restartPolicy"},
+		`image: b, volumeMounts: [{name: v, mountPath: /a, subPath: ../b}, {name: v, mountPath: /c, mountPropagation: Up}]`: {"volumeMounts.subPath", "volumeMounts.mountPropagation"},
+		`image: b, volumeDevices: [{name: v, devicePath: /dev/x}]`:                                                          {"volumeDevices[0].name"},
+		`image: b, workingDir: 5, args: {}`:                                                                                 {"args", "workingDir"},
+		`image: b, upgradeStrategy: {upgradeType: HotUpgrade, hotUpgradeEmptyImage: " e"}, ports: [{containerPort: 0}]`:     {"ports[0].containerPort", "upgradeStrategy.hotUpgradeEmptyImage"},
 		`image: b, ports: [{containerPort: 80, name: a}], resourcesPolicy: {targetContainersMode: sum, resourcesExpr: {limits: {cpu: cpu}}}, args: [$(FROM_THE_APP)], transferEnv: [{sourceContainerName: app, envName: FROM_THE_APP}], shareVolumePolicy: {type: enabled}`: nil,
 	} {
 		for i := range want {
@@ -130,9 +130,9 @@ func TestSpec5_WhatKubernetesRefuses(t *testing.T) {
 		`initContainers: [{name: i, image: b, readinessProbe: {exec: {command: [a]}}}, {name: j, image: b, ports: [{containerPort: 0}]}]`: {
 			"spec.initContainers[0].readinessProbe", "spec.initContainers[1].ports[0].containerPort",
 		},
-		`initContainers: [{name: app, image: b}]`:         nil,
+		`initContainers: [{name: app, image: b}]`:           nil,
 		`initContainers: [{name: app, image: b, stdin: 1}]`: {"spec.initContainers[0].stdin"},
-		`initContainers: [{name: n, image: b, restartPolicy: Always, startupProbe: {exec: {command: [a]}}}], updateStrategy: {type: NotUpdate}`: nil,
+		`initContainers: [{name: native, image: b, restartPolicy: Always, startupProbe: {exec: {command: [a]}}}], updateStrategy: {type: NotUpdate}`: nil,
 	} {
 		if rest[0] == 'v' {
 			rest += `, containers: [{name: c, image: b}]`
@@ -151,19 +151,19 @@ func TestSpec5_OurRefusalsAndThoseOfKubernetesComeTogether(t *testing.T) {
 // stricter about its containers since, or cannot be asked.
 func TestSpec5_OnlyChangedContainersAreAskedAbout(t *testing.T) {
 	s := newScene(t, 0, nil)
-	quotaOff, err := kubectl(s.ctx, "", "label", "namespace", "outrigger-validation", "pod-security.kubernetes.io/enforce=restricted", "--overwrite")
-	require.NoError(t, err, quotaOff)
-	t.Cleanup(func() {
-		out, err := kubectl(t.Context(), "", "label", "namespace", "outrigger-validation", "pod-security.kubernetes.io/enforce=privileged", "--overwrite")
-		assert.NoError(t, err, out)
-	})
+	enforce := func(level string) {
+		out, err := kubectl(context.WithoutCancel(s.ctx), "", "label", "namespace", "outrigger-validation", "pod-security.kubernetes.io/enforce="+level, "--overwrite")
+		require.NoError(t, err, out)
+	}
+	enforce("restricted")
+	t.Cleanup(func() { enforce("privileged") })
 	change := func(patch string) error {
 		return stack.kube.Patch(s.ctx, s.set, kube.RawPatch("application/merge-patch+json", []byte(patch)), kube.DryRunAll)
 	}
 	s.poll("the restriction", func() (bool, error) {
 		return change(`{"spec":{"containers":[{"name":"side","image":"side:v2"}]}}`) != nil, nil
 	})
-	err = change(`{"spec":{"containers":[{"name":"side","image":"side:v2"}]}}`)
+	err := change(`{"spec":{"containers":[{"name":"side","image":"side:v2"}]}}`)
 	require.ErrorContains(t, err, "exempt namespace outrigger-validation from it")
 	require.False(t, apierrors.IsInvalid(err), "a policy is no fault of the set: %v", err)
 	require.NoError(t, change(`{"spec":{"updateStrategy":{"paused":true}}}`))
@@ -171,13 +171,114 @@ func TestSpec5_OnlyChangedContainersAreAskedAbout(t *testing.T) {
 	require.True(t, apierrors.IsInvalid(err), "what is known to be wrong is said in any case: %v", err)
 }
 
-func TestSpec5_TheWhitelistIsFollowed(t *testing.T) {
-	const spec = `{selector: {matchLabels: {app: bad}}, containers: [{name: a, image: b}], patchPodMetadata: [{annotations: {oom-score: '1', other: '2'}}]}`
-	assert.Equal(t, []string{"spec.patchPodMetadata[0].annotations[oom-score]", "spec.patchPodMetadata[0].annotations[other]"}, refusal(t, spec))
+// allowMetadata writes a whitelist for the time of the test.
+func (s *scene) allowMetadata(keys string) {
 	configuration := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "kruise-system", Name: v1alpha1.ConfigurationName}}
-	configuration.Data = map[string]string{v1alpha1.MetadataWhitelistKey: `{"rules":[{"allowedAnnotationKeyExprs":["^oom-score$"]}]}`}
-	require.NoError(t, stack.kube.Create(t.Context(), configuration))
-	t.Cleanup(func() { assert.NoError(t, stack.kube.Delete(t.Context(), configuration)) })
-	require.Eventually(t, func() bool { return len(refusal(t, spec)) == 1 }, patience, tick)
+	configuration.Data = map[string]string{v1alpha1.MetadataWhitelistKey: `{"rules":[{"allowedAnnotationKeyExprs":["` + keys + `"]}]}`}
+	require.NoError(s.t, stack.kube.Create(s.ctx, configuration))
+	s.t.Cleanup(func() { assert.NoError(s.t, stack.kube.Delete(context.WithoutCancel(s.ctx), configuration)) })
+}
+
+func TestSpec5_TheWhitelistIsFollowed(t *testing.T) {
+	s := newScene(t, 0, nil)
+	const spec = `{selector: {matchLabels: {app: bad}}, containers: [{name: a, image: b}], patchPodMetadata: [{annotations: {oom-score: '1', other: '2'}}]}`
+	s.poll("whitelists of other tests to be gone", func() (bool, error) {
+		both := []string{"spec.patchPodMetadata[0].annotations[oom-score]", "spec.patchPodMetadata[0].annotations[other]"}
+		return slices.Equal(both, refusal(t, spec)), nil
+	})
+	s.allowMetadata("^oom-score$")
+	s.poll("the whitelist", func() (bool, error) { return len(refusal(t, spec)) == 1, nil })
 	assert.Equal(t, []string{"spec.patchPodMetadata[0].annotations[other]"}, refusal(t, spec))
+}
+
+// everyField are sets that use all fields together.
+func everyField(t *testing.T) (manifest string, sets []v1alpha1.SidecarSet) {
+	raw, err := os.ReadFile("testdata/every-field.yaml")
+	require.NoError(t, err)
+	documents := yaml.NewYAMLOrJSONDecoder(bytes.NewReader(raw), len(raw))
+	for {
+		var set v1alpha1.SidecarSet
+		if err := documents.Decode(&set); errors.Is(err, io.EOF) {
+			return string(raw), sets
+		} else {
+			require.NoError(t, err)
+		}
+		sets = append(sets, set)
+	}
+}
+
+// unused returns the fields, of the types of this API and of containers, that
+// no value sets.
+func unused(values []reflect.Value, t reflect.Type, at string) []string {
+	switch t.Kind() {
+	case reflect.Pointer, reflect.Slice:
+		var items []reflect.Value
+		for _, value := range values {
+			switch {
+			case value.Kind() == reflect.Pointer && !value.IsNil():
+				items = append(items, value.Elem())
+			case value.Kind() == reflect.Slice:
+				for i := range value.Len() {
+					items = append(items, value.Index(i))
+				}
+			}
+		}
+		return unused(items, t.Elem(), at)
+	}
+	if !slices.ContainsFunc(values, func(v reflect.Value) bool { return !v.IsZero() }) {
+		return []string{at}
+	}
+	if t.Kind() != reflect.Struct || t.PkgPath() != reflect.TypeFor[v1alpha1.SidecarSet]().PkgPath() && t != reflect.TypeFor[corev1.Container]() {
+		return nil
+	}
+	var missing []string
+	for i := range t.NumField() {
+		var fields []reflect.Value
+		for _, value := range values {
+			fields = append(fields, value.Field(i))
+		}
+		missing = append(missing, unused(fields, t.Field(i).Type, at+"."+t.Field(i).Name)...)
+	}
+	return missing
+}
+
+func TestAppliedSetsDoNotDriftWhateverFieldsTheyUse(t *testing.T) {
+	s := newScene(t, 0, nil)
+	manifest, sets := everyField(t)
+	var specs []reflect.Value
+	for _, set := range sets {
+		// What only one of the two lists can use is enough.
+		set.Spec.Containers = append(set.Spec.Containers, set.Spec.InitContainers...)
+		set.Spec.InitContainers = set.Spec.Containers
+		specs = append(specs, reflect.ValueOf(set.Spec))
+	}
+	// A pinned revision has to exist first.
+	assert.Equal(t, []string{"spec.InjectionStrategy.Revision.RevisionName"}, unused(specs, specs[0].Type(), "spec"))
+	t.Cleanup(func() {
+		out, err := kubectl(context.WithoutCancel(s.ctx), manifest, "delete", "-f", "-")
+		assert.NoError(t, err, out)
+	})
+	s.allowMetadata(".*")
+	s.poll("the whitelist", func() (bool, error) {
+		_, err := kubectl(s.ctx, manifest, "apply", "--dry-run=server", "-f", "-")
+		return err == nil, nil
+	})
+	for _, mode := range [][]string{{"--server-side=false"}, {"--server-side", "--force-conflicts"}} {
+		run := func(args ...string) string {
+			out, err := kubectl(s.ctx, manifest, slices.Concat(args, mode, []string{"-f", "-"})...)
+			require.NoError(t, err, "%v %v: %s", args, mode, out)
+			return out
+		}
+		version := func() string {
+			out, err := kubectl(s.ctx, manifest, "get", "-f", "-", "-o", "jsonpath={.items[*].metadata.generation} {.items[*].spec}")
+			require.NoError(t, err, out)
+			return out
+		}
+		run("apply")
+		before := version()
+		assert.Empty(t, run("diff"))
+		run("apply")
+		assert.Equal(t, before, version())
+		assert.Empty(t, run("diff"))
+	}
 }

@@ -1,0 +1,73 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/outrigger/outrigger/test/cluster"
+)
+
+// figures of one run.
+type figures struct {
+	connections, requests int
+	took, p50, p99        time.Duration
+	// cpu is the webhook's processor time a request; peak its memory in MiB.
+	cpu  time.Duration
+	peak float64
+}
+
+const header = "others pod        connections  requests/s  p50 ms  p99 ms  CPU us  peak MiB"
+
+func (f *figures) rate() float64 { return float64(f.requests) / f.took.Seconds() }
+
+func (f *figures) String() string {
+	milli := func(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
+	return fmt.Sprintf("%11d  %10.0f  %6.2f  %6.2f  %6d  %8.0f", f.connections, f.rate(), milli(f.p50), milli(f.p99), f.cpu.Microseconds(), f.peak)
+}
+
+// usage is what the webhook's process has used so far.
+type usage struct {
+	cpu  time.Duration
+	peak float64
+}
+
+// tick is the unit of processor times in /proc, the same on all architectures.
+const tick = 10 * time.Millisecond
+
+func (b *bench) usage() (usage, error) {
+	process, err := b.stack.Process(cluster.Webhook)
+	if err != nil {
+		return usage{}, err
+	}
+	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", process.PID))
+	if err != nil {
+		return usage{}, fmt.Errorf("read the webhook's processor time: %w", err)
+	}
+	// After the name, which may hold anything, utime and stime are the 12th and 13th.
+	_, rest, _ := strings.Cut(string(stat), ") ")
+	var used usage
+	for _, field := range strings.Fields(rest)[11:13] {
+		ticks, err := strconv.Atoi(field)
+		if err != nil {
+			return usage{}, fmt.Errorf("read the webhook's processor time: %w", err)
+		}
+		used.cpu += time.Duration(ticks) * tick
+	}
+	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", process.PID))
+	if err != nil {
+		return usage{}, fmt.Errorf("read the webhook's memory: %w", err)
+	}
+	for row := range strings.Lines(string(status)) {
+		if fields := strings.Fields(row); len(fields) == 3 && fields[0] == "VmHWM:" {
+			kib, err := strconv.ParseFloat(fields[1], 64)
+			if err != nil {
+				return usage{}, fmt.Errorf("read the webhook's memory: %w", err)
+			}
+			used.peak = kib / 1024
+		}
+	}
+	return used, nil
+}

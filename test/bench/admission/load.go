@@ -1,0 +1,151 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"slices"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	admissionv1 "k8s.io/api/admission/v1"
+)
+
+// load sends one request again and again. It is lean, because it shares the
+// machine with what it measures: the bytes are made once, and one goroutine
+// both writes and reads a connection.
+type load struct {
+	dialer  tls.Dialer
+	address string
+	request []byte
+	want    []byte
+}
+
+// newLoad also checks one answer thoroughly; later ones have to be as long.
+func newLoad(address string, trusted *x509.CertPool, app string, sidecars int) (*load, error) {
+	body, err := review(app)
+	if err != nil {
+		return nil, err
+	}
+	head := fmt.Sprintf("POST %s?timeout=10s HTTP/1.1\r\nHost: %s\r\nUser-Agent: kube-apiserver-admission\r\nContent-Length: %d\r\nAccept: application/json, */*\r\n"+
+		"Content-Type: application/json\r\nAccept-Encoding: gzip\r\n\r\n", podPath, address, len(body))
+	l := &load{
+		address: address, request: append([]byte(head), body...),
+		dialer: tls.Dialer{Config: &tls.Config{RootCAs: trusted, NextProtos: []string{"http/1.1"}, MinVersion: tls.VersionTLS13}},
+	}
+	c, err := l.dial(context.Background())
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = c.Close() }()
+	if err := c.exchange(l.request); err != nil {
+		return nil, err
+	}
+	l.want = bytes.Clone(c.answer.Bytes())
+	return l, check(l.want, sidecars)
+}
+
+// check makes sure that the answer brings the containers.
+func check(answer []byte, sidecars int) error {
+	var reviewed admissionv1.AdmissionReview
+	if err := json.Unmarshal(answer, &reviewed); err != nil {
+		return fmt.Errorf("read the answer: %w", err)
+	}
+	if reviewed.Response == nil || !reviewed.Response.Allowed {
+		return fmt.Errorf("the pod is refused: %s", answer)
+	}
+	if found := bytes.Count(reviewed.Response.Patch, []byte(`"IS_INJECTED"`)); found != sidecars {
+		return fmt.Errorf("the answer brings %d sidecars, not %d: %s", found, sidecars, reviewed.Response.Patch)
+	}
+	return nil
+}
+
+type connection struct {
+	*tls.Conn
+	reader *bufio.Reader
+	answer bytes.Buffer
+}
+
+func (l *load) dial(ctx context.Context) (*connection, error) {
+	c, err := l.dialer.DialContext(ctx, "tcp", l.address)
+	if err != nil {
+		return nil, fmt.Errorf("connect to the webhook: %w", err)
+	}
+	return &connection{Conn: c.(*tls.Conn), reader: bufio.NewReaderSize(c, 64<<10)}, nil
+}
+
+// exchange leaves the answer in the connection's buffer.
+func (c *connection) exchange(request []byte) error {
+	if _, err := c.Write(request); err != nil {
+		return fmt.Errorf("send: %w", err)
+	}
+	response, err := http.ReadResponse(c.reader, nil)
+	if err != nil {
+		return fmt.Errorf("receive: %w", err)
+	}
+	defer func() { _ = response.Body.Close() }()
+	c.answer.Reset()
+	if _, err := io.Copy(&c.answer, response.Body); err != nil {
+		return fmt.Errorf("receive: %w", err)
+	}
+	if response.StatusCode != http.StatusOK {
+		return fmt.Errorf("the webhook answers %s: %s", response.Status, c.answer.Bytes())
+	}
+	return nil
+}
+
+// run loads so many connections for a while.
+func (l *load) run(ctx context.Context, connections int, duration time.Duration) (*figures, error) {
+	latencies := make([][]time.Duration, connections)
+	all, ctx := errgroup.WithContext(ctx)
+	began := time.Now()
+	for i := range connections {
+		all.Go(func() error {
+			taken, err := l.hammer(ctx, began.Add(duration))
+			latencies[i] = taken
+			return err
+		})
+	}
+	if err := all.Wait(); err != nil {
+		return nil, err
+	}
+	took := time.Since(began)
+	sorted := slices.Concat(latencies...)
+	slices.Sort(sorted)
+	if len(sorted) == 0 {
+		return nil, errors.New("no request was answered")
+	}
+	return &figures{
+		connections: connections, requests: len(sorted), took: took,
+		p50: sorted[len(sorted)/2], p99: sorted[len(sorted)*99/100],
+	}, nil
+}
+
+func (l *load) hammer(ctx context.Context, until time.Time) ([]time.Duration, error) {
+	c, err := l.dial(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = c.Close() }()
+	taken := make([]time.Duration, 0, 1<<16)
+	for now := time.Now(); now.Before(until) && ctx.Err() == nil; {
+		if err := c.exchange(l.request); err != nil {
+			return nil, err
+		}
+		// Timestamps in the answer differ, but not in length.
+		if c.answer.Len() != len(l.want) {
+			return nil, fmt.Errorf("an answer differs: %s", c.answer.Bytes())
+		}
+		next := time.Now()
+		taken = append(taken, next.Sub(now))
+		now = next
+	}
+	return taken, ctx.Err()
+}

@@ -1,0 +1,64 @@
+package webhook
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/outrigger/outrigger/api/v1alpha1"
+)
+
+const (
+	// conversionPath is where ConversionReviews go.
+	conversionPath = "/convert"
+	// servicePort is that of the Service, as in config/webhook.
+	servicePort = 443
+)
+
+func definitionKey() client.ObjectKey {
+	return client.ObjectKey{Name: "sidecarsets." + v1alpha1.GroupVersion.Group}
+}
+
+// conversion is what the CustomResourceDefinition says about an endpoint. It is
+// not in the manifest: to apply that again must not undo what is written here.
+func (e endpoint) conversion() *apiextensionsv1.CustomResourceConversion {
+	reached := &apiextensionsv1.WebhookClientConfig{}
+	if e.url != "" {
+		reached.URL = new(strings.TrimSuffix(e.url, "/") + conversionPath)
+	} else {
+		reached.Service = &apiextensionsv1.ServiceReference{
+			Namespace: e.namespace, Name: e.service, Path: new(conversionPath), Port: new(int32(servicePort)),
+		}
+	}
+	return &apiextensionsv1.CustomResourceConversion{
+		Strategy: apiextensionsv1.WebhookConverter,
+		Webhook:  &apiextensionsv1.WebhookConversion{ClientConfig: reached, ConversionReviewVersions: []string{"v1"}},
+	}
+}
+
+func (k *keeper) definition(ctx context.Context) (*apiextensionsv1.CustomResourceDefinition, error) {
+	definition := &apiextensionsv1.CustomResourceDefinition{}
+	if err := k.client.Get(ctx, definitionKey(), definition); err != nil {
+		return nil, fmt.Errorf("read CustomResourceDefinition %s (config/crd defines it): %w", definitionKey().Name, err)
+	}
+	return definition, nil
+}
+
+// writeConversion corrects the conversion of SidecarSets, and nothing else.
+func (k *keeper) writeConversion(ctx context.Context, want *apiextensionsv1.CustomResourceConversion) error {
+	live, err := k.definition(ctx)
+	if err != nil || equality.Semantic.DeepEqual(live.Spec.Conversion, want) {
+		return err
+	}
+	definition := live.DeepCopy()
+	definition.Spec.Conversion = want
+	patch := client.MergeFromWithOptions(live, client.MergeFromWithOptimisticLock{})
+	if err := k.client.Patch(ctx, definition, patch); err != nil {
+		return fmt.Errorf("write the conversion of CustomResourceDefinition %s: %w", definition.Name, err)
+	}
+	return nil
+}

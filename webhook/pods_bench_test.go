@@ -1,0 +1,85 @@
+package webhook
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
+
+	"github.com/outrigger/outrigger/api/v1alpha1"
+	"github.com/outrigger/outrigger/internal/fixture"
+)
+
+// BenchmarkAdmission shows what a pod costs that three sets match, beside so
+// many others that do not.
+func BenchmarkAdmission(b *testing.B) {
+	for _, others := range []int{10, 100, 1000, 10000} {
+		b.Run(fmt.Sprintf("others=%d", others), func(b *testing.B) {
+			var sets []*v1alpha1.SidecarSet
+			for i := range others {
+				sets = append(sets, selecting(fmt.Sprintf("other-%d", i), metav1.LabelSelector{MatchLabels: map[string]string{"app": fmt.Sprint(i)}}))
+			}
+			for i := range 3 {
+				sets = append(sets, fixture.SidecarSet(fmt.Sprintf("match-%d", i), loadedSidecar(fmt.Sprintf("side-%d", i))))
+			}
+			handler := &admission.Webhook{Handler: handlerFor(b, interceptor.Funcs{}, nil, sets...)}
+			body, err := json.Marshal(reviewOf(b, loadedPod()))
+			require.NoError(b, err)
+			b.ReportAllocs()
+			for b.Loop() {
+				request, _ := http.NewRequest(http.MethodPost, podPath, io.NopCloser(bytes.NewReader(body)))
+				request.Header.Set("Content-Type", "application/json")
+				answer := &sink{header: http.Header{}}
+				handler.ServeHTTP(answer, request)
+				if answer.n < 1000 {
+					b.Fatal("not injected")
+				}
+			}
+		})
+	}
+}
+
+type sink struct {
+	header http.Header
+	n      int
+}
+
+func (s *sink) Header() http.Header { return s.header }
+func (s *sink) WriteHeader(int)     {}
+func (s *sink) Write(p []byte) (int, error) {
+	s.n += len(p)
+	return len(p), nil
+}
+
+func loadedSidecar(name string) v1alpha1.SidecarContainer {
+	return fixture.Sidecar(name, func(s *v1alpha1.SidecarContainer) {
+		for i := range 10 {
+			s.Env = append(s.Env, corev1.EnvVar{Name: fmt.Sprintf("SETTING_%d", i), Value: "value"})
+		}
+		s.ShareVolumePolicy.Type = v1alpha1.ShareVolumePolicyEnabled
+		s.TransferEnv = []v1alpha1.TransferEnvVar{{SourceContainerName: "app", EnvName: "REGION"}}
+	})
+}
+
+func loadedPod() *corev1.Pod {
+	app := fixture.Container("app")
+	app.Env = []corev1.EnvVar{{Name: "REGION", Value: "eu"}, {Name: "PORT", Value: "8080"}}
+	app.VolumeMounts = []corev1.VolumeMount{{Name: "data", MountPath: "/data"}, {Name: "logs", MountPath: "/logs"}, {Name: "token", MountPath: "/var/run/secrets"}}
+	pod := fixture.Pod(app)
+	for _, mount := range app.VolumeMounts {
+		pod.Spec.Volumes = append(pod.Spec.Volumes, corev1.Volume{Name: mount.Name})
+	}
+	return pod
+}
+
+func reviewOf(t testing.TB, pod *corev1.Pod) any {
+	return map[string]any{"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": requestFor(t, pod).AdmissionRequest}
+}
