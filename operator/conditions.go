@@ -18,6 +18,8 @@ const (
 	reasonCannotStart = "ContainerCannotStart"
 )
 
+const podsUntold = "the pods of this set cannot be told"
+
 // verdict is a condition without its bookkeeping.
 type verdict struct {
 	status          metav1.ConditionStatus
@@ -33,6 +35,7 @@ func (o *observation) setConditions(status *v1alpha1.SidecarSetStatus, set *v1al
 		{v1alpha1.ConditionProgressing, o.progressing(set)},
 		{v1alpha1.ConditionAvailable, o.available()},
 		{v1alpha1.ConditionDegraded, o.degraded(set)},
+		{v1alpha1.ConditionInjected, o.injected()},
 	} {
 		meta.SetStatusCondition(&status.Conditions, metav1.Condition{
 			Type: c.kind, Status: c.status, Reason: c.reason, Message: c.message,
@@ -85,7 +88,7 @@ func (o *observation) stalled(set *v1alpha1.SidecarSet) bool {
 // available tells whether no more pods are unready than one allows for.
 func (o *observation) available() verdict {
 	if o.invalid != nil {
-		return verdict{metav1.ConditionUnknown, reasonInvalid, "the pods of this set cannot be told"}
+		return verdict{metav1.ConditionUnknown, reasonInvalid, podsUntold}
 	}
 	counts := o.plan.Counts
 	said := fmt.Sprintf("%d of %d pods ready", counts.Ready, counts.Matched)

@@ -47,6 +47,7 @@ func TestSpec8_ConditionsGiveOneExactReason(t *testing.T) {
 		handed                           int64
 		seen                             observation
 		progressing, available, degraded verdict
+		injected                         *verdict
 	}{
 		{name: "complete", handed: generation, seen: observation{plan: plan(protocol.PhaseComplete, all)},
 			progressing: verdict{no, "RolloutComplete", "said"}, available: ready, degraded: good},
@@ -87,16 +88,24 @@ func TestSpec8_ConditionsGiveOneExactReason(t *testing.T) {
 			progressing: verdict{yes, "WaitingForPods", "said"}, available: verdict{no, "WaitingForPods", "0 of 1 pods ready"}, degraded: good},
 		{name: "invalid", seen: observation{invalid: errors.New("no hash"), engine: away},
 			progressing: verdict{no, "Invalid", "no hash"}, available: verdict{unknown, "Invalid", "the pods of this set cannot be told"},
-			degraded: verdict{yes, "Invalid", "no hash"}},
+			degraded: verdict{yes, "Invalid", "no hash"}, injected: &verdict{unknown, "Invalid", "the pods of this set cannot be told"}},
+		{name: "pods without the sidecar", handed: generation,
+			seen:        observation{plan: plan(protocol.PhaseComplete, all), uninjected: uninjectedPods{count: 2, example: "shop/p"}},
+			progressing: verdict{no, "RolloutComplete", "said"}, available: ready, degraded: good,
+			injected: &verdict{no, "PodsWithoutSidecar", "2 pods match but were not injected, such as shop/p; they get the sidecars once they are created anew"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			at := time.Unix(1000, 500)
 			var got v1alpha1.SidecarSetStatus
 			c.seen.setConditions(&got, setAt(c.handed), at)
 			want := []metav1.Condition{}
-			for i, v := range []verdict{c.progressing, c.available, c.degraded} {
+			injected := verdict{yes, "AsExpected", ""}
+			if c.injected != nil {
+				injected = *c.injected
+			}
+			for i, v := range []verdict{c.progressing, c.available, c.degraded, injected} {
 				want = append(want, metav1.Condition{
-					Type: []string{"Progressing", "Available", "Degraded"}[i], Status: v.status, Reason: v.reason, Message: v.message,
+					Type: []string{"Progressing", "Available", "Degraded", "Injected"}[i], Status: v.status, Reason: v.reason, Message: v.message,
 					ObservedGeneration: generation, LastTransitionTime: metav1.Unix(1000, 0),
 				})
 			}

@@ -11,6 +11,7 @@ type meters struct {
 	engineAvailable prometheus.Gauge
 	handOvers       *prometheus.CounterVec
 	statusWrites    prometheus.Counter
+	withoutSidecar  *prometheus.GaugeVec
 }
 
 func newMeters(registerer prometheus.Registerer) (*meters, error) {
@@ -27,11 +28,15 @@ func newMeters(registerer prometheus.Registerer) (*meters, error) {
 			Name: "outrigger_status_writes_total",
 			Help: "Writes of a SidecarSet's status.",
 		}),
+		withoutSidecar: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+			Name: "outrigger_pods_without_sidecar",
+			Help: "Pods that match a SidecarSet but were not injected with it.",
+		}, []string{"sidecarset"}),
 	}
 	for _, result := range []string{resultOK, resultError} {
 		m.handOvers.WithLabelValues(result)
 	}
-	for _, collector := range []prometheus.Collector{m.engineAvailable, m.handOvers, m.statusWrites} {
+	for _, collector := range []prometheus.Collector{m.engineAvailable, m.handOvers, m.statusWrites, m.withoutSidecar} {
 		if err := registerer.Register(collector); err != nil {
 			return nil, fmt.Errorf("register metrics: %w", err)
 		}

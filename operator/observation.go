@@ -22,6 +22,8 @@ type observation struct {
 	invalid error
 	plan    rollout.Plan
 	broken  brokenPods
+	// uninjected pods match but lack the set.
+	uninjected uninjectedPods
 	// engine says why Temporal takes no rollouts; nil while it does.
 	engine error
 }
@@ -48,7 +50,11 @@ func (r *reconciler) observe(ctx context.Context, set *v1alpha1.SidecarSet, pods
 	if seen.plan, seen.invalid = rollout.Next(set, matched, nil); seen.invalid != nil {
 		return seen
 	}
-	seen.broken, seen.invalid = findBroken(set, matched)
+	if seen.broken, seen.invalid = findBroken(set, matched); seen.invalid != nil {
+		return seen
+	}
+	seen.uninjected, seen.invalid = r.findUninjected(ctx, set)
+	r.meters.withoutSidecar.WithLabelValues(set.Name).Set(float64(seen.uninjected.count))
 	return seen
 }
 

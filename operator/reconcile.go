@@ -46,6 +46,7 @@ func (r *reconciler) reconcile(ctx context.Context, name string) (reconcile.Resu
 	if err := r.client.Get(ctx, types.NamespacedName{Name: name}, set); err != nil {
 		if apierrors.IsNotFound(err) {
 			r.handovers.forget(name)
+			r.meters.withoutSidecar.DeleteLabelValues(name)
 			return reconcile.Result{}, nil
 		}
 		return reconcile.Result{}, fmt.Errorf("read SidecarSet %s: %w", name, err)

@@ -19,6 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/outrigger/outrigger/api/v1alpha1"
+	"github.com/outrigger/outrigger/internal/match"
 	"github.com/outrigger/outrigger/internal/record"
 )
 
@@ -34,7 +35,7 @@ func sources(mgr manager.Manager, engineChanges <-chan event.GenericEvent) []sou
 	cache, sets := mgr.GetCache(), setLister{mgr.GetClient()}
 	return []source.Source{
 		source.Kind(cache, &v1alpha1.SidecarSet{}, setEvents()),
-		source.Kind(cache, &corev1.Pod{}, podEvents()),
+		source.Kind(cache, &corev1.Pod{}, podEvents(sets)),
 		source.Kind(cache, &corev1.Namespace{}, namespaceEvents(sets)),
 		source.Kind(cache, &appsv1.ControllerRevision{}, revisionEvents()),
 		source.Channel(engineChanges, engineEvents(sets)),
@@ -67,19 +68,28 @@ func statusAlone(before, after *v1alpha1.SidecarSet) bool {
 		maps.Equal(before.Labels, after.Labels) && maps.Equal(before.Annotations, after.Annotations)
 }
 
-func podEvents() handler.TypedFuncs[*corev1.Pod, reconcile.Request] {
+func podEvents(sets setLister) handler.TypedFuncs[*corev1.Pod, reconcile.Request] {
 	return handler.TypedFuncs[*corev1.Pod, reconcile.Request]{
-		CreateFunc: func(_ context.Context, e event.TypedCreateEvent[*corev1.Pod], q queue) {
+		CreateFunc: func(ctx context.Context, e event.TypedCreateEvent[*corev1.Pod], q queue) {
 			enqueueSetsOf(q, e.Object)
+			// At the start every set is looked at anyway.
+			if !e.IsInInitialList {
+				sets.enqueueLacking(ctx, q, e.Object)
+			}
 		},
-		UpdateFunc: func(_ context.Context, e event.TypedUpdateEvent[*corev1.Pod], q queue) {
+		UpdateFunc: func(ctx context.Context, e event.TypedUpdateEvent[*corev1.Pod], q queue) {
 			if affectsStatus(e.ObjectOld, e.ObjectNew) {
 				enqueueSetsOf(q, e.ObjectOld)
 				enqueueSetsOf(q, e.ObjectNew)
 			}
+			if !maps.Equal(e.ObjectOld.Labels, e.ObjectNew.Labels) || match.Active(e.ObjectOld) != match.Active(e.ObjectNew) {
+				sets.enqueueLacking(ctx, q, e.ObjectOld)
+				sets.enqueueLacking(ctx, q, e.ObjectNew)
+			}
 		},
-		DeleteFunc: func(_ context.Context, e event.TypedDeleteEvent[*corev1.Pod], q queue) {
+		DeleteFunc: func(ctx context.Context, e event.TypedDeleteEvent[*corev1.Pod], q queue) {
 			enqueueSetsOf(q, e.Object)
+			sets.enqueueLacking(ctx, q, e.Object)
 		},
 	}
 }
@@ -123,7 +133,7 @@ func namespaceEvents(sets setLister) handler.TypedFuncs[*corev1.Namespace, recon
 	return handler.TypedFuncs[*corev1.Namespace, reconcile.Request]{
 		UpdateFunc: func(ctx context.Context, e event.TypedUpdateEvent[*corev1.Namespace], q queue) {
 			if !maps.Equal(e.ObjectOld.Labels, e.ObjectNew.Labels) {
-				sets.enqueue(ctx, q, func(s *v1alpha1.SidecarSet) bool { return s.Spec.NamespaceSelector != nil })
+				sets.enqueue(ctx, q, func(s *v1alpha1.SidecarSet) bool { return s.Spec.NamespaceSelector != nil || e.ObjectOld.Labels[v1alpha1.InjectionLabel] != e.ObjectNew.Labels[v1alpha1.InjectionLabel] })
 			}
 		},
 	}
@@ -168,6 +178,17 @@ func (l setLister) enqueue(ctx context.Context, q queue, picked func(*v1alpha1.S
 			q.AddAfter(request(sets.Items[i].Name), coalescing)
 		}
 	}
+}
+
+// enqueueLacking looks again at sets that select the pod but are not in it.
+func (l setLister) enqueueLacking(ctx context.Context, q queue, pod *corev1.Pod) {
+	l.enqueue(ctx, q, func(set *v1alpha1.SidecarSet) bool {
+		if record.Injected(pod.Annotations, set.Name) {
+			return false
+		}
+		scope, err := match.NewScope(&set.Spec)
+		return err == nil && scope.Labels(pod.Labels)
+	})
 }
 
 func request(set string) reconcile.Request {

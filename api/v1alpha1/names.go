@@ -54,17 +54,20 @@ const (
 	ConditionProgressing = "Progressing"
 	ConditionAvailable   = "Available"
 	ConditionDegraded    = "Degraded"
+	// ConditionInjected is False while pods match the set but lack it.
+	ConditionInjected = "Injected"
 )
 
 // Reasons of a SidecarSet's conditions.
 const (
-	ReasonPaused            = "Paused"
-	ReasonNotUpdate         = "NotUpdate"
-	ReasonPartitionReached  = "PartitionReached"
-	ReasonRolloutComplete   = "RolloutComplete"
-	ReasonRolloutProgress   = "RolloutInProgress"
-	ReasonWaitingForPods    = "WaitingForPods"
-	ReasonNotUpgradablePods = "NotUpgradablePods"
-	ReasonEngineUnavailable = "EngineUnavailable"
-	ReasonAsExpected        = "AsExpected"
+	ReasonPaused             = "Paused"
+	ReasonNotUpdate          = "NotUpdate"
+	ReasonPartitionReached   = "PartitionReached"
+	ReasonRolloutComplete    = "RolloutComplete"
+	ReasonRolloutProgress    = "RolloutInProgress"
+	ReasonWaitingForPods     = "WaitingForPods"
+	ReasonNotUpgradablePods  = "NotUpgradablePods"
+	ReasonEngineUnavailable  = "EngineUnavailable"
+	ReasonPodsWithoutSidecar = "PodsWithoutSidecar"
+	ReasonAsExpected         = "AsExpected"
 )
