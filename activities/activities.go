@@ -25,6 +25,8 @@ import (
 type Activities struct {
 	// Cache answers from informers; what it returns must not be changed.
 	Cache client.Reader
+	// Index finds the pods of a set.
+	Index *kube.Pods
 	// Live answers from the API server.
 	Live client.Reader
 	// Pods writes pods, Status their status.
@@ -37,6 +39,8 @@ type Activities struct {
 	Clock   clock.WithTicker
 	// Writers is how many pods are written at a time.
 	Writers int
+
+	memories memories
 }
 
 // set reads a set from the cache, for one of its generations. It answers with
@@ -61,11 +65,11 @@ func (a *Activities) set(ctx context.Context, reference protocol.SetReference) (
 
 // population reads the matched pods of a set from the cache.
 func (a *Activities) population(ctx context.Context, set *v1alpha1.SidecarSet) ([]rollout.Pod, error) {
-	pods, err := kube.PodsOf(ctx, a.Cache, set.Name)
+	pods, err := a.Index.Of(set.Name)
 	if err != nil {
 		return nil, err
 	}
-	return rollout.Population(set, pods, a.namespaceLabels(ctx))
+	return a.memories.population(set, pods, a.namespaceLabels(ctx))
 }
 
 func (a *Activities) namespaceLabels(ctx context.Context) func(string) (map[string]string, error) {

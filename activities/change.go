@@ -96,7 +96,7 @@ func (a *Activities) patchPod(ctx context.Context, pod *corev1.Pod, patch []byte
 
 // stateOf compares one pod with the set, if it is one of its matched pods.
 func (a *Activities) stateOf(ctx context.Context, set *v1alpha1.SidecarSet, pod *corev1.Pod) (state podstate.State, matched bool, err error) {
-	population, err := rollout.Population(set, []corev1.Pod{*pod}, a.namespaceLabels(ctx))
+	population, err := rollout.Population(set, []*corev1.Pod{pod}, a.namespaceLabels(ctx))
 	if err != nil || len(population) == 0 {
 		return podstate.State{}, false, err
 	}

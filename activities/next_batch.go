@@ -22,6 +22,9 @@ func (a *Activities) NextBatch(ctx context.Context, input protocol.NextBatchInpu
 		result, again, err = w.look(ctx)
 		return again, err
 	})
+	if result.Phase.Ended() {
+		a.memories.forget(input.SidecarSet.UID)
+	}
 	return result, err
 }
 

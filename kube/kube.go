@@ -23,14 +23,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	"github.com/outrigger/outrigger/api/v1alpha1"
-	"github.com/outrigger/outrigger/internal/record"
 )
 
 // connectTimeout bounds the first contact with the API server.
 const connectTimeout = 10 * time.Second
-
-// InjectedSetIndex finds pods by the name of a set injected into them.
-const InjectedSetIndex = "injected-set"
 
 // Options are the flags that every process has.
 type Options struct {
@@ -114,28 +110,6 @@ func (o Options) NewManager(adjust func(*manager.Options)) (manager.Manager, err
 		return nil, fmt.Errorf("set up caches and servers: %w", err)
 	}
 	return mgr, nil
-}
-
-// IndexPods lets caches find the pods of a set without walking all pods.
-func IndexPods(ctx context.Context, indexer client.FieldIndexer) error {
-	err := indexer.IndexField(ctx, &corev1.Pod{}, InjectedSetIndex, func(o client.Object) []string {
-		return record.InjectedSets(o.GetAnnotations())
-	})
-	if err != nil {
-		return fmt.Errorf("index pods by injected set: %w", err)
-	}
-	return nil
-}
-
-// PodsOf lists the cached pods that a set was injected into. They are the
-// cache's own: copy before changing one.
-func PodsOf(ctx context.Context, reader client.Reader, set string) ([]corev1.Pod, error) {
-	var pods corev1.PodList
-	err := reader.List(ctx, &pods, client.MatchingFields{InjectedSetIndex: set}, client.UnsafeDisableDeepCopy)
-	if err != nil {
-		return nil, fmt.Errorf("list pods of SidecarSet %s: %w", set, err)
-	}
-	return pods.Items, nil
 }
 
 // CachesSynced is the readiness of a process that decides from caches.

@@ -87,7 +87,8 @@ func Run(ctx context.Context, o Options) error {
 }
 
 func addController(ctx context.Context, mgr manager.Manager, engine *engine, namespace string, meters *meters) error {
-	if err := kube.IndexPods(ctx, mgr.GetFieldIndexer()); err != nil {
+	pods, err := kube.IndexPods(ctx, mgr.GetCache())
+	if err != nil {
 		return err
 	}
 	c, err := controller.New("sidecarset", mgr, controller.Options{
@@ -95,6 +96,7 @@ func addController(ctx context.Context, mgr manager.Manager, engine *engine, nam
 		RateLimiter:             workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](firstRetry, lastRetry),
 		Reconciler: &reconciler{
 			client:    mgr.GetClient(),
+			pods:      pods,
 			live:      mgr.GetAPIReader(),
 			namespace: namespace,
 			engine:    engine,

@@ -20,6 +20,7 @@ import (
 // with it.
 type reconciler struct {
 	client client.Client
+	pods   *kube.Pods
 	// live reads past the cache.
 	live      client.Reader
 	namespace string
@@ -54,7 +55,7 @@ func (r *reconciler) reconcile(ctx context.Context, name string) (reconcile.Resu
 	if set.DeletionTimestamp != nil {
 		return reconcile.Result{}, nil
 	}
-	pods, err := kube.PodsOf(ctx, r.client, name)
+	pods, err := r.pods.Of(name)
 	if err != nil {
 		return reconcile.Result{}, err
 	}

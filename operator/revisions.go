@@ -19,7 +19,7 @@ import (
 // registerRevision makes the set's present content its newest revision, and
 // names it in the set's status (SPEC §6). A revision that records the content
 // already is numbered anew instead of created again.
-func (r *reconciler) registerRevision(ctx context.Context, set *v1alpha1.SidecarSet, pods []corev1.Pod) error {
+func (r *reconciler) registerRevision(ctx context.Context, set *v1alpha1.SidecarSet, pods []*corev1.Pod) error {
 	sorted, err := r.revisionsOf(ctx, set)
 	if err != nil {
 		return err

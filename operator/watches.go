@@ -133,7 +133,9 @@ func namespaceEvents(sets setLister) handler.TypedFuncs[*corev1.Namespace, recon
 	return handler.TypedFuncs[*corev1.Namespace, reconcile.Request]{
 		UpdateFunc: func(ctx context.Context, e event.TypedUpdateEvent[*corev1.Namespace], q queue) {
 			if !maps.Equal(e.ObjectOld.Labels, e.ObjectNew.Labels) {
-				sets.enqueue(ctx, q, func(s *v1alpha1.SidecarSet) bool { return s.Spec.NamespaceSelector != nil || e.ObjectOld.Labels[v1alpha1.InjectionLabel] != e.ObjectNew.Labels[v1alpha1.InjectionLabel] })
+				sets.enqueue(ctx, q, func(s *v1alpha1.SidecarSet) bool {
+					return s.Spec.NamespaceSelector != nil || e.ObjectOld.Labels[v1alpha1.InjectionLabel] != e.ObjectNew.Labels[v1alpha1.InjectionLabel]
+				})
 			}
 		},
 	}

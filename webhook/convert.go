@@ -13,16 +13,16 @@ import (
 	"github.com/outrigger/outrigger/internal/conversion"
 )
 
-// largestReview bounds what is read of a request, in bytes. The API server sends
-// single objects, which etcd limits to 1.5 MiB; its clients may send lists.
+// largestReview bounds a ConversionReview, in bytes. Most hold one object, which
+// etcd limits to 1.5 MiB; a page of a list can hold 500.
 const largestReview = 32 << 20
 
 // convert answers the API server's ConversionReviews.
 func convert(w http.ResponseWriter, r *http.Request) {
 	var review apiextensionsv1.ConversionReview
-	err := json.NewDecoder(http.MaxBytesReader(w, r.Body, largestReview)).Decode(&review)
+	err := json.NewDecoder(r.Body).Decode(&review)
 	if err != nil || review.Request == nil {
-		http.Error(w, fmt.Sprintf("want a ConversionReview with a request, of at most %d bytes: %v", largestReview, err), http.StatusBadRequest)
+		http.Error(w, fmt.Sprintf("want a ConversionReview with a request: %v", err), http.StatusBadRequest)
 		return
 	}
 	answer := apiextensionsv1.ConversionReview{TypeMeta: review.TypeMeta, Response: converted(review.Request)}

@@ -49,7 +49,7 @@ func TestAReviewFailsAsAWhole(t *testing.T) {
 }
 
 func TestWhatIsNoReviewIsABadRequest(t *testing.T) {
-	for _, body := range []string{"", "{}", "[]", `{"request":null}`, `{"request":` + strings.Repeat(" ", largestReview) + `{}}`} {
+	for _, body := range []string{"", "{}", "[]", `{"request":null}`} {
 		assert.Equal(t, http.StatusBadRequest, review(t, body).Code, "%.20s", body)
 	}
 }

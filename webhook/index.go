@@ -28,7 +28,10 @@ type compiledSet struct {
 	err error
 	// pinned is the last pinned revision that a pod got.
 	pinned atomic.Pointer[pinnedSet]
+	meters setMeters
 }
+
+func (s *compiledSet) paused() bool { return s.declared.Spec.InjectionStrategy.Paused }
 
 func compile(set *v1alpha1.SidecarSet) (*compiledSet, error) {
 	scope, err := match.NewScope(&set.Spec)
@@ -51,7 +54,8 @@ type label struct{ key, value string }
 // labels that its selector requires, so that a pod costs nothing for sets that
 // it cannot match. It follows an informer and is safe for concurrent use.
 type setIndex struct {
-	log logr.Logger
+	log    logr.Logger
+	meters *meters
 
 	mu      sync.RWMutex
 	filed   map[string][]label
@@ -60,9 +64,10 @@ type setIndex struct {
 	anywhere map[string]*compiledSet
 }
 
-func newSetIndex(log logr.Logger) *setIndex {
+func newSetIndex(log logr.Logger, meters *meters) *setIndex {
 	return &setIndex{
 		log:      log,
+		meters:   meters,
 		filed:    map[string][]label{},
 		byLabel:  map[label]map[string]*compiledSet{},
 		anywhere: map[string]*compiledSet{},
@@ -100,6 +105,7 @@ func (i *setIndex) put(set *v1alpha1.SidecarSet) {
 	if err != nil {
 		return
 	}
+	compiled.meters = i.meters.ofSet(set.Name)
 	under := required(set.Spec.Selector)
 	i.filed[set.Name] = under
 	if len(under) == 0 {
@@ -117,6 +123,7 @@ func (i *setIndex) remove(name string) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	i.removeLocked(name)
+	i.meters.forget(name)
 }
 
 func (i *setIndex) removeLocked(name string) {

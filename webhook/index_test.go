@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"github.com/go-logr/logr"
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/stretchr/testify/assert"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/cache"
@@ -32,7 +33,9 @@ func found(index *setIndex, labels map[string]string) []string {
 }
 
 func TestTheIndexFindsWhatTheSelectorsMatch(t *testing.T) {
-	index := newSetIndex(logr.Discard())
+	meters, err := newMeters(prometheus.NewRegistry())
+	assert.NoError(t, err)
+	index := newSetIndex(logr.Discard(), meters)
 	handler := index.handler()
 	for _, set := range []*v1alpha1.SidecarSet{
 		selecting("label", metav1.LabelSelector{MatchLabels: map[string]string{"app": "web"}}),
@@ -61,7 +64,7 @@ func TestTheIndexFindsWhatTheSelectorsMatch(t *testing.T) {
 	handler.OnDelete(selecting("label", metav1.LabelSelector{}))
 	handler.OnDelete(selecting("labels", metav1.LabelSelector{}))
 	handler.OnDelete(selecting("empty", metav1.LabelSelector{}))
-	assert.Equal(t, newSetIndex(logr.Discard()), index, "nothing is left behind")
+	assert.Equal(t, newSetIndex(logr.Discard(), meters), index, "nothing is left behind")
 }
 
 func TestTheRevisionIsTheRegisteredOneOfThisGeneration(t *testing.T) {

@@ -2,10 +2,12 @@ package webhook
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"time"
 
+	admissionv1 "k8s.io/api/admission/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -30,51 +32,91 @@ type setSource interface {
 
 // podHandler injects sidecars into new pods, from caches alone.
 type podHandler struct {
-	decoder admission.Decoder
-	sets    setSource
+	sets setSource
 	// namespaces reads from the cache.
 	namespaces client.Reader
 	revisions  revisionSource
+	meters     *meters
 	now        func() metav1.Time
 }
 
-// Handle is the story of an admission: read, match, choose versions, inject.
-func (h *podHandler) Handle(ctx context.Context, req admission.Request) admission.Response {
-	pod := &corev1.Pod{}
-	if err := h.decoder.Decode(req, pod); err != nil {
-		return admission.Errored(http.StatusBadRequest, fmt.Errorf("read the pod: %w", err))
+// answer decides about the pod of an AdmissionReview.
+func (h *podHandler) answer(ctx context.Context, body []byte) (*admissionv1.AdmissionResponse, error) {
+	began := time.Now()
+	request, err := readArrival(body)
+	if err != nil {
+		return nil, err
 	}
-	if pod.Namespace == "" {
-		pod.Namespace = req.Namespace
-	}
+	response := h.admit(ctx, request)
+	response.UID = request.UID
+	h.meters.took(began)
+	return &response.AdmissionResponse, nil
+}
+
+// admit is the story of an admission: match, read, choose versions, inject.
+func (h *podHandler) admit(ctx context.Context, request *arrival) admission.Response {
+	pod := request.pod()
 	if !match.Active(pod) {
 		return admission.Allowed("")
 	}
 	sets, err := h.matching(ctx, pod)
 	if err != nil {
-		return admission.Errored(http.StatusInternalServerError, err)
+		return h.refused(sets, err, admission.Errored(http.StatusInternalServerError, err))
+	}
+	if len(sets) == 0 {
+		h.meters.unmatched.Inc()
+		return admission.Allowed("")
+	}
+	if err := request.readSpec(pod); err != nil {
+		return h.refused(sets, err, admission.Errored(http.StatusBadRequest, err))
 	}
 	versions, err := h.revisions.choose(ctx, pod, sets)
 	if err != nil {
-		return admission.Denied(err.Error())
+		return h.refused(sets, err, admission.Denied(err.Error()))
 	}
 	injection, err := inject.Pod(pod, versions, h.now())
 	if err != nil {
-		return admission.Denied(err.Error())
+		return h.refused(sets, err, admission.Denied(err.Error()))
 	}
+	h.injected(sets, injection)
 	return patched(injection.Patch())
 }
 
+// refused counts a refusal for the set that is the cause, if one is.
+func (h *podHandler) refused(sets []*compiledSet, err error, response admission.Response) admission.Response {
+	var cause inject.SetError
+	counter := h.meters.refused
+	if errors.As(err, &cause) {
+		for _, set := range sets {
+			if set.name == cause.Set {
+				counter = set.meters.refused
+			}
+		}
+	}
+	counter.Inc()
+	return response
+}
+
+func (h *podHandler) injected(sets []*compiledSet, injection *inject.Injection) {
+	for _, set := range sets {
+		if !set.paused() {
+			set.meters.injected.Inc()
+		}
+	}
+	h.meters.containers.Add(float64(injection.Containers()))
+}
+
 // matching returns the sets in whose scope the pod is (SPEC §3). A namespace
-// that cannot be looked up is an error, never "not matched".
-func (h *podHandler) matching(ctx context.Context, pod *corev1.Pod) ([]*compiledSet, error) {
-	var matching []*compiledSet
+// that cannot be looked up is an error, never "not matched"; then the set that
+// needs it comes last.
+func (h *podHandler) matching(ctx context.Context, pod *corev1.Pod) (matching []*compiledSet, err error) {
 	var labels map[string]string
 	for _, candidate := range h.sets.matching(pod.Labels) {
 		if candidate.scope.NeedsNamespaceLabels() && labels == nil {
 			namespace, err := h.namespace(ctx, pod.Namespace)
 			if err != nil {
-				return nil, fmt.Errorf("SidecarSet %s: look up namespace %s for its namespaceSelector: %w", candidate.name, pod.Namespace, err)
+				err = fmt.Errorf("SidecarSet %s: look up namespace %s for its namespaceSelector: %w", candidate.name, pod.Namespace, err)
+				return append(matching, candidate), inject.SetError{Set: candidate.name, Err: err}
 			}
 			labels = namespace.Labels
 		}
@@ -87,8 +129,11 @@ func (h *podHandler) matching(ctx context.Context, pod *corev1.Pod) ([]*compiled
 
 func (h *podHandler) namespace(ctx context.Context, name string) (*corev1.Namespace, error) {
 	namespace := &corev1.Namespace{}
-	var last error
-	err := wait.PollUntilContextTimeout(ctx, namespaceInterval, namespacePatience, true, func(ctx context.Context) (bool, error) {
+	last := h.namespaces.Get(ctx, client.ObjectKey{Name: name}, namespace)
+	if !apierrors.IsNotFound(last) {
+		return namespace, last
+	}
+	err := wait.PollUntilContextTimeout(ctx, namespaceInterval, namespacePatience, false, func(ctx context.Context) (bool, error) {
 		last = h.namespaces.Get(ctx, client.ObjectKey{Name: name}, namespace)
 		if apierrors.IsNotFound(last) {
 			return false, nil

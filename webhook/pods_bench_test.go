@@ -2,17 +2,15 @@ package webhook
 
 import (
 	"bytes"
-	"encoding/json"
 	"fmt"
 	"io"
 	"net/http"
 	"testing"
 
-	"github.com/stretchr/testify/require"
+	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
-	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
 	"github.com/outrigger/outrigger/api/v1alpha1"
 	"github.com/outrigger/outrigger/internal/fixture"
@@ -30,9 +28,9 @@ func BenchmarkAdmission(b *testing.B) {
 			for i := range 3 {
 				sets = append(sets, fixture.SidecarSet(fmt.Sprintf("match-%d", i), loadedSidecar(fmt.Sprintf("side-%d", i))))
 			}
-			handler := &admission.Webhook{Handler: handlerFor(b, interceptor.Funcs{}, nil, sets...)}
-			body, err := json.Marshal(reviewOf(b, loadedPod()))
-			require.NoError(b, err)
+			pods := handlerFor(b, interceptor.Funcs{}, nil, sets...)
+			handler := &reviewer{log: logr.Discard(), answer: pods.answer}
+			body := reviewOf(b, loadedPod())
 			b.ReportAllocs()
 			for b.Loop() {
 				request, _ := http.NewRequest(http.MethodPost, podPath, io.NopCloser(bytes.NewReader(body)))
@@ -78,8 +76,4 @@ func loadedPod() *corev1.Pod {
 		pod.Spec.Volumes = append(pod.Spec.Volumes, corev1.Volume{Name: mount.Name})
 	}
 	return pod
-}
-
-func reviewOf(t testing.TB, pod *corev1.Pod) any {
-	return map[string]any{"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": requestFor(t, pod).AdmissionRequest}
 }

@@ -85,31 +85,41 @@ func (k kubernetes) tryPod(ctx context.Context, spec map[string]any) error {
 // looked at: one that fails only for ours is valid. One that is admitted is,
 // too: then the quota is not in force yet.
 func verdict(answer error) ([]metav1.StatusCause, error) {
-	var status apierrors.APIStatus
 	if answer == nil {
 		return nil, nil
 	}
-	if !errors.As(answer, &status) {
+	var api apierrors.APIStatus
+	if !errors.As(answer, &api) {
 		return nil, fmt.Errorf("ask the API server whether pods may hold these containers and volumes: %w; try again", answer)
 	}
-	message, details := status.Status().Message, status.Status().Details
-	switch {
-	case strings.HasPrefix(message, fmt.Sprintf("pods %q is forbidden: exceeded quota: %s,", probePod, probeQuota)):
-		return nil, nil
-	case apierrors.IsInvalid(answer) && strings.HasPrefix(message, fmt.Sprintf("Pod %q is invalid", probePod)) && details != nil && len(details.Causes) > 0:
-		return details.Causes, nil
-	case apierrors.IsBadRequest(answer):
-		return []metav1.StatusCause{{
-			Type: metav1.CauseTypeFieldValueInvalid, Field: "spec", Message: "the API server cannot read a pod with these containers and volumes: " + message,
-		}}, nil
-	case apierrors.IsNotFound(answer):
-		return nil, fmt.Errorf("no pod can be tried: %w; apply config/rbac", answer)
-	case apierrors.IsForbidden(answer) && strings.HasPrefix(message, "pods is forbidden: User"):
-		return nil, fmt.Errorf("the webhook may not try a pod: %w; apply config/rbac", answer)
-	case apierrors.IsForbidden(answer) || apierrors.IsInvalid(answer):
-		return nil, fmt.Errorf("another admission check of this cluster refused the pod that was tried: %w; exempt namespace %s from it", answer, probeNamespace)
+	status := api.Status()
+	said := func(format string, args ...any) bool {
+		return strings.HasPrefix(status.Message, fmt.Sprintf(format, args...))
 	}
-	return nil, fmt.Errorf("ask the API server whether pods may hold these containers and volumes: %w; try again", answer)
+	switch {
+	case said("pods %q is forbidden: exceeded quota: %s,", probePod, probeQuota):
+		return nil, nil
+	case said("Pod %q is invalid: ", probePod) && status.Details != nil && len(status.Details.Causes) > 0:
+		return status.Details.Causes, nil
+	case apierrors.IsBadRequest(answer) && !said("admission webhook "):
+		return []metav1.StatusCause{{
+			Type: metav1.CauseTypeFieldValueInvalid, Field: "spec", Message: "the API server cannot read a pod with these containers and volumes: " + status.Message,
+		}}, nil
+	}
+	return nil, noVerdict(answer, said("pods is forbidden: User "))
+}
+
+// noVerdict says what keeps the API server's own opinion away, and what to do.
+func noVerdict(answer error, unauthorized bool) error {
+	switch {
+	case apierrors.IsNotFound(answer):
+		return fmt.Errorf("no pod can be tried: %w; apply config/rbac", answer)
+	case unauthorized:
+		return fmt.Errorf("the webhook may not try a pod: %w; apply config/rbac", answer)
+	case apierrors.IsForbidden(answer), apierrors.IsInvalid(answer), apierrors.IsBadRequest(answer):
+		return fmt.Errorf("another admission check of this cluster refused the pod that was tried: %w; exempt namespace %s from it", answer, probeNamespace)
+	}
+	return fmt.Errorf("ask the API server whether pods may hold these containers and volumes: %w; try again", answer)
 }
 
 // ensureNamespace puts the namespace and its quota in place, which a webhook can

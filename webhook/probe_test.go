@@ -56,6 +56,7 @@ func TestSpec5_OnlyAnAnswerOfKubernetesDecides(t *testing.T) {
 		"pod security":             {answer: forbidden(`violates PodSecurity "restricted:latest": exceeded quota: no-pods,`), remedy: "exempt namespace"},
 		"policy":                   {answer: ofPolicy(), remedy: "exempt namespace"},
 		"webhook of somebody else": {answer: ofWebhook, remedy: "exempt namespace"},
+		"bad request of a webhook": {answer: apierrors.NewBadRequest(`admission webhook "x" denied the request: no`), remedy: "exempt namespace"},
 		"no right":                 {answer: apierrors.NewForbidden(podResource, "", errors.New(`User "w" cannot create resource "pods"`)), remedy: "apply config/rbac"},
 		"no namespace":             {answer: apierrors.NewNotFound(schema.GroupResource{Resource: "namespaces"}, probeNamespace), remedy: "apply config/rbac"},
 		"invalid":                  {answer: invalidPod, causes: []metav1.StatusCause{{Type: metav1.CauseTypeFieldValueInvalid, Field: "spec.containers[0].image", Message: `Invalid value: "x": bad`}}},

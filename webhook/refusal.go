@@ -64,9 +64,19 @@ func misfits(raw []byte, t reflect.Type, at *field.Path) field.ErrorList {
 		t = t.Elem()
 	}
 	var found field.ErrorList
-	switch {
-	case decodesItself(t):
-	case t.Kind() == reflect.Struct:
+	if !decodesItself(t) {
+		found = innerMisfits(raw, t, at)
+	}
+	if len(found) > 0 || at == nil {
+		return found
+	}
+	return field.ErrorList{misfit(raw, at, err)}
+}
+
+func innerMisfits(raw []byte, t reflect.Type, at *field.Path) field.ErrorList {
+	var found field.ErrorList
+	switch t.Kind() {
+	case reflect.Struct:
 		types := fieldTypes(t)
 		values := decoded[map[string]json.RawMessage](raw)
 		for _, name := range slices.Sorted(maps.Keys(values)) {
@@ -74,20 +84,17 @@ func misfits(raw []byte, t reflect.Type, at *field.Path) field.ErrorList {
 				found = append(found, misfits(values[name], known, at.Child(name))...)
 			}
 		}
-	case t.Kind() == reflect.Map:
+	case reflect.Map:
 		values := decoded[map[string]json.RawMessage](raw)
 		for _, key := range slices.Sorted(maps.Keys(values)) {
 			found = append(found, misfits(values[key], t.Elem(), at.Key(key))...)
 		}
-	case t.Kind() == reflect.Slice:
+	case reflect.Slice:
 		for i, item := range decoded[[]json.RawMessage](raw) {
 			found = append(found, misfits(item, t.Elem(), at.Index(i))...)
 		}
 	}
-	if len(found) > 0 || at == nil {
-		return found
-	}
-	return field.ErrorList{misfit(raw, at, err)}
+	return found
 }
 
 func decodesItself(t reflect.Type) bool {

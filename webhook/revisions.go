@@ -45,23 +45,27 @@ type pinnedSet struct {
 func (r revisionSource) choose(ctx context.Context, pod *corev1.Pod, sets []*compiledSet) ([]*inject.Set, error) {
 	chosen := make([]*inject.Set, 0, len(sets))
 	for _, set := range sets {
-		if set.declared.Spec.InjectionStrategy.Paused {
+		if set.paused() {
 			continue
 		}
-		usesPinned, err := inject.UsesPinned(set.declared, pod)
+		version, err := r.version(ctx, pod, set)
 		if err != nil {
-			return nil, fmt.Errorf("SidecarSet %s: %w", set.name, err)
-		}
-		version, err := set.newest, set.err
-		if usesPinned {
-			version, err = r.pinned(ctx, set)
-		}
-		if err != nil {
-			return nil, err
+			return nil, inject.SetError{Set: set.name, Err: err}
 		}
 		chosen = append(chosen, version)
 	}
 	return chosen, nil
+}
+
+func (r revisionSource) version(ctx context.Context, pod *corev1.Pod, set *compiledSet) (*inject.Set, error) {
+	usesPinned, err := inject.UsesPinned(set.declared, pod)
+	switch {
+	case err != nil:
+		return nil, fmt.Errorf("SidecarSet %s: %w", set.name, err)
+	case usesPinned:
+		return r.pinned(ctx, set)
+	}
+	return set.newest, set.err
 }
 
 func (r revisionSource) pinned(ctx context.Context, set *compiledSet) (*inject.Set, error) {

@@ -38,7 +38,7 @@ func (d *defaulter) Handle(_ context.Context, req admission.Request) admission.R
 	if err != nil {
 		return admission.Errored(http.StatusInternalServerError, fmt.Errorf("SidecarSet %s: %w", set.Name, err))
 	}
-	return patched(operations)
+	return patched(operations).WithWarnings(unknownFields(req.Object.Raw)...)
 }
 
 // patience bounds all checks of a SidecarSet together, well below the time that

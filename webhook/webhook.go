@@ -5,7 +5,6 @@ package webhook
 import (
 	"cmp"
 	"context"
-	"crypto/tls"
 	"fmt"
 	"net/http"
 	"time"
@@ -20,7 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/healthz"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
-	ctrlwebhook "sigs.k8s.io/controller-runtime/pkg/webhook"
+	"sigs.k8s.io/controller-runtime/pkg/metrics"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
 	"github.com/outrigger/outrigger/api/v1alpha1"
@@ -67,11 +66,12 @@ func Run(ctx context.Context, options Options) error {
 	if err := keeper.addTo(mgr); err != nil {
 		return err
 	}
-	server := ctrlwebhook.NewServer(ctrlwebhook.Options{
-		Port:    options.Port,
-		TLSOpts: []func(*tls.Config){func(c *tls.Config) { c.GetCertificate = keeper.certificate }},
-	})
-	synced, err := options.register(ctx, mgr, server)
+	meters, err := newMeters(metrics.Registry)
+	if err != nil {
+		return err
+	}
+	server := &server{log: options.Logger, port: options.Port, certificate: keeper.certificate, requests: meters.requests}
+	synced, err := options.register(ctx, mgr, server, meters)
 	if err != nil {
 		return err
 	}
@@ -82,7 +82,7 @@ func Run(ctx context.Context, options Options) error {
 		return fmt.Errorf("set up health checks: %w", err)
 	}
 	// The server answers only after everything else is there.
-	if err := mgr.AddReadyzCheck("serving", server.StartedChecker()); err != nil {
+	if err := mgr.AddReadyzCheck("serving", server.Ready); err != nil {
 		return fmt.Errorf("set up health checks: %w", err)
 	}
 	if err := mgr.Start(ctx); err != nil {
@@ -131,8 +131,8 @@ func watchOwnObjects(watched map[client.Object]cache.ByObject) {
 
 // register puts the handlers on the server. The result tells when all that they
 // read has been seen.
-func (o Options) register(ctx context.Context, mgr manager.Manager, server ctrlwebhook.Server) (toolscache.InformerSynced, error) {
-	index := newSetIndex(o.Logger)
+func (o Options) register(ctx context.Context, mgr manager.Manager, server *server, meters *meters) (toolscache.InformerSynced, error) {
+	index := newSetIndex(o.Logger, meters)
 	informer, err := mgr.GetCache().GetInformer(ctx, &v1alpha1.SidecarSet{})
 	if err != nil {
 		return nil, fmt.Errorf("watch SidecarSets: %w", err)
@@ -150,22 +150,23 @@ func (o Options) register(ctx context.Context, mgr manager.Manager, server ctrlw
 		return nil, err
 	}
 	decoder := admission.NewDecoder(mgr.GetScheme())
-	server.Register(podPath, &admission.Webhook{Handler: &podHandler{
-		decoder: decoder, sets: index, namespaces: mgr.GetCache(), now: metav1.Now,
+	pods := &podHandler{
+		sets: index, namespaces: mgr.GetCache(), meters: meters, now: metav1.Now,
 		revisions: revisionSource{reader: mgr.GetCache(), systemNamespace: o.SystemNamespace},
-	}})
-	server.Register(defaultingPath, &admission.Webhook{Handler: &defaulter{decoder: decoder}})
-	server.Register(validatingPath, &admission.Webhook{Handler: &validator{
+	}
+	server.Register(podPath, largestAdmission, &reviewer{log: o.Logger, answer: pods.answer})
+	server.Register(defaultingPath, largestAdmission, &reviewer{log: o.Logger, answer: reviewed(&defaulter{decoder: decoder})})
+	server.Register(validatingPath, largestAdmission, &reviewer{log: o.Logger, answer: reviewed(&validator{
 		decoder: decoder, live: mgr.GetAPIReader(), cached: mgr.GetCache(), kubernetes: kubernetes{mgr.GetClient()},
 		gates: o.FeatureGates, systemNamespace: o.SystemNamespace,
-	}})
-	server.Register(conversionPath, http.HandlerFunc(convert))
+	})})
+	server.Register(conversionPath, largestReview, http.HandlerFunc(convert))
 	return registration.HasSynced, nil
 }
 
 // serveAfter starts the server once a certificate can be served and the event
 // handlers have caught up. The manager itself would start it before its caches.
-func serveAfter(server ctrlwebhook.Server, certificate <-chan struct{}, synced toolscache.InformerSynced) manager.RunnableFunc {
+func serveAfter(server *server, certificate <-chan struct{}, synced toolscache.InformerSynced) manager.RunnableFunc {
 	return func(ctx context.Context) error {
 		if !toolscache.WaitForCacheSync(ctx.Done(), synced) {
 			return nil

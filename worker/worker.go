@@ -53,7 +53,8 @@ func Run(ctx context.Context, o Options) error {
 	if err != nil {
 		return err
 	}
-	if err := kube.IndexPods(ctx, mgr.GetFieldIndexer()); err != nil {
+	pods, err := kube.IndexPods(ctx, mgr.GetCache())
+	if err != nil {
 		return err
 	}
 	changes := activities.NewChanges()
@@ -68,7 +69,7 @@ func Run(ctx context.Context, o Options) error {
 	h := &host{
 		engine: engine, taskQueue: taskQueue, log: o.Logger,
 		activities: &activities.Activities{
-			Cache: mgr.GetClient(), Live: mgr.GetAPIReader(),
+			Cache: mgr.GetClient(), Index: pods, Live: mgr.GetAPIReader(),
 			Pods: mgr.GetClient(), Status: mgr.GetClient().Status(), Events: mgr.GetEventRecorder("outrigger-worker"),
 			Changes: changes, Clock: clock.RealClock{}, Writers: writers,
 		},

@@ -48,18 +48,22 @@ type SidecarSetSpec struct {
 	// +kubebuilder:validation:Pattern=`^(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?$`
 	CustomVersion string `json:"customVersion,omitempty"`
 
-	// InitContainers are injected into new pods, ordered by name.
+	// InitContainers are injected into new pods, ordered by name. They have the
+	// same fields as containers.
 	// +kubebuilder:validation:Schemaless
 	// +kubebuilder:pruning:PreserveUnknownFields
 	InitContainers []v1alpha1.SidecarContainer `json:"initContainers,omitempty"`
 
 	// Containers are injected into new pods, in this order, and upgraded in
-	// place when only their images change.
+	// place when only their images change. Each has the fields of a pod's
+	// container, and podInjectPolicy, upgradeStrategy, shareVolumePolicy,
+	// shareVolumeDevicePolicy, transferEnv and resourcesPolicy.
 	// +kubebuilder:validation:Schemaless
 	// +kubebuilder:pruning:PreserveUnknownFields
 	Containers []v1alpha1.SidecarContainer `json:"containers,omitempty"`
 
 	// Volumes that the containers may mount; only mounted ones are injected.
+	// Each has the fields of a pod's volume.
 	// +kubebuilder:validation:Schemaless
 	// +kubebuilder:pruning:PreserveUnknownFields
 	Volumes []corev1.Volume `json:"volumes,omitempty"`

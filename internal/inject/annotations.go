@@ -41,14 +41,21 @@ func (i *Injection) annotate(sets []*Set, now metav1.Time) error {
 	}
 	var err error
 	changes := map[string]string{v1alpha1.InjectedListAnnotation: record.FormatInjectedSets(names)}
-	if changes[v1alpha1.HashAnnotation], err = record.With(i.annotations, v1alpha1.HashAnnotation, hashes); err != nil {
+	if changes[v1alpha1.HashAnnotation], err = i.withEntries(v1alpha1.HashAnnotation, hashes); err != nil {
 		return err
 	}
-	if changes[v1alpha1.HashWithoutImageAnnotation], err = record.With(i.annotations, v1alpha1.HashWithoutImageAnnotation, blank); err != nil {
+	if changes[v1alpha1.HashWithoutImageAnnotation], err = i.withEntries(v1alpha1.HashWithoutImageAnnotation, blank); err != nil {
 		return err
 	}
 	i.setAnnotations(changes)
 	return i.annotateTwins(sets)
+}
+
+func (i *Injection) withEntries(key string, entries record.Entries) (string, error) {
+	if i.annotations[key] == "" {
+		return record.Format(entries)
+	}
+	return record.With(i.annotations, key, entries)
 }
 
 func (i *Injection) annotateTwins(sets []*Set) error {

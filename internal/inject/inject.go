@@ -34,6 +34,16 @@ type placement struct {
 	replaced map[int]corev1.Container
 }
 
+// SetError tells which set an error is about; its message does already.
+type SetError struct {
+	Set string
+	Err error
+}
+
+func (e SetError) Error() string { return e.Err.Error() }
+
+func (e SetError) Unwrap() error { return e.Err }
+
 // Pod computes what the sets, all of which match the pod, add to it (SPEC §4,
 // items 1 to 10). Paused sets are skipped. now goes into the pod's annotations.
 // The pod is not changed. Errors name the set, the container and the cause.
@@ -49,7 +59,7 @@ func Pod(pod *corev1.Pod, sets []*Set, now metav1.Time) (*Injection, error) {
 	own := ownPart(pod, sets)
 	for _, set := range sets {
 		if err := injection.add(set, own); err != nil {
-			return nil, fmt.Errorf("SidecarSet %s: %w", set.name, err)
+			return nil, SetError{set.name, fmt.Errorf("SidecarSet %s: %w", set.name, err)}
 		}
 	}
 	injection.initContainers.sortByName()
@@ -88,6 +98,11 @@ func (i *Injection) add(set *Set, own app) error {
 	i.setAnnotations(changes)
 	return nil
 }
+
+// Containers is how many are injected, init containers included.
+func (i *Injection) Containers() int { return i.containers.count() + i.initContainers.count() }
+
+func (p *placement) count() int { return len(p.before) + len(p.after) + len(p.replaced) }
 
 func (p *placement) place(container corev1.Container, before bool) {
 	for index := range p.existing {

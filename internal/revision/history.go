@@ -64,7 +64,7 @@ func NumberFor(revision *appsv1.ControllerRevision, sorted []*appsv1.ControllerR
 // Expendable picks the oldest of the sorted revisions that the history limit
 // no longer keeps: never the current one, one that a pod was made from, or one
 // that is pinned for injection (SPEC §6).
-func Expendable(set *v1alpha1.SidecarSet, sorted []*appsv1.ControllerRevision, current string, pods []corev1.Pod) []*appsv1.ControllerRevision {
+func Expendable(set *v1alpha1.SidecarSet, sorted []*appsv1.ControllerRevision, current string, pods []*corev1.Pod) []*appsv1.ControllerRevision {
 	excess := len(sorted) - historyLimit(set)
 	if excess <= 0 {
 		return nil
@@ -112,7 +112,7 @@ type usage struct {
 	hashes map[string]bool
 }
 
-func usedBy(pods []corev1.Pod, set string) usage {
+func usedBy(pods []*corev1.Pod, set string) usage {
 	used := usage{names: map[string]bool{}, hashes: map[string]bool{}}
 	for i := range pods {
 		// Annotations that cannot be read name no revision.

@@ -38,8 +38,8 @@ func names(revisions []*appsv1.ControllerRevision) []string {
 	return found
 }
 
-func pod(annotation string) corev1.Pod {
-	return corev1.Pod{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{v1alpha1.HashAnnotation: annotation}}}
+func pod(annotation string) *corev1.Pod {
+	return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{v1alpha1.HashAnnotation: annotation}}}
 }
 
 func TestSpec6_RevisionsAreSortedByNumberThenAge(t *testing.T) {
@@ -86,7 +86,7 @@ func TestSpec6_HistoryLimitKeepsUsedAndPinned(t *testing.T) {
 		name  string
 		limit *int32
 		pin   *v1alpha1.SidecarSetInjectRevision
-		pods  []corev1.Pod
+		pods  []*corev1.Pod
 		want  []string
 	}{
 		{name: "default limit is ten", want: []string{}},
@@ -96,12 +96,12 @@ func TestSpec6_HistoryLimitKeepsUsedAndPinned(t *testing.T) {
 		{name: "pinned by name", limit: new(int32(1)), pin: pinName, want: []string{"r2", "r3", "r4"}},
 		{name: "pinned by custom version: the newest with it", limit: new(int32(1)), pin: pinVersion, want: []string{"r1", "r2", "r4"}},
 		{name: "pinned version unknown", limit: new(int32(4)), pin: &v1alpha1.SidecarSetInjectRevision{CustomVersion: new("none")}, want: []string{"r1"}},
-		{name: "used by pods", limit: new(int32(1)), want: []string{"r2", "r4"}, pods: []corev1.Pod{
+		{name: "used by pods", limit: new(int32(1)), want: []string{"r2", "r4"}, pods: []*corev1.Pod{
 			pod(`{"mesh":{"hash":"h1","controllerRevision":"r1"}}`), pod(`{"mesh":{"hash":"h3","controllerRevision":"r3"}}`),
 			pod(`{"other":{"hash":"h2","controllerRevision":"r2"}}`), pod(`not JSON`),
 		}},
-		{name: "used by a pod of the older form", limit: new(int32(1)), want: []string{"r1", "r3", "r4"}, pods: []corev1.Pod{pod(`{"mesh":"h2"}`)}},
-		{name: "used ones count", limit: new(int32(4)), want: []string{"r2"}, pods: []corev1.Pod{pod(`{"mesh":{"hash":"h1","controllerRevision":"r1"}}`)}},
+		{name: "used by a pod of the older form", limit: new(int32(1)), want: []string{"r1", "r3", "r4"}, pods: []*corev1.Pod{pod(`{"mesh":"h2"}`)}},
+		{name: "used ones count", limit: new(int32(4)), want: []string{"r2"}, pods: []*corev1.Pod{pod(`{"mesh":{"hash":"h1","controllerRevision":"r1"}}`)}},
 	} {
 		s := set("proxy:v5")
 		s.Spec.RevisionHistoryLimit = c.limit

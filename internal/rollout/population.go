@@ -7,6 +7,7 @@ import (
 	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/outrigger/outrigger/api/protocol"
 	"github.com/outrigger/outrigger/api/v1alpha1"
@@ -30,7 +31,27 @@ func (p *Pod) Reference() protocol.PodReference {
 // injected with the set, and holding every container of it. namespaceLabels is
 // asked only when the set selects namespaces by label; its failure is an error,
 // never "not matched".
-func Population(set *v1alpha1.SidecarSet, pods []corev1.Pod, namespaceLabels func(string) (map[string]string, error)) ([]Pod, error) {
+func Population(set *v1alpha1.SidecarSet, pods []*corev1.Pod, namespaceLabels func(string) (map[string]string, error)) ([]Pod, error) {
+	return new(Memory).Population(set, pods, namespaceLabels)
+}
+
+// Memory keeps what was found out about the pods of one set, so that a plan
+// looks only at those that changed. It is not for concurrent use.
+type Memory struct {
+	uid        types.UID
+	generation int64
+	hash       string
+	states     map[types.UID]remembered
+}
+
+type remembered struct {
+	resourceVersion string
+	state           podstate.State
+	readable        bool
+}
+
+// Population is the function of the same name.
+func (m *Memory) Population(set *v1alpha1.SidecarSet, pods []*corev1.Pod, namespaceLabels func(string) (map[string]string, error)) ([]Pod, error) {
 	scope, err := match.NewScope(&set.Spec)
 	if err != nil {
 		return nil, fmt.Errorf("SidecarSet %s: %w", set.Name, err)
@@ -39,10 +60,10 @@ func Population(set *v1alpha1.SidecarSet, pods []corev1.Pod, namespaceLabels fun
 	if err != nil {
 		return nil, err
 	}
+	m.prepare(set, len(pods))
 	inScope := namespaceFilter(scope, namespaceLabels)
 	matched := make([]Pod, 0, len(pods))
-	for i := range pods {
-		pod := &pods[i]
+	for _, pod := range pods {
 		if !match.Active(pod) || !scope.Labels(pod.Labels) || !record.Injected(pod.Annotations, set.Name) {
 			continue
 		}
@@ -53,11 +74,30 @@ func Population(set *v1alpha1.SidecarSet, pods []corev1.Pod, namespaceLabels fun
 		}
 		// A pod whose annotations cannot be read stops nobody else: it is
 		// not managed until somebody mends it.
-		if state, err := version.Of(pod); err == nil && state.Complete {
-			matched = append(matched, Pod{Pod: pod, State: state})
+		if known := m.stateOf(version, pod); known.readable && known.state.Complete {
+			matched = append(matched, Pod{Pod: pod, State: known.state})
 		}
 	}
 	return matched, nil
+}
+
+// prepare forgets what was known of another version, and of pods that are gone
+// once they are the larger part.
+func (m *Memory) prepare(set *v1alpha1.SidecarSet, pods int) {
+	hash := set.Annotations[v1alpha1.HashAnnotation]
+	if m.uid != set.UID || m.generation != set.Generation || m.hash != hash || len(m.states) > 2*pods {
+		*m = Memory{uid: set.UID, generation: set.Generation, hash: hash, states: make(map[types.UID]remembered, pods)}
+	}
+}
+
+func (m *Memory) stateOf(version *podstate.Version, pod *corev1.Pod) remembered {
+	if known, ok := m.states[pod.UID]; ok && known.resourceVersion == pod.ResourceVersion && pod.ResourceVersion != "" {
+		return known
+	}
+	state, err := version.Of(pod)
+	known := remembered{resourceVersion: pod.ResourceVersion, state: state, readable: err == nil}
+	m.states[pod.UID] = known
+	return known
 }
 
 func namespaceFilter(scope match.Scope, labels func(string) (map[string]string, error)) func(string) (bool, error) {

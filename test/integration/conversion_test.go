@@ -124,7 +124,8 @@ func TestSetsAreTheSameInBothVersions(t *testing.T) {
 	v := newVersions(t)
 	one := map[string]any{"matchLabels": map[string]any{"kubernetes.io/metadata.name": "kube-public"}}
 	for _, which := range []string{"v1alpha1 with a namespace", "v1beta1 with a selector of one namespace"} {
-		v.must(v.manifest(which), "apply", "-f", "-")
+		out := v.must(v.manifest(which), "apply", "-f", "-")
+		assert.Contains(t, out, `unknown field "spec.containers[0].fieldOfTheFuture": it is kept, but not injected`)
 		assert.Equal(t, map[string]any{"label": "v1", "namespace": "kube-public"}, v.scope("v1alpha1"), which)
 		assert.Equal(t, map[string]any{"label": "", "customVersion": "v1", "namespaceSelector": one}, v.scope("v1beta1"), which)
 		alpha, beta := v.get("v1alpha1"), v.get("v1beta1")
