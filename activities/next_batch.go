@@ -9,9 +9,12 @@ import (
 	"github.com/outrigger/outrigger/internal/rollout"
 )
 
-// gather is how long freed slots are collected, so that a batch is worth its
-// events in the history.
-const gather = 100 * time.Millisecond
+// Freed slots are collected for a while, so that a batch is worth its dozen
+// events in the history: the longer, the more slots there are, up to gather.
+const (
+	gather        = 250 * time.Millisecond
+	gatherPerSlot = 5 * time.Millisecond
+)
 
 // NextBatch waits until pods of the generation can be upgraded and returns
 // them, or says why none will be. It changes nothing. While it has nothing to
@@ -98,8 +101,8 @@ func (w *wait) plan(ctx context.Context, set *v1alpha1.SidecarSet) (rollout.Plan
 	return rollout.Next(set, population, w.refused)
 }
 
-// patience says how long to wait for a better plan. A batch of half the window
-// is worth its events at once; fewer pods wait a moment for company.
+// patience says how long to wait for a better plan. A batch of two thirds of
+// the window is worth its events at once; fewer pods wait for company.
 func (w *wait) patience(plan *rollout.Plan) time.Duration {
 	switch {
 	case len(plan.Marks) > 0:
@@ -109,11 +112,12 @@ func (w *wait) patience(plan *rollout.Plan) time.Duration {
 		return beat
 	case plan.Phase != protocol.PhaseProgressing:
 		return 0
-	case len(plan.Pods) == rollout.MaxBatch || 2*len(plan.Pods) >= min(plan.Slots, plan.Counts.Remaining):
+	case len(plan.Pods) == rollout.MaxBatch || 3*len(plan.Pods) >= 2*min(plan.Slots, plan.Counts.Remaining):
 		return 0
 	}
 	if w.first.IsZero() {
 		w.first = w.Clock.Now()
 	}
-	return max(gather-w.Clock.Since(w.first), 0)
+	longest := min(gather, time.Duration(plan.Slots)*gatherPerSlot)
+	return max(longest-w.Clock.Since(w.first), 0)
 }
