@@ -65,14 +65,22 @@ func (w *wait) look(ctx context.Context) (result protocol.NextBatchResult, again
 		return waitingFor("the worker's cache to show this generation"), beat, nil
 	}
 	if !w.seen {
-		if w.seen, err = w.cacheShows(ctx, w.input.Written); err != nil {
-			return result, 0, err
-		}
-		if !w.seen {
-			return waitingFor("the worker's cache to show the batch written last"), beat, nil
+		if w.seen, err = w.cacheShows(ctx, w.input.Written); err != nil || !w.seen {
+			return waitingFor("the worker's cache to show the batch written last"), beat, err
 		}
 	}
-	plan, err := w.plan(ctx, set)
+	return w.plan(ctx, set)
+}
+
+func (w *wait) plan(ctx context.Context, set *v1alpha1.SidecarSet) (result protocol.NextBatchResult, again time.Duration, err error) {
+	population, err := w.population(ctx, set)
+	if err != nil {
+		return result, 0, err
+	}
+	if left := rollout.Quiet(set, population).Sub(w.Clock.Now()); left > 0 {
+		return waitingFor("the rollout of an earlier SidecarSet of this name to let go"), min(left, beat), nil
+	}
+	plan, err := rollout.Next(set, population, w.refused)
 	if err != nil {
 		return result, 0, err
 	}
@@ -91,14 +99,6 @@ func (w *wait) look(ctx context.Context) (result protocol.NextBatchResult, again
 
 func waitingFor(what string) protocol.NextBatchResult {
 	return protocol.NextBatchResult{Phase: protocol.PhaseWaiting, Message: "waiting for " + what}
-}
-
-func (w *wait) plan(ctx context.Context, set *v1alpha1.SidecarSet) (rollout.Plan, error) {
-	population, err := w.population(ctx, set)
-	if err != nil {
-		return rollout.Plan{}, err
-	}
-	return rollout.Next(set, population, w.refused)
 }
 
 // patience says how long to wait for a better plan. A batch of two thirds of

@@ -24,6 +24,8 @@ type State struct {
 	Ready bool
 	// Touched pods were upgraded in place at least once.
 	Touched bool
+	// TouchedAt is when that was done last.
+	TouchedAt time.Time
 	// Moved pods were upgraded in place to the version at hand.
 	Moved bool
 	// Failed pods cannot take their newest upgrade: a container of it cannot start.
@@ -77,6 +79,7 @@ func (v *Version) Of(pod *corev1.Pod) (State, error) {
 		Updated:    hashes[v.Set].Hash == v.Hash,
 		Upgradable: blank[v.Set].Hash == v.HashWithoutImage,
 		Touched:    touched,
+		TouchedAt:  newest.UpdateTimestamp.Time,
 		Moved:      touched && newest.Revision == v.Hash,
 	}
 	state.MarkStale = markStale(pod, v.Set, state.Updated || state.Upgradable)

@@ -122,39 +122,58 @@ func (p *Plan) survey(strategy *v1alpha1.SidecarSetUpdateStrategy, pods []Pod) (
 	if err != nil {
 		return nil, err
 	}
-	canary := labels.Everything()
-	if strategy.Selector != nil {
-		if canary, err = metav1.LabelSelectorAsSelector(strategy.Selector); err != nil {
-			return nil, fmt.Errorf("spec.updateStrategy.selector: %w", err)
-		}
+	canary, err := newCanary(strategy.Selector)
+	if err != nil {
+		return nil, err
 	}
 	p.Counts.Matched = len(pods)
 	var candidates []candidate
 	for i := range pods {
 		pod := &pods[i]
 		p.count(pod)
-		if strategy.Selector != nil && !canary.Matches(labels.Set(pod.Labels)) {
+		if !canary(pod) {
 			continue
 		}
-		if pod.MarkStale && len(p.Marks) < MaxBatch {
-			p.Marks = append(p.Marks, pod.Reference())
-		}
-		switch {
-		case pod.Updated:
-		case !pod.Upgradable:
-			p.Counts.NotUpgradable++
-			p.NotUpgradable = append(p.NotUpgradable, pod.Reference())
-		default:
+		if p.classify(pod) {
 			candidates = append(candidates, newCandidate(pod, &priority))
-			if pod.Waits() {
-				p.waiting++
-			}
 		}
 	}
 	for _, references := range [][]protocol.PodReference{p.NotUpgradable, p.Marks} {
 		slices.SortFunc(references, func(a, b protocol.PodReference) int { return strings.Compare(a.String(), b.String()) })
 	}
 	return candidates, nil
+}
+
+// newCanary tells which pods an update selector takes; without one, all.
+func newCanary(selector *metav1.LabelSelector) (func(*Pod) bool, error) {
+	if selector == nil {
+		return func(*Pod) bool { return true }, nil
+	}
+	compiled, err := metav1.LabelSelectorAsSelector(selector)
+	if err != nil {
+		return nil, fmt.Errorf("spec.updateStrategy.selector: %w", err)
+	}
+	return func(pod *Pod) bool { return compiled.Matches(labels.Set(pod.Labels)) }, nil
+}
+
+// classify notes what there is to say of a selected pod, and tells whether it
+// is a candidate.
+func (p *Plan) classify(pod *Pod) bool {
+	if pod.MarkStale && len(p.Marks) < MaxBatch {
+		p.Marks = append(p.Marks, pod.Reference())
+	}
+	if pod.Updated {
+		return false
+	}
+	if !pod.Upgradable {
+		p.Counts.NotUpgradable++
+		p.NotUpgradable = append(p.NotUpgradable, pod.Reference())
+		return false
+	}
+	if pod.Waits() {
+		p.waiting++
+	}
+	return true
 }
 
 func (p *Plan) count(pod *Pod) {
