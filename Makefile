@@ -8,6 +8,7 @@ KUBECONFIG ?=
 ROLE ?=
 PODS ?= 1000
 WINDOW ?= 10%
+FUZZTIME ?= 5m
 
 controlplane := etcd kube-apiserver kube-controller-manager kube-scheduler kubectl kwok temporal
 # The plugin comes with its first main package.
@@ -15,7 +16,7 @@ cli := $(patsubst cmd/%/main.go,%,$(wildcard cmd/kubectl-sidecarset/main.go))
 
 .PHONY: help
 help: ## Show this help
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-14s %s\n", $$1, $$2}' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-16s %s\n", $$1, $$2}' Makefile
 
 .PHONY: tools
 tools: ## Build etcd, Kubernetes, KWOK, Temporal and the linters into bin/
@@ -104,6 +105,16 @@ demo: controlplane build ## Show a rollout on the local stack
 .PHONY: bench-rollout
 bench-rollout: controlplane build ## Measure a rollout (PODS=1000 WINDOW=10%)
 	go run ./test/bench --pods=$(PODS) --window=$(WINDOW)
+
+.PHONY: bench-admission
+bench-admission: controlplane build ## Measure the admission of pods, over TLS
+	go run ./test/bench/admission
+
+.PHONY: fuzz
+fuzz: ## Fuzz injection and the pod webhook (FUZZTIME=5m each)
+	go test ./internal/inject -run '^$$' -fuzz FuzzInjection -fuzztime $(FUZZTIME)
+	go test ./webhook -run '^$$' -fuzz FuzzPods -fuzztime $(FUZZTIME)
+	go test ./webhook -run '^$$' -fuzz FuzzReviews -fuzztime $(FUZZTIME)
 
 # Images from scratch hold no libraries.
 .PHONY: static

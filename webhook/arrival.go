@@ -94,10 +94,49 @@ func (a *arrival) pod() *corev1.Pod {
 	return pod
 }
 
-// readSpec completes the pod.
+// podSpec is what injection reads of a spec. The rest would take longer.
+type podSpec struct {
+	Volumes          []named                       `json:"volumes"`
+	InitContainers   []podContainer                `json:"initContainers"`
+	Containers       []podContainer                `json:"containers"`
+	ImagePullSecrets []corev1.LocalObjectReference `json:"imagePullSecrets"`
+}
+
+type named struct {
+	Name string `json:"name"`
+}
+
+type podContainer struct {
+	Name          string                         `json:"name"`
+	Env           []corev1.EnvVar                `json:"env"`
+	Resources     corev1.ResourceRequirements    `json:"resources"`
+	RestartPolicy *corev1.ContainerRestartPolicy `json:"restartPolicy"`
+	VolumeMounts  []corev1.VolumeMount           `json:"volumeMounts"`
+	VolumeDevices []corev1.VolumeDevice          `json:"volumeDevices"`
+}
+
+// readSpec adds to the pod what injection reads of its spec.
 func (a *arrival) readSpec(pod *corev1.Pod) error {
-	if err := utiljson.Unmarshal(a.Object.Spec, &pod.Spec); err != nil {
+	var spec podSpec
+	if err := utiljson.Unmarshal(a.Object.Spec, &spec); err != nil {
 		return fmt.Errorf("read the pod's spec: %w", err)
 	}
+	pod.Spec.ImagePullSecrets = spec.ImagePullSecrets
+	pod.Spec.InitContainers = containers(spec.InitContainers)
+	pod.Spec.Containers = containers(spec.Containers)
+	for _, volume := range spec.Volumes {
+		pod.Spec.Volumes = append(pod.Spec.Volumes, corev1.Volume{Name: volume.Name})
+	}
 	return nil
+}
+
+func containers(read []podContainer) []corev1.Container {
+	all := make([]corev1.Container, len(read))
+	for i, c := range read {
+		all[i] = corev1.Container{
+			Name: c.Name, Env: c.Env, Resources: c.Resources, RestartPolicy: c.RestartPolicy,
+			VolumeMounts: c.VolumeMounts, VolumeDevices: c.VolumeDevices,
+		}
+	}
+	return all
 }

@@ -41,20 +41,20 @@ type podHandler struct {
 }
 
 // answer decides about the pod of an AdmissionReview.
-func (h *podHandler) answer(ctx context.Context, body []byte) (*admissionv1.AdmissionResponse, error) {
+func (h *podHandler) answer(ctx context.Context, x *exchange) (*admissionv1.AdmissionResponse, error) {
 	began := time.Now()
-	request, err := readArrival(body)
+	request, err := readArrival(x.body.Bytes())
 	if err != nil {
 		return nil, err
 	}
-	response := h.admit(ctx, request)
+	response := h.admit(ctx, request, x)
 	response.UID = request.UID
 	h.meters.took(began)
 	return &response.AdmissionResponse, nil
 }
 
 // admit is the story of an admission: match, read, choose versions, inject.
-func (h *podHandler) admit(ctx context.Context, request *arrival) admission.Response {
+func (h *podHandler) admit(ctx context.Context, request *arrival, x *exchange) admission.Response {
 	pod := request.pod()
 	if !match.Active(pod) {
 		return admission.Allowed("")
@@ -78,8 +78,11 @@ func (h *podHandler) admit(ctx context.Context, request *arrival) admission.Resp
 	if err != nil {
 		return h.refused(sets, err, admission.Denied(err.Error()))
 	}
+	if x.patch, err = injection.AppendPatch(x.patch[:0]); err != nil {
+		return h.refused(sets, err, admission.Errored(http.StatusInternalServerError, err))
+	}
 	h.injected(sets, injection)
-	return patched(injection.Patch())
+	return allowedWith(x.patch)
 }
 
 // refused counts a refusal for the set that is the cause, if one is.

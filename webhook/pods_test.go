@@ -60,7 +60,9 @@ func reviewOf(t testing.TB, pod any) []byte {
 
 func admitted(t testing.TB, handler *podHandler, pod any) *admissionv1.AdmissionResponse {
 	t.Helper()
-	response, err := handler.answer(t.Context(), reviewOf(t, pod))
+	x := &exchange{}
+	x.body.Write(reviewOf(t, pod))
+	response, err := handler.answer(t.Context(), x)
 	require.NoError(t, err)
 	assert.Equal(t, types.UID("1"), response.UID)
 	return response

@@ -13,15 +13,19 @@ import (
 
 // patched allows a request with changes; no operations, no changes.
 func patched(operations []inject.Operation) admission.Response {
-	response := admission.Allowed("")
-	if len(operations) == 0 {
-		return response
-	}
 	encoded, err := json.Marshal(operations)
 	if err != nil {
 		return admission.Errored(http.StatusInternalServerError, fmt.Errorf("encode the patch: %w", err))
 	}
-	kind := admissionv1.PatchTypeJSONPatch
-	response.Patch, response.PatchType = encoded, &kind
+	return allowedWith(encoded)
+}
+
+// allowedWith takes an encoded list of operations.
+func allowedWith(patch []byte) admission.Response {
+	response := admission.Allowed("")
+	if string(patch) != "[]" && string(patch) != "null" {
+		kind := admissionv1.PatchTypeJSONPatch
+		response.Patch, response.PatchType = patch, &kind
+	}
 	return response
 }

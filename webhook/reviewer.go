@@ -21,15 +21,18 @@ import (
 // reviewer answers the AdmissionReviews that come in on one path.
 type reviewer struct {
 	log logr.Logger
-	// answer decides about a review. An error is a review that makes no sense.
-	// The body is only lent.
-	answer func(ctx context.Context, body []byte) (*admissionv1.AdmissionResponse, error)
+	// answer decides about the review in an exchange. An error is a review that
+	// makes no sense.
+	answer func(context.Context, *exchange) (*admissionv1.AdmissionResponse, error)
 	// exchanges are used again.
 	exchanges sync.Pool
 }
 
-// exchange is the memory of one request.
-type exchange struct{ body, answer bytes.Buffer }
+// exchange is the memory of one request. What an answer refers to may be in it.
+type exchange struct {
+	body, answer bytes.Buffer
+	patch        []byte
+}
 
 // keptMemory is how much of a buffer waits for the next request: the usual ones
 // fit, and a few huge ones leave nothing behind.
@@ -62,7 +65,7 @@ func (v *reviewer) exchange(r *http.Request, x *exchange) (status int, err error
 		}
 		return http.StatusBadRequest, fmt.Errorf("read the AdmissionReview: %w", err)
 	}
-	response, err := v.answer(r.Context(), x.body.Bytes())
+	response, err := v.answer(r.Context(), x)
 	if err != nil {
 		return http.StatusBadRequest, err
 	}
@@ -74,7 +77,7 @@ func (v *reviewer) exchange(r *http.Request, x *exchange) (status int, err error
 }
 
 func (v *reviewer) giveBack(x *exchange) {
-	if x.body.Cap() > keptMemory || x.answer.Cap() > keptMemory {
+	if max(x.body.Cap(), x.answer.Cap(), cap(x.patch)) > keptMemory {
 		return
 	}
 	x.body.Reset()
@@ -111,10 +114,10 @@ func checkReview(kind metav1.TypeMeta, hasRequest bool) error {
 }
 
 // reviewed lets a handler answer whole reviews.
-func reviewed(handler admission.Handler) func(context.Context, []byte) (*admissionv1.AdmissionResponse, error) {
-	return func(ctx context.Context, body []byte) (*admissionv1.AdmissionResponse, error) {
+func reviewed(handler admission.Handler) func(context.Context, *exchange) (*admissionv1.AdmissionResponse, error) {
+	return func(ctx context.Context, x *exchange) (*admissionv1.AdmissionResponse, error) {
 		var review admissionv1.AdmissionReview
-		if err := utiljson.Unmarshal(body, &review); err != nil {
+		if err := utiljson.Unmarshal(x.body.Bytes(), &review); err != nil {
 			return nil, fmt.Errorf("read the AdmissionReview: %w", err)
 		}
 		if err := checkReview(review.TypeMeta, review.Request != nil); err != nil {

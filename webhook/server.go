@@ -18,18 +18,30 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 )
 
-// What a client may take. API servers need far less; others get nothing for free.
-const (
-	headerPatience  = 5 * time.Second
-	requestPatience = 15 * time.Second
-	// answerPatience begins with the request; API servers give up after 10 s.
-	answerPatience = 20 * time.Second
-	// idlePatience is longer than the API server's own of 90 s, which therefore
-	// never sends a request into a connection that is being closed.
-	idlePatience  = 2 * time.Minute
-	drainPatience = 15 * time.Second
-	maxHeader     = 32 << 10
-)
+// drainPatience is how long running requests may take once the process ends.
+const drainPatience = 15 * time.Second
+
+// largestHeader bounds the header of a request, in bytes.
+const largestHeader = 32 << 10
+
+// limits are how long a client may take. API servers need far less; others get
+// nothing for free.
+type limits struct {
+	handshake, request, answer, idle time.Duration
+}
+
+func usualLimits() limits {
+	return limits{
+		// TLS, and then each header.
+		handshake: 5 * time.Second,
+		request:   15 * time.Second,
+		// Since the header; API servers give up after 10 s.
+		answer: 20 * time.Second,
+		// API servers close idle connections after 90 s. Who closes first must
+		// be the client, or a request meets a connection that is being closed.
+		idle: 2 * time.Minute,
+	}
+}
 
 // largestAdmission bounds an AdmissionReview, in bytes: two objects, of 3 MiB at
 // most each as the API server takes them, and what a review adds.
@@ -41,6 +53,7 @@ type server struct {
 	port        int
 	certificate func(*tls.ClientHelloInfo) (*tls.Certificate, error)
 	requests    *prometheus.CounterVec
+	limits      limits
 	mux         http.ServeMux
 	serving     atomic.Bool
 }
@@ -98,11 +111,11 @@ func (s *server) serve(ctx context.Context, listener net.Listener) error {
 	})
 	serving := &http.Server{
 		Handler:           &s.mux,
-		ReadHeaderTimeout: headerPatience,
-		ReadTimeout:       requestPatience,
-		WriteTimeout:      answerPatience,
-		IdleTimeout:       idlePatience,
-		MaxHeaderBytes:    maxHeader,
+		ReadHeaderTimeout: s.limits.handshake,
+		ReadTimeout:       s.limits.request,
+		WriteTimeout:      s.limits.answer,
+		IdleTimeout:       s.limits.idle,
+		MaxHeaderBytes:    largestHeader,
 		// Failed handshakes: port scanners make many.
 		ErrorLog: slog.NewLogLogger(logr.ToSlogHandler(s.log), slog.LevelDebug),
 	}

@@ -50,6 +50,7 @@ type Options struct {
 // Run serves until the context ends. It is ready once caches are filled, the
 // certificate is there, and the API server has been told to trust it.
 func Run(ctx context.Context, options Options) error {
+	tuneCollector()
 	keeper, err := options.newKeeper()
 	if err != nil {
 		return err
@@ -70,7 +71,9 @@ func Run(ctx context.Context, options Options) error {
 	if err != nil {
 		return err
 	}
-	server := &server{log: options.Logger, port: options.Port, certificate: keeper.certificate, requests: meters.requests}
+	server := &server{
+		log: options.Logger, port: options.Port, certificate: keeper.certificate, requests: meters.requests, limits: usualLimits(),
+	}
 	synced, err := options.register(ctx, mgr, server, meters)
 	if err != nil {
 		return err

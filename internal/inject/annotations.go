@@ -29,33 +29,22 @@ func (i *Injection) annotate(sets []*Set, now metav1.Time) error {
 	if len(sets) == 0 {
 		return nil
 	}
-	hashes, blank := record.Entries{}, record.Entries{}
 	names := record.InjectedSets(i.annotations)
-	for _, set := range sets {
+	hashes, blank := make([]record.Stamp, len(sets)), make([]record.Stamp, len(sets))
+	for at, set := range sets {
 		names = append(names, set.name)
-		entry := record.Entry{UpdateTimestamp: now, SidecarSetName: set.name, SidecarList: set.sidecars}
-		entry.Hash = set.version.HashWithoutImage
-		blank[set.name] = entry
-		entry.Hash, entry.ControllerRevision = set.version.Hash, set.revision
-		hashes[set.name] = entry
+		hashes[at], blank[at] = set.hash, set.blank
 	}
 	var err error
 	changes := map[string]string{v1alpha1.InjectedListAnnotation: record.FormatInjectedSets(names)}
-	if changes[v1alpha1.HashAnnotation], err = i.withEntries(v1alpha1.HashAnnotation, hashes); err != nil {
+	if changes[v1alpha1.HashAnnotation], err = record.Stamped(i.annotations, v1alpha1.HashAnnotation, hashes, now); err != nil {
 		return err
 	}
-	if changes[v1alpha1.HashWithoutImageAnnotation], err = i.withEntries(v1alpha1.HashWithoutImageAnnotation, blank); err != nil {
+	if changes[v1alpha1.HashWithoutImageAnnotation], err = record.Stamped(i.annotations, v1alpha1.HashWithoutImageAnnotation, blank, now); err != nil {
 		return err
 	}
 	i.setAnnotations(changes)
 	return i.annotateTwins(sets)
-}
-
-func (i *Injection) withEntries(key string, entries record.Entries) (string, error) {
-	if i.annotations[key] == "" {
-		return record.Format(entries)
-	}
-	return record.With(i.annotations, key, entries)
 }
 
 func (i *Injection) annotateTwins(sets []*Set) error {

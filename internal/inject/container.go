@@ -23,10 +23,8 @@ func ownPart(pod *corev1.Pod, sets []*Set) app {
 	own := app{pod: pod}
 	replaced := map[string]bool{}
 	for _, set := range sets {
-		for _, s := range slices.Concat(set.containers, set.initContainers) {
-			for _, name := range s.names() {
-				replaced[name] = true
-			}
+		for _, name := range set.names {
+			replaced[name] = true
 		}
 	}
 	for i := range pod.Spec.Containers {
@@ -58,11 +56,11 @@ func (a app) container(name string) *corev1.Container {
 }
 
 // inject builds the container that a sidecar becomes in this pod, without what
-// the twins of a hot one have apart. Slices that grow are copied first.
-func (a app) inject(s sidecar) (corev1.Container, error) {
-	built := s.Container
-	built.Env = setEnv(slices.Clone(built.Env), corev1.EnvVar{Name: v1alpha1.InjectedEnv, Value: "true"})
-	built.Env = addMissingEnv(built.Env, a.transferred(s.TransferEnv))
+// the twins of a hot one have apart. Its lists begin with those of the sidecar,
+// which are copied before they grow.
+func (a app) inject(s sidecar) (*addition, error) {
+	built := &addition{Container: s.Container, frame: s.frame}
+	built.Env = addMissingEnv(s.env, a.transferred(s.TransferEnv))
 	if s.ShareVolumePolicy.Type == v1alpha1.ShareVolumePolicyEnabled {
 		mounts, needed := a.sharedMounts(built.VolumeMounts)
 		built.VolumeMounts = mounts
@@ -74,7 +72,7 @@ func (a app) inject(s sidecar) (corev1.Container, error) {
 	if s.resources != nil {
 		resources, err := s.resources.compute(a)
 		if err != nil {
-			return corev1.Container{}, fmt.Errorf("resourcesPolicy: %w", err)
+			return nil, fmt.Errorf("resourcesPolicy: %w", err)
 		}
 		built.Resources = resources
 	}
@@ -84,7 +82,7 @@ func (a app) inject(s sidecar) (corev1.Container, error) {
 // sharedMounts adds the app containers' mounts at paths that are still free
 // (SPEC §4.5), and returns the variables that their subPathExpr need.
 func (a app) sharedMounts(mounts []corev1.VolumeMount) ([]corev1.VolumeMount, []corev1.EnvVar) {
-	mounts = slices.Clone(mounts)
+	mounts = slices.Clip(mounts)
 	var needed []corev1.EnvVar
 	for _, source := range a.containers {
 		for _, mount := range source.VolumeMounts {
@@ -99,7 +97,7 @@ func (a app) sharedMounts(mounts []corev1.VolumeMount) ([]corev1.VolumeMount, []
 }
 
 func (a app) sharedDevices(devices []corev1.VolumeDevice) []corev1.VolumeDevice {
-	devices = slices.Clone(devices)
+	devices = slices.Clip(devices)
 	for _, source := range a.containers {
 		for _, device := range source.VolumeDevices {
 			if !slices.ContainsFunc(devices, func(d corev1.VolumeDevice) bool { return samePath(d.DevicePath, device.DevicePath) }) {
@@ -114,12 +112,12 @@ func samePath(a, b string) bool { return path.Clean(a) == path.Clean(b) }
 
 // twins are the containers that a sidecar becomes: itself, or the working and
 // the idle twin of a hot one (SPEC §4.8).
-func twins(s sidecar, built corev1.Container) []corev1.Container {
+func twins(s sidecar, built *addition) []*addition {
 	if !s.hot() {
-		return []corev1.Container{built}
+		return []*addition{built}
 	}
 	names := s.names()
-	both := []corev1.Container{built, built}
+	both := []*addition{{Container: built.Container}, {Container: built.Container}}
 	both[1].Image = s.UpgradeStrategy.HotUpgradeEmptyImage
 	for i := range both {
 		both[i].Name = names[i]

@@ -29,9 +29,9 @@ type Injection struct {
 // placement is where injected containers go in a list of the pod.
 type placement struct {
 	existing      []corev1.Container
-	before, after []corev1.Container
+	before, after []*addition
 	// replaced is keyed by the index in existing.
-	replaced map[int]corev1.Container
+	replaced map[int]*addition
 }
 
 // SetError tells which set an error is about; its message does already.
@@ -77,14 +77,14 @@ func (i *Injection) add(set *Set, own app) error {
 			return fmt.Errorf("init container %s: %w", s.Name, err)
 		}
 		i.initContainers.place(built, s.PodInjectPolicy == v1alpha1.BeforeAppContainerType)
-		noteVolumes(used, &built)
+		noteVolumes(used, &built.Container)
 	}
 	for _, s := range set.containers {
 		built, err := own.inject(s)
 		if err != nil {
 			return fmt.Errorf("container %s: %w", s.Name, err)
 		}
-		noteVolumes(used, &built)
+		noteVolumes(used, &built.Container)
 		for _, container := range twins(s, built) {
 			i.containers.place(container, s.PodInjectPolicy != v1alpha1.AfterAppContainerType)
 		}
@@ -104,11 +104,11 @@ func (i *Injection) Containers() int { return i.containers.count() + i.initConta
 
 func (p *placement) count() int { return len(p.before) + len(p.after) + len(p.replaced) }
 
-func (p *placement) place(container corev1.Container, before bool) {
+func (p *placement) place(container *addition, before bool) {
 	for index := range p.existing {
 		if p.existing[index].Name == container.Name {
 			if p.replaced == nil {
-				p.replaced = map[int]corev1.Container{}
+				p.replaced = map[int]*addition{}
 			}
 			p.replaced[index] = container
 			return
@@ -122,7 +122,7 @@ func (p *placement) place(container corev1.Container, before bool) {
 }
 
 func (p *placement) sortByName() {
-	byName := func(a, b corev1.Container) int { return strings.Compare(a.Name, b.Name) }
+	byName := func(a, b *addition) int { return strings.Compare(a.Name, b.Name) }
 	slices.SortStableFunc(p.before, byName)
 	slices.SortStableFunc(p.after, byName)
 }

@@ -1,6 +1,7 @@
 package inject
 
 import (
+	"bytes"
 	"encoding/json"
 	"testing"
 	"time"
@@ -55,8 +56,7 @@ func injectInto(t *testing.T, pod *corev1.Pod, sets ...*v1alpha1.SidecarSet) *co
 	unchanged, err := json.Marshal(pod)
 	require.NoError(t, err)
 	require.Equal(t, string(before), string(unchanged), "the pod itself is not changed")
-	encoded, err := json.Marshal(injection.Patch())
-	require.NoError(t, err)
+	encoded := encodePatch(t, injection)
 	patch, err := jsonpatch.DecodePatch(encoded)
 	require.NoError(t, err)
 	document, err := patch.Apply(before)
@@ -64,6 +64,18 @@ func injectInto(t *testing.T, pod *corev1.Pod, sets ...*v1alpha1.SidecarSet) *co
 	var injected corev1.Pod
 	require.NoError(t, json.Unmarshal(document, &injected))
 	return &injected
+}
+
+// encodePatch also holds the fast encoder to the usual one.
+func encodePatch(t *testing.T, injection *Injection) []byte {
+	t.Helper()
+	usual, err := json.Marshal(injection.Patch())
+	require.NoError(t, err)
+	encoded, err := injection.AppendPatch([]byte("before"))
+	require.NoError(t, err)
+	encoded = bytes.TrimPrefix(encoded, []byte("before"))
+	require.JSONEq(t, string(usual), string(encoded))
+	return encoded
 }
 
 func prepareAll(t *testing.T, sets ...*v1alpha1.SidecarSet) []*Set {
@@ -307,8 +319,7 @@ func TestFieldsOfThePodThatNobodyKnowsSurvive(t *testing.T) {
 	require.NoError(t, json.Unmarshal(document, &pod))
 	injection, err := Pod(&pod, prepareAll(t, fixture.SidecarSet("s", fixture.Sidecar("side"))), noon)
 	require.NoError(t, err)
-	encoded, err := json.Marshal(injection.Patch())
-	require.NoError(t, err)
+	encoded := encodePatch(t, injection)
 	patch, err := jsonpatch.DecodePatch(encoded)
 	require.NoError(t, err)
 	result, err := patch.Apply(document)

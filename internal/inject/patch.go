@@ -5,8 +5,6 @@ import (
 	"maps"
 	"slices"
 	"strings"
-
-	corev1 "k8s.io/api/core/v1"
 )
 
 // Operation is a step of a JSON patch (RFC 6902).
@@ -25,6 +23,47 @@ func (i *Injection) Patch() []Operation {
 	operations = append(operations, i.containers.patch("/spec/containers")...)
 	operations = append(operations, appendPatch("/spec/volumes", len(i.pod.Spec.Volumes), i.volumes)...)
 	return append(operations, appendPatch("/spec/imagePullSecrets", len(i.pod.Spec.ImagePullSecrets), i.pullSecrets)...)
+}
+
+// AppendPatch encodes the steps of Patch as a JSON array, without encoding again
+// what is the same in every pod.
+func (i *Injection) AppendPatch(into []byte) ([]byte, error) {
+	opening := byte('[')
+	for _, operation := range i.Patch() {
+		var err error
+		into = append(append(into, opening), `{"op":"`+operation.Op+`","path":`...)
+		if into, err = appendJSON(into, operation.Path); err != nil {
+			return nil, err
+		}
+		into = append(into, `,"value":`...)
+		if into, err = appendValue(into, operation.Value); err != nil {
+			return nil, err
+		}
+		into = append(into, '}')
+		opening = ','
+	}
+	if opening == '[' {
+		return append(into, "[]"...), nil
+	}
+	return append(into, ']'), nil
+}
+
+func appendValue(into []byte, value any) ([]byte, error) {
+	switch value := value.(type) {
+	case *addition:
+		return value.append(into)
+	case []*addition:
+		opening := byte('[')
+		for _, one := range value {
+			var err error
+			if into, err = one.append(append(into, opening)); err != nil {
+				return nil, err
+			}
+			opening = ','
+		}
+		return append(into, ']'), nil
+	}
+	return appendJSON(into, value)
 }
 
 func annotationPatch(existing, changed map[string]string) []Operation {
@@ -54,7 +93,7 @@ func (p *placement) patch(path string) []Operation {
 	for index, container := range p.before {
 		operations = append(operations, Operation{"add", fmt.Sprintf("%s/%d", path, index), container})
 	}
-	return append(operations, appendPatch[corev1.Container](path, len(p.existing), p.after)...)
+	return append(operations, appendPatch(path, len(p.existing), p.after)...)
 }
 
 func appendPatch[T any](path string, existing int, additions []T) []Operation {

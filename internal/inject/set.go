@@ -5,8 +5,11 @@ import (
 	"slices"
 	"strings"
 
+	corev1 "k8s.io/api/core/v1"
+
 	"github.com/outrigger/outrigger/api/v1alpha1"
 	"github.com/outrigger/outrigger/internal/podstate"
+	"github.com/outrigger/outrigger/internal/record"
 )
 
 // Set is a SidecarSet prepared for injection: what does not depend on a pod is
@@ -16,11 +19,12 @@ type Set struct {
 	name           string
 	paused         bool
 	spec           *v1alpha1.SidecarSetSpec
-	version        *podstate.Version
-	sidecars       []string
-	revision       string
 	containers     []sidecar
 	initContainers []sidecar
+	// names are those of all containers that it brings.
+	names []string
+	// hash and blank are its entries in a pod's annotations.
+	hash, blank record.Stamp
 }
 
 // sidecar is a container to inject.
@@ -28,6 +32,10 @@ type sidecar struct {
 	*v1alpha1.SidecarContainer
 	// resources is nil without a resourcesPolicy.
 	resources *resourcesPolicy
+	// env are its own variables and the one that marks injected containers.
+	env []corev1.EnvVar
+	// frame is nil for hot sidecars and those with a resourcesPolicy.
+	frame *frame
 }
 
 func (s sidecar) hot() bool {
@@ -53,12 +61,12 @@ func Prepare(set *v1alpha1.SidecarSet, revision string) (*Set, error) {
 		return nil, err
 	}
 	prepared := &Set{
-		name:     set.Name,
-		paused:   set.Spec.InjectionStrategy.Paused,
-		spec:     &set.Spec,
-		version:  version,
-		sidecars: version.Names(),
-		revision: revision,
+		name:   set.Name,
+		paused: set.Spec.InjectionStrategy.Paused,
+		spec:   &set.Spec,
+	}
+	if err := prepared.stamp(version, revision); err != nil {
+		return nil, err
 	}
 	if prepared.containers, err = prepare(set.Spec.Containers); err != nil {
 		return nil, fmt.Errorf("SidecarSet %s: %w", set.Name, err)
@@ -66,7 +74,21 @@ func Prepare(set *v1alpha1.SidecarSet, revision string) (*Set, error) {
 	if prepared.initContainers, err = prepare(set.Spec.InitContainers); err != nil {
 		return nil, fmt.Errorf("SidecarSet %s: %w", set.Name, err)
 	}
+	for _, s := range slices.Concat(prepared.containers, prepared.initContainers) {
+		prepared.names = append(prepared.names, s.names()...)
+	}
 	return prepared, nil
+}
+
+// stamp prepares the set's entries in annotations (SPEC §2).
+func (s *Set) stamp(version *podstate.Version, revision string) (err error) {
+	entry := record.Entry{Hash: version.HashWithoutImage, SidecarSetName: s.name, SidecarList: version.Names()}
+	if s.blank, err = record.NewStamp(entry); err != nil {
+		return err
+	}
+	entry.Hash, entry.ControllerRevision = version.Hash, revision
+	s.hash, err = record.NewStamp(entry)
+	return err
 }
 
 // Name of the SidecarSet.
@@ -75,17 +97,27 @@ func (s *Set) Name() string { return s.name }
 func prepare(containers []v1alpha1.SidecarContainer) ([]sidecar, error) {
 	prepared := make([]sidecar, len(containers))
 	for i := range containers {
-		prepared[i].SidecarContainer = &containers[i]
-		if containers[i].ResourcesPolicy == nil {
-			continue
-		}
-		policy, err := compileResources(containers[i].ResourcesPolicy)
-		if err != nil {
+		var err error
+		if prepared[i], err = newSidecar(&containers[i]); err != nil {
 			return nil, fmt.Errorf("container %s: %w", containers[i].Name, err)
 		}
-		prepared[i].resources = policy
 	}
 	return prepared, nil
+}
+
+func newSidecar(container *v1alpha1.SidecarContainer) (made sidecar, err error) {
+	made.SidecarContainer = container
+	made.env = slices.Clip(setEnv(slices.Clone(container.Env), corev1.EnvVar{Name: v1alpha1.InjectedEnv, Value: "true"}))
+	if container.ResourcesPolicy != nil {
+		made.resources, err = compileResources(container.ResourcesPolicy)
+		return made, err
+	}
+	if !made.hot() {
+		framed := container.Container
+		framed.Env = made.env
+		made.frame, err = newFrame(framed)
+	}
+	return made, err
 }
 
 // active returns the sets that inject, in name order (SPEC §4.1).
