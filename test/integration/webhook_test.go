@@ -1,0 +1,93 @@
+package integration
+
+import (
+	"context"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	kube "sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// tryPod asks whether a pod would be admitted, and returns its containers.
+func tryPod(ctx context.Context, namespace, app string) ([]string, error) {
+	pod := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "probe", Labels: map[string]string{"app": app}},
+		Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "app", Image: "app:1"}}},
+	}
+	err := stack.kube.Create(ctx, pod, kube.DryRunAll)
+	var names []string
+	for _, c := range pod.Spec.Containers {
+		names = append(names, c.Name)
+	}
+	return names, err
+}
+
+func TestWithTheWebhookDownItsFailurePolicyHolds(t *testing.T) {
+	s := newScene(t, 0, nil)
+	require.NoError(t, stack.Stop("webhook"))
+	up := func() { require.NoError(t, stack.StartAgain(context.WithoutCancel(s.ctx), "webhook")) }
+	defer up()
+	_, err := tryPod(s.ctx, s.name, s.name)
+	require.ErrorContains(t, err, "failed calling webhook", "a namespace that is asked about")
+	_, err = tryPod(s.ctx, "kruise-system", s.name)
+	require.NoError(t, err, "the system namespace")
+	out, err := kubectl(s.ctx, "", "label", "namespace", s.name, "outrigger.io/injection=disabled")
+	require.NoError(t, err, out)
+	s.poll("the opted-out namespace to admit pods", func() (bool, error) {
+		_, err := tryPod(s.ctx, s.name, s.name)
+		return err == nil, nil
+	})
+}
+
+func TestCertificateIsRenewedUnderLoadWithoutOneFailedRequest(t *testing.T) {
+	s := newScene(t, 0, nil)
+	secret := &corev1.Secret{}
+	key := kube.ObjectKey{Namespace: "kruise-system", Name: "outrigger-webhook-cert"}
+	require.NoError(t, stack.kube.Get(s.ctx, key, secret))
+	before := string(secret.Data[corev1.TLSCertKey])
+
+	loading, stop := context.WithCancel(s.ctx)
+	type answer struct {
+		containers []string
+		err        error
+	}
+	answers := make(chan answer)
+	go func() {
+		defer close(answers)
+		for loading.Err() == nil {
+			containers, err := tryPod(s.ctx, s.name, s.name)
+			answers <- answer{containers, err}
+		}
+	}()
+	admitted := 0
+	admit := func() {
+		got := <-answers
+		require.NoError(t, got.err)
+		require.Equal(t, []string{"side", "app"}, got.containers)
+		admitted++
+	}
+	for range 20 {
+		admit()
+	}
+	// What a planned renewal finds: a certificate that is not good any more.
+	// The CA before stays trusted.
+	damaged := secret.DeepCopy()
+	damaged.Data[corev1.TLSCertKey] = []byte("not a certificate")
+	require.NoError(t, stack.kube.Update(s.ctx, damaged))
+	for renewed := false; !renewed; {
+		admit()
+		require.NoError(t, stack.kube.Get(s.ctx, key, secret))
+		now := string(secret.Data[corev1.TLSCertKey])
+		renewed = now != before && now != "not a certificate"
+	}
+	for range 100 {
+		admit()
+	}
+	stop()
+	for range answers {
+	}
+	assert.Greater(t, admitted, 120)
+}
