@@ -57,7 +57,7 @@ func pod(app string) *corev1.Pod {
 			}},
 			ManagedFields: []metav1.ManagedFieldsEntry{{
 				Manager: "kube-controller-manager", Operation: metav1.ManagedFieldsOperationUpdate, APIVersion: "v1", FieldsType: "FieldsV1",
-				FieldsV1: &metav1.FieldsV1{Raw: []byte(managedFields)},
+				FieldsV1: metav1.NewFieldsV1(managedFields),
 			}},
 		},
 		Spec: corev1.PodSpec{
