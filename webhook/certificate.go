@@ -69,9 +69,9 @@ func (a authority) valid(data map[string][]byte, now time.Time) bool {
 	return ok && err == nil
 }
 
-// issue makes a certificate and its CA. The CA before stays in the Secret, to
-// be trusted until the new one has reached everybody.
-func (a authority) issue(previous map[string][]byte, now time.Time) (map[string][]byte, error) {
+// issue makes a certificate and its CA. The CAs trusted so far stay in the
+// Secret, to be trusted until the new one has reached everybody.
+func (a authority) issue(now time.Time, trusted ...[]byte) (map[string][]byte, error) {
 	made, begin, end := a.rotator(), now.Add(-clockSkew), now.Add(certificateLife)
 	ca, err := made.CreateCACert(begin, end)
 	if err != nil {
@@ -82,25 +82,37 @@ func (a authority) issue(previous map[string][]byte, now time.Time) (map[string]
 		return nil, fmt.Errorf("make the webhook's certificate: %w", err)
 	}
 	data := map[string][]byte{caKey: ca.CertPEM, corev1.TLSCertKey: certificate, corev1.TLSPrivateKeyKey: key}
-	if len(previous[caKey]) > 0 {
-		data[previousCAKey] = previous[caKey]
+	if previous := joinCAs(trusted); len(previous) > 0 {
+		data[previousCAKey] = previous
 	}
 	return data, nil
 }
 
-// bundle is what the API server is to trust: the CA, and the one before while
-// it lasts.
+func joinCAs(all [][]byte) []byte {
+	var joined []byte
+	for _, ca := range all {
+		if !bytes.Contains(joined, ca) {
+			joined = append(joined, ca...)
+		}
+	}
+	return joined
+}
+
+// bundle is what the API server is to trust: the CA, and those before while
+// they last.
 func bundle(data map[string][]byte, now time.Time) []byte {
 	trusted := bytes.Clone(data[caKey])
-	block, _ := pem.Decode(data[previousCAKey])
-	if block == nil {
-		return trusted
+	rest := data[previousCAKey]
+	for {
+		var block *pem.Block
+		if block, rest = pem.Decode(rest); block == nil {
+			return trusted
+		}
+		before, err := x509.ParseCertificate(block.Bytes)
+		if err == nil && !now.After(before.NotAfter) {
+			trusted = append(trusted, pem.EncodeToMemory(block)...)
+		}
 	}
-	before, err := x509.ParseCertificate(block.Bytes)
-	if err != nil || now.After(before.NotAfter) {
-		return trusted
-	}
-	return append(trusted, data[previousCAKey]...)
 }
 
 func keyPair(data map[string][]byte) (*tls.Certificate, error) {

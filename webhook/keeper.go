@@ -1,6 +1,8 @@
 package webhook
 
 import (
+	"bytes"
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -30,6 +32,10 @@ const certificateSecret = "outrigger-webhook-cert"
 // renewalCheck is how often the age of the certificate is looked at.
 const renewalCheck = time.Hour
 
+// spreadTime is how long API servers may take to hear of a new CA. Until then the
+// certificate before is served, which they trust as well.
+const spreadTime = 10 * time.Second
+
 var errNoCertificate = errors.New("the webhook has no certificate yet")
 
 // keeper keeps the certificate and the webhook configurations in step, together
@@ -45,6 +51,13 @@ type keeper struct {
 	now       func() time.Time
 
 	serving atomic.Pointer[tls.Certificate]
+	// servedCA has signed what is served.
+	servedCA []byte
+	// told is the newest CA that the configurations trust, and since when.
+	told struct {
+		ca    []byte
+		since time.Time
+	}
 	// first is closed when there is a certificate to serve.
 	first     chan struct{}
 	closeOnce sync.Once
@@ -91,10 +104,11 @@ func (k *keeper) Reconcile(ctx context.Context, _ reconcile.Request) (reconcile.
 	if err := k.writeConfigurations(ctx, k.desired.trusting(bundle(secret.Data, k.now()))); err != nil {
 		return reconcile.Result{}, ignoreRace(err)
 	}
-	if err := k.serve(ctx, secret); err != nil {
+	wait, err := k.serve(ctx, secret)
+	if err != nil {
 		return reconcile.Result{}, err
 	}
-	return reconcile.Result{RequeueAfter: renewalCheck}, nil
+	return reconcile.Result{RequeueAfter: cmp.Or(wait, renewalCheck)}, nil
 }
 
 // ignoreRace forgets that another replica was first: its write is on the way
@@ -117,7 +131,8 @@ func (k *keeper) currentSecret(ctx context.Context) (*corev1.Secret, error) {
 	if k.authority.valid(secret.Data, k.now()) {
 		return secret, nil
 	}
-	data, err := k.authority.issue(secret.Data, k.now())
+	// A Secret that was deleted or replaced no longer knows what is served.
+	data, err := k.authority.issue(k.now(), secret.Data[caKey], k.servedCA)
 	if err != nil {
 		return nil, err
 	}
@@ -162,11 +177,12 @@ func (k *keeper) writeConfigurations(ctx context.Context, want *configurations) 
 }
 
 // serve switches to the Secret's certificate once the configurations, as the
-// API server has sent them back, trust its CA.
-func (k *keeper) serve(ctx context.Context, secret *corev1.Secret) error {
+// API server has sent them back, trust its CA, and all API servers have had the
+// time to hear of it. It returns how long that will take.
+func (k *keeper) serve(ctx context.Context, secret *corev1.Secret) (time.Duration, error) {
 	definition, err := k.definition(ctx)
 	if err != nil {
-		return err
+		return 0, err
 	}
 	seen := configurations{
 		conversion: definition.Spec.Conversion,
@@ -175,17 +191,34 @@ func (k *keeper) serve(ctx context.Context, secret *corev1.Secret) error {
 	}
 	for _, object := range []client.Object{seen.mutating, seen.validating} {
 		if err := k.client.Get(ctx, client.ObjectKey{Name: configurationName}, object); err != nil {
-			return client.IgnoreNotFound(err)
+			return 0, client.IgnoreNotFound(err)
 		}
 	}
-	if !seen.trusts(secret.Data[caKey]) {
-		return nil
+	ca := secret.Data[caKey]
+	if !seen.trusts(ca) {
+		return 0, nil
+	}
+	if wait := k.untilHeard(ca); wait > 0 && seen.trusts(k.servedCA) {
+		return wait, nil
 	}
 	pair, err := keyPair(secret.Data)
 	if err != nil {
-		return err
+		return 0, err
 	}
 	k.serving.Store(pair)
+	k.servedCA = ca
 	k.closeOnce.Do(func() { close(k.first) })
-	return nil
+	return 0, nil
+}
+
+// untilHeard is how long a trusted CA has yet to wait for its certificate to be
+// served. The first one need not: nobody relies on another.
+func (k *keeper) untilHeard(ca []byte) time.Duration {
+	if !bytes.Equal(k.told.ca, ca) {
+		k.told.ca, k.told.since = ca, k.now()
+	}
+	if k.servedCA == nil || bytes.Equal(k.servedCA, ca) {
+		return 0
+	}
+	return max(0, spreadTime-k.now().Sub(k.told.since))
 }

@@ -131,11 +131,16 @@ func TestRenewalIsSeamlessForAllReplicas(t *testing.T) {
 
 	r.now = first.NotAfter.Add(-renewBefore + time.Minute)
 	r.step(a) // makes the new certificate
-	r.step(b) // tells the API server, and serves it
+	r.step(b) // tells the API server
+	assert.True(t, first.Equal(b.serving.Load().Leaf), "other API servers may not have heard yet")
+	r.now = r.now.Add(spreadTime)
+	r.step(b) // serves it
 	r.trusted(a)
 	second := b.serving.Load().Leaf
 	assert.False(t, first.Equal(second))
 	assert.True(t, first.Equal(a.serving.Load().Leaf), "a still serves the one before")
+	r.step(a)
+	r.now = r.now.Add(spreadTime)
 	r.step(a)
 	assert.True(t, second.Equal(a.serving.Load().Leaf))
 
@@ -144,22 +149,54 @@ func TestRenewalIsSeamlessForAllReplicas(t *testing.T) {
 	assert.Equal(t, r.secret().Data[caKey], r.mutating().Webhooks[0].ClientConfig.CABundle, "an expired CA is dropped")
 }
 
+func TestWhatIsServedStaysTrustedWhenTheSecretIsLost(t *testing.T) {
+	for name, lose := range map[string]func(*rig){
+		"deleted": func(r *rig) { require.NoError(r.t, r.store.Delete(r.t.Context(), r.secret())) },
+		"emptied": func(r *rig) {
+			secret := r.secret()
+			secret.Data = nil
+			require.NoError(r.t, r.store.Update(r.t.Context(), secret))
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t)
+			k := r.replica("")
+			r.step(k)
+			r.step(k)
+			first := k.serving.Load().Leaf
+			lose(r)
+			r.step(k) // makes another certificate
+			r.step(k) // tells the API server
+			assert.True(t, first.Equal(k.serving.Load().Leaf))
+			r.now = r.now.Add(spreadTime)
+			r.step(k)
+			assert.False(t, first.Equal(k.serving.Load().Leaf))
+		})
+	}
+}
+
+func serve(t *testing.T, k *keeper, secret *corev1.Secret) {
+	t.Helper()
+	_, err := k.serve(t.Context(), secret)
+	require.NoError(t, err)
+}
+
 func TestANewCertificateIsNotServedBeforeItIsTrusted(t *testing.T) {
 	r := newRig(t)
 	k := r.replica("")
 	r.step(k)
 	secret := r.secret()
-	require.NoError(t, k.serve(t.Context(), secret))
+	serve(t, k, secret)
 	_, err := k.certificate(nil)
 	require.ErrorIs(t, err, errNoCertificate, "without configurations")
 	require.NoError(t, k.writeConfigurations(t.Context(), k.desired.trusting([]byte("another"))))
-	require.NoError(t, k.serve(t.Context(), secret))
+	serve(t, k, secret)
 	_, err = k.certificate(nil)
 	require.ErrorIs(t, err, errNoCertificate, "with configurations that trust another CA")
 	want := k.desired.trusting(secret.Data[caKey])
 	want.conversion.Webhook.ClientConfig.CABundle = []byte("another")
 	require.NoError(t, k.writeConfigurations(t.Context(), want))
-	require.NoError(t, k.serve(t.Context(), secret))
+	serve(t, k, secret)
 	_, err = k.certificate(nil)
 	require.ErrorIs(t, err, errNoCertificate, "with a conversion that trusts another CA")
 }
@@ -173,6 +210,8 @@ func TestACertificateForOtherHostsIsReplaced(t *testing.T) {
 	r.step(outside)
 	r.step(outside)
 	assert.Equal(t, []string{"dev.example.com", "hook.system.svc"}, outside.serving.Load().Leaf.DNSNames)
+	r.step(inCluster)
+	r.now = r.now.Add(spreadTime)
 	r.step(inCluster)
 	assert.True(t, outside.serving.Load().Leaf.Equal(inCluster.serving.Load().Leaf), "it serves both")
 }

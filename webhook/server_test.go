@@ -32,11 +32,11 @@ type served struct {
 	client  *http.Client
 }
 
-func serve(t *testing.T, change func(*server)) *served {
+func newServed(t *testing.T, change func(*server)) *served {
 	t.Helper()
 	certificates, err := newAuthority("hook", "system", "https://localhost:1")
 	require.NoError(t, err)
-	data, err := certificates.issue(nil, time.Now())
+	data, err := certificates.issue(time.Now())
 	require.NoError(t, err)
 	pair, err := keyPair(data)
 	require.NoError(t, err)
@@ -87,7 +87,7 @@ func (s *served) do(t *testing.T, method, path, contentType string, body io.Read
 }
 
 func TestWhatNoAPIServerSendsGetsA4xx(t *testing.T) {
-	s := serve(t, nil)
+	s := newServed(t, nil)
 	const asJSON = "application/json"
 	pod := string(reviewOf(t, fixture.Pod(fixture.Container("app"))))
 	request := func(change, to string) string {
@@ -139,7 +139,7 @@ func TestWhatNoAPIServerSendsGetsA4xx(t *testing.T) {
 }
 
 func TestASpecThatCannotBeReadRefusesThePod(t *testing.T) {
-	s := serve(t, nil)
+	s := newServed(t, nil)
 	body := strings.Replace(string(reviewOf(t, fixture.Pod(fixture.Container("app")))), `"containers":`, `"containers":"none","x":`, 1)
 	status, answer := s.do(t, http.MethodPost, podPath, "application/json", strings.NewReader(body))
 	assert.Equal(t, http.StatusOK, status)
@@ -150,7 +150,7 @@ func TestASpecThatCannotBeReadRefusesThePod(t *testing.T) {
 
 // A body that is announced too large is refused before any of it is sent.
 func TestALargeBodyIsRefusedUnread(t *testing.T) {
-	s := serve(t, nil)
+	s := newServed(t, nil)
 	c := s.dial(t)
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
@@ -165,7 +165,7 @@ func TestALargeBodyIsRefusedUnread(t *testing.T) {
 }
 
 func TestALargeBodyOfUnknownLengthIsCutOff(t *testing.T) {
-	s := serve(t, nil)
+	s := newServed(t, nil)
 	endless := io.MultiReader(strings.NewReader(`{"x":"`), io.LimitReader(letters{}, 10<<20))
 	status, answer := s.do(t, http.MethodPost, podPath, "application/json", endless)
 	assert.Equal(t, http.StatusRequestEntityTooLarge, status)
@@ -182,7 +182,7 @@ func (letters) Read(p []byte) (int, error) {
 }
 
 func TestHugeHeadersAreRefused(t *testing.T) {
-	s := serve(t, nil)
+	s := newServed(t, nil)
 	request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "https://"+s.address+podPath, nil)
 	require.NoError(t, err)
 	request.Header.Set("X", strings.Repeat("x", 2*largestHeader))
@@ -193,7 +193,7 @@ func TestHugeHeadersAreRefused(t *testing.T) {
 }
 
 func TestOldTLSAndHTTP2AreNotSpoken(t *testing.T) {
-	s := serve(t, nil)
+	s := newServed(t, nil)
 	for version, works := range map[uint16]bool{tls.VersionTLS10: false, tls.VersionTLS11: false, tls.VersionTLS12: true, tls.VersionTLS13: true} {
 		config := s.clientTLS()
 		config.MaxVersion = version
@@ -223,7 +223,7 @@ func TestClientsThatDawdleAreCutOff(t *testing.T) {
 		"silence": {func(l *limits) { l.idle = soon }, "GET " + podPath + " HTTP/1.1\r\nHost: localhost\r\n\r\n"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := serve(t, func(s *server) { c.change(&s.limits) })
+			s := newServed(t, func(s *server) { c.change(&s.limits) })
 			connection := s.dial(t)
 			_, err := io.WriteString(connection, c.sends)
 			require.NoError(t, err)
@@ -232,7 +232,7 @@ func TestClientsThatDawdleAreCutOff(t *testing.T) {
 		})
 	}
 	t.Run("handshake", func(t *testing.T) {
-		s := serve(t, func(s *server) { s.limits.handshake = soon })
+		s := newServed(t, func(s *server) { s.limits.handshake = soon })
 		connection, err := net.Dial("tcp", s.address)
 		require.NoError(t, err)
 		defer connection.Close()
@@ -250,7 +250,7 @@ func (s *served) dial(t *testing.T) *tls.Conn {
 }
 
 func TestAPanicIsOneFailedRequest(t *testing.T) {
-	s := serve(t, func(s *server) {
+	s := newServed(t, func(s *server) {
 		s.Register("/panics", largestAdmission, &reviewer{log: logr.Discard(), answer: reviewed(admission.HandlerFunc(
 			func(context.Context, admission.Request) admission.Response { panic("bug") },
 		))})
@@ -264,7 +264,7 @@ func TestAPanicIsOneFailedRequest(t *testing.T) {
 
 func TestItIsReadyOnceItListens(t *testing.T) {
 	require.ErrorIs(t, new(server).Ready(nil), errNotServing)
-	s := serve(t, nil)
+	s := newServed(t, nil)
 	s.dial(t)
 	assert.NoError(t, s.Ready(nil))
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"testing"
 
-	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -40,54 +39,4 @@ func TestWithTheWebhookDownItsFailurePolicyHolds(t *testing.T) {
 		_, err := tryPod(s.ctx, s.name, s.name)
 		return err == nil, nil
 	})
-}
-
-func TestCertificateIsRenewedUnderLoadWithoutOneFailedRequest(t *testing.T) {
-	s := newScene(t, 0, nil)
-	secret := &corev1.Secret{}
-	key := kube.ObjectKey{Namespace: "kruise-system", Name: "outrigger-webhook-cert"}
-	require.NoError(t, stack.kube.Get(s.ctx, key, secret))
-	before := string(secret.Data[corev1.TLSCertKey])
-
-	loading, stop := context.WithCancel(s.ctx)
-	type answer struct {
-		containers []string
-		err        error
-	}
-	answers := make(chan answer)
-	go func() {
-		defer close(answers)
-		for loading.Err() == nil {
-			containers, err := tryPod(s.ctx, s.name, s.name)
-			answers <- answer{containers, err}
-		}
-	}()
-	admitted := 0
-	admit := func() {
-		got := <-answers
-		require.NoError(t, got.err)
-		require.Equal(t, []string{"side", "app"}, got.containers)
-		admitted++
-	}
-	for range 20 {
-		admit()
-	}
-	// What a planned renewal finds: a certificate that is not good any more.
-	// The CA before stays trusted.
-	damaged := secret.DeepCopy()
-	damaged.Data[corev1.TLSCertKey] = []byte("not a certificate")
-	require.NoError(t, stack.kube.Update(s.ctx, damaged))
-	for renewed := false; !renewed; {
-		admit()
-		require.NoError(t, stack.kube.Get(s.ctx, key, secret))
-		now := string(secret.Data[corev1.TLSCertKey])
-		renewed = now != before && now != "not a certificate"
-	}
-	for range 100 {
-		admit()
-	}
-	stop()
-	for range answers {
-	}
-	assert.Greater(t, admitted, 120)
 }
