@@ -13,13 +13,11 @@ import (
 // none when no pod is migrating any more. Pauses do not hold it, nor does a
 // newer generation: what was begun is finished.
 func (a *Activities) AwaitMigration(ctx context.Context, input protocol.AwaitMigrationInput) (result protocol.AwaitMigrationResult, err error) {
-	refused, seen := setOf(input.Refused), false
+	refused, unseen := setOf(input.Refused), input.Written
 	err = a.poll(ctx, input.SidecarSet.Name, func() (time.Duration, error) {
 		var err error
-		if !seen {
-			if seen, err = a.cacheShows(ctx, input.Written); err != nil || !seen {
-				return beat, err
-			}
+		if unseen, err = a.notShown(ctx, unseen); err != nil || len(unseen) > 0 {
+			return beat, err
 		}
 		if result, err = a.migrated(ctx, input.SidecarSet, refused); err != nil {
 			return 0, err

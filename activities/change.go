@@ -51,13 +51,12 @@ func (a *Activities) change(ctx context.Context, reference protocol.PodReference
 }
 
 func (a *Activities) attempt(ctx context.Context, reader client.Reader, reference protocol.PodReference, outcome *outcome, c change) (again bool, err error) {
-	pod := &corev1.Pod{}
-	err = reader.Get(ctx, types.NamespacedName{Namespace: reference.Namespace, Name: reference.Name}, pod)
-	if apierrors.IsNotFound(err) || err == nil && pod.UID != reference.UID {
-		return false, nil
-	}
+	pod, err := a.read(ctx, reader, reference)
 	if err != nil {
 		return false, fmt.Errorf("read pod %s: %w", reference, err)
+	}
+	if pod == nil {
+		return false, nil
 	}
 	decided, err := c.decide(ctx, pod)
 	switch {
@@ -85,6 +84,7 @@ func write(ctx context.Context, pod *corev1.Pod, patch []byte, outcome *outcome,
 	case refused(err):
 		outcome.failed(reference, reason(err))
 	default:
+		outcome.wrote(reference, "")
 		return false, fmt.Errorf("write pod %s: %w", reference, err)
 	}
 	return false, nil

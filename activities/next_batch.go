@@ -20,7 +20,7 @@ const (
 // them, or says why none will be. It changes nothing. While it has nothing to
 // say it waits, NextBatchPoll long at most.
 func (a *Activities) NextBatch(ctx context.Context, input protocol.NextBatchInput) (result protocol.NextBatchResult, err error) {
-	w := &wait{Activities: a, input: input, refused: setOf(input.Refused)}
+	w := &wait{Activities: a, input: input, refused: setOf(input.Refused), unseen: input.Written}
 	err = a.poll(ctx, input.SidecarSet.Name, func() (again time.Duration, err error) {
 		result, again, err = w.look(ctx)
 		return again, err
@@ -44,9 +44,10 @@ type wait struct {
 	*Activities
 	input   protocol.NextBatchInput
 	refused map[protocol.PodReference]bool
+	// unseen writes must show in the cache before it may be planned from.
+	unseen []protocol.WrittenPod
 	// first is when slots were first seen free.
 	first time.Time
-	seen  bool
 }
 
 // look makes one attempt. again says when to make another even if nothing
@@ -64,10 +65,8 @@ func (w *wait) look(ctx context.Context) (result protocol.NextBatchResult, again
 	case set.Generation < w.input.Generation:
 		return waitingFor("the worker's cache to show this generation"), beat, nil
 	}
-	if !w.seen {
-		if w.seen, err = w.cacheShows(ctx, w.input.Written); err != nil || !w.seen {
-			return waitingFor("the worker's cache to show the batch written last"), beat, err
-		}
+	if w.unseen, err = w.notShown(ctx, w.unseen); err != nil || len(w.unseen) > 0 {
+		return waitingFor("the worker's cache to show the batch written last"), beat, err
 	}
 	return w.plan(ctx, set)
 }
@@ -91,8 +90,8 @@ func (w *wait) plan(ctx context.Context, set *v1alpha1.SidecarSet) (result proto
 		plan.Phase = protocol.PhaseProgressing
 	}
 	result = protocol.NextBatchResult{
-		Phase: plan.Phase, Message: plan.Message, Pods: plan.Pods, Counts: plan.Counts,
-		Hot: plan.Hot, Marks: plan.Marks,
+		Phase: plan.Phase, Message: plan.Message, Pods: plan.Pods, Reserve: plan.Reserve,
+		Counts: plan.Counts, Hot: plan.Hot, Marks: plan.Marks,
 	}
 	return result, w.patience(&plan), nil
 }
@@ -101,8 +100,9 @@ func waitingFor(what string) protocol.NextBatchResult {
 	return protocol.NextBatchResult{Phase: protocol.PhaseWaiting, Message: "waiting for " + what}
 }
 
-// patience says how long to wait for a better plan. A batch of two thirds of
-// the window is worth its events at once; fewer pods wait for company.
+// patience says how long to wait for a better plan. A batch with a reserve goes
+// on by itself, and one of two thirds of the window is worth its events at
+// once; fewer pods wait for company.
 func (w *wait) patience(plan *rollout.Plan) time.Duration {
 	switch {
 	case len(plan.Marks) > 0:
@@ -112,7 +112,7 @@ func (w *wait) patience(plan *rollout.Plan) time.Duration {
 		return beat
 	case plan.Phase != protocol.PhaseProgressing:
 		return 0
-	case len(plan.Pods) == rollout.MaxBatch || 3*len(plan.Pods) >= 2*min(plan.Slots, plan.Counts.Remaining):
+	case len(plan.Reserve) > 0 || len(plan.Pods) == rollout.MaxBatch || 3*len(plan.Pods) >= 2*min(plan.Slots, plan.Counts.Remaining):
 		return 0
 	}
 	if w.first.IsZero() {

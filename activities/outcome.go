@@ -43,6 +43,7 @@ type outcome struct {
 	stopped  string
 }
 
+// wrote notes a write; without a resourceVersion, one that may have happened.
 func (o *outcome) wrote(pod protocol.PodReference, resourceVersion string) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -69,11 +70,8 @@ func (o *outcome) stop(why string) {
 
 // upgrades lists the pods in the order they were chosen in.
 func (o *outcome) upgrades(pods []protocol.SelectedPod) protocol.UpgradeBatchResult {
-	references := make([]protocol.PodReference, 0, len(pods))
-	for _, pod := range pods {
-		references = append(references, pod.PodReference)
-	}
-	result := protocol.UpgradeBatchResult{Written: o.writes(references), Failed: o.failures(references), Stopped: o.stopped}
+	tried := references(pods)
+	result := protocol.UpgradeBatchResult{Written: o.writes(tried), Failed: o.failures(tried), Stopped: o.stopped}
 	result.Skipped = len(pods) - len(result.Written) - len(result.Failed)
 	return result
 }

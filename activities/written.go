@@ -8,41 +8,60 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/resourceversion"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/outrigger/outrigger/api/protocol"
 )
 
-// cacheShows tells whether the cache has caught up with writes that another
-// worker, or this one, has made: only then may it be planned from. A pod that
-// the cache lacks counts as gone only when the API server says so, because a
-// late cache may not have seen its creation either.
-func (a *Activities) cacheShows(ctx context.Context, written []protocol.WrittenPod) (bool, error) {
+// notShown lists those of the written pods that the cache does not show as they
+// were written, by another worker or this one: it lags behind, and must not be
+// planned from. A pod that the cache lacks counts as gone only when the API
+// server says so, because a late cache may not have seen its creation either.
+func (a *Activities) notShown(ctx context.Context, written []protocol.WrittenPod) ([]protocol.WrittenPod, error) {
+	var left []protocol.WrittenPod
 	for _, pod := range written {
-		shown, err := a.cacheShowsPod(ctx, pod)
+		shown, err := a.cacheShows(ctx, &pod)
 		if err != nil {
-			return false, fmt.Errorf("look for the write to pod %s: %w", pod.PodReference, err)
+			return nil, fmt.Errorf("look for the write to pod %s: %w", pod.PodReference, err)
 		}
 		if !shown {
-			return false, nil
+			left = append(left, pod)
 		}
 	}
-	return true, nil
+	return left, nil
 }
 
-func (a *Activities) cacheShowsPod(ctx context.Context, written protocol.WrittenPod) (bool, error) {
-	key := types.NamespacedName{Namespace: written.Namespace, Name: written.Name}
-	var pod corev1.Pod
-	err := a.Cache.Get(ctx, key, &pod)
-	if err == nil && pod.UID == written.UID {
+// cacheShows tells whether the cache has a pod as it was written. One that may
+// have been written must be in the cache as the API server has it now.
+func (a *Activities) cacheShows(ctx context.Context, written *protocol.WrittenPod) (bool, error) {
+	if written.ResourceVersion == "" {
+		pod, err := a.read(ctx, a.Live, written.PodReference)
+		if err != nil || pod == nil {
+			return err == nil, err
+		}
+		written.ResourceVersion = pod.ResourceVersion
+	}
+	pod, err := a.read(ctx, a.Cache, written.PodReference)
+	if err != nil {
+		return false, err
+	}
+	if pod != nil {
 		order, err := resourceversion.CompareResourceVersion(pod.ResourceVersion, written.ResourceVersion)
 		return order >= 0, err
 	}
-	if err != nil && !apierrors.IsNotFound(err) {
-		return false, err
+	pod, err = a.read(ctx, a.Live, written.PodReference)
+	return err == nil && pod == nil, err
+}
+
+// read returns a pod, or nil when that incarnation of it is not there.
+func (a *Activities) read(ctx context.Context, reader client.Reader, reference protocol.PodReference) (*corev1.Pod, error) {
+	var pod corev1.Pod
+	err := reader.Get(ctx, types.NamespacedName{Namespace: reference.Namespace, Name: reference.Name}, &pod)
+	if apierrors.IsNotFound(err) || err == nil && pod.UID != reference.UID {
+		return nil, nil
 	}
-	err = a.Live.Get(ctx, key, &pod)
-	if apierrors.IsNotFound(err) {
-		return true, nil
+	if err != nil {
+		return nil, err
 	}
-	return err == nil && pod.UID != written.UID, err
+	return &pod, nil
 }

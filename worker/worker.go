@@ -30,6 +30,9 @@ const (
 	writers = 32
 	// stopTimeout lets the batch in hand end before the process does.
 	stopTimeout = 10 * time.Second
+	// heartbeatInterval bounds how soon an activity hears that the run wants
+	// it to end.
+	heartbeatInterval = time.Second
 	// deadlockTimeout suits small machines; the SDK's second is too short there.
 	deadlockTimeout = 5 * time.Second
 )
@@ -123,8 +126,9 @@ func (h *host) run(ctx context.Context) error {
 
 func (h *host) worker(fatal chan<- error) sdk.Worker {
 	w := sdk.New(h.engine, h.taskQueue, sdk.Options{
-		WorkerStopTimeout:        stopTimeout,
-		DeadlockDetectionTimeout: deadlockTimeout,
+		WorkerStopTimeout:            stopTimeout,
+		MaxHeartbeatThrottleInterval: heartbeatInterval,
+		DeadlockDetectionTimeout:     deadlockTimeout,
 		OnFatalError: func(err error) {
 			select {
 			case fatal <- err:

@@ -26,7 +26,7 @@ type rolloutSuite struct {
 	env *testsuite.TestWorkflowEnvironment
 
 	script  []func(context.Context, protocol.NextBatchInput) (protocol.NextBatchResult, error)
-	upgrade func(protocol.UpgradeBatchInput) protocol.UpgradeBatchResult
+	upgrade func(context.Context, protocol.UpgradeBatchInput) (protocol.UpgradeBatchResult, error)
 	asked   []protocol.NextBatchInput
 	written []protocol.UpgradeBatchInput
 }
@@ -34,12 +34,8 @@ type rolloutSuite struct {
 func (s *rolloutSuite) SetupTest() {
 	s.env = s.NewTestWorkflowEnvironment()
 	s.script, s.asked, s.written = nil, nil, nil
-	s.upgrade = func(input protocol.UpgradeBatchInput) protocol.UpgradeBatchResult {
-		var result protocol.UpgradeBatchResult
-		for _, pod := range input.Pods {
-			result.Written = append(result.Written, protocol.WrittenPod{PodReference: pod.PodReference, ResourceVersion: "2"})
-		}
-		return result
+	s.upgrade = func(_ context.Context, input protocol.UpgradeBatchInput) (protocol.UpgradeBatchResult, error) {
+		return written(input.Pods), nil
 	}
 	s.env.RegisterWorkflowWithOptions(Rollout, workflow.RegisterOptions{Name: protocol.RolloutWorkflow})
 	s.env.RegisterActivityWithOptions(s.nextBatch, activity.RegisterOptions{Name: protocol.NextBatchActivity})
@@ -54,9 +50,17 @@ func (s *rolloutSuite) nextBatch(ctx context.Context, input protocol.NextBatchIn
 	return answer(ctx, input)
 }
 
-func (s *rolloutSuite) upgradeBatch(_ context.Context, input protocol.UpgradeBatchInput) (protocol.UpgradeBatchResult, error) {
+func (s *rolloutSuite) upgradeBatch(ctx context.Context, input protocol.UpgradeBatchInput) (protocol.UpgradeBatchResult, error) {
 	s.written = append(s.written, input)
-	return s.upgrade(input), nil
+	return s.upgrade(ctx, input)
+}
+
+func written(pods []protocol.SelectedPod) protocol.UpgradeBatchResult {
+	var result protocol.UpgradeBatchResult
+	for _, pod := range pods {
+		result.Written = append(result.Written, protocol.WrittenPod{PodReference: pod.PodReference, ResourceVersion: "2"})
+	}
+	return result
 }
 
 func (s *rolloutSuite) answers(results ...protocol.NextBatchResult) {
@@ -204,14 +208,47 @@ func (s *rolloutSuite) TestSpecPauseWaitsForTheNextGeneration() {
 }
 
 func (s *rolloutSuite) TestRefusedPodsAreNamedToThePlannerAndTheRunRests() {
-	s.upgrade = func(input protocol.UpgradeBatchInput) protocol.UpgradeBatchResult {
-		return protocol.UpgradeBatchResult{Failed: []protocol.FailedPod{{PodReference: input.Pods[0].PodReference, Reason: "Forbidden"}}}
+	s.upgrade = func(_ context.Context, input protocol.UpgradeBatchInput) (protocol.UpgradeBatchResult, error) {
+		return protocol.UpgradeBatchResult{Failed: []protocol.FailedPod{{PodReference: input.Pods[0].PodReference, Reason: "Forbidden"}}}, nil
 	}
 	s.answers(batch("a"), batch("a"), ends(protocol.PhaseComplete))
 	started := s.env.Now()
 	s.run()
 	s.Equal([]protocol.PodReference{pod("a")}, s.asked[2].Refused)
 	s.Equal(3*shortestRest, s.env.Now().Sub(started))
+}
+
+// The test environment cancels an activity as the server does when no worker
+// has it in hand: there is no result.
+func (s *rolloutSuite) TestASignalEndsABatchWithAReserveAndAllOfItMayHaveBeenWritten() {
+	s.answers(withReserve(batch("a"), "b", "c"))
+	s.upgrade = func(_ context.Context, input protocol.UpgradeBatchInput) (protocol.UpgradeBatchResult, error) {
+		s.Equal(batch("b", "c").Pods, input.Reserve)
+		return protocol.UpgradeBatchResult{}, activity.ErrResultPending
+	}
+	s.env.RegisterDelayedCallback(func() { s.env.SignalWorkflow(protocol.PauseSignal, protocol.Hold{Who: "ann"}) }, time.Minute)
+	s.env.RegisterDelayedCallback(func() {
+		s.Equal(protocol.PhasePaused, s.query().Phase)
+		s.Zero(s.query().Upgraded)
+		s.answers(ends(protocol.PhaseComplete))
+		s.env.SignalWorkflow(protocol.ResumeSignal, protocol.Hold{})
+	}, time.Hour)
+	s.run()
+	s.Equal([]protocol.WrittenPod{{PodReference: pod("a")}, {PodReference: pod("b")}, {PodReference: pod("c")}}, s.asked[1].Written)
+}
+
+func (s *rolloutSuite) TestABatchWithoutAReserveIsNotCutShort() {
+	s.answers(batch("a"), ends(protocol.PhaseComplete))
+	s.upgrade = func(_ context.Context, input protocol.UpgradeBatchInput) (protocol.UpgradeBatchResult, error) {
+		s.env.SignalWorkflow(protocol.GenerationSignal, protocol.GenerationInput{})
+		return written(input.Pods), nil
+	}
+	s.Equal(1, s.run().Upgraded)
+}
+
+func withReserve(result protocol.NextBatchResult, names ...string) protocol.NextBatchResult {
+	result.Reserve = batch(names...).Pods
+	return result
 }
 
 func (s *rolloutSuite) TestActivityFailuresAreTriedAgain() {

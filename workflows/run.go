@@ -96,17 +96,11 @@ func (r *run) nextBatch(ctx workflow.Context) (next protocol.NextBatchResult, an
 
 func (r *run) upgradeBatch(ctx workflow.Context, next protocol.NextBatchResult) error {
 	r.progress.Batches++
-	upgrading := batchOptions(ctx, fmt.Sprintf("upgrade batch %d: %d pods", r.progress.Batches, len(next.Pods)))
-	var result protocol.UpgradeBatchResult
-	err := workflow.ExecuteActivity(upgrading, protocol.UpgradeBatchActivity, protocol.UpgradeBatchInput{
-		SidecarSet: r.input.SidecarSet,
-		Generation: r.input.Generation,
-		Pods:       next.Pods,
-	}).Get(ctx, &result)
+	result, err := r.upgrade(ctx, next)
 	if err != nil {
 		return fmt.Errorf("upgrade batch %d of generation %d: %w", r.progress.Batches, r.input.Generation, err)
 	}
-	r.progress.Upgraded += len(result.Written)
+	r.progress.Upgraded += certain(result.Written)
 	r.progress.Failed += len(result.Failed)
 	r.progress.Written = result.Written
 	if next.Hot {
@@ -118,6 +112,55 @@ func (r *run) upgradeBatch(ctx workflow.Context, next protocol.NextBatchResult) 
 		return nil
 	}
 	return r.awaitSignalFor(ctx, r.nextRest())
+}
+
+// upgrade runs one batch. One with a reserve ends early when a signal comes.
+func (r *run) upgrade(ctx workflow.Context, next protocol.NextBatchResult) (result protocol.UpgradeBatchResult, err error) {
+	summary := fmt.Sprintf("upgrade batch %d: %d pods", r.progress.Batches, len(next.Pods))
+	if len(next.Reserve) > 0 {
+		summary += fmt.Sprintf(", and of %d more as slots become free", len(next.Reserve))
+	}
+	upgrading, end := workflow.WithCancel(batchOptions(ctx, summary))
+	defer end()
+	batch := workflow.ExecuteActivity(upgrading, protocol.UpgradeBatchActivity, protocol.UpgradeBatchInput{
+		SidecarSet: r.input.SidecarSet,
+		Generation: r.input.Generation,
+		Pods:       next.Pods,
+		Reserve:    next.Reserve,
+	})
+	if len(next.Reserve) > 0 {
+		if err := workflow.Await(ctx, func() bool { return batch.IsReady() || r.hasSignals() }); err != nil {
+			return result, err
+		}
+		if !batch.IsReady() {
+			end()
+		}
+	}
+	err = batch.Get(ctx, &result)
+	if temporal.IsCanceledError(err) && ctx.Err() == nil {
+		// No worker was there to say what had been written.
+		return protocol.UpgradeBatchResult{Written: uncertain(next)}, nil
+	}
+	return result, err
+}
+
+// uncertain lists the pods that a batch may have written.
+func uncertain(batch protocol.NextBatchResult) []protocol.WrittenPod {
+	var written []protocol.WrittenPod
+	for _, pod := range slices.Concat(batch.Pods, batch.Reserve) {
+		written = append(written, protocol.WrittenPod{PodReference: pod.PodReference})
+	}
+	return written
+}
+
+// certain counts the pods that were written for sure.
+func certain(written []protocol.WrittenPod) (n int) {
+	for _, pod := range written {
+		if pod.ResourceVersion != "" {
+			n++
+		}
+	}
+	return n
 }
 
 // markPods writes conditions of pods that are out of date. Where that is
@@ -189,6 +232,7 @@ func batchOptions(ctx workflow.Context, summary string) workflow.Context {
 		HeartbeatTimeout:    protocol.HeartbeatTimeout,
 		Summary:             summary,
 		RetryPolicy:         retryForever(),
+		WaitForCancellation: true,
 	})
 }
 

@@ -49,7 +49,8 @@ type PodReference struct {
 
 func (p PodReference) String() string { return p.Namespace + "/" + p.Name }
 
-// WrittenPod is a pod as it was after a write.
+// WrittenPod is a pod as it was after a write. Without a resourceVersion it may
+// have been written, or not.
 type WrittenPod struct {
 	PodReference
 	ResourceVersion string `json:"resourceVersion"`
@@ -178,6 +179,8 @@ type NextBatchResult struct {
 	Phase   Phase         `json:"phase"`
 	Message string        `json:"message"`
 	Pods    []SelectedPod `json:"pods,omitempty"`
+	// Reserve follows Pods, in order, as slots become free.
+	Reserve []SelectedPod `json:"reserve,omitempty"`
 	Counts  Counts        `json:"counts"`
 	// Generation that the cache holds; newer than asked for when superseded.
 	Generation int64 `json:"generation,omitempty"`
@@ -226,11 +229,13 @@ type MarkPodsResult struct {
 	Failed  []FailedPod  `json:"failed,omitempty"`
 }
 
-// UpgradeBatchInput names the pods to upgrade.
+// UpgradeBatchInput names the pods to upgrade: Pods at once, and Reserve in
+// order as slots become free. No pod outside these two lists is touched.
 type UpgradeBatchInput struct {
 	SidecarSet SetReference  `json:"sidecarSet"`
 	Generation int64         `json:"generation"`
 	Pods       []SelectedPod `json:"pods"`
+	Reserve    []SelectedPod `json:"reserve,omitempty"`
 }
 
 // UpgradeBatchResult says what became of each pod of a batch: written, gone or

@@ -22,6 +22,9 @@ type Plan struct {
 	Counts  protocol.Counts
 	// Pods to upgrade now, in order. They fit the budget together.
 	Pods []protocol.SelectedPod
+	// Reserve follows Pods, in order, as slots become free. A hot set has none:
+	// its slots become free by resets.
+	Reserve []protocol.SelectedPod
 	// Slots is how many ready pods may be unavailable at once, and Free how
 	// many more could become so now.
 	Slots, Free int
@@ -47,6 +50,9 @@ func Next(set *v1alpha1.SidecarSet, pods []Pod, refused map[protocol.PodReferenc
 	}
 	for i := range set.Spec.Containers {
 		plan.Hot = plan.Hot || set.Spec.Containers[i].UpgradeStrategy.UpgradeType == v1alpha1.SidecarContainerHotUpgrade
+	}
+	if plan.Hot {
+		plan.Reserve = nil
 	}
 	return plan, nil
 }
@@ -201,13 +207,20 @@ func (p *Plan) count(pod *Pod) {
 	}
 }
 
-// choose takes candidates in order while they fit the budget. One that is not
-// ready costs nothing (SPEC §7.5). Refused pods wait until nobody else is left.
+// Room is how many ready pods may be upgraded at once when so many writes are
+// not part of the population yet.
+func (p *Plan) Room(unseen int) int {
+	return max(min(p.Free, p.Counts.Remaining)-unseen, 0)
+}
+
+// choose takes candidates in order while they fit the budget; those after them
+// are the reserve. One that is not ready costs nothing (SPEC §7.5). Refused
+// pods wait until nobody else is left.
 func (p *Plan) choose(candidates []candidate, refused map[protocol.PodReference]bool) {
 	free, others := p.Free, false
 	for i := range candidates {
 		pod := candidates[i].Pod
-		if len(p.Pods) == MaxBatch {
+		if len(p.Pods)+len(p.Reserve) == MaxBatch {
 			return
 		}
 		if !refused[pod.Reference()] {
@@ -222,6 +235,8 @@ func (p *Plan) choose(candidates []candidate, refused map[protocol.PodReference]
 		case free > 0:
 			free--
 			p.Pods = append(p.Pods, protocol.SelectedPod{PodReference: pod.Reference()})
+		default:
+			p.Reserve = append(p.Reserve, protocol.SelectedPod{PodReference: pod.Reference()})
 		}
 	}
 }

@@ -196,3 +196,30 @@ func TestPlansAreBounded(t *testing.T) {
 	assert.Len(t, plan.Pods, MaxBatch)
 	assert.Equal(t, "0 of 600 pods updated, 0 of them ready; 600 to go, 0 unavailable of 600 allowed", plan.Message)
 }
+
+func TestSpec7_5_TheReserveFollowsInOrderAndNeverExceedsTheBudget(t *testing.T) {
+	set := unavailable(intstr.FromInt32(2))
+	set.Spec.UpdateStrategy.Partition = ptr(intstr.FromInt32(1))
+	pods := fleet(old, old, old, old, old)
+	plan, err := Next(set, pods, nil)
+	require.NoError(t, err)
+	assert.Equal(t, []string{"a", "b"}, chosen(plan))
+	assert.Equal(t, []string{"c", "d"}, chosen(Plan{Pods: plan.Reserve}), "one is kept by the partition")
+	assert.Equal(t, 2, plan.Room(0))
+	assert.Equal(t, 1, plan.Room(1), "a write that is not seen yet takes a slot")
+	assert.Equal(t, 0, plan.Room(3))
+
+	plan, err = Next(set, fleet(updated, restart, updated, old, old), nil)
+	require.NoError(t, err)
+	assert.Equal(t, 1, plan.Room(0))
+	assert.Equal(t, 0, plan.Room(1), "no more than are to go")
+
+	plan, err = Next(set, fleet(old, old, old, old, old), map[protocol.PodReference]bool{pods[0].Reference(): true})
+	require.NoError(t, err)
+	assert.Equal(t, []string{"d", "e"}, chosen(Plan{Pods: plan.Reserve}), "refused pods are not in reserve while others are left")
+
+	set.Spec.Containers = []v1alpha1.SidecarContainer{{UpgradeStrategy: v1alpha1.SidecarContainerUpgradeStrategy{UpgradeType: v1alpha1.SidecarContainerHotUpgrade}}}
+	plan, err = Next(set, pods, nil)
+	require.NoError(t, err)
+	assert.Empty(t, plan.Reserve)
+}

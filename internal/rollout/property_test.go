@@ -102,13 +102,37 @@ func (w *world) newGeneration() {
 // the writes that have been made.
 func (w *world) view() []Pod { return append([]Pod(nil), w.pods...) }
 
-// apply writes a plan, as UpgradeBatch does: each pod is judged once more.
-func (w *world) apply(t *testing.T, plan Plan, generation int) {
+// lateView is one that lacks some of the newest writes; it tells how many.
+func (w *world) lateView(before []Pod) (view []Pod, unseen int) {
+	view = w.view()
+	for i := range view {
+		for j := range before {
+			if before[j].Name == view[i].Name && view[i].Updated && !before[j].Updated && w.random.IntN(2) == 0 {
+				view[i] = before[j]
+				unseen++
+			}
+		}
+	}
+	return view, unseen
+}
+
+// refill takes pods of the reserve, as UpgradeBatch does while slots become free.
+func (w *world) refill(t *testing.T, reserve []protocol.SelectedPod, before []Pod, generation int) []protocol.SelectedPod {
+	view, unseen := w.lateView(before)
+	plan, err := Next(w.set, view, nil)
+	require.NoError(t, err)
+	n := min(plan.Room(unseen), len(reserve))
+	w.apply(t, reserve[:n], plan.Slots, generation)
+	return reserve[n:]
+}
+
+// apply writes to pods, as UpgradeBatch does: each is judged once more.
+func (w *world) apply(t *testing.T, pods []protocol.SelectedPod, slots, generation int) {
 	if generation != w.generation {
 		return // the fence
 	}
 	before := len(w.taken)
-	for _, chosen := range plan.Pods {
+	for _, chosen := range pods {
 		for i := range w.pods {
 			pod := &w.pods[i]
 			if pod.Reference() != chosen.PodReference || pod.Updated || pod.Waits() || !pod.Upgradable || chosen.Unready && pod.Ready {
@@ -125,7 +149,7 @@ func (w *world) apply(t *testing.T, plan Plan, generation int) {
 	// A percentage of a fleet that shrinks may leave more in flight than it
 	// allows now; then nothing is added.
 	if len(w.taken) > before {
-		require.LessOrEqual(t, len(w.taken), plan.Slots, "more serving pods were taken than the budget allows: %v", w.taken)
+		require.LessOrEqual(t, len(w.taken), slots, "more serving pods were taken than the budget allows: %v", w.taken)
 	}
 	for pod, n := range w.upgrades {
 		require.Equal(t, 1, n, "pod %s was upgraded twice", pod)
@@ -147,8 +171,14 @@ func TestSpec7_BudgetHoldsAtEveryInstantInAnyPopulation(t *testing.T) {
 			if w.made != created {
 				continue // percentages of another fleet: compared below only for the planned one
 			}
-			before := updatedOf(w.pods)
-			w.apply(t, plan, generation)
+			before, old := updatedOf(w.pods), w.view()
+			w.apply(t, plan.Pods, plan.Slots, generation)
+			for left := plan.Reserve; len(left) > 0 && w.random.IntN(4) > 0; {
+				if len(w.pods) > 0 {
+					w.kubelet(&w.pods[w.random.IntN(len(w.pods))])
+				}
+				left = w.refill(t, left, old, generation)
+			}
 			if kept, err := partition(&w.set.Spec.UpdateStrategy, plan.Counts.Matched); err == nil && generation == w.generation {
 				require.LessOrEqual(t, updatedOf(w.pods)-before, max(plan.Counts.Matched-kept-plan.Counts.Updated, 0), "seed %d: partition", seed)
 			}
@@ -170,7 +200,7 @@ func TestSpec7_ProgressWheneverItIsPossible(t *testing.T) {
 			if plan.Phase.Ended() {
 				break
 			}
-			w.apply(t, plan, w.generation)
+			w.apply(t, plan.Pods, plan.Slots, w.generation)
 			for i := range w.pods {
 				w.kubelet(&w.pods[i])
 			}
@@ -206,16 +236,15 @@ func TestSpec7_8_RefusedPodsDoNotStopTheOthers(t *testing.T) {
 			if refused[stuck] && len(plan.Pods) == 1 && plan.Pods[0].PodReference == stuck {
 				break
 			}
-			allowed := plan
-			allowed.Pods = nil
+			var allowed []protocol.SelectedPod
 			for _, pod := range plan.Pods {
 				if pod.PodReference == stuck {
 					refused[stuck] = true
 				} else {
-					allowed.Pods = append(allowed.Pods, pod)
+					allowed = append(allowed, pod)
 				}
 			}
-			w.apply(t, allowed, w.generation)
+			w.apply(t, allowed, plan.Slots, w.generation)
 			for i := range w.pods {
 				w.kubelet(&w.pods[i])
 			}
