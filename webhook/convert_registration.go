@@ -54,6 +54,7 @@ func (k *keeper) writeConversion(ctx context.Context, want *apiextensionsv1.Cust
 	if err != nil || equality.Semantic.DeepEqual(live.Spec.Conversion, want) {
 		return err
 	}
+	k.redefined = k.now()
 	definition := live.DeepCopy()
 	definition.Spec.Conversion = want
 	patch := client.MergeFromWithOptions(live, client.MergeFromWithOptimisticLock{})

@@ -36,6 +36,11 @@ const renewalCheck = time.Hour
 // certificate before is served, which they trust as well.
 const spreadTime = 10 * time.Second
 
+// watchGap is how long caches may be without a watch once the definition was
+// changed: the API server ends the watches of SidecarSets, and a client that is
+// cut off at once waits for a second or two before it asks again.
+const watchGap = 3 * time.Second
+
 var errNoCertificate = errors.New("the webhook has no certificate yet")
 
 // keeper keeps the certificate and the webhook configurations in step, together
@@ -58,6 +63,8 @@ type keeper struct {
 		ca    []byte
 		since time.Time
 	}
+	// redefined is when the definition was last seen in need of a change.
+	redefined time.Time
 	// first is closed when there is a certificate to serve.
 	first     chan struct{}
 	closeOnce sync.Once
@@ -101,7 +108,15 @@ func (k *keeper) Reconcile(ctx context.Context, _ reconcile.Request) (reconcile.
 	if err != nil || secret == nil {
 		return reconcile.Result{}, ignoreRace(err)
 	}
-	if err := k.writeConfigurations(ctx, k.desired.trusting(bundle(secret.Data, k.now()))); err != nil {
+	want := k.desired.trusting(bundle(secret.Data, k.now()))
+	if err := k.writeConversion(ctx, want.conversion); err != nil {
+		return reconcile.Result{}, ignoreRace(err)
+	}
+	// Pods that come while no set can be seen would go without their sidecars.
+	if wait := watchGap - k.now().Sub(k.redefined); wait > 0 && k.servedCA == nil {
+		return reconcile.Result{RequeueAfter: wait}, nil
+	}
+	if err := k.writeConfigurations(ctx, want); err != nil {
 		return reconcile.Result{}, ignoreRace(err)
 	}
 	wait, err := k.serve(ctx, secret)
@@ -154,9 +169,6 @@ func (k *keeper) currentSecret(ctx context.Context) (*corev1.Secret, error) {
 // writeConfigurations creates or corrects the configurations. Labels and
 // annotations that others put there stay.
 func (k *keeper) writeConfigurations(ctx context.Context, want *configurations) error {
-	if err := k.writeConversion(ctx, want.conversion); err != nil {
-		return err
-	}
 	mutating := &admissionregistrationv1.MutatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: configurationName}}
 	_, err := controllerutil.CreateOrUpdate(ctx, k.client, mutating, func() error {
 		mutating.Webhooks = want.mutating.Webhooks

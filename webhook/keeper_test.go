@@ -10,6 +10,7 @@ import (
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
@@ -50,6 +51,20 @@ func (r *rig) step(k *keeper) {
 	_, err := k.Reconcile(r.t.Context(), reconcile.Request{})
 	require.NoError(r.t, err)
 	r.trusted(k)
+}
+
+// start takes replicas to where they serve.
+func (r *rig) start(replicas ...*keeper) {
+	r.t.Helper()
+	for range 4 {
+		for _, k := range replicas {
+			r.step(k)
+		}
+		r.now = r.now.Add(watchGap)
+	}
+	for _, k := range replicas {
+		require.NotNil(r.t, k.serving.Load())
+	}
 }
 
 func (r *rig) trusted(k *keeper) {
@@ -94,7 +109,7 @@ func TestTheFirstStepsMakeACertificateAndTellTheAPIServer(t *testing.T) {
 	_, err := k.certificate(nil)
 	require.ErrorIs(t, err, errNoCertificate)
 	r.step(k)
-	r.step(k)
+	r.start(k)
 	<-k.first
 	pair, err := k.certificate(nil)
 	require.NoError(t, err)
@@ -113,13 +128,30 @@ func TestTheFirstStepsMakeACertificateAndTellTheAPIServer(t *testing.T) {
 	assert.Equal(t, before, r.mutating().ResourceVersion+r.secret().ResourceVersion, "in step, nothing is written")
 }
 
+func TestPodsAreAskedAboutOnlyOnceSetsCanBeSeenAgain(t *testing.T) {
+	r := newRig(t)
+	writer, other := r.replica(""), r.replica("")
+	for range 2 {
+		r.step(writer)
+	}
+	require.NotNil(t, r.conversion())
+	configuration := &admissionregistrationv1.MutatingWebhookConfiguration{}
+	at := client.ObjectKey{Name: configurationName}
+	assert.True(t, apierrors.IsNotFound(r.store.Get(t.Context(), at, configuration)), "the definition was changed just now")
+	r.now = r.now.Add(watchGap - time.Millisecond)
+	r.step(writer)
+	assert.True(t, apierrors.IsNotFound(r.store.Get(t.Context(), at, configuration)))
+	r.now = r.now.Add(time.Millisecond)
+	r.step(writer)
+	require.NoError(t, r.store.Get(t.Context(), at, configuration))
+	r.step(other)
+	assert.NotNil(t, other.serving.Load(), "a replica that finds all in place need not wait")
+}
+
 func TestRenewalIsSeamlessForAllReplicas(t *testing.T) {
 	r := newRig(t)
 	a, b := r.replica(""), r.replica("")
-	for range 2 {
-		r.step(a)
-		r.step(b)
-	}
+	r.start(a, b)
 	first := a.serving.Load().Leaf
 	require.True(t, first.Equal(b.serving.Load().Leaf), "replicas share one certificate")
 	assert.Equal(t, "hook", r.mutating().Webhooks[0].ClientConfig.Service.Name)
@@ -161,8 +193,7 @@ func TestWhatIsServedStaysTrustedWhenTheSecretIsLost(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			r := newRig(t)
 			k := r.replica("")
-			r.step(k)
-			r.step(k)
+			r.start(k)
 			first := k.serving.Load().Leaf
 			lose(r)
 			r.step(k) // makes another certificate
@@ -189,13 +220,13 @@ func TestANewCertificateIsNotServedBeforeItIsTrusted(t *testing.T) {
 	serve(t, k, secret)
 	_, err := k.certificate(nil)
 	require.ErrorIs(t, err, errNoCertificate, "without configurations")
-	require.NoError(t, k.writeConfigurations(t.Context(), k.desired.trusting([]byte("another"))))
+	another := k.desired.trusting([]byte("another"))
+	require.NoError(t, k.writeConversion(t.Context(), another.conversion))
+	require.NoError(t, k.writeConfigurations(t.Context(), another))
 	serve(t, k, secret)
 	_, err = k.certificate(nil)
 	require.ErrorIs(t, err, errNoCertificate, "with configurations that trust another CA")
-	want := k.desired.trusting(secret.Data[caKey])
-	want.conversion.Webhook.ClientConfig.CABundle = []byte("another")
-	require.NoError(t, k.writeConfigurations(t.Context(), want))
+	require.NoError(t, k.writeConfigurations(t.Context(), k.desired.trusting(secret.Data[caKey])))
 	serve(t, k, secret)
 	_, err = k.certificate(nil)
 	require.ErrorIs(t, err, errNoCertificate, "with a conversion that trusts another CA")
@@ -204,11 +235,9 @@ func TestANewCertificateIsNotServedBeforeItIsTrusted(t *testing.T) {
 func TestACertificateForOtherHostsIsReplaced(t *testing.T) {
 	r := newRig(t)
 	inCluster := r.replica("")
-	r.step(inCluster)
-	r.step(inCluster)
+	r.start(inCluster)
 	outside := r.replica("https://dev.example.com:9443")
-	r.step(outside)
-	r.step(outside)
+	r.start(outside)
 	assert.Equal(t, []string{"dev.example.com", "hook.system.svc"}, outside.serving.Load().Leaf.DNSNames)
 	r.step(inCluster)
 	r.now = r.now.Add(spreadTime)
