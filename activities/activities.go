@@ -40,7 +40,7 @@ type Activities struct {
 	// Writers is how many pods are written at a time.
 	Writers int
 
-	memories memories
+	memories rollout.Memories
 }
 
 // set reads a set from the cache, for one of its generations. It answers with
@@ -69,7 +69,7 @@ func (a *Activities) population(ctx context.Context, set *v1alpha1.SidecarSet) (
 	if err != nil {
 		return nil, err
 	}
-	return a.memories.population(set, pods, a.namespaceLabels(ctx))
+	return a.memories.Population(set, pods, a.namespaceLabels(ctx))
 }
 
 func (a *Activities) namespaceLabels(ctx context.Context) func(string) (map[string]string, error) {

@@ -26,7 +26,7 @@ func (a *Activities) NextBatch(ctx context.Context, input protocol.NextBatchInpu
 		return again, err
 	})
 	if result.Phase.Ended() {
-		a.memories.forget(input.SidecarSet.UID)
+		a.memories.Forget(input.SidecarSet.Name)
 	}
 	return result, err
 }

@@ -38,7 +38,7 @@ type brokenPods struct {
 // observe plans over the set's pods, without acting on the plan.
 func (r *reconciler) observe(ctx context.Context, set *v1alpha1.SidecarSet, pods []*corev1.Pod) observation {
 	seen := observation{engine: r.engine.wait(ctx)}
-	matched, err := rollout.Population(set, pods, r.namespaceLabels(ctx))
+	matched, err := r.memories.Population(set, pods, r.namespaceLabels(ctx))
 	if err != nil {
 		seen.invalid = err
 		return seen

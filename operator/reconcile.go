@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/outrigger/outrigger/api/v1alpha1"
+	"github.com/outrigger/outrigger/internal/rollout"
 	"github.com/outrigger/outrigger/kube"
 )
 
@@ -29,6 +30,8 @@ type reconciler struct {
 	events    events.EventRecorder
 	meters    *meters
 	now       func() time.Time
+
+	memories rollout.Memories
 }
 
 // Reconcile registers the set's revision, writes its status, and hands its
@@ -47,6 +50,7 @@ func (r *reconciler) reconcile(ctx context.Context, name string) (reconcile.Resu
 	if err := r.client.Get(ctx, types.NamespacedName{Name: name}, set); err != nil {
 		if apierrors.IsNotFound(err) {
 			r.handovers.forget(name)
+			r.memories.Forget(name)
 			r.meters.withoutSidecar.DeleteLabelValues(name)
 			return reconcile.Result{}, nil
 		}
