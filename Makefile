@@ -8,6 +8,7 @@ KUBECONFIG ?=
 ROLE ?=
 PODS ?= 1000
 WINDOW ?= 10%
+HOT ?=
 FUZZTIME ?= 5m
 
 controlplane := etcd kube-apiserver kube-controller-manager kube-scheduler kubectl kwok temporal
@@ -103,8 +104,8 @@ demo: controlplane build ## Show a rollout on the local stack
 	@bin/stack demo
 
 .PHONY: bench-rollout
-bench-rollout: controlplane build ## Measure a rollout (PODS=1000 WINDOW=10%)
-	go run ./test/bench --pods=$(PODS) --window=$(WINDOW)
+bench-rollout: controlplane build ## Measure a rollout (PODS=1000 WINDOW=10% HOT=)
+	go run ./test/bench --pods=$(PODS) --window=$(WINDOW) $(if $(HOT),--hot)
 
 .PHONY: bench-admission
 bench-admission: controlplane build ## Measure the admission of pods, over TLS

@@ -6,6 +6,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -91,7 +92,15 @@ func write(ctx context.Context, pod *corev1.Pod, patch []byte, outcome *outcome,
 }
 
 func (a *Activities) patchPod(ctx context.Context, pod *corev1.Pod, patch []byte) error {
-	return a.Pods.Patch(ctx, pod, client.RawPatch(types.StrategicMergePatchType, patch))
+	// Of the answer only the resourceVersion is of use.
+	written := &metav1.PartialObjectMetadata{}
+	written.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Pod"))
+	written.Namespace, written.Name = pod.Namespace, pod.Name
+	if err := a.Pods.Patch(ctx, written, client.RawPatch(types.StrategicMergePatchType, patch)); err != nil {
+		return err
+	}
+	pod.ResourceVersion = written.ResourceVersion
+	return nil
 }
 
 // stateOf compares one pod with the set, if it is one of its matched pods.

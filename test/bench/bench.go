@@ -9,6 +9,7 @@ import (
 	"go.temporal.io/api/enums/v1"
 	"go.temporal.io/sdk/client"
 	"go.temporal.io/sdk/log"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -25,9 +26,11 @@ import (
 )
 
 const (
-	sidecar  = "side"
-	imageOld = "side:v1"
-	imageNew = "side:v2"
+	setName    = "bench"
+	sidecar    = "side"
+	imageOld   = "side:v1"
+	imageNew   = "side:v2"
+	imageEmpty = "side:empty"
 )
 
 type bench struct {
@@ -36,9 +39,10 @@ type bench struct {
 	kube         kube.Client
 	engine       client.Client
 	pods, window int
+	hot          bool
 }
 
-func newBench(stack *cluster.Cluster, pods, window int) (*bench, error) {
+func newBench(stack *cluster.Cluster, pods, window int, hot bool) (*bench, error) {
 	config, err := stack.RESTConfig()
 	if err != nil {
 		return nil, err
@@ -48,7 +52,10 @@ func newBench(stack *cluster.Cluster, pods, window int) (*bench, error) {
 	if err != nil {
 		return nil, err
 	}
-	b := &bench{stack: stack, config: config, pods: pods, window: window}
+	b := &bench{stack: stack, config: config, pods: pods, window: window, hot: hot}
+	if err := admissionregistrationv1.AddToScheme(scheme); err != nil {
+		return nil, fmt.Errorf("register API types: %w", err)
+	}
 	if b.kube, err = kube.New(config, kube.Options{Scheme: scheme}); err != nil {
 		return nil, fmt.Errorf("connect to the cluster: %w", err)
 	}
@@ -66,7 +73,7 @@ func (b *bench) populate(ctx context.Context, namespace string, containers ...co
 	if err := b.kube.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}); err != nil {
 		return nil, fmt.Errorf("create namespace: %w", err)
 	}
-	w, err := witness.Watch(ctx, b.config, namespace, "app="+namespace, sidecar)
+	w, err := b.watch(ctx, namespace)
 	if err != nil {
 		return nil, err
 	}
@@ -91,6 +98,28 @@ func (b *bench) populate(ctx context.Context, namespace string, containers ...co
 	return w, nil
 }
 
+func (b *bench) watch(ctx context.Context, namespace string) (*witness.Witness, error) {
+	if b.hot {
+		return witness.WatchTwins(ctx, b.config, namespace, "app="+namespace, sidecar, imageEmpty)
+	}
+	return witness.Watch(ctx, b.config, namespace, "app="+namespace, sidecar)
+}
+
+// set is the SidecarSet that is rolled out.
+func (b *bench) set() *v1alpha1.SidecarSet {
+	window := intstr.FromInt(b.window)
+	set := &v1alpha1.SidecarSet{ObjectMeta: metav1.ObjectMeta{Name: setName}}
+	set.Spec.Selector = &metav1.LabelSelector{MatchLabels: map[string]string{"app": setName}}
+	container := v1alpha1.SidecarContainer{Container: corev1.Container{Name: sidecar, Image: imageOld}}
+	if b.hot {
+		container.UpgradeStrategy.UpgradeType = v1alpha1.SidecarContainerHotUpgrade
+		container.UpgradeStrategy.HotUpgradeEmptyImage = imageEmpty
+	}
+	set.Spec.Containers = []v1alpha1.SidecarContainer{container}
+	set.Spec.UpdateStrategy.MaxUnavailable = &window
+	return set
+}
+
 // rollout lets Outrigger do it.
 func (b *bench) rollout(ctx context.Context, workers int) (*figures, error) {
 	for _, role := range append([]string{cluster.Operator, cluster.Webhook}, workerNames(workers)...) {
@@ -98,16 +127,11 @@ func (b *bench) rollout(ctx context.Context, workers int) (*figures, error) {
 			return nil, err
 		}
 	}
-	const name = "bench"
-	window := intstr.FromInt(b.window)
-	set := &v1alpha1.SidecarSet{ObjectMeta: metav1.ObjectMeta{Name: name}}
-	set.Spec.Selector = &metav1.LabelSelector{MatchLabels: map[string]string{"app": name}}
-	set.Spec.Containers = []v1alpha1.SidecarContainer{{Container: corev1.Container{Name: sidecar, Image: imageOld}}}
-	set.Spec.UpdateStrategy.MaxUnavailable = &window
+	set := b.set()
 	if err := b.kube.Create(ctx, set); err != nil {
 		return nil, fmt.Errorf("create the SidecarSet: %w", err)
 	}
-	w, err := b.populate(ctx, name)
+	w, err := b.populate(ctx, setName)
 	if err != nil {
 		return nil, err
 	}

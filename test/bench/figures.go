@@ -19,7 +19,7 @@ import (
 // figures of one rollout.
 type figures struct {
 	pods, window, worst       int
-	took, ideal               time.Duration
+	took, before, after       time.Duration
 	batches, events, failures int
 	restarts                  int32
 	writes, memory            map[string]float64
@@ -34,8 +34,9 @@ func (f *figures) String() string {
 	line("pods", "%d", f.pods)
 	line("window", "%d", f.window)
 	line("seconds", "%.1f", f.took.Seconds())
-	line("ideal mover, seconds", "%.1f", f.ideal.Seconds())
-	line("times the ideal", "%.2f", f.took.Seconds()/f.ideal.Seconds())
+	line("ideal mover before, seconds", "%.1f", f.before.Seconds())
+	line("ideal mover after, seconds", "%.1f", f.after.Seconds())
+	line("times the ideal", "%.2f", 2*f.took.Seconds()/(f.before+f.after).Seconds())
 	line("most in flight at once", "%d", f.worst)
 	line("app containers restarted", "%d", f.restarts)
 	line("batches", "%d", f.batches)

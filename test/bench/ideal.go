@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"golang.org/x/sync/errgroup"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	kube "sigs.k8s.io/controller-runtime/pkg/client"
@@ -15,9 +16,8 @@ import (
 
 // ideal moves pods with the same window and nothing else to do: whenever a pod
 // is ready again, the next one is patched.
-func (b *bench) ideal(ctx context.Context) (time.Duration, error) {
-	const name = "ideal"
-	w, err := b.populate(ctx, name, corev1.Container{Name: sidecar, Image: imageOld})
+func (b *bench) ideal(ctx context.Context, name string) (time.Duration, error) {
+	w, err := b.populate(ctx, name, b.sidecars()...)
 	if err != nil {
 		return 0, err
 	}
@@ -27,7 +27,6 @@ func (b *bench) ideal(ctx context.Context) (time.Duration, error) {
 	}
 	w.Expect(imageNew)
 	began := time.Now()
-	patch := fmt.Appendf(nil, `{"spec":{"containers":[{"name":%q,"image":%q}]}}`, sidecar, imageNew)
 	patching, patchCtx := errgroup.WithContext(ctx)
 	for moved := 0; moved < len(pods.Items); {
 		view, err := w.Await(ctx, func(v witness.View) bool { return moved-(v.Updated-v.InFlight) < b.window })
@@ -37,9 +36,7 @@ func (b *bench) ideal(ctx context.Context) (time.Duration, error) {
 		for free := b.window - (moved - (view.Updated - view.InFlight)); free > 0 && moved < len(pods.Items); free-- {
 			pod := &pods.Items[moved]
 			moved++
-			patching.Go(func() error {
-				return b.kube.Patch(patchCtx, pod, kube.RawPatch(types.StrategicMergePatchType, patch))
-			})
+			patching.Go(func() error { return b.move(patchCtx, w, pod) })
 		}
 	}
 	if err := patching.Wait(); err != nil {
@@ -52,7 +49,54 @@ func (b *bench) ideal(ctx context.Context) (time.Duration, error) {
 	return took, b.clear(ctx, name)
 }
 
-// clear removes the pods, so that the rollout has the machine for itself.
+// sidecars are the containers that a pod gets from the set.
+func (b *bench) sidecars() []corev1.Container {
+	if !b.hot {
+		return []corev1.Container{{Name: sidecar, Image: imageOld}}
+	}
+	return []corev1.Container{{Name: sidecar + "-1", Image: imageOld}, {Name: sidecar + "-2", Image: imageEmpty}}
+}
+
+// move upgrades one pod: with one write, or with a second one that empties the
+// old twin once the new one runs.
+func (b *bench) move(ctx context.Context, w *witness.Witness, pod *corev1.Pod) error {
+	if !b.hot {
+		return b.setImage(ctx, pod, sidecar, imageNew)
+	}
+	if err := b.setImage(ctx, pod, sidecar+"-2", imageNew); err != nil {
+		return err
+	}
+	migrated, err := w.AwaitPod(ctx, pod.UID, func(p *corev1.Pod) bool { return ready(p) && runs(p, sidecar+"-2", imageNew) })
+	if err != nil {
+		return err
+	}
+	return b.setImage(ctx, migrated, sidecar+"-1", imageEmpty)
+}
+
+func (b *bench) setImage(ctx context.Context, pod *corev1.Pod, container, image string) error {
+	patch := fmt.Appendf(nil, `{"spec":{"containers":[{"name":%q,"image":%q}]}}`, container, image)
+	return b.kube.Patch(ctx, pod.DeepCopy(), kube.RawPatch(types.StrategicMergePatchType, patch))
+}
+
+func runs(pod *corev1.Pod, container, image string) bool {
+	for i := range pod.Status.ContainerStatuses {
+		if status := &pod.Status.ContainerStatuses[i]; status.Name == container {
+			return status.Image == image
+		}
+	}
+	return false
+}
+
+func ready(pod *corev1.Pod) bool {
+	for i := range pod.Status.Conditions {
+		if c := &pod.Status.Conditions[i]; c.Type == corev1.PodReady {
+			return c.Status == corev1.ConditionTrue
+		}
+	}
+	return false
+}
+
+// clear removes the pods, so that what follows has the machine for itself.
 func (b *bench) clear(ctx context.Context, namespace string) error {
 	gone, err := witness.Watch(ctx, b.config, namespace, "", sidecar)
 	if err != nil {
@@ -65,4 +109,19 @@ func (b *bench) clear(ctx context.Context, namespace string) error {
 	}
 	_, err = gone.Await(ctx, func(v witness.View) bool { return v.Pods == 0 })
 	return err
+}
+
+// leave stops the roles and what refuses pods without them.
+func (b *bench) leave(ctx context.Context) error {
+	for _, role := range b.stack.Roles() {
+		if err := b.stack.Stop(role.Name); err != nil {
+			return fmt.Errorf("stop %s: %w", role.Name, err)
+		}
+	}
+	configuration := &admissionregistrationv1.MutatingWebhookConfiguration{}
+	configuration.Name = "outrigger"
+	if err := b.kube.Delete(ctx, configuration); err != nil {
+		return fmt.Errorf("delete the webhook configuration: %w", err)
+	}
+	return b.clear(ctx, setName)
 }

@@ -22,6 +22,7 @@ type options struct {
 	pods    int
 	window  string
 	workers int
+	hot     bool
 	timeout time.Duration
 }
 
@@ -47,6 +48,7 @@ func newCommand() *cobra.Command {
 	cmd.Flags().IntVar(&o.pods, "pods", 1000, "number of pods")
 	cmd.Flags().StringVar(&o.window, "window", "10%", "maxUnavailable: number or percent")
 	cmd.Flags().IntVar(&o.workers, "workers", 1, "number of workers")
+	cmd.Flags().BoolVar(&o.hot, "hot", false, "upgrade hot: two twins, two writes a pod")
 	cmd.Flags().DurationVar(&o.timeout, "timeout", 15*time.Minute, "give up after this")
 	return cmd
 }
@@ -58,7 +60,7 @@ func run(ctx context.Context, o options, out io.Writer) error {
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, o.timeout, fmt.Errorf("no end after %s", o.timeout))
 	defer cancel()
-	dir, err := os.MkdirTemp("", "outrigger-bench-")
+	dir, err := os.MkdirTemp(memory(), "outrigger-bench-")
 	if err != nil {
 		return fmt.Errorf("make a state folder: %w", err)
 	}
@@ -68,20 +70,46 @@ func run(ctx context.Context, o options, out io.Writer) error {
 		return err
 	}
 	defer stack.Shutdown()
-	b, err := newBench(stack, o.pods, window)
+	b, err := newBench(stack, o.pods, window, o.hot)
 	if err != nil {
 		return err
 	}
 	defer b.engine.Close()
-	ideal, err := b.ideal(ctx)
+	figures, err := b.compare(ctx, o.workers)
 	if err != nil {
-		return fmt.Errorf("ideal mover: %w", err)
+		return err
 	}
-	figures, err := b.rollout(ctx, o.workers)
-	if err != nil {
-		return fmt.Errorf("rollout: %w", err)
-	}
-	figures.ideal = ideal
 	_, err = io.WriteString(out, figures.String())
 	return err
+}
+
+// compare has the ideal mover go before and after, since a cluster grows slower
+// with what it has seen.
+func (b *bench) compare(ctx context.Context, workers int) (*figures, error) {
+	before, err := b.ideal(ctx, "ideal-before")
+	if err != nil {
+		return nil, fmt.Errorf("ideal mover: %w", err)
+	}
+	figures, err := b.rollout(ctx, workers)
+	if err != nil {
+		return nil, fmt.Errorf("rollout: %w", err)
+	}
+	if err := b.leave(ctx); err != nil {
+		return nil, fmt.Errorf("leave: %w", err)
+	}
+	after, err := b.ideal(ctx, "ideal-after")
+	if err != nil {
+		return nil, fmt.Errorf("ideal mover: %w", err)
+	}
+	figures.before, figures.after = before, after
+	return figures, nil
+}
+
+// memory is a folder that no disk slows down; empty where there is none.
+func memory() string {
+	const shared = "/dev/shm"
+	if info, err := os.Stat(shared); err == nil && info.IsDir() {
+		return shared
+	}
+	return ""
 }

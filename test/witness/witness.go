@@ -5,6 +5,7 @@ package witness
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync"
 
 	corev1 "k8s.io/api/core/v1"
@@ -18,7 +19,10 @@ import (
 
 // Witness counts, at every event, the pods whose sidecar is being replaced.
 type Witness struct {
-	container string
+	// names of the sidecar's containers: one, or two twins of which one holds
+	// the image empty.
+	names []string
+	empty string
 
 	mu     sync.Mutex
 	image  string
@@ -46,11 +50,21 @@ type View struct {
 // Watch follows the pods of a namespace that carry the labels, until ctx ends,
 // and looks at one container of each.
 func Watch(ctx context.Context, config *rest.Config, namespace, selector, container string) (*Witness, error) {
+	return watch(ctx, config, namespace, selector, &Witness{names: []string{container}})
+}
+
+// WatchTwins is Watch for a hot sidecar: one of its twins holds the image
+// empty unless it is being upgraded.
+func WatchTwins(ctx context.Context, config *rest.Config, namespace, selector, container, empty string) (*Witness, error) {
+	return watch(ctx, config, namespace, selector, &Witness{names: []string{container + "-1", container + "-2"}, empty: empty})
+}
+
+func watch(ctx context.Context, config *rest.Config, namespace, selector string, w *Witness) (*Witness, error) {
 	clients, err := kubernetes.NewForConfig(config)
 	if err != nil {
 		return nil, fmt.Errorf("connect the witness: %w", err)
 	}
-	w := &Witness{container: container, pods: map[types.UID]*corev1.Pod{}, change: make(chan struct{})}
+	w.pods, w.change = map[types.UID]*corev1.Pod{}, make(chan struct{})
 	factory := informers.NewSharedInformerFactoryWithOptions(clients, 0, informers.WithNamespace(namespace),
 		informers.WithTweakListOptions(func(o *metav1.ListOptions) { o.LabelSelector = selector }))
 	informer := factory.Core().V1().Pods().Informer()
@@ -113,6 +127,23 @@ func (w *Witness) Await(ctx context.Context, condition func(View) bool) (View, e
 	}
 }
 
+// AwaitPod waits until one pod fulfils the condition.
+func (w *Witness) AwaitPod(ctx context.Context, uid types.UID, condition func(*corev1.Pod) bool) (*corev1.Pod, error) {
+	for {
+		w.mu.Lock()
+		pod, change := w.pods[uid], w.change
+		w.mu.Unlock()
+		if pod != nil && condition(pod) {
+			return pod, nil
+		}
+		select {
+		case <-change:
+		case <-ctx.Done():
+			return nil, fmt.Errorf("pod %s: %w", uid, context.Cause(ctx))
+		}
+	}
+}
+
 // Settled is the condition that all n pods run the image and are ready.
 func Settled(n int) func(View) bool {
 	return func(v View) bool { return v.Pods == n && v.Updated == n && v.InFlight == 0 && v.Ready == n }
@@ -171,24 +202,34 @@ func (w *Witness) count(pod *corev1.Pod, sign int) {
 	if ready {
 		w.total.Ready += sign
 	}
-	runs := ""
+	runs := map[string]string{}
 	for i := range pod.Status.ContainerStatuses {
 		status := &pod.Status.ContainerStatuses[i]
-		if status.Name == w.container {
-			runs = status.Image
+		if slices.Contains(w.names, status.Name) {
+			runs[status.Name] = status.Image
 			w.total.SidecarRestarts += int32(sign) * status.RestartCount
 		} else {
 			w.total.AppRestarts += int32(sign) * status.RestartCount
 		}
 	}
+	upgraded, settled := "", ready
 	for i := range pod.Spec.Containers {
-		if c := &pod.Spec.Containers[i]; c.Name == w.container && c.Image == w.image {
-			w.total.Updated += sign
-			// A pod that never ran is new, not being upgraded.
-			if runs != "" && (runs != w.image || !ready) {
-				w.total.InFlight += sign
-			}
+		switch c := &pod.Spec.Containers[i]; {
+		case !slices.Contains(w.names, c.Name):
+		case c.Image == w.image:
+			upgraded = c.Name
+			settled = settled && runs[c.Name] == w.image
+		default:
+			settled = settled && c.Image == w.empty && runs[c.Name] == w.empty
 		}
+	}
+	if upgraded == "" {
+		return
+	}
+	w.total.Updated += sign
+	// A pod that never ran is new, not being upgraded.
+	if runs[upgraded] != "" && !settled {
+		w.total.InFlight += sign
 	}
 }
 
