@@ -37,8 +37,10 @@ func reason(err error) string {
 
 // outcome collects what became of the pods of a batch.
 type outcome struct {
-	mu       sync.Mutex
-	written  map[protocol.PodReference]string
+	mu      sync.Mutex
+	written map[protocol.PodReference]string
+	// fresh writes were not asked for yet.
+	fresh    []protocol.WrittenPod
 	refusals map[protocol.PodReference]string
 	stopped  string
 }
@@ -51,6 +53,16 @@ func (o *outcome) wrote(pod protocol.PodReference, resourceVersion string) {
 		o.written = map[protocol.PodReference]string{}
 	}
 	o.written[pod] = resourceVersion
+	o.fresh = append(o.fresh, protocol.WrittenPod{PodReference: pod, ResourceVersion: resourceVersion})
+}
+
+// newWrites are those since the last call.
+func (o *outcome) newWrites() []protocol.WrittenPod {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	fresh := o.fresh
+	o.fresh = nil
+	return fresh
 }
 
 func (o *outcome) failed(pod protocol.PodReference, why string) {

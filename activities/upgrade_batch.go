@@ -4,10 +4,12 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"go.temporal.io/sdk/activity"
 	"go.temporal.io/sdk/temporal"
+	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/outrigger/outrigger/api/protocol"
@@ -42,25 +44,33 @@ type batch struct {
 	outcome outcome
 	// left pods are still to be upgraded, in order; tried ones are not.
 	left, tried []protocol.SelectedPod
-	// unseen writes are not in the cache yet.
+	// writers are at work on pending pods.
+	writers *errgroup.Group
+	pending atomic.Int64
+	// unseen writes are not in the cache yet; shown tells that others are.
 	unseen []protocol.WrittenPod
+	shown  bool
 }
 
 func (b *batch) run(ctx context.Context) error {
+	defer b.keepBeating(ctx)()
 	// A write that was begun must end, or nobody would know what it did.
 	writing, done := withoutCancelRequest(ctx)
 	defer done()
+	b.writers, writing = errgroup.WithContext(writing)
+	b.writers.SetLimit(b.Writers)
 	if activity.GetInfo(ctx).Attempt > 1 {
 		if err := b.catchUp(writing); err != nil {
 			return err
 		}
 	}
 	if len(b.tried) == 0 {
-		if err := b.upgrade(writing, len(b.input.Pods)); err != nil {
-			return err
-		}
+		b.upgrade(writing, len(b.input.Pods))
 	}
 	err := b.poll(ctx, b.input.SidecarSet.Name, func() (time.Duration, error) { return b.refill(writing) })
+	if failed := b.writers.Wait(); failed != nil {
+		return failed
+	}
 	if requested(ctx) || errors.Is(err, errStopping) {
 		return nil
 	}
@@ -100,26 +110,26 @@ func (b *batch) catchUp(ctx context.Context) error {
 		}
 	}
 	b.left = slices.DeleteFunc(b.left, done)
-	b.unseen = b.outcome.writes(references(b.tried))
 	return err
 }
 
 // refill upgrades as many pods of the reserve as the cluster has room for.
 func (b *batch) refill(ctx context.Context) (again time.Duration, err error) {
 	left := b.end.Sub(b.Clock.Now())
-	if left <= 0 || len(b.left) == 0 || b.outcome.stopped != "" {
+	if left <= 0 || len(b.left) == 0 || ctx.Err() != nil {
 		return 0, nil
 	}
 	set, stopped, err := b.fence(ctx, b.input.SidecarSet, b.input.Generation)
 	if err != nil || stopped != "" {
 		return 0, err
 	}
-	if b.unseen, err = b.notShown(ctx, b.unseen); err != nil {
+	unseen, err := b.notInCache(ctx)
+	if err != nil {
 		return 0, err
 	}
 	// Caches see writes in their order: one that shows a write of this batch
 	// shows all batches before it.
-	if len(b.unseen) == len(b.outcome.written) {
+	if !b.shown {
 		return min(left, beat), nil
 	}
 	population, err := b.population(ctx, set)
@@ -130,10 +140,23 @@ func (b *batch) refill(ctx context.Context) (again time.Duration, err error) {
 	if err != nil {
 		return 0, err
 	}
-	if n := b.fits(plan.Room(len(b.unseen))); n > 0 {
-		err = b.upgrade(ctx, n)
+	b.upgrade(ctx, b.fits(plan.Room(unseen)))
+	return min(left, beat), nil
+}
+
+// notInCache counts the pods that were written, or are being written, and that
+// the cache does not show so.
+func (b *batch) notInCache(ctx context.Context) (int, error) {
+	// In this order, one that ends meanwhile counts twice rather than never.
+	pending := int(b.pending.Load())
+	written := append(b.unseen, b.outcome.newWrites()...)
+	left, err := b.notShown(ctx, written)
+	if err != nil {
+		return 0, err
 	}
-	return min(left, beat), err
+	b.shown = b.shown || len(left) < len(written)
+	b.unseen = left
+	return pending + len(left), nil
 }
 
 // fits counts the pods of the reserve that may be taken: those that were
@@ -151,26 +174,35 @@ func (b *batch) fits(room int) (n int) {
 	return n
 }
 
-// upgrade takes the next n pods through their upgrade, those of the reserve
+// upgrade has the next n pods taken through their upgrade, those of the reserve
 // only while there is time.
-func (b *batch) upgrade(ctx context.Context, n int) error {
+func (b *batch) upgrade(ctx context.Context, n int) {
 	chosen := b.left[:n]
-	b.left = b.left[n:]
-	inTime := func() bool { return len(b.tried) == 0 || b.Clock.Now().Before(b.end) }
-	err := each(ctx, b.Activities, chosen, func(ctx context.Context, chosen protocol.SelectedPod) error {
-		return b.change(ctx, chosen.PodReference, &b.outcome, change{
-			decide: func(ctx context.Context, pod *corev1.Pod) (decision, error) {
-				if !inTime() {
-					return decision{}, nil
-				}
-				return b.decideUpgrade(ctx, b.input, chosen, pod, &b.outcome)
-			},
-			write: b.patchPod,
+	timed := len(b.tried) > 0
+	b.left, b.tried = b.left[n:], append(b.tried, chosen...)
+	stopping := activity.GetWorkerStopChannel(ctx)
+	for _, one := range chosen {
+		b.pending.Add(1)
+		b.writers.Go(func() error {
+			defer b.pending.Add(-1)
+			select {
+			case <-ctx.Done():
+				return ctx.Err()
+			case <-stopping:
+				return nil
+			default:
+			}
+			return b.change(ctx, one.PodReference, &b.outcome, change{
+				decide: func(ctx context.Context, pod *corev1.Pod) (decision, error) {
+					if timed && !b.Clock.Now().Before(b.end) {
+						return decision{}, nil
+					}
+					return b.decideUpgrade(ctx, b.input, one, pod, &b.outcome)
+				},
+				write: b.patchPod,
+			})
 		})
-	})
-	b.tried = append(b.tried, chosen...)
-	b.unseen = append(b.unseen, b.outcome.writes(references(chosen))...)
-	return err
+	}
 }
 
 func references(pods []protocol.SelectedPod) []protocol.PodReference {

@@ -12,8 +12,14 @@ import (
 	"github.com/outrigger/outrigger/api/v1alpha1"
 )
 
-// MaxBatch bounds the pods of one plan, and so the size of one payload.
-const MaxBatch = 200
+// MaxBatch bounds the pods of one plan that are upgraded at once, and MaxReserve
+// those that follow: together the size of one payload. The reserve is also
+// bounded by the window, reservePerSlot times: more would only be planned again.
+const (
+	MaxBatch       = 200
+	MaxReserve     = 300
+	reservePerSlot = 5
+)
 
 // Plan is what to do next about a population, and how far it is.
 type Plan struct {
@@ -88,7 +94,7 @@ func next(strategy *v1alpha1.SidecarSetUpdateStrategy, pods []Pod, refused map[p
 func (p *Plan) ordered(strategy *v1alpha1.SidecarSetUpdateStrategy, pods []Pod, candidates []candidate, refused map[protocol.PodReference]bool) []candidate {
 	room := p.Counts.Remaining
 	if len(strategy.ScatterStrategy) == 0 && len(refused) == 0 {
-		return first(candidates, min(room, MaxBatch+p.waiting))
+		return first(candidates, min(room, MaxBatch+MaxReserve+p.waiting))
 	}
 	sortCandidates(candidates)
 	if len(strategy.ScatterStrategy) > 0 {
@@ -218,9 +224,10 @@ func (p *Plan) Room(unseen int) int {
 // pods wait until nobody else is left.
 func (p *Plan) choose(candidates []candidate, refused map[protocol.PodReference]bool) {
 	free, others := p.Free, false
+	reserve := min(MaxReserve, reservePerSlot*p.Slots)
 	for i := range candidates {
 		pod := candidates[i].Pod
-		if len(p.Pods)+len(p.Reserve) == MaxBatch {
+		if len(p.Pods) == MaxBatch || len(p.Reserve) == reserve {
 			return
 		}
 		if !refused[pod.Reference()] {
