@@ -14,11 +14,14 @@ import (
 const (
 	gather        = 250 * time.Millisecond
 	gatherPerSlot = 5 * time.Millisecond
+	// A rollout that waits for pods says so once nothing has moved for a while.
+	stillness = 5 * time.Second
 )
 
 // NextBatch waits until pods of the generation can be upgraded and returns
 // them, or says why none will be. It changes nothing. While it has nothing to
-// say it waits, NextBatchPoll long at most.
+// say it waits, NextBatchPoll long at most; but counts that the run does not
+// have are worth an answer once they have stayed for a while.
 func (a *Activities) NextBatch(ctx context.Context, input protocol.NextBatchInput) (result protocol.NextBatchResult, err error) {
 	w := &wait{Activities: a, input: input, refused: setOf(input.Refused), unseen: input.Written}
 	err = a.poll(ctx, input.SidecarSet.Name, func() (again time.Duration, err error) {
@@ -48,6 +51,9 @@ type wait struct {
 	unseen []protocol.WrittenPod
 	// first is when slots were first seen free.
 	first time.Time
+	// counts were seen last, for the first time at since.
+	counts protocol.Counts
+	since  time.Time
 }
 
 // look makes one attempt. again says when to make another even if nothing
@@ -109,7 +115,7 @@ func (w *wait) patience(plan *rollout.Plan) time.Duration {
 		return 0
 	case plan.Phase == protocol.PhaseWaiting:
 		w.first = time.Time{}
-		return beat
+		return w.still(plan.Counts)
 	case plan.Phase != protocol.PhaseProgressing:
 		return 0
 	case len(plan.Reserve) > 0 || len(plan.Pods) == rollout.MaxBatch || 3*len(plan.Pods) >= 2*min(plan.Slots, plan.Counts.Remaining):
@@ -120,4 +126,17 @@ func (w *wait) patience(plan *rollout.Plan) time.Duration {
 	}
 	longest := min(gather, time.Duration(plan.Slots)*gatherPerSlot)
 	return max(longest-w.Clock.Since(w.first), 0)
+}
+
+// still says how long to go on waiting for pods: until nothing moves any more,
+// if the run does not know the counts yet.
+func (w *wait) still(counts protocol.Counts) time.Duration {
+	if counts == w.input.Shown {
+		return beat
+	}
+	now := w.Clock.Now()
+	if counts != w.counts {
+		w.counts, w.since = counts, now
+	}
+	return min(max(stillness-now.Sub(w.since), 0), beat)
 }

@@ -57,6 +57,8 @@ func (o *observation) progressing(set *v1alpha1.SidecarSet) verdict {
 		return verdict{metav1.ConditionFalse, v1alpha1.ReasonPaused, "paused (updateStrategy.paused); " + said}
 	case o.stalled(set):
 		return verdict{metav1.ConditionFalse, v1alpha1.ReasonEngineUnavailable, o.engine.Error() + "; " + said}
+	case o.held && o.plan.Phase == protocol.PhaseProgressing:
+		return verdict{metav1.ConditionFalse, v1alpha1.ReasonPaused, "paused by signal; " + said}
 	case o.plan.Phase == protocol.PhaseProgressing:
 		return verdict{metav1.ConditionTrue, v1alpha1.ReasonRolloutProgress, said}
 	case o.plan.Phase == protocol.PhaseWaiting:

@@ -14,6 +14,7 @@ import (
 	"go.temporal.io/api/serviceerror"
 	"go.temporal.io/api/workflowservice/v1"
 	sdk "go.temporal.io/sdk/client"
+	"go.temporal.io/sdk/converter"
 	sdktemporal "go.temporal.io/sdk/temporal"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 
@@ -206,20 +207,30 @@ func (e *engine) handOver(ctx context.Context, set protocol.SetReference, genera
 	return fmt.Errorf("hand generation %d of SidecarSet %s over: %w", generation, set.Name, err)
 }
 
-// runOpen tells whether a run of the set is open.
-func (e *engine) runOpen(ctx context.Context, set protocol.SetReference) (bool, error) {
+// openRun tells whether a run of the set is open, and held by a signal.
+func (e *engine) openRun(ctx context.Context, set protocol.SetReference) (open, held bool, err error) {
 	short, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	description, err := e.client.DescribeWorkflowExecution(short, protocol.WorkflowID(set.Name, set.UID), "")
 	var none *serviceerror.NotFound
 	if errors.As(err, &none) {
-		return false, nil
+		return false, false, nil
 	}
 	if err != nil {
 		e.noteAway(ctx, err)
-		return false, fmt.Errorf("ask for the run of SidecarSet %s: %w", set.Name, err)
+		return false, false, fmt.Errorf("ask for the run of SidecarSet %s: %w", set.Name, err)
 	}
-	return description.GetWorkflowExecutionInfo().GetStatus() == enums.WORKFLOW_EXECUTION_STATUS_RUNNING, nil
+	run := description.GetWorkflowExecutionInfo()
+	if run.GetStatus() != enums.WORKFLOW_EXECUTION_STATUS_RUNNING {
+		return false, false, nil
+	}
+	var phase string
+	if found, ok := run.GetSearchAttributes().GetIndexedFields()[protocol.RolloutPhaseAttribute]; ok {
+		if err := converter.GetDefaultDataConverter().FromPayload(found, &phase); err != nil {
+			return false, false, fmt.Errorf("read the phase of the run of SidecarSet %s: %w", set.Name, err)
+		}
+	}
+	return true, phase == string(protocol.PhasePaused), nil
 }
 
 // noteAway tells whether a call failed because Temporal does not answer, and

@@ -42,11 +42,14 @@ func (r *reconciler) handOver(ctx context.Context, set *v1alpha1.SidecarSet, see
 	if left := patience - r.handovers.waitedFor(set.Name, r.now()); left > 0 {
 		return reconcile.Result{RequeueAfter: left}, nil
 	}
-	open, err := r.engine.runOpen(ctx, reference(set))
+	open, held, err := r.engine.openRun(ctx, reference(set))
 	if err != nil {
 		return reconcile.Result{}, err
 	}
-	r.handovers.settled(set.Name)
+	if r.handovers.hold(set.Name, held) {
+		return reconcile.Result{RequeueAfter: time.Millisecond}, nil
+	}
+	r.handovers.lookedAt(set.Name)
 	if open {
 		return reconcile.Result{RequeueAfter: patience}, nil
 	}
@@ -97,6 +100,9 @@ type handover struct {
 	generation int64
 	// waitingSince is zero while no pod waits for its upgrade.
 	waitingSince time.Time
+	// held says that pods wait because somebody paused the run by signal, once
+	// it was asked.
+	held, asked bool
 }
 
 func newHandovers() *handovers { return &handovers{sets: map[string]handover{}} }
@@ -111,7 +117,12 @@ func (h *handovers) knows(set *v1alpha1.SidecarSet) bool {
 func (h *handovers) remember(set *v1alpha1.SidecarSet) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.sets[set.Name] = handover{uid: set.UID, generation: set.Generation}
+	last := h.sets[set.Name]
+	if last.uid != set.UID {
+		last = handover{uid: set.UID}
+	}
+	last.generation, last.waitingSince = set.Generation, time.Time{}
+	h.sets[set.Name] = last
 }
 
 func (h *handovers) forget(name string) {
@@ -132,10 +143,39 @@ func (h *handovers) waitedFor(name string, now time.Time) time.Duration {
 	return now.Sub(last.waitingSince)
 }
 
+// settled notes that no pod waits.
 func (h *handovers) settled(name string) {
+	h.hold(name, false)
+	h.lookedAt(name)
+}
+
+// lookedAt has pods wait anew.
+func (h *handovers) lookedAt(name string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	last := h.sets[name]
 	last.waitingSince = time.Time{}
 	h.sets[name] = last
+}
+
+// hold notes whether the set's run is held, and tells whether that is news.
+func (h *handovers) hold(name string, held bool) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	last := h.sets[name]
+	news := last.held != held
+	last.held, last.asked = held, true
+	h.sets[name] = last
+	return news
+}
+
+// held tells whether the set's run is held. Until that is known, it is what the
+// set's status says.
+func (h *handovers) held(set *v1alpha1.SidecarSet) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if last := h.sets[set.Name]; last.asked {
+		return last.held
+	}
+	return !set.Spec.UpdateStrategy.Paused && reasonAndMessage(set, v1alpha1.ConditionProgressing).reason == v1alpha1.ReasonPaused
 }

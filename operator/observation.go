@@ -24,6 +24,8 @@ type observation struct {
 	broken  brokenPods
 	// uninjected pods match but lack the set.
 	uninjected uninjectedPods
+	// held says that somebody paused the run by signal.
+	held bool
 	// engine says why Temporal takes no rollouts; nil while it does.
 	engine error
 }
@@ -37,7 +39,7 @@ type brokenPods struct {
 
 // observe plans over the set's pods, without acting on the plan.
 func (r *reconciler) observe(ctx context.Context, set *v1alpha1.SidecarSet, pods []*corev1.Pod) observation {
-	seen := observation{engine: r.engine.wait(ctx)}
+	seen := observation{engine: r.engine.wait(ctx), held: r.handovers.held(set)}
 	matched, err := r.memories.Population(set, pods, r.namespaceLabels(ctx))
 	if err != nil {
 		seen.invalid = err

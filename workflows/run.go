@@ -82,6 +82,7 @@ func (r *run) nextBatch(ctx workflow.Context) (next protocol.NextBatchResult, an
 		Written:    r.progress.Written,
 		Refused:    r.refused,
 		SkipMarks:  r.skipMarks,
+		Shown:      r.counts,
 	})
 	err = workflow.Await(ctx, func() bool { return answer.IsReady() || r.hasSignals() })
 	if err != nil || !answer.IsReady() {

@@ -172,6 +172,8 @@ type NextBatchInput struct {
 	Refused []PodReference `json:"refused,omitempty"`
 	// SkipMarks leaves conditions as they are: writing them was refused.
 	SkipMarks bool `json:"skipMarks,omitempty"`
+	// Shown are the counts that the run has.
+	Shown Counts `json:"shown,omitzero"`
 }
 
 // NextBatchResult holds the chosen pods, or says why there are none.

@@ -2,6 +2,7 @@ package integration
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -9,7 +10,9 @@ import (
 	"go.temporal.io/api/enums/v1"
 	"go.temporal.io/api/workflowservice/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
 	kube "sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/outrigger/outrigger/api/protocol"
@@ -174,11 +177,47 @@ func TestSignalsPauseAndResumeAlsoWithoutAnyInput(t *testing.T) {
 	s.awaitPhase(protocol.PhasePaused)
 	held := s.await(func(v witness.View) bool { return v.InFlight == 0 })
 	assert.Less(t, held.Updated, 10)
+	s.awaitSet("condition Progressing to say that it is paused", func(set *v1alpha1.SidecarSet) bool {
+		c := meta.FindStatusCondition(set.Status.Conditions, v1alpha1.ConditionProgressing)
+		return c != nil && c.Reason == v1alpha1.ReasonPaused && strings.HasPrefix(c.Message, "paused by signal")
+	})
+	assert.Equal(t, held.Updated, s.witness.View().Updated, "a pod was upgraded during the pause")
 	out, err = temporal(s.ctx, "workflow", "signal", "--workflow-id", s.workflow(), "--name", protocol.ResumeSignal, "--input", `{"who":"ann"}`)
 	require.NoError(t, err, out)
 	s.await(witness.Settled(10))
 	s.within(2)
 	s.awaitPhase(protocol.PhaseComplete)
+	for _, reason := range []string{"RolloutPaused", "RolloutResumed"} {
+		s.poll("event "+reason, func() (bool, error) {
+			out, err := kubectl(s.ctx, "", "get", "events", "-A", "--field-selector", "involvedObject.name="+s.name+",reason="+reason, "-o", "name")
+			return strings.Contains(out, "event"), err
+		})
+	}
+}
+
+func TestAPauseEndsTheBatchInHandWhichSaysWhatItWrote(t *testing.T) {
+	s := newScene(t, 12, func(set *v1alpha1.SidecarSet) {
+		set.Spec.UpdateStrategy.MaxUnavailable = new(intstr.FromInt32(1))
+	})
+	s.upgradeTo("side:v2")
+	s.await(func(v witness.View) bool { return v.Updated >= 2 })
+	require.NoError(t, stack.engine.SignalWorkflow(s.ctx, s.workflow(), "", protocol.PauseSignal, protocol.Hold{Who: "ann"}))
+	s.awaitPhase(protocol.PhasePaused)
+	history := stack.engine.GetWorkflowHistory(s.ctx, s.workflow(), "", false, enums.HISTORY_EVENT_FILTER_TYPE_ALL_EVENT)
+	scheduled, cut := int64(0), false
+	for history.HasNext() {
+		event, err := history.Next()
+		require.NoError(t, err)
+		if asked := event.GetActivityTaskCancelRequestedEventAttributes(); asked != nil {
+			scheduled = asked.ScheduledEventId
+		}
+		completed := event.GetActivityTaskCompletedEventAttributes()
+		cut = cut || completed != nil && scheduled != 0 && completed.ScheduledEventId == scheduled
+	}
+	assert.True(t, cut, "no batch was asked to end, and ended with its result")
+	require.NoError(t, stack.engine.SignalWorkflow(s.ctx, s.workflow(), "", protocol.ResumeSignal, protocol.Hold{Who: "ann"}))
+	s.await(witness.Settled(12))
+	s.within(1)
 }
 
 func TestDeletedSetEndsItsRun(t *testing.T) {

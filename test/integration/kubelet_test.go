@@ -1,0 +1,98 @@
+package integration
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	kube "sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/outrigger/outrigger/api/protocol"
+	"github.com/outrigger/outrigger/test/witness"
+)
+
+// byHand makes a pod on a node whose kubelet is the test, and reports it running.
+func (s *scene) byHand(name string) *corev1.Pod {
+	s.t.Helper()
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: s.name, Name: name, Labels: map[string]string{"app": s.name}}}
+	pod.Spec.NodeName = "by-hand"
+	pod.Spec.Containers = []corev1.Container{{Name: "app", Image: "app:1"}}
+	require.NoError(s.t, stack.kube.Create(s.ctx, pod))
+	s.report(name, "side:v1", "sha256:same", 0)
+	return pod
+}
+
+// report writes what a kubelet would say of a pod's sidecar.
+func (s *scene) report(name, image, imageID string, restarts int32) {
+	s.t.Helper()
+	pod := &corev1.Pod{}
+	require.NoError(s.t, stack.kube.Get(s.ctx, kube.ObjectKey{Namespace: s.name, Name: name}, pod))
+	before := pod.DeepCopy()
+	pod.Status.Phase = corev1.PodRunning
+	pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}
+	pod.Status.ContainerStatuses = nil
+	for i := range pod.Spec.Containers {
+		status := corev1.ContainerStatus{Name: pod.Spec.Containers[i].Name, Image: "app:1", ImageID: "sha256:app", Ready: true}
+		status.State.Running = &corev1.ContainerStateRunning{StartedAt: metav1.Now()}
+		if status.Name == "side" {
+			status.Image, status.ImageID, status.RestartCount = image, imageID, restarts
+		}
+		pod.Status.ContainerStatuses = append(pod.Status.ContainerStatuses, status)
+	}
+	require.NoError(s.t, stack.kube.Status().Patch(s.ctx, pod, kube.MergeFrom(before)))
+}
+
+// images counts the pods whose spec asks for an image of the sidecar.
+func (s *scene) images(image string) (names []string) {
+	for _, pod := range s.pods() {
+		for i := range pod.Spec.Containers {
+			if c := &pod.Spec.Containers[i]; c.Name == "side" && c.Image == image {
+				names = append(names, pod.Name)
+			}
+		}
+	}
+	return names
+}
+
+// A kubelet that finds the new tag's content already there reports neither
+// another image nor another imageID: the restart alone shows that it was taken.
+func TestSpec7_ARetagOfTheSameDigestFinishes(t *testing.T) {
+	s := newScene(t, 0, nil)
+	for i := range 4 {
+		s.byHand(fmt.Sprintf("pod-%d", i))
+	}
+	s.await(func(v witness.View) bool { return v.Ready == 4 })
+	s.upgradeTo("side:v1-again")
+	for done := 2; done <= 4; done += 2 {
+		s.await(func(v witness.View) bool { return v.Updated == done })
+		for _, name := range s.images("side:v1-again") {
+			s.report(name, "side:v1", "sha256:same", 1)
+		}
+	}
+	s.awaitPhase(protocol.PhaseComplete)
+	s.awaitSet("all pods to be updated and ready", counts(4))
+}
+
+func TestSpec7_8_PodsDeletedBetweenTheirWriteAndTheKubeletStopNobody(t *testing.T) {
+	s := newScene(t, 0, nil)
+	for i := range 4 {
+		s.byHand(fmt.Sprintf("pod-%d", i))
+	}
+	s.await(func(v witness.View) bool { return v.Ready == 4 })
+	s.upgradeTo("side:v2")
+	s.await(func(v witness.View) bool { return v.Updated == 2 })
+	for _, name := range s.images("side:v2") {
+		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: s.name, Name: name}}
+		require.NoError(t, stack.kube.Delete(s.ctx, pod, kube.GracePeriodSeconds(0)))
+	}
+	s.await(func(v witness.View) bool { return v.Pods == 2 && v.Updated == 2 })
+	for _, name := range s.images("side:v2") {
+		s.report(name, "side:v2", "sha256:v2", 1)
+	}
+	s.awaitPhase(protocol.PhaseComplete)
+	worst, event := s.witness.Worst()
+	assert.LessOrEqual(t, worst, 2, "pods in flight at %s", event)
+}
