@@ -10,7 +10,7 @@ import (
 
 // AwaitMigration waits until hot pods run the new image everywhere but in the
 // old twin, so that it can be emptied, and returns them (SPEC §7.7). It returns
-// none when no pod is migrating any more. Pauses do not hold it, nor does a
+// none when no pod is migrating any more, and none is being upgraded. Pauses do not hold it, nor does a
 // newer generation: what was begun is finished.
 func (a *Activities) AwaitMigration(ctx context.Context, input protocol.AwaitMigrationInput) (result protocol.AwaitMigrationResult, err error) {
 	refused, unseen := setOf(input.Refused), input.Written
@@ -22,7 +22,7 @@ func (a *Activities) AwaitMigration(ctx context.Context, input protocol.AwaitMig
 		if result, err = a.migrated(ctx, input.SidecarSet, refused); err != nil {
 			return 0, err
 		}
-		if result.Pending > 0 && len(result.Pods) == 0 {
+		if (result.Pending > 0 || input.Upgrading) && len(result.Pods) == 0 {
 			return beat, nil
 		}
 		return 0, nil

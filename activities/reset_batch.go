@@ -2,7 +2,10 @@ package activities
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"slices"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -18,19 +21,56 @@ const (
 	eventResetFailed  = "ResetContainerFailed"
 )
 
+// resetTime is how long a batch goes on with pods that have migrated meanwhile.
+const resetTime = 5 * time.Second
+
 // ResetBatch gives the old twins of migrated pods the empty image, with one
-// guarded write and one event for each pod. It advances no hash.
+// guarded write and one event for each pod: of those named, and for resetTime
+// of those that have migrated by then. It advances no hash, and makes no pod
+// unavailable, so it needs no budget.
 func (a *Activities) ResetBatch(ctx context.Context, input protocol.ResetBatchInput) (protocol.ResetBatchResult, error) {
-	var outcome outcome
-	err := each(ctx, a, input.Pods, func(ctx context.Context, reference protocol.PodReference) error {
-		return a.change(ctx, reference, &outcome, change{
-			decide: func(ctx context.Context, pod *corev1.Pod) (decision, error) {
-				return a.decideReset(ctx, input.SidecarSet, pod)
-			},
-			write: a.resetPod,
+	b := &resetBatch{Activities: a, set: input.SidecarSet, done: setOf(input.Refused)}
+	defer a.keepBeating(ctx)()
+	if err := b.reset(ctx, input.Pods); err != nil {
+		return b.outcome.resets(b.tried), err
+	}
+	end := a.Clock.Now().Add(resetTime)
+	err := a.poll(ctx, input.SidecarSet.Name, func() (time.Duration, error) {
+		next, err := a.migrated(ctx, input.SidecarSet, b.done)
+		left := end.Sub(a.Clock.Now())
+		if err != nil || next.Pending == 0 || left <= 0 {
+			return 0, err
+		}
+		next.Pods = slices.DeleteFunc(next.Pods, func(pod protocol.PodReference) bool { return b.done[pod] })
+		return min(left, beat), b.reset(ctx, next.Pods)
+	})
+	if errors.Is(err, errStopping) {
+		err = nil
+	}
+	return b.outcome.resets(b.tried), err
+}
+
+// resetBatch is one ResetBatch in progress.
+type resetBatch struct {
+	*Activities
+	set     protocol.SetReference
+	outcome outcome
+	tried   []protocol.PodReference
+	// done pods are not looked at again: the cache may not show it yet.
+	done map[protocol.PodReference]bool
+}
+
+func (b *resetBatch) reset(ctx context.Context, pods []protocol.PodReference) error {
+	for _, pod := range pods {
+		b.done[pod] = true
+	}
+	b.tried = append(b.tried, pods...)
+	return each(ctx, b.Activities, pods, func(ctx context.Context, reference protocol.PodReference) error {
+		return b.change(ctx, reference, &b.outcome, change{
+			decide: func(ctx context.Context, pod *corev1.Pod) (decision, error) { return b.decideReset(ctx, b.set, pod) },
+			write:  b.resetPod,
 		})
 	})
-	return outcome.resets(input.Pods), err
 }
 
 func (a *Activities) decideReset(ctx context.Context, reference protocol.SetReference, pod *corev1.Pod) (decision, error) {

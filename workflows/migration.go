@@ -41,19 +41,21 @@ func (r *run) resetBatch(ctx workflow.Context) (pending bool, err error) {
 	m := &r.migration
 	var next protocol.AwaitMigrationResult
 	err = workflow.ExecuteActivity(pollOptions(ctx, fmt.Sprintf("await migration, batch %d", m.batches+1)), protocol.AwaitMigrationActivity,
-		protocol.AwaitMigrationInput{SidecarSet: r.input.SidecarSet, Written: r.progress.Written, Refused: m.refused}).Get(ctx, &next)
+		protocol.AwaitMigrationInput{
+			SidecarSet: r.input.SidecarSet, Written: r.progress.Written, Refused: m.refused, Upgrading: r.upgrading,
+		}).Get(ctx, &next)
 	if err != nil {
 		return false, fmt.Errorf("await migration: %w", err)
 	}
 	if len(next.Pods) == 0 {
-		return next.Pending > 0, nil
+		return next.Pending > 0 || r.upgrading, nil
 	}
 	m.batches++
 	m.writing = true
 	defer func() { m.writing = false }()
 	var result protocol.ResetBatchResult
 	err = workflow.ExecuteActivity(batchOptions(ctx, fmt.Sprintf("reset batch %d: %d pods", m.batches, len(next.Pods))), protocol.ResetBatchActivity,
-		protocol.ResetBatchInput{SidecarSet: r.input.SidecarSet, Pods: next.Pods}).Get(ctx, &result)
+		protocol.ResetBatchInput{SidecarSet: r.input.SidecarSet, Pods: next.Pods, Refused: m.refused}).Get(ctx, &result)
 	if err != nil {
 		return false, fmt.Errorf("reset batch %d: %w", m.batches, err)
 	}

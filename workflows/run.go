@@ -41,6 +41,8 @@ type run struct {
 	// skipMarks is set once writing conditions was refused.
 	skipMarks bool
 	migration migration
+	// upgrading is set while a batch that goes on with its reserve is in hand.
+	upgrading bool
 }
 
 func begin(ctx workflow.Context, input protocol.RolloutInput) (*run, error) {
@@ -130,6 +132,12 @@ func (r *run) upgrade(ctx workflow.Context, next protocol.NextBatchResult) (resu
 		Reserve:    next.Reserve,
 	})
 	if len(next.Reserve) > 0 {
+		r.upgrading = true
+		defer func() { r.upgrading = false }()
+		if next.Hot {
+			// Slots become free by resets alone.
+			r.migrate(ctx)
+		}
 		if err := workflow.Await(ctx, func() bool { return batch.IsReady() || r.hasSignals() }); err != nil {
 			return result, err
 		}

@@ -197,6 +197,8 @@ type AwaitMigrationInput struct {
 	SidecarSet SetReference   `json:"sidecarSet"`
 	Written    []WrittenPod   `json:"written,omitempty"`
 	Refused    []PodReference `json:"refused,omitempty"`
+	// Upgrading says that a batch is in hand: pods will be migrating.
+	Upgrading bool `json:"upgrading,omitempty"`
 }
 
 // AwaitMigrationResult names them; Pending counts all that are migrating.
@@ -205,10 +207,12 @@ type AwaitMigrationResult struct {
 	Pending int            `json:"pending"`
 }
 
-// ResetBatchInput names the pods whose old twins are emptied.
+// ResetBatchInput names the pods whose old twins are emptied; others follow as
+// they have migrated, but for those that were refused before.
 type ResetBatchInput struct {
 	SidecarSet SetReference   `json:"sidecarSet"`
 	Pods       []PodReference `json:"pods"`
+	Refused    []PodReference `json:"refused,omitempty"`
 }
 
 // ResetBatchResult says what became of them.

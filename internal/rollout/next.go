@@ -28,8 +28,7 @@ type Plan struct {
 	Counts  protocol.Counts
 	// Pods to upgrade now, in order. They fit the budget together.
 	Pods []protocol.SelectedPod
-	// Reserve follows Pods, in order, as slots become free. A hot set has none:
-	// its slots become free by resets.
+	// Reserve follows Pods, in order, as slots become free.
 	Reserve []protocol.SelectedPod
 	// Slots is how many ready pods may be unavailable at once, and Free how
 	// many more could become so now.
@@ -56,9 +55,6 @@ func Next(set *v1alpha1.SidecarSet, pods []Pod, refused map[protocol.PodReferenc
 	}
 	for i := range set.Spec.Containers {
 		plan.Hot = plan.Hot || set.Spec.Containers[i].UpgradeStrategy.UpgradeType == v1alpha1.SidecarContainerHotUpgrade
-	}
-	if plan.Hot {
-		plan.Reserve = nil
 	}
 	return plan, nil
 }

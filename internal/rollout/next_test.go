@@ -217,9 +217,4 @@ func TestSpec7_5_TheReserveFollowsInOrderAndNeverExceedsTheBudget(t *testing.T) 
 	plan, err = Next(set, fleet(old, old, old, old, old), map[protocol.PodReference]bool{pods[0].Reference(): true})
 	require.NoError(t, err)
 	assert.Equal(t, []string{"d", "e"}, chosen(Plan{Pods: plan.Reserve}), "refused pods are not in reserve while others are left")
-
-	set.Spec.Containers = []v1alpha1.SidecarContainer{{UpgradeStrategy: v1alpha1.SidecarContainerUpgradeStrategy{UpgradeType: v1alpha1.SidecarContainerHotUpgrade}}}
-	plan, err = Next(set, pods, nil)
-	require.NoError(t, err)
-	assert.Empty(t, plan.Reserve)
 }
