@@ -27,24 +27,27 @@ const resetTime = 5 * time.Second
 // ResetBatch gives the old twins of migrated pods the empty image, with one
 // guarded write and one event for each pod: of those named, and for resetTime
 // of those that have migrated by then. It advances no hash, and makes no pod
-// unavailable, so it needs no budget.
+// unavailable, so it needs no budget. When it is cancelled it ends what it
+// writes.
 func (a *Activities) ResetBatch(ctx context.Context, input protocol.ResetBatchInput) (protocol.ResetBatchResult, error) {
 	b := &resetBatch{Activities: a, set: input.SidecarSet, done: setOf(input.Refused)}
 	defer a.keepBeating(ctx)()
-	if err := b.reset(ctx, input.Pods); err != nil {
+	writing, done := withoutCancelRequest(ctx)
+	defer done()
+	if err := b.reset(writing, input.Pods); err != nil {
 		return b.outcome.resets(b.tried), err
 	}
 	end := a.Clock.Now().Add(resetTime)
 	err := a.poll(ctx, input.SidecarSet.Name, func() (time.Duration, error) {
 		next, err := a.migrated(ctx, input.SidecarSet, b.done)
 		left := end.Sub(a.Clock.Now())
-		if err != nil || next.Pending == 0 || left <= 0 {
+		if err != nil || left <= 0 || next.Pending == 0 && !input.Upgrading {
 			return 0, err
 		}
 		next.Pods = slices.DeleteFunc(next.Pods, func(pod protocol.PodReference) bool { return b.done[pod] })
-		return min(left, beat), b.reset(ctx, next.Pods)
+		return min(left, beat), b.reset(writing, next.Pods)
 	})
-	if errors.Is(err, errStopping) {
+	if requested(ctx) || errors.Is(err, errStopping) {
 		err = nil
 	}
 	return b.outcome.resets(b.tried), err

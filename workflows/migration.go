@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"time"
 
+	"go.temporal.io/sdk/temporal"
 	"go.temporal.io/sdk/workflow"
 
 	"github.com/outrigger/outrigger/api/protocol"
@@ -15,6 +16,8 @@ type migration struct {
 	running bool
 	// writing is set while a reset is in hand.
 	writing bool
+	// end has the reset in hand do no more than it is writing.
+	end     workflow.CancelFunc
 	batches int
 	refused []protocol.PodReference
 	rest    time.Duration
@@ -54,8 +57,15 @@ func (r *run) resetBatch(ctx workflow.Context) (pending bool, err error) {
 	m.writing = true
 	defer func() { m.writing = false }()
 	var result protocol.ResetBatchResult
-	err = workflow.ExecuteActivity(batchOptions(ctx, fmt.Sprintf("reset batch %d: %d pods", m.batches, len(next.Pods))), protocol.ResetBatchActivity,
-		protocol.ResetBatchInput{SidecarSet: r.input.SidecarSet, Pods: next.Pods, Refused: m.refused}).Get(ctx, &result)
+	var resetting workflow.Context
+	resetting, m.end = workflow.WithCancel(batchOptions(ctx, fmt.Sprintf("reset batch %d: %d pods, and those that migrate meanwhile", m.batches, len(next.Pods))))
+	err = workflow.ExecuteActivity(resetting, protocol.ResetBatchActivity, protocol.ResetBatchInput{
+		SidecarSet: r.input.SidecarSet, Pods: next.Pods, Refused: m.refused, Upgrading: r.upgrading,
+	}).Get(ctx, &result)
+	if temporal.IsCanceledError(err) && ctx.Err() == nil {
+		// What it did shows in the pods.
+		return true, nil
+	}
 	if err != nil {
 		return false, fmt.Errorf("reset batch %d: %w", m.batches, err)
 	}

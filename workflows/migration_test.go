@@ -121,3 +121,37 @@ func (s *rolloutSuite) TestRefusedConditionsAreGivenUp() {
 	s.run()
 	s.True(s.asked[1].SkipMarks)
 }
+
+func (s *rolloutSuite) TestSpec7_7_MigrationBeginsBesideABatchThatGoesOn() {
+	var awaited []protocol.AwaitMigrationInput
+	s.migrations()
+	s.env.RegisterActivityWithOptions(func(_ context.Context, input protocol.AwaitMigrationInput) (protocol.AwaitMigrationResult, error) {
+		awaited = append(awaited, input)
+		return protocol.AwaitMigrationResult{}, activity.ErrResultPending
+	}, activity.RegisterOptions{Name: protocol.AwaitMigrationActivity, DisableAlreadyRegisteredCheck: true})
+	s.upgrade = func(context.Context, protocol.UpgradeBatchInput) (protocol.UpgradeBatchResult, error) {
+		return protocol.UpgradeBatchResult{}, activity.ErrResultPending
+	}
+	s.answers(withReserve(hotBatch("a"), "b"))
+	s.env.RegisterDelayedCallback(func() {
+		s.Require().Len(awaited, 1)
+		s.True(awaited[0].Upgrading)
+		s.env.SignalWorkflow(protocol.GenerationSignal, protocol.GenerationInput{Generation: 2})
+	}, time.Minute)
+	s.True(s.continued().Progress.Migrating)
+}
+
+func (s *rolloutSuite) TestANewerGenerationEndsTheResetInHand() {
+	s.migrations(protocol.AwaitMigrationResult{Pods: []protocol.PodReference{pod("a")}, Pending: 1}, protocol.AwaitMigrationResult{Pending: 1})
+	s.env.RegisterActivityWithOptions(func(context.Context, protocol.ResetBatchInput) (protocol.ResetBatchResult, error) {
+		return protocol.ResetBatchResult{}, activity.ErrResultPending
+	}, activity.RegisterOptions{Name: protocol.ResetBatchActivity, DisableAlreadyRegisteredCheck: true})
+	s.answers(hotBatch("a"))
+	s.waits()
+	s.env.RegisterDelayedCallback(func() {
+		s.env.SignalWorkflow(protocol.GenerationSignal, protocol.GenerationInput{Generation: 2})
+	}, time.Minute)
+	next := s.continued()
+	s.Equal(int64(2), next.Generation)
+	s.True(next.Progress.Migrating)
+}

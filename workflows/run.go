@@ -209,6 +209,9 @@ func longer(rest time.Duration) time.Duration { return min(max(2*rest, shortestR
 // continueAs hands over to a fresh run, which keeps the hold and knows what
 // was written last. A reset in hand ends first.
 func (r *run) continueAs(ctx workflow.Context, generation int64) (protocol.RolloutResult, error) {
+	if r.migration.writing && workflow.GetVersion(ctx, "end the reset in hand", workflow.DefaultVersion, 1) == 1 {
+		r.migration.end()
+	}
 	if err := workflow.Await(ctx, func() bool { return !r.migration.writing }); err != nil {
 		return protocol.RolloutResult{}, err
 	}

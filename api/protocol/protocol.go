@@ -213,6 +213,8 @@ type ResetBatchInput struct {
 	SidecarSet SetReference   `json:"sidecarSet"`
 	Pods       []PodReference `json:"pods"`
 	Refused    []PodReference `json:"refused,omitempty"`
+	// Upgrading says that a batch is in hand: more pods will be migrating.
+	Upgrading bool `json:"upgrading,omitempty"`
 }
 
 // ResetBatchResult says what became of them.
