@@ -20,7 +20,8 @@ import (
 // UsesPinned tells whether a new pod gets the revision that the set's injection
 // is pinned to, rather than the newest content (SPEC §4.11). Whoever creates the
 // pod again, gets the same answer for the same name (or generateName), namespace
-// and owner.
+// and owner. Pods that a ReplicaSet creates have no names of their own yet: they
+// share one answer, and the share holds over many ReplicaSets.
 func UsesPinned(set *v1alpha1.SidecarSet, pod *corev1.Pod) (bool, error) {
 	pinned, strategy := set.Spec.InjectionStrategy.Revision, &set.Spec.UpdateStrategy
 	switch {
@@ -60,9 +61,9 @@ func share(partition *intstr.IntOrString, matched int64) (heldBack, of int64, er
 
 // place is a number that depends on the pod alone and spreads evenly.
 func place(pod *corev1.Pod) uint64 {
-	name := pod.GenerateName
+	name := pod.Name
 	if name == "" {
-		name = pod.Name
+		name = pod.GenerateName
 	}
 	identity := []string{pod.Namespace, name}
 	if owner := metav1.GetControllerOfNoCopy(pod); owner != nil {

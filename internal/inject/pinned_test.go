@@ -60,7 +60,7 @@ func TestSpec4_11_WhichPodsGetThePinnedRevision(t *testing.T) {
 }
 
 func TestSpec4_11_ThePartitionDecidesTheShareAndEachPodKeepsItsAnswer(t *testing.T) {
-	const pods = 2000
+	const pods = 1000
 	for name, change := range map[string]func(*v1alpha1.SidecarSet){
 		"percent": func(s *v1alpha1.SidecarSet) { s.Spec.UpdateStrategy.Partition = new(intstr.FromString("30%")) },
 		"number": func(s *v1alpha1.SidecarSet) {
@@ -82,7 +82,7 @@ func TestSpec4_11_ThePartitionDecidesTheShareAndEachPodKeepsItsAnswer(t *testing
 					pinned++
 				}
 			}
-			assert.InDelta(t, 0.3*pods, pinned, 0.05*pods)
+			assert.InDelta(t, 0.3*pods, pinned, 0.03*pods)
 		})
 	}
 }
@@ -94,11 +94,12 @@ func TestSpec4_11_ThePlaceDependsOnNamespaceNameAndOwner(t *testing.T) {
 		pod.OwnerReferences = []metav1.OwnerReference{{UID: "bystander"}, {UID: types.UID(owner), Controller: new(true)}}
 		return pod
 	}
-	base := place(owned("n", "g-", "g-1", "o"))
-	assert.Equal(t, base, place(owned("n", "g-", "g-2", "o")), "a generated name does not matter")
-	for _, other := range []*corev1.Pod{owned("m", "g-", "g-1", "o"), owned("n", "h-", "g-1", "o"), owned("n", "", "g-1", "o"), owned("n", "g-", "g-1", "p")} {
+	base := place(owned("n", "g-", "", "o"))
+	assert.Equal(t, base, place(owned("n", "g-", "", "o")))
+	for _, other := range []*corev1.Pod{owned("m", "g-", "", "o"), owned("n", "h-", "", "o"), owned("n", "g-", "g-1", "o"), owned("n", "g-", "", "p")} {
 		assert.NotEqual(t, base, place(other))
 	}
+	assert.Equal(t, place(owned("n", "g-", "g-1", "o")), place(owned("n", "h-", "g-1", "o")), "a name, such as one of a StatefulSet, counts alone")
 }
 
 func TestSpec4_11_ContentAndHashesComeFromTheRevision(t *testing.T) {
