@@ -9,6 +9,7 @@ ROLE ?=
 PODS ?= 1000
 WINDOW ?= 10%
 HOT ?=
+IDEAL ?= true
 FUZZTIME ?= 5m
 
 controlplane := etcd kube-apiserver kube-controller-manager kube-scheduler kubectl kwok temporal
@@ -104,8 +105,8 @@ demo: controlplane build ## Show a rollout on the local stack
 	@bin/stack demo
 
 .PHONY: bench-rollout
-bench-rollout: controlplane build ## Measure a rollout (PODS=1000 WINDOW=10% HOT=)
-	go run ./test/bench --pods=$(PODS) --window=$(WINDOW) $(if $(HOT),--hot)
+bench-rollout: controlplane build ## Measure a rollout (PODS=1000 WINDOW=10% HOT= IDEAL=true)
+	go run ./test/bench --pods=$(PODS) --window=$(WINDOW) --ideal=$(IDEAL) $(if $(HOT),--hot)
 
 .PHONY: bench-admission
 bench-admission: controlplane build ## Measure the admission of pods, over TLS

@@ -12,8 +12,10 @@ import (
 )
 
 const (
-	// replan bounds how often a moving population is looked at anew.
-	replan = 50 * time.Millisecond
+	// replan bounds how often a moving population is looked at anew, and
+	// leisure how much of the time that may take: a fifth.
+	replan  = 50 * time.Millisecond
+	leisure = 4
 	// beat is how often an activity says that it lives, and how often it looks
 	// again when nothing seems to change.
 	beat = time.Second
@@ -31,12 +33,13 @@ func (a *Activities) poll(ctx context.Context, set string, look func() (again ti
 	beats := a.Clock.NewTicker(beat)
 	defer beats.Stop()
 	for {
+		began := a.Clock.Now()
 		again, err := look()
 		if err != nil || again == 0 {
 			return err
 		}
 		// A storm of events must not mean looking without pause.
-		if err := a.rest(ctx, replan); err != nil {
+		if err := a.rest(ctx, max(replan, leisure*a.Clock.Since(began))); err != nil {
 			return err
 		}
 		select {

@@ -44,8 +44,9 @@ type batch struct {
 	outcome outcome
 	// left pods are still to be upgraded, in order; tried ones are not.
 	left, tried []protocol.SelectedPod
-	// writers are at work on pending pods.
+	// writers are at work on pending pods, as many at a time as turns holds.
 	writers *errgroup.Group
+	turns   chan struct{}
 	pending atomic.Int64
 	// unseen writes are not in the cache yet; shown tells that others are.
 	unseen []protocol.WrittenPod
@@ -58,14 +59,15 @@ func (b *batch) run(ctx context.Context) error {
 	writing, done := withoutCancelRequest(ctx)
 	defer done()
 	b.writers, writing = errgroup.WithContext(writing)
-	b.writers.SetLimit(b.Writers)
+	b.turns = make(chan struct{}, b.Writers)
 	if activity.GetInfo(ctx).Attempt > 1 {
 		if err := b.catchUp(writing); err != nil {
 			return err
 		}
 	}
 	if len(b.tried) == 0 {
-		b.upgrade(writing, len(b.input.Pods))
+		b.left = b.input.Reserve
+		b.upgrade(writing, b.input.Pods)
 	}
 	err := b.poll(ctx, b.input.SidecarSet.Name, func() (time.Duration, error) { return b.refill(writing) })
 	if failed := b.writers.Wait(); failed != nil {
@@ -136,11 +138,11 @@ func (b *batch) refill(ctx context.Context) (again time.Duration, err error) {
 	if err != nil {
 		return 0, err
 	}
-	plan, err := rollout.Next(set, population, nil)
+	plan, err := rollout.Next(set, population, setOf(b.input.Refused))
 	if err != nil {
 		return 0, err
 	}
-	b.upgrade(ctx, b.fits(plan.Room(unseen)))
+	b.upgrade(ctx, b.fitting(&plan, unseen))
 	return min(left, beat), nil
 }
 
@@ -159,27 +161,31 @@ func (b *batch) notInCache(ctx context.Context) (int, error) {
 	return pending + len(left), nil
 }
 
-// fits counts the pods of the reserve that may be taken: those that were
-// chosen because they are not ready cost nothing (SPEC §7.5).
-func (b *batch) fits(room int) (n int) {
+// fitting takes from what is left the pods that a plan made now has room for,
+// and would name too: their labels may have changed. Those that were chosen
+// because they are not ready cost nothing (SPEC §7.5).
+func (b *batch) fitting(plan *rollout.Plan, unseen int) []protocol.SelectedPod {
+	room, named := plan.Room(unseen), setOf(references(slices.Concat(plan.Pods, plan.Reserve)))
+	var fitting, left []protocol.SelectedPod
 	for _, chosen := range b.left {
-		if !chosen.Unready {
-			if room == 0 {
-				break
-			}
+		switch {
+		case !named[chosen.PodReference] || room == 0 && !chosen.Unready:
+			left = append(left, chosen)
+			continue
+		case !chosen.Unready:
 			room--
 		}
-		n++
+		fitting = append(fitting, chosen)
 	}
-	return n
+	b.left = left
+	return fitting
 }
 
-// upgrade has the next n pods taken through their upgrade, those of the reserve
-// only while there is time.
-func (b *batch) upgrade(ctx context.Context, n int) {
-	chosen := b.left[:n]
+// upgrade has pods taken through their upgrade, those of the reserve only while
+// there is time.
+func (b *batch) upgrade(ctx context.Context, chosen []protocol.SelectedPod) {
 	timed := len(b.tried) > 0
-	b.left, b.tried = b.left[n:], append(b.tried, chosen...)
+	b.tried = append(b.tried, chosen...)
 	stopping := activity.GetWorkerStopChannel(ctx)
 	for _, one := range chosen {
 		b.pending.Add(1)
@@ -190,8 +196,9 @@ func (b *batch) upgrade(ctx context.Context, n int) {
 				return ctx.Err()
 			case <-stopping:
 				return nil
-			default:
+			case b.turns <- struct{}{}:
 			}
+			defer func() { <-b.turns }()
 			return b.change(ctx, one.PodReference, &b.outcome, change{
 				decide: func(ctx context.Context, pod *corev1.Pod) (decision, error) {
 					if timed && !b.Clock.Now().Before(b.end) {

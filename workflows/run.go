@@ -130,6 +130,7 @@ func (r *run) upgrade(ctx workflow.Context, next protocol.NextBatchResult) (resu
 		Generation: r.input.Generation,
 		Pods:       next.Pods,
 		Reserve:    next.Reserve,
+		Refused:    r.refused,
 	})
 	if len(next.Reserve) > 0 {
 		r.upgrading = true

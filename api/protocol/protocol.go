@@ -244,6 +244,8 @@ type UpgradeBatchInput struct {
 	Generation int64         `json:"generation"`
 	Pods       []SelectedPod `json:"pods"`
 	Reserve    []SelectedPod `json:"reserve,omitempty"`
+	// Refused pods are planned last, as for NextBatch.
+	Refused []PodReference `json:"refused,omitempty"`
 }
 
 // UpgradeBatchResult says what became of each pod of a batch: written, gone or

@@ -181,7 +181,13 @@ func (b *bench) account(ctx context.Context, set *v1alpha1.SidecarSet, before ma
 	if f.memory, err = b.memory(); err != nil {
 		return err
 	}
-	history := b.engine.GetWorkflowHistory(ctx, id, "", false, enums.HISTORY_EVENT_FILTER_TYPE_ALL_EVENT)
+	return b.readHistory(ctx, id, "", f)
+}
+
+// readHistory counts the events of a run, and of those that it continued.
+func (b *bench) readHistory(ctx context.Context, id, run string, f *figures) error {
+	continued := ""
+	history := b.engine.GetWorkflowHistory(ctx, id, run, false, enums.HISTORY_EVENT_FILTER_TYPE_ALL_EVENT)
 	for history.HasNext() {
 		event, err := history.Next()
 		if err != nil {
@@ -191,6 +197,12 @@ func (b *bench) account(ctx context.Context, set *v1alpha1.SidecarSet, before ma
 		if event.EventType == enums.EVENT_TYPE_WORKFLOW_TASK_FAILED {
 			f.failures++
 		}
+		if started := event.GetWorkflowExecutionStartedEventAttributes(); started != nil {
+			continued = started.ContinuedExecutionRunId
+		}
 	}
-	return nil
+	if continued == "" {
+		return nil
+	}
+	return b.readHistory(ctx, id, continued, f)
 }

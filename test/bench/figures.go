@@ -34,9 +34,11 @@ func (f *figures) String() string {
 	line("pods", "%d", f.pods)
 	line("window", "%d", f.window)
 	line("seconds", "%.1f", f.took.Seconds())
-	line("ideal mover before, seconds", "%.1f", f.before.Seconds())
-	line("ideal mover after, seconds", "%.1f", f.after.Seconds())
-	line("times the ideal", "%.2f", 2*f.took.Seconds()/(f.before+f.after).Seconds())
+	if f.before > 0 {
+		line("ideal mover before, seconds", "%.1f", f.before.Seconds())
+		line("ideal mover after, seconds", "%.1f", f.after.Seconds())
+		line("times the ideal", "%.2f", 2*f.took.Seconds()/(f.before+f.after).Seconds())
+	}
 	line("most in flight at once", "%d", f.worst)
 	line("app containers restarted", "%d", f.restarts)
 	line("batches", "%d", f.batches)

@@ -23,6 +23,7 @@ type options struct {
 	window  string
 	workers int
 	hot     bool
+	ideal   bool
 	timeout time.Duration
 }
 
@@ -49,6 +50,7 @@ func newCommand() *cobra.Command {
 	cmd.Flags().StringVar(&o.window, "window", "10%", "maxUnavailable: number or percent")
 	cmd.Flags().IntVar(&o.workers, "workers", 1, "number of workers")
 	cmd.Flags().BoolVar(&o.hot, "hot", false, "upgrade hot: two twins, two writes a pod")
+	cmd.Flags().BoolVar(&o.ideal, "ideal", true, "have the ideal mover go before and after")
 	cmd.Flags().DurationVar(&o.timeout, "timeout", 15*time.Minute, "give up after this")
 	return cmd
 }
@@ -75,7 +77,11 @@ func run(ctx context.Context, o options, out io.Writer) error {
 		return err
 	}
 	defer b.engine.Close()
-	figures, err := b.compare(ctx, o.workers)
+	measure := b.rollout
+	if o.ideal {
+		measure = b.compare
+	}
+	figures, err := measure(ctx, o.workers)
 	if err != nil {
 		return err
 	}

@@ -2,6 +2,7 @@ package integration
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -94,6 +95,24 @@ func TestSpec7_7_FailingImageLeavesTheOldTwinWorkingUntilItIsMended(t *testing.T
 	assert.Equal(t, 1, s.twins()["side:v1+empty:1 running side:v1 true+empty:1 true"], "the budget is three")
 	s.upgradeTo("side:v2")
 	s.awaitTwins(4, "side:v2")
+	s.awaitPhase(protocol.PhaseComplete)
+}
+
+func TestSpec7_7_ARefusedResetStopsNobodyAndIsTriedAgain(t *testing.T) {
+	s := newHotScene(t, 5)
+	stuck := s.pods()[0].Name
+	s.refusing(stuck, "side-1")
+	s.upgradeTo("side:v2")
+	s.poll("all other pods to be done, and this one to work with its old twin full", func() (bool, error) {
+		twins := s.twins()
+		return twins["side:v2+empty:1 running side:v2 true+empty:1 true"] == 4 && twins["side:v2+side:v1 running side:v2 true+side:v1 true"] == 1, nil
+	})
+	s.poll("the event about it", func() (bool, error) {
+		out, err := kubectl(s.ctx, "", "get", "events", "-n", s.name, "--field-selector=reason=ResetContainerFailed,involvedObject.name="+stuck, "-o", "name")
+		return strings.Contains(out, "event"), err
+	})
+	s.allowing()
+	s.awaitTwins(5, "side:v2")
 	s.awaitPhase(protocol.PhaseComplete)
 }
 

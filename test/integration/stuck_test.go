@@ -29,8 +29,9 @@ func (s *scene) patchPod(pod *corev1.Pod, patch string) {
 	require.NoError(s.t, stack.kube.Patch(s.ctx, pod, kube.RawPatch("application/merge-patch+json", []byte(patch))))
 }
 
-// refusing makes the API server refuse every image change of one pod.
-func (s *scene) refusing(pod string) {
+// refusing makes the API server refuse every image change of one pod's first
+// container.
+func (s *scene) refusing(pod, container string) {
 	s.t.Helper()
 	policy := fmt.Sprintf(`
 apiVersion: admissionregistration.k8s.io/v1
@@ -52,7 +53,7 @@ spec: {policyName: %[1]s, validationActions: [Deny]}
 	require.NoError(s.t, err, out)
 	s.t.Cleanup(func() { s.allowing() })
 	s.poll("the policy to be in force", func() (bool, error) {
-		out, err := kubectl(s.ctx, "", "set", "image", "pod/"+pod, "-n", s.name, "side=probe", "--dry-run=server")
+		out, err := kubectl(s.ctx, "", "set", "image", "pod/"+pod, "-n", s.name, container+"=probe", "--dry-run=server")
 		return err != nil && assert.Contains(s.t, out, "this pod stays as it is"), nil
 	})
 }
@@ -70,7 +71,7 @@ func (s *scene) allowing() {
 func TestSpec7_8_RefusedPodStopsNobodyAndIsTakenOnceItMayBe(t *testing.T) {
 	s := newScene(t, 8, nil)
 	stuck := s.pods()[0].Name
-	s.refusing(stuck)
+	s.refusing(stuck, "side")
 	s.upgradeTo("side:v2")
 	s.await(func(v witness.View) bool { return v.Updated == 7 && v.InFlight == 0 })
 	s.poll("the run to know that one pod is left", func() (bool, error) {

@@ -212,7 +212,21 @@ func (w *Witness) count(pod *corev1.Pod, sign int) {
 			w.total.AppRestarts += int32(sign) * status.RestartCount
 		}
 	}
-	upgraded, settled := "", ready
+	upgraded, settled := w.sidecar(pod, runs)
+	if upgraded == "" {
+		return
+	}
+	w.total.Updated += sign
+	// A pod that never ran is new, not being upgraded.
+	if runs[upgraded] != "" && (!settled || !ready) {
+		w.total.InFlight += sign
+	}
+}
+
+// sidecar names the container that is to run the image, if one is, and tells
+// whether it does, and its twin is empty.
+func (w *Witness) sidecar(pod *corev1.Pod, runs map[string]string) (upgraded string, settled bool) {
+	settled = true
 	for i := range pod.Spec.Containers {
 		switch c := &pod.Spec.Containers[i]; {
 		case !slices.Contains(w.names, c.Name):
@@ -223,14 +237,7 @@ func (w *Witness) count(pod *corev1.Pod, sign int) {
 			settled = settled && c.Image == w.empty && runs[c.Name] == w.empty
 		}
 	}
-	if upgraded == "" {
-		return
-	}
-	w.total.Updated += sign
-	// A pod that never ran is new, not being upgraded.
-	if runs[upgraded] != "" && !settled {
-		w.total.InFlight += sign
-	}
+	return upgraded, settled
 }
 
 func isReady(pod *corev1.Pod) bool {
