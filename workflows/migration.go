@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"time"
 
-	"go.temporal.io/sdk/temporal"
 	"go.temporal.io/sdk/workflow"
 
 	"github.com/outrigger/outrigger/api/protocol"
@@ -62,8 +61,8 @@ func (r *run) resetBatch(ctx workflow.Context) (pending bool, err error) {
 	err = workflow.ExecuteActivity(resetting, protocol.ResetBatchActivity, protocol.ResetBatchInput{
 		SidecarSet: r.input.SidecarSet, Pods: next.Pods, Refused: m.refused, Upgrading: r.upgrading,
 	}).Get(ctx, &result)
-	if temporal.IsCanceledError(err) && ctx.Err() == nil {
-		// What it did shows in the pods.
+	if err != nil && resetting.Err() != nil && ctx.Err() == nil {
+		// It was asked to end, and is not tried again. What it did shows in the pods.
 		return true, nil
 	}
 	if err != nil {

@@ -147,8 +147,9 @@ func (r *run) upgrade(ctx workflow.Context, next protocol.NextBatchResult) (resu
 		}
 	}
 	err = batch.Get(ctx, &result)
-	if temporal.IsCanceledError(err) && ctx.Err() == nil {
-		// No worker was there to say what had been written.
+	if err != nil && upgrading.Err() != nil && ctx.Err() == nil {
+		// Nobody said what had been written: no worker was there, or it was
+		// lost. What is asked to end is not tried again.
 		return protocol.UpgradeBatchResult{Written: uncertain(next)}, nil
 	}
 	return result, err

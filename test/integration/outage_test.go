@@ -6,6 +6,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/outrigger/outrigger/api/protocol"
 	"github.com/outrigger/outrigger/api/v1alpha1"
@@ -24,6 +25,30 @@ func TestWorkersKilledInTheMiddle(t *testing.T) {
 	}
 	s.await(witness.Settled(20))
 	s.within(2)
+	s.awaitPhase(protocol.PhaseComplete)
+}
+
+// A batch that is asked to end is not tried again when its worker is lost, so
+// nobody says what it wrote.
+func TestAPauseOutlivesTheWorkerOfTheBatchInHand(t *testing.T) {
+	s := newScene(t, 16, func(set *v1alpha1.SidecarSet) {
+		set.Spec.UpdateStrategy.MaxUnavailable = new(intstr.FromInt32(1))
+	})
+	s.upgradeTo("side:v2")
+	s.await(func(v witness.View) bool { return v.Updated >= 3 })
+	for _, name := range []string{"worker-1", "worker-2"} {
+		require.NoError(t, stack.Kill(name))
+	}
+	require.NoError(t, stack.engine.SignalWorkflow(s.ctx, s.workflow(), "", protocol.PauseSignal, protocol.Hold{Who: "ann"}))
+	for _, name := range []string{"worker-1", "worker-2"} {
+		require.NoError(t, stack.StartAgain(s.ctx, name))
+	}
+	s.awaitPhase(protocol.PhasePaused)
+	held := s.await(func(v witness.View) bool { return v.InFlight == 0 })
+	assert.Less(t, held.Updated, 16)
+	require.NoError(t, stack.engine.SignalWorkflow(s.ctx, s.workflow(), "", protocol.ResumeSignal, protocol.Hold{Who: "ann"}))
+	s.await(witness.Settled(16))
+	s.within(1)
 	s.awaitPhase(protocol.PhaseComplete)
 }
 
