@@ -10,8 +10,8 @@ import (
 
 // AwaitMigration waits until hot pods run the new image everywhere but in the
 // old twin, so that it can be emptied, and returns them (SPEC §7.7). It returns
-// none when no pod is migrating any more, and none is being upgraded. Pauses do not hold it, nor does a
-// newer generation: what was begun is finished.
+// none when no pod is migrating any more, and none is being upgraded. Pauses do
+// not hold it, nor does a newer generation: what was begun is finished.
 func (a *Activities) AwaitMigration(ctx context.Context, input protocol.AwaitMigrationInput) (result protocol.AwaitMigrationResult, err error) {
 	refused, unseen := setOf(input.Refused), input.Written
 	err = a.poll(ctx, input.SidecarSet.Name, func() (time.Duration, error) {

@@ -2,7 +2,6 @@ package activities
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -31,7 +30,6 @@ const resetTime = 5 * time.Second
 // writes.
 func (a *Activities) ResetBatch(ctx context.Context, input protocol.ResetBatchInput) (protocol.ResetBatchResult, error) {
 	b := &resetBatch{Activities: a, set: input.SidecarSet, done: setOf(input.Refused)}
-	defer a.keepBeating(ctx)()
 	writing, done := withoutCancelRequest(ctx)
 	defer done()
 	if err := b.reset(writing, input.Pods); err != nil {
@@ -47,7 +45,7 @@ func (a *Activities) ResetBatch(ctx context.Context, input protocol.ResetBatchIn
 		next.Pods = slices.DeleteFunc(next.Pods, func(pod protocol.PodReference) bool { return b.done[pod] })
 		return min(left, beat), b.reset(writing, next.Pods)
 	})
-	if requested(ctx) || errors.Is(err, errStopping) {
+	if endedEarly(ctx, err) {
 		err = nil
 	}
 	return b.outcome.resets(b.tried), err

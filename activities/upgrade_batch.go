@@ -73,7 +73,7 @@ func (b *batch) run(ctx context.Context) error {
 	if failed := b.writers.Wait(); failed != nil {
 		return failed
 	}
-	if requested(ctx) || errors.Is(err, errStopping) {
+	if endedEarly(ctx, err) {
 		return nil
 	}
 	return err
@@ -232,6 +232,12 @@ func withoutCancelRequest(ctx context.Context) (context.Context, func()) {
 		stop()
 		cancel()
 	}
+}
+
+// endedEarly tells whether a poll ended because the workflow asked for it, or
+// because the worker stops; what was done until then stands.
+func endedEarly(ctx context.Context, err error) bool {
+	return requested(ctx) || errors.Is(err, errStopping)
 }
 
 // requested tells whether the workflow asked for the end of ctx.

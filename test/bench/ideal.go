@@ -66,7 +66,7 @@ func (b *bench) move(ctx context.Context, w *witness.Witness, pod *corev1.Pod) e
 	if err := b.setImage(ctx, pod, sidecar+"-2", imageNew); err != nil {
 		return err
 	}
-	migrated, err := w.AwaitPod(ctx, pod.UID, func(p *corev1.Pod) bool { return ready(p) && runs(p, sidecar+"-2", imageNew) })
+	migrated, err := w.AwaitPod(ctx, pod.UID, func(p *corev1.Pod) bool { return witness.Ready(p) && runs(p, sidecar+"-2", imageNew) })
 	if err != nil {
 		return err
 	}
@@ -82,15 +82,6 @@ func runs(pod *corev1.Pod, container, image string) bool {
 	for i := range pod.Status.ContainerStatuses {
 		if status := &pod.Status.ContainerStatuses[i]; status.Name == container {
 			return status.Image == image
-		}
-	}
-	return false
-}
-
-func ready(pod *corev1.Pod) bool {
-	for i := range pod.Status.Conditions {
-		if c := &pod.Status.Conditions[i]; c.Type == corev1.PodReady {
-			return c.Status == corev1.ConditionTrue
 		}
 	}
 	return false

@@ -14,15 +14,25 @@ import (
 	"github.com/outrigger/outrigger/test/witness"
 )
 
+// newByHandScene is a scene with n pods on a node whose kubelet is the test.
+func newByHandScene(t *testing.T, n int) *scene {
+	t.Helper()
+	s := newScene(t, 0, nil)
+	for i := range n {
+		s.byHand(fmt.Sprintf("pod-%d", i))
+	}
+	s.await(func(v witness.View) bool { return v.Ready == n })
+	return s
+}
+
 // byHand makes a pod on a node whose kubelet is the test, and reports it running.
-func (s *scene) byHand(name string) *corev1.Pod {
+func (s *scene) byHand(name string) {
 	s.t.Helper()
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: s.name, Name: name, Labels: map[string]string{"app": s.name}}}
 	pod.Spec.NodeName = "by-hand"
 	pod.Spec.Containers = []corev1.Container{{Name: "app", Image: "app:1"}}
 	require.NoError(s.t, stack.kube.Create(s.ctx, pod))
 	s.report(name, "side:v1", "sha256:same", 0)
-	return pod
 }
 
 // report writes what a kubelet would say of a pod's sidecar.
@@ -60,11 +70,7 @@ func (s *scene) images(image string) (names []string) {
 // A kubelet that finds the new tag's content already there reports neither
 // another image nor another imageID: the restart alone shows that it was taken.
 func TestSpec7_ARetagOfTheSameDigestFinishes(t *testing.T) {
-	s := newScene(t, 0, nil)
-	for i := range 4 {
-		s.byHand(fmt.Sprintf("pod-%d", i))
-	}
-	s.await(func(v witness.View) bool { return v.Ready == 4 })
+	s := newByHandScene(t, 4)
 	s.upgradeTo("side:v1-again")
 	for done := 2; done <= 4; done += 2 {
 		s.await(func(v witness.View) bool { return v.Updated == done })
@@ -77,11 +83,7 @@ func TestSpec7_ARetagOfTheSameDigestFinishes(t *testing.T) {
 }
 
 func TestSpec7_8_PodsDeletedBetweenTheirWriteAndTheKubeletStopNobody(t *testing.T) {
-	s := newScene(t, 0, nil)
-	for i := range 4 {
-		s.byHand(fmt.Sprintf("pod-%d", i))
-	}
-	s.await(func(v witness.View) bool { return v.Ready == 4 })
+	s := newByHandScene(t, 4)
 	s.upgradeTo("side:v2")
 	s.await(func(v witness.View) bool { return v.Updated == 2 })
 	for _, name := range s.images("side:v2") {

@@ -198,7 +198,7 @@ func (w *Witness) judge(event string) {
 // count adds a pod to the total, or with sign -1 takes it out.
 func (w *Witness) count(pod *corev1.Pod, sign int) {
 	w.total.Pods += sign
-	ready := isReady(pod)
+	ready := Ready(pod)
 	if ready {
 		w.total.Ready += sign
 	}
@@ -240,7 +240,8 @@ func (w *Witness) sidecar(pod *corev1.Pod, runs map[string]string) (upgraded str
 	return upgraded, settled
 }
 
-func isReady(pod *corev1.Pod) bool {
+// Ready tells whether a pod has the condition Ready.
+func Ready(pod *corev1.Pod) bool {
 	for i := range pod.Status.Conditions {
 		if c := &pod.Status.Conditions[i]; c.Type == corev1.PodReady {
 			return c.Status == corev1.ConditionTrue
