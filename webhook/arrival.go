@@ -23,20 +23,21 @@ type arrival struct {
 	Kind      metav1.GroupVersionKind `json:"kind"`
 	Namespace string                  `json:"namespace"`
 	Object    *newPod                 `json:"object"`
+	// unread is why the pod's spec makes no sense.
+	unread error
 }
 
-// newPod is a pod whose spec is read only once a SidecarSet matches: most of
-// the work is there, and most pods match nothing.
+// newPod is what injection reads of a pod. The rest would take longer, above all
+// managedFields.
 type newPod struct {
 	metav1.TypeMeta `json:",inline"`
-	Metadata        *podMetadata    `json:"metadata"`
-	Spec            json.RawMessage `json:"spec"`
+	Metadata        *podMetadata `json:"metadata"`
+	Spec            *podSpec     `json:"spec"`
 	Status          struct {
 		Phase corev1.PodPhase `json:"phase"`
 	} `json:"status"`
 }
 
-// podMetadata leaves out what injection does not read, above all managedFields.
 type podMetadata struct {
 	Name              string                  `json:"name"`
 	GenerateName      string                  `json:"generateName"`
@@ -55,8 +56,9 @@ var (
 // readArrival reads an AdmissionReview in one pass.
 func readArrival(body []byte) (*arrival, error) {
 	var review podReview
-	if err := utiljson.Unmarshal(body, &review); err != nil {
-		return nil, fmt.Errorf("read the AdmissionReview: %w", err)
+	unread := utiljson.Unmarshal(body, &review)
+	if unread != nil && !readsWithoutSpec(body) {
+		return nil, fmt.Errorf("read the AdmissionReview: %w", unread)
 	}
 	if err := checkReview(review.TypeMeta, review.Request != nil); err != nil {
 		return nil, err
@@ -69,10 +71,28 @@ func readArrival(body []byte) (*arrival, error) {
 	if !isPod(object.Group, object.Version, object.Kind) {
 		return nil, errNoPod
 	}
-	if request.Object.Metadata == nil || len(request.Object.Spec) == 0 || request.Object.Spec[0] != '{' {
+	if request.Object.Metadata == nil || request.Object.Spec == nil {
 		return nil, errHollow
 	}
+	if unread != nil {
+		request.unread = fmt.Errorf("read the pod's spec: %w", unread)
+	}
 	return request, nil
+}
+
+// readsWithoutSpec tells whether nothing but the pod's spec is wrong.
+func readsWithoutSpec(body []byte) bool {
+	var review struct {
+		podReview
+		Request *struct {
+			arrival
+			Object *struct {
+				newPod
+				Spec json.RawMessage `json:"spec"`
+			} `json:"object"`
+		} `json:"request"`
+	}
+	return utiljson.Unmarshal(body, &review) == nil
 }
 
 // isPod takes a kind that is not told for a pod: nothing else is sent here.
@@ -80,9 +100,9 @@ func isPod(group, version, kind string) bool {
 	return kind == "" || group == "" && version == "v1" && kind == "Pod"
 }
 
-// pod is the pod without its spec. An empty namespace is the request's (SPEC §3).
+// pod is the pod as far as it was read. An empty namespace is the request's (SPEC §3).
 func (a *arrival) pod() *corev1.Pod {
-	told := a.Object.Metadata
+	told, spec := a.Object.Metadata, a.Object.Spec
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
 		Name: told.Name, GenerateName: told.GenerateName, Namespace: told.Namespace, DeletionTimestamp: told.DeletionTimestamp,
 		Labels: told.Labels, Annotations: told.Annotations, OwnerReferences: told.OwnerReferences,
@@ -91,10 +111,16 @@ func (a *arrival) pod() *corev1.Pod {
 	if pod.Namespace == "" {
 		pod.Namespace = a.Namespace
 	}
+	pod.Spec.ImagePullSecrets = spec.ImagePullSecrets
+	pod.Spec.InitContainers = containers(spec.InitContainers)
+	pod.Spec.Containers = containers(spec.Containers)
+	pod.Spec.Volumes = make([]corev1.Volume, len(spec.Volumes))
+	for i, volume := range spec.Volumes {
+		pod.Spec.Volumes[i].Name = volume.Name
+	}
 	return pod
 }
 
-// podSpec is what injection reads of a spec. The rest would take longer.
 type podSpec struct {
 	Volumes          []named                       `json:"volumes"`
 	InitContainers   []podContainer                `json:"initContainers"`
@@ -113,21 +139,6 @@ type podContainer struct {
 	RestartPolicy *corev1.ContainerRestartPolicy `json:"restartPolicy"`
 	VolumeMounts  []corev1.VolumeMount           `json:"volumeMounts"`
 	VolumeDevices []corev1.VolumeDevice          `json:"volumeDevices"`
-}
-
-// readSpec adds to the pod what injection reads of its spec.
-func (a *arrival) readSpec(pod *corev1.Pod) error {
-	var spec podSpec
-	if err := utiljson.Unmarshal(a.Object.Spec, &spec); err != nil {
-		return fmt.Errorf("read the pod's spec: %w", err)
-	}
-	pod.Spec.ImagePullSecrets = spec.ImagePullSecrets
-	pod.Spec.InitContainers = containers(spec.InitContainers)
-	pod.Spec.Containers = containers(spec.Containers)
-	for _, volume := range spec.Volumes {
-		pod.Spec.Volumes = append(pod.Spec.Volumes, corev1.Volume{Name: volume.Name})
-	}
-	return nil
 }
 
 func containers(read []podContainer) []corev1.Container {

@@ -53,7 +53,7 @@ func (h *podHandler) answer(ctx context.Context, x *exchange) (*admissionv1.Admi
 	return &response.AdmissionResponse, nil
 }
 
-// admit is the story of an admission: match, read, choose versions, inject.
+// admit is the story of an admission: match, choose versions, inject.
 func (h *podHandler) admit(ctx context.Context, request *arrival, x *exchange) admission.Response {
 	pod := request.pod()
 	if !match.Active(pod) {
@@ -67,8 +67,8 @@ func (h *podHandler) admit(ctx context.Context, request *arrival, x *exchange) a
 		h.meters.unmatched.Inc()
 		return admission.Allowed("")
 	}
-	if err := request.readSpec(pod); err != nil {
-		return h.refused(sets, err, admission.Errored(http.StatusBadRequest, err))
+	if request.unread != nil {
+		return h.refused(sets, request.unread, admission.Errored(http.StatusBadRequest, request.unread))
 	}
 	versions, err := h.revisions.choose(ctx, pod, sets)
 	if err != nil {
