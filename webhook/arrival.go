@@ -1,14 +1,14 @@
 package webhook
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	utiljson "k8s.io/apimachinery/pkg/util/json"
 )
 
 // podReview is the AdmissionReview of a new pod, as far as injection needs it.
@@ -56,9 +56,11 @@ var (
 // readArrival reads an AdmissionReview in one pass.
 func readArrival(body []byte) (*arrival, error) {
 	var review podReview
-	unread := utiljson.Unmarshal(body, &review)
-	if unread != nil && !readsWithoutSpec(body) {
-		return nil, fmt.Errorf("read the AdmissionReview: %w", unread)
+	if err := json.Unmarshal(body, &review); err != nil {
+		if review = withoutSpec(body); review.Request == nil {
+			return nil, fmt.Errorf("read the AdmissionReview: %w", err)
+		}
+		review.Request.unread = fmt.Errorf("read the pod's spec: %w", err)
 	}
 	if err := checkReview(review.TypeMeta, review.Request != nil); err != nil {
 		return nil, err
@@ -71,28 +73,30 @@ func readArrival(body []byte) (*arrival, error) {
 	if !isPod(object.Group, object.Version, object.Kind) {
 		return nil, errNoPod
 	}
-	if request.Object.Metadata == nil || request.Object.Spec == nil {
+	if request.Object.Metadata == nil || request.Object.Spec == nil && request.unread == nil {
 		return nil, errHollow
-	}
-	if unread != nil {
-		request.unread = fmt.Errorf("read the pod's spec: %w", unread)
 	}
 	return request, nil
 }
 
-// readsWithoutSpec tells whether nothing but the pod's spec is wrong.
-func readsWithoutSpec(body []byte) bool {
+// withoutSpec reads a review in which nothing but the pod's spec is wrong.
+func withoutSpec(body []byte) podReview {
 	var review struct {
-		podReview
-		Request *struct {
+		metav1.TypeMeta `json:",inline"`
+		Request         *struct {
 			arrival
 			Object *struct {
 				newPod
-				Spec json.RawMessage `json:"spec"`
+				Spec jsontext.Value `json:"spec"`
 			} `json:"object"`
 		} `json:"request"`
 	}
-	return utiljson.Unmarshal(body, &review) == nil
+	if err := json.Unmarshal(body, &review); err != nil || review.Request == nil || review.Request.Object == nil {
+		return podReview{}
+	}
+	request := &review.Request.arrival
+	request.Object = &review.Request.Object.newPod
+	return podReview{TypeMeta: review.TypeMeta, Request: request}
 }
 
 // isPod takes a kind that is not told for a pod: nothing else is sent here.
@@ -102,7 +106,7 @@ func isPod(group, version, kind string) bool {
 
 // pod is the pod as far as it was read. An empty namespace is the request's (SPEC §3).
 func (a *arrival) pod() *corev1.Pod {
-	told, spec := a.Object.Metadata, a.Object.Spec
+	told := a.Object.Metadata
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
 		Name: told.Name, GenerateName: told.GenerateName, Namespace: told.Namespace, DeletionTimestamp: told.DeletionTimestamp,
 		Labels: told.Labels, Annotations: told.Annotations, OwnerReferences: told.OwnerReferences,
@@ -111,12 +115,8 @@ func (a *arrival) pod() *corev1.Pod {
 	if pod.Namespace == "" {
 		pod.Namespace = a.Namespace
 	}
-	pod.Spec.ImagePullSecrets = spec.ImagePullSecrets
-	pod.Spec.InitContainers = containers(spec.InitContainers)
-	pod.Spec.Containers = containers(spec.Containers)
-	pod.Spec.Volumes = make([]corev1.Volume, len(spec.Volumes))
-	for i, volume := range spec.Volumes {
-		pod.Spec.Volumes[i].Name = volume.Name
+	if a.Object.Spec != nil {
+		pod.Spec = a.Object.Spec.read()
 	}
 	return pod
 }
@@ -139,6 +139,17 @@ type podContainer struct {
 	RestartPolicy *corev1.ContainerRestartPolicy `json:"restartPolicy"`
 	VolumeMounts  []corev1.VolumeMount           `json:"volumeMounts"`
 	VolumeDevices []corev1.VolumeDevice          `json:"volumeDevices"`
+}
+
+func (s *podSpec) read() corev1.PodSpec {
+	spec := corev1.PodSpec{
+		ImagePullSecrets: s.ImagePullSecrets, InitContainers: containers(s.InitContainers), Containers: containers(s.Containers),
+		Volumes: make([]corev1.Volume, len(s.Volumes)),
+	}
+	for i, volume := range s.Volumes {
+		spec.Volumes[i].Name = volume.Name
+	}
+	return spec
 }
 
 func containers(read []podContainer) []corev1.Container {

@@ -85,6 +85,7 @@ func (a app) sharedMounts(mounts []corev1.VolumeMount) ([]corev1.VolumeMount, []
 	mounts = slices.Clip(mounts)
 	var needed []corev1.EnvVar
 	for _, source := range a.containers {
+		mounts = slices.Grow(mounts, len(source.VolumeMounts))
 		for _, mount := range source.VolumeMounts {
 			if slices.ContainsFunc(mounts, func(m corev1.VolumeMount) bool { return samePath(m.MountPath, mount.MountPath) }) {
 				continue

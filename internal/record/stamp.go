@@ -46,6 +46,7 @@ func Stamped(annotations map[string]string, key string, stamps []Stamp, now meta
 		return With(annotations, key, entries)
 	}
 	var value strings.Builder
+	value.Grow(stampedLength(stamps, len(timestamp)))
 	separator := "{"
 	for _, stamp := range stamps {
 		for _, part := range []string{separator, stamp.quoted, ":", timestampField, string(timestamp), stamp.rest} {
@@ -55,4 +56,12 @@ func Stamped(annotations map[string]string, key string, stamps []Stamp, now meta
 	}
 	value.WriteString("}")
 	return value.String(), nil
+}
+
+func stampedLength(stamps []Stamp, timestamp int) int {
+	length := len("{}")
+	for _, stamp := range stamps {
+		length += len(stamp.quoted) + len(":,") + len(timestampField) + timestamp + len(stamp.rest)
+	}
+	return length
 }
