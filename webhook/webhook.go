@@ -50,7 +50,6 @@ type Options struct {
 // Run serves until the context ends. It is ready once caches are filled, the
 // certificate is there, and the API server has been told to trust it.
 func Run(ctx context.Context, options Options) error {
-	tuneCollector()
 	keeper, err := options.newKeeper()
 	if err != nil {
 		return err

@@ -135,14 +135,12 @@ func (p *Plan) survey(strategy *v1alpha1.SidecarSetUpdateStrategy, pods []Pod) (
 		return nil, err
 	}
 	p.Counts.Matched = len(pods)
-	var candidates []candidate
 	for i := range pods {
-		pod := &pods[i]
-		p.count(pod)
-		if !canary(pod) {
-			continue
-		}
-		if p.classify(pod) {
+		p.count(&pods[i])
+	}
+	candidates := make([]candidate, 0, p.Counts.Matched-p.Counts.Updated)
+	for i := range pods {
+		if pod := &pods[i]; canary(pod) && p.classify(pod) {
 			candidates = append(candidates, newCandidate(pod, &priority))
 		}
 	}

@@ -45,9 +45,12 @@ type Memory struct {
 }
 
 type remembered struct {
-	resourceVersion string
-	state           podstate.State
-	readable        bool
+	// pod is the object that was looked at: caches replace them, and never
+	// change them.
+	pod   *corev1.Pod
+	state podstate.State
+	// member tells whether the pod is matched if its namespace is in scope.
+	member bool
 }
 
 // Population is the function of the same name.
@@ -64,17 +67,13 @@ func (m *Memory) Population(set *v1alpha1.SidecarSet, pods []*corev1.Pod, namesp
 	inScope := namespaceFilter(scope, namespaceLabels)
 	matched := make([]Pod, 0, len(pods))
 	for _, pod := range pods {
-		if !match.Active(pod) || !scope.Labels(pod.Labels) || !record.Injected(pod.Annotations, set.Name) {
+		known := m.look(set.Name, scope, version, pod)
+		if !known.member {
 			continue
 		}
 		if in, err := inScope(pod.Namespace); err != nil {
 			return nil, fmt.Errorf("SidecarSet %s: %w", set.Name, err)
-		} else if !in {
-			continue
-		}
-		// A pod whose annotations cannot be read stops nobody else: it is
-		// not managed until somebody mends it.
-		if known := m.stateOf(version, pod); known.readable && known.state.Complete {
+		} else if in {
 			matched = append(matched, Pod{Pod: pod, State: known.state})
 		}
 	}
@@ -90,12 +89,17 @@ func (m *Memory) prepare(set *v1alpha1.SidecarSet, pods int) {
 	}
 }
 
-func (m *Memory) stateOf(version *podstate.Version, pod *corev1.Pod) remembered {
-	if known, ok := m.states[pod.UID]; ok && known.resourceVersion == pod.ResourceVersion && pod.ResourceVersion != "" {
+func (m *Memory) look(set string, scope match.Scope, version *podstate.Version, pod *corev1.Pod) remembered {
+	if known, ok := m.states[pod.UID]; ok && known.pod == pod {
 		return known
 	}
-	state, err := version.Of(pod)
-	known := remembered{resourceVersion: pod.ResourceVersion, state: state, readable: err == nil}
+	known := remembered{pod: pod}
+	if match.Active(pod) && scope.Labels(pod.Labels) && record.Injected(pod.Annotations, set) {
+		// A pod whose annotations cannot be read stops nobody else: it is
+		// not managed until somebody mends it.
+		state, err := version.Of(pod)
+		known.state, known.member = state, err == nil && state.Complete
+	}
 	m.states[pod.UID] = known
 	return known
 }

@@ -1,4 +1,4 @@
-package webhook
+package main
 
 import (
 	"os"
@@ -6,8 +6,8 @@ import (
 )
 
 // collectorPercent is how much the heap may grow between two collections.
-// Admissions leave much garbage beside caches that stay: the usual 100 % means
-// ten collections a second under load.
+// Events and admissions leave much garbage beside caches that stay: the usual
+// 100 % means ten collections a second under load.
 const collectorPercent = 200
 
 // tuneCollector leaves the choice to GOGC where it is set.
