@@ -19,8 +19,13 @@ func (a *Activities) AwaitMigration(ctx context.Context, input protocol.AwaitMig
 		if unseen, err = a.notShown(ctx, unseen); err != nil || len(unseen) > 0 {
 			return beat, err
 		}
-		if result, err = a.migrated(ctx, input.SidecarSet, refused); err != nil {
+		found, err := a.migrating(ctx, input.SidecarSet, refused)
+		if err != nil {
 			return 0, err
+		}
+		result = protocol.AwaitMigrationResult{Pods: found.migrated, Pending: found.pending}
+		if len(result.Pods) == 0 {
+			result.Pods = found.migratedBefore
 		}
 		if (result.Pending > 0 || input.Upgrading) && len(result.Pods) == 0 {
 			return beat, nil
@@ -30,34 +35,39 @@ func (a *Activities) AwaitMigration(ctx context.Context, input protocol.AwaitMig
 	return result, err
 }
 
-// migrated lists the pods that can be reset; refused ones only when there is
-// nobody else.
-func (a *Activities) migrated(ctx context.Context, reference protocol.SetReference, refused map[protocol.PodReference]bool) (protocol.AwaitMigrationResult, error) {
-	var result protocol.AwaitMigrationResult
+// migrating are the hot pods of a set that hold an old twin yet.
+type migrating struct {
+	pending int
+	// others are the pending ones that were not known before.
+	others int
+	// migrated ones can be reset, MaxBatch at most; migratedBefore are those
+	// known before.
+	migrated, migratedBefore []protocol.PodReference
+}
+
+func (a *Activities) migrating(ctx context.Context, reference protocol.SetReference, known map[protocol.PodReference]bool) (found migrating, err error) {
 	set, err := a.set(ctx, reference)
 	if err != nil || set == nil {
-		return result, err
+		return found, err
 	}
 	population, err := a.population(ctx, set)
 	if err != nil {
-		return result, err
+		return found, err
 	}
-	var again []protocol.PodReference
 	for i := range population {
 		pod := &population[i]
-		if pod.Migrating {
-			result.Pending++
+		if !pod.Migrating {
+			continue
 		}
-		switch {
-		case !pod.Migrated || len(result.Pods) == rollout.MaxBatch:
-		case refused[pod.Reference()]:
-			again = append(again, pod.Reference())
-		default:
-			result.Pods = append(result.Pods, pod.Reference())
+		found.pending++
+		list := &found.migratedBefore
+		if !known[pod.Reference()] {
+			found.others++
+			list = &found.migrated
+		}
+		if pod.Migrated && len(*list) < rollout.MaxBatch {
+			*list = append(*list, pod.Reference())
 		}
 	}
-	if len(result.Pods) == 0 {
-		result.Pods = again[:min(len(again), rollout.MaxBatch)]
-	}
-	return result, nil
+	return found, nil
 }

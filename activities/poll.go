@@ -13,9 +13,9 @@ import (
 
 const (
 	// replan bounds how often a moving population is looked at anew, and
-	// leisure how much of the time that may take: a fifth.
-	replan  = 50 * time.Millisecond
-	leisure = 4
+	// leisure how much of the time that may take: a tenth.
+	replan  = 20 * time.Millisecond
+	leisure = 9
 	// beat is how often an activity says that it lives, and how often it looks
 	// again when nothing seems to change.
 	beat = time.Second

@@ -3,7 +3,6 @@ package activities
 import (
 	"context"
 	"fmt"
-	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -20,8 +19,12 @@ const (
 	eventResetFailed  = "ResetContainerFailed"
 )
 
-// resetTime is how long a batch goes on with pods that have migrated meanwhile.
-const resetTime = 5 * time.Second
+// resetTime is how long a batch goes on with pods that have migrated meanwhile;
+// it ends earlier once none has been migrating for a lull.
+const (
+	resetTime = 15 * time.Second
+	lull      = time.Second
+)
 
 // ResetBatch gives the old twins of migrated pods the empty image, with one
 // guarded write and one event for each pod: of those named, and for resetTime
@@ -36,14 +39,18 @@ func (a *Activities) ResetBatch(ctx context.Context, input protocol.ResetBatchIn
 		return b.outcome.resets(b.tried), err
 	}
 	end := a.Clock.Now().Add(resetTime)
+	busy := a.Clock.Now()
 	err := a.poll(ctx, input.SidecarSet.Name, func() (time.Duration, error) {
-		next, err := a.migrated(ctx, input.SidecarSet, b.done)
-		left := end.Sub(a.Clock.Now())
-		if err != nil || left <= 0 || next.Pending == 0 && !input.Upgrading {
+		found, err := a.migrating(ctx, input.SidecarSet, b.done)
+		now := a.Clock.Now()
+		if found.others > 0 {
+			busy = now
+		}
+		left := end.Sub(now)
+		if err != nil || left <= 0 || found.others == 0 && (!input.Upgrading || now.Sub(busy) >= lull) {
 			return 0, err
 		}
-		next.Pods = slices.DeleteFunc(next.Pods, func(pod protocol.PodReference) bool { return b.done[pod] })
-		return min(left, beat), b.reset(writing, next.Pods)
+		return min(left, beat), b.reset(writing, found.migrated)
 	})
 	if endedEarly(ctx, err) {
 		err = nil

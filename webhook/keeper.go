@@ -36,10 +36,13 @@ const renewalCheck = time.Hour
 // certificate before is served, which they trust as well.
 const spreadTime = 10 * time.Second
 
-// watchGap is how long caches may be without a watch once the definition was
-// changed: the API server ends the watches of SidecarSets, and a client that is
-// cut off at once waits for a second or two before it asks again.
-const watchGap = 3 * time.Second
+// watchGap bounds how long sets may be without a watch once the definition was
+// changed: the API server ends the watches of SidecarSets after a second, and a
+// client that is cut off waits, again for seconds, before it asks anew.
+const (
+	watchGap   = 10 * time.Second
+	watchCheck = 50 * time.Millisecond
+)
 
 var errNoCertificate = errors.New("the webhook has no certificate yet")
 
@@ -65,6 +68,7 @@ type keeper struct {
 	}
 	// redefined is when the definition was last seen in need of a change.
 	redefined time.Time
+	sets      *setWatch
 	// first is closed when there is a certificate to serve.
 	first     chan struct{}
 	closeOnce sync.Once
@@ -113,8 +117,8 @@ func (k *keeper) Reconcile(ctx context.Context, _ reconcile.Request) (reconcile.
 		return reconcile.Result{}, ignoreRace(err)
 	}
 	// Pods that come while no set can be seen would go without their sidecars.
-	if wait := watchGap - k.now().Sub(k.redefined); wait > 0 && k.servedCA == nil {
-		return reconcile.Result{RequeueAfter: wait}, nil
+	if k.blind() && k.servedCA == nil {
+		return reconcile.Result{RequeueAfter: watchCheck}, nil
 	}
 	if err := k.writeConfigurations(ctx, want); err != nil {
 		return reconcile.Result{}, ignoreRace(err)
@@ -124,6 +128,11 @@ func (k *keeper) Reconcile(ctx context.Context, _ reconcile.Request) (reconcile.
 		return reconcile.Result{}, err
 	}
 	return reconcile.Result{RequeueAfter: cmp.Or(wait, renewalCheck)}, nil
+}
+
+// blind tells whether the watch of SidecarSets is one that the API server ends.
+func (k *keeper) blind() bool {
+	return k.now().Sub(k.redefined) < watchGap && !k.sets.since().After(k.redefined)
 }
 
 // ignoreRace forgets that another replica was first: its write is on the way

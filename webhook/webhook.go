@@ -58,6 +58,7 @@ func Run(ctx context.Context, options Options) error {
 	mgr, err := options.NewManager(func(o *manager.Options) {
 		registered = cmp.Or(admissionregistrationv1.AddToScheme(o.Scheme), apiextensionsv1.AddToScheme(o.Scheme))
 		watchOwnObjects(o.Cache.ByObject)
+		o.Cache.NewInformer = keeper.sets.newInformer
 	})
 	if err := cmp.Or(registered, err); err != nil {
 		return err
@@ -107,6 +108,7 @@ func (o Options) newKeeper() (*keeper, error) {
 		authority: authority,
 		desired:   desired,
 		now:       time.Now,
+		sets:      &setWatch{now: time.Now},
 		first:     make(chan struct{}),
 	}, nil
 }
