@@ -68,8 +68,13 @@ func newBench(stack *cluster.Cluster, pods, window int, hot bool) (*bench, error
 	return b, nil
 }
 
+// plain is the template of a pod without sidecars.
+func plain() corev1.PodTemplateSpec {
+	return corev1.PodTemplateSpec{Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "app", Image: "app:1"}}}}
+}
+
 // populate makes the pods of a namespace and waits until they are ready.
-func (b *bench) populate(ctx context.Context, namespace string, containers ...corev1.Container) (*witness.Witness, error) {
+func (b *bench) populate(ctx context.Context, namespace string, template corev1.PodTemplateSpec) (*witness.Witness, error) {
 	if err := b.kube.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}); err != nil {
 		return nil, fmt.Errorf("create namespace: %w", err)
 	}
@@ -79,14 +84,11 @@ func (b *bench) populate(ctx context.Context, namespace string, containers ...co
 	}
 	w.Expect(imageOld)
 	labels, replicas := map[string]string{"app": namespace}, int32(b.pods)
+	template.Labels = labels
 	err = b.kube.Create(ctx, &appsv1.Deployment{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "app"},
 		Spec: appsv1.DeploymentSpec{
-			Replicas: &replicas, Selector: &metav1.LabelSelector{MatchLabels: labels},
-			Template: corev1.PodTemplateSpec{
-				ObjectMeta: metav1.ObjectMeta{Labels: labels},
-				Spec:       corev1.PodSpec{Containers: append(containers, corev1.Container{Name: "app", Image: "app:1"})},
-			},
+			Replicas: &replicas, Selector: &metav1.LabelSelector{MatchLabels: labels}, Template: template,
 		},
 	})
 	if err != nil {
@@ -131,7 +133,7 @@ func (b *bench) rollout(ctx context.Context, workers int) (*figures, error) {
 	if err := b.kube.Create(ctx, set); err != nil {
 		return nil, fmt.Errorf("create the SidecarSet: %w", err)
 	}
-	w, err := b.populate(ctx, setName)
+	w, err := b.populate(ctx, setName, plain())
 	if err != nil {
 		return nil, err
 	}

@@ -2,22 +2,31 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"time"
 
+	jsonpatch "github.com/evanphx/json-patch/v5"
 	"golang.org/x/sync/errgroup"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	kube "sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/outrigger/outrigger/internal/inject"
+	"github.com/outrigger/outrigger/internal/validation"
 	"github.com/outrigger/outrigger/test/witness"
 )
 
-// ideal moves pods with the same window and nothing else to do: whenever a pod
-// is ready again, the next one is patched.
+// ideal moves the same pods with the same window and nothing else to do:
+// whenever a pod is ready again, the next one is patched.
 func (b *bench) ideal(ctx context.Context, name string) (time.Duration, error) {
-	w, err := b.populate(ctx, name, b.sidecars()...)
+	template, err := b.injected()
+	if err != nil {
+		return 0, err
+	}
+	w, err := b.populate(ctx, name, template)
 	if err != nil {
 		return 0, err
 	}
@@ -49,12 +58,38 @@ func (b *bench) ideal(ctx context.Context, name string) (time.Duration, error) {
 	return took, b.clear(ctx, name)
 }
 
-// sidecars are the containers that a pod gets from the set.
-func (b *bench) sidecars() []corev1.Container {
-	if !b.hot {
-		return []corev1.Container{{Name: sidecar, Image: imageOld}}
+// injected is the template of a pod that has its sidecars already, as the
+// webhook would have made it.
+func (b *bench) injected() (template corev1.PodTemplateSpec, err error) {
+	set := b.set()
+	validation.Default(set)
+	if err := validation.WriteHashes(set); err != nil {
+		return template, err
 	}
-	return []corev1.Container{{Name: sidecar + "-1", Image: imageOld}, {Name: sidecar + "-2", Image: imageEmpty}}
+	prepared, err := inject.Prepare(set, setName)
+	if err != nil {
+		return template, err
+	}
+	injection, err := inject.Pod(&corev1.Pod{Spec: plain().Spec}, []*inject.Set{prepared}, metav1.Now())
+	if err != nil {
+		return template, err
+	}
+	encoded, err := injection.AppendPatch(nil)
+	if err != nil {
+		return template, err
+	}
+	patch, err := jsonpatch.DecodePatch(encoded)
+	if err != nil {
+		return template, fmt.Errorf("read the patch of a pod: %w", err)
+	}
+	document, err := json.Marshal(plain())
+	if err != nil {
+		return template, fmt.Errorf("encode a pod: %w", err)
+	}
+	if document, err = patch.Apply(document); err != nil {
+		return template, fmt.Errorf("inject into a pod: %w", err)
+	}
+	return template, json.Unmarshal(document, &template)
 }
 
 // move upgrades one pod: with one write, or with a second one that empties the
