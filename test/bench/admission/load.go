@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bufio"
 	"bytes"
 	"context"
 	"crypto/tls"
@@ -9,8 +8,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
-	"net/http"
+	"net"
 	"slices"
 	"time"
 
@@ -22,7 +20,7 @@ import (
 // machine with what it measures: the bytes are made once, and one goroutine
 // both writes and reads a connection.
 type load struct {
-	dialer  tls.Dialer
+	config  *tls.Config
 	address string
 	request []byte
 	want    []byte
@@ -38,8 +36,12 @@ func newLoad(address string, trusted *x509.CertPool, app string, sidecars int) (
 		"Content-Type: application/json\r\nAccept-Encoding: gzip\r\n\r\n", podPath, address, len(body))
 	l := &load{
 		address: address, request: append([]byte(head), body...),
-		dialer: tls.Dialer{Config: &tls.Config{RootCAs: trusted, NextProtos: []string{"http/1.1"}, MinVersion: tls.VersionTLS13}},
 	}
+	host, _, err := net.SplitHostPort(address)
+	if err != nil {
+		return nil, fmt.Errorf("the webhook's address: %w", err)
+	}
+	l.config = &tls.Config{ServerName: host, RootCAs: trusted, NextProtos: []string{"http/1.1"}, MinVersion: tls.VersionTLS13}
 	c, err := l.dial(context.Background())
 	if err != nil {
 		return nil, err
@@ -48,7 +50,7 @@ func newLoad(address string, trusted *x509.CertPool, app string, sidecars int) (
 	if err := c.exchange(l.request); err != nil {
 		return nil, err
 	}
-	l.want = bytes.Clone(c.answer.Bytes())
+	l.want = bytes.Clone(c.answer)
 	return l, check(l.want, sidecars)
 }
 
@@ -63,40 +65,6 @@ func check(answer []byte, sidecars int) error {
 	}
 	if found := bytes.Count(reviewed.Response.Patch, []byte(`"IS_INJECTED"`)); found != sidecars {
 		return fmt.Errorf("the answer brings %d sidecars, not %d: %s", found, sidecars, reviewed.Response.Patch)
-	}
-	return nil
-}
-
-type connection struct {
-	*tls.Conn
-	reader *bufio.Reader
-	answer bytes.Buffer
-}
-
-func (l *load) dial(ctx context.Context) (*connection, error) {
-	c, err := l.dialer.DialContext(ctx, "tcp", l.address)
-	if err != nil {
-		return nil, fmt.Errorf("connect to the webhook: %w", err)
-	}
-	return &connection{Conn: c.(*tls.Conn), reader: bufio.NewReaderSize(c, 64<<10)}, nil
-}
-
-// exchange leaves the answer in the connection's buffer.
-func (c *connection) exchange(request []byte) error {
-	if _, err := c.Write(request); err != nil {
-		return fmt.Errorf("send: %w", err)
-	}
-	response, err := http.ReadResponse(c.reader, nil)
-	if err != nil {
-		return fmt.Errorf("receive: %w", err)
-	}
-	defer func() { _ = response.Body.Close() }()
-	c.answer.Reset()
-	if _, err := io.Copy(&c.answer, response.Body); err != nil {
-		return fmt.Errorf("receive: %w", err)
-	}
-	if response.StatusCode != http.StatusOK {
-		return fmt.Errorf("the webhook answers %s: %s", response.Status, c.answer.Bytes())
 	}
 	return nil
 }
@@ -140,8 +108,8 @@ func (l *load) hammer(ctx context.Context, until time.Time) ([]time.Duration, er
 			return nil, err
 		}
 		// Timestamps in the answer differ, but not in length.
-		if c.answer.Len() != len(l.want) {
-			return nil, fmt.Errorf("an answer differs: %s", c.answer.Bytes())
+		if len(c.answer) != len(l.want) {
+			return nil, fmt.Errorf("an answer differs: %s", c.answer)
 		}
 		next := time.Now()
 		taken = append(taken, next.Sub(now))
