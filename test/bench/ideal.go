@@ -70,7 +70,8 @@ func (b *bench) injected() (template corev1.PodTemplateSpec, err error) {
 	if err != nil {
 		return template, err
 	}
-	injection, err := inject.Pod(&corev1.Pod{Spec: plain().Spec}, []*inject.Set{prepared}, metav1.Now())
+	bare := plain()
+	injection, err := inject.Pod(&corev1.Pod{Spec: bare.Spec}, []*inject.Set{prepared}, metav1.Now())
 	if err != nil {
 		return template, err
 	}
@@ -82,7 +83,7 @@ func (b *bench) injected() (template corev1.PodTemplateSpec, err error) {
 	if err != nil {
 		return template, fmt.Errorf("read the patch of a pod: %w", err)
 	}
-	document, err := json.Marshal(plain())
+	document, err := json.Marshal(bare)
 	if err != nil {
 		return template, fmt.Errorf("encode a pod: %w", err)
 	}
