@@ -82,7 +82,7 @@ func (w *wait) plan(ctx context.Context, set *v1alpha1.SidecarSet) (result proto
 	if err != nil {
 		return result, 0, err
 	}
-	if left := rollout.Quiet(set, population).Sub(w.Clock.Now()); left > 0 {
+	if left := rollout.Quiet(set, population, len(w.input.Written) > 0).Sub(w.Clock.Now()); left > 0 {
 		return waitingFor("the rollout of an earlier SidecarSet of this name to let go"), min(left, beat), nil
 	}
 	plan, err := rollout.Next(set, population, w.refused)

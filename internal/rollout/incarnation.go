@@ -18,9 +18,13 @@ const (
 // Quiet is when a set may be planned for. It is later than its creation only
 // when a set of the same name was rolled out shortly before: runs of two
 // incarnations do not know of each other, so the new one waits until the old
-// one must have let go.
-func Quiet(set *v1alpha1.SidecarSet, pods []Pod) time.Time {
+// one must have let go. One whose run has begun to write has waited: what was
+// touched since may be its own work.
+func Quiet(set *v1alpha1.SidecarSet, pods []Pod, begun bool) time.Time {
 	created := set.CreationTimestamp.Time
+	if begun {
+		return created
+	}
 	for i := range pods {
 		if at := pods[i].TouchedAt; at.After(created.Add(-letGo)) && !at.After(created.Add(clockStep)) {
 			return created.Add(letGo)

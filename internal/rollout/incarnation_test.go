@@ -21,6 +21,14 @@ func TestSetMadeAgainWaitsForTheRunOfTheOneBefore(t *testing.T) {
 	} {
 		state := old
 		state.Touched, state.TouchedAt = true, noon.Add(touched)
-		assert.Equal(t, noon.Add(want), Quiet(set, []Pod{newPod("a", old), newPod("b", state)}), touched)
+		assert.Equal(t, noon.Add(want), Quiet(set, []Pod{newPod("a", old), newPod("b", state)}, false), touched)
 	}
+}
+
+func TestNewSetDoesNotWaitForItsOwnRun(t *testing.T) {
+	set := strategy(nil)
+	set.CreationTimestamp = metav1.NewTime(noon)
+	state := restart
+	state.TouchedAt = noon.Add(time.Second) // its first batch, right after its creation
+	assert.Equal(t, noon, Quiet(set, []Pod{newPod("a", old), newPod("b", state)}, true))
 }
