@@ -56,6 +56,13 @@ func (o *outcome) wrote(pod protocol.PodReference, resourceVersion string) {
 	o.fresh = append(o.fresh, protocol.WrittenPod{PodReference: pod, ResourceVersion: resourceVersion})
 }
 
+// count is how many pods were written.
+func (o *outcome) count() int {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return len(o.written)
+}
+
 // newWrites are those since the last call.
 func (o *outcome) newWrites() []protocol.WrittenPod {
 	o.mu.Lock()

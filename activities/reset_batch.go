@@ -22,7 +22,7 @@ const (
 // resetTime is how long a batch goes on with pods that have migrated meanwhile;
 // it ends earlier once none has been migrating for a lull.
 const (
-	resetTime = 15 * time.Second
+	resetTime = 2 * refillTime
 	lull      = time.Second
 )
 
@@ -32,27 +32,19 @@ const (
 // unavailable, so it needs no budget. When it is cancelled it ends what it
 // writes.
 func (a *Activities) ResetBatch(ctx context.Context, input protocol.ResetBatchInput) (protocol.ResetBatchResult, error) {
-	b := &resetBatch{Activities: a, set: input.SidecarSet, done: setOf(input.Refused)}
+	defer a.keepBeating(ctx)()
+	b := &resetBatch{
+		Activities: a, input: input, done: setOf(input.Refused),
+		end: a.Clock.Now().Add(resetTime), busy: a.Clock.Now(),
+	}
 	writing, done := withoutCancelRequest(ctx)
 	defer done()
-	if err := b.reset(writing, input.Pods); err != nil {
-		return b.outcome.resets(b.tried), err
-	}
-	end := a.Clock.Now().Add(resetTime)
-	busy := a.Clock.Now()
-	err := a.poll(ctx, input.SidecarSet.Name, func() (time.Duration, error) {
-		found, err := a.migrating(ctx, input.SidecarSet, b.done)
-		now := a.Clock.Now()
-		if found.others > 0 {
-			busy = now
-		}
-		left := end.Sub(now)
-		if err != nil || left <= 0 || found.others == 0 && (!input.Upgrading || now.Sub(busy) >= lull) {
-			return 0, err
-		}
-		return min(left, beat), b.reset(writing, found.migrated)
-	})
-	if endedEarly(ctx, err) {
+	b.writers, writing = a.newWriters(writing)
+	b.reset(writing, input.Pods)
+	err := a.poll(ctx, input.SidecarSet.Name, func() (time.Duration, error) { return b.look(writing) })
+	if failed := b.writers.wait(); failed != nil {
+		err = failed
+	} else if endedEarly(ctx, err) {
 		err = nil
 	}
 	return b.outcome.resets(b.tried), err
@@ -61,24 +53,49 @@ func (a *Activities) ResetBatch(ctx context.Context, input protocol.ResetBatchIn
 // resetBatch is one ResetBatch in progress.
 type resetBatch struct {
 	*Activities
-	set     protocol.SetReference
+	input   protocol.ResetBatchInput
+	end     time.Time
 	outcome outcome
 	tried   []protocol.PodReference
 	// done pods are not looked at again: the cache may not show it yet.
-	done map[protocol.PodReference]bool
+	done    map[protocol.PodReference]bool
+	writers *writers
+	// busy is when a pod was migrating last.
+	busy time.Time
 }
 
-func (b *resetBatch) reset(ctx context.Context, pods []protocol.PodReference) error {
+// look resets what has migrated.
+func (b *resetBatch) look(ctx context.Context) (again time.Duration, err error) {
+	if ctx.Err() != nil {
+		return 0, nil
+	}
+	found, err := b.migrating(ctx, b.input.SidecarSet, b.done)
+	if err != nil {
+		return 0, err
+	}
+	now := b.Clock.Now()
+	if found.others > 0 {
+		b.busy = now
+	}
+	left := b.end.Sub(now)
+	if left <= 0 || found.others == 0 && (!b.input.Upgrading || now.Sub(b.busy) >= lull) {
+		return 0, nil
+	}
+	b.reset(ctx, found.migrated)
+	return min(left, beat), nil
+}
+
+func (b *resetBatch) reset(ctx context.Context, pods []protocol.PodReference) {
+	b.tried = append(b.tried, pods...)
 	for _, pod := range pods {
 		b.done[pod] = true
-	}
-	b.tried = append(b.tried, pods...)
-	return each(ctx, b.Activities, pods, func(ctx context.Context, reference protocol.PodReference) error {
-		return b.change(ctx, reference, &b.outcome, change{
-			decide: func(ctx context.Context, pod *corev1.Pod) (decision, error) { return b.decideReset(ctx, b.set, pod) },
-			write:  b.resetPod,
+		b.writers.begin(ctx, pod, &b.outcome, change{
+			decide: func(ctx context.Context, pod *corev1.Pod) (decision, error) {
+				return b.decideReset(ctx, b.input.SidecarSet, pod)
+			},
+			write: b.resetPod,
 		})
-	})
+	}
 }
 
 func (a *Activities) decideReset(ctx context.Context, reference protocol.SetReference, pod *corev1.Pod) (decision, error) {

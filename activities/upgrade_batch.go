@@ -4,32 +4,30 @@ import (
 	"context"
 	"errors"
 	"slices"
-	"sync/atomic"
 	"time"
 
 	"go.temporal.io/sdk/activity"
 	"go.temporal.io/sdk/temporal"
-	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/outrigger/outrigger/api/protocol"
 	"github.com/outrigger/outrigger/internal/rollout"
 )
 
-// refillTime is how long a batch goes on with its reserve. It ends well before
-// the server could give the batch of a worker that is cut off to another one
-// (HeartbeatTimeout), so that no two of them fill the same slots.
-const refillTime = protocol.HeartbeatTimeout / 2
+// refillTime is how long a batch goes on with its reserve: long enough to be
+// worth its events, short enough that the history tells how far a run is.
+const refillTime = 30 * time.Second
 
 // UpgradeBatch upgrades the chosen pods, each with one guarded write, and then,
-// for refillTime, those of the reserve, as slots become free. Pods that are
+// for refillTime, those of the reserve, as slots become free; it stops doing so
+// when the server does not hear it any more. Pods that are
 // gone, changed, or upgraded already are no errors; a pod whose write the API
 // server refuses is reported and stops nothing. It fails only when the API
 // server cannot be reached, and may then be called again. When it is cancelled
 // it ends what it writes and says what it wrote.
 func (a *Activities) UpgradeBatch(ctx context.Context, input protocol.UpgradeBatchInput) (protocol.UpgradeBatchResult, error) {
 	b := &batch{
-		Activities: a, input: input, end: a.Clock.Now().Add(refillTime),
+		Activities: a, input: input, end: a.Clock.Now().Add(refillTime), lease: newLease(a.Clock),
 		left: slices.Concat(input.Pods, input.Reserve),
 	}
 	err := b.run(ctx)
@@ -41,25 +39,22 @@ type batch struct {
 	*Activities
 	input   protocol.UpgradeBatchInput
 	end     time.Time
+	lease   *lease
 	outcome outcome
 	// left pods are still to be upgraded, in order; tried ones are not.
 	left, tried []protocol.SelectedPod
-	// writers are at work on pending pods, as many at a time as turns holds.
-	writers *errgroup.Group
-	turns   chan struct{}
-	pending atomic.Int64
+	writers     *writers
 	// unseen writes are not in the cache yet; shown tells that others are.
 	unseen []protocol.WrittenPod
 	shown  bool
 }
 
 func (b *batch) run(ctx context.Context) error {
-	defer b.keepBeating(ctx)()
+	defer b.lease.keep(ctx, signOfLife(ctx, &b.outcome))()
 	// A write that was begun must end, or nobody would know what it did.
 	writing, done := withoutCancelRequest(ctx)
 	defer done()
-	b.writers, writing = errgroup.WithContext(writing)
-	b.turns = make(chan struct{}, b.Writers)
+	b.writers, writing = b.newWriters(writing)
 	if activity.GetInfo(ctx).Attempt > 1 {
 		if err := b.catchUp(writing); err != nil {
 			return err
@@ -70,7 +65,7 @@ func (b *batch) run(ctx context.Context) error {
 		b.upgrade(writing, b.input.Pods)
 	}
 	err := b.poll(ctx, b.input.SidecarSet.Name, func() (time.Duration, error) { return b.refill(writing) })
-	if failed := b.writers.Wait(); failed != nil {
+	if failed := b.writers.wait(); failed != nil {
 		return failed
 	}
 	if endedEarly(ctx, err) {
@@ -115,9 +110,14 @@ func (b *batch) catchUp(ctx context.Context) error {
 	return err
 }
 
+// timeLeft is how long slots may still be filled.
+func (b *batch) timeLeft() time.Duration {
+	return min(b.end.Sub(b.Clock.Now()), b.lease.left())
+}
+
 // refill upgrades as many pods of the reserve as the cluster has room for.
 func (b *batch) refill(ctx context.Context) (again time.Duration, err error) {
-	left := b.end.Sub(b.Clock.Now())
+	left := b.timeLeft()
 	if left <= 0 || len(b.left) == 0 || ctx.Err() != nil {
 		return 0, nil
 	}
@@ -150,7 +150,7 @@ func (b *batch) refill(ctx context.Context) (again time.Duration, err error) {
 // the cache does not show so.
 func (b *batch) notInCache(ctx context.Context) (int, error) {
 	// In this order, one that ends meanwhile counts twice rather than never.
-	pending := int(b.pending.Load())
+	pending := int(b.writers.pending.Load())
 	written := append(b.unseen, b.outcome.newWrites()...)
 	left, err := b.notShown(ctx, written)
 	if err != nil {
@@ -186,28 +186,15 @@ func (b *batch) fitting(plan *rollout.Plan, unseen int) []protocol.SelectedPod {
 func (b *batch) upgrade(ctx context.Context, chosen []protocol.SelectedPod) {
 	timed := len(b.tried) > 0
 	b.tried = append(b.tried, chosen...)
-	stopping := activity.GetWorkerStopChannel(ctx)
 	for _, one := range chosen {
-		b.pending.Add(1)
-		b.writers.Go(func() error {
-			defer b.pending.Add(-1)
-			select {
-			case <-ctx.Done():
-				return ctx.Err()
-			case <-stopping:
-				return nil
-			case b.turns <- struct{}{}:
-			}
-			defer func() { <-b.turns }()
-			return b.change(ctx, one.PodReference, &b.outcome, change{
-				decide: func(ctx context.Context, pod *corev1.Pod) (decision, error) {
-					if timed && !b.Clock.Now().Before(b.end) {
-						return decision{}, nil
-					}
-					return b.decideUpgrade(ctx, b.input, one, pod, &b.outcome)
-				},
-				write: b.patchPod,
-			})
+		b.writers.begin(ctx, one.PodReference, &b.outcome, change{
+			decide: func(ctx context.Context, pod *corev1.Pod) (decision, error) {
+				if timed && b.timeLeft() <= 0 {
+					return decision{}, nil
+				}
+				return b.decideUpgrade(ctx, b.input, one, pod, &b.outcome)
+			},
+			write: b.patchPod,
 		})
 	}
 }

@@ -17,8 +17,8 @@ import (
 // bounded by the window, reservePerSlot times: more would only be planned again.
 const (
 	MaxBatch       = 200
-	MaxReserve     = 300
-	reservePerSlot = 5
+	MaxReserve     = 800
+	reservePerSlot = 10
 )
 
 // Plan is what to do next about a population, and how far it is.
