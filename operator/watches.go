@@ -25,8 +25,9 @@ import (
 
 // coalescing is how long events that only touch a status are gathered: the
 // queue keeps the earliest time of an item, so a set's status is written at
-// most twice a second and at most this late.
-const coalescing = 500 * time.Millisecond
+// most once a second and at most this late. Every look costs time for all of
+// the set's pods, and the write a watch event for everybody.
+const coalescing = time.Second
 
 type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
 
