@@ -99,11 +99,3 @@ func appendList[T any](into []byte, name string, first elements, list []T) ([]by
 	}
 	return append(append(into, more.encoded...), ']'), nil
 }
-
-func appendJSON(into []byte, value any) ([]byte, error) {
-	encoded, err := json.Marshal(value)
-	if err != nil {
-		return nil, fmt.Errorf("encode the patch: %w", err)
-	}
-	return append(into, encoded...), nil
-}

@@ -19,7 +19,7 @@ type Injection struct {
 	pod            *corev1.Pod
 	containers     placement
 	initContainers placement
-	volumes        []corev1.Volume
+	volumes        []volume
 	pullSecrets    []corev1.LocalObjectReference
 	// annotations are the pod's with the changes applied.
 	annotations map[string]string
@@ -89,7 +89,7 @@ func (i *Injection) add(set *Set, own app) error {
 			i.containers.place(container, s.PodInjectPolicy != v1alpha1.AfterAppContainerType)
 		}
 	}
-	i.addVolumes(set.spec.Volumes, used)
+	i.addVolumes(set.volumes, used)
 	i.addPullSecrets(set.spec.ImagePullSecrets)
 	changes, err := PatchMetadata(i.annotations, set.spec.PatchPodMetadata)
 	if err != nil {
@@ -137,12 +137,13 @@ func noteVolumes(used map[string]bool, container *corev1.Container) {
 }
 
 // addVolumes adds the used ones; a volume that is there already stays (SPEC §4.3).
-func (i *Injection) addVolumes(volumes []corev1.Volume, used map[string]bool) {
-	for _, volume := range volumes {
-		named := func(v corev1.Volume) bool { return v.Name == volume.Name }
-		if used[volume.Name] && !slices.ContainsFunc(i.pod.Spec.Volumes, named) && !slices.ContainsFunc(i.volumes, named) {
-			i.volumes = append(i.volumes, volume)
+func (i *Injection) addVolumes(volumes []volume, used map[string]bool) {
+	for _, one := range volumes {
+		if !used[one.name] || slices.ContainsFunc(i.volumes, func(v volume) bool { return v.name == one.name }) ||
+			slices.ContainsFunc(i.pod.Spec.Volumes, func(v corev1.Volume) bool { return v.Name == one.name }) {
+			continue
 		}
+		i.volumes = append(i.volumes, one)
 	}
 }
 

@@ -21,7 +21,7 @@ func (i *Injection) Patch() []Operation {
 	operations := annotationPatch(i.pod.Annotations, i.changed)
 	operations = append(operations, i.initContainers.patch("/spec/initContainers")...)
 	operations = append(operations, i.containers.patch("/spec/containers")...)
-	operations = append(operations, appendPatch("/spec/volumes", len(i.pod.Spec.Volumes), i.volumes)...)
+	operations = append(operations, appendPatch("/spec/volumes", len(i.pod.Spec.Volumes), encodings(i.volumes))...)
 	return append(operations, appendPatch("/spec/imagePullSecrets", len(i.pod.Spec.ImagePullSecrets), i.pullSecrets)...)
 }
 
@@ -32,7 +32,7 @@ func (i *Injection) AppendPatch(into []byte) ([]byte, error) {
 	for _, operation := range i.Patch() {
 		var err error
 		into = append(append(into, opening), `{"op":"`+operation.Op+`","path":`...)
-		if into, err = appendJSON(into, operation.Path); err != nil {
+		if into, err = appendString(into, operation.Path); err != nil {
 			return nil, err
 		}
 		into = append(into, `,"value":`...)
@@ -46,24 +46,6 @@ func (i *Injection) AppendPatch(into []byte) ([]byte, error) {
 		return append(into, "[]"...), nil
 	}
 	return append(into, ']'), nil
-}
-
-func appendValue(into []byte, value any) ([]byte, error) {
-	switch value := value.(type) {
-	case *addition:
-		return value.append(into)
-	case []*addition:
-		opening := byte('[')
-		for _, one := range value {
-			var err error
-			if into, err = one.append(append(into, opening)); err != nil {
-				return nil, err
-			}
-			opening = ','
-		}
-		return append(into, ']'), nil
-	}
-	return appendJSON(into, value)
 }
 
 func annotationPatch(existing, changed map[string]string) []Operation {

@@ -21,6 +21,7 @@ type Set struct {
 	spec           *v1alpha1.SidecarSetSpec
 	containers     []sidecar
 	initContainers []sidecar
+	volumes        []volume
 	// names are those of all containers that it brings.
 	names []string
 	// hash and blank are its entries in a pod's annotations.
@@ -73,6 +74,13 @@ func Prepare(set *v1alpha1.SidecarSet, revision string) (*Set, error) {
 	}
 	if prepared.initContainers, err = prepare(set.Spec.InitContainers); err != nil {
 		return nil, fmt.Errorf("SidecarSet %s: %w", set.Name, err)
+	}
+	for i := range set.Spec.Volumes {
+		made, err := newVolume(&set.Spec.Volumes[i])
+		if err != nil {
+			return nil, fmt.Errorf("SidecarSet %s: %w", set.Name, err)
+		}
+		prepared.volumes = append(prepared.volumes, made)
 	}
 	for _, s := range slices.Concat(prepared.containers, prepared.initContainers) {
 		prepared.names = append(prepared.names, s.names()...)
