@@ -19,12 +19,12 @@ import (
 const refillTime = 30 * time.Second
 
 // UpgradeBatch upgrades the chosen pods, each with one guarded write, and then,
-// for refillTime, those of the reserve, as slots become free; it stops doing so
-// when the server does not hear it any more. Pods that are
-// gone, changed, or upgraded already are no errors; a pod whose write the API
-// server refuses is reported and stops nothing. It fails only when the API
-// server cannot be reached, and may then be called again. When it is cancelled
-// it ends what it writes and says what it wrote.
+// for refillTime, those of the reserve, as slots become free; it stops filling
+// them when the server does not hear it any more. Pods that are gone, changed,
+// or upgraded already are no errors; a pod whose write the API server refuses is
+// reported and stops nothing. It fails only when the API server cannot be
+// reached, and may then be called again. When it is cancelled it ends what it
+// writes and says what it wrote.
 func (a *Activities) UpgradeBatch(ctx context.Context, input protocol.UpgradeBatchInput) (protocol.UpgradeBatchResult, error) {
 	b := &batch{
 		Activities: a, input: input, end: a.Clock.Now().Add(refillTime), lease: newLease(a.Clock),
