@@ -130,6 +130,7 @@ func newWebhook(shared *flags) *cobra.Command {
 			if o.Options, err = shared.options(args); err != nil {
 				return err
 			}
+			tuneCollector(webhookHeapGrowth)
 			return webhook.Run(cmd.Context(), o)
 		},
 	}
