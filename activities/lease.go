@@ -37,20 +37,7 @@ func (l *lease) left() time.Duration {
 
 // keep renews the lease by each sign of life that is answered, until stop.
 func (l *lease) keep(ctx context.Context, live func(context.Context) error) (stop func()) {
-	keeping, stop := context.WithCancel(ctx)
-	go func() {
-		ticker := l.clock.NewTicker(beat)
-		defer ticker.Stop()
-		for {
-			select {
-			case <-keeping.Done():
-				return
-			case <-ticker.C():
-				l.renew(keeping, live)
-			}
-		}
-	}()
-	return stop
+	return eachBeat(ctx, l.clock, func(ctx context.Context) { l.renew(ctx, live) })
 }
 
 func (l *lease) renew(ctx context.Context, live func(context.Context) error) {

@@ -7,6 +7,7 @@ import (
 
 	"go.temporal.io/sdk/activity"
 	"golang.org/x/sync/errgroup"
+	"k8s.io/utils/clock"
 
 	"github.com/outrigger/outrigger/api/protocol"
 )
@@ -90,16 +91,21 @@ func each[T any](ctx context.Context, a *Activities, batch []T, do func(context.
 }
 
 func (a *Activities) keepBeating(ctx context.Context) (stop func()) {
+	return eachBeat(ctx, a.Clock, func(context.Context) { activity.RecordHeartbeat(ctx) })
+}
+
+// eachBeat does something regularly, until stop.
+func eachBeat(ctx context.Context, clock clock.WithTicker, do func(context.Context)) (stop func()) {
 	beating, stop := context.WithCancel(ctx)
 	go func() {
-		ticker := a.Clock.NewTicker(beat)
+		ticker := clock.NewTicker(beat)
 		defer ticker.Stop()
 		for {
 			select {
 			case <-beating.Done():
 				return
 			case <-ticker.C():
-				activity.RecordHeartbeat(ctx)
+				do(beating)
 			}
 		}
 	}()
