@@ -11,7 +11,7 @@ import (
 // somebody waits for it.
 const (
 	heapGrowth        = 200
-	webhookHeapGrowth = 400
+	webhookHeapGrowth = 300
 )
 
 // tuneCollector leaves the choice to GOGC where it is set.
