@@ -13,6 +13,7 @@ import (
 // none when no pod is migrating any more, and none is being upgraded. Pauses do
 // not hold it, nor does a newer generation: what was begun is finished.
 func (a *Activities) AwaitMigration(ctx context.Context, input protocol.AwaitMigrationInput) (result protocol.AwaitMigrationResult, err error) {
+	defer a.keepBeating(ctx)()
 	refused, unseen := setOf(input.Refused), input.Written
 	err = a.poll(ctx, input.SidecarSet.Name, func() (time.Duration, error) {
 		var err error

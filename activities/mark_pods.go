@@ -17,6 +17,7 @@ import (
 // MarkPods writes the pod condition SidecarSetUpgradable where it is out of
 // date, and only there (SPEC §7.2).
 func (a *Activities) MarkPods(ctx context.Context, input protocol.MarkPodsInput) (protocol.MarkPodsResult, error) {
+	defer a.keepBeating(ctx)()
 	var outcome outcome
 	err := each(ctx, a, input.Pods, func(ctx context.Context, reference protocol.PodReference) error {
 		return a.change(ctx, reference, &outcome, change{

@@ -23,6 +23,7 @@ const (
 // say it waits, NextBatchPoll long at most; but counts that the run does not
 // have are worth an answer once they have stayed for a while.
 func (a *Activities) NextBatch(ctx context.Context, input protocol.NextBatchInput) (result protocol.NextBatchResult, err error) {
+	defer a.keepBeating(ctx)()
 	w := &wait{Activities: a, input: input, refused: setOf(input.Refused), unseen: input.Written}
 	err = a.poll(ctx, input.SidecarSet.Name, func() (again time.Duration, err error) {
 		result, again, err = w.look(ctx)

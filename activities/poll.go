@@ -31,8 +31,6 @@ func (a *Activities) poll(ctx context.Context, set string, look func() (again ti
 	changed, done := a.Changes.Wait(set)
 	defer done()
 	end := a.Clock.After(protocol.NextBatchPoll)
-	beats := a.Clock.NewTicker(beat)
-	defer beats.Stop()
 	for {
 		began := a.Clock.Now()
 		again, err := look()
@@ -46,8 +44,6 @@ func (a *Activities) poll(ctx context.Context, set string, look func() (again ti
 		select {
 		case <-changed:
 		case <-a.Clock.After(again):
-		case <-beats.C():
-			activity.RecordHeartbeat(ctx)
 		case <-end:
 			return nil
 		case <-ctx.Done():
@@ -67,13 +63,11 @@ func (a *Activities) rest(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// each does something with every pod of a batch, several at a time, with a
-// sign of life meanwhile. The first error ends it.
+// each does something with every pod of a batch, several at a time. The first
+// error ends it.
 func each[T any](ctx context.Context, a *Activities, batch []T, do func(context.Context, T) error) error {
 	group, groupCtx := errgroup.WithContext(ctx)
 	group.SetLimit(a.Writers)
-	stopBeating := a.keepBeating(ctx)
-	defer stopBeating()
 	stopping := activity.GetWorkerStopChannel(ctx)
 	for _, one := range batch {
 		group.Go(func() error {
@@ -90,6 +84,7 @@ func each[T any](ctx context.Context, a *Activities, batch []T, do func(context.
 	return group.Wait()
 }
 
+// keepBeating is for activities whose sign of life needs no answer.
 func (a *Activities) keepBeating(ctx context.Context) (stop func()) {
 	return eachBeat(ctx, a.Clock, func(context.Context) { activity.RecordHeartbeat(ctx) })
 }
