@@ -1,7 +1,9 @@
 package webhook
 
 import (
+	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 
@@ -17,18 +19,22 @@ import (
 // etcd limits to 1.5 MiB; a page of a list can hold 500.
 const largestReview = 32 << 20
 
+var errNothingToConvert = errors.New("want a ConversionReview with a request")
+
 // convert answers the API server's ConversionReviews.
-func convert(w http.ResponseWriter, r *http.Request) {
+func convert(_ context.Context, x *exchange) (status int, err error) {
 	var review apiextensionsv1.ConversionReview
-	err := json.NewDecoder(r.Body).Decode(&review)
-	if err != nil || review.Request == nil {
-		http.Error(w, fmt.Sprintf("want a ConversionReview with a request: %v", err), http.StatusBadRequest)
-		return
+	if err := json.Unmarshal(x.body.Bytes(), &review); err != nil {
+		return http.StatusBadRequest, fmt.Errorf("want a ConversionReview: %w", err)
+	}
+	if review.Request == nil {
+		return http.StatusBadRequest, errNothingToConvert
 	}
 	answer := apiextensionsv1.ConversionReview{TypeMeta: review.TypeMeta, Response: converted(review.Request)}
-	w.Header().Set("Content-Type", "application/json")
-	// Who hung up needs no answer.
-	_ = json.NewEncoder(w).Encode(answer)
+	if err := json.NewEncoder(&x.answer).Encode(answer); err != nil {
+		return http.StatusInternalServerError, fmt.Errorf("encode the ConversionReview: %w", err)
+	}
+	return http.StatusOK, nil
 }
 
 func converted(request *apiextensionsv1.ConversionRequest) *apiextensionsv1.ConversionResponse {

@@ -3,12 +3,10 @@ package webhook
 import (
 	"encoding/json"
 	"net/http"
-	"net/http/httptest"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/go-logr/logr"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	admissionv1 "k8s.io/api/admission/v1"
@@ -88,22 +86,24 @@ func FuzzPods(f *testing.F) {
 // FuzzReviews: whatever the body, the answer is a review or a 400 that says why.
 func FuzzReviews(f *testing.F) {
 	handler := handlerFor(f, interceptor.Funcs{}, nil, fixture.SidecarSet("s", fixture.Sidecar("side")))
-	reviews := &reviewer{log: logr.Discard(), answer: handler.answer}
+	answer := reviews(handler.answer)
 	whole := reviewOf(f, fixture.Pod(fixture.Container("app")))
 	f.Add(whole)
 	f.Add([]byte(strings.Replace(string(whole), `"object":`, `"object":null,"x":`, 1)))
 	f.Add([]byte(strings.Replace(string(whole), `"containers":[`, `"containers":[null,`, 1)))
 	f.Add([]byte(`{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","request":{"uid":"\u0000<","object":{"metadata":{},"spec":{}}}}`))
 	f.Fuzz(func(t *testing.T, body []byte) {
-		answer := httptest.NewRecorder()
-		reviews.ServeHTTP(answer, httptest.NewRequestWithContext(t.Context(), http.MethodPost, podPath, strings.NewReader(string(body))))
-		if answer.Code == http.StatusBadRequest {
-			assert.NotEmpty(t, answer.Body.String())
+		x := &exchange{}
+		x.body.Write(body)
+		status, err := answer(t.Context(), x)
+		if status == http.StatusBadRequest {
+			assert.Error(t, err)
 			return
 		}
-		require.Equal(t, http.StatusOK, answer.Code)
+		require.NoError(t, err)
+		require.Equal(t, http.StatusOK, status)
 		var review admissionv1.AdmissionReview
-		require.NoError(t, json.Unmarshal(answer.Body.Bytes(), &review))
+		require.NoError(t, json.Unmarshal(x.answer.Bytes(), &review))
 		require.NotNil(t, review.Response)
 		assert.True(t, review.Response.Allowed || review.Response.Result.Message != "")
 	})

@@ -1,13 +1,9 @@
 package webhook
 
 import (
-	"bytes"
 	"fmt"
-	"io"
-	"net/http"
 	"testing"
 
-	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
@@ -29,32 +25,19 @@ func BenchmarkAdmission(b *testing.B) {
 				sets = append(sets, fixture.SidecarSet(fmt.Sprintf("match-%d", i), loadedSidecar(fmt.Sprintf("side-%d", i))))
 			}
 			pods := handlerFor(b, interceptor.Funcs{}, nil, sets...)
-			handler := &reviewer{log: logr.Discard(), answer: pods.answer}
-			body := reviewOf(b, loadedPod())
+			answer := reviews(pods.answer)
+			x, body := &exchange{}, reviewOf(b, loadedPod())
 			b.ReportAllocs()
 			for b.Loop() {
-				request, _ := http.NewRequest(http.MethodPost, podPath, io.NopCloser(bytes.NewReader(body)))
-				request.Header.Set("Content-Type", "application/json")
-				answer := &sink{header: http.Header{}}
-				handler.ServeHTTP(answer, request)
-				if answer.n < 1000 {
-					b.Fatal("not injected")
+				x.body.Reset()
+				x.answer.Reset()
+				x.body.Write(body)
+				if _, err := answer(b.Context(), x); err != nil || x.answer.Len() < 1000 {
+					b.Fatal("not injected", err)
 				}
 			}
 		})
 	}
-}
-
-type sink struct {
-	header http.Header
-	n      int
-}
-
-func (s *sink) Header() http.Header { return s.header }
-func (s *sink) WriteHeader(int)     {}
-func (s *sink) Write(p []byte) (int, error) {
-	s.n += len(p)
-	return len(p), nil
 }
 
 func loadedSidecar(name string) v1alpha1.SidecarContainer {

@@ -30,6 +30,7 @@ type served struct {
 	address string
 	roots   *x509.CertPool
 	client  *http.Client
+	stop    context.CancelFunc
 }
 
 func newServed(t *testing.T, change func(*server)) *served {
@@ -48,10 +49,10 @@ func newServed(t *testing.T, change func(*server)) *served {
 	if change != nil {
 		change(s.server)
 	}
-	s.Register(podPath, largestAdmission, &reviewer{log: logr.Discard(), answer: pods.answer})
-	s.Register(defaultingPath, largestAdmission, &reviewer{log: logr.Discard(), answer: reviewed(admission.HandlerFunc(
+	s.Register(podPath, largestAdmission, reviews(pods.answer))
+	s.Register(defaultingPath, largestAdmission, reviews(reviewed(admission.HandlerFunc(
 		func(context.Context, admission.Request) admission.Response { return admission.Allowed("") },
-	))})
+	))))
 	require.True(t, s.roots.AppendCertsFromPEM(data[caKey]))
 	s.client = &http.Client{Transport: &http.Transport{TLSClientConfig: s.clientTLS()}}
 
@@ -59,6 +60,7 @@ func newServed(t *testing.T, change func(*server)) *served {
 	require.NoError(t, err)
 	s.address = listener.Addr().String()
 	ctx, stop := context.WithCancel(t.Context())
+	s.stop = stop
 	ended := make(chan error, 1)
 	go func() { ended <- s.serve(ctx, listener) }()
 	t.Cleanup(func() {
@@ -148,13 +150,15 @@ func TestASpecThatCannotBeReadRefusesThePod(t *testing.T) {
 	assert.Contains(t, answer, "read the pod's spec")
 }
 
-// A body that is announced too large is refused before any of it is sent.
+// A body that is announced too large is refused as soon as it begins.
 func TestALargeBodyIsRefusedUnread(t *testing.T) {
 	s := newServed(t, nil)
 	c := s.dial(t)
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
 	_, err := fmt.Fprintf(c, "POST %s HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n", podPath, 10<<20)
+	require.NoError(t, err)
+	_, err = io.CopyN(c, letters{}, 8<<10)
 	require.NoError(t, err)
 	response, err := http.ReadResponse(bufio.NewReader(c), nil)
 	require.NoError(t, err)
@@ -220,7 +224,7 @@ func TestClientsThatDawdleAreCutOff(t *testing.T) {
 	}{
 		"header":  {func(l *limits) { l.handshake = time.Second }, "POST " + podPath + " HTTP/1.1\r\nHost: loc"},
 		"body":    {func(l *limits) { l.request = soon }, "POST " + podPath + " HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 9\r\n\r\n{"},
-		"silence": {func(l *limits) { l.idle = soon }, "GET " + podPath + " HTTP/1.1\r\nHost: localhost\r\n\r\n"},
+		"silence": {func(l *limits) { l.idle = soon }, "POST " + podPath + " HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 2\r\n\r\n{}"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := newServed(t, func(s *server) { c.change(&s.limits) })
@@ -251,9 +255,9 @@ func (s *served) dial(t *testing.T) *tls.Conn {
 
 func TestAPanicIsOneFailedRequest(t *testing.T) {
 	s := newServed(t, func(s *server) {
-		s.Register("/panics", largestAdmission, &reviewer{log: logr.Discard(), answer: reviewed(admission.HandlerFunc(
+		s.Register("/panics", largestAdmission, reviews(reviewed(admission.HandlerFunc(
 			func(context.Context, admission.Request) admission.Response { panic("bug") },
-		))})
+		))))
 	})
 	body := string(reviewOf(t, fixture.Pod()))
 	status, _ := s.do(t, http.MethodPost, "/panics", "application/json", strings.NewReader(body))

@@ -6,7 +6,6 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"net/http"
 	"time"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
@@ -158,13 +157,13 @@ func (o Options) register(ctx context.Context, mgr manager.Manager, server *serv
 		sets: index, namespaces: mgr.GetCache(), meters: meters, now: metav1.Now,
 		revisions: revisionSource{reader: mgr.GetCache(), systemNamespace: o.SystemNamespace},
 	}
-	server.Register(podPath, largestAdmission, &reviewer{log: o.Logger, answer: pods.answer})
-	server.Register(defaultingPath, largestAdmission, &reviewer{log: o.Logger, answer: reviewed(&defaulter{decoder: decoder})})
-	server.Register(validatingPath, largestAdmission, &reviewer{log: o.Logger, answer: reviewed(&validator{
+	server.Register(podPath, largestAdmission, reviews(pods.answer))
+	server.Register(defaultingPath, largestAdmission, reviews(reviewed(&defaulter{decoder: decoder})))
+	server.Register(validatingPath, largestAdmission, reviews(reviewed(&validator{
 		decoder: decoder, live: mgr.GetAPIReader(), cached: mgr.GetCache(), kubernetes: kubernetes{mgr.GetClient()},
 		gates: o.FeatureGates, systemNamespace: o.SystemNamespace,
-	})})
-	server.Register(conversionPath, largestReview, http.HandlerFunc(convert))
+	})))
+	server.Register(conversionPath, largestReview, convert)
 	return registration.HasSynced, nil
 }
 
