@@ -10,6 +10,7 @@ PODS ?= 1000
 WINDOW ?= 10%
 HOT ?=
 IDEAL ?= true
+ROUNDS ?= 3
 FUZZTIME ?= 5m
 
 controlplane := etcd kube-apiserver kube-controller-manager kube-scheduler kubectl kwok temporal
@@ -105,8 +106,8 @@ demo: controlplane build ## Show a rollout on the local stack
 	@bin/stack demo
 
 .PHONY: bench-rollout
-bench-rollout: controlplane build ## Measure a rollout (PODS=1000 WINDOW=10% HOT= IDEAL=true)
-	go run ./test/bench --pods=$(PODS) --window=$(WINDOW) --ideal=$(IDEAL) $(if $(HOT),--hot)
+bench-rollout: controlplane build ## Measure a rollout (PODS=1000 WINDOW=10% HOT= IDEAL=true ROUNDS=3)
+	go run ./test/bench --pods=$(PODS) --window=$(WINDOW) --ideal=$(IDEAL) --rounds=$(ROUNDS) $(if $(HOT),--hot)
 
 .PHONY: bench-admission
 bench-admission: controlplane build ## Measure the admission of pods, over TLS

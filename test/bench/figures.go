@@ -37,7 +37,7 @@ func (f *figures) String() string {
 	if f.before > 0 {
 		line("ideal mover before, seconds", "%.1f", f.before.Seconds())
 		line("ideal mover after, seconds", "%.1f", f.after.Seconds())
-		line("times the ideal", "%.2f", 2*f.took.Seconds()/(f.before+f.after).Seconds())
+		line("times the ideal", "%.2f", timesIdeal(f))
 	}
 	line("most in flight at once", "%d", f.worst)
 	line("app containers restarted", "%d", f.restarts)
@@ -52,6 +52,16 @@ func (f *figures) String() string {
 		line("peak memory, MiB, "+role, "%.0f", f.memory[role])
 	}
 	return out.String()
+}
+
+// timesIdeal compares rollouts with what the ideal mover took around them.
+func timesIdeal(rounds ...*figures) float64 {
+	var took, ideal time.Duration
+	for _, f := range rounds {
+		took += f.took
+		ideal += (f.before + f.after) / 2
+	}
+	return took.Seconds() / ideal.Seconds()
 }
 
 // writes reads from each role's metrics how many writes it sent to the API server.

@@ -12,8 +12,10 @@ import (
 	"path/filepath"
 	"time"
 
+	"github.com/go-logr/logr"
 	"github.com/spf13/cobra"
 	"k8s.io/apimachinery/pkg/util/intstr"
+	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/outrigger/outrigger/test/cluster"
 )
@@ -24,12 +26,14 @@ type options struct {
 	workers int
 	hot     bool
 	ideal   bool
+	rounds  int
 	timeout time.Duration
 }
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
+	ctrllog.SetLogger(logr.Discard())
 	if err := newCommand().ExecuteContext(ctx); err != nil {
 		fmt.Fprintln(os.Stderr, "bench:", err)
 		os.Exit(1)
@@ -51,7 +55,8 @@ func newCommand() *cobra.Command {
 	cmd.Flags().IntVar(&o.workers, "workers", 1, "number of workers")
 	cmd.Flags().BoolVar(&o.hot, "hot", false, "upgrade hot: two twins, two writes a pod")
 	cmd.Flags().BoolVar(&o.ideal, "ideal", true, "have the ideal mover go before and after")
-	cmd.Flags().DurationVar(&o.timeout, "timeout", 15*time.Minute, "give up after this")
+	cmd.Flags().IntVar(&o.rounds, "rounds", 3, "measure so often beside the ideal mover, each time on a new cluster")
+	cmd.Flags().DurationVar(&o.timeout, "timeout", 15*time.Minute, "give up a round after this")
 	return cmd
 }
 
@@ -60,33 +65,52 @@ func run(ctx context.Context, o options, out io.Writer) error {
 	if err != nil || window < 1 || o.pods < 1 {
 		return fmt.Errorf("--pods %d and --window %s: at least one pod must be allowed to move", o.pods, o.window)
 	}
+	if o.rounds < 1 {
+		return fmt.Errorf("--rounds %d: at least one", o.rounds)
+	}
+	if !o.ideal {
+		o.rounds = 1
+	}
+	var all []*figures
+	for range o.rounds {
+		figures, err := o.round(ctx, window)
+		if err != nil {
+			return err
+		}
+		if _, err := io.WriteString(out, figures.String()); err != nil {
+			return err
+		}
+		all = append(all, figures)
+	}
+	if len(all) > 1 {
+		_, err = fmt.Fprintf(out, "%d rounds, times the ideal    %.2f\n", len(all), timesIdeal(all...))
+	}
+	return err
+}
+
+// round measures once, on a cluster of its own.
+func (o options) round(ctx context.Context, window int) (*figures, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, o.timeout, fmt.Errorf("no end after %s", o.timeout))
 	defer cancel()
 	dir, err := os.MkdirTemp(memory(), "outrigger-bench-")
 	if err != nil {
-		return fmt.Errorf("make a state folder: %w", err)
+		return nil, fmt.Errorf("make a state folder: %w", err)
 	}
 	defer func() { _ = os.RemoveAll(dir) }()
 	stack, err := cluster.Start(ctx, cluster.Options{Dir: filepath.Join(dir, "stack"), Nodes: o.pods/1000 + 1})
 	if err != nil {
-		return err
+		return nil, err
 	}
 	defer stack.Shutdown()
 	b, err := newBench(stack, o.pods, window, o.hot)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	defer b.engine.Close()
-	measure := b.rollout
 	if o.ideal {
-		measure = b.compare
+		return b.compare(ctx, o.workers)
 	}
-	figures, err := measure(ctx, o.workers)
-	if err != nil {
-		return err
-	}
-	_, err = io.WriteString(out, figures.String())
-	return err
+	return b.rollout(ctx, o.workers)
 }
 
 // compare has the ideal mover go before and after, since a cluster grows slower
