@@ -16,6 +16,13 @@ import (
 	"github.com/outrigger/outrigger/internal/fixture"
 )
 
+// wholeRequest is one that gets a patch.
+func wholeRequest(t *testing.T) string {
+	t.Helper()
+	pod := reviewOf(t, fixture.Pod(fixture.Container("app")))
+	return fmt.Sprintf("POST %s HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s", podPath, len(pod), pod)
+}
+
 // Who sends everything before listening gets the answer too.
 func TestTheAnswerReachesAClientThatIsStillSending(t *testing.T) {
 	for _, header := range []string{"Connection: close", "X: y"} {
@@ -37,8 +44,7 @@ func TestTheAnswerReachesAClientThatIsStillSending(t *testing.T) {
 
 // What follows a refused header is the refused body, whatever it looks like.
 func TestABodyIsNeverTakenForARequest(t *testing.T) {
-	pod := string(reviewOf(t, fixture.Pod(fixture.Container("app"))))
-	inner := fmt.Sprintf("POST %s HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s", podPath, len(pod), pod)
+	inner := wholeRequest(t)
 	length := fmt.Sprintf("Content-Length: %d\r\n", len(inner))
 	chunked := "Transfer-Encoding: chunked\r\n"
 	for name, c := range map[string]struct {
@@ -77,10 +83,8 @@ func TestABodyIsNeverTakenForARequest(t *testing.T) {
 
 func TestRequestsInARowAreAllAnswered(t *testing.T) {
 	s := newServed(t, nil)
-	pod := string(reviewOf(t, fixture.Pod(fixture.Container("app"))))
-	request := fmt.Sprintf("POST %s HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s", podPath, len(pod), pod)
 	connection := s.dial(t)
-	_, err := io.WriteString(connection, strings.Repeat(request, 3))
+	_, err := io.WriteString(connection, strings.Repeat(wholeRequest(t), 3))
 	require.NoError(t, err)
 	reader := bufio.NewReader(connection)
 	for range 3 {
