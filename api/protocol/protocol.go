@@ -22,7 +22,10 @@ const (
 	GenerationSignal       = "generation"
 	PauseSignal            = "pause"
 	ResumeSignal           = "resume"
+	PauseUpdate            = "pause"
+	ResumeUpdate           = "resume"
 	StatusQuery            = "status"
+	HoldMemo               = "hold"
 	SidecarSetAttribute    = "SidecarSet"
 	GenerationAttribute    = "SidecarSetGeneration"
 	RolloutPhaseAttribute  = "RolloutPhase"
@@ -33,6 +36,10 @@ const (
 func WorkflowID(name string, uid types.UID) string {
 	return fmt.Sprintf("sidecarset/%s/%s", name, uid)
 }
+
+// WriteTaskQueue is where the activities that write pods are queued, beside the
+// task queue of the runs and of what only looks: neither waits for the other.
+func WriteTaskQueue(taskQueue string) string { return taskQueue + "/write" }
 
 // SetReference names one incarnation of a SidecarSet.
 type SetReference struct {
@@ -64,7 +71,8 @@ type SelectedPod struct {
 	Unready bool `json:"unready,omitempty"`
 }
 
-// Phase of a run, also its search attribute RolloutPhase.
+// Phase of a run, also its search attribute RolloutPhase. As an attribute,
+// Waiting means that the run sleeps until a signal comes.
 type Phase string
 
 // Phases. The last five are ends of a run.
@@ -137,15 +145,25 @@ type RolloutResult struct {
 	Upgraded int    `json:"upgraded"`
 }
 
-// GenerationInput is the payload of the signal generation.
+// GenerationInput is the payload of the signal generation. A newer generation
+// than the run's takes over; the run's own has a run that sleeps look again.
 type GenerationInput struct {
 	Generation int64 `json:"generation"`
 }
 
-// Hold is the payload of the signals pause and resume: who sent it and why.
+// Hold is the payload of pause and resume, as signals and as updates: who sent
+// it and why. The memo HoldMemo holds the pause that is in force, if one is.
 type Hold struct {
 	Who string `json:"who,omitempty"`
 	Why string `json:"why,omitempty"`
+}
+
+// HoldResult answers the updates pause and resume.
+type HoldResult struct {
+	// Held says whether the run is held now.
+	Held bool `json:"held"`
+	// Message says what that means for what is under way.
+	Message string `json:"message"`
 }
 
 // RolloutStatus answers the query status.

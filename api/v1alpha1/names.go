@@ -60,14 +60,18 @@ const (
 
 // Reasons of a SidecarSet's conditions.
 const (
-	ReasonPaused             = "Paused"
-	ReasonNotUpdate          = "NotUpdate"
-	ReasonPartitionReached   = "PartitionReached"
-	ReasonRolloutComplete    = "RolloutComplete"
-	ReasonRolloutProgress    = "RolloutInProgress"
-	ReasonWaitingForPods     = "WaitingForPods"
-	ReasonNotUpgradablePods  = "NotUpgradablePods"
-	ReasonEngineUnavailable  = "EngineUnavailable"
+	ReasonPaused            = "Paused"
+	ReasonNotUpdate         = "NotUpdate"
+	ReasonPartitionReached  = "PartitionReached"
+	ReasonRolloutComplete   = "RolloutComplete"
+	ReasonRolloutProgress   = "RolloutInProgress"
+	ReasonWaitingForPods    = "WaitingForPods"
+	ReasonNotUpgradablePods = "NotUpgradablePods"
+	ReasonEngineUnavailable = "EngineUnavailable"
+	// ReasonWorkerUnavailable says that nobody takes up the run's work, and
+	// ReasonRolloutFailing that whoever does fails again and again.
+	ReasonWorkerUnavailable  = "WorkerUnavailable"
+	ReasonRolloutFailing     = "RolloutFailing"
 	ReasonPodsWithoutSidecar = "PodsWithoutSidecar"
 	ReasonAsExpected         = "AsExpected"
 )

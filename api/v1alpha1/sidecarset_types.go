@@ -332,4 +332,15 @@ type RolloutStatus struct {
 	WorkflowID string `json:"workflowID"`
 	// URL of the run in the Temporal UI, if one is configured.
 	URL string `json:"url,omitempty"`
+	// Hold is set while somebody paused the run by signal or update. A run that
+	// is lost is started again with it.
+	Hold *RolloutHold `json:"hold,omitempty"`
+}
+
+// RolloutHold is a pause by signal or update.
+type RolloutHold struct {
+	// Who paused the run.
+	Who string `json:"who,omitempty"`
+	// Why it is paused.
+	Why string `json:"why,omitempty"`
 }
