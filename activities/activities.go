@@ -5,16 +5,13 @@ package activities
 
 import (
 	"context"
-	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/outrigger/outrigger/api/protocol"
 	"github.com/outrigger/outrigger/api/v1alpha1"
 	"github.com/outrigger/outrigger/internal/rollout"
 	"github.com/outrigger/outrigger/kube"
@@ -29,9 +26,11 @@ type Activities struct {
 	Index *kube.Pods
 	// Live answers from the API server.
 	Live client.Reader
-	// Pods writes pods, Status their status.
-	Pods   client.Writer
+	// Writer writes pods and Leases, Status the status of pods.
+	Writer client.Writer
 	Status client.SubResourceWriter
+	// SystemNamespace holds the Leases of rollouts.
+	SystemNamespace string
 	// Events are told about pods.
 	Events events.EventRecorder
 	// Changes tells when something about a set moved in the cache.
@@ -41,26 +40,6 @@ type Activities struct {
 	Writers int
 
 	memories rollout.Memories
-}
-
-// set reads a set from the cache, for one of its generations. It answers with
-// a phase instead when there is nothing left to do for that generation.
-func (a *Activities) set(ctx context.Context, reference protocol.SetReference) (*v1alpha1.SidecarSet, error) {
-	var set v1alpha1.SidecarSet
-	err := a.Cache.Get(ctx, types.NamespacedName{Name: reference.Name}, &set)
-	if apierrors.IsNotFound(err) {
-		// The cache may not have seen a new set yet.
-		err = a.Live.Get(ctx, types.NamespacedName{Name: reference.Name}, &set)
-	}
-	switch {
-	case apierrors.IsNotFound(err):
-		return nil, nil
-	case err != nil:
-		return nil, fmt.Errorf("read SidecarSet %s: %w", reference.Name, err)
-	case set.UID != reference.UID || set.DeletionTimestamp != nil:
-		return nil, nil
-	}
-	return &set, nil
 }
 
 // population reads the matched pods of a set from the cache.

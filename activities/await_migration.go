@@ -10,17 +10,18 @@ import (
 
 // AwaitMigration waits until hot pods run the new image everywhere but in the
 // old twin, so that it can be emptied, and returns them (SPEC §7.7). It returns
-// none when no pod is migrating any more, and none is being upgraded. Pauses do
-// not hold it, nor does a newer generation: what was begun is finished.
+// none when no pod is migrating any more and none is being upgraded, or when
+// nothing has moved for idleTimeout. Pauses do not hold it, nor does a newer
+// generation: what was begun is finished.
 func (a *Activities) AwaitMigration(ctx context.Context, input protocol.AwaitMigrationInput) (result protocol.AwaitMigrationResult, err error) {
 	defer a.keepBeating(ctx)()
-	refused, unseen := setOf(input.Refused), input.Written
+	set := &liveSet{Activities: a, reference: input.SidecarSet}
+	refused, written, idle := setOf(input.Refused), a.newWrites(input.Written), a.newIdle()
 	err = a.poll(ctx, input.SidecarSet.Name, func() (time.Duration, error) {
-		var err error
-		if unseen, err = a.notShown(ctx, unseen); err != nil || len(unseen) > 0 {
+		if unseen, err := written.count(ctx); err != nil || unseen > 0 {
 			return beat, err
 		}
-		found, err := a.migrating(ctx, input.SidecarSet, refused)
+		found, err := a.migrating(ctx, set, refused)
 		if err != nil {
 			return 0, err
 		}
@@ -29,7 +30,7 @@ func (a *Activities) AwaitMigration(ctx context.Context, input protocol.AwaitMig
 			result.Pods = found.migratedBefore
 		}
 		if (result.Pending > 0 || input.Upgrading) && len(result.Pods) == 0 {
-			return beat, nil
+			return idle.left(protocol.Counts{Migrating: found.pending}), nil
 		}
 		return 0, nil
 	})
@@ -46,8 +47,8 @@ type migrating struct {
 	migrated, migratedBefore []protocol.PodReference
 }
 
-func (a *Activities) migrating(ctx context.Context, reference protocol.SetReference, known map[protocol.PodReference]bool) (found migrating, err error) {
-	set, err := a.set(ctx, reference)
+func (a *Activities) migrating(ctx context.Context, live *liveSet, known map[protocol.PodReference]bool) (found migrating, err error) {
+	set, err := live.get(ctx)
 	if err != nil || set == nil {
 		return found, err
 	}

@@ -96,7 +96,7 @@ func (a *Activities) patchPod(ctx context.Context, pod *corev1.Pod, patch []byte
 	written := &metav1.PartialObjectMetadata{}
 	written.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Pod"))
 	written.Namespace, written.Name = pod.Namespace, pod.Name
-	if err := a.Pods.Patch(ctx, written, client.RawPatch(types.StrategicMergePatchType, patch)); err != nil {
+	if err := a.Writer.Patch(ctx, written, client.RawPatch(types.StrategicMergePatchType, patch)); err != nil {
 		return err
 	}
 	pod.ResourceVersion = written.ResourceVersion

@@ -6,6 +6,7 @@ import (
 	"sync"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	toolscache "k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -68,44 +69,69 @@ func (c *Changes) wakeAll() {
 	c.wake(sets...)
 }
 
-// Watch follows the cache's pods, sets and namespaces.
-func (c *Changes) Watch(ctx context.Context, informers cache.Cache) error {
-	for kind, tell := range map[client.Object]func(any){
-		&corev1.Pod{}: func(o any) {
+// Watch follows the cache's pods, sets and namespaces: it wakes whoever waits
+// for them, and frees what is kept of sets that are gone or rolled out.
+func (a *Activities) Watch(ctx context.Context, informers cache.Cache) error {
+	for kind, handler := range map[client.Object]toolscache.ResourceEventHandler{
+		&corev1.Pod{}: eachState(func(o any) {
 			if pod, ok := o.(*corev1.Pod); ok {
-				c.wake(record.InjectedSets(pod.Annotations)...)
+				a.Changes.wake(record.InjectedSets(pod.Annotations)...)
 			}
+		}),
+		&v1alpha1.SidecarSet{}: toolscache.ResourceEventHandlerFuncs{
+			AddFunc:    a.setChanged,
+			UpdateFunc: func(_, set any) { a.setChanged(set) },
+			DeleteFunc: a.setDeleted,
 		},
-		&v1alpha1.SidecarSet{}: func(o any) {
-			if set, ok := o.(*v1alpha1.SidecarSet); ok {
-				c.wake(set.Name)
-			}
-		},
-		&corev1.Namespace{}: func(any) { c.wakeAll() },
+		&corev1.Namespace{}: eachState(func(any) { a.Changes.wakeAll() }),
 	} {
 		informer, err := informers.GetInformer(ctx, kind)
 		if err != nil {
 			return fmt.Errorf("watch %T: %w", kind, err)
 		}
-		if _, err := informer.AddEventHandler(handler(tell)); err != nil {
+		if _, err := informer.AddEventHandler(handler); err != nil {
 			return fmt.Errorf("watch %T: %w", kind, err)
 		}
 	}
 	return nil
 }
 
-func handler(tell func(any)) toolscache.ResourceEventHandler {
+// setChanged frees what is kept of a set that has nothing under way: a plan that
+// is asked for all the same only takes longer.
+func (a *Activities) setChanged(o any) {
+	set, ok := o.(*v1alpha1.SidecarSet)
+	if !ok {
+		return
+	}
+	if meta.IsStatusConditionFalse(set.Status.Conditions, v1alpha1.ConditionProgressing) {
+		a.memories.Forget(set.Name)
+	}
+	a.Changes.wake(set.Name)
+}
+
+func (a *Activities) setDeleted(o any) {
+	if set, ok := lastState(o).(*v1alpha1.SidecarSet); ok {
+		a.memories.Forget(set.Name)
+		a.Changes.wake(set.Name)
+	}
+}
+
+// eachState tells every state that an object has had.
+func eachState(tell func(any)) toolscache.ResourceEventHandler {
 	return toolscache.ResourceEventHandlerFuncs{
 		AddFunc: tell,
 		UpdateFunc: func(before, after any) {
 			tell(before)
 			tell(after)
 		},
-		DeleteFunc: func(o any) {
-			if unknown, ok := o.(toolscache.DeletedFinalStateUnknown); ok {
-				o = unknown.Obj
-			}
-			tell(o)
-		},
+		DeleteFunc: func(o any) { tell(lastState(o)) },
 	}
+}
+
+// lastState unwraps an object whose deletion was not seen.
+func lastState(o any) any {
+	if unknown, ok := o.(toolscache.DeletedFinalStateUnknown); ok {
+		return unknown.Obj
+	}
+	return o
 }

@@ -2,7 +2,6 @@ package activities
 
 import (
 	"context"
-	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -16,9 +15,9 @@ import (
 
 // decideUpgrade looks at a chosen pod as it is now.
 func (a *Activities) decideUpgrade(
-	ctx context.Context, input protocol.UpgradeBatchInput, chosen protocol.SelectedPod, pod *corev1.Pod, outcome *outcome,
+	ctx context.Context, fence *fence, chosen protocol.SelectedPod, pod *corev1.Pod, outcome *outcome,
 ) (decision, error) {
-	set, stopped, err := a.fence(ctx, input.SidecarSet, input.Generation)
+	set, stopped, err := fence.check(ctx)
 	if err != nil {
 		return decision{}, err
 	}
@@ -37,25 +36,6 @@ func (a *Activities) decideUpgrade(
 	}
 	patch, err := a.upgradePatch(set, pod)
 	return decision{patch: patch, refusal: err}, nil
-}
-
-// fence stands before every write: Temporal cannot stop an activity that runs
-// already, so the set itself must still want this.
-func (a *Activities) fence(ctx context.Context, reference protocol.SetReference, generation int64) (set *v1alpha1.SidecarSet, stopped string, err error) {
-	set, err = a.set(ctx, reference)
-	switch {
-	case err != nil:
-		return nil, "", err
-	case set == nil:
-		return nil, "the SidecarSet is gone", nil
-	case set.Generation != generation:
-		return nil, fmt.Sprintf("generation is %d", set.Generation), nil
-	case set.Spec.UpdateStrategy.Paused:
-		return nil, "paused", nil
-	case set.Spec.UpdateStrategy.Type == v1alpha1.NotUpdateSidecarSetStrategyType:
-		return nil, "updates are off", nil
-	}
-	return set, "", nil
 }
 
 func (a *Activities) upgradePatch(set *v1alpha1.SidecarSet, pod *corev1.Pod) ([]byte, error) {

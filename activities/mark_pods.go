@@ -19,25 +19,26 @@ import (
 func (a *Activities) MarkPods(ctx context.Context, input protocol.MarkPodsInput) (protocol.MarkPodsResult, error) {
 	defer a.keepBeating(ctx)()
 	var outcome outcome
+	set := &liveSet{Activities: a, reference: input.SidecarSet}
 	err := each(ctx, a, input.Pods, func(ctx context.Context, reference protocol.PodReference) error {
 		return a.change(ctx, reference, &outcome, change{
-			decide: func(ctx context.Context, pod *corev1.Pod) (decision, error) { return a.decideMark(ctx, input, pod) },
+			decide: func(ctx context.Context, pod *corev1.Pod) (decision, error) { return a.decideMark(ctx, set, input.Generation, pod) },
 			write:  a.patchStatus,
 		})
 	})
 	return outcome.marks(input.Pods), err
 }
 
-func (a *Activities) decideMark(ctx context.Context, input protocol.MarkPodsInput, pod *corev1.Pod) (decision, error) {
-	set, stopped, err := a.fence(ctx, input.SidecarSet, input.Generation)
-	if err != nil || stopped != "" {
+func (a *Activities) decideMark(ctx context.Context, live *liveSet, generation int64, pod *corev1.Pod) (decision, error) {
+	set, err := live.get(ctx)
+	if err != nil || set == nil || set.Generation != generation {
 		return decision{}, err
 	}
 	state, matched, err := a.stateOf(ctx, set, pod)
 	if err != nil || !matched {
 		return decision{}, err
 	}
-	condition, changed, err := podstate.Mark(pod, set.Name, state.Updated || state.Upgradable, metav1.NewTime(a.Clock.Now()))
+	condition, changed, err := podstate.Mark(pod, set.Name, state, metav1.NewTime(a.Clock.Now()))
 	if err != nil || !changed {
 		return decision{refusal: err}, nil
 	}

@@ -4,6 +4,9 @@ import (
 	"context"
 	"time"
 
+	"go.temporal.io/sdk/activity"
+	"k8s.io/utils/clock"
+
 	"github.com/outrigger/outrigger/api/protocol"
 	"github.com/outrigger/outrigger/api/v1alpha1"
 	"github.com/outrigger/outrigger/internal/rollout"
@@ -14,25 +17,40 @@ import (
 const (
 	gather        = 250 * time.Millisecond
 	gatherPerSlot = 5 * time.Millisecond
-	// A rollout that waits for pods says so once nothing has moved for a while.
-	stillness = 5 * time.Second
+	// idleTimeout is how long an activity stays although nothing moves. Longer
+	// waits are the run's, which takes no slot of a worker.
+	idleTimeout = 5 * time.Second
 )
 
 // NextBatch waits until pods of the generation can be upgraded and returns
-// them, or says why none will be. It changes nothing. While it has nothing to
-// say it waits, NextBatchPoll long at most; but counts that the run does not
-// have are worth an answer once they have stayed for a while.
+// them, or says why none will be. It upgrades nothing. While pods move it goes
+// on, NextBatchPoll long at most; once nothing has moved for idleTimeout it
+// says what is waited for.
 func (a *Activities) NextBatch(ctx context.Context, input protocol.NextBatchInput) (result protocol.NextBatchResult, err error) {
 	defer a.keepBeating(ctx)()
-	w := &wait{Activities: a, input: input, refused: setOf(input.Refused), unseen: input.Written}
+	w := &wait{
+		Activities: a, input: input, refused: setOf(input.Refused), unseen: a.newWrites(input.Written),
+		set: &liveSet{Activities: a, reference: input.SidecarSet}, idle: a.newIdle(),
+	}
 	err = a.poll(ctx, input.SidecarSet.Name, func() (again time.Duration, err error) {
 		result, again, err = w.look(ctx)
 		return again, err
 	})
-	if result.Phase.Ended() {
+	if err == nil && result.Phase.Ended() && result.Phase != protocol.PhaseSuperseded {
 		a.memories.Forget(input.SidecarSet.Name)
+		claim := &claim{Activities: a, set: input.SidecarSet, run: runOf(ctx, input.Run)}
+		err = claim.release(ctx, result.Phase == protocol.PhaseDeleted)
 	}
 	return result, err
+}
+
+// runOf names who holds the set's Lease: runs that began before there were
+// Leases do not say.
+func runOf(ctx context.Context, run string) string {
+	if run == "" {
+		return activity.GetInfo(ctx).WorkflowExecution.RunID
+	}
+	return run
 }
 
 func setOf(pods []protocol.PodReference) map[protocol.PodReference]bool {
@@ -47,33 +65,31 @@ func setOf(pods []protocol.PodReference) map[protocol.PodReference]bool {
 type wait struct {
 	*Activities
 	input   protocol.NextBatchInput
+	set     *liveSet
 	refused map[protocol.PodReference]bool
 	// unseen writes must show in the cache before it may be planned from.
-	unseen []protocol.WrittenPod
+	unseen *writes
 	// first is when slots were first seen free.
 	first time.Time
-	// counts were seen last, for the first time at since.
-	counts protocol.Counts
-	since  time.Time
+	idle  idle
 }
 
 // look makes one attempt. again says when to make another even if nothing
 // changes; zero means that the result stands.
 func (w *wait) look(ctx context.Context) (result protocol.NextBatchResult, again time.Duration, err error) {
-	set, err := w.set(ctx, w.input.SidecarSet)
-	if err != nil {
-		return result, 0, err
-	}
+	set, err := w.set.get(ctx)
 	switch {
+	case err != nil:
+		return result, 0, err
 	case set == nil:
 		return protocol.NextBatchResult{Phase: protocol.PhaseDeleted, Message: "the SidecarSet is gone"}, 0, nil
-	case set.Generation > w.input.Generation:
+	case set.Generation != w.input.Generation:
 		return protocol.NextBatchResult{Phase: protocol.PhaseSuperseded, Generation: set.Generation}, 0, nil
-	case set.Generation < w.input.Generation:
-		return waitingFor("the worker's cache to show this generation"), beat, nil
 	}
-	if w.unseen, err = w.notShown(ctx, w.unseen); err != nil || len(w.unseen) > 0 {
-		return waitingFor("the worker's cache to show the batch written last"), beat, err
+	if unseen, err := w.unseen.count(ctx); err != nil || unseen > 0 {
+		return protocol.NextBatchResult{
+			Phase: protocol.PhaseProgressing, Message: "waiting for the worker's cache to show the batch written last",
+		}, beat, err
 	}
 	return w.plan(ctx, set)
 }
@@ -83,28 +99,27 @@ func (w *wait) plan(ctx context.Context, set *v1alpha1.SidecarSet) (result proto
 	if err != nil {
 		return result, 0, err
 	}
-	if left := rollout.Quiet(set, population, len(w.input.Written) > 0).Sub(w.Clock.Now()); left > 0 {
-		return waitingFor("the rollout of an earlier SidecarSet of this name to let go"), min(left, beat), nil
-	}
 	plan, err := rollout.Next(set, population, w.refused)
 	if err != nil {
 		return result, 0, err
 	}
-	if w.input.SkipMarks {
-		plan.Marks = nil
+	if w.input.Held {
+		return protocol.NextBatchResult{Phase: protocol.PhasePaused, Message: plan.Message, Counts: plan.Counts}, 0, nil
 	}
-	if len(plan.Marks) > 0 && plan.Phase.Ended() {
+	if w.input.SkipMarks {
+		plan.Marks, plan.LateMarks = nil, nil
+	}
+	if w.input.SkipLateMarks || len(plan.Pods) > 0 {
+		plan.LateMarks = nil
+	}
+	if len(plan.Marks)+len(plan.LateMarks) > 0 && plan.Phase.Ended() {
 		plan.Phase = protocol.PhaseProgressing
 	}
 	result = protocol.NextBatchResult{
 		Phase: plan.Phase, Message: plan.Message, Pods: plan.Pods, Reserve: plan.Reserve,
-		Counts: plan.Counts, Hot: plan.Hot, Marks: plan.Marks,
+		Counts: plan.Counts, Hot: plan.Hot, Marks: plan.Marks, LateMarks: plan.LateMarks,
 	}
 	return result, w.patience(&plan), nil
-}
-
-func waitingFor(what string) protocol.NextBatchResult {
-	return protocol.NextBatchResult{Phase: protocol.PhaseWaiting, Message: "waiting for " + what}
 }
 
 // patience says how long to wait for a better plan. A batch with a reserve goes
@@ -116,8 +131,13 @@ func (w *wait) patience(plan *rollout.Plan) time.Duration {
 		return 0
 	case plan.Phase == protocol.PhaseWaiting:
 		w.first = time.Time{}
-		return w.still(plan.Counts)
+		if len(plan.LateMarks) > 0 {
+			return 0
+		}
+		return w.idle.left(plan.Counts)
 	case plan.Phase != protocol.PhaseProgressing:
+		return 0
+	case len(plan.Pods) == 0:
 		return 0
 	case len(plan.Reserve) > 0 || len(plan.Pods) == rollout.MaxBatch || 3*len(plan.Pods) >= 2*min(plan.Slots, plan.Counts.Remaining):
 		return 0
@@ -129,15 +149,24 @@ func (w *wait) patience(plan *rollout.Plan) time.Duration {
 	return max(longest-w.Clock.Since(w.first), 0)
 }
 
-// still says how long to go on waiting for pods: until nothing moves any more,
-// if the run does not know the counts yet.
-func (w *wait) still(counts protocol.Counts) time.Duration {
-	if counts == w.input.Shown {
-		return beat
+// idle notices when nothing moves any more.
+type idle struct {
+	clock  clock.PassiveClock
+	counts protocol.Counts
+	since  time.Time
+}
+
+func (a *Activities) newIdle() idle { return idle{clock: a.Clock, since: a.Clock.Now()} }
+
+// moved has the time begin anew.
+func (i *idle) moved() { i.since = i.clock.Now() }
+
+// left is how long to stay until the next look, zero once nothing has moved for
+// idleTimeout.
+func (i *idle) left(counts protocol.Counts) time.Duration {
+	if counts != i.counts {
+		i.counts = counts
+		i.moved()
 	}
-	now := w.Clock.Now()
-	if counts != w.counts {
-		w.counts, w.since = counts, now
-	}
-	return min(max(stillness-now.Sub(w.since), 0), beat)
+	return min(max(idleTimeout-i.clock.Since(i.since), 0), beat)
 }

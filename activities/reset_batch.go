@@ -35,6 +35,7 @@ func (a *Activities) ResetBatch(ctx context.Context, input protocol.ResetBatchIn
 	defer a.keepBeating(ctx)()
 	b := &resetBatch{
 		Activities: a, input: input, done: setOf(input.Refused),
+		set: &liveSet{Activities: a, reference: input.SidecarSet},
 		end: a.Clock.Now().Add(resetTime), busy: a.Clock.Now(),
 	}
 	writing, done := withoutCancelRequest(ctx)
@@ -54,6 +55,7 @@ func (a *Activities) ResetBatch(ctx context.Context, input protocol.ResetBatchIn
 type resetBatch struct {
 	*Activities
 	input   protocol.ResetBatchInput
+	set     *liveSet
 	end     time.Time
 	outcome outcome
 	tried   []protocol.PodReference
@@ -69,7 +71,7 @@ func (b *resetBatch) look(ctx context.Context) (again time.Duration, err error) 
 	if ctx.Err() != nil {
 		return 0, nil
 	}
-	found, err := b.migrating(ctx, b.input.SidecarSet, b.done)
+	found, err := b.migrating(ctx, b.set, b.done)
 	if err != nil {
 		return 0, err
 	}
@@ -91,15 +93,15 @@ func (b *resetBatch) reset(ctx context.Context, pods []protocol.PodReference) {
 		b.done[pod] = true
 		b.writers.begin(ctx, pod, &b.outcome, change{
 			decide: func(ctx context.Context, pod *corev1.Pod) (decision, error) {
-				return b.decideReset(ctx, b.input.SidecarSet, pod)
+				return b.decideReset(ctx, b.set, pod)
 			},
 			write: b.resetPod,
 		})
 	}
 }
 
-func (a *Activities) decideReset(ctx context.Context, reference protocol.SetReference, pod *corev1.Pod) (decision, error) {
-	set, err := a.set(ctx, reference)
+func (a *Activities) decideReset(ctx context.Context, live *liveSet, pod *corev1.Pod) (decision, error) {
+	set, err := live.get(ctx)
 	if err != nil || set == nil {
 		return decision{}, err
 	}

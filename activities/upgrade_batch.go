@@ -3,14 +3,18 @@ package activities
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"time"
 
 	"go.temporal.io/sdk/activity"
 	"go.temporal.io/sdk/temporal"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/outrigger/outrigger/api/protocol"
+	"github.com/outrigger/outrigger/internal/record"
 	"github.com/outrigger/outrigger/internal/rollout"
 )
 
@@ -18,17 +22,21 @@ import (
 // worth its events, short enough that the history tells how far a run is.
 const refillTime = 30 * time.Second
 
-// UpgradeBatch upgrades the chosen pods, each with one guarded write, and then,
-// for refillTime, those of the reserve, as slots become free; it stops filling
-// them when the server does not hear it any more. Pods that are gone, changed,
-// or upgraded already are no errors; a pod whose write the API server refuses is
-// reported and stops nothing. It fails only when the API server cannot be
-// reached, and may then be called again. When it is cancelled it ends what it
-// writes and says what it wrote.
+// UpgradeBatch upgrades the chosen pods, each with one guarded write: those of
+// both lists, in order, for refillTime and as long as the cluster has room for
+// them by a plan made now, from the set as the API server has it. It ends early
+// when nothing moves, or when only pods that it does not hold could, and stops
+// filling slots when the server does not hear it any more. Pods that are gone,
+// changed, or upgraded already are no errors; a pod whose write the API server
+// refuses is reported and stops nothing. It fails only when the API server
+// cannot be reached, and may then be called again. When it is cancelled it ends
+// what it writes and says what it wrote.
 func (a *Activities) UpgradeBatch(ctx context.Context, input protocol.UpgradeBatchInput) (protocol.UpgradeBatchResult, error) {
 	b := &batch{
 		Activities: a, input: input, end: a.Clock.Now().Add(refillTime), lease: newLease(a.Clock),
-		left: slices.Concat(input.Pods, input.Reserve),
+		fence: a.newFence(input.SidecarSet, input.Generation, runOf(ctx, input.Run)),
+		left:  slices.Concat(input.Pods, input.Reserve), taken: map[protocol.PodReference]bool{},
+		before: a.newWrites(input.Written), own: a.newWrites(nil), idle: a.newIdle(),
 	}
 	err := b.run(ctx)
 	return b.outcome.upgrades(b.tried), err
@@ -40,17 +48,26 @@ type batch struct {
 	input   protocol.UpgradeBatchInput
 	end     time.Time
 	lease   *lease
+	fence   *fence
 	outcome outcome
-	// left pods are still to be upgraded, in order; tried ones are not.
+	// left pods are still to be upgraded, in order; tried ones are not, and
+	// taken holds the same.
 	left, tried []protocol.SelectedPod
+	taken       map[protocol.PodReference]bool
 	writers     *writers
-	// unseen writes are not in the cache yet; shown tells that others are.
-	unseen []protocol.WrittenPod
-	shown  bool
+	// Writes before the batch, and its own, that the cache does not show yet.
+	before, own *writes
+	idle        idle
 }
 
 func (b *batch) run(ctx context.Context) error {
 	defer b.lease.keep(ctx, signOfLife(ctx, &b.outcome))()
+	if err := b.takeOver(ctx); err != nil {
+		if endedEarly(ctx, err) {
+			return nil
+		}
+		return err
+	}
 	// A write that was begun must end, or nobody would know what it did.
 	writing, done := withoutCancelRequest(ctx)
 	defer done()
@@ -59,10 +76,6 @@ func (b *batch) run(ctx context.Context) error {
 		if err := b.catchUp(writing); err != nil {
 			return err
 		}
-	}
-	if len(b.tried) == 0 {
-		b.left = b.input.Reserve
-		b.upgrade(writing, b.input.Pods)
 	}
 	err := b.poll(ctx, b.input.SidecarSet.Name, func() (time.Duration, error) { return b.refill(writing) })
 	if failed := b.writers.wait(); failed != nil {
@@ -74,13 +87,42 @@ func (b *batch) run(ctx context.Context) error {
 	return err
 }
 
+// takeOver makes the run the one that upgrades pods. In the place of another, it
+// first has the cache show whatever that one may have written.
+func (b *batch) takeOver(ctx context.Context) error {
+	takenOver, err := b.fence.claim.take(ctx)
+	if err != nil || !takenOver {
+		return err
+	}
+	set, err := b.fence.set.get(ctx)
+	if err != nil || set == nil {
+		return err
+	}
+	selector, err := metav1.LabelSelectorAsSelector(set.Spec.Selector)
+	if err != nil {
+		return fmt.Errorf("SidecarSet %s: spec.selector: %w", set.Name, err)
+	}
+	pods := &metav1.PartialObjectMetadataList{}
+	pods.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("PodList"))
+	if err := b.Live.List(ctx, pods, client.MatchingLabelsSelector{Selector: selector}); err != nil {
+		return fmt.Errorf("list pods that SidecarSet %s selects: %w", set.Name, err)
+	}
+	for i := range pods.Items {
+		if pod := &pods.Items[i]; record.Injected(pod.Annotations, set.Name) {
+			reference := protocol.PodReference{Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID}
+			b.before.add([]protocol.WrittenPod{{PodReference: reference, ResourceVersion: pod.ResourceVersion}})
+		}
+	}
+	return nil
+}
+
 // catchUp finds out what an attempt before this one has done, from the API
 // server: the cache may not know yet. What that one may still have on the wire
 // comes first in what is left. Pods of a generation that was left are all taken
 // for written.
 func (b *batch) catchUp(ctx context.Context) error {
 	err := each(ctx, b.Activities, b.left, func(ctx context.Context, chosen protocol.SelectedPod) error {
-		set, stopped, err := b.fence(ctx, b.input.SidecarSet, b.input.Generation)
+		set, stopped, err := b.fence.check(ctx)
 		if err != nil {
 			return err
 		}
@@ -103,7 +145,7 @@ func (b *batch) catchUp(ctx context.Context) error {
 	}
 	for _, chosen := range b.left {
 		if done(chosen) {
-			b.tried = append(b.tried, chosen)
+			b.try(chosen)
 		}
 	}
 	b.left = slices.DeleteFunc(b.left, done)
@@ -115,24 +157,27 @@ func (b *batch) timeLeft() time.Duration {
 	return min(b.end.Sub(b.Clock.Now()), b.lease.left())
 }
 
-// refill upgrades as many pods of the reserve as the cluster has room for.
+// refill upgrades as many pods as the cluster has room for.
 func (b *batch) refill(ctx context.Context) (again time.Duration, err error) {
 	left := b.timeLeft()
 	if left <= 0 || len(b.left) == 0 || ctx.Err() != nil {
 		return 0, nil
 	}
-	set, stopped, err := b.fence(ctx, b.input.SidecarSet, b.input.Generation)
+	set, stopped, err := b.fence.check(ctx)
+	if stopped != "" {
+		b.outcome.stop(stopped)
+	}
 	if err != nil || stopped != "" {
 		return 0, err
+	}
+	// Caches see writes in their order: one that shows the batch before this
+	// one shows all batches before.
+	if unseen, err := b.before.count(ctx); err != nil || unseen > 0 {
+		return min(left, beat), err
 	}
 	unseen, err := b.notInCache(ctx)
 	if err != nil {
 		return 0, err
-	}
-	// Caches see writes in their order: one that shows a write of this batch
-	// shows all batches before it.
-	if !b.shown {
-		return min(left, beat), nil
 	}
 	population, err := b.population(ctx, set)
 	if err != nil {
@@ -142,8 +187,16 @@ func (b *batch) refill(ctx context.Context) (again time.Duration, err error) {
 	if err != nil {
 		return 0, err
 	}
-	b.upgrade(ctx, b.fitting(&plan, unseen))
-	return min(left, beat), nil
+	refill := plan.Refill(b.left, b.taken, unseen)
+	b.left = refill.Left
+	b.upgrade(ctx, refill.Now)
+	if refill.Others {
+		return 0, nil
+	}
+	if unseen > 0 || len(refill.Now) > 0 {
+		b.idle.moved()
+	}
+	return min(left, b.idle.left(plan.Counts)), nil
 }
 
 // notInCache counts the pods that were written, or are being written, and that
@@ -151,52 +204,30 @@ func (b *batch) refill(ctx context.Context) (again time.Duration, err error) {
 func (b *batch) notInCache(ctx context.Context) (int, error) {
 	// In this order, one that ends meanwhile counts twice rather than never.
 	pending := int(b.writers.pending.Load())
-	written := append(b.unseen, b.outcome.newWrites()...)
-	left, err := b.notShown(ctx, written)
-	if err != nil {
-		return 0, err
-	}
-	b.shown = b.shown || len(left) < len(written)
-	b.unseen = left
-	return pending + len(left), nil
+	b.own.add(b.outcome.newWrites())
+	unseen, err := b.own.count(ctx)
+	return pending + unseen, err
 }
 
-// fitting takes from what is left the pods that a plan made now has room for,
-// and would name too: their labels may have changed. Those that were chosen
-// because they are not ready cost nothing (SPEC §7.5).
-func (b *batch) fitting(plan *rollout.Plan, unseen int) []protocol.SelectedPod {
-	room, named := plan.Room(unseen), setOf(references(slices.Concat(plan.Pods, plan.Reserve)))
-	var fitting, left []protocol.SelectedPod
-	for _, chosen := range b.left {
-		switch {
-		case !named[chosen.PodReference] || room == 0 && !chosen.Unready:
-			left = append(left, chosen)
-			continue
-		case !chosen.Unready:
-			room--
-		}
-		fitting = append(fitting, chosen)
-	}
-	b.left = left
-	return fitting
-}
-
-// upgrade has pods taken through their upgrade, those of the reserve only while
-// there is time.
+// upgrade has pods taken through their upgrade while there is time.
 func (b *batch) upgrade(ctx context.Context, chosen []protocol.SelectedPod) {
-	timed := len(b.tried) > 0
-	b.tried = append(b.tried, chosen...)
 	for _, one := range chosen {
+		b.try(one)
 		b.writers.begin(ctx, one.PodReference, &b.outcome, change{
 			decide: func(ctx context.Context, pod *corev1.Pod) (decision, error) {
-				if timed && b.timeLeft() <= 0 {
+				if b.timeLeft() <= 0 {
 					return decision{}, nil
 				}
-				return b.decideUpgrade(ctx, b.input, one, pod, &b.outcome)
+				return b.decideUpgrade(ctx, b.fence, one, pod, &b.outcome)
 			},
 			write: b.patchPod,
 		})
 	}
+}
+
+func (b *batch) try(chosen protocol.SelectedPod) {
+	b.tried = append(b.tried, chosen)
+	b.taken[chosen.PodReference] = true
 }
 
 func references(pods []protocol.SelectedPod) []protocol.PodReference {

@@ -3,6 +3,7 @@ package activities
 import (
 	"context"
 	"fmt"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -13,28 +14,61 @@ import (
 	"github.com/outrigger/outrigger/api/protocol"
 )
 
-// notShown lists those of the written pods that the cache does not show as they
-// were written, by another worker or this one: it lags behind, and must not be
-// planned from. A pod that the cache lacks counts as gone only when the API
-// server says so, because a late cache may not have seen its creation either.
-func (a *Activities) notShown(ctx context.Context, written []protocol.WrittenPod) ([]protocol.WrittenPod, error) {
+// liveReadAfter is when writes that the cache still does not show are compared
+// with the API server: resourceVersions go backwards when etcd is restored.
+const liveReadAfter = 5 * time.Second
+
+// writes are pods that were written, by another worker or this one, and that
+// the cache does not show so yet: it lags behind, and must not be planned from.
+type writes struct {
+	*Activities
+	unseen []protocol.WrittenPod
+	// since is when the cache was looked at first, and compared when the API
+	// server was asked last.
+	since, compared time.Time
+}
+
+func (a *Activities) newWrites(written []protocol.WrittenPod) *writes {
+	now := a.Clock.Now()
+	return &writes{Activities: a, unseen: written, since: now, compared: now}
+}
+
+// add has more writes waited for.
+func (w *writes) add(written []protocol.WrittenPod) {
+	if len(w.unseen) == 0 {
+		w.since, w.compared = w.Clock.Now(), w.Clock.Now()
+	}
+	w.unseen = append(w.unseen, written...)
+}
+
+// count drops the writes that the cache shows, and counts the others. A pod that
+// the cache lacks counts as gone only when the API server says so, because a
+// late cache may not have seen its creation either.
+func (w *writes) count(ctx context.Context) (int, error) {
+	now := w.Clock.Now()
+	compare := now.Sub(w.since) >= liveReadAfter && now.Sub(w.compared) >= liveReadAfter
+	if compare {
+		w.compared = now
+	}
 	var left []protocol.WrittenPod
-	for _, pod := range written {
-		shown, err := a.cacheShows(ctx, &pod)
+	for _, pod := range w.unseen {
+		shown, err := w.cacheShows(ctx, &pod, compare)
 		if err != nil {
-			return nil, fmt.Errorf("look for the write to pod %s: %w", pod.PodReference, err)
+			return 0, fmt.Errorf("look for the write to pod %s: %w", pod.PodReference, err)
 		}
 		if !shown {
 			left = append(left, pod)
 		}
 	}
-	return left, nil
+	w.unseen = left
+	return len(left), nil
 }
 
 // cacheShows tells whether the cache has a pod as it was written. One that may
-// have been written must be in the cache as the API server has it now.
-func (a *Activities) cacheShows(ctx context.Context, written *protocol.WrittenPod) (bool, error) {
-	if written.ResourceVersion == "" {
+// have been written, or is to be compared, must be in the cache as the API
+// server has it now.
+func (a *Activities) cacheShows(ctx context.Context, written *protocol.WrittenPod, compare bool) (bool, error) {
+	if written.ResourceVersion == "" || compare {
 		pod, err := a.read(ctx, a.Live, written.PodReference)
 		if err != nil || pod == nil {
 			return err == nil, err

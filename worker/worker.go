@@ -5,6 +5,7 @@ package worker
 import (
 	"context"
 	"fmt"
+	"sync"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -43,6 +44,10 @@ type Options struct {
 	Temporal temporal.Options
 	// TaskQueue is the UID of namespace kube-system unless set.
 	TaskQueue string
+	// MaxConcurrentLooks bounds the activities that look for pods, and
+	// MaxConcurrentWrites those that write them, so that neither waits for the
+	// other.
+	MaxConcurrentLooks, MaxConcurrentWrites int
 }
 
 // Run hosts rollouts until the context ends. It fails only when the cluster
@@ -60,8 +65,12 @@ func Run(ctx context.Context, o Options) error {
 	if err != nil {
 		return err
 	}
-	changes := activities.NewChanges()
-	if err := changes.Watch(ctx, mgr.GetCache()); err != nil {
+	does := &activities.Activities{
+		Cache: mgr.GetClient(), Index: pods, Live: mgr.GetAPIReader(),
+		Writer: mgr.GetClient(), Status: mgr.GetClient().Status(), Events: mgr.GetEventRecorder("outrigger-worker"),
+		SystemNamespace: o.SystemNamespace, Changes: activities.NewChanges(), Clock: clock.RealClock{}, Writers: writers,
+	}
+	if err := does.Watch(ctx, mgr.GetCache()); err != nil {
 		return err
 	}
 	engine, err := temporal.NewLazyClient(o.Temporal, o.Logger.WithName("temporal"))
@@ -69,14 +78,7 @@ func Run(ctx context.Context, o Options) error {
 		return err
 	}
 	defer engine.Close()
-	h := &host{
-		engine: engine, taskQueue: taskQueue, log: o.Logger,
-		activities: &activities.Activities{
-			Cache: mgr.GetClient(), Index: pods, Live: mgr.GetAPIReader(),
-			Pods: mgr.GetClient(), Status: mgr.GetClient().Status(), Events: mgr.GetEventRecorder("outrigger-worker"),
-			Changes: changes, Clock: clock.RealClock{}, Writers: writers,
-		},
-	}
+	h := &host{engine: engine, options: o, taskQueue: taskQueue, log: o.Logger, activities: does}
 	if err := mgr.Add(manager.RunnableFunc(h.run)); err != nil {
 		return fmt.Errorf("add the Temporal worker: %w", err)
 	}
@@ -89,9 +91,10 @@ func Run(ctx context.Context, o Options) error {
 	return mgr.Start(ctx)
 }
 
-// host keeps a Temporal worker running.
+// host keeps Temporal workers running.
 type host struct {
 	engine     client.Client
+	options    Options
 	taskQueue  string
 	activities *activities.Activities
 	log        logr.Logger
@@ -103,8 +106,8 @@ func (h *host) run(ctx context.Context) error {
 	backoff := wait.Backoff{Duration: time.Second, Factor: 2, Cap: 10 * time.Second, Steps: 5}
 	for ctx.Err() == nil {
 		fatal := make(chan error, 1)
-		w := h.worker(fatal)
-		if err := w.Start(); err != nil {
+		stop, err := h.start(fatal)
+		if err != nil {
 			pause := backoff.Step()
 			h.log.Info("Temporal does not answer; trying again", "after", pause, "cause", err.Error())
 			select {
@@ -119,16 +122,52 @@ func (h *host) run(ctx context.Context) error {
 		case err := <-fatal:
 			h.log.Error(err, "Temporal worker stopped; starting it again")
 		}
-		w.Stop()
+		stop()
 	}
 	return nil
 }
 
-func (h *host) worker(fatal chan<- error) sdk.Worker {
-	w := sdk.New(h.engine, h.taskQueue, sdk.Options{
-		WorkerStopTimeout:            stopTimeout,
-		MaxHeartbeatThrottleInterval: heartbeatInterval,
-		DeadlockDetectionTimeout:     deadlockTimeout,
+// start runs a worker for each task queue, until stop.
+func (h *host) start(fatal chan<- error) (stop func(), err error) {
+	looks := h.worker(h.taskQueue, h.options.MaxConcurrentLooks, fatal)
+	looks.RegisterWorkflowWithOptions(workflows.Rollout, workflow.RegisterOptions{Name: protocol.RolloutWorkflow})
+	writes := h.worker(protocol.WriteTaskQueue(h.taskQueue), h.options.MaxConcurrentWrites, fatal)
+	for name, does := range map[string]any{
+		protocol.NextBatchActivity:      h.activities.NextBatch,
+		protocol.AwaitMigrationActivity: h.activities.AwaitMigration,
+	} {
+		looks.RegisterActivityWithOptions(does, activity.RegisterOptions{Name: name})
+	}
+	for name, does := range map[string]any{
+		protocol.UpgradeBatchActivity: h.activities.UpgradeBatch,
+		protocol.ResetBatchActivity:   h.activities.ResetBatch,
+		protocol.MarkPodsActivity:     h.activities.MarkPods,
+	} {
+		writes.RegisterActivityWithOptions(does, activity.RegisterOptions{Name: name})
+		// Runs of a release without a queue for writes have them queued here.
+		looks.RegisterActivityWithOptions(does, activity.RegisterOptions{Name: name})
+	}
+	if err := looks.Start(); err != nil {
+		return nil, err
+	}
+	if err := writes.Start(); err != nil {
+		looks.Stop()
+		return nil, err
+	}
+	return func() {
+		var stopped sync.WaitGroup
+		stopped.Go(looks.Stop)
+		stopped.Go(writes.Stop)
+		stopped.Wait()
+	}, nil
+}
+
+func (h *host) worker(taskQueue string, slots int, fatal chan<- error) sdk.Worker {
+	return sdk.New(h.engine, taskQueue, sdk.Options{
+		MaxConcurrentActivityExecutionSize: slots,
+		WorkerStopTimeout:                  stopTimeout,
+		MaxHeartbeatThrottleInterval:       heartbeatInterval,
+		DeadlockDetectionTimeout:           deadlockTimeout,
 		OnFatalError: func(err error) {
 			select {
 			case fatal <- err:
@@ -136,15 +175,4 @@ func (h *host) worker(fatal chan<- error) sdk.Worker {
 			}
 		},
 	})
-	w.RegisterWorkflowWithOptions(workflows.Rollout, workflow.RegisterOptions{Name: protocol.RolloutWorkflow})
-	for name, does := range map[string]any{
-		protocol.NextBatchActivity:      h.activities.NextBatch,
-		protocol.UpgradeBatchActivity:   h.activities.UpgradeBatch,
-		protocol.AwaitMigrationActivity: h.activities.AwaitMigration,
-		protocol.ResetBatchActivity:     h.activities.ResetBatch,
-		protocol.MarkPodsActivity:       h.activities.MarkPods,
-	} {
-		w.RegisterActivityWithOptions(does, activity.RegisterOptions{Name: name})
-	}
-	return w
 }

@@ -18,6 +18,8 @@ type migration struct {
 	// end has the reset in hand do no more than it is writing.
 	end     workflow.CancelFunc
 	batches int
+	// wakes of the run that were heeded.
+	wakes   int
 	refused []protocol.PodReference
 	rest    time.Duration
 	err     error
@@ -38,6 +40,17 @@ func (r *run) migrate(ctx workflow.Context) {
 	})
 }
 
+// awaitWake sleeps until somebody says that the cluster offers work, or a batch
+// is in hand whose pods will migrate.
+func (r *run) awaitWake(ctx workflow.Context) error {
+	if !waitsItself(ctx) {
+		return nil
+	}
+	_, err := workflow.AwaitWithTimeout(ctx, longestSleep, func() bool { return r.wakes != r.migration.wakes || r.upgrading })
+	r.migration.wakes = r.wakes
+	return err
+}
+
 // resetBatch awaits migrated pods and empties their old twins.
 func (r *run) resetBatch(ctx workflow.Context) (pending bool, err error) {
 	m := &r.migration
@@ -50,7 +63,11 @@ func (r *run) resetBatch(ctx workflow.Context) (pending bool, err error) {
 		return false, fmt.Errorf("await migration: %w", err)
 	}
 	if len(next.Pods) == 0 {
-		return next.Pending > 0 || r.upgrading, nil
+		pending = next.Pending > 0 || r.upgrading
+		if pending && !r.upgrading {
+			err = r.awaitWake(ctx)
+		}
+		return pending, err
 	}
 	m.batches++
 	m.writing = true

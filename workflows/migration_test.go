@@ -38,15 +38,11 @@ func (s *rolloutSuite) TestSpec7_7_OldTwinsAreEmptiedBesideTheBatches() {
 		protocol.AwaitMigrationResult{Pods: []protocol.PodReference{pod("b")}, Pending: 1},
 		protocol.AwaitMigrationResult{},
 	)
-	s.answers(hotBatch("a", "b"))
-	s.script = append(s.script, func(context.Context, protocol.NextBatchInput) (protocol.NextBatchResult, error) {
-		return protocol.NextBatchResult{Phase: protocol.PhaseWaiting}, nil
-	})
-	s.waits()
-	s.answers(ends(protocol.PhaseComplete))
-	s.env.RegisterDelayedCallback(func() {
-		s.env.SignalWorkflow(protocol.GenerationSignal, protocol.GenerationInput{Generation: 1})
-	}, time.Minute)
+	waiting := protocol.NextBatchResult{Phase: protocol.PhaseWaiting}
+	s.answers(hotBatch("a", "b"), waiting, waiting, ends(protocol.PhaseComplete))
+	s.wakesAfter(time.Minute)
+	s.env.RegisterDelayedCallback(func() { s.Len(*resets, 2, "the migration sleeps until it is woken") }, 2*time.Minute)
+	s.wakesAfter(3 * time.Minute)
 	s.run()
 	s.Equal([]protocol.ResetBatchInput{
 		{SidecarSet: input(1).SidecarSet, Pods: []protocol.PodReference{pod("a")}},

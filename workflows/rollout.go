@@ -5,6 +5,8 @@
 package workflows
 
 import (
+	"cmp"
+
 	"go.temporal.io/sdk/workflow"
 
 	"github.com/outrigger/outrigger/api/protocol"
@@ -13,17 +15,19 @@ import (
 // Rollout carries one generation of a SidecarSet to its pods: batch after
 // batch, until nothing is left to do or a newer generation takes over.
 //
-// Signals: generation (a newer one continues the run as new), pause and
-// resume. Query: status.
+// Signals: generation (a newer one continues the run as new; its own wakes a run
+// that sleeps), pause and resume, which are also updates. Query: status.
 func Rollout(ctx workflow.Context, input protocol.RolloutInput) (protocol.RolloutResult, error) {
 	r, err := begin(ctx, input)
 	if err != nil {
 		return protocol.RolloutResult{}, err
 	}
 	for !r.ended {
-		r.readSignals(ctx)
-		if r.migration.err != nil {
-			return protocol.RolloutResult{}, r.migration.err
+		if err := r.readSignals(ctx); err != nil {
+			return protocol.RolloutResult{}, err
+		}
+		if err := cmp.Or(r.migration.err, r.markErr); err != nil {
+			return protocol.RolloutResult{}, err
 		}
 		if generation, due := r.dueAs(ctx); due {
 			return r.continueAs(ctx, generation)
@@ -38,8 +42,9 @@ func Rollout(ctx workflow.Context, input protocol.RolloutInput) (protocol.Rollou
 // step waits while the run is held, or else upgrades one batch.
 func (r *run) step(ctx workflow.Context) error {
 	if r.hold != nil {
-		return r.awaitResume(ctx)
+		return r.stayHeld(ctx)
 	}
+	r.woken = false
 	next, answered, err := r.nextBatch(ctx)
 	if err != nil || !answered {
 		return err
@@ -52,16 +57,23 @@ func (r *run) step(ctx workflow.Context) error {
 			return err
 		}
 	}
+	if len(next.LateMarks) > 0 {
+		r.markLater(ctx, next.LateMarks)
+	}
 	switch {
 	case next.Phase == protocol.PhaseSuperseded:
-		r.newest = max(r.newest, next.Generation)
+		r.newest = next.Generation
 	case next.Phase == protocol.PhasePaused:
 		return r.awaitSignal(ctx)
+	case r.marking && (next.Phase.Ended() || next.Phase == protocol.PhaseProgressing && len(next.Pods) == 0):
+		return workflow.Await(ctx, func() bool { return !r.marking || r.hasSignals() })
 	case next.Phase.Ended():
 		// A signal that came with the answer may want more.
 		r.ended = !r.hasSignals()
 	case len(next.Pods) > 0:
 		return r.upgradeBatch(ctx, next)
+	case next.Phase == protocol.PhaseWaiting && !r.marking:
+		return r.sleep(ctx, longestSleep)
 	}
 	return nil
 }

@@ -3,6 +3,8 @@ package workflows
 import (
 	"context"
 	"errors"
+	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -15,6 +17,9 @@ import (
 
 	"github.com/outrigger/outrigger/api/protocol"
 )
+
+// testRun is the id that the test environment gives to every run.
+const testRun = "default-test-run-id"
 
 func TestRollout(t *testing.T) { suite.Run(t, &rolloutSuite{}) }
 
@@ -111,8 +116,8 @@ func (s *rolloutSuite) TestUpgradesBatchAfterBatchUntilComplete() {
 	result := s.run()
 	s.Equal(protocol.RolloutResult{Phase: protocol.PhaseComplete, Message: "done", Batches: 2, Upgraded: 3}, result)
 	s.Equal([]protocol.UpgradeBatchInput{
-		{SidecarSet: input(1).SidecarSet, Generation: 1, Pods: batch("a", "b").Pods},
-		{SidecarSet: input(1).SidecarSet, Generation: 1, Pods: batch("c").Pods},
+		{SidecarSet: input(1).SidecarSet, Generation: 1, Pods: batch("a", "b").Pods, Run: testRun},
+		{SidecarSet: input(1).SidecarSet, Generation: 1, Pods: batch("c").Pods, Run: testRun, Written: written(batch("a", "b").Pods).Written},
 	}, s.written)
 }
 
@@ -199,12 +204,131 @@ func (s *rolloutSuite) TestSameOrOlderGenerationChangesNothing() {
 	s.Equal(protocol.PhaseComplete, s.run().Phase)
 }
 
-func (s *rolloutSuite) TestSpecPauseWaitsForTheNextGeneration() {
-	s.answers(protocol.NextBatchResult{Phase: protocol.PhasePaused})
+func (s *rolloutSuite) TestSpecPauseWaitsForTheNextGenerationAndLooksRarely() {
+	for range 24*time.Hour/longestSleep + 1 {
+		s.answers(protocol.NextBatchResult{Phase: protocol.PhasePaused})
+	}
 	s.env.RegisterDelayedCallback(func() {
 		s.env.SignalWorkflow(protocol.GenerationSignal, protocol.GenerationInput{Generation: 2})
-	}, 24*time.Hour)
+	}, 24*time.Hour+time.Minute)
 	s.Equal(int64(2), s.continued().Generation)
+	s.Empty(s.script)
+}
+
+func (s *rolloutSuite) TestSetThatIsDeletedWhileItIsPausedEndsItsRun() {
+	s.answers(protocol.NextBatchResult{Phase: protocol.PhasePaused}, ends(protocol.PhaseDeleted))
+	s.wakesAfter(time.Minute)
+	s.Equal(protocol.PhaseDeleted, s.run().Phase)
+}
+
+func (s *rolloutSuite) TestSetThatIsDeletedWhileItIsHeldEndsItsRun() {
+	s.waits()
+	s.answers(protocol.NextBatchResult{Phase: protocol.PhasePaused}, ends(protocol.PhaseDeleted))
+	s.env.RegisterDelayedCallback(func() { s.env.SignalWorkflow(protocol.PauseSignal, protocol.Hold{Who: "ann"}) }, time.Minute)
+	s.wakesAfter(2 * time.Minute)
+	s.wakesAfter(3 * time.Minute)
+	s.Equal(protocol.PhaseDeleted, s.run().Phase)
+	s.True(s.asked[1].Held)
+}
+
+// wakesAfter has the operator say that the cluster offers work.
+func (s *rolloutSuite) wakesAfter(d time.Duration) {
+	s.env.RegisterDelayedCallback(func() {
+		s.env.SignalWorkflow(protocol.GenerationSignal, protocol.GenerationInput{Generation: 1})
+	}, d)
+}
+
+func (s *rolloutSuite) TestWaitingSleepsInTheRunUntilItIsWoken() {
+	s.answers(protocol.NextBatchResult{Phase: protocol.PhaseWaiting}, batch("a"), ends(protocol.PhaseComplete))
+	s.wakesAfter(time.Hour)
+	started := s.env.Now()
+	s.Equal(1, s.run().Upgraded)
+	s.Equal(time.Hour, s.env.Now().Sub(started))
+}
+
+func (s *rolloutSuite) TestSleepThatNobodyEndsIsLong() {
+	s.answers(protocol.NextBatchResult{Phase: protocol.PhaseWaiting}, protocol.NextBatchResult{Phase: protocol.PhaseWaiting}, ends(protocol.PhaseComplete))
+	started := s.env.Now()
+	s.run()
+	s.Equal(2*longestSleep, s.env.Now().Sub(started))
+}
+
+// A mistyped signal, or a restored cluster: the set has no such generation.
+func (s *rolloutSuite) TestGenerationThatTheClusterNeverHadIsCorrected() {
+	s.answers(protocol.NextBatchResult{Phase: protocol.PhaseSuperseded, Generation: 1})
+	s.env.ExecuteWorkflow(protocol.RolloutWorkflow, input(999))
+	s.Equal(int64(1), continuedAs(s.T(), s.env.GetWorkflowError()).Generation)
+}
+
+func (s *rolloutSuite) TestHoldThatArrivesWhileTheRunContinuesAsNewIsKept() {
+	s.migrations(protocol.AwaitMigrationResult{Pods: []protocol.PodReference{pod("a")}, Pending: 1}, protocol.AwaitMigrationResult{})
+	s.env.RegisterActivityWithOptions(func(ctx context.Context, _ protocol.ResetBatchInput) (protocol.ResetBatchResult, error) {
+		// The run waits for this one to end before it continues.
+		s.env.SignalWorkflow(protocol.GenerationSignal, protocol.GenerationInput{Generation: 2})
+		s.env.SignalWorkflow(protocol.PauseSignal, protocol.Hold{Who: "ann"})
+		return protocol.ResetBatchResult{Reset: 1}, nil
+	}, activity.RegisterOptions{Name: protocol.ResetBatchActivity, DisableAlreadyRegisteredCheck: true})
+	s.answers(hotBatch("a"))
+	s.waits()
+	next := s.continued()
+	s.Equal(int64(2), next.Generation)
+	s.Equal(&protocol.Hold{Who: "ann"}, next.Hold)
+}
+
+func (s *rolloutSuite) TestUpdatesPauseAndResumeAndAreAnswered() {
+	s.waits()
+	s.answers(ends(protocol.PhaseComplete))
+	s.update(protocol.ResumeUpdate, time.Second, protocol.Hold{Who: "ann"}, nil, "the run is not paused")
+	s.update(protocol.PauseUpdate, time.Minute, protocol.Hold{Who: "ann", Why: "lunch"}, &protocol.HoldResult{Held: true, Message: "paused"}, "")
+	s.update(protocol.PauseUpdate, 2*time.Minute, protocol.Hold{Who: strings.Repeat("a", maxHoldText+1)}, nil, "1024 bytes")
+	s.env.RegisterDelayedCallback(func() {
+		s.Equal(&protocol.Hold{Who: "ann", Why: "lunch"}, s.query().Hold)
+		s.Equal(protocol.PhasePaused, s.query().Phase)
+	}, 3*time.Minute)
+	s.update(protocol.ResumeUpdate, time.Hour, protocol.Hold{Who: "bob"}, &protocol.HoldResult{Message: "resumed"}, "")
+	s.run()
+}
+
+// update sends one and expects an answer, or a refusal.
+func (s *rolloutSuite) update(name string, after time.Duration, hold protocol.Hold, answer *protocol.HoldResult, refusal string) {
+	s.env.RegisterDelayedCallback(func() {
+		s.env.UpdateWorkflow(name, fmt.Sprint(name, after), &testsuite.TestUpdateCallback{
+			OnAccept: func() { s.Empty(refusal) },
+			OnReject: func(err error) { s.ErrorContains(err, refusal) },
+			OnComplete: func(result any, err error) {
+				s.Require().NoError(err)
+				s.Equal(*answer, result)
+			},
+		}, hold)
+	}, after)
+}
+
+func (s *rolloutSuite) TestBatchThatWritesNothingKeepsTheWritesToBeSeen() {
+	s.answers(batch("a"), batch("b"), ends(protocol.PhaseComplete))
+	s.upgrade = func(_ context.Context, input protocol.UpgradeBatchInput) (protocol.UpgradeBatchResult, error) {
+		if input.Pods[0].Name == "b" {
+			return protocol.UpgradeBatchResult{Skipped: 1}, nil
+		}
+		return written(input.Pods), nil
+	}
+	s.run()
+	s.Equal([]protocol.WrittenPod{{PodReference: pod("a"), ResourceVersion: "2"}}, s.asked[2].Written)
+	s.Equal(s.asked[1].Written, s.written[1].Written)
+}
+
+func (s *rolloutSuite) TestSpec7_2_NobodyWaitsForConditionsThatSayYes() {
+	var marked [][]protocol.PodReference
+	s.env.RegisterActivityWithOptions(func(_ context.Context, input protocol.MarkPodsInput) (protocol.MarkPodsResult, error) {
+		marked = append(marked, input.Pods)
+		return protocol.MarkPodsResult{Written: []protocol.WrittenPod{{PodReference: input.Pods[0], ResourceVersion: "9"}}}, nil
+	}, activity.RegisterOptions{Name: protocol.MarkPodsActivity})
+	waiting := protocol.NextBatchResult{Phase: protocol.PhaseWaiting, LateMarks: []protocol.PodReference{pod("a")}}
+	last := protocol.NextBatchResult{Phase: protocol.PhaseProgressing, LateMarks: []protocol.PodReference{pod("b")}}
+	s.answers(waiting, batch("b"), last, ends(protocol.PhaseComplete))
+	s.run()
+	s.Equal([][]protocol.PodReference{{pod("a")}, {pod("b")}}, marked)
+	s.True(s.asked[1].SkipLateMarks, "not twice")
+	s.False(s.asked[3].SkipLateMarks)
 }
 
 func (s *rolloutSuite) TestRefusedPodsAreNamedToThePlannerAndTheRunRests() {
@@ -214,7 +338,7 @@ func (s *rolloutSuite) TestRefusedPodsAreNamedToThePlannerAndTheRunRests() {
 	s.answers(batch("a"), batch("a"), ends(protocol.PhaseComplete))
 	started := s.env.Now()
 	s.run()
-	s.Equal([]protocol.PodReference{pod("a")}, s.asked[2].Refused)
+	s.Equal([]protocol.PodReference{pod("a")}, s.asked[2].Refused, "planned last")
 	s.Equal(3*shortestRest, s.env.Now().Sub(started))
 }
 

@@ -17,10 +17,14 @@ const (
 	longHistory = 4000
 	// maxRefused bounds the payload that names refused pods.
 	maxRefused = 200
-	// A batch in which nothing could be written is followed by a rest, which
+	// A batch in which every write was refused is followed by a rest, which
 	// doubles each time.
 	shortestRest = 2 * time.Second
-	longestRest  = time.Minute
+	longestRest  = 10 * time.Minute
+	// longestSleep is when a run looks although nobody woke it.
+	longestSleep = 2 * time.Hour
+	// retryInterval bounds how late an outage of the API server is seen to be over.
+	retryInterval = 5 * time.Second
 )
 
 // run is the state of one workflow run.
@@ -38,11 +42,18 @@ type run struct {
 	signals  signals
 	shown    protocol.Phase
 	ended    bool
-	// skipMarks is set once writing conditions was refused.
-	skipMarks bool
-	migration migration
+	// skipMarks is set once writing conditions was refused, and marking while
+	// they are written beside the batches.
+	skipMarks, marking bool
+	markErr            error
+	migration          migration
 	// upgrading is set while a batch that goes on with its reserve is in hand.
 	upgrading bool
+	// updated says that an update came since signals were read. woken says that
+	// somebody wants the run to look, or that it has waited long enough; wakes
+	// counts how often somebody did.
+	updated, woken bool
+	wakes          int
 }
 
 func begin(ctx workflow.Context, input protocol.RolloutInput) (*run, error) {
@@ -57,15 +68,34 @@ func begin(ctx workflow.Context, input protocol.RolloutInput) (*run, error) {
 	if err := workflow.SetQueryHandler(ctx, protocol.StatusQuery, r.status); err != nil {
 		return nil, fmt.Errorf("answer the query %s: %w", protocol.StatusQuery, err)
 	}
+	if err := r.handleUpdates(ctx); err != nil {
+		return nil, err
+	}
+	if r.progress.Run == "" || wasReset(ctx) {
+		r.progress.Run = workflow.GetInfo(ctx).WorkflowExecution.RunID
+	}
+	if _, noted := workflow.GetInfo(ctx).Memo.GetFields()[protocol.HoldMemo]; r.hold != nil && !noted {
+		if err := r.noteHold(ctx); err != nil {
+			return nil, err
+		}
+	}
 	if input.Progress.Migrating {
 		r.migrate(ctx)
 	}
 	return r, r.show(ctx, protocol.PhaseProgressing, "looking for pods to upgrade")
 }
 
-// dueAs tells whether a fresh run shall go on, and as which generation.
+// wasReset tells whether this run was made from another by a reset: that one may
+// still have activities that write.
+func wasReset(ctx workflow.Context) bool {
+	info := workflow.GetInfo(ctx)
+	return info.OriginalRunID != info.WorkflowExecution.RunID
+}
+
+// dueAs tells whether a fresh run shall go on, and as which generation: a newer
+// one, or an older one if the cluster has no newer.
 func (r *run) dueAs(ctx workflow.Context) (generation int64, due bool) {
-	if r.newest > r.input.Generation {
+	if r.newest != r.input.Generation {
 		return r.newest, true
 	}
 	info := workflow.GetInfo(ctx)
@@ -83,8 +113,9 @@ func (r *run) nextBatch(ctx workflow.Context) (next protocol.NextBatchResult, an
 		Generation: r.input.Generation,
 		Written:    r.progress.Written,
 		Refused:    r.refused,
-		SkipMarks:  r.skipMarks,
-		Shown:      r.counts,
+		SkipMarks:  r.skipMarks, SkipLateMarks: r.marking,
+		Held: r.hold != nil,
+		Run:  r.progress.Run,
 	})
 	err = workflow.Await(ctx, func() bool { return answer.IsReady() || r.hasSignals() })
 	if err != nil || !answer.IsReady() {
@@ -105,7 +136,7 @@ func (r *run) upgradeBatch(ctx workflow.Context, next protocol.NextBatchResult) 
 	}
 	r.progress.Upgraded += certain(result.Written)
 	r.progress.Failed += len(result.Failed)
-	r.progress.Written = result.Written
+	r.written(result.Written)
 	if next.Hot {
 		r.migrate(ctx)
 	}
@@ -114,7 +145,23 @@ func (r *run) upgradeBatch(ctx workflow.Context, next protocol.NextBatchResult) 
 		r.rest = 0
 		return nil
 	}
-	return r.awaitSignalFor(ctx, r.nextRest())
+	if !waitsItself(ctx) {
+		return r.awaitSignalFor(ctx, r.nextRest())
+	}
+	if len(result.Failed) == 0 {
+		return nil
+	}
+	return r.sleep(ctx, r.nextRest())
+}
+
+// written notes the pods that a batch wrote: the cache must show them before the
+// next plan. Those of the batch before count as shown once later ones are, but
+// not if it is unknown whether there are any.
+func (r *run) written(pods []protocol.WrittenPod) {
+	if certain(pods) == 0 {
+		pods = slices.Concat(r.progress.Written, pods)
+	}
+	r.progress.Written = pods
 }
 
 // upgrade runs one batch. One with a reserve ends early when a signal comes.
@@ -131,6 +178,8 @@ func (r *run) upgrade(ctx workflow.Context, next protocol.NextBatchResult) (resu
 		Pods:       next.Pods,
 		Reserve:    next.Reserve,
 		Refused:    r.refused,
+		Written:    r.progress.Written,
+		Run:        r.progress.Run,
 	})
 	if len(next.Reserve) > 0 {
 		r.upgrading = true
@@ -174,23 +223,6 @@ func certain(written []protocol.WrittenPod) (n int) {
 	return n
 }
 
-// markPods writes conditions of pods that are out of date. Where that is
-// refused, the run does without.
-func (r *run) markPods(ctx workflow.Context, pods []protocol.PodReference) error {
-	var result protocol.MarkPodsResult
-	err := workflow.ExecuteActivity(batchOptions(ctx, fmt.Sprintf("mark %d pods", len(pods))), protocol.MarkPodsActivity, protocol.MarkPodsInput{
-		SidecarSet: r.input.SidecarSet,
-		Generation: r.input.Generation,
-		Pods:       pods,
-	}).Get(ctx, &result)
-	if err != nil {
-		return fmt.Errorf("mark pods of generation %d: %w", r.input.Generation, err)
-	}
-	r.skipMarks = len(result.Failed) > 0
-	r.progress.Written = result.Written
-	return nil
-}
-
 // remember adds refused pods to the ones that go last.
 func remember(refused []protocol.PodReference, failed []protocol.FailedPod) []protocol.PodReference {
 	for _, pod := range failed {
@@ -217,6 +249,17 @@ func (r *run) continueAs(ctx workflow.Context, generation int64) (protocol.Rollo
 	if err := workflow.Await(ctx, func() bool { return !r.migration.writing }); err != nil {
 		return protocol.RolloutResult{}, err
 	}
+	if err := workflow.Await(ctx, func() bool { return !r.marking }); err != nil {
+		return protocol.RolloutResult{}, err
+	}
+	// What came meanwhile is lost otherwise. Nothing comes after this: the
+	// server lets no run end that has not seen all.
+	if r.hasSignals() {
+		if err := r.readSignals(ctx); err != nil {
+			return protocol.RolloutResult{}, err
+		}
+		generation = r.newest
+	}
 	r.progress.Migrating = r.migration.running
 	next := protocol.RolloutInput{
 		SidecarSet: r.input.SidecarSet,
@@ -225,7 +268,7 @@ func (r *run) continueAs(ctx workflow.Context, generation int64) (protocol.Rollo
 		Progress:   r.progress,
 	}
 	if generation != r.input.Generation {
-		next.Progress = protocol.Progress{Written: r.progress.Written, Migrating: r.progress.Migrating}
+		next.Progress = protocol.Progress{Written: r.progress.Written, Migrating: r.progress.Migrating, Run: r.progress.Run}
 		if err := r.show(ctx, protocol.PhaseSuperseded, fmt.Sprintf("generation %d took over", generation)); err != nil {
 			return protocol.RolloutResult{}, err
 		}
@@ -242,6 +285,7 @@ func (r *run) result() protocol.RolloutResult {
 
 func batchOptions(ctx workflow.Context, summary string) workflow.Context {
 	return workflow.WithActivityOptions(ctx, workflow.ActivityOptions{
+		TaskQueue:           protocol.WriteTaskQueue(workflow.GetInfo(ctx).TaskQueueName),
 		StartToCloseTimeout: protocol.UpgradeBatchLimit,
 		HeartbeatTimeout:    protocol.HeartbeatTimeout,
 		Summary:             summary,
@@ -260,5 +304,5 @@ func pollOptions(ctx workflow.Context, summary string) workflow.Context {
 }
 
 func retryForever() *temporal.RetryPolicy {
-	return &temporal.RetryPolicy{InitialInterval: time.Second, BackoffCoefficient: 2, MaximumInterval: 30 * time.Second}
+	return &temporal.RetryPolicy{InitialInterval: time.Second, BackoffCoefficient: 2, MaximumInterval: retryInterval}
 }

@@ -21,28 +21,30 @@ func newSignals(ctx workflow.Context) signals {
 	}
 }
 
+// hasSignals tells whether there is news for the run: a signal that waits, or an
+// update that came.
 func (r *run) hasSignals() bool {
-	return r.signals.generation.Len()+r.signals.pause.Len()+r.signals.resume.Len() > 0
+	return r.updated || r.signals.generation.Len()+r.signals.pause.Len()+r.signals.resume.Len() > 0
 }
 
 // readSignals takes in every signal that waits. Pauses and resumes that wait
 // together have lost their order, but each is sent to change something: as
 // many of the one as of the other leave the run as it was.
-func (r *run) readSignals(ctx workflow.Context) {
+func (r *run) readSignals(ctx workflow.Context) error {
+	r.updated = false
 	for _, sent := range drain[protocol.GenerationInput](r.signals.generation) {
 		r.newest = max(r.newest, sent.Generation)
+		r.woken, r.wakes = true, r.wakes+1
 	}
 	pauses := drain[protocol.Hold](r.signals.pause)
 	resumes := drain[protocol.Hold](r.signals.resume)
 	switch {
 	case len(pauses) > len(resumes):
-		r.hold = &pauses[len(pauses)-1]
-		workflow.GetLogger(ctx).Info("Rollout paused", "who", r.hold.Who, "why", r.hold.Why)
+		return r.pause(ctx, pauses[len(pauses)-1])
 	case len(resumes) > len(pauses):
-		r.hold = nil
-		last := resumes[len(resumes)-1]
-		workflow.GetLogger(ctx).Info("Rollout resumed", "who", last.Who, "why", last.Why)
+		return r.resume(ctx, resumes[len(resumes)-1])
 	}
+	return nil
 }
 
 func drain[T any](channel workflow.ReceiveChannel) []T {
@@ -56,28 +58,35 @@ func drain[T any](channel workflow.ReceiveChannel) []T {
 	}
 }
 
-// awaitResume waits, paused, until a signal comes.
-func (r *run) awaitResume(ctx workflow.Context) error {
-	message := "paused by signal"
-	if r.hold.Who != "" {
-		message += " from " + r.hold.Who
-	}
-	if r.hold.Why != "" {
-		message += ": " + r.hold.Why
-	}
-	if err := r.show(ctx, protocol.PhasePaused, message); err != nil {
-		return err
-	}
-	return r.awaitSignal(ctx)
-}
-
-// awaitSignal waits until a signal comes.
+// awaitSignal waits until a signal comes. A run that has waited for longestSleep
+// looks for itself: whoever should have sent one may be gone.
 func (r *run) awaitSignal(ctx workflow.Context) error {
-	return workflow.Await(ctx, r.hasSignals)
+	if !waitsItself(ctx) {
+		return workflow.Await(ctx, r.hasSignals)
+	}
+	return r.awaitSignalFor(ctx, longestSleep)
 }
 
 // awaitSignalFor waits until a signal comes or the time is over.
 func (r *run) awaitSignalFor(ctx workflow.Context, rest time.Duration) error {
-	_, err := workflow.AwaitWithTimeout(ctx, rest, r.hasSignals)
+	signalled, err := workflow.AwaitWithTimeout(ctx, rest, r.hasSignals)
+	r.woken = r.woken || !signalled
 	return err
+}
+
+// sleep waits for the cluster to offer work: the operator signals then. It costs
+// no slot of a worker, and hardly any history.
+func (r *run) sleep(ctx workflow.Context, atMost time.Duration) error {
+	if !waitsItself(ctx) {
+		return nil
+	}
+	if err := r.search(ctx, protocol.PhaseWaiting); err != nil {
+		return err
+	}
+	return r.awaitSignalFor(ctx, atMost)
+}
+
+// waitsItself is false for runs that began when activities did the waiting.
+func waitsItself(ctx workflow.Context) bool {
+	return workflow.GetVersion(ctx, "wait in the workflow", workflow.DefaultVersion, 1) == 1
 }

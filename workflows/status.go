@@ -14,16 +14,20 @@ import (
 func (r *run) show(ctx workflow.Context, phase protocol.Phase, message string) error {
 	r.phase, r.message = phase, message
 	workflow.SetCurrentDetails(ctx, r.details())
-	searched := phase
 	if phase == protocol.PhaseWaiting {
 		// Waiting comes and goes with every batch and would only fill history.
-		searched = protocol.PhaseProgressing
+		phase = protocol.PhaseProgressing
 	}
-	if searched == r.shown {
+	return r.search(ctx, phase)
+}
+
+// search makes the run found by a phase.
+func (r *run) search(ctx workflow.Context, phase protocol.Phase) error {
+	if phase == r.shown {
 		return nil
 	}
 	updates := []temporal.SearchAttributeUpdate{
-		temporal.NewSearchAttributeKeyKeyword(protocol.RolloutPhaseAttribute).ValueSet(string(searched)),
+		temporal.NewSearchAttributeKeyKeyword(protocol.RolloutPhaseAttribute).ValueSet(string(phase)),
 	}
 	if r.shown == "" {
 		updates = append(updates,
@@ -33,7 +37,7 @@ func (r *run) show(ctx workflow.Context, phase protocol.Phase, message string) e
 	if err := workflow.UpsertTypedSearchAttributes(ctx, updates...); err != nil {
 		return fmt.Errorf("write search attributes: %w", err)
 	}
-	r.shown = searched
+	r.shown = phase
 	return nil
 }
 

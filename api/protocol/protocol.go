@@ -110,8 +110,10 @@ type Counts struct {
 	Remaining int `json:"remaining"`
 	// NotUpgradable pods differ in more than images.
 	NotUpgradable int `json:"notUpgradable"`
-	// Migrating pods hold an old twin that is yet to be emptied.
+	// Migrating pods hold an old twin that is yet to be emptied; of these,
+	// Migrated ones have taken everything else, so that it can be.
 	Migrating int `json:"migrating,omitempty"`
+	Migrated  int `json:"migrated,omitempty"`
 }
 
 // RolloutInput starts a run, or carries one over a continue-as-new.
@@ -134,6 +136,8 @@ type Progress struct {
 	Written []WrittenPod `json:"written,omitempty"`
 	// Migrating is set while old twins may be left to empty.
 	Migrating bool `json:"migrating,omitempty"`
+	// Run is the first one of the chain, which holds the set's Lease.
+	Run string `json:"run,omitempty"`
 }
 
 // RolloutResult is what a run ends with.
@@ -189,9 +193,14 @@ type NextBatchInput struct {
 	// Refused pods failed in earlier batches of this run; they are planned last.
 	Refused []PodReference `json:"refused,omitempty"`
 	// SkipMarks leaves conditions as they are: writing them was refused.
-	SkipMarks bool `json:"skipMarks,omitempty"`
-	// Shown are the counts that the run has.
-	Shown Counts `json:"shown,omitzero"`
+	// SkipLateMarks does for those that nobody waits for.
+	SkipMarks     bool `json:"skipMarks,omitempty"`
+	SkipLateMarks bool `json:"skipLateMarks,omitempty"`
+	// Held asks only whether there is still something to hold.
+	Held bool `json:"held,omitempty"`
+	// Run holds the set's Lease while it upgrades pods, and gives it back when
+	// nothing is left to do.
+	Run string `json:"run,omitempty"`
 }
 
 // NextBatchResult holds the chosen pods, or says why there are none.
@@ -202,12 +211,16 @@ type NextBatchResult struct {
 	// Reserve follows Pods, in order, as slots become free.
 	Reserve []SelectedPod `json:"reserve,omitempty"`
 	Counts  Counts        `json:"counts"`
-	// Generation that the cache holds; newer than asked for when superseded.
+	// Generation that the set has, when superseded: another than asked for. It
+	// is an older one where somebody asked for one that the cluster never had,
+	// or the cluster was restored.
 	Generation int64 `json:"generation,omitempty"`
 	// Hot sets have pods whose old twins must be emptied after an upgrade.
 	Hot bool `json:"hot,omitempty"`
-	// Marks are pods whose condition SidecarSetUpgradable is out of date.
-	Marks []PodReference `json:"marks,omitempty"`
+	// Marks are pods whose condition SidecarSetUpgradable must be written first;
+	// LateMarks those where it may be written beside the batches.
+	Marks     []PodReference `json:"marks,omitempty"`
+	LateMarks []PodReference `json:"lateMarks,omitempty"`
 }
 
 // AwaitMigrationInput asks for pods whose old twins can be emptied.
@@ -264,6 +277,10 @@ type UpgradeBatchInput struct {
 	Reserve    []SelectedPod `json:"reserve,omitempty"`
 	// Refused pods are planned last, as for NextBatch.
 	Refused []PodReference `json:"refused,omitempty"`
+	// Written pods must show in the cache before any pod is written.
+	Written []WrittenPod `json:"written,omitempty"`
+	// Run must hold the set's Lease.
+	Run string `json:"run,omitempty"`
 }
 
 // UpgradeBatchResult says what became of each pod of a batch: written, gone or

@@ -11,6 +11,13 @@ const (
 	InjectedListAnnotation = "kruise.io/sidecarset-injected-list"
 	// InPlaceUpdateStateAnnotation records what an in-place upgrade changed in a pod.
 	InPlaceUpdateStateAnnotation = "kruise.io/sidecarset-inplace-update-state"
+	// UnavailableSinceAnnotation is a JSON object, set name → the transition time
+	// of the pod's Ready condition, for sets that upgraded the pod while it was
+	// not available (SPEC §7.5).
+	UnavailableSinceAnnotation = "outrigger.io/sidecarset-unavailable-since"
+	// NextHolderAnnotation names, on the Lease of a set's rollout, the run that
+	// is taking over from the holder.
+	NextHolderAnnotation = "outrigger.io/next-holder"
 	// WorkingHotUpgradeContainerAnnotation maps a hot sidecar to its working twin.
 	WorkingHotUpgradeContainerAnnotation = "kruise.io/sidecarset-working-hotupgrade-container"
 	// VersionAnnotationPrefix and VersionAltAnnotationPrefix precede a hot

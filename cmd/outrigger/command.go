@@ -114,10 +114,15 @@ func newWorker(shared *flags) *cobra.Command {
 			if o.Options, err = shared.options(args); err != nil {
 				return err
 			}
+			if o.MaxConcurrentLooks < 1 || o.MaxConcurrentWrites < 1 {
+				return fmt.Errorf("--max-concurrent-looks and --max-concurrent-writes must be positive")
+			}
 			return worker.Run(cmd.Context(), o)
 		},
 	}
 	addTemporal(cmd, &o.Temporal, &o.TaskQueue)
+	cmd.Flags().IntVar(&o.MaxConcurrentLooks, "max-concurrent-looks", 200, "activities that look for pods to upgrade, at once")
+	cmd.Flags().IntVar(&o.MaxConcurrentWrites, "max-concurrent-writes", 200, "activities that write pods, at once; each writes several")
 	return cmd
 }
 

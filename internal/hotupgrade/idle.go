@@ -5,11 +5,8 @@
 package hotupgrade
 
 import (
-	"strconv"
-
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/outrigger/outrigger/api/v1alpha1"
 	"github.com/outrigger/outrigger/internal/podstate"
 )
 
@@ -20,7 +17,9 @@ func Idle(pod *corev1.Pod, sidecar podstate.Sidecar) string {
 	for _, unfit := range []func(string) bool{
 		func(name string) bool { return image(pod, name) == sidecar.EmptyImage },
 		func(name string) bool { return !isReady(pod, name) },
-		func(name string) bool { return version(pod, name) < version(pod, sidecar.Twin(name)) },
+		func(name string) bool {
+			return podstate.TwinVersion(pod, name) < podstate.TwinVersion(pod, sidecar.Twin(name))
+		},
 	} {
 		first, second := unfit(twins[0]), unfit(twins[1])
 		switch {
@@ -43,13 +42,4 @@ func image(pod *corev1.Pod, container string) string {
 func isReady(pod *corev1.Pod, container string) bool {
 	status := podstate.Status(pod, container, false)
 	return status != nil && status.Ready
-}
-
-// version of a twin: the resourceVersion of the set that it was upgraded by.
-func version(pod *corev1.Pod, container string) uint64 {
-	n, err := strconv.ParseUint(pod.Annotations[v1alpha1.VersionAnnotationPrefix+container], 10, 64)
-	if err != nil {
-		return 0
-	}
-	return n
 }

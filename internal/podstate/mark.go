@@ -16,16 +16,16 @@ const (
 	ReasonAllSidecarsetUpgradable = "AllSidecarsetUpgradable"
 )
 
-// Mark returns the condition SidecarSetUpgradable as it must be once a set can,
-// or cannot, upgrade the pod in place (SPEC §7.2). It tells whether that is a
-// change; a pod that was never marked needs no mark to say that all is well.
-func Mark(pod *corev1.Pod, set string, upgradable bool, now metav1.Time) (condition corev1.PodCondition, changed bool, err error) {
-	before := findCondition(pod, v1alpha1.UpgradableCondition)
-	marks := marksOf(before)
-	if have, marked := marks[set]; marked && have == upgradable || !marked && upgradable {
+// Mark returns the condition SidecarSetUpgradable as it must be in a state of
+// the pod towards a set (SPEC §7.2), and whether that is a change. A pod that
+// was never marked, nor upgraded in place, needs no mark to say that all is well.
+func Mark(pod *corev1.Pod, set string, state State, now metav1.Time) (condition corev1.PodCondition, changed bool, err error) {
+	if stale, late := marksDue(pod, set, state); !stale && !late {
 		return corev1.PodCondition{}, false, nil
 	}
-	marks[set] = upgradable
+	before := findCondition(pod, v1alpha1.UpgradableCondition)
+	marks := marksOf(before)
+	marks[set] = state.Updated || state.Upgradable
 	message, err := json.Marshal(marks)
 	if err != nil {
 		return corev1.PodCondition{}, false, fmt.Errorf("encode condition %s: %w", v1alpha1.UpgradableCondition, err)
@@ -54,8 +54,16 @@ func marksOf(condition *corev1.PodCondition) map[string]bool {
 	return marks
 }
 
-// markStale tells whether the pod's mark says otherwise than the state.
-func markStale(pod *corev1.Pod, set string, upgradable bool) bool {
+// marksDue tells what the pod's condition does not say yet: that the set cannot
+// upgrade it (stale), or that it can although the condition denies it, or that
+// it did, once the upgrade is over (late).
+func marksDue(pod *corev1.Pod, set string, state State) (stale, late bool) {
 	have, marked := marksOf(findCondition(pod, v1alpha1.UpgradableCondition))[set]
-	return marked && have != upgradable || !marked && !upgradable
+	if !state.Updated && !state.Upgradable {
+		return have || !marked, false
+	}
+	return false, !have && (marked || state.upgraded())
 }
+
+// upgraded pods hold the version because they were upgraded to it in place.
+func (s State) upgraded() bool { return s.Updated && s.Moved && s.Settled() }

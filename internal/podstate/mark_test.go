@@ -19,30 +19,38 @@ func TestSpec7_2_Mark(t *testing.T) {
 	condition := func(status corev1.ConditionStatus, reason, message string, at metav1.Time) corev1.PodCondition {
 		return corev1.PodCondition{Type: v1alpha1.UpgradableCondition, Status: status, Reason: reason, Message: message, LastTransitionTime: at}
 	}
+	done := State{Updated: true, Upgradable: true, Moved: true, Consistent: true, Ready: true}
+	can, cannot := State{Upgradable: true}, State{}
 	for name, c := range map[string]struct {
-		before     *corev1.PodCondition
-		upgradable bool
-		want       corev1.PodCondition
-		changed    bool
+		before      *corev1.PodCondition
+		state       State
+		want        corev1.PodCondition
+		stale, late bool
 	}{
-		"first refusal":                  {nil, false, condition("False", ReasonUpdateImmutableField, `{"s":false}`, now), true},
-		"never marked, all well":         {nil, true, corev1.PodCondition{}, false},
-		"said already":                   {marked("False", `{"s":false}`), false, corev1.PodCondition{}, false},
-		"turns":                          {marked("False", `{"s":false}`), true, condition("True", ReasonAllSidecarsetUpgradable, `{"s":true}`, now), true},
-		"turns, another set still holds": {marked("False", `{"o":false,"s":false}`), true, condition("False", ReasonUpdateImmutableField, `{"o":false,"s":true}`, earlier), true},
-		"turns back":                     {marked("True", `{"s":true}`), false, condition("False", ReasonUpdateImmutableField, `{"s":false}`, now), true},
-		"what cannot be read is mended":  {marked("True", `not JSON`), false, condition("False", ReasonUpdateImmutableField, `{"s":false}`, now), true},
+		"first refusal":                   {nil, cannot, condition("False", ReasonUpdateImmutableField, `{"s":false}`, now), true, false},
+		"never marked, all well":          {nil, can, corev1.PodCondition{}, false, false},
+		"upgraded for the first time":     {nil, done, condition("True", ReasonAllSidecarsetUpgradable, `{"s":true}`, now), false, true},
+		"being upgraded":                  {nil, State{Updated: true, Moved: true, Consistent: true}, corev1.PodCondition{}, false, false},
+		"created with the version":        {nil, State{Updated: true, Consistent: true, Ready: true}, corev1.PodCondition{}, false, false},
+		"upgraded once more":              {marked("True", `{"s":true}`), done, corev1.PodCondition{}, false, false},
+		"upgraded, another set was first": {marked("True", `{"o":true}`), done, condition("True", ReasonAllSidecarsetUpgradable, `{"o":true,"s":true}`, earlier), false, true},
+		"said already":                    {marked("False", `{"s":false}`), cannot, corev1.PodCondition{}, false, false},
+		"turns":                           {marked("False", `{"s":false}`), can, condition("True", ReasonAllSidecarsetUpgradable, `{"s":true}`, now), false, true},
+		"turns, another set still holds":  {marked("False", `{"o":false,"s":false}`), can, condition("False", ReasonUpdateImmutableField, `{"o":false,"s":true}`, earlier), false, true},
+		"turns back":                      {marked("True", `{"s":true}`), cannot, condition("False", ReasonUpdateImmutableField, `{"s":false}`, now), true, false},
+		"what cannot be read is mended":   {marked("True", `not JSON`), cannot, condition("False", ReasonUpdateImmutableField, `{"s":false}`, now), true, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			pod := &corev1.Pod{}
 			if c.before != nil {
 				pod.Status.Conditions = []corev1.PodCondition{*c.before}
 			}
-			got, changed, err := Mark(pod, "s", c.upgradable, now)
+			got, changed, err := Mark(pod, "s", c.state, now)
 			require.NoError(t, err)
-			assert.Equal(t, c.changed, changed)
+			assert.Equal(t, c.stale || c.late, changed)
 			assert.Equal(t, c.want, got)
-			assert.Equal(t, changed, markStale(pod, "s", c.upgradable))
+			stale, late := marksDue(pod, "s", c.state)
+			assert.Equal(t, []bool{c.stale, c.late}, []bool{stale, late})
 		})
 	}
 }

@@ -2,11 +2,13 @@ package podstate
 
 import (
 	"slices"
-	"strings"
+	"strconv"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/outrigger/outrigger/api/v1alpha1"
 	"github.com/outrigger/outrigger/internal/record"
 )
 
@@ -24,8 +26,6 @@ type State struct {
 	Ready bool
 	// Touched pods were upgraded in place at least once.
 	Touched bool
-	// TouchedAt is when that was done last.
-	TouchedAt time.Time
 	// Moved pods were upgraded in place to the version at hand.
 	Moved bool
 	// Failed pods cannot take their newest upgrade: a container of it cannot start.
@@ -33,11 +33,12 @@ type State struct {
 	// Migrating pods hold an old twin that is yet to be emptied; Migrated ones
 	// run everything else as asked, so that it can be (SPEC §7.7).
 	Migrating, Migrated bool
-	// MarkStale pods carry a condition SidecarSetUpgradable that is out of date.
-	MarkStale bool
-	// UnreadyBefore pods have been unready since before their newest upgrade,
-	// so the upgrade is not what made them unavailable.
-	UnreadyBefore bool
+	// MarkStale pods lack the news, in their condition SidecarSetUpgradable,
+	// that the set cannot upgrade them; MarkLate ones, that it can, or did.
+	MarkStale, MarkLate bool
+	// UnavailableBefore pods were not available when they were upgraded, and
+	// have not been ready since: the upgrade is not what made them so.
+	UnavailableBefore bool
 }
 
 // Settled pods run what they were asked to, and serve.
@@ -45,7 +46,7 @@ func (s State) Settled() bool { return s.Consistent && s.Ready }
 
 // InFlight pods are unavailable because of an upgrade (SPEC §7.5).
 func (s State) InFlight() bool {
-	return (s.Updated || s.Touched) && !s.Settled() && !s.UnreadyBefore
+	return (s.Updated || s.Touched) && !s.Settled() && !s.UnavailableBefore
 }
 
 // Waits tells whether a pod may not be upgraded yet: its previous upgrade is
@@ -79,18 +80,42 @@ func (v *Version) Of(pod *corev1.Pod) (State, error) {
 		Updated:    hashes[v.Set].Hash == v.Hash,
 		Upgradable: blank[v.Set].Hash == v.HashWithoutImage,
 		Touched:    touched,
-		TouchedAt:  newest.UpdateTimestamp.Time,
 		Moved:      touched && newest.Revision == v.Hash,
 	}
-	state.MarkStale = markStale(pod, v.Set, state.Updated || state.Upgradable)
 	old := v.oldTwins(pod, working)
 	state.Ready = ready(pod) && len(old) == 0
 	state.Consistent, state.Failed = v.taken(pod, newest)
 	state.Migrating = len(old) > 0
 	state.Migrated = state.Migrating && state.Consistent && othersReady(pod, old)
-	state.UnreadyBefore = touched && unreadySinceBefore(pod, newest.UpdateTimestamp.Time)
+	state.UnavailableBefore = touched && unavailableBefore(pod, v.Set)
+	state.MarkStale, state.MarkLate = marksDue(pod, v.Set, state)
 	return state, nil
 }
+
+// unavailableBefore compares the kubelet's times with each other alone: the
+// Ready condition's, as recorded with the write, and as it is now. The
+// kubelet moves it whenever the pod becomes ready, or unready.
+func unavailableBefore(pod *corev1.Pod, set string) bool {
+	if ready(pod) {
+		return false
+	}
+	since, recorded := record.UnavailableSince(pod.Annotations, set)
+	transition := ReadyTransition(pod)
+	return recorded && since.Equal(&transition)
+}
+
+// ReadyTransition is when the pod's Ready condition changed last; zero without
+// the condition.
+func ReadyTransition(pod *corev1.Pod) metav1.Time {
+	if condition := readyCondition(pod); condition != nil {
+		return condition.LastTransitionTime
+	}
+	return metav1.Time{}
+}
+
+// Available tells whether an upgrade that is written now takes the pod away:
+// it serves, or an earlier upgrade is why it does not.
+func (s State) Available(pod *corev1.Pod) bool { return ready(pod) || s.InFlight() }
 
 func (v *Version) complete(pod *corev1.Pod, working map[string]string) bool {
 	for _, s := range v.Sidecars {
@@ -108,7 +133,19 @@ func (v *Version) complete(pod *corev1.Pod, working map[string]string) bool {
 	return true
 }
 
-// OldTwin is a twin that neither works nor is empty yet.
+// TwinVersion is the recorded version of a hot sidecar's container: the
+// resourceVersion of the set that it was upgraded by, and 0 once it was emptied.
+func TwinVersion(pod *corev1.Pod, container string) uint64 {
+	n, err := strconv.ParseUint(pod.Annotations[v1alpha1.VersionAnnotationPrefix+container], 10, 64)
+	if err != nil {
+		return 0
+	}
+	return n
+}
+
+// OldTwin is a twin that a recorded switch left behind: it does not work any
+// more and was not emptied yet. A twin that holds another empty image than the
+// set's is none.
 type OldTwin struct {
 	Sidecar
 	// Container is the twin's own name.
@@ -131,7 +168,7 @@ func (v *Version) oldTwins(pod *corev1.Pod, working map[string]string) []OldTwin
 			continue
 		}
 		idle := s.Twin(working[s.Name])
-		if c := Container(pod, idle, false); c != nil && c.Image != s.EmptyImage {
+		if c := Container(pod, idle, false); c != nil && c.Image != s.EmptyImage && TwinVersion(pod, idle) != 0 {
 			old = append(old, OldTwin{Sidecar: s, Container: idle})
 		}
 	}
@@ -166,47 +203,11 @@ func (v *Version) taken(pod *corev1.Pod, newest record.State) (taken, failed boo
 		}
 		if !containerTaken(container, status, before, newest.UpdateTimestamp.Time) {
 			taken = false
-			failed = failed || cannotStart(status)
+			_, stuck := StartFailure(status)
+			failed = failed || stuck
 		}
 	}
 	return taken, failed
-}
-
-// containerTaken follows SPEC §7, "consistent".
-func containerTaken(c *corev1.Container, status *corev1.ContainerStatus, before record.ContainerStatus, patched time.Time) bool {
-	if status == nil {
-		return false
-	}
-	if status.Image == c.Image || sameDigest(status.ImageID, c.Image) {
-		return true
-	}
-	if status.ImageID != "" && status.ImageID != before.ImageID {
-		return true
-	}
-	if before.RestartCount != nil {
-		return status.RestartCount > *before.RestartCount
-	}
-	return status.State.Running != nil && status.State.Running.StartedAt.After(patched)
-}
-
-func sameDigest(imageID, image string) bool {
-	_, have, ok := strings.Cut(imageID, "@")
-	_, want, named := strings.Cut(image, "@")
-	return ok && named && have == want
-}
-
-// cannotStart tells the kubelet's reasons for a container that will not come
-// up by waiting alone.
-func cannotStart(status *corev1.ContainerStatus) bool {
-	if status == nil || status.State.Waiting == nil {
-		return false
-	}
-	switch status.State.Waiting.Reason {
-	case "ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull", "ImageInspectError", "RegistryUnavailable",
-		"CreateContainerConfigError", "CreateContainerError", "RunContainerError", "CrashLoopBackOff", "PostStartHookError":
-		return true
-	}
-	return false
 }
 
 func ready(pod *corev1.Pod) bool {
@@ -225,11 +226,6 @@ func findCondition(pod *corev1.Pod, kind corev1.PodConditionType) *corev1.PodCon
 		}
 	}
 	return nil
-}
-
-func unreadySinceBefore(pod *corev1.Pod, patched time.Time) bool {
-	condition := readyCondition(pod)
-	return condition != nil && condition.Status != corev1.ConditionTrue && condition.LastTransitionTime.Time.Before(patched)
 }
 
 // ReadySince is when a ready pod became ready; zero when it is not.

@@ -53,6 +53,24 @@ func TestSpec7_Consistent(t *testing.T) {
 		{"no status", func(p *corev1.Pod, _ *corev1.ContainerStatus) { p.Status.ContainerStatuses = nil }, false},
 		{"imageID changed", func(_ *corev1.Pod, s *corev1.ContainerStatus) { s.ImageID = "id-2" }, true},
 		{"imageID lost", func(_ *corev1.Pod, s *corev1.ContainerStatus) { s.ImageID = "" }, false},
+		{"image reported before there is a container", func(_ *corev1.Pod, s *corev1.ContainerStatus) { s.Image, s.ImageID = "side:v2", "" }, false},
+		{"status image is the spec's, written in full", func(_ *corev1.Pod, s *corev1.ContainerStatus) { s.Image = "docker.io/library/side:v2" }, true},
+		{"nothing recorded, first start with the old image", func(p *corev1.Pod, s *corev1.ContainerStatus) {
+			s.RestartCount = 0
+			state(`{"imageID":"","restartCount":0}`)(p)
+		}, false},
+		{"nothing recorded, first start with the new image", func(p *corev1.Pod, s *corev1.ContainerStatus) {
+			s.Image, s.RestartCount = "side:v2", 0
+			state(`{"imageID":"","restartCount":0}`)(p)
+		}, true},
+		{"nothing recorded, restarted since", func(p *corev1.Pod, s *corev1.ContainerStatus) {
+			s.RestartCount = 1
+			state(`{"imageID":"","restartCount":0}`)(p)
+		}, true},
+		{"nothing recorded by OpenKruise, late start", func(p *corev1.Pod, s *corev1.ContainerStatus) {
+			s.State.Running = &corev1.ContainerStateRunning{StartedAt: metav1.NewTime(patched.Add(time.Second))}
+			state(`{"imageID":""}`)(p)
+		}, false},
 		{"status image equals spec image", func(_ *corev1.Pod, s *corev1.ContainerStatus) { s.Image = "side:v2" }, true},
 		{"digests equal", func(p *corev1.Pod, s *corev1.ContainerStatus) {
 			p.Spec.Containers[1].Image, s.ImageID = "side@sha256:aa", "docker.io/side@sha256:aa"
@@ -91,7 +109,10 @@ func TestSpec7_Consistent(t *testing.T) {
 }
 
 func TestFailedUpgradesAreTold(t *testing.T) {
-	for reason, failed := range map[string]bool{"ImagePullBackOff": true, "CrashLoopBackOff": true, "ContainerCreating": false} {
+	for reason, failed := range map[string]bool{
+		"ImagePullBackOff": true, "CrashLoopBackOff": true, "ReasonOfALaterKubelet": true,
+		"ContainerCreating": false, "PodInitializing": false, "": false,
+	} {
 		got, err := version().Of(upgraded(func(_ *corev1.Pod, s *corev1.ContainerStatus) {
 			s.State.Waiting = &corev1.ContainerStateWaiting{Reason: reason}
 		}))
@@ -100,15 +121,68 @@ func TestFailedUpgradesAreTold(t *testing.T) {
 	}
 }
 
-func TestUnreadyBeforeItsUpgrade(t *testing.T) {
-	for at, want := range map[time.Time]bool{patched.Add(-time.Minute): true, patched: false, patched.Add(time.Minute): false} {
+func TestStartFailureTellsTheReasonsAboutImagesAsOne(t *testing.T) {
+	for _, kubelet := range []string{"ErrImagePull", "ImagePullBackOff"} {
+		reason, failed := StartFailure(&corev1.ContainerStatus{State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: kubelet}}})
+		assert.Equal(t, ImagePullBackOff, reason)
+		assert.True(t, failed)
+	}
+	_, failed := StartFailure(&corev1.ContainerStatus{})
+	assert.False(t, failed)
+	_, failed = StartFailure(nil)
+	assert.False(t, failed)
+}
+
+// The kubelet's clock may be ahead or behind: only its own times are compared.
+func TestSpec7_5_PodsThatWereNotAvailableCostNothingUntilTheyHaveBeenReady(t *testing.T) {
+	const since = "2024-01-02T09:00:00Z"
+	for name, c := range map[string]struct {
+		recorded, now string
+		ready         corev1.ConditionStatus
+		want          bool
+	}{
+		"not ready since before":      {`{"s":"` + since + `"}`, since, corev1.ConditionFalse, true},
+		"became ready and not again":  {`{"s":"` + since + `"}`, "2024-01-02T08:00:00Z", corev1.ConditionFalse, false},
+		"ready now":                   {`{"s":"` + since + `"}`, since, corev1.ConditionTrue, false},
+		"recorded for another set":    {`{"o":"` + since + `"}`, since, corev1.ConditionFalse, false},
+		"was available":               {"", since, corev1.ConditionFalse, false},
+		"what cannot be read, counts": {"{", since, corev1.ConditionFalse, false},
+	} {
 		got, err := version().Of(upgraded(func(p *corev1.Pod, s *corev1.ContainerStatus) {
-			p.Status.Conditions[0].Status, p.Status.Conditions[0].LastTransitionTime = corev1.ConditionFalse, metav1.NewTime(at)
+			at, err := time.Parse(time.RFC3339, c.now)
+			require.NoError(t, err)
+			p.Status.Conditions[0].Status, p.Status.Conditions[0].LastTransitionTime = c.ready, metav1.NewTime(at)
+			p.Annotations[v1alpha1.UnavailableSinceAnnotation] = c.recorded
 			s.ImageID = "id-2"
 		}))
 		require.NoError(t, err)
-		assert.Equal(t, want, got.UnreadyBefore)
-		assert.Equal(t, !want, got.InFlight())
+		assert.Equal(t, c.want, got.UnavailableBefore, name)
+		assert.Equal(t, !c.want && c.ready == corev1.ConditionFalse, got.InFlight(), name)
+	}
+}
+
+// Whoever edits hotUpgradeEmptyImage, or has a webhook that rewrites images,
+// leaves twins behind that are empty all the same.
+func TestSpec7_7_OnlyATwinThatARecordedSwitchLeftBehindIsOld(t *testing.T) {
+	hot := &Version{Set: "s", Sidecars: []Sidecar{{Name: "envoy", EmptyImage: "empty:2"}}}
+	for name, c := range map[string]struct {
+		image, version string
+		want           bool
+	}{
+		"holds another empty image":  {"empty:1", "0", false},
+		"rewritten by a webhook":     {"mirror/empty:2", "0", false},
+		"left behind":                {"envoy:1", "1", true},
+		"left behind, emptied since": {"empty:2", "1", false},
+		"nothing recorded":           {"empty:1", "", false},
+	} {
+		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{
+			v1alpha1.WorkingHotUpgradeContainerAnnotation: `{"envoy":"envoy-2"}`,
+			v1alpha1.VersionAnnotationPrefix + "envoy-1":  c.version,
+		}}}
+		pod.Spec.Containers = []corev1.Container{{Name: "envoy-1", Image: c.image}, {Name: "envoy-2", Image: "envoy:2"}}
+		state, err := hot.Of(pod)
+		require.NoError(t, err)
+		assert.Equal(t, c.want, state.Migrating, name)
 	}
 }
 

@@ -41,7 +41,7 @@ type State struct {
 type ContainerStatus struct {
 	ImageID string `json:"imageID"`
 	// RestartCount tells a restart even where the new image has the same ID.
-	// Older states lack it.
+	// States that OpenKruise wrote lack it.
 	RestartCount *int32 `json:"restartCount,omitempty"`
 }
 
@@ -81,6 +81,39 @@ func InPlaceStates(annotations map[string]string) (States, error) {
 // WorkingContainers reads which twin of each hot sidecar works.
 func WorkingContainers(annotations map[string]string) (map[string]string, error) {
 	return decode[map[string]string](annotations, v1alpha1.WorkingHotUpgradeContainerAnnotation)
+}
+
+// UnavailableSince reads since when a pod had not been ready when a set
+// upgraded it, as its Ready condition said (SPEC §7.5). What cannot be read is
+// taken for absent: the pod counts as unavailable because of the upgrade.
+func UnavailableSince(annotations map[string]string, set string) (since metav1.Time, recorded bool) {
+	all, err := decode[map[string]metav1.Time](annotations, v1alpha1.UnavailableSinceAnnotation)
+	if err != nil {
+		return metav1.Time{}, false
+	}
+	since, recorded = all[set]
+	return since, recorded
+}
+
+// WithUnavailableSince returns the value of that annotation with the entry of a
+// set replaced, or removed when since is nil. changed is false when it stays as
+// it is written.
+func WithUnavailableSince(annotations map[string]string, set string, since *metav1.Time) (value string, changed bool, err error) {
+	const key = v1alpha1.UnavailableSinceAnnotation
+	all, err := decode[map[string]metav1.Time](annotations, key)
+	if err != nil {
+		all = map[string]metav1.Time{}
+	}
+	if since == nil {
+		if _, recorded := all[set]; !recorded {
+			return "", false, nil
+		}
+		delete(all, set)
+	} else {
+		all[set] = *since
+	}
+	value, err = Format(all)
+	return value, value != annotations[key], err
 }
 
 func decode[M ~map[string]V, V any](annotations map[string]string, key string) (M, error) {

@@ -37,11 +37,15 @@ type Plan struct {
 	Example string
 	// NotUpgradable pods differ from the version in more than images. Sorted.
 	NotUpgradable []protocol.PodReference
-	// Marks are pods whose condition SidecarSetUpgradable is out of date.
-	Marks []protocol.PodReference
+	// Marks are pods whose condition SidecarSetUpgradable must deny that they
+	// can be upgraded, and does not yet; LateMarks those whose condition must
+	// say that they can. Nobody waits for the latter.
+	Marks, LateMarks []protocol.PodReference
 	// Hot sets leave old twins to empty.
 	Hot bool
 
+	// candidates are all that the rollout may move, in no order.
+	candidates []candidate
 	// waiting candidates may not be touched yet.
 	waiting int
 }
@@ -77,10 +81,11 @@ func next(strategy *v1alpha1.SidecarSetUpdateStrategy, pods []Pod, refused map[p
 	room := max(plan.Counts.Matched-kept-plan.Counts.Updated, 0)
 	reached := len(candidates) > room
 	plan.Counts.Remaining = min(room, len(candidates))
+	plan.candidates = candidates
 	if strategy.Type != v1alpha1.NotUpdateSidecarSetStrategyType && !strategy.Paused {
 		plan.choose(plan.ordered(strategy, pods, candidates, refused), refused)
 	} else {
-		plan.Marks = nil
+		plan.Marks, plan.LateMarks = nil, nil
 	}
 	plan.conclude(strategy, reached)
 	return plan, nil
@@ -144,7 +149,7 @@ func (p *Plan) survey(strategy *v1alpha1.SidecarSetUpdateStrategy, pods []Pod) (
 			candidates = append(candidates, newCandidate(pod, &priority))
 		}
 	}
-	for _, references := range [][]protocol.PodReference{p.NotUpgradable, p.Marks} {
+	for _, references := range [][]protocol.PodReference{p.NotUpgradable, p.Marks, p.LateMarks} {
 		slices.SortFunc(references, func(a, b protocol.PodReference) int { return strings.Compare(a.String(), b.String()) })
 	}
 	return candidates, nil
@@ -165,8 +170,11 @@ func newCanary(selector *metav1.LabelSelector) (func(*Pod) bool, error) {
 // classify notes what there is to say of a selected pod, and tells whether it
 // is a candidate.
 func (p *Plan) classify(pod *Pod) bool {
-	if pod.MarkStale && len(p.Marks) < MaxBatch {
+	switch {
+	case pod.MarkStale && len(p.Marks) < MaxBatch:
 		p.Marks = append(p.Marks, pod.Reference())
+	case pod.MarkLate && len(p.LateMarks) < MaxBatch:
+		p.LateMarks = append(p.LateMarks, pod.Reference())
 	}
 	if pod.Updated {
 		return false
@@ -195,6 +203,9 @@ func (p *Plan) count(pod *Pod) {
 	if pod.Migrating {
 		p.Counts.Migrating++
 	}
+	if pod.Migrated {
+		p.Counts.Migrated++
+	}
 	if !pod.InFlight() {
 		return
 	}
@@ -207,36 +218,25 @@ func (p *Plan) count(pod *Pod) {
 	}
 }
 
-// Room is how many ready pods may be upgraded at once when so many writes are
-// not part of the population yet.
-func (p *Plan) Room(unseen int) int {
-	return max(min(p.Free, p.Counts.Remaining)-unseen, 0)
-}
-
 // choose takes candidates in order while they fit the budget; those after them
 // are the reserve. One that is not ready costs nothing (SPEC §7.5). Refused
-// pods wait until nobody else is left.
+// pods wait until nobody else can move.
 func (p *Plan) choose(candidates []candidate, refused map[protocol.PodReference]bool) {
-	free, others := p.Free, false
-	reserve := min(MaxReserve, reservePerSlot*p.Slots)
+	free, reserve := p.Free, min(MaxReserve, reservePerSlot*p.Slots)
 	for i := range candidates {
 		pod := candidates[i].Pod
-		if len(p.Pods) == MaxBatch || len(p.Reserve) == reserve {
-			return
-		}
-		if !refused[pod.Reference()] {
-			others = true
-		} else if others {
-			return
-		}
 		switch {
+		case len(p.Pods) == MaxBatch:
+			return
 		case pod.Waits():
+		case refused[pod.Reference()] && len(p.Pods) > 0 && !refused[p.Pods[0].PodReference]:
+			return
 		case !pod.Ready:
 			p.Pods = append(p.Pods, protocol.SelectedPod{PodReference: pod.Reference(), Unready: true})
 		case free > 0:
 			free--
 			p.Pods = append(p.Pods, protocol.SelectedPod{PodReference: pod.Reference()})
-		default:
+		case len(p.Reserve) < reserve:
 			p.Reserve = append(p.Reserve, protocol.SelectedPod{PodReference: pod.Reference()})
 		}
 	}

@@ -28,7 +28,7 @@ var (
 	fixed    = podstate.State{Complete: true, Consistent: true, Ready: true}
 	previous = podstate.State{Complete: true, Upgradable: true, Touched: true}
 	broken   = podstate.State{Complete: true, Upgradable: true, Touched: true, Failed: true}
-	deadWhen = podstate.State{Complete: true, Upgradable: true, Updated: true, Touched: true, Moved: true, Consistent: true, UnreadyBefore: true}
+	deadWhen = podstate.State{Complete: true, Upgradable: true, Updated: true, Touched: true, Moved: true, Consistent: true, UnavailableBefore: true}
 )
 
 func newPod(name string, state podstate.State, change ...func(*corev1.Pod)) Pod {
@@ -119,6 +119,7 @@ func TestSpec7_Next(t *testing.T) {
 		{"5 full window waits", unavailable(intstr.FromInt32(1)), fleet(restart, old), protocol.PhaseWaiting, []string{}, 1},
 		{"5 not ready costs nothing", unavailable(intstr.FromInt32(1)), fleet(oldDown, oldDown, old, old), protocol.PhaseProgressing, []string{"a*", "b*", "c"}, 4},
 		{"5 not ready before its upgrade costs nothing after it", unavailable(intstr.FromInt32(1)), fleet(deadWhen, old), protocol.PhaseProgressing, []string{"b"}, 1},
+		{"5 nothing may become unavailable, what is so is mended", unavailable(intstr.FromInt32(0)), fleet(oldDown, old), protocol.PhaseProgressing, []string{"a*"}, 2},
 		{"last one settles", strategy(nil), fleet(updated, restart), protocol.PhaseWaiting, []string{}, 0},
 		{"complete", strategy(nil), fleet(updated, updated), protocol.PhaseComplete, []string{}, 0},
 		{"nobody", strategy(nil), nil, protocol.PhaseComplete, []string{}, 0},
@@ -205,16 +206,65 @@ func TestSpec7_5_TheReserveFollowsInOrderAndNeverExceedsTheBudget(t *testing.T) 
 	require.NoError(t, err)
 	assert.Equal(t, []string{"a", "b"}, chosen(plan))
 	assert.Equal(t, []string{"c", "d"}, chosen(Plan{Pods: plan.Reserve}), "one is kept by the partition")
-	assert.Equal(t, 2, plan.Room(0))
-	assert.Equal(t, 1, plan.Room(1), "a write that is not seen yet takes a slot")
-	assert.Equal(t, 0, plan.Room(3))
-
-	plan, err = Next(set, fleet(updated, restart, updated, old, old), nil)
-	require.NoError(t, err)
-	assert.Equal(t, 1, plan.Room(0))
-	assert.Equal(t, 0, plan.Room(1), "no more than are to go")
-
 	plan, err = Next(set, fleet(old, old, old, old, old), map[protocol.PodReference]bool{pods[0].Reference(): true})
 	require.NoError(t, err)
 	assert.Equal(t, []string{"d", "e"}, chosen(Plan{Pods: plan.Reserve}), "refused pods are not in reserve while others are left")
+}
+
+func TestARefusedPodDoesNotWaitBehindOneThatCannotMove(t *testing.T) {
+	pods := fleet(oldDown, previous)
+	refused := map[protocol.PodReference]bool{pods[0].Reference(): true}
+	plan, err := Next(unavailable(intstr.FromInt32(3)), pods, refused)
+	require.NoError(t, err)
+	assert.Equal(t, []string{"a*"}, chosen(plan), "b waits for its previous upgrade")
+	plan, err = Next(unavailable(intstr.FromInt32(1)), fleet(oldDown, restart, old), refused)
+	require.NoError(t, err)
+	assert.Equal(t, []string{"a*"}, chosen(plan), "c waits for a slot")
+}
+
+func TestSpec7_5_RefillCountsTheRoomAtTheWrite(t *testing.T) {
+	names := func(pods []protocol.SelectedPod) []string { return chosen(Plan{Pods: pods}) }
+	set := unavailable(intstr.FromInt32(2))
+	whole, err := Next(set, fleet(old, old, old, old), nil)
+	require.NoError(t, err)
+	left := append(whole.Pods, whole.Reserve...)
+	for _, c := range []struct {
+		name      string
+		states    []podstate.State
+		unseen    int
+		now, left []string
+		others    bool
+	}{
+		{"as planned", []podstate.State{old, old, old, old}, 0, []string{"a", "b"}, []string{"c", "d"}, false},
+		{"a write that is not seen takes a slot", []podstate.State{old, old, old, old}, 1, []string{"a"}, []string{"b", "c", "d"}, false},
+		{"others crashed meanwhile", []podstate.State{old, old, old, restart}, 0, []string{"a"}, []string{"b", "c", "d"}, false},
+		{"no room", []podstate.State{old, old, restart, restart}, 0, []string{}, []string{"a", "b", "c", "d"}, false},
+		{"not ready any more costs nothing", []podstate.State{oldDown, old, old, restart}, 0, []string{"a*", "b"}, []string{"c", "d"}, false},
+		{"its previous upgrade goes on", []podstate.State{previous, old, old, old}, 0, []string{"b"}, []string{"a", "c", "d"}, false},
+		{"only others may move", []podstate.State{updated, updated, updated, updated, old}, 0, []string{}, []string{"a", "b", "c", "d"}, true},
+		{"others, but a write is not seen", []podstate.State{updated, updated, updated, updated, old}, 1, []string{}, []string{"a", "b", "c", "d"}, false},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			plan, err := Next(set, fleet(c.states...), nil)
+			require.NoError(t, err)
+			refill := plan.Refill(left, nil, c.unseen)
+			assert.Equal(t, c.now, names(refill.Now))
+			assert.Len(t, refill.Left, len(c.left))
+			for i, pod := range refill.Left {
+				assert.Equal(t, c.left[i], pod.Name)
+			}
+			assert.Equal(t, c.others, refill.Others)
+		})
+	}
+}
+
+func TestSpec7_4_RefillHeedsThePartition(t *testing.T) {
+	whole, err := Next(unavailable(intstr.FromInt32(4)), fleet(old, old, old, old), nil)
+	require.NoError(t, err)
+	set := unavailable(intstr.FromInt32(4))
+	set.Spec.UpdateStrategy.Partition = ptr(intstr.FromInt32(3))
+	plan, err := Next(set, fleet(oldDown, oldDown, old, old), nil)
+	require.NoError(t, err)
+	assert.Len(t, plan.Refill(whole.Pods, nil, 0).Now, 1)
+	assert.Empty(t, plan.Refill(whole.Pods, nil, 1).Now)
 }

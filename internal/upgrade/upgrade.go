@@ -57,6 +57,9 @@ func Patch(pod *corev1.Pod, target Target, now metav1.Time) ([]byte, error) {
 		return nil, about(pod, err)
 	}
 	w := newWrite(pod, annotations)
+	if err := w.noteAvailability(target.Version); err != nil {
+		return nil, about(pod, err)
+	}
 	for _, sidecar := range target.Sidecars {
 		switch {
 		case sidecar.Hot():
@@ -100,17 +103,35 @@ func newWrite(pod *corev1.Pod, annotations map[string]string) *write {
 	return &write{pod: pod, annotations: annotations, before: map[string]record.ContainerStatus{}}
 }
 
-// setImage changes a container's image and notes what it ran before.
+// noteAvailability records a fact that nothing tells later: that it was not
+// this upgrade, nor one before, that made the pod unavailable (SPEC §7.5).
+func (w *write) noteAvailability(version *podstate.Version) error {
+	state, err := version.Of(w.pod)
+	if err != nil {
+		return err
+	}
+	var since *metav1.Time
+	if !state.Available(w.pod) {
+		since = new(podstate.ReadyTransition(w.pod))
+	}
+	value, changed, err := record.WithUnavailableSince(w.pod.Annotations, version.Set, since)
+	if changed {
+		w.annotations[v1alpha1.UnavailableSinceAnnotation] = value
+	}
+	return err
+}
+
+// setImage changes a container's image and notes what it ran before. One that
+// the kubelet did not report yet has not restarted.
 func (w *write) setImage(name, image string) {
 	container := podstate.Container(w.pod, name, false)
 	if container == nil || container.Image == image {
 		return
 	}
 	w.images = append(w.images, patchContainer{Name: name, Image: image})
-	var before record.ContainerStatus
+	before := record.ContainerStatus{RestartCount: new(int32(0))}
 	if status := podstate.Status(w.pod, name, false); status != nil {
-		restarts := status.RestartCount
-		before = record.ContainerStatus{ImageID: status.ImageID, RestartCount: &restarts}
+		before = record.ContainerStatus{ImageID: status.ImageID, RestartCount: new(status.RestartCount)}
 	}
 	w.before[name] = before
 }

@@ -30,10 +30,54 @@ func injected() *corev1.Pod {
 			"kept":                  "pod's own",
 		}},
 		Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "app", Image: "app:1"}, {Name: "same", Image: "same:1"}, {Name: "z", Image: "z:1"}}},
-		Status: corev1.PodStatus{ContainerStatuses: []corev1.ContainerStatus{
-			{Name: "z", ImageID: "id-1", RestartCount: 2}, {Name: "same", ImageID: "id-same"},
-		}},
+		Status: corev1.PodStatus{
+			Phase:      corev1.PodRunning,
+			Conditions: []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue, LastTransitionTime: now}},
+			ContainerStatuses: []corev1.ContainerStatus{
+				{Name: "z", ImageID: "id-1", RestartCount: 2}, {Name: "same", ImageID: "id-same"},
+			},
+		},
 	}
+}
+
+func TestSpec7_5_TheWriteRecordsThatThePodWasNotAvailable(t *testing.T) {
+	recorded := func(pod *corev1.Pod, target Target) *corev1.Pod {
+		patch, err := Patch(pod, target, now)
+		require.NoError(t, err)
+		return apply(t, pod, patch)
+	}
+	const key = v1alpha1.UnavailableSinceAnnotation
+	assert.NotContains(t, recorded(injected(), target()).Annotations, key, "it was available")
+
+	down := injected()
+	down.Annotations[key] = `{"o":"2024-01-01T00:00:00Z"}`
+	down.Status.Conditions[0].Status = corev1.ConditionFalse
+	down = recorded(down, target())
+	assert.JSONEq(t, `{"o":"2024-01-01T00:00:00Z","s":"2024-01-02T12:00:00Z"}`, down.Annotations[key])
+
+	// Moved once more before it was ready, it still costs nothing.
+	newer := target()
+	newer.Version.Hash, newer.Version.Sidecars[0].Image = "newer", "z:3"
+	assert.True(t, state(t, recorded(down, newer), newer).UnavailableBefore)
+
+	// Moved while an upgrade had it down, it goes on to count.
+	moved := recorded(injected(), target())
+	moved.Status.Conditions[0].Status = corev1.ConditionFalse
+	moved = recorded(moved, newer)
+	assert.NotContains(t, moved.Annotations, key)
+	assert.True(t, state(t, moved, newer).InFlight())
+
+	// Ready, and moved again: it was available.
+	down.Status.Conditions[0].Status = corev1.ConditionTrue
+	assert.JSONEq(t, `{"o":"2024-01-01T00:00:00Z"}`, recorded(down, newer).Annotations[key])
+}
+
+func TestContainerThatWasNotReportedYetHasNotRestarted(t *testing.T) {
+	pod := injected()
+	pod.Status.ContainerStatuses = nil
+	patch, err := Patch(pod, target(), now)
+	require.NoError(t, err)
+	assert.Contains(t, string(patch), `\"lastContainerStatuses\":{\"z\":{\"imageID\":\"\",\"restartCount\":0}}`)
 }
 
 func TestSpec7_6_OneWriteHoldsImagesAndRecordsAndNothingElse(t *testing.T) {

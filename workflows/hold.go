@@ -1,0 +1,125 @@
+package workflows
+
+import (
+	"errors"
+	"fmt"
+
+	"go.temporal.io/sdk/workflow"
+
+	"github.com/outrigger/outrigger/api/protocol"
+)
+
+// maxHoldText bounds who and why: both are shown in a condition.
+const maxHoldText = 1024
+
+// handleUpdates answers pause and resume as updates. Signals do the same without
+// an answer.
+func (r *run) handleUpdates(ctx workflow.Context) error {
+	err := workflow.SetUpdateHandlerWithOptions(ctx, protocol.PauseUpdate,
+		func(ctx workflow.Context, hold protocol.Hold) (protocol.HoldResult, error) {
+			r.updated = true
+			return r.answerHold(), r.pause(ctx, hold)
+		},
+		workflow.UpdateHandlerOptions{Validator: checkHold})
+	if err != nil {
+		return fmt.Errorf("answer the update %s: %w", protocol.PauseUpdate, err)
+	}
+	err = workflow.SetUpdateHandlerWithOptions(ctx, protocol.ResumeUpdate,
+		func(ctx workflow.Context, by protocol.Hold) (protocol.HoldResult, error) {
+			r.updated = true
+			return protocol.HoldResult{Message: "resumed"}, r.resume(ctx, by)
+		},
+		workflow.UpdateHandlerOptions{Validator: func(by protocol.Hold) error {
+			if r.hold == nil {
+				return errors.New("the run is not paused")
+			}
+			return checkHold(by)
+		}})
+	if err != nil {
+		return fmt.Errorf("answer the update %s: %w", protocol.ResumeUpdate, err)
+	}
+	return nil
+}
+
+func checkHold(hold protocol.Hold) error {
+	if len(hold.Who) > maxHoldText || len(hold.Why) > maxHoldText {
+		return fmt.Errorf("who and why may have %d bytes each", maxHoldText)
+	}
+	return nil
+}
+
+// answerHold says what a pause means for what is under way.
+func (r *run) answerHold() protocol.HoldResult {
+	message := "paused"
+	switch {
+	case r.upgrading:
+		message += "; the batch in hand ends first"
+	case r.migration.running:
+		message += "; hot upgrades that have begun are finished"
+	}
+	return protocol.HoldResult{Held: true, Message: message}
+}
+
+func (r *run) pause(ctx workflow.Context, hold protocol.Hold) error {
+	r.hold = &hold
+	workflow.GetLogger(ctx).Info("Rollout paused", "who", hold.Who, "why", hold.Why)
+	return r.noteHold(ctx)
+}
+
+func (r *run) resume(ctx workflow.Context, by protocol.Hold) error {
+	r.hold = nil
+	workflow.GetLogger(ctx).Info("Rollout resumed", "who", by.Who, "why", by.Why)
+	return r.noteHold(ctx)
+}
+
+// noteHold tells the operator, which keeps the hold for the case that this run
+// is lost.
+func (r *run) noteHold(ctx workflow.Context) error {
+	if workflow.GetVersion(ctx, "hold in the memo", workflow.DefaultVersion, 1) == workflow.DefaultVersion {
+		return nil
+	}
+	var hold any
+	if r.hold != nil {
+		hold = *r.hold
+	}
+	if err := workflow.UpsertMemo(ctx, map[string]any{protocol.HoldMemo: hold}); err != nil {
+		return fmt.Errorf("write the memo %s: %w", protocol.HoldMemo, err)
+	}
+	return nil
+}
+
+// stayHeld waits, paused, until a signal comes. One that says nothing about the
+// pause has the run look whether there is still something to hold.
+func (r *run) stayHeld(ctx workflow.Context) error {
+	if !r.woken {
+		if err := r.show(ctx, protocol.PhasePaused, "paused by signal"+r.heldBy()); err != nil {
+			return err
+		}
+		return r.awaitSignal(ctx)
+	}
+	r.woken = false
+	next, answered, err := r.nextBatch(ctx)
+	if err != nil || !answered {
+		return err
+	}
+	switch {
+	case next.Phase == protocol.PhaseSuperseded:
+		r.newest = next.Generation
+	case next.Phase.Ended():
+		r.ended = true
+	case next.Counts.Migrating > 0:
+		r.migrate(ctx)
+	}
+	return nil
+}
+
+// heldBy says who holds the run, and why, as far as that is known.
+func (r *run) heldBy() (text string) {
+	if r.hold.Who != "" {
+		text = " from " + r.hold.Who
+	}
+	if r.hold.Why != "" {
+		text += ": " + r.hold.Why
+	}
+	return text
+}
