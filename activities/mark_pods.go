@@ -22,8 +22,10 @@ func (a *Activities) MarkPods(ctx context.Context, input protocol.MarkPodsInput)
 	set := &liveSet{Activities: a, reference: input.SidecarSet}
 	err := each(ctx, a, input.Pods, func(ctx context.Context, reference protocol.PodReference) error {
 		return a.change(ctx, reference, &outcome, change{
-			decide: func(ctx context.Context, pod *corev1.Pod) (decision, error) { return a.decideMark(ctx, set, input.Generation, pod) },
-			write:  a.patchStatus,
+			decide: func(ctx context.Context, pod *corev1.Pod) (decision, error) {
+				return a.decideMark(ctx, set, input.Generation, pod)
+			},
+			write: a.patchStatus,
 		})
 	})
 	return outcome.marks(input.Pods), err

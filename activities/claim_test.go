@@ -1,0 +1,144 @@
+package activities
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	"k8s.io/apimachinery/pkg/types"
+	clocktesting "k8s.io/utils/clock/testing"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	"github.com/outrigger/outrigger/api/protocol"
+	"github.com/outrigger/outrigger/kube"
+)
+
+var noon = time.Date(2024, 1, 2, 12, 0, 0, 0, time.UTC)
+
+// newActivities are some whose API server holds these objects.
+func newActivities(t *testing.T, calls interceptor.Funcs, objects ...client.Object) (*Activities, *clocktesting.FakeClock) {
+	t.Helper()
+	scheme, err := kube.NewScheme()
+	require.NoError(t, err)
+	server := fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).WithInterceptorFuncs(calls).Build()
+	clock := clocktesting.NewFakeClock(noon)
+	return &Activities{Live: server, Cache: server, Writer: server, SystemNamespace: "kruise-system", Clock: clock, Changes: NewChanges()}, clock
+}
+
+func claimOf(a *Activities, run string) *claim {
+	return &claim{Activities: a, set: protocol.SetReference{Name: "logs", UID: "u1"}, run: run}
+}
+
+func held(t *testing.T, c *claim) bool {
+	t.Helper()
+	mine, err := c.held(t.Context())
+	require.NoError(t, err)
+	return mine
+}
+
+// taking takes the claim in the background, and lets the time pass that it waits.
+func taking(t *testing.T, c *claim, clock *clocktesting.FakeClock, meanwhile func()) (takenOver bool) {
+	t.Helper()
+	done := make(chan error)
+	go func() {
+		var err error
+		takenOver, err = c.take(t.Context())
+		done <- err
+	}()
+	require.Eventually(t, clock.HasWaiters, 10*time.Second, time.Millisecond)
+	meanwhile()
+	clock.Step(takeoverDelay)
+	require.NoError(t, <-done)
+	return takenOver
+}
+
+func TestTheFirstRunHoldsTheClaimAtOnce(t *testing.T) {
+	a, _ := newActivities(t, interceptor.Funcs{})
+	one := claimOf(a, "one")
+	takenOver, err := one.take(t.Context())
+	require.NoError(t, err)
+	assert.False(t, takenOver)
+	assert.True(t, held(t, one))
+	takenOver, err = claimOf(a, "one").take(t.Context())
+	require.NoError(t, err, "another worker of the same run")
+	assert.False(t, takenOver)
+}
+
+func TestARunThatTakesOverWaitsUntilTheOtherMustHaveStopped(t *testing.T) {
+	a, clock := newActivities(t, interceptor.Funcs{})
+	one, two := claimOf(a, "one"), claimOf(a, "two")
+	_, err := one.take(t.Context())
+	require.NoError(t, err)
+	require.True(t, held(t, one))
+	takenOver := taking(t, two, clock, func() {
+		assert.True(t, held(t, one), "what was seen a moment ago still counts")
+		clock.Step(refreshAge)
+		assert.False(t, held(t, one), "from the moment that the other announces itself")
+		assert.False(t, held(t, two), "not yet")
+	})
+	assert.True(t, takenOver)
+	clock.Step(refreshAge)
+	assert.True(t, held(t, two))
+	assert.False(t, held(t, one))
+	assert.Greater(t, takeoverDelay, maxAge)
+}
+
+// A worker that was frozen in the middle of taking over wakes up too late.
+func TestOnlyOneOfTwoThatTakeOverHoldsTheClaim(t *testing.T) {
+	a, clock := newActivities(t, interceptor.Funcs{})
+	_, err := claimOf(a, "one").take(t.Context())
+	require.NoError(t, err)
+	late := make(chan error)
+	go func() {
+		_, err := claimOf(a, "two").take(t.Context())
+		late <- err
+	}()
+	require.Eventually(t, clock.HasWaiters, 10*time.Second, time.Millisecond)
+	lease := &coordinationv1.Lease{}
+	key := types.NamespacedName{Namespace: "kruise-system", Name: "outrigger-rollout-logs"}
+	require.NoError(t, a.Live.Get(t.Context(), key, lease))
+	three := claimOf(a, "three")
+	require.NoError(t, three.hold(t.Context(), lease))
+	clock.Step(takeoverDelay)
+	require.ErrorContains(t, <-late, "update Lease kruise-system/outrigger-rollout-logs")
+	assert.True(t, held(t, three))
+}
+
+func TestReleasedClaimsAreTakenAtOnce(t *testing.T) {
+	a, clock := newActivities(t, interceptor.Funcs{})
+	one, two := claimOf(a, "one"), claimOf(a, "two")
+	_, err := one.take(t.Context())
+	require.NoError(t, err)
+	require.NoError(t, two.release(t.Context(), false), "not its own")
+	assert.True(t, held(t, one))
+	require.NoError(t, one.release(t.Context(), false))
+	takenOver, err := two.take(t.Context())
+	require.NoError(t, err)
+	assert.False(t, takenOver)
+	assert.True(t, held(t, two))
+	clock.Step(refreshAge)
+	assert.False(t, held(t, one))
+	require.NoError(t, two.release(t.Context(), true))
+	left, err := two.read(t.Context())
+	require.NoError(t, err)
+	assert.Nil(t, left, "nothing stays of a set that is gone")
+}
+
+func TestAnAnswerThatCameLateIsNotActedOn(t *testing.T) {
+	var clock *clocktesting.FakeClock
+	slow := interceptor.Funcs{Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
+		clock.Step(maxAge + time.Second)
+		return c.Get(ctx, key, o, opts...)
+	}}
+	var a *Activities
+	a, clock = newActivities(t, slow)
+	_, err := claimOf(a, "one").held(t.Context())
+	require.ErrorContains(t, err, "too old to act on")
+	_, err = (&liveSet{Activities: a, reference: protocol.SetReference{Name: "logs"}}).get(t.Context())
+	require.ErrorContains(t, err, "too old to act on")
+}

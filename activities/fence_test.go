@@ -1,0 +1,120 @@
+package activities
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	"github.com/outrigger/outrigger/api/protocol"
+	"github.com/outrigger/outrigger/api/v1alpha1"
+)
+
+func logs(generation int64) *v1alpha1.SidecarSet {
+	set := &v1alpha1.SidecarSet{ObjectMeta: metav1.ObjectMeta{Name: "logs", UID: "u1", Generation: generation}}
+	set.Spec.UpdateStrategy.Type = v1alpha1.RollingUpdateSidecarSetStrategyType
+	return set
+}
+
+// The cache may be half a minute behind: only the API server is asked.
+func TestTheFenceStopsWhatTheSetDoesNotWantAnyMore(t *testing.T) {
+	for want, change := range map[string]func(*v1alpha1.SidecarSet){
+		"":                       func(*v1alpha1.SidecarSet) {},
+		"paused":                 func(s *v1alpha1.SidecarSet) { s.Spec.UpdateStrategy.Paused = true },
+		"updates are off":        func(s *v1alpha1.SidecarSet) { s.Spec.UpdateStrategy.Type = v1alpha1.NotUpdateSidecarSetStrategyType },
+		"generation is 3":        func(s *v1alpha1.SidecarSet) { s.Generation = 3 },
+		"generation is 1":        func(s *v1alpha1.SidecarSet) { s.Generation = 1 },
+		"the SidecarSet is gone": func(s *v1alpha1.SidecarSet) { s.UID = "another" },
+	} {
+		set := logs(2)
+		change(set)
+		a, _ := newActivities(t, interceptor.Funcs{}, set)
+		a.Cache = nil
+		fence := a.newFence(protocol.SetReference{Name: "logs", UID: "u1"}, 2, "one")
+		_, err := fence.claim.take(t.Context())
+		require.NoError(t, err)
+		_, stopped, err := fence.check(t.Context())
+		require.NoError(t, err)
+		assert.Equal(t, want, stopped)
+	}
+}
+
+func TestTheFenceStopsARunThatAnotherHasTakenOverFrom(t *testing.T) {
+	a, clock := newActivities(t, interceptor.Funcs{}, logs(2))
+	fence := a.newFence(protocol.SetReference{Name: "logs", UID: "u1"}, 2, "one")
+	_, err := fence.claim.take(t.Context())
+	require.NoError(t, err)
+	taking(t, claimOf(a, "two"), clock, func() {})
+	_, stopped, err := fence.check(t.Context())
+	require.NoError(t, err)
+	assert.Equal(t, "another run has taken over", stopped)
+}
+
+func TestASetIsAskedForOnceASecondHoweverManyPodsAreWritten(t *testing.T) {
+	asked := 0
+	count := interceptor.Funcs{Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
+		asked++
+		return c.Get(ctx, key, o, opts...)
+	}}
+	a, clock := newActivities(t, count, logs(2))
+	set := &liveSet{Activities: a, reference: protocol.SetReference{Name: "logs", UID: "u1"}}
+	for range 100 {
+		_, err := set.get(t.Context())
+		require.NoError(t, err)
+	}
+	assert.Equal(t, 1, asked)
+	clock.Step(refreshAge)
+	_, err := set.get(t.Context())
+	require.NoError(t, err)
+	assert.Equal(t, 2, asked)
+}
+
+func TestNothingIsWrittenWhileTheSetCannotBeRead(t *testing.T) {
+	away := interceptor.Funcs{Get: func(context.Context, client.WithWatch, client.ObjectKey, client.Object, ...client.GetOption) error {
+		return errors.New("connection refused")
+	}}
+	a, _ := newActivities(t, away, logs(2))
+	_, _, err := a.newFence(protocol.SetReference{Name: "logs", UID: "u1"}, 2, "one").check(t.Context())
+	require.EqualError(t, err, "read SidecarSet logs: connection refused")
+}
+
+func TestWritesAreWaitedForUntilTheCacheShowsThem(t *testing.T) {
+	pod := func(version string) *corev1.Pod {
+		return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "d", Name: "a", UID: "p1", ResourceVersion: version}}
+	}
+	reference := protocol.PodReference{Namespace: "d", Name: "a", UID: "p1"}
+	for name, c := range map[string]struct {
+		cached, live []client.Object
+		written      string
+		left         []int // at once, and after liveReadAfter
+	}{
+		"shown":                                {[]client.Object{pod("7")}, nil, "7", []int{0}},
+		"newer":                                {[]client.Object{pod("8")}, nil, "7", []int{0}},
+		"late":                                 {[]client.Object{pod("6")}, []client.Object{pod("7")}, "7", []int{1, 1}},
+		"gone":                                 {nil, nil, "7", []int{0}},
+		"not created in the cache yet":         {nil, []client.Object{pod("7")}, "7", []int{1, 1}},
+		"perhaps written, and shown":           {[]client.Object{pod("7")}, []client.Object{pod("7")}, "", []int{0}},
+		"perhaps written, and late":            {[]client.Object{pod("6")}, []client.Object{pod("7")}, "", []int{1, 1}},
+		"resourceVersions that went backwards": {[]client.Object{pod("5")}, []client.Object{pod("5")}, "700", []int{1, 0}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			a, clock := newActivities(t, interceptor.Funcs{}, c.live...)
+			cache, _ := newActivities(t, interceptor.Funcs{}, c.cached...)
+			a.Cache = cache.Live
+			writes := a.newWrites([]protocol.WrittenPod{{PodReference: reference, ResourceVersion: c.written}})
+			for i, want := range c.left {
+				clock.Step(time.Duration(i) * liveReadAfter)
+				left, err := writes.count(t.Context())
+				require.NoError(t, err)
+				assert.Equal(t, want, left, i)
+			}
+		})
+	}
+}
