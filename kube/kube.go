@@ -17,10 +17,12 @@ import (
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
+	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/healthz"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/metrics"
 	"sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	"github.com/outrigger/outrigger/api/v1alpha1"
@@ -65,6 +67,9 @@ func (o Options) RESTConfig() (*rest.Config, error) {
 	if err != nil {
 		return nil, fmt.Errorf("find a cluster: %w (name one with --kubeconfig)", err)
 	}
+	if err := noticeSilence(config); err != nil {
+		return nil, err
+	}
 	config.QPS, config.Burst = o.QPS, o.Burst
 	config.UserAgent = rest.DefaultKubernetesUserAgent()
 	probe := rest.CopyConfig(config)
@@ -79,9 +84,15 @@ func (o Options) RESTConfig() (*rest.Config, error) {
 	return config, nil
 }
 
+// Manager runs a process, and knows how fresh its caches are.
+type Manager struct {
+	manager.Manager
+	Watches *Watches
+}
+
 // NewManager builds the process around its caches. adjust may change the
 // options before they take effect.
-func (o Options) NewManager(adjust func(*manager.Options)) (manager.Manager, error) {
+func (o Options) NewManager(adjust func(*manager.Options)) (*Manager, error) {
 	config, err := o.RESTConfig()
 	if err != nil {
 		return nil, err
@@ -90,12 +101,17 @@ func (o Options) NewManager(adjust func(*manager.Options)) (manager.Manager, err
 	if err != nil {
 		return nil, err
 	}
+	watches := NewWatches(scheme, clock.RealClock{})
+	if err := metrics.Registry.Register(watches); err != nil {
+		return nil, fmt.Errorf("register the metrics of watches: %w", err)
+	}
 	options := manager.Options{
 		Scheme:                 scheme,
 		Logger:                 o.Logger,
 		Metrics:                server.Options{BindAddress: o.MetricsAddress},
 		HealthProbeBindAddress: o.HealthAddress,
 		Cache: cache.Options{
+			NewInformer:      watches.NewInformer,
 			DefaultTransform: cache.TransformStripManagedFields(),
 			// Revisions and configuration are read from one namespace alone.
 			ByObject: map[client.Object]cache.ByObject{
@@ -112,7 +128,7 @@ func (o Options) NewManager(adjust func(*manager.Options)) (manager.Manager, err
 	if err != nil {
 		return nil, fmt.Errorf("set up caches and servers: %w", err)
 	}
-	return mgr, nil
+	return &Manager{Manager: mgr, Watches: watches}, nil
 }
 
 // CachesSynced is the readiness of a process that decides from caches.

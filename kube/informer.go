@@ -1,0 +1,55 @@
+package kube
+
+import (
+	"context"
+	"math"
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/wait"
+	toolscache "k8s.io/client-go/tools/cache"
+)
+
+// comeback is how a reflector waits between attempts. Without it, it would wait
+// for up to a minute, and then not even know that the API server is back.
+func comeback() *wait.Backoff {
+	return &wait.Backoff{Duration: 100 * time.Millisecond, Factor: 2, Cap: 800 * time.Millisecond, Jitter: 0.25, Steps: math.MaxInt32}
+}
+
+// informer is a SharedIndexInformer with a reflector of its own, because
+// client-go lets nobody set the backoff of the one inside. The one inside follows
+// the relay, which never fails.
+type informer struct {
+	toolscache.SharedIndexInformer
+	relay     *relay
+	reflector *toolscache.Reflector
+}
+
+func newInformer(lists toolscache.ListerWatcher, object runtime.Object, resync time.Duration, indexers toolscache.Indexers) *informer {
+	relay := newRelay()
+	return &informer{
+		SharedIndexInformer: toolscache.NewSharedIndexInformer(relay, object, resync, indexers),
+		relay:               relay,
+		reflector:           toolscache.NewReflectorWithOptions(lists, object, relay, toolscache.ReflectorOptions{Backoff: comeback()}),
+	}
+}
+
+// Run is RunWithContext for those who have a channel.
+func (i *informer) Run(stop <-chan struct{}) { i.RunWithContext(wait.ContextForChannel(stop)) }
+
+// RunWithContext returns once the context has ended.
+func (i *informer) RunWithContext(ctx context.Context) {
+	i.relay.done = ctx.Done()
+	var reflecting sync.WaitGroup
+	reflecting.Go(func() { i.reflector.RunWithContext(ctx) })
+	i.SharedIndexInformer.RunWithContext(ctx)
+	reflecting.Wait()
+}
+
+// SetTransform keeps what is stripped from objects from piling up while the first
+// ones arrive.
+func (i *informer) SetTransform(transform toolscache.TransformFunc) error {
+	i.relay.transform = transform
+	return i.SharedIndexInformer.SetTransform(transform)
+}

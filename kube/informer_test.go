@@ -1,0 +1,150 @@
+package kube
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"syscall"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/watch"
+	toolscache "k8s.io/client-go/tools/cache"
+)
+
+func versioned(name, version string) *corev1.Pod {
+	return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
+		Namespace: "default", Name: name, UID: types.UID(name), ResourceVersion: version,
+		ManagedFields: []metav1.ManagedFieldsEntry{{Manager: "somebody"}},
+	}}
+}
+
+// source streams what is there, and then what the test says.
+type source struct {
+	mu      sync.Mutex
+	pods    []*corev1.Pod
+	refused int
+	live    *watch.FakeWatcher
+	// opened gets the watches that are granted.
+	opened chan *watch.FakeWatcher
+}
+
+func (s *source) listWatch() *toolscache.ListWatch {
+	return &toolscache.ListWatch{
+		ListWithContextFunc: func(context.Context, metav1.ListOptions) (runtime.Object, error) { return nil, syscall.ECONNREFUSED },
+		WatchFuncWithContext: func(_ context.Context, options metav1.ListOptions) (watch.Interface, error) {
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			if s.refused > 0 {
+				s.refused--
+				return nil, syscall.ECONNREFUSED
+			}
+			if options.SendInitialEvents == nil {
+				// A new API server remembers no changes of before.
+				gone := watch.NewFakeWithChanSize(1, false)
+				status := apierrors.NewResourceExpired("too old resource version").Status()
+				gone.Error(&status)
+				return gone, nil
+			}
+			from := watch.NewFakeWithChanSize(10, false)
+			for _, pod := range s.pods {
+				from.Add(pod.DeepCopy())
+			}
+			from.Action(watch.Bookmark, initialEnd())
+			s.opened <- from
+			return from, nil
+		},
+	}
+}
+
+// heard are the events of a handler, in order.
+type heard chan string
+
+func (h heard) handler() toolscache.ResourceEventHandler {
+	say := func(verb string, object any) {
+		pod := object.(*corev1.Pod)
+		h <- fmt.Sprintf("%s %s/%s", verb, pod.Name, pod.ResourceVersion)
+	}
+	return toolscache.ResourceEventHandlerFuncs{
+		AddFunc:    func(object any) { say("add", object) },
+		UpdateFunc: func(_, object any) { say("update", object) },
+		DeleteFunc: func(object any) { say("delete", object) },
+	}
+}
+
+func (h heard) next(n int) []string {
+	all := make([]string, n)
+	for i := range all {
+		all[i] = <-h
+	}
+	return all
+}
+
+func TestAnInformerCatchesUpAfterAnOutage(t *testing.T) {
+	api := &source{
+		pods:   []*corev1.Pod{versioned("changed", "1"), versioned("gone", "2"), versioned("same", "3")},
+		opened: make(chan *watch.FakeWatcher, 1),
+	}
+	followed := newInformer(api.listWatch(), &corev1.Pod{}, 0, toolscache.Indexers{})
+	require.NoError(t, followed.SetTransform(func(object any) (any, error) {
+		if pod, ok := object.(*corev1.Pod); ok {
+			pod.ManagedFields = nil
+		}
+		return object, nil
+	}))
+	events := make(heard, 20)
+	_, err := followed.AddEventHandler(events.handler())
+	require.NoError(t, err)
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan struct{})
+	go func() {
+		followed.RunWithContext(ctx)
+		close(ended)
+	}()
+	require.ElementsMatch(t, []string{"add changed/1", "add gone/2", "add same/3"}, events.next(3))
+	require.True(t, followed.HasSynced())
+
+	first := <-api.opened
+	first.Modify(versioned("changed", "4"))
+	first.Add(versioned("new", "5"))
+	first.Delete(versioned("new", "6"))
+	require.Equal(t, []string{"update changed/4", "add new/5", "delete new/6"}, events.next(3))
+
+	api.mu.Lock()
+	api.pods = []*corev1.Pod{versioned("changed", "8"), versioned("same", "3"), versioned("newer", "9")}
+	api.refused = 6
+	api.mu.Unlock()
+	first.Stop()
+	second := <-api.opened
+	require.Equal(t, []string{"update changed/8", "add newer/9", "delete gone/2"}, events.next(3))
+	second.Delete(versioned("same", "10"))
+	require.Equal(t, []string{"delete same/10"}, events.next(1))
+	assert.ElementsMatch(t, []string{"default/changed", "default/newer"}, followed.GetIndexer().ListKeys())
+	for _, object := range followed.GetIndexer().List() {
+		assert.Empty(t, object.(*corev1.Pod).ManagedFields)
+	}
+	stop()
+	<-ended
+	assert.True(t, second.IsStopped())
+	assert.True(t, followed.IsStopped())
+}
+
+func TestAnInformerThatNeverGotAnAnswerEnds(t *testing.T) {
+	api := &source{refused: 1 << 30}
+	followed := newInformer(api.listWatch(), &corev1.Pod{}, 0, toolscache.Indexers{})
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan struct{})
+	go func() {
+		followed.Run(ctx.Done())
+		close(ended)
+	}()
+	stop()
+	<-ended
+	assert.False(t, followed.HasSynced())
+}

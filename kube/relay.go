@@ -1,0 +1,152 @@
+package kube
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metainternalversion "k8s.io/apimachinery/pkg/apis/meta/internalversion"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/watch"
+	toolscache "k8s.io/client-go/tools/cache"
+)
+
+// relay stands between two reflectors: it is the store of one, and what the other
+// lists once and then watches without end. A list that the first one has to make
+// again reaches the second as the changes since.
+type relay struct {
+	transform toolscache.TransformFunc
+	// done ends what waits.
+	done   <-chan struct{}
+	first  chan runtime.Object
+	events chan watch.Event
+	// known is nil before the first list. The objects are those of the cache.
+	known map[string]runtime.Object
+}
+
+func newRelay() *relay {
+	return &relay{first: make(chan runtime.Object, 1), events: make(chan watch.Event)}
+}
+
+// Transformer lets the reflector strip objects while it gathers them.
+func (r *relay) Transformer() toolscache.TransformFunc { return r.transform }
+
+// Add implements the reflector's store, as do Update, Delete, Replace and Resync.
+func (r *relay) Add(object any) error { return r.put(watch.Added, object) }
+
+// Update passes on a changed object.
+func (r *relay) Update(object any) error { return r.put(watch.Modified, object) }
+
+// Delete passes on the last state of an object.
+func (r *relay) Delete(object any) error {
+	key, gone, err := keyed(object)
+	if err != nil {
+		return err
+	}
+	delete(r.known, key)
+	r.send(watch.Deleted, gone)
+	return nil
+}
+
+// Resync has nothing to do: handlers that want to hear of everything again hear
+// it from the informer.
+func (r *relay) Resync() error { return nil }
+
+// Replace passes on the first list as it is, and of later ones the difference.
+func (r *relay) Replace(objects []any, resourceVersion string) error {
+	before := r.known
+	r.known = make(map[string]runtime.Object, len(objects))
+	list := &metainternalversion.List{ListMeta: metav1.ListMeta{ResourceVersion: resourceVersion}}
+	for _, object := range objects {
+		key, listed, err := keyed(object)
+		if err != nil {
+			return err
+		}
+		r.known[key] = listed
+		if before == nil {
+			list.Items = append(list.Items, listed)
+			continue
+		}
+		if old := before[key]; old == nil {
+			r.send(watch.Added, listed)
+		} else if same(old, listed) {
+			r.known[key] = old
+		} else {
+			r.send(watch.Modified, listed)
+		}
+	}
+	if before == nil {
+		r.first <- list
+		return nil
+	}
+	for _, key := range slices.Sorted(maps.Keys(before)) {
+		if r.known[key] == nil {
+			r.send(watch.Deleted, before[key])
+		}
+	}
+	return nil
+}
+
+func (r *relay) put(kind watch.EventType, object any) error {
+	key, changed, err := keyed(object)
+	if err != nil {
+		return err
+	}
+	r.known[key] = changed
+	r.send(kind, changed)
+	return nil
+}
+
+func (r *relay) send(kind watch.EventType, object runtime.Object) {
+	select {
+	case r.events <- watch.Event{Type: kind, Object: object}:
+	case <-r.done:
+	}
+}
+
+func keyed(object any) (string, runtime.Object, error) {
+	typed, ok := object.(runtime.Object)
+	if !ok {
+		return "", nil, fmt.Errorf("the API server sent a %T, which is no object", object)
+	}
+	key, err := toolscache.MetaNamespaceKeyFunc(typed)
+	if err != nil {
+		return "", nil, fmt.Errorf("name a %T: %w", object, err)
+	}
+	return key, typed, nil
+}
+
+// same tells whether two objects of one name are the same version of one object.
+func same(a, b runtime.Object) bool {
+	before, errBefore := meta.Accessor(a)
+	after, errAfter := meta.Accessor(b)
+	return errBefore == nil && errAfter == nil &&
+		before.GetUID() == after.GetUID() && before.GetResourceVersion() == after.GetResourceVersion()
+}
+
+// IsWatchListSemanticsUnSupported has the informer list, and not ask for a watch
+// that begins with what is there.
+func (r *relay) IsWatchListSemanticsUnSupported() bool { return true }
+
+// List is for reflectors that know no contexts.
+func (r *relay) List(options metav1.ListOptions) (runtime.Object, error) {
+	return r.ListWithContext(context.Background(), options)
+}
+
+// ListWithContext waits for the first list.
+func (r *relay) ListWithContext(ctx context.Context, _ metav1.ListOptions) (runtime.Object, error) {
+	select {
+	case list := <-r.first:
+		return list, nil
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+// Watch brings what changes after the first list.
+func (r *relay) Watch(metav1.ListOptions) (watch.Interface, error) {
+	return watch.NewProxyWatcher(r.events), nil
+}

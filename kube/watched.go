@@ -1,0 +1,236 @@
+package kube
+
+import (
+	"context"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/watch"
+	toolscache "k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/util/watchlist"
+	"k8s.io/utils/clock"
+)
+
+const (
+	// settling is how long a watch has to last before it is believed in: the API
+	// server also grants those that it ends with an error at once, and what it
+	// brings takes a moment to reach those who read the cache.
+	settling = time.Second
+	// A type that is refused for refusalPatience is asked for every refusalPause
+	// only. Before, a refusal may be that of an API server that has just started,
+	// and has not read its own roles and definitions yet.
+	refusalPatience = 30 * time.Second
+	refusalPause    = 10 * time.Second
+)
+
+// outage is the time when nobody tells of changes.
+type outage struct {
+	since time.Time
+	// granted is when a watch began that ends the outage if it lasts.
+	granted time.Time
+	cause   error
+}
+
+// over tells whether the granted watch has lasted.
+func (o *outage) over(now time.Time) bool {
+	return !o.granted.IsZero() && now.Sub(o.granted) >= settling
+}
+
+// watched notes how the lists and watches of one reflector go.
+type watched struct {
+	lists toolscache.ListerWatcherWithContext
+	clock clock.Clock
+	// unstreamed is a client that lists, and cannot have a watch begin with what is there.
+	unstreamed bool
+
+	outage atomic.Pointer[outage]
+	// mu keeps what is noted in order; newest numbers the watches.
+	mu           sync.Mutex
+	newest       int
+	refusedSince time.Time
+}
+
+func newWatched(lists toolscache.ListerWatcher, clock clock.Clock) *watched {
+	w := &watched{
+		lists: toolscache.ToListerWatcherWithContext(lists), clock: clock,
+		unstreamed: watchlist.DoesClientNotSupportWatchListSemantics(lists),
+	}
+	w.outage.Store(&outage{since: clock.Now()})
+	return w
+}
+
+// down is zero while the watch is up.
+func (w *watched) down() (time.Duration, error) {
+	current := w.outage.Load()
+	if current == nil {
+		return 0, nil
+	}
+	now := w.clock.Now()
+	if current.over(now) {
+		w.outage.CompareAndSwap(current, nil)
+		return 0, nil
+	}
+	return now.Sub(current.since), current.cause
+}
+
+// IsWatchListSemanticsUnSupported is asked by reflectors.
+func (w *watched) IsWatchListSemanticsUnSupported() bool { return w.unstreamed }
+
+// List is for reflectors that know no contexts.
+func (w *watched) List(options metav1.ListOptions) (runtime.Object, error) {
+	return w.ListWithContext(context.Background(), options)
+}
+
+// Watch is for reflectors that know no contexts.
+func (w *watched) Watch(options metav1.ListOptions) (watch.Interface, error) {
+	return w.WatchWithContext(context.Background(), options)
+}
+
+// ListWithContext holds back a refusal that lasts, because the reflector would
+// ask again at once. Every attempt of it ends here unless it succeeds.
+func (w *watched) ListWithContext(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
+	list, err := w.lists.ListWithContext(ctx, options)
+	if err != nil {
+		w.failed(err)
+	}
+	if !w.refusedForLong(err) {
+		return list, err
+	}
+	timer := w.clock.NewTimer(refusalPause)
+	defer timer.Stop()
+	select {
+	case <-timer.C():
+	case <-ctx.Done():
+	}
+	return list, err
+}
+
+func (w *watched) refusedForLong(err error) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if !refusal(err) {
+		w.refusedSince = time.Time{}
+		return false
+	}
+	if w.refusedSince.IsZero() {
+		w.refusedSince = w.clock.Now()
+	}
+	return w.clock.Since(w.refusedSince) >= refusalPatience
+}
+
+// refusal is an answer that only people can change: lost rights, a missing definition.
+func refusal(err error) bool {
+	return apierrors.IsForbidden(err) || apierrors.IsUnauthorized(err) || apierrors.IsNotFound(err) || apierrors.IsMethodNotSupported(err)
+}
+
+// WatchWithContext notes when the watch begins and when it ends.
+func (w *watched) WatchWithContext(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
+	granted, err := w.lists.WatchWithContext(ctx, options)
+	if err != nil {
+		w.failed(err)
+		return nil, err
+	}
+	number := w.begun()
+	// One that sends what is there is behind until it says that this was all.
+	if options.SendInitialEvents == nil || !*options.SendInitialEvents {
+		w.granted(number)
+	}
+	s := &stream{from: granted, to: make(chan watch.Event), stopped: make(chan struct{})}
+	go s.run(func(event watch.Event) { w.observe(number, event) }, func() { w.ended(number, nil) })
+	return s, nil
+}
+
+func (w *watched) observe(number int, event watch.Event) {
+	switch event.Type {
+	case watch.Error:
+		w.ended(number, apierrors.FromObject(event.Object))
+	case watch.Bookmark:
+		object, err := meta.Accessor(event.Object)
+		if err == nil && object.GetAnnotations()[metav1.InitialEventsAnnotationKey] == "true" {
+			w.granted(number)
+		}
+	}
+}
+
+func (w *watched) begun() int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.newest++
+	return w.newest
+}
+
+// granted says that the watch misses nothing from now on.
+func (w *watched) granted(number int) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	current := w.outage.Load()
+	if number != w.newest || current == nil || !current.granted.IsZero() {
+		return
+	}
+	w.outage.Store(&outage{since: current.since, granted: w.clock.Now()})
+}
+
+// ended says that the watch brings nothing any more. One that another has
+// replaced may say so late.
+func (w *watched) ended(number int, cause error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if number == w.newest {
+		w.brokeLocked(cause)
+	}
+}
+
+func (w *watched) failed(cause error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.brokeLocked(cause)
+}
+
+// brokeLocked begins an outage, or goes on with the one that there is.
+func (w *watched) brokeLocked(cause error) {
+	now := w.clock.Now()
+	next := &outage{since: now, cause: cause}
+	if current := w.outage.Load(); current != nil && !current.over(now) {
+		next.since = current.since
+		if cause == nil {
+			next.cause = current.cause
+		}
+	}
+	w.outage.Store(next)
+}
+
+// stream passes on a watch, and tells of its events and of its end.
+type stream struct {
+	from    watch.Interface
+	to      chan watch.Event
+	stop    sync.Once
+	stopped chan struct{}
+}
+
+func (s *stream) ResultChan() <-chan watch.Event { return s.to }
+
+func (s *stream) Stop() {
+	s.stop.Do(func() {
+		close(s.stopped)
+		s.from.Stop()
+	})
+}
+
+// run calls ended before the receiver can see the end.
+func (s *stream) run(observe func(watch.Event), ended func()) {
+	defer close(s.to)
+	defer ended()
+	for event := range s.from.ResultChan() {
+		observe(event)
+		select {
+		case s.to <- event:
+		case <-s.stopped:
+			return
+		}
+	}
+}

@@ -1,0 +1,268 @@
+package kube
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"reflect"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/watch"
+	toolscache "k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/util/watchlist"
+	clocktesting "k8s.io/utils/clock/testing"
+)
+
+// scripted answers each request with what the test says.
+type scripted struct {
+	lists   chan error
+	watches chan func() (watch.Interface, error)
+}
+
+func newScripted() *scripted {
+	return &scripted{lists: make(chan error, 10), watches: make(chan func() (watch.Interface, error), 10)}
+}
+
+func (s *scripted) listWatch() *toolscache.ListWatch {
+	return &toolscache.ListWatch{
+		ListWithContextFunc: func(context.Context, metav1.ListOptions) (runtime.Object, error) {
+			return &corev1.PodList{ListMeta: metav1.ListMeta{ResourceVersion: "1"}}, <-s.lists
+		},
+		WatchFuncWithContext: func(context.Context, metav1.ListOptions) (watch.Interface, error) { return (<-s.watches)() },
+	}
+}
+
+func (s *scripted) grants(w watch.Interface) {
+	s.watches <- func() (watch.Interface, error) { return w, nil }
+}
+
+func (s *scripted) refuses(err error) {
+	s.watches <- func() (watch.Interface, error) { return nil, err }
+}
+
+type watchScene struct {
+	t     *testing.T
+	api   *scripted
+	clock *clocktesting.FakeClock
+	*watched
+}
+
+func newWatchScene(t *testing.T) *watchScene {
+	api, clock := newScripted(), clocktesting.NewFakeClock(time.Date(2030, 1, 1, 12, 0, 0, 0, time.UTC))
+	return &watchScene{t: t, api: api, clock: clock, watched: newWatched(api.listWatch(), clock)}
+}
+
+func (s *watchScene) open(from *watch.FakeWatcher, streaming bool) watch.Interface {
+	s.t.Helper()
+	s.api.grants(from)
+	opened, err := s.WatchWithContext(s.t.Context(), metav1.ListOptions{SendInitialEvents: &streaming})
+	require.NoError(s.t, err)
+	return opened
+}
+
+func (s *watchScene) downFor(want time.Duration, why string) {
+	s.t.Helper()
+	down, _ := s.down()
+	assert.Equal(s.t, want, down, why)
+}
+
+func initialEnd() *corev1.Pod {
+	return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{ResourceVersion: "1", Annotations: map[string]string{metav1.InitialEventsAnnotationKey: "true"}}}
+}
+
+func TestAWatchIsBelievedInOnceItLasts(t *testing.T) {
+	s := newWatchScene(t)
+	s.clock.Step(5 * time.Second)
+	s.downFor(5*time.Second, "before the first one")
+	from := watch.NewFake()
+	opened := s.open(from, false)
+	s.downFor(5*time.Second, "the API server may end it with an error at once")
+	s.clock.Step(settling)
+	s.downFor(0, "it lasts")
+
+	from.Stop()
+	<-opened.ResultChan()
+	s.clock.Step(time.Second)
+	s.downFor(time.Second, "it has ended")
+}
+
+// eventually waits for what another goroutine brings about.
+func (s *watchScene) eventually(holds func() bool) {
+	s.t.Helper()
+	require.Eventually(s.t, holds, 10*time.Second, time.Millisecond)
+}
+
+func TestAWatchThatEndsWithAnErrorAtOnceNeverCounts(t *testing.T) {
+	s := newWatchScene(t)
+	from := watch.NewFakeWithChanSize(1, false)
+	expired := apierrors.NewResourceExpired("too old resource version").Status()
+	from.Error(&expired)
+	opened := s.open(from, false)
+	event := <-opened.ResultChan()
+	assert.Equal(t, watch.Error, event.Type)
+	assert.True(t, apierrors.IsResourceExpired(apierrors.FromObject(event.Object)), "the reflector hears of it")
+	s.clock.Step(time.Minute)
+	s.downFor(time.Minute, "it ended")
+	_, cause := s.down()
+	assert.True(t, apierrors.IsResourceExpired(cause))
+}
+
+func TestAStreamIsBehindUntilItsFirstObjectsAreThere(t *testing.T) {
+	s := newWatchScene(t)
+	from := watch.NewFakeWithChanSize(2, false)
+	from.Add(&corev1.Pod{})
+	opened := s.open(from, true)
+	<-opened.ResultChan()
+	s.clock.Step(time.Minute)
+	s.downFor(time.Minute, "more may come")
+	from.Action(watch.Bookmark, initialEnd())
+	<-opened.ResultChan()
+	s.clock.Step(settling)
+	s.downFor(0, "that was all")
+}
+
+func TestAWatchThatWasReplacedEndsUnheard(t *testing.T) {
+	s := newWatchScene(t)
+	old := watch.NewFake()
+	first := s.open(old, false)
+	s.open(watch.NewFake(), false)
+	s.clock.Step(settling)
+	s.downFor(0, "the second is up")
+	old.Stop()
+	_, more := <-first.ResultChan()
+	assert.False(t, more)
+	s.downFor(0, "the first has nothing to say")
+}
+
+func TestAWatchThatIsReplacedAtOnceWasHardlyDown(t *testing.T) {
+	s := newWatchScene(t)
+	old := watch.NewFake()
+	first := s.open(old, false)
+	s.clock.Step(5 * time.Minute)
+	s.downFor(0, "up")
+	old.Stop()
+	<-first.ResultChan()
+	s.open(watch.NewFake(), false)
+	s.clock.Step(settling - time.Millisecond)
+	down, _ := s.down()
+	assert.Less(t, down, StaleAfter)
+	s.clock.Step(time.Millisecond)
+	s.downFor(0, "up again")
+}
+
+func TestEveryFailurePassesThrough(t *testing.T) {
+	pods := schema.GroupResource{Resource: "pods"}
+	for name, failure := range map[string]error{
+		"refused connection": syscall.ECONNREFUSED,
+		"expired":            apierrors.NewResourceExpired("too old"),
+		"forbidden":          apierrors.NewForbidden(pods, "", errors.New("no role")),
+		"not found":          apierrors.NewNotFound(pods, ""),
+		"too many requests":  apierrors.NewTooManyRequests("busy", 1),
+		"unavailable":        apierrors.NewServiceUnavailable("starting"),
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newWatchScene(t)
+			s.api.lists <- failure
+			_, err := s.ListWithContext(t.Context(), metav1.ListOptions{})
+			assert.Equal(t, failure, err)
+			s.api.refuses(failure)
+			_, err = s.WatchWithContext(t.Context(), metav1.ListOptions{})
+			assert.Equal(t, failure, err)
+			_, cause := s.down()
+			assert.Equal(t, failure, cause)
+		})
+	}
+}
+
+func TestARefusalThatLastsIsAskedForRarely(t *testing.T) {
+	s := newWatchScene(t)
+	forbidden := apierrors.NewForbidden(schema.GroupResource{Resource: "pods"}, "", errors.New("no role"))
+	ask := func(ctx context.Context) chan error {
+		answer := make(chan error, 1)
+		s.api.lists <- forbidden
+		go func() {
+			_, err := s.ListWithContext(ctx, metav1.ListOptions{})
+			answer <- err
+		}()
+		return answer
+	}
+	require.Equal(t, error(forbidden), <-ask(t.Context()), "an API server that has just started knows no roles")
+	s.clock.Step(refusalPatience)
+	held := ask(t.Context())
+	s.eventually(s.clock.HasWaiters)
+	s.clock.Step(refusalPause - 1)
+	assert.Empty(t, held)
+	s.clock.Step(1)
+	require.Equal(t, error(forbidden), <-held)
+
+	ctx, stop := context.WithCancel(t.Context())
+	held = ask(ctx)
+	s.eventually(s.clock.HasWaiters)
+	stop()
+	require.Equal(t, error(forbidden), <-held, "the process ends")
+
+	s.api.lists <- nil
+	_, err := s.ListWithContext(t.Context(), metav1.ListOptions{})
+	require.NoError(t, err)
+	require.Equal(t, error(forbidden), <-ask(t.Context()), "the next refusal is a new one")
+}
+
+func TestAStoppedWatchLeavesNobodyWaiting(t *testing.T) {
+	s := newWatchScene(t)
+	from := watch.NewFakeWithChanSize(1, false)
+	from.Add(&corev1.Pod{})
+	opened := s.open(from, false)
+	opened.Stop()
+	opened.Stop()
+	for range opened.ResultChan() {
+	}
+	assert.True(t, from.IsStopped())
+}
+
+func TestWatchesKnowTheirTypes(t *testing.T) {
+	scheme, err := NewScheme()
+	require.NoError(t, err)
+	clock := clocktesting.NewFakeClock(time.Now())
+	w := NewWatches(scheme, clock)
+	clock.Step(time.Minute)
+	assert.Equal(t, time.Minute, w.Down(&corev1.Pod{}), "nothing watches pods")
+	api := newScripted()
+	informer := w.NewInformer(api.listWatch(), &corev1.Pod{}, 0, nil)
+	require.NotNil(t, informer)
+	require.NoError(t, w.Current(&corev1.Pod{}))
+	clock.Step(StaleAfter + time.Second)
+	require.EqualError(t, w.Current(&corev1.Pod{}), "the watch of Pods has been down for 3s, so that the cache may be out of date")
+	require.NoError(t, w.CutOff(&corev1.Pod{}, StaleAfter), "nothing was asked yet")
+
+	w.types[reflect.TypeOf(&corev1.Pod{})].watches[0].failed(syscall.ECONNREFUSED)
+	require.EqualError(t, w.CutOff(&corev1.Pod{}, StaleAfter), "the watch of Pods has been down for 3s, so that the cache may be out of date: connection refused")
+	require.NoError(t, w.CutOff(&corev1.Pod{}, time.Minute))
+	w.types[reflect.TypeOf(&corev1.Pod{})].watches[0].failed(apierrors.NewGenericServerResponse(http.StatusInternalServerError, "list", schema.GroupResource{}, "", "conversion failed", 0, true))
+	require.NoError(t, w.CutOff(&corev1.Pod{}, StaleAfter), "the API server answers")
+
+	registry := prometheus.NewRegistry()
+	require.NoError(t, registry.Register(w))
+	families, err := registry.Gather()
+	require.NoError(t, err)
+	require.Len(t, families, 1)
+	assert.Equal(t, watchDown, families[0].GetName())
+	assert.Equal(t, "Pod", families[0].GetMetric()[0].GetLabel()[0].GetValue())
+	assert.Equal(t, 3.0, families[0].GetMetric()[0].GetGauge().GetValue())
+}
+
+func TestAClientThatCannotStreamSaysSo(t *testing.T) {
+	w := newWatched(newRelay(), clocktesting.NewFakeClock(time.Now()))
+	assert.True(t, watchlist.DoesClientNotSupportWatchListSemantics(w))
+	w = newWatched(newScripted().listWatch(), clocktesting.NewFakeClock(time.Now()))
+	assert.False(t, watchlist.DoesClientNotSupportWatchListSemantics(w))
+}
