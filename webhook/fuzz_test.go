@@ -48,7 +48,7 @@ func wholly(t testing.TB, podJSON []byte, set *v1alpha1.SidecarSet) (patch []byt
 
 func sameAsWholly(t testing.TB, handler *podHandler, podJSON []byte, set *v1alpha1.SidecarSet) {
 	handler.now = aMoment
-	handler.sets.(*setIndex).put(set)
+	handler.sets.index.put(set)
 	response := admitted(t, handler, json.RawMessage(podJSON))
 	patch, refusal := wholly(t, podJSON, set)
 	switch {

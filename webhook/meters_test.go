@@ -68,7 +68,7 @@ func TestAdmissionsAreCountedBySetAndResult(t *testing.T) {
 
 func TestSeriesOfADeletedSetGoForGood(t *testing.T) {
 	handler := handlerFor(t, interceptor.Funcs{}, nil, fixture.SidecarSet("s", fixture.Sidecar("side")))
-	index := handler.sets.(*setIndex)
+	index := handler.sets.index
 	onItsWay := index.matching(map[string]string{"app": "web"})
 	require.Len(t, onItsWay, 1)
 	index.remove("s")

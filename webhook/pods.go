@@ -25,16 +25,11 @@ const (
 	namespaceInterval = 20 * time.Millisecond
 )
 
-// setSource finds the SidecarSets whose selectors take a pod's labels.
-type setSource interface {
-	matching(podLabels map[string]string) []*compiledSet
-}
-
-// podHandler injects sidecars into new pods, from caches alone.
+// podHandler injects sidecars into new pods, from caches alone while these are
+// fresh.
 type podHandler struct {
-	sets setSource
-	// namespaces reads from the cache.
-	namespaces client.Reader
+	sets       *setsNow
+	namespaces fresh
 	revisions  revisionSource
 	meters     *meters
 	now        func() metav1.Time
@@ -47,19 +42,24 @@ func (h *podHandler) answer(ctx context.Context, x *exchange) (*admissionv1.Admi
 	if err != nil {
 		return nil, err
 	}
-	response := h.admit(ctx, request, x)
+	sets, err := h.sets.sets(ctx)
+	if err != nil {
+		h.meters.refused.Inc()
+		return nil, err
+	}
+	response := h.admit(ctx, sets, request, x)
 	response.UID = request.UID
 	h.meters.took(began)
 	return &response.AdmissionResponse, nil
 }
 
 // admit is the story of an admission: match, choose versions, inject.
-func (h *podHandler) admit(ctx context.Context, request *arrival, x *exchange) admission.Response {
+func (h *podHandler) admit(ctx context.Context, known *setIndex, request *arrival, x *exchange) admission.Response {
 	pod := request.pod()
 	if !match.Active(pod) {
 		return admission.Allowed("")
 	}
-	sets, err := h.matching(ctx, pod)
+	sets, err := h.matching(ctx, known, pod)
 	if err != nil {
 		return h.refused(sets, err, admission.Errored(http.StatusInternalServerError, err))
 	}
@@ -112,9 +112,9 @@ func (h *podHandler) injected(sets []*compiledSet, injection *inject.Injection) 
 // matching returns the sets in whose scope the pod is (SPEC §3). A namespace
 // that cannot be looked up is an error, never "not matched"; then the set that
 // needs it comes last.
-func (h *podHandler) matching(ctx context.Context, pod *corev1.Pod) (matching []*compiledSet, err error) {
+func (h *podHandler) matching(ctx context.Context, known *setIndex, pod *corev1.Pod) (matching []*compiledSet, err error) {
 	var labels map[string]string
-	for _, candidate := range h.sets.matching(pod.Labels) {
+	for _, candidate := range known.matching(pod.Labels) {
 		if candidate.scope.NeedsNamespaceLabels() && labels == nil {
 			namespace, err := h.namespace(ctx, pod.Namespace)
 			if err != nil {
@@ -132,12 +132,17 @@ func (h *podHandler) matching(ctx context.Context, pod *corev1.Pod) (matching []
 
 func (h *podHandler) namespace(ctx context.Context, name string) (*corev1.Namespace, error) {
 	namespace := &corev1.Namespace{}
-	last := h.namespaces.Get(ctx, client.ObjectKey{Name: name}, namespace)
+	if h.namespaces.stale() != nil {
+		ctx, cancel := context.WithTimeout(ctx, livePatience)
+		defer cancel()
+		return namespace, h.namespaces.live.Get(ctx, client.ObjectKey{Name: name}, namespace)
+	}
+	last := h.namespaces.cached.Get(ctx, client.ObjectKey{Name: name}, namespace)
 	if !apierrors.IsNotFound(last) {
 		return namespace, last
 	}
 	err := wait.PollUntilContextTimeout(ctx, namespaceInterval, namespacePatience, false, func(ctx context.Context) (bool, error) {
-		last = h.namespaces.Get(ctx, client.ObjectKey{Name: name}, namespace)
+		last = h.namespaces.cached.Get(ctx, client.ObjectKey{Name: name}, namespace)
 		if apierrors.IsNotFound(last) {
 			return false, nil
 		}

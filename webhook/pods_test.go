@@ -41,9 +41,10 @@ func handlerFor(t testing.TB, functions interceptor.Funcs, objects []client.Obje
 		index.put(set)
 	}
 	reader := builder.Build()
+	cached := fresh{cached: reader, stale: func() error { return nil }}
 	return &podHandler{
-		sets: index, namespaces: reader, meters: meters, now: metav1.Now,
-		revisions: revisionSource{reader: reader, systemNamespace: "system"},
+		sets: &setsNow{fresh: cached, index: index}, namespaces: cached, meters: meters, now: metav1.Now,
+		revisions: revisionSource{fresh: cached, systemNamespace: "system"},
 	}
 }
 

@@ -40,13 +40,16 @@ func (x *exchange) read(body io.Reader, largest int64) (status int, err error) {
 }
 
 // decider decides about the review in an exchange. An error is a review that
-// makes no sense.
+// makes no sense, or errUndecided.
 type decider func(context.Context, *exchange) (*admissionv1.AdmissionResponse, error)
 
 // reviews answers AdmissionReviews.
 func reviews(decide decider) responder {
 	return func(ctx context.Context, x *exchange) (status int, err error) {
 		response, err := decide(ctx, x)
+		if errors.Is(err, errUndecided) {
+			return http.StatusInternalServerError, err
+		}
 		if err != nil {
 			return http.StatusBadRequest, err
 		}

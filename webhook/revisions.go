@@ -29,9 +29,9 @@ func indexRevisions(ctx context.Context, indexer client.FieldIndexer) error {
 	return nil
 }
 
-// revisionSource reads pinned revisions from the cache.
+// revisionSource reads pinned revisions.
 type revisionSource struct {
-	reader          client.Reader
+	fresh
 	systemNamespace string
 }
 
@@ -69,9 +69,7 @@ func (r revisionSource) version(ctx context.Context, pod *corev1.Pod, set *compi
 }
 
 func (r revisionSource) pinned(ctx context.Context, set *compiledSet) (*inject.Set, error) {
-	var list appsv1.ControllerRevisionList
-	err := r.reader.List(ctx, &list, client.InNamespace(r.systemNamespace),
-		client.MatchingFields{setOfRevision: set.name}, client.UnsafeDisableDeepCopy)
+	list, err := r.ofSet(ctx, set.name)
 	if err != nil {
 		return nil, fmt.Errorf("SidecarSet %s: look for the pinned revision: %w", set.name, err)
 	}
@@ -90,6 +88,17 @@ func (r revisionSource) pinned(ctx context.Context, set *compiledSet) (*inject.S
 	}
 	set.pinned.Store(&pinnedSet{name: found.Name, resourceVersion: found.ResourceVersion, set: prepared})
 	return prepared, nil
+}
+
+// ofSet lists the revisions of a set. Those of the cache are only read.
+func (r revisionSource) ofSet(ctx context.Context, set string) (*appsv1.ControllerRevisionList, error) {
+	list, within := &appsv1.ControllerRevisionList{}, client.InNamespace(r.systemNamespace)
+	if r.stale() == nil {
+		return list, r.cached.List(ctx, list, within, client.MatchingFields{setOfRevision: set}, client.UnsafeDisableDeepCopy)
+	}
+	ctx, cancel := context.WithTimeout(ctx, livePatience)
+	defer cancel()
+	return list, r.live.List(ctx, list, within, client.MatchingLabels{v1alpha1.SidecarSetNameLabel: set})
 }
 
 func pointers[T any](items []T) []*T {

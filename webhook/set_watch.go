@@ -28,14 +28,17 @@ func (w *setWatch) since() time.Time {
 	return time.Time{}
 }
 
-// newInformer is for the cache's options.
-func (w *setWatch) newInformer(
-	lists toolscache.ListerWatcher, object runtime.Object, resync time.Duration, indexers toolscache.Indexers,
-) toolscache.SharedIndexInformer {
-	if _, ofSets := object.(*v1alpha1.SidecarSet); ofSets {
-		lists = noted{ListerWatcher: lists, setWatch: w}
+// informerMaker is what a cache makes informers with.
+type informerMaker = func(toolscache.ListerWatcher, runtime.Object, time.Duration, toolscache.Indexers) toolscache.SharedIndexInformer
+
+// noting has the requests for SidecarSets noted of the informers that are made.
+func (w *setWatch) noting(made informerMaker) informerMaker {
+	return func(lists toolscache.ListerWatcher, object runtime.Object, resync time.Duration, indexers toolscache.Indexers) toolscache.SharedIndexInformer {
+		if _, ofSets := object.(*v1alpha1.SidecarSet); ofSets {
+			lists = noted{ListerWatcher: lists, setWatch: w}
+		}
+		return made(lists, object, resync, indexers)
 	}
-	return toolscache.NewSharedIndexInformer(lists, object, resync, indexers)
 }
 
 // noted are lists and watches of SidecarSets.

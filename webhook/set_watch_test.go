@@ -77,7 +77,7 @@ func TestOnlySetsAreNoted(t *testing.T) {
 		},
 	}
 	w := &setWatch{now: time.Now}
-	pods := w.newInformer(served, &corev1.Pod{}, 0, nil)
+	pods := w.noting(toolscache.NewSharedIndexInformer)(served, &corev1.Pod{}, 0, nil)
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan struct{})
 	go func() {

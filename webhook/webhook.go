@@ -6,14 +6,17 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"net/http"
 	"time"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	toolscache "k8s.io/client-go/tools/cache"
+	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/healthz"
@@ -57,7 +60,7 @@ func Run(ctx context.Context, options Options) error {
 	mgr, err := options.NewManager(func(o *manager.Options) {
 		registered = cmp.Or(admissionregistrationv1.AddToScheme(o.Scheme), apiextensionsv1.AddToScheme(o.Scheme))
 		watchOwnObjects(o.Cache.ByObject)
-		o.Cache.NewInformer = keeper.sets.newInformer
+		o.Cache.NewInformer = keeper.sets.noting(o.Cache.NewInformer)
 	})
 	if err := cmp.Or(registered, err); err != nil {
 		return err
@@ -87,10 +90,23 @@ func Run(ctx context.Context, options Options) error {
 	if err := mgr.AddReadyzCheck("serving", server.Ready); err != nil {
 		return fmt.Errorf("set up health checks: %w", err)
 	}
+	if err := mgr.AddReadyzCheck("sidecarsets", notCutOff(mgr.Watches)); err != nil {
+		return fmt.Errorf("set up health checks: %w", err)
+	}
 	if err := mgr.Start(ctx); err != nil {
 		return fmt.Errorf("run the webhook: %w", err)
 	}
 	return nil
+}
+
+// cutOffAfter is how long a replica may be without the API server before others
+// are to answer.
+const cutOffAfter = 10 * time.Second
+
+// notCutOff stays nil while the API server answers that it cannot convert
+// SidecarSets: conversion needs replicas that are ready.
+func notCutOff(watches *kube.Watches) healthz.Checker {
+	return func(*http.Request) error { return watches.CutOff(&v1alpha1.SidecarSet{}, cutOffAfter) }
 }
 
 func (o Options) newKeeper() (*keeper, error) {
@@ -134,7 +150,7 @@ func watchOwnObjects(watched map[client.Object]cache.ByObject) {
 
 // register puts the handlers on the server. The result tells when all that they
 // read has been seen.
-func (o Options) register(ctx context.Context, mgr manager.Manager, server *server, meters *meters) (toolscache.InformerSynced, error) {
+func (o Options) register(ctx context.Context, mgr *kube.Manager, server *server, meters *meters) (toolscache.InformerSynced, error) {
 	index := newSetIndex(o.Logger, meters)
 	informer, err := mgr.GetCache().GetInformer(ctx, &v1alpha1.SidecarSet{})
 	if err != nil {
@@ -153,9 +169,14 @@ func (o Options) register(ctx context.Context, mgr manager.Manager, server *serv
 		return nil, err
 	}
 	decoder := admission.NewDecoder(mgr.GetScheme())
+	of := func(object client.Object) fresh {
+		return fresh{cached: mgr.GetCache(), live: mgr.GetAPIReader(), stale: func() error { return mgr.Watches.Current(object) }}
+	}
 	pods := &podHandler{
-		sets: index, namespaces: mgr.GetCache(), meters: meters, now: metav1.Now,
-		revisions: revisionSource{reader: mgr.GetCache(), systemNamespace: o.SystemNamespace},
+		sets:       &setsNow{fresh: of(&v1alpha1.SidecarSet{}), index: index, log: o.Logger, clock: clock.RealClock{}},
+		namespaces: of(&corev1.Namespace{}),
+		revisions:  revisionSource{fresh: of(&appsv1.ControllerRevision{}), systemNamespace: o.SystemNamespace},
+		meters:     meters, now: metav1.Now,
 	}
 	server.Register(podPath, largestAdmission, reviews(pods.answer))
 	server.Register(defaultingPath, largestAdmission, reviews(reviewed(&defaulter{decoder: decoder})))
