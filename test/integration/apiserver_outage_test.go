@@ -1,0 +1,143 @@
+package integration
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"net/http"
+	"testing"
+	"time"
+
+	"github.com/prometheus/common/expfmt"
+	"github.com/prometheus/common/model"
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	kube "sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/outrigger/outrigger/test/cluster"
+)
+
+// longOutage is one after which reflectors of client-go wait for half a minute.
+const longOutage = 40.0
+
+// watchesDown returns for how long, in seconds, each watch of a role has been down.
+func watchesDown(ctx context.Context, role cluster.Role) (map[string]float64, error) {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, role.Metrics, nil)
+	if err != nil {
+		return nil, err
+	}
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = response.Body.Close() }()
+	var text bytes.Buffer
+	if _, err := text.ReadFrom(response.Body); err != nil {
+		return nil, err
+	}
+	parser := expfmt.NewTextParser(model.UTF8Validation)
+	families, err := parser.TextToMetricFamilies(&text)
+	if err != nil {
+		return nil, err
+	}
+	down := map[string]float64{}
+	for _, metric := range families["outrigger_watch_down_seconds"].GetMetric() {
+		down[metric.GetLabel()[0].GetValue()] = metric.GetGauge().GetValue()
+	}
+	if len(down) == 0 {
+		return nil, fmt.Errorf("%s tells of no watches", role.Name)
+	}
+	return down, nil
+}
+
+// awaitWatches waits until the watches of a role are as they shall be.
+func (s *scene) awaitWatches(role cluster.Role, what string, holds func(down map[string]float64) bool) {
+	s.t.Helper()
+	s.poll("the watches of "+role.Name+" to be "+what, func() (bool, error) {
+		down, err := watchesDown(s.ctx, role)
+		return err == nil && holds(down), err
+	})
+}
+
+func allUp(down map[string]float64) bool {
+	for _, seconds := range down {
+		if seconds > 0 {
+			return false
+		}
+	}
+	return true
+}
+
+// sidecarImage is what a new pod would get.
+func sidecarImage(ctx context.Context, app string) (string, error) {
+	pod := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: app, Name: "probe", Labels: map[string]string{"app": app}},
+		Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "app", Image: "app:1"}}},
+	}
+	if err := stack.kube.Create(ctx, pod, kube.DryRunAll); err != nil {
+		return "", err
+	}
+	for _, container := range pod.Spec.Containers {
+		if container.Name == "side" {
+			return container.Image, nil
+		}
+	}
+	return "", nil
+}
+
+func TestAfterAnOutageOfTheAPIServerNobodyDecidesFromOldSets(t *testing.T) {
+	s := newScene(t, 0, nil)
+	var roles []cluster.Role
+	for _, role := range stack.Roles() {
+		if process, err := stack.Process(role.Name); err == nil && process.Running {
+			roles = append(roles, role)
+		}
+	}
+	for _, role := range roles {
+		s.awaitWatches(role, "up", allUp)
+	}
+	require.NoError(t, stack.Kill(cluster.APIServer))
+	up := func() { require.NoError(t, stack.StartAgain(context.WithoutCancel(s.ctx), cluster.APIServer)) }
+	t.Cleanup(up)
+	for _, role := range roles {
+		s.awaitWatches(role, "down for long", func(down map[string]float64) bool {
+			for _, seconds := range down {
+				if seconds < longOutage {
+					return false
+				}
+			}
+			return true
+		})
+	}
+	up()
+	back := time.Now()
+	patch := kube.RawPatch(types.JSONPatchType, []byte(`[{"op":"replace","path":"/spec/containers/0/image","value":"side:v2"}]`))
+	var refused error
+	s.poll("the edit to be accepted", func() (bool, error) {
+		refused = stack.kube.Patch(s.ctx, s.set, patch)
+		return refused == nil, nil
+	})
+	t.Logf("%s after the API server the edit was accepted", time.Since(back))
+	s.witness.Expect("side:v2")
+	var refusals []error
+	s.poll("a pod to be admitted", func() (bool, error) {
+		image, err := sidecarImage(s.ctx, s.name)
+		if err != nil {
+			refusals = append(refusals, err)
+			return false, nil
+		}
+		require.Equal(t, "side:v2", image, "a pod that was admitted after the edit, after %v", refusals)
+		return true, nil
+	})
+	t.Logf("%s after the API server a pod was admitted, after %v", time.Since(back), refusals)
+	// Half of the half minute is a bound that no busy machine reaches, and no backoff of client-go keeps.
+	soon, cancel := context.WithTimeout(s.ctx, 15*time.Second)
+	defer cancel()
+	s.ctx = soon
+	for _, role := range roles {
+		s.awaitWatches(role, "up again", allUp)
+		t.Logf("%s after the API server the watches of %s had been up for a second", time.Since(back), role.Name)
+	}
+}
