@@ -8,9 +8,11 @@ import (
 	"slices"
 	"strings"
 
+	"go.temporal.io/api/common/v1"
 	"go.temporal.io/api/enums/v1"
 	"go.temporal.io/api/operatorservice/v1"
 	"go.temporal.io/api/serviceerror"
+	"go.temporal.io/sdk/converter"
 
 	"github.com/outrigger/outrigger/api/protocol"
 )
@@ -22,6 +24,24 @@ func searchAttributes() map[string]enums.IndexedValueType {
 		protocol.GenerationAttribute:   enums.INDEXED_VALUE_TYPE_INT,
 		protocol.RolloutPhaseAttribute: enums.INDEXED_VALUE_TYPE_KEYWORD,
 	}
+}
+
+// attributesOf are the search attributes that a run starts with.
+func attributesOf(set string, generation int64, phase protocol.Phase) (*common.SearchAttributes, error) {
+	fields := map[string]*common.Payload{}
+	for key, value := range map[string]any{
+		protocol.SidecarSetAttribute:   set,
+		protocol.GenerationAttribute:   generation,
+		protocol.RolloutPhaseAttribute: string(phase),
+	} {
+		payload, err := converter.GetDefaultDataConverter().ToPayload(value)
+		if err != nil {
+			return nil, fmt.Errorf("encode search attribute %s: %w", key, err)
+		}
+		payload.Metadata["type"] = []byte(searchAttributes()[key].String())
+		fields[key] = payload
+	}
+	return &common.SearchAttributes{IndexedFields: fields}, nil
 }
 
 // prepareOnce registers the search attributes that are missing, once after each
@@ -36,6 +56,10 @@ func (e *engine) prepareOnce(ctx context.Context) {
 		return
 	}
 	if err := e.registerAttributes(ctx); err != nil {
+		if isThrottle(err) {
+			e.note(func() { e.prepared = false })
+			return
+		}
 		e.log.Info("cannot make sure that the search attributes are registered", "cause", err.Error(),
 			"remedy", attributesRemedy(e.address, e.namespace))
 	}
@@ -43,7 +67,11 @@ func (e *engine) prepareOnce(ctx context.Context) {
 
 func (e *engine) registerAttributes(ctx context.Context) error {
 	service := e.client.OperatorService()
-	known, err := service.ListSearchAttributes(ctx, &operatorservice.ListSearchAttributesRequest{Namespace: e.namespace})
+	var known *operatorservice.ListSearchAttributesResponse
+	err := e.call(ctx, "ListSearchAttributes", func(short context.Context) (err error) {
+		known, err = service.ListSearchAttributes(short, &operatorservice.ListSearchAttributesRequest{Namespace: e.namespace})
+		return err
+	})
 	if err != nil {
 		return fmt.Errorf("list search attributes: %w", err)
 	}
@@ -54,7 +82,10 @@ func (e *engine) registerAttributes(ctx context.Context) error {
 	if len(missing) == 0 {
 		return nil
 	}
-	_, err = service.AddSearchAttributes(ctx, &operatorservice.AddSearchAttributesRequest{Namespace: e.namespace, SearchAttributes: missing})
+	err = e.call(ctx, "AddSearchAttributes", func(short context.Context) error {
+		_, err := service.AddSearchAttributes(short, &operatorservice.AddSearchAttributesRequest{Namespace: e.namespace, SearchAttributes: missing})
+		return err
+	})
 	var exists *serviceerror.AlreadyExists
 	if err != nil && !errors.As(err, &exists) {
 		return fmt.Errorf("add search attributes: %w", err)

@@ -1,6 +1,7 @@
 package operator
 
 import (
+	"errors"
 	"fmt"
 	"time"
 
@@ -16,6 +17,8 @@ const (
 	reasonInvalid     = "Invalid"
 	reasonImagePull   = "ImagePullBackOff"
 	reasonCannotStart = "ContainerCannotStart"
+	// reasonThrottled tells a Temporal that answers from one that does not.
+	reasonThrottled = "EngineThrottled"
 )
 
 const podsUntold = "the pods of this set cannot be told"
@@ -56,9 +59,11 @@ func (o *observation) progressing(set *v1alpha1.SidecarSet) verdict {
 	case o.plan.Phase == protocol.PhasePaused:
 		return verdict{metav1.ConditionFalse, v1alpha1.ReasonPaused, "paused (updateStrategy.paused); " + said}
 	case o.stalled(set):
-		return verdict{metav1.ConditionFalse, v1alpha1.ReasonEngineUnavailable, o.engine.Error() + "; " + said}
-	case o.held && o.plan.Phase == protocol.PhaseProgressing:
-		return verdict{metav1.ConditionFalse, v1alpha1.ReasonPaused, "paused by signal; " + said}
+		return verdict{metav1.ConditionFalse, o.engineReason(), o.engine.Error() + "; " + said}
+	case o.hold != nil && o.underWay() && o.plan.Counts.Remaining > 0:
+		return verdict{metav1.ConditionFalse, v1alpha1.ReasonPaused, paused(o.hold) + "; " + said}
+	case o.fault != fault{} && o.underWay():
+		return verdict{metav1.ConditionFalse, o.fault.reason, o.fault.message + "; " + said}
 	case o.plan.Phase == protocol.PhaseProgressing:
 		return verdict{metav1.ConditionTrue, v1alpha1.ReasonRolloutProgress, said}
 	case o.plan.Phase == protocol.PhaseWaiting:
@@ -87,6 +92,26 @@ func (o *observation) stalled(set *v1alpha1.SidecarSet) bool {
 	return false
 }
 
+func (o *observation) engineReason() string {
+	var throttled throttling
+	if errors.As(o.engine, &throttled) {
+		return reasonThrottled
+	}
+	return v1alpha1.ReasonEngineUnavailable
+}
+
+// paused says who paused the run, and why.
+func paused(hold *v1alpha1.RolloutHold) string {
+	said := "paused by signal"
+	if hold.Who != "" {
+		said += " from " + hold.Who
+	}
+	if hold.Why != "" {
+		said += ": " + hold.Why
+	}
+	return said
+}
+
 // available tells whether no more pods are unready than one allows for.
 func (o *observation) available() verdict {
 	if o.invalid != nil {
@@ -107,7 +132,9 @@ func (o *observation) degraded(set *v1alpha1.SidecarSet) verdict {
 	case o.invalid != nil:
 		return verdict{metav1.ConditionTrue, reasonInvalid, o.invalid.Error()}
 	case o.stalled(set):
-		return verdict{metav1.ConditionTrue, v1alpha1.ReasonEngineUnavailable, o.engine.Error()}
+		return verdict{metav1.ConditionTrue, o.engineReason(), o.engine.Error()}
+	case o.fault != fault{}:
+		return verdict{metav1.ConditionTrue, o.fault.reason, o.fault.message}
 	case o.broken.count > 0:
 		return verdict{metav1.ConditionTrue, o.broken.reason,
 			fmt.Sprintf("%d of %d pods have a sidecar that cannot start, such as %s (%s)", o.broken.count, o.plan.Counts.Matched, o.broken.example, o.broken.detail)}

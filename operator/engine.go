@@ -14,8 +14,6 @@ import (
 	"go.temporal.io/api/serviceerror"
 	"go.temporal.io/api/workflowservice/v1"
 	sdk "go.temporal.io/sdk/client"
-	"go.temporal.io/sdk/converter"
-	sdktemporal "go.temporal.io/sdk/temporal"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 
 	"github.com/outrigger/outrigger/api/protocol"
@@ -27,6 +25,9 @@ const (
 	// Temporal is asked how it is this often, while it answers and while not.
 	probeWhileUp   = 5 * time.Second
 	probeWhileDown = time.Second
+	// While Temporal throttles it is left alone, each time twice as long.
+	shortestThrottle = time.Second
+	longestThrottle  = 30 * time.Second
 )
 
 // engine is Temporal as the operator sees it: where rollouts are handed over,
@@ -39,22 +40,29 @@ type engine struct {
 	ui        string
 	log       logr.Logger
 	meters    *meters
+	now       func() time.Time
 	// changes gets an event when err changes.
 	changes chan event.GenericEvent
+	// back gets a word each time that Temporal answers again.
+	back chan struct{}
 	// probed is closed once Temporal has been asked for the first time.
 	probed     chan struct{}
 	probedOnce sync.Once
+	// hurry has the next probe made at once.
+	hurry chan struct{}
 
 	mu sync.Mutex
 	// away says that Temporal does not answer; refusal, that it does and
 	// refused the newest hand-over.
 	away, refusal error
 	refusedAt     time.Time
+	throttle      throttle
 	// prepared is true once search attributes were seen to.
 	prepared bool
+	queues   queues
 }
 
-func newEngine(client sdk.Client, o Options, taskQueue string, meters *meters) *engine {
+func newEngine(client sdk.Client, o Options, taskQueue string, meters *meters, now func() time.Time) *engine {
 	return &engine{
 		client:    client,
 		address:   o.Temporal.Address,
@@ -63,8 +71,11 @@ func newEngine(client sdk.Client, o Options, taskQueue string, meters *meters) *
 		ui:        o.TemporalUI,
 		log:       o.Logger.WithName("engine"),
 		meters:    meters,
+		now:       now,
 		changes:   make(chan event.GenericEvent, 1),
+		back:      make(chan struct{}, 1),
 		probed:    make(chan struct{}),
+		hurry:     make(chan struct{}, 1),
 	}
 }
 
@@ -80,6 +91,7 @@ func (e *engine) Start(ctx context.Context) error {
 		select {
 		case <-ctx.Done():
 			return nil
+		case <-e.hurry:
 		case <-timer.C:
 		}
 		e.probe(ctx)
@@ -93,22 +105,71 @@ func (e *engine) Start(ctx context.Context) error {
 }
 
 func (e *engine) probe(ctx context.Context) {
-	short, cancel := context.WithTimeout(ctx, callTimeout)
-	defer cancel()
-	_, err := e.client.WorkflowService().DescribeNamespace(short, &workflowservice.DescribeNamespaceRequest{Namespace: e.namespace})
-	if ctx.Err() != nil || e.noteAway(ctx, err) {
+	err := e.callNow(ctx, "DescribeNamespace", func(short context.Context) error {
+		_, err := e.client.WorkflowService().DescribeNamespace(short, &workflowservice.DescribeNamespaceRequest{Namespace: e.namespace})
+		return err
+	})
+	if ctx.Err() != nil || isAway(err) || isThrottle(err) {
 		return
 	}
 	// Whatever else it says about the namespace, a hand-over says better; and
 	// that is tried again as long as there is something to hand over.
 	e.note(func() {
-		e.away = nil
-		if time.Since(e.refusedAt) > 2*lastRetry {
+		if e.now().Sub(e.refusedAt) > 2*lastRetry {
 			e.refusal = nil
 		}
 	})
 	if err == nil {
-		e.prepareOnce(short)
+		e.prepareOnce(ctx)
+	}
+}
+
+// call makes one call to Temporal, unless that wants to be left alone. It is
+// made past the SDK's own retries: they would go on against a throttling
+// server until the deadline, and then tell of the deadline alone.
+func (e *engine) call(ctx context.Context, operation string, do func(context.Context) error) error {
+	if left := e.throttled(); left > 0 {
+		return notAsked{left}
+	}
+	return e.callNow(ctx, operation, do)
+}
+
+func (e *engine) callNow(ctx context.Context, operation string, do func(context.Context) error) error {
+	short, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	err := do(short)
+	e.meters.temporalCalls.WithLabelValues(operation, resultOf(err)).Inc()
+	if ctx.Err() == nil {
+		e.noteAnswer(err)
+	}
+	return err
+}
+
+// noteAnswer remembers what an answer tells about Temporal as a whole.
+func (e *engine) noteAnswer(err error) {
+	switch {
+	case isAway(err):
+		e.log.V(1).Info("no answer from Temporal", "address", e.address, "cause", err.Error())
+		e.note(func() { e.away, e.prepared = e.sayAway(), false })
+		e.probeSoon()
+	case isThrottle(err):
+		e.log.V(1).Info("Temporal throttles", "address", e.address, "cause", err.Error())
+		e.note(func() {
+			e.away = nil
+			e.throttle.hit(e.now())
+		})
+	default:
+		e.note(func() {
+			e.away = nil
+			e.throttle.passed(e.now())
+		})
+	}
+}
+
+func (e *engine) probeSoon() {
+	select {
+	case e.hurry <- struct{}{}:
+	default:
 	}
 }
 
@@ -132,9 +193,19 @@ func (e *engine) unreachable() bool {
 	return e.away != nil
 }
 
+// throttled is how long Temporal is left alone.
+func (e *engine) throttled() time.Duration {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.throttle.until.Sub(e.now())
+}
+
 func (e *engine) trouble() error {
-	if e.away != nil {
+	switch {
+	case e.away != nil:
 		return e.away
+	case e.throttle.lasting():
+		return throttling{e.address, e.namespace}
 	}
 	return e.refusal
 }
@@ -143,9 +214,9 @@ func (e *engine) trouble() error {
 // says about Temporal.
 func (e *engine) note(change func()) {
 	e.mu.Lock()
-	before := e.trouble()
+	before, wasAway := e.trouble(), e.away != nil
 	change()
-	after := e.trouble()
+	after, isBack := e.trouble(), wasAway && e.away == nil
 	e.mu.Unlock()
 
 	available := 1.0
@@ -153,6 +224,12 @@ func (e *engine) note(change func()) {
 		available = 0
 	}
 	e.meters.engineAvailable.Set(available)
+	if isBack {
+		select {
+		case e.back <- struct{}{}:
+		default:
+		}
+	}
 	if text(before) == text(after) {
 		return
 	}
@@ -174,94 +251,36 @@ func text(err error) string {
 	return err.Error()
 }
 
-// handOver tells Temporal to roll out a generation. With no run of the set
-// open it starts one; an open run of an older generation moves on to this one;
-// one of the same generation goes on unchanged.
-func (e *engine) handOver(ctx context.Context, set protocol.SetReference, generation int64) error {
-	short, cancel := context.WithTimeout(ctx, callTimeout)
-	defer cancel()
-	id := protocol.WorkflowID(set.Name, set.UID)
-	_, err := e.client.SignalWithStartWorkflow(short, id,
-		protocol.GenerationSignal, protocol.GenerationInput{Generation: generation},
-		sdk.StartWorkflowOptions{
-			ID:                    id,
-			TaskQueue:             e.taskQueue,
-			WorkflowIDReusePolicy: enums.WORKFLOW_ID_REUSE_POLICY_ALLOW_DUPLICATE,
-			StaticSummary:         "Rollout of SidecarSet " + set.Name,
-			TypedSearchAttributes: sdktemporal.NewSearchAttributes(
-				sdktemporal.NewSearchAttributeKeyKeyword(protocol.SidecarSetAttribute).ValueSet(set.Name),
-				sdktemporal.NewSearchAttributeKeyInt64(protocol.GenerationAttribute).ValueSet(generation),
-				sdktemporal.NewSearchAttributeKeyKeyword(protocol.RolloutPhaseAttribute).ValueSet(string(protocol.PhaseProgressing)),
-			),
-		},
-		protocol.RolloutWorkflow, protocol.RolloutInput{SidecarSet: set, Generation: generation})
-	if err == nil {
-		e.meters.handOvers.WithLabelValues(resultOK).Inc()
-		e.note(func() { e.away, e.refusal = nil, nil })
-		return nil
-	}
-	e.meters.handOvers.WithLabelValues(resultError).Inc()
-	if !e.noteAway(ctx, err) && ctx.Err() == nil {
-		e.note(func() { e.refusal, e.refusedAt = e.sayRefused(err), time.Now() })
-	}
-	return fmt.Errorf("hand generation %d of SidecarSet %s over: %w", generation, set.Name, err)
-}
-
-// openRun tells whether a run of the set is open, and held by a signal.
-func (e *engine) openRun(ctx context.Context, set protocol.SetReference) (open, held bool, err error) {
-	short, cancel := context.WithTimeout(ctx, callTimeout)
-	defer cancel()
-	description, err := e.client.DescribeWorkflowExecution(short, protocol.WorkflowID(set.Name, set.UID), "")
-	var none *serviceerror.NotFound
-	if errors.As(err, &none) {
-		return false, false, nil
-	}
-	if err != nil {
-		e.noteAway(ctx, err)
-		return false, false, fmt.Errorf("ask for the run of SidecarSet %s: %w", set.Name, err)
-	}
-	run := description.GetWorkflowExecutionInfo()
-	if run.GetStatus() != enums.WORKFLOW_EXECUTION_STATUS_RUNNING {
-		return false, false, nil
-	}
-	var phase string
-	if found, ok := run.GetSearchAttributes().GetIndexedFields()[protocol.RolloutPhaseAttribute]; ok {
-		if err := converter.GetDefaultDataConverter().FromPayload(found, &phase); err != nil {
-			return false, false, fmt.Errorf("read the phase of the run of SidecarSet %s: %w", set.Name, err)
-		}
-	}
-	return true, phase == string(protocol.PhasePaused), nil
-}
-
-// noteAway tells whether a call failed because Temporal does not answer, and
-// remembers it; not if it was we who gave up.
-func (e *engine) noteAway(ctx context.Context, err error) bool {
-	if ctx.Err() != nil || !isAway(err) {
-		return false
-	}
-	e.note(func() { e.away, e.prepared = e.sayAway(err), false })
-	return true
-}
-
 func isAway(err error) bool {
 	var unavailable *serviceerror.Unavailable
 	var late *serviceerror.DeadlineExceeded
 	return errors.As(err, &unavailable) || errors.As(err, &late) || errors.Is(err, context.DeadlineExceeded)
 }
 
+// isThrottle tells whether Temporal has too much to do. A workflow that is
+// busy says nothing about others.
+func isThrottle(err error) bool {
+	var exhausted *serviceerror.ResourceExhausted
+	var unmade notAsked
+	return errors.As(err, &unmade) || errors.As(err, &exhausted) && exhausted.Cause != enums.RESOURCE_EXHAUSTED_CAUSE_BUSY_WORKFLOW
+}
+
 // sayAway leaves the cause to the log: its words change from one attempt to
 // the next, and these go into conditions.
-func (e *engine) sayAway(err error) error {
-	e.log.V(1).Info("no answer from Temporal", "address", e.address, "cause", err.Error())
+func (e *engine) sayAway() error {
 	return fmt.Errorf("Temporal at %s does not answer", e.address) //nolint:staticcheck // a name comes first
 }
 
 func (e *engine) sayRefused(err error) error {
 	remedy := "does the namespace exist, and may the operator use it?"
-	if strings.Contains(err.Error(), "search attribute") || strings.Contains(err.Error(), protocol.SidecarSetAttribute) {
+	if isUnknownAttribute(err) {
 		remedy = attributesRemedy(e.address, e.namespace)
 	}
 	return fmt.Errorf("Temporal at %s, namespace %s, refuses rollouts: %w (%s)", e.address, e.namespace, err, remedy) //nolint:staticcheck // a name comes first
+}
+
+func isUnknownAttribute(err error) bool {
+	return err != nil && (strings.Contains(err.Error(), "search attribute") || strings.Contains(err.Error(), protocol.SidecarSetAttribute))
 }
 
 // url of a workflow in the web UI; empty without one.

@@ -2,22 +2,19 @@ package operator
 
 import (
 	"context"
+	"errors"
 	"fmt"
-	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/log"
-	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/outrigger/outrigger/api/protocol"
 	"github.com/outrigger/outrigger/api/v1alpha1"
 )
 
-// patience is how long pods may wait for their upgrade before Temporal is
-// asked whether a run is open at all. It is longer than the cache lags behind
-// the end of a run.
+// patience is how long pods may wait after their run completed until another
+// is started. It is longer than the cache lags behind the end of a run.
 const patience = 5 * time.Second
 
 // handedOver tells whether the set's generation is with Temporal.
@@ -25,157 +22,178 @@ func handedOver(set *v1alpha1.SidecarSet) bool {
 	return set.Status.Rollout != nil && set.Status.Rollout.Generation == set.Generation
 }
 
-// handOver gives each generation its run, once; and another when work turned
-// up after the run ended, such as pods created from a pinned old revision.
-func (r *reconciler) handOver(ctx context.Context, set *v1alpha1.SidecarSet, seen observation) (reconcile.Result, error) {
-	if r.engine.unreachable() {
-		// The engine has every set looked at once it answers again.
-		return reconcile.Result{}, nil
-	}
-	if !handedOver(set) {
-		return reconcile.Result{}, r.handOverGeneration(ctx, set, seen)
-	}
-	if len(seen.plan.Pods) == 0 && seen.plan.Counts.Migrating == 0 {
-		r.handovers.settled(set.Name)
-		return reconcile.Result{}, nil
-	}
-	if left := patience - r.handovers.waitedFor(set.Name, r.now()); left > 0 {
-		return reconcile.Result{RequeueAfter: left}, nil
-	}
-	open, held, err := r.engine.openRun(ctx, reference(set))
-	if err != nil {
-		return reconcile.Result{}, err
-	}
-	if r.handovers.hold(set.Name, held) {
-		return reconcile.Result{RequeueAfter: time.Millisecond}, nil
-	}
-	r.handovers.lookedAt(set.Name)
-	if open {
-		return reconcile.Result{RequeueAfter: patience}, nil
-	}
-	if err := r.engine.handOver(ctx, reference(set), set.Generation); err != nil {
-		return reconcile.Result{}, err
-	}
-	r.tell(set, []announcement{{corev1.EventTypeNormal, eventRolloutRestarted,
-		fmt.Sprintf("generation %d has pods to upgrade and no open run: %s", set.Generation, seen.plan.Message)}})
-	return reconcile.Result{RequeueAfter: patience}, nil
+// outcome is what came of tending a set's run.
+type outcome struct {
+	// handedOver says that the set's generation is with Temporal now.
+	handedOver bool
+	// hold is what status shall say, if holdKnown.
+	hold      *v1alpha1.RolloutHold
+	holdKnown bool
+	fault     fault
+	told      []announcement
+	// again is when to look again; zero for when something changes.
+	again time.Duration
+	err   error
 }
 
-func (r *reconciler) handOverGeneration(ctx context.Context, set *v1alpha1.SidecarSet, seen observation) error {
-	if !r.handovers.knows(set) {
-		if err := r.engine.handOver(ctx, reference(set), set.Generation); err != nil {
-			return err
+// tend gives each generation its run, and keeps the run going: another one when
+// it was lost, or work turned up after it ended; word of its generation when it
+// works on another; a signal when it sleeps though there is work.
+func (r *reconciler) tend(ctx context.Context, set *v1alpha1.SidecarSet, seen *observation, t *track) outcome {
+	now := r.now()
+	if r.engine.unreachable() {
+		// The engine has every set looked at once it answers again.
+		return outcome{fault: t.fault}
+	}
+	if left := r.engine.throttled(); left > 0 {
+		return outcome{fault: t.fault, again: left}
+	}
+	if !handedOver(set) {
+		return r.handOver(ctx, set, seen, t)
+	}
+	if !seen.unfinished() && !r.suspects.take(set.Name) {
+		t.rest(set.Generation)
+		return outcome{}
+	}
+	if left := t.due(seen, now); left > 0 {
+		return outcome{fault: t.fault, again: left}
+	}
+	found, err := r.engine.newestRun(ctx, reference(set))
+	if err != nil {
+		return r.failed(t, err)
+	}
+	t.look(seen, now)
+	var out outcome
+	out.hold, out.holdKnown = holdOf(set, found)
+	if found.open() {
+		err = r.attend(ctx, set, seen, found, t)
+	} else {
+		out.told, err = r.restart(ctx, set, seen, found, t)
+	}
+	if err != nil {
+		failed := r.failed(t, err)
+		out.err, out.again = failed.err, failed.again
+	} else if left := t.due(seen, r.now()); seen.unfinished() {
+		out.again = max(left, time.Millisecond)
+	}
+	out.fault = t.fault
+	return out
+}
+
+// failed is the outcome of a call that failed.
+func (r *reconciler) failed(t *track, err error) outcome {
+	var unmade notAsked
+	if errors.As(err, &unmade) || isThrottle(err) {
+		return outcome{fault: t.fault, again: max(r.engine.throttled(), shortestThrottle)}
+	}
+	return outcome{fault: t.fault, err: err}
+}
+
+func (r *reconciler) handOver(ctx context.Context, set *v1alpha1.SidecarSet, seen *observation, t *track) outcome {
+	if t.generation != set.Generation {
+		if err := r.engine.handOver(ctx, reference(set), set.Generation, seen.hold); err != nil {
+			return r.failed(t, err)
 		}
-		r.handovers.remember(set)
+		t.handed(set.Generation, r.now())
 		log.FromContext(ctx).Info("handed over to Temporal", "generation", set.Generation, "plan", seen.plan.Message)
 	}
-	before := set.DeepCopy()
 	id := protocol.WorkflowID(set.Name, set.UID)
-	set.Status.Rollout = &v1alpha1.RolloutStatus{Generation: set.Generation, WorkflowID: id, URL: r.engine.url(id)}
-	if err := r.writeStatus(ctx, before, set); err != nil {
+	note := fmt.Sprintf("generation %d, workflow %s: %s", set.Generation, id, seen.plan.Message)
+	if url := r.engine.url(id); url != "" {
+		note += "; see " + url
+	}
+	out := outcome{handedOver: true, fault: t.fault, told: []announcement{{corev1.EventTypeNormal, eventRolloutStarted, note}}}
+	if seen.unfinished() {
+		out.again = soonest
+	}
+	return out
+}
+
+// attend looks after an open run. A run that has a task of its own pending is
+// about to look anyway.
+func (r *reconciler) attend(ctx context.Context, set *v1alpha1.SidecarSet, seen *observation, found *run, t *track) error {
+	t.ended = time.Time{}
+	illness, sure, err := r.engine.diagnose(ctx, found, &t.sightings)
+	if err != nil {
 		return err
 	}
-	note := fmt.Sprintf("generation %d, workflow %s: %s", set.Generation, id, seen.plan.Message)
-	if set.Status.Rollout.URL != "" {
-		note += "; see " + set.Status.Rollout.URL
+	t.diagnosed(illness, sure, r.now())
+	switch {
+	case found.task != nil:
+		return nil
+	case found.astray(set):
+		if !t.mayRepair(r.now()) {
+			return nil
+		}
+		log.FromContext(ctx).Info("telling a run its generation again", "generation", set.Generation, "run works on", found.generation)
+		if hold := seen.hold; hold != nil && found.hold == nil {
+			// The run is older than the hold.
+			if _, err := r.engine.signal(ctx, reference(set), protocol.PauseSignal, protocol.Hold{Who: hold.Who, Why: hold.Why}); err != nil {
+				return err
+			}
+		}
+		return r.engine.handOver(ctx, reference(set), set.Generation, seen.hold)
+	case seen.offers() && found.sleeps() && found.hold == nil:
+		// One that has ended meanwhile is found out by the next look.
+		_, err := r.engine.signal(ctx, reference(set), protocol.GenerationSignal, protocol.GenerationInput{Generation: set.Generation})
+		return err
 	}
-	r.tell(set, []announcement{{corev1.EventTypeNormal, eventRolloutStarted, note}})
 	return nil
+}
+
+// astray tells whether the run works on another generation than the set's: its
+// signal was mistyped, or one of cluster and Temporal was restored from a backup.
+func (r *run) astray(set *v1alpha1.SidecarSet) bool {
+	return r.generation != 0 && r.generation != set.Generation
+}
+
+// restart starts another run if the last one was lost, or if pods wait for one.
+func (r *reconciler) restart(ctx context.Context, set *v1alpha1.SidecarSet, seen *observation, found *run, t *track) ([]announcement, error) {
+	done := found.completed() && !found.astray(set)
+	lost := !done && t.finished != set.Generation
+	if !seen.offers() && (!lost || !seen.underWay()) {
+		t.ended = time.Time{}
+		return nil, nil
+	}
+	if t.ended.IsZero() {
+		t.ended = r.now()
+	}
+	if done && r.now().Sub(t.ended) < patience {
+		return nil, nil
+	}
+	if err := r.engine.handOver(ctx, reference(set), set.Generation, seen.hold); err != nil {
+		return nil, err
+	}
+	t.handed(set.Generation, r.now())
+	return []announcement{{corev1.EventTypeNormal, eventRolloutRestarted,
+		fmt.Sprintf("generation %d has pods to upgrade and no open run: %s", set.Generation, seen.plan.Message)}}, nil
+}
+
+// holdOf tells from the newest run what a set's status shall say of a hold; known
+// is false when the run does not tell. A run that is gone, or was ended by
+// somebody, tells nothing: the hold goes on with the next.
+func holdOf(set *v1alpha1.SidecarSet, found *run) (hold *v1alpha1.RolloutHold, known bool) {
+	if found.hold != nil {
+		return &v1alpha1.RolloutHold{Who: found.hold.Who, Why: found.hold.Why}, true
+	}
+	if found.astray(set) || !found.open() && !found.completed() {
+		return nil, false
+	}
+	if found.phase != protocol.PhasePaused {
+		return nil, true
+	}
+	// Runs of earlier versions have no memo: one that is paused while the set is
+	// not was paused by signal.
+	before := set.Status.Rollout.Hold
+	switch {
+	case set.Spec.UpdateStrategy.Paused:
+		return nil, before != nil && *before != v1alpha1.RolloutHold{}
+	case before != nil:
+		return before, true
+	}
+	return &v1alpha1.RolloutHold{}, true
 }
 
 func reference(set *v1alpha1.SidecarSet) protocol.SetReference {
 	return protocol.SetReference{Name: set.Name, UID: set.UID}
-}
-
-// handovers is what status does not hold: a hand-over whose status write has
-// not come back through the cache yet, and since when pods wait. Losing it with
-// the process is harmless: a second hand-over changes nothing.
-type handovers struct {
-	mu   sync.Mutex
-	sets map[string]handover
-}
-
-type handover struct {
-	uid        types.UID
-	generation int64
-	// waitingSince is zero while no pod waits for its upgrade.
-	waitingSince time.Time
-	// held says that pods wait because somebody paused the run by signal, once
-	// it was asked.
-	held, asked bool
-}
-
-func newHandovers() *handovers { return &handovers{sets: map[string]handover{}} }
-
-func (h *handovers) knows(set *v1alpha1.SidecarSet) bool {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	last := h.sets[set.Name]
-	return last.uid == set.UID && last.generation == set.Generation
-}
-
-func (h *handovers) remember(set *v1alpha1.SidecarSet) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	last := h.sets[set.Name]
-	if last.uid != set.UID {
-		last = handover{uid: set.UID}
-	}
-	last.generation, last.waitingSince = set.Generation, time.Time{}
-	h.sets[set.Name] = last
-}
-
-func (h *handovers) forget(name string) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	delete(h.sets, name)
-}
-
-// waitedFor is how long pods of the set have waited, as far as one has looked.
-func (h *handovers) waitedFor(name string, now time.Time) time.Duration {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	last := h.sets[name]
-	if last.waitingSince.IsZero() {
-		last.waitingSince = now
-		h.sets[name] = last
-	}
-	return now.Sub(last.waitingSince)
-}
-
-// settled notes that no pod waits.
-func (h *handovers) settled(name string) {
-	h.hold(name, false)
-	h.lookedAt(name)
-}
-
-// lookedAt has pods wait anew.
-func (h *handovers) lookedAt(name string) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	last := h.sets[name]
-	last.waitingSince = time.Time{}
-	h.sets[name] = last
-}
-
-// hold notes whether the set's run is held, and tells whether that is news.
-func (h *handovers) hold(name string, held bool) bool {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	last := h.sets[name]
-	news := last.held != held
-	last.held, last.asked = held, true
-	h.sets[name] = last
-	return news
-}
-
-// held tells whether the set's run is held. Until that is known, it is what the
-// set's status says.
-func (h *handovers) held(set *v1alpha1.SidecarSet) bool {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if last := h.sets[set.Name]; last.asked {
-		return last.held
-	}
-	return !set.Spec.UpdateStrategy.Paused && reasonAndMessage(set, v1alpha1.ConditionProgressing).reason == v1alpha1.ReasonPaused
 }

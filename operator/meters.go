@@ -11,6 +11,7 @@ type meters struct {
 	engineAvailable prometheus.Gauge
 	handOvers       *prometheus.CounterVec
 	statusWrites    prometheus.Counter
+	temporalCalls   *prometheus.CounterVec
 	withoutSidecar  *prometheus.GaugeVec
 }
 
@@ -28,6 +29,10 @@ func newMeters(registerer prometheus.Registerer) (*meters, error) {
 			Name: "outrigger_status_writes_total",
 			Help: "Writes of a SidecarSet's status.",
 		}),
+		temporalCalls: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "outrigger_temporal_calls_total",
+			Help: "Calls to Temporal, by operation and result.",
+		}, []string{"operation", "result"}),
 		withoutSidecar: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "outrigger_pods_without_sidecar",
 			Help: "Pods that match a SidecarSet but were not injected with it.",
@@ -36,7 +41,7 @@ func newMeters(registerer prometheus.Registerer) (*meters, error) {
 	for _, result := range []string{resultOK, resultError} {
 		m.handOvers.WithLabelValues(result)
 	}
-	for _, collector := range []prometheus.Collector{m.engineAvailable, m.handOvers, m.statusWrites, m.withoutSidecar} {
+	for _, collector := range []prometheus.Collector{m.engineAvailable, m.handOvers, m.statusWrites, m.temporalCalls, m.withoutSidecar} {
 		if err := registerer.Register(collector); err != nil {
 			return nil, fmt.Errorf("register metrics: %w", err)
 		}
@@ -44,8 +49,15 @@ func newMeters(registerer prometheus.Registerer) (*meters, error) {
 	return m, nil
 }
 
-// Results of a hand-over.
+// Results of a hand-over, and of other calls to Temporal.
 const (
 	resultOK    = "ok"
 	resultError = "error"
 )
+
+func resultOf(err error) string {
+	if err != nil {
+		return resultError
+	}
+	return resultOK
+}

@@ -11,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 
+	"github.com/outrigger/outrigger/api/protocol"
 	"github.com/outrigger/outrigger/api/v1alpha1"
 	"github.com/outrigger/outrigger/internal/podstate"
 	"github.com/outrigger/outrigger/internal/rollout"
@@ -24,8 +25,10 @@ type observation struct {
 	broken  brokenPods
 	// uninjected pods match but lack the set.
 	uninjected uninjectedPods
-	// held says that somebody paused the run by signal.
-	held bool
+	// hold is set while somebody paused the run by signal, as far as is known.
+	hold *v1alpha1.RolloutHold
+	// fault is what is wrong with those who do the run's work.
+	fault fault
 	// engine says why Temporal takes no rollouts; nil while it does.
 	engine error
 }
@@ -39,7 +42,10 @@ type brokenPods struct {
 
 // observe plans over the set's pods, without acting on the plan.
 func (r *reconciler) observe(ctx context.Context, set *v1alpha1.SidecarSet, pods []*corev1.Pod) observation {
-	seen := observation{engine: r.engine.wait(ctx), held: r.handovers.held(set)}
+	seen := observation{engine: r.engine.wait(ctx)}
+	if set.Status.Rollout != nil {
+		seen.hold = set.Status.Rollout.Hold
+	}
 	matched, err := r.memories.Population(set, pods, r.namespaceLabels(ctx))
 	if err != nil {
 		seen.invalid = err
@@ -88,29 +94,59 @@ func brokenSidecar(pod *corev1.Pod, sidecars []podstate.Sidecar) (reason, detail
 		}
 		for _, container := range names {
 			status := podstate.Status(pod, container, s.Native)
-			if status == nil || status.State.Waiting == nil {
-				continue
-			}
-			if reason, said := waitingReason(status.State.Waiting.Reason); reason != "" {
-				return reason, fmt.Sprintf("container %s: %s, image %s", container, said, status.Image)
+			if said, failed := startFailure(status); failed {
+				return ourReason(said), fmt.Sprintf("container %s: %s, image %s", container, said, status.Image)
 			}
 		}
 	}
 	return "", ""
 }
 
-// waitingReason tells a kubelet's reason for a container that does not run as
-// a reason of ours, and as words that stay the same while nothing changes: the
-// kubelet alternates between the two about images. Both are empty for a
-// container that is merely on its way.
-func waitingReason(kubelet string) (reason, said string) {
-	switch kubelet {
-	case "", "ContainerCreating", "PodInitializing":
-		return "", ""
-	case "ErrImagePull", "ImagePullBackOff":
-		return reasonImagePull, "ImagePullBackOff"
+// startFailure is the kubelet's reason for a container that does not start, in
+// words that stay the same while nothing changes: the kubelet alternates
+// between two about images. A container merely on its way has not failed.
+func startFailure(status *corev1.ContainerStatus) (reason string, failed bool) {
+	if status == nil || status.State.Waiting == nil {
+		return "", false
 	}
-	return reasonCannotStart, kubelet
+	switch reason := status.State.Waiting.Reason; reason {
+	case "", "ContainerCreating", "PodInitializing":
+		return "", false
+	case "ErrImagePull":
+		return reasonImagePull, true
+	default:
+		return reason, true
+	}
+}
+
+// ourReason is the reason of a condition for the kubelet's.
+func ourReason(kubelet string) string {
+	if kubelet == reasonImagePull {
+		return reasonImagePull
+	}
+	return reasonCannotStart
+}
+
+// offers tells whether there is something for the run to do now.
+func (o *observation) offers() bool {
+	return len(o.plan.Pods) > 0 || o.plan.Counts.Migrating > 0 && o.plan.Phase != protocol.PhasePaused
+}
+
+// underWay tells whether pods are still to be upgraded, or to settle.
+func (o *observation) underWay() bool {
+	return o.plan.Phase == protocol.PhaseProgressing || o.plan.Phase == protocol.PhaseWaiting
+}
+
+// unfinished tells whether the run is to be looked after.
+func (o *observation) unfinished() bool {
+	return o.underWay() || o.plan.Phase == protocol.PhasePaused || o.hold != nil
+}
+
+// unmarked tells whether a pod that cannot be upgraded does not say so yet.
+func (o *observation) unmarked() bool {
+	return slices.ContainsFunc(o.plan.Marks, func(pod protocol.PodReference) bool {
+		return slices.Contains(o.plan.NotUpgradable, pod)
+	})
 }
 
 // describe writes the observation into a status. Of a set whose pods cannot be

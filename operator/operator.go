@@ -73,7 +73,7 @@ func Run(ctx context.Context, o Options) error {
 	if err != nil {
 		return err
 	}
-	engine := newEngine(client, o, queue, meters)
+	engine := newEngine(client, o, queue, meters, time.Now)
 	if err := mgr.Add(engine); err != nil {
 		return fmt.Errorf("set up the watch over Temporal: %w", err)
 	}
@@ -91,6 +91,11 @@ func addController(ctx context.Context, mgr manager.Manager, engine *engine, nam
 	if err != nil {
 		return err
 	}
+	pace, suspects := newPace(time.Now), &names{}
+	sweeper := newSweeper(engine, mgr.GetClient(), mgr.GetAPIReader(), suspects)
+	if err := mgr.Add(sweeper); err != nil {
+		return fmt.Errorf("set up the search for runs of deleted sets: %w", err)
+	}
 	c, err := controller.New("sidecarset", mgr, controller.Options{
 		MaxConcurrentReconciles: concurrency,
 		RateLimiter:             workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](firstRetry, lastRetry),
@@ -100,7 +105,9 @@ func addController(ctx context.Context, mgr manager.Manager, engine *engine, nam
 			live:      mgr.GetAPIReader(),
 			namespace: namespace,
 			engine:    engine,
-			handovers: newHandovers(),
+			tracks:    newTracks(),
+			pace:      pace,
+			suspects:  suspects,
 			events:    mgr.GetEventRecorder(name),
 			meters:    meters,
 			now:       time.Now,
@@ -109,7 +116,7 @@ func addController(ctx context.Context, mgr manager.Manager, engine *engine, nam
 	if err != nil {
 		return fmt.Errorf("set up the controller: %w", err)
 	}
-	for _, source := range sources(mgr, engine.changes) {
+	for _, source := range sources(mgr, engine, sweeper, pace) {
 		if err := c.Watch(source); err != nil {
 			return fmt.Errorf("set up the controller's watches: %w", err)
 		}

@@ -16,6 +16,7 @@ import (
 	"go.temporal.io/api/enums/v1"
 	sdk "go.temporal.io/sdk/client"
 	"go.temporal.io/sdk/converter"
+	"go.temporal.io/sdk/worker"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	eventsv1 "k8s.io/api/events/v1"
@@ -45,6 +46,9 @@ type bench struct {
 	cluster  *cluster.Cluster
 	role     cluster.Role
 	temporal sdk.Client
+	// worker plays the part of ours.
+	worker    worker.Worker
+	taskQueue string
 }
 
 // TestOperator walks one cluster through the life of several sets: starting
@@ -98,6 +102,11 @@ func newBench(t *testing.T) *bench {
 	b.temporal, err = sdk.NewLazyClient(sdk.Options{HostPort: c.TemporalAddress})
 	require.NoError(t, err)
 	t.Cleanup(b.temporal.Close)
+	var system corev1.Namespace
+	require.NoError(t, b.Get(ctx, client.ObjectKey{Name: "kube-system"}, &system))
+	b.taskQueue = string(system.UID)
+	b.work(t)
+	t.Cleanup(func() { b.worker.Stop() })
 	b.role, err = c.StartRole(ctx, cluster.Operator)
 	require.NoError(t, err)
 	return b
@@ -233,8 +242,7 @@ func (b *bench) signals(t *testing.T, workflowID string) []int64 {
 	for history.HasNext() {
 		event, err := history.Next()
 		require.NoError(t, err)
-		if signal := event.GetWorkflowExecutionSignaledEventAttributes(); signal != nil {
-			assert.Equal(t, protocol.GenerationSignal, signal.SignalName)
+		if signal := event.GetWorkflowExecutionSignaledEventAttributes(); signal != nil && signal.SignalName == protocol.GenerationSignal {
 			var input protocol.GenerationInput
 			require.NoError(t, converter.GetDefaultDataConverter().FromPayloads(signal.Input, &input))
 			generations = append(generations, input.Generation)
@@ -260,12 +268,7 @@ func (b *bench) awaitEvent(t *testing.T, set, reason, note string) {
 
 // metric reads one series of the operator, by its text in /metrics.
 func (b *bench) metric(t require.TestingT, series string) float64 {
-	response, err := http.Get(b.role.Metrics)
-	require.NoError(t, err)
-	defer response.Body.Close()
-	body, err := io.ReadAll(response.Body)
-	require.NoError(t, err)
-	for line := range strings.Lines(string(body)) {
+	for line := range strings.Lines(b.metrics(t)) {
 		if value, found := strings.CutPrefix(line, series+" "); found {
 			read, err := strconv.ParseFloat(strings.TrimSpace(value), 64)
 			require.NoError(t, err)
@@ -274,6 +277,15 @@ func (b *bench) metric(t require.TestingT, series string) float64 {
 	}
 	require.Fail(t, "no such metric", series)
 	return 0
+}
+
+func (b *bench) metrics(t require.TestingT) string {
+	response, err := http.Get(b.role.Metrics)
+	require.NoError(t, err)
+	defer response.Body.Close()
+	body, err := io.ReadAll(response.Body)
+	require.NoError(t, err)
+	return string(body)
 }
 
 func (b *bench) testFirstGeneration(t *testing.T) {

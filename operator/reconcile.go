@@ -2,6 +2,7 @@ package operator
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -12,6 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
+	"github.com/outrigger/outrigger/api/protocol"
 	"github.com/outrigger/outrigger/api/v1alpha1"
 	"github.com/outrigger/outrigger/internal/rollout"
 	"github.com/outrigger/outrigger/kube"
@@ -26,17 +28,24 @@ type reconciler struct {
 	live      client.Reader
 	namespace string
 	engine    *engine
-	handovers *handovers
-	events    events.EventRecorder
-	meters    *meters
-	now       func() time.Time
+	tracks    *tracks
+	pace      *pace
+	// suspects are sets whose runs were found to be at odds with them.
+	suspects *names
+	events   events.EventRecorder
+	meters   *meters
+	now      func() time.Time
 
 	memories rollout.Memories
 }
 
-// Reconcile registers the set's revision, writes its status, and hands its
-// generation over. Status comes before Temporal, and does not wait for it.
+// statusPatience is how long status waits for Temporal.
+const statusPatience = time.Second
+
+// Reconcile registers the set's revision, hands its generation over, looks after
+// its run, and writes its status, which does not wait long for Temporal.
 func (r *reconciler) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
+	r.pace.look(request.Name, r.now())
 	result, err := r.reconcile(ctx, request.Name)
 	if apierrors.IsConflict(err) {
 		// The cache lags behind a write; its event is on the way.
@@ -49,9 +58,7 @@ func (r *reconciler) reconcile(ctx context.Context, name string) (reconcile.Resu
 	set := &v1alpha1.SidecarSet{}
 	if err := r.client.Get(ctx, types.NamespacedName{Name: name}, set); err != nil {
 		if apierrors.IsNotFound(err) {
-			r.handovers.forget(name)
-			r.memories.Forget(name)
-			r.meters.withoutSidecar.DeleteLabelValues(name)
+			r.forget(name)
 			return reconcile.Result{}, nil
 		}
 		return reconcile.Result{}, fmt.Errorf("read SidecarSet %s: %w", name, err)
@@ -68,15 +75,79 @@ func (r *reconciler) reconcile(ctx context.Context, name string) (reconcile.Resu
 		return reconcile.Result{}, err
 	}
 	seen := r.observe(ctx, set, pods)
-	seen.describe(&set.Status, set, r.now())
-	if err := r.writeStatus(ctx, before, set); err != nil {
+	if seen.invalid != nil {
+		return reconcile.Result{}, errors.Join(r.publish(ctx, before, set, &seen, outcome{}), seen.invalid)
+	}
+	return r.tendAndPublish(ctx, before, set, &seen)
+}
+
+// tendAndPublish writes status after Temporal was spoken to, so that it tells of
+// it; but without it if that takes long, and then again.
+func (r *reconciler) tendAndPublish(ctx context.Context, before, set *v1alpha1.SidecarSet, seen *observation) (reconcile.Result, error) {
+	t := r.tracks.of(set)
+	t.meet(set.Generation, r.now())
+	hidden := r.hidden(set, seen, t)
+	early := outcome{fault: t.fault}
+	tended := make(chan outcome, 1)
+	go func(set *v1alpha1.SidecarSet, seen observation) { tended <- r.tend(ctx, set, &seen, t) }(set.DeepCopy(), *seen)
+
+	short, cancel := context.WithTimeout(ctx, statusPatience)
+	defer cancel()
+	var out outcome
+	select {
+	case out = <-tended:
+	case <-short.Done():
+		err := r.publish(ctx, before, set, seen, early)
+		out = <-tended
+		if err != nil {
+			return reconcile.Result{}, err
+		}
+		before, hidden = set.DeepCopy(), 0
+	}
+	if hidden > 0 && out.err == nil && !r.engine.unreachable() {
+		return reconcile.Result{RequeueAfter: hidden}, nil
+	}
+	seen.engine = r.engine.wait(ctx)
+	if err := r.publish(ctx, before, set, seen, out); err != nil {
 		return reconcile.Result{}, err
 	}
-	r.tell(set, announcements(before, set))
-	if seen.invalid != nil {
-		return reconcile.Result{}, seen.invalid
+	return reconcile.Result{RequeueAfter: out.again}, out.err
+}
+
+// hidden is how long the counts of a new generation are kept back while pods
+// that it cannot upgrade do not say so yet: who reads the one reads the other.
+func (r *reconciler) hidden(set *v1alpha1.SidecarSet, seen *observation, t *track) time.Duration {
+	if set.Status.ObservedGeneration == set.Generation || seen.hold != nil || !seen.unmarked() {
+		return 0
 	}
-	return r.handOver(ctx, set, seen)
+	return t.seenAt.Add(statusPatience).Sub(r.now())
+}
+
+// publish writes the status, and tells what has changed.
+func (r *reconciler) publish(ctx context.Context, before, set *v1alpha1.SidecarSet, seen *observation, out outcome) error {
+	if out.handedOver {
+		id := protocol.WorkflowID(set.Name, set.UID)
+		set.Status.Rollout = &v1alpha1.RolloutStatus{Generation: set.Generation, WorkflowID: id, URL: r.engine.url(id), Hold: seen.hold}
+	}
+	if out.holdKnown {
+		seen.hold = out.hold
+		set.Status.Rollout.Hold = out.hold
+	}
+	seen.fault = out.fault
+	seen.describe(&set.Status, set, r.now())
+	if err := r.writeStatus(ctx, before, set); err != nil {
+		return err
+	}
+	r.tell(set, announcements(before, set))
+	r.tell(set, out.told)
+	return nil
+}
+
+func (r *reconciler) forget(name string) {
+	r.tracks.forget(name)
+	r.pace.forget(name)
+	r.memories.Forget(name)
+	r.meters.withoutSidecar.DeleteLabelValues(name)
 }
 
 // namespaceLabels reads the labels of a cached namespace.

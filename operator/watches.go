@@ -24,31 +24,38 @@ import (
 )
 
 // coalescing is how long events that only touch a status are gathered: the
-// queue keeps the earliest time of an item, so a set's status is written at
-// most once a second and at most this late. Every look costs time for all of
-// the set's pods, and the write a watch event for everybody.
+// first after a quiet second is looked at once, later ones at most once a
+// second. Every look costs time for all of the set's pods, and the write a
+// watch event for everybody.
 const coalescing = time.Second
 
 type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
 
 // sources are all that can change what the operator has to do.
-func sources(mgr manager.Manager, engineChanges <-chan event.GenericEvent) []source.Source {
-	cache, sets := mgr.GetCache(), setLister{mgr.GetClient()}
+func sources(mgr manager.Manager, engine *engine, sweeper *sweeper, pace *pace) []source.Source {
+	cache, sets := mgr.GetCache(), setLister{mgr.GetClient(), pace}
 	return []source.Source{
-		source.Kind(cache, &v1alpha1.SidecarSet{}, setEvents()),
+		source.Kind(cache, &v1alpha1.SidecarSet{}, setEvents(sweeper.gone)),
 		source.Kind(cache, &corev1.Pod{}, podEvents(sets)),
 		source.Kind(cache, &corev1.Namespace{}, namespaceEvents(sets)),
-		source.Kind(cache, &appsv1.ControllerRevision{}, revisionEvents()),
-		source.Channel(engineChanges, engineEvents(sets)),
+		source.Kind(cache, &appsv1.ControllerRevision{}, revisionEvents(pace)),
+		source.Channel(engine.changes, engineEvents(sets)),
+		source.Channel(sweeper.found, handler.Funcs{GenericFunc: func(_ context.Context, e event.GenericEvent, q queue) {
+			q.Add(request(e.Object.GetName()))
+		}}),
 	}
 }
 
-func setEvents() handler.TypedFuncs[*v1alpha1.SidecarSet, reconcile.Request] {
+func setEvents(gone func(*v1alpha1.SidecarSet)) handler.TypedFuncs[*v1alpha1.SidecarSet, reconcile.Request] {
 	return handler.TypedFuncs[*v1alpha1.SidecarSet, reconcile.Request]{
 		CreateFunc: func(_ context.Context, e event.TypedCreateEvent[*v1alpha1.SidecarSet], q queue) {
 			q.Add(request(e.Object.Name))
 		},
 		UpdateFunc: func(_ context.Context, e event.TypedUpdateEvent[*v1alpha1.SidecarSet], q queue) {
+			if e.ObjectOld.UID != e.ObjectNew.UID {
+				// The deletion between the two was missed.
+				gone(e.ObjectOld)
+			}
 			// A change of the status alone is most likely our own write. It is
 			// looked at all the same: the write may have been based on a
 			// status older than the one it replaced.
@@ -59,6 +66,7 @@ func setEvents() handler.TypedFuncs[*v1alpha1.SidecarSet, reconcile.Request] {
 			q.Add(request(e.ObjectNew.Name))
 		},
 		DeleteFunc: func(_ context.Context, e event.TypedDeleteEvent[*v1alpha1.SidecarSet], q queue) {
+			gone(e.Object)
 			q.Add(request(e.Object.Name))
 		},
 	}
@@ -72,7 +80,7 @@ func statusAlone(before, after *v1alpha1.SidecarSet) bool {
 func podEvents(sets setLister) handler.TypedFuncs[*corev1.Pod, reconcile.Request] {
 	return handler.TypedFuncs[*corev1.Pod, reconcile.Request]{
 		CreateFunc: func(ctx context.Context, e event.TypedCreateEvent[*corev1.Pod], q queue) {
-			enqueueSetsOf(q, e.Object)
+			sets.enqueueInjected(q, e.Object)
 			// At the start every set is looked at anyway.
 			if !e.IsInInitialList {
 				sets.enqueueLacking(ctx, q, e.Object)
@@ -80,8 +88,8 @@ func podEvents(sets setLister) handler.TypedFuncs[*corev1.Pod, reconcile.Request
 		},
 		UpdateFunc: func(ctx context.Context, e event.TypedUpdateEvent[*corev1.Pod], q queue) {
 			if affectsStatus(e.ObjectOld, e.ObjectNew) {
-				enqueueSetsOf(q, e.ObjectOld)
-				enqueueSetsOf(q, e.ObjectNew)
+				sets.enqueueInjected(q, e.ObjectOld)
+				sets.enqueueInjected(q, e.ObjectNew)
 			}
 			if !maps.Equal(e.ObjectOld.Labels, e.ObjectNew.Labels) || match.Active(e.ObjectOld) != match.Active(e.ObjectNew) {
 				sets.enqueueLacking(ctx, q, e.ObjectOld)
@@ -89,7 +97,7 @@ func podEvents(sets setLister) handler.TypedFuncs[*corev1.Pod, reconcile.Request
 			}
 		},
 		DeleteFunc: func(ctx context.Context, e event.TypedDeleteEvent[*corev1.Pod], q queue) {
-			enqueueSetsOf(q, e.Object)
+			sets.enqueueInjected(q, e.Object)
 			sets.enqueueLacking(ctx, q, e.Object)
 		},
 	}
@@ -110,23 +118,24 @@ func affectsStatus(before, after *corev1.Pod) bool {
 			return true
 		}
 	}
-	return !equality.Semantic.DeepEqual(readiness(before), readiness(after)) ||
+	return !equality.Semantic.DeepEqual(condition(before, corev1.PodReady), condition(after, corev1.PodReady)) ||
+		!equality.Semantic.DeepEqual(condition(before, v1alpha1.UpgradableCondition), condition(after, v1alpha1.UpgradableCondition)) ||
 		!equality.Semantic.DeepEqual(before.Status.ContainerStatuses, after.Status.ContainerStatuses) ||
 		!equality.Semantic.DeepEqual(before.Status.InitContainerStatuses, after.Status.InitContainerStatuses)
 }
 
-func readiness(pod *corev1.Pod) *corev1.PodCondition {
+func condition(pod *corev1.Pod, kind corev1.PodConditionType) *corev1.PodCondition {
 	for i := range pod.Status.Conditions {
-		if pod.Status.Conditions[i].Type == corev1.PodReady {
+		if pod.Status.Conditions[i].Type == kind {
 			return &pod.Status.Conditions[i]
 		}
 	}
 	return nil
 }
 
-func enqueueSetsOf(q queue, pod *corev1.Pod) {
+func (l setLister) enqueueInjected(q queue, pod *corev1.Pod) {
 	for _, set := range record.InjectedSets(pod.Annotations) {
-		q.AddAfter(request(set), coalescing)
+		l.pace.enqueue(q, set)
 	}
 }
 
@@ -143,10 +152,10 @@ func namespaceEvents(sets setLister) handler.TypedFuncs[*corev1.Namespace, recon
 }
 
 // revisionEvents bring back what somebody else deleted or changed.
-func revisionEvents() handler.TypedFuncs[*appsv1.ControllerRevision, reconcile.Request] {
+func revisionEvents(pace *pace) handler.TypedFuncs[*appsv1.ControllerRevision, reconcile.Request] {
 	enqueue := func(q queue, revision *appsv1.ControllerRevision) {
 		if set := revision.Labels[v1alpha1.SidecarSetNameLabel]; set != "" {
-			q.AddAfter(request(set), coalescing)
+			pace.enqueue(q, set)
 		}
 	}
 	return handler.TypedFuncs[*appsv1.ControllerRevision, reconcile.Request]{
@@ -167,7 +176,10 @@ func engineEvents(sets setLister) handler.Funcs {
 	}
 }
 
-type setLister struct{ client.Reader }
+type setLister struct {
+	client.Reader
+	pace *pace
+}
 
 func (l setLister) enqueue(ctx context.Context, q queue, picked func(*v1alpha1.SidecarSet) bool) {
 	var sets v1alpha1.SidecarSetList
@@ -178,7 +190,7 @@ func (l setLister) enqueue(ctx context.Context, q queue, picked func(*v1alpha1.S
 	}
 	for i := range sets.Items {
 		if picked(&sets.Items[i]) {
-			q.AddAfter(request(sets.Items[i].Name), coalescing)
+			l.pace.enqueue(q, sets.Items[i].Name)
 		}
 	}
 }

@@ -1,0 +1,118 @@
+package operator
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.temporal.io/sdk/activity"
+	"go.temporal.io/sdk/temporal"
+	"go.temporal.io/sdk/worker"
+	"go.temporal.io/sdk/workflow"
+
+	"github.com/outrigger/outrigger/api/protocol"
+)
+
+// work starts the worker.
+func (b *bench) work(t *testing.T) {
+	t.Helper()
+	b.worker = worker.New(b.temporal, b.taskQueue, worker.Options{WorkerStopTimeout: time.Second})
+	b.worker.RegisterWorkflowWithOptions(stubRollout, workflow.RegisterOptions{Name: protocol.RolloutWorkflow})
+	b.worker.RegisterActivityWithOptions(stubActivity, activity.RegisterOptions{Name: protocol.NextBatchActivity})
+	require.NoError(t, b.worker.Start())
+}
+
+// The name of a set says what its run does.
+const (
+	sleeps  = "sleepy"  // sleeps until it is signalled
+	fails3  = "failing" // has an activity that fails until the run is signalled
+	panics  = "looping" // has a workflow task that fails until its worker is another
+	leaving = "leaving" // ends when it is signalled twice
+)
+
+// stubRollout shows of a run what the operator reads and does not do the work.
+func stubRollout(ctx workflow.Context, input protocol.RolloutInput) error {
+	stub := &stubRun{input: input, hold: input.Hold, is: func(kind string) bool { return strings.HasPrefix(input.SidecarSet.Name, kind) }}
+	if err := stub.show(ctx); err != nil {
+		return err
+	}
+	if stub.is(panics) {
+		panic("code that does not fit")
+	}
+	if stub.is(fails3) {
+		failing := workflow.WithActivityOptions(ctx, workflow.ActivityOptions{StartToCloseTimeout: time.Minute,
+			RetryPolicy: &temporal.RetryPolicy{InitialInterval: 10 * time.Millisecond, BackoffCoefficient: 1}})
+		workflow.Go(ctx, func(workflow.Context) {
+			workflow.ExecuteActivity(failing, protocol.NextBatchActivity)
+		})
+	}
+	return stub.listen(ctx)
+}
+
+func stubActivity(context.Context) error {
+	return errors.New("sidecarsets.apps.kruise.io is\nforbidden")
+}
+
+type stubRun struct {
+	input  protocol.RolloutInput
+	hold   *protocol.Hold
+	is     func(string) bool
+	looked int
+}
+
+func (s *stubRun) show(ctx workflow.Context) error {
+	phase := protocol.PhaseProgressing
+	switch {
+	case s.hold != nil:
+		phase = protocol.PhasePaused
+	case s.is(sleeps):
+		phase = protocol.PhaseWaiting
+	}
+	err := workflow.UpsertTypedSearchAttributes(ctx,
+		temporal.NewSearchAttributeKeyKeyword(protocol.RolloutPhaseAttribute).ValueSet(string(phase)),
+		temporal.NewSearchAttributeKeyInt64(protocol.GenerationAttribute).ValueSet(s.input.Generation))
+	if err != nil {
+		return err
+	}
+	var memo any
+	if s.hold != nil {
+		memo = s.hold
+	}
+	return workflow.UpsertMemo(ctx, map[string]any{protocol.HoldMemo: memo})
+}
+
+func (s *stubRun) listen(ctx workflow.Context) error {
+	var next *protocol.RolloutInput
+	var ended bool
+	selector := workflow.NewSelector(ctx)
+	selector.AddReceive(workflow.GetSignalChannel(ctx, protocol.GenerationSignal), func(c workflow.ReceiveChannel, _ bool) {
+		var sent protocol.GenerationInput
+		c.Receive(ctx, &sent)
+		s.looked++
+		ended = s.is(leaving) && s.looked == 3
+		if sent.Generation != s.input.Generation {
+			next = &protocol.RolloutInput{SidecarSet: s.input.SidecarSet, Generation: sent.Generation, Hold: s.hold}
+		}
+	})
+	selector.AddReceive(workflow.GetSignalChannel(ctx, protocol.PauseSignal), func(c workflow.ReceiveChannel, _ bool) {
+		s.hold = &protocol.Hold{}
+		c.Receive(ctx, s.hold)
+	})
+	selector.AddReceive(workflow.GetSignalChannel(ctx, protocol.ResumeSignal), func(c workflow.ReceiveChannel, _ bool) {
+		c.Receive(ctx, nil)
+		s.hold = nil
+	})
+	for !ended && next == nil {
+		selector.Select(ctx)
+		if err := s.show(ctx); err != nil {
+			return err
+		}
+	}
+	if ended {
+		return nil
+	}
+	return workflow.NewContinueAsNewError(ctx, protocol.RolloutWorkflow, *next)
+}

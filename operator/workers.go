@@ -1,0 +1,253 @@
+package operator
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+	"unicode"
+
+	"go.temporal.io/api/enums/v1"
+	"go.temporal.io/api/taskqueue/v1"
+	"go.temporal.io/api/workflow/v1"
+	"go.temporal.io/api/workflowservice/v1"
+
+	"github.com/outrigger/outrigger/api/v1alpha1"
+)
+
+const (
+	// A task that waits longer than attention for a worker finds none; a queue
+	// may lack workers for absence, such as after a restart of Temporal.
+	attention = 8 * time.Second
+	absence   = 20 * time.Second
+	// An attempt after several that failed counts as good once it has lasted.
+	endurance = 15 * time.Second
+	// fails is the attempt from which on a task fails again and again.
+	fails = 3
+	// retold is how often the words about a failure may change.
+	retold = time.Minute
+	// longestCause bounds what is quoted of a failure, in characters.
+	longestCause = 300
+	// pollersKept is how long one answer about a task queue serves all sets.
+	pollersKept = 3 * time.Second
+)
+
+// fault is what is wrong with those who do a run's work; zero if nothing is.
+type fault struct{ reason, message string }
+
+// faultOf reads the fault that a set's status tells of.
+func faultOf(set *v1alpha1.SidecarSet) fault {
+	switch told := reasonAndMessage(set, v1alpha1.ConditionDegraded); told.reason {
+	case v1alpha1.ReasonWorkerUnavailable, v1alpha1.ReasonRolloutFailing:
+		return fault(told)
+	}
+	return fault{}
+}
+
+// symptoms are what a run's pending tasks show.
+type symptoms struct {
+	// waiting is a task that nobody has taken up for long.
+	waiting *task
+	// failing names what fails, and cause quotes how.
+	failing, cause string
+	// unsure is set while it is too early to tell, and idle when no task pends.
+	unsure, idle bool
+}
+
+// task is one that waits for a worker.
+type task struct {
+	queue     string
+	kind      enums.TaskQueueType
+	scheduled time.Time
+}
+
+// sightings tell since when something has been seen, by our own clock: that of
+// Temporal may differ.
+type sightings struct {
+	since   map[string]time.Time
+	current map[string]time.Time
+}
+
+// age of what key names, which is seen now.
+func (s *sightings) age(key string, now time.Time) time.Duration {
+	first, ok := s.since[key]
+	if !ok {
+		first = now
+	}
+	s.current[key] = first
+	return now.Sub(first)
+}
+
+// examine looks at the pending tasks of an open run.
+func (s *sightings) examine(r *run, queue string, now time.Time) symptoms {
+	s.current = map[string]time.Time{}
+	found := symptoms{idle: r.task == nil && len(r.activities) == 0}
+	if r.task != nil {
+		s.examineTask(&found, r.task, queue, now)
+	}
+	for _, activity := range r.activities {
+		s.examineActivity(&found, activity, queue, now)
+	}
+	return found
+}
+
+func (s *sightings) examineTask(found *symptoms, pending *workflow.PendingWorkflowTaskInfo, queue string, now time.Time) {
+	switch {
+	case pending.Attempt >= fails:
+		found.failing = "the workflow task of the run"
+	case pending.State == enums.PENDING_WORKFLOW_TASK_STATE_SCHEDULED:
+		s.wait(found, "workflow task", &task{queue, enums.TASK_QUEUE_TYPE_WORKFLOW, pending.ScheduledTime.AsTime()}, now)
+	case pending.Attempt > 1:
+		found.unsure = true
+	}
+}
+
+func (s *sightings) examineActivity(found *symptoms, pending *workflow.PendingActivityInfo, queue string, now time.Time) {
+	key := fmt.Sprintf("activity %s, attempt %d, %s", pending.ActivityId, pending.Attempt, pending.State)
+	failing := pending.Attempt >= fails && pending.LastFailure != nil
+	backsOff := pending.NextAttemptScheduleTime != nil
+	switch {
+	case pending.State == enums.PENDING_ACTIVITY_STATE_STARTED:
+		found.unsure = found.unsure || failing && s.age(key, now) < endurance
+	case pending.State != enums.PENDING_ACTIVITY_STATE_SCHEDULED:
+	case !backsOff:
+		if named := pending.GetActivityOptions().GetTaskQueue().GetName(); named != "" {
+			queue = named
+		}
+		s.wait(found, key, &task{queue, enums.TASK_QUEUE_TYPE_ACTIVITY, pending.ScheduledTime.AsTime()}, now)
+	case failing:
+		found.failing, found.cause = "activity "+pending.GetActivityType().GetName(), pending.LastFailure.Message
+	default:
+		// It has failed once, or twice.
+		found.unsure = true
+	}
+}
+
+func (s *sightings) wait(found *symptoms, key string, pending *task, now time.Time) {
+	if s.age(fmt.Sprintf("%s of %s", key, pending.scheduled), now) >= attention {
+		found.waiting = pending
+	} else {
+		found.unsure = true
+	}
+}
+
+// settle ends an examination.
+func (s *sightings) settle() { s.since, s.current = s.current, nil }
+
+// diagnose tells what is wrong with those who do the work of an open run. It is
+// not sure while it is too early to tell.
+func (e *engine) diagnose(ctx context.Context, r *run, s *sightings) (found fault, sure bool, err error) {
+	now := e.now()
+	seen := s.examine(r, e.taskQueue, now)
+	defer s.settle()
+	switch {
+	case seen.waiting != nil:
+		pollers, err := e.pollers(ctx, seen.waiting.queue, seen.waiting.kind)
+		if err != nil {
+			return fault{}, false, err
+		}
+		if askedSince(pollers, seen.waiting.scheduled) {
+			// Workers do take up tasks; they have many.
+			return fault{}, false, nil
+		}
+		return e.unattended(seen.waiting.queue, len(pollers) == 0), true, nil
+	case seen.failing != "":
+		return failing(seen.failing, seen.cause), true, nil
+	case seen.unsure || !seen.idle:
+		return fault{}, !seen.unsure, nil
+	}
+	pollers, err := e.pollers(ctx, e.taskQueue, enums.TASK_QUEUE_TYPE_WORKFLOW)
+	if err != nil || len(pollers) > 0 {
+		return fault{}, err == nil, err
+	}
+	if s.age("no pollers", now) < absence {
+		return fault{}, false, nil
+	}
+	return e.unattended(e.taskQueue, true), true, nil
+}
+
+// askedSince compares times of Temporal alone.
+func askedSince(pollers []*taskqueue.PollerInfo, scheduled time.Time) bool {
+	for _, poller := range pollers {
+		if poller.LastAccessTime.AsTime().After(scheduled) {
+			return true
+		}
+	}
+	return false
+}
+
+func (e *engine) unattended(queue string, nobody bool) fault {
+	what := "no worker takes up the tasks in task queue " + queue
+	if nobody {
+		what = "no worker polls task queue " + queue
+	}
+	return fault{v1alpha1.ReasonWorkerUnavailable, fmt.Sprintf("%s (Temporal at %s, namespace %s): are workers running, with this task queue and namespace?",
+		what, e.address, e.namespace)}
+}
+
+func failing(what, cause string) fault {
+	message := what + " fails again and again"
+	if cause = quotable(cause); cause != "" {
+		message += ": " + cause
+	}
+	return fault{v1alpha1.ReasonRolloutFailing, message + " (it is tried again; see the logs of the workers)"}
+}
+
+// sameFailure tells whether two faults differ in the quoted cause alone.
+func (f fault) sameFailure(other fault) bool {
+	const mark = " fails again and again"
+	what, _, ok := strings.Cut(f.message, mark)
+	also, _, too := strings.Cut(other.message, mark)
+	return ok && too && f.reason == other.reason && what == also
+}
+
+// quotable makes one bounded line of a failure's message.
+func quotable(message string) string {
+	line := strings.Join(strings.FieldsFunc(message, func(c rune) bool { return unicode.IsControl(c) || c == ' ' }), " ")
+	if letters := []rune(line); len(letters) > longestCause {
+		return string(letters[:longestCause]) + "…"
+	}
+	return line
+}
+
+// queues are what was heard about task queues of late.
+type queues map[queueKey]queueAnswer
+
+type queueKey struct {
+	name string
+	kind enums.TaskQueueType
+}
+
+type queueAnswer struct {
+	at      time.Time
+	pollers []*taskqueue.PollerInfo
+}
+
+// pollers lists the workers that asked for work of late: Temporal remembers them
+// for some minutes.
+func (e *engine) pollers(ctx context.Context, queue string, kind enums.TaskQueueType) ([]*taskqueue.PollerInfo, error) {
+	key := queueKey{queue, kind}
+	e.mu.Lock()
+	known, ok := e.queues[key]
+	e.mu.Unlock()
+	if ok && e.now().Sub(known.at) < pollersKept {
+		return known.pollers, nil
+	}
+	var answer *workflowservice.DescribeTaskQueueResponse
+	err := e.call(ctx, "DescribeTaskQueue", func(short context.Context) (err error) {
+		answer, err = e.client.WorkflowService().DescribeTaskQueue(short, &workflowservice.DescribeTaskQueueRequest{
+			Namespace: e.namespace, TaskQueue: &taskqueue.TaskQueue{Name: queue, Kind: enums.TASK_QUEUE_KIND_NORMAL}, TaskQueueType: kind,
+		})
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("ask who works on task queue %s: %w", queue, err)
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.queues == nil {
+		e.queues = queues{}
+	}
+	e.queues[key] = queueAnswer{e.now(), answer.GetPollers()}
+	return answer.GetPollers(), nil
+}
