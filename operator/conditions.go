@@ -60,20 +60,28 @@ func (o *observation) progressing(set *v1alpha1.SidecarSet) verdict {
 		return verdict{metav1.ConditionFalse, v1alpha1.ReasonPaused, "paused (updateStrategy.paused); " + said}
 	case o.stalled(set):
 		return verdict{metav1.ConditionFalse, o.engineReason(), o.engine.Error() + "; " + said}
-	case o.hold != nil && o.underWay() && o.plan.Counts.Remaining > 0:
-		return verdict{metav1.ConditionFalse, v1alpha1.ReasonPaused, paused(o.hold) + "; " + said}
-	case o.fault != fault{} && o.underWay():
-		return verdict{metav1.ConditionFalse, o.fault.reason, o.fault.message + "; " + said}
-	case o.plan.Phase == protocol.PhaseProgressing:
-		return verdict{metav1.ConditionTrue, v1alpha1.ReasonRolloutProgress, said}
-	case o.plan.Phase == protocol.PhaseWaiting:
-		return verdict{metav1.ConditionTrue, v1alpha1.ReasonWaitingForPods, said}
+	case o.underWay():
+		return o.moving()
 	case o.plan.Phase == protocol.PhasePartitionReached:
 		return verdict{metav1.ConditionFalse, v1alpha1.ReasonPartitionReached, said}
 	case o.plan.Counts.NotUpgradable > 0:
 		return verdict{metav1.ConditionFalse, v1alpha1.ReasonNotUpgradablePods, said}
 	}
 	return verdict{metav1.ConditionFalse, v1alpha1.ReasonRolloutComplete, said}
+}
+
+// moving tells how a rollout that is under way gets on.
+func (o *observation) moving() verdict {
+	said := o.plan.Message
+	switch {
+	case o.hold != nil && o.plan.Counts.Remaining > 0:
+		return verdict{metav1.ConditionFalse, v1alpha1.ReasonPaused, paused(o.hold) + "; " + said}
+	case o.fault != fault{}:
+		return verdict{metav1.ConditionFalse, o.fault.reason, o.fault.message + "; " + said}
+	case o.plan.Phase == protocol.PhaseWaiting:
+		return verdict{metav1.ConditionTrue, v1alpha1.ReasonWaitingForPods, said}
+	}
+	return verdict{metav1.ConditionTrue, v1alpha1.ReasonRolloutProgress, said}
 }
 
 // stalled tells whether Temporal is missed: by a generation that waits to be

@@ -44,7 +44,7 @@ func stubRollout(ctx workflow.Context, input protocol.RolloutInput) error {
 	}
 	if stub.is(fails3) {
 		failing := workflow.WithActivityOptions(ctx, workflow.ActivityOptions{StartToCloseTimeout: time.Minute,
-			RetryPolicy: &temporal.RetryPolicy{InitialInterval: 10 * time.Millisecond, BackoffCoefficient: 1}})
+			RetryPolicy: &temporal.RetryPolicy{InitialInterval: time.Second, BackoffCoefficient: 1}})
 		workflow.Go(ctx, func(workflow.Context) {
 			workflow.ExecuteActivity(failing, protocol.NextBatchActivity)
 		})

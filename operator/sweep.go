@@ -90,7 +90,9 @@ func (s *sweeper) Start(ctx context.Context) error {
 		case <-s.wake:
 		case <-timer.C:
 		}
-		if s.engine.wait(ctx); ctx.Err() != nil {
+		select {
+		case <-s.engine.probed:
+		case <-ctx.Done():
 			return nil
 		}
 		now := s.engine.now()

@@ -105,20 +105,21 @@ func (s *sightings) examineTask(found *symptoms, pending *workflow.PendingWorkfl
 func (s *sightings) examineActivity(found *symptoms, pending *workflow.PendingActivityInfo, queue string, now time.Time) {
 	key := fmt.Sprintf("activity %s, attempt %d, %s", pending.ActivityId, pending.Attempt, pending.State)
 	failing := pending.Attempt >= fails && pending.LastFailure != nil
-	backsOff := pending.NextAttemptScheduleTime != nil
 	switch {
 	case pending.State == enums.PENDING_ACTIVITY_STATE_STARTED:
 		found.unsure = found.unsure || failing && s.age(key, now) < endurance
+		return
 	case pending.State != enums.PENDING_ACTIVITY_STATE_SCHEDULED:
-	case !backsOff:
+		return
+	case pending.NextAttemptScheduleTime == nil:
 		if named := pending.GetActivityOptions().GetTaskQueue().GetName(); named != "" {
 			queue = named
 		}
 		s.wait(found, key, &task{queue, enums.TASK_QUEUE_TYPE_ACTIVITY, pending.ScheduledTime.AsTime()}, now)
-	case failing:
+	}
+	if failing {
 		found.failing, found.cause = "activity "+pending.GetActivityType().GetName(), pending.LastFailure.Message
-	default:
-		// It has failed once, or twice.
+	} else if pending.Attempt > 1 {
 		found.unsure = true
 	}
 }

@@ -1,0 +1,101 @@
+package operator
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/go-logr/logr"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.temporal.io/api/enums/v1"
+	"go.temporal.io/api/serviceerror"
+	sdk "go.temporal.io/sdk/client"
+
+	"github.com/outrigger/outrigger/api/protocol"
+	"github.com/outrigger/outrigger/temporal"
+	"github.com/outrigger/outrigger/test/cluster/process"
+)
+
+func TestThrottleLastsLongerEachTime(t *testing.T) {
+	var one throttle
+	now := time.Unix(1000, 0)
+	one.hit(now)
+	assert.Equal(t, now.Add(time.Second), one.until)
+	assert.False(t, one.lasting(), "once is not worth words")
+	one.hit(now.Add(time.Millisecond))
+	assert.Equal(t, now.Add(time.Second), one.until, "calls under way together count once")
+	for _, pause := range []time.Duration{2 * time.Second, 4 * time.Second, 8 * time.Second, 16 * time.Second, 30 * time.Second, 30 * time.Second} {
+		now = one.until
+		one.hit(now)
+		assert.Equal(t, now.Add(pause), one.until)
+	}
+	assert.True(t, one.lasting())
+	one.passed(one.until.Add(time.Second))
+	assert.True(t, one.lasting(), "one call that passes does not mean that others will")
+	one.passed(one.until.Add(31 * time.Second))
+	assert.Equal(t, throttle{}, one)
+}
+
+func TestBusyWorkflowsAreNoThrottle(t *testing.T) {
+	assert.False(t, isThrottle(serviceerror.NewResourceExhausted(enums.RESOURCE_EXHAUSTED_CAUSE_BUSY_WORKFLOW, "busy")))
+	assert.True(t, isThrottle(serviceerror.NewResourceExhausted(enums.RESOURCE_EXHAUSTED_CAUSE_RPS_LIMIT, "much")))
+	assert.True(t, isThrottle(fmt.Errorf("x: %w", notAsked{time.Second})))
+	assert.False(t, isAway(serviceerror.NewResourceExhausted(enums.RESOURCE_EXHAUSTED_CAUSE_RPS_LIMIT, "much")))
+}
+
+// newEngineOn connects to a Temporal server of its own.
+func newEngineOn(t *testing.T, settings ...string) *engine {
+	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	address := listener.Addr().String()
+	require.NoError(t, listener.Close())
+	_, port, err := net.SplitHostPort(address)
+	require.NoError(t, err)
+	args := []string{"server", "start-dev", "--headless", "--ip", "127.0.0.1", "--port", port, "--log-level", "error"}
+	for _, setting := range settings {
+		args = append(args, "--dynamic-config-value", setting)
+	}
+	group := process.NewGroup(t.TempDir())
+	t.Cleanup(group.Shutdown)
+	client, err := temporal.NewLazyClient(temporal.Options{Address: address, Namespace: "default"}, logr.Discard())
+	require.NoError(t, err)
+	t.Cleanup(client.Close)
+	require.NoError(t, group.Start(t.Context(), process.Spec{
+		Name: "temporal", Path: filepath.Join("..", "bin", "temporal"), Args: args,
+		Ready: func(ctx context.Context) error {
+			_, err := client.CheckHealth(ctx, &sdk.CheckHealthRequest{})
+			return err
+		},
+	}))
+	meters, err := newMeters(prometheus.NewRegistry())
+	require.NoError(t, err)
+	var o Options
+	o.Temporal, o.Logger = temporal.Options{Address: address, Namespace: "default"}, logr.Discard()
+	return newEngine(client, o, "queue", meters, time.Now)
+}
+
+func TestSpec8_AThrottlingTemporalIsToldFromOneThatIsAway(t *testing.T) {
+	e := newEngineOn(t, "frontend.namespaceRPS=2", "frontend.namespaceBurstRatio=1.0")
+	require.NoError(t, e.registerAttributes(t.Context()))
+	set := protocol.SetReference{Name: "busy", UID: "uid"}
+	require.EventuallyWithT(t, func(c *assert.CollectT) {
+		for range 4 {
+			err := e.handOver(t.Context(), set, 1, nil)
+			if err != nil {
+				assert.True(c, isThrottle(err), err)
+			}
+		}
+		e.mu.Lock()
+		defer e.mu.Unlock()
+		assert.Equal(c, throttling{e.address, "default"}, e.trouble())
+	}, soon, tick)
+	assert.False(t, e.unreachable())
+	require.EventuallyWithT(t, func(c *assert.CollectT) {
+		assert.NoError(c, e.handOver(t.Context(), set, 1, nil))
+	}, soon, tick)
+}
