@@ -1,0 +1,103 @@
+package operator
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"go.temporal.io/api/enums/v1"
+	"go.temporal.io/api/workflow/v1"
+
+	"github.com/outrigger/outrigger/api/protocol"
+	"github.com/outrigger/outrigger/api/v1alpha1"
+	"github.com/outrigger/outrigger/internal/rollout"
+)
+
+const (
+	opened     = enums.WORKFLOW_EXECUTION_STATUS_RUNNING
+	completed  = enums.WORKFLOW_EXECUTION_STATUS_COMPLETED
+	terminated = enums.WORKFLOW_EXECUTION_STATUS_TERMINATED
+)
+
+func TestHoldsAreClearedByRunsThatSaySoAlone(t *testing.T) {
+	ann, nobody := &v1alpha1.RolloutHold{Who: "ann"}, &v1alpha1.RolloutHold{}
+	memo := &protocol.Hold{Who: "ann"}
+	for _, c := range []struct {
+		name   string
+		before *v1alpha1.RolloutHold
+		paused bool
+		run    run
+		want   *v1alpha1.RolloutHold
+		known  bool
+	}{
+		{"held", nil, false, run{status: opened, generation: generation, hold: memo, phase: protocol.PhasePaused}, ann, true},
+		{"resumed", ann, false, run{status: opened, generation: generation, phase: protocol.PhaseProgressing}, nil, true},
+		{"ended by itself", ann, false, run{status: completed, generation: generation, phase: protocol.PhaseComplete}, nil, true},
+		{"ended by somebody", ann, false, run{status: terminated, generation: generation, phase: protocol.PhaseProgressing}, nil, false},
+		{"ended by somebody while held", nil, false, run{status: terminated, generation: generation, hold: memo}, ann, true},
+		{"gone", ann, false, run{}, nil, false},
+		{"of a restored backup", ann, false, run{status: opened, generation: generation - 1, phase: protocol.PhaseProgressing}, nil, false},
+		{"ended in a restored backup", ann, false, run{status: completed, generation: generation - 1, phase: protocol.PhaseComplete}, nil, false},
+		{"of an earlier version", nil, false, run{status: opened, generation: generation, phase: protocol.PhasePaused}, nobody, true},
+		{"of an earlier version, known who", ann, false, run{status: opened, generation: generation, phase: protocol.PhasePaused}, ann, true},
+		{"paused by the set", nil, true, run{status: opened, generation: generation, phase: protocol.PhasePaused}, nil, false},
+		{"resumed while paused by the set", ann, true, run{status: opened, generation: generation, phase: protocol.PhasePaused}, nil, true},
+		{"of an earlier version, paused by the set too", nobody, true, run{status: opened, generation: generation, phase: protocol.PhasePaused}, nil, false},
+	} {
+		set := setAt(generation)
+		set.Spec.UpdateStrategy.Paused = c.paused
+		set.Status.Rollout.Hold = c.before
+		got, known := holdOf(set, &c.run)
+		assert.Equal(t, c.known, known, c.name)
+		assert.Equal(t, c.want, got, c.name)
+	}
+}
+
+func TestOnlyRunsThatSleepAreWoken(t *testing.T) {
+	sleeping := run{status: opened, phase: protocol.PhaseWaiting}
+	assert.True(t, sleeping.sleeps())
+	for name, r := range map[string]run{
+		"at work":         {status: opened, phase: protocol.PhaseProgressing},
+		"held":            {status: opened, phase: protocol.PhasePaused},
+		"ended":           {status: completed, phase: protocol.PhaseWaiting},
+		"about to look":   {status: opened, phase: protocol.PhaseWaiting, task: &workflow.PendingWorkflowTaskInfo{}},
+		"with a batch":    {status: opened, phase: protocol.PhaseWaiting, activities: []*workflow.PendingActivityInfo{{}}},
+		"gone altogether": {phase: protocol.PhaseWaiting},
+	} {
+		assert.False(t, r.sleeps(), name)
+	}
+}
+
+func TestRunsAreLookedAtOftenWhileSomethingMoves(t *testing.T) {
+	now := time.Unix(1000, 0)
+	offered := func(updated int) *observation {
+		return &observation{plan: rollout.Plan{Phase: protocol.PhaseProgressing, Pods: make([]protocol.SelectedPod, 1),
+			Counts: protocol.Counts{Matched: 9, Remaining: 9, Updated: updated}}}
+	}
+	stuck := &observation{plan: rollout.Plan{Phase: protocol.PhaseWaiting, Counts: protocol.Counts{Matched: 9, Remaining: 9}}}
+	var one track
+	assert.LessOrEqual(t, one.due(stuck, now), time.Duration(0), "a new operator looks at once")
+
+	one.look(stuck, now)
+	assert.Equal(t, rarely, one.due(stuck, now))
+	assert.Equal(t, soonest, one.due(offered(1), now), "what frees a slot is looked at once")
+	for _, next := range []time.Duration{1, 2, 4, 8, 8} {
+		one.look(offered(1), now)
+		assert.Equal(t, next*time.Second, one.due(offered(1), now))
+	}
+	assert.Equal(t, soonest, one.due(offered(2), now))
+	one.suspect = true
+	assert.Equal(t, whileSuspect, one.due(stuck, now))
+}
+
+func TestRepairsBecomeRare(t *testing.T) {
+	var one track
+	now := time.Unix(1000, 0)
+	one.handed(generation, now)
+	assert.False(t, one.mayRepair(now.Add(time.Second)), "the run may not have read it yet")
+	for _, pause := range []time.Duration{5, 10, 20, 40, 80, 160, 300, 300} {
+		now = now.Add(pause * time.Second)
+		assert.False(t, one.mayRepair(now.Add(-time.Millisecond)))
+		assert.True(t, one.mayRepair(now))
+	}
+}

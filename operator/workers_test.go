@@ -1,0 +1,116 @@
+package operator
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"go.temporal.io/api/common/v1"
+	"go.temporal.io/api/enums/v1"
+	"go.temporal.io/api/failure/v1"
+	"go.temporal.io/api/taskqueue/v1"
+	"go.temporal.io/api/workflow/v1"
+	"google.golang.org/protobuf/types/known/timestamppb"
+)
+
+const (
+	scheduled = enums.PENDING_ACTIVITY_STATE_SCHEDULED
+	started   = enums.PENDING_ACTIVITY_STATE_STARTED
+)
+
+func pending(state enums.PendingActivityState, attempt int32, backsOff bool) *workflow.PendingActivityInfo {
+	info := &workflow.PendingActivityInfo{ActivityId: "1", ActivityType: &common.ActivityType{Name: "NextBatch"}, State: state, Attempt: attempt}
+	if attempt > 1 {
+		info.LastFailure = &failure.Failure{Message: "no"}
+	}
+	if backsOff {
+		info.NextAttemptScheduleTime = timestamppb.New(time.Unix(2000, 0))
+	}
+	return info
+}
+
+func TestSpec8_WhatPendingTasksShow(t *testing.T) {
+	const wait, begun = enums.PENDING_WORKFLOW_TASK_STATE_SCHEDULED, enums.PENDING_WORKFLOW_TASK_STATE_STARTED
+	for _, c := range []struct {
+		name string
+		run  run
+		// What is seen at first, and after a while in which nothing changed.
+		first, later string
+	}{
+		{"asleep", run{}, "idle", "idle"},
+		{"a batch goes on for long", run{activities: []*workflow.PendingActivityInfo{pending(started, 1, false)}}, "well", "well"},
+		{"an activity that nobody takes", run{activities: []*workflow.PendingActivityInfo{pending(scheduled, 1, false)}}, "unsure", "waiting"},
+		{"between two attempts", run{activities: []*workflow.PendingActivityInfo{pending(scheduled, 2, true)}}, "unsure", "unsure"},
+		{"between many attempts", run{activities: []*workflow.PendingActivityInfo{pending(scheduled, 3, true)}}, "failing", "failing"},
+		{"an attempt after many", run{activities: []*workflow.PendingActivityInfo{pending(started, 5, false)}}, "unsure", "well"},
+		{"nobody makes another attempt", run{activities: []*workflow.PendingActivityInfo{pending(scheduled, 5, false)}}, "failing", "waiting"},
+		{"a task that nobody takes", run{task: &workflow.PendingWorkflowTaskInfo{State: wait, Attempt: 1}}, "unsure", "waiting"},
+		{"a task in hand", run{task: &workflow.PendingWorkflowTaskInfo{State: begun, Attempt: 1}}, "well", "well"},
+		{"a task that failed once", run{task: &workflow.PendingWorkflowTaskInfo{State: begun, Attempt: 2}}, "unsure", "unsure"},
+		{"a task that fails", run{task: &workflow.PendingWorkflowTaskInfo{State: wait, Attempt: 3}}, "failing", "failing"},
+	} {
+		var s sightings
+		for i, want := range []string{c.first, c.later} {
+			found := s.examine(&c.run, "queue", time.Unix(1000, 0).Add(time.Duration(i)*endurance))
+			s.settle()
+			assert.Equal(t, want, wordFor(found), c.name)
+		}
+	}
+}
+
+func wordFor(found symptoms) string {
+	switch {
+	case found.waiting != nil:
+		return "waiting"
+	case found.failing != "":
+		return "failing"
+	case found.unsure:
+		return "unsure"
+	case found.idle:
+		return "idle"
+	}
+	return "well"
+}
+
+func TestTasksAreKnownByTheirAttempt(t *testing.T) {
+	var s sightings
+	now := time.Unix(1000, 0)
+	for attempt := range int32(5) {
+		now = now.Add(attention)
+		found := s.examine(&run{activities: []*workflow.PendingActivityInfo{{ActivityId: "1", State: scheduled, Attempt: attempt}}}, "queue", now)
+		s.settle()
+		assert.Nil(t, found.waiting, "each waits for a short time")
+	}
+}
+
+func TestWorkersThatAskedSinceAreBusy(t *testing.T) {
+	at := time.Unix(1000, 0)
+	pollers := []*taskqueue.PollerInfo{{LastAccessTime: timestamppb.New(at)}}
+	assert.True(t, askedSince(pollers, at.Add(-time.Second)))
+	assert.False(t, askedSince(pollers, at.Add(time.Second)))
+	assert.False(t, askedSince(nil, at))
+}
+
+func TestWordsAboutAFailureStay(t *testing.T) {
+	var one track
+	now := time.Unix(1000, 0)
+	first, second, other := failing("activity A", "at 1"), failing("activity A", "at 2"), failing("activity B", "at 2")
+	one.diagnosed(first, true, now)
+	one.diagnosed(second, true, now.Add(time.Second))
+	assert.Equal(t, first, one.fault)
+	one.diagnosed(fault{}, false, now.Add(time.Second))
+	assert.Equal(t, first, one.fault, "until it is sure")
+	one.diagnosed(second, true, now.Add(retold))
+	assert.Equal(t, second, one.fault)
+	one.diagnosed(other, true, now.Add(retold))
+	assert.Equal(t, other, one.fault)
+	one.diagnosed(fault{}, true, now.Add(retold))
+	assert.Equal(t, fault{}, one.fault)
+	assert.False(t, one.suspect)
+}
+
+func TestQuotesAreBounded(t *testing.T) {
+	assert.Equal(t, "a b c", quotable(" a\n\tb\r c "))
+	assert.Len(t, []rune(quotable(strings.Repeat("ä", 1000))), longestCause+1)
+}
