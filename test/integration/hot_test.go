@@ -19,16 +19,18 @@ const emptyImage = "empty:1"
 
 // newHotScene is a scene whose sidecar is upgraded hot.
 func newHotScene(t *testing.T, n int32) *scene {
-	s := newScene(t, 0, func(set *v1alpha1.SidecarSet) {
+	t.Helper()
+	return newScene(t, n, hot(3))
+}
+
+// hot makes the sidecar one that is upgraded hot, so many at a time.
+func hot(window int32) func(*v1alpha1.SidecarSet) {
+	return func(set *v1alpha1.SidecarSet) {
 		set.Spec.Containers[0].UpgradeStrategy = v1alpha1.SidecarContainerUpgradeStrategy{
 			UpgradeType: v1alpha1.SidecarContainerHotUpgrade, HotUpgradeEmptyImage: emptyImage,
 		}
-		window := intstr.FromInt32(3)
-		set.Spec.UpdateStrategy.MaxUnavailable = &window
-	})
-	require.NoError(t, stack.kube.Create(s.ctx, deployment(s.name, n)))
-	s.awaitTwins(int(n), "side:v1")
-	return s
+		set.Spec.UpdateStrategy.MaxUnavailable = new(intstr.FromInt32(window))
+	}
 }
 
 // twins tells which images the twins of each pod hold: working, idle.

@@ -112,8 +112,21 @@ type scene struct {
 	witness *witness.Witness
 }
 
+// Annotations that choose a pod's kubelet: how late its clock is, and how long
+// the pod takes to become ready.
+const (
+	clockBehind = "kwok.outrigger.io/clock-behind"
+	readyAfter  = "kwok.outrigger.io/ready-after"
+)
+
 // newScene makes a set, side:v1, for pods labelled app=<name>, and n of them.
 func newScene(t *testing.T, n int32, change func(*v1alpha1.SidecarSet)) *scene {
+	t.Helper()
+	return newKubeletScene(t, n, nil, change)
+}
+
+// newKubeletScene is newScene with pods whose kubelet is chosen.
+func newKubeletScene(t *testing.T, n int32, kubelet map[string]string, change func(*v1alpha1.SidecarSet)) *scene {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 	t.Cleanup(cancel)
@@ -134,11 +147,17 @@ func newScene(t *testing.T, n int32, change func(*v1alpha1.SidecarSet)) *scene {
 	t.Cleanup(s.clean)
 	config, err := stack.RESTConfig()
 	require.NoError(t, err)
-	s.witness, err = witness.Watch(ctx, config, name, "app="+name, "side")
+	if side := &s.set.Spec.Containers[0].UpgradeStrategy; side.UpgradeType == v1alpha1.SidecarContainerHotUpgrade {
+		s.witness, err = witness.WatchTwins(ctx, config, name, "app="+name, "side", side.HotUpgradeEmptyImage)
+	} else {
+		s.witness, err = witness.Watch(ctx, config, name, "app="+name, "side")
+	}
 	require.NoError(t, err)
 	s.witness.Expect("side:v1")
 	if n > 0 {
-		require.NoError(t, stack.kube.Create(ctx, deployment(name, n)))
+		pods := deployment(name, n)
+		pods.Spec.Template.Annotations = kubelet
+		require.NoError(t, stack.kube.Create(ctx, pods))
 		s.await(witness.Settled(int(n)))
 	}
 	return s

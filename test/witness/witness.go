@@ -17,7 +17,9 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// Witness counts, at every event, the pods whose sidecar is being replaced.
+// Witness counts, at every event, the pods whose sidecar is being replaced: from
+// when a pod that serves is asked to run something else until it runs what it is
+// asked to, and serves again.
 type Witness struct {
 	// names of the sidecar's containers: one, or two twins of which one holds
 	// the image empty.
@@ -26,11 +28,19 @@ type Witness struct {
 
 	mu     sync.Mutex
 	image  string
-	pods   map[types.UID]*corev1.Pod
+	pods   map[types.UID]known
 	total  View
 	worst  int
 	when   string
 	change chan struct{}
+}
+
+// known is what was seen of a pod last.
+type known struct {
+	*corev1.Pod
+	// moving pods served when they were last asked to run something else, and
+	// have not served since.
+	moving bool
 }
 
 // View is what the witness sees at one moment.
@@ -38,9 +48,11 @@ type View struct {
 	Pods int
 	// Ready pods have the condition Ready.
 	Ready int
-	// Updated pods were asked to run the image; those in flight do not yet, or
-	// are not ready; the others are settled.
-	Updated, InFlight int
+	// Updated pods were asked to run the image.
+	Updated int
+	// InFlight pods served until they were asked to run something else, whatever
+	// it is, and do not serve with it yet.
+	InFlight int
 	// AppRestarts counts restarts of containers other than the sidecar.
 	AppRestarts int32
 	// SidecarRestarts counts those of the sidecar.
@@ -64,7 +76,7 @@ func watch(ctx context.Context, config *rest.Config, namespace, selector string,
 	if err != nil {
 		return nil, fmt.Errorf("connect the witness: %w", err)
 	}
-	w.pods, w.change = map[types.UID]*corev1.Pod{}, make(chan struct{})
+	w.pods, w.change = map[types.UID]known{}, make(chan struct{})
 	factory := informers.NewSharedInformerFactoryWithOptions(clients, 0, informers.WithNamespace(namespace),
 		informers.WithTweakListOptions(func(o *metav1.ListOptions) { o.LabelSelector = selector }))
 	informer := factory.Core().V1().Pods().Informer()
@@ -83,12 +95,12 @@ func watch(ctx context.Context, config *rest.Config, namespace, selector string,
 	return w, nil
 }
 
-// Expect names the image that the sidecar is to run from now on, and forgets
-// the worst so far.
+// Expect names the image that the sidecar is to run from now on. The worst so
+// far stands.
 func (w *Witness) Expect(image string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.image, w.worst, w.when = image, 0, ""
+	w.image = image
 	w.total = View{}
 	for _, pod := range w.pods {
 		w.count(pod, 1)
@@ -131,7 +143,7 @@ func (w *Witness) Await(ctx context.Context, condition func(View) bool) (View, e
 func (w *Witness) AwaitPod(ctx context.Context, uid types.UID, condition func(*corev1.Pod) bool) (*corev1.Pod, error) {
 	for {
 		w.mu.Lock()
-		pod, change := w.pods[uid], w.change
+		pod, change := w.pods[uid].Pod, w.change
 		w.mu.Unlock()
 		if pod != nil && condition(pod) {
 			return pod, nil
@@ -177,14 +189,31 @@ func (w *Witness) lose(o any) {
 // replace puts what is known of a pod in the place of what was. Pods that are
 // being deleted no longer count.
 func (w *Witness) replace(uid types.UID, pod *corev1.Pod) {
-	if before, ok := w.pods[uid]; ok {
+	before, ok := w.pods[uid]
+	if ok {
 		w.count(before, -1)
 		delete(w.pods, uid)
 	}
 	if pod != nil && pod.DeletionTimestamp == nil {
-		w.pods[uid] = pod
-		w.count(pod, 1)
+		now := known{pod, w.moving(before, pod)}
+		w.pods[uid] = now
+		w.count(now, 1)
 	}
+}
+
+// moving tells whether a pod is in flight, by what was known of it before.
+func (w *Witness) moving(before known, pod *corev1.Pod) bool {
+	settled, ready := w.settled(pod), Ready(pod)
+	switch {
+	case settled && ready:
+		return false
+	case ready:
+		// What it is asked to run will take it down.
+		return true
+	}
+	// Events may come together: then it served, and does not any more.
+	asked := before.Pod != nil && Ready(before.Pod) && !slices.Equal(w.images(before.Pod), w.images(pod))
+	return before.moving || asked
 }
 
 func (w *Witness) judge(event string) {
@@ -196,48 +225,50 @@ func (w *Witness) judge(event string) {
 }
 
 // count adds a pod to the total, or with sign -1 takes it out.
-func (w *Witness) count(pod *corev1.Pod, sign int) {
+func (w *Witness) count(pod known, sign int) {
 	w.total.Pods += sign
-	ready := Ready(pod)
-	if ready {
+	if Ready(pod.Pod) {
 		w.total.Ready += sign
 	}
-	runs := map[string]string{}
+	if slices.Contains(w.images(pod.Pod), w.image) {
+		w.total.Updated += sign
+	}
+	if pod.moving {
+		w.total.InFlight += sign
+	}
 	for i := range pod.Status.ContainerStatuses {
 		status := &pod.Status.ContainerStatuses[i]
 		if slices.Contains(w.names, status.Name) {
-			runs[status.Name] = status.Image
 			w.total.SidecarRestarts += int32(sign) * status.RestartCount
 		} else {
 			w.total.AppRestarts += int32(sign) * status.RestartCount
 		}
 	}
-	upgraded, settled := w.sidecar(pod, runs)
-	if upgraded == "" {
-		return
-	}
-	w.total.Updated += sign
-	// A pod that never ran is new, not being upgraded.
-	if runs[upgraded] != "" && (!settled || !ready) {
-		w.total.InFlight += sign
-	}
 }
 
-// sidecar names the container that is to run the image, if one is, and tells
-// whether it does, and its twin is empty.
-func (w *Witness) sidecar(pod *corev1.Pod, runs map[string]string) (upgraded string, settled bool) {
-	settled = true
+// images are those that the sidecar's containers are asked to run.
+func (w *Witness) images(pod *corev1.Pod) (images []string) {
 	for i := range pod.Spec.Containers {
-		switch c := &pod.Spec.Containers[i]; {
-		case !slices.Contains(w.names, c.Name):
-		case c.Image == w.image:
-			upgraded = c.Name
-			settled = settled && runs[c.Name] == w.image
-		default:
-			settled = settled && c.Image == w.empty && runs[c.Name] == w.empty
+		if c := &pod.Spec.Containers[i]; slices.Contains(w.names, c.Name) {
+			images = append(images, c.Image)
 		}
 	}
-	return upgraded, settled
+	return images
+}
+
+// settled tells whether the sidecar's containers run what they are asked to,
+// and one of two twins is empty.
+func (w *Witness) settled(pod *corev1.Pod) bool {
+	runs := map[string]string{}
+	for i := range pod.Status.ContainerStatuses {
+		runs[pod.Status.ContainerStatuses[i].Name] = pod.Status.ContainerStatuses[i].Image
+	}
+	for i := range pod.Spec.Containers {
+		if c := &pod.Spec.Containers[i]; slices.Contains(w.names, c.Name) && runs[c.Name] != c.Image {
+			return false
+		}
+	}
+	return w.empty == "" || slices.Contains(w.images(pod), w.empty)
 }
 
 // Ready tells whether a pod has the condition Ready.

@@ -1,0 +1,59 @@
+package integration
+
+import (
+	"testing"
+
+	"k8s.io/apimachinery/pkg/util/intstr"
+
+	"github.com/outrigger/outrigger/api/protocol"
+	"github.com/outrigger/outrigger/api/v1alpha1"
+	"github.com/outrigger/outrigger/test/witness"
+)
+
+// window allows so many pods to be unavailable.
+func window(n int32) func(*v1alpha1.SidecarSet) {
+	return func(set *v1alpha1.SidecarSet) { set.Spec.UpdateStrategy.MaxUnavailable = new(intstr.FromInt32(n)) }
+}
+
+// Whatever kubelets the pods have, and whatever comes while they are on their
+// way, no more of them are than the budget allows.
+func TestSpec7_5_TheBudgetHoldsWhateverKubeletsAndEdits(t *testing.T) {
+	late, slow := map[string]string{clockBehind: "5s"}, map[string]string{readyAfter: "4s"}
+	both := map[string]string{clockBehind: "5s", readyAfter: "4s"}
+	for name, c := range map[string]struct {
+		pods, window int32
+		hot          bool
+		kubelet      map[string]string
+		// images follow each other as soon as as many pods as the window
+		// allows were asked to run one of them, or any when some are on their way.
+		images []string
+	}{
+		"clocks a second behind":              {60, 8, false, map[string]string{clockBehind: "1s"}, []string{"side:v2"}},
+		"clocks five seconds behind":          {60, 8, false, late, []string{"side:v2"}},
+		"hot and clocks behind":               {24, 8, true, late, []string{"side:v2"}},
+		"three generations of slow pods":      {24, 8, false, slow, []string{"side:v2", "side:v3", "side:v4"}},
+		"slow pods and clocks behind":         {24, 8, false, both, []string{"side:v2", "side:v3", "side:v4"}},
+		"hot and slow":                        {16, 8, true, slow, []string{"side:v2", "side:v3", "side:v4"}},
+		"a bad image and a good one":          {24, 8, false, nil, []string{"side:bad", "side:v2"}},
+		"two bad images and a good one":       {6, 1, false, nil, []string{"side:bad", "other:bad", "side:v2"}},
+		"hot with a bad image and a good one": {16, 8, true, nil, []string{"side:bad", "side:v2"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			strategy := window(c.window)
+			if c.hot {
+				strategy = hot(c.window)
+			}
+			s := newKubeletScene(t, c.pods, c.kubelet, strategy)
+			for _, image := range c.images[:len(c.images)-1] {
+				moving := s.witness.View().InFlight
+				s.upgradeTo(image)
+				s.await(func(v witness.View) bool { return v.Updated >= max(1, int(c.window)-moving) })
+			}
+			s.upgradeTo(c.images[len(c.images)-1])
+			s.await(witness.Settled(int(c.pods)))
+			s.within(int(c.window))
+			s.awaitPhase(protocol.PhaseComplete)
+		})
+	}
+}
