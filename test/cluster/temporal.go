@@ -2,7 +2,10 @@ package cluster
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io/fs"
+	"os"
 	"path/filepath"
 
 	"go.temporal.io/sdk/client"
@@ -32,6 +35,18 @@ func (c *Cluster) temporalSpec() process.Spec {
 		},
 		Ready: func(ctx context.Context) error { return describeNamespace(ctx, c.TemporalAddress) },
 	}
+}
+
+// ForgetWorkflows removes what Temporal knows, as if its database were lost. It
+// must not run.
+func (c *Cluster) ForgetWorkflows() error {
+	for _, suffix := range []string{"", "-shm", "-wal"} {
+		err := os.Remove(filepath.Join(c.options.Dir, temporalDB+suffix))
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return fmt.Errorf("remove the database of Temporal: %w", err)
+		}
+	}
+	return nil
 }
 
 func describeNamespace(ctx context.Context, address string) error {

@@ -3,6 +3,8 @@ package integration
 import (
 	"testing"
 
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/outrigger/outrigger/api/protocol"
@@ -56,4 +58,47 @@ func TestSpec7_5_TheBudgetHoldsWhateverKubeletsAndEdits(t *testing.T) {
 			s.awaitPhase(protocol.PhaseComplete)
 		})
 	}
+}
+
+// A batch that was planned while there was room is not finished when the room
+// has gone meanwhile: pods became unready while no worker lived.
+func TestSpec7_5_ABatchThatIsTakenUpAgainFitsWhatIsFreeThen(t *testing.T) {
+	s := newByHandScene(t, 10)
+	s.witness.Expect("side:v2")
+	s.edit(`[{"op":"replace","path":"/spec/containers/0/image","value":"side:v2"},
+		{"op":"replace","path":"/spec/updateStrategy/maxUnavailable","value":"50%"},
+		{"op":"replace","path":"/spec/updateStrategy/partition","value":5}]`)
+	s.await(func(v witness.View) bool { return v.Updated == 5 })
+	done := s.images("side:v2")
+	for _, name := range done {
+		s.report(name, "side:v2", "sha256:v2", 1)
+	}
+	s.awaitPhase(protocol.PhasePartitionReached)
+
+	s.onlyWorker("worker-slow", "--kube-api-qps=1", "--kube-api-burst=1")
+	s.edit(`[{"op":"replace","path":"/spec/updateStrategy/partition","value":0}]`)
+	s.await(func(v witness.View) bool { return v.Updated >= 6 })
+	require.NoError(t, stack.Kill("worker-slow"))
+	require.Less(t, s.witness.View().Updated, 8, "the worker is not slow enough")
+	for _, name := range done[:3] {
+		s.patchPodStatus(s.pod(name), `{"status":{"conditions":[{"type":"Ready","status":"False"}]}}`)
+	}
+	startWorkers(s.ctx, t)
+	s.poll("the run to wait for pods", func() (bool, error) {
+		status, err := s.status()
+		return status.Phase == protocol.PhaseWaiting && status.Counts.Unavailable >= 5, err
+	})
+	v := s.await(func(witness.View) bool { return true })
+	assert.LessOrEqual(t, v.InFlight+3, 5, "pods that do not serve")
+}
+
+func TestSpec7_5_WithoutAnyBudgetPodsThatDoNotServeAreMended(t *testing.T) {
+	s := newScene(t, 6, window(3))
+	s.upgradeTo("side:bad")
+	s.await(func(v witness.View) bool { return v.Updated == 3 && v.Ready == 3 })
+	s.witness.Expect("side:v2")
+	s.edit(`[{"op":"replace","path":"/spec/containers/0/image","value":"side:v2"},
+		{"op":"replace","path":"/spec/updateStrategy/maxUnavailable","value":0}]`)
+	s.await(func(v witness.View) bool { return v.Updated == 3 && v.Ready == 6 && v.InFlight == 0 })
+	s.within(3)
 }

@@ -24,6 +24,13 @@ func (s *scene) pods() []corev1.Pod {
 	return pods.Items
 }
 
+func (s *scene) pod(name string) *corev1.Pod {
+	s.t.Helper()
+	pod := &corev1.Pod{}
+	require.NoError(s.t, stack.kube.Get(s.ctx, kube.ObjectKey{Namespace: s.name, Name: name}, pod))
+	return pod
+}
+
 func (s *scene) patchPod(pod *corev1.Pod, patch string) {
 	s.t.Helper()
 	require.NoError(s.t, stack.kube.Patch(s.ctx, pod, kube.RawPatch("application/merge-patch+json", []byte(patch))))
@@ -82,6 +89,22 @@ func TestSpec7_8_RefusedPodStopsNobodyAndIsTakenOnceItMayBe(t *testing.T) {
 	s.await(witness.Settled(8))
 	s.within(2)
 	s.awaitPhase(protocol.PhaseComplete)
+}
+
+func TestSpec7_8_ARefusedPodDoesNotWaitForOneThatCannotMove(t *testing.T) {
+	s := newByHandScene(t, 2)
+	s.refusing("pod-0", "side")
+	s.upgradeTo("side:v2")
+	// Nobody says that pod-1 runs it.
+	s.await(func(v witness.View) bool { return v.Updated == 1 })
+	s.upgradeTo("side:v3")
+	s.poll("the refusal of pod-0", func() (bool, error) {
+		status, err := s.status()
+		return status.Generation == s.set.Generation && status.Failed > 0, err
+	})
+	s.allowing()
+	s.await(func(v witness.View) bool { return v.Updated == 1 })
+	assert.Equal(t, []string{"pod-0"}, s.images("side:v3"))
 }
 
 func TestSpec7_8_RelabelledPodLeavesAndComesBack(t *testing.T) {

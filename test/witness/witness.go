@@ -30,6 +30,7 @@ type Witness struct {
 	image  string
 	pods   map[types.UID]known
 	total  View
+	asked  map[string]int
 	worst  int
 	when   string
 	change chan struct{}
@@ -76,7 +77,7 @@ func watch(ctx context.Context, config *rest.Config, namespace, selector string,
 	if err != nil {
 		return nil, fmt.Errorf("connect the witness: %w", err)
 	}
-	w.pods, w.change = map[types.UID]known{}, make(chan struct{})
+	w.pods, w.asked, w.change = map[types.UID]known{}, map[string]int{}, make(chan struct{})
 	factory := informers.NewSharedInformerFactoryWithOptions(clients, 0, informers.WithNamespace(namespace),
 		informers.WithTweakListOptions(func(o *metav1.ListOptions) { o.LabelSelector = selector }))
 	informer := factory.Core().V1().Pods().Informer()
@@ -113,6 +114,13 @@ func (w *Witness) Worst() (inFlight int, event string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.worst, w.when
+}
+
+// Asked is how many times a pod that ran something else was asked to run an image.
+func (w *Witness) Asked(image string) int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.asked[image]
 }
 
 // View is what the witness sees now.
@@ -192,12 +200,26 @@ func (w *Witness) replace(uid types.UID, pod *corev1.Pod) {
 	before, ok := w.pods[uid]
 	if ok {
 		w.count(before, -1)
+		w.note(before.Pod, pod)
 		delete(w.pods, uid)
 	}
 	if pod != nil && pod.DeletionTimestamp == nil {
 		now := known{pod, w.moving(before, pod)}
 		w.pods[uid] = now
 		w.count(now, 1)
+	}
+}
+
+// note counts what a pod is newly asked to run.
+func (w *Witness) note(before, pod *corev1.Pod) {
+	if pod == nil {
+		return
+	}
+	old := w.images(before)
+	for i, image := range w.images(pod) {
+		if i < len(old) && old[i] != image {
+			w.asked[image]++
+		}
 	}
 }
 

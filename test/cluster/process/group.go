@@ -153,6 +153,28 @@ func (g *Group) Kill(name string) error {
 	return nil
 }
 
+// Freeze stops the process group where it is; it goes on at Thaw. To the others
+// it looks like a machine that does not get any processor time.
+func (g *Group) Freeze(name string) error { return g.signal(name, syscall.SIGSTOP) }
+
+// Thaw lets a frozen process group go on.
+func (g *Group) Thaw(name string) error { return g.signal(name, syscall.SIGCONT) }
+
+func (g *Group) signal(name string, sig syscall.Signal) error {
+	c, err := g.find(name)
+	if err != nil {
+		return err
+	}
+	status := c.status()
+	if !status.Running {
+		return fmt.Errorf("send %s to process %s: %w", sig, name, errEnded)
+	}
+	if err := syscall.Kill(-status.PID, sig); err != nil {
+		return fmt.Errorf("send %s to process %s: %w", sig, name, err)
+	}
+	return nil
+}
+
 // Process returns what is known of the named process, or ErrUnknown.
 func (g *Group) Process(name string) (Status, error) {
 	c, err := g.find(name)

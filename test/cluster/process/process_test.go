@@ -229,3 +229,23 @@ func TestTailKeepsTheLastLines(t *testing.T) {
 	assert.Equal(t, strings.TrimSpace(strings.Repeat("new\n", tailLines)), Tail(file))
 	assert.Contains(t, Tail(file+"-missing"), "no such file")
 }
+
+func TestFreezeHoldsAProcessUntilThaw(t *testing.T) {
+	g := newGroup(t)
+	require.ErrorIs(t, g.Freeze("nobody"), ErrUnknown)
+	require.NoError(t, g.Start(t.Context(), sleeper("one")))
+	status, err := g.Process("one")
+	require.NoError(t, err)
+	for _, c := range []struct {
+		signal func(string) error
+		state  string
+	}{{g.Freeze, "T"}, {g.Thaw, "S"}} {
+		require.NoError(t, c.signal("one"))
+		require.Eventually(t, func() bool {
+			stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", status.PID))
+			return err == nil && strings.Fields(string(stat))[2] == c.state
+		}, 10*time.Second, time.Millisecond, c.state)
+	}
+	require.NoError(t, g.Kill("one"))
+	require.ErrorIs(t, g.Thaw("one"), errEnded)
+}

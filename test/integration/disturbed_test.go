@@ -1,0 +1,122 @@
+package integration
+
+import (
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"go.temporal.io/api/common/v1"
+	"go.temporal.io/api/enums/v1"
+	"go.temporal.io/api/workflowservice/v1"
+
+	"github.com/outrigger/outrigger/api/protocol"
+	"github.com/outrigger/outrigger/test/cluster"
+	"github.com/outrigger/outrigger/test/witness"
+)
+
+// rounds is how often each disturbance comes; OUTRIGGER_ROUNDS asks for more.
+func rounds(t *testing.T) int {
+	t.Helper()
+	asked := os.Getenv("OUTRIGGER_ROUNDS")
+	if asked == "" {
+		return 3
+	}
+	n, err := strconv.Atoi(asked)
+	require.NoError(t, err, "OUTRIGGER_ROUNDS")
+	return n
+}
+
+// Temporal cannot stop what a worker does already: a run that comes in its place
+// must not add to it.
+func TestSpec7_5_TheBudgetHoldsWhenARunIsTakenFromItsWorker(t *testing.T) {
+	for name, disturb := range map[string]func(*scene){
+		"terminated": (*scene).terminate, "reset": (*scene).reset, "frozen": (*scene).freeze,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			for round := range rounds(t) {
+				t.Run(fmt.Sprint(round), func(t *testing.T) {
+					s := newScene(t, 20, window(3))
+					s.upgradeTo("side:v2")
+					s.await(func(v witness.View) bool { return v.Updated >= 4 })
+					disturb(s)
+					s.await(witness.Settled(20))
+					s.within(3)
+					s.awaitPhase(protocol.PhaseComplete)
+				})
+			}
+		})
+	}
+}
+
+func (s *scene) terminate() {
+	s.t.Helper()
+	require.NoError(s.t, stack.engine.TerminateWorkflow(s.ctx, s.workflow(), "", "a test"))
+}
+
+// reset has the open run begin again from its first task.
+func (s *scene) reset() {
+	s.t.Helper()
+	history := stack.engine.GetWorkflowHistory(s.ctx, s.workflow(), "", false, enums.HISTORY_EVENT_FILTER_TYPE_ALL_EVENT)
+	for history.HasNext() {
+		event, err := history.Next()
+		require.NoError(s.t, err)
+		if event.EventType != enums.EVENT_TYPE_WORKFLOW_TASK_COMPLETED {
+			continue
+		}
+		_, err = stack.engine.ResetWorkflowExecution(s.ctx, &workflowservice.ResetWorkflowExecutionRequest{
+			Namespace: cluster.TemporalNamespace, WorkflowExecution: &common.WorkflowExecution{WorkflowId: s.workflow()},
+			Reason: "a test", WorkflowTaskFinishEventId: event.EventId, RequestId: s.t.Name(),
+		})
+		require.NoError(s.t, err)
+		return
+	}
+	require.Fail(s.t, "the run has done nothing yet")
+}
+
+// freeze stops the worker that has the batch in hand until the server has given
+// it to another one, which has begun to write.
+func (s *scene) freeze() {
+	s.t.Helper()
+	frozen := s.workerInHand()
+	require.NoError(s.t, stack.Freeze(frozen))
+	thawed := false
+	thaw := func() {
+		if !thawed {
+			require.NoError(s.t, stack.Thaw(frozen))
+		}
+		thawed = true
+	}
+	s.t.Cleanup(thaw)
+	held := s.await(func(v witness.View) bool { return v.InFlight == 0 })
+	s.await(func(v witness.View) bool { return v.Updated > held.Updated })
+	thaw()
+}
+
+// workerInHand names the worker that upgrades pods of the set now.
+func (s *scene) workerInHand() (name string) {
+	s.t.Helper()
+	s.poll("a batch in hand", func() (bool, error) {
+		run, err := stack.engine.DescribeWorkflowExecution(s.ctx, s.workflow(), "")
+		if err != nil {
+			return false, err
+		}
+		for _, pending := range run.PendingActivities {
+			if pending.ActivityType.Name != protocol.UpgradeBatchActivity {
+				continue
+			}
+			for _, worker := range workers() {
+				process, err := stack.Process(worker)
+				require.NoError(s.t, err)
+				if strings.HasPrefix(pending.LastWorkerIdentity, fmt.Sprintf("%d@", process.PID)) {
+					name = worker
+				}
+			}
+		}
+		return name != "", nil
+	})
+	return name
+}

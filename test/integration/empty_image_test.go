@@ -1,0 +1,56 @@
+package integration
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"k8s.io/apimachinery/pkg/api/meta"
+
+	"github.com/outrigger/outrigger/api/protocol"
+	"github.com/outrigger/outrigger/api/v1alpha1"
+)
+
+// stamped tells what the sidecar's containers of each pod are to run, and what
+// the upgrades of it wrote down.
+func (s *scene) stamped() map[string]string {
+	s.t.Helper()
+	stamped := map[string]string{}
+	for _, pod := range s.pods() {
+		for i := range pod.Spec.Containers {
+			stamped[pod.Name] += pod.Spec.Containers[i].Image + " "
+		}
+		stamped[pod.Name] += pod.Annotations[v1alpha1.InplaceUpdateStateAnnotation]
+	}
+	return stamped
+}
+
+// Another empty image is more than another image: pods keep the one they have.
+func TestSpec7_2_AnotherEmptyImageTouchesNoPod(t *testing.T) {
+	for name, strategy := range map[string]string{
+		"rolling": `{}`, "paused": `{"paused":true}`, "not update": `{"type":"NotUpdate"}`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newHotScene(t, 4)
+			before := s.stamped()
+			s.edit(fmt.Sprintf(`[{"op":"replace","path":"/spec/containers/0/upgradeStrategy/hotUpgradeEmptyImage","value":"empty:2"},
+				{"op":"replace","path":"/spec/updateStrategy","value":%s}]`, strategy))
+			s.awaitSet("the pods to be told", func(set *v1alpha1.SidecarSet) bool {
+				progress := meta.FindStatusCondition(set.Status.Conditions, v1alpha1.ConditionProgressing)
+				return set.Status.ObservedGeneration == set.Generation && progress != nil && strings.Contains(progress.Message, "4 not upgradable in place")
+			})
+			s.poll("the run to end", func() (bool, error) {
+				status, err := s.status()
+				return status.Generation == s.set.Generation && status.Phase.Ended(), err
+			})
+			var result protocol.RolloutResult
+			require.NoError(t, stack.engine.GetWorkflow(s.ctx, s.workflow(), "").Get(s.ctx, &result))
+			assert.Equal(t, 4, result.Counts.NotUpgradable)
+			assert.Equal(t, before, s.stamped())
+			s.within(0)
+		})
+	}
+}

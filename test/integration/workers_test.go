@@ -1,0 +1,40 @@
+package integration
+
+import (
+	"context"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// workers are those that run unless a test says otherwise.
+func workers() []string { return []string{"worker-1", "worker-2"} }
+
+func killWorkers(t *testing.T) {
+	t.Helper()
+	for _, name := range workers() {
+		require.NoError(t, stack.Kill(name))
+	}
+}
+
+func startWorkers(ctx context.Context, t *testing.T) {
+	t.Helper()
+	for _, name := range workers() {
+		require.NoError(t, stack.StartAgain(ctx, name))
+	}
+}
+
+// onlyWorker has one worker of a special kind do all work until the test ends,
+// or the usual ones are started again.
+func (s *scene) onlyWorker(name string, args ...string) {
+	s.t.Helper()
+	_, err := stack.StartRole(s.ctx, name, args...)
+	require.NoError(s.t, err)
+	for _, usual := range workers() {
+		require.NoError(s.t, stack.Stop(usual))
+	}
+	s.t.Cleanup(func() {
+		require.NoError(s.t, stack.Kill(name))
+		startWorkers(context.WithoutCancel(s.ctx), s.t)
+	})
+}
