@@ -27,7 +27,8 @@ const (
 const clientQPS = "5000"
 
 // idleControllers are those of clouds, storage and certificate requests, which
-// have nothing to do here.
+// have nothing to do here, and the collector of pods whose node is not there:
+// tests play the kubelets of such nodes.
 func idleControllers() []string {
 	return []string{
 		"node-ipam-controller", "service-lb-controller", "node-route-controller", "cloud-node-lifecycle-controller",
@@ -36,6 +37,7 @@ func idleControllers() []string {
 		"certificatesigningrequest-cleaner-controller", "podcertificaterequest-cleaner-controller",
 		"kube-apiserver-serving-clustertrustbundle-publisher-controller", "horizontal-pod-autoscaler-controller",
 		"bootstrap-signer-controller", "token-cleaner-controller", "selinux-warning-controller",
+		"pod-garbage-collector-controller",
 	}
 }
 

@@ -39,12 +39,12 @@ func TestSpec7_5_TheBudgetHoldsWhenARunIsTakenFromItsWorker(t *testing.T) {
 			t.Parallel()
 			for round := range rounds(t) {
 				t.Run(fmt.Sprint(round), func(t *testing.T) {
-					s := newScene(t, 20, window(3))
+					s := newScene(t, 30, window(6))
 					s.upgradeTo("side:v2")
-					s.await(func(v witness.View) bool { return v.Updated >= 4 })
+					s.await(func(v witness.View) bool { return v.Updated >= 8 })
 					disturb(s)
-					s.await(witness.Settled(20))
-					s.within(3)
+					s.await(witness.Settled(30))
+					s.within(6)
 					s.awaitPhase(protocol.PhaseComplete)
 				})
 			}

@@ -22,7 +22,7 @@ func (s *scene) stamped() map[string]string {
 		for i := range pod.Spec.Containers {
 			stamped[pod.Name] += pod.Spec.Containers[i].Image + " "
 		}
-		stamped[pod.Name] += pod.Annotations[v1alpha1.InplaceUpdateStateAnnotation]
+		stamped[pod.Name] += pod.Annotations[v1alpha1.InPlaceUpdateStateAnnotation]
 	}
 	return stamped
 }

@@ -9,9 +9,11 @@ import (
 	"net/http/httputil"
 	"net/url"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
@@ -27,14 +29,14 @@ const lag = 10 * time.Second
 // what it sees before it sees what was written.
 func TestSpec7_5_WorkerWithALateCacheDoesNotLoosenTheBudget(t *testing.T) {
 	s := newScene(t, 6, nil)
-	_, err := stack.StartRole(s.ctx, "worker-3", "--kubeconfig="+lateKubeconfig(t))
+	_, err := stack.StartRole(s.ctx, "worker-3", "--kubeconfig="+lateKubeconfig(t, ""))
 	require.NoError(t, err)
-	for _, name := range []string{"worker-1", "worker-2"} {
+	for _, name := range workers() {
 		require.NoError(t, stack.Stop(name))
 	}
 	t.Cleanup(func() {
 		require.NoError(t, stack.Stop("worker-3"))
-		for _, name := range []string{"worker-1", "worker-2"} {
+		for _, name := range workers() {
 			require.NoError(t, stack.StartAgain(context.WithoutCancel(s.ctx), name))
 		}
 	})
@@ -46,9 +48,33 @@ func TestSpec7_5_WorkerWithALateCacheDoesNotLoosenTheBudget(t *testing.T) {
 	s.awaitPhase(protocol.PhaseComplete)
 }
 
+// After an outage of the API server the watch of pods may be back long before
+// the one of SidecarSets. Who pauses then, or corrects an image, must not wait
+// for the latter.
+func TestTheFenceDoesNotWaitForALateCacheOfSets(t *testing.T) {
+	s := newKubeletScene(t, 60, map[string]string{readyAfter: "2s"}, window(8))
+	s.onlyWorker("worker-late", "--kubeconfig="+lateKubeconfig(t, "sidecarsets"))
+	s.upgradeTo("side:v2")
+	s.await(func(v witness.View) bool { return v.Updated >= 8 })
+	s.edit(`[{"op":"replace","path":"/spec/updateStrategy/paused","value":true}]`)
+	before := s.witness.Asked("side:v2")
+	s.awaitPhase(protocol.PhasePaused)
+	// In two seconds each place of the window is filled once at most.
+	assert.LessOrEqual(t, s.witness.Asked("side:v2")-before, 8, "pods upgraded after the pause")
+
+	before = s.witness.Asked("side:v2")
+	s.edit(`[{"op":"replace","path":"/spec/updateStrategy/paused","value":false}]`)
+	s.await(func(witness.View) bool { return s.witness.Asked("side:v2") > before })
+	s.upgradeTo("side:v3")
+	before = s.witness.Asked("side:v2")
+	s.await(func(v witness.View) bool { return v.Updated >= 8 })
+	assert.LessOrEqual(t, s.witness.Asked("side:v2")-before, 8, "pods that got the image of a generation that was left")
+	s.within(8)
+}
+
 // lateKubeconfig leads to the API server through a proxy that holds back what
-// watches report.
-func lateKubeconfig(t *testing.T) string {
+// watches report, those of a resource, or all.
+func lateKubeconfig(t *testing.T, resource string) string {
 	t.Helper()
 	config, err := clientcmd.BuildConfigFromFlags("", stack.RoleKubeconfig("worker-1"))
 	require.NoError(t, err)
@@ -59,7 +85,7 @@ func lateKubeconfig(t *testing.T) string {
 	proxy := httputil.NewSingleHostReverseProxy(target)
 	proxy.Transport, proxy.FlushInterval = transport, -1
 	proxy.ModifyResponse = func(response *http.Response) error {
-		if response.Request.URL.Query().Get("watch") != "" {
+		if asked := response.Request.URL; asked.Query().Get("watch") != "" && strings.Contains(asked.Path, resource) {
 			response.Body = late(response.Body)
 		}
 		return nil

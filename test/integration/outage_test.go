@@ -1,12 +1,17 @@
 package integration
 
 import (
+	"context"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"go.temporal.io/sdk/client"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
+	kube "sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/outrigger/outrigger/api/protocol"
 	"github.com/outrigger/outrigger/api/v1alpha1"
@@ -17,12 +22,8 @@ func TestWorkersKilledInTheMiddle(t *testing.T) {
 	s := newScene(t, 20, nil)
 	s.upgradeTo("side:v2")
 	s.await(func(v witness.View) bool { return v.Updated >= 6 })
-	for _, name := range []string{"worker-1", "worker-2"} {
-		require.NoError(t, stack.Kill(name))
-	}
-	for _, name := range []string{"worker-1", "worker-2"} {
-		require.NoError(t, stack.StartAgain(s.ctx, name))
-	}
+	killWorkers(t)
+	startWorkers(s.ctx, t)
 	s.await(witness.Settled(20))
 	s.within(2)
 	s.awaitPhase(protocol.PhaseComplete)
@@ -36,13 +37,9 @@ func TestAPauseOutlivesTheWorkerOfTheBatchInHand(t *testing.T) {
 	})
 	s.upgradeTo("side:v2")
 	s.await(func(v witness.View) bool { return v.Updated >= 3 })
-	for _, name := range []string{"worker-1", "worker-2"} {
-		require.NoError(t, stack.Kill(name))
-	}
+	killWorkers(t)
 	require.NoError(t, stack.engine.SignalWorkflow(s.ctx, s.workflow(), "", protocol.PauseSignal, protocol.Hold{Who: "ann"}))
-	for _, name := range []string{"worker-1", "worker-2"} {
-		require.NoError(t, stack.StartAgain(s.ctx, name))
-	}
+	startWorkers(s.ctx, t)
 	s.awaitPhase(protocol.PhasePaused)
 	held := s.await(func(v witness.View) bool { return v.InFlight == 0 })
 	assert.Less(t, held.Updated, 16)
@@ -100,4 +97,65 @@ func TestRestartOfTheOperatorWritesNothing(t *testing.T) {
 func (s *scene) stored() *v1alpha1.SidecarSet {
 	s.t.Helper()
 	return s.awaitSet("the set", func(*v1alpha1.SidecarSet) bool { return true })
+}
+
+func TestMissingWorkersAreTold(t *testing.T) {
+	s := newScene(t, 12, nil)
+	s.upgradeTo("side:v2")
+	s.await(func(v witness.View) bool { return v.Updated >= 2 })
+	killWorkers(t)
+	t.Cleanup(func() { startWorkers(context.WithoutCancel(s.ctx), t) })
+	var told *metav1.Condition
+	s.awaitSet("the missing workers to be told", func(set *v1alpha1.SidecarSet) bool {
+		told = meta.FindStatusCondition(set.Status.Conditions, v1alpha1.ConditionDegraded)
+		return told != nil && told.Status == metav1.ConditionTrue
+	})
+	assert.Equal(t, v1alpha1.ReasonWorkerUnavailable, told.Reason)
+	assert.Contains(t, told.Message, s.taskQueue())
+	startWorkers(s.ctx, t)
+	s.await(witness.Settled(12))
+	s.awaitSet("nothing to tell", func(set *v1alpha1.SidecarSet) bool {
+		return counts(12)(set) && meta.IsStatusConditionFalse(set.Status.Conditions, v1alpha1.ConditionDegraded)
+	})
+	s.within(2)
+}
+
+// taskQueue is the one of this cluster.
+func (s *scene) taskQueue() string {
+	s.t.Helper()
+	namespace := &corev1.Namespace{}
+	require.NoError(s.t, stack.kube.Get(s.ctx, kube.ObjectKey{Name: metav1.NamespaceSystem}, namespace))
+	return string(namespace.UID)
+}
+
+// Anybody who may signal may be wrong about the generation.
+func TestASignalOfAGenerationThatIsNotThereStopsNoLaterOne(t *testing.T) {
+	wrong := protocol.GenerationInput{Generation: 999}
+	for name, begin := range map[string]func(*scene){
+		"open": func(s *scene) {
+			s.edit(`[{"op":"replace","path":"/spec/updateStrategy/paused","value":true},{"op":"replace","path":"/spec/containers/0/image","value":"side:v2"}]`)
+			s.awaitPhase(protocol.PhasePaused)
+			s.signal(protocol.GenerationSignal, wrong)
+		},
+		"idle": func(s *scene) {
+			s.edit(`[{"op":"replace","path":"/spec/updateStrategy/paused","value":true}]`)
+			s.awaitSet("its counts", counts(4))
+			require.NoError(s.t, stack.engine.GetWorkflow(s.ctx, s.workflow(), "").Get(s.ctx, nil))
+			set := protocol.SetReference{Name: s.set.Name, UID: s.set.UID}
+			_, err := stack.engine.SignalWithStartWorkflow(s.ctx, s.workflow(), protocol.GenerationSignal, wrong,
+				client.StartWorkflowOptions{ID: s.workflow(), TaskQueue: s.taskQueue()},
+				protocol.RolloutWorkflow, protocol.RolloutInput{SidecarSet: set, Generation: s.set.Generation})
+			require.NoError(s.t, err)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newScene(t, 4, nil)
+			begin(s)
+			s.witness.Expect("side:v3")
+			s.edit(`[{"op":"replace","path":"/spec/updateStrategy/paused","value":false},{"op":"replace","path":"/spec/containers/0/image","value":"side:v3"}]`)
+			s.await(witness.Settled(4))
+			s.awaitPhase(protocol.PhaseComplete)
+		})
+	}
 }

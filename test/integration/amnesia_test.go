@@ -1,0 +1,30 @@
+package integration
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/outrigger/outrigger/api/protocol"
+	"github.com/outrigger/outrigger/test/cluster"
+	"github.com/outrigger/outrigger/test/witness"
+)
+
+// Files are tested in the order of their names: this one comes early, because
+// the histories of the tests before it are lost.
+func TestAHoldOutlivesTemporalsDatabase(t *testing.T) {
+	s := newScene(t, 8, nil)
+	s.upgradeTo("side:v2")
+	s.await(func(v witness.View) bool { return v.Updated >= 2 })
+	hold := protocol.Hold{Who: "ann", Why: "errors in the logs"}
+	held := s.hold(hold)
+	s.stillHeld(hold, held)
+	require.NoError(t, stack.Kill(cluster.Temporal))
+	require.NoError(t, stack.ForgetWorkflows())
+	require.NoError(t, stack.StartAgain(s.ctx, cluster.Temporal))
+	s.stillHeld(hold, held)
+	s.signal(protocol.ResumeSignal, protocol.Hold{Who: "ann"})
+	s.await(witness.Settled(8))
+	s.within(2)
+	s.awaitPhase(protocol.PhaseComplete)
+}

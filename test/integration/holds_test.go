@@ -1,0 +1,104 @@
+package integration
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.temporal.io/api/serviceerror"
+
+	"github.com/outrigger/outrigger/api/protocol"
+	"github.com/outrigger/outrigger/api/v1alpha1"
+	"github.com/outrigger/outrigger/test/witness"
+)
+
+// signal reaches the open run, once there is one.
+func (s *scene) signal(name string, payload any) {
+	s.t.Helper()
+	s.poll("an open run to signal", func() (bool, error) {
+		err := stack.engine.SignalWorkflow(s.ctx, s.workflow(), "", name, payload)
+		if missing := (*serviceerror.NotFound)(nil); errors.As(err, &missing) {
+			return false, nil
+		}
+		return err == nil, err
+	})
+}
+
+// hold pauses by signal and returns once the run says so and nothing moves.
+func (s *scene) hold(hold protocol.Hold) (held witness.View) {
+	s.t.Helper()
+	s.signal(protocol.PauseSignal, hold)
+	s.awaitPhase(protocol.PhasePaused)
+	return s.await(func(v witness.View) bool { return v.InFlight == 0 })
+}
+
+// stillHeld tells whether a run is held, by whom and why, and no pod has moved.
+func (s *scene) stillHeld(hold protocol.Hold, held witness.View) {
+	s.t.Helper()
+	status := s.awaitPhase(protocol.PhasePaused)
+	assert.Equal(s.t, &hold, status.Hold)
+	set := s.awaitSet("status to tell of the hold", func(set *v1alpha1.SidecarSet) bool {
+		return set.Status.Rollout != nil && set.Status.Rollout.Hold != nil
+	})
+	assert.Equal(s.t, v1alpha1.RolloutHold{Who: hold.Who, Why: hold.Why}, *set.Status.Rollout.Hold)
+	assert.Equal(s.t, held.Updated, s.witness.View().Updated, "a pod was upgraded during the hold")
+}
+
+func TestAPauseIsNeverLostBetweenGenerations(t *testing.T) {
+	s := newScene(t, 12, nil)
+	for round := range 20 {
+		s.upgradeTo(fmt.Sprintf("side:v%d", round%2+2))
+		held := s.hold(protocol.Hold{Who: "ann", Why: fmt.Sprint(round)})
+		status, err := s.status()
+		require.NoError(t, err)
+		require.NotNil(t, status.Hold, "round %d", round)
+		require.Equal(t, held.Updated, s.witness.View().Updated, "a pod was upgraded in pause %d", round)
+		s.signal(protocol.ResumeSignal, protocol.Hold{Who: "ann"})
+	}
+	s.await(witness.Settled(12))
+	s.within(2)
+	s.awaitPhase(protocol.PhaseComplete)
+}
+
+func TestAHoldOutlivesItsRun(t *testing.T) {
+	s := newScene(t, 10, nil)
+	s.upgradeTo("side:v2")
+	s.await(func(v witness.View) bool { return v.Updated >= 2 })
+	hold := protocol.Hold{Who: "ann", Why: "errors in the logs"}
+	held := s.hold(hold)
+	s.stillHeld(hold, held)
+	run, err := stack.engine.DescribeWorkflowExecution(s.ctx, s.workflow(), "")
+	require.NoError(t, err)
+	s.terminate()
+	s.poll("another run", func() (bool, error) {
+		next, err := stack.engine.DescribeWorkflowExecution(s.ctx, s.workflow(), "")
+		return err == nil && next.WorkflowExecutionInfo.Execution.RunId != run.WorkflowExecutionInfo.Execution.RunId, err
+	})
+	s.stillHeld(hold, held)
+	s.signal(protocol.ResumeSignal, protocol.Hold{Who: "ann"})
+	s.await(witness.Settled(10))
+	s.within(2)
+	s.awaitSet("status to forget the hold", func(set *v1alpha1.SidecarSet) bool { return set.Status.Rollout.Hold == nil })
+}
+
+func TestAPausedSetThatIsDeletedEndsItsRun(t *testing.T) {
+	for name, pause := range map[string]func(*scene){
+		"by spec":   func(s *scene) { s.edit(`[{"op":"replace","path":"/spec/updateStrategy/paused","value":true}]`) },
+		"by signal": func(s *scene) { s.signal(protocol.PauseSignal, protocol.Hold{Who: "ann"}) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newScene(t, 8, nil)
+			s.upgradeTo("side:v2")
+			s.await(func(v witness.View) bool { return v.Updated >= 2 })
+			pause(s)
+			s.awaitPhase(protocol.PhasePaused)
+			require.NoError(t, stack.kube.Delete(s.ctx, s.set))
+			var result protocol.RolloutResult
+			require.NoError(t, stack.engine.GetWorkflow(s.ctx, s.workflow(), "").Get(s.ctx, &result))
+			assert.Equal(t, protocol.PhaseDeleted, result.Phase)
+		})
+	}
+}

@@ -1,0 +1,92 @@
+package integration
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	kube "sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/outrigger/outrigger/api/protocol"
+	"github.com/outrigger/outrigger/api/v1alpha1"
+	"github.com/outrigger/outrigger/test/witness"
+)
+
+// A rollout that waits holds no place at a worker and writes no history.
+func TestStuckRolloutsHoldNobodyUp(t *testing.T) {
+	s := newScene(t, 10, nil)
+	s.onlyWorker("worker-narrow", "--max-concurrent-looks=2", "--max-concurrent-writes=2")
+	alone := s.timed("side:v2")
+	stuck := s.stuckSets(20)
+	s.poll("the stuck rollouts to sleep", func() (bool, error) {
+		_, working := s.histories(stuck)
+		return working == 0, nil
+	})
+	before, _ := s.histories(stuck)
+	assert.Less(t, s.timed("side:v3"), 2*alone, "alone it took %s", alone)
+	after, working := s.histories(stuck)
+	assert.Zero(t, working, "activities of stuck rollouts")
+	for id := range before {
+		assert.LessOrEqual(t, after[id], before[id]+2, "events of %s", id)
+	}
+	s.within(2)
+}
+
+// timed is how long a rollout takes.
+func (s *scene) timed(image string) time.Duration {
+	s.t.Helper()
+	began := time.Now()
+	s.upgradeTo(image)
+	s.await(witness.Settled(10))
+	s.awaitPhase(protocol.PhaseComplete)
+	return time.Since(began)
+}
+
+// stuckSets makes sets whose first pod gets an image that cannot be pulled.
+func (s *scene) stuckSets(n int) (ids []string) {
+	s.t.Helper()
+	var sets []*v1alpha1.SidecarSet
+	for i := range n {
+		name := fmt.Sprintf("%s-%d", s.name, i)
+		set := s.set.DeepCopy()
+		set.ObjectMeta = metav1.ObjectMeta{Name: name}
+		set.Spec.Selector.MatchLabels = map[string]string{"app": name}
+		window(1)(set)
+		require.NoError(s.t, stack.kube.Create(s.ctx, set))
+		s.t.Cleanup(func() { require.NoError(s.t, kube.IgnoreNotFound(stack.kube.Delete(context.WithoutCancel(s.ctx), set))) })
+		pods := deployment(name, 2)
+		pods.Namespace, pods.Name = s.name, name
+		require.NoError(s.t, stack.kube.Create(s.ctx, pods))
+		sets, ids = append(sets, set), append(ids, protocol.WorkflowID(name, set.UID))
+	}
+	for _, set := range sets {
+		one := &scene{t: s.t, ctx: s.ctx, name: s.name, set: set}
+		one.awaitSet("its pods", counts(2))
+		one.edit(`[{"op":"replace","path":"/spec/containers/0/image","value":"side:bad"}]`)
+	}
+	for _, set := range sets {
+		one := &scene{t: s.t, ctx: s.ctx, name: s.name, set: set}
+		one.awaitPhase(protocol.PhaseWaiting)
+	}
+	return ids
+}
+
+// histories are how many events runs have, and how many of them have an
+// activity in hand.
+func (s *scene) histories(ids []string) (events map[string]int64, working int) {
+	s.t.Helper()
+	events = map[string]int64{}
+	for _, id := range ids {
+		run, err := stack.engine.DescribeWorkflowExecution(s.ctx, id, "")
+		require.NoError(s.t, err)
+		events[id] = run.WorkflowExecutionInfo.HistoryLength
+		if len(run.PendingActivities) > 0 {
+			working++
+		}
+	}
+	return events, working
+}
