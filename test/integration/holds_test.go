@@ -39,6 +39,7 @@ func (s *scene) stillHeld(hold protocol.Hold, held witness.View) {
 	s.t.Helper()
 	status := s.awaitPhase(protocol.PhasePaused)
 	assert.Equal(s.t, &hold, status.Hold)
+	assert.Equal(s.t, held.Updated, s.witness.View().Updated, "a pod was upgraded during the hold")
 	set := s.awaitSet("status to tell of the hold", func(set *v1alpha1.SidecarSet) bool {
 		return set.Status.Rollout != nil && set.Status.Rollout.Hold != nil
 	})
@@ -55,7 +56,9 @@ func TestAPauseIsNeverLostBetweenGenerations(t *testing.T) {
 		require.NoError(t, err)
 		require.NotNil(t, status.Hold, "round %d", round)
 		require.Equal(t, held.Updated, s.witness.View().Updated, "a pod was upgraded in pause %d", round)
-		s.signal(protocol.ResumeSignal, protocol.Hold{Who: "ann"})
+		for _, name := range []string{protocol.ResumeSignal, protocol.PauseSignal, protocol.ResumeSignal} {
+			s.signal(name, protocol.Hold{Who: "ann"})
+		}
 	}
 	s.await(witness.Settled(12))
 	s.within(2)

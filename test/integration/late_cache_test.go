@@ -20,16 +20,15 @@ import (
 	"k8s.io/client-go/tools/clientcmd/api"
 
 	"github.com/outrigger/outrigger/api/protocol"
+	"github.com/outrigger/outrigger/test/cluster"
 	"github.com/outrigger/outrigger/test/witness"
 )
-
-const lag = 10 * time.Second
 
 // A worker whose cache is ten seconds behind takes part, and must not plan from
 // what it sees before it sees what was written.
 func TestSpec7_5_WorkerWithALateCacheDoesNotLoosenTheBudget(t *testing.T) {
 	s := newScene(t, 6, nil)
-	_, err := stack.StartRole(s.ctx, "worker-3", "--kubeconfig="+lateKubeconfig(t, ""))
+	_, err := stack.StartRole(s.ctx, "worker-3", "--kubeconfig="+lateKubeconfig(t, "worker-1", "", 10*time.Second))
 	require.NoError(t, err)
 	for _, name := range workers() {
 		require.NoError(t, stack.Stop(name))
@@ -48,12 +47,20 @@ func TestSpec7_5_WorkerWithALateCacheDoesNotLoosenTheBudget(t *testing.T) {
 	s.awaitPhase(protocol.PhaseComplete)
 }
 
-// After an outage of the API server the watch of pods may be back long before
-// the one of SidecarSets. Who pauses then, or corrects an image, must not wait
-// for the latter.
+// After an outage of the API server the watches of pods may be back long before
+// those of SidecarSets. Who pauses then, or corrects an image, must not wait for
+// the latter.
 func TestTheFenceDoesNotWaitForALateCacheOfSets(t *testing.T) {
-	s := newKubeletScene(t, 60, map[string]string{readyAfter: "2s"}, window(8))
-	s.onlyWorker("worker-late", "--kubeconfig="+lateKubeconfig(t, "sidecarsets"))
+	s := newKubeletScene(t, 48, map[string]string{readyAfter: "2s"}, window(8))
+	const lag = 6 * time.Second
+	s.onlyWorker("worker-late", "--kubeconfig="+lateKubeconfig(t, "worker-1", "sidecarsets", lag))
+	require.NoError(t, stack.Stop(cluster.Operator))
+	_, err := stack.StartRole(s.ctx, "operator-late", "--kubeconfig="+lateKubeconfig(t, cluster.Operator, "sidecarsets", lag))
+	require.NoError(t, err)
+	t.Cleanup(func() {
+		require.NoError(t, stack.Stop("operator-late"))
+		require.NoError(t, stack.StartAgain(context.WithoutCancel(s.ctx), cluster.Operator))
+	})
 	s.upgradeTo("side:v2")
 	s.await(func(v witness.View) bool { return v.Updated >= 8 })
 	s.edit(`[{"op":"replace","path":"/spec/updateStrategy/paused","value":true}]`)
@@ -73,10 +80,10 @@ func TestTheFenceDoesNotWaitForALateCacheOfSets(t *testing.T) {
 }
 
 // lateKubeconfig leads to the API server through a proxy that holds back what
-// watches report, those of a resource, or all.
-func lateKubeconfig(t *testing.T, resource string) string {
+// watches report to a role, those of a resource, or all.
+func lateKubeconfig(t *testing.T, role, resource string, lag time.Duration) string {
 	t.Helper()
-	config, err := clientcmd.BuildConfigFromFlags("", stack.RoleKubeconfig("worker-1"))
+	config, err := clientcmd.BuildConfigFromFlags("", stack.RoleKubeconfig(role))
 	require.NoError(t, err)
 	transport, err := rest.TransportFor(config)
 	require.NoError(t, err)
@@ -86,7 +93,7 @@ func lateKubeconfig(t *testing.T, resource string) string {
 	proxy.Transport, proxy.FlushInterval = transport, -1
 	proxy.ModifyResponse = func(response *http.Response) error {
 		if asked := response.Request.URL; asked.Query().Get("watch") != "" && strings.Contains(asked.Path, resource) {
-			response.Body = late(response.Body)
+			response.Body = late(response.Body, lag)
 		}
 		return nil
 	}
@@ -103,7 +110,7 @@ func lateKubeconfig(t *testing.T, resource string) string {
 }
 
 // late passes on each chunk of a stream once it is old enough.
-func late(stream io.ReadCloser) io.ReadCloser {
+func late(stream io.ReadCloser, lag time.Duration) io.ReadCloser {
 	type chunk struct {
 		data []byte
 		due  time.Time

@@ -22,13 +22,15 @@ func TestStuckRolloutsHoldNobodyUp(t *testing.T) {
 	s.onlyWorker("worker-narrow", "--max-concurrent-looks=2", "--max-concurrent-writes=2")
 	alone := s.timed("side:v2")
 	stuck := s.stuckSets(20)
-	s.poll("the stuck rollouts to sleep", func() (bool, error) {
-		_, working := s.histories(stuck)
-		return working == 0, nil
+	var before map[string]int64
+	s.poll("the stuck rollouts to sleep", func() (asleep bool, err error) {
+		var working int
+		before, working, err = s.histories(stuck)
+		return working == 0, err
 	})
-	before, _ := s.histories(stuck)
 	assert.Less(t, s.timed("side:v3"), 2*alone, "alone it took %s", alone)
-	after, working := s.histories(stuck)
+	after, working, err := s.histories(stuck)
+	require.NoError(t, err)
 	assert.Zero(t, working, "activities of stuck rollouts")
 	for id := range before {
 		assert.LessOrEqual(t, after[id], before[id]+2, "events of %s", id)
@@ -57,7 +59,9 @@ func (s *scene) stuckSets(n int) (ids []string) {
 		set.Spec.Selector.MatchLabels = map[string]string{"app": name}
 		window(1)(set)
 		require.NoError(s.t, stack.kube.Create(s.ctx, set))
-		s.t.Cleanup(func() { require.NoError(s.t, kube.IgnoreNotFound(stack.kube.Delete(context.WithoutCancel(s.ctx), set))) })
+		s.t.Cleanup(func() {
+			require.NoError(s.t, kube.IgnoreNotFound(stack.kube.Delete(context.WithoutCancel(s.ctx), set)))
+		})
 		pods := deployment(name, 2)
 		pods.Namespace, pods.Name = s.name, name
 		require.NoError(s.t, stack.kube.Create(s.ctx, pods))
@@ -77,16 +81,17 @@ func (s *scene) stuckSets(n int) (ids []string) {
 
 // histories are how many events runs have, and how many of them have an
 // activity in hand.
-func (s *scene) histories(ids []string) (events map[string]int64, working int) {
-	s.t.Helper()
+func (s *scene) histories(ids []string) (events map[string]int64, working int, err error) {
 	events = map[string]int64{}
 	for _, id := range ids {
 		run, err := stack.engine.DescribeWorkflowExecution(s.ctx, id, "")
-		require.NoError(s.t, err)
+		if err != nil {
+			return nil, 0, err
+		}
 		events[id] = run.WorkflowExecutionInfo.HistoryLength
 		if len(run.PendingActivities) > 0 {
 			working++
 		}
 	}
-	return events, working
+	return events, working, nil
 }

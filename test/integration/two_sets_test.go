@@ -26,7 +26,9 @@ func TestSpec7_5_AnotherSetOnTheSamePodsHoldsNothingUp(t *testing.T) {
 	other.Spec.UpdateStrategy.MaxUnavailable = new(intstr.FromString("100%"))
 	other.Spec.UpdateStrategy.Selector = &metav1.LabelSelector{MatchLabels: map[string]string{"half": "first"}}
 	require.NoError(t, stack.kube.Create(s.ctx, other))
-	t.Cleanup(func() { require.NoError(t, kube.IgnoreNotFound(stack.kube.Delete(context.WithoutCancel(s.ctx), other))) })
+	t.Cleanup(func() {
+		require.NoError(t, kube.IgnoreNotFound(stack.kube.Delete(context.WithoutCancel(s.ctx), other)))
+	})
 	s.poll("pods to get both sidecars", func() (bool, error) {
 		containers, err := tryPod(s.ctx, s.name, s.name)
 		return len(containers) == 3, err
