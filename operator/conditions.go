@@ -15,7 +15,6 @@ import (
 // Reasons that only the operator gives.
 const (
 	reasonInvalid     = "Invalid"
-	reasonImagePull   = "ImagePullBackOff"
 	reasonCannotStart = "ContainerCannotStart"
 	// reasonThrottled tells a Temporal that answers from one that does not.
 	reasonThrottled = "EngineThrottled"

@@ -10,6 +10,7 @@ import (
 
 	"github.com/outrigger/outrigger/api/protocol"
 	"github.com/outrigger/outrigger/api/v1alpha1"
+	"github.com/outrigger/outrigger/internal/podstate"
 	"github.com/outrigger/outrigger/internal/rollout"
 )
 
@@ -36,7 +37,7 @@ func TestSpec8_ConditionsGiveOneExactReason(t *testing.T) {
 	all := protocol.Counts{Matched: 4, Updated: 4, Ready: 4, UpdatedReady: 4}
 	half := protocol.Counts{Matched: 4, Updated: 2, Ready: 3, UpdatedReady: 1, Unavailable: 1, Remaining: 2}
 	away := errors.New("engine away")
-	broken := brokenPods{count: 1, reason: reasonImagePull, example: "shop/p", detail: "container x: ImagePullBackOff, image x:v9"}
+	broken := brokenPods{count: 1, reason: podstate.ImagePullBackOff, example: "shop/p", detail: "container x: ImagePullBackOff, image x:v9"}
 	const yes, no, unknown = metav1.ConditionTrue, metav1.ConditionFalse, metav1.ConditionUnknown
 	good := verdict{no, "AsExpected", ""}
 	ready := verdict{yes, "AsExpected", "4 of 4 pods ready"}

@@ -133,7 +133,7 @@ func (r *reconciler) attend(ctx context.Context, set *v1alpha1.SidecarSet, seen 
 			}
 		}
 		return r.engine.handOver(ctx, reference(set), set.Generation, seen.hold)
-	case seen.offers() && found.sleeps() && found.hold == nil:
+	case seen.offers() && found.sleeps() && (found.hold == nil || seen.plan.Counts.Migrated > 0) && t.mayWake(seen, r.now()):
 		// One that has ended meanwhile is found out by the next look.
 		_, err := r.engine.signal(ctx, reference(set), protocol.GenerationSignal, protocol.GenerationInput{Generation: set.Generation})
 		return err

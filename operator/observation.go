@@ -94,7 +94,7 @@ func brokenSidecar(pod *corev1.Pod, sidecars []podstate.Sidecar) (reason, detail
 		}
 		for _, container := range names {
 			status := podstate.Status(pod, container, s.Native)
-			if said, failed := startFailure(status); failed {
+			if said, failed := podstate.StartFailure(status); failed {
 				return ourReason(said), fmt.Sprintf("container %s: %s, image %s", container, said, status.Image)
 			}
 		}
@@ -102,34 +102,17 @@ func brokenSidecar(pod *corev1.Pod, sidecars []podstate.Sidecar) (reason, detail
 	return "", ""
 }
 
-// startFailure is the kubelet's reason for a container that does not start, in
-// words that stay the same while nothing changes: the kubelet alternates
-// between two about images. A container merely on its way has not failed.
-func startFailure(status *corev1.ContainerStatus) (reason string, failed bool) {
-	if status == nil || status.State.Waiting == nil {
-		return "", false
-	}
-	switch reason := status.State.Waiting.Reason; reason {
-	case "", "ContainerCreating", "PodInitializing":
-		return "", false
-	case "ErrImagePull":
-		return reasonImagePull, true
-	default:
-		return reason, true
-	}
-}
-
 // ourReason is the reason of a condition for the kubelet's.
 func ourReason(kubelet string) string {
-	if kubelet == reasonImagePull {
-		return reasonImagePull
+	if kubelet == podstate.ImagePullBackOff {
+		return kubelet
 	}
 	return reasonCannotStart
 }
 
 // offers tells whether there is something for the run to do now.
 func (o *observation) offers() bool {
-	return len(o.plan.Pods) > 0 || o.plan.Counts.Migrating > 0 && o.plan.Phase != protocol.PhasePaused
+	return len(o.plan.Pods) > 0 || o.plan.Counts.Migrated > 0
 }
 
 // underWay tells whether pods are still to be upgraded, or to settle.

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/util/workqueue"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/healthz"
@@ -15,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
+	"github.com/outrigger/outrigger/api/v1alpha1"
 	"github.com/outrigger/outrigger/kube"
 	"github.com/outrigger/outrigger/temporal"
 )
@@ -86,7 +88,7 @@ func Run(ctx context.Context, o Options) error {
 	return nil
 }
 
-func addController(ctx context.Context, mgr manager.Manager, engine *engine, namespace string, meters *meters) error {
+func addController(ctx context.Context, mgr *kube.Manager, engine *engine, namespace string, meters *meters) error {
 	pods, err := kube.IndexPods(ctx, mgr.GetCache())
 	if err != nil {
 		return err
@@ -111,6 +113,7 @@ func addController(ctx context.Context, mgr manager.Manager, engine *engine, nam
 			events:    mgr.GetEventRecorder(name),
 			meters:    meters,
 			now:       time.Now,
+			current:   func() error { return mgr.Watches.Current(&v1alpha1.SidecarSet{}, &corev1.Pod{}) },
 		},
 	})
 	if err != nil {

@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/outrigger/outrigger/api/protocol"
@@ -35,6 +36,8 @@ type reconciler struct {
 	events   events.EventRecorder
 	meters   *meters
 	now      func() time.Time
+	// current is nil while the cache hears of changes to sets and pods.
+	current func() error
 
 	memories rollout.Memories
 }
@@ -46,6 +49,10 @@ const statusPatience = time.Second
 // its run, and writes its status, which does not wait long for Temporal.
 func (r *reconciler) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
 	r.pace.look(request.Name, r.now())
+	if err := r.current(); err != nil {
+		log.FromContext(ctx).V(1).Info("not deciding from what is out of date", "cause", err.Error())
+		return reconcile.Result{RequeueAfter: coalescing}, nil
+	}
 	result, err := r.reconcile(ctx, request.Name)
 	if apierrors.IsConflict(err) {
 		// The cache lags behind a write; its event is on the way.

@@ -41,7 +41,8 @@ func (r *run) completed() bool { return r.status == enums.WORKFLOW_EXECUTION_STA
 
 // sleeps tells whether nothing but a signal gets the run to look again.
 func (r *run) sleeps() bool {
-	return r.open() && r.phase == protocol.PhaseWaiting && r.task == nil && len(r.activities) == 0
+	waits := r.phase == protocol.PhaseWaiting || r.phase == protocol.PhasePaused
+	return r.open() && waits && r.task == nil && len(r.activities) == 0
 }
 
 // handOver tells Temporal to roll out a generation. With no run of the set

@@ -27,6 +27,10 @@ const (
 	// first, and then less and less often.
 	firstRepair = 5 * time.Second
 	lastRepair  = 5 * time.Minute
+	// A run that sleeps is woken at once when the cluster offers work, and then
+	// less and less often while nothing comes of it: writes may be refused.
+	firstWake = time.Second
+	lastWake  = 10 * time.Minute
 )
 
 // tracks is what status does not hold of the sets' runs. Losing it with the
@@ -77,6 +81,11 @@ type track struct {
 	// long to leave it at that.
 	repaired time.Time
 	repair   time.Duration
+	// woken is when the run was woken last, with which counts, and wake how long
+	// to leave it at that unless they change.
+	woken       time.Time
+	wokenCounts protocol.Counts
+	wake        time.Duration
 	// fault is what is wrong with those who do the work, told at faultAt; suspect
 	// while that may be about to change.
 	fault     fault
@@ -139,6 +148,20 @@ func (t *track) mayRepair(now time.Time) bool {
 		return false
 	}
 	t.repaired, t.repair = now, min(max(2*t.repair, firstRepair), lastRepair)
+	return true
+}
+
+// mayWake tells whether to wake a run that sleeps.
+func (t *track) mayWake(o *observation, now time.Time) bool {
+	switch {
+	case o.plan.Counts != t.wokenCounts:
+		t.wake = firstWake
+	case now.Sub(t.woken) < t.wake:
+		return false
+	default:
+		t.wake = min(2*t.wake, lastWake)
+	}
+	t.woken, t.wokenCounts = now, o.plan.Counts
 	return true
 }
 

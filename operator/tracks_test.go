@@ -1,0 +1,28 @@
+package operator
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+
+	"github.com/outrigger/outrigger/api/protocol"
+	"github.com/outrigger/outrigger/internal/rollout"
+)
+
+func TestARunThatDoesNothingWithWhatIsOfferedIsWokenLessAndLessOften(t *testing.T) {
+	now := time.Date(2024, 1, 2, 12, 0, 0, 0, time.UTC)
+	offered := func(ready int) *observation {
+		return &observation{plan: rollout.Plan{Counts: protocol.Counts{Matched: 9, Ready: ready, Remaining: 1}}}
+	}
+	one, woken := track{}, 0
+	for range 60 * 60 {
+		if one.mayWake(offered(1), now) {
+			woken++
+		}
+		now = now.Add(time.Second)
+	}
+	assert.Less(t, woken, 16, "in an hour")
+	assert.True(t, one.mayWake(offered(2), now), "something moved")
+	assert.False(t, one.mayWake(offered(2), now))
+}
