@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/outrigger/outrigger/api/protocol"
+	"github.com/outrigger/outrigger/api/v1alpha1"
 	"github.com/outrigger/outrigger/internal/record"
 	"github.com/outrigger/outrigger/internal/rollout"
 )
@@ -175,28 +176,35 @@ func (b *batch) refill(ctx context.Context) (again time.Duration, err error) {
 	if unseen, err := b.before.count(ctx); err != nil || unseen > 0 {
 		return min(left, beat), err
 	}
+	counts, others, err := b.fill(ctx, set)
+	if err != nil || others {
+		return 0, err
+	}
+	return min(left, b.idle.left(counts)), nil
+}
+
+// fill plans anew and has pods upgraded. others says that only pods which the
+// batch does not hold may move.
+func (b *batch) fill(ctx context.Context, set *v1alpha1.SidecarSet) (counts protocol.Counts, others bool, err error) {
 	unseen, err := b.notInCache(ctx)
 	if err != nil {
-		return 0, err
+		return counts, false, err
 	}
 	population, err := b.population(ctx, set)
 	if err != nil {
-		return 0, err
+		return counts, false, err
 	}
 	plan, err := rollout.Next(set, population, setOf(b.input.Refused))
 	if err != nil {
-		return 0, err
+		return counts, false, err
 	}
 	refill := plan.Refill(b.left, b.taken, unseen)
 	b.left = refill.Left
 	b.upgrade(ctx, refill.Now)
-	if refill.Others {
-		return 0, nil
-	}
 	if unseen > 0 || len(refill.Now) > 0 {
 		b.idle.moved()
 	}
-	return min(left, b.idle.left(plan.Counts)), nil
+	return plan.Counts, refill.Others, nil
 }
 
 // notInCache counts the pods that were written, or are being written, and that

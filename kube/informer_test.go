@@ -30,7 +30,6 @@ type source struct {
 	mu      sync.Mutex
 	pods    []*corev1.Pod
 	refused int
-	live    *watch.FakeWatcher
 	// opened gets the watches that are granted.
 	opened chan *watch.FakeWatcher
 }

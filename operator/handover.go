@@ -122,23 +122,28 @@ func (r *reconciler) attend(ctx context.Context, set *v1alpha1.SidecarSet, seen 
 	case found.task != nil:
 		return nil
 	case found.astray(set):
-		if !t.mayRepair(r.now()) {
-			return nil
-		}
-		log.FromContext(ctx).Info("telling a run its generation again", "generation", set.Generation, "run works on", found.generation)
-		if hold := seen.hold; hold != nil && found.hold == nil {
-			// The run is older than the hold.
-			if _, err := r.engine.signal(ctx, reference(set), protocol.PauseSignal, protocol.Hold{Who: hold.Who, Why: hold.Why}); err != nil {
-				return err
-			}
-		}
-		return r.engine.handOver(ctx, reference(set), set.Generation, seen.hold)
+		return r.repair(ctx, set, seen, found, t)
 	case seen.offers() && found.sleeps() && (found.hold == nil || seen.plan.Counts.Migrated > 0) && t.mayWake(seen, r.now()):
 		// One that has ended meanwhile is found out by the next look.
 		_, err := r.engine.signal(ctx, reference(set), protocol.GenerationSignal, protocol.GenerationInput{Generation: set.Generation})
 		return err
 	}
 	return nil
+}
+
+// repair tells a run that is astray which generation the set has.
+func (r *reconciler) repair(ctx context.Context, set *v1alpha1.SidecarSet, seen *observation, found *run, t *track) error {
+	if !t.mayRepair(r.now()) {
+		return nil
+	}
+	log.FromContext(ctx).Info("telling a run its generation again", "generation", set.Generation, "run works on", found.generation)
+	if hold := seen.hold; hold != nil && found.hold == nil {
+		// The run is older than the hold.
+		if _, err := r.engine.signal(ctx, reference(set), protocol.PauseSignal, protocol.Hold{Who: hold.Who, Why: hold.Why}); err != nil {
+			return err
+		}
+	}
+	return r.engine.handOver(ctx, reference(set), set.Generation, seen.hold)
 }
 
 // astray tells whether the run works on another generation than the set's: its

@@ -60,20 +60,27 @@ func (r *run) step(ctx workflow.Context) error {
 	if len(next.LateMarks) > 0 {
 		r.markLater(ctx, next.LateMarks)
 	}
+	return r.follow(ctx, next)
+}
+
+// follow does what a plan says.
+func (r *run) follow(ctx workflow.Context, next protocol.NextBatchResult) error {
 	switch {
+	case len(next.Pods) > 0:
+		return r.upgradeBatch(ctx, next)
 	case next.Phase == protocol.PhaseSuperseded:
 		r.newest = next.Generation
 	case next.Phase == protocol.PhasePaused:
 		return r.awaitSignal(ctx)
-	case r.marking && (next.Phase.Ended() || next.Phase == protocol.PhaseProgressing && len(next.Pods) == 0):
+	case next.Phase == protocol.PhaseWaiting && !r.marking:
+		return r.sleep(ctx, longestSleep)
+	case next.Phase == protocol.PhaseWaiting:
+		// Pods may move before the conditions are written.
+	case r.marking:
 		return workflow.Await(ctx, func() bool { return !r.marking || r.hasSignals() })
 	case next.Phase.Ended():
 		// A signal that came with the answer may want more.
 		r.ended = !r.hasSignals()
-	case len(next.Pods) > 0:
-		return r.upgradeBatch(ctx, next)
-	case next.Phase == protocol.PhaseWaiting && !r.marking:
-		return r.sleep(ctx, longestSleep)
 	}
 	return nil
 }
