@@ -80,7 +80,7 @@ func (r *run) follow(ctx workflow.Context, next protocol.NextBatchResult) error 
 		return workflow.Await(ctx, func() bool { return !r.marking || r.hasSignals() })
 	case next.Phase.Ended():
 		// A signal that came with the answer may want more.
-		r.ended = !r.hasSignals()
+		r.ended = !r.hasSignals() && !r.markedMeanwhile
 	}
 	return nil
 }

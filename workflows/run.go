@@ -42,9 +42,10 @@ type run struct {
 	signals  signals
 	shown    protocol.Phase
 	ended    bool
-	// skipMarks is set once writing conditions was refused, and marking while
-	// they are written beside the batches.
-	skipMarks, marking bool
+	// skipMarks is set once writing conditions was refused, marking while they
+	// are written beside the batches, and markedMeanwhile if they were when the
+	// newest plan was asked for, which then says nothing of them.
+	skipMarks, marking, markedMeanwhile bool
 	markErr            error
 	migration          migration
 	// upgrading is set while a batch that goes on with its reserve is in hand.
@@ -108,6 +109,7 @@ func (r *run) dueAs(ctx workflow.Context) (generation int64, due bool) {
 func (r *run) nextBatch(ctx workflow.Context) (next protocol.NextBatchResult, answered bool, err error) {
 	asking, withdraw := workflow.WithCancel(pollOptions(ctx, fmt.Sprintf("choose batch %d", r.progress.Batches+1)))
 	defer withdraw()
+	r.markedMeanwhile = r.marking
 	answer := workflow.ExecuteActivity(asking, protocol.NextBatchActivity, protocol.NextBatchInput{
 		SidecarSet: r.input.SidecarSet,
 		Generation: r.input.Generation,
