@@ -113,16 +113,12 @@ func (r *reconciler) handOver(ctx context.Context, set *v1alpha1.SidecarSet, see
 // about to look anyway.
 func (r *reconciler) attend(ctx context.Context, set *v1alpha1.SidecarSet, seen *observation, found *run, t *track) error {
 	t.ended = time.Time{}
-	illness, sure, err := r.engine.diagnose(ctx, found, &t.sightings)
-	if err != nil {
+	if err := r.examine(ctx, set, found, t); err != nil || found.task != nil {
 		return err
 	}
-	t.diagnosed(illness, sure, r.now())
 	switch {
-	case found.task != nil:
-		return nil
 	case found.astray(set):
-		return r.repair(ctx, set, seen, found, t)
+		return r.putRight(ctx, set, seen, found, t)
 	case seen.offers() && found.sleeps() && (found.hold == nil || seen.plan.Counts.Migrated > 0) && t.mayWake(seen, r.now()):
 		// One that has ended meanwhile is found out by the next look.
 		_, err := r.engine.signal(ctx, reference(set), protocol.GenerationSignal, protocol.GenerationInput{Generation: set.Generation})
@@ -131,8 +127,21 @@ func (r *reconciler) attend(ctx context.Context, set *v1alpha1.SidecarSet, seen 
 	return nil
 }
 
-// repair tells a run that is astray which generation the set has.
-func (r *reconciler) repair(ctx context.Context, set *v1alpha1.SidecarSet, seen *observation, found *run, t *track) error {
+// examine finds out what is wrong with those who do the work of an open run.
+func (r *reconciler) examine(ctx context.Context, set *v1alpha1.SidecarSet, found *run, t *track) error {
+	illness, sure, err := r.engine.diagnose(ctx, found, &t.sightings, t.fault)
+	if err == nil && sure && illness == (fault{}) && found.hold == nil && t.stuck() {
+		illness, err = r.engine.refusedWrites(ctx, reference(set))
+	}
+	if err != nil {
+		return err
+	}
+	t.diagnosed(illness, sure, r.now())
+	return nil
+}
+
+// putRight tells a run that works on another generation which the set's is.
+func (r *reconciler) putRight(ctx context.Context, set *v1alpha1.SidecarSet, seen *observation, found *run, t *track) error {
 	if !t.mayRepair(r.now()) {
 		return nil
 	}

@@ -90,6 +90,25 @@ func TestRunsAreLookedAtOftenWhileSomethingMoves(t *testing.T) {
 	assert.Equal(t, whileSuspect, one.due(stuck, now))
 }
 
+func TestSpec7_2_CountsOfAGenerationFollowItsMarks(t *testing.T) {
+	at := time.Unix(1000, 0)
+	r := &reconciler{now: func() time.Time { return at }}
+	pods := []protocol.PodReference{{Namespace: "shop", Name: "a"}}
+	seen := &observation{plan: rollout.Plan{NotUpgradable: pods, Marks: pods}}
+	var one track
+	one.meet(generation, at)
+	set := setAt(generation)
+	assert.Equal(t, statusPatience, r.hidden(set, seen, &one))
+	assert.Zero(t, r.hidden(set, &observation{plan: rollout.Plan{Marks: pods}}, &one), "what can be upgraded again")
+	assert.Zero(t, r.hidden(set, &observation{plan: rollout.Plan{NotUpgradable: pods}}, &one), "marked")
+	at = at.Add(statusPatience)
+	one.meet(generation, at)
+	assert.Zero(t, r.hidden(set, seen, &one), "for a while only")
+	at = at.Add(-statusPatience)
+	set.Status.ObservedGeneration = generation
+	assert.Zero(t, r.hidden(set, seen, &one), "told already")
+}
+
 func TestRepairsBecomeRare(t *testing.T) {
 	var one track
 	now := time.Unix(1000, 0)

@@ -351,7 +351,8 @@ func (b *bench) testRevisions(t *testing.T) {
 	assert.Equal(t, map[string]int64{v1: 3, v2: 2}, numbers(t), "old content is numbered anew")
 	newest := b.revisions(t, "first")[1]
 	assert.Equal(t, "stable", newest.Labels[v1alpha1.CustomVersionLabel])
-	assert.Equal(t, []int64{1, 2, 3, 4}, b.signals(t, set.Status.Rollout.WorkflowID), "one run heard of every generation, once")
+	b.awaitRun(t, set.Status.Rollout.WorkflowID, func(c *assert.CollectT, found *run) { assert.Equal(c, int64(4), found.generation) })
+	assert.Equal(t, 4.0, b.metric(t, `outrigger_handovers_total{result="ok"}`), "every generation is handed over once")
 
 	require.NoError(t, b.Delete(t.Context(), newest))
 	require.EventuallyWithT(t, func(c *assert.CollectT) {

@@ -25,12 +25,14 @@ func TestRuns(t *testing.T) {
 		{"HoldsAreMirroredAndSurviveTheRun", b.testHold},
 		{"RunsOfAnotherGenerationAreToldTheirs", b.testAstray},
 		{"RunsOlderThanTheirHoldAreHeldAgain", b.testAstrayHold},
+		{"StatusOfAnotherGenerationIsPutRight", b.testNewerStatus},
 		{"SleepingRunsAreWokenWhenPodsMayMove", b.testWake},
 		{"Spec1_RestartWritesNothing", b.testRestart},
 		{"NothingIsAskedAtRest", b.testRest},
 		{"RunsOfDeletedSetsEnd", b.testDeletedRun},
 		{"RunsOfSetsDeletedMeanwhileEnd", b.testDeletedMeanwhile},
 		{"Spec8_FailingActivitiesAreTold", b.testFailingActivity},
+		{"Spec8_RefusedWritesAreTold", b.testRefusedWrites},
 		{"Spec8_FailingWorkflowTasksAreTold", b.testFailingTask},
 		{"Spec8_MissingWorkersAreTold", b.testNoWorker},
 		{"SearchAttributesAreRegisteredAgain", b.testEmptied},
@@ -115,6 +117,14 @@ func (b *bench) testAstray(t *testing.T) {
 	b.awaitRun(t, id, func(c *assert.CollectT, found *run) { assert.Equal(c, int64(2), found.generation) })
 }
 
+// An etcd that comes back from a backup knows an older set than status did.
+func (b *bench) testNewerStatus(t *testing.T) {
+	set := b.roll(t, "rewound")
+	set.Status.Rollout.Generation = 99
+	require.NoError(t, b.Status().Update(t.Context(), set))
+	b.await(t, "rewound", isHandedOver)
+}
+
 // A Temporal that comes back from a backup knows an older run.
 func (b *bench) testAstrayHold(t *testing.T) {
 	id := b.roll(t, "restored").Status.Rollout.WorkflowID
@@ -139,7 +149,7 @@ func (b *bench) testWake(t *testing.T) {
 
 // testRest counts the calls of an operator that has nothing left to do.
 func (b *bench) testRest(t *testing.T) {
-	for _, name := range []string{"held", "mistyped", "restored", sleeps} {
+	for _, name := range []string{"held", "mistyped", "restored", "rewound", sleeps} {
 		b.change(t, name, func(set *v1alpha1.SidecarSet) {
 			set.Spec.UpdateStrategy.Type = v1alpha1.NotUpdateSidecarSetStrategyType
 		})
@@ -185,6 +195,14 @@ func (b *bench) testFailingActivity(t *testing.T) {
 		assert.Equal(c, want, reasonAndMessage(set, v1alpha1.ConditionDegraded))
 	})
 	assert.Equal(t, "RolloutFailing", reasonAndMessage(got, v1alpha1.ConditionProgressing).reason)
+}
+
+func (b *bench) testRefusedWrites(t *testing.T) {
+	b.roll(t, refuses)
+	want := said{"RolloutFailing", "the write of pods such as default/unwritten-1 fails again and again: pods is forbidden (it is tried again; see the logs of the workers)"}
+	b.await(t, refuses, func(c *assert.CollectT, set *v1alpha1.SidecarSet) {
+		assert.Equal(c, want, reasonAndMessage(set, v1alpha1.ConditionDegraded))
+	})
 }
 
 func (b *bench) testFailingTask(t *testing.T) {

@@ -22,15 +22,17 @@ func (b *bench) work(t *testing.T) {
 	b.worker = worker.New(b.temporal, b.taskQueue, worker.Options{WorkerStopTimeout: time.Second})
 	b.worker.RegisterWorkflowWithOptions(stubRollout, workflow.RegisterOptions{Name: protocol.RolloutWorkflow})
 	b.worker.RegisterActivityWithOptions(stubActivity, activity.RegisterOptions{Name: protocol.NextBatchActivity})
+	b.worker.RegisterActivityWithOptions(stubBatch, activity.RegisterOptions{Name: protocol.UpgradeBatchActivity})
 	require.NoError(t, b.worker.Start())
 }
 
 // The name of a set says what its run does.
 const (
-	sleeps  = "sleepy"  // sleeps until it is signalled
-	fails3  = "failing" // has an activity that fails until the run is signalled
-	panics  = "looping" // has a workflow task that fails until its worker is another
-	leaving = "leaving" // ends when it is signalled twice
+	sleeps  = "sleepy"    // sleeps until it is signalled
+	fails3  = "failing"   // has an activity that fails until the run is signalled
+	panics  = "looping"   // has a workflow task that fails
+	refuses = "unwritten" // could write none of a batch's pods
+	leaving = "leaving"   // ends when it is signalled three times
 )
 
 // stubRollout shows of a run what the operator reads and does not do the work.
@@ -49,7 +51,18 @@ func stubRollout(ctx workflow.Context, input protocol.RolloutInput) error {
 			workflow.ExecuteActivity(failing, protocol.NextBatchActivity)
 		})
 	}
+	if stub.is(refuses) {
+		once := workflow.WithActivityOptions(ctx, workflow.ActivityOptions{StartToCloseTimeout: time.Minute})
+		if err := workflow.ExecuteActivity(once, protocol.UpgradeBatchActivity).Get(ctx, nil); err != nil {
+			return err
+		}
+	}
 	return stub.listen(ctx)
+}
+
+func stubBatch(context.Context) (protocol.UpgradeBatchResult, error) {
+	return protocol.UpgradeBatchResult{Failed: []protocol.FailedPod{
+		{PodReference: protocol.PodReference{Namespace: "default", Name: "unwritten-1"}, Reason: "pods is forbidden"}}}, nil
 }
 
 func stubActivity(context.Context) error {

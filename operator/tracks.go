@@ -70,22 +70,23 @@ type track struct {
 	seenAt time.Time
 	// finished is the generation of which nothing was left to do.
 	finished int64
-	// looked is when the run was looked at last, and interval how long not to
-	// look again unless counts change.
+	// looked is when the run was looked at last, counts and offered what there
+	// was to do then, and interval how long not to look again unless that changes.
 	looked   time.Time
 	interval time.Duration
 	counts   protocol.Counts
+	offered  bool
+	// woken is when the run was woken last, with which counts, and wake how long
+	// to leave it at that unless they change.
+	woken       time.Time
+	wokenCounts protocol.Counts
+	wake        time.Duration
 	// ended is when the run was first seen to have ended though pods wait.
 	ended time.Time
 	// repaired is when the run was told its generation again, and repair how
 	// long to leave it at that.
 	repaired time.Time
 	repair   time.Duration
-	// woken is when the run was woken last, with which counts, and wake how long
-	// to leave it at that unless they change.
-	woken       time.Time
-	wokenCounts protocol.Counts
-	wake        time.Duration
 	// fault is what is wrong with those who do the work, told at faultAt; suspect
 	// while that may be about to change.
 	fault     fault
@@ -117,7 +118,7 @@ func (t *track) rest(generation int64) {
 func (t *track) due(o *observation, now time.Time) time.Duration {
 	interval := rarely
 	switch {
-	case o.plan.Counts != t.counts && (o.offers() || o.hold != nil):
+	case t.moved(o) && (o.offers() || o.hold != nil):
 		interval = soonest
 	case o.hold != nil:
 		interval = whileHeld
@@ -132,24 +133,23 @@ func (t *track) due(o *observation, now time.Time) time.Duration {
 	return t.looked.Add(interval).Sub(now)
 }
 
-// look notes a look at the run.
-func (t *track) look(o *observation, now time.Time) {
-	if o.plan.Counts == t.counts && !t.looked.IsZero() {
-		t.interval = min(max(2*t.interval, soonest), slowest)
-	} else {
-		t.interval = soonest
-	}
-	t.counts, t.looked = o.plan.Counts, now
+// moved tells whether there is something else to do than at the last look.
+func (t *track) moved(o *observation) bool {
+	return t.looked.IsZero() || o.plan.Counts != t.counts || o.offers() && !t.offered
 }
 
-// mayRepair tells whether to tell a run its generation again.
-func (t *track) mayRepair(now time.Time) bool {
-	if now.Sub(t.repaired) < t.repair {
-		return false
+// look notes a look at the run.
+func (t *track) look(o *observation, now time.Time) {
+	if t.moved(o) {
+		t.interval = soonest
+	} else {
+		t.interval = min(2*t.interval, slowest)
 	}
-	t.repaired, t.repair = now, min(max(2*t.repair, firstRepair), lastRepair)
-	return true
+	t.counts, t.offered, t.looked = o.plan.Counts, o.offers(), now
 }
+
+// stuck tells whether nothing has moved for a while though pods are offered.
+func (t *track) stuck() bool { return t.offered && t.interval > soonest }
 
 // mayWake tells whether to wake a run that sleeps.
 func (t *track) mayWake(o *observation, now time.Time) bool {
@@ -162,6 +162,15 @@ func (t *track) mayWake(o *observation, now time.Time) bool {
 		t.wake = min(2*t.wake, lastWake)
 	}
 	t.woken, t.wokenCounts = now, o.plan.Counts
+	return true
+}
+
+// mayRepair tells whether to tell a run its generation again.
+func (t *track) mayRepair(now time.Time) bool {
+	if now.Sub(t.repaired) < t.repair {
+		return false
+	}
+	t.repaired, t.repair = now, min(max(2*t.repair, firstRepair), lastRepair)
 	return true
 }
 

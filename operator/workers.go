@@ -135,9 +135,9 @@ func (s *sightings) wait(found *symptoms, key string, pending *task, now time.Ti
 // settle ends an examination.
 func (s *sightings) settle() { s.since, s.current = s.current, nil }
 
-// diagnose tells what is wrong with those who do the work of an open run. It is
-// not sure while it is too early to tell.
-func (e *engine) diagnose(ctx context.Context, r *run, s *sightings) (found fault, sure bool, err error) {
+// diagnose tells what is wrong with those who do the work of an open run, and was
+// before. It is not sure while it is too early to tell.
+func (e *engine) diagnose(ctx context.Context, r *run, s *sightings, before fault) (found fault, sure bool, err error) {
 	now := e.now()
 	seen := s.examine(r, e.taskQueue, now)
 	defer s.settle()
@@ -153,7 +153,8 @@ func (e *engine) diagnose(ctx context.Context, r *run, s *sightings) (found faul
 		}
 		return e.unattended(seen.waiting.queue, len(pollers) == 0), true, nil
 	case seen.failing != "":
-		return failing(seen.failing, seen.cause), true, nil
+		// What has failed may wait for a worker now.
+		return failing(seen.failing, seen.cause), !seen.unsure || before.reason != v1alpha1.ReasonWorkerUnavailable, nil
 	case seen.unsure || !seen.idle:
 		return fault{}, !seen.unsure, nil
 	}

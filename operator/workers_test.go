@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 	"go.temporal.io/api/common/v1"
 	"go.temporal.io/api/enums/v1"
 	"go.temporal.io/api/failure/v1"
@@ -71,6 +72,17 @@ func wordFor(found symptoms) string {
 		return "idle"
 	}
 	return "well"
+}
+
+func TestWhatHasFailedMayWaitForAWorkerNow(t *testing.T) {
+	e := &engine{now: func() time.Time { return time.Unix(1000, 0) }}
+	waits := &run{activities: []*workflow.PendingActivityInfo{pending(scheduled, 5, false)}}
+	_, sure, err := e.diagnose(t.Context(), waits, &sightings{}, fault{})
+	require.NoError(t, err)
+	assert.True(t, sure)
+	_, sure, err = e.diagnose(t.Context(), waits, &sightings{}, e.unattended("queue", true))
+	require.NoError(t, err)
+	assert.False(t, sure, "a new operator keeps to what status says")
 }
 
 func TestTasksAreKnownByTheirAttempt(t *testing.T) {

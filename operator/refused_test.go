@@ -1,0 +1,32 @@
+package operator
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.temporal.io/api/history/v1"
+	"go.temporal.io/sdk/converter"
+
+	"github.com/outrigger/outrigger/api/protocol"
+)
+
+func TestSpec8_RefusedWritesAreFoundInTheNewestBatch(t *testing.T) {
+	result := func(value any) *history.HistoryEvent {
+		payloads, err := converter.GetDefaultDataConverter().ToPayloads(value)
+		require.NoError(t, err)
+		return &history.HistoryEvent{Attributes: &history.HistoryEvent_ActivityTaskCompletedEventAttributes{
+			ActivityTaskCompletedEventAttributes: &history.ActivityTaskCompletedEventAttributes{Result: payloads}}}
+	}
+	pod := func(name string) protocol.PodReference { return protocol.PodReference{Namespace: "shop", Name: name} }
+	other := &history.HistoryEvent{}
+	next := result(protocol.NextBatchResult{Phase: protocol.PhaseProgressing, Pods: []protocol.SelectedPod{{PodReference: pod("a")}}})
+	refused := result(protocol.UpgradeBatchResult{Failed: []protocol.FailedPod{{PodReference: pod("b"), Reason: "no"}, {PodReference: pod("a"), Reason: "forbidden"}}})
+	mixed := result(protocol.UpgradeBatchResult{Failed: []protocol.FailedPod{{PodReference: pod("b"), Reason: "no"}}, Written: []protocol.WrittenPod{{PodReference: pod("a")}}})
+	want := fault{"RolloutFailing", "the write of pods such as shop/a fails again and again: forbidden (it is tried again; see the logs of the workers)"}
+
+	assert.Equal(t, fault{}, refusal(nil))
+	assert.Equal(t, fault{}, refusal([]*history.HistoryEvent{other, next}))
+	assert.Equal(t, want, refusal([]*history.HistoryEvent{other, next, refused, mixed}))
+	assert.Equal(t, fault{}, refusal([]*history.HistoryEvent{next, mixed, refused}), "others can be written")
+}
