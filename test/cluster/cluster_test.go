@@ -73,6 +73,7 @@ func TestCluster(t *testing.T) {
 	t.Run("NodesAreReadyWithRoomForAThousandPods", func(t *testing.T) { testNodes(ctx, t, c) })
 	t.Run("ImageChangeRestartsOnlyThatContainer", func(t *testing.T) { testImageChange(ctx, t, c) })
 	t.Run("BadImageNeverGetsReadyUntilItIsTakenBack", func(t *testing.T) { testBadImage(ctx, t, c) })
+	t.Run("KubeletsCanBeLateAndSlow", func(t *testing.T) { testKubelets(ctx, t, c) })
 	t.Run("RolesHaveOnlyTheirOwnRights", func(t *testing.T) { testRights(ctx, t, c) })
 	t.Run("RolesRunWithTheAgreedFlags", func(t *testing.T) { testRoles(ctx, t, c) })
 	for _, name := range []string{Etcd, APIServer, KWOK, ControllerManager, Scheduler} {
@@ -148,6 +149,41 @@ func testBadImage(ctx context.Context, t *testing.T, c *Cluster) {
 	setImage(ctx, t, client, name, "sidecar:v1")
 	pod = awaitPod(ctx, t, client, name, ready)
 	assert.Equal(t, []string{"app app:v1 sim://app:v1 0", "native native:v1 sim://native:v1 0", "sidecar sidecar:v1 sim://sidecar:v1 1"}, containers(pod))
+}
+
+func testKubelets(ctx context.Context, t *testing.T, c *Cluster) {
+	pods := clientOf(t, c).CoreV1().Pods("default")
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "slow", Annotations: map[string]string{
+		"kwok.outrigger.io/clock-behind": "1h", "kwok.outrigger.io/ready-after": "1s",
+	}}}
+	pod.Spec.Containers = []corev1.Container{{Name: "app", Image: "app:v1"}, {Name: "sidecar", Image: "sidecar:v1"}}
+	pod, err := pods.Create(ctx, pod, metav1.CreateOptions{})
+	require.NoError(t, err)
+	created := pod.CreationTimestamp
+	pod = awaitPod(ctx, t, clientOf(t, c), "slow", func(pod *corev1.Pod) bool { return pod.Status.Phase == corev1.PodRunning })
+	assert.False(t, ready(pod), "it takes its time")
+	pod = awaitPod(ctx, t, clientOf(t, c), "slow", ready)
+	late := func(pod *corev1.Pod) time.Duration { return created.Sub(readySince(pod)).Round(time.Hour) }
+	assert.Equal(t, time.Hour, late(pod))
+
+	// What changes while the pod is not ready leaves the time since when it is not.
+	setImage(ctx, t, clientOf(t, c), "slow", "sidecar:bad")
+	pod = awaitPod(ctx, t, clientOf(t, c), "slow", func(pod *corev1.Pod) bool { return !ready(pod) })
+	unready := readySince(pod)
+	_, err = pods.Patch(ctx, "slow", types.MergePatchType,
+		[]byte(`{"metadata":{"annotations":{"kwok.outrigger.io/clock-behind":"2h"}}}`), metav1.PatchOptions{})
+	require.NoError(t, err)
+	setImage(ctx, t, clientOf(t, c), "slow", "sidecar:v2")
+	pod = awaitPod(ctx, t, clientOf(t, c), "slow", func(pod *corev1.Pod) bool { return statusOf(pod, "sidecar").Image == "sidecar:v2" })
+	assert.False(t, ready(pod))
+	assert.Equal(t, unready, readySince(pod))
+	pod = awaitPod(ctx, t, clientOf(t, c), "slow", ready)
+	assert.Equal(t, 2*time.Hour, late(pod))
+}
+
+func readySince(pod *corev1.Pod) time.Time {
+	i := slices.IndexFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool { return c.Type == corev1.PodReady })
+	return pod.Status.Conditions[i].LastTransitionTime.Time
 }
 
 func testRights(ctx context.Context, t *testing.T, c *Cluster) {

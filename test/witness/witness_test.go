@@ -1,0 +1,94 @@
+package witness
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// seen is one event of the pod: what its containers shall run, and do, and
+// whether it serves.
+type seen struct {
+	asked, runs []string
+	ready       bool
+}
+
+func (s seen) pod(names []string) *corev1.Pod {
+	pod := &corev1.Pod{}
+	pod.UID = "one"
+	for i, name := range names {
+		pod.Spec.Containers = append(pod.Spec.Containers, corev1.Container{Name: name, Image: s.asked[i]})
+		pod.Status.ContainerStatuses = append(pod.Status.ContainerStatuses, corev1.ContainerStatus{Name: name, Image: s.runs[i]})
+	}
+	status := corev1.ConditionFalse
+	if s.ready {
+		status = corev1.ConditionTrue
+	}
+	pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: status}}
+	return pod
+}
+
+func one(asked, runs string, ready bool) seen { return seen{[]string{asked}, []string{runs}, ready} }
+
+func twins(first, second, runsFirst, runsSecond string, ready bool) seen {
+	return seen{[]string{first, second}, []string{runsFirst, runsSecond}, ready}
+}
+
+func TestAPodIsInFlightFromWhenItIsTakenDownUntilItServesAgain(t *testing.T) {
+	for name, c := range map[string]struct {
+		names  []string
+		events []seen
+		want   []int
+	}{
+		"upgraded": {
+			[]string{"side"},
+			[]seen{one("v1", "v1", true), one("v2", "v1", true), one("v2", "v2", false), one("v2", "v2", true)},
+			[]int{0, 1, 1, 0},
+		},
+		"unready by itself": {
+			[]string{"side"},
+			[]seen{one("v1", "v1", true), one("v1", "v1", false), one("v2", "v1", false), one("v2", "v2", false), one("v2", "v2", true)},
+			[]int{0, 0, 0, 0, 0},
+		},
+		"new and not ready yet": {
+			[]string{"side"},
+			[]seen{one("v1", "", false), one("v1", "v1", false), one("v2", "v1", false), one("v2", "v2", true)},
+			[]int{0, 0, 0, 0},
+		},
+		"a second image before it serves with the first": {
+			[]string{"side"},
+			[]seen{one("v1", "v1", true), one("bad", "v1", false), one("v2", "v1", false), one("v1", "v1", false), one("v1", "v1", true)},
+			[]int{0, 1, 1, 1, 0},
+		},
+		"ready before it is taken down": {
+			[]string{"side"},
+			[]seen{one("v1", "v1", false), one("v2", "v1", false), one("v2", "v1", true), one("v2", "v2", false), one("v2", "v2", true)},
+			[]int{0, 0, 1, 1, 0},
+		},
+		"twins": {
+			[]string{"side-1", "side-2"},
+			[]seen{
+				twins("v1", "empty", "v1", "empty", true), twins("v1", "v2", "v1", "empty", true), twins("v1", "v2", "v1", "v2", true),
+				twins("empty", "v2", "v1", "v2", true), twins("empty", "v2", "empty", "v2", false), twins("empty", "v2", "empty", "v2", true),
+			},
+			[]int{0, 1, 1, 1, 1, 0},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := &Witness{names: c.names, pods: map[types.UID]known{}, asked: map[string]int{}, change: make(chan struct{})}
+			if len(c.names) > 1 {
+				w.empty = "empty"
+			}
+			var got []int
+			for _, event := range c.events {
+				w.see(event.pod(c.names))
+				got = append(got, w.View().InFlight)
+			}
+			assert.Equal(t, c.want, got)
+			w.lose(c.events[0].pod(c.names))
+			assert.Equal(t, View{}, w.View())
+		})
+	}
+}
