@@ -70,6 +70,7 @@ func (o Options) RESTConfig() (*rest.Config, error) {
 	if err := noticeSilence(config); err != nil {
 		return nil, err
 	}
+	config.Wrap(newImpatient)
 	config.QPS, config.Burst = o.QPS, o.Burst
 	config.UserAgent = rest.DefaultKubernetesUserAgent()
 	probe := rest.CopyConfig(config)
