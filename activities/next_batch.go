@@ -109,7 +109,9 @@ func (w *wait) plan(ctx context.Context, set *v1alpha1.SidecarSet) (result proto
 	if w.input.SkipMarks {
 		plan.Marks, plan.LateMarks = nil, nil
 	}
-	if w.input.SkipLateMarks || len(plan.Pods) > 0 {
+	again = w.patience(&plan)
+	// Nobody waits for these: they come when nothing moves any more.
+	if w.input.SkipLateMarks || len(plan.Pods) > 0 || again > 0 {
 		plan.LateMarks = nil
 	}
 	if len(plan.Marks)+len(plan.LateMarks) > 0 && plan.Phase.Ended() {
@@ -119,7 +121,7 @@ func (w *wait) plan(ctx context.Context, set *v1alpha1.SidecarSet) (result proto
 		Phase: plan.Phase, Message: plan.Message, Pods: plan.Pods, Reserve: plan.Reserve,
 		Counts: plan.Counts, Hot: plan.Hot, Marks: plan.Marks, LateMarks: plan.LateMarks,
 	}
-	return result, w.patience(&plan), nil
+	return result, again, nil
 }
 
 // patience says how long to wait for a better plan. A batch with a reserve goes
@@ -131,9 +133,6 @@ func (w *wait) patience(plan *rollout.Plan) time.Duration {
 		return 0
 	case plan.Phase == protocol.PhaseWaiting:
 		w.first = time.Time{}
-		if len(plan.LateMarks) > 0 {
-			return 0
-		}
 		return w.idle.left(plan.Counts)
 	case plan.Phase != protocol.PhaseProgressing:
 		return 0

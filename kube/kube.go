@@ -132,6 +132,28 @@ func (o Options) NewManager(adjust func(*manager.Options)) (*Manager, error) {
 	return &Manager{Manager: mgr, Watches: watches}, nil
 }
 
+// Start runs the process until ctx ends. controller-runtime would wait for ever,
+// and busily, for caches that have not synced by then.
+func (m *Manager) Start(ctx context.Context) error {
+	ended := make(chan error, 1)
+	go func() { ended <- m.Manager.Start(ctx) }()
+	select {
+	case err := <-ended:
+		return err
+	case <-ctx.Done():
+	}
+	if !m.synced(context.WithoutCancel(ctx)) {
+		return nil
+	}
+	return <-ended
+}
+
+func (m *Manager) synced(ctx context.Context) bool {
+	short, done := context.WithTimeout(ctx, 100*time.Millisecond)
+	defer done()
+	return m.GetCache().WaitForCacheSync(short)
+}
+
 // CachesSynced is the readiness of a process that decides from caches.
 func CachesSynced(mgr manager.Manager) healthz.Checker {
 	return func(r *http.Request) error {
