@@ -2,7 +2,6 @@ package workflows
 
 import (
 	"fmt"
-	"slices"
 
 	"go.temporal.io/sdk/workflow"
 
@@ -22,7 +21,7 @@ func (r *run) markPods(ctx workflow.Context, pods []protocol.PodReference) error
 		return fmt.Errorf("mark pods of generation %d: %w", r.input.Generation, err)
 	}
 	r.skipMarks = len(result.Failed) > 0
-	r.progress.Written = slices.Concat(r.progress.Written, result.Written)
+	r.marked = result.Written
 	return nil
 }
 

@@ -375,13 +375,18 @@ func (s *rolloutSuite) TestASignalEndsABatchWithAReserveAndAllOfItMayHaveBeenWri
 	s.Equal([]protocol.WrittenPod{{PodReference: pod("a")}, {PodReference: pod("b")}, {PodReference: pod("c")}}, s.asked[1].Written)
 }
 
-func (s *rolloutSuite) TestABatchWithoutAReserveIsNotCutShort() {
-	s.answers(batch("a"), ends(protocol.PhaseComplete))
-	s.upgrade = func(_ context.Context, input protocol.UpgradeBatchInput) (protocol.UpgradeBatchResult, error) {
-		s.env.SignalWorkflow(protocol.GenerationSignal, protocol.GenerationInput{})
-		return written(input.Pods), nil
+// A batch without a reserve may have to wait for room too.
+func (s *rolloutSuite) TestASignalEndsABatchWithoutAReserve() {
+	s.answers(batch("a"))
+	s.upgrade = func(context.Context, protocol.UpgradeBatchInput) (protocol.UpgradeBatchResult, error) {
+		return protocol.UpgradeBatchResult{}, activity.ErrResultPending
 	}
-	s.Equal(1, s.run().Upgraded)
+	s.env.RegisterDelayedCallback(func() {
+		s.env.SignalWorkflow(protocol.GenerationSignal, protocol.GenerationInput{Generation: 2})
+	}, time.Second)
+	started := s.env.Now()
+	s.Equal(int64(2), s.continued().Generation)
+	s.Less(s.env.Now().Sub(started), time.Minute)
 }
 
 func withReserve(result protocol.NextBatchResult, names ...string) protocol.NextBatchResult {

@@ -46,9 +46,12 @@ type run struct {
 	// are written beside the batches, and markedMeanwhile if they were when the
 	// newest plan was asked for, which then says nothing of them.
 	skipMarks, marking, markedMeanwhile bool
-	markErr            error
-	migration          migration
-	// upgrading is set while a batch that goes on with its reserve is in hand.
+	markErr                             error
+	// marked are the pods whose conditions were written last. The next plan
+	// waits until they are seen, or it would name them again.
+	marked    []protocol.WrittenPod
+	migration migration
+	// upgrading is set while a batch is in hand.
 	upgrading bool
 	// updated says that an update came since signals were read. woken says that
 	// somebody wants the run to look, or that it has waited long enough; wakes
@@ -113,7 +116,7 @@ func (r *run) nextBatch(ctx workflow.Context) (next protocol.NextBatchResult, an
 	answer := workflow.ExecuteActivity(asking, protocol.NextBatchActivity, protocol.NextBatchInput{
 		SidecarSet: r.input.SidecarSet,
 		Generation: r.input.Generation,
-		Written:    r.progress.Written,
+		Written:    slices.Concat(r.progress.Written, r.marked),
 		Refused:    r.refused,
 		SkipMarks:  r.skipMarks, SkipLateMarks: r.marking,
 		Held: r.hold != nil,
@@ -166,7 +169,8 @@ func (r *run) written(pods []protocol.WrittenPod) {
 	r.progress.Written = pods
 }
 
-// upgrade runs one batch. One with a reserve ends early when a signal comes.
+// upgrade runs one batch, which goes on while slots become free and ends early
+// when a signal comes.
 func (r *run) upgrade(ctx workflow.Context, next protocol.NextBatchResult) (result protocol.UpgradeBatchResult, err error) {
 	summary := fmt.Sprintf("upgrade batch %d: %d pods", r.progress.Batches, len(next.Pods))
 	if len(next.Reserve) > 0 {
@@ -183,7 +187,7 @@ func (r *run) upgrade(ctx workflow.Context, next protocol.NextBatchResult) (resu
 		Written:    r.progress.Written,
 		Run:        r.progress.Run,
 	})
-	if len(next.Reserve) > 0 {
+	if len(next.Reserve) > 0 || waitsItself(ctx) {
 		r.upgrading = true
 		defer func() { r.upgrading = false }()
 		if next.Hot {
