@@ -57,7 +57,7 @@ func (r *run) step(ctx workflow.Context) error {
 			return err
 		}
 	}
-	if len(next.LateMarks) > 0 {
+	if len(next.LateMarks) > 0 && !r.marking {
 		r.markLater(ctx, next.LateMarks)
 	}
 	return r.follow(ctx, next)
