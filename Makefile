@@ -75,7 +75,7 @@ lint: ## Run the linters, also the one for workflow code
 
 .PHONY: test
 test: controlplane build ## Run all tests
-	go test -timeout 15m ./...
+	go test -timeout 40m ./...
 
 .PHONY: up
 up: controlplane build ## Start the local stack: Kubernetes, Temporal, Outrigger (WORKERS=2)
