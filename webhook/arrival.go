@@ -28,24 +28,21 @@ type arrival struct {
 }
 
 // newPod is what injection reads of a pod. The rest would take longer, above all
-// managedFields.
+// managedFields; and status and deletionTimestamp are whatever the client sent,
+// as the API server resets them only after admission.
 type newPod struct {
 	metav1.TypeMeta `json:",inline"`
 	Metadata        *podMetadata `json:"metadata"`
 	Spec            *podSpec     `json:"spec"`
-	Status          struct {
-		Phase corev1.PodPhase `json:"phase"`
-	} `json:"status"`
 }
 
 type podMetadata struct {
-	Name              string                  `json:"name"`
-	GenerateName      string                  `json:"generateName"`
-	Namespace         string                  `json:"namespace"`
-	DeletionTimestamp *metav1.Time            `json:"deletionTimestamp"`
-	Labels            map[string]string       `json:"labels"`
-	Annotations       map[string]string       `json:"annotations"`
-	OwnerReferences   []metav1.OwnerReference `json:"ownerReferences"`
+	Name            string                  `json:"name"`
+	GenerateName    string                  `json:"generateName"`
+	Namespace       string                  `json:"namespace"`
+	Labels          map[string]string       `json:"labels"`
+	Annotations     map[string]string       `json:"annotations"`
+	OwnerReferences []metav1.OwnerReference `json:"ownerReferences"`
 }
 
 var (
@@ -108,10 +105,9 @@ func isPod(group, version, kind string) bool {
 func (a *arrival) pod() *corev1.Pod {
 	told := a.Object.Metadata
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
-		Name: told.Name, GenerateName: told.GenerateName, Namespace: told.Namespace, DeletionTimestamp: told.DeletionTimestamp,
+		Name: told.Name, GenerateName: told.GenerateName, Namespace: told.Namespace,
 		Labels: told.Labels, Annotations: told.Annotations, OwnerReferences: told.OwnerReferences,
 	}}
-	pod.Status.Phase = a.Object.Status.Phase
 	if pod.Namespace == "" {
 		pod.Namespace = a.Namespace
 	}

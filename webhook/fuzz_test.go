@@ -31,7 +31,7 @@ func wholly(t testing.TB, podJSON []byte, set *v1alpha1.SidecarSet) (patch []byt
 	if pod.Namespace == "" {
 		pod.Namespace = "default"
 	}
-	if !match.Active(&pod) {
+	if match.Mirror(&pod) {
 		return nil, nil
 	}
 	compiled, err := compile(set)

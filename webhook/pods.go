@@ -56,7 +56,7 @@ func (h *podHandler) answer(ctx context.Context, x *exchange) (*admissionv1.Admi
 // admit is the story of an admission: match, choose versions, inject.
 func (h *podHandler) admit(ctx context.Context, known *setIndex, request *arrival, x *exchange) admission.Response {
 	pod := request.pod()
-	if !match.Active(pod) {
+	if match.Mirror(pod) {
 		return admission.Allowed("")
 	}
 	sets, err := h.matching(ctx, known, pod)

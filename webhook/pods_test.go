@@ -101,11 +101,28 @@ func TestSpec3_AnEmptyPodNamespaceIsTheRequests(t *testing.T) {
 	assert.Empty(t, admitted(t, handlerFor(t, interceptor.Funcs{}, nil, set), pod).Patch)
 }
 
-func TestSpec3_EndedPodsAreLeftAlone(t *testing.T) {
-	pod := fixture.Pod()
-	pod.Status.Phase = corev1.PodSucceeded
-	response := admitted(t, handlerFor(t, interceptor.Funcs{}, nil, fixture.SidecarSet("s", fixture.Sidecar("side"))), pod)
-	assert.True(t, response.Allowed)
+func TestSpec3_WhatAClientSendsAsStatusKeepsNoPodFromItsSidecars(t *testing.T) {
+	handler := handlerFor(t, interceptor.Funcs{}, nil, fixture.SidecarSet("s", fixture.Sidecar("side")))
+	for name, change := range map[string]func(*corev1.Pod){
+		"succeeded": func(p *corev1.Pod) { p.Status.Phase = corev1.PodSucceeded },
+		"failed":    func(p *corev1.Pod) { p.Status.Phase = corev1.PodFailed },
+		"deleted":   func(p *corev1.Pod) { p.DeletionTimestamp = new(metav1.Now()) },
+	} {
+		pod := fixture.Pod(fixture.Container("app"))
+		change(pod)
+		response := admitted(t, handler, pod)
+		assert.True(t, response.Allowed, name)
+		assert.Contains(t, string(response.Patch), `"name":"side"`, name)
+	}
+}
+
+func TestSpec3_MirrorPodsAreNeverInjected(t *testing.T) {
+	pod := fixture.Pod(fixture.Container("app"))
+	pod.Annotations = map[string]string{corev1.MirrorPodAnnotationKey: ""}
+	unhashed := fixture.SidecarSet("unhashed", fixture.Sidecar("other"))
+	unhashed.Annotations = nil
+	response := admitted(t, handlerFor(t, interceptor.Funcs{}, nil, fixture.SidecarSet("s", fixture.Sidecar("side")), unhashed), pod)
+	assert.True(t, response.Allowed, "nor refused")
 	assert.Empty(t, response.Patch)
 }
 

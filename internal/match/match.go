@@ -66,9 +66,16 @@ func (s Scope) Namespace(name string, namespaceLabels map[string]string) bool {
 	return s.namespaces == nil || s.namespaces.Matches(labels.Set(namespaceLabels))
 }
 
-// Active tells whether a pod still counts: one that has ended or is being
-// deleted is never injected, counted or upgraded.
+// Active tells whether a pod counts: one that has ended or is being deleted, or
+// that mirrors a static pod, is never counted or upgraded.
 func Active(pod *corev1.Pod) bool {
-	return pod.DeletionTimestamp == nil &&
+	return pod.DeletionTimestamp == nil && !Mirror(pod) &&
 		pod.Status.Phase != corev1.PodSucceeded && pod.Status.Phase != corev1.PodFailed
+}
+
+// Mirror tells whether a pod only shows a static pod of a node: the kubelet runs
+// that from a file, and changes nothing in it.
+func Mirror(pod *corev1.Pod) bool {
+	_, mirrors := pod.Annotations[corev1.MirrorPodAnnotationKey]
+	return mirrors
 }

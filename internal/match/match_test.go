@@ -62,11 +62,14 @@ func TestSpec3_BadSelectorsNameTheirField(t *testing.T) {
 	require.ErrorContains(t, err, "spec.namespaceSelector: ")
 }
 
-func TestSpec3_EndedAndTerminatingPodsAreNotActive(t *testing.T) {
+func TestSpec3_EndedTerminatingAndMirrorPodsAreNotActive(t *testing.T) {
 	now := metav1.Now()
 	for phase, want := range map[corev1.PodPhase]bool{"": true, corev1.PodPending: true, corev1.PodRunning: true, corev1.PodUnknown: true, corev1.PodSucceeded: false, corev1.PodFailed: false} {
 		pod := &corev1.Pod{Status: corev1.PodStatus{Phase: phase}}
 		assert.Equal(t, want, Active(pod), phase)
+		mirror := pod.DeepCopy()
+		mirror.Annotations = map[string]string{corev1.MirrorPodAnnotationKey: ""}
+		assert.False(t, Active(mirror), phase)
 		pod.DeletionTimestamp = &now
 		assert.False(t, Active(pod), phase)
 	}

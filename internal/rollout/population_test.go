@@ -46,6 +46,7 @@ func TestSpec3_MatchedPods(t *testing.T) {
 		member("succeeded", func(p *corev1.Pod) { p.Status.Phase = corev1.PodSucceeded }),
 		member("failed", func(p *corev1.Pod) { p.Status.Phase = corev1.PodFailed }),
 		member("terminating", func(p *corev1.Pod) { p.DeletionTimestamp = &now }),
+		member("mirror", func(p *corev1.Pod) { p.Annotations[corev1.MirrorPodAnnotationKey] = "hash" }),
 		member("relabelled", func(p *corev1.Pod) { p.Labels = nil }),
 		member("not-injected", func(p *corev1.Pod) { p.Annotations[v1alpha1.InjectedListAnnotation] = "other" }),
 		member("lacks-container", func(p *corev1.Pod) { p.Spec.Containers = nil }),
