@@ -11,13 +11,13 @@ import (
 
 	"github.com/outrigger/outrigger/api/v1alpha1"
 	"github.com/outrigger/outrigger/internal/conversion"
-	"github.com/outrigger/outrigger/internal/inject"
+	"github.com/outrigger/outrigger/internal/jsonpatch"
 )
 
 // difference returns what turns a raw SidecarSet into its completed form.
 // Fields that the types of this program know are taken from the completed form,
 // all others stay as they were written (SPEC §1).
-func difference(raw []byte, completed *v1alpha1.SidecarSet) ([]inject.Operation, error) {
+func difference(raw []byte, completed *v1alpha1.SidecarSet) ([]jsonpatch.Operation, error) {
 	var written struct {
 		Metadata struct {
 			Annotations map[string]string `json:"annotations"`
@@ -35,28 +35,26 @@ func difference(raw []byte, completed *v1alpha1.SidecarSet) ([]inject.Operation,
 	dropGuessedSources(spec, written.Spec)
 	operations := annotationDifference(written.Metadata.Annotations, completed.Annotations)
 	if !reflect.DeepEqual(spec, written.Spec) {
-		operations = append(operations, inject.Operation{Op: "add", Path: "/spec", Value: spec})
+		operations = append(operations, jsonpatch.Operation{Op: "add", Path: "/spec", Value: spec})
 	}
 	owners, err := conversion.StoredOwnership(completed)
 	if err != nil {
 		return nil, err
 	}
 	if owners != nil {
-		operations = append(operations, inject.Operation{Op: "add", Path: "/metadata/managedFields", Value: owners})
+		operations = append(operations, jsonpatch.Operation{Op: "add", Path: "/metadata/managedFields", Value: owners})
 	}
 	return operations, nil
 }
 
-func annotationDifference(written, completed map[string]string) []inject.Operation {
-	const path = "/metadata/annotations"
+func annotationDifference(written, completed map[string]string) []jsonpatch.Operation {
 	if len(written) == 0 {
-		return []inject.Operation{{Op: "add", Path: path, Value: completed}}
+		return []jsonpatch.Operation{{Op: "add", Path: jsonpatch.Pointer("metadata", "annotations"), Value: completed}}
 	}
-	var operations []inject.Operation
+	var operations []jsonpatch.Operation
 	for _, key := range []string{v1alpha1.HashAnnotation, v1alpha1.HashWithoutImageAnnotation} {
 		if written[key] != completed[key] {
-			escaped := strings.ReplaceAll(key, "/", "~1")
-			operations = append(operations, inject.Operation{Op: "add", Path: path + "/" + escaped, Value: completed[key]})
+			operations = append(operations, jsonpatch.Operation{Op: "add", Path: jsonpatch.Pointer("metadata", "annotations", key), Value: completed[key]})
 		}
 	}
 	return operations

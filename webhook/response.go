@@ -8,11 +8,11 @@ import (
 	admissionv1 "k8s.io/api/admission/v1"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
-	"github.com/outrigger/outrigger/internal/inject"
+	"github.com/outrigger/outrigger/internal/jsonpatch"
 )
 
 // patched allows a request with changes; no operations, no changes.
-func patched(operations []inject.Operation) admission.Response {
+func patched(operations []jsonpatch.Operation) admission.Response {
 	encoded, err := json.Marshal(operations)
 	if err != nil {
 		return admission.Errored(http.StatusInternalServerError, fmt.Errorf("encode the patch: %w", err))

@@ -4,20 +4,14 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
-)
 
-// Operation is a step of a JSON patch (RFC 6902).
-type Operation struct {
-	Op    string `json:"op"`
-	Path  string `json:"path"`
-	Value any    `json:"value"`
-}
+	"github.com/outrigger/outrigger/internal/jsonpatch"
+)
 
 // Patch returns the steps that turn the pod into the injected one; none when
 // nothing is injected. Only what is added is written, so that fields of the pod
 // that this program does not know survive.
-func (i *Injection) Patch() []Operation {
+func (i *Injection) Patch() []jsonpatch.Operation {
 	operations := annotationPatch(i.pod.Annotations, i.changed)
 	operations = append(operations, i.initContainers.patch("/spec/initContainers")...)
 	operations = append(operations, i.containers.patch("/spec/containers")...)
@@ -48,46 +42,44 @@ func (i *Injection) AppendPatch(into []byte) ([]byte, error) {
 	return append(into, ']'), nil
 }
 
-func annotationPatch(existing, changed map[string]string) []Operation {
-	const path = "/metadata/annotations"
+func annotationPatch(existing, changed map[string]string) []jsonpatch.Operation {
 	if len(changed) == 0 {
 		return nil
 	}
 	if len(existing) == 0 {
-		return []Operation{{"add", path, changed}}
+		return []jsonpatch.Operation{{Op: "add", Path: jsonpatch.Pointer("metadata", "annotations"), Value: changed}}
 	}
-	operations := make([]Operation, 0, len(changed))
-	escape := strings.NewReplacer("~", "~0", "/", "~1")
+	operations := make([]jsonpatch.Operation, 0, len(changed))
 	for _, key := range slices.Sorted(maps.Keys(changed)) {
-		operations = append(operations, Operation{"add", path + "/" + escape.Replace(key), changed[key]})
+		operations = append(operations, jsonpatch.Operation{Op: "add", Path: jsonpatch.Pointer("metadata", "annotations", key), Value: changed[key]})
 	}
 	return operations
 }
 
-func (p *placement) patch(path string) []Operation {
+func (p *placement) patch(path string) []jsonpatch.Operation {
 	if len(p.existing) == 0 {
 		return appendPatch(path, 0, slices.Concat(p.before, p.after))
 	}
-	var operations []Operation
+	var operations []jsonpatch.Operation
 	for _, index := range slices.Sorted(maps.Keys(p.replaced)) {
-		operations = append(operations, Operation{"replace", fmt.Sprintf("%s/%d", path, index), p.replaced[index]})
+		operations = append(operations, jsonpatch.Operation{Op: "replace", Path: fmt.Sprintf("%s/%d", path, index), Value: p.replaced[index]})
 	}
 	for index, container := range p.before {
-		operations = append(operations, Operation{"add", fmt.Sprintf("%s/%d", path, index), container})
+		operations = append(operations, jsonpatch.Operation{Op: "add", Path: fmt.Sprintf("%s/%d", path, index), Value: container})
 	}
 	return append(operations, appendPatch(path, len(p.existing), p.after)...)
 }
 
-func appendPatch[T any](path string, existing int, additions []T) []Operation {
+func appendPatch[T any](path string, existing int, additions []T) []jsonpatch.Operation {
 	switch {
 	case len(additions) == 0:
 		return nil
 	case existing == 0:
-		return []Operation{{"add", path, additions}}
+		return []jsonpatch.Operation{{Op: "add", Path: path, Value: additions}}
 	}
-	operations := make([]Operation, len(additions))
+	operations := make([]jsonpatch.Operation, len(additions))
 	for index := range additions {
-		operations[index] = Operation{"add", path + "/-", additions[index]}
+		operations[index] = jsonpatch.Operation{Op: "add", Path: path + "/-", Value: additions[index]}
 	}
 	return operations
 }

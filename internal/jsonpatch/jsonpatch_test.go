@@ -1,0 +1,27 @@
+package jsonpatch
+
+import (
+	"encoding/json"
+	"testing"
+
+	evanphx "github.com/evanphx/json-patch/v5"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+func TestPointersLeadToKeysOfAnyCharacters(t *testing.T) {
+	for _, key := range []string{"plain", "a/b", "a~b", "~1", "~0/", "a~1b/c", "-", "", "ü\"\\"} {
+		operations, err := json.Marshal([]Operation{{Op: "add", Path: Pointer("metadata", "annotations", key), Value: "new"}})
+		require.NoError(t, err)
+		patch, err := evanphx.DecodePatch(operations)
+		require.NoError(t, err, key)
+		after, err := patch.Apply([]byte(`{"metadata":{"annotations":{"other":"stays"}}}`))
+		require.NoError(t, err, key)
+		var got struct {
+			Metadata struct{ Annotations map[string]string }
+		}
+		require.NoError(t, json.Unmarshal(after, &got))
+		assert.Equal(t, map[string]string{"other": "stays", key: "new"}, got.Metadata.Annotations)
+	}
+	assert.Equal(t, "/spec/containers/0", Pointer("spec", "containers", "0"))
+}
