@@ -3,12 +3,12 @@ package operator
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
@@ -58,25 +58,7 @@ func (r *reconciler) revisionsOf(ctx context.Context, set *v1alpha1.SidecarSet) 
 	if err != nil {
 		return nil, fmt.Errorf("list revisions of SidecarSet %s: %w", set.Name, err)
 	}
-	var own []*appsv1.ControllerRevision
-	for i := range list.Items {
-		if belongs(&list.Items[i], set) && list.Items[i].DeletionTimestamp == nil {
-			own = append(own, &list.Items[i])
-		}
-	}
-	revision.Sort(own)
-	return own, nil
-}
-
-// belongs tells the revisions of a set from those that a controller of another
-// kind made. Those of an earlier set of the same name belong to it: pods that
-// were made from them are matched again.
-func belongs(recorded *appsv1.ControllerRevision, set *v1alpha1.SidecarSet) bool {
-	if recorded.Labels[v1alpha1.SidecarSetNameLabel] != set.Name {
-		return false
-	}
-	controller := metav1.GetControllerOfNoCopy(recorded)
-	return controller == nil || controller.Kind == revision.OwnerKind && controller.Name == set.Name
+	return slices.DeleteFunc(revision.Of(set, list.Items), func(r *appsv1.ControllerRevision) bool { return r.DeletionTimestamp != nil }), nil
 }
 
 // createRevision creates the revision of new content. A name that other content
@@ -99,7 +81,7 @@ func (r *reconciler) createRevision(ctx context.Context, set *v1alpha1.SidecarSe
 		if err := r.live.Get(ctx, client.ObjectKeyFromObject(built), &existing); err != nil {
 			return nil, fmt.Errorf("read ControllerRevision %s/%s: %w", r.namespace, built.Name, err)
 		}
-		if belongs(&existing, set) && revision.Equal(existing.Data.Raw, data) {
+		if revision.Belongs(&existing, set) && revision.Equal(existing.Data.Raw, data) {
 			return &existing, nil
 		}
 		if err := r.countCollision(ctx, set); err != nil {

@@ -161,3 +161,18 @@ func TestSpec4_11_APinnedRevisionIsInjectedOrThePodIsRefused(t *testing.T) {
 	response = admitted(t, handlerFor(t, interceptor.Funcs{}, nil, set), fixture.Pod())
 	assert.True(t, response.Allowed, "a paused set asks for no revision")
 }
+
+func TestSpec4_11_APinSurvivesRelabellingTheSet(t *testing.T) {
+	set := fixture.SidecarSet("s", fixture.Sidecar("side"))
+	set.Labels = map[string]string{v1alpha1.CustomVersionLabel: "one"}
+	recorded, err := revision.New(set, "system", 1)
+	require.NoError(t, err)
+	set.Spec.InjectionStrategy.Revision = &v1alpha1.SidecarSetInjectRevision{
+		RevisionName: new(""), CustomVersion: new("one"), Policy: v1alpha1.AlwaysSidecarSetInjectRevisionPolicy,
+	}
+	set.Labels[v1alpha1.CustomVersionLabel] = "two"
+	revision.Stamp(recorded, set, 1)
+	response := admitted(t, handlerFor(t, interceptor.Funcs{}, []client.Object{recorded}, set), fixture.Pod(fixture.Container("app")))
+	require.True(t, response.Allowed, "%v", response.Result)
+	assert.Contains(t, string(response.Patch), "side:v1")
+}

@@ -73,9 +73,7 @@ func (r revisionSource) pinned(ctx context.Context, set *compiledSet) (*inject.S
 	if err != nil {
 		return nil, fmt.Errorf("SidecarSet %s: look for the pinned revision: %w", set.name, err)
 	}
-	sorted := pointers(list.Items)
-	revision.Sort(sorted)
-	found, err := inject.FindPinned(set.declared, sorted)
+	found, err := revision.FindPinned(set.declared, revision.Of(set.declared, list.Items))
 	if err != nil {
 		return nil, err
 	}
@@ -99,12 +97,4 @@ func (r revisionSource) ofSet(ctx context.Context, set string) (*appsv1.Controll
 	ctx, cancel := context.WithTimeout(ctx, livePatience)
 	defer cancel()
 	return list, r.live.List(ctx, list, within, client.MatchingLabels{v1alpha1.SidecarSetNameLabel: set})
-}
-
-func pointers[T any](items []T) []*T {
-	all := make([]*T, len(items))
-	for i := range items {
-		all[i] = &items[i]
-	}
-	return all
 }

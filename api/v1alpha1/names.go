@@ -18,6 +18,9 @@ const (
 	// NextHolderAnnotation names, on the Lease of a set's rollout, the run that
 	// is taking over from the holder.
 	NextHolderAnnotation = "outrigger.io/next-holder"
+	// CustomVersionsAnnotation is on a revision that is known by more custom
+	// versions than the one that its label holds: the others, comma-joined.
+	CustomVersionsAnnotation = "outrigger.io/sidecarset-custom-versions"
 	// WorkingHotUpgradeContainerAnnotation maps a hot sidecar to its working twin.
 	WorkingHotUpgradeContainerAnnotation = "kruise.io/sidecarset-working-hotupgrade-container"
 	// VersionAnnotationPrefix and VersionAltAnnotationPrefix precede a hot
@@ -30,7 +33,8 @@ const (
 const (
 	// SidecarSetNameLabel is on every ControllerRevision of a set.
 	SidecarSetNameLabel = "kruise.io/sidecarset-name"
-	// CustomVersionLabel names a version of a set; its revision carries it too.
+	// CustomVersionLabel names a version of a set; its revision carries it too,
+	// unless it has that of an earlier one: see CustomVersionsAnnotation.
 	CustomVersionLabel = "apps.kruise.io/sidecarset-custom-version"
 	// InjectionLabel on a namespace, with the value InjectionDisabled, keeps the
 	// pod webhook away from that namespace.

@@ -3,7 +3,6 @@ package inject
 import (
 	"crypto/sha256"
 	"encoding/binary"
-	"errors"
 	"fmt"
 	"strings"
 
@@ -71,30 +70,6 @@ func place(pod *corev1.Pod) uint64 {
 	}
 	sum := sha256.Sum256([]byte(strings.Join(identity, "/")))
 	return binary.BigEndian.Uint64(sum[:])
-}
-
-var errNoSuchRevision = errors.New("it does not exist; correct spec.injectionStrategy.revision, or create that version again")
-
-// FindPinned returns the revision that injection is pinned to, among the set's
-// sorted revisions. A missing one is an error (SPEC §4.11).
-func FindPinned(set *v1alpha1.SidecarSet, sorted []*appsv1.ControllerRevision) (*appsv1.ControllerRevision, error) {
-	pinned := set.Spec.InjectionStrategy.Revision
-	if name := pinned.RevisionName; name != nil && *name != "" {
-		for _, candidate := range sorted {
-			if candidate.Name == *name {
-				return candidate, nil
-			}
-		}
-		return nil, fmt.Errorf("SidecarSet %s: inject revision %s: %w", set.Name, *name, errNoSuchRevision)
-	}
-	version := ""
-	if pinned.CustomVersion != nil {
-		version = *pinned.CustomVersion
-	}
-	if found := revision.FindCustomVersion(sorted, version); found != nil && version != "" {
-		return found, nil
-	}
-	return nil, fmt.Errorf("SidecarSet %s: inject custom version %q: %w", set.Name, version, errNoSuchRevision)
 }
 
 // PreparePinned prepares a set with the content and the hashes of a revision.

@@ -118,7 +118,7 @@ func TestSpec4_11_ContentAndHashesComeFromTheRevision(t *testing.T) {
 		"by name": {RevisionName: &old.Name}, "by version": {CustomVersion: new("1")}, "the name counts more": {RevisionName: &old.Name, CustomVersion: new("2")},
 	} {
 		set.Spec.InjectionStrategy.Revision = &pin
-		found, err := FindPinned(set, sorted)
+		found, err := revision.FindPinned(set, sorted)
 		require.NoError(t, err, name)
 		prepared, err := PreparePinned(set, found)
 		require.NoError(t, err, name)
@@ -130,16 +130,4 @@ func TestSpec4_11_ContentAndHashesComeFromTheRevision(t *testing.T) {
 			injection.changed[v1alpha1.HashAnnotation], name)
 	}
 	assert.Equal(t, "side:v2", set.Spec.Containers[0].Image, "the set itself stays")
-}
-
-func TestSpec4_11_AMissingRevisionIsAnErrorThatNamesIt(t *testing.T) {
-	set := fixture.SidecarSet("s", fixture.Sidecar("side"))
-	for want, pin := range map[string]v1alpha1.SidecarSetInjectRevision{
-		"revision gone": {RevisionName: new("gone")}, `custom version "9"`: {CustomVersion: new("9")}, `custom version ""`: {},
-	} {
-		set.Spec.InjectionStrategy.Revision = &pin
-		_, err := FindPinned(set, nil)
-		require.ErrorIs(t, err, errNoSuchRevision)
-		require.ErrorContains(t, err, "SidecarSet s: inject "+want)
-	}
 }

@@ -13,12 +13,30 @@ import (
 )
 
 // content is the part of a set that a revision records. The shape is that of
-// the revisions that clusters in use hold today.
+// the revisions that clusters in use hold today: all keys, null when unset, and
+// a marker, or whoever applies it as a patch would merge it into what is there.
 type content struct {
-	Spec *versioned `json:"spec"`
+	Spec *marked `json:"spec"`
 }
 
+type marked struct {
+	Patch string `json:"$patch"`
+	versioned
+}
+
+const replaceMarker = "replace"
+
 type versioned struct {
+	Volumes          []corev1.Volume                       `json:"volumes"`
+	Containers       []v1alpha1.SidecarContainer           `json:"containers"`
+	InitContainers   []v1alpha1.SidecarContainer           `json:"initContainers"`
+	ImagePullSecrets []corev1.LocalObjectReference         `json:"imagePullSecrets"`
+	PatchPodMetadata []v1alpha1.SidecarSetPatchPodMetadata `json:"patchPodMetadata"`
+}
+
+// brief is versioned without what is not set. Revisions were recorded like this
+// once, and are still named after it.
+type brief struct {
 	Volumes          []corev1.Volume                       `json:"volumes,omitempty"`
 	Containers       []v1alpha1.SidecarContainer           `json:"containers,omitempty"`
 	InitContainers   []v1alpha1.SidecarContainer           `json:"initContainers,omitempty"`
@@ -28,16 +46,37 @@ type versioned struct {
 
 var errNoSpec = errors.New(`the key "spec" is missing`)
 
+func versionedPart(spec *v1alpha1.SidecarSetSpec) versioned {
+	return versioned{
+		Volumes:          orNull(spec.Volumes),
+		Containers:       orNull(spec.Containers),
+		InitContainers:   orNull(spec.InitContainers),
+		ImagePullSecrets: orNull(spec.ImagePullSecrets),
+		PatchPodMetadata: orNull(spec.PatchPodMetadata),
+	}
+}
+
+// orNull makes a list that is empty one that is not set.
+func orNull[T any](list []T) []T {
+	if len(list) == 0 {
+		return nil
+	}
+	return list
+}
+
 // Content is what a revision of the spec records (SPEC §6), as JSON. Equal
 // specs give equal bytes.
 func Content(spec *v1alpha1.SidecarSetSpec) ([]byte, error) {
-	data, err := json.Marshal(content{Spec: &versioned{
-		Volumes:          spec.Volumes,
-		Containers:       spec.Containers,
-		InitContainers:   spec.InitContainers,
-		ImagePullSecrets: spec.ImagePullSecrets,
-		PatchPodMetadata: spec.PatchPodMetadata,
-	}})
+	return encoded(content{Spec: &marked{replaceMarker, versionedPart(spec)}})
+}
+
+// briefContent is what revisions are named after.
+func briefContent(spec *v1alpha1.SidecarSetSpec) ([]byte, error) {
+	return encoded(map[string]brief{"spec": brief(versionedPart(spec))})
+}
+
+func encoded(part any) ([]byte, error) {
+	data, err := json.Marshal(part)
 	if err != nil {
 		return nil, fmt.Errorf("encode the revisioned part of the spec: %w", err)
 	}
@@ -45,8 +84,7 @@ func Content(spec *v1alpha1.SidecarSetSpec) ([]byte, error) {
 }
 
 // Restore writes recorded content over a spec; fields that no revision records
-// stay (SPEC §4.11). Keys it does not know, such as the `$patch` markers in
-// revisions of other origin, are skipped. onto is unchanged on an error.
+// stay (SPEC §4.11). Keys it does not know are skipped. onto is unchanged on an error.
 func Restore(data []byte, onto *v1alpha1.SidecarSetSpec) error {
 	recorded, err := decode(data)
 	if err != nil {
@@ -85,5 +123,5 @@ func decode(data []byte) (*versioned, error) {
 	if recorded.Spec == nil {
 		return nil, fmt.Errorf("read the content of a revision: %w", errNoSpec)
 	}
-	return recorded.Spec, nil
+	return &recorded.Spec.versioned, nil
 }

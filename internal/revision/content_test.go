@@ -30,7 +30,11 @@ func set(image string) *v1alpha1.SidecarSet {
 	}
 }
 
-const contentV1 = `{"spec":{"volumes":[{"name":"tmp"}],"containers":[{"name":"proxy","image":"proxy:v1","resources":{},"upgradeStrategy":{},"shareVolumePolicy":{}}]}}`
+const contentV1 = `{"spec":{"$patch":"replace","volumes":[{"name":"tmp"}],"containers":[{"name":"proxy","image":"proxy:v1","resources":{},"upgradeStrategy":{},"shareVolumePolicy":{}}],` +
+	`"initContainers":null,"imagePullSecrets":null,"patchPodMetadata":null}}`
+
+// briefV1 is the form of earlier releases.
+const briefV1 = `{"spec":{"volumes":[{"name":"tmp"}],"containers":[{"name":"proxy","image":"proxy:v1","resources":{},"upgradeStrategy":{},"shareVolumePolicy":{}}]}}`
 
 func TestSpec6_ContentHoldsTheRevisionedFieldsAlone(t *testing.T) {
 	got, err := Content(&set("proxy:v1").Spec)
@@ -44,7 +48,7 @@ func TestSpec6_ContentHoldsTheRevisionedFieldsAlone(t *testing.T) {
 	}
 	got, err = Content(&full)
 	require.NoError(t, err)
-	assert.Equal(t, `{"spec":{"initContainers":[{"name":"init","resources":{},"upgradeStrategy":{},"shareVolumePolicy":{}}],`+
+	assert.Equal(t, `{"spec":{"$patch":"replace","volumes":null,"containers":null,"initContainers":[{"name":"init","resources":{},"upgradeStrategy":{},"shareVolumePolicy":{}}],`+
 		`"imagePullSecrets":[{"name":"s"}],"patchPodMetadata":[{"annotations":{"a":"b"}}]}}`, string(got))
 }
 
@@ -77,6 +81,7 @@ func TestSpec6_EqualComparesMeaning(t *testing.T) {
 		equal       bool
 	}{
 		{"same bytes", contentV1, true},
+		{"without what is not set", briefV1, true},
 		{"other order, markers, explicit emptiness", `{"spec":{"$patch":"replace","containers":[{"image":"proxy:v1","name":"proxy"}],"initContainers":[],
 			"imagePullSecrets":null,"volumes":[{"name":"tmp"}]}}`, true},
 		{"other image", `{"spec":{"volumes":[{"name":"tmp"}],"containers":[{"name":"proxy","image":"proxy:v2"}]}}`, false},
@@ -88,6 +93,21 @@ func TestSpec6_EqualComparesMeaning(t *testing.T) {
 	one := `{"spec":{"containers":[{"name":"p","resources":{"limits":{"cpu":"1"}}}]}}`
 	other := `{"spec":{"containers":[{"name":"p","resources":{"limits":{"cpu":"1000m"}}}]}}`
 	assert.True(t, Equal([]byte(one), []byte(other)), "quantities compare by value")
+}
+
+func TestSpec6_ContentOfEitherFormIsOneRevision(t *testing.T) {
+	s := set("proxy:v1")
+	s.Spec.InitContainers, s.Spec.ImagePullSecrets = []v1alpha1.SidecarContainer{}, []corev1.LocalObjectReference{}
+	data, err := Content(&s.Spec)
+	require.NoError(t, err)
+	assert.Equal(t, contentV1, string(data), "an empty list is not set")
+	for form, stored := range map[string]string{"brief": briefV1, "whole": contentV1} {
+		before := &appsv1.ControllerRevision{ObjectMeta: metav1.ObjectMeta{Name: "stored"}, Data: runtime.RawExtension{Raw: []byte(stored)}}
+		assert.Same(t, before, Find([]*appsv1.ControllerRevision{before}, data), form)
+	}
+	name, err := Name(s)
+	require.NoError(t, err)
+	assert.Equal(t, "mesh-86889db6bc", name, "the name that earlier releases give")
 }
 
 func TestSpec6_NameDependsOnContentAndCollisions(t *testing.T) {

@@ -37,17 +37,6 @@ func Find(sorted []*appsv1.ControllerRevision, data []byte) *appsv1.ControllerRe
 	return nil
 }
 
-// FindCustomVersion returns the newest of the sorted revisions that carries a
-// custom version, or nil (SPEC §4.11).
-func FindCustomVersion(sorted []*appsv1.ControllerRevision, version string) *appsv1.ControllerRevision {
-	for _, candidate := range slices.Backward(sorted) {
-		if candidate.Labels[v1alpha1.CustomVersionLabel] == version {
-			return candidate
-		}
-	}
-	return nil
-}
-
 // NumberFor is the number that makes a revision the newest of the sorted ones:
 // its own if it is that already. A nil revision is one yet to be created.
 func NumberFor(revision *appsv1.ControllerRevision, sorted []*appsv1.ControllerRevision) int64 {
@@ -69,14 +58,15 @@ func Expendable(set *v1alpha1.SidecarSet, sorted []*appsv1.ControllerRevision, c
 	if excess <= 0 {
 		return nil
 	}
-	pinned := pinnedName(set, sorted)
+	// A pin to nothing keeps nothing.
+	pinned, _ := FindPinned(set, sorted)
 	used := usedBy(pods, set.Name)
 	var expendable []*appsv1.ControllerRevision
 	for _, candidate := range sorted {
 		if len(expendable) == excess {
 			break
 		}
-		if candidate.Name != current && candidate.Name != pinned && !used.holds(candidate) {
+		if candidate.Name != current && candidate != pinned && !used.holds(candidate) {
 			expendable = append(expendable, candidate)
 		}
 	}
@@ -88,21 +78,6 @@ func historyLimit(set *v1alpha1.SidecarSet) int {
 		return defaultHistoryLimit
 	}
 	return max(int(*set.Spec.RevisionHistoryLimit), 1)
-}
-
-func pinnedName(set *v1alpha1.SidecarSet, sorted []*appsv1.ControllerRevision) string {
-	pin := set.Spec.InjectionStrategy.Revision
-	switch {
-	case pin == nil:
-		return ""
-	case pin.RevisionName != nil:
-		return *pin.RevisionName
-	case pin.CustomVersion != nil:
-		if found := FindCustomVersion(sorted, *pin.CustomVersion); found != nil {
-			return found.Name
-		}
-	}
-	return ""
 }
 
 // usage is what pods say they were made from.

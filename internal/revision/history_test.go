@@ -62,12 +62,6 @@ func TestSpec6_EqualContentIsFoundNewestFirst(t *testing.T) {
 	assert.Nil(t, Find(sorted, contentOf(4)))
 }
 
-func TestSpec4_11_NewestCustomVersionIsFound(t *testing.T) {
-	sorted := []*appsv1.ControllerRevision{recorded(1, "a"), recorded(2, "a"), recorded(3, "b")}
-	assert.Equal(t, "r2", FindCustomVersion(sorted, "a").Name)
-	assert.Nil(t, FindCustomVersion(sorted, "c"))
-}
-
 func TestSpec6_GoingBackRenumbers(t *testing.T) {
 	sorted := []*appsv1.ControllerRevision{recorded(1, ""), recorded(2, ""), recorded(5, "")}
 	assert.Equal(t, int64(1), NumberFor(nil, nil), "the first revision")
@@ -95,6 +89,7 @@ func TestSpec6_HistoryLimitKeepsUsedAndPinned(t *testing.T) {
 		{name: "at least one is kept", limit: new(int32(0)), want: []string{"r1", "r2", "r3", "r4"}},
 		{name: "pinned by name", limit: new(int32(1)), pin: pinName, want: []string{"r2", "r3", "r4"}},
 		{name: "pinned by custom version: the newest with it", limit: new(int32(1)), pin: pinVersion, want: []string{"r1", "r2", "r4"}},
+		{name: "an empty name is no name", limit: new(int32(1)), pin: &v1alpha1.SidecarSetInjectRevision{RevisionName: new(""), CustomVersion: new("a")}, want: []string{"r1", "r2", "r4"}},
 		{name: "pinned version unknown", limit: new(int32(4)), pin: &v1alpha1.SidecarSetInjectRevision{CustomVersion: new("none")}, want: []string{"r1"}},
 		{name: "used by pods", limit: new(int32(1)), want: []string{"r2", "r4"}, pods: []*corev1.Pod{
 			pod(`{"mesh":{"hash":"h1","controllerRevision":"r1"}}`), pod(`{"mesh":{"hash":"h3","controllerRevision":"r3"}}`),

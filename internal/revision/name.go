@@ -21,20 +21,16 @@ const OwnerKind = "SidecarSet"
 // hash. Content that was registered before, under another count or by another
 // controller, keeps its name: see Find.
 func Name(set *v1alpha1.SidecarSet) (string, error) {
-	data, err := Content(&set.Spec)
+	data, err := briefContent(&set.Spec)
 	if err != nil {
 		return "", fmt.Errorf("name the revision of SidecarSet %s: %w", set.Name, err)
 	}
-	return nameOf(set, data), nil
-}
-
-func nameOf(set *v1alpha1.SidecarSet, data []byte) string {
 	hash := fnv.New32a()
 	hash.Write(data)
 	if count := set.Status.CollisionCount; count != nil {
 		hash.Write([]byte(strconv.Itoa(int(*count))))
 	}
-	return set.Name + "-" + rand.SafeEncodeString(strconv.FormatUint(uint64(hash.Sum32()), 10))
+	return set.Name + "-" + rand.SafeEncodeString(strconv.FormatUint(uint64(hash.Sum32()), 10)), nil
 }
 
 // New builds the ControllerRevision of a set's present content (SPEC §6). The
@@ -44,8 +40,12 @@ func New(set *v1alpha1.SidecarSet, namespace string, number int64) (*appsv1.Cont
 	if err != nil {
 		return nil, fmt.Errorf("build the revision of SidecarSet %s: %w", set.Name, err)
 	}
+	name, err := Name(set)
+	if err != nil {
+		return nil, err
+	}
 	built := &appsv1.ControllerRevision{
-		ObjectMeta: metav1.ObjectMeta{Name: nameOf(set, data), Namespace: namespace},
+		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: namespace},
 		Data:       runtime.RawExtension{Raw: data},
 	}
 	Stamp(built, set, number)
@@ -53,13 +53,13 @@ func New(set *v1alpha1.SidecarSet, namespace string, number int64) (*appsv1.Cont
 }
 
 // Stamp makes a revision the set's newest one: number, owner, labels and hash
-// annotations (SPEC §6). A custom version it has stays when the set has none:
-// somebody may have pinned it. Stamping twice changes nothing.
+// annotations (SPEC §6). The custom versions it is known by stay: somebody may
+// have pinned one. Stamping twice changes nothing.
 func Stamp(on *appsv1.ControllerRevision, set *v1alpha1.SidecarSet, number int64) {
 	on.Revision = number
 	Adopt(on, set)
 	on.Labels = with(on.Labels, v1alpha1.SidecarSetNameLabel, set.Name)
-	on.Labels = with(on.Labels, v1alpha1.CustomVersionLabel, set.Labels[v1alpha1.CustomVersionLabel])
+	addCustomVersion(on, set.Labels[v1alpha1.CustomVersionLabel])
 	for _, key := range []string{v1alpha1.HashAnnotation, v1alpha1.HashWithoutImageAnnotation} {
 		on.Annotations = with(on.Annotations, key, set.Annotations[key])
 	}

@@ -5,33 +5,23 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/outrigger/outrigger/api/v1alpha1"
+	"github.com/outrigger/outrigger/internal/revision"
 )
 
 // ValidatePinned returns an error when injection is pinned to none of the
 // set's revisions (SPEC §5). A custom version that the set itself carries is
 // about to be recorded.
-func ValidatePinned(set *v1alpha1.SidecarSet, revisions []appsv1.ControllerRevision) field.ErrorList {
-	pinned := set.Spec.InjectionStrategy.Revision
-	if pinned == nil {
+func ValidatePinned(set *v1alpha1.SidecarSet, listed []appsv1.ControllerRevision) field.ErrorList {
+	name, version := revision.Pin(set)
+	if name == "" && (version == "" || version == set.Labels[v1alpha1.CustomVersionLabel]) {
+		return nil
+	}
+	if _, err := revision.FindPinned(set, revision.Of(set, listed)); err == nil {
 		return nil
 	}
 	at := field.NewPath("spec", "injectionStrategy", "revision")
-	if name := named(pinned.RevisionName); name != "" {
-		for i := range revisions {
-			if revisions[i].Name == name {
-				return nil
-			}
-		}
+	if name != "" {
 		return field.ErrorList{advised(field.NotFound(at.Child("revisionName"), name), "name "+listing(set))}
-	}
-	version := named(pinned.CustomVersion)
-	if version == "" || version == set.Labels[v1alpha1.CustomVersionLabel] {
-		return nil
-	}
-	for i := range revisions {
-		if revisions[i].Labels[v1alpha1.CustomVersionLabel] == version {
-			return nil
-		}
 	}
 	return field.ErrorList{advised(field.NotFound(at.Child("customVersion"), version),
 		"use the value of label "+v1alpha1.CustomVersionLabel+" of "+listing(set))}

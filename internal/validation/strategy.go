@@ -18,25 +18,18 @@ const maxWeight = 100
 
 var percentPattern = regexp.MustCompile(`^[0-9]{1,3}%$`)
 
-func validateInjection(strategy *v1alpha1.SidecarSetInjectionStrategy, at *field.Path) field.ErrorList {
-	pinned := strategy.Revision
+func validateInjection(set *v1alpha1.SidecarSet, at *field.Path) field.ErrorList {
+	pinned := set.Spec.InjectionStrategy.Revision
 	if pinned == nil {
 		return nil
 	}
 	at = at.Child("revision")
 	errs := oneOf(pinned.Policy, at.Child("policy"),
 		v1alpha1.AlwaysSidecarSetInjectRevisionPolicy, v1alpha1.PartialSidecarSetInjectRevisionPolicy)
-	if named(pinned.RevisionName) == "" && named(pinned.CustomVersion) == "" {
+	if name, version := revision.Pin(set); name == "" && version == "" {
 		errs = append(errs, field.Required(at, "give a revisionName or a customVersion"))
 	}
 	return errs
-}
-
-func named(name *string) string {
-	if name == nil {
-		return ""
-	}
-	return *name
 }
 
 func validateUpdateStrategy(spec *v1alpha1.SidecarSetSpec, at *field.Path) field.ErrorList {

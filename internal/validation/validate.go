@@ -32,7 +32,7 @@ func Validate(set *v1alpha1.SidecarSet) field.ErrorList {
 		errs = append(errs, field.Invalid(at.Child("revisionHistoryLimit"), *limit, "write 0 or more; one revision is kept in any case"))
 	}
 	errs = append(errs, validatePatches(spec.PatchPodMetadata, at.Child("patchPodMetadata"))...)
-	errs = append(errs, validateInjection(&spec.InjectionStrategy, at.Child("injectionStrategy"))...)
+	errs = append(errs, validateInjection(set, at.Child("injectionStrategy"))...)
 	return append(errs, validateUpdateStrategy(spec, at.Child("updateStrategy"))...)
 }
 

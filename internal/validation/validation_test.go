@@ -308,7 +308,8 @@ func TestSpec5_RunningPodsCannotGainContainersOrTwins(t *testing.T) {
 }
 
 func TestSpec5_PinnedRevisionsExist(t *testing.T) {
-	revisions := `[{"metadata":{"name":"s-1","labels":{"apps.kruise.io/sidecarset-custom-version":"v1"}}}]`
+	revisions := `[{"metadata":{"name":"s-1","labels":{"kruise.io/sidecarset-name":"s","apps.kruise.io/sidecarset-custom-version":"v1"}}},
+		{"metadata":{"name":"s-9","labels":{"kruise.io/sidecarset-name":"else","apps.kruise.io/sidecarset-custom-version":"v9"}}}]`
 	var known []appsv1.ControllerRevision
 	require.NoError(t, yaml.Unmarshal([]byte(revisions), &known))
 	for pin, want := range map[string]string{
@@ -316,6 +317,9 @@ func TestSpec5_PinnedRevisionsExist(t *testing.T) {
 		`{revisionName: s-2}`:                    `spec.injectionStrategy.revision.revisionName: FieldValueNotFound`,
 		`{revisionName: s-2, customVersion: v1}`: `spec.injectionStrategy.revision.revisionName: FieldValueNotFound`,
 		`{customVersion: v1}`:                    ``,
+		`{revisionName: "", customVersion: v1}`:  ``,
+		`{revisionName: s-9}`:                    `spec.injectionStrategy.revision.revisionName: FieldValueNotFound`,
+		`{customVersion: v9}`:                    `spec.injectionStrategy.revision.customVersion: FieldValueNotFound`,
 		`{customVersion: mine}`:                  ``,
 		`{customVersion: v2}`:                    `spec.injectionStrategy.revision.customVersion: FieldValueNotFound`,
 	} {

@@ -171,11 +171,7 @@ func (c *cluster) prepared(set *v1alpha1.SidecarSet, pod *corev1.Pod) *inject.Se
 		require.NoError(c.t, err)
 		return prepared
 	}
-	var sorted []*appsv1.ControllerRevision
-	for i := range c.revisions {
-		sorted = append(sorted, &c.revisions[i])
-	}
-	found, err := inject.FindPinned(set, sorted)
+	found, err := revision.FindPinned(set, revision.Of(set, c.revisions))
 	require.NoError(c.t, err)
 	prepared, err := inject.PreparePinned(set, found)
 	require.NoError(c.t, err)
