@@ -27,12 +27,10 @@ func difference(raw []byte, completed *v1alpha1.SidecarSet) ([]jsonpatch.Operati
 	if err := utiljson.Unmarshal(raw, &written); err != nil {
 		return nil, fmt.Errorf("read the raw object: %w", err)
 	}
-	spec, err := untyped(completed.Spec)
+	spec, err := completedSpec(written.Spec, completed)
 	if err != nil {
 		return nil, err
 	}
-	spec = withUnknown(spec, written.Spec, reflect.TypeFor[v1alpha1.SidecarSetSpec]())
-	dropGuessedSources(spec, written.Spec)
 	operations := annotationDifference(written.Metadata.Annotations, completed.Annotations)
 	if !reflect.DeepEqual(spec, written.Spec) {
 		operations = append(operations, jsonpatch.Operation{Op: "add", Path: "/spec", Value: spec})
@@ -45,6 +43,18 @@ func difference(raw []byte, completed *v1alpha1.SidecarSet) ([]jsonpatch.Operati
 		operations = append(operations, jsonpatch.Operation{Op: "add", Path: "/metadata/managedFields", Value: owners})
 	}
 	return operations, nil
+}
+
+// completedSpec is the spec of a completed set with what is unknown of the
+// written one.
+func completedSpec(written any, completed *v1alpha1.SidecarSet) (any, error) {
+	spec, err := untyped(completed.Spec)
+	if err != nil {
+		return nil, err
+	}
+	spec = withUnknown(spec, written, reflect.TypeFor[v1alpha1.SidecarSetSpec]())
+	dropGuessedSources(spec, written)
+	return spec, nil
 }
 
 func annotationDifference(written, completed map[string]string) []jsonpatch.Operation {

@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/yaml"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/outrigger/outrigger/api/v1alpha1"
 	"github.com/outrigger/outrigger/config/rbac"
 	"github.com/outrigger/outrigger/internal/validation"
 )
@@ -35,7 +36,7 @@ type kubernetes struct {
 
 // refuses returns what the API server has against pods with the containers and
 // volumes of a raw SidecarSet, unless known holds it already. If they are the
-// same as before, it is not asked again. An error means that there was no
+// same as before, defaults apart, it is not asked again. An error means that there was no
 // answer: other admission checks, lacking rights, an outage.
 func (k kubernetes) refuses(ctx context.Context, raw, before []byte, known []metav1.StatusCause) ([]metav1.StatusCause, error) {
 	probe, err := probeOf(raw)
@@ -63,13 +64,24 @@ func (k kubernetes) refuses(ctx context.Context, raw, before []byte, known []met
 }
 
 func probeOf(raw []byte) (*validation.Probe, error) {
-	var set struct {
+	var written struct {
 		Spec map[string]any `json:"spec"`
 	}
-	if err := utiljson.Unmarshal(raw, &set); err != nil {
+	if err := utiljson.Unmarshal(raw, &written); err != nil {
 		return nil, fmt.Errorf("read the raw object: %w", err)
 	}
-	return validation.NewProbe(set.Spec), nil
+	set := &v1alpha1.SidecarSet{}
+	if utiljson.Unmarshal(raw, set) != nil {
+		// The API server says best what it cannot read.
+		return validation.NewProbe(written.Spec), nil
+	}
+	validation.Default(set)
+	completed, err := completedSpec(written.Spec, set)
+	if err != nil {
+		return nil, err
+	}
+	spec, _ := completed.(map[string]any)
+	return validation.NewProbe(spec), nil
 }
 
 func (k kubernetes) tryPod(ctx context.Context, spec map[string]any) error {

@@ -20,16 +20,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
 	"github.com/outrigger/outrigger/api/v1alpha1"
+	"github.com/outrigger/outrigger/internal/validation"
 )
-
-// causesOf are errors in the form that a Status holds.
-func causesOf(errs field.ErrorList) []metav1.StatusCause {
-	causes := make([]metav1.StatusCause, len(errs))
-	for i, err := range errs {
-		causes[i] = metav1.StatusCause{Type: metav1.CauseType(err.Type), Field: err.Field, Message: err.ErrorBody()}
-	}
-	return causes
-}
 
 // invalid refuses a SidecarSet the way the API server refuses its own objects:
 // 422 with a cause for each field, which kubectl prints.
@@ -49,7 +41,7 @@ func invalid(name string, causes []metav1.StatusCause) admission.Response {
 // type, or one that does not parse, is its field's fault.
 func unreadable(req *admission.Request, err error) admission.Response {
 	if found := misfits(req.Object.Raw, reflect.TypeFor[v1alpha1.SidecarSet](), nil); len(found) > 0 {
-		return invalid(req.Name, causesOf(found))
+		return invalid(req.Name, validation.Causes(found))
 	}
 	return admission.Errored(http.StatusBadRequest, fmt.Errorf("read SidecarSet %s: %w", req.Name, err))
 }

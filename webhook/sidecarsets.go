@@ -11,7 +11,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/util/validation/field"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
@@ -30,8 +30,11 @@ func (d *defaulter) Handle(_ context.Context, req admission.Request) admission.R
 	if err := d.decoder.Decode(req, set); err != nil {
 		return unreadable(&req, err)
 	}
-	validation.Default(set)
-	if err := validation.WriteHashes(set); err != nil {
+	stored, err := storedSet(d.decoder, &req)
+	if err != nil {
+		return admission.Errored(http.StatusInternalServerError, fmt.Errorf("SidecarSet %s: %w", set.Name, err))
+	}
+	if err := validation.Complete(set, stored); err != nil {
 		return admission.Errored(http.StatusInternalServerError, err)
 	}
 	operations, err := difference(req.Object.Raw, set)
@@ -41,11 +44,24 @@ func (d *defaulter) Handle(_ context.Context, req admission.Request) admission.R
 	return patched(operations).WithWarnings(unknownFields(req.Object.Raw)...)
 }
 
+// storedSet is what an update changes, and nil at the creation.
+func storedSet(decoder admission.Decoder, req *admission.Request) (*v1alpha1.SidecarSet, error) {
+	if req.Operation != admissionv1.Update {
+		return nil, nil
+	}
+	stored := &v1alpha1.SidecarSet{}
+	if err := decoder.DecodeRaw(req.OldObject, stored); err != nil {
+		return nil, fmt.Errorf("read the stored object: %w", err)
+	}
+	return stored, nil
+}
+
 // patience bounds all checks of a SidecarSet together, well below the time that
 // the API server waits for an answer.
 const patience = 6 * time.Second
 
-// validator refuses SidecarSets that cannot work. Sets and revisions are read
+// validator refuses SidecarSets that cannot work, and updates that make them
+// worse. Sets and revisions are read
 // from the API server itself: two sets applied in a row must see each other.
 type validator struct {
 	decoder         admission.Decoder
@@ -56,8 +72,8 @@ type validator struct {
 	systemNamespace string
 }
 
-// Handle answers with every error found, each with its field. What could not be
-// checked refuses the set as well.
+// Handle answers with every error found, each with its field. What an update
+// leaves as it is stays; what could not be checked of the rest refuses the set.
 func (v *validator) Handle(ctx context.Context, req admission.Request) admission.Response {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
@@ -69,9 +85,14 @@ func (v *validator) Handle(ctx context.Context, req admission.Request) admission
 		// Finalizers have to come off, whatever the rules are by now.
 		return admission.Allowed("")
 	}
-	errs, unchecked := v.own(ctx, &req, set)
-	causes := causesOf(errs)
-	refused, err := v.kubernetes.refuses(ctx, req.Object.Raw, req.OldObject.Raw, causes)
+	stored, err := storedSet(v.decoder, &req)
+	if err != nil {
+		return admission.Errored(http.StatusInternalServerError, fmt.Errorf("SidecarSet %s cannot be checked: %w", set.Name, err))
+	}
+	review := validation.NewReview(set, stored)
+	unchecked := v.compare(ctx, review, set)
+	causes := review.Refused()
+	refused, err := v.refusedByKubernetes(ctx, &req, review, causes)
 	causes, unchecked = append(causes, refused...), errors.Join(unchecked, err)
 	if len(causes) > 0 {
 		return invalid(set.Name, causes)
@@ -82,58 +103,63 @@ func (v *validator) Handle(ctx context.Context, req admission.Request) admission
 	return admission.Allowed("")
 }
 
-// own returns what Outrigger itself refuses, and what kept it from checking.
-func (v *validator) own(ctx context.Context, req *admission.Request, set *v1alpha1.SidecarSet) (field.ErrorList, error) {
+// compare holds the set against what is stored beside it, as far as the update
+// could be refused for it. An error is what kept it from checking.
+func (v *validator) compare(ctx context.Context, review *validation.Review, set *v1alpha1.SidecarSet) error {
 	var unchecked error
-	errs := validation.Validate(set)
-	if req.Operation == admissionv1.Update {
-		old := &v1alpha1.SidecarSet{}
-		if err := v.decoder.DecodeRaw(req.OldObject, old); err != nil {
-			unchecked = fmt.Errorf("read the stored object: %w", err)
-		} else {
-			errs = append(errs, validation.ValidateUpdate(set, old)...)
-		}
+	if review.NeedsOthers() {
+		unchecked = errors.Join(unchecked, v.conflicts(ctx, review))
 	}
-	for _, check := range []func(context.Context, *v1alpha1.SidecarSet) (field.ErrorList, error){v.conflicts, v.metadata, v.pinned} {
-		found, err := check(ctx, set)
-		errs, unchecked = append(errs, found...), errors.Join(unchecked, err)
+	if review.NeedsWhitelist() && !v.gates.PatchPodMetadataDefaultsAllowed {
+		unchecked = errors.Join(unchecked, v.metadata(ctx, review))
 	}
-	return errs, unchecked
+	if review.NeedsRevisions() {
+		unchecked = errors.Join(unchecked, v.pinned(ctx, review, set.Name))
+	}
+	return unchecked
 }
 
-func (v *validator) conflicts(ctx context.Context, set *v1alpha1.SidecarSet) (field.ErrorList, error) {
+// refusedByKubernetes leaves out what it has against the stored containers and
+// volumes already: its rules change, too.
+func (v *validator) refusedByKubernetes(ctx context.Context, req *admission.Request, review *validation.Review, known []metav1.StatusCause) ([]metav1.StatusCause, error) {
+	found, err := v.kubernetes.refuses(ctx, req.Object.Raw, req.OldObject.Raw, known)
+	if len(found) == 0 || len(req.OldObject.Raw) == 0 {
+		return found, err
+	}
+	before, unchecked := v.kubernetes.refuses(ctx, req.OldObject.Raw, nil, nil)
+	return review.Introduced(found, before), errors.Join(err, unchecked)
+}
+
+func (v *validator) conflicts(ctx context.Context, review *validation.Review) error {
 	var others v1alpha1.SidecarSetList
 	if err := v.live.List(ctx, &others); err != nil {
-		return nil, fmt.Errorf("look for conflicts with other SidecarSets: %w", err)
+		return fmt.Errorf("look for conflicts with other SidecarSets: %w", err)
 	}
-	return validation.ValidateConflicts(set, others.Items), nil
+	review.Conflicts(others.Items)
+	return nil
 }
 
-func (v *validator) metadata(ctx context.Context, set *v1alpha1.SidecarSet) (field.ErrorList, error) {
-	if len(set.Spec.PatchPodMetadata) == 0 || v.gates.PatchPodMetadataDefaultsAllowed {
-		return nil, nil
-	}
+func (v *validator) metadata(ctx context.Context, review *validation.Review) error {
 	var configuration corev1.ConfigMap
 	key := client.ObjectKey{Namespace: v.systemNamespace, Name: v1alpha1.ConfigurationName}
 	if err := v.cached.Get(ctx, key, &configuration); err != nil && !apierrors.IsNotFound(err) {
-		return nil, fmt.Errorf("read the whitelist in ConfigMap %s: %w", key, err)
+		return fmt.Errorf("read the whitelist in ConfigMap %s: %w", key, err)
 	}
 	whitelist, err := validation.ParseWhitelist(configuration.Data[v1alpha1.MetadataWhitelistKey])
 	if err != nil {
-		return nil, fmt.Errorf("ConfigMap %s: %w", key, err)
+		return fmt.Errorf("ConfigMap %s: %w", key, err)
 	}
-	return validation.ValidateMetadata(set, whitelist), nil
+	review.Metadata(whitelist)
+	return nil
 }
 
 // pinned looks for the revision that injection is pinned to.
-func (v *validator) pinned(ctx context.Context, set *v1alpha1.SidecarSet) (field.ErrorList, error) {
-	if set.Spec.InjectionStrategy.Revision == nil {
-		return nil, nil
-	}
+func (v *validator) pinned(ctx context.Context, review *validation.Review, set string) error {
 	var revisions appsv1.ControllerRevisionList
-	err := v.live.List(ctx, &revisions, client.InNamespace(v.systemNamespace), client.MatchingLabels{v1alpha1.SidecarSetNameLabel: set.Name})
+	err := v.live.List(ctx, &revisions, client.InNamespace(v.systemNamespace), client.MatchingLabels{v1alpha1.SidecarSetNameLabel: set})
 	if err != nil {
-		return nil, fmt.Errorf("look for the pinned revision: %w", err)
+		return fmt.Errorf("look for the pinned revision: %w", err)
 	}
-	return validation.ValidatePinned(set, revisions.Items), nil
+	review.Pinned(revisions.Items)
+	return nil
 }

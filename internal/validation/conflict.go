@@ -54,7 +54,7 @@ func volumeConflicts(volumes, theirs []corev1.Volume, other string, at *field.Pa
 	for i := range volumes {
 		for j := range theirs {
 			if volumes[i].Name == theirs[j].Name && !equality.Semantic.DeepEqual(volumes[i], theirs[j]) {
-				errs = append(errs, field.Invalid(at.Index(i).Child("name"), volumes[i].Name, fmt.Sprintf(
+				errs = append(errs, field.Invalid(at.Index(i), volumes[i].Name, fmt.Sprintf(
 					"SidecarSet %s has another volume of this name for pods that both can match; rename it or make them equal", other)))
 			}
 		}

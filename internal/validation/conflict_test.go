@@ -32,7 +32,7 @@ spec:
 		`initContainers: [{name: init, image: x}]`:                                                 `spec.initContainers[0].name: FieldValueInvalid`,
 		`initContainers: [{name: side, image: x}]`:                                                 ``,
 		`volumes: [{name: v}]`:                                                                     ``,
-		`volumes: [{name: v, emptyDir: {medium: Memory}}]`:                                         `spec.volumes[0].name: FieldValueInvalid`,
+		`volumes: [{name: v, emptyDir: {medium: Memory}}]`:                                         `spec.volumes[0]: FieldValueInvalid`,
 		`volumes: [{name: w, hostPath: {path: /x}}]`:                                               ``,
 		`patchPodMetadata: [{annotations: {o: x, m: x, r: x}, patchPolicy: Retain}]`:               ``,
 		`patchPodMetadata: [{annotations: {o: x, m: x, r: x}, patchPolicy: Overwrite}]`:            `spec.patchPodMetadata[0].annotations[m]: FieldValueInvalid, spec.patchPodMetadata[0].annotations[o]: FieldValueInvalid`,

@@ -26,6 +26,9 @@ func validateResources(c *v1alpha1.SidecarContainer, at *field.Path) field.Error
 		errs = append(errs, field.Invalid(at.Child("targetContainersNameRegex"), policy.TargetContainersNameRegex, err.Error()))
 	}
 	at = at.Child("resourcesExpr")
+	if noExpression(&policy.ResourcesExpr) {
+		errs = append(errs, field.Required(at, "write an expression for cpu or memory, under limits or requests, or remove resourcesPolicy"))
+	}
 	if limits := policy.ResourcesExpr.Limits; limits != nil {
 		errs = append(errs, validateExpressions(limits.CPU, limits.Memory, at.Child("limits"))...)
 	}
@@ -48,4 +51,9 @@ func validateExpression(text, variable string, at *field.Path) field.ErrorList {
 		return field.ErrorList{field.Invalid(at.Child(variable), text, errors.Unwrap(err).Error())}
 	}
 	return nil
+}
+
+func noExpression(expr *v1alpha1.ResourcesExpr) bool {
+	limits, requests := expr.Limits, expr.Requests
+	return (limits == nil || limits.CPU == "" && limits.Memory == "") && (requests == nil || requests.CPU == "" && requests.Memory == "")
 }

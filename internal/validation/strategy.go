@@ -36,9 +36,9 @@ func validateUpdateStrategy(spec *v1alpha1.SidecarSetSpec, at *field.Path) field
 	strategy := &spec.UpdateStrategy
 	errs := oneOf(strategy.Type, at.Child("type"),
 		v1alpha1.RollingUpdateSidecarSetStrategyType, v1alpha1.NotUpdateSidecarSetStrategyType)
-	if strategy.Type == v1alpha1.RollingUpdateSidecarSetStrategyType && hasNative(spec) {
-		errs = append(errs, field.Invalid(at.Child("type"), strategy.Type,
-			"init containers with restartPolicy Always cannot be upgraded in place; use type NotUpdate"))
+	if natives := natives(spec); strategy.Type == v1alpha1.RollingUpdateSidecarSetStrategyType && len(natives) > 0 {
+		errs = append(errs, field.Invalid(at.Child("type"), strategy.Type, fmt.Sprintf(
+			"init containers with restartPolicy Always (%s) cannot be upgraded in place; use type NotUpdate", strings.Join(natives, ", "))))
 	}
 	errs = append(errs, validateShare(strategy.Partition, at.Child("partition"))...)
 	errs = append(errs, validateShare(strategy.MaxUnavailable, at.Child("maxUnavailable"))...)
@@ -50,13 +50,14 @@ func validateUpdateStrategy(spec *v1alpha1.SidecarSetSpec, at *field.Path) field
 	return append(errs, validateScatter(strategy.ScatterStrategy, at.Child("scatterStrategy"))...)
 }
 
-func hasNative(spec *v1alpha1.SidecarSetSpec) bool {
+func natives(spec *v1alpha1.SidecarSetSpec) []string {
+	var names []string
 	for i := range spec.InitContainers {
-		if revision.IsNativeSidecar(&spec.InitContainers[i].Container) {
-			return true
+		if c := &spec.InitContainers[i].Container; revision.IsNativeSidecar(c) {
+			names = append(names, c.Name)
 		}
 	}
-	return false
+	return names
 }
 
 // holdsBack is false for zero, which is also the default.

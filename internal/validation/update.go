@@ -15,6 +15,7 @@ func ValidateUpdate(set, old *v1alpha1.SidecarSet) field.ErrorList {
 	for i := range old.Spec.Containers {
 		before[old.Spec.Containers[i].Name] = old.Spec.Containers[i].UpgradeStrategy.UpgradeType
 	}
+	const hot = v1alpha1.SidecarContainerHotUpgrade
 	var errs field.ErrorList
 	for i := range set.Spec.Containers {
 		c := &set.Spec.Containers[i]
@@ -23,7 +24,7 @@ func ValidateUpdate(set, old *v1alpha1.SidecarSet) field.ErrorList {
 		case !known:
 			errs = append(errs, field.Forbidden(at.Index(i).Child("name"),
 				"container "+c.Name+" is new, and running pods cannot gain one; put it into a SidecarSet of its own"))
-		case kind != c.UpgradeStrategy.UpgradeType:
+		case (kind == hot) != (c.UpgradeStrategy.UpgradeType == hot):
 			errs = append(errs, field.Forbidden(at.Index(i).Child("upgradeStrategy", "upgradeType"),
 				"cannot change from "+string(kind)+"; create another SidecarSet for it"))
 		}

@@ -37,6 +37,14 @@ func read(t *testing.T, texts ...string) *v1alpha1.SidecarSet {
 	return set
 }
 
+// merged is the set with changes (RFC 7396).
+func merged(t *testing.T, set *v1alpha1.SidecarSet, change string) *v1alpha1.SidecarSet {
+	t.Helper()
+	whole, err := yaml.Marshal(set)
+	require.NoError(t, err)
+	return read(t, string(whole), change)
+}
+
 // complaints are "field: type", in the order found.
 func complaints(errs field.ErrorList) []string {
 	var all []string
@@ -60,6 +68,7 @@ func (r refusals) check(t *testing.T) {
 		for _, err := range errs {
 			assert.NotEmpty(t, err.Detail, "%s: %v", change, err)
 		}
+		checkBrakes(t, read(t, base, change), change)
 	}
 }
 
@@ -137,13 +146,13 @@ func (r refusals) ofContainer() refusals {
 
 func TestSpec5_UnknownEnumValues(t *testing.T) {
 	refusals{
-		`imagePullPolicy: Maybe`:                       `imagePullPolicy: FieldValueNotSupported`,
-		`podInjectPolicy: Sideways`:                    `podInjectPolicy: FieldValueNotSupported`,
-		`shareVolumePolicy: {type: yes-please}`:        `shareVolumePolicy.type: FieldValueNotSupported`,
-		`shareVolumeDevicePolicy: {type: yes-please}`:  `shareVolumeDevicePolicy.type: FieldValueNotSupported`,
-		`shareVolumeDevicePolicy: {type: enabled}`:     ``,
-		`upgradeStrategy: {upgradeType: Warm}`:         `upgradeStrategy.upgradeType: FieldValueNotSupported`,
-		`resourcesPolicy: {targetContainersMode: avg}`: `resourcesPolicy.targetContainersMode: FieldValueNotSupported`,
+		`imagePullPolicy: Maybe`:                                                            `imagePullPolicy: FieldValueNotSupported`,
+		`podInjectPolicy: Sideways`:                                                         `podInjectPolicy: FieldValueNotSupported`,
+		`shareVolumePolicy: {type: yes-please}`:                                             `shareVolumePolicy.type: FieldValueNotSupported`,
+		`shareVolumeDevicePolicy: {type: yes-please}`:                                       `shareVolumeDevicePolicy.type: FieldValueNotSupported`,
+		`shareVolumeDevicePolicy: {type: enabled}`:                                          ``,
+		`upgradeStrategy: {upgradeType: Warm}`:                                              `upgradeStrategy.upgradeType: FieldValueNotSupported`,
+		`resourcesPolicy: {targetContainersMode: avg, resourcesExpr: {limits: {cpu: cpu}}}`: `resourcesPolicy.targetContainersMode: FieldValueNotSupported`,
 	}.of("{name: a, image: b, %s}").ofContainer().check(t)
 	refusals{
 		`updateStrategy: {type: Recreate}`:                                  `spec.updateStrategy.type: FieldValueNotSupported`,
@@ -228,15 +237,17 @@ func TestSpec5_TransferEnvReadsDocumentedFields(t *testing.T) {
 func TestSpec5_ResourcesPolicyIsAloneAndParses(t *testing.T) {
 	const at = `resourcesPolicy.resourcesExpr.`
 	refusals{
-		`{targetContainersMode: sum, resourcesExpr: {limits: {cpu: cpu*2}, requests: {memory: 1Gi}}}`:              ``,
-		`{targetContainersMode: max, targetContainersNameRegex: "("}`:                                              `resourcesPolicy.targetContainersNameRegex: FieldValueInvalid`,
+		`{targetContainersMode: sum, resourcesExpr: {limits: {cpu: cpu*2}, requests: {memory: 1Gi}}}`: ``,
+		`{targetContainersMode: sum}`: `resourcesPolicy.resourcesExpr: FieldValueRequired`,
+		`{targetContainersMode: sum, resourcesExpr: {limits: {}, requests: {cpu: "", memory: ""}}}`:                `resourcesPolicy.resourcesExpr: FieldValueRequired`,
+		`{targetContainersMode: max, targetContainersNameRegex: "(", resourcesExpr: {requests: {memory: memory}}}`: `resourcesPolicy.targetContainersNameRegex: FieldValueInvalid`,
 		`{targetContainersMode: max, resourcesExpr: {limits: {cpu: memory}, requests: {memory: cpu}}}`:             at + `limits.cpu: FieldValueInvalid, ` + at + `requests.memory: FieldValueInvalid`,
 		`{targetContainersMode: max, resourcesExpr: {limits: {memory: "max(memory"}, requests: {cpu: "cpu cpu"}}}`: at + `limits.memory: FieldValueInvalid, ` + at + `requests.cpu: FieldValueInvalid`,
 	}.of("{name: a, image: b, resourcesPolicy: %s}").ofContainer().check(t)
 	refusals{
 		`{limits: {cpu: 1}}`: `resources: FieldValueForbidden`, `{requests: {memory: 1}}`: `resources: FieldValueForbidden`,
 		`{claims: [{name: c}]}`: `resources: FieldValueForbidden`, `{}`: ``,
-	}.of("{name: a, image: b, resources: %s, resourcesPolicy: {targetContainersMode: max}}").ofContainer().check(t)
+	}.of("{name: a, image: b, resources: %s, resourcesPolicy: {targetContainersMode: max, resourcesExpr: {limits: {cpu: cpu}}}}").ofContainer().check(t)
 }
 
 func TestSpec5_APinHasANameOrAVersion(t *testing.T) {

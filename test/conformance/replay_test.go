@@ -14,7 +14,6 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/validation/field"
 	"sigs.k8s.io/yaml"
 
 	"github.com/outrigger/outrigger/api/v1alpha1"
@@ -91,10 +90,9 @@ func (c *cluster) patch(name string, body []byte) answer {
 func (c *cluster) write(raw []byte, old *v1alpha1.SidecarSet) answer {
 	var set v1alpha1.SidecarSet
 	require.NoError(c.t, json.Unmarshal(raw, &set))
-	validation.Default(&set)
-	require.NoError(c.t, validation.WriteHashes(&set))
-	if errs := c.refuse(&set, old); len(errs) > 0 {
-		return answer{"allowed": false, "message": errs.ToAggregate().Error()}
+	require.NoError(c.t, validation.Complete(&set, old))
+	if refused := c.refuse(&set, old); len(refused) > 0 {
+		return refusal(refused)
 	}
 	built, err := revision.New(&set, "kruise-system", int64(len(c.revisions)))
 	require.NoError(c.t, err)
@@ -111,15 +109,29 @@ func (c *cluster) write(raw []byte, old *v1alpha1.SidecarSet) answer {
 	}}
 }
 
-func (c *cluster) refuse(set, old *v1alpha1.SidecarSet) field.ErrorList {
+func (c *cluster) refuse(set, old *v1alpha1.SidecarSet) []metav1.StatusCause {
 	whitelist, err := validation.ParseWhitelist(c.whitelist)
 	require.NoError(c.t, err)
-	errs := slices.Concat(validation.Validate(set), validation.ValidateConflicts(set, c.sets),
-		validation.ValidateMetadata(set, whitelist), validation.ValidatePinned(set, c.revisions))
-	if old != nil {
-		errs = append(errs, validation.ValidateUpdate(set, old)...)
+	review := validation.NewReview(set, old)
+	if review.NeedsOthers() {
+		review.Conflicts(c.sets)
 	}
-	return errs
+	if review.NeedsWhitelist() {
+		review.Metadata(whitelist)
+	}
+	if review.NeedsRevisions() {
+		review.Pinned(c.revisions)
+	}
+	return review.Refused()
+}
+
+// refusal says which fields a set is refused for.
+func refusal(causes []metav1.StatusCause) answer {
+	fields := []any{}
+	for _, cause := range causes {
+		fields = append(fields, cause.Field)
+	}
+	return answer{"allowed": false, "fields": fields}
 }
 
 func (c *cluster) createPod(raw []byte) answer {

@@ -1,0 +1,112 @@
+package validation
+
+import (
+	"encoding/json"
+	"strconv"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/outrigger/outrigger/api/v1alpha1"
+)
+
+// Introduced returns those of the causes found in the set that an update brings:
+// not those that were there before, at the same place, and about the same value.
+func (r *Review) Introduced(found, before []metav1.StatusCause) []metav1.StatusCause {
+	if r.old == nil || len(before) == 0 {
+		return found
+	}
+	set, old := document(r.set), document(r.old)
+	stays := map[string]int{}
+	for _, cause := range before {
+		stays[identity(cause, old)]++
+	}
+	var introduced []metav1.StatusCause
+	for _, cause := range found {
+		known := identity(cause, set)
+		if stays[known] > 0 {
+			stays[known]--
+			continue
+		}
+		introduced = append(introduced, cause)
+	}
+	return introduced
+}
+
+func document(set *v1alpha1.SidecarSet) any {
+	encoded, err := json.Marshal(set)
+	if err != nil {
+		return nil
+	}
+	var decoded any
+	if json.Unmarshal(encoded, &decoded) != nil {
+		return nil
+	}
+	return decoded
+}
+
+// identity tells whether two causes, of two versions of a set, are the same one.
+func identity(cause metav1.StatusCause, in any) string {
+	place, value := locate(cause.Field, in)
+	if cause.Field == "spec" {
+		// It is about something within that has no field of its own.
+		value = nil
+	}
+	encoded, err := json.Marshal(value)
+	if err != nil {
+		return ""
+	}
+	return strings.Join([]string{string(cause.Type), place, cause.Message, string(encoded)}, "\n")
+}
+
+// locate follows a field path, such as spec.list[0].map[a.b/c]. The place calls
+// elements of lists by their names, which stay when others come and go.
+func locate(field string, in any) (place string, value any) {
+	value = in
+	var steps []string
+	for field != "" {
+		var step string
+		step, field = next(field, value)
+		switch within := value.(type) {
+		case map[string]any:
+			value = within[step]
+		case []any:
+			value = nil
+			if index, err := strconv.Atoi(step); err == nil && index >= 0 && index < len(within) {
+				value = within[index]
+			}
+			step = nameOf(value)
+		default:
+			value = nil
+		}
+		steps = append(steps, step)
+	}
+	return strings.Join(steps, "\n"), value
+}
+
+// next cuts the first step off a path. Keys may hold anything, also brackets:
+// there the value knows better where they end.
+func next(field string, in any) (step, rest string) {
+	if field[0] != '[' {
+		field = strings.TrimPrefix(field, ".")
+		end := strings.IndexAny(field, ".[")
+		if end < 0 {
+			end = len(field)
+		}
+		return field[:end], field[end:]
+	}
+	step, rest, _ = strings.Cut(field[1:], "]")
+	object, _ := in.(map[string]any)
+	for key := range object {
+		if after, is := strings.CutPrefix(field, "["+key+"]"); is && len(key) > len(step) {
+			step, rest = key, after
+		}
+	}
+	return step, rest
+}
+
+func nameOf(element any) string {
+	object, _ := element.(map[string]any)
+	name, _ := object["name"].(string)
+	return name
+}
