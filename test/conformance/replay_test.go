@@ -131,7 +131,7 @@ func refusal(causes []metav1.StatusCause) answer {
 	for _, cause := range causes {
 		fields = append(fields, cause.Field)
 	}
-	return answer{"allowed": false, "fields": fields}
+	return answer{"allowed": false, "for": fields}
 }
 
 func (c *cluster) createPod(raw []byte) answer {
@@ -143,7 +143,7 @@ func (c *cluster) createPod(raw []byte) answer {
 	asStored(&pod)
 	injection, err := inject.Pod(&pod, c.matching(&pod), metav1.NewTime(time.Unix(0, 0)))
 	if err != nil {
-		return answer{"allowed": false, "message": err.Error()}
+		return answer{"allowed": false, "for": err.Error()}
 	}
 	operations, err := json.Marshal(injection.Patch())
 	require.NoError(c.t, err)
