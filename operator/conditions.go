@@ -10,6 +10,7 @@ import (
 
 	"github.com/outrigger/outrigger/api/protocol"
 	"github.com/outrigger/outrigger/api/v1alpha1"
+	"github.com/outrigger/outrigger/internal/match"
 )
 
 // Reasons that only the operator gives.
@@ -137,7 +138,7 @@ func (o *observation) available() verdict {
 func (o *observation) degraded(set *v1alpha1.SidecarSet) verdict {
 	switch {
 	case o.invalid != nil:
-		return verdict{metav1.ConditionTrue, reasonInvalid, o.invalid.Error()}
+		return verdict{metav1.ConditionTrue, reasonInvalid, o.invalid.Error() + consequence(set)}
 	case o.stalled(set):
 		return verdict{metav1.ConditionTrue, o.engineReason(), o.engine.Error()}
 	case o.fault != fault{}:
@@ -149,6 +150,14 @@ func (o *observation) degraded(set *v1alpha1.SidecarSet) verdict {
 		return verdict{metav1.ConditionTrue, v1alpha1.ReasonNotUpgradablePods, o.notUpgradable()}
 	}
 	return verdict{metav1.ConditionFalse, v1alpha1.ReasonAsExpected, ""}
+}
+
+// consequence tells what selectors that cannot be read do to new pods.
+func consequence(set *v1alpha1.SidecarSet) string {
+	if _, err := match.NewScope(&set.Spec); err == nil || set.Spec.InjectionStrategy.Paused {
+		return ""
+	}
+	return "; until it is corrected, new pods that the set could match are refused"
 }
 
 func (o *observation) notUpgradable() string {

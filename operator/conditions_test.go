@@ -145,3 +145,14 @@ func TestSpec1_StatusCountsBelongToTheObservedGeneration(t *testing.T) {
 	got.Conditions = nil
 	assert.Equal(t, counted, got, "pods that cannot be told change no count")
 }
+
+func TestSpec8_DegradedTellsThatUnreadableSelectorsRefusePods(t *testing.T) {
+	set := &v1alpha1.SidecarSet{}
+	set.Spec.Selector = &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "a", Operator: "Is"}}}
+	_, err := rollout.Population(set, nil, nil)
+	seen := observation{invalid: err}
+	assert.Equal(t, verdict{metav1.ConditionTrue, "Invalid",
+		`SidecarSet : spec.selector: "Is" is not a valid label selector operator; until it is corrected, new pods that the set could match are refused`}, seen.degraded(set))
+	set.Spec.InjectionStrategy.Paused = true
+	assert.Equal(t, verdict{metav1.ConditionTrue, "Invalid", `SidecarSet : spec.selector: "Is" is not a valid label selector operator`}, seen.degraded(set))
+}

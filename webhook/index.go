@@ -1,14 +1,14 @@
 package webhook
 
 import (
-	"maps"
 	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
 
 	"github.com/go-logr/logr"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/selection"
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/outrigger/outrigger/api/v1alpha1"
@@ -26,6 +26,9 @@ type compiledSet struct {
 	newest   *inject.Set
 	// err says why the newest cannot be injected; it refuses pods.
 	err error
+	// unreadable says what is wrong with the selectors; then scope holds all that
+	// the set could match.
+	unreadable error
 	// pinned is the last pinned revision that a pod got.
 	pinned atomic.Pointer[pinnedSet]
 	meters setMeters
@@ -33,18 +36,15 @@ type compiledSet struct {
 
 func (s *compiledSet) paused() bool { return s.declared.Spec.InjectionStrategy.Paused }
 
-func compile(set *v1alpha1.SidecarSet) (*compiledSet, error) {
-	scope, err := match.NewScope(&set.Spec)
-	if err != nil {
-		return nil, err
-	}
-	compiled := &compiledSet{name: set.Name, scope: scope, declared: set}
+func compile(set *v1alpha1.SidecarSet) *compiledSet {
+	compiled := &compiledSet{name: set.Name, declared: set}
+	compiled.scope, compiled.unreadable = match.NewScope(&set.Spec)
 	name, err := revision.Current(set)
 	if err == nil {
 		compiled.newest, err = inject.Prepare(set, name)
 	}
 	compiled.err = err
-	return compiled, nil
+	return compiled
 }
 
 // label is one key with one value.
@@ -95,18 +95,15 @@ func (i *setIndex) matching(podLabels map[string]string) []*compiledSet {
 }
 
 func (i *setIndex) put(set *v1alpha1.SidecarSet) {
-	compiled, err := compile(set)
-	if err != nil {
-		i.log.Error(err, "SidecarSet matches no pod: its selector cannot be read", "sidecarSet", set.Name)
+	compiled := compile(set)
+	if compiled.unreadable != nil {
+		i.log.Error(compiled.unreadable, "new pods that the SidecarSet could match are refused: its selectors cannot be read", "sidecarSet", set.Name)
 	}
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	i.removeLocked(set.Name)
-	if err != nil {
-		return
-	}
 	compiled.meters = i.meters.ofSet(set.Name)
-	under := required(set.Spec.Selector)
+	under := required(compiled.scope.PodSelector())
 	i.filed[set.Name] = under
 	if len(under) == 0 {
 		i.anywhere[set.Name] = compiled
@@ -139,25 +136,23 @@ func (i *setIndex) removeLocked(name string) {
 
 // required returns labels of which a pod must carry one: those of a single
 // requirement, so that a set is found at most once.
-func required(selector *metav1.LabelSelector) []label {
-	if selector == nil {
-		return nil
-	}
-	if keys := slices.Sorted(maps.Keys(selector.MatchLabels)); len(keys) > 0 {
-		return []label{{keys[0], selector.MatchLabels[keys[0]]}}
-	}
-	for _, requirement := range selector.MatchExpressions {
-		if requirement.Operator != metav1.LabelSelectorOpIn {
+func required(selector labels.Selector) []label {
+	requirements, _ := selector.Requirements()
+	var fewest []label
+	for _, requirement := range requirements {
+		switch requirement.Operator() {
+		case selection.In, selection.Equals, selection.DoubleEquals:
+		default:
 			continue
 		}
-		values := slices.Compact(slices.Sorted(slices.Values(requirement.Values)))
-		labels := make([]label, len(values))
-		for i, value := range values {
-			labels[i] = label{requirement.Key, value}
+		if values := requirement.ValuesUnsorted(); fewest == nil || len(values) < len(fewest) {
+			fewest = make([]label, len(values))
+			for i, value := range values {
+				fewest[i] = label{requirement.Key(), value}
+			}
 		}
-		return labels
 	}
-	return nil
+	return fewest
 }
 
 // handler feeds the index from an informer.

@@ -45,17 +45,20 @@ func TestTheIndexFindsWhatTheSelectorsMatch(t *testing.T) {
 		selecting("not-in", expression("app", metav1.LabelSelectorOpNotIn, "web")),
 		selecting("empty", metav1.LabelSelector{}),
 		selecting("unreadable", expression("app", "Is", "web")),
+		selecting("unreadable-tier", metav1.LabelSelector{MatchLabels: map[string]string{"app": "web", "tier": "a b"}}),
 	} {
 		handler.OnAdd(set, true)
 	}
 	web, tierA, db := map[string]string{"app": "web"}, map[string]string{"app": "web", "tier": "a"}, map[string]string{"app": "db"}
-	assert.Equal(t, []string{"exists", "in", "label"}, found(index, web))
-	assert.Equal(t, []string{"exists", "in", "label", "labels"}, found(index, tierA))
-	assert.Equal(t, []string{"exists", "in", "not-in"}, found(index, db))
-	assert.Equal(t, []string{"not-in"}, found(index, nil))
+	assert.Equal(t, []string{"exists", "in", "label", "unreadable", "unreadable-tier"}, found(index, web))
+	assert.Equal(t, []string{"exists", "in", "label", "labels", "unreadable", "unreadable-tier"}, found(index, tierA))
+	assert.Equal(t, []string{"exists", "in", "not-in", "unreadable"}, found(index, db))
+	assert.Equal(t, []string{"not-in", "unreadable"}, found(index, nil))
 
 	handler.OnUpdate(nil, selecting("label", metav1.LabelSelector{MatchLabels: map[string]string{"app": "db"}}))
-	handler.OnUpdate(nil, selecting("exists", expression("app", "Is", "web")))
+	handler.OnUpdate(nil, selecting("unreadable-tier", metav1.LabelSelector{MatchLabels: map[string]string{"app": "cache"}}))
+	handler.OnDelete(selecting("unreadable", metav1.LabelSelector{}))
+	handler.OnDelete(selecting("exists", metav1.LabelSelector{}))
 	handler.OnDelete(selecting("in", metav1.LabelSelector{}))
 	handler.OnDelete(cache.DeletedFinalStateUnknown{Key: "not-in", Obj: selecting("not-in", metav1.LabelSelector{})})
 	assert.Equal(t, []string{"labels"}, found(index, tierA))
@@ -64,6 +67,7 @@ func TestTheIndexFindsWhatTheSelectorsMatch(t *testing.T) {
 	handler.OnDelete(selecting("label", metav1.LabelSelector{}))
 	handler.OnDelete(selecting("labels", metav1.LabelSelector{}))
 	handler.OnDelete(selecting("empty", metav1.LabelSelector{}))
+	handler.OnDelete(selecting("unreadable-tier", metav1.LabelSelector{}))
 	assert.Equal(t, newSetIndex(logr.Discard(), meters), index, "nothing is left behind")
 }
 

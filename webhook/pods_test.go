@@ -176,3 +176,23 @@ func TestSpec4_11_APinSurvivesRelabellingTheSet(t *testing.T) {
 	require.True(t, response.Allowed, "%v", response.Result)
 	assert.Contains(t, string(response.Patch), "side:v1")
 }
+
+func TestSpec3_ASetWhoseSelectorsCannotBeReadRefusesThePodsThatItCouldMatch(t *testing.T) {
+	set := fixture.SidecarSet("s", fixture.Sidecar("side"))
+	set.Spec.Namespace = "default"
+	set.Spec.Selector.MatchExpressions = []metav1.LabelSelectorRequirement{{Key: "tier", Operator: "Is", Values: []string{"a"}}}
+	handler := handlerFor(t, interceptor.Funcs{}, nil, set)
+	response := admitted(t, handler, fixture.Pod(fixture.Container("app")))
+	require.False(t, response.Allowed)
+	assert.Equal(t, `SidecarSet s may be meant for this pod: spec.selector: "Is" is not a valid label selector operator; correct it, or set spec.injectionStrategy.paused`, response.Result.Message)
+
+	other, elsewhere := fixture.Pod(), fixture.Pod()
+	other.Labels = map[string]string{"app": "other"}
+	elsewhere.Namespace = "elsewhere"
+	assert.True(t, admitted(t, handler, other).Allowed, "a requirement that can be read does not hold")
+	assert.True(t, admitted(t, handler, elsewhere).Allowed, "nor is its namespace in scope")
+
+	paused := set.DeepCopy()
+	paused.Spec.InjectionStrategy.Paused = true
+	assert.True(t, admitted(t, handlerFor(t, interceptor.Funcs{}, nil, paused), fixture.Pod()).Allowed)
+}

@@ -48,6 +48,10 @@ func (r revisionSource) choose(ctx context.Context, pod *corev1.Pod, sets []*com
 		if set.paused() {
 			continue
 		}
+		if set.unreadable != nil {
+			return nil, inject.SetError{Set: set.name, Err: fmt.Errorf(
+				"SidecarSet %s may be meant for this pod: %w; correct it, or set spec.injectionStrategy.paused", set.name, set.unreadable)}
+		}
 		version, err := r.version(ctx, pod, set)
 		if err != nil {
 			return nil, inject.SetError{Set: set.name, Err: err}

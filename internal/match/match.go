@@ -2,6 +2,7 @@
 package match
 
 import (
+	"errors"
 	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
@@ -20,27 +21,53 @@ type Scope struct {
 }
 
 // NewScope compiles the selectors of a spec. A missing or empty pod selector
-// matches nothing.
+// matches nothing. Beside an error stands the scope of what can be read: whatever
+// the set could match is in it.
 func NewScope(spec *v1alpha1.SidecarSetSpec) (Scope, error) {
-	pods, err := podSelector(spec.Selector)
-	if err != nil {
-		return Scope{}, fmt.Errorf("spec.selector: %w", err)
-	}
-	scope := Scope{pods: pods, namespace: spec.Namespace}
-	if spec.NamespaceSelector != nil {
-		scope.namespaces, err = metav1.LabelSelectorAsSelector(spec.NamespaceSelector)
-		if err != nil {
-			return Scope{}, fmt.Errorf("spec.namespaceSelector: %w", err)
+	scope := Scope{pods: labels.Nothing(), namespace: spec.Namespace}
+	var errs []error
+	if !matchesNothing(spec.Selector) {
+		var err error
+		if scope.pods, err = compile(spec.Selector); err != nil {
+			errs = append(errs, fmt.Errorf("spec.selector: %w", err))
 		}
 	}
-	return scope, nil
+	if spec.NamespaceSelector != nil {
+		var err error
+		if scope.namespaces, err = compile(spec.NamespaceSelector); err != nil {
+			errs = append(errs, fmt.Errorf("spec.namespaceSelector: %w", err))
+			if scope.namespaces.Empty() {
+				scope.namespaces = nil
+			}
+		}
+	}
+	return scope, errors.Join(errs...)
 }
 
-func podSelector(selector *metav1.LabelSelector) (labels.Selector, error) {
-	if selector == nil || len(selector.MatchLabels)+len(selector.MatchExpressions) == 0 {
-		return labels.Nothing(), nil
+func matchesNothing(selector *metav1.LabelSelector) bool {
+	return selector == nil || len(selector.MatchLabels)+len(selector.MatchExpressions) == 0
+}
+
+// compile leaves out the requirements that cannot be read, and tells the first.
+func compile(selector *metav1.LabelSelector) (labels.Selector, error) {
+	compiled, err := metav1.LabelSelectorAsSelector(selector)
+	if err == nil {
+		return compiled, nil
 	}
-	return metav1.LabelSelectorAsSelector(selector)
+	readable := labels.NewSelector()
+	add := func(single metav1.LabelSelector) {
+		if one, err := metav1.LabelSelectorAsSelector(&single); err == nil {
+			requirements, _ := one.Requirements()
+			readable = readable.Add(requirements...)
+		}
+	}
+	for key, value := range selector.MatchLabels {
+		add(metav1.LabelSelector{MatchLabels: map[string]string{key: value}})
+	}
+	for _, requirement := range selector.MatchExpressions {
+		add(metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{requirement}})
+	}
+	return readable, err
 }
 
 // Labels tells whether the pod's labels are selected.

@@ -74,3 +74,31 @@ func TestSpec3_EndedTerminatingAndMirrorPodsAreNotActive(t *testing.T) {
 		assert.False(t, Active(pod), phase)
 	}
 }
+
+func TestSpec3_OfAnUnreadableSelectorEveryReadableRequirementHolds(t *testing.T) {
+	unreadable := metav1.LabelSelectorRequirement{Key: "tier", Operator: "Is", Values: []string{"a"}}
+	scope, err := NewScope(&v1alpha1.SidecarSetSpec{
+		Selector: &metav1.LabelSelector{
+			MatchLabels:      map[string]string{"app": "web", "b a d": "x"},
+			MatchExpressions: []metav1.LabelSelectorRequirement{unreadable, {Key: "off", Operator: metav1.LabelSelectorOpDoesNotExist}},
+		},
+		NamespaceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"env": "prod"}, MatchExpressions: []metav1.LabelSelectorRequirement{unreadable}},
+	})
+	require.ErrorContains(t, err, "spec.selector: ")
+	require.ErrorContains(t, err, "spec.namespaceSelector: ")
+	assert.True(t, scope.Labels(map[string]string{"app": "web"}))
+	assert.False(t, scope.Labels(map[string]string{"app": "db"}))
+	assert.False(t, scope.Labels(map[string]string{"app": "web", "off": ""}))
+	assert.True(t, scope.Namespace("n", map[string]string{"env": "prod"}))
+	assert.False(t, scope.Namespace("n", nil))
+
+	scope, err = NewScope(&v1alpha1.SidecarSetSpec{
+		Namespace: "n", Selector: &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{unreadable}},
+		NamespaceSelector: &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{unreadable}},
+	})
+	require.Error(t, err)
+	assert.True(t, scope.Labels(nil), "anything, where nothing can be read")
+	assert.False(t, scope.NeedsNamespaceLabels())
+	assert.True(t, scope.Namespace("n", nil))
+	assert.False(t, scope.Namespace("m", nil))
+}
