@@ -82,7 +82,7 @@ func (h *podHandler) admit(ctx context.Context, known *setIndex, request *arriva
 		return h.refused(sets, err, admission.Errored(http.StatusInternalServerError, err))
 	}
 	h.injected(sets, injection)
-	return allowedWith(x.patch)
+	return allowedWith(x.patch).WithWarnings(injection.Warnings()...)
 }
 
 // refused counts a refusal for the set that is the cause, if one is.

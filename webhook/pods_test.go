@@ -196,3 +196,30 @@ func TestSpec3_ASetWhoseSelectorsCannotBeReadRefusesThePodsThatItCouldMatch(t *t
 	paused.Spec.InjectionStrategy.Paused = true
 	assert.True(t, admitted(t, handlerFor(t, interceptor.Funcs{}, nil, paused), fixture.Pod()).Allowed)
 }
+
+func TestSpec4_WhatKeepsASetFromItsPartIsWarnedOf(t *testing.T) {
+	first, second := fixture.SidecarSet("first", fixture.Sidecar("side")), fixture.SidecarSet("second", fixture.Sidecar("other"))
+	first.Spec.Containers[0].VolumeMounts = []corev1.VolumeMount{{Name: "v", MountPath: "/v"}}
+	first.Spec.Volumes = []corev1.Volume{{Name: "v"}, {Name: "unused"}}
+	handler := handlerFor(t, interceptor.Funcs{}, nil, first, second)
+	marked := func(name string) corev1.Container {
+		container := fixture.Container(name)
+		container.Env = []corev1.EnvVar{{Name: v1alpha1.InjectedEnv, Value: "true"}}
+		return container
+	}
+	pod := fixture.Pod(fixture.Container("app"), marked("sly"), marked("side"))
+	pod.Spec.Volumes = []corev1.Volume{{Name: "v"}, {Name: "unused"}}
+	native := marked("native")
+	native.RestartPolicy = new(corev1.ContainerRestartPolicyAlways)
+	pod.Spec.InitContainers = []corev1.Container{marked("ends"), native}
+	response := admitted(t, handler, pod)
+	require.True(t, response.Allowed)
+	assert.Equal(t, []string{
+		"container sly: its variable IS_INJECTED keeps its volumes, variables and resources from SidecarSet first, second",
+		"container native: its variable IS_INJECTED keeps its volumes, variables and resources from SidecarSet first, second",
+		"volume v: the pod's own stays in place of that of SidecarSet first",
+	}, response.Warnings)
+	assert.Empty(t, admitted(t, handler, fixture.Pod(fixture.Container("app"))).Warnings)
+	pod.Labels = nil
+	assert.Empty(t, admitted(t, handler, pod).Warnings, "a pod that nothing matches")
+}

@@ -17,6 +17,8 @@ type app struct {
 	pod        *corev1.Pod
 	containers []*corev1.Container
 	natives    []*corev1.Container
+	// marked are the names of those that do not count for their mark alone.
+	marked []string
 }
 
 func ownPart(pod *corev1.Pod, sets []*Set) app {
@@ -27,14 +29,21 @@ func ownPart(pod *corev1.Pod, sets []*Set) app {
 			replaced[name] = true
 		}
 	}
-	for i := range pod.Spec.Containers {
-		if c := &pod.Spec.Containers[i]; !replaced[c.Name] && !injected(c) {
-			own.containers = append(own.containers, c)
+	pick := func(c *corev1.Container, into *[]*corev1.Container) {
+		switch {
+		case replaced[c.Name]:
+		case injected(c):
+			own.marked = append(own.marked, c.Name)
+		default:
+			*into = append(*into, c)
 		}
 	}
+	for i := range pod.Spec.Containers {
+		pick(&pod.Spec.Containers[i], &own.containers)
+	}
 	for i := range pod.Spec.InitContainers {
-		if c := &pod.Spec.InitContainers[i]; revision.IsNativeSidecar(c) && !replaced[c.Name] && !injected(c) {
-			own.natives = append(own.natives, c)
+		if c := &pod.Spec.InitContainers[i]; revision.IsNativeSidecar(c) {
+			pick(c, &own.natives)
 		}
 	}
 	return own

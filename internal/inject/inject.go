@@ -24,6 +24,8 @@ type Injection struct {
 	// annotations are the pod's with the changes applied.
 	annotations map[string]string
 	changed     map[string]string
+	// warnings are about what of the pod keeps sets from their part.
+	warnings []string
 }
 
 // placement is where injected containers go in a list of the pod.
@@ -57,6 +59,7 @@ func Pod(pod *corev1.Pod, sets []*Set, now metav1.Time) (*Injection, error) {
 	}
 	sets = active(sets)
 	own := ownPart(pod, sets)
+	injection.warnOfMarks(own.marked, sets)
 	for _, set := range sets {
 		if err := injection.add(set, own); err != nil {
 			return nil, SetError{set.name, fmt.Errorf("SidecarSet %s: %w", set.name, err)}
@@ -89,7 +92,7 @@ func (i *Injection) add(set *Set, own app) error {
 			i.containers.place(container, s.PodInjectPolicy != v1alpha1.AfterAppContainerType)
 		}
 	}
-	i.addVolumes(set.volumes, used)
+	i.addVolumes(set, used)
 	i.addPullSecrets(set.spec.ImagePullSecrets)
 	changes, err := PatchMetadata(i.annotations, set.spec.PatchPodMetadata)
 	if err != nil {
@@ -137,15 +140,36 @@ func noteVolumes(used map[string]bool, container *corev1.Container) {
 }
 
 // addVolumes adds the used ones; a volume that is there already stays (SPEC §4.3).
-func (i *Injection) addVolumes(volumes []volume, used map[string]bool) {
-	for _, one := range volumes {
-		if !used[one.name] || slices.ContainsFunc(i.volumes, func(v volume) bool { return v.name == one.name }) ||
-			slices.ContainsFunc(i.pod.Spec.Volumes, func(v corev1.Volume) bool { return v.Name == one.name }) {
-			continue
+func (i *Injection) addVolumes(set *Set, used map[string]bool) {
+	for _, one := range set.volumes {
+		switch {
+		case !used[one.name] || slices.ContainsFunc(i.volumes, func(v volume) bool { return v.name == one.name }):
+		case slices.ContainsFunc(i.pod.Spec.Volumes, func(v corev1.Volume) bool { return v.Name == one.name }):
+			i.warnings = append(i.warnings, fmt.Sprintf("volume %s: the pod's own stays in place of that of SidecarSet %s", one.name, set.name))
+		default:
+			i.volumes = append(i.volumes, one)
 		}
-		i.volumes = append(i.volumes, one)
 	}
 }
+
+// warnOfMarks tells of containers that say of themselves that they were injected.
+func (i *Injection) warnOfMarks(marked []string, sets []*Set) {
+	if len(marked) == 0 || len(sets) == 0 {
+		return
+	}
+	names := make([]string, len(sets))
+	for at, set := range sets {
+		names[at] = set.name
+	}
+	for _, container := range marked {
+		i.warnings = append(i.warnings, fmt.Sprintf("container %s: its variable %s keeps its volumes, variables and resources from SidecarSet %s",
+			container, v1alpha1.InjectedEnv, strings.Join(names, ", ")))
+	}
+}
+
+// Warnings are for whoever creates the pod: what in it keeps sets from their
+// part without anybody being told (SPEC §4.3, §4.5).
+func (i *Injection) Warnings() []string { return i.warnings }
 
 func (i *Injection) addPullSecrets(secrets []corev1.LocalObjectReference) {
 	for _, secret := range secrets {
