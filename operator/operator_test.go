@@ -20,6 +20,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	eventsv1 "k8s.io/api/events/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/intstr"
@@ -464,4 +465,12 @@ func (b *bench) testInvalid(t *testing.T) {
 	assert.Nil(t, got.Status.Rollout)
 	b.change(t, "unadmitted", func(*v1alpha1.SidecarSet) {})
 	b.await(t, "unadmitted", isHandedOver)
+
+	unreadable := newSet(t, "unreadable", "proxy:v1")
+	unreadable.Spec.Selector.MatchExpressions = []metav1.LabelSelectorRequirement{{Key: "tier", Operator: "Is", Values: []string{"a"}}}
+	require.NoError(t, b.Create(t.Context(), unreadable))
+	got = b.await(t, "unreadable", hasReason(v1alpha1.ConditionDegraded, "Invalid"))
+	assert.Contains(t, meta.FindStatusCondition(got.Status.Conditions, v1alpha1.ConditionDegraded).Message, "new pods that the set could match are refused")
+	b.change(t, "unreadable", func(set *v1alpha1.SidecarSet) { set.Spec.Selector.MatchExpressions = nil })
+	b.await(t, "unreadable", isHandedOver)
 }

@@ -1,0 +1,73 @@
+package operator
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	appsv1 "k8s.io/api/apps/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+
+	"github.com/outrigger/outrigger/api/v1alpha1"
+	"github.com/outrigger/outrigger/internal/fixture"
+	"github.com/outrigger/outrigger/internal/revision"
+	"github.com/outrigger/outrigger/kube"
+)
+
+func registrar(t *testing.T, stored ...client.Object) *reconciler {
+	scheme, err := kube.NewScheme()
+	require.NoError(t, err)
+	c := fake.NewClientBuilder().WithScheme(scheme).WithObjects(stored...).Build()
+	return &reconciler{client: c, live: c, namespace: "system"}
+}
+
+func registered(t *testing.T, r *reconciler, set *v1alpha1.SidecarSet) []*appsv1.ControllerRevision {
+	t.Helper()
+	require.NoError(t, r.registerRevision(t.Context(), set, nil))
+	all, err := r.revisionsOf(t.Context(), set)
+	require.NoError(t, err)
+	return all
+}
+
+func TestSpec6_ARevisionOfEitherFormIsNotRecordedAgain(t *testing.T) {
+	for form, data := range map[string]string{
+		"brief": `{"spec":{"containers":[{"name":"side","image":"side:v1","resources":{},"upgradeStrategy":{},"shareVolumePolicy":{}}]}}`,
+		"whole": `{"spec":{"$patch":"replace","containers":[{"name":"side","image":"side:v1","resources":{},"upgradeStrategy":{},"shareVolumePolicy":{}}],
+			"imagePullSecrets":null,"initContainers":null,"patchPodMetadata":null,"volumes":null}}`,
+	} {
+		set := fixture.SidecarSet("s")
+		set.Spec.Containers = []v1alpha1.SidecarContainer{{}}
+		set.Spec.Containers[0].Name, set.Spec.Containers[0].Image = "side", "side:v1"
+		before, err := revision.New(set, "system", 1)
+		require.NoError(t, err)
+		before.Name, before.Data = "of-another-release", runtime.RawExtension{Raw: []byte(data)}
+		all := registered(t, registrar(t, before), set)
+		require.Len(t, all, 1, form)
+		assert.Equal(t, "of-another-release", set.Status.LatestRevision, form)
+		assert.Equal(t, int64(1), all[0].Revision, form)
+	}
+}
+
+func TestSpec6_APinnedVersionOutlivesRelabellingAndTheLimit(t *testing.T) {
+	set := fixture.SidecarSet("s", fixture.Sidecar("side"))
+	set.Labels = map[string]string{v1alpha1.CustomVersionLabel: "one"}
+	set.Spec.RevisionHistoryLimit = new(int32(1))
+	r := registrar(t)
+	first := registered(t, r, set)[0].Name
+	set.Spec.InjectionStrategy.Revision = &v1alpha1.SidecarSetInjectRevision{RevisionName: new(""), CustomVersion: new("one")}
+	for _, version := range []string{"two", "three"} {
+		set.Labels[v1alpha1.CustomVersionLabel] = version
+		registered(t, r, set)
+	}
+	for _, image := range []string{"side:v2", "side:v3"} {
+		set.Spec.Containers[0].Image = image
+		registered(t, r, set)
+	}
+	found, err := revision.FindPinned(set, registered(t, r, set))
+	require.NoError(t, err)
+	assert.Equal(t, first, found.Name)
+	assert.Equal(t, "one", found.Labels[v1alpha1.CustomVersionLabel])
+	assert.Len(t, registered(t, r, set), 2, "the pinned one and the newest")
+}

@@ -1,0 +1,79 @@
+package webhook_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
+
+	"github.com/outrigger/outrigger/api/v1alpha1"
+	"github.com/outrigger/outrigger/test/cluster"
+)
+
+// olderRules are specs that were stored when no rule was against them, each with
+// a change that makes it worse.
+var olderRules = map[string]struct{ spec, worse string }{
+	"selector":    {`{selector: {matchLabels: {app: selector}, matchExpressions: [{key: a, operator: Is}]}, containers: [{name: a, image: b}]}`, `{selector: {matchExpressions: [{key: a, operator: Was}]}}`},
+	"namespace":   {`{selector: {matchLabels: {app: namespace}}, namespace: A_B, containers: [{name: a, image: b}]}`, `{namespace: A_C}`},
+	"nothing":     {`{selector: {matchLabels: {app: nothing}}}`, `{namespace: A_C}`},
+	"image":       {`{selector: {matchLabels: {app: image}}, containers: [{name: a}]}`, `{containers: [{name: a, image: " b"}]}`},
+	"mount":       {`{selector: {matchLabels: {app: mount}}, containers: [{name: a, image: b, volumeMounts: [{name: v, mountPath: /v}]}]}`, `{containers: [{name: a, image: b, volumeMounts: [{name: w, mountPath: /v}]}]}`},
+	"enum":        {`{selector: {matchLabels: {app: enum}}, containers: [{name: a, image: b, podInjectPolicy: Sideways}]}`, `{containers: [{name: a, image: b, podInjectPolicy: Upwards}]}`},
+	"window":      {`{selector: {matchLabels: {app: window}}, containers: [{name: a, image: b}], updateStrategy: {maxUnavailable: "5"}}`, `{updateStrategy: {maxUnavailable: "6"}}`},
+	"canary":      {`{selector: {matchLabels: {app: canary}}, containers: [{name: a, image: b}], updateStrategy: {partition: 1, selector: {matchLabels: {a: b}}}}`, `{updateStrategy: {partition: 2}}`},
+	"hot":         {`{selector: {matchLabels: {app: hot}}, containers: [{name: a, image: b, upgradeStrategy: {upgradeType: HotUpgrade}}]}`, `{containers: [{name: a, image: b, upgradeStrategy: {upgradeType: ColdUpgrade}}]}`},
+	"native":      {`{selector: {matchLabels: {app: native}}, initContainers: [{name: a, image: b, restartPolicy: Always}]}`, `{initContainers: [{name: a, image: b, restartPolicy: Always}, {name: c, image: b, restartPolicy: Always}]}`},
+	"weight":      {`{selector: {matchLabels: {app: weight}}, containers: [{name: a, image: b}], updateStrategy: {priorityStrategy: {weightPriority: [{weight: 101, matchSelector: {}}]}}}`, `{updateStrategy: {priorityStrategy: {weightPriority: [{weight: 102, matchSelector: {}}]}}}`},
+	"scatter":     {`{selector: {matchLabels: {app: scatter}}, containers: [{name: a, image: b}], updateStrategy: {scatterStrategy: [{key: "", value: b}]}}`, `{updateStrategy: {scatterStrategy: [{key: "", value: b}, {key: "", value: c}]}}`},
+	"resources":   {`{selector: {matchLabels: {app: resources}}, containers: [{name: a, image: b, resourcesPolicy: {targetContainersMode: sum, resourcesExpr: {}}}]}`, `{containers: [{name: a, image: b, resourcesPolicy: {targetContainersMode: avg, resourcesExpr: {}}}]}`},
+	"pin":         {`{selector: {matchLabels: {app: pin}}, containers: [{name: a, image: b}], injectionStrategy: {revision: {customVersion: lost}}}`, `{injectionStrategy: {revision: {customVersion: gone}}}`},
+	"metadata":    {`{selector: {matchLabels: {app: metadata}}, containers: [{name: a, image: b}], patchPodMetadata: [{annotations: {unlisted: x}}]}`, `{patchPodMetadata: [{annotations: {unlisted: y}}]}`},
+	"port":        {`{selector: {matchLabels: {app: port}}, containers: [{name: a, image: b, ports: [{containerPort: 70000}]}]}`, `{containers: [{name: a, image: b, ports: [{containerPort: 80000}]}]}`},
+	"probe":       {`{selector: {matchLabels: {app: probe}}, containers: [{name: a, image: b, startupProbe: {httpGet: {port: 80}, periodSeconds: -1}}]}`, `{containers: [{name: a, image: b, startupProbe: {httpGet: {port: 80}, periodSeconds: -2}}]}`},
+	"conflict":    {`{selector: {matchLabels: {app: port}}, containers: [{name: a, image: b}], volumes: [{name: v}]}`, `{selector: {matchLabels: {app: probe}}}`},
+	"dotted.name": {`{selector: {matchLabels: {app: dotted}}, containers: [{name: a, image: b}]}`, `{revisionHistoryLimit: -1}`},
+}
+
+// TestSpec5_SetsStoredUnderOlderRulesCanBePaused: whatever the etcd of a cluster
+// holds when the webhook comes.
+func TestSpec5_SetsStoredUnderOlderRulesCanBePaused(t *testing.T) {
+	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
+	defer cancel()
+	c, err := cluster.Start(ctx, cluster.Options{Dir: t.TempDir(), Nodes: 1, WithoutTemporal: true})
+	require.NoError(t, err)
+	t.Cleanup(c.Shutdown)
+	s := &scene{ctx: ctx, cluster: c, admin: admin(t, c)}
+	for name, rule := range olderRules {
+		require.NoError(t, s.admin.Create(ctx, older(t, name, rule.spec)), name)
+	}
+	startWebhook(t, ctx, c)
+
+	for name, rule := range olderRules {
+		for _, change := range []string{
+			`{spec: {updateStrategy: {paused: true}}}`, `{spec: {injectionStrategy: {paused: true}}}`, `{metadata: {labels: {team: a}, annotations: {note: b}}}`,
+		} {
+			assert.NoError(t, s.change(t, name, change), "%s: %s", name, change)
+		}
+		assert.True(t, apierrors.IsInvalid(s.change(t, name, `{spec: `+rule.worse+`}`)), "%s: %s", name, rule.worse)
+	}
+}
+
+func older(t *testing.T, name, spec string) *unstructured.Unstructured {
+	set := &unstructured.Unstructured{}
+	require.NoError(t, yaml.Unmarshal([]byte("{metadata: {name: "+name+"}, spec: "+spec+"}"), &set.Object), name)
+	set.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind("SidecarSet"))
+	return set
+}
+
+func (s *scene) change(t *testing.T, name, change string) error {
+	patch, err := yaml.YAMLToJSON([]byte(change))
+	require.NoError(t, err, change)
+	return s.admin.Patch(s.ctx, older(t, name, "{}"), client.RawPatch(types.MergePatchType, patch))
+}
