@@ -37,11 +37,13 @@ func TestWebhook(t *testing.T) {
 	require.NoError(t, err)
 	t.Cleanup(c.Shutdown)
 	s := &scene{ctx: ctx, cluster: c, admin: admin(t, c)}
+	s.storeOlderSets(t)
 	startWebhook(t, ctx, c)
 
 	t.Run("SetsAreStoredWithDefaultsHashesAndUnknownFields", s.defaults)
 	t.Run("RefusalsAre422AndKubectlPrintsTheField", s.refusals)
 	t.Run("ConflictsWithASetStoredAMomentAgoAreRefused", s.conflicts)
+	t.Run("SetsStoredUnderOlderRulesCanBePaused", s.olderSets)
 	t.Run("PodsAreInjected", s.injection)
 	t.Run("PodsOfANamespaceCreatedAMomentAgoAreInjected", s.newNamespace)
 	t.Run("NamespacesWithInjectionDisabledAreLeftAlone", s.disabledNamespace)

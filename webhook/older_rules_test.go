@@ -1,9 +1,7 @@
 package webhook_test
 
 import (
-	"context"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -14,7 +12,6 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/outrigger/outrigger/api/v1alpha1"
-	"github.com/outrigger/outrigger/test/cluster"
 )
 
 // olderRules are specs that were stored when no rule was against them, each with
@@ -41,20 +38,14 @@ var olderRules = map[string]struct{ spec, worse string }{
 	"dotted.name": {`{selector: {matchLabels: {app: dotted}}, containers: [{name: a, image: b}]}`, `{revisionHistoryLimit: -1}`},
 }
 
-// TestSpec5_SetsStoredUnderOlderRulesCanBePaused: whatever the etcd of a cluster
-// holds when the webhook comes.
-func TestSpec5_SetsStoredUnderOlderRulesCanBePaused(t *testing.T) {
-	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
-	defer cancel()
-	c, err := cluster.Start(ctx, cluster.Options{Dir: t.TempDir(), Nodes: 1, WithoutTemporal: true})
-	require.NoError(t, err)
-	t.Cleanup(c.Shutdown)
-	s := &scene{ctx: ctx, cluster: c, admin: admin(t, c)}
+// storeOlderSets fills the cluster before the webhook comes.
+func (s *scene) storeOlderSets(t *testing.T) {
 	for name, rule := range olderRules {
-		require.NoError(t, s.admin.Create(ctx, older(t, name, rule.spec)), name)
+		require.NoError(t, s.admin.Create(s.ctx, older(t, name, rule.spec)), name)
 	}
-	startWebhook(t, ctx, c)
+}
 
+func (s *scene) olderSets(t *testing.T) {
 	for name, rule := range olderRules {
 		for _, change := range []string{
 			`{spec: {updateStrategy: {paused: true}}}`, `{spec: {injectionStrategy: {paused: true}}}`, `{metadata: {labels: {team: a}, annotations: {note: b}}}`,
