@@ -7,12 +7,14 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"sync"
 	"time"
 
 	"github.com/go-logr/logr"
 	appsv1 "k8s.io/api/apps/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/rest"
@@ -50,7 +52,7 @@ type Options struct {
 func NewScheme() (*runtime.Scheme, error) {
 	scheme := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{
-		corev1.AddToScheme, appsv1.AddToScheme, coordinationv1.AddToScheme, v1alpha1.AddToScheme,
+		corev1.AddToScheme, appsv1.AddToScheme, coordinationv1.AddToScheme, apiextensionsv1.AddToScheme, v1alpha1.AddToScheme,
 	} {
 		if err := add(scheme); err != nil {
 			return nil, fmt.Errorf("register API types: %w", err)
@@ -89,6 +91,21 @@ func (o Options) RESTConfig() (*rest.Config, error) {
 type Manager struct {
 	manager.Manager
 	Watches *Watches
+	// Direct reads past the cache.
+	Direct   client.Client
+	readable *readable
+}
+
+// Start runs the process until the context ends. Caches of SidecarSets fill
+// whatever has become of their conversion.
+func (m *Manager) Start(ctx context.Context) error {
+	m.readable.prepare(ctx)
+	ctx, cancel := context.WithCancel(ctx)
+	var watching sync.WaitGroup
+	watching.Go(func() { m.readable.run(ctx) })
+	defer watching.Wait()
+	defer cancel()
+	return m.Manager.Start(ctx)
 }
 
 // NewManager builds the process around its caches. adjust may change the
@@ -129,7 +146,13 @@ func (o Options) NewManager(adjust func(*manager.Options)) (*Manager, error) {
 	if err != nil {
 		return nil, fmt.Errorf("set up caches and servers: %w", err)
 	}
-	return &Manager{Manager: mgr, Watches: watches}, nil
+	direct, err := client.New(config, client.Options{HTTPClient: mgr.GetHTTPClient(), Scheme: mgr.GetScheme(), Mapper: mgr.GetRESTMapper()})
+	if err != nil {
+		return nil, fmt.Errorf("set up a client: %w", err)
+	}
+	return &Manager{Manager: mgr, Watches: watches, Direct: direct, readable: &readable{
+		client: direct, down: func() time.Duration { return watches.Down(&v1alpha1.SidecarSet{}) }, clock: clock.RealClock{}, log: o.Logger,
+	}}, nil
 }
 
 // Start runs the process until ctx ends. controller-runtime would wait for ever,

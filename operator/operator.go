@@ -10,6 +10,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/util/workqueue"
+	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/healthz"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
@@ -97,6 +98,9 @@ func addController(ctx context.Context, mgr *kube.Manager, engine *engine, names
 	sweeper := newSweeper(engine, mgr.GetClient(), mgr.GetAPIReader(), suspects)
 	if err := mgr.Add(sweeper); err != nil {
 		return fmt.Errorf("set up the search for runs of deleted sets: %w", err)
+	}
+	if err := mgr.Add(&storageMigrator{client: mgr.Direct, clock: clock.RealClock{}, log: mgr.GetLogger().WithName("storage")}); err != nil {
+		return fmt.Errorf("set up the migration of stored versions: %w", err)
 	}
 	c, err := controller.New("sidecarset", mgr, controller.Options{
 		MaxConcurrentReconciles: concurrency,

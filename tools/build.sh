@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Builds what tests, linters and the local stack run into bin/: only what is
 # missing or of another version, so that a finished bin/ needs no network.
-# usage: tools/build.sh [name...]     (default: all of them)
+# usage: tools/build.sh [name...]     (default: all of them but those that nothing here runs)
 set -euo pipefail
 cd "$(dirname "$0")"
 bin=$(cd .. && pwd)/bin
@@ -12,6 +12,9 @@ controlplane=$(sha256sum go.mod | cut -c1-16)
 version_ldflags="-X k8s.io/component-base/version.gitVersion=$kubernetes \
 -X k8s.io/component-base/version.gitMajor=1 -X k8s.io/component-base/version.gitMinor=36"
 
+# Built when named only: the kubelet needs a container runtime and root.
+optional=" kubelet "
+
 # name | package | version (of this folder's go.mod, or after @) | minutes from a cold cache on two cores
 list() {
 	cat <<-LIST
@@ -19,6 +22,7 @@ list() {
 		kube-apiserver|k8s.io/kubernetes/cmd/kube-apiserver|$controlplane|4
 		kube-controller-manager|k8s.io/kubernetes/cmd/kube-controller-manager|$controlplane|1
 		kube-scheduler|k8s.io/kubernetes/cmd/kube-scheduler|$controlplane|0.5
+		kubelet|k8s.io/kubernetes/cmd/kubelet|$controlplane|1
 		kubectl|k8s.io/kubernetes/cmd/kubectl|$controlplane|0.5
 		kwok|sigs.k8s.io/kwok/cmd/kwok|@v0.8.0|2.5
 		temporal|github.com/temporalio/cli/cmd/temporal|@v1.5.1|2.5
@@ -39,6 +43,7 @@ build() {
 todo=()
 while IFS='|' read -r name package version minutes; do
 	if [ $# -gt 0 ] && [[ " $* " != *" $name "* ]]; then continue; fi
+	if [ $# -eq 0 ] && [[ "$optional" == *" $name "* ]]; then continue; fi
 	if [ -x "$bin/$name" ] && [ "$(cat "$bin/.stamp/$name" 2>/dev/null)" = "$version" ]; then continue; fi
 	todo+=("$name|$package|$version|$minutes")
 done < <(list)

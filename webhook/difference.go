@@ -21,6 +21,7 @@ func difference(raw []byte, completed *v1alpha1.SidecarSet) ([]jsonpatch.Operati
 	var written struct {
 		Metadata struct {
 			Annotations map[string]string `json:"annotations"`
+			Labels      map[string]string `json:"labels"`
 		} `json:"metadata"`
 		Spec any `json:"spec"`
 	}
@@ -32,6 +33,7 @@ func difference(raw []byte, completed *v1alpha1.SidecarSet) ([]jsonpatch.Operati
 		return nil, err
 	}
 	operations := annotationDifference(written.Metadata.Annotations, completed.Annotations)
+	operations = append(operations, customVersionDifference(written.Metadata.Labels, completed.Labels)...)
 	if !reflect.DeepEqual(spec, written.Spec) {
 		operations = append(operations, jsonpatch.Operation{Op: "add", Path: "/spec", Value: spec})
 	}

@@ -42,6 +42,13 @@ type SidecarSetSpec struct {
 	// Namespace limits the set to one namespace.
 	Namespace string `json:"namespace,omitempty"`
 
+	// CustomVersion is how v1beta1 names this version of the set. Here it shows
+	// while no webhook converts sets, so that none loses it; use the label
+	// apps.kruise.io/sidecarset-custom-version, which wins.
+	// +kubebuilder:validation:MaxLength=63
+	// +kubebuilder:validation:Pattern=`^(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?$`
+	CustomVersion string `json:"customVersion,omitempty"`
+
 	// NamespaceSelector limits the set to namespaces with these labels.
 	NamespaceSelector *metav1.LabelSelector `json:"namespaceSelector,omitempty"`
 

@@ -39,6 +39,11 @@ type SidecarSetSpec struct {
 	// Selector picks pods by label. Required; an empty one matches nothing.
 	Selector *metav1.LabelSelector `json:"selector,omitempty"`
 
+	// Namespace is how v1alpha1 limits the set to one namespace. Here it shows
+	// while no webhook converts sets, so that none loses it; use
+	// namespaceSelector.
+	Namespace string `json:"namespace,omitempty"`
+
 	// NamespaceSelector limits the set to namespaces with these labels. For one
 	// namespace, select its label kubernetes.io/metadata.name.
 	NamespaceSelector *metav1.LabelSelector `json:"namespaceSelector,omitempty"`

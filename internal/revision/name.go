@@ -59,7 +59,7 @@ func Stamp(on *appsv1.ControllerRevision, set *v1alpha1.SidecarSet, number int64
 	on.Revision = number
 	Adopt(on, set)
 	on.Labels = with(on.Labels, v1alpha1.SidecarSetNameLabel, set.Name)
-	addCustomVersion(on, set.Labels[v1alpha1.CustomVersionLabel])
+	addCustomVersion(on, CustomVersion(set))
 	for _, key := range []string{v1alpha1.HashAnnotation, v1alpha1.HashWithoutImageAnnotation} {
 		on.Annotations = with(on.Annotations, key, set.Annotations[key])
 	}

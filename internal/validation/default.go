@@ -23,6 +23,7 @@ const (
 // are taken over the result.
 func Default(set *v1alpha1.SidecarSet) {
 	spec := &set.Spec
+	labelCustomVersion(set)
 	for i := range spec.InitContainers {
 		defaultSidecar(&spec.InitContainers[i], v1alpha1.AfterAppContainerType)
 	}

@@ -48,7 +48,11 @@ func (c *Cluster) install(ctx context.Context, client kubernetes.Interface) erro
 }
 
 // Apply applies a kustomize folder as the admin and waits until its CRDs are served.
+// SidecarSets that are there can be read from then on, whoever converted them.
 func (c *Cluster) Apply(ctx context.Context, folder string) error {
+	if err := c.suspendConversion(ctx); err != nil {
+		return fmt.Errorf("apply %s: %w", folder, err)
+	}
 	out, err := c.kubectl(ctx, "apply", "--server-side", "--force-conflicts", "--output=name", "--kustomize", folder)
 	if err != nil {
 		return fmt.Errorf("apply %s: %w", folder, err)

@@ -1,0 +1,109 @@
+package kube
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strconv"
+
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/outrigger/outrigger/api/v1alpha1"
+	"github.com/outrigger/outrigger/api/v1beta1"
+)
+
+// DefinitionName is that of the CustomResourceDefinition of SidecarSets.
+const DefinitionName = "sidecarsets.apps.kruise.io"
+
+// Definition reads the CustomResourceDefinition of SidecarSets.
+func Definition(ctx context.Context, reader client.Reader) (*apiextensionsv1.CustomResourceDefinition, error) {
+	definition := &apiextensionsv1.CustomResourceDefinition{}
+	if err := reader.Get(ctx, client.ObjectKey{Name: DefinitionName}, definition); err != nil {
+		return nil, fmt.Errorf("read CustomResourceDefinition %s (config/crd defines it): %w", DefinitionName, err)
+	}
+	return definition, nil
+}
+
+// SuspendConversion has the API server serve SidecarSets without any webhook, by
+// changing apiVersion alone, until the webhook role claims conversion again. It
+// tells whether there was anything to do.
+func SuspendConversion(ctx context.Context, c client.Client) (bool, error) {
+	definition, err := Definition(ctx, c)
+	if err != nil || !Converts(definition) {
+		return false, err
+	}
+	suspend := operation{Op: "add", Path: "/spec/conversion", Value: apiextensionsv1.CustomResourceConversion{Strategy: apiextensionsv1.NoneConverter}}
+	return true, change(ctx, c, definition, append(missingFields(definition), suspend))
+}
+
+// KeepFields has a definition that nobody converts for keep in each version what
+// the other one has: the API server drops fields that the version it reads as
+// does not know, and the next write, also one of status, would lose them. It
+// tells whether there was anything to do.
+func KeepFields(ctx context.Context, c client.Client) (bool, error) {
+	definition, err := Definition(ctx, c)
+	if err != nil || Converts(definition) {
+		return false, err
+	}
+	missing := missingFields(definition)
+	if len(missing) == 0 {
+		return false, nil
+	}
+	return true, change(ctx, c, definition, missing)
+}
+
+// Converts tells whether a webhook is asked.
+func Converts(definition *apiextensionsv1.CustomResourceDefinition) bool {
+	conversion := definition.Spec.Conversion
+	return conversion != nil && conversion.Strategy == apiextensionsv1.WebhookConverter
+}
+
+// operation of a JSON patch, so that what this program does not know of a
+// definition stays.
+type operation struct {
+	Op    string `json:"op"`
+	Path  string `json:"path"`
+	Value any    `json:"value"`
+}
+
+// missingFields are those that a version lacks of the other one.
+func missingFields(definition *apiextensionsv1.CustomResourceDefinition) []operation {
+	others := map[string]string{v1alpha1.GroupVersion.Version: "customVersion", v1beta1.GroupVersion.Version: "namespace"}
+	if len(definition.Spec.Versions) < len(others) {
+		return nil
+	}
+	var missing []operation
+	for i, version := range definition.Spec.Versions {
+		field, differs := others[version.Name]
+		if !differs || version.Schema == nil || version.Schema.OpenAPIV3Schema == nil {
+			continue
+		}
+		spec, described := version.Schema.OpenAPIV3Schema.Properties["spec"]
+		preserved := spec.XPreserveUnknownFields != nil && *spec.XPreserveUnknownFields
+		if _, known := spec.Properties[field]; known || preserved || !described || spec.Properties == nil {
+			continue
+		}
+		missing = append(missing, operation{
+			Op:    "add",
+			Path:  "/spec/versions/" + strconv.Itoa(i) + "/schema/openAPIV3Schema/properties/spec/properties/" + field,
+			Value: apiextensionsv1.JSONSchemaProps{Type: "string"},
+		})
+	}
+	return missing
+}
+
+// change patches exactly the definition that was read.
+func change(ctx context.Context, c client.Client, definition *apiextensionsv1.CustomResourceDefinition, operations []operation) error {
+	exactly := operation{Op: "replace", Path: "/metadata/resourceVersion", Value: definition.ResourceVersion}
+	patch, err := json.Marshal(slices.Concat([]operation{exactly}, operations))
+	if err != nil {
+		return fmt.Errorf("encode the patch of CustomResourceDefinition %s: %w", definition.Name, err)
+	}
+	if err := c.Patch(ctx, definition, client.RawPatch(types.JSONPatchType, patch)); err != nil {
+		return fmt.Errorf("patch CustomResourceDefinition %s: %w", definition.Name, err)
+	}
+	return nil
+}

@@ -1,0 +1,347 @@
+package manifests
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"os/exec"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	appsv1 "k8s.io/api/apps/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
+
+	"github.com/outrigger/outrigger/api/v1alpha1"
+	"github.com/outrigger/outrigger/api/v1beta1"
+	"github.com/outrigger/outrigger/internal/conversion"
+	"github.com/outrigger/outrigger/internal/fixture"
+	"github.com/outrigger/outrigger/internal/validation"
+	"github.com/outrigger/outrigger/kube"
+	"github.com/outrigger/outrigger/test/cluster"
+)
+
+// installer is the field manager of whoever applies definitions, ours and others.
+const installer = "installer"
+
+// switching is a cluster whose SidecarSets others have defined: stored as v1beta1,
+// converted by a webhook that is gone.
+type switching struct {
+	t       *testing.T
+	ctx     context.Context
+	cluster *cluster.Cluster
+	client  client.Client
+}
+
+func newSwitching(t *testing.T) *switching {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 8*time.Minute)
+	t.Cleanup(cancel)
+	c, err := cluster.Start(ctx, cluster.Options{Dir: t.TempDir(), Nodes: 1, WithoutTemporal: true, Manifests: []string{"../../config/rbac"}})
+	require.NoError(t, err)
+	t.Cleanup(c.Shutdown)
+	config, err := c.RESTConfig()
+	require.NoError(t, err)
+	scheme, err := kube.NewScheme()
+	require.NoError(t, err)
+	require.NoError(t, admissionregistrationv1.AddToScheme(scheme))
+	direct, err := client.New(config, client.Options{Scheme: scheme})
+	require.NoError(t, err)
+	return &switching{t: t, ctx: ctx, cluster: c, client: direct}
+}
+
+func (s *switching) kubectl(stdin []byte, args ...string) (string, error) {
+	cmd := exec.CommandContext(s.ctx, "../../bin/kubectl", append([]string{"--kubeconfig=" + s.cluster.Kubeconfig}, args...)...)
+	cmd.Stdin = bytes.NewReader(stdin)
+	out, err := cmd.CombinedOutput()
+	return string(out), err
+}
+
+func (s *switching) await(what string, done func() error) {
+	s.t.Helper()
+	var cause error
+	err := wait.PollUntilContextCancel(s.ctx, 100*time.Millisecond, true, func(context.Context) (bool, error) {
+		cause = done()
+		return cause == nil, nil
+	})
+	require.NoError(s.t, err, "wait for %s: %v", what, cause)
+}
+
+// ours is the definition in a kustomize folder.
+func (s *switching) ours(folder string) *apiextensionsv1.CustomResourceDefinition {
+	s.t.Helper()
+	out, err := s.kubectl(nil, "kustomize", folder)
+	require.NoError(s.t, err, out)
+	for document := range strings.SplitSeq(out, "\n---\n") {
+		definition := &apiextensionsv1.CustomResourceDefinition{}
+		require.NoError(s.t, yaml.Unmarshal([]byte(document), definition))
+		if definition.Name == kube.DefinitionName {
+			return definition
+		}
+	}
+	require.Fail(s.t, "no definition", folder)
+	return nil
+}
+
+// theirs stores one of the versions, and each version has only its own fields.
+func (s *switching) theirs(storage string) *apiextensionsv1.CustomResourceDefinition {
+	s.t.Helper()
+	definition := s.ours("../../config/crd")
+	for i := range definition.Spec.Versions {
+		version := &definition.Spec.Versions[i]
+		version.Storage = version.Name == storage
+		foreign := map[string]string{"v1alpha1": "customVersion", "v1beta1": "namespace"}[version.Name]
+		delete(version.Schema.OpenAPIV3Schema.Properties["spec"].Properties, foreign)
+	}
+	definition.Spec.Conversion = &apiextensionsv1.CustomResourceConversion{
+		Strategy: apiextensionsv1.WebhookConverter,
+		Webhook: &apiextensionsv1.WebhookConversion{
+			ClientConfig:             &apiextensionsv1.WebhookClientConfig{Service: &apiextensionsv1.ServiceReference{Namespace: "kruise-system", Name: "gone", Path: new("/convert"), Port: new(int32(443))}},
+			ConversionReviewVersions: []string{"v1", "v1beta1"},
+		},
+	}
+	return definition
+}
+
+// apply tells what kubectl says.
+func (s *switching) apply(definition *apiextensionsv1.CustomResourceDefinition, how ...string) (string, error) {
+	s.t.Helper()
+	manifest, err := yaml.Marshal(definition)
+	require.NoError(s.t, err)
+	out, err := s.kubectl(manifest, append(how, "-f", "-")...)
+	if err == nil {
+		out, err = s.kubectl(nil, "wait", "--for=condition=Established", "crd/"+kube.DefinitionName)
+	}
+	return out, err
+}
+
+// certify is what the other's manager does, as itself.
+func (s *switching) certify() {
+	s.t.Helper()
+	config, err := s.cluster.RESTConfig()
+	require.NoError(s.t, err)
+	definition, err := kube.Definition(s.ctx, s.client)
+	require.NoError(s.t, err)
+	definition.Spec.Conversion.Webhook.ClientConfig.CABundle = config.CAData
+	require.NoError(s.t, s.client.Update(s.ctx, definition, client.FieldOwner("their-manager")))
+}
+
+// reset leaves nothing of the last round.
+func (s *switching) reset() {
+	s.t.Helper()
+	for _, name := range []string{cluster.Operator, cluster.Worker, cluster.Webhook} {
+		if _, err := s.cluster.Process(name); err == nil {
+			require.NoError(s.t, s.cluster.Stop(name))
+		}
+	}
+	configurations := []client.Object{&admissionregistrationv1.MutatingWebhookConfiguration{}, &admissionregistrationv1.ValidatingWebhookConfiguration{}}
+	for _, object := range configurations {
+		object.SetName("outrigger")
+		require.NoError(s.t, client.IgnoreNotFound(s.client.Delete(s.ctx, object)))
+	}
+	definition := &apiextensionsv1.CustomResourceDefinition{ObjectMeta: metav1.ObjectMeta{Name: kube.DefinitionName}}
+	require.NoError(s.t, client.IgnoreNotFound(s.client.Delete(s.ctx, definition)))
+	s.await("the definition to go", func() error {
+		if err := s.client.Get(s.ctx, client.ObjectKeyFromObject(definition), definition); !apierrors.IsNotFound(err) {
+			return context.DeadlineExceeded
+		}
+		return nil
+	})
+}
+
+// store creates a set as one version, completed as the other's admission does.
+func (s *switching) store(name, version string) {
+	s.t.Helper()
+	set := fixture.SidecarSet(name, fixture.Sidecar("side"))
+	set.TypeMeta = metav1.TypeMeta{APIVersion: v1alpha1.GroupVersion.String(), Kind: "SidecarSet"}
+	set.Labels = map[string]string{v1alpha1.CustomVersionLabel: "one"}
+	set.Spec.Namespace = "kube-public"
+	validation.Default(set)
+	require.NoError(s.t, validation.WriteHashes(set))
+	object, err := runtime.DefaultUnstructuredConverter.ToUnstructured(set)
+	require.NoError(s.t, err)
+	require.NoError(s.t, conversion.Convert(object, v1alpha1.GroupVersion.Group+"/"+version))
+	s.await("the set to be stored", func() error {
+		return s.client.Create(s.ctx, &unstructured.Unstructured{Object: runtime.DeepCopyJSON(object)})
+	})
+}
+
+// storeBoth leaves a set stored in each version, that nobody can read in the other.
+func (s *switching) storeBoth() {
+	s.t.Helper()
+	for _, version := range []string{"v1alpha1", "v1beta1"} {
+		_, err := s.apply(s.theirs(version), "apply", "--server-side", "--field-manager="+installer)
+		require.NoError(s.t, err)
+		s.await("sets to be stored as "+version, func() error {
+			return s.client.List(s.ctx, list(version))
+		})
+		s.store("stored-as-"+version, version)
+		if version == "v1alpha1" {
+			continue
+		}
+		s.await("the definition to count", func() error {
+			return stored(s.definition(), "v1alpha1", "v1beta1")
+		})
+	}
+	s.certify()
+	require.ErrorContains(s.t, s.client.List(s.ctx, list("v1alpha1")), "conversion webhook for apps.kruise.io/v1beta1")
+}
+
+func list(version string) *unstructured.UnstructuredList {
+	sets := &unstructured.UnstructuredList{}
+	sets.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind("SidecarSetList"))
+	sets.SetAPIVersion(v1alpha1.GroupVersion.Group + "/" + version)
+	return sets
+}
+
+func (s *switching) definition() *apiextensionsv1.CustomResourceDefinition {
+	s.t.Helper()
+	definition, err := kube.Definition(s.ctx, s.client)
+	require.NoError(s.t, err)
+	return definition
+}
+
+func stored(definition *apiextensionsv1.CustomResourceDefinition, versions ...string) error {
+	if slices.Equal(definition.Status.StoredVersions, versions) {
+		return nil
+	}
+	return &unexpected{definition.Status.StoredVersions}
+}
+
+type unexpected struct{ got any }
+
+func (u *unexpected) Error() string { return "got " + strings.Join(u.got.([]string), ", ") }
+
+func (s *switching) start(role string) {
+	s.t.Helper()
+	if _, err := s.cluster.Process(role); err == nil {
+		require.NoError(s.t, s.cluster.StartAgain(s.ctx, role))
+		return
+	}
+	_, err := s.cluster.StartRole(s.ctx, role)
+	require.NoError(s.t, err)
+}
+
+// intact tells whether a set says in both versions what it said before, and
+// whether its status and its revision do.
+func (s *switching) intact(name string) error {
+	set := &v1alpha1.SidecarSet{}
+	if err := s.client.Get(s.ctx, client.ObjectKey{Name: name}, set); err != nil {
+		return err
+	}
+	beta := &unstructured.Unstructured{}
+	beta.SetGroupVersionKind(v1beta1.GroupVersion.WithKind("SidecarSet"))
+	if err := s.client.Get(s.ctx, client.ObjectKey{Name: name}, beta); err != nil {
+		return err
+	}
+	spec := beta.Object["spec"].(map[string]any)
+	revision := &appsv1.ControllerRevision{}
+	key := client.ObjectKey{Namespace: cluster.SystemNamespace, Name: set.Status.LatestRevision}
+	if err := s.client.Get(s.ctx, key, revision); err != nil {
+		return err
+	}
+	selector, _ := spec["namespaceSelector"].(map[string]any)
+	named, _ := selector["matchLabels"].(map[string]any)
+	got := []string{
+		cmp.Or(set.Labels[v1alpha1.CustomVersionLabel], set.Spec.CustomVersion),
+		cmp.Or(set.Spec.Namespace, namedNamespace(set.Spec.NamespaceSelector)),
+		text(spec["customVersion"]), text(named["kubernetes.io/metadata.name"]),
+		revision.Labels[v1alpha1.CustomVersionLabel], set.Annotations[v1alpha1.HashAnnotation],
+	}
+	want := []string{"one", "kube-public", "one", "kube-public", "one", revision.Annotations[v1alpha1.HashAnnotation]}
+	if set.Status.ObservedGeneration != set.Generation || !slices.Equal(got, want) {
+		return &unexpected{got}
+	}
+	return nil
+}
+
+func text(value any) string {
+	is, _ := value.(string)
+	return is
+}
+
+func namedNamespace(selector *metav1.LabelSelector) string {
+	if selector == nil {
+		return ""
+	}
+	return selector.MatchLabels["kubernetes.io/metadata.name"]
+}
+
+// Whoever comes first finds sets that nobody can read, and nobody else to help.
+// Half of the rounds have the definition of the others, and half have ours.
+func TestRolesStartAloneInEveryOrderOverADeadConversion(t *testing.T) {
+	s := newSwitching(t)
+	for i, order := range [][]string{
+		{cluster.Operator, cluster.Worker, cluster.Webhook},
+		{cluster.Operator, cluster.Webhook, cluster.Worker},
+		{cluster.Worker, cluster.Operator, cluster.Webhook},
+		{cluster.Worker, cluster.Webhook, cluster.Operator},
+		{cluster.Webhook, cluster.Operator, cluster.Worker},
+		{cluster.Webhook, cluster.Worker, cluster.Operator},
+	} {
+		t.Run(strings.Join(order, ","), func(t *testing.T) {
+			s := &switching{t: t, ctx: s.ctx, cluster: s.cluster, client: s.client}
+			s.reset()
+			s.storeBoth()
+			if ours := i%2 == 1; ours {
+				out, err := s.apply(s.ours("../../config/default"), "apply", "--server-side", "--force-conflicts", "--field-manager="+installer)
+				require.NoError(t, err, out)
+			}
+			for _, role := range order {
+				s.start(role)
+			}
+			for _, name := range []string{"stored-as-v1alpha1", "stored-as-v1beta1"} {
+				s.await(name+" to be intact", func() error { return s.intact(name) })
+			}
+			storage := []string{"v1beta1", "v1alpha1"}[i%2]
+			s.await("all sets to be stored as one version", func() error { return stored(s.definition(), storage) })
+			for _, name := range []string{"stored-as-v1alpha1", "stored-as-v1beta1"} {
+				require.NoError(t, s.intact(name))
+			}
+		})
+	}
+}
+
+// The certificate in it is always somebody else's.
+func TestTheDefinitionCanBeAppliedOverTheirs(t *testing.T) {
+	s := newSwitching(t)
+	for _, before := range []string{"create", "apply", "apply --server-side --field-manager=" + installer} {
+		for _, how := range []string{
+			"apply",
+			"apply --server-side --force-conflicts --field-manager=" + installer,
+			"apply --server-side --force-conflicts --field-manager=other",
+		} {
+			s.reset()
+			_, err := s.apply(s.theirs("v1beta1"), strings.Fields(before)...)
+			require.NoError(t, err)
+			s.certify()
+			out, err := s.apply(s.ours("../../config/default"), strings.Fields(how)...)
+			require.NoError(t, err, "%s over %s: %s", how, before, out)
+			assert.Equal(t, "outrigger-webhook", s.definition().Spec.Conversion.Webhook.ClientConfig.Service.Name)
+		}
+	}
+}
+
+// The roles run here, and the definition that names no Service is applied.
+func TestAnInstallerLeavesSetsThatCanBeRead(t *testing.T) {
+	s := newSwitching(t)
+	s.storeBoth()
+	require.NoError(t, s.cluster.Apply(s.ctx, "../../config/crd"))
+	sets := &v1alpha1.SidecarSetList{}
+	require.NoError(t, s.client.List(s.ctx, sets))
+	require.Len(t, sets.Items, 2)
+	assert.Equal(t, "one", sets.Items[0].Labels[v1alpha1.CustomVersionLabel])
+	assert.Equal(t, "one", sets.Items[1].Spec.CustomVersion)
+	require.NoError(t, stored(s.definition(), "v1alpha1", "v1beta1"))
+}
