@@ -97,7 +97,7 @@ stop kill start: bin/stack
 	@bin/stack $@ $(or $(ROLE),$(error which one? for example: make $@ ROLE=worker-1))
 
 .PHONY: run
-run: build ## Run the roles here against the cluster of KUBECONFIG=... (TEMPORAL_ADDRESS, WEBHOOK_URL)
+run: build ## Run the roles here against the cluster of KUBECONFIG=... (TEMPORAL_ADDRESS, WEBHOOK_URL, WEBHOOK_FLAGS, ...)
 	@tools/build.sh kubectl
 	@bin/stack run --kubeconfig=$(KUBECONFIG)
 

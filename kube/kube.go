@@ -150,8 +150,13 @@ func (o Options) NewManager(adjust func(*manager.Options)) (*Manager, error) {
 	if err != nil {
 		return nil, fmt.Errorf("set up a client: %w", err)
 	}
+	probe, err := readAll(config, mgr.GetHTTPClient())
+	if err != nil {
+		return nil, err
+	}
+	down := func() time.Duration { return watches.Down(&v1alpha1.SidecarSet{}) }
 	return &Manager{Manager: mgr, Watches: watches, Direct: direct, readable: &readable{
-		client: direct, down: func() time.Duration { return watches.Down(&v1alpha1.SidecarSet{}) }, clock: clock.RealClock{}, log: o.Logger,
+		client: direct, probe: probe, down: down, clock: clock.RealClock{}, log: o.Logger,
 	}}, nil
 }
 

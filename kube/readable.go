@@ -2,12 +2,15 @@ package kube
 
 import (
 	"context"
+	"fmt"
+	"net/http"
 	"strings"
 	"time"
 
 	"github.com/go-logr/logr"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/discovery"
+	"k8s.io/client-go/rest"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -19,10 +22,14 @@ const (
 	readableCheck = time.Second
 	// heardWithin is how long API servers may take to hear of a new definition.
 	heardWithin = 2 * time.Second
-	// firstPatience is how long nobody may be able to read sets before conversion
-	// is suspended: time for a replica to take over. It grows each time, so that
-	// two who disagree about conversion do not keep the API server busy.
-	firstPatience, lastPatience = 5 * time.Second, 2 * time.Minute
+	// A process that has never seen the sets can do nothing. One that has seen
+	// them gives those who convert time to come back, or to take over, and more
+	// each time: two who disagree must not keep the API server busy.
+	startPatience = 3 * time.Second
+	firstPatience = 20 * time.Second
+	lastPatience  = 5 * time.Minute
+	// probePatience bounds a request that nobody may be able to answer.
+	probePatience = 10 * time.Second
 )
 
 // readable keeps SidecarSets readable while nobody converts them: every role
@@ -30,9 +37,11 @@ const (
 type readable struct {
 	// client reads past the cache, which waits for what is mended here.
 	client client.Client
-	down   func() time.Duration
-	clock  clock.WithTicker
-	log    logr.Logger
+	// probe reads all sets, as the cache has to.
+	probe func(context.Context) error
+	down  func() time.Duration
+	clock clock.WithTicker
+	log   logr.Logger
 }
 
 // prepare comes before anything is written.
@@ -53,13 +62,18 @@ func (r *readable) prepare(ctx context.Context) {
 func (r *readable) run(ctx context.Context) {
 	tick := r.clock.NewTicker(readableCheck)
 	defer tick.Stop()
-	for patience := firstPatience; ; {
+	patience, started := startPatience, false
+	for {
 		select {
 		case <-ctx.Done():
 			return
 		case <-tick.C():
 		}
-		if r.down() >= patience && r.mend(ctx) {
+		down := r.down()
+		if down == 0 && !started {
+			patience, started = firstPatience, true
+		}
+		if down >= patience && r.mend(ctx) {
 			patience = min(2*patience, lastPatience)
 		}
 	}
@@ -84,11 +98,19 @@ func (r *readable) mend(ctx context.Context) bool {
 	return changed
 }
 
-// probe reads all sets, as the cache has to.
-func (r *readable) probe(ctx context.Context) error {
-	sets := &metav1.PartialObjectMetadataList{}
-	sets.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind("SidecarSetList"))
-	return r.client.List(ctx, sets)
+// readAll asks once: clients repeat for long what an API server refuses that
+// cannot fill a cache of its own.
+func readAll(config *rest.Config, transport *http.Client) (func(context.Context) error, error) {
+	asking, err := discovery.NewDiscoveryClientForConfigAndClient(config, transport)
+	if err != nil {
+		return nil, fmt.Errorf("set up a client: %w", err)
+	}
+	path := "/apis/" + v1alpha1.GroupVersion.String() + "/sidecarsets"
+	return func(ctx context.Context) error {
+		ctx, cancel := context.WithTimeout(ctx, probePatience)
+		defer cancel()
+		return asking.RESTClient().Get().AbsPath(path).MaxRetries(0).Do(ctx).Error()
+	}, nil
 }
 
 // unconverted knows the failure of a conversion by its words: the API server has

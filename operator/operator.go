@@ -94,6 +94,10 @@ func addController(ctx context.Context, mgr *kube.Manager, engine *engine, names
 	if err != nil {
 		return err
 	}
+	// The controller asks for them too, but not before the process looks ready.
+	if _, err := mgr.GetCache().GetInformer(ctx, &v1alpha1.SidecarSet{}); err != nil {
+		return fmt.Errorf("watch SidecarSets: %w", err)
+	}
 	pace, suspects := newPace(time.Now), &names{}
 	sweeper := newSweeper(engine, mgr.GetClient(), mgr.GetAPIReader(), suspects)
 	if err := mgr.Add(sweeper); err != nil {

@@ -44,6 +44,9 @@ type AttachOptions struct {
 // Attach prepares to run roles, with the rights of the given kubeconfig, against a
 // cluster and a Temporal that others run. It starts nothing.
 func Attach(options AttachOptions) (*Cluster, error) {
+	if err := checkWebhookURL(options.WebhookURL); err != nil {
+		return nil, err
+	}
 	c, err := newCluster(Options{Dir: options.Dir, Bin: options.Bin})
 	if err != nil {
 		return nil, err
@@ -144,9 +147,6 @@ func (c *Cluster) roleFlags(role *Role) ([]string, error) {
 	parsed, err := url.Parse(role.WebhookURL)
 	if err != nil {
 		return nil, fmt.Errorf("webhook URL: %w", err)
-	}
-	if parsed.Port() == "" {
-		return nil, fmt.Errorf("webhook URL %s: add the port to listen on, as in https://localhost:9443", role.WebhookURL)
 	}
 	return []string{"--url=" + role.WebhookURL, "--port=" + parsed.Port()}, nil
 }

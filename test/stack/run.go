@@ -8,14 +8,21 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"strings"
 
 	"github.com/spf13/cobra"
 
 	"github.com/outrigger/outrigger/test/cluster"
 )
 
+// runOptions are the cluster, and what each role gets beside the usual flags.
+type runOptions struct {
+	cluster.AttachOptions
+	operator, worker, webhook string
+}
+
 func runCommand() *cobra.Command {
-	var o cluster.AttachOptions
+	var o runOptions
 	cmd := &cobra.Command{
 		Use:   "run",
 		Short: "Run the three roles here against a cluster that exists; Ctrl-C stops them",
@@ -35,11 +42,15 @@ func runCommand() *cobra.Command {
 		"how the API server reaches this machine; the port is listened on (WEBHOOK_URL)")
 	flags.StringVar(&o.Dir, "dir", filepath.Join(".run", "roles"), "folder of the logs")
 	flags.StringVar(&o.Bin, "bin", "bin", "folder of the programs")
+	for name, value := range map[string]*string{cluster.Operator: &o.operator, cluster.Worker: &o.worker, cluster.Webhook: &o.webhook} {
+		variable := envKey(name) + "_FLAGS"
+		flags.StringVar(value, name+"-flags", os.Getenv(variable), "more flags for the "+name+", separated by spaces ("+variable+")")
+	}
 	return cmd
 }
 
-func run(ctx context.Context, o cluster.AttachOptions, out io.Writer) error {
-	c, err := cluster.Attach(o)
+func run(ctx context.Context, o runOptions, out io.Writer) error {
+	c, err := cluster.Attach(o.AttachOptions)
 	if err != nil {
 		return err
 	}
@@ -51,9 +62,9 @@ func run(ctx context.Context, o cluster.AttachOptions, out io.Writer) error {
 		return err
 	}
 	for _, start := range [][]string{
-		{cluster.Operator, "--leader-elect=true"}, // another one may run in that cluster
-		{cluster.Worker},
-		{cluster.Webhook},
+		append([]string{cluster.Operator, "--leader-elect=true"}, strings.Fields(o.operator)...), // another one may run in that cluster
+		append([]string{cluster.Worker}, strings.Fields(o.worker)...),
+		append([]string{cluster.Webhook}, strings.Fields(o.webhook)...),
 	} {
 		role, err := c.StartRole(ctx, start[0], start[1:]...)
 		if err != nil {

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"net/http"
 	"os"
 	"os/signal"
@@ -37,8 +38,9 @@ func TestMain(m *testing.M) {
 	}
 }
 
-// playRole answers /readyz until SIGTERM.
+// playRole prints its arguments and answers /readyz until SIGTERM.
 func playRole(args []string) {
+	fmt.Println(strings.Join(args, " "))
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 	defer stop()
 	for _, arg := range args {
@@ -185,6 +187,26 @@ func TestRunWantsAKubeconfig(t *testing.T) {
 	require.ErrorContains(t, err, "set --kubeconfig or KUBECONFIG")
 }
 
+// Nothing answers there: who asks the cluster first fails in another way.
+func TestRunChecksTheWebhooksURLFirst(t *testing.T) {
+	taken, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, taken.Close()) })
+	for url, want := range map[string]string{
+		"https://localhost":                "add the port to listen on",
+		"http://localhost:9443":            "API servers call https only",
+		"localhost:9443":                   "API servers call https only",
+		"https://:9443":                    "name the host",
+		"https://localhost:99999":          "port 99999",
+		"https://localhost:9443/?a=b":      "leave out the query",
+		"https://" + taken.Addr().String(): "address already in use",
+	} {
+		_, err := stack(t, "run", "--kubeconfig=/nowhere", "--webhook-url="+url)
+		require.ErrorContains(t, err, want, url)
+		require.NotContains(t, err.Error(), "/nowhere", url)
+	}
+}
+
 func TestRunPlaysTheRolesAgainstAnotherCluster(t *testing.T) {
 	inRepository(t)
 	mustStack(t, "up", "--detach", "--no-roles", "--nodes=1")
@@ -193,10 +215,15 @@ func TestRunPlaysTheRolesAgainstAnotherCluster(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	out := &stopper{stop: cancel, at: "Ctrl-C"}
-	require.NoError(t, run(ctx, cluster.AttachOptions{
-		Dir: ".run/roles", Bin: "bin", Kubeconfig: env["KUBECONFIG"],
-		TemporalAddress: env["TEMPORAL_ADDRESS"], WebhookURL: "https://localhost:9443",
+	require.NoError(t, run(ctx, runOptions{
+		AttachOptions: cluster.AttachOptions{
+			Dir: ".run/roles", Bin: "bin", Kubeconfig: env["KUBECONFIG"],
+			TemporalAddress: env["TEMPORAL_ADDRESS"], WebhookURL: "https://localhost:9443",
+		},
+		webhook: "--feature-gates=Some=true --log-level=debug",
 	}, out))
+	assert.Contains(t, process.Tail(".run/roles/logs/webhook.log"), " --feature-gates=Some=true --log-level=debug")
+	assert.NotContains(t, process.Tail(".run/roles/logs/worker.log"), "--feature-gates")
 	assert.Regexp(t, regexp.MustCompile(`^operator is ready; .*\nworker is ready; .*\nwebhook is ready; .*\nlogs are in .*; Ctrl-C stops the roles\n$`), out.String())
 }
 

@@ -1,0 +1,105 @@
+package operator
+
+import (
+	"context"
+	"testing"
+
+	"github.com/go-logr/logr"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	"github.com/outrigger/outrigger/api/v1alpha1"
+	"github.com/outrigger/outrigger/internal/fixture"
+	"github.com/outrigger/outrigger/kube"
+)
+
+// stores is a cluster whose sets may be stored in both versions.
+type stores struct {
+	*storageMigrator
+	t *testing.T
+	// written are the sets that were written, in order; refuse answers instead.
+	written []string
+	refuse  map[string]error
+	// meanwhile happens at every write.
+	meanwhile func()
+}
+
+func newStores(t *testing.T, strategy apiextensionsv1.ConversionStrategyType) *stores {
+	t.Helper()
+	definition := &apiextensionsv1.CustomResourceDefinition{ObjectMeta: metav1.ObjectMeta{Name: kube.DefinitionName, UID: "u", Generation: 1}}
+	definition.Spec.Versions = []apiextensionsv1.CustomResourceDefinitionVersion{{Name: "v1alpha1", Storage: true}, {Name: "v1beta1"}}
+	definition.Spec.Conversion = &apiextensionsv1.CustomResourceConversion{Strategy: strategy}
+	definition.Status.StoredVersions = []string{"v1beta1", "v1alpha1"}
+	scheme, err := kube.NewScheme()
+	require.NoError(t, err)
+	s := &stores{t: t, refuse: map[string]error{}, meanwhile: func() {}}
+	c := fake.NewClientBuilder().WithScheme(scheme).
+		WithObjects(definition, fixture.SidecarSet("a"), fixture.SidecarSet("b"), fixture.SidecarSet("c")).
+		WithStatusSubresource(definition, &v1alpha1.SidecarSet{}).
+		WithInterceptorFuncs(interceptor.Funcs{SubResourceUpdate: func(_ context.Context, _ client.Client, _ string, set client.Object, _ ...client.SubResourceUpdateOption) error {
+			s.meanwhile()
+			s.written = append(s.written, set.GetName())
+			return s.refuse[set.GetName()]
+		}}).Build()
+	s.storageMigrator = &storageMigrator{client: c, clock: clock.RealClock{}, log: logr.Discard()}
+	return s
+}
+
+func (s *stores) definition() *apiextensionsv1.CustomResourceDefinition {
+	s.t.Helper()
+	definition, err := kube.Definition(s.t.Context(), s.client)
+	require.NoError(s.t, err)
+	return definition
+}
+
+func TestAVersionIsDroppedOnceNothingIsStoredInIt(t *testing.T) {
+	s := newStores(t, apiextensionsv1.WebhookConverter)
+	resource := schema.GroupResource{Resource: "sidecarsets"}
+	s.refuse["a"] = apierrors.NewConflict(resource, "a", nil)
+	s.refuse["b"] = apierrors.NewNotFound(resource, "b")
+	require.NoError(t, s.look(t.Context()))
+	assert.Empty(t, s.written, "some API servers may not know the definition yet")
+	require.NoError(t, s.look(t.Context()))
+	assert.Equal(t, []string{"a", "b", "c"}, s.written)
+	assert.Equal(t, []string{"v1alpha1"}, s.definition().Status.StoredVersions)
+	require.NoError(t, s.look(t.Context()))
+	assert.Len(t, s.written, 3, "nothing is written again")
+}
+
+func TestAVersionStaysWhileASetMayBeStoredInIt(t *testing.T) {
+	both := []string{"v1beta1", "v1alpha1"}
+	t.Run("a write failed", func(t *testing.T) {
+		s := newStores(t, apiextensionsv1.WebhookConverter)
+		s.refuse["b"] = apierrors.NewInternalError(context.DeadlineExceeded)
+		require.NoError(t, s.look(t.Context()))
+		require.ErrorContains(t, s.look(t.Context()), "store SidecarSet b as v1alpha1")
+		assert.Equal(t, both, s.definition().Status.StoredVersions)
+	})
+	t.Run("nobody converts", func(t *testing.T) {
+		s := newStores(t, apiextensionsv1.NoneConverter)
+		require.NoError(t, s.look(t.Context()))
+		require.NoError(t, s.look(t.Context()))
+		assert.Empty(t, s.written)
+		assert.Equal(t, both, s.definition().Status.StoredVersions)
+	})
+	t.Run("the definition changed meanwhile", func(t *testing.T) {
+		s := newStores(t, apiextensionsv1.WebhookConverter)
+		s.meanwhile = func() {
+			definition := s.definition()
+			definition.Spec.Versions[0].Storage, definition.Spec.Versions[1].Storage = false, true
+			definition.Generation++
+			require.NoError(t, s.client.Update(t.Context(), definition))
+		}
+		require.NoError(t, s.look(t.Context()))
+		require.True(t, apierrors.IsConflict(s.look(t.Context())))
+		assert.Equal(t, both, s.definition().Status.StoredVersions)
+	})
+}
