@@ -74,7 +74,7 @@ func (r *readable) run(ctx context.Context) {
 			patience, started = firstPatience, true
 		}
 		if down >= patience && r.mend(ctx) {
-			patience = min(2*patience, lastPatience)
+			patience, started = min(max(2*patience, firstPatience), lastPatience), true
 		}
 	}
 }

@@ -149,4 +149,3 @@ func TestOtherTroubleIsNotThatOfConversion(t *testing.T) {
 	s.pass(60)
 	assert.Equal(t, apiextensionsv1.WebhookConverter, s.strategy(t))
 }
-

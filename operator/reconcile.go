@@ -143,7 +143,8 @@ func (r *reconciler) publish(ctx context.Context, before, set *v1alpha1.SidecarS
 	seen.fault = out.fault
 	seen.describe(&set.Status, set, r.now())
 	if err := r.writeStatus(ctx, before, set); err != nil {
-		return err
+		// A set that was deleted meanwhile needs none; the event is on the way.
+		return client.IgnoreNotFound(err)
 	}
 	r.tell(set, announcements(before, set))
 	r.tell(set, out.told)

@@ -75,7 +75,7 @@ func (f *flags) options(args []string) (kube.Options, error) {
 	default:
 		return kube.Options{}, fmt.Errorf("--log-format %q: use text or json", f.logFormat)
 	}
-	f.Logger = logr.FromSlogHandler(handler)
+	f.Logger = quieten(logr.FromSlogHandler(handler))
 	ctrllog.SetLogger(f.Logger)
 	klog.SetLogger(f.Logger)
 	return f.Options, nil

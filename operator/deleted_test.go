@@ -1,0 +1,26 @@
+package operator
+
+import (
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/stretchr/testify/require"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+
+	"github.com/outrigger/outrigger/internal/fixture"
+	"github.com/outrigger/outrigger/kube"
+)
+
+// The cache may still have it.
+func TestTheStatusOfADeletedSetIsNoError(t *testing.T) {
+	scheme, err := kube.NewScheme()
+	require.NoError(t, err)
+	meters, err := newMeters(prometheus.NewRegistry())
+	require.NoError(t, err)
+	r := &reconciler{client: fake.NewClientBuilder().WithScheme(scheme).Build(), meters: meters, now: time.Now}
+	before := fixture.SidecarSet("gone")
+	set := before.DeepCopy()
+	set.Status.LatestRevision = "gone-1"
+	require.NoError(t, r.publish(t.Context(), before, set, &observation{}, outcome{}))
+}
