@@ -67,3 +67,21 @@ func TestACompletedSetHasNoDifference(t *testing.T) {
 	require.NoError(t, err)
 	assert.Empty(t, operations)
 }
+
+// As a set looks that was stored as v1beta1, and that no webhook has converted.
+func TestACustomVersionBecomesTheLabel(t *testing.T) {
+	for metadata, want := range map[string]string{
+		`"name":"s"`:                       `{"apps.kruise.io/sidecarset-custom-version":"one"}`,
+		`"name":"s","labels":{"team":"a"}`: `{"team":"a","apps.kruise.io/sidecarset-custom-version":"one"}`,
+		`"name":"s","labels":{"apps.kruise.io/sidecarset-custom-version":"two"}`: `{"apps.kruise.io/sidecarset-custom-version":"two"}`,
+	} {
+		var got struct {
+			Metadata struct{ Labels json.RawMessage }
+			Spec     map[string]any
+		}
+		result := completed(t, `{"metadata":{`+metadata+`},"spec":{"customVersion":"one","containers":[{"name":"a","image":"b:1"}]}}`)
+		require.NoError(t, json.Unmarshal([]byte(result), &got))
+		assert.JSONEq(t, want, string(got.Metadata.Labels))
+		assert.NotContains(t, got.Spec, "customVersion")
+	}
+}
