@@ -43,8 +43,8 @@ type AttachOptions struct {
 
 // Attach prepares to run roles, with the rights of the given kubeconfig, against a
 // cluster and a Temporal that others run. It starts nothing.
-func Attach(options AttachOptions) (*Cluster, error) {
-	if err := checkWebhookURL(options.WebhookURL); err != nil {
+func Attach(ctx context.Context, options AttachOptions) (*Cluster, error) {
+	if err := checkWebhookURL(ctx, options.WebhookURL); err != nil {
 		return nil, err
 	}
 	c, err := newCluster(Options{Dir: options.Dir, Bin: options.Bin})

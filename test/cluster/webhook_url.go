@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net"
@@ -10,7 +11,7 @@ import (
 
 // checkWebhookURL finds now what would otherwise stop the webhook after all others
 // have started: a URL that no API server calls, or a port that is not free here.
-func checkWebhookURL(written string) error {
+func checkWebhookURL(ctx context.Context, written string) error {
 	parsed, err := url.Parse(written)
 	if err != nil {
 		return fmt.Errorf("webhook URL: %w", err)
@@ -28,7 +29,7 @@ func checkWebhookURL(written string) error {
 	case parsed.User != nil || parsed.RawQuery != "" || parsed.Fragment != "":
 		err = errors.New("leave out the query, fragment and user: API servers take none")
 	default:
-		err = tryPort(parsed.Port())
+		err = tryPort(ctx, parsed.Port())
 	}
 	if err != nil {
 		return fmt.Errorf("webhook URL %s: %w", written, err)
@@ -36,8 +37,8 @@ func checkWebhookURL(written string) error {
 	return nil
 }
 
-func tryPort(port string) error {
-	listener, err := net.Listen("tcp", net.JoinHostPort("", port))
+func tryPort(ctx context.Context, port string) error {
+	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", net.JoinHostPort("", port))
 	if err != nil {
 		return fmt.Errorf("%w (stop who listens there, or choose another port)", err)
 	}

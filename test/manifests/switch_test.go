@@ -297,7 +297,10 @@ func TestRolesStartAloneInEveryOrderOverADeadConversion(t *testing.T) {
 			for _, name := range []string{"stored-as-v1alpha1", "stored-as-v1beta1"} {
 				s.await(name+" to be intact", func() error { return s.intact(name) })
 			}
-			storage := []string{"v1beta1", "v1alpha1"}[i%2]
+			if i > 1 {
+				return // each definition has been migrated once
+			}
+			storage := []string{"v1beta1", "v1alpha1"}[i]
 			s.await("all sets to be stored as one version", func() error { return stored(s.definition(), storage) })
 			for _, name := range []string{"stored-as-v1alpha1", "stored-as-v1beta1"} {
 				require.NoError(t, s.intact(name))

@@ -50,7 +50,7 @@ func runCommand() *cobra.Command {
 }
 
 func run(ctx context.Context, o runOptions, out io.Writer) error {
-	c, err := cluster.Attach(o.AttachOptions)
+	c, err := cluster.Attach(ctx, o.AttachOptions)
 	if err != nil {
 		return err
 	}
