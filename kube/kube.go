@@ -105,7 +105,7 @@ func (m *Manager) Start(ctx context.Context) error {
 	watching.Go(func() { m.readable.run(ctx) })
 	defer watching.Wait()
 	defer cancel()
-	return m.Manager.Start(ctx)
+	return m.run(ctx)
 }
 
 // NewManager builds the process around its caches. adjust may change the
@@ -160,9 +160,9 @@ func (o Options) NewManager(adjust func(*manager.Options)) (*Manager, error) {
 	}}, nil
 }
 
-// Start runs the process until ctx ends. controller-runtime would wait for ever,
-// and busily, for caches that have not synced by then.
-func (m *Manager) Start(ctx context.Context) error {
+// run ends with ctx. controller-runtime would wait for ever, and busily, for
+// caches that have not synced by then.
+func (m *Manager) run(ctx context.Context) error {
 	ended := make(chan error, 1)
 	go func() { ended <- m.Manager.Start(ctx) }()
 	select {
