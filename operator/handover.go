@@ -130,7 +130,7 @@ func (r *reconciler) attend(ctx context.Context, set *v1alpha1.SidecarSet, seen 
 // examine finds out what is wrong with those who do the work of an open run.
 func (r *reconciler) examine(ctx context.Context, set *v1alpha1.SidecarSet, found *run, t *track) error {
 	illness, sure, err := r.engine.diagnose(ctx, found, &t.sightings, t.fault)
-	if err == nil && sure && illness == (fault{}) && found.hold == nil && t.stuck() {
+	if err == nil && sure && illness == (fault{}) && found.hold == nil && (t.stuck() || t.fault != fault{}) {
 		illness, err = r.engine.refusedWrites(ctx, reference(set))
 	}
 	if err != nil {
