@@ -118,7 +118,8 @@ func (s *stubRun) listen(ctx workflow.Context) error {
 		c.Receive(ctx, nil)
 		s.hold = nil
 	})
-	for !ended && next == nil {
+	// What is not read before the run continues as new is lost.
+	for !ended && (next == nil || selector.HasPending()) {
 		selector.Select(ctx)
 		if err := s.show(ctx); err != nil {
 			return err
