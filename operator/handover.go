@@ -109,11 +109,10 @@ func (r *reconciler) handOver(ctx context.Context, set *v1alpha1.SidecarSet, see
 	return out
 }
 
-// attend looks after an open run. A run that has a task of its own pending is
-// about to look anyway.
+// attend looks after an open run.
 func (r *reconciler) attend(ctx context.Context, set *v1alpha1.SidecarSet, seen *observation, found *run, t *track) error {
 	t.ended = time.Time{}
-	if err := r.examine(ctx, set, found, t); err != nil || found.task != nil {
+	if err := r.examine(ctx, set, found, t); err != nil || found.begins() {
 		return err
 	}
 	switch {

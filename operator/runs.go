@@ -19,6 +19,10 @@ import (
 	"github.com/outrigger/outrigger/api/v1alpha1"
 )
 
+// firstTask is the length of a history at the end of the run's first task:
+// started; task scheduled, started, completed.
+const firstTask = 4
+
 // run is the newest run of a set, as Temporal describes it.
 type run struct {
 	// status is unspecified if Temporal knows of no run.
@@ -28,12 +32,19 @@ type run struct {
 	phase      protocol.Phase
 	// hold is what the run's memo says.
 	hold *protocol.Hold
+	// events is the length of its history.
+	events int64
 	// task is the run's own task, if one is pending.
 	task       *workflow.PendingWorkflowTaskInfo
 	activities []*workflow.PendingActivityInfo
 }
 
 func (r *run) open() bool { return r.status == enums.WORKFLOW_EXECUTION_STATUS_RUNNING }
+
+// begins tells whether the run is about to look by itself. One that continued
+// another as new may wait for its first task for a second, and shows until then
+// what that other was doing.
+func (r *run) begins() bool { return r.task != nil || r.events < firstTask }
 
 // completed tells whether the run ended because it had nothing left to do, and
 // not because somebody ended it.
@@ -42,7 +53,7 @@ func (r *run) completed() bool { return r.status == enums.WORKFLOW_EXECUTION_STA
 // sleeps tells whether nothing but a signal gets the run to look again.
 func (r *run) sleeps() bool {
 	waits := r.phase == protocol.PhaseWaiting || r.phase == protocol.PhasePaused
-	return r.open() && waits && r.task == nil && len(r.activities) == 0
+	return r.open() && waits && !r.begins() && len(r.activities) == 0
 }
 
 // handOver tells Temporal to roll out a generation. With no run of the set
@@ -175,7 +186,7 @@ func (e *engine) newestRun(ctx context.Context, set protocol.SetReference) (*run
 }
 
 func readRun(info *workflow.WorkflowExecutionInfo) (*run, error) {
-	r := &run{status: info.GetStatus()}
+	r := &run{status: info.GetStatus(), events: info.GetHistoryLength()}
 	fields := info.GetSearchAttributes().GetIndexedFields()
 	if err := decode(fields[protocol.RolloutPhaseAttribute], &r.phase); err != nil {
 		return nil, fmt.Errorf("search attribute %s: %w", protocol.RolloutPhaseAttribute, err)
