@@ -57,13 +57,13 @@ func TestOnlyRunsThatSleepAreWoken(t *testing.T) {
 	sleeping := run{status: opened, phase: protocol.PhaseWaiting, events: 9}
 	assert.True(t, sleeping.sleeps())
 	for name, r := range map[string]run{
-		"at work":         {status: opened, phase: protocol.PhaseProgressing},
-		"held":            {status: opened, phase: protocol.PhasePaused},
-		"ended":           {status: completed, phase: protocol.PhaseWaiting},
-		"about to look":   {status: opened, phase: protocol.PhaseWaiting, events: 9, task: &workflow.PendingWorkflowTaskInfo{}},
-		"with a batch":    {status: opened, phase: protocol.PhaseWaiting, events: 9, activities: []*workflow.PendingActivityInfo{{}}},
+		"at work":          {status: opened, phase: protocol.PhaseProgressing},
+		"held":             {status: opened, phase: protocol.PhasePaused},
+		"ended":            {status: completed, phase: protocol.PhaseWaiting},
+		"about to look":    {status: opened, phase: protocol.PhaseWaiting, events: 9, task: &workflow.PendingWorkflowTaskInfo{}},
+		"with a batch":     {status: opened, phase: protocol.PhaseWaiting, events: 9, activities: []*workflow.PendingActivityInfo{{}}},
 		"continued as new": {status: opened, phase: protocol.PhaseWaiting, events: 1},
-		"gone altogether": {phase: protocol.PhaseWaiting},
+		"gone altogether":  {phase: protocol.PhaseWaiting},
 	} {
 		assert.False(t, r.sleeps(), name)
 	}
