@@ -2,15 +2,19 @@ package webhook
 
 import (
 	"bytes"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
 	"crypto/tls"
 	"crypto/x509"
+	"crypto/x509/pkix"
 	"encoding/pem"
 	"fmt"
+	"math/big"
 	"net"
 	"net/url"
 	"time"
 
-	"github.com/open-policy-agent/cert-controller/pkg/rotator"
 	corev1 "k8s.io/api/core/v1"
 )
 
@@ -54,38 +58,70 @@ func newAuthority(service, namespace, address string) (authority, error) {
 	return authority{hosts: []string{host, inCluster}}, nil
 }
 
-func (a authority) rotator() *rotator.CertRotator {
-	return &rotator.CertRotator{
-		CAName: "outrigger-webhook-ca", CAOrganization: "outrigger",
-		DNSName: a.hosts[0], ExtraDNSNames: a.hosts[1:], ExtKeyUsages: usages(),
-	}
-}
-
-func usages() *[]x509.ExtKeyUsage { return &[]x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth} }
-
 // valid tells whether a Secret's certificate needs no renewal yet.
 func (a authority) valid(data map[string][]byte, now time.Time) bool {
-	ok, err := rotator.ValidCert(data[caKey], data[corev1.TLSCertKey], data[corev1.TLSPrivateKeyKey], a.hosts[0], usages(), now.Add(renewBefore))
-	return ok && err == nil
+	pair, err := keyPair(data)
+	roots := x509.NewCertPool()
+	if err != nil || !roots.AppendCertsFromPEM(data[caKey]) {
+		return false
+	}
+	_, err = pair.Leaf.Verify(x509.VerifyOptions{DNSName: a.hosts[0], Roots: roots, CurrentTime: now.Add(renewBefore)})
+	return err == nil
 }
 
 // issue makes a certificate and its CA. The CAs trusted so far stay in the
 // Secret, to be trusted until the new one has reached everybody.
 func (a authority) issue(now time.Time, trusted ...[]byte) (map[string][]byte, error) {
-	made, begin, end := a.rotator(), now.Add(-clockSkew), now.Add(certificateLife)
-	ca, err := made.CreateCACert(begin, end)
+	ca := &x509.Certificate{
+		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "outrigger-webhook-ca", Organization: []string{"outrigger"}},
+		NotBefore: now.Add(-clockSkew), NotAfter: now.Add(certificateLife),
+		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign,
+	}
+	caKeys, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		return nil, fmt.Errorf("make the webhook's CA: %w", err)
 	}
-	certificate, key, err := made.CreateCertPEM(ca, begin, end)
+	caDER, err := x509.CreateCertificate(rand.Reader, ca, ca, caKeys.Public(), caKeys)
+	if err != nil {
+		return nil, fmt.Errorf("make the webhook's CA: %w", err)
+	}
+	if ca, err = x509.ParseCertificate(caDER); err != nil {
+		return nil, fmt.Errorf("make the webhook's CA: %w", err)
+	}
+	certificate, key, err := a.sign(ca, caKeys)
 	if err != nil {
 		return nil, fmt.Errorf("make the webhook's certificate: %w", err)
 	}
-	data := map[string][]byte{caKey: ca.CertPEM, corev1.TLSCertKey: certificate, corev1.TLSPrivateKeyKey: key}
+	data := map[string][]byte{caKey: encodePEM("CERTIFICATE", caDER), corev1.TLSCertKey: certificate, corev1.TLSPrivateKeyKey: key}
 	if previous := joinCAs(trusted); len(previous) > 0 {
 		data[previousCAKey] = previous
 	}
 	return data, nil
+}
+
+// sign makes a certificate that lives as long as its CA, and its key.
+func (a authority) sign(ca *x509.Certificate, signer *ecdsa.PrivateKey) (certificate, key []byte, err error) {
+	made, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return nil, nil, err
+	}
+	der, err := x509.CreateCertificate(rand.Reader, &x509.Certificate{
+		SerialNumber: big.NewInt(2), Subject: pkix.Name{CommonName: a.hosts[0]}, DNSNames: a.hosts,
+		NotBefore: ca.NotBefore, NotAfter: ca.NotAfter,
+		KeyUsage: x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
+	}, ca, made.Public(), signer)
+	if err != nil {
+		return nil, nil, err
+	}
+	keyDER, err := x509.MarshalPKCS8PrivateKey(made)
+	if err != nil {
+		return nil, nil, err
+	}
+	return encodePEM("CERTIFICATE", der), encodePEM("PRIVATE KEY", keyDER), nil
+}
+
+func encodePEM(kind string, der []byte) []byte {
+	return pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der})
 }
 
 func joinCAs(all [][]byte) []byte {

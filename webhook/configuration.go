@@ -3,26 +3,20 @@ package webhook
 import (
 	"bytes"
 	"fmt"
+	"slices"
 	"strings"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
-	corev1 "k8s.io/api/core/v1"
-	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/yaml"
-
-	"github.com/outrigger/outrigger/config/webhook"
+	"k8s.io/apimachinery/pkg/api/equality"
+	applyadmissionregistrationv1 "k8s.io/client-go/applyconfigurations/admissionregistration/v1"
 )
 
-// configurationName is that of both webhook configurations.
-const configurationName = "outrigger"
-
-// configurations are what the API server is to be told about this webhook.
-type configurations struct {
-	mutating   *admissionregistrationv1.MutatingWebhookConfiguration
-	validating *admissionregistrationv1.ValidatingWebhookConfiguration
-	conversion *apiextensionsv1.CustomResourceConversion
-}
+// Names of config/webhook.
+const (
+	configurationName = "outrigger"
+	podHook           = "pods.outrigger.io"
+	setHook           = "sidecarsets.outrigger.io"
+)
 
 // endpoint is where the API server reaches this webhook.
 type endpoint struct {
@@ -32,75 +26,124 @@ type endpoint struct {
 	namespace string
 }
 
-// newConfigurations adapts the shipped manifests to an endpoint.
-func newConfigurations(at endpoint) (*configurations, error) {
-	shipped := &configurations{
-		mutating:   &admissionregistrationv1.MutatingWebhookConfiguration{},
-		validating: &admissionregistrationv1.ValidatingWebhookConfiguration{},
-		conversion: at.conversion(),
+// at is the URL of a path; nil means the Service that the manifests name.
+func (e endpoint) at(path string) *string {
+	if e.url == "" {
+		return nil
 	}
-	documents := yaml.NewYAMLOrJSONDecoder(bytes.NewReader(webhook.Manifests), len(webhook.Manifests))
-	for _, into := range []any{shipped.mutating, shipped.validating} {
-		if err := documents.Decode(into); err != nil {
-			return nil, fmt.Errorf("read the shipped webhook configurations: %w", err)
-		}
-	}
-	for i := range shipped.mutating.Webhooks {
-		hook := &shipped.mutating.Webhooks[i]
-		at.apply(&hook.ClientConfig)
-		keepOut(at.namespace, hook.NamespaceSelector.MatchExpressions)
-	}
-	for i := range shipped.validating.Webhooks {
-		at.apply(&shipped.validating.Webhooks[i].ClientConfig)
-	}
-	return shipped, nil
+	return new(strings.TrimSuffix(e.url, "/") + path)
 }
 
-func (e endpoint) apply(to *admissionregistrationv1.WebhookClientConfig) {
-	if e.url != "" {
-		to.URL = new(strings.TrimSuffix(e.url, "/") + *to.Service.Path)
-		to.Service = nil
-		return
-	}
-	to.Service.Name, to.Service.Namespace = e.service, e.namespace
+// hook is what the webhook role owns of a webhook of config/webhook. All else,
+// such as selectors and timeouts, is of whoever installs.
+type hook struct {
+	name, path string
+	// rules switch the webhook on. Without any, as shipped, it is never called.
+	rules []admissionregistrationv1.RuleWithOperations
 }
 
-// keepOut names the system namespace in the term that excludes it.
-func keepOut(namespace string, terms []metav1.LabelSelectorRequirement) {
-	for i := range terms {
-		if terms[i].Key == corev1.LabelMetadataName {
-			terms[i].Values = []string{namespace}
-		}
+func mutatingHooks() []hook {
+	created := admissionregistrationv1.RuleWithOperations{
+		Operations: []admissionregistrationv1.OperationType{admissionregistrationv1.Create},
+		Rule: admissionregistrationv1.Rule{
+			APIGroups: []string{""}, APIVersions: []string{"v1"}, Resources: []string{"pods"}, Scope: new(admissionregistrationv1.NamespacedScope),
+		},
+	}
+	return []hook{
+		{name: podHook, path: podPath, rules: []admissionregistrationv1.RuleWithOperations{created}},
+		{name: setHook, path: defaultingPath},
 	}
 }
 
-// trusting returns copies whose webhooks trust a CA bundle.
-func (c *configurations) trusting(bundle []byte) *configurations {
-	trusting := &configurations{mutating: c.mutating.DeepCopy(), validating: c.validating.DeepCopy(), conversion: c.conversion.DeepCopy()}
-	trusting.conversion.Webhook.ClientConfig.CABundle = bundle
-	for i := range trusting.mutating.Webhooks {
-		trusting.mutating.Webhooks[i].ClientConfig.CABundle = bundle
-	}
-	for i := range trusting.validating.Webhooks {
-		trusting.validating.Webhooks[i].ClientConfig.CABundle = bundle
-	}
-	return trusting
+func validatingHooks() []hook { return []hook{{name: setHook, path: validatingPath}} }
+
+// installed is a webhook as the API server has it.
+type installed struct {
+	name   string
+	client *admissionregistrationv1.WebhookClientConfig
+	rules  []admissionregistrationv1.RuleWithOperations
 }
 
-// trusts tells whether every webhook of the configurations trusts a CA.
-func (c *configurations) trusts(ca []byte) bool {
-	if webhook := c.conversion.Webhook; webhook == nil || !bytes.Contains(webhook.ClientConfig.CABundle, ca) {
-		return false
+func mutatingInstalled(c *admissionregistrationv1.MutatingWebhookConfiguration) []installed {
+	all := make([]installed, len(c.Webhooks))
+	for i := range c.Webhooks {
+		all[i] = installed{c.Webhooks[i].Name, &c.Webhooks[i].ClientConfig, c.Webhooks[i].Rules}
 	}
-	for i := range c.mutating.Webhooks {
-		if !bytes.Contains(c.mutating.Webhooks[i].ClientConfig.CABundle, ca) {
-			return false
+	return all
+}
+
+func validatingInstalled(c *admissionregistrationv1.ValidatingWebhookConfiguration) []installed {
+	all := make([]installed, len(c.Webhooks))
+	for i := range c.Webhooks {
+		all[i] = installed{c.Webhooks[i].Name, &c.Webhooks[i].ClientConfig, c.Webhooks[i].Rules}
+	}
+	return all
+}
+
+// find returns nil for a webhook that whoever installed has left out.
+func find(name string, in []installed) *installed {
+	at := slices.IndexFunc(in, func(i installed) bool { return i.name == name })
+	if at < 0 {
+		return nil
+	}
+	return &in[at]
+}
+
+// behind tells whether webhooks need a change. One that is reached in another way
+// than this role is has to be installed anew: it names a Service or an URL.
+func (e endpoint) behind(hooks []hook, in []installed, bundle []byte) (bool, error) {
+	behind := false
+	for _, h := range hooks {
+		i := find(h.name, in)
+		switch {
+		case i == nil:
+			continue
+		case e.url != "" && i.client.Service != nil:
+			return false, fmt.Errorf("webhook %s names a Service, but this process has an --url: delete the configuration and install it with that URL", h.name)
+		case e.url == "" && i.client.URL != nil:
+			return false, fmt.Errorf("webhook %s names an URL, but this process has no --url: delete the configuration and apply config/webhook", h.name)
+		}
+		behind = behind || !e.inStep(h, i, bundle)
+	}
+	return behind, nil
+}
+
+// inStep tells whether a webhook needs no change.
+func (e endpoint) inStep(h hook, i *installed, bundle []byte) bool {
+	return bytes.Equal(i.client.CABundle, bundle) && equality.Semantic.DeepEqual(i.client.URL, e.at(h.path)) &&
+		(len(h.rules) == 0 || equality.Semantic.DeepEqual(i.rules, h.rules))
+}
+
+func (e endpoint) clientConfig(h hook, bundle []byte) *applyadmissionregistrationv1.WebhookClientConfigApplyConfiguration {
+	applied := applyadmissionregistrationv1.WebhookClientConfig().WithCABundle(bundle...)
+	applied.URL = e.at(h.path)
+	return applied
+}
+
+// mutating is what the role applies of the webhooks that are installed.
+func (e endpoint) mutating(live *admissionregistrationv1.MutatingWebhookConfiguration, bundle []byte) *applyadmissionregistrationv1.MutatingWebhookConfigurationApplyConfiguration {
+	applied := applyadmissionregistrationv1.MutatingWebhookConfiguration(live.Name).WithResourceVersion(live.ResourceVersion)
+	for _, h := range mutatingHooks() {
+		if find(h.name, mutatingInstalled(live)) == nil {
+			continue
+		}
+		one := applyadmissionregistrationv1.MutatingWebhook().WithName(h.name).WithClientConfig(e.clientConfig(h, bundle))
+		for _, rule := range h.rules {
+			one.WithRules(applyadmissionregistrationv1.RuleWithOperations().WithOperations(rule.Operations...).
+				WithAPIGroups(rule.APIGroups...).WithAPIVersions(rule.APIVersions...).WithResources(rule.Resources...).WithScope(*rule.Scope))
+		}
+		applied.WithWebhooks(one)
+	}
+	return applied
+}
+
+// validating is what the role applies of the webhooks that are installed.
+func (e endpoint) validating(live *admissionregistrationv1.ValidatingWebhookConfiguration, bundle []byte) *applyadmissionregistrationv1.ValidatingWebhookConfigurationApplyConfiguration {
+	applied := applyadmissionregistrationv1.ValidatingWebhookConfiguration(live.Name).WithResourceVersion(live.ResourceVersion)
+	for _, h := range validatingHooks() {
+		if find(h.name, validatingInstalled(live)) != nil {
+			applied.WithWebhooks(applyadmissionregistrationv1.ValidatingWebhook().WithName(h.name).WithClientConfig(e.clientConfig(h, bundle)))
 		}
 	}
-	for i := range c.validating.Webhooks {
-		if !bytes.Contains(c.validating.Webhooks[i].ClientConfig.CABundle, ca) {
-			return false
-		}
-	}
-	return len(c.mutating.Webhooks)+len(c.validating.Webhooks) > 0
+	return applied
 }

@@ -62,7 +62,7 @@ func TestABodyIsNeverTakenForARequest(t *testing.T) {
 		"a space in a name": {"POST " + podPath + " HTTP/1.1\r\nHost: localhost\r\nContent-Length : 3\r\n" + length, inner, 400},
 		"no host":           {"POST " + podPath + " HTTP/1.1\r\nContent-Type: application/json\r\n" + length, inner, 400},
 		"get with a body":   {"GET " + podPath + " HTTP/1.1\r\nHost: localhost\r\n" + length, inner, 405},
-		"an unknown coding": {"POST " + podPath + " HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nTransfer-Encoding: gzip\r\n" + length, inner, 400},
+		"an unknown coding": {"POST " + podPath + " HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nTransfer-Encoding: gzip\r\n" + length, inner, 501},
 		"nothing like HTTP": {"\x16\x03\x01\r\n", inner, 400},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -100,7 +100,7 @@ func TestRequestsInARowAreAllAnswered(t *testing.T) {
 func TestARunningRequestOutlivesTheEnd(t *testing.T) {
 	began, goOn := make(chan struct{}), make(chan struct{})
 	s := newServed(t, func(s *server) {
-		s.Register("/slow", largestAdmission, func(ctx context.Context, x *exchange) (int, error) {
+		s.Register("/slow", podSize(), func(ctx context.Context, x *exchange) (int, error) {
 			close(began)
 			<-goOn
 			x.answer.WriteString("done")
@@ -130,5 +130,5 @@ func TestAServerThatIsToldToEndBeforeItBeganEnds(t *testing.T) {
 	cancel()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
-	assert.NoError(t, new(server).serve(ctx, listener))
+	assert.NoError(t, new(server).on(listener).Start(ctx))
 }

@@ -15,10 +15,6 @@ import (
 	"github.com/outrigger/outrigger/internal/conversion"
 )
 
-// largestReview bounds a ConversionReview, in bytes. Most hold one object, which
-// etcd limits to 1.5 MiB; a page of a list can hold 500.
-const largestReview = 32 << 20
-
 var errNothingToConvert = errors.New("want a ConversionReview with a request")
 
 // convert answers the API server's ConversionReviews.

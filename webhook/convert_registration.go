@@ -3,7 +3,6 @@ package webhook
 import (
 	"context"
 	"fmt"
-	"strings"
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -25,11 +24,9 @@ func definitionKey() client.ObjectKey {
 
 // conversion is what the CustomResourceDefinition says about an endpoint. It is
 // not in the manifest: to apply that again must not undo what is written here.
-func (e endpoint) conversion() *apiextensionsv1.CustomResourceConversion {
-	reached := &apiextensionsv1.WebhookClientConfig{}
-	if e.url != "" {
-		reached.URL = new(strings.TrimSuffix(e.url, "/") + conversionPath)
-	} else {
+func (e endpoint) conversion(bundle []byte) *apiextensionsv1.CustomResourceConversion {
+	reached := &apiextensionsv1.WebhookClientConfig{URL: e.at(conversionPath), CABundle: bundle}
+	if reached.URL == nil {
 		reached.Service = &apiextensionsv1.ServiceReference{
 			Namespace: e.namespace, Name: e.service, Path: new(conversionPath), Port: new(int32(servicePort)),
 		}

@@ -7,19 +7,21 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
-	"sync"
+	"net/http"
+	"slices"
 	"sync/atomic"
 	"time"
 
+	"github.com/go-logr/logr"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/util/workqueue"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
@@ -44,19 +46,36 @@ const (
 	watchCheck = 50 * time.Millisecond
 )
 
+// answerCheck is how often it is looked whether somebody answers.
+const answerCheck = 200 * time.Millisecond
+
 var errNoCertificate = errors.New("the webhook has no certificate yet")
 
-// keeper keeps the certificate and the webhook configurations in step, together
-// with the other replicas: whoever comes first writes, the others follow what
-// they see. A new certificate is served only once the API server's copy of the
+// fieldOwner is the field manager of what this role writes into the
+// configurations.
+const fieldOwner = "outrigger-webhook"
+
+// keeper keeps the certificate and what the API server knows of it in step,
+// together with the other replicas: whoever comes first writes, the others follow
+// what they see. The API server is told to ask only once somebody would answer.
+// From then on a new certificate is served only once the API server's copy of the
 // configurations trusts its CA, so that no request falls between the two.
 type keeper struct {
 	// client reads from the cache.
 	client    client.Client
 	secret    client.ObjectKey
 	authority authority
-	desired   *configurations
+	at        endpoint
+	log       logr.Logger
 	now       func() time.Time
+	// answers tells whether a request of the API server would be answered.
+	answers func(context.Context) (bool, error)
+	// settling is how long it may take from then until all API servers know where.
+	settling time.Duration
+	// answered is since when somebody answers.
+	answered time.Time
+	// asked tells whether the API server asks about pods, and trusts the answers.
+	asked atomic.Bool
 
 	serving atomic.Pointer[tls.Certificate]
 	// servedCA has signed what is served.
@@ -69,9 +88,16 @@ type keeper struct {
 	// redefined is when the definition was last seen in need of a change.
 	redefined time.Time
 	sets      *setWatch
-	// first is closed when there is a certificate to serve.
-	first     chan struct{}
-	closeOnce sync.Once
+}
+
+var errNotRegistered = errors.New("the API server does not ask about pods yet")
+
+// Registered is a readiness check for where nobody routes by readiness.
+func (k *keeper) Registered(*http.Request) error {
+	if k.asked.Load() {
+		return nil
+	}
+	return errNotRegistered
 }
 
 // certificate is for tls.Config.
@@ -112,22 +138,52 @@ func (k *keeper) Reconcile(ctx context.Context, _ reconcile.Request) (reconcile.
 	if err != nil || secret == nil {
 		return reconcile.Result{}, ignoreRace(err)
 	}
-	want := k.desired.trusting(bundle(secret.Data, k.now()))
-	if err := k.writeConversion(ctx, want.conversion); err != nil {
-		return reconcile.Result{}, ignoreRace(err)
-	}
-	// Pods that come while no set can be seen would go without their sidecars.
-	if k.blind() && k.servedCA == nil {
-		return reconcile.Result{RequeueAfter: watchCheck}, nil
-	}
-	if err := k.writeConfigurations(ctx, want); err != nil {
-		return reconcile.Result{}, ignoreRace(err)
-	}
-	wait, err := k.serve(ctx, secret)
+	seen, err := k.look(ctx)
 	if err != nil {
 		return reconcile.Result{}, err
 	}
+	if !seen.asks() {
+		if err := k.serveFirst(secret); err != nil {
+			return reconcile.Result{}, err
+		}
+		if wait, err := k.unanswered(ctx); err != nil || wait > 0 {
+			return reconcile.Result{RequeueAfter: wait}, err
+		}
+	}
+	wait, err := k.register(ctx, seen, bundle(secret.Data, k.now()))
+	if err != nil || wait > 0 {
+		return reconcile.Result{RequeueAfter: wait}, ignoreRace(err)
+	}
+	if wait, err = k.serveTrusted(ctx, secret); err != nil {
+		return reconcile.Result{}, err
+	}
 	return reconcile.Result{RequeueAfter: cmp.Or(wait, renewalCheck)}, nil
+}
+
+// unanswered is how long to wait before the API server may be told to ask.
+func (k *keeper) unanswered(ctx context.Context) (time.Duration, error) {
+	yes, err := k.answers(ctx)
+	if err != nil || !yes {
+		k.answered = time.Time{}
+		return answerCheck, err
+	}
+	if k.answered.IsZero() {
+		k.answered = k.now()
+	}
+	return k.answered.Add(k.settling).Sub(k.now()), nil
+}
+
+// register tells the API server whom to trust, and to ask. It returns how long
+// that has to wait.
+func (k *keeper) register(ctx context.Context, seen *registration, bundle []byte) (time.Duration, error) {
+	if err := k.writeConversion(ctx, k.at.conversion(bundle)); err != nil {
+		return 0, err
+	}
+	// Pods that come while no set can be seen would go without their sidecars.
+	if k.blind() && !seen.asks() {
+		return watchCheck, nil
+	}
+	return 0, k.writeConfigurations(ctx, seen, bundle)
 }
 
 // blind tells whether the watch of SidecarSets is one that the API server ends.
@@ -175,61 +231,134 @@ func (k *keeper) currentSecret(ctx context.Context) (*corev1.Secret, error) {
 	return nil, nil
 }
 
-// writeConfigurations creates or corrects the configurations. Labels and
-// annotations that others put there stay.
-func (k *keeper) writeConfigurations(ctx context.Context, want *configurations) error {
-	mutating := &admissionregistrationv1.MutatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: configurationName}}
-	_, err := controllerutil.CreateOrUpdate(ctx, k.client, mutating, func() error {
-		mutating.Webhooks = want.mutating.Webhooks
-		return nil
-	})
+// registration is what the API server has of the webhooks; what is not installed
+// is nil.
+type registration struct {
+	mutating   *admissionregistrationv1.MutatingWebhookConfiguration
+	validating *admissionregistrationv1.ValidatingWebhookConfiguration
+	conversion *apiextensionsv1.CustomResourceConversion
+}
+
+func (k *keeper) look(ctx context.Context) (*registration, error) {
+	definition, err := k.definition(ctx)
 	if err != nil {
-		return fmt.Errorf("write MutatingWebhookConfiguration %s: %w", configurationName, err)
+		return nil, err
 	}
-	validating := &admissionregistrationv1.ValidatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: configurationName}}
-	_, err = controllerutil.CreateOrUpdate(ctx, k.client, validating, func() error {
-		validating.Webhooks = want.validating.Webhooks
-		return nil
-	})
-	if err != nil {
-		return fmt.Errorf("write ValidatingWebhookConfiguration %s: %w", configurationName, err)
+	seen := &registration{
+		mutating:   &admissionregistrationv1.MutatingWebhookConfiguration{},
+		validating: &admissionregistrationv1.ValidatingWebhookConfiguration{},
+		conversion: definition.Spec.Conversion,
+	}
+	key := client.ObjectKey{Name: configurationName}
+	if err := k.client.Get(ctx, key, seen.mutating); apierrors.IsNotFound(err) {
+		seen.mutating = nil
+	} else if err != nil {
+		return nil, fmt.Errorf("read MutatingWebhookConfiguration %s: %w", configurationName, err)
+	}
+	if err := k.client.Get(ctx, key, seen.validating); apierrors.IsNotFound(err) {
+		seen.validating = nil
+	} else if err != nil {
+		return nil, fmt.Errorf("read ValidatingWebhookConfiguration %s: %w", configurationName, err)
+	}
+	return seen, nil
+}
+
+// asks tells whether the API server asks about pods.
+func (r *registration) asks() bool {
+	if r.mutating == nil {
+		return false
+	}
+	pods := find(podHook, mutatingInstalled(r.mutating))
+	return pods != nil && len(pods.rules) > 0
+}
+
+// trusts tells whether every webhook that is installed trusts a CA.
+func (r *registration) trusts(ca []byte) bool {
+	if r.conversion == nil {
+		return false
+	}
+	if hook := r.conversion.Webhook; hook == nil || !bytes.Contains(hook.ClientConfig.CABundle, ca) {
+		return false
+	}
+	var all []installed
+	if r.mutating != nil {
+		all = mutatingInstalled(r.mutating)
+	}
+	if r.validating != nil {
+		all = append(all, validatingInstalled(r.validating)...)
+	}
+	return !slices.ContainsFunc(all, func(i installed) bool { return !bytes.Contains(i.client.CABundle, ca) })
+}
+
+// writeConfigurations corrects what this role owns of the webhooks.
+func (k *keeper) writeConfigurations(ctx context.Context, seen *registration, bundle []byte) error {
+	if seen.mutating == nil || seen.validating == nil {
+		k.log.Info("Pods get no sidecars, because the webhook configurations are not installed: apply config/webhook", "name", configurationName)
+	}
+	if seen.mutating != nil {
+		behind, err := k.at.behind(mutatingHooks(), mutatingInstalled(seen.mutating), bundle)
+		if err == nil && behind {
+			err = k.apply(ctx, k.at.mutating(seen.mutating, bundle))
+		}
+		if err != nil {
+			return fmt.Errorf("write MutatingWebhookConfiguration %s: %w", configurationName, err)
+		}
+	}
+	if seen.validating != nil {
+		behind, err := k.at.behind(validatingHooks(), validatingInstalled(seen.validating), bundle)
+		if err == nil && behind {
+			err = k.apply(ctx, k.at.validating(seen.validating, bundle))
+		}
+		if err != nil {
+			return fmt.Errorf("write ValidatingWebhookConfiguration %s: %w", configurationName, err)
+		}
 	}
 	return nil
 }
 
-// serve switches to the Secret's certificate once the configurations, as the
-// API server has sent them back, trust its CA, and all API servers have had the
-// time to hear of it. It returns how long that will take.
-func (k *keeper) serve(ctx context.Context, secret *corev1.Secret) (time.Duration, error) {
-	definition, err := k.definition(ctx)
+func (k *keeper) apply(ctx context.Context, applied runtime.ApplyConfiguration) error {
+	return k.client.Apply(ctx, applied, client.FieldOwner(fieldOwner), client.ForceOwnership)
+}
+
+// serveTrusted switches to the Secret's certificate once the configurations, as
+// the API server has sent them back, trust its CA, and all API servers have had
+// the time to hear of it. It returns how long that will take.
+func (k *keeper) serveTrusted(ctx context.Context, secret *corev1.Secret) (time.Duration, error) {
+	seen, err := k.look(ctx)
 	if err != nil {
 		return 0, err
 	}
-	seen := configurations{
-		conversion: definition.Spec.Conversion,
-		mutating:   &admissionregistrationv1.MutatingWebhookConfiguration{},
-		validating: &admissionregistrationv1.ValidatingWebhookConfiguration{},
-	}
-	for _, object := range []client.Object{seen.mutating, seen.validating} {
-		if err := k.client.Get(ctx, client.ObjectKey{Name: configurationName}, object); err != nil {
-			return 0, client.IgnoreNotFound(err)
-		}
-	}
 	ca := secret.Data[caKey]
-	if !seen.trusts(ca) {
+	trusted := seen.trusts(ca)
+	k.asked.Store(trusted && seen.asks())
+	if !trusted {
 		return 0, nil
 	}
 	if wait := k.untilHeard(ca); wait > 0 && seen.trusts(k.servedCA) {
 		return wait, nil
 	}
+	return 0, k.serve(secret)
+}
+
+// serveFirst takes whatever there is, as long as nobody relies on anything.
+func (k *keeper) serveFirst(secret *corev1.Secret) error {
+	if k.servedCA != nil {
+		return nil
+	}
+	return k.serve(secret)
+}
+
+func (k *keeper) serve(secret *corev1.Secret) error {
+	if bytes.Equal(k.servedCA, secret.Data[caKey]) {
+		return nil
+	}
 	pair, err := keyPair(secret.Data)
 	if err != nil {
-		return 0, err
+		return err
 	}
 	k.serving.Store(pair)
-	k.servedCA = ca
-	k.closeOnce.Do(func() { close(k.first) })
-	return 0, nil
+	k.servedCA = secret.Data[caKey]
+	return nil
 }
 
 // untilHeard is how long a trusted CA has yet to wait for its certificate to be

@@ -1,6 +1,8 @@
 package webhook
 
 import (
+	"bytes"
+	"context"
 	"crypto/x509"
 	"testing"
 	"time"
@@ -12,10 +14,12 @@ import (
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/yaml"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
+	manifests "github.com/outrigger/outrigger/config/webhook"
 	"github.com/outrigger/outrigger/kube"
 )
 
@@ -36,11 +40,35 @@ func newRig(t *testing.T) *rig {
 	return &rig{t: t, store: fake.NewClientBuilder().WithScheme(scheme).WithObjects(definition).Build(), now: time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC)}
 }
 
+// install applies config/webhook; with an URL, its webhooks are reached there.
+func (r *rig) install(url string) {
+	r.t.Helper()
+	documents := yaml.NewYAMLOrJSONDecoder(bytes.NewReader(manifests.Manifests), len(manifests.Manifests))
+	mutating, validating := &admissionregistrationv1.MutatingWebhookConfiguration{}, &admissionregistrationv1.ValidatingWebhookConfiguration{}
+	require.NoError(r.t, documents.Decode(mutating))
+	require.NoError(r.t, documents.Decode(validating))
+	for _, i := range append(mutatingInstalled(mutating), validatingInstalled(validating)...) {
+		if url != "" {
+			i.client.URL, i.client.Service = new(url+*i.client.Service.Path), nil
+		}
+	}
+	require.NoError(r.t, r.store.Create(r.t.Context(), mutating, client.FieldOwner("kubectl")))
+	require.NoError(r.t, r.store.Create(r.t.Context(), validating, client.FieldOwner("kubectl")))
+}
+
+func installedRig(t *testing.T) *rig {
+	r := newRig(t)
+	r.install("")
+	return r
+}
+
 func (r *rig) replica(url string) *keeper {
 	options := Options{Options: kube.Options{SystemNamespace: "system"}, URL: url, ServiceName: "hook"}
 	k, err := options.newKeeper()
 	require.NoError(r.t, err)
 	k.client, k.now = r.store, func() time.Time { return r.now }
+	k.settling = 0
+	k.answers = func(context.Context) (bool, error) { return k.serving.Load() != nil, nil }
 	return k
 }
 
@@ -71,6 +99,11 @@ func (r *rig) trusted(k *keeper) {
 	r.t.Helper()
 	pair, err := k.certificate(nil)
 	if err != nil {
+		return
+	}
+	seen, err := k.look(r.t.Context())
+	require.NoError(r.t, err)
+	if !seen.asks() {
 		return
 	}
 	bundles := map[string][]byte{"conversion": r.conversion().ClientConfig.CABundle}
@@ -105,56 +138,152 @@ func (r *rig) secret() *corev1.Secret {
 
 func TestTheFirstStepsMakeACertificateAndTellTheAPIServer(t *testing.T) {
 	r := newRig(t)
+	r.install("https://localhost:1")
 	k := r.replica("https://localhost:9443/base/")
 	_, err := k.certificate(nil)
 	require.ErrorIs(t, err, errNoCertificate)
 	r.step(k)
 	r.start(k)
-	<-k.first
 	pair, err := k.certificate(nil)
 	require.NoError(t, err)
 	assert.Equal(t, []string{"localhost", "hook.system.svc"}, pair.Leaf.DNSNames)
+	assert.Equal(t, x509.ECDSA, pair.Leaf.PublicKeyAlgorithm)
 	assert.Equal(t, corev1.SecretTypeTLS, r.secret().Type)
 	assert.NotContains(t, r.secret().Data, "ca.key")
 	hook := r.mutating().Webhooks[0]
 	assert.Equal(t, "https://localhost:9443/base/mutate-pod", *hook.ClientConfig.URL)
 	assert.Nil(t, hook.ClientConfig.Service)
-	assert.Equal(t, []string{"system"}, hook.NamespaceSelector.MatchExpressions[0].Values)
 	assert.Equal(t, "https://localhost:9443/base/convert", *r.conversion().ClientConfig.URL)
 	assert.Nil(t, r.conversion().ClientConfig.Service)
+	assert.NoError(t, k.Registered(nil))
 
 	before := r.mutating().ResourceVersion + r.secret().ResourceVersion
 	r.step(k)
 	assert.Equal(t, before, r.mutating().ResourceVersion+r.secret().ResourceVersion, "in step, nothing is written")
 }
 
+// Whoever installs decides about selectors and timeouts, also later, and also by
+// deleting and installing anew.
+func TestOnlyTheCAAndTheRulesOfPodsAreWritten(t *testing.T) {
+	r := installedRig(t)
+	shipped := r.mutating()
+	k := r.replica("")
+	r.start(k)
+	live := r.mutating()
+	for i := range live.Webhooks {
+		assert.Equal(t, bundle(r.secret().Data, r.now), live.Webhooks[i].ClientConfig.CABundle)
+		live.Webhooks[i].ClientConfig.CABundle = nil
+	}
+	assert.Empty(t, shipped.Webhooks[0].Rules)
+	assert.Equal(t, mutatingHooks()[0].rules, live.Webhooks[0].Rules)
+	live.Webhooks[0].Rules = nil
+	for i := range live.Webhooks {
+		// The fake store empties what is always written, also where it is empty.
+		live.Webhooks[i].SideEffects, live.Webhooks[i].AdmissionReviewVersions = shipped.Webhooks[i].SideEffects, shipped.Webhooks[i].AdmissionReviewVersions
+	}
+	assert.Equal(t, shipped.Webhooks, live.Webhooks)
+
+	live = r.mutating()
+	live.Webhooks[0].TimeoutSeconds = new(int32(3))
+	live.Webhooks[0].ObjectSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"mine": "yes"}}
+	live.Webhooks[0].ClientConfig.CABundle = []byte("theirs")
+	require.NoError(t, r.store.Update(t.Context(), live))
+	r.step(k)
+	changed := r.mutating().Webhooks[0]
+	assert.Equal(t, int32(3), *changed.TimeoutSeconds)
+	assert.Equal(t, "yes", changed.ObjectSelector.MatchLabels["mine"])
+	assert.Equal(t, bundle(r.secret().Data, r.now), changed.ClientConfig.CABundle)
+
+	require.NoError(t, r.store.Delete(t.Context(), r.mutating()))
+	_, err := k.Reconcile(t.Context(), reconcile.Request{})
+	require.NoError(t, err)
+	require.Error(t, k.Registered(nil))
+	assert.True(t, apierrors.IsNotFound(r.store.Get(t.Context(), client.ObjectKey{Name: configurationName}, &admissionregistrationv1.MutatingWebhookConfiguration{})), "it creates none")
+	shipped.ResourceVersion = ""
+	shipped.ManagedFields = nil
+	require.NoError(t, r.store.Create(t.Context(), shipped))
+	r.step(k)
+	assert.NotEmpty(t, r.mutating().Webhooks[0].Rules)
+}
+
+func TestAWebhookThatIsReachedInAnotherWayIsAnErrorThatSaysWhatToDo(t *testing.T) {
+	for installed, own := range map[string]string{"": "https://localhost:9443", "https://localhost:9443": ""} {
+		r := newRig(t)
+		r.install(installed)
+		k := r.replica(own)
+		var err error
+		for range 10 {
+			if _, err = k.Reconcile(t.Context(), reconcile.Request{}); err != nil {
+				break
+			}
+			r.now = r.now.Add(watchGap)
+		}
+		require.ErrorContains(t, err, "delete the configuration and")
+	}
+}
+
+// First somebody serves and is ready, then the API servers hear where, and only
+// then are they told to ask.
+func TestNobodyIsAskedBeforeSomebodyAnswers(t *testing.T) {
+	r := installedRig(t)
+	k := r.replica("")
+	answers := false
+	k.answers, k.settling = func(context.Context) (bool, error) { return answers, nil }, time.Second
+	unasked := func(why string) {
+		t.Helper()
+		for range 3 {
+			r.step(k)
+			require.Empty(t, r.mutating().Webhooks[0].Rules, why)
+			require.Empty(t, r.mutating().Webhooks[1].ClientConfig.CABundle, why)
+		}
+	}
+	unasked("no replica is ready")
+	require.NotNil(t, k.serving.Load(), "it has to answer to become ready")
+	r.now = r.now.Add(time.Minute)
+	unasked("no replica is ready")
+	answers = true
+	unasked("the nodes have not heard of the endpoint")
+	answers = false
+	unasked("it went away")
+	r.now = r.now.Add(time.Minute)
+	answers = true
+	unasked("they have to hear of it anew")
+	r.now = r.now.Add(time.Second)
+	r.step(k)
+	r.now = r.now.Add(watchGap)
+	r.step(k)
+	require.NotEmpty(t, r.mutating().Webhooks[0].Rules)
+	answers = false
+	r.step(k)
+	require.NotEmpty(t, r.mutating().Webhooks[0].Rules, "who was asked once stays asked: better no pod than one without sidecars")
+}
+
 func TestPodsAreAskedAboutOnlyOnceSetsCanBeSeenAgain(t *testing.T) {
-	r := newRig(t)
+	r := installedRig(t)
 	writer, other := r.replica(""), r.replica("")
 	for range 2 {
 		r.step(writer)
 	}
 	require.NotNil(t, r.conversion())
-	configuration := &admissionregistrationv1.MutatingWebhookConfiguration{}
-	at := client.ObjectKey{Name: configurationName}
-	assert.True(t, apierrors.IsNotFound(r.store.Get(t.Context(), at, configuration)), "the definition was changed just now")
+	assert.Empty(t, r.mutating().Webhooks[0].Rules, "the definition was changed just now")
 	r.now = r.now.Add(time.Second)
 	r.step(writer)
-	assert.True(t, apierrors.IsNotFound(r.store.Get(t.Context(), at, configuration)), "the watch is the one before")
+	assert.Empty(t, r.mutating().Webhooks[0].Rules, "the watch is the one before")
 	writer.sets.asked.Store(&r.now)
 	r.step(writer)
-	require.NoError(t, r.store.Get(t.Context(), at, configuration))
+	require.NotEmpty(t, r.mutating().Webhooks[0].Rules)
 	r.step(other)
 	assert.NotNil(t, other.serving.Load(), "a replica that finds all in place need not wait")
+	assert.NoError(t, other.Registered(nil))
 }
 
 func TestRenewalIsSeamlessForAllReplicas(t *testing.T) {
-	r := newRig(t)
+	r := installedRig(t)
 	a, b := r.replica(""), r.replica("")
 	r.start(a, b)
 	first := a.serving.Load().Leaf
 	require.True(t, first.Equal(b.serving.Load().Leaf), "replicas share one certificate")
-	assert.Equal(t, "hook", r.mutating().Webhooks[0].ClientConfig.Service.Name)
+	assert.Equal(t, "outrigger-webhook", r.mutating().Webhooks[0].ClientConfig.Service.Name, "as installed")
 	assert.Equal(t, "hook", r.conversion().ClientConfig.Service.Name)
 
 	r.now = first.NotAfter.Add(-renewBefore - time.Minute)
@@ -191,7 +320,7 @@ func TestWhatIsServedStaysTrustedWhenTheSecretIsLost(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			r := newRig(t)
+			r := installedRig(t)
 			k := r.replica("")
 			r.start(k)
 			first := k.serving.Load().Leaf
@@ -206,42 +335,48 @@ func TestWhatIsServedStaysTrustedWhenTheSecretIsLost(t *testing.T) {
 	}
 }
 
-func serve(t *testing.T, k *keeper, secret *corev1.Secret) {
-	t.Helper()
-	_, err := k.serve(t.Context(), secret)
-	require.NoError(t, err)
-}
-
 func TestANewCertificateIsNotServedBeforeItIsTrusted(t *testing.T) {
-	r := newRig(t)
-	k := r.replica("")
-	r.step(k)
-	secret := r.secret()
-	serve(t, k, secret)
-	_, err := k.certificate(nil)
-	require.ErrorIs(t, err, errNoCertificate, "without configurations")
-	another := k.desired.trusting([]byte("another"))
-	require.NoError(t, k.writeConversion(t.Context(), another.conversion))
-	require.NoError(t, k.writeConfigurations(t.Context(), another))
-	serve(t, k, secret)
-	_, err = k.certificate(nil)
-	require.ErrorIs(t, err, errNoCertificate, "with configurations that trust another CA")
-	require.NoError(t, k.writeConfigurations(t.Context(), k.desired.trusting(secret.Data[caKey])))
-	serve(t, k, secret)
-	_, err = k.certificate(nil)
-	require.ErrorIs(t, err, errNoCertificate, "with a conversion that trusts another CA")
+	r := installedRig(t)
+	r.start(r.replica(""))
+	another := r.replica("") // starts where others are asked already
+	secret, seen := r.secret(), func() *registration {
+		seen, err := another.look(t.Context())
+		require.NoError(t, err)
+		return seen
+	}
+	unserved := func(why string) {
+		t.Helper()
+		_, err := another.serveTrusted(t.Context(), secret)
+		require.NoError(t, err)
+		_, err = another.certificate(nil)
+		require.ErrorIs(t, err, errNoCertificate, why)
+		require.Error(t, another.Registered(nil))
+	}
+	require.NoError(t, another.writeConfigurations(t.Context(), seen(), []byte("another")))
+	unserved("with configurations that trust another CA")
+	require.NoError(t, another.writeConfigurations(t.Context(), seen(), secret.Data[caKey]))
+	require.NoError(t, another.writeConversion(t.Context(), another.at.conversion([]byte("another"))))
+	unserved("with a conversion that trusts another CA")
+	require.NoError(t, another.writeConversion(t.Context(), another.at.conversion(secret.Data[caKey])))
+	_, err := another.serveTrusted(t.Context(), secret)
+	require.NoError(t, err)
+	require.NotNil(t, another.serving.Load())
 }
 
 func TestACertificateForOtherHostsIsReplaced(t *testing.T) {
-	r := newRig(t)
+	r := installedRig(t)
 	inCluster := r.replica("")
 	r.start(inCluster)
 	outside := r.replica("https://dev.example.com:9443")
+	require.NoError(t, r.store.Delete(t.Context(), r.mutating()))
+	require.NoError(t, r.store.Delete(t.Context(), &admissionregistrationv1.ValidatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: configurationName}}))
+	r.install("https://dev.example.com:9443")
 	r.start(outside)
+	require.NoError(t, r.store.Delete(t.Context(), r.mutating()))
+	require.NoError(t, r.store.Delete(t.Context(), &admissionregistrationv1.ValidatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: configurationName}}))
+	r.install("")
 	assert.Equal(t, []string{"dev.example.com", "hook.system.svc"}, outside.serving.Load().Leaf.DNSNames)
-	r.step(inCluster)
-	r.now = r.now.Add(spreadTime)
-	r.step(inCluster)
+	r.start(inCluster)
 	assert.True(t, outside.serving.Load().Leaf.Equal(inCluster.serving.Load().Leaf), "it serves both")
 }
 

@@ -33,6 +33,16 @@ type fresh struct {
 	stale func() error
 }
 
+// list only reads what the cache holds.
+func (f fresh) list(ctx context.Context, into client.ObjectList) error {
+	if f.stale() == nil {
+		return f.cached.List(ctx, into, client.UnsafeDisableDeepCopy)
+	}
+	ctx, cancel := context.WithTimeout(ctx, livePatience)
+	defer cancel()
+	return f.live.List(ctx, into)
+}
+
 // setsNow finds SidecarSets in the index of the cache, or of a list of its own.
 type setsNow struct {
 	fresh

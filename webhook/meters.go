@@ -23,6 +23,7 @@ type meters struct {
 	duration   prometheus.Histogram
 	containers prometheus.Counter
 	requests   *prometheus.CounterVec
+	inFlight   prometheus.Gauge
 	unmatched  prometheus.Counter
 	// refused counts refusals that no set is the cause of.
 	refused prometheus.Counter
@@ -51,8 +52,12 @@ func newMeters(registerer prometheus.Registerer) (*meters, error) {
 			Name: "outrigger_webhook_requests_total",
 			Help: "Requests to the webhook, by path and HTTP status.",
 		}, []string{"path", "code"}),
+		inFlight: prometheus.NewGauge(prometheus.GaugeOpts{
+			Name: "outrigger_webhook_requests_in_flight",
+			Help: "Requests that the webhook reads or decides about.",
+		}),
 	}
-	for _, collector := range []prometheus.Collector{m.admissions, m.duration, m.containers, m.requests} {
+	for _, collector := range []prometheus.Collector{m.admissions, m.duration, m.containers, m.requests, m.inFlight} {
 		if err := registerer.Register(collector); err != nil {
 			return nil, fmt.Errorf("register metrics: %w", err)
 		}
@@ -67,6 +72,19 @@ func (m *meters) ofSet(name string) setMeters {
 		injected: m.admissions.WithLabelValues(resultInjected, name),
 		refused:  m.admissions.WithLabelValues(resultRefused, name),
 	}
+}
+
+// registered tells whether the API server asks this webhook.
+func registered(asked func() bool) prometheus.Collector {
+	return prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "outrigger_webhook_registered",
+		Help: "1 while the API server is told to ask about pods and to trust the answers, else 0.",
+	}, func() float64 {
+		if asked() {
+			return 1
+		}
+		return 0
+	})
 }
 
 // forget drops the series of a set that is gone.

@@ -25,16 +25,21 @@ type exchange struct {
 // fit, and a few huge ones leave nothing behind.
 const keptMemory = 64 << 10
 
-// read takes a body of at most so many bytes; nil is an empty one.
-func (x *exchange) read(body io.Reader, largest int64) (status int, err error) {
-	if body == nil {
-		return http.StatusOK, nil
+// read takes a body of at most this size; a length below zero is not known.
+func (x *exchange) read(body io.Reader, length int64, most size) (status int, err error) {
+	if length > 0 {
+		x.body.Grow(int(min(length, smallBody)) + bytes.MinRead)
 	}
-	if _, err := x.body.ReadFrom(io.LimitReader(body, largest+1)); err != nil {
+	_, err = x.body.ReadFrom(io.LimitReader(body, most.bytes+1))
+	switch {
+	case timedOut(err):
+		return http.StatusRequestTimeout, fmt.Errorf("read the body: %w", err)
+	case err != nil:
 		return http.StatusBadRequest, fmt.Errorf("read the body: %w", err)
-	}
-	if int64(x.body.Len()) > largest {
-		return http.StatusRequestEntityTooLarge, tooLarge(largest)
+	case int64(x.body.Len()) > most.bytes:
+		return http.StatusRequestEntityTooLarge, most.tooLarge()
+	case count(x.body.Bytes()) > most.values:
+		return http.StatusRequestEntityTooLarge, fmt.Errorf("send at most %d values", most.values)
 	}
 	return http.StatusOK, nil
 }

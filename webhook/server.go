@@ -1,14 +1,17 @@
 package webhook
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"mime"
 	"net"
 	"net/http"
+	"os"
 	"runtime/debug"
 	"strconv"
 	"sync"
@@ -17,17 +20,18 @@ import (
 
 	"github.com/go-logr/logr"
 	"github.com/prometheus/client_golang/prometheus"
-	"github.com/valyala/fasthttp"
+	"golang.org/x/net/netutil"
+	"sigs.k8s.io/controller-runtime/pkg/healthz"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
 )
 
-// drainPatience is how long running requests may take once the process ends.
-const drainPatience = 15 * time.Second
-
 const (
+	// drainPatience is how long running requests may take once the process ends.
+	drainPatience = 15 * time.Second
 	// largestHeader bounds the header of a request, in bytes.
 	largestHeader = 32 << 10
-	// usualAnswer, in bytes, goes out with one write and as one TLS record.
-	usualAnswer = 16 << 10
+	// lingering is how long the rest of a refused request is waited for.
+	lingering = time.Second
 )
 
 // limits are how long a client may take. API servers need far less; others get
@@ -40,9 +44,9 @@ func usualLimits() limits {
 	return limits{
 		// TLS, and then each header.
 		handshake: 5 * time.Second,
-		// The body, since its header.
+		// Header and body together.
 		request: 15 * time.Second,
-		// To be decided, and then to be sent; API servers give up after 10 s.
+		// To be decided, and then to be sent.
 		answer: 20 * time.Second,
 		// API servers close idle connections after 90 s. Who closes first must
 		// be the client, or a request meets a connection that is being closed.
@@ -50,99 +54,117 @@ func usualLimits() limits {
 	}
 }
 
-// largestAdmission bounds an AdmissionReview, in bytes: two objects, of 3 MiB at
-// most each as the API server takes them, and what a review adds.
-const largestAdmission = 7 << 20
-
 // server serves admission over HTTPS to the API server, and turns others away.
 type server struct {
 	log         logr.Logger
-	port        int
 	certificate func(*tls.ClientHelloInfo) (*tls.Certificate, error)
-	requests    *prometheus.CounterVec
-	limits      limits
-	routes      map[string]route
+	// clients are whom to answer; nil is everybody.
+	clients  *clientAuthority
+	requests *prometheus.CounterVec
+	inFlight prometheus.Gauge
+	limits   limits
+	load     *load
+	mux      http.ServeMux
 	// exchanges are used again.
 	exchanges sync.Pool
-	serving   atomic.Bool
+	// leaving is set once others are to be asked.
+	leaving atomic.Bool
 }
 
 // responder makes the answer of an exchange from its body. An error comes with the
 // HTTP status to refuse with.
 type responder func(context.Context, *exchange) (status int, err error)
 
+// route is a path that is served.
 type route struct {
-	respond responder
-	// largest body, in bytes.
-	largest  int64
+	respond  responder
+	size     size
 	requests *prometheus.CounterVec
 }
 
 // Register serves a path. The responder gets only requests that look like one of
-// the API server's, with a body of at most so many bytes.
-func (s *server) Register(path string, largest int64, respond responder) {
-	if s.routes == nil {
-		s.routes = map[string]route{}
-	}
-	s.routes[path] = route{respond, largest, s.requests.MustCurryWith(prometheus.Labels{"path": path})}
+// the API server's, with a body of at most this size.
+func (s *server) Register(path string, size size, respond responder) {
+	r := route{respond, size, s.requests.MustCurryWith(prometheus.Labels{"path": path})}
+	s.mux.HandleFunc(path, func(w http.ResponseWriter, request *http.Request) {
+		r.requests.WithLabelValues(strconv.Itoa(s.serve(w, request, &r))).Inc()
+	})
 }
 
-// respond answers one request. The context is not the client's: one that went
-// away is noticed when it is answered.
-func (s *server) respond(ctx context.Context, request *fasthttp.RequestCtx) {
-	route, known := s.routes[string(request.Path())]
-	if !known {
-		refuse(request, http.StatusNotFound, errNothingHere)
-		closeAfter(request)
-		return
-	}
+// serve answers one request, and returns the HTTP status.
+func (s *server) serve(w http.ResponseWriter, request *http.Request, r *route) int {
 	x, used := s.exchanges.Get().(*exchange)
 	if !used {
 		x = &exchange{}
 	}
 	defer s.giveBack(x)
-	status, err := route.check(request)
-	if err == nil {
-		status, err = x.read(request.RequestBodyStream(), route.largest)
-	}
-	unread := err != nil
-	if err == nil {
-		status, err = s.decide(ctx, route.respond, x)
-	}
+	// What is large counts until its answer is sent: clients may be slow to take it.
+	status, free, err := s.answer(request, r, x)
 	if err != nil {
-		refuse(request, status, err)
-	} else {
-		request.SetContentType("application/json")
-		request.SetBody(x.answer.Bytes())
+		free()
+		return refuse(w, request, status, err)
 	}
-	// Chunks may come with a length that says something else.
-	if unread || request.Request.Header.ContentLength() < 0 {
-		closeAfter(request)
+	defer free()
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Content-Length", strconv.Itoa(x.answer.Len()))
+	if s.leaving.Load() {
+		w.Header().Set("Connection", "close")
 	}
-	route.requests.WithLabelValues(strconv.Itoa(request.Response.StatusCode())).Inc()
+	_, _ = w.Write(x.answer.Bytes()) // a client that went away needs no answer
+	return http.StatusOK
+}
+
+// answer leaves it in the exchange. What is returned is to be called once nothing
+// of that is of use any more.
+func (s *server) answer(request *http.Request, r *route, x *exchange) (status int, free func(), err error) {
+	free = func() {}
+	if status, err = s.check(request, r); err != nil {
+		return status, free, err
+	}
+	leave, err := s.load.enter()
+	if err != nil {
+		return http.StatusTooManyRequests, free, err
+	}
+	defer leave()
+	s.inFlight.Inc()
+	defer s.inFlight.Dec()
+	if free, err = s.load.reading(request.Context(), request.ContentLength, r.size.bytes); err != nil {
+		return http.StatusTooManyRequests, free, err
+	}
+	if status, err = x.read(request.Body, request.ContentLength, r.size); err != nil {
+		return status, free, err
+	}
+	decided, err := s.load.deciding(request.Context(), r.size.weight(x.body.Bytes()))
+	if err != nil {
+		return http.StatusTooManyRequests, free, err
+	}
+	defer decided()
+	status, err = s.decide(request.Context(), r.respond, x)
+	return status, free, err
 }
 
 var (
 	errNothingHere = errors.New("nothing is served here")
+	errUnknown     = errors.New("unauthorized")
 	errMethod      = errors.New("use POST")
 	errMedia       = errors.New("send application/json")
 	errInternal    = errors.New("internal error, see the webhook's log")
 )
 
 // check refuses what no API server sends, without reading its body.
-func (r route) check(request *fasthttp.RequestCtx) (status int, err error) {
+func (s *server) check(request *http.Request, r *route) (status int, err error) {
 	switch {
-	case !request.IsPost():
+	case !s.clients.knows(request.TLS):
+		return http.StatusUnauthorized, errUnknown
+	case request.Method != http.MethodPost:
 		return http.StatusMethodNotAllowed, errMethod
-	case !isJSON(string(request.Request.Header.ContentType())):
+	case !isJSON(request.Header.Get("Content-Type")):
 		return http.StatusUnsupportedMediaType, errMedia
-	case int64(request.Request.Header.ContentLength()) > r.largest:
-		return http.StatusRequestEntityTooLarge, tooLarge(r.largest)
+	case request.ContentLength > r.size.bytes:
+		return http.StatusRequestEntityTooLarge, r.size.tooLarge()
 	}
 	return http.StatusOK, nil
 }
-
-func tooLarge(largest int64) error { return fmt.Errorf("send at most %d bytes", largest) }
 
 func isJSON(contentType string) bool {
 	const want = "application/json"
@@ -175,92 +197,102 @@ func (s *server) giveBack(x *exchange) {
 	s.exchanges.Put(x)
 }
 
-func refuse(request *fasthttp.RequestCtx, status int, err error) {
-	request.Error(err.Error(), status)
+// refuse answers with the reason, and ends the connection: only who asks as API
+// servers do may keep one. It takes in what a client sends before it listens, or
+// the kernel would take the answer back.
+func refuse(w http.ResponseWriter, request *http.Request, status int, err error) int {
 	if status == http.StatusMethodNotAllowed {
-		request.Response.Header.Set("Allow", http.MethodPost)
+		w.Header().Set("Allow", http.MethodPost)
 	}
+	if status == http.StatusTooManyRequests {
+		// API servers try again by themselves.
+		w.Header().Set("Retry-After", "1")
+	}
+	w.Header().Set("Connection", "close")
+	connection := http.NewResponseController(w)
+	duplex := connection.EnableFullDuplex()
+	http.Error(w, err.Error(), status)
+	if cmp.Or(duplex, connection.Flush(), connection.SetReadDeadline(time.Now().Add(lingering))) == nil {
+		_, _ = io.Copy(io.Discard, request.Body)
+	}
+	return status
 }
 
-// malformed answers what is no HTTP, comes too slowly, or has too large a header.
-func malformed(request *fasthttp.RequestCtx, err error) {
-	status := http.StatusBadRequest
-	var large *fasthttp.ErrSmallBuffer
-	var slow net.Error
-	switch {
-	case errors.As(err, &large):
-		status = http.StatusRequestHeaderFieldsTooLarge
-	case errors.As(err, &slow) && slow.Timeout():
-		status = http.StatusRequestTimeout
-	}
-	refuse(request, status, errors.New(http.StatusText(status)))
-	closeAfter(request)
-}
-
-// Start serves until the context ends, and then until running requests have
-// their answers.
-func (s *server) Start(ctx context.Context) error {
-	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", net.JoinHostPort("", strconv.Itoa(s.port)))
-	if err != nil {
-		return fmt.Errorf("serve admission: %w (choose another --port)", err)
-	}
-	return s.serve(ctx, listener)
-}
-
-func (s *server) serve(ctx context.Context, plain net.Listener) error {
-	// HTTP/1.1 is what API servers speak to webhooks, so that replicas share the load.
-	secured := listener{plain, &tls.Config{
-		GetCertificate: s.certificate, MinVersion: tls.VersionTLS12, NextProtos: []string{"http/1.1"},
-	}}
-	serving := s.newHTTP(context.WithoutCancel(ctx))
-	drained := make(chan error, 1)
-	go func() {
-		<-ctx.Done()
-		patience, cancel := context.WithTimeout(context.WithoutCancel(ctx), drainPatience)
-		defer cancel()
-		err := serving.ShutdownWithContext(patience)
-		// Before it serves, a shutdown does nothing.
-		_ = plain.Close()
-		drained <- err
-	}()
-	s.serving.Store(true)
-	if err := serving.Serve(secured); err != nil {
-		return fmt.Errorf("serve admission: %w", err)
-	}
-	if err := <-drained; err != nil {
-		return fmt.Errorf("finish running admissions: %w", err)
-	}
-	return nil
-}
-
-func (s *server) newHTTP(ctx context.Context) *fasthttp.Server {
-	return &fasthttp.Server{
-		Handler:      func(request *fasthttp.RequestCtx) { s.respond(ctx, request) },
-		ErrorHandler: malformed,
-		HeaderReceived: func(*fasthttp.RequestHeader) fasthttp.RequestConfig {
-			return fasthttp.RequestConfig{ReadTimeout: s.limits.request}
+// on makes the server of a listener: it serves until its context ends, and then until running
+// requests have their answers.
+func (s *server) on(plain net.Listener) *manager.Server {
+	s.mux.HandleFunc("/", func(w http.ResponseWriter, request *http.Request) {
+		if s.clients.knows(request.TLS) {
+			refuse(w, request, http.StatusNotFound, errNothingHere)
+		} else {
+			refuse(w, request, http.StatusUnauthorized, errUnknown)
+		}
+	})
+	return &manager.Server{
+		Name:            "admission",
+		Listener:        tls.NewListener(netutil.LimitListener(plain, mostConnections), s.tls()),
+		ShutdownTimeout: new(drainPatience),
+		Server: &http.Server{
+			Handler:           &s.mux,
+			ReadHeaderTimeout: s.limits.handshake,
+			ReadTimeout:       s.limits.request,
+			WriteTimeout:      s.limits.request + 2*s.limits.answer,
+			IdleTimeout:       s.limits.idle,
+			MaxHeaderBytes:    largestHeader,
+			// Failed handshakes: port scanners make many.
+			ErrorLog: slog.NewLogLogger(logr.ToSlogHandler(s.log), slog.LevelDebug),
 		},
-		ReadTimeout:     s.limits.handshake,
-		WriteTimeout:    s.limits.answer,
-		IdleTimeout:     s.limits.idle,
-		ReadBufferSize:  largestHeader,
-		WriteBufferSize: usualAnswer,
-		// A body that is only announced takes no memory.
-		StreamRequestBody:            true,
-		DisablePreParseMultipartForm: true,
-		NoDefaultServerHeader:        true,
-		CloseOnShutdown:              true,
-		// Failed handshakes: port scanners make many.
-		Logger: slog.NewLogLogger(logr.ToSlogHandler(s.log), slog.LevelDebug),
 	}
 }
 
-var errNotServing = errors.New("admission is not served yet")
-
-// Ready is a readiness check.
-func (s *server) Ready(*http.Request) error {
-	if s.serving.Load() {
-		return nil
+// tls speaks HTTP/1.1 alone, as API servers do to webhooks, so that replicas
+// share the load.
+func (s *server) tls() *tls.Config {
+	config := &tls.Config{GetCertificate: s.certificate, MinVersion: tls.VersionTLS12, NextProtos: []string{"http/1.1"}}
+	if s.clients != nil {
+		config.GetConfigForClient = s.clients.asked(config.Clone())
 	}
-	return errNotServing
+	return config
+}
+
+// listen is done before anything else, so that a port that is taken is told at once.
+func listen(ctx context.Context, port int) (net.Listener, error) {
+	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", net.JoinHostPort("", strconv.Itoa(port)))
+	if err != nil {
+		return nil, fmt.Errorf("serve admission: %w (choose another --port)", err)
+	}
+	return listener, nil
+}
+
+// timedOut tells of a client that was too slow.
+func timedOut(err error) bool { return errors.Is(err, os.ErrDeadlineExceeded) }
+
+var errLeaving = errors.New("the process is about to end")
+
+// ready is a readiness check. The server takes requests a while longer.
+func (s *server) ready(certificate func(*tls.ClientHelloInfo) (*tls.Certificate, error), synced func() bool) healthz.Checker {
+	return func(*http.Request) error {
+		switch {
+		case s.leaving.Load():
+			return errLeaving
+		case !synced():
+			return errNotSynced
+		}
+		_, err := certificate(nil)
+		return err
+	}
+}
+
+// outliving is a context that ends so much later than another. Until then the
+// server is not ready any more, but answers whoever has not heard of that.
+func (s *server) outliving(ctx context.Context, delay time.Duration) (context.Context, context.CancelFunc) {
+	lasting, end := context.WithCancel(context.WithoutCancel(ctx))
+	stop := context.AfterFunc(ctx, func() {
+		s.leaving.Store(true)
+		time.AfterFunc(delay, end)
+	})
+	return lasting, func() {
+		stop()
+		end()
+	}
 }

@@ -2,6 +2,7 @@ package webhook
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -43,14 +44,14 @@ func newServed(t *testing.T, change func(*server)) *served {
 	require.NoError(t, err)
 	pods := handlerFor(t, interceptor.Funcs{}, nil, fixture.SidecarSet("s", fixture.Sidecar("side")))
 	s := &served{roots: x509.NewCertPool(), server: &server{
-		log: logr.Discard(), requests: pods.meters.requests, limits: usualLimits(),
+		log: logr.Discard(), requests: pods.meters.requests, inFlight: pods.meters.inFlight, limits: usualLimits(), load: newLoad(usualBounds()),
 		certificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return pair, nil },
 	}}
 	if change != nil {
 		change(s.server)
 	}
-	s.Register(podPath, largestAdmission, reviews(pods.answer))
-	s.Register(defaultingPath, largestAdmission, reviews(reviewed(admission.HandlerFunc(
+	s.Register(podPath, podSize(), reviews(pods.answer))
+	s.Register(defaultingPath, setSize(), reviews(reviewed(admission.HandlerFunc(
 		func(context.Context, admission.Request) admission.Response { return admission.Allowed("") },
 	))))
 	require.True(t, s.roots.AppendCertsFromPEM(data[caKey]))
@@ -62,7 +63,7 @@ func newServed(t *testing.T, change func(*server)) *served {
 	ctx, stop := context.WithCancel(t.Context())
 	s.stop = stop
 	ended := make(chan error, 1)
-	go func() { ended <- s.serve(ctx, listener) }()
+	go func() { ended <- s.on(listener).Start(ctx) }()
 	t.Cleanup(func() {
 		stop()
 		s.client.CloseIdleConnections()
@@ -255,7 +256,7 @@ func (s *served) dial(t *testing.T) *tls.Conn {
 
 func TestAPanicIsOneFailedRequest(t *testing.T) {
 	s := newServed(t, func(s *server) {
-		s.Register("/panics", largestAdmission, reviews(reviewed(admission.HandlerFunc(
+		s.Register("/panics", podSize(), reviews(reviewed(admission.HandlerFunc(
 			func(context.Context, admission.Request) admission.Response { panic("bug") },
 		))))
 	})
@@ -266,9 +267,52 @@ func TestAPanicIsOneFailedRequest(t *testing.T) {
 	assert.Equal(t, http.StatusOK, status)
 }
 
-func TestItIsReadyOnceItListens(t *testing.T) {
-	require.ErrorIs(t, new(server).Ready(nil), errNotServing)
+func TestItIsReadyWhileItCanAnswerAndIsNotAboutToEnd(t *testing.T) {
 	s := newServed(t, nil)
-	s.dial(t)
-	assert.NoError(t, s.Ready(nil))
+	var none error = errNoCertificate
+	synced := false
+	ready := s.ready(func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return nil, none }, func() bool { return synced })
+	require.ErrorIs(t, ready(nil), errNotSynced)
+	synced = true
+	require.ErrorIs(t, ready(nil), errNoCertificate)
+	none = nil
+	require.NoError(t, ready(nil))
+	s.leaving.Store(true)
+	require.ErrorIs(t, ready(nil), errLeaving)
+}
+
+// Whoever has not heard of the end yet is answered, on connections that are there
+// and on new ones; none of them is kept.
+func TestItAnswersAfterItHasTurnedUnready(t *testing.T) {
+	s := newServed(t, nil)
+	kept := s.dial(t)
+	reader := bufio.NewReader(kept)
+	answer := func() *http.Response {
+		_, err := io.WriteString(kept, wholeRequest(t))
+		require.NoError(t, err)
+		response, err := http.ReadResponse(reader, nil)
+		require.NoError(t, err)
+		_, err = io.Copy(io.Discard, response.Body)
+		require.NoError(t, err)
+		require.Equal(t, http.StatusOK, response.StatusCode)
+		return response
+	}
+	require.False(t, answer().Close)
+	ctx, leave := context.WithCancel(t.Context())
+	lasting, end := s.outliving(ctx, time.Hour)
+	defer end()
+	leave()
+	require.Eventually(t, s.leaving.Load, time.Minute, time.Millisecond)
+	require.NoError(t, lasting.Err())
+	require.True(t, answer().Close)
+	status, _ := s.do(t, http.MethodPost, podPath, "application/json", bytes.NewReader(reviewOf(t, fixture.Pod())))
+	require.Equal(t, http.StatusOK, status)
+}
+
+func TestTheEndComesAfterTheDelay(t *testing.T) {
+	ctx, leave := context.WithCancel(t.Context())
+	lasting, end := new(server).outliving(ctx, time.Millisecond)
+	defer end()
+	leave()
+	<-lasting.Done()
 }

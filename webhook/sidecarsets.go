@@ -58,13 +58,13 @@ func storedSet(decoder admission.Decoder, req *admission.Request) (*v1alpha1.Sid
 
 // patience bounds all checks of a SidecarSet together, well below the time that
 // the API server waits for an answer.
-const patience = 6 * time.Second
+const patience = 3 * time.Second
 
 // validator refuses SidecarSets that cannot work, and updates that make them
-// worse. Sets and revisions are read
-// from the API server itself: two sets applied in a row must see each other.
+// worse.
 type validator struct {
 	decoder         admission.Decoder
+	sets            fresh
 	live            client.Reader
 	cached          client.Reader
 	kubernetes      kubernetes
@@ -132,7 +132,7 @@ func (v *validator) refusedByKubernetes(ctx context.Context, req *admission.Requ
 
 func (v *validator) conflicts(ctx context.Context, review *validation.Review) error {
 	var others v1alpha1.SidecarSetList
-	if err := v.live.List(ctx, &others); err != nil {
+	if err := v.sets.list(ctx, &others); err != nil {
 		return fmt.Errorf("look for conflicts with other SidecarSets: %w", err)
 	}
 	review.Conflicts(others.Items)

@@ -5,6 +5,7 @@ package webhook
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"time"
@@ -12,6 +13,7 @@ import (
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
@@ -45,58 +47,125 @@ type Options struct {
 	URL string
 	// ServiceName is the Service in the system namespace.
 	ServiceName string
+	// ClientCAFile holds the CA of the API servers' client certificates; empty
+	// means that everybody is answered.
+	ClientCAFile string
+	// ShutdownDelay is how long requests are still taken once the process is to
+	// end: others hear of it late.
+	ShutdownDelay time.Duration
 	// FeatureGates change what SidecarSets may do.
 	FeatureGates FeatureGates
 }
 
-// Run serves until the context ends. It is ready once caches are filled, the
-// certificate is there, and the API server has been told to trust it.
+// Run serves until the context ends. It is ready once caches are filled and the
+// certificate is there; then the API server is told to ask.
 func Run(ctx context.Context, options Options) error {
 	keeper, err := options.newKeeper()
 	if err != nil {
 		return err
 	}
-	var registered error
-	mgr, err := options.NewManager(func(o *manager.Options) {
-		registered = cmp.Or(admissionregistrationv1.AddToScheme(o.Scheme), apiextensionsv1.AddToScheme(o.Scheme))
-		watchOwnObjects(o.Cache.ByObject)
-		o.Cache.NewInformer = keeper.sets.noting(o.Cache.NewInformer)
-	})
-	if err := cmp.Or(registered, err); err != nil {
-		return err
-	}
-	keeper.client = mgr.GetClient()
-	if err := keeper.addTo(mgr); err != nil {
+	mgr, err := options.newManager(keeper)
+	if err != nil {
 		return err
 	}
 	meters, err := newMeters(metrics.Registry)
 	if err != nil {
 		return err
 	}
+	if err := metrics.Registry.Register(registered(keeper.asked.Load)); err != nil {
+		return fmt.Errorf("register metrics: %w", err)
+	}
+	clients, err := newClientAuthority(options.ClientCAFile)
+	if err != nil {
+		return err
+	}
 	server := &server{
-		log: options.Logger, port: options.Port, certificate: keeper.certificate, requests: meters.requests, limits: usualLimits(),
+		log: options.Logger, certificate: keeper.certificate, clients: clients,
+		requests: meters.requests, inFlight: meters.inFlight, limits: usualLimits(), load: newLoad(usualBounds()),
 	}
 	synced, err := options.register(ctx, mgr, server, meters)
 	if err != nil {
 		return err
 	}
-	if err := mgr.Add(serveAfter(server, keeper.first, synced)); err != nil {
-		return fmt.Errorf("set up the webhook server: %w", err)
+	listener, err := listen(ctx, options.Port)
+	if err != nil {
+		return err
+	}
+	// It starts before the caches and ends after them.
+	if err := mgr.Add(server.on(listener)); err != nil {
+		return errors.Join(fmt.Errorf("set up the webhook server: %w", err), listener.Close())
+	}
+	serving := server.ready(keeper.certificate, synced)
+	keeper.answers = options.answers(mgr.GetAPIReader(), serving)
+	if err := options.addChecks(mgr, keeper, serving); err != nil {
+		return errors.Join(err, listener.Close())
+	}
+	lasting, end := server.outliving(ctx, options.ShutdownDelay)
+	defer end()
+	if err := mgr.Start(lasting); err != nil {
+		return fmt.Errorf("run the webhook: %w", err)
+	}
+	return nil
+}
+
+// newManager has the objects watched that the keeper keeps, and runs it.
+func (o Options) newManager(keeper *keeper) (*kube.Manager, error) {
+	var registered error
+	mgr, err := o.NewManager(func(options *manager.Options) {
+		registered = cmp.Or(
+			admissionregistrationv1.AddToScheme(options.Scheme), apiextensionsv1.AddToScheme(options.Scheme), discoveryv1.AddToScheme(options.Scheme),
+		)
+		watchOwnObjects(options.Cache.ByObject)
+		options.Cache.NewInformer = keeper.sets.noting(options.Cache.NewInformer)
+	})
+	if err := cmp.Or(registered, err); err != nil {
+		return nil, err
+	}
+	keeper.client = mgr.GetClient()
+	return mgr, keeper.addTo(mgr)
+}
+
+func (o Options) addChecks(mgr *kube.Manager, keeper *keeper, serving healthz.Checker) error {
+	checks := map[string]healthz.Checker{"serving": serving, "watches": notCutOff(mgr.Watches)}
+	if o.URL != "" {
+		checks["registered"] = keeper.Registered
+	}
+	for name, check := range checks {
+		if err := mgr.AddReadyzCheck(name, check); err != nil {
+			return fmt.Errorf("set up health checks: %w", err)
+		}
 	}
 	if err := mgr.AddHealthzCheck("ping", healthz.Ping); err != nil {
 		return fmt.Errorf("set up health checks: %w", err)
 	}
-	// The server answers only after everything else is there.
-	if err := mgr.AddReadyzCheck("serving", server.Ready); err != nil {
-		return fmt.Errorf("set up health checks: %w", err)
-	}
-	if err := mgr.AddReadyzCheck("sidecarsets", notCutOff(mgr.Watches)); err != nil {
-		return fmt.Errorf("set up health checks: %w", err)
-	}
-	if err := mgr.Start(ctx); err != nil {
-		return fmt.Errorf("run the webhook: %w", err)
-	}
 	return nil
+}
+
+// settling is how long the nodes may take to hear that the Service has its first
+// endpoint.
+const settling = 5 * time.Second
+
+// answers tells whether the API server would reach somebody: this process at its
+// URL, or else a replica behind the Service.
+func (o Options) answers(live client.Reader, serving healthz.Checker) func(context.Context) (bool, error) {
+	return func(ctx context.Context) (bool, error) {
+		if o.URL != "" {
+			return serving(nil) == nil, nil
+		}
+		var slices discoveryv1.EndpointSliceList
+		err := live.List(ctx, &slices, client.InNamespace(o.SystemNamespace), client.MatchingLabels{discoveryv1.LabelServiceName: o.ServiceName})
+		if err != nil {
+			return false, fmt.Errorf("look whether Service %s/%s has an endpoint: %w", o.SystemNamespace, o.ServiceName, err)
+		}
+		for i := range slices.Items {
+			for j := range slices.Items[i].Endpoints {
+				if ready := slices.Items[i].Endpoints[j].Conditions.Ready; ready != nil && *ready {
+					return true, nil
+				}
+			}
+		}
+		return false, nil
+	}
 }
 
 // cutOffAfter is how long a replica may be without the API server before others
@@ -106,7 +175,12 @@ const cutOffAfter = 10 * time.Second
 // notCutOff stays nil while the API server answers that it cannot convert
 // SidecarSets: conversion needs replicas that are ready.
 func notCutOff(watches *kube.Watches) healthz.Checker {
-	return func(*http.Request) error { return watches.CutOff(&v1alpha1.SidecarSet{}, cutOffAfter) }
+	return func(*http.Request) error {
+		return cmp.Or(
+			watches.CutOff(&v1alpha1.SidecarSet{}, cutOffAfter), watches.CutOff(&corev1.Namespace{}, cutOffAfter),
+			watches.CutOff(&appsv1.ControllerRevision{}, cutOffAfter),
+		)
+	}
 }
 
 func (o Options) newKeeper() (*keeper, error) {
@@ -114,18 +188,18 @@ func (o Options) newKeeper() (*keeper, error) {
 	if err != nil {
 		return nil, err
 	}
-	desired, err := newConfigurations(endpoint{url: o.URL, service: o.ServiceName, namespace: o.SystemNamespace})
-	if err != nil {
-		return nil, err
-	}
-	return &keeper{
+	made := &keeper{
 		secret:    client.ObjectKey{Namespace: o.SystemNamespace, Name: certificateSecret},
 		authority: authority,
-		desired:   desired,
+		at:        endpoint{url: o.URL, service: o.ServiceName, namespace: o.SystemNamespace},
+		log:       o.Logger,
 		now:       time.Now,
 		sets:      &setWatch{now: time.Now},
-		first:     make(chan struct{}),
-	}, nil
+	}
+	if o.URL == "" {
+		made.settling = settling
+	}
+	return made, nil
 }
 
 // watchOwnObjects limits the watches to the objects that this process keeps, as
@@ -147,6 +221,9 @@ func watchOwnObjects(watched map[client.Object]cache.ByObject) {
 	watched[&admissionregistrationv1.ValidatingWebhookConfiguration{}] = named(configurationName)
 	watched[&apiextensionsv1.CustomResourceDefinition{}] = named(definitionKey().Name)
 }
+
+// mostValidations bounds what SidecarSets ask of the API server at once.
+const mostValidations = 16
 
 // register puts the handlers on the server. The result tells when all that they
 // read has been seen.
@@ -178,28 +255,24 @@ func (o Options) register(ctx context.Context, mgr *kube.Manager, server *server
 		revisions:  revisionSource{fresh: of(&appsv1.ControllerRevision{}), systemNamespace: o.SystemNamespace},
 		meters:     meters, now: metav1.Now,
 	}
-	server.Register(podPath, largestAdmission, reviews(pods.answer))
-	server.Register(defaultingPath, largestAdmission, reviews(reviewed(&defaulter{decoder: decoder})))
-	server.Register(validatingPath, largestAdmission, reviews(reviewed(&validator{
-		decoder: decoder, live: mgr.GetAPIReader(), cached: mgr.GetCache(), kubernetes: kubernetes{mgr.GetClient()},
+	server.Register(podPath, podSize(), once(registration.HasSynced, reviews(pods.answer)))
+	server.Register(defaultingPath, setSize(), reviews(reviewed(&defaulter{decoder: decoder})))
+	server.Register(validatingPath, setSize(), server.load.atMost(mostValidations, "validations", reviews(reviewed(&validator{
+		decoder: decoder, sets: of(&v1alpha1.SidecarSet{}), live: mgr.GetAPIReader(), cached: mgr.GetCache(), kubernetes: kubernetes{mgr.GetClient()},
 		gates: o.FeatureGates, systemNamespace: o.SystemNamespace,
-	})))
-	server.Register(conversionPath, largestReview, convert)
+	}))))
+	server.Register(conversionPath, conversionSize(), convert)
 	return registration.HasSynced, nil
 }
 
-// serveAfter starts the server once a certificate can be served and the event
-// handlers have caught up. The manager itself would start it before its caches.
-func serveAfter(server *server, certificate <-chan struct{}, synced toolscache.InformerSynced) manager.RunnableFunc {
-	return func(ctx context.Context) error {
-		if !toolscache.WaitForCacheSync(ctx.Done(), synced) {
-			return nil
+var errNotSynced = errors.New("the webhook does not know all SidecarSets yet")
+
+// once answers nobody before caches are filled.
+func once(synced toolscache.InformerSynced, respond responder) responder {
+	return func(ctx context.Context, x *exchange) (status int, err error) {
+		if !synced() {
+			return http.StatusServiceUnavailable, errNotSynced
 		}
-		select {
-		case <-certificate:
-			return server.Start(ctx)
-		case <-ctx.Done():
-			return nil
-		}
+		return respond(ctx, x)
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"time"
 
 	"github.com/go-logr/logr"
 	"github.com/spf13/cobra"
@@ -135,6 +136,9 @@ func newWebhook(shared *flags) *cobra.Command {
 			if o.Options, err = shared.options(args); err != nil {
 				return err
 			}
+			if o.ShutdownDelay < 0 {
+				return fmt.Errorf("--shutdown-delay-duration must not be negative")
+			}
 			tuneCollector(webhookHeapGrowth)
 			return webhook.Run(cmd.Context(), o)
 		},
@@ -142,6 +146,8 @@ func newWebhook(shared *flags) *cobra.Command {
 	cmd.Flags().IntVar(&o.Port, "port", 9443, "`port` of the admission endpoints")
 	cmd.Flags().StringVar(&o.URL, "url", "", "`URL` at which the API server reaches this process, such as https://localhost:9443; empty: by the Service")
 	cmd.Flags().StringVar(&o.ServiceName, "service-name", "outrigger-webhook", "`name` of the Service in front of this process")
+	cmd.Flags().StringVar(&o.ClientCAFile, "client-ca-file", "", "`file` with the CA of the API servers' client certificates: others are answered 401; empty: no check")
+	cmd.Flags().DurationVar(&o.ShutdownDelay, "shutdown-delay-duration", 5*time.Second, "how long requests are taken after the process has turned unready to end; below the grace period of its pod by 20 s")
 	cmd.Flags().Var(&o.FeatureGates, "feature-gates", "gate=true,...: SidecarSetPatchPodMetadataDefaultsAllowed lets sets patch any annotation of pods, without the whitelist")
 	return cmd
 }

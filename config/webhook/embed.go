@@ -1,5 +1,5 @@
-// Package webhook carries the webhook configurations that the webhook role
-// keeps in step.
+// Package webhook carries the webhook configurations, for those who install them
+// with an URL in place of the Service.
 package webhook
 
 import _ "embed"
