@@ -45,15 +45,15 @@ type size struct {
 
 // podSize is of two objects, of 3 MiB at most each as API servers take them, and
 // what a review adds.
-func podSize() size { return size{bytes: 7 << 20, values: 500_000, perByte: 4, perValue: 400} }
+func podSize() size { return size{bytes: 7 << 20, values: 250_000, perByte: 4, perValue: 1000} }
 
 // setSize is smaller, because containers are larger.
-func setSize() size { return size{bytes: 7 << 20, values: 60_000, perByte: 4, perValue: 4000} }
+func setSize() size { return size{bytes: 7 << 20, values: 30_000, perByte: 4, perValue: 12_000} }
 
 // conversionSize is that of a page of a list, of 500 objects at most; etcd limits
 // each to 1.5 MiB, and most are far smaller.
 func conversionSize() size {
-	return size{bytes: 32 << 20, values: 4_000_000, perByte: 5, perValue: 40}
+	return size{bytes: 32 << 20, values: 4_000_000, perByte: 8, perValue: 40}
 }
 
 func (s size) tooLarge() error { return fmt.Errorf("send at most %d bytes", s.bytes) }

@@ -20,6 +20,13 @@ func valueOf(t *testing.T, counter prometheus.Counter) float64 {
 	return metric.GetCounter().GetValue()
 }
 
+func gaugeOf(t *testing.T, gauge prometheus.Gauge) float64 {
+	t.Helper()
+	var metric dto.Metric
+	require.NoError(t, gauge.Write(&metric))
+	return metric.GetGauge().GetValue()
+}
+
 // admissions reads all series of outrigger_admissions_total, by result and set.
 func admissions(t *testing.T, m *meters) map[string]float64 {
 	t.Helper()

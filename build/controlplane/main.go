@@ -28,6 +28,7 @@ type options struct {
 	kubeconfigs string
 	host        string
 	port        int
+	webhook     string
 	health      string
 }
 
@@ -38,6 +39,7 @@ func main() {
 	flag.StringVar(&o.kubeconfigs, "kubeconfigs", "/kubeconfigs", "`folder` that gets a kubeconfig for each role")
 	flag.StringVar(&o.host, "host", "controlplane", "`name` by which other containers reach the API server")
 	flag.IntVar(&o.port, "port", 6443, "`port` of the API server")
+	flag.StringVar(&o.webhook, "webhook-url", "https://webhook:9443", "`URL` at which the API server reaches the webhook")
 	flag.StringVar(&o.health, "health-address", ":8081", "`address` of /readyz")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
@@ -59,6 +61,9 @@ func run(ctx context.Context, o options) error {
 		return err
 	}
 	defer c.Shutdown()
+	if err := c.InstallWebhooks(ctx, o.webhook); err != nil {
+		return err
+	}
 	if err := o.export(c); err != nil {
 		return err
 	}
@@ -66,7 +71,8 @@ func run(ctx context.Context, o options) error {
 	if err != nil {
 		return err
 	}
-	// Served only now: whoever waits for it finds the kubeconfigs and the CRD.
+	// Served only now: whoever waits for it finds the kubeconfigs, the CRD and the
+	// webhook configurations.
 	closeHealth, err := serveHealth(ctx, o.health, config)
 	if err != nil {
 		return err

@@ -104,6 +104,11 @@ func (c *Cluster) StartRole(ctx context.Context, name string, args ...string) (R
 	if err != nil {
 		return Role{}, err
 	}
+	if role.WebhookURL != "" {
+		if err := c.InstallWebhooks(ctx, role.WebhookURL); err != nil {
+			return Role{}, err
+		}
+	}
 	if err := c.addRole(role); err != nil {
 		return Role{}, err
 	}
@@ -148,5 +153,6 @@ func (c *Cluster) roleFlags(role *Role) ([]string, error) {
 	if err != nil {
 		return nil, fmt.Errorf("webhook URL: %w", err)
 	}
-	return []string{"--url=" + role.WebhookURL, "--port=" + parsed.Port()}, nil
+	// Nobody routes by readiness here.
+	return []string{"--url=" + role.WebhookURL, "--port=" + parsed.Port(), "--shutdown-delay-duration=0s"}, nil
 }
