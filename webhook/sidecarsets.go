@@ -70,6 +70,7 @@ type validator struct {
 	kubernetes      kubernetes
 	gates           FeatureGates
 	systemNamespace string
+	admitted        admittedSet
 }
 
 // Handle answers with every error found, each with its field. What an update
@@ -99,6 +100,9 @@ func (v *validator) Handle(ctx context.Context, req admission.Request) admission
 	}
 	if unchecked != nil {
 		return admission.Errored(http.StatusInternalServerError, fmt.Errorf("SidecarSet %s cannot be checked: %w", set.Name, unchecked))
+	}
+	if req.DryRun == nil || !*req.DryRun {
+		v.admitted.note(set)
 	}
 	return admission.Allowed("")
 }
@@ -131,6 +135,7 @@ func (v *validator) refusedByKubernetes(ctx context.Context, req *admission.Requ
 }
 
 func (v *validator) conflicts(ctx context.Context, review *validation.Review) error {
+	v.admitted.arrive(ctx, v.cached)
 	var others v1alpha1.SidecarSetList
 	if err := v.sets.list(ctx, &others); err != nil {
 		return fmt.Errorf("look for conflicts with other SidecarSets: %w", err)

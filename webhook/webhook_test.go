@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"os/exec"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -19,6 +20,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/kubernetes"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
 
@@ -38,7 +40,7 @@ func TestWebhook(t *testing.T) {
 	t.Cleanup(c.Shutdown)
 	s := &scene{ctx: ctx, cluster: c, admin: admin(t, c)}
 	s.storeOlderSets(t)
-	startWebhook(t, ctx, c)
+	s.stop = startWebhook(t, ctx, c)
 
 	t.Run("SetsAreStoredWithDefaultsHashesAndUnknownFields", s.defaults)
 	t.Run("RefusalsAre422AndKubectlPrintsTheField", s.refusals)
@@ -47,14 +49,17 @@ func TestWebhook(t *testing.T) {
 	t.Run("PodsAreInjected", s.injection)
 	t.Run("PodsOfANamespaceCreatedAMomentAgoAreInjected", s.newNamespace)
 	t.Run("NamespacesWithInjectionDisabledAreLeftAlone", s.disabledNamespace)
-	t.Run("ChangedConfigurationsArePutBack", s.configurationsPutBack)
+	t.Run("OfTheConfigurationsOnlyItsOwnPartIsWritten", s.configurationsShared)
 	t.Run("ALostSecretIsReplacedAndServed", s.lostSecret)
+	t.Run("NodeCriticalPodsAreCreatedWhileTheWebhookIsAway", s.nodeCritical)
 }
 
 type scene struct {
 	ctx     context.Context
 	cluster *cluster.Cluster
 	admin   client.Client
+	// stop ends the webhook.
+	stop func()
 }
 
 func admin(t *testing.T, c *cluster.Cluster) client.Client {
@@ -68,10 +73,12 @@ func admin(t *testing.T, c *cluster.Cluster) client.Client {
 	return made
 }
 
-func startWebhook(t *testing.T, ctx context.Context, c *cluster.Cluster) {
+func startWebhook(t *testing.T, ctx context.Context, c *cluster.Cluster) (end func()) {
 	log := testr.NewWithInterface(quiet{}, testr.Options{})
 	ctrllog.SetLogger(log)
 	port, health := freePort(t), freePort(t)
+	url := fmt.Sprintf("https://localhost:%d", port)
+	require.NoError(t, c.InstallWebhooks(ctx, url))
 	ctx, stop := context.WithCancel(ctx)
 	ended := make(chan error, 1)
 	go func() {
@@ -80,13 +87,14 @@ func startWebhook(t *testing.T, ctx context.Context, c *cluster.Cluster) {
 				Kubeconfig: c.RoleKubeconfig(cluster.Webhook), SystemNamespace: cluster.SystemNamespace,
 				QPS: 200, Burst: 400, MetricsAddress: "0", HealthAddress: fmt.Sprintf("127.0.0.1:%d", health), Logger: log,
 			},
-			Port: port, URL: fmt.Sprintf("https://localhost:%d", port), ServiceName: "outrigger-webhook",
+			Port: port, URL: url, ServiceName: "outrigger-webhook",
 		})
 	}()
-	t.Cleanup(func() {
+	end = sync.OnceFunc(func() {
 		stop()
 		assert.NoError(t, <-ended)
 	})
+	t.Cleanup(end)
 	await(t, ctx, func() (bool, error) {
 		select {
 		case err := <-ended:
@@ -100,6 +108,7 @@ func startWebhook(t *testing.T, ctx context.Context, c *cluster.Cluster) {
 		}
 		return response.StatusCode == http.StatusOK, response.Body.Close()
 	})
+	return end
 }
 
 // quiet drops logs: what matters is asserted.
@@ -296,23 +305,54 @@ func (s *scene) disabledNamespace(t *testing.T) {
 	s.injected(t, cluster.SystemNamespace, "inject", "app")
 }
 
-func (s *scene) configurationsPutBack(t *testing.T) {
+func (s *scene) configurationsShared(t *testing.T) {
 	key := client.ObjectKey{Name: "outrigger"}
 	var original, live admissionregistrationv1.MutatingWebhookConfiguration
 	require.NoError(t, s.admin.Get(s.ctx, key, &original))
 	changed := original.DeepCopy()
-	changed.Webhooks = changed.Webhooks[:1]
-	ignore := admissionregistrationv1.Ignore
-	changed.Webhooks[0].FailurePolicy = &ignore
+	changed.Webhooks[0].FailurePolicy = new(admissionregistrationv1.Ignore)
+	changed.Webhooks[0].TimeoutSeconds = new(int32(7))
+	changed.Webhooks[0].ClientConfig.CABundle = nil
+	changed.Webhooks[1].ClientConfig.URL = new("https://localhost:1")
 	require.NoError(t, s.admin.Update(s.ctx, changed))
-	restored := func() (bool, error) {
-		err := s.admin.Get(s.ctx, key, &live)
-		return err == nil && assert.ObjectsAreEqual(original.Webhooks, live.Webhooks), client.IgnoreNotFound(err)
+	changed.Webhooks[0].ClientConfig, changed.Webhooks[1].ClientConfig = original.Webhooks[0].ClientConfig, original.Webhooks[1].ClientConfig
+	is := func(want []admissionregistrationv1.MutatingWebhook) func() (bool, error) {
+		return func() (bool, error) {
+			err := s.admin.Get(s.ctx, key, &live)
+			return err == nil && assert.ObjectsAreEqual(want, live.Webhooks), client.IgnoreNotFound(err)
+		}
 	}
-	await(t, s.ctx, restored)
+	await(t, s.ctx, is(changed.Webhooks))
+
+	// What is gone is for whoever installs to put back; then it is asked again.
 	require.NoError(t, s.admin.Delete(s.ctx, &live))
-	await(t, s.ctx, restored)
+	require.NoError(t, s.cluster.InstallWebhooks(s.ctx, "https://localhost:1"))
+	await(t, s.ctx, is(original.Webhooks))
 	s.injected(t, metav1.NamespaceDefault, "inject", "a", "b", "app")
+}
+
+// A cluster whose webhook is away can still bring up its nodes.
+func (s *scene) nodeCritical(t *testing.T) {
+	s.createNamespace(t, "kube-system-too", nil)
+	critical := func(namespace, class string) error {
+		made := pod(namespace, "inject")
+		made.Spec.PriorityClassName = class
+		return s.admin.Create(s.ctx, made, client.DryRunAll)
+	}
+	var live admissionregistrationv1.MutatingWebhookConfiguration
+	require.NoError(t, s.admin.Get(s.ctx, client.ObjectKey{Name: "outrigger"}, &live))
+	s.stop()
+	require.NoError(t, critical("kube-system", "system-node-critical"))
+	for namespace, class := range map[string]string{"kube-system": "system-cluster-critical", "kube-system-too": "system-node-critical", "default": ""} {
+		require.ErrorContains(t, critical(namespace, class), "failed calling webhook", "%s in %s", class, namespace)
+	}
+	config, err := s.cluster.RESTConfig()
+	require.NoError(t, err)
+	kube, err := kubernetes.NewForConfig(config)
+	require.NoError(t, err)
+	metrics, err := kube.RESTClient().Get().AbsPath("/metrics").DoRaw(s.ctx)
+	require.NoError(t, err)
+	assert.Regexp(t, `apiserver_admission_match_condition_exclusions_total\{[^}]*name="pods.outrigger.io"[^}]*\} [1-9]`, string(metrics))
 }
 
 func (s *scene) lostSecret(t *testing.T) {

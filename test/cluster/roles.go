@@ -104,7 +104,8 @@ func (c *Cluster) StartRole(ctx context.Context, name string, args ...string) (R
 	if err != nil {
 		return Role{}, err
 	}
-	if role.WebhookURL != "" {
+	// Who names another URL, or none, installs that.
+	if role.WebhookURL != "" && !slices.ContainsFunc(args, func(arg string) bool { return strings.HasPrefix(arg, "--url=") }) {
 		if err := c.InstallWebhooks(ctx, role.WebhookURL); err != nil {
 			return Role{}, err
 		}

@@ -2,39 +2,101 @@
 package manifests
 
 import (
+	"context"
+	"fmt"
 	"os/exec"
+	"strings"
+	"sync/atomic"
 	"testing"
-	"time"
 
-	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"golang.org/x/sync/errgroup"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
 
 	"github.com/outrigger/outrigger/test/cluster"
 )
 
-// The webhooks refuse pods while nobody serves them, but never those of the
-// system namespace: the deployments start beside them.
-func TestDefaultInstallationStartsUnderItsOwnWebhooks(t *testing.T) {
-	c, err := cluster.Start(t.Context(), cluster.Options{Dir: t.TempDir(), Nodes: 1})
+// stream creates pods, dry, one after the other, until one is refused.
+type stream struct {
+	cancel  context.CancelFunc
+	all     *errgroup.Group
+	created atomic.Int64
+	// injected is the number of those that got a sidecar; late is that of those that
+	// got none after others had got theirs.
+	injected, late atomic.Int64
+}
+
+func newStream(t *testing.T, client kubernetes.Interface, clients int) *stream {
+	ctx, cancel := context.WithCancel(t.Context())
+	s := &stream{cancel: cancel}
+	s.all, ctx = errgroup.WithContext(ctx)
+	for range clients {
+		s.all.Go(func() error {
+			for ctx.Err() == nil {
+				injectedBefore := s.injected.Load() > 0
+				pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "stream", Labels: map[string]string{"app": "stream"}}}
+				pod.Spec.Containers = []corev1.Container{{Name: "app", Image: "app:1"}}
+				made, err := client.CoreV1().Pods("default").Create(context.WithoutCancel(ctx), pod, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+				if err != nil {
+					return fmt.Errorf("after %d pods: %w", s.created.Load(), err)
+				}
+				s.created.Add(1)
+				if len(made.Spec.Containers) > 1 {
+					s.injected.Add(1)
+				} else if injectedBefore {
+					s.late.Add(1)
+				}
+			}
+			return nil
+		})
+	}
+	t.Cleanup(cancel)
+	return s
+}
+
+// end returns what the first pod that was refused was told.
+func (s *stream) end() error {
+	s.cancel()
+	return s.all.Wait()
+}
+
+func clientOf(t *testing.T, c *cluster.Cluster) kubernetes.Interface {
+	config, err := c.RESTConfig()
+	require.NoError(t, err)
+	client, err := kubernetes.NewForConfig(config)
+	require.NoError(t, err)
+	return client
+}
+
+func kubectl(t *testing.T, c *cluster.Cluster, stdin string, args ...string) string {
+	t.Helper()
+	out, err := tryKubectl(t, c, stdin, args...)
+	require.NoError(t, err, out)
+	return out
+}
+
+func tryKubectl(t *testing.T, c *cluster.Cluster, stdin string, args ...string) (string, error) {
+	command := exec.CommandContext(t.Context(), "../../bin/kubectl", append([]string{"--kubeconfig=" + c.Kubeconfig}, args...)...)
+	command.Stdin = strings.NewReader(stdin)
+	out, err := command.CombinedOutput()
+	return string(out), err
+}
+
+// The webhooks are installed before anybody serves them, and must not be called.
+func TestDefaultInstallationRefusesNoPodOfOthers(t *testing.T) {
+	c, err := cluster.Start(t.Context(), cluster.Options{Dir: t.TempDir(), Nodes: 2, WithoutTemporal: true})
 	require.NoError(t, err)
 	t.Cleanup(c.Shutdown)
-	kubectl := func(args ...string) (string, error) {
-		out, err := exec.CommandContext(t.Context(), "../../bin/kubectl", append([]string{"--kubeconfig=" + c.Kubeconfig}, args...)...).CombinedOutput()
-		return string(out), err
-	}
-	out, err := kubectl("apply", "-k", "../../config/default")
-	require.NoError(t, err, out)
+	pods := newStream(t, clientOf(t, c), 2)
+	kubectl(t, c, "", "apply", "-k", "../../config/default")
 	for _, name := range []string{"operator", "worker", "webhook"} {
-		out, err = kubectl("rollout", "status", "deployment/outrigger-"+name, "-n", "kruise-system", "--timeout=60s")
-		require.NoError(t, err, out)
+		kubectl(t, c, "", "rollout", "status", "deployment/outrigger-"+name, "-n", "kruise-system", "--timeout=60s")
 	}
-	out, err = kubectl("run", "early", "--image=app:1")
-	require.Error(t, err, out)
-	require.Contains(t, out, "failed calling webhook")
-	out, err = kubectl("label", "namespace", "default", "outrigger.io/injection=disabled")
-	require.NoError(t, err, out)
-	require.EventuallyWithT(t, func(c *assert.CollectT) {
-		out, err := kubectl("run", "early", "--image=app:1")
-		assert.NoError(c, err, out)
-	}, 30*time.Second, 100*time.Millisecond, "an opted-out namespace")
+	kubectl(t, c, "", "rollout", "restart", "deployment", "-n", "kruise-system")
+	kubectl(t, c, "", "rollout", "status", "deployment/outrigger-webhook", "-n", "kruise-system", "--timeout=60s")
+	kubectl(t, c, "", "apply", "-k", "../../config/default")
+	require.NoError(t, pods.end())
+	t.Logf("%d pods were created, 0 refused", pods.created.Load())
 }

@@ -25,7 +25,8 @@ type bench struct {
 	kube     kube.Client
 	runs     int
 	duration time.Duration
-	address  string
+	// url of the webhook, and the address in it.
+	url, address string
 	// stored are the names of the sets that match nothing.
 	stored []string
 }
@@ -71,8 +72,8 @@ func (b *bench) measure(ctx context.Context, others int, out io.Writer) error {
 		if err != nil {
 			return err
 		}
-		for _, connections := range []int{1, 8} {
-			if err := b.runAll(ctx, load, connections, fmt.Sprintf("%6d %-10s", others, pod.name), out); err != nil {
+		for _, pattern := range patterns() {
+			if err := b.runAll(ctx, load, pattern, fmt.Sprintf("%6d %-10s", others, pod.name), out); err != nil {
 				return err
 			}
 		}
@@ -81,8 +82,8 @@ func (b *bench) measure(ctx context.Context, others int, out io.Writer) error {
 }
 
 // runAll prints every run and the best of them.
-func (b *bench) runAll(ctx context.Context, l *load, connections int, name string, out io.Writer) error {
-	if _, err := l.run(ctx, connections, b.duration/4); err != nil { // to warm up
+func (b *bench) runAll(ctx context.Context, l *load, p pattern, name string, out io.Writer) error {
+	if _, err := l.run(ctx, p, b.duration/4); err != nil { // to warm up
 		return err
 	}
 	var best *figures
@@ -91,7 +92,7 @@ func (b *bench) runAll(ctx context.Context, l *load, connections int, name strin
 		if err != nil {
 			return err
 		}
-		f, err := l.run(ctx, connections, b.duration)
+		f, err := l.run(ctx, p, b.duration)
 		if err != nil {
 			return err
 		}
@@ -113,7 +114,10 @@ func (b *bench) runAll(ctx context.Context, l *load, connections int, name strin
 
 // startWebhook starts the role for the first time, or again with an empty memory.
 func (b *bench) startWebhook(ctx context.Context) error {
-	if b.address != "" {
+	if b.url != "" {
+		if err := b.stack.InstallWebhooks(ctx, b.url); err != nil {
+			return err
+		}
 		return b.stack.StartAgain(ctx, cluster.Webhook)
 	}
 	role, err := b.stack.StartRole(ctx, cluster.Webhook)
@@ -124,7 +128,7 @@ func (b *bench) startWebhook(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("webhook URL: %w", err)
 	}
-	b.address = parsed.Host
+	b.url, b.address = role.WebhookURL, parsed.Host
 	return nil
 }
 

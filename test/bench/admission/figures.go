@@ -12,20 +12,39 @@ import (
 
 // figures of one run.
 type figures struct {
-	connections, requests int
-	took, p50, p99        time.Duration
+	pattern        pattern
+	requests       int
+	took, p50, p99 time.Duration
 	// cpu is the webhook's processor time a request; peak its memory in MiB.
 	cpu  time.Duration
 	peak float64
 }
 
-const header = "others pod        connections  requests/s  p50 ms  p99 ms  CPU us  peak MiB"
+const header = "others pod             connections  requests/s  p50 ms  p99 ms  CPU us  peak MiB"
+
+// pattern is how connections are used. API servers keep at most 25 idle ones to a
+// webhook; a burst of more requests takes new ones, which are closed afterwards.
+type pattern struct{ kept, opened int }
+
+func patterns() []pattern {
+	return []pattern{{kept: 1}, {kept: 8}, {kept: 25, opened: 25}, {opened: 8}}
+}
+
+func (p pattern) String() string {
+	switch {
+	case p.opened == 0:
+		return fmt.Sprintf("%d kept", p.kept)
+	case p.kept == 0:
+		return fmt.Sprintf("%d new", p.opened)
+	}
+	return fmt.Sprintf("%d kept, %d new", p.kept, p.opened)
+}
 
 func (f *figures) rate() float64 { return float64(f.requests) / f.took.Seconds() }
 
 func (f *figures) String() string {
 	milli := func(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
-	return fmt.Sprintf("%11d  %10.0f  %6.2f  %6.2f  %6d  %8.0f", f.connections, f.rate(), milli(f.p50), milli(f.p99), f.cpu.Microseconds(), f.peak)
+	return fmt.Sprintf("%16s  %10.0f  %6.2f  %6.2f  %6d  %8.0f", f.pattern, f.rate(), milli(f.p50), milli(f.p99), f.cpu.Microseconds(), f.peak)
 }
 
 // usage is what the webhook's process has used so far.

@@ -32,7 +32,7 @@ func newLoad(address string, trusted *x509.CertPool, app string, sidecars int) (
 	if err != nil {
 		return nil, err
 	}
-	head := fmt.Sprintf("POST %s?timeout=10s HTTP/1.1\r\nHost: %s\r\nUser-Agent: kube-apiserver-admission\r\nContent-Length: %d\r\nAccept: application/json, */*\r\n"+
+	head := fmt.Sprintf("POST %s?timeout=5s HTTP/1.1\r\nHost: %s\r\nUser-Agent: kube-apiserver-admission\r\nContent-Length: %d\r\nAccept: application/json, */*\r\n"+
 		"Content-Type: application/json\r\nAccept-Encoding: gzip\r\n\r\n", podPath, address, len(body))
 	l := &load{
 		address: address, request: append([]byte(head), body...),
@@ -69,15 +69,18 @@ func check(answer []byte, sidecars int) error {
 	return nil
 }
 
-// run loads so many connections for a while.
-func (l *load) run(ctx context.Context, connections int, duration time.Duration) (*figures, error) {
-	latencies := make([][]time.Duration, connections)
+// run loads connections for a while.
+func (l *load) run(ctx context.Context, p pattern, duration time.Duration) (*figures, error) {
+	latencies := make([][]time.Duration, p.kept+p.opened)
 	all, ctx := errgroup.WithContext(ctx)
 	began := time.Now()
-	for i := range connections {
-		all.Go(func() error {
-			taken, err := l.hammer(ctx, began.Add(duration))
-			latencies[i] = taken
+	for i := range latencies {
+		use := l.hammer
+		if i >= p.kept {
+			use = l.hammerAnew
+		}
+		all.Go(func() (err error) {
+			latencies[i], err = use(ctx, began.Add(duration))
 			return err
 		})
 	}
@@ -91,29 +94,53 @@ func (l *load) run(ctx context.Context, connections int, duration time.Duration)
 		return nil, errors.New("no request was answered")
 	}
 	return &figures{
-		connections: connections, requests: len(sorted), took: took,
+		pattern: p, requests: len(sorted), took: took,
 		p50: sorted[len(sorted)/2], p99: sorted[len(sorted)*99/100],
 	}, nil
 }
 
+// hammer keeps its connection.
 func (l *load) hammer(ctx context.Context, until time.Time) ([]time.Duration, error) {
 	c, err := l.dial(ctx)
 	if err != nil {
 		return nil, err
 	}
 	defer func() { _ = c.Close() }()
+	return l.repeat(ctx, until, func() error { return l.ask(c) })
+}
+
+// hammerAnew takes a new connection for each request, whose time is part of it.
+func (l *load) hammerAnew(ctx context.Context, until time.Time) ([]time.Duration, error) {
+	return l.repeat(ctx, until, func() error {
+		c, err := l.dial(ctx)
+		if err != nil {
+			return err
+		}
+		defer func() { _ = c.Close() }()
+		return l.ask(c)
+	})
+}
+
+func (l *load) repeat(ctx context.Context, until time.Time, ask func() error) ([]time.Duration, error) {
 	taken := make([]time.Duration, 0, 1<<16)
 	for now := time.Now(); now.Before(until) && ctx.Err() == nil; {
-		if err := c.exchange(l.request); err != nil {
+		if err := ask(); err != nil {
 			return nil, err
-		}
-		// Timestamps in the answer differ, but not in length.
-		if len(c.answer) != len(l.want) {
-			return nil, fmt.Errorf("an answer differs: %s", c.answer)
 		}
 		next := time.Now()
 		taken = append(taken, next.Sub(now))
 		now = next
 	}
 	return taken, ctx.Err()
+}
+
+func (l *load) ask(c *connection) error {
+	if err := c.exchange(l.request); err != nil {
+		return err
+	}
+	// Timestamps in the answer differ, but not in length.
+	if len(c.answer) != len(l.want) {
+		return fmt.Errorf("an answer differs: %s", c.answer)
+	}
+	return nil
 }

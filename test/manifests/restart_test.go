@@ -1,0 +1,181 @@
+package manifests
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/outrigger/outrigger/test/cluster"
+)
+
+// service stands for the Service: it passes new connections on to replicas that
+// were ready a while ago, as nodes do, which hear of changes late.
+type service struct {
+	t      *testing.T
+	client kubernetes.Interface
+	port   int
+
+	mu       sync.Mutex
+	replicas map[string]cluster.Role
+	routed   []string
+}
+
+// hearsay is how late the nodes are.
+const hearsay = time.Second
+
+func newService(t *testing.T, client kubernetes.Interface) *service {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	s := &service{t: t, client: client, port: listener.Addr().(*net.TCPAddr).Port, replicas: map[string]cluster.Role{}}
+	ctx, stop := context.WithCancel(t.Context())
+	var all sync.WaitGroup
+	all.Go(func() { wait.UntilWithContext(ctx, s.look, 50*time.Millisecond) })
+	all.Go(func() {
+		for {
+			client, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			go s.pass(client)
+		}
+	})
+	t.Cleanup(func() {
+		stop()
+		_ = listener.Close()
+		all.Wait()
+	})
+	return s
+}
+
+// look writes the endpoints as they are, and routes as they were.
+func (s *service) look(ctx context.Context) {
+	s.mu.Lock()
+	replicas := s.replicas
+	s.mu.Unlock()
+	var ready []string
+	for _, role := range replicas {
+		response, err := http.Get(role.Health + "/readyz")
+		if err != nil {
+			continue
+		}
+		if response.Body.Close(); response.StatusCode == http.StatusOK {
+			at, err := url.Parse(role.WebhookURL)
+			assert.NoError(s.t, err)
+			ready = append(ready, "127.0.0.1:"+at.Port())
+		}
+	}
+	slices.Sort(ready)
+	s.publish(ctx, len(ready) > 0)
+	time.AfterFunc(hearsay, func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.routed = ready
+	})
+}
+
+func (s *service) publish(ctx context.Context, ready bool) {
+	slices := s.client.DiscoveryV1().EndpointSlices(cluster.SystemNamespace)
+	slice := &discoveryv1.EndpointSlice{
+		ObjectMeta:  metav1.ObjectMeta{Name: "webhook", Labels: map[string]string{discoveryv1.LabelServiceName: "outrigger-webhook"}},
+		AddressType: discoveryv1.AddressTypeIPv4,
+		Endpoints:   []discoveryv1.Endpoint{{Addresses: []string{"10.0.0.1"}, Conditions: discoveryv1.EndpointConditions{Ready: &ready}}},
+	}
+	if _, err := slices.Update(ctx, slice, metav1.UpdateOptions{}); err != nil {
+		_, _ = slices.Create(ctx, slice, metav1.CreateOptions{})
+	}
+}
+
+func (s *service) pass(client net.Conn) {
+	defer client.Close()
+	s.mu.Lock()
+	routed := s.routed
+	s.mu.Unlock()
+	if len(routed) == 0 {
+		return
+	}
+	replica, err := net.Dial("tcp", routed[rand.IntN(len(routed))])
+	if err != nil {
+		return
+	}
+	defer replica.Close()
+	go func() {
+		_, _ = io.Copy(replica, client)
+		_ = replica.(*net.TCPConn).CloseWrite()
+	}()
+	_, _ = io.Copy(client, replica)
+}
+
+func (s *service) start(c *cluster.Cluster, name string) {
+	s.t.Helper()
+	role, err := c.StartRole(s.t.Context(), name, "--url=", "--shutdown-delay-duration=3s")
+	require.NoError(s.t, err)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	replicas := map[string]cluster.Role{name: role}
+	for name, role := range s.replicas {
+		replicas[name] = role
+	}
+	s.replicas = replicas
+}
+
+// The API server reaches the webhook through its Service, as in a cluster, and
+// pods are created all the time.
+func TestNoPodIsRefusedByAFirstInstallationAndRollingRestarts(t *testing.T) {
+	c, err := cluster.Start(t.Context(), cluster.Options{Dir: t.TempDir(), Nodes: 1, WithoutTemporal: true})
+	require.NoError(t, err)
+	t.Cleanup(c.Shutdown)
+	client := clientOf(t, c)
+	service := newService(t, client)
+	kubectl(t, c, `
+apiVersion: v1
+kind: Service
+metadata: {name: outrigger-webhook, namespace: kruise-system}
+spec: {type: ExternalName, externalName: localhost}
+`, "apply", "-f", "-")
+	pods := newStream(t, client, 4)
+	shipped := kubectl(t, c, "", "kustomize", "../../config/webhook")
+	kubectl(t, c, strings.ReplaceAll(shipped, "port: 443", fmt.Sprintf("port: %d", service.port)), "apply", "-f", "-")
+	for i := range 2 {
+		service.start(c, fmt.Sprintf("webhook-%d", i))
+	}
+	await := func(what string, done func() bool) {
+		t.Helper()
+		err := wait.PollUntilContextTimeout(t.Context(), 20*time.Millisecond, time.Minute, true, func(context.Context) (bool, error) { return done(), nil })
+		require.NoError(t, err, "%s; %v", what, pods.end())
+	}
+	await("the first set to be taken", func() bool {
+		_, err := tryKubectl(t, c, `
+apiVersion: apps.kruise.io/v1alpha1
+kind: SidecarSet
+metadata: {name: stream}
+spec: {selector: {matchLabels: {app: stream}}, containers: [{name: side, image: "side:v1"}]}
+`, "apply", "-f", "-")
+		return err == nil
+	})
+	await("pods to be injected", func() bool { return pods.injected.Load() > 100 })
+	before := pods.injected.Load()
+	for i := 2; i < 5; i++ {
+		service.start(c, fmt.Sprintf("webhook-%d", i))
+		require.NoError(t, c.Stop(fmt.Sprintf("webhook-%d", i-2)))
+	}
+	await("pods to be injected by other replicas", func() bool { return pods.injected.Load() > before+500 })
+	require.NoError(t, pods.end())
+	t.Logf("%d pods were created, 0 refused; %d got their sidecar, %d did not after the first had", pods.created.Load(), pods.injected.Load(), pods.late.Load())
+	assert.Zero(t, pods.late.Load())
+}
