@@ -47,14 +47,14 @@ func (h *podHandler) answer(ctx context.Context, x *exchange) (*admissionv1.Admi
 		h.meters.refused.Inc()
 		return nil, err
 	}
-	response := h.admit(ctx, sets, request, x)
+	response := h.admit(ctx, sets, request)
 	response.UID = request.UID
 	h.meters.took(began)
 	return &response.AdmissionResponse, nil
 }
 
 // admit is the story of an admission: match, choose versions, inject.
-func (h *podHandler) admit(ctx context.Context, known *setIndex, request *arrival, x *exchange) admission.Response {
+func (h *podHandler) admit(ctx context.Context, known *setIndex, request *arrival) admission.Response {
 	pod := request.pod()
 	if match.Mirror(pod) {
 		return admission.Allowed("")
@@ -78,11 +78,8 @@ func (h *podHandler) admit(ctx context.Context, known *setIndex, request *arriva
 	if err != nil {
 		return h.refused(sets, err, admission.Denied(err.Error()))
 	}
-	if x.patch, err = injection.AppendPatch(x.patch[:0]); err != nil {
-		return h.refused(sets, err, admission.Errored(http.StatusInternalServerError, err))
-	}
 	h.injected(sets, injection)
-	return allowedWith(x.patch).WithWarnings(injection.Warnings()...)
+	return patched(injection.Patch()).WithWarnings(injection.Warnings()...)
 }
 
 // refused counts a refusal for the set that is the cause, if one is.

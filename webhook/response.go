@@ -17,15 +17,9 @@ func patched(operations []jsonpatch.Operation) admission.Response {
 	if err != nil {
 		return admission.Errored(http.StatusInternalServerError, fmt.Errorf("encode the patch: %w", err))
 	}
-	return allowedWith(encoded)
-}
-
-// allowedWith takes an encoded list of operations.
-func allowedWith(patch []byte) admission.Response {
 	response := admission.Allowed("")
-	if string(patch) != "[]" && string(patch) != "null" {
-		kind := admissionv1.PatchTypeJSONPatch
-		response.Patch, response.PatchType = patch, &kind
+	if len(operations) > 0 {
+		response.Patch, response.PatchType = encoded, new(admissionv1.PatchTypeJSONPatch)
 	}
 	return response
 }

@@ -15,10 +15,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 )
 
-// exchange is the memory of one request. What an answer refers to may be in it.
+// exchange is the memory of one request.
 type exchange struct {
 	body, answer bytes.Buffer
-	patch        []byte
 }
 
 // keptMemory is how much of a buffer waits for the next request: the usual ones

@@ -189,7 +189,7 @@ func (s *server) decide(ctx context.Context, respond responder, x *exchange) (st
 }
 
 func (s *server) giveBack(x *exchange) {
-	if max(x.body.Cap(), x.answer.Cap(), cap(x.patch)) > keptMemory {
+	if max(x.body.Cap(), x.answer.Cap()) > keptMemory {
 		return
 	}
 	x.body.Reset()

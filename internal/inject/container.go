@@ -67,8 +67,8 @@ func (a app) container(name string) *corev1.Container {
 // inject builds the container that a sidecar becomes in this pod, without what
 // the twins of a hot one have apart. Its lists begin with those of the sidecar,
 // which are copied before they grow.
-func (a app) inject(s sidecar) (*addition, error) {
-	built := &addition{Container: s.Container, frame: s.frame}
+func (a app) inject(s sidecar) (*corev1.Container, error) {
+	built := new(s.Container)
 	built.Env = addMissingEnv(s.env, a.transferred(s.TransferEnv))
 	if s.ShareVolumePolicy.Type == v1alpha1.ShareVolumePolicyEnabled {
 		mounts, needed := a.sharedMounts(built.VolumeMounts)
@@ -122,12 +122,12 @@ func samePath(a, b string) bool { return path.Clean(a) == path.Clean(b) }
 
 // twins are the containers that a sidecar becomes: itself, or the working and
 // the idle twin of a hot one (SPEC §4.8).
-func twins(s sidecar, built *addition) []*addition {
+func twins(s sidecar, built *corev1.Container) []*corev1.Container {
 	if !s.hot() {
-		return []*addition{built}
+		return []*corev1.Container{built}
 	}
 	names := s.names()
-	both := []*addition{{Container: built.Container}, {Container: built.Container}}
+	both := []*corev1.Container{new(*built), new(*built)}
 	both[1].Image = s.UpgradeStrategy.HotUpgradeEmptyImage
 	for i := range both {
 		both[i].Name = names[i]

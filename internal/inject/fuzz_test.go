@@ -20,7 +20,7 @@ import (
 )
 
 // FuzzInjection takes any pod and any set that validation lets pass. The patch
-// applies, both encodings of it are the same, and the pod is then a valid
+// applies, and the pod is then a valid
 // document with all containers of the set; or the refusal names the set or the
 // annotation.
 func FuzzInjection(f *testing.F) {
@@ -50,11 +50,8 @@ func FuzzInjection(f *testing.F) {
 }
 
 func apply(t *testing.T, document []byte, injection *inject.Injection) *corev1.Pod {
-	usual, err := json.Marshal(injection.Patch())
+	encoded, err := json.Marshal(injection.Patch())
 	require.NoError(t, err)
-	encoded, err := injection.AppendPatch(nil)
-	require.NoError(t, err)
-	require.JSONEq(t, string(usual), string(encoded))
 	patch, err := jsonpatch.DecodePatch(encoded)
 	require.NoError(t, err)
 	document, err = patch.Apply(document)

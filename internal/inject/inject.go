@@ -19,7 +19,7 @@ type Injection struct {
 	pod            *corev1.Pod
 	containers     placement
 	initContainers placement
-	volumes        []volume
+	volumes        []*corev1.Volume
 	pullSecrets    []corev1.LocalObjectReference
 	// annotations are the pod's with the changes applied.
 	annotations map[string]string
@@ -31,9 +31,9 @@ type Injection struct {
 // placement is where injected containers go in a list of the pod.
 type placement struct {
 	existing      []corev1.Container
-	before, after []*addition
+	before, after []*corev1.Container
 	// replaced is keyed by the index in existing.
-	replaced map[int]*addition
+	replaced map[int]*corev1.Container
 }
 
 // SetError tells which set an error is about; its message does already.
@@ -80,14 +80,14 @@ func (i *Injection) add(set *Set, own app) error {
 			return fmt.Errorf("init container %s: %w", s.Name, err)
 		}
 		i.initContainers.place(built, s.PodInjectPolicy == v1alpha1.BeforeAppContainerType)
-		noteVolumes(used, &built.Container)
+		noteVolumes(used, built)
 	}
 	for _, s := range set.containers {
 		built, err := own.inject(s)
 		if err != nil {
 			return fmt.Errorf("container %s: %w", s.Name, err)
 		}
-		noteVolumes(used, &built.Container)
+		noteVolumes(used, built)
 		for _, container := range twins(s, built) {
 			i.containers.place(container, s.PodInjectPolicy != v1alpha1.AfterAppContainerType)
 		}
@@ -107,11 +107,11 @@ func (i *Injection) Containers() int { return i.containers.count() + i.initConta
 
 func (p *placement) count() int { return len(p.before) + len(p.after) + len(p.replaced) }
 
-func (p *placement) place(container *addition, before bool) {
+func (p *placement) place(container *corev1.Container, before bool) {
 	for index := range p.existing {
 		if p.existing[index].Name == container.Name {
 			if p.replaced == nil {
-				p.replaced = map[int]*addition{}
+				p.replaced = map[int]*corev1.Container{}
 			}
 			p.replaced[index] = container
 			return
@@ -125,7 +125,7 @@ func (p *placement) place(container *addition, before bool) {
 }
 
 func (p *placement) sortByName() {
-	byName := func(a, b *addition) int { return strings.Compare(a.Name, b.Name) }
+	byName := func(a, b *corev1.Container) int { return strings.Compare(a.Name, b.Name) }
 	slices.SortStableFunc(p.before, byName)
 	slices.SortStableFunc(p.after, byName)
 }
@@ -143,9 +143,9 @@ func noteVolumes(used map[string]bool, container *corev1.Container) {
 func (i *Injection) addVolumes(set *Set, used map[string]bool) {
 	for _, one := range set.volumes {
 		switch {
-		case !used[one.name] || slices.ContainsFunc(i.volumes, func(v volume) bool { return v.name == one.name }):
-		case slices.ContainsFunc(i.pod.Spec.Volumes, func(v corev1.Volume) bool { return v.Name == one.name }):
-			i.warnings = append(i.warnings, fmt.Sprintf("volume %s: the pod's own stays in place of that of SidecarSet %s", one.name, set.name))
+		case !used[one.Name] || slices.ContainsFunc(i.volumes, func(v *corev1.Volume) bool { return v.Name == one.Name }):
+		case slices.ContainsFunc(i.pod.Spec.Volumes, func(v corev1.Volume) bool { return v.Name == one.Name }):
+			i.warnings = append(i.warnings, fmt.Sprintf("volume %s: the pod's own stays in place of that of SidecarSet %s", one.Name, set.name))
 		default:
 			i.volumes = append(i.volumes, one)
 		}

@@ -15,31 +15,8 @@ func (i *Injection) Patch() []jsonpatch.Operation {
 	operations := annotationPatch(i.pod.Annotations, i.changed)
 	operations = append(operations, i.initContainers.patch("/spec/initContainers")...)
 	operations = append(operations, i.containers.patch("/spec/containers")...)
-	operations = append(operations, appendPatch("/spec/volumes", len(i.pod.Spec.Volumes), encodings(i.volumes))...)
+	operations = append(operations, appendPatch("/spec/volumes", len(i.pod.Spec.Volumes), i.volumes)...)
 	return append(operations, appendPatch("/spec/imagePullSecrets", len(i.pod.Spec.ImagePullSecrets), i.pullSecrets)...)
-}
-
-// AppendPatch encodes the steps of Patch as a JSON array, without encoding again
-// what is the same in every pod.
-func (i *Injection) AppendPatch(into []byte) ([]byte, error) {
-	opening := byte('[')
-	for _, operation := range i.Patch() {
-		var err error
-		into = append(append(into, opening), `{"op":"`+operation.Op+`","path":`...)
-		if into, err = appendString(into, operation.Path); err != nil {
-			return nil, err
-		}
-		into = append(into, `,"value":`...)
-		if into, err = appendValue(into, operation.Value); err != nil {
-			return nil, err
-		}
-		into = append(into, '}')
-		opening = ','
-	}
-	if opening == '[' {
-		return append(into, "[]"...), nil
-	}
-	return append(into, ']'), nil
 }
 
 func annotationPatch(existing, changed map[string]string) []jsonpatch.Operation {

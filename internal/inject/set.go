@@ -21,7 +21,7 @@ type Set struct {
 	spec           *v1alpha1.SidecarSetSpec
 	containers     []sidecar
 	initContainers []sidecar
-	volumes        []volume
+	volumes        []*corev1.Volume
 	// names are those of all containers that it brings.
 	names []string
 	// hash and blank are its entries in a pod's annotations.
@@ -35,8 +35,6 @@ type sidecar struct {
 	resources *resourcesPolicy
 	// env are its own variables and the one that marks injected containers.
 	env []corev1.EnvVar
-	// frame is nil for hot sidecars and those with a resourcesPolicy.
-	frame *frame
 }
 
 func (s sidecar) hot() bool {
@@ -76,11 +74,7 @@ func Prepare(set *v1alpha1.SidecarSet, revision string) (*Set, error) {
 		return nil, fmt.Errorf("SidecarSet %s: %w", set.Name, err)
 	}
 	for i := range set.Spec.Volumes {
-		made, err := newVolume(&set.Spec.Volumes[i])
-		if err != nil {
-			return nil, fmt.Errorf("SidecarSet %s: %w", set.Name, err)
-		}
-		prepared.volumes = append(prepared.volumes, made)
+		prepared.volumes = append(prepared.volumes, &set.Spec.Volumes[i])
 	}
 	for _, s := range slices.Concat(prepared.containers, prepared.initContainers) {
 		prepared.names = append(prepared.names, s.names()...)
@@ -118,12 +112,6 @@ func newSidecar(container *v1alpha1.SidecarContainer) (made sidecar, err error) 
 	made.env = slices.Clip(setEnv(slices.Clone(container.Env), corev1.EnvVar{Name: v1alpha1.InjectedEnv, Value: "true"}))
 	if container.ResourcesPolicy != nil {
 		made.resources, err = compileResources(container.ResourcesPolicy)
-		return made, err
-	}
-	if !made.hot() {
-		framed := container.Container
-		framed.Env = made.env
-		made.frame, err = newFrame(framed)
 	}
 	return made, err
 }

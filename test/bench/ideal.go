@@ -75,7 +75,7 @@ func (b *bench) injected() (template corev1.PodTemplateSpec, err error) {
 	if err != nil {
 		return template, err
 	}
-	encoded, err := injection.AppendPatch(nil)
+	encoded, err := json.Marshal(injection.Patch())
 	if err != nil {
 		return template, err
 	}
