@@ -269,7 +269,7 @@ func TestAPanicIsOneFailedRequest(t *testing.T) {
 
 func TestItIsReadyWhileItCanAnswerAndIsNotAboutToEnd(t *testing.T) {
 	s := newServed(t, nil)
-	var none error = errNoCertificate
+	none := errNoCertificate
 	synced := false
 	ready := s.ready(func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return nil, none }, func() bool { return synced })
 	require.ErrorIs(t, ready(nil), errNotSynced)

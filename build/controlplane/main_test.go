@@ -26,7 +26,7 @@ func start(t *testing.T) (options, <-chan error, context.CancelFunc) {
 	root, err := filepath.Abs("../..")
 	require.NoError(t, err)
 	health := "127.0.0.1:" + strconv.Itoa(freePort(t))
-	o := options{root: root, dir: t.TempDir(), kubeconfigs: t.TempDir(), host: "localhost", port: freePort(t), health: health}
+	o := options{root: root, dir: t.TempDir(), kubeconfigs: t.TempDir(), host: "localhost", port: freePort(t), webhook: "https://webhook:9443", health: health}
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
 	go func() { done <- run(ctx, o) }()

@@ -77,7 +77,7 @@ func (b *bench) injected() (template corev1.PodTemplateSpec, err error) {
 	}
 	encoded, err := json.Marshal(injection.Patch())
 	if err != nil {
-		return template, err
+		return template, fmt.Errorf("encode the patch of a pod: %w", err)
 	}
 	patch, err := jsonpatch.DecodePatch(encoded)
 	if err != nil {
