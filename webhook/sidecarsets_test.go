@@ -51,7 +51,7 @@ func TestSpec5_TheWhitelistIsAskedUnlessTheGateIsOpen(t *testing.T) {
 			cached: fake.NewClientBuilder().WithScheme(scheme).WithObjects(configuration).Build(), systemNamespace: "system",
 			gates: FeatureGates{PatchPodMetadataDefaultsAllowed: test.open},
 		}
-		v.live = v.cached
+		v.live, v.sets = v.cached, current(v.cached)
 		review := validation.NewReview(set, nil)
 		require.NoError(t, v.compare(t.Context(), review, set))
 		assert.Len(t, review.Refused(), test.want, "%+v", test)
@@ -129,7 +129,7 @@ func TestSpec5_ASetOfOlderRulesCanBePausedWhateverIsOutOfOrder(t *testing.T) {
 			return ofPolicy()
 		},
 	}).Build()
-	v := validator{decoder: admission.NewDecoder(scheme), live: down, cached: down, kubernetes: kubernetes{down}, systemNamespace: "system"}
+	v := validator{decoder: admission.NewDecoder(scheme), live: down, cached: down, sets: current(down), kubernetes: kubernetes{down}, systemNamespace: "system"}
 	for name, change := range map[string]func(map[string]any){
 		"paused":           func(set map[string]any) { spec(set)["updateStrategy"].(map[string]any)["paused"] = true },
 		"injection paused": func(set map[string]any) { spec(set)["injectionStrategy"].(map[string]any)["paused"] = true },
@@ -168,7 +168,7 @@ func TestSpec5_AnUpdateIsRefusedForWhatKubernetesNewlyHasAgainstIt(t *testing.T)
 		return nil
 	}}
 	reader := fake.NewClientBuilder().WithScheme(scheme).WithInterceptorFuncs(judge).Build()
-	v := validator{decoder: admission.NewDecoder(scheme), live: reader, cached: reader, kubernetes: kubernetes{reader}, systemNamespace: "system"}
+	v := validator{decoder: admission.NewDecoder(scheme), live: reader, cached: reader, sets: current(reader), kubernetes: kubernetes{reader}, systemNamespace: "system"}
 	container := func(set map[string]any) map[string]any { return spec(set)["containers"].([]any)[0].(map[string]any) }
 	response := v.Handle(t.Context(), updateOf(t, olderSet, func(set map[string]any) { container(set)["image"] = "c" }))
 	assert.True(t, response.Allowed, "%v", response.Result)
@@ -178,4 +178,9 @@ func TestSpec5_AnUpdateIsRefusedForWhatKubernetesNewlyHasAgainstIt(t *testing.T)
 	require.False(t, response.Allowed)
 	require.Len(t, response.Result.Details.Causes, 1)
 	assert.Equal(t, "spec.containers[0].ports[0].containerPort", response.Result.Details.Causes[0].Field)
+}
+
+// current is a cache that the API server keeps up to date.
+func current(cached client.Reader) fresh {
+	return fresh{cached: cached, stale: func() error { return nil }}
 }
