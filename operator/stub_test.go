@@ -107,7 +107,7 @@ func (s *stubRun) listen(ctx workflow.Context) error {
 		s.looked++
 		ended = s.is(leaving) && s.looked == 3
 		if sent.Generation != s.input.Generation {
-			next = &protocol.RolloutInput{SidecarSet: s.input.SidecarSet, Generation: sent.Generation, Hold: s.hold}
+			next = &protocol.RolloutInput{SidecarSet: s.input.SidecarSet, Generation: sent.Generation}
 		}
 	})
 	selector.AddReceive(workflow.GetSignalChannel(ctx, protocol.PauseSignal), func(c workflow.ReceiveChannel, _ bool) {
@@ -128,5 +128,6 @@ func (s *stubRun) listen(ctx workflow.Context) error {
 	if ended {
 		return nil
 	}
+	next.Hold = s.hold
 	return workflow.NewContinueAsNewError(ctx, protocol.RolloutWorkflow, *next)
 }
