@@ -218,7 +218,7 @@ func testRoles(ctx context.Context, t *testing.T, c *Cluster) {
 		"operator" + common(roles[0]) + temporal + "--temporal-ui-url=" + c.TemporalUI + " --leader-elect=false --log-level=debug",
 		"worker" + common(roles[1]) + temporal + "--log-level=debug",
 		"worker" + common(roles[2]) + temporal + "--log-level=debug",
-		"webhook" + common(roles[3]) + "--url=https://localhost:" + port + " --port=" + port + " --log-level=debug",
+		"webhook" + common(roles[3]) + "--url=https://localhost:" + port + " --port=" + port + " --shutdown-delay-duration=0s --log-level=debug",
 	}
 	for i, role := range roles {
 		args, err := os.ReadFile(filepath.Join(c.options.Dir, logsDir, role.Name+".log"))
