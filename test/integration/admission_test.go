@@ -252,8 +252,8 @@ func TestAppliedSetsDoNotDriftWhateverFieldsTheyUse(t *testing.T) {
 		set.Spec.InitContainers = set.Spec.Containers
 		specs = append(specs, reflect.ValueOf(set.Spec))
 	}
-	// A pinned revision has to exist first.
-	assert.Equal(t, []string{"spec.InjectionStrategy.Revision.RevisionName"}, unused(specs, specs[0].Type(), "spec"))
+	// A custom version is a label here, and a pinned revision has to exist first.
+	assert.Equal(t, []string{"spec.CustomVersion", "spec.InjectionStrategy.Revision.RevisionName"}, unused(specs, specs[0].Type(), "spec"))
 	t.Cleanup(func() {
 		out, err := kubectl(context.WithoutCancel(s.ctx), manifest, "delete", "-f", "-")
 		assert.NoError(t, err, out)

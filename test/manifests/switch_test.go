@@ -218,7 +218,13 @@ func (u *unexpected) Error() string { return "got " + strings.Join(u.got.([]stri
 
 func (s *switching) start(role string) {
 	s.t.Helper()
-	if _, err := s.cluster.Process(role); err == nil {
+	for _, started := range s.cluster.Roles() {
+		if started.Name != role {
+			continue
+		}
+		if started.WebhookURL != "" {
+			require.NoError(s.t, s.cluster.InstallWebhooks(s.ctx, started.WebhookURL))
+		}
 		require.NoError(s.t, s.cluster.StartAgain(s.ctx, role))
 		return
 	}
