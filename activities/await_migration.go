@@ -15,7 +15,7 @@ import (
 // generation: what was begun is finished.
 func (a *Activities) AwaitMigration(ctx context.Context, input protocol.AwaitMigrationInput) (result protocol.AwaitMigrationResult, err error) {
 	defer a.keepBeating(ctx)()
-	set := &liveSet{Activities: a, reference: input.SidecarSet}
+	set := a.liveSet(input.SidecarSet)
 	refused, written, idle := setOf(input.Refused), a.newWrites(input.Written), a.newIdle()
 	err = a.poll(ctx, input.SidecarSet.Name, func() (time.Duration, error) {
 		if unseen, err := written.count(ctx); err != nil || unseen > 0 {

@@ -3,7 +3,6 @@ package activities
 import (
 	"context"
 	"fmt"
-	"sync"
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
@@ -33,29 +32,12 @@ type claim struct {
 	*Activities
 	set protocol.SetReference
 	run string
-
-	mu    sync.Mutex
-	asked time.Time
-	mine  bool
 }
 
-// held tells whether the run held the Lease at most maxAge ago.
+// held reports whether the run holds the Lease.
 func (c *claim) held(ctx context.Context) (bool, error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if !c.asked.IsZero() && c.Clock.Since(c.asked) < refreshAge {
-		return c.mine, nil
-	}
-	asked := c.Clock.Now()
 	lease, err := c.read(ctx)
-	if err != nil {
-		return false, err
-	}
-	if late := c.Clock.Since(asked); late > maxAge {
-		return false, fmt.Errorf("read Lease %s: the answer took %s and is too old to act on", c.name(), late)
-	}
-	c.asked, c.mine = asked, lease != nil && holder(lease) == c.run && nextHolder(lease) == ""
-	return c.mine, nil
+	return err == nil && lease != nil && holder(lease) == c.run && nextHolder(lease) == "", err
 }
 
 // take makes the run the holder. It tells whether that took the Lease from

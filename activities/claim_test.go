@@ -76,13 +76,10 @@ func TestARunThatTakesOverWaitsUntilTheOtherMustHaveStopped(t *testing.T) {
 	require.NoError(t, err)
 	require.True(t, held(t, one))
 	takenOver := taking(t, two, clock, func() {
-		assert.True(t, held(t, one), "what was seen a moment ago still counts")
-		clock.Step(refreshAge)
 		assert.False(t, held(t, one), "from the moment that the other announces itself")
 		assert.False(t, held(t, two), "not yet")
 	})
 	assert.True(t, takenOver)
-	clock.Step(refreshAge)
 	assert.True(t, held(t, two))
 	assert.False(t, held(t, one))
 	assert.Greater(t, takeoverDelay, maxAge)
@@ -110,7 +107,7 @@ func TestOnlyOneOfTwoThatTakeOverHoldsTheClaim(t *testing.T) {
 }
 
 func TestReleasedClaimsAreTakenAtOnce(t *testing.T) {
-	a, clock := newActivities(t, interceptor.Funcs{})
+	a, _ := newActivities(t, interceptor.Funcs{})
 	one, two := claimOf(a, "one"), claimOf(a, "two")
 	_, err := one.take(t.Context())
 	require.NoError(t, err)
@@ -121,24 +118,9 @@ func TestReleasedClaimsAreTakenAtOnce(t *testing.T) {
 	require.NoError(t, err)
 	assert.False(t, takenOver)
 	assert.True(t, held(t, two))
-	clock.Step(refreshAge)
 	assert.False(t, held(t, one))
 	require.NoError(t, two.release(t.Context(), true))
 	left, err := two.read(t.Context())
 	require.NoError(t, err)
 	assert.Nil(t, left, "nothing stays of a set that is gone")
-}
-
-func TestAnAnswerThatCameLateIsNotActedOn(t *testing.T) {
-	var clock *clocktesting.FakeClock
-	slow := interceptor.Funcs{Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
-		clock.Step(maxAge + time.Second)
-		return c.Get(ctx, key, o, opts...)
-	}}
-	var a *Activities
-	a, clock = newActivities(t, slow)
-	_, err := claimOf(a, "one").held(t.Context())
-	require.ErrorContains(t, err, "too old to act on")
-	_, err = (&liveSet{Activities: a, reference: protocol.SetReference{Name: "logs"}}).get(t.Context())
-	require.ErrorContains(t, err, "too old to act on")
 }

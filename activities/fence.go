@@ -3,8 +3,6 @@ package activities
 import (
 	"context"
 	"fmt"
-	"sync"
-	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
@@ -13,68 +11,63 @@ import (
 	"github.com/outrigger/outrigger/api/v1alpha1"
 )
 
-const (
-	// refreshAge is when what the API server said of a set is asked for again,
-	// and maxAge how old it may be when a pod is written.
-	refreshAge = time.Second
-	maxAge     = 2 * time.Second
-)
-
 // liveSet reads a set past the cache, which may be half a minute behind after
 // an outage while the pods' is current again.
-type liveSet struct {
-	*Activities
-	reference protocol.SetReference
+type liveSet = recent[*v1alpha1.SidecarSet]
 
-	mu    sync.Mutex
-	asked time.Time
-	set   *v1alpha1.SidecarSet
+// liveSet gets the set as it was at most maxAge ago, or nil when it is gone.
+func (a *Activities) liveSet(reference protocol.SetReference) *liveSet {
+	return newRecent(a.Clock, func(ctx context.Context) (*v1alpha1.SidecarSet, error) {
+		return a.readSet(ctx, reference)
+	})
 }
 
-// get returns the set as it was at most maxAge ago, or nil when it is gone.
-func (l *liveSet) get(ctx context.Context) (*v1alpha1.SidecarSet, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if !l.asked.IsZero() && l.Clock.Since(l.asked) < refreshAge {
-		return l.set, nil
-	}
-	asked := l.Clock.Now()
+// readSet returns the set as the API server has it, or nil when it is gone.
+func (a *Activities) readSet(ctx context.Context, reference protocol.SetReference) (*v1alpha1.SidecarSet, error) {
 	set := &v1alpha1.SidecarSet{}
-	err := l.Live.Get(ctx, types.NamespacedName{Name: l.reference.Name}, set)
+	err := a.Live.Get(ctx, types.NamespacedName{Name: reference.Name}, set)
 	switch {
 	case apierrors.IsNotFound(err):
-		set = nil
+		return nil, nil
 	case err != nil:
-		return nil, fmt.Errorf("read SidecarSet %s: %w", l.reference.Name, err)
-	case set.UID != l.reference.UID || set.DeletionTimestamp != nil:
-		set = nil
+		return nil, fmt.Errorf("read SidecarSet %s: %w", reference.Name, err)
+	case set.UID != reference.UID || set.DeletionTimestamp != nil:
+		return nil, nil
 	}
-	if late := l.Clock.Since(asked); late > maxAge {
-		return nil, fmt.Errorf("read SidecarSet %s: the answer took %s and is too old to act on", l.reference.Name, late)
-	}
-	l.asked, l.set = asked, set
 	return set, nil
 }
 
 // fence stands before every write: Temporal cannot stop an activity that runs
 // already, so the set itself must still want this, and this run.
 type fence struct {
-	set        liveSet
 	generation int64
 	claim      claim
+	wanted     *recent[wanted]
+}
+
+// wanted is what the API server says of a set and of who may upgrade its pods.
+type wanted struct {
+	set  *v1alpha1.SidecarSet
+	held bool
 }
 
 func (a *Activities) newFence(set protocol.SetReference, generation int64, run string) *fence {
-	return &fence{
-		set:        liveSet{Activities: a, reference: set},
-		generation: generation,
-		claim:      claim{Activities: a, set: set, run: run},
-	}
+	f := &fence{generation: generation, claim: claim{Activities: a, set: set, run: run}}
+	// Read as one, so that neither is older than maxAge when a pod is written.
+	f.wanted = newRecent(a.Clock, func(ctx context.Context) (now wanted, err error) {
+		if now.set, err = a.readSet(ctx, set); err != nil || now.set == nil {
+			return now, err
+		}
+		now.held, err = f.claim.held(ctx)
+		return now, err
+	})
+	return f
 }
 
 // check returns the set, or says why its pods must not be upgraded any more.
 func (f *fence) check(ctx context.Context) (set *v1alpha1.SidecarSet, stopped string, err error) {
-	set, err = f.set.get(ctx)
+	now, err := f.wanted.get(ctx)
+	set = now.set
 	switch {
 	case err != nil:
 		return nil, "", err
@@ -86,10 +79,8 @@ func (f *fence) check(ctx context.Context) (set *v1alpha1.SidecarSet, stopped st
 		return nil, "paused", nil
 	case set.Spec.UpdateStrategy.Type == v1alpha1.NotUpdateSidecarSetStrategyType:
 		return nil, "updates are off", nil
-	}
-	held, err := f.claim.held(ctx)
-	if err == nil && !held {
+	case !now.held:
 		return nil, "another run has taken over", nil
 	}
-	return set, "", err
+	return set, "", nil
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clocktesting "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
@@ -57,23 +58,26 @@ func TestTheFenceStopsARunThatAnotherHasTakenOverFrom(t *testing.T) {
 	assert.Equal(t, "another run has taken over", stopped)
 }
 
-func TestASetIsAskedForOnceASecondHoweverManyPodsAreWritten(t *testing.T) {
-	asked := 0
-	count := interceptor.Funcs{Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
-		asked++
+// The set and the Lease are read as one: the second of two slow answers must not
+// make the first older than a write allows.
+func TestTwoAnswersThatAreLateTogetherAreNotActedOn(t *testing.T) {
+	var clock *clocktesting.FakeClock
+	late := maxAge/2 + time.Millisecond
+	slow := interceptor.Funcs{Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
+		clock.Step(late)
 		return c.Get(ctx, key, o, opts...)
 	}}
-	a, clock := newActivities(t, count, logs(2))
-	set := &liveSet{Activities: a, reference: protocol.SetReference{Name: "logs", UID: "u1"}}
-	for range 100 {
-		_, err := set.get(t.Context())
-		require.NoError(t, err)
-	}
-	assert.Equal(t, 1, asked)
-	clock.Step(refreshAge)
-	_, err := set.get(t.Context())
+	var a *Activities
+	a, clock = newActivities(t, slow, logs(2))
+	fence := a.newFence(protocol.SetReference{Name: "logs", UID: "u1"}, 2, "one")
+	_, err := fence.claim.take(t.Context())
 	require.NoError(t, err)
-	assert.Equal(t, 2, asked)
+	_, _, err = fence.check(t.Context())
+	require.EqualError(t, err, "the API server's answer took 2.002s and is too old to act on")
+	late = maxAge / 2
+	_, stopped, err := fence.check(t.Context())
+	require.NoError(t, err)
+	assert.Empty(t, stopped)
 }
 
 func TestNothingIsWrittenWhileTheSetCannotBeRead(t *testing.T) {

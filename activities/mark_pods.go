@@ -19,7 +19,7 @@ import (
 func (a *Activities) MarkPods(ctx context.Context, input protocol.MarkPodsInput) (protocol.MarkPodsResult, error) {
 	defer a.keepBeating(ctx)()
 	var outcome outcome
-	set := &liveSet{Activities: a, reference: input.SidecarSet}
+	set := a.liveSet(input.SidecarSet)
 	err := each(ctx, a, input.Pods, func(ctx context.Context, reference protocol.PodReference) error {
 		return a.change(ctx, reference, &outcome, change{
 			decide: func(ctx context.Context, pod *corev1.Pod) (decision, error) {

@@ -30,7 +30,7 @@ func (a *Activities) NextBatch(ctx context.Context, input protocol.NextBatchInpu
 	defer a.keepBeating(ctx)()
 	w := &wait{
 		Activities: a, input: input, refused: setOf(input.Refused), unseen: a.newWrites(input.Written),
-		set: &liveSet{Activities: a, reference: input.SidecarSet}, idle: a.newIdle(),
+		set: a.liveSet(input.SidecarSet), idle: a.newIdle(),
 	}
 	err = a.poll(ctx, input.SidecarSet.Name, func() (again time.Duration, err error) {
 		result, again, err = w.look(ctx)

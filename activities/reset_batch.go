@@ -35,7 +35,7 @@ func (a *Activities) ResetBatch(ctx context.Context, input protocol.ResetBatchIn
 	defer a.keepBeating(ctx)()
 	b := &resetBatch{
 		Activities: a, input: input, done: setOf(input.Refused),
-		set: &liveSet{Activities: a, reference: input.SidecarSet},
+		set: a.liveSet(input.SidecarSet),
 		end: a.Clock.Now().Add(resetTime), busy: a.Clock.Now(),
 	}
 	writing, done := withoutCancelRequest(ctx)

@@ -95,7 +95,7 @@ func (b *batch) takeOver(ctx context.Context) error {
 	if err != nil || !takenOver {
 		return err
 	}
-	set, err := b.fence.set.get(ctx)
+	set, err := b.readSet(ctx, b.input.SidecarSet)
 	if err != nil || set == nil {
 		return err
 	}
