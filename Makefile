@@ -36,7 +36,7 @@ build: bin/stack ## Build outrigger and kubectl-sidecarset into bin/
 # go build decides whether anything is to be done.
 .PHONY: bin/stack
 bin/stack:
-	@go build -o bin/stack ./test/stack
+	@go build -o bin/stack ./dev/stack
 
 versions := v1alpha1 v1beta1
 
@@ -107,11 +107,11 @@ demo: controlplane build ## Show a rollout on the local stack
 
 .PHONY: bench-rollout
 bench-rollout: controlplane build ## Measure a rollout (PODS=1000 WINDOW=10% HOT= IDEAL=true ROUNDS=3)
-	go run ./test/bench --pods=$(PODS) --window=$(WINDOW) --ideal=$(IDEAL) --rounds=$(ROUNDS) $(if $(HOT),--hot)
+	go run ./dev/bench --pods=$(PODS) --window=$(WINDOW) --ideal=$(IDEAL) --rounds=$(ROUNDS) $(if $(HOT),--hot)
 
 .PHONY: bench-admission
 bench-admission: controlplane build ## Measure the admission of pods, over TLS
-	go run ./test/bench/admission
+	go run ./dev/bench/admission
 
 .PHONY: fuzz
 fuzz: ## Fuzz injection and the pod webhook (FUZZTIME=5m each)
@@ -122,21 +122,21 @@ fuzz: ## Fuzz injection and the pod webhook (FUZZTIME=5m each)
 # Images from scratch hold no libraries.
 .PHONY: static
 static:
-	@CGO_ENABLED=0 go build -trimpath -o bin/static/ ./cmd/outrigger ./build/controlplane ./build/probe
+	@CGO_ENABLED=0 go build -trimpath -o bin/static/ ./cmd/outrigger ./dev/compose/controlplane ./dev/compose/probe
 
 # Asked first, so that nobody waits for programs that no engine will run.
 .PHONY: engine
 engine:
-	@build/compose.sh engine
+	@dev/compose/compose.sh engine
 
 .PHONY: compose
 compose: engine controlplane static ## Run everything in containers
-	@build/compose.sh up
+	@dev/compose/compose.sh up
 
 .PHONY: compose-down
 compose-down: ## Remove the containers; their data stays
-	@build/compose.sh down
+	@dev/compose/compose.sh down
 
 .PHONY: compose-test
 compose-test: engine controlplane static ## Try everything in containers and remove it again
-	@build/compose.sh test
+	@dev/compose/compose.sh test

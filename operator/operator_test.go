@@ -31,8 +31,8 @@ import (
 	"github.com/outrigger/outrigger/internal/record"
 	"github.com/outrigger/outrigger/internal/revision"
 	"github.com/outrigger/outrigger/kube"
-	"github.com/outrigger/outrigger/test/cluster"
-	"github.com/outrigger/outrigger/test/cluster/process"
+	"github.com/outrigger/outrigger/dev/cluster"
+	"github.com/outrigger/outrigger/dev/cluster/process"
 )
 
 const (

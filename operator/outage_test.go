@@ -15,7 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/outrigger/outrigger/api/v1alpha1"
-	"github.com/outrigger/outrigger/test/cluster"
+	"github.com/outrigger/outrigger/dev/cluster"
 )
 
 func (b *bench) testRunAgain(t *testing.T) {

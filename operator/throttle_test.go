@@ -18,7 +18,7 @@ import (
 
 	"github.com/outrigger/outrigger/api/protocol"
 	"github.com/outrigger/outrigger/temporal"
-	"github.com/outrigger/outrigger/test/cluster/process"
+	"github.com/outrigger/outrigger/dev/cluster/process"
 )
 
 func TestThrottleLastsLongerEachTime(t *testing.T) {

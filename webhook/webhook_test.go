@@ -26,7 +26,7 @@ import (
 
 	"github.com/outrigger/outrigger/api/v1alpha1"
 	"github.com/outrigger/outrigger/kube"
-	"github.com/outrigger/outrigger/test/cluster"
+	"github.com/outrigger/outrigger/dev/cluster"
 	"github.com/outrigger/outrigger/webhook"
 )
 

@@ -6,8 +6,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/outrigger/outrigger/api/protocol"
-	"github.com/outrigger/outrigger/test/cluster"
-	"github.com/outrigger/outrigger/test/witness"
+	"github.com/outrigger/outrigger/dev/cluster"
+	"github.com/outrigger/outrigger/dev/witness"
 )
 
 // Files are tested in the order of their names: this one comes early, because

@@ -13,8 +13,8 @@ import (
 	"go.temporal.io/api/workflowservice/v1"
 
 	"github.com/outrigger/outrigger/api/protocol"
-	"github.com/outrigger/outrigger/test/cluster"
-	"github.com/outrigger/outrigger/test/witness"
+	"github.com/outrigger/outrigger/dev/cluster"
+	"github.com/outrigger/outrigger/dev/witness"
 )
 
 // rounds is how often each disturbance comes; OUTRIGGER_ROUNDS asks for more.

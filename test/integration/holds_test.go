@@ -11,7 +11,7 @@ import (
 
 	"github.com/outrigger/outrigger/api/protocol"
 	"github.com/outrigger/outrigger/api/v1alpha1"
-	"github.com/outrigger/outrigger/test/witness"
+	"github.com/outrigger/outrigger/dev/witness"
 )
 
 // signal reaches the open run, once there is one.

@@ -11,7 +11,7 @@ import (
 	kube "sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/outrigger/outrigger/api/protocol"
-	"github.com/outrigger/outrigger/test/witness"
+	"github.com/outrigger/outrigger/dev/witness"
 )
 
 // newByHandScene is a scene with n pods on a node whose kubelet is the test.

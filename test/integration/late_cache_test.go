@@ -20,8 +20,8 @@ import (
 	"k8s.io/client-go/tools/clientcmd/api"
 
 	"github.com/outrigger/outrigger/api/protocol"
-	"github.com/outrigger/outrigger/test/cluster"
-	"github.com/outrigger/outrigger/test/witness"
+	"github.com/outrigger/outrigger/dev/cluster"
+	"github.com/outrigger/outrigger/dev/witness"
 )
 
 // A worker whose cache is ten seconds behind takes part, and must not plan from

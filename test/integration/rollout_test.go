@@ -17,8 +17,8 @@ import (
 
 	"github.com/outrigger/outrigger/api/protocol"
 	"github.com/outrigger/outrigger/api/v1alpha1"
+	"github.com/outrigger/outrigger/dev/witness"
 	"github.com/outrigger/outrigger/internal/record"
-	"github.com/outrigger/outrigger/test/witness"
 )
 
 func TestRolloutUpgradesEveryPodWithinItsBudget(t *testing.T) {

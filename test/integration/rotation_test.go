@@ -24,7 +24,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	kube "sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/outrigger/outrigger/test/cluster"
+	"github.com/outrigger/outrigger/dev/cluster"
 )
 
 func certificateSecret() *corev1.Secret {

@@ -12,7 +12,7 @@ import (
 	kube "sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/outrigger/outrigger/api/v1alpha1"
-	"github.com/outrigger/outrigger/test/witness"
+	"github.com/outrigger/outrigger/dev/witness"
 )
 
 // A slot that is free and a pod that may move meet although another set restarts

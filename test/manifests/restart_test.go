@@ -21,7 +21,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes"
 
-	"github.com/outrigger/outrigger/test/cluster"
+	"github.com/outrigger/outrigger/dev/cluster"
 )
 
 // service stands for the Service: it passes new connections on to replicas that

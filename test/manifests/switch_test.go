@@ -25,11 +25,11 @@ import (
 
 	"github.com/outrigger/outrigger/api/v1alpha1"
 	"github.com/outrigger/outrigger/api/v1beta1"
+	"github.com/outrigger/outrigger/dev/cluster"
 	"github.com/outrigger/outrigger/internal/conversion"
 	"github.com/outrigger/outrigger/internal/fixture"
 	"github.com/outrigger/outrigger/internal/validation"
 	"github.com/outrigger/outrigger/kube"
-	"github.com/outrigger/outrigger/test/cluster"
 )
 
 // installer is the field manager of whoever applies definitions, ours and others.

@@ -10,7 +10,7 @@ import (
 	"sync"
 	"syscall"
 
-	"github.com/outrigger/outrigger/test/cluster/process"
+	"github.com/outrigger/outrigger/dev/cluster/process"
 )
 
 // reportFlag tells the detached supervisor where its parent waits for the summary.

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/outrigger/outrigger/test/cluster"
+	"github.com/outrigger/outrigger/dev/cluster"
 )
 
 // figures of one run.

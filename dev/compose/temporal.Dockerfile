@@ -7,7 +7,7 @@ COPY bin/temporal /usr/local/bin/temporal
 
 FROM ${TEMPORAL_IMAGE}
 # A volume mounted there takes over the owner.
-COPY --chown=65532:65532 build/volume /var/lib/temporal
+COPY --chown=65532:65532 dev/compose/volume /var/lib/temporal
 USER 65532:65532
 # In place of /etc/passwd, which says who the server runs as.
 ENV USER=temporal HOME=/var/lib/temporal

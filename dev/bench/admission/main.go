@@ -13,7 +13,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/outrigger/outrigger/test/cluster"
+	"github.com/outrigger/outrigger/dev/cluster"
 )
 
 type options struct {

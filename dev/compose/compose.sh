@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # Runs docker-compose.yaml, all of it, with the engine and the Compose at hand.
-# usage: build/compose.sh engine|up|down|test
+# usage: dev/compose/compose.sh engine|up|down|test
 set -euo pipefail
-cd "$(dirname "$0")/.."
+cd "$(dirname "$0")/../.."
 
 healthy_within=120 # seconds
 kubeconfig=.run/compose/kubeconfig
@@ -57,7 +57,7 @@ up() {
 kubectl() { bin/kubectl --kubeconfig=$kubeconfig "$@"; }
 
 injects() {
-	kubectl create --dry-run=server -f build/compose-test/pod.yaml --output=jsonpath='{.spec.containers[*].name}' | grep -qw sidecar
+	kubectl create --dry-run=server -f dev/compose/example/pod.yaml --output=jsonpath='{.spec.containers[*].name}' | grep -qw sidecar
 }
 
 # try_it runs the whole in a project of its own, on free ports, and removes it.
@@ -67,9 +67,9 @@ try_it() {
 	export TEMPORAL_PORT=0 TEMPORAL_UI_PORT=0 KUBERNETES_PORT=0
 	trap clean_up EXIT
 	up
-	kubectl create -f build/compose-test/sidecarset.yaml
+	kubectl create -f dev/compose/example/sidecarset.yaml
 	await "the webhook knows the SidecarSet" 30 injects
-	kubectl create -f build/compose-test/pod.yaml
+	kubectl create -f dev/compose/example/pod.yaml
 	kubectl wait --for=condition=Ready --timeout=60s pod/compose-test
 	injected=$(kubectl get pod compose-test --output=jsonpath='{.spec.containers[*].name}')
 	grep -qw sidecar <<<"$injected" || fail "the pod has the containers $injected, and no sidecar"
@@ -108,5 +108,5 @@ up)
 	;;
 down) "${compose[@]}" down ;;
 test) try_it ;;
-*) fail "usage: build/compose.sh engine|up|down|test" ;;
+*) fail "usage: dev/compose/compose.sh engine|up|down|test" ;;
 esac

@@ -20,9 +20,9 @@ import (
 
 	"github.com/outrigger/outrigger/api/protocol"
 	"github.com/outrigger/outrigger/api/v1alpha1"
+	"github.com/outrigger/outrigger/dev/cluster"
+	"github.com/outrigger/outrigger/dev/witness"
 	wiring "github.com/outrigger/outrigger/kube"
-	"github.com/outrigger/outrigger/test/cluster"
-	"github.com/outrigger/outrigger/test/witness"
 )
 
 const (

@@ -16,8 +16,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/outrigger/outrigger/test/cluster"
-	"github.com/outrigger/outrigger/test/cluster/process"
+	"github.com/outrigger/outrigger/dev/cluster"
+	"github.com/outrigger/outrigger/dev/cluster/process"
 )
 
 var errDown = errors.New("the stack is not running; start it with `make up`")

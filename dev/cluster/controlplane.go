@@ -10,7 +10,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/outrigger/outrigger/test/cluster/process"
+	"github.com/outrigger/outrigger/dev/cluster/process"
 )
 
 // Names of the processes that every cluster runs.

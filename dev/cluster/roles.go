@@ -7,7 +7,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/outrigger/outrigger/test/cluster/process"
+	"github.com/outrigger/outrigger/dev/cluster/process"
 )
 
 // The kinds of role.

@@ -14,8 +14,8 @@ import (
 	kube "sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/outrigger/outrigger/api/v1alpha1"
+	"github.com/outrigger/outrigger/dev/cluster"
 	wiring "github.com/outrigger/outrigger/kube"
-	"github.com/outrigger/outrigger/test/cluster"
 )
 
 const podPath = "/mutate-pod"

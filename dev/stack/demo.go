@@ -9,7 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/outrigger/outrigger/test/demo"
+	"github.com/outrigger/outrigger/dev/demo"
 )
 
 func demoCommand(at *stateDir) *cobra.Command {

@@ -23,7 +23,7 @@ import (
 // start runs a control plane and waits until it says that it is ready. What
 // run returns comes through the channel.
 func start(t *testing.T) (options, <-chan error, context.CancelFunc) {
-	root, err := filepath.Abs("../..")
+	root, err := filepath.Abs("../../..")
 	require.NoError(t, err)
 	health := "127.0.0.1:" + strconv.Itoa(freePort(t))
 	o := options{root: root, dir: t.TempDir(), kubeconfigs: t.TempDir(), host: "localhost", port: freePort(t), webhook: "https://webhook:9443", health: health}

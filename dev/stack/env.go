@@ -5,8 +5,8 @@ import (
 	"os"
 	"strings"
 
-	"github.com/outrigger/outrigger/test/cluster"
-	"github.com/outrigger/outrigger/test/cluster/process"
+	"github.com/outrigger/outrigger/dev/cluster"
+	"github.com/outrigger/outrigger/dev/cluster/process"
 )
 
 // writeEnv writes the addresses and process ids as shell lines. Readers see the

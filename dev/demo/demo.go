@@ -20,8 +20,8 @@ import (
 	"log/slog"
 
 	"github.com/outrigger/outrigger/api/protocol"
-	"github.com/outrigger/outrigger/test/cluster"
-	"github.com/outrigger/outrigger/test/witness"
+	"github.com/outrigger/outrigger/dev/cluster"
+	"github.com/outrigger/outrigger/dev/witness"
 )
 
 //go:embed manifests

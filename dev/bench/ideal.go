@@ -14,9 +14,9 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	kube "sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/outrigger/outrigger/dev/witness"
 	"github.com/outrigger/outrigger/internal/inject"
 	"github.com/outrigger/outrigger/internal/validation"
-	"github.com/outrigger/outrigger/test/witness"
 )
 
 // ideal moves the same pods with the same window and nothing else to do:

@@ -22,8 +22,8 @@ import (
 	"golang.org/x/sys/unix"
 	"k8s.io/apimachinery/pkg/util/wait"
 
-	"github.com/outrigger/outrigger/test/cluster"
-	"github.com/outrigger/outrigger/test/cluster/process"
+	"github.com/outrigger/outrigger/dev/cluster"
+	"github.com/outrigger/outrigger/dev/cluster/process"
 )
 
 // TestMain lets the test binary also be the detached supervisor and the fake roles.
@@ -63,7 +63,7 @@ func inRepository(t *testing.T) {
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, os.RemoveAll(root)) })
 	require.NoError(t, os.WriteFile(filepath.Join(root, "go.mod"), nil, 0o600))
-	require.NoError(t, os.CopyFS(filepath.Join(root, "config"), os.DirFS(filepath.Join(repository, "test/cluster/testdata"))))
+	require.NoError(t, os.CopyFS(filepath.Join(root, "config"), os.DirFS(filepath.Join(repository, "dev/cluster/testdata"))))
 	require.NoError(t, os.Mkdir(filepath.Join(root, "bin"), 0o755))
 	programs, err := os.ReadDir(filepath.Join(repository, "bin"))
 	require.NoError(t, err)

@@ -15,7 +15,7 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 
-	"github.com/outrigger/outrigger/test/cluster/process"
+	"github.com/outrigger/outrigger/dev/cluster/process"
 )
 
 // SystemNamespace is where the roles keep revisions, leases and configuration.
