@@ -15,7 +15,7 @@ import (
 )
 
 // What is kept of a pod is found again as long as the object is the same, so an
-// object that was changed tells whether anything is kept.
+// object that was changed reports whether anything is kept.
 func TestWhatIsKeptOfASetIsFreedOnEveryWorkerOnceItIsRolledOutOrGone(t *testing.T) {
 	finished := logs(2)
 	finished.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionProgressing, Status: metav1.ConditionFalse}}

@@ -40,7 +40,7 @@ func (c *claim) held(ctx context.Context) (bool, error) {
 	return err == nil && lease != nil && holder(lease) == c.run && nextHolder(lease) == "", err
 }
 
-// take makes the run the holder. It tells whether that took the Lease from
+// take makes the run the holder. It reports whether that took the Lease from
 // another run, which may have written until a moment ago.
 func (c *claim) take(ctx context.Context) (takenOver bool, err error) {
 	lease, err := c.read(ctx)

@@ -260,13 +260,13 @@ func withoutCancelRequest(ctx context.Context) (context.Context, func()) {
 	}
 }
 
-// endedEarly tells whether a poll ended because the workflow asked for it, or
+// endedEarly reports whether a poll ended because the workflow asked for it, or
 // because the worker stops; what was done until then stands.
 func endedEarly(ctx context.Context, err error) bool {
 	return requested(ctx) || errors.Is(err, errStopping)
 }
 
-// requested tells whether the workflow asked for the end of ctx.
+// requested reports whether the workflow asked for the end of ctx.
 func requested(ctx context.Context) bool {
 	var canceled *temporal.CanceledError
 	return ctx.Err() != nil && errors.As(context.Cause(ctx), &canceled)

@@ -64,7 +64,7 @@ func (w *writes) count(ctx context.Context) (int, error) {
 	return len(left), nil
 }
 
-// cacheShows tells whether the cache has a pod as it was written. One that may
+// cacheShows reports whether the cache has a pod as it was written. One that may
 // have been written, or is to be compared, must be in the cache as the API
 // server has it now.
 func (a *Activities) cacheShows(ctx context.Context, written *protocol.WrittenPod, compare bool) (bool, error) {

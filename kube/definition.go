@@ -29,7 +29,7 @@ func Definition(ctx context.Context, reader client.Reader) (*apiextensionsv1.Cus
 
 // SuspendConversion has the API server serve SidecarSets without any webhook, by
 // changing apiVersion alone, until the webhook role claims conversion again. It
-// tells whether there was anything to do.
+// reports whether there was anything to do.
 func SuspendConversion(ctx context.Context, c client.Client) (bool, error) {
 	definition, err := Definition(ctx, c)
 	if err != nil || !Converts(definition) {
@@ -42,7 +42,7 @@ func SuspendConversion(ctx context.Context, c client.Client) (bool, error) {
 // KeepFields has a definition that nobody converts for keep in each version what
 // the other one has: the API server drops fields that the version it reads as
 // does not know, and the next write, also one of status, would lose them. It
-// tells whether there was anything to do.
+// reports whether there was anything to do.
 func KeepFields(ctx context.Context, c client.Client) (bool, error) {
 	definition, err := Definition(ctx, c)
 	if err != nil || Converts(definition) {
@@ -55,7 +55,7 @@ func KeepFields(ctx context.Context, c client.Client) (bool, error) {
 	return true, change(ctx, c, definition, missing)
 }
 
-// Converts tells whether a webhook is asked.
+// Converts reports whether a webhook is asked.
 func Converts(definition *apiextensionsv1.CustomResourceDefinition) bool {
 	conversion := definition.Spec.Conversion
 	return conversion != nil && conversion.Strategy == apiextensionsv1.WebhookConverter

@@ -79,7 +79,7 @@ func (r *readable) run(ctx context.Context) {
 	}
 }
 
-// mend tells whether it changed anything.
+// mend reports whether it changed anything.
 func (r *readable) mend(ctx context.Context) bool {
 	cause := r.probe(ctx)
 	if !unconverted(cause) {

@@ -119,7 +119,7 @@ func keyed(object any) (string, runtime.Object, error) {
 	return key, typed, nil
 }
 
-// same tells whether two objects of one name are the same version of one object.
+// same reports whether two objects of one name are the same version of one object.
 func same(a, b runtime.Object) bool {
 	before, errBefore := meta.Accessor(a)
 	after, errAfter := meta.Accessor(b)

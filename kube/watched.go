@@ -36,7 +36,7 @@ type outage struct {
 	cause   error
 }
 
-// over tells whether the granted watch has lasted.
+// over reports whether the granted watch has lasted.
 func (o *outage) over(now time.Time) bool {
 	return !o.granted.IsZero() && now.Sub(o.granted) >= settling
 }

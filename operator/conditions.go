@@ -47,7 +47,7 @@ func (o *observation) setConditions(status *v1alpha1.SidecarSetStatus, set *v1al
 	}
 }
 
-// progressing tells whether pods are on their way to the newest version.
+// progressing reports whether pods are on their way to the newest version.
 func (o *observation) progressing(set *v1alpha1.SidecarSet) verdict {
 	if o.invalid != nil {
 		return verdict{metav1.ConditionFalse, reasonInvalid, o.invalid.Error()}
@@ -84,7 +84,7 @@ func (o *observation) moving() verdict {
 	return verdict{metav1.ConditionTrue, v1alpha1.ReasonRolloutProgress, said}
 }
 
-// stalled tells whether Temporal is missed: by a generation that waits to be
+// stalled reports whether Temporal is missed: by a generation that waits to be
 // handed over, or by pods that wait for their upgrade.
 func (o *observation) stalled(set *v1alpha1.SidecarSet) bool {
 	if o.engine == nil || o.invalid != nil {
@@ -120,7 +120,7 @@ func paused(hold *v1alpha1.RolloutHold) string {
 	return said
 }
 
-// available tells whether no more pods are unready than one allows for.
+// available reports whether no more pods are unready than one allows for.
 func (o *observation) available() verdict {
 	if o.invalid != nil {
 		return verdict{metav1.ConditionUnknown, reasonInvalid, podsUntold}

@@ -186,7 +186,7 @@ func (e *engine) wait(ctx context.Context) error {
 	return e.trouble()
 }
 
-// unreachable tells whether a call would be in vain.
+// unreachable reports whether a call would be in vain.
 func (e *engine) unreachable() bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -257,7 +257,7 @@ func isAway(err error) bool {
 	return errors.As(err, &unavailable) || errors.As(err, &late) || errors.Is(err, context.DeadlineExceeded)
 }
 
-// isThrottle tells whether Temporal has too much to do. A workflow that is
+// isThrottle reports whether Temporal has too much to do. A workflow that is
 // busy says nothing about others.
 func isThrottle(err error) bool {
 	var exhausted *serviceerror.ResourceExhausted

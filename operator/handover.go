@@ -17,7 +17,7 @@ import (
 // is started. It is longer than the cache lags behind the end of a run.
 const patience = 5 * time.Second
 
-// handedOver tells whether the set's generation is with Temporal.
+// handedOver reports whether the set's generation is with Temporal.
 func handedOver(set *v1alpha1.SidecarSet) bool {
 	return set.Status.Rollout != nil && set.Status.Rollout.Generation == set.Generation
 }
@@ -154,7 +154,7 @@ func (r *reconciler) putRight(ctx context.Context, set *v1alpha1.SidecarSet, see
 	return r.engine.handOver(ctx, reference(set), set.Generation, seen.hold)
 }
 
-// astray tells whether the run works on another generation than the set's: its
+// astray reports whether the run works on another generation than the set's: its
 // signal was mistyped, or one of cluster and Temporal was restored from a backup.
 func (r *run) astray(set *v1alpha1.SidecarSet) bool {
 	return r.generation != 0 && r.generation != set.Generation

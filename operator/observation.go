@@ -110,22 +110,22 @@ func ourReason(kubelet string) string {
 	return reasonCannotStart
 }
 
-// offers tells whether there is something for the run to do now.
+// offers reports whether there is something for the run to do now.
 func (o *observation) offers() bool {
 	return len(o.plan.Pods) > 0 || o.plan.Counts.Migrated > 0
 }
 
-// underWay tells whether pods are still to be upgraded, or to settle.
+// underWay reports whether pods are still to be upgraded, or to settle.
 func (o *observation) underWay() bool {
 	return o.plan.Phase == protocol.PhaseProgressing || o.plan.Phase == protocol.PhaseWaiting
 }
 
-// unfinished tells whether the run is to be looked after.
+// unfinished reports whether the run is to be looked after.
 func (o *observation) unfinished() bool {
 	return o.underWay() || o.plan.Phase == protocol.PhasePaused || o.hold != nil
 }
 
-// unmarked tells whether a pod that cannot be upgraded does not say so yet.
+// unmarked reports whether a pod that cannot be upgraded does not say so yet.
 func (o *observation) unmarked() bool {
 	return slices.ContainsFunc(o.plan.Marks, func(pod protocol.PodReference) bool {
 		return slices.Contains(o.plan.NotUpgradable, pod)

@@ -56,7 +56,7 @@ func (n *names) add(name string) {
 	n.all[name] = true
 }
 
-// take tells whether a name is in it, and removes it.
+// take reports whether a name is in it, and removes it.
 func (n *names) take(name string) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()

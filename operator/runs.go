@@ -41,16 +41,16 @@ type run struct {
 
 func (r *run) open() bool { return r.status == enums.WORKFLOW_EXECUTION_STATUS_RUNNING }
 
-// begins tells whether the run is about to look by itself. One that continued
+// begins reports whether the run is about to look by itself. One that continued
 // another as new may wait for its first task for a second, and shows until then
 // what that other was doing.
 func (r *run) begins() bool { return r.task != nil || r.events < firstTask }
 
-// completed tells whether the run ended because it had nothing left to do, and
+// completed reports whether the run ended because it had nothing left to do, and
 // not because somebody ended it.
 func (r *run) completed() bool { return r.status == enums.WORKFLOW_EXECUTION_STATUS_COMPLETED }
 
-// sleeps tells whether nothing but a signal gets the run to look again.
+// sleeps reports whether nothing but a signal gets the run to look again.
 func (r *run) sleeps() bool {
 	waits := r.phase == protocol.PhaseWaiting || r.phase == protocol.PhasePaused
 	return r.open() && waits && !r.begins() && len(r.activities) == 0

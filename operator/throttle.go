@@ -29,7 +29,7 @@ func (t *throttle) passed(now time.Time) {
 	}
 }
 
-// lasting tells whether it is worth words: one call in many is not.
+// lasting reports whether it is worth words: one call in many is not.
 func (t *throttle) lasting() bool { return t.pause > shortestThrottle }
 
 // throttling says that Temporal answers, but not as often as is asked of it.

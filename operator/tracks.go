@@ -133,7 +133,7 @@ func (t *track) due(o *observation, now time.Time) time.Duration {
 	return t.looked.Add(interval).Sub(now)
 }
 
-// moved tells whether there is something else to do than at the last look.
+// moved reports whether there is something else to do than at the last look.
 func (t *track) moved(o *observation) bool {
 	return t.looked.IsZero() || o.plan.Counts != t.counts || o.offers() && !t.offered
 }
@@ -148,10 +148,10 @@ func (t *track) look(o *observation, now time.Time) {
 	t.counts, t.offered, t.looked = o.plan.Counts, o.offers(), now
 }
 
-// stuck tells whether nothing has moved for a while though pods are offered.
+// stuck reports whether nothing has moved for a while though pods are offered.
 func (t *track) stuck() bool { return t.offered && t.interval > soonest }
 
-// mayWake tells whether to wake a run that sleeps.
+// mayWake reports whether to wake a run that sleeps.
 func (t *track) mayWake(o *observation, now time.Time) bool {
 	switch {
 	case o.plan.Counts != t.wokenCounts:
@@ -165,7 +165,7 @@ func (t *track) mayWake(o *observation, now time.Time) bool {
 	return true
 }
 
-// mayRepair tells whether to tell a run its generation again.
+// mayRepair reports whether to tell a run its generation again.
 func (t *track) mayRepair(now time.Time) bool {
 	if now.Sub(t.repaired) < t.repair {
 		return false

@@ -50,7 +50,7 @@ func (r *reconciler) findUninjected(ctx context.Context, set *v1alpha1.SidecarSe
 	return found, nil
 }
 
-// askedFor tells whether the webhook is asked about a namespace's pods, and the
+// askedFor reports whether the webhook is asked about a namespace's pods, and the
 // set wants them.
 func (r *reconciler) askedFor(ctx context.Context, scope match.Scope) func(string) (bool, error) {
 	labels, known := r.namespaceLabels(ctx), map[string]bool{}

@@ -103,7 +103,7 @@ func podEvents(sets setLister) handler.TypedFuncs[*corev1.Pod, reconcile.Request
 	}
 }
 
-// affectsStatus tells whether a change of a pod can change what a set's status
+// affectsStatus reports whether a change of a pod can change what a set's status
 // says: everything that matching, podstate and the failures look at.
 func affectsStatus(before, after *corev1.Pod) bool {
 	if before.UID != after.UID || (before.DeletionTimestamp == nil) != (after.DeletionTimestamp == nil) ||

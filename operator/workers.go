@@ -195,7 +195,7 @@ func failing(what, cause string) fault {
 	return fault{v1alpha1.ReasonRolloutFailing, message + " (it is tried again; see the logs of the workers)"}
 }
 
-// sameFailure tells whether two faults differ in the quoted cause alone.
+// sameFailure reports whether two faults differ in the quoted cause alone.
 func (f fault) sameFailure(other fault) bool {
 	const mark = " fails again and again"
 	what, _, ok := strings.Cut(f.message, mark)

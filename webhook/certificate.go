@@ -58,7 +58,7 @@ func newAuthority(service, namespace, address string) (authority, error) {
 	return authority{hosts: []string{host, inCluster}}, nil
 }
 
-// valid tells whether a Secret's certificate needs no renewal yet.
+// valid reports whether a Secret's certificate needs no renewal yet.
 func (a authority) valid(data map[string][]byte, now time.Time) bool {
 	pair, err := keyPair(data)
 	roots := x509.NewCertPool()

@@ -49,7 +49,7 @@ func (a *clientAuthority) asked(config *tls.Config) func(*tls.ClientHelloInfo) (
 	}
 }
 
-// knows tells whether a connection's client has shown a certificate: TLS ends
+// knows reports whether a connection's client has shown a certificate: TLS ends
 // those whose certificate is of another CA, or not for clients.
 func (a *clientAuthority) knows(state *tls.ConnectionState) bool {
 	return a == nil || state != nil && len(state.VerifiedChains) > 0

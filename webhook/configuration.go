@@ -89,7 +89,7 @@ func find(name string, in []installed) *installed {
 	return &in[at]
 }
 
-// behind tells whether webhooks need a change. One that is reached in another way
+// behind reports whether webhooks need a change. One that is reached in another way
 // than this role is has to be installed anew: it names a Service or an URL.
 func (e endpoint) behind(hooks []hook, in []installed, bundle []byte) (bool, error) {
 	behind := false
@@ -108,7 +108,7 @@ func (e endpoint) behind(hooks []hook, in []installed, bundle []byte) (bool, err
 	return behind, nil
 }
 
-// inStep tells whether a webhook needs no change.
+// inStep reports whether a webhook needs no change.
 func (e endpoint) inStep(h hook, i *installed, bundle []byte) bool {
 	return bytes.Equal(i.client.CABundle, bundle) && equality.Semantic.DeepEqual(i.client.URL, e.at(h.path)) &&
 		(len(h.rules) == 0 || equality.Semantic.DeepEqual(i.rules, h.rules))

@@ -68,13 +68,13 @@ type keeper struct {
 	at        endpoint
 	log       logr.Logger
 	now       func() time.Time
-	// answers tells whether a request of the API server would be answered.
+	// answers reports whether a request of the API server would be answered.
 	answers func(context.Context) (bool, error)
 	// settling is how long it may take from then until all API servers know where.
 	settling time.Duration
 	// answered is since when somebody answers.
 	answered time.Time
-	// asked tells whether the API server asks about pods, and trusts the answers.
+	// asked reports whether the API server asks about pods, and trusts the answers.
 	asked atomic.Bool
 
 	serving atomic.Pointer[tls.Certificate]
@@ -186,7 +186,7 @@ func (k *keeper) register(ctx context.Context, seen *registration, bundle []byte
 	return 0, k.writeConfigurations(ctx, seen, bundle)
 }
 
-// blind tells whether the watch of SidecarSets is one that the API server ends.
+// blind reports whether the watch of SidecarSets is one that the API server ends.
 func (k *keeper) blind() bool {
 	return k.now().Sub(k.redefined) < watchGap && !k.sets.since().After(k.redefined)
 }
@@ -263,7 +263,7 @@ func (k *keeper) look(ctx context.Context) (*registration, error) {
 	return seen, nil
 }
 
-// asks tells whether the API server asks about pods.
+// asks reports whether the API server asks about pods.
 func (r *registration) asks() bool {
 	if r.mutating == nil {
 		return false
@@ -272,7 +272,7 @@ func (r *registration) asks() bool {
 	return pods != nil && len(pods.rules) > 0
 }
 
-// trusts tells whether every webhook that is installed trusts a CA.
+// trusts reports whether every webhook that is installed trusts a CA.
 func (r *registration) trusts(ca []byte) bool {
 	if r.conversion == nil {
 		return false

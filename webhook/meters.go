@@ -74,7 +74,7 @@ func (m *meters) ofSet(name string) setMeters {
 	}
 }
 
-// registered tells whether the API server asks this webhook.
+// registered reports whether the API server asks this webhook.
 func registered(asked func() bool) prometheus.Collector {
 	return prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "outrigger_webhook_registered",

@@ -145,7 +145,7 @@ func (o Options) addChecks(mgr *kube.Manager, keeper *keeper, serving healthz.Ch
 // endpoint.
 const settling = 5 * time.Second
 
-// answers tells whether the API server would reach somebody: this process at its
+// answers reports whether the API server would reach somebody: this process at its
 // URL, or else a replica behind the Service.
 func (o Options) answers(live client.Reader, serving healthz.Checker) func(context.Context) (bool, error) {
 	return func(ctx context.Context) (bool, error) {

@@ -89,14 +89,14 @@ func begin(ctx workflow.Context, input protocol.RolloutInput) (*run, error) {
 	return r, r.show(ctx, protocol.PhaseProgressing, "looking for pods to upgrade")
 }
 
-// wasReset tells whether this run was made from another by a reset: that one may
+// wasReset reports whether this run was made from another by a reset: that one may
 // still have activities that write.
 func wasReset(ctx workflow.Context) bool {
 	info := workflow.GetInfo(ctx)
 	return info.OriginalRunID != info.WorkflowExecution.RunID
 }
 
-// dueAs tells whether a fresh run shall go on, and as which generation: a newer
+// dueAs reports whether a fresh run shall go on, and as which generation: a newer
 // one, or an older one if the cluster has no newer.
 func (r *run) dueAs(ctx workflow.Context) (generation int64, due bool) {
 	if r.newest != r.input.Generation {

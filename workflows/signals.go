@@ -21,7 +21,7 @@ func newSignals(ctx workflow.Context) signals {
 	}
 }
 
-// hasSignals tells whether there is news for the run: a signal that waits, or an
+// hasSignals reports whether there is news for the run: a signal that waits, or an
 // update that came.
 func (r *run) hasSignals() bool {
 	return r.updated || r.signals.generation.Len()+r.signals.pause.Len()+r.signals.resume.Len() > 0

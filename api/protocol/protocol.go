@@ -87,7 +87,7 @@ const (
 	PhaseDeleted          Phase = "Deleted"
 )
 
-// Ended tells whether a run in this phase has nothing left to do.
+// Ended reports whether a run in this phase has nothing left to do.
 func (p Phase) Ended() bool {
 	switch p {
 	case PhaseComplete, PhasePartitionReached, PhaseNotUpdate, PhaseSuperseded, PhaseDeleted:

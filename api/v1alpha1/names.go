@@ -49,7 +49,7 @@ const (
 	VersionAltEnv = "SIDECARSET_VERSION_ALT"
 )
 
-// UpgradableCondition is the pod condition that tells whether every set
+// UpgradableCondition is the pod condition that reports whether every set
 // injected into the pod can upgrade it in place (SPEC §7.2).
 const UpgradableCondition = "SidecarSetUpgradable"
 

@@ -58,7 +58,7 @@ func Attach(ctx context.Context, options AttachOptions) (*Cluster, error) {
 	return c, nil
 }
 
-// IsRole tells whether name is that of a role: operator, webhook, worker or worker-<n>.
+// IsRole reports whether name is that of a role: operator, webhook, worker or worker-<n>.
 func IsRole(name string) bool {
 	return slices.Contains([]string{Operator, Worker, Webhook}, kindOf(name))
 }

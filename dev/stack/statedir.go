@@ -52,7 +52,7 @@ func writePID(file *os.File) error {
 	return err
 }
 
-// isUp tells whether a supervisor lives.
+// isUp reports whether a supervisor lives.
 func (d stateDir) isUp() (bool, error) {
 	file, err := os.Open(d.pidFile())
 	if errors.Is(err, os.ErrNotExist) {

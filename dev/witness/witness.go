@@ -223,7 +223,7 @@ func (w *Witness) note(before, pod *corev1.Pod) {
 	}
 }
 
-// moving tells whether a pod is in flight, by what was known of it before.
+// moving reports whether a pod is in flight, by what was known of it before.
 func (w *Witness) moving(before known, pod *corev1.Pod) bool {
 	settled, ready := w.settled(pod), Ready(pod)
 	switch {
@@ -278,7 +278,7 @@ func (w *Witness) images(pod *corev1.Pod) (images []string) {
 	return images
 }
 
-// settled tells whether the sidecar's containers run what they are asked to,
+// settled reports whether the sidecar's containers run what they are asked to,
 // and one of two twins is empty.
 func (w *Witness) settled(pod *corev1.Pod) bool {
 	runs := map[string]string{}
@@ -293,7 +293,7 @@ func (w *Witness) settled(pod *corev1.Pod) bool {
 	return w.empty == "" || slices.Contains(w.images(pod), w.empty)
 }
 
-// Ready tells whether a pod has the condition Ready.
+// Ready reports whether a pod has the condition Ready.
 func Ready(pod *corev1.Pod) bool {
 	for i := range pod.Status.Conditions {
 		if c := &pod.Status.Conditions[i]; c.Type == corev1.PodReady {

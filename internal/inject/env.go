@@ -18,7 +18,7 @@ var (
 
 const nameField = "metadata.name"
 
-// SupportedSourceField tells whether a container's name can be read from a
+// SupportedSourceField reports whether a container's name can be read from a
 // field path of the pod (SPEC §1, transferEnv).
 func SupportedSourceField(fieldPath string) bool {
 	return fieldPath == nameField || keyedField.MatchString(fieldPath)

@@ -16,7 +16,7 @@ import (
 	"github.com/outrigger/outrigger/internal/revision"
 )
 
-// UsesPinned tells whether a new pod gets the revision that the set's injection
+// UsesPinned reports whether a new pod gets the revision that the set's injection
 // is pinned to, rather than the newest content (SPEC §4.11). Whoever creates the
 // pod again, gets the same answer for the same name (or generateName), namespace
 // and owner. Pods that a ReplicaSet creates have no names of their own yet: they

@@ -70,7 +70,7 @@ func compile(selector *metav1.LabelSelector) (labels.Selector, error) {
 	return readable, err
 }
 
-// Labels tells whether the pod's labels are selected.
+// Labels reports whether the pod's labels are selected.
 func (s Scope) Labels(podLabels map[string]string) bool {
 	return s.pods.Matches(labels.Set(podLabels))
 }
@@ -81,11 +81,11 @@ func (s Scope) PodSelector() labels.Selector { return s.pods }
 // OneNamespace is the only namespace of the scope, or empty.
 func (s Scope) OneNamespace() string { return s.namespace }
 
-// NeedsNamespaceLabels tells whether Namespace has to be asked with the
+// NeedsNamespaceLabels reports whether Namespace has to be asked with the
 // namespace's labels.
 func (s Scope) NeedsNamespaceLabels() bool { return s.namespaces != nil }
 
-// Namespace tells whether a namespace, with these labels, is in scope.
+// Namespace reports whether a namespace, with these labels, is in scope.
 func (s Scope) Namespace(name string, namespaceLabels map[string]string) bool {
 	if s.namespace != "" && s.namespace != name {
 		return false
@@ -93,14 +93,14 @@ func (s Scope) Namespace(name string, namespaceLabels map[string]string) bool {
 	return s.namespaces == nil || s.namespaces.Matches(labels.Set(namespaceLabels))
 }
 
-// Active tells whether a pod counts: one that has ended or is being deleted, or
+// Active reports whether a pod counts: one that has ended or is being deleted, or
 // that mirrors a static pod, is never counted or upgraded.
 func Active(pod *corev1.Pod) bool {
 	return pod.DeletionTimestamp == nil && !Mirror(pod) &&
 		pod.Status.Phase != corev1.PodSucceeded && pod.Status.Phase != corev1.PodFailed
 }
 
-// Mirror tells whether a pod only shows a static pod of a node: the kubelet runs
+// Mirror reports whether a pod only shows a static pod of a node: the kubelet runs
 // that from a file, and changes nothing in it.
 func Mirror(pod *corev1.Pod) bool {
 	_, mirrors := pod.Annotations[corev1.MirrorPodAnnotationKey]

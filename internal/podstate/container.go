@@ -53,7 +53,7 @@ func canonicalImage(image string) string {
 	return image
 }
 
-// StartFailure tells whether the kubelet says of a container that it will not
+// StartFailure reports whether the kubelet says of a container that it will not
 // come up by waiting alone, and why. The kubelet alternates between two reasons
 // for an image that it cannot pull; they are told as one.
 func StartFailure(status *corev1.ContainerStatus) (reason string, failed bool) {

@@ -49,7 +49,7 @@ func (s State) InFlight() bool {
 	return (s.Updated || s.Touched) && !s.Settled() && !s.UnavailableBefore
 }
 
-// Waits tells whether a pod may not be upgraded yet: its previous upgrade is
+// Waits reports whether a pod may not be upgraded yet: its previous upgrade is
 // still on its way (SPEC §7.2). One that failed may, or no fix could reach it.
 func (s State) Waits() bool {
 	return !s.Updated && !s.Failed && (!s.Consistent || s.Migrated)
@@ -113,7 +113,7 @@ func ReadyTransition(pod *corev1.Pod) metav1.Time {
 	return metav1.Time{}
 }
 
-// Available tells whether an upgrade that is written now takes the pod away:
+// Available reports whether an upgrade that is written now takes the pod away:
 // it serves, or an earlier upgrade is why it does not.
 func (s State) Available(pod *corev1.Pod) bool { return ready(pod) || s.InFlight() }
 
@@ -175,7 +175,7 @@ func (v *Version) oldTwins(pod *corev1.Pod, working map[string]string) []OldTwin
 	return old
 }
 
-// othersReady tells whether every container but these is ready.
+// othersReady reports whether every container but these is ready.
 func othersReady(pod *corev1.Pod, but []OldTwin) bool {
 	for i := range pod.Spec.Containers {
 		name := pod.Spec.Containers[i].Name
@@ -189,7 +189,7 @@ func othersReady(pod *corev1.Pod, but []OldTwin) bool {
 	return true
 }
 
-// taken tells whether every container that the newest upgrade changed runs
+// taken reports whether every container that the newest upgrade changed runs
 // what it was changed to, and whether one of them cannot.
 func (v *Version) taken(pod *corev1.Pod, newest record.State) (taken, failed bool) {
 	taken = true

@@ -32,7 +32,7 @@ type Sidecar struct {
 	Native bool
 }
 
-// Hot tells whether the sidecar has two twins.
+// Hot reports whether the sidecar has two twins.
 func (s Sidecar) Hot() bool { return s.EmptyImage != "" }
 
 // Twins are the names of a hot sidecar's two containers.
@@ -76,7 +76,7 @@ func newSidecar(c *v1alpha1.SidecarContainer) Sidecar {
 	return s
 }
 
-// Hot tells whether any sidecar is upgraded hot.
+// Hot reports whether any sidecar is upgraded hot.
 func (v *Version) Hot() bool { return slices.ContainsFunc(v.Sidecars, Sidecar.Hot) }
 
 // Names are the sidecars' names, sorted; empty, not nil, when there are none.

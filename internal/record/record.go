@@ -142,7 +142,7 @@ func InjectedSets(annotations map[string]string) []string {
 	return strings.Split(value, ",")
 }
 
-// Injected tells whether the pod's list names a set.
+// Injected reports whether the pod's list names a set.
 func Injected(annotations map[string]string, set string) bool {
 	for name := range strings.SplitSeq(annotations[v1alpha1.InjectedListAnnotation], ",") {
 		if name == set {

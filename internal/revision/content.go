@@ -98,7 +98,7 @@ func Restore(data []byte, onto *v1alpha1.SidecarSetSpec) error {
 	return nil
 }
 
-// Equal tells whether two recorded contents mean the same, however they are
+// Equal reports whether two recorded contents mean the same, however they are
 // written. Content that cannot be read equals only itself.
 func Equal(a, b []byte) bool {
 	if bytes.Equal(a, b) {

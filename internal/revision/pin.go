@@ -103,7 +103,7 @@ func Of(set *v1alpha1.SidecarSet, listed []appsv1.ControllerRevision) []*appsv1.
 	return own
 }
 
-// Belongs tells whether a revision is the set's.
+// Belongs reports whether a revision is the set's.
 func Belongs(recorded *appsv1.ControllerRevision, set *v1alpha1.SidecarSet) bool {
 	if recorded.Labels[v1alpha1.SidecarSetNameLabel] != set.Name {
 		return false

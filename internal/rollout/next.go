@@ -167,7 +167,7 @@ func newCanary(selector *metav1.LabelSelector) (func(*Pod) bool, error) {
 	return func(pod *Pod) bool { return compiled.Matches(labels.Set(pod.Labels)) }, nil
 }
 
-// classify notes what there is to say of a selected pod, and tells whether it
+// classify notes what there is to say of a selected pod, and reports whether it
 // is a candidate.
 func (p *Plan) classify(pod *Pod) bool {
 	switch {

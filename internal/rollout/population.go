@@ -49,7 +49,7 @@ type remembered struct {
 	// change them.
 	pod   *corev1.Pod
 	state podstate.State
-	// member tells whether the pod is matched if its namespace is in scope.
+	// member reports whether the pod is matched if its namespace is in scope.
 	member bool
 }
 

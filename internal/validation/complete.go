@@ -24,7 +24,7 @@ func Complete(set, stored *v1alpha1.SidecarSet) error {
 	return WriteHashes(set)
 }
 
-// keepsVersion tells whether the hash that is stored is that of what is stored,
+// keepsVersion reports whether the hash that is stored is that of what is stored,
 // and nothing of this is changed.
 func keepsVersion(set, stored *v1alpha1.SidecarSet) (bool, error) {
 	if stored == nil || differ(set.Spec.Containers, stored.Spec.Containers) ||

@@ -8,7 +8,7 @@ import (
 	"github.com/outrigger/outrigger/api/v1alpha1"
 )
 
-// Overlap tells whether a pod can exist that both specs match: one whose labels
+// Overlap reports whether a pod can exist that both specs match: one whose labels
 // satisfy both selectors, in a namespace that satisfies both scopes. Labels of
 // a namespace can change, its name cannot.
 func Overlap(a, b *v1alpha1.SidecarSetSpec) bool {

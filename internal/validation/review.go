@@ -38,7 +38,7 @@ func defaulted(set *v1alpha1.SidecarSet) *v1alpha1.SidecarSet {
 	return set
 }
 
-// NeedsOthers tells whether Conflicts could find something.
+// NeedsOthers reports whether Conflicts could find something.
 func (r *Review) NeedsOthers() bool {
 	if r.old == nil {
 		return true
@@ -57,7 +57,7 @@ func (r *Review) Conflicts(others []v1alpha1.SidecarSet) {
 	}
 }
 
-// NeedsWhitelist tells whether Metadata could find something.
+// NeedsWhitelist reports whether Metadata could find something.
 func (r *Review) NeedsWhitelist() bool {
 	patches := r.set.Spec.PatchPodMetadata
 	return len(patches) > 0 && (r.old == nil || differ(patches, r.old.Spec.PatchPodMetadata))
@@ -74,7 +74,7 @@ func (r *Review) Metadata(whitelist *Whitelist) {
 	}
 }
 
-// NeedsRevisions tells whether Pinned could find something.
+// NeedsRevisions reports whether Pinned could find something.
 func (r *Review) NeedsRevisions() bool {
 	pin := r.set.Spec.InjectionStrategy.Revision
 	return pin != nil && (r.old == nil || differ(pin, r.old.Spec.InjectionStrategy.Revision))

@@ -34,7 +34,7 @@ func (s *scene) hold(hold protocol.Hold) (held witness.View) {
 	return s.await(func(v witness.View) bool { return v.InFlight == 0 })
 }
 
-// stillHeld tells whether a run is held, by whom and why, and no pod has moved.
+// stillHeld reports whether a run is held, by whom and why, and no pod has moved.
 func (s *scene) stillHeld(hold protocol.Hold, held witness.View) {
 	s.t.Helper()
 	status := s.awaitPhase(protocol.PhasePaused)

@@ -232,7 +232,7 @@ func (s *switching) start(role string) {
 	require.NoError(s.t, err)
 }
 
-// intact tells whether a set says in both versions what it said before, and
+// intact reports whether a set says in both versions what it said before, and
 // whether its status and its revision do.
 func (s *switching) intact(name string) error {
 	set := &v1alpha1.SidecarSet{}
