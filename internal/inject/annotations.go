@@ -49,7 +49,7 @@ func (i *Injection) annotate(sets []*Set, now metav1.Time) error {
 
 func (i *Injection) annotateTwins(sets []*Set) error {
 	changes := map[string]string{}
-	working, err := record.WorkingContainers(i.annotations)
+	working, err := record.ActiveContainers(i.annotations)
 	if err != nil {
 		return err
 	}

@@ -70,7 +70,7 @@ func (v *Version) Of(pod *corev1.Pod) (State, error) {
 	if err != nil {
 		return State{}, err
 	}
-	working, err := record.WorkingContainers(pod.Annotations)
+	working, err := record.ActiveContainers(pod.Annotations)
 	if err != nil {
 		return State{}, err
 	}
@@ -154,7 +154,7 @@ type OldTwin struct {
 
 // OldTwins lists those of a pod.
 func (v *Version) OldTwins(pod *corev1.Pod) ([]OldTwin, error) {
-	working, err := record.WorkingContainers(pod.Annotations)
+	working, err := record.ActiveContainers(pod.Annotations)
 	if err != nil {
 		return nil, err
 	}

@@ -78,8 +78,8 @@ func InPlaceStates(annotations map[string]string) (States, error) {
 	return decode[States](annotations, v1alpha1.InPlaceUpdateStateAnnotation)
 }
 
-// WorkingContainers reads which twin of each hot sidecar works.
-func WorkingContainers(annotations map[string]string) (map[string]string, error) {
+// ActiveContainers reads which twin of each hot sidecar is active.
+func ActiveContainers(annotations map[string]string) (map[string]string, error) {
 	return decode[map[string]string](annotations, v1alpha1.WorkingHotUpgradeContainerAnnotation)
 }
 

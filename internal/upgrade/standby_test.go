@@ -1,4 +1,4 @@
-package hotupgrade
+package upgrade
 
 import (
 	"testing"
@@ -16,7 +16,7 @@ type twin struct {
 	version string
 }
 
-func pod(one, two twin) *corev1.Pod {
+func podWithTwins(one, two twin) *corev1.Pod {
 	p := &corev1.Pod{}
 	p.Annotations = map[string]string{}
 	for name, t := range map[string]twin{"envoy-1": one, "envoy-2": two} {
@@ -27,7 +27,7 @@ func pod(one, two twin) *corev1.Pod {
 	return p
 }
 
-func TestSpec7_7_IdleTwin(t *testing.T) {
+func TestSpec7_7_StandbyTwin(t *testing.T) {
 	sidecar := podstate.Sidecar{Name: "envoy", Image: "envoy:3", EmptyImage: "empty:1"}
 	for name, c := range map[string]struct {
 		one, two twin
@@ -43,6 +43,6 @@ func TestSpec7_7_IdleTwin(t *testing.T) {
 		"versions that are no numbers are oldest":  {twin{"envoy:1", true, "x"}, twin{"envoy:2", true, "2"}, "envoy-1"},
 		"nothing tells them apart: the second one": {twin{"envoy:1", true, "2"}, twin{"envoy:2", true, "2"}, "envoy-2"},
 	} {
-		assert.Equal(t, c.want, Idle(pod(c.one, c.two), sidecar), name)
+		assert.Equal(t, c.want, standbyTwin(podWithTwins(c.one, c.two), sidecar), name)
 	}
 }

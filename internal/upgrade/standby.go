@@ -1,0 +1,41 @@
+package upgrade
+
+import (
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/outrigger/outrigger/internal/podstate"
+)
+
+// standbyTwin names the twin that takes the new image: the one that holds the
+// empty image, else the one that is not ready, else the older (SPEC §7.7).
+func standbyTwin(pod *corev1.Pod, sidecar podstate.Sidecar) string {
+	twins := sidecar.Twins()
+	for _, standby := range []func(string) bool{
+		func(name string) bool { return imageOf(pod, name) == sidecar.EmptyImage },
+		func(name string) bool { return !ready(pod, name) },
+		func(name string) bool {
+			return podstate.TwinVersion(pod, name) < podstate.TwinVersion(pod, sidecar.Twin(name))
+		},
+	} {
+		first, second := standby(twins[0]), standby(twins[1])
+		switch {
+		case first && !second:
+			return twins[0]
+		case second && !first:
+			return twins[1]
+		}
+	}
+	return twins[1]
+}
+
+func imageOf(pod *corev1.Pod, container string) string {
+	if c := podstate.Container(pod, container, false); c != nil {
+		return c.Image
+	}
+	return ""
+}
+
+func ready(pod *corev1.Pod, container string) bool {
+	status := podstate.Status(pod, container, false)
+	return status != nil && status.Ready
+}
