@@ -39,7 +39,7 @@ func (r *reconciler) registerRevision(ctx context.Context, set *v1alpha1.Sidecar
 	for _, recorded := range sorted {
 		stamp := revision.Adopt
 		if recorded == current {
-			stamp = func(on *appsv1.ControllerRevision, set *v1alpha1.SidecarSet) { revision.Stamp(on, set, number) }
+			stamp = func(on *appsv1.ControllerRevision, set *v1alpha1.SidecarSet) { revision.MakeLatest(on, set, number) }
 		}
 		if err := r.updateRevision(ctx, set, recorded, stamp); err != nil {
 			return err

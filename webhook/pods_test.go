@@ -171,7 +171,7 @@ func TestSpec4_11_APinSurvivesRelabellingTheSet(t *testing.T) {
 		RevisionName: new(""), CustomVersion: new("one"), Policy: v1alpha1.AlwaysSidecarSetInjectRevisionPolicy,
 	}
 	set.Labels[v1alpha1.CustomVersionLabel] = "two"
-	revision.Stamp(recorded, set, 1)
+	revision.MakeLatest(recorded, set, 1)
 	response := admitted(t, handlerFor(t, interceptor.Funcs{}, []client.Object{recorded}, set), fixture.Pod(fixture.Container("app")))
 	require.True(t, response.Allowed, "%v", response.Result)
 	assert.Contains(t, string(response.Patch), "side:v1")

@@ -30,17 +30,17 @@ func (i *Injection) annotate(sets []*Set, now metav1.Time) error {
 		return nil
 	}
 	names := record.InjectedSets(i.annotations)
-	hashes, blank := make([]record.Stamp, len(sets)), make([]record.Stamp, len(sets))
+	hashes, blank := make([]record.EncodedEntry, len(sets)), make([]record.EncodedEntry, len(sets))
 	for at, set := range sets {
 		names = append(names, set.name)
 		hashes[at], blank[at] = set.hash, set.blank
 	}
 	var err error
 	changes := map[string]string{v1alpha1.InjectedListAnnotation: record.FormatInjectedSets(names)}
-	if changes[v1alpha1.HashAnnotation], err = record.Stamped(i.annotations, v1alpha1.HashAnnotation, hashes, now); err != nil {
+	if changes[v1alpha1.HashAnnotation], err = record.WithEncoded(i.annotations, v1alpha1.HashAnnotation, hashes, now); err != nil {
 		return err
 	}
-	if changes[v1alpha1.HashWithoutImageAnnotation], err = record.Stamped(i.annotations, v1alpha1.HashWithoutImageAnnotation, blank, now); err != nil {
+	if changes[v1alpha1.HashWithoutImageAnnotation], err = record.WithEncoded(i.annotations, v1alpha1.HashWithoutImageAnnotation, blank, now); err != nil {
 		return err
 	}
 	i.setAnnotations(changes)

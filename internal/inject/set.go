@@ -25,7 +25,7 @@ type Set struct {
 	// names are those of all containers that it brings.
 	names []string
 	// hash and blank are its entries in a pod's annotations.
-	hash, blank record.Stamp
+	hash, blank record.EncodedEntry
 }
 
 // sidecar is a container to inject.
@@ -64,7 +64,7 @@ func Prepare(set *v1alpha1.SidecarSet, revision string) (*Set, error) {
 		paused: set.Spec.InjectionStrategy.Paused,
 		spec:   &set.Spec,
 	}
-	if err := prepared.stamp(version, revision); err != nil {
+	if err := prepared.encodeEntries(version, revision); err != nil {
 		return nil, err
 	}
 	if prepared.containers, err = prepare(set.Spec.Containers); err != nil {
@@ -82,14 +82,14 @@ func Prepare(set *v1alpha1.SidecarSet, revision string) (*Set, error) {
 	return prepared, nil
 }
 
-// stamp prepares the set's entries in annotations (SPEC §2).
-func (s *Set) stamp(version *podstate.Version, revision string) (err error) {
+// encodeEntries prepares the set's entries in annotations (SPEC §2).
+func (s *Set) encodeEntries(version *podstate.Version, revision string) (err error) {
 	entry := record.Entry{Hash: version.HashWithoutImage, SidecarSetName: s.name, SidecarList: version.Names()}
-	if s.blank, err = record.NewStamp(entry); err != nil {
+	if s.blank, err = record.EncodeEntry(entry); err != nil {
 		return err
 	}
 	entry.Hash, entry.ControllerRevision = version.Hash, revision
-	s.hash, err = record.NewStamp(entry)
+	s.hash, err = record.EncodeEntry(entry)
 	return err
 }
 

@@ -146,9 +146,9 @@ func TestSpec6_NewRevisionIsLabelledOwnedAndCarriesTheHashes(t *testing.T) {
 	}, got)
 
 	again := got.DeepCopy()
-	Stamp(again, s, 3)
-	assert.Equal(t, got, again, "stamping twice changes nothing")
+	MakeLatest(again, s, 3)
+	assert.Equal(t, got, again, "doing so twice changes nothing")
 	delete(s.Labels, v1alpha1.CustomVersionLabel)
-	Stamp(again, s, 3)
+	MakeLatest(again, s, 3)
 	assert.Equal(t, got, again, "a pinned custom version stays")
 }

@@ -14,9 +14,9 @@ func TestSetsThatNobodyConvertedKeepTheirCustomVersion(t *testing.T) {
 	set := &v1alpha1.SidecarSet{}
 	assert.Empty(t, CustomVersion(set))
 	set.Spec.CustomVersion = "one"
-	stamped := &appsv1.ControllerRevision{}
-	Stamp(stamped, set, 1)
-	assert.Equal(t, "one", stamped.Labels[v1alpha1.CustomVersionLabel])
+	updated := &appsv1.ControllerRevision{}
+	MakeLatest(updated, set, 1)
+	assert.Equal(t, "one", updated.Labels[v1alpha1.CustomVersionLabel])
 	set.Labels = map[string]string{v1alpha1.CustomVersionLabel: "two"}
 	assert.Equal(t, "two", CustomVersion(set), "whoever sets the label means it")
 }

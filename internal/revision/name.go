@@ -48,14 +48,14 @@ func New(set *v1alpha1.SidecarSet, namespace string, number int64) (*appsv1.Cont
 		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: namespace},
 		Data:       runtime.RawExtension{Raw: data},
 	}
-	Stamp(built, set, number)
+	MakeLatest(built, set, number)
 	return built, nil
 }
 
-// Stamp makes a revision the set's newest one: number, owner, labels and hash
+// MakeLatest makes a revision the set's latest one: number, owner, labels and hash
 // annotations (SPEC §6). The custom versions it is known by stay: somebody may
-// have pinned one. Stamping twice changes nothing.
-func Stamp(on *appsv1.ControllerRevision, set *v1alpha1.SidecarSet, number int64) {
+// have pinned one. Doing so twice changes nothing.
+func MakeLatest(on *appsv1.ControllerRevision, set *v1alpha1.SidecarSet, number int64) {
 	on.Revision = number
 	Adopt(on, set)
 	on.Labels = with(on.Labels, v1alpha1.SidecarSetNameLabel, set.Name)

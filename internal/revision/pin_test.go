@@ -59,7 +59,7 @@ func TestSpec6_RelabellingASetLosesNoCustomVersion(t *testing.T) {
 	assert.Same(t, kept, found)
 	for _, version := range []string{"8", "9", "7", "9"} {
 		s.Labels[v1alpha1.CustomVersionLabel] = version
-		Stamp(kept, s, 1)
+		MakeLatest(kept, s, 1)
 	}
 	assert.Equal(t, "7", kept.Labels[v1alpha1.CustomVersionLabel], "what others may have pinned by label")
 	assert.Equal(t, "8,9", kept.Annotations[v1alpha1.CustomVersionsAnnotation])

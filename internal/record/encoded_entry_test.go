@@ -10,20 +10,20 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-func TestStampedEntriesAreWrittenLikeAnyOther(t *testing.T) {
+func TestWithEncodedEntriesAreWrittenLikeAnyOther(t *testing.T) {
 	const key = "entries"
 	now := metav1.NewTime(time.Date(2024, 1, 2, 12, 0, 0, 5, time.FixedZone("CET", 3600)))
 	entries := Entries{
 		"a": {Hash: "<1>", SidecarSetName: "a", SidecarList: []string{"x", "y"}, ControllerRevision: "a-1"},
 		"b": {Hash: "2", SidecarSetName: "b", SidecarList: []string{}},
 	}
-	var stamps []Stamp
+	var encoded []EncodedEntry
 	for _, name := range []string{"a", "b"} {
 		entry := entries[name]
 		entry.UpdateTimestamp = metav1.Now()
-		stamp, err := NewStamp(entry)
+		one, err := EncodeEntry(entry)
 		require.NoError(t, err)
-		stamps = append(stamps, stamp)
+		encoded = append(encoded, one)
 		entry.UpdateTimestamp = now
 		entries[name] = entry
 	}
@@ -31,11 +31,11 @@ func TestStampedEntriesAreWrittenLikeAnyOther(t *testing.T) {
 		annotations := map[string]string{key: existing}
 		want, err := With(annotations, key, entries)
 		require.NoError(t, err)
-		value, err := Stamped(annotations, key, stamps, now)
+		value, err := WithEncoded(annotations, key, encoded, now)
 		require.NoError(t, err)
 		assert.Equal(t, want, value)
 		assert.True(t, json.Valid([]byte(value)))
 	}
-	_, err := Stamped(map[string]string{key: "{"}, key, stamps, now)
+	_, err := WithEncoded(map[string]string{key: "{"}, key, encoded, now)
 	require.ErrorContains(t, err, "annotation entries")
 }
