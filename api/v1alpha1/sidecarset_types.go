@@ -325,7 +325,7 @@ type SidecarSetStatus struct {
 	CollisionCount *int32 `json:"collisionCount,omitempty"`
 	// Rollout is the durable run that carries the set's newest generation.
 	Rollout *RolloutStatus `json:"rollout,omitempty"`
-	// Conditions are Progressing, Available and Degraded.
+	// Conditions are Progressing, Available, Degraded and Injected.
 	// +listType=map
 	// +listMapKey=type
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
