@@ -14,8 +14,6 @@ ROUNDS ?= 3
 FUZZTIME ?= 5m
 
 controlplane := etcd kube-apiserver kube-controller-manager kube-scheduler kubectl kwok temporal
-# The plugin comes with its first main package.
-cli := $(patsubst cmd/%/main.go,%,$(wildcard cmd/kubectl-sidecarset/main.go))
 
 .PHONY: help
 help: ## Show this help
@@ -30,8 +28,8 @@ controlplane:
 	@tools/build.sh $(controlplane)
 
 .PHONY: build
-build: bin/stack ## Build outrigger and kubectl-sidecarset into bin/
-	go build -o bin/ ./cmd/outrigger $(addprefix ./cmd/,$(cli))
+build: bin/stack ## Build outrigger into bin/
+	go build -o bin/ ./cmd/outrigger
 
 # go build decides whether anything is to be done.
 .PHONY: bin/stack
@@ -72,6 +70,14 @@ lint: ## Run the linters, also the one for workflow code
 	@tools/build.sh golangci-lint workflowcheck
 	bin/golangci-lint run --allow-parallel-runners
 	bin/workflowcheck ./workflows/...
+
+# What decides, in seconds: no API server, no Temporal, no tools that are not there yet.
+.PHONY: precommit
+precommit: ## Check what takes less than a minute: formatting, vet, lint, and the tests of what decides
+	@unformatted=$$(gofmt -l .); [ -z "$$unformatted" ] || { echo "precommit: run make fmt for" $$unformatted; exit 1; }
+	go vet ./...
+	@[ ! -x bin/golangci-lint ] || bin/golangci-lint run --allow-parallel-runners
+	go test ./api/... ./internal/... ./workflows ./test/architecture ./test/conformance
 
 .PHONY: test
 test: controlplane build ## Run all tests

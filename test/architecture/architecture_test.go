@@ -6,6 +6,7 @@ import (
 	"errors"
 	"io"
 	"os/exec"
+	"slices"
 	"strings"
 	"testing"
 
@@ -47,31 +48,44 @@ func under(path string, prefixes ...string) bool {
 	return false
 }
 
-func TestDecisionsKnowOnlyTypes(t *testing.T) {
+// Everything that these rooms' packages import themselves is listed.
+func TestRoomsThatImportOnly(t *testing.T) {
+	types := []string{"k8s.io/api", "k8s.io/apimachinery", module + "/api"}
+	only := map[string][]string{
+		"api": types,
+		// Decisions know no client, logger, clock, randomness or Temporal.
+		"internal":  append(types, module+"/internal"),
+		"workflows": {"go.temporal.io/sdk", module + "/api/protocol"},
+	}
+	effects := []string{"math/rand", "math/rand/v2", "net/http", "os", "log", "log/slog"}
 	for path, one := range packages(t) {
-		if !under(path, "internal") {
-			continue
-		}
-		for _, imported := range one.Imports {
-			pure := !strings.Contains(imported, ".") || // the standard library
-				under(imported, "k8s.io/api", "k8s.io/apimachinery", module+"/api", module+"/internal")
-			require.True(t, pure, "%s imports %s", path, imported)
-			require.NotContains(t, []string{"math/rand", "math/rand/v2", "net/http", "os", "log", "log/slog"}, imported, path)
+		for room, allowed := range only {
+			if !under(path, room) {
+				continue
+			}
+			for _, imported := range one.Imports {
+				standard := !strings.Contains(imported, ".")
+				require.True(t, standard || under(imported, allowed...), "%s imports %s", path, imported)
+				require.NotContains(t, effects, imported, path)
+			}
 		}
 	}
 }
 
-func TestArrows(t *testing.T) {
-	never := map[string][]string{
-		"api":                    {module + "/internal", "sigs.k8s.io/controller-runtime", "go.temporal.io"},
-		"workflows":              {module + "/activities", module + "/operator", module + "/webhook", module + "/kube", "k8s.io/client-go", "sigs.k8s.io/controller-runtime"},
-		"activities":             {module + "/workflows", module + "/operator", module + "/webhook", module + "/worker"},
-		"operator":               {module + "/workflows", module + "/activities", module + "/webhook", module + "/worker"},
-		"webhook":                {"go.temporal.io", module + "/temporal", module + "/workflows", module + "/activities", module + "/operator", module + "/worker"},
-		"worker":                 {module + "/operator", module + "/webhook"},
-		"kube":                   {module + "/operator", module + "/webhook", module + "/worker", "go.temporal.io"},
-		"temporal":               {"k8s.io/client-go", "sigs.k8s.io/controller-runtime"},
-		"cmd/kubectl-sidecarset": {module + "/workflows", module + "/activities"},
+// What these rooms' packages must not reach, not even through others.
+func TestRoomsThatNeverReach(t *testing.T) {
+	processes := []string{module + "/operator", module + "/webhook", module + "/worker"}
+	programs := []string{module + "/dev", module + "/cmd"}
+	never := map[string][][]string{
+		"api":        {{"sigs.k8s.io/controller-runtime", "go.temporal.io"}},
+		"workflows":  {{"k8s.io/client-go", "sigs.k8s.io/controller-runtime"}},
+		"activities": {{module + "/workflows"}, processes, programs},
+		"operator":   {{module + "/workflows", module + "/activities"}, processes[1:], programs},
+		"webhook":    {{"go.temporal.io", module + "/temporal", module + "/workflows", module + "/activities", module + "/operator", module + "/worker"}, programs},
+		"worker":     {processes[:2], programs},
+		"kube":       {{"go.temporal.io", module + "/workflows", module + "/activities"}, processes, programs},
+		"temporal":   {{"k8s.io/client-go", "sigs.k8s.io/controller-runtime"}, processes, programs},
+		"cmd":        {{module + "/dev"}},
 	}
 	for path, one := range packages(t) {
 		for room, strangers := range never {
@@ -79,7 +93,7 @@ func TestArrows(t *testing.T) {
 				continue
 			}
 			for _, dependency := range one.Deps {
-				require.False(t, under(dependency, strangers...), "%s depends on %s", path, dependency)
+				require.False(t, under(dependency, slices.Concat(strangers...)...), "%s depends on %s", path, dependency)
 			}
 		}
 	}
