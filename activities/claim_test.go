@@ -1,7 +1,6 @@
 package activities
 
 import (
-	"context"
 	"testing"
 	"time"
 
