@@ -17,8 +17,8 @@ import (
 	sdk "go.temporal.io/sdk/client"
 
 	"github.com/outrigger/outrigger/api/protocol"
-	"github.com/outrigger/outrigger/temporal"
 	"github.com/outrigger/outrigger/dev/cluster/process"
+	"github.com/outrigger/outrigger/temporal"
 )
 
 func TestThrottleLastsLongerEachTime(t *testing.T) {

@@ -17,8 +17,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
-	"github.com/outrigger/outrigger/kube"
 	"github.com/outrigger/outrigger/dev/cluster"
+	"github.com/outrigger/outrigger/kube"
 )
 
 // asked is a real API server, reached with the webhook's rights and with an

@@ -25,8 +25,8 @@ import (
 	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/outrigger/outrigger/api/v1alpha1"
-	"github.com/outrigger/outrigger/kube"
 	"github.com/outrigger/outrigger/dev/cluster"
+	"github.com/outrigger/outrigger/kube"
 	"github.com/outrigger/outrigger/webhook"
 )
 
