@@ -1,4 +1,4 @@
-// Package temporal connects the processes and the CLI to Temporal.
+// Package temporal connects the operator and the worker to Temporal.
 package temporal
 
 import (
