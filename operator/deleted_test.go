@@ -16,9 +16,9 @@ import (
 func TestTheStatusOfADeletedSetIsNoError(t *testing.T) {
 	scheme, err := kube.NewScheme()
 	require.NoError(t, err)
-	meters, err := newMeters(prometheus.NewRegistry())
+	metrics, err := newMetrics(prometheus.NewRegistry())
 	require.NoError(t, err)
-	r := &reconciler{client: fake.NewClientBuilder().WithScheme(scheme).Build(), meters: meters, now: time.Now}
+	r := &reconciler{client: fake.NewClientBuilder().WithScheme(scheme).Build(), metrics: metrics, now: time.Now}
 	before := fixture.SidecarSet("gone")
 	set := before.DeepCopy()
 	set.Status.LatestRevision = "gone-1"

@@ -39,7 +39,7 @@ type engine struct {
 	taskQueue string
 	ui        string
 	log       logr.Logger
-	meters    *meters
+	metrics   *metrics
 	now       func() time.Time
 	// changes gets an event when err changes.
 	changes chan event.GenericEvent
@@ -62,7 +62,7 @@ type engine struct {
 	queues   queues
 }
 
-func newEngine(client sdk.Client, o Options, taskQueue string, meters *meters, now func() time.Time) *engine {
+func newEngine(client sdk.Client, o Options, taskQueue string, metrics *metrics, now func() time.Time) *engine {
 	return &engine{
 		client:    client,
 		address:   o.Temporal.Address,
@@ -70,7 +70,7 @@ func newEngine(client sdk.Client, o Options, taskQueue string, meters *meters, n
 		taskQueue: taskQueue,
 		ui:        o.TemporalUI,
 		log:       o.Logger.WithName("engine"),
-		meters:    meters,
+		metrics:   metrics,
 		now:       now,
 		changes:   make(chan event.GenericEvent, 1),
 		back:      make(chan struct{}, 1),
@@ -138,7 +138,7 @@ func (e *engine) callNow(ctx context.Context, operation string, do func(context.
 	short, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	err := do(short)
-	e.meters.temporalCalls.WithLabelValues(operation, resultOf(err)).Inc()
+	e.metrics.temporalCalls.WithLabelValues(operation, resultOf(err)).Inc()
 	if ctx.Err() == nil {
 		e.noteAnswer(err)
 	}
@@ -223,7 +223,7 @@ func (e *engine) note(change func()) {
 	if after != nil {
 		available = 0
 	}
-	e.meters.engineAvailable.Set(available)
+	e.metrics.engineAvailable.Set(available)
 	if isBack {
 		select {
 		case e.back <- struct{}{}:

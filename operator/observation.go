@@ -62,7 +62,7 @@ func (r *reconciler) observe(ctx context.Context, set *v1alpha1.SidecarSet, pods
 		return seen
 	}
 	seen.uninjected, seen.invalid = r.findUninjected(ctx, set)
-	r.meters.withoutSidecar.WithLabelValues(set.Name).Set(float64(seen.uninjected.count))
+	r.metrics.withoutSidecar.WithLabelValues(set.Name).Set(float64(seen.uninjected.count))
 	return seen
 }
 

@@ -14,7 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/healthz"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
-	"sigs.k8s.io/controller-runtime/pkg/metrics"
+	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/outrigger/outrigger/api/v1alpha1"
@@ -72,15 +72,15 @@ func Run(ctx context.Context, o Options) error {
 		return err
 	}
 	defer client.Close()
-	meters, err := newMeters(metrics.Registry)
+	metrics, err := newMetrics(ctrlmetrics.Registry)
 	if err != nil {
 		return err
 	}
-	engine := newEngine(client, o, queue, meters, time.Now)
+	engine := newEngine(client, o, queue, metrics, time.Now)
 	if err := mgr.Add(engine); err != nil {
 		return fmt.Errorf("set up the watch over Temporal: %w", err)
 	}
-	if err := addController(ctx, mgr, engine, o.SystemNamespace, meters); err != nil {
+	if err := addController(ctx, mgr, engine, o.SystemNamespace, metrics); err != nil {
 		return err
 	}
 	if err := mgr.Start(ctx); err != nil {
@@ -89,7 +89,7 @@ func Run(ctx context.Context, o Options) error {
 	return nil
 }
 
-func addController(ctx context.Context, mgr *kube.Manager, engine *engine, namespace string, meters *meters) error {
+func addController(ctx context.Context, mgr *kube.Manager, engine *engine, namespace string, metrics *metrics) error {
 	pods, err := kube.IndexPods(ctx, mgr.GetCache())
 	if err != nil {
 		return err
@@ -119,7 +119,7 @@ func addController(ctx context.Context, mgr *kube.Manager, engine *engine, names
 			pace:      pace,
 			suspects:  suspects,
 			events:    mgr.GetEventRecorder(name),
-			meters:    meters,
+			metrics:   metrics,
 			now:       time.Now,
 			current:   func() error { return mgr.Watches.Current(&v1alpha1.SidecarSet{}, &corev1.Pod{}) },
 		},

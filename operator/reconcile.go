@@ -34,7 +34,7 @@ type reconciler struct {
 	// suspects are sets whose runs were found to be at odds with them.
 	suspects *names
 	events   events.EventRecorder
-	meters   *meters
+	metrics  *metrics
 	now      func() time.Time
 	// current is nil while the cache hears of changes to sets and pods.
 	current func() error
@@ -155,7 +155,7 @@ func (r *reconciler) forget(name string) {
 	r.tracks.forget(name)
 	r.pace.forget(name)
 	r.memories.Forget(name)
-	r.meters.withoutSidecar.DeleteLabelValues(name)
+	r.metrics.withoutSidecar.DeleteLabelValues(name)
 }
 
 // namespaceLabels reads the labels of a cached namespace.
@@ -179,6 +179,6 @@ func (r *reconciler) writeStatus(ctx context.Context, before, set *v1alpha1.Side
 	if err := r.client.Status().Update(ctx, set); err != nil {
 		return fmt.Errorf("write the status of SidecarSet %s: %w", set.Name, err)
 	}
-	r.meters.statusWrites.Inc()
+	r.metrics.statusWrites.Inc()
 	return nil
 }

@@ -75,7 +75,7 @@ func (e *engine) handOver(ctx context.Context, set protocol.SetReference, genera
 			err = e.call(ctx, "SignalWithStartWorkflowExecution", start)
 		}
 	}
-	e.meters.handOvers.WithLabelValues(resultOf(err)).Inc()
+	e.metrics.handOvers.WithLabelValues(resultOf(err)).Inc()
 	if err == nil {
 		e.note(func() { e.refusal = nil })
 		return nil

@@ -72,11 +72,11 @@ func newEngineOn(t *testing.T, settings ...string) *engine {
 			return err
 		},
 	}))
-	meters, err := newMeters(prometheus.NewRegistry())
+	metrics, err := newMetrics(prometheus.NewRegistry())
 	require.NoError(t, err)
 	var o Options
 	o.Temporal, o.Logger = temporal.Options{Address: address, Namespace: "default"}, logr.Discard()
-	return newEngine(client, o, "queue", meters, time.Now)
+	return newEngine(client, o, "queue", metrics, time.Now)
 }
 
 func TestSpec8_AThrottlingTemporalIsToldFromOneThatIsAway(t *testing.T) {

@@ -6,8 +6,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// meters are the operator's own metrics.
-type meters struct {
+// metrics are those that the operator adds to controller-runtime's.
+type metrics struct {
 	engineAvailable prometheus.Gauge
 	handOvers       *prometheus.CounterVec
 	statusWrites    prometheus.Counter
@@ -15,8 +15,8 @@ type meters struct {
 	withoutSidecar  *prometheus.GaugeVec
 }
 
-func newMeters(registerer prometheus.Registerer) (*meters, error) {
-	m := &meters{
+func newMetrics(registerer prometheus.Registerer) (*metrics, error) {
+	m := &metrics{
 		engineAvailable: prometheus.NewGauge(prometheus.GaugeOpts{
 			Name: "outrigger_engine_available",
 			Help: "1 while Temporal answers and takes rollouts, else 0.",
