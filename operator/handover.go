@@ -30,7 +30,7 @@ type outcome struct {
 	hold      *v1alpha1.RolloutHold
 	holdKnown bool
 	fault     fault
-	told      []announcement
+	events    []rolloutEvent
 	// again is when to look again; zero for when something changes.
 	again time.Duration
 	err   error
@@ -68,7 +68,7 @@ func (r *reconciler) tend(ctx context.Context, set *v1alpha1.SidecarSet, seen *o
 	if found.open() {
 		err = r.attend(ctx, set, seen, found, t)
 	} else {
-		out.told, err = r.restart(ctx, set, seen, found, t)
+		out.events, err = r.restart(ctx, set, seen, found, t)
 	}
 	if err != nil {
 		failed := r.failed(t, err)
@@ -102,7 +102,7 @@ func (r *reconciler) handOver(ctx context.Context, set *v1alpha1.SidecarSet, see
 	if url := r.engine.url(id); url != "" {
 		note += "; see " + url
 	}
-	out := outcome{handedOver: true, fault: t.fault, told: []announcement{{corev1.EventTypeNormal, eventRolloutStarted, note}}}
+	out := outcome{handedOver: true, fault: t.fault, events: []rolloutEvent{{corev1.EventTypeNormal, eventRolloutStarted, note}}}
 	if seen.unfinished() {
 		out.again = soonest
 	}
@@ -161,7 +161,7 @@ func (r *run) astray(set *v1alpha1.SidecarSet) bool {
 }
 
 // restart starts another run if the last one was lost, or if pods wait for one.
-func (r *reconciler) restart(ctx context.Context, set *v1alpha1.SidecarSet, seen *observation, found *run, t *track) ([]announcement, error) {
+func (r *reconciler) restart(ctx context.Context, set *v1alpha1.SidecarSet, seen *observation, found *run, t *track) ([]rolloutEvent, error) {
 	done := found.completed() && !found.astray(set)
 	lost := !done && t.finished != set.Generation
 	if !seen.offers() && (!lost || !seen.underWay()) {
@@ -178,7 +178,7 @@ func (r *reconciler) restart(ctx context.Context, set *v1alpha1.SidecarSet, seen
 		return nil, err
 	}
 	t.handed(set.Generation, r.now())
-	return []announcement{{corev1.EventTypeNormal, eventRolloutRestarted,
+	return []rolloutEvent{{corev1.EventTypeNormal, eventRolloutRestarted,
 		fmt.Sprintf("generation %d has pods to upgrade and no open run: %s", set.Generation, seen.plan.Message)}}, nil
 }
 

@@ -118,7 +118,7 @@ func addController(ctx context.Context, mgr *kube.Manager, engine *engine, names
 			tracks:    newTracks(),
 			pace:      pace,
 			suspects:  suspects,
-			events:    mgr.GetEventRecorder(name),
+			recorder:  mgr.GetEventRecorder(name),
 			metrics:   metrics,
 			now:       time.Now,
 			current:   func() error { return mgr.Watches.Current(&v1alpha1.SidecarSet{}, &corev1.Pod{}) },

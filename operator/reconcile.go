@@ -33,7 +33,7 @@ type reconciler struct {
 	pace      *pace
 	// suspects are sets whose runs were found to be at odds with them.
 	suspects *names
-	events   events.EventRecorder
+	recorder events.EventRecorder
 	metrics  *metrics
 	now      func() time.Time
 	// current is nil while the cache hears of changes to sets and pods.
@@ -130,7 +130,7 @@ func (r *reconciler) hidden(set *v1alpha1.SidecarSet, seen *observation, t *trac
 	return t.seenAt.Add(statusPatience).Sub(r.now())
 }
 
-// publish writes the status, and tells what has changed.
+// publish writes the status, and records events for what has changed in it.
 func (r *reconciler) publish(ctx context.Context, before, set *v1alpha1.SidecarSet, seen *observation, out outcome) error {
 	if out.handedOver {
 		id := protocol.WorkflowID(set.Name, set.UID)
@@ -146,8 +146,8 @@ func (r *reconciler) publish(ctx context.Context, before, set *v1alpha1.SidecarS
 		// A set that was deleted meanwhile needs none; the event is on the way.
 		return client.IgnoreNotFound(err)
 	}
-	r.tell(set, announcements(before, set))
-	r.tell(set, out.told)
+	r.record(set, eventsFor(before, set))
+	r.record(set, out.events)
 	return nil
 }
 

@@ -26,22 +26,22 @@ func TestSpec8_EventsFollowFromTheChangeOfStatus(t *testing.T) {
 	for _, c := range []struct {
 		name          string
 		before, after *v1alpha1.SidecarSet
-		want          []announcement
+		want          []rolloutEvent
 	}{
 		{"a new set without pods", setAt(0), withReasons(complete, fine, "m", 0), nil},
-		{"a new set whose pods all hold it", setAt(0), withReasons(complete, fine, "m", 2), []announcement{{"Normal", "RolloutComplete", "m"}}},
+		{"a new set whose pods all hold it", setAt(0), withReasons(complete, fine, "m", 2), []rolloutEvent{{"Normal", "RolloutComplete", "m"}}},
 		{"progress", withReasons(running, fine, "a", 2), withReasons(waiting, fine, "b", 2), nil},
-		{"complete", withReasons(waiting, fine, "a", 2), withReasons(complete, fine, "b", 2), []announcement{{"Normal", "RolloutComplete", "b"}}},
+		{"complete", withReasons(waiting, fine, "a", 2), withReasons(complete, fine, "b", 2), []rolloutEvent{{"Normal", "RolloutComplete", "b"}}},
 		{"still complete", withReasons(complete, fine, "a", 2), withReasons(complete, fine, "b", 3), nil},
-		{"paused", withReasons(running, fine, "a", 2), withReasons(paused, fine, "b", 2), []announcement{{"Normal", "RolloutPaused", "b"}}},
+		{"paused", withReasons(running, fine, "a", 2), withReasons(paused, fine, "b", 2), []rolloutEvent{{"Normal", "RolloutPaused", "b"}}},
 		{"still paused", withReasons(paused, fine, "a", 2), withReasons(paused, fine, "b", 2), nil},
-		{"resumed", withReasons(paused, fine, "a", 2), withReasons(running, fine, "b", 2), []announcement{{"Normal", "RolloutResumed", "b"}}},
+		{"resumed", withReasons(paused, fine, "a", 2), withReasons(running, fine, "b", 2), []rolloutEvent{{"Normal", "RolloutResumed", "b"}}},
 		{"resumed with nothing left", withReasons(paused, fine, "a", 2), withReasons(complete, fine, "b", 2),
-			[]announcement{{"Normal", "RolloutResumed", "b"}, {"Normal", "RolloutComplete", "b"}}},
-		{"not upgradable", withReasons(running, fine, "a", 2), withReasons(running, stuck, "b", 2), []announcement{{"Warning", "NotUpgradablePods", "b"}}},
+			[]rolloutEvent{{"Normal", "RolloutResumed", "b"}, {"Normal", "RolloutComplete", "b"}}},
+		{"not upgradable", withReasons(running, fine, "a", 2), withReasons(running, stuck, "b", 2), []rolloutEvent{{"Warning", "NotUpgradablePods", "b"}}},
 		{"the same not upgradable", withReasons(running, stuck, "b", 2), withReasons(waiting, stuck, "b", 2), nil},
-		{"others not upgradable", withReasons(running, stuck, "a", 2), withReasons(running, stuck, "b", 2), []announcement{{"Warning", "NotUpgradablePods", "b"}}},
+		{"others not upgradable", withReasons(running, stuck, "a", 2), withReasons(running, stuck, "b", 2), []rolloutEvent{{"Warning", "NotUpgradablePods", "b"}}},
 	} {
-		assert.Equal(t, c.want, announcements(c.before, c.after), c.name)
+		assert.Equal(t, c.want, eventsFor(c.before, c.after), c.name)
 	}
 }

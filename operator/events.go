@@ -10,45 +10,45 @@ import (
 // Reasons of events on a SidecarSet.
 const (
 	eventRolloutStarted = "RolloutStarted"
-	// Of its own, since events about the same state of a set count as one
-	// when only their notes differ.
+	// A restart has its own reason: events that differ in their notes alone count
+	// as one.
 	eventRolloutRestarted = "RolloutRestarted"
 	eventRolloutPaused    = "RolloutPaused"
 	eventRolloutResumed   = "RolloutResumed"
 	eventRolloutComplete  = "RolloutComplete"
 	eventNotUpgradable    = "NotUpgradablePods"
 
-	// actionRollout is what the operator was doing, as events name it.
+	// actionRollout is the action of every event.
 	actionRollout = "Rollout"
 )
 
-// announcement is an event to be.
-type announcement struct {
+// rolloutEvent is an event that is yet to be recorded on a SidecarSet.
+type rolloutEvent struct {
 	kind, reason, note string
 }
 
-// announcements are the events that a change of status calls for. They come
-// from the two statuses alone, so that a restart repeats none.
-func announcements(before, after *v1alpha1.SidecarSet) []announcement {
-	var all []announcement
+// eventsFor returns the events that a change of status calls for. They come from
+// the two statuses alone, so that a restart repeats none.
+func eventsFor(before, after *v1alpha1.SidecarSet) []rolloutEvent {
+	var events []rolloutEvent
 	was, is := reasonAndMessage(before, v1alpha1.ConditionProgressing), reasonAndMessage(after, v1alpha1.ConditionProgressing)
 	if was.reason != is.reason {
 		switch {
 		case is.reason == v1alpha1.ReasonPaused:
-			all = append(all, announcement{corev1.EventTypeNormal, eventRolloutPaused, is.message})
+			events = append(events, rolloutEvent{corev1.EventTypeNormal, eventRolloutPaused, is.message})
 		case was.reason == v1alpha1.ReasonPaused:
-			all = append(all, announcement{corev1.EventTypeNormal, eventRolloutResumed, is.message})
+			events = append(events, rolloutEvent{corev1.EventTypeNormal, eventRolloutResumed, is.message})
 		}
 		// A set that has no pods yet has completed nothing.
 		if is.reason == v1alpha1.ReasonRolloutComplete && after.Status.MatchedPods > 0 {
-			all = append(all, announcement{corev1.EventTypeNormal, eventRolloutComplete, is.message})
+			events = append(events, rolloutEvent{corev1.EventTypeNormal, eventRolloutComplete, is.message})
 		}
 	}
 	was, is = reasonAndMessage(before, v1alpha1.ConditionDegraded), reasonAndMessage(after, v1alpha1.ConditionDegraded)
 	if is.reason == v1alpha1.ReasonNotUpgradablePods && is != was {
-		all = append(all, announcement{corev1.EventTypeWarning, eventNotUpgradable, is.message})
+		events = append(events, rolloutEvent{corev1.EventTypeWarning, eventNotUpgradable, is.message})
 	}
-	return all
+	return events
 }
 
 type said struct{ reason, message string }
@@ -60,8 +60,8 @@ func reasonAndMessage(set *v1alpha1.SidecarSet, kind string) said {
 	return said{}
 }
 
-func (r *reconciler) tell(set *v1alpha1.SidecarSet, all []announcement) {
-	for _, a := range all {
-		r.events.Eventf(set, nil, a.kind, a.reason, actionRollout, "%s", a.note)
+func (r *reconciler) record(set *v1alpha1.SidecarSet, events []rolloutEvent) {
+	for _, event := range events {
+		r.recorder.Eventf(set, nil, event.kind, event.reason, actionRollout, "%s", event.note)
 	}
 }
