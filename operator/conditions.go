@@ -17,14 +17,14 @@ import (
 const (
 	reasonInvalid     = "Invalid"
 	reasonCannotStart = "ContainerCannotStart"
-	// reasonThrottled tells a Temporal that answers from one that does not.
+	// reasonThrottled is for a Temporal that answers, but not every call.
 	reasonThrottled = "EngineThrottled"
 )
 
-const podsUntold = "the pods of this set cannot be told"
+const podsUnknown = "the pods of this set cannot be told"
 
-// verdict is a condition without its bookkeeping.
-type verdict struct {
+// condition is a metav1.Condition without its type, generation and time.
+type condition struct {
 	status          metav1.ConditionStatus
 	reason, message string
 }
@@ -33,7 +33,7 @@ type verdict struct {
 func (o *observation) setConditions(status *v1alpha1.SidecarSetStatus, set *v1alpha1.SidecarSet, now time.Time) {
 	for _, c := range []struct {
 		kind string
-		verdict
+		condition
 	}{
 		{v1alpha1.ConditionProgressing, o.progressing(set)},
 		{v1alpha1.ConditionAvailable, o.available()},
@@ -48,40 +48,40 @@ func (o *observation) setConditions(status *v1alpha1.SidecarSetStatus, set *v1al
 }
 
 // progressing reports whether pods are on their way to the newest version.
-func (o *observation) progressing(set *v1alpha1.SidecarSet) verdict {
+func (o *observation) progressing(set *v1alpha1.SidecarSet) condition {
 	if o.invalid != nil {
-		return verdict{metav1.ConditionFalse, reasonInvalid, o.invalid.Error()}
+		return condition{metav1.ConditionFalse, reasonInvalid, o.invalid.Error()}
 	}
-	said := o.plan.Message
+	message := o.plan.Message
 	switch {
 	case o.plan.Phase == protocol.PhaseNotUpdate:
-		return verdict{metav1.ConditionFalse, v1alpha1.ReasonNotUpdate, "upgrades are off (updateStrategy.type NotUpdate); " + said}
+		return condition{metav1.ConditionFalse, v1alpha1.ReasonNotUpdate, "upgrades are off (updateStrategy.type NotUpdate); " + message}
 	case o.plan.Phase == protocol.PhasePaused:
-		return verdict{metav1.ConditionFalse, v1alpha1.ReasonPaused, "paused (updateStrategy.paused); " + said}
+		return condition{metav1.ConditionFalse, v1alpha1.ReasonPaused, "paused (updateStrategy.paused); " + message}
 	case o.stalled(set):
-		return verdict{metav1.ConditionFalse, o.engineReason(), o.engine.Error() + "; " + said}
+		return condition{metav1.ConditionFalse, o.engineReason(), o.engine.Error() + "; " + message}
 	case o.underWay():
 		return o.moving()
 	case o.plan.Phase == protocol.PhasePartitionReached:
-		return verdict{metav1.ConditionFalse, v1alpha1.ReasonPartitionReached, said}
+		return condition{metav1.ConditionFalse, v1alpha1.ReasonPartitionReached, message}
 	case o.plan.Counts.NotUpgradable > 0:
-		return verdict{metav1.ConditionFalse, v1alpha1.ReasonNotUpgradablePods, said}
+		return condition{metav1.ConditionFalse, v1alpha1.ReasonNotUpgradablePods, message}
 	}
-	return verdict{metav1.ConditionFalse, v1alpha1.ReasonRolloutComplete, said}
+	return condition{metav1.ConditionFalse, v1alpha1.ReasonRolloutComplete, message}
 }
 
 // moving tells how a rollout that is under way gets on.
-func (o *observation) moving() verdict {
-	said := o.plan.Message
+func (o *observation) moving() condition {
+	message := o.plan.Message
 	switch {
 	case o.hold != nil && o.plan.Counts.Remaining > 0:
-		return verdict{metav1.ConditionFalse, v1alpha1.ReasonPaused, paused(o.hold) + "; " + said}
+		return condition{metav1.ConditionFalse, v1alpha1.ReasonPaused, paused(o.hold) + "; " + message}
 	case o.fault != fault{}:
-		return verdict{metav1.ConditionFalse, o.fault.reason, o.fault.message + "; " + said}
+		return condition{metav1.ConditionFalse, o.fault.reason, o.fault.message + "; " + message}
 	case o.plan.Phase == protocol.PhaseWaiting:
-		return verdict{metav1.ConditionTrue, v1alpha1.ReasonWaitingForPods, said}
+		return condition{metav1.ConditionTrue, v1alpha1.ReasonWaitingForPods, message}
 	}
-	return verdict{metav1.ConditionTrue, v1alpha1.ReasonRolloutProgress, said}
+	return condition{metav1.ConditionTrue, v1alpha1.ReasonRolloutProgress, message}
 }
 
 // stalled reports whether Temporal is missed: by a generation that waits to be
@@ -110,46 +110,46 @@ func (o *observation) engineReason() string {
 
 // paused says who paused the run, and why.
 func paused(hold *v1alpha1.RolloutHold) string {
-	said := "paused by signal"
+	message := "paused by signal"
 	if hold.Who != "" {
-		said += " from " + hold.Who
+		message += " from " + hold.Who
 	}
 	if hold.Why != "" {
-		said += ": " + hold.Why
+		message += ": " + hold.Why
 	}
-	return said
+	return message
 }
 
 // available reports whether no more pods are unready than one allows for.
-func (o *observation) available() verdict {
+func (o *observation) available() condition {
 	if o.invalid != nil {
-		return verdict{metav1.ConditionUnknown, reasonInvalid, podsUntold}
+		return condition{metav1.ConditionUnknown, reasonInvalid, podsUnknown}
 	}
 	counts := o.plan.Counts
-	said := fmt.Sprintf("%d of %d pods ready", counts.Ready, counts.Matched)
+	message := fmt.Sprintf("%d of %d pods ready", counts.Ready, counts.Matched)
 	unready := counts.Matched - counts.Ready
 	if unready > o.plan.Slots || unready > 0 && counts.Ready == 0 {
-		return verdict{metav1.ConditionFalse, v1alpha1.ReasonWaitingForPods, said}
+		return condition{metav1.ConditionFalse, v1alpha1.ReasonWaitingForPods, message}
 	}
-	return verdict{metav1.ConditionTrue, v1alpha1.ReasonAsExpected, said}
+	return condition{metav1.ConditionTrue, v1alpha1.ReasonAsExpected, message}
 }
 
 // degraded tells what somebody should look at, the worst first.
-func (o *observation) degraded(set *v1alpha1.SidecarSet) verdict {
+func (o *observation) degraded(set *v1alpha1.SidecarSet) condition {
 	switch {
 	case o.invalid != nil:
-		return verdict{metav1.ConditionTrue, reasonInvalid, o.invalid.Error() + consequence(set)}
+		return condition{metav1.ConditionTrue, reasonInvalid, o.invalid.Error() + consequence(set)}
 	case o.stalled(set):
-		return verdict{metav1.ConditionTrue, o.engineReason(), o.engine.Error()}
+		return condition{metav1.ConditionTrue, o.engineReason(), o.engine.Error()}
 	case o.fault != fault{}:
-		return verdict{metav1.ConditionTrue, o.fault.reason, o.fault.message}
+		return condition{metav1.ConditionTrue, o.fault.reason, o.fault.message}
 	case o.broken.count > 0:
-		return verdict{metav1.ConditionTrue, o.broken.reason,
+		return condition{metav1.ConditionTrue, o.broken.reason,
 			fmt.Sprintf("%d of %d pods have a sidecar that cannot start, such as %s (%s)", o.broken.count, o.plan.Counts.Matched, o.broken.example, o.broken.detail)}
 	case o.plan.Counts.NotUpgradable > 0 && o.plan.Phase != protocol.PhaseNotUpdate:
-		return verdict{metav1.ConditionTrue, v1alpha1.ReasonNotUpgradablePods, o.notUpgradable()}
+		return condition{metav1.ConditionTrue, v1alpha1.ReasonNotUpgradablePods, o.notUpgradable()}
 	}
-	return verdict{metav1.ConditionFalse, v1alpha1.ReasonAsExpected, ""}
+	return condition{metav1.ConditionFalse, v1alpha1.ReasonAsExpected, ""}
 }
 
 // consequence tells what selectors that cannot be read do to new pods.

@@ -26,7 +26,7 @@ func setAt(handed int64) *v1alpha1.SidecarSet {
 }
 
 func plan(phase protocol.Phase, counts protocol.Counts) rollout.Plan {
-	p := rollout.Plan{Phase: phase, Message: "said", Counts: counts, Slots: 1}
+	p := rollout.Plan{Phase: phase, Message: "message", Counts: counts, Slots: 1}
 	for range counts.NotUpgradable {
 		p.NotUpgradable = append(p.NotUpgradable, protocol.PodReference{Namespace: "shop", Name: "old"})
 	}
@@ -39,83 +39,83 @@ func TestSpec8_ConditionsGiveOneExactReason(t *testing.T) {
 	away := errors.New("engine away")
 	broken := brokenPods{count: 1, reason: podstate.ImagePullBackOff, example: "shop/p", detail: "container x: ImagePullBackOff, image x:v9"}
 	const yes, no, unknown = metav1.ConditionTrue, metav1.ConditionFalse, metav1.ConditionUnknown
-	good := verdict{no, "AsExpected", ""}
-	ready := verdict{yes, "AsExpected", "4 of 4 pods ready"}
-	almost := verdict{yes, "AsExpected", "3 of 4 pods ready"}
+	good := condition{no, "AsExpected", ""}
+	ready := condition{yes, "AsExpected", "4 of 4 pods ready"}
+	almost := condition{yes, "AsExpected", "3 of 4 pods ready"}
 
 	for _, c := range []struct {
 		name                             string
 		handed                           int64
 		seen                             observation
-		progressing, available, degraded verdict
-		injected                         *verdict
+		progressing, available, degraded condition
+		injected                         *condition
 	}{
 		{name: "complete", handed: generation, seen: observation{plan: plan(protocol.PhaseComplete, all)},
-			progressing: verdict{no, "RolloutComplete", "said"}, available: ready, degraded: good},
+			progressing: condition{no, "RolloutComplete", "message"}, available: ready, degraded: good},
 		{name: "complete needs no engine", handed: generation, seen: observation{plan: plan(protocol.PhaseComplete, all), engine: away},
-			progressing: verdict{no, "RolloutComplete", "said"}, available: ready, degraded: good},
+			progressing: condition{no, "RolloutComplete", "message"}, available: ready, degraded: good},
 		{name: "no pods", handed: generation, seen: observation{plan: plan(protocol.PhaseComplete, protocol.Counts{})},
-			progressing: verdict{no, "RolloutComplete", "said"}, available: verdict{yes, "AsExpected", "0 of 0 pods ready"}, degraded: good},
+			progressing: condition{no, "RolloutComplete", "message"}, available: condition{yes, "AsExpected", "0 of 0 pods ready"}, degraded: good},
 		{name: "progressing", handed: generation, seen: observation{plan: plan(protocol.PhaseProgressing, half)},
-			progressing: verdict{yes, "RolloutInProgress", "said"}, available: almost, degraded: good},
+			progressing: condition{yes, "RolloutInProgress", "message"}, available: almost, degraded: good},
 		{name: "waiting", handed: generation, seen: observation{plan: plan(protocol.PhaseWaiting, half)},
-			progressing: verdict{yes, "WaitingForPods", "said"}, available: almost, degraded: good},
+			progressing: condition{yes, "WaitingForPods", "message"}, available: almost, degraded: good},
 		{name: "partition reached", handed: generation, seen: observation{plan: plan(protocol.PhasePartitionReached, all)},
-			progressing: verdict{no, "PartitionReached", "said"}, available: ready, degraded: good},
+			progressing: condition{no, "PartitionReached", "message"}, available: ready, degraded: good},
 		{name: "paused", handed: generation, seen: observation{plan: plan(protocol.PhasePaused, half)},
-			progressing: verdict{no, "Paused", "paused (updateStrategy.paused); said"}, available: almost, degraded: good},
+			progressing: condition{no, "Paused", "paused (updateStrategy.paused); message"}, available: almost, degraded: good},
 		{name: "NotUpdate says nothing of pods it will not upgrade", handed: generation,
 			seen:        observation{plan: plan(protocol.PhaseNotUpdate, protocol.Counts{Matched: 4, Ready: 4, NotUpgradable: 4})},
-			progressing: verdict{no, "NotUpdate", "upgrades are off (updateStrategy.type NotUpdate); said"}, available: ready, degraded: good},
+			progressing: condition{no, "NotUpdate", "upgrades are off (updateStrategy.type NotUpdate); message"}, available: ready, degraded: good},
 		{name: "paused by signal", handed: generation, seen: observation{plan: plan(protocol.PhaseProgressing, half), hold: &v1alpha1.RolloutHold{Who: "ann", Why: "lunch"}},
-			progressing: verdict{no, "Paused", "paused by signal from ann: lunch; said"}, available: almost, degraded: good},
+			progressing: condition{no, "Paused", "paused by signal from ann: lunch; message"}, available: almost, degraded: good},
 		{name: "paused by signal of nobody while pods settle", handed: generation, seen: observation{plan: plan(protocol.PhaseWaiting, half), hold: &v1alpha1.RolloutHold{}},
-			progressing: verdict{no, "Paused", "paused by signal; said"}, available: almost, degraded: good},
+			progressing: condition{no, "Paused", "paused by signal; message"}, available: almost, degraded: good},
 		{name: "paused by signal with nothing left", handed: generation, seen: observation{plan: plan(protocol.PhaseComplete, all), hold: &v1alpha1.RolloutHold{}},
-			progressing: verdict{no, "RolloutComplete", "said"}, available: ready, degraded: good},
+			progressing: condition{no, "RolloutComplete", "message"}, available: ready, degraded: good},
 		{name: "no worker", handed: generation, seen: observation{plan: plan(protocol.PhaseProgressing, half), fault: fault{"WorkerUnavailable", "nobody"}, broken: broken},
-			progressing: verdict{no, "WorkerUnavailable", "nobody; said"}, available: almost, degraded: verdict{yes, "WorkerUnavailable", "nobody"}},
+			progressing: condition{no, "WorkerUnavailable", "nobody; message"}, available: almost, degraded: condition{yes, "WorkerUnavailable", "nobody"}},
 		{name: "throttled", handed: generation, seen: observation{plan: plan(protocol.PhaseProgressing, half), engine: throttling{"host:1", "ns"}},
-			progressing: verdict{no, "EngineThrottled", throttling{"host:1", "ns"}.Error() + "; said"}, available: almost,
-			degraded: verdict{yes, "EngineThrottled", throttling{"host:1", "ns"}.Error()}},
+			progressing: condition{no, "EngineThrottled", throttling{"host:1", "ns"}.Error() + "; message"}, available: almost,
+			degraded: condition{yes, "EngineThrottled", throttling{"host:1", "ns"}.Error()}},
 		{name: "not upgradable", handed: generation,
 			seen:        observation{plan: plan(protocol.PhaseComplete, protocol.Counts{Matched: 4, Updated: 3, Ready: 4, UpdatedReady: 3, NotUpgradable: 1})},
-			progressing: verdict{no, "NotUpgradablePods", "said"}, available: ready,
-			degraded: verdict{yes, "NotUpgradablePods", "1 of 4 pods differ in more than images and keep their version until they are created anew, such as shop/old"}},
+			progressing: condition{no, "NotUpgradablePods", "message"}, available: ready,
+			degraded: condition{yes, "NotUpgradablePods", "1 of 4 pods differ in more than images and keep their version until they are created anew, such as shop/old"}},
 		{name: "engine away in the middle", handed: generation, seen: observation{plan: plan(protocol.PhaseProgressing, half), engine: away, broken: broken},
-			progressing: verdict{no, "EngineUnavailable", "engine away; said"}, available: almost, degraded: verdict{yes, "EngineUnavailable", "engine away"}},
+			progressing: condition{no, "EngineUnavailable", "engine away; message"}, available: almost, degraded: condition{yes, "EngineUnavailable", "engine away"}},
 		{name: "engine away while the last pods settle", handed: generation,
 			seen:        observation{plan: plan(protocol.PhaseWaiting, protocol.Counts{Matched: 4, Updated: 4, Ready: 3, Unavailable: 1, Settling: 1}), engine: away},
-			progressing: verdict{yes, "WaitingForPods", "said"}, available: almost, degraded: good},
+			progressing: condition{yes, "WaitingForPods", "message"}, available: almost, degraded: good},
 		{name: "engine away before the hand-over", handed: generation - 1, seen: observation{plan: plan(protocol.PhaseComplete, all), engine: away},
-			progressing: verdict{no, "EngineUnavailable", "engine away; said"}, available: ready, degraded: verdict{yes, "EngineUnavailable", "engine away"}},
+			progressing: condition{no, "EngineUnavailable", "engine away; message"}, available: ready, degraded: condition{yes, "EngineUnavailable", "engine away"}},
 		{name: "engine away, paused before the hand-over", seen: observation{plan: plan(protocol.PhasePaused, half), engine: away},
-			progressing: verdict{no, "Paused", "paused (updateStrategy.paused); said"}, available: almost, degraded: verdict{yes, "EngineUnavailable", "engine away"}},
+			progressing: condition{no, "Paused", "paused (updateStrategy.paused); message"}, available: almost, degraded: condition{yes, "EngineUnavailable", "engine away"}},
 		{name: "sidecar cannot start", handed: generation, seen: observation{plan: plan(protocol.PhaseWaiting, half), broken: broken},
-			progressing: verdict{yes, "WaitingForPods", "said"}, available: almost,
-			degraded: verdict{yes, "ImagePullBackOff", "1 of 4 pods have a sidecar that cannot start, such as shop/p (container x: ImagePullBackOff, image x:v9)"}},
+			progressing: condition{yes, "WaitingForPods", "message"}, available: almost,
+			degraded: condition{yes, "ImagePullBackOff", "1 of 4 pods have a sidecar that cannot start, such as shop/p (container x: ImagePullBackOff, image x:v9)"}},
 		{name: "more unready than allowed", handed: generation, seen: observation{plan: plan(protocol.PhaseWaiting, protocol.Counts{Matched: 4, Ready: 2})},
-			progressing: verdict{yes, "WaitingForPods", "said"}, available: verdict{no, "WaitingForPods", "2 of 4 pods ready"}, degraded: good},
+			progressing: condition{yes, "WaitingForPods", "message"}, available: condition{no, "WaitingForPods", "2 of 4 pods ready"}, degraded: good},
 		{name: "the only pod unready", handed: generation, seen: observation{plan: plan(protocol.PhaseWaiting, protocol.Counts{Matched: 1})},
-			progressing: verdict{yes, "WaitingForPods", "said"}, available: verdict{no, "WaitingForPods", "0 of 1 pods ready"}, degraded: good},
+			progressing: condition{yes, "WaitingForPods", "message"}, available: condition{no, "WaitingForPods", "0 of 1 pods ready"}, degraded: good},
 		{name: "invalid", seen: observation{invalid: errors.New("no hash"), engine: away},
-			progressing: verdict{no, "Invalid", "no hash"}, available: verdict{unknown, "Invalid", "the pods of this set cannot be told"},
-			degraded: verdict{yes, "Invalid", "no hash"}, injected: &verdict{unknown, "Invalid", "the pods of this set cannot be told"}},
+			progressing: condition{no, "Invalid", "no hash"}, available: condition{unknown, "Invalid", "the pods of this set cannot be told"},
+			degraded: condition{yes, "Invalid", "no hash"}, injected: &condition{unknown, "Invalid", "the pods of this set cannot be told"}},
 		{name: "pods without the sidecar", handed: generation,
 			seen:        observation{plan: plan(protocol.PhaseComplete, all), uninjected: uninjectedPods{count: 2, example: "shop/p"}},
-			progressing: verdict{no, "RolloutComplete", "said"}, available: ready, degraded: good,
-			injected: &verdict{no, "PodsWithoutSidecar", "2 pods match but were not injected, such as shop/p; they get the sidecars once they are created anew"}},
+			progressing: condition{no, "RolloutComplete", "message"}, available: ready, degraded: good,
+			injected: &condition{no, "PodsWithoutSidecar", "2 pods match but were not injected, such as shop/p; they get the sidecars once they are created anew"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			at := time.Unix(1000, 500)
 			var got v1alpha1.SidecarSetStatus
 			c.seen.setConditions(&got, setAt(c.handed), at)
 			want := []metav1.Condition{}
-			injected := verdict{yes, "AsExpected", ""}
+			injected := condition{yes, "AsExpected", ""}
 			if c.injected != nil {
 				injected = *c.injected
 			}
-			for i, v := range []verdict{c.progressing, c.available, c.degraded, injected} {
+			for i, v := range []condition{c.progressing, c.available, c.degraded, injected} {
 				want = append(want, metav1.Condition{
 					Type: []string{"Progressing", "Available", "Degraded", "Injected"}[i], Status: v.status, Reason: v.reason, Message: v.message,
 					ObservedGeneration: generation, LastTransitionTime: metav1.Unix(1000, 0),
@@ -151,8 +151,8 @@ func TestSpec8_DegradedTellsThatUnreadableSelectorsRefusePods(t *testing.T) {
 	set.Spec.Selector = &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "a", Operator: "Is"}}}
 	_, err := rollout.Population(set, nil, nil)
 	seen := observation{invalid: err}
-	assert.Equal(t, verdict{metav1.ConditionTrue, "Invalid",
+	assert.Equal(t, condition{metav1.ConditionTrue, "Invalid",
 		`SidecarSet : spec.selector: "Is" is not a valid label selector operator; until it is corrected, new pods that the set could match are refused`}, seen.degraded(set))
 	set.Spec.InjectionStrategy.Paused = true
-	assert.Equal(t, verdict{metav1.ConditionTrue, "Invalid", `SidecarSet : spec.selector: "Is" is not a valid label selector operator`}, seen.degraded(set))
+	assert.Equal(t, condition{metav1.ConditionTrue, "Invalid", `SidecarSet : spec.selector: "Is" is not a valid label selector operator`}, seen.degraded(set))
 }

@@ -51,13 +51,13 @@ func eventsFor(before, after *v1alpha1.SidecarSet) []rolloutEvent {
 	return events
 }
 
-type said struct{ reason, message string }
+type reasonMessage struct{ reason, message string }
 
-func reasonAndMessage(set *v1alpha1.SidecarSet, kind string) said {
+func reasonAndMessage(set *v1alpha1.SidecarSet, kind string) reasonMessage {
 	if condition := meta.FindStatusCondition(set.Status.Conditions, kind); condition != nil {
-		return said{condition.Reason, condition.Message}
+		return reasonMessage{condition.Reason, condition.Message}
 	}
-	return said{}
+	return reasonMessage{}
 }
 
 func (r *reconciler) record(set *v1alpha1.SidecarSet, events []rolloutEvent) {

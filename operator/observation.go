@@ -94,16 +94,16 @@ func brokenSidecar(pod *corev1.Pod, sidecars []podstate.Sidecar) (reason, detail
 		}
 		for _, container := range names {
 			status := podstate.Status(pod, container, s.Native)
-			if said, failed := podstate.StartFailure(status); failed {
-				return ourReason(said), fmt.Sprintf("container %s: %s, image %s", container, said, status.Image)
+			if waiting, failed := podstate.StartFailure(status); failed {
+				return startFailureReason(waiting), fmt.Sprintf("container %s: %s, image %s", container, waiting, status.Image)
 			}
 		}
 	}
 	return "", ""
 }
 
-// ourReason is the reason of a condition for the kubelet's.
-func ourReason(kubelet string) string {
+// startFailureReason is the reason of Degraded for the kubelet's.
+func startFailureReason(kubelet string) string {
 	if kubelet == podstate.ImagePullBackOff {
 		return kubelet
 	}

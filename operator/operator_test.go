@@ -393,7 +393,7 @@ func (b *bench) testStatus(t *testing.T) {
 		isHandedOver(c, set)
 		assert.Equal(c, []int32{3, 3, 3, 3}, counts(set))
 	})
-	assert.Equal(t, said{"RolloutComplete", "3 of 3 pods updated, 3 of them ready; 0 to go, 0 unavailable of 1 allowed"},
+	assert.Equal(t, reasonMessage{"RolloutComplete", "3 of 3 pods updated, 3 of them ready; 0 to go, 0 unavailable of 1 allowed"},
 		reasonAndMessage(got, v1alpha1.ConditionProgressing))
 
 	b.change(t, "counted", setImage("proxy:v2"))
@@ -401,7 +401,7 @@ func (b *bench) testStatus(t *testing.T) {
 		isHandedOver(c, set)
 		assert.Equal(c, []int32{3, 0, 3, 0}, counts(set))
 	})
-	assert.Equal(t, said{"RolloutInProgress", "0 of 3 pods updated, 0 of them ready; 3 to go, 0 unavailable of 1 allowed"},
+	assert.Equal(t, reasonMessage{"RolloutInProgress", "0 of 3 pods updated, 0 of them ready; 3 to go, 0 unavailable of 1 allowed"},
 		reasonAndMessage(got, v1alpha1.ConditionProgressing))
 
 	b.change(t, "counted", setImage("proxy:v1"))

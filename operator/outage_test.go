@@ -89,7 +89,7 @@ func (b *bench) testTemporalAway(t *testing.T) {
 	})
 	assert.Equal(t, int64(1), got.Status.Rollout.Generation)
 	assert.Equal(t, []int32{1, 0}, counts(got)[:2])
-	assert.Equal(t, said{"EngineUnavailable", fmt.Sprintf("Temporal at %s does not answer", b.cluster.TemporalAddress)},
+	assert.Equal(t, reasonMessage{"EngineUnavailable", fmt.Sprintf("Temporal at %s does not answer", b.cluster.TemporalAddress)},
 		reasonAndMessage(got, v1alpha1.ConditionDegraded))
 	assert.Zero(t, b.metric(t, "outrigger_engine_available"))
 	b.await(t, "again", hasReason(v1alpha1.ConditionProgressing, "EngineUnavailable"))

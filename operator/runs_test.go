@@ -83,7 +83,7 @@ func (b *bench) testHold(t *testing.T) {
 	isHeld := func(c *assert.CollectT, set *v1alpha1.SidecarSet) {
 		isHandedOver(c, set)
 		assert.Equal(c, want, set.Status.Rollout.Hold)
-		assert.Equal(c, said{"Paused", "paused by signal from ann: lunch; 0 of 2 pods updated, 0 of them ready; 2 to go, 0 unavailable of 1 allowed"},
+		assert.Equal(c, reasonMessage{"Paused", "paused by signal from ann: lunch; 0 of 2 pods updated, 0 of them ready; 2 to go, 0 unavailable of 1 allowed"},
 			reasonAndMessage(set, v1alpha1.ConditionProgressing))
 	}
 	b.await(t, "held", isHeld)
@@ -190,7 +190,7 @@ func (b *bench) testDeletedMeanwhile(t *testing.T) {
 
 func (b *bench) testFailingActivity(t *testing.T) {
 	b.roll(t, fails3)
-	want := said{"RolloutFailing", "activity NextBatch fails again and again: sidecarsets.apps.kruise.io is forbidden (it is tried again; see the logs of the workers)"}
+	want := reasonMessage{"RolloutFailing", "activity NextBatch fails again and again: sidecarsets.apps.kruise.io is forbidden (it is tried again; see the logs of the workers)"}
 	got := b.await(t, fails3, func(c *assert.CollectT, set *v1alpha1.SidecarSet) {
 		assert.Equal(c, want, reasonAndMessage(set, v1alpha1.ConditionDegraded))
 	})
@@ -199,7 +199,7 @@ func (b *bench) testFailingActivity(t *testing.T) {
 
 func (b *bench) testRefusedWrites(t *testing.T) {
 	b.roll(t, refuses)
-	want := said{"RolloutFailing", "the write of pods such as default/unwritten-1 fails again and again: pods is forbidden (it is tried again; see the logs of the workers)"}
+	want := reasonMessage{"RolloutFailing", "the write of pods such as default/unwritten-1 fails again and again: pods is forbidden (it is tried again; see the logs of the workers)"}
 	b.await(t, refuses, func(c *assert.CollectT, set *v1alpha1.SidecarSet) {
 		assert.Equal(c, want, reasonAndMessage(set, v1alpha1.ConditionDegraded))
 	})
@@ -207,7 +207,7 @@ func (b *bench) testRefusedWrites(t *testing.T) {
 
 func (b *bench) testFailingTask(t *testing.T) {
 	b.roll(t, panics)
-	want := said{"RolloutFailing", "the workflow task of the run fails again and again (it is tried again; see the logs of the workers)"}
+	want := reasonMessage{"RolloutFailing", "the workflow task of the run fails again and again (it is tried again; see the logs of the workers)"}
 	b.await(t, panics, func(c *assert.CollectT, set *v1alpha1.SidecarSet) {
 		assert.Equal(c, want, reasonAndMessage(set, v1alpha1.ConditionDegraded))
 	})

@@ -68,13 +68,13 @@ func (r *reconciler) askedFor(ctx context.Context, scope match.Scope) func(strin
 	}
 }
 
-func (o *observation) injected() verdict {
+func (o *observation) injected() condition {
 	if o.invalid != nil {
-		return verdict{metav1.ConditionUnknown, reasonInvalid, podsUntold}
+		return condition{metav1.ConditionUnknown, reasonInvalid, podsUnknown}
 	}
 	if o.uninjected.count == 0 {
-		return verdict{metav1.ConditionTrue, v1alpha1.ReasonAsExpected, ""}
+		return condition{metav1.ConditionTrue, v1alpha1.ReasonAsExpected, ""}
 	}
-	return verdict{metav1.ConditionFalse, v1alpha1.ReasonPodsWithoutSidecar,
+	return condition{metav1.ConditionFalse, v1alpha1.ReasonPodsWithoutSidecar,
 		fmt.Sprintf("%d pods match but were not injected, such as %s; they get the sidecars once they are created anew", o.uninjected.count, o.uninjected.example)}
 }

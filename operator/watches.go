@@ -118,13 +118,13 @@ func affectsStatus(before, after *corev1.Pod) bool {
 			return true
 		}
 	}
-	return !equality.Semantic.DeepEqual(condition(before, corev1.PodReady), condition(after, corev1.PodReady)) ||
-		!equality.Semantic.DeepEqual(condition(before, v1alpha1.UpgradableCondition), condition(after, v1alpha1.UpgradableCondition)) ||
+	return !equality.Semantic.DeepEqual(podCondition(before, corev1.PodReady), podCondition(after, corev1.PodReady)) ||
+		!equality.Semantic.DeepEqual(podCondition(before, v1alpha1.UpgradableCondition), podCondition(after, v1alpha1.UpgradableCondition)) ||
 		!equality.Semantic.DeepEqual(before.Status.ContainerStatuses, after.Status.ContainerStatuses) ||
 		!equality.Semantic.DeepEqual(before.Status.InitContainerStatuses, after.Status.InitContainerStatuses)
 }
 
-func condition(pod *corev1.Pod, kind corev1.PodConditionType) *corev1.PodCondition {
+func podCondition(pod *corev1.Pod, kind corev1.PodConditionType) *corev1.PodCondition {
 	for i := range pod.Status.Conditions {
 		if pod.Status.Conditions[i].Type == kind {
 			return &pod.Status.Conditions[i]
