@@ -11,9 +11,9 @@ import (
 	toolscache "k8s.io/client-go/tools/cache"
 )
 
-// comeback is how a reflector waits between attempts. Without it, it would wait
-// for up to a minute, and then not even know that the API server is back.
-func comeback() *wait.Backoff {
+// reconnectBackoff is the wait of a reflector between attempts. The default of up to
+// a minute would leave caches stale long after the API server is back.
+func reconnectBackoff() *wait.Backoff {
 	return &wait.Backoff{Duration: 100 * time.Millisecond, Factor: 2, Cap: 800 * time.Millisecond, Jitter: 0.25, Steps: math.MaxInt32}
 }
 
@@ -31,7 +31,7 @@ func newInformer(lists toolscache.ListerWatcher, object runtime.Object, resync t
 	return &informer{
 		SharedIndexInformer: toolscache.NewSharedIndexInformer(relay, object, resync, indexers),
 		relay:               relay,
-		reflector:           toolscache.NewReflectorWithOptions(lists, object, relay, toolscache.ReflectorOptions{Backoff: comeback()}),
+		reflector:           toolscache.NewReflectorWithOptions(lists, object, relay, toolscache.ReflectorOptions{Backoff: reconnectBackoff()}),
 	}
 }
 

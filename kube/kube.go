@@ -72,7 +72,7 @@ func (o Options) RESTConfig() (*rest.Config, error) {
 	if err := noticeSilence(config); err != nil {
 		return nil, err
 	}
-	config.Wrap(newImpatient)
+	config.Wrap(newRetryAfterLimiter)
 	config.QPS, config.Burst = o.QPS, o.Burst
 	config.UserAgent = rest.DefaultKubernetesUserAgent()
 	probe := rest.CopyConfig(config)

@@ -18,18 +18,19 @@ import (
 )
 
 const (
-	// readableCheck is how often the watch of SidecarSets is looked at.
-	readableCheck = time.Second
-	// heardWithin is how long API servers may take to hear of a new definition.
-	heardWithin = 2 * time.Second
-	// A process that has never seen the sets can do nothing. One that has seen
-	// them gives those who convert time to come back, or to take over, and more
-	// each time: two who disagree must not keep the API server busy.
-	startPatience = 3 * time.Second
-	firstPatience = 20 * time.Second
-	lastPatience  = 5 * time.Minute
-	// probePatience bounds a request that nobody may be able to answer.
-	probePatience = 10 * time.Second
+	// checkInterval is the time between two checks of the watch of SidecarSets.
+	checkInterval = time.Second
+	// propagationDelay is how long a changed definition takes to reach all API servers.
+	propagationDelay = 2 * time.Second
+	// startGracePeriod is short because a process that has never seen the sets can do
+	// nothing. Later, the webhook gets time to come back or to hand over to another
+	// replica, twice as much after each suspension, so that two processes that
+	// disagree do not keep the API server busy.
+	startGracePeriod = 3 * time.Second
+	minGracePeriod   = 20 * time.Second
+	maxGracePeriod   = 5 * time.Minute
+	// probeTimeout bounds a request that may find no webhook to convert for it.
+	probeTimeout = 10 * time.Second
 )
 
 // readable keeps SidecarSets readable while nobody converts them: every role
@@ -54,15 +55,15 @@ func (r *readable) prepare(ctx context.Context) {
 		return
 	}
 	select {
-	case <-r.clock.After(heardWithin):
+	case <-r.clock.After(propagationDelay):
 	case <-ctx.Done():
 	}
 }
 
 func (r *readable) run(ctx context.Context) {
-	tick := r.clock.NewTicker(readableCheck)
+	tick := r.clock.NewTicker(checkInterval)
 	defer tick.Stop()
-	patience, started := startPatience, false
+	gracePeriod, started := startGracePeriod, false
 	for {
 		select {
 		case <-ctx.Done():
@@ -71,10 +72,10 @@ func (r *readable) run(ctx context.Context) {
 		}
 		down := r.down()
 		if down == 0 && !started {
-			patience, started = firstPatience, true
+			gracePeriod, started = minGracePeriod, true
 		}
-		if down >= patience && r.mend(ctx) {
-			patience, started = min(max(2*patience, firstPatience), lastPatience), true
+		if down >= gracePeriod && r.mend(ctx) {
+			gracePeriod, started = min(max(2*gracePeriod, minGracePeriod), maxGracePeriod), true
 		}
 	}
 }
@@ -107,7 +108,7 @@ func readAll(config *rest.Config, transport *http.Client) (func(context.Context)
 	}
 	path := "/apis/" + v1alpha1.GroupVersion.String() + "/sidecarsets"
 	return func(ctx context.Context) error {
-		ctx, cancel := context.WithTimeout(ctx, probePatience)
+		ctx, cancel := context.WithTimeout(ctx, probeTimeout)
 		defer cancel()
 		return asking.RESTClient().Get().AbsPath(path).MaxRetries(0).Do(ctx).Error()
 	}, nil

@@ -5,28 +5,29 @@ import (
 	"strconv"
 )
 
-// shortestWait is in seconds, as Retry-After is.
-const shortestWait = 1
+// maxRetryAfter is the longest Retry-After of an unavailable API server that is
+// obeyed, in seconds.
+const maxRetryAfter = 1
 
-// impatient asks again sooner than an API server that is starting says. It sends
-// off for five seconds those who come before it has read the definitions, which
-// takes a fraction of one; client-go obeys, and no reflector hears of it. What an
-// overloaded one says, with 429, holds.
-type impatient struct{ http.RoundTripper }
+// retryAfterLimiter shortens the Retry-After of an API server that is starting. Such
+// a server answers 503 with five seconds until it has read the definitions, which
+// takes a fraction of one; client-go obeys, and no reflector hears of it. The
+// Retry-After of an overloaded server, with 429, stays.
+type retryAfterLimiter struct{ http.RoundTripper }
 
-func newImpatient(through http.RoundTripper) http.RoundTripper { return impatient{through} }
+func newRetryAfterLimiter(next http.RoundTripper) http.RoundTripper { return retryAfterLimiter{next} }
 
 // RoundTrip implements http.RoundTripper.
-func (i impatient) RoundTrip(request *http.Request) (*http.Response, error) {
-	response, err := i.RoundTripper.RoundTrip(request)
+func (l retryAfterLimiter) RoundTrip(request *http.Request) (*http.Response, error) {
+	response, err := l.RoundTripper.RoundTrip(request)
 	if err != nil || response.StatusCode != http.StatusServiceUnavailable {
 		return response, err
 	}
-	if seconds, err := strconv.Atoi(response.Header.Get("Retry-After")); err == nil && seconds > shortestWait {
-		response.Header.Set("Retry-After", strconv.Itoa(shortestWait))
+	if seconds, err := strconv.Atoi(response.Header.Get("Retry-After")); err == nil && seconds > maxRetryAfter {
+		response.Header.Set("Retry-After", strconv.Itoa(maxRetryAfter))
 	}
 	return response, nil
 }
 
 // WrappedRoundTripper lets client-go find the transport.
-func (i impatient) WrappedRoundTripper() http.RoundTripper { return i.RoundTripper }
+func (l retryAfterLimiter) WrappedRoundTripper() http.RoundTripper { return l.RoundTripper }

@@ -30,7 +30,7 @@ func TestAnAPIServerThatIsStartingIsAskedAgainSoon(t *testing.T) {
 			t.Cleanup(server.Close)
 			request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, server.URL, nil)
 			require.NoError(t, err)
-			response, err := newImpatient(http.DefaultTransport).RoundTrip(request)
+			response, err := newRetryAfterLimiter(http.DefaultTransport).RoundTrip(request)
 			require.NoError(t, err)
 			assert.Equal(t, c.kept, response.Header.Get("Retry-After"))
 		})

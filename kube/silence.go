@@ -11,13 +11,13 @@ import (
 )
 
 const (
-	// A connection on which nothing was heard for pingAfter is asked for a sign of
-	// life, and given up when there is none within pingPatience.
-	pingAfter    = 2 * time.Second
-	pingPatience = 3 * time.Second
-	// dialPatience is short because the system repeats a lost attempt ever more
-	// rarely: one that began in an outage may end long after it.
-	dialPatience = 2 * time.Second
+	// A connection without traffic for readIdleTimeout is pinged, and closed when no
+	// answer comes within pingTimeout.
+	readIdleTimeout = 2 * time.Second
+	pingTimeout     = 3 * time.Second
+	// dialTimeout is short because the system retransmits a lost SYN ever more
+	// rarely: an attempt that began in an outage may end long after it.
+	dialTimeout = 2 * time.Second
 )
 
 // noticeSilence has connections that lead nowhere any more given up within
@@ -25,8 +25,8 @@ const (
 // tell it, and those that are set already stay.
 func noticeSilence(config *rest.Config) error {
 	for name, after := range map[string]time.Duration{
-		"HTTP2_READ_IDLE_TIMEOUT_SECONDS": pingAfter,
-		"HTTP2_PING_TIMEOUT_SECONDS":      pingPatience,
+		"HTTP2_READ_IDLE_TIMEOUT_SECONDS": readIdleTimeout,
+		"HTTP2_PING_TIMEOUT_SECONDS":      pingTimeout,
 	} {
 		if os.Getenv(name) != "" {
 			continue
@@ -35,6 +35,6 @@ func noticeSilence(config *rest.Config) error {
 			return fmt.Errorf("set %s for connections to the API server: %w", name, err)
 		}
 	}
-	config.Dial = (&net.Dialer{Timeout: dialPatience}).DialContext
+	config.Dial = (&net.Dialer{Timeout: dialTimeout}).DialContext
 	return nil
 }

@@ -21,11 +21,11 @@ const (
 	// server also grants those that it ends with an error at once, and what it
 	// brings takes a moment to reach those who read the cache.
 	settling = time.Second
-	// A type that is refused for refusalPatience is asked for every refusalPause
-	// only. Before, a refusal may be that of an API server that has just started,
-	// and has not read its own roles and definitions yet.
-	refusalPatience = 30 * time.Second
-	refusalPause    = 10 * time.Second
+	// A type that has been refused for refusalGracePeriod is listed again only every
+	// refusalBackoff. An earlier refusal may come from an API server that has just
+	// started, and has not read its own roles and definitions yet.
+	refusalGracePeriod = 30 * time.Second
+	refusalBackoff     = 10 * time.Second
 )
 
 // outage is the time when nobody tells of changes.
@@ -101,7 +101,7 @@ func (w *watched) ListWithContext(ctx context.Context, options metav1.ListOption
 	if !w.refusedForLong(err) {
 		return list, err
 	}
-	timer := w.clock.NewTimer(refusalPause)
+	timer := w.clock.NewTimer(refusalBackoff)
 	defer timer.Stop()
 	select {
 	case <-timer.C():
@@ -120,7 +120,7 @@ func (w *watched) refusedForLong(err error) bool {
 	if w.refusedSince.IsZero() {
 		w.refusedSince = w.clock.Now()
 	}
-	return w.clock.Since(w.refusedSince) >= refusalPatience
+	return w.clock.Since(w.refusedSince) >= refusalGracePeriod
 }
 
 // refusal is an answer that only people can change: lost rights, a missing definition.

@@ -197,10 +197,10 @@ func TestARefusalThatLastsIsAskedForRarely(t *testing.T) {
 		return answer
 	}
 	require.Equal(t, error(forbidden), <-ask(t.Context()), "an API server that has just started knows no roles")
-	s.clock.Step(refusalPatience)
+	s.clock.Step(refusalGracePeriod)
 	held := ask(t.Context())
 	s.eventually(s.clock.HasWaiters)
-	s.clock.Step(refusalPause - 1)
+	s.clock.Step(refusalBackoff - 1)
 	assert.Empty(t, held)
 	s.clock.Step(1)
 	require.Equal(t, error(forbidden), <-held)

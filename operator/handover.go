@@ -13,9 +13,9 @@ import (
 	"github.com/outrigger/outrigger/api/v1alpha1"
 )
 
-// patience is how long pods may wait after their run completed until another
+// restartGracePeriod is how long pods may wait after their run completed until another
 // is started. It is longer than the cache lags behind the end of a run.
-const patience = 5 * time.Second
+const restartGracePeriod = 5 * time.Second
 
 // handedOver reports whether the set's generation is with Temporal.
 func handedOver(set *v1alpha1.SidecarSet) bool {
@@ -171,7 +171,7 @@ func (r *reconciler) restart(ctx context.Context, set *v1alpha1.SidecarSet, seen
 	if t.ended.IsZero() {
 		t.ended = r.now()
 	}
-	if done && r.now().Sub(t.ended) < patience {
+	if done && r.now().Sub(t.ended) < restartGracePeriod {
 		return nil, nil
 	}
 	if err := r.engine.handOver(ctx, reference(set), set.Generation, seen.hold); err != nil {

@@ -99,13 +99,13 @@ func TestSpec7_2_CountsOfAGenerationFollowItsMarks(t *testing.T) {
 	var one track
 	one.meet(generation, at)
 	set := setAt(generation)
-	assert.Equal(t, statusPatience, r.hidden(set, seen, &one))
+	assert.Equal(t, statusTimeout, r.hidden(set, seen, &one))
 	assert.Zero(t, r.hidden(set, &observation{plan: rollout.Plan{Marks: pods}}, &one), "what can be upgraded again")
 	assert.Zero(t, r.hidden(set, &observation{plan: rollout.Plan{NotUpgradable: pods}}, &one), "marked")
-	at = at.Add(statusPatience)
+	at = at.Add(statusTimeout)
 	one.meet(generation, at)
 	assert.Zero(t, r.hidden(set, seen, &one), "for a while only")
-	at = at.Add(-statusPatience)
+	at = at.Add(-statusTimeout)
 	set.Status.ObservedGeneration = generation
 	assert.Zero(t, r.hidden(set, seen, &one), "told already")
 }

@@ -42,8 +42,8 @@ type reconciler struct {
 	memories rollout.Memories
 }
 
-// statusPatience is how long status waits for Temporal.
-const statusPatience = time.Second
+// statusTimeout is how long status waits for Temporal.
+const statusTimeout = time.Second
 
 // Reconcile registers the set's revision, hands its generation over, looks after
 // its run, and writes its status, which does not wait long for Temporal.
@@ -98,7 +98,7 @@ func (r *reconciler) tendAndPublish(ctx context.Context, before, set *v1alpha1.S
 	tended := make(chan outcome, 1)
 	go func(set *v1alpha1.SidecarSet, seen observation) { tended <- r.tend(ctx, set, &seen, t) }(set.DeepCopy(), *seen)
 
-	short, cancel := context.WithTimeout(ctx, statusPatience)
+	short, cancel := context.WithTimeout(ctx, statusTimeout)
 	defer cancel()
 	var out outcome
 	select {
@@ -127,7 +127,7 @@ func (r *reconciler) hidden(set *v1alpha1.SidecarSet, seen *observation, t *trac
 	if set.Status.ObservedGeneration == set.Generation || seen.hold != nil || !seen.unmarked() {
 		return 0
 	}
-	return t.seenAt.Add(statusPatience).Sub(r.now())
+	return t.seenAt.Add(statusTimeout).Sub(r.now())
 }
 
 // publish writes the status, and records events for what has changed in it.
