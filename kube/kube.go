@@ -69,7 +69,7 @@ func (o Options) RESTConfig() (*rest.Config, error) {
 	if err != nil {
 		return nil, fmt.Errorf("find a cluster: %w (name one with --kubeconfig)", err)
 	}
-	if err := noticeSilence(config); err != nil {
+	if err := setConnectionTimeouts(config); err != nil {
 		return nil, err
 	}
 	config.Wrap(newRetryAfterLimiter)

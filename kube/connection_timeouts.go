@@ -20,10 +20,10 @@ const (
 	dialTimeout = 2 * time.Second
 )
 
-// noticeSilence has connections that lead nowhere any more given up within
-// seconds; client-go would wait for 45. Environment variables are the only way to
-// tell it, and those that are set already stay.
-func noticeSilence(config *rest.Config) error {
+// setConnectionTimeouts has dead connections closed within seconds; client-go would
+// wait for 45. It reads environment variables only, and those that are set already
+// stay.
+func setConnectionTimeouts(config *rest.Config) error {
 	for name, after := range map[string]time.Duration{
 		"HTTP2_READ_IDLE_TIMEOUT_SECONDS": readIdleTimeout,
 		"HTTP2_PING_TIMEOUT_SECONDS":      pingTimeout,

@@ -66,7 +66,7 @@ func TestAConnectionThatLeadsNowhereIsGivenUp(t *testing.T) {
 	address, freeze := frozen(t, server.Listener.Addr().String())
 	config := &rest.Config{Host: "https://" + address}
 	config.CAData = pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})
-	require.NoError(t, noticeSilence(config))
+	require.NoError(t, setConnectionTimeouts(config))
 	client, err := rest.HTTPClientFor(config)
 	require.NoError(t, err)
 	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, config.Host, nil)
