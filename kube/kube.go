@@ -92,17 +92,17 @@ type Manager struct {
 	manager.Manager
 	Watches *Watches
 	// Direct reads past the cache.
-	Direct   client.Client
-	readable *readable
+	Direct     client.Client
+	conversion *conversionGuard
 }
 
 // Start runs the process until the context ends. Caches of SidecarSets fill
 // whatever has become of their conversion.
 func (m *Manager) Start(ctx context.Context) error {
-	m.readable.prepare(ctx)
+	m.conversion.prepare(ctx)
 	ctx, cancel := context.WithCancel(ctx)
 	var watching sync.WaitGroup
-	watching.Go(func() { m.readable.run(ctx) })
+	watching.Go(func() { m.conversion.run(ctx) })
 	defer watching.Wait()
 	defer cancel()
 	return m.run(ctx)
@@ -155,7 +155,7 @@ func (o Options) NewManager(adjust func(*manager.Options)) (*Manager, error) {
 		return nil, err
 	}
 	down := func() time.Duration { return watches.Down(&v1alpha1.SidecarSet{}) }
-	return &Manager{Manager: mgr, Watches: watches, Direct: direct, readable: &readable{
+	return &Manager{Manager: mgr, Watches: watches, Direct: direct, conversion: &conversionGuard{
 		client: direct, probe: probe, down: down, clock: clock.RealClock{}, log: o.Logger,
 	}}, nil
 }

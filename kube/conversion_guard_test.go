@@ -88,7 +88,7 @@ func TestADefinitionThatConvertsIsTheirs(t *testing.T) {
 
 // stuck has a role that cannot read sets, for a reason.
 type stuck struct {
-	*readable
+	*conversionGuard
 	clock  *clocktesting.FakeClock
 	client client.Client
 	since  time.Time
@@ -99,7 +99,7 @@ func newStuck(t *testing.T, cause error) *stuck {
 	t.Helper()
 	s := &stuck{clock: clocktesting.NewFakeClock(time.Now()), client: defined(t, apiextensionsv1.WebhookConverter), asked: make(chan struct{})}
 	s.since = s.clock.Now()
-	s.readable = &readable{
+	s.conversionGuard = &conversionGuard{
 		client: s.client, clock: s.clock, log: logr.Discard(),
 		down: func() time.Duration {
 			s.asked <- struct{}{}

@@ -33,10 +33,10 @@ const (
 	probeTimeout = 10 * time.Second
 )
 
-// readable keeps SidecarSets readable while nobody converts them: every role
-// needs them, and the webhook role too before it can convert.
-type readable struct {
-	// client reads past the cache, which waits for what is mended here.
+// conversionGuard keeps SidecarSets readable while no webhook converts them: every
+// role needs them, also the webhook role before it can convert.
+type conversionGuard struct {
+	// client reads past the cache, which cannot sync before this has acted.
 	client client.Client
 	// probe reads all sets, as the cache has to.
 	probe func(context.Context) error
@@ -45,23 +45,23 @@ type readable struct {
 	log   logr.Logger
 }
 
-// prepare comes before anything is written.
-func (r *readable) prepare(ctx context.Context) {
-	changed, err := KeepFields(ctx, r.client)
+// prepare must be called before this process writes any set.
+func (g *conversionGuard) prepare(ctx context.Context) {
+	changed, err := KeepFields(ctx, g.client)
 	if err != nil {
-		r.log.Info("cannot tell whether sets keep all fields without conversion", "cause", err.Error())
+		g.log.Info("cannot tell whether sets keep all fields without conversion", "cause", err.Error())
 	}
 	if !changed {
 		return
 	}
 	select {
-	case <-r.clock.After(propagationDelay):
+	case <-g.clock.After(propagationDelay):
 	case <-ctx.Done():
 	}
 }
 
-func (r *readable) run(ctx context.Context) {
-	tick := r.clock.NewTicker(checkInterval)
+func (g *conversionGuard) run(ctx context.Context) {
+	tick := g.clock.NewTicker(checkInterval)
 	defer tick.Stop()
 	gracePeriod, started := startGracePeriod, false
 	for {
@@ -70,37 +70,37 @@ func (r *readable) run(ctx context.Context) {
 			return
 		case <-tick.C():
 		}
-		down := r.down()
+		down := g.down()
 		if down == 0 && !started {
 			gracePeriod, started = minGracePeriod, true
 		}
-		if down >= gracePeriod && r.mend(ctx) {
+		if down >= gracePeriod && g.suspendIfUnconverted(ctx) {
 			gracePeriod, started = min(max(2*gracePeriod, minGracePeriod), maxGracePeriod), true
 		}
 	}
 }
 
 // mend reports whether it changed anything.
-func (r *readable) mend(ctx context.Context) bool {
-	cause := r.probe(ctx)
+func (g *conversionGuard) suspendIfUnconverted(ctx context.Context) bool {
+	cause := g.probe(ctx)
 	if !unconverted(cause) {
 		return false
 	}
-	changed, err := SuspendConversion(ctx, r.client)
+	changed, err := SuspendConversion(ctx, g.client)
 	if err != nil {
 		if !apierrors.IsConflict(err) && ctx.Err() == nil {
-			r.log.Error(err, "SidecarSets cannot be read, and their conversion cannot be suspended", "cause", cause.Error())
+			g.log.Error(err, "SidecarSets cannot be read, and their conversion cannot be suspended", "cause", cause.Error())
 		}
 		return false
 	}
 	if changed {
-		r.log.Info("nobody converted SidecarSets: their conversion is suspended until the webhook role claims it", "cause", cause.Error())
+		g.log.Info("nobody converted SidecarSets: their conversion is suspended until the webhook role claims it", "cause", cause.Error())
 	}
 	return changed
 }
 
-// readAll asks once: clients repeat for long what an API server refuses that
-// cannot fill a cache of its own.
+// readAll returns a probe without retries: client-go repeats for long what an API
+// server refuses that cannot fill its own watch cache.
 func readAll(config *rest.Config, transport *http.Client) (func(context.Context) error, error) {
 	asking, err := discovery.NewDiscoveryClientForConfigAndClient(config, transport)
 	if err != nil {
@@ -114,8 +114,8 @@ func readAll(config *rest.Config, transport *http.Client) (func(context.Context)
 	}, nil
 }
 
-// unconverted knows the failure of a conversion by its words: the API server has
-// no reason for it.
+// unconverted reports whether a conversion failed. Only the message shows that: the
+// API server has no reason for it.
 func unconverted(err error) bool {
 	return err != nil && strings.Contains(err.Error(), "conversion webhook for "+v1alpha1.GroupVersion.Group+"/")
 }
