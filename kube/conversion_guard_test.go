@@ -28,7 +28,7 @@ func defined(t *testing.T, strategy apiextensionsv1.ConversionStrategyType) clie
 			OpenAPIV3Schema: &apiextensionsv1.JSONSchemaProps{Type: "object", Properties: map[string]apiextensionsv1.JSONSchemaProps{"spec": spec}},
 		}}
 	}
-	definition := &apiextensionsv1.CustomResourceDefinition{ObjectMeta: metav1.ObjectMeta{Name: DefinitionName}}
+	definition := &apiextensionsv1.CustomResourceDefinition{ObjectMeta: metav1.ObjectMeta{Name: CRDName}}
 	definition.Spec.Versions = []apiextensionsv1.CustomResourceDefinitionVersion{version("v1alpha1", "namespace"), version("v1beta1", "customVersion")}
 	definition.Spec.Conversion = &apiextensionsv1.CustomResourceConversion{Strategy: strategy}
 	if strategy == apiextensionsv1.WebhookConverter {
@@ -42,7 +42,7 @@ func defined(t *testing.T, strategy apiextensionsv1.ConversionStrategyType) clie
 // fieldsOf each version that the other one has, with their descriptions.
 func fieldsOf(t *testing.T, c client.Client) (strategy apiextensionsv1.ConversionStrategyType, fields map[string]map[string]string) {
 	t.Helper()
-	definition, err := Definition(t.Context(), c)
+	definition, err := CRD(t.Context(), c)
 	require.NoError(t, err)
 	fields = map[string]map[string]string{}
 	for _, version := range definition.Spec.Versions {

@@ -58,7 +58,7 @@ func (m *storageMigrator) Start(ctx context.Context) error {
 // look migrates once somebody converts: without, what is stored would be the
 // fields of one version under the name of the other.
 func (m *storageMigrator) look(ctx context.Context) error {
-	definition, err := kube.Definition(ctx, m.client)
+	definition, err := kube.CRD(ctx, m.client)
 	if err != nil {
 		return err
 	}

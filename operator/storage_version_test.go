@@ -34,7 +34,7 @@ type stores struct {
 
 func newStores(t *testing.T, strategy apiextensionsv1.ConversionStrategyType) *stores {
 	t.Helper()
-	definition := &apiextensionsv1.CustomResourceDefinition{ObjectMeta: metav1.ObjectMeta{Name: kube.DefinitionName, UID: "u", Generation: 1}}
+	definition := &apiextensionsv1.CustomResourceDefinition{ObjectMeta: metav1.ObjectMeta{Name: kube.CRDName, UID: "u", Generation: 1}}
 	definition.Spec.Versions = []apiextensionsv1.CustomResourceDefinitionVersion{{Name: "v1alpha1", Storage: true}, {Name: "v1beta1"}}
 	definition.Spec.Conversion = &apiextensionsv1.CustomResourceConversion{Strategy: strategy}
 	definition.Status.StoredVersions = []string{"v1beta1", "v1alpha1"}
@@ -55,7 +55,7 @@ func newStores(t *testing.T, strategy apiextensionsv1.ConversionStrategyType) *s
 
 func (s *stores) definition() *apiextensionsv1.CustomResourceDefinition {
 	s.t.Helper()
-	definition, err := kube.Definition(s.t.Context(), s.client)
+	definition, err := kube.CRD(s.t.Context(), s.client)
 	require.NoError(s.t, err)
 	return definition
 }

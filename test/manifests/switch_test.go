@@ -86,7 +86,7 @@ func (s *switching) ours(folder string) *apiextensionsv1.CustomResourceDefinitio
 	for document := range strings.SplitSeq(out, "\n---\n") {
 		definition := &apiextensionsv1.CustomResourceDefinition{}
 		require.NoError(s.t, yaml.Unmarshal([]byte(document), definition))
-		if definition.Name == kube.DefinitionName {
+		if definition.Name == kube.CRDName {
 			return definition
 		}
 	}
@@ -121,7 +121,7 @@ func (s *switching) apply(definition *apiextensionsv1.CustomResourceDefinition, 
 	require.NoError(s.t, err)
 	out, err := s.kubectl(manifest, append(how, "-f", "-")...)
 	if err == nil {
-		out, err = s.kubectl(nil, "wait", "--for=condition=Established", "crd/"+kube.DefinitionName)
+		out, err = s.kubectl(nil, "wait", "--for=condition=Established", "crd/"+kube.CRDName)
 	}
 	return out, err
 }
@@ -131,7 +131,7 @@ func (s *switching) certify() {
 	s.t.Helper()
 	config, err := s.cluster.RESTConfig()
 	require.NoError(s.t, err)
-	definition, err := kube.Definition(s.ctx, s.client)
+	definition, err := kube.CRD(s.ctx, s.client)
 	require.NoError(s.t, err)
 	definition.Spec.Conversion.Webhook.ClientConfig.CABundle = config.CAData
 	require.NoError(s.t, s.client.Update(s.ctx, definition, client.FieldOwner("their-manager")))
@@ -150,7 +150,7 @@ func (s *switching) reset() {
 		object.SetName("outrigger")
 		require.NoError(s.t, client.IgnoreNotFound(s.client.Delete(s.ctx, object)))
 	}
-	definition := &apiextensionsv1.CustomResourceDefinition{ObjectMeta: metav1.ObjectMeta{Name: kube.DefinitionName}}
+	definition := &apiextensionsv1.CustomResourceDefinition{ObjectMeta: metav1.ObjectMeta{Name: kube.CRDName}}
 	require.NoError(s.t, client.IgnoreNotFound(s.client.Delete(s.ctx, definition)))
 	s.await("the definition to go", func() error {
 		if err := s.client.Get(s.ctx, client.ObjectKeyFromObject(definition), definition); !apierrors.IsNotFound(err) {
@@ -200,7 +200,7 @@ func list(version string) *unstructured.UnstructuredList {
 
 func (s *switching) definition() *apiextensionsv1.CustomResourceDefinition {
 	s.t.Helper()
-	definition, err := kube.Definition(s.ctx, s.client)
+	definition, err := kube.CRD(s.ctx, s.client)
 	require.NoError(s.t, err)
 	return definition
 }

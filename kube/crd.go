@@ -15,23 +15,23 @@ import (
 	"github.com/outrigger/outrigger/api/v1beta1"
 )
 
-// DefinitionName is that of the CustomResourceDefinition of SidecarSets.
-const DefinitionName = "sidecarsets.apps.kruise.io"
+// CRDName is the name of the CustomResourceDefinition of SidecarSets.
+const CRDName = "sidecarsets.apps.kruise.io"
 
-// Definition reads the CustomResourceDefinition of SidecarSets.
-func Definition(ctx context.Context, reader client.Reader) (*apiextensionsv1.CustomResourceDefinition, error) {
+// CRD reads the CustomResourceDefinition of SidecarSets.
+func CRD(ctx context.Context, reader client.Reader) (*apiextensionsv1.CustomResourceDefinition, error) {
 	definition := &apiextensionsv1.CustomResourceDefinition{}
-	if err := reader.Get(ctx, client.ObjectKey{Name: DefinitionName}, definition); err != nil {
-		return nil, fmt.Errorf("read CustomResourceDefinition %s (config/crd defines it): %w", DefinitionName, err)
+	if err := reader.Get(ctx, client.ObjectKey{Name: CRDName}, definition); err != nil {
+		return nil, fmt.Errorf("read CustomResourceDefinition %s (config/crd defines it): %w", CRDName, err)
 	}
 	return definition, nil
 }
 
-// SuspendConversion has the API server serve SidecarSets without any webhook, by
+// SuspendConversion makes the API server serve SidecarSets without any webhook, by
 // changing apiVersion alone, until the webhook role claims conversion again. It
-// reports whether there was anything to do.
+// reports whether it changed the definition.
 func SuspendConversion(ctx context.Context, c client.Client) (bool, error) {
-	definition, err := Definition(ctx, c)
+	definition, err := CRD(ctx, c)
 	if err != nil || !Converts(definition) {
 		return false, err
 	}
@@ -39,12 +39,12 @@ func SuspendConversion(ctx context.Context, c client.Client) (bool, error) {
 	return true, change(ctx, c, definition, append(missingFields(definition), suspend))
 }
 
-// KeepFields has a definition that nobody converts for keep in each version what
-// the other one has: the API server drops fields that the version it reads as
-// does not know, and the next write, also one of status, would lose them. It
-// reports whether there was anything to do.
+// KeepFields adds to each version of a definition without a conversion webhook the
+// fields that only the other version has. The API server drops fields that the
+// version it reads as does not know, and the next write, also one of status, would
+// lose them. It reports whether it changed the definition.
 func KeepFields(ctx context.Context, c client.Client) (bool, error) {
-	definition, err := Definition(ctx, c)
+	definition, err := CRD(ctx, c)
 	if err != nil || Converts(definition) {
 		return false, err
 	}
@@ -55,21 +55,22 @@ func KeepFields(ctx context.Context, c client.Client) (bool, error) {
 	return true, change(ctx, c, definition, missing)
 }
 
-// Converts reports whether a webhook is asked.
+// Converts reports whether a webhook converts between the versions of a definition.
 func Converts(definition *apiextensionsv1.CustomResourceDefinition) bool {
 	conversion := definition.Spec.Conversion
 	return conversion != nil && conversion.Strategy == apiextensionsv1.WebhookConverter
 }
 
-// operation of a JSON patch, so that what this program does not know of a
-// definition stays.
+// operation is one of a JSON patch. A patch keeps what this program does not know of
+// a definition.
 type operation struct {
 	Op    string `json:"op"`
 	Path  string `json:"path"`
 	Value any    `json:"value"`
 }
 
-// missingFields are those that a version lacks of the other one.
+// missingFields returns the operations that add to each version the field that only
+// the other one has.
 func missingFields(definition *apiextensionsv1.CustomResourceDefinition) []operation {
 	others := map[string]string{v1alpha1.GroupVersion.Version: "customVersion", v1beta1.GroupVersion.Version: "namespace"}
 	if len(definition.Spec.Versions) < len(others) {
@@ -95,7 +96,7 @@ func missingFields(definition *apiextensionsv1.CustomResourceDefinition) []opera
 	return missing
 }
 
-// change patches exactly the definition that was read.
+// change patches the definition unless it has changed since it was read.
 func change(ctx context.Context, c client.Client, definition *apiextensionsv1.CustomResourceDefinition, operations []operation) error {
 	exactly := operation{Op: "replace", Path: "/metadata/resourceVersion", Value: definition.ResourceVersion}
 	patch, err := json.Marshal(slices.Concat([]operation{exactly}, operations))
