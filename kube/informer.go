@@ -17,9 +17,9 @@ func reconnectBackoff() *wait.Backoff {
 	return &wait.Backoff{Duration: 100 * time.Millisecond, Factor: 2, Cap: 800 * time.Millisecond, Jitter: 0.25, Steps: math.MaxInt32}
 }
 
-// informer is a SharedIndexInformer with a reflector of its own, because
-// client-go lets nobody set the backoff of the one inside. The one inside follows
-// the relay, which never fails.
+// informer is a SharedIndexInformer with a reflector of its own, because the backoff
+// of the one inside cannot be set. The one inside watches the relay, which never
+// fails.
 type informer struct {
 	toolscache.SharedIndexInformer
 	relay     *relay
@@ -35,7 +35,7 @@ func newInformer(lists toolscache.ListerWatcher, object runtime.Object, resync t
 	}
 }
 
-// Run is RunWithContext for those who have a channel.
+// Run is RunWithContext for callers that have a channel.
 func (i *informer) Run(stop <-chan struct{}) { i.RunWithContext(wait.ContextForChannel(stop)) }
 
 // RunWithContext returns once the context has ended.
@@ -47,8 +47,8 @@ func (i *informer) RunWithContext(ctx context.Context) {
 	reflecting.Wait()
 }
 
-// SetTransform keeps what is stripped from objects from piling up while the first
-// ones arrive.
+// SetTransform strips objects also in the relay, before the whole first list has
+// arrived.
 func (i *informer) SetTransform(transform toolscache.TransformFunc) error {
 	i.relay.transform = transform
 	return i.SharedIndexInformer.SetTransform(transform)

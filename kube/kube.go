@@ -33,7 +33,7 @@ import (
 // connectTimeout bounds the first contact with the API server.
 const connectTimeout = 10 * time.Second
 
-// Options are the flags that every process has.
+// Options are the flags that every role has.
 type Options struct {
 	// Kubeconfig is a file; empty means in-cluster, then $KUBECONFIG and ~/.kube/config.
 	Kubeconfig string
@@ -48,7 +48,7 @@ type Options struct {
 	Logger         logr.Logger
 }
 
-// NewScheme knows the types that the processes read and write.
+// NewScheme returns a scheme with the types that the processes read and write.
 func NewScheme() (*runtime.Scheme, error) {
 	scheme := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{
@@ -61,7 +61,8 @@ func NewScheme() (*runtime.Scheme, error) {
 	return scheme, nil
 }
 
-// RESTConfig reads the connection and makes sure that somebody answers there.
+// RESTConfig finds the cluster, and fails if its API server does not answer within
+// connectTimeout.
 func (o Options) RESTConfig() (*rest.Config, error) {
 	rules := clientcmd.NewDefaultClientConfigLoadingRules()
 	rules.ExplicitPath = o.Kubeconfig
@@ -87,7 +88,7 @@ func (o Options) RESTConfig() (*rest.Config, error) {
 	return config, nil
 }
 
-// Manager runs a process, and knows how fresh its caches are.
+// Manager is a controller-runtime manager that records how stale its caches are.
 type Manager struct {
 	manager.Manager
 	Watches *Watches
@@ -96,8 +97,8 @@ type Manager struct {
 	conversion *conversionGuard
 }
 
-// Start runs the process until the context ends. Caches of SidecarSets fill
-// whatever has become of their conversion.
+// Start runs the process until the context ends. Its cache of SidecarSets fills also
+// while their conversion webhook does not answer.
 func (m *Manager) Start(ctx context.Context) error {
 	m.conversion.prepare(ctx)
 	ctx, cancel := context.WithCancel(ctx)
@@ -108,8 +109,8 @@ func (m *Manager) Start(ctx context.Context) error {
 	return m.run(ctx)
 }
 
-// NewManager builds the process around its caches. adjust may change the
-// options before they take effect.
+// NewManager builds a Manager with the caches that every role needs. adjust may change
+// the options before they take effect; nil changes nothing.
 func (o Options) NewManager(adjust func(*manager.Options)) (*Manager, error) {
 	config, err := o.RESTConfig()
 	if err != nil {
@@ -160,7 +161,7 @@ func (o Options) NewManager(adjust func(*manager.Options)) (*Manager, error) {
 	}}, nil
 }
 
-// run ends with ctx. controller-runtime would wait for ever, and busily, for
+// run returns when ctx ends. controller-runtime would wait for ever, and busily, for
 // caches that have not synced by then.
 func (m *Manager) run(ctx context.Context) error {
 	ended := make(chan error, 1)
@@ -182,7 +183,7 @@ func (m *Manager) synced(ctx context.Context) bool {
 	return m.GetCache().WaitForCacheSync(short)
 }
 
-// CachesSynced is the readiness of a process that decides from caches.
+// CachesSynced is the readiness check of a process that decides from caches.
 func CachesSynced(mgr manager.Manager) healthz.Checker {
 	return func(r *http.Request) error {
 		ctx, cancel := context.WithTimeout(r.Context(), time.Second)

@@ -19,7 +19,8 @@ type Pods struct {
 	indexer toolscache.Indexer
 }
 
-// IndexPods follows the cache's pods. It must be called before the cache starts.
+// IndexPods adds the index to the cache of pods. It must be called before the cache
+// starts.
 func IndexPods(ctx context.Context, informers cache.Cache) (*Pods, error) {
 	informer, err := informers.GetInformer(ctx, &corev1.Pod{})
 	if err != nil {

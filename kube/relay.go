@@ -14,12 +14,12 @@ import (
 	toolscache "k8s.io/client-go/tools/cache"
 )
 
-// relay stands between two reflectors: it is the store of one, and what the other
-// lists once and then watches without end. A list that the first one has to make
-// again reaches the second as the changes since.
+// relay connects two reflectors: it is the ReflectorStore of one, and the
+// ListerWatcher that the other lists once and then watches without end. A list that
+// the first one has to repeat reaches the second as the changes since.
 type relay struct {
 	transform toolscache.TransformFunc
-	// done ends what waits.
+	// done ends sends that wait for a receiver.
 	done   <-chan struct{}
 	first  chan runtime.Object
 	events chan watch.Event
@@ -31,10 +31,11 @@ func newRelay() *relay {
 	return &relay{first: make(chan runtime.Object, 1), events: make(chan watch.Event)}
 }
 
-// Transformer lets the reflector strip objects while it gathers them.
+// Transformer lets the reflector strip objects while the first list arrives.
 func (r *relay) Transformer() toolscache.TransformFunc { return r.transform }
 
-// Add implements the reflector's store, as do Update, Delete, Replace and Resync.
+// Add passes on a new object. It implements toolscache.ReflectorStore, as do Update,
+// Delete, Replace and Resync.
 func (r *relay) Add(object any) error { return r.put(watch.Added, object) }
 
 // Update passes on a changed object.
@@ -51,8 +52,7 @@ func (r *relay) Delete(object any) error {
 	return nil
 }
 
-// Resync has nothing to do: handlers that want to hear of everything again hear
-// it from the informer.
+// Resync has nothing to do: the informer resyncs its handlers.
 func (r *relay) Resync() error { return nil }
 
 // Replace passes on the first list as it is, and of later ones the difference.
@@ -119,7 +119,7 @@ func keyed(object any) (string, runtime.Object, error) {
 	return key, typed, nil
 }
 
-// same reports whether two objects of one name are the same version of one object.
+// same reports whether two objects of one name have the same UID and resourceVersion.
 func same(a, b runtime.Object) bool {
 	before, errBefore := meta.Accessor(a)
 	after, errAfter := meta.Accessor(b)
@@ -127,11 +127,11 @@ func same(a, b runtime.Object) bool {
 		before.GetUID() == after.GetUID() && before.GetResourceVersion() == after.GetResourceVersion()
 }
 
-// IsWatchListSemanticsUnSupported has the informer list, and not ask for a watch
-// that begins with what is there.
+// IsWatchListSemanticsUnSupported makes the informer list, instead of a watch that
+// streams the initial list.
 func (r *relay) IsWatchListSemanticsUnSupported() bool { return true }
 
-// List is for reflectors that know no contexts.
+// List is for reflectors that pass no context.
 func (r *relay) List(options metav1.ListOptions) (runtime.Object, error) {
 	return r.ListWithContext(context.Background(), options)
 }
@@ -146,7 +146,7 @@ func (r *relay) ListWithContext(ctx context.Context, _ metav1.ListOptions) (runt
 	}
 }
 
-// Watch brings what changes after the first list.
+// Watch returns the changes after the first list.
 func (r *relay) Watch(metav1.ListOptions) (watch.Interface, error) {
 	return watch.NewProxyWatcher(r.events), nil
 }

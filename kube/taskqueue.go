@@ -10,9 +10,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// TaskQueue is where the rollouts of this cluster are queued on Temporal. It is
-// the override, or else the UID of namespace kube-system, which tells clusters
-// that share one Temporal apart. reader must work before caches are started.
+// TaskQueue returns the Temporal task queue of this cluster's rollouts: the override,
+// or else the UID of namespace kube-system, so that clusters can share one Temporal.
+// reader must work before caches are started.
 func TaskQueue(ctx context.Context, reader client.Reader, override string) (string, error) {
 	if override != "" {
 		return override, nil

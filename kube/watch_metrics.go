@@ -4,10 +4,10 @@ import "github.com/prometheus/client_golang/prometheus"
 
 const watchDown = "outrigger_watch_down_seconds"
 
-// Describe and Collect make Watches a Prometheus collector.
+// Describe implements prometheus.Collector.
 func (w *Watches) Describe(descriptions chan<- *prometheus.Desc) { descriptions <- watchDownDesc() }
 
-// Collect tells of every type that is watched.
+// Collect implements prometheus.Collector.
 func (w *Watches) Collect(metrics chan<- prometheus.Metric) {
 	description := watchDownDesc()
 	w.mu.RLock()

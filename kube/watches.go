@@ -20,53 +20,54 @@ import (
 // back well before.
 const StaleAfter = 2 * time.Second
 
-// Watches knows of every type in the cache whether the API server still tells of
-// its changes. It is safe for concurrent use.
+// Watches records for every type in the cache since when its watch is down. It is
+// safe for concurrent use.
 type Watches struct {
 	scheme *runtime.Scheme
 	clock  clock.Clock
 	began  time.Time
 
 	mu    sync.RWMutex
-	types map[reflect.Type]*watchedType
+	types map[reflect.Type]*typeWatches
 }
 
-// watchedType has a watch for each namespace, or one for all of them.
-type watchedType struct {
+// typeWatches has a watch for each namespace, or one for all of them.
+type typeWatches struct {
 	kind    string
-	watches []*watched
+	watches []*monitoredListWatch
 }
 
-// NewWatches knows no watch yet; see NewInformer.
+// NewWatches returns Watches without any type; NewInformer adds them.
 func NewWatches(scheme *runtime.Scheme, clock clock.Clock) *Watches {
-	return &Watches{scheme: scheme, clock: clock, began: clock.Now(), types: map[reflect.Type]*watchedType{}}
+	return &Watches{scheme: scheme, clock: clock, began: clock.Now(), types: map[reflect.Type]*typeWatches{}}
 }
 
-// NewInformer is for the options of a cache. Its informers come back within a
-// second of the API server, and are noted here.
+// NewInformer is a cache.Options.NewInformer. Its informers come back within a second
+// of the API server, and their watches are recorded.
 func (w *Watches) NewInformer(
 	lists toolscache.ListerWatcher, object runtime.Object, resync time.Duration, indexers toolscache.Indexers,
 ) toolscache.SharedIndexInformer {
-	noted := newWatched(lists, w.clock)
+	monitored := newMonitoredListWatch(lists, w.clock)
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	of := reflect.TypeOf(object)
 	if w.types[of] == nil {
-		w.types[of] = &watchedType{kind: w.kind(object)}
+		w.types[of] = &typeWatches{kind: w.kind(object)}
 	}
-	w.types[of].watches = append(w.types[of].watches, noted)
-	return newInformer(noted, object, resync, indexers)
+	w.types[of].watches = append(w.types[of].watches, monitored)
+	return newInformer(monitored, object, resync, indexers)
 }
 
-// Down is for how long the cache may have missed changes to objects of this type;
-// zero while it is watched. One that nothing has watched counts as never up.
+// Down returns for how long the cache may have missed changes to objects of this
+// type; zero while it is watched. A type without any watch counts as never up.
 func (w *Watches) Down(object client.Object) time.Duration {
 	down, _ := w.worst(object)
 	return down
 }
 
-// Current is nil while the cache is fresh enough to decide from what it holds of
-// these types. It asks nobody, so that it may be called at every decision.
+// Current returns a StaleError if the cache is too old to decide from what it holds
+// of one of these types. It makes no request, so that it may be called at every
+// decision.
 func (w *Watches) Current(objects ...client.Object) error {
 	for _, object := range objects {
 		if down, cause := w.worst(object); down > StaleAfter {
@@ -76,9 +77,8 @@ func (w *Watches) Current(objects ...client.Object) error {
 	return nil
 }
 
-// CutOff is nil unless, for longer than so much, nobody has answered when this
-// type was asked for. A refusal is an answer: who gets one is no worse off than
-// other replicas.
+// CutOff returns an error if requests for this type have had no answer for longer
+// than limit. A refusal is an answer: other replicas get the same one.
 func (w *Watches) CutOff(object client.Object, limit time.Duration) error {
 	down, cause := w.worst(object)
 	var answer apierrors.APIStatus
@@ -88,11 +88,11 @@ func (w *Watches) CutOff(object client.Object, limit time.Duration) error {
 	return StaleError{Kind: w.kind(object), Down: down, Cause: cause}
 }
 
-// StaleError says that a watch is down.
+// StaleError is the error of a decision that needs a watch which is down.
 type StaleError struct {
 	Kind string
 	Down time.Duration
-	// Cause is what the last attempt met; nil if it has none yet.
+	// Cause is the error of the last attempt; nil if there is none yet.
 	Cause error
 }
 
@@ -106,7 +106,7 @@ func (e StaleError) Error() string {
 
 func (e StaleError) Unwrap() error { return e.Cause }
 
-// worst is that of the type's watches which is down for the longest.
+// worst returns the longest outage among the watches of a type.
 func (w *Watches) worst(object client.Object) (time.Duration, error) {
 	w.mu.RLock()
 	defer w.mu.RUnlock()
@@ -117,7 +117,7 @@ func (w *Watches) worst(object client.Object) (time.Duration, error) {
 	return known.worst()
 }
 
-func (t *watchedType) worst() (longest time.Duration, cause error) {
+func (t *typeWatches) worst() (longest time.Duration, cause error) {
 	for _, one := range t.watches {
 		if down, failure := one.down(); down > longest {
 			longest, cause = down, failure
@@ -126,7 +126,7 @@ func (t *watchedType) worst() (longest time.Duration, cause error) {
 	return longest, cause
 }
 
-// kind is what the scheme calls a type, or else Go.
+// kind returns the name of a type in the scheme, or else in Go.
 func (w *Watches) kind(object runtime.Object) string {
 	kind, err := apiutil.GVKForObject(object, w.scheme)
 	if err != nil {

@@ -54,12 +54,12 @@ type watchScene struct {
 	t     *testing.T
 	api   *scripted
 	clock *clocktesting.FakeClock
-	*watched
+	*monitoredListWatch
 }
 
 func newWatchScene(t *testing.T) *watchScene {
 	api, clock := newScripted(), clocktesting.NewFakeClock(time.Date(2030, 1, 1, 12, 0, 0, 0, time.UTC))
-	return &watchScene{t: t, api: api, clock: clock, watched: newWatched(api.listWatch(), clock)}
+	return &watchScene{t: t, api: api, clock: clock, monitoredListWatch: newMonitoredListWatch(api.listWatch(), clock)}
 }
 
 func (s *watchScene) open(from *watch.FakeWatcher, streaming bool) watch.Interface {
@@ -87,7 +87,7 @@ func TestAWatchIsBelievedInOnceItLasts(t *testing.T) {
 	from := watch.NewFake()
 	opened := s.open(from, false)
 	s.downFor(5*time.Second, "the API server may end it with an error at once")
-	s.clock.Step(settling)
+	s.clock.Step(minUptime)
 	s.downFor(0, "it lasts")
 
 	from.Stop()
@@ -127,7 +127,7 @@ func TestAStreamIsBehindUntilItsFirstObjectsAreThere(t *testing.T) {
 	s.downFor(time.Minute, "more may come")
 	from.Action(watch.Bookmark, initialEnd())
 	<-opened.ResultChan()
-	s.clock.Step(settling)
+	s.clock.Step(minUptime)
 	s.downFor(0, "that was all")
 }
 
@@ -136,7 +136,7 @@ func TestAWatchThatWasReplacedEndsUnheard(t *testing.T) {
 	old := watch.NewFake()
 	first := s.open(old, false)
 	s.open(watch.NewFake(), false)
-	s.clock.Step(settling)
+	s.clock.Step(minUptime)
 	s.downFor(0, "the second is up")
 	old.Stop()
 	_, more := <-first.ResultChan()
@@ -153,7 +153,7 @@ func TestAWatchThatIsReplacedAtOnceWasHardlyDown(t *testing.T) {
 	old.Stop()
 	<-first.ResultChan()
 	s.open(watch.NewFake(), false)
-	s.clock.Step(settling - time.Millisecond)
+	s.clock.Step(minUptime - time.Millisecond)
 	down, _ := s.down()
 	assert.Less(t, down, StaleAfter)
 	s.clock.Step(time.Millisecond)
@@ -261,8 +261,8 @@ func TestWatchesKnowTheirTypes(t *testing.T) {
 }
 
 func TestAClientThatCannotStreamSaysSo(t *testing.T) {
-	w := newWatched(newRelay(), clocktesting.NewFakeClock(time.Now()))
+	w := newMonitoredListWatch(newRelay(), clocktesting.NewFakeClock(time.Now()))
 	assert.True(t, watchlist.DoesClientNotSupportWatchListSemantics(w))
-	w = newWatched(newScripted().listWatch(), clocktesting.NewFakeClock(time.Now()))
+	w = newMonitoredListWatch(newScripted().listWatch(), clocktesting.NewFakeClock(time.Now()))
 	assert.False(t, watchlist.DoesClientNotSupportWatchListSemantics(w))
 }

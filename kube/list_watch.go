@@ -17,10 +17,10 @@ import (
 )
 
 const (
-	// settling is how long a watch has to last before it is believed in: the API
-	// server also grants those that it ends with an error at once, and what it
-	// brings takes a moment to reach those who read the cache.
-	settling = time.Second
+	// minUptime is how long a watch has to last before it counts as up: the API server
+	// also grants those that it ends with an error at once, and what it brings takes a
+	// moment to reach the cache.
+	minUptime = time.Second
 	// A type that has been refused for refusalGracePeriod is listed again only every
 	// refusalBackoff. An earlier refusal may come from an API server that has just
 	// started, and has not read its own roles and definitions yet.
@@ -28,7 +28,7 @@ const (
 	refusalBackoff     = 10 * time.Second
 )
 
-// outage is the time when nobody tells of changes.
+// outage is a time without a watch that brings changes.
 type outage struct {
 	since time.Time
 	// granted is when a watch began that ends the outage if it lasts.
@@ -38,34 +38,34 @@ type outage struct {
 
 // over reports whether the granted watch has lasted.
 func (o *outage) over(now time.Time) bool {
-	return !o.granted.IsZero() && now.Sub(o.granted) >= settling
+	return !o.granted.IsZero() && now.Sub(o.granted) >= minUptime
 }
 
-// watched notes how the lists and watches of one reflector go.
-type watched struct {
+// monitoredListWatch is a ListerWatcher that records since when its watch is down.
+type monitoredListWatch struct {
 	lists toolscache.ListerWatcherWithContext
 	clock clock.Clock
-	// unstreamed is a client that lists, and cannot have a watch begin with what is there.
-	unstreamed bool
+	// noWatchList is set for a client that lists, and cannot stream the initial list.
+	noWatchList bool
 
 	outage atomic.Pointer[outage]
-	// mu keeps what is noted in order; newest numbers the watches.
+	// mu orders changes of outage; newest is the number of the newest watch.
 	mu           sync.Mutex
 	newest       int
 	refusedSince time.Time
 }
 
-func newWatched(lists toolscache.ListerWatcher, clock clock.Clock) *watched {
-	w := &watched{
+func newMonitoredListWatch(lists toolscache.ListerWatcher, clock clock.Clock) *monitoredListWatch {
+	w := &monitoredListWatch{
 		lists: toolscache.ToListerWatcherWithContext(lists), clock: clock,
-		unstreamed: watchlist.DoesClientNotSupportWatchListSemantics(lists),
+		noWatchList: watchlist.DoesClientNotSupportWatchListSemantics(lists),
 	}
 	w.outage.Store(&outage{since: clock.Now()})
 	return w
 }
 
 // down is zero while the watch is up.
-func (w *watched) down() (time.Duration, error) {
+func (w *monitoredListWatch) down() (time.Duration, error) {
 	current := w.outage.Load()
 	if current == nil {
 		return 0, nil
@@ -78,22 +78,22 @@ func (w *watched) down() (time.Duration, error) {
 	return now.Sub(current.since), current.cause
 }
 
-// IsWatchListSemanticsUnSupported is asked by reflectors.
-func (w *watched) IsWatchListSemanticsUnSupported() bool { return w.unstreamed }
+// IsWatchListSemanticsUnSupported is called by reflectors.
+func (w *monitoredListWatch) IsWatchListSemanticsUnSupported() bool { return w.noWatchList }
 
-// List is for reflectors that know no contexts.
-func (w *watched) List(options metav1.ListOptions) (runtime.Object, error) {
+// List is for reflectors that pass no context.
+func (w *monitoredListWatch) List(options metav1.ListOptions) (runtime.Object, error) {
 	return w.ListWithContext(context.Background(), options)
 }
 
-// Watch is for reflectors that know no contexts.
-func (w *watched) Watch(options metav1.ListOptions) (watch.Interface, error) {
+// Watch is for reflectors that pass no context.
+func (w *monitoredListWatch) Watch(options metav1.ListOptions) (watch.Interface, error) {
 	return w.WatchWithContext(context.Background(), options)
 }
 
-// ListWithContext holds back a refusal that lasts, because the reflector would
-// ask again at once. Every attempt of it ends here unless it succeeds.
-func (w *watched) ListWithContext(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
+// ListWithContext delays the return of a refusal that lasts, because the reflector
+// would list again at once. Every attempt of it ends here unless it succeeds.
+func (w *monitoredListWatch) ListWithContext(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
 	list, err := w.lists.ListWithContext(ctx, options)
 	if err != nil {
 		w.failed(err)
@@ -110,7 +110,7 @@ func (w *watched) ListWithContext(ctx context.Context, options metav1.ListOption
 	return list, err
 }
 
-func (w *watched) refusedForLong(err error) bool {
+func (w *monitoredListWatch) refusedForLong(err error) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if !refusal(err) {
@@ -123,29 +123,30 @@ func (w *watched) refusedForLong(err error) bool {
 	return w.clock.Since(w.refusedSince) >= refusalGracePeriod
 }
 
-// refusal is an answer that only people can change: lost rights, a missing definition.
+// refusal reports whether an answer will not change by itself: lost rights, a missing
+// definition.
 func refusal(err error) bool {
 	return apierrors.IsForbidden(err) || apierrors.IsUnauthorized(err) || apierrors.IsNotFound(err) || apierrors.IsMethodNotSupported(err)
 }
 
-// WatchWithContext notes when the watch begins and when it ends.
-func (w *watched) WatchWithContext(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
+// WatchWithContext records when the watch begins and when it ends.
+func (w *monitoredListWatch) WatchWithContext(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
 	granted, err := w.lists.WatchWithContext(ctx, options)
 	if err != nil {
 		w.failed(err)
 		return nil, err
 	}
 	number := w.begun()
-	// One that sends what is there is behind until it says that this was all.
+	// One that streams the initial list is behind until its bookmark.
 	if options.SendInitialEvents == nil || !*options.SendInitialEvents {
 		w.granted(number)
 	}
-	s := &stream{from: granted, to: make(chan watch.Event), stopped: make(chan struct{})}
+	s := &observedWatch{from: granted, to: make(chan watch.Event), stopped: make(chan struct{})}
 	go s.run(func(event watch.Event) { w.observe(number, event) }, func() { w.ended(number, nil) })
 	return s, nil
 }
 
-func (w *watched) observe(number int, event watch.Event) {
+func (w *monitoredListWatch) observe(number int, event watch.Event) {
 	switch event.Type {
 	case watch.Error:
 		w.ended(number, apierrors.FromObject(event.Object))
@@ -157,15 +158,15 @@ func (w *watched) observe(number int, event watch.Event) {
 	}
 }
 
-func (w *watched) begun() int {
+func (w *monitoredListWatch) begun() int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.newest++
 	return w.newest
 }
 
-// granted says that the watch misses nothing from now on.
-func (w *watched) granted(number int) {
+// granted records that the watch misses nothing from now on.
+func (w *monitoredListWatch) granted(number int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	current := w.outage.Load()
@@ -175,9 +176,9 @@ func (w *watched) granted(number int) {
 	w.outage.Store(&outage{since: current.since, granted: w.clock.Now()})
 }
 
-// ended says that the watch brings nothing any more. One that another has
-// replaced may say so late.
-func (w *watched) ended(number int, cause error) {
+// ended records that the watch brings nothing any more. The end of a watch that has
+// been replaced may come late, and does not count.
+func (w *monitoredListWatch) ended(number int, cause error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if number == w.newest {
@@ -185,14 +186,14 @@ func (w *watched) ended(number int, cause error) {
 	}
 }
 
-func (w *watched) failed(cause error) {
+func (w *monitoredListWatch) failed(cause error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.brokeLocked(cause)
 }
 
-// brokeLocked begins an outage, or goes on with the one that there is.
-func (w *watched) brokeLocked(cause error) {
+// brokeLocked begins an outage, or continues the present one. The caller holds mu.
+func (w *monitoredListWatch) brokeLocked(cause error) {
 	now := w.clock.Now()
 	next := &outage{since: now, cause: cause}
 	if current := w.outage.Load(); current != nil && !current.over(now) {
@@ -204,17 +205,17 @@ func (w *watched) brokeLocked(cause error) {
 	w.outage.Store(next)
 }
 
-// stream passes on a watch, and tells of its events and of its end.
-type stream struct {
+// observedWatch passes on a watch, and reports its events and its end.
+type observedWatch struct {
 	from    watch.Interface
 	to      chan watch.Event
 	stop    sync.Once
 	stopped chan struct{}
 }
 
-func (s *stream) ResultChan() <-chan watch.Event { return s.to }
+func (s *observedWatch) ResultChan() <-chan watch.Event { return s.to }
 
-func (s *stream) Stop() {
+func (s *observedWatch) Stop() {
 	s.stop.Do(func() {
 		close(s.stopped)
 		s.from.Stop()
@@ -222,7 +223,7 @@ func (s *stream) Stop() {
 }
 
 // run calls ended before the receiver can see the end.
-func (s *stream) run(observe func(watch.Event), ended func()) {
+func (s *observedWatch) run(observe func(watch.Event), ended func()) {
 	defer close(s.to)
 	defer ended()
 	for event := range s.from.ResultChan() {
