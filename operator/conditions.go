@@ -59,7 +59,7 @@ func (o *observation) progressing(set *v1alpha1.SidecarSet) condition {
 	case o.plan.Phase == protocol.PhasePaused:
 		return condition{metav1.ConditionFalse, v1alpha1.ReasonPaused, "paused (updateStrategy.paused); " + message}
 	case o.stalled(set):
-		return condition{metav1.ConditionFalse, o.engineReason(), o.engine.Error() + "; " + message}
+		return condition{metav1.ConditionFalse, o.temporalReason(), o.temporal.Error() + "; " + message}
 	case o.underWay():
 		return o.moving()
 	case o.plan.Phase == protocol.PhasePartitionReached:
@@ -87,7 +87,7 @@ func (o *observation) moving() condition {
 // stalled reports whether Temporal is missed: by a generation that waits to be
 // handed over, or by pods that wait for their upgrade.
 func (o *observation) stalled(set *v1alpha1.SidecarSet) bool {
-	if o.engine == nil || o.invalid != nil {
+	if o.temporal == nil || o.invalid != nil {
 		return false
 	}
 	if !handedOver(set) {
@@ -100,9 +100,9 @@ func (o *observation) stalled(set *v1alpha1.SidecarSet) bool {
 	return false
 }
 
-func (o *observation) engineReason() string {
+func (o *observation) temporalReason() string {
 	var throttled throttling
-	if errors.As(o.engine, &throttled) {
+	if errors.As(o.temporal, &throttled) {
 		return reasonThrottled
 	}
 	return v1alpha1.ReasonEngineUnavailable
@@ -140,7 +140,7 @@ func (o *observation) degraded(set *v1alpha1.SidecarSet) condition {
 	case o.invalid != nil:
 		return condition{metav1.ConditionTrue, reasonInvalid, o.invalid.Error() + consequence(set)}
 	case o.stalled(set):
-		return condition{metav1.ConditionTrue, o.engineReason(), o.engine.Error()}
+		return condition{metav1.ConditionTrue, o.temporalReason(), o.temporal.Error()}
 	case o.fault != fault{}:
 		return condition{metav1.ConditionTrue, o.fault.reason, o.fault.message}
 	case o.broken.count > 0:

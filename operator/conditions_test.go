@@ -36,7 +36,7 @@ func plan(phase protocol.Phase, counts protocol.Counts) rollout.Plan {
 func TestSpec8_ConditionsGiveOneExactReason(t *testing.T) {
 	all := protocol.Counts{Matched: 4, Updated: 4, Ready: 4, UpdatedReady: 4}
 	half := protocol.Counts{Matched: 4, Updated: 2, Ready: 3, UpdatedReady: 1, Unavailable: 1, Remaining: 2}
-	away := errors.New("engine away")
+	away := errors.New("Temporal is away")
 	broken := brokenPods{count: 1, reason: podstate.ImagePullBackOff, example: "shop/p", detail: "container x: ImagePullBackOff, image x:v9"}
 	const yes, no, unknown = metav1.ConditionTrue, metav1.ConditionFalse, metav1.ConditionUnknown
 	good := condition{no, "AsExpected", ""}
@@ -52,7 +52,7 @@ func TestSpec8_ConditionsGiveOneExactReason(t *testing.T) {
 	}{
 		{name: "complete", handed: generation, seen: observation{plan: plan(protocol.PhaseComplete, all)},
 			progressing: condition{no, "RolloutComplete", "message"}, available: ready, degraded: good},
-		{name: "complete needs no engine", handed: generation, seen: observation{plan: plan(protocol.PhaseComplete, all), engine: away},
+		{name: "complete needs no Temporal", handed: generation, seen: observation{plan: plan(protocol.PhaseComplete, all), temporal: away},
 			progressing: condition{no, "RolloutComplete", "message"}, available: ready, degraded: good},
 		{name: "no pods", handed: generation, seen: observation{plan: plan(protocol.PhaseComplete, protocol.Counts{})},
 			progressing: condition{no, "RolloutComplete", "message"}, available: condition{yes, "AsExpected", "0 of 0 pods ready"}, degraded: good},
@@ -75,22 +75,22 @@ func TestSpec8_ConditionsGiveOneExactReason(t *testing.T) {
 			progressing: condition{no, "RolloutComplete", "message"}, available: ready, degraded: good},
 		{name: "no worker", handed: generation, seen: observation{plan: plan(protocol.PhaseProgressing, half), fault: fault{"WorkerUnavailable", "nobody"}, broken: broken},
 			progressing: condition{no, "WorkerUnavailable", "nobody; message"}, available: almost, degraded: condition{yes, "WorkerUnavailable", "nobody"}},
-		{name: "throttled", handed: generation, seen: observation{plan: plan(protocol.PhaseProgressing, half), engine: throttling{"host:1", "ns"}},
+		{name: "throttled", handed: generation, seen: observation{plan: plan(protocol.PhaseProgressing, half), temporal: throttling{"host:1", "ns"}},
 			progressing: condition{no, "EngineThrottled", throttling{"host:1", "ns"}.Error() + "; message"}, available: almost,
 			degraded: condition{yes, "EngineThrottled", throttling{"host:1", "ns"}.Error()}},
 		{name: "not upgradable", handed: generation,
 			seen:        observation{plan: plan(protocol.PhaseComplete, protocol.Counts{Matched: 4, Updated: 3, Ready: 4, UpdatedReady: 3, NotUpgradable: 1})},
 			progressing: condition{no, "NotUpgradablePods", "message"}, available: ready,
 			degraded: condition{yes, "NotUpgradablePods", "1 of 4 pods differ in more than images and keep their version until they are created anew, such as shop/old"}},
-		{name: "engine away in the middle", handed: generation, seen: observation{plan: plan(protocol.PhaseProgressing, half), engine: away, broken: broken},
-			progressing: condition{no, "EngineUnavailable", "engine away; message"}, available: almost, degraded: condition{yes, "EngineUnavailable", "engine away"}},
-		{name: "engine away while the last pods settle", handed: generation,
-			seen:        observation{plan: plan(protocol.PhaseWaiting, protocol.Counts{Matched: 4, Updated: 4, Ready: 3, Unavailable: 1, Settling: 1}), engine: away},
+		{name: "Temporal is away in the middle", handed: generation, seen: observation{plan: plan(protocol.PhaseProgressing, half), temporal: away, broken: broken},
+			progressing: condition{no, "EngineUnavailable", "Temporal is away; message"}, available: almost, degraded: condition{yes, "EngineUnavailable", "Temporal is away"}},
+		{name: "Temporal is away while the last pods settle", handed: generation,
+			seen:        observation{plan: plan(protocol.PhaseWaiting, protocol.Counts{Matched: 4, Updated: 4, Ready: 3, Unavailable: 1, Settling: 1}), temporal: away},
 			progressing: condition{yes, "WaitingForPods", "message"}, available: almost, degraded: good},
-		{name: "engine away before the hand-over", handed: generation - 1, seen: observation{plan: plan(protocol.PhaseComplete, all), engine: away},
-			progressing: condition{no, "EngineUnavailable", "engine away; message"}, available: ready, degraded: condition{yes, "EngineUnavailable", "engine away"}},
-		{name: "engine away, paused before the hand-over", seen: observation{plan: plan(protocol.PhasePaused, half), engine: away},
-			progressing: condition{no, "Paused", "paused (updateStrategy.paused); message"}, available: almost, degraded: condition{yes, "EngineUnavailable", "engine away"}},
+		{name: "Temporal is away before the hand-over", handed: generation - 1, seen: observation{plan: plan(protocol.PhaseComplete, all), temporal: away},
+			progressing: condition{no, "EngineUnavailable", "Temporal is away; message"}, available: ready, degraded: condition{yes, "EngineUnavailable", "Temporal is away"}},
+		{name: "Temporal is away, paused before the hand-over", seen: observation{plan: plan(protocol.PhasePaused, half), temporal: away},
+			progressing: condition{no, "Paused", "paused (updateStrategy.paused); message"}, available: almost, degraded: condition{yes, "EngineUnavailable", "Temporal is away"}},
 		{name: "sidecar cannot start", handed: generation, seen: observation{plan: plan(protocol.PhaseWaiting, half), broken: broken},
 			progressing: condition{yes, "WaitingForPods", "message"}, available: almost,
 			degraded: condition{yes, "ImagePullBackOff", "1 of 4 pods have a sidecar that cannot start, such as shop/p (container x: ImagePullBackOff, image x:v9)"}},
@@ -98,7 +98,7 @@ func TestSpec8_ConditionsGiveOneExactReason(t *testing.T) {
 			progressing: condition{yes, "WaitingForPods", "message"}, available: condition{no, "WaitingForPods", "2 of 4 pods ready"}, degraded: good},
 		{name: "the only pod unready", handed: generation, seen: observation{plan: plan(protocol.PhaseWaiting, protocol.Counts{Matched: 1})},
 			progressing: condition{yes, "WaitingForPods", "message"}, available: condition{no, "WaitingForPods", "0 of 1 pods ready"}, degraded: good},
-		{name: "invalid", seen: observation{invalid: errors.New("no hash"), engine: away},
+		{name: "invalid", seen: observation{invalid: errors.New("no hash"), temporal: away},
 			progressing: condition{no, "Invalid", "no hash"}, available: condition{unknown, "Invalid", "the pods of this set cannot be told"},
 			degraded: condition{yes, "Invalid", "no hash"}, injected: &condition{unknown, "Invalid", "the pods of this set cannot be told"}},
 		{name: "pods without the sidecar", handed: generation,

@@ -41,11 +41,11 @@ type outcome struct {
 // works on another; a signal when it sleeps though there is work.
 func (r *reconciler) tend(ctx context.Context, set *v1alpha1.SidecarSet, seen *observation, t *track) outcome {
 	now := r.now()
-	if r.engine.unreachable() {
-		// The engine has every set looked at once it answers again.
+	if r.rollouts.unreachable() {
+		// Every set is enqueued once Temporal answers again.
 		return outcome{fault: t.fault}
 	}
-	if left := r.engine.throttled(); left > 0 {
+	if left := r.rollouts.throttled(); left > 0 {
 		return outcome{fault: t.fault, again: left}
 	}
 	if !handedOver(set) {
@@ -58,7 +58,7 @@ func (r *reconciler) tend(ctx context.Context, set *v1alpha1.SidecarSet, seen *o
 	if left := t.due(seen, now); left > 0 {
 		return outcome{fault: t.fault, again: left}
 	}
-	found, err := r.engine.newestRun(ctx, reference(set))
+	found, err := r.rollouts.newestRun(ctx, reference(set))
 	if err != nil {
 		return r.failed(t, err)
 	}
@@ -84,14 +84,14 @@ func (r *reconciler) tend(ctx context.Context, set *v1alpha1.SidecarSet, seen *o
 func (r *reconciler) failed(t *track, err error) outcome {
 	var unmade notAsked
 	if errors.As(err, &unmade) || isThrottle(err) {
-		return outcome{fault: t.fault, again: max(r.engine.throttled(), shortestThrottle)}
+		return outcome{fault: t.fault, again: max(r.rollouts.throttled(), shortestThrottle)}
 	}
 	return outcome{fault: t.fault, err: err}
 }
 
 func (r *reconciler) handOver(ctx context.Context, set *v1alpha1.SidecarSet, seen *observation, t *track) outcome {
 	if t.generation != set.Generation {
-		if err := r.engine.handOver(ctx, reference(set), set.Generation, seen.hold); err != nil {
+		if err := r.rollouts.handOver(ctx, reference(set), set.Generation, seen.hold); err != nil {
 			return r.failed(t, err)
 		}
 		t.handed(set.Generation, r.now())
@@ -99,7 +99,7 @@ func (r *reconciler) handOver(ctx context.Context, set *v1alpha1.SidecarSet, see
 	}
 	id := protocol.WorkflowID(set.Name, set.UID)
 	note := fmt.Sprintf("generation %d, workflow %s: %s", set.Generation, id, seen.plan.Message)
-	if url := r.engine.url(id); url != "" {
+	if url := r.rollouts.url(id); url != "" {
 		note += "; see " + url
 	}
 	out := outcome{handedOver: true, fault: t.fault, events: []rolloutEvent{{corev1.EventTypeNormal, eventRolloutStarted, note}}}
@@ -120,7 +120,7 @@ func (r *reconciler) attend(ctx context.Context, set *v1alpha1.SidecarSet, seen 
 		return r.putRight(ctx, set, seen, found, t)
 	case seen.offers() && found.sleeps() && (found.hold == nil || seen.plan.Counts.Migrated > 0) && t.mayWake(seen, r.now()):
 		// One that has ended meanwhile is found out by the next look.
-		_, err := r.engine.signal(ctx, reference(set), protocol.GenerationSignal, protocol.GenerationInput{Generation: set.Generation})
+		_, err := r.rollouts.signal(ctx, reference(set), protocol.GenerationSignal, protocol.GenerationInput{Generation: set.Generation})
 		return err
 	}
 	return nil
@@ -128,9 +128,9 @@ func (r *reconciler) attend(ctx context.Context, set *v1alpha1.SidecarSet, seen 
 
 // examine finds out what is wrong with those who do the work of an open run.
 func (r *reconciler) examine(ctx context.Context, set *v1alpha1.SidecarSet, found *run, t *track) error {
-	illness, sure, err := r.engine.diagnose(ctx, found, &t.sightings, t.fault)
+	illness, sure, err := r.rollouts.diagnose(ctx, found, &t.sightings, t.fault)
 	if err == nil && sure && illness == (fault{}) && found.hold == nil && (t.stuck() || t.fault != fault{}) {
-		illness, err = r.engine.refusedWrites(ctx, reference(set))
+		illness, err = r.rollouts.refusedWrites(ctx, reference(set))
 	}
 	if err != nil {
 		return err
@@ -147,11 +147,11 @@ func (r *reconciler) putRight(ctx context.Context, set *v1alpha1.SidecarSet, see
 	log.FromContext(ctx).Info("telling a run its generation again", "generation", set.Generation, "run works on", found.generation)
 	if hold := seen.hold; hold != nil && found.hold == nil {
 		// The run is older than the hold.
-		if _, err := r.engine.signal(ctx, reference(set), protocol.PauseSignal, protocol.Hold{Who: hold.Who, Why: hold.Why}); err != nil {
+		if _, err := r.rollouts.signal(ctx, reference(set), protocol.PauseSignal, protocol.Hold{Who: hold.Who, Why: hold.Why}); err != nil {
 			return err
 		}
 	}
-	return r.engine.handOver(ctx, reference(set), set.Generation, seen.hold)
+	return r.rollouts.handOver(ctx, reference(set), set.Generation, seen.hold)
 }
 
 // astray reports whether the run works on another generation than the set's: its
@@ -174,7 +174,7 @@ func (r *reconciler) restart(ctx context.Context, set *v1alpha1.SidecarSet, seen
 	if done && r.now().Sub(t.ended) < restartGracePeriod {
 		return nil, nil
 	}
-	if err := r.engine.handOver(ctx, reference(set), set.Generation, seen.hold); err != nil {
+	if err := r.rollouts.handOver(ctx, reference(set), set.Generation, seen.hold); err != nil {
 		return nil, err
 	}
 	t.handed(set.Generation, r.now())

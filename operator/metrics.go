@@ -8,16 +8,16 @@ import (
 
 // metrics are those that the operator adds to controller-runtime's.
 type metrics struct {
-	engineAvailable prometheus.Gauge
-	handOvers       *prometheus.CounterVec
-	statusWrites    prometheus.Counter
-	temporalCalls   *prometheus.CounterVec
-	withoutSidecar  *prometheus.GaugeVec
+	temporalAvailable prometheus.Gauge
+	handOvers         *prometheus.CounterVec
+	statusWrites      prometheus.Counter
+	temporalCalls     *prometheus.CounterVec
+	withoutSidecar    *prometheus.GaugeVec
 }
 
 func newMetrics(registerer prometheus.Registerer) (*metrics, error) {
 	m := &metrics{
-		engineAvailable: prometheus.NewGauge(prometheus.GaugeOpts{
+		temporalAvailable: prometheus.NewGauge(prometheus.GaugeOpts{
 			Name: "outrigger_engine_available",
 			Help: "1 while Temporal answers and takes rollouts, else 0.",
 		}),
@@ -41,7 +41,7 @@ func newMetrics(registerer prometheus.Registerer) (*metrics, error) {
 	for _, result := range []string{resultOK, resultError} {
 		m.handOvers.WithLabelValues(result)
 	}
-	for _, collector := range []prometheus.Collector{m.engineAvailable, m.handOvers, m.statusWrites, m.temporalCalls, m.withoutSidecar} {
+	for _, collector := range []prometheus.Collector{m.temporalAvailable, m.handOvers, m.statusWrites, m.temporalCalls, m.withoutSidecar} {
 		if err := registerer.Register(collector); err != nil {
 			return nil, fmt.Errorf("register metrics: %w", err)
 		}

@@ -29,8 +29,8 @@ type observation struct {
 	hold *v1alpha1.RolloutHold
 	// fault is what is wrong with those who do the run's work.
 	fault fault
-	// engine says why Temporal takes no rollouts; nil while it does.
-	engine error
+	// temporal says why Temporal takes no rollouts; nil while it does.
+	temporal error
 }
 
 // brokenPods are matched pods with a sidecar that cannot start.
@@ -42,7 +42,7 @@ type brokenPods struct {
 
 // observe plans over the set's pods, without acting on the plan.
 func (r *reconciler) observe(ctx context.Context, set *v1alpha1.SidecarSet, pods []*corev1.Pod) observation {
-	seen := observation{engine: r.engine.wait(ctx)}
+	seen := observation{temporal: r.rollouts.wait(ctx)}
 	if set.Status.Rollout != nil {
 		seen.hold = set.Status.Rollout.Hold
 	}

@@ -76,11 +76,11 @@ func Run(ctx context.Context, o Options) error {
 	if err != nil {
 		return err
 	}
-	engine := newEngine(client, o, queue, metrics, time.Now)
-	if err := mgr.Add(engine); err != nil {
+	rollouts := newRolloutClient(client, o, queue, metrics, time.Now)
+	if err := mgr.Add(rollouts); err != nil {
 		return fmt.Errorf("set up the watch over Temporal: %w", err)
 	}
-	if err := addController(ctx, mgr, engine, o.SystemNamespace, metrics); err != nil {
+	if err := addController(ctx, mgr, rollouts, o.SystemNamespace, metrics); err != nil {
 		return err
 	}
 	if err := mgr.Start(ctx); err != nil {
@@ -89,7 +89,7 @@ func Run(ctx context.Context, o Options) error {
 	return nil
 }
 
-func addController(ctx context.Context, mgr *kube.Manager, engine *engine, namespace string, metrics *metrics) error {
+func addController(ctx context.Context, mgr *kube.Manager, rollouts *rolloutClient, namespace string, metrics *metrics) error {
 	pods, err := kube.IndexPods(ctx, mgr.GetCache())
 	if err != nil {
 		return err
@@ -99,7 +99,7 @@ func addController(ctx context.Context, mgr *kube.Manager, engine *engine, names
 		return fmt.Errorf("watch SidecarSets: %w", err)
 	}
 	pace, suspects := newPace(time.Now), &names{}
-	sweeper := newSweeper(engine, mgr.GetClient(), mgr.GetAPIReader(), suspects)
+	sweeper := newSweeper(rollouts, mgr.GetClient(), mgr.GetAPIReader(), suspects)
 	if err := mgr.Add(sweeper); err != nil {
 		return fmt.Errorf("set up the search for runs of deleted sets: %w", err)
 	}
@@ -114,7 +114,7 @@ func addController(ctx context.Context, mgr *kube.Manager, engine *engine, names
 			pods:      pods,
 			live:      mgr.GetAPIReader(),
 			namespace: namespace,
-			engine:    engine,
+			rollouts:  rollouts,
 			tracks:    newTracks(),
 			pace:      pace,
 			suspects:  suspects,
@@ -127,7 +127,7 @@ func addController(ctx context.Context, mgr *kube.Manager, engine *engine, names
 	if err != nil {
 		return fmt.Errorf("set up the controller: %w", err)
 	}
-	for _, source := range sources(mgr, engine, sweeper, pace) {
+	for _, source := range sources(mgr, rollouts, sweeper, pace) {
 		if err := c.Watch(source); err != nil {
 			return fmt.Errorf("set up the controller's watches: %w", err)
 		}

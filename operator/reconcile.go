@@ -28,7 +28,7 @@ type reconciler struct {
 	// live reads past the cache.
 	live      client.Reader
 	namespace string
-	engine    *engine
+	rollouts  *rolloutClient
 	tracks    *tracks
 	pace      *pace
 	// suspects are sets whose runs were found to be at odds with them.
@@ -111,10 +111,10 @@ func (r *reconciler) tendAndPublish(ctx context.Context, before, set *v1alpha1.S
 		}
 		before, hidden = set.DeepCopy(), 0
 	}
-	if hidden > 0 && out.err == nil && !r.engine.unreachable() {
+	if hidden > 0 && out.err == nil && !r.rollouts.unreachable() {
 		return reconcile.Result{RequeueAfter: hidden}, nil
 	}
-	seen.engine = r.engine.wait(ctx)
+	seen.temporal = r.rollouts.wait(ctx)
 	if err := r.publish(ctx, before, set, seen, out); err != nil {
 		return reconcile.Result{}, err
 	}
@@ -134,7 +134,7 @@ func (r *reconciler) hidden(set *v1alpha1.SidecarSet, seen *observation, t *trac
 func (r *reconciler) publish(ctx context.Context, before, set *v1alpha1.SidecarSet, seen *observation, out outcome) error {
 	if out.handedOver {
 		id := protocol.WorkflowID(set.Name, set.UID)
-		set.Status.Rollout = &v1alpha1.RolloutStatus{Generation: set.Generation, WorkflowID: id, URL: r.engine.url(id), Hold: seen.hold}
+		set.Status.Rollout = &v1alpha1.RolloutStatus{Generation: set.Generation, WorkflowID: id, URL: r.rollouts.url(id), Hold: seen.hold}
 	}
 	if out.holdKnown {
 		seen.hold = out.hold

@@ -27,11 +27,11 @@ type batchResult struct {
 
 // refusedWrites reads from a run's history whether its newest batch could write
 // none of its pods. That is no failure of an activity: one pod stops no other.
-func (e *engine) refusedWrites(ctx context.Context, set protocol.SetReference) (fault, error) {
+func (c *rolloutClient) refusedWrites(ctx context.Context, set protocol.SetReference) (fault, error) {
 	var answer *workflowservice.GetWorkflowExecutionHistoryReverseResponse
-	err := e.call(ctx, "GetWorkflowExecutionHistoryReverse", func(short context.Context) (err error) {
-		answer, err = e.client.WorkflowService().GetWorkflowExecutionHistoryReverse(short, &workflowservice.GetWorkflowExecutionHistoryReverseRequest{
-			Namespace: e.namespace, MaximumPageSize: newestEvents,
+	err := c.call(ctx, "GetWorkflowExecutionHistoryReverse", func(short context.Context) (err error) {
+		answer, err = c.client.WorkflowService().GetWorkflowExecutionHistoryReverse(short, &workflowservice.GetWorkflowExecutionHistoryReverseRequest{
+			Namespace: c.namespace, MaximumPageSize: newestEvents,
 			Execution: &common.WorkflowExecution{WorkflowId: protocol.WorkflowID(set.Name, set.UID)},
 		})
 		return err

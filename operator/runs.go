@@ -59,34 +59,34 @@ func (r *run) sleeps() bool {
 // handOver tells Temporal to roll out a generation. With no run of the set
 // open it starts one, held if hold says so; an open run of an older generation
 // moves on to this one; one of the same generation looks again.
-func (e *engine) handOver(ctx context.Context, set protocol.SetReference, generation int64, hold *v1alpha1.RolloutHold) error {
-	request, err := e.startRequest(set, generation, hold)
+func (c *rolloutClient) handOver(ctx context.Context, set protocol.SetReference, generation int64, hold *v1alpha1.RolloutHold) error {
+	request, err := c.startRequest(set, generation, hold)
 	if err != nil {
 		return fmt.Errorf("hand generation %d of SidecarSet %s over: %w", generation, set.Name, err)
 	}
 	start := func(short context.Context) error {
-		_, err := e.client.WorkflowService().SignalWithStartWorkflowExecution(short, request)
+		_, err := c.client.WorkflowService().SignalWithStartWorkflowExecution(short, request)
 		return err
 	}
-	err = e.call(ctx, "SignalWithStartWorkflowExecution", start)
+	err = c.call(ctx, "SignalWithStartWorkflowExecution", start)
 	if isUnknownAttribute(err) {
 		// The namespace was emptied since the attributes were seen to.
-		if registered := e.registerAttributes(ctx); registered == nil {
-			err = e.call(ctx, "SignalWithStartWorkflowExecution", start)
+		if registered := c.registerAttributes(ctx); registered == nil {
+			err = c.call(ctx, "SignalWithStartWorkflowExecution", start)
 		}
 	}
-	e.metrics.handOvers.WithLabelValues(resultOf(err)).Inc()
+	c.metrics.handOvers.WithLabelValues(resultOf(err)).Inc()
 	if err == nil {
-		e.note(func() { e.refusal = nil })
+		c.note(func() { c.refusal = nil })
 		return nil
 	}
 	if ctx.Err() == nil && !isAway(err) && !isThrottle(err) {
-		e.note(func() { e.refusal, e.refusedAt = e.sayRefused(err), e.now() })
+		c.note(func() { c.refusal, c.refusedAt = c.sayRefused(err), c.now() })
 	}
 	return fmt.Errorf("hand generation %d of SidecarSet %s over: %w", generation, set.Name, err)
 }
 
-func (e *engine) startRequest(set protocol.SetReference, generation int64, hold *v1alpha1.RolloutHold) (*workflowservice.SignalWithStartWorkflowExecutionRequest, error) {
+func (c *rolloutClient) startRequest(set protocol.SetReference, generation int64, hold *v1alpha1.RolloutHold) (*workflowservice.SignalWithStartWorkflowExecutionRequest, error) {
 	input := protocol.RolloutInput{SidecarSet: set, Generation: generation}
 	phase := protocol.PhaseProgressing
 	var memo *common.Memo
@@ -116,10 +116,10 @@ func (e *engine) startRequest(set protocol.SetReference, generation int64, hold 
 		return nil, fmt.Errorf("encode the summary: %w", err)
 	}
 	return &workflowservice.SignalWithStartWorkflowExecutionRequest{
-		Namespace:             e.namespace,
+		Namespace:             c.namespace,
 		WorkflowId:            protocol.WorkflowID(set.Name, set.UID),
 		WorkflowType:          &common.WorkflowType{Name: protocol.RolloutWorkflow},
-		TaskQueue:             &taskqueue.TaskQueue{Name: e.taskQueue, Kind: enums.TASK_QUEUE_KIND_NORMAL},
+		TaskQueue:             &taskqueue.TaskQueue{Name: c.taskQueue, Kind: enums.TASK_QUEUE_KIND_NORMAL},
 		Input:                 arguments,
 		Identity:              name,
 		RequestId:             string(uuid.NewUUID()),
@@ -134,14 +134,14 @@ func (e *engine) startRequest(set protocol.SetReference, generation int64, hold 
 
 // signal sends a signal to the open run of a set. It never starts one; without
 // one it answers false.
-func (e *engine) signal(ctx context.Context, set protocol.SetReference, signal string, payload any) (delivered bool, err error) {
+func (c *rolloutClient) signal(ctx context.Context, set protocol.SetReference, signal string, payload any) (delivered bool, err error) {
 	input, err := converter.GetDefaultDataConverter().ToPayloads(payload)
 	if err != nil {
 		return false, fmt.Errorf("encode signal %s: %w", signal, err)
 	}
-	err = e.call(ctx, "SignalWorkflowExecution", func(short context.Context) error {
-		_, err := e.client.WorkflowService().SignalWorkflowExecution(short, &workflowservice.SignalWorkflowExecutionRequest{
-			Namespace:         e.namespace,
+	err = c.call(ctx, "SignalWorkflowExecution", func(short context.Context) error {
+		_, err := c.client.WorkflowService().SignalWorkflowExecution(short, &workflowservice.SignalWorkflowExecutionRequest{
+			Namespace:         c.namespace,
 			WorkflowExecution: &common.WorkflowExecution{WorkflowId: protocol.WorkflowID(set.Name, set.UID)},
 			SignalName:        signal,
 			Input:             input,
@@ -161,11 +161,11 @@ func (e *engine) signal(ctx context.Context, set protocol.SetReference, signal s
 }
 
 // newestRun describes the newest run of a set.
-func (e *engine) newestRun(ctx context.Context, set protocol.SetReference) (*run, error) {
+func (c *rolloutClient) newestRun(ctx context.Context, set protocol.SetReference) (*run, error) {
 	var description *workflowservice.DescribeWorkflowExecutionResponse
-	err := e.call(ctx, "DescribeWorkflowExecution", func(short context.Context) (err error) {
-		description, err = e.client.WorkflowService().DescribeWorkflowExecution(short, &workflowservice.DescribeWorkflowExecutionRequest{
-			Namespace: e.namespace,
+	err := c.call(ctx, "DescribeWorkflowExecution", func(short context.Context) (err error) {
+		description, err = c.client.WorkflowService().DescribeWorkflowExecution(short, &workflowservice.DescribeWorkflowExecutionRequest{
+			Namespace: c.namespace,
 			Execution: &common.WorkflowExecution{WorkflowId: protocol.WorkflowID(set.Name, set.UID)},
 		})
 		return err

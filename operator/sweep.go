@@ -33,8 +33,8 @@ const (
 // sweeper ends the runs of sets that are gone, and points out sets whose runs
 // are at odds with them. It works for the leader alone.
 type sweeper struct {
-	engine *engine
-	cache  client.Reader
+	rollouts *rolloutClient
+	cache    client.Reader
 	// live reads past the cache.
 	live     client.Reader
 	suspects *names
@@ -54,9 +54,9 @@ type farewell struct {
 	pause      time.Duration
 }
 
-func newSweeper(engine *engine, cache, live client.Reader, suspects *names) *sweeper {
+func newSweeper(rollouts *rolloutClient, cache, live client.Reader, suspects *names) *sweeper {
 	return &sweeper{
-		engine: engine, cache: cache, live: live, suspects: suspects, log: engine.log.WithName("sweep"),
+		rollouts: rollouts, cache: cache, live: live, suspects: suspects, log: rollouts.log.WithName("sweep"),
 		found: make(chan event.GenericEvent), wake: make(chan struct{}, 1), farewells: map[protocol.SetReference]*farewell{},
 	}
 }
@@ -67,7 +67,7 @@ func (s *sweeper) gone(set *v1alpha1.SidecarSet) { s.bid(reference(set), set.Gen
 func (s *sweeper) bid(set protocol.SetReference, generation int64) {
 	s.mu.Lock()
 	if s.farewells[set] == nil {
-		s.farewells[set] = &farewell{generation: generation, due: s.engine.now(), pause: firstFarewell}
+		s.farewells[set] = &farewell{generation: generation, due: s.rollouts.now(), pause: firstFarewell}
 	}
 	s.mu.Unlock()
 	select {
@@ -85,21 +85,21 @@ func (s *sweeper) Start(ctx context.Context) error {
 		select {
 		case <-ctx.Done():
 			return nil
-		case <-s.engine.back:
+		case <-s.rollouts.back:
 			sweepAt = time.Time{}
 		case <-s.wake:
 		case <-timer.C:
 		}
 		select {
-		case <-s.engine.probed:
+		case <-s.rollouts.probed:
 		case <-ctx.Done():
 			return nil
 		}
-		now := s.engine.now()
-		if !s.engine.unreachable() && !now.Before(sweepAt) {
+		now := s.rollouts.now()
+		if !s.rollouts.unreachable() && !now.Before(sweepAt) {
 			sweepAt = now.Add(s.sweep(ctx))
 		}
-		timer.Reset(min(s.deliver(ctx), max(sweepAt.Sub(s.engine.now()), firstFarewell)))
+		timer.Reset(min(s.deliver(ctx), max(sweepAt.Sub(s.rollouts.now()), firstFarewell)))
 	}
 }
 
@@ -108,15 +108,15 @@ func (s *sweeper) Start(ctx context.Context) error {
 func (s *sweeper) deliver(ctx context.Context) time.Duration {
 	next := sweepEvery
 	for set, one := range s.pending() {
-		if left := one.due.Sub(s.engine.now()); left > 0 {
+		if left := one.due.Sub(s.rollouts.now()); left > 0 {
 			next = min(next, left)
 			continue
 		}
-		if s.engine.unreachable() {
+		if s.rollouts.unreachable() {
 			next = min(next, one.pause)
 			continue
 		}
-		delivered, err := s.engine.signal(ctx, set, protocol.GenerationSignal, protocol.GenerationInput{Generation: one.generation})
+		delivered, err := s.rollouts.signal(ctx, set, protocol.GenerationSignal, protocol.GenerationInput{Generation: one.generation})
 		if err != nil {
 			s.log.Info("cannot tell the run of a deleted SidecarSet; trying again", "set", set.Name, "cause", err.Error())
 		} else if !delivered {
@@ -143,7 +143,7 @@ func (s *sweeper) postpone(set protocol.SetReference) time.Duration {
 	defer s.mu.Unlock()
 	one := s.farewells[set]
 	pause := one.pause
-	one.due, one.pause = s.engine.now().Add(pause), min(2*pause, lastFarewell)
+	one.due, one.pause = s.rollouts.now().Add(pause), min(2*pause, lastFarewell)
 	return pause
 }
 
@@ -159,10 +159,10 @@ func (s *sweeper) sweep(ctx context.Context) time.Duration {
 	var page []byte
 	for {
 		var answer *workflowservice.ListWorkflowExecutionsResponse
-		err := s.engine.call(ctx, "ListWorkflowExecutions", func(short context.Context) (err error) {
-			answer, err = s.engine.client.WorkflowService().ListWorkflowExecutions(short, &workflowservice.ListWorkflowExecutionsRequest{
-				Namespace: s.engine.namespace, PageSize: sweepPage, NextPageToken: page,
-				Query: fmt.Sprintf("WorkflowType='%s' AND ExecutionStatus='Running' AND TaskQueue='%s'", protocol.RolloutWorkflow, s.engine.taskQueue),
+		err := s.rollouts.call(ctx, "ListWorkflowExecutions", func(short context.Context) (err error) {
+			answer, err = s.rollouts.client.WorkflowService().ListWorkflowExecutions(short, &workflowservice.ListWorkflowExecutionsRequest{
+				Namespace: s.rollouts.namespace, PageSize: sweepPage, NextPageToken: page,
+				Query: fmt.Sprintf("WorkflowType='%s' AND ExecutionStatus='Running' AND TaskQueue='%s'", protocol.RolloutWorkflow, s.rollouts.taskQueue),
 			})
 			return err
 		})

@@ -48,8 +48,8 @@ func TestBusyWorkflowsAreNoThrottle(t *testing.T) {
 	assert.False(t, isAway(serviceerror.NewResourceExhausted(enums.RESOURCE_EXHAUSTED_CAUSE_RPS_LIMIT, "much")))
 }
 
-// newEngineOn connects to a Temporal server of its own.
-func newEngineOn(t *testing.T, settings ...string) *engine {
+// newRolloutClientOn connects to a Temporal server of its own.
+func newRolloutClientOn(t *testing.T, settings ...string) *rolloutClient {
 	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	address := listener.Addr().String()
@@ -76,26 +76,26 @@ func newEngineOn(t *testing.T, settings ...string) *engine {
 	require.NoError(t, err)
 	var o Options
 	o.Temporal, o.Logger = temporal.Options{Address: address, Namespace: "default"}, logr.Discard()
-	return newEngine(client, o, "queue", metrics, time.Now)
+	return newRolloutClient(client, o, "queue", metrics, time.Now)
 }
 
 func TestSpec8_AThrottlingTemporalIsToldFromOneThatIsAway(t *testing.T) {
-	e := newEngineOn(t, "frontend.namespaceRPS=2", "frontend.namespaceBurstRatio=1.0")
-	require.NoError(t, e.registerAttributes(t.Context()))
+	rollouts := newRolloutClientOn(t, "frontend.namespaceRPS=2", "frontend.namespaceBurstRatio=1.0")
+	require.NoError(t, rollouts.registerAttributes(t.Context()))
 	set := protocol.SetReference{Name: "busy", UID: "uid"}
 	require.EventuallyWithT(t, func(c *assert.CollectT) {
 		for range 4 {
-			err := e.handOver(t.Context(), set, 1, nil)
+			err := rollouts.handOver(t.Context(), set, 1, nil)
 			if err != nil {
 				assert.True(c, isThrottle(err), err)
 			}
 		}
-		e.mu.Lock()
-		defer e.mu.Unlock()
-		assert.Equal(c, throttling{e.address, "default"}, e.trouble())
+		rollouts.mu.Lock()
+		defer rollouts.mu.Unlock()
+		assert.Equal(c, throttling{rollouts.address, "default"}, rollouts.trouble())
 	}, soon, tick)
-	assert.False(t, e.unreachable())
+	assert.False(t, rollouts.unreachable())
 	require.EventuallyWithT(t, func(c *assert.CollectT) {
-		assert.NoError(c, e.handOver(t.Context(), set, 1, nil))
+		assert.NoError(c, rollouts.handOver(t.Context(), set, 1, nil))
 	}, soon, tick)
 }

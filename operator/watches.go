@@ -32,14 +32,14 @@ const coalescing = time.Second
 type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
 
 // sources are all that can change what the operator has to do.
-func sources(mgr manager.Manager, engine *engine, sweeper *sweeper, pace *pace) []source.Source {
+func sources(mgr manager.Manager, rollouts *rolloutClient, sweeper *sweeper, pace *pace) []source.Source {
 	cache, sets := mgr.GetCache(), setLister{mgr.GetClient(), pace}
 	return []source.Source{
 		source.Kind(cache, &v1alpha1.SidecarSet{}, setEvents(sweeper.gone)),
 		source.Kind(cache, &corev1.Pod{}, podEvents(sets)),
 		source.Kind(cache, &corev1.Namespace{}, namespaceEvents(sets)),
 		source.Kind(cache, &appsv1.ControllerRevision{}, revisionEvents(pace)),
-		source.Channel(engine.changes, engineEvents(sets)),
+		source.Channel(rollouts.changes, temporalEvents(sets)),
 		source.Channel(sweeper.found, handler.Funcs{GenericFunc: func(_ context.Context, e event.GenericEvent, q queue) {
 			q.Add(request(e.Object.GetName()))
 		}}),
@@ -168,7 +168,7 @@ func revisionEvents(pace *pace) handler.TypedFuncs[*appsv1.ControllerRevision, r
 	}
 }
 
-func engineEvents(sets setLister) handler.Funcs {
+func temporalEvents(sets setLister) handler.Funcs {
 	return handler.Funcs{
 		GenericFunc: func(ctx context.Context, _ event.GenericEvent, q queue) {
 			sets.enqueue(ctx, q, func(*v1alpha1.SidecarSet) bool { return true })

@@ -137,13 +137,13 @@ func (s *sightings) settle() { s.since, s.current = s.current, nil }
 
 // diagnose tells what is wrong with those who do the work of an open run, and was
 // before. It is not sure while it is too early to tell.
-func (e *engine) diagnose(ctx context.Context, r *run, s *sightings, before fault) (found fault, sure bool, err error) {
-	now := e.now()
-	seen := s.examine(r, e.taskQueue, now)
+func (c *rolloutClient) diagnose(ctx context.Context, r *run, s *sightings, before fault) (found fault, sure bool, err error) {
+	now := c.now()
+	seen := s.examine(r, c.taskQueue, now)
 	defer s.settle()
 	switch {
 	case seen.waiting != nil:
-		pollers, err := e.pollers(ctx, seen.waiting.queue, seen.waiting.kind)
+		pollers, err := c.pollers(ctx, seen.waiting.queue, seen.waiting.kind)
 		if err != nil {
 			return fault{}, false, err
 		}
@@ -151,21 +151,21 @@ func (e *engine) diagnose(ctx context.Context, r *run, s *sightings, before faul
 			// Workers do take up tasks; they have many.
 			return fault{}, false, nil
 		}
-		return e.unattended(seen.waiting.queue, len(pollers) == 0), true, nil
+		return c.unattended(seen.waiting.queue, len(pollers) == 0), true, nil
 	case seen.failing != "":
 		// What has failed may wait for a worker now.
 		return failing(seen.failing, seen.cause), !seen.unsure || before.reason != v1alpha1.ReasonWorkerUnavailable, nil
 	case seen.unsure || !seen.idle:
 		return fault{}, !seen.unsure, nil
 	}
-	pollers, err := e.pollers(ctx, e.taskQueue, enums.TASK_QUEUE_TYPE_WORKFLOW)
+	pollers, err := c.pollers(ctx, c.taskQueue, enums.TASK_QUEUE_TYPE_WORKFLOW)
 	if err != nil || len(pollers) > 0 {
 		return fault{}, err == nil, err
 	}
 	if s.age("no pollers", now) < absence {
 		return fault{}, false, nil
 	}
-	return e.unattended(e.taskQueue, true), true, nil
+	return c.unattended(c.taskQueue, true), true, nil
 }
 
 // askedSince compares times of Temporal alone.
@@ -178,13 +178,13 @@ func askedSince(pollers []*taskqueue.PollerInfo, scheduled time.Time) bool {
 	return false
 }
 
-func (e *engine) unattended(queue string, nobody bool) fault {
+func (c *rolloutClient) unattended(queue string, nobody bool) fault {
 	what := "no worker takes up the tasks in task queue " + queue
 	if nobody {
 		what = "no worker polls task queue " + queue
 	}
 	return fault{v1alpha1.ReasonWorkerUnavailable, fmt.Sprintf("%s (Temporal at %s, namespace %s): are workers running, with this task queue and namespace?",
-		what, e.address, e.namespace)}
+		what, c.address, c.namespace)}
 }
 
 func failing(what, cause string) fault {
@@ -227,29 +227,29 @@ type queueAnswer struct {
 
 // pollers lists the workers that asked for work of late: Temporal remembers them
 // for some minutes.
-func (e *engine) pollers(ctx context.Context, queue string, kind enums.TaskQueueType) ([]*taskqueue.PollerInfo, error) {
+func (c *rolloutClient) pollers(ctx context.Context, queue string, kind enums.TaskQueueType) ([]*taskqueue.PollerInfo, error) {
 	key := queueKey{queue, kind}
-	e.mu.Lock()
-	known, ok := e.queues[key]
-	e.mu.Unlock()
-	if ok && e.now().Sub(known.at) < pollersKept {
+	c.mu.Lock()
+	known, ok := c.queues[key]
+	c.mu.Unlock()
+	if ok && c.now().Sub(known.at) < pollersKept {
 		return known.pollers, nil
 	}
 	var answer *workflowservice.DescribeTaskQueueResponse
-	err := e.call(ctx, "DescribeTaskQueue", func(short context.Context) (err error) {
-		answer, err = e.client.WorkflowService().DescribeTaskQueue(short, &workflowservice.DescribeTaskQueueRequest{
-			Namespace: e.namespace, TaskQueue: &taskqueue.TaskQueue{Name: queue, Kind: enums.TASK_QUEUE_KIND_NORMAL}, TaskQueueType: kind,
+	err := c.call(ctx, "DescribeTaskQueue", func(short context.Context) (err error) {
+		answer, err = c.client.WorkflowService().DescribeTaskQueue(short, &workflowservice.DescribeTaskQueueRequest{
+			Namespace: c.namespace, TaskQueue: &taskqueue.TaskQueue{Name: queue, Kind: enums.TASK_QUEUE_KIND_NORMAL}, TaskQueueType: kind,
 		})
 		return err
 	})
 	if err != nil {
 		return nil, fmt.Errorf("ask who works on task queue %s: %w", queue, err)
 	}
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if e.queues == nil {
-		e.queues = queues{}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.queues == nil {
+		c.queues = queues{}
 	}
-	e.queues[key] = queueAnswer{e.now(), answer.GetPollers()}
+	c.queues[key] = queueAnswer{c.now(), answer.GetPollers()}
 	return answer.GetPollers(), nil
 }

@@ -75,12 +75,12 @@ func wordFor(found symptoms) string {
 }
 
 func TestWhatHasFailedMayWaitForAWorkerNow(t *testing.T) {
-	e := &engine{now: func() time.Time { return time.Unix(1000, 0) }}
+	rollouts := &rolloutClient{now: func() time.Time { return time.Unix(1000, 0) }}
 	waits := &run{activities: []*workflow.PendingActivityInfo{pending(scheduled, 5, false)}}
-	_, sure, err := e.diagnose(t.Context(), waits, &sightings{}, fault{})
+	_, sure, err := rollouts.diagnose(t.Context(), waits, &sightings{}, fault{})
 	require.NoError(t, err)
 	assert.True(t, sure)
-	_, sure, err = e.diagnose(t.Context(), waits, &sightings{}, e.unattended("queue", true))
+	_, sure, err = rollouts.diagnose(t.Context(), waits, &sightings{}, rollouts.unattended("queue", true))
 	require.NoError(t, err)
 	assert.False(t, sure, "a new operator keeps to what status says")
 }

@@ -47,29 +47,29 @@ func attributesOf(set string, generation int64, phase protocol.Phase) (*common.S
 // prepareOnce registers the search attributes that are missing, once after each
 // time that Temporal was away: it may have come back empty. Where the operator
 // may not do that, somebody else has to, and a hand-over tells if nobody did.
-func (e *engine) prepareOnce(ctx context.Context) {
-	e.mu.Lock()
-	done := e.prepared
-	e.prepared = true
-	e.mu.Unlock()
+func (c *rolloutClient) prepareOnce(ctx context.Context) {
+	c.mu.Lock()
+	done := c.prepared
+	c.prepared = true
+	c.mu.Unlock()
 	if done {
 		return
 	}
-	if err := e.registerAttributes(ctx); err != nil {
+	if err := c.registerAttributes(ctx); err != nil {
 		if isThrottle(err) {
-			e.note(func() { e.prepared = false })
+			c.note(func() { c.prepared = false })
 			return
 		}
-		e.log.Info("cannot make sure that the search attributes are registered", "cause", err.Error(),
-			"remedy", attributesRemedy(e.address, e.namespace))
+		c.log.Info("cannot make sure that the search attributes are registered", "cause", err.Error(),
+			"remedy", attributesRemedy(c.address, c.namespace))
 	}
 }
 
-func (e *engine) registerAttributes(ctx context.Context) error {
-	service := e.client.OperatorService()
+func (c *rolloutClient) registerAttributes(ctx context.Context) error {
+	service := c.client.OperatorService()
 	var known *operatorservice.ListSearchAttributesResponse
-	err := e.call(ctx, "ListSearchAttributes", func(short context.Context) (err error) {
-		known, err = service.ListSearchAttributes(short, &operatorservice.ListSearchAttributesRequest{Namespace: e.namespace})
+	err := c.call(ctx, "ListSearchAttributes", func(short context.Context) (err error) {
+		known, err = service.ListSearchAttributes(short, &operatorservice.ListSearchAttributesRequest{Namespace: c.namespace})
 		return err
 	})
 	if err != nil {
@@ -82,15 +82,15 @@ func (e *engine) registerAttributes(ctx context.Context) error {
 	if len(missing) == 0 {
 		return nil
 	}
-	err = e.call(ctx, "AddSearchAttributes", func(short context.Context) error {
-		_, err := service.AddSearchAttributes(short, &operatorservice.AddSearchAttributesRequest{Namespace: e.namespace, SearchAttributes: missing})
+	err = c.call(ctx, "AddSearchAttributes", func(short context.Context) error {
+		_, err := service.AddSearchAttributes(short, &operatorservice.AddSearchAttributesRequest{Namespace: c.namespace, SearchAttributes: missing})
 		return err
 	})
 	var exists *serviceerror.AlreadyExists
 	if err != nil && !errors.As(err, &exists) {
 		return fmt.Errorf("add search attributes: %w", err)
 	}
-	e.log.Info("registered search attributes", "names", slices.Sorted(maps.Keys(missing)))
+	c.log.Info("registered search attributes", "names", slices.Sorted(maps.Keys(missing)))
 	return nil
 }
 

@@ -30,9 +30,9 @@ const (
 	longestThrottle  = 30 * time.Second
 )
 
-// engine is Temporal as the operator sees it: where rollouts are handed over,
-// and whether it can take them.
-type engine struct {
+// rolloutClient starts and describes rollouts in Temporal, and records
+// whether Temporal can take them.
+type rolloutClient struct {
 	client    sdk.Client
 	address   string
 	namespace string
@@ -62,14 +62,14 @@ type engine struct {
 	queues   queues
 }
 
-func newEngine(client sdk.Client, o Options, taskQueue string, metrics *metrics, now func() time.Time) *engine {
-	return &engine{
+func newRolloutClient(client sdk.Client, o Options, taskQueue string, metrics *metrics, now func() time.Time) *rolloutClient {
+	return &rolloutClient{
 		client:    client,
 		address:   o.Temporal.Address,
 		namespace: o.Temporal.Namespace,
 		taskQueue: taskQueue,
 		ui:        o.TemporalUI,
-		log:       o.Logger.WithName("engine"),
+		log:       o.Logger.WithName("rollouts"),
 		metrics:   metrics,
 		now:       now,
 		changes:   make(chan event.GenericEvent, 1),
@@ -81,32 +81,32 @@ func newEngine(client sdk.Client, o Options, taskQueue string, metrics *metrics,
 
 // NeedLeaderElection lets standbys watch too: their metric would say otherwise
 // that Temporal is away.
-func (e *engine) NeedLeaderElection() bool { return false }
+func (c *rolloutClient) NeedLeaderElection() bool { return false }
 
 // Start asks Temporal from time to time whether it is there.
-func (e *engine) Start(ctx context.Context) error {
+func (c *rolloutClient) Start(ctx context.Context) error {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for {
 		select {
 		case <-ctx.Done():
 			return nil
-		case <-e.hurry:
+		case <-c.hurry:
 		case <-timer.C:
 		}
-		e.probe(ctx)
-		e.probedOnce.Do(func() { close(e.probed) })
+		c.probe(ctx)
+		c.probedOnce.Do(func() { close(c.probed) })
 		pause := probeWhileUp
-		if e.unreachable() {
+		if c.unreachable() {
 			pause = probeWhileDown
 		}
 		timer.Reset(pause)
 	}
 }
 
-func (e *engine) probe(ctx context.Context) {
-	err := e.callNow(ctx, "DescribeNamespace", func(short context.Context) error {
-		_, err := e.client.WorkflowService().DescribeNamespace(short, &workflowservice.DescribeNamespaceRequest{Namespace: e.namespace})
+func (c *rolloutClient) probe(ctx context.Context) {
+	err := c.callNow(ctx, "DescribeNamespace", func(short context.Context) error {
+		_, err := c.client.WorkflowService().DescribeNamespace(short, &workflowservice.DescribeNamespaceRequest{Namespace: c.namespace})
 		return err
 	})
 	if ctx.Err() != nil || isAway(err) || isThrottle(err) {
@@ -114,119 +114,119 @@ func (e *engine) probe(ctx context.Context) {
 	}
 	// Whatever else it says about the namespace, a hand-over says better; and
 	// that is tried again as long as there is something to hand over.
-	e.note(func() {
-		if e.now().Sub(e.refusedAt) > 2*lastRetry {
-			e.refusal = nil
+	c.note(func() {
+		if c.now().Sub(c.refusedAt) > 2*lastRetry {
+			c.refusal = nil
 		}
 	})
 	if err == nil {
-		e.prepareOnce(ctx)
+		c.prepareOnce(ctx)
 	}
 }
 
 // call makes one call to Temporal, unless that wants to be left alone. It is
 // made past the SDK's own retries: they would go on against a throttling
 // server until the deadline, and then tell of the deadline alone.
-func (e *engine) call(ctx context.Context, operation string, do func(context.Context) error) error {
-	if left := e.throttled(); left > 0 {
+func (c *rolloutClient) call(ctx context.Context, operation string, do func(context.Context) error) error {
+	if left := c.throttled(); left > 0 {
 		return notAsked{left}
 	}
-	return e.callNow(ctx, operation, do)
+	return c.callNow(ctx, operation, do)
 }
 
-func (e *engine) callNow(ctx context.Context, operation string, do func(context.Context) error) error {
+func (c *rolloutClient) callNow(ctx context.Context, operation string, do func(context.Context) error) error {
 	short, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	err := do(short)
-	e.metrics.temporalCalls.WithLabelValues(operation, resultOf(err)).Inc()
+	c.metrics.temporalCalls.WithLabelValues(operation, resultOf(err)).Inc()
 	if ctx.Err() == nil {
-		e.noteAnswer(err)
+		c.noteAnswer(err)
 	}
 	return err
 }
 
 // noteAnswer remembers what an answer tells about Temporal as a whole.
-func (e *engine) noteAnswer(err error) {
+func (c *rolloutClient) noteAnswer(err error) {
 	switch {
 	case isAway(err):
-		e.log.V(1).Info("no answer from Temporal", "address", e.address, "cause", err.Error())
-		e.note(func() { e.away, e.prepared = e.sayAway(), false })
-		e.probeSoon()
+		c.log.V(1).Info("no answer from Temporal", "address", c.address, "cause", err.Error())
+		c.note(func() { c.away, c.prepared = c.sayAway(), false })
+		c.probeSoon()
 	case isThrottle(err):
-		e.log.V(1).Info("Temporal throttles", "address", e.address, "cause", err.Error())
-		e.note(func() {
-			e.away = nil
-			e.throttle.hit(e.now())
+		c.log.V(1).Info("Temporal throttles", "address", c.address, "cause", err.Error())
+		c.note(func() {
+			c.away = nil
+			c.throttle.hit(c.now())
 		})
 	default:
-		e.note(func() {
-			e.away = nil
-			e.throttle.passed(e.now())
+		c.note(func() {
+			c.away = nil
+			c.throttle.passed(c.now())
 		})
 	}
 }
 
-func (e *engine) probeSoon() {
+func (c *rolloutClient) probeSoon() {
 	select {
-	case e.hurry <- struct{}{}:
+	case c.hurry <- struct{}{}:
 	default:
 	}
 }
 
 // wait returns why Temporal takes no rollouts, nil if it does. It waits for the
 // first probe, so that a restart does not claim what it cannot know.
-func (e *engine) wait(ctx context.Context) error {
+func (c *rolloutClient) wait(ctx context.Context) error {
 	select {
-	case <-e.probed:
+	case <-c.probed:
 	case <-ctx.Done():
 		return nil
 	}
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	return e.trouble()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.trouble()
 }
 
 // unreachable reports whether a call would be in vain.
-func (e *engine) unreachable() bool {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	return e.away != nil
+func (c *rolloutClient) unreachable() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.away != nil
 }
 
 // throttled is how long Temporal is left alone.
-func (e *engine) throttled() time.Duration {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	return e.throttle.until.Sub(e.now())
+func (c *rolloutClient) throttled() time.Duration {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.throttle.until.Sub(c.now())
 }
 
-func (e *engine) trouble() error {
+func (c *rolloutClient) trouble() error {
 	switch {
-	case e.away != nil:
-		return e.away
-	case e.throttle.lasting():
-		return throttling{e.address, e.namespace}
+	case c.away != nil:
+		return c.away
+	case c.throttle.lasting():
+		return throttling{c.address, c.namespace}
 	}
-	return e.refusal
+	return c.refusal
 }
 
 // note changes what is known. Everybody hears of it if that changes what one
 // says about Temporal.
-func (e *engine) note(change func()) {
-	e.mu.Lock()
-	before, wasAway := e.trouble(), e.away != nil
+func (c *rolloutClient) note(change func()) {
+	c.mu.Lock()
+	before, wasAway := c.trouble(), c.away != nil
 	change()
-	after, isBack := e.trouble(), wasAway && e.away == nil
-	e.mu.Unlock()
+	after, isBack := c.trouble(), wasAway && c.away == nil
+	c.mu.Unlock()
 
 	available := 1.0
 	if after != nil {
 		available = 0
 	}
-	e.metrics.engineAvailable.Set(available)
+	c.metrics.temporalAvailable.Set(available)
 	if isBack {
 		select {
-		case e.back <- struct{}{}:
+		case c.back <- struct{}{}:
 		default:
 		}
 	}
@@ -234,12 +234,12 @@ func (e *engine) note(change func()) {
 		return
 	}
 	if after != nil {
-		e.log.Info("Temporal takes no rollouts", "cause", after.Error())
+		c.log.Info("Temporal takes no rollouts", "cause", after.Error())
 	} else {
-		e.log.Info("Temporal takes rollouts again")
+		c.log.Info("Temporal takes rollouts again")
 	}
 	select {
-	case e.changes <- event.GenericEvent{}:
+	case c.changes <- event.GenericEvent{}:
 	default: // one is waiting to be heard
 	}
 }
@@ -267,16 +267,16 @@ func isThrottle(err error) bool {
 
 // sayAway leaves the cause to the log: its words change from one attempt to
 // the next, and these go into conditions.
-func (e *engine) sayAway() error {
-	return fmt.Errorf("Temporal at %s does not answer", e.address) //nolint:staticcheck // a name comes first
+func (c *rolloutClient) sayAway() error {
+	return fmt.Errorf("Temporal at %s does not answer", c.address) //nolint:staticcheck // a name comes first
 }
 
-func (e *engine) sayRefused(err error) error {
+func (c *rolloutClient) sayRefused(err error) error {
 	remedy := "does the namespace exist, and may the operator use it?"
 	if isUnknownAttribute(err) {
-		remedy = attributesRemedy(e.address, e.namespace)
+		remedy = attributesRemedy(c.address, c.namespace)
 	}
-	return fmt.Errorf("Temporal at %s, namespace %s, refuses rollouts: %w (%s)", e.address, e.namespace, err, remedy) //nolint:staticcheck // a name comes first
+	return fmt.Errorf("Temporal at %s, namespace %s, refuses rollouts: %w (%s)", c.address, c.namespace, err, remedy) //nolint:staticcheck // a name comes first
 }
 
 func isUnknownAttribute(err error) bool {
@@ -284,9 +284,9 @@ func isUnknownAttribute(err error) bool {
 }
 
 // url of a workflow in the web UI; empty without one.
-func (e *engine) url(workflowID string) string {
-	if e.ui == "" {
+func (c *rolloutClient) url(workflowID string) string {
+	if c.ui == "" {
 		return ""
 	}
-	return fmt.Sprintf("%s/namespaces/%s/workflows/%s", strings.TrimSuffix(e.ui, "/"), url.PathEscape(e.namespace), url.PathEscape(workflowID))
+	return fmt.Sprintf("%s/namespaces/%s/workflows/%s", strings.TrimSuffix(c.ui, "/"), url.PathEscape(c.namespace), url.PathEscape(workflowID))
 }
