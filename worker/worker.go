@@ -73,12 +73,12 @@ func Run(ctx context.Context, o Options) error {
 	if err := does.Watch(ctx, mgr.GetCache()); err != nil {
 		return err
 	}
-	engine, err := temporal.NewLazyClient(o.Temporal, o.Logger.WithName("temporal"))
+	client, err := temporal.NewLazyClient(o.Temporal, o.Logger.WithName("temporal"))
 	if err != nil {
 		return err
 	}
-	defer engine.Close()
-	h := &host{engine: engine, options: o, taskQueue: taskQueue, log: o.Logger, activities: does}
+	defer client.Close()
+	h := &host{client: client, options: o, taskQueue: taskQueue, log: o.Logger, activities: does}
 	if err := mgr.Add(manager.RunnableFunc(h.run)); err != nil {
 		return fmt.Errorf("add the Temporal worker: %w", err)
 	}
@@ -93,7 +93,7 @@ func Run(ctx context.Context, o Options) error {
 
 // host keeps Temporal workers running.
 type host struct {
-	engine     client.Client
+	client     client.Client
 	options    Options
 	taskQueue  string
 	activities *activities.Activities
@@ -163,7 +163,7 @@ func (h *host) start(fatal chan<- error) (stop func(), err error) {
 }
 
 func (h *host) worker(taskQueue string, slots int, fatal chan<- error) sdk.Worker {
-	return sdk.New(h.engine, taskQueue, sdk.Options{
+	return sdk.New(h.client, taskQueue, sdk.Options{
 		MaxConcurrentActivityExecutionSize: slots,
 		WorkerStopTimeout:                  stopTimeout,
 		MaxHeartbeatThrottleInterval:       heartbeatInterval,
