@@ -23,7 +23,7 @@ const (
 	// propagationDelay is how long a changed definition takes to reach all API servers.
 	propagationDelay = 2 * time.Second
 	// startGracePeriod is short because a process that has never seen the sets can do
-	// nothing. Later, the webhook gets time to come back or to hand over to another
+	// nothing. Later, the webhook gets time to come back or to move to another
 	// replica, twice as much after each suspension, so that two processes that
 	// disagree do not keep the API server busy.
 	startGracePeriod = 3 * time.Second

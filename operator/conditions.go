@@ -84,13 +84,13 @@ func (o *observation) moving() condition {
 	return condition{metav1.ConditionTrue, v1alpha1.ReasonRolloutProgress, message}
 }
 
-// stalled reports whether Temporal is missed: by a generation that waits to be
-// handed over, or by pods that wait for their upgrade.
+// stalled reports whether Temporal is missed: by a generation that is not
+// started yet, or by pods that wait for their upgrade.
 func (o *observation) stalled(set *v1alpha1.SidecarSet) bool {
 	if o.temporal == nil || o.invalid != nil {
 		return false
 	}
-	if !handedOver(set) {
+	if !rolloutStarted(set) {
 		return true
 	}
 	switch o.plan.Phase {

@@ -16,11 +16,12 @@ import (
 
 const generation = 3
 
-// setAt is a set of generation 3 whose generation handed was handed over.
-func setAt(handed int64) *v1alpha1.SidecarSet {
+// setAt returns a set of generation 3 whose newest started rollout is of generation
+// started; zero for none.
+func setAt(started int64) *v1alpha1.SidecarSet {
 	set := &v1alpha1.SidecarSet{ObjectMeta: metav1.ObjectMeta{Name: "mesh", UID: "set-uid", Generation: generation}}
-	if handed > 0 {
-		set.Status.Rollout = &v1alpha1.RolloutStatus{Generation: handed}
+	if started > 0 {
+		set.Status.Rollout = &v1alpha1.RolloutStatus{Generation: started}
 	}
 	return set
 }
@@ -45,63 +46,63 @@ func TestSpec8_ConditionsGiveOneExactReason(t *testing.T) {
 
 	for _, c := range []struct {
 		name                             string
-		handed                           int64
+		started                          int64
 		seen                             observation
 		progressing, available, degraded condition
 		injected                         *condition
 	}{
-		{name: "complete", handed: generation, seen: observation{plan: plan(protocol.PhaseComplete, all)},
+		{name: "complete", started: generation, seen: observation{plan: plan(protocol.PhaseComplete, all)},
 			progressing: condition{no, "RolloutComplete", "message"}, available: ready, degraded: good},
-		{name: "complete needs no Temporal", handed: generation, seen: observation{plan: plan(protocol.PhaseComplete, all), temporal: away},
+		{name: "complete needs no Temporal", started: generation, seen: observation{plan: plan(protocol.PhaseComplete, all), temporal: away},
 			progressing: condition{no, "RolloutComplete", "message"}, available: ready, degraded: good},
-		{name: "no pods", handed: generation, seen: observation{plan: plan(protocol.PhaseComplete, protocol.Counts{})},
+		{name: "no pods", started: generation, seen: observation{plan: plan(protocol.PhaseComplete, protocol.Counts{})},
 			progressing: condition{no, "RolloutComplete", "message"}, available: condition{yes, "AsExpected", "0 of 0 pods ready"}, degraded: good},
-		{name: "progressing", handed: generation, seen: observation{plan: plan(protocol.PhaseProgressing, half)},
+		{name: "progressing", started: generation, seen: observation{plan: plan(protocol.PhaseProgressing, half)},
 			progressing: condition{yes, "RolloutInProgress", "message"}, available: almost, degraded: good},
-		{name: "waiting", handed: generation, seen: observation{plan: plan(protocol.PhaseWaiting, half)},
+		{name: "waiting", started: generation, seen: observation{plan: plan(protocol.PhaseWaiting, half)},
 			progressing: condition{yes, "WaitingForPods", "message"}, available: almost, degraded: good},
-		{name: "partition reached", handed: generation, seen: observation{plan: plan(protocol.PhasePartitionReached, all)},
+		{name: "partition reached", started: generation, seen: observation{plan: plan(protocol.PhasePartitionReached, all)},
 			progressing: condition{no, "PartitionReached", "message"}, available: ready, degraded: good},
-		{name: "paused", handed: generation, seen: observation{plan: plan(protocol.PhasePaused, half)},
+		{name: "paused", started: generation, seen: observation{plan: plan(protocol.PhasePaused, half)},
 			progressing: condition{no, "Paused", "paused (updateStrategy.paused); message"}, available: almost, degraded: good},
-		{name: "NotUpdate says nothing of pods it will not upgrade", handed: generation,
+		{name: "NotUpdate says nothing of pods it will not upgrade", started: generation,
 			seen:        observation{plan: plan(protocol.PhaseNotUpdate, protocol.Counts{Matched: 4, Ready: 4, NotUpgradable: 4})},
 			progressing: condition{no, "NotUpdate", "upgrades are off (updateStrategy.type NotUpdate); message"}, available: ready, degraded: good},
-		{name: "paused by signal", handed: generation, seen: observation{plan: plan(protocol.PhaseProgressing, half), hold: &v1alpha1.RolloutHold{Who: "ann", Why: "lunch"}},
+		{name: "paused by signal", started: generation, seen: observation{plan: plan(protocol.PhaseProgressing, half), hold: &v1alpha1.RolloutHold{Who: "ann", Why: "lunch"}},
 			progressing: condition{no, "Paused", "paused by signal from ann: lunch; message"}, available: almost, degraded: good},
-		{name: "paused by signal of nobody while pods settle", handed: generation, seen: observation{plan: plan(protocol.PhaseWaiting, half), hold: &v1alpha1.RolloutHold{}},
+		{name: "paused by signal of nobody while pods settle", started: generation, seen: observation{plan: plan(protocol.PhaseWaiting, half), hold: &v1alpha1.RolloutHold{}},
 			progressing: condition{no, "Paused", "paused by signal; message"}, available: almost, degraded: good},
-		{name: "paused by signal with nothing left", handed: generation, seen: observation{plan: plan(protocol.PhaseComplete, all), hold: &v1alpha1.RolloutHold{}},
+		{name: "paused by signal with nothing left", started: generation, seen: observation{plan: plan(protocol.PhaseComplete, all), hold: &v1alpha1.RolloutHold{}},
 			progressing: condition{no, "RolloutComplete", "message"}, available: ready, degraded: good},
-		{name: "no worker", handed: generation, seen: observation{plan: plan(protocol.PhaseProgressing, half), fault: fault{"WorkerUnavailable", "nobody"}, broken: broken},
+		{name: "no worker", started: generation, seen: observation{plan: plan(protocol.PhaseProgressing, half), fault: fault{"WorkerUnavailable", "nobody"}, broken: broken},
 			progressing: condition{no, "WorkerUnavailable", "nobody; message"}, available: almost, degraded: condition{yes, "WorkerUnavailable", "nobody"}},
-		{name: "throttled", handed: generation, seen: observation{plan: plan(protocol.PhaseProgressing, half), temporal: throttling{"host:1", "ns"}},
+		{name: "throttled", started: generation, seen: observation{plan: plan(protocol.PhaseProgressing, half), temporal: throttling{"host:1", "ns"}},
 			progressing: condition{no, "EngineThrottled", throttling{"host:1", "ns"}.Error() + "; message"}, available: almost,
 			degraded: condition{yes, "EngineThrottled", throttling{"host:1", "ns"}.Error()}},
-		{name: "not upgradable", handed: generation,
+		{name: "not upgradable", started: generation,
 			seen:        observation{plan: plan(protocol.PhaseComplete, protocol.Counts{Matched: 4, Updated: 3, Ready: 4, UpdatedReady: 3, NotUpgradable: 1})},
 			progressing: condition{no, "NotUpgradablePods", "message"}, available: ready,
 			degraded: condition{yes, "NotUpgradablePods", "1 of 4 pods differ in more than images and keep their version until they are created anew, such as shop/old"}},
-		{name: "Temporal is away in the middle", handed: generation, seen: observation{plan: plan(protocol.PhaseProgressing, half), temporal: away, broken: broken},
+		{name: "Temporal is away in the middle", started: generation, seen: observation{plan: plan(protocol.PhaseProgressing, half), temporal: away, broken: broken},
 			progressing: condition{no, "EngineUnavailable", "Temporal is away; message"}, available: almost, degraded: condition{yes, "EngineUnavailable", "Temporal is away"}},
-		{name: "Temporal is away while the last pods settle", handed: generation,
+		{name: "Temporal is away while the last pods settle", started: generation,
 			seen:        observation{plan: plan(protocol.PhaseWaiting, protocol.Counts{Matched: 4, Updated: 4, Ready: 3, Unavailable: 1, Settling: 1}), temporal: away},
 			progressing: condition{yes, "WaitingForPods", "message"}, available: almost, degraded: good},
-		{name: "Temporal is away before the hand-over", handed: generation - 1, seen: observation{plan: plan(protocol.PhaseComplete, all), temporal: away},
+		{name: "Temporal is away before the start", started: generation - 1, seen: observation{plan: plan(protocol.PhaseComplete, all), temporal: away},
 			progressing: condition{no, "EngineUnavailable", "Temporal is away; message"}, available: ready, degraded: condition{yes, "EngineUnavailable", "Temporal is away"}},
-		{name: "Temporal is away, paused before the hand-over", seen: observation{plan: plan(protocol.PhasePaused, half), temporal: away},
+		{name: "Temporal is away, paused before the start", seen: observation{plan: plan(protocol.PhasePaused, half), temporal: away},
 			progressing: condition{no, "Paused", "paused (updateStrategy.paused); message"}, available: almost, degraded: condition{yes, "EngineUnavailable", "Temporal is away"}},
-		{name: "sidecar cannot start", handed: generation, seen: observation{plan: plan(protocol.PhaseWaiting, half), broken: broken},
+		{name: "sidecar cannot start", started: generation, seen: observation{plan: plan(protocol.PhaseWaiting, half), broken: broken},
 			progressing: condition{yes, "WaitingForPods", "message"}, available: almost,
 			degraded: condition{yes, "ImagePullBackOff", "1 of 4 pods have a sidecar that cannot start, such as shop/p (container x: ImagePullBackOff, image x:v9)"}},
-		{name: "more unready than allowed", handed: generation, seen: observation{plan: plan(protocol.PhaseWaiting, protocol.Counts{Matched: 4, Ready: 2})},
+		{name: "more unready than allowed", started: generation, seen: observation{plan: plan(protocol.PhaseWaiting, protocol.Counts{Matched: 4, Ready: 2})},
 			progressing: condition{yes, "WaitingForPods", "message"}, available: condition{no, "WaitingForPods", "2 of 4 pods ready"}, degraded: good},
-		{name: "the only pod unready", handed: generation, seen: observation{plan: plan(protocol.PhaseWaiting, protocol.Counts{Matched: 1})},
+		{name: "the only pod unready", started: generation, seen: observation{plan: plan(protocol.PhaseWaiting, protocol.Counts{Matched: 1})},
 			progressing: condition{yes, "WaitingForPods", "message"}, available: condition{no, "WaitingForPods", "0 of 1 pods ready"}, degraded: good},
 		{name: "invalid", seen: observation{invalid: errors.New("no hash"), temporal: away},
 			progressing: condition{no, "Invalid", "no hash"}, available: condition{unknown, "Invalid", "the pods of this set cannot be told"},
 			degraded: condition{yes, "Invalid", "no hash"}, injected: &condition{unknown, "Invalid", "the pods of this set cannot be told"}},
-		{name: "pods without the sidecar", handed: generation,
+		{name: "pods without the sidecar", started: generation,
 			seen:        observation{plan: plan(protocol.PhaseComplete, all), uninjected: uninjectedPods{count: 2, example: "shop/p"}},
 			progressing: condition{no, "RolloutComplete", "message"}, available: ready, degraded: good,
 			injected: &condition{no, "PodsWithoutSidecar", "2 pods match but were not injected, such as shop/p; they get the sidecars once they are created anew"}},
@@ -109,7 +110,7 @@ func TestSpec8_ConditionsGiveOneExactReason(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			at := time.Unix(1000, 500)
 			var got v1alpha1.SidecarSetStatus
-			c.seen.setConditions(&got, setAt(c.handed), at)
+			c.seen.setConditions(&got, setAt(c.started), at)
 			want := []metav1.Condition{}
 			injected := condition{yes, "AsExpected", ""}
 			if c.injected != nil {
@@ -124,7 +125,7 @@ func TestSpec8_ConditionsGiveOneExactReason(t *testing.T) {
 			assert.Equal(t, want, got.Conditions)
 
 			again := got.DeepCopy()
-			c.seen.setConditions(again, setAt(c.handed), at.Add(time.Hour))
+			c.seen.setConditions(again, setAt(c.started), at.Add(time.Hour))
 			assert.Equal(t, &got, again, "what stays the same is not written again")
 		})
 	}

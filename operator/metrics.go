@@ -9,7 +9,7 @@ import (
 // metrics are those that the operator adds to controller-runtime's.
 type metrics struct {
 	temporalAvailable prometheus.Gauge
-	handOvers         *prometheus.CounterVec
+	rolloutStarts     *prometheus.CounterVec
 	statusWrites      prometheus.Counter
 	temporalCalls     *prometheus.CounterVec
 	withoutSidecar    *prometheus.GaugeVec
@@ -21,9 +21,9 @@ func newMetrics(registerer prometheus.Registerer) (*metrics, error) {
 			Name: "outrigger_engine_available",
 			Help: "1 while Temporal answers and takes rollouts, else 0.",
 		}),
-		handOvers: prometheus.NewCounterVec(prometheus.CounterOpts{
+		rolloutStarts: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "outrigger_handovers_total",
-			Help: "Generations of SidecarSets handed over to Temporal, by result.",
+			Help: "Generations of SidecarSets whose rollout was started or signalled, by result.",
 		}, []string{"result"}),
 		statusWrites: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "outrigger_status_writes_total",
@@ -39,9 +39,9 @@ func newMetrics(registerer prometheus.Registerer) (*metrics, error) {
 		}, []string{"sidecarset"}),
 	}
 	for _, result := range []string{resultOK, resultError} {
-		m.handOvers.WithLabelValues(result)
+		m.rolloutStarts.WithLabelValues(result)
 	}
-	for _, collector := range []prometheus.Collector{m.temporalAvailable, m.handOvers, m.statusWrites, m.temporalCalls, m.withoutSidecar} {
+	for _, collector := range []prometheus.Collector{m.temporalAvailable, m.rolloutStarts, m.statusWrites, m.temporalCalls, m.withoutSidecar} {
 		if err := registerer.Register(collector); err != nil {
 			return nil, fmt.Errorf("register metrics: %w", err)
 		}
@@ -49,7 +49,7 @@ func newMetrics(registerer prometheus.Registerer) (*metrics, error) {
 	return m, nil
 }
 
-// Results of a hand-over, and of other calls to Temporal.
+// Results of calls to Temporal.
 const (
 	resultOK    = "ok"
 	resultError = "error"

@@ -60,7 +60,7 @@ func TestOperator(t *testing.T) {
 		name string
 		test func(*testing.T)
 	}{
-		{"Spec6_FirstGenerationIsRegisteredAndHandedOver", b.testFirstGeneration},
+		{"Spec6_FirstGenerationIsRegisteredAndStarted", b.testFirstGeneration},
 		{"Spec6_RevisionsFollowTheContent", b.testRevisions},
 		{"Spec6_CollisionsAreCounted", b.testCollision},
 		{"Spec8_StatusFollowsThePods", b.testStatus},
@@ -210,7 +210,7 @@ func (b *bench) await(t *testing.T, name string, wanted func(*assert.CollectT, *
 	return &set
 }
 
-func isHandedOver(c *assert.CollectT, set *v1alpha1.SidecarSet) {
+func isStarted(c *assert.CollectT, set *v1alpha1.SidecarSet) {
 	assert.Equal(c, set.Generation, set.Status.ObservedGeneration)
 	if assert.NotNil(c, set.Status.Rollout) {
 		assert.Equal(c, set.Generation, set.Status.Rollout.Generation)
@@ -291,7 +291,7 @@ func (b *bench) metrics(t require.TestingT) string {
 
 func (b *bench) testFirstGeneration(t *testing.T) {
 	require.NoError(t, b.Create(t.Context(), newSet(t, "first", "proxy:v1")))
-	set := b.await(t, "first", isHandedOver)
+	set := b.await(t, "first", isStarted)
 
 	name, err := revision.Name(set)
 	require.NoError(t, err)
@@ -336,26 +336,26 @@ func (b *bench) testRevisions(t *testing.T) {
 		}
 		return found
 	}
-	v1 := b.await(t, "first", isHandedOver).Status.LatestRevision
+	v1 := b.await(t, "first", isStarted).Status.LatestRevision
 	b.change(t, "first", setImage("proxy:v2"))
-	v2 := b.await(t, "first", isHandedOver).Status.LatestRevision
+	v2 := b.await(t, "first", isStarted).Status.LatestRevision
 	assert.Equal(t, map[string]int64{v1: 1, v2: 2}, numbers(t))
 
 	b.change(t, "first", func(set *v1alpha1.SidecarSet) { set.Spec.UpdateStrategy.Partition = new(intstr.FromString("50%")) })
-	b.await(t, "first", isHandedOver)
+	b.await(t, "first", isStarted)
 	assert.Equal(t, map[string]int64{v1: 1, v2: 2}, numbers(t), "same content, no new revision")
 
 	b.change(t, "first", func(set *v1alpha1.SidecarSet) {
 		setImage("proxy:v1")(set)
 		set.Labels = map[string]string{v1alpha1.CustomVersionLabel: "stable"}
 	})
-	set := b.await(t, "first", isHandedOver)
+	set := b.await(t, "first", isStarted)
 	assert.Equal(t, v1, set.Status.LatestRevision)
 	assert.Equal(t, map[string]int64{v1: 3, v2: 2}, numbers(t), "old content is numbered anew")
 	newest := b.revisions(t, "first")[1]
 	assert.Equal(t, "stable", newest.Labels[v1alpha1.CustomVersionLabel])
 	b.awaitRun(t, set.Status.Rollout.WorkflowID, func(c *assert.CollectT, found *run) { assert.Equal(c, int64(4), found.generation) })
-	assert.Equal(t, 4.0, b.metric(t, `outrigger_handovers_total{result="ok"}`), "every generation is handed over once")
+	assert.Equal(t, 4.0, b.metric(t, `outrigger_handovers_total{result="ok"}`), "every generation is started once")
 
 	require.NoError(t, b.Delete(t.Context(), newest))
 	require.EventuallyWithT(t, func(c *assert.CollectT) {
@@ -377,7 +377,7 @@ func (b *bench) testCollision(t *testing.T) {
 		Data: runtime.RawExtension{Raw: []byte("{}")},
 	}))
 	require.NoError(t, b.Create(t.Context(), set))
-	got := b.await(t, "colliding", isHandedOver)
+	got := b.await(t, "colliding", isStarted)
 	assert.Equal(t, new(int32(1)), got.Status.CollisionCount)
 	next, err := revision.Name(got)
 	require.NoError(t, err)
@@ -390,7 +390,7 @@ func (b *bench) testStatus(t *testing.T) {
 	require.NoError(t, b.Create(t.Context(), set))
 	b.addPods(t, set, "default", "counted-1", "counted-2", "counted-3")
 	got := b.await(t, "counted", func(c *assert.CollectT, set *v1alpha1.SidecarSet) {
-		isHandedOver(c, set)
+		isStarted(c, set)
 		assert.Equal(c, []int32{3, 3, 3, 3}, counts(set))
 	})
 	assert.Equal(t, reasonMessage{"RolloutComplete", "3 of 3 pods updated, 3 of them ready; 0 to go, 0 unavailable of 1 allowed"},
@@ -398,7 +398,7 @@ func (b *bench) testStatus(t *testing.T) {
 
 	b.change(t, "counted", setImage("proxy:v2"))
 	got = b.await(t, "counted", func(c *assert.CollectT, set *v1alpha1.SidecarSet) {
-		isHandedOver(c, set)
+		isStarted(c, set)
 		assert.Equal(c, []int32{3, 0, 3, 0}, counts(set))
 	})
 	assert.Equal(t, reasonMessage{"RolloutInProgress", "0 of 3 pods updated, 0 of them ready; 3 to go, 0 unavailable of 1 allowed"},
@@ -433,7 +433,7 @@ func (b *bench) testNamespaceLabels(t *testing.T) {
 	set.Spec.NamespaceSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"mesh": "on"}}
 	require.NoError(t, b.Create(t.Context(), set))
 	b.addPods(t, set, "shop", "p")
-	b.await(t, "by-namespace", isHandedOver)
+	b.await(t, "by-namespace", isStarted)
 
 	before := namespace.DeepCopy()
 	namespace.Labels = map[string]string{"mesh": "on"}
@@ -466,7 +466,7 @@ func (b *bench) testInvalid(t *testing.T) {
 	assert.Equal(t, int64(0), got.Status.ObservedGeneration)
 	assert.Nil(t, got.Status.Rollout)
 	b.change(t, "unadmitted", func(*v1alpha1.SidecarSet) {})
-	b.await(t, "unadmitted", isHandedOver)
+	b.await(t, "unadmitted", isStarted)
 
 	unreadable := newSet(t, "unreadable", "proxy:v1")
 	unreadable.Spec.Selector.MatchExpressions = []metav1.LabelSelectorRequirement{{Key: "tier", Operator: "Is", Values: []string{"a"}}}
@@ -474,5 +474,5 @@ func (b *bench) testInvalid(t *testing.T) {
 	got = b.await(t, "unreadable", hasReason(v1alpha1.ConditionDegraded, "Invalid"))
 	assert.Contains(t, meta.FindStatusCondition(got.Status.Conditions, v1alpha1.ConditionDegraded).Message, "new pods that the set could match are refused")
 	b.change(t, "unreadable", func(set *v1alpha1.SidecarSet) { set.Spec.Selector.MatchExpressions = nil })
-	b.await(t, "unreadable", isHandedOver)
+	b.await(t, "unreadable", isStarted)
 }

@@ -23,7 +23,7 @@ func (b *bench) testRunAgain(t *testing.T) {
 	require.NoError(t, b.Create(t.Context(), set))
 	b.addPods(t, set, "default", "again-1")
 	b.change(t, "again", setImage("proxy:v2"))
-	id := b.await(t, "again", isHandedOver).Status.Rollout.WorkflowID
+	id := b.await(t, "again", isStarted).Status.Rollout.WorkflowID
 	first, err := b.temporal.DescribeWorkflow(t.Context(), id, "")
 	require.NoError(t, err)
 	require.NoError(t, b.temporal.TerminateWorkflow(t.Context(), id, "", "test"))
@@ -79,7 +79,7 @@ func (b *bench) testTemporalAway(t *testing.T) {
 	set := newSet(t, "away", "proxy:v1")
 	require.NoError(t, b.Create(t.Context(), set))
 	b.addPods(t, set, "default", "away-1")
-	b.await(t, "away", isHandedOver)
+	b.await(t, "away", isStarted)
 	require.NoError(t, b.cluster.Kill(cluster.Temporal))
 
 	b.change(t, "away", setImage("proxy:v2"))
@@ -100,7 +100,7 @@ func (b *bench) testTemporalAway(t *testing.T) {
 
 	require.NoError(t, b.cluster.StartAgain(t.Context(), cluster.Temporal))
 	b.await(t, "away", func(c *assert.CollectT, set *v1alpha1.SidecarSet) {
-		isHandedOver(c, set)
+		isStarted(c, set)
 		hasReason(v1alpha1.ConditionProgressing, "RolloutInProgress")(c, set)
 		hasReason(v1alpha1.ConditionDegraded, "AsExpected")(c, set)
 	})
@@ -134,8 +134,8 @@ func (b *bench) testSearchAttributes(t *testing.T) {
 	require.NoError(t, err)
 	b.switchTo(t, "operator-bare", "bare")
 	require.NoError(t, b.Create(t.Context(), newSet(t, "searchable", "proxy:v1")))
-	got := b.await(t, "searchable", isHandedOver)
-	b.await(t, "refused", isHandedOver)
+	got := b.await(t, "searchable", isStarted)
+	b.await(t, "refused", isStarted)
 
 	bare, err := sdk.NewLazyClient(sdk.Options{HostPort: b.cluster.TemporalAddress, Namespace: "bare"})
 	require.NoError(t, err)

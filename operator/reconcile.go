@@ -132,7 +132,7 @@ func (r *reconciler) hidden(set *v1alpha1.SidecarSet, seen *observation, t *trac
 
 // publish writes the status, and records events for what has changed in it.
 func (r *reconciler) publish(ctx context.Context, before, set *v1alpha1.SidecarSet, seen *observation, out outcome) error {
-	if out.handedOver {
+	if out.started {
 		id := protocol.WorkflowID(set.Name, set.UID)
 		set.Status.Rollout = &v1alpha1.RolloutStatus{Generation: set.Generation, WorkflowID: id, URL: r.rollouts.url(id), Hold: seen.hold}
 	}

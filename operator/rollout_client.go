@@ -53,7 +53,7 @@ type rolloutClient struct {
 
 	mu sync.Mutex
 	// away says that Temporal does not answer; refusal, that it does and
-	// refused the newest hand-over.
+	// refused the newest start of a rollout.
 	away, refusal error
 	refusedAt     time.Time
 	throttle      throttle
@@ -112,8 +112,8 @@ func (c *rolloutClient) probe(ctx context.Context) {
 	if ctx.Err() != nil || isAway(err) || isThrottle(err) {
 		return
 	}
-	// Whatever else it says about the namespace, a hand-over says better; and
-	// that is tried again as long as there is something to hand over.
+	// Whatever else it says about the namespace, the start of a rollout says better; and
+	// that is retried as long as there is one to start.
 	c.note(func() {
 		if c.now().Sub(c.refusedAt) > 2*lastRetry {
 			c.refusal = nil

@@ -56,13 +56,13 @@ func (r *run) sleeps() bool {
 	return r.open() && waits && !r.begins() && len(r.activities) == 0
 }
 
-// handOver tells Temporal to roll out a generation. With no run of the set
+// startOrSignal has Temporal roll out a generation. With no run of the set
 // open it starts one, held if hold says so; an open run of an older generation
 // moves on to this one; one of the same generation looks again.
-func (c *rolloutClient) handOver(ctx context.Context, set protocol.SetReference, generation int64, hold *v1alpha1.RolloutHold) error {
+func (c *rolloutClient) startOrSignal(ctx context.Context, set protocol.SetReference, generation int64, hold *v1alpha1.RolloutHold) error {
 	request, err := c.startRequest(set, generation, hold)
 	if err != nil {
-		return fmt.Errorf("hand generation %d of SidecarSet %s over: %w", generation, set.Name, err)
+		return fmt.Errorf("start the rollout of generation %d of SidecarSet %s: %w", generation, set.Name, err)
 	}
 	start := func(short context.Context) error {
 		_, err := c.client.WorkflowService().SignalWithStartWorkflowExecution(short, request)
@@ -75,7 +75,7 @@ func (c *rolloutClient) handOver(ctx context.Context, set protocol.SetReference,
 			err = c.call(ctx, "SignalWithStartWorkflowExecution", start)
 		}
 	}
-	c.metrics.handOvers.WithLabelValues(resultOf(err)).Inc()
+	c.metrics.rolloutStarts.WithLabelValues(resultOf(err)).Inc()
 	if err == nil {
 		c.note(func() { c.refusal = nil })
 		return nil
@@ -83,7 +83,7 @@ func (c *rolloutClient) handOver(ctx context.Context, set protocol.SetReference,
 	if ctx.Err() == nil && !isAway(err) && !isThrottle(err) {
 		c.note(func() { c.refusal, c.refusedAt = c.sayRefused(err), c.now() })
 	}
-	return fmt.Errorf("hand generation %d of SidecarSet %s over: %w", generation, set.Name, err)
+	return fmt.Errorf("start the rollout of generation %d of SidecarSet %s: %w", generation, set.Name, err)
 }
 
 func (c *rolloutClient) startRequest(set protocol.SetReference, generation int64, hold *v1alpha1.RolloutHold) (*workflowservice.SignalWithStartWorkflowExecutionRequest, error) {

@@ -50,9 +50,9 @@ func (b *bench) roll(t *testing.T, name string) *v1alpha1.SidecarSet {
 	set := newSet(t, name, "proxy:v1")
 	require.NoError(t, b.Create(t.Context(), set))
 	b.addPods(t, set, "default", name+"-1", name+"-2")
-	b.await(t, name, isHandedOver)
+	b.await(t, name, isStarted)
 	b.change(t, name, setImage("proxy:v2"))
-	return b.await(t, name, isHandedOver)
+	return b.await(t, name, isStarted)
 }
 
 // awaitRun waits until the newest run is as wanted.
@@ -81,7 +81,7 @@ func (b *bench) testHold(t *testing.T) {
 	b.signal(t, id, protocol.PauseSignal, protocol.Hold{Who: "ann", Why: "lunch"})
 	want := &v1alpha1.RolloutHold{Who: "ann", Why: "lunch"}
 	isHeld := func(c *assert.CollectT, set *v1alpha1.SidecarSet) {
-		isHandedOver(c, set)
+		isStarted(c, set)
 		assert.Equal(c, want, set.Status.Rollout.Hold)
 		assert.Equal(c, reasonMessage{"Paused", "paused by signal from ann: lunch; 0 of 2 pods updated, 0 of them ready; 2 to go, 0 unavailable of 1 allowed"},
 			reasonAndMessage(set, v1alpha1.ConditionProgressing))
@@ -122,7 +122,7 @@ func (b *bench) testNewerStatus(t *testing.T) {
 	set := b.roll(t, "rewound")
 	set.Status.Rollout.Generation = 99
 	require.NoError(t, b.Status().Update(t.Context(), set))
-	b.await(t, "rewound", isHandedOver)
+	b.await(t, "rewound", isStarted)
 }
 
 // A Temporal that comes back from a backup knows an older run.
@@ -153,8 +153,8 @@ func (b *bench) testRest(t *testing.T) {
 		b.change(t, name, func(set *v1alpha1.SidecarSet) {
 			set.Spec.UpdateStrategy.Type = v1alpha1.NotUpdateSidecarSetStrategyType
 		})
-		b.await(t, name, isHandedOver)
-		b.signal(t, b.await(t, name, isHandedOver).Status.Rollout.WorkflowID, protocol.ResumeSignal, protocol.Hold{})
+		b.await(t, name, isStarted)
+		b.signal(t, b.await(t, name, isStarted).Status.Rollout.WorkflowID, protocol.ResumeSignal, protocol.Hold{})
 		b.await(t, name, func(c *assert.CollectT, set *v1alpha1.SidecarSet) { assert.Nil(c, set.Status.Rollout.Hold) })
 	}
 	require.NoError(t, b.cluster.Stop(cluster.Operator))
@@ -183,7 +183,7 @@ func (b *bench) testDeletedMeanwhile(t *testing.T) {
 	b.awaitRun(t, id, func(c *assert.CollectT, found *run) {
 		assert.Equal(c, enums.WORKFLOW_EXECUTION_STATUS_COMPLETED, found.status)
 	})
-	again := b.await(t, leaving+"-2", isHandedOver).Status.Rollout.WorkflowID
+	again := b.await(t, leaving+"-2", isStarted).Status.Rollout.WorkflowID
 	assert.NotEqual(t, id, again)
 	b.awaitRun(t, again, func(c *assert.CollectT, found *run) { assert.True(c, found.open()) })
 }

@@ -46,7 +46,7 @@ func attributesOf(set string, generation int64, phase protocol.Phase) (*common.S
 
 // prepareOnce registers the search attributes that are missing, once after each
 // time that Temporal was away: it may have come back empty. Where the operator
-// may not do that, somebody else has to, and a hand-over tells if nobody did.
+// may not do that, somebody else has to, and the start of a rollout fails if nobody did.
 func (c *rolloutClient) prepareOnce(ctx context.Context) {
 	c.mu.Lock()
 	done := c.prepared

@@ -85,7 +85,7 @@ func TestSpec8_AThrottlingTemporalIsToldFromOneThatIsAway(t *testing.T) {
 	set := protocol.SetReference{Name: "busy", UID: "uid"}
 	require.EventuallyWithT(t, func(c *assert.CollectT) {
 		for range 4 {
-			err := rollouts.handOver(t.Context(), set, 1, nil)
+			err := rollouts.startOrSignal(t.Context(), set, 1, nil)
 			if err != nil {
 				assert.True(c, isThrottle(err), err)
 			}
@@ -96,6 +96,6 @@ func TestSpec8_AThrottlingTemporalIsToldFromOneThatIsAway(t *testing.T) {
 	}, soon, tick)
 	assert.False(t, rollouts.unreachable())
 	require.EventuallyWithT(t, func(c *assert.CollectT) {
-		assert.NoError(c, rollouts.handOver(t.Context(), set, 1, nil))
+		assert.NoError(c, rollouts.startOrSignal(t.Context(), set, 1, nil))
 	}, soon, tick)
 }

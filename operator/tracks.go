@@ -34,7 +34,7 @@ const (
 )
 
 // tracks is what status does not hold of the sets' runs. Losing it with the
-// process is harmless: a second hand-over changes nothing.
+// process is harmless: a second start changes nothing.
 type tracks struct {
 	mu   sync.Mutex
 	sets map[string]*track
@@ -63,7 +63,7 @@ func (t *tracks) forget(name string) {
 // track is what one remembers of one set's run.
 type track struct {
 	uid types.UID
-	// generation was handed over by this process last.
+	// generation is the newest whose rollout this process started.
 	generation int64
 	// seen is the generation seen last, for the first time at seenAt.
 	seen   int64
@@ -102,8 +102,8 @@ func (t *track) meet(generation int64, now time.Time) {
 	}
 }
 
-// handed notes a hand-over.
-func (t *track) handed(generation int64, now time.Time) {
+// recordStart records that a rollout was started or signalled.
+func (t *track) recordStart(generation int64, now time.Time) {
 	t.generation, t.looked, t.interval = generation, now, soonest
 	t.ended, t.repaired, t.repair = time.Time{}, now, firstRepair
 }

@@ -92,7 +92,7 @@ func newOperator(shared *flags) *cobra.Command {
 	var o operator.Options
 	cmd := &cobra.Command{
 		Use:   "operator",
-		Short: "Register revisions, write status, and hand generations over to Temporal",
+		Short: "Register revisions, write status, and start rollouts in Temporal",
 		RunE: func(cmd *cobra.Command, args []string) (err error) {
 			if o.Options, err = shared.options(args); err != nil {
 				return err

@@ -17,15 +17,15 @@ import (
 // is started. It is longer than the cache lags behind the end of a run.
 const restartGracePeriod = 5 * time.Second
 
-// handedOver reports whether the set's generation is with Temporal.
-func handedOver(set *v1alpha1.SidecarSet) bool {
+// rolloutStarted reports whether Temporal has accepted the set's generation.
+func rolloutStarted(set *v1alpha1.SidecarSet) bool {
 	return set.Status.Rollout != nil && set.Status.Rollout.Generation == set.Generation
 }
 
 // outcome is what came of tending a set's run.
 type outcome struct {
-	// handedOver says that the set's generation is with Temporal now.
-	handedOver bool
+	// started is set once Temporal has accepted the set's generation.
+	started bool
 	// hold is what status shall say, if holdKnown.
 	hold      *v1alpha1.RolloutHold
 	holdKnown bool
@@ -48,8 +48,8 @@ func (r *reconciler) tend(ctx context.Context, set *v1alpha1.SidecarSet, seen *o
 	if left := r.rollouts.throttled(); left > 0 {
 		return outcome{fault: t.fault, again: left}
 	}
-	if !handedOver(set) {
-		return r.handOver(ctx, set, seen, t)
+	if !rolloutStarted(set) {
+		return r.startRollout(ctx, set, seen, t)
 	}
 	if !seen.unfinished() && !r.suspects.take(set.Name) {
 		t.rest(set.Generation)
@@ -89,20 +89,20 @@ func (r *reconciler) failed(t *track, err error) outcome {
 	return outcome{fault: t.fault, err: err}
 }
 
-func (r *reconciler) handOver(ctx context.Context, set *v1alpha1.SidecarSet, seen *observation, t *track) outcome {
+func (r *reconciler) startRollout(ctx context.Context, set *v1alpha1.SidecarSet, seen *observation, t *track) outcome {
 	if t.generation != set.Generation {
-		if err := r.rollouts.handOver(ctx, reference(set), set.Generation, seen.hold); err != nil {
+		if err := r.rollouts.startOrSignal(ctx, reference(set), set.Generation, seen.hold); err != nil {
 			return r.failed(t, err)
 		}
-		t.handed(set.Generation, r.now())
-		log.FromContext(ctx).Info("handed over to Temporal", "generation", set.Generation, "plan", seen.plan.Message)
+		t.recordStart(set.Generation, r.now())
+		log.FromContext(ctx).Info("started a rollout", "generation", set.Generation, "plan", seen.plan.Message)
 	}
 	id := protocol.WorkflowID(set.Name, set.UID)
 	note := fmt.Sprintf("generation %d, workflow %s: %s", set.Generation, id, seen.plan.Message)
 	if url := r.rollouts.url(id); url != "" {
 		note += "; see " + url
 	}
-	out := outcome{handedOver: true, fault: t.fault, events: []rolloutEvent{{corev1.EventTypeNormal, eventRolloutStarted, note}}}
+	out := outcome{started: true, fault: t.fault, events: []rolloutEvent{{corev1.EventTypeNormal, eventRolloutStarted, note}}}
 	if seen.unfinished() {
 		out.again = soonest
 	}
@@ -151,7 +151,7 @@ func (r *reconciler) putRight(ctx context.Context, set *v1alpha1.SidecarSet, see
 			return err
 		}
 	}
-	return r.rollouts.handOver(ctx, reference(set), set.Generation, seen.hold)
+	return r.rollouts.startOrSignal(ctx, reference(set), set.Generation, seen.hold)
 }
 
 // astray reports whether the run works on another generation than the set's: its
@@ -174,10 +174,10 @@ func (r *reconciler) restart(ctx context.Context, set *v1alpha1.SidecarSet, seen
 	if done && r.now().Sub(t.ended) < restartGracePeriod {
 		return nil, nil
 	}
-	if err := r.rollouts.handOver(ctx, reference(set), set.Generation, seen.hold); err != nil {
+	if err := r.rollouts.startOrSignal(ctx, reference(set), set.Generation, seen.hold); err != nil {
 		return nil, err
 	}
-	t.handed(set.Generation, r.now())
+	t.recordStart(set.Generation, r.now())
 	return []rolloutEvent{{corev1.EventTypeNormal, eventRolloutRestarted,
 		fmt.Sprintf("generation %d has pods to upgrade and no open run: %s", set.Generation, seen.plan.Message)}}, nil
 }

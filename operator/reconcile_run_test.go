@@ -113,7 +113,7 @@ func TestSpec7_2_CountsOfAGenerationFollowItsMarks(t *testing.T) {
 func TestRepairsBecomeRare(t *testing.T) {
 	var one track
 	now := time.Unix(1000, 0)
-	one.handed(generation, now)
+	one.recordStart(generation, now)
 	assert.False(t, one.mayRepair(now.Add(time.Second)), "the run may not have read it yet")
 	for _, pause := range []time.Duration{5, 10, 20, 40, 80, 160, 300, 300} {
 		now = now.Add(pause * time.Second)
