@@ -52,7 +52,7 @@ func (r *reconciler) tend(ctx context.Context, set *v1alpha1.SidecarSet, seen *o
 		return r.startRollout(ctx, set, seen, t)
 	}
 	if !seen.unfinished() && !r.suspects.take(set.Name) {
-		t.rest(set.Generation)
+		t.recordFinished(set.Generation)
 		return outcome{}
 	}
 	if left := t.due(seen, now); left > 0 {

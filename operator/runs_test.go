@@ -28,7 +28,7 @@ func TestRuns(t *testing.T) {
 		{"StatusOfAnotherGenerationIsPutRight", b.testNewerStatus},
 		{"SleepingRunsAreWokenWhenPodsMayMove", b.testWake},
 		{"Spec1_RestartWritesNothing", b.testRestart},
-		{"NothingIsAskedAtRest", b.testRest},
+		{"NothingIsCalledOnceAllIsDone", b.testFinished},
 		{"RunsOfDeletedSetsEnd", b.testDeletedRun},
 		{"RunsOfSetsDeletedMeanwhileEnd", b.testDeletedMeanwhile},
 		{"Spec8_FailingActivitiesAreTold", b.testFailingActivity},
@@ -147,8 +147,8 @@ func (b *bench) testWake(t *testing.T) {
 	}, soon, tick)
 }
 
-// testRest counts the calls of an operator that has nothing left to do.
-func (b *bench) testRest(t *testing.T) {
+// testFinished counts the calls of an operator that has nothing left to do.
+func (b *bench) testFinished(t *testing.T) {
 	for _, name := range []string{"held", "mistyped", "restored", "rewound", sleeps} {
 		b.change(t, name, func(set *v1alpha1.SidecarSet) {
 			set.Spec.UpdateStrategy.Type = v1alpha1.NotUpdateSidecarSetStrategyType

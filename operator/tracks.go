@@ -108,8 +108,8 @@ func (t *track) recordStart(generation int64, now time.Time) {
 	t.ended, t.repaired, t.repair = time.Time{}, now, firstRepair
 }
 
-// rest notes that nothing is left to do.
-func (t *track) rest(generation int64) {
+// recordFinished records that nothing is left to do for a generation.
+func (t *track) recordFinished(generation int64) {
 	t.finished, t.ended, t.looked = generation, time.Time{}, time.Time{}
 	t.fault, t.suspect, t.sightings = fault{}, false, sightings{}
 }
