@@ -115,7 +115,7 @@ func addController(ctx context.Context, mgr *kube.Manager, rollouts *rolloutClie
 			live:      mgr.GetAPIReader(),
 			namespace: namespace,
 			rollouts:  rollouts,
-			tracks:    newTracks(),
+			runStates: newRunStates(),
 			pace:      pace,
 			suspects:  suspects,
 			recorder:  mgr.GetEventRecorder(name),

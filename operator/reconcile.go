@@ -29,7 +29,7 @@ type reconciler struct {
 	live      client.Reader
 	namespace string
 	rollouts  *rolloutClient
-	tracks    *tracks
+	runStates *runStates
 	pace      *pace
 	// suspects are sets whose runs were found to be at odds with them.
 	suspects *names
@@ -91,12 +91,12 @@ func (r *reconciler) reconcile(ctx context.Context, name string) (reconcile.Resu
 // tendAndPublish writes status after Temporal was spoken to, so that it tells of
 // it; but without it if that takes long, and then again.
 func (r *reconciler) tendAndPublish(ctx context.Context, before, set *v1alpha1.SidecarSet, seen *observation) (reconcile.Result, error) {
-	t := r.tracks.of(set)
-	t.meet(set.Generation, r.now())
-	hidden := r.hidden(set, seen, t)
-	early := outcome{fault: t.fault}
+	state := r.runStates.of(set)
+	state.meet(set.Generation, r.now())
+	hidden := r.hidden(set, seen, state)
+	early := outcome{fault: state.fault}
 	tended := make(chan outcome, 1)
-	go func(set *v1alpha1.SidecarSet, seen observation) { tended <- r.tend(ctx, set, &seen, t) }(set.DeepCopy(), *seen)
+	go func(set *v1alpha1.SidecarSet, seen observation) { tended <- r.tend(ctx, set, &seen, state) }(set.DeepCopy(), *seen)
 
 	short, cancel := context.WithTimeout(ctx, statusTimeout)
 	defer cancel()
@@ -123,11 +123,11 @@ func (r *reconciler) tendAndPublish(ctx context.Context, before, set *v1alpha1.S
 
 // hidden is how long the counts of a new generation are kept back while pods
 // that it cannot upgrade do not say so yet: who reads the one reads the other.
-func (r *reconciler) hidden(set *v1alpha1.SidecarSet, seen *observation, t *track) time.Duration {
+func (r *reconciler) hidden(set *v1alpha1.SidecarSet, seen *observation, state *runState) time.Duration {
 	if set.Status.ObservedGeneration == set.Generation || seen.hold != nil || !seen.unmarked() {
 		return 0
 	}
-	return t.seenAt.Add(statusTimeout).Sub(r.now())
+	return state.seenAt.Add(statusTimeout).Sub(r.now())
 }
 
 // publish writes the status, and records events for what has changed in it.
@@ -152,7 +152,7 @@ func (r *reconciler) publish(ctx context.Context, before, set *v1alpha1.SidecarS
 }
 
 func (r *reconciler) forget(name string) {
-	r.tracks.forget(name)
+	r.runStates.forget(name)
 	r.pace.forget(name)
 	r.memories.Forget(name)
 	r.metrics.withoutSidecar.DeleteLabelValues(name)

@@ -39,62 +39,62 @@ type outcome struct {
 // tend gives each generation its run, and keeps the run going: another one when
 // it was lost, or work turned up after it ended; word of its generation when it
 // works on another; a signal when it sleeps though there is work.
-func (r *reconciler) tend(ctx context.Context, set *v1alpha1.SidecarSet, seen *observation, t *track) outcome {
+func (r *reconciler) tend(ctx context.Context, set *v1alpha1.SidecarSet, seen *observation, state *runState) outcome {
 	now := r.now()
 	if r.rollouts.unreachable() {
 		// Every set is enqueued once Temporal answers again.
-		return outcome{fault: t.fault}
+		return outcome{fault: state.fault}
 	}
 	if left := r.rollouts.throttled(); left > 0 {
-		return outcome{fault: t.fault, again: left}
+		return outcome{fault: state.fault, again: left}
 	}
 	if !rolloutStarted(set) {
-		return r.startRollout(ctx, set, seen, t)
+		return r.startRollout(ctx, set, seen, state)
 	}
 	if !seen.unfinished() && !r.suspects.take(set.Name) {
-		t.recordFinished(set.Generation)
+		state.recordFinished(set.Generation)
 		return outcome{}
 	}
-	if left := t.due(seen, now); left > 0 {
-		return outcome{fault: t.fault, again: left}
+	if left := state.due(seen, now); left > 0 {
+		return outcome{fault: state.fault, again: left}
 	}
 	found, err := r.rollouts.newestRun(ctx, reference(set))
 	if err != nil {
-		return r.failed(t, err)
+		return r.failed(state, err)
 	}
-	t.look(seen, now)
+	state.look(seen, now)
 	var out outcome
 	out.hold, out.holdKnown = holdOf(set, found)
 	if found.open() {
-		err = r.attend(ctx, set, seen, found, t)
+		err = r.attend(ctx, set, seen, found, state)
 	} else {
-		out.events, err = r.restart(ctx, set, seen, found, t)
+		out.events, err = r.restart(ctx, set, seen, found, state)
 	}
 	if err != nil {
-		failed := r.failed(t, err)
+		failed := r.failed(state, err)
 		out.err, out.again = failed.err, failed.again
-	} else if left := t.due(seen, r.now()); seen.unfinished() {
+	} else if left := state.due(seen, r.now()); seen.unfinished() {
 		out.again = max(left, time.Millisecond)
 	}
-	out.fault = t.fault
+	out.fault = state.fault
 	return out
 }
 
 // failed is the outcome of a call that failed.
-func (r *reconciler) failed(t *track, err error) outcome {
+func (r *reconciler) failed(state *runState, err error) outcome {
 	var unmade notAsked
 	if errors.As(err, &unmade) || isThrottle(err) {
-		return outcome{fault: t.fault, again: max(r.rollouts.throttled(), shortestThrottle)}
+		return outcome{fault: state.fault, again: max(r.rollouts.throttled(), shortestThrottle)}
 	}
-	return outcome{fault: t.fault, err: err}
+	return outcome{fault: state.fault, err: err}
 }
 
-func (r *reconciler) startRollout(ctx context.Context, set *v1alpha1.SidecarSet, seen *observation, t *track) outcome {
-	if t.generation != set.Generation {
+func (r *reconciler) startRollout(ctx context.Context, set *v1alpha1.SidecarSet, seen *observation, state *runState) outcome {
+	if state.generation != set.Generation {
 		if err := r.rollouts.startOrSignal(ctx, reference(set), set.Generation, seen.hold); err != nil {
-			return r.failed(t, err)
+			return r.failed(state, err)
 		}
-		t.recordStart(set.Generation, r.now())
+		state.recordStart(set.Generation, r.now())
 		log.FromContext(ctx).Info("started a rollout", "generation", set.Generation, "plan", seen.plan.Message)
 	}
 	id := protocol.WorkflowID(set.Name, set.UID)
@@ -102,7 +102,7 @@ func (r *reconciler) startRollout(ctx context.Context, set *v1alpha1.SidecarSet,
 	if url := r.rollouts.url(id); url != "" {
 		note += "; see " + url
 	}
-	out := outcome{started: true, fault: t.fault, events: []rolloutEvent{{corev1.EventTypeNormal, eventRolloutStarted, note}}}
+	out := outcome{started: true, fault: state.fault, events: []rolloutEvent{{corev1.EventTypeNormal, eventRolloutStarted, note}}}
 	if seen.unfinished() {
 		out.again = soonest
 	}
@@ -110,15 +110,15 @@ func (r *reconciler) startRollout(ctx context.Context, set *v1alpha1.SidecarSet,
 }
 
 // attend looks after an open run.
-func (r *reconciler) attend(ctx context.Context, set *v1alpha1.SidecarSet, seen *observation, found *run, t *track) error {
-	t.ended = time.Time{}
-	if err := r.examine(ctx, set, found, t); err != nil || found.begins() {
+func (r *reconciler) attend(ctx context.Context, set *v1alpha1.SidecarSet, seen *observation, found *run, state *runState) error {
+	state.ended = time.Time{}
+	if err := r.examine(ctx, set, found, state); err != nil || found.begins() {
 		return err
 	}
 	switch {
 	case found.astray(set):
-		return r.putRight(ctx, set, seen, found, t)
-	case seen.offers() && found.sleeps() && (found.hold == nil || seen.plan.Counts.Migrated > 0) && t.mayWake(seen, r.now()):
+		return r.putRight(ctx, set, seen, found, state)
+	case seen.offers() && found.sleeps() && (found.hold == nil || seen.plan.Counts.Migrated > 0) && state.mayWake(seen, r.now()):
 		// One that has ended meanwhile is found out by the next look.
 		_, err := r.rollouts.signal(ctx, reference(set), protocol.GenerationSignal, protocol.GenerationInput{Generation: set.Generation})
 		return err
@@ -127,21 +127,21 @@ func (r *reconciler) attend(ctx context.Context, set *v1alpha1.SidecarSet, seen 
 }
 
 // examine finds out what is wrong with those who do the work of an open run.
-func (r *reconciler) examine(ctx context.Context, set *v1alpha1.SidecarSet, found *run, t *track) error {
-	illness, sure, err := r.rollouts.diagnose(ctx, found, &t.sightings, t.fault)
-	if err == nil && sure && illness == (fault{}) && found.hold == nil && (t.stuck() || t.fault != fault{}) {
+func (r *reconciler) examine(ctx context.Context, set *v1alpha1.SidecarSet, found *run, state *runState) error {
+	illness, sure, err := r.rollouts.diagnose(ctx, found, &state.sightings, state.fault)
+	if err == nil && sure && illness == (fault{}) && found.hold == nil && (state.stuck() || state.fault != fault{}) {
 		illness, err = r.rollouts.refusedWrites(ctx, reference(set))
 	}
 	if err != nil {
 		return err
 	}
-	t.diagnosed(illness, sure, r.now())
+	state.diagnosed(illness, sure, r.now())
 	return nil
 }
 
 // putRight tells a run that works on another generation which the set's is.
-func (r *reconciler) putRight(ctx context.Context, set *v1alpha1.SidecarSet, seen *observation, found *run, t *track) error {
-	if !t.mayRepair(r.now()) {
+func (r *reconciler) putRight(ctx context.Context, set *v1alpha1.SidecarSet, seen *observation, found *run, state *runState) error {
+	if !state.mayRepair(r.now()) {
 		return nil
 	}
 	log.FromContext(ctx).Info("telling a run its generation again", "generation", set.Generation, "run works on", found.generation)
@@ -161,23 +161,23 @@ func (r *run) astray(set *v1alpha1.SidecarSet) bool {
 }
 
 // restart starts another run if the last one was lost, or if pods wait for one.
-func (r *reconciler) restart(ctx context.Context, set *v1alpha1.SidecarSet, seen *observation, found *run, t *track) ([]rolloutEvent, error) {
+func (r *reconciler) restart(ctx context.Context, set *v1alpha1.SidecarSet, seen *observation, found *run, state *runState) ([]rolloutEvent, error) {
 	done := found.completed() && !found.astray(set)
-	lost := !done && t.finished != set.Generation
+	lost := !done && state.finished != set.Generation
 	if !seen.offers() && (!lost || !seen.underWay()) {
-		t.ended = time.Time{}
+		state.ended = time.Time{}
 		return nil, nil
 	}
-	if t.ended.IsZero() {
-		t.ended = r.now()
+	if state.ended.IsZero() {
+		state.ended = r.now()
 	}
-	if done && r.now().Sub(t.ended) < restartGracePeriod {
+	if done && r.now().Sub(state.ended) < restartGracePeriod {
 		return nil, nil
 	}
 	if err := r.rollouts.startOrSignal(ctx, reference(set), set.Generation, seen.hold); err != nil {
 		return nil, err
 	}
-	t.recordStart(set.Generation, r.now())
+	state.recordStart(set.Generation, r.now())
 	return []rolloutEvent{{corev1.EventTypeNormal, eventRolloutRestarted,
 		fmt.Sprintf("generation %d has pods to upgrade and no open run: %s", set.Generation, seen.plan.Message)}}, nil
 }

@@ -76,19 +76,19 @@ func TestRunsAreLookedAtOftenWhileSomethingMoves(t *testing.T) {
 			Counts: protocol.Counts{Matched: 9, Remaining: 9, Updated: updated}}}
 	}
 	stuck := &observation{plan: rollout.Plan{Phase: protocol.PhaseWaiting, Counts: protocol.Counts{Matched: 9, Remaining: 9}}}
-	var one track
-	assert.LessOrEqual(t, one.due(stuck, now), time.Duration(0), "a new operator looks at once")
+	var state runState
+	assert.LessOrEqual(t, state.due(stuck, now), time.Duration(0), "a new operator looks at once")
 
-	one.look(stuck, now)
-	assert.Equal(t, rarely, one.due(stuck, now))
-	assert.Equal(t, soonest, one.due(offered(1), now), "what frees a slot is looked at once")
+	state.look(stuck, now)
+	assert.Equal(t, rarely, state.due(stuck, now))
+	assert.Equal(t, soonest, state.due(offered(1), now), "what frees a slot is looked at once")
 	for _, next := range []time.Duration{1, 2, 4, 8, 8} {
-		one.look(offered(1), now)
-		assert.Equal(t, next*time.Second, one.due(offered(1), now))
+		state.look(offered(1), now)
+		assert.Equal(t, next*time.Second, state.due(offered(1), now))
 	}
-	assert.Equal(t, soonest, one.due(offered(2), now))
-	one.suspect = true
-	assert.Equal(t, whileSuspect, one.due(stuck, now))
+	assert.Equal(t, soonest, state.due(offered(2), now))
+	state.suspect = true
+	assert.Equal(t, whileSuspect, state.due(stuck, now))
 }
 
 func TestSpec7_2_CountsOfAGenerationFollowItsMarks(t *testing.T) {
@@ -96,28 +96,28 @@ func TestSpec7_2_CountsOfAGenerationFollowItsMarks(t *testing.T) {
 	r := &reconciler{now: func() time.Time { return at }}
 	pods := []protocol.PodReference{{Namespace: "shop", Name: "a"}}
 	seen := &observation{plan: rollout.Plan{NotUpgradable: pods, Marks: pods}}
-	var one track
-	one.meet(generation, at)
+	var state runState
+	state.meet(generation, at)
 	set := setAt(generation)
-	assert.Equal(t, statusTimeout, r.hidden(set, seen, &one))
-	assert.Zero(t, r.hidden(set, &observation{plan: rollout.Plan{Marks: pods}}, &one), "what can be upgraded again")
-	assert.Zero(t, r.hidden(set, &observation{plan: rollout.Plan{NotUpgradable: pods}}, &one), "marked")
+	assert.Equal(t, statusTimeout, r.hidden(set, seen, &state))
+	assert.Zero(t, r.hidden(set, &observation{plan: rollout.Plan{Marks: pods}}, &state), "what can be upgraded again")
+	assert.Zero(t, r.hidden(set, &observation{plan: rollout.Plan{NotUpgradable: pods}}, &state), "marked")
 	at = at.Add(statusTimeout)
-	one.meet(generation, at)
-	assert.Zero(t, r.hidden(set, seen, &one), "for a while only")
+	state.meet(generation, at)
+	assert.Zero(t, r.hidden(set, seen, &state), "for a while only")
 	at = at.Add(-statusTimeout)
 	set.Status.ObservedGeneration = generation
-	assert.Zero(t, r.hidden(set, seen, &one), "told already")
+	assert.Zero(t, r.hidden(set, seen, &state), "told already")
 }
 
 func TestRepairsBecomeRare(t *testing.T) {
-	var one track
+	var state runState
 	now := time.Unix(1000, 0)
-	one.recordStart(generation, now)
-	assert.False(t, one.mayRepair(now.Add(time.Second)), "the run may not have read it yet")
+	state.recordStart(generation, now)
+	assert.False(t, state.mayRepair(now.Add(time.Second)), "the run may not have read it yet")
 	for _, pause := range []time.Duration{5, 10, 20, 40, 80, 160, 300, 300} {
 		now = now.Add(pause * time.Second)
-		assert.False(t, one.mayRepair(now.Add(-time.Millisecond)))
-		assert.True(t, one.mayRepair(now))
+		assert.False(t, state.mayRepair(now.Add(-time.Millisecond)))
+		assert.True(t, state.mayRepair(now))
 	}
 }

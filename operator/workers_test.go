@@ -105,21 +105,21 @@ func TestWorkersThatAskedSinceAreBusy(t *testing.T) {
 }
 
 func TestWordsAboutAFailureStay(t *testing.T) {
-	var one track
+	var state runState
 	now := time.Unix(1000, 0)
 	first, second, other := failing("activity A", "at 1"), failing("activity A", "at 2"), failing("activity B", "at 2")
-	one.diagnosed(first, true, now)
-	one.diagnosed(second, true, now.Add(time.Second))
-	assert.Equal(t, first, one.fault)
-	one.diagnosed(fault{}, false, now.Add(time.Second))
-	assert.Equal(t, first, one.fault, "until it is sure")
-	one.diagnosed(second, true, now.Add(retold))
-	assert.Equal(t, second, one.fault)
-	one.diagnosed(other, true, now.Add(retold))
-	assert.Equal(t, other, one.fault)
-	one.diagnosed(fault{}, true, now.Add(retold))
-	assert.Equal(t, fault{}, one.fault)
-	assert.False(t, one.suspect)
+	state.diagnosed(first, true, now)
+	state.diagnosed(second, true, now.Add(time.Second))
+	assert.Equal(t, first, state.fault)
+	state.diagnosed(fault{}, false, now.Add(time.Second))
+	assert.Equal(t, first, state.fault, "until it is sure")
+	state.diagnosed(second, true, now.Add(retold))
+	assert.Equal(t, second, state.fault)
+	state.diagnosed(other, true, now.Add(retold))
+	assert.Equal(t, other, state.fault)
+	state.diagnosed(fault{}, true, now.Add(retold))
+	assert.Equal(t, fault{}, state.fault)
+	assert.False(t, state.suspect)
 }
 
 func TestQuotesAreBounded(t *testing.T) {

@@ -15,14 +15,14 @@ func TestARunThatDoesNothingWithWhatIsOfferedIsWokenLessAndLessOften(t *testing.
 	offered := func(ready int) *observation {
 		return &observation{plan: rollout.Plan{Counts: protocol.Counts{Matched: 9, Ready: ready, Remaining: 1}}}
 	}
-	one, woken := track{}, 0
+	state, woken := runState{}, 0
 	for range 60 * 60 {
-		if one.mayWake(offered(1), now) {
+		if state.mayWake(offered(1), now) {
 			woken++
 		}
 		now = now.Add(time.Second)
 	}
 	assert.Less(t, woken, 16, "in an hour")
-	assert.True(t, one.mayWake(offered(2), now), "something moved")
-	assert.False(t, one.mayWake(offered(2), now))
+	assert.True(t, state.mayWake(offered(2), now), "something moved")
+	assert.False(t, state.mayWake(offered(2), now))
 }

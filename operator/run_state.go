@@ -33,35 +33,35 @@ const (
 	lastWake  = 10 * time.Minute
 )
 
-// tracks is what status does not hold of the sets' runs. Losing it with the
+// runStates holds what status does not of the sets' runs. Losing it with the
 // process is harmless: a second start changes nothing.
-type tracks struct {
+type runStates struct {
 	mu   sync.Mutex
-	sets map[string]*track
+	sets map[string]*runState
 }
 
-func newTracks() *tracks { return &tracks{sets: map[string]*track{}} }
+func newRunStates() *runStates { return &runStates{sets: map[string]*runState{}} }
 
-// of returns the track of a set, which only the set's own reconcile uses.
-func (t *tracks) of(set *v1alpha1.SidecarSet) *track {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	one := t.sets[set.Name]
-	if one == nil || one.uid != set.UID {
-		one = &track{uid: set.UID, fault: faultOf(set)}
-		t.sets[set.Name] = one
+// of returns the state of a set's run, which only the set's own reconcile uses.
+func (s *runStates) of(set *v1alpha1.SidecarSet) *runState {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	state := s.sets[set.Name]
+	if state == nil || state.uid != set.UID {
+		state = &runState{uid: set.UID, fault: faultOf(set)}
+		s.sets[set.Name] = state
 	}
-	return one
+	return state
 }
 
-func (t *tracks) forget(name string) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	delete(t.sets, name)
+func (s *runStates) forget(name string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.sets, name)
 }
 
-// track is what one remembers of one set's run.
-type track struct {
+// runState is what this process remembers of one set's run.
+type runState struct {
 	uid types.UID
 	// generation is the newest whose rollout this process started.
 	generation int64
@@ -96,92 +96,92 @@ type track struct {
 }
 
 // meet notes which generation a set has.
-func (t *track) meet(generation int64, now time.Time) {
-	if t.seen != generation {
-		t.seen, t.seenAt = generation, now
+func (s *runState) meet(generation int64, now time.Time) {
+	if s.seen != generation {
+		s.seen, s.seenAt = generation, now
 	}
 }
 
 // recordStart records that a rollout was started or signalled.
-func (t *track) recordStart(generation int64, now time.Time) {
-	t.generation, t.looked, t.interval = generation, now, soonest
-	t.ended, t.repaired, t.repair = time.Time{}, now, firstRepair
+func (s *runState) recordStart(generation int64, now time.Time) {
+	s.generation, s.looked, s.interval = generation, now, soonest
+	s.ended, s.repaired, s.repair = time.Time{}, now, firstRepair
 }
 
 // recordFinished records that nothing is left to do for a generation.
-func (t *track) recordFinished(generation int64) {
-	t.finished, t.ended, t.looked = generation, time.Time{}, time.Time{}
-	t.fault, t.suspect, t.sightings = fault{}, false, sightings{}
+func (s *runState) recordFinished(generation int64) {
+	s.finished, s.ended, s.looked = generation, time.Time{}, time.Time{}
+	s.fault, s.suspect, s.sightings = fault{}, false, sightings{}
 }
 
 // due is how long the next look can wait.
-func (t *track) due(o *observation, now time.Time) time.Duration {
+func (s *runState) due(o *observation, now time.Time) time.Duration {
 	interval := rarely
 	switch {
-	case t.moved(o) && (o.offers() || o.hold != nil):
+	case s.moved(o) && (o.offers() || o.hold != nil):
 		interval = soonest
 	case o.hold != nil:
 		interval = whileHeld
 	case len(o.plan.Pods) > 0:
-		interval = max(t.interval, soonest)
+		interval = max(s.interval, soonest)
 	case o.plan.Counts.Migrating > 0:
 		interval = whileHeld
 	}
-	if t.suspect {
+	if s.suspect {
 		interval = min(interval, whileSuspect)
 	}
-	return t.looked.Add(interval).Sub(now)
+	return s.looked.Add(interval).Sub(now)
 }
 
 // moved reports whether there is something else to do than at the last look.
-func (t *track) moved(o *observation) bool {
-	return t.looked.IsZero() || o.plan.Counts != t.counts || o.offers() && !t.offered
+func (s *runState) moved(o *observation) bool {
+	return s.looked.IsZero() || o.plan.Counts != s.counts || o.offers() && !s.offered
 }
 
 // look notes a look at the run.
-func (t *track) look(o *observation, now time.Time) {
-	if t.moved(o) {
-		t.interval = soonest
+func (s *runState) look(o *observation, now time.Time) {
+	if s.moved(o) {
+		s.interval = soonest
 	} else {
-		t.interval = min(2*t.interval, slowest)
+		s.interval = min(2*s.interval, slowest)
 	}
-	t.counts, t.offered, t.looked = o.plan.Counts, o.offers(), now
+	s.counts, s.offered, s.looked = o.plan.Counts, o.offers(), now
 }
 
 // stuck reports whether nothing has moved for a while though pods are offered.
-func (t *track) stuck() bool { return t.offered && t.interval > soonest }
+func (s *runState) stuck() bool { return s.offered && s.interval > soonest }
 
 // mayWake reports whether to wake a run that sleeps.
-func (t *track) mayWake(o *observation, now time.Time) bool {
+func (s *runState) mayWake(o *observation, now time.Time) bool {
 	switch {
-	case o.plan.Counts != t.wokenCounts:
-		t.wake = firstWake
-	case now.Sub(t.woken) < t.wake:
+	case o.plan.Counts != s.wokenCounts:
+		s.wake = firstWake
+	case now.Sub(s.woken) < s.wake:
 		return false
 	default:
-		t.wake = min(2*t.wake, lastWake)
+		s.wake = min(2*s.wake, lastWake)
 	}
-	t.woken, t.wokenCounts = now, o.plan.Counts
+	s.woken, s.wokenCounts = now, o.plan.Counts
 	return true
 }
 
 // mayRepair reports whether to tell a run its generation again.
-func (t *track) mayRepair(now time.Time) bool {
-	if now.Sub(t.repaired) < t.repair {
+func (s *runState) mayRepair(now time.Time) bool {
+	if now.Sub(s.repaired) < s.repair {
 		return false
 	}
-	t.repaired, t.repair = now, min(max(2*t.repair, firstRepair), lastRepair)
+	s.repaired, s.repair = now, min(max(2*s.repair, firstRepair), lastRepair)
 	return true
 }
 
 // diagnosed takes in what is wrong with the workers. The words about one failure
 // stay for a while, since its cause may be told otherwise at each attempt.
-func (t *track) diagnosed(found fault, sure bool, now time.Time) {
-	t.suspect = !sure || found != fault{}
+func (s *runState) diagnosed(found fault, sure bool, now time.Time) {
+	s.suspect = !sure || found != fault{}
 	switch {
-	case !sure, found == t.fault:
-	case found.sameFailure(t.fault) && now.Sub(t.faultAt) < retold:
+	case !sure, found == s.fault:
+	case found.sameFailure(s.fault) && now.Sub(s.faultAt) < retold:
 	default:
-		t.fault, t.faultAt = found, now
+		s.fault, s.faultAt = found, now
 	}
 }
