@@ -60,7 +60,7 @@ func (o *observation) progressing(set *v1alpha1.SidecarSet) condition {
 		return condition{metav1.ConditionFalse, v1alpha1.ReasonPaused, "paused (updateStrategy.paused); " + message}
 	case o.stalled(set):
 		return condition{metav1.ConditionFalse, o.temporalReason(), o.temporal.Error() + "; " + message}
-	case o.underWay():
+	case o.inProgress():
 		return o.moving()
 	case o.plan.Phase == protocol.PhasePartitionReached:
 		return condition{metav1.ConditionFalse, v1alpha1.ReasonPartitionReached, message}

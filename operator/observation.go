@@ -110,19 +110,19 @@ func startFailureReason(kubelet string) string {
 	return reasonCannotStart
 }
 
-// offers reports whether there is something for the run to do now.
-func (o *observation) offers() bool {
+// hasWork reports whether there is something for the run to do now.
+func (o *observation) hasWork() bool {
 	return len(o.plan.Pods) > 0 || o.plan.Counts.Migrated > 0
 }
 
-// underWay reports whether pods are still to be upgraded, or to settle.
-func (o *observation) underWay() bool {
+// inProgress reports whether pods are still to be upgraded, or to settle.
+func (o *observation) inProgress() bool {
 	return o.plan.Phase == protocol.PhaseProgressing || o.plan.Phase == protocol.PhaseWaiting
 }
 
 // unfinished reports whether the run is to be looked after.
 func (o *observation) unfinished() bool {
-	return o.underWay() || o.plan.Phase == protocol.PhasePaused || o.hold != nil
+	return o.inProgress() || o.plan.Phase == protocol.PhasePaused || o.hold != nil
 }
 
 // unmarked reports whether a pod that cannot be upgraded does not say so yet.

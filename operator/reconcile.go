@@ -92,7 +92,7 @@ func (r *reconciler) reconcile(ctx context.Context, name string) (reconcile.Resu
 // it; but without it if that takes long, and then again.
 func (r *reconciler) tendAndPublish(ctx context.Context, before, set *v1alpha1.SidecarSet, seen *observation) (reconcile.Result, error) {
 	state := r.runStates.of(set)
-	state.meet(set.Generation, r.now())
+	state.observeGeneration(set.Generation, r.now())
 	hidden := r.hidden(set, seen, state)
 	early := outcome{fault: state.fault}
 	tended := make(chan outcome, 1)
@@ -127,7 +127,7 @@ func (r *reconciler) hidden(set *v1alpha1.SidecarSet, seen *observation, state *
 	if set.Status.ObservedGeneration == set.Generation || seen.hold != nil || !seen.unmarked() {
 		return 0
 	}
-	return state.seenAt.Add(statusTimeout).Sub(r.now())
+	return state.observedAt.Add(statusTimeout).Sub(r.now())
 }
 
 // publish writes the status, and records events for what has changed in it.

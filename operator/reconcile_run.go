@@ -55,14 +55,14 @@ func (r *reconciler) tend(ctx context.Context, set *v1alpha1.SidecarSet, seen *o
 		state.recordFinished(set.Generation)
 		return outcome{}
 	}
-	if left := state.due(seen, now); left > 0 {
+	if left := state.untilCheck(seen, now); left > 0 {
 		return outcome{fault: state.fault, again: left}
 	}
 	found, err := r.rollouts.newestRun(ctx, reference(set))
 	if err != nil {
 		return r.failed(state, err)
 	}
-	state.look(seen, now)
+	state.recordCheck(seen, now)
 	var out outcome
 	out.hold, out.holdKnown = holdOf(set, found)
 	if found.open() {
@@ -73,7 +73,7 @@ func (r *reconciler) tend(ctx context.Context, set *v1alpha1.SidecarSet, seen *o
 	if err != nil {
 		failed := r.failed(state, err)
 		out.err, out.again = failed.err, failed.again
-	} else if left := state.due(seen, r.now()); seen.unfinished() {
+	} else if left := state.untilCheck(seen, r.now()); seen.unfinished() {
 		out.again = max(left, time.Millisecond)
 	}
 	out.fault = state.fault
@@ -90,7 +90,7 @@ func (r *reconciler) failed(state *runState, err error) outcome {
 }
 
 func (r *reconciler) startRollout(ctx context.Context, set *v1alpha1.SidecarSet, seen *observation, state *runState) outcome {
-	if state.generation != set.Generation {
+	if state.started != set.Generation {
 		if err := r.rollouts.startOrSignal(ctx, reference(set), set.Generation, seen.hold); err != nil {
 			return r.failed(state, err)
 		}
@@ -104,21 +104,21 @@ func (r *reconciler) startRollout(ctx context.Context, set *v1alpha1.SidecarSet,
 	}
 	out := outcome{started: true, fault: state.fault, events: []rolloutEvent{{corev1.EventTypeNormal, eventRolloutStarted, note}}}
 	if seen.unfinished() {
-		out.again = soonest
+		out.again = minCheckInterval
 	}
 	return out
 }
 
 // attend looks after an open run.
 func (r *reconciler) attend(ctx context.Context, set *v1alpha1.SidecarSet, seen *observation, found *run, state *runState) error {
-	state.ended = time.Time{}
+	state.endedAt = time.Time{}
 	if err := r.examine(ctx, set, found, state); err != nil || found.begins() {
 		return err
 	}
 	switch {
 	case found.astray(set):
 		return r.putRight(ctx, set, seen, found, state)
-	case seen.offers() && found.sleeps() && (found.hold == nil || seen.plan.Counts.Migrated > 0) && state.mayWake(seen, r.now()):
+	case seen.hasWork() && found.sleeps() && (found.hold == nil || seen.plan.Counts.Migrated > 0) && state.mayWake(seen, r.now()):
 		// One that has ended meanwhile is found out by the next look.
 		_, err := r.rollouts.signal(ctx, reference(set), protocol.GenerationSignal, protocol.GenerationInput{Generation: set.Generation})
 		return err
@@ -128,20 +128,20 @@ func (r *reconciler) attend(ctx context.Context, set *v1alpha1.SidecarSet, seen 
 
 // examine finds out what is wrong with those who do the work of an open run.
 func (r *reconciler) examine(ctx context.Context, set *v1alpha1.SidecarSet, found *run, state *runState) error {
-	illness, sure, err := r.rollouts.diagnose(ctx, found, &state.sightings, state.fault)
+	illness, sure, err := r.rollouts.diagnose(ctx, found, &state.tasks, state.fault)
 	if err == nil && sure && illness == (fault{}) && found.hold == nil && (state.stuck() || state.fault != fault{}) {
 		illness, err = r.rollouts.refusedWrites(ctx, reference(set))
 	}
 	if err != nil {
 		return err
 	}
-	state.diagnosed(illness, sure, r.now())
+	state.recordFault(illness, sure, r.now())
 	return nil
 }
 
 // putRight tells a run that works on another generation which the set's is.
 func (r *reconciler) putRight(ctx context.Context, set *v1alpha1.SidecarSet, seen *observation, found *run, state *runState) error {
-	if !state.mayRepair(r.now()) {
+	if !state.mayCorrect(r.now()) {
 		return nil
 	}
 	log.FromContext(ctx).Info("telling a run its generation again", "generation", set.Generation, "run works on", found.generation)
@@ -164,14 +164,14 @@ func (r *run) astray(set *v1alpha1.SidecarSet) bool {
 func (r *reconciler) restart(ctx context.Context, set *v1alpha1.SidecarSet, seen *observation, found *run, state *runState) ([]rolloutEvent, error) {
 	done := found.completed() && !found.astray(set)
 	lost := !done && state.finished != set.Generation
-	if !seen.offers() && (!lost || !seen.underWay()) {
-		state.ended = time.Time{}
+	if !seen.hasWork() && (!lost || !seen.inProgress()) {
+		state.endedAt = time.Time{}
 		return nil, nil
 	}
-	if state.ended.IsZero() {
-		state.ended = r.now()
+	if state.endedAt.IsZero() {
+		state.endedAt = r.now()
 	}
-	if done && r.now().Sub(state.ended) < restartGracePeriod {
+	if done && r.now().Sub(state.endedAt) < restartGracePeriod {
 		return nil, nil
 	}
 	if err := r.rollouts.startOrSignal(ctx, reference(set), set.Generation, seen.hold); err != nil {

@@ -77,18 +77,18 @@ func TestRunsAreLookedAtOftenWhileSomethingMoves(t *testing.T) {
 	}
 	stuck := &observation{plan: rollout.Plan{Phase: protocol.PhaseWaiting, Counts: protocol.Counts{Matched: 9, Remaining: 9}}}
 	var state runState
-	assert.LessOrEqual(t, state.due(stuck, now), time.Duration(0), "a new operator looks at once")
+	assert.LessOrEqual(t, state.untilCheck(stuck, now), time.Duration(0), "a new operator looks at once")
 
-	state.look(stuck, now)
-	assert.Equal(t, rarely, state.due(stuck, now))
-	assert.Equal(t, soonest, state.due(offered(1), now), "what frees a slot is looked at once")
+	state.recordCheck(stuck, now)
+	assert.Equal(t, idleCheckInterval, state.untilCheck(stuck, now))
+	assert.Equal(t, minCheckInterval, state.untilCheck(offered(1), now), "what frees a slot is looked at once")
 	for _, next := range []time.Duration{1, 2, 4, 8, 8} {
-		state.look(offered(1), now)
-		assert.Equal(t, next*time.Second, state.due(offered(1), now))
+		state.recordCheck(offered(1), now)
+		assert.Equal(t, next*time.Second, state.untilCheck(offered(1), now))
 	}
-	assert.Equal(t, soonest, state.due(offered(2), now))
-	state.suspect = true
-	assert.Equal(t, whileSuspect, state.due(stuck, now))
+	assert.Equal(t, minCheckInterval, state.untilCheck(offered(2), now))
+	state.faultMayChange = true
+	assert.Equal(t, faultCheckInterval, state.untilCheck(stuck, now))
 }
 
 func TestSpec7_2_CountsOfAGenerationFollowItsMarks(t *testing.T) {
@@ -97,13 +97,13 @@ func TestSpec7_2_CountsOfAGenerationFollowItsMarks(t *testing.T) {
 	pods := []protocol.PodReference{{Namespace: "shop", Name: "a"}}
 	seen := &observation{plan: rollout.Plan{NotUpgradable: pods, Marks: pods}}
 	var state runState
-	state.meet(generation, at)
+	state.observeGeneration(generation, at)
 	set := setAt(generation)
 	assert.Equal(t, statusTimeout, r.hidden(set, seen, &state))
 	assert.Zero(t, r.hidden(set, &observation{plan: rollout.Plan{Marks: pods}}, &state), "what can be upgraded again")
 	assert.Zero(t, r.hidden(set, &observation{plan: rollout.Plan{NotUpgradable: pods}}, &state), "marked")
 	at = at.Add(statusTimeout)
-	state.meet(generation, at)
+	state.observeGeneration(generation, at)
 	assert.Zero(t, r.hidden(set, seen, &state), "for a while only")
 	at = at.Add(-statusTimeout)
 	set.Status.ObservedGeneration = generation
@@ -114,10 +114,10 @@ func TestRepairsBecomeRare(t *testing.T) {
 	var state runState
 	now := time.Unix(1000, 0)
 	state.recordStart(generation, now)
-	assert.False(t, state.mayRepair(now.Add(time.Second)), "the run may not have read it yet")
+	assert.False(t, state.mayCorrect(now.Add(time.Second)), "the run may not have read it yet")
 	for _, pause := range []time.Duration{5, 10, 20, 40, 80, 160, 300, 300} {
 		now = now.Add(pause * time.Second)
-		assert.False(t, state.mayRepair(now.Add(-time.Millisecond)))
-		assert.True(t, state.mayRepair(now))
+		assert.False(t, state.mayCorrect(now.Add(-time.Millisecond)))
+		assert.True(t, state.mayCorrect(now))
 	}
 }

@@ -10,27 +10,30 @@ import (
 	"github.com/outrigger/outrigger/api/v1alpha1"
 )
 
-// How often one looks at the run of a set that is not finished.
+// Intervals between two checks of the run of a set that is not finished.
 const (
-	// soonest is how often at most, and while something moves.
-	soonest = time.Second
-	// slowest is how often while pods are offered to the run and nothing moves.
-	slowest = 8 * time.Second
-	// whileSuspect is how often while something may be wrong, or is.
-	whileSuspect = 4 * time.Second
-	// whileHeld is how often while somebody may resume the run, or old twins
-	// may have become free to empty.
-	whileHeld = 5 * time.Second
-	// rarely is how often while nothing is offered.
-	rarely = 12 * time.Second
-	// A run of another generation than the set's is told so this often, at
-	// first, and then less and less often.
-	firstRepair = 5 * time.Second
-	lastRepair  = 5 * time.Minute
-	// A run that sleeps is woken at once when the cluster offers work, and then
-	// less and less often while nothing comes of it: writes may be refused.
-	firstWake = time.Second
-	lastWake  = 10 * time.Minute
+	// minCheckInterval is the shortest, and that while something changes.
+	minCheckInterval = time.Second
+	// stuckCheckInterval is the longest while the run has work and nothing changes.
+	stuckCheckInterval = 8 * time.Second
+	// faultCheckInterval is the longest while something may be wrong, or is.
+	faultCheckInterval = 4 * time.Second
+	// heldCheckInterval is for a run that somebody may resume, or one that waits for
+	// pods to migrate between hot twins.
+	heldCheckInterval = 5 * time.Second
+	// idleCheckInterval is for a run without work.
+	idleCheckInterval = 12 * time.Second
+)
+
+const (
+	// A run of another generation than the set's is signalled again after
+	// minCorrectionBackoff, then twice as long each time.
+	minCorrectionBackoff = 5 * time.Second
+	maxCorrectionBackoff = 5 * time.Minute
+	// A run that waits for a signal is woken at once when there is work, and with
+	// this backoff while nothing comes of it: writes may be refused.
+	minWakeBackoff = time.Second
+	maxWakeBackoff = 10 * time.Minute
 )
 
 // runStates holds what status does not of the sets' runs. Losing it with the
@@ -63,124 +66,127 @@ func (s *runStates) forget(name string) {
 // runState is what this process remembers of one set's run.
 type runState struct {
 	uid types.UID
-	// generation is the newest whose rollout this process started.
-	generation int64
-	// seen is the generation seen last, for the first time at seenAt.
-	seen   int64
-	seenAt time.Time
-	// finished is the generation of which nothing was left to do.
+	// started is the newest generation whose rollout this process started.
+	started int64
+	// observed is the newest generation of the set, first observed at observedAt.
+	observed   int64
+	observedAt time.Time
+	// finished is the newest generation of which nothing was left to do.
 	finished int64
-	// looked is when the run was looked at last, counts and offered what there
-	// was to do then, and interval how long not to look again unless that changes.
-	looked   time.Time
-	interval time.Duration
-	counts   protocol.Counts
-	offered  bool
-	// woken is when the run was woken last, with which counts, and wake how long
-	// to leave it at that unless they change.
-	woken       time.Time
+	// checkedAt is the time of the last check of the run, checkedCounts and hadWork
+	// what there was to do then, and checkInterval the time to the next one unless
+	// that changes.
+	checkedAt     time.Time
+	checkInterval time.Duration
+	checkedCounts protocol.Counts
+	hadWork       bool
+	// wokenAt is the last time the run was woken, wokenCounts the counts then, and
+	// wakeBackoff the time to the next one unless they change.
+	wokenAt     time.Time
 	wokenCounts protocol.Counts
-	wake        time.Duration
-	// ended is when the run was first seen to have ended though pods wait.
-	ended time.Time
-	// repaired is when the run was told its generation again, and repair how
-	// long to leave it at that.
-	repaired time.Time
-	repair   time.Duration
-	// fault is what is wrong with those who do the work, told at faultAt; suspect
-	// while that may be about to change.
-	fault     fault
-	faultAt   time.Time
-	suspect   bool
-	sightings sightings
+	wakeBackoff time.Duration
+	// endedAt is when the run was first seen to have ended though pods wait.
+	endedAt time.Time
+	// correctedAt is when the run was last signalled its generation, and
+	// correctionBackoff the time to the next signal.
+	correctedAt       time.Time
+	correctionBackoff time.Duration
+	// fault is what is wrong with the workers, recorded at faultAt; faultMayChange
+	// is set while it is not sure, or not over.
+	fault          fault
+	faultAt        time.Time
+	faultMayChange bool
+	tasks          taskAges
 }
 
-// meet notes which generation a set has.
-func (s *runState) meet(generation int64, now time.Time) {
-	if s.seen != generation {
-		s.seen, s.seenAt = generation, now
+// observeGeneration records which generation a set has.
+func (s *runState) observeGeneration(generation int64, now time.Time) {
+	if s.observed != generation {
+		s.observed, s.observedAt = generation, now
 	}
 }
 
 // recordStart records that a rollout was started or signalled.
 func (s *runState) recordStart(generation int64, now time.Time) {
-	s.generation, s.looked, s.interval = generation, now, soonest
-	s.ended, s.repaired, s.repair = time.Time{}, now, firstRepair
+	s.started, s.checkedAt, s.checkInterval = generation, now, minCheckInterval
+	s.endedAt, s.correctedAt, s.correctionBackoff = time.Time{}, now, minCorrectionBackoff
 }
 
 // recordFinished records that nothing is left to do for a generation.
 func (s *runState) recordFinished(generation int64) {
-	s.finished, s.ended, s.looked = generation, time.Time{}, time.Time{}
-	s.fault, s.suspect, s.sightings = fault{}, false, sightings{}
+	s.finished, s.endedAt, s.checkedAt = generation, time.Time{}, time.Time{}
+	s.fault, s.faultMayChange, s.tasks = fault{}, false, taskAges{}
 }
 
-// due is how long the next look can wait.
-func (s *runState) due(o *observation, now time.Time) time.Duration {
-	interval := rarely
+// untilCheck returns how long the next check can wait.
+func (s *runState) untilCheck(o *observation, now time.Time) time.Duration {
+	interval := idleCheckInterval
 	switch {
-	case s.moved(o) && (o.offers() || o.hold != nil):
-		interval = soonest
+	case s.changed(o) && (o.hasWork() || o.hold != nil):
+		interval = minCheckInterval
 	case o.hold != nil:
-		interval = whileHeld
+		interval = heldCheckInterval
 	case len(o.plan.Pods) > 0:
-		interval = max(s.interval, soonest)
+		interval = max(s.checkInterval, minCheckInterval)
 	case o.plan.Counts.Migrating > 0:
-		interval = whileHeld
+		interval = heldCheckInterval
 	}
-	if s.suspect {
-		interval = min(interval, whileSuspect)
+	if s.faultMayChange {
+		interval = min(interval, faultCheckInterval)
 	}
-	return s.looked.Add(interval).Sub(now)
+	return s.checkedAt.Add(interval).Sub(now)
 }
 
-// moved reports whether there is something else to do than at the last look.
-func (s *runState) moved(o *observation) bool {
-	return s.looked.IsZero() || o.plan.Counts != s.counts || o.offers() && !s.offered
+// changed reports whether there is something else to do than at the last check.
+func (s *runState) changed(o *observation) bool {
+	return s.checkedAt.IsZero() || o.plan.Counts != s.checkedCounts || o.hasWork() && !s.hadWork
 }
 
-// look notes a look at the run.
-func (s *runState) look(o *observation, now time.Time) {
-	if s.moved(o) {
-		s.interval = soonest
+// recordCheck records a check of the run.
+func (s *runState) recordCheck(o *observation, now time.Time) {
+	if s.changed(o) {
+		s.checkInterval = minCheckInterval
 	} else {
-		s.interval = min(2*s.interval, slowest)
+		s.checkInterval = min(2*s.checkInterval, stuckCheckInterval)
 	}
-	s.counts, s.offered, s.looked = o.plan.Counts, o.offers(), now
+	s.checkedCounts, s.hadWork, s.checkedAt = o.plan.Counts, o.hasWork(), now
 }
 
-// stuck reports whether nothing has moved for a while though pods are offered.
-func (s *runState) stuck() bool { return s.offered && s.interval > soonest }
+// stuck reports whether nothing has changed for a while though the run has work.
+func (s *runState) stuck() bool { return s.hadWork && s.checkInterval > minCheckInterval }
 
-// mayWake reports whether to wake a run that sleeps.
+// mayWake reports whether to wake a run that waits for a signal, and counts the
+// wake if so.
 func (s *runState) mayWake(o *observation, now time.Time) bool {
 	switch {
 	case o.plan.Counts != s.wokenCounts:
-		s.wake = firstWake
-	case now.Sub(s.woken) < s.wake:
+		s.wakeBackoff = minWakeBackoff
+	case now.Sub(s.wokenAt) < s.wakeBackoff:
 		return false
 	default:
-		s.wake = min(2*s.wake, lastWake)
+		s.wakeBackoff = min(2*s.wakeBackoff, maxWakeBackoff)
 	}
-	s.woken, s.wokenCounts = now, o.plan.Counts
+	s.wokenAt, s.wokenCounts = now, o.plan.Counts
 	return true
 }
 
-// mayRepair reports whether to tell a run its generation again.
-func (s *runState) mayRepair(now time.Time) bool {
-	if now.Sub(s.repaired) < s.repair {
+// mayCorrect reports whether to signal a run its generation again, and counts the
+// signal if so.
+func (s *runState) mayCorrect(now time.Time) bool {
+	if now.Sub(s.correctedAt) < s.correctionBackoff {
 		return false
 	}
-	s.repaired, s.repair = now, min(max(2*s.repair, firstRepair), lastRepair)
+	s.correctedAt, s.correctionBackoff = now, min(max(2*s.correctionBackoff, minCorrectionBackoff), maxCorrectionBackoff)
 	return true
 }
 
-// diagnosed takes in what is wrong with the workers. The words about one failure
-// stay for a while, since its cause may be told otherwise at each attempt.
-func (s *runState) diagnosed(found fault, sure bool, now time.Time) {
-	s.suspect = !sure || found != fault{}
+// recordFault records what is wrong with the workers. The message about one failure
+// stays for a while, since each attempt may quote another cause.
+func (s *runState) recordFault(found fault, sure bool, now time.Time) {
+	s.faultMayChange = !sure || found != fault{}
 	switch {
 	case !sure, found == s.fault:
-	case found.sameFailure(s.fault) && now.Sub(s.faultAt) < retold:
+	case found.sameFailure(s.fault) && now.Sub(s.faultAt) < minMessageAge:
 	default:
 		s.fault, s.faultAt = found, now
 	}

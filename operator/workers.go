@@ -24,8 +24,8 @@ const (
 	endurance = 15 * time.Second
 	// fails is the attempt from which on a task fails again and again.
 	fails = 3
-	// retold is how often the words about a failure may change.
-	retold = time.Minute
+	// minMessageAge is how often the words about a failure may change.
+	minMessageAge = time.Minute
 	// longestCause bounds what is quoted of a failure, in characters.
 	longestCause = 300
 	// pollersKept is how long one answer about a task queue serves all sets.
@@ -61,15 +61,15 @@ type task struct {
 	scheduled time.Time
 }
 
-// sightings tell since when something has been seen, by our own clock: that of
+// taskAges tell since when something has been seen, by our own clock: that of
 // Temporal may differ.
-type sightings struct {
+type taskAges struct {
 	since   map[string]time.Time
 	current map[string]time.Time
 }
 
 // age of what key names, which is seen now.
-func (s *sightings) age(key string, now time.Time) time.Duration {
+func (s *taskAges) age(key string, now time.Time) time.Duration {
 	first, ok := s.since[key]
 	if !ok {
 		first = now
@@ -79,7 +79,7 @@ func (s *sightings) age(key string, now time.Time) time.Duration {
 }
 
 // examine looks at the pending tasks of an open run.
-func (s *sightings) examine(r *run, queue string, now time.Time) symptoms {
+func (s *taskAges) examine(r *run, queue string, now time.Time) symptoms {
 	s.current = map[string]time.Time{}
 	found := symptoms{idle: r.task == nil && len(r.activities) == 0}
 	if r.task != nil {
@@ -91,7 +91,7 @@ func (s *sightings) examine(r *run, queue string, now time.Time) symptoms {
 	return found
 }
 
-func (s *sightings) examineTask(found *symptoms, pending *workflow.PendingWorkflowTaskInfo, queue string, now time.Time) {
+func (s *taskAges) examineTask(found *symptoms, pending *workflow.PendingWorkflowTaskInfo, queue string, now time.Time) {
 	switch {
 	case pending.Attempt >= fails:
 		found.failing = "the workflow task of the run"
@@ -102,7 +102,7 @@ func (s *sightings) examineTask(found *symptoms, pending *workflow.PendingWorkfl
 	}
 }
 
-func (s *sightings) examineActivity(found *symptoms, pending *workflow.PendingActivityInfo, queue string, now time.Time) {
+func (s *taskAges) examineActivity(found *symptoms, pending *workflow.PendingActivityInfo, queue string, now time.Time) {
 	key := fmt.Sprintf("activity %s, attempt %d, %s", pending.ActivityId, pending.Attempt, pending.State)
 	failing := pending.Attempt >= fails && pending.LastFailure != nil
 	switch {
@@ -124,7 +124,7 @@ func (s *sightings) examineActivity(found *symptoms, pending *workflow.PendingAc
 	}
 }
 
-func (s *sightings) wait(found *symptoms, key string, pending *task, now time.Time) {
+func (s *taskAges) wait(found *symptoms, key string, pending *task, now time.Time) {
 	if s.age(fmt.Sprintf("%s of %s", key, pending.scheduled), now) >= attention {
 		found.waiting = pending
 	} else {
@@ -133,11 +133,11 @@ func (s *sightings) wait(found *symptoms, key string, pending *task, now time.Ti
 }
 
 // settle ends an examination.
-func (s *sightings) settle() { s.since, s.current = s.current, nil }
+func (s *taskAges) settle() { s.since, s.current = s.current, nil }
 
 // diagnose tells what is wrong with those who do the work of an open run, and was
 // before. It is not sure while it is too early to tell.
-func (c *rolloutClient) diagnose(ctx context.Context, r *run, s *sightings, before fault) (found fault, sure bool, err error) {
+func (c *rolloutClient) diagnose(ctx context.Context, r *run, s *taskAges, before fault) (found fault, sure bool, err error) {
 	now := c.now()
 	seen := s.examine(r, c.taskQueue, now)
 	defer s.settle()

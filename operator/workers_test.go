@@ -51,7 +51,7 @@ func TestSpec8_WhatPendingTasksShow(t *testing.T) {
 		{"a task that failed once", run{task: &workflow.PendingWorkflowTaskInfo{State: begun, Attempt: 2}}, "unsure", "unsure"},
 		{"a task that fails", run{task: &workflow.PendingWorkflowTaskInfo{State: wait, Attempt: 3}}, "failing", "failing"},
 	} {
-		var s sightings
+		var s taskAges
 		for i, want := range []string{c.first, c.later} {
 			found := s.examine(&c.run, "queue", time.Unix(1000, 0).Add(time.Duration(i)*endurance))
 			s.settle()
@@ -77,16 +77,16 @@ func wordFor(found symptoms) string {
 func TestWhatHasFailedMayWaitForAWorkerNow(t *testing.T) {
 	rollouts := &rolloutClient{now: func() time.Time { return time.Unix(1000, 0) }}
 	waits := &run{activities: []*workflow.PendingActivityInfo{pending(scheduled, 5, false)}}
-	_, sure, err := rollouts.diagnose(t.Context(), waits, &sightings{}, fault{})
+	_, sure, err := rollouts.diagnose(t.Context(), waits, &taskAges{}, fault{})
 	require.NoError(t, err)
 	assert.True(t, sure)
-	_, sure, err = rollouts.diagnose(t.Context(), waits, &sightings{}, rollouts.unattended("queue", true))
+	_, sure, err = rollouts.diagnose(t.Context(), waits, &taskAges{}, rollouts.unattended("queue", true))
 	require.NoError(t, err)
 	assert.False(t, sure, "a new operator keeps to what status says")
 }
 
 func TestTasksAreKnownByTheirAttempt(t *testing.T) {
-	var s sightings
+	var s taskAges
 	now := time.Unix(1000, 0)
 	for attempt := range int32(5) {
 		now = now.Add(attention)
@@ -108,18 +108,18 @@ func TestWordsAboutAFailureStay(t *testing.T) {
 	var state runState
 	now := time.Unix(1000, 0)
 	first, second, other := failing("activity A", "at 1"), failing("activity A", "at 2"), failing("activity B", "at 2")
-	state.diagnosed(first, true, now)
-	state.diagnosed(second, true, now.Add(time.Second))
+	state.recordFault(first, true, now)
+	state.recordFault(second, true, now.Add(time.Second))
 	assert.Equal(t, first, state.fault)
-	state.diagnosed(fault{}, false, now.Add(time.Second))
+	state.recordFault(fault{}, false, now.Add(time.Second))
 	assert.Equal(t, first, state.fault, "until it is sure")
-	state.diagnosed(second, true, now.Add(retold))
+	state.recordFault(second, true, now.Add(minMessageAge))
 	assert.Equal(t, second, state.fault)
-	state.diagnosed(other, true, now.Add(retold))
+	state.recordFault(other, true, now.Add(minMessageAge))
 	assert.Equal(t, other, state.fault)
-	state.diagnosed(fault{}, true, now.Add(retold))
+	state.recordFault(fault{}, true, now.Add(minMessageAge))
 	assert.Equal(t, fault{}, state.fault)
-	assert.False(t, state.suspect)
+	assert.False(t, state.faultMayChange)
 }
 
 func TestQuotesAreBounded(t *testing.T) {
