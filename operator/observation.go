@@ -17,26 +17,26 @@ import (
 	"github.com/outrigger/outrigger/internal/rollout"
 )
 
-// observation is what there is to say about a set.
+// observation is what status says about a set.
 type observation struct {
-	// invalid says why the set's pods cannot be told; plan is empty then.
+	// invalid is why the set's pods cannot be determined; plan is empty then.
 	invalid error
 	plan    rollout.Plan
 	broken  brokenPods
 	// uninjected pods match but lack the set.
 	uninjected uninjectedPods
-	// hold is set while somebody paused the run by signal, as far as is known.
+	// hold is set while the run is paused by signal, as of the last check.
 	hold *v1alpha1.RolloutHold
-	// fault is what is wrong with those who do the run's work.
+	// fault is what is wrong with the workers.
 	fault fault
-	// temporal says why Temporal takes no rollouts; nil while it does.
+	// temporal is why Temporal takes no rollouts; nil while it does.
 	temporal error
 }
 
 // brokenPods are matched pods with a sidecar that cannot start.
 type brokenPods struct {
 	count int
-	// reason is one of ours; example and detail are of the first by name.
+	// reason is that of Degraded; example and detail are of the first pod by name.
 	reason, example, detail string
 }
 
@@ -51,7 +51,7 @@ func (r *reconciler) observe(ctx context.Context, set *v1alpha1.SidecarSet, pods
 		seen.invalid = err
 		return seen
 	}
-	// Caches list in no order, yet the same pods must make the same message.
+	// Caches list in no order, but the same pods must give the same message.
 	slices.SortFunc(matched, func(a, b rollout.Pod) int {
 		return cmp.Or(strings.Compare(a.Pod.Namespace, b.Pod.Namespace), strings.Compare(a.Pod.Name, b.Pod.Name))
 	})
@@ -120,20 +120,21 @@ func (o *observation) inProgress() bool {
 	return o.plan.Phase == protocol.PhaseProgressing || o.plan.Phase == protocol.PhaseWaiting
 }
 
-// unfinished reports whether the run is to be looked after.
+// unfinished reports whether the run has to be checked.
 func (o *observation) unfinished() bool {
 	return o.inProgress() || o.plan.Phase == protocol.PhasePaused || o.hold != nil
 }
 
-// unmarked reports whether a pod that cannot be upgraded does not say so yet.
-func (o *observation) unmarked() bool {
+// upgradableConditionPending reports whether a pod that cannot be upgraded does not
+// have its condition yet.
+func (o *observation) upgradableConditionPending() bool {
 	return slices.ContainsFunc(o.plan.Marks, func(pod protocol.PodReference) bool {
 		return slices.Contains(o.plan.NotUpgradable, pod)
 	})
 }
 
-// describe writes the observation into a status. Of a set whose pods cannot be
-// told, the counts stay those of the generation they were made for.
+// describe writes the observation into a status. The counts of an invalid set stay
+// those of the generation they were made for.
 func (o *observation) describe(status *v1alpha1.SidecarSetStatus, set *v1alpha1.SidecarSet, now time.Time) {
 	if o.invalid == nil {
 		counts := o.plan.Counts

@@ -20,8 +20,7 @@ import (
 	"github.com/outrigger/outrigger/kube"
 )
 
-// reconciler brings what the cluster and Temporal know of a SidecarSet in step
-// with it.
+// reconciler reconciles the revisions, the run and the status of a SidecarSet.
 type reconciler struct {
 	client client.Client
 	pods   *kube.Pods
@@ -42,11 +41,11 @@ type reconciler struct {
 	memories rollout.Memories
 }
 
-// statusTimeout is how long status waits for Temporal.
+// statusTimeout is how long a write of status waits for Temporal.
 const statusTimeout = time.Second
 
-// Reconcile registers the set's revision, hands its generation over, looks after
-// its run, and writes its status, which does not wait long for Temporal.
+// Reconcile registers the set's revision, starts its rollout, keeps its run going, and
+// writes its status.
 func (r *reconciler) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
 	r.pace.look(request.Name, r.now())
 	if err := r.current(); err != nil {
@@ -85,46 +84,48 @@ func (r *reconciler) reconcile(ctx context.Context, name string) (reconcile.Resu
 	if seen.invalid != nil {
 		return reconcile.Result{}, errors.Join(r.publish(ctx, before, set, &seen, outcome{}), seen.invalid)
 	}
-	return r.tendAndPublish(ctx, before, set, &seen)
+	return r.reconcileRunAndStatus(ctx, before, set, &seen)
 }
 
-// tendAndPublish writes status after Temporal was spoken to, so that it tells of
-// it; but without it if that takes long, and then again.
-func (r *reconciler) tendAndPublish(ctx context.Context, before, set *v1alpha1.SidecarSet, seen *observation) (reconcile.Result, error) {
+// reconcileRunAndStatus writes status after the calls to Temporal, so that it shows
+// their outcome. If they take longer than statusTimeout, it writes status twice: before
+// they return, and after.
+func (r *reconciler) reconcileRunAndStatus(ctx context.Context, before, set *v1alpha1.SidecarSet, seen *observation) (reconcile.Result, error) {
 	state := r.runStates.of(set)
 	state.observeGeneration(set.Generation, r.now())
-	hidden := r.hidden(set, seen, state)
+	delay := r.countsDelay(set, seen, state)
 	early := outcome{fault: state.fault}
-	tended := make(chan outcome, 1)
-	go func(set *v1alpha1.SidecarSet, seen observation) { tended <- r.tend(ctx, set, &seen, state) }(set.DeepCopy(), *seen)
+	outcomes := make(chan outcome, 1)
+	go func(set *v1alpha1.SidecarSet, seen observation) { outcomes <- r.reconcileRun(ctx, set, &seen, state) }(set.DeepCopy(), *seen)
 
 	short, cancel := context.WithTimeout(ctx, statusTimeout)
 	defer cancel()
 	var out outcome
 	select {
-	case out = <-tended:
+	case out = <-outcomes:
 	case <-short.Done():
 		err := r.publish(ctx, before, set, seen, early)
-		out = <-tended
+		out = <-outcomes
 		if err != nil {
 			return reconcile.Result{}, err
 		}
-		before, hidden = set.DeepCopy(), 0
+		before, delay = set.DeepCopy(), 0
 	}
-	if hidden > 0 && out.err == nil && !r.rollouts.unreachable() {
-		return reconcile.Result{RequeueAfter: hidden}, nil
+	if delay > 0 && out.err == nil && !r.rollouts.unreachable() {
+		return reconcile.Result{RequeueAfter: delay}, nil
 	}
 	seen.temporal = r.rollouts.wait(ctx)
 	if err := r.publish(ctx, before, set, seen, out); err != nil {
 		return reconcile.Result{}, err
 	}
-	return reconcile.Result{RequeueAfter: out.again}, out.err
+	return reconcile.Result{RequeueAfter: out.requeueAfter}, out.err
 }
 
-// hidden is how long the counts of a new generation are kept back while pods
-// that it cannot upgrade do not say so yet: who reads the one reads the other.
-func (r *reconciler) hidden(set *v1alpha1.SidecarSet, seen *observation, state *runState) time.Duration {
-	if set.Status.ObservedGeneration == set.Generation || seen.hold != nil || !seen.unmarked() {
+// countsDelay is how long the counts of a new generation are withheld while pods that
+// it cannot upgrade do not have their condition yet, so that status is not ahead of
+// them (SPEC §7.2).
+func (r *reconciler) countsDelay(set *v1alpha1.SidecarSet, seen *observation, state *runState) time.Duration {
+	if set.Status.ObservedGeneration == set.Generation || seen.hold != nil || !seen.upgradableConditionPending() {
 		return 0
 	}
 	return state.observedAt.Add(statusTimeout).Sub(r.now())

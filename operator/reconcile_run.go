@@ -2,7 +2,6 @@ package operator
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
@@ -13,7 +12,7 @@ import (
 	"github.com/outrigger/outrigger/api/v1alpha1"
 )
 
-// restartGracePeriod is how long pods may wait after their run completed until another
+// restartGracePeriod is how long pods wait after their run completed before another
 // is started. It is longer than the cache lags behind the end of a run.
 const restartGracePeriod = 5 * time.Second
 
@@ -22,31 +21,31 @@ func rolloutStarted(set *v1alpha1.SidecarSet) bool {
 	return set.Status.Rollout != nil && set.Status.Rollout.Generation == set.Generation
 }
 
-// outcome is what came of tending a set's run.
+// outcome is the result of reconcileRun.
 type outcome struct {
 	// started is set once Temporal has accepted the set's generation.
 	started bool
-	// hold is what status shall say, if holdKnown.
+	// hold is the hold for status, if holdKnown.
 	hold      *v1alpha1.RolloutHold
 	holdKnown bool
 	fault     fault
 	events    []rolloutEvent
-	// again is when to look again; zero for when something changes.
-	again time.Duration
-	err   error
+	// requeueAfter is zero if the next change requeues the set anyway.
+	requeueAfter time.Duration
+	err          error
 }
 
-// tend gives each generation its run, and keeps the run going: another one when
-// it was lost, or work turned up after it ended; word of its generation when it
-// works on another; a signal when it sleeps though there is work.
-func (r *reconciler) tend(ctx context.Context, set *v1alpha1.SidecarSet, seen *observation, state *runState) outcome {
+// reconcileRun starts a run for each generation and keeps it going: it starts another
+// one if the run was lost, or if work turned up after its end; it signals a run that
+// works on another generation, or that waits for a signal though there is work.
+func (r *reconciler) reconcileRun(ctx context.Context, set *v1alpha1.SidecarSet, seen *observation, state *runState) outcome {
 	now := r.now()
 	if r.rollouts.unreachable() {
 		// Every set is enqueued once Temporal answers again.
 		return outcome{fault: state.fault}
 	}
 	if left := r.rollouts.throttled(); left > 0 {
-		return outcome{fault: state.fault, again: left}
+		return outcome{fault: state.fault, requeueAfter: left}
 	}
 	if !rolloutStarted(set) {
 		return r.startRollout(ctx, set, seen, state)
@@ -56,7 +55,7 @@ func (r *reconciler) tend(ctx context.Context, set *v1alpha1.SidecarSet, seen *o
 		return outcome{}
 	}
 	if left := state.untilCheck(seen, now); left > 0 {
-		return outcome{fault: state.fault, again: left}
+		return outcome{fault: state.fault, requeueAfter: left}
 	}
 	found, err := r.rollouts.newestRun(ctx, reference(set))
 	if err != nil {
@@ -66,15 +65,15 @@ func (r *reconciler) tend(ctx context.Context, set *v1alpha1.SidecarSet, seen *o
 	var out outcome
 	out.hold, out.holdKnown = holdOf(set, found)
 	if found.open() {
-		err = r.attend(ctx, set, seen, found, state)
+		err = r.reconcileOpenRun(ctx, set, seen, found, state)
 	} else {
-		out.events, err = r.restart(ctx, set, seen, found, state)
+		out.events, err = r.restartRun(ctx, set, seen, found, state)
 	}
 	if err != nil {
 		failed := r.failed(state, err)
-		out.err, out.again = failed.err, failed.again
+		out.err, out.requeueAfter = failed.err, failed.requeueAfter
 	} else if left := state.untilCheck(seen, r.now()); seen.unfinished() {
-		out.again = max(left, time.Millisecond)
+		out.requeueAfter = max(left, time.Millisecond)
 	}
 	out.fault = state.fault
 	return out
@@ -82,9 +81,8 @@ func (r *reconciler) tend(ctx context.Context, set *v1alpha1.SidecarSet, seen *o
 
 // failed is the outcome of a call that failed.
 func (r *reconciler) failed(state *runState, err error) outcome {
-	var unmade notAsked
-	if errors.As(err, &unmade) || isThrottle(err) {
-		return outcome{fault: state.fault, again: max(r.rollouts.throttled(), shortestThrottle)}
+	if isThrottle(err) {
+		return outcome{fault: state.fault, requeueAfter: max(r.rollouts.throttled(), shortestThrottle)}
 	}
 	return outcome{fault: state.fault, err: err}
 }
@@ -104,47 +102,47 @@ func (r *reconciler) startRollout(ctx context.Context, set *v1alpha1.SidecarSet,
 	}
 	out := outcome{started: true, fault: state.fault, events: []rolloutEvent{{corev1.EventTypeNormal, eventRolloutStarted, note}}}
 	if seen.unfinished() {
-		out.again = minCheckInterval
+		out.requeueAfter = minCheckInterval
 	}
 	return out
 }
 
-// attend looks after an open run.
-func (r *reconciler) attend(ctx context.Context, set *v1alpha1.SidecarSet, seen *observation, found *run, state *runState) error {
+// reconcileOpenRun diagnoses an open run, corrects its generation and wakes it.
+func (r *reconciler) reconcileOpenRun(ctx context.Context, set *v1alpha1.SidecarSet, seen *observation, found *run, state *runState) error {
 	state.endedAt = time.Time{}
-	if err := r.examine(ctx, set, found, state); err != nil || found.begins() {
+	if err := r.diagnoseRun(ctx, set, found, state); err != nil || found.taskPending() {
 		return err
 	}
 	switch {
-	case found.astray(set):
-		return r.putRight(ctx, set, seen, found, state)
-	case seen.hasWork() && found.sleeps() && (found.hold == nil || seen.plan.Counts.Migrated > 0) && state.mayWake(seen, r.now()):
-		// One that has ended meanwhile is found out by the next look.
+	case found.generationMismatch(set):
+		return r.correctGeneration(ctx, set, seen, found, state)
+	case seen.hasWork() && found.waitsForSignal() && (found.hold == nil || seen.plan.Counts.Migrated > 0) && state.mayWake(seen, r.now()):
+		// The next check finds a run that has ended meanwhile.
 		_, err := r.rollouts.signal(ctx, reference(set), protocol.GenerationSignal, protocol.GenerationInput{Generation: set.Generation})
 		return err
 	}
 	return nil
 }
 
-// examine finds out what is wrong with those who do the work of an open run.
-func (r *reconciler) examine(ctx context.Context, set *v1alpha1.SidecarSet, found *run, state *runState) error {
-	illness, sure, err := r.rollouts.diagnose(ctx, found, &state.tasks, state.fault)
-	if err == nil && sure && illness == (fault{}) && found.hold == nil && (state.stuck() || state.fault != fault{}) {
-		illness, err = r.rollouts.refusedWrites(ctx, reference(set))
+// diagnoseRun records the fault of the workers that an open run shows.
+func (r *reconciler) diagnoseRun(ctx context.Context, set *v1alpha1.SidecarSet, found *run, state *runState) error {
+	diagnosed, sure, err := r.rollouts.diagnose(ctx, found, &state.tasks, state.fault)
+	if err == nil && sure && diagnosed == (fault{}) && found.hold == nil && (state.stuck() || state.fault != fault{}) {
+		diagnosed, err = r.rollouts.refusedWrites(ctx, reference(set))
 	}
 	if err != nil {
 		return err
 	}
-	state.recordFault(illness, sure, r.now())
+	state.recordFault(diagnosed, sure, r.now())
 	return nil
 }
 
-// putRight tells a run that works on another generation which the set's is.
-func (r *reconciler) putRight(ctx context.Context, set *v1alpha1.SidecarSet, seen *observation, found *run, state *runState) error {
+// correctGeneration signals the set's generation to a run that works on another one.
+func (r *reconciler) correctGeneration(ctx context.Context, set *v1alpha1.SidecarSet, seen *observation, found *run, state *runState) error {
 	if !state.mayCorrect(r.now()) {
 		return nil
 	}
-	log.FromContext(ctx).Info("telling a run its generation again", "generation", set.Generation, "run works on", found.generation)
+	log.FromContext(ctx).Info("signalling a run its generation again", "generation", set.Generation, "run works on", found.generation)
 	if hold := seen.hold; hold != nil && found.hold == nil {
 		// The run is older than the hold.
 		if _, err := r.rollouts.signal(ctx, reference(set), protocol.PauseSignal, protocol.Hold{Who: hold.Who, Why: hold.Why}); err != nil {
@@ -154,15 +152,9 @@ func (r *reconciler) putRight(ctx context.Context, set *v1alpha1.SidecarSet, see
 	return r.rollouts.startOrSignal(ctx, reference(set), set.Generation, seen.hold)
 }
 
-// astray reports whether the run works on another generation than the set's: its
-// signal was mistyped, or one of cluster and Temporal was restored from a backup.
-func (r *run) astray(set *v1alpha1.SidecarSet) bool {
-	return r.generation != 0 && r.generation != set.Generation
-}
-
-// restart starts another run if the last one was lost, or if pods wait for one.
-func (r *reconciler) restart(ctx context.Context, set *v1alpha1.SidecarSet, seen *observation, found *run, state *runState) ([]rolloutEvent, error) {
-	done := found.completed() && !found.astray(set)
+// restartRun starts another run if the last one was lost, or if pods wait for one.
+func (r *reconciler) restartRun(ctx context.Context, set *v1alpha1.SidecarSet, seen *observation, found *run, state *runState) ([]rolloutEvent, error) {
+	done := found.completed() && !found.generationMismatch(set)
 	lost := !done && state.finished != set.Generation
 	if !seen.hasWork() && (!lost || !seen.inProgress()) {
 		state.endedAt = time.Time{}
@@ -182,14 +174,14 @@ func (r *reconciler) restart(ctx context.Context, set *v1alpha1.SidecarSet, seen
 		fmt.Sprintf("generation %d has pods to upgrade and no open run: %s", set.Generation, seen.plan.Message)}}, nil
 }
 
-// holdOf tells from the newest run what a set's status shall say of a hold; known
-// is false when the run does not tell. A run that is gone, or was ended by
-// somebody, tells nothing: the hold goes on with the next.
+// holdOf returns the hold of the newest run; known is false when the run does not show
+// it. A run that is gone, or was ended by somebody, shows nothing: its successor keeps
+// the hold.
 func holdOf(set *v1alpha1.SidecarSet, found *run) (hold *v1alpha1.RolloutHold, known bool) {
 	if found.hold != nil {
 		return &v1alpha1.RolloutHold{Who: found.hold.Who, Why: found.hold.Why}, true
 	}
-	if found.astray(set) || !found.open() && !found.completed() {
+	if found.generationMismatch(set) || !found.open() && !found.completed() {
 		return nil, false
 	}
 	if found.phase != protocol.PhasePaused {

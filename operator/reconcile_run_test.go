@@ -55,7 +55,7 @@ func TestHoldsAreClearedByRunsThatSaySoAlone(t *testing.T) {
 
 func TestOnlyRunsThatSleepAreWoken(t *testing.T) {
 	sleeping := run{status: opened, phase: protocol.PhaseWaiting, events: 9}
-	assert.True(t, sleeping.sleeps())
+	assert.True(t, sleeping.waitsForSignal())
 	for name, r := range map[string]run{
 		"at work":          {status: opened, phase: protocol.PhaseProgressing},
 		"held":             {status: opened, phase: protocol.PhasePaused},
@@ -65,7 +65,7 @@ func TestOnlyRunsThatSleepAreWoken(t *testing.T) {
 		"continued as new": {status: opened, phase: protocol.PhaseWaiting, events: 1},
 		"gone altogether":  {phase: protocol.PhaseWaiting},
 	} {
-		assert.False(t, r.sleeps(), name)
+		assert.False(t, r.waitsForSignal(), name)
 	}
 }
 
@@ -99,15 +99,15 @@ func TestSpec7_2_CountsOfAGenerationFollowItsMarks(t *testing.T) {
 	var state runState
 	state.observeGeneration(generation, at)
 	set := setAt(generation)
-	assert.Equal(t, statusTimeout, r.hidden(set, seen, &state))
-	assert.Zero(t, r.hidden(set, &observation{plan: rollout.Plan{Marks: pods}}, &state), "what can be upgraded again")
-	assert.Zero(t, r.hidden(set, &observation{plan: rollout.Plan{NotUpgradable: pods}}, &state), "marked")
+	assert.Equal(t, statusTimeout, r.countsDelay(set, seen, &state))
+	assert.Zero(t, r.countsDelay(set, &observation{plan: rollout.Plan{Marks: pods}}, &state), "what can be upgraded again")
+	assert.Zero(t, r.countsDelay(set, &observation{plan: rollout.Plan{NotUpgradable: pods}}, &state), "marked")
 	at = at.Add(statusTimeout)
 	state.observeGeneration(generation, at)
-	assert.Zero(t, r.hidden(set, seen, &state), "for a while only")
+	assert.Zero(t, r.countsDelay(set, seen, &state), "for a while only")
 	at = at.Add(-statusTimeout)
 	set.Status.ObservedGeneration = generation
-	assert.Zero(t, r.hidden(set, seen, &state), "told already")
+	assert.Zero(t, r.countsDelay(set, seen, &state), "told already")
 }
 
 func TestRepairsBecomeRare(t *testing.T) {

@@ -27,38 +27,44 @@ const firstTask = 4
 type run struct {
 	// status is unspecified if Temporal knows of no run.
 	status enums.WorkflowExecutionStatus
-	// generation that the run works on; zero if it does not say.
+	// generation that the run works on; zero if its search attribute is missing.
 	generation int64
 	phase      protocol.Phase
-	// hold is what the run's memo says.
+	// hold is read from the run's memo.
 	hold *protocol.Hold
 	// events is the length of its history.
 	events int64
-	// task is the run's own task, if one is pending.
+	// task is the pending workflow task, if any.
 	task       *workflow.PendingWorkflowTaskInfo
 	activities []*workflow.PendingActivityInfo
 }
 
 func (r *run) open() bool { return r.status == enums.WORKFLOW_EXECUTION_STATUS_RUNNING }
 
-// begins reports whether the run is about to look by itself. One that continued
-// another as new may wait for its first task for a second, and shows until then
-// what that other was doing.
-func (r *run) begins() bool { return r.task != nil || r.events < firstTask }
+// taskPending reports whether the run is about to plan by itself. A run that continued
+// another as new may wait for its first task for a second, and shows until then the
+// phase of that other.
+func (r *run) taskPending() bool { return r.task != nil || r.events < firstTask }
 
 // completed reports whether the run ended because it had nothing left to do, and
 // not because somebody ended it.
 func (r *run) completed() bool { return r.status == enums.WORKFLOW_EXECUTION_STATUS_COMPLETED }
 
-// sleeps reports whether nothing but a signal gets the run to look again.
-func (r *run) sleeps() bool {
+// waitsForSignal reports whether nothing but a signal makes the run plan again.
+func (r *run) waitsForSignal() bool {
 	waits := r.phase == protocol.PhaseWaiting || r.phase == protocol.PhasePaused
-	return r.open() && waits && !r.begins() && len(r.activities) == 0
+	return r.open() && waits && !r.taskPending() && len(r.activities) == 0
+}
+
+// generationMismatch reports whether the run works on another generation than the
+// set's: a signal was mistyped, or the cluster or Temporal was restored from a backup.
+func (r *run) generationMismatch(set *v1alpha1.SidecarSet) bool {
+	return r.generation != 0 && r.generation != set.Generation
 }
 
 // startOrSignal has Temporal roll out a generation. With no run of the set
 // open it starts one, held if hold says so; an open run of an older generation
-// moves on to this one; one of the same generation looks again.
+// moves on to this one; one of the same generation plans again.
 func (c *rolloutClient) startOrSignal(ctx context.Context, set protocol.SetReference, generation int64, hold *v1alpha1.RolloutHold) error {
 	request, err := c.startRequest(set, generation, hold)
 	if err != nil {
@@ -70,7 +76,7 @@ func (c *rolloutClient) startOrSignal(ctx context.Context, set protocol.SetRefer
 	}
 	err = c.call(ctx, "SignalWithStartWorkflowExecution", start)
 	if isUnknownAttribute(err) {
-		// The namespace was emptied since the attributes were seen to.
+		// The attributes were removed since they were registered.
 		if registered := c.registerAttributes(ctx); registered == nil {
 			err = c.call(ctx, "SignalWithStartWorkflowExecution", start)
 		}
@@ -132,8 +138,8 @@ func (c *rolloutClient) startRequest(set protocol.SetReference, generation int64
 	}, nil
 }
 
-// signal sends a signal to the open run of a set. It never starts one; without
-// one it answers false.
+// signal signals the open run of a set, and reports whether there is one. It never
+// starts one.
 func (c *rolloutClient) signal(ctx context.Context, set protocol.SetReference, signal string, payload any) (delivered bool, err error) {
 	input, err := converter.GetDefaultDataConverter().ToPayloads(payload)
 	if err != nil {

@@ -175,7 +175,7 @@ func (b *bench) testDeletedRun(t *testing.T) {
 
 func (b *bench) testDeletedMeanwhile(t *testing.T) {
 	id := b.roll(t, leaving+"-2").Status.Rollout.WorkflowID
-	// Deleted and made again: the name alone is not enough.
+	// Deleted and made requeueAfter: the name alone is not enough.
 	require.NoError(t, b.cluster.Stop(cluster.Operator))
 	require.NoError(t, b.Delete(t.Context(), &v1alpha1.SidecarSet{ObjectMeta: metav1.ObjectMeta{Name: leaving + "-2"}}))
 	require.NoError(t, b.Create(t.Context(), newSet(t, leaving+"-2", "proxy:v1")))
@@ -190,7 +190,7 @@ func (b *bench) testDeletedMeanwhile(t *testing.T) {
 
 func (b *bench) testFailingActivity(t *testing.T) {
 	b.roll(t, fails3)
-	want := reasonMessage{"RolloutFailing", "activity NextBatch fails again and again: sidecarsets.apps.kruise.io is forbidden (it is tried again; see the logs of the workers)"}
+	want := reasonMessage{"RolloutFailing", "activity NextBatch fails again and requeueAfter: sidecarsets.apps.kruise.io is forbidden (it is tried again; see the logs of the workers)"}
 	got := b.await(t, fails3, func(c *assert.CollectT, set *v1alpha1.SidecarSet) {
 		assert.Equal(c, want, reasonAndMessage(set, v1alpha1.ConditionDegraded))
 	})
@@ -199,7 +199,7 @@ func (b *bench) testFailingActivity(t *testing.T) {
 
 func (b *bench) testRefusedWrites(t *testing.T) {
 	b.roll(t, refuses)
-	want := reasonMessage{"RolloutFailing", "the write of pods such as default/unwritten-1 fails again and again: pods is forbidden (it is tried again; see the logs of the workers)"}
+	want := reasonMessage{"RolloutFailing", "the write of pods such as default/unwritten-1 fails again and requeueAfter: pods is forbidden (it is tried again; see the logs of the workers)"}
 	b.await(t, refuses, func(c *assert.CollectT, set *v1alpha1.SidecarSet) {
 		assert.Equal(c, want, reasonAndMessage(set, v1alpha1.ConditionDegraded))
 	})

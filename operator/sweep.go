@@ -211,7 +211,7 @@ func (s *sweeper) compare(ctx context.Context, info *workflow.WorkflowExecutionI
 
 // pointOut has a set looked at whose run works on another generation.
 func (s *sweeper) pointOut(ctx context.Context, set *v1alpha1.SidecarSet, found *run) {
-	if !found.astray(set) {
+	if !found.generationMismatch(set) {
 		return
 	}
 	s.suspects.add(set.Name)
