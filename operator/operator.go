@@ -98,7 +98,7 @@ func addController(ctx context.Context, mgr *kube.Manager, rollouts *rolloutClie
 	if _, err := mgr.GetCache().GetInformer(ctx, &v1alpha1.SidecarSet{}); err != nil {
 		return fmt.Errorf("watch SidecarSets: %w", err)
 	}
-	pace, suspects := newPace(time.Now), &names{}
+	limiter, suspects := newEnqueueLimiter(time.Now), &nameSet{}
 	sweeper := newSweeper(rollouts, mgr.GetClient(), mgr.GetAPIReader(), suspects)
 	if err := mgr.Add(sweeper); err != nil {
 		return fmt.Errorf("set up the search for runs of deleted sets: %w", err)
@@ -116,7 +116,7 @@ func addController(ctx context.Context, mgr *kube.Manager, rollouts *rolloutClie
 			namespace: namespace,
 			rollouts:  rollouts,
 			runStates: newRunStates(),
-			pace:      pace,
+			limiter:   limiter,
 			suspects:  suspects,
 			recorder:  mgr.GetEventRecorder(name),
 			metrics:   metrics,
@@ -127,7 +127,7 @@ func addController(ctx context.Context, mgr *kube.Manager, rollouts *rolloutClie
 	if err != nil {
 		return fmt.Errorf("set up the controller: %w", err)
 	}
-	for _, source := range sources(mgr, rollouts, sweeper, pace) {
+	for _, source := range sources(mgr, rollouts, sweeper, limiter) {
 		if err := c.Watch(source); err != nil {
 			return fmt.Errorf("set up the controller's watches: %w", err)
 		}

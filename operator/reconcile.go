@@ -29,9 +29,9 @@ type reconciler struct {
 	namespace string
 	rollouts  *rolloutClient
 	runStates *runStates
-	pace      *pace
+	limiter   *enqueueLimiter
 	// suspects are sets whose runs were found to be at odds with them.
-	suspects *names
+	suspects *nameSet
 	recorder events.EventRecorder
 	metrics  *metrics
 	now      func() time.Time
@@ -47,15 +47,15 @@ const statusTimeout = time.Second
 // Reconcile registers the set's revision, starts its rollout, keeps its run going, and
 // writes its status.
 func (r *reconciler) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
-	r.pace.look(request.Name, r.now())
+	r.limiter.recordReconcile(request.Name, r.now())
 	if err := r.current(); err != nil {
 		log.FromContext(ctx).V(1).Info("not deciding from what is out of date", "cause", err.Error())
-		return reconcile.Result{RequeueAfter: coalescing}, nil
+		return reconcile.Result{RequeueAfter: minReconcileInterval}, nil
 	}
 	result, err := r.reconcile(ctx, request.Name)
 	if apierrors.IsConflict(err) {
 		// The cache lags behind a write; its event is on the way.
-		return reconcile.Result{RequeueAfter: coalescing}, nil
+		return reconcile.Result{RequeueAfter: minReconcileInterval}, nil
 	}
 	return result, err
 }
@@ -123,7 +123,7 @@ func (r *reconciler) reconcileRunAndStatus(ctx context.Context, before, set *v1a
 
 // countsDelay is how long the counts of a new generation are withheld while pods that
 // it cannot upgrade do not have their condition yet, so that status is not ahead of
-// them (SPEC §7.2).
+// them (SPEC §8.1).
 func (r *reconciler) countsDelay(set *v1alpha1.SidecarSet, seen *observation, state *runState) time.Duration {
 	if set.Status.ObservedGeneration == set.Generation || seen.hold != nil || !seen.upgradableConditionPending() {
 		return 0
@@ -154,7 +154,7 @@ func (r *reconciler) publish(ctx context.Context, before, set *v1alpha1.SidecarS
 
 func (r *reconciler) forget(name string) {
 	r.runStates.forget(name)
-	r.pace.forget(name)
+	r.limiter.forget(name)
 	r.memories.Forget(name)
 	r.metrics.withoutSidecar.DeleteLabelValues(name)
 }

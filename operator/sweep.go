@@ -37,7 +37,7 @@ type sweeper struct {
 	cache    client.Reader
 	// live reads past the cache.
 	live     client.Reader
-	suspects *names
+	suspects *nameSet
 	found    chan event.GenericEvent
 	log      logr.Logger
 
@@ -54,7 +54,7 @@ type farewell struct {
 	pause      time.Duration
 }
 
-func newSweeper(rollouts *rolloutClient, cache, live client.Reader, suspects *names) *sweeper {
+func newSweeper(rollouts *rolloutClient, cache, live client.Reader, suspects *nameSet) *sweeper {
 	return &sweeper{
 		rollouts: rollouts, cache: cache, live: live, suspects: suspects, log: rollouts.log.WithName("sweep"),
 		found: make(chan event.GenericEvent), wake: make(chan struct{}, 1), farewells: map[protocol.SetReference]*farewell{},

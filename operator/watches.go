@@ -23,22 +23,21 @@ import (
 	"github.com/outrigger/outrigger/internal/record"
 )
 
-// coalescing is how long events that only touch a status are gathered: the
-// first after a quiet second is looked at once, later ones at most once a
-// second. Every look costs time for all of the set's pods, and the write a
-// watch event for everybody.
-const coalescing = time.Second
+// minReconcileInterval is the shortest time between two reconciles of a set for events
+// that only touch its status. Each of them walks all of the set's pods, and its write
+// of status is a watch event for every watcher.
+const minReconcileInterval = time.Second
 
 type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
 
 // sources are all that can change what the operator has to do.
-func sources(mgr manager.Manager, rollouts *rolloutClient, sweeper *sweeper, pace *pace) []source.Source {
-	cache, sets := mgr.GetCache(), setLister{mgr.GetClient(), pace}
+func sources(mgr manager.Manager, rollouts *rolloutClient, sweeper *sweeper, limiter *enqueueLimiter) []source.Source {
+	cache, sets := mgr.GetCache(), setLister{mgr.GetClient(), limiter}
 	return []source.Source{
 		source.Kind(cache, &v1alpha1.SidecarSet{}, setEvents(sweeper.gone)),
 		source.Kind(cache, &corev1.Pod{}, podEvents(sets)),
 		source.Kind(cache, &corev1.Namespace{}, namespaceEvents(sets)),
-		source.Kind(cache, &appsv1.ControllerRevision{}, revisionEvents(pace)),
+		source.Kind(cache, &appsv1.ControllerRevision{}, revisionEvents(limiter)),
 		source.Channel(rollouts.changes, temporalEvents(sets)),
 		source.Channel(sweeper.found, handler.Funcs{GenericFunc: func(_ context.Context, e event.GenericEvent, q queue) {
 			q.Add(request(e.Object.GetName()))
@@ -60,7 +59,7 @@ func setEvents(gone func(*v1alpha1.SidecarSet)) handler.TypedFuncs[*v1alpha1.Sid
 			// looked at all the same: the write may have been based on a
 			// status older than the one it replaced.
 			if statusAlone(e.ObjectOld, e.ObjectNew) {
-				q.AddAfter(request(e.ObjectNew.Name), coalescing)
+				q.AddAfter(request(e.ObjectNew.Name), minReconcileInterval)
 				return
 			}
 			q.Add(request(e.ObjectNew.Name))
@@ -135,7 +134,7 @@ func podCondition(pod *corev1.Pod, kind corev1.PodConditionType) *corev1.PodCond
 
 func (l setLister) enqueueInjected(q queue, pod *corev1.Pod) {
 	for _, set := range record.InjectedSets(pod.Annotations) {
-		l.pace.enqueue(q, set)
+		l.limiter.enqueue(q, set)
 	}
 }
 
@@ -152,10 +151,10 @@ func namespaceEvents(sets setLister) handler.TypedFuncs[*corev1.Namespace, recon
 }
 
 // revisionEvents bring back what somebody else deleted or changed.
-func revisionEvents(pace *pace) handler.TypedFuncs[*appsv1.ControllerRevision, reconcile.Request] {
+func revisionEvents(limiter *enqueueLimiter) handler.TypedFuncs[*appsv1.ControllerRevision, reconcile.Request] {
 	enqueue := func(q queue, revision *appsv1.ControllerRevision) {
 		if set := revision.Labels[v1alpha1.SidecarSetNameLabel]; set != "" {
-			pace.enqueue(q, set)
+			limiter.enqueue(q, set)
 		}
 	}
 	return handler.TypedFuncs[*appsv1.ControllerRevision, reconcile.Request]{
@@ -178,7 +177,7 @@ func temporalEvents(sets setLister) handler.Funcs {
 
 type setLister struct {
 	client.Reader
-	pace *pace
+	limiter *enqueueLimiter
 }
 
 func (l setLister) enqueue(ctx context.Context, q queue, picked func(*v1alpha1.SidecarSet) bool) {
@@ -190,7 +189,7 @@ func (l setLister) enqueue(ctx context.Context, q queue, picked func(*v1alpha1.S
 	}
 	for i := range sets.Items {
 		if picked(&sets.Items[i]) {
-			l.pace.enqueue(q, sets.Items[i].Name)
+			l.limiter.enqueue(q, sets.Items[i].Name)
 		}
 	}
 }

@@ -23,16 +23,16 @@ func (w *waits) Add(reconcile.Request) { w.all = append(w.all, 0) }
 
 func (w *waits) AddAfter(_ reconcile.Request, after time.Duration) { w.all = append(w.all, after) }
 
-func TestTheFirstEventIsLookedAtAtOnce(t *testing.T) {
+func TestTheFirstEventIsEnqueuedAtOnce(t *testing.T) {
 	now := time.Unix(1000, 0)
-	p, q := newPace(func() time.Time { return now }), newWaits()
+	l, q := newEnqueueLimiter(func() time.Time { return now }), newWaits()
 	defer q.ShutDown()
-	p.enqueue(q, "mesh")
-	p.look("mesh", now)
+	l.enqueue(q, "mesh")
+	l.recordReconcile("mesh", now)
 	now = now.Add(300 * time.Millisecond)
-	p.enqueue(q, "mesh")
-	p.enqueue(q, "other")
+	l.enqueue(q, "mesh")
+	l.enqueue(q, "other")
 	now = now.Add(700 * time.Millisecond)
-	p.enqueue(q, "mesh")
+	l.enqueue(q, "mesh")
 	assert.Equal(t, []time.Duration{0, 700 * time.Millisecond, 0, 0}, q.all)
 }
