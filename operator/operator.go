@@ -98,10 +98,10 @@ func addController(ctx context.Context, mgr *kube.Manager, rollouts *rolloutClie
 	if _, err := mgr.GetCache().GetInformer(ctx, &v1alpha1.SidecarSet{}); err != nil {
 		return fmt.Errorf("watch SidecarSets: %w", err)
 	}
-	limiter, suspects := newEnqueueLimiter(time.Now), &nameSet{}
-	sweeper := newSweeper(rollouts, mgr.GetClient(), mgr.GetAPIReader(), suspects)
-	if err := mgr.Add(sweeper); err != nil {
-		return fmt.Errorf("set up the search for runs of deleted sets: %w", err)
+	limiter, mismatches := newEnqueueLimiter(time.Now), &nameSet{}
+	orphans := newOrphanCollector(rollouts, mgr.GetClient(), mgr.GetAPIReader(), mismatches)
+	if err := mgr.Add(orphans); err != nil {
+		return fmt.Errorf("set up the collection of orphaned runs: %w", err)
 	}
 	if err := mgr.Add(&storageMigrator{client: mgr.Direct, clock: clock.RealClock{}, log: mgr.GetLogger().WithName("storage")}); err != nil {
 		return fmt.Errorf("set up the migration of stored versions: %w", err)
@@ -110,24 +110,24 @@ func addController(ctx context.Context, mgr *kube.Manager, rollouts *rolloutClie
 		MaxConcurrentReconciles: concurrency,
 		RateLimiter:             workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](firstRetry, lastRetry),
 		Reconciler: &reconciler{
-			client:    mgr.GetClient(),
-			pods:      pods,
-			live:      mgr.GetAPIReader(),
-			namespace: namespace,
-			rollouts:  rollouts,
-			runStates: newRunStates(),
-			limiter:   limiter,
-			suspects:  suspects,
-			recorder:  mgr.GetEventRecorder(name),
-			metrics:   metrics,
-			now:       time.Now,
-			current:   func() error { return mgr.Watches.Current(&v1alpha1.SidecarSet{}, &corev1.Pod{}) },
+			client:     mgr.GetClient(),
+			pods:       pods,
+			live:       mgr.GetAPIReader(),
+			namespace:  namespace,
+			rollouts:   rollouts,
+			runStates:  newRunStates(),
+			limiter:    limiter,
+			mismatches: mismatches,
+			recorder:   mgr.GetEventRecorder(name),
+			metrics:    metrics,
+			now:        time.Now,
+			current:    func() error { return mgr.Watches.Current(&v1alpha1.SidecarSet{}, &corev1.Pod{}) },
 		},
 	})
 	if err != nil {
 		return fmt.Errorf("set up the controller: %w", err)
 	}
-	for _, source := range sources(mgr, rollouts, sweeper, limiter) {
+	for _, source := range sources(mgr, rollouts, orphans, limiter) {
 		if err := c.Watch(source); err != nil {
 			return fmt.Errorf("set up the controller's watches: %w", err)
 		}

@@ -30,11 +30,11 @@ type reconciler struct {
 	rollouts  *rolloutClient
 	runStates *runStates
 	limiter   *enqueueLimiter
-	// suspects are sets whose runs were found to be at odds with them.
-	suspects *nameSet
-	recorder events.EventRecorder
-	metrics  *metrics
-	now      func() time.Time
+	// mismatches are sets whose runs were found to work on another generation.
+	mismatches *nameSet
+	recorder   events.EventRecorder
+	metrics    *metrics
+	now        func() time.Time
 	// current is nil while the cache hears of changes to sets and pods.
 	current func() error
 

@@ -50,7 +50,7 @@ func (r *reconciler) reconcileRun(ctx context.Context, set *v1alpha1.SidecarSet,
 	if !rolloutStarted(set) {
 		return r.startRollout(ctx, set, seen, state)
 	}
-	if !seen.unfinished() && !r.suspects.take(set.Name) {
+	if !seen.unfinished() && !r.mismatches.take(set.Name) {
 		state.recordFinished(set.Generation)
 		return outcome{}
 	}

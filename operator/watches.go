@@ -30,22 +30,22 @@ const minReconcileInterval = time.Second
 
 type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
 
-// sources are all that can change what the operator has to do.
-func sources(mgr manager.Manager, rollouts *rolloutClient, sweeper *sweeper, limiter *enqueueLimiter) []source.Source {
+// sources are the watches that enqueue sets.
+func sources(mgr manager.Manager, rollouts *rolloutClient, orphans *orphanCollector, limiter *enqueueLimiter) []source.Source {
 	cache, sets := mgr.GetCache(), setLister{mgr.GetClient(), limiter}
 	return []source.Source{
-		source.Kind(cache, &v1alpha1.SidecarSet{}, setEvents(sweeper.gone)),
+		source.Kind(cache, &v1alpha1.SidecarSet{}, setEvents(orphans.setDeleted)),
 		source.Kind(cache, &corev1.Pod{}, podEvents(sets)),
 		source.Kind(cache, &corev1.Namespace{}, namespaceEvents(sets)),
 		source.Kind(cache, &appsv1.ControllerRevision{}, revisionEvents(limiter)),
 		source.Channel(rollouts.changes, temporalEvents(sets)),
-		source.Channel(sweeper.found, handler.Funcs{GenericFunc: func(_ context.Context, e event.GenericEvent, q queue) {
+		source.Channel(orphans.requeues, handler.Funcs{GenericFunc: func(_ context.Context, e event.GenericEvent, q queue) {
 			q.Add(request(e.Object.GetName()))
 		}}),
 	}
 }
 
-func setEvents(gone func(*v1alpha1.SidecarSet)) handler.TypedFuncs[*v1alpha1.SidecarSet, reconcile.Request] {
+func setEvents(deleted func(*v1alpha1.SidecarSet)) handler.TypedFuncs[*v1alpha1.SidecarSet, reconcile.Request] {
 	return handler.TypedFuncs[*v1alpha1.SidecarSet, reconcile.Request]{
 		CreateFunc: func(_ context.Context, e event.TypedCreateEvent[*v1alpha1.SidecarSet], q queue) {
 			q.Add(request(e.Object.Name))
@@ -53,11 +53,11 @@ func setEvents(gone func(*v1alpha1.SidecarSet)) handler.TypedFuncs[*v1alpha1.Sid
 		UpdateFunc: func(_ context.Context, e event.TypedUpdateEvent[*v1alpha1.SidecarSet], q queue) {
 			if e.ObjectOld.UID != e.ObjectNew.UID {
 				// The deletion between the two was missed.
-				gone(e.ObjectOld)
+				deleted(e.ObjectOld)
 			}
-			// A change of the status alone is most likely our own write. It is
-			// looked at all the same: the write may have been based on a
-			// status older than the one it replaced.
+			// A change of the status alone is most likely our own write. The set is
+			// enqueued all the same: the write may have been based on a status older
+			// than the one it replaced.
 			if statusAlone(e.ObjectOld, e.ObjectNew) {
 				q.AddAfter(request(e.ObjectNew.Name), minReconcileInterval)
 				return
@@ -65,7 +65,7 @@ func setEvents(gone func(*v1alpha1.SidecarSet)) handler.TypedFuncs[*v1alpha1.Sid
 			q.Add(request(e.ObjectNew.Name))
 		},
 		DeleteFunc: func(_ context.Context, e event.TypedDeleteEvent[*v1alpha1.SidecarSet], q queue) {
-			gone(e.Object)
+			deleted(e.Object)
 			q.Add(request(e.Object.Name))
 		},
 	}
@@ -80,9 +80,9 @@ func podEvents(sets setLister) handler.TypedFuncs[*corev1.Pod, reconcile.Request
 	return handler.TypedFuncs[*corev1.Pod, reconcile.Request]{
 		CreateFunc: func(ctx context.Context, e event.TypedCreateEvent[*corev1.Pod], q queue) {
 			sets.enqueueInjected(q, e.Object)
-			// At the start every set is looked at anyway.
+			// At the start every set is enqueued anyway.
 			if !e.IsInInitialList {
-				sets.enqueueLacking(ctx, q, e.Object)
+				sets.enqueueUninjected(ctx, q, e.Object)
 			}
 		},
 		UpdateFunc: func(ctx context.Context, e event.TypedUpdateEvent[*corev1.Pod], q queue) {
@@ -91,13 +91,13 @@ func podEvents(sets setLister) handler.TypedFuncs[*corev1.Pod, reconcile.Request
 				sets.enqueueInjected(q, e.ObjectNew)
 			}
 			if !maps.Equal(e.ObjectOld.Labels, e.ObjectNew.Labels) || match.Active(e.ObjectOld) != match.Active(e.ObjectNew) {
-				sets.enqueueLacking(ctx, q, e.ObjectOld)
-				sets.enqueueLacking(ctx, q, e.ObjectNew)
+				sets.enqueueUninjected(ctx, q, e.ObjectOld)
+				sets.enqueueUninjected(ctx, q, e.ObjectNew)
 			}
 		},
 		DeleteFunc: func(ctx context.Context, e event.TypedDeleteEvent[*corev1.Pod], q queue) {
 			sets.enqueueInjected(q, e.Object)
-			sets.enqueueLacking(ctx, q, e.Object)
+			sets.enqueueUninjected(ctx, q, e.Object)
 		},
 	}
 }
@@ -150,7 +150,7 @@ func namespaceEvents(sets setLister) handler.TypedFuncs[*corev1.Namespace, recon
 	}
 }
 
-// revisionEvents bring back what somebody else deleted or changed.
+// revisionEvents enqueue sets whose revisions somebody else deleted or changed.
 func revisionEvents(limiter *enqueueLimiter) handler.TypedFuncs[*appsv1.ControllerRevision, reconcile.Request] {
 	enqueue := func(q queue, revision *appsv1.ControllerRevision) {
 		if set := revision.Labels[v1alpha1.SidecarSetNameLabel]; set != "" {
@@ -194,8 +194,8 @@ func (l setLister) enqueue(ctx context.Context, q queue, picked func(*v1alpha1.S
 	}
 }
 
-// enqueueLacking looks again at sets that select the pod but are not in it.
-func (l setLister) enqueueLacking(ctx context.Context, q queue, pod *corev1.Pod) {
+// enqueueUninjected enqueues the sets that select the pod but are not injected into it.
+func (l setLister) enqueueUninjected(ctx context.Context, q queue, pod *corev1.Pod) {
 	l.enqueue(ctx, q, func(set *v1alpha1.SidecarSet) bool {
 		if record.Injected(pod.Annotations, set.Name) {
 			return false
