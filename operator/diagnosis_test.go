@@ -53,8 +53,8 @@ func TestSpec8_WhatPendingTasksShow(t *testing.T) {
 	} {
 		var s taskAges
 		for i, want := range []string{c.first, c.later} {
-			found := s.examine(&c.run, "queue", time.Unix(1000, 0).Add(time.Duration(i)*endurance))
-			s.settle()
+			found := s.examine(&c.run, "queue", time.Unix(1000, 0).Add(time.Duration(i)*attemptGracePeriod))
+			s.prune()
 			assert.Equal(t, want, wordFor(found), c.name)
 		}
 	}
@@ -80,7 +80,7 @@ func TestWhatHasFailedMayWaitForAWorkerNow(t *testing.T) {
 	_, sure, err := rollouts.diagnose(t.Context(), waits, &taskAges{}, fault{})
 	require.NoError(t, err)
 	assert.True(t, sure)
-	_, sure, err = rollouts.diagnose(t.Context(), waits, &taskAges{}, rollouts.unattended("queue", true))
+	_, sure, err = rollouts.diagnose(t.Context(), waits, &taskAges{}, rollouts.workerUnavailable("queue", true))
 	require.NoError(t, err)
 	assert.False(t, sure, "a new operator keeps to what status says")
 }
@@ -89,9 +89,9 @@ func TestTasksAreKnownByTheirAttempt(t *testing.T) {
 	var s taskAges
 	now := time.Unix(1000, 0)
 	for attempt := range int32(5) {
-		now = now.Add(attention)
+		now = now.Add(pickupTimeout)
 		found := s.examine(&run{activities: []*workflow.PendingActivityInfo{{ActivityId: "1", State: scheduled, Attempt: attempt}}}, "queue", now)
-		s.settle()
+		s.prune()
 		assert.Nil(t, found.waiting, "each waits for a short time")
 	}
 }
@@ -99,15 +99,15 @@ func TestTasksAreKnownByTheirAttempt(t *testing.T) {
 func TestWorkersThatAskedSinceAreBusy(t *testing.T) {
 	at := time.Unix(1000, 0)
 	pollers := []*taskqueue.PollerInfo{{LastAccessTime: timestamppb.New(at)}}
-	assert.True(t, askedSince(pollers, at.Add(-time.Second)))
-	assert.False(t, askedSince(pollers, at.Add(time.Second)))
-	assert.False(t, askedSince(nil, at))
+	assert.True(t, polledSince(pollers, at.Add(-time.Second)))
+	assert.False(t, polledSince(pollers, at.Add(time.Second)))
+	assert.False(t, polledSince(nil, at))
 }
 
 func TestWordsAboutAFailureStay(t *testing.T) {
 	var state runState
 	now := time.Unix(1000, 0)
-	first, second, other := failing("activity A", "at 1"), failing("activity A", "at 2"), failing("activity B", "at 2")
+	first, second, other := rolloutFailing("activity A", "at 1"), rolloutFailing("activity A", "at 2"), rolloutFailing("activity B", "at 2")
 	state.recordFault(first, true, now)
 	state.recordFault(second, true, now.Add(time.Second))
 	assert.Equal(t, first, state.fault)
@@ -123,6 +123,6 @@ func TestWordsAboutAFailureStay(t *testing.T) {
 }
 
 func TestQuotesAreBounded(t *testing.T) {
-	assert.Equal(t, "a b c", quotable(" a\n\tb\r c "))
-	assert.Len(t, []rune(quotable(strings.Repeat("ä", 1000))), longestCause+1)
+	assert.Equal(t, "a b c", singleLine(" a\n\tb\r c "))
+	assert.Len(t, []rune(singleLine(strings.Repeat("ä", 1000))), maxCauseLength+1)
 }

@@ -59,7 +59,7 @@ func refusal(events []*history.HistoryEvent) fault {
 		first := slices.MinFunc(batch.Failed, func(a, b protocol.FailedPod) int {
 			return cmp.Or(strings.Compare(a.Namespace, b.Namespace), strings.Compare(a.Name, b.Name))
 		})
-		return failing("the write of pods such as "+first.PodReference.String(), first.Reason)
+		return rolloutFailing("the write of pods such as "+first.PodReference.String(), first.Reason)
 	}
 	return fault{}
 }
