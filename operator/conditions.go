@@ -101,7 +101,7 @@ func (o *observation) stalled(set *v1alpha1.SidecarSet) bool {
 }
 
 func (o *observation) temporalReason() string {
-	var throttled throttling
+	var throttled throttlingError
 	if errors.As(o.temporal, &throttled) {
 		return reasonThrottled
 	}

@@ -42,7 +42,7 @@ type brokenPods struct {
 
 // observe plans over the set's pods, without acting on the plan.
 func (r *reconciler) observe(ctx context.Context, set *v1alpha1.SidecarSet, pods []*corev1.Pod) observation {
-	seen := observation{temporal: r.rollouts.wait(ctx)}
+	seen := observation{temporal: r.rollouts.awaitProbe(ctx)}
 	if set.Status.Rollout != nil {
 		seen.hold = set.Status.Rollout.Hold
 	}

@@ -88,7 +88,7 @@ func (c *orphanCollector) Start(ctx context.Context) error {
 		select {
 		case <-ctx.Done():
 			return nil
-		case <-c.rollouts.back:
+		case <-c.rollouts.reconnected:
 			collectAt = time.Time{}
 		case <-c.added:
 		case <-timer.C:

@@ -114,7 +114,7 @@ func (r *reconciler) reconcileRunAndStatus(ctx context.Context, before, set *v1a
 	if delay > 0 && out.err == nil && !r.rollouts.unreachable() {
 		return reconcile.Result{RequeueAfter: delay}, nil
 	}
-	seen.temporal = r.rollouts.wait(ctx)
+	seen.temporal = r.rollouts.awaitProbe(ctx)
 	if err := r.publish(ctx, before, set, seen, out); err != nil {
 		return reconcile.Result{}, err
 	}

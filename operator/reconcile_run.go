@@ -82,7 +82,7 @@ func (r *reconciler) reconcileRun(ctx context.Context, set *v1alpha1.SidecarSet,
 // failed is the outcome of a call that failed.
 func (r *reconciler) failed(state *runState, err error) outcome {
 	if isThrottle(err) {
-		return outcome{fault: state.fault, requeueAfter: max(r.rollouts.throttled(), shortestThrottle)}
+		return outcome{fault: state.fault, requeueAfter: max(r.rollouts.throttled(), minThrottleBackoff)}
 	}
 	return outcome{fault: state.fault, err: err}
 }

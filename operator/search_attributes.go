@@ -17,7 +17,7 @@ import (
 	"github.com/outrigger/outrigger/api/protocol"
 )
 
-// searchAttributes are those that every run carries.
+// searchAttributes returns the types of the search attributes of every run.
 func searchAttributes() map[string]enums.IndexedValueType {
 	return map[string]enums.IndexedValueType{
 		protocol.SidecarSetAttribute:   enums.INDEXED_VALUE_TYPE_KEYWORD,
@@ -26,7 +26,7 @@ func searchAttributes() map[string]enums.IndexedValueType {
 	}
 }
 
-// attributesOf are the search attributes that a run starts with.
+// attributesOf returns the search attributes that a run starts with.
 func attributesOf(set string, generation int64, phase protocol.Phase) (*common.SearchAttributes, error) {
 	fields := map[string]*common.Payload{}
 	for key, value := range map[string]any{
@@ -44,20 +44,20 @@ func attributesOf(set string, generation int64, phase protocol.Phase) (*common.S
 	return &common.SearchAttributes{IndexedFields: fields}, nil
 }
 
-// prepareOnce registers the search attributes that are missing, once after each
-// time that Temporal was away: it may have come back empty. Where the operator
-// may not do that, somebody else has to, and the start of a rollout fails if nobody did.
-func (c *rolloutClient) prepareOnce(ctx context.Context) {
+// ensureAttributes registers missing search attributes, once after each time that
+// Temporal was unreachable: it may have come back empty. Where the operator may not do
+// that, somebody else has to; otherwise the start of a rollout fails.
+func (c *rolloutClient) ensureAttributes(ctx context.Context) {
 	c.mu.Lock()
-	done := c.prepared
-	c.prepared = true
+	done := c.attributesEnsured
+	c.attributesEnsured = true
 	c.mu.Unlock()
 	if done {
 		return
 	}
 	if err := c.registerAttributes(ctx); err != nil {
 		if isThrottle(err) {
-			c.note(func() { c.prepared = false })
+			c.update(func() { c.attributesEnsured = false })
 			return
 		}
 		c.log.Info("cannot make sure that the search attributes are registered", "cause", err.Error(),
@@ -94,12 +94,12 @@ func (c *rolloutClient) registerAttributes(ctx context.Context) error {
 	return nil
 }
 
-// attributesRemedy is the command that registers the attributes by hand.
+// attributesRemedy returns the command that registers the attributes by hand.
 func attributesRemedy(address, namespace string) string {
-	words := []string{"temporal operator search-attribute create --address", address, "--namespace", namespace}
+	arguments := []string{"temporal operator search-attribute create --address", address, "--namespace", namespace}
 	all := searchAttributes()
 	for _, name := range slices.Sorted(maps.Keys(all)) {
-		words = append(words, "--name", name, "--type", all[name].String())
+		arguments = append(arguments, "--name", name, "--type", all[name].String())
 	}
-	return strings.Join(words, " ")
+	return strings.Join(arguments, " ")
 }

@@ -24,28 +24,28 @@ import (
 func TestThrottleLastsLongerEachTime(t *testing.T) {
 	var one throttle
 	now := time.Unix(1000, 0)
-	one.hit(now)
+	one.extend(now)
 	assert.Equal(t, now.Add(time.Second), one.until)
-	assert.False(t, one.lasting(), "once is not worth words")
-	one.hit(now.Add(time.Millisecond))
+	assert.False(t, one.reportable(), "once is not worth words")
+	one.extend(now.Add(time.Millisecond))
 	assert.Equal(t, now.Add(time.Second), one.until, "calls under way together count once")
-	for _, pause := range []time.Duration{2 * time.Second, 4 * time.Second, 8 * time.Second, 16 * time.Second, 30 * time.Second, 30 * time.Second} {
+	for _, backoff := range []time.Duration{2 * time.Second, 4 * time.Second, 8 * time.Second, 16 * time.Second, 30 * time.Second, 30 * time.Second} {
 		now = one.until
-		one.hit(now)
-		assert.Equal(t, now.Add(pause), one.until)
+		one.extend(now)
+		assert.Equal(t, now.Add(backoff), one.until)
 	}
-	assert.True(t, one.lasting())
-	one.passed(one.until.Add(time.Second))
-	assert.True(t, one.lasting(), "one call that passes does not mean that others will")
-	one.passed(one.until.Add(31 * time.Second))
+	assert.True(t, one.reportable())
+	one.succeeded(one.until.Add(time.Second))
+	assert.True(t, one.reportable(), "one call that passes does not mean that others will")
+	one.succeeded(one.until.Add(31 * time.Second))
 	assert.Equal(t, throttle{}, one)
 }
 
 func TestBusyWorkflowsAreNoThrottle(t *testing.T) {
 	assert.False(t, isThrottle(serviceerror.NewResourceExhausted(enums.RESOURCE_EXHAUSTED_CAUSE_BUSY_WORKFLOW, "busy")))
 	assert.True(t, isThrottle(serviceerror.NewResourceExhausted(enums.RESOURCE_EXHAUSTED_CAUSE_RPS_LIMIT, "much")))
-	assert.True(t, isThrottle(fmt.Errorf("x: %w", notAsked{time.Second})))
-	assert.False(t, isAway(serviceerror.NewResourceExhausted(enums.RESOURCE_EXHAUSTED_CAUSE_RPS_LIMIT, "much")))
+	assert.True(t, isThrottle(fmt.Errorf("x: %w", notCalledError{time.Second})))
+	assert.False(t, isUnreachable(serviceerror.NewResourceExhausted(enums.RESOURCE_EXHAUSTED_CAUSE_RPS_LIMIT, "much")))
 }
 
 // newRolloutClientOn connects to a Temporal server of its own.
@@ -92,7 +92,7 @@ func TestSpec8_AThrottlingTemporalIsToldFromOneThatIsAway(t *testing.T) {
 		}
 		rollouts.mu.Lock()
 		defer rollouts.mu.Unlock()
-		assert.Equal(c, throttling{rollouts.address, "default"}, rollouts.trouble())
+		assert.Equal(c, throttlingError{rollouts.address, "default"}, rollouts.unavailable())
 	}, soon, tick)
 	assert.False(t, rollouts.unreachable())
 	require.EventuallyWithT(t, func(c *assert.CollectT) {

@@ -1,0 +1,79 @@
+package operator
+
+import (
+	"fmt"
+
+	"go.temporal.io/api/common/v1"
+	"go.temporal.io/api/enums/v1"
+	"go.temporal.io/api/workflow/v1"
+	"go.temporal.io/sdk/converter"
+
+	"github.com/outrigger/outrigger/api/protocol"
+	"github.com/outrigger/outrigger/api/v1alpha1"
+)
+
+// firstTask is the length of a history at the end of the run's first task:
+// started; task scheduled, started, completed.
+const firstTask = 4
+
+// run is the newest run of a set, as Temporal describes it.
+type run struct {
+	// status is unspecified if Temporal knows of no run.
+	status enums.WorkflowExecutionStatus
+	// generation that the run works on; zero if its search attribute is missing.
+	generation int64
+	phase      protocol.Phase
+	// hold is read from the run's memo.
+	hold *protocol.Hold
+	// events is the length of its history.
+	events int64
+	// task is the pending workflow task, if any.
+	task       *workflow.PendingWorkflowTaskInfo
+	activities []*workflow.PendingActivityInfo
+}
+
+func (r *run) open() bool { return r.status == enums.WORKFLOW_EXECUTION_STATUS_RUNNING }
+
+// taskPending reports whether the run is about to plan by itself. A run that continued
+// another as new may wait for its first task for a second, and shows until then the
+// phase of that other.
+func (r *run) taskPending() bool { return r.task != nil || r.events < firstTask }
+
+// completed reports whether the run ended because it had nothing left to do, and
+// not because somebody ended it.
+func (r *run) completed() bool { return r.status == enums.WORKFLOW_EXECUTION_STATUS_COMPLETED }
+
+// waitsForSignal reports whether nothing but a signal makes the run plan again.
+func (r *run) waitsForSignal() bool {
+	waits := r.phase == protocol.PhaseWaiting || r.phase == protocol.PhasePaused
+	return r.open() && waits && !r.taskPending() && len(r.activities) == 0
+}
+
+// generationMismatch reports whether the run works on another generation than the
+// set's: a signal was mistyped, or the cluster or Temporal was restored from a backup.
+func (r *run) generationMismatch(set *v1alpha1.SidecarSet) bool {
+	return r.generation != 0 && r.generation != set.Generation
+}
+
+func readRun(info *workflow.WorkflowExecutionInfo) (*run, error) {
+	r := &run{status: info.GetStatus(), events: info.GetHistoryLength()}
+	fields := info.GetSearchAttributes().GetIndexedFields()
+	if err := decode(fields[protocol.RolloutPhaseAttribute], &r.phase); err != nil {
+		return nil, fmt.Errorf("search attribute %s: %w", protocol.RolloutPhaseAttribute, err)
+	}
+	if err := decode(fields[protocol.GenerationAttribute], &r.generation); err != nil {
+		return nil, fmt.Errorf("search attribute %s: %w", protocol.GenerationAttribute, err)
+	}
+	if err := decode(info.GetMemo().GetFields()[protocol.HoldMemo], &r.hold); err != nil {
+		return nil, fmt.Errorf("memo %s: %w", protocol.HoldMemo, err)
+	}
+	return r, nil
+}
+
+// decode leaves into as it is when there is nothing to decode.
+func decode(payload *common.Payload, into any) error {
+	if payload == nil {
+		return nil
+	}
+	return converter.GetDefaultDataConverter().FromPayload(payload, into)
+}
