@@ -23,7 +23,7 @@ func TestSpec8_RefusedWritesAreFoundInTheNewestBatch(t *testing.T) {
 	next := result(protocol.NextBatchResult{Phase: protocol.PhaseProgressing, Pods: []protocol.SelectedPod{{PodReference: pod("a")}}})
 	refused := result(protocol.UpgradeBatchResult{Failed: []protocol.FailedPod{{PodReference: pod("b"), Reason: "no"}, {PodReference: pod("a"), Reason: "forbidden"}}})
 	mixed := result(protocol.UpgradeBatchResult{Failed: []protocol.FailedPod{{PodReference: pod("b"), Reason: "no"}}, Written: []protocol.WrittenPod{{PodReference: pod("a")}}})
-	want := fault{"RolloutFailing", "the write of pods such as shop/a fails again and requeueAfter: forbidden (it is tried again; see the logs of the workers)"}
+	want := fault{"RolloutFailing", "the write of pods such as shop/a fails again and again: forbidden (it is tried again; see the logs of the workers)"}
 
 	assert.Equal(t, fault{}, refusal(nil))
 	assert.Equal(t, fault{}, refusal([]*history.HistoryEvent{other, next}))

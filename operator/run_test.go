@@ -190,7 +190,7 @@ func (b *bench) testDeletedMeanwhile(t *testing.T) {
 
 func (b *bench) testFailingActivity(t *testing.T) {
 	b.roll(t, fails3)
-	want := reasonMessage{"RolloutFailing", "activity NextBatch fails again and requeueAfter: sidecarsets.apps.kruise.io is forbidden (it is tried again; see the logs of the workers)"}
+	want := reasonMessage{"RolloutFailing", "activity NextBatch fails again and again: sidecarsets.apps.kruise.io is forbidden (it is tried again; see the logs of the workers)"}
 	got := b.await(t, fails3, func(c *assert.CollectT, set *v1alpha1.SidecarSet) {
 		assert.Equal(c, want, reasonAndMessage(set, v1alpha1.ConditionDegraded))
 	})
@@ -199,7 +199,7 @@ func (b *bench) testFailingActivity(t *testing.T) {
 
 func (b *bench) testRefusedWrites(t *testing.T) {
 	b.roll(t, refuses)
-	want := reasonMessage{"RolloutFailing", "the write of pods such as default/unwritten-1 fails again and requeueAfter: pods is forbidden (it is tried again; see the logs of the workers)"}
+	want := reasonMessage{"RolloutFailing", "the write of pods such as default/unwritten-1 fails again and again: pods is forbidden (it is tried again; see the logs of the workers)"}
 	b.await(t, refuses, func(c *assert.CollectT, set *v1alpha1.SidecarSet) {
 		assert.Equal(c, want, reasonAndMessage(set, v1alpha1.ConditionDegraded))
 	})
