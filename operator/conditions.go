@@ -21,8 +21,6 @@ const (
 	reasonThrottled = "EngineThrottled"
 )
 
-const podsUnknown = "the pods of this set cannot be told"
-
 // condition is a metav1.Condition without its type, generation and time.
 type condition struct {
 	status          metav1.ConditionStatus
@@ -32,135 +30,199 @@ type condition struct {
 // setConditions gives each condition exactly one reason (SPEC §8).
 func (o *observation) setConditions(status *v1alpha1.SidecarSetStatus, set *v1alpha1.SidecarSet, now time.Time) {
 	for _, c := range []struct {
-		kind string
-		condition
+		kind   string
+		checks []check
 	}{
-		{v1alpha1.ConditionProgressing, o.progressing(set)},
-		{v1alpha1.ConditionAvailable, o.available()},
-		{v1alpha1.ConditionDegraded, o.degraded(set)},
-		{v1alpha1.ConditionInjected, o.injected()},
+		{v1alpha1.ConditionProgressing, progressing()},
+		{v1alpha1.ConditionAvailable, available()},
+		{v1alpha1.ConditionDegraded, degraded()},
+		{v1alpha1.ConditionInjected, injected()},
 	} {
+		decided := decide(c.checks, input{o, set})
 		meta.SetStatusCondition(&status.Conditions, metav1.Condition{
-			Type: c.kind, Status: c.status, Reason: c.reason, Message: c.message,
+			Type: c.kind, Status: decided.status, Reason: decided.reason, Message: decided.message,
 			ObservedGeneration: set.Generation, LastTransitionTime: metav1.NewTime(now.Truncate(time.Second)),
 		})
 	}
 }
 
-// progressing reports whether pods are on their way to the newest version.
-func (o *observation) progressing(set *v1alpha1.SidecarSet) condition {
-	if o.invalid != nil {
-		return condition{metav1.ConditionFalse, reasonInvalid, o.invalid.Error()}
-	}
-	message := o.plan.Message
-	switch {
-	case o.plan.Phase == protocol.PhaseNotUpdate:
-		return condition{metav1.ConditionFalse, v1alpha1.ReasonNotUpdate, "upgrades are off (updateStrategy.type NotUpdate); " + message}
-	case o.plan.Phase == protocol.PhasePaused:
-		return condition{metav1.ConditionFalse, v1alpha1.ReasonPaused, "paused (updateStrategy.paused); " + message}
-	case o.stalled(set):
-		return condition{metav1.ConditionFalse, o.temporalReason(), o.temporal.Error() + "; " + message}
-	case o.inProgress():
-		return o.moving()
-	case o.plan.Phase == protocol.PhasePartitionReached:
-		return condition{metav1.ConditionFalse, v1alpha1.ReasonPartitionReached, message}
-	case o.plan.Counts.NotUpgradable > 0:
-		return condition{metav1.ConditionFalse, v1alpha1.ReasonNotUpgradablePods, message}
-	}
-	return condition{metav1.ConditionFalse, v1alpha1.ReasonRolloutComplete, message}
+// input is what a condition is decided from.
+type input struct {
+	*observation
+	set *v1alpha1.SidecarSet
 }
 
-// moving tells how a rollout that is under way gets on.
-func (o *observation) moving() condition {
-	message := o.plan.Message
-	switch {
-	case o.hold != nil && o.plan.Counts.Remaining > 0:
-		return condition{metav1.ConditionFalse, v1alpha1.ReasonPaused, paused(o.hold) + "; " + message}
-	case o.fault != fault{}:
-		return condition{metav1.ConditionFalse, o.fault.reason, o.fault.message + "; " + message}
-	case o.plan.Phase == protocol.PhaseWaiting:
-		return condition{metav1.ConditionTrue, v1alpha1.ReasonWaitingForPods, message}
-	}
-	return condition{metav1.ConditionTrue, v1alpha1.ReasonRolloutProgress, message}
+// check gives a condition its status, reason and message if it holds.
+type check struct {
+	holds           func(input) bool
+	status          metav1.ConditionStatus
+	reason, message func(input) string
 }
 
-// stalled reports whether Temporal is missed: by a generation that is not
-// started yet, or by pods that wait for their upgrade.
-func (o *observation) stalled(set *v1alpha1.SidecarSet) bool {
-	if o.temporal == nil || o.invalid != nil {
+// decide returns the condition of the first check that holds. The last check of every
+// list is otherwise.
+func decide(checks []check, in input) condition {
+	for _, c := range checks {
+		if c.holds(in) {
+			return condition{c.status, c.reason(in), c.message(in)}
+		}
+	}
+	return condition{}
+}
+
+// progressing decides whether pods are on their way to the newest version.
+func progressing() []check {
+	const yes, no = metav1.ConditionTrue, metav1.ConditionFalse
+	return []check{
+		{input.isInvalid, no, text(reasonInvalid), input.invalidMessage},
+		{inPhase(protocol.PhaseNotUpdate), no, text(v1alpha1.ReasonNotUpdate), andPlan(text("upgrades are off (updateStrategy.type NotUpdate)"))},
+		{inPhase(protocol.PhasePaused), no, text(v1alpha1.ReasonPaused), andPlan(text("paused (updateStrategy.paused)"))},
+		{input.needsTemporal, no, input.temporalReason, andPlan(input.temporalMessage)},
+		{both(input.isInProgress, input.isHeld), no, text(v1alpha1.ReasonPaused), andPlan(input.holdMessage)},
+		{both(input.isInProgress, input.hasFault), no, input.faultReason, andPlan(input.faultMessage)},
+		{inPhase(protocol.PhaseWaiting), yes, text(v1alpha1.ReasonWaitingForPods), input.planMessage},
+		{input.isInProgress, yes, text(v1alpha1.ReasonRolloutProgress), input.planMessage},
+		{inPhase(protocol.PhasePartitionReached), no, text(v1alpha1.ReasonPartitionReached), input.planMessage},
+		{input.hasNotUpgradable, no, text(v1alpha1.ReasonNotUpgradablePods), input.planMessage},
+		{otherwise, no, text(v1alpha1.ReasonRolloutComplete), input.planMessage},
+	}
+}
+
+// available decides whether no more pods are unready than maxUnavailable allows.
+func available() []check {
+	return []check{
+		{input.isInvalid, metav1.ConditionUnknown, text(reasonInvalid), text(podsUnknown)},
+		{input.hasTooManyUnready, metav1.ConditionFalse, text(v1alpha1.ReasonWaitingForPods), input.readyMessage},
+		{otherwise, metav1.ConditionTrue, text(v1alpha1.ReasonAsExpected), input.readyMessage},
+	}
+}
+
+// degraded decides what needs attention, the worst first.
+func degraded() []check {
+	const yes, no = metav1.ConditionTrue, metav1.ConditionFalse
+	return []check{
+		{input.isInvalid, yes, text(reasonInvalid), input.invalidAndRefusedMessage},
+		{input.needsTemporal, yes, input.temporalReason, input.temporalMessage},
+		{input.hasFault, yes, input.faultReason, input.faultMessage},
+		{input.hasBroken, yes, input.brokenReason, input.brokenMessage},
+		{both(input.upgrades, input.hasNotUpgradable), yes, text(v1alpha1.ReasonNotUpgradablePods), input.notUpgradableMessage},
+		{otherwise, no, text(v1alpha1.ReasonAsExpected), text("")},
+	}
+}
+
+// injected decides whether every matching pod was injected.
+func injected() []check {
+	return []check{
+		{input.isInvalid, metav1.ConditionUnknown, text(reasonInvalid), text(podsUnknown)},
+		{input.hasUninjected, metav1.ConditionFalse, text(v1alpha1.ReasonPodsWithoutSidecar), input.uninjectedMessage},
+		{otherwise, metav1.ConditionTrue, text(v1alpha1.ReasonAsExpected), text("")},
+	}
+}
+
+func otherwise(input) bool { return true }
+
+func both(a, b func(input) bool) func(input) bool {
+	return func(in input) bool { return a(in) && b(in) }
+}
+
+func inPhase(phase protocol.Phase) func(input) bool {
+	return func(in input) bool { return in.plan.Phase == phase }
+}
+
+func (in input) isInvalid() bool { return in.invalid != nil }
+
+func (in input) isInProgress() bool { return in.inProgress() }
+
+// isHeld reports whether a hold keeps pods from their upgrade.
+func (in input) isHeld() bool { return in.hold != nil && in.plan.Counts.Remaining > 0 }
+
+func (in input) hasFault() bool { return in.fault != fault{} }
+
+func (in input) hasBroken() bool { return in.broken.count > 0 }
+
+func (in input) upgrades() bool { return in.plan.Phase != protocol.PhaseNotUpdate }
+
+func (in input) hasNotUpgradable() bool { return in.plan.Counts.NotUpgradable > 0 }
+
+func (in input) hasUninjected() bool { return in.uninjected.count > 0 }
+
+func (in input) hasTooManyUnready() bool {
+	unready := in.plan.Counts.Matched - in.plan.Counts.Ready
+	return unready > in.plan.Slots || unready > 0 && in.plan.Counts.Ready == 0
+}
+
+// needsTemporal reports whether Temporal is unavailable though it is needed: by a
+// generation that is not started yet, or by pods that wait for their upgrade.
+func (in input) needsTemporal() bool {
+	if in.temporal == nil || in.invalid != nil {
 		return false
 	}
-	if !rolloutStarted(set) {
-		return true
-	}
-	switch o.plan.Phase {
-	case protocol.PhaseProgressing, protocol.PhaseWaiting:
-		return o.plan.Counts.Remaining > 0
-	}
-	return false
+	return !rolloutStarted(in.set) || in.inProgress() && in.plan.Counts.Remaining > 0
 }
 
-func (o *observation) temporalReason() string {
+const podsUnknown = "the pods of this set cannot be told"
+
+func text(s string) func(input) string { return func(input) string { return s } }
+
+func andPlan(message func(input) string) func(input) string {
+	return func(in input) string { return message(in) + "; " + in.plan.Message }
+}
+
+func (in input) planMessage() string { return in.plan.Message }
+
+func (in input) invalidMessage() string { return in.invalid.Error() }
+
+// invalidAndRefusedMessage adds what selectors that cannot be parsed do to new pods.
+func (in input) invalidAndRefusedMessage() string {
+	if _, err := match.NewScope(&in.set.Spec); err == nil || in.set.Spec.InjectionStrategy.Paused {
+		return in.invalid.Error()
+	}
+	return in.invalid.Error() + "; until it is corrected, new pods that the set could match are refused"
+}
+
+func (in input) temporalReason() string {
 	var throttled throttlingError
-	if errors.As(o.temporal, &throttled) {
+	if errors.As(in.temporal, &throttled) {
 		return reasonThrottled
 	}
 	return v1alpha1.ReasonEngineUnavailable
 }
 
-// paused says who paused the run, and why.
-func paused(hold *v1alpha1.RolloutHold) string {
+func (in input) temporalMessage() string { return in.temporal.Error() }
+
+// holdMessage names who paused the run, and why.
+func (in input) holdMessage() string {
 	message := "paused by signal"
-	if hold.Who != "" {
-		message += " from " + hold.Who
+	if in.hold.Who != "" {
+		message += " from " + in.hold.Who
 	}
-	if hold.Why != "" {
-		message += ": " + hold.Why
+	if in.hold.Why != "" {
+		message += ": " + in.hold.Why
 	}
 	return message
 }
 
-// available reports whether no more pods are unready than one allows for.
-func (o *observation) available() condition {
-	if o.invalid != nil {
-		return condition{metav1.ConditionUnknown, reasonInvalid, podsUnknown}
-	}
-	counts := o.plan.Counts
-	message := fmt.Sprintf("%d of %d pods ready", counts.Ready, counts.Matched)
-	unready := counts.Matched - counts.Ready
-	if unready > o.plan.Slots || unready > 0 && counts.Ready == 0 {
-		return condition{metav1.ConditionFalse, v1alpha1.ReasonWaitingForPods, message}
-	}
-	return condition{metav1.ConditionTrue, v1alpha1.ReasonAsExpected, message}
+func (in input) faultReason() string { return in.fault.reason }
+
+func (in input) faultMessage() string { return in.fault.message }
+
+func (in input) readyMessage() string {
+	return fmt.Sprintf("%d of %d pods ready", in.plan.Counts.Ready, in.plan.Counts.Matched)
 }
 
-// degraded tells what somebody should look at, the worst first.
-func (o *observation) degraded(set *v1alpha1.SidecarSet) condition {
-	switch {
-	case o.invalid != nil:
-		return condition{metav1.ConditionTrue, reasonInvalid, o.invalid.Error() + consequence(set)}
-	case o.stalled(set):
-		return condition{metav1.ConditionTrue, o.temporalReason(), o.temporal.Error()}
-	case o.fault != fault{}:
-		return condition{metav1.ConditionTrue, o.fault.reason, o.fault.message}
-	case o.broken.count > 0:
-		return condition{metav1.ConditionTrue, o.broken.reason,
-			fmt.Sprintf("%d of %d pods have a sidecar that cannot start, such as %s (%s)", o.broken.count, o.plan.Counts.Matched, o.broken.example, o.broken.detail)}
-	case o.plan.Counts.NotUpgradable > 0 && o.plan.Phase != protocol.PhaseNotUpdate:
-		return condition{metav1.ConditionTrue, v1alpha1.ReasonNotUpgradablePods, o.notUpgradable()}
-	}
-	return condition{metav1.ConditionFalse, v1alpha1.ReasonAsExpected, ""}
+func (in input) brokenReason() string { return in.broken.reason }
+
+func (in input) brokenMessage() string {
+	return fmt.Sprintf("%d of %d pods have a sidecar that cannot start, such as %s (%s)",
+		in.broken.count, in.plan.Counts.Matched, in.broken.example, in.broken.detail)
 }
 
-// consequence tells what selectors that cannot be read do to new pods.
-func consequence(set *v1alpha1.SidecarSet) string {
-	if _, err := match.NewScope(&set.Spec); err == nil || set.Spec.InjectionStrategy.Paused {
-		return ""
-	}
-	return "; until it is corrected, new pods that the set could match are refused"
-}
-
-func (o *observation) notUpgradable() string {
+func (in input) notUpgradableMessage() string {
 	return fmt.Sprintf("%d of %d pods differ in more than images and keep their version until they are created anew, such as %s",
-		o.plan.Counts.NotUpgradable, o.plan.Counts.Matched, o.plan.NotUpgradable[0])
+		in.plan.Counts.NotUpgradable, in.plan.Counts.Matched, in.plan.NotUpgradable[0])
+}
+
+func (in input) uninjectedMessage() string {
+	return fmt.Sprintf("%d pods match but were not injected, such as %s; they get the sidecars once they are created anew",
+		in.uninjected.count, in.uninjected.example)
 }

@@ -147,13 +147,19 @@ func TestSpec1_StatusCountsBelongToTheObservedGeneration(t *testing.T) {
 	assert.Equal(t, counted, got, "pods that cannot be told change no count")
 }
 
-func TestSpec8_DegradedTellsThatUnreadableSelectorsRefusePods(t *testing.T) {
+func TestEveryListOfChecksDecides(t *testing.T) {
+	for name, checks := range map[string][]check{"progressing": progressing(), "available": available(), "degraded": degraded(), "injected": injected()} {
+		assert.NotEmpty(t, decide(checks, input{&observation{}, setAt(generation)}), name)
+	}
+}
+
+func TestSpec8_DegradedShowsThatInvalidSelectorsRefusePods(t *testing.T) {
 	set := &v1alpha1.SidecarSet{}
 	set.Spec.Selector = &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "a", Operator: "Is"}}}
 	_, err := rollout.Population(set, nil, nil)
 	seen := observation{invalid: err}
 	assert.Equal(t, condition{metav1.ConditionTrue, "Invalid",
-		`SidecarSet : spec.selector: "Is" is not a valid label selector operator; until it is corrected, new pods that the set could match are refused`}, seen.degraded(set))
+		`SidecarSet : spec.selector: "Is" is not a valid label selector operator; until it is corrected, new pods that the set could match are refused`}, decide(degraded(), input{&seen, set}))
 	set.Spec.InjectionStrategy.Paused = true
-	assert.Equal(t, condition{metav1.ConditionTrue, "Invalid", `SidecarSet : spec.selector: "Is" is not a valid label selector operator`}, seen.degraded(set))
+	assert.Equal(t, condition{metav1.ConditionTrue, "Invalid", `SidecarSet : spec.selector: "Is" is not a valid label selector operator`}, decide(degraded(), input{&seen, set}))
 }
