@@ -15,6 +15,7 @@ import (
 	"github.com/outrigger/outrigger/api/v1alpha1"
 	"github.com/outrigger/outrigger/internal/podstate"
 	"github.com/outrigger/outrigger/internal/rollout"
+	"github.com/outrigger/outrigger/kube"
 )
 
 // observation is what status says about a set.
@@ -46,7 +47,7 @@ func (r *reconciler) observe(ctx context.Context, set *v1alpha1.SidecarSet, pods
 	if set.Status.Rollout != nil {
 		seen.hold = set.Status.Rollout.Hold
 	}
-	matched, err := r.memories.Population(set, pods, r.namespaceLabels(ctx))
+	matched, err := r.memories.Population(set, pods, kube.NamespaceLabels(ctx, r.client))
 	if err != nil {
 		seen.invalid = err
 		return seen

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
@@ -157,17 +156,6 @@ func (r *reconciler) forget(name string) {
 	r.limiter.forget(name)
 	r.memories.Forget(name)
 	r.metrics.withoutSidecar.DeleteLabelValues(name)
-}
-
-// namespaceLabels reads the labels of a cached namespace.
-func (r *reconciler) namespaceLabels(ctx context.Context) func(string) (map[string]string, error) {
-	return func(name string) (map[string]string, error) {
-		var namespace corev1.Namespace
-		if err := r.client.Get(ctx, types.NamespacedName{Name: name}, &namespace); err != nil {
-			return nil, err
-		}
-		return namespace.Labels, nil
-	}
 }
 
 // writeStatus writes the status of set unless it is the one before. set then

@@ -10,6 +10,7 @@ import (
 	"github.com/outrigger/outrigger/api/v1alpha1"
 	"github.com/outrigger/outrigger/internal/match"
 	"github.com/outrigger/outrigger/internal/record"
+	"github.com/outrigger/outrigger/kube"
 )
 
 // uninjectedPods match a set but were not injected: they are older than the set, or were
@@ -52,7 +53,7 @@ func (r *reconciler) findUninjected(ctx context.Context, set *v1alpha1.SidecarSe
 // covers returns a function that reports whether the webhook is called for the pods of a
 // namespace, and the set selects that.
 func (r *reconciler) covers(ctx context.Context, scope match.Scope) func(string) (bool, error) {
-	labels, known := r.namespaceLabels(ctx), map[string]bool{}
+	labels, known := kube.NamespaceLabels(ctx, r.client), map[string]bool{}
 	return func(namespace string) (bool, error) {
 		if in, ok := known[namespace]; ok {
 			return in, nil
