@@ -6,8 +6,6 @@ package activities
 import (
 	"context"
 
-	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -52,11 +50,5 @@ func (a *Activities) population(ctx context.Context, set *v1alpha1.SidecarSet) (
 }
 
 func (a *Activities) namespaceLabels(ctx context.Context) func(string) (map[string]string, error) {
-	return func(name string) (map[string]string, error) {
-		var namespace corev1.Namespace
-		if err := a.Cache.Get(ctx, types.NamespacedName{Name: name}, &namespace); err != nil {
-			return nil, err
-		}
-		return namespace.Labels, nil
-	}
+	return kube.NamespaceLabels(ctx, a.Cache)
 }
