@@ -21,14 +21,14 @@ func (c *rolloutClient) NeedLeaderElection() bool { return false }
 
 // Start probes Temporal until ctx ends. It implements manager.Runnable.
 func (c *rolloutClient) Start(ctx context.Context) error {
-	timer := time.NewTimer(0)
+	timer := c.clock.NewTimer(0)
 	defer timer.Stop()
 	for {
 		select {
 		case <-ctx.Done():
 			return nil
 		case <-c.probeNow:
-		case <-timer.C:
+		case <-timer.C():
 		}
 		c.probe(ctx)
 		c.probedOnce.Do(func() { close(c.probed) })
@@ -51,7 +51,7 @@ func (c *rolloutClient) probe(ctx context.Context) {
 	// The start of a rollout shows other errors of the namespace better, and is retried
 	// until it succeeds.
 	c.update(func() {
-		if c.now().Sub(c.refusedAt) > 2*lastRetry {
+		if c.clock.Since(c.refusedAt) > 2*lastRetry {
 			c.refusedErr = nil
 		}
 	})
@@ -71,12 +71,12 @@ func (c *rolloutClient) recordAnswer(err error) {
 		c.log.V(1).Info("Temporal throttles", "address", c.address, "cause", err.Error())
 		c.update(func() {
 			c.unreachableErr = nil
-			c.throttle.extend(c.now())
+			c.throttle.extend(c.clock.Now())
 		})
 	default:
 		c.update(func() {
 			c.unreachableErr = nil
-			c.throttle.succeeded(c.now())
+			c.throttle.succeeded(c.clock.Now())
 		})
 	}
 }
@@ -112,7 +112,7 @@ func (c *rolloutClient) unreachable() bool {
 func (c *rolloutClient) throttled() time.Duration {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.throttle.until.Sub(c.now())
+	return c.throttle.until.Sub(c.clock.Now())
 }
 
 // unavailable returns why Temporal takes no rollouts; nil if it does. The caller holds

@@ -2,10 +2,10 @@ package operator
 
 import (
 	"testing"
-	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/stretchr/testify/require"
+	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	"github.com/outrigger/outrigger/internal/fixture"
@@ -18,7 +18,7 @@ func TestTheStatusOfADeletedSetIsNoError(t *testing.T) {
 	require.NoError(t, err)
 	metrics, err := newMetrics(prometheus.NewRegistry())
 	require.NoError(t, err)
-	r := &reconciler{client: fake.NewClientBuilder().WithScheme(scheme).Build(), metrics: metrics, now: time.Now}
+	r := &reconciler{client: fake.NewClientBuilder().WithScheme(scheme).Build(), metrics: metrics, clock: clock.RealClock{}}
 	before := fixture.SidecarSet("gone")
 	set := before.DeepCopy()
 	set.Status.LatestRevision = "gone-1"

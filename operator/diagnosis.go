@@ -137,7 +137,7 @@ func (a *taskAges) prune() { a.since, a.current = a.current, nil }
 // diagnose returns the fault of the workers that an open run shows; before is the last
 // one. It is not sure while it is too early to decide.
 func (c *rolloutClient) diagnose(ctx context.Context, r *run, ages *taskAges, before fault) (found fault, sure bool, err error) {
-	now := c.now()
+	now := c.clock.Now()
 	seen := ages.examine(r, c.taskQueue, now)
 	defer ages.prune()
 	switch {

@@ -13,6 +13,7 @@ import (
 	"go.temporal.io/api/taskqueue/v1"
 	"go.temporal.io/api/workflow/v1"
 	"google.golang.org/protobuf/types/known/timestamppb"
+	clocktesting "k8s.io/utils/clock/testing"
 )
 
 const (
@@ -75,7 +76,7 @@ func wordFor(found symptoms) string {
 }
 
 func TestWhatHasFailedMayWaitForAWorkerNow(t *testing.T) {
-	rollouts := &rolloutClient{now: func() time.Time { return time.Unix(1000, 0) }}
+	rollouts := &rolloutClient{clock: clocktesting.NewFakeClock(time.Unix(1000, 0))}
 	waits := &run{activities: []*workflow.PendingActivityInfo{pending(scheduled, 5, false)}}
 	_, sure, err := rollouts.diagnose(t.Context(), waits, &taskAges{}, fault{})
 	require.NoError(t, err)

@@ -3,18 +3,20 @@ package operator
 import (
 	"sync"
 	"time"
+
+	"k8s.io/utils/clock"
 )
 
 // enqueueLimiter delays events about pods and revisions, so that they have a set
 // reconciled at most once per minReconcileInterval.
 type enqueueLimiter struct {
-	now          func() time.Time
+	clock        clock.PassiveClock
 	mu           sync.Mutex
 	reconciledAt map[string]time.Time
 }
 
-func newEnqueueLimiter(now func() time.Time) *enqueueLimiter {
-	return &enqueueLimiter{now: now, reconciledAt: map[string]time.Time{}}
+func newEnqueueLimiter(clock clock.PassiveClock) *enqueueLimiter {
+	return &enqueueLimiter{clock: clock, reconciledAt: map[string]time.Time{}}
 }
 
 // recordReconcile records when a set was reconciled.
@@ -34,7 +36,7 @@ func (l *enqueueLimiter) forget(set string) {
 // last reconcile, or else when it has. The queue keeps the earliest time of an item.
 func (l *enqueueLimiter) enqueue(q queue, set string) {
 	l.mu.Lock()
-	left := l.reconciledAt[set].Add(minReconcileInterval).Sub(l.now())
+	left := l.reconciledAt[set].Add(minReconcileInterval).Sub(l.clock.Now())
 	l.mu.Unlock()
 	if left <= 0 {
 		q.Add(request(set))

@@ -76,7 +76,7 @@ func Run(ctx context.Context, o Options) error {
 	if err != nil {
 		return err
 	}
-	rollouts := newRolloutClient(client, o, queue, metrics, time.Now)
+	rollouts := newRolloutClient(client, o, queue, metrics, clock.RealClock{})
 	if err := mgr.Add(rollouts); err != nil {
 		return fmt.Errorf("set up the watch over Temporal: %w", err)
 	}
@@ -98,7 +98,7 @@ func addController(ctx context.Context, mgr *kube.Manager, rollouts *rolloutClie
 	if _, err := mgr.GetCache().GetInformer(ctx, &v1alpha1.SidecarSet{}); err != nil {
 		return fmt.Errorf("watch SidecarSets: %w", err)
 	}
-	limiter, mismatches := newEnqueueLimiter(time.Now), &nameSet{}
+	limiter, mismatches := newEnqueueLimiter(clock.RealClock{}), &nameSet{}
 	orphans := newOrphanCollector(rollouts, mgr.GetClient(), mgr.GetAPIReader(), mismatches)
 	if err := mgr.Add(orphans); err != nil {
 		return fmt.Errorf("set up the collection of orphaned runs: %w", err)
@@ -120,7 +120,7 @@ func addController(ctx context.Context, mgr *kube.Manager, rollouts *rolloutClie
 			mismatches: mismatches,
 			recorder:   mgr.GetEventRecorder(name),
 			metrics:    metrics,
-			now:        time.Now,
+			clock:      clock.RealClock{},
 			current:    func() error { return mgr.Watches.Current(&v1alpha1.SidecarSet{}, &corev1.Pod{}) },
 		},
 	})

@@ -70,7 +70,7 @@ func (c *orphanCollector) setDeleted(set *v1alpha1.SidecarSet) {
 func (c *orphanCollector) addOrphan(set protocol.SetReference, generation int64) {
 	c.mu.Lock()
 	if c.orphans[set] == nil {
-		c.orphans[set] = &orphan{generation: generation, signalAt: c.rollouts.now(), backoff: minSignalBackoff}
+		c.orphans[set] = &orphan{generation: generation, signalAt: c.rollouts.clock.Now(), backoff: minSignalBackoff}
 	}
 	c.mu.Unlock()
 	select {
@@ -81,7 +81,7 @@ func (c *orphanCollector) addOrphan(set protocol.SetReference, generation int64)
 
 // Start implements manager.Runnable.
 func (c *orphanCollector) Start(ctx context.Context) error {
-	timer := time.NewTimer(0)
+	timer := c.rollouts.clock.NewTimer(0)
 	defer timer.Stop()
 	var collectAt time.Time
 	for {
@@ -91,18 +91,18 @@ func (c *orphanCollector) Start(ctx context.Context) error {
 		case <-c.rollouts.reconnected:
 			collectAt = time.Time{}
 		case <-c.added:
-		case <-timer.C:
+		case <-timer.C():
 		}
 		select {
 		case <-c.rollouts.probed:
 		case <-ctx.Done():
 			return nil
 		}
-		now := c.rollouts.now()
+		now := c.rollouts.clock.Now()
 		if !c.rollouts.unreachable() && !now.Before(collectAt) {
 			collectAt = now.Add(c.collect(ctx))
 		}
-		timer.Reset(min(c.signalOrphans(ctx), max(collectAt.Sub(c.rollouts.now()), minSignalBackoff)))
+		timer.Reset(min(c.signalOrphans(ctx), max(collectAt.Sub(c.rollouts.clock.Now()), minSignalBackoff)))
 	}
 }
 
@@ -111,7 +111,7 @@ func (c *orphanCollector) Start(ctx context.Context) error {
 func (c *orphanCollector) signalOrphans(ctx context.Context) time.Duration {
 	next := collectInterval
 	for set, orphan := range c.snapshot() {
-		if left := orphan.signalAt.Sub(c.rollouts.now()); left > 0 {
+		if left := orphan.signalAt.Sub(c.rollouts.clock.Now()); left > 0 {
 			next = min(next, left)
 			continue
 		}
@@ -146,7 +146,7 @@ func (c *orphanCollector) backOff(set protocol.SetReference) time.Duration {
 	defer c.mu.Unlock()
 	orphan := c.orphans[set]
 	backoff := orphan.backoff
-	orphan.signalAt, orphan.backoff = c.rollouts.now().Add(backoff), min(2*backoff, maxSignalBackoff)
+	orphan.signalAt, orphan.backoff = c.rollouts.clock.Now().Add(backoff), min(2*backoff, maxSignalBackoff)
 	return backoff
 }
 

@@ -33,7 +33,7 @@ func (c *rolloutClient) pollers(ctx context.Context, queue string, kind enums.Ta
 	c.mu.Lock()
 	known, ok := c.queues[key]
 	c.mu.Unlock()
-	if ok && c.now().Sub(known.at) < pollersTTL {
+	if ok && c.clock.Since(known.at) < pollersTTL {
 		return known.pollers, nil
 	}
 	var answer *workflowservice.DescribeTaskQueueResponse
@@ -51,6 +51,6 @@ func (c *rolloutClient) pollers(ctx context.Context, queue string, kind enums.Ta
 	if c.queues == nil {
 		c.queues = queues{}
 	}
-	c.queues[key] = queuePollers{c.now(), answer.GetPollers()}
+	c.queues[key] = queuePollers{c.clock.Now(), answer.GetPollers()}
 	return answer.GetPollers(), nil
 }

@@ -9,6 +9,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
+	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
@@ -33,7 +34,7 @@ type reconciler struct {
 	mismatches *nameSet
 	recorder   events.EventRecorder
 	metrics    *metrics
-	now        func() time.Time
+	clock      clock.PassiveClock
 	// current is nil while the cache hears of changes to sets and pods.
 	current func() error
 
@@ -46,7 +47,7 @@ const statusTimeout = time.Second
 // Reconcile registers the set's revision, starts its rollout, keeps its run going, and
 // writes its status.
 func (r *reconciler) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
-	r.limiter.recordReconcile(request.Name, r.now())
+	r.limiter.recordReconcile(request.Name, r.clock.Now())
 	if err := r.current(); err != nil {
 		log.FromContext(ctx).V(1).Info("not deciding from what is out of date", "cause", err.Error())
 		return reconcile.Result{RequeueAfter: minReconcileInterval}, nil
@@ -91,7 +92,7 @@ func (r *reconciler) reconcile(ctx context.Context, name string) (reconcile.Resu
 // they return, and after.
 func (r *reconciler) reconcileRunAndStatus(ctx context.Context, before, set *v1alpha1.SidecarSet, seen *observation) (reconcile.Result, error) {
 	state := r.runStates.of(set)
-	state.observeGeneration(set.Generation, r.now())
+	state.observeGeneration(set.Generation, r.clock.Now())
 	delay := r.countsDelay(set, seen, state)
 	early := outcome{fault: state.fault}
 	outcomes := make(chan outcome, 1)
@@ -127,7 +128,7 @@ func (r *reconciler) countsDelay(set *v1alpha1.SidecarSet, seen *observation, st
 	if set.Status.ObservedGeneration == set.Generation || seen.hold != nil || !seen.upgradableConditionPending() {
 		return 0
 	}
-	return state.observedAt.Add(statusTimeout).Sub(r.now())
+	return state.observedAt.Add(statusTimeout).Sub(r.clock.Now())
 }
 
 // publish writes the status, and records events for what has changed in it.
@@ -141,7 +142,7 @@ func (r *reconciler) publish(ctx context.Context, before, set *v1alpha1.SidecarS
 		set.Status.Rollout.Hold = out.hold
 	}
 	seen.fault = out.fault
-	seen.describe(&set.Status, set, r.now())
+	seen.describe(&set.Status, set, r.clock.Now())
 	if err := r.writeStatus(ctx, before, set); err != nil {
 		// A set that was deleted meanwhile needs none; the event is on the way.
 		return client.IgnoreNotFound(err)

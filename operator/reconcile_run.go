@@ -39,7 +39,7 @@ type outcome struct {
 // one if the run was lost, or if work turned up after its end; it signals a run that
 // works on another generation, or that waits for a signal though there is work.
 func (r *reconciler) reconcileRun(ctx context.Context, set *v1alpha1.SidecarSet, seen *observation, state *runState) outcome {
-	now := r.now()
+	now := r.clock.Now()
 	if r.rollouts.unreachable() {
 		// Every set is enqueued once Temporal answers again.
 		return outcome{fault: state.fault}
@@ -72,7 +72,7 @@ func (r *reconciler) reconcileRun(ctx context.Context, set *v1alpha1.SidecarSet,
 	if err != nil {
 		failed := r.failed(state, err)
 		out.err, out.requeueAfter = failed.err, failed.requeueAfter
-	} else if left := state.untilCheck(seen, r.now()); seen.unfinished() {
+	} else if left := state.untilCheck(seen, r.clock.Now()); seen.unfinished() {
 		out.requeueAfter = max(left, time.Millisecond)
 	}
 	out.fault = state.fault
@@ -92,7 +92,7 @@ func (r *reconciler) startRollout(ctx context.Context, set *v1alpha1.SidecarSet,
 		if err := r.rollouts.startOrSignal(ctx, reference(set), set.Generation, seen.hold); err != nil {
 			return r.failed(state, err)
 		}
-		state.recordStart(set.Generation, r.now())
+		state.recordStart(set.Generation, r.clock.Now())
 		log.FromContext(ctx).Info("started a rollout", "generation", set.Generation, "plan", seen.plan.Message)
 	}
 	id := protocol.WorkflowID(set.Name, set.UID)
@@ -116,7 +116,7 @@ func (r *reconciler) reconcileOpenRun(ctx context.Context, set *v1alpha1.Sidecar
 	switch {
 	case found.generationMismatch(set):
 		return r.correctGeneration(ctx, set, seen, found, state)
-	case seen.hasWork() && found.waitsForSignal() && (found.hold == nil || seen.plan.Counts.Migrated > 0) && state.mayWake(seen, r.now()):
+	case seen.hasWork() && found.waitsForSignal() && (found.hold == nil || seen.plan.Counts.Migrated > 0) && state.mayWake(seen, r.clock.Now()):
 		// The next check finds a run that has ended meanwhile.
 		_, err := r.rollouts.signal(ctx, reference(set), protocol.GenerationSignal, protocol.GenerationInput{Generation: set.Generation})
 		return err
@@ -133,13 +133,13 @@ func (r *reconciler) diagnoseRun(ctx context.Context, set *v1alpha1.SidecarSet, 
 	if err != nil {
 		return err
 	}
-	state.recordFault(diagnosed, sure, r.now())
+	state.recordFault(diagnosed, sure, r.clock.Now())
 	return nil
 }
 
 // correctGeneration signals the set's generation to a run that works on another one.
 func (r *reconciler) correctGeneration(ctx context.Context, set *v1alpha1.SidecarSet, seen *observation, found *run, state *runState) error {
-	if !state.mayCorrect(r.now()) {
+	if !state.mayCorrect(r.clock.Now()) {
 		return nil
 	}
 	log.FromContext(ctx).Info("signalling a run its generation again", "generation", set.Generation, "run works on", found.generation)
@@ -161,15 +161,15 @@ func (r *reconciler) restartRun(ctx context.Context, set *v1alpha1.SidecarSet, s
 		return nil, nil
 	}
 	if state.endedAt.IsZero() {
-		state.endedAt = r.now()
+		state.endedAt = r.clock.Now()
 	}
-	if done && r.now().Sub(state.endedAt) < restartGracePeriod {
+	if done && r.clock.Since(state.endedAt) < restartGracePeriod {
 		return nil, nil
 	}
 	if err := r.rollouts.startOrSignal(ctx, reference(set), set.Generation, seen.hold); err != nil {
 		return nil, err
 	}
-	state.recordStart(set.Generation, r.now())
+	state.recordStart(set.Generation, r.clock.Now())
 	return []rolloutEvent{{corev1.EventTypeNormal, eventRolloutRestarted,
 		fmt.Sprintf("generation %d has pods to upgrade and no open run: %s", set.Generation, seen.plan.Message)}}, nil
 }

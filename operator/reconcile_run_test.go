@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"go.temporal.io/api/enums/v1"
 	"go.temporal.io/api/workflow/v1"
+	clocktesting "k8s.io/utils/clock/testing"
 
 	"github.com/outrigger/outrigger/api/protocol"
 	"github.com/outrigger/outrigger/api/v1alpha1"
@@ -93,7 +94,8 @@ func TestRunsAreLookedAtOftenWhileSomethingMoves(t *testing.T) {
 
 func TestSpec7_2_CountsOfAGenerationFollowItsMarks(t *testing.T) {
 	at := time.Unix(1000, 0)
-	r := &reconciler{now: func() time.Time { return at }}
+	clock := clocktesting.NewFakePassiveClock(at)
+	r := &reconciler{clock: clock}
 	pods := []protocol.PodReference{{Namespace: "shop", Name: "a"}}
 	seen := &observation{plan: rollout.Plan{NotUpgradable: pods, Marks: pods}}
 	var state runState
@@ -103,9 +105,11 @@ func TestSpec7_2_CountsOfAGenerationFollowItsMarks(t *testing.T) {
 	assert.Zero(t, r.countsDelay(set, &observation{plan: rollout.Plan{Marks: pods}}, &state), "what can be upgraded again")
 	assert.Zero(t, r.countsDelay(set, &observation{plan: rollout.Plan{NotUpgradable: pods}}, &state), "marked")
 	at = at.Add(statusTimeout)
+	clock.SetTime(at)
 	state.observeGeneration(generation, at)
 	assert.Zero(t, r.countsDelay(set, seen, &state), "for a while only")
 	at = at.Add(-statusTimeout)
+	clock.SetTime(at)
 	set.Status.ObservedGeneration = generation
 	assert.Zero(t, r.countsDelay(set, seen, &state), "told already")
 }

@@ -19,6 +19,7 @@ import (
 	sdk "go.temporal.io/sdk/client"
 	"go.temporal.io/sdk/converter"
 	"k8s.io/apimachinery/pkg/util/uuid"
+	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 
 	"github.com/outrigger/outrigger/api/protocol"
@@ -38,7 +39,7 @@ type rolloutClient struct {
 	ui        string
 	log       logr.Logger
 	metrics   *metrics
-	now       func() time.Time
+	clock     clock.Clock
 	// changes gets an event when the result of awaitProbe changes.
 	changes chan event.GenericEvent
 	// reconnected gets a value each time that Temporal answers again.
@@ -60,7 +61,7 @@ type rolloutClient struct {
 	queues            queues
 }
 
-func newRolloutClient(client sdk.Client, o Options, taskQueue string, metrics *metrics, now func() time.Time) *rolloutClient {
+func newRolloutClient(client sdk.Client, o Options, taskQueue string, metrics *metrics, clock clock.Clock) *rolloutClient {
 	return &rolloutClient{
 		client:      client,
 		address:     o.Temporal.Address,
@@ -69,7 +70,7 @@ func newRolloutClient(client sdk.Client, o Options, taskQueue string, metrics *m
 		ui:          o.TemporalUI,
 		log:         o.Logger.WithName("rollouts"),
 		metrics:     metrics,
-		now:         now,
+		clock:       clock,
 		changes:     make(chan event.GenericEvent, 1),
 		reconnected: make(chan struct{}, 1),
 		probed:      make(chan struct{}),
@@ -102,7 +103,7 @@ func (c *rolloutClient) startOrSignal(ctx context.Context, set protocol.SetRefer
 		return nil
 	}
 	if ctx.Err() == nil && !isUnreachable(err) && !isThrottle(err) {
-		c.update(func() { c.refusedErr, c.refusedAt = c.refusedError(err), c.now() })
+		c.update(func() { c.refusedErr, c.refusedAt = c.refusedError(err), c.clock.Now() })
 	}
 	return fmt.Errorf("start the rollout of generation %d of SidecarSet %s: %w", generation, set.Name, err)
 }

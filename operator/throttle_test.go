@@ -15,6 +15,7 @@ import (
 	"go.temporal.io/api/enums/v1"
 	"go.temporal.io/api/serviceerror"
 	sdk "go.temporal.io/sdk/client"
+	"k8s.io/utils/clock"
 
 	"github.com/outrigger/outrigger/api/protocol"
 	"github.com/outrigger/outrigger/dev/cluster/process"
@@ -76,7 +77,7 @@ func newRolloutClientOn(t *testing.T, settings ...string) *rolloutClient {
 	require.NoError(t, err)
 	var o Options
 	o.Temporal, o.Logger = temporal.Options{Address: address, Namespace: "default"}, logr.Discard()
-	return newRolloutClient(client, o, "queue", metrics, time.Now)
+	return newRolloutClient(client, o, "queue", metrics, clock.RealClock{})
 }
 
 func TestSpec8_AThrottlingTemporalIsToldFromOneThatIsAway(t *testing.T) {
