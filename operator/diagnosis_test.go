@@ -56,12 +56,12 @@ func TestSpec8_WhatPendingTasksShow(t *testing.T) {
 		for i, want := range []string{c.first, c.later} {
 			found := s.examine(&c.run, "queue", time.Unix(1000, 0).Add(time.Duration(i)*attemptGracePeriod))
 			s.prune()
-			assert.Equal(t, want, wordFor(found), c.name)
+			assert.Equal(t, want, nameOf(found), c.name)
 		}
 	}
 }
 
-func wordFor(found symptoms) string {
+func nameOf(found symptoms) string {
 	switch {
 	case found.waiting != nil:
 		return "waiting"
@@ -97,7 +97,7 @@ func TestTasksAreKnownByTheirAttempt(t *testing.T) {
 	}
 }
 
-func TestWorkersThatAskedSinceAreBusy(t *testing.T) {
+func TestWorkersThatPolledSinceAreBusy(t *testing.T) {
 	at := time.Unix(1000, 0)
 	pollers := []*taskqueue.PollerInfo{{LastAccessTime: timestamppb.New(at)}}
 	assert.True(t, polledSince(pollers, at.Add(-time.Second)))
@@ -105,7 +105,7 @@ func TestWorkersThatAskedSinceAreBusy(t *testing.T) {
 	assert.False(t, polledSince(nil, at))
 }
 
-func TestWordsAboutAFailureStay(t *testing.T) {
+func TestMessagesAboutAFailureStay(t *testing.T) {
 	var state runState
 	now := time.Unix(1000, 0)
 	first, second, other := rolloutFailing("activity A", "at 1"), rolloutFailing("activity A", "at 2"), rolloutFailing("activity B", "at 2")

@@ -41,7 +41,8 @@ type brokenPods struct {
 	reason, example, detail string
 }
 
-// observe plans over the set's pods, without acting on the plan.
+// observe plans the rollout of the set's pods, and finds the broken and the uninjected
+// ones.
 func (r *reconciler) observe(ctx context.Context, set *v1alpha1.SidecarSet, pods []*corev1.Pod) observation {
 	seen := observation{temporal: r.rollouts.awaitProbe(ctx)}
 	if set.Status.Rollout != nil {

@@ -38,7 +38,7 @@ func TestSpec8_SidecarsThatCannotStartAreNamed(t *testing.T) {
 		{"none", nil, brokenPods{}},
 		{"on their way", []rollout.Pod{podWaiting("a", "cold", "ContainerCreating"), podWaiting("b", "cold", "PodInitializing")}, brokenPods{}},
 		{"not a sidecar", []rollout.Pod{podWaiting("a", "app", "CrashLoopBackOff")}, brokenPods{}},
-		{"both words about images mean one", []rollout.Pod{podWaiting("a", "cold", "ErrImagePull"), podWaiting("b", "cold", "ImagePullBackOff")},
+		{"both reasons about images mean one", []rollout.Pod{podWaiting("a", "cold", "ErrImagePull"), podWaiting("b", "cold", "ImagePullBackOff")},
 			brokenPods{count: 2, reason: "ImagePullBackOff", example: "shop/a", detail: "container cold: ImagePullBackOff, image image:v9"}},
 		{"a hot twin", []rollout.Pod{podWaiting("a", "hot-2", "CrashLoopBackOff")},
 			brokenPods{count: 1, reason: "ContainerCannotStart", example: "shop/a", detail: "container hot-2: CrashLoopBackOff, image image:v9"}},

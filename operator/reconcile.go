@@ -35,7 +35,7 @@ type reconciler struct {
 	recorder   events.EventRecorder
 	metrics    *metrics
 	clock      clock.PassiveClock
-	// current is nil while the cache hears of changes to sets and pods.
+	// current returns an error while the cache of sets and pods is stale.
 	current func() error
 
 	memories rollout.Memories
@@ -49,7 +49,7 @@ const statusTimeout = time.Second
 func (r *reconciler) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
 	r.limiter.recordReconcile(request.Name, r.clock.Now())
 	if err := r.current(); err != nil {
-		log.FromContext(ctx).V(1).Info("not deciding from what is out of date", "cause", err.Error())
+		log.FromContext(ctx).V(1).Info("not deciding from a stale cache", "cause", err.Error())
 		return reconcile.Result{RequeueAfter: minReconcileInterval}, nil
 	}
 	result, err := r.reconcile(ctx, request.Name)

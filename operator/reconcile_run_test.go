@@ -20,7 +20,7 @@ const (
 	terminated = enums.WORKFLOW_EXECUTION_STATUS_TERMINATED
 )
 
-func TestHoldsAreClearedByRunsThatSaySoAlone(t *testing.T) {
+func TestHoldsAreClearedByRunsThatShowSoAlone(t *testing.T) {
 	ann, nobody := &v1alpha1.RolloutHold{Who: "ann"}, &v1alpha1.RolloutHold{}
 	memo := &protocol.Hold{Who: "ann"}
 	for _, c := range []struct {
@@ -54,14 +54,14 @@ func TestHoldsAreClearedByRunsThatSaySoAlone(t *testing.T) {
 	}
 }
 
-func TestOnlyRunsThatSleepAreWoken(t *testing.T) {
+func TestOnlyRunsThatWaitForASignalAreWoken(t *testing.T) {
 	sleeping := run{status: opened, phase: protocol.PhaseWaiting, events: 9}
 	assert.True(t, sleeping.waitsForSignal())
 	for name, r := range map[string]run{
 		"at work":          {status: opened, phase: protocol.PhaseProgressing},
 		"held":             {status: opened, phase: protocol.PhasePaused},
 		"ended":            {status: completed, phase: protocol.PhaseWaiting},
-		"about to look":    {status: opened, phase: protocol.PhaseWaiting, events: 9, task: &workflow.PendingWorkflowTaskInfo{}},
+		"about to plan":    {status: opened, phase: protocol.PhaseWaiting, events: 9, task: &workflow.PendingWorkflowTaskInfo{}},
 		"with a batch":     {status: opened, phase: protocol.PhaseWaiting, events: 9, activities: []*workflow.PendingActivityInfo{{}}},
 		"continued as new": {status: opened, phase: protocol.PhaseWaiting, events: 1},
 		"gone altogether":  {phase: protocol.PhaseWaiting},
@@ -70,29 +70,29 @@ func TestOnlyRunsThatSleepAreWoken(t *testing.T) {
 	}
 }
 
-func TestRunsAreLookedAtOftenWhileSomethingMoves(t *testing.T) {
+func TestRunsAreCheckedOftenWhileSomethingChanges(t *testing.T) {
 	now := time.Unix(1000, 0)
-	offered := func(updated int) *observation {
+	working := func(updated int) *observation {
 		return &observation{plan: rollout.Plan{Phase: protocol.PhaseProgressing, Pods: make([]protocol.SelectedPod, 1),
 			Counts: protocol.Counts{Matched: 9, Remaining: 9, Updated: updated}}}
 	}
 	stuck := &observation{plan: rollout.Plan{Phase: protocol.PhaseWaiting, Counts: protocol.Counts{Matched: 9, Remaining: 9}}}
 	var state runState
-	assert.LessOrEqual(t, state.untilCheck(stuck, now), time.Duration(0), "a new operator looks at once")
+	assert.LessOrEqual(t, state.untilCheck(stuck, now), time.Duration(0), "a new operator checks at once")
 
 	state.recordCheck(stuck, now)
 	assert.Equal(t, idleCheckInterval, state.untilCheck(stuck, now))
-	assert.Equal(t, minCheckInterval, state.untilCheck(offered(1), now), "what frees a slot is looked at once")
+	assert.Equal(t, minCheckInterval, state.untilCheck(working(1), now), "what frees a slot is checked at once")
 	for _, next := range []time.Duration{1, 2, 4, 8, 8} {
-		state.recordCheck(offered(1), now)
-		assert.Equal(t, next*time.Second, state.untilCheck(offered(1), now))
+		state.recordCheck(working(1), now)
+		assert.Equal(t, next*time.Second, state.untilCheck(working(1), now))
 	}
-	assert.Equal(t, minCheckInterval, state.untilCheck(offered(2), now))
+	assert.Equal(t, minCheckInterval, state.untilCheck(working(2), now))
 	state.faultMayChange = true
 	assert.Equal(t, faultCheckInterval, state.untilCheck(stuck, now))
 }
 
-func TestSpec7_2_CountsOfAGenerationFollowItsMarks(t *testing.T) {
+func TestSpec7_2_CountsOfAGenerationFollowItsConditions(t *testing.T) {
 	at := time.Unix(1000, 0)
 	clock := clocktesting.NewFakePassiveClock(at)
 	r := &reconciler{clock: clock}
@@ -103,7 +103,7 @@ func TestSpec7_2_CountsOfAGenerationFollowItsMarks(t *testing.T) {
 	set := setAt(generation)
 	assert.Equal(t, statusTimeout, r.countsDelay(set, seen, &state))
 	assert.Zero(t, r.countsDelay(set, &observation{plan: rollout.Plan{Marks: pods}}, &state), "what can be upgraded again")
-	assert.Zero(t, r.countsDelay(set, &observation{plan: rollout.Plan{NotUpgradable: pods}}, &state), "marked")
+	assert.Zero(t, r.countsDelay(set, &observation{plan: rollout.Plan{NotUpgradable: pods}}, &state), "with their condition")
 	at = at.Add(statusTimeout)
 	clock.SetTime(at)
 	state.observeGeneration(generation, at)
@@ -111,10 +111,10 @@ func TestSpec7_2_CountsOfAGenerationFollowItsMarks(t *testing.T) {
 	at = at.Add(-statusTimeout)
 	clock.SetTime(at)
 	set.Status.ObservedGeneration = generation
-	assert.Zero(t, r.countsDelay(set, seen, &state), "told already")
+	assert.Zero(t, r.countsDelay(set, seen, &state), "written already")
 }
 
-func TestRepairsBecomeRare(t *testing.T) {
+func TestCorrectionsBecomeRare(t *testing.T) {
 	var state runState
 	now := time.Unix(1000, 0)
 	state.recordStart(generation, now)

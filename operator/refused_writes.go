@@ -25,8 +25,8 @@ type batchResult struct {
 	Failed  []protocol.FailedPod  `json:"failed"`
 }
 
-// refusedWrites reads from a run's history whether its newest batch could write
-// none of its pods. That is no failure of an activity: one pod stops no other.
+// refusedWrites returns a fault if the newest batch in a run's history could write none of
+// its pods. Such a batch is no failed activity, because one pod stops no other.
 func (c *rolloutClient) refusedWrites(ctx context.Context, set protocol.SetReference) (fault, error) {
 	var answer *workflowservice.GetWorkflowExecutionHistoryReverseResponse
 	err := c.call(ctx, "GetWorkflowExecutionHistoryReverse", func(short context.Context) (err error) {
@@ -42,7 +42,7 @@ func (c *rolloutClient) refusedWrites(ctx context.Context, set protocol.SetRefer
 	return refusal(answer.GetHistory().GetEvents()), nil
 }
 
-// refusal looks for the newest batch among events, the newest first.
+// refusal returns the fault of the newest batch among events, the newest first.
 func refusal(events []*history.HistoryEvent) fault {
 	for _, event := range events {
 		payloads := event.GetActivityTaskCompletedEventAttributes().GetResult().GetPayloads()

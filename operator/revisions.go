@@ -37,11 +37,11 @@ func (r *reconciler) registerRevision(ctx context.Context, set *v1alpha1.Sidecar
 		sorted = append(sorted, current)
 	}
 	for _, recorded := range sorted {
-		stamp := revision.Adopt
+		mutate := revision.Adopt
 		if recorded == current {
-			stamp = func(on *appsv1.ControllerRevision, set *v1alpha1.SidecarSet) { revision.MakeLatest(on, set, number) }
+			mutate = func(on *appsv1.ControllerRevision, set *v1alpha1.SidecarSet) { revision.MakeLatest(on, set, number) }
 		}
-		if err := r.updateRevision(ctx, set, recorded, stamp); err != nil {
+		if err := r.updateRevision(ctx, set, recorded, mutate); err != nil {
 			return err
 		}
 	}
@@ -90,7 +90,8 @@ func (r *reconciler) createRevision(ctx context.Context, set *v1alpha1.SidecarSe
 	}
 }
 
-// countCollision is written at once: the webhook derives the name from it.
+// countCollision writes the count at once: the webhook derives the revision's name from
+// it.
 func (r *reconciler) countCollision(ctx context.Context, set *v1alpha1.SidecarSet) error {
 	before := set.DeepCopy()
 	var count int32
@@ -101,9 +102,9 @@ func (r *reconciler) countCollision(ctx context.Context, set *v1alpha1.SidecarSe
 	return r.writeStatus(ctx, before, set)
 }
 
-func (r *reconciler) updateRevision(ctx context.Context, set *v1alpha1.SidecarSet, cached *appsv1.ControllerRevision, stamp func(*appsv1.ControllerRevision, *v1alpha1.SidecarSet)) error {
+func (r *reconciler) updateRevision(ctx context.Context, set *v1alpha1.SidecarSet, cached *appsv1.ControllerRevision, mutate func(*appsv1.ControllerRevision, *v1alpha1.SidecarSet)) error {
 	wanted := cached.DeepCopy()
-	stamp(wanted, set)
+	mutate(wanted, set)
 	if equality.Semantic.DeepEqual(cached, wanted) {
 		return nil
 	}

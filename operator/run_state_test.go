@@ -10,19 +10,19 @@ import (
 	"github.com/outrigger/outrigger/internal/rollout"
 )
 
-func TestARunThatDoesNothingWithWhatIsOfferedIsWokenLessAndLessOften(t *testing.T) {
+func TestARunThatDoesNothingWithItsWorkIsWokenLessAndLessOften(t *testing.T) {
 	now := time.Date(2024, 1, 2, 12, 0, 0, 0, time.UTC)
-	offered := func(ready int) *observation {
+	working := func(ready int) *observation {
 		return &observation{plan: rollout.Plan{Counts: protocol.Counts{Matched: 9, Ready: ready, Remaining: 1}}}
 	}
 	state, woken := runState{}, 0
 	for range 60 * 60 {
-		if state.mayWake(offered(1), now) {
+		if state.mayWake(working(1), now) {
 			woken++
 		}
 		now = now.Add(time.Second)
 	}
 	assert.Less(t, woken, 16, "in an hour")
-	assert.True(t, state.mayWake(offered(2), now), "something moved")
-	assert.False(t, state.mayWake(offered(2), now))
+	assert.True(t, state.mayWake(working(2), now), "something changed")
+	assert.False(t, state.mayWake(working(2), now))
 }

@@ -23,18 +23,18 @@ func TestRuns(t *testing.T) {
 		test func(*testing.T)
 	}{
 		{"HoldsAreMirroredAndSurviveTheRun", b.testHold},
-		{"RunsOfAnotherGenerationAreToldTheirs", b.testAstray},
-		{"RunsOlderThanTheirHoldAreHeldAgain", b.testAstrayHold},
-		{"StatusOfAnotherGenerationIsPutRight", b.testNewerStatus},
+		{"RunsOfAnotherGenerationAreSignalledTheirs", b.testMismatch},
+		{"RunsOlderThanTheirHoldAreHeldAgain", b.testMismatchedHold},
+		{"StatusOfAnotherGenerationIsCorrected", b.testNewerStatus},
 		{"SleepingRunsAreWokenWhenPodsMayMove", b.testWake},
 		{"Spec1_RestartWritesNothing", b.testRestart},
 		{"NothingIsCalledOnceAllIsDone", b.testFinished},
 		{"RunsOfDeletedSetsEnd", b.testDeletedRun},
 		{"RunsOfSetsDeletedMeanwhileEnd", b.testDeletedMeanwhile},
-		{"Spec8_FailingActivitiesAreTold", b.testFailingActivity},
-		{"Spec8_RefusedWritesAreTold", b.testRefusedWrites},
-		{"Spec8_FailingWorkflowTasksAreTold", b.testFailingTask},
-		{"Spec8_MissingWorkersAreTold", b.testNoWorker},
+		{"Spec8_FailingActivitiesAreReported", b.testFailingActivity},
+		{"Spec8_RefusedWritesAreReported", b.testRefusedWrites},
+		{"Spec8_FailingWorkflowTasksAreReported", b.testFailingTask},
+		{"Spec8_MissingWorkersAreReported", b.testNoWorker},
 		{"SearchAttributesAreRegisteredAgain", b.testEmptied},
 	} {
 		// Later parts build on what earlier ones leave.
@@ -109,7 +109,7 @@ func (b *bench) testHold(t *testing.T) {
 	b.await(t, "held", isHeld)
 }
 
-func (b *bench) testAstray(t *testing.T) {
+func (b *bench) testMismatch(t *testing.T) {
 	id := b.roll(t, "mistyped").Status.Rollout.WorkflowID
 	b.awaitRun(t, id, func(c *assert.CollectT, found *run) { assert.Equal(c, int64(2), found.generation) })
 	b.signal(t, id, protocol.GenerationSignal, protocol.GenerationInput{Generation: 999})
@@ -126,7 +126,7 @@ func (b *bench) testNewerStatus(t *testing.T) {
 }
 
 // A Temporal that comes back from a backup knows an older run.
-func (b *bench) testAstrayHold(t *testing.T) {
+func (b *bench) testMismatchedHold(t *testing.T) {
 	id := b.roll(t, "restored").Status.Rollout.WorkflowID
 	b.signal(t, id, protocol.PauseSignal, protocol.Hold{Who: "ann"})
 	b.await(t, "restored", hasReason(v1alpha1.ConditionProgressing, "Paused"))

@@ -20,31 +20,32 @@ import (
 	"github.com/outrigger/outrigger/kube"
 )
 
-// storageCheck is how often the stored versions are looked at, and how long a
-// definition must have stayed the same: by then all API servers store what it says.
-const storageCheck = 10 * time.Second
+// storageInterval is the time between two checks of the stored versions, and how long a
+// definition must be unchanged before sets are migrated: by then it has reached all API
+// servers.
+const storageInterval = 10 * time.Second
 
-// storageMigrator has every SidecarSet stored in the definition's version, and
-// then takes the others off status.storedVersions. From then on reading sets
-// needs no conversion. It works for the leader alone.
+// storageMigrator stores every SidecarSet in the definition's storage version, and then
+// removes the others from status.storedVersions. From then on reading sets needs no
+// conversion. It runs on the leader alone.
 type storageMigrator struct {
 	// client reads past the cache.
 	client client.Client
 	clock  clock.WithTicker
 	log    logr.Logger
-	// seen is the definition of the last look.
+	// seen is the definition of the last check.
 	seen struct {
 		uid        types.UID
 		generation int64
 	}
 }
 
-// Start works until ctx ends.
+// Start implements manager.Runnable.
 func (m *storageMigrator) Start(ctx context.Context) error {
-	tick := m.clock.NewTicker(storageCheck)
+	tick := m.clock.NewTicker(storageInterval)
 	defer tick.Stop()
 	for {
-		if err := m.look(ctx); err != nil && ctx.Err() == nil {
+		if err := m.migrate(ctx); err != nil && ctx.Err() == nil {
 			m.log.Info("SidecarSets stay stored in several versions for now", "cause", err.Error())
 		}
 		select {
@@ -55,9 +56,9 @@ func (m *storageMigrator) Start(ctx context.Context) error {
 	}
 }
 
-// look migrates once somebody converts: without, what is stored would be the
-// fields of one version under the name of the other.
-func (m *storageMigrator) look(ctx context.Context) error {
+// migrate rewrites the sets while a webhook converts them: without, the fields of one
+// version would be stored under the name of the other.
+func (m *storageMigrator) migrate(ctx context.Context) error {
 	definition, err := kube.CRD(ctx, m.client)
 	if err != nil {
 		return err
@@ -75,7 +76,7 @@ func (m *storageMigrator) look(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	// Whoever changed the definition meanwhile may have had sets stored otherwise.
+	// While the definition was changed, sets may have been stored in another version.
 	migrated := definition.DeepCopy()
 	migrated.Status.StoredVersions = []string{storage}
 	exactly := client.MergeFromWithOptions(definition, client.MergeFromWithOptimisticLock{})
@@ -109,8 +110,8 @@ func (m *storageMigrator) rewriteAll(ctx context.Context, storage string) (int, 
 	return len(sets.Items), nil
 }
 
-// rewrite changes nothing but the version that is stored. It goes through status,
-// because admission need not agree with what is stored already.
+// rewrite changes nothing but the version that is stored. It updates status, because
+// admission may refuse a spec that is stored already.
 func (m *storageMigrator) rewrite(ctx context.Context, set *unstructured.Unstructured, storage string) error {
 	if storage == v1alpha1.GroupVersion.Version {
 		if err := storeOwnership(set); err != nil {
@@ -118,14 +119,14 @@ func (m *storageMigrator) rewrite(ctx context.Context, set *unstructured.Unstruc
 		}
 	}
 	err := m.client.Status().Update(ctx, set)
-	// A set that somebody else has just written is stored as it should be.
+	// A set that has just been written is stored in the storage version.
 	if err == nil || apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
 		return nil
 	}
 	return fmt.Errorf("store SidecarSet %s as %s: %w", set.GetName(), storage, err)
 }
 
-// storeOwnership does what defaulting does at other writes.
+// storeOwnership sets managed fields as defaulting does at other writes.
 func storeOwnership(set *unstructured.Unstructured) error {
 	typed := &v1alpha1.SidecarSet{}
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(set.Object, typed); err != nil {

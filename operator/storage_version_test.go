@@ -65,12 +65,12 @@ func TestAVersionIsDroppedOnceNothingIsStoredInIt(t *testing.T) {
 	resource := schema.GroupResource{Resource: "sidecarsets"}
 	s.refuse["a"] = apierrors.NewConflict(resource, "a", nil)
 	s.refuse["b"] = apierrors.NewNotFound(resource, "b")
-	require.NoError(t, s.look(t.Context()))
+	require.NoError(t, s.migrate(t.Context()))
 	assert.Empty(t, s.written, "some API servers may not know the definition yet")
-	require.NoError(t, s.look(t.Context()))
+	require.NoError(t, s.migrate(t.Context()))
 	assert.Equal(t, []string{"a", "b", "c"}, s.written)
 	assert.Equal(t, []string{"v1alpha1"}, s.definition().Status.StoredVersions)
-	require.NoError(t, s.look(t.Context()))
+	require.NoError(t, s.migrate(t.Context()))
 	assert.Len(t, s.written, 3, "nothing is written again")
 }
 
@@ -79,14 +79,14 @@ func TestAVersionStaysWhileASetMayBeStoredInIt(t *testing.T) {
 	t.Run("a write failed", func(t *testing.T) {
 		s := newStores(t, apiextensionsv1.WebhookConverter)
 		s.refuse["b"] = apierrors.NewInternalError(context.DeadlineExceeded)
-		require.NoError(t, s.look(t.Context()))
-		require.ErrorContains(t, s.look(t.Context()), "store SidecarSet b as v1alpha1")
+		require.NoError(t, s.migrate(t.Context()))
+		require.ErrorContains(t, s.migrate(t.Context()), "store SidecarSet b as v1alpha1")
 		assert.Equal(t, both, s.definition().Status.StoredVersions)
 	})
 	t.Run("nobody converts", func(t *testing.T) {
 		s := newStores(t, apiextensionsv1.NoneConverter)
-		require.NoError(t, s.look(t.Context()))
-		require.NoError(t, s.look(t.Context()))
+		require.NoError(t, s.migrate(t.Context()))
+		require.NoError(t, s.migrate(t.Context()))
 		assert.Empty(t, s.written)
 		assert.Equal(t, both, s.definition().Status.StoredVersions)
 	})
@@ -98,8 +98,8 @@ func TestAVersionStaysWhileASetMayBeStoredInIt(t *testing.T) {
 			definition.Generation++
 			require.NoError(t, s.client.Update(t.Context(), definition))
 		}
-		require.NoError(t, s.look(t.Context()))
-		require.True(t, apierrors.IsConflict(s.look(t.Context())))
+		require.NoError(t, s.migrate(t.Context()))
+		require.True(t, apierrors.IsConflict(s.migrate(t.Context())))
 		assert.Equal(t, both, s.definition().Status.StoredVersions)
 	})
 }

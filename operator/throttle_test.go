@@ -27,7 +27,7 @@ func TestThrottleLastsLongerEachTime(t *testing.T) {
 	now := time.Unix(1000, 0)
 	one.extend(now)
 	assert.Equal(t, now.Add(time.Second), one.until)
-	assert.False(t, one.reportable(), "once is not worth words")
+	assert.False(t, one.reportable(), "once is not reported")
 	one.extend(now.Add(time.Millisecond))
 	assert.Equal(t, now.Add(time.Second), one.until, "calls under way together count once")
 	for _, backoff := range []time.Duration{2 * time.Second, 4 * time.Second, 8 * time.Second, 16 * time.Second, 30 * time.Second, 30 * time.Second} {
@@ -80,7 +80,7 @@ func newRolloutClientOn(t *testing.T, settings ...string) *rolloutClient {
 	return newRolloutClient(client, o, "queue", metrics, clock.RealClock{})
 }
 
-func TestSpec8_AThrottlingTemporalIsToldFromOneThatIsAway(t *testing.T) {
+func TestSpec8_AThrottlingTemporalIsDistinguishedFromAnUnreachableOne(t *testing.T) {
 	rollouts := newRolloutClientOn(t, "frontend.namespaceRPS=2", "frontend.namespaceBurstRatio=1.0")
 	require.NoError(t, rollouts.registerAttributes(t.Context()))
 	set := protocol.SetReference{Name: "busy", UID: "uid"}

@@ -102,8 +102,8 @@ func podEvents(sets setLister) handler.TypedFuncs[*corev1.Pod, reconcile.Request
 	}
 }
 
-// affectsStatus reports whether a change of a pod can change what a set's status
-// says: everything that matching, podstate and the failures look at.
+// affectsStatus reports whether a change of a pod can change a set's status: everything
+// that matching, podstate and start failures read.
 func affectsStatus(before, after *corev1.Pod) bool {
 	if before.UID != after.UID || (before.DeletionTimestamp == nil) != (after.DeletionTimestamp == nil) ||
 		before.Status.Phase != after.Status.Phase || !maps.Equal(before.Labels, after.Labels) {
