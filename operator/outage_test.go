@@ -62,7 +62,7 @@ func (b *bench) testRestart(t *testing.T) {
 	assert.Zero(t, b.metric(t, `outrigger_handovers_total{result="error"}`))
 }
 
-// awaitAllSeen waits until a new operator has looked at every set. It does so
+// awaitAllSeen waits until a new operator has reconciled every set. It does so
 // with full caches only.
 func (b *bench) awaitAllSeen(t *testing.T) {
 	var sets v1alpha1.SidecarSetList

@@ -15,7 +15,7 @@ import (
 	"github.com/outrigger/outrigger/dev/cluster"
 )
 
-// TestRuns shows how the operator looks after runs, on a real Temporal.
+// TestRuns tests how the operator reconciles runs, on a real Temporal.
 func TestRuns(t *testing.T) {
 	b := newBench(t)
 	for _, part := range []struct {
@@ -228,7 +228,7 @@ func (b *bench) testNoWorker(t *testing.T) {
 	})
 }
 
-// A namespace may be emptied while nobody looks.
+// Search attributes may be removed while Temporal answers.
 func (b *bench) testEmptied(t *testing.T) {
 	_, err := b.temporal.OperatorService().RemoveSearchAttributes(t.Context(), &operatorservice.RemoveSearchAttributesRequest{
 		Namespace: cluster.TemporalNamespace, SearchAttributes: []string{protocol.RolloutPhaseAttribute}})

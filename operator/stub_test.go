@@ -26,7 +26,7 @@ func (b *bench) work(t *testing.T) {
 	require.NoError(t, b.worker.Start())
 }
 
-// The name of a set says what its run does.
+// The name of a set decides what its run does.
 const (
 	sleeps  = "sleepy"    // sleeps until it is signalled
 	fails3  = "failing"   // has an activity that fails until the run is signalled

@@ -26,13 +26,13 @@ import (
 )
 
 const (
-	// writers is how many pods one batch writes at a time; the client's rate
+	// writesPerBatch is how many pods one batch writes at a time; the client's rate
 	// limit is the bound that counts.
-	writers = 32
-	// stopTimeout lets the batch in hand end before the process does.
+	writesPerBatch = 32
+	// stopTimeout lets running activities end before the process does.
 	stopTimeout = 10 * time.Second
-	// heartbeatInterval bounds how soon an activity hears that the run wants
-	// it to end.
+	// heartbeatInterval bounds how soon an activity learns that its run has cancelled
+	// it.
 	heartbeatInterval = time.Second
 	// deadlockTimeout suits small machines; the SDK's second is too short there.
 	deadlockTimeout = 5 * time.Second
@@ -42,11 +42,10 @@ const (
 type Options struct {
 	kube.Options
 	Temporal temporal.Options
-	// TaskQueue is the UID of namespace kube-system unless set.
+	// TaskQueue is empty for the cluster's own, see kube.TaskQueue.
 	TaskQueue string
-	// MaxConcurrentLooks bounds the activities that look for pods, and
-	// MaxConcurrentWrites those that write them, so that neither waits for the
-	// other.
+	// MaxConcurrentLooks bounds the activities that select pods, and
+	// MaxConcurrentWrites those that write them, so that neither waits for the other.
 	MaxConcurrentLooks, MaxConcurrentWrites int
 }
 
@@ -65,12 +64,12 @@ func Run(ctx context.Context, o Options) error {
 	if err != nil {
 		return err
 	}
-	does := &activities.Activities{
+	hosted := &activities.Activities{
 		Cache: mgr.GetClient(), Index: pods, Live: mgr.GetAPIReader(),
 		Writer: mgr.GetClient(), Status: mgr.GetClient().Status(), Events: mgr.GetEventRecorder("outrigger-worker"),
-		SystemNamespace: o.SystemNamespace, Changes: activities.NewChanges(), Clock: clock.RealClock{}, Writers: writers,
+		SystemNamespace: o.SystemNamespace, Changes: activities.NewChanges(), Clock: clock.RealClock{}, Writers: writesPerBatch,
 	}
-	if err := does.Watch(ctx, mgr.GetCache()); err != nil {
+	if err := hosted.Watch(ctx, mgr.GetCache()); err != nil {
 		return err
 	}
 	client, err := temporal.NewLazyClient(o.Temporal, o.Logger.WithName("temporal"))
@@ -78,7 +77,7 @@ func Run(ctx context.Context, o Options) error {
 		return err
 	}
 	defer client.Close()
-	h := &host{client: client, options: o, taskQueue: taskQueue, log: o.Logger, activities: does}
+	h := &host{client: client, options: o, taskQueue: taskQueue, log: o.Logger, activities: hosted}
 	if err := mgr.Add(manager.RunnableFunc(h.run)); err != nil {
 		return fmt.Errorf("add the Temporal worker: %w", err)
 	}
@@ -91,7 +90,7 @@ func Run(ctx context.Context, o Options) error {
 	return mgr.Start(ctx)
 }
 
-// host keeps Temporal workers running.
+// host runs the Temporal workers of this process.
 type host struct {
 	client     client.Client
 	options    Options
@@ -100,19 +99,19 @@ type host struct {
 	log        logr.Logger
 }
 
-// run starts the worker, again and again while Temporal is away, and again
-// when it stops by itself.
+// run starts the workers, with a backoff while Temporal is unreachable, and again when
+// they stop by themselves.
 func (h *host) run(ctx context.Context) error {
 	backoff := wait.Backoff{Duration: time.Second, Factor: 2, Cap: 10 * time.Second, Steps: 5}
 	for ctx.Err() == nil {
 		fatal := make(chan error, 1)
 		stop, err := h.start(fatal)
 		if err != nil {
-			pause := backoff.Step()
-			h.log.Info("Temporal does not answer; trying again", "after", pause, "cause", err.Error())
+			delay := backoff.Step()
+			h.log.Info("Temporal does not answer; trying again", "after", delay, "cause", err.Error())
 			select {
 			case <-ctx.Done():
-			case <-time.After(pause):
+			case <-time.After(delay):
 			}
 			continue
 		}
@@ -127,25 +126,25 @@ func (h *host) run(ctx context.Context) error {
 	return nil
 }
 
-// start runs a worker for each task queue, until stop.
+// start starts a worker for each task queue; stop ends them.
 func (h *host) start(fatal chan<- error) (stop func(), err error) {
 	looks := h.worker(h.taskQueue, h.options.MaxConcurrentLooks, fatal)
 	looks.RegisterWorkflowWithOptions(workflows.Rollout, workflow.RegisterOptions{Name: protocol.RolloutWorkflow})
 	writes := h.worker(protocol.WriteTaskQueue(h.taskQueue), h.options.MaxConcurrentWrites, fatal)
-	for name, does := range map[string]any{
+	for name, function := range map[string]any{
 		protocol.NextBatchActivity:      h.activities.NextBatch,
 		protocol.AwaitMigrationActivity: h.activities.AwaitMigration,
 	} {
-		looks.RegisterActivityWithOptions(does, activity.RegisterOptions{Name: name})
+		looks.RegisterActivityWithOptions(function, activity.RegisterOptions{Name: name})
 	}
-	for name, does := range map[string]any{
+	for name, function := range map[string]any{
 		protocol.UpgradeBatchActivity: h.activities.UpgradeBatch,
 		protocol.ResetBatchActivity:   h.activities.ResetBatch,
 		protocol.MarkPodsActivity:     h.activities.MarkPods,
 	} {
-		writes.RegisterActivityWithOptions(does, activity.RegisterOptions{Name: name})
+		writes.RegisterActivityWithOptions(function, activity.RegisterOptions{Name: name})
 		// Runs of a release without a queue for writes have them queued here.
-		looks.RegisterActivityWithOptions(does, activity.RegisterOptions{Name: name})
+		looks.RegisterActivityWithOptions(function, activity.RegisterOptions{Name: name})
 	}
 	if err := looks.Start(); err != nil {
 		return nil, err
