@@ -51,7 +51,7 @@ func (f *flags) add(root *cobra.Command) {
 	set.StringVar(&f.logFormat, "log-format", "text", "text or json")
 }
 
-// options checks what flags alone can tell, and sets up logging.
+// options validates the flags, and sets up logging.
 func (f *flags) options(args []string) (kube.Options, error) {
 	if len(args) > 0 {
 		return kube.Options{}, fmt.Errorf("unexpected argument %q: everything is a flag, see --help", args[0])
@@ -76,7 +76,7 @@ func (f *flags) options(args []string) (kube.Options, error) {
 	default:
 		return kube.Options{}, fmt.Errorf("--log-format %q: use text or json", f.logFormat)
 	}
-	f.Logger = quieten(logr.FromSlogHandler(handler))
+	f.Logger = filterLog(logr.FromSlogHandler(handler))
 	ctrllog.SetLogger(f.Logger)
 	klog.SetLogger(f.Logger)
 	return f.Options, nil
@@ -139,7 +139,7 @@ func newWebhook(shared *flags) *cobra.Command {
 			if o.ShutdownDelay < 0 {
 				return fmt.Errorf("--shutdown-delay-duration must not be negative")
 			}
-			tuneCollector(webhookHeapGrowth)
+			setGCPercent(webhookGCPercent)
 			return webhook.Run(cmd.Context(), o)
 		},
 	}

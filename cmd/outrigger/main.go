@@ -9,7 +9,7 @@ import (
 )
 
 func main() {
-	tuneCollector(heapGrowth)
+	setGCPercent(gcPercent)
 	if err := newCommand().ExecuteContext(signals.SetupSignalHandler()); err != nil {
 		fmt.Fprintln(os.Stderr, "outrigger:", err)
 		os.Exit(1)

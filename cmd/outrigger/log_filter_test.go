@@ -10,9 +10,9 @@ import (
 	"github.com/stretchr/testify/assert"
 )
 
-func logged(level slog.Level, say func(logr.Logger)) string {
+func logged(level slog.Level, log func(logr.Logger)) string {
 	var out bytes.Buffer
-	say(quieten(logr.FromSlogHandler(slog.NewTextHandler(&out, &slog.HandlerOptions{Level: level}))))
+	log(filterLog(logr.FromSlogHandler(slog.NewTextHandler(&out, &slog.HandlerOptions{Level: level}))))
 	return out.String()
 }
 
