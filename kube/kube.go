@@ -1,5 +1,3 @@
-// Package kube holds what the three processes share of their connection to the
-// API server: flags, scheme, cache and how pods are looked up.
 package kube
 
 import (

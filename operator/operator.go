@@ -1,6 +1,3 @@
-// Package operator watches SidecarSets and their pods: it registers revisions,
-// writes status, conditions and events, and tells Temporal which generation to
-// roll out. It patches no pod and never waits for Temporal (SPEC §6, §8).
 package operator
 
 import (

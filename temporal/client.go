@@ -1,4 +1,3 @@
-// Package temporal connects the operator and the worker to Temporal.
 package temporal
 
 import (

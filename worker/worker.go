@@ -1,5 +1,3 @@
-// Package worker is the process that hosts the Rollout workflow and its
-// activities.
 package worker
 
 import (

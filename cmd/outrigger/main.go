@@ -1,4 +1,3 @@
-// Command outrigger runs one of Outrigger's three processes.
 package main
 
 import (

@@ -1,0 +1,2 @@
+// Command outrigger runs one of Outrigger's roles: operator, worker or webhook.
+package main

@@ -1,0 +1,2 @@
+// Package temporal is the connection of the operator and the worker to Temporal.
+package temporal
