@@ -12,8 +12,8 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// frozen passes on bytes until it is told to swallow them, as a network does that
-// has lost its other half.
+// frozen passes on bytes until it is told to drop them, as a broken network
+// does.
 func frozen(t *testing.T, to string) (address string, freeze func()) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
@@ -52,7 +52,7 @@ func frozen(t *testing.T, to string) (address string, freeze func()) {
 	return listener.Addr().String(), func() { close(silent) }
 }
 
-func TestAConnectionThatLeadsNowhereIsGivenUp(t *testing.T) {
+func TestADeadConnectionIsClosed(t *testing.T) {
 	for _, name := range []string{"HTTP2_READ_IDLE_TIMEOUT_SECONDS", "HTTP2_PING_TIMEOUT_SECONDS"} {
 		t.Setenv(name, "") // restored at the end
 	}

@@ -62,10 +62,10 @@ func (s *source) listWatch() *toolscache.ListWatch {
 	}
 }
 
-// heard are the events of a handler, in order.
-type heard chan string
+// handled are the events of a handler, in order.
+type handled chan string
 
-func (h heard) handler() toolscache.ResourceEventHandler {
+func (h handled) handler() toolscache.ResourceEventHandler {
 	say := func(verb string, object any) {
 		pod := object.(*corev1.Pod)
 		h <- fmt.Sprintf("%s %s/%s", verb, pod.Name, pod.ResourceVersion)
@@ -77,7 +77,7 @@ func (h heard) handler() toolscache.ResourceEventHandler {
 	}
 }
 
-func (h heard) next(n int) []string {
+func (h handled) next(n int) []string {
 	all := make([]string, n)
 	for i := range all {
 		all[i] = <-h
@@ -97,7 +97,7 @@ func TestAnInformerCatchesUpAfterAnOutage(t *testing.T) {
 		}
 		return object, nil
 	}))
-	events := make(heard, 20)
+	events := make(handled, 20)
 	_, err := followed.AddEventHandler(events.handler())
 	require.NoError(t, err)
 	ctx, stop := context.WithCancel(t.Context())

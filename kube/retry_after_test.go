@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestAnAPIServerThatIsStartingIsAskedAgainSoon(t *testing.T) {
+func TestAnAPIServerThatIsStartingIsRetriedSoon(t *testing.T) {
 	for name, c := range map[string]struct {
 		code        int
 		asked, kept string

@@ -80,7 +80,7 @@ func initialEnd() *corev1.Pod {
 	return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{ResourceVersion: "1", Annotations: map[string]string{metav1.InitialEventsAnnotationKey: "true"}}}
 }
 
-func TestAWatchIsBelievedInOnceItLasts(t *testing.T) {
+func TestAWatchCountsAsUpOnceItLasts(t *testing.T) {
 	s := newWatchScene(t)
 	s.clock.Step(5 * time.Second)
 	s.downFor(5*time.Second, "before the first one")
@@ -110,7 +110,7 @@ func TestAWatchThatEndsWithAnErrorAtOnceNeverCounts(t *testing.T) {
 	opened := s.open(from, false)
 	event := <-opened.ResultChan()
 	assert.Equal(t, watch.Error, event.Type)
-	assert.True(t, apierrors.IsResourceExpired(apierrors.FromObject(event.Object)), "the reflector hears of it")
+	assert.True(t, apierrors.IsResourceExpired(apierrors.FromObject(event.Object)), "the reflector gets it")
 	s.clock.Step(time.Minute)
 	s.downFor(time.Minute, "it ended")
 	_, cause := s.down()
@@ -131,7 +131,7 @@ func TestAStreamIsBehindUntilItsFirstObjectsAreThere(t *testing.T) {
 	s.downFor(0, "that was all")
 }
 
-func TestAWatchThatWasReplacedEndsUnheard(t *testing.T) {
+func TestTheEndOfAReplacedWatchDoesNotCount(t *testing.T) {
 	s := newWatchScene(t)
 	old := watch.NewFake()
 	first := s.open(old, false)
@@ -141,7 +141,7 @@ func TestAWatchThatWasReplacedEndsUnheard(t *testing.T) {
 	old.Stop()
 	_, more := <-first.ResultChan()
 	assert.False(t, more)
-	s.downFor(0, "the first has nothing to say")
+	s.downFor(0, "the end of the first does not count")
 }
 
 func TestAWatchThatIsReplacedAtOnceWasHardlyDown(t *testing.T) {
@@ -184,7 +184,7 @@ func TestEveryFailurePassesThrough(t *testing.T) {
 	}
 }
 
-func TestARefusalThatLastsIsAskedForRarely(t *testing.T) {
+func TestARefusalThatLastsIsRetriedRarely(t *testing.T) {
 	s := newWatchScene(t)
 	forbidden := apierrors.NewForbidden(schema.GroupResource{Resource: "pods"}, "", errors.New("no role"))
 	ask := func(ctx context.Context) chan error {
@@ -260,7 +260,7 @@ func TestWatchesKnowTheirTypes(t *testing.T) {
 	assert.Equal(t, 3.0, families[0].GetMetric()[0].GetGauge().GetValue())
 }
 
-func TestAClientThatCannotStreamSaysSo(t *testing.T) {
+func TestAClientWithoutWatchListIsRecognized(t *testing.T) {
 	w := newMonitoredListWatch(newRelay(), clocktesting.NewFakeClock(time.Now()))
 	assert.True(t, watchlist.DoesClientNotSupportWatchListSemantics(w))
 	w = newMonitoredListWatch(newScripted().listWatch(), clocktesting.NewFakeClock(time.Now()))

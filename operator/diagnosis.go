@@ -177,9 +177,9 @@ func polledSince(pollers []*taskqueue.PollerInfo, scheduled time.Time) bool {
 	return false
 }
 
-func (c *rolloutClient) workerUnavailable(queue string, nobody bool) fault {
+func (c *rolloutClient) workerUnavailable(queue string, noPollers bool) fault {
 	what := "no worker takes up the tasks in task queue " + queue
-	if nobody {
+	if noPollers {
 		what = "no worker polls task queue " + queue
 	}
 	return fault{v1alpha1.ReasonWorkerUnavailable, fmt.Sprintf("%s (Temporal at %s, namespace %s): are workers running, with this task queue and namespace?",
