@@ -29,8 +29,8 @@ const (
 	startGracePeriod = 3 * time.Second
 	minGracePeriod   = 20 * time.Second
 	maxGracePeriod   = 5 * time.Minute
-	// probeTimeout bounds a request that may find no webhook to convert for it.
-	probeTimeout = 10 * time.Second
+	// readTimeout bounds a request that may find no webhook to convert for it.
+	readTimeout = 10 * time.Second
 )
 
 // conversionGuard keeps SidecarSets readable while no webhook converts them: every
@@ -38,11 +38,11 @@ const (
 type conversionGuard struct {
 	// client reads past the cache, which cannot sync before this has acted.
 	client client.Client
-	// probe reads all sets, as the cache has to.
-	probe func(context.Context) error
-	down  func() time.Duration
-	clock clock.WithTicker
-	log   logr.Logger
+	// readSets lists all sets, as the cache has to.
+	readSets func(context.Context) error
+	down     func() time.Duration
+	clock    clock.WithTicker
+	log      logr.Logger
 }
 
 // prepare must be called before this process writes any set.
@@ -82,7 +82,7 @@ func (g *conversionGuard) run(ctx context.Context) {
 
 // mend reports whether it changed anything.
 func (g *conversionGuard) suspendIfUnconverted(ctx context.Context) bool {
-	cause := g.probe(ctx)
+	cause := g.readSets(ctx)
 	if !unconverted(cause) {
 		return false
 	}
@@ -99,18 +99,18 @@ func (g *conversionGuard) suspendIfUnconverted(ctx context.Context) bool {
 	return changed
 }
 
-// readAll returns a probe without retries: client-go repeats for long what an API
+// newReadSets returns a list request without retries: client-go repeats for long what an API
 // server refuses that cannot fill its own watch cache.
-func readAll(config *rest.Config, transport *http.Client) (func(context.Context) error, error) {
-	asking, err := discovery.NewDiscoveryClientForConfigAndClient(config, transport)
+func newReadSets(config *rest.Config, transport *http.Client) (func(context.Context) error, error) {
+	lister, err := discovery.NewDiscoveryClientForConfigAndClient(config, transport)
 	if err != nil {
 		return nil, fmt.Errorf("set up a client: %w", err)
 	}
 	path := "/apis/" + v1alpha1.GroupVersion.String() + "/sidecarsets"
 	return func(ctx context.Context) error {
-		ctx, cancel := context.WithTimeout(ctx, probeTimeout)
+		ctx, cancel := context.WithTimeout(ctx, readTimeout)
 		defer cancel()
-		return asking.RESTClient().Get().AbsPath(path).MaxRetries(0).Do(ctx).Error()
+		return lister.RESTClient().Get().AbsPath(path).MaxRetries(0).Do(ctx).Error()
 	}, nil
 }
 

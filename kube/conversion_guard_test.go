@@ -105,7 +105,7 @@ func newStuck(t *testing.T, cause error) *stuck {
 			s.asked <- struct{}{}
 			return s.clock.Since(s.since)
 		},
-		probe: func(context.Context) error { return cause },
+		readSets: func(context.Context) error { return cause },
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan struct{})

@@ -74,9 +74,9 @@ func (o Options) RESTConfig() (*rest.Config, error) {
 	config.Wrap(newRetryAfterLimiter)
 	config.QPS, config.Burst = o.QPS, o.Burst
 	config.UserAgent = rest.DefaultKubernetesUserAgent()
-	probe := rest.CopyConfig(config)
-	probe.Timeout = connectTimeout
-	versions, err := discovery.NewDiscoveryClientForConfig(probe)
+	bounded := rest.CopyConfig(config)
+	bounded.Timeout = connectTimeout
+	versions, err := discovery.NewDiscoveryClientForConfig(bounded)
 	if err != nil {
 		return nil, fmt.Errorf("connect to cluster %s: %w", config.Host, err)
 	}
@@ -149,13 +149,13 @@ func (o Options) NewManager(adjust func(*manager.Options)) (*Manager, error) {
 	if err != nil {
 		return nil, fmt.Errorf("set up a client: %w", err)
 	}
-	probe, err := readAll(config, mgr.GetHTTPClient())
+	readSets, err := newReadSets(config, mgr.GetHTTPClient())
 	if err != nil {
 		return nil, err
 	}
 	down := func() time.Duration { return watches.Down(&v1alpha1.SidecarSet{}) }
 	return &Manager{Manager: mgr, Watches: watches, Direct: direct, conversion: &conversionGuard{
-		client: direct, probe: probe, down: down, clock: clock.RealClock{}, log: o.Logger,
+		client: direct, readSets: readSets, down: down, clock: clock.RealClock{}, log: o.Logger,
 	}}, nil
 }
 
