@@ -41,8 +41,8 @@ const (
 	tick = 50 * time.Millisecond
 )
 
-// bench is the operator at work in a cluster of its own.
-type bench struct {
+// testEnv is the operator in a cluster of its own.
+type testEnv struct {
 	client.Client
 	cluster  *cluster.Cluster
 	role     cluster.Role
@@ -55,24 +55,24 @@ type bench struct {
 // TestOperator walks one cluster through the life of several sets: starting
 // several clusters would cost more than it shows.
 func TestOperator(t *testing.T) {
-	b := newBench(t)
+	e := newTestEnv(t)
 	for _, part := range []struct {
 		name string
 		test func(*testing.T)
 	}{
-		{"Spec6_FirstGenerationIsRegisteredAndStarted", b.testFirstGeneration},
-		{"Spec6_RevisionsFollowTheContent", b.testRevisions},
-		{"Spec6_CollisionsAreCounted", b.testCollision},
-		{"Spec8_StatusFollowsThePods", b.testStatus},
-		{"Spec3_NamespaceLabelsAreFollowed", b.testNamespaceLabels},
-		{"Spec8_PauseAndResumeAreReported", b.testPause},
-		{"Spec8_SetsPastAdmissionAreCalledInvalid", b.testInvalid},
-		{"EndedRunsAreFollowedByOthersWhilePodsWait", b.testRunAgain},
-		{"Spec1_RestartWritesNothing", b.testRestart},
-		{"Spec8_TemporalMayGoAndComeBack", b.testTemporalAway},
-		{"Spec8_RefusalsOfTemporalAreReported", b.testRefusal},
-		{"SearchAttributesAreRegistered", b.testSearchAttributes},
-		{"Spec6_DeletedSetsLeaveNothing", b.testDeletion},
+		{"Spec6_FirstGenerationIsRegisteredAndStarted", e.testFirstGeneration},
+		{"Spec6_RevisionsFollowTheContent", e.testRevisions},
+		{"Spec6_CollisionsAreCounted", e.testCollision},
+		{"Spec8_StatusFollowsThePods", e.testStatus},
+		{"Spec3_NamespaceLabelsAreFollowed", e.testNamespaceLabels},
+		{"Spec8_PauseAndResumeAreReported", e.testPause},
+		{"Spec8_SetsPastAdmissionAreCalledInvalid", e.testInvalid},
+		{"EndedRunsAreFollowedByOthersWhilePodsWait", e.testRunAgain},
+		{"Spec1_RestartWritesNothing", e.testRestart},
+		{"Spec8_TemporalMayGoAndComeBack", e.testTemporalAway},
+		{"Spec8_RefusalsOfTemporalAreReported", e.testRefusal},
+		{"SearchAttributesAreRegistered", e.testSearchAttributes},
+		{"Spec6_DeletedSetsLeaveNothing", e.testDeletion},
 	} {
 		// Later parts build on what earlier ones leave.
 		if !t.Run(part.name, part.test) {
@@ -81,7 +81,7 @@ func TestOperator(t *testing.T) {
 	}
 }
 
-func newBench(t *testing.T) *bench {
+func newTestEnv(t *testing.T) *testEnv {
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
 	c, err := cluster.Start(ctx, cluster.Options{Dir: t.TempDir(), Bin: binWithTestedOperator(t), Nodes: 1})
@@ -97,20 +97,20 @@ func newBench(t *testing.T) *bench {
 	scheme, err := kube.NewScheme()
 	require.NoError(t, err)
 	require.NoError(t, eventsv1.AddToScheme(scheme))
-	b := &bench{cluster: c}
-	b.Client, err = client.New(config, client.Options{Scheme: scheme})
+	e := &testEnv{cluster: c}
+	e.Client, err = client.New(config, client.Options{Scheme: scheme})
 	require.NoError(t, err)
-	b.temporal, err = sdk.NewLazyClient(sdk.Options{HostPort: c.TemporalAddress})
+	e.temporal, err = sdk.NewLazyClient(sdk.Options{HostPort: c.TemporalAddress})
 	require.NoError(t, err)
-	t.Cleanup(b.temporal.Close)
+	t.Cleanup(e.temporal.Close)
 	var system corev1.Namespace
-	require.NoError(t, b.Get(ctx, client.ObjectKey{Name: "kube-system"}, &system))
-	b.taskQueue = string(system.UID)
-	b.work(t)
-	t.Cleanup(func() { b.worker.Stop() })
-	b.role, err = c.StartRole(ctx, cluster.Operator)
+	require.NoError(t, e.Get(ctx, client.ObjectKey{Name: "kube-system"}, &system))
+	e.taskQueue = string(system.UID)
+	e.work(t)
+	t.Cleanup(func() { e.worker.Stop() })
+	e.role, err = c.StartRole(ctx, cluster.Operator)
 	require.NoError(t, err)
-	return b
+	return e
 }
 
 // binWithTestedOperator is bin/ with this test in the place of outrigger.
@@ -156,14 +156,14 @@ func admit(t *testing.T, set *v1alpha1.SidecarSet) {
 }
 
 // change writes a set after a change, the way admission lets it pass.
-func (b *bench) change(t *testing.T, name string, how func(*v1alpha1.SidecarSet)) *v1alpha1.SidecarSet {
+func (e *testEnv) change(t *testing.T, name string, how func(*v1alpha1.SidecarSet)) *v1alpha1.SidecarSet {
 	t.Helper()
 	var set v1alpha1.SidecarSet
-	require.NoError(t, b.Get(t.Context(), client.ObjectKey{Name: name}, &set))
+	require.NoError(t, e.Get(t.Context(), client.ObjectKey{Name: name}, &set))
 	before := set.DeepCopy()
 	how(&set)
 	admit(t, &set)
-	require.NoError(t, b.Patch(t.Context(), &set, client.MergeFrom(before)))
+	require.NoError(t, e.Patch(t.Context(), &set, client.MergeFrom(before)))
 	return &set
 }
 
@@ -172,7 +172,7 @@ func setImage(image string) func(*v1alpha1.SidecarSet) {
 }
 
 // addPods creates pods that hold the present version of the set.
-func (b *bench) addPods(t *testing.T, set *v1alpha1.SidecarSet, namespace string, names ...string) {
+func (e *testEnv) addPods(t *testing.T, set *v1alpha1.SidecarSet, namespace string, names ...string) {
 	t.Helper()
 	entry := func(key string) string {
 		written, err := record.Format(record.Entries{set.Name: {
@@ -182,7 +182,7 @@ func (b *bench) addPods(t *testing.T, set *v1alpha1.SidecarSet, namespace string
 		return written
 	}
 	for _, name := range names {
-		require.NoError(t, b.Create(t.Context(), &corev1.Pod{
+		require.NoError(t, e.Create(t.Context(), &corev1.Pod{
 			ObjectMeta: metav1.ObjectMeta{
 				Namespace: namespace, Name: name, Labels: map[string]string{"app": set.Name},
 				Annotations: map[string]string{
@@ -199,12 +199,12 @@ func (b *bench) addPods(t *testing.T, set *v1alpha1.SidecarSet, namespace string
 }
 
 // await returns the set once it is as wanted, and on its newest generation.
-func (b *bench) await(t *testing.T, name string, wanted func(*assert.CollectT, *v1alpha1.SidecarSet)) *v1alpha1.SidecarSet {
+func (e *testEnv) await(t *testing.T, name string, wanted func(*assert.CollectT, *v1alpha1.SidecarSet)) *v1alpha1.SidecarSet {
 	t.Helper()
 	var set v1alpha1.SidecarSet
 	require.EventuallyWithT(t, func(c *assert.CollectT) {
 		set = v1alpha1.SidecarSet{}
-		require.NoError(c, b.Get(t.Context(), client.ObjectKey{Name: name}, &set))
+		require.NoError(c, e.Get(t.Context(), client.ObjectKey{Name: name}, &set))
 		wanted(c, &set)
 	}, soon, tick)
 	return &set
@@ -224,9 +224,9 @@ func hasReason(kind, reason string) func(*assert.CollectT, *v1alpha1.SidecarSet)
 }
 
 // revisions lists name, number and custom version of a set's revisions by number.
-func (b *bench) revisions(t require.TestingT, set string) []*appsv1.ControllerRevision {
+func (e *testEnv) revisions(t require.TestingT, set string) []*appsv1.ControllerRevision {
 	var list appsv1.ControllerRevisionList
-	require.NoError(t, b.List(context.Background(), &list, client.InNamespace(cluster.SystemNamespace),
+	require.NoError(t, e.List(context.Background(), &list, client.InNamespace(cluster.SystemNamespace),
 		client.MatchingLabels{v1alpha1.SidecarSetNameLabel: set}))
 	var all []*appsv1.ControllerRevision
 	for i := range list.Items {
@@ -237,9 +237,9 @@ func (b *bench) revisions(t require.TestingT, set string) []*appsv1.ControllerRe
 }
 
 // signals reads the generations that a run was signalled, oldest first.
-func (b *bench) signals(t *testing.T, workflowID string) []int64 {
+func (e *testEnv) signals(t *testing.T, workflowID string) []int64 {
 	var generations []int64
-	history := b.temporal.GetWorkflowHistory(t.Context(), workflowID, "", false, enums.HISTORY_EVENT_FILTER_TYPE_ALL_EVENT)
+	history := e.temporal.GetWorkflowHistory(t.Context(), workflowID, "", false, enums.HISTORY_EVENT_FILTER_TYPE_ALL_EVENT)
 	for history.HasNext() {
 		event, err := history.Next()
 		require.NoError(t, err)
@@ -252,15 +252,15 @@ func (b *bench) signals(t *testing.T, workflowID string) []int64 {
 	return generations
 }
 
-func (b *bench) awaitEvent(t *testing.T, set, reason, note string) {
+func (e *testEnv) awaitEvent(t *testing.T, set, reason, note string) {
 	t.Helper()
 	require.EventuallyWithT(t, func(c *assert.CollectT) {
 		var events eventsv1.EventList
-		require.NoError(c, b.List(t.Context(), &events))
+		require.NoError(c, e.List(t.Context(), &events))
 		var seen []string
-		for _, e := range events.Items {
-			if e.Regarding.Kind == "SidecarSet" && e.Regarding.Name == set {
-				seen = append(seen, e.Reason+": "+e.Note)
+		for _, event := range events.Items {
+			if event.Regarding.Kind == "SidecarSet" && event.Regarding.Name == set {
+				seen = append(seen, event.Reason+": "+event.Note)
 			}
 		}
 		assert.Contains(c, strings.Join(seen, "\n"), reason+": "+note)
@@ -268,8 +268,8 @@ func (b *bench) awaitEvent(t *testing.T, set, reason, note string) {
 }
 
 // metric reads one series of the operator, by its text in /metrics.
-func (b *bench) metric(t require.TestingT, series string) float64 {
-	for line := range strings.Lines(b.metrics(t)) {
+func (e *testEnv) metric(t require.TestingT, series string) float64 {
+	for line := range strings.Lines(e.metrics(t)) {
 		if value, found := strings.CutPrefix(line, series+" "); found {
 			read, err := strconv.ParseFloat(strings.TrimSpace(value), 64)
 			require.NoError(t, err)
@@ -280,8 +280,8 @@ func (b *bench) metric(t require.TestingT, series string) float64 {
 	return 0
 }
 
-func (b *bench) metrics(t require.TestingT) string {
-	response, err := http.Get(b.role.Metrics)
+func (e *testEnv) metrics(t require.TestingT) string {
+	response, err := http.Get(e.role.Metrics)
 	require.NoError(t, err)
 	defer response.Body.Close()
 	body, err := io.ReadAll(response.Body)
@@ -289,14 +289,14 @@ func (b *bench) metrics(t require.TestingT) string {
 	return string(body)
 }
 
-func (b *bench) testFirstGeneration(t *testing.T) {
-	require.NoError(t, b.Create(t.Context(), newSet(t, "first", "proxy:v1")))
-	set := b.await(t, "first", isStarted)
+func (e *testEnv) testFirstGeneration(t *testing.T) {
+	require.NoError(t, e.Create(t.Context(), newSet(t, "first", "proxy:v1")))
+	set := e.await(t, "first", isStarted)
 
 	name, err := revision.Name(set)
 	require.NoError(t, err)
 	assert.Equal(t, name, set.Status.LatestRevision)
-	all := b.revisions(t, "first")
+	all := e.revisions(t, "first")
 	require.Len(t, all, 1)
 	want, err := revision.New(set, cluster.SystemNamespace, 1)
 	require.NoError(t, err)
@@ -308,14 +308,14 @@ func (b *bench) testFirstGeneration(t *testing.T) {
 	id := protocol.WorkflowID("first", set.UID)
 	assert.Equal(t, &v1alpha1.RolloutStatus{
 		Generation: 1, WorkflowID: id,
-		URL: b.cluster.TemporalUI + "/namespaces/default/workflows/sidecarset%2Ffirst%2F" + string(set.UID),
+		URL: e.cluster.TemporalUI + "/namespaces/default/workflows/sidecarset%2Ffirst%2F" + string(set.UID),
 	}, set.Status.Rollout)
-	run, err := b.temporal.DescribeWorkflow(t.Context(), id, "")
+	run, err := e.temporal.DescribeWorkflow(t.Context(), id, "")
 	require.NoError(t, err)
 	assert.Equal(t, enums.WORKFLOW_EXECUTION_STATUS_RUNNING, run.Status)
 	assert.Equal(t, protocol.RolloutWorkflow, run.WorkflowType.Name)
 	var system corev1.Namespace
-	require.NoError(t, b.Get(t.Context(), client.ObjectKey{Name: "kube-system"}, &system))
+	require.NoError(t, e.Get(t.Context(), client.ObjectKey{Name: "kube-system"}, &system))
 	assert.Equal(t, string(system.UID), run.TaskQueueName)
 	carried := map[string]any{}
 	for key, value := range run.TypedSearchAttributes.GetUntypedValues() {
@@ -324,60 +324,60 @@ func (b *bench) testFirstGeneration(t *testing.T) {
 	// Once a worker has taken it up, Temporal adds its own.
 	delete(carried, "BuildIds")
 	assert.Equal(t, map[string]any{"SidecarSet": "first", "SidecarSetGeneration": int64(1), "RolloutPhase": "Progressing"}, carried)
-	assert.Equal(t, []int64{1}, b.signals(t, id))
-	b.awaitEvent(t, "first", "RolloutStarted", "generation 1, workflow "+id)
+	assert.Equal(t, []int64{1}, e.signals(t, id))
+	e.awaitEvent(t, "first", "RolloutStarted", "generation 1, workflow "+id)
 }
 
-func (b *bench) testRevisions(t *testing.T) {
+func (e *testEnv) testRevisions(t *testing.T) {
 	numbers := func(c require.TestingT) map[string]int64 {
 		found := map[string]int64{}
-		for _, r := range b.revisions(c, "first") {
+		for _, r := range e.revisions(c, "first") {
 			found[r.Name] = r.Revision
 		}
 		return found
 	}
-	v1 := b.await(t, "first", isStarted).Status.LatestRevision
-	b.change(t, "first", setImage("proxy:v2"))
-	v2 := b.await(t, "first", isStarted).Status.LatestRevision
+	v1 := e.await(t, "first", isStarted).Status.LatestRevision
+	e.change(t, "first", setImage("proxy:v2"))
+	v2 := e.await(t, "first", isStarted).Status.LatestRevision
 	assert.Equal(t, map[string]int64{v1: 1, v2: 2}, numbers(t))
 
-	b.change(t, "first", func(set *v1alpha1.SidecarSet) { set.Spec.UpdateStrategy.Partition = new(intstr.FromString("50%")) })
-	b.await(t, "first", isStarted)
+	e.change(t, "first", func(set *v1alpha1.SidecarSet) { set.Spec.UpdateStrategy.Partition = new(intstr.FromString("50%")) })
+	e.await(t, "first", isStarted)
 	assert.Equal(t, map[string]int64{v1: 1, v2: 2}, numbers(t), "same content, no new revision")
 
-	b.change(t, "first", func(set *v1alpha1.SidecarSet) {
+	e.change(t, "first", func(set *v1alpha1.SidecarSet) {
 		setImage("proxy:v1")(set)
 		set.Labels = map[string]string{v1alpha1.CustomVersionLabel: "stable"}
 	})
-	set := b.await(t, "first", isStarted)
+	set := e.await(t, "first", isStarted)
 	assert.Equal(t, v1, set.Status.LatestRevision)
 	assert.Equal(t, map[string]int64{v1: 3, v2: 2}, numbers(t), "old content is numbered anew")
-	newest := b.revisions(t, "first")[1]
+	newest := e.revisions(t, "first")[1]
 	assert.Equal(t, "stable", newest.Labels[v1alpha1.CustomVersionLabel])
-	b.awaitRun(t, set.Status.Rollout.WorkflowID, func(c *assert.CollectT, found *run) { assert.Equal(c, int64(4), found.generation) })
-	assert.Equal(t, 4.0, b.metric(t, `outrigger_handovers_total{result="ok"}`), "every generation is started once")
+	e.awaitRun(t, set.Status.Rollout.WorkflowID, func(c *assert.CollectT, found *run) { assert.Equal(c, int64(4), found.generation) })
+	assert.Equal(t, 4.0, e.metric(t, `outrigger_handovers_total{result="ok"}`), "every generation is started once")
 
-	require.NoError(t, b.Delete(t.Context(), newest))
+	require.NoError(t, e.Delete(t.Context(), newest))
 	require.EventuallyWithT(t, func(c *assert.CollectT) {
 		assert.Equal(c, map[string]int64{v1: 3, v2: 2}, numbers(c))
 	}, soon, tick, "a deleted revision comes back")
 
-	b.change(t, "first", func(set *v1alpha1.SidecarSet) { set.Spec.RevisionHistoryLimit = new(int32(1)) })
+	e.change(t, "first", func(set *v1alpha1.SidecarSet) { set.Spec.RevisionHistoryLimit = new(int32(1)) })
 	require.EventuallyWithT(t, func(c *assert.CollectT) {
 		assert.Equal(c, map[string]int64{v1: 3}, numbers(c))
 	}, soon, tick, "revisions past the limit go")
 }
 
-func (b *bench) testCollision(t *testing.T) {
+func (e *testEnv) testCollision(t *testing.T) {
 	set := newSet(t, "colliding", "proxy:v1")
 	name, err := revision.Name(set)
 	require.NoError(t, err)
-	require.NoError(t, b.Create(t.Context(), &appsv1.ControllerRevision{
+	require.NoError(t, e.Create(t.Context(), &appsv1.ControllerRevision{
 		ObjectMeta: metav1.ObjectMeta{Namespace: cluster.SystemNamespace, Name: name}, Revision: 1,
 		Data: runtime.RawExtension{Raw: []byte("{}")},
 	}))
-	require.NoError(t, b.Create(t.Context(), set))
-	got := b.await(t, "colliding", isStarted)
+	require.NoError(t, e.Create(t.Context(), set))
+	got := e.await(t, "colliding", isStarted)
 	assert.Equal(t, new(int32(1)), got.Status.CollisionCount)
 	next, err := revision.Name(got)
 	require.NoError(t, err)
@@ -385,39 +385,39 @@ func (b *bench) testCollision(t *testing.T) {
 	assert.NotEqual(t, name, next)
 }
 
-func (b *bench) testStatus(t *testing.T) {
+func (e *testEnv) testStatus(t *testing.T) {
 	set := newSet(t, "counted", "proxy:v1")
-	require.NoError(t, b.Create(t.Context(), set))
-	b.addPods(t, set, "default", "counted-1", "counted-2", "counted-3")
-	got := b.await(t, "counted", func(c *assert.CollectT, set *v1alpha1.SidecarSet) {
+	require.NoError(t, e.Create(t.Context(), set))
+	e.addPods(t, set, "default", "counted-1", "counted-2", "counted-3")
+	got := e.await(t, "counted", func(c *assert.CollectT, set *v1alpha1.SidecarSet) {
 		isStarted(c, set)
 		assert.Equal(c, []int32{3, 3, 3, 3}, counts(set))
 	})
 	assert.Equal(t, reasonMessage{"RolloutComplete", "3 of 3 pods updated, 3 of them ready; 0 to go, 0 unavailable of 1 allowed"},
 		reasonAndMessage(got, v1alpha1.ConditionProgressing))
 
-	b.change(t, "counted", setImage("proxy:v2"))
-	got = b.await(t, "counted", func(c *assert.CollectT, set *v1alpha1.SidecarSet) {
+	e.change(t, "counted", setImage("proxy:v2"))
+	got = e.await(t, "counted", func(c *assert.CollectT, set *v1alpha1.SidecarSet) {
 		isStarted(c, set)
 		assert.Equal(c, []int32{3, 0, 3, 0}, counts(set))
 	})
 	assert.Equal(t, reasonMessage{"RolloutInProgress", "0 of 3 pods updated, 0 of them ready; 3 to go, 0 unavailable of 1 allowed"},
 		reasonAndMessage(got, v1alpha1.ConditionProgressing))
 
-	b.change(t, "counted", setImage("proxy:v1"))
-	b.await(t, "counted", hasReason(v1alpha1.ConditionProgressing, "RolloutComplete"))
-	b.awaitEvent(t, "counted", "RolloutComplete", "3 of 3 pods updated")
+	e.change(t, "counted", setImage("proxy:v1"))
+	e.await(t, "counted", hasReason(v1alpha1.ConditionProgressing, "RolloutComplete"))
+	e.awaitEvent(t, "counted", "RolloutComplete", "3 of 3 pods updated")
 
-	b.change(t, "counted", func(set *v1alpha1.SidecarSet) {
+	e.change(t, "counted", func(set *v1alpha1.SidecarSet) {
 		set.Spec.Containers[0].Env = []corev1.EnvVar{{Name: "NEW", Value: "x"}}
 	})
-	got = b.await(t, "counted", hasReason(v1alpha1.ConditionDegraded, "NotUpgradablePods"))
+	got = e.await(t, "counted", hasReason(v1alpha1.ConditionDegraded, "NotUpgradablePods"))
 	assert.Equal(t, "3 of 3 pods differ in more than images and keep their version until they are created anew, such as default/counted-1",
 		reasonAndMessage(got, v1alpha1.ConditionDegraded).message)
-	b.awaitEvent(t, "counted", "NotUpgradablePods", "3 of 3 pods")
+	e.awaitEvent(t, "counted", "NotUpgradablePods", "3 of 3 pods")
 
-	require.NoError(t, b.Delete(t.Context(), &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "counted-1"}}))
-	b.await(t, "counted", func(c *assert.CollectT, set *v1alpha1.SidecarSet) {
+	require.NoError(t, e.Delete(t.Context(), &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "counted-1"}}))
+	e.await(t, "counted", func(c *assert.CollectT, set *v1alpha1.SidecarSet) {
 		assert.Equal(c, []int32{2, 0, 2, 0}, counts(set))
 	})
 }
@@ -426,53 +426,53 @@ func counts(set *v1alpha1.SidecarSet) []int32 {
 	return []int32{set.Status.MatchedPods, set.Status.UpdatedPods, set.Status.ReadyPods, set.Status.UpdatedReadyPods}
 }
 
-func (b *bench) testNamespaceLabels(t *testing.T) {
+func (e *testEnv) testNamespaceLabels(t *testing.T) {
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "shop"}}
-	require.NoError(t, b.Create(t.Context(), namespace))
+	require.NoError(t, e.Create(t.Context(), namespace))
 	set := newSet(t, "by-namespace", "proxy:v1")
 	set.Spec.NamespaceSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"mesh": "on"}}
-	require.NoError(t, b.Create(t.Context(), set))
-	b.addPods(t, set, "shop", "p")
-	b.await(t, "by-namespace", isStarted)
+	require.NoError(t, e.Create(t.Context(), set))
+	e.addPods(t, set, "shop", "p")
+	e.await(t, "by-namespace", isStarted)
 
 	before := namespace.DeepCopy()
 	namespace.Labels = map[string]string{"mesh": "on"}
-	require.NoError(t, b.Patch(t.Context(), namespace, client.MergeFrom(before)))
-	b.await(t, "by-namespace", func(c *assert.CollectT, set *v1alpha1.SidecarSet) {
+	require.NoError(t, e.Patch(t.Context(), namespace, client.MergeFrom(before)))
+	e.await(t, "by-namespace", func(c *assert.CollectT, set *v1alpha1.SidecarSet) {
 		assert.Equal(c, int32(1), set.Status.MatchedPods)
 	})
 }
 
-func (b *bench) testPause(t *testing.T) {
+func (e *testEnv) testPause(t *testing.T) {
 	set := newSet(t, "pausing", "proxy:v1")
-	require.NoError(t, b.Create(t.Context(), set))
-	b.addPods(t, set, "default", "pausing-1")
-	b.change(t, "pausing", func(set *v1alpha1.SidecarSet) {
+	require.NoError(t, e.Create(t.Context(), set))
+	e.addPods(t, set, "default", "pausing-1")
+	e.change(t, "pausing", func(set *v1alpha1.SidecarSet) {
 		setImage("proxy:v2")(set)
 		set.Spec.UpdateStrategy.Paused = true
 	})
-	b.await(t, "pausing", hasReason(v1alpha1.ConditionProgressing, "Paused"))
-	b.awaitEvent(t, "pausing", "RolloutPaused", "paused (updateStrategy.paused)")
-	b.change(t, "pausing", func(set *v1alpha1.SidecarSet) { set.Spec.UpdateStrategy.Paused = false })
-	b.await(t, "pausing", hasReason(v1alpha1.ConditionProgressing, "RolloutInProgress"))
-	b.awaitEvent(t, "pausing", "RolloutResumed", "0 of 1 pods updated")
+	e.await(t, "pausing", hasReason(v1alpha1.ConditionProgressing, "Paused"))
+	e.awaitEvent(t, "pausing", "RolloutPaused", "paused (updateStrategy.paused)")
+	e.change(t, "pausing", func(set *v1alpha1.SidecarSet) { set.Spec.UpdateStrategy.Paused = false })
+	e.await(t, "pausing", hasReason(v1alpha1.ConditionProgressing, "RolloutInProgress"))
+	e.awaitEvent(t, "pausing", "RolloutResumed", "0 of 1 pods updated")
 }
 
-func (b *bench) testInvalid(t *testing.T) {
+func (e *testEnv) testInvalid(t *testing.T) {
 	set := newSet(t, "unadmitted", "proxy:v1")
 	set.Annotations = nil
-	require.NoError(t, b.Create(t.Context(), set))
-	got := b.await(t, "unadmitted", hasReason(v1alpha1.ConditionDegraded, "Invalid"))
+	require.NoError(t, e.Create(t.Context(), set))
+	got := e.await(t, "unadmitted", hasReason(v1alpha1.ConditionDegraded, "Invalid"))
 	assert.Equal(t, int64(0), got.Status.ObservedGeneration)
 	assert.Nil(t, got.Status.Rollout)
-	b.change(t, "unadmitted", func(*v1alpha1.SidecarSet) {})
-	b.await(t, "unadmitted", isStarted)
+	e.change(t, "unadmitted", func(*v1alpha1.SidecarSet) {})
+	e.await(t, "unadmitted", isStarted)
 
 	unreadable := newSet(t, "unreadable", "proxy:v1")
 	unreadable.Spec.Selector.MatchExpressions = []metav1.LabelSelectorRequirement{{Key: "tier", Operator: "Is", Values: []string{"a"}}}
-	require.NoError(t, b.Create(t.Context(), unreadable))
-	got = b.await(t, "unreadable", hasReason(v1alpha1.ConditionDegraded, "Invalid"))
+	require.NoError(t, e.Create(t.Context(), unreadable))
+	got = e.await(t, "unreadable", hasReason(v1alpha1.ConditionDegraded, "Invalid"))
 	assert.Contains(t, meta.FindStatusCondition(got.Status.Conditions, v1alpha1.ConditionDegraded).Message, "new pods that the set could match are refused")
-	b.change(t, "unreadable", func(set *v1alpha1.SidecarSet) { set.Spec.Selector.MatchExpressions = nil })
-	b.await(t, "unreadable", isStarted)
+	e.change(t, "unreadable", func(set *v1alpha1.SidecarSet) { set.Spec.Selector.MatchExpressions = nil })
+	e.await(t, "unreadable", isStarted)
 }

@@ -18,126 +18,126 @@ import (
 	"github.com/outrigger/outrigger/dev/cluster"
 )
 
-func (b *bench) testRunAgain(t *testing.T) {
+func (e *testEnv) testRunAgain(t *testing.T) {
 	set := newSet(t, "again", "proxy:v1")
-	require.NoError(t, b.Create(t.Context(), set))
-	b.addPods(t, set, "default", "again-1")
-	b.change(t, "again", setImage("proxy:v2"))
-	id := b.await(t, "again", isStarted).Status.Rollout.WorkflowID
-	first, err := b.temporal.DescribeWorkflow(t.Context(), id, "")
+	require.NoError(t, e.Create(t.Context(), set))
+	e.addPods(t, set, "default", "again-1")
+	e.change(t, "again", setImage("proxy:v2"))
+	id := e.await(t, "again", isStarted).Status.Rollout.WorkflowID
+	first, err := e.temporal.DescribeWorkflow(t.Context(), id, "")
 	require.NoError(t, err)
-	require.NoError(t, b.temporal.TerminateWorkflow(t.Context(), id, "", "test"))
+	require.NoError(t, e.temporal.TerminateWorkflow(t.Context(), id, "", "test"))
 	require.EventuallyWithT(t, func(c *assert.CollectT) {
-		second, err := b.temporal.DescribeWorkflow(t.Context(), id, "")
+		second, err := e.temporal.DescribeWorkflow(t.Context(), id, "")
 		require.NoError(c, err)
 		assert.NotEqual(c, first.WorkflowExecution.RunID, second.WorkflowExecution.RunID)
 		assert.Equal(c, enums.WORKFLOW_EXECUTION_STATUS_RUNNING, second.Status)
 	}, soon, tick)
-	assert.Equal(t, []int64{2}, b.signals(t, id))
-	b.awaitEvent(t, "again", "RolloutRestarted", "generation 2 has pods to upgrade and no open run")
+	assert.Equal(t, []int64{2}, e.signals(t, id))
+	e.awaitEvent(t, "again", "RolloutRestarted", "generation 2 has pods to upgrade and no open run")
 }
 
 // state is everything that the operator writes, with its resourceVersions.
-func (b *bench) state(t *testing.T) map[string]string {
+func (e *testEnv) state(t *testing.T) map[string]string {
 	all := map[string]string{}
 	var sets v1alpha1.SidecarSetList
-	require.NoError(t, b.List(t.Context(), &sets))
+	require.NoError(t, e.List(t.Context(), &sets))
 	for _, set := range sets.Items {
 		all["set "+set.Name] = set.ResourceVersion
-		for _, r := range b.revisions(t, set.Name) {
+		for _, r := range e.revisions(t, set.Name) {
 			all["revision "+r.Name] = r.ResourceVersion
 		}
 	}
 	return all
 }
 
-func (b *bench) testRestart(t *testing.T) {
-	before := b.state(t)
-	require.NoError(t, b.cluster.Stop(cluster.Operator))
-	require.NoError(t, b.cluster.StartAgain(t.Context(), cluster.Operator))
-	b.awaitAllSeen(t)
-	assert.Equal(t, before, b.state(t))
-	assert.Zero(t, b.metric(t, "outrigger_status_writes_total"))
-	assert.Zero(t, b.metric(t, `outrigger_handovers_total{result="ok"}`))
-	assert.Zero(t, b.metric(t, `outrigger_handovers_total{result="error"}`))
+func (e *testEnv) testRestart(t *testing.T) {
+	before := e.state(t)
+	require.NoError(t, e.cluster.Stop(cluster.Operator))
+	require.NoError(t, e.cluster.StartAgain(t.Context(), cluster.Operator))
+	e.awaitAllSeen(t)
+	assert.Equal(t, before, e.state(t))
+	assert.Zero(t, e.metric(t, "outrigger_status_writes_total"))
+	assert.Zero(t, e.metric(t, `outrigger_handovers_total{result="ok"}`))
+	assert.Zero(t, e.metric(t, `outrigger_handovers_total{result="error"}`))
 }
 
 // awaitAllSeen waits until a new operator has reconciled every set. It does so
 // with full caches only.
-func (b *bench) awaitAllSeen(t *testing.T) {
+func (e *testEnv) awaitAllSeen(t *testing.T) {
 	var sets v1alpha1.SidecarSetList
-	require.NoError(t, b.List(t.Context(), &sets))
+	require.NoError(t, e.List(t.Context(), &sets))
 	require.EventuallyWithT(t, func(c *assert.CollectT) {
-		done := b.metric(c, `controller_runtime_reconcile_total{controller="sidecarset",result="success"}`) +
-			b.metric(c, `controller_runtime_reconcile_total{controller="sidecarset",result="requeue_after"}`)
+		done := e.metric(c, `controller_runtime_reconcile_total{controller="sidecarset",result="success"}`) +
+			e.metric(c, `controller_runtime_reconcile_total{controller="sidecarset",result="requeue_after"}`)
 		assert.GreaterOrEqual(c, done, float64(len(sets.Items)))
-		assert.Zero(c, b.metric(c, `controller_runtime_active_workers{controller="sidecarset"}`))
+		assert.Zero(c, e.metric(c, `controller_runtime_active_workers{controller="sidecarset"}`))
 	}, soon, tick)
 }
 
-func (b *bench) testTemporalAway(t *testing.T) {
+func (e *testEnv) testTemporalAway(t *testing.T) {
 	set := newSet(t, "away", "proxy:v1")
-	require.NoError(t, b.Create(t.Context(), set))
-	b.addPods(t, set, "default", "away-1")
-	b.await(t, "away", isStarted)
-	require.NoError(t, b.cluster.Kill(cluster.Temporal))
+	require.NoError(t, e.Create(t.Context(), set))
+	e.addPods(t, set, "default", "away-1")
+	e.await(t, "away", isStarted)
+	require.NoError(t, e.cluster.Kill(cluster.Temporal))
 
-	b.change(t, "away", setImage("proxy:v2"))
-	got := b.await(t, "away", func(c *assert.CollectT, set *v1alpha1.SidecarSet) {
+	e.change(t, "away", setImage("proxy:v2"))
+	got := e.await(t, "away", func(c *assert.CollectT, set *v1alpha1.SidecarSet) {
 		assert.Equal(c, set.Generation, set.Status.ObservedGeneration, "status goes on")
 		hasReason(v1alpha1.ConditionProgressing, "EngineUnavailable")(c, set)
 	})
 	assert.Equal(t, int64(1), got.Status.Rollout.Generation)
 	assert.Equal(t, []int32{1, 0}, counts(got)[:2])
-	assert.Equal(t, reasonMessage{"EngineUnavailable", fmt.Sprintf("Temporal at %s does not answer", b.cluster.TemporalAddress)},
+	assert.Equal(t, reasonMessage{"EngineUnavailable", fmt.Sprintf("Temporal at %s does not answer", e.cluster.TemporalAddress)},
 		reasonAndMessage(got, v1alpha1.ConditionDegraded))
-	assert.Zero(t, b.metric(t, "outrigger_engine_available"))
-	b.await(t, "again", hasReason(v1alpha1.ConditionProgressing, "EngineUnavailable"))
-	response, err := http.Get(b.role.Health + "/readyz")
+	assert.Zero(t, e.metric(t, "outrigger_engine_available"))
+	e.await(t, "again", hasReason(v1alpha1.ConditionProgressing, "EngineUnavailable"))
+	response, err := http.Get(e.role.Health + "/readyz")
 	require.NoError(t, err)
 	require.NoError(t, response.Body.Close())
 	assert.Equal(t, http.StatusOK, response.StatusCode, "readiness does not depend on Temporal")
 
-	require.NoError(t, b.cluster.StartAgain(t.Context(), cluster.Temporal))
-	b.await(t, "away", func(c *assert.CollectT, set *v1alpha1.SidecarSet) {
+	require.NoError(t, e.cluster.StartAgain(t.Context(), cluster.Temporal))
+	e.await(t, "away", func(c *assert.CollectT, set *v1alpha1.SidecarSet) {
 		isStarted(c, set)
 		hasReason(v1alpha1.ConditionProgressing, "RolloutInProgress")(c, set)
 		hasReason(v1alpha1.ConditionDegraded, "AsExpected")(c, set)
 	})
-	b.await(t, "again", hasReason(v1alpha1.ConditionProgressing, "RolloutInProgress"))
-	assert.Equal(t, 1.0, b.metric(t, "outrigger_engine_available"))
+	e.await(t, "again", hasReason(v1alpha1.ConditionProgressing, "RolloutInProgress"))
+	assert.Equal(t, 1.0, e.metric(t, "outrigger_engine_available"))
 }
 
 // switchTo goes on with an operator for another Temporal namespace, which has to
 // win the lease first.
-func (b *bench) switchTo(t *testing.T, role, temporalNamespace string) {
-	require.NoError(t, b.cluster.Stop(b.role.Name))
+func (e *testEnv) switchTo(t *testing.T, role, temporalNamespace string) {
+	require.NoError(t, e.cluster.Stop(e.role.Name))
 	var err error
-	b.role, err = b.cluster.StartRole(t.Context(), role, "--temporal-namespace="+temporalNamespace, "--leader-elect=true")
+	e.role, err = e.cluster.StartRole(t.Context(), role, "--temporal-namespace="+temporalNamespace, "--leader-elect=true")
 	require.NoError(t, err)
 }
 
-func (b *bench) testRefusal(t *testing.T) {
-	b.switchTo(t, "operator-absent", "absent")
-	require.NoError(t, b.Create(t.Context(), newSet(t, "refused", "proxy:v1")))
-	got := b.await(t, "refused", hasReason(v1alpha1.ConditionDegraded, "EngineUnavailable"))
-	assert.Equal(t, "Temporal at "+b.cluster.TemporalAddress+", namespace absent, refuses rollouts: Namespace absent is not found. "+
+func (e *testEnv) testRefusal(t *testing.T) {
+	e.switchTo(t, "operator-absent", "absent")
+	require.NoError(t, e.Create(t.Context(), newSet(t, "refused", "proxy:v1")))
+	got := e.await(t, "refused", hasReason(v1alpha1.ConditionDegraded, "EngineUnavailable"))
+	assert.Equal(t, "Temporal at "+e.cluster.TemporalAddress+", namespace absent, refuses rollouts: Namespace absent is not found. "+
 		"(does the namespace exist, and may the operator use it?)", reasonAndMessage(got, v1alpha1.ConditionDegraded).message)
-	assert.Zero(t, b.metric(t, "outrigger_engine_available"))
-	assert.Zero(t, b.metric(t, `outrigger_handovers_total{result="ok"}`))
+	assert.Zero(t, e.metric(t, "outrigger_engine_available"))
+	assert.Zero(t, e.metric(t, `outrigger_handovers_total{result="ok"}`))
 }
 
 // A Temporal namespace made after the server knows none of the attributes.
-func (b *bench) testSearchAttributes(t *testing.T) {
-	_, err := b.temporal.WorkflowService().RegisterNamespace(t.Context(), &workflowservice.RegisterNamespaceRequest{
+func (e *testEnv) testSearchAttributes(t *testing.T) {
+	_, err := e.temporal.WorkflowService().RegisterNamespace(t.Context(), &workflowservice.RegisterNamespaceRequest{
 		Namespace: "bare", WorkflowExecutionRetentionPeriod: durationpb.New(24 * time.Hour)})
 	require.NoError(t, err)
-	b.switchTo(t, "operator-bare", "bare")
-	require.NoError(t, b.Create(t.Context(), newSet(t, "searchable", "proxy:v1")))
-	got := b.await(t, "searchable", isStarted)
-	b.await(t, "refused", isStarted)
+	e.switchTo(t, "operator-bare", "bare")
+	require.NoError(t, e.Create(t.Context(), newSet(t, "searchable", "proxy:v1")))
+	got := e.await(t, "searchable", isStarted)
+	e.await(t, "refused", isStarted)
 
-	bare, err := sdk.NewLazyClient(sdk.Options{HostPort: b.cluster.TemporalAddress, Namespace: "bare"})
+	bare, err := sdk.NewLazyClient(sdk.Options{HostPort: e.cluster.TemporalAddress, Namespace: "bare"})
 	require.NoError(t, err)
 	defer bare.Close()
 	run, err := bare.DescribeWorkflow(t.Context(), got.Status.Rollout.WorkflowID, "")
@@ -145,9 +145,9 @@ func (b *bench) testSearchAttributes(t *testing.T) {
 	assert.Equal(t, 3, run.TypedSearchAttributes.Size())
 }
 
-func (b *bench) testDeletion(t *testing.T) {
-	require.NoError(t, b.Delete(t.Context(), &v1alpha1.SidecarSet{ObjectMeta: metav1.ObjectMeta{Name: "first"}}))
+func (e *testEnv) testDeletion(t *testing.T) {
+	require.NoError(t, e.Delete(t.Context(), &v1alpha1.SidecarSet{ObjectMeta: metav1.ObjectMeta{Name: "first"}}))
 	require.EventuallyWithT(t, func(c *assert.CollectT) {
-		assert.Empty(c, b.revisions(c, "first"))
+		assert.Empty(c, e.revisions(c, "first"))
 	}, soon, tick)
 }

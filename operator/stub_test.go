@@ -17,13 +17,13 @@ import (
 )
 
 // work starts the worker.
-func (b *bench) work(t *testing.T) {
+func (e *testEnv) work(t *testing.T) {
 	t.Helper()
-	b.worker = worker.New(b.temporal, b.taskQueue, worker.Options{WorkerStopTimeout: time.Second})
-	b.worker.RegisterWorkflowWithOptions(stubRollout, workflow.RegisterOptions{Name: protocol.RolloutWorkflow})
-	b.worker.RegisterActivityWithOptions(stubActivity, activity.RegisterOptions{Name: protocol.NextBatchActivity})
-	b.worker.RegisterActivityWithOptions(stubBatch, activity.RegisterOptions{Name: protocol.UpgradeBatchActivity})
-	require.NoError(t, b.worker.Start())
+	e.worker = worker.New(e.temporal, e.taskQueue, worker.Options{WorkerStopTimeout: time.Second})
+	e.worker.RegisterWorkflowWithOptions(stubRollout, workflow.RegisterOptions{Name: protocol.RolloutWorkflow})
+	e.worker.RegisterActivityWithOptions(stubActivity, activity.RegisterOptions{Name: protocol.NextBatchActivity})
+	e.worker.RegisterActivityWithOptions(stubBatch, activity.RegisterOptions{Name: protocol.UpgradeBatchActivity})
+	require.NoError(t, e.worker.Start())
 }
 
 // The name of a set decides what its run does.
