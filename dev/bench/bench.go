@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"go.temporal.io/api/enums/v1"
-	"go.temporal.io/sdk/client"
+	sdk "go.temporal.io/sdk/client"
 	"go.temporal.io/sdk/log"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	appsv1 "k8s.io/api/apps/v1"
@@ -16,13 +16,13 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/client-go/rest"
-	kube "sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/outrigger/outrigger/api/protocol"
 	"github.com/outrigger/outrigger/api/v1alpha1"
 	"github.com/outrigger/outrigger/dev/cluster"
 	"github.com/outrigger/outrigger/dev/witness"
-	wiring "github.com/outrigger/outrigger/kube"
+	"github.com/outrigger/outrigger/kube"
 )
 
 const (
@@ -36,8 +36,8 @@ const (
 type bench struct {
 	stack        *cluster.Cluster
 	config       *rest.Config
-	kube         kube.Client
-	engine       client.Client
+	kube         client.Client
+	temporal     sdk.Client
 	pods, window int
 	hot          bool
 }
@@ -48,7 +48,7 @@ func newBench(stack *cluster.Cluster, pods, window int, hot bool) (*bench, error
 		return nil, err
 	}
 	config.QPS = -1 // the ideal mover is held by nothing
-	scheme, err := wiring.NewScheme()
+	scheme, err := kube.NewScheme()
 	if err != nil {
 		return nil, err
 	}
@@ -56,10 +56,10 @@ func newBench(stack *cluster.Cluster, pods, window int, hot bool) (*bench, error
 	if err := admissionregistrationv1.AddToScheme(scheme); err != nil {
 		return nil, fmt.Errorf("register API types: %w", err)
 	}
-	if b.kube, err = kube.New(config, kube.Options{Scheme: scheme}); err != nil {
+	if b.kube, err = client.New(config, client.Options{Scheme: scheme}); err != nil {
 		return nil, fmt.Errorf("connect to the cluster: %w", err)
 	}
-	b.engine, err = client.NewLazyClient(client.Options{
+	b.temporal, err = sdk.NewLazyClient(sdk.Options{
 		HostPort: stack.TemporalAddress, Logger: log.NewStructuredLogger(slog.New(slog.DiscardHandler)),
 	})
 	if err != nil {
@@ -144,7 +144,7 @@ func (b *bench) rollout(ctx context.Context, workers int) (*figures, error) {
 	w.Expect(imageNew)
 	began := time.Now()
 	patch := fmt.Appendf(nil, `[{"op":"replace","path":"/spec/containers/0/image","value":%q}]`, imageNew)
-	if err := b.kube.Patch(ctx, set, kube.RawPatch(types.JSONPatchType, patch)); err != nil {
+	if err := b.kube.Patch(ctx, set, client.RawPatch(types.JSONPatchType, patch)); err != nil {
 		return nil, fmt.Errorf("change the image: %w", err)
 	}
 	view, err := w.Await(ctx, witness.Settled(b.pods))
@@ -168,7 +168,7 @@ func workerNames(n int) []string {
 func (b *bench) account(ctx context.Context, set *v1alpha1.SidecarSet, before map[string]float64, f *figures) error {
 	id := protocol.WorkflowID(set.Name, set.UID)
 	var result protocol.RolloutResult
-	if err := b.engine.GetWorkflow(ctx, id, "").Get(ctx, &result); err != nil {
+	if err := b.temporal.GetWorkflow(ctx, id, "").Get(ctx, &result); err != nil {
 		return fmt.Errorf("wait for the end of the run: %w", err)
 	}
 	f.batches = result.Batches
@@ -189,7 +189,7 @@ func (b *bench) account(ctx context.Context, set *v1alpha1.SidecarSet, before ma
 // readHistory counts the events of a run, and of those that it continued.
 func (b *bench) readHistory(ctx context.Context, id, run string, f *figures) error {
 	continued := ""
-	history := b.engine.GetWorkflowHistory(ctx, id, run, false, enums.HISTORY_EVENT_FILTER_TYPE_ALL_EVENT)
+	history := b.temporal.GetWorkflowHistory(ctx, id, run, false, enums.HISTORY_EVENT_FILTER_TYPE_ALL_EVENT)
 	for history.HasNext() {
 		event, err := history.Next()
 		if err != nil {

@@ -12,7 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	kube "sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/outrigger/outrigger/dev/witness"
 	"github.com/outrigger/outrigger/internal/inject"
@@ -31,7 +31,7 @@ func (b *bench) ideal(ctx context.Context, name string) (time.Duration, error) {
 		return 0, err
 	}
 	var pods corev1.PodList
-	if err := b.kube.List(ctx, &pods, kube.InNamespace(name)); err != nil {
+	if err := b.kube.List(ctx, &pods, client.InNamespace(name)); err != nil {
 		return 0, fmt.Errorf("list pods: %w", err)
 	}
 	w.Expect(imageNew)
@@ -111,7 +111,7 @@ func (b *bench) move(ctx context.Context, w *witness.Witness, pod *corev1.Pod) e
 
 func (b *bench) setImage(ctx context.Context, pod *corev1.Pod, container, image string) error {
 	patch := fmt.Appendf(nil, `{"spec":{"containers":[{"name":%q,"image":%q}]}}`, container, image)
-	return b.kube.Patch(ctx, pod.DeepCopy(), kube.RawPatch(types.StrategicMergePatchType, patch))
+	return b.kube.Patch(ctx, pod.DeepCopy(), client.RawPatch(types.StrategicMergePatchType, patch))
 }
 
 func runs(pod *corev1.Pod, container, image string) bool {

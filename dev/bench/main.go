@@ -106,7 +106,7 @@ func (o options) round(ctx context.Context, window int) (*figures, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer b.engine.Close()
+	defer b.temporal.Close()
 	if o.ideal {
 		return b.compare(ctx, o.workers)
 	}

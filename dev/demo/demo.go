@@ -46,7 +46,7 @@ type Demo struct {
 	Bin string
 	Out io.Writer
 
-	engine   client.Client
+	temporal client.Client
 	witness  *witness.Witness
 	workflow string
 }
@@ -62,14 +62,14 @@ func (d *Demo) Run(ctx context.Context) error {
 	if d.witness, err = witness.Watch(ctx, config, "default", "app=nginx", "sidecar1"); err != nil {
 		return err
 	}
-	d.engine, err = client.NewLazyClient(client.Options{
+	d.temporal, err = client.NewLazyClient(client.Options{
 		HostPort: d.Cluster.TemporalAddress,
 		Logger:   log.NewStructuredLogger(slog.New(slog.DiscardHandler)),
 	})
 	if err != nil {
 		return fmt.Errorf("connect to Temporal: %w", err)
 	}
-	defer d.engine.Close()
+	defer d.temporal.Close()
 	for _, step := range []func(context.Context) error{d.inject, d.change, d.pauseAndResume, d.finish} {
 		if err := step(ctx); err != nil {
 			return err
@@ -193,7 +193,7 @@ func bar(done, moving, all int) string {
 }
 
 func (d *Demo) signal(ctx context.Context, name, why string) error {
-	if err := d.engine.SignalWorkflow(ctx, d.workflow, "", name, protocol.Hold{Who: "demo", Why: why}); err != nil {
+	if err := d.temporal.SignalWorkflow(ctx, d.workflow, "", name, protocol.Hold{Who: "demo", Why: why}); err != nil {
 		return fmt.Errorf("send the signal %s: %w", name, err)
 	}
 	return nil
@@ -202,7 +202,7 @@ func (d *Demo) signal(ctx context.Context, name, why string) error {
 // awaitPhase asks the run what it is doing until it says so.
 func (d *Demo) awaitPhase(ctx context.Context, phase protocol.Phase) error {
 	for {
-		answer, err := d.engine.QueryWorkflow(ctx, d.workflow, "", protocol.StatusQuery)
+		answer, err := d.temporal.QueryWorkflow(ctx, d.workflow, "", protocol.StatusQuery)
 		if err != nil {
 			return fmt.Errorf("query the run: %w", err)
 		}

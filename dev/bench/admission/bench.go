@@ -11,18 +11,18 @@ import (
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	kube "sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/outrigger/outrigger/api/v1alpha1"
 	"github.com/outrigger/outrigger/dev/cluster"
-	wiring "github.com/outrigger/outrigger/kube"
+	"github.com/outrigger/outrigger/kube"
 )
 
 const podPath = "/mutate-pod"
 
 type bench struct {
 	stack    *cluster.Cluster
-	kube     kube.Client
+	kube     client.Client
 	runs     int
 	duration time.Duration
 	// url of the webhook, and the address in it.
@@ -37,7 +37,7 @@ func newBench(stack *cluster.Cluster, runs int, duration time.Duration) (*bench,
 		return nil, err
 	}
 	config.QPS = -1
-	scheme, err := wiring.NewScheme()
+	scheme, err := kube.NewScheme()
 	if err != nil {
 		return nil, err
 	}
@@ -45,7 +45,7 @@ func newBench(stack *cluster.Cluster, runs int, duration time.Duration) (*bench,
 		return nil, fmt.Errorf("register API types: %w", err)
 	}
 	b := &bench{stack: stack, runs: runs, duration: duration}
-	if b.kube, err = kube.New(config, kube.Options{Scheme: scheme}); err != nil {
+	if b.kube, err = client.New(config, client.Options{Scheme: scheme}); err != nil {
 		return nil, fmt.Errorf("connect to the cluster: %w", err)
 	}
 	return b, nil
@@ -139,7 +139,7 @@ func (b *bench) stopWebhook(ctx context.Context) error {
 		return err
 	}
 	name := metav1.ObjectMeta{Name: "outrigger"}
-	for _, configuration := range []kube.Object{
+	for _, configuration := range []client.Object{
 		&admissionregistrationv1.MutatingWebhookConfiguration{ObjectMeta: name},
 		&admissionregistrationv1.ValidatingWebhookConfiguration{ObjectMeta: name},
 	} {
@@ -153,7 +153,7 @@ func (b *bench) stopWebhook(ctx context.Context) error {
 // authority is what the API server was told to trust.
 func (b *bench) authority(ctx context.Context) (*x509.CertPool, error) {
 	var configuration admissionregistrationv1.MutatingWebhookConfiguration
-	if err := b.kube.Get(ctx, kube.ObjectKey{Name: "outrigger"}, &configuration); err != nil {
+	if err := b.kube.Get(ctx, client.ObjectKey{Name: "outrigger"}, &configuration); err != nil {
 		return nil, fmt.Errorf("read the webhook's CA: %w", err)
 	}
 	pool := x509.NewCertPool()
@@ -203,7 +203,7 @@ func (b *bench) create(ctx context.Context, set *v1alpha1.SidecarSet) error {
 			return nil
 		}
 		// A webhook configuration that was just removed is asked for a while yet.
-		if ctx.Err() != nil || kube.IgnoreAlreadyExists(err) == nil {
+		if ctx.Err() != nil || client.IgnoreAlreadyExists(err) == nil {
 			return fmt.Errorf("store SidecarSet %s: %w", set.Name, err)
 		}
 		select {
