@@ -333,7 +333,7 @@ type SidecarSetStatus struct {
 
 // RolloutStatus points at the workflow run of a generation.
 type RolloutStatus struct {
-	// Generation that was handed over to Temporal last.
+	// Generation that Temporal was given last.
 	Generation int64 `json:"generation"`
 	// WorkflowID of the run, the same for all generations of a set.
 	WorkflowID string `json:"workflowID"`

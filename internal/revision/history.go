@@ -12,8 +12,8 @@ import (
 	"github.com/outrigger/outrigger/internal/record"
 )
 
-// defaultHistoryLimit applies when a set names none (SPEC §1).
-const defaultHistoryLimit = 10
+// DefaultHistoryLimit applies when a set names none (SPEC §1).
+const DefaultHistoryLimit = 10
 
 // Sort orders revisions from the oldest to the newest.
 func Sort(revisions []*appsv1.ControllerRevision) {
@@ -75,7 +75,7 @@ func Expendable(set *v1alpha1.SidecarSet, sorted []*appsv1.ControllerRevision, c
 
 func historyLimit(set *v1alpha1.SidecarSet) int {
 	if set.Spec.RevisionHistoryLimit == nil {
-		return defaultHistoryLimit
+		return DefaultHistoryLimit
 	}
 	return max(int(*set.Spec.RevisionHistoryLimit), 1)
 }

@@ -99,7 +99,7 @@ func (o options) export(c *cluster.Cluster) error {
 			each.Server = server
 		}
 		if err := clientcmd.WriteToFile(*config, filepath.Join(o.kubeconfigs, role)); err != nil {
-			return fmt.Errorf("hand over the kubeconfig of the %s: %w", role, err)
+			return fmt.Errorf("write the kubeconfig of the %s: %w", role, err)
 		}
 	}
 	return nil
