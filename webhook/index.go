@@ -30,8 +30,8 @@ type compiledSet struct {
 	// the set could match.
 	unreadable error
 	// pinned is the last pinned revision that a pod got.
-	pinned atomic.Pointer[pinnedSet]
-	meters setMeters
+	pinned  atomic.Pointer[pinnedSet]
+	metrics setMetrics
 }
 
 func (s *compiledSet) paused() bool { return s.declared.Spec.InjectionStrategy.Paused }
@@ -54,8 +54,8 @@ type label struct{ key, value string }
 // labels that its selector requires, so that a pod costs nothing for sets that
 // it cannot match. It follows an informer and is safe for concurrent use.
 type setIndex struct {
-	log    logr.Logger
-	meters *meters
+	log     logr.Logger
+	metrics *admissionMetrics
 
 	mu      sync.RWMutex
 	filed   map[string][]label
@@ -64,10 +64,10 @@ type setIndex struct {
 	anywhere map[string]*compiledSet
 }
 
-func newSetIndex(log logr.Logger, meters *meters) *setIndex {
+func newSetIndex(log logr.Logger, metrics *admissionMetrics) *setIndex {
 	return &setIndex{
 		log:      log,
-		meters:   meters,
+		metrics:  metrics,
 		filed:    map[string][]label{},
 		byLabel:  map[label]map[string]*compiledSet{},
 		anywhere: map[string]*compiledSet{},
@@ -102,7 +102,7 @@ func (i *setIndex) put(set *v1alpha1.SidecarSet) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	i.removeLocked(set.Name)
-	compiled.meters = i.meters.ofSet(set.Name)
+	compiled.metrics = i.metrics.ofSet(set.Name)
 	under := required(compiled.scope.PodSelector())
 	i.filed[set.Name] = under
 	if len(under) == 0 {
@@ -120,7 +120,7 @@ func (i *setIndex) remove(name string) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	i.removeLocked(name)
-	i.meters.forget(name)
+	i.metrics.forget(name)
 }
 
 func (i *setIndex) removeLocked(name string) {

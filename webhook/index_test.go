@@ -33,9 +33,9 @@ func found(index *setIndex, labels map[string]string) []string {
 }
 
 func TestTheIndexFindsWhatTheSelectorsMatch(t *testing.T) {
-	meters, err := newMeters(prometheus.NewRegistry())
+	metrics, err := newAdmissionMetrics(prometheus.NewRegistry())
 	assert.NoError(t, err)
-	index := newSetIndex(logr.Discard(), meters)
+	index := newSetIndex(logr.Discard(), metrics)
 	handler := index.handler()
 	for _, set := range []*v1alpha1.SidecarSet{
 		selecting("label", metav1.LabelSelector{MatchLabels: map[string]string{"app": "web"}}),
@@ -68,7 +68,7 @@ func TestTheIndexFindsWhatTheSelectorsMatch(t *testing.T) {
 	handler.OnDelete(selecting("labels", metav1.LabelSelector{}))
 	handler.OnDelete(selecting("empty", metav1.LabelSelector{}))
 	handler.OnDelete(selecting("unreadable-tier", metav1.LabelSelector{}))
-	assert.Equal(t, newSetIndex(logr.Discard(), meters), index, "nothing is left behind")
+	assert.Equal(t, newSetIndex(logr.Discard(), metrics), index, "nothing is left behind")
 }
 
 func TestTheRevisionIsTheRegisteredOneOfThisGeneration(t *testing.T) {

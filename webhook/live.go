@@ -84,7 +84,7 @@ func (s *setsNow) sets(ctx context.Context) (*setIndex, error) {
 func (s *setsNow) list(ctx context.Context) (*listedSets, error) {
 	ctx, cancel := context.WithTimeout(ctx, livePatience)
 	defer cancel()
-	listed := &listedSets{asked: s.clock.Now(), index: newSetIndex(s.log, s.index.meters)}
+	listed := &listedSets{asked: s.clock.Now(), index: newSetIndex(s.log, s.index.metrics)}
 	var list v1alpha1.SidecarSetList
 	if err := s.live.List(ctx, &list); err != nil {
 		return nil, err

@@ -117,7 +117,7 @@ func TestWithoutAnyViewTheFailurePolicyDecides(t *testing.T) {
 	assert.Equal(t, http.StatusInternalServerError, status)
 	require.EqualError(t, err, "whether this pod gets sidecars is not known: "+
 		"the watch of SidecarSets has been down for 3s, so that the cache may be out of date; list SidecarSets: connection refused")
-	assert.Equal(t, 1.0, valueOf(t, o.meters.refused))
+	assert.Equal(t, 1.0, valueOf(t, o.metrics.refused))
 }
 
 func TestWithoutAWatchNamespacesAndRevisionsAreReadToo(t *testing.T) {

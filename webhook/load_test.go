@@ -9,7 +9,7 @@ import (
 	"net/http"
 	"runtime"
 	"runtime/debug"
-	"runtime/metrics"
+	runtimemetrics "runtime/metrics"
 	"strings"
 	"sync"
 	"testing"
@@ -197,8 +197,8 @@ func TestAFloodTakesBoundedMemoryAndHonestClientsAreAnswered(t *testing.T) {
 
 // used is the memory that the process has of the system.
 func used() uint64 {
-	samples := []metrics.Sample{{Name: "/memory/classes/total:bytes"}, {Name: "/memory/classes/heap/released:bytes"}}
-	metrics.Read(samples)
+	samples := []runtimemetrics.Sample{{Name: "/memory/classes/total:bytes"}, {Name: "/memory/classes/heap/released:bytes"}}
+	runtimemetrics.Read(samples)
 	return samples[0].Value.Uint64() - samples[1].Value.Uint64()
 }
 

@@ -31,7 +31,7 @@ type podHandler struct {
 	sets       *setsNow
 	namespaces fresh
 	revisions  revisionSource
-	meters     *meters
+	metrics    *admissionMetrics
 	now        func() metav1.Time
 }
 
@@ -44,12 +44,12 @@ func (h *podHandler) answer(ctx context.Context, x *exchange) (*admissionv1.Admi
 	}
 	sets, err := h.sets.sets(ctx)
 	if err != nil {
-		h.meters.refused.Inc()
+		h.metrics.refused.Inc()
 		return nil, err
 	}
 	response := h.admit(ctx, sets, request)
 	response.UID = request.UID
-	h.meters.took(began)
+	h.metrics.took(began)
 	return &response.AdmissionResponse, nil
 }
 
@@ -64,7 +64,7 @@ func (h *podHandler) admit(ctx context.Context, known *setIndex, request *arriva
 		return h.refused(sets, err, admission.Errored(http.StatusInternalServerError, err))
 	}
 	if len(sets) == 0 {
-		h.meters.unmatched.Inc()
+		h.metrics.unmatched.Inc()
 		return admission.Allowed("")
 	}
 	if request.unread != nil {
@@ -85,11 +85,11 @@ func (h *podHandler) admit(ctx context.Context, known *setIndex, request *arriva
 // refused counts a refusal for the set that is the cause, if one is.
 func (h *podHandler) refused(sets []*compiledSet, err error, response admission.Response) admission.Response {
 	var cause inject.SetError
-	counter := h.meters.refused
+	counter := h.metrics.refused
 	if errors.As(err, &cause) {
 		for _, set := range sets {
 			if set.name == cause.Set {
-				counter = set.meters.refused
+				counter = set.metrics.refused
 			}
 		}
 	}
@@ -100,10 +100,10 @@ func (h *podHandler) refused(sets []*compiledSet, err error, response admission.
 func (h *podHandler) injected(sets []*compiledSet, injection *inject.Injection) {
 	for _, set := range sets {
 		if !set.paused() {
-			set.meters.injected.Inc()
+			set.metrics.injected.Inc()
 		}
 	}
-	h.meters.containers.Add(float64(injection.Containers()))
+	h.metrics.containers.Add(float64(injection.Containers()))
 }
 
 // matching returns the sets in whose scope the pod is (SPEC §3). A namespace

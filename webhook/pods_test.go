@@ -34,16 +34,16 @@ func handlerFor(t testing.TB, functions interceptor.Funcs, objects []client.Obje
 	builder = builder.WithIndex(&appsv1.ControllerRevision{}, setOfRevision, func(o client.Object) []string {
 		return []string{o.GetLabels()[v1alpha1.SidecarSetNameLabel]}
 	})
-	meters, err := newMeters(prometheus.NewRegistry())
+	metrics, err := newAdmissionMetrics(prometheus.NewRegistry())
 	require.NoError(t, err)
-	index := newSetIndex(logr.Discard(), meters)
+	index := newSetIndex(logr.Discard(), metrics)
 	for _, set := range sets {
 		index.put(set)
 	}
 	reader := builder.Build()
 	cached := fresh{cached: reader, stale: func() error { return nil }}
 	return &podHandler{
-		sets: &setsNow{fresh: cached, index: index}, namespaces: cached, meters: meters, now: metav1.Now,
+		sets: &setsNow{fresh: cached, index: index}, namespaces: cached, metrics: metrics, now: metav1.Now,
 		revisions: revisionSource{fresh: cached, systemNamespace: "system"},
 	}
 }

@@ -44,7 +44,7 @@ func newServed(t *testing.T, change func(*server)) *served {
 	require.NoError(t, err)
 	pods := handlerFor(t, interceptor.Funcs{}, nil, fixture.SidecarSet("s", fixture.Sidecar("side")))
 	s := &served{roots: x509.NewCertPool(), server: &server{
-		log: logr.Discard(), requests: pods.meters.requests, inFlight: pods.meters.inFlight, limits: usualLimits(), load: newLoad(usualBounds()),
+		log: logr.Discard(), requests: pods.metrics.requests, inFlight: pods.metrics.inFlight, limits: usualLimits(), load: newLoad(usualBounds()),
 		certificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return pair, nil },
 	}}
 	if change != nil {

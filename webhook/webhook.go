@@ -23,7 +23,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/healthz"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
-	"sigs.k8s.io/controller-runtime/pkg/metrics"
+	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
 	"github.com/outrigger/outrigger/api/v1alpha1"
@@ -68,11 +68,11 @@ func Run(ctx context.Context, options Options) error {
 	if err != nil {
 		return err
 	}
-	meters, err := newMeters(metrics.Registry)
+	metrics, err := newAdmissionMetrics(ctrlmetrics.Registry)
 	if err != nil {
 		return err
 	}
-	if err := metrics.Registry.Register(registered(keeper.asked.Load)); err != nil {
+	if err := ctrlmetrics.Registry.Register(registered(keeper.asked.Load)); err != nil {
 		return fmt.Errorf("register metrics: %w", err)
 	}
 	clients, err := newClientAuthority(options.ClientCAFile)
@@ -81,9 +81,9 @@ func Run(ctx context.Context, options Options) error {
 	}
 	server := &server{
 		log: options.Logger, certificate: keeper.certificate, clients: clients,
-		requests: meters.requests, inFlight: meters.inFlight, limits: usualLimits(), load: newLoad(usualBounds()),
+		requests: metrics.requests, inFlight: metrics.inFlight, limits: usualLimits(), load: newLoad(usualBounds()),
 	}
-	synced, err := options.register(ctx, mgr, server, meters)
+	synced, err := options.register(ctx, mgr, server, metrics)
 	if err != nil {
 		return err
 	}
@@ -227,8 +227,8 @@ const mostValidations = 16
 
 // register puts the handlers on the server. The result tells when all that they
 // read has been seen.
-func (o Options) register(ctx context.Context, mgr *kube.Manager, server *server, meters *meters) (toolscache.InformerSynced, error) {
-	index := newSetIndex(o.Logger, meters)
+func (o Options) register(ctx context.Context, mgr *kube.Manager, server *server, metrics *admissionMetrics) (toolscache.InformerSynced, error) {
+	index := newSetIndex(o.Logger, metrics)
 	informer, err := mgr.GetCache().GetInformer(ctx, &v1alpha1.SidecarSet{})
 	if err != nil {
 		return nil, fmt.Errorf("watch SidecarSets: %w", err)
@@ -253,7 +253,7 @@ func (o Options) register(ctx context.Context, mgr *kube.Manager, server *server
 		sets:       &setsNow{fresh: of(&v1alpha1.SidecarSet{}), index: index, log: o.Logger, clock: clock.RealClock{}},
 		namespaces: of(&corev1.Namespace{}),
 		revisions:  revisionSource{fresh: of(&appsv1.ControllerRevision{}), systemNamespace: o.SystemNamespace},
-		meters:     meters, now: metav1.Now,
+		metrics:    metrics, now: metav1.Now,
 	}
 	server.Register(podPath, podSize(), once(registration.HasSynced, reviews(pods.answer)))
 	server.Register(defaultingPath, setSize(), reviews(reviewed(&defaulter{decoder: decoder})))

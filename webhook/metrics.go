@@ -17,8 +17,8 @@ const (
 
 const setLabel = "sidecarset"
 
-// meters are the webhook's own metrics.
-type meters struct {
+// admissionMetrics are the webhook's own metrics.
+type admissionMetrics struct {
 	admissions *prometheus.CounterVec
 	duration   prometheus.Histogram
 	containers prometheus.Counter
@@ -29,12 +29,12 @@ type meters struct {
 	refused prometheus.Counter
 }
 
-// setMeters are those of one set. They are held with the set, so that a pod
+// setMetrics are those of one set. They are held with the set, so that a pod
 // that is still on its way cannot bring back the series of a deleted one.
-type setMeters struct{ injected, refused prometheus.Counter }
+type setMetrics struct{ injected, refused prometheus.Counter }
 
-func newMeters(registerer prometheus.Registerer) (*meters, error) {
-	m := &meters{
+func newAdmissionMetrics(registerer prometheus.Registerer) (*admissionMetrics, error) {
+	m := &admissionMetrics{
 		admissions: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "outrigger_admissions_total",
 			Help: "Admissions of pods, by result and by the SidecarSet that was injected or refused the pod.",
@@ -67,8 +67,8 @@ func newMeters(registerer prometheus.Registerer) (*meters, error) {
 	return m, nil
 }
 
-func (m *meters) ofSet(name string) setMeters {
-	return setMeters{
+func (m *admissionMetrics) ofSet(name string) setMetrics {
+	return setMetrics{
 		injected: m.admissions.WithLabelValues(resultInjected, name),
 		refused:  m.admissions.WithLabelValues(resultRefused, name),
 	}
@@ -88,8 +88,8 @@ func registered(asked func() bool) prometheus.Collector {
 }
 
 // forget drops the series of a set that is gone.
-func (m *meters) forget(name string) {
+func (m *admissionMetrics) forget(name string) {
 	m.admissions.DeletePartialMatch(prometheus.Labels{setLabel: name})
 }
 
-func (m *meters) took(since time.Time) { m.duration.Observe(time.Since(since).Seconds()) }
+func (m *admissionMetrics) took(since time.Time) { m.duration.Observe(time.Since(since).Seconds()) }

@@ -28,7 +28,7 @@ func gaugeOf(t *testing.T, gauge prometheus.Gauge) float64 {
 }
 
 // admissions reads all series of outrigger_admissions_total, by result and set.
-func admissions(t *testing.T, m *meters) map[string]float64 {
+func admissions(t *testing.T, m *admissionMetrics) map[string]float64 {
 	t.Helper()
 	registry := prometheus.NewRegistry()
 	require.NoError(t, registry.Register(m.admissions))
@@ -66,10 +66,10 @@ func TestAdmissionsAreCountedBySetAndResult(t *testing.T) {
 	assert.Equal(t, map[string]float64{
 		"injected plain": 2, "refused plain": 0, "injected paused": 0, "refused paused": 0, "injected broken": 0, "refused broken": 1,
 		"injected lost": 0, "refused lost": 1, "unmatched ": 1, "refused ": 1,
-	}, admissions(t, handler.meters))
-	assert.Equal(t, 4.0, valueOf(t, handler.meters.containers))
+	}, admissions(t, handler.metrics))
+	assert.Equal(t, 4.0, valueOf(t, handler.metrics.containers))
 	var duration dto.Metric
-	require.NoError(t, handler.meters.duration.Write(&duration))
+	require.NoError(t, handler.metrics.duration.Write(&duration))
 	assert.Equal(t, uint64(6), duration.GetHistogram().GetSampleCount())
 }
 
@@ -79,6 +79,6 @@ func TestSeriesOfADeletedSetGoForGood(t *testing.T) {
 	onItsWay := index.matching(map[string]string{"app": "web"})
 	require.Len(t, onItsWay, 1)
 	index.remove("s")
-	onItsWay[0].meters.injected.Inc()
-	assert.Equal(t, map[string]float64{"unmatched ": 0, "refused ": 0}, admissions(t, handler.meters))
+	onItsWay[0].metrics.injected.Inc()
+	assert.Equal(t, map[string]float64{"unmatched ": 0, "refused ": 0}, admissions(t, handler.metrics))
 }
