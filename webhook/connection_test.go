@@ -100,10 +100,10 @@ func TestRequestsInARowAreAllAnswered(t *testing.T) {
 func TestARunningRequestOutlivesTheEnd(t *testing.T) {
 	began, goOn := make(chan struct{}), make(chan struct{})
 	s := newServed(t, func(s *server) {
-		s.Register("/slow", podSize(), func(ctx context.Context, x *exchange) (int, error) {
+		s.Register("/slow", podSize(), func(ctx context.Context, buffers *requestBuffers) (int, error) {
 			close(began)
 			<-goOn
-			x.answer.WriteString("done")
+			buffers.answer.WriteString("done")
 			return http.StatusOK, ctx.Err()
 		})
 	})

@@ -18,16 +18,16 @@ import (
 var errNothingToConvert = errors.New("want a ConversionReview with a request")
 
 // convert answers the API server's ConversionReviews.
-func convert(_ context.Context, x *exchange) (status int, err error) {
+func convert(_ context.Context, buffers *requestBuffers) (status int, err error) {
 	var review apiextensionsv1.ConversionReview
-	if err := json.Unmarshal(x.body.Bytes(), &review); err != nil {
+	if err := json.Unmarshal(buffers.body.Bytes(), &review); err != nil {
 		return http.StatusBadRequest, fmt.Errorf("want a ConversionReview: %w", err)
 	}
 	if review.Request == nil {
 		return http.StatusBadRequest, errNothingToConvert
 	}
 	answer := apiextensionsv1.ConversionReview{TypeMeta: review.TypeMeta, Response: converted(review.Request)}
-	if err := json.NewEncoder(&x.answer).Encode(answer); err != nil {
+	if err := json.NewEncoder(&buffers.answer).Encode(answer); err != nil {
 		return http.StatusInternalServerError, fmt.Errorf("encode the ConversionReview: %w", err)
 	}
 	return http.StatusOK, nil

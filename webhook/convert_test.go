@@ -11,10 +11,10 @@ import (
 
 func review(t *testing.T, body string) (status int, answer string, err error) {
 	t.Helper()
-	x := &exchange{}
-	x.body.WriteString(body)
-	status, err = convert(t.Context(), x)
-	return status, x.answer.String(), err
+	buffers := &requestBuffers{}
+	buffers.body.WriteString(body)
+	status, err = convert(t.Context(), buffers)
+	return status, buffers.answer.String(), err
 }
 
 func TestReviewsAreAnsweredObjectByObject(t *testing.T) {

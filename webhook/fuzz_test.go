@@ -92,9 +92,9 @@ func FuzzReviews(f *testing.F) {
 	f.Add([]byte(strings.Replace(string(whole), `"containers":[`, `"containers":[null,`, 1)))
 	f.Add([]byte(`{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","request":{"uid":"\u0000<","object":{"metadata":{},"spec":{}}}}`))
 	f.Fuzz(func(t *testing.T, body []byte) {
-		x := &exchange{}
-		x.body.Write(body)
-		status, err := answer(t.Context(), x)
+		buffers := &requestBuffers{}
+		buffers.body.Write(body)
+		status, err := answer(t.Context(), buffers)
 		if status == http.StatusBadRequest {
 			assert.Error(t, err)
 			return
@@ -102,7 +102,7 @@ func FuzzReviews(f *testing.F) {
 		require.NoError(t, err)
 		require.Equal(t, http.StatusOK, status)
 		var review admissionv1.AdmissionReview
-		require.NoError(t, json.Unmarshal(x.answer.Bytes(), &review))
+		require.NoError(t, json.Unmarshal(buffers.answer.Bytes(), &review))
 		require.NotNil(t, review.Response)
 		assert.True(t, review.Response.Allowed || review.Response.Result.Message != "")
 	})

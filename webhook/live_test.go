@@ -111,9 +111,9 @@ func TestWithoutAnyViewTheFailurePolicyDecides(t *testing.T) {
 		assert.True(t, bounded)
 		return errors.New("connection refused")
 	}
-	x := &exchange{}
-	x.body.Write(reviewOf(t, fixture.Pod()))
-	status, err := reviews(o.answer)(t.Context(), x)
+	buffers := &requestBuffers{}
+	buffers.body.Write(reviewOf(t, fixture.Pod()))
+	status, err := reviews(o.answer)(t.Context(), buffers)
 	assert.Equal(t, http.StatusInternalServerError, status)
 	require.EqualError(t, err, "whether this pod gets sidecars is not known: "+
 		"the watch of SidecarSets has been down for 3s, so that the cache may be out of date; list SidecarSets: connection refused")

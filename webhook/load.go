@@ -128,12 +128,12 @@ func (l *load) reserve(ctx context.Context, of *semaphore.Weighted, n int64, ove
 // atMost lets so many requests of a kind be decided at once.
 func (l *load) atMost(n int64, kind string, respond responder) responder {
 	of := semaphore.NewWeighted(n)
-	return func(ctx context.Context, x *exchange) (status int, err error) {
+	return func(ctx context.Context, buffers *requestBuffers) (status int, err error) {
 		free, err := l.reserve(ctx, of, 1, overloadError{kind, n})
 		if err != nil {
 			return http.StatusTooManyRequests, err
 		}
 		defer free()
-		return respond(ctx, x)
+		return respond(ctx, buffers)
 	}
 }

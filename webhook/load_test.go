@@ -26,10 +26,10 @@ import (
 
 // held registers a path whose requests wait for goOn.
 func held(s *server, path string, began chan<- struct{}, goOn <-chan struct{}) {
-	s.Register(path, podSize(), func(_ context.Context, x *exchange) (int, error) {
+	s.Register(path, podSize(), func(_ context.Context, buffers *requestBuffers) (int, error) {
 		began <- struct{}{}
 		<-goOn
-		x.answer.WriteString("done")
+		buffers.answer.WriteString("done")
 		return http.StatusOK, nil
 	})
 }
@@ -235,12 +235,12 @@ func TestWeightsCoverWhatDecodingTakes(t *testing.T) {
 			if count(body) > sizes[path].values {
 				continue
 			}
-			x := &exchange{}
-			x.body.Write(body)
+			buffers := &requestBuffers{}
+			buffers.body.Write(body)
 			var before, after runtime.MemStats
 			runtime.GC()
 			runtime.ReadMemStats(&before)
-			_, _ = responders[path](t.Context(), x)
+			_, _ = responders[path](t.Context(), buffers)
 			runtime.ReadMemStats(&after)
 			// All that was ever allocated, of which much is garbage at once.
 			took, weight := after.TotalAlloc-before.TotalAlloc, uint64(sizes[path].weight(body))

@@ -36,9 +36,9 @@ type podHandler struct {
 }
 
 // answer decides about the pod of an AdmissionReview.
-func (h *podHandler) answer(ctx context.Context, x *exchange) (*admissionv1.AdmissionResponse, error) {
+func (h *podHandler) answer(ctx context.Context, buffers *requestBuffers) (*admissionv1.AdmissionResponse, error) {
 	began := time.Now()
-	request, err := readArrival(x.body.Bytes())
+	request, err := readArrival(buffers.body.Bytes())
 	if err != nil {
 		return nil, err
 	}

@@ -26,13 +26,13 @@ func BenchmarkAdmission(b *testing.B) {
 			}
 			pods := handlerFor(b, interceptor.Funcs{}, nil, sets...)
 			answer := reviews(pods.answer)
-			x, body := &exchange{}, reviewOf(b, loadedPod())
+			buffers, body := &requestBuffers{}, reviewOf(b, loadedPod())
 			b.ReportAllocs()
 			for b.Loop() {
-				x.body.Reset()
-				x.answer.Reset()
-				x.body.Write(body)
-				if _, err := answer(b.Context(), x); err != nil || x.answer.Len() < 1000 {
+				buffers.body.Reset()
+				buffers.answer.Reset()
+				buffers.body.Write(body)
+				if _, err := answer(b.Context(), buffers); err != nil || buffers.answer.Len() < 1000 {
 					b.Fatal("not injected", err)
 				}
 			}

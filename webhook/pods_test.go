@@ -61,9 +61,9 @@ func reviewOf(t testing.TB, pod any) []byte {
 
 func admitted(t testing.TB, handler *podHandler, pod any) *admissionv1.AdmissionResponse {
 	t.Helper()
-	x := &exchange{}
-	x.body.Write(reviewOf(t, pod))
-	response, err := handler.answer(t.Context(), x)
+	buffers := &requestBuffers{}
+	buffers.body.Write(reviewOf(t, pod))
+	response, err := handler.answer(t.Context(), buffers)
 	require.NoError(t, err)
 	assert.Equal(t, types.UID("1"), response.UID)
 	return response

@@ -15,49 +15,49 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 )
 
-// exchange is the memory of one request.
-type exchange struct {
+// requestBuffers hold the body and the answer of one request.
+type requestBuffers struct {
 	body, answer bytes.Buffer
 }
 
-// keptMemory is how much of a buffer waits for the next request: the usual ones
+// maxPooledBuffer is how much of a buffer waits for the next request: the usual ones
 // fit, and a few huge ones leave nothing behind.
-const keptMemory = 64 << 10
+const maxPooledBuffer = 64 << 10
 
 // read takes a body of at most this size; a length below zero is not known.
-func (x *exchange) read(body io.Reader, length int64, most size) (status int, err error) {
+func (b *requestBuffers) read(body io.Reader, length int64, most size) (status int, err error) {
 	if length > 0 {
-		x.body.Grow(int(min(length, smallBody)) + bytes.MinRead)
+		b.body.Grow(int(min(length, smallBody)) + bytes.MinRead)
 	}
-	_, err = x.body.ReadFrom(io.LimitReader(body, most.bytes+1))
+	_, err = b.body.ReadFrom(io.LimitReader(body, most.bytes+1))
 	switch {
 	case timedOut(err):
 		return http.StatusRequestTimeout, fmt.Errorf("read the body: %w", err)
 	case err != nil:
 		return http.StatusBadRequest, fmt.Errorf("read the body: %w", err)
-	case int64(x.body.Len()) > most.bytes:
+	case int64(b.body.Len()) > most.bytes:
 		return http.StatusRequestEntityTooLarge, most.tooLarge()
-	case count(x.body.Bytes()) > most.values:
+	case count(b.body.Bytes()) > most.values:
 		return http.StatusRequestEntityTooLarge, fmt.Errorf("send at most %d values", most.values)
 	}
 	return http.StatusOK, nil
 }
 
-// decider decides about the review in an exchange. An error is a review that
+// decider decides about the review in a request. An error is a review that
 // makes no sense, or errUndecided.
-type decider func(context.Context, *exchange) (*admissionv1.AdmissionResponse, error)
+type decider func(context.Context, *requestBuffers) (*admissionv1.AdmissionResponse, error)
 
 // reviews answers AdmissionReviews.
 func reviews(decide decider) responder {
-	return func(ctx context.Context, x *exchange) (status int, err error) {
-		response, err := decide(ctx, x)
+	return func(ctx context.Context, buffers *requestBuffers) (status int, err error) {
+		response, err := decide(ctx, buffers)
 		if errors.Is(err, errUndecided) {
 			return http.StatusInternalServerError, err
 		}
 		if err != nil {
 			return http.StatusBadRequest, err
 		}
-		err = json.NewEncoder(&x.answer).Encode(&admissionv1.AdmissionReview{TypeMeta: reviewType(), Response: response})
+		err = json.NewEncoder(&buffers.answer).Encode(&admissionv1.AdmissionReview{TypeMeta: reviewType(), Response: response})
 		if err != nil {
 			return http.StatusInternalServerError, fmt.Errorf("encode the answer: %w", err)
 		}
@@ -87,9 +87,9 @@ func checkReview(kind metav1.TypeMeta, hasRequest bool) error {
 
 // reviewed lets a handler answer whole reviews.
 func reviewed(handler admission.Handler) decider {
-	return func(ctx context.Context, x *exchange) (*admissionv1.AdmissionResponse, error) {
+	return func(ctx context.Context, buffers *requestBuffers) (*admissionv1.AdmissionResponse, error) {
 		var review admissionv1.AdmissionReview
-		if err := utiljson.Unmarshal(x.body.Bytes(), &review); err != nil {
+		if err := utiljson.Unmarshal(buffers.body.Bytes(), &review); err != nil {
 			return nil, fmt.Errorf("read the AdmissionReview: %w", err)
 		}
 		if err := checkReview(review.TypeMeta, review.Request != nil); err != nil {

@@ -65,15 +65,15 @@ type server struct {
 	limits   limits
 	load     *load
 	mux      http.ServeMux
-	// exchanges are used again.
-	exchanges sync.Pool
+	// pool holds the buffers of requests that were answered.
+	pool sync.Pool
 	// leaving is set once others are to be asked.
 	leaving atomic.Bool
 }
 
-// responder makes the answer of an exchange from its body. An error comes with the
+// responder makes the answer of a request from its body. An error comes with the
 // HTTP status to refuse with.
-type responder func(context.Context, *exchange) (status int, err error)
+type responder func(context.Context, *requestBuffers) (status int, err error)
 
 // route is a path that is served.
 type route struct {
@@ -93,30 +93,30 @@ func (s *server) Register(path string, size size, respond responder) {
 
 // serve answers one request, and returns the HTTP status.
 func (s *server) serve(w http.ResponseWriter, request *http.Request, r *route) int {
-	x, used := s.exchanges.Get().(*exchange)
+	buffers, used := s.pool.Get().(*requestBuffers)
 	if !used {
-		x = &exchange{}
+		buffers = &requestBuffers{}
 	}
-	defer s.giveBack(x)
+	defer s.release(buffers)
 	// What is large counts until its answer is sent: clients may be slow to take it.
-	status, free, err := s.answer(request, r, x)
+	status, free, err := s.answer(request, r, buffers)
 	if err != nil {
 		free()
 		return refuse(w, request, status, err)
 	}
 	defer free()
 	w.Header().Set("Content-Type", "application/json")
-	w.Header().Set("Content-Length", strconv.Itoa(x.answer.Len()))
+	w.Header().Set("Content-Length", strconv.Itoa(buffers.answer.Len()))
 	if s.leaving.Load() {
 		w.Header().Set("Connection", "close")
 	}
-	_, _ = w.Write(x.answer.Bytes()) // a client that went away needs no answer
+	_, _ = w.Write(buffers.answer.Bytes()) // a client that went away needs no answer
 	return http.StatusOK
 }
 
-// answer leaves it in the exchange. What is returned is to be called once nothing
+// answer leaves it in the buffers. What is returned is to be called once nothing
 // of that is of use any more.
-func (s *server) answer(request *http.Request, r *route, x *exchange) (status int, free func(), err error) {
+func (s *server) answer(request *http.Request, r *route, buffers *requestBuffers) (status int, free func(), err error) {
 	free = func() {}
 	if status, err = s.check(request, r); err != nil {
 		return status, free, err
@@ -131,15 +131,15 @@ func (s *server) answer(request *http.Request, r *route, x *exchange) (status in
 	if free, err = s.load.reading(request.Context(), request.ContentLength, r.size.bytes); err != nil {
 		return http.StatusTooManyRequests, free, err
 	}
-	if status, err = x.read(request.Body, request.ContentLength, r.size); err != nil {
+	if status, err = buffers.read(request.Body, request.ContentLength, r.size); err != nil {
 		return status, free, err
 	}
-	decided, err := s.load.deciding(request.Context(), r.size.weight(x.body.Bytes()))
+	decided, err := s.load.deciding(request.Context(), r.size.weight(buffers.body.Bytes()))
 	if err != nil {
 		return http.StatusTooManyRequests, free, err
 	}
 	defer decided()
-	status, err = s.decide(request.Context(), r.respond, x)
+	status, err = s.decide(request.Context(), r.respond, buffers)
 	return status, free, err
 }
 
@@ -176,7 +176,7 @@ func isJSON(contentType string) bool {
 }
 
 // decide keeps one request that fails from being more than that.
-func (s *server) decide(ctx context.Context, respond responder, x *exchange) (status int, err error) {
+func (s *server) decide(ctx context.Context, respond responder, buffers *requestBuffers) (status int, err error) {
 	ctx, cancel := context.WithTimeout(ctx, s.limits.answer)
 	defer cancel()
 	defer func() {
@@ -185,16 +185,16 @@ func (s *server) decide(ctx context.Context, respond responder, x *exchange) (st
 			status, err = http.StatusInternalServerError, errInternal
 		}
 	}()
-	return respond(ctx, x)
+	return respond(ctx, buffers)
 }
 
-func (s *server) giveBack(x *exchange) {
-	if max(x.body.Cap(), x.answer.Cap()) > keptMemory {
+func (s *server) release(buffers *requestBuffers) {
+	if max(buffers.body.Cap(), buffers.answer.Cap()) > maxPooledBuffer {
 		return
 	}
-	x.body.Reset()
-	x.answer.Reset()
-	s.exchanges.Put(x)
+	buffers.body.Reset()
+	buffers.answer.Reset()
+	s.pool.Put(buffers)
 }
 
 // refuse answers with the reason, and ends the connection: only who asks as API

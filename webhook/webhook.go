@@ -269,10 +269,10 @@ var errNotSynced = errors.New("the webhook does not know all SidecarSets yet")
 
 // once answers nobody before caches are filled.
 func once(synced toolscache.InformerSynced, respond responder) responder {
-	return func(ctx context.Context, x *exchange) (status int, err error) {
+	return func(ctx context.Context, buffers *requestBuffers) (status int, err error) {
 		if !synced() {
 			return http.StatusServiceUnavailable, errNotSynced
 		}
-		return respond(ctx, x)
+		return respond(ctx, buffers)
 	}
 }
