@@ -38,7 +38,7 @@ type podHandler struct {
 // answer decides about the pod of an AdmissionReview.
 func (h *podHandler) answer(ctx context.Context, buffers *requestBuffers) (*admissionv1.AdmissionResponse, error) {
 	began := time.Now()
-	request, err := readArrival(buffers.body.Bytes())
+	request, err := readPodRequest(buffers.body.Bytes())
 	if err != nil {
 		return nil, err
 	}
@@ -54,7 +54,7 @@ func (h *podHandler) answer(ctx context.Context, buffers *requestBuffers) (*admi
 }
 
 // admit is the story of an admission: match, choose versions, inject.
-func (h *podHandler) admit(ctx context.Context, known *setIndex, request *arrival) admission.Response {
+func (h *podHandler) admit(ctx context.Context, known *setIndex, request *podRequest) admission.Response {
 	pod := request.pod()
 	if match.Mirror(pod) {
 		return admission.Allowed("")

@@ -14,23 +14,23 @@ import (
 // podReview is the AdmissionReview of a new pod, as far as injection needs it.
 type podReview struct {
 	metav1.TypeMeta `json:",inline"`
-	Request         *arrival `json:"request"`
+	Request         *podRequest `json:"request"`
 }
 
-// arrival is a new pod with its request.
-type arrival struct {
+// podRequest is a request to create a pod.
+type podRequest struct {
 	UID       types.UID               `json:"uid"`
 	Kind      metav1.GroupVersionKind `json:"kind"`
 	Namespace string                  `json:"namespace"`
-	Object    *newPod                 `json:"object"`
+	Object    *partialPod             `json:"object"`
 	// unread is why the pod's spec makes no sense.
 	unread error
 }
 
-// newPod is what injection reads of a pod. The rest would take longer, above all
+// partialPod is what injection reads of a pod. The rest would take longer, above all
 // managedFields; and status and deletionTimestamp are whatever the client sent,
 // as the API server resets them only after admission.
-type newPod struct {
+type partialPod struct {
 	metav1.TypeMeta `json:",inline"`
 	Metadata        *podMetadata `json:"metadata"`
 	Spec            *podSpec     `json:"spec"`
@@ -46,12 +46,12 @@ type podMetadata struct {
 }
 
 var (
-	errNoPod  = errors.New("the AdmissionReview is not about a pod of v1")
-	errHollow = errors.New("the pod has no metadata or no spec")
+	errNoPod         = errors.New("the AdmissionReview is not about a pod of v1")
+	errIncompletePod = errors.New("the pod has no metadata or no spec")
 )
 
-// readArrival reads an AdmissionReview in one pass.
-func readArrival(body []byte) (*arrival, error) {
+// readPodRequest reads an AdmissionReview in one pass.
+func readPodRequest(body []byte) (*podRequest, error) {
 	var review podReview
 	if err := json.Unmarshal(body, &review); err != nil {
 		if review = withoutSpec(body); review.Request == nil {
@@ -71,7 +71,7 @@ func readArrival(body []byte) (*arrival, error) {
 		return nil, errNoPod
 	}
 	if request.Object.Metadata == nil || request.Object.Spec == nil && request.unread == nil {
-		return nil, errHollow
+		return nil, errIncompletePod
 	}
 	return request, nil
 }
@@ -81,9 +81,9 @@ func withoutSpec(body []byte) podReview {
 	var review struct {
 		metav1.TypeMeta `json:",inline"`
 		Request         *struct {
-			arrival
+			podRequest
 			Object *struct {
-				newPod
+				partialPod
 				Spec jsontext.Value `json:"spec"`
 			} `json:"object"`
 		} `json:"request"`
@@ -91,28 +91,28 @@ func withoutSpec(body []byte) podReview {
 	if err := json.Unmarshal(body, &review); err != nil || review.Request == nil || review.Request.Object == nil {
 		return podReview{}
 	}
-	request := &review.Request.arrival
-	request.Object = &review.Request.Object.newPod
+	request := &review.Request.podRequest
+	request.Object = &review.Request.Object.partialPod
 	return podReview{TypeMeta: review.TypeMeta, Request: request}
 }
 
-// isPod takes a kind that is not told for a pod: nothing else is sent here.
+// isPod takes an empty kind for a pod: API servers send nothing else here.
 func isPod(group, version, kind string) bool {
 	return kind == "" || group == "" && version == "v1" && kind == "Pod"
 }
 
 // pod is the pod as far as it was read. An empty namespace is the request's (SPEC §3).
-func (a *arrival) pod() *corev1.Pod {
-	told := a.Object.Metadata
+func (r *podRequest) pod() *corev1.Pod {
+	metadata := r.Object.Metadata
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
-		Name: told.Name, GenerateName: told.GenerateName, Namespace: told.Namespace,
-		Labels: told.Labels, Annotations: told.Annotations, OwnerReferences: told.OwnerReferences,
+		Name: metadata.Name, GenerateName: metadata.GenerateName, Namespace: metadata.Namespace,
+		Labels: metadata.Labels, Annotations: metadata.Annotations, OwnerReferences: metadata.OwnerReferences,
 	}}
 	if pod.Namespace == "" {
-		pod.Namespace = a.Namespace
+		pod.Namespace = r.Namespace
 	}
-	if a.Object.Spec != nil {
-		pod.Spec = a.Object.Spec.read()
+	if r.Object.Spec != nil {
+		pod.Spec = r.Object.Spec.read()
 	}
 	return pod
 }
