@@ -40,14 +40,14 @@ func invalid(name string, causes []metav1.StatusCause) admission.Response {
 // unreadable refuses a SidecarSet that does not decode: a value of the wrong
 // type, or one that does not parse, is its field's fault.
 func unreadable(req *admission.Request, err error) admission.Response {
-	if found := misfits(req.Object.Raw, reflect.TypeFor[v1alpha1.SidecarSet](), nil); len(found) > 0 {
+	if found := typeErrors(req.Object.Raw, reflect.TypeFor[v1alpha1.SidecarSet](), nil); len(found) > 0 {
 		return invalid(req.Name, validation.Causes(found))
 	}
 	return admission.Errored(http.StatusBadRequest, fmt.Errorf("read SidecarSet %s: %w", req.Name, err))
 }
 
-// misfits returns the innermost values that do not decode into their types.
-func misfits(raw []byte, t reflect.Type, at *field.Path) field.ErrorList {
+// typeErrors returns the innermost values that do not decode into their types.
+func typeErrors(raw []byte, t reflect.Type, at *field.Path) field.ErrorList {
 	err := utiljson.Unmarshal(raw, reflect.New(t).Interface())
 	if err == nil {
 		return nil
@@ -57,15 +57,15 @@ func misfits(raw []byte, t reflect.Type, at *field.Path) field.ErrorList {
 	}
 	var found field.ErrorList
 	if !decodesItself(t) {
-		found = innerMisfits(raw, t, at)
+		found = innerTypeErrors(raw, t, at)
 	}
 	if len(found) > 0 || at == nil {
 		return found
 	}
-	return field.ErrorList{misfit(raw, at, err)}
+	return field.ErrorList{typeError(raw, at, err)}
 }
 
-func innerMisfits(raw []byte, t reflect.Type, at *field.Path) field.ErrorList {
+func innerTypeErrors(raw []byte, t reflect.Type, at *field.Path) field.ErrorList {
 	var found field.ErrorList
 	switch t.Kind() {
 	case reflect.Struct:
@@ -73,17 +73,17 @@ func innerMisfits(raw []byte, t reflect.Type, at *field.Path) field.ErrorList {
 		values := decoded[map[string]json.RawMessage](raw)
 		for _, name := range slices.Sorted(maps.Keys(values)) {
 			if known := types[name]; known != nil {
-				found = append(found, misfits(values[name], known, at.Child(name))...)
+				found = append(found, typeErrors(values[name], known, at.Child(name))...)
 			}
 		}
 	case reflect.Map:
 		values := decoded[map[string]json.RawMessage](raw)
 		for _, key := range slices.Sorted(maps.Keys(values)) {
-			found = append(found, misfits(values[key], t.Elem(), at.Key(key))...)
+			found = append(found, typeErrors(values[key], t.Elem(), at.Key(key))...)
 		}
 	case reflect.Slice:
 		for i, item := range decoded[[]json.RawMessage](raw) {
-			found = append(found, misfits(item, t.Elem(), at.Index(i))...)
+			found = append(found, typeErrors(item, t.Elem(), at.Index(i))...)
 		}
 	}
 	return found
@@ -103,7 +103,7 @@ func decoded[T any](raw []byte) T {
 	return value
 }
 
-func misfit(raw []byte, at *field.Path, err error) *field.Error {
+func typeError(raw []byte, at *field.Path, err error) *field.Error {
 	const longest = 64
 	value := string(raw)
 	if text, unquoteErr := strconv.Unquote(value); unquoteErr == nil {
