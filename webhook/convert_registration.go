@@ -37,25 +37,25 @@ func (e endpoint) conversion(bundle []byte) *apiextensionsv1.CustomResourceConve
 	}
 }
 
-func (k *keeper) definition(ctx context.Context) (*apiextensionsv1.CustomResourceDefinition, error) {
+func (r *reconciler) definition(ctx context.Context) (*apiextensionsv1.CustomResourceDefinition, error) {
 	definition := &apiextensionsv1.CustomResourceDefinition{}
-	if err := k.client.Get(ctx, definitionKey(), definition); err != nil {
+	if err := r.client.Get(ctx, definitionKey(), definition); err != nil {
 		return nil, fmt.Errorf("read CustomResourceDefinition %s (config/crd defines it): %w", definitionKey().Name, err)
 	}
 	return definition, nil
 }
 
 // writeConversion corrects the conversion of SidecarSets, and nothing else.
-func (k *keeper) writeConversion(ctx context.Context, want *apiextensionsv1.CustomResourceConversion) error {
-	live, err := k.definition(ctx)
+func (r *reconciler) writeConversion(ctx context.Context, want *apiextensionsv1.CustomResourceConversion) error {
+	live, err := r.definition(ctx)
 	if err != nil || equality.Semantic.DeepEqual(live.Spec.Conversion, want) {
 		return err
 	}
-	k.redefined = k.now()
+	r.conversionWritten = r.now()
 	definition := live.DeepCopy()
 	definition.Spec.Conversion = want
 	patch := client.MergeFromWithOptions(live, client.MergeFromWithOptimisticLock{})
-	if err := k.client.Patch(ctx, definition, patch); err != nil {
+	if err := r.client.Patch(ctx, definition, patch); err != nil {
 		return fmt.Errorf("write the conversion of CustomResourceDefinition %s: %w", definition.Name, err)
 	}
 	return nil

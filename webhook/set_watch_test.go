@@ -44,8 +44,8 @@ func TestOnlyRequestsThatBringNewsOfSetsCount(t *testing.T) {
 				},
 			}
 			w := &setWatch{now: func() time.Time { return noon }}
-			require.ErrorIs(t, c.request(noted{ListerWatcher: served, setWatch: w}), c.answer)
-			assert.Equal(t, c.mentions, w.since())
+			require.ErrorIs(t, c.request(observedListerWatcher{ListerWatcher: served, setWatch: w}), c.answer)
+			assert.Equal(t, c.mentions, w.lastRequest())
 		})
 	}
 }
@@ -77,7 +77,7 @@ func TestOnlySetsAreNoted(t *testing.T) {
 		},
 	}
 	w := &setWatch{now: time.Now}
-	pods := w.noting(toolscache.NewSharedIndexInformer)(served, &corev1.Pod{}, 0, nil)
+	pods := w.observing(toolscache.NewSharedIndexInformer)(served, &corev1.Pod{}, 0, nil)
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan struct{})
 	go func() {
@@ -87,5 +87,5 @@ func TestOnlySetsAreNoted(t *testing.T) {
 	require.True(t, toolscache.WaitForCacheSync(ctx.Done(), pods.HasSynced))
 	stop()
 	<-ended
-	assert.Zero(t, w.since())
+	assert.Zero(t, w.lastRequest())
 }

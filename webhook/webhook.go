@@ -58,13 +58,13 @@ type Options struct {
 }
 
 // Run serves until the context ends. It is ready once caches are filled and the
-// certificate is there; then the API server is told to ask.
+// certificate is there; then its rules are registered.
 func Run(ctx context.Context, options Options) error {
-	keeper, err := options.newKeeper()
+	reconciler, err := options.newReconciler()
 	if err != nil {
 		return err
 	}
-	mgr, err := options.newManager(keeper)
+	mgr, err := options.newManager(reconciler)
 	if err != nil {
 		return err
 	}
@@ -72,7 +72,7 @@ func Run(ctx context.Context, options Options) error {
 	if err != nil {
 		return err
 	}
-	if err := ctrlmetrics.Registry.Register(registered(keeper.asked.Load)); err != nil {
+	if err := ctrlmetrics.Registry.Register(registered(reconciler.registered.Load)); err != nil {
 		return fmt.Errorf("register metrics: %w", err)
 	}
 	clients, err := newClientAuthority(options.ClientCAFile)
@@ -80,7 +80,7 @@ func Run(ctx context.Context, options Options) error {
 		return err
 	}
 	server := &server{
-		log: options.Logger, certificate: keeper.certificate, clients: clients,
+		log: options.Logger, certificate: reconciler.certificate, clients: clients,
 		requests: metrics.requests, inFlight: metrics.inFlight, limits: usualLimits(), load: newLoad(usualBounds()),
 	}
 	synced, err := options.register(ctx, mgr, server, metrics)
@@ -95,9 +95,9 @@ func Run(ctx context.Context, options Options) error {
 	if err := mgr.Add(server.on(listener)); err != nil {
 		return errors.Join(fmt.Errorf("set up the webhook server: %w", err), listener.Close())
 	}
-	serving := server.ready(keeper.certificate, synced)
-	keeper.answers = options.answers(mgr.GetAPIReader(), serving)
-	if err := options.addChecks(mgr, keeper, serving); err != nil {
+	serving := server.ready(reconciler.certificate, synced)
+	reconciler.reachable = options.reachable(mgr.GetAPIReader(), serving)
+	if err := options.addChecks(mgr, reconciler, serving); err != nil {
 		return errors.Join(err, listener.Close())
 	}
 	lasting, end := server.outliving(ctx, options.ShutdownDelay)
@@ -108,27 +108,27 @@ func Run(ctx context.Context, options Options) error {
 	return nil
 }
 
-// newManager has the objects watched that the keeper keeps, and runs it.
-func (o Options) newManager(keeper *keeper) (*kube.Manager, error) {
+// newManager watches the objects that the reconciler writes, and runs it.
+func (o Options) newManager(reconciler *reconciler) (*kube.Manager, error) {
 	var registered error
 	mgr, err := o.NewManager(func(options *manager.Options) {
 		registered = cmp.Or(
 			admissionregistrationv1.AddToScheme(options.Scheme), apiextensionsv1.AddToScheme(options.Scheme), discoveryv1.AddToScheme(options.Scheme),
 		)
 		watchOwnObjects(options.Cache.ByObject)
-		options.Cache.NewInformer = keeper.sets.noting(options.Cache.NewInformer)
+		options.Cache.NewInformer = reconciler.sets.observing(options.Cache.NewInformer)
 	})
 	if err := cmp.Or(registered, err); err != nil {
 		return nil, err
 	}
-	keeper.client = mgr.GetClient()
-	return mgr, keeper.addTo(mgr)
+	reconciler.client = mgr.GetClient()
+	return mgr, reconciler.addTo(mgr)
 }
 
-func (o Options) addChecks(mgr *kube.Manager, keeper *keeper, serving healthz.Checker) error {
+func (o Options) addChecks(mgr *kube.Manager, reconciler *reconciler, serving healthz.Checker) error {
 	checks := map[string]healthz.Checker{"serving": serving, "watches": notCutOff(mgr.Watches)}
 	if o.URL != "" {
-		checks["registered"] = keeper.Registered
+		checks["registered"] = reconciler.Registered
 	}
 	for name, check := range checks {
 		if err := mgr.AddReadyzCheck(name, check); err != nil {
@@ -141,13 +141,13 @@ func (o Options) addChecks(mgr *kube.Manager, keeper *keeper, serving healthz.Ch
 	return nil
 }
 
-// settling is how long the nodes may take to hear that the Service has its first
+// endpointDelay is how long the nodes may take to see that the Service has its first
 // endpoint.
-const settling = 5 * time.Second
+const endpointDelay = 5 * time.Second
 
-// answers reports whether the API server would reach somebody: this process at its
-// URL, or else a replica behind the Service.
-func (o Options) answers(live client.Reader, serving healthz.Checker) func(context.Context) (bool, error) {
+// reachable reports whether the API server would reach a replica: this process at its
+// URL, or else one behind the Service.
+func (o Options) reachable(live client.Reader, serving healthz.Checker) func(context.Context) (bool, error) {
 	return func(ctx context.Context) (bool, error) {
 		if o.URL != "" {
 			return serving(nil) == nil, nil
@@ -183,12 +183,12 @@ func notCutOff(watches *kube.Watches) healthz.Checker {
 	}
 }
 
-func (o Options) newKeeper() (*keeper, error) {
+func (o Options) newReconciler() (*reconciler, error) {
 	authority, err := newAuthority(o.ServiceName, o.SystemNamespace, o.URL)
 	if err != nil {
 		return nil, err
 	}
-	made := &keeper{
+	made := &reconciler{
 		secret:    client.ObjectKey{Namespace: o.SystemNamespace, Name: certificateSecret},
 		authority: authority,
 		at:        endpoint{url: o.URL, service: o.ServiceName, namespace: o.SystemNamespace},
@@ -197,7 +197,7 @@ func (o Options) newKeeper() (*keeper, error) {
 		sets:      &setWatch{now: time.Now},
 	}
 	if o.URL == "" {
-		made.settling = settling
+		made.endpointDelay = endpointDelay
 	}
 	return made, nil
 }
@@ -225,8 +225,8 @@ func watchOwnObjects(watched map[client.Object]cache.ByObject) {
 // mostValidations bounds what SidecarSets ask of the API server at once.
 const mostValidations = 16
 
-// register puts the handlers on the server. The result tells when all that they
-// read has been seen.
+// register puts the handlers on the server. The result reports whether all that
+// they read has been seen.
 func (o Options) register(ctx context.Context, mgr *kube.Manager, server *server, metrics *admissionMetrics) (toolscache.InformerSynced, error) {
 	index := newSetIndex(o.Logger, metrics)
 	informer, err := mgr.GetCache().GetInformer(ctx, &v1alpha1.SidecarSet{})

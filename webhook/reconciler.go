@@ -31,23 +31,23 @@ import (
 // certificateSecret holds what all replicas serve with.
 const certificateSecret = "outrigger-webhook-cert"
 
-// renewalCheck is how often the age of the certificate is looked at.
-const renewalCheck = time.Hour
+// renewalRequeueDelay is how often the age of the certificate is checked.
+const renewalRequeueDelay = time.Hour
 
-// spreadTime is how long API servers may take to hear of a new CA. Until then the
+// propagationDelay is how long API servers may take to see a new CA. Until then the
 // certificate before is served, which they trust as well.
-const spreadTime = 10 * time.Second
+const propagationDelay = 10 * time.Second
 
-// watchGap bounds how long sets may be without a watch once the definition was
+// watchRestartTimeout bounds how long sets may be without a watch once the definition was
 // changed: the API server ends the watches of SidecarSets after a second, and a
-// client that is cut off waits, again for seconds, before it asks anew.
+// client backs off, again for seconds, before it watches anew.
 const (
-	watchGap   = 10 * time.Second
-	watchCheck = 50 * time.Millisecond
+	watchRestartTimeout = 10 * time.Second
+	watchRequeueDelay   = 50 * time.Millisecond
 )
 
-// answerCheck is how often it is looked whether somebody answers.
-const answerCheck = 200 * time.Millisecond
+// reachableRequeueDelay is how often it is checked whether a replica is reachable.
+const reachableRequeueDelay = 200 * time.Millisecond
 
 var errNoCertificate = errors.New("the webhook has no certificate yet")
 
@@ -55,12 +55,12 @@ var errNoCertificate = errors.New("the webhook has no certificate yet")
 // configurations.
 const fieldOwner = "outrigger-webhook"
 
-// keeper keeps the certificate and what the API server knows of it in step,
-// together with the other replicas: whoever comes first writes, the others follow
-// what they see. The API server is told to ask only once somebody would answer.
-// From then on a new certificate is served only once the API server's copy of the
-// configurations trusts its CA, so that no request falls between the two.
-type keeper struct {
+// reconciler writes the certificate and the registration of the webhooks, together
+// with the other replicas: one that loses the race follows what it sees. Rules are
+// written only once a replica is reachable. From then on a new certificate is
+// served only once the API server's copy of the configurations trusts its CA, so
+// that no request meets a certificate that is not trusted.
+type reconciler struct {
 	// client reads from the cache.
 	client    client.Client
 	secret    client.ObjectKey
@@ -68,50 +68,51 @@ type keeper struct {
 	at        endpoint
 	log       logr.Logger
 	now       func() time.Time
-	// answers reports whether a request of the API server would be answered.
-	answers func(context.Context) (bool, error)
-	// settling is how long it may take from then until all API servers know where.
-	settling time.Duration
-	// answered is since when somebody answers.
-	answered time.Time
-	// asked reports whether the API server asks about pods, and trusts the answers.
-	asked atomic.Bool
+	// reachable reports whether a request of the API server would be answered.
+	reachable func(context.Context) (bool, error)
+	// endpointDelay is how long nodes may take to route to a Service that has become
+	// reachable.
+	endpointDelay time.Duration
+	// reachableSince is zero while no replica is reachable.
+	reachableSince time.Time
+	// registered is set while the API server calls the pod webhook, and trusts it.
+	registered atomic.Bool
 
 	serving atomic.Pointer[tls.Certificate]
 	// servedCA has signed what is served.
 	servedCA []byte
-	// told is the newest CA that the configurations trust, and since when.
-	told struct {
+	// trusted is the newest CA that the configurations trust, and since when.
+	trusted struct {
 		ca    []byte
 		since time.Time
 	}
-	// redefined is when the definition was last seen in need of a change.
-	redefined time.Time
-	sets      *setWatch
+	// conversionWritten is when the conversion in the definition was last corrected.
+	conversionWritten time.Time
+	sets              *setWatch
 }
 
 var errNotRegistered = errors.New("the API server does not ask about pods yet")
 
 // Registered is a readiness check for where nobody routes by readiness.
-func (k *keeper) Registered(*http.Request) error {
-	if k.asked.Load() {
+func (r *reconciler) Registered(*http.Request) error {
+	if r.registered.Load() {
 		return nil
 	}
 	return errNotRegistered
 }
 
 // certificate is for tls.Config.
-func (k *keeper) certificate(*tls.ClientHelloInfo) (*tls.Certificate, error) {
-	if pair := k.serving.Load(); pair != nil {
+func (r *reconciler) certificate(*tls.ClientHelloInfo) (*tls.Certificate, error) {
+	if pair := r.serving.Load(); pair != nil {
 		return pair, nil
 	}
 	return nil, errNoCertificate
 }
 
-// addTo has the manager run the keeper whenever one of its objects changes, and
+// addTo has the manager run the reconciler whenever one of its objects changes, and
 // at the start, when none of them may exist.
-func (k *keeper) addTo(mgr manager.Manager) error {
-	request := reconcile.Request{NamespacedName: k.secret}
+func (r *reconciler) addTo(mgr manager.Manager) error {
+	request := reconcile.Request{NamespacedName: r.secret}
 	toSecret := handler.EnqueueRequestsFromMapFunc(func(context.Context, client.Object) []reconcile.Request {
 		return []reconcile.Request{request}
 	})
@@ -125,70 +126,71 @@ func (k *keeper) addTo(mgr manager.Manager) error {
 		Watches(&admissionregistrationv1.ValidatingWebhookConfiguration{}, toSecret).
 		Watches(&apiextensionsv1.CustomResourceDefinition{}, toSecret).
 		WatchesRawSource(atStart).
-		Complete(k)
+		Complete(r)
 	if err != nil {
-		return fmt.Errorf("set up the keeper of certificate and configurations: %w", err)
+		return fmt.Errorf("set up the reconciler of certificate and configurations: %w", err)
 	}
 	return nil
 }
 
 // Reconcile takes the next step; each write brings the event for the one after.
-func (k *keeper) Reconcile(ctx context.Context, _ reconcile.Request) (reconcile.Result, error) {
-	secret, err := k.currentSecret(ctx)
+func (r *reconciler) Reconcile(ctx context.Context, _ reconcile.Request) (reconcile.Result, error) {
+	secret, err := r.currentSecret(ctx)
 	if err != nil || secret == nil {
 		return reconcile.Result{}, ignoreRace(err)
 	}
-	seen, err := k.look(ctx)
+	seen, err := r.look(ctx)
 	if err != nil {
 		return reconcile.Result{}, err
 	}
-	if !seen.asks() {
-		if err := k.serveFirst(secret); err != nil {
+	if !seen.callsPodWebhook() {
+		if err := r.serveInitial(secret); err != nil {
 			return reconcile.Result{}, err
 		}
-		if wait, err := k.unanswered(ctx); err != nil || wait > 0 {
+		if wait, err := r.untilReachable(ctx); err != nil || wait > 0 {
 			return reconcile.Result{RequeueAfter: wait}, err
 		}
 	}
-	wait, err := k.register(ctx, seen, bundle(secret.Data, k.now()))
+	wait, err := r.register(ctx, seen, bundle(secret.Data, r.now()))
 	if err != nil || wait > 0 {
 		return reconcile.Result{RequeueAfter: wait}, ignoreRace(err)
 	}
-	if wait, err = k.serveTrusted(ctx, secret); err != nil {
+	if wait, err = r.serveTrusted(ctx, secret); err != nil {
 		return reconcile.Result{}, err
 	}
-	return reconcile.Result{RequeueAfter: cmp.Or(wait, renewalCheck)}, nil
+	return reconcile.Result{RequeueAfter: cmp.Or(wait, renewalRequeueDelay)}, nil
 }
 
-// unanswered is how long to wait before the API server may be told to ask.
-func (k *keeper) unanswered(ctx context.Context) (time.Duration, error) {
-	yes, err := k.answers(ctx)
+// untilReachable is how long to wait before rules may be written.
+func (r *reconciler) untilReachable(ctx context.Context) (time.Duration, error) {
+	yes, err := r.reachable(ctx)
 	if err != nil || !yes {
-		k.answered = time.Time{}
-		return answerCheck, err
+		r.reachableSince = time.Time{}
+		return reachableRequeueDelay, err
 	}
-	if k.answered.IsZero() {
-		k.answered = k.now()
+	if r.reachableSince.IsZero() {
+		r.reachableSince = r.now()
 	}
-	return k.answered.Add(k.settling).Sub(k.now()), nil
+	return r.reachableSince.Add(r.endpointDelay).Sub(r.now()), nil
 }
 
-// register tells the API server whom to trust, and to ask. It returns how long
-// that has to wait.
-func (k *keeper) register(ctx context.Context, seen *registration, bundle []byte) (time.Duration, error) {
-	if err := k.writeConversion(ctx, k.at.conversion(bundle)); err != nil {
+// register writes the conversion, and then CA and rules into the configurations. It
+// returns how long these have to wait.
+func (r *reconciler) register(ctx context.Context, seen *registration, bundle []byte) (time.Duration, error) {
+	if err := r.writeConversion(ctx, r.at.conversion(bundle)); err != nil {
 		return 0, err
 	}
 	// Pods that come while no set can be seen would go without their sidecars.
-	if k.blind() && !seen.asks() {
-		return watchCheck, nil
+	if r.watchEnding() && !seen.callsPodWebhook() {
+		return watchRequeueDelay, nil
 	}
-	return 0, k.writeConfigurations(ctx, seen, bundle)
+	return 0, r.writeConfigurations(ctx, seen, bundle)
 }
 
-// blind reports whether the watch of SidecarSets is one that the API server ends.
-func (k *keeper) blind() bool {
-	return k.now().Sub(k.redefined) < watchGap && !k.sets.since().After(k.redefined)
+// watchEnding reports whether the watch of SidecarSets may be one that the API server
+// is about to end.
+func (r *reconciler) watchEnding() bool {
+	return r.now().Sub(r.conversionWritten) < watchRestartTimeout && !r.sets.lastRequest().After(r.conversionWritten)
 }
 
 // ignoreRace forgets that another replica was first: its write is on the way
@@ -201,32 +203,32 @@ func ignoreRace(err error) error {
 }
 
 // currentSecret returns the Secret, or nil after it wrote a new certificate.
-func (k *keeper) currentSecret(ctx context.Context) (*corev1.Secret, error) {
+func (r *reconciler) currentSecret(ctx context.Context) (*corev1.Secret, error) {
 	secret := &corev1.Secret{}
-	err := k.client.Get(ctx, k.secret, secret)
+	err := r.client.Get(ctx, r.secret, secret)
 	missing := apierrors.IsNotFound(err)
 	if err != nil && !missing {
-		return nil, fmt.Errorf("read Secret %s: %w", k.secret, err)
+		return nil, fmt.Errorf("read Secret %s: %w", r.secret, err)
 	}
-	if k.authority.valid(secret.Data, k.now()) {
+	if r.authority.valid(secret.Data, r.now()) {
 		return secret, nil
 	}
 	// A Secret that was deleted or replaced no longer knows what is served.
-	data, err := k.authority.issue(k.now(), secret.Data[caKey], k.servedCA)
+	data, err := r.authority.issue(r.now(), secret.Data[caKey], r.servedCA)
 	if err != nil {
 		return nil, err
 	}
 	secret = secret.DeepCopy()
 	secret.Data = data
 	if missing {
-		secret.ObjectMeta = metav1.ObjectMeta{Namespace: k.secret.Namespace, Name: k.secret.Name}
+		secret.ObjectMeta = metav1.ObjectMeta{Namespace: r.secret.Namespace, Name: r.secret.Name}
 		secret.Type = corev1.SecretTypeTLS
-		err = k.client.Create(ctx, secret)
+		err = r.client.Create(ctx, secret)
 	} else {
-		err = k.client.Update(ctx, secret)
+		err = r.client.Update(ctx, secret)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("write the webhook's certificate to Secret %s: %w", k.secret, err)
+		return nil, fmt.Errorf("write the webhook's certificate to Secret %s: %w", r.secret, err)
 	}
 	return nil, nil
 }
@@ -239,8 +241,8 @@ type registration struct {
 	conversion *apiextensionsv1.CustomResourceConversion
 }
 
-func (k *keeper) look(ctx context.Context) (*registration, error) {
-	definition, err := k.definition(ctx)
+func (r *reconciler) look(ctx context.Context) (*registration, error) {
+	definition, err := r.definition(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -250,12 +252,12 @@ func (k *keeper) look(ctx context.Context) (*registration, error) {
 		conversion: definition.Spec.Conversion,
 	}
 	key := client.ObjectKey{Name: configurationName}
-	if err := k.client.Get(ctx, key, seen.mutating); apierrors.IsNotFound(err) {
+	if err := r.client.Get(ctx, key, seen.mutating); apierrors.IsNotFound(err) {
 		seen.mutating = nil
 	} else if err != nil {
 		return nil, fmt.Errorf("read MutatingWebhookConfiguration %s: %w", configurationName, err)
 	}
-	if err := k.client.Get(ctx, key, seen.validating); apierrors.IsNotFound(err) {
+	if err := r.client.Get(ctx, key, seen.validating); apierrors.IsNotFound(err) {
 		seen.validating = nil
 	} else if err != nil {
 		return nil, fmt.Errorf("read ValidatingWebhookConfiguration %s: %w", configurationName, err)
@@ -263,8 +265,8 @@ func (k *keeper) look(ctx context.Context) (*registration, error) {
 	return seen, nil
 }
 
-// asks reports whether the API server asks about pods.
-func (r *registration) asks() bool {
+// callsPodWebhook reports whether the API server asks about pods.
+func (r *registration) callsPodWebhook() bool {
 	if r.mutating == nil {
 		return false
 	}
@@ -291,23 +293,23 @@ func (r *registration) trusts(ca []byte) bool {
 }
 
 // writeConfigurations corrects what this role owns of the webhooks.
-func (k *keeper) writeConfigurations(ctx context.Context, seen *registration, bundle []byte) error {
+func (r *reconciler) writeConfigurations(ctx context.Context, seen *registration, bundle []byte) error {
 	if seen.mutating == nil || seen.validating == nil {
-		k.log.Info("Pods get no sidecars, because the webhook configurations are not installed: apply config/webhook", "name", configurationName)
+		r.log.Info("Pods get no sidecars, because the webhook configurations are not installed: apply config/webhook", "name", configurationName)
 	}
 	if seen.mutating != nil {
-		behind, err := k.at.behind(mutatingHooks(), mutatingInstalled(seen.mutating), bundle)
+		behind, err := r.at.behind(mutatingHooks(), mutatingInstalled(seen.mutating), bundle)
 		if err == nil && behind {
-			err = k.apply(ctx, k.at.mutating(seen.mutating, bundle))
+			err = r.apply(ctx, r.at.mutating(seen.mutating, bundle))
 		}
 		if err != nil {
 			return fmt.Errorf("write MutatingWebhookConfiguration %s: %w", configurationName, err)
 		}
 	}
 	if seen.validating != nil {
-		behind, err := k.at.behind(validatingHooks(), validatingInstalled(seen.validating), bundle)
+		behind, err := r.at.behind(validatingHooks(), validatingInstalled(seen.validating), bundle)
 		if err == nil && behind {
-			err = k.apply(ctx, k.at.validating(seen.validating, bundle))
+			err = r.apply(ctx, r.at.validating(seen.validating, bundle))
 		}
 		if err != nil {
 			return fmt.Errorf("write ValidatingWebhookConfiguration %s: %w", configurationName, err)
@@ -316,59 +318,59 @@ func (k *keeper) writeConfigurations(ctx context.Context, seen *registration, bu
 	return nil
 }
 
-func (k *keeper) apply(ctx context.Context, applied runtime.ApplyConfiguration) error {
-	return k.client.Apply(ctx, applied, client.FieldOwner(fieldOwner), client.ForceOwnership)
+func (r *reconciler) apply(ctx context.Context, applied runtime.ApplyConfiguration) error {
+	return r.client.Apply(ctx, applied, client.FieldOwner(fieldOwner), client.ForceOwnership)
 }
 
 // serveTrusted switches to the Secret's certificate once the configurations, as
 // the API server has sent them back, trust its CA, and all API servers have had
 // the time to hear of it. It returns how long that will take.
-func (k *keeper) serveTrusted(ctx context.Context, secret *corev1.Secret) (time.Duration, error) {
-	seen, err := k.look(ctx)
+func (r *reconciler) serveTrusted(ctx context.Context, secret *corev1.Secret) (time.Duration, error) {
+	seen, err := r.look(ctx)
 	if err != nil {
 		return 0, err
 	}
 	ca := secret.Data[caKey]
 	trusted := seen.trusts(ca)
-	k.asked.Store(trusted && seen.asks())
+	r.registered.Store(trusted && seen.callsPodWebhook())
 	if !trusted {
 		return 0, nil
 	}
-	if wait := k.untilHeard(ca); wait > 0 && seen.trusts(k.servedCA) {
+	if wait := r.untilPropagated(ca); wait > 0 && seen.trusts(r.servedCA) {
 		return wait, nil
 	}
-	return 0, k.serve(secret)
+	return 0, r.serve(secret)
 }
 
-// serveFirst takes whatever there is, as long as nobody relies on anything.
-func (k *keeper) serveFirst(secret *corev1.Secret) error {
-	if k.servedCA != nil {
+// serveInitial takes whatever there is, as long as nobody relies on anything.
+func (r *reconciler) serveInitial(secret *corev1.Secret) error {
+	if r.servedCA != nil {
 		return nil
 	}
-	return k.serve(secret)
+	return r.serve(secret)
 }
 
-func (k *keeper) serve(secret *corev1.Secret) error {
-	if bytes.Equal(k.servedCA, secret.Data[caKey]) {
+func (r *reconciler) serve(secret *corev1.Secret) error {
+	if bytes.Equal(r.servedCA, secret.Data[caKey]) {
 		return nil
 	}
 	pair, err := keyPair(secret.Data)
 	if err != nil {
 		return err
 	}
-	k.serving.Store(pair)
-	k.servedCA = secret.Data[caKey]
+	r.serving.Store(pair)
+	r.servedCA = secret.Data[caKey]
 	return nil
 }
 
-// untilHeard is how long a trusted CA has yet to wait for its certificate to be
+// untilPropagated is how long a trusted CA has yet to wait for its certificate to be
 // served. The first one need not: nobody relies on another.
-func (k *keeper) untilHeard(ca []byte) time.Duration {
-	if !bytes.Equal(k.told.ca, ca) {
-		k.told.ca, k.told.since = ca, k.now()
+func (r *reconciler) untilPropagated(ca []byte) time.Duration {
+	if !bytes.Equal(r.trusted.ca, ca) {
+		r.trusted.ca, r.trusted.since = ca, r.now()
 	}
-	if k.servedCA == nil || bytes.Equal(k.servedCA, ca) {
+	if r.servedCA == nil || bytes.Equal(r.servedCA, ca) {
 		return 0
 	}
-	return max(0, spreadTime-k.now().Sub(k.told.since))
+	return max(0, propagationDelay-r.now().Sub(r.trusted.since))
 }

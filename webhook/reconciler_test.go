@@ -62,48 +62,48 @@ func installedRig(t *testing.T) *rig {
 	return r
 }
 
-func (r *rig) replica(url string) *keeper {
+func (r *rig) replica(url string) *reconciler {
 	options := Options{Options: kube.Options{SystemNamespace: "system"}, URL: url, ServiceName: "hook"}
-	k, err := options.newKeeper()
+	replica, err := options.newReconciler()
 	require.NoError(r.t, err)
-	k.client, k.now = r.store, func() time.Time { return r.now }
-	k.settling = 0
-	k.answers = func(context.Context) (bool, error) { return k.serving.Load() != nil, nil }
-	return k
+	replica.client, replica.now = r.store, func() time.Time { return r.now }
+	replica.endpointDelay = 0
+	replica.reachable = func(context.Context) (bool, error) { return replica.serving.Load() != nil, nil }
+	return replica
 }
 
 // step reconciles once; what is served then is trusted by what the API server
 // was told.
-func (r *rig) step(k *keeper) {
+func (r *rig) step(replica *reconciler) {
 	r.t.Helper()
-	_, err := k.Reconcile(r.t.Context(), reconcile.Request{})
+	_, err := replica.Reconcile(r.t.Context(), reconcile.Request{})
 	require.NoError(r.t, err)
-	r.trusted(k)
+	r.trusted(replica)
 }
 
 // start takes replicas to where they serve.
-func (r *rig) start(replicas ...*keeper) {
+func (r *rig) start(replicas ...*reconciler) {
 	r.t.Helper()
 	for range 4 {
-		for _, k := range replicas {
-			r.step(k)
+		for _, replica := range replicas {
+			r.step(replica)
 		}
-		r.now = r.now.Add(watchGap)
+		r.now = r.now.Add(watchRestartTimeout)
 	}
-	for _, k := range replicas {
-		require.NotNil(r.t, k.serving.Load())
+	for _, replica := range replicas {
+		require.NotNil(r.t, replica.serving.Load())
 	}
 }
 
-func (r *rig) trusted(k *keeper) {
+func (r *rig) trusted(replica *reconciler) {
 	r.t.Helper()
-	pair, err := k.certificate(nil)
+	pair, err := replica.certificate(nil)
 	if err != nil {
 		return
 	}
-	seen, err := k.look(r.t.Context())
+	seen, err := replica.look(r.t.Context())
 	require.NoError(r.t, err)
-	if !seen.asks() {
+	if !seen.callsPodWebhook() {
 		return
 	}
 	bundles := map[string][]byte{"conversion": r.conversion().ClientConfig.CABundle}
@@ -139,12 +139,12 @@ func (r *rig) secret() *corev1.Secret {
 func TestTheFirstStepsMakeACertificateAndTellTheAPIServer(t *testing.T) {
 	r := newRig(t)
 	r.install("https://localhost:1")
-	k := r.replica("https://localhost:9443/base/")
-	_, err := k.certificate(nil)
+	replica := r.replica("https://localhost:9443/base/")
+	_, err := replica.certificate(nil)
 	require.ErrorIs(t, err, errNoCertificate)
-	r.step(k)
-	r.start(k)
-	pair, err := k.certificate(nil)
+	r.step(replica)
+	r.start(replica)
+	pair, err := replica.certificate(nil)
 	require.NoError(t, err)
 	assert.Equal(t, []string{"localhost", "hook.system.svc"}, pair.Leaf.DNSNames)
 	assert.Equal(t, x509.ECDSA, pair.Leaf.PublicKeyAlgorithm)
@@ -155,10 +155,10 @@ func TestTheFirstStepsMakeACertificateAndTellTheAPIServer(t *testing.T) {
 	assert.Nil(t, hook.ClientConfig.Service)
 	assert.Equal(t, "https://localhost:9443/base/convert", *r.conversion().ClientConfig.URL)
 	assert.Nil(t, r.conversion().ClientConfig.Service)
-	assert.NoError(t, k.Registered(nil))
+	assert.NoError(t, replica.Registered(nil))
 
 	before := r.mutating().ResourceVersion + r.secret().ResourceVersion
-	r.step(k)
+	r.step(replica)
 	assert.Equal(t, before, r.mutating().ResourceVersion+r.secret().ResourceVersion, "in step, nothing is written")
 }
 
@@ -167,8 +167,8 @@ func TestTheFirstStepsMakeACertificateAndTellTheAPIServer(t *testing.T) {
 func TestOnlyTheCAAndTheRulesOfPodsAreWritten(t *testing.T) {
 	r := installedRig(t)
 	shipped := r.mutating()
-	k := r.replica("")
-	r.start(k)
+	replica := r.replica("")
+	r.start(replica)
 	live := r.mutating()
 	for i := range live.Webhooks {
 		assert.Equal(t, bundle(r.secret().Data, r.now), live.Webhooks[i].ClientConfig.CABundle)
@@ -188,21 +188,21 @@ func TestOnlyTheCAAndTheRulesOfPodsAreWritten(t *testing.T) {
 	live.Webhooks[0].ObjectSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"mine": "yes"}}
 	live.Webhooks[0].ClientConfig.CABundle = []byte("theirs")
 	require.NoError(t, r.store.Update(t.Context(), live))
-	r.step(k)
+	r.step(replica)
 	changed := r.mutating().Webhooks[0]
 	assert.Equal(t, int32(3), *changed.TimeoutSeconds)
 	assert.Equal(t, "yes", changed.ObjectSelector.MatchLabels["mine"])
 	assert.Equal(t, bundle(r.secret().Data, r.now), changed.ClientConfig.CABundle)
 
 	require.NoError(t, r.store.Delete(t.Context(), r.mutating()))
-	_, err := k.Reconcile(t.Context(), reconcile.Request{})
+	_, err := replica.Reconcile(t.Context(), reconcile.Request{})
 	require.NoError(t, err)
-	require.Error(t, k.Registered(nil))
+	require.Error(t, replica.Registered(nil))
 	assert.True(t, apierrors.IsNotFound(r.store.Get(t.Context(), client.ObjectKey{Name: configurationName}, &admissionregistrationv1.MutatingWebhookConfiguration{})), "it creates none")
 	shipped.ResourceVersion = ""
 	shipped.ManagedFields = nil
 	require.NoError(t, r.store.Create(t.Context(), shipped))
-	r.step(k)
+	r.step(replica)
 	assert.NotEmpty(t, r.mutating().Webhooks[0].Rules)
 }
 
@@ -210,13 +210,13 @@ func TestAWebhookThatIsReachedInAnotherWayIsAnErrorThatSaysWhatToDo(t *testing.T
 	for installed, own := range map[string]string{"": "https://localhost:9443", "https://localhost:9443": ""} {
 		r := newRig(t)
 		r.install(installed)
-		k := r.replica(own)
+		replica := r.replica(own)
 		var err error
 		for range 10 {
-			if _, err = k.Reconcile(t.Context(), reconcile.Request{}); err != nil {
+			if _, err = replica.Reconcile(t.Context(), reconcile.Request{}); err != nil {
 				break
 			}
-			r.now = r.now.Add(watchGap)
+			r.now = r.now.Add(watchRestartTimeout)
 		}
 		require.ErrorContains(t, err, "delete the configuration and")
 	}
@@ -226,35 +226,35 @@ func TestAWebhookThatIsReachedInAnotherWayIsAnErrorThatSaysWhatToDo(t *testing.T
 // then are they told to ask.
 func TestNobodyIsAskedBeforeSomebodyAnswers(t *testing.T) {
 	r := installedRig(t)
-	k := r.replica("")
+	replica := r.replica("")
 	answers := false
-	k.answers, k.settling = func(context.Context) (bool, error) { return answers, nil }, time.Second
-	unasked := func(why string) {
+	replica.reachable, replica.endpointDelay = func(context.Context) (bool, error) { return answers, nil }, time.Second
+	unregistered := func(why string) {
 		t.Helper()
 		for range 3 {
-			r.step(k)
+			r.step(replica)
 			require.Empty(t, r.mutating().Webhooks[0].Rules, why)
 			require.Empty(t, r.mutating().Webhooks[1].ClientConfig.CABundle, why)
 		}
 	}
-	unasked("no replica is ready")
-	require.NotNil(t, k.serving.Load(), "it has to answer to become ready")
+	unregistered("no replica is ready")
+	require.NotNil(t, replica.serving.Load(), "it has to answer to become ready")
 	r.now = r.now.Add(time.Minute)
-	unasked("no replica is ready")
+	unregistered("no replica is ready")
 	answers = true
-	unasked("the nodes have not heard of the endpoint")
+	unregistered("the nodes have not heard of the endpoint")
 	answers = false
-	unasked("it went away")
+	unregistered("it went away")
 	r.now = r.now.Add(time.Minute)
 	answers = true
-	unasked("they have to hear of it anew")
+	unregistered("they have to hear of it anew")
 	r.now = r.now.Add(time.Second)
-	r.step(k)
-	r.now = r.now.Add(watchGap)
-	r.step(k)
+	r.step(replica)
+	r.now = r.now.Add(watchRestartTimeout)
+	r.step(replica)
 	require.NotEmpty(t, r.mutating().Webhooks[0].Rules)
 	answers = false
-	r.step(k)
+	r.step(replica)
 	require.NotEmpty(t, r.mutating().Webhooks[0].Rules, "who was asked once stays asked: better no pod than one without sidecars")
 }
 
@@ -269,7 +269,7 @@ func TestPodsAreAskedAboutOnlyOnceSetsCanBeSeenAgain(t *testing.T) {
 	r.now = r.now.Add(time.Second)
 	r.step(writer)
 	assert.Empty(t, r.mutating().Webhooks[0].Rules, "the watch is the one before")
-	writer.sets.asked.Store(&r.now)
+	writer.sets.requested.Store(&r.now)
 	r.step(writer)
 	require.NotEmpty(t, r.mutating().Webhooks[0].Rules)
 	r.step(other)
@@ -294,14 +294,14 @@ func TestRenewalIsSeamlessForAllReplicas(t *testing.T) {
 	r.step(a) // makes the new certificate
 	r.step(b) // tells the API server
 	assert.True(t, first.Equal(b.serving.Load().Leaf), "other API servers may not have heard yet")
-	r.now = r.now.Add(spreadTime)
+	r.now = r.now.Add(propagationDelay)
 	r.step(b) // serves it
 	r.trusted(a)
 	second := b.serving.Load().Leaf
 	assert.False(t, first.Equal(second))
 	assert.True(t, first.Equal(a.serving.Load().Leaf), "a still serves the one before")
 	r.step(a)
-	r.now = r.now.Add(spreadTime)
+	r.now = r.now.Add(propagationDelay)
 	r.step(a)
 	assert.True(t, second.Equal(a.serving.Load().Leaf))
 
@@ -321,16 +321,16 @@ func TestWhatIsServedStaysTrustedWhenTheSecretIsLost(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := installedRig(t)
-			k := r.replica("")
-			r.start(k)
-			first := k.serving.Load().Leaf
+			replica := r.replica("")
+			r.start(replica)
+			first := replica.serving.Load().Leaf
 			lose(r)
-			r.step(k) // makes another certificate
-			r.step(k) // tells the API server
-			assert.True(t, first.Equal(k.serving.Load().Leaf))
-			r.now = r.now.Add(spreadTime)
-			r.step(k)
-			assert.False(t, first.Equal(k.serving.Load().Leaf))
+			r.step(replica) // makes another certificate
+			r.step(replica) // tells the API server
+			assert.True(t, first.Equal(replica.serving.Load().Leaf))
+			r.now = r.now.Add(propagationDelay)
+			r.step(replica)
+			assert.False(t, first.Equal(replica.serving.Load().Leaf))
 		})
 	}
 }
@@ -382,7 +382,7 @@ func TestACertificateForOtherHostsIsReplaced(t *testing.T) {
 
 func TestURLsThatCannotWorkAreRefused(t *testing.T) {
 	for _, url := range []string{"http://localhost:9443", "https://127.0.0.1:9443", "https://[::1]:9443", "localhost:9443", "https://", "%"} {
-		_, err := Options{URL: url}.newKeeper()
+		_, err := Options{URL: url}.newReconciler()
 		require.ErrorContains(t, err, "webhook URL", url)
 	}
 }
