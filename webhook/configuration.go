@@ -89,10 +89,10 @@ func find(name string, in []installed) *installed {
 	return &in[at]
 }
 
-// behind reports whether webhooks need a change. One that is reached in another way
+// outdated reports whether webhooks need a change. One that is reached in another way
 // than this role is has to be installed anew: it names a Service or an URL.
-func (e endpoint) behind(hooks []hook, in []installed, bundle []byte) (bool, error) {
-	behind := false
+func (e endpoint) outdated(hooks []hook, in []installed, bundle []byte) (bool, error) {
+	outdated := false
 	for _, h := range hooks {
 		i := find(h.name, in)
 		switch {
@@ -103,13 +103,13 @@ func (e endpoint) behind(hooks []hook, in []installed, bundle []byte) (bool, err
 		case e.url == "" && i.client.URL != nil:
 			return false, fmt.Errorf("webhook %s names an URL, but this process has no --url: delete the configuration and apply config/webhook", h.name)
 		}
-		behind = behind || !e.inStep(h, i, bundle)
+		outdated = outdated || !e.upToDate(h, i, bundle)
 	}
-	return behind, nil
+	return outdated, nil
 }
 
-// inStep reports whether a webhook needs no change.
-func (e endpoint) inStep(h hook, i *installed, bundle []byte) bool {
+// upToDate reports whether a webhook needs no change.
+func (e endpoint) upToDate(h hook, i *installed, bundle []byte) bool {
 	return bytes.Equal(i.client.CABundle, bundle) && equality.Semantic.DeepEqual(i.client.URL, e.at(h.path)) &&
 		(len(h.rules) == 0 || equality.Semantic.DeepEqual(i.rules, h.rules))
 }

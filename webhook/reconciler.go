@@ -139,7 +139,7 @@ func (r *reconciler) Reconcile(ctx context.Context, _ reconcile.Request) (reconc
 	if err != nil || secret == nil {
 		return reconcile.Result{}, ignoreRace(err)
 	}
-	seen, err := r.look(ctx)
+	seen, err := r.observe(ctx)
 	if err != nil {
 		return reconcile.Result{}, err
 	}
@@ -176,7 +176,7 @@ func (r *reconciler) untilReachable(ctx context.Context) (time.Duration, error) 
 
 // register writes the conversion, and then CA and rules into the configurations. It
 // returns how long these have to wait.
-func (r *reconciler) register(ctx context.Context, seen *registration, bundle []byte) (time.Duration, error) {
+func (r *reconciler) register(ctx context.Context, seen *observed, bundle []byte) (time.Duration, error) {
 	if err := r.writeConversion(ctx, r.at.conversion(bundle)); err != nil {
 		return 0, err
 	}
@@ -233,20 +233,20 @@ func (r *reconciler) currentSecret(ctx context.Context) (*corev1.Secret, error) 
 	return nil, nil
 }
 
-// registration is what the API server has of the webhooks; what is not installed
+// observed is what the API server has of the webhooks; what is not installed
 // is nil.
-type registration struct {
+type observed struct {
 	mutating   *admissionregistrationv1.MutatingWebhookConfiguration
 	validating *admissionregistrationv1.ValidatingWebhookConfiguration
 	conversion *apiextensionsv1.CustomResourceConversion
 }
 
-func (r *reconciler) look(ctx context.Context) (*registration, error) {
+func (r *reconciler) observe(ctx context.Context) (*observed, error) {
 	definition, err := r.definition(ctx)
 	if err != nil {
 		return nil, err
 	}
-	seen := &registration{
+	seen := &observed{
 		mutating:   &admissionregistrationv1.MutatingWebhookConfiguration{},
 		validating: &admissionregistrationv1.ValidatingWebhookConfiguration{},
 		conversion: definition.Spec.Conversion,
@@ -266,7 +266,7 @@ func (r *reconciler) look(ctx context.Context) (*registration, error) {
 }
 
 // callsPodWebhook reports whether the API server asks about pods.
-func (r *registration) callsPodWebhook() bool {
+func (r *observed) callsPodWebhook() bool {
 	if r.mutating == nil {
 		return false
 	}
@@ -275,7 +275,7 @@ func (r *registration) callsPodWebhook() bool {
 }
 
 // trusts reports whether every webhook that is installed trusts a CA.
-func (r *registration) trusts(ca []byte) bool {
+func (r *observed) trusts(ca []byte) bool {
 	if r.conversion == nil {
 		return false
 	}
@@ -293,13 +293,13 @@ func (r *registration) trusts(ca []byte) bool {
 }
 
 // writeConfigurations corrects what this role owns of the webhooks.
-func (r *reconciler) writeConfigurations(ctx context.Context, seen *registration, bundle []byte) error {
+func (r *reconciler) writeConfigurations(ctx context.Context, seen *observed, bundle []byte) error {
 	if seen.mutating == nil || seen.validating == nil {
 		r.log.Info("Pods get no sidecars, because the webhook configurations are not installed: apply config/webhook", "name", configurationName)
 	}
 	if seen.mutating != nil {
-		behind, err := r.at.behind(mutatingHooks(), mutatingInstalled(seen.mutating), bundle)
-		if err == nil && behind {
+		outdated, err := r.at.outdated(mutatingHooks(), mutatingInstalled(seen.mutating), bundle)
+		if err == nil && outdated {
 			err = r.apply(ctx, r.at.mutating(seen.mutating, bundle))
 		}
 		if err != nil {
@@ -307,8 +307,8 @@ func (r *reconciler) writeConfigurations(ctx context.Context, seen *registration
 		}
 	}
 	if seen.validating != nil {
-		behind, err := r.at.behind(validatingHooks(), validatingInstalled(seen.validating), bundle)
-		if err == nil && behind {
+		outdated, err := r.at.outdated(validatingHooks(), validatingInstalled(seen.validating), bundle)
+		if err == nil && outdated {
 			err = r.apply(ctx, r.at.validating(seen.validating, bundle))
 		}
 		if err != nil {
@@ -326,7 +326,7 @@ func (r *reconciler) apply(ctx context.Context, applied runtime.ApplyConfigurati
 // the API server has sent them back, trust its CA, and all API servers have had
 // the time to hear of it. It returns how long that will take.
 func (r *reconciler) serveTrusted(ctx context.Context, secret *corev1.Secret) (time.Duration, error) {
-	seen, err := r.look(ctx)
+	seen, err := r.observe(ctx)
 	if err != nil {
 		return 0, err
 	}

@@ -101,7 +101,7 @@ func (r *rig) trusted(replica *reconciler) {
 	if err != nil {
 		return
 	}
-	seen, err := replica.look(r.t.Context())
+	seen, err := replica.observe(r.t.Context())
 	require.NoError(r.t, err)
 	if !seen.callsPodWebhook() {
 		return
@@ -340,7 +340,7 @@ func TestANewCertificateIsNotServedBeforeItIsTrusted(t *testing.T) {
 	r.start(r.replica(""))
 	another := r.replica("") // starts where others are asked already
 	secret, seen := r.secret(), func() *registration {
-		seen, err := another.look(t.Context())
+		seen, err := another.observe(t.Context())
 		require.NoError(t, err)
 		return seen
 	}
