@@ -14,8 +14,8 @@ import (
 // A set that was admitted is stored and in the cache within milliseconds, unless
 // somebody else refuses it.
 const (
-	admittedPatience = 300 * time.Millisecond
-	admittedInterval = 5 * time.Millisecond
+	admittedTimeout = 300 * time.Millisecond
+	admittedPollInterval = 5 * time.Millisecond
 )
 
 // admittedSet is the newest set that was admitted here. Two sets applied in a row
@@ -42,7 +42,7 @@ func (a *admittedSet) arrive(ctx context.Context, cached client.Reader) {
 	if name == "" {
 		return
 	}
-	_ = wait.PollUntilContextTimeout(ctx, admittedInterval, admittedPatience, true, func(ctx context.Context) (bool, error) {
+	_ = wait.PollUntilContextTimeout(ctx, admittedPollInterval, admittedTimeout, true, func(ctx context.Context) (bool, error) {
 		set := &v1alpha1.SidecarSet{}
 		err := cached.Get(ctx, client.ObjectKey{Name: name}, set, client.UnsafeDisableDeepCopy)
 		return err == nil && set.Annotations[v1alpha1.HashAnnotation] == hash, nil

@@ -16,8 +16,8 @@ import (
 )
 
 const (
-	// livePatience bounds a read from the API server that a pod waits for.
-	livePatience = 2 * time.Second
+	// liveReadTimeout bounds a read from the API server that a pod waits for.
+	liveReadTimeout = 2 * time.Second
 	// liveFor is how long pods are decided about from the sets of one read.
 	liveFor = time.Second
 )
@@ -38,7 +38,7 @@ func (f fresh) list(ctx context.Context, into client.ObjectList) error {
 	if f.stale() == nil {
 		return f.cached.List(ctx, into, client.UnsafeDisableDeepCopy)
 	}
-	ctx, cancel := context.WithTimeout(ctx, livePatience)
+	ctx, cancel := context.WithTimeout(ctx, liveReadTimeout)
 	defer cancel()
 	return f.live.List(ctx, into)
 }
@@ -82,7 +82,7 @@ func (s *setsNow) sets(ctx context.Context) (*setIndex, error) {
 }
 
 func (s *setsNow) list(ctx context.Context) (*listedSets, error) {
-	ctx, cancel := context.WithTimeout(ctx, livePatience)
+	ctx, cancel := context.WithTimeout(ctx, liveReadTimeout)
 	defer cancel()
 	listed := &listedSets{asked: s.clock.Now(), index: newSetIndex(s.log, s.index.metrics)}
 	var list v1alpha1.SidecarSetList

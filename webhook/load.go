@@ -11,8 +11,8 @@ import (
 )
 
 const (
-	// mostConnections bounds what those cost that say nothing: some 100 KiB each.
-	mostConnections = 2000
+	// maxConnections bounds what those cost that say nothing: some 100 KiB each.
+	maxConnections = 2000
 	// smallBody is read without asking: as many of them as there are connections
 	// fit into memory.
 	smallBody = 64 << 10
@@ -30,7 +30,7 @@ type bounds struct {
 	wait time.Duration
 }
 
-func usualBounds() bounds {
+func defaultBounds() bounds {
 	return bounds{requests: 1000, reading: 64 << 20, light: 128 << 20, heavy: 256 << 20, wait: time.Second}
 }
 

@@ -50,7 +50,7 @@ func TestTooManyRequestsInFlightGet429(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			began, goOn := make(chan struct{}, 1), make(chan struct{})
 			s := newServed(t, func(s *server) {
-				bounds := usualBounds()
+				bounds := defaultBounds()
 				bounds.wait = time.Millisecond
 				c.bounds(&bounds)
 				s.load = newLoad(bounds)
@@ -86,7 +86,7 @@ func TestTooManyRequestsInFlightGet429(t *testing.T) {
 func TestLargeRequestsKeepNoPodWaiting(t *testing.T) {
 	began, goOn := make(chan struct{}, 1), make(chan struct{})
 	s := newServed(t, func(s *server) {
-		bounds := usualBounds()
+		bounds := defaultBounds()
 		bounds.wait, bounds.heavy, bounds.reading = time.Hour, 1, 1
 		s.load = newLoad(bounds)
 		held(s, "/held", began, goOn)

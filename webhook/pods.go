@@ -21,8 +21,8 @@ import (
 
 // A namespace can be newer than the cache: it is waited for this long.
 const (
-	namespacePatience = 2 * time.Second
-	namespaceInterval = 20 * time.Millisecond
+	namespaceTimeout = 2 * time.Second
+	namespacePollInterval = 20 * time.Millisecond
 )
 
 // podHandler injects sidecars into new pods, from caches alone while these are
@@ -130,7 +130,7 @@ func (h *podHandler) matching(ctx context.Context, known *setIndex, pod *corev1.
 func (h *podHandler) namespace(ctx context.Context, name string) (*corev1.Namespace, error) {
 	namespace := &corev1.Namespace{}
 	if h.namespaces.stale() != nil {
-		ctx, cancel := context.WithTimeout(ctx, livePatience)
+		ctx, cancel := context.WithTimeout(ctx, liveReadTimeout)
 		defer cancel()
 		return namespace, h.namespaces.live.Get(ctx, client.ObjectKey{Name: name}, namespace)
 	}
@@ -138,7 +138,7 @@ func (h *podHandler) namespace(ctx context.Context, name string) (*corev1.Namesp
 	if !apierrors.IsNotFound(last) {
 		return namespace, last
 	}
-	err := wait.PollUntilContextTimeout(ctx, namespaceInterval, namespacePatience, false, func(ctx context.Context) (bool, error) {
+	err := wait.PollUntilContextTimeout(ctx, namespacePollInterval, namespaceTimeout, false, func(ctx context.Context) (bool, error) {
 		last = h.namespaces.cached.Get(ctx, client.ObjectKey{Name: name}, namespace)
 		if apierrors.IsNotFound(last) {
 			return false, nil

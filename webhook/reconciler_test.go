@@ -339,7 +339,7 @@ func TestANewCertificateIsNotServedBeforeItIsTrusted(t *testing.T) {
 	r := installedRig(t)
 	r.start(r.replica(""))
 	another := r.replica("") // starts where others are asked already
-	secret, seen := r.secret(), func() *registration {
+	secret, seen := r.secret(), func() *observed {
 		seen, err := another.observe(t.Context())
 		require.NoError(t, err)
 		return seen

@@ -98,7 +98,7 @@ func (r revisionSource) ofSet(ctx context.Context, set string) (*appsv1.Controll
 	if r.stale() == nil {
 		return list, r.cached.List(ctx, list, within, client.MatchingFields{setOfRevision: set}, client.UnsafeDisableDeepCopy)
 	}
-	ctx, cancel := context.WithTimeout(ctx, livePatience)
+	ctx, cancel := context.WithTimeout(ctx, liveReadTimeout)
 	defer cancel()
 	return list, r.live.List(ctx, list, within, client.MatchingLabels{v1alpha1.SidecarSetNameLabel: set})
 }

@@ -26,22 +26,22 @@ import (
 )
 
 const (
-	// drainPatience is how long running requests may take once the process ends.
-	drainPatience = 15 * time.Second
-	// largestHeader bounds the header of a request, in bytes.
-	largestHeader = 32 << 10
-	// lingering is how long the rest of a refused request is waited for.
-	lingering = time.Second
+	// shutdownTimeout is how long running requests may take once the process ends.
+	shutdownTimeout = 15 * time.Second
+	// maxHeaderBytes bounds the header of a request, in bytes.
+	maxHeaderBytes = 32 << 10
+	// lingerTimeout is how long the rest of a refused request is waited for.
+	lingerTimeout = time.Second
 )
 
-// limits are how long a client may take. API servers need far less; others get
+// timeouts are how long a client may take. API servers need far less; others get
 // nothing for free.
-type limits struct {
+type timeouts struct {
 	handshake, request, answer, idle time.Duration
 }
 
-func usualLimits() limits {
-	return limits{
+func defaultTimeouts() timeouts {
+	return timeouts{
 		// TLS, and then each header.
 		handshake: 5 * time.Second,
 		// Header and body together.
@@ -62,7 +62,7 @@ type server struct {
 	clients  *clientAuthority
 	requests *prometheus.CounterVec
 	inFlight prometheus.Gauge
-	limits   limits
+	timeouts   timeouts
 	load     *load
 	mux      http.ServeMux
 	// pool holds the buffers of requests that were answered.
@@ -177,7 +177,7 @@ func isJSON(contentType string) bool {
 
 // decide keeps one request that fails from being more than that.
 func (s *server) decide(ctx context.Context, respond responder, buffers *requestBuffers) (status int, err error) {
-	ctx, cancel := context.WithTimeout(ctx, s.limits.answer)
+	ctx, cancel := context.WithTimeout(ctx, s.timeouts.answer)
 	defer cancel()
 	defer func() {
 		if cause := recover(); cause != nil {
@@ -212,7 +212,7 @@ func refuse(w http.ResponseWriter, request *http.Request, status int, err error)
 	connection := http.NewResponseController(w)
 	duplex := connection.EnableFullDuplex()
 	http.Error(w, err.Error(), status)
-	if cmp.Or(duplex, connection.Flush(), connection.SetReadDeadline(time.Now().Add(lingering))) == nil {
+	if cmp.Or(duplex, connection.Flush(), connection.SetReadDeadline(time.Now().Add(lingerTimeout))) == nil {
 		_, _ = io.Copy(io.Discard, request.Body)
 	}
 	return status
@@ -230,15 +230,15 @@ func (s *server) on(plain net.Listener) *manager.Server {
 	})
 	return &manager.Server{
 		Name:            "admission",
-		Listener:        tls.NewListener(netutil.LimitListener(plain, mostConnections), s.tls()),
-		ShutdownTimeout: new(drainPatience),
+		Listener:        tls.NewListener(netutil.LimitListener(plain, maxConnections), s.tls()),
+		ShutdownTimeout: new(shutdownTimeout),
 		Server: &http.Server{
 			Handler:           &s.mux,
-			ReadHeaderTimeout: s.limits.handshake,
-			ReadTimeout:       s.limits.request,
-			WriteTimeout:      s.limits.request + 2*s.limits.answer,
-			IdleTimeout:       s.limits.idle,
-			MaxHeaderBytes:    largestHeader,
+			ReadHeaderTimeout: s.timeouts.handshake,
+			ReadTimeout:       s.timeouts.request,
+			WriteTimeout:      s.timeouts.request + 2*s.timeouts.answer,
+			IdleTimeout:       s.timeouts.idle,
+			MaxHeaderBytes:    maxHeaderBytes,
 			// Failed handshakes: port scanners make many.
 			ErrorLog: slog.NewLogLogger(logr.ToSlogHandler(s.log), slog.LevelDebug),
 		},

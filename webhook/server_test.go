@@ -44,7 +44,7 @@ func newServed(t *testing.T, change func(*server)) *served {
 	require.NoError(t, err)
 	pods := handlerFor(t, interceptor.Funcs{}, nil, fixture.SidecarSet("s", fixture.Sidecar("side")))
 	s := &served{roots: x509.NewCertPool(), server: &server{
-		log: logr.Discard(), requests: pods.metrics.requests, inFlight: pods.metrics.inFlight, limits: usualLimits(), load: newLoad(usualBounds()),
+		log: logr.Discard(), requests: pods.metrics.requests, inFlight: pods.metrics.inFlight, timeouts: defaultTimeouts(), load: newLoad(defaultBounds()),
 		certificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return pair, nil },
 	}}
 	if change != nil {
@@ -190,7 +190,7 @@ func TestHugeHeadersAreRefused(t *testing.T) {
 	s := newServed(t, nil)
 	request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "https://"+s.address+podPath, nil)
 	require.NoError(t, err)
-	request.Header.Set("X", strings.Repeat("x", 2*largestHeader))
+	request.Header.Set("X", strings.Repeat("x", 2*maxHeaderBytes))
 	response, err := s.client.Do(request)
 	require.NoError(t, err)
 	defer response.Body.Close()
@@ -219,16 +219,16 @@ func TestOldTLSAndHTTP2AreNotSpoken(t *testing.T) {
 func TestClientsThatDawdleAreCutOff(t *testing.T) {
 	soon := 20 * time.Millisecond
 	for name, c := range map[string]struct {
-		change func(*limits)
+		change func(*timeouts)
 		// sends is all that the client ever does.
 		sends string
 	}{
-		"header":  {func(l *limits) { l.handshake = time.Second }, "POST " + podPath + " HTTP/1.1\r\nHost: loc"},
-		"body":    {func(l *limits) { l.request = soon }, "POST " + podPath + " HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 9\r\n\r\n{"},
-		"silence": {func(l *limits) { l.idle = soon }, "POST " + podPath + " HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 2\r\n\r\n{}"},
+		"header":  {func(l *timeouts) { l.handshake = time.Second }, "POST " + podPath + " HTTP/1.1\r\nHost: loc"},
+		"body":    {func(l *timeouts) { l.request = soon }, "POST " + podPath + " HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 9\r\n\r\n{"},
+		"silence": {func(l *timeouts) { l.idle = soon }, "POST " + podPath + " HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 2\r\n\r\n{}"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := newServed(t, func(s *server) { c.change(&s.limits) })
+			s := newServed(t, func(s *server) { c.change(&s.timeouts) })
 			connection := s.dial(t)
 			_, err := io.WriteString(connection, c.sends)
 			require.NoError(t, err)
@@ -237,7 +237,7 @@ func TestClientsThatDawdleAreCutOff(t *testing.T) {
 		})
 	}
 	t.Run("handshake", func(t *testing.T) {
-		s := newServed(t, func(s *server) { s.limits.handshake = soon })
+		s := newServed(t, func(s *server) { s.timeouts.handshake = soon })
 		connection, err := net.Dial("tcp", s.address)
 		require.NoError(t, err)
 		defer connection.Close()

@@ -56,9 +56,9 @@ func storedSet(decoder admission.Decoder, req *admission.Request) (*v1alpha1.Sid
 	return stored, nil
 }
 
-// patience bounds all checks of a SidecarSet together, well below the time that
+// validationTimeout bounds all checks of a SidecarSet together, well below the time that
 // the API server waits for an answer.
-const patience = 3 * time.Second
+const validationTimeout = 3 * time.Second
 
 // validator refuses SidecarSets that cannot work, and updates that make them
 // worse.
@@ -76,7 +76,7 @@ type validator struct {
 // Handle answers with every error found, each with its field. What an update
 // leaves as it is stays; what could not be checked of the rest refuses the set.
 func (v *validator) Handle(ctx context.Context, req admission.Request) admission.Response {
-	ctx, cancel := context.WithTimeout(ctx, patience)
+	ctx, cancel := context.WithTimeout(ctx, validationTimeout)
 	defer cancel()
 	set := &v1alpha1.SidecarSet{}
 	if err := v.decoder.Decode(req, set); err != nil {

@@ -81,7 +81,7 @@ func Run(ctx context.Context, options Options) error {
 	}
 	server := &server{
 		log: options.Logger, certificate: reconciler.certificate, clients: clients,
-		requests: metrics.requests, inFlight: metrics.inFlight, limits: usualLimits(), load: newLoad(usualBounds()),
+		requests: metrics.requests, inFlight: metrics.inFlight, timeouts: defaultTimeouts(), load: newLoad(defaultBounds()),
 	}
 	synced, err := options.register(ctx, mgr, server, metrics)
 	if err != nil {
@@ -202,7 +202,7 @@ func (o Options) newReconciler() (*reconciler, error) {
 	return made, nil
 }
 
-// watchOwnObjects limits the watches to the objects that this process keeps, as
+// watchOwnObjects timeouts the watches to the objects that this process keeps, as
 // its rights do.
 func watchOwnObjects(watched map[client.Object]cache.ByObject) {
 	named := func(name string) cache.ByObject {
@@ -222,8 +222,8 @@ func watchOwnObjects(watched map[client.Object]cache.ByObject) {
 	watched[&apiextensionsv1.CustomResourceDefinition{}] = named(definitionKey().Name)
 }
 
-// mostValidations bounds what SidecarSets ask of the API server at once.
-const mostValidations = 16
+// maxConcurrentValidations bounds what SidecarSets ask of the API server at once.
+const maxConcurrentValidations = 16
 
 // register puts the handlers on the server. The result reports whether all that
 // they read has been seen.
@@ -257,7 +257,7 @@ func (o Options) register(ctx context.Context, mgr *kube.Manager, server *server
 	}
 	server.Register(podPath, podSize(), once(registration.HasSynced, reviews(pods.answer)))
 	server.Register(defaultingPath, setSize(), reviews(reviewed(&defaulter{decoder: decoder})))
-	server.Register(validatingPath, setSize(), server.load.atMost(mostValidations, "validations", reviews(reviewed(&validator{
+	server.Register(validatingPath, setSize(), server.load.atMost(maxConcurrentValidations, "validations", reviews(reviewed(&validator{
 		decoder: decoder, sets: of(&v1alpha1.SidecarSet{}), live: mgr.GetAPIReader(), cached: mgr.GetCache(), kubernetes: kubernetes{mgr.GetClient()},
 		gates: o.FeatureGates, systemNamespace: o.SystemNamespace,
 	}))))
