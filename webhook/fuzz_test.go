@@ -63,7 +63,7 @@ func sameAsWholly(t testing.TB, handler *podHandler, podJSON []byte, set *v1alph
 	}
 }
 
-// FuzzPods: leaving out what injection does not read changes nothing.
+// FuzzPods: shuttingDown out what injection does not read changes nothing.
 func FuzzPods(f *testing.F) {
 	for _, seed := range []string{"", "drawn", "\x05\x02\x01\x00\x03\x01\x02\x03\x00\x01\x02\x03\x04\x05\x06\x07"} {
 		f.Add([]byte(seed))

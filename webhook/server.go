@@ -67,8 +67,8 @@ type server struct {
 	mux      http.ServeMux
 	// pool holds the buffers of requests that were answered.
 	pool sync.Pool
-	// leaving is set once others are to be asked.
-	leaving atomic.Bool
+	// shuttingDown is set once other replicas are to be called.
+	shuttingDown atomic.Bool
 }
 
 // responder makes the answer of a request from its body. An error comes with the
@@ -107,7 +107,7 @@ func (s *server) serve(w http.ResponseWriter, request *http.Request, r *route) i
 	defer free()
 	w.Header().Set("Content-Type", "application/json")
 	w.Header().Set("Content-Length", strconv.Itoa(buffers.answer.Len()))
-	if s.leaving.Load() {
+	if s.shuttingDown.Load() {
 		w.Header().Set("Connection", "close")
 	}
 	_, _ = w.Write(buffers.answer.Bytes()) // a client that went away needs no answer
@@ -267,14 +267,14 @@ func listen(ctx context.Context, port int) (net.Listener, error) {
 // timedOut tells of a client that was too slow.
 func timedOut(err error) bool { return errors.Is(err, os.ErrDeadlineExceeded) }
 
-var errLeaving = errors.New("the process is about to end")
+var errShuttingDown = errors.New("the process is about to end")
 
 // ready is a readiness check. The server takes requests a while longer.
 func (s *server) ready(certificate func(*tls.ClientHelloInfo) (*tls.Certificate, error), synced func() bool) healthz.Checker {
 	return func(*http.Request) error {
 		switch {
-		case s.leaving.Load():
-			return errLeaving
+		case s.shuttingDown.Load():
+			return errShuttingDown
 		case !synced():
 			return errNotSynced
 		}
@@ -283,12 +283,12 @@ func (s *server) ready(certificate func(*tls.ClientHelloInfo) (*tls.Certificate,
 	}
 }
 
-// outliving is a context that ends so much later than another. Until then the
+// delayShutdown is a context that ends so much later than the given one. Until then the
 // server is not ready any more, but answers whoever has not heard of that.
-func (s *server) outliving(ctx context.Context, delay time.Duration) (context.Context, context.CancelFunc) {
+func (s *server) delayShutdown(ctx context.Context, delay time.Duration) (context.Context, context.CancelFunc) {
 	lasting, end := context.WithCancel(context.WithoutCancel(ctx))
 	stop := context.AfterFunc(ctx, func() {
-		s.leaving.Store(true)
+		s.shuttingDown.Store(true)
 		time.AfterFunc(delay, end)
 	})
 	return lasting, func() {

@@ -277,8 +277,8 @@ func TestItIsReadyWhileItCanAnswerAndIsNotAboutToEnd(t *testing.T) {
 	require.ErrorIs(t, ready(nil), errNoCertificate)
 	none = nil
 	require.NoError(t, ready(nil))
-	s.leaving.Store(true)
-	require.ErrorIs(t, ready(nil), errLeaving)
+	s.shuttingDown.Store(true)
+	require.ErrorIs(t, ready(nil), errShuttingDown)
 }
 
 // Whoever has not heard of the end yet is answered, on connections that are there
@@ -299,10 +299,10 @@ func TestItAnswersAfterItHasTurnedUnready(t *testing.T) {
 	}
 	require.False(t, answer().Close)
 	ctx, leave := context.WithCancel(t.Context())
-	lasting, end := s.outliving(ctx, time.Hour)
+	lasting, end := s.delayShutdown(ctx, time.Hour)
 	defer end()
 	leave()
-	require.Eventually(t, s.leaving.Load, time.Minute, time.Millisecond)
+	require.Eventually(t, s.shuttingDown.Load, time.Minute, time.Millisecond)
 	require.NoError(t, lasting.Err())
 	require.True(t, answer().Close)
 	status, _ := s.do(t, http.MethodPost, podPath, "application/json", bytes.NewReader(reviewOf(t, fixture.Pod())))
@@ -311,7 +311,7 @@ func TestItAnswersAfterItHasTurnedUnready(t *testing.T) {
 
 func TestTheEndComesAfterTheDelay(t *testing.T) {
 	ctx, leave := context.WithCancel(t.Context())
-	lasting, end := new(server).outliving(ctx, time.Millisecond)
+	lasting, end := new(server).delayShutdown(ctx, time.Millisecond)
 	defer end()
 	leave()
 	<-lasting.Done()

@@ -100,7 +100,7 @@ func Run(ctx context.Context, options Options) error {
 	if err := options.addChecks(mgr, reconciler, serving); err != nil {
 		return errors.Join(err, listener.Close())
 	}
-	lasting, end := server.outliving(ctx, options.ShutdownDelay)
+	lasting, end := server.delayShutdown(ctx, options.ShutdownDelay)
 	defer end()
 	if err := mgr.Start(lasting); err != nil {
 		return fmt.Errorf("run the webhook: %w", err)
@@ -202,7 +202,7 @@ func (o Options) newReconciler() (*reconciler, error) {
 	return made, nil
 }
 
-// watchOwnObjects timeouts the watches to the objects that this process keeps, as
+// watchOwnObjects limits the watches to the objects that this process keeps, as
 // its rights do.
 func watchOwnObjects(watched map[client.Object]cache.ByObject) {
 	named := func(name string) cache.ByObject {
