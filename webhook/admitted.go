@@ -14,7 +14,7 @@ import (
 // A set that was admitted is stored and in the cache within milliseconds, unless
 // somebody else refuses it.
 const (
-	admittedTimeout = 300 * time.Millisecond
+	admittedTimeout      = 300 * time.Millisecond
 	admittedPollInterval = 5 * time.Millisecond
 )
 

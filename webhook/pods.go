@@ -21,7 +21,7 @@ import (
 
 // A namespace can be newer than the cache: it is waited for this long.
 const (
-	namespaceTimeout = 2 * time.Second
+	namespaceTimeout      = 2 * time.Second
 	namespacePollInterval = 20 * time.Millisecond
 )
 

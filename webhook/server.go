@@ -62,7 +62,7 @@ type server struct {
 	clients  *clientAuthority
 	requests *prometheus.CounterVec
 	inFlight prometheus.Gauge
-	timeouts   timeouts
+	timeouts timeouts
 	load     *load
 	mux      http.ServeMux
 	// pool holds the buffers of requests that were answered.

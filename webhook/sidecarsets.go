@@ -67,7 +67,7 @@ type validator struct {
 	sets            fresh
 	live            client.Reader
 	cached          client.Reader
-	kubernetes      kubernetes
+	dryRun          podDryRun
 	gates           FeatureGates
 	systemNamespace string
 	admitted        admittedSet
@@ -93,7 +93,7 @@ func (v *validator) Handle(ctx context.Context, req admission.Request) admission
 	review := validation.NewReview(set, stored)
 	unchecked := v.compare(ctx, review, set)
 	causes := review.Refused()
-	refused, err := v.refusedByKubernetes(ctx, &req, review, causes)
+	refused, err := v.refusedInDryRun(ctx, &req, review, causes)
 	causes, unchecked = append(causes, refused...), errors.Join(unchecked, err)
 	if len(causes) > 0 {
 		return invalid(set.Name, causes)
@@ -123,14 +123,14 @@ func (v *validator) compare(ctx context.Context, review *validation.Review, set 
 	return unchecked
 }
 
-// refusedByKubernetes leaves out what it has against the stored containers and
+// refusedInDryRun leaves out what it has against the stored containers and
 // volumes already: its rules change, too.
-func (v *validator) refusedByKubernetes(ctx context.Context, req *admission.Request, review *validation.Review, known []metav1.StatusCause) ([]metav1.StatusCause, error) {
-	found, err := v.kubernetes.refuses(ctx, req.Object.Raw, req.OldObject.Raw, known)
+func (v *validator) refusedInDryRun(ctx context.Context, req *admission.Request, review *validation.Review, known []metav1.StatusCause) ([]metav1.StatusCause, error) {
+	found, err := v.dryRun.refuses(ctx, req.Object.Raw, req.OldObject.Raw, known)
 	if len(found) == 0 || len(req.OldObject.Raw) == 0 {
 		return found, err
 	}
-	before, unchecked := v.kubernetes.refuses(ctx, req.OldObject.Raw, nil, nil)
+	before, unchecked := v.dryRun.refuses(ctx, req.OldObject.Raw, nil, nil)
 	return review.Introduced(found, before), errors.Join(err, unchecked)
 }
 

@@ -129,7 +129,7 @@ func TestSpec5_ASetOfOlderRulesCanBePausedWhateverIsOutOfOrder(t *testing.T) {
 			return ofPolicy()
 		},
 	}).Build()
-	v := validator{decoder: admission.NewDecoder(scheme), live: down, cached: down, sets: current(down), kubernetes: kubernetes{down}, systemNamespace: "system"}
+	v := validator{decoder: admission.NewDecoder(scheme), live: down, cached: down, sets: current(down), dryRun: podDryRun{down}, systemNamespace: "system"}
 	for name, change := range map[string]func(map[string]any){
 		"paused":           func(set map[string]any) { spec(set)["updateStrategy"].(map[string]any)["paused"] = true },
 		"injection paused": func(set map[string]any) { spec(set)["injectionStrategy"].(map[string]any)["paused"] = true },
@@ -163,12 +163,12 @@ func TestSpec5_AnUpdateIsRefusedForWhatKubernetesNewlyHasAgainstIt(t *testing.T)
 			}
 		}
 		if len(wrong) > 0 {
-			return apierrors.NewInvalid(schema.GroupKind{Kind: "Pod"}, probePod, wrong)
+			return apierrors.NewInvalid(schema.GroupKind{Kind: "Pod"}, dryRunPod, wrong)
 		}
 		return nil
 	}}
 	reader := fake.NewClientBuilder().WithScheme(scheme).WithInterceptorFuncs(judge).Build()
-	v := validator{decoder: admission.NewDecoder(scheme), live: reader, cached: reader, sets: current(reader), kubernetes: kubernetes{reader}, systemNamespace: "system"}
+	v := validator{decoder: admission.NewDecoder(scheme), live: reader, cached: reader, sets: current(reader), dryRun: podDryRun{reader}, systemNamespace: "system"}
 	container := func(set map[string]any) map[string]any { return spec(set)["containers"].([]any)[0].(map[string]any) }
 	response := v.Handle(t.Context(), updateOf(t, olderSet, func(set map[string]any) { container(set)["image"] = "c" }))
 	assert.True(t, response.Allowed, "%v", response.Result)

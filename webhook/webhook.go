@@ -258,7 +258,7 @@ func (o Options) register(ctx context.Context, mgr *kube.Manager, server *server
 	server.Register(podPath, podSize(), once(registration.HasSynced, reviews(pods.answer)))
 	server.Register(defaultingPath, setSize(), reviews(reviewed(&defaulter{decoder: decoder})))
 	server.Register(validatingPath, setSize(), server.load.atMost(maxConcurrentValidations, "validations", reviews(reviewed(&validator{
-		decoder: decoder, sets: of(&v1alpha1.SidecarSet{}), live: mgr.GetAPIReader(), cached: mgr.GetCache(), kubernetes: kubernetes{mgr.GetClient()},
+		decoder: decoder, sets: of(&v1alpha1.SidecarSet{}), live: mgr.GetAPIReader(), cached: mgr.GetCache(), dryRun: podDryRun{mgr.GetClient()},
 		gates: o.FeatureGates, systemNamespace: o.SystemNamespace,
 	}))))
 	server.Register(conversionPath, conversionSize(), convert)

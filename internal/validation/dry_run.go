@@ -14,58 +14,58 @@ import (
 	"github.com/outrigger/outrigger/internal/podstate"
 )
 
-// Probe is a pod made of nothing but a SidecarSet's containers, init containers,
+// DryRunPod is a pod made of nothing but a SidecarSet's containers, init containers,
 // volumes and pull secrets: what Kubernetes refuses in it, the set is refused
 // for (SPEC §5). It is untyped, so that fields which this program does not know
 // are asked about too.
-type Probe struct {
-	// PodSpec is the pod's spec.
-	PodSpec map[string]any
-	// origins tell for each container of the pod where it comes from.
+type DryRunPod struct {
+	// Spec is the pod's spec.
+	Spec map[string]any
+	// origins are where the containers of the pod come from.
 	origins []origin
 }
 
 // origin is a container of a SidecarSet.
 type origin struct {
 	index int
-	// idle marks the twin with the empty image.
-	idle bool
+	// standby marks the twin with the empty image.
+	standby bool
 }
 
-// NewProbe builds the pod for the untyped spec of a SidecarSet, which is not
+// NewDryRunPod builds the pod for the untyped spec of a SidecarSet, which is not
 // changed. Nil means that there is nothing to ask about.
-func NewProbe(spec map[string]any) *Probe {
+func NewDryRunPod(spec map[string]any) *DryRunPod {
 	containers, initContainers := objects(spec["containers"]), objects(spec["initContainers"])
 	if len(containers)+len(initContainers) == 0 {
 		return nil
 	}
-	probe := &Probe{PodSpec: map[string]any{
+	pod := &DryRunPod{Spec: map[string]any{
 		// A mounted token would be none of the set's.
 		"automountServiceAccountToken": false,
 	}}
-	probe.addContainers(containers)
+	pod.addContainers(containers)
 	var inits []any
 	for _, c := range initContainers {
 		inits = append(inits, coreContainer(c))
 	}
 	if len(containers) == 0 {
-		probe.PodSpec["containers"] = []any{placeholder(initContainers)}
+		pod.Spec["containers"] = []any{placeholder(initContainers)}
 	}
-	probe.set("initContainers", inits)
+	pod.set("initContainers", inits)
 	for _, list := range []string{"volumes", "imagePullSecrets"} {
 		items, _ := spec[list].([]any)
-		probe.set(list, items)
+		pod.set(list, items)
 	}
-	return probe
+	return pod
 }
 
-func (p *Probe) set(list string, items []any) {
+func (p *DryRunPod) set(list string, items []any) {
 	if len(items) > 0 {
-		p.PodSpec[list] = items
+		p.Spec[list] = items
 	}
 }
 
-func (p *Probe) addContainers(containers []map[string]any) {
+func (p *DryRunPod) addContainers(containers []map[string]any) {
 	var all []any
 	for i, c := range containers {
 		upgrade, _, _ := unstructured.NestedStringMap(c, "upgradeStrategy")
@@ -76,11 +76,11 @@ func (p *Probe) addContainers(containers []map[string]any) {
 			continue
 		}
 		names := podstate.Sidecar{Name: name}.Twins()
-		working, idle := coreContainer(c), coreContainer(c)
-		working["name"], idle["name"] = names[0], names[1]
-		idle["image"] = upgrade["hotUpgradeEmptyImage"]
-		all = append(all, working, idle)
-		p.origins = append(p.origins, origin{index: i}, origin{index: i, idle: true})
+		active, standby := coreContainer(c), coreContainer(c)
+		active["name"], standby["name"] = names[0], names[1]
+		standby["image"] = upgrade["hotUpgradeEmptyImage"]
+		all = append(all, active, standby)
+		p.origins = append(p.origins, origin{index: i}, origin{index: i, standby: true})
 	}
 	p.set("containers", all)
 }
@@ -127,22 +127,22 @@ var podField = regexp.MustCompile(`^spec\.(containers|initContainers|volumes|ima
 // Causes turns what the API server said about the pod into what is wrong with
 // the SidecarSet. Fields that are known to be wrong already, and twins that are
 // wrong in the same way, are not named again.
-func (p *Probe) Causes(ofPod, known []metav1.StatusCause) []metav1.StatusCause {
-	said := map[string]bool{}
+func (p *DryRunPod) Causes(ofPod, known []metav1.StatusCause) []metav1.StatusCause {
+	reported := map[string]bool{}
 	for _, cause := range known {
-		said[cause.Field] = true
+		reported[cause.Field] = true
 	}
 	var causes []metav1.StatusCause
 	for _, cause := range ofPod {
 		translated := p.translate(cause)
-		if !said[translated.Field] && !slices.Contains(causes, translated) {
+		if !reported[translated.Field] && !slices.Contains(causes, translated) {
 			causes = append(causes, translated)
 		}
 	}
 	return causes
 }
 
-func (p *Probe) translate(cause metav1.StatusCause) metav1.StatusCause {
+func (p *DryRunPod) translate(cause metav1.StatusCause) metav1.StatusCause {
 	elsewhere := metav1.StatusCause{Type: cause.Type, Field: "spec", Message: "in a pod with these containers and volumes: " + cause.Field + ": " + cause.Message}
 	match := podField.FindStringSubmatch(cause.Field)
 	if match == nil {
@@ -156,7 +156,7 @@ func (p *Probe) translate(cause metav1.StatusCause) metav1.StatusCause {
 		return elsewhere
 	}
 	from, field := p.origins[index], match[3]
-	if from.idle && field == ".image" {
+	if from.standby && field == ".image" {
 		field = ".upgradeStrategy.hotUpgradeEmptyImage"
 	}
 	cause.Field = "spec.containers[" + strconv.Itoa(from.index) + "]" + field

@@ -30,19 +30,19 @@ var podResource = schema.GroupResource{Resource: "pods"}
 
 // ofPolicy is how a ValidatingAdmissionPolicy refuses.
 func ofPolicy() error {
-	err := apierrors.NewForbidden(podResource, probePod, errors.New("ValidatingAdmissionPolicy 'p' with binding 'b' denied request: no"))
+	err := apierrors.NewForbidden(podResource, dryRunPod, errors.New("ValidatingAdmissionPolicy 'p' with binding 'b' denied request: no"))
 	err.ErrStatus.Reason, err.ErrStatus.Code = metav1.StatusReasonInvalid, 422
 	err.ErrStatus.Details.Causes = []metav1.StatusCause{{Message: "no"}}
 	return err
 }
 
-func TestSpec5_OnlyAnAnswerOfKubernetesDecides(t *testing.T) {
+func TestSpec5_OnlyPodValidationDecides(t *testing.T) {
 	forbidden := func(cause string) error {
-		return apierrors.NewForbidden(podResource, probePod, errors.New(cause))
+		return apierrors.NewForbidden(podResource, dryRunPod, errors.New(cause))
 	}
 	wrong := field.ErrorList{field.Invalid(field.NewPath("spec", "containers").Index(0).Child("image"), "x", "bad")}
-	invalidPod := apierrors.NewInvalid(schema.GroupKind{Kind: "Pod"}, probePod, wrong)
-	ofWebhook := apierrors.NewInvalid(schema.GroupKind{Kind: "Pod"}, probePod, wrong)
+	invalidPod := apierrors.NewInvalid(schema.GroupKind{Kind: "Pod"}, dryRunPod, wrong)
+	ofWebhook := apierrors.NewInvalid(schema.GroupKind{Kind: "Pod"}, dryRunPod, wrong)
 	ofWebhook.ErrStatus.Message = `admission webhook "x" denied the request: no`
 	for name, test := range map[string]struct {
 		answer error
@@ -58,7 +58,7 @@ func TestSpec5_OnlyAnAnswerOfKubernetesDecides(t *testing.T) {
 		"webhook of somebody else": {answer: ofWebhook, remedy: "exempt namespace"},
 		"bad request of a webhook": {answer: apierrors.NewBadRequest(`admission webhook "x" denied the request: no`), remedy: "exempt namespace"},
 		"no right":                 {answer: apierrors.NewForbidden(podResource, "", errors.New(`User "w" cannot create resource "pods"`)), remedy: "apply config/rbac"},
-		"no namespace":             {answer: apierrors.NewNotFound(schema.GroupResource{Resource: "namespaces"}, probeNamespace), remedy: "apply config/rbac"},
+		"no namespace":             {answer: apierrors.NewNotFound(schema.GroupResource{Resource: "namespaces"}, dryRunNamespace), remedy: "apply config/rbac"},
 		"invalid":                  {answer: invalidPod, causes: []metav1.StatusCause{{Type: metav1.CauseTypeFieldValueInvalid, Field: "spec.containers[0].image", Message: `Invalid value: "x": bad`}}},
 		"unreadable": {answer: apierrors.NewBadRequest("no such thing"), causes: []metav1.StatusCause{{
 			Type: metav1.CauseTypeFieldValueInvalid, Field: "spec", Message: "the API server cannot read a pod with these containers and volumes: no such thing",
@@ -67,7 +67,7 @@ func TestSpec5_OnlyAnAnswerOfKubernetesDecides(t *testing.T) {
 		"broken":      {answer: apierrors.NewInternalError(errors.New("x")), remedy: "try again"},
 		"unreachable": {answer: context.DeadlineExceeded, remedy: "try again"},
 	} {
-		causes, err := verdict(test.answer)
+		causes, err := dryRunCauses(test.answer)
 		assert.Equal(t, test.causes, causes, name)
 		if test.remedy == "" {
 			assert.NoError(t, err, name)
@@ -79,10 +79,10 @@ func TestSpec5_OnlyAnAnswerOfKubernetesDecides(t *testing.T) {
 }
 
 // counted answers pod creations with nil and counts them.
-func counted(t *testing.T, tries *int, answers ...error) kubernetes {
+func counted(t *testing.T, tries *int, answers ...error) podDryRun {
 	scheme, err := kube.NewScheme()
 	require.NoError(t, err)
-	return kubernetes{client: fake.NewClientBuilder().WithScheme(scheme).WithInterceptorFuncs(interceptor.Funcs{
+	return podDryRun{client: fake.NewClientBuilder().WithScheme(scheme).WithInterceptorFuncs(interceptor.Funcs{
 		Create: func(_ context.Context, _ client.WithWatch, _ client.Object, options ...client.CreateOption) error {
 			var applied client.CreateOptions
 			applied.ApplyOptions(options)
@@ -99,7 +99,7 @@ func counted(t *testing.T, tries *int, answers ...error) kubernetes {
 	}).Build()}
 }
 
-func TestSpec5_KubernetesIsAskedOnlyWhenPodsWouldDiffer(t *testing.T) {
+func TestSpec5_PodsAreTriedOnlyWhenTheyWouldDiffer(t *testing.T) {
 	const before = `{"spec":{"containers":[{"name":"a","image":"b"}],"volumes":[{"name":"v"}]}}`
 	for after, want := range map[string]int{
 		before: 0,
@@ -124,7 +124,7 @@ func TestSpec5_KubernetesIsAskedOnlyWhenPodsWouldDiffer(t *testing.T) {
 }
 
 func TestALostNamespaceIsAppliedAndThePodTriedAgain(t *testing.T) {
-	gone := apierrors.NewNotFound(schema.GroupResource{Resource: "namespaces"}, probeNamespace)
+	gone := apierrors.NewNotFound(schema.GroupResource{Resource: "namespaces"}, dryRunNamespace)
 	tries := 0
 	_, err := counted(t, &tries, gone).refuses(t.Context(), []byte(`{"spec":{"containers":[{"name":"a"}]}}`), nil, nil)
 	require.NoError(t, err)
@@ -142,8 +142,8 @@ func TestTheShippedNamespaceIsTheOneThatIsUsed(t *testing.T) {
 	require.NoError(t, documents.Decode(&namespace))
 	require.NoError(t, documents.Decode(&quota))
 	require.ErrorIs(t, documents.Decode(&json.RawMessage{}), io.EOF)
-	assert.Equal(t, probeNamespace, namespace.Name)
+	assert.Equal(t, dryRunNamespace, namespace.Name)
 	assert.Equal(t, v1alpha1.InjectionDisabled, namespace.Labels[v1alpha1.InjectionLabel])
-	assert.Equal(t, client.ObjectKey{Namespace: probeNamespace, Name: probeQuota}, client.ObjectKeyFromObject(&quota))
+	assert.Equal(t, client.ObjectKey{Namespace: dryRunNamespace, Name: dryRunQuota}, client.ObjectKeyFromObject(&quota))
 	assert.True(t, quota.Spec.Hard.Pods().IsZero())
 }

@@ -26,11 +26,11 @@ import (
 type asked struct {
 	t              *testing.T
 	ctx            context.Context
-	webhook, admin kubernetes
+	webhook, admin podDryRun
 }
 
-// TestKubernetes asks a real API server, with and without what has to be there.
-func TestKubernetes(t *testing.T) {
+// TestDryRunOnAnAPIServer asks a real API server, with and without what has to be there.
+func TestDryRunOnAnAPIServer(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
 	c, err := cluster.Start(ctx, cluster.Options{Dir: t.TempDir(), Nodes: 1, WithoutTemporal: true})
@@ -44,7 +44,7 @@ func TestKubernetes(t *testing.T) {
 	a.policies()
 }
 
-func reached(t *testing.T, kubeconfig string) kubernetes {
+func reached(t *testing.T, kubeconfig string) podDryRun {
 	config, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
 	require.NoError(t, err)
 	scheme, err := kube.NewScheme()
@@ -52,13 +52,13 @@ func reached(t *testing.T, kubeconfig string) kubernetes {
 	require.NoError(t, admissionregistrationv1.AddToScheme(scheme))
 	made, err := client.New(config, client.Options{Scheme: scheme})
 	require.NoError(t, err)
-	return kubernetes{client: made}
+	return podDryRun{client: made}
 }
 
-func (a *asked) ask(k kubernetes, spec string) ([]string, error) {
+func (a *asked) ask(d podDryRun, spec string) ([]string, error) {
 	raw, err := yaml.YAMLToJSON([]byte("spec: " + spec))
 	require.NoError(a.t, err)
-	causes, err := k.refuses(a.ctx, raw, nil, nil)
+	causes, err := d.refuses(a.ctx, raw, nil, nil)
 	var fields []string
 	for _, cause := range causes {
 		fields = append(fields, fmt.Sprintf("%s: %s", cause.Field, cause.Type))
@@ -84,16 +84,16 @@ func (a *asked) answers() {
 		assert.Equal(a.t, want, got, spec)
 	}
 	var pods corev1.PodList
-	require.NoError(a.t, a.admin.client.List(a.ctx, &pods, client.InNamespace(probeNamespace)))
+	require.NoError(a.t, a.admin.client.List(a.ctx, &pods, client.InNamespace(dryRunNamespace)))
 	assert.Empty(a.t, pods.Items)
-	stored := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: probeNamespace, Name: "real"}}
+	stored := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: dryRunNamespace, Name: "real"}}
 	stored.Spec.Containers = []corev1.Container{{Name: "a", Image: "b"}}
 	assert.ErrorContains(a.t, a.webhook.client.Create(a.ctx, stored), "exceeded quota: no-pods")
 }
 
 // newNamespaceWithoutQuotaFigures: what is valid does not depend on a quota.
 func (a *asked) newNamespaceWithoutQuotaFigures() {
-	quota := &corev1.ResourceQuota{ObjectMeta: metav1.ObjectMeta{Namespace: probeNamespace, Name: probeQuota}}
+	quota := &corev1.ResourceQuota{ObjectMeta: metav1.ObjectMeta{Namespace: dryRunNamespace, Name: dryRunQuota}}
 	require.NoError(a.t, a.admin.client.Delete(a.ctx, quota))
 	got, err := a.ask(a.webhook, valid)
 	require.NoError(a.t, err)
@@ -101,7 +101,7 @@ func (a *asked) newNamespaceWithoutQuotaFigures() {
 }
 
 func (a *asked) lostNamespace() {
-	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: probeNamespace}}
+	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: dryRunNamespace}}
 	require.NoError(a.t, a.admin.client.Delete(a.ctx, namespace))
 	err := wait.PollUntilContextCancel(a.ctx, 20*time.Millisecond, true, func(ctx context.Context) (bool, error) {
 		return apierrors.IsNotFound(a.admin.client.Get(ctx, client.ObjectKeyFromObject(namespace), namespace)), nil
@@ -119,7 +119,7 @@ func (a *asked) lostNamespace() {
 // policies of the cluster are not Kubernetes' word on a pod.
 func (a *asked) policies() {
 	var namespace corev1.Namespace
-	require.NoError(a.t, a.admin.client.Get(a.ctx, client.ObjectKey{Name: probeNamespace}, &namespace))
+	require.NoError(a.t, a.admin.client.Get(a.ctx, client.ObjectKey{Name: dryRunNamespace}, &namespace))
 	enforce := func(level string) {
 		namespace.Labels["pod-security.kubernetes.io/enforce"] = level
 		require.NoError(a.t, a.admin.client.Update(a.ctx, &namespace))

@@ -29,33 +29,33 @@ func TestSpec5_TheProbeIsThePodThatKubernetesWouldGet(t *testing.T) {
 		spec := untypedSpec(t, text)
 		expected := untypedSpec(t, want)
 		expected["automountServiceAccountToken"] = false
-		assert.Equal(t, expected, NewProbe(spec).PodSpec, text)
+		assert.Equal(t, expected, NewDryRunPod(spec).Spec, text)
 		assert.Equal(t, untypedSpec(t, text), spec, "the set's own spec was changed")
 	}
-	assert.Nil(t, NewProbe(untypedSpec(t, `volumes: [{name: v}]`)), "without containers there is nothing to ask about")
-	assert.Equal(t, map[string]any{"containers": []any{map[string]any{}}, "automountServiceAccountToken": false}, NewProbe(untypedSpec(t, `containers: [null]`)).PodSpec)
+	assert.Nil(t, NewDryRunPod(untypedSpec(t, `volumes: [{name: v}]`)), "without containers there is nothing to ask about")
+	assert.Equal(t, map[string]any{"containers": []any{map[string]any{}}, "automountServiceAccountToken": false}, NewDryRunPod(untypedSpec(t, `containers: [null]`)).Spec)
 }
 
 func TestSpec5_WhatKubernetesSaysIsAboutTheSet(t *testing.T) {
-	probe := NewProbe(untypedSpec(t, `{containers: [{name: a}, {name: h, upgradeStrategy: {upgradeType: HotUpgrade}}, {name: b}], initContainers: [{name: i}], volumes: [{name: v}]}`))
-	onlyInit := NewProbe(untypedSpec(t, `initContainers: [{name: i}]`))
+	pod := NewDryRunPod(untypedSpec(t, `{containers: [{name: a}, {name: h, upgradeStrategy: {upgradeType: HotUpgrade}}, {name: b}], initContainers: [{name: i}], volumes: [{name: v}]}`))
+	onlyInit := NewDryRunPod(untypedSpec(t, `initContainers: [{name: i}]`))
 	for _, test := range []struct {
-		probe       *Probe
+		pod         *DryRunPod
 		field, want string
 	}{
-		{probe, "spec.containers[0].ports[0].name", "spec.containers[0].ports[0].name"},
-		{probe, "spec.containers[1].image", "spec.containers[1].image"},
-		{probe, "spec.containers[2].image", "spec.containers[1].upgradeStrategy.hotUpgradeEmptyImage"},
-		{probe, "spec.containers[2].imagePullPolicy", "spec.containers[1].imagePullPolicy"},
-		{probe, "spec.containers[3]", "spec.containers[2]"},
-		{probe, "spec.initContainers[0].lifecycle", "spec.initContainers[0].lifecycle"},
-		{probe, "spec.volumes[0].hostPath.type", "spec.volumes[0].hostPath.type"},
-		{probe, "spec.imagePullSecrets[0].name", "spec.imagePullSecrets[0].name"},
-		{probe, "spec.hostNetwork", "spec"},
-		{probe, "spec.containers[9].name", "spec"},
+		{pod, "spec.containers[0].ports[0].name", "spec.containers[0].ports[0].name"},
+		{pod, "spec.containers[1].image", "spec.containers[1].image"},
+		{pod, "spec.containers[2].image", "spec.containers[1].upgradeStrategy.hotUpgradeEmptyImage"},
+		{pod, "spec.containers[2].imagePullPolicy", "spec.containers[1].imagePullPolicy"},
+		{pod, "spec.containers[3]", "spec.containers[2]"},
+		{pod, "spec.initContainers[0].lifecycle", "spec.initContainers[0].lifecycle"},
+		{pod, "spec.volumes[0].hostPath.type", "spec.volumes[0].hostPath.type"},
+		{pod, "spec.imagePullSecrets[0].name", "spec.imagePullSecrets[0].name"},
+		{pod, "spec.hostNetwork", "spec"},
+		{pod, "spec.containers[9].name", "spec"},
 		{onlyInit, "spec.containers[0].name", "spec"},
 	} {
-		causes := test.probe.Causes([]metav1.StatusCause{{Type: metav1.CauseTypeFieldValueInvalid, Field: test.field, Message: "bad"}}, nil)
+		causes := test.pod.Causes([]metav1.StatusCause{{Type: metav1.CauseTypeFieldValueInvalid, Field: test.field, Message: "bad"}}, nil)
 		require.Len(t, causes, 1)
 		assert.Equal(t, test.want, causes[0].Field, test.field)
 		assert.Equal(t, metav1.CauseTypeFieldValueInvalid, causes[0].Type)
@@ -68,11 +68,11 @@ func TestSpec5_WhatKubernetesSaysIsAboutTheSet(t *testing.T) {
 }
 
 func TestSpec5_NothingIsSaidTwice(t *testing.T) {
-	probe := NewProbe(untypedSpec(t, `containers: [{name: h, upgradeStrategy: {upgradeType: HotUpgrade}}]`))
+	pod := NewDryRunPod(untypedSpec(t, `containers: [{name: h, upgradeStrategy: {upgradeType: HotUpgrade}}]`))
 	cause := func(field, message string) metav1.StatusCause {
 		return metav1.StatusCause{Type: metav1.CauseTypeFieldValueInvalid, Field: field, Message: message}
 	}
-	causes := probe.Causes([]metav1.StatusCause{
+	causes := pod.Causes([]metav1.StatusCause{
 		cause("spec.containers[0].ports[0].containerPort", "too big"), cause("spec.containers[1].ports[0].containerPort", "too big"),
 		cause("spec.containers[0].workingDir", "one"), cause("spec.containers[0].workingDir", "two"),
 		cause("spec.containers[0].image", "empty"),
