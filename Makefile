@@ -122,8 +122,8 @@ bench-admission: controlplane build ## Measure the admission of pods, over TLS
 .PHONY: fuzz
 fuzz: ## Fuzz injection and the pod webhook (FUZZTIME=5m each)
 	go test ./internal/inject -run '^$$' -fuzz FuzzInjection -fuzztime $(FUZZTIME)
-	go test ./webhook -run '^$$' -fuzz FuzzPods -fuzztime $(FUZZTIME)
-	go test ./webhook -run '^$$' -fuzz FuzzReviews -fuzztime $(FUZZTIME)
+	go test ./webhook/pods -run '^$$' -fuzz FuzzPods -fuzztime $(FUZZTIME)
+	go test ./webhook/pods -run '^$$' -fuzz FuzzReviews -fuzztime $(FUZZTIME)
 
 # Images from scratch hold no libraries.
 .PHONY: static

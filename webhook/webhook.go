@@ -1,5 +1,3 @@
-// Package webhook is the process that admits pods and SidecarSets: it injects
-// into pods from caches, and defaults and validates SidecarSets (SPEC §4, §5).
 package webhook
 
 import (
@@ -10,31 +8,24 @@ import (
 	"net/http"
 	"time"
 
-	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
-	discoveryv1 "k8s.io/api/discovery/v1"
-	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	toolscache "k8s.io/client-go/tools/cache"
-	"k8s.io/utils/clock"
-	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/healthz"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
-	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
+	"sigs.k8s.io/controller-runtime/pkg/metrics"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
 	"github.com/outrigger/outrigger/api/v1alpha1"
 	"github.com/outrigger/outrigger/kube"
-)
-
-// Paths of the webhooks, as in config/webhook.
-const (
-	podPath        = "/mutate-pod"
-	defaultingPath = "/mutate-sidecarset"
-	validatingPath = "/validate-sidecarset"
+	"github.com/outrigger/outrigger/webhook/fallback"
+	"github.com/outrigger/outrigger/webhook/pods"
+	"github.com/outrigger/outrigger/webhook/registration"
+	"github.com/outrigger/outrigger/webhook/review"
+	"github.com/outrigger/outrigger/webhook/server"
+	"github.com/outrigger/outrigger/webhook/sidecarsets"
 )
 
 // Options of the webhook process.
@@ -54,13 +45,15 @@ type Options struct {
 	// end: others hear of it late.
 	ShutdownDelay time.Duration
 	// FeatureGates change what SidecarSets may do.
-	FeatureGates FeatureGates
+	FeatureGates sidecarsets.FeatureGates
 }
 
 // Run serves until the context ends. It is ready once caches are filled and the
 // certificate is there; then its rules are registered.
 func Run(ctx context.Context, options Options) error {
-	reconciler, err := options.newReconciler()
+	reconciler, err := registration.New(registration.Options{
+		URL: options.URL, ServiceName: options.ServiceName, SystemNamespace: options.SystemNamespace, Log: options.Logger,
+	})
 	if err != nil {
 		return err
 	}
@@ -68,39 +61,28 @@ func Run(ctx context.Context, options Options) error {
 	if err != nil {
 		return err
 	}
-	metrics, err := newAdmissionMetrics(ctrlmetrics.Registry)
-	if err != nil {
-		return err
-	}
-	if err := ctrlmetrics.Registry.Register(registered(reconciler.registered.Load)); err != nil {
+	if err := metrics.Registry.Register(reconciler.Collector()); err != nil {
 		return fmt.Errorf("register metrics: %w", err)
 	}
-	clients, err := newClientAuthority(options.ClientCAFile)
+	srv, err := server.New(server.Options{
+		Log: options.Logger, Certificate: reconciler.Certificate, ClientCAFile: options.ClientCAFile, Registerer: metrics.Registry,
+	})
 	if err != nil {
 		return err
 	}
-	server := &server{
-		log: options.Logger, certificate: reconciler.certificate, clients: clients,
-		requests: metrics.requests, inFlight: metrics.inFlight, timeouts: defaultTimeouts(), load: newLoad(defaultBounds()),
-	}
-	synced, err := options.register(ctx, mgr, server, metrics)
+	synced, err := options.addHandlers(ctx, mgr, srv)
 	if err != nil {
 		return err
 	}
-	listener, err := listen(ctx, options.Port)
+	listener, err := server.Listen(ctx, options.Port)
 	if err != nil {
 		return err
 	}
-	// It starts before the caches and ends after them.
-	if err := mgr.Add(server.on(listener)); err != nil {
-		return errors.Join(fmt.Errorf("set up the webhook server: %w", err), listener.Close())
-	}
-	serving := server.ready(reconciler.certificate, synced)
-	reconciler.reachable = options.reachable(mgr.GetAPIReader(), serving)
-	if err := options.addChecks(mgr, reconciler, serving); err != nil {
+	serving := srv.Ready(synced)
+	if err := options.addTo(mgr, reconciler, srv.Runnable(listener), serving); err != nil {
 		return errors.Join(err, listener.Close())
 	}
-	lasting, end := server.delayShutdown(ctx, options.ShutdownDelay)
+	lasting, end := srv.DelayShutdown(ctx, options.ShutdownDelay)
 	defer end()
 	if err := mgr.Start(lasting); err != nil {
 		return fmt.Errorf("run the webhook: %w", err)
@@ -108,24 +90,31 @@ func Run(ctx context.Context, options Options) error {
 	return nil
 }
 
-// newManager watches the objects that the reconciler writes, and runs it.
-func (o Options) newManager(reconciler *reconciler) (*kube.Manager, error) {
+// newManager watches what the reconciler and the handlers read, and no more.
+func (o Options) newManager(reconciler *registration.Reconciler) (*kube.Manager, error) {
 	var registered error
 	mgr, err := o.NewManager(func(options *manager.Options) {
-		registered = cmp.Or(
-			admissionregistrationv1.AddToScheme(options.Scheme), apiextensionsv1.AddToScheme(options.Scheme), discoveryv1.AddToScheme(options.Scheme),
-		)
-		watchOwnObjects(options.Cache.ByObject)
-		options.Cache.NewInformer = reconciler.sets.observing(options.Cache.NewInformer)
+		registered = registration.AddToScheme(options.Scheme)
+		for object, by := range options.Cache.ByObject {
+			if _, isConfiguration := object.(*corev1.ConfigMap); isConfiguration {
+				by.Field = fields.OneTermEqualSelector("metadata.name", v1alpha1.ConfigurationName)
+				options.Cache.ByObject[object] = by
+			}
+		}
+		registration.LimitCache(options.Cache.ByObject)
+		options.Cache.NewInformer = reconciler.ObserveSets(options.Cache.NewInformer)
 	})
-	if err := cmp.Or(registered, err); err != nil {
-		return nil, err
-	}
-	reconciler.client = mgr.GetClient()
-	return mgr, reconciler.addTo(mgr)
+	return mgr, cmp.Or(registered, err)
 }
 
-func (o Options) addChecks(mgr *kube.Manager, reconciler *reconciler, serving healthz.Checker) error {
+// addTo has the manager run the server and the reconciler, and answer for both.
+func (o Options) addTo(mgr *kube.Manager, reconciler *registration.Reconciler, admission *manager.Server, serving healthz.Checker) error {
+	if err := mgr.Add(admission); err != nil {
+		return fmt.Errorf("set up the webhook server: %w", err)
+	}
+	if err := reconciler.AddTo(mgr, serving); err != nil {
+		return err
+	}
 	checks := map[string]healthz.Checker{"serving": serving, "watches": notCutOff(mgr.Watches)}
 	if o.URL != "" {
 		checks["registered"] = reconciler.Registered
@@ -139,33 +128,6 @@ func (o Options) addChecks(mgr *kube.Manager, reconciler *reconciler, serving he
 		return fmt.Errorf("set up health checks: %w", err)
 	}
 	return nil
-}
-
-// endpointDelay is how long the nodes may take to see that the Service has its first
-// endpoint.
-const endpointDelay = 5 * time.Second
-
-// reachable reports whether the API server would reach a replica: this process at its
-// URL, or else one behind the Service.
-func (o Options) reachable(live client.Reader, serving healthz.Checker) func(context.Context) (bool, error) {
-	return func(ctx context.Context) (bool, error) {
-		if o.URL != "" {
-			return serving(nil) == nil, nil
-		}
-		var slices discoveryv1.EndpointSliceList
-		err := live.List(ctx, &slices, client.InNamespace(o.SystemNamespace), client.MatchingLabels{discoveryv1.LabelServiceName: o.ServiceName})
-		if err != nil {
-			return false, fmt.Errorf("look whether Service %s/%s has an endpoint: %w", o.SystemNamespace, o.ServiceName, err)
-		}
-		for i := range slices.Items {
-			for j := range slices.Items[i].Endpoints {
-				if ready := slices.Items[i].Endpoints[j].Conditions.Ready; ready != nil && *ready {
-					return true, nil
-				}
-			}
-		}
-		return false, nil
-	}
 }
 
 // cutOffAfter is how long a replica may be without the API server before others
@@ -183,57 +145,48 @@ func notCutOff(watches *kube.Watches) healthz.Checker {
 	}
 }
 
-func (o Options) newReconciler() (*reconciler, error) {
-	authority, err := newAuthority(o.ServiceName, o.SystemNamespace, o.URL)
-	if err != nil {
-		return nil, err
-	}
-	made := &reconciler{
-		secret:    client.ObjectKey{Namespace: o.SystemNamespace, Name: certificateSecret},
-		authority: authority,
-		at:        endpoint{url: o.URL, service: o.ServiceName, namespace: o.SystemNamespace},
-		log:       o.Logger,
-		now:       time.Now,
-		sets:      &setWatch{now: time.Now},
-	}
-	if o.URL == "" {
-		made.endpointDelay = endpointDelay
-	}
-	return made, nil
-}
-
-// watchOwnObjects limits the watches to the objects that this process keeps, as
-// its rights do.
-func watchOwnObjects(watched map[client.Object]cache.ByObject) {
-	named := func(name string) cache.ByObject {
-		return cache.ByObject{Field: fields.OneTermEqualSelector("metadata.name", name)}
-	}
-	for object, by := range watched {
-		switch object.(type) {
-		case *corev1.Secret:
-			by.Field = named(certificateSecret).Field
-		case *corev1.ConfigMap:
-			by.Field = named(v1alpha1.ConfigurationName).Field
-		}
-		watched[object] = by
-	}
-	watched[&admissionregistrationv1.MutatingWebhookConfiguration{}] = named(configurationName)
-	watched[&admissionregistrationv1.ValidatingWebhookConfiguration{}] = named(configurationName)
-	watched[&apiextensionsv1.CustomResourceDefinition{}] = named(definitionKey().Name)
-}
-
 // maxConcurrentValidations bounds what SidecarSets ask of the API server at once.
 const maxConcurrentValidations = 16
 
-// register puts the handlers on the server. The result reports whether all that
-// they read has been seen.
-func (o Options) register(ctx context.Context, mgr *kube.Manager, server *server, metrics *admissionMetrics) (toolscache.InformerSynced, error) {
-	index := newSetIndex(o.Logger, metrics)
+// addHandlers puts the handlers on the server. The result reports whether all that they
+// read has been seen.
+func (o Options) addHandlers(ctx context.Context, mgr *kube.Manager, srv *server.Server) (toolscache.InformerSynced, error) {
+	reader := func(object client.Object) fallback.Reader {
+		return fallback.Reader{Cached: mgr.GetCache(), Live: mgr.GetAPIReader(), Stale: func() error { return mgr.Watches.Current(object) }}
+	}
+	sets := reader(&v1alpha1.SidecarSet{})
+	handler, err := pods.New(pods.Options{
+		Log: o.Logger, Sets: sets, Namespaces: reader(&corev1.Namespace{}), Revisions: reader(&appsv1.ControllerRevision{}),
+		SystemNamespace: o.SystemNamespace, Registerer: metrics.Registry,
+	})
+	if err != nil {
+		return nil, err
+	}
+	synced, err := watch(ctx, mgr, handler)
+	if err != nil {
+		return nil, err
+	}
+	decoder := admission.NewDecoder(mgr.GetScheme())
+	defaulter := &sidecarsets.Defaulter{Decoder: decoder}
+	validator := &sidecarsets.Validator{
+		Decoder: decoder, Sets: sets, Live: mgr.GetAPIReader(), Cached: mgr.GetCache(), Client: mgr.GetClient(),
+		Gates: o.FeatureGates, SystemNamespace: o.SystemNamespace,
+	}
+	srv.Register(registration.PodPath, pods.Size(), server.WhenSynced(synced, review.Answer(handler.Answer)))
+	srv.Register(registration.DefaultingPath, sidecarsets.Size(), review.Answer(review.Handle(defaulter)))
+	srv.Register(registration.ValidatingPath, sidecarsets.Size(),
+		srv.AtMost(maxConcurrentValidations, "validations", review.Answer(review.Handle(validator))))
+	srv.Register(registration.ConversionPath, sidecarsets.ConversionSize(), sidecarsets.Convert)
+	return synced, nil
+}
+
+// watch fills the caches that the handlers read, and the index of pods.
+func watch(ctx context.Context, mgr *kube.Manager, handler *pods.Handler) (toolscache.InformerSynced, error) {
 	informer, err := mgr.GetCache().GetInformer(ctx, &v1alpha1.SidecarSet{})
 	if err != nil {
 		return nil, fmt.Errorf("watch SidecarSets: %w", err)
 	}
-	registration, err := informer.AddEventHandler(index.handler())
+	handling, err := informer.AddEventHandler(handler.SetEventHandler())
 	if err != nil {
 		return nil, fmt.Errorf("watch SidecarSets: %w", err)
 	}
@@ -242,37 +195,5 @@ func (o Options) register(ctx context.Context, mgr *kube.Manager, server *server
 			return nil, fmt.Errorf("watch %T: %w", read, err)
 		}
 	}
-	if err := indexRevisions(ctx, mgr.GetFieldIndexer()); err != nil {
-		return nil, err
-	}
-	decoder := admission.NewDecoder(mgr.GetScheme())
-	of := func(object client.Object) fresh {
-		return fresh{cached: mgr.GetCache(), live: mgr.GetAPIReader(), stale: func() error { return mgr.Watches.Current(object) }}
-	}
-	pods := &podHandler{
-		sets:       &setsNow{fresh: of(&v1alpha1.SidecarSet{}), index: index, log: o.Logger, clock: clock.RealClock{}},
-		namespaces: of(&corev1.Namespace{}),
-		revisions:  revisionSource{fresh: of(&appsv1.ControllerRevision{}), systemNamespace: o.SystemNamespace},
-		metrics:    metrics, now: metav1.Now,
-	}
-	server.Register(podPath, podSize(), once(registration.HasSynced, reviews(pods.answer)))
-	server.Register(defaultingPath, setSize(), reviews(reviewed(&defaulter{decoder: decoder})))
-	server.Register(validatingPath, setSize(), server.load.atMost(maxConcurrentValidations, "validations", reviews(reviewed(&validator{
-		decoder: decoder, sets: of(&v1alpha1.SidecarSet{}), live: mgr.GetAPIReader(), cached: mgr.GetCache(), dryRun: podDryRun{mgr.GetClient()},
-		gates: o.FeatureGates, systemNamespace: o.SystemNamespace,
-	}))))
-	server.Register(conversionPath, conversionSize(), convert)
-	return registration.HasSynced, nil
-}
-
-var errNotSynced = errors.New("the webhook does not know all SidecarSets yet")
-
-// once answers nobody before caches are filled.
-func once(synced toolscache.InformerSynced, respond responder) responder {
-	return func(ctx context.Context, buffers *requestBuffers) (status int, err error) {
-		if !synced() {
-			return http.StatusServiceUnavailable, errNotSynced
-		}
-		return respond(ctx, buffers)
-	}
+	return handling.HasSynced, pods.IndexRevisions(ctx, mgr.GetFieldIndexer())
 }

@@ -1,0 +1,190 @@
+package pods
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"time"
+
+	admissionv1 "k8s.io/api/admission/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
+
+	"github.com/go-logr/logr"
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/outrigger/outrigger/internal/inject"
+	"github.com/outrigger/outrigger/internal/match"
+	"github.com/outrigger/outrigger/webhook/fallback"
+	"github.com/outrigger/outrigger/webhook/review"
+	"github.com/outrigger/outrigger/webhook/server"
+)
+
+// A namespace can be newer than the cache: it is polled for this long.
+const (
+	namespaceTimeout      = 2 * time.Second
+	namespacePollInterval = 20 * time.Millisecond
+)
+
+// Options of a Handler.
+type Options struct {
+	// Log gets the SidecarSets whose selectors cannot be read.
+	Log logr.Logger
+	// Sets, Namespaces and Revisions read one type each.
+	Sets, Namespaces, Revisions fallback.Reader
+	// SystemNamespace holds the revisions.
+	SystemNamespace string
+	// Registerer takes the metrics of admissions.
+	Registerer prometheus.Registerer
+}
+
+// Handler injects sidecars into new pods, from caches alone while these are up to
+// date.
+type Handler struct {
+	sets       *setSource
+	namespaces fallback.Reader
+	revisions  revisionSource
+	metrics    *metrics
+	now        func() metav1.Time
+}
+
+// New makes a handler that knows no set before its SetEventHandler gets some.
+func New(o Options) (*Handler, error) {
+	metrics, err := newMetrics(o.Registerer)
+	if err != nil {
+		return nil, err
+	}
+	return &Handler{
+		sets:       &setSource{Reader: o.Sets, informed: newSetIndex(o.Log, metrics), log: o.Log, clock: clock.RealClock{}},
+		namespaces: o.Namespaces,
+		revisions:  revisionSource{Reader: o.Revisions, systemNamespace: o.SystemNamespace},
+		metrics:    metrics,
+		now:        metav1.Now,
+	}, nil
+}
+
+// SetEventHandler is for the informer of SidecarSets.
+func (h *Handler) SetEventHandler() cache.ResourceEventHandler { return h.sets.informed.handler() }
+
+// Answer decides about the pod of an AdmissionReview. It is a review.Decider.
+func (h *Handler) Answer(ctx context.Context, buffers *server.Buffers) (*admissionv1.AdmissionResponse, error) {
+	began := time.Now()
+	request, err := readPodRequest(buffers.Body.Bytes())
+	if err != nil {
+		return nil, err
+	}
+	sets, err := h.sets.index(ctx)
+	if err != nil {
+		h.metrics.refused.Inc()
+		return nil, err
+	}
+	response := h.admit(ctx, sets, request)
+	response.UID = request.UID
+	h.metrics.took(began)
+	return &response.AdmissionResponse, nil
+}
+
+// admit matches the pod, resolves the version of each set, and injects.
+func (h *Handler) admit(ctx context.Context, known *setIndex, request *podRequest) admission.Response {
+	pod := request.pod()
+	if match.Mirror(pod) {
+		return admission.Allowed("")
+	}
+	sets, err := h.matching(ctx, known, pod)
+	if err != nil {
+		return h.refused(sets, err, admission.Errored(http.StatusInternalServerError, err))
+	}
+	if len(sets) == 0 {
+		h.metrics.unmatched.Inc()
+		return admission.Allowed("")
+	}
+	if request.unread != nil {
+		return h.refused(sets, request.unread, admission.Errored(http.StatusBadRequest, request.unread))
+	}
+	versions, err := h.revisions.resolve(ctx, pod, sets)
+	if err != nil {
+		return h.refused(sets, err, admission.Denied(err.Error()))
+	}
+	injection, err := inject.Pod(pod, versions, h.now())
+	if err != nil {
+		return h.refused(sets, err, admission.Denied(err.Error()))
+	}
+	h.injected(sets, injection)
+	return review.Patched(injection.Patch()).WithWarnings(injection.Warnings()...)
+}
+
+// refused counts a refusal for the set that is the cause, if one is.
+func (h *Handler) refused(sets []*compiledSet, err error, response admission.Response) admission.Response {
+	var cause inject.SetError
+	counter := h.metrics.refused
+	if errors.As(err, &cause) {
+		for _, set := range sets {
+			if set.name == cause.Set {
+				counter = set.metrics.refused
+			}
+		}
+	}
+	counter.Inc()
+	return response
+}
+
+func (h *Handler) injected(sets []*compiledSet, injection *inject.Injection) {
+	for _, set := range sets {
+		if !set.paused() {
+			set.metrics.injected.Inc()
+		}
+	}
+	h.metrics.containers.Add(float64(injection.Containers()))
+}
+
+// matching returns the sets in whose scope the pod is (SPEC §3). A namespace
+// that cannot be looked up is an error, never "not matched"; then the set that
+// needs it comes last.
+func (h *Handler) matching(ctx context.Context, known *setIndex, pod *corev1.Pod) (matching []*compiledSet, err error) {
+	var labels map[string]string
+	for _, candidate := range known.matching(pod.Labels) {
+		if candidate.scope.NeedsNamespaceLabels() && labels == nil {
+			namespace, err := h.namespace(ctx, pod.Namespace)
+			if err != nil {
+				err = fmt.Errorf("SidecarSet %s: look up namespace %s for its namespaceSelector: %w", candidate.name, pod.Namespace, err)
+				return append(matching, candidate), inject.SetError{Set: candidate.name, Err: err}
+			}
+			labels = namespace.Labels
+		}
+		if candidate.scope.Namespace(pod.Namespace, labels) {
+			matching = append(matching, candidate)
+		}
+	}
+	return matching, nil
+}
+
+func (h *Handler) namespace(ctx context.Context, name string) (*corev1.Namespace, error) {
+	namespace := &corev1.Namespace{}
+	if h.namespaces.Stale() != nil {
+		ctx, cancel := context.WithTimeout(ctx, fallback.Timeout)
+		defer cancel()
+		return namespace, h.namespaces.Live.Get(ctx, client.ObjectKey{Name: name}, namespace)
+	}
+	last := h.namespaces.Cached.Get(ctx, client.ObjectKey{Name: name}, namespace)
+	if !apierrors.IsNotFound(last) {
+		return namespace, last
+	}
+	err := wait.PollUntilContextTimeout(ctx, namespacePollInterval, namespaceTimeout, false, func(ctx context.Context) (bool, error) {
+		last = h.namespaces.Cached.Get(ctx, client.ObjectKey{Name: name}, namespace)
+		if apierrors.IsNotFound(last) {
+			return false, nil
+		}
+		return true, last
+	})
+	if wait.Interrupted(err) && last != nil {
+		return nil, last
+	}
+	return namespace, err
+}

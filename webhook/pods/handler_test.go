@@ -1,0 +1,228 @@
+package pods
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"net/http"
+	"testing"
+
+	"github.com/go-logr/logr"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	admissionv1 "k8s.io/api/admission/v1"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	"github.com/outrigger/outrigger/api/v1alpha1"
+	"github.com/outrigger/outrigger/internal/fixture"
+	"github.com/outrigger/outrigger/internal/revision"
+	"github.com/outrigger/outrigger/kube"
+	"github.com/outrigger/outrigger/webhook/fallback"
+	"github.com/outrigger/outrigger/webhook/review"
+	"github.com/outrigger/outrigger/webhook/server"
+)
+
+func handlerFor(t testing.TB, functions interceptor.Funcs, objects []client.Object, sets ...*v1alpha1.SidecarSet) *Handler {
+	scheme, err := kube.NewScheme()
+	require.NoError(t, err)
+	builder := fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).WithInterceptorFuncs(functions)
+	builder = builder.WithIndex(&appsv1.ControllerRevision{}, setOfRevision, func(o client.Object) []string {
+		return []string{o.GetLabels()[v1alpha1.SidecarSetNameLabel]}
+	})
+	metrics, err := newMetrics(prometheus.NewRegistry())
+	require.NoError(t, err)
+	index := newSetIndex(logr.Discard(), metrics)
+	for _, set := range sets {
+		index.put(set)
+	}
+	reader := builder.Build()
+	cached := fallback.Reader{Cached: reader, Stale: func() error { return nil }}
+	return &Handler{
+		sets: &setSource{Reader: cached, informed: index}, namespaces: cached, metrics: metrics, now: metav1.Now,
+		revisions: revisionSource{Reader: cached, systemNamespace: "system"},
+	}
+}
+
+// reviewOf is what the API server sends for a new pod.
+func reviewOf(t testing.TB, pod any) []byte {
+	raw, err := json.Marshal(pod)
+	require.NoError(t, err)
+	body, err := json.Marshal(admissionv1.AdmissionReview{TypeMeta: review.TypeMeta(), Request: &admissionv1.AdmissionRequest{
+		UID: "1", Kind: metav1.GroupVersionKind{Version: "v1", Kind: "Pod"}, Namespace: "default", Object: runtime.RawExtension{Raw: raw},
+	}})
+	require.NoError(t, err)
+	return body
+}
+
+func admitted(t testing.TB, handler *Handler, pod any) *admissionv1.AdmissionResponse {
+	t.Helper()
+	buffers := &server.Buffers{}
+	buffers.Body.Write(reviewOf(t, pod))
+	response, err := handler.Answer(t.Context(), buffers)
+	require.NoError(t, err)
+	assert.Equal(t, types.UID("1"), response.UID)
+	return response
+}
+
+func inProduction(name string) *v1alpha1.SidecarSet {
+	set := fixture.SidecarSet(name, fixture.Sidecar("side"))
+	set.Spec.NamespaceSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"env": "prod"}}
+	return set
+}
+
+func TestSpec3_ANamespaceThatCannotBeLookedUpRefusesThePod(t *testing.T) {
+	failing := interceptor.Funcs{Get: func(context.Context, client.WithWatch, client.ObjectKey, client.Object, ...client.GetOption) error {
+		return errors.New("cache is broken")
+	}}
+	response := admitted(t, handlerFor(t, failing, nil, inProduction("s")), fixture.Pod())
+	assert.False(t, response.Allowed)
+	assert.Equal(t, int32(http.StatusInternalServerError), response.Result.Code)
+	assert.Equal(t, "SidecarSet s: look up namespace default for its namespaceSelector: cache is broken", response.Result.Message)
+
+	response = admitted(t, handlerFor(t, interceptor.Funcs{}, nil, inProduction("s")), fixture.Pod())
+	assert.False(t, response.Allowed)
+	assert.Contains(t, response.Result.Message, `namespaces "default" not found`)
+}
+
+func TestSpec3_AnEmptyPodNamespaceIsTheRequests(t *testing.T) {
+	set := fixture.SidecarSet("s", fixture.Sidecar("side"))
+	set.Spec.Namespace = "default"
+	pod := fixture.Pod()
+	pod.Namespace = ""
+	response := admitted(t, handlerFor(t, interceptor.Funcs{}, nil, set), pod)
+	require.True(t, response.Allowed)
+	assert.NotEmpty(t, response.Patch)
+	pod.Namespace = "other"
+	assert.Empty(t, admitted(t, handlerFor(t, interceptor.Funcs{}, nil, set), pod).Patch)
+}
+
+func TestSpec3_WhatAClientSendsAsStatusKeepsNoPodFromItsSidecars(t *testing.T) {
+	handler := handlerFor(t, interceptor.Funcs{}, nil, fixture.SidecarSet("s", fixture.Sidecar("side")))
+	for name, change := range map[string]func(*corev1.Pod){
+		"succeeded": func(p *corev1.Pod) { p.Status.Phase = corev1.PodSucceeded },
+		"failed":    func(p *corev1.Pod) { p.Status.Phase = corev1.PodFailed },
+		"deleted":   func(p *corev1.Pod) { p.DeletionTimestamp = new(metav1.Now()) },
+	} {
+		pod := fixture.Pod(fixture.Container("app"))
+		change(pod)
+		response := admitted(t, handler, pod)
+		assert.True(t, response.Allowed, name)
+		assert.Contains(t, string(response.Patch), `"name":"side"`, name)
+	}
+}
+
+func TestSpec3_MirrorPodsAreNeverInjected(t *testing.T) {
+	pod := fixture.Pod(fixture.Container("app"))
+	pod.Annotations = map[string]string{corev1.MirrorPodAnnotationKey: ""}
+	unhashed := fixture.SidecarSet("unhashed", fixture.Sidecar("other"))
+	unhashed.Annotations = nil
+	response := admitted(t, handlerFor(t, interceptor.Funcs{}, nil, fixture.SidecarSet("s", fixture.Sidecar("side")), unhashed), pod)
+	assert.True(t, response.Allowed, "nor refused")
+	assert.Empty(t, response.Patch)
+}
+
+func TestSpec4_12_ASetThatCannotBeInjectedRefusesOnlyItsPods(t *testing.T) {
+	unhashed := fixture.SidecarSet("s", fixture.Sidecar("side"))
+	unhashed.Annotations = nil
+	handler := handlerFor(t, interceptor.Funcs{}, nil, unhashed)
+	response := admitted(t, handler, fixture.Pod())
+	assert.False(t, response.Allowed)
+	assert.Equal(t, int32(http.StatusForbidden), response.Result.Code)
+	assert.Contains(t, response.Result.Message, "SidecarSet s has no hash annotations")
+	other := fixture.Pod()
+	other.Labels = nil
+	assert.True(t, admitted(t, handler, other).Allowed)
+}
+
+func TestSpec4_11_APinnedRevisionIsInjectedOrThePodIsRefused(t *testing.T) {
+	set := fixture.SidecarSet("s", fixture.Sidecar("side"))
+	old, err := revision.New(set, "system", 1)
+	require.NoError(t, err)
+	set.Spec.Containers[0].Image = "side:v2"
+	set.Spec.InjectionStrategy.Revision = &v1alpha1.SidecarSetInjectRevision{RevisionName: &old.Name, Policy: v1alpha1.AlwaysSidecarSetInjectRevisionPolicy}
+
+	handler := handlerFor(t, interceptor.Funcs{}, []client.Object{old}, set)
+	for range 2 {
+		response := admitted(t, handler, fixture.Pod(fixture.Container("app")))
+		require.True(t, response.Allowed)
+		assert.Contains(t, string(response.Patch), "side:v1")
+		assert.NotContains(t, string(response.Patch), "side:v2")
+	}
+	response := admitted(t, handlerFor(t, interceptor.Funcs{}, nil, set), fixture.Pod())
+	assert.False(t, response.Allowed)
+	assert.Contains(t, response.Result.Message, "SidecarSet s: inject revision "+old.Name+": it does not exist")
+
+	set.Spec.InjectionStrategy.Paused = true
+	response = admitted(t, handlerFor(t, interceptor.Funcs{}, nil, set), fixture.Pod())
+	assert.True(t, response.Allowed, "a paused set asks for no revision")
+}
+
+func TestSpec4_11_APinSurvivesRelabellingTheSet(t *testing.T) {
+	set := fixture.SidecarSet("s", fixture.Sidecar("side"))
+	set.Labels = map[string]string{v1alpha1.CustomVersionLabel: "one"}
+	recorded, err := revision.New(set, "system", 1)
+	require.NoError(t, err)
+	set.Spec.InjectionStrategy.Revision = &v1alpha1.SidecarSetInjectRevision{
+		RevisionName: new(""), CustomVersion: new("one"), Policy: v1alpha1.AlwaysSidecarSetInjectRevisionPolicy,
+	}
+	set.Labels[v1alpha1.CustomVersionLabel] = "two"
+	revision.MakeLatest(recorded, set, 1)
+	response := admitted(t, handlerFor(t, interceptor.Funcs{}, []client.Object{recorded}, set), fixture.Pod(fixture.Container("app")))
+	require.True(t, response.Allowed, "%v", response.Result)
+	assert.Contains(t, string(response.Patch), "side:v1")
+}
+
+func TestSpec3_ASetWhoseSelectorsCannotBeReadRefusesThePodsThatItCouldMatch(t *testing.T) {
+	set := fixture.SidecarSet("s", fixture.Sidecar("side"))
+	set.Spec.Namespace = "default"
+	set.Spec.Selector.MatchExpressions = []metav1.LabelSelectorRequirement{{Key: "tier", Operator: "Is", Values: []string{"a"}}}
+	handler := handlerFor(t, interceptor.Funcs{}, nil, set)
+	response := admitted(t, handler, fixture.Pod(fixture.Container("app")))
+	require.False(t, response.Allowed)
+	assert.Equal(t, `SidecarSet s may be meant for this pod: spec.selector: "Is" is not a valid label selector operator; correct it, or set spec.injectionStrategy.paused`, response.Result.Message)
+
+	other, elsewhere := fixture.Pod(), fixture.Pod()
+	other.Labels = map[string]string{"app": "other"}
+	elsewhere.Namespace = "elsewhere"
+	assert.True(t, admitted(t, handler, other).Allowed, "a requirement that can be read does not hold")
+	assert.True(t, admitted(t, handler, elsewhere).Allowed, "nor is its namespace in scope")
+
+	paused := set.DeepCopy()
+	paused.Spec.InjectionStrategy.Paused = true
+	assert.True(t, admitted(t, handlerFor(t, interceptor.Funcs{}, nil, paused), fixture.Pod()).Allowed)
+}
+
+func TestSpec4_WhatKeepsASetFromItsPartIsWarnedOf(t *testing.T) {
+	first, second := fixture.SidecarSet("first", fixture.Sidecar("side")), fixture.SidecarSet("second", fixture.Sidecar("other"))
+	first.Spec.Containers[0].VolumeMounts = []corev1.VolumeMount{{Name: "v", MountPath: "/v"}}
+	first.Spec.Volumes = []corev1.Volume{{Name: "v"}, {Name: "unused"}}
+	handler := handlerFor(t, interceptor.Funcs{}, nil, first, second)
+	marked := func(name string) corev1.Container {
+		container := fixture.Container(name)
+		container.Env = []corev1.EnvVar{{Name: v1alpha1.InjectedEnv, Value: "true"}}
+		return container
+	}
+	pod := fixture.Pod(fixture.Container("app"), marked("sly"), marked("side"))
+	pod.Spec.Volumes = []corev1.Volume{{Name: "v"}, {Name: "unused"}}
+	native := marked("native")
+	native.RestartPolicy = new(corev1.ContainerRestartPolicyAlways)
+	pod.Spec.InitContainers = []corev1.Container{marked("ends"), native}
+	response := admitted(t, handler, pod)
+	require.True(t, response.Allowed)
+	assert.Equal(t, []string{
+		"container sly: its variable IS_INJECTED keeps its volumes, variables and resources from SidecarSet first, second",
+		"container native: its variable IS_INJECTED keeps its volumes, variables and resources from SidecarSet first, second",
+		"volume v: the pod's own stays in place of that of SidecarSet first",
+	}, response.Warnings)
+	assert.Empty(t, admitted(t, handler, fixture.Pod(fixture.Container("app"))).Warnings)
+	pod.Labels = nil
+	assert.Empty(t, admitted(t, handler, pod).Warnings, "a pod that nothing matches")
+}

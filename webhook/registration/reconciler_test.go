@@ -1,0 +1,387 @@
+package registration
+
+import (
+	"bytes"
+	"context"
+	"crypto/x509"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/yaml"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	manifests "github.com/outrigger/outrigger/config/webhook"
+	"github.com/outrigger/outrigger/kube"
+)
+
+// rig is a store with replicas at it, and a clock.
+type rig struct {
+	t     *testing.T
+	store client.Client
+	now   time.Time
+}
+
+func newRig(t *testing.T) *rig {
+	scheme, err := kube.NewScheme()
+	require.NoError(t, err)
+	require.NoError(t, admissionregistrationv1.AddToScheme(scheme))
+	require.NoError(t, apiextensionsv1.AddToScheme(scheme))
+	definition := &apiextensionsv1.CustomResourceDefinition{ObjectMeta: metav1.ObjectMeta{Name: "sidecarsets.apps.kruise.io"}}
+	definition.Spec.Conversion = &apiextensionsv1.CustomResourceConversion{Strategy: apiextensionsv1.NoneConverter}
+	return &rig{t: t, store: fake.NewClientBuilder().WithScheme(scheme).WithObjects(definition).Build(), now: time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC)}
+}
+
+// install applies config/webhook; with an URL, its webhooks are reached there.
+func (r *rig) install(url string) {
+	r.t.Helper()
+	documents := yaml.NewYAMLOrJSONDecoder(bytes.NewReader(manifests.Manifests), len(manifests.Manifests))
+	mutating, validating := &admissionregistrationv1.MutatingWebhookConfiguration{}, &admissionregistrationv1.ValidatingWebhookConfiguration{}
+	require.NoError(r.t, documents.Decode(mutating))
+	require.NoError(r.t, documents.Decode(validating))
+	for _, i := range append(mutatingInstalled(mutating), validatingInstalled(validating)...) {
+		if url != "" {
+			i.client.URL, i.client.Service = new(url+*i.client.Service.Path), nil
+		}
+	}
+	require.NoError(r.t, r.store.Create(r.t.Context(), mutating, client.FieldOwner("kubectl")))
+	require.NoError(r.t, r.store.Create(r.t.Context(), validating, client.FieldOwner("kubectl")))
+}
+
+func installedRig(t *testing.T) *rig {
+	r := newRig(t)
+	r.install("")
+	return r
+}
+
+func (r *rig) replica(url string) *Reconciler {
+	replica, err := New(Options{SystemNamespace: "system", URL: url, ServiceName: "hook"})
+	require.NoError(r.t, err)
+	replica.client, replica.now = r.store, func() time.Time { return r.now }
+	replica.endpointDelay = 0
+	replica.reachable = func(context.Context) (bool, error) { return replica.serving.Load() != nil, nil }
+	return replica
+}
+
+// step reconciles once; what is served then is trusted by what the API server
+// was told.
+func (r *rig) step(replica *Reconciler) {
+	r.t.Helper()
+	_, err := replica.Reconcile(r.t.Context(), reconcile.Request{})
+	require.NoError(r.t, err)
+	r.trusted(replica)
+}
+
+// start takes replicas to where they serve.
+func (r *rig) start(replicas ...*Reconciler) {
+	r.t.Helper()
+	for range 4 {
+		for _, replica := range replicas {
+			r.step(replica)
+		}
+		r.now = r.now.Add(watchRestartTimeout)
+	}
+	for _, replica := range replicas {
+		require.NotNil(r.t, replica.serving.Load())
+	}
+}
+
+func (r *rig) trusted(replica *Reconciler) {
+	r.t.Helper()
+	pair, err := replica.Certificate(nil)
+	if err != nil {
+		return
+	}
+	seen, err := replica.observe(r.t.Context())
+	require.NoError(r.t, err)
+	if !seen.callsPodWebhook() {
+		return
+	}
+	bundles := map[string][]byte{"conversion": r.conversion().ClientConfig.CABundle}
+	for _, hook := range r.mutating().Webhooks {
+		bundles[hook.Name] = hook.ClientConfig.CABundle
+	}
+	for name, bundle := range bundles {
+		roots := x509.NewCertPool()
+		require.True(r.t, roots.AppendCertsFromPEM(bundle))
+		_, err = pair.Leaf.Verify(x509.VerifyOptions{Roots: roots, CurrentTime: r.now, DNSName: "hook.system.svc"})
+		require.NoError(r.t, err, name)
+	}
+}
+
+func (r *rig) conversion() *apiextensionsv1.WebhookConversion {
+	definition := &apiextensionsv1.CustomResourceDefinition{}
+	require.NoError(r.t, r.store.Get(r.t.Context(), definitionKey(), definition))
+	return definition.Spec.Conversion.Webhook
+}
+
+func (r *rig) mutating() *admissionregistrationv1.MutatingWebhookConfiguration {
+	live := &admissionregistrationv1.MutatingWebhookConfiguration{}
+	require.NoError(r.t, r.store.Get(r.t.Context(), client.ObjectKey{Name: configurationName}, live))
+	return live
+}
+
+func (r *rig) secret() *corev1.Secret {
+	secret := &corev1.Secret{}
+	require.NoError(r.t, r.store.Get(r.t.Context(), client.ObjectKey{Namespace: "system", Name: certificateSecret}, secret))
+	return secret
+}
+
+func TestTheFirstStepsMakeACertificateAndTellTheAPIServer(t *testing.T) {
+	r := newRig(t)
+	r.install("https://localhost:1")
+	replica := r.replica("https://localhost:9443/base/")
+	_, err := replica.Certificate(nil)
+	require.ErrorIs(t, err, errNoCertificate)
+	r.step(replica)
+	r.start(replica)
+	pair, err := replica.Certificate(nil)
+	require.NoError(t, err)
+	assert.Equal(t, []string{"localhost", "hook.system.svc"}, pair.Leaf.DNSNames)
+	assert.Equal(t, x509.ECDSA, pair.Leaf.PublicKeyAlgorithm)
+	assert.Equal(t, corev1.SecretTypeTLS, r.secret().Type)
+	assert.NotContains(t, r.secret().Data, "ca.key")
+	hook := r.mutating().Webhooks[0]
+	assert.Equal(t, "https://localhost:9443/base/mutate-pod", *hook.ClientConfig.URL)
+	assert.Nil(t, hook.ClientConfig.Service)
+	assert.Equal(t, "https://localhost:9443/base/convert", *r.conversion().ClientConfig.URL)
+	assert.Nil(t, r.conversion().ClientConfig.Service)
+	assert.NoError(t, replica.Registered(nil))
+
+	before := r.mutating().ResourceVersion + r.secret().ResourceVersion
+	r.step(replica)
+	assert.Equal(t, before, r.mutating().ResourceVersion+r.secret().ResourceVersion, "in step, nothing is written")
+}
+
+// Whoever installs decides about selectors and timeouts, also later, and also by
+// deleting and installing anew.
+func TestOnlyTheCAAndTheRulesOfPodsAreWritten(t *testing.T) {
+	r := installedRig(t)
+	shipped := r.mutating()
+	replica := r.replica("")
+	r.start(replica)
+	live := r.mutating()
+	for i := range live.Webhooks {
+		assert.Equal(t, bundle(r.secret().Data, r.now), live.Webhooks[i].ClientConfig.CABundle)
+		live.Webhooks[i].ClientConfig.CABundle = nil
+	}
+	assert.Empty(t, shipped.Webhooks[0].Rules)
+	assert.Equal(t, mutatingHooks()[0].rules, live.Webhooks[0].Rules)
+	live.Webhooks[0].Rules = nil
+	for i := range live.Webhooks {
+		// The fake store empties what is always written, also where it is empty.
+		live.Webhooks[i].SideEffects, live.Webhooks[i].AdmissionReviewVersions = shipped.Webhooks[i].SideEffects, shipped.Webhooks[i].AdmissionReviewVersions
+	}
+	assert.Equal(t, shipped.Webhooks, live.Webhooks)
+
+	live = r.mutating()
+	live.Webhooks[0].TimeoutSeconds = new(int32(3))
+	live.Webhooks[0].ObjectSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"mine": "yes"}}
+	live.Webhooks[0].ClientConfig.CABundle = []byte("theirs")
+	require.NoError(t, r.store.Update(t.Context(), live))
+	r.step(replica)
+	changed := r.mutating().Webhooks[0]
+	assert.Equal(t, int32(3), *changed.TimeoutSeconds)
+	assert.Equal(t, "yes", changed.ObjectSelector.MatchLabels["mine"])
+	assert.Equal(t, bundle(r.secret().Data, r.now), changed.ClientConfig.CABundle)
+
+	require.NoError(t, r.store.Delete(t.Context(), r.mutating()))
+	_, err := replica.Reconcile(t.Context(), reconcile.Request{})
+	require.NoError(t, err)
+	require.Error(t, replica.Registered(nil))
+	assert.True(t, apierrors.IsNotFound(r.store.Get(t.Context(), client.ObjectKey{Name: configurationName}, &admissionregistrationv1.MutatingWebhookConfiguration{})), "it creates none")
+	shipped.ResourceVersion = ""
+	shipped.ManagedFields = nil
+	require.NoError(t, r.store.Create(t.Context(), shipped))
+	r.step(replica)
+	assert.NotEmpty(t, r.mutating().Webhooks[0].Rules)
+}
+
+func TestAWebhookThatIsReachedInAnotherWayIsAnErrorThatSaysWhatToDo(t *testing.T) {
+	for installed, own := range map[string]string{"": "https://localhost:9443", "https://localhost:9443": ""} {
+		r := newRig(t)
+		r.install(installed)
+		replica := r.replica(own)
+		var err error
+		for range 10 {
+			if _, err = replica.Reconcile(t.Context(), reconcile.Request{}); err != nil {
+				break
+			}
+			r.now = r.now.Add(watchRestartTimeout)
+		}
+		require.ErrorContains(t, err, "delete the configuration and")
+	}
+}
+
+// First somebody serves and is ready, then the API servers hear where, and only
+// then are they told to ask.
+func TestNobodyIsAskedBeforeSomebodyAnswers(t *testing.T) {
+	r := installedRig(t)
+	replica := r.replica("")
+	answers := false
+	replica.reachable, replica.endpointDelay = func(context.Context) (bool, error) { return answers, nil }, time.Second
+	unregistered := func(why string) {
+		t.Helper()
+		for range 3 {
+			r.step(replica)
+			require.Empty(t, r.mutating().Webhooks[0].Rules, why)
+			require.Empty(t, r.mutating().Webhooks[1].ClientConfig.CABundle, why)
+		}
+	}
+	unregistered("no replica is ready")
+	require.NotNil(t, replica.serving.Load(), "it has to answer to become ready")
+	r.now = r.now.Add(time.Minute)
+	unregistered("no replica is ready")
+	answers = true
+	unregistered("the nodes have not heard of the endpoint")
+	answers = false
+	unregistered("it went away")
+	r.now = r.now.Add(time.Minute)
+	answers = true
+	unregistered("they have to hear of it anew")
+	r.now = r.now.Add(time.Second)
+	r.step(replica)
+	r.now = r.now.Add(watchRestartTimeout)
+	r.step(replica)
+	require.NotEmpty(t, r.mutating().Webhooks[0].Rules)
+	answers = false
+	r.step(replica)
+	require.NotEmpty(t, r.mutating().Webhooks[0].Rules, "who was asked once stays asked: better no pod than one without sidecars")
+}
+
+func TestPodsAreAskedAboutOnlyOnceSetsCanBeSeenAgain(t *testing.T) {
+	r := installedRig(t)
+	writer, other := r.replica(""), r.replica("")
+	for range 2 {
+		r.step(writer)
+	}
+	require.NotNil(t, r.conversion())
+	assert.Empty(t, r.mutating().Webhooks[0].Rules, "the definition was changed just now")
+	r.now = r.now.Add(time.Second)
+	r.step(writer)
+	assert.Empty(t, r.mutating().Webhooks[0].Rules, "the watch is the one before")
+	writer.sets.requested.Store(&r.now)
+	r.step(writer)
+	require.NotEmpty(t, r.mutating().Webhooks[0].Rules)
+	r.step(other)
+	assert.NotNil(t, other.serving.Load(), "a replica that finds all in place need not wait")
+	assert.NoError(t, other.Registered(nil))
+}
+
+func TestRenewalIsSeamlessForAllReplicas(t *testing.T) {
+	r := installedRig(t)
+	a, b := r.replica(""), r.replica("")
+	r.start(a, b)
+	first := a.serving.Load().Leaf
+	require.True(t, first.Equal(b.serving.Load().Leaf), "replicas share one certificate")
+	assert.Equal(t, "outrigger-webhook", r.mutating().Webhooks[0].ClientConfig.Service.Name, "as installed")
+	assert.Equal(t, "hook", r.conversion().ClientConfig.Service.Name)
+
+	r.now = first.NotAfter.Add(-renewBefore - time.Minute)
+	r.step(a)
+	assert.True(t, first.Equal(a.serving.Load().Leaf), "too early")
+
+	r.now = first.NotAfter.Add(-renewBefore + time.Minute)
+	r.step(a) // makes the new certificate
+	r.step(b) // tells the API server
+	assert.True(t, first.Equal(b.serving.Load().Leaf), "other API servers may not have heard yet")
+	r.now = r.now.Add(propagationDelay)
+	r.step(b) // serves it
+	r.trusted(a)
+	second := b.serving.Load().Leaf
+	assert.False(t, first.Equal(second))
+	assert.True(t, first.Equal(a.serving.Load().Leaf), "a still serves the one before")
+	r.step(a)
+	r.now = r.now.Add(propagationDelay)
+	r.step(a)
+	assert.True(t, second.Equal(a.serving.Load().Leaf))
+
+	r.now = first.NotAfter.Add(time.Minute)
+	r.step(a)
+	assert.Equal(t, r.secret().Data[caKey], r.mutating().Webhooks[0].ClientConfig.CABundle, "an expired CA is dropped")
+}
+
+func TestWhatIsServedStaysTrustedWhenTheSecretIsLost(t *testing.T) {
+	for name, lose := range map[string]func(*rig){
+		"deleted": func(r *rig) { require.NoError(r.t, r.store.Delete(r.t.Context(), r.secret())) },
+		"emptied": func(r *rig) {
+			secret := r.secret()
+			secret.Data = nil
+			require.NoError(r.t, r.store.Update(r.t.Context(), secret))
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := installedRig(t)
+			replica := r.replica("")
+			r.start(replica)
+			first := replica.serving.Load().Leaf
+			lose(r)
+			r.step(replica) // makes another certificate
+			r.step(replica) // tells the API server
+			assert.True(t, first.Equal(replica.serving.Load().Leaf))
+			r.now = r.now.Add(propagationDelay)
+			r.step(replica)
+			assert.False(t, first.Equal(replica.serving.Load().Leaf))
+		})
+	}
+}
+
+func TestANewCertificateIsNotServedBeforeItIsTrusted(t *testing.T) {
+	r := installedRig(t)
+	r.start(r.replica(""))
+	another := r.replica("") // starts where others are asked already
+	secret, seen := r.secret(), func() *observed {
+		seen, err := another.observe(t.Context())
+		require.NoError(t, err)
+		return seen
+	}
+	unserved := func(why string) {
+		t.Helper()
+		_, err := another.serveTrusted(t.Context(), secret)
+		require.NoError(t, err)
+		_, err = another.Certificate(nil)
+		require.ErrorIs(t, err, errNoCertificate, why)
+		require.Error(t, another.Registered(nil))
+	}
+	require.NoError(t, another.writeConfigurations(t.Context(), seen(), []byte("another")))
+	unserved("with configurations that trust another CA")
+	require.NoError(t, another.writeConfigurations(t.Context(), seen(), secret.Data[caKey]))
+	require.NoError(t, another.writeConversion(t.Context(), another.endpoint.conversion([]byte("another"))))
+	unserved("with a conversion that trusts another CA")
+	require.NoError(t, another.writeConversion(t.Context(), another.endpoint.conversion(secret.Data[caKey])))
+	_, err := another.serveTrusted(t.Context(), secret)
+	require.NoError(t, err)
+	require.NotNil(t, another.serving.Load())
+}
+
+func TestACertificateForOtherHostsIsReplaced(t *testing.T) {
+	r := installedRig(t)
+	inCluster := r.replica("")
+	r.start(inCluster)
+	outside := r.replica("https://dev.example.com:9443")
+	require.NoError(t, r.store.Delete(t.Context(), r.mutating()))
+	require.NoError(t, r.store.Delete(t.Context(), &admissionregistrationv1.ValidatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: configurationName}}))
+	r.install("https://dev.example.com:9443")
+	r.start(outside)
+	require.NoError(t, r.store.Delete(t.Context(), r.mutating()))
+	require.NoError(t, r.store.Delete(t.Context(), &admissionregistrationv1.ValidatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: configurationName}}))
+	r.install("")
+	assert.Equal(t, []string{"dev.example.com", "hook.system.svc"}, outside.serving.Load().Leaf.DNSNames)
+	r.start(inCluster)
+	assert.True(t, outside.serving.Load().Leaf.Equal(inCluster.serving.Load().Leaf), "it serves both")
+}
+
+func TestURLsThatCannotWorkAreRefused(t *testing.T) {
+	for _, url := range []string{"http://localhost:9443", "https://127.0.0.1:9443", "https://[::1]:9443", "localhost:9443", "https://", "%"} {
+		_, err := New(Options{URL: url})
+		require.ErrorContains(t, err, "webhook URL", url)
+	}
+}

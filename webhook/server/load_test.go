@@ -1,0 +1,106 @@
+package server
+
+import (
+	"context"
+	"io"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// held registers a path whose requests wait for goOn.
+func held(s *Server, path string, began chan<- struct{}, goOn <-chan struct{}) {
+	s.Register(path, reviewSize(), func(_ context.Context, buffers *Buffers) (int, error) {
+		began <- struct{}{}
+		<-goOn
+		buffers.Answer.WriteString("done")
+		return http.StatusOK, nil
+	})
+}
+
+func TestTooManyRequestsInFlightGet429(t *testing.T) {
+	small, large := `{}`, `"`+strings.Repeat("a", 2*smallBody)+`"`
+	heavy := "[" + strings.Repeat("1,", 2*lightWeight/int(reviewSize().PerValue)) + "1]"
+	for name, c := range map[string]struct {
+		bounds      func(*bounds)
+		body, other string
+		says        string
+	}{
+		"requests":    {func(b *bounds) { b.requests = 1 }, small, small, "requests in flight exceed 1;"},
+		"bytes":       {func(b *bounds) { b.light = 8 }, small, small, "bytes in flight exceed 8;"},
+		"large bytes": {func(b *bounds) { b.reading = 3 * smallBody }, large, large, "bytes of large requests in flight exceed 196608;"},
+		"heavy":       {func(b *bounds) { b.heavy = 3 * lightWeight }, heavy, heavy, "bytes of large requests in flight exceed 3145728;"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			began, goOn := make(chan struct{}, 1), make(chan struct{})
+			s := newServed(t, func(s *Server) {
+				bounds := defaultBounds()
+				bounds.wait = time.Millisecond
+				c.bounds(&bounds)
+				s.load = newLoad(bounds)
+				held(s, "/held", began, goOn)
+			})
+			var first sync.WaitGroup
+			first.Go(func() {
+				status, _ := s.do(t, http.MethodPost, "/held", "application/json", strings.NewReader(c.body))
+				assert.Equal(t, http.StatusOK, status)
+			})
+			<-began
+			assert.Equal(t, 1.0, valueOf(t, s.metrics.inFlight))
+			request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "https://"+s.address+"/held", strings.NewReader(c.other))
+			require.NoError(t, err)
+			request.Header.Set("Content-Type", "application/json")
+			response, err := s.client.Do(request)
+			require.NoError(t, err)
+			text, err := io.ReadAll(response.Body)
+			require.NoError(t, err)
+			require.NoError(t, response.Body.Close())
+			assert.Equal(t, http.StatusTooManyRequests, response.StatusCode)
+			assert.Equal(t, "1", response.Header.Get("Retry-After"))
+			assert.Contains(t, string(text), c.says)
+			close(goOn)
+			first.Wait()
+			status, _ := s.do(t, http.MethodPost, "/held", "application/json", strings.NewReader(c.other))
+			assert.Equal(t, http.StatusOK, status, "what was held is free again")
+		})
+	}
+}
+
+// Pods are small: they do not stand in one queue with what is large.
+func TestLargeRequestsKeepNoPodWaiting(t *testing.T) {
+	began, goOn := make(chan struct{}, 1), make(chan struct{})
+	s := newServed(t, func(s *Server) {
+		bounds := defaultBounds()
+		bounds.wait, bounds.heavy, bounds.reading = time.Hour, 1, 1
+		s.load = newLoad(bounds)
+		held(s, "/held", began, goOn)
+	})
+	large := `"` + strings.Repeat("a", lightWeight) + `"`
+	var all sync.WaitGroup
+	for range 3 {
+		all.Go(func() {
+			status, _ := s.do(t, http.MethodPost, "/held", "application/json", strings.NewReader(large))
+			assert.Equal(t, http.StatusOK, status)
+		})
+	}
+	<-began
+	status, _ := s.do(t, http.MethodPost, reviewPath, "application/json", strings.NewReader(reviewBody))
+	assert.Equal(t, http.StatusOK, status)
+	close(goOn)
+	<-began
+	<-began
+	all.Wait()
+}
+
+func TestMoreValuesThanMemoryIsForAreRefused(t *testing.T) {
+	s := newServed(t, nil)
+	body := `{"x":[` + strings.Repeat("{},", int(reviewSize().Values)+1) + `{}]}`
+	status, answer := s.do(t, http.MethodPost, reviewPath, "application/json", strings.NewReader(body))
+	assert.Equal(t, http.StatusRequestEntityTooLarge, status)
+	assert.Contains(t, answer, "send at most 250000 values")
+}

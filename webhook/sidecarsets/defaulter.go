@@ -1,0 +1,51 @@
+package sidecarsets
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+
+	admissionv1 "k8s.io/api/admission/v1"
+	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
+
+	"github.com/outrigger/outrigger/api/v1alpha1"
+	"github.com/outrigger/outrigger/internal/validation"
+	"github.com/outrigger/outrigger/webhook/review"
+)
+
+// Defaulter completes SidecarSets and writes their hashes.
+type Defaulter struct {
+	Decoder admission.Decoder
+}
+
+// Handle answers with what the defaults change.
+func (d *Defaulter) Handle(_ context.Context, req admission.Request) admission.Response {
+	set := &v1alpha1.SidecarSet{}
+	if err := d.Decoder.Decode(req, set); err != nil {
+		return unreadable(&req, err)
+	}
+	stored, err := storedSet(d.Decoder, &req)
+	if err != nil {
+		return admission.Errored(http.StatusInternalServerError, fmt.Errorf("SidecarSet %s: %w", set.Name, err))
+	}
+	if err := validation.Complete(set, stored); err != nil {
+		return admission.Errored(http.StatusInternalServerError, err)
+	}
+	operations, err := difference(req.Object.Raw, set)
+	if err != nil {
+		return admission.Errored(http.StatusInternalServerError, fmt.Errorf("SidecarSet %s: %w", set.Name, err))
+	}
+	return review.Patched(operations).WithWarnings(unknownFields(req.Object.Raw)...)
+}
+
+// storedSet is what an update changes, and nil at the creation.
+func storedSet(decoder admission.Decoder, req *admission.Request) (*v1alpha1.SidecarSet, error) {
+	if req.Operation != admissionv1.Update {
+		return nil, nil
+	}
+	stored := &v1alpha1.SidecarSet{}
+	if err := decoder.DecodeRaw(req.OldObject, stored); err != nil {
+		return nil, fmt.Errorf("read the stored object: %w", err)
+	}
+	return stored, nil
+}

@@ -1,0 +1,187 @@
+package sidecarsets
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"strings"
+	"testing"
+
+	jsonpatch "github.com/evanphx/json-patch/v5"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	admissionv1 "k8s.io/api/admission/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
+
+	"github.com/outrigger/outrigger/api/v1alpha1"
+	"github.com/outrigger/outrigger/internal/fixture"
+	"github.com/outrigger/outrigger/internal/validation"
+	"github.com/outrigger/outrigger/kube"
+	"github.com/outrigger/outrigger/webhook/fallback"
+)
+
+func TestSpec5_TheWhitelistIsAskedUnlessTheGateIsOpen(t *testing.T) {
+	scheme, err := kube.NewScheme()
+	require.NoError(t, err)
+	set := fixture.SidecarSet("s", fixture.Sidecar("a"))
+	set.Spec.PatchPodMetadata = []v1alpha1.SidecarSetPatchPodMetadata{{Annotations: map[string]string{"oom-score": "1"}}}
+	for _, test := range []struct {
+		whitelist string
+		open      bool
+		want      int
+	}{
+		{"", false, 1},
+		{"", true, 0},
+		{`{"rules":[{"allowedAnnotationKeyExprs":["^oom-score$"]}]}`, false, 0},
+		{`{"rules":[{"allowedAnnotationKeyExprs":["^else$"]}]}`, false, 1},
+		{`{"rules":[{"allowedAnnotationKeyExprs":["^else$"]}]}`, true, 0},
+		{`broken`, true, 0},
+	} {
+		configuration := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "system", Name: v1alpha1.ConfigurationName}}
+		configuration.Data = map[string]string{v1alpha1.MetadataWhitelistKey: test.whitelist}
+		v := Validator{
+			Cached: fake.NewClientBuilder().WithScheme(scheme).WithObjects(configuration).Build(), SystemNamespace: "system",
+			Gates: FeatureGates{PatchPodMetadataDefaultsAllowed: test.open},
+		}
+		v.Live, v.Sets = v.Cached, current(v.Cached)
+		review := validation.NewReview(set, nil)
+		require.NoError(t, v.compare(t.Context(), review, set))
+		assert.Len(t, review.Refused(), test.want, "%+v", test)
+	}
+}
+
+func TestSpec5_AWhitelistThatCannotBeReadRefuses(t *testing.T) {
+	scheme, err := kube.NewScheme()
+	require.NoError(t, err)
+	set := fixture.SidecarSet("s", fixture.Sidecar("a"))
+	set.Spec.PatchPodMetadata = []v1alpha1.SidecarSetPatchPodMetadata{{Annotations: map[string]string{"oom-score": "1"}}}
+	down := errors.New("down")
+	v := Validator{SystemNamespace: "system", Cached: fake.NewClientBuilder().WithScheme(scheme).WithInterceptorFuncs(interceptor.Funcs{
+		Get: func(context.Context, client.WithWatch, client.ObjectKey, client.Object, ...client.GetOption) error {
+			return down
+		},
+	}).Build()}
+	err = v.metadata(t.Context(), validation.NewReview(set, nil))
+	require.ErrorIs(t, err, down)
+	require.ErrorContains(t, err, "system/"+v1alpha1.ConfigurationName)
+}
+
+// updateOf is what the API server asks about a change of a stored set, after
+// the defaulting of the same update.
+func updateOf(t *testing.T, stored string, change func(map[string]any)) admission.Request {
+	t.Helper()
+	var set map[string]any
+	require.NoError(t, json.Unmarshal([]byte(stored), &set))
+	change(set)
+	raw, err := json.Marshal(set)
+	require.NoError(t, err)
+	scheme, err := kube.NewScheme()
+	require.NoError(t, err)
+	req := admission.Request{AdmissionRequest: admissionv1.AdmissionRequest{
+		Operation: admissionv1.Update, Object: runtime.RawExtension{Raw: raw}, OldObject: runtime.RawExtension{Raw: []byte(stored)},
+	}}
+	response := (&Defaulter{Decoder: admission.NewDecoder(scheme)}).Handle(t.Context(), req)
+	require.True(t, response.Allowed, "%v", response.Result)
+	req.Object.Raw = applied(t, raw, response.Patch)
+	return req
+}
+
+func applied(t *testing.T, raw, operations []byte) []byte {
+	t.Helper()
+	if len(operations) == 0 {
+		return raw
+	}
+	patch, err := jsonpatch.DecodePatch(operations)
+	require.NoError(t, err)
+	result, err := patch.Apply(raw)
+	require.NoError(t, err)
+	return result
+}
+
+// olderSet breaks rules of each kind, and was stored without defaults.
+const olderSet = `{"apiVersion":"apps.kruise.io/v1alpha1","kind":"SidecarSet","metadata":{"name":"s"},"spec":{
+	"selector":{"matchLabels":{"app":"web"}},"updateStrategy":{"maxUnavailable":"5"},
+	"injectionStrategy":{"revision":{"revisionName":"lost"}},
+	"patchPodMetadata":[{"annotations":{"left-the-whitelist":"x"}}],
+	"containers":[{"name":"a","image":"b","ports":[{"containerPort":70000}],"resourcesPolicy":{"targetContainersMode":"sum"}}]}}`
+
+func spec(set map[string]any) map[string]any { return set["spec"].(map[string]any) }
+
+func TestSpec5_ASetOfOlderRulesCanBePausedWhateverIsOutOfOrder(t *testing.T) {
+	scheme, err := kube.NewScheme()
+	require.NoError(t, err)
+	down := fake.NewClientBuilder().WithScheme(scheme).WithInterceptorFuncs(interceptor.Funcs{
+		Get: func(context.Context, client.WithWatch, client.ObjectKey, client.Object, ...client.GetOption) error {
+			return errors.New("down")
+		},
+		List: func(context.Context, client.WithWatch, client.ObjectList, ...client.ListOption) error {
+			return errors.New("down")
+		},
+		Create: func(context.Context, client.WithWatch, client.Object, ...client.CreateOption) error {
+			return ofPolicy()
+		},
+	}).Build()
+	v := Validator{Decoder: admission.NewDecoder(scheme), Live: down, Cached: down, Sets: current(down), Client: down, SystemNamespace: "system"}
+	for name, change := range map[string]func(map[string]any){
+		"paused":           func(set map[string]any) { spec(set)["updateStrategy"].(map[string]any)["paused"] = true },
+		"injection paused": func(set map[string]any) { spec(set)["injectionStrategy"].(map[string]any)["paused"] = true },
+		"partition":        func(set map[string]any) { spec(set)["updateStrategy"].(map[string]any)["partition"] = 3 },
+		"window":           func(set map[string]any) { spec(set)["updateStrategy"].(map[string]any)["maxUnavailable"] = 3 },
+		"labels":           func(set map[string]any) { set["metadata"].(map[string]any)["labels"] = map[string]any{"a": "b"} },
+		"annotations":      func(set map[string]any) { set["metadata"].(map[string]any)["annotations"] = map[string]any{"a": "b"} },
+		"pin removed":      func(set map[string]any) { spec(set)["injectionStrategy"] = nil },
+	} {
+		response := v.Handle(t.Context(), updateOf(t, olderSet, change))
+		assert.True(t, response.Allowed, "%s: %v", name, response.Result)
+	}
+	response := v.Handle(t.Context(), updateOf(t, olderSet, func(set map[string]any) { spec(set)["selector"] = map[string]any{} }))
+	assert.False(t, response.Allowed)
+	assert.EqualValues(t, 422, response.Result.Code)
+	response = v.Handle(t.Context(), updateOf(t, olderSet, func(set map[string]any) { spec(set)["imagePullSecrets"] = []any{map[string]any{"name": "x"}} }))
+	assert.False(t, response.Allowed, "what is changed is checked, or refused")
+	assert.EqualValues(t, 500, response.Result.Code)
+}
+
+func TestSpec5_AnUpdateIsRefusedForWhatKubernetesNewlyHasAgainstIt(t *testing.T) {
+	scheme, err := kube.NewScheme()
+	require.NoError(t, err)
+	judge := interceptor.Funcs{Create: func(_ context.Context, _ client.WithWatch, object client.Object, _ ...client.CreateOption) error {
+		pod, err := json.Marshal(object)
+		require.NoError(t, err)
+		var wrong field.ErrorList
+		for _, port := range []string{"70000", "80000"} {
+			if strings.Contains(string(pod), `"containerPort":`+port) {
+				wrong = append(wrong, field.Invalid(field.NewPath("spec", "containers").Index(0).Child("ports").Index(0).Child("containerPort"), port, "too large"))
+			}
+		}
+		if len(wrong) > 0 {
+			return apierrors.NewInvalid(schema.GroupKind{Kind: "Pod"}, dryRunPod, wrong)
+		}
+		return nil
+	}}
+	reader := fake.NewClientBuilder().WithScheme(scheme).WithInterceptorFuncs(judge).Build()
+	v := Validator{Decoder: admission.NewDecoder(scheme), Live: reader, Cached: reader, Sets: current(reader), Client: reader, SystemNamespace: "system"}
+	container := func(set map[string]any) map[string]any { return spec(set)["containers"].([]any)[0].(map[string]any) }
+	response := v.Handle(t.Context(), updateOf(t, olderSet, func(set map[string]any) { container(set)["image"] = "c" }))
+	assert.True(t, response.Allowed, "%v", response.Result)
+	response = v.Handle(t.Context(), updateOf(t, olderSet, func(set map[string]any) {
+		container(set)["ports"] = []any{map[string]any{"containerPort": 80000}}
+	}))
+	require.False(t, response.Allowed)
+	require.Len(t, response.Result.Details.Causes, 1)
+	assert.Equal(t, "spec.containers[0].ports[0].containerPort", response.Result.Details.Causes[0].Field)
+}
+
+// current is a cache that the API server keeps up to date.
+func current(cached client.Reader) fallback.Reader {
+	return fallback.Reader{Cached: cached, Stale: func() error { return nil }}
+}
