@@ -7,11 +7,11 @@ import (
 	"github.com/outrigger/outrigger/internal/record"
 )
 
-// What the twins of a hot sidecar start with (SPEC §4.8): the working one is at
-// version 1, the idle one at 0, and each knows the other's.
+// What the twins of a hot sidecar start with (SPEC §4.8): the active one is at
+// version 1, the standby one at 0, and each knows the other's.
 const (
-	workingVersion = "1"
-	idleVersion    = "0"
+	activeVersion  = "1"
+	standbyVersion = "0"
 )
 
 func (i *Injection) setAnnotations(changes map[string]string) {
@@ -49,7 +49,7 @@ func (i *Injection) annotate(sets []*Set, now metav1.Time) error {
 
 func (i *Injection) annotateTwins(sets []*Set) error {
 	changes := map[string]string{}
-	working, err := record.ActiveContainers(i.annotations)
+	active, err := record.ActiveContainers(i.annotations)
 	if err != nil {
 		return err
 	}
@@ -59,17 +59,17 @@ func (i *Injection) annotateTwins(sets []*Set) error {
 				continue
 			}
 			names := s.names()
-			working[s.Name] = names[0]
-			changes[v1alpha1.VersionAnnotationPrefix+names[0]] = workingVersion
-			changes[v1alpha1.VersionAltAnnotationPrefix+names[0]] = idleVersion
-			changes[v1alpha1.VersionAnnotationPrefix+names[1]] = idleVersion
-			changes[v1alpha1.VersionAltAnnotationPrefix+names[1]] = workingVersion
+			active[s.Name] = names[0]
+			changes[v1alpha1.VersionAnnotationPrefix+names[0]] = activeVersion
+			changes[v1alpha1.VersionAltAnnotationPrefix+names[0]] = standbyVersion
+			changes[v1alpha1.VersionAnnotationPrefix+names[1]] = standbyVersion
+			changes[v1alpha1.VersionAltAnnotationPrefix+names[1]] = activeVersion
 		}
 	}
 	if len(changes) == 0 {
 		return nil
 	}
-	if changes[v1alpha1.WorkingHotUpgradeContainerAnnotation], err = record.Format(working); err != nil {
+	if changes[v1alpha1.WorkingHotUpgradeContainerAnnotation], err = record.Format(active); err != nil {
 		return err
 	}
 	i.setAnnotations(changes)

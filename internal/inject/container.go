@@ -17,8 +17,8 @@ type app struct {
 	pod        *corev1.Pod
 	containers []*corev1.Container
 	natives    []*corev1.Container
-	// marked are the names of those that do not count for their mark alone.
-	marked []string
+	// selfDeclared are the names of those that do not count for IS_INJECTED alone.
+	selfDeclared []string
 }
 
 func ownPart(pod *corev1.Pod, sets []*Set) app {
@@ -33,7 +33,7 @@ func ownPart(pod *corev1.Pod, sets []*Set) app {
 		switch {
 		case replaced[c.Name]:
 		case injected(c):
-			own.marked = append(own.marked, c.Name)
+			own.selfDeclared = append(own.selfDeclared, c.Name)
 		default:
 			*into = append(*into, c)
 		}
@@ -120,8 +120,8 @@ func (a app) sharedDevices(devices []corev1.VolumeDevice) []corev1.VolumeDevice 
 
 func samePath(a, b string) bool { return path.Clean(a) == path.Clean(b) }
 
-// twins are the containers that a sidecar becomes: itself, or the working and
-// the idle twin of a hot one (SPEC §4.8).
+// twins are the containers that a sidecar becomes: itself, or the active and
+// the standby twin of a hot one (SPEC §4.8).
 func twins(s sidecar, built *corev1.Container) []*corev1.Container {
 	if !s.hot() {
 		return []*corev1.Container{built}

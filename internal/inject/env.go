@@ -85,11 +85,11 @@ func envIndex(env []corev1.EnvVar, name string) int {
 }
 
 // addMissingEnv appends variables, unless the name is there: the sidecar's own wins.
-func addMissingEnv(env, additions []corev1.EnvVar) []corev1.EnvVar {
-	env = slices.Grow(env, len(additions))
-	for _, addition := range additions {
-		if envIndex(env, addition.Name) < 0 {
-			env = append(env, addition)
+func addMissingEnv(env, more []corev1.EnvVar) []corev1.EnvVar {
+	env = slices.Grow(env, len(more))
+	for _, variable := range more {
+		if envIndex(env, variable.Name) < 0 {
+			env = append(env, variable)
 		}
 	}
 	return env

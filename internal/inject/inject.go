@@ -13,12 +13,12 @@ import (
 	"github.com/outrigger/outrigger/api/v1alpha1"
 )
 
-// Injection is what sets add to one pod. It knows the places, so that the
+// Injection is what sets add to one pod. It keeps only what is inserted, so that the
 // patch costs what was added and not what the pod holds.
 type Injection struct {
 	pod            *corev1.Pod
-	containers     placement
-	initContainers placement
+	containers     insertions
+	initContainers insertions
 	volumes        []*corev1.Volume
 	pullSecrets    []corev1.LocalObjectReference
 	// annotations are the pod's with the changes applied.
@@ -28,15 +28,15 @@ type Injection struct {
 	warnings []string
 }
 
-// placement is where injected containers go in a list of the pod.
-type placement struct {
+// insertions are the injected containers of one list of the pod, by where they go.
+type insertions struct {
 	existing      []corev1.Container
 	before, after []*corev1.Container
 	// replaced is keyed by the index in existing.
 	replaced map[int]*corev1.Container
 }
 
-// SetError tells which set an error is about; its message does already.
+// SetError names the set that an error is about; its message does already.
 type SetError struct {
 	Set string
 	Err error
@@ -52,14 +52,14 @@ func (e SetError) Unwrap() error { return e.Err }
 func Pod(pod *corev1.Pod, sets []*Set, now metav1.Time) (*Injection, error) {
 	injection := &Injection{
 		pod:            pod,
-		containers:     placement{existing: pod.Spec.Containers},
-		initContainers: placement{existing: pod.Spec.InitContainers},
+		containers:     insertions{existing: pod.Spec.Containers},
+		initContainers: insertions{existing: pod.Spec.InitContainers},
 		annotations:    maps.Clone(pod.Annotations),
 		changed:        map[string]string{},
 	}
 	sets = active(sets)
 	own := ownPart(pod, sets)
-	injection.warnOfMarks(own.marked, sets)
+	injection.warnOfInjectedEnv(own.selfDeclared, sets)
 	for _, set := range sets {
 		if err := injection.add(set, own); err != nil {
 			return nil, SetError{set.name, fmt.Errorf("SidecarSet %s: %w", set.name, err)}
@@ -79,7 +79,7 @@ func (i *Injection) add(set *Set, own app) error {
 		if err != nil {
 			return fmt.Errorf("init container %s: %w", s.Name, err)
 		}
-		i.initContainers.place(built, s.PodInjectPolicy == v1alpha1.BeforeAppContainerType)
+		i.initContainers.insert(built, s.PodInjectPolicy == v1alpha1.BeforeAppContainerType)
 		noteVolumes(used, built)
 	}
 	for _, s := range set.containers {
@@ -89,7 +89,7 @@ func (i *Injection) add(set *Set, own app) error {
 		}
 		noteVolumes(used, built)
 		for _, container := range twins(s, built) {
-			i.containers.place(container, s.PodInjectPolicy != v1alpha1.AfterAppContainerType)
+			i.containers.insert(container, s.PodInjectPolicy != v1alpha1.AfterAppContainerType)
 		}
 	}
 	i.addVolumes(set, used)
@@ -105,9 +105,9 @@ func (i *Injection) add(set *Set, own app) error {
 // Containers is how many are injected, init containers included.
 func (i *Injection) Containers() int { return i.containers.count() + i.initContainers.count() }
 
-func (p *placement) count() int { return len(p.before) + len(p.after) + len(p.replaced) }
+func (p *insertions) count() int { return len(p.before) + len(p.after) + len(p.replaced) }
 
-func (p *placement) place(container *corev1.Container, before bool) {
+func (p *insertions) insert(container *corev1.Container, before bool) {
 	for index := range p.existing {
 		if p.existing[index].Name == container.Name {
 			if p.replaced == nil {
@@ -124,7 +124,7 @@ func (p *placement) place(container *corev1.Container, before bool) {
 	}
 }
 
-func (p *placement) sortByName() {
+func (p *insertions) sortByName() {
 	byName := func(a, b *corev1.Container) int { return strings.Compare(a.Name, b.Name) }
 	slices.SortStableFunc(p.before, byName)
 	slices.SortStableFunc(p.after, byName)
@@ -152,23 +152,23 @@ func (i *Injection) addVolumes(set *Set, used map[string]bool) {
 	}
 }
 
-// warnOfMarks tells of containers that say of themselves that they were injected.
-func (i *Injection) warnOfMarks(marked []string, sets []*Set) {
-	if len(marked) == 0 || len(sets) == 0 {
+// warnOfInjectedEnv warns of containers that say of themselves that they were injected.
+func (i *Injection) warnOfInjectedEnv(selfDeclared []string, sets []*Set) {
+	if len(selfDeclared) == 0 || len(sets) == 0 {
 		return
 	}
 	names := make([]string, len(sets))
 	for at, set := range sets {
 		names[at] = set.name
 	}
-	for _, container := range marked {
+	for _, container := range selfDeclared {
 		i.warnings = append(i.warnings, fmt.Sprintf("container %s: its variable %s keeps its volumes, variables and resources from SidecarSet %s",
 			container, v1alpha1.InjectedEnv, strings.Join(names, ", ")))
 	}
 }
 
 // Warnings are for whoever creates the pod: what in it keeps sets from their
-// part without anybody being told (SPEC §4.3, §4.5).
+// part without an error (SPEC §4.3, §4.5).
 func (i *Injection) Warnings() []string { return i.warnings }
 
 func (i *Injection) addPullSecrets(secrets []corev1.LocalObjectReference) {

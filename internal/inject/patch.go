@@ -33,7 +33,7 @@ func annotationPatch(existing, changed map[string]string) []jsonpatch.Operation 
 	return operations
 }
 
-func (p *placement) patch(path string) []jsonpatch.Operation {
+func (p *insertions) patch(path string) []jsonpatch.Operation {
 	if len(p.existing) == 0 {
 		return appendPatch(path, 0, slices.Concat(p.before, p.after))
 	}
@@ -47,16 +47,16 @@ func (p *placement) patch(path string) []jsonpatch.Operation {
 	return append(operations, appendPatch(path, len(p.existing), p.after)...)
 }
 
-func appendPatch[T any](path string, existing int, additions []T) []jsonpatch.Operation {
+func appendPatch[T any](path string, existing int, injected []T) []jsonpatch.Operation {
 	switch {
-	case len(additions) == 0:
+	case len(injected) == 0:
 		return nil
 	case existing == 0:
-		return []jsonpatch.Operation{{Op: "add", Path: path, Value: additions}}
+		return []jsonpatch.Operation{{Op: "add", Path: path, Value: injected}}
 	}
-	operations := make([]jsonpatch.Operation, len(additions))
-	for index := range additions {
-		operations[index] = jsonpatch.Operation{Op: "add", Path: path + "/-", Value: additions[index]}
+	operations := make([]jsonpatch.Operation, len(injected))
+	for index := range injected {
+		operations[index] = jsonpatch.Operation{Op: "add", Path: path + "/-", Value: injected[index]}
 	}
 	return operations
 }

@@ -39,7 +39,7 @@ func UsesPinned(set *v1alpha1.SidecarSet, pod *corev1.Pod) (bool, error) {
 	if err != nil {
 		return false, fmt.Errorf("updateStrategy.partition: %w", err)
 	}
-	return place(pod)%uint64(of) < uint64(heldBack), nil
+	return podHash(pod)%uint64(of) < uint64(heldBack), nil
 }
 
 // share is the part of the pods that a partition holds back. A number counts
@@ -58,8 +58,8 @@ func share(partition *intstr.IntOrString, matched int64) (heldBack, of int64, er
 	return int64(max(percent, 0)), 100, nil
 }
 
-// place is a number that depends on the pod alone and spreads evenly.
-func place(pod *corev1.Pod) uint64 {
+// podHash depends on the pod alone and spreads evenly.
+func podHash(pod *corev1.Pod) uint64 {
 	name := pod.Name
 	if name == "" {
 		name = pod.GenerateName

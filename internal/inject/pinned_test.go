@@ -94,12 +94,12 @@ func TestSpec4_11_ThePlaceDependsOnNamespaceNameAndOwner(t *testing.T) {
 		pod.OwnerReferences = []metav1.OwnerReference{{UID: "bystander"}, {UID: types.UID(owner), Controller: new(true)}}
 		return pod
 	}
-	base := place(owned("n", "g-", "", "o"))
-	assert.Equal(t, base, place(owned("n", "g-", "", "o")))
+	base := podHash(owned("n", "g-", "", "o"))
+	assert.Equal(t, base, podHash(owned("n", "g-", "", "o")))
 	for _, other := range []*corev1.Pod{owned("m", "g-", "", "o"), owned("n", "h-", "", "o"), owned("n", "g-", "g-1", "o"), owned("n", "g-", "", "p")} {
-		assert.NotEqual(t, base, place(other))
+		assert.NotEqual(t, base, podHash(other))
 	}
-	assert.Equal(t, place(owned("n", "g-", "g-1", "o")), place(owned("n", "h-", "g-1", "o")), "a name, such as one of a StatefulSet, counts alone")
+	assert.Equal(t, podHash(owned("n", "g-", "g-1", "o")), podHash(owned("n", "h-", "g-1", "o")), "a name, such as one of a StatefulSet, counts alone")
 }
 
 func TestSpec4_11_ContentAndHashesComeFromTheRevision(t *testing.T) {

@@ -33,7 +33,7 @@ type sidecar struct {
 	*v1alpha1.SidecarContainer
 	// resources is nil without a resourcesPolicy.
 	resources *resourcesPolicy
-	// env are its own variables and the one that marks injected containers.
+	// env are its own variables and IS_INJECTED.
 	env []corev1.EnvVar
 }
 
@@ -42,7 +42,7 @@ func (s sidecar) hot() bool {
 }
 
 // names are those of the containers that the sidecar becomes: of a hot one the
-// working twin first.
+// active twin first.
 func (s sidecar) names() []string {
 	if !s.hot() {
 		return []string{s.Name}
