@@ -86,7 +86,7 @@ func set(object map[string]any, value any, path ...string) {
 	object[path[last]] = value
 }
 
-// remove deletes what is at a path, and what is empty without it. It tells
+// remove deletes what is at a path, and what is empty without it. It reports
 // whether there was anything.
 func remove(object map[string]any, path ...string) bool {
 	name := path[0]

@@ -48,7 +48,7 @@ func matchesNothing(selector *metav1.LabelSelector) bool {
 	return selector == nil || len(selector.MatchLabels)+len(selector.MatchExpressions) == 0
 }
 
-// compile leaves out the requirements that cannot be read, and tells the first.
+// compile leaves out the requirements that cannot be read, and returns the error of the first.
 func compile(selector *metav1.LabelSelector) (labels.Selector, error) {
 	compiled, err := metav1.LabelSelectorAsSelector(selector)
 	if err == nil {

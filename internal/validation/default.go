@@ -49,8 +49,8 @@ func defaultStrategy(strategy *v1alpha1.SidecarSetUpdateStrategy) {
 	pointerOrDefault(&strategy.MaxUnavailable, intstr.FromInt32(defaultMaxUnavailable))
 }
 
-func defaultSidecar(c *v1alpha1.SidecarContainer, place v1alpha1.PodInjectPolicyType) {
-	orDefault(&c.PodInjectPolicy, place)
+func defaultSidecar(c *v1alpha1.SidecarContainer, policy v1alpha1.PodInjectPolicyType) {
+	orDefault(&c.PodInjectPolicy, policy)
 	orDefault(&c.UpgradeStrategy.UpgradeType, v1alpha1.SidecarContainerColdUpgrade)
 	orDefault(&c.ShareVolumePolicy.Type, v1alpha1.ShareVolumePolicyDisabled)
 	if c.ShareVolumeDevicePolicy != nil {

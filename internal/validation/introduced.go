@@ -11,7 +11,7 @@ import (
 )
 
 // Introduced returns those of the causes found in the set that an update brings:
-// not those that were there before, at the same place, and about the same value.
+// not those that were there before, at the same path, and about the same value.
 func (r *Review) Introduced(found, before []metav1.StatusCause) []metav1.StatusCause {
 	if r.old == nil || len(before) == 0 {
 		return found
@@ -47,7 +47,7 @@ func document(set *v1alpha1.SidecarSet) any {
 
 // identity reports whether two causes, of two versions of a set, are the same one.
 func identity(cause metav1.StatusCause, in any) string {
-	place, value := locate(cause.Field, in)
+	path, value := locate(cause.Field, in)
 	if cause.Field == "spec" {
 		// It is about something within that has no field of its own.
 		value = nil
@@ -56,12 +56,12 @@ func identity(cause metav1.StatusCause, in any) string {
 	if err != nil {
 		return ""
 	}
-	return strings.Join([]string{string(cause.Type), place, cause.Message, string(encoded)}, "\n")
+	return strings.Join([]string{string(cause.Type), path, cause.Message, string(encoded)}, "\n")
 }
 
-// locate follows a field path, such as spec.list[0].map[a.b/c]. The place calls
+// locate follows a field path, such as spec.list[0].map[a.b/c]. The path calls
 // elements of lists by their names, which stay when others come and go.
-func locate(field string, in any) (place string, value any) {
+func locate(field string, in any) (path string, value any) {
 	value = in
 	var steps []string
 	for field != "" {
