@@ -58,7 +58,7 @@ func (i *Injection) annotateTwins(sets []*Set) error {
 			if !s.hot() {
 				continue
 			}
-			names := s.names()
+			names := ContainerNames(s.SidecarContainer)
 			active[s.Name] = names[0]
 			changes[v1alpha1.VersionAnnotationPrefix+names[0]] = activeVersion
 			changes[v1alpha1.VersionAltAnnotationPrefix+names[0]] = standbyVersion

@@ -126,7 +126,7 @@ func twins(s sidecar, built *corev1.Container) []*corev1.Container {
 	if !s.hot() {
 		return []*corev1.Container{built}
 	}
-	names := s.names()
+	names := ContainerNames(s.SidecarContainer)
 	both := []*corev1.Container{new(*built), new(*built)}
 	both[1].Image = s.UpgradeStrategy.HotUpgradeEmptyImage
 	for i := range both {

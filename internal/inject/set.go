@@ -37,17 +37,19 @@ type sidecar struct {
 	env []corev1.EnvVar
 }
 
-func (s sidecar) hot() bool {
-	return s.UpgradeStrategy.UpgradeType == v1alpha1.SidecarContainerHotUpgrade
+func (s sidecar) hot() bool { return isHot(s.SidecarContainer) }
+
+func isHot(c *v1alpha1.SidecarContainer) bool {
+	return c.UpgradeStrategy.UpgradeType == v1alpha1.SidecarContainerHotUpgrade
 }
 
-// names are those of the containers that the sidecar becomes: of a hot one the
-// active twin first.
-func (s sidecar) names() []string {
-	if !s.hot() {
-		return []string{s.Name}
+// ContainerNames are those of the containers that a sidecar becomes in a pod: its own,
+// or those of a hot one's twins, the active one first (SPEC §4.8).
+func ContainerNames(c *v1alpha1.SidecarContainer) []string {
+	if !isHot(c) {
+		return []string{c.Name}
 	}
-	twins := podstate.Sidecar{Name: s.Name}.Twins()
+	twins := podstate.Sidecar{Name: c.Name}.Twins()
 	return twins[:]
 }
 
@@ -77,7 +79,7 @@ func Prepare(set *v1alpha1.SidecarSet, revision string) (*Set, error) {
 		prepared.volumes = append(prepared.volumes, &set.Spec.Volumes[i])
 	}
 	for _, s := range slices.Concat(prepared.containers, prepared.initContainers) {
-		prepared.names = append(prepared.names, s.names()...)
+		prepared.names = append(prepared.names, ContainerNames(s.SidecarContainer)...)
 	}
 	return prepared, nil
 }

@@ -26,7 +26,7 @@ type Scope struct {
 func NewScope(spec *v1alpha1.SidecarSetSpec) (Scope, error) {
 	scope := Scope{pods: labels.Nothing(), namespace: spec.Namespace}
 	var errs []error
-	if !matchesNothing(spec.Selector) {
+	if !MatchesNothing(spec.Selector) {
 		var err error
 		if scope.pods, err = compile(spec.Selector); err != nil {
 			errs = append(errs, fmt.Errorf("spec.selector: %w", err))
@@ -44,7 +44,8 @@ func NewScope(spec *v1alpha1.SidecarSetSpec) (Scope, error) {
 	return scope, errors.Join(errs...)
 }
 
-func matchesNothing(selector *metav1.LabelSelector) bool {
+// MatchesNothing reports whether a selector of pods is missing or empty.
+func MatchesNothing(selector *metav1.LabelSelector) bool {
 	return selector == nil || len(selector.MatchLabels)+len(selector.MatchExpressions) == 0
 }
 

@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/outrigger/outrigger/api/v1alpha1"
+	"github.com/outrigger/outrigger/internal/inject"
 )
 
 // ValidateConflicts returns what a SidecarSet and others that can match the
@@ -34,13 +35,13 @@ func nameConflicts(containers, theirs []v1alpha1.SidecarContainer, other string,
 	taken := map[string]bool{}
 	for i := range theirs {
 		taken[theirs[i].Name] = true
-		for _, name := range injectedNames(&theirs[i]) {
+		for _, name := range inject.ContainerNames(&theirs[i]) {
 			taken[name] = true
 		}
 	}
 	var errs field.ErrorList
 	for i := range containers {
-		names := append(injectedNames(&containers[i]), containers[i].Name)
+		names := append(inject.ContainerNames(&containers[i]), containers[i].Name)
 		if slices.ContainsFunc(names, func(name string) bool { return taken[name] }) {
 			errs = append(errs, field.Invalid(at.Index(i).Child("name"), containers[i].Name, fmt.Sprintf(
 				"SidecarSet %s injects a container of this name into pods that both can match; rename it or narrow spec.selector", other)))

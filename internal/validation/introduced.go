@@ -45,7 +45,7 @@ func document(set *v1alpha1.SidecarSet) any {
 	return decoded
 }
 
-// identity reports whether two causes, of two versions of a set, are the same one.
+// identity is equal for two causes, of two versions of a set, that are the same one.
 func identity(cause metav1.StatusCause, in any) string {
 	path, value := locate(cause.Field, in)
 	if cause.Field == "spec" {

@@ -6,21 +6,18 @@ import (
 	"k8s.io/apimachinery/pkg/util/sets"
 
 	"github.com/outrigger/outrigger/api/v1alpha1"
+	"github.com/outrigger/outrigger/internal/match"
 )
 
 // Overlap reports whether a pod can exist that both specs match: one whose labels
 // satisfy both selectors, in a namespace that satisfies both scopes. Labels of
 // a namespace can change, its name cannot.
 func Overlap(a, b *v1alpha1.SidecarSetSpec) bool {
-	if matchesNothing(a.Selector) || matchesNothing(b.Selector) {
+	if match.MatchesNothing(a.Selector) || match.MatchesNothing(b.Selector) {
 		return false
 	}
 	return satisfiable(append(requirements(a.Selector), requirements(b.Selector)...)) &&
 		satisfiable(append(namespaceRequirements(a), namespaceRequirements(b)...))
-}
-
-func matchesNothing(selector *metav1.LabelSelector) bool {
-	return selector == nil || len(selector.MatchLabels)+len(selector.MatchExpressions) == 0
 }
 
 func namespaceRequirements(spec *v1alpha1.SidecarSetSpec) []metav1.LabelSelectorRequirement {

@@ -10,7 +10,6 @@ import (
 
 	"github.com/outrigger/outrigger/api/v1alpha1"
 	"github.com/outrigger/outrigger/internal/inject"
-	"github.com/outrigger/outrigger/internal/podstate"
 )
 
 // sidecarChecks see all containers of a set, so that names stay unique over
@@ -55,22 +54,13 @@ func (v sidecarChecks) sidecar(c *v1alpha1.SidecarContainer, at *field.Path) fie
 	return append(errs, validateResources(c, at)...)
 }
 
-// injectedNames are the names of the containers that a sidecar becomes.
-func injectedNames(c *v1alpha1.SidecarContainer) []string {
-	if c.UpgradeStrategy.UpgradeType != v1alpha1.SidecarContainerHotUpgrade {
-		return []string{c.Name}
-	}
-	twins := podstate.Sidecar{Name: c.Name}.Twins()
-	return twins[:]
-}
-
 func (v sidecarChecks) name(c *v1alpha1.SidecarContainer, at *field.Path) field.ErrorList {
 	if c.Name == "" {
 		return field.ErrorList{field.Required(at, "name the container")}
 	}
 	var errs field.ErrorList
 	taken := v.names.Has(c.Name)
-	for _, name := range injectedNames(c) {
+	for _, name := range inject.ContainerNames(c) {
 		for _, problem := range validation.IsDNS1123Label(name) {
 			errs = append(errs, field.Invalid(at, name, problem))
 		}

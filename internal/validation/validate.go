@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/outrigger/outrigger/api/v1alpha1"
+	"github.com/outrigger/outrigger/internal/match"
 )
 
 var namePattern = regexp.MustCompile(`^[a-zA-Z0-9-]{1,63}$`)
@@ -40,7 +41,7 @@ func validateScope(spec *v1alpha1.SidecarSetSpec, at *field.Path) field.ErrorLis
 	errs := validateSelector(spec.Selector, at.Child("selector"))
 	if spec.Selector == nil {
 		errs = append(errs, field.Required(at.Child("selector"), "say which pods get the sidecars"))
-	} else if len(spec.Selector.MatchLabels)+len(spec.Selector.MatchExpressions) == 0 {
+	} else if match.MatchesNothing(spec.Selector) {
 		errs = append(errs, field.Required(at.Child("selector"), "an empty selector matches no pod; add matchLabels or matchExpressions"))
 	}
 	if spec.Namespace != "" {

@@ -2,7 +2,7 @@ package registration
 
 import "github.com/prometheus/client_golang/prometheus"
 
-// Collector reports whether the API server calls the pod webhook.
+// Collector is a gauge: 1 while the API server calls the pod webhook, else 0.
 func (r *Reconciler) Collector() prometheus.Collector {
 	return prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "outrigger_webhook_registered",
