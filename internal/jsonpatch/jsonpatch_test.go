@@ -25,3 +25,13 @@ func TestPointersLeadToKeysOfAnyCharacters(t *testing.T) {
 	}
 	assert.Equal(t, "/spec/containers/0", Pointer("spec", "containers", "0"))
 }
+
+func TestWhatIsMissingIsWrittenAsAWhole(t *testing.T) {
+	changed := map[string]string{"b/c": "2", "a": "1"}
+	assert.Empty(t, SetKeys("/m", nil, nil))
+	assert.Equal(t, []Operation{{"add", "/m", changed}}, SetKeys("/m", nil, changed))
+	assert.Equal(t, []Operation{{"add", "/m/a", "1"}, {"add", "/m/b~1c", "2"}}, SetKeys("/m", map[string]string{"x": "y"}, changed))
+	assert.Empty(t, Append[int]("/l", 1, nil))
+	assert.Equal(t, []Operation{{"add", "/l", []int{1, 2}}}, Append("/l", 0, []int{1, 2}))
+	assert.Equal(t, []Operation{{"add", "/l/-", 1}, {"add", "/l/-", 2}}, Append("/l", 3, []int{1, 2}))
+}

@@ -3,6 +3,7 @@ package sidecarsets
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -65,23 +66,25 @@ func (d podDryRun) refuses(ctx context.Context, raw, before []byte, known []meta
 
 func dryRunPodOf(raw []byte) (*validation.DryRunPod, error) {
 	var written struct {
-		Spec map[string]any `json:"spec"`
+		Spec json.RawMessage `json:"spec"`
 	}
 	if err := utiljson.Unmarshal(raw, &written); err != nil {
 		return nil, fmt.Errorf("read the raw object: %w", err)
 	}
-	set := &v1alpha1.SidecarSet{}
-	if utiljson.Unmarshal(raw, set) != nil {
-		// The API server says best what it cannot read.
-		return validation.NewDryRunPod(written.Spec), nil
-	}
-	validation.Default(set)
-	completed, err := completedSpec(written.Spec, set)
+	spec, err := decodeJSON(written.Spec)
 	if err != nil {
 		return nil, err
 	}
-	spec, _ := completed.(map[string]any)
-	return validation.NewDryRunPod(spec), nil
+	// What this program cannot read is tried as it is: the API server says best what
+	// is wrong with it.
+	if set := (&v1alpha1.SidecarSet{}); utiljson.Unmarshal(raw, set) == nil {
+		validation.Default(set)
+		if spec, err = completedSpec(written.Spec, spec, set); err != nil {
+			return nil, err
+		}
+	}
+	object, _ := spec.(map[string]any)
+	return validation.NewDryRunPod(object), nil
 }
 
 func (d podDryRun) tryPod(ctx context.Context, spec map[string]any) error {

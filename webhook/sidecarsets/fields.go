@@ -2,130 +2,94 @@ package sidecarsets
 
 import (
 	"encoding/json"
-	"fmt"
+	"errors"
+	"iter"
+	"maps"
 	"reflect"
+	"slices"
+	"strconv"
 	"strings"
 
-	corev1 "k8s.io/api/core/v1"
 	utiljson "k8s.io/apimachinery/pkg/util/json"
-
-	"github.com/outrigger/outrigger/api/v1alpha1"
-	"github.com/outrigger/outrigger/internal/conversion"
-	"github.com/outrigger/outrigger/internal/jsonpatch"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// difference returns what turns a raw SidecarSet into its completed form.
-// Fields that the types of this program know are taken from the completed form,
-// all others stay as they were written (SPEC §1).
-func difference(raw []byte, completed *v1alpha1.SidecarSet) ([]jsonpatch.Operation, error) {
-	var written struct {
-		Metadata struct {
-			Annotations map[string]string `json:"annotations"`
-			Labels      map[string]string `json:"labels"`
-		} `json:"metadata"`
-		Spec any `json:"spec"`
-	}
-	if err := utiljson.Unmarshal(raw, &written); err != nil {
-		return nil, fmt.Errorf("read the raw object: %w", err)
-	}
-	spec, err := completedSpec(written.Spec, completed)
-	if err != nil {
-		return nil, err
-	}
-	operations := annotationDifference(written.Metadata.Annotations, completed.Annotations)
-	operations = append(operations, customVersionDifference(written.Metadata.Labels, completed.Labels)...)
-	if !reflect.DeepEqual(spec, written.Spec) {
-		operations = append(operations, jsonpatch.Operation{Op: "add", Path: "/spec", Value: spec})
-	}
-	owners, err := conversion.StoredOwnership(completed)
-	if err != nil {
-		return nil, err
-	}
-	if owners != nil {
-		operations = append(operations, jsonpatch.Operation{Op: "add", Path: "/metadata/managedFields", Value: owners})
-	}
-	return operations, nil
+// value is a part of an object as it was written, beside the type that it is decoded
+// into.
+type value struct {
+	raw json.RawMessage
+	// goType is nil for a field that the types of this program do not have.
+	goType reflect.Type
+	path   *field.Path
+	// name and index lead here from the object or list around.
+	name  string
+	index int
+	// fields remembers what structs hold.
+	fields map[reflect.Type]map[string]reflect.Type
 }
 
-// completedSpec is the spec of a completed set with what is unknown of the
-// written one.
-func completedSpec(written any, completed *v1alpha1.SidecarSet) (any, error) {
-	spec, err := untyped(completed.Spec)
-	if err != nil {
-		return nil, err
-	}
-	spec = withUnknown(spec, written, reflect.TypeFor[v1alpha1.SidecarSetSpec]())
-	dropGuessedSources(spec, written)
-	return spec, nil
+func newValue(raw []byte, t reflect.Type) value {
+	return value{raw: raw, goType: t, fields: map[reflect.Type]map[string]reflect.Type{}}
 }
 
-func annotationDifference(written, completed map[string]string) []jsonpatch.Operation {
-	if len(written) == 0 {
-		return []jsonpatch.Operation{{Op: "add", Path: jsonpatch.Pointer("metadata", "annotations"), Value: completed}}
-	}
-	var operations []jsonpatch.Operation
-	for _, key := range []string{v1alpha1.HashAnnotation, v1alpha1.HashWithoutImageAnnotation} {
-		if written[key] != completed[key] {
-			operations = append(operations, jsonpatch.Operation{Op: "add", Path: jsonpatch.Pointer("metadata", "annotations", key), Value: completed[key]})
+// children yields what an object holds, by name, or a list. What decodes itself has
+// none, nor has what is of another kind than its type.
+func (v value) children() iter.Seq[value] {
+	return func(yield func(value) bool) {
+		t := pointedAt(v.goType)
+		switch {
+		case t == nil || decodesItself(t):
+		case t.Kind() == reflect.Slice:
+			for i, raw := range decoded[[]json.RawMessage](v.raw) {
+				if !yield(value{raw: raw, goType: t.Elem(), path: v.path.Index(i), index: i, fields: v.fields}) {
+					return
+				}
+			}
+		case t.Kind() == reflect.Struct, t.Kind() == reflect.Map:
+			values := decoded[map[string]json.RawMessage](v.raw)
+			for _, name := range slices.Sorted(maps.Keys(values)) {
+				child := value{raw: values[name], name: name, fields: v.fields}
+				if t.Kind() == reflect.Map {
+					child.goType, child.path = t.Elem(), v.path.Key(name)
+				} else {
+					child.goType, child.path = v.fieldsOf(t)[name], v.path.Child(name)
+				}
+				if !yield(child) {
+					return
+				}
+			}
 		}
 	}
-	return operations
 }
 
-func untyped(value any) (any, error) {
-	encoded, err := json.Marshal(value)
-	if err != nil {
-		return nil, fmt.Errorf("encode the completed spec: %w", err)
-	}
-	var decoded any
-	if err := utiljson.Unmarshal(encoded, &decoded); err != nil {
-		return nil, fmt.Errorf("decode the completed spec: %w", err)
-	}
-	return decoded, nil
-}
-
-// withUnknown adds to a value of type t, in its untyped form, what was written
-// under names that the type does not have.
-func withUnknown(value, written any, t reflect.Type) any {
-	for t.Kind() == reflect.Pointer {
+func pointedAt(t reflect.Type) reflect.Type {
+	for t != nil && t.Kind() == reflect.Pointer {
 		t = t.Elem()
 	}
-	if t.Implements(reflect.TypeFor[json.Marshaler]()) || reflect.PointerTo(t).Implements(reflect.TypeFor[json.Marshaler]()) {
-		return value
-	}
-	switch t.Kind() {
-	case reflect.Struct:
-		return objectWithUnknown(value, written, fieldTypes(t))
-	case reflect.Slice:
-		items, ok := value.([]any)
-		writtenItems, wasList := written.([]any)
-		if !ok || !wasList || len(items) != len(writtenItems) {
-			return value
-		}
-		for i := range items {
-			items[i] = withUnknown(items[i], writtenItems[i], t.Elem())
-		}
+	return t
+}
+
+func decodesItself(t reflect.Type) bool {
+	return reflect.PointerTo(t).Implements(reflect.TypeFor[json.Unmarshaler]())
+}
+
+// decoded is empty when the value is of another kind.
+func decoded[T any](raw []byte) T {
+	var value T
+	if json.Unmarshal(raw, &value) != nil {
+		var none T
+		return none
 	}
 	return value
 }
 
-func objectWithUnknown(value, written any, known map[string]reflect.Type) any {
-	object, ok := value.(map[string]any)
-	writtenObject, wasObject := written.(map[string]any)
-	if !ok || !wasObject {
-		return value
+func (v value) fieldsOf(t reflect.Type) map[string]reflect.Type {
+	known := v.fields[t]
+	if known == nil {
+		known = fieldTypes(t)
+		v.fields[t] = known
 	}
-	for name, writtenValue := range writtenObject {
-		t, isKnown := known[name]
-		_, present := object[name]
-		switch {
-		case !isKnown:
-			object[name] = writtenValue
-		case present:
-			object[name] = withUnknown(object[name], writtenValue, t)
-		}
-	}
-	return object
+	return known
 }
 
 // fieldTypes maps JSON names to types, inline structs included.
@@ -140,27 +104,91 @@ func fieldTypes(t reflect.Type) map[string]reflect.Type {
 	return types
 }
 
-// dropGuessedSources removes the emptyDir that defaulting gave to volumes whose
-// source is of a kind that this program does not know.
-func dropGuessedSources(spec, written any) {
-	known := fieldTypes(reflect.TypeFor[corev1.Volume]())
-	volumes, writtenVolumes := volumesOf(spec), volumesOf(written)
-	for i := range min(len(volumes), len(writtenVolumes)) {
-		volume, ok := volumes[i].(map[string]any)
-		writtenVolume, wasObject := writtenVolumes[i].(map[string]any)
-		if !ok || !wasObject || writtenVolume["emptyDir"] != nil {
-			continue
-		}
-		for name := range writtenVolume {
-			if known[name] == nil {
-				delete(volume, "emptyDir")
-			}
-		}
+// typeErrors are about the innermost values that do not decode into their types.
+func (v value) typeErrors() field.ErrorList {
+	if v.goType == nil {
+		return nil
 	}
+	err := utiljson.Unmarshal(v.raw, reflect.New(v.goType).Interface())
+	if err == nil {
+		return nil
+	}
+	var found field.ErrorList
+	for child := range v.children() {
+		found = append(found, child.typeErrors()...)
+	}
+	if len(found) > 0 || v.path == nil {
+		return found
+	}
+	return field.ErrorList{v.typeError(err)}
 }
 
-func volumesOf(spec any) []any {
-	object, _ := spec.(map[string]any)
-	volumes, _ := object["volumes"].([]any)
-	return volumes
+func (v value) typeError(err error) *field.Error {
+	const longest = 64
+	text := string(v.raw)
+	if unquoted, unquoteErr := strconv.Unquote(text); unquoteErr == nil {
+		text = unquoted
+	}
+	if len(text) > longest {
+		text = text[:longest] + "..."
+	}
+	var mismatch *json.UnmarshalTypeError
+	if errors.As(err, &mismatch) {
+		return field.TypeInvalid(v.path, text, "want "+kindOf(mismatch.Type))
+	}
+	return field.Invalid(v.path, text, err.Error())
+}
+
+// kindOf calls a type as JSON does.
+func kindOf(t reflect.Type) string {
+	switch t.Kind() {
+	case reflect.Struct, reflect.Map:
+		return "object"
+	case reflect.Slice:
+		return "list"
+	}
+	return t.Kind().String()
+}
+
+// unknown returns the paths of the fields that the types do not have.
+func (v value) unknown() []*field.Path {
+	if v.goType == nil {
+		return []*field.Path{v.path}
+	}
+	var found []*field.Path
+	for child := range v.children() {
+		found = append(found, child.unknown()...)
+	}
+	return found
+}
+
+// keepUnknown adds to the completed form of what was written, as decoded JSON, the
+// fields that the types do not have.
+func (v value) keepUnknown(completed any) error {
+	for child := range v.children() {
+		if object, isObject := completed.(map[string]any); isObject && child.goType == nil {
+			kept, err := decodeJSON(child.raw)
+			if err != nil {
+				return err
+			}
+			object[child.name] = kept
+		} else if err := child.keepUnknown(child.within(completed)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// within is the part of a completed object or list that stands for the value; nil
+// where there is none.
+func (v value) within(completed any) any {
+	switch completed := completed.(type) {
+	case map[string]any:
+		return completed[v.name]
+	case []any:
+		if v.index < len(completed) {
+			return completed[v.index]
+		}
+	}
+	return nil
 }

@@ -1,0 +1,118 @@
+package sidecarsets
+
+import (
+	"encoding/json"
+	"fmt"
+	"reflect"
+
+	corev1 "k8s.io/api/core/v1"
+	utiljson "k8s.io/apimachinery/pkg/util/json"
+
+	"github.com/outrigger/outrigger/api/v1alpha1"
+	"github.com/outrigger/outrigger/internal/conversion"
+	"github.com/outrigger/outrigger/internal/jsonpatch"
+)
+
+// difference returns what turns a raw SidecarSet into its completed form.
+// Fields that the types of this program know are taken from the completed form,
+// all others stay as they were written (SPEC §1).
+func difference(raw []byte, completed *v1alpha1.SidecarSet) ([]jsonpatch.Operation, error) {
+	var written struct {
+		Metadata struct {
+			Annotations map[string]string `json:"annotations"`
+			Labels      map[string]string `json:"labels"`
+		} `json:"metadata"`
+		Spec json.RawMessage `json:"spec"`
+	}
+	if err := utiljson.Unmarshal(raw, &written); err != nil {
+		return nil, fmt.Errorf("read the raw object: %w", err)
+	}
+	before, err := decodeJSON(written.Spec)
+	if err != nil {
+		return nil, err
+	}
+	spec, err := completedSpec(written.Spec, before, completed)
+	if err != nil {
+		return nil, err
+	}
+	operations := jsonpatch.SetKeys("/metadata/annotations", written.Metadata.Annotations,
+		changed(written.Metadata.Annotations, completed.Annotations, v1alpha1.HashAnnotation, v1alpha1.HashWithoutImageAnnotation))
+	operations = append(operations, jsonpatch.SetKeys("/metadata/labels", written.Metadata.Labels,
+		changed(written.Metadata.Labels, completed.Labels, v1alpha1.CustomVersionLabel))...)
+	if !reflect.DeepEqual(spec, before) {
+		operations = append(operations, jsonpatch.Add("/spec", spec))
+	}
+	owners, err := conversion.StoredOwnership(completed)
+	if err != nil {
+		return nil, err
+	}
+	if owners != nil {
+		operations = append(operations, jsonpatch.Add("/metadata/managedFields", owners))
+	}
+	return operations, nil
+}
+
+// changed returns those of the keys that differ, as they are completed.
+func changed(written, completed map[string]string, keys ...string) map[string]string {
+	found := map[string]string{}
+	for _, key := range keys {
+		if written[key] != completed[key] {
+			found[key] = completed[key]
+		}
+	}
+	return found
+}
+
+// completedSpec is the spec of a completed set, with what is unknown of the written
+// one: raw, and decoded.
+func completedSpec(raw json.RawMessage, written any, completed *v1alpha1.SidecarSet) (any, error) {
+	encoded, err := json.Marshal(completed.Spec)
+	if err != nil {
+		return nil, fmt.Errorf("encode the completed spec: %w", err)
+	}
+	spec, err := decodeJSON(encoded)
+	if err != nil {
+		return nil, err
+	}
+	if err := newValue(raw, reflect.TypeFor[v1alpha1.SidecarSetSpec]()).keepUnknown(spec); err != nil {
+		return nil, err
+	}
+	dropGuessedSources(spec, written)
+	return spec, nil
+}
+
+// decodeJSON keeps the digits of integers. Nothing is null.
+func decodeJSON(raw []byte) (decoded any, err error) {
+	if len(raw) == 0 {
+		return nil, nil
+	}
+	if err := utiljson.Unmarshal(raw, &decoded); err != nil {
+		return nil, fmt.Errorf("decode the spec: %w", err)
+	}
+	return decoded, nil
+}
+
+// dropGuessedSources removes the emptyDir that defaulting gave to volumes whose
+// source is of a kind that this program does not know.
+func dropGuessedSources(spec, written any) {
+	known := fieldTypes(reflect.TypeFor[corev1.Volume]())
+	volumes, writtenVolumes := volumesOf(spec), volumesOf(written)
+	for i := range min(len(volumes), len(writtenVolumes)) {
+		volume, ok := volumes[i].(map[string]any)
+		writtenVolume, wasObject := writtenVolumes[i].(map[string]any)
+		if !ok || !wasObject || writtenVolume["emptyDir"] != nil {
+			continue
+		}
+		for name := range writtenVolume {
+			if known[name] == nil {
+				delete(volume, "emptyDir")
+			}
+		}
+	}
+}
+
+func volumesOf(spec any) []any {
+	object, _ := spec.(map[string]any)
+	volumes, _ := object["volumes"].([]any)
+	return volumes
+}
