@@ -1,4 +1,3 @@
-// Package inject decides what SidecarSets add to a new pod (SPEC §4).
 package inject
 
 import (
