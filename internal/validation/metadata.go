@@ -16,7 +16,8 @@ import (
 	"github.com/outrigger/outrigger/api/v1alpha1"
 )
 
-func validatePatches(patches []v1alpha1.SidecarSetPatchPodMetadata, at *field.Path) field.ErrorList {
+func validatePatches(set *v1alpha1.SidecarSet, at *field.Path) field.ErrorList {
+	patches, at := set.Spec.PatchPodMetadata, at.Child("patchPodMetadata")
 	var errs field.ErrorList
 	seen := sets.New[string]()
 	for i := range patches {

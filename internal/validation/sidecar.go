@@ -19,7 +19,8 @@ type sidecarChecks struct {
 	volumes sets.Set[string]
 }
 
-func validateSidecars(spec *v1alpha1.SidecarSetSpec, at *field.Path) field.ErrorList {
+func validateSidecars(set *v1alpha1.SidecarSet, at *field.Path) field.ErrorList {
+	spec := &set.Spec
 	checks := sidecarChecks{names: sets.New[string](), volumes: sets.New[string]()}
 	for i := range spec.Volumes {
 		checks.volumes.Insert(spec.Volumes[i].Name)

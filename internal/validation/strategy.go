@@ -18,12 +18,12 @@ const maxWeight = 100
 
 var percentPattern = regexp.MustCompile(`^[0-9]{1,3}%$`)
 
-func validateInjection(set *v1alpha1.SidecarSet, at *field.Path) field.ErrorList {
+func validatePinnedRevision(set *v1alpha1.SidecarSet, at *field.Path) field.ErrorList {
 	pinned := set.Spec.InjectionStrategy.Revision
 	if pinned == nil {
 		return nil
 	}
-	at = at.Child("revision")
+	at = at.Child("injectionStrategy", "revision")
 	errs := oneOf(pinned.Policy, at.Child("policy"),
 		v1alpha1.AlwaysSidecarSetInjectRevisionPolicy, v1alpha1.PartialSidecarSetInjectRevisionPolicy)
 	if name, version := revision.Pin(set); name == "" && version == "" {
@@ -32,11 +32,11 @@ func validateInjection(set *v1alpha1.SidecarSet, at *field.Path) field.ErrorList
 	return errs
 }
 
-func validateUpdateStrategy(spec *v1alpha1.SidecarSetSpec, at *field.Path) field.ErrorList {
-	strategy := &spec.UpdateStrategy
+func validateUpdateStrategy(set *v1alpha1.SidecarSet, at *field.Path) field.ErrorList {
+	strategy, at := &set.Spec.UpdateStrategy, at.Child("updateStrategy")
 	errs := oneOf(strategy.Type, at.Child("type"),
 		v1alpha1.RollingUpdateSidecarSetStrategyType, v1alpha1.NotUpdateSidecarSetStrategyType)
-	if natives := natives(spec); strategy.Type == v1alpha1.RollingUpdateSidecarSetStrategyType && len(natives) > 0 {
+	if natives := natives(&set.Spec); strategy.Type == v1alpha1.RollingUpdateSidecarSetStrategyType && len(natives) > 0 {
 		errs = append(errs, field.Invalid(at.Child("type"), strategy.Type, fmt.Sprintf(
 			"init containers with restartPolicy Always (%s) cannot be upgraded in place; use type NotUpdate", strings.Join(natives, ", "))))
 	}

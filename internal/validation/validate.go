@@ -15,29 +15,59 @@ import (
 
 var namePattern = regexp.MustCompile(`^[a-zA-Z0-9-]{1,63}$`)
 
-// Validate returns what is wrong with a defaulted SidecarSet by itself (SPEC §5).
-func Validate(set *v1alpha1.SidecarSet) field.ErrorList {
-	spec, at := &set.Spec, field.NewPath("spec")
-	var errs field.ErrorList
-	if !namePattern.MatchString(set.Name) {
-		errs = append(errs, field.Invalid(field.NewPath("metadata", "name"), set.Name,
-			"use letters, digits and '-', at most 63: the name becomes part of label values"))
+// check is one of the things that a defaulted SidecarSet is refused for. at is its
+// spec.
+type check func(set *v1alpha1.SidecarSet, at *field.Path) field.ErrorList
+
+// checks are all of them, in the order of their errors (SPEC §5). What takes more than
+// the set itself is in Review.
+func checks() []check {
+	return []check{
+		validateName,
+		validateScope,
+		validateNotEmpty,
+		validateVolumes,
+		validateSidecars,
+		validateHistoryLimit,
+		validatePatches,
+		validatePinnedRevision,
+		validateUpdateStrategy,
 	}
-	errs = append(errs, validateScope(spec, at)...)
-	if len(spec.Containers)+len(spec.InitContainers) == 0 {
-		errs = append(errs, field.Required(at.Child("containers"), "name at least one container or init container to inject"))
-	}
-	errs = append(errs, validateVolumes(spec.Volumes, at.Child("volumes"))...)
-	errs = append(errs, validateSidecars(spec, at)...)
-	if limit := spec.RevisionHistoryLimit; limit != nil && *limit < 0 {
-		errs = append(errs, field.Invalid(at.Child("revisionHistoryLimit"), *limit, "write 0 or more; one revision is kept in any case"))
-	}
-	errs = append(errs, validatePatches(spec.PatchPodMetadata, at.Child("patchPodMetadata"))...)
-	errs = append(errs, validateInjection(set, at.Child("injectionStrategy"))...)
-	return append(errs, validateUpdateStrategy(spec, at.Child("updateStrategy"))...)
 }
 
-func validateScope(spec *v1alpha1.SidecarSetSpec, at *field.Path) field.ErrorList {
+// Validate returns what is wrong with a defaulted SidecarSet by itself (SPEC §5).
+func Validate(set *v1alpha1.SidecarSet) field.ErrorList {
+	var errs field.ErrorList
+	for _, check := range checks() {
+		errs = append(errs, check(set, field.NewPath("spec"))...)
+	}
+	return errs
+}
+
+func validateName(set *v1alpha1.SidecarSet, _ *field.Path) field.ErrorList {
+	if namePattern.MatchString(set.Name) {
+		return nil
+	}
+	return field.ErrorList{field.Invalid(field.NewPath("metadata", "name"), set.Name,
+		"use letters, digits and '-', at most 63: the name becomes part of label values")}
+}
+
+func validateNotEmpty(set *v1alpha1.SidecarSet, at *field.Path) field.ErrorList {
+	if len(set.Spec.Containers)+len(set.Spec.InitContainers) > 0 {
+		return nil
+	}
+	return field.ErrorList{field.Required(at.Child("containers"), "name at least one container or init container to inject")}
+}
+
+func validateHistoryLimit(set *v1alpha1.SidecarSet, at *field.Path) field.ErrorList {
+	if limit := set.Spec.RevisionHistoryLimit; limit != nil && *limit < 0 {
+		return field.ErrorList{field.Invalid(at.Child("revisionHistoryLimit"), *limit, "write 0 or more; one revision is kept in any case")}
+	}
+	return nil
+}
+
+func validateScope(set *v1alpha1.SidecarSet, at *field.Path) field.ErrorList {
+	spec := &set.Spec
 	errs := validateSelector(spec.Selector, at.Child("selector"))
 	if spec.Selector == nil {
 		errs = append(errs, field.Required(at.Child("selector"), "say which pods get the sidecars"))

@@ -1,13 +1,15 @@
 package validation
 
 import (
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/outrigger/outrigger/api/v1alpha1"
 )
 
-func validateVolumes(volumes []corev1.Volume, at *field.Path) field.ErrorList {
+func validateVolumes(set *v1alpha1.SidecarSet, at *field.Path) field.ErrorList {
+	volumes, at := set.Spec.Volumes, at.Child("volumes")
 	var errs field.ErrorList
 	seen := sets.New[string]()
 	for i := range volumes {
