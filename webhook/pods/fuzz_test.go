@@ -26,8 +26,8 @@ import (
 
 func aMoment() metav1.Time { return metav1.NewTime(time.Date(2024, 1, 2, 12, 0, 0, 0, time.UTC)) }
 
-// wholly decides like the handler, but from the pod as a whole.
-func wholly(t testing.TB, podJSON []byte, set *v1alpha1.SidecarSet) (patch []byte, refusal error) {
+// fromWholePod decides like the handler, but from the pod as a whole.
+func fromWholePod(t testing.TB, podJSON []byte, set *v1alpha1.SidecarSet) (patch []byte, refusal error) {
 	var pod corev1.Pod
 	require.NoError(t, utiljson.Unmarshal(podJSON, &pod))
 	if pod.Namespace == "" {
@@ -47,11 +47,11 @@ func wholly(t testing.TB, podJSON []byte, set *v1alpha1.SidecarSet) (patch []byt
 	return patch, nil
 }
 
-func sameAsWholly(t testing.TB, handler *Handler, podJSON []byte, set *v1alpha1.SidecarSet) {
+func sameAsFromWholePod(t testing.TB, handler *Handler, podJSON []byte, set *v1alpha1.SidecarSet) {
 	handler.now = aMoment
 	handler.sets.informed.put(set)
 	response := admitted(t, handler, json.RawMessage(podJSON))
-	patch, refusal := wholly(t, podJSON, set)
+	patch, refusal := fromWholePod(t, podJSON, set)
 	switch {
 	case refusal != nil:
 		require.False(t, response.Allowed)
@@ -80,7 +80,7 @@ func FuzzPods(f *testing.F) {
 		// The API server sends what it understood.
 		sent, err := json.Marshal(pod)
 		require.NoError(t, err)
-		sameAsWholly(t, handler, sent, set)
+		sameAsFromWholePod(t, handler, sent, set)
 	})
 }
 

@@ -80,24 +80,24 @@ func (h *Handler) Answer(ctx context.Context, buffers *server.Buffers) (*admissi
 	if err != nil {
 		return nil, err
 	}
-	sets, err := h.sets.index(ctx)
+	index, err := h.sets.index(ctx)
 	if err != nil {
 		h.metrics.refused.Inc()
 		return nil, err
 	}
-	response := h.admit(ctx, sets, request)
+	response := h.admit(ctx, index, request)
 	response.UID = request.UID
 	h.metrics.took(began)
 	return &response.AdmissionResponse, nil
 }
 
 // admit matches the pod, resolves the version of each set, and injects.
-func (h *Handler) admit(ctx context.Context, known *setIndex, request *podRequest) admission.Response {
+func (h *Handler) admit(ctx context.Context, index *setIndex, request *podRequest) admission.Response {
 	pod := request.pod()
 	if match.Mirror(pod) {
 		return admission.Allowed("")
 	}
-	sets, err := h.matching(ctx, known, pod)
+	sets, err := h.matching(ctx, index, pod)
 	if err != nil {
 		return h.refused(sets, err, admission.Errored(http.StatusInternalServerError, err))
 	}
@@ -147,9 +147,9 @@ func (h *Handler) injected(sets []*compiledSet, injection *inject.Injection) {
 // matching returns the sets in whose scope the pod is (SPEC §3). A namespace
 // that cannot be looked up is an error, never "not matched"; then the set that
 // needs it comes last.
-func (h *Handler) matching(ctx context.Context, known *setIndex, pod *corev1.Pod) (matching []*compiledSet, err error) {
+func (h *Handler) matching(ctx context.Context, index *setIndex, pod *corev1.Pod) (matching []*compiledSet, err error) {
 	var labels map[string]string
-	for _, candidate := range known.matching(pod.Labels) {
+	for _, candidate := range index.matching(pod.Labels) {
 		if candidate.scope.NeedsNamespaceLabels() && labels == nil {
 			namespace, err := h.namespace(ctx, pod.Namespace)
 			if err != nil {

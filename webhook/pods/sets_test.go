@@ -26,8 +26,8 @@ import (
 	"github.com/outrigger/outrigger/webhook/server"
 )
 
-// outdated is a handler whose watches are down, and the API server that it may ask.
-type outdated struct {
+// stale is a handler whose watches are down, and the API server that it may ask.
+type stale struct {
 	*Handler
 	t     *testing.T
 	clock *clocktesting.FakeClock
@@ -37,10 +37,10 @@ type outdated struct {
 	away func(context.Context) error
 }
 
-func outdatedHandler(t *testing.T, cached []*v1alpha1.SidecarSet, stored ...client.Object) *outdated {
+func staleHandler(t *testing.T, cached []*v1alpha1.SidecarSet, stored ...client.Object) *stale {
 	scheme, err := kube.NewScheme()
 	require.NoError(t, err)
-	o := &outdated{t: t, Handler: handlerFor(t, interceptor.Funcs{}, nil, cached...), clock: clocktesting.NewFakeClock(time.Now())}
+	o := &stale{t: t, Handler: handlerFor(t, interceptor.Funcs{}, nil, cached...), clock: clocktesting.NewFakeClock(time.Now())}
 	o.live = fake.NewClientBuilder().WithScheme(scheme).WithObjects(stored...).WithInterceptorFuncs(interceptor.Funcs{
 		List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, options ...client.ListOption) error {
 			o.lists.Add(1)
@@ -65,7 +65,7 @@ func imaged(image string) *v1alpha1.SidecarSet {
 }
 
 func TestWithoutAWatchPodsGetWhatTheAPIServerHolds(t *testing.T) {
-	o := outdatedHandler(t, []*v1alpha1.SidecarSet{imaged("side:old")}, imaged("side:new"))
+	o := staleHandler(t, []*v1alpha1.SidecarSet{imaged("side:old")}, imaged("side:new"))
 	for range 3 {
 		response := admitted(t, o.Handler, fixture.Pod(fixture.Container("app")))
 		assert.Contains(t, string(response.Patch), "side:new")
@@ -83,7 +83,7 @@ func TestWithoutAWatchPodsGetWhatTheAPIServerHolds(t *testing.T) {
 }
 
 func TestPodsThatWaitShareOneList(t *testing.T) {
-	o := outdatedHandler(t, nil, imaged("side:new"))
+	o := staleHandler(t, nil, imaged("side:new"))
 	answer := make(chan struct{})
 	o.away = func(context.Context) error {
 		<-answer
@@ -108,7 +108,7 @@ func TestPodsThatWaitShareOneList(t *testing.T) {
 }
 
 func TestWithoutAnyViewTheFailurePolicyDecides(t *testing.T) {
-	o := outdatedHandler(t, []*v1alpha1.SidecarSet{imaged("side:old")})
+	o := staleHandler(t, []*v1alpha1.SidecarSet{imaged("side:old")})
 	o.away = func(ctx context.Context) error {
 		_, bounded := ctx.Deadline()
 		assert.True(t, bounded)
@@ -130,7 +130,7 @@ func TestWithoutAWatchNamespacesAndRevisionsAreReadToo(t *testing.T) {
 	set.Spec.Containers[0].Image = "side:v2"
 	set.Spec.InjectionStrategy.Revision = &v1alpha1.SidecarSetInjectRevision{RevisionName: &old.Name, Policy: v1alpha1.AlwaysSidecarSetInjectRevisionPolicy}
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "default", Labels: map[string]string{"env": "prod"}}}
-	o := outdatedHandler(t, nil, set, old, namespace)
+	o := staleHandler(t, nil, set, old, namespace)
 	response := admitted(t, o.Handler, fixture.Pod(fixture.Container("app")))
 	require.True(t, response.Allowed)
 	assert.Contains(t, string(response.Patch), "side:v1")

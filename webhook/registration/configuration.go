@@ -14,8 +14,8 @@ import (
 // Names of config/webhook.
 const (
 	configurationName = "outrigger"
-	podHook           = "pods.outrigger.io"
-	setHook           = "sidecarsets.outrigger.io"
+	podWebhook        = "pods.outrigger.io"
+	setWebhook        = "sidecarsets.outrigger.io"
 )
 
 // Paths of the webhooks, as in config/webhook.
@@ -46,55 +46,57 @@ func (e endpoint) at(path string) *string {
 	return new(strings.TrimSuffix(e.url, "/") + path)
 }
 
-// hook is what the webhook role owns of a webhook of config/webhook. All else,
+// ownedWebhook is what this role writes of a webhook of config/webhook. All else,
 // such as selectors and timeouts, is of whoever installs.
-type hook struct {
+type ownedWebhook struct {
 	name, path string
 	// rules switch the webhook on. Without any, as shipped, it is never called.
 	rules []admissionregistrationv1.RuleWithOperations
 }
 
-func mutatingHooks() []hook {
+func ownedMutating() []ownedWebhook {
 	created := admissionregistrationv1.RuleWithOperations{
 		Operations: []admissionregistrationv1.OperationType{admissionregistrationv1.Create},
 		Rule: admissionregistrationv1.Rule{
 			APIGroups: []string{""}, APIVersions: []string{"v1"}, Resources: []string{"pods"}, Scope: new(admissionregistrationv1.NamespacedScope),
 		},
 	}
-	return []hook{
-		{name: podHook, path: PodPath, rules: []admissionregistrationv1.RuleWithOperations{created}},
-		{name: setHook, path: DefaultingPath},
+	return []ownedWebhook{
+		{name: podWebhook, path: PodPath, rules: []admissionregistrationv1.RuleWithOperations{created}},
+		{name: setWebhook, path: DefaultingPath},
 	}
 }
 
-func validatingHooks() []hook { return []hook{{name: setHook, path: ValidatingPath}} }
+func ownedValidating() []ownedWebhook {
+	return []ownedWebhook{{name: setWebhook, path: ValidatingPath}}
+}
 
-// installed is a webhook as the API server has it.
-type installed struct {
+// installedWebhook is a webhook as the API server has it.
+type installedWebhook struct {
 	name   string
 	client *admissionregistrationv1.WebhookClientConfig
 	rules  []admissionregistrationv1.RuleWithOperations
 }
 
-func mutatingInstalled(c *admissionregistrationv1.MutatingWebhookConfiguration) []installed {
-	all := make([]installed, len(c.Webhooks))
+func mutatingInstalled(c *admissionregistrationv1.MutatingWebhookConfiguration) []installedWebhook {
+	all := make([]installedWebhook, len(c.Webhooks))
 	for i := range c.Webhooks {
-		all[i] = installed{c.Webhooks[i].Name, &c.Webhooks[i].ClientConfig, c.Webhooks[i].Rules}
+		all[i] = installedWebhook{c.Webhooks[i].Name, &c.Webhooks[i].ClientConfig, c.Webhooks[i].Rules}
 	}
 	return all
 }
 
-func validatingInstalled(c *admissionregistrationv1.ValidatingWebhookConfiguration) []installed {
-	all := make([]installed, len(c.Webhooks))
+func validatingInstalled(c *admissionregistrationv1.ValidatingWebhookConfiguration) []installedWebhook {
+	all := make([]installedWebhook, len(c.Webhooks))
 	for i := range c.Webhooks {
-		all[i] = installed{c.Webhooks[i].Name, &c.Webhooks[i].ClientConfig, c.Webhooks[i].Rules}
+		all[i] = installedWebhook{c.Webhooks[i].Name, &c.Webhooks[i].ClientConfig, c.Webhooks[i].Rules}
 	}
 	return all
 }
 
 // find returns nil for a webhook that whoever installed has left out.
-func find(name string, in []installed) *installed {
-	at := slices.IndexFunc(in, func(i installed) bool { return i.name == name })
+func find(name string, in []installedWebhook) *installedWebhook {
+	at := slices.IndexFunc(in, func(i installedWebhook) bool { return i.name == name })
 	if at < 0 {
 		return nil
 	}
@@ -103,7 +105,7 @@ func find(name string, in []installed) *installed {
 
 // outdated reports whether webhooks need a change. One that is reached in another way
 // than this role is has to be installed anew: it names a Service or an URL.
-func (e endpoint) outdated(hooks []hook, in []installed, bundle []byte) (bool, error) {
+func (e endpoint) outdated(hooks []ownedWebhook, in []installedWebhook, bundle []byte) (bool, error) {
 	outdated := false
 	for _, h := range hooks {
 		i := find(h.name, in)
@@ -121,12 +123,12 @@ func (e endpoint) outdated(hooks []hook, in []installed, bundle []byte) (bool, e
 }
 
 // upToDate reports whether a webhook needs no change.
-func (e endpoint) upToDate(h hook, i *installed, bundle []byte) bool {
+func (e endpoint) upToDate(h ownedWebhook, i *installedWebhook, bundle []byte) bool {
 	return bytes.Equal(i.client.CABundle, bundle) && equality.Semantic.DeepEqual(i.client.URL, e.at(h.path)) &&
 		(len(h.rules) == 0 || equality.Semantic.DeepEqual(i.rules, h.rules))
 }
 
-func (e endpoint) clientConfig(h hook, bundle []byte) *applyadmissionregistrationv1.WebhookClientConfigApplyConfiguration {
+func (e endpoint) clientConfig(h ownedWebhook, bundle []byte) *applyadmissionregistrationv1.WebhookClientConfigApplyConfiguration {
 	applied := applyadmissionregistrationv1.WebhookClientConfig().WithCABundle(bundle...)
 	applied.URL = e.at(h.path)
 	return applied
@@ -135,7 +137,7 @@ func (e endpoint) clientConfig(h hook, bundle []byte) *applyadmissionregistratio
 // mutating is what the role applies of the webhooks that are installed.
 func (e endpoint) mutating(live *admissionregistrationv1.MutatingWebhookConfiguration, bundle []byte) *applyadmissionregistrationv1.MutatingWebhookConfigurationApplyConfiguration {
 	applied := applyadmissionregistrationv1.MutatingWebhookConfiguration(live.Name).WithResourceVersion(live.ResourceVersion)
-	for _, h := range mutatingHooks() {
+	for _, h := range ownedMutating() {
 		if find(h.name, mutatingInstalled(live)) == nil {
 			continue
 		}
@@ -152,7 +154,7 @@ func (e endpoint) mutating(live *admissionregistrationv1.MutatingWebhookConfigur
 // validating is what the role applies of the webhooks that are installed.
 func (e endpoint) validating(live *admissionregistrationv1.ValidatingWebhookConfiguration, bundle []byte) *applyadmissionregistrationv1.ValidatingWebhookConfigurationApplyConfiguration {
 	applied := applyadmissionregistrationv1.ValidatingWebhookConfiguration(live.Name).WithResourceVersion(live.ResourceVersion)
-	for _, h := range validatingHooks() {
+	for _, h := range ownedValidating() {
 		if find(h.name, validatingInstalled(live)) != nil {
 			applied.WithWebhooks(applyadmissionregistrationv1.ValidatingWebhook().WithName(h.name).WithClientConfig(e.clientConfig(h, bundle)))
 		}

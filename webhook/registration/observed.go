@@ -49,7 +49,7 @@ func (r *observed) callsPodWebhook() bool {
 	if r.mutating == nil {
 		return false
 	}
-	pods := find(podHook, mutatingInstalled(r.mutating))
+	pods := find(podWebhook, mutatingInstalled(r.mutating))
 	return pods != nil && len(pods.rules) > 0
 }
 
@@ -61,12 +61,12 @@ func (r *observed) trusts(ca []byte) bool {
 	if hook := r.conversion.Webhook; hook == nil || !bytes.Contains(hook.ClientConfig.CABundle, ca) {
 		return false
 	}
-	var all []installed
+	var all []installedWebhook
 	if r.mutating != nil {
 		all = mutatingInstalled(r.mutating)
 	}
 	if r.validating != nil {
 		all = append(all, validatingInstalled(r.validating)...)
 	}
-	return !slices.ContainsFunc(all, func(i installed) bool { return !bytes.Contains(i.client.CABundle, ca) })
+	return !slices.ContainsFunc(all, func(i installedWebhook) bool { return !bytes.Contains(i.client.CABundle, ca) })
 }

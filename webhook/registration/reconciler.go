@@ -241,7 +241,7 @@ func (r *Reconciler) writeConfigurations(ctx context.Context, seen *observed, bu
 		r.log.Info("Pods get no sidecars, because the webhook configurations are not installed: apply config/webhook", "name", configurationName)
 	}
 	if seen.mutating != nil {
-		outdated, err := r.endpoint.outdated(mutatingHooks(), mutatingInstalled(seen.mutating), bundle)
+		outdated, err := r.endpoint.outdated(ownedMutating(), mutatingInstalled(seen.mutating), bundle)
 		if err == nil && outdated {
 			err = r.apply(ctx, r.endpoint.mutating(seen.mutating, bundle))
 		}
@@ -250,7 +250,7 @@ func (r *Reconciler) writeConfigurations(ctx context.Context, seen *observed, bu
 		}
 	}
 	if seen.validating != nil {
-		outdated, err := r.endpoint.outdated(validatingHooks(), validatingInstalled(seen.validating), bundle)
+		outdated, err := r.endpoint.outdated(ownedValidating(), validatingInstalled(seen.validating), bundle)
 		if err == nil && outdated {
 			err = r.apply(ctx, r.endpoint.validating(seen.validating, bundle))
 		}

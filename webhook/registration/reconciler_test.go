@@ -174,7 +174,7 @@ func TestOnlyTheCAAndTheRulesOfPodsAreWritten(t *testing.T) {
 		live.Webhooks[i].ClientConfig.CABundle = nil
 	}
 	assert.Empty(t, shipped.Webhooks[0].Rules)
-	assert.Equal(t, mutatingHooks()[0].rules, live.Webhooks[0].Rules)
+	assert.Equal(t, ownedMutating()[0].rules, live.Webhooks[0].Rules)
 	live.Webhooks[0].Rules = nil
 	for i := range live.Webhooks {
 		// The fake store empties what is always written, also where it is empty.

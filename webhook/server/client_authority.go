@@ -38,9 +38,9 @@ func (a *clientAuthority) read() error {
 	return nil
 }
 
-// asked has each new connection asked for a certificate. The file is read anew,
+// requestCertificate asks each new connection for a certificate. The file is read anew,
 // so that a new CA needs no restart; while it is of no use, the one before counts.
-func (a *clientAuthority) asked(config *tls.Config) func(*tls.ClientHelloInfo) (*tls.Config, error) {
+func (a *clientAuthority) requestCertificate(config *tls.Config) func(*tls.ClientHelloInfo) (*tls.Config, error) {
 	return func(*tls.ClientHelloInfo) (*tls.Config, error) {
 		_ = a.read()
 		own := config.Clone()

@@ -76,7 +76,7 @@ func (s *Server) Runnable(plain net.Listener) *manager.Server {
 func (s *Server) tls() *tls.Config {
 	config := &tls.Config{GetCertificate: s.certificate, MinVersion: tls.VersionTLS12, NextProtos: []string{"http/1.1"}}
 	if s.clients != nil {
-		config.GetConfigForClient = s.clients.asked(config.Clone())
+		config.GetConfigForClient = s.clients.requestCertificate(config.Clone())
 	}
 	return config
 }
@@ -91,5 +91,5 @@ func Listen(ctx context.Context, port int) (net.Listener, error) {
 	return listener, nil
 }
 
-// timedOut tells of a client that was too slow.
+// timedOut reports whether a client was too slow.
 func timedOut(err error) bool { return errors.Is(err, os.ErrDeadlineExceeded) }

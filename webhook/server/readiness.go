@@ -38,7 +38,7 @@ func (s *Server) Ready(synced func() bool) healthz.Checker {
 	}
 }
 
-// DelayShutdown is a context that ends so much later than the given one. Until then the
+// DelayShutdown returns a context that ends a delay after the given one. Until then the
 // server is not ready any more, but answers whoever has not heard of that.
 func (s *Server) DelayShutdown(ctx context.Context, delay time.Duration) (context.Context, context.CancelFunc) {
 	lasting, end := context.WithCancel(context.WithoutCancel(ctx))

@@ -27,15 +27,15 @@ type admittedSet struct {
 	hash string
 }
 
-func (a *admittedSet) note(set *v1alpha1.SidecarSet) {
+func (a *admittedSet) remember(set *v1alpha1.SidecarSet) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.name, a.hash = set.Name, set.Annotations[v1alpha1.HashAnnotation]
 }
 
-// arrive waits for it to be in the cache, once and not for long: it is only a
+// awaitCached waits until the cache holds it, once and not for long: it is only a
 // hint, that whoever reaches the webhook can give.
-func (a *admittedSet) arrive(ctx context.Context, cached client.Reader) {
+func (a *admittedSet) awaitCached(ctx context.Context, cached client.Reader) {
 	a.mu.Lock()
 	name, hash := a.name, a.hash
 	a.mu.Unlock()

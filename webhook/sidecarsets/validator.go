@@ -68,7 +68,7 @@ func (v *Validator) Handle(ctx context.Context, req admission.Request) admission
 		return admission.Errored(http.StatusInternalServerError, fmt.Errorf("SidecarSet %s cannot be checked: %w", set.Name, unchecked))
 	}
 	if req.DryRun == nil || !*req.DryRun {
-		v.admitted.note(set)
+		v.admitted.remember(set)
 	}
 	return admission.Allowed("")
 }
@@ -102,7 +102,7 @@ func (v *Validator) refusedInDryRun(ctx context.Context, req *admission.Request,
 }
 
 func (v *Validator) conflicts(ctx context.Context, review *validation.Review) error {
-	v.admitted.arrive(ctx, v.Cached)
+	v.admitted.awaitCached(ctx, v.Cached)
 	var others v1alpha1.SidecarSetList
 	if err := v.Sets.List(ctx, &others); err != nil {
 		return fmt.Errorf("look for conflicts with other SidecarSets: %w", err)
