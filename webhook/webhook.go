@@ -42,7 +42,7 @@ type Options struct {
 	// means that everybody is answered.
 	ClientCAFile string
 	// ShutdownDelay is how long requests are still taken once the process is to
-	// end: others hear of it late.
+	// end: nodes see late that its endpoint is gone.
 	ShutdownDelay time.Duration
 	// FeatureGates change what SidecarSets may do.
 	FeatureGates sidecarsets.FeatureGates

@@ -17,7 +17,7 @@ import (
 // DryRunPod is a pod made of nothing but a SidecarSet's containers, init containers,
 // volumes and pull secrets: what Kubernetes refuses in it, the set is refused
 // for (SPEC §5). It is untyped, so that fields which this program does not know
-// are asked about too.
+// are tried too.
 type DryRunPod struct {
 	// Spec is the pod's spec.
 	Spec map[string]any
@@ -33,7 +33,7 @@ type origin struct {
 }
 
 // NewDryRunPod builds the pod for the untyped spec of a SidecarSet, which is not
-// changed. Nil means that there is nothing to ask about.
+// changed. Nil means that there is nothing to try.
 func NewDryRunPod(spec map[string]any) *DryRunPod {
 	containers, initContainers := objects(spec["containers"]), objects(spec["initContainers"])
 	if len(containers)+len(initContainers) == 0 {

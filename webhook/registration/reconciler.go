@@ -119,7 +119,8 @@ func New(o Options) (*Reconciler, error) {
 
 var errNotRegistered = errors.New("the API server does not ask about pods yet")
 
-// Registered is a readiness check for where nobody routes by readiness.
+// Registered is a readiness check for processes outside the cluster, to which no
+// Service routes.
 func (r *Reconciler) Registered(*http.Request) error {
 	if r.registered.Load() {
 		return nil

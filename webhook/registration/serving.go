@@ -10,7 +10,7 @@ import (
 
 // serveTrusted switches to the Secret's certificate once the configurations, as
 // the API server has sent them back, trust its CA, and all API servers have had
-// the time to hear of it. It returns how long that will take.
+// the time to see it. It returns how long that will take.
 func (r *Reconciler) serveTrusted(ctx context.Context, secret *corev1.Secret) (time.Duration, error) {
 	seen, err := r.observe(ctx)
 	if err != nil {
@@ -28,7 +28,8 @@ func (r *Reconciler) serveTrusted(ctx context.Context, secret *corev1.Secret) (t
 	return 0, r.serve(secret)
 }
 
-// serveInitial takes whatever there is, as long as nobody relies on anything.
+// serveInitial serves the certificate of the Secret while none was served yet: no
+// configuration trusts another one.
 func (r *Reconciler) serveInitial(secret *corev1.Secret) error {
 	if r.servedCA != nil {
 		return nil
@@ -50,7 +51,7 @@ func (r *Reconciler) serve(secret *corev1.Secret) error {
 }
 
 // untilPropagated is how long a trusted CA has yet to wait for its certificate to be
-// served. The first one need not: nobody relies on another.
+// served. The first one need not wait: none is trusted before it.
 func (r *Reconciler) untilPropagated(ca []byte) time.Duration {
 	if !bytes.Equal(r.trusted.ca, ca) {
 		r.trusted.ca, r.trusted.since = ca, r.now()

@@ -8,8 +8,8 @@ import (
 	"sync/atomic"
 )
 
-// clientAuthority knows API servers by their client certificates. Nil takes
-// everybody for one.
+// clientAuthority knows API servers by their client certificates. A nil
+// one takes every client for an API server.
 type clientAuthority struct {
 	file string
 	// last is what the file held when it was last of use.

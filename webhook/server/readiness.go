@@ -11,7 +11,7 @@ import (
 
 var errNotSynced = errors.New("the webhook does not know all SidecarSets yet")
 
-// WhenSynced answers nobody before caches are filled.
+// WhenSynced answers HTTP 503 before caches are filled.
 func WhenSynced(synced func() bool, respond Responder) Responder {
 	return func(ctx context.Context, buffers *Buffers) (status int, err error) {
 		if !synced() {
@@ -39,7 +39,7 @@ func (s *Server) Ready(synced func() bool) healthz.Checker {
 }
 
 // DelayShutdown returns a context that ends a delay after the given one. Until then the
-// server is not ready any more, but answers whoever has not heard of that.
+// server is not ready any more, but answers: routes to it are removed late.
 func (s *Server) DelayShutdown(ctx context.Context, delay time.Duration) (context.Context, context.CancelFunc) {
 	lasting, end := context.WithCancel(context.WithoutCancel(ctx))
 	stop := context.AfterFunc(ctx, func() {

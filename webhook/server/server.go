@@ -36,7 +36,7 @@ type Options struct {
 type Server struct {
 	log         logr.Logger
 	certificate func(*tls.ClientHelloInfo) (*tls.Certificate, error)
-	// clients are whom to answer; nil is everybody.
+	// clients are those to answer; nil is all of them.
 	clients  *clientAuthority
 	metrics  *metrics
 	timeouts timeouts
@@ -169,7 +169,7 @@ func isJSON(contentType string) bool {
 	return err == nil && media == want
 }
 
-// decide keeps one request that fails from being more than that.
+// decide makes a panic one failed request.
 func (s *Server) decide(ctx context.Context, respond Responder, buffers *Buffers) (status int, err error) {
 	ctx, cancel := context.WithTimeout(ctx, s.timeouts.answer)
 	defer cancel()
@@ -194,9 +194,9 @@ func (s *Server) release(buffers *Buffers) {
 // lingerTimeout is how long the rest of a refused request is waited for.
 const lingerTimeout = time.Second
 
-// refuse answers with the reason, and ends the connection: only who asks as API
-// servers do may keep one. It takes in what a client sends before it listens, or
-// the kernel would take the answer back.
+// refuse answers with the reason, and ends the connection: only clients
+// that ask as API servers do may keep one. The rest of the body is read, or the kernel
+// would drop the answer before a client that is still sending has read it.
 func refuse(w http.ResponseWriter, request *http.Request, status int, err error) int {
 	if status == http.StatusMethodNotAllowed {
 		w.Header().Set("Allow", http.MethodPost)
