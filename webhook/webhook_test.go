@@ -348,9 +348,9 @@ func (s *scene) nodeCritical(t *testing.T) {
 	}
 	config, err := s.cluster.RESTConfig()
 	require.NoError(t, err)
-	kube, err := kubernetes.NewForConfig(config)
+	clientset, err := kubernetes.NewForConfig(config)
 	require.NoError(t, err)
-	metrics, err := kube.RESTClient().Get().AbsPath("/metrics").DoRaw(s.ctx)
+	metrics, err := clientset.RESTClient().Get().AbsPath("/metrics").DoRaw(s.ctx)
 	require.NoError(t, err)
 	assert.Regexp(t, `apiserver_admission_match_condition_exclusions_total\{[^}]*name="pods.outrigger.io"[^}]*\} [1-9]`, string(metrics))
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/outrigger/outrigger/internal/record"
 )
 
-// DefaultHistoryLimit applies when a set names none (SPEC §1).
+// DefaultHistoryLimit is how many revisions are kept when a set names no number (SPEC §1).
 const DefaultHistoryLimit = 10
 
 // Sort orders revisions from the oldest to the newest.

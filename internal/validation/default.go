@@ -10,7 +10,6 @@ import (
 )
 
 const (
-	defaultHistoryLimit   = 10
 	defaultPartition      = 0
 	defaultMaxUnavailable = 1
 	defaultTargets        = ".*"
@@ -37,7 +36,7 @@ func Default(set *v1alpha1.SidecarSet) {
 	if pinned := spec.InjectionStrategy.Revision; pinned != nil {
 		orDefault(&pinned.Policy, v1alpha1.AlwaysSidecarSetInjectRevisionPolicy)
 	}
-	pointerOrDefault(&spec.RevisionHistoryLimit, defaultHistoryLimit)
+	pointerOrDefault(&spec.RevisionHistoryLimit, revision.DefaultHistoryLimit)
 	defaultStrategy(&spec.UpdateStrategy)
 }
 
