@@ -12,7 +12,7 @@ import (
 
 // Introduced returns those of the causes found in the set that an update brings:
 // not those that were there before, at the same path, and about the same value.
-func (r *Review) Introduced(found, before []metav1.StatusCause) []metav1.StatusCause {
+func (r *Ratchet) Introduced(found, before []metav1.StatusCause) []metav1.StatusCause {
 	if r.old == nil || len(before) == 0 {
 		return found
 	}

@@ -20,7 +20,7 @@ var namePattern = regexp.MustCompile(`^[a-zA-Z0-9-]{1,63}$`)
 type check func(set *v1alpha1.SidecarSet, at *field.Path) field.ErrorList
 
 // checks are all of them, in the order of their errors (SPEC §5). What takes more than
-// the set itself is in Review.
+// the set itself is in Ratchet.
 func checks() []check {
 	return []check{
 		validateName,

@@ -112,17 +112,17 @@ func (c *cluster) write(raw []byte, old *v1alpha1.SidecarSet) answer {
 func (c *cluster) refuse(set, old *v1alpha1.SidecarSet) []metav1.StatusCause {
 	whitelist, err := validation.ParseWhitelist(c.whitelist)
 	require.NoError(c.t, err)
-	review := validation.NewReview(set, old)
-	if review.NeedsOthers() {
-		review.Conflicts(c.sets)
+	ratchet := validation.NewRatchet(set, old)
+	if ratchet.NeedsOthers() {
+		ratchet.Conflicts(c.sets)
 	}
-	if review.NeedsWhitelist() {
-		review.Metadata(whitelist)
+	if ratchet.NeedsWhitelist() {
+		ratchet.Metadata(whitelist)
 	}
-	if review.NeedsRevisions() {
-		review.Pinned(c.revisions)
+	if ratchet.NeedsRevisions() {
+		ratchet.Pinned(c.revisions)
 	}
-	return review.Refused()
+	return ratchet.Refused()
 }
 
 // refusal says which fields a set is refused for.

@@ -56,10 +56,10 @@ func (v *Validator) Handle(ctx context.Context, req admission.Request) admission
 	if err != nil {
 		return admission.Errored(http.StatusInternalServerError, fmt.Errorf("SidecarSet %s cannot be checked: %w", set.Name, err))
 	}
-	review := validation.NewReview(set, stored)
-	unchecked := v.compare(ctx, review, set)
-	causes := review.Refused()
-	refused, err := v.refusedInDryRun(ctx, &req, review, causes)
+	ratchet := validation.NewRatchet(set, stored)
+	unchecked := v.compare(ctx, ratchet, set)
+	causes := ratchet.Refused()
+	refused, err := v.refusedInDryRun(ctx, &req, ratchet, causes)
 	causes, unchecked = append(causes, refused...), errors.Join(unchecked, err)
 	if len(causes) > 0 {
 		return invalid(set.Name, causes)
@@ -75,43 +75,43 @@ func (v *Validator) Handle(ctx context.Context, req admission.Request) admission
 
 // compare holds the set against what is stored beside it, as far as the update
 // could be refused for it. An error is what kept it from checking.
-func (v *Validator) compare(ctx context.Context, review *validation.Review, set *v1alpha1.SidecarSet) error {
+func (v *Validator) compare(ctx context.Context, ratchet *validation.Ratchet, set *v1alpha1.SidecarSet) error {
 	var unchecked error
-	if review.NeedsOthers() {
-		unchecked = errors.Join(unchecked, v.conflicts(ctx, review))
+	if ratchet.NeedsOthers() {
+		unchecked = errors.Join(unchecked, v.conflicts(ctx, ratchet))
 	}
-	if review.NeedsWhitelist() && !v.Gates.PatchPodMetadataDefaultsAllowed {
-		unchecked = errors.Join(unchecked, v.metadata(ctx, review))
+	if ratchet.NeedsWhitelist() && !v.Gates.PatchPodMetadataDefaultsAllowed {
+		unchecked = errors.Join(unchecked, v.metadata(ctx, ratchet))
 	}
-	if review.NeedsRevisions() {
-		unchecked = errors.Join(unchecked, v.pinned(ctx, review, set.Name))
+	if ratchet.NeedsRevisions() {
+		unchecked = errors.Join(unchecked, v.pinned(ctx, ratchet, set.Name))
 	}
 	return unchecked
 }
 
 // refusedInDryRun leaves out what it has against the stored containers and
 // volumes already: its rules change, too.
-func (v *Validator) refusedInDryRun(ctx context.Context, req *admission.Request, review *validation.Review, known []metav1.StatusCause) ([]metav1.StatusCause, error) {
+func (v *Validator) refusedInDryRun(ctx context.Context, req *admission.Request, ratchet *validation.Ratchet, known []metav1.StatusCause) ([]metav1.StatusCause, error) {
 	dryRun := podDryRun{v.Client}
 	found, err := dryRun.refuses(ctx, req.Object.Raw, req.OldObject.Raw, known)
 	if len(found) == 0 || len(req.OldObject.Raw) == 0 {
 		return found, err
 	}
 	before, unchecked := dryRun.refuses(ctx, req.OldObject.Raw, nil, nil)
-	return review.Introduced(found, before), errors.Join(err, unchecked)
+	return ratchet.Introduced(found, before), errors.Join(err, unchecked)
 }
 
-func (v *Validator) conflicts(ctx context.Context, review *validation.Review) error {
+func (v *Validator) conflicts(ctx context.Context, ratchet *validation.Ratchet) error {
 	v.admitted.awaitCached(ctx, v.Cached)
 	var others v1alpha1.SidecarSetList
 	if err := v.Sets.List(ctx, &others); err != nil {
 		return fmt.Errorf("look for conflicts with other SidecarSets: %w", err)
 	}
-	review.Conflicts(others.Items)
+	ratchet.Conflicts(others.Items)
 	return nil
 }
 
-func (v *Validator) metadata(ctx context.Context, review *validation.Review) error {
+func (v *Validator) metadata(ctx context.Context, ratchet *validation.Ratchet) error {
 	var configuration corev1.ConfigMap
 	key := client.ObjectKey{Namespace: v.SystemNamespace, Name: v1alpha1.ConfigurationName}
 	if err := v.Cached.Get(ctx, key, &configuration); err != nil && !apierrors.IsNotFound(err) {
@@ -121,17 +121,17 @@ func (v *Validator) metadata(ctx context.Context, review *validation.Review) err
 	if err != nil {
 		return fmt.Errorf("ConfigMap %s: %w", key, err)
 	}
-	review.Metadata(whitelist)
+	ratchet.Metadata(whitelist)
 	return nil
 }
 
 // pinned looks for the revision that injection is pinned to.
-func (v *Validator) pinned(ctx context.Context, review *validation.Review, set string) error {
+func (v *Validator) pinned(ctx context.Context, ratchet *validation.Ratchet, set string) error {
 	var revisions appsv1.ControllerRevisionList
 	err := v.Live.List(ctx, &revisions, client.InNamespace(v.SystemNamespace), client.MatchingLabels{v1alpha1.SidecarSetNameLabel: set})
 	if err != nil {
 		return fmt.Errorf("look for the pinned revision: %w", err)
 	}
-	review.Pinned(revisions.Items)
+	ratchet.Pinned(revisions.Items)
 	return nil
 }

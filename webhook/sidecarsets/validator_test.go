@@ -53,9 +53,9 @@ func TestSpec5_TheWhitelistIsAskedUnlessTheGateIsOpen(t *testing.T) {
 			Gates: FeatureGates{PatchPodMetadataDefaultsAllowed: test.open},
 		}
 		v.Live, v.Sets = v.Cached, current(v.Cached)
-		review := validation.NewReview(set, nil)
-		require.NoError(t, v.compare(t.Context(), review, set))
-		assert.Len(t, review.Refused(), test.want, "%+v", test)
+		ratchet := validation.NewRatchet(set, nil)
+		require.NoError(t, v.compare(t.Context(), ratchet, set))
+		assert.Len(t, ratchet.Refused(), test.want, "%+v", test)
 	}
 }
 
@@ -70,7 +70,7 @@ func TestSpec5_AWhitelistThatCannotBeReadRefuses(t *testing.T) {
 			return down
 		},
 	}).Build()}
-	err = v.metadata(t.Context(), validation.NewReview(set, nil))
+	err = v.metadata(t.Context(), validation.NewRatchet(set, nil))
 	require.ErrorIs(t, err, down)
 	require.ErrorContains(t, err, "system/"+v1alpha1.ConfigurationName)
 }

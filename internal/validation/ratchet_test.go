@@ -32,9 +32,9 @@ func checkBrakes(t *testing.T, stored *v1alpha1.SidecarSet, description string) 
 		for _, change := range changes {
 			edited := merged(t, old, change)
 			require.NoError(t, Complete(edited, old))
-			review := NewReview(edited, old)
-			assert.Empty(t, review.Refused(), "%s, then %s", description, change)
-			assert.False(t, review.NeedsOthers() || review.NeedsWhitelist() || review.NeedsRevisions(), "%s, then %s", description, change)
+			ratchet := NewRatchet(edited, old)
+			assert.Empty(t, ratchet.Refused(), "%s, then %s", description, change)
+			assert.False(t, ratchet.NeedsOthers() || ratchet.NeedsWhitelist() || ratchet.NeedsRevisions(), "%s, then %s", description, change)
 		}
 	}
 }
@@ -84,7 +84,7 @@ func TestSpec5_WhatIsStoredMayStayButNotGetWorse(t *testing.T) {
 		old := read(t, base, test.stored)
 		edited := merged(t, old, test.change)
 		require.NoError(t, Complete(edited, old))
-		assert.Equal(t, test.want, fields(NewReview(edited, old).Refused()), test.rule)
+		assert.Equal(t, test.want, fields(NewRatchet(edited, old).Refused()), test.rule)
 		checkBrakes(t, old, test.rule)
 	}
 }
@@ -107,14 +107,14 @@ func TestSpec5_ConflictsAreAboutWhatAnUpdateTouches(t *testing.T) {
 		old := read(t, base, stored)
 		edited := merged(t, old, change)
 		require.NoError(t, Complete(edited, old))
-		review := NewReview(edited, old)
-		require.True(t, review.NeedsOthers(), change)
-		review.Conflicts([]v1alpha1.SidecarSet{*old, other})
-		assert.Equal(t, want, fields(review.Refused()), change)
+		ratchet := NewRatchet(edited, old)
+		require.True(t, ratchet.NeedsOthers(), change)
+		ratchet.Conflicts([]v1alpha1.SidecarSet{*old, other})
+		assert.Equal(t, want, fields(ratchet.Refused()), change)
 	}
-	review := NewReview(read(t, base), nil)
-	review.Conflicts([]v1alpha1.SidecarSet{other})
-	assert.Equal(t, "spec.containers[0].name", fields(review.Refused()), "a new set")
+	ratchet := NewRatchet(read(t, base), nil)
+	ratchet.Conflicts([]v1alpha1.SidecarSet{other})
+	assert.Equal(t, "spec.containers[0].name", fields(ratchet.Refused()), "a new set")
 }
 
 func TestSpec5_AKeyThatLeftTheWhitelistStays(t *testing.T) {
@@ -127,10 +127,10 @@ func TestSpec5_AKeyThatLeftTheWhitelistStays(t *testing.T) {
 		`spec: {patchPodMetadata: [{annotations: {gone: b}}]}`:                           "spec.patchPodMetadata[0].annotations[gone]",
 		`spec: {patchPodMetadata: [{annotations: {gone: a, more: b}}]}`:                  "spec.patchPodMetadata[0].annotations[more]",
 	} {
-		review := NewReview(merged(t, old, change), old)
-		require.True(t, review.NeedsWhitelist(), change)
-		review.Metadata(none)
-		assert.Equal(t, want, fields(review.Refused()), change)
+		ratchet := NewRatchet(merged(t, old, change), old)
+		require.True(t, ratchet.NeedsWhitelist(), change)
+		ratchet.Metadata(none)
+		assert.Equal(t, want, fields(ratchet.Refused()), change)
 	}
 	checkBrakes(t, old, "a key that left the whitelist")
 }
@@ -138,11 +138,11 @@ func TestSpec5_AKeyThatLeftTheWhitelistStays(t *testing.T) {
 func TestSpec5_APinThatWasLostStays(t *testing.T) {
 	old := read(t, base, `spec: {injectionStrategy: {revision: {revisionName: lost}}}`)
 	checkBrakes(t, old, "a pin that was lost")
-	review := NewReview(merged(t, old, `spec: {injectionStrategy: {revision: {revisionName: gone}}}`), old)
-	require.True(t, review.NeedsRevisions())
-	review.Pinned(nil)
-	assert.Equal(t, "spec.injectionStrategy.revision.revisionName", fields(review.Refused()))
-	assert.False(t, NewReview(merged(t, old, `spec: {injectionStrategy: {revision: null}}`), old).NeedsRevisions())
+	ratchet := NewRatchet(merged(t, old, `spec: {injectionStrategy: {revision: {revisionName: gone}}}`), old)
+	require.True(t, ratchet.NeedsRevisions())
+	ratchet.Pinned(nil)
+	assert.Equal(t, "spec.injectionStrategy.revision.revisionName", fields(ratchet.Refused()))
+	assert.False(t, NewRatchet(merged(t, old, `spec: {injectionStrategy: {revision: null}}`), old).NeedsRevisions())
 }
 
 func TestSpec5_WhatKubernetesHadAgainstASetStays(t *testing.T) {
@@ -151,7 +151,7 @@ func TestSpec5_WhatKubernetesHadAgainstASetStays(t *testing.T) {
 	}
 	old := read(t, base, `spec: {containers: [{name: a, image: a, ports: [{containerPort: 70000}]}, {name: b, image: b}]}`)
 	edited := merged(t, old, `spec: {containers: [{name: b, image: c}, {name: a, image: a, ports: [{containerPort: 70000}]}]}`)
-	got := NewReview(edited, old).Introduced(
+	got := NewRatchet(edited, old).Introduced(
 		[]metav1.StatusCause{cause("spec.containers[1].ports[0].containerPort", "70000"), cause("spec.containers[0].image", "c"), cause("spec", "in a pod: x")},
 		[]metav1.StatusCause{cause("spec.containers[0].ports[0].containerPort", "70000"), cause("spec", "in a pod: x")})
 	assert.Equal(t, []metav1.StatusCause{cause("spec.containers[0].image", "c")}, got)
@@ -167,7 +167,7 @@ func TestSpec5_AnUntouchedVersionKeepsItsHashUnderNewDefaults(t *testing.T) {
 		require.NoError(t, Complete(edited, stored))
 		assert.Equal(t, stored.Spec.Containers, edited.Spec.Containers, change)
 		assert.Equal(t, stored.Annotations[v1alpha1.HashAnnotation], edited.Annotations[v1alpha1.HashAnnotation], change)
-		assert.Empty(t, NewReview(edited, stored).Refused(), change)
+		assert.Empty(t, NewRatchet(edited, stored).Refused(), change)
 	}
 	edited := merged(t, stored, `spec: {containers: [{name: side, image: new}]}`)
 	require.NoError(t, Complete(edited, stored))

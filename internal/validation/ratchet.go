@@ -9,10 +9,10 @@ import (
 	"github.com/outrigger/outrigger/api/v1alpha1"
 )
 
-// Review judges a SidecarSet: at its creation as a whole, later by what an
-// update changes (SPEC §5). What is stored was accepted under the rules of its
-// day, and must never keep anybody from pausing the set.
-type Review struct {
+// Ratchet validates a SidecarSet at its creation as a whole, and later by what an
+// update changes (SPEC §5), like the validation ratcheting of Kubernetes: what is
+// stored was accepted under older rules, and must never keep a set from being paused.
+type Ratchet struct {
 	// old is nil at the creation. Both are defaulted: what a default changes,
 	// nobody has changed.
 	set, old *v1alpha1.SidecarSet
@@ -20,9 +20,9 @@ type Review struct {
 	found, before field.ErrorList
 }
 
-// NewReview begins with what a set says by itself. stored is nil at its creation.
-func NewReview(set, stored *v1alpha1.SidecarSet) *Review {
-	r := &Review{set: defaulted(set)}
+// NewRatchet begins with what a set says by itself. stored is nil at its creation.
+func NewRatchet(set, stored *v1alpha1.SidecarSet) *Ratchet {
+	r := &Ratchet{set: defaulted(set)}
 	r.found = Validate(r.set)
 	if stored != nil {
 		r.old = defaulted(stored)
@@ -39,7 +39,7 @@ func defaulted(set *v1alpha1.SidecarSet) *v1alpha1.SidecarSet {
 }
 
 // NeedsOthers reports whether Conflicts could find something.
-func (r *Review) NeedsOthers() bool {
+func (r *Ratchet) NeedsOthers() bool {
 	if r.old == nil {
 		return true
 	}
@@ -50,7 +50,7 @@ func (r *Review) NeedsOthers() bool {
 
 // Conflicts looks for conflicts with other sets. Those there were stay only while
 // the set selects the same pods as before.
-func (r *Review) Conflicts(others []v1alpha1.SidecarSet) {
+func (r *Ratchet) Conflicts(others []v1alpha1.SidecarSet) {
 	r.found = append(r.found, ValidateConflicts(r.set, others)...)
 	if r.old != nil && sameScope(&r.set.Spec, &r.old.Spec) {
 		r.before = append(r.before, ValidateConflicts(r.old, others)...)
@@ -58,13 +58,13 @@ func (r *Review) Conflicts(others []v1alpha1.SidecarSet) {
 }
 
 // NeedsWhitelist reports whether Metadata could find something.
-func (r *Review) NeedsWhitelist() bool {
+func (r *Ratchet) NeedsWhitelist() bool {
 	patches := r.set.Spec.PatchPodMetadata
 	return len(patches) > 0 && (r.old == nil || differ(patches, r.old.Spec.PatchPodMetadata))
 }
 
 // Metadata holds the set against the whitelist.
-func (r *Review) Metadata(whitelist *Whitelist) {
+func (r *Ratchet) Metadata(whitelist *Whitelist) {
 	r.found = append(r.found, ValidateMetadata(r.set, whitelist)...)
 	if r.old != nil {
 		// A label always goes through, whatever a rule makes of it.
@@ -75,19 +75,19 @@ func (r *Review) Metadata(whitelist *Whitelist) {
 }
 
 // NeedsRevisions reports whether Pinned could find something.
-func (r *Review) NeedsRevisions() bool {
+func (r *Ratchet) NeedsRevisions() bool {
 	pin := r.set.Spec.InjectionStrategy.Revision
 	return pin != nil && (r.old == nil || differ(pin, r.old.Spec.InjectionStrategy.Revision))
 }
 
 // Pinned looks for the revision that injection is pinned to, among those that
 // bear the set's name.
-func (r *Review) Pinned(listed []appsv1.ControllerRevision) {
+func (r *Ratchet) Pinned(listed []appsv1.ControllerRevision) {
 	r.found = append(r.found, ValidatePinned(r.set, listed)...)
 }
 
 // Refused is what the set is refused for, so far.
-func (r *Review) Refused() []metav1.StatusCause {
+func (r *Ratchet) Refused() []metav1.StatusCause {
 	return r.Introduced(Causes(r.found), Causes(r.before))
 }
 
