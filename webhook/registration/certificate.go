@@ -25,7 +25,7 @@ const (
 )
 
 const (
-	certificateLife = 365 * 24 * time.Hour
+	certificateLifetime = 365 * 24 * time.Hour
 	// renewBefore is how long before its end a certificate is replaced. The
 	// one before stays trusted until then.
 	renewBefore = 90 * 24 * time.Hour
@@ -74,7 +74,7 @@ func (a authority) valid(data map[string][]byte, now time.Time) bool {
 func (a authority) issue(now time.Time, trusted ...[]byte) (map[string][]byte, error) {
 	ca := &x509.Certificate{
 		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "outrigger-webhook-ca", Organization: []string{"outrigger"}},
-		NotBefore: now.Add(-clockSkew), NotAfter: now.Add(certificateLife),
+		NotBefore: now.Add(-clockSkew), NotAfter: now.Add(certificateLifetime),
 		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign,
 	}
 	caKeys, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
