@@ -37,7 +37,7 @@ type Activities struct {
 	// Writers is how many pods are written at a time.
 	Writers int
 
-	memories rollout.Memories
+	populations rollout.PopulationCache
 }
 
 // population reads the matched pods of a set from the cache.
@@ -46,7 +46,7 @@ func (a *Activities) population(ctx context.Context, set *v1alpha1.SidecarSet) (
 	if err != nil {
 		return nil, err
 	}
-	return a.memories.Population(set, pods, a.namespaceLabels(ctx))
+	return a.populations.Population(set, pods, a.namespaceLabels(ctx))
 }
 
 func (a *Activities) namespaceLabels(ctx context.Context) func(string) (map[string]string, error) {

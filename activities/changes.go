@@ -104,14 +104,14 @@ func (a *Activities) setChanged(o any) {
 		return
 	}
 	if meta.IsStatusConditionFalse(set.Status.Conditions, v1alpha1.ConditionProgressing) {
-		a.memories.Forget(set.Name)
+		a.populations.Forget(set.Name)
 	}
 	a.Changes.wake(set.Name)
 }
 
 func (a *Activities) setDeleted(o any) {
 	if set, ok := lastState(o).(*v1alpha1.SidecarSet); ok {
-		a.memories.Forget(set.Name)
+		a.populations.Forget(set.Name)
 		a.Changes.wake(set.Name)
 	}
 }

@@ -39,7 +39,7 @@ func TestWhatIsKeptOfASetIsFreedOnEveryWorkerOnceItIsRolledOutOrGone(t *testing.
 				v1alpha1.InjectedListAnnotation: "logs", v1alpha1.HashAnnotation: `{"logs":{"hash":"old"}}`,
 			}}}
 			updated := func() bool {
-				population, err := a.memories.Population(set, []*corev1.Pod{pod}, a.namespaceLabels(context.Background()))
+				population, err := a.populations.Population(set, []*corev1.Pod{pod}, a.namespaceLabels(context.Background()))
 				require.NoError(t, err)
 				require.Len(t, population, 1)
 				return population[0].Updated

@@ -37,7 +37,7 @@ func (a *Activities) NextBatch(ctx context.Context, input protocol.NextBatchInpu
 		return again, err
 	})
 	if err == nil && result.Phase.Ended() && result.Phase != protocol.PhaseSuperseded {
-		a.memories.Forget(input.SidecarSet.Name)
+		a.populations.Forget(input.SidecarSet.Name)
 		claim := &claim{Activities: a, set: input.SidecarSet, run: runOf(ctx, input.Run)}
 		err = claim.release(ctx, result.Phase == protocol.PhaseDeleted)
 	}

@@ -38,7 +38,7 @@ type reconciler struct {
 	// current returns an error while the cache of sets and pods is stale.
 	current func() error
 
-	memories rollout.Memories
+	memories rollout.PopulationCache
 }
 
 // statusTimeout is how long a write of status waits for Temporal.

@@ -67,10 +67,10 @@ func TestSpec3_MatchedPods(t *testing.T) {
 	require.EqualError(t, err, "SidecarSet s: look up namespace d: cache away")
 }
 
-func TestMemoryIsNeverStale(t *testing.T) {
-	set, pod, memory := populationSet(), member("a"), &Memory{}
+func TestPopulationCacheIsNeverStale(t *testing.T) {
+	set, pod, cache := populationSet(), member("a"), &PopulationCache{}
 	look := func() Pod {
-		matched, err := memory.Population(set, []*corev1.Pod{pod}, nil)
+		matched, err := cache.Population(set, []*corev1.Pod{pod}, nil)
 		require.NoError(t, err)
 		require.Len(t, matched, 1)
 		return matched[0]
@@ -89,16 +89,16 @@ func BenchmarkPopulation(b *testing.B) {
 	for i := range pods {
 		pods[i] = member(fmt.Sprintf("p%d", i))
 	}
-	for name, memory := range map[string]func() *Memory{
-		"first look": func() *Memory { return &Memory{} },
-		"nothing changed": func() func() *Memory {
-			m := &Memory{}
-			return func() *Memory { return m }
+	for name, cache := range map[string]func() *setCache{
+		"first look": func() *setCache { return &setCache{} },
+		"nothing changed": func() func() *setCache {
+			m := &setCache{}
+			return func() *setCache { return m }
 		}(),
 	} {
 		b.Run(name, func(b *testing.B) {
 			for b.Loop() {
-				if _, err := memory().Population(populationSet(), pods, nil); err != nil {
+				if _, err := cache().population(populationSet(), pods, nil); err != nil {
 					b.Fatal(err)
 				}
 			}
