@@ -14,12 +14,12 @@ import (
 // nothing has moved for idleTimeout. Pauses do not hold it, nor does a newer
 // generation: what was begun is finished.
 func (a *Activities) AwaitMigration(ctx context.Context, input protocol.AwaitMigrationInput) (result protocol.AwaitMigrationResult, err error) {
-	defer a.keepBeating(ctx)()
+	defer a.keepAlive(ctx)()
 	set := a.liveSet(input.SidecarSet)
 	refused, written, idle := setOf(input.Refused), a.newWrites(input.Written), a.newIdle()
 	err = a.poll(ctx, input.SidecarSet.Name, func() (time.Duration, error) {
 		if unseen, err := written.count(ctx); err != nil || unseen > 0 {
-			return beat, err
+			return heartbeatInterval, err
 		}
 		found, err := a.migrating(ctx, set, refused)
 		if err != nil {

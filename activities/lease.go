@@ -37,7 +37,7 @@ func (l *lease) left() time.Duration {
 
 // keep renews the lease by each sign of life that is answered, until stop.
 func (l *lease) keep(ctx context.Context, live func(context.Context) error) (stop func()) {
-	return eachBeat(ctx, l.clock, func(ctx context.Context) { l.renew(ctx, live) })
+	return everyHeartbeat(ctx, l.clock, func(ctx context.Context) { l.renew(ctx, live) })
 }
 
 func (l *lease) renew(ctx context.Context, live func(context.Context) error) {
@@ -53,10 +53,10 @@ func (l *lease) renew(ctx context.Context, live func(context.Context) error) {
 	l.until = sent.Add(leaseTime)
 }
 
-// signOfLife tells the server how many pods were written, and waits for its
+// heartbeatAnswered tells the server how many pods were written, and waits for its
 // answer. What the SDK records by itself also hears that the batch shall end,
 // but not whether it was heard.
-func signOfLife(ctx context.Context, outcome *outcome) func(context.Context) error {
+func heartbeatAnswered(ctx context.Context, outcome *outcome) func(context.Context) error {
 	return func(asking context.Context) error {
 		written := outcome.count()
 		// The SDK goes on using the context after this call.

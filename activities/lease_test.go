@@ -47,7 +47,7 @@ func TestLeaseIsKeptUntilTheEnd(t *testing.T) {
 	for !clock.HasWaiters() {
 		runtime.Gosched() // until its ticker runs
 	}
-	clock.Step(beat)
+	clock.Step(heartbeatInterval)
 	<-told
 	stop()
 	<-ended

@@ -17,7 +17,7 @@ import (
 // MarkPods writes the pod condition SidecarSetUpgradable where it is out of
 // date, and only there (SPEC §7.2).
 func (a *Activities) MarkPods(ctx context.Context, input protocol.MarkPodsInput) (protocol.MarkPodsResult, error) {
-	defer a.keepBeating(ctx)()
+	defer a.keepAlive(ctx)()
 	var outcome outcome
 	set := a.liveSet(input.SidecarSet)
 	err := each(ctx, a, input.Pods, func(ctx context.Context, reference protocol.PodReference) error {

@@ -12,13 +12,14 @@ import (
 	"github.com/outrigger/outrigger/internal/rollout"
 )
 
-// Freed slots are collected for a while, so that a batch is worth its dozen
-// events in the history: the longer, the more slots there are, up to gather.
 const (
-	gather        = 250 * time.Millisecond
-	gatherPerSlot = 5 * time.Millisecond
+	// Slots that become free within the batch window go into one batch, so that
+	// it is worth its dozen events in the history. The window grows with the
+	// slots of the set, up to maxBatchWindow.
+	maxBatchWindow     = 250 * time.Millisecond
+	batchWindowPerSlot = 5 * time.Millisecond
 	// idleTimeout is how long an activity stays although nothing moves. Longer
-	// waits are the run's, which takes no slot of a worker.
+	// waits are the workflow's, which takes no slot of a worker.
 	idleTimeout = 5 * time.Second
 )
 
@@ -27,7 +28,7 @@ const (
 // on, NextBatchPoll long at most; once nothing has moved for idleTimeout it
 // says what is waited for.
 func (a *Activities) NextBatch(ctx context.Context, input protocol.NextBatchInput) (result protocol.NextBatchResult, err error) {
-	defer a.keepBeating(ctx)()
+	defer a.keepAlive(ctx)()
 	w := &wait{
 		Activities: a, input: input, refused: setOf(input.Refused), unseen: a.newWrites(input.Written),
 		set: a.liveSet(input.SidecarSet), idle: a.newIdle(),
@@ -89,7 +90,7 @@ func (w *wait) look(ctx context.Context) (result protocol.NextBatchResult, again
 	if unseen, err := w.unseen.count(ctx); err != nil || unseen > 0 {
 		return protocol.NextBatchResult{
 			Phase: protocol.PhaseProgressing, Message: "waiting for the worker's cache to show the batch written last",
-		}, beat, err
+		}, heartbeatInterval, err
 	}
 	return w.plan(ctx, set)
 }
@@ -109,7 +110,7 @@ func (w *wait) plan(ctx context.Context, set *v1alpha1.SidecarSet) (result proto
 	if w.input.SkipMarks {
 		plan.Marks, plan.LateMarks = nil, nil
 	}
-	again = w.patience(&plan)
+	again = w.batchWindow(&plan)
 	// Nobody waits for these: they come when nothing moves any more.
 	if w.input.SkipLateMarks || len(plan.Pods) > 0 || again > 0 {
 		plan.LateMarks = nil
@@ -124,10 +125,11 @@ func (w *wait) plan(ctx context.Context, set *v1alpha1.SidecarSet) (result proto
 	return result, again, nil
 }
 
-// patience says how long to wait for a better plan. A batch with a reserve goes
-// on by itself, and one of two thirds of the window is worth its events at
-// once; fewer pods wait for company.
-func (w *wait) patience(plan *rollout.Plan) time.Duration {
+// batchWindow is how long to wait for more pods before the plan is handed out:
+// not at all when it has a reserve, which fills later slots, or when it takes
+// two thirds of what may move. While nothing can move it is the time until the
+// next look.
+func (w *wait) batchWindow(plan *rollout.Plan) time.Duration {
 	switch {
 	case len(plan.Marks) > 0:
 		return 0
@@ -144,7 +146,7 @@ func (w *wait) patience(plan *rollout.Plan) time.Duration {
 	if w.first.IsZero() {
 		w.first = w.Clock.Now()
 	}
-	longest := min(gather, time.Duration(plan.Slots)*gatherPerSlot)
+	longest := min(maxBatchWindow, time.Duration(plan.Slots)*batchWindowPerSlot)
 	return max(longest-w.Clock.Since(w.first), 0)
 }
 
@@ -167,5 +169,5 @@ func (i *idle) left(counts protocol.Counts) time.Duration {
 		i.counts = counts
 		i.moved()
 	}
-	return min(max(idleTimeout-i.clock.Since(i.since), 0), beat)
+	return min(max(idleTimeout-i.clock.Since(i.since), 0), heartbeatInterval)
 }

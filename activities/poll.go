@@ -13,13 +13,13 @@ import (
 )
 
 const (
-	// replan bounds how often a moving population is looked at anew, and
-	// leisure how much of the time that may take: a tenth.
-	replan  = 20 * time.Millisecond
-	leisure = 9
-	// beat is how often an activity says that it lives, and how often it looks
-	// again when nothing seems to change.
-	beat = time.Second
+	// replanInterval is the shortest pause between two plans. Planning may take
+	// one part of the time in replanShare.
+	replanInterval = 20 * time.Millisecond
+	replanShare    = 10
+	// heartbeatInterval is how often an activity heartbeats, and how often it
+	// looks again when nothing seems to change.
+	heartbeatInterval = time.Second
 )
 
 var errStopping = errors.New("this worker is stopping; another one goes on")
@@ -38,7 +38,7 @@ func (a *Activities) poll(ctx context.Context, set string, look func() (again ti
 			return err
 		}
 		// A storm of events must not mean looking without pause.
-		if err := a.rest(ctx, max(replan, leisure*a.Clock.Since(began))); err != nil {
+		if err := a.sleep(ctx, max(replanInterval, (replanShare-1)*a.Clock.Since(began))); err != nil {
 			return err
 		}
 		select {
@@ -54,7 +54,7 @@ func (a *Activities) poll(ctx context.Context, set string, look func() (again ti
 	}
 }
 
-func (a *Activities) rest(ctx context.Context, d time.Duration) error {
+func (a *Activities) sleep(ctx context.Context, d time.Duration) error {
 	select {
 	case <-a.Clock.After(d):
 		return nil
@@ -84,16 +84,16 @@ func each[T any](ctx context.Context, a *Activities, batch []T, do func(context.
 	return group.Wait()
 }
 
-// keepBeating is for activities whose sign of life needs no answer.
-func (a *Activities) keepBeating(ctx context.Context) (stop func()) {
-	return eachBeat(ctx, a.Clock, func(context.Context) { activity.RecordHeartbeat(ctx) })
+// keepAlive heartbeats without waiting for the server's answer, until stop.
+func (a *Activities) keepAlive(ctx context.Context) (stop func()) {
+	return everyHeartbeat(ctx, a.Clock, func(context.Context) { activity.RecordHeartbeat(ctx) })
 }
 
-// eachBeat does something regularly, until stop.
-func eachBeat(ctx context.Context, clock clock.WithTicker, do func(context.Context)) (stop func()) {
+// everyHeartbeat calls do once in each heartbeat interval, until stop.
+func everyHeartbeat(ctx context.Context, clock clock.WithTicker, do func(context.Context)) (stop func()) {
 	beating, stop := context.WithCancel(ctx)
 	go func() {
-		ticker := clock.NewTicker(beat)
+		ticker := clock.NewTicker(heartbeatInterval)
 		defer ticker.Stop()
 		for {
 			select {

@@ -19,11 +19,11 @@ const (
 	eventResetFailed  = "ResetContainerFailed"
 )
 
-// resetTime is how long a batch goes on with pods that have migrated meanwhile;
-// it ends earlier once none has been migrating for a lull.
+// A reset batch goes on for resetTime with pods that have migrated meanwhile, and
+// ends earlier once none has been migrating for resetIdleTimeout.
 const (
-	resetTime = 2 * refillTime
-	lull      = time.Second
+	resetTime        = 2 * refillTime
+	resetIdleTimeout = time.Second
 )
 
 // ResetBatch gives the old twins of migrated pods the empty image, with one
@@ -32,7 +32,7 @@ const (
 // unavailable, so it needs no budget. When it is cancelled it ends what it
 // writes.
 func (a *Activities) ResetBatch(ctx context.Context, input protocol.ResetBatchInput) (protocol.ResetBatchResult, error) {
-	defer a.keepBeating(ctx)()
+	defer a.keepAlive(ctx)()
 	b := &resetBatch{
 		Activities: a, input: input, done: setOf(input.Refused),
 		set: a.liveSet(input.SidecarSet),
@@ -80,11 +80,11 @@ func (b *resetBatch) look(ctx context.Context) (again time.Duration, err error) 
 		b.busy = now
 	}
 	left := b.end.Sub(now)
-	if left <= 0 || found.others == 0 && (!b.input.Upgrading || now.Sub(b.busy) >= lull) {
+	if left <= 0 || found.others == 0 && (!b.input.Upgrading || now.Sub(b.busy) >= resetIdleTimeout) {
 		return 0, nil
 	}
 	b.reset(ctx, found.migrated)
-	return min(left, beat), nil
+	return min(left, heartbeatInterval), nil
 }
 
 func (b *resetBatch) reset(ctx context.Context, pods []protocol.PodReference) {

@@ -62,7 +62,7 @@ type batch struct {
 }
 
 func (b *batch) run(ctx context.Context) error {
-	defer b.lease.keep(ctx, signOfLife(ctx, &b.outcome))()
+	defer b.lease.keep(ctx, heartbeatAnswered(ctx, &b.outcome))()
 	if err := b.takeOver(ctx); err != nil {
 		if endedEarly(ctx, err) {
 			return nil
@@ -174,7 +174,7 @@ func (b *batch) refill(ctx context.Context) (again time.Duration, err error) {
 	// Caches see writes in their order: one that shows the batch before this
 	// one shows all batches before.
 	if unseen, err := b.before.count(ctx); err != nil || unseen > 0 {
-		return min(left, beat), err
+		return min(left, heartbeatInterval), err
 	}
 	counts, others, err := b.fill(ctx, set)
 	if err != nil || others {
