@@ -21,7 +21,7 @@ type migration struct {
 	// wakes of the run that were heeded.
 	wakes   int
 	refused []protocol.PodReference
-	rest    time.Duration
+	backoff time.Duration
 	err     error
 }
 
@@ -87,10 +87,10 @@ func (r *run) resetBatch(ctx workflow.Context) (pending bool, err error) {
 	}
 	m.refused = remember(m.refused, result.Failed)
 	if result.Reset > 0 {
-		m.rest = 0
+		m.backoff = 0
 		return true, nil
 	}
 	m.writing = false
-	m.rest = longer(m.rest)
-	return true, workflow.Sleep(ctx, m.rest)
+	m.backoff = doubled(m.backoff)
+	return true, workflow.Sleep(ctx, m.backoff)
 }

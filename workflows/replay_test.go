@@ -39,7 +39,7 @@ func TestRecordedHistoriesReplay(t *testing.T) {
 // or the test above would prove nothing. TMPRL1100 is the SDK's code for that.
 func TestChangedWorkflowDoesNotReplay(t *testing.T) {
 	changed := func(ctx workflow.Context, input protocol.RolloutInput) (protocol.RolloutResult, error) {
-		if err := workflow.Sleep(ctx, shortestRest); err != nil {
+		if err := workflow.Sleep(ctx, minBackoff); err != nil {
 			return protocol.RolloutResult{}, err
 		}
 		return Rollout(ctx, input)

@@ -358,7 +358,7 @@ func (s *rolloutSuite) TestRefusedPodsAreNamedToThePlannerAndTheRunRests() {
 	started := s.env.Now()
 	s.run()
 	s.Equal([]protocol.PodReference{pod("a")}, s.asked[2].Refused, "planned last")
-	s.Equal(3*shortestRest, s.env.Now().Sub(started))
+	s.Equal(3*minBackoff, s.env.Now().Sub(started))
 }
 
 // The test environment cancels an activity as the server does when no worker

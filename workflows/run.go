@@ -17,10 +17,10 @@ const (
 	longHistory = 4000
 	// maxRefused bounds the payload that names refused pods.
 	maxRefused = 200
-	// A batch in which every write was refused is followed by a rest, which
+	// A batch in which every write was refused is followed by a backoff, which
 	// doubles each time.
-	shortestRest = 2 * time.Second
-	longestRest  = 10 * time.Minute
+	minBackoff = 2 * time.Second
+	maxBackoff = 10 * time.Minute
 	// longestSleep is when a run looks although nobody woke it.
 	longestSleep = 2 * time.Hour
 	// retryInterval bounds how late an outage of the API server is seen to be over.
@@ -37,7 +37,7 @@ type run struct {
 	message  string
 	counts   protocol.Counts
 	refused  []protocol.PodReference
-	rest     time.Duration
+	backoff  time.Duration
 	since    time.Time
 	signals  signals
 	shown    protocol.Phase
@@ -147,16 +147,16 @@ func (r *run) upgradeBatch(ctx workflow.Context, next protocol.NextBatchResult) 
 	}
 	r.refused = remember(r.refused, result.Failed)
 	if len(result.Written) > 0 {
-		r.rest = 0
+		r.backoff = 0
 		return nil
 	}
 	if !waitsItself(ctx) {
-		return r.awaitSignalFor(ctx, r.nextRest())
+		return r.awaitSignalFor(ctx, r.nextBackoff())
 	}
 	if len(result.Failed) == 0 {
 		return nil
 	}
-	return r.sleep(ctx, r.nextRest())
+	return r.sleep(ctx, r.nextBackoff())
 }
 
 // written notes the pods that a batch wrote: the cache must show them before the
@@ -239,12 +239,12 @@ func remember(refused []protocol.PodReference, failed []protocol.FailedPod) []pr
 	return refused
 }
 
-func (r *run) nextRest() time.Duration {
-	r.rest = longer(r.rest)
-	return r.rest
+func (r *run) nextBackoff() time.Duration {
+	r.backoff = doubled(r.backoff)
+	return r.backoff
 }
 
-func longer(rest time.Duration) time.Duration { return min(max(2*rest, shortestRest), longestRest) }
+func doubled(backoff time.Duration) time.Duration { return min(max(2*backoff, minBackoff), maxBackoff) }
 
 // continueAs hands over to a fresh run, which keeps the hold and knows what
 // was written last. A reset in hand ends first.

@@ -68,8 +68,8 @@ func (r *run) awaitSignal(ctx workflow.Context) error {
 }
 
 // awaitSignalFor waits until a signal comes or the time is over.
-func (r *run) awaitSignalFor(ctx workflow.Context, rest time.Duration) error {
-	signalled, err := workflow.AwaitWithTimeout(ctx, rest, r.hasSignals)
+func (r *run) awaitSignalFor(ctx workflow.Context, timeout time.Duration) error {
+	signalled, err := workflow.AwaitWithTimeout(ctx, timeout, r.hasSignals)
 	r.woken = r.woken || !signalled
 	return err
 }
