@@ -107,20 +107,20 @@ func (w *wait) plan(ctx context.Context, set *v1alpha1.SidecarSet) (result proto
 	if w.input.Held {
 		return protocol.NextBatchResult{Phase: protocol.PhasePaused, Message: plan.Message, Counts: plan.Counts}, 0, nil
 	}
-	if w.input.SkipMarks {
-		plan.Marks, plan.LateMarks = nil, nil
+	if w.input.SkipConditions {
+		plan.FalseConditions, plan.TrueConditions = nil, nil
 	}
 	again = w.batchWindow(&plan)
 	// Nobody waits for these: they come when nothing moves any more.
-	if w.input.SkipLateMarks || len(plan.Pods) > 0 || again > 0 {
-		plan.LateMarks = nil
+	if w.input.SkipTrueConditions || len(plan.Pods) > 0 || again > 0 {
+		plan.TrueConditions = nil
 	}
-	if len(plan.Marks)+len(plan.LateMarks) > 0 && plan.Phase.Ended() {
+	if len(plan.FalseConditions)+len(plan.TrueConditions) > 0 && plan.Phase.Ended() {
 		plan.Phase = protocol.PhaseProgressing
 	}
 	result = protocol.NextBatchResult{
 		Phase: plan.Phase, Message: plan.Message, Pods: plan.Pods, Reserve: plan.Reserve,
-		Counts: plan.Counts, Hot: plan.Hot, Marks: plan.Marks, LateMarks: plan.LateMarks,
+		Counts: plan.Counts, Hot: plan.Hot, FalseConditions: plan.FalseConditions, TrueConditions: plan.TrueConditions,
 	}
 	return result, again, nil
 }
@@ -131,7 +131,7 @@ func (w *wait) plan(ctx context.Context, set *v1alpha1.SidecarSet) (result proto
 // next look.
 func (w *wait) batchWindow(plan *rollout.Plan) time.Duration {
 	switch {
-	case len(plan.Marks) > 0:
+	case len(plan.FalseConditions) > 0:
 		return 0
 	case plan.Phase == protocol.PhaseWaiting:
 		w.first = time.Time{}

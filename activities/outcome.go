@@ -110,8 +110,8 @@ func (o *outcome) resets(pods []protocol.PodReference) protocol.ResetBatchResult
 	return protocol.ResetBatchResult{Reset: len(o.written), Skipped: len(pods) - len(o.written) - len(failed), Failed: failed}
 }
 
-func (o *outcome) marks(pods []protocol.PodReference) protocol.MarkPodsResult {
-	return protocol.MarkPodsResult{Written: o.writes(pods), Failed: o.failures(pods)}
+func (o *outcome) conditions(pods []protocol.PodReference) protocol.WriteUpgradableConditionsResult {
+	return protocol.WriteUpgradableConditionsResult{Written: o.writes(pods), Failed: o.failures(pods)}
 }
 
 func (o *outcome) failures(pods []protocol.PodReference) []protocol.FailedPod {

@@ -130,7 +130,7 @@ func (o *observation) unfinished() bool {
 // upgradableConditionPending reports whether a pod that cannot be upgraded does not
 // have its condition yet.
 func (o *observation) upgradableConditionPending() bool {
-	return slices.ContainsFunc(o.plan.Marks, func(pod protocol.PodReference) bool {
+	return slices.ContainsFunc(o.plan.FalseConditions, func(pod protocol.PodReference) bool {
 		return slices.Contains(o.plan.NotUpgradable, pod)
 	})
 }

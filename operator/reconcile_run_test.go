@@ -97,12 +97,12 @@ func TestSpec7_2_CountsOfAGenerationFollowItsConditions(t *testing.T) {
 	clock := clocktesting.NewFakePassiveClock(at)
 	r := &reconciler{clock: clock}
 	pods := []protocol.PodReference{{Namespace: "shop", Name: "a"}}
-	seen := &observation{plan: rollout.Plan{NotUpgradable: pods, Marks: pods}}
+	seen := &observation{plan: rollout.Plan{NotUpgradable: pods, FalseConditions: pods}}
 	var state runState
 	state.observeGeneration(generation, at)
 	set := setAt(generation)
 	assert.Equal(t, statusTimeout, r.countsDelay(set, seen, &state))
-	assert.Zero(t, r.countsDelay(set, &observation{plan: rollout.Plan{Marks: pods}}, &state), "what can be upgraded again")
+	assert.Zero(t, r.countsDelay(set, &observation{plan: rollout.Plan{FalseConditions: pods}}, &state), "what can be upgraded again")
 	assert.Zero(t, r.countsDelay(set, &observation{plan: rollout.Plan{NotUpgradable: pods}}, &state), "with their condition")
 	at = at.Add(statusTimeout)
 	clock.SetTime(at)

@@ -136,9 +136,9 @@ func (h *host) start(fatal chan<- error) (stop func(), err error) {
 		looks.RegisterActivityWithOptions(function, activity.RegisterOptions{Name: name})
 	}
 	for name, function := range map[string]any{
-		protocol.UpgradeBatchActivity: h.activities.UpgradeBatch,
-		protocol.ResetBatchActivity:   h.activities.ResetBatch,
-		protocol.MarkPodsActivity:     h.activities.MarkPods,
+		protocol.UpgradeBatchActivity:              h.activities.UpgradeBatch,
+		protocol.ResetBatchActivity:                h.activities.ResetBatch,
+		protocol.WriteUpgradableConditionsActivity: h.activities.WriteUpgradableConditions,
 	} {
 		writes.RegisterActivityWithOptions(function, activity.RegisterOptions{Name: name})
 		// Runs of a release without a queue for writes have them queued here.

@@ -97,25 +97,25 @@ func (s *rolloutSuite) TestRefusedResetsRestAndAreTriedAgain() {
 }
 
 func (s *rolloutSuite) TestSpec7_2_ConditionsAreWrittenOnceAndThenPlannedAgain() {
-	var marked []protocol.MarkPodsInput
-	s.env.RegisterActivityWithOptions(func(_ context.Context, input protocol.MarkPodsInput) (protocol.MarkPodsResult, error) {
-		marked = append(marked, input)
-		return protocol.MarkPodsResult{Written: []protocol.WrittenPod{{PodReference: pod("a"), ResourceVersion: "9"}}}, nil
-	}, activity.RegisterOptions{Name: protocol.MarkPodsActivity})
-	s.answers(protocol.NextBatchResult{Phase: protocol.PhaseProgressing, Marks: []protocol.PodReference{pod("a")}}, ends(protocol.PhaseComplete))
+	var written []protocol.WriteUpgradableConditionsInput
+	s.env.RegisterActivityWithOptions(func(_ context.Context, input protocol.WriteUpgradableConditionsInput) (protocol.WriteUpgradableConditionsResult, error) {
+		written = append(written, input)
+		return protocol.WriteUpgradableConditionsResult{Written: []protocol.WrittenPod{{PodReference: pod("a"), ResourceVersion: "9"}}}, nil
+	}, activity.RegisterOptions{Name: protocol.WriteUpgradableConditionsActivity})
+	s.answers(protocol.NextBatchResult{Phase: protocol.PhaseProgressing, FalseConditions: []protocol.PodReference{pod("a")}}, ends(protocol.PhaseComplete))
 	s.run()
-	s.Equal([]protocol.MarkPodsInput{{SidecarSet: input(1).SidecarSet, Generation: 1, Pods: []protocol.PodReference{pod("a")}}}, marked)
+	s.Equal([]protocol.WriteUpgradableConditionsInput{{SidecarSet: input(1).SidecarSet, Generation: 1, Pods: []protocol.PodReference{pod("a")}}}, written)
 	s.Equal("9", s.asked[1].Written[0].ResourceVersion)
-	s.False(s.asked[1].SkipMarks)
+	s.False(s.asked[1].SkipConditions)
 }
 
 func (s *rolloutSuite) TestRefusedConditionsAreGivenUp() {
-	s.env.RegisterActivityWithOptions(func(context.Context, protocol.MarkPodsInput) (protocol.MarkPodsResult, error) {
-		return protocol.MarkPodsResult{Failed: []protocol.FailedPod{{PodReference: pod("a"), Reason: "Forbidden"}}}, nil
-	}, activity.RegisterOptions{Name: protocol.MarkPodsActivity})
-	s.answers(protocol.NextBatchResult{Phase: protocol.PhaseProgressing, Marks: []protocol.PodReference{pod("a")}}, ends(protocol.PhaseComplete))
+	s.env.RegisterActivityWithOptions(func(context.Context, protocol.WriteUpgradableConditionsInput) (protocol.WriteUpgradableConditionsResult, error) {
+		return protocol.WriteUpgradableConditionsResult{Failed: []protocol.FailedPod{{PodReference: pod("a"), Reason: "Forbidden"}}}, nil
+	}, activity.RegisterOptions{Name: protocol.WriteUpgradableConditionsActivity})
+	s.answers(protocol.NextBatchResult{Phase: protocol.PhaseProgressing, FalseConditions: []protocol.PodReference{pod("a")}}, ends(protocol.PhaseComplete))
 	s.run()
-	s.True(s.asked[1].SkipMarks)
+	s.True(s.asked[1].SkipConditions)
 }
 
 func (s *rolloutSuite) TestSpec7_7_MigrationBeginsBesideABatchThatGoesOn() {

@@ -26,7 +26,7 @@ func Rollout(ctx workflow.Context, input protocol.RolloutInput) (protocol.Rollou
 		if err := r.readSignals(ctx); err != nil {
 			return protocol.RolloutResult{}, err
 		}
-		if err := cmp.Or(r.migration.err, r.markErr); err != nil {
+		if err := cmp.Or(r.migration.err, r.conditions.err); err != nil {
 			return protocol.RolloutResult{}, err
 		}
 		if generation, due := r.dueAs(ctx); due {
@@ -52,13 +52,13 @@ func (r *run) step(ctx workflow.Context) error {
 	if next.Counts.Migrating > 0 {
 		r.migrate(ctx)
 	}
-	if len(next.Marks) > 0 {
-		if err := r.markPods(ctx, next.Marks); err != nil || len(next.Pods) == 0 {
+	if len(next.FalseConditions) > 0 {
+		if err := r.writeConditions(ctx, next.FalseConditions); err != nil || len(next.Pods) == 0 {
 			return err
 		}
 	}
-	if len(next.LateMarks) > 0 && !r.marking {
-		r.markLater(ctx, next.LateMarks)
+	if len(next.TrueConditions) > 0 && !r.conditions.running {
+		r.writeConditionsLater(ctx, next.TrueConditions)
 	}
 	return r.follow(ctx, next)
 }
@@ -72,15 +72,15 @@ func (r *run) follow(ctx workflow.Context, next protocol.NextBatchResult) error 
 		r.newest = next.Generation
 	case next.Phase == protocol.PhasePaused:
 		return r.awaitSignal(ctx)
-	case next.Phase == protocol.PhaseWaiting && !r.marking:
+	case next.Phase == protocol.PhaseWaiting && !r.conditions.running:
 		return r.sleep(ctx, longestSleep)
 	case next.Phase == protocol.PhaseWaiting:
 		// Pods may move before the conditions are written.
-	case r.marking:
-		return workflow.Await(ctx, func() bool { return !r.marking || r.hasSignals() })
+	case r.conditions.running:
+		return workflow.Await(ctx, func() bool { return !r.conditions.running || r.hasSignals() })
 	case next.Phase.Ended():
 		// A signal that came with the answer may want more.
-		r.ended = !r.hasSignals() && !r.markedMeanwhile
+		r.ended = !r.hasSignals() && !r.conditions.omitted
 	}
 	return nil
 }

@@ -317,37 +317,37 @@ func (s *rolloutSuite) TestBatchThatWritesNothingKeepsTheWritesToBeSeen() {
 }
 
 func (s *rolloutSuite) TestSpec7_2_ARunThatEndsWhileConditionsAreWrittenLooksOnceMore() {
-	s.env.RegisterActivityWithOptions(func(context.Context, protocol.MarkPodsInput) (protocol.MarkPodsResult, error) {
-		return protocol.MarkPodsResult{}, nil
-	}, activity.RegisterOptions{Name: protocol.MarkPodsActivity})
-	waiting := protocol.NextBatchResult{Phase: protocol.PhaseWaiting, LateMarks: []protocol.PodReference{pod("a")}}
-	last := protocol.NextBatchResult{Phase: protocol.PhaseProgressing, LateMarks: []protocol.PodReference{pod("b")}}
+	s.env.RegisterActivityWithOptions(func(context.Context, protocol.WriteUpgradableConditionsInput) (protocol.WriteUpgradableConditionsResult, error) {
+		return protocol.WriteUpgradableConditionsResult{}, nil
+	}, activity.RegisterOptions{Name: protocol.WriteUpgradableConditionsActivity})
+	waiting := protocol.NextBatchResult{Phase: protocol.PhaseWaiting, TrueConditions: []protocol.PodReference{pod("a")}}
+	last := protocol.NextBatchResult{Phase: protocol.PhaseProgressing, TrueConditions: []protocol.PodReference{pod("b")}}
 	s.answers(waiting, ends(protocol.PhaseComplete), last, ends(protocol.PhaseComplete))
 	s.run()
 }
 
 func (s *rolloutSuite) TestSpec7_2_NobodyWaitsForConditionsThatSayYes() {
-	var marked [][]protocol.PodReference
-	s.env.RegisterActivityWithOptions(func(_ context.Context, input protocol.MarkPodsInput) (protocol.MarkPodsResult, error) {
-		marked = append(marked, input.Pods)
-		return protocol.MarkPodsResult{Written: []protocol.WrittenPod{{PodReference: input.Pods[0], ResourceVersion: "9"}}}, nil
-	}, activity.RegisterOptions{Name: protocol.MarkPodsActivity})
-	waiting := protocol.NextBatchResult{Phase: protocol.PhaseWaiting, LateMarks: []protocol.PodReference{pod("a")}}
+	var written [][]protocol.PodReference
+	s.env.RegisterActivityWithOptions(func(_ context.Context, input protocol.WriteUpgradableConditionsInput) (protocol.WriteUpgradableConditionsResult, error) {
+		written = append(written, input.Pods)
+		return protocol.WriteUpgradableConditionsResult{Written: []protocol.WrittenPod{{PodReference: input.Pods[0], ResourceVersion: "9"}}}, nil
+	}, activity.RegisterOptions{Name: protocol.WriteUpgradableConditionsActivity})
+	waiting := protocol.NextBatchResult{Phase: protocol.PhaseWaiting, TrueConditions: []protocol.PodReference{pod("a")}}
 	s.answers(waiting, batch("b"))
 	// Asked while conditions are written, the planner says nothing of them.
 	var last func(context.Context, protocol.NextBatchInput) (protocol.NextBatchResult, error)
 	last = func(_ context.Context, input protocol.NextBatchInput) (protocol.NextBatchResult, error) {
-		if input.SkipLateMarks {
+		if input.SkipTrueConditions {
 			s.script = append(s.script, last)
 			return ends(protocol.PhaseComplete), nil
 		}
 		s.answers(ends(protocol.PhaseComplete))
-		return protocol.NextBatchResult{Phase: protocol.PhaseProgressing, LateMarks: []protocol.PodReference{pod("b")}}, nil
+		return protocol.NextBatchResult{Phase: protocol.PhaseProgressing, TrueConditions: []protocol.PodReference{pod("b")}}, nil
 	}
 	s.script = append(s.script, last)
 	s.run()
-	s.Equal([][]protocol.PodReference{{pod("a")}, {pod("b")}}, marked)
-	s.True(s.asked[1].SkipLateMarks, "not twice")
+	s.Equal([][]protocol.PodReference{{pod("a")}, {pod("b")}}, written)
+	s.True(s.asked[1].SkipTrueConditions, "not twice")
 }
 
 func (s *rolloutSuite) TestRefusedPodsAreNamedToThePlannerAndTheRunRests() {

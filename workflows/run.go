@@ -29,28 +29,21 @@ const (
 
 // run is the state of one workflow run.
 type run struct {
-	input    protocol.RolloutInput
-	newest   int64
-	hold     *protocol.Hold
-	progress protocol.Progress
-	phase    protocol.Phase
-	message  string
-	counts   protocol.Counts
-	refused  []protocol.PodReference
-	backoff  time.Duration
-	since    time.Time
-	signals  signals
-	shown    protocol.Phase
-	ended    bool
-	// skipMarks is set once writing conditions was refused, marking while they
-	// are written beside the batches, and markedMeanwhile if they were when the
-	// newest plan was asked for, which then says nothing of them.
-	skipMarks, marking, markedMeanwhile bool
-	markErr                             error
-	// marked are the pods whose conditions were written last. The next plan
-	// waits until they are seen, or it would name them again.
-	marked    []protocol.WrittenPod
-	migration migration
+	input      protocol.RolloutInput
+	newest     int64
+	hold       *protocol.Hold
+	progress   protocol.Progress
+	phase      protocol.Phase
+	message    string
+	counts     protocol.Counts
+	refused    []protocol.PodReference
+	backoff    time.Duration
+	since      time.Time
+	signals    signals
+	shown      protocol.Phase
+	ended      bool
+	conditions conditions
+	migration  migration
 	// upgrading is set while a batch is in hand.
 	upgrading bool
 	// updated says that an update came since signals were read. woken says that
@@ -112,13 +105,13 @@ func (r *run) dueAs(ctx workflow.Context) (generation int64, due bool) {
 func (r *run) nextBatch(ctx workflow.Context) (next protocol.NextBatchResult, answered bool, err error) {
 	asking, withdraw := workflow.WithCancel(pollOptions(ctx, fmt.Sprintf("choose batch %d", r.progress.Batches+1)))
 	defer withdraw()
-	r.markedMeanwhile = r.marking
+	r.conditions.omitted = r.conditions.running
 	answer := workflow.ExecuteActivity(asking, protocol.NextBatchActivity, protocol.NextBatchInput{
-		SidecarSet: r.input.SidecarSet,
-		Generation: r.input.Generation,
-		Written:    slices.Concat(r.progress.Written, r.marked),
-		Refused:    r.refused,
-		SkipMarks:  r.skipMarks, SkipLateMarks: r.marking,
+		SidecarSet:     r.input.SidecarSet,
+		Generation:     r.input.Generation,
+		Written:        slices.Concat(r.progress.Written, r.conditions.written),
+		Refused:        r.refused,
+		SkipConditions: r.conditions.skip, SkipTrueConditions: r.conditions.running,
 		Held: r.hold != nil,
 		Run:  r.progress.Run,
 	})
@@ -255,7 +248,7 @@ func (r *run) continueAs(ctx workflow.Context, generation int64) (protocol.Rollo
 	if err := workflow.Await(ctx, func() bool { return !r.migration.writing }); err != nil {
 		return protocol.RolloutResult{}, err
 	}
-	if err := workflow.Await(ctx, func() bool { return !r.marking }); err != nil {
+	if err := workflow.Await(ctx, func() bool { return !r.conditions.running }); err != nil {
 		return protocol.RolloutResult{}, err
 	}
 	// What came meanwhile is lost otherwise. Nothing comes after this: the

@@ -13,22 +13,22 @@ import (
 // Names registered with Temporal. They are written out so that a Go rename
 // breaks no history.
 const (
-	RolloutWorkflow        = "Rollout"
-	NextBatchActivity      = "NextBatch"
-	UpgradeBatchActivity   = "UpgradeBatch"
-	AwaitMigrationActivity = "AwaitMigration"
-	ResetBatchActivity     = "ResetBatch"
-	MarkPodsActivity       = "MarkPods"
-	GenerationSignal       = "generation"
-	PauseSignal            = "pause"
-	ResumeSignal           = "resume"
-	PauseUpdate            = "pause"
-	ResumeUpdate           = "resume"
-	StatusQuery            = "status"
-	HoldMemo               = "hold"
-	SidecarSetAttribute    = "SidecarSet"
-	GenerationAttribute    = "SidecarSetGeneration"
-	RolloutPhaseAttribute  = "RolloutPhase"
+	RolloutWorkflow                   = "Rollout"
+	NextBatchActivity                 = "NextBatch"
+	UpgradeBatchActivity              = "UpgradeBatch"
+	AwaitMigrationActivity            = "AwaitMigration"
+	ResetBatchActivity                = "ResetBatch"
+	WriteUpgradableConditionsActivity = "MarkPods"
+	GenerationSignal                  = "generation"
+	PauseSignal                       = "pause"
+	ResumeSignal                      = "resume"
+	PauseUpdate                       = "pause"
+	ResumeUpdate                      = "resume"
+	StatusQuery                       = "status"
+	HoldMemo                          = "hold"
+	SidecarSetAttribute               = "SidecarSet"
+	GenerationAttribute               = "SidecarSetGeneration"
+	RolloutPhaseAttribute             = "RolloutPhase"
 )
 
 // WorkflowID of every run of a set. The server keeps at most one run of an id
@@ -192,10 +192,10 @@ type NextBatchInput struct {
 	Written    []WrittenPod `json:"written,omitempty"`
 	// Refused pods failed in earlier batches of this run; they are planned last.
 	Refused []PodReference `json:"refused,omitempty"`
-	// SkipMarks leaves conditions as they are: writing them was refused.
-	// SkipLateMarks does for those that nobody waits for.
-	SkipMarks     bool `json:"skipMarks,omitempty"`
-	SkipLateMarks bool `json:"skipLateMarks,omitempty"`
+	// SkipConditions leaves conditions as they are: writing them was refused.
+	// SkipTrueConditions leaves only those alone that nobody waits for.
+	SkipConditions     bool `json:"skipMarks,omitempty"`
+	SkipTrueConditions bool `json:"skipLateMarks,omitempty"`
 	// Held asks only whether there is still something to hold.
 	Held bool `json:"held,omitempty"`
 	// Run holds the set's Lease while it upgrades pods, and gives it back when
@@ -217,10 +217,11 @@ type NextBatchResult struct {
 	Generation int64 `json:"generation,omitempty"`
 	// Hot sets have pods whose old twins must be emptied after an upgrade.
 	Hot bool `json:"hot,omitempty"`
-	// Marks are pods whose condition SidecarSetUpgradable must be written first;
-	// LateMarks those where it may be written beside the batches.
-	Marks     []PodReference `json:"marks,omitempty"`
-	LateMarks []PodReference `json:"lateMarks,omitempty"`
+	// FalseConditions are pods whose condition SidecarSetUpgradable must be
+	// written before anything else; TrueConditions those where it may be written
+	// beside the batches.
+	FalseConditions []PodReference `json:"marks,omitempty"`
+	TrueConditions  []PodReference `json:"lateMarks,omitempty"`
 }
 
 // AwaitMigrationInput asks for pods whose old twins can be emptied.
@@ -255,15 +256,16 @@ type ResetBatchResult struct {
 	Failed  []FailedPod `json:"failed,omitempty"`
 }
 
-// MarkPodsInput names pods whose condition SidecarSetUpgradable is written anew.
-type MarkPodsInput struct {
+// WriteUpgradableConditionsInput names pods whose condition SidecarSetUpgradable
+// is written anew.
+type WriteUpgradableConditionsInput struct {
 	SidecarSet SetReference   `json:"sidecarSet"`
 	Generation int64          `json:"generation"`
 	Pods       []PodReference `json:"pods"`
 }
 
-// MarkPodsResult names the pods whose condition was written.
-type MarkPodsResult struct {
+// WriteUpgradableConditionsResult names the pods whose condition was written.
+type WriteUpgradableConditionsResult struct {
 	Written []WrittenPod `json:"written,omitempty"`
 	Failed  []FailedPod  `json:"failed,omitempty"`
 }

@@ -33,9 +33,9 @@ type State struct {
 	// Migrating pods hold an old twin that is yet to be emptied; Migrated ones
 	// run everything else as asked, so that it can be (SPEC §7.7).
 	Migrating, Migrated bool
-	// MarkStale pods lack the news, in their condition SidecarSetUpgradable,
-	// that the set cannot upgrade them; MarkLate ones, that it can, or did.
-	MarkStale, MarkLate bool
+	// FalseConditionDue pods must be given the entry false for the set in their
+	// condition SidecarSetUpgradable; TrueConditionDue ones the entry true.
+	FalseConditionDue, TrueConditionDue bool
 	// UnavailableBefore pods were not available when they were upgraded, and
 	// have not been ready since: the upgrade is not what made them so.
 	UnavailableBefore bool
@@ -88,7 +88,7 @@ func (v *Version) Of(pod *corev1.Pod) (State, error) {
 	state.Migrating = len(old) > 0
 	state.Migrated = state.Migrating && state.Consistent && othersReady(pod, old)
 	state.UnavailableBefore = touched && unavailableBefore(pod, v.Set)
-	state.MarkStale, state.MarkLate = marksDue(pod, v.Set, state)
+	state.FalseConditionDue, state.TrueConditionDue = conditionDue(pod, v.Set, state)
 	return state, nil
 }
 

@@ -37,10 +37,10 @@ type Plan struct {
 	Example string
 	// NotUpgradable pods differ from the version in more than images. Sorted.
 	NotUpgradable []protocol.PodReference
-	// Marks are pods whose condition SidecarSetUpgradable must deny that they
-	// can be upgraded, and does not yet; LateMarks those whose condition must
-	// say that they can. Nobody waits for the latter.
-	Marks, LateMarks []protocol.PodReference
+	// FalseConditions are pods whose condition SidecarSetUpgradable lacks the
+	// entry false for the set; TrueConditions those that lack the entry true.
+	// Nobody waits for the latter.
+	FalseConditions, TrueConditions []protocol.PodReference
 	// Hot sets leave old twins to empty.
 	Hot bool
 
@@ -85,7 +85,7 @@ func next(strategy *v1alpha1.SidecarSetUpdateStrategy, pods []Pod, refused map[p
 	if strategy.Type != v1alpha1.NotUpdateSidecarSetStrategyType && !strategy.Paused {
 		plan.choose(plan.ordered(strategy, pods, candidates, refused), refused)
 	} else {
-		plan.Marks, plan.LateMarks = nil, nil
+		plan.FalseConditions, plan.TrueConditions = nil, nil
 	}
 	plan.conclude(strategy, reached)
 	return plan, nil
@@ -149,7 +149,7 @@ func (p *Plan) survey(strategy *v1alpha1.SidecarSetUpdateStrategy, pods []Pod) (
 			candidates = append(candidates, newCandidate(pod, &priority))
 		}
 	}
-	for _, references := range [][]protocol.PodReference{p.NotUpgradable, p.Marks, p.LateMarks} {
+	for _, references := range [][]protocol.PodReference{p.NotUpgradable, p.FalseConditions, p.TrueConditions} {
 		slices.SortFunc(references, func(a, b protocol.PodReference) int { return strings.Compare(a.String(), b.String()) })
 	}
 	return candidates, nil
@@ -171,10 +171,10 @@ func newCanary(selector *metav1.LabelSelector) (func(*Pod) bool, error) {
 // is a candidate.
 func (p *Plan) classify(pod *Pod) bool {
 	switch {
-	case pod.MarkStale && len(p.Marks) < MaxBatch:
-		p.Marks = append(p.Marks, pod.Reference())
-	case pod.MarkLate && len(p.LateMarks) < MaxBatch:
-		p.LateMarks = append(p.LateMarks, pod.Reference())
+	case pod.FalseConditionDue && len(p.FalseConditions) < MaxBatch:
+		p.FalseConditions = append(p.FalseConditions, pod.Reference())
+	case pod.TrueConditionDue && len(p.TrueConditions) < MaxBatch:
+		p.TrueConditions = append(p.TrueConditions, pod.Reference())
 	}
 	if pod.Updated {
 		return false

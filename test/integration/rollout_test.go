@@ -111,34 +111,34 @@ func TestSpec7_1_NotUpdateLeavesPodsAlone(t *testing.T) {
 	assert.Zero(t, s.witness.View().Updated)
 }
 
-func TestSpec7_2_PodsThatDifferInMoreThanImagesAreMarkedAndLeft(t *testing.T) {
+func TestSpec7_2_PodsThatDifferInMoreThanImagesGetTheirConditionAndAreLeft(t *testing.T) {
 	s := newScene(t, 3, nil)
 	s.witness.Expect("side:v2")
 	s.edit(`[{"op":"replace","path":"/spec/containers/0/image","value":"side:v2"},{"op":"add","path":"/spec/containers/0/command","value":["sleep"]}]`)
 	status := s.awaitPhase(protocol.PhaseComplete)
 	assert.Equal(t, 3, status.Counts.NotUpgradable)
 	assert.Zero(t, s.witness.View().Updated)
-	marks := func() (marks []string) {
+	conditions := func() (conditions []string) {
 		var pods corev1.PodList
 		require.NoError(t, stack.kube.List(s.ctx, &pods, kube.InNamespace(s.name)))
 		for _, pod := range pods.Items {
 			for _, c := range pod.Status.Conditions {
 				if c.Type == v1alpha1.UpgradableCondition {
-					marks = append(marks, fmt.Sprint(c.Status, " ", c.Reason, " ", c.Message))
+					conditions = append(conditions, fmt.Sprint(c.Status, " ", c.Reason, " ", c.Message))
 				}
 			}
 		}
-		return marks
+		return conditions
 	}
 	cannot := fmt.Sprintf(`False UpdateImmutableField {"%s":false}`, s.name)
-	assert.Equal(t, []string{cannot, cannot, cannot}, marks())
+	assert.Equal(t, []string{cannot, cannot, cannot}, conditions())
 
 	// A later generation that they can take turns the condition.
 	s.edit(`[{"op":"remove","path":"/spec/containers/0/command"}]`)
 	s.await(witness.Settled(3))
 	s.awaitPhase(protocol.PhaseComplete)
 	can := fmt.Sprintf(`True AllSidecarsetUpgradable {"%s":true}`, s.name)
-	assert.Equal(t, []string{can, can, can}, marks())
+	assert.Equal(t, []string{can, can, can}, conditions())
 }
 
 func TestTwoEditsASecondApartLeaveOneRunAndTheNewerWins(t *testing.T) {

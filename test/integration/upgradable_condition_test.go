@@ -19,8 +19,8 @@ import (
 	"github.com/outrigger/outrigger/dev/witness"
 )
 
-// mark is the condition SidecarSetUpgradable of a pod, with its time.
-func mark(pod *corev1.Pod) string {
+// upgradableCondition is the condition SidecarSetUpgradable of a pod, with its time.
+func upgradableCondition(pod *corev1.Pod) string {
 	for _, c := range pod.Status.Conditions {
 		if c.Type == v1alpha1.UpgradableCondition {
 			return fmt.Sprint(c.Status, " ", c.Reason, " ", c.Message, " ", c.LastTransitionTime, c.LastProbeTime)
@@ -29,7 +29,7 @@ func mark(pod *corev1.Pod) string {
 	return ""
 }
 
-func TestSpec7_2_EachPodThatIsUpgradedIsMarkedOnce(t *testing.T) {
+func TestSpec7_2_EachUpgradedPodGetsItsConditionOnce(t *testing.T) {
 	const pods = 6
 	s := newScene(t, pods, nil)
 	config, err := stack.RESTConfig()
@@ -38,33 +38,33 @@ func TestSpec7_2_EachPodThatIsUpgradedIsMarkedOnce(t *testing.T) {
 	require.NoError(t, err)
 	events := cache.NewListWatchFromClient(client.CoreV1().RESTClient(), "pods", s.name, fields.Everything())
 
-	// Marks are written to pods that serve, and never again.
-	marks, settled := map[types.UID]string{}, map[string]int{}
-	upgradedAndMarked := func(image string) func(watch.Event) (bool, error) {
+	// Conditions are written to pods that serve, and never again.
+	conditions, settled := map[types.UID]string{}, map[string]int{}
+	upgradedWithCondition := func(image string) func(watch.Event) (bool, error) {
 		return func(event watch.Event) (bool, error) {
 			pod, ok := event.Object.(*corev1.Pod)
 			if !ok {
 				return false, nil
 			}
-			if now := mark(pod); now != marks[pod.UID] {
-				assert.Empty(t, marks[pod.UID], "%s was marked before, and now %s", pod.Name, now)
+			if now := upgradableCondition(pod); now != conditions[pod.UID] {
+				assert.Empty(t, conditions[pod.UID], "%s had its condition before, and now %s", pod.Name, now)
 				assert.Contains(t, now, fmt.Sprintf(`True AllSidecarsetUpgradable {"%s":true}`, s.name))
-				assert.True(t, witness.Ready(pod), "%s was marked before it was ready", pod.Name)
-				marks[pod.UID] = now
+				assert.True(t, witness.Ready(pod), "%s had its condition before it was ready", pod.Name)
+				conditions[pod.UID] = now
 			}
-			if pod.Spec.Containers[0].Image == image && witness.Ready(pod) && mark(pod) != "" && pod.Status.ContainerStatuses[0].Image == image {
+			if pod.Spec.Containers[0].Image == image && witness.Ready(pod) && upgradableCondition(pod) != "" && pod.Status.ContainerStatuses[0].Image == image {
 				settled[pod.Name+image]++
 			}
-			return len(marks) == pods && len(settled) >= pods, nil
+			return len(conditions) == pods && len(settled) >= pods, nil
 		}
 	}
 	s.upgradeTo("side:v2")
-	_, err = watchtools.UntilWithSync(s.ctx, events, &corev1.Pod{}, nil, upgradedAndMarked("side:v2"))
+	_, err = watchtools.UntilWithSync(s.ctx, events, &corev1.Pod{}, nil, upgradedWithCondition("side:v2"))
 	require.NoError(t, err)
 	s.await(witness.Settled(pods))
 	clear(settled)
 	s.upgradeTo("side:v3")
-	_, err = watchtools.UntilWithSync(s.ctx, events, &corev1.Pod{}, nil, upgradedAndMarked("side:v3"))
+	_, err = watchtools.UntilWithSync(s.ctx, events, &corev1.Pod{}, nil, upgradedWithCondition("side:v3"))
 	require.NoError(t, err)
 	s.within(2)
 }

@@ -14,24 +14,24 @@ import (
 	"github.com/outrigger/outrigger/internal/podstate"
 )
 
-// MarkPods writes the pod condition SidecarSetUpgradable where it is out of
+// WriteUpgradableConditions writes the pod condition SidecarSetUpgradable where it is out of
 // date, and only there (SPEC §7.2).
-func (a *Activities) MarkPods(ctx context.Context, input protocol.MarkPodsInput) (protocol.MarkPodsResult, error) {
+func (a *Activities) WriteUpgradableConditions(ctx context.Context, input protocol.WriteUpgradableConditionsInput) (protocol.WriteUpgradableConditionsResult, error) {
 	defer a.keepAlive(ctx)()
 	var outcome outcome
 	set := a.liveSet(input.SidecarSet)
 	err := each(ctx, a, input.Pods, func(ctx context.Context, reference protocol.PodReference) error {
 		return a.change(ctx, reference, &outcome, change{
 			decide: func(ctx context.Context, pod *corev1.Pod) (decision, error) {
-				return a.decideMark(ctx, set, input.Generation, pod)
+				return a.decideCondition(ctx, set, input.Generation, pod)
 			},
 			write: a.patchStatus,
 		})
 	})
-	return outcome.marks(input.Pods), err
+	return outcome.conditions(input.Pods), err
 }
 
-func (a *Activities) decideMark(ctx context.Context, live *liveSet, generation int64, pod *corev1.Pod) (decision, error) {
+func (a *Activities) decideCondition(ctx context.Context, live *liveSet, generation int64, pod *corev1.Pod) (decision, error) {
 	set, err := live.get(ctx)
 	if err != nil || set == nil || set.Generation != generation {
 		return decision{}, err
@@ -40,7 +40,7 @@ func (a *Activities) decideMark(ctx context.Context, live *liveSet, generation i
 	if err != nil || !matched {
 		return decision{}, err
 	}
-	condition, changed, err := podstate.Mark(pod, set.Name, state, metav1.NewTime(a.Clock.Now()))
+	condition, changed, err := podstate.UpgradableCondition(pod, set.Name, state, metav1.NewTime(a.Clock.Now()))
 	if err != nil || !changed {
 		return decision{refusal: err}, nil
 	}

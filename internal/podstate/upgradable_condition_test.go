@@ -1,0 +1,56 @@
+package podstate
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/outrigger/outrigger/api/v1alpha1"
+)
+
+func TestSpec7_2_UpgradableCondition(t *testing.T) {
+	earlier, now := metav1.NewTime(patched.Add(-1)), metav1.NewTime(patched)
+	having := func(status corev1.ConditionStatus, message string) *corev1.PodCondition {
+		return &corev1.PodCondition{Type: v1alpha1.UpgradableCondition, Status: status, Message: message, LastTransitionTime: earlier}
+	}
+	condition := func(status corev1.ConditionStatus, reason, message string, at metav1.Time) corev1.PodCondition {
+		return corev1.PodCondition{Type: v1alpha1.UpgradableCondition, Status: status, Reason: reason, Message: message, LastTransitionTime: at}
+	}
+	done := State{Updated: true, Upgradable: true, Moved: true, Consistent: true, Ready: true}
+	can, cannot := State{Upgradable: true}, State{}
+	for name, c := range map[string]struct {
+		before            *corev1.PodCondition
+		state             State
+		want              corev1.PodCondition
+		falseDue, trueDue bool
+	}{
+		"first refusal":                   {nil, cannot, condition("False", ReasonUpdateImmutableField, `{"s":false}`, now), true, false},
+		"never had one, all well":         {nil, can, corev1.PodCondition{}, false, false},
+		"upgraded for the first time":     {nil, done, condition("True", ReasonAllSidecarsetUpgradable, `{"s":true}`, now), false, true},
+		"being upgraded":                  {nil, State{Updated: true, Moved: true, Consistent: true}, corev1.PodCondition{}, false, false},
+		"created with the version":        {nil, State{Updated: true, Consistent: true, Ready: true}, corev1.PodCondition{}, false, false},
+		"upgraded once more":              {having("True", `{"s":true}`), done, corev1.PodCondition{}, false, false},
+		"upgraded, another set was first": {having("True", `{"o":true}`), done, condition("True", ReasonAllSidecarsetUpgradable, `{"o":true,"s":true}`, earlier), false, true},
+		"said already":                    {having("False", `{"s":false}`), cannot, corev1.PodCondition{}, false, false},
+		"turns":                           {having("False", `{"s":false}`), can, condition("True", ReasonAllSidecarsetUpgradable, `{"s":true}`, now), false, true},
+		"turns, another set still holds":  {having("False", `{"o":false,"s":false}`), can, condition("False", ReasonUpdateImmutableField, `{"o":false,"s":true}`, earlier), false, true},
+		"turns back":                      {having("True", `{"s":true}`), cannot, condition("False", ReasonUpdateImmutableField, `{"s":false}`, now), true, false},
+		"what cannot be read is mended":   {having("True", `not JSON`), cannot, condition("False", ReasonUpdateImmutableField, `{"s":false}`, now), true, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			pod := &corev1.Pod{}
+			if c.before != nil {
+				pod.Status.Conditions = []corev1.PodCondition{*c.before}
+			}
+			got, changed, err := UpgradableCondition(pod, "s", c.state, now)
+			require.NoError(t, err)
+			assert.Equal(t, c.falseDue || c.trueDue, changed)
+			assert.Equal(t, c.want, got)
+			falseDue, trueDue := conditionDue(pod, "s", c.state)
+			assert.Equal(t, []bool{c.falseDue, c.trueDue}, []bool{falseDue, trueDue})
+		})
+	}
+}
