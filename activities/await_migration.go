@@ -9,7 +9,7 @@ import (
 )
 
 // AwaitMigration waits until hot pods run the new image everywhere but in the
-// old twin, so that it can be emptied, and returns them (SPEC §7.7). It returns
+// standby twin, so that it can be reset, and returns them (SPEC §7.7). It returns
 // none when no pod is migrating any more and none is being upgraded, or when
 // nothing has moved for idleTimeout. Pauses do not hold it, nor does a newer
 // generation: what was begun is finished.
@@ -37,7 +37,7 @@ func (a *Activities) AwaitMigration(ctx context.Context, input protocol.AwaitMig
 	return result, err
 }
 
-// migrating are the hot pods of a set that hold an old twin yet.
+// migrating are the hot pods of a set that hold a standby twin that is yet to be reset.
 type migrating struct {
 	pending int
 	// others are the pending ones that were not known before.

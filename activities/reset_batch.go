@@ -13,7 +13,7 @@ import (
 	"github.com/outrigger/outrigger/internal/upgrade"
 )
 
-// Events on pods whose old twin was to be emptied.
+// Events on pods whose standby twin was to be reset.
 const (
 	eventResetSucceed = "ResetContainerSucceed"
 	eventResetFailed  = "ResetContainerFailed"
@@ -26,7 +26,7 @@ const (
 	resetIdleTimeout = time.Second
 )
 
-// ResetBatch gives the old twins of migrated pods the empty image, with one
+// ResetBatch gives the standby twins of migrated pods the empty image, with one
 // guarded write and one event for each pod: of those named, and for resetTime
 // of those that have migrated by then. It advances no hash, and makes no pod
 // unavailable, so it needs no budget. When it is cancelled it ends what it

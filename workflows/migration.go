@@ -9,7 +9,7 @@ import (
 	"github.com/outrigger/outrigger/api/protocol"
 )
 
-// migration empties the old twins of hot pods beside the batches, so that the
+// migration resets the standby twins of hot pods beside the batches, so that the
 // window stays full. It heeds no pause: what was begun is finished (SPEC §7.1).
 type migration struct {
 	running bool
@@ -51,7 +51,7 @@ func (r *run) awaitWake(ctx workflow.Context) error {
 	return err
 }
 
-// resetBatch awaits migrated pods and empties their old twins.
+// resetBatch awaits migrated pods and resets their standby twins.
 func (r *run) resetBatch(ctx workflow.Context) (pending bool, err error) {
 	m := &r.migration
 	var next protocol.AwaitMigrationResult

@@ -34,7 +34,7 @@ func hotBatch(names ...string) protocol.NextBatchResult {
 	return result
 }
 
-func (s *rolloutSuite) TestSpec7_7_OldTwinsAreEmptiedBesideTheBatches() {
+func (s *rolloutSuite) TestSpec7_7_StandbyTwinsAreResetBesideTheBatches() {
 	resets := s.migrations(
 		protocol.AwaitMigrationResult{Pending: 2},
 		protocol.AwaitMigrationResult{Pods: []protocol.PodReference{pod("a")}, Pending: 2},

@@ -110,7 +110,7 @@ type Counts struct {
 	Remaining int `json:"remaining"`
 	// NotUpgradable pods differ in more than images.
 	NotUpgradable int `json:"notUpgradable"`
-	// Migrating pods hold an old twin that is yet to be emptied; of these,
+	// Migrating pods hold a standby twin that is yet to be reset; of these,
 	// Migrated ones have taken everything else, so that it can be.
 	Migrating int `json:"migrating,omitempty"`
 	Migrated  int `json:"migrated,omitempty"`
@@ -134,7 +134,7 @@ type Progress struct {
 	// Written are the pods of the newest batch: no plan is made before the
 	// cache that it is made from shows them (or they are gone).
 	Written []WrittenPod `json:"written,omitempty"`
-	// Migrating is set while old twins may be left to empty.
+	// Migrating is set while standby twins may be left to reset.
 	Migrating bool `json:"migrating,omitempty"`
 	// Run is the first one of the chain, which holds the set's Lease.
 	Run string `json:"run,omitempty"`
@@ -215,7 +215,7 @@ type NextBatchResult struct {
 	// is an older one where somebody asked for one that the cluster never had,
 	// or the cluster was restored.
 	Generation int64 `json:"generation,omitempty"`
-	// Hot sets have pods whose old twins must be emptied after an upgrade.
+	// Hot sets have pods whose standby twins must be reset after an upgrade.
 	Hot bool `json:"hot,omitempty"`
 	// FalseConditions are pods whose condition SidecarSetUpgradable must be
 	// written before anything else; TrueConditions those where it may be written
@@ -224,7 +224,7 @@ type NextBatchResult struct {
 	TrueConditions  []PodReference `json:"lateMarks,omitempty"`
 }
 
-// AwaitMigrationInput asks for pods whose old twins can be emptied.
+// AwaitMigrationInput asks for pods whose standby twins can be reset.
 type AwaitMigrationInput struct {
 	SidecarSet SetReference   `json:"sidecarSet"`
 	Written    []WrittenPod   `json:"written,omitempty"`
@@ -239,7 +239,7 @@ type AwaitMigrationResult struct {
 	Pending int            `json:"pending"`
 }
 
-// ResetBatchInput names the pods whose old twins are emptied; others follow as
+// ResetBatchInput names the pods whose standby twins are reset; others follow as
 // they have migrated, but for those that were refused before.
 type ResetBatchInput struct {
 	SidecarSet SetReference   `json:"sidecarSet"`

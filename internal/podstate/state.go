@@ -22,7 +22,7 @@ type State struct {
 	Upgradable bool
 	// Consistent pods run what their newest upgrade asked for.
 	Consistent bool
-	// Ready pods serve: Running, Ready, and the idle twins are empty.
+	// Ready pods serve: Running, Ready, and the standby twins are empty.
 	Ready bool
 	// Touched pods were upgraded in place at least once.
 	Touched bool
@@ -30,7 +30,7 @@ type State struct {
 	Moved bool
 	// Failed pods cannot take their newest upgrade: a container of it cannot start.
 	Failed bool
-	// Migrating pods hold an old twin that is yet to be emptied; Migrated ones
+	// Migrating pods hold a standby twin that is yet to be reset; Migrated ones
 	// run everything else as asked, so that it can be (SPEC §7.7).
 	Migrating, Migrated bool
 	// FalseConditionDue pods must be given the entry false for the set in their
@@ -70,23 +70,23 @@ func (v *Version) Of(pod *corev1.Pod) (State, error) {
 	if err != nil {
 		return State{}, err
 	}
-	working, err := record.ActiveContainers(pod.Annotations)
+	active, err := record.ActiveContainers(pod.Annotations)
 	if err != nil {
 		return State{}, err
 	}
 	newest, touched := states[v.Set]
 	state := State{
-		Complete:   v.complete(pod, working),
+		Complete:   v.complete(pod, active),
 		Updated:    hashes[v.Set].Hash == v.Hash,
 		Upgradable: blank[v.Set].Hash == v.HashWithoutImage,
 		Touched:    touched,
 		Moved:      touched && newest.Revision == v.Hash,
 	}
-	old := v.oldTwins(pod, working)
-	state.Ready = ready(pod) && len(old) == 0
+	standbys := v.standbysToReset(pod, active)
+	state.Ready = ready(pod) && len(standbys) == 0
 	state.Consistent, state.Failed = v.taken(pod, newest)
-	state.Migrating = len(old) > 0
-	state.Migrated = state.Migrating && state.Consistent && othersReady(pod, old)
+	state.Migrating = len(standbys) > 0
+	state.Migrated = state.Migrating && state.Consistent && othersReady(pod, standbys)
 	state.UnavailableBefore = touched && unavailableBefore(pod, v.Set)
 	state.FalseConditionDue, state.TrueConditionDue = conditionDue(pod, v.Set, state)
 	return state, nil
@@ -117,7 +117,7 @@ func ReadyTransition(pod *corev1.Pod) metav1.Time {
 // it serves, or an earlier upgrade is why it does not.
 func (s State) Available(pod *corev1.Pod) bool { return ready(pod) || s.InFlight() }
 
-func (v *Version) complete(pod *corev1.Pod, working map[string]string) bool {
+func (v *Version) complete(pod *corev1.Pod, active map[string]string) bool {
 	for _, s := range v.Sidecars {
 		if !s.Hot() {
 			if Container(pod, s.Name, s.Native) == nil {
@@ -126,7 +126,7 @@ func (v *Version) complete(pod *corev1.Pod, working map[string]string) bool {
 			continue
 		}
 		twins := s.Twins()
-		if working[s.Name] == "" || Container(pod, twins[0], false) == nil || Container(pod, twins[1], false) == nil {
+		if active[s.Name] == "" || Container(pod, twins[0], false) == nil || Container(pod, twins[1], false) == nil {
 			return false
 		}
 	}
@@ -143,43 +143,43 @@ func TwinVersion(pod *corev1.Pod, container string) uint64 {
 	return n
 }
 
-// OldTwin is a twin that a recorded switch left behind: it does not work any
-// more and was not emptied yet. A twin that holds another empty image than the
-// set's is none.
-type OldTwin struct {
+// StandbyToReset is the twin that was active before a recorded switch, and still
+// has to be given the empty image. A standby that holds another empty image than
+// the set's is none.
+type StandbyToReset struct {
 	Sidecar
 	// Container is the twin's own name.
 	Container string
 }
 
-// OldTwins lists those of a pod.
-func (v *Version) OldTwins(pod *corev1.Pod) ([]OldTwin, error) {
-	working, err := record.ActiveContainers(pod.Annotations)
+// StandbysToReset lists those of a pod.
+func (v *Version) StandbysToReset(pod *corev1.Pod) ([]StandbyToReset, error) {
+	active, err := record.ActiveContainers(pod.Annotations)
 	if err != nil {
 		return nil, err
 	}
-	return v.oldTwins(pod, working), nil
+	return v.standbysToReset(pod, active), nil
 }
 
-func (v *Version) oldTwins(pod *corev1.Pod, working map[string]string) []OldTwin {
-	var old []OldTwin
+func (v *Version) standbysToReset(pod *corev1.Pod, active map[string]string) []StandbyToReset {
+	var standbys []StandbyToReset
 	for _, s := range v.Sidecars {
-		if !s.Hot() || working[s.Name] == "" {
+		if !s.Hot() || active[s.Name] == "" {
 			continue
 		}
-		idle := s.Twin(working[s.Name])
-		if c := Container(pod, idle, false); c != nil && c.Image != s.EmptyImage && TwinVersion(pod, idle) != 0 {
-			old = append(old, OldTwin{Sidecar: s, Container: idle})
+		standby := s.Twin(active[s.Name])
+		if c := Container(pod, standby, false); c != nil && c.Image != s.EmptyImage && TwinVersion(pod, standby) != 0 {
+			standbys = append(standbys, StandbyToReset{Sidecar: s, Container: standby})
 		}
 	}
-	return old
+	return standbys
 }
 
 // othersReady reports whether every container but these is ready.
-func othersReady(pod *corev1.Pod, but []OldTwin) bool {
+func othersReady(pod *corev1.Pod, but []StandbyToReset) bool {
 	for i := range pod.Spec.Containers {
 		name := pod.Spec.Containers[i].Name
-		if slices.ContainsFunc(but, func(t OldTwin) bool { return t.Container == name }) {
+		if slices.ContainsFunc(but, func(t StandbyToReset) bool { return t.Container == name }) {
 			continue
 		}
 		if status := Status(pod, name, false); status == nil || !status.Ready {

@@ -163,7 +163,7 @@ func TestSpec7_5_PodsThatWereNotAvailableCostNothingUntilTheyHaveBeenReady(t *te
 
 // Whoever edits hotUpgradeEmptyImage, or has a webhook that rewrites images,
 // leaves twins behind that are empty all the same.
-func TestSpec7_7_OnlyATwinThatARecordedSwitchLeftBehindIsOld(t *testing.T) {
+func TestSpec7_7_OnlyAStandbyThatARecordedSwitchLeftBehindIsReset(t *testing.T) {
 	hot := &Version{Set: "s", Sidecars: []Sidecar{{Name: "envoy", EmptyImage: "empty:2"}}}
 	for name, c := range map[string]struct {
 		image, version string
@@ -204,5 +204,5 @@ func TestSpec3_CompletePodsHoldEverySidecar(t *testing.T) {
 	assert.False(t, complete(), "twin missing")
 	pod.Spec.Containers = append(pod.Spec.Containers, corev1.Container{Name: "envoy-2"})
 	pod.Annotations = nil
-	assert.False(t, complete(), "working entry missing")
+	assert.False(t, complete(), "active entry missing")
 }

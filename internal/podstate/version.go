@@ -26,7 +26,7 @@ type Version struct {
 type Sidecar struct {
 	Name  string
 	Image string
-	// EmptyImage is what the idle twin of a hot sidecar holds; empty when cold.
+	// EmptyImage is what the standby twin of a hot sidecar holds; empty when cold.
 	EmptyImage string
 	// Native sidecars are init containers.
 	Native bool

@@ -41,7 +41,7 @@ type Plan struct {
 	// entry false for the set; TrueConditions those that lack the entry true.
 	// Nobody waits for the latter.
 	FalseConditions, TrueConditions []protocol.PodReference
-	// Hot sets leave old twins to empty.
+	// Hot sets have standby twins to reset after an upgrade.
 	Hot bool
 
 	// candidates are all that the rollout may move, in no order.

@@ -239,7 +239,7 @@ func (f *fleet) upgrade() {
 	}
 }
 
-// reset empties old twins, as ResetBatch does.
+// reset empties standby twins, as ResetBatch does.
 func (f *fleet) reset() {
 	version, err := podstate.NewVersion(f.set)
 	require.NoError(f.t, err)

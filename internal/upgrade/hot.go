@@ -58,7 +58,7 @@ func (w *write) setActive(sidecar, twin string) error {
 // §7.7, reset). It advances no hash: the record keeps the revision that the
 // pod was upgraded to.
 func Reset(pod *corev1.Pod, version *podstate.Version, now metav1.Time) ([]byte, error) {
-	standby, err := version.OldTwins(pod)
+	standby, err := version.StandbysToReset(pod)
 	if err != nil {
 		return nil, about(pod, err)
 	}

@@ -33,7 +33,7 @@ func hot(window int32) func(*v1alpha1.SidecarSet) {
 	}
 }
 
-// twins tells which images the twins of each pod hold: working, idle.
+// twins tells which images the twins of each pod hold: active, standby.
 func (s *scene) twins() map[string]int {
 	s.t.Helper()
 	var pods corev1.PodList
@@ -51,20 +51,20 @@ func (s *scene) twins() map[string]int {
 				assert.Zero(s.t, c.RestartCount, "the app of %s restarted", pod.Name)
 			}
 		}
-		working, idle := "side-1", "side-2"
+		active, standby := "side-1", "side-2"
 		if pod.Annotations[v1alpha1.WorkingHotUpgradeContainerAnnotation] == `{"side":"side-2"}` {
-			working, idle = idle, working
+			active, standby = standby, active
 		}
-		found[fmt.Sprintf("%s+%s running %s+%s", images[working], images[idle], running[working], running[idle])]++
+		found[fmt.Sprintf("%s+%s running %s+%s", images[active], images[standby], running[active], running[standby])]++
 	}
 	return found
 }
 
-// awaitTwins waits until each of n pods has one working twin and one empty one.
+// awaitTwins waits until each of n pods has one active twin and one empty one.
 func (s *scene) awaitTwins(n int, image string) {
 	s.t.Helper()
 	want := fmt.Sprintf("%s+%s running %s true+%s true", image, emptyImage, image, emptyImage)
-	s.poll("one working twin and one empty one in each pod", func() (bool, error) {
+	s.poll("one active twin and one empty one in each pod", func() (bool, error) {
 		return s.twins()[want] == n, nil
 	})
 }
@@ -82,7 +82,7 @@ func TestSpec7_7_HotUpgradeSwitchesTwins(t *testing.T) {
 	assert.NotEmpty(t, events)
 }
 
-func TestSpec7_7_FailingImageLeavesTheOldTwinWorkingUntilItIsMended(t *testing.T) {
+func TestSpec7_7_FailingImageLeavesTheStandbyServingUntilItIsMended(t *testing.T) {
 	s := newHotScene(t, 4)
 	s.upgradeTo("side:bad")
 	s.poll("three pods to hold the bad image beside the old one", func() (bool, error) {
@@ -105,7 +105,7 @@ func TestSpec7_7_ARefusedResetStopsNobodyAndIsTriedAgain(t *testing.T) {
 	stuck := s.pods()[0].Name
 	s.refusing(stuck, "side-1")
 	s.upgradeTo("side:v2")
-	s.poll("all other pods to be done, and this one to work with its old twin full", func() (bool, error) {
+	s.poll("all other pods to be done, and this one to keep its standby twin full", func() (bool, error) {
 		twins := s.twins()
 		return twins["side:v2+empty:1 running side:v2 true+empty:1 true"] == 4 && twins["side:v2+side:v1 running side:v2 true+side:v1 true"] == 1, nil
 	})
