@@ -12,99 +12,130 @@ import (
 	"github.com/outrigger/outrigger/api/v1alpha1"
 )
 
-// MaxBatch bounds the pods of one plan that are upgraded at once, and MaxReserve
-// those that follow: together the size of one payload. The reserve is also
-// bounded by the window, reservePerSlot times: more would only be planned again.
-const (
-	MaxBatch       = 200
-	MaxReserve     = 800
-	reservePerSlot = 10
-)
-
-// Plan is what to do next about a population, and how far it is.
-type Plan struct {
-	Phase   protocol.Phase
-	Message string
-	Counts  protocol.Counts
-	// Pods to upgrade now, in order. They fit the budget together.
-	Pods []protocol.SelectedPod
-	// Reserve follows Pods, in order, as slots become free.
-	Reserve []protocol.SelectedPod
-	// Slots is how many ready pods may be unavailable at once, and Free how
-	// many more could become so now.
-	Slots, Free int
-	// Example is a pod that the rollout waits for, namespace/name.
-	Example string
-	// NotUpgradable pods differ from the version in more than images. Sorted.
-	NotUpgradable []protocol.PodReference
-	// FalseConditions are pods whose condition SidecarSetUpgradable lacks the
-	// entry false for the set; TrueConditions those that lack the entry true.
-	// Nobody waits for the latter.
-	FalseConditions, TrueConditions []protocol.PodReference
-	// Hot sets have standby twins to reset after an upgrade.
-	Hot bool
-
-	// candidates are all that the rollout may move, in no order.
-	candidates []candidate
-	// waiting candidates may not be touched yet.
-	waiting int
-}
-
 // Next plans the next step of a set's rollout. Refused pods come after all
 // others. It does not change its arguments.
 func Next(set *v1alpha1.SidecarSet, pods []Pod, refused map[protocol.PodReference]bool) (Plan, error) {
-	plan, err := next(&set.Spec.UpdateStrategy, pods, refused)
-	if err != nil {
+	p := planner{strategy: &set.Spec.UpdateStrategy, pods: pods, refused: refused}
+	if err := p.run(); err != nil {
 		return Plan{}, fmt.Errorf("SidecarSet %s: %w", set.Name, err)
 	}
 	for i := range set.Spec.Containers {
-		plan.Hot = plan.Hot || set.Spec.Containers[i].UpgradeStrategy.UpgradeType == v1alpha1.SidecarContainerHotUpgrade
+		p.plan.Hot = p.plan.Hot || set.Spec.Containers[i].UpgradeStrategy.UpgradeType == v1alpha1.SidecarContainerHotUpgrade
 	}
-	return plan, nil
+	return p.plan, nil
 }
 
-func next(strategy *v1alpha1.SidecarSetUpdateStrategy, pods []Pod, refused map[protocol.PodReference]bool) (Plan, error) {
-	var plan Plan
-	candidates, err := plan.survey(strategy, pods)
+// planner makes one plan.
+type planner struct {
+	strategy *v1alpha1.SidecarSetUpdateStrategy
+	pods     []Pod
+	refused  map[protocol.PodReference]bool
+	plan     Plan
+	// waiting candidates may not be upgraded yet.
+	waiting int
+	// keepsOld reports whether the partition keeps candidates from the upgrade.
+	keepsOld bool
+}
+
+func (p *planner) run() error {
+	p.count()
+	candidates, err := p.candidates()
 	if err != nil {
-		return Plan{}, err
+		return err
 	}
-	kept, err := partition(strategy, plan.Counts.Matched)
+	counts := &p.plan.Counts
+	kept, err := partition(p.strategy, counts.Matched)
 	if err != nil {
-		return Plan{}, err
+		return err
 	}
-	plan.Slots, err = maxUnavailable(strategy, plan.Counts.Matched)
+	p.plan.Slots, err = maxUnavailable(p.strategy, counts.Matched)
 	if err != nil {
-		return Plan{}, err
+		return err
 	}
-	plan.Free = max(plan.Slots-plan.Counts.Unavailable, 0)
-	room := max(plan.Counts.Matched-kept-plan.Counts.Updated, 0)
-	reached := len(candidates) > room
-	plan.Counts.Remaining = min(room, len(candidates))
-	plan.candidates = candidates
-	if strategy.Type != v1alpha1.NotUpdateSidecarSetStrategyType && !strategy.Paused {
-		plan.choose(plan.ordered(strategy, pods, candidates, refused), refused)
+	p.plan.Free = max(p.plan.Slots-counts.Unavailable, 0)
+	quota := max(counts.Matched-kept-counts.Updated, 0)
+	p.keepsOld = len(candidates) > quota
+	counts.Remaining = min(quota, len(candidates))
+	p.plan.candidates = candidates
+	if p.strategy.Type == v1alpha1.NotUpdateSidecarSetStrategyType || p.strategy.Paused {
+		p.plan.FalseConditions, p.plan.TrueConditions = nil, nil
 	} else {
-		plan.FalseConditions, plan.TrueConditions = nil, nil
+		p.selectPods(p.ordered(candidates))
 	}
-	plan.conclude(strategy, reached)
-	return plan, nil
+	p.plan.Phase = phaseChain().Decide(p)
+	p.plan.Message = p.plan.message()
+	return nil
 }
 
-// ordered returns the candidates that may be chosen now, in order.
-func (p *Plan) ordered(strategy *v1alpha1.SidecarSetUpdateStrategy, pods []Pod, candidates []candidate, refused map[protocol.PodReference]bool) []candidate {
-	room := p.Counts.Remaining
-	if len(strategy.ScatterStrategy) == 0 && len(refused) == 0 {
-		return first(candidates, min(room, MaxBatch+MaxReserve+p.waiting))
+func (p *planner) count() {
+	p.plan.Counts.Matched = len(p.pods)
+	for i := range p.pods {
+		p.plan.count(&p.pods[i])
+	}
+}
+
+// candidates are the pods that the rollout may move: not updated, upgradable,
+// and taken by the update selector (SPEC §7.2).
+func (p *planner) candidates() ([]candidate, error) {
+	priority, err := newPriority(p.strategy.PriorityStrategy)
+	if err != nil {
+		return nil, err
+	}
+	selected, err := updateSelector(p.strategy.Selector)
+	if err != nil {
+		return nil, err
+	}
+	standings := standingChain()
+	candidates := make([]candidate, 0, p.plan.Counts.Matched-p.plan.Counts.Updated)
+	for i := range p.pods {
+		pod := &p.pods[i]
+		if !selected(pod) {
+			continue
+		}
+		p.plan.addCondition(pod)
+		switch standings.Decide(pod) {
+		case notUpgradable:
+			p.plan.Counts.NotUpgradable++
+			p.plan.NotUpgradable = append(p.plan.NotUpgradable, pod.Reference())
+		case waiting:
+			p.waiting++
+			candidates = append(candidates, newCandidate(pod, &priority))
+		case movable:
+			candidates = append(candidates, newCandidate(pod, &priority))
+		}
+	}
+	for _, references := range [][]protocol.PodReference{p.plan.NotUpgradable, p.plan.FalseConditions, p.plan.TrueConditions} {
+		slices.SortFunc(references, func(a, b protocol.PodReference) int { return strings.Compare(a.String(), b.String()) })
+	}
+	return candidates, nil
+}
+
+// updateSelector reports which pods an update selector takes; without one, all.
+func updateSelector(selector *metav1.LabelSelector) (func(*Pod) bool, error) {
+	if selector == nil {
+		return func(*Pod) bool { return true }, nil
+	}
+	compiled, err := metav1.LabelSelectorAsSelector(selector)
+	if err != nil {
+		return nil, fmt.Errorf("spec.updateStrategy.selector: %w", err)
+	}
+	return func(pod *Pod) bool { return compiled.Matches(labels.Set(pod.Labels)) }, nil
+}
+
+// ordered returns the candidates that may be selected now, in order.
+func (p *planner) ordered(candidates []candidate) []candidate {
+	quota := p.plan.Counts.Remaining
+	if len(p.strategy.ScatterStrategy) == 0 && len(p.refused) == 0 {
+		return first(candidates, min(quota, MaxBatch+MaxReserve+p.waiting))
 	}
 	sortCandidates(candidates)
-	if len(strategy.ScatterStrategy) > 0 {
-		candidates = scatter(strategy.ScatterStrategy, upgraded(pods), candidates)
+	if len(p.strategy.ScatterStrategy) > 0 {
+		candidates = scatter(p.strategy.ScatterStrategy, upgraded(p.pods), candidates)
 	}
 	slices.SortStableFunc(candidates, func(a, b candidate) int {
-		return compareBool(refused[a.Reference()], refused[b.Reference()])
+		return compareBool(p.refused[a.Reference()], p.refused[b.Reference()])
 	})
-	return candidates[:min(room, len(candidates))]
+	return candidates[:min(quota, len(candidates))]
 }
 
 // upgraded lists the pods that this rollout has moved.
@@ -128,142 +159,22 @@ func compareBool(a, b bool) int {
 	return 1
 }
 
-// survey counts the pods and picks the candidates: not updated, upgradable,
-// and chosen by the canary selector (SPEC §7.2).
-func (p *Plan) survey(strategy *v1alpha1.SidecarSetUpdateStrategy, pods []Pod) ([]candidate, error) {
-	priority, err := newPriority(strategy.PriorityStrategy)
-	if err != nil {
-		return nil, err
-	}
-	canary, err := newCanary(strategy.Selector)
-	if err != nil {
-		return nil, err
-	}
-	p.Counts.Matched = len(pods)
-	for i := range pods {
-		p.count(&pods[i])
-	}
-	candidates := make([]candidate, 0, p.Counts.Matched-p.Counts.Updated)
-	for i := range pods {
-		if pod := &pods[i]; canary(pod) && p.classify(pod) {
-			candidates = append(candidates, newCandidate(pod, &priority))
-		}
-	}
-	for _, references := range [][]protocol.PodReference{p.NotUpgradable, p.FalseConditions, p.TrueConditions} {
-		slices.SortFunc(references, func(a, b protocol.PodReference) int { return strings.Compare(a.String(), b.String()) })
-	}
-	return candidates, nil
-}
-
-// newCanary tells which pods an update selector takes; without one, all.
-func newCanary(selector *metav1.LabelSelector) (func(*Pod) bool, error) {
-	if selector == nil {
-		return func(*Pod) bool { return true }, nil
-	}
-	compiled, err := metav1.LabelSelectorAsSelector(selector)
-	if err != nil {
-		return nil, fmt.Errorf("spec.updateStrategy.selector: %w", err)
-	}
-	return func(pod *Pod) bool { return compiled.Matches(labels.Set(pod.Labels)) }, nil
-}
-
-// classify notes what there is to say of a selected pod, and reports whether it
-// is a candidate.
-func (p *Plan) classify(pod *Pod) bool {
-	switch {
-	case pod.FalseConditionDue && len(p.FalseConditions) < MaxBatch:
-		p.FalseConditions = append(p.FalseConditions, pod.Reference())
-	case pod.TrueConditionDue && len(p.TrueConditions) < MaxBatch:
-		p.TrueConditions = append(p.TrueConditions, pod.Reference())
-	}
-	if pod.Updated {
-		return false
-	}
-	if !pod.Upgradable {
-		p.Counts.NotUpgradable++
-		p.NotUpgradable = append(p.NotUpgradable, pod.Reference())
-		return false
-	}
-	if pod.Waits() {
-		p.waiting++
-	}
-	return true
-}
-
-func (p *Plan) count(pod *Pod) {
-	if pod.Ready {
-		p.Counts.Ready++
-	}
-	if pod.Updated {
-		p.Counts.Updated++
-		if pod.Settled() {
-			p.Counts.UpdatedReady++
-		}
-	}
-	if pod.Migrating {
-		p.Counts.Migrating++
-	}
-	if pod.Migrated {
-		p.Counts.Migrated++
-	}
-	if !pod.InFlight() {
-		return
-	}
-	p.Counts.Unavailable++
-	if pod.Updated && pod.Moved {
-		p.Counts.Settling++
-		if name := pod.Reference().String(); p.Example == "" || name < p.Example {
-			p.Example = name
-		}
-	}
-}
-
-// choose takes candidates in order while they fit the budget; those after them
-// are the reserve. One that is not ready costs nothing (SPEC §7.5). Refused
-// pods wait until nobody else can move.
-func (p *Plan) choose(candidates []candidate, refused map[protocol.PodReference]bool) {
-	free, reserve := p.Free, min(MaxReserve, reservePerSlot*p.Slots)
+// selectPods gives each candidate its turn, in order.
+func (p *planner) selectPods(candidates []candidate) {
+	turns := turnChain()
+	t := turn{plan: &p.plan, refused: p.refused, free: p.plan.Free, reserve: min(MaxReserve, reservePerSlot*p.plan.Slots)}
 	for i := range candidates {
-		pod := candidates[i].Pod
-		switch {
-		case len(p.Pods) == MaxBatch:
+		t.pod = candidates[i].Pod
+		switch turns.Decide(&t) {
+		case endSelection:
 			return
-		case pod.Waits():
-		case refused[pod.Reference()] && len(p.Pods) > 0 && !refused[p.Pods[0].PodReference]:
-			return
-		case !pod.Ready:
-			p.Pods = append(p.Pods, protocol.SelectedPod{PodReference: pod.Reference(), Unready: true})
-		case free > 0:
-			free--
-			p.Pods = append(p.Pods, protocol.SelectedPod{PodReference: pod.Reference()})
-		case len(p.Reserve) < reserve:
-			p.Reserve = append(p.Reserve, protocol.SelectedPod{PodReference: pod.Reference()})
+		case upgradeOutsideBudget:
+			p.plan.Pods = append(p.plan.Pods, protocol.SelectedPod{PodReference: t.pod.Reference(), Unready: true})
+		case upgradeInSlot:
+			t.free--
+			p.plan.Pods = append(p.plan.Pods, protocol.SelectedPod{PodReference: t.pod.Reference()})
+		case putInReserve:
+			p.plan.Reserve = append(p.plan.Reserve, protocol.SelectedPod{PodReference: t.pod.Reference()})
 		}
-	}
-}
-
-// conclude names the phase and says it in words.
-func (p *Plan) conclude(strategy *v1alpha1.SidecarSetUpdateStrategy, reached bool) {
-	switch {
-	case strategy.Type == v1alpha1.NotUpdateSidecarSetStrategyType && p.Counts.Migrating == 0:
-		p.Phase = protocol.PhaseNotUpdate
-	case strategy.Paused && p.Counts.Remaining > 0:
-		p.Phase = protocol.PhasePaused
-	case len(p.Pods) > 0:
-		p.Phase = protocol.PhaseProgressing
-	case p.Counts.Remaining+p.Counts.Settling+p.Counts.Migrating > 0:
-		p.Phase = protocol.PhaseWaiting
-	case reached:
-		p.Phase = protocol.PhasePartitionReached
-	default:
-		p.Phase = protocol.PhaseComplete
-	}
-	p.Message = fmt.Sprintf("%d of %d pods updated, %d of them ready; %d to go, %d unavailable of %d allowed",
-		p.Counts.Updated, p.Counts.Matched, p.Counts.UpdatedReady, p.Counts.Remaining, p.Counts.Unavailable, p.Slots)
-	if p.Counts.NotUpgradable > 0 {
-		p.Message += fmt.Sprintf("; %d not upgradable in place, such as %s", p.Counts.NotUpgradable, p.NotUpgradable[0])
-	}
-	if p.Phase == protocol.PhaseWaiting && p.Example != "" {
-		p.Message += "; waiting for pods such as " + p.Example
 	}
 }

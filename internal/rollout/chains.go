@@ -1,0 +1,112 @@
+package rollout
+
+import (
+	"github.com/outrigger/outrigger/api/protocol"
+	"github.com/outrigger/outrigger/api/v1alpha1"
+	"github.com/outrigger/outrigger/internal/policy"
+)
+
+// phaseChain names the phase of a plan.
+func phaseChain() policy.Chain[*planner, protocol.Phase] {
+	return policy.Chain[*planner, protocol.Phase]{
+		{When: (*planner).updatesOff, Then: protocol.PhaseNotUpdate},
+		{When: (*planner).pausedWithPodsLeft, Then: protocol.PhasePaused},
+		{When: (*planner).hasPods, Then: protocol.PhaseProgressing},
+		{When: (*planner).waitsForPods, Then: protocol.PhaseWaiting},
+		{When: (*planner).partitionReached, Then: protocol.PhasePartitionReached},
+		{When: (*planner).nothingLeft, Then: protocol.PhaseComplete},
+	}
+}
+
+// updatesOff lets a hot upgrade that has begun finish its reset (SPEC §7.1).
+func (p *planner) updatesOff() bool {
+	return p.strategy.Type == v1alpha1.NotUpdateSidecarSetStrategyType && p.plan.Counts.Migrating == 0
+}
+
+func (p *planner) pausedWithPodsLeft() bool { return p.strategy.Paused && p.plan.Counts.Remaining > 0 }
+
+func (p *planner) hasPods() bool { return len(p.plan.Pods) > 0 }
+
+func (p *planner) waitsForPods() bool {
+	return p.plan.Counts.Remaining+p.plan.Counts.Settling+p.plan.Counts.Migrating > 0
+}
+
+func (p *planner) partitionReached() bool { return p.keepsOld }
+
+func (p *planner) nothingLeft() bool { return true }
+
+// standing of a matched pod that the update selector takes.
+type standing int
+
+const (
+	alreadyUpdated standing = iota
+	notUpgradable
+	waiting
+	movable
+)
+
+// standingChain picks the candidates (SPEC §7.2): those waiting or movable.
+func standingChain() policy.Chain[*Pod, standing] {
+	return policy.Chain[*Pod, standing]{
+		{When: (*Pod).holdsVersion, Then: alreadyUpdated},
+		{When: (*Pod).differsInMoreThanImages, Then: notUpgradable},
+		{When: (*Pod).waits, Then: waiting},
+		{When: (*Pod).mayMove, Then: movable},
+	}
+}
+
+func (p *Pod) holdsVersion() bool { return p.Updated }
+
+func (p *Pod) differsInMoreThanImages() bool { return !p.Upgradable }
+
+func (p *Pod) waits() bool { return p.Waits() }
+
+func (p *Pod) mayMove() bool { return true }
+
+// turn is a candidate's turn to be selected, after those that go before it.
+type turn struct {
+	pod     *Pod
+	plan    *Plan
+	refused map[protocol.PodReference]bool
+	// free slots are left, and reserve is how many pods the reserve may have.
+	free, reserve int
+}
+
+// selection is what becomes of a candidate at its turn.
+type selection int
+
+const (
+	skipPod selection = iota
+	endSelection
+	upgradeOutsideBudget
+	upgradeInSlot
+	putInReserve
+)
+
+// turnChain selects pods within the budget (SPEC §7.5): those that are not ready
+// cost nothing, ready ones take a slot, and the next ones are the reserve.
+func turnChain() policy.Chain[*turn, selection] {
+	return policy.Chain[*turn, selection]{
+		{When: (*turn).batchFull, Then: endSelection},
+		{When: (*turn).waits, Then: skipPod},
+		{When: (*turn).refusedBehindOthers, Then: endSelection},
+		{When: (*turn).notReady, Then: upgradeOutsideBudget},
+		{When: (*turn).slotFree, Then: upgradeInSlot},
+		{When: (*turn).reserveOpen, Then: putInReserve},
+	}
+}
+
+func (t *turn) batchFull() bool { return len(t.plan.Pods) == MaxBatch }
+
+func (t *turn) waits() bool { return t.pod.Waits() }
+
+// refusedBehindOthers pods wait until no other pod can move (SPEC §7.8).
+func (t *turn) refusedBehindOthers() bool {
+	return t.refused[t.pod.Reference()] && len(t.plan.Pods) > 0 && !t.refused[t.plan.Pods[0].PodReference]
+}
+
+func (t *turn) notReady() bool { return !t.pod.Ready }
+
+func (t *turn) slotFree() bool { return t.free > 0 }
+
+func (t *turn) reserveOpen() bool { return len(t.plan.Reserve) < t.reserve }
