@@ -1,6 +1,3 @@
-// Package activities holds what a Rollout does in the cluster: choosing the
-// next pods and upgrading them. Each is idempotent: a retry, on any worker,
-// starts from the cluster as it is.
 package activities
 
 import (
@@ -10,7 +7,6 @@ import (
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/outrigger/outrigger/api/v1alpha1"
 	"github.com/outrigger/outrigger/internal/rollout"
 	"github.com/outrigger/outrigger/kube"
 )
@@ -38,15 +34,6 @@ type Activities struct {
 	Writers int
 
 	populations rollout.PopulationCache
-}
-
-// population reads the matched pods of a set from the cache.
-func (a *Activities) population(ctx context.Context, set *v1alpha1.SidecarSet) ([]rollout.Pod, error) {
-	pods, err := a.Index.Of(set.Name)
-	if err != nil {
-		return nil, err
-	}
-	return a.populations.Population(set, pods, a.namespaceLabels(ctx))
 }
 
 func (a *Activities) namespaceLabels(ctx context.Context) func(string) (map[string]string, error) {

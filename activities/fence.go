@@ -4,38 +4,9 @@ import (
 	"context"
 	"fmt"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/types"
-
 	"github.com/outrigger/outrigger/api/protocol"
 	"github.com/outrigger/outrigger/api/v1alpha1"
 )
-
-// liveSet reads a set past the cache, which may be half a minute behind after
-// an outage while the pods' is current again.
-type liveSet = recent[*v1alpha1.SidecarSet]
-
-// liveSet gets the set as it was at most maxAge ago, or nil when it is gone.
-func (a *Activities) liveSet(reference protocol.SetReference) *liveSet {
-	return newRecent(a.Clock, func(ctx context.Context) (*v1alpha1.SidecarSet, error) {
-		return a.readSet(ctx, reference)
-	})
-}
-
-// readSet returns the set as the API server has it, or nil when it is gone.
-func (a *Activities) readSet(ctx context.Context, reference protocol.SetReference) (*v1alpha1.SidecarSet, error) {
-	set := &v1alpha1.SidecarSet{}
-	err := a.Live.Get(ctx, types.NamespacedName{Name: reference.Name}, set)
-	switch {
-	case apierrors.IsNotFound(err):
-		return nil, nil
-	case err != nil:
-		return nil, fmt.Errorf("read SidecarSet %s: %w", reference.Name, err)
-	case set.UID != reference.UID || set.DeletionTimestamp != nil:
-		return nil, nil
-	}
-	return set, nil
-}
 
 // fence stands before every write: Temporal cannot stop an activity that runs
 // already, so the set itself must still want this, and this run.

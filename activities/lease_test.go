@@ -1,54 +1,125 @@
 package activities
 
 import (
-	"context"
-	"errors"
-	"runtime"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	"k8s.io/apimachinery/pkg/types"
 	clocktesting "k8s.io/utils/clock/testing"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	"github.com/outrigger/outrigger/api/protocol"
+	"github.com/outrigger/outrigger/kube"
 )
 
-func TestLeaseLastsWhileTheServerAnswers(t *testing.T) {
-	clock := clocktesting.NewFakeClock(time.Date(2024, 1, 2, 12, 0, 0, 0, time.UTC))
-	heard := func(context.Context) error { return nil }
-	unheard := func(context.Context) error { return errors.New("unavailable") }
-	late := func(context.Context) error {
-		clock.Step(3 * time.Second)
-		return nil
-	}
-	held := newLease(clock)
-	assert.Equal(t, leaseTime, held.left())
-	clock.Step(time.Second)
-	held.renew(t.Context(), unheard)
-	assert.Equal(t, leaseTime-time.Second, held.left())
-	held.renew(t.Context(), heard)
-	assert.Equal(t, leaseTime, held.left())
-	held.renew(t.Context(), late)
-	assert.Equal(t, leaseTime-3*time.Second, held.left(), "the server may have heard right after it was told")
-	clock.Step(leaseTime)
-	held.renew(t.Context(), unheard)
-	assert.Negative(t, held.left())
-	held.renew(t.Context(), heard)
-	assert.Equal(t, leaseTime, held.left(), "heard again")
+var noon = time.Date(2024, 1, 2, 12, 0, 0, 0, time.UTC)
+
+// newActivities are some whose API server holds these objects.
+func newActivities(t *testing.T, calls interceptor.Funcs, objects ...client.Object) (*Activities, *clocktesting.FakeClock) {
+	t.Helper()
+	scheme, err := kube.NewScheme()
+	require.NoError(t, err)
+	server := fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).WithInterceptorFuncs(calls).Build()
+	clock := clocktesting.NewFakeClock(noon)
+	return &Activities{Live: server, Cache: server, Writer: server, SystemNamespace: "kruise-system", Clock: clock, Changes: NewChanges()}, clock
 }
 
-func TestLeaseIsKeptUntilTheEnd(t *testing.T) {
-	clock := clocktesting.NewFakeClock(time.Date(2024, 1, 2, 12, 0, 0, 0, time.UTC))
-	told, ended := make(chan struct{}), make(chan struct{})
-	stop := newLease(clock).keep(t.Context(), func(ctx context.Context) error {
-		told <- struct{}{}
-		<-ctx.Done()
-		close(ended)
-		return ctx.Err()
+func claimOf(a *Activities, run string) *claim {
+	return &claim{Activities: a, set: protocol.SetReference{Name: "logs", UID: "u1"}, run: run}
+}
+
+func held(t *testing.T, c *claim) bool {
+	t.Helper()
+	mine, err := c.held(t.Context())
+	require.NoError(t, err)
+	return mine
+}
+
+// taking takes the claim in the background, and lets the time pass that it waits.
+func taking(t *testing.T, c *claim, clock *clocktesting.FakeClock, meanwhile func()) (takenOver bool) {
+	t.Helper()
+	done := make(chan error)
+	go func() {
+		var err error
+		takenOver, err = c.take(t.Context())
+		done <- err
+	}()
+	require.Eventually(t, clock.HasWaiters, 10*time.Second, time.Millisecond)
+	meanwhile()
+	clock.Step(takeoverDelay)
+	require.NoError(t, <-done)
+	return takenOver
+}
+
+func TestTheFirstRunHoldsTheClaimAtOnce(t *testing.T) {
+	a, _ := newActivities(t, interceptor.Funcs{})
+	one := claimOf(a, "one")
+	takenOver, err := one.take(t.Context())
+	require.NoError(t, err)
+	assert.False(t, takenOver)
+	assert.True(t, held(t, one))
+	takenOver, err = claimOf(a, "one").take(t.Context())
+	require.NoError(t, err, "another worker of the same run")
+	assert.False(t, takenOver)
+}
+
+func TestARunThatTakesOverWaitsUntilTheOtherMustHaveStopped(t *testing.T) {
+	a, clock := newActivities(t, interceptor.Funcs{})
+	one, two := claimOf(a, "one"), claimOf(a, "two")
+	_, err := one.take(t.Context())
+	require.NoError(t, err)
+	require.True(t, held(t, one))
+	takenOver := taking(t, two, clock, func() {
+		assert.False(t, held(t, one), "from the moment that the other announces itself")
+		assert.False(t, held(t, two), "not yet")
 	})
-	for !clock.HasWaiters() {
-		runtime.Gosched() // until its ticker runs
-	}
-	clock.Step(heartbeatInterval)
-	<-told
-	stop()
-	<-ended
+	assert.True(t, takenOver)
+	assert.True(t, held(t, two))
+	assert.False(t, held(t, one))
+	assert.Greater(t, takeoverDelay, maxAge)
+}
+
+// A worker that was frozen in the middle of taking over wakes up too late.
+func TestOnlyOneOfTwoThatTakeOverHoldsTheClaim(t *testing.T) {
+	a, clock := newActivities(t, interceptor.Funcs{})
+	_, err := claimOf(a, "one").take(t.Context())
+	require.NoError(t, err)
+	late := make(chan error)
+	go func() {
+		_, err := claimOf(a, "two").take(t.Context())
+		late <- err
+	}()
+	require.Eventually(t, clock.HasWaiters, 10*time.Second, time.Millisecond)
+	lease := &coordinationv1.Lease{}
+	key := types.NamespacedName{Namespace: "kruise-system", Name: "outrigger-rollout-logs"}
+	require.NoError(t, a.Live.Get(t.Context(), key, lease))
+	three := claimOf(a, "three")
+	require.NoError(t, three.hold(t.Context(), lease))
+	clock.Step(takeoverDelay)
+	require.ErrorContains(t, <-late, "update Lease kruise-system/outrigger-rollout-logs")
+	assert.True(t, held(t, three))
+}
+
+func TestReleasedClaimsAreTakenAtOnce(t *testing.T) {
+	a, _ := newActivities(t, interceptor.Funcs{})
+	one, two := claimOf(a, "one"), claimOf(a, "two")
+	_, err := one.take(t.Context())
+	require.NoError(t, err)
+	require.NoError(t, two.release(t.Context(), false), "not its own")
+	assert.True(t, held(t, one))
+	require.NoError(t, one.release(t.Context(), false))
+	takenOver, err := two.take(t.Context())
+	require.NoError(t, err)
+	assert.False(t, takenOver)
+	assert.True(t, held(t, two))
+	assert.False(t, held(t, one))
+	require.NoError(t, two.release(t.Context(), true))
+	left, err := two.read(t.Context())
+	require.NoError(t, err)
+	assert.Nil(t, left, "nothing stays of a set that is gone")
 }

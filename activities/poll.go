@@ -6,8 +6,6 @@ import (
 	"time"
 
 	"go.temporal.io/sdk/activity"
-	"golang.org/x/sync/errgroup"
-	"k8s.io/utils/clock"
 
 	"github.com/outrigger/outrigger/api/protocol"
 )
@@ -61,48 +59,4 @@ func (a *Activities) sleep(ctx context.Context, d time.Duration) error {
 	case <-ctx.Done():
 		return ctx.Err()
 	}
-}
-
-// each does something with every pod of a batch, several at a time. The first
-// error ends it.
-func each[T any](ctx context.Context, a *Activities, batch []T, do func(context.Context, T) error) error {
-	group, groupCtx := errgroup.WithContext(ctx)
-	group.SetLimit(a.Writers)
-	stopping := activity.GetWorkerStopChannel(ctx)
-	for _, one := range batch {
-		group.Go(func() error {
-			select {
-			case <-groupCtx.Done():
-				return groupCtx.Err()
-			case <-stopping:
-				return errStopping
-			default:
-				return do(groupCtx, one)
-			}
-		})
-	}
-	return group.Wait()
-}
-
-// keepAlive heartbeats without waiting for the server's answer, until stop.
-func (a *Activities) keepAlive(ctx context.Context) (stop func()) {
-	return everyHeartbeat(ctx, a.Clock, func(context.Context) { activity.RecordHeartbeat(ctx) })
-}
-
-// everyHeartbeat calls do once in each heartbeat interval, until stop.
-func everyHeartbeat(ctx context.Context, clock clock.WithTicker, do func(context.Context)) (stop func()) {
-	beating, stop := context.WithCancel(ctx)
-	go func() {
-		ticker := clock.NewTicker(heartbeatInterval)
-		defer ticker.Stop()
-		for {
-			select {
-			case <-beating.Done():
-				return
-			case <-ticker.C():
-				do(beating)
-			}
-		}
-	}()
-	return stop
 }

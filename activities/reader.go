@@ -3,16 +3,107 @@ package activities
 import (
 	"context"
 	"fmt"
+	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/resourceversion"
+	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/outrigger/outrigger/api/protocol"
+	"github.com/outrigger/outrigger/api/v1alpha1"
+	"github.com/outrigger/outrigger/internal/podstate"
+	"github.com/outrigger/outrigger/internal/rollout"
 )
+
+// liveSet reads a set past the cache, which may be half a minute behind after
+// an outage while the pods' is current again.
+type liveSet = recent[*v1alpha1.SidecarSet]
+
+// liveSet gets the set as it was at most maxAge ago, or nil when it is gone.
+func (a *Activities) liveSet(reference protocol.SetReference) *liveSet {
+	return newRecent(a.Clock, func(ctx context.Context) (*v1alpha1.SidecarSet, error) {
+		return a.readSet(ctx, reference)
+	})
+}
+
+// readSet returns the set as the API server has it, or nil when it is gone.
+func (a *Activities) readSet(ctx context.Context, reference protocol.SetReference) (*v1alpha1.SidecarSet, error) {
+	set := &v1alpha1.SidecarSet{}
+	err := a.Live.Get(ctx, types.NamespacedName{Name: reference.Name}, set)
+	switch {
+	case apierrors.IsNotFound(err):
+		return nil, nil
+	case err != nil:
+		return nil, fmt.Errorf("read SidecarSet %s: %w", reference.Name, err)
+	case set.UID != reference.UID || set.DeletionTimestamp != nil:
+		return nil, nil
+	}
+	return set, nil
+}
+
+// population reads the matched pods of a set from the cache.
+func (a *Activities) population(ctx context.Context, set *v1alpha1.SidecarSet) ([]rollout.Pod, error) {
+	pods, err := a.Index.Of(set.Name)
+	if err != nil {
+		return nil, err
+	}
+	return a.populations.Population(set, pods, a.namespaceLabels(ctx))
+}
+
+// stateOf compares one pod with the set, if it is one of its matched pods.
+func (a *Activities) stateOf(ctx context.Context, set *v1alpha1.SidecarSet, pod *corev1.Pod) (state podstate.State, matched bool, err error) {
+	population, err := rollout.Population(set, []*corev1.Pod{pod}, a.namespaceLabels(ctx))
+	if err != nil || len(population) == 0 {
+		return podstate.State{}, false, err
+	}
+	return population[0].State, true, nil
+}
+
+const (
+	// refreshAge is when what the API server said is asked for again, and maxAge
+	// how old it may be when a pod is written.
+	refreshAge = time.Second
+	maxAge     = 2 * time.Second
+)
+
+// recent is what the API server said at most maxAge ago.
+type recent[T any] struct {
+	clock clock.PassiveClock
+	ask   func(context.Context) (T, error)
+
+	mu     sync.Mutex
+	asked  time.Time
+	answer T
+}
+
+func newRecent[T any](clock clock.PassiveClock, ask func(context.Context) (T, error)) *recent[T] {
+	return &recent[T]{clock: clock, ask: ask}
+}
+
+// get asks at most once in refreshAge. An answer that took longer than maxAge is
+// an error: it says how things were when it was asked for.
+func (r *recent[T]) get(ctx context.Context) (T, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if !r.asked.IsZero() && r.clock.Since(r.asked) < refreshAge {
+		return r.answer, nil
+	}
+	var none T
+	asked := r.clock.Now()
+	answer, err := r.ask(ctx)
+	if err != nil {
+		return none, err
+	}
+	if late := r.clock.Since(asked); late > maxAge {
+		return none, fmt.Errorf("the API server's answer took %s and is too old to act on", late)
+	}
+	r.asked, r.answer = asked, answer
+	return answer, nil
+}
 
 // liveReadAfter is when writes that the cache still does not show are compared
 // with the API server: resourceVersions go backwards when etcd is restored.
