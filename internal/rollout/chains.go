@@ -1,6 +1,12 @@
 package rollout
 
 import (
+	"fmt"
+	"slices"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+
 	"github.com/outrigger/outrigger/api/protocol"
 	"github.com/outrigger/outrigger/api/v1alpha1"
 	"github.com/outrigger/outrigger/internal/policy"
@@ -35,24 +41,35 @@ func (p *planner) partitionReached() bool { return p.keepsOld }
 
 func (p *planner) nothingLeft() bool { return true }
 
-// standing of a matched pod that the update selector takes.
+// standing of a matched pod in a rollout.
 type standing int
 
 const (
-	alreadyUpdated standing = iota
+	notSelected standing = iota
+	alreadyUpdated
 	notUpgradable
 	waiting
 	movable
 )
 
-// standingChain picks the candidates (SPEC §7.2): those waiting or movable.
-func standingChain() policy.Chain[*Pod, standing] {
-	return policy.Chain[*Pod, standing]{
+// standingChain picks the candidates (SPEC §7.2): those waiting or movable. An
+// update selector leaves all other pods alone.
+func standingChain(updateSelector *metav1.LabelSelector) (policy.Chain[*Pod, standing], error) {
+	chain := policy.Chain[*Pod, standing]{
 		{When: (*Pod).holdsVersion, Then: alreadyUpdated},
 		{When: (*Pod).differsInMoreThanImages, Then: notUpgradable},
 		{When: (*Pod).waits, Then: waiting},
 		{When: (*Pod).mayMove, Then: movable},
 	}
+	if updateSelector == nil {
+		return chain, nil
+	}
+	selector, err := metav1.LabelSelectorAsSelector(updateSelector)
+	if err != nil {
+		return nil, fmt.Errorf("spec.updateStrategy.selector: %w", err)
+	}
+	unselected := func(pod *Pod) bool { return !selector.Matches(labels.Set(pod.Labels)) }
+	return slices.Insert(chain, 0, policy.Rule[*Pod, standing]{When: unselected, Then: notSelected}), nil
 }
 
 func (p *Pod) holdsVersion() bool { return p.Updated }

@@ -5,9 +5,6 @@ import (
 	"slices"
 	"strings"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/labels"
-
 	"github.com/outrigger/outrigger/api/protocol"
 	"github.com/outrigger/outrigger/api/v1alpha1"
 )
@@ -81,19 +78,16 @@ func (p *planner) candidates() ([]candidate, error) {
 	if err != nil {
 		return nil, err
 	}
-	selected, err := updateSelector(p.strategy.Selector)
+	standings, err := standingChain(p.strategy.Selector)
 	if err != nil {
 		return nil, err
 	}
-	standings := standingChain()
 	candidates := make([]candidate, 0, p.plan.Counts.Matched-p.plan.Counts.Updated)
 	for i := range p.pods {
 		pod := &p.pods[i]
-		if !selected(pod) {
-			continue
-		}
-		p.plan.addCondition(pod)
 		switch standings.Decide(pod) {
+		case notSelected:
+			continue
 		case notUpgradable:
 			p.plan.Counts.NotUpgradable++
 			p.plan.NotUpgradable = append(p.plan.NotUpgradable, pod.Reference())
@@ -103,23 +97,12 @@ func (p *planner) candidates() ([]candidate, error) {
 		case movable:
 			candidates = append(candidates, newCandidate(pod, &priority))
 		}
+		p.plan.addCondition(pod)
 	}
 	for _, references := range [][]protocol.PodReference{p.plan.NotUpgradable, p.plan.FalseConditions, p.plan.TrueConditions} {
 		slices.SortFunc(references, func(a, b protocol.PodReference) int { return strings.Compare(a.String(), b.String()) })
 	}
 	return candidates, nil
-}
-
-// updateSelector reports which pods an update selector takes; without one, all.
-func updateSelector(selector *metav1.LabelSelector) (func(*Pod) bool, error) {
-	if selector == nil {
-		return func(*Pod) bool { return true }, nil
-	}
-	compiled, err := metav1.LabelSelectorAsSelector(selector)
-	if err != nil {
-		return nil, fmt.Errorf("spec.updateStrategy.selector: %w", err)
-	}
-	return func(pod *Pod) bool { return compiled.Matches(labels.Set(pod.Labels)) }, nil
 }
 
 // ordered returns the candidates that may be selected now, in order.
