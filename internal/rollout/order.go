@@ -2,6 +2,7 @@ package rollout
 
 import (
 	"cmp"
+	"container/heap"
 	"slices"
 	"strings"
 	"time"
@@ -86,34 +87,26 @@ func first(all []candidate, n int) []candidate {
 		sortCandidates(all)
 		return all
 	}
-	// The chosen ones are kept as a heap with the last of them on top.
-	heap := all[:n:n]
-	for i := n/2 - 1; i >= 0; i-- {
-		sink(heap, i)
-	}
+	kept := lastOnTop(all[:n:n])
+	heap.Init(kept)
 	for i := n; i < len(all) && n > 0; i++ {
-		if all[i].compare(&heap[0]) < 0 {
-			heap[0], all[i] = all[i], heap[0]
-			sink(heap, 0)
+		if all[i].compare(&kept[0]) < 0 {
+			kept[0], all[i] = all[i], kept[0]
+			heap.Fix(kept, 0)
 		}
 	}
-	sortCandidates(heap)
-	return heap
+	sortCandidates(kept)
+	return kept
 }
 
-func sink(heap []candidate, i int) {
-	for {
-		child := 2*i + 1
-		if child >= len(heap) {
-			return
-		}
-		if right := child + 1; right < len(heap) && heap[right].compare(&heap[child]) > 0 {
-			child = right
-		}
-		if heap[child].compare(&heap[i]) <= 0 {
-			return
-		}
-		heap[i], heap[child] = heap[child], heap[i]
-		i = child
-	}
-}
+// lastOnTop is a heap of a fixed number of candidates, the one that goes last on
+// top.
+type lastOnTop []candidate
+
+func (h lastOnTop) Len() int           { return len(h) }
+func (h lastOnTop) Less(i, j int) bool { return h[i].compare(&h[j]) > 0 }
+func (h lastOnTop) Swap(i, j int)      { h[i], h[j] = h[j], h[i] }
+
+// Push and Pop make it a heap.Interface; its length never changes.
+func (h lastOnTop) Push(any) {}
+func (h lastOnTop) Pop() any { return nil }
