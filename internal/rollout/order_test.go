@@ -72,7 +72,7 @@ func TestSpec7_3_ScatterPlaces(t *testing.T) {
 	} {
 		var got []int
 		for i := range c.chosen {
-			got = append(got, place(i, c.chosen, c.all)+1)
+			got = append(got, position(i, c.chosen, c.all)+1)
 		}
 		assert.Equal(t, c.want, got, "%d of %d", c.chosen, c.all)
 	}

@@ -42,7 +42,7 @@ func newPriority(strategy *v1alpha1.UpdatePriorityStrategy) (priority, error) {
 
 // rank of a pod: lower goes first, and of equal ones the larger number.
 type rank struct {
-	place  int
+	tier  int
 	number string
 }
 
@@ -54,11 +54,11 @@ func (p *priority) rank(pod *Pod) rank {
 				total += w.value
 			}
 		}
-		return rank{place: -int(total)}
+		return rank{tier: -int(total)}
 	}
 	for i, key := range p.keys {
 		if value, ok := pod.Labels[key]; ok {
-			return rank{place: i + 1, number: trailingNumber(value)}
+			return rank{tier: i + 1, number: trailingNumber(value)}
 		}
 	}
 	return rank{}
@@ -66,7 +66,7 @@ func (p *priority) rank(pod *Pod) rank {
 
 func (r rank) compare(other rank) int {
 	return cmp.Or(
-		cmp.Compare(r.place, other.place),
+		cmp.Compare(r.tier, other.tier),
 		cmp.Compare(len(other.number), len(r.number)),
 		cmp.Compare(other.number, r.number),
 	)

@@ -11,9 +11,9 @@ import (
 const anyValue = "*"
 
 // scatter spreads the pods of each term evenly over the whole rollout (SPEC
-// §7.3): of ten pods, three take the places 1, 6 and 10. The pods that this
+// §7.3): of ten pods, three take the positions 1, 6 and 10. The pods that this
 // rollout has upgraded already stand first, in whatever order: they take the
-// first places of their kind, so that the places of the others do not depend
+// first positions of their kind, so that those of the others do not depend
 // on how far the rollout is.
 func scatter(terms v1alpha1.UpdateScatterStrategy, done, waiting []candidate) []candidate {
 	all := append(slices.Clone(done), waiting...)
@@ -38,7 +38,7 @@ func values(term v1alpha1.UpdateScatterTerm, all []candidate) []string {
 	return slices.Sorted(maps.Keys(found))
 }
 
-// spread moves the pods that carry a label to even places. Among themselves,
+// spread moves the pods that carry a label to even positions. Among themselves,
 // these and the others keep their order.
 func spread(all []candidate, key, value string) []candidate {
 	var chosen, others []candidate
@@ -51,7 +51,7 @@ func spread(all []candidate, key, value string) []candidate {
 	}
 	result := make([]candidate, 0, len(all))
 	for next := 0; len(result) < len(all); {
-		if next < len(chosen) && len(result) == place(next, len(chosen), len(all)) {
+		if next < len(chosen) && len(result) == position(next, len(chosen), len(all)) {
 			result = append(result, chosen[next])
 			next++
 			continue
@@ -62,9 +62,9 @@ func spread(all []candidate, key, value string) []candidate {
 	return result
 }
 
-// place of the i-th of m among n, counted from 0: the first is the first, the
+// position of the i-th of m among n, counted from 0: the first is the first, the
 // last the last, the others in between, halves rounded up.
-func place(i, m, n int) int {
+func position(i, m, n int) int {
 	if m == 1 {
 		return 0
 	}
