@@ -6,31 +6,56 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/outrigger/outrigger/internal/policy"
 	"github.com/outrigger/outrigger/internal/record"
 )
 
-// containerTaken follows SPEC §7, "consistent". Without an imageID a container
-// was not created yet: the kubelet then reports the image that it was asked for.
-// A record without one proves nothing either, since any image differs from it.
-func containerTaken(c *corev1.Container, status *corev1.ContainerStatus, before record.ContainerStatus, patched time.Time) bool {
-	if status == nil || status.ImageID == "" {
-		return false
+// containerChange is a container that an upgrade changed, and its status before
+// the change and now.
+type containerChange struct {
+	container *corev1.Container
+	status    *corev1.ContainerStatus
+	before    record.ContainerStatus
+	patched   time.Time
+}
+
+// takenChain reports whether the kubelet has taken a change (SPEC §7,
+// "consistent").
+func takenChain() policy.Chain[*containerChange, bool] {
+	return policy.Chain[*containerChange, bool]{
+		{When: (*containerChange).notCreated, Then: false},
+		{When: (*containerChange).runsTheImage, Then: true},
+		{When: (*containerChange).restarted, Then: true},
+		{When: (*containerChange).imageUnrecorded, Then: false},
+		{When: (*containerChange).imageChanged, Then: true},
+		{When: (*containerChange).restartsRecorded, Then: false},
+		{When: (*containerChange).startedLater, Then: true},
 	}
-	if canonicalImage(status.Image) == canonicalImage(c.Image) || sameDigest(status.ImageID, c.Image) {
-		return true
-	}
-	if before.RestartCount != nil && status.RestartCount > *before.RestartCount {
-		return true
-	}
-	if before.ImageID == "" {
-		return false
-	}
-	if status.ImageID != before.ImageID || before.RestartCount != nil {
-		return status.ImageID != before.ImageID
-	}
-	// OpenKruise records no count. Its records are the one place where a node's
-	// clock is compared with another.
-	return status.State.Running != nil && status.State.Running.StartedAt.After(patched)
+}
+
+// notCreated containers have no imageID: the kubelet then reports the image that
+// it was asked for.
+func (c *containerChange) notCreated() bool { return c.status == nil || c.status.ImageID == "" }
+
+func (c *containerChange) runsTheImage() bool {
+	return canonicalImage(c.status.Image) == canonicalImage(c.container.Image) || sameDigest(c.status.ImageID, c.container.Image)
+}
+
+func (c *containerChange) restarted() bool {
+	return c.before.RestartCount != nil && c.status.RestartCount > *c.before.RestartCount
+}
+
+// imageUnrecorded proves nothing, since any image differs from an empty record.
+func (c *containerChange) imageUnrecorded() bool { return c.before.ImageID == "" }
+
+func (c *containerChange) imageChanged() bool { return c.status.ImageID != c.before.ImageID }
+
+func (c *containerChange) restartsRecorded() bool { return c.before.RestartCount != nil }
+
+// startedLater is for the records of OpenKruise, which hold no restart count.
+// Here alone a node's clock is compared with another.
+func (c *containerChange) startedLater() bool {
+	return c.status.State.Running != nil && c.status.State.Running.StartedAt.After(c.patched)
 }
 
 func sameDigest(imageID, image string) bool {

@@ -201,7 +201,8 @@ func (v *Version) taken(pod *corev1.Pod, newest record.State) (taken, failed boo
 		if container == nil {
 			continue
 		}
-		if !containerTaken(container, status, before, newest.UpdateTimestamp.Time) {
+		change := containerChange{container: container, status: status, before: before, patched: newest.UpdateTimestamp.Time}
+		if !takenChain().Decide(&change) {
 			taken = false
 			_, stuck := StartFailure(status)
 			failed = failed || stuck

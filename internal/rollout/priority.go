@@ -42,7 +42,7 @@ func newPriority(strategy *v1alpha1.UpdatePriorityStrategy) (priority, error) {
 
 // rank of a pod: lower goes first, and of equal ones the larger number.
 type rank struct {
-	tier  int
+	tier   int
 	number string
 }
 
