@@ -25,15 +25,30 @@ type Activities struct {
 	Status client.SubResourceWriter
 	// SystemNamespace holds the Leases of rollouts.
 	SystemNamespace string
-	// Events are told about pods.
+	// Events are recorded on pods.
 	Events events.EventRecorder
-	// Changes tells when something about a set moved in the cache.
+	// Changes wakes activities that wait for something about a set to change.
 	Changes *Changes
 	Clock   clock.WithTicker
 	// Writers is how many pods are written at a time.
 	Writers int
 
 	populations rollout.PopulationCache
+}
+
+func (a *Activities) reader() *reader {
+	return &reader{
+		cache: a.Cache, live: a.Live, index: a.Index, clock: a.Clock,
+		populations: &a.populations, namespaceLabels: a.namespaceLabels,
+	}
+}
+
+func (a *Activities) writer() *writer {
+	return &writer{reader: a.reader(), pods: a.Writer, status: a.Status}
+}
+
+func (a *Activities) poller() *poller {
+	return &poller{clock: a.Clock, changes: a.Changes}
 }
 
 func (a *Activities) namespaceLabels(ctx context.Context) func(string) (map[string]string, error) {

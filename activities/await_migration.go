@@ -14,20 +14,21 @@ import (
 // nothing has moved for idleTimeout. Pauses do not hold it, nor does a newer
 // generation: what was begun is finished.
 func (a *Activities) AwaitMigration(ctx context.Context, input protocol.AwaitMigrationInput) (result protocol.AwaitMigrationResult, err error) {
-	defer a.keepAlive(ctx)()
-	set := a.liveSet(input.SidecarSet)
-	refused, written, idle := setOf(input.Refused), a.newWrites(input.Written), a.newIdle()
-	err = a.poll(ctx, input.SidecarSet.Name, func() (time.Duration, error) {
+	defer keepHeartbeating(ctx, a.Clock)()
+	reader := a.reader()
+	set, refused := reader.recentSet(input.SidecarSet), setOf(input.Refused)
+	written, idle := reader.unseenWrites(input.Written), newIdleTimer(a.Clock)
+	err = a.poller().poll(ctx, input.SidecarSet.Name, func() (time.Duration, error) {
 		if unseen, err := written.count(ctx); err != nil || unseen > 0 {
 			return heartbeatInterval, err
 		}
-		found, err := a.migrating(ctx, set, refused)
+		found, err := findMigrating(ctx, reader, set, refused)
 		if err != nil {
 			return 0, err
 		}
 		result = protocol.AwaitMigrationResult{Pods: found.migrated, Pending: found.pending}
 		if len(result.Pods) == 0 {
-			result.Pods = found.migratedBefore
+			result.Pods = found.migratedExcluded
 		}
 		if (result.Pending > 0 || input.Upgrading) && len(result.Pods) == 0 {
 			return idle.left(protocol.Counts{Migrating: found.pending}), nil
@@ -37,22 +38,22 @@ func (a *Activities) AwaitMigration(ctx context.Context, input protocol.AwaitMig
 	return result, err
 }
 
-// migrating are the hot pods of a set that hold a standby twin that is yet to be reset.
+// migrating are the hot pods of a set that hold a standby twin to reset.
 type migrating struct {
 	pending int
-	// others are the pending ones that were not known before.
+	// others are the pending ones that were not excluded.
 	others int
-	// migrated ones can be reset, MaxBatch at most; migratedBefore are those
-	// known before.
-	migrated, migratedBefore []protocol.PodReference
+	// migrated ones can be reset, MaxBatch at most; migratedExcluded are those
+	// of the excluded.
+	migrated, migratedExcluded []protocol.PodReference
 }
 
-func (a *Activities) migrating(ctx context.Context, live *liveSet, known map[protocol.PodReference]bool) (found migrating, err error) {
-	set, err := live.get(ctx)
+func findMigrating(ctx context.Context, reader *reader, recent *recentSet, excluded map[protocol.PodReference]bool) (found migrating, err error) {
+	set, err := recent.get(ctx)
 	if err != nil || set == nil {
 		return found, err
 	}
-	population, err := a.population(ctx, set)
+	population, err := reader.population(ctx, set)
 	if err != nil {
 		return found, err
 	}
@@ -62,8 +63,8 @@ func (a *Activities) migrating(ctx context.Context, live *liveSet, known map[pro
 			continue
 		}
 		found.pending++
-		list := &found.migratedBefore
-		if !known[pod.Reference()] {
+		list := &found.migratedExcluded
+		if !excluded[pod.Reference()] {
 			found.others++
 			list = &found.migrated
 		}

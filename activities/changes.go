@@ -116,15 +116,15 @@ func (a *Activities) setDeleted(o any) {
 	}
 }
 
-// eachState tells every state that an object has had.
-func eachState(tell func(any)) toolscache.ResourceEventHandler {
+// eachState calls handle with every state that an object has had.
+func eachState(handle func(any)) toolscache.ResourceEventHandler {
 	return toolscache.ResourceEventHandlerFuncs{
-		AddFunc: tell,
+		AddFunc: handle,
 		UpdateFunc: func(before, after any) {
-			tell(before)
-			tell(after)
+			handle(before)
+			handle(after)
 		},
-		DeleteFunc: func(o any) { tell(lastState(o)) },
+		DeleteFunc: func(o any) { handle(lastState(o)) },
 	}
 }
 

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 
-	"github.com/outrigger/outrigger/api/protocol"
 	"github.com/outrigger/outrigger/api/v1alpha1"
 )
 
@@ -12,7 +11,7 @@ import (
 // already, so the set itself must still want this, and this run.
 type fence struct {
 	generation int64
-	claim      claim
+	lease      *rolloutLease
 	wanted     *recent[wanted]
 }
 
@@ -22,17 +21,16 @@ type wanted struct {
 	held bool
 }
 
-func (a *Activities) newFence(set protocol.SetReference, generation int64, run string) *fence {
-	f := &fence{generation: generation, claim: claim{Activities: a, set: set, run: run}}
+func newFence(reader *reader, lease *rolloutLease, generation int64) *fence {
 	// Read as one, so that neither is older than maxAge when a pod is written.
-	f.wanted = newRecent(a.Clock, func(ctx context.Context) (now wanted, err error) {
-		if now.set, err = a.readSet(ctx, set); err != nil || now.set == nil {
+	read := func(ctx context.Context) (now wanted, err error) {
+		if now.set, err = reader.set(ctx, lease.set); err != nil || now.set == nil {
 			return now, err
 		}
-		now.held, err = f.claim.held(ctx)
+		now.held, err = lease.held(ctx)
 		return now, err
-	})
-	return f
+	}
+	return &fence{generation: generation, lease: lease, wanted: newRecent(reader.clock, read)}
 }
 
 // check returns the set, or says why its pods must not be upgraded any more.

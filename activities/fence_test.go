@@ -38,8 +38,8 @@ func TestTheFenceStopsWhatTheSetDoesNotWantAnyMore(t *testing.T) {
 		change(set)
 		a, _ := newActivities(t, interceptor.Funcs{}, set)
 		a.Cache = nil
-		fence := a.newFence(protocol.SetReference{Name: "logs", UID: "u1"}, 2, "one")
-		_, err := fence.claim.take(t.Context())
+		fence := newFence(a.reader(), leaseOf(a, "one"), 2)
+		_, err := fence.lease.acquire(t.Context())
 		require.NoError(t, err)
 		_, stopped, err := fence.check(t.Context())
 		require.NoError(t, err)
@@ -49,10 +49,10 @@ func TestTheFenceStopsWhatTheSetDoesNotWantAnyMore(t *testing.T) {
 
 func TestTheFenceStopsARunThatAnotherHasTakenOverFrom(t *testing.T) {
 	a, clock := newActivities(t, interceptor.Funcs{}, logs(2))
-	fence := a.newFence(protocol.SetReference{Name: "logs", UID: "u1"}, 2, "one")
-	_, err := fence.claim.take(t.Context())
+	fence := newFence(a.reader(), leaseOf(a, "one"), 2)
+	_, err := fence.lease.acquire(t.Context())
 	require.NoError(t, err)
-	taking(t, claimOf(a, "two"), clock, func() {})
+	acquiring(t, leaseOf(a, "two"), clock, func() {})
 	_, stopped, err := fence.check(t.Context())
 	require.NoError(t, err)
 	assert.Equal(t, "another run has taken over", stopped)
@@ -69,8 +69,8 @@ func TestTwoAnswersThatAreLateTogetherAreNotActedOn(t *testing.T) {
 	}}
 	var a *Activities
 	a, clock = newActivities(t, slow, logs(2))
-	fence := a.newFence(protocol.SetReference{Name: "logs", UID: "u1"}, 2, "one")
-	_, err := fence.claim.take(t.Context())
+	fence := newFence(a.reader(), leaseOf(a, "one"), 2)
+	_, err := fence.lease.acquire(t.Context())
 	require.NoError(t, err)
 	_, _, err = fence.check(t.Context())
 	require.EqualError(t, err, "the API server's answer took 2.002s and is too old to act on")
@@ -85,7 +85,7 @@ func TestNothingIsWrittenWhileTheSetCannotBeRead(t *testing.T) {
 		return errors.New("connection refused")
 	}}
 	a, _ := newActivities(t, away, logs(2))
-	_, _, err := a.newFence(protocol.SetReference{Name: "logs", UID: "u1"}, 2, "one").check(t.Context())
+	_, _, err := newFence(a.reader(), leaseOf(a, "one"), 2).check(t.Context())
 	require.EqualError(t, err, "read SidecarSet logs: connection refused")
 }
 
@@ -112,7 +112,7 @@ func TestWritesAreWaitedForUntilTheCacheShowsThem(t *testing.T) {
 			a, clock := newActivities(t, interceptor.Funcs{}, c.live...)
 			cache, _ := newActivities(t, interceptor.Funcs{}, c.cached...)
 			a.Cache = cache.Live
-			writes := a.newWrites([]protocol.WrittenPod{{PodReference: reference, ResourceVersion: c.written}})
+			writes := a.reader().unseenWrites([]protocol.WrittenPod{{PodReference: reference, ResourceVersion: c.written}})
 			for i, want := range c.left {
 				clock.Step(time.Duration(i) * liveReadAfter)
 				left, err := writes.count(t.Context())

@@ -11,52 +11,58 @@ import (
 	"github.com/outrigger/outrigger/api/protocol"
 )
 
-// leaseTime is how long a batch may fill slots after it was last heard. The
-// server gives the batch of a worker that it has not heard for HeartbeatTimeout
-// to another one; half of that leaves what is on the wire time to arrive, so
-// that no two workers fill the same slots.
-const leaseTime = protocol.HeartbeatTimeout / 2
+const (
+	// heartbeatInterval is how often an activity heartbeats, and how often it
+	// looks again when nothing seems to change.
+	heartbeatInterval = time.Second
+	// heartbeatGrace is how long a batch may fill slots after a heartbeat that was
+	// answered. The server gives the batch of a worker that it has not heard for
+	// HeartbeatTimeout to another one; half of that leaves what is on the wire
+	// time to arrive, so that no two workers fill the same slots.
+	heartbeatGrace = protocol.HeartbeatTimeout / 2
+)
 
-// lease is a worker's right to fill slots. It lasts while the server answers.
-type lease struct {
+// writeDeadline is until when a worker may fill slots. Each heartbeat that the
+// server answers moves it.
+type writeDeadline struct {
 	clock clock.WithTicker
 	mu    sync.Mutex
-	until time.Time
+	at    time.Time
 }
 
-func newLease(clock clock.WithTicker) *lease {
-	return &lease{clock: clock, until: clock.Now().Add(leaseTime)}
+func newWriteDeadline(clock clock.WithTicker) *writeDeadline {
+	return &writeDeadline{clock: clock, at: clock.Now().Add(heartbeatGrace)}
 }
 
-// left is how long the lease still lasts.
-func (l *lease) left() time.Duration {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.until.Sub(l.clock.Now())
+// left is the time until then.
+func (d *writeDeadline) left() time.Duration {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.at.Sub(d.clock.Now())
 }
 
-// keep renews the lease by each sign of life that is answered, until stop.
-func (l *lease) keep(ctx context.Context, live func(context.Context) error) (stop func()) {
-	return everyHeartbeat(ctx, l.clock, func(ctx context.Context) { l.renew(ctx, live) })
+// keep heartbeats, and moves the deadline, until stop.
+func (d *writeDeadline) keep(ctx context.Context, heartbeat func(context.Context) error) (stop func()) {
+	return everyHeartbeat(ctx, d.clock, func(ctx context.Context) { d.extend(ctx, heartbeat) })
 }
 
-func (l *lease) renew(ctx context.Context, live func(context.Context) error) {
+func (d *writeDeadline) extend(ctx context.Context, heartbeat func(context.Context) error) {
 	// The server counts from when it hears, which is not before this.
-	sent := l.clock.Now()
-	asking, done := context.WithTimeout(ctx, leaseTime)
+	sent := d.clock.Now()
+	asking, done := context.WithTimeout(ctx, heartbeatGrace)
 	defer done()
-	if live(asking) != nil {
+	if heartbeat(asking) != nil {
 		return
 	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.until = sent.Add(leaseTime)
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.at = sent.Add(heartbeatGrace)
 }
 
-// heartbeatAnswered tells the server how many pods were written, and waits for its
-// answer. What the SDK records by itself also hears that the batch shall end,
-// but not whether it was heard.
-func heartbeatAnswered(ctx context.Context, outcome *outcome) func(context.Context) error {
+// answeredHeartbeat heartbeats with how many pods were written, and waits for the
+// server's answer. The heartbeat that the SDK sends by itself learns that the
+// batch shall end, but not whether the server heard it.
+func answeredHeartbeat(ctx context.Context, outcome *outcome) func(context.Context) error {
 	return func(asking context.Context) error {
 		written := outcome.count()
 		// The SDK goes on using the context after this call.
@@ -65,9 +71,9 @@ func heartbeatAnswered(ctx context.Context, outcome *outcome) func(context.Conte
 	}
 }
 
-// keepAlive heartbeats without waiting for the server's answer, until stop.
-func (a *Activities) keepAlive(ctx context.Context) (stop func()) {
-	return everyHeartbeat(ctx, a.Clock, func(context.Context) { activity.RecordHeartbeat(ctx) })
+// keepHeartbeating heartbeats without waiting for the server's answer, until stop.
+func keepHeartbeating(ctx context.Context, clock clock.WithTicker) (stop func()) {
+	return everyHeartbeat(ctx, clock, func(context.Context) { activity.RecordHeartbeat(ctx) })
 }
 
 // everyHeartbeat calls do once in each heartbeat interval, until stop.

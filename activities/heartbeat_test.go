@@ -11,7 +11,7 @@ import (
 	clocktesting "k8s.io/utils/clock/testing"
 )
 
-func TestLeaseLastsWhileTheServerAnswers(t *testing.T) {
+func TestTheWriteDeadlineMovesWhileTheServerAnswers(t *testing.T) {
 	clock := clocktesting.NewFakeClock(time.Date(2024, 1, 2, 12, 0, 0, 0, time.UTC))
 	heard := func(context.Context) error { return nil }
 	unheard := func(context.Context) error { return errors.New("unavailable") }
@@ -19,27 +19,27 @@ func TestLeaseLastsWhileTheServerAnswers(t *testing.T) {
 		clock.Step(3 * time.Second)
 		return nil
 	}
-	held := newLease(clock)
-	assert.Equal(t, leaseTime, held.left())
+	deadline := newWriteDeadline(clock)
+	assert.Equal(t, heartbeatGrace, deadline.left())
 	clock.Step(time.Second)
-	held.renew(t.Context(), unheard)
-	assert.Equal(t, leaseTime-time.Second, held.left())
-	held.renew(t.Context(), heard)
-	assert.Equal(t, leaseTime, held.left())
-	held.renew(t.Context(), late)
-	assert.Equal(t, leaseTime-3*time.Second, held.left(), "the server may have heard right after it was told")
-	clock.Step(leaseTime)
-	held.renew(t.Context(), unheard)
-	assert.Negative(t, held.left())
-	held.renew(t.Context(), heard)
-	assert.Equal(t, leaseTime, held.left(), "heard again")
+	deadline.extend(t.Context(), unheard)
+	assert.Equal(t, heartbeatGrace-time.Second, deadline.left())
+	deadline.extend(t.Context(), heard)
+	assert.Equal(t, heartbeatGrace, deadline.left())
+	deadline.extend(t.Context(), late)
+	assert.Equal(t, heartbeatGrace-3*time.Second, deadline.left(), "the server may have heard right after it was sent")
+	clock.Step(heartbeatGrace)
+	deadline.extend(t.Context(), unheard)
+	assert.Negative(t, deadline.left())
+	deadline.extend(t.Context(), heard)
+	assert.Equal(t, heartbeatGrace, deadline.left(), "heard again")
 }
 
-func TestLeaseIsKeptUntilTheEnd(t *testing.T) {
+func TestHeartbeatsGoOnUntilTheEnd(t *testing.T) {
 	clock := clocktesting.NewFakeClock(time.Date(2024, 1, 2, 12, 0, 0, 0, time.UTC))
-	told, ended := make(chan struct{}), make(chan struct{})
-	stop := newLease(clock).keep(t.Context(), func(ctx context.Context) error {
-		told <- struct{}{}
+	sent, ended := make(chan struct{}), make(chan struct{})
+	stop := newWriteDeadline(clock).keep(t.Context(), func(ctx context.Context) error {
+		sent <- struct{}{}
 		<-ctx.Done()
 		close(ended)
 		return ctx.Err()
@@ -48,7 +48,7 @@ func TestLeaseIsKeptUntilTheEnd(t *testing.T) {
 		runtime.Gosched() // until its ticker runs
 	}
 	clock.Step(heartbeatInterval)
-	<-told
+	<-sent
 	stop()
 	<-ended
 }

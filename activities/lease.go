@@ -5,10 +5,12 @@ import (
 	"fmt"
 	"time"
 
+	"go.temporal.io/sdk/activity"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/outrigger/outrigger/api/protocol"
@@ -23,99 +25,116 @@ const (
 	leasePrefix   = "outrigger-rollout-"
 )
 
-// claim is a run's right to upgrade pods of a set: it holds the set's Lease.
-// Temporal knows one open run of a set, but a run that was terminated or reset
-// leaves activities that go on for a while. No times are compared: the holder
-// looks at the Lease again and again, and whoever takes over names itself
-// first, waits, and holds it then.
-type claim struct {
-	*Activities
-	set protocol.SetReference
+// rolloutLease is the Kubernetes Lease of a set's rollout, which the run that
+// upgrades its pods holds. Temporal has one open run of a set, but a run that was
+// terminated or reset leaves activities that go on for a while. No times are
+// compared: the holder looks at the Lease again and again, and whoever takes over
+// names itself first, waits, and holds it then.
+type rolloutLease struct {
+	live      client.Reader
+	writer    client.Writer
+	clock     clock.Clock
+	namespace string
+	set       protocol.SetReference
+	// run is the identity to hold it with.
 	run string
 }
 
-// held reports whether the run holds the Lease.
-func (c *claim) held(ctx context.Context) (bool, error) {
-	lease, err := c.read(ctx)
-	return err == nil && lease != nil && holder(lease) == c.run && nextHolder(lease) == "", err
+func (a *Activities) lease(set protocol.SetReference, run string) *rolloutLease {
+	return &rolloutLease{live: a.Live, writer: a.Writer, clock: a.Clock, namespace: a.SystemNamespace, set: set, run: run}
 }
 
-// take makes the run the holder. It reports whether that took the Lease from
+// leaseIdentity names who holds the set's Lease: runs that began before there were
+// Leases do not say.
+func leaseIdentity(ctx context.Context, run string) string {
+	if run == "" {
+		return activity.GetInfo(ctx).WorkflowExecution.RunID
+	}
+	return run
+}
+
+// held reports whether the run holds the Lease.
+func (l *rolloutLease) held(ctx context.Context) (bool, error) {
+	lease, err := l.read(ctx)
+	return err == nil && lease != nil && holder(lease) == l.run && nextHolder(lease) == "", err
+}
+
+// acquire makes the run the holder. It reports whether that took the Lease from
 // another run, which may have written until a moment ago.
-func (c *claim) take(ctx context.Context) (takenOver bool, err error) {
-	lease, err := c.read(ctx)
+func (l *rolloutLease) acquire(ctx context.Context) (takenOver bool, err error) {
+	lease, err := l.read(ctx)
 	if err != nil {
 		return false, err
 	}
 	switch {
 	case lease == nil:
-		lease = &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: c.SystemNamespace, Name: c.name()}}
-		lease.Spec.HolderIdentity = &c.run
-		return false, c.wrote("create", c.Writer.Create(ctx, lease))
-	case holder(lease) == c.run && nextHolder(lease) == "":
+		lease = &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: l.namespace, Name: l.name()}}
+		lease.Spec.HolderIdentity = &l.run
+		return false, l.wrapped("create", l.writer.Create(ctx, lease))
+	case holder(lease) == l.run && nextHolder(lease) == "":
 		return false, nil
 	case holder(lease) == "":
-		return false, c.hold(ctx, lease)
+		return false, l.hold(ctx, lease)
 	}
-	metav1.SetMetaDataAnnotation(&lease.ObjectMeta, v1alpha1.NextHolderAnnotation, c.run)
-	if err := c.update(ctx, lease); err != nil {
+	metav1.SetMetaDataAnnotation(&lease.ObjectMeta, v1alpha1.NextHolderAnnotation, l.run)
+	if err := l.update(ctx, lease); err != nil {
 		return false, err
 	}
 	select {
-	case <-c.Clock.After(takeoverDelay):
+	case <-l.clock.After(takeoverDelay):
 	case <-ctx.Done():
 		return false, ctx.Err()
 	}
-	return true, c.hold(ctx, lease)
+	return true, l.hold(ctx, lease)
 }
 
-func (c *claim) hold(ctx context.Context, lease *coordinationv1.Lease) error {
-	lease.Spec.HolderIdentity = &c.run
+func (l *rolloutLease) hold(ctx context.Context, lease *coordinationv1.Lease) error {
+	lease.Spec.HolderIdentity = &l.run
 	delete(lease.Annotations, v1alpha1.NextHolderAnnotation)
-	return c.update(ctx, lease)
+	return l.update(ctx, lease)
 }
 
 // release lets the next run begin at once. Of a set that is gone, nothing stays.
-func (c *claim) release(ctx context.Context, gone bool) error {
-	lease, err := c.read(ctx)
-	if err != nil || lease == nil || holder(lease) != c.run {
+func (l *rolloutLease) release(ctx context.Context, gone bool) error {
+	lease, err := l.read(ctx)
+	if err != nil || lease == nil || holder(lease) != l.run {
 		return err
 	}
 	if gone {
 		unchanged := client.Preconditions{UID: &lease.UID, ResourceVersion: &lease.ResourceVersion}
-		return c.wrote("delete", client.IgnoreNotFound(c.Writer.Delete(ctx, lease, unchanged)))
+		return l.wrapped("delete", client.IgnoreNotFound(l.writer.Delete(ctx, lease, unchanged)))
 	}
 	lease.Spec.HolderIdentity = nil
 	delete(lease.Annotations, v1alpha1.NextHolderAnnotation)
-	return c.update(ctx, lease)
+	return l.update(ctx, lease)
 }
 
 // update fails when somebody else has written the Lease since it was read.
-func (c *claim) update(ctx context.Context, lease *coordinationv1.Lease) error {
-	return c.wrote("update", c.Writer.Update(ctx, lease))
+func (l *rolloutLease) update(ctx context.Context, lease *coordinationv1.Lease) error {
+	return l.wrapped("update", l.writer.Update(ctx, lease))
 }
 
-func (c *claim) wrote(verb string, err error) error {
+func (l *rolloutLease) wrapped(verb string, err error) error {
 	if err != nil {
-		return fmt.Errorf("%s Lease %s/%s: %w", verb, c.SystemNamespace, c.name(), err)
+		return fmt.Errorf("%s Lease %s/%s: %w", verb, l.namespace, l.name(), err)
 	}
 	return nil
 }
 
 // read returns nil when there is no Lease yet.
-func (c *claim) read(ctx context.Context) (*coordinationv1.Lease, error) {
+func (l *rolloutLease) read(ctx context.Context) (*coordinationv1.Lease, error) {
 	lease := &coordinationv1.Lease{}
-	err := c.Live.Get(ctx, types.NamespacedName{Namespace: c.SystemNamespace, Name: c.name()}, lease)
+	err := l.live.Get(ctx, types.NamespacedName{Namespace: l.namespace, Name: l.name()}, lease)
 	if apierrors.IsNotFound(err) {
 		return nil, nil
 	}
 	if err != nil {
-		return nil, fmt.Errorf("read Lease %s/%s: %w", c.SystemNamespace, c.name(), err)
+		return nil, fmt.Errorf("read Lease %s/%s: %w", l.namespace, l.name(), err)
 	}
 	return lease, nil
 }
 
-func (c *claim) name() string { return leasePrefix + c.set.Name }
+func (l *rolloutLease) name() string { return leasePrefix + l.set.Name }
 
 func holder(lease *coordinationv1.Lease) string {
 	if lease.Spec.HolderIdentity == nil {

@@ -29,24 +29,24 @@ func newActivities(t *testing.T, calls interceptor.Funcs, objects ...client.Obje
 	return &Activities{Live: server, Cache: server, Writer: server, SystemNamespace: "kruise-system", Clock: clock, Changes: NewChanges()}, clock
 }
 
-func claimOf(a *Activities, run string) *claim {
-	return &claim{Activities: a, set: protocol.SetReference{Name: "logs", UID: "u1"}, run: run}
+func leaseOf(a *Activities, run string) *rolloutLease {
+	return a.lease(protocol.SetReference{Name: "logs", UID: "u1"}, run)
 }
 
-func held(t *testing.T, c *claim) bool {
+func held(t *testing.T, l *rolloutLease) bool {
 	t.Helper()
-	mine, err := c.held(t.Context())
+	mine, err := l.held(t.Context())
 	require.NoError(t, err)
 	return mine
 }
 
-// taking takes the claim in the background, and lets the time pass that it waits.
-func taking(t *testing.T, c *claim, clock *clocktesting.FakeClock, meanwhile func()) (takenOver bool) {
+// acquiring acquires the Lease in the background, and lets the time pass that it waits.
+func acquiring(t *testing.T, l *rolloutLease, clock *clocktesting.FakeClock, meanwhile func()) (takenOver bool) {
 	t.Helper()
 	done := make(chan error)
 	go func() {
 		var err error
-		takenOver, err = c.take(t.Context())
+		takenOver, err = l.acquire(t.Context())
 		done <- err
 	}()
 	require.Eventually(t, clock.HasWaiters, 10*time.Second, time.Millisecond)
@@ -56,25 +56,25 @@ func taking(t *testing.T, c *claim, clock *clocktesting.FakeClock, meanwhile fun
 	return takenOver
 }
 
-func TestTheFirstRunHoldsTheClaimAtOnce(t *testing.T) {
+func TestTheFirstRunHoldsTheLeaseAtOnce(t *testing.T) {
 	a, _ := newActivities(t, interceptor.Funcs{})
-	one := claimOf(a, "one")
-	takenOver, err := one.take(t.Context())
+	one := leaseOf(a, "one")
+	takenOver, err := one.acquire(t.Context())
 	require.NoError(t, err)
 	assert.False(t, takenOver)
 	assert.True(t, held(t, one))
-	takenOver, err = claimOf(a, "one").take(t.Context())
+	takenOver, err = leaseOf(a, "one").acquire(t.Context())
 	require.NoError(t, err, "another worker of the same run")
 	assert.False(t, takenOver)
 }
 
 func TestARunThatTakesOverWaitsUntilTheOtherMustHaveStopped(t *testing.T) {
 	a, clock := newActivities(t, interceptor.Funcs{})
-	one, two := claimOf(a, "one"), claimOf(a, "two")
-	_, err := one.take(t.Context())
+	one, two := leaseOf(a, "one"), leaseOf(a, "two")
+	_, err := one.acquire(t.Context())
 	require.NoError(t, err)
 	require.True(t, held(t, one))
-	takenOver := taking(t, two, clock, func() {
+	takenOver := acquiring(t, two, clock, func() {
 		assert.False(t, held(t, one), "from the moment that the other announces itself")
 		assert.False(t, held(t, two), "not yet")
 	})
@@ -85,35 +85,35 @@ func TestARunThatTakesOverWaitsUntilTheOtherMustHaveStopped(t *testing.T) {
 }
 
 // A worker that was frozen in the middle of taking over wakes up too late.
-func TestOnlyOneOfTwoThatTakeOverHoldsTheClaim(t *testing.T) {
+func TestOnlyOneOfTwoThatTakeOverHoldsTheLease(t *testing.T) {
 	a, clock := newActivities(t, interceptor.Funcs{})
-	_, err := claimOf(a, "one").take(t.Context())
+	_, err := leaseOf(a, "one").acquire(t.Context())
 	require.NoError(t, err)
 	late := make(chan error)
 	go func() {
-		_, err := claimOf(a, "two").take(t.Context())
+		_, err := leaseOf(a, "two").acquire(t.Context())
 		late <- err
 	}()
 	require.Eventually(t, clock.HasWaiters, 10*time.Second, time.Millisecond)
 	lease := &coordinationv1.Lease{}
 	key := types.NamespacedName{Namespace: "kruise-system", Name: "outrigger-rollout-logs"}
 	require.NoError(t, a.Live.Get(t.Context(), key, lease))
-	three := claimOf(a, "three")
+	three := leaseOf(a, "three")
 	require.NoError(t, three.hold(t.Context(), lease))
 	clock.Step(takeoverDelay)
 	require.ErrorContains(t, <-late, "update Lease kruise-system/outrigger-rollout-logs")
 	assert.True(t, held(t, three))
 }
 
-func TestReleasedClaimsAreTakenAtOnce(t *testing.T) {
+func TestReleasedLeasesAreTakenAtOnce(t *testing.T) {
 	a, _ := newActivities(t, interceptor.Funcs{})
-	one, two := claimOf(a, "one"), claimOf(a, "two")
-	_, err := one.take(t.Context())
+	one, two := leaseOf(a, "one"), leaseOf(a, "two")
+	_, err := one.acquire(t.Context())
 	require.NoError(t, err)
 	require.NoError(t, two.release(t.Context(), false), "not its own")
 	assert.True(t, held(t, one))
 	require.NoError(t, one.release(t.Context(), false))
-	takenOver, err := two.take(t.Context())
+	takenOver, err := two.acquire(t.Context())
 	require.NoError(t, err)
 	assert.False(t, takenOver)
 	assert.True(t, held(t, two))

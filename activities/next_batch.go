@@ -4,7 +4,6 @@ import (
 	"context"
 	"time"
 
-	"go.temporal.io/sdk/activity"
 	"k8s.io/utils/clock"
 
 	"github.com/outrigger/outrigger/api/protocol"
@@ -12,15 +11,12 @@ import (
 	"github.com/outrigger/outrigger/internal/rollout"
 )
 
+// Slots that become free within the batch window go into one batch, so that it is
+// worth its dozen events in the history. The window grows with the slots of the
+// set, up to maxBatchWindow.
 const (
-	// Slots that become free within the batch window go into one batch, so that
-	// it is worth its dozen events in the history. The window grows with the
-	// slots of the set, up to maxBatchWindow.
 	maxBatchWindow     = 250 * time.Millisecond
 	batchWindowPerSlot = 5 * time.Millisecond
-	// idleTimeout is how long an activity stays although nothing moves. Longer
-	// waits are the workflow's, which takes no slot of a worker.
-	idleTimeout = 5 * time.Second
 )
 
 // NextBatch waits until pods of the generation can be upgraded and returns
@@ -28,30 +24,21 @@ const (
 // on, NextBatchPoll long at most; once nothing has moved for idleTimeout it
 // says what is waited for.
 func (a *Activities) NextBatch(ctx context.Context, input protocol.NextBatchInput) (result protocol.NextBatchResult, err error) {
-	defer a.keepAlive(ctx)()
-	w := &wait{
-		Activities: a, input: input, refused: setOf(input.Refused), unseen: a.newWrites(input.Written),
-		set: a.liveSet(input.SidecarSet), idle: a.newIdle(),
+	defer keepHeartbeating(ctx, a.Clock)()
+	reader := a.reader()
+	n := &nextBatch{
+		reader: reader, clock: a.Clock, input: input, refused: setOf(input.Refused),
+		set: reader.recentSet(input.SidecarSet), unseen: reader.unseenWrites(input.Written), idle: newIdleTimer(a.Clock),
 	}
-	err = a.poll(ctx, input.SidecarSet.Name, func() (again time.Duration, err error) {
-		result, again, err = w.look(ctx)
+	err = a.poller().poll(ctx, input.SidecarSet.Name, func() (again time.Duration, err error) {
+		result, again, err = n.look(ctx)
 		return again, err
 	})
 	if err == nil && result.Phase.Ended() && result.Phase != protocol.PhaseSuperseded {
 		a.populations.Forget(input.SidecarSet.Name)
-		claim := &claim{Activities: a, set: input.SidecarSet, run: runOf(ctx, input.Run)}
-		err = claim.release(ctx, result.Phase == protocol.PhaseDeleted)
+		err = a.lease(input.SidecarSet, leaseIdentity(ctx, input.Run)).release(ctx, result.Phase == protocol.PhaseDeleted)
 	}
 	return result, err
-}
-
-// runOf names who holds the set's Lease: runs that began before there were
-// Leases do not say.
-func runOf(ctx context.Context, run string) string {
-	if run == "" {
-		return activity.GetInfo(ctx).WorkflowExecution.RunID
-	}
-	return run
 }
 
 func setOf(pods []protocol.PodReference) map[protocol.PodReference]bool {
@@ -62,57 +49,58 @@ func setOf(pods []protocol.PodReference) map[protocol.PodReference]bool {
 	return set
 }
 
-// wait is one NextBatch in progress.
-type wait struct {
-	*Activities
+// nextBatch is one NextBatch in progress.
+type nextBatch struct {
+	reader  *reader
+	clock   clock.PassiveClock
 	input   protocol.NextBatchInput
-	set     *liveSet
+	set     *recentSet
 	refused map[protocol.PodReference]bool
 	// unseen writes must show in the cache before it may be planned from.
-	unseen *writes
-	// first is when slots were first seen free.
-	first time.Time
-	idle  idle
+	unseen *unseenWrites
+	// firstFree is when slots were first seen free.
+	firstFree time.Time
+	idle      *idleTimer
 }
 
 // look makes one attempt. again says when to make another even if nothing
 // changes; zero means that the result stands.
-func (w *wait) look(ctx context.Context) (result protocol.NextBatchResult, again time.Duration, err error) {
-	set, err := w.set.get(ctx)
+func (n *nextBatch) look(ctx context.Context) (result protocol.NextBatchResult, again time.Duration, err error) {
+	set, err := n.set.get(ctx)
 	switch {
 	case err != nil:
 		return result, 0, err
 	case set == nil:
 		return protocol.NextBatchResult{Phase: protocol.PhaseDeleted, Message: "the SidecarSet is gone"}, 0, nil
-	case set.Generation != w.input.Generation:
+	case set.Generation != n.input.Generation:
 		return protocol.NextBatchResult{Phase: protocol.PhaseSuperseded, Generation: set.Generation}, 0, nil
 	}
-	if unseen, err := w.unseen.count(ctx); err != nil || unseen > 0 {
+	if unseen, err := n.unseen.count(ctx); err != nil || unseen > 0 {
 		return protocol.NextBatchResult{
 			Phase: protocol.PhaseProgressing, Message: "waiting for the worker's cache to show the batch written last",
 		}, heartbeatInterval, err
 	}
-	return w.plan(ctx, set)
+	return n.plan(ctx, set)
 }
 
-func (w *wait) plan(ctx context.Context, set *v1alpha1.SidecarSet) (result protocol.NextBatchResult, again time.Duration, err error) {
-	population, err := w.population(ctx, set)
+func (n *nextBatch) plan(ctx context.Context, set *v1alpha1.SidecarSet) (result protocol.NextBatchResult, again time.Duration, err error) {
+	population, err := n.reader.population(ctx, set)
 	if err != nil {
 		return result, 0, err
 	}
-	plan, err := rollout.Next(set, population, w.refused)
+	plan, err := rollout.Next(set, population, n.refused)
 	if err != nil {
 		return result, 0, err
 	}
-	if w.input.Held {
+	if n.input.Held {
 		return protocol.NextBatchResult{Phase: protocol.PhasePaused, Message: plan.Message, Counts: plan.Counts}, 0, nil
 	}
-	if w.input.SkipConditions {
+	if n.input.SkipConditions {
 		plan.FalseConditions, plan.TrueConditions = nil, nil
 	}
-	again = w.batchWindow(&plan)
+	again = n.batchWindow(&plan)
 	// Nobody waits for these: they come when nothing moves any more.
-	if w.input.SkipTrueConditions || len(plan.Pods) > 0 || again > 0 {
+	if n.input.SkipTrueConditions || len(plan.Pods) > 0 || again > 0 {
 		plan.TrueConditions = nil
 	}
 	if len(plan.FalseConditions)+len(plan.TrueConditions) > 0 && plan.Phase.Ended() {
@@ -129,13 +117,13 @@ func (w *wait) plan(ctx context.Context, set *v1alpha1.SidecarSet) (result proto
 // not at all when it has a reserve, which fills later slots, or when it takes
 // two thirds of what may move. While nothing can move it is the time until the
 // next look.
-func (w *wait) batchWindow(plan *rollout.Plan) time.Duration {
+func (n *nextBatch) batchWindow(plan *rollout.Plan) time.Duration {
 	switch {
 	case len(plan.FalseConditions) > 0:
 		return 0
 	case plan.Phase == protocol.PhaseWaiting:
-		w.first = time.Time{}
-		return w.idle.left(plan.Counts)
+		n.firstFree = time.Time{}
+		return n.idle.left(plan.Counts)
 	case plan.Phase != protocol.PhaseProgressing:
 		return 0
 	case len(plan.Pods) == 0:
@@ -143,31 +131,9 @@ func (w *wait) batchWindow(plan *rollout.Plan) time.Duration {
 	case len(plan.Reserve) > 0 || len(plan.Pods) == rollout.MaxBatch || 3*len(plan.Pods) >= 2*min(plan.Slots, plan.Counts.Remaining):
 		return 0
 	}
-	if w.first.IsZero() {
-		w.first = w.Clock.Now()
+	if n.firstFree.IsZero() {
+		n.firstFree = n.clock.Now()
 	}
 	longest := min(maxBatchWindow, time.Duration(plan.Slots)*batchWindowPerSlot)
-	return max(longest-w.Clock.Since(w.first), 0)
-}
-
-// idle notices when nothing moves any more.
-type idle struct {
-	clock  clock.PassiveClock
-	counts protocol.Counts
-	since  time.Time
-}
-
-func (a *Activities) newIdle() idle { return idle{clock: a.Clock, since: a.Clock.Now()} }
-
-// moved has the time begin anew.
-func (i *idle) moved() { i.since = i.clock.Now() }
-
-// left is how long to stay until the next look, zero once nothing has moved for
-// idleTimeout.
-func (i *idle) left(counts protocol.Counts) time.Duration {
-	if counts != i.counts {
-		i.counts = counts
-		i.moved()
-	}
-	return min(max(idleTimeout-i.clock.Since(i.since), 0), heartbeatInterval)
+	return max(longest-n.clock.Since(n.firstFree), 0)
 }

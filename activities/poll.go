@@ -2,10 +2,10 @@ package activities
 
 import (
 	"context"
-	"errors"
 	"time"
 
 	"go.temporal.io/sdk/activity"
+	"k8s.io/utils/clock"
 
 	"github.com/outrigger/outrigger/api/protocol"
 )
@@ -15,33 +15,37 @@ const (
 	// one part of the time in replanShare.
 	replanInterval = 20 * time.Millisecond
 	replanShare    = 10
-	// heartbeatInterval is how often an activity heartbeats, and how often it
-	// looks again when nothing seems to change.
-	heartbeatInterval = time.Second
+	// idleTimeout is how long an activity stays although nothing moves. Longer
+	// waits are the workflow's, which takes no slot of a worker.
+	idleTimeout = 5 * time.Second
 )
 
-var errStopping = errors.New("this worker is stopping; another one goes on")
+// poller looks at a set again and again.
+type poller struct {
+	clock   clock.Clock
+	changes *Changes
+}
 
-// poll looks at a set again and again: whenever something about it changes,
-// and when look asks for it. It ends when look returns zero or an error, and
-// after NextBatchPoll with what was seen last.
-func (a *Activities) poll(ctx context.Context, set string, look func() (again time.Duration, err error)) error {
-	changed, done := a.Changes.Wait(set)
+// poll calls look whenever something about a set changes, and when look asks for
+// it. It ends when look returns zero or an error, and after NextBatchPoll with
+// what was seen last.
+func (p *poller) poll(ctx context.Context, set string, look func() (again time.Duration, err error)) error {
+	changed, done := p.changes.Wait(set)
 	defer done()
-	end := a.Clock.After(protocol.NextBatchPoll)
+	end := p.clock.After(protocol.NextBatchPoll)
 	for {
-		began := a.Clock.Now()
+		began := p.clock.Now()
 		again, err := look()
 		if err != nil || again == 0 {
 			return err
 		}
 		// A storm of events must not mean looking without pause.
-		if err := a.sleep(ctx, max(replanInterval, (replanShare-1)*a.Clock.Since(began))); err != nil {
+		if err := p.sleep(ctx, max(replanInterval, (replanShare-1)*p.clock.Since(began))); err != nil {
 			return err
 		}
 		select {
 		case <-changed:
-		case <-a.Clock.After(again):
+		case <-p.clock.After(again):
 		case <-end:
 			return nil
 		case <-ctx.Done():
@@ -52,11 +56,35 @@ func (a *Activities) poll(ctx context.Context, set string, look func() (again ti
 	}
 }
 
-func (a *Activities) sleep(ctx context.Context, d time.Duration) error {
+func (p *poller) sleep(ctx context.Context, d time.Duration) error {
 	select {
-	case <-a.Clock.After(d):
+	case <-p.clock.After(d):
 		return nil
 	case <-ctx.Done():
 		return ctx.Err()
 	}
+}
+
+// idleTimer notices when nothing moves any more.
+type idleTimer struct {
+	clock  clock.PassiveClock
+	counts protocol.Counts
+	since  time.Time
+}
+
+func newIdleTimer(clock clock.PassiveClock) *idleTimer {
+	return &idleTimer{clock: clock, since: clock.Now()}
+}
+
+// reset has the time begin anew.
+func (t *idleTimer) reset() { t.since = t.clock.Now() }
+
+// left is how long to stay until the next look, zero once nothing has moved for
+// idleTimeout.
+func (t *idleTimer) left(counts protocol.Counts) time.Duration {
+	if counts != t.counts {
+		t.counts = counts
+		t.reset()
+	}
+	return min(max(idleTimeout-t.clock.Since(t.since), 0), heartbeatInterval)
 }

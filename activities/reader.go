@@ -8,6 +8,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/resourceversion"
 	"k8s.io/utils/clock"
@@ -16,24 +17,34 @@ import (
 	"github.com/outrigger/outrigger/api/protocol"
 	"github.com/outrigger/outrigger/api/v1alpha1"
 	"github.com/outrigger/outrigger/internal/podstate"
+	"github.com/outrigger/outrigger/internal/record"
 	"github.com/outrigger/outrigger/internal/rollout"
+	"github.com/outrigger/outrigger/kube"
 )
 
-// liveSet reads a set past the cache, which may be half a minute behind after
-// an outage while the pods' is current again.
-type liveSet = recent[*v1alpha1.SidecarSet]
+const (
+	// refreshAge is when what the API server said is asked for again, and maxAge
+	// how old it may be when a pod is written.
+	refreshAge = time.Second
+	maxAge     = 2 * time.Second
+	// liveReadAfter is when writes that the cache still does not show are compared
+	// with the API server: resourceVersions go backwards when etcd is restored.
+	liveReadAfter = 5 * time.Second
+)
 
-// liveSet gets the set as it was at most maxAge ago, or nil when it is gone.
-func (a *Activities) liveSet(reference protocol.SetReference) *liveSet {
-	return newRecent(a.Clock, func(ctx context.Context) (*v1alpha1.SidecarSet, error) {
-		return a.readSet(ctx, reference)
-	})
+// reader reads sets and pods, from the cache or from the API server.
+type reader struct {
+	cache, live     client.Reader
+	index           *kube.Pods
+	clock           clock.PassiveClock
+	populations     *rollout.PopulationCache
+	namespaceLabels func(context.Context) func(string) (map[string]string, error)
 }
 
-// readSet returns the set as the API server has it, or nil when it is gone.
-func (a *Activities) readSet(ctx context.Context, reference protocol.SetReference) (*v1alpha1.SidecarSet, error) {
+// set returns the set as the API server has it, or nil when it is gone.
+func (r *reader) set(ctx context.Context, reference protocol.SetReference) (*v1alpha1.SidecarSet, error) {
 	set := &v1alpha1.SidecarSet{}
-	err := a.Live.Get(ctx, types.NamespacedName{Name: reference.Name}, set)
+	err := r.live.Get(ctx, types.NamespacedName{Name: reference.Name}, set)
 	switch {
 	case apierrors.IsNotFound(err):
 		return nil, nil
@@ -45,30 +56,148 @@ func (a *Activities) readSet(ctx context.Context, reference protocol.SetReferenc
 	return set, nil
 }
 
+// recentSet is a set, or nil when it is gone, as it was at most maxAge ago. The
+// cache is not asked: after an outage its sets may be half a minute behind while
+// its pods are current again.
+type recentSet = recent[*v1alpha1.SidecarSet]
+
+func (r *reader) recentSet(reference protocol.SetReference) *recentSet {
+	return newRecent(r.clock, func(ctx context.Context) (*v1alpha1.SidecarSet, error) {
+		return r.set(ctx, reference)
+	})
+}
+
 // population reads the matched pods of a set from the cache.
-func (a *Activities) population(ctx context.Context, set *v1alpha1.SidecarSet) ([]rollout.Pod, error) {
-	pods, err := a.Index.Of(set.Name)
+func (r *reader) population(ctx context.Context, set *v1alpha1.SidecarSet) ([]rollout.Pod, error) {
+	pods, err := r.index.Of(set.Name)
 	if err != nil {
 		return nil, err
 	}
-	return a.populations.Population(set, pods, a.namespaceLabels(ctx))
+	return r.populations.Population(set, pods, r.namespaceLabels(ctx))
 }
 
-// stateOf compares one pod with the set, if it is one of its matched pods.
-func (a *Activities) stateOf(ctx context.Context, set *v1alpha1.SidecarSet, pod *corev1.Pod) (state podstate.State, matched bool, err error) {
-	population, err := rollout.Population(set, []*corev1.Pod{pod}, a.namespaceLabels(ctx))
+// state compares one pod with the set, if it is one of its matched pods.
+func (r *reader) state(ctx context.Context, set *v1alpha1.SidecarSet, pod *corev1.Pod) (state podstate.State, matched bool, err error) {
+	population, err := rollout.Population(set, []*corev1.Pod{pod}, r.namespaceLabels(ctx))
 	if err != nil || len(population) == 0 {
 		return podstate.State{}, false, err
 	}
 	return population[0].State, true, nil
 }
 
-const (
-	// refreshAge is when what the API server said is asked for again, and maxAge
-	// how old it may be when a pod is written.
-	refreshAge = time.Second
-	maxAge     = 2 * time.Second
-)
+// cachedPod and livePod return a pod, or nil when the object of that uid is not
+// there.
+func (r *reader) cachedPod(ctx context.Context, reference protocol.PodReference) (*corev1.Pod, error) {
+	return readPod(ctx, r.cache, reference)
+}
+
+func (r *reader) livePod(ctx context.Context, reference protocol.PodReference) (*corev1.Pod, error) {
+	return readPod(ctx, r.live, reference)
+}
+
+func readPod(ctx context.Context, from client.Reader, reference protocol.PodReference) (*corev1.Pod, error) {
+	var pod corev1.Pod
+	err := from.Get(ctx, types.NamespacedName{Namespace: reference.Namespace, Name: reference.Name}, &pod)
+	if apierrors.IsNotFound(err) || err == nil && pod.UID != reference.UID {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	return &pod, nil
+}
+
+// livePods lists the pods that a set was injected into, as the API server has
+// them.
+func (r *reader) livePods(ctx context.Context, set *v1alpha1.SidecarSet) ([]protocol.WrittenPod, error) {
+	selector, err := metav1.LabelSelectorAsSelector(set.Spec.Selector)
+	if err != nil {
+		return nil, fmt.Errorf("SidecarSet %s: spec.selector: %w", set.Name, err)
+	}
+	pods := &metav1.PartialObjectMetadataList{}
+	pods.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("PodList"))
+	if err := r.live.List(ctx, pods, client.MatchingLabelsSelector{Selector: selector}); err != nil {
+		return nil, fmt.Errorf("list pods that SidecarSet %s selects: %w", set.Name, err)
+	}
+	var found []protocol.WrittenPod
+	for i := range pods.Items {
+		if pod := &pods.Items[i]; record.Injected(pod.Annotations, set.Name) {
+			reference := protocol.PodReference{Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID}
+			found = append(found, protocol.WrittenPod{PodReference: reference, ResourceVersion: pod.ResourceVersion})
+		}
+	}
+	return found, nil
+}
+
+// unseenWrites are pods that were written, by another worker or this one, and
+// that the cache does not show so yet: it lags behind, and must not be planned
+// from.
+type unseenWrites struct {
+	reader *reader
+	pods   []protocol.WrittenPod
+	// since is when the cache was looked at first, and compared when the API
+	// server was asked last.
+	since, compared time.Time
+}
+
+func (r *reader) unseenWrites(written []protocol.WrittenPod) *unseenWrites {
+	now := r.clock.Now()
+	return &unseenWrites{reader: r, pods: written, since: now, compared: now}
+}
+
+func (w *unseenWrites) add(written []protocol.WrittenPod) {
+	if len(w.pods) == 0 {
+		now := w.reader.clock.Now()
+		w.since, w.compared = now, now
+	}
+	w.pods = append(w.pods, written...)
+}
+
+// count drops the writes that the cache shows, and counts the others. A pod that
+// the cache lacks counts as gone only when the API server says so, because a
+// late cache may not have seen its creation either.
+func (w *unseenWrites) count(ctx context.Context) (int, error) {
+	now := w.reader.clock.Now()
+	compare := now.Sub(w.since) >= liveReadAfter && now.Sub(w.compared) >= liveReadAfter
+	if compare {
+		w.compared = now
+	}
+	var left []protocol.WrittenPod
+	for _, pod := range w.pods {
+		shown, err := w.reader.cacheShows(ctx, &pod, compare)
+		if err != nil {
+			return 0, fmt.Errorf("look for the write to pod %s: %w", pod.PodReference, err)
+		}
+		if !shown {
+			left = append(left, pod)
+		}
+	}
+	w.pods = left
+	return len(left), nil
+}
+
+// cacheShows reports whether the cache has a pod as it was written. One that may
+// have been written, or is to be compared, must be in the cache as the API
+// server has it now.
+func (r *reader) cacheShows(ctx context.Context, written *protocol.WrittenPod, compare bool) (bool, error) {
+	if written.ResourceVersion == "" || compare {
+		pod, err := r.livePod(ctx, written.PodReference)
+		if err != nil || pod == nil {
+			return err == nil, err
+		}
+		written.ResourceVersion = pod.ResourceVersion
+	}
+	pod, err := r.cachedPod(ctx, written.PodReference)
+	if err != nil {
+		return false, err
+	}
+	if pod != nil {
+		order, err := resourceversion.CompareResourceVersion(pod.ResourceVersion, written.ResourceVersion)
+		return order >= 0, err
+	}
+	pod, err = r.livePod(ctx, written.PodReference)
+	return err == nil && pod == nil, err
+}
 
 // recent is what the API server said at most maxAge ago.
 type recent[T any] struct {
@@ -103,90 +232,4 @@ func (r *recent[T]) get(ctx context.Context) (T, error) {
 	}
 	r.asked, r.answer = asked, answer
 	return answer, nil
-}
-
-// liveReadAfter is when writes that the cache still does not show are compared
-// with the API server: resourceVersions go backwards when etcd is restored.
-const liveReadAfter = 5 * time.Second
-
-// writes are pods that were written, by another worker or this one, and that
-// the cache does not show so yet: it lags behind, and must not be planned from.
-type writes struct {
-	*Activities
-	unseen []protocol.WrittenPod
-	// since is when the cache was looked at first, and compared when the API
-	// server was asked last.
-	since, compared time.Time
-}
-
-func (a *Activities) newWrites(written []protocol.WrittenPod) *writes {
-	now := a.Clock.Now()
-	return &writes{Activities: a, unseen: written, since: now, compared: now}
-}
-
-// add has more writes waited for.
-func (w *writes) add(written []protocol.WrittenPod) {
-	if len(w.unseen) == 0 {
-		w.since, w.compared = w.Clock.Now(), w.Clock.Now()
-	}
-	w.unseen = append(w.unseen, written...)
-}
-
-// count drops the writes that the cache shows, and counts the others. A pod that
-// the cache lacks counts as gone only when the API server says so, because a
-// late cache may not have seen its creation either.
-func (w *writes) count(ctx context.Context) (int, error) {
-	now := w.Clock.Now()
-	compare := now.Sub(w.since) >= liveReadAfter && now.Sub(w.compared) >= liveReadAfter
-	if compare {
-		w.compared = now
-	}
-	var left []protocol.WrittenPod
-	for _, pod := range w.unseen {
-		shown, err := w.cacheShows(ctx, &pod, compare)
-		if err != nil {
-			return 0, fmt.Errorf("look for the write to pod %s: %w", pod.PodReference, err)
-		}
-		if !shown {
-			left = append(left, pod)
-		}
-	}
-	w.unseen = left
-	return len(left), nil
-}
-
-// cacheShows reports whether the cache has a pod as it was written. One that may
-// have been written, or is to be compared, must be in the cache as the API
-// server has it now.
-func (a *Activities) cacheShows(ctx context.Context, written *protocol.WrittenPod, compare bool) (bool, error) {
-	if written.ResourceVersion == "" || compare {
-		pod, err := a.read(ctx, a.Live, written.PodReference)
-		if err != nil || pod == nil {
-			return err == nil, err
-		}
-		written.ResourceVersion = pod.ResourceVersion
-	}
-	pod, err := a.read(ctx, a.Cache, written.PodReference)
-	if err != nil {
-		return false, err
-	}
-	if pod != nil {
-		order, err := resourceversion.CompareResourceVersion(pod.ResourceVersion, written.ResourceVersion)
-		return order >= 0, err
-	}
-	pod, err = a.read(ctx, a.Live, written.PodReference)
-	return err == nil && pod == nil, err
-}
-
-// read returns a pod, or nil when that incarnation of it is not there.
-func (a *Activities) read(ctx context.Context, reader client.Reader, reference protocol.PodReference) (*corev1.Pod, error) {
-	var pod corev1.Pod
-	err := reader.Get(ctx, types.NamespacedName{Namespace: reference.Namespace, Name: reference.Name}, &pod)
-	if apierrors.IsNotFound(err) || err == nil && pod.UID != reference.UID {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, err
-	}
-	return &pod, nil
 }

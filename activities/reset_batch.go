@@ -7,6 +7,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/events"
+	"k8s.io/utils/clock"
 
 	"github.com/outrigger/outrigger/api/protocol"
 	"github.com/outrigger/outrigger/internal/podstate"
@@ -32,36 +34,41 @@ const (
 // unavailable, so it needs no budget. When it is cancelled it ends what it
 // writes.
 func (a *Activities) ResetBatch(ctx context.Context, input protocol.ResetBatchInput) (protocol.ResetBatchResult, error) {
-	defer a.keepAlive(ctx)()
+	defer keepHeartbeating(ctx, a.Clock)()
+	writer := a.writer()
 	b := &resetBatch{
-		Activities: a, input: input, done: setOf(input.Refused),
-		set: a.liveSet(input.SidecarSet),
+		reader: writer.reader, writer: writer, events: a.Events, clock: a.Clock,
+		upgrading: input.Upgrading, set: writer.reader.recentSet(input.SidecarSet), done: setOf(input.Refused),
 		end: a.Clock.Now().Add(resetTime), busy: a.Clock.Now(),
 	}
 	writing, done := withoutCancelRequest(ctx)
 	defer done()
-	b.writers, writing = a.newWriters(writing)
+	b.pool, writing = newPool(writing, a.Writers, nil)
 	b.reset(writing, input.Pods)
-	err := a.poll(ctx, input.SidecarSet.Name, func() (time.Duration, error) { return b.look(writing) })
-	if failed := b.writers.wait(); failed != nil {
+	err := a.poller().poll(ctx, input.SidecarSet.Name, func() (time.Duration, error) { return b.look(writing) })
+	if failed := b.pool.wait(); failed != nil {
 		err = failed
 	} else if endedEarly(ctx, err) {
 		err = nil
 	}
-	return b.outcome.resets(b.tried), err
+	return b.result(), err
 }
 
 // resetBatch is one ResetBatch in progress.
 type resetBatch struct {
-	*Activities
-	input   protocol.ResetBatchInput
-	set     *liveSet
-	end     time.Time
-	outcome outcome
-	tried   []protocol.PodReference
+	reader *reader
+	writer *writer
+	pool   *pool
+	events events.EventRecorder
+	clock  clock.PassiveClock
+	set    *recentSet
+	// upgrading says that more pods will be migrating.
+	upgrading bool
+	end       time.Time
+	outcome   outcome
+	tried     []protocol.PodReference
 	// done pods are not looked at again: the cache may not show it yet.
-	done    map[protocol.PodReference]bool
-	writers *writers
+	done map[protocol.PodReference]bool
 	// busy is when a pod was migrating last.
 	busy time.Time
 }
@@ -71,16 +78,16 @@ func (b *resetBatch) look(ctx context.Context) (again time.Duration, err error) 
 	if ctx.Err() != nil {
 		return 0, nil
 	}
-	found, err := b.migrating(ctx, b.set, b.done)
+	found, err := findMigrating(ctx, b.reader, b.set, b.done)
 	if err != nil {
 		return 0, err
 	}
-	now := b.Clock.Now()
+	now := b.clock.Now()
 	if found.others > 0 {
 		b.busy = now
 	}
 	left := b.end.Sub(now)
-	if left <= 0 || found.others == 0 && (!b.input.Upgrading || now.Sub(b.busy) >= resetIdleTimeout) {
+	if left <= 0 || found.others == 0 && (!b.upgrading || now.Sub(b.busy) >= resetIdleTimeout) {
 		return 0, nil
 	}
 	b.reset(ctx, found.migrated)
@@ -91,21 +98,18 @@ func (b *resetBatch) reset(ctx context.Context, pods []protocol.PodReference) {
 	b.tried = append(b.tried, pods...)
 	for _, pod := range pods {
 		b.done[pod] = true
-		b.writers.begin(ctx, pod, &b.outcome, change{
-			decide: func(ctx context.Context, pod *corev1.Pod) (decision, error) {
-				return b.decideReset(ctx, b.set, pod)
-			},
-			write: b.resetPod,
+		b.pool.submit(ctx, func(ctx context.Context) error {
+			return b.writer.apply(ctx, pod, &b.outcome, change{decide: b.decide, write: b.write})
 		})
 	}
 }
 
-func (a *Activities) decideReset(ctx context.Context, live *liveSet, pod *corev1.Pod) (decision, error) {
-	set, err := live.get(ctx)
+func (b *resetBatch) decide(ctx context.Context, pod *corev1.Pod) (decision, error) {
+	set, err := b.set.get(ctx)
 	if err != nil || set == nil {
 		return decision{}, err
 	}
-	state, matched, err := a.stateOf(ctx, set, pod)
+	state, matched, err := b.reader.state(ctx, set, pod)
 	if err != nil || !matched || !state.Migrated {
 		return decision{}, err
 	}
@@ -113,18 +117,23 @@ func (a *Activities) decideReset(ctx context.Context, live *liveSet, pod *corev1
 	if err != nil {
 		return decision{refusal: err}, nil
 	}
-	patch, err := upgrade.Reset(pod, version, metav1.NewTime(a.Clock.Now()))
+	patch, err := upgrade.Reset(pod, version, metav1.NewTime(b.clock.Now()))
 	return decision{patch: patch, refusal: err}, nil
 }
 
-func (a *Activities) resetPod(ctx context.Context, pod *corev1.Pod, patch []byte) error {
+func (b *resetBatch) write(ctx context.Context, pod *corev1.Pod, patch []byte) error {
 	before := pod.DeepCopy()
-	err := a.patchPod(ctx, pod, patch)
+	err := b.writer.patchPod(ctx, pod, patch)
 	switch {
 	case err == nil:
-		a.Events.Eventf(pod, nil, corev1.EventTypeNormal, eventResetSucceed, "Reset", "the old containers of hot-upgrade sidecars were emptied")
+		b.events.Eventf(pod, nil, corev1.EventTypeNormal, eventResetSucceed, "Reset", "the old containers of hot-upgrade sidecars were emptied")
 	case refused(err):
-		a.Events.Eventf(before, nil, corev1.EventTypeWarning, eventResetFailed, "Reset", "%s", fmt.Sprintf("the API server refused to empty the old containers: %s", reason(err)))
+		b.events.Eventf(before, nil, corev1.EventTypeWarning, eventResetFailed, "Reset", "%s", fmt.Sprintf("the API server refused to empty the old containers: %s", reason(err)))
 	}
 	return err
+}
+
+func (b *resetBatch) result() protocol.ResetBatchResult {
+	reset, failed := len(b.outcome.written), b.outcome.failures(b.tried)
+	return protocol.ResetBatchResult{Reset: reset, Skipped: len(b.tried) - reset - len(failed), Failed: failed}
 }

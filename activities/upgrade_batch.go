@@ -2,28 +2,24 @@ package activities
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"slices"
 	"time"
 
 	"go.temporal.io/sdk/activity"
-	"go.temporal.io/sdk/temporal"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"sigs.k8s.io/controller-runtime/pkg/client"
+	"k8s.io/utils/clock"
 
 	"github.com/outrigger/outrigger/api/protocol"
 	"github.com/outrigger/outrigger/api/v1alpha1"
 	"github.com/outrigger/outrigger/internal/podstate"
-	"github.com/outrigger/outrigger/internal/record"
 	"github.com/outrigger/outrigger/internal/revision"
 	"github.com/outrigger/outrigger/internal/rollout"
 	"github.com/outrigger/outrigger/internal/upgrade"
 )
 
 // refillTime is how long a batch goes on with its reserve: long enough to be
-// worth its events, short enough that the history tells how far a run is.
+// worth its events, short enough that the history shows how far a run is.
 const refillTime = 30 * time.Second
 
 // UpgradeBatch upgrades the chosen pods, each with one guarded write: those of
@@ -36,37 +32,45 @@ const refillTime = 30 * time.Second
 // cannot be reached, and may then be called again. When it is cancelled it ends
 // what it writes and says what it wrote.
 func (a *Activities) UpgradeBatch(ctx context.Context, input protocol.UpgradeBatchInput) (protocol.UpgradeBatchResult, error) {
-	b := &batch{
-		Activities: a, input: input, end: a.Clock.Now().Add(refillTime), lease: newLease(a.Clock),
-		fence: a.newFence(input.SidecarSet, input.Generation, runOf(ctx, input.Run)),
+	writer := a.writer()
+	reader := writer.reader
+	b := &upgradeBatch{
+		reader: reader, writer: writer, writers: a.Writers, poller: a.poller(), clock: a.Clock,
+		input: input, end: a.Clock.Now().Add(refillTime), deadline: newWriteDeadline(a.Clock),
+		fence: newFence(reader, a.lease(input.SidecarSet, leaseIdentity(ctx, input.Run)), input.Generation),
 		left:  slices.Concat(input.Pods, input.Reserve), taken: map[protocol.PodReference]bool{},
-		before: a.newWrites(input.Written), own: a.newWrites(nil), idle: a.newIdle(),
+		before: reader.unseenWrites(input.Written), own: reader.unseenWrites(nil), idle: newIdleTimer(a.Clock),
 	}
 	err := b.run(ctx)
-	return b.outcome.upgrades(b.tried), err
+	return b.result(), err
 }
 
-// batch is one UpgradeBatch in progress.
-type batch struct {
-	*Activities
-	input   protocol.UpgradeBatchInput
-	end     time.Time
-	lease   *lease
-	fence   *fence
-	outcome outcome
+// upgradeBatch is one UpgradeBatch in progress.
+type upgradeBatch struct {
+	reader *reader
+	writer *writer
+	// writers is how many pods are written at a time, by the pool.
+	writers  int
+	pool     *pool
+	poller   *poller
+	clock    clock.PassiveClock
+	input    protocol.UpgradeBatchInput
+	end      time.Time
+	deadline *writeDeadline
+	fence    *fence
+	outcome  outcome
 	// left pods are still to be upgraded, in order; tried ones are not, and
 	// taken holds the same.
 	left, tried []protocol.SelectedPod
 	taken       map[protocol.PodReference]bool
-	writers     *writers
 	// Writes before the batch, and its own, that the cache does not show yet.
-	before, own *writes
-	idle        idle
+	before, own *unseenWrites
+	idle        *idleTimer
 }
 
-func (b *batch) run(ctx context.Context) error {
-	defer b.lease.keep(ctx, heartbeatAnswered(ctx, &b.outcome))()
-	if err := b.takeOver(ctx); err != nil {
+func (b *upgradeBatch) run(ctx context.Context) error {
+	defer b.deadline.keep(ctx, answeredHeartbeat(ctx, &b.outcome))()
+	if err := b.acquireLease(ctx); err != nil {
 		if endedEarly(ctx, err) {
 			return nil
 		}
@@ -75,14 +79,14 @@ func (b *batch) run(ctx context.Context) error {
 	// A write that was begun must end, or nobody would know what it did.
 	writing, done := withoutCancelRequest(ctx)
 	defer done()
-	b.writers, writing = b.newWriters(writing)
+	b.pool, writing = newPool(writing, b.writers, nil)
 	if activity.GetInfo(ctx).Attempt > 1 {
 		if err := b.catchUp(writing); err != nil {
 			return err
 		}
 	}
-	err := b.poll(ctx, b.input.SidecarSet.Name, func() (time.Duration, error) { return b.refill(writing) })
-	if failed := b.writers.wait(); failed != nil {
+	err := b.poller.poll(ctx, b.input.SidecarSet.Name, func() (time.Duration, error) { return b.refill(writing) })
+	if failed := b.pool.wait(); failed != nil {
 		return failed
 	}
 	if endedEarly(ctx, err) {
@@ -91,58 +95,35 @@ func (b *batch) run(ctx context.Context) error {
 	return err
 }
 
-// takeOver makes the run the one that upgrades pods. In the place of another, it
-// first has the cache show whatever that one may have written.
-func (b *batch) takeOver(ctx context.Context) error {
-	takenOver, err := b.fence.claim.take(ctx)
+// acquireLease makes the run the one that upgrades pods. In the place of another,
+// it first has the cache show whatever that one may have written.
+func (b *upgradeBatch) acquireLease(ctx context.Context) error {
+	takenOver, err := b.fence.lease.acquire(ctx)
 	if err != nil || !takenOver {
 		return err
 	}
-	set, err := b.readSet(ctx, b.input.SidecarSet)
+	set, err := b.reader.set(ctx, b.input.SidecarSet)
 	if err != nil || set == nil {
 		return err
 	}
-	selector, err := metav1.LabelSelectorAsSelector(set.Spec.Selector)
+	pods, err := b.reader.livePods(ctx, set)
 	if err != nil {
-		return fmt.Errorf("SidecarSet %s: spec.selector: %w", set.Name, err)
+		return err
 	}
-	pods := &metav1.PartialObjectMetadataList{}
-	pods.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("PodList"))
-	if err := b.Live.List(ctx, pods, client.MatchingLabelsSelector{Selector: selector}); err != nil {
-		return fmt.Errorf("list pods that SidecarSet %s selects: %w", set.Name, err)
-	}
-	for i := range pods.Items {
-		if pod := &pods.Items[i]; record.Injected(pod.Annotations, set.Name) {
-			reference := protocol.PodReference{Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID}
-			b.before.add([]protocol.WrittenPod{{PodReference: reference, ResourceVersion: pod.ResourceVersion}})
-		}
-	}
+	b.before.add(pods)
 	return nil
 }
 
 // catchUp finds out what an attempt before this one has done, from the API
-// server: the cache may not know yet. What that one may still have on the wire
+// server: the cache may be behind. What that one may still have on the wire
 // comes first in what is left. Pods of a generation that was left are all taken
 // for written.
-func (b *batch) catchUp(ctx context.Context) error {
-	err := each(ctx, b.Activities, b.left, func(ctx context.Context, chosen protocol.SelectedPod) error {
-		set, stopped, err := b.fence.check(ctx)
-		if err != nil {
-			return err
-		}
-		pod, err := b.read(ctx, b.Live, chosen.PodReference)
-		if err != nil || pod == nil {
-			return err
-		}
-		if stopped == "" {
-			state, _, err := b.stateOf(ctx, set, pod)
-			if err != nil || !state.Updated {
-				return err
-			}
-		}
-		b.outcome.wrote(chosen.PodReference, pod.ResourceVersion)
-		return nil
-	})
+func (b *upgradeBatch) catchUp(ctx context.Context) error {
+	looks, looking := newPool(ctx, b.writers, errStopping)
+	for _, chosen := range b.left {
+		looks.submit(looking, func(ctx context.Context) error { return b.catchUpPod(ctx, chosen.PodReference) })
+	}
+	err := looks.wait()
 	done := func(chosen protocol.SelectedPod) bool {
 		_, done := b.outcome.written[chosen.PodReference]
 		return done
@@ -156,13 +137,32 @@ func (b *batch) catchUp(ctx context.Context) error {
 	return err
 }
 
+func (b *upgradeBatch) catchUpPod(ctx context.Context, reference protocol.PodReference) error {
+	set, stopped, err := b.fence.check(ctx)
+	if err != nil {
+		return err
+	}
+	pod, err := b.reader.livePod(ctx, reference)
+	if err != nil || pod == nil {
+		return err
+	}
+	if stopped == "" {
+		state, _, err := b.reader.state(ctx, set, pod)
+		if err != nil || !state.Updated {
+			return err
+		}
+	}
+	b.outcome.wrote(reference, pod.ResourceVersion)
+	return nil
+}
+
 // timeLeft is how long slots may still be filled.
-func (b *batch) timeLeft() time.Duration {
-	return min(b.end.Sub(b.Clock.Now()), b.lease.left())
+func (b *upgradeBatch) timeLeft() time.Duration {
+	return min(b.end.Sub(b.clock.Now()), b.deadline.left())
 }
 
 // refill upgrades as many pods as the cluster has room for.
-func (b *batch) refill(ctx context.Context) (again time.Duration, err error) {
+func (b *upgradeBatch) refill(ctx context.Context) (again time.Duration, err error) {
 	left := b.timeLeft()
 	if left <= 0 || len(b.left) == 0 || ctx.Err() != nil {
 		return 0, nil
@@ -188,12 +188,12 @@ func (b *batch) refill(ctx context.Context) (again time.Duration, err error) {
 
 // fill plans anew and has pods upgraded. others says that only pods which the
 // batch does not hold may move.
-func (b *batch) fill(ctx context.Context, set *v1alpha1.SidecarSet) (counts protocol.Counts, others bool, err error) {
+func (b *upgradeBatch) fill(ctx context.Context, set *v1alpha1.SidecarSet) (counts protocol.Counts, others bool, err error) {
 	unseen, err := b.notInCache(ctx)
 	if err != nil {
 		return counts, false, err
 	}
-	population, err := b.population(ctx, set)
+	population, err := b.reader.population(ctx, set)
 	if err != nil {
 		return counts, false, err
 	}
@@ -205,90 +205,46 @@ func (b *batch) fill(ctx context.Context, set *v1alpha1.SidecarSet) (counts prot
 	b.left = refill.Left
 	b.upgrade(ctx, refill.Now)
 	if unseen > 0 || len(refill.Now) > 0 {
-		b.idle.moved()
+		b.idle.reset()
 	}
 	return plan.Counts, refill.Others, nil
 }
 
 // notInCache counts the pods that were written, or are being written, and that
 // the cache does not show so.
-func (b *batch) notInCache(ctx context.Context) (int, error) {
+func (b *upgradeBatch) notInCache(ctx context.Context) (int, error) {
 	// In this order, one that ends meanwhile counts twice rather than never.
-	pending := int(b.writers.pending.Load())
+	pending := int(b.pool.pending.Load())
 	b.own.add(b.outcome.newWrites())
 	unseen, err := b.own.count(ctx)
 	return pending + unseen, err
 }
 
 // upgrade has pods taken through their upgrade while there is time.
-func (b *batch) upgrade(ctx context.Context, chosen []protocol.SelectedPod) {
+func (b *upgradeBatch) upgrade(ctx context.Context, chosen []protocol.SelectedPod) {
 	for _, one := range chosen {
 		b.try(one)
-		b.writers.begin(ctx, one.PodReference, &b.outcome, change{
-			decide: func(ctx context.Context, pod *corev1.Pod) (decision, error) {
-				if b.timeLeft() <= 0 {
-					return decision{}, nil
-				}
-				return b.decideUpgrade(ctx, b.fence, one, pod, &b.outcome)
-			},
-			write: b.patchPod,
+		decide := func(ctx context.Context, pod *corev1.Pod) (decision, error) { return b.decide(ctx, one, pod) }
+		b.pool.submit(ctx, func(ctx context.Context) error {
+			return b.writer.apply(ctx, one.PodReference, &b.outcome, change{decide: decide, write: b.writer.patchPod})
 		})
 	}
 }
 
-func (b *batch) try(chosen protocol.SelectedPod) {
-	b.tried = append(b.tried, chosen)
-	b.taken[chosen.PodReference] = true
-}
-
-func references(pods []protocol.SelectedPod) []protocol.PodReference {
-	references := make([]protocol.PodReference, 0, len(pods))
-	for _, pod := range pods {
-		references = append(references, pod.PodReference)
+// decide looks at a chosen pod as it is now.
+func (b *upgradeBatch) decide(ctx context.Context, chosen protocol.SelectedPod, pod *corev1.Pod) (decision, error) {
+	if b.timeLeft() <= 0 {
+		return decision{}, nil
 	}
-	return references
-}
-
-// withoutCancelRequest ends with ctx, but not because the workflow asks for it.
-func withoutCancelRequest(ctx context.Context) (context.Context, func()) {
-	going, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	stop := context.AfterFunc(ctx, func() {
-		if !requested(ctx) {
-			cancel()
-		}
-	})
-	return going, func() {
-		stop()
-		cancel()
-	}
-}
-
-// endedEarly reports whether a poll ended because the workflow asked for it, or
-// because the worker stops; what was done until then stands.
-func endedEarly(ctx context.Context, err error) bool {
-	return requested(ctx) || errors.Is(err, errStopping)
-}
-
-// requested reports whether the workflow asked for the end of ctx.
-func requested(ctx context.Context) bool {
-	var canceled *temporal.CanceledError
-	return ctx.Err() != nil && errors.As(context.Cause(ctx), &canceled)
-}
-
-
-// decideUpgrade looks at a chosen pod as it is now.
-func (a *Activities) decideUpgrade(
-	ctx context.Context, fence *fence, chosen protocol.SelectedPod, pod *corev1.Pod, outcome *outcome,
-) (decision, error) {
-	set, stopped, err := fence.check(ctx)
+	set, stopped, err := b.fence.check(ctx)
 	if err != nil {
 		return decision{}, err
 	}
 	if stopped != "" {
-		outcome.stop(stopped)
+		b.outcome.stop(stopped)
 		return decision{}, nil
 	}
-	state, matched, err := a.stateOf(ctx, set, pod)
+	state, matched, err := b.reader.state(ctx, set, pod)
 	switch {
 	case err != nil || !matched:
 		return decision{}, err
@@ -297,11 +253,11 @@ func (a *Activities) decideUpgrade(
 	case !state.Upgradable || state.Waits() || chosen.Unready && state.Ready:
 		return decision{}, nil
 	}
-	patch, err := a.upgradePatch(set, pod)
+	patch, err := b.patch(set, pod)
 	return decision{patch: patch, refusal: err}, nil
 }
 
-func (a *Activities) upgradePatch(set *v1alpha1.SidecarSet, pod *corev1.Pod) ([]byte, error) {
+func (b *upgradeBatch) patch(set *v1alpha1.SidecarSet, pod *corev1.Pod) ([]byte, error) {
 	version, err := podstate.NewVersion(set)
 	if err != nil {
 		return nil, err
@@ -311,5 +267,21 @@ func (a *Activities) upgradePatch(set *v1alpha1.SidecarSet, pod *corev1.Pod) ([]
 		return nil, err
 	}
 	target := upgrade.Target{Version: version, Revision: name, SetVersion: set.ResourceVersion, Metadata: set.Spec.PatchPodMetadata}
-	return upgrade.Patch(pod, target, metav1.NewTime(a.Clock.Now()))
+	return upgrade.Patch(pod, target, metav1.NewTime(b.clock.Now()))
+}
+
+func (b *upgradeBatch) try(chosen protocol.SelectedPod) {
+	b.tried = append(b.tried, chosen)
+	b.taken[chosen.PodReference] = true
+}
+
+// result lists the pods in the order they were chosen in.
+func (b *upgradeBatch) result() protocol.UpgradeBatchResult {
+	tried := make([]protocol.PodReference, 0, len(b.tried))
+	for _, pod := range b.tried {
+		tried = append(tried, pod.PodReference)
+	}
+	result := protocol.UpgradeBatchResult{Written: b.outcome.writes(tried), Failed: b.outcome.failures(tried), Stopped: b.outcome.stopped}
+	result.Skipped = len(tried) - len(result.Written) - len(result.Failed)
+	return result
 }

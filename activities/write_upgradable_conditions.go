@@ -7,40 +7,47 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
-	"sigs.k8s.io/controller-runtime/pkg/client"
+	"k8s.io/utils/clock"
 
 	"github.com/outrigger/outrigger/api/protocol"
 	"github.com/outrigger/outrigger/internal/podstate"
 )
 
-// WriteUpgradableConditions writes the pod condition SidecarSetUpgradable where it is out of
-// date, and only there (SPEC §7.2).
+// WriteUpgradableConditions writes the pod condition SidecarSetUpgradable where it
+// is out of date, and only there (SPEC §7.2).
 func (a *Activities) WriteUpgradableConditions(ctx context.Context, input protocol.WriteUpgradableConditionsInput) (protocol.WriteUpgradableConditionsResult, error) {
-	defer a.keepAlive(ctx)()
+	defer keepHeartbeating(ctx, a.Clock)()
 	var outcome outcome
-	set := a.liveSet(input.SidecarSet)
-	err := each(ctx, a, input.Pods, func(ctx context.Context, reference protocol.PodReference) error {
-		return a.change(ctx, reference, &outcome, change{
-			decide: func(ctx context.Context, pod *corev1.Pod) (decision, error) {
-				return a.decideCondition(ctx, set, input.Generation, pod)
-			},
-			write: a.patchStatus,
+	writer := a.writer()
+	decider := conditionDecider{reader: writer.reader, clock: a.Clock, set: writer.reader.recentSet(input.SidecarSet), generation: input.Generation}
+	pool, writing := newPool(ctx, a.Writers, errStopping)
+	for _, pod := range input.Pods {
+		pool.submit(writing, func(ctx context.Context) error {
+			return writer.apply(ctx, pod, &outcome, change{decide: decider.decide, write: writer.patchStatus})
 		})
-	})
-	return outcome.conditions(input.Pods), err
+	}
+	err := pool.wait()
+	return protocol.WriteUpgradableConditionsResult{Written: outcome.writes(input.Pods), Failed: outcome.failures(input.Pods)}, err
 }
 
-func (a *Activities) decideCondition(ctx context.Context, live *liveSet, generation int64, pod *corev1.Pod) (decision, error) {
-	set, err := live.get(ctx)
-	if err != nil || set == nil || set.Generation != generation {
+// conditionDecider decides which condition a pod needs.
+type conditionDecider struct {
+	reader     *reader
+	clock      clock.PassiveClock
+	set        *recentSet
+	generation int64
+}
+
+func (d *conditionDecider) decide(ctx context.Context, pod *corev1.Pod) (decision, error) {
+	set, err := d.set.get(ctx)
+	if err != nil || set == nil || set.Generation != d.generation {
 		return decision{}, err
 	}
-	state, matched, err := a.stateOf(ctx, set, pod)
+	state, matched, err := d.reader.state(ctx, set, pod)
 	if err != nil || !matched {
 		return decision{}, err
 	}
-	condition, changed, err := podstate.UpgradableCondition(pod, set.Name, state, metav1.NewTime(a.Clock.Now()))
+	condition, changed, err := podstate.UpgradableCondition(pod, set.Name, state, metav1.NewTime(d.clock.Now()))
 	if err != nil || !changed {
 		return decision{refusal: err}, nil
 	}
@@ -52,8 +59,4 @@ func (a *Activities) decideCondition(ctx context.Context, live *liveSet, generat
 		return decision{refusal: fmt.Errorf("encode the condition of pod %s/%s: %w", pod.Namespace, pod.Name, err)}, nil
 	}
 	return decision{patch: patch}, nil
-}
-
-func (a *Activities) patchStatus(ctx context.Context, pod *corev1.Pod, patch []byte) error {
-	return a.Status.Patch(ctx, pod, client.RawPatch(types.StrategicMergePatchType, patch))
 }

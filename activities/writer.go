@@ -18,8 +18,15 @@ import (
 	"github.com/outrigger/outrigger/api/protocol"
 )
 
-// attempts is how often a pod is read anew when it changes under our hands.
+// attempts is how often a pod is read anew when it changes between read and write.
 const attempts = 3
+
+// writer takes pods through guarded writes.
+type writer struct {
+	reader *reader
+	pods   client.Writer
+	status client.SubResourceWriter
+}
 
 // change is one guarded write to one pod.
 type change struct {
@@ -39,45 +46,45 @@ type decision struct {
 	refusal error
 }
 
-// change takes one pod through a change, or notes why not. A pod that changed
-// since it was read is looked at again as it is now.
-func (a *Activities) change(ctx context.Context, reference protocol.PodReference, outcome *outcome, c change) error {
-	reader := a.Cache
+// apply takes one pod through a change, or records why not. A pod that changed
+// since it was read is decided about again as it is now.
+func (w *writer) apply(ctx context.Context, reference protocol.PodReference, outcome *outcome, c change) error {
+	read := w.reader.cachedPod
 	for range attempts {
-		again, err := a.attempt(ctx, reader, reference, outcome, c)
-		if err != nil || !again {
+		pod, err := read(ctx, reference)
+		if err != nil {
+			return fmt.Errorf("read pod %s: %w", reference, err)
+		}
+		if pod == nil {
+			return nil
+		}
+		conflict, err := attempt(ctx, pod, outcome, c)
+		if err != nil || !conflict {
 			return err
 		}
-		reader = a.Live
+		read = w.reader.livePod
 	}
 	return nil
 }
 
-func (a *Activities) attempt(ctx context.Context, reader client.Reader, reference protocol.PodReference, outcome *outcome, c change) (again bool, err error) {
-	pod, err := a.read(ctx, reader, reference)
-	if err != nil {
-		return false, fmt.Errorf("read pod %s: %w", reference, err)
-	}
-	if pod == nil {
-		return false, nil
-	}
+// attempt decides about a pod and writes it. It reports whether the write was in
+// conflict with another.
+func attempt(ctx context.Context, pod *corev1.Pod, outcome *outcome, c change) (conflict bool, err error) {
+	reference := protocol.PodReference{Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID}
 	decided, err := c.decide(ctx, pod)
 	switch {
 	case err != nil:
 		return false, err
 	case decided.refusal != nil:
 		outcome.failed(reference, decided.refusal.Error())
+		return false, nil
 	case decided.done:
 		outcome.wrote(reference, pod.ResourceVersion)
-	case decided.patch != nil:
-		return write(ctx, pod, decided.patch, outcome, c)
+		return false, nil
+	case decided.patch == nil:
+		return false, nil
 	}
-	return false, nil
-}
-
-func write(ctx context.Context, pod *corev1.Pod, patch []byte, outcome *outcome, c change) (again bool, err error) {
-	reference := protocol.PodReference{Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID}
-	err = c.write(ctx, pod, patch)
+	err = c.write(ctx, pod, decided.patch)
 	switch {
 	case err == nil:
 		outcome.wrote(reference, pod.ResourceVersion)
@@ -93,19 +100,24 @@ func write(ctx context.Context, pod *corev1.Pod, patch []byte, outcome *outcome,
 	return false, nil
 }
 
-func (a *Activities) patchPod(ctx context.Context, pod *corev1.Pod, patch []byte) error {
+func (w *writer) patchPod(ctx context.Context, pod *corev1.Pod, patch []byte) error {
 	// Of the answer only the resourceVersion is of use.
 	written := &metav1.PartialObjectMetadata{}
 	written.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Pod"))
 	written.Namespace, written.Name = pod.Namespace, pod.Name
-	if err := a.Writer.Patch(ctx, written, client.RawPatch(types.StrategicMergePatchType, patch)); err != nil {
+	if err := w.pods.Patch(ctx, written, client.RawPatch(types.StrategicMergePatchType, patch)); err != nil {
 		return err
 	}
 	pod.ResourceVersion = written.ResourceVersion
 	return nil
 }
 
-// refused tells an answer about this pod from trouble with the API server.
+func (w *writer) patchStatus(ctx context.Context, pod *corev1.Pod, patch []byte) error {
+	return w.status.Patch(ctx, pod, client.RawPatch(types.StrategicMergePatchType, patch))
+}
+
+// refused reports whether an error is an answer about this pod, and not trouble
+// with the API server.
 func refused(err error) bool {
 	switch {
 	case apierrors.ReasonForError(err) == metav1.StatusReasonUnknown,
@@ -139,7 +151,7 @@ type outcome struct {
 	stopped  string
 }
 
-// wrote notes a write; without a resourceVersion, one that may have happened.
+// wrote records a write; without a resourceVersion, one that may have happened.
 func (o *outcome) wrote(pod protocol.PodReference, resourceVersion string) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -181,14 +193,7 @@ func (o *outcome) stop(why string) {
 	o.stopped = why
 }
 
-// upgrades lists the pods in the order they were chosen in.
-func (o *outcome) upgrades(pods []protocol.SelectedPod) protocol.UpgradeBatchResult {
-	tried := references(pods)
-	result := protocol.UpgradeBatchResult{Written: o.writes(tried), Failed: o.failures(tried), Stopped: o.stopped}
-	result.Skipped = len(pods) - len(result.Written) - len(result.Failed)
-	return result
-}
-
+// writes lists those of the pods that were written, in their order.
 func (o *outcome) writes(pods []protocol.PodReference) []protocol.WrittenPod {
 	var written []protocol.WrittenPod
 	for _, pod := range pods {
@@ -199,15 +204,7 @@ func (o *outcome) writes(pods []protocol.PodReference) []protocol.WrittenPod {
 	return written
 }
 
-func (o *outcome) resets(pods []protocol.PodReference) protocol.ResetBatchResult {
-	failed := o.failures(pods)
-	return protocol.ResetBatchResult{Reset: len(o.written), Skipped: len(pods) - len(o.written) - len(failed), Failed: failed}
-}
-
-func (o *outcome) conditions(pods []protocol.PodReference) protocol.WriteUpgradableConditionsResult {
-	return protocol.WriteUpgradableConditionsResult{Written: o.writes(pods), Failed: o.failures(pods)}
-}
-
+// failures lists those of the pods whose write was refused, in their order.
 func (o *outcome) failures(pods []protocol.PodReference) []protocol.FailedPod {
 	var failed []protocol.FailedPod
 	for _, pod := range pods {
@@ -218,61 +215,49 @@ func (o *outcome) failures(pods []protocol.PodReference) []protocol.FailedPod {
 	return failed
 }
 
-// writers change pods while the next ones are looked for.
-type writers struct {
-	*Activities
+// pool runs tasks, a bounded number at a time. The first error ends it: tasks
+// that have not begun then do nothing.
+type pool struct {
 	group *errgroup.Group
-	// turns bounds how many pods are written at a time.
-	turns chan struct{}
-	// pending pods were begun, and are not done.
+	slots chan struct{}
+	// stopping is closed when the worker stops; tasks that have not begun then end
+	// with ifStopping.
+	stopping   <-chan struct{}
+	ifStopping error
+	// pending tasks were submitted, and are not done.
 	pending atomic.Int64
 }
 
-// newWriters also returns the context to begin with: it ends at the first error.
-func (a *Activities) newWriters(ctx context.Context) (*writers, context.Context) {
+// newPool also returns the context of its tasks: it ends at the first error.
+func newPool(ctx context.Context, size int, ifStopping error) (*pool, context.Context) {
+	stopping := activity.GetWorkerStopChannel(ctx)
 	group, ctx := errgroup.WithContext(ctx)
-	return &writers{Activities: a, group: group, turns: make(chan struct{}, a.Writers)}, ctx
+	return &pool{group: group, slots: make(chan struct{}, size), stopping: stopping, ifStopping: ifStopping}, ctx
 }
 
-// begin takes one pod through a change when its turn comes. Once the worker
-// stops, or an error was met, it does nothing.
-func (w *writers) begin(ctx context.Context, reference protocol.PodReference, outcome *outcome, c change) {
-	stopping := activity.GetWorkerStopChannel(ctx)
-	w.pending.Add(1)
-	w.group.Go(func() error {
-		defer w.pending.Add(-1)
+// submit has a task run when its turn comes. It does not wait.
+func (p *pool) submit(ctx context.Context, task func(context.Context) error) {
+	p.pending.Add(1)
+	p.group.Go(func() error {
+		defer p.pending.Add(-1)
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
-		case <-stopping:
-			return nil
-		case w.turns <- struct{}{}:
+		case <-p.stopping:
+			return p.ifStopping
+		case p.slots <- struct{}{}:
 		}
-		defer func() { <-w.turns }()
-		return w.change(ctx, reference, outcome, c)
+		defer func() { <-p.slots }()
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-p.stopping:
+			return p.ifStopping
+		default:
+			return task(ctx)
+		}
 	})
 }
 
-// wait ends when all that were begun are done, with the first error.
-func (w *writers) wait() error { return w.group.Wait() }
-
-// each does something with every pod of a batch, several at a time. The first
-// error ends it.
-func each[T any](ctx context.Context, a *Activities, batch []T, do func(context.Context, T) error) error {
-	group, groupCtx := errgroup.WithContext(ctx)
-	group.SetLimit(a.Writers)
-	stopping := activity.GetWorkerStopChannel(ctx)
-	for _, one := range batch {
-		group.Go(func() error {
-			select {
-			case <-groupCtx.Done():
-				return groupCtx.Err()
-			case <-stopping:
-				return errStopping
-			default:
-				return do(groupCtx, one)
-			}
-		})
-	}
-	return group.Wait()
-}
+// wait ends when all tasks are done, with the first error.
+func (p *pool) wait() error { return p.group.Wait() }
