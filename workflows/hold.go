@@ -72,8 +72,8 @@ func (r *run) resume(ctx workflow.Context, by protocol.Hold) error {
 	return r.noteHold(ctx)
 }
 
-// noteHold tells the operator, which keeps the hold for the case that this run
-// is lost.
+// noteHold writes the hold to the run's memo, where the operator reads it: it
+// keeps the hold for the case that this run is lost.
 func (r *run) noteHold(ctx workflow.Context) error {
 	if workflow.GetVersion(ctx, "hold in the memo", workflow.DefaultVersion, 1) == workflow.DefaultVersion {
 		return nil
@@ -88,7 +88,7 @@ func (r *run) noteHold(ctx workflow.Context) error {
 	return nil
 }
 
-// stayHeld waits, paused, until a signal comes. One that says nothing about the
+// stayHeld waits, paused, until a signal comes. One that is not about the
 // pause has the run look whether there is still something to hold.
 func (r *run) stayHeld(ctx workflow.Context) error {
 	if !r.woken {

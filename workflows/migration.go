@@ -13,12 +13,12 @@ import (
 // window stays full. It heeds no pause: what was begun is finished (SPEC §7.1).
 type migration struct {
 	running bool
-	// writing is set while a reset is in hand.
+	// writing is set while a reset batch is running.
 	writing bool
-	// end has the reset in hand do no more than it is writing.
+	// end has the running reset batch finish what it is writing, and no more.
 	end     workflow.CancelFunc
 	batches int
-	// wakes of the run that were heeded.
+	// wakes of the run that were followed.
 	wakes   int
 	refused []protocol.PodReference
 	backoff time.Duration
@@ -40,8 +40,8 @@ func (r *run) migrate(ctx workflow.Context) {
 	})
 }
 
-// awaitWake sleeps until somebody says that the cluster offers work, or a batch
-// is in hand whose pods will migrate.
+// awaitWake sleeps until a signal says that the cluster offers work, or an
+// upgrade batch is running, whose pods will migrate.
 func (r *run) awaitWake(ctx workflow.Context) error {
 	if !waitsItself(ctx) {
 		return nil

@@ -44,11 +44,11 @@ type run struct {
 	ended      bool
 	conditions conditions
 	migration  migration
-	// upgrading is set while a batch is in hand.
+	// upgrading is set while an upgrade batch is running.
 	upgrading bool
-	// updated says that an update came since signals were read. woken says that
-	// somebody wants the run to look, or that it has waited long enough; wakes
-	// counts how often somebody did.
+	// updated says that an update came since signals were read. woken says that a
+	// signal asked the run to look at the cluster, or that its wait has timed
+	// out; wakes counts these signals.
 	updated, woken bool
 	wakes          int
 }
@@ -239,8 +239,8 @@ func (r *run) nextBackoff() time.Duration {
 
 func doubled(backoff time.Duration) time.Duration { return min(max(2*backoff, minBackoff), maxBackoff) }
 
-// continueAs hands over to a fresh run, which keeps the hold and knows what
-// was written last. A reset in hand ends first.
+// continueAs continues as a new run, which keeps the hold and what was written
+// last. A running reset batch ends first.
 func (r *run) continueAs(ctx workflow.Context, generation int64) (protocol.RolloutResult, error) {
 	if r.migration.writing && workflow.GetVersion(ctx, "end the reset in hand", workflow.DefaultVersion, 1) == 1 {
 		r.migration.end()

@@ -21,8 +21,8 @@ func newSignals(ctx workflow.Context) signals {
 	}
 }
 
-// hasSignals reports whether there is news for the run: a signal that waits, or an
-// update that came.
+// hasSignals reports whether a signal waits, or an update came, that the run has
+// not read.
 func (r *run) hasSignals() bool {
 	return r.updated || r.signals.generation.Len()+r.signals.pause.Len()+r.signals.resume.Len() > 0
 }

@@ -1,6 +1,3 @@
-// Package protocol holds the only words that the operator, the worker and the
-// CLI share: names and payloads of the Rollout workflow. A change here changes
-// recorded histories: add fields, never rename or reuse them.
 package protocol
 
 import (
@@ -41,13 +38,14 @@ func WorkflowID(name string, uid types.UID) string {
 // task queue of the runs and of what only looks: neither waits for the other.
 func WriteTaskQueue(taskQueue string) string { return taskQueue + "/write" }
 
-// SetReference names one incarnation of a SidecarSet.
+// SetReference names a SidecarSet object: one that was made again under the same
+// name has another uid.
 type SetReference struct {
 	Name string    `json:"name"`
 	UID  types.UID `json:"uid"`
 }
 
-// PodReference names one incarnation of a pod.
+// PodReference names a pod object, likewise.
 type PodReference struct {
 	Namespace string    `json:"namespace"`
 	Name      string    `json:"name"`
@@ -229,7 +227,7 @@ type AwaitMigrationInput struct {
 	SidecarSet SetReference   `json:"sidecarSet"`
 	Written    []WrittenPod   `json:"written,omitempty"`
 	Refused    []PodReference `json:"refused,omitempty"`
-	// Upgrading says that a batch is in hand: pods will be migrating.
+	// Upgrading says that an upgrade batch is running: pods will be migrating.
 	Upgrading bool `json:"upgrading,omitempty"`
 }
 
@@ -245,7 +243,7 @@ type ResetBatchInput struct {
 	SidecarSet SetReference   `json:"sidecarSet"`
 	Pods       []PodReference `json:"pods"`
 	Refused    []PodReference `json:"refused,omitempty"`
-	// Upgrading says that a batch is in hand: more pods will be migrating.
+	// Upgrading says that an upgrade batch is running: more pods will be migrating.
 	Upgrading bool `json:"upgrading,omitempty"`
 }
 
@@ -286,7 +284,7 @@ type UpgradeBatchInput struct {
 }
 
 // UpgradeBatchResult says what became of each pod of a batch: written, gone or
-// changed under our hands (skipped), or failed.
+// changed since it was read (skipped), or failed.
 type UpgradeBatchResult struct {
 	Written []WrittenPod `json:"written,omitempty"`
 	Skipped int          `json:"skipped,omitempty"`

@@ -1,5 +1,3 @@
-// Package witness watches pods from outside, knowing nothing of how they are
-// upgraded, and remembers the worst that it saw.
 package witness
 
 import (

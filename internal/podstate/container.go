@@ -80,7 +80,7 @@ func canonicalImage(image string) string {
 
 // StartFailure reports whether the kubelet says of a container that it will not
 // come up by waiting alone, and why. The kubelet alternates between two reasons
-// for an image that it cannot pull; they are told as one.
+// for an image that it cannot pull; they are reported as one.
 func StartFailure(status *corev1.ContainerStatus) (reason string, failed bool) {
 	if status == nil || status.State.Waiting == nil {
 		return "", false

@@ -103,7 +103,7 @@ func (w *world) newGeneration() {
 // the writes that have been made.
 func (w *world) view() []Pod { return append([]Pod(nil), w.pods...) }
 
-// lateView is one that lacks some of the newest writes; it tells how many.
+// lateView is one that lacks some of the newest writes; it also returns how many.
 func (w *world) lateView(before []Pod) (view []Pod, unseen int) {
 	view = w.view()
 	for i := range view {
