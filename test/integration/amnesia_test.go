@@ -10,8 +10,6 @@ import (
 	"github.com/outrigger/outrigger/dev/witness"
 )
 
-// Files are tested in the order of their names: this one comes early, because
-// the histories of the tests before it are lost.
 func TestAHoldOutlivesTemporalsDatabase(t *testing.T) {
 	s := newScene(t, 8, nil)
 	s.upgradeTo("side:v2")
@@ -19,6 +17,7 @@ func TestAHoldOutlivesTemporalsDatabase(t *testing.T) {
 	hold := protocol.Hold{Who: "ann", Why: "errors in the logs"}
 	held := s.hold(hold)
 	s.stillHeld(hold, held)
+	require.NoError(t, replayHistories(s.ctx), "the histories made so far, which are lost now")
 	require.NoError(t, stack.Kill(cluster.Temporal))
 	require.NoError(t, stack.ForgetWorkflows())
 	require.NoError(t, stack.StartAgain(s.ctx, cluster.Temporal))

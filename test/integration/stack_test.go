@@ -76,7 +76,15 @@ func run(m *testing.M) (code int, err error) {
 		return 1, err
 	}
 	defer stack.engine.Close()
-	return m.Run(), nil
+	if code = m.Run(); code != 0 {
+		return code, nil
+	}
+	replaying, done := context.WithTimeout(context.Background(), 2*time.Minute)
+	defer done()
+	if err := replayHistories(replaying); err != nil {
+		return 1, err
+	}
+	return 0, nil
 }
 
 func connect() error {
