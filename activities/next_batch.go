@@ -25,11 +25,7 @@ const (
 // says what is waited for.
 func (a *Activities) NextBatch(ctx context.Context, input protocol.NextBatchInput) (result protocol.NextBatchResult, err error) {
 	defer keepHeartbeating(ctx, a.Clock)()
-	reader := a.reader()
-	n := &nextBatch{
-		reader: reader, clock: a.Clock, input: input, refused: setOf(input.Refused),
-		set: reader.recentSet(input.SidecarSet), unseen: reader.unseenWrites(input.Written), idle: newIdleTimer(a.Clock),
-	}
+	n := a.newNextBatch(input)
 	err = a.poller().poll(ctx, input.SidecarSet.Name, func() (again time.Duration, err error) {
 		result, again, err = n.look(ctx)
 		return again, err
@@ -39,6 +35,14 @@ func (a *Activities) NextBatch(ctx context.Context, input protocol.NextBatchInpu
 		err = a.lease(input.SidecarSet, leaseIdentity(ctx, input.Run)).release(ctx, result.Phase == protocol.PhaseDeleted)
 	}
 	return result, err
+}
+
+func (a *Activities) newNextBatch(input protocol.NextBatchInput) *nextBatch {
+	reader := a.reader()
+	return &nextBatch{
+		reader: reader, clock: a.Clock, input: input, refused: setOf(input.Refused),
+		set: reader.recentSet(input.SidecarSet), unseen: reader.unseenWrites(input.Written), idle: newIdleTimer(a.Clock),
+	}
 }
 
 func setOf(pods []protocol.PodReference) map[protocol.PodReference]bool {

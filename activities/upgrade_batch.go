@@ -32,17 +32,21 @@ const refillTime = 30 * time.Second
 // cannot be reached, and may then be called again. When it is cancelled it ends
 // what it writes and says what it wrote.
 func (a *Activities) UpgradeBatch(ctx context.Context, input protocol.UpgradeBatchInput) (protocol.UpgradeBatchResult, error) {
+	b := a.newUpgradeBatch(input, leaseIdentity(ctx, input.Run))
+	err := b.run(ctx)
+	return b.result(), err
+}
+
+func (a *Activities) newUpgradeBatch(input protocol.UpgradeBatchInput, run string) *upgradeBatch {
 	writer := a.writer()
 	reader := writer.reader
-	b := &upgradeBatch{
+	return &upgradeBatch{
 		reader: reader, writer: writer, writers: a.Writers, poller: a.poller(), clock: a.Clock,
 		input: input, end: a.Clock.Now().Add(refillTime), deadline: newWriteDeadline(a.Clock),
-		fence: newFence(reader, a.lease(input.SidecarSet, leaseIdentity(ctx, input.Run)), input.Generation),
+		fence: newFence(reader, a.lease(input.SidecarSet, run), input.Generation),
 		left:  slices.Concat(input.Pods, input.Reserve), taken: map[protocol.PodReference]bool{},
 		before: reader.unseenWrites(input.Written), own: reader.unseenWrites(nil), idle: newIdleTimer(a.Clock),
 	}
-	err := b.run(ctx)
-	return b.result(), err
 }
 
 // upgradeBatch is one UpgradeBatch in progress.

@@ -1,0 +1,207 @@
+package activities
+
+import (
+	"context"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"go.temporal.io/sdk/activity"
+	"go.temporal.io/sdk/testsuite"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	toolscache "k8s.io/client-go/tools/cache"
+	clocktesting "k8s.io/utils/clock/testing"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	"github.com/outrigger/outrigger/api/protocol"
+	"github.com/outrigger/outrigger/api/v1alpha1"
+	"github.com/outrigger/outrigger/kube"
+)
+
+// testCluster is an API server with a set and its pods, and a cache that shows
+// pods as they were at the last sync.
+type testCluster struct {
+	*Activities
+	t     *testing.T
+	clock *clocktesting.FakeClock
+	pods  podInformer
+}
+
+// podInformer is a cache of pods alone.
+type podInformer struct {
+	cache.Cache
+	toolscache.SharedIndexInformer
+}
+
+func (i podInformer) GetInformer(context.Context, client.Object, ...cache.InformerGetOption) (cache.Informer, error) {
+	return i.SharedIndexInformer, nil
+}
+
+// Get answers from the cache for pods.
+func (i podInformer) Get(ctx context.Context, key client.ObjectKey, o client.Object, options ...client.GetOption) error {
+	pod, ok := o.(*corev1.Pod)
+	if !ok {
+		return i.Cache.Get(ctx, key, o, options...)
+	}
+	found, ok, err := i.GetIndexer().GetByKey(key.String())
+	if cached, isPod := found.(*corev1.Pod); isPod && ok {
+		cached.DeepCopyInto(pod)
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	return notFound(key.Name)
+}
+
+func newTestCluster(t *testing.T, calls interceptor.Funcs, set *v1alpha1.SidecarSet, pods ...*corev1.Pod) *testCluster {
+	t.Helper()
+	objects := []client.Object{set}
+	for _, pod := range pods {
+		objects = append(objects, pod)
+	}
+	a, clock := newActivities(t, calls, objects...)
+	informer := podInformer{SharedIndexInformer: toolscache.NewSharedIndexInformer(nil, &corev1.Pod{}, 0, toolscache.Indexers{})}
+	index, err := kube.IndexPods(t.Context(), informer)
+	require.NoError(t, err)
+	a.Cache, a.Index, a.Writers = informer, index, 2
+	c := &testCluster{Activities: a, t: t, clock: clock, pods: informer}
+	c.sync()
+	return c
+}
+
+// sync has the cache show all pods as the API server has them.
+func (c *testCluster) sync() {
+	c.t.Helper()
+	var list corev1.PodList
+	require.NoError(c.t, c.Live.(client.Client).List(c.t.Context(), &list))
+	var all []any
+	for i := range list.Items {
+		all = append(all, &list.Items[i])
+	}
+	require.NoError(c.t, c.pods.GetIndexer().Replace(all, ""))
+}
+
+// edit changes a pod or a set on the API server.
+func (c *testCluster) edit(o client.Object, change func()) {
+	c.t.Helper()
+	server := c.Live.(client.Client)
+	require.NoError(c.t, server.Get(c.t.Context(), client.ObjectKeyFromObject(o), o))
+	change()
+	pod, ok := o.(*corev1.Pod)
+	if !ok {
+		require.NoError(c.t, server.Update(c.t.Context(), o))
+		return
+	}
+	status := pod.Status.DeepCopy()
+	require.NoError(c.t, server.Update(c.t.Context(), pod))
+	pod.Status = *status
+	require.NoError(c.t, server.Status().Update(c.t.Context(), pod))
+}
+
+// images are what the sidecars of the pods are asked to run, by the pods' names.
+func (c *testCluster) images() map[string]string {
+	c.t.Helper()
+	var list corev1.PodList
+	require.NoError(c.t, c.Live.(client.Client).List(c.t.Context(), &list))
+	images := map[string]string{}
+	for i := range list.Items {
+		images[list.Items[i].Name] = list.Items[i].Spec.Containers[0].Image
+	}
+	return images
+}
+
+// webSet is the set logs at generation 2, which has side:v2 for pods with the
+// label app=web, and lets n of them be unavailable.
+func webSet(n int) *v1alpha1.SidecarSet {
+	set := logs(2)
+	set.ResourceVersion = "100"
+	set.Annotations = map[string]string{v1alpha1.HashAnnotation: "new", v1alpha1.HashWithoutImageAnnotation: "blank"}
+	set.Spec.Selector = &metav1.LabelSelector{MatchLabels: map[string]string{"app": "web"}}
+	set.Spec.Containers = []v1alpha1.SidecarContainer{{Container: corev1.Container{Name: "side", Image: "side:v2"}}}
+	set.Spec.UpdateStrategy.MaxUnavailable = new(intstr.FromInt(n))
+	set.Status.LatestRevision, set.Status.ObservedGeneration = "logs-new", 2
+	return set
+}
+
+// webPod serves with side:v1.
+func webPod(name string, changes ...func(*corev1.Pod)) *corev1.Pod {
+	pod := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: "d", Name: name, UID: types.UID("u-" + name), ResourceVersion: "7", Labels: map[string]string{"app": "web"},
+			Annotations: map[string]string{
+				v1alpha1.InjectedListAnnotation:     "logs",
+				v1alpha1.HashAnnotation:             `{"logs":{"hash":"old"}}`,
+				v1alpha1.HashWithoutImageAnnotation: `{"logs":{"hash":"blank"}}`,
+			},
+		},
+		Spec: corev1.PodSpec{NodeName: "n", Containers: []corev1.Container{{Name: "side", Image: "side:v1"}}},
+		Status: corev1.PodStatus{
+			Phase:             corev1.PodRunning,
+			Conditions:        []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue, LastTransitionTime: metav1.NewTime(noon)}},
+			ContainerStatuses: []corev1.ContainerStatus{{Name: "side", Image: "side:v1", ImageID: "id-1", Ready: true}},
+		},
+	}
+	for _, change := range changes {
+		change(pod)
+	}
+	return pod
+}
+
+// upgraded pods have been asked to run side:v2, by an upgrade that is over.
+func upgraded(pod *corev1.Pod) {
+	pod.Annotations[v1alpha1.HashAnnotation] = `{"logs":{"hash":"new"}}`
+	pod.Spec.Containers[0].Image = "side:v2"
+	pod.Status.ContainerStatuses[0].Image, pod.Status.ContainerStatuses[0].ImageID = "side:v2", "id-2"
+}
+
+func refTo(name string) protocol.PodReference {
+	return protocol.PodReference{Namespace: "d", Name: name, UID: types.UID("u-" + name)}
+}
+
+func selectedPods(names ...string) (pods []protocol.SelectedPod) {
+	for _, name := range names {
+		pods = append(pods, protocol.SelectedPod{PodReference: refTo(name)})
+	}
+	return pods
+}
+
+func names[T any](pods []T, reference func(T) protocol.PodReference) []string {
+	found := []string{}
+	for _, pod := range pods {
+		found = append(found, reference(pod).Name)
+	}
+	return found
+}
+
+func selectedNames(pods []protocol.SelectedPod) []string {
+	return names(pods, func(p protocol.SelectedPod) protocol.PodReference { return p.PodReference })
+}
+
+func writtenNames(pods []protocol.WrittenPod) []string {
+	return names(pods, func(p protocol.WrittenPod) protocol.PodReference { return p.PodReference })
+}
+
+var webSetReference = protocol.SetReference{Name: "logs", UID: "u1"}
+
+// inActivity runs a function with the context of an activity, on a worker that
+// stops when the channel is closed.
+func inActivity(t *testing.T, stopping chan struct{}, do func(context.Context) error) error {
+	t.Helper()
+	env := (&testsuite.WorkflowTestSuite{}).NewTestActivityEnvironment()
+	if stopping != nil {
+		env.SetWorkerStopChannel(stopping)
+	}
+	var err error
+	env.RegisterActivityWithOptions(func(ctx context.Context) error {
+		err = do(ctx)
+		return nil
+	}, activity.RegisterOptions{Name: "do"})
+	_, failed := env.ExecuteActivity("do")
+	require.NoError(t, failed)
+	return err
+}

@@ -1,0 +1,181 @@
+package activities
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	"github.com/outrigger/outrigger/api/protocol"
+	"github.com/outrigger/outrigger/api/v1alpha1"
+)
+
+// notReady pods cost nothing, so that they are selected whatever the window.
+func notReady(pod *corev1.Pod) { pod.Status.Conditions[0].Status = corev1.ConditionFalse }
+
+// notUpgradable pods differ from the set in more than images.
+func notUpgradable(pod *corev1.Pod) {
+	pod.Annotations[v1alpha1.HashWithoutImageAnnotation] = `{"logs":{"hash":"another"}}`
+}
+
+func TestNextBatch(t *testing.T) {
+	generation := func(generation int64) func(*v1alpha1.SidecarSet) {
+		return func(s *v1alpha1.SidecarSet) { s.Generation = generation }
+	}
+	same := func(*v1alpha1.SidecarSet) {}
+	for name, c := range map[string]struct {
+		set   func(*v1alpha1.SidecarSet)
+		pods  []*corev1.Pod
+		input func(*protocol.NextBatchInput)
+		want  protocol.Phase
+		names []string
+		again time.Duration
+	}{
+		"pods to upgrade":                             {same, []*corev1.Pod{webPod("a"), webPod("b"), webPod("c")}, nil, protocol.PhaseProgressing, []string{"a", "b"}, 0},
+		"a generation that was left":                  {generation(3), []*corev1.Pod{webPod("a")}, nil, protocol.PhaseSuperseded, []string{}, 0},
+		"a generation that the cluster does not have": {generation(1), []*corev1.Pod{webPod("a")}, nil, protocol.PhaseSuperseded, []string{}, 0},
+		"a set that is gone":                          {func(s *v1alpha1.SidecarSet) { s.UID = "another" }, nil, nil, protocol.PhaseDeleted, []string{}, 0},
+		"nothing left":                                {same, []*corev1.Pod{webPod("a", upgraded)}, nil, protocol.PhaseComplete, []string{}, 0},
+		"no pods at all":                              {same, nil, nil, protocol.PhaseComplete, []string{}, 0},
+		"pods that settle":                            {same, []*corev1.Pod{webPod("a", upgraded, settling)}, nil, protocol.PhaseWaiting, []string{}, heartbeatInterval},
+		"held":                                        {same, []*corev1.Pod{webPod("a")}, func(i *protocol.NextBatchInput) { i.Held = true }, protocol.PhasePaused, []string{}, 0},
+		"a write that the cache does not show": {same, []*corev1.Pod{webPod("a")}, func(i *protocol.NextBatchInput) {
+			i.Written = []protocol.WrittenPod{{PodReference: refTo("a"), ResourceVersion: "8"}}
+		}, protocol.PhaseProgressing, []string{}, heartbeatInterval},
+		"refused pods alone": {same, []*corev1.Pod{webPod("a"), webPod("b", upgraded)}, func(i *protocol.NextBatchInput) {
+			i.Refused = []protocol.PodReference{refTo("a")}
+		}, protocol.PhaseProgressing, []string{"a"}, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			set := webSet(2)
+			c.set(set)
+			cluster := newTestCluster(t, interceptor.Funcs{}, set, c.pods...)
+			input := protocol.NextBatchInput{SidecarSet: webSetReference, Generation: 2}
+			if c.input != nil {
+				c.input(&input)
+			}
+			result, again, err := cluster.newNextBatch(input).look(t.Context())
+			require.NoError(t, err)
+			assert.Equal(t, c.want, result.Phase)
+			assert.Equal(t, c.names, selectedNames(result.Pods))
+			assert.Equal(t, c.again, again)
+		})
+	}
+}
+
+// settling pods were moved to the set's version and have not taken it yet.
+func settling(pod *corev1.Pod) {
+	pod.Annotations[v1alpha1.InPlaceUpdateStateAnnotation] = `{"logs":{"revision":"new","lastContainerStatuses":{"side":{"imageID":"id-2","restartCount":0}}}}`
+	pod.Status.ContainerStatuses[0].Image = "side:v1"
+}
+
+func TestAnActivityStopsWaitingWhenNothingMoves(t *testing.T) {
+	cluster := newTestCluster(t, interceptor.Funcs{}, webSet(1), webPod("a", upgraded, settling))
+	next := cluster.newNextBatch(protocol.NextBatchInput{SidecarSet: webSetReference, Generation: 2})
+	_, again, err := next.look(t.Context())
+	require.NoError(t, err)
+	assert.Equal(t, heartbeatInterval, again)
+	cluster.clock.Step(idleTimeout)
+	result, again, err := next.look(t.Context())
+	require.NoError(t, err)
+	assert.Zero(t, again, "the workflow waits from here on")
+	assert.Equal(t, protocol.PhaseWaiting, result.Phase)
+}
+
+func TestSmallBatchesWaitForMorePodsWithinTheBatchWindow(t *testing.T) {
+	const slots = 11
+	// Ten pods take a slot each, of which one may not be upgraded yet.
+	pods := []*corev1.Pod{webPod("free")}
+	for _, name := range []string{"a", "b", "c", "d", "e", "f", "g", "h", "i"} {
+		pods = append(pods, webPod(name, upgraded, settling))
+	}
+	pods = append(pods, webPod("waits", func(p *corev1.Pod) {
+		p.Annotations[v1alpha1.InPlaceUpdateStateAnnotation] = `{"logs":{"revision":"old","lastContainerStatuses":{"side":{"imageID":"id-1","restartCount":0}}}}`
+		p.Status.ContainerStatuses[0].Image = "side:v0"
+		notReady(p)
+	}))
+	cluster := newTestCluster(t, interceptor.Funcs{}, webSet(slots), pods...)
+	next := cluster.newNextBatch(protocol.NextBatchInput{SidecarSet: webSetReference, Generation: 2})
+	result, again, err := next.look(t.Context())
+	require.NoError(t, err)
+	assert.Equal(t, []string{"free"}, selectedNames(result.Pods))
+	assert.Equal(t, slots*batchWindowPerSlot, again)
+	cluster.clock.Step(again)
+	_, again, err = next.look(t.Context())
+	require.NoError(t, err)
+	assert.Zero(t, again)
+}
+
+func TestSpec7_2_ConditionsComeWithThePlan(t *testing.T) {
+	type lists struct{ no, yes []string }
+	for name, c := range map[string]struct {
+		pods  []*corev1.Pod
+		input func(*protocol.NextBatchInput)
+		want  lists
+		phase protocol.Phase
+	}{
+		"that deny come first":                {[]*corev1.Pod{webPod("a", notUpgradable)}, nil, lists{no: []string{"a"}}, protocol.PhaseProgressing},
+		"were refused":                        {[]*corev1.Pod{webPod("a", notUpgradable)}, func(i *protocol.NextBatchInput) { i.SkipConditions = true }, lists{}, protocol.PhaseComplete},
+		"that allow come when nothing moves":  {[]*corev1.Pod{webPod("a", upgraded, moved)}, nil, lists{yes: []string{"a"}}, protocol.PhaseProgressing},
+		"that allow wait while pods can move": {[]*corev1.Pod{webPod("a", upgraded, moved), webPod("b")}, nil, lists{}, protocol.PhaseProgressing},
+		"that allow are being written":        {[]*corev1.Pod{webPod("a", upgraded, moved)}, func(i *protocol.NextBatchInput) { i.SkipTrueConditions = true }, lists{}, protocol.PhaseComplete},
+	} {
+		t.Run(name, func(t *testing.T) {
+			cluster := newTestCluster(t, interceptor.Funcs{}, webSet(1), c.pods...)
+			input := protocol.NextBatchInput{SidecarSet: webSetReference, Generation: 2}
+			if c.input != nil {
+				c.input(&input)
+			}
+			result, _, err := cluster.newNextBatch(input).look(t.Context())
+			require.NoError(t, err)
+			var got lists
+			for _, pod := range result.FalseConditions {
+				got.no = append(got.no, pod.Name)
+			}
+			for _, pod := range result.TrueConditions {
+				got.yes = append(got.yes, pod.Name)
+			}
+			assert.Equal(t, c.want, got)
+			assert.Equal(t, c.phase, result.Phase)
+		})
+	}
+}
+
+// moved pods were upgraded in place to the set's version.
+func moved(pod *corev1.Pod) {
+	pod.Annotations[v1alpha1.InPlaceUpdateStateAnnotation] = `{"logs":{"revision":"new","lastContainerStatuses":{"side":{"imageID":"id-1","restartCount":0}}}}`
+}
+
+func TestNextBatchGivesTheLeaseBackOnceNothingIsLeft(t *testing.T) {
+	for name, c := range map[string]struct {
+		set  func(*v1alpha1.SidecarSet)
+		held bool
+		stay bool
+	}{
+		"complete":   {func(*v1alpha1.SidecarSet) {}, false, true},
+		"superseded": {func(s *v1alpha1.SidecarSet) { s.Generation = 3 }, true, true},
+		"deleted":    {func(s *v1alpha1.SidecarSet) { s.UID = "another" }, false, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			set := webSet(1)
+			c.set(set)
+			cluster := newTestCluster(t, interceptor.Funcs{}, set, webPod("a", upgraded))
+			lease := leaseOf(cluster.Activities, "one")
+			_, err := lease.acquire(t.Context())
+			require.NoError(t, err)
+			err = inActivity(t, nil, func(ctx context.Context) error {
+				_, err := cluster.NextBatch(ctx, protocol.NextBatchInput{SidecarSet: webSetReference, Generation: 2, Run: "one"})
+				return err
+			})
+			require.NoError(t, err)
+			assert.Equal(t, c.held, held(t, lease))
+			left, err := lease.read(t.Context())
+			require.NoError(t, err)
+			assert.Equal(t, c.stay, left != nil)
+		})
+	}
+}

@@ -1,0 +1,132 @@
+package activities
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	clocktesting "k8s.io/utils/clock/testing"
+
+	"github.com/outrigger/outrigger/api/protocol"
+)
+
+// polling is a poll in the background. Each look waits until it is answered.
+type polling struct {
+	t        *testing.T
+	clock    *clocktesting.FakeClock
+	changes  *Changes
+	stopping chan struct{}
+	cancel   context.CancelFunc
+	looks    chan time.Duration
+	done     chan error
+	// timers run for the end of the poll, and after each look.
+	timers int
+}
+
+func newPolling(t *testing.T) *polling {
+	p := &polling{
+		t: t, clock: clocktesting.NewFakeClock(noon), changes: NewChanges(), stopping: make(chan struct{}),
+		looks: make(chan time.Duration), done: make(chan error, 1), timers: 1,
+	}
+	begun := make(chan struct{})
+	go func() {
+		p.done <- inActivity(t, p.stopping, func(ctx context.Context) error {
+			ctx, p.cancel = context.WithCancel(ctx)
+			close(begun)
+			poller := &poller{clock: p.clock, changes: p.changes}
+			return poller.poll(ctx, "logs", func() (time.Duration, error) {
+				again := <-p.looks
+				if again < 0 {
+					return 0, errors.New("look failed")
+				}
+				return again, nil
+			})
+		})
+	}()
+	<-begun
+	return p
+}
+
+// await waits until the poll waits for n timers.
+func (p *polling) await(n int) {
+	p.t.Helper()
+	require.Eventually(p.t, func() bool { return p.clock.Waiters() == n }, 10*time.Second, time.Millisecond)
+}
+
+// look answers one look, and lets the shortest pause pass that follows.
+func (p *polling) look(again time.Duration) {
+	p.t.Helper()
+	p.looks <- again
+	p.await(p.timers + 1)
+	p.clock.Step(replanInterval)
+	p.timers++
+	p.await(p.timers)
+}
+
+func TestAPollEnds(t *testing.T) {
+	for name, c := range map[string]struct {
+		end  func(*polling)
+		want error
+	}{
+		"when the look has a result": {func(p *polling) {
+			p.changes.wake("logs")
+			p.looks <- 0
+		}, nil},
+		"when the look fails": {func(p *polling) {
+			p.changes.wake("logs")
+			p.looks <- -1
+		}, errors.New("look failed")},
+		"at its poll time":               {func(p *polling) { p.clock.Step(protocol.NextBatchPoll) }, nil},
+		"when the worker stops":          {func(p *polling) { close(p.stopping) }, errStopping},
+		"when the workflow withdraws it": {func(p *polling) { p.cancel() }, context.Canceled},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := newPolling(t)
+			p.look(time.Hour)
+			c.end(p)
+			assert.Equal(t, c.want, <-p.done)
+		})
+	}
+}
+
+func TestAPollLooksAgainWhenTheSetChangesAndWhenTheLookAsksForIt(t *testing.T) {
+	p := newPolling(t)
+	p.look(time.Hour)
+	p.changes.wake("another")
+	p.changes.wake("logs")
+	p.look(time.Minute)
+	p.clock.Step(time.Minute)
+	p.looks <- 0
+	require.NoError(t, <-p.done)
+}
+
+// A storm of events must not mean planning without pause.
+func TestPlanningTakesAShareOfTheTime(t *testing.T) {
+	p := newPolling(t)
+	p.changes.wake("logs")
+	// The plan takes a second.
+	p.await(1)
+	p.clock.Step(time.Second)
+	p.looks <- time.Hour
+	p.await(2)
+	p.clock.Step((replanShare-1)*time.Second - time.Millisecond)
+	assert.Equal(t, 2, p.clock.Waiters(), "the pause goes on")
+	p.clock.Step(time.Millisecond)
+	p.looks <- 0
+	require.NoError(t, <-p.done)
+}
+
+func TestAnActivityStaysAsLongAsCountsMove(t *testing.T) {
+	clock := clocktesting.NewFakeClock(noon)
+	idle := newIdleTimer(clock)
+	clock.Step(idleTimeout - time.Millisecond)
+	assert.Equal(t, time.Millisecond, idle.left(protocol.Counts{}))
+	assert.Equal(t, heartbeatInterval, idle.left(protocol.Counts{Ready: 1}), "something moved")
+	clock.Step(idleTimeout)
+	assert.Zero(t, idle.left(protocol.Counts{Ready: 1}))
+	idle.reset()
+	assert.Equal(t, heartbeatInterval, idle.left(protocol.Counts{Ready: 1}))
+}

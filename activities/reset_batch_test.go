@@ -1,0 +1,146 @@
+package activities
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/client-go/tools/events"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	"github.com/outrigger/outrigger/api/protocol"
+	"github.com/outrigger/outrigger/api/v1alpha1"
+)
+
+// hotSet is webSet with a hot sidecar.
+func hotSet() *v1alpha1.SidecarSet {
+	set := webSet(2)
+	set.Spec.Containers[0].UpgradeStrategy = v1alpha1.SidecarContainerUpgradeStrategy{
+		UpgradeType: v1alpha1.SidecarContainerHotUpgrade, HotUpgradeEmptyImage: "empty:1",
+	}
+	return set
+}
+
+// hotPod was switched to side-2, which runs side:v2; side-1 still holds side:v1.
+func hotPod(name string, changes ...func(*corev1.Pod)) *corev1.Pod {
+	return webPod(name, append([]func(*corev1.Pod){func(p *corev1.Pod) {
+		p.Annotations[v1alpha1.HashAnnotation] = `{"logs":{"hash":"new"}}`
+		p.Annotations[v1alpha1.WorkingHotUpgradeContainerAnnotation] = `{"side":"side-2"}`
+		p.Annotations[v1alpha1.VersionAnnotationPrefix+"side-1"] = "1"
+		p.Annotations[v1alpha1.VersionAnnotationPrefix+"side-2"] = "100"
+		p.Annotations[v1alpha1.InPlaceUpdateStateAnnotation] = `{"logs":{"revision":"new","lastContainerStatuses":{"side-2":{"imageID":"id-empty","restartCount":0}}}}`
+		p.Spec.Containers = []corev1.Container{{Name: "side-1", Image: "side:v1"}, {Name: "side-2", Image: "side:v2"}}
+		p.Status.ContainerStatuses = []corev1.ContainerStatus{
+			{Name: "side-1", Image: "side:v1", ImageID: "id-1", Ready: true}, {Name: "side-2", Image: "side:v2", ImageID: "id-2", Ready: true},
+		}
+	}}, changes...)...)
+}
+
+// migratingYet pods do not run the new image everywhere yet.
+func migratingYet(pod *corev1.Pod) {
+	pod.Status.ContainerStatuses[1] = corev1.ContainerStatus{Name: "side-2", Image: "empty:1", ImageID: "id-empty"}
+}
+
+func TestMigratedPodsAreFound(t *testing.T) {
+	cluster := newTestCluster(t, interceptor.Funcs{}, hotSet(),
+		hotPod("migrated"), hotPod("waits", migratingYet), hotPod("refused"),
+		hotPod("reset", func(p *corev1.Pod) {
+			p.Spec.Containers[0].Image = "empty:1"
+			p.Annotations[v1alpha1.VersionAnnotationPrefix+"side-1"] = "0"
+		}))
+	reader := cluster.reader()
+	found, err := findMigrating(t.Context(), reader, reader.recentSet(webSetReference), setOf([]protocol.PodReference{refTo("refused")}))
+	require.NoError(t, err)
+	assert.Equal(t, migrating{
+		pending: 3, others: 2,
+		migrated: []protocol.PodReference{refTo("migrated")}, migratedExcluded: []protocol.PodReference{refTo("refused")},
+	}, found)
+}
+
+func TestAwaitMigration(t *testing.T) {
+	for name, c := range map[string]struct {
+		pods    []*corev1.Pod
+		refused []protocol.PodReference
+		want    protocol.AwaitMigrationResult
+	}{
+		"migrated pods":            {[]*corev1.Pod{hotPod("a"), hotPod("b", migratingYet)}, nil, protocol.AwaitMigrationResult{Pods: []protocol.PodReference{refTo("a")}, Pending: 2}},
+		"refused pods come last":   {[]*corev1.Pod{hotPod("a"), hotPod("b")}, []protocol.PodReference{refTo("a")}, protocol.AwaitMigrationResult{Pods: []protocol.PodReference{refTo("b")}, Pending: 2}},
+		"refused pods alone":       {[]*corev1.Pod{hotPod("a")}, []protocol.PodReference{refTo("a")}, protocol.AwaitMigrationResult{Pods: []protocol.PodReference{refTo("a")}, Pending: 1}},
+		"no pod migrates any more": {nil, nil, protocol.AwaitMigrationResult{}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			cluster := newTestCluster(t, interceptor.Funcs{}, hotSet(), c.pods...)
+			var result protocol.AwaitMigrationResult
+			err := inActivity(t, nil, func(ctx context.Context) (err error) {
+				result, err = cluster.AwaitMigration(ctx, protocol.AwaitMigrationInput{SidecarSet: webSetReference, Refused: c.refused})
+				return err
+			})
+			require.NoError(t, err)
+			assert.Equal(t, c.want, result)
+		})
+	}
+}
+
+func TestSpec7_7_ResetEmptiesTheStandbyTwin(t *testing.T) {
+	refuse := interceptor.Funcs{Patch: func(ctx context.Context, c client.WithWatch, o client.Object, patch client.Patch, opts ...client.PatchOption) error {
+		if o.GetName() == "b" {
+			return apierrors.NewForbidden(podResource, "b", errors.New("policy"))
+		}
+		return c.Patch(ctx, o, patch, opts...)
+	}}
+	cluster := newTestCluster(t, refuse, hotSet(), hotPod("a"), hotPod("b"), hotPod("c", migratingYet), hotPod("d"))
+	recorder := events.NewFakeRecorder(10)
+	cluster.Events = recorder
+	var result protocol.ResetBatchResult
+	err := inActivity(t, nil, func(ctx context.Context) (err error) {
+		result, err = cluster.ResetBatch(ctx, protocol.ResetBatchInput{
+			SidecarSet: webSetReference, Pods: []protocol.PodReference{refTo("a"), refTo("b"), refTo("c")}, Refused: []protocol.PodReference{refTo("d")},
+		})
+		return err
+	})
+	require.NoError(t, err)
+	assert.Equal(t, protocol.ResetBatchResult{Reset: 1, Skipped: 1, Failed: []protocol.FailedPod{{PodReference: refTo("b"), Reason: "Forbidden"}}}, result)
+	assert.Equal(t, map[string]string{"a": "empty:1", "b": "side:v1", "c": "side:v1", "d": "side:v1"}, cluster.images())
+	recorded := map[string]bool{(<-recorder.Events)[:len("Warning ResetContainer")]: true, (<-recorder.Events)[:len("Warning ResetContainer")]: true}
+	assert.Len(t, recorded, 2, "one of success, one of failure")
+}
+
+// Pods that migrate while the batch goes on are reset by it as well.
+func TestAResetBatchGoesOnWhileAnUpgradeBatchRuns(t *testing.T) {
+	pod := hotPod("a", migratingYet)
+	cluster := newTestCluster(t, interceptor.Funcs{}, hotSet(), pod)
+	cluster.Events = events.NewFakeRecorder(10)
+	writer := cluster.writer()
+	b := &resetBatch{
+		reader: writer.reader, writer: writer, events: cluster.Events, clock: cluster.clock, upgrading: true,
+		set: writer.reader.recentSet(webSetReference), done: map[protocol.PodReference]bool{}, end: noon.Add(resetTime), busy: noon,
+	}
+	look := func() (again time.Duration) {
+		err := inActivity(t, nil, func(ctx context.Context) (err error) {
+			b.pool, ctx = newPool(ctx, 1, nil)
+			if again, err = b.look(ctx); err != nil {
+				return err
+			}
+			return b.pool.wait()
+		})
+		require.NoError(t, err)
+		return again
+	}
+	assert.Equal(t, heartbeatInterval, look())
+	cluster.edit(pod, func() { pod.Status.ContainerStatuses = hotPod("a").Status.ContainerStatuses })
+	cluster.sync()
+	cluster.clock.Step(resetIdleTimeout)
+	assert.Equal(t, heartbeatInterval, look())
+	assert.Equal(t, map[string]string{"a": "empty:1"}, cluster.images())
+	cluster.clock.Step(resetIdleTimeout / 2)
+	assert.Equal(t, heartbeatInterval, look(), "more may follow")
+	cluster.clock.Step(resetIdleTimeout / 2)
+	assert.Zero(t, look(), "no pod has been migrating for a while")
+	assert.Equal(t, protocol.ResetBatchResult{Reset: 1}, b.result())
+}

@@ -1,0 +1,220 @@
+package activities
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	"github.com/outrigger/outrigger/api/protocol"
+	"github.com/outrigger/outrigger/api/v1alpha1"
+)
+
+// batchOf is an UpgradeBatch of pods whose run holds the Lease.
+func (c *testCluster) batchOf(names ...string) *upgradeBatch {
+	c.t.Helper()
+	b := c.newUpgradeBatch(protocol.UpgradeBatchInput{SidecarSet: webSetReference, Generation: 2, Pods: selectedPods(names...)}, "one")
+	_, err := b.fence.lease.acquire(c.t.Context())
+	require.NoError(c.t, err)
+	return b
+}
+
+// refills lets a batch look once, and ends when what it began is written.
+func (c *testCluster) refills(b *upgradeBatch) (again time.Duration, err error) {
+	c.t.Helper()
+	err = inActivity(c.t, nil, func(ctx context.Context) error {
+		pool, ctx := newPool(ctx, 2, nil)
+		b.pool = pool
+		if again, err = b.refill(ctx); err != nil {
+			return err
+		}
+		return pool.wait()
+	})
+	return again, err
+}
+
+func TestARefillTakesThePodsThatTheClusterHasRoomFor(t *testing.T) {
+	cluster := newTestCluster(t, interceptor.Funcs{}, webSet(2), webPod("a"), webPod("b"), webPod("c"), webPod("d"))
+	b := cluster.batchOf("a", "b", "c", "d")
+
+	again, err := cluster.refills(b)
+	require.NoError(t, err)
+	assert.Equal(t, heartbeatInterval, again)
+	assert.Equal(t, map[string]string{"a": "side:v2", "b": "side:v2", "c": "side:v1", "d": "side:v1"}, cluster.images())
+
+	_, err = cluster.refills(b)
+	require.NoError(t, err)
+	assert.Equal(t, []string{"c", "d"}, selectedNames(b.left), "writes that the cache does not show take their slots")
+
+	cluster.sync()
+	_, err = cluster.refills(b)
+	require.NoError(t, err)
+	assert.Equal(t, []string{"c", "d"}, selectedNames(b.left), "no pod has settled")
+
+	pod := webPod("b")
+	cluster.edit(pod, func() { upgraded(pod) })
+	cluster.sync()
+	_, err = cluster.refills(b)
+	require.NoError(t, err)
+	assert.Equal(t, []string{"d"}, selectedNames(b.left))
+	result := b.result()
+	assert.Equal(t, []string{"a", "b", "c"}, writtenNames(result.Written))
+	assert.Zero(t, result.Skipped)
+}
+
+func TestARefillEndsTheBatch(t *testing.T) {
+	for name, c := range map[string]struct {
+		change  func(*testCluster, *v1alpha1.SidecarSet, *upgradeBatch)
+		stopped string
+	}{
+		"once its time is over":             {func(c *testCluster, _ *v1alpha1.SidecarSet, _ *upgradeBatch) { c.clock.Step(refillTime) }, ""},
+		"when the server does not hear it":  {func(c *testCluster, _ *v1alpha1.SidecarSet, _ *upgradeBatch) { c.clock.Step(heartbeatGrace) }, ""},
+		"when no pod is left":               {func(_ *testCluster, _ *v1alpha1.SidecarSet, b *upgradeBatch) { b.left = nil }, ""},
+		"when only pods of others may move": {func(_ *testCluster, _ *v1alpha1.SidecarSet, b *upgradeBatch) { b.left = selectedPods("gone") }, ""},
+		"when the set is paused": {func(c *testCluster, s *v1alpha1.SidecarSet, _ *upgradeBatch) {
+			c.edit(s, func() { s.Spec.UpdateStrategy.Paused = true })
+		}, "paused"},
+		"when the set has a newer generation": {func(c *testCluster, s *v1alpha1.SidecarSet, _ *upgradeBatch) { c.edit(s, func() { s.Generation = 3 }) }, "generation is 3"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			set := webSet(1)
+			cluster := newTestCluster(t, interceptor.Funcs{}, set, webPod("a"))
+			b := cluster.batchOf("a")
+			c.change(cluster, set, b)
+			again, err := cluster.refills(b)
+			require.NoError(t, err)
+			assert.Zero(t, again)
+			assert.Equal(t, map[string]string{"a": "side:v1"}, cluster.images())
+			assert.Equal(t, c.stopped, b.result().Stopped)
+		})
+	}
+}
+
+func TestARefillWaitsForTheBatchBefore(t *testing.T) {
+	before := webPod("before")
+	cluster := newTestCluster(t, interceptor.Funcs{}, webSet(1), before, webPod("a"))
+	cluster.edit(before, func() { upgraded(before) })
+	b := cluster.batchOf("a")
+	b.before = b.reader.unseenWrites([]protocol.WrittenPod{{PodReference: refTo("before"), ResourceVersion: before.ResourceVersion}})
+	again, err := cluster.refills(b)
+	require.NoError(t, err)
+	assert.Equal(t, heartbeatInterval, again)
+	assert.Equal(t, []string{"a"}, selectedNames(b.left))
+	cluster.sync()
+	_, err = cluster.refills(b)
+	require.NoError(t, err)
+	assert.Empty(t, b.left)
+}
+
+func TestAChosenPodIsDecidedAboutAsItIs(t *testing.T) {
+	for name, c := range map[string]struct {
+		change  func(*corev1.Pod)
+		unready bool
+		// written pods were upgraded, by this batch or another.
+		written bool
+	}{
+		"as planned":                      {func(*corev1.Pod) {}, false, true},
+		"upgraded already":                {upgraded, false, true},
+		"relabelled":                      {func(p *corev1.Pod) { p.Labels = nil }, false, false},
+		"not upgradable any more":         {func(p *corev1.Pod) { p.Annotations[v1alpha1.HashWithoutImageAnnotation] = "{}" }, false, false},
+		"chosen because it was not ready": {func(*corev1.Pod) {}, true, false},
+		"its previous upgrade is under way": {func(p *corev1.Pod) {
+			p.Annotations[v1alpha1.InPlaceUpdateStateAnnotation] = `{"logs":{"revision":"old","lastContainerStatuses":{"side":{"imageID":"id-1","restartCount":0}}}}`
+			p.Status.ContainerStatuses[0].Image = "side:v0"
+		}, false, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			pod := webPod("a")
+			cluster := newTestCluster(t, interceptor.Funcs{}, webSet(1), pod)
+			b := cluster.batchOf("a")
+			cluster.edit(pod, func() { c.change(pod) })
+			cluster.sync()
+			decided, err := b.decide(t.Context(), protocol.SelectedPod{PodReference: refTo("a"), Unready: c.unready}, pod)
+			require.NoError(t, err)
+			assert.Equal(t, c.written, decided.done || decided.patch != nil)
+			require.NoError(t, decided.refusal)
+		})
+	}
+}
+
+// The cache may be behind: only the API server is asked what was done.
+func TestAnAttemptCatchesUpWithTheOneThatWasLost(t *testing.T) {
+	written := webPod("written")
+	cluster := newTestCluster(t, interceptor.Funcs{}, webSet(2), written, webPod("left"))
+	cluster.edit(written, func() { upgraded(written) })
+	b := cluster.batchOf("left", "written", "gone")
+	require.NoError(t, inActivity(t, nil, b.catchUp))
+	assert.Equal(t, []string{"left", "gone"}, selectedNames(b.left))
+	result := b.result()
+	assert.Equal(t, []protocol.WrittenPod{{PodReference: refTo("written"), ResourceVersion: written.ResourceVersion}}, result.Written)
+	assert.Zero(t, result.Skipped)
+}
+
+// What the lost attempt wrote cannot be compared with the set any more.
+func TestAnAttemptForAGenerationThatWasLeftTakesAllPodsForWritten(t *testing.T) {
+	set := webSet(2)
+	set.Generation = 3
+	cluster := newTestCluster(t, interceptor.Funcs{}, set, webPod("a"), webPod("b"))
+	b := cluster.batchOf("a", "b")
+	require.NoError(t, inActivity(t, nil, b.catchUp))
+	assert.Empty(t, b.left)
+	assert.Equal(t, []string{"a", "b"}, writtenNames(b.result().Written))
+}
+
+func TestAnAttemptThatCannotCatchUpFails(t *testing.T) {
+	away := interceptor.Funcs{Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
+		if _, ok := o.(*corev1.Pod); ok {
+			return errors.New("connection refused")
+		}
+		return c.Get(ctx, key, o, opts...)
+	}}
+	cluster := newTestCluster(t, away, webSet(2), webPod("a"))
+	b := cluster.batchOf("a")
+	require.EqualError(t, inActivity(t, nil, b.catchUp), "connection refused")
+	assert.Empty(t, b.result().Written)
+}
+
+// The run that was taken over from may have written any pod of the set.
+func TestARunThatTakesOverWaitsForWhatTheOtherMayHaveWritten(t *testing.T) {
+	pod := webPod("a")
+	cluster := newTestCluster(t, interceptor.Funcs{}, webSet(1), pod, webPod("b"))
+	cluster.batchOf("a")
+	two := cluster.newUpgradeBatch(protocol.UpgradeBatchInput{SidecarSet: webSetReference, Generation: 2, Pods: selectedPods("b")}, "two")
+	cluster.edit(pod, func() { upgraded(pod) })
+	taken := make(chan error)
+	go func() { taken <- two.acquireLease(t.Context()) }()
+	require.Eventually(t, cluster.clock.HasWaiters, 10*time.Second, time.Millisecond)
+	cluster.clock.Step(takeoverDelay)
+	require.NoError(t, <-taken)
+	unseen, err := two.before.count(t.Context())
+	require.NoError(t, err)
+	assert.Equal(t, 1, unseen)
+	cluster.sync()
+	unseen, err = two.before.count(t.Context())
+	require.NoError(t, err)
+	assert.Zero(t, unseen)
+}
+
+func TestARefusedPodStopsNoOther(t *testing.T) {
+	refuse := interceptor.Funcs{Patch: func(ctx context.Context, c client.WithWatch, o client.Object, patch client.Patch, opts ...client.PatchOption) error {
+		if o.GetName() == "a" {
+			return apierrors.NewForbidden(podResource, "a", errors.New("policy"))
+		}
+		return c.Patch(ctx, o, patch, opts...)
+	}}
+	cluster := newTestCluster(t, refuse, webSet(2), webPod("a"), webPod("b"), webPod("c"))
+	b := cluster.batchOf("a", "b")
+	_, err := cluster.refills(b)
+	require.NoError(t, err)
+	result := b.result()
+	assert.Equal(t, []protocol.FailedPod{{PodReference: refTo("a"), Reason: "Forbidden"}}, result.Failed)
+	assert.Equal(t, []string{"b"}, writtenNames(result.Written))
+	assert.Equal(t, map[string]string{"a": "side:v1", "b": "side:v2", "c": "side:v1"}, cluster.images(), "c is not of the batch")
+}

@@ -1,0 +1,193 @@
+package activities
+
+import (
+	"context"
+	"errors"
+	"sync/atomic"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	"github.com/outrigger/outrigger/api/protocol"
+)
+
+var podResource = schema.GroupResource{Resource: "pods"}
+
+func notFound(name string) error { return apierrors.NewNotFound(podResource, name) }
+
+func TestWhatBecomesOfAGuardedWrite(t *testing.T) {
+	conflict := apierrors.NewConflict(podResource, "a", errors.New("changed"))
+	invalid := &apierrors.StatusError{ErrStatus: metav1.Status{
+		Status: metav1.StatusFailure, Reason: metav1.StatusReasonInvalid, Message: "spec quotes a password",
+		Details: &metav1.StatusDetails{Causes: []metav1.StatusCause{{Type: metav1.CauseTypeFieldValueInvalid, Field: "spec.containers", Message: "a password"}}},
+	}}
+	patch := decision{patch: []byte("{}")}
+	reference := refTo("a")
+	wrote := func(version string) []protocol.WrittenPod {
+		return []protocol.WrittenPod{{PodReference: reference, ResourceVersion: version}}
+	}
+	failed := func(reason string) []protocol.FailedPod {
+		return []protocol.FailedPod{{PodReference: reference, Reason: reason}}
+	}
+	for name, c := range map[string]struct {
+		reference protocol.PodReference
+		decision  decision
+		decideErr error
+		// answers of the API server to one write after the other.
+		answers []error
+		written []protocol.WrittenPod
+		failed  []protocol.FailedPod
+		err     string
+		writes  int
+	}{
+		"written":                       {reference, patch, nil, []error{nil}, wrote("8"), nil, "", 1},
+		"left alone":                    {reference, decision{}, nil, nil, nil, nil, "", 0},
+		"done already":                  {reference, decision{done: true}, nil, nil, wrote("7"), nil, "", 0},
+		"no patch can be made":          {reference, decision{refusal: errors.New("bad annotation")}, nil, nil, nil, failed("bad annotation"), "", 0},
+		"no decision can be made":       {reference, decision{}, errors.New("away"), nil, nil, nil, "away", 0},
+		"gone before it is read":        {refTo("b"), patch, nil, nil, nil, nil, "", 0},
+		"another under its name":        {protocol.PodReference{Namespace: "d", Name: "a", UID: "before"}, patch, nil, nil, nil, nil, "", 0},
+		"gone before it is written":     {reference, patch, nil, []error{notFound("a")}, nil, nil, "", 1},
+		"changed, then written":         {reference, patch, nil, []error{conflict, nil}, wrote("8"), nil, "", 2},
+		"changes all the time":          {reference, patch, nil, []error{conflict, conflict, conflict}, nil, nil, "", attempts},
+		"refused, the pod is not named": {reference, patch, nil, []error{invalid}, nil, failed("Invalid; spec.containers: FieldValueInvalid"), "", 1},
+		"forbidden":                     {reference, patch, nil, []error{apierrors.NewForbidden(podResource, "a", errors.New("policy"))}, nil, failed("Forbidden"), "", 1},
+		"perhaps written":               {reference, patch, nil, []error{errors.New("connection reset")}, wrote(""), nil, "write pod d/a: connection reset", 1},
+		"throttled":                     {reference, patch, nil, []error{apierrors.NewTooManyRequests("slow down", 1)}, wrote(""), nil, "write pod d/a: slow down", 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			cluster := newTestCluster(t, interceptor.Funcs{}, webSet(1), webPod("a"))
+			var outcome outcome
+			writes := 0
+			err := cluster.writer().apply(t.Context(), c.reference, &outcome, change{
+				decide: func(context.Context, *corev1.Pod) (decision, error) { return c.decision, c.decideErr },
+				write: func(_ context.Context, pod *corev1.Pod, _ []byte) error {
+					pod.ResourceVersion = "8"
+					writes++
+					return c.answers[writes-1]
+				},
+			})
+			if c.err == "" {
+				require.NoError(t, err)
+			} else {
+				require.EqualError(t, err, c.err)
+			}
+			both := []protocol.PodReference{reference, c.reference}[:1]
+			assert.Equal(t, c.written, outcome.writes(both))
+			assert.Equal(t, c.failed, outcome.failures(both))
+			assert.Equal(t, c.writes, writes)
+		})
+	}
+}
+
+// The cache was what made the write fail: only the API server is asked again.
+func TestAfterAConflictThePodIsReadFromTheAPIServer(t *testing.T) {
+	pod := webPod("a")
+	cluster := newTestCluster(t, interceptor.Funcs{}, webSet(1), pod)
+	cluster.edit(pod, func() { pod.Labels["seen"] = "live" })
+	var seen []string
+	var outcome outcome
+	err := cluster.writer().apply(t.Context(), refTo("a"), &outcome, change{
+		decide: func(_ context.Context, pod *corev1.Pod) (decision, error) {
+			seen = append(seen, pod.Labels["seen"])
+			return decision{patch: []byte("{}")}, nil
+		},
+		write: func(context.Context, *corev1.Pod, []byte) error {
+			if len(seen) == 1 {
+				return apierrors.NewConflict(podResource, "a", errors.New("changed"))
+			}
+			return nil
+		},
+	})
+	require.NoError(t, err)
+	assert.Equal(t, []string{"", "live"}, seen)
+}
+
+func TestPatchesCarryTheirPrecondition(t *testing.T) {
+	pod := webPod("a")
+	cluster := newTestCluster(t, interceptor.Funcs{}, webSet(1), pod)
+	patch := func(version string) []byte {
+		return []byte(`{"metadata":{"uid":"u-a","resourceVersion":"` + version + `","labels":{"patched":"yes"}}}`)
+	}
+	err := cluster.writer().patchPod(t.Context(), pod.DeepCopy(), patch("6"))
+	require.True(t, apierrors.IsConflict(err), "%v", err)
+	written := pod.DeepCopy()
+	require.NoError(t, cluster.writer().patchPod(t.Context(), written, patch(pod.ResourceVersion)))
+	live, err := cluster.reader().livePod(t.Context(), refTo("a"))
+	require.NoError(t, err)
+	assert.Equal(t, live.ResourceVersion, written.ResourceVersion)
+	assert.Equal(t, "yes", live.Labels["patched"])
+}
+
+func TestThePoolRunsABoundedNumberOfTasks(t *testing.T) {
+	err := inActivity(t, nil, func(ctx context.Context) error {
+		pool, ctx := newPool(ctx, 2, nil)
+		begun, finish := make(chan struct{}), make(chan struct{})
+		var running atomic.Int64
+		for range 6 {
+			pool.submit(ctx, func(context.Context) error {
+				running.Add(1)
+				defer running.Add(-1)
+				begun <- struct{}{}
+				<-finish
+				return nil
+			})
+		}
+		<-begun
+		<-begun
+		assert.Equal(t, int64(6), pool.pending.Load())
+		for range 4 {
+			assert.Equal(t, int64(2), running.Load())
+			finish <- struct{}{}
+			<-begun
+		}
+		close(finish)
+		err := pool.wait()
+		assert.Zero(t, pool.pending.Load())
+		return err
+	})
+	require.NoError(t, err)
+}
+
+func TestTheFirstErrorKeepsTasksThatWaitFromRunning(t *testing.T) {
+	away, ran := errors.New("away"), 0
+	err := inActivity(t, nil, func(ctx context.Context) error {
+		pool, ctx := newPool(ctx, 1, nil)
+		for range 3 {
+			pool.submit(ctx, func(context.Context) error {
+				ran++
+				return away
+			})
+		}
+		return pool.wait()
+	})
+	require.ErrorIs(t, err, away)
+	assert.Equal(t, 1, ran)
+}
+
+func TestTasksThatHaveNotBegunWhenTheWorkerStopsAreLeft(t *testing.T) {
+	for name, ifStopping := range map[string]error{"and stand": nil, "for another worker": errStopping} {
+		t.Run(name, func(t *testing.T) {
+			stopping, ran := make(chan struct{}), 0
+			err := inActivity(t, stopping, func(ctx context.Context) error {
+				pool, ctx := newPool(ctx, 1, ifStopping)
+				close(stopping)
+				for range 3 {
+					pool.submit(ctx, func(context.Context) error {
+						ran++
+						return nil
+					})
+				}
+				return pool.wait()
+			})
+			assert.Equal(t, ifStopping, err)
+			assert.Zero(t, ran)
+		})
+	}
+}
