@@ -26,7 +26,7 @@ type Witness struct {
 
 	mu     sync.Mutex
 	image  string
-	pods   map[types.UID]known
+	pods   map[types.UID]observed
 	total  View
 	asked  map[string]int
 	worst  int
@@ -34,8 +34,8 @@ type Witness struct {
 	change chan struct{}
 }
 
-// known is what was seen of a pod last.
-type known struct {
+// observed is what was seen of a pod last.
+type observed struct {
 	*corev1.Pod
 	// moving pods served when they were last asked to run something else, and
 	// have not served since.
@@ -75,14 +75,14 @@ func watch(ctx context.Context, config *rest.Config, namespace, selector string,
 	if err != nil {
 		return nil, fmt.Errorf("connect the witness: %w", err)
 	}
-	w.pods, w.asked, w.change = map[types.UID]known{}, map[string]int{}, make(chan struct{})
+	w.pods, w.asked, w.change = map[types.UID]observed{}, map[string]int{}, make(chan struct{})
 	factory := informers.NewSharedInformerFactoryWithOptions(clients, 0, informers.WithNamespace(namespace),
 		informers.WithTweakListOptions(func(o *metav1.ListOptions) { o.LabelSelector = selector }))
 	informer := factory.Core().V1().Pods().Informer()
 	registered, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
-		AddFunc:    w.see,
-		UpdateFunc: func(_, pod any) { w.see(pod) },
-		DeleteFunc: w.lose,
+		AddFunc:    w.observe,
+		UpdateFunc: func(_, pod any) { w.observe(pod) },
+		DeleteFunc: w.forget,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("watch pods: %w", err)
@@ -104,7 +104,7 @@ func (w *Witness) Expect(image string) {
 	for _, pod := range w.pods {
 		w.count(pod, 1)
 	}
-	w.judge("expectation")
+	w.recordWorst("expectation")
 }
 
 // Worst is the largest number of pods ever in flight at once, and at which event.
@@ -167,7 +167,7 @@ func Settled(n int) func(View) bool {
 	return func(v View) bool { return v.Pods == n && v.Updated == n && v.InFlight == 0 && v.Ready == n }
 }
 
-func (w *Witness) see(o any) {
+func (w *Witness) observe(o any) {
 	pod, ok := o.(*corev1.Pod)
 	if !ok {
 		return
@@ -175,10 +175,10 @@ func (w *Witness) see(o any) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.replace(pod.UID, pod)
-	w.judge(pod.Name + " at " + pod.ResourceVersion)
+	w.recordWorst(pod.Name + " at " + pod.ResourceVersion)
 }
 
-func (w *Witness) lose(o any) {
+func (w *Witness) forget(o any) {
 	if unknown, ok := o.(cache.DeletedFinalStateUnknown); ok {
 		o = unknown.Obj
 	}
@@ -189,27 +189,27 @@ func (w *Witness) lose(o any) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.replace(pod.UID, nil)
-	w.judge(pod.Name + " gone")
+	w.recordWorst(pod.Name + " gone")
 }
 
-// replace puts what is known of a pod in the place of what was. Pods that are
+// replace puts a pod in the place of what was observed before. Pods that are
 // being deleted no longer count.
 func (w *Witness) replace(uid types.UID, pod *corev1.Pod) {
 	before, ok := w.pods[uid]
 	if ok {
 		w.count(before, -1)
-		w.note(before.Pod, pod)
+		w.countAsked(before.Pod, pod)
 		delete(w.pods, uid)
 	}
 	if pod != nil && pod.DeletionTimestamp == nil {
-		now := known{pod, w.moving(before, pod)}
+		now := observed{pod, w.moving(before, pod)}
 		w.pods[uid] = now
 		w.count(now, 1)
 	}
 }
 
-// note counts what a pod is newly asked to run.
-func (w *Witness) note(before, pod *corev1.Pod) {
+// countAsked counts what a pod is newly asked to run.
+func (w *Witness) countAsked(before, pod *corev1.Pod) {
 	if pod == nil {
 		return
 	}
@@ -221,8 +221,8 @@ func (w *Witness) note(before, pod *corev1.Pod) {
 	}
 }
 
-// moving reports whether a pod is in flight, by what was known of it before.
-func (w *Witness) moving(before known, pod *corev1.Pod) bool {
+// moving reports whether a pod is in flight, by what was observed before.
+func (w *Witness) moving(before observed, pod *corev1.Pod) bool {
 	settled, ready := w.settled(pod), Ready(pod)
 	switch {
 	case settled && ready:
@@ -236,7 +236,8 @@ func (w *Witness) moving(before known, pod *corev1.Pod) bool {
 	return before.moving || asked
 }
 
-func (w *Witness) judge(event string) {
+// recordWorst keeps the largest number in flight, and wakes those who wait.
+func (w *Witness) recordWorst(event string) {
 	if w.total.InFlight > w.worst {
 		w.worst, w.when = w.total.InFlight, event
 	}
@@ -245,7 +246,7 @@ func (w *Witness) judge(event string) {
 }
 
 // count adds a pod to the total, or with sign -1 takes it out.
-func (w *Witness) count(pod known, sign int) {
+func (w *Witness) count(pod observed, sign int) {
 	w.total.Pods += sign
 	if Ready(pod.Pod) {
 		w.total.Ready += sign

@@ -77,17 +77,17 @@ func TestAPodIsInFlightFromWhenItIsTakenDownUntilItServesAgain(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := &Witness{names: c.names, pods: map[types.UID]known{}, asked: map[string]int{}, change: make(chan struct{})}
+			w := &Witness{names: c.names, pods: map[types.UID]observed{}, asked: map[string]int{}, change: make(chan struct{})}
 			if len(c.names) > 1 {
 				w.empty = "empty"
 			}
 			var got []int
 			for _, event := range c.events {
-				w.see(event.pod(c.names))
+				w.observe(event.pod(c.names))
 				got = append(got, w.View().InFlight)
 			}
 			assert.Equal(t, c.want, got)
-			w.lose(c.events[0].pod(c.names))
+			w.forget(c.events[0].pod(c.names))
 			assert.Equal(t, View{}, w.View())
 		})
 	}
