@@ -43,7 +43,7 @@ func (r *run) migrate(ctx workflow.Context) {
 // awaitWake sleeps until a signal says that the cluster offers work, or an
 // upgrade batch is running, whose pods will migrate.
 func (r *run) awaitWake(ctx workflow.Context) error {
-	if !waitsItself(ctx) {
+	if !waitsInWorkflow(ctx) {
 		return nil
 	}
 	_, err := workflow.AwaitWithTimeout(ctx, longestSleep, func() bool { return r.wakes != r.migration.wakes || r.upgrading })
@@ -85,7 +85,7 @@ func (r *run) resetBatch(ctx workflow.Context) (pending bool, err error) {
 	if err != nil {
 		return false, fmt.Errorf("reset batch %d: %w", m.batches, err)
 	}
-	m.refused = remember(m.refused, result.Failed)
+	m.refused = addRefused(m.refused, result.Failed)
 	if result.Reset > 0 {
 		m.backoff = 0
 		return true, nil

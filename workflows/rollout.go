@@ -14,7 +14,7 @@ import (
 // Signals: generation (a newer one continues the run as new; its own wakes a run
 // that sleeps), pause and resume, which are also updates. Query: status.
 func Rollout(ctx workflow.Context, input protocol.RolloutInput) (protocol.RolloutResult, error) {
-	r, err := begin(ctx, input)
+	r, err := newRun(ctx, input)
 	if err != nil {
 		return protocol.RolloutResult{}, err
 	}
@@ -25,7 +25,7 @@ func Rollout(ctx workflow.Context, input protocol.RolloutInput) (protocol.Rollou
 		if err := cmp.Or(r.migration.err, r.conditions.err); err != nil {
 			return protocol.RolloutResult{}, err
 		}
-		if generation, due := r.dueAs(ctx); due {
+		if generation, due := r.continueAsNewDue(ctx); due {
 			return r.continueAs(ctx, generation)
 		}
 		if err := r.step(ctx); err != nil {

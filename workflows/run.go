@@ -53,7 +53,7 @@ type run struct {
 	wakes          int
 }
 
-func begin(ctx workflow.Context, input protocol.RolloutInput) (*run, error) {
+func newRun(ctx workflow.Context, input protocol.RolloutInput) (*run, error) {
 	r := &run{
 		input:    input,
 		newest:   input.Generation,
@@ -89,9 +89,9 @@ func wasReset(ctx workflow.Context) bool {
 	return info.OriginalRunID != info.WorkflowExecution.RunID
 }
 
-// dueAs reports whether a fresh run shall go on, and as which generation: a newer
-// one, or an older one if the cluster has no newer.
-func (r *run) dueAs(ctx workflow.Context) (generation int64, due bool) {
+// continueAsNewDue reports whether the run continues as new, and as which
+// generation: a newer one, or an older one if the cluster has no newer.
+func (r *run) continueAsNewDue(ctx workflow.Context) (generation int64, due bool) {
 	if r.newest != r.input.Generation {
 		return r.newest, true
 	}
@@ -132,18 +132,18 @@ func (r *run) upgradeBatch(ctx workflow.Context, next protocol.NextBatchResult) 
 	if err != nil {
 		return fmt.Errorf("upgrade batch %d of generation %d: %w", r.progress.Batches, r.input.Generation, err)
 	}
-	r.progress.Upgraded += certain(result.Written)
+	r.progress.Upgraded += countWritten(result.Written)
 	r.progress.Failed += len(result.Failed)
 	r.written(result.Written)
 	if next.Hot {
 		r.migrate(ctx)
 	}
-	r.refused = remember(r.refused, result.Failed)
+	r.refused = addRefused(r.refused, result.Failed)
 	if len(result.Written) > 0 {
 		r.backoff = 0
 		return nil
 	}
-	if !waitsItself(ctx) {
+	if !waitsInWorkflow(ctx) {
 		return r.awaitSignalFor(ctx, r.nextBackoff())
 	}
 	if len(result.Failed) == 0 {
@@ -156,7 +156,7 @@ func (r *run) upgradeBatch(ctx workflow.Context, next protocol.NextBatchResult) 
 // next plan. Those of the batch before count as shown once later ones are, but
 // not if it is unknown whether there are any.
 func (r *run) written(pods []protocol.WrittenPod) {
-	if certain(pods) == 0 {
+	if countWritten(pods) == 0 {
 		pods = slices.Concat(r.progress.Written, pods)
 	}
 	r.progress.Written = pods
@@ -180,7 +180,7 @@ func (r *run) upgrade(ctx workflow.Context, next protocol.NextBatchResult) (resu
 		Written:    r.progress.Written,
 		Run:        r.progress.Run,
 	})
-	if len(next.Reserve) > 0 || waitsItself(ctx) {
+	if len(next.Reserve) > 0 || waitsInWorkflow(ctx) {
 		r.upgrading = true
 		defer func() { r.upgrading = false }()
 		if next.Hot {
@@ -198,13 +198,13 @@ func (r *run) upgrade(ctx workflow.Context, next protocol.NextBatchResult) (resu
 	if err != nil && upgrading.Err() != nil && ctx.Err() == nil {
 		// Nobody said what had been written: no worker was there, or it was
 		// lost. What is asked to end is not tried again.
-		return protocol.UpgradeBatchResult{Written: uncertain(next)}, nil
+		return protocol.UpgradeBatchResult{Written: possiblyWritten(next)}, nil
 	}
 	return result, err
 }
 
-// uncertain lists the pods that a batch may have written.
-func uncertain(batch protocol.NextBatchResult) []protocol.WrittenPod {
+// possiblyWritten lists the pods that a batch may have written.
+func possiblyWritten(batch protocol.NextBatchResult) []protocol.WrittenPod {
 	var written []protocol.WrittenPod
 	for _, pod := range slices.Concat(batch.Pods, batch.Reserve) {
 		written = append(written, protocol.WrittenPod{PodReference: pod.PodReference})
@@ -212,8 +212,8 @@ func uncertain(batch protocol.NextBatchResult) []protocol.WrittenPod {
 	return written
 }
 
-// certain counts the pods that were written for sure.
-func certain(written []protocol.WrittenPod) (n int) {
+// countWritten counts the pods that were written for sure.
+func countWritten(written []protocol.WrittenPod) (n int) {
 	for _, pod := range written {
 		if pod.ResourceVersion != "" {
 			n++
@@ -222,8 +222,8 @@ func certain(written []protocol.WrittenPod) (n int) {
 	return n
 }
 
-// remember adds refused pods to the ones that go last.
-func remember(refused []protocol.PodReference, failed []protocol.FailedPod) []protocol.PodReference {
+// addRefused adds refused pods to the ones that go last.
+func addRefused(refused []protocol.PodReference, failed []protocol.FailedPod) []protocol.PodReference {
 	for _, pod := range failed {
 		if !slices.Contains(refused, pod.PodReference) && len(refused) < maxRefused {
 			refused = append(refused, pod.PodReference)

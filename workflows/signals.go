@@ -61,7 +61,7 @@ func drain[T any](channel workflow.ReceiveChannel) []T {
 // awaitSignal waits until a signal comes. A run that has waited for longestSleep
 // looks for itself: whoever should have sent one may be gone.
 func (r *run) awaitSignal(ctx workflow.Context) error {
-	if !waitsItself(ctx) {
+	if !waitsInWorkflow(ctx) {
 		return workflow.Await(ctx, r.hasSignals)
 	}
 	return r.awaitSignalFor(ctx, longestSleep)
@@ -77,16 +77,16 @@ func (r *run) awaitSignalFor(ctx workflow.Context, timeout time.Duration) error 
 // sleep waits for the cluster to offer work: the operator signals then. It costs
 // no slot of a worker, and hardly any history.
 func (r *run) sleep(ctx workflow.Context, atMost time.Duration) error {
-	if !waitsItself(ctx) {
+	if !waitsInWorkflow(ctx) {
 		return nil
 	}
-	if err := r.search(ctx, protocol.PhaseWaiting); err != nil {
+	if err := r.upsertSearchAttributes(ctx, protocol.PhaseWaiting); err != nil {
 		return err
 	}
 	return r.awaitSignalFor(ctx, atMost)
 }
 
-// waitsItself is false for runs that began when activities did the waiting.
-func waitsItself(ctx workflow.Context) bool {
+// waitsInWorkflow is false for runs that began when activities did the waiting.
+func waitsInWorkflow(ctx workflow.Context) bool {
 	return workflow.GetVersion(ctx, "wait in the workflow", workflow.DefaultVersion, 1) == 1
 }

@@ -18,11 +18,11 @@ func (r *run) show(ctx workflow.Context, phase protocol.Phase, message string) e
 		// Waiting comes and goes with every batch and would only fill history.
 		phase = protocol.PhaseProgressing
 	}
-	return r.search(ctx, phase)
+	return r.upsertSearchAttributes(ctx, phase)
 }
 
-// search makes the run found by a phase.
-func (r *run) search(ctx workflow.Context, phase protocol.Phase) error {
+// upsertSearchAttributes has the run found by a phase, and by its set.
+func (r *run) upsertSearchAttributes(ctx workflow.Context, phase protocol.Phase) error {
 	if phase == r.shown {
 		return nil
 	}
