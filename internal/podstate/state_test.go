@@ -108,7 +108,7 @@ func TestSpec7_Consistent(t *testing.T) {
 	}
 }
 
-func TestFailedUpgradesAreTold(t *testing.T) {
+func TestFailedUpgradesAreRecognised(t *testing.T) {
 	for reason, failed := range map[string]bool{
 		"ImagePullBackOff": true, "CrashLoopBackOff": true, "ReasonOfALaterKubelet": true,
 		"ContainerCreating": false, "PodInitializing": false, "": false,
@@ -121,7 +121,7 @@ func TestFailedUpgradesAreTold(t *testing.T) {
 	}
 }
 
-func TestStartFailureTellsTheReasonsAboutImagesAsOne(t *testing.T) {
+func TestStartFailureReportsTheReasonsAboutImagesAsOne(t *testing.T) {
 	for _, kubelet := range []string{"ErrImagePull", "ImagePullBackOff"} {
 		reason, failed := StartFailure(&corev1.ContainerStatus{State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: kubelet}}})
 		assert.Equal(t, ImagePullBackOff, reason)

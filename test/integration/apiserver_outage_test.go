@@ -47,7 +47,7 @@ func watchesDown(ctx context.Context, role cluster.Role) (map[string]float64, er
 		down[metric.GetLabel()[0].GetValue()] = metric.GetGauge().GetValue()
 	}
 	if len(down) == 0 {
-		return nil, fmt.Errorf("%s tells of no watches", role.Name)
+		return nil, fmt.Errorf("%s reports no watches", role.Name)
 	}
 	return down, nil
 }

@@ -13,18 +13,18 @@ import (
 	"github.com/outrigger/outrigger/api/v1alpha1"
 )
 
-// stamped tells what the sidecar's containers of each pod are to run, and what
+// recorded is what the sidecar's containers of each pod are to run, and what
 // the upgrades of it wrote down.
-func (s *scene) stamped() map[string]string {
+func (s *scene) recorded() map[string]string {
 	s.t.Helper()
-	stamped := map[string]string{}
+	recorded := map[string]string{}
 	for _, pod := range s.pods() {
 		for i := range pod.Spec.Containers {
-			stamped[pod.Name] += pod.Spec.Containers[i].Image + " "
+			recorded[pod.Name] += pod.Spec.Containers[i].Image + " "
 		}
-		stamped[pod.Name] += pod.Annotations[v1alpha1.InPlaceUpdateStateAnnotation]
+		recorded[pod.Name] += pod.Annotations[v1alpha1.InPlaceUpdateStateAnnotation]
 	}
-	return stamped
+	return recorded
 }
 
 // Another empty image is more than another image: pods keep the one they have.
@@ -35,10 +35,10 @@ func TestSpec7_2_AnotherEmptyImageTouchesNoPod(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			s := newHotScene(t, 4)
-			before := s.stamped()
+			before := s.recorded()
 			s.edit(fmt.Sprintf(`[{"op":"replace","path":"/spec/containers/0/upgradeStrategy/hotUpgradeEmptyImage","value":"empty:2"},
 				{"op":"replace","path":"/spec/updateStrategy","value":%s}]`, strategy))
-			s.awaitSet("the pods to be told", func(set *v1alpha1.SidecarSet) bool {
+			s.awaitSet("the pods to be reported", func(set *v1alpha1.SidecarSet) bool {
 				progress := meta.FindStatusCondition(set.Status.Conditions, v1alpha1.ConditionProgressing)
 				return set.Status.ObservedGeneration == set.Generation && progress != nil && strings.Contains(progress.Message, "4 not upgradable in place")
 			})
@@ -49,7 +49,7 @@ func TestSpec7_2_AnotherEmptyImageTouchesNoPod(t *testing.T) {
 			var result protocol.RolloutResult
 			require.NoError(t, stack.engine.GetWorkflow(s.ctx, s.workflow(), "").Get(s.ctx, &result))
 			assert.Equal(t, 4, result.Counts.NotUpgradable)
-			assert.Equal(t, before, s.stamped())
+			assert.Equal(t, before, s.recorded())
 			s.within(0)
 		})
 	}

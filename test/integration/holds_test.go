@@ -40,7 +40,7 @@ func (s *scene) stillHeld(hold protocol.Hold, held witness.View) {
 	status := s.awaitPhase(protocol.PhasePaused)
 	assert.Equal(s.t, &hold, status.Hold)
 	assert.Equal(s.t, held.Updated, s.witness.View().Updated, "a pod was upgraded during the hold")
-	set := s.awaitSet("status to tell of the hold", func(set *v1alpha1.SidecarSet) bool {
+	set := s.awaitSet("status to show the hold", func(set *v1alpha1.SidecarSet) bool {
 		return set.Status.Rollout != nil && set.Status.Rollout.Hold != nil
 	})
 	assert.Equal(s.t, v1alpha1.RolloutHold{Who: hold.Who, Why: hold.Why}, *set.Status.Rollout.Hold)

@@ -33,7 +33,7 @@ func hot(window int32) func(*v1alpha1.SidecarSet) {
 	}
 }
 
-// twins tells which images the twins of each pod hold: active, standby.
+// twins counts which images the twins of each pod hold: active, standby.
 func (s *scene) twins() map[string]int {
 	s.t.Helper()
 	var pods corev1.PodList

@@ -61,7 +61,7 @@ func TestTemporalKilledInTheMiddle(t *testing.T) {
 	s.awaitSet("status without Temporal", func(set *v1alpha1.SidecarSet) bool { return set.Status.MatchedPods == 22 })
 	s.edit(`[{"op":"replace","path":"/spec/containers/0/image","value":"side:v3"}]`)
 	s.witness.Expect("side:v3")
-	s.awaitSet("the outage to be told of the new generation", func(set *v1alpha1.SidecarSet) bool {
+	s.awaitSet("the outage to be reported for the new generation", func(set *v1alpha1.SidecarSet) bool {
 		condition := meta.FindStatusCondition(set.Status.Conditions, v1alpha1.ConditionDegraded)
 		return condition != nil && condition.Reason == v1alpha1.ReasonEngineUnavailable && set.Status.ObservedGeneration == set.Generation
 	})
@@ -99,22 +99,22 @@ func (s *scene) stored() *v1alpha1.SidecarSet {
 	return s.awaitSet("the set", func(*v1alpha1.SidecarSet) bool { return true })
 }
 
-func TestMissingWorkersAreTold(t *testing.T) {
+func TestMissingWorkersAreReported(t *testing.T) {
 	s := newScene(t, 12, nil)
 	s.upgradeTo("side:v2")
 	s.await(func(v witness.View) bool { return v.Updated >= 2 })
 	killWorkers(t)
 	t.Cleanup(func() { startWorkers(context.WithoutCancel(s.ctx), t) })
-	var told *metav1.Condition
-	s.awaitSet("the missing workers to be told", func(set *v1alpha1.SidecarSet) bool {
-		told = meta.FindStatusCondition(set.Status.Conditions, v1alpha1.ConditionDegraded)
-		return told != nil && told.Status == metav1.ConditionTrue
+	var degraded *metav1.Condition
+	s.awaitSet("the missing workers to be reported", func(set *v1alpha1.SidecarSet) bool {
+		degraded = meta.FindStatusCondition(set.Status.Conditions, v1alpha1.ConditionDegraded)
+		return degraded != nil && degraded.Status == metav1.ConditionTrue
 	})
-	assert.Equal(t, v1alpha1.ReasonWorkerUnavailable, told.Reason)
-	assert.Contains(t, told.Message, s.taskQueue())
+	assert.Equal(t, v1alpha1.ReasonWorkerUnavailable, degraded.Reason)
+	assert.Contains(t, degraded.Message, s.taskQueue())
 	startWorkers(s.ctx, t)
 	s.await(witness.Settled(12))
-	s.awaitSet("nothing to tell", func(set *v1alpha1.SidecarSet) bool {
+	s.awaitSet("nothing to report", func(set *v1alpha1.SidecarSet) bool {
 		return counts(12)(set) && meta.IsStatusConditionFalse(set.Status.Conditions, v1alpha1.ConditionDegraded)
 	})
 	s.within(2)

@@ -205,7 +205,7 @@ func (s *scene) await(condition func(witness.View) bool) witness.View {
 	return view
 }
 
-// upgradeTo changes the image and tells the witness.
+// upgradeTo changes the image and has the witness expect it.
 func (s *scene) upgradeTo(image string) {
 	s.t.Helper()
 	s.witness.Expect(image)

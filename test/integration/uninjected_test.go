@@ -11,12 +11,12 @@ import (
 	"github.com/outrigger/outrigger/dev/witness"
 )
 
-func TestPodsThatLackTheirSidecarAreTold(t *testing.T) {
+func TestPodsThatLackTheirSidecarAreReported(t *testing.T) {
 	s := newScene(t, 0, func(set *v1alpha1.SidecarSet) { set.Spec.Selector.MatchLabels = map[string]string{"app": "not-yet"} })
 	require.NoError(t, stack.kube.Create(s.ctx, deployment(s.name, 2)))
 	s.await(func(v witness.View) bool { return v.Ready == 2 })
 	s.edit(`[{"op":"replace","path":"/spec/selector/matchLabels/app","value":"` + s.name + `"}]`)
-	set := s.awaitSet("the pods without their sidecar to be told", func(set *v1alpha1.SidecarSet) bool {
+	set := s.awaitSet("the pods without their sidecar to be reported", func(set *v1alpha1.SidecarSet) bool {
 		return meta.IsStatusConditionFalse(set.Status.Conditions, v1alpha1.ConditionInjected)
 	})
 	condition := meta.FindStatusCondition(set.Status.Conditions, v1alpha1.ConditionInjected)
@@ -25,7 +25,7 @@ func TestPodsThatLackTheirSidecarAreTold(t *testing.T) {
 	// Created anew, they have it.
 	out, err := kubectl(s.ctx, "", "delete", "pods", "-n", s.name, "--all", "--wait=false")
 	require.NoError(t, err, out)
-	s.awaitSet("nothing to tell", func(set *v1alpha1.SidecarSet) bool {
+	s.awaitSet("nothing to report", func(set *v1alpha1.SidecarSet) bool {
 		return set.Status.MatchedPods == 2 && meta.IsStatusConditionTrue(set.Status.Conditions, v1alpha1.ConditionInjected)
 	})
 }
