@@ -169,7 +169,7 @@ func mayBeWritten(pod *Pod) bool {
 
 // wasTaken pods are down because of an upgrade.
 func wasTaken(pod *Pod) bool {
-	return (pod.Updated || pod.Touched) && !(pod.Consistent && pod.Ready) && !pod.UnavailableBefore
+	return (pod.Updated || pod.Touched) && (!pod.Consistent || !pod.Ready) && !pod.UnavailableBefore
 }
 
 // apply writes to pods, as UpgradeBatch does: each is judged once more. They were
