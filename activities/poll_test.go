@@ -20,8 +20,10 @@ type polling struct {
 	changes  *Changes
 	stopping chan struct{}
 	cancel   context.CancelFunc
-	looks    chan time.Duration
-	done     chan error
+	// looking is sent to when a look begins, and looks its answer.
+	looking chan struct{}
+	looks   chan time.Duration
+	done    chan error
 	// timers run for the end of the poll, and after each look.
 	timers int
 }
@@ -29,7 +31,7 @@ type polling struct {
 func newPolling(t *testing.T) *polling {
 	p := &polling{
 		t: t, clock: clocktesting.NewFakeClock(noon), changes: NewChanges(), stopping: make(chan struct{}),
-		looks: make(chan time.Duration), done: make(chan error, 1), timers: 1,
+		looking: make(chan struct{}), looks: make(chan time.Duration), done: make(chan error, 1), timers: 1,
 	}
 	begun := make(chan struct{})
 	go func() {
@@ -38,6 +40,7 @@ func newPolling(t *testing.T) *polling {
 			close(begun)
 			poller := &poller{clock: p.clock, changes: p.changes}
 			return poller.poll(ctx, "logs", func() (time.Duration, error) {
+				p.looking <- struct{}{}
 				again := <-p.looks
 				if again < 0 {
 					return 0, errors.New("look failed")
@@ -56,10 +59,16 @@ func (p *polling) await(n int) {
 	require.Eventually(p.t, func() bool { return p.clock.Waiters() == n }, 10*time.Second, time.Millisecond)
 }
 
+// answer awaits one look and answers it.
+func (p *polling) answer(again time.Duration) {
+	<-p.looking
+	p.looks <- again
+}
+
 // look answers one look, and lets the shortest pause pass that follows.
 func (p *polling) look(again time.Duration) {
 	p.t.Helper()
-	p.looks <- again
+	p.answer(again)
 	p.await(p.timers + 1)
 	p.clock.Step(replanInterval)
 	p.timers++
@@ -73,11 +82,11 @@ func TestAPollEnds(t *testing.T) {
 	}{
 		"when the look has a result": {func(p *polling) {
 			p.changes.wake("logs")
-			p.looks <- 0
+			p.answer(0)
 		}, nil},
 		"when the look fails": {func(p *polling) {
 			p.changes.wake("logs")
-			p.looks <- -1
+			p.answer(-1)
 		}, errors.New("look failed")},
 		"at its poll time":               {func(p *polling) { p.clock.Step(protocol.NextBatchPoll) }, nil},
 		"when the worker stops":          {func(p *polling) { close(p.stopping) }, errStopping},
@@ -99,23 +108,23 @@ func TestAPollLooksAgainWhenTheSetChangesAndWhenTheLookAsksForIt(t *testing.T) {
 	p.changes.wake("logs")
 	p.look(time.Minute)
 	p.clock.Step(time.Minute)
-	p.looks <- 0
+	p.answer(0)
 	require.NoError(t, <-p.done)
 }
 
 // A storm of events must not mean planning without pause.
 func TestPlanningTakesAShareOfTheTime(t *testing.T) {
 	p := newPolling(t)
+	<-p.looking
 	p.changes.wake("logs")
 	// The plan takes a second.
-	p.await(1)
 	p.clock.Step(time.Second)
 	p.looks <- time.Hour
 	p.await(2)
 	p.clock.Step((replanShare-1)*time.Second - time.Millisecond)
 	assert.Equal(t, 2, p.clock.Waiters(), "the pause goes on")
 	p.clock.Step(time.Millisecond)
-	p.looks <- 0
+	p.answer(0)
 	require.NoError(t, <-p.done)
 }
 
