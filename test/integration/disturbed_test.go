@@ -54,20 +54,20 @@ func TestSpec7_5_TheBudgetHoldsWhenARunIsTakenFromItsWorker(t *testing.T) {
 
 func (s *scene) terminate() {
 	s.t.Helper()
-	require.NoError(s.t, stack.engine.TerminateWorkflow(s.ctx, s.workflow(), "", "a test"))
+	require.NoError(s.t, stack.temporal.TerminateWorkflow(s.ctx, s.workflow(), "", "a test"))
 }
 
 // reset has the open run begin again from its first task.
 func (s *scene) reset() {
 	s.t.Helper()
-	history := stack.engine.GetWorkflowHistory(s.ctx, s.workflow(), "", false, enums.HISTORY_EVENT_FILTER_TYPE_ALL_EVENT)
+	history := stack.temporal.GetWorkflowHistory(s.ctx, s.workflow(), "", false, enums.HISTORY_EVENT_FILTER_TYPE_ALL_EVENT)
 	for history.HasNext() {
 		event, err := history.Next()
 		require.NoError(s.t, err)
 		if event.EventType != enums.EVENT_TYPE_WORKFLOW_TASK_COMPLETED {
 			continue
 		}
-		_, err = stack.engine.ResetWorkflowExecution(s.ctx, &workflowservice.ResetWorkflowExecutionRequest{
+		_, err = stack.temporal.ResetWorkflowExecution(s.ctx, &workflowservice.ResetWorkflowExecutionRequest{
 			Namespace: cluster.TemporalNamespace, WorkflowExecution: &common.WorkflowExecution{WorkflowId: s.workflow()},
 			Reason: "a test", WorkflowTaskFinishEventId: event.EventId, RequestId: s.t.Name(),
 		})
@@ -100,7 +100,7 @@ func (s *scene) freeze() {
 func (s *scene) workerInHand() (name string) {
 	s.t.Helper()
 	s.poll("a batch in hand", func() (bool, error) {
-		run, err := stack.engine.DescribeWorkflowExecution(s.ctx, s.workflow(), "")
+		run, err := stack.temporal.DescribeWorkflowExecution(s.ctx, s.workflow(), "")
 		if err != nil {
 			return false, err
 		}

@@ -47,7 +47,7 @@ func TestSpec7_2_AnotherEmptyImageTouchesNoPod(t *testing.T) {
 				return status.Generation == s.set.Generation && status.Phase.Ended(), err
 			})
 			var result protocol.RolloutResult
-			require.NoError(t, stack.engine.GetWorkflow(s.ctx, s.workflow(), "").Get(s.ctx, &result))
+			require.NoError(t, stack.temporal.GetWorkflow(s.ctx, s.workflow(), "").Get(s.ctx, &result))
 			assert.Equal(t, 4, result.Counts.NotUpgradable)
 			assert.Equal(t, before, s.recorded())
 			s.within(0)

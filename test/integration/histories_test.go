@@ -18,7 +18,7 @@ import (
 // replayHistories replays every run that the tests have made, however it was
 // interrupted: after the last test, and before a test that empties Temporal.
 func replayHistories(ctx context.Context) error {
-	list, err := stack.engine.ListWorkflow(ctx, &workflowservice.ListWorkflowExecutionsRequest{Namespace: cluster.TemporalNamespace})
+	list, err := stack.temporal.ListWorkflow(ctx, &workflowservice.ListWorkflowExecutionsRequest{Namespace: cluster.TemporalNamespace})
 	if err != nil {
 		return fmt.Errorf("list the runs to replay: %w", err)
 	}
@@ -26,7 +26,7 @@ func replayHistories(ctx context.Context) error {
 	replayer.RegisterWorkflowWithOptions(workflows.Rollout, workflow.RegisterOptions{Name: protocol.RolloutWorkflow})
 	var failed []error
 	for _, run := range list.Executions {
-		err := replayer.ReplayWorkflowExecution(ctx, stack.engine.WorkflowService(), nil, cluster.TemporalNamespace,
+		err := replayer.ReplayWorkflowExecution(ctx, stack.temporal.WorkflowService(), nil, cluster.TemporalNamespace,
 			workflow.Execution{ID: run.Execution.WorkflowId, RunID: run.Execution.RunId})
 		if err != nil {
 			failed = append(failed, fmt.Errorf("replay %s, %s: %w", run.Execution.WorkflowId, run.Status, err))

@@ -18,7 +18,7 @@ import (
 func (s *scene) signal(name string, payload any) {
 	s.t.Helper()
 	s.poll("an open run to signal", func() (bool, error) {
-		err := stack.engine.SignalWorkflow(s.ctx, s.workflow(), "", name, payload)
+		err := stack.temporal.SignalWorkflow(s.ctx, s.workflow(), "", name, payload)
 		if missing := (*serviceerror.NotFound)(nil); errors.As(err, &missing) {
 			return false, nil
 		}
@@ -72,11 +72,11 @@ func TestAHoldOutlivesItsRun(t *testing.T) {
 	hold := protocol.Hold{Who: "ann", Why: "errors in the logs"}
 	held := s.hold(hold)
 	s.stillHeld(hold, held)
-	run, err := stack.engine.DescribeWorkflowExecution(s.ctx, s.workflow(), "")
+	run, err := stack.temporal.DescribeWorkflowExecution(s.ctx, s.workflow(), "")
 	require.NoError(t, err)
 	s.terminate()
 	s.poll("another run", func() (bool, error) {
-		next, err := stack.engine.DescribeWorkflowExecution(s.ctx, s.workflow(), "")
+		next, err := stack.temporal.DescribeWorkflowExecution(s.ctx, s.workflow(), "")
 		return err == nil && next.WorkflowExecutionInfo.Execution.RunId != run.WorkflowExecutionInfo.Execution.RunId, err
 	})
 	s.stillHeld(hold, held)
@@ -100,7 +100,7 @@ func TestAPausedSetThatIsDeletedEndsItsRun(t *testing.T) {
 			s.awaitPhase(protocol.PhasePaused)
 			require.NoError(t, stack.kube.Delete(s.ctx, s.set))
 			var result protocol.RolloutResult
-			require.NoError(t, stack.engine.GetWorkflow(s.ctx, s.workflow(), "").Get(s.ctx, &result))
+			require.NoError(t, stack.temporal.GetWorkflow(s.ctx, s.workflow(), "").Get(s.ctx, &result))
 			assert.Equal(t, protocol.PhaseDeleted, result.Phase)
 		})
 	}

@@ -38,12 +38,12 @@ func TestAPauseOutlivesTheWorkerOfTheBatchInHand(t *testing.T) {
 	s.upgradeTo("side:v2")
 	s.await(func(v witness.View) bool { return v.Updated >= 3 })
 	killWorkers(t)
-	require.NoError(t, stack.engine.SignalWorkflow(s.ctx, s.workflow(), "", protocol.PauseSignal, protocol.Hold{Who: "ann"}))
+	require.NoError(t, stack.temporal.SignalWorkflow(s.ctx, s.workflow(), "", protocol.PauseSignal, protocol.Hold{Who: "ann"}))
 	startWorkers(s.ctx, t)
 	s.awaitPhase(protocol.PhasePaused)
 	held := s.await(func(v witness.View) bool { return v.InFlight == 0 })
 	assert.Less(t, held.Updated, 16)
-	require.NoError(t, stack.engine.SignalWorkflow(s.ctx, s.workflow(), "", protocol.ResumeSignal, protocol.Hold{Who: "ann"}))
+	require.NoError(t, stack.temporal.SignalWorkflow(s.ctx, s.workflow(), "", protocol.ResumeSignal, protocol.Hold{Who: "ann"}))
 	s.await(witness.Settled(16))
 	s.within(1)
 	s.awaitPhase(protocol.PhaseComplete)
@@ -140,9 +140,9 @@ func TestASignalOfAGenerationThatIsNotThereStopsNoLaterOne(t *testing.T) {
 		"idle": func(s *scene) {
 			s.edit(`[{"op":"replace","path":"/spec/updateStrategy/paused","value":true}]`)
 			s.awaitSet("its counts", counts(4))
-			require.NoError(s.t, stack.engine.GetWorkflow(s.ctx, s.workflow(), "").Get(s.ctx, nil))
+			require.NoError(s.t, stack.temporal.GetWorkflow(s.ctx, s.workflow(), "").Get(s.ctx, nil))
 			set := protocol.SetReference{Name: s.set.Name, UID: s.set.UID}
-			_, err := stack.engine.SignalWithStartWorkflow(s.ctx, s.workflow(), protocol.GenerationSignal, wrong,
+			_, err := stack.temporal.SignalWithStartWorkflow(s.ctx, s.workflow(), protocol.GenerationSignal, wrong,
 				client.StartWorkflowOptions{ID: s.workflow(), TaskQueue: s.taskQueue()},
 				protocol.RolloutWorkflow, protocol.RolloutInput{SidecarSet: set, Generation: s.set.Generation})
 			require.NoError(s.t, err)

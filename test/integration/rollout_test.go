@@ -153,7 +153,7 @@ func TestTwoEditsASecondApartLeaveOneRunAndTheNewerWins(t *testing.T) {
 	generations := map[int64][]enums.WorkflowExecutionStatus{}
 	s.poll("both generations in the list of runs", func() (bool, error) {
 		clear(generations)
-		list, err := stack.engine.ListWorkflow(s.ctx, &workflowservice.ListWorkflowExecutionsRequest{
+		list, err := stack.temporal.ListWorkflow(s.ctx, &workflowservice.ListWorkflowExecutionsRequest{
 			Query: "SidecarSet = '" + s.name + "' AND SidecarSetGeneration > 1",
 		})
 		if err != nil {
@@ -205,9 +205,9 @@ func TestAPauseEndsTheBatchInHandWhichSaysWhatItWrote(t *testing.T) {
 	})
 	s.upgradeTo("side:v2")
 	s.await(func(v witness.View) bool { return v.Updated >= 2 })
-	require.NoError(t, stack.engine.SignalWorkflow(s.ctx, s.workflow(), "", protocol.PauseSignal, protocol.Hold{Who: "ann"}))
+	require.NoError(t, stack.temporal.SignalWorkflow(s.ctx, s.workflow(), "", protocol.PauseSignal, protocol.Hold{Who: "ann"}))
 	s.awaitPhase(protocol.PhasePaused)
-	history := stack.engine.GetWorkflowHistory(s.ctx, s.workflow(), "", false, enums.HISTORY_EVENT_FILTER_TYPE_ALL_EVENT)
+	history := stack.temporal.GetWorkflowHistory(s.ctx, s.workflow(), "", false, enums.HISTORY_EVENT_FILTER_TYPE_ALL_EVENT)
 	scheduled, cut := int64(0), false
 	for history.HasNext() {
 		event, err := history.Next()
@@ -219,7 +219,7 @@ func TestAPauseEndsTheBatchInHandWhichSaysWhatItWrote(t *testing.T) {
 		cut = cut || completed != nil && scheduled != 0 && completed.ScheduledEventId == scheduled
 	}
 	assert.True(t, cut, "no batch was asked to end, and ended with its result")
-	require.NoError(t, stack.engine.SignalWorkflow(s.ctx, s.workflow(), "", protocol.ResumeSignal, protocol.Hold{Who: "ann"}))
+	require.NoError(t, stack.temporal.SignalWorkflow(s.ctx, s.workflow(), "", protocol.ResumeSignal, protocol.Hold{Who: "ann"}))
 	s.await(witness.Settled(12))
 	s.within(1)
 }
@@ -230,7 +230,7 @@ func TestDeletedSetEndsItsRun(t *testing.T) {
 	s.await(func(v witness.View) bool { return v.Updated >= 2 })
 	require.NoError(t, stack.kube.Delete(s.ctx, s.set))
 	var result protocol.RolloutResult
-	require.NoError(t, stack.engine.GetWorkflow(s.ctx, s.workflow(), "").Get(s.ctx, &result))
+	require.NoError(t, stack.temporal.GetWorkflow(s.ctx, s.workflow(), "").Get(s.ctx, &result))
 	assert.Equal(t, protocol.PhaseDeleted, result.Phase)
 	s.within(2)
 }

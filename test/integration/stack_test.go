@@ -34,8 +34,8 @@ import (
 // stack is the one that all tests of this package share.
 var stack struct {
 	*cluster.Cluster
-	kube   kube.Client
-	engine client.Client
+	kube     kube.Client
+	temporal client.Client
 }
 
 const bin = "../../bin"
@@ -75,7 +75,7 @@ func run(m *testing.M) (code int, err error) {
 	if err := connect(); err != nil {
 		return 1, err
 	}
-	defer stack.engine.Close()
+	defer stack.temporal.Close()
 	if code = m.Run(); code != 0 {
 		return code, nil
 	}
@@ -103,7 +103,7 @@ func connect() error {
 	if stack.kube, err = kube.New(config, kube.Options{Scheme: scheme}); err != nil {
 		return err
 	}
-	stack.engine, err = client.NewLazyClient(client.Options{
+	stack.temporal, err = client.NewLazyClient(client.Options{
 		HostPort: stack.TemporalAddress, Logger: log.NewStructuredLogger(slog.New(slog.DiscardHandler)),
 	})
 	return err
@@ -249,7 +249,7 @@ func (s *scene) workflow() string { return protocol.WorkflowID(s.set.Name, s.set
 // status asks the newest run what it does.
 func (s *scene) status() (protocol.RolloutStatus, error) {
 	var status protocol.RolloutStatus
-	answer, err := stack.engine.QueryWorkflow(s.ctx, s.workflow(), "", protocol.StatusQuery)
+	answer, err := stack.temporal.QueryWorkflow(s.ctx, s.workflow(), "", protocol.StatusQuery)
 	if err != nil {
 		return status, err
 	}

@@ -84,7 +84,7 @@ func (s *scene) stuckSets(n int) (ids []string) {
 func (s *scene) histories(ids []string) (events map[string]int64, working int, err error) {
 	events = map[string]int64{}
 	for _, id := range ids {
-		run, err := stack.engine.DescribeWorkflowExecution(s.ctx, id, "")
+		run, err := stack.temporal.DescribeWorkflowExecution(s.ctx, id, "")
 		if err != nil {
 			return nil, 0, err
 		}
