@@ -75,7 +75,7 @@ func TestARunThatTakesOverWaitsUntilTheOtherMustHaveStopped(t *testing.T) {
 	require.NoError(t, err)
 	require.True(t, held(t, one))
 	takenOver := acquiring(t, two, clock, func() {
-		assert.False(t, held(t, one), "from the moment that the other announces itself")
+		assert.False(t, held(t, one), "from the moment that the other names itself")
 		assert.False(t, held(t, two), "not yet")
 	})
 	assert.True(t, takenOver)
