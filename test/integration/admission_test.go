@@ -17,7 +17,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/util/yaml"
-	kube "sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/outrigger/outrigger/api/v1alpha1"
 )
@@ -80,7 +80,7 @@ func refusal(t *testing.T, spec string) []string {
 	set := &unstructured.Unstructured{}
 	text := "{apiVersion: apps.kruise.io/v1alpha1, kind: SidecarSet, metadata: {name: bad}, spec: " + spec + "}"
 	require.NoError(t, yaml.Unmarshal([]byte(text), &set.Object), text)
-	err := stack.kube.Create(t.Context(), set, kube.DryRunAll)
+	err := stack.kube.Create(t.Context(), set, client.DryRunAll)
 	if err == nil {
 		return nil
 	}
@@ -158,7 +158,7 @@ func TestSpec5_OnlyChangedContainersAreAskedAbout(t *testing.T) {
 	enforce("restricted")
 	t.Cleanup(func() { enforce("privileged") })
 	change := func(patch string) error {
-		return stack.kube.Patch(s.ctx, s.set, kube.RawPatch("application/merge-patch+json", []byte(patch)), kube.DryRunAll)
+		return stack.kube.Patch(s.ctx, s.set, client.RawPatch("application/merge-patch+json", []byte(patch)), client.DryRunAll)
 	}
 	s.poll("the restriction", func() (bool, error) {
 		return change(`{"spec":{"containers":[{"name":"side","image":"side:v2"}]}}`) != nil, nil

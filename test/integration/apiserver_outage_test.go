@@ -14,7 +14,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	kube "sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/outrigger/outrigger/dev/cluster"
 )
@@ -76,7 +76,7 @@ func sidecarImage(ctx context.Context, app string) (string, error) {
 		ObjectMeta: metav1.ObjectMeta{Namespace: app, Name: "probe", Labels: map[string]string{"app": app}},
 		Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "app", Image: "app:1"}}},
 	}
-	if err := stack.kube.Create(ctx, pod, kube.DryRunAll); err != nil {
+	if err := stack.kube.Create(ctx, pod, client.DryRunAll); err != nil {
 		return "", err
 	}
 	for _, container := range pod.Spec.Containers {
@@ -118,7 +118,7 @@ func TestAfterAnOutageOfTheAPIServerNobodyDecidesFromOldSets(t *testing.T) {
 	}
 	up()
 	back := time.Now()
-	patch := kube.RawPatch(types.JSONPatchType, []byte(`[{"op":"replace","path":"/spec/containers/0/image","value":"side:v2"}]`))
+	patch := client.RawPatch(types.JSONPatchType, []byte(`[{"op":"replace","path":"/spec/containers/0/image","value":"side:v2"}]`))
 	var refused error
 	s.poll("the edit to be accepted", func() (bool, error) {
 		refused = stack.kube.Patch(s.ctx, s.set, patch)

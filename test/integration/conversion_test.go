@@ -13,7 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
-	kube "sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/outrigger/outrigger/api/v1alpha1"
 	"github.com/outrigger/outrigger/api/v1beta1"
@@ -71,7 +71,7 @@ func newVersions(t *testing.T) *versions {
 	t.Cleanup(func() {
 		set := &v1alpha1.SidecarSet{}
 		set.Name = v.name
-		require.NoError(t, kube.IgnoreNotFound(stack.kube.Delete(context.WithoutCancel(ctx), set)))
+		require.NoError(t, client.IgnoreNotFound(stack.kube.Delete(context.WithoutCancel(ctx), set)))
 	})
 	return v
 }
@@ -91,7 +91,7 @@ func (v *versions) must(stdin string, args ...string) string {
 func (v *versions) read(version string) (*unstructured.Unstructured, error) {
 	set := &unstructured.Unstructured{}
 	set.SetGroupVersionKind(schema.GroupVersionKind{Group: v1alpha1.GroupVersion.Group, Version: version, Kind: "SidecarSet"})
-	return set, stack.kube.Get(v.ctx, kube.ObjectKey{Name: v.name}, set)
+	return set, stack.kube.Get(v.ctx, client.ObjectKey{Name: v.name}, set)
 }
 
 func (v *versions) get(version string) *unstructured.Unstructured {
@@ -257,8 +257,8 @@ func TestWithoutTheWebhookTheStoredVersionLives(t *testing.T) {
 			require.NoError(t, stack.Kill("webhook"))
 			t.Cleanup(func() { require.NoError(t, stack.StartAgain(context.WithoutCancel(v.ctx), "webhook")) })
 			// The operator puts it right: that is a write of status without the webhook.
-			patch := kube.RawPatch(types.MergePatchType, []byte(`{"status":{"matchedPods":7}}`))
-			require.NoError(t, stack.kube.Status().Patch(v.ctx, v.get("v1alpha1"), patch, kube.FieldOwner("outrigger")))
+			patch := client.RawPatch(types.MergePatchType, []byte(`{"status":{"matchedPods":7}}`))
+			require.NoError(t, stack.kube.Status().Patch(v.ctx, v.get("v1alpha1"), patch, client.FieldOwner("outrigger")))
 			v.await("status to be written", func() bool { return status(v.get("v1alpha1"), "matchedPods") == int64(0) })
 			assert.Len(t, v.get("v1alpha1").GetManagedFields(), len(owners), "who owns a field is still known")
 			v.must("", "get", "sidecarsets.v1alpha1.apps.kruise.io")

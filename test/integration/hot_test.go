@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
-	kube "sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/outrigger/outrigger/api/protocol"
 	"github.com/outrigger/outrigger/api/v1alpha1"
@@ -37,7 +37,7 @@ func hot(window int32) func(*v1alpha1.SidecarSet) {
 func (s *scene) twins() map[string]int {
 	s.t.Helper()
 	var pods corev1.PodList
-	require.NoError(s.t, stack.kube.List(s.ctx, &pods, kube.InNamespace(s.name)))
+	require.NoError(s.t, stack.kube.List(s.ctx, &pods, client.InNamespace(s.name)))
 	found := map[string]int{}
 	for i := range pods.Items {
 		pod := &pods.Items[i]

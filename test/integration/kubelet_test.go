@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	kube "sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/outrigger/outrigger/api/protocol"
 	"github.com/outrigger/outrigger/dev/witness"
@@ -39,7 +39,7 @@ func (s *scene) byHand(name string) {
 func (s *scene) report(name, image, imageID string, restarts int32) {
 	s.t.Helper()
 	pod := &corev1.Pod{}
-	require.NoError(s.t, stack.kube.Get(s.ctx, kube.ObjectKey{Namespace: s.name, Name: name}, pod))
+	require.NoError(s.t, stack.kube.Get(s.ctx, client.ObjectKey{Namespace: s.name, Name: name}, pod))
 	before := pod.DeepCopy()
 	pod.Status.Phase = corev1.PodRunning
 	pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}
@@ -52,7 +52,7 @@ func (s *scene) report(name, image, imageID string, restarts int32) {
 		}
 		pod.Status.ContainerStatuses = append(pod.Status.ContainerStatuses, status)
 	}
-	require.NoError(s.t, stack.kube.Status().Patch(s.ctx, pod, kube.MergeFrom(before)))
+	require.NoError(s.t, stack.kube.Status().Patch(s.ctx, pod, client.MergeFrom(before)))
 }
 
 // images counts the pods whose spec asks for an image of the sidecar.
@@ -88,7 +88,7 @@ func TestSpec7_8_PodsDeletedBetweenTheirWriteAndTheKubeletStopNobody(t *testing.
 	s.await(func(v witness.View) bool { return v.Updated == 2 })
 	for _, name := range s.images("side:v2") {
 		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: s.name, Name: name}}
-		require.NoError(t, stack.kube.Delete(s.ctx, pod, kube.GracePeriodSeconds(0)))
+		require.NoError(t, stack.kube.Delete(s.ctx, pod, client.GracePeriodSeconds(0)))
 	}
 	s.await(func(v witness.View) bool { return v.Pods == 2 && v.Updated == 2 })
 	for _, name := range s.images("side:v2") {

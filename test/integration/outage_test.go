@@ -6,12 +6,12 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-	"go.temporal.io/sdk/client"
+	sdk "go.temporal.io/sdk/client"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
-	kube "sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/outrigger/outrigger/api/protocol"
 	"github.com/outrigger/outrigger/api/v1alpha1"
@@ -124,7 +124,7 @@ func TestMissingWorkersAreReported(t *testing.T) {
 func (s *scene) taskQueue() string {
 	s.t.Helper()
 	namespace := &corev1.Namespace{}
-	require.NoError(s.t, stack.kube.Get(s.ctx, kube.ObjectKey{Name: metav1.NamespaceSystem}, namespace))
+	require.NoError(s.t, stack.kube.Get(s.ctx, client.ObjectKey{Name: metav1.NamespaceSystem}, namespace))
 	return string(namespace.UID)
 }
 
@@ -143,7 +143,7 @@ func TestASignalOfAGenerationThatIsNotThereStopsNoLaterOne(t *testing.T) {
 			require.NoError(s.t, stack.temporal.GetWorkflow(s.ctx, s.workflow(), "").Get(s.ctx, nil))
 			set := protocol.SetReference{Name: s.set.Name, UID: s.set.UID}
 			_, err := stack.temporal.SignalWithStartWorkflow(s.ctx, s.workflow(), protocol.GenerationSignal, wrong,
-				client.StartWorkflowOptions{ID: s.workflow(), TaskQueue: s.taskQueue()},
+				sdk.StartWorkflowOptions{ID: s.workflow(), TaskQueue: s.taskQueue()},
 				protocol.RolloutWorkflow, protocol.RolloutInput{SidecarSet: set, Generation: s.set.Generation})
 			require.NoError(s.t, err)
 		},

@@ -13,7 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
-	kube "sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/outrigger/outrigger/api/protocol"
 	"github.com/outrigger/outrigger/api/v1alpha1"
@@ -28,7 +28,7 @@ func TestRolloutUpgradesEveryPodWithinItsBudget(t *testing.T) {
 	out, err := kubectl(s.ctx, "", "wait", "sidecarset/"+s.name, "--for=condition=Progressing=False", "--timeout=2m")
 	require.NoError(t, err, out)
 	set := &v1alpha1.SidecarSet{}
-	require.NoError(t, stack.kube.Get(s.ctx, kube.ObjectKeyFromObject(s.set), set))
+	require.NoError(t, stack.kube.Get(s.ctx, client.ObjectKeyFromObject(s.set), set))
 	require.True(t, counts(20)(set), "the condition came before its counts: %+v", set.Status)
 	view := s.await(witness.Settled(20))
 	s.within(2)
@@ -39,7 +39,7 @@ func TestRolloutUpgradesEveryPodWithinItsBudget(t *testing.T) {
 	assert.Equal(t, s.workflow(), set.Status.Rollout.WorkflowID)
 
 	var pods corev1.PodList
-	require.NoError(t, stack.kube.List(s.ctx, &pods, kube.InNamespace(s.name)))
+	require.NoError(t, stack.kube.List(s.ctx, &pods, client.InNamespace(s.name)))
 	for _, pod := range pods.Items {
 		entries, err := record.Hashes(pod.Annotations)
 		require.NoError(t, err)
@@ -55,9 +55,9 @@ func TestPodsThatComeAndGoStopNothing(t *testing.T) {
 	s.scale(20)
 	s.await(func(v witness.View) bool { return v.Updated >= 6 })
 	var pods corev1.PodList
-	require.NoError(t, stack.kube.List(s.ctx, &pods, kube.InNamespace(s.name)))
+	require.NoError(t, stack.kube.List(s.ctx, &pods, client.InNamespace(s.name)))
 	for i := range pods.Items[:4] {
-		require.NoError(t, kube.IgnoreNotFound(stack.kube.Delete(s.ctx, &pods.Items[i])))
+		require.NoError(t, client.IgnoreNotFound(stack.kube.Delete(s.ctx, &pods.Items[i])))
 	}
 	s.await(witness.Settled(20))
 	s.within(2)
@@ -76,15 +76,15 @@ func TestNewPodsGetTheNewImageDuringARollout(t *testing.T) {
 func TestSpec7_2_CanaryUpgradesOnlyItsPods(t *testing.T) {
 	s := newScene(t, 5, nil)
 	var pods corev1.PodList
-	require.NoError(t, stack.kube.List(s.ctx, &pods, kube.InNamespace(s.name)))
+	require.NoError(t, stack.kube.List(s.ctx, &pods, client.InNamespace(s.name)))
 	pod := &pods.Items[3]
-	require.NoError(t, stack.kube.Patch(s.ctx, pod, kube.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"labels":{"canary":"true"}}}`))))
+	require.NoError(t, stack.kube.Patch(s.ctx, pod, client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"labels":{"canary":"true"}}}`))))
 	s.witness.Expect("side:v2")
 	s.edit(`[{"op":"replace","path":"/spec/containers/0/image","value":"side:v2"},
 		{"op":"add","path":"/spec/updateStrategy/selector","value":{"matchLabels":{"canary":"true"}}}]`)
 	s.awaitPhase(protocol.PhaseComplete)
 	assert.Equal(t, 1, s.witness.View().Updated)
-	require.NoError(t, stack.kube.Get(s.ctx, kube.ObjectKeyFromObject(pod), pod))
+	require.NoError(t, stack.kube.Get(s.ctx, client.ObjectKeyFromObject(pod), pod))
 	assert.Equal(t, "side:v2", pod.Spec.Containers[0].Image)
 }
 
@@ -120,7 +120,7 @@ func TestSpec7_2_PodsThatDifferInMoreThanImagesGetTheirConditionAndAreLeft(t *te
 	assert.Zero(t, s.witness.View().Updated)
 	conditions := func() (conditions []string) {
 		var pods corev1.PodList
-		require.NoError(t, stack.kube.List(s.ctx, &pods, kube.InNamespace(s.name)))
+		require.NoError(t, stack.kube.List(s.ctx, &pods, client.InNamespace(s.name)))
 		for _, pod := range pods.Items {
 			for _, c := range pod.Status.Conditions {
 				if c.Type == v1alpha1.UpgradableCondition {

@@ -22,7 +22,7 @@ import (
 	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	kube "sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/outrigger/outrigger/dev/cluster"
 )
@@ -36,7 +36,7 @@ func TestCertificatesRotateWithoutAFailedRequest(t *testing.T) {
 		"after the Secret was deleted": func(s *scene) { require.NoError(s.t, stack.kube.Delete(s.ctx, certificateSecret())) },
 		"planned before the end": func(s *scene) {
 			secret := certificateSecret()
-			require.NoError(s.t, stack.kube.Get(s.ctx, kube.ObjectKeyFromObject(secret), secret))
+			require.NoError(s.t, stack.kube.Get(s.ctx, client.ObjectKeyFromObject(secret), secret))
 			secret.Data = endingSoon(s.t)
 			require.NoError(s.t, stack.kube.Update(s.ctx, secret))
 		},

@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
-	"go.temporal.io/sdk/client"
+	sdk "go.temporal.io/sdk/client"
 	"go.temporal.io/sdk/log"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -22,20 +22,20 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/apimachinery/pkg/util/wait"
-	kube "sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/outrigger/outrigger/api/protocol"
 	"github.com/outrigger/outrigger/api/v1alpha1"
 	"github.com/outrigger/outrigger/dev/cluster"
 	"github.com/outrigger/outrigger/dev/witness"
-	wiring "github.com/outrigger/outrigger/kube"
+	"github.com/outrigger/outrigger/kube"
 )
 
 // stack is the one that all tests of this package share.
 var stack struct {
 	*cluster.Cluster
-	kube     kube.Client
-	temporal client.Client
+	kube     client.Client
+	temporal sdk.Client
 }
 
 const bin = "../../bin"
@@ -93,17 +93,17 @@ func connect() error {
 		return err
 	}
 	config.QPS, config.Burst = 500, 1000
-	scheme, err := wiring.NewScheme()
+	scheme, err := kube.NewScheme()
 	if err != nil {
 		return err
 	}
 	if err := policyv1.AddToScheme(scheme); err != nil {
 		return err
 	}
-	if stack.kube, err = kube.New(config, kube.Options{Scheme: scheme}); err != nil {
+	if stack.kube, err = client.New(config, client.Options{Scheme: scheme}); err != nil {
 		return err
 	}
-	stack.temporal, err = client.NewLazyClient(client.Options{
+	stack.temporal, err = sdk.NewLazyClient(sdk.Options{
 		HostPort: stack.TemporalAddress, Logger: log.NewStructuredLogger(slog.New(slog.DiscardHandler)),
 	})
 	return err
@@ -172,8 +172,8 @@ func newKubeletScene(t *testing.T, n int32, kubelet map[string]string, change fu
 func (s *scene) clean() {
 	// The test's own context is over by now.
 	ctx := context.WithoutCancel(s.ctx)
-	for _, o := range []kube.Object{s.set, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: s.name}}} {
-		require.NoError(s.t, kube.IgnoreNotFound(stack.kube.Delete(ctx, o)))
+	for _, o := range []client.Object{s.set, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: s.name}}} {
+		require.NoError(s.t, client.IgnoreNotFound(stack.kube.Delete(ctx, o)))
 	}
 }
 
@@ -194,7 +194,7 @@ func deployment(name string, n int32) *appsv1.Deployment {
 // scale sets the number of pods that the deployment keeps.
 func (s *scene) scale(n int32) {
 	s.t.Helper()
-	patch := kube.RawPatch(types.MergePatchType, fmt.Appendf(nil, `{"spec":{"replicas":%d}}`, n))
+	patch := client.RawPatch(types.MergePatchType, fmt.Appendf(nil, `{"spec":{"replicas":%d}}`, n))
 	require.NoError(s.t, stack.kube.Patch(s.ctx, deployment(s.name, n), patch))
 }
 
@@ -215,7 +215,7 @@ func (s *scene) upgradeTo(image string) {
 // edit applies a JSON patch to the set.
 func (s *scene) edit(patch string) {
 	s.t.Helper()
-	require.NoError(s.t, stack.kube.Patch(s.ctx, s.set, kube.RawPatch(types.JSONPatchType, []byte(patch))))
+	require.NoError(s.t, stack.kube.Patch(s.ctx, s.set, client.RawPatch(types.JSONPatchType, []byte(patch))))
 }
 
 // within checks what must hold however a rollout went.
@@ -231,7 +231,7 @@ func (s *scene) awaitSet(what string, condition func(*v1alpha1.SidecarSet) bool)
 	s.t.Helper()
 	set := &v1alpha1.SidecarSet{}
 	s.poll(what, func() (bool, error) {
-		err := stack.kube.Get(s.ctx, kube.ObjectKeyFromObject(s.set), set)
+		err := stack.kube.Get(s.ctx, client.ObjectKeyFromObject(s.set), set)
 		return err == nil && condition(set), err
 	})
 	return set

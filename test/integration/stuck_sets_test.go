@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	kube "sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/outrigger/outrigger/api/protocol"
 	"github.com/outrigger/outrigger/api/v1alpha1"
@@ -60,7 +60,7 @@ func (s *scene) stuckSets(n int) (ids []string) {
 		window(1)(set)
 		require.NoError(s.t, stack.kube.Create(s.ctx, set))
 		s.t.Cleanup(func() {
-			require.NoError(s.t, kube.IgnoreNotFound(stack.kube.Delete(context.WithoutCancel(s.ctx), set)))
+			require.NoError(s.t, client.IgnoreNotFound(stack.kube.Delete(context.WithoutCancel(s.ctx), set)))
 		})
 		pods := deployment(name, 2)
 		pods.Namespace, pods.Name = s.name, name

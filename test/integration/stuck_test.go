@@ -9,7 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	kube "sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/outrigger/outrigger/api/protocol"
 	"github.com/outrigger/outrigger/api/v1alpha1"
@@ -20,20 +20,20 @@ import (
 func (s *scene) pods() []corev1.Pod {
 	s.t.Helper()
 	var pods corev1.PodList
-	require.NoError(s.t, stack.kube.List(s.ctx, &pods, kube.InNamespace(s.name)))
+	require.NoError(s.t, stack.kube.List(s.ctx, &pods, client.InNamespace(s.name)))
 	return pods.Items
 }
 
 func (s *scene) pod(name string) *corev1.Pod {
 	s.t.Helper()
 	pod := &corev1.Pod{}
-	require.NoError(s.t, stack.kube.Get(s.ctx, kube.ObjectKey{Namespace: s.name, Name: name}, pod))
+	require.NoError(s.t, stack.kube.Get(s.ctx, client.ObjectKey{Namespace: s.name, Name: name}, pod))
 	return pod
 }
 
 func (s *scene) patchPod(pod *corev1.Pod, patch string) {
 	s.t.Helper()
-	require.NoError(s.t, stack.kube.Patch(s.ctx, pod, kube.RawPatch("application/merge-patch+json", []byte(patch))))
+	require.NoError(s.t, stack.kube.Patch(s.ctx, pod, client.RawPatch("application/merge-patch+json", []byte(patch))))
 }
 
 // refusing makes the API server refuse every image change of one pod's first
@@ -128,8 +128,8 @@ func TestSpec7_8_EvictedAndFailedPodsStopNobody(t *testing.T) {
 	require.NoError(t, stack.kube.SubResource("eviction").Create(s.ctx, &pods[0],
 		&policyv1.Eviction{ObjectMeta: metav1.ObjectMeta{Name: pods[0].Name, Namespace: s.name}}))
 	failed := &pods[1]
-	require.NoError(t, kube.IgnoreNotFound(stack.kube.Status().Patch(s.ctx, failed,
-		kube.RawPatch("application/merge-patch+json", []byte(`{"status":{"phase":"Failed","reason":"Evicted"}}`)))))
+	require.NoError(t, client.IgnoreNotFound(stack.kube.Status().Patch(s.ctx, failed,
+		client.RawPatch("application/merge-patch+json", []byte(`{"status":{"phase":"Failed","reason":"Evicted"}}`)))))
 	s.awaitPhase(protocol.PhaseComplete)
 	s.awaitSet("counts without the failed pod", counts(8))
 }
@@ -151,7 +151,7 @@ func TestSpec7_8_PodsOnADeadNodeStopNobody(t *testing.T) {
 
 func (s *scene) patchPodStatus(pod *corev1.Pod, patch string) {
 	s.t.Helper()
-	require.NoError(s.t, stack.kube.Status().Patch(s.ctx, pod, kube.RawPatch("application/merge-patch+json", []byte(patch))))
+	require.NoError(s.t, stack.kube.Status().Patch(s.ctx, pod, client.RawPatch("application/merge-patch+json", []byte(patch))))
 }
 
 func TestSpec7_8_NamespaceThatLosesItsLabelLeavesTheRollout(t *testing.T) {

@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	kube "sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/outrigger/outrigger/api/v1alpha1"
 	"github.com/outrigger/outrigger/dev/witness"
@@ -24,7 +24,7 @@ func TestSpec7_5_AnotherSetOnTheSamePodsHoldsNothingUp(t *testing.T) {
 	other.Spec.Containers = []v1alpha1.SidecarContainer{{Container: corev1.Container{Name: "other", Image: "other:v1"}}}
 	require.NoError(t, stack.kube.Create(s.ctx, other))
 	t.Cleanup(func() {
-		require.NoError(t, kube.IgnoreNotFound(stack.kube.Delete(context.WithoutCancel(s.ctx), other)))
+		require.NoError(t, client.IgnoreNotFound(stack.kube.Delete(context.WithoutCancel(s.ctx), other)))
 	})
 	s.poll("pods to get both sidecars", func() (bool, error) {
 		containers, err := tryPod(s.ctx, s.name, s.name)
@@ -41,7 +41,7 @@ func TestSpec7_5_AnotherSetOnTheSamePodsHoldsNothingUp(t *testing.T) {
 	began = time.Now()
 	s.upgradeTo("side:v3")
 	s.await(func(v witness.View) bool { return v.Updated >= 2 })
-	require.NoError(t, stack.kube.Patch(s.ctx, other, kube.RawPatch("application/json-patch+json",
+	require.NoError(t, stack.kube.Patch(s.ctx, other, client.RawPatch("application/json-patch+json",
 		[]byte(`[{"op":"replace","path":"/spec/containers/0/image","value":"other:v2"}]`))))
 	s.await(witness.Settled(20))
 	together := time.Since(began)

@@ -7,7 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	kube "sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
 // tryPod asks whether a pod would be admitted, and returns its containers.
@@ -16,7 +16,7 @@ func tryPod(ctx context.Context, namespace, app string) ([]string, error) {
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "probe", Labels: map[string]string{"app": app}},
 		Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "app", Image: "app:1"}}},
 	}
-	err := stack.kube.Create(ctx, pod, kube.DryRunAll)
+	err := stack.kube.Create(ctx, pod, client.DryRunAll)
 	var names []string
 	for _, c := range pod.Spec.Containers {
 		names = append(names, c.Name)
