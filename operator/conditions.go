@@ -11,6 +11,7 @@ import (
 	"github.com/outrigger/outrigger/api/protocol"
 	"github.com/outrigger/outrigger/api/v1alpha1"
 	"github.com/outrigger/outrigger/internal/match"
+	"github.com/outrigger/outrigger/internal/policy"
 )
 
 // Reasons that only the operator gives.
@@ -30,15 +31,15 @@ type condition struct {
 // setConditions gives each condition exactly one reason (SPEC §8).
 func (o *observation) setConditions(status *v1alpha1.SidecarSetStatus, set *v1alpha1.SidecarSet, now time.Time) {
 	for _, c := range []struct {
-		kind   string
-		checks []check
+		kind  string
+		rules chain
 	}{
 		{v1alpha1.ConditionProgressing, progressing()},
 		{v1alpha1.ConditionAvailable, available()},
 		{v1alpha1.ConditionDegraded, degraded()},
 		{v1alpha1.ConditionInjected, injected()},
 	} {
-		decided := decide(c.checks, input{o, set})
+		decided := decide(c.rules, input{o, set})
 		meta.SetStatusCondition(&status.Conditions, metav1.Condition{
 			Type: c.kind, Status: decided.status, Reason: decided.reason, Message: decided.message,
 			ObservedGeneration: set.Generation, LastTransitionTime: metav1.NewTime(now.Truncate(time.Second)),
@@ -52,70 +53,66 @@ type input struct {
 	set *v1alpha1.SidecarSet
 }
 
-// check gives a condition its status, reason and message if it holds.
-type check struct {
-	holds           func(input) bool
+// answer is a condition yet to be worded.
+type answer struct {
 	status          metav1.ConditionStatus
 	reason, message func(input) string
 }
 
-// decide returns the condition of the first check that holds. The last check of every
-// list is otherwise.
-func decide(checks []check, in input) condition {
-	for _, c := range checks {
-		if c.holds(in) {
-			return condition{c.status, c.reason(in), c.message(in)}
-		}
-	}
-	return condition{}
+// chain answers for one condition. Its last rule always holds.
+type chain = policy.Chain[input, answer]
+
+func decide(rules chain, in input) condition {
+	a := rules.Decide(in)
+	return condition{a.status, a.reason(in), a.message(in)}
 }
 
 // progressing decides whether pods are on their way to the newest version.
-func progressing() []check {
+func progressing() chain {
 	const yes, no = metav1.ConditionTrue, metav1.ConditionFalse
-	return []check{
-		{input.isInvalid, no, text(reasonInvalid), input.invalidMessage},
-		{inPhase(protocol.PhaseNotUpdate), no, text(v1alpha1.ReasonNotUpdate), andPlan(text("upgrades are off (updateStrategy.type NotUpdate)"))},
-		{inPhase(protocol.PhasePaused), no, text(v1alpha1.ReasonPaused), andPlan(text("paused (updateStrategy.paused)"))},
-		{input.needsTemporal, no, input.temporalReason, andPlan(input.temporalMessage)},
-		{both(input.isInProgress, input.isHeld), no, text(v1alpha1.ReasonPaused), andPlan(input.holdMessage)},
-		{both(input.isInProgress, input.hasFault), no, input.faultReason, andPlan(input.faultMessage)},
-		{inPhase(protocol.PhaseWaiting), yes, text(v1alpha1.ReasonWaitingForPods), input.planMessage},
-		{input.isInProgress, yes, text(v1alpha1.ReasonRolloutProgress), input.planMessage},
-		{inPhase(protocol.PhasePartitionReached), no, text(v1alpha1.ReasonPartitionReached), input.planMessage},
-		{input.hasNotUpgradable, no, text(v1alpha1.ReasonNotUpgradablePods), input.planMessage},
-		{otherwise, no, text(v1alpha1.ReasonRolloutComplete), input.planMessage},
+	return chain{
+		{When: input.isInvalid, Then: answer{no, text(reasonInvalid), input.invalidMessage}},
+		{When: inPhase(protocol.PhaseNotUpdate), Then: answer{no, text(v1alpha1.ReasonNotUpdate), andPlan(text("upgrades are off (updateStrategy.type NotUpdate)"))}},
+		{When: inPhase(protocol.PhasePaused), Then: answer{no, text(v1alpha1.ReasonPaused), andPlan(text("paused (updateStrategy.paused)"))}},
+		{When: input.needsTemporal, Then: answer{no, input.temporalReason, andPlan(input.temporalMessage)}},
+		{When: both(input.isInProgress, input.isHeld), Then: answer{no, text(v1alpha1.ReasonPaused), andPlan(input.holdMessage)}},
+		{When: both(input.isInProgress, input.hasFault), Then: answer{no, input.faultReason, andPlan(input.faultMessage)}},
+		{When: inPhase(protocol.PhaseWaiting), Then: answer{yes, text(v1alpha1.ReasonWaitingForPods), input.planMessage}},
+		{When: input.isInProgress, Then: answer{yes, text(v1alpha1.ReasonRolloutProgress), input.planMessage}},
+		{When: inPhase(protocol.PhasePartitionReached), Then: answer{no, text(v1alpha1.ReasonPartitionReached), input.planMessage}},
+		{When: input.hasNotUpgradable, Then: answer{no, text(v1alpha1.ReasonNotUpgradablePods), input.planMessage}},
+		{When: otherwise, Then: answer{no, text(v1alpha1.ReasonRolloutComplete), input.planMessage}},
 	}
 }
 
 // available decides whether no more pods are unready than maxUnavailable allows.
-func available() []check {
-	return []check{
-		{input.isInvalid, metav1.ConditionUnknown, text(reasonInvalid), text(podsUnknown)},
-		{input.hasTooManyUnready, metav1.ConditionFalse, text(v1alpha1.ReasonWaitingForPods), input.readyMessage},
-		{otherwise, metav1.ConditionTrue, text(v1alpha1.ReasonAsExpected), input.readyMessage},
+func available() chain {
+	return chain{
+		{When: input.isInvalid, Then: answer{metav1.ConditionUnknown, text(reasonInvalid), text(podsUnknown)}},
+		{When: input.hasTooManyUnready, Then: answer{metav1.ConditionFalse, text(v1alpha1.ReasonWaitingForPods), input.readyMessage}},
+		{When: otherwise, Then: answer{metav1.ConditionTrue, text(v1alpha1.ReasonAsExpected), input.readyMessage}},
 	}
 }
 
 // degraded decides what needs attention, the worst first.
-func degraded() []check {
+func degraded() chain {
 	const yes, no = metav1.ConditionTrue, metav1.ConditionFalse
-	return []check{
-		{input.isInvalid, yes, text(reasonInvalid), input.invalidAndRefusedMessage},
-		{input.needsTemporal, yes, input.temporalReason, input.temporalMessage},
-		{input.hasFault, yes, input.faultReason, input.faultMessage},
-		{input.hasBroken, yes, input.brokenReason, input.brokenMessage},
-		{both(input.upgrades, input.hasNotUpgradable), yes, text(v1alpha1.ReasonNotUpgradablePods), input.notUpgradableMessage},
-		{otherwise, no, text(v1alpha1.ReasonAsExpected), text("")},
+	return chain{
+		{When: input.isInvalid, Then: answer{yes, text(reasonInvalid), input.invalidAndRefusedMessage}},
+		{When: input.needsTemporal, Then: answer{yes, input.temporalReason, input.temporalMessage}},
+		{When: input.hasFault, Then: answer{yes, input.faultReason, input.faultMessage}},
+		{When: input.hasBroken, Then: answer{yes, input.brokenReason, input.brokenMessage}},
+		{When: both(input.upgrades, input.hasNotUpgradable), Then: answer{yes, text(v1alpha1.ReasonNotUpgradablePods), input.notUpgradableMessage}},
+		{When: otherwise, Then: answer{no, text(v1alpha1.ReasonAsExpected), text("")}},
 	}
 }
 
 // injected decides whether every matching pod was injected.
-func injected() []check {
-	return []check{
-		{input.isInvalid, metav1.ConditionUnknown, text(reasonInvalid), text(podsUnknown)},
-		{input.hasUninjected, metav1.ConditionFalse, text(v1alpha1.ReasonPodsWithoutSidecar), input.uninjectedMessage},
-		{otherwise, metav1.ConditionTrue, text(v1alpha1.ReasonAsExpected), text("")},
+func injected() chain {
+	return chain{
+		{When: input.isInvalid, Then: answer{metav1.ConditionUnknown, text(reasonInvalid), text(podsUnknown)}},
+		{When: input.hasUninjected, Then: answer{metav1.ConditionFalse, text(v1alpha1.ReasonPodsWithoutSidecar), input.uninjectedMessage}},
+		{When: otherwise, Then: answer{metav1.ConditionTrue, text(v1alpha1.ReasonAsExpected), text("")}},
 	}
 }
 
@@ -160,7 +157,7 @@ func (in input) needsTemporal() bool {
 	return !rolloutStarted(in.set) || in.inProgress() && in.plan.Counts.Remaining > 0
 }
 
-const podsUnknown = "the pods of this set cannot be told"
+const podsUnknown = "the pods of this set cannot be determined"
 
 func text(s string) func(input) string { return func(input) string { return s } }
 

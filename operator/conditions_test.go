@@ -100,8 +100,8 @@ func TestSpec8_ConditionsGiveOneExactReason(t *testing.T) {
 		{name: "the only pod unready", started: generation, seen: observation{plan: plan(protocol.PhaseWaiting, protocol.Counts{Matched: 1})},
 			progressing: condition{yes, "WaitingForPods", "message"}, available: condition{no, "WaitingForPods", "0 of 1 pods ready"}, degraded: good},
 		{name: "invalid", seen: observation{invalid: errors.New("no hash"), temporal: away},
-			progressing: condition{no, "Invalid", "no hash"}, available: condition{unknown, "Invalid", "the pods of this set cannot be told"},
-			degraded: condition{yes, "Invalid", "no hash"}, injected: &condition{unknown, "Invalid", "the pods of this set cannot be told"}},
+			progressing: condition{no, "Invalid", "no hash"}, available: condition{unknown, "Invalid", "the pods of this set cannot be determined"},
+			degraded: condition{yes, "Invalid", "no hash"}, injected: &condition{unknown, "Invalid", "the pods of this set cannot be determined"}},
 		{name: "pods without the sidecar", started: generation,
 			seen:        observation{plan: plan(protocol.PhaseComplete, all), uninjected: uninjectedPods{count: 2, example: "shop/p"}},
 			progressing: condition{no, "RolloutComplete", "message"}, available: ready, degraded: good,
@@ -144,12 +144,12 @@ func TestSpec1_StatusCountsBelongToTheObservedGeneration(t *testing.T) {
 	later.Generation++
 	invalid.describe(&got, later, time.Unix(2000, 0))
 	got.Conditions = nil
-	assert.Equal(t, counted, got, "pods that cannot be told change no count")
+	assert.Equal(t, counted, got, "pods that cannot be determined change no count")
 }
 
-func TestEveryListOfChecksDecides(t *testing.T) {
-	for name, checks := range map[string][]check{"progressing": progressing(), "available": available(), "degraded": degraded(), "injected": injected()} {
-		assert.NotEmpty(t, decide(checks, input{&observation{}, setAt(generation)}), name)
+func TestEveryChainDecides(t *testing.T) {
+	for name, rules := range map[string]chain{"progressing": progressing(), "available": available(), "degraded": degraded(), "injected": injected()} {
+		assert.NotEmpty(t, decide(rules, input{&observation{}, setAt(generation)}), name)
 	}
 }
 

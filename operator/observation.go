@@ -48,7 +48,7 @@ func (r *reconciler) observe(ctx context.Context, set *v1alpha1.SidecarSet, pods
 	if set.Status.Rollout != nil {
 		seen.hold = set.Status.Rollout.Hold
 	}
-	matched, err := r.memories.Population(set, pods, kube.NamespaceLabels(ctx, r.client))
+	matched, err := r.populations.Population(set, pods, kube.NamespaceLabels(ctx, r.client))
 	if err != nil {
 		seen.invalid = err
 		return seen

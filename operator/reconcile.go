@@ -38,7 +38,7 @@ type reconciler struct {
 	// current returns an error while the cache of sets and pods is stale.
 	current func() error
 
-	memories rollout.PopulationCache
+	populations rollout.PopulationCache
 }
 
 // statusTimeout is how long a write of status waits for Temporal.
@@ -155,7 +155,7 @@ func (r *reconciler) publish(ctx context.Context, before, set *v1alpha1.SidecarS
 func (r *reconciler) forget(name string) {
 	r.runStates.forget(name)
 	r.limiter.forget(name)
-	r.memories.Forget(name)
+	r.populations.Forget(name)
 	r.metrics.withoutSidecar.DeleteLabelValues(name)
 }
 

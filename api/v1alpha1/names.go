@@ -21,7 +21,7 @@ const (
 	// CustomVersionsAnnotation is on a revision that is known by more custom
 	// versions than the one that its label holds: the others, comma-joined.
 	CustomVersionsAnnotation = "outrigger.io/sidecarset-custom-versions"
-	// WorkingHotUpgradeContainerAnnotation maps a hot sidecar to its working twin.
+	// WorkingHotUpgradeContainerAnnotation maps a hot sidecar to its active twin.
 	WorkingHotUpgradeContainerAnnotation = "kruise.io/sidecarset-working-hotupgrade-container"
 	// VersionAnnotationPrefix and VersionAltAnnotationPrefix precede a hot
 	// container's name: its own version, and that of its twin.

@@ -137,7 +137,7 @@ type SidecarContainerUpgradeStrategy struct {
 	// UpgradeType is ColdUpgrade unless set.
 	UpgradeType SidecarContainerUpgradeType `json:"upgradeType,omitempty"`
 
-	// HotUpgradeEmptyImage is what the idle twin of a hot sidecar runs.
+	// HotUpgradeEmptyImage is what the standby twin of a hot sidecar runs.
 	HotUpgradeEmptyImage string `json:"hotUpgradeEmptyImage,omitempty"`
 }
 

@@ -94,7 +94,7 @@ func (b *bench) injected() (template corev1.PodTemplateSpec, err error) {
 }
 
 // move upgrades one pod: with one write, or with a second one that empties the
-// old twin once the new one runs.
+// standby twin once the other runs.
 func (b *bench) move(ctx context.Context, w *witness.Witness, pod *corev1.Pod) error {
 	if !b.hot {
 		return b.setImage(ctx, pod, sidecar, imageNew)

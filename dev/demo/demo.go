@@ -1,4 +1,4 @@
-// Package demo tells the story of one rollout on the local stack, and checks
+// Package demo shows one rollout on the local stack, and checks
 // every word of it.
 package demo
 
@@ -35,8 +35,8 @@ const (
 	after   = "centos:7"
 	pauseAt = 6
 	// holding is how long the paused rollout is watched standing still.
-	holding  = 3 * time.Second
-	patience = 3 * time.Minute
+	holding = 3 * time.Second
+	timeout = 3 * time.Minute
 )
 
 // Demo runs the story against a stack that is up.
@@ -51,9 +51,9 @@ type Demo struct {
 	workflow string
 }
 
-// Run tells the story. It fails when anything did not hold.
+// Run shows it. It fails when anything did not hold.
 func (d *Demo) Run(ctx context.Context) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, patience, fmt.Errorf("the demo took longer than %s", patience))
+	ctx, cancel := context.WithTimeoutCause(ctx, timeout, fmt.Errorf("the demo took longer than %s", timeout))
 	defer cancel()
 	config, err := d.Cluster.RESTConfig()
 	if err != nil {

@@ -13,7 +13,7 @@ import (
 	"github.com/outrigger/outrigger/dev/cluster/process"
 )
 
-// reportFlag tells the detached supervisor where its parent waits for the summary.
+// reportFlag names the file in which the parent of a detached supervisor awaits the summary.
 const reportFlag = "report-fd"
 
 // detach runs `up` in a session of its own and waits until it is ready or has failed.

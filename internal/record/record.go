@@ -40,7 +40,7 @@ type State struct {
 // ContainerStatus is what a container ran.
 type ContainerStatus struct {
 	ImageID string `json:"imageID"`
-	// RestartCount tells a restart even where the new image has the same ID.
+	// RestartCount shows a restart even where the new image has the same ID.
 	// States that OpenKruise wrote lack it.
 	RestartCount *int32 `json:"restartCount,omitempty"`
 }

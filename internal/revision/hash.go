@@ -26,7 +26,7 @@ func HashWithoutImage(spec *v1alpha1.SidecarSetSpec) (string, error) {
 	return hashOf(withoutImages(spec.Containers), withoutImages(spec.InitContainers))
 }
 
-// IsNativeSidecar tells an init container that keeps running beside the app.
+// IsNativeSidecar reports whether an init container keeps running beside the app.
 func IsNativeSidecar(c *corev1.Container) bool {
 	return c.RestartPolicy != nil && *c.RestartPolicy == corev1.ContainerRestartPolicyAlways
 }

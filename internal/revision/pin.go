@@ -15,7 +15,7 @@ import (
 // ErrNoSuchRevision is a pin to a revision that is not there.
 var ErrNoSuchRevision = errors.New("it does not exist; correct spec.injectionStrategy.revision, or create that version again")
 
-// Pin tells what injection is pinned to: the name of a revision or, without one,
+// Pin returns what injection is pinned to: the name of a revision or, without one,
 // a custom version. Both are empty when neither is given.
 func Pin(set *v1alpha1.SidecarSet) (name, version string) {
 	pin := set.Spec.InjectionStrategy.Revision

@@ -49,7 +49,7 @@ type patchContainer struct {
 }
 
 // Patch returns the strategic merge patch that upgrades a pod in one write: new
-// images for cold sidecars, and for the idle twins of hot ones. The pod must be
+// images for cold sidecars, and for the standby twins of hot ones. The pod must be
 // upgradable: it differs from the target in images alone.
 func Patch(pod *corev1.Pod, target Target, now metav1.Time) ([]byte, error) {
 	annotations, err := inject.PatchMetadata(pod.Annotations, target.Metadata)
@@ -103,7 +103,7 @@ func newWrite(pod *corev1.Pod, annotations map[string]string) *write {
 	return &write{pod: pod, annotations: annotations, before: map[string]record.ContainerStatus{}}
 }
 
-// noteAvailability records a fact that nothing tells later: that it was not
+// noteAvailability records a fact that cannot be seen later: that it was not
 // this upgrade, nor one before, that made the pod unavailable (SPEC §7.5).
 func (w *write) noteAvailability(version *podstate.Version) error {
 	state, err := version.Of(w.pod)

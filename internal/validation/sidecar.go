@@ -138,7 +138,7 @@ func validateUpgrade(strategy *v1alpha1.SidecarContainerUpgradeStrategy, at *fie
 	errs := oneOf(strategy.UpgradeType, at.Child("upgradeType"),
 		v1alpha1.SidecarContainerColdUpgrade, v1alpha1.SidecarContainerHotUpgrade)
 	if strategy.UpgradeType == v1alpha1.SidecarContainerHotUpgrade && strategy.HotUpgradeEmptyImage == "" {
-		errs = append(errs, field.Required(at.Child("hotUpgradeEmptyImage"), "name the image of the idle twin"))
+		errs = append(errs, field.Required(at.Child("hotUpgradeEmptyImage"), "name the image of the standby twin"))
 	}
 	return errs
 }

@@ -98,9 +98,9 @@ func (c *child) watch(cmd *exec.Cmd, l *life, exits chan<- Exit) {
 	}
 }
 
-// stop signals the process group, kills it once patience has run out, and
+// stop signals the process group, kills it once the grace period has run out, and
 // returns when the process is gone.
-func (c *child) stop(sig syscall.Signal, patience time.Duration) {
+func (c *child) stop(sig syscall.Signal, gracePeriod time.Duration) {
 	c.mu.Lock()
 	l := c.life
 	if !l.running() {
@@ -113,7 +113,7 @@ func (c *child) stop(sig syscall.Signal, patience time.Duration) {
 	c.mu.Unlock()
 	select {
 	case <-l.done:
-	case <-time.After(patience):
+	case <-time.After(gracePeriod):
 		_ = syscall.Kill(-l.pid, syscall.SIGKILL)
 		<-l.done
 	}

@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-const patience = 5 * time.Second
+const timeout = 5 * time.Second
 
 var errUsage = errors.New("usage: probe URL")
 
@@ -29,7 +29,7 @@ func probe(ctx context.Context, args []string) error {
 	if len(args) != 1 {
 		return errUsage
 	}
-	ctx, cancel := context.WithTimeout(ctx, patience)
+	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, args[0], nil)
 	if err != nil {
