@@ -116,15 +116,15 @@ func TestAnInformerCatchesUpAfterAnOutage(t *testing.T) {
 	require.Equal(t, []string{"update changed/4", "add new/5", "delete new/6"}, events.next(3))
 
 	api.mu.Lock()
-	api.pods = []*corev1.Pod{versioned("changed", "8"), versioned("same", "3"), versioned("newer", "9")}
+	api.pods = []*corev1.Pod{versioned("newest", "12"), versioned("newer", "11"), versioned("changed", "8"), versioned("same", "3"), versioned("new", "9"), versioned("older", "10")}
 	api.refused = 6
 	api.mu.Unlock()
 	first.Stop()
 	second := <-api.opened
-	require.Equal(t, []string{"update changed/8", "add newer/9", "delete gone/2"}, events.next(3))
-	second.Delete(versioned("same", "10"))
-	require.Equal(t, []string{"delete same/10"}, events.next(1))
-	assert.ElementsMatch(t, []string{"default/changed", "default/newer"}, followed.GetIndexer().ListKeys())
+	require.Equal(t, []string{"update changed/8", "add new/9", "add older/10", "add newer/11", "add newest/12", "delete gone/2"}, events.next(6), "in the order of the writes")
+	second.Delete(versioned("same", "13"))
+	require.Equal(t, []string{"delete same/13"}, events.next(1))
+	assert.ElementsMatch(t, []string{"default/changed", "default/new", "default/older", "default/newer", "default/newest"}, followed.GetIndexer().ListKeys())
 	for _, object := range followed.GetIndexer().List() {
 		assert.Empty(t, object.(*corev1.Pod).ManagedFields)
 	}

@@ -10,6 +10,7 @@ import (
 	metainternalversion "k8s.io/apimachinery/pkg/apis/meta/internalversion"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/resourceversion"
 	"k8s.io/apimachinery/pkg/watch"
 	toolscache "k8s.io/client-go/tools/cache"
 )
@@ -55,11 +56,14 @@ func (r *relay) Delete(object any) error {
 // Resync has nothing to do: the informer resyncs its handlers.
 func (r *relay) Resync() error { return nil }
 
-// Replace passes on the first list as it is, and of later ones the difference.
+// Replace passes on the first list as it is, and of later ones the difference: what
+// was written first comes first, as in a watch, so that a cache which shows a write
+// shows all writes before it.
 func (r *relay) Replace(objects []any, resourceVersion string) error {
 	before := r.known
 	r.known = make(map[string]runtime.Object, len(objects))
 	list := &metainternalversion.List{ListMeta: metav1.ListMeta{ResourceVersion: resourceVersion}}
+	var changes []watch.Event
 	for _, object := range objects {
 		key, listed, err := keyed(object)
 		if err != nil {
@@ -71,16 +75,20 @@ func (r *relay) Replace(objects []any, resourceVersion string) error {
 			continue
 		}
 		if old := before[key]; old == nil {
-			r.send(watch.Added, listed)
+			changes = append(changes, watch.Event{Type: watch.Added, Object: listed})
 		} else if same(old, listed) {
 			r.known[key] = old
 		} else {
-			r.send(watch.Modified, listed)
+			changes = append(changes, watch.Event{Type: watch.Modified, Object: listed})
 		}
 	}
 	if before == nil {
 		r.first <- list
 		return nil
+	}
+	slices.SortStableFunc(changes, func(a, b watch.Event) int { return compareVersions(a.Object, b.Object) })
+	for _, change := range changes {
+		r.send(change.Type, change.Object)
 	}
 	for _, key := range slices.Sorted(maps.Keys(before)) {
 		if r.known[key] == nil {
@@ -88,6 +96,21 @@ func (r *relay) Replace(objects []any, resourceVersion string) error {
 		}
 	}
 	return nil
+}
+
+// compareVersions orders objects by when they were written. Those that do not say
+// stay where they are.
+func compareVersions(a, b runtime.Object) int {
+	first, errFirst := meta.Accessor(a)
+	second, errSecond := meta.Accessor(b)
+	if errFirst != nil || errSecond != nil {
+		return 0
+	}
+	order, err := resourceversion.CompareResourceVersion(first.GetResourceVersion(), second.GetResourceVersion())
+	if err != nil {
+		return 0
+	}
+	return order
 }
 
 func (r *relay) put(kind watch.EventType, object any) error {
