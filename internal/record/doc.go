@@ -1,0 +1,3 @@
+// Package record is the one codec of what SidecarSets write into pods'
+// annotations (SPEC §2).
+package record
