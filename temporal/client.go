@@ -1,32 +1,78 @@
 package temporal
 
 import (
+	"context"
+	"crypto/tls"
 	"fmt"
 	"log/slog"
 
 	"github.com/go-logr/logr"
 	"go.temporal.io/sdk/client"
 	"go.temporal.io/sdk/log"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 )
 
-// Options name the Temporal namespace that holds the rollouts.
+// Options say how to reach the Temporal namespace that holds the rollouts, see
+// Flags.Options.
 type Options struct {
 	// Address is host:port of the frontend.
 	Address string
 	// Namespace exists already.
 	Namespace string
+	// Identity names this process in histories and among pollers; empty: the SDK's choice.
+	Identity string
+	// TLS is nil for plaintext.
+	TLS *TLS
+	// APIKey is asked for the key at each call; nil: none.
+	APIKey func() (string, error)
+	// Headers go with each call. They may hold secrets.
+	Headers map[string]string
+	// Authority is the :authority of plaintext calls; empty: from the address.
+	Authority string
 }
 
 // NewLazyClient connects with its first call, so that a process starts while
 // Temporal is away. The caller closes it.
 func NewLazyClient(options Options, logger logr.Logger) (client.Client, error) {
-	lazy, err := client.NewLazyClient(client.Options{
-		HostPort:  options.Address,
-		Namespace: options.Namespace,
-		Logger:    log.NewStructuredLogger(slog.New(logr.ToSlogHandler(logger))),
-	})
+	lazy, err := client.NewLazyClient(options.sdk(logger))
 	if err != nil {
 		return nil, fmt.Errorf("configure the client of Temporal at %s, namespace %s: %w", options.Address, options.Namespace, err)
 	}
 	return lazy, nil
 }
+
+func (o Options) sdk(logger logr.Logger) client.Options {
+	options := client.Options{
+		HostPort:  o.Address,
+		Namespace: o.Namespace,
+		Identity:  o.Identity,
+		Logger:    log.NewStructuredLogger(slog.New(logr.ToSlogHandler(logger))),
+		// With an API key the SDK turns TLS on unless it is told not to.
+		ConnectionOptions: client.ConnectionOptions{Authority: o.Authority, TLSDisabled: o.TLS == nil},
+	}
+	if o.TLS != nil {
+		// The SDK would read the files once; its own credentials are overridden.
+		options.ConnectionOptions.TLS = &tls.Config{ServerName: o.TLS.ServerName}
+		options.ConnectionOptions.DialOptions = []grpc.DialOption{grpc.WithTransportCredentials(newTransportCredentials(o.TLS))}
+	}
+	if o.APIKey != nil {
+		options.Credentials = client.NewAPIKeyDynamicCredentials(func(context.Context) (string, error) {
+			key, err := o.APIKey()
+			if err != nil {
+				return "", status.Error(codes.Unauthenticated, err.Error())
+			}
+			return key, nil
+		})
+	}
+	if len(o.Headers) > 0 {
+		options.HeadersProvider = headers(o.Headers)
+	}
+	return options
+}
+
+type headers map[string]string
+
+// GetHeaders implements client.HeadersProvider.
+func (h headers) GetHeaders(context.Context) (map[string]string, error) { return h, nil }

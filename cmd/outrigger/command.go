@@ -82,14 +82,14 @@ func (f *flags) options(args []string) (kube.Options, error) {
 	return f.Options, nil
 }
 
-func addTemporal(cmd *cobra.Command, o *temporal.Options, taskQueue *string) {
-	cmd.Flags().StringVar(&o.Address, "temporal-address", "127.0.0.1:7233", "`host:port` of the Temporal server; it is waited for")
-	cmd.Flags().StringVar(&o.Namespace, "temporal-namespace", "default", "Temporal `namespace`")
+func addTemporal(cmd *cobra.Command, f *temporal.Flags, taskQueue *string) {
+	addConnection(cmd, f)
 	cmd.Flags().StringVar(taskQueue, "task-queue", "", "Temporal task `queue`; empty: the UID of namespace kube-system, so that clusters can share a Temporal")
 }
 
 func newOperator(shared *flags) *cobra.Command {
 	var o operator.Options
+	var f temporal.Flags
 	cmd := &cobra.Command{
 		Use:   "operator",
 		Short: "Register revisions, write status, and start rollouts in Temporal",
@@ -97,10 +97,13 @@ func newOperator(shared *flags) *cobra.Command {
 			if o.Options, err = shared.options(args); err != nil {
 				return err
 			}
+			if o.Temporal, err = connection(&f, "operator"); err != nil {
+				return err
+			}
 			return operator.Run(cmd.Context(), o)
 		},
 	}
-	addTemporal(cmd, &o.Temporal, &o.TaskQueue)
+	addTemporal(cmd, &f, &o.TaskQueue)
 	cmd.Flags().StringVar(&o.TemporalUI, "temporal-ui-url", "", "`URL` of the Temporal UI, for links in status and events")
 	cmd.Flags().BoolVar(&o.LeaderElect, "leader-elect", true, "let one of several operators act")
 	return cmd
@@ -108,6 +111,7 @@ func newOperator(shared *flags) *cobra.Command {
 
 func newWorker(shared *flags) *cobra.Command {
 	var o worker.Options
+	var f temporal.Flags
 	cmd := &cobra.Command{
 		Use:   "worker",
 		Short: "Host rollouts: the Temporal workflow and the activities that upgrade pods",
@@ -118,10 +122,13 @@ func newWorker(shared *flags) *cobra.Command {
 			if o.MaxConcurrentLooks < 1 || o.MaxConcurrentWrites < 1 {
 				return fmt.Errorf("--max-concurrent-looks and --max-concurrent-writes must be positive")
 			}
+			if o.Temporal, err = connection(&f, "worker"); err != nil {
+				return err
+			}
 			return worker.Run(cmd.Context(), o)
 		},
 	}
-	addTemporal(cmd, &o.Temporal, &o.TaskQueue)
+	addTemporal(cmd, &f, &o.TaskQueue)
 	cmd.Flags().IntVar(&o.MaxConcurrentLooks, "max-concurrent-looks", 200, "activities that look for pods to upgrade, at once")
 	cmd.Flags().IntVar(&o.MaxConcurrentWrites, "max-concurrent-writes", 200, "activities that write pods, at once; each writes several")
 	return cmd

@@ -1,0 +1,60 @@
+package temporal
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"go.temporal.io/api/serviceerror"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+)
+
+func TestExplainedCausesAreStable(t *testing.T) {
+	// As gRPC hands on what happens to a connection.
+	broken := func(text string) error {
+		return serviceerror.NewUnavailable(fmt.Sprintf("connection error: desc = %q", text))
+	}
+	handshake := func(text string) error { return broken("transport: authentication handshake failed: " + text) }
+	preface := func(text string) error { return broken("error reading server preface: " + text) }
+	for _, test := range []struct {
+		err  error
+		want string
+	}{
+		{nil, ""},
+		{errors.New("something else"), ""},
+		{context.DeadlineExceeded, ""},
+		{broken("transport: Error while dialing: dial tcp 127.0.0.1:7233: connect: connection refused"), ""},
+		{broken("transport: Error while dialing: dial tcp: lookup nowhere: no such host"), ""},
+		{serviceerror.NewResourceExhausted(0, "namespace rate limit exceeded"), ""},
+		{serviceerror.NewNotFound("workflow not found"), ""},
+		{serviceerror.NewNamespaceNotFound("absent"), "the namespace does not exist"},
+		{fmt.Errorf("start: %w", serviceerror.NewNamespaceNotFound("absent")), "the namespace does not exist"},
+		{serviceerror.NewPermissionDenied("Request unauthorized.", "for key abc"), "permission denied"},
+		{serviceerror.FromStatus(status.New(codes.Unauthenticated, "key abc has expired")), "unauthenticated"},
+		{fmt.Errorf("start: %w", status.Error(codes.Unauthenticated, "key abc")), "unauthenticated"},
+		{handshake("tls: failed to verify certificate: x509: certificate signed by unknown authority"), "the server's certificate is signed by an unknown authority"},
+		{handshake("tls: failed to verify certificate: x509: certificate is valid for a, not b"), "the server's certificate is for another name"},
+		{handshake("tls: failed to verify certificate: x509: cannot validate certificate for 10.0.0.1 because it doesn't contain any IP SANs"), "the server's certificate is for another name"},
+		{handshake("tls: failed to verify certificate: x509: certificate has expired or is not yet valid: current time 2026-11-22T10:00:00Z is after"), "the server's certificate is not valid at this time"},
+		{handshake("tls: failed to verify certificate: x509: too many intermediates for path length constraint"), "the server's certificate is refused"},
+		{handshake("tls: first record does not look like a TLS handshake"), "the server does not speak TLS"},
+		{handshake("credentials: cannot check peer: missing selected ALPN property"), "the server does not speak HTTP/2 over TLS"},
+		{handshake("remote error: tls: unrecognized name"), "the server does not know the server name"},
+		{handshake("remote error: tls: handshake failure"), "the server refuses the TLS handshake"},
+		{handshake("remote error: tls: bad certificate"), "the server refuses the client certificate"},
+		{preface("remote error: tls: unknown certificate authority"), "the server refuses the client certificate"},
+		{preface("remote error: tls: certificate required"), "the server wants a client certificate"},
+		{preface("http2: failed reading the frame payload: http2: frame too large, note that the frame header looked like an HTTP/1.1 header"), "the server closes the connection before its first answer"},
+		{preface("EOF"), "the server closes the connection before its first answer"},
+		{preface("read tcp 127.0.0.1:4711->127.0.0.1:7233: read: connection reset by peer"), "the server closes the connection before its first answer"},
+		{handshake(`unusable file: open /etc/temporal/tls.crt: no such file or directory`), "unusable file: open /etc/temporal/tls.crt: no such file or directory"},
+	} {
+		cause, remedy := Explain(test.err)
+		assert.Equal(t, test.want, cause, "%v", test.err)
+		assert.Equal(t, cause == "", remedy == "", "a cause has a remedy")
+		assert.NotContains(t, cause+remedy, "abc", "no words of the server's about a key")
+	}
+}

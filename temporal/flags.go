@@ -1,0 +1,201 @@
+package temporal
+
+import (
+	"bytes"
+	"cmp"
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"regexp"
+	"strings"
+
+	"go.temporal.io/sdk/contrib/envconfig"
+)
+
+// What holds where no flag, variable or profile says otherwise.
+const (
+	DefaultAddress   = "127.0.0.1:7233"
+	DefaultNamespace = "default"
+)
+
+// apiKeyFileVariable is no variable of the temporal CLI, which reads keys from no file.
+const apiKeyFileVariable = "TEMPORAL_API_KEY_FILE"
+
+// Flags are the connection flags of the temporal CLI. What is empty or nil is left to the
+// TEMPORAL_* variables, then to the profile, then to the defaults.
+type Flags struct {
+	Address, Namespace string
+	// APIKey and APIKeyFile exclude each other. The file is read at each call.
+	APIKey, APIKeyFile string
+	// TLS, if false, turns off what an API key and the other TLS options turn on.
+	TLS                                   *bool
+	CertPath, KeyPath, CAPath, ServerName string
+	DisableHostVerification               *bool
+	// Headers are KEY=VALUE.
+	Headers []string
+	// Profile and ConfigFile have to exist if they are named.
+	Profile, ConfigFile string
+}
+
+// Identity is outrigger-<role>@<pod>: POD_NAME, else the host's name, which in a pod is
+// the pod's.
+func Identity(role string, env envconfig.EnvLookup) string {
+	pod, _ := env.LookupEnv("POD_NAME")
+	if pod == "" {
+		pod, _ = os.Hostname()
+	}
+	return "outrigger-" + role + "@" + cmp.Or(pod, "unknown")
+}
+
+// Options joins flags, variables and profile. Its errors are about contradictions; files
+// with certificates and keys are read later. They quote no secrets.
+func (f *Flags) Options(env envconfig.EnvLookup) (Options, error) {
+	profile, err := f.profile(env)
+	if err != nil {
+		return Options{}, err
+	}
+	apiKey, err := f.apiKey(profile, env)
+	if err != nil {
+		return Options{}, err
+	}
+	headers, err := f.headers(profile.GRPCMeta)
+	if err != nil {
+		return Options{}, err
+	}
+	security := f.tls(profile.TLS)
+	if security == nil && apiKey != nil {
+		security = &envconfig.ClientConfigTLS{}
+	}
+	transport, err := newTLS(security)
+	if err != nil {
+		return Options{}, err
+	}
+	return Options{
+		Address:   cmp.Or(f.Address, profile.Address, DefaultAddress),
+		Namespace: cmp.Or(f.Namespace, profile.Namespace, DefaultNamespace),
+		TLS:       transport,
+		APIKey:    apiKey,
+		Headers:   headers,
+		Authority: profile.Authority,
+	}, nil
+}
+
+// profile is that of the file with the variables over it.
+func (f *Flags) profile(env envconfig.EnvLookup) (envconfig.ClientConfigProfile, error) {
+	file, _ := env.LookupEnv("TEMPORAL_CONFIG_FILE")
+	file = cmp.Or(f.ConfigFile, file)
+	if file != "" {
+		// envconfig would go on without it.
+		if _, err := os.Stat(file); err != nil {
+			return envconfig.ClientConfigProfile{}, fmt.Errorf("read the configuration of Temporal: %w (see --temporal-config-file and TEMPORAL_CONFIG_FILE)", err)
+		}
+	}
+	profile, err := envconfig.LoadClientConfigProfile(envconfig.LoadClientConfigProfileOptions{
+		ConfigFilePath: f.ConfigFile, ConfigFileProfile: f.Profile, EnvLookup: env,
+	})
+	if err == nil {
+		return profile, nil
+	}
+	file = cmp.Or(file, envconfig.DefaultConfigFilePath())
+	if syntax := regexp.MustCompile(`toml: line \d+`).FindString(err.Error()); strings.Contains(err.Error(), "parsing") {
+		// The parser quotes what it cannot read, and that may be a key.
+		err = fmt.Errorf("not a TOML file of profiles (%s)", cmp.Or(syntax, "a value has another type"))
+	}
+	return envconfig.ClientConfigProfile{}, fmt.Errorf("read the configuration of Temporal, %s: %w", file, err)
+}
+
+func (f *Flags) apiKey(profile envconfig.ClientConfigProfile, env envconfig.EnvLookup) (func() (string, error), error) {
+	file, key := f.APIKeyFile, f.APIKey
+	if file == "" && key == "" {
+		file, _ = env.LookupEnv(apiKeyFileVariable)
+		key, _ = env.LookupEnv("TEMPORAL_API_KEY")
+	}
+	switch {
+	case file != "" && key != "":
+		return nil, errors.New("an API key and a file with one are given: give one of --temporal-api-key and --temporal-api-key-file (TEMPORAL_API_KEY, " + apiKeyFileVariable + ")")
+	case file != "":
+		return func() (string, error) { return readAPIKey(file) }, nil
+	}
+	if key = strings.TrimSpace(cmp.Or(key, profile.APIKey)); key == "" {
+		return nil, nil
+	}
+	return func() (string, error) { return key, nil }, nil
+}
+
+func readAPIKey(file string) (string, error) {
+	data, err := os.ReadFile(file)
+	if err != nil {
+		return "", fmt.Errorf(unusable+"%w", err)
+	}
+	if data = bytes.TrimSpace(data); len(data) == 0 {
+		return "", fmt.Errorf(unusable+"%s holds no API key", file)
+	}
+	return string(data), nil
+}
+
+func (f *Flags) headers(inherited map[string]string) (map[string]string, error) {
+	headers := maps.Clone(inherited)
+	for _, header := range f.Headers {
+		key, value, ok := strings.Cut(header, "=")
+		if !ok || key == "" {
+			return nil, errors.New("--temporal-grpc-meta: use KEY=VALUE")
+		}
+		if headers == nil {
+			headers = map[string]string{}
+		}
+		headers[envconfig.NormalizeGRPCMetaKey(key)] = value
+	}
+	return headers, nil
+}
+
+// tls puts the flags over what was inherited; nil if nobody says anything about TLS.
+func (f *Flags) tls(inherited *envconfig.ClientConfigTLS) *envconfig.ClientConfigTLS {
+	named := f.CertPath != "" || f.KeyPath != "" || f.CAPath != "" || f.ServerName != "" || f.DisableHostVerification != nil
+	if !named && f.TLS == nil {
+		return inherited
+	}
+	var result envconfig.ClientConfigTLS
+	if inherited != nil {
+		result = *inherited
+	}
+	override := func(path *string, data *[]byte, flag string) {
+		if flag != "" {
+			*path, *data = flag, nil
+		}
+	}
+	override(&result.ClientCertPath, &result.ClientCertData, f.CertPath)
+	override(&result.ClientKeyPath, &result.ClientKeyData, f.KeyPath)
+	override(&result.ServerCACertPath, &result.ServerCACertData, f.CAPath)
+	result.ServerName = cmp.Or(f.ServerName, result.ServerName)
+	if f.DisableHostVerification != nil {
+		result.DisableHostVerification = *f.DisableHostVerification
+	}
+	result.Disabled = f.TLS != nil && !*f.TLS
+	return &result
+}
+
+func newTLS(security *envconfig.ClientConfigTLS) (*TLS, error) {
+	if security == nil || security.Disabled {
+		return nil, nil
+	}
+	t := &TLS{
+		ServerName:              security.ServerName,
+		DisableHostVerification: security.DisableHostVerification,
+		certificate:             pemSource{security.ClientCertPath, security.ClientCertData},
+		key:                     pemSource{security.ClientKeyPath, security.ClientKeyData},
+		ca:                      pemSource{security.ServerCACertPath, security.ServerCACertData},
+	}
+	for _, pem := range []struct {
+		name string
+		pemSource
+	}{{"client certificate", t.certificate}, {"client key", t.key}, {"CA", t.ca}} {
+		if pem.path != "" && len(pem.data) > 0 {
+			return nil, fmt.Errorf("TLS to Temporal: the %s is given as a path and as data: give one of them", pem.name)
+		}
+	}
+	if t.certificate.given() != t.key.given() {
+		return nil, errors.New("TLS to Temporal: a client certificate and its key are given both or not at all (--temporal-tls-cert-path and --temporal-tls-key-path)")
+	}
+	return t, nil
+}
