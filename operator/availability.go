@@ -51,7 +51,9 @@ func (c *rolloutClient) probe(ctx context.Context) {
 	// The start of a rollout shows other errors of the namespace better, and is retried
 	// until it succeeds.
 	c.update(func() {
-		if c.clock.Since(c.refusedAt) > 2*lastRetry {
+		if refusesAll(err) {
+			c.refusedErr, c.refusedAt = c.refusedError(err), c.clock.Now()
+		} else if c.clock.Since(c.refusedAt) > 2*lastRetry {
 			c.refusedErr = nil
 		}
 	})
@@ -65,7 +67,7 @@ func (c *rolloutClient) recordAnswer(err error) {
 	switch {
 	case isUnreachable(err):
 		c.log.V(1).Info("no answer from Temporal", "address", c.address, "cause", err.Error())
-		c.update(func() { c.unreachableErr, c.attributesEnsured = c.unreachableError(), false })
+		c.update(func() { c.unreachableErr, c.attributesEnsured = c.unreachableError(err), false })
 		c.probeSoon()
 	case isThrottle(err):
 		c.log.V(1).Info("Temporal throttles", "address", c.address, "cause", err.Error())

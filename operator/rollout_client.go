@@ -1,6 +1,7 @@
 package operator
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -35,6 +36,7 @@ type rolloutClient struct {
 	client    sdk.Client
 	address   string
 	namespace string
+	identity  string
 	taskQueue string
 	ui        string
 	log       logr.Logger
@@ -66,6 +68,7 @@ func newRolloutClient(client sdk.Client, o Options, taskQueue string, metrics *m
 		client:      client,
 		address:     o.Temporal.Address,
 		namespace:   o.Temporal.Namespace,
+		identity:    cmp.Or(o.Temporal.Identity, name),
 		taskQueue:   taskQueue,
 		ui:          o.TemporalUI,
 		log:         o.Logger.WithName("rollouts"),
@@ -143,7 +146,7 @@ func (c *rolloutClient) startRequest(set protocol.SetReference, generation int64
 		WorkflowType:          &common.WorkflowType{Name: protocol.RolloutWorkflow},
 		TaskQueue:             &taskqueue.TaskQueue{Name: c.taskQueue, Kind: enums.TASK_QUEUE_KIND_NORMAL},
 		Input:                 arguments,
-		Identity:              name,
+		Identity:              c.identity,
 		RequestId:             string(uuid.NewUUID()),
 		WorkflowIdReusePolicy: enums.WORKFLOW_ID_REUSE_POLICY_ALLOW_DUPLICATE,
 		SignalName:            protocol.GenerationSignal,
@@ -167,7 +170,7 @@ func (c *rolloutClient) signal(ctx context.Context, set protocol.SetReference, s
 			WorkflowExecution: &common.WorkflowExecution{WorkflowId: protocol.WorkflowID(set.Name, set.UID)},
 			SignalName:        signal,
 			Input:             input,
-			Identity:          name,
+			Identity:          c.identity,
 			RequestId:         string(uuid.NewUUID()),
 		})
 		return err

@@ -11,6 +11,7 @@ import (
 	"go.temporal.io/api/serviceerror"
 
 	"github.com/outrigger/outrigger/api/protocol"
+	"github.com/outrigger/outrigger/temporal"
 )
 
 func isUnreachable(err error) bool {
@@ -31,18 +32,33 @@ func isUnknownAttribute(err error) bool {
 	return err != nil && (strings.Contains(err.Error(), "search attribute") || strings.Contains(err.Error(), protocol.SidecarSetAttribute))
 }
 
-// unreachableError leaves the cause to the log: it changes from one attempt to the next,
-// and this message goes into conditions.
-func (c *rolloutClient) unreachableError() error {
-	return fmt.Errorf("Temporal at %s does not answer", c.address) //nolint:staticcheck // a name comes first
+// unreachableError names causes that stay the same from one attempt to the next, as it
+// goes into conditions. Others are left to the log.
+func (c *rolloutClient) unreachableError(err error) error {
+	message := fmt.Sprintf("Temporal at %s does not answer", c.address)
+	if cause, remedy := temporal.Explain(err); cause != "" {
+		message += fmt.Sprintf(": %s (%s)", cause, remedy)
+	}
+	return errors.New(message)
 }
 
 func (c *rolloutClient) refusedError(err error) error {
-	remedy := "does the namespace exist, and may the operator use it?"
-	if isUnknownAttribute(err) {
-		remedy = attributesRemedy(c.address, c.namespace)
+	message := fmt.Sprintf("Temporal at %s, namespace %s, refuses rollouts", c.address, c.namespace)
+	switch cause, remedy := temporal.Explain(err); {
+	case cause != "":
+		return fmt.Errorf("%s: %s (%s)", message, cause, remedy)
+	case isUnknownAttribute(err):
+		return fmt.Errorf("%s: %w (%s)", message, err, attributesRemedy(c.address, c.namespace))
 	}
-	return fmt.Errorf("Temporal at %s, namespace %s, refuses rollouts: %w (%s)", c.address, c.namespace, err, remedy) //nolint:staticcheck // a name comes first
+	return fmt.Errorf("%s: %w (does the namespace exist, and may the operator use it?)", message, err)
+}
+
+// refusesAll reports whether an answer holds for every call of this operator. That some
+// calls are denied says nothing about others.
+func refusesAll(err error) bool {
+	var denied *serviceerror.PermissionDenied
+	cause, _ := temporal.Explain(err)
+	return cause != "" && !errors.As(err, &denied)
 }
 
 // throttlingError is why a Temporal that answers, but not every call, takes no rollouts.

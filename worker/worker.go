@@ -106,7 +106,7 @@ func (h *host) run(ctx context.Context) error {
 		stop, err := h.start(fatal)
 		if err != nil {
 			delay := backoff.Step()
-			h.log.Info("Temporal does not answer; trying again", "after", delay, "cause", err.Error())
+			h.logUnavailable(err, delay)
 			select {
 			case <-ctx.Done():
 			case <-time.After(delay):
@@ -122,6 +122,14 @@ func (h *host) run(ctx context.Context) error {
 		stop()
 	}
 	return nil
+}
+
+func (h *host) logUnavailable(err error, delay time.Duration) {
+	if cause, remedy := temporal.Explain(err); cause != "" {
+		h.log.Info("Temporal cannot be used; trying again", "after", delay, "address", h.options.Temporal.Address, "cause", cause, "remedy", remedy)
+		return
+	}
+	h.log.Info("Temporal does not answer; trying again", "after", delay, "cause", err.Error())
 }
 
 // start starts a worker for each task queue; stop ends them.
