@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net/url"
+	"os"
 	"slices"
 	"strings"
 
@@ -116,6 +117,7 @@ func (c *Cluster) StartRole(ctx context.Context, name string, args ...string) (R
 	return role, c.Start(ctx, process.Spec{
 		Name: name, Path: c.binary("outrigger"),
 		Args:  slices.Concat(flags, own, args),
+		Env:   c.roleEnv(name),
 		Ready: answers(role.Health + "/readyz"),
 	})
 }
@@ -130,6 +132,16 @@ func (c *Cluster) addRole(role Role) error {
 	}
 	c.roles = append(c.roles, role)
 	return nil
+}
+
+// roleEnv tells the workers of one machine apart in Temporal. Our own Temporal takes
+// neither TLS nor keys, whatever this user's other one wants.
+func (c *Cluster) roleEnv(name string) []string {
+	env := []string{"POD_NAME=" + name}
+	if !c.attached {
+		env = append(env, "TEMPORAL_CONFIG_FILE="+os.DevNull, "TEMPORAL_PROFILE=", "TEMPORAL_TLS=false", "TEMPORAL_API_KEY=", "TEMPORAL_API_KEY_FILE=")
+	}
+	return env
 }
 
 // roleFlags are the flags that not every role has.

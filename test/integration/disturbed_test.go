@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"os"
 	"strconv"
-	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -109,9 +108,7 @@ func (s *scene) workerInHand() (name string) {
 				continue
 			}
 			for _, worker := range workers() {
-				process, err := stack.Process(worker)
-				require.NoError(s.t, err)
-				if strings.HasPrefix(pending.LastWorkerIdentity, fmt.Sprintf("%d@", process.PID)) {
+				if pending.LastWorkerIdentity == "outrigger-worker@"+worker {
 					name = worker
 				}
 			}
