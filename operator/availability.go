@@ -6,6 +6,8 @@ import (
 
 	"go.temporal.io/api/workflowservice/v1"
 	"sigs.k8s.io/controller-runtime/pkg/event"
+
+	"github.com/outrigger/outrigger/temporal"
 )
 
 const (
@@ -48,10 +50,11 @@ func (c *rolloutClient) probe(ctx context.Context) {
 	if ctx.Err() != nil || isUnreachable(err) || isThrottle(err) {
 		return
 	}
-	// The start of a rollout shows other errors of the namespace better, and is retried
-	// until it succeeds.
+	// What has a cause, such as a wrong API key, holds for every call. The start of a
+	// rollout shows other errors of the namespace better, and is retried until it succeeds.
+	cause, _ := temporal.Explain(err)
 	c.update(func() {
-		if refusesAll(err) {
+		if cause != "" {
 			c.refusedErr, c.refusedAt = c.refusedError(err), c.clock.Now()
 		} else if c.clock.Since(c.refusedAt) > 2*lastRetry {
 			c.refusedErr = nil

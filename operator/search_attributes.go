@@ -9,22 +9,13 @@ import (
 	"strings"
 
 	"go.temporal.io/api/common/v1"
-	"go.temporal.io/api/enums/v1"
 	"go.temporal.io/api/operatorservice/v1"
 	"go.temporal.io/api/serviceerror"
 	"go.temporal.io/sdk/converter"
 
 	"github.com/outrigger/outrigger/api/protocol"
+	"github.com/outrigger/outrigger/temporal"
 )
-
-// searchAttributes returns the types of the search attributes of every run.
-func searchAttributes() map[string]enums.IndexedValueType {
-	return map[string]enums.IndexedValueType{
-		protocol.SidecarSetAttribute:   enums.INDEXED_VALUE_TYPE_KEYWORD,
-		protocol.GenerationAttribute:   enums.INDEXED_VALUE_TYPE_INT,
-		protocol.RolloutPhaseAttribute: enums.INDEXED_VALUE_TYPE_KEYWORD,
-	}
-}
 
 // attributesOf returns the search attributes that a run starts with.
 func attributesOf(set string, generation int64, phase protocol.Phase) (*common.SearchAttributes, error) {
@@ -38,7 +29,7 @@ func attributesOf(set string, generation int64, phase protocol.Phase) (*common.S
 		if err != nil {
 			return nil, fmt.Errorf("encode search attribute %s: %w", key, err)
 		}
-		payload.Metadata["type"] = []byte(searchAttributes()[key].String())
+		payload.Metadata["type"] = []byte(temporal.SearchAttributes()[key].String())
 		fields[key] = payload
 	}
 	return &common.SearchAttributes{IndexedFields: fields}, nil
@@ -75,7 +66,7 @@ func (c *rolloutClient) registerAttributes(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("list search attributes: %w", err)
 	}
-	missing := searchAttributes()
+	missing := temporal.SearchAttributes()
 	for name := range known.GetCustomAttributes() {
 		delete(missing, name)
 	}
@@ -97,7 +88,7 @@ func (c *rolloutClient) registerAttributes(ctx context.Context) error {
 // attributesRemedy returns the command that registers the attributes by hand.
 func attributesRemedy(address, namespace string) string {
 	arguments := []string{"temporal operator search-attribute create --address", address, "--namespace", namespace}
-	all := searchAttributes()
+	all := temporal.SearchAttributes()
 	for _, name := range slices.Sorted(maps.Keys(all)) {
 		arguments = append(arguments, "--name", name, "--type", all[name].String())
 	}

@@ -53,14 +53,6 @@ func (c *rolloutClient) refusedError(err error) error {
 	return fmt.Errorf("%s: %w (does the namespace exist, and may the operator use it?)", message, err)
 }
 
-// refusesAll reports whether an answer holds for every call of this operator. That some
-// calls are denied says nothing about others.
-func refusesAll(err error) bool {
-	var denied *serviceerror.PermissionDenied
-	cause, _ := temporal.Explain(err)
-	return cause != "" && !errors.As(err, &denied)
-}
-
 // throttlingError is why a Temporal that answers, but not every call, takes no rollouts.
 type throttlingError struct{ address, namespace string }
 

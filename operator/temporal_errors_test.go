@@ -62,12 +62,14 @@ func TestProbeReportsWhatHoldsForEveryCall(t *testing.T) {
 	c := newRolloutClient(client, o, "queue", metrics, clock)
 	close(c.probed)
 
-	frontend.code.Store(uint32(codes.PermissionDenied))
+	frontend.code.Store(uint32(codes.InvalidArgument))
 	c.probe(t.Context())
-	require.NoError(t, c.awaitProbe(t.Context()), "runs may be allowed where this is not")
-	frontend.code.Store(uint32(codes.Unauthenticated))
-	c.probe(t.Context())
-	require.ErrorContains(t, c.awaitProbe(t.Context()), "refuses rollouts: unauthenticated (")
+	require.NoError(t, c.awaitProbe(t.Context()), "the start of a rollout shows it better")
+	for code, cause := range map[codes.Code]string{codes.PermissionDenied: "permission denied", codes.Unauthenticated: "unauthenticated"} {
+		frontend.code.Store(uint32(code))
+		c.probe(t.Context())
+		require.ErrorContains(t, c.awaitProbe(t.Context()), "refuses rollouts: "+cause+" (")
+	}
 	assert.Zero(t, gauge(t, metrics.temporalAvailable))
 	frontend.code.Store(uint32(codes.OK))
 	clock.Step(2*lastRetry + time.Second)

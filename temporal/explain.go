@@ -2,6 +2,7 @@ package temporal
 
 import (
 	"errors"
+	"fmt"
 	"strings"
 
 	"go.temporal.io/api/serviceerror"
@@ -39,6 +40,14 @@ func Explain(err error) (cause, remedy string) {
 		}
 	}
 	return "", ""
+}
+
+// explained is the cause and the remedy where they are known, and else err.
+func explained(err error) error {
+	if cause, remedy := Explain(err); cause != "" {
+		return fmt.Errorf("%s (%s)", cause, remedy)
+	}
+	return err
 }
 
 type handshake struct {

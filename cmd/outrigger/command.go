@@ -35,7 +35,7 @@ func newCommand() *cobra.Command {
 	}
 	shared := &flags{}
 	shared.add(root)
-	root.AddCommand(newOperator(shared), newWorker(shared), newWebhook(shared))
+	root.AddCommand(newOperator(shared), newWorker(shared), newWebhook(shared), newTemporal())
 	return root
 }
 

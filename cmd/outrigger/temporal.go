@@ -1,0 +1,82 @@
+package main
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/go-logr/logr"
+	"github.com/spf13/cobra"
+	"go.temporal.io/sdk/client"
+
+	"github.com/outrigger/outrigger/temporal"
+)
+
+func newTemporal() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "temporal",
+		Short: "Prepare and clean a Temporal namespace",
+	}
+	cmd.AddCommand(newSetup(), newPrune())
+	return cmd
+}
+
+func newSetup() *cobra.Command {
+	var f temporal.Flags
+	var s temporal.Setup
+	cmd := &cobra.Command{
+		Use:   "setup",
+		Short: "Create the Temporal namespace and its search attributes, where they are missing",
+		Args:  cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if s.Retention < 24*time.Hour {
+				return fmt.Errorf("--retention must be a day (24h) at least")
+			}
+			return withTemporal(&f, "setup", func(c client.Client, o temporal.Options) error {
+				s.Client, s.Namespace, s.Out = c, o.Namespace, cmd.OutOrStdout()
+				return s.Run(cmd.Context())
+			})
+		},
+	}
+	addConnection(cmd, &f)
+	cmd.Flags().DurationVar(&s.Retention, "retention", 72*time.Hour, "how long ended runs are kept; for a namespace that is created")
+	cmd.Flags().BoolVar(&s.DryRun, "dry-run", false, "only say what would be done")
+	return cmd
+}
+
+func newPrune() *cobra.Command {
+	var f temporal.Flags
+	var p temporal.Prune
+	cmd := &cobra.Command{
+		Use:   "prune",
+		Short: "List the open runs of a cluster that is gone, and end them",
+		Args:  cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return withTemporal(&f, "prune", func(c client.Client, o temporal.Options) error {
+				p.Client, p.Namespace, p.Identity = c, o.Namespace, o.Identity
+				p.In, p.Out = cmd.InOrStdin(), cmd.OutOrStdout()
+				return p.Run(cmd.Context())
+			})
+		},
+	}
+	addConnection(cmd, &f)
+	cmd.Flags().StringVar(&p.Cluster, "cluster-uid", "", "`UID` of the cluster's namespace kube-system, or the --task-queue that its roles had")
+	cmd.Flags().BoolVar(&p.Yes, "yes", false, "do not ask")
+	return cmd
+}
+
+// withTemporal has do use a connection.
+func withTemporal(f *temporal.Flags, role string, do func(client.Client, temporal.Options) error) error {
+	options, err := connection(f, role)
+	if err != nil {
+		return err
+	}
+	c, err := temporal.NewLazyClient(options, logr.Discard())
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	if err := do(c, options); err != nil {
+		return fmt.Errorf("Temporal at %s: %w", options.Address, err) //nolint:staticcheck // a name comes first
+	}
+	return nil
+}

@@ -1,0 +1,171 @@
+package temporal
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"time"
+
+	"go.temporal.io/api/enums/v1"
+	"go.temporal.io/api/operatorservice/v1"
+	"go.temporal.io/api/serviceerror"
+	"go.temporal.io/api/workflowservice/v1"
+	"go.temporal.io/sdk/client"
+	"google.golang.org/protobuf/types/known/durationpb"
+	"k8s.io/apimachinery/pkg/util/wait"
+)
+
+const (
+	// callTimeout bounds each call of a command.
+	callTimeout = 10 * time.Second
+	// A new namespace is known to all parts of Temporal within namespaceTimeout; it is
+	// asked for each namespaceInterval.
+	namespaceTimeout  = time.Minute
+	namespaceInterval = 250 * time.Millisecond
+)
+
+// Setup prepares a namespace: it creates it, if it is absent, with the given retention, and
+// registers the search attributes that are missing. With DryRun it only says so.
+type Setup struct {
+	Client    client.Client
+	Namespace string
+	// Retention is for how long ended runs are kept. A namespace that exists keeps its own.
+	Retention time.Duration
+	DryRun    bool
+	// Out gets a line for each thing that was found or done.
+	Out io.Writer
+}
+
+// Run may be repeated. It fails where an attribute has another type.
+func (s *Setup) Run(ctx context.Context) error {
+	created, err := s.namespace(ctx)
+	if err != nil {
+		return err
+	}
+	if created && s.DryRun {
+		return s.add(ctx, SearchAttributes())
+	}
+	known, err := s.known(ctx, created)
+	if err != nil {
+		return fmt.Errorf("list the search attributes of namespace %s: %w; %s", s.Namespace, explained(err), s.cloud())
+	}
+	missing := SearchAttributes()
+	for _, name := range slices.Sorted(maps.Keys(missing)) {
+		found, ok := known[name]
+		if !ok {
+			continue
+		}
+		if found != missing[name] {
+			return fmt.Errorf("search attribute %s of namespace %s is of type %s, not %s: remove it, or take another namespace", name, s.Namespace, found, missing[name])
+		}
+		s.say("search attribute %s exists", name)
+		delete(missing, name)
+	}
+	return s.add(ctx, missing)
+}
+
+// namespace reports whether it was, or would be, created.
+func (s *Setup) namespace(ctx context.Context) (created bool, err error) {
+	found, err := s.describe(ctx)
+	if err == nil {
+		s.say("namespace %s exists, retention %s", s.Namespace, found.GetConfig().GetWorkflowExecutionRetentionTtl().AsDuration())
+		return false, nil
+	}
+	var absent *serviceerror.NamespaceNotFound
+	if !errors.As(err, &absent) {
+		return false, fmt.Errorf("look for namespace %s: %w", s.Namespace, explained(err))
+	}
+	if s.DryRun {
+		s.say("would create namespace %s, retention %s", s.Namespace, s.Retention)
+		return true, nil
+	}
+	short, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	_, err = s.Client.WorkflowService().RegisterNamespace(short, &workflowservice.RegisterNamespaceRequest{
+		Namespace: s.Namespace, Description: "Rollouts of Outrigger", WorkflowExecutionRetentionPeriod: durationpb.New(s.Retention),
+	})
+	var exists *serviceerror.NamespaceAlreadyExists
+	if err != nil && !errors.As(err, &exists) {
+		return false, fmt.Errorf("create namespace %s: %w; Temporal Cloud has its own commands for that, see docs/temporal.md", s.Namespace, explained(err))
+	}
+	s.say("created namespace %s, retention %s", s.Namespace, s.Retention)
+	return true, nil
+}
+
+func (s *Setup) describe(ctx context.Context) (*workflowservice.DescribeNamespaceResponse, error) {
+	short, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	return s.Client.WorkflowService().DescribeNamespace(short, &workflowservice.DescribeNamespaceRequest{Namespace: s.Namespace})
+}
+
+// known are the registered attributes. Those of a new namespace are waited for.
+func (s *Setup) known(ctx context.Context, created bool) (known map[string]enums.IndexedValueType, err error) {
+	list := func(ctx context.Context) error {
+		short, cancel := context.WithTimeout(ctx, callTimeout)
+		defer cancel()
+		answer, err := s.Client.OperatorService().ListSearchAttributes(short, &operatorservice.ListSearchAttributesRequest{Namespace: s.Namespace})
+		known = answer.GetCustomAttributes()
+		return err
+	}
+	if !created {
+		return known, list(ctx)
+	}
+	return known, retryWhileNew(ctx, list)
+}
+
+func (s *Setup) add(ctx context.Context, missing map[string]enums.IndexedValueType) error {
+	if len(missing) == 0 {
+		return nil
+	}
+	if !s.DryRun {
+		err := retryWhileNew(ctx, func(ctx context.Context) error {
+			short, cancel := context.WithTimeout(ctx, callTimeout)
+			defer cancel()
+			_, err := s.Client.OperatorService().AddSearchAttributes(short, &operatorservice.AddSearchAttributesRequest{Namespace: s.Namespace, SearchAttributes: missing})
+			return err
+		})
+		var exists *serviceerror.AlreadyExists
+		if err != nil && !errors.As(err, &exists) {
+			return fmt.Errorf("add search attributes to namespace %s: %w; %s", s.Namespace, explained(err), s.cloud())
+		}
+	}
+	verb := "added"
+	if s.DryRun {
+		verb = "would add"
+	}
+	for _, name := range slices.Sorted(maps.Keys(missing)) {
+		s.say("%s search attribute %s, %s", verb, name, missing[name])
+	}
+	return nil
+}
+
+// cloud is the command for Temporal Cloud, which does not take these calls.
+func (s *Setup) cloud() string {
+	command := "on Temporal Cloud: tcld namespace search-attributes add --namespace " + s.Namespace
+	all := SearchAttributes()
+	for _, name := range slices.Sorted(maps.Keys(all)) {
+		command += fmt.Sprintf(" --sa %s=%s", name, all[name])
+	}
+	return command
+}
+
+// retryWhileNew repeats a call while Temporal has not noticed the namespace everywhere.
+func retryWhileNew(ctx context.Context, call func(context.Context) error) error {
+	var last error
+	err := wait.PollUntilContextTimeout(ctx, namespaceInterval, namespaceTimeout, true, func(ctx context.Context) (bool, error) {
+		last = call(ctx)
+		var absent *serviceerror.NamespaceNotFound
+		return !errors.As(last, &absent), nil
+	})
+	if err != nil && last == nil {
+		return err
+	}
+	return last
+}
+
+func (s *Setup) say(format string, values ...any) {
+	_, _ = fmt.Fprintf(s.Out, format+"\n", values...)
+}
