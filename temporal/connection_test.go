@@ -4,6 +4,8 @@ import (
 	"context"
 	"crypto/tls"
 	"net"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"sync"
 	"testing"
@@ -26,6 +28,11 @@ func TestConnections(t *testing.T) {
 	t.Run("rotation", func(t *testing.T) { testRotation(t, server) })
 	t.Run("unknown namespace", func(t *testing.T) {
 		assertCause(t, &Flags{Address: server, Namespace: "absent"}, "the namespace does not exist")
+	})
+	t.Run("another protocol", func(t *testing.T) {
+		web := httptest.NewServer(http.NotFoundHandler())
+		t.Cleanup(web.Close)
+		assertCause(t, &Flags{Address: web.Listener.Addr().String()}, "the server does not speak gRPC")
 	})
 	t.Run("no TLS", func(t *testing.T) {
 		assertCause(t, &Flags{Address: server, TLS: new(true)}, "the server does not speak TLS")
@@ -81,7 +88,6 @@ func testMutualTLS(t *testing.T, server string) {
 		{"expired", &Flags{Address: expired.address, CAPath: files.ca, ServerName: serverName}, "the server's certificate is not valid at this time"},
 		{"no client certificate", with(func(f *Flags) { f.CertPath, f.KeyPath = "", "" }), "the server wants a client certificate"},
 		{"a stranger's certificate", foreign.flags(proxy.address), "the server refuses the client certificate"},
-		{"plaintext", &Flags{Address: proxy.address}, "the server closes the connection before its first answer"},
 		{"no certificate file", with(func(f *Flags) { f.CertPath = "/absent/tls.crt" }), "unusable file: open /absent/tls.crt: no such file or directory"},
 		{"no key file", with(func(f *Flags) { f.KeyPath = "/absent/tls.key" }), "unusable file: open /absent/tls.key: no such file or directory"},
 		{"no CA file", with(func(f *Flags) { f.CAPath = "/absent/ca.crt" }), "unusable file: open /absent/ca.crt: no such file or directory"},

@@ -80,8 +80,8 @@ func handshakes() []handshake {
 			"the server does not speak TLS", "turn it off with --temporal-tls=false, or correct the address"},
 		{[]string{"missing selected ALPN property"},
 			"the server does not speak HTTP/2 over TLS", "have what ends TLS before it offer h2, or correct the address"},
-		// The reset overtakes the reason when the server has not read what was sent.
-		{[]string{"error reading server preface: ", "failed to write client preface"},
-			"the server closes the connection before its first answer", "does it want TLS (--temporal-tls), or another client certificate?"},
+		// A connection that is merely closed may be one to a server that ends.
+		{[]string{"error reading server preface: http2: "},
+			"the server does not speak gRPC", "correct the address, or use TLS (--temporal-tls)"},
 	}
 }

@@ -47,9 +47,9 @@ func TestExplainedCausesAreStable(t *testing.T) {
 		{handshake("remote error: tls: bad certificate"), "the server refuses the client certificate"},
 		{preface("remote error: tls: unknown certificate authority"), "the server refuses the client certificate"},
 		{preface("remote error: tls: certificate required"), "the server wants a client certificate"},
-		{preface("http2: failed reading the frame payload: http2: frame too large, note that the frame header looked like an HTTP/1.1 header"), "the server closes the connection before its first answer"},
-		{preface("EOF"), "the server closes the connection before its first answer"},
-		{preface("read tcp 127.0.0.1:4711->127.0.0.1:7233: read: connection reset by peer"), "the server closes the connection before its first answer"},
+		{preface("http2: failed reading the frame payload: http2: frame too large, note that the frame header looked like an HTTP/1.1 header"), "the server does not speak gRPC"},
+		{preface("EOF"), ""},
+		{preface("read tcp 127.0.0.1:4711->127.0.0.1:7233: read: connection reset by peer"), ""},
 		{handshake(`unusable file: open /etc/temporal/tls.crt: no such file or directory`), "unusable file: open /etc/temporal/tls.crt: no such file or directory"},
 	} {
 		cause, remedy := Explain(test.err)
