@@ -17,6 +17,7 @@ import (
 	"go.temporal.io/api/workflow/v1"
 	"go.temporal.io/api/workflowservice/v1"
 	"go.temporal.io/sdk/client"
+	"go.temporal.io/sdk/converter"
 
 	"github.com/outrigger/outrigger/api/protocol"
 )
@@ -94,14 +95,24 @@ func (p *Prune) list(ctx context.Context) (runs []*workflow.WorkflowExecutionInf
 
 func (p *Prune) show(runs []*workflow.WorkflowExecutionInfo) error {
 	table := tabwriter.NewWriter(p.Out, 0, 0, 2, ' ', 0)
-	_, _ = fmt.Fprintln(table, "RUN\tSTARTED\tEVENTS")
+	_, _ = fmt.Fprintln(table, "RUN\tSTARTED\tGENERATION\tPHASE")
 	for _, run := range runs {
-		_, _ = fmt.Fprintf(table, "%s\t%s\t%d\n", run.GetExecution().GetWorkflowId(), run.GetStartTime().AsTime().Format(time.RFC3339), run.GetHistoryLength())
+		_, _ = fmt.Fprintf(table, "%s\t%s\t%s\t%s\n", run.GetExecution().GetWorkflowId(), run.GetStartTime().AsTime().Format(time.RFC3339),
+			attribute(run, protocol.GenerationAttribute), attribute(run, protocol.RolloutPhaseAttribute))
 	}
 	if err := table.Flush(); err != nil {
 		return fmt.Errorf("write the list of runs: %w", err)
 	}
 	return nil
+}
+
+// attribute is a search attribute as text; - if the run has none of that name.
+func attribute(run *workflow.WorkflowExecutionInfo, name string) string {
+	payload := run.GetSearchAttributes().GetIndexedFields()[name]
+	if payload == nil {
+		return "-"
+	}
+	return strings.Trim(converter.GetDefaultDataConverter().ToString(payload), `"`)
 }
 
 // warn names the workers that the cluster seems to have.

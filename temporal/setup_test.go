@@ -12,6 +12,7 @@ import (
 	"go.temporal.io/api/operatorservice/v1"
 	"go.temporal.io/api/workflowservice/v1"
 	"go.temporal.io/sdk/client"
+	"go.temporal.io/sdk/temporal"
 	"go.temporal.io/sdk/worker"
 	"go.temporal.io/sdk/workflow"
 	"google.golang.org/grpc/metadata"
@@ -100,8 +101,14 @@ func testAnotherType(t *testing.T, server string) {
 
 func testPrune(t *testing.T, server string) {
 	c := connect(t, &Flags{Address: server})
+	_, err := setUp(t, c, DefaultNamespace, false)
+	require.NoError(t, err)
+	attributes := temporal.NewSearchAttributes(
+		temporal.NewSearchAttributeKeyInt64(protocol.GenerationAttribute).ValueSet(7),
+		temporal.NewSearchAttributeKeyKeyword(protocol.RolloutPhaseAttribute).ValueSet(string(protocol.PhasePaused)))
 	start := func(name, queue string) {
-		_, err := c.ExecuteWorkflow(t.Context(), client.StartWorkflowOptions{ID: "sidecarset/" + name, TaskQueue: queue}, protocol.RolloutWorkflow, 1)
+		options := client.StartWorkflowOptions{ID: "sidecarset/" + name, TaskQueue: queue, TypedSearchAttributes: attributes}
+		_, err := c.ExecuteWorkflow(t.Context(), options, protocol.RolloutWorkflow, 1)
 		require.NoError(t, err)
 	}
 	start("a/1", "gone")
@@ -116,7 +123,7 @@ func testPrune(t *testing.T, server string) {
 	// Visibility is behind.
 	require.EventuallyWithT(t, func(collect *assert.CollectT) {
 		listed := prune("gone", "no\n", false)
-		assert.Contains(collect, listed, "sidecarset/a/1")
+		assert.Regexp(collect, `sidecarset/a/1 +20\S+Z +7 +Paused\n`, listed)
 		assert.Contains(collect, listed, "sidecarset/b/2")
 		assert.NotContains(collect, listed, "sidecarset/c/3")
 		assert.Contains(collect, listed, "End 2 runs in namespace default? (yes or no) nothing was ended\n")

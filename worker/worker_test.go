@@ -1,0 +1,40 @@
+package worker
+
+import (
+	"context"
+	"net/http"
+	"net/http/httptest"
+	"testing"
+
+	"github.com/go-logr/logr"
+	"github.com/go-logr/logr/funcr"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.temporal.io/sdk/contrib/envconfig"
+
+	"github.com/outrigger/outrigger/temporal"
+)
+
+func TestTheLogNamesWhyTemporalCannotBeUsed(t *testing.T) {
+	web := httptest.NewServer(http.NotFoundHandler())
+	t.Cleanup(web.Close)
+	flags := temporal.Flags{Address: web.Listener.Addr().String(), TLS: new(true)}
+	t.Setenv("XDG_CONFIG_HOME", t.TempDir())
+	options, err := flags.Options(envconfig.EnvLookupOS)
+	require.NoError(t, err)
+	client, err := temporal.NewLazyClient(options, logr.Discard())
+	require.NoError(t, err)
+	t.Cleanup(client.Close)
+
+	lines := make(chan string, 100)
+	h := &host{client: client, options: Options{Temporal: options, MaxConcurrentLooks: 1, MaxConcurrentWrites: 1}, taskQueue: "queue",
+		log: funcr.New(func(_, line string) { lines <- line }, funcr.Options{})}
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error)
+	go func() { ended <- h.run(ctx) }()
+	line := <-lines
+	cancel()
+	require.NoError(t, <-ended)
+	assert.Contains(t, line, `"msg"="Temporal cannot be used; trying again"`)
+	assert.Contains(t, line, `"cause"="the server does not speak TLS" "remedy"="turn it off with --temporal-tls=false, or correct the address"`)
+}
