@@ -8,7 +8,9 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.temporal.io/api/enums/v1"
 	"go.temporal.io/api/operatorservice/v1"
+	"go.temporal.io/api/workflowservice/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/outrigger/outrigger/api/protocol"
 	"github.com/outrigger/outrigger/api/v1alpha1"
@@ -157,12 +159,34 @@ func (e *testEnv) testFinished(t *testing.T) {
 		e.signal(t, e.await(t, name, isStarted).Status.Rollout.WorkflowID, protocol.ResumeSignal, protocol.Hold{})
 		e.await(t, name, func(c *assert.CollectT, set *v1alpha1.SidecarSet) { assert.Nil(c, set.Status.Rollout.Hold) })
 	}
+	e.awaitMatchingRuns(t)
 	require.NoError(t, e.cluster.Stop(cluster.Operator))
 	require.NoError(t, e.cluster.StartAgain(t.Context(), cluster.Operator))
 	e.awaitAllSeen(t)
 	body := e.metrics(t)
 	assert.NotContains(t, body, `outrigger_temporal_calls_total{operation="DescribeWorkflowExecution"`)
 	assert.NotContains(t, body, `outrigger_temporal_calls_total{operation="SignalW`)
+}
+
+// awaitMatchingRuns waits until Temporal lists no open run of a generation that its
+// set has left: an operator that starts checks those.
+func (e *testEnv) awaitMatchingRuns(t *testing.T) {
+	t.Helper()
+	require.EventuallyWithT(t, func(c *assert.CollectT) {
+		list, err := e.temporal.ListWorkflow(t.Context(), &workflowservice.ListWorkflowExecutionsRequest{
+			Namespace: cluster.TemporalNamespace, Query: "ExecutionStatus='Running'",
+		})
+		require.NoError(c, err)
+		for _, info := range list.GetExecutions() {
+			reference, ok := setOf(info.GetExecution().GetWorkflowId())
+			require.True(c, ok)
+			found, err := readRun(info)
+			require.NoError(c, err)
+			var set v1alpha1.SidecarSet
+			require.NoError(c, client.IgnoreNotFound(e.Get(t.Context(), client.ObjectKey{Name: reference.Name}, &set)))
+			assert.False(c, set.UID == reference.UID && found.generationMismatch(&set), reference.Name)
+		}
+	}, soon, tick)
 }
 
 func (e *testEnv) testDeletedRun(t *testing.T) {
