@@ -8,6 +8,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clocktesting "k8s.io/utils/clock/testing"
@@ -39,7 +40,7 @@ func TestTheFenceStopsWhatTheSetDoesNotWantAnyMore(t *testing.T) {
 		a, _ := newActivities(t, interceptor.Funcs{}, set)
 		a.Cache = nil
 		fence := newFence(a.reader(), leaseOf(a, "one"), 2)
-		_, err := fence.lease.acquire(t.Context())
+		_, err := acquire(t.Context(), fence.lease)
 		require.NoError(t, err)
 		_, stopped, err := fence.check(t.Context())
 		require.NoError(t, err)
@@ -50,7 +51,7 @@ func TestTheFenceStopsWhatTheSetDoesNotWantAnyMore(t *testing.T) {
 func TestTheFenceStopsARunThatAnotherHasTakenOverFrom(t *testing.T) {
 	a, clock := newActivities(t, interceptor.Funcs{}, logs(2))
 	fence := newFence(a.reader(), leaseOf(a, "one"), 2)
-	_, err := fence.lease.acquire(t.Context())
+	_, err := acquire(t.Context(), fence.lease)
 	require.NoError(t, err)
 	acquiring(t, leaseOf(a, "two"), clock, func() {})
 	_, stopped, err := fence.check(t.Context())
@@ -58,26 +59,43 @@ func TestTheFenceStopsARunThatAnotherHasTakenOverFrom(t *testing.T) {
 	assert.Equal(t, "another run has taken over", stopped)
 }
 
-// The set and the Lease are read as one: the second of two slow answers must not
-// make the first older than a write allows.
-func TestTwoAnswersThatAreLateTogetherAreNotActedOn(t *testing.T) {
+// The set and the Lease are read together: neither may be older than a write allows.
+func TestALateAnswerAboutTheLeaseMakesThatAboutTheSetTooOld(t *testing.T) {
 	var clock *clocktesting.FakeClock
-	late := maxAge/2 + time.Millisecond
+	late := maxAge + time.Millisecond
 	slow := interceptor.Funcs{Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
-		clock.Step(late)
+		if _, ok := o.(*coordinationv1.Lease); ok {
+			clock.Step(late)
+		}
 		return c.Get(ctx, key, o, opts...)
 	}}
 	var a *Activities
 	a, clock = newActivities(t, slow, logs(2))
 	fence := newFence(a.reader(), leaseOf(a, "one"), 2)
-	_, err := fence.lease.acquire(t.Context())
+	_, err := acquire(t.Context(), fence.lease)
 	require.NoError(t, err)
 	_, _, err = fence.check(t.Context())
-	require.EqualError(t, err, "the API server's answer took 2.002s and is too old to act on")
-	late = maxAge / 2
+	require.EqualError(t, err, "read SidecarSet logs and its Lease: the answer took 2.001s and is too old to act on")
+	late = maxAge
 	_, stopped, err := fence.check(t.Context())
 	require.NoError(t, err)
 	assert.Empty(t, stopped)
+}
+
+func TestASetThatWantsNoUpgradeNeedsNoLease(t *testing.T) {
+	away := interceptor.Funcs{Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
+		if _, ok := o.(*coordinationv1.Lease); ok {
+			return errors.New("connection refused")
+		}
+		return c.Get(ctx, key, o, opts...)
+	}}
+	set := logs(2)
+	a, _ := newActivities(t, away, set)
+	_, _, err := newFence(a.reader(), leaseOf(a, "one"), 2).check(t.Context())
+	require.EqualError(t, err, "read Lease kruise-system/outrigger-rollout-logs: connection refused")
+	_, stopped, err := newFence(a.reader(), leaseOf(a, "one"), 1).check(t.Context())
+	require.NoError(t, err)
+	assert.Equal(t, "generation is 2", stopped)
 }
 
 func TestNothingIsWrittenWhileTheSetCannotBeRead(t *testing.T) {

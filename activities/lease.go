@@ -59,33 +59,36 @@ func (l *rolloutLease) held(ctx context.Context) (bool, error) {
 	return err == nil && lease != nil && holder(lease) == l.run && nextHolder(lease) == "", err
 }
 
-// acquire makes the run the holder. It reports whether that took the Lease from
-// another run, which may have written until a moment ago.
-func (l *rolloutLease) acquire(ctx context.Context) (takenOver bool, err error) {
+// acquire makes the run the holder. Before it takes the Lease from another run,
+// which writes no more then, it calls takeOver.
+func (l *rolloutLease) acquire(ctx context.Context, takeOver func(context.Context) error) error {
 	lease, err := l.read(ctx)
 	if err != nil {
-		return false, err
+		return err
 	}
 	switch {
 	case lease == nil:
 		lease = &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: l.namespace, Name: l.name()}}
 		lease.Spec.HolderIdentity = &l.run
-		return false, l.wrapped("create", l.writer.Create(ctx, lease))
+		return l.wrapped("create", l.writer.Create(ctx, lease))
 	case holder(lease) == l.run && nextHolder(lease) == "":
-		return false, nil
+		return nil
 	case holder(lease) == "":
-		return false, l.hold(ctx, lease)
+		return l.hold(ctx, lease)
 	}
 	metav1.SetMetaDataAnnotation(&lease.ObjectMeta, v1alpha1.NextHolderAnnotation, l.run)
 	if err := l.update(ctx, lease); err != nil {
-		return false, err
+		return err
 	}
 	select {
 	case <-l.clock.After(takeoverDelay):
 	case <-ctx.Done():
-		return false, ctx.Err()
+		return ctx.Err()
 	}
-	return true, l.hold(ctx, lease)
+	if err := takeOver(ctx); err != nil {
+		return err
+	}
+	return l.hold(ctx, lease)
 }
 
 func (l *rolloutLease) hold(ctx context.Context, lease *coordinationv1.Lease) error {

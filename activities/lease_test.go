@@ -1,6 +1,8 @@
 package activities
 
 import (
+	"context"
+	"errors"
 	"testing"
 	"time"
 
@@ -40,13 +42,22 @@ func held(t *testing.T, l *rolloutLease) bool {
 	return mine
 }
 
+// acquire reports whether that took the Lease from another run.
+func acquire(ctx context.Context, l *rolloutLease) (takenOver bool, err error) {
+	err = l.acquire(ctx, func(context.Context) error {
+		takenOver = true
+		return nil
+	})
+	return takenOver, err
+}
+
 // acquiring acquires the Lease in the background, and lets the time pass that it waits.
 func acquiring(t *testing.T, l *rolloutLease, clock *clocktesting.FakeClock, meanwhile func()) (takenOver bool) {
 	t.Helper()
 	done := make(chan error)
 	go func() {
 		var err error
-		takenOver, err = l.acquire(t.Context())
+		takenOver, err = acquire(t.Context(), l)
 		done <- err
 	}()
 	require.Eventually(t, clock.HasWaiters, 10*time.Second, time.Millisecond)
@@ -59,11 +70,11 @@ func acquiring(t *testing.T, l *rolloutLease, clock *clocktesting.FakeClock, mea
 func TestTheFirstRunHoldsTheLeaseAtOnce(t *testing.T) {
 	a, _ := newActivities(t, interceptor.Funcs{})
 	one := leaseOf(a, "one")
-	takenOver, err := one.acquire(t.Context())
+	takenOver, err := acquire(t.Context(), one)
 	require.NoError(t, err)
 	assert.False(t, takenOver)
 	assert.True(t, held(t, one))
-	takenOver, err = leaseOf(a, "one").acquire(t.Context())
+	takenOver, err = acquire(t.Context(), leaseOf(a, "one"))
 	require.NoError(t, err, "another worker of the same run")
 	assert.False(t, takenOver)
 }
@@ -71,7 +82,7 @@ func TestTheFirstRunHoldsTheLeaseAtOnce(t *testing.T) {
 func TestARunThatTakesOverWaitsUntilTheOtherMustHaveStopped(t *testing.T) {
 	a, clock := newActivities(t, interceptor.Funcs{})
 	one, two := leaseOf(a, "one"), leaseOf(a, "two")
-	_, err := one.acquire(t.Context())
+	_, err := acquire(t.Context(), one)
 	require.NoError(t, err)
 	require.True(t, held(t, one))
 	takenOver := acquiring(t, two, clock, func() {
@@ -87,11 +98,11 @@ func TestARunThatTakesOverWaitsUntilTheOtherMustHaveStopped(t *testing.T) {
 // A worker that was frozen in the middle of taking over wakes up too late.
 func TestOnlyOneOfTwoThatTakeOverHoldsTheLease(t *testing.T) {
 	a, clock := newActivities(t, interceptor.Funcs{})
-	_, err := leaseOf(a, "one").acquire(t.Context())
+	_, err := acquire(t.Context(), leaseOf(a, "one"))
 	require.NoError(t, err)
 	late := make(chan error)
 	go func() {
-		_, err := leaseOf(a, "two").acquire(t.Context())
+		_, err := acquire(t.Context(), leaseOf(a, "two"))
 		late <- err
 	}()
 	require.Eventually(t, clock.HasWaiters, 10*time.Second, time.Millisecond)
@@ -108,12 +119,12 @@ func TestOnlyOneOfTwoThatTakeOverHoldsTheLease(t *testing.T) {
 func TestReleasedLeasesAreTakenAtOnce(t *testing.T) {
 	a, _ := newActivities(t, interceptor.Funcs{})
 	one, two := leaseOf(a, "one"), leaseOf(a, "two")
-	_, err := one.acquire(t.Context())
+	_, err := acquire(t.Context(), one)
 	require.NoError(t, err)
 	require.NoError(t, two.release(t.Context(), false), "not its own")
 	assert.True(t, held(t, one))
 	require.NoError(t, one.release(t.Context(), false))
-	takenOver, err := two.acquire(t.Context())
+	takenOver, err := acquire(t.Context(), two)
 	require.NoError(t, err)
 	assert.False(t, takenOver)
 	assert.True(t, held(t, two))
@@ -122,4 +133,23 @@ func TestReleasedLeasesAreTakenAtOnce(t *testing.T) {
 	left, err := two.read(t.Context())
 	require.NoError(t, err)
 	assert.Nil(t, left, "nothing stays of a set that is gone")
+}
+
+// Whoever becomes the holder without having seen what the other one wrote would
+// plan without it.
+func TestALeaseIsNotTakenWhenWhatComesBeforeFails(t *testing.T) {
+	a, clock := newActivities(t, interceptor.Funcs{})
+	one, two := leaseOf(a, "one"), leaseOf(a, "two")
+	_, err := acquire(t.Context(), one)
+	require.NoError(t, err)
+	failed := make(chan error)
+	go func() {
+		failed <- two.acquire(t.Context(), func(context.Context) error { return errors.New("cannot list pods") })
+	}()
+	require.Eventually(t, clock.HasWaiters, 10*time.Second, time.Millisecond)
+	clock.Step(takeoverDelay)
+	require.EqualError(t, <-failed, "cannot list pods")
+	assert.False(t, held(t, two))
+	assert.True(t, acquiring(t, two, clock, func() {}), "the next attempt takes over again")
+	assert.True(t, held(t, two))
 }

@@ -165,7 +165,7 @@ func TestNextBatchGivesTheLeaseBackOnceNothingIsLeft(t *testing.T) {
 			c.set(set)
 			cluster := newTestCluster(t, interceptor.Funcs{}, set, webPod("a", upgraded))
 			lease := leaseOf(cluster.Activities, "one")
-			_, err := lease.acquire(t.Context())
+			_, err := acquire(t.Context(), lease)
 			require.NoError(t, err)
 			err = inActivity(t, nil, func(ctx context.Context) error {
 				_, err := cluster.NextBatch(ctx, protocol.NextBatchInput{SidecarSet: webSetReference, Generation: 2, Run: "one"})

@@ -62,7 +62,7 @@ func (r *reader) set(ctx context.Context, reference protocol.SetReference) (*v1a
 type recentSet = recent[*v1alpha1.SidecarSet]
 
 func (r *reader) recentSet(reference protocol.SetReference) *recentSet {
-	return newRecent(r.clock, func(ctx context.Context) (*v1alpha1.SidecarSet, error) {
+	return newRecent(r.clock, "SidecarSet "+reference.Name, func(ctx context.Context) (*v1alpha1.SidecarSet, error) {
 		return r.set(ctx, reference)
 	})
 }
@@ -202,23 +202,28 @@ func (r *reader) cacheShows(ctx context.Context, written *protocol.WrittenPod, c
 // recent is what the API server said at most maxAge ago.
 type recent[T any] struct {
 	clock clock.PassiveClock
-	ask   func(context.Context) (T, error)
+	// what is asked for, in errors.
+	what string
+	ask  func(context.Context) (T, error)
 
-	mu     sync.Mutex
-	asked  time.Time
-	answer T
+	mu             sync.Mutex
+	asked, arrived time.Time
+	answer         T
 }
 
-func newRecent[T any](clock clock.PassiveClock, ask func(context.Context) (T, error)) *recent[T] {
-	return &recent[T]{clock: clock, ask: ask}
+func newRecent[T any](clock clock.PassiveClock, what string, ask func(context.Context) (T, error)) *recent[T] {
+	return &recent[T]{clock: clock, what: what, ask: ask}
 }
 
-// get asks at most once in refreshAge. An answer that took longer than maxAge is
-// an error: it says how things were when it was asked for.
+// get asks again when the last answer was asked for refreshAge ago. Who waited
+// while it was on its way takes it as well. One that took longer than maxAge is an
+// error: it says how things were when it was asked for.
 func (r *recent[T]) get(ctx context.Context) (T, error) {
+	came := r.clock.Now()
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if !r.asked.IsZero() && r.clock.Since(r.asked) < refreshAge {
+	age := r.clock.Since(r.asked)
+	if age < refreshAge || age <= maxAge && r.arrived.After(came) {
 		return r.answer, nil
 	}
 	var none T
@@ -228,8 +233,8 @@ func (r *recent[T]) get(ctx context.Context) (T, error) {
 		return none, err
 	}
 	if late := r.clock.Since(asked); late > maxAge {
-		return none, fmt.Errorf("the API server's answer took %s and is too old to act on", late)
+		return none, fmt.Errorf("read %s: the answer took %s and is too old to act on", r.what, late)
 	}
-	r.asked, r.answer = asked, answer
+	r.asked, r.arrived, r.answer = asked, r.clock.Now(), answer
 	return answer, nil
 }

@@ -3,6 +3,7 @@ package activities
 import (
 	"context"
 	"errors"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -14,7 +15,7 @@ import (
 func TestRecentAnswersAreAskedForOnceASecond(t *testing.T) {
 	clock := clocktesting.NewFakeClock(noon)
 	asked := 0
-	set := newRecent(clock, func(context.Context) (int, error) {
+	set := newRecent(clock, "the set", func(context.Context) (int, error) {
 		asked++
 		return asked, nil
 	})
@@ -32,7 +33,7 @@ func TestRecentAnswersAreAskedForOnceASecond(t *testing.T) {
 func TestAnswersThatCameLateAreNotActedOn(t *testing.T) {
 	clock := clocktesting.NewFakeClock(noon)
 	took := maxAge
-	set := newRecent(clock, func(context.Context) (int, error) {
+	set := newRecent(clock, "the set", func(context.Context) (int, error) {
 		clock.Step(took)
 		return 1, nil
 	})
@@ -40,12 +41,12 @@ func TestAnswersThatCameLateAreNotActedOn(t *testing.T) {
 	require.NoError(t, err)
 	took = maxAge + time.Millisecond
 	_, err = set.get(t.Context())
-	require.EqualError(t, err, "the API server's answer took 2.001s and is too old to act on")
+	require.EqualError(t, err, "read the set: the answer took 2.001s and is too old to act on")
 }
 
 func TestAFailedAnswerIsAskedForAgain(t *testing.T) {
 	away := errors.New("connection refused")
-	set := newRecent(clocktesting.NewFakeClock(noon), func(context.Context) (int, error) {
+	set := newRecent(clocktesting.NewFakeClock(noon), "the set", func(context.Context) (int, error) {
 		err := away
 		away = nil
 		return 1, err
@@ -55,4 +56,41 @@ func TestAFailedAnswerIsAskedForAgain(t *testing.T) {
 	answer, err := set.get(t.Context())
 	require.NoError(t, err)
 	assert.Equal(t, 1, answer)
+}
+
+// countedClock counts who asks for the time.
+type countedClock struct {
+	*clocktesting.FakeClock
+	asked atomic.Int32
+}
+
+func (c *countedClock) Now() time.Time {
+	c.asked.Add(1)
+	return c.FakeClock.Now()
+}
+
+// Or else many writers would ask one after the other while the API server is slow.
+func TestWhoWaitedForASlowAnswerTakesIt(t *testing.T) {
+	clock := &countedClock{FakeClock: clocktesting.NewFakeClock(noon)}
+	answers, asked := make(chan int), atomic.Int32{}
+	set := newRecent(clock, "the set", func(context.Context) (int, error) {
+		asked.Add(1)
+		return <-answers, nil
+	})
+	got := make(chan int)
+	get := func() {
+		answer, err := set.get(t.Context())
+		assert.NoError(t, err)
+		got <- answer
+	}
+	go get()
+	require.Eventually(t, func() bool { return asked.Load() == 1 }, 10*time.Second, time.Millisecond)
+	before := clock.asked.Load()
+	go get()
+	require.Eventually(t, func() bool { return clock.asked.Load() > before }, 10*time.Second, time.Millisecond)
+	clock.Step(maxAge - time.Millisecond)
+	answers <- 1
+	assert.Equal(t, 1, <-got)
+	assert.Equal(t, 1, <-got)
+	assert.EqualValues(t, 1, asked.Load())
 }

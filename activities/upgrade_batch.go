@@ -74,7 +74,8 @@ type upgradeBatch struct {
 
 func (b *upgradeBatch) run(ctx context.Context) error {
 	defer b.deadline.keep(ctx, answeredHeartbeat(ctx, &b.outcome))()
-	if err := b.acquireLease(ctx); err != nil {
+	attempt := activity.GetInfo(ctx).Attempt
+	if err := b.acquireLease(ctx, attempt); err != nil {
 		if endedEarly(ctx, err) {
 			return nil
 		}
@@ -84,7 +85,7 @@ func (b *upgradeBatch) run(ctx context.Context) error {
 	writing, done := withoutCancelRequest(ctx)
 	defer done()
 	b.pool, writing = newPool(writing, b.writers, nil)
-	if activity.GetInfo(ctx).Attempt > 1 {
+	if attempt > 1 {
 		if err := b.catchUp(writing); err != nil {
 			return err
 		}
@@ -100,12 +101,19 @@ func (b *upgradeBatch) run(ctx context.Context) error {
 }
 
 // acquireLease makes the run the one that upgrades pods. In the place of another,
-// it first has the cache show whatever that one may have written.
-func (b *upgradeBatch) acquireLease(ctx context.Context) error {
-	takenOver, err := b.fence.lease.acquire(ctx)
-	if err != nil || !takenOver {
+// it first has the cache show whatever that one may have written; so it does when
+// an attempt before was lost, perhaps on taking over.
+func (b *upgradeBatch) acquireLease(ctx context.Context, attempt int32) error {
+	if attempt == 1 {
+		return b.fence.lease.acquire(ctx, b.awaitWritesOfOthers)
+	}
+	if err := b.fence.lease.acquire(ctx, func(context.Context) error { return nil }); err != nil {
 		return err
 	}
+	return b.awaitWritesOfOthers(ctx)
+}
+
+func (b *upgradeBatch) awaitWritesOfOthers(ctx context.Context) error {
 	set, err := b.reader.set(ctx, b.input.SidecarSet)
 	if err != nil || set == nil {
 		return err

@@ -21,7 +21,7 @@ import (
 func (c *testCluster) batchOf(names ...string) *upgradeBatch {
 	c.t.Helper()
 	b := c.newUpgradeBatch(protocol.UpgradeBatchInput{SidecarSet: webSetReference, Generation: 2, Pods: selectedPods(names...)}, "one")
-	_, err := b.fence.lease.acquire(c.t.Context())
+	_, err := acquire(c.t.Context(), b.fence.lease)
 	require.NoError(c.t, err)
 	return b
 }
@@ -189,7 +189,7 @@ func TestARunThatTakesOverWaitsForWhatTheOtherMayHaveWritten(t *testing.T) {
 	two := cluster.newUpgradeBatch(protocol.UpgradeBatchInput{SidecarSet: webSetReference, Generation: 2, Pods: selectedPods("b")}, "two")
 	cluster.edit(pod, func() { upgraded(pod) })
 	taken := make(chan error)
-	go func() { taken <- two.acquireLease(t.Context()) }()
+	go func() { taken <- two.acquireLease(t.Context(), 1) }()
 	require.Eventually(t, cluster.clock.HasWaiters, 10*time.Second, time.Millisecond)
 	cluster.clock.Step(takeoverDelay)
 	require.NoError(t, <-taken)
@@ -200,6 +200,22 @@ func TestARunThatTakesOverWaitsForWhatTheOtherMayHaveWritten(t *testing.T) {
 	unseen, err = two.before.count(t.Context())
 	require.NoError(t, err)
 	assert.Zero(t, unseen)
+}
+
+// The attempt that was lost may have become the holder, and not have told anybody
+// what the other run had written.
+func TestAnotherAttemptWaitsForWhatOthersMayHaveWritten(t *testing.T) {
+	pod := webPod("a")
+	cluster := newTestCluster(t, interceptor.Funcs{}, webSet(1), pod, webPod("b"))
+	b := cluster.batchOf("b")
+	cluster.edit(pod, func() { upgraded(pod) })
+	for attempt, want := range map[int32]int{1: 0, 2: 1} {
+		b.before = b.reader.unseenWrites(nil)
+		require.NoError(t, b.acquireLease(t.Context(), attempt))
+		unseen, err := b.before.count(t.Context())
+		require.NoError(t, err)
+		assert.Equal(t, want, unseen, attempt)
+	}
 }
 
 func TestARefusedPodStopsNoOther(t *testing.T) {
