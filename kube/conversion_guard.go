@@ -80,7 +80,7 @@ func (g *conversionGuard) run(ctx context.Context) {
 	}
 }
 
-// mend reports whether it changed anything.
+// suspendIfUnconverted reports whether it suspended the conversion.
 func (g *conversionGuard) suspendIfUnconverted(ctx context.Context) bool {
 	cause := g.readSets(ctx)
 	if !unconverted(cause) {

@@ -121,7 +121,7 @@ func TestAnInformerCatchesUpAfterAnOutage(t *testing.T) {
 	api.mu.Unlock()
 	first.Stop()
 	second := <-api.opened
-	require.Equal(t, []string{"update changed/8", "add new/9", "add older/10", "add newer/11", "add newest/12", "delete gone/2"}, events.next(6), "in the order of the writes")
+	require.Equal(t, []string{"delete gone/2", "update changed/8", "add new/9", "add older/10", "add newer/11", "add newest/12"}, events.next(6), "in the order of the writes")
 	second.Delete(versioned("same", "13"))
 	require.Equal(t, []string{"delete same/13"}, events.next(1))
 	assert.ElementsMatch(t, []string{"default/changed", "default/new", "default/older", "default/newer", "default/newest"}, followed.GetIndexer().ListKeys())

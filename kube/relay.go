@@ -56,12 +56,11 @@ func (r *relay) Delete(object any) error {
 // Resync has nothing to do: the informer resyncs its handlers.
 func (r *relay) Resync() error { return nil }
 
-// Replace passes on the first list as it is, and of later ones the difference: what
-// was written first comes first, as in a watch, so that a cache which shows a write
-// shows all writes before it.
+// Replace passes on the first list as it is, and of later ones the difference:
+// deletions, and then what was written first, as in a watch, so that a cache which
+// shows a write shows all earlier ones to objects that are still there.
 func (r *relay) Replace(objects []any, resourceVersion string) error {
-	before := r.known
-	r.known = make(map[string]runtime.Object, len(objects))
+	before, known := r.known, make(map[string]runtime.Object, len(objects))
 	list := &metainternalversion.List{ListMeta: metav1.ListMeta{ResourceVersion: resourceVersion}}
 	var changes []watch.Event
 	for _, object := range objects {
@@ -69,7 +68,7 @@ func (r *relay) Replace(objects []any, resourceVersion string) error {
 		if err != nil {
 			return err
 		}
-		r.known[key] = listed
+		known[key] = listed
 		if before == nil {
 			list.Items = append(list.Items, listed)
 			continue
@@ -77,23 +76,24 @@ func (r *relay) Replace(objects []any, resourceVersion string) error {
 		if old := before[key]; old == nil {
 			changes = append(changes, watch.Event{Type: watch.Added, Object: listed})
 		} else if same(old, listed) {
-			r.known[key] = old
+			known[key] = old
 		} else {
 			changes = append(changes, watch.Event{Type: watch.Modified, Object: listed})
 		}
 	}
+	r.known = known
 	if before == nil {
 		r.first <- list
 		return nil
 	}
+	for _, key := range slices.Sorted(maps.Keys(before)) {
+		if known[key] == nil {
+			r.send(watch.Deleted, before[key])
+		}
+	}
 	slices.SortStableFunc(changes, func(a, b watch.Event) int { return compareVersions(a.Object, b.Object) })
 	for _, change := range changes {
 		r.send(change.Type, change.Object)
-	}
-	for _, key := range slices.Sorted(maps.Keys(before)) {
-		if r.known[key] == nil {
-			r.send(watch.Deleted, before[key])
-		}
 	}
 	return nil
 }
