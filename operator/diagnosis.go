@@ -202,7 +202,7 @@ func (f fault) sameFailure(other fault) bool {
 	return ok && too && f.reason == other.reason && what == also
 }
 
-// quotable makes one bounded line of a failure's message.
+// singleLine makes one bounded line of a failure's message.
 func singleLine(message string) string {
 	line := strings.Join(strings.FieldsFunc(message, func(c rune) bool { return unicode.IsControl(c) || c == ' ' }), " ")
 	if letters := []rune(line); len(letters) > maxCauseLength {

@@ -10,7 +10,7 @@ import (
 
 // conditions is what a run keeps about the pods' condition SidecarSetUpgradable.
 type conditions struct {
-	// skip is set once a write was refused: the run goes on without.
+	// skip is set while writes are refused: the run goes on without.
 	skip bool
 	// running is set while conditions are written beside the batches, and
 	// omitted if they were when the newest plan was asked for, which then does

@@ -3,7 +3,7 @@ package v1alpha1
 // Annotations on pods, SidecarSets and revisions (SPEC §2).
 const (
 	// HashAnnotation carries the hash of a SidecarSet. On a pod it is a JSON
-	// object, set name → entry.
+	// object, set name → entry, which also names the revision that the pod holds.
 	HashAnnotation = "kruise.io/sidecarset-hash"
 	// HashWithoutImageAnnotation carries the same hash with every image blanked.
 	HashWithoutImageAnnotation = "kruise.io/sidecarset-hash-without-image"
