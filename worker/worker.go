@@ -45,6 +45,8 @@ type Options struct {
 	// MaxConcurrentLooks bounds the activities that select pods, and
 	// MaxConcurrentWrites those that write them, so that neither waits for the other.
 	MaxConcurrentLooks, MaxConcurrentWrites int
+	// Versioning is resolved.
+	Versioning Versioning
 }
 
 // Run hosts rollouts until the context ends. It fails only when the cluster
@@ -93,8 +95,17 @@ type host struct {
 	client     client.Client
 	options    Options
 	taskQueue  string
-	activities *activities.Activities
+	activities rolloutActivities
 	log        logr.Logger
+}
+
+// rolloutActivities is what the workflow calls: *activities.Activities, in tests stubs.
+type rolloutActivities interface {
+	NextBatch(context.Context, protocol.NextBatchInput) (protocol.NextBatchResult, error)
+	UpgradeBatch(context.Context, protocol.UpgradeBatchInput) (protocol.UpgradeBatchResult, error)
+	AwaitMigration(context.Context, protocol.AwaitMigrationInput) (protocol.AwaitMigrationResult, error)
+	ResetBatch(context.Context, protocol.ResetBatchInput) (protocol.ResetBatchResult, error)
+	WriteUpgradableConditions(context.Context, protocol.WriteUpgradableConditionsInput) (protocol.WriteUpgradableConditionsResult, error)
 }
 
 // run starts the workers, with a backoff while Temporal is unreachable, and again when
@@ -113,7 +124,7 @@ func (h *host) run(ctx context.Context) error {
 			}
 			continue
 		}
-		h.log.Info("hosting rollouts", "taskQueue", h.taskQueue)
+		h.log.Info("hosting rollouts", "taskQueue", h.taskQueue, "deployment", h.options.Versioning.DeploymentName, "build", h.options.Versioning.BuildID)
 		select {
 		case <-ctx.Done():
 		case err := <-fatal:
@@ -173,6 +184,7 @@ func (h *host) worker(taskQueue string, slots int, fatal chan<- error) sdk.Worke
 		WorkerStopTimeout:                  stopTimeout,
 		MaxHeartbeatThrottleInterval:       heartbeatInterval,
 		DeadlockDetectionTimeout:           deadlockTimeout,
+		DeploymentOptions:                  h.options.Versioning.options(),
 		OnFatalError: func(err error) {
 			select {
 			case fatal <- err:

@@ -27,7 +27,7 @@ func TestTheLogNamesWhyTemporalCannotBeUsed(t *testing.T) {
 	t.Cleanup(client.Close)
 
 	lines := make(chan string, 100)
-	h := &host{client: client, options: Options{Temporal: options, MaxConcurrentLooks: 1, MaxConcurrentWrites: 1}, taskQueue: "queue",
+	h := &host{client: client, options: Options{Temporal: options, MaxConcurrentLooks: 1, MaxConcurrentWrites: 1}, taskQueue: "queue", activities: &stub{},
 		log: funcr.New(func(_, line string) { lines <- line }, funcr.Options{})}
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error)

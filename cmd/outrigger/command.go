@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"runtime/debug"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -122,6 +123,10 @@ func newWorker(shared *flags) *cobra.Command {
 			if o.MaxConcurrentLooks < 1 || o.MaxConcurrentWrites < 1 {
 				return fmt.Errorf("--max-concurrent-looks and --max-concurrent-writes must be positive")
 			}
+			build, _ := debug.ReadBuildInfo()
+			if o.Versioning, err = o.Versioning.Resolve(build); err != nil {
+				return err
+			}
 			if o.Temporal, err = connection(&f, "worker"); err != nil {
 				return err
 			}
@@ -129,9 +134,16 @@ func newWorker(shared *flags) *cobra.Command {
 		},
 	}
 	addTemporal(cmd, &f, &o.TaskQueue)
+	addVersioning(cmd, &o.Versioning)
 	cmd.Flags().IntVar(&o.MaxConcurrentLooks, "max-concurrent-looks", 200, "activities that look for pods to upgrade, at once")
 	cmd.Flags().IntVar(&o.MaxConcurrentWrites, "max-concurrent-writes", 200, "activities that write pods, at once; each writes several")
 	return cmd
+}
+
+func addVersioning(cmd *cobra.Command, v *worker.Versioning) {
+	cmd.Flags().StringVar(&v.DeploymentName, "deployment-name", "", "`name` of the worker deployment in Temporal that this worker is a version of; it gets tasks once that version is current; empty: unversioned")
+	cmd.Flags().StringVar(&v.BuildID, "build-id", "", "`id` of that version; empty: the revision that the binary was built from")
+	cmd.Flags().StringVar(&v.Behavior, "versioning-behavior", worker.AutoUpgrade, "what open runs do when another version becomes current: auto-upgrade, they go on there; pinned, they stay")
 }
 
 func newWebhook(shared *flags) *cobra.Command {

@@ -53,4 +53,8 @@ func TestCommandsAgainstNobody(t *testing.T) {
 	require.ErrorContains(t, err, "is no UID of a cluster")
 	_, err = runCommand(t, "worker", "--temporal-tls-cert-path=c")
 	require.ErrorContains(t, err, "a client certificate and its key are given both or not at all")
+	_, err = runCommand(t, "worker", "--build-id=b")
+	require.EqualError(t, err, "--build-id and --versioning-behavior need --deployment-name")
+	_, err = runCommand(t, "worker", "--deployment-name=d", "--build-id=b", "--versioning-behavior=pin")
+	require.EqualError(t, err, `--versioning-behavior "pin": use auto-upgrade or pinned`)
 }

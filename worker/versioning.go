@@ -1,0 +1,98 @@
+package worker
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"runtime/debug"
+	"strings"
+
+	sdk "go.temporal.io/sdk/worker"
+	"go.temporal.io/sdk/workflow"
+)
+
+// AutoUpgrade and Pinned are what an open run does when another build becomes
+// current: it goes on there, or stays with the build that it began with.
+const (
+	AutoUpgrade = "auto-upgrade"
+	Pinned      = "pinned"
+)
+
+// Versioning puts a worker into a worker deployment of Temporal, as one of its
+// versions. The zero value is a worker without.
+type Versioning struct {
+	// DeploymentName is that of the workers of all versions.
+	DeploymentName string
+	// BuildID tells the versions apart; two builds of the workflow must not share one.
+	BuildID string
+	// Behavior is AutoUpgrade, the default, or Pinned.
+	Behavior string
+}
+
+// Resolve returns the versioning with its defaults: the build id is the revision or the
+// version that the build names. It fails when there is none, and for names that the
+// server refuses.
+func (v Versioning) Resolve(build *debug.BuildInfo) (Versioning, error) {
+	switch v.Behavior {
+	case "", AutoUpgrade, Pinned:
+	default:
+		return v, fmt.Errorf("--versioning-behavior %q: use %s or %s", v.Behavior, AutoUpgrade, Pinned)
+	}
+	if v.DeploymentName == "" {
+		if v.BuildID != "" || v.Behavior == Pinned {
+			return v, errors.New("--build-id and --versioning-behavior need --deployment-name")
+		}
+		return Versioning{}, nil
+	}
+	if strings.ContainsAny(v.DeploymentName, ".:") || strings.HasPrefix(v.DeploymentName, "__") {
+		return v, fmt.Errorf("--deployment-name %q: no dots, no colons, no two underscores at the beginning", v.DeploymentName)
+	}
+	if strings.HasPrefix(v.BuildID, "__") {
+		return v, fmt.Errorf("--build-id %q: no two underscores at the beginning", v.BuildID)
+	}
+	if v.BuildID == "" {
+		v.BuildID = buildID(build)
+	}
+	if v.BuildID == "" {
+		return v, errors.New("this binary names no revision that it was built from: give a --build-id")
+	}
+	v.Behavior = cmp.Or(v.Behavior, AutoUpgrade)
+	return v, nil
+}
+
+// buildID is the revision that a binary was built from, or else the version of its
+// module. A tree with changes has none: others may differ from it and be called the same.
+func buildID(build *debug.BuildInfo) string {
+	if build == nil {
+		return ""
+	}
+	settings := map[string]string{}
+	for _, setting := range build.Settings {
+		settings[setting.Key] = setting.Value
+	}
+	switch {
+	case settings["vcs.modified"] == "true":
+		return ""
+	case settings["vcs.revision"] != "":
+		return settings["vcs.revision"]
+	case build.Main.Version == "(devel)":
+		return ""
+	}
+	return build.Main.Version
+}
+
+// options are those of the SDK.
+func (v Versioning) options() sdk.DeploymentOptions {
+	if v.DeploymentName == "" {
+		return sdk.DeploymentOptions{}
+	}
+	behavior := workflow.VersioningBehaviorAutoUpgrade
+	if v.Behavior == Pinned {
+		behavior = workflow.VersioningBehaviorPinned
+	}
+	return sdk.DeploymentOptions{
+		UseVersioning:             true,
+		Version:                   sdk.WorkerDeploymentVersion{DeploymentName: v.DeploymentName, BuildID: v.BuildID},
+		DefaultVersioningBehavior: behavior,
+	}
+}

@@ -1,0 +1,300 @@
+package worker
+
+import (
+	"context"
+	"io"
+	"log/slog"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/go-logr/logr"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.temporal.io/api/enums/v1"
+	"go.temporal.io/api/history/v1"
+	"go.temporal.io/api/taskqueue/v1"
+	"go.temporal.io/api/workflowservice/v1"
+	"go.temporal.io/sdk/client"
+	sdklog "go.temporal.io/sdk/log"
+	"go.temporal.io/sdk/temporal"
+	"go.temporal.io/sdk/testsuite"
+
+	"github.com/outrigger/outrigger/api/protocol"
+)
+
+const (
+	deploymentName = "outrigger"
+	patience       = time.Minute
+	pause          = 10 * time.Millisecond
+)
+
+// startTemporal runs the dev server, as the local stack does, until the test ends.
+func startTemporal(t *testing.T) client.Client {
+	server, err := testsuite.StartDevServer(t.Context(), testsuite.DevServerOptions{
+		ExistingPath: "../bin/temporal", LogLevel: "error", Stdout: io.Discard, Stderr: io.Discard,
+		ClientOptions: &client.Options{Logger: sdklog.NewStructuredLogger(slog.New(slog.DiscardHandler))},
+		SearchAttributes: temporal.NewSearchAttributes(
+			temporal.NewSearchAttributeKeyKeyword(protocol.SidecarSetAttribute).ValueSet(""),
+			temporal.NewSearchAttributeKeyInt64(protocol.GenerationAttribute).ValueSet(0),
+			temporal.NewSearchAttributeKeyKeyword(protocol.RolloutPhaseAttribute).ValueSet(""),
+		),
+		ExtraArgs: []string{
+			"--dynamic-config-value", "history.transferProcessorMaxPollRPS=2000",
+			"--dynamic-config-value", "history.timerProcessorMaxPollRPS=2000",
+			"--dynamic-config-value", "matching.numTaskqueueReadPartitions=1",
+			"--dynamic-config-value", "matching.numTaskqueueWritePartitions=1",
+		},
+	})
+	require.NoError(t, err, "make builds it")
+	t.Cleanup(func() { _ = server.Stop() })
+	return server.Client()
+}
+
+// batch is an UpgradeBatch that a build runs until it is released.
+type batch struct {
+	build   string
+	release chan struct{}
+}
+
+// pods are the ones that the builds upgrade, one a batch.
+type pods struct {
+	mu      sync.Mutex
+	left    int
+	batches chan batch
+}
+
+func (p *pods) take() (more bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.left--
+	return p.left >= 0
+}
+
+// stub is one build's activities.
+type stub struct {
+	build string
+	pods  *pods
+}
+
+func (s *stub) NextBatch(context.Context, protocol.NextBatchInput) (protocol.NextBatchResult, error) {
+	if !s.pods.take() {
+		return protocol.NextBatchResult{Phase: protocol.PhaseComplete}, nil
+	}
+	return protocol.NextBatchResult{Phase: protocol.PhaseProgressing, Pods: []protocol.SelectedPod{{}}}, nil
+}
+
+func (s *stub) UpgradeBatch(ctx context.Context, _ protocol.UpgradeBatchInput) (protocol.UpgradeBatchResult, error) {
+	running := batch{build: s.build, release: make(chan struct{})}
+	select {
+	case s.pods.batches <- running:
+	case <-ctx.Done():
+	}
+	select {
+	case <-running.release:
+	case <-ctx.Done():
+	}
+	return protocol.UpgradeBatchResult{Written: []protocol.WrittenPod{{ResourceVersion: "1"}}}, ctx.Err()
+}
+
+func (s *stub) AwaitMigration(context.Context, protocol.AwaitMigrationInput) (protocol.AwaitMigrationResult, error) {
+	return protocol.AwaitMigrationResult{}, nil
+}
+
+func (s *stub) ResetBatch(context.Context, protocol.ResetBatchInput) (protocol.ResetBatchResult, error) {
+	return protocol.ResetBatchResult{}, nil
+}
+
+func (s *stub) WriteUpgradableConditions(context.Context, protocol.WriteUpgradableConditionsInput) (protocol.WriteUpgradableConditionsResult, error) {
+	return protocol.WriteUpgradableConditionsResult{}, nil
+}
+
+// fleet is workers of several builds on one queue.
+type fleet struct {
+	t      *testing.T
+	client client.Client
+	queue  string
+	pods   *pods
+	// behavior of all builds.
+	behavior string
+	// deployment differs from test to test: they share a server.
+	deployment string
+}
+
+func newFleet(t *testing.T, c client.Client, queue string, left int) *fleet {
+	return &fleet{t: t, client: c, queue: queue, deployment: deploymentName + "-" + queue, pods: &pods{left: left, batches: make(chan batch)}}
+}
+
+// host starts a worker; one without a build is unversioned.
+func (f *fleet) host(build string) {
+	f.t.Helper()
+	options := Options{MaxConcurrentLooks: 10, MaxConcurrentWrites: 10}
+	if build != "" {
+		var err error
+		options.Versioning, err = Versioning{DeploymentName: f.deployment, BuildID: build, Behavior: f.behavior}.Resolve(nil)
+		require.NoError(f.t, err)
+	}
+	h := &host{client: f.client, options: options, taskQueue: f.queue, log: logr.Discard(), activities: &stub{build, f.pods}}
+	stop, err := h.start(make(chan error, 1))
+	require.NoError(f.t, err)
+	f.t.Cleanup(stop)
+}
+
+// await asks until the answer is yes.
+func (f *fleet) await(what string, yes func(context.Context) bool) {
+	f.t.Helper()
+	require.Eventually(f.t, func() bool { return yes(f.t.Context()) }, patience, pause, what)
+}
+
+// setCurrent makes a build current, once the server has seen both of its queues; no
+// build stands for the unversioned workers.
+func (f *fleet) setCurrent(build string) {
+	f.t.Helper()
+	deployment := f.client.WorkerDeploymentClient().GetHandle(f.deployment)
+	f.await("both queues of build "+build, func(ctx context.Context) bool {
+		if build == "" {
+			return true
+		}
+		version, err := deployment.DescribeVersion(ctx, client.WorkerDeploymentDescribeVersionOptions{BuildID: build})
+		// Workflows and activities of the one, and activities of the other.
+		return err == nil && len(version.Info.TaskQueuesInfos) >= 3
+	})
+	var err error
+	f.await("build "+build+" is current", func(ctx context.Context) bool {
+		_, err = deployment.SetCurrentVersion(ctx, client.WorkerDeploymentSetCurrentVersionOptions{BuildID: build})
+		return err == nil
+	})
+	require.NoError(f.t, err)
+}
+
+func (f *fleet) roll() client.WorkflowRun {
+	f.t.Helper()
+	run, err := f.client.ExecuteWorkflow(f.t.Context(), client.StartWorkflowOptions{ID: "sidecarset/" + f.queue, TaskQueue: f.queue},
+		protocol.RolloutWorkflow, protocol.RolloutInput{Generation: 1})
+	require.NoError(f.t, err)
+	return run
+}
+
+// next waits for the next batch.
+func (f *fleet) next() batch {
+	f.t.Helper()
+	select {
+	case running := <-f.pods.batches:
+		return running
+	case <-time.After(patience):
+		require.Fail(f.t, "no build took up the next batch")
+		return batch{}
+	}
+}
+
+func (f *fleet) history(run client.WorkflowRun) (events []*history.HistoryEvent) {
+	f.t.Helper()
+	all := f.client.GetWorkflowHistory(f.t.Context(), run.GetID(), run.GetRunID(), false, enums.HISTORY_EVENT_FILTER_TYPE_ALL_EVENT)
+	for all.HasNext() {
+		event, err := all.Next()
+		require.NoError(f.t, err)
+		events = append(events, event)
+	}
+	return events
+}
+
+// deciders are the builds that completed the workflow tasks of a run, without
+// repetitions; no task may have failed.
+func (f *fleet) deciders(run client.WorkflowRun) []string {
+	f.t.Helper()
+	var builds []string
+	for _, event := range f.history(run) {
+		assert.NotEqual(f.t, enums.EVENT_TYPE_WORKFLOW_TASK_FAILED, event.GetEventType(), event)
+		if event.GetEventType() == enums.EVENT_TYPE_WORKFLOW_TASK_COMPLETED {
+			builds = append(builds, event.GetWorkflowTaskCompletedEventAttributes().GetDeploymentVersion().GetBuildId())
+		}
+	}
+	return slices.Compact(builds)
+}
+
+func (f *fleet) pollers(queue string, kind enums.TaskQueueType) *workflowservice.DescribeTaskQueueResponse {
+	f.t.Helper()
+	answer, err := f.client.WorkflowService().DescribeTaskQueue(f.t.Context(), &workflowservice.DescribeTaskQueueRequest{
+		Namespace: client.DefaultNamespace, TaskQueue: &taskqueue.TaskQueue{Name: queue, Kind: enums.TASK_QUEUE_KIND_NORMAL}, TaskQueueType: kind,
+	})
+	require.NoError(f.t, err)
+	return answer
+}
+
+// follows has a run upgrade one pod with each build, and makes the next build
+// current while the batch of the one before is running.
+func (f *fleet) follows(builds ...string) client.WorkflowRun {
+	f.t.Helper()
+	run := f.roll()
+	for i, build := range builds {
+		running := f.next()
+		assert.Equal(f.t, build, running.build)
+		if i+1 < len(builds) {
+			f.setCurrent(builds[i+1])
+		}
+		close(running.release)
+	}
+	require.NoError(f.t, run.Get(f.t.Context(), nil))
+	assert.Equal(f.t, builds, f.deciders(run))
+	return run
+}
+
+func TestVersionsOfWorkers(t *testing.T) {
+	c := startTemporal(t)
+
+	t.Run("a run goes on with whatever build is current, forwards and back", func(t *testing.T) {
+		builds := []string{"one", "two", "one"}
+		f := newFleet(t, c, "upgrade", len(builds))
+		f.host("one")
+		f.host("two")
+		f.setCurrent("one")
+		f.follows(builds...)
+	})
+
+	t.Run("a run changes from workers without versions, and back", func(t *testing.T) {
+		builds := []string{"", "one", ""}
+		f := newFleet(t, c, "switch", len(builds))
+		f.host("")
+		f.host("one")
+		f.follows(builds...)
+	})
+
+	t.Run("a pinned run stays with its build", func(t *testing.T) {
+		f := newFleet(t, c, "pin", 2)
+		f.behavior = Pinned
+		f.host("one")
+		f.host("two")
+		f.setCurrent("one")
+		run := f.roll()
+		first := f.next()
+		f.setCurrent("two")
+		close(first.release)
+		second := f.next()
+		assert.Equal(t, "one", second.build)
+		close(second.release)
+		require.NoError(t, run.Get(t.Context(), nil))
+		assert.Equal(t, []string{"one"}, f.deciders(run))
+	})
+
+	// What the operator looks at when a run has no workers.
+	t.Run("a run waits for a current version, which pollers alone do not show", func(t *testing.T) {
+		f := newFleet(t, c, "wait", 1)
+		run := f.roll()
+		f.host("one")
+		for queue, kind := range map[string]enums.TaskQueueType{f.queue: enums.TASK_QUEUE_TYPE_WORKFLOW, protocol.WriteTaskQueue(f.queue): enums.TASK_QUEUE_TYPE_ACTIVITY} {
+			f.await("pollers of "+queue, func(context.Context) bool { return len(f.pollers(queue, kind).GetPollers()) > 0 })
+			seen := f.pollers(queue, kind)
+			assert.Equal(t, "one", seen.GetPollers()[0].GetDeploymentOptions().GetBuildId())
+			assert.Nil(t, seen.GetVersioningInfo().GetCurrentDeploymentVersion())
+		}
+		f.setCurrent("one")
+		current := f.pollers(f.queue, enums.TASK_QUEUE_TYPE_WORKFLOW).GetVersioningInfo().GetCurrentDeploymentVersion()
+		assert.Equal(t, "one", current.GetBuildId())
+		running := f.next()
+		assert.Equal(t, "one", running.build)
+		close(running.release)
+		require.NoError(t, run.Get(t.Context(), nil))
+		assert.Equal(t, []string{"one"}, f.deciders(run))
+	})
+}
