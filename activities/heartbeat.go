@@ -2,10 +2,14 @@ package activities
 
 import (
 	"context"
+	"errors"
 	"sync"
 	"time"
 
+	"go.temporal.io/api/serviceerror"
 	"go.temporal.io/sdk/activity"
+	"go.temporal.io/sdk/client"
+	"go.temporal.io/sdk/temporal"
 	"k8s.io/utils/clock"
 
 	"github.com/outrigger/outrigger/api/protocol"
@@ -41,33 +45,61 @@ func (d *writeDeadline) left() time.Duration {
 	return d.at.Sub(d.clock.Now())
 }
 
-// keep heartbeats, and moves the deadline, until stop.
-func (d *writeDeadline) keep(ctx context.Context, heartbeat func(context.Context) error) (stop func()) {
-	return everyHeartbeat(ctx, d.clock, func(ctx context.Context) { d.extend(ctx, heartbeat) })
+// keep heartbeats, and moves the deadline, until stop. The context that it returns ends
+// with ctx, when the server answers that the activity shall end, and when the deadline
+// passes; its cause says which.
+func (d *writeDeadline) keep(ctx context.Context, heartbeat func(context.Context) error) (working context.Context, stop func()) {
+	working, end := context.WithCancelCause(ctx)
+	rest := everyHeartbeat(working, d.clock, func(ctx context.Context) {
+		err := d.extend(ctx, heartbeat)
+		if err != nil && (mustEnd(err) || d.left() <= 0) {
+			end(err)
+		}
+	})
+	return working, func() {
+		rest()
+		end(nil)
+	}
 }
 
-func (d *writeDeadline) extend(ctx context.Context, heartbeat func(context.Context) error) {
+func (d *writeDeadline) extend(ctx context.Context, heartbeat func(context.Context) error) error {
 	// The server counts from when it hears, which is not before this.
 	sent := d.clock.Now()
 	asking, done := context.WithTimeout(ctx, heartbeatGrace)
 	defer done()
-	if heartbeat(asking) != nil {
-		return
+	if err := heartbeat(asking); err != nil {
+		return err
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.at = sent.Add(heartbeatGrace)
+	return nil
+}
+
+// mustEnd reports whether a heartbeat was answered with the end of its activity: the
+// workflow or a person asks for it, or the server knows it no more.
+func mustEnd(err error) bool {
+	var (
+		cancelled *temporal.CanceledError
+		over      *serviceerror.NotFound
+		elsewhere *serviceerror.NamespaceNotActive
+		gone      *serviceerror.NamespaceNotFound
+	)
+	return errors.As(err, &cancelled) || errors.Is(err, activity.ErrActivityPaused) || errors.Is(err, activity.ErrActivityReset) ||
+		errors.As(err, &over) || errors.As(err, &elsewhere) || errors.As(err, &gone)
 }
 
 // answeredHeartbeat heartbeats with how many pods were written, and waits for the
-// server's answer. The heartbeat that the SDK sends by itself learns that the
-// batch shall end, but not whether the server heard it.
+// server's answer. activity.RecordHeartbeat would end the context by itself, but does not
+// say whether the server heard it; both would be two heartbeats.
 func answeredHeartbeat(ctx context.Context, outcome *outcome) func(context.Context) error {
+	info, server := activity.GetInfo(ctx), activity.GetClient(ctx)
 	return func(asking context.Context) error {
-		written := outcome.count()
-		// The SDK goes on using the context after this call.
-		activity.RecordHeartbeat(ctx, written)
-		return activity.GetClient(ctx).RecordActivityHeartbeat(asking, activity.GetInfo(ctx).TaskToken, written)
+		return server.RecordActivityHeartbeatWithOptions(asking, client.RecordActivityHeartbeatOptions{
+			TaskToken: info.TaskToken, Details: []any{outcome.count()},
+			Namespace: info.Namespace, WorkflowID: info.WorkflowExecution.ID, WorkflowType: info.WorkflowType.Name,
+			ActivityType: info.ActivityType.Name, TaskQueue: info.TaskQueue,
+		})
 	}
 }
 

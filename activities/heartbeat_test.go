@@ -8,6 +8,10 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.temporal.io/api/serviceerror"
+	"go.temporal.io/sdk/activity"
+	"go.temporal.io/sdk/temporal"
 	clocktesting "k8s.io/utils/clock/testing"
 )
 
@@ -22,23 +26,23 @@ func TestTheWriteDeadlineMovesWhileTheServerAnswers(t *testing.T) {
 	deadline := newWriteDeadline(clock)
 	assert.Equal(t, heartbeatGrace, deadline.left())
 	clock.Step(time.Second)
-	deadline.extend(t.Context(), unheard)
+	require.Error(t, deadline.extend(t.Context(), unheard))
 	assert.Equal(t, heartbeatGrace-time.Second, deadline.left())
-	deadline.extend(t.Context(), heard)
+	require.NoError(t, deadline.extend(t.Context(), heard))
 	assert.Equal(t, heartbeatGrace, deadline.left())
-	deadline.extend(t.Context(), late)
+	require.NoError(t, deadline.extend(t.Context(), late))
 	assert.Equal(t, heartbeatGrace-3*time.Second, deadline.left(), "the server may have heard right after it was sent")
 	clock.Step(heartbeatGrace)
-	deadline.extend(t.Context(), unheard)
+	require.Error(t, deadline.extend(t.Context(), unheard))
 	assert.Negative(t, deadline.left())
-	deadline.extend(t.Context(), heard)
+	require.NoError(t, deadline.extend(t.Context(), heard))
 	assert.Equal(t, heartbeatGrace, deadline.left(), "heard again")
 }
 
 func TestHeartbeatsGoOnUntilTheEnd(t *testing.T) {
 	clock := clocktesting.NewFakeClock(time.Date(2024, 1, 2, 12, 0, 0, 0, time.UTC))
 	sent, ended := make(chan struct{}), make(chan struct{})
-	stop := newWriteDeadline(clock).keep(t.Context(), func(ctx context.Context) error {
+	_, stop := newWriteDeadline(clock).keep(t.Context(), func(ctx context.Context) error {
 		sent <- struct{}{}
 		<-ctx.Done()
 		close(ended)
@@ -51,4 +55,42 @@ func TestHeartbeatsGoOnUntilTheEnd(t *testing.T) {
 	<-sent
 	stop()
 	<-ended
+}
+
+func TestHeartbeatsEndWhatTheServerWantsEnded(t *testing.T) {
+	unavailable := serviceerror.NewUnavailable("away")
+	for name, c := range map[string]struct {
+		answer error
+		// beats are those that it takes.
+		beats     int
+		requested bool
+	}{
+		"cancelled":      {temporal.NewCanceledError(), 1, true},
+		"paused":         {activity.ErrActivityPaused, 1, false},
+		"reset":          {activity.ErrActivityReset, 1, false},
+		"not known":      {serviceerror.NewNotFound("gone"), 1, false},
+		"does not hear":  {unavailable, int(heartbeatGrace / heartbeatInterval), false},
+		"never answered": {context.DeadlineExceeded, int(heartbeatGrace / heartbeatInterval), false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			clock := clocktesting.NewFakeClock(time.Date(2024, 1, 2, 12, 0, 0, 0, time.UTC))
+			beats := make(chan struct{})
+			working, stop := newWriteDeadline(clock).keep(t.Context(), func(context.Context) error {
+				beats <- struct{}{}
+				return c.answer
+			})
+			defer stop()
+			for !clock.HasWaiters() {
+				runtime.Gosched() // until its ticker runs
+			}
+			for range c.beats {
+				require.NoError(t, working.Err())
+				clock.Step(heartbeatInterval)
+				<-beats
+			}
+			<-working.Done()
+			require.ErrorIs(t, context.Cause(working), c.answer)
+			assert.Equal(t, c.requested, cancelRequested(working))
+		})
+	}
 }

@@ -33,6 +33,8 @@ const refillTime = 30 * time.Second
 // what it writes and says what it wrote.
 func (a *Activities) UpgradeBatch(ctx context.Context, input protocol.UpgradeBatchInput) (protocol.UpgradeBatchResult, error) {
 	b := a.newUpgradeBatch(input, leaseIdentity(ctx, input.Run))
+	ctx, stop := b.deadline.keep(ctx, answeredHeartbeat(ctx, &b.outcome))
+	defer stop()
 	err := b.run(ctx)
 	return b.result(), err
 }
@@ -73,7 +75,6 @@ type upgradeBatch struct {
 }
 
 func (b *upgradeBatch) run(ctx context.Context) error {
-	defer b.deadline.keep(ctx, answeredHeartbeat(ctx, &b.outcome))()
 	attempt := activity.GetInfo(ctx).Attempt
 	if err := b.acquireLease(ctx, attempt); err != nil {
 		if endedEarly(ctx, err) {

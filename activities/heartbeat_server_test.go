@@ -1,0 +1,108 @@
+package activities
+
+import (
+	"context"
+	"io"
+	"log/slog"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.temporal.io/api/enums/v1"
+	"go.temporal.io/api/workflow/v1"
+	temporalclient "go.temporal.io/sdk/client"
+	"go.temporal.io/sdk/converter"
+	"go.temporal.io/sdk/log"
+	"go.temporal.io/sdk/testsuite"
+	"go.temporal.io/sdk/worker"
+	sdk "go.temporal.io/sdk/workflow"
+	"google.golang.org/grpc"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	"github.com/outrigger/outrigger/api/protocol"
+)
+
+const patience = 30 * time.Second
+
+// heartbeats counts those that are sent to a server.
+type heartbeats struct{ atomic.Int32 }
+
+func (h *heartbeats) intercept(ctx context.Context, method string, request, answer any, c *grpc.ClientConn, invoke grpc.UnaryInvoker, options ...grpc.CallOption) error {
+	err := invoke(ctx, method, request, answer, c, options...)
+	if strings.HasSuffix(method, "/RecordActivityTaskHeartbeat") {
+		h.Add(1)
+	}
+	return err
+}
+
+// startTemporal runs the dev server until the test ends.
+func startTemporal(t *testing.T, sent *heartbeats) temporalclient.Client {
+	logger := log.NewStructuredLogger(slog.New(slog.DiscardHandler))
+	server, err := testsuite.StartDevServer(t.Context(), testsuite.DevServerOptions{
+		ExistingPath: "../bin/temporal", LogLevel: "error", Stdout: io.Discard, Stderr: io.Discard, ClientOptions: &temporalclient.Options{Logger: logger},
+	})
+	require.NoError(t, err, "make builds it")
+	t.Cleanup(func() { _ = server.Stop() })
+	c, err := temporalclient.Dial(temporalclient.Options{
+		HostPort: server.FrontendHostPort(), Logger: logger,
+		ConnectionOptions: temporalclient.ConnectionOptions{DialOptions: []grpc.DialOption{grpc.WithChainUnaryInterceptor(sent.intercept)}},
+	})
+	require.NoError(t, err)
+	t.Cleanup(c.Close)
+	return c
+}
+
+// oneBatch runs a batch as the Rollout does.
+func oneBatch(ctx sdk.Context, input protocol.UpgradeBatchInput) (result protocol.UpgradeBatchResult, err error) {
+	ctx = sdk.WithActivityOptions(ctx, sdk.ActivityOptions{
+		StartToCloseTimeout: protocol.UpgradeBatchLimit, HeartbeatTimeout: protocol.HeartbeatTimeout, WaitForCancellation: true,
+	})
+	err = sdk.ExecuteActivity(ctx, protocol.UpgradeBatchActivity, input).Get(ctx, &result)
+	return result, err
+}
+
+func TestOneHeartbeatTellsTheServerAndHearsCancellation(t *testing.T) {
+	var sent heartbeats
+	c := startTemporal(t, &sent)
+	cluster := newTestCluster(t, interceptor.Funcs{}, webSet(1), webPod("a"), webPod("b"))
+	w := worker.New(c, "queue", worker.Options{})
+	w.RegisterWorkflow(oneBatch)
+	w.RegisterActivity(cluster.UpgradeBatch)
+	require.NoError(t, w.Start())
+	t.Cleanup(w.Stop)
+	run, err := c.ExecuteWorkflow(t.Context(), temporalclient.StartWorkflowOptions{TaskQueue: "queue"}, oneBatch,
+		protocol.UpgradeBatchInput{SidecarSet: webSetReference, Generation: 2, Pods: selectedPods("a"), Reserve: selectedPods("b"), Run: "one"})
+	require.NoError(t, err)
+	pending := func() *workflow.PendingActivityInfo {
+		found, err := c.DescribeWorkflowExecution(t.Context(), run.GetID(), run.GetRunID())
+		if err != nil || len(found.GetPendingActivities()) == 0 {
+			return nil
+		}
+		return found.GetPendingActivities()[0]
+	}
+	await := func(what string, yes func() bool) {
+		t.Helper()
+		require.Eventually(t, yes, patience, time.Millisecond, what)
+	}
+
+	// Heartbeats, the end of the poll, and the pause after the first look.
+	await("the first look", func() bool { return cluster.clock.Waiters() == 3 && cluster.images()["a"] == "side:v2" })
+	for n := int32(1); n <= 2; n++ {
+		cluster.clock.Step(heartbeatInterval)
+		await("a heartbeat", func() bool { return sent.Load() >= n })
+	}
+	var written int
+	require.NoError(t, converter.GetDefaultDataConverter().FromPayloads(pending().GetHeartbeatDetails(), &written))
+	assert.Equal(t, 1, written)
+
+	require.NoError(t, c.CancelWorkflow(t.Context(), run.GetID(), run.GetRunID()))
+	await("the server to note it", func() bool { return pending().GetState() == enums.PENDING_ACTIVITY_STATE_CANCEL_REQUESTED })
+	cluster.clock.Step(heartbeatInterval)
+	var result protocol.UpgradeBatchResult
+	require.NoError(t, run.Get(t.Context(), &result), "the batch says what it wrote")
+	assert.Equal(t, []string{"a"}, writtenNames(result.Written))
+	assert.Equal(t, int32(3), sent.Load(), "one heartbeat in each interval")
+}
