@@ -68,7 +68,7 @@ func TestOneHeartbeatTellsTheServerAndHearsCancellation(t *testing.T) {
 	var sent heartbeats
 	c := startTemporal(t, &sent)
 	cluster := newTestCluster(t, interceptor.Funcs{}, webSet(1), webPod("a"), webPod("b"))
-	w := worker.New(c, "queue", worker.Options{})
+	w := worker.New(c, "queue", worker.Options{MaxHeartbeatThrottleInterval: heartbeatInterval})
 	w.RegisterWorkflow(oneBatch)
 	w.RegisterActivity(cluster.UpgradeBatch)
 	require.NoError(t, w.Start())

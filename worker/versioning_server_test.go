@@ -4,6 +4,7 @@ import (
 	"context"
 	"io"
 	"log/slog"
+	"os/exec"
 	"slices"
 	"sync"
 	"testing"
@@ -28,12 +29,13 @@ const (
 	deploymentName = "outrigger"
 	patience       = time.Minute
 	pause          = 10 * time.Millisecond
+	temporalBinary = "../bin/temporal"
 )
 
 // startTemporal runs the dev server, as the local stack does, until the test ends.
-func startTemporal(t *testing.T) client.Client {
+func startTemporal(t *testing.T) *testsuite.DevServer {
 	server, err := testsuite.StartDevServer(t.Context(), testsuite.DevServerOptions{
-		ExistingPath: "../bin/temporal", LogLevel: "error", Stdout: io.Discard, Stderr: io.Discard,
+		ExistingPath: temporalBinary, LogLevel: "error", Stdout: io.Discard, Stderr: io.Discard,
 		ClientOptions: &client.Options{Logger: sdklog.NewStructuredLogger(slog.New(slog.DiscardHandler))},
 		SearchAttributes: temporal.NewSearchAttributes(
 			temporal.NewSearchAttributeKeyKeyword(protocol.SidecarSetAttribute).ValueSet(""),
@@ -49,7 +51,7 @@ func startTemporal(t *testing.T) client.Client {
 	})
 	require.NoError(t, err, "make builds it")
 	t.Cleanup(func() { _ = server.Stop() })
-	return server.Client()
+	return server
 }
 
 // batch is an UpgradeBatch that a build runs until it is released.
@@ -113,6 +115,7 @@ func (s *stub) WriteUpgradableConditions(context.Context, protocol.WriteUpgradab
 // fleet is workers of several builds on one queue.
 type fleet struct {
 	t      *testing.T
+	server *testsuite.DevServer
 	client client.Client
 	queue  string
 	pods   *pods
@@ -122,8 +125,8 @@ type fleet struct {
 	deployment string
 }
 
-func newFleet(t *testing.T, c client.Client, queue string, left int) *fleet {
-	return &fleet{t: t, client: c, queue: queue, deployment: deploymentName + "-" + queue, pods: &pods{left: left, batches: make(chan batch)}}
+func newFleet(t *testing.T, server *testsuite.DevServer, queue string, left int) *fleet {
+	return &fleet{t: t, server: server, client: server.Client(), queue: queue, deployment: deploymentName + "-" + queue, pods: &pods{left: left, batches: make(chan batch)}}
 }
 
 // host starts a worker; one without a build is unversioned.
@@ -160,12 +163,15 @@ func (f *fleet) setCurrent(build string) {
 		// Workflows and activities of the one, and activities of the other.
 		return err == nil && len(version.Info.TaskQueuesInfos) >= 3
 	})
-	var err error
-	f.await("build "+build+" is current", func(ctx context.Context) bool {
-		_, err = deployment.SetCurrentVersion(ctx, client.WorkerDeploymentSetCurrentVersionOptions{BuildID: build})
-		return err == nil
-	})
-	require.NoError(f.t, err)
+	// As docs/temporal.md says it.
+	args := []string{"worker", "deployment", "set-current-version", "--yes", "--address", f.server.FrontendHostPort(), "--deployment-name", f.deployment}
+	if build == "" {
+		args = append(args, "--unversioned")
+	} else {
+		args = append(args, "--build-id", build)
+	}
+	said, err := exec.CommandContext(f.t.Context(), temporalBinary, args...).CombinedOutput()
+	require.NoError(f.t, err, string(said))
 }
 
 func (f *fleet) roll() client.WorkflowRun {
@@ -241,11 +247,11 @@ func (f *fleet) follows(builds ...string) client.WorkflowRun {
 }
 
 func TestVersionsOfWorkers(t *testing.T) {
-	c := startTemporal(t)
+	server := startTemporal(t)
 
 	t.Run("a run goes on with whatever build is current, forwards and back", func(t *testing.T) {
 		builds := []string{"one", "two", "one"}
-		f := newFleet(t, c, "upgrade", len(builds))
+		f := newFleet(t, server, "upgrade", len(builds))
 		f.host("one")
 		f.host("two")
 		f.setCurrent("one")
@@ -254,14 +260,14 @@ func TestVersionsOfWorkers(t *testing.T) {
 
 	t.Run("a run changes from workers without versions, and back", func(t *testing.T) {
 		builds := []string{"", "one", ""}
-		f := newFleet(t, c, "switch", len(builds))
+		f := newFleet(t, server, "switch", len(builds))
 		f.host("")
 		f.host("one")
 		f.follows(builds...)
 	})
 
 	t.Run("a pinned run stays with its build", func(t *testing.T) {
-		f := newFleet(t, c, "pin", 2)
+		f := newFleet(t, server, "pin", 2)
 		f.behavior = Pinned
 		f.host("one")
 		f.host("two")
@@ -279,7 +285,7 @@ func TestVersionsOfWorkers(t *testing.T) {
 
 	// What the operator looks at when a run has no workers.
 	t.Run("a run waits for a current version, which pollers alone do not show", func(t *testing.T) {
-		f := newFleet(t, c, "wait", 1)
+		f := newFleet(t, server, "wait", 1)
 		run := f.roll()
 		f.host("one")
 		for queue, kind := range map[string]enums.TaskQueueType{f.queue: enums.TASK_QUEUE_TYPE_WORKFLOW, protocol.WriteTaskQueue(f.queue): enums.TASK_QUEUE_TYPE_ACTIVITY} {
