@@ -3,6 +3,7 @@ package activities
 import (
 	"context"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -30,6 +31,8 @@ type Activities struct {
 	// Changes wakes activities that wait for something about a set to change.
 	Changes *Changes
 	Clock   clock.WithTicker
+	// Metrics count what batches do.
+	Metrics *Metrics
 	// Writers is how many pods are written at a time.
 	Writers int
 
@@ -43,8 +46,12 @@ func (a *Activities) reader() *reader {
 	}
 }
 
-func (a *Activities) writer() *writer {
-	return &writer{reader: a.reader(), pods: a.Writer, status: a.Status}
+// writer counts what it does under the change.
+func (a *Activities) writer(change string) *writer {
+	return &writer{
+		reader: a.reader(), pods: a.Writer, status: a.Status,
+		results: a.Metrics.pods.MustCurryWith(prometheus.Labels{"change": change}),
+	}
 }
 
 func (a *Activities) poller() *poller {

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	coordinationv1 "k8s.io/api/coordination/v1"
@@ -28,7 +29,9 @@ func newActivities(t *testing.T, calls interceptor.Funcs, objects ...client.Obje
 	require.NoError(t, err)
 	server := fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).WithInterceptorFuncs(calls).Build()
 	clock := clocktesting.NewFakeClock(noon)
-	return &Activities{Live: server, Cache: server, Writer: server, SystemNamespace: "kruise-system", Clock: clock, Changes: NewChanges()}, clock
+	metrics, err := NewMetrics(prometheus.NewRegistry())
+	require.NoError(t, err)
+	return &Activities{Live: server, Cache: server, Writer: server, SystemNamespace: "kruise-system", Clock: clock, Changes: NewChanges(), Metrics: metrics}, clock
 }
 
 func leaseOf(a *Activities, run string) *rolloutLease {

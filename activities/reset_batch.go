@@ -35,7 +35,8 @@ const (
 // writes.
 func (a *Activities) ResetBatch(ctx context.Context, input protocol.ResetBatchInput) (protocol.ResetBatchResult, error) {
 	defer keepHeartbeating(ctx, a.Clock)()
-	writer := a.writer()
+	defer a.Metrics.time(changeReset, a.Clock)()
+	writer := a.writer(changeReset)
 	b := &resetBatch{
 		reader: writer.reader, writer: writer, events: a.Events, clock: a.Clock,
 		upgrading: input.Upgrading, set: writer.reader.recentSet(input.SidecarSet), done: setOf(input.Refused),

@@ -116,7 +116,7 @@ func TestAResetBatchGoesOnWhileAnUpgradeBatchRuns(t *testing.T) {
 	pod := hotPod("a", migratingYet)
 	cluster := newTestCluster(t, interceptor.Funcs{}, hotSet(), pod)
 	cluster.Events = events.NewFakeRecorder(10)
-	writer := cluster.writer()
+	writer := cluster.writer(changeReset)
 	b := &resetBatch{
 		reader: writer.reader, writer: writer, events: cluster.Events, clock: cluster.clock, upgrading: true,
 		set: writer.reader.recentSet(webSetReference), done: map[protocol.PodReference]bool{}, end: noon.Add(resetTime), busy: noon,

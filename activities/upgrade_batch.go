@@ -32,6 +32,7 @@ const refillTime = 30 * time.Second
 // cannot be reached, and may then be called again. When it is cancelled it ends
 // what it writes and says what it wrote.
 func (a *Activities) UpgradeBatch(ctx context.Context, input protocol.UpgradeBatchInput) (protocol.UpgradeBatchResult, error) {
+	defer a.Metrics.time(changeUpgrade, a.Clock)()
 	b := a.newUpgradeBatch(input, leaseIdentity(ctx, input.Run))
 	ctx, stop := b.deadline.keep(ctx, answeredHeartbeat(ctx, &b.outcome))
 	defer stop()
@@ -40,7 +41,7 @@ func (a *Activities) UpgradeBatch(ctx context.Context, input protocol.UpgradeBat
 }
 
 func (a *Activities) newUpgradeBatch(input protocol.UpgradeBatchInput, run string) *upgradeBatch {
-	writer := a.writer()
+	writer := a.writer(changeUpgrade)
 	reader := writer.reader
 	return &upgradeBatch{
 		reader: reader, writer: writer, writers: a.Writers, poller: a.poller(), clock: a.Clock,

@@ -18,7 +18,8 @@ import (
 func (a *Activities) WriteUpgradableConditions(ctx context.Context, input protocol.WriteUpgradableConditionsInput) (protocol.WriteUpgradableConditionsResult, error) {
 	defer keepHeartbeating(ctx, a.Clock)()
 	var outcome outcome
-	writer := a.writer()
+	defer a.Metrics.time(changeCondition, a.Clock)()
+	writer := a.writer(changeCondition)
 	decider := conditionDecider{reader: writer.reader, clock: a.Clock, set: writer.reader.recentSet(input.SidecarSet), generation: input.Generation}
 	pool, writing := newPool(ctx, a.Writers, errStopping)
 	for _, pod := range input.Pods {

@@ -7,6 +7,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"go.temporal.io/sdk/activity"
 	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
@@ -26,7 +27,21 @@ type writer struct {
 	reader *reader
 	pods   client.Writer
 	status client.SubResourceWriter
+	// results counts pods by verdict.
+	results *prometheus.CounterVec
 }
+
+// verdict is what became of a pod in a batch.
+type verdict string
+
+const (
+	verdictWritten verdict = "written"
+	verdictRefused verdict = "refused"
+	// verdictSkipped pods are gone, have the change already, or are not to have it.
+	verdictSkipped verdict = "skipped"
+	// verdictConflict is an attempt's, never a batch's.
+	verdictConflict verdict = "conflict"
+)
 
 // change is one guarded write to one pod.
 type change struct {
@@ -56,48 +71,53 @@ func (w *writer) apply(ctx context.Context, reference protocol.PodReference, out
 			return fmt.Errorf("read pod %s: %w", reference, err)
 		}
 		if pod == nil {
-			return nil
+			break
 		}
-		conflict, err := attempt(ctx, pod, outcome, c)
-		if err != nil || !conflict {
+		verdict, err := attempt(ctx, pod, outcome, c)
+		if err != nil {
 			return err
+		}
+		if verdict != verdictConflict {
+			w.results.WithLabelValues(string(verdict)).Inc()
+			return nil
 		}
 		read = w.reader.livePod
 	}
+	w.results.WithLabelValues(string(verdictSkipped)).Inc()
 	return nil
 }
 
-// attempt decides about a pod and writes it. It reports whether the write was in
-// conflict with another.
-func attempt(ctx context.Context, pod *corev1.Pod, outcome *outcome, c change) (conflict bool, err error) {
+// attempt decides about a pod and writes it. The verdict is of no use with an error.
+func attempt(ctx context.Context, pod *corev1.Pod, outcome *outcome, c change) (verdict, error) {
 	reference := protocol.PodReference{Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID}
 	decided, err := c.decide(ctx, pod)
 	switch {
 	case err != nil:
-		return false, err
+		return "", err
 	case decided.refusal != nil:
 		outcome.failed(reference, decided.refusal.Error())
-		return false, nil
+		return verdictRefused, nil
 	case decided.done:
 		outcome.wrote(reference, pod.ResourceVersion)
-		return false, nil
+		return verdictSkipped, nil
 	case decided.patch == nil:
-		return false, nil
+		return verdictSkipped, nil
 	}
 	err = c.write(ctx, pod, decided.patch)
 	switch {
 	case err == nil:
 		outcome.wrote(reference, pod.ResourceVersion)
+		return verdictWritten, nil
 	case apierrors.IsConflict(err):
-		return true, nil
+		return verdictConflict, nil
 	case apierrors.IsNotFound(err):
+		return verdictSkipped, nil
 	case refused(err):
 		outcome.failed(reference, reason(err))
-	default:
-		outcome.wrote(reference, "")
-		return false, fmt.Errorf("write pod %s: %w", reference, err)
+		return verdictRefused, nil
 	}
-	return false, nil
+	outcome.wrote(reference, "")
+	return "", fmt.Errorf("write pod %s: %w", reference, err)
 }
 
 func (w *writer) patchPod(ctx context.Context, pod *corev1.Pod, patch []byte) error {

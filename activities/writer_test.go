@@ -65,7 +65,7 @@ func TestWhatBecomesOfAGuardedWrite(t *testing.T) {
 			cluster := newTestCluster(t, interceptor.Funcs{}, webSet(1), webPod("a"))
 			var outcome outcome
 			writes := 0
-			err := cluster.writer().apply(t.Context(), c.reference, &outcome, change{
+			err := cluster.writer(changeUpgrade).apply(t.Context(), c.reference, &outcome, change{
 				decide: func(context.Context, *corev1.Pod) (decision, error) { return c.decision, c.decideErr },
 				write: func(_ context.Context, pod *corev1.Pod, _ []byte) error {
 					pod.ResourceVersion = "8"
@@ -93,7 +93,7 @@ func TestAfterAConflictThePodIsReadFromTheAPIServer(t *testing.T) {
 	cluster.edit(pod, func() { pod.Labels["seen"] = "live" })
 	var seen []string
 	var outcome outcome
-	err := cluster.writer().apply(t.Context(), refTo("a"), &outcome, change{
+	err := cluster.writer(changeUpgrade).apply(t.Context(), refTo("a"), &outcome, change{
 		decide: func(_ context.Context, pod *corev1.Pod) (decision, error) {
 			seen = append(seen, pod.Labels["seen"])
 			return decision{patch: []byte("{}")}, nil
@@ -115,10 +115,10 @@ func TestPatchesCarryTheirPrecondition(t *testing.T) {
 	patch := func(version string) []byte {
 		return []byte(`{"metadata":{"uid":"u-a","resourceVersion":"` + version + `","labels":{"patched":"yes"}}}`)
 	}
-	err := cluster.writer().patchPod(t.Context(), pod.DeepCopy(), patch("6"))
+	err := cluster.writer(changeUpgrade).patchPod(t.Context(), pod.DeepCopy(), patch("6"))
 	require.True(t, apierrors.IsConflict(err), "%v", err)
 	written := pod.DeepCopy()
-	require.NoError(t, cluster.writer().patchPod(t.Context(), written, patch(pod.ResourceVersion)))
+	require.NoError(t, cluster.writer(changeUpgrade).patchPod(t.Context(), written, patch(pod.ResourceVersion)))
 	live, err := cluster.reader().livePod(t.Context(), refTo("a"))
 	require.NoError(t, err)
 	assert.Equal(t, live.ResourceVersion, written.ResourceVersion)

@@ -31,6 +31,8 @@ type Options struct {
 	Headers map[string]string
 	// Authority is the :authority of plaintext calls; empty: from the address.
 	Authority string
+	// Metrics takes the SDK's metrics; nil: nobody, see NewMetricsHandler.
+	Metrics client.MetricsHandler
 }
 
 // NewLazyClient connects with its first call, so that a process starts while
@@ -48,7 +50,9 @@ func (o Options) sdk(logger logr.Logger) client.Options {
 		HostPort:  o.Address,
 		Namespace: o.Namespace,
 		Identity:  o.Identity,
-		Logger:    log.NewStructuredLogger(slog.New(logr.ToSlogHandler(logger))),
+		// A nil interface is the SDK's default.
+		MetricsHandler: o.Metrics,
+		Logger:         log.NewStructuredLogger(slog.New(logr.ToSlogHandler(logger))),
 		// With an API key the SDK turns TLS on unless it is told not to.
 		ConnectionOptions: client.ConnectionOptions{Authority: o.Authority, TLSDisabled: o.TLS == nil},
 	}

@@ -15,6 +15,7 @@ import (
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/healthz"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
+	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	"github.com/outrigger/outrigger/activities"
 	"github.com/outrigger/outrigger/api/protocol"
@@ -64,12 +65,19 @@ func Run(ctx context.Context, o Options) error {
 	if err != nil {
 		return err
 	}
+	metrics, err := activities.NewMetrics(ctrlmetrics.Registry)
+	if err != nil {
+		return err
+	}
 	hosted := &activities.Activities{
 		Cache: mgr.GetClient(), Index: pods, Live: mgr.GetAPIReader(),
 		Writer: mgr.GetClient(), Status: mgr.GetClient().Status(), Events: mgr.GetEventRecorder("outrigger-worker"),
-		SystemNamespace: o.SystemNamespace, Changes: activities.NewChanges(), Clock: clock.RealClock{}, Writers: writesPerBatch,
+		SystemNamespace: o.SystemNamespace, Changes: activities.NewChanges(), Clock: clock.RealClock{}, Writers: writesPerBatch, Metrics: metrics,
 	}
 	if err := hosted.Watch(ctx, mgr.GetCache()); err != nil {
+		return err
+	}
+	if o.Temporal.Metrics, err = temporal.NewMetricsHandler(ctrlmetrics.Registry); err != nil {
 		return err
 	}
 	client, err := temporal.NewLazyClient(o.Temporal, o.Logger.WithName("temporal"))

@@ -1,0 +1,54 @@
+package activities
+
+import (
+	"fmt"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"k8s.io/utils/clock"
+)
+
+// Kinds of batches, by what they change in a pod.
+const (
+	changeUpgrade   = "upgrade"
+	changeReset     = "reset"
+	changeCondition = "condition"
+)
+
+// Metrics are those of a worker's batches.
+type Metrics struct {
+	pods    *prometheus.CounterVec
+	seconds *prometheus.HistogramVec
+}
+
+// NewMetrics registers the metrics; one that is registered already is an error.
+func NewMetrics(registerer prometheus.Registerer) (*Metrics, error) {
+	m := &Metrics{
+		pods: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "outrigger_batch_pods_total",
+			Help: "Pods that batches have dealt with, by what was to be changed (upgrade, reset, condition) and whether it was written, refused or skipped.",
+		}, []string{"change", "result"}),
+		seconds: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name:    "outrigger_batch_duration_seconds",
+			Help:    "Time from the start of a batch to its end, by what was to be changed (upgrade, reset, condition).",
+			Buckets: prometheus.ExponentialBuckets(1.0/64, 2, 14), // 16 ms to 128 s; a reset may take 60
+		}, []string{"change"}),
+	}
+	for _, change := range []string{changeUpgrade, changeReset, changeCondition} {
+		m.seconds.WithLabelValues(change)
+		for _, verdict := range []verdict{verdictWritten, verdictRefused, verdictSkipped} {
+			m.pods.WithLabelValues(change, string(verdict))
+		}
+	}
+	for _, collector := range []prometheus.Collector{m.pods, m.seconds} {
+		if err := registerer.Register(collector); err != nil {
+			return nil, fmt.Errorf("register metrics: %w", err)
+		}
+	}
+	return m, nil
+}
+
+// time begins a batch; what it returns ends it.
+func (m *Metrics) time(change string, clock clock.PassiveClock) (end func()) {
+	began := clock.Now()
+	return func() { m.seconds.WithLabelValues(change).Observe(clock.Since(began).Seconds()) }
+}

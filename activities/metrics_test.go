@@ -1,0 +1,66 @@
+package activities
+
+import (
+	"context"
+	"strings"
+	"testing"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+)
+
+func TestABatchCountsPodsByWhatBecameOfThem(t *testing.T) {
+	cluster := newTestCluster(t, interceptor.Funcs{
+		Patch: func(ctx context.Context, server client.WithWatch, o client.Object, patch client.Patch, options ...client.PatchOption) error {
+			if o.GetName() == "refused" {
+				return apierrors.NewForbidden(corev1.Resource("pods"), o.GetName(), nil)
+			}
+			return server.Patch(ctx, o, patch, options...)
+		},
+	}, webSet(4), webPod("refused"), webPod("written"))
+	b := cluster.batchOf("refused", "written")
+	gone := selectedPods("gone")
+	require.NoError(t, inActivity(t, nil, func(ctx context.Context) error {
+		pool, ctx := newPool(ctx, 2, nil)
+		b.pool = pool
+		b.upgrade(ctx, append(b.left, gone...))
+		return pool.wait()
+	}))
+	count := func(change string, v verdict) float64 {
+		return testutil.ToFloat64(cluster.Metrics.pods.WithLabelValues(change, string(v)))
+	}
+	for _, v := range []verdict{verdictWritten, verdictRefused, verdictSkipped} {
+		assert.InDelta(t, 1, count(changeUpgrade, v), 0, v)
+		assert.Zero(t, count(changeReset, v), v)
+	}
+}
+
+func TestABatchIsTimed(t *testing.T) {
+	registry := prometheus.NewRegistry()
+	metrics, err := NewMetrics(registry)
+	require.NoError(t, err)
+	_, clock := newActivities(t, interceptor.Funcs{})
+	end := metrics.time(changeReset, clock)
+	clock.Step(heartbeatInterval)
+	end()
+	families, err := registry.Gather()
+	require.NoError(t, err)
+	for _, family := range families {
+		if !strings.HasSuffix(family.GetName(), "_seconds") {
+			continue
+		}
+		for _, one := range family.GetMetric() {
+			if one.GetLabel()[0].GetValue() == changeReset {
+				assert.InDelta(t, heartbeatInterval.Seconds(), one.GetHistogram().GetSampleSum(), 0)
+				return
+			}
+		}
+	}
+	assert.Fail(t, "no such series")
+}
