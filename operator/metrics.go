@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"k8s.io/utils/clock"
 )
 
 // metrics are those that the operator adds to controller-runtime's.
@@ -13,6 +14,14 @@ type metrics struct {
 	statusWrites      prometheus.Counter
 	temporalCalls     *prometheus.CounterVec
 	withoutSidecar    *prometheus.GaugeVec
+	rollouts          *rolloutMetrics
+}
+
+// RegisterMetrics registers the operator's metrics without an operator, for what
+// documents them.
+func RegisterMetrics(registerer prometheus.Registerer) error {
+	_, err := newMetrics(registerer)
+	return err
 }
 
 func newMetrics(registerer prometheus.Registerer) (*metrics, error) {
@@ -37,11 +46,12 @@ func newMetrics(registerer prometheus.Registerer) (*metrics, error) {
 			Name: "outrigger_pods_without_sidecar",
 			Help: "Pods that match a SidecarSet but were not injected with it.",
 		}, []string{"sidecarset"}),
+		rollouts: newRolloutMetrics(clock.RealClock{}),
 	}
 	for _, result := range []string{resultOK, resultError} {
 		m.rolloutStarts.WithLabelValues(result)
 	}
-	for _, collector := range []prometheus.Collector{m.temporalAvailable, m.rolloutStarts, m.statusWrites, m.temporalCalls, m.withoutSidecar} {
+	for _, collector := range []prometheus.Collector{m.temporalAvailable, m.rolloutStarts, m.statusWrites, m.temporalCalls, m.withoutSidecar, m.rollouts} {
 		if err := registerer.Register(collector); err != nil {
 			return nil, fmt.Errorf("register metrics: %w", err)
 		}

@@ -64,6 +64,9 @@ func Run(ctx context.Context, o Options) error {
 	if err != nil {
 		return err
 	}
+	if o.Temporal.Metrics, err = temporal.NewMetricsHandler(ctrlmetrics.Registry); err != nil {
+		return err
+	}
 	client, err := temporal.NewLazyClient(o.Temporal, o.Logger.WithName("temporal"))
 	if err != nil {
 		return err

@@ -142,6 +142,7 @@ func (r *reconciler) publish(ctx context.Context, before, set *v1alpha1.SidecarS
 		set.Status.Rollout.Hold = out.hold
 	}
 	seen.fault = out.fault
+	r.metrics.rollouts.observe(set, seen)
 	seen.describe(&set.Status, set, r.clock.Now())
 	if err := r.writeStatus(ctx, before, set); err != nil {
 		// A set that was deleted meanwhile needs none; the event is on the way.
@@ -157,6 +158,7 @@ func (r *reconciler) forget(name string) {
 	r.limiter.forget(name)
 	r.populations.Forget(name)
 	r.metrics.withoutSidecar.DeleteLabelValues(name)
+	r.metrics.rollouts.forget(name)
 }
 
 // writeStatus writes the status of set unless it is the one before. set then

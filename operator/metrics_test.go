@@ -1,0 +1,93 @@
+package operator
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	clocktesting "k8s.io/utils/clock/testing"
+
+	"github.com/outrigger/outrigger/api/protocol"
+	"github.com/outrigger/outrigger/api/v1alpha1"
+	"github.com/outrigger/outrigger/internal/fixture"
+	"github.com/outrigger/outrigger/internal/rollout"
+)
+
+func moving(updated int) *observation {
+	return &observation{plan: rollout.Plan{
+		Phase: protocol.PhaseProgressing, Slots: 3,
+		Counts: protocol.Counts{Matched: 10, Ready: 9, Updated: updated, Remaining: 10 - updated, Unavailable: 1},
+	}}
+}
+
+func TestRolloutMetricsAreTotalsOverSets(t *testing.T) {
+	registry := prometheus.NewRegistry()
+	m := newRolloutMetrics(clocktesting.NewFakePassiveClock(time.Unix(1000, 0)))
+	require.NoError(t, registry.Register(m))
+	one, two := fixture.SidecarSet("one"), fixture.SidecarSet("two")
+	faulted := moving(5)
+	faulted.fault.reason = v1alpha1.ReasonWorkerUnavailable
+	held := moving(2)
+	held.hold, held.broken.count = &v1alpha1.RolloutHold{}, 2
+	m.observe(one, faulted)
+	m.observe(two, held)
+	require.NoError(t, testutil.GatherAndCompare(registry, strings.NewReader(`
+# HELP outrigger_rollouts_held SidecarSets whose run somebody has paused by signal.
+# TYPE outrigger_rollouts_held gauge
+outrigger_rollouts_held 1
+# HELP outrigger_rollouts SidecarSets by the phase of their rollout (SPEC §8).
+# TYPE outrigger_rollouts gauge
+outrigger_rollouts{phase="Complete"} 0
+outrigger_rollouts{phase="NotUpdate"} 0
+outrigger_rollouts{phase="PartitionReached"} 0
+outrigger_rollouts{phase="Paused"} 0
+outrigger_rollouts{phase="Progressing"} 2
+outrigger_rollouts{phase="Waiting"} 0
+# HELP outrigger_rollouts_faulted SidecarSets whose run makes no progress because of the workers, by the reason of Degraded.
+# TYPE outrigger_rollouts_faulted gauge
+outrigger_rollouts_faulted{reason="RolloutFailing"} 0
+outrigger_rollouts_faulted{reason="WorkerUnavailable"} 1
+# HELP outrigger_rollout_window_pods Pods that the SidecarSets that are being rolled out may make unavailable at once, in all.
+# TYPE outrigger_rollout_window_pods gauge
+outrigger_rollout_window_pods 3
+# HELP outrigger_rollout_pods Pods of all SidecarSets, once for each set, by state; in_flight ones are unavailable because of an upgrade, broken ones have a sidecar that cannot start.
+# TYPE outrigger_rollout_pods gauge
+outrigger_rollout_pods{state="broken"} 2
+outrigger_rollout_pods{state="in_flight"} 2
+outrigger_rollout_pods{state="matched"} 20
+outrigger_rollout_pods{state="not_upgradable"} 0
+outrigger_rollout_pods{state="ready"} 18
+outrigger_rollout_pods{state="remaining"} 13
+outrigger_rollout_pods{state="updated"} 7
+outrigger_rollout_pods{state="updated_ready"} 0
+`), "outrigger_rollouts", "outrigger_rollouts_held", "outrigger_rollouts_faulted", "outrigger_rollout_window_pods", "outrigger_rollout_pods"))
+
+	m.forget("one")
+	m.forget("two")
+	assert.Zero(t, m.totals().counts)
+}
+
+func TestAStalledRolloutIsOneWhoseCountsStayWhileItIsToMove(t *testing.T) {
+	clock := clocktesting.NewFakePassiveClock(time.Unix(1000, 0))
+	m := newRolloutMetrics(clock)
+	set := fixture.SidecarSet("one")
+	pass := func(d time.Duration) { clock.SetTime(clock.Now().Add(d)) }
+	m.observe(set, moving(1))
+	pass(time.Minute)
+	m.observe(set, moving(1))
+	assert.Equal(t, time.Minute, m.totals().stalled)
+	m.observe(set, moving(2))
+	assert.Zero(t, m.totals().stalled, "counts changed")
+	pass(time.Minute)
+	held := moving(2)
+	held.hold = &v1alpha1.RolloutHold{}
+	m.observe(set, held)
+	assert.Zero(t, m.totals().stalled, "held")
+	pass(time.Hour)
+	m.observe(set, moving(2))
+	assert.Zero(t, m.totals().stalled, "resumed")
+}

@@ -1,0 +1,152 @@
+package operator
+
+import (
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"k8s.io/utils/clock"
+
+	"github.com/outrigger/outrigger/api/protocol"
+	"github.com/outrigger/outrigger/api/v1alpha1"
+)
+
+// rolloutMetrics are totals over all sets, made when they are asked for, so that
+// nothing is labelled by set.
+type rolloutMetrics struct {
+	clock clock.PassiveClock
+	mu    sync.Mutex
+	sets  map[string]rolloutMetric
+	descs rolloutDescs
+}
+
+// rolloutMetric is what the totals need of one set.
+type rolloutMetric struct {
+	generation     int64
+	phase          protocol.Phase
+	held           bool
+	fault          string
+	broken, window int
+	counts         protocol.Counts
+	// movedAt is when generation or counts were first seen as they are.
+	movedAt time.Time
+}
+
+type rolloutDescs struct{ rollouts, held, faulted, pods, window, stalled *prometheus.Desc }
+
+func newRolloutMetrics(clock clock.PassiveClock) *rolloutMetrics {
+	desc := func(name, help string, labels ...string) *prometheus.Desc {
+		return prometheus.NewDesc(name, help, labels, nil)
+	}
+	return &rolloutMetrics{clock: clock, sets: map[string]rolloutMetric{}, descs: rolloutDescs{
+		rollouts: desc("outrigger_rollouts", "SidecarSets by the phase of their rollout (SPEC §8).", "phase"),
+		held:     desc("outrigger_rollouts_held", "SidecarSets whose run somebody has paused by signal."),
+		faulted:  desc("outrigger_rollouts_faulted", "SidecarSets whose run makes no progress because of the workers, by the reason of Degraded.", "reason"),
+		pods:     desc("outrigger_rollout_pods", "Pods of all SidecarSets, once for each set, by state; in_flight ones are unavailable because of an upgrade, broken ones have a sidecar that cannot start.", "state"),
+		window:   desc("outrigger_rollout_window_pods", "Pods that the SidecarSets that are being rolled out may make unavailable at once, in all."),
+		stalled:  desc("outrigger_rollout_stalled_seconds", "Time since the counts of a rollout have changed, of the one that has waited longest with pods left to upgrade or to become ready; 0 without any. Held and paused ones do not count."),
+	}}
+}
+
+// observe replaces what is known of a set.
+func (m *rolloutMetrics) observe(set *v1alpha1.SidecarSet, seen *observation) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	before, known := m.sets[set.Name]
+	now := rolloutMetric{
+		generation: set.Generation, phase: seen.plan.Phase, held: seen.hold != nil, fault: seen.fault.reason,
+		broken: seen.broken.count, window: seen.plan.Slots, counts: seen.plan.Counts, movedAt: before.movedAt,
+	}
+	if !known || now.generation != before.generation || now.counts != before.counts || now.waits() != before.waits() {
+		now.movedAt = m.clock.Now()
+	}
+	m.sets[set.Name] = now
+}
+
+func (m *rolloutMetrics) forget(name string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	delete(m.sets, name)
+}
+
+// waits reports whether the rollout is to move by itself.
+func (m *rolloutMetric) waits() bool {
+	return !m.held && (m.phase == protocol.PhaseProgressing || m.phase == protocol.PhaseWaiting)
+}
+
+// Describe implements prometheus.Collector.
+func (m *rolloutMetrics) Describe(descriptions chan<- *prometheus.Desc) {
+	d := m.descs
+	for _, one := range []*prometheus.Desc{d.rollouts, d.held, d.faulted, d.pods, d.window, d.stalled} {
+		descriptions <- one
+	}
+}
+
+// Collect implements prometheus.Collector.
+func (m *rolloutMetrics) Collect(metrics chan<- prometheus.Metric) {
+	gauge := func(desc *prometheus.Desc, value float64, labels ...string) {
+		metrics <- prometheus.MustNewConstMetric(desc, prometheus.GaugeValue, value, labels...)
+	}
+	t := m.totals()
+	for _, phase := range phases() {
+		gauge(m.descs.rollouts, float64(t.phases[phase]), string(phase))
+	}
+	for _, reason := range faultReasons() {
+		gauge(m.descs.faulted, float64(t.faults[reason]), reason)
+	}
+	gauge(m.descs.held, float64(t.held))
+	gauge(m.descs.window, float64(t.window))
+	gauge(m.descs.stalled, t.stalled.Seconds())
+	for state, count := range map[string]int{
+		"matched": t.counts.Matched, "updated": t.counts.Updated, "ready": t.counts.Ready, "updated_ready": t.counts.UpdatedReady,
+		"remaining": t.counts.Remaining, "not_upgradable": t.counts.NotUpgradable, "in_flight": t.counts.Unavailable, "broken": t.broken,
+	} {
+		gauge(m.descs.pods, float64(count), state)
+	}
+}
+
+// phases are those that a set can be in; of the others no set is left.
+func phases() []protocol.Phase {
+	return []protocol.Phase{
+		protocol.PhaseProgressing, protocol.PhaseWaiting, protocol.PhasePaused,
+		protocol.PhaseComplete, protocol.PhasePartitionReached, protocol.PhaseNotUpdate,
+	}
+}
+
+func faultReasons() []string {
+	return []string{v1alpha1.ReasonWorkerUnavailable, v1alpha1.ReasonRolloutFailing}
+}
+
+type rolloutTotals struct {
+	phases               map[protocol.Phase]int
+	faults               map[string]int
+	held, broken, window int
+	counts               protocol.Counts
+	stalled              time.Duration
+}
+
+func (m *rolloutMetrics) totals() rolloutTotals {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	t, now := rolloutTotals{phases: map[protocol.Phase]int{}, faults: map[string]int{}}, m.clock.Now()
+	for _, set := range m.sets {
+		t.phases[set.phase]++
+		t.faults[set.fault]++
+		t.broken += set.broken
+		t.counts.Matched += set.counts.Matched
+		t.counts.Updated += set.counts.Updated
+		t.counts.Ready += set.counts.Ready
+		t.counts.UpdatedReady += set.counts.UpdatedReady
+		t.counts.Remaining += set.counts.Remaining
+		t.counts.NotUpgradable += set.counts.NotUpgradable
+		t.counts.Unavailable += set.counts.Unavailable
+		if set.held {
+			t.held++
+		}
+		if set.waits() {
+			t.window += set.window
+			t.stalled = max(t.stalled, now.Sub(set.movedAt))
+		}
+	}
+	return t
+}
