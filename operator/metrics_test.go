@@ -10,11 +10,13 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	clocktesting "k8s.io/utils/clock/testing"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	"github.com/outrigger/outrigger/api/protocol"
 	"github.com/outrigger/outrigger/api/v1alpha1"
 	"github.com/outrigger/outrigger/internal/fixture"
 	"github.com/outrigger/outrigger/internal/rollout"
+	"github.com/outrigger/outrigger/kube"
 )
 
 func moving(updated int) *observation {
@@ -90,4 +92,24 @@ func TestAStalledRolloutIsOneWhoseCountsStayWhileItIsToMove(t *testing.T) {
 	pass(time.Hour)
 	m.observe(set, moving(2))
 	assert.Zero(t, m.totals().stalled, "resumed")
+}
+
+func TestTheStatusOfASetIsCountedUntilItIsGone(t *testing.T) {
+	scheme, err := kube.NewScheme()
+	require.NoError(t, err)
+	metrics, err := newMetrics(prometheus.NewRegistry())
+	require.NoError(t, err)
+	clock := clocktesting.NewFakePassiveClock(time.Unix(1000, 0))
+	r := &reconciler{
+		client: fake.NewClientBuilder().WithScheme(scheme).Build(), metrics: metrics, clock: clock,
+		runStates: newRunStates(), limiter: newEnqueueLimiter(clock),
+	}
+	set := fixture.SidecarSet("one")
+	failing := outcome{fault: fault{reason: v1alpha1.ReasonRolloutFailing}}
+	require.NoError(t, r.publish(t.Context(), set.DeepCopy(), set, moving(1), failing))
+	totals := metrics.rollouts.totals()
+	assert.Equal(t, 10, totals.counts.Matched)
+	assert.Equal(t, 1, totals.faults[v1alpha1.ReasonRolloutFailing])
+	r.forget("one")
+	assert.Zero(t, metrics.rollouts.totals().counts)
 }
