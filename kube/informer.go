@@ -47,9 +47,9 @@ func (i *informer) RunWithContext(ctx context.Context) {
 	reflecting.Wait()
 }
 
-// SetTransform strips objects also in the relay, before the whole first list has
-// arrived.
+// SetTransform has objects transformed in the relay, before anybody else has them: they
+// may then be changed in place, and those of the first list are while it still arrives.
 func (i *informer) SetTransform(transform toolscache.TransformFunc) error {
 	i.relay.transform = transform
-	return i.SharedIndexInformer.SetTransform(transform)
+	return nil
 }

@@ -122,6 +122,7 @@ func (o Options) NewManager(adjust func(*manager.Options)) (*Manager, error) {
 	if err := metrics.Registry.Register(watches); err != nil {
 		return nil, fmt.Errorf("register the metrics of watches: %w", err)
 	}
+	stripped := newTransforms()
 	options := manager.Options{
 		Scheme:                 scheme,
 		Logger:                 o.Logger,
@@ -130,8 +131,10 @@ func (o Options) NewManager(adjust func(*manager.Options)) (*Manager, error) {
 		Cache: cache.Options{
 			NewInformer:      watches.NewInformer,
 			DefaultTransform: cache.TransformStripManagedFields(),
-			// Revisions and configuration are read from one namespace alone.
 			ByObject: map[client.Object]cache.ByObject{
+				&corev1.Pod{}:       {Transform: stripped.pod},
+				&corev1.Namespace{}: {Transform: stripped.namespace},
+				// Revisions and configuration are read from one namespace alone.
 				&appsv1.ControllerRevision{}: {Namespaces: map[string]cache.Config{o.SystemNamespace: {}}},
 				&corev1.ConfigMap{}:          {Namespaces: map[string]cache.Config{o.SystemNamespace: {}}},
 				&corev1.Secret{}:             {Namespaces: map[string]cache.Config{o.SystemNamespace: {}}},

@@ -44,7 +44,7 @@ func (r *relay) Update(object any) error { return r.put(watch.Modified, object) 
 
 // Delete passes on the last state of an object.
 func (r *relay) Delete(object any) error {
-	key, gone, err := keyed(object)
+	key, gone, err := r.transformed(object)
 	if err != nil {
 		return err
 	}
@@ -64,7 +64,7 @@ func (r *relay) Replace(objects []any, resourceVersion string) error {
 	list := &metainternalversion.List{ListMeta: metav1.ListMeta{ResourceVersion: resourceVersion}}
 	var changes []watch.Event
 	for _, object := range objects {
-		key, listed, err := keyed(object)
+		key, listed, err := r.transformed(object)
 		if err != nil {
 			return err
 		}
@@ -114,7 +114,7 @@ func compareVersions(a, b runtime.Object) int {
 }
 
 func (r *relay) put(kind watch.EventType, object any) error {
-	key, changed, err := keyed(object)
+	key, changed, err := r.transformed(object)
 	if err != nil {
 		return err
 	}
@@ -128,6 +128,18 @@ func (r *relay) send(kind watch.EventType, object runtime.Object) {
 	case r.events <- watch.Event{Type: kind, Object: object}:
 	case <-r.done:
 	}
+}
+
+// transformed returns an object as it is cached, and its key.
+func (r *relay) transformed(object any) (string, runtime.Object, error) {
+	if r.transform != nil {
+		kept, err := r.transform(object)
+		if err != nil {
+			return "", nil, fmt.Errorf("strip a %T for the cache: %w", object, err)
+		}
+		object = kept
+	}
+	return keyed(object)
 }
 
 func keyed(object any) (string, runtime.Object, error) {
