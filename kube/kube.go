@@ -122,7 +122,6 @@ func (o Options) NewManager(adjust func(*manager.Options)) (*Manager, error) {
 	if err := metrics.Registry.Register(watches); err != nil {
 		return nil, fmt.Errorf("register the metrics of watches: %w", err)
 	}
-	stripped := newTransforms()
 	options := manager.Options{
 		Scheme:                 scheme,
 		Logger:                 o.Logger,
@@ -132,8 +131,8 @@ func (o Options) NewManager(adjust func(*manager.Options)) (*Manager, error) {
 			NewInformer:      watches.NewInformer,
 			DefaultTransform: cache.TransformStripManagedFields(),
 			ByObject: map[client.Object]cache.ByObject{
-				&corev1.Pod{}:       {Transform: stripped.pod},
-				&corev1.Namespace{}: {Transform: stripped.namespace},
+				&corev1.Pod{}:       {Transform: NewPodTransform()},
+				&corev1.Namespace{}: {Transform: namespaceTransform},
 				// Revisions and configuration are read from one namespace alone.
 				&appsv1.ControllerRevision{}: {Namespaces: map[string]cache.Config{o.SystemNamespace: {}}},
 				&corev1.ConfigMap{}:          {Namespaces: map[string]cache.Config{o.SystemNamespace: {}}},

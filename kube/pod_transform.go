@@ -5,22 +5,25 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	toolscache "k8s.io/client-go/tools/cache"
 
 	"github.com/outrigger/outrigger/api/v1alpha1"
 )
 
-// transforms are the cache.Options' of one process.
-type transforms struct {
+// NewPodTransform returns the cache.Options.Transform of pods. It leaves of a pod what
+// somebody reads of a cached one; a field that is read from now on has to be added here.
+// It changes the pod in place, because the relay and the cache hold the same object.
+func NewPodTransform() toolscache.TransformFunc {
+	return (&podTransform{interned: newInterner()}).strip
+}
+
+type podTransform struct {
 	interned *interner
 }
 
-func newTransforms() *transforms { return &transforms{interned: newInterner()} }
-
-// pod leaves of a pod what somebody reads of a cached one; a field that is read from now
-// on has to be added here. It changes the pod in place: the relay and the cache hold the
-// same object. Annotations stay whole, because patchPodMetadata may name any of them, and
-// would take one that is missing here for one that the pod lacks.
-func (t *transforms) pod(o any) (any, error) {
+// strip keeps all annotations: patchPodMetadata may name any of them, and would take one
+// that is missing here for one that the pod lacks.
+func (t *podTransform) strip(o any) (any, error) {
 	pod, ok := o.(*corev1.Pod)
 	if !ok {
 		return nil, fmt.Errorf("the pod cache gets a %T", o)
@@ -46,7 +49,7 @@ func (t *transforms) pod(o any) (any, error) {
 	return pod, nil
 }
 
-func (t *transforms) conditions(all []corev1.PodCondition) []corev1.PodCondition {
+func (t *podTransform) conditions(all []corev1.PodCondition) []corev1.PodCondition {
 	kept := make([]corev1.PodCondition, 0, 2)
 	for i := range all {
 		condition := &all[i]
@@ -66,11 +69,11 @@ func (t *transforms) conditions(all []corev1.PodCondition) []corev1.PodCondition
 	return exactly(kept)
 }
 
-func (t *transforms) conditionStatus(condition *corev1.PodCondition) corev1.ConditionStatus {
+func (t *podTransform) conditionStatus(condition *corev1.PodCondition) corev1.ConditionStatus {
 	return corev1.ConditionStatus(t.interned.text(string(condition.Status)))
 }
 
-func (t *transforms) statuses(all []corev1.ContainerStatus) []corev1.ContainerStatus {
+func (t *podTransform) statuses(all []corev1.ContainerStatus) []corev1.ContainerStatus {
 	kept := make([]corev1.ContainerStatus, 0, len(all))
 	for i := range all {
 		status := &all[i]
@@ -82,7 +85,7 @@ func (t *transforms) statuses(all []corev1.ContainerStatus) []corev1.ContainerSt
 	return exactly(kept)
 }
 
-func (t *transforms) state(state *corev1.ContainerState) (kept corev1.ContainerState) {
+func (t *podTransform) state(state *corev1.ContainerState) (kept corev1.ContainerState) {
 	if state.Waiting != nil {
 		kept.Waiting = &corev1.ContainerStateWaiting{Reason: t.interned.text(state.Waiting.Reason)}
 	}
@@ -103,8 +106,8 @@ func exactly[T any](all []T) []T {
 	return append(make([]T, 0, len(all)), all...)
 }
 
-// namespace leaves the labels of a namespace, by which sets select and admission is off.
-func (t *transforms) namespace(o any) (any, error) {
+// namespaceTransform leaves the labels of a namespace, by which sets select and admission is off.
+func namespaceTransform(o any) (any, error) {
 	namespace, ok := o.(*corev1.Namespace)
 	if !ok {
 		return nil, fmt.Errorf("the namespace cache gets a %T", o)

@@ -1,0 +1,289 @@
+package kube
+
+import (
+	"encoding/json"
+	"fmt"
+	"runtime"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/client-go/tools/reference"
+
+	"github.com/outrigger/outrigger/api/v1alpha1"
+	"github.com/outrigger/outrigger/internal/fixture"
+	"github.com/outrigger/outrigger/internal/match"
+	"github.com/outrigger/outrigger/internal/podstate"
+	"github.com/outrigger/outrigger/internal/record"
+	"github.com/outrigger/outrigger/internal/rollout"
+	"github.com/outrigger/outrigger/internal/upgrade"
+)
+
+// decisions are all that is decided about pods.
+type decisions struct {
+	population   []podstate.State
+	plan, refill string
+	chosen       int
+	pods         []podDecisions
+}
+
+type podDecisions struct {
+	active         bool
+	sets           []string
+	patch, reset   string
+	condition      corev1.PodCondition
+	changed        bool
+	errs           []error
+	startFailures  []string
+	eventReference corev1.ObjectReference
+}
+
+func decide(t *testing.T, set *v1alpha1.SidecarSet, pods []*corev1.Pod) (made decisions) {
+	t.Helper()
+	scheme, err := NewScheme()
+	require.NoError(t, err)
+	population, err := rollout.Population(set, pods, nil)
+	require.NoError(t, err)
+	for i := range population {
+		made.population = append(made.population, population[i].State)
+	}
+	plan, err := rollout.Next(set, population, nil)
+	require.NoError(t, err)
+	made.chosen = len(plan.Pods)
+	made.refill = encoded(t, plan.Refill(slices.Concat(plan.Pods, plan.Reserve), nil, 1))
+	made.plan = encoded(t, plan)
+	for _, pod := range pods {
+		about, err := reference.GetReference(scheme, pod)
+		require.NoError(t, err)
+		one := decideOne(t, set, pod)
+		one.eventReference = *about
+		made.pods = append(made.pods, one)
+	}
+	return made
+}
+
+func encoded(t *testing.T, value any) string {
+	t.Helper()
+	text, err := json.Marshal(value)
+	require.NoError(t, err)
+	return string(text)
+}
+
+func decideOne(t *testing.T, set *v1alpha1.SidecarSet, pod *corev1.Pod) podDecisions {
+	t.Helper()
+	now := metav1.Unix(1_800_000_000, 0)
+	version, err := podstate.NewVersion(set)
+	require.NoError(t, err)
+	state, errState := version.Of(pod)
+	target := upgrade.Target{Version: version, Revision: "r", SetVersion: "100", Metadata: set.Spec.PatchPodMetadata}
+	patch, errPatch := upgrade.Patch(pod, target, now)
+	reset, errReset := upgrade.Reset(pod, version, now)
+	made := podDecisions{
+		active: match.Active(pod), sets: record.InjectedSets(pod.Annotations),
+		patch: string(patch), reset: string(reset), errs: []error{errState, errPatch, errReset},
+	}
+	made.condition, made.changed, err = podstate.UpgradableCondition(pod, set.Name, state, now)
+	require.NoError(t, err)
+	for _, native := range []bool{false, true} {
+		for _, name := range []string{"side", "hot-1", "hot-2", "native"} {
+			status := podstate.Status(pod, name, native)
+			if reason, failed := podstate.StartFailure(status); failed {
+				made.startFailures = append(made.startFailures, reason+" "+status.Image)
+			}
+		}
+	}
+	return made
+}
+
+// Whoever begins to read a field of a cached pod has to keep it in the cache: each field
+// of these pods has a value.
+func TestDecisionsAboutACachedPodAreThoseAboutTheWholeOne(t *testing.T) {
+	transform := NewPodTransform()
+	matched, planned := 0, 0
+	for seed := range int64(150) {
+		drawn := fixture.NewFilled(seed)
+		set := drawn.Set()
+		whole, cached := make([]*corev1.Pod, 12), make([]*corev1.Pod, 12)
+		for i := range whole {
+			whole[i] = drawn.Pod()
+			kept, err := transform(whole[i].DeepCopy())
+			require.NoError(t, err)
+			cached[i] = kept.(*corev1.Pod)
+		}
+		want := decide(t, set, whole)
+		require.Equal(t, want, decide(t, set, cached), "seed %d", seed)
+		planned += want.chosen
+		matched += len(want.population)
+	}
+	assert.Greater(t, planned, 50)
+	assert.Greater(t, matched, 500)
+}
+
+func TestAPodThatIsStrippedTwiceStaysTheSame(t *testing.T) {
+	transform := NewPodTransform()
+	pod := fixture.NewFilled(1).Pod()
+	once, err := transform(pod)
+	require.NoError(t, err)
+	require.Same(t, pod, once, "the relay and the cache hold one object")
+	before := pod.DeepCopy()
+	_, err = transform(pod)
+	require.NoError(t, err)
+	require.Equal(t, before, pod)
+	_, err = transform(&corev1.Node{})
+	require.EqualError(t, err, "the pod cache gets a *v1.Node")
+}
+
+func TestPodsOfOneWorkloadShareLabelsAndContainers(t *testing.T) {
+	shared := newInterner()
+	labels := shared.labels(map[string]string{"a": "1", "b": "2"})
+	again := shared.labels(map[string]string{"b": "2", "a": "1"})
+	again["c"] = "3"
+	require.Len(t, labels, 3, "one map")
+	require.Equal(t, map[string]string{"a": "2", "b": "1"}, shared.labels(map[string]string{"a": "2", "b": "1"}))
+	containers := []corev1.Container{{Name: "a", Image: "i"}, {Name: "b", Image: "j"}}
+	require.Same(t, &shared.containers(containers)[0], &shared.containers(containers)[0])
+	require.NotEqual(t, shared.containers(containers), shared.containers(containers[:1]))
+	for i := range 3 * internLimit {
+		shared.text(fmt.Sprint(i))
+		shared.labels(map[string]string{"a": fmt.Sprint(i)})
+		shared.containers([]corev1.Container{{Name: fmt.Sprint(i)}})
+	}
+	require.LessOrEqual(t, len(shared.texts), internLimit)
+	require.LessOrEqual(t, len(shared.labelMaps), internLimit)
+	require.LessOrEqual(t, len(shared.containerSet), internLimit)
+}
+
+func TestOfANamespaceTheLabelsAreCached(t *testing.T) {
+	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
+		Name: "n", UID: "u", ResourceVersion: "1", Labels: map[string]string{"a": "b"}, Annotations: map[string]string{"fat": "x"},
+	}}
+	kept, err := namespaceTransform(namespace)
+	require.NoError(t, err)
+	require.Equal(t, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "n", UID: "u", ResourceVersion: "1", Labels: map[string]string{"a": "b"}}}, kept)
+}
+
+// BenchmarkPodCache prints what a cached pod takes of the heap: whole but for
+// managedFields, and as it is cached. Each is decoded from what the API server sends.
+func BenchmarkPodCache(b *testing.B) {
+	whole := func(o any) (any, error) {
+		o.(*corev1.Pod).ManagedFields = nil
+		return o, nil
+	}
+	for name, transform := range map[string]func(any) (any, error){"whole": whole, "cached": NewPodTransform()} {
+		b.Run(name, func(b *testing.B) {
+			const pods = 10_000
+			for b.Loop() {
+				before := heap()
+				held := make([]*corev1.Pod, pods)
+				for i := range held {
+					held[i] = received(b, i)
+					if _, err := transform(held[i]); err != nil {
+						b.Fatal(err)
+					}
+				}
+				b.ReportMetric(float64(heap()-before)/pods, "B/pod")
+				runtime.KeepAlive(held)
+			}
+		})
+	}
+}
+
+func heap() uint64 {
+	runtime.GC()
+	runtime.GC()
+	var stats runtime.MemStats
+	runtime.ReadMemStats(&stats)
+	return stats.HeapAlloc
+}
+
+// received is a pod of one of a hundred Deployments, decoded anew.
+func received(b *testing.B, number int) *corev1.Pod {
+	b.Helper()
+	encoded, err := realistic(number).Marshal()
+	if err != nil {
+		b.Fatal(err)
+	}
+	pod := &corev1.Pod{}
+	if err := pod.Unmarshal(encoded); err != nil {
+		b.Fatal(err)
+	}
+	return pod
+}
+
+func realistic(number int) *corev1.Pod {
+	at := metav1.NewTime(time.Unix(1_700_000_000+int64(number), 0))
+	app := fmt.Sprintf("shop-%d", number/100)
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
+		Namespace: "prod", Name: fmt.Sprintf("%s-7d4b9c6f5b-%05d", app, number), GenerateName: app + "-7d4b9c6f5b-",
+		UID: types.UID(fmt.Sprintf("0e6b0f5a-3c1b-4ab0-9d5b-%012d", number)), ResourceVersion: fmt.Sprint(1_000_000 + number), CreationTimestamp: at,
+		Labels: map[string]string{"app": "web", "pod-template-hash": "7d4b9c6f5b"},
+		Annotations: map[string]string{
+			v1alpha1.InjectedListAnnotation:     "logs",
+			v1alpha1.HashAnnotation:             entry(at, `,"controllerRevision":"logs-6b7d8f9c5d"`),
+			v1alpha1.HashWithoutImageAnnotation: entry(at, ""),
+			v1alpha1.InPlaceUpdateStateAnnotation: `{"logs":{"revision":"4w2x8z5c7v9b4w2x8z5c7v9b","updateTimestamp":"` + at.UTC().Format(time.RFC3339) +
+				`","lastContainerStatuses":{"logs":{"imageID":"` + digest(1) + `","restartCount":0}}}}`,
+			"prometheus.io/scrape": "true", "prometheus.io/port": "9090", "checksum/config": strings.Repeat("c0ffee", 10),
+		},
+		OwnerReferences: []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "ReplicaSet", Name: app + "-7d4b9c6f5b", UID: "8c1d2f0a-77aa-4be1-93e1-000000000001", Controller: new(true)}},
+	}}
+	for i := range 8 {
+		pod.Labels[fmt.Sprintf("app.kubernetes.io/label-%d", i)] = fmt.Sprintf("%s-value-%d", app, i)
+	}
+	for i := range 3 {
+		pod.ManagedFields = append(pod.ManagedFields, metav1.ManagedFieldsEntry{
+			Manager: "kubelet", Operation: "Update", APIVersion: "v1", Time: &at, FieldsType: "FieldsV1", Subresource: "status",
+			FieldsV1: &metav1.FieldsV1{Raw: []byte(strings.Repeat(`{"f:metadata":{"f:labels":{}}}`, 40+i))},
+		})
+	}
+	spec := &pod.Spec
+	spec.NodeName, spec.ServiceAccountName, spec.RestartPolicy = fmt.Sprintf("node-%d", number%200), "default", corev1.RestartPolicyAlways
+	spec.SchedulerName, spec.DNSPolicy, spec.Priority = "default-scheduler", corev1.DNSClusterFirst, new(int32(0))
+	for _, name := range []string{"config", "data", "kube-api-access-x7k2p"} {
+		spec.Volumes = append(spec.Volumes, corev1.Volume{Name: name, VolumeSource: corev1.VolumeSource{ConfigMap: &corev1.ConfigMapVolumeSource{
+			LocalObjectReference: corev1.LocalObjectReference{Name: app + name}, DefaultMode: new(int32(420)),
+		}}})
+	}
+	spec.Tolerations = []corev1.Toleration{{Key: "node.kubernetes.io/not-ready", Operator: "Exists", Effect: "NoExecute", TolerationSeconds: new(int64(300))}}
+	pod.Status = corev1.PodStatus{Phase: corev1.PodRunning, HostIP: "10.0.0.1", PodIP: "10.1.0.1", PodIPs: []corev1.PodIP{{IP: "10.1.0.1"}}, StartTime: &at, QOSClass: "Burstable"}
+	for _, kind := range []corev1.PodConditionType{"PodReadyToStartContainers", corev1.PodInitialized, corev1.PodReady, corev1.ContainersReady, corev1.PodScheduled} {
+		pod.Status.Conditions = append(pod.Status.Conditions, corev1.PodCondition{Type: kind, Status: corev1.ConditionTrue, LastTransitionTime: at})
+	}
+	for i, name := range []string{"web", "metrics", "logs"} {
+		spec.Containers = append(spec.Containers, realisticContainer(name))
+		pod.Status.ContainerStatuses = append(pod.Status.ContainerStatuses, corev1.ContainerStatus{
+			Name: name, Image: "registry.example.com/team/" + name + ":v1.2.3", ImageID: digest(i), ContainerID: fmt.Sprintf("containerd://%064d", number),
+			Ready: true, Started: new(true), State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: at}},
+		})
+	}
+	return pod
+}
+
+func entry(at metav1.Time, more string) string {
+	return `{"logs":{"updateTimestamp":"` + at.UTC().Format(time.RFC3339) + `","hash":"4w2x8z5c7v9b4w2x8z5c7v9b","sidecarSetName":"logs","sidecarList":["logs"]` + more + `}}`
+}
+
+func digest(n int) string { return fmt.Sprintf("registry.example.com/team/app@sha256:%064d", n) }
+
+func realisticContainer(name string) corev1.Container {
+	probe := &corev1.Probe{ProbeHandler: corev1.ProbeHandler{HTTPGet: &corev1.HTTPGetAction{Path: "/healthz", Port: intstr.FromInt32(8080)}}, PeriodSeconds: 10}
+	container := corev1.Container{
+		Name: name, Image: "registry.example.com/team/" + name + ":v1.2.3", Args: []string{"--config=/etc/config.yaml", "--verbose"},
+		Ports: []corev1.ContainerPort{{Name: "http", ContainerPort: 8080}}, LivenessProbe: probe, ReadinessProbe: probe,
+		Resources:       corev1.ResourceRequirements{Requests: corev1.ResourceList{"cpu": resource.MustParse("100m"), "memory": resource.MustParse("128Mi")}},
+		SecurityContext: &corev1.SecurityContext{RunAsNonRoot: new(true)},
+		VolumeMounts:    []corev1.VolumeMount{{Name: "config", MountPath: "/etc/config"}, {Name: "data", MountPath: "/data"}, {Name: "kube-api-access-x7k2p", MountPath: "/var/run/secrets"}},
+	}
+	for i := range 10 {
+		container.Env = append(container.Env, corev1.EnvVar{Name: fmt.Sprintf("SETTING_%d", i), Value: strings.Repeat("v", 20)})
+	}
+	return container
+}
