@@ -29,6 +29,8 @@ type testCluster struct {
 	t     *testing.T
 	clock *clocktesting.FakeClock
 	pods  podInformer
+	// cached makes of a pod what the cache of a process keeps.
+	cached toolscache.TransformFunc
 }
 
 // podInformer is a cache of pods alone.
@@ -69,7 +71,7 @@ func newTestCluster(t *testing.T, calls interceptor.Funcs, set *v1alpha1.Sidecar
 	index, err := kube.IndexPods(t.Context(), informer)
 	require.NoError(t, err)
 	a.Cache, a.Index, a.Writers = informer, index, 2
-	c := &testCluster{Activities: a, t: t, clock: clock, pods: informer}
+	c := &testCluster{Activities: a, t: t, clock: clock, pods: informer, cached: kube.NewPodTransform()}
 	c.sync()
 	return c
 }
@@ -81,7 +83,9 @@ func (c *testCluster) sync() {
 	require.NoError(c.t, c.Live.(client.Client).List(c.t.Context(), &list))
 	var all []any
 	for i := range list.Items {
-		all = append(all, &list.Items[i])
+		cached, err := c.cached(&list.Items[i])
+		require.NoError(c.t, err)
+		all = append(all, cached)
 	}
 	require.NoError(c.t, c.pods.GetIndexer().Replace(all, ""))
 }

@@ -2,6 +2,7 @@ package kube
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"syscall"
@@ -91,14 +92,26 @@ func TestAnInformerCatchesUpAfterAnOutage(t *testing.T) {
 		opened: make(chan *watch.FakeWatcher, 1),
 	}
 	followed := newInformer(api.listWatch(), &corev1.Pod{}, 0, toolscache.Indexers{})
+	var seen sync.Map
 	require.NoError(t, followed.SetTransform(func(object any) (any, error) {
+		if _, already := seen.Load(object); already {
+			return nil, errors.New("somebody may be reading this object")
+		}
 		if pod, ok := object.(*corev1.Pod); ok {
 			pod.ManagedFields = nil
 		}
 		return object, nil
 	}))
 	events := make(handled, 20)
-	_, err := followed.AddEventHandler(events.handler())
+	see := func(object any) {
+		seen.Store(object, true)
+		assert.Empty(t, object.(*corev1.Pod).ManagedFields)
+	}
+	_, err := followed.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
+		AddFunc: see, UpdateFunc: func(_, object any) { see(object) }, DeleteFunc: see,
+	})
+	require.NoError(t, err)
+	_, err = followed.AddEventHandler(events.handler())
 	require.NoError(t, err)
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan struct{})

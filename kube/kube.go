@@ -127,18 +127,7 @@ func (o Options) NewManager(adjust func(*manager.Options)) (*Manager, error) {
 		Logger:                 o.Logger,
 		Metrics:                server.Options{BindAddress: o.MetricsAddress},
 		HealthProbeBindAddress: o.HealthAddress,
-		Cache: cache.Options{
-			NewInformer:      watches.NewInformer,
-			DefaultTransform: cache.TransformStripManagedFields(),
-			ByObject: map[client.Object]cache.ByObject{
-				&corev1.Pod{}:       {Transform: NewPodTransform()},
-				&corev1.Namespace{}: {Transform: namespaceTransform},
-				// Revisions and configuration are read from one namespace alone.
-				&appsv1.ControllerRevision{}: {Namespaces: map[string]cache.Config{o.SystemNamespace: {}}},
-				&corev1.ConfigMap{}:          {Namespaces: map[string]cache.Config{o.SystemNamespace: {}}},
-				&corev1.Secret{}:             {Namespaces: map[string]cache.Config{o.SystemNamespace: {}}},
-			},
-		},
+		Cache:                  o.cacheOptions(watches),
 	}
 	if adjust != nil {
 		adjust(&options)
@@ -159,6 +148,24 @@ func (o Options) NewManager(adjust func(*manager.Options)) (*Manager, error) {
 	return &Manager{Manager: mgr, Watches: watches, Direct: direct, conversion: &conversionGuard{
 		client: direct, readSets: readSets, down: down, clock: clock.RealClock{}, log: o.Logger,
 	}}, nil
+}
+
+// cacheOptions have every type stripped of what nobody reads.
+func (o Options) cacheOptions(watches *Watches) cache.Options {
+	// One map each: controller-runtime writes the defaults of a type into it.
+	inSystemNamespace := func() map[string]cache.Config { return map[string]cache.Config{o.SystemNamespace: {}} }
+	return cache.Options{
+		NewInformer:      watches.NewInformer,
+		DefaultTransform: cache.TransformStripManagedFields(),
+		ByObject: map[client.Object]cache.ByObject{
+			&corev1.Pod{}:       {Transform: NewPodTransform()},
+			&corev1.Namespace{}: {Transform: namespaceTransform},
+			// Revisions and configuration are read from one namespace alone.
+			&appsv1.ControllerRevision{}: {Namespaces: inSystemNamespace()},
+			&corev1.ConfigMap{}:          {Namespaces: inSystemNamespace()},
+			&corev1.Secret{}:             {Namespaces: inSystemNamespace()},
+		},
+	}
 }
 
 // run returns when ctx ends. controller-runtime would wait for ever, and busily, for

@@ -141,6 +141,25 @@ func TestAPodThatIsStrippedTwiceStaysTheSame(t *testing.T) {
 	require.EqualError(t, err, "the pod cache gets a *v1.Node")
 }
 
+func TestEveryRoleCachesStrippedPodsAndNamespaces(t *testing.T) {
+	stripped := 0
+	for object, by := range (Options{}).cacheOptions(&Watches{}).ByObject {
+		switch object.(type) {
+		case *corev1.Pod:
+			kept, err := by.Transform(realistic(1))
+			require.NoError(t, err)
+			require.Empty(t, kept.(*corev1.Pod).Spec.Volumes)
+			stripped++
+		case *corev1.Namespace:
+			kept, err := by.Transform(&corev1.Namespace{Spec: corev1.NamespaceSpec{Finalizers: []corev1.FinalizerName{"kubernetes"}}})
+			require.NoError(t, err)
+			require.Empty(t, kept.(*corev1.Namespace).Spec)
+			stripped++
+		}
+	}
+	require.Equal(t, 2, stripped)
+}
+
 func TestPodsOfOneWorkloadShareLabelsAndContainers(t *testing.T) {
 	shared := newInterner()
 	labels := shared.labels(map[string]string{"a": "1", "b": "2"})

@@ -1,0 +1,76 @@
+package operator
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/outrigger/outrigger/internal/fixture"
+	"github.com/outrigger/outrigger/internal/podstate"
+	"github.com/outrigger/outrigger/internal/rollout"
+	"github.com/outrigger/outrigger/kube"
+)
+
+// statusOf is what a set's status says because of one pod.
+func statusOf(t *testing.T, version *podstate.Version, pod *corev1.Pod) []any {
+	t.Helper()
+	state, err := version.Of(pod)
+	require.NoError(t, err)
+	reason, detail := brokenSidecar(pod, version.Sidecars)
+	return []any{state, reason, detail}
+}
+
+// A field that status is made from, and that the cache drops, would show in none of the
+// others.
+func TestStatusIsMadeFromWhatThePodCacheKeeps(t *testing.T) {
+	transform, broken, changes := kube.NewPodTransform(), 0, 0
+	cached := func(pod *corev1.Pod) *corev1.Pod {
+		kept, err := transform(pod.DeepCopy())
+		require.NoError(t, err)
+		return kept.(*corev1.Pod)
+	}
+	for seed := range int64(60) {
+		drawn := fixture.NewFilled(seed)
+		set := drawn.Set()
+		version, err := podstate.NewVersion(set)
+		require.NoError(t, err)
+		before, other := drawn.Pod(), drawn.Pod()
+		whole, err := findBroken(set, []rollout.Pod{{Pod: before}, {Pod: other}})
+		require.NoError(t, err)
+		kept, err := findBroken(set, []rollout.Pod{{Pod: cached(before)}, {Pod: cached(other)}})
+		require.NoError(t, err)
+		require.Equal(t, whole, kept, "seed %d", seed)
+		broken += whole.count
+
+		after := before.DeepCopy()
+		after.Status = other.Status
+		require.Equal(t, statusOf(t, version, after), statusOf(t, version, cached(after)), "seed %d", seed)
+		if affectsStatus(cached(before), cached(after)) {
+			changes++
+			continue
+		}
+		require.Equal(t, statusOf(t, version, before), statusOf(t, version, after), "seed %d", seed)
+	}
+	assert.Positive(t, broken)
+	assert.Positive(t, changes)
+}
+
+// Most changes of a pod are of no interest: no set is walked for them.
+func TestAChangeOfWhatThePodCacheDropsAffectsNoStatus(t *testing.T) {
+	transform, drawn := kube.NewPodTransform(), fixture.NewFilled(1)
+	before, other := drawn.Pod(), drawn.Pod()
+	after := before.DeepCopy()
+	after.Spec.Volumes, after.Status.StartTime, after.Status.PodIPs = other.Spec.Volumes, other.Status.StartTime, other.Status.PodIPs
+	for i := range after.Status.ContainerStatuses {
+		after.Status.ContainerStatuses[i].LastTerminationState = other.Status.ContainerStatuses[i].LastTerminationState
+		after.Status.ContainerStatuses[i].ContainerID = "another"
+	}
+	require.True(t, affectsStatus(before, after), "as they are sent")
+	for _, pod := range []*corev1.Pod{before, after} {
+		_, err := transform(pod)
+		require.NoError(t, err)
+	}
+	require.False(t, affectsStatus(before, after))
+}
