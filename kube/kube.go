@@ -152,8 +152,7 @@ func (o Options) NewManager(adjust func(*manager.Options)) (*Manager, error) {
 
 // cacheOptions have every type stripped of what nobody reads.
 func (o Options) cacheOptions(watches *Watches) cache.Options {
-	// One map each: controller-runtime writes the defaults of a type into it.
-	inSystemNamespace := func() map[string]cache.Config { return map[string]cache.Config{o.SystemNamespace: {}} }
+	inSystemNamespace := map[string]cache.Config{o.SystemNamespace: {}}
 	return cache.Options{
 		NewInformer:      watches.NewInformer,
 		DefaultTransform: cache.TransformStripManagedFields(),
@@ -161,9 +160,9 @@ func (o Options) cacheOptions(watches *Watches) cache.Options {
 			&corev1.Pod{}:       {Transform: NewPodTransform()},
 			&corev1.Namespace{}: {Transform: namespaceTransform},
 			// Revisions and configuration are read from one namespace alone.
-			&appsv1.ControllerRevision{}: {Namespaces: inSystemNamespace()},
-			&corev1.ConfigMap{}:          {Namespaces: inSystemNamespace()},
-			&corev1.Secret{}:             {Namespaces: inSystemNamespace()},
+			&appsv1.ControllerRevision{}: {Namespaces: inSystemNamespace},
+			&corev1.ConfigMap{}:          {Namespaces: inSystemNamespace},
+			&corev1.Secret{}:             {Namespaces: inSystemNamespace},
 		},
 	}
 }

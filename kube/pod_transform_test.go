@@ -19,12 +19,12 @@ import (
 	"k8s.io/client-go/tools/reference"
 
 	"github.com/outrigger/outrigger/api/v1alpha1"
-	"github.com/outrigger/outrigger/internal/fixture"
 	"github.com/outrigger/outrigger/internal/match"
 	"github.com/outrigger/outrigger/internal/podstate"
 	"github.com/outrigger/outrigger/internal/record"
 	"github.com/outrigger/outrigger/internal/rollout"
 	"github.com/outrigger/outrigger/internal/upgrade"
+	"github.com/outrigger/outrigger/kube/podtest"
 )
 
 // decisions are all that is decided about pods.
@@ -109,7 +109,7 @@ func TestDecisionsAboutACachedPodAreThoseAboutTheWholeOne(t *testing.T) {
 	transform := NewPodTransform()
 	matched, planned := 0, 0
 	for seed := range int64(150) {
-		drawn := fixture.NewFilled(seed)
+		drawn := podtest.New(seed)
 		set := drawn.Set()
 		whole, cached := make([]*corev1.Pod, 12), make([]*corev1.Pod, 12)
 		for i := range whole {
@@ -129,7 +129,7 @@ func TestDecisionsAboutACachedPodAreThoseAboutTheWholeOne(t *testing.T) {
 
 func TestAPodThatIsStrippedTwiceStaysTheSame(t *testing.T) {
 	transform := NewPodTransform()
-	pod := fixture.NewFilled(1).Pod()
+	pod := podtest.New(1).Pod()
 	once, err := transform(pod)
 	require.NoError(t, err)
 	require.Same(t, pod, once, "the relay and the cache hold one object")
@@ -260,7 +260,7 @@ func realistic(number int) *corev1.Pod {
 	for i := range 3 {
 		pod.ManagedFields = append(pod.ManagedFields, metav1.ManagedFieldsEntry{
 			Manager: "kubelet", Operation: "Update", APIVersion: "v1", Time: &at, FieldsType: "FieldsV1", Subresource: "status",
-			FieldsV1: &metav1.FieldsV1{Raw: []byte(strings.Repeat(`{"f:metadata":{"f:labels":{}}}`, 40+i))},
+			FieldsV1: metav1.NewFieldsV1(strings.Repeat(`{"f:metadata":{"f:labels":{}}}`, 40+i)),
 		})
 	}
 	spec := &pod.Spec

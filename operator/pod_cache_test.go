@@ -7,10 +7,10 @@ import (
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/outrigger/outrigger/internal/fixture"
 	"github.com/outrigger/outrigger/internal/podstate"
 	"github.com/outrigger/outrigger/internal/rollout"
 	"github.com/outrigger/outrigger/kube"
+	"github.com/outrigger/outrigger/kube/podtest"
 )
 
 // statusOf is what a set's status says because of one pod.
@@ -32,7 +32,7 @@ func TestStatusIsMadeFromWhatThePodCacheKeeps(t *testing.T) {
 		return kept.(*corev1.Pod)
 	}
 	for seed := range int64(60) {
-		drawn := fixture.NewFilled(seed)
+		drawn := podtest.New(seed)
 		set := drawn.Set()
 		version, err := podstate.NewVersion(set)
 		require.NoError(t, err)
@@ -59,7 +59,7 @@ func TestStatusIsMadeFromWhatThePodCacheKeeps(t *testing.T) {
 
 // Most changes of a pod are of no interest: no set is walked for them.
 func TestAChangeOfWhatThePodCacheDropsAffectsNoStatus(t *testing.T) {
-	transform, drawn := kube.NewPodTransform(), fixture.NewFilled(1)
+	transform, drawn := kube.NewPodTransform(), podtest.New(1)
 	before, other := drawn.Pod(), drawn.Pod()
 	after := before.DeepCopy()
 	after.Spec.Volumes, after.Status.StartTime, after.Status.PodIPs = other.Spec.Volumes, other.Status.StartTime, other.Status.PodIPs
