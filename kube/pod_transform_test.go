@@ -108,7 +108,7 @@ func decideOne(t *testing.T, set *v1alpha1.SidecarSet, pod *corev1.Pod) podDecis
 func TestDecisionsAboutACachedPodAreThoseAboutTheWholeOne(t *testing.T) {
 	transform := NewPodTransform()
 	matched, planned := 0, 0
-	for seed := range int64(150) {
+	for seed := range int64(250) {
 		drawn := podtest.New(seed)
 		set := drawn.Set()
 		whole, cached := make([]*corev1.Pod, 12), make([]*corev1.Pod, 12)

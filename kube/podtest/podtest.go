@@ -130,7 +130,7 @@ func (p *Pods) statuses(of []corev1.Container) []corev1.ContainerStatus {
 		status := &drawn[i]
 		p.filler.Fill(status)
 		status.Name, status.Image = of[i].Name, p.pick(of[i].Image, "side:v1", "side:v2")
-		status.ImageID, status.RestartCount = p.pick("", "id-1", "id-2", "side@sha256:aa"), int32(p.below(3))
+		status.ImageID, status.RestartCount = p.pick("", "id-1", "id-2", "side@sha256:aa"), int32(p.below(2))
 		if status.Ready = !p.one(4); status.Ready || p.one(2) {
 			status.State.Waiting = nil
 		} else {
