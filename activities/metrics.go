@@ -35,8 +35,8 @@ func NewMetrics(registerer prometheus.Registerer) (*Metrics, error) {
 	}
 	for _, change := range []string{changeUpgrade, changeReset, changeCondition} {
 		m.seconds.WithLabelValues(change)
-		for _, verdict := range []verdict{verdictWritten, verdictRefused, verdictSkipped} {
-			m.pods.WithLabelValues(change, string(verdict))
+		for _, result := range []podResult{resultWritten, resultRefused, resultSkipped} {
+			m.pods.WithLabelValues(change, string(result))
 		}
 	}
 	for _, collector := range []prometheus.Collector{m.pods, m.seconds} {

@@ -32,10 +32,10 @@ func TestABatchCountsPodsByWhatBecameOfThem(t *testing.T) {
 		b.upgrade(ctx, append(b.left, gone...))
 		return pool.wait()
 	}))
-	count := func(change string, v verdict) float64 {
+	count := func(change string, v podResult) float64 {
 		return testutil.ToFloat64(cluster.Metrics.pods.WithLabelValues(change, string(v)))
 	}
-	for _, v := range []verdict{verdictWritten, verdictRefused, verdictSkipped} {
+	for _, v := range []podResult{resultWritten, resultRefused, resultSkipped} {
 		assert.InDelta(t, 1, count(changeUpgrade, v), 0, v)
 		assert.Zero(t, count(changeReset, v), v)
 	}

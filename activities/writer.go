@@ -27,20 +27,20 @@ type writer struct {
 	reader *reader
 	pods   client.Writer
 	status client.SubResourceWriter
-	// results counts pods by verdict.
+	// results counts pods by result.
 	results *prometheus.CounterVec
 }
 
-// verdict is what became of a pod in a batch.
-type verdict string
+// podResult is what became of a pod in a batch.
+type podResult string
 
 const (
-	verdictWritten verdict = "written"
-	verdictRefused verdict = "refused"
-	// verdictSkipped pods are gone, have the change already, or are not to have it.
-	verdictSkipped verdict = "skipped"
-	// verdictConflict is an attempt's, never a batch's.
-	verdictConflict verdict = "conflict"
+	resultWritten podResult = "written"
+	resultRefused podResult = "refused"
+	// resultSkipped pods are gone, have the change already, or are not to have it.
+	resultSkipped podResult = "skipped"
+	// resultConflict is an attempt's, never a batch's.
+	resultConflict podResult = "conflict"
 )
 
 // change is one guarded write to one pod.
@@ -73,22 +73,22 @@ func (w *writer) apply(ctx context.Context, reference protocol.PodReference, out
 		if pod == nil {
 			break
 		}
-		verdict, err := attempt(ctx, pod, outcome, c)
+		result, err := attempt(ctx, pod, outcome, c)
 		if err != nil {
 			return err
 		}
-		if verdict != verdictConflict {
-			w.results.WithLabelValues(string(verdict)).Inc()
+		if result != resultConflict {
+			w.results.WithLabelValues(string(result)).Inc()
 			return nil
 		}
 		read = w.reader.livePod
 	}
-	w.results.WithLabelValues(string(verdictSkipped)).Inc()
+	w.results.WithLabelValues(string(resultSkipped)).Inc()
 	return nil
 }
 
-// attempt decides about a pod and writes it. The verdict is of no use with an error.
-func attempt(ctx context.Context, pod *corev1.Pod, outcome *outcome, c change) (verdict, error) {
+// attempt decides about a pod and writes it. The result is of no use with an error.
+func attempt(ctx context.Context, pod *corev1.Pod, outcome *outcome, c change) (podResult, error) {
 	reference := protocol.PodReference{Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID}
 	decided, err := c.decide(ctx, pod)
 	switch {
@@ -96,25 +96,25 @@ func attempt(ctx context.Context, pod *corev1.Pod, outcome *outcome, c change) (
 		return "", err
 	case decided.refusal != nil:
 		outcome.failed(reference, decided.refusal.Error())
-		return verdictRefused, nil
+		return resultRefused, nil
 	case decided.done:
 		outcome.wrote(reference, pod.ResourceVersion)
-		return verdictSkipped, nil
+		return resultSkipped, nil
 	case decided.patch == nil:
-		return verdictSkipped, nil
+		return resultSkipped, nil
 	}
 	err = c.write(ctx, pod, decided.patch)
 	switch {
 	case err == nil:
 		outcome.wrote(reference, pod.ResourceVersion)
-		return verdictWritten, nil
+		return resultWritten, nil
 	case apierrors.IsConflict(err):
-		return verdictConflict, nil
+		return resultConflict, nil
 	case apierrors.IsNotFound(err):
-		return verdictSkipped, nil
+		return resultSkipped, nil
 	case refused(err):
 		outcome.failed(reference, reason(err))
-		return verdictRefused, nil
+		return resultRefused, nil
 	}
 	outcome.wrote(reference, "")
 	return "", fmt.Errorf("write pod %s: %w", reference, err)
