@@ -59,7 +59,7 @@ verify: ## Fail when generated files, formatting, go.mod or the manifests are no
 	@unformatted=$$(gofmt -l .); [ -z "$$unformatted" ] || { echo "verify: run make fmt for" $$unformatted; exit 1; }
 	go mod tidy -diff
 	cd tools && go mod tidy -diff
-	bin/kubectl kustomize config/default >/dev/null
+	@for dir in default monitoring; do bin/kubectl kustomize config/$$dir >/dev/null || exit 1; done
 
 .PHONY: fmt
 fmt: ## Format the Go code
