@@ -50,14 +50,14 @@ func (d *writeDeadline) left() time.Duration {
 // passes; its cause says which.
 func (d *writeDeadline) keep(ctx context.Context, heartbeat func(context.Context) error) (working context.Context, stop func()) {
 	working, end := context.WithCancelCause(ctx)
-	rest := everyHeartbeat(working, d.clock, func(ctx context.Context) {
+	stopHeartbeats := everyHeartbeat(working, d.clock, func(ctx context.Context) {
 		err := d.extend(ctx, heartbeat)
 		if err != nil && (mustEnd(err) || d.left() <= 0) {
 			end(err)
 		}
 	})
 	return working, func() {
-		rest()
+		stopHeartbeats()
 		end(nil)
 	}
 }
