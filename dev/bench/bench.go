@@ -141,6 +141,10 @@ func (b *bench) rollout(ctx context.Context, workers int) (*figures, error) {
 	if err != nil {
 		return nil, err
 	}
+	processors, err := b.processorTime()
+	if err != nil {
+		return nil, err
+	}
 	w.Expect(imageNew)
 	began := time.Now()
 	patch := fmt.Appendf(nil, `[{"op":"replace","path":"/spec/containers/0/image","value":%q}]`, imageNew)
@@ -152,6 +156,11 @@ func (b *bench) rollout(ctx context.Context, workers int) (*figures, error) {
 		return nil, err
 	}
 	f := &figures{pods: b.pods, window: b.window, took: time.Since(began), restarts: view.AppRestarts}
+	after, err := b.processorTime()
+	if err != nil {
+		return nil, err
+	}
+	f.processors = since(processors, after)
 	f.worst, _ = w.Worst()
 	return f, b.account(ctx, set, before, f)
 }

@@ -18,8 +18,12 @@ import (
 
 // figures of one rollout.
 type figures struct {
-	pods, window, worst       int
-	took, before, after       time.Duration
+	pods, window, worst int
+	took                time.Duration
+	// before and after are the ideal mover's; nil: it did not go.
+	before, after *idealMove
+	// processors is the processor time of each process during the rollout, in seconds.
+	processors                map[string]float64
 	batches, events, failures int
 	restarts                  int32
 	writes, memory            map[string]float64
@@ -29,14 +33,14 @@ type figures struct {
 func (f *figures) String() string {
 	var out strings.Builder
 	line := func(name, format string, args ...any) {
-		fmt.Fprintf(&out, "%-28s "+format+"\n", append([]any{name}, args...)...)
+		fmt.Fprintf(&out, "%-38s "+format+"\n", append([]any{name}, args...)...)
 	}
 	line("pods", "%d", f.pods)
 	line("window", "%d", f.window)
 	line("seconds", "%.1f", f.took.Seconds())
-	if f.before > 0 {
-		line("ideal mover before, seconds", "%.1f", f.before.Seconds())
-		line("ideal mover after, seconds", "%.1f", f.after.Seconds())
+	if f.before != nil {
+		line("ideal mover before, seconds", "%.1f", f.before.took.Seconds())
+		line("ideal mover after, seconds", "%.1f", f.after.took.Seconds())
 		line("times the ideal", "%.2f", timesIdeal(f))
 	}
 	line("most in flight at once", "%d", f.worst)
@@ -51,6 +55,13 @@ func (f *figures) String() string {
 	for _, role := range slices.Sorted(maps.Keys(f.memory)) {
 		line("peak memory, MiB, "+role, "%.0f", f.memory[role])
 	}
+	for _, name := range slices.Sorted(maps.Keys(f.processors)) {
+		if f.before == nil {
+			line("processor seconds, "+name, "%.1f", f.processors[name])
+			continue
+		}
+		line("processor seconds, "+name, "%.1f (ideal %.1f, %.1f)", f.processors[name], f.before.processors[name], f.after.processors[name])
+	}
 	return out.String()
 }
 
@@ -59,7 +70,7 @@ func timesIdeal(rounds ...*figures) float64 {
 	var took, ideal time.Duration
 	for _, f := range rounds {
 		took += f.took
-		ideal += (f.before + f.after) / 2
+		ideal += (f.before.took + f.after.took) / 2
 	}
 	return took.Seconds() / ideal.Seconds()
 }

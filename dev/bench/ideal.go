@@ -19,43 +19,63 @@ import (
 	"github.com/outrigger/outrigger/internal/validation"
 )
 
+// idealMove is what the ideal mover took.
+type idealMove struct {
+	took time.Duration
+	// processors is the processor time of each process, in seconds.
+	processors map[string]float64
+}
+
 // ideal moves the same pods with the same window and nothing else to do:
 // whenever a pod is ready again, the next one is patched.
-func (b *bench) ideal(ctx context.Context, name string) (time.Duration, error) {
+func (b *bench) ideal(ctx context.Context, name string) (*idealMove, error) {
 	template, err := b.injected()
 	if err != nil {
-		return 0, err
+		return nil, err
 	}
 	w, err := b.populate(ctx, name, template)
 	if err != nil {
-		return 0, err
+		return nil, err
 	}
 	var pods corev1.PodList
 	if err := b.kube.List(ctx, &pods, client.InNamespace(name)); err != nil {
-		return 0, fmt.Errorf("list pods: %w", err)
+		return nil, fmt.Errorf("list pods: %w", err)
+	}
+	processors, err := b.processorTime()
+	if err != nil {
+		return nil, err
 	}
 	w.Expect(imageNew)
 	began := time.Now()
+	if err := b.moveAll(ctx, w, pods.Items); err != nil {
+		return nil, err
+	}
+	took := time.Since(began)
+	after, err := b.processorTime()
+	if err != nil {
+		return nil, err
+	}
+	return &idealMove{took: took, processors: since(processors, after)}, b.clear(ctx, name)
+}
+
+func (b *bench) moveAll(ctx context.Context, w *witness.Witness, pods []corev1.Pod) error {
 	patching, patchCtx := errgroup.WithContext(ctx)
-	for moved := 0; moved < len(pods.Items); {
+	for moved := 0; moved < len(pods); {
 		view, err := w.Await(ctx, func(v witness.View) bool { return moved-(v.Updated-v.InFlight) < b.window })
 		if err != nil {
-			return 0, err
+			return err
 		}
-		for free := b.window - (moved - (view.Updated - view.InFlight)); free > 0 && moved < len(pods.Items); free-- {
-			pod := &pods.Items[moved]
+		for free := b.window - (moved - (view.Updated - view.InFlight)); free > 0 && moved < len(pods); free-- {
+			pod := &pods[moved]
 			moved++
 			patching.Go(func() error { return b.move(patchCtx, w, pod) })
 		}
 	}
 	if err := patching.Wait(); err != nil {
-		return 0, fmt.Errorf("patch a pod: %w", err)
+		return fmt.Errorf("patch a pod: %w", err)
 	}
-	if _, err := w.Await(ctx, witness.Settled(b.pods)); err != nil {
-		return 0, err
-	}
-	took := time.Since(began)
-	return took, b.clear(ctx, name)
+	_, err := w.Await(ctx, witness.Settled(b.pods))
+	return err
 }
 
 // injected is the template of a pod that has its sidecars already, as the
