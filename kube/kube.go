@@ -43,6 +43,8 @@ type Options struct {
 	// MetricsAddress and HealthAddress are host:port; "0" turns them off.
 	MetricsAddress string
 	HealthAddress  string
+	// ProfileAddress serves /debug/pprof to whoever reaches it; empty: nobody.
+	ProfileAddress string
 	Logger         logr.Logger
 }
 
@@ -127,6 +129,7 @@ func (o Options) NewManager(adjust func(*manager.Options)) (*Manager, error) {
 		Logger:                 o.Logger,
 		Metrics:                server.Options{BindAddress: o.MetricsAddress},
 		HealthProbeBindAddress: o.HealthAddress,
+		PprofBindAddress:       o.ProfileAddress,
 		Cache:                  o.cacheOptions(watches),
 	}
 	if adjust != nil {

@@ -48,6 +48,7 @@ func (f *flags) add(root *cobra.Command) {
 	set.IntVar(&f.Burst, "kube-api-burst", 400, "requests to the API server at once")
 	set.StringVar(&f.MetricsAddress, "metrics-bind-address", ":8080", "`address` of /metrics; 0 turns it off")
 	set.StringVar(&f.HealthAddress, "health-probe-bind-address", ":8081", "`address` of /healthz and /readyz; 0 turns them off")
+	set.StringVar(&f.ProfileAddress, "pprof-bind-address", "", "`address` of /debug/pprof, which anybody who reaches it can read; empty: off")
 	set.StringVar(&f.logLevel, "log-level", "info", "debug, info, warn or error")
 	set.StringVar(&f.logFormat, "log-format", "text", "text or json")
 }
