@@ -1,14 +1,9 @@
 package pods
 
 import (
-	"slices"
-	"strings"
-	"sync"
 	"sync/atomic"
 
 	"github.com/go-logr/logr"
-	"k8s.io/apimachinery/pkg/labels"
-	"k8s.io/apimachinery/pkg/selection"
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/outrigger/outrigger/api/v1alpha1"
@@ -47,51 +42,21 @@ func compile(set *v1alpha1.SidecarSet) *compiledSet {
 	return compiled
 }
 
-// label is one key with one value.
-type label struct{ key, value string }
-
-// setIndex finds SidecarSets by the labels of a pod. A set is filed under the
-// labels that its selector requires, so that a pod costs nothing for sets that
-// it cannot match. It follows an informer and is safe for concurrent use.
+// setIndex finds SidecarSets by the labels of a pod. It follows an informer and is safe
+// for concurrent use.
 type setIndex struct {
-	log     logr.Logger
-	metrics *metrics
-
-	mu      sync.RWMutex
-	filed   map[string][]label
-	byLabel map[label]map[string]*compiledSet
-	// anywhere holds the sets whose selectors require no label by value.
-	anywhere map[string]*compiledSet
+	log      logr.Logger
+	metrics  *metrics
+	compiled match.Index[*compiledSet]
 }
 
 func newSetIndex(log logr.Logger, metrics *metrics) *setIndex {
-	return &setIndex{
-		log:      log,
-		metrics:  metrics,
-		filed:    map[string][]label{},
-		byLabel:  map[label]map[string]*compiledSet{},
-		anywhere: map[string]*compiledSet{},
-	}
+	return &setIndex{log: log, metrics: metrics}
 }
 
 // matching returns the sets whose selectors take these labels, by name.
 func (i *setIndex) matching(podLabels map[string]string) []*compiledSet {
-	i.mu.RLock()
-	defer i.mu.RUnlock()
-	var found []*compiledSet
-	collect := func(sets map[string]*compiledSet) {
-		for _, set := range sets {
-			if set.scope.Labels(podLabels) {
-				found = append(found, set)
-			}
-		}
-	}
-	collect(i.anywhere)
-	for key, value := range podLabels {
-		collect(i.byLabel[label{key, value}])
-	}
-	slices.SortFunc(found, func(a, b *compiledSet) int { return strings.Compare(a.name, b.name) })
-	return found
+	return i.compiled.Matching(podLabels)
 }
 
 func (i *setIndex) put(set *v1alpha1.SidecarSet) {
@@ -99,60 +64,13 @@ func (i *setIndex) put(set *v1alpha1.SidecarSet) {
 	if compiled.unreadable != nil {
 		i.log.Error(compiled.unreadable, "new pods that the SidecarSet could match are refused: its selectors cannot be read", "sidecarSet", set.Name)
 	}
-	i.mu.Lock()
-	defer i.mu.Unlock()
-	i.removeLocked(set.Name)
 	compiled.metrics = i.metrics.ofSet(set.Name)
-	under := required(compiled.scope.PodSelector())
-	i.filed[set.Name] = under
-	if len(under) == 0 {
-		i.anywhere[set.Name] = compiled
-	}
-	for _, l := range under {
-		if i.byLabel[l] == nil {
-			i.byLabel[l] = map[string]*compiledSet{}
-		}
-		i.byLabel[l][set.Name] = compiled
-	}
+	i.compiled.Put(set.Name, compiled.scope, compiled)
 }
 
 func (i *setIndex) remove(name string) {
-	i.mu.Lock()
-	defer i.mu.Unlock()
-	i.removeLocked(name)
+	i.compiled.Delete(name)
 	i.metrics.forget(name)
-}
-
-func (i *setIndex) removeLocked(name string) {
-	for _, l := range i.filed[name] {
-		delete(i.byLabel[l], name)
-		if len(i.byLabel[l]) == 0 {
-			delete(i.byLabel, l)
-		}
-	}
-	delete(i.filed, name)
-	delete(i.anywhere, name)
-}
-
-// required returns labels of which a pod must carry one: those of a single
-// requirement, so that a set is found at most once.
-func required(selector labels.Selector) []label {
-	requirements, _ := selector.Requirements()
-	var fewest []label
-	for _, requirement := range requirements {
-		switch requirement.Operator() {
-		case selection.In, selection.Equals, selection.DoubleEquals:
-		default:
-			continue
-		}
-		if values := requirement.ValuesUnsorted(); fewest == nil || len(values) < len(fewest) {
-			fewest = make([]label, len(values))
-			for i, value := range values {
-				fewest[i] = label{requirement.Key(), value}
-			}
-		}
-	}
-	return fewest
 }
 
 // handler feeds the index from an informer.

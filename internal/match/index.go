@@ -1,0 +1,115 @@
+package match
+
+import (
+	"slices"
+	"strings"
+	"sync"
+
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/selection"
+)
+
+// Index finds sets, and what is kept of them, by the labels of a pod. A set is filed
+// under the labels that its selector requires, so that a pod costs nothing for sets
+// that it cannot match. The zero value is empty and ready for concurrent use.
+type Index[T any] struct {
+	mu      sync.RWMutex
+	filed   map[string][]label
+	byLabel map[label]map[string]*indexed[T]
+	// anywhere holds the sets whose selectors require no label by value.
+	anywhere map[string]*indexed[T]
+}
+
+// label is one key with one value.
+type label struct{ key, value string }
+
+type indexed[T any] struct {
+	set   string
+	scope Scope
+	kept  T
+}
+
+// Put files a set, in place of what was filed under its name.
+func (i *Index[T]) Put(set string, scope Scope, kept T) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	if i.filed == nil {
+		i.filed, i.byLabel, i.anywhere = map[string][]label{}, map[label]map[string]*indexed[T]{}, map[string]*indexed[T]{}
+	}
+	i.deleteLocked(set)
+	entry, under := &indexed[T]{set, scope, kept}, required(scope.PodSelector())
+	i.filed[set] = under
+	if len(under) == 0 {
+		i.anywhere[set] = entry
+	}
+	for _, l := range under {
+		if i.byLabel[l] == nil {
+			i.byLabel[l] = map[string]*indexed[T]{}
+		}
+		i.byLabel[l][set] = entry
+	}
+}
+
+// Delete removes a set.
+func (i *Index[T]) Delete(set string) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	i.deleteLocked(set)
+}
+
+func (i *Index[T]) deleteLocked(set string) {
+	for _, l := range i.filed[set] {
+		delete(i.byLabel[l], set)
+		if len(i.byLabel[l]) == 0 {
+			delete(i.byLabel, l)
+		}
+	}
+	delete(i.filed, set)
+	delete(i.anywhere, set)
+}
+
+// Matching returns what is kept of the sets that select these labels, ordered by name.
+// Namespaces are not looked at.
+func (i *Index[T]) Matching(podLabels map[string]string) []T {
+	var found []*indexed[T]
+	collect := func(sets map[string]*indexed[T]) {
+		for _, entry := range sets {
+			if entry.scope.Labels(podLabels) {
+				found = append(found, entry)
+			}
+		}
+	}
+	i.mu.RLock()
+	collect(i.anywhere)
+	for key, value := range podLabels {
+		collect(i.byLabel[label{key, value}])
+	}
+	i.mu.RUnlock()
+	slices.SortFunc(found, func(a, b *indexed[T]) int { return strings.Compare(a.set, b.set) })
+	kept := make([]T, len(found))
+	for n, entry := range found {
+		kept[n] = entry.kept
+	}
+	return kept
+}
+
+// required returns labels of which a pod must carry one: those of a single
+// requirement, so that a set is found at most once.
+func required(selector labels.Selector) []label {
+	requirements, _ := selector.Requirements()
+	var fewest []label
+	for _, requirement := range requirements {
+		switch requirement.Operator() {
+		case selection.In, selection.Equals, selection.DoubleEquals:
+		default:
+			continue
+		}
+		if values := requirement.ValuesUnsorted(); fewest == nil || len(values) < len(fewest) {
+			fewest = make([]label, len(values))
+			for i, value := range values {
+				fewest[i] = label{requirement.Key(), value}
+			}
+		}
+	}
+	return fewest
+}
