@@ -58,3 +58,15 @@ func (p *Pods) Of(set string) ([]*corev1.Pod, error) {
 	}
 	return pods, nil
 }
+
+// All lists every cached pod. They are the cache's own: copy before changing one.
+func (p *Pods) All() []*corev1.Pod {
+	found := p.indexer.List()
+	pods := make([]*corev1.Pod, 0, len(found))
+	for _, o := range found {
+		if pod, ok := o.(*corev1.Pod); ok {
+			pods = append(pods, pod)
+		}
+	}
+	return pods
+}

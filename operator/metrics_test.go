@@ -102,7 +102,7 @@ func TestTheStatusOfASetIsCountedUntilItIsGone(t *testing.T) {
 	clock := clocktesting.NewFakePassiveClock(time.Unix(1000, 0))
 	r := &reconciler{
 		client: fake.NewClientBuilder().WithScheme(scheme).Build(), metrics: metrics, clock: clock,
-		runStates: newRunStates(), limiter: newEnqueueLimiter(clock),
+		runStates: newRunStates(), limiter: newEnqueueLimiter(clock), uninjected: newUninjectedCache(),
 	}
 	set := fixture.SidecarSet("one")
 	failing := outcome{fault: fault{reason: v1alpha1.ReasonRolloutFailing}}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/clock"
@@ -94,11 +95,15 @@ func addController(ctx context.Context, mgr *kube.Manager, rollouts *rolloutClie
 	if err != nil {
 		return err
 	}
+	if err := mgr.GetFieldIndexer().IndexField(ctx, &appsv1.ControllerRevision{}, revisionSetIndex, setOfRevision); err != nil {
+		return fmt.Errorf("index revisions by set: %w", err)
+	}
 	// The controller asks for them too, but not before the process looks ready.
 	if _, err := mgr.GetCache().GetInformer(ctx, &v1alpha1.SidecarSet{}); err != nil {
 		return fmt.Errorf("watch SidecarSets: %w", err)
 	}
 	limiter, mismatches := newEnqueueLimiter(clock.RealClock{}), &nameSet{}
+	sets := &setLister{Reader: mgr.GetClient(), limiter: limiter, uninjected: newUninjectedCache()}
 	orphans := newOrphanCollector(rollouts, mgr.GetClient(), mgr.GetAPIReader(), mismatches)
 	if err := mgr.Add(orphans); err != nil {
 		return fmt.Errorf("set up the collection of orphaned runs: %w", err)
@@ -121,13 +126,14 @@ func addController(ctx context.Context, mgr *kube.Manager, rollouts *rolloutClie
 			recorder:   mgr.GetEventRecorder(name),
 			metrics:    metrics,
 			clock:      clock.RealClock{},
+			uninjected: sets.uninjected,
 			current:    func() error { return mgr.Watches.Current(&v1alpha1.SidecarSet{}, &corev1.Pod{}) },
 		},
 	})
 	if err != nil {
 		return fmt.Errorf("set up the controller: %w", err)
 	}
-	for _, source := range sources(mgr, rollouts, orphans, limiter) {
+	for _, source := range sources(mgr, rollouts, orphans, sets) {
 		if err := c.Watch(source); err != nil {
 			return fmt.Errorf("set up the controller's watches: %w", err)
 		}

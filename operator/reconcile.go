@@ -39,6 +39,7 @@ type reconciler struct {
 	current func() error
 
 	populations rollout.PopulationCache
+	uninjected  *uninjectedCache
 }
 
 // statusTimeout is how long a write of status waits for Temporal.
@@ -157,6 +158,7 @@ func (r *reconciler) forget(name string) {
 	r.runStates.forget(name)
 	r.limiter.forget(name)
 	r.populations.Forget(name)
+	r.uninjected.forget(name)
 	r.metrics.withoutSidecar.DeleteLabelValues(name)
 	r.metrics.rollouts.forget(name)
 }

@@ -49,12 +49,22 @@ func (r *reconciler) registerRevision(ctx context.Context, set *v1alpha1.Sidecar
 	return r.deleteRevisions(ctx, revision.Expendable(set, sorted, current.Name, pods))
 }
 
+// revisionSetIndex finds cached revisions by the name of their set.
+const revisionSetIndex = "sidecarset"
+
+func setOfRevision(o client.Object) []string {
+	if set := o.GetLabels()[v1alpha1.SidecarSetNameLabel]; set != "" {
+		return []string{set}
+	}
+	return nil
+}
+
 // revisionsOf lists the cached revisions of a set, the oldest first. They are
 // the cache's own.
 func (r *reconciler) revisionsOf(ctx context.Context, set *v1alpha1.SidecarSet) ([]*appsv1.ControllerRevision, error) {
 	var list appsv1.ControllerRevisionList
 	err := r.client.List(ctx, &list, client.InNamespace(r.namespace),
-		client.MatchingLabels{v1alpha1.SidecarSetNameLabel: set.Name}, client.UnsafeDisableDeepCopy)
+		client.MatchingFields{revisionSetIndex: set.Name}, client.UnsafeDisableDeepCopy)
 	if err != nil {
 		return nil, fmt.Errorf("list revisions of SidecarSet %s: %w", set.Name, err)
 	}

@@ -19,7 +19,8 @@ import (
 func registrar(t *testing.T, stored ...client.Object) *reconciler {
 	scheme, err := kube.NewScheme()
 	require.NoError(t, err)
-	c := fake.NewClientBuilder().WithScheme(scheme).WithObjects(stored...).Build()
+	c := fake.NewClientBuilder().WithScheme(scheme).WithObjects(stored...).
+		WithIndex(&appsv1.ControllerRevision{}, revisionSetIndex, setOfRevision).Build()
 	return &reconciler{client: c, live: c, namespace: "system"}
 }
 

@@ -3,9 +3,9 @@ package operator
 import (
 	"context"
 	"fmt"
+	"sync"
 
-	corev1 "k8s.io/api/core/v1"
-	"sigs.k8s.io/controller-runtime/pkg/client"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/outrigger/outrigger/api/v1alpha1"
 	"github.com/outrigger/outrigger/internal/match"
@@ -20,21 +20,77 @@ type uninjectedPods struct {
 	example string
 }
 
+// uninjectedCache keeps what was found for each set until an event about its namespaces,
+// or about a pod that it selects and lacks, so that other events cost no scan of all pods.
+type uninjectedCache struct {
+	mu   sync.Mutex
+	sets map[string]*cachedUninjected
+}
+
+type cachedUninjected struct {
+	uid        types.UID
+	generation int64
+	found      uninjectedPods
+	// events so far; those after the scan make it out of date.
+	events, scanned int
+}
+
+func newUninjectedCache() *uninjectedCache {
+	return &uninjectedCache{sets: map[string]*cachedUninjected{}}
+}
+
+func (c *uninjectedCache) invalidate(set string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.of(set).events++
+}
+
+func (c *uninjectedCache) forget(set string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.sets, set)
+}
+
+func (c *uninjectedCache) of(set string) *cachedUninjected {
+	if c.sets[set] == nil {
+		c.sets[set] = &cachedUninjected{events: 1} // nothing was scanned
+	}
+	return c.sets[set]
+}
+
+// find returns what the last scan found, or scans.
+func (c *uninjectedCache) find(set *v1alpha1.SidecarSet, scan func() (uninjectedPods, error)) (uninjectedPods, error) {
+	c.mu.Lock()
+	cached := *c.of(set.Name)
+	c.mu.Unlock()
+	if cached.uid == set.UID && cached.generation == set.Generation && cached.scanned == cached.events {
+		return cached.found, nil
+	}
+	found, err := scan()
+	if err != nil {
+		return uninjectedPods{}, err
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	entry := c.of(set.Name)
+	entry.uid, entry.generation, entry.found, entry.scanned = set.UID, set.Generation, found, cached.events
+	return found, nil
+}
+
 // findUninjected finds them in the namespaces for which the webhook is called.
 func (r *reconciler) findUninjected(ctx context.Context, set *v1alpha1.SidecarSet) (uninjectedPods, error) {
-	var found uninjectedPods
 	scope, err := match.NewScope(&set.Spec)
 	if err != nil || set.Spec.InjectionStrategy.Paused {
-		return found, err
+		return uninjectedPods{}, err
 	}
-	var pods corev1.PodList
-	if err := r.client.List(ctx, &pods, client.MatchingLabelsSelector{Selector: scope.PodSelector()}, client.UnsafeDisableDeepCopy); err != nil {
-		return found, fmt.Errorf("list pods that SidecarSet %s selects: %w", set.Name, err)
-	}
+	return r.uninjected.find(set, func() (uninjectedPods, error) { return r.scanUninjected(ctx, set, scope) })
+}
+
+func (r *reconciler) scanUninjected(ctx context.Context, set *v1alpha1.SidecarSet, scope match.Scope) (uninjectedPods, error) {
+	var found uninjectedPods
 	covered := r.covers(ctx, scope)
-	for i := range pods.Items {
-		pod := &pods.Items[i]
-		if !match.Active(pod) || record.Injected(pod.Annotations, set.Name) {
+	for _, pod := range r.pods.All() {
+		if !scope.Labels(pod.Labels) || !match.Active(pod) || record.Injected(pod.Annotations, set.Name) {
 			continue
 		}
 		if in, err := covered(pod.Namespace); err != nil {

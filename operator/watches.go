@@ -31,10 +31,10 @@ const minReconcileInterval = time.Second
 type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
 
 // sources are the watches that enqueue sets.
-func sources(mgr manager.Manager, rollouts *rolloutClient, orphans *orphanCollector, limiter *enqueueLimiter) []source.Source {
-	cache, sets := mgr.GetCache(), setLister{mgr.GetClient(), limiter}
+func sources(mgr manager.Manager, rollouts *rolloutClient, orphans *orphanCollector, sets *setLister) []source.Source {
+	cache, limiter := mgr.GetCache(), sets.limiter
 	return []source.Source{
-		source.Kind(cache, &v1alpha1.SidecarSet{}, setEvents(orphans.setDeleted)),
+		source.Kind(cache, &v1alpha1.SidecarSet{}, setEvents(sets, orphans.setDeleted)),
 		source.Kind(cache, &corev1.Pod{}, podEvents(sets)),
 		source.Kind(cache, &corev1.Namespace{}, namespaceEvents(sets)),
 		source.Kind(cache, &appsv1.ControllerRevision{}, revisionEvents(limiter)),
@@ -45,12 +45,16 @@ func sources(mgr manager.Manager, rollouts *rolloutClient, orphans *orphanCollec
 	}
 }
 
-func setEvents(deleted func(*v1alpha1.SidecarSet)) handler.TypedFuncs[*v1alpha1.SidecarSet, reconcile.Request] {
+func setEvents(sets *setLister, deleted func(*v1alpha1.SidecarSet)) handler.TypedFuncs[*v1alpha1.SidecarSet, reconcile.Request] {
 	return handler.TypedFuncs[*v1alpha1.SidecarSet, reconcile.Request]{
 		CreateFunc: func(_ context.Context, e event.TypedCreateEvent[*v1alpha1.SidecarSet], q queue) {
+			sets.index(e.Object)
 			q.Add(request(e.Object.Name))
 		},
 		UpdateFunc: func(_ context.Context, e event.TypedUpdateEvent[*v1alpha1.SidecarSet], q queue) {
+			if e.ObjectOld.Generation != e.ObjectNew.Generation || e.ObjectOld.UID != e.ObjectNew.UID {
+				sets.index(e.ObjectNew)
+			}
 			if e.ObjectOld.UID != e.ObjectNew.UID {
 				// The deletion between the two was missed.
 				deleted(e.ObjectOld)
@@ -66,6 +70,7 @@ func setEvents(deleted func(*v1alpha1.SidecarSet)) handler.TypedFuncs[*v1alpha1.
 		},
 		DeleteFunc: func(_ context.Context, e event.TypedDeleteEvent[*v1alpha1.SidecarSet], q queue) {
 			deleted(e.Object)
+			sets.byLabels.Delete(e.Object.Name)
 			q.Add(request(e.Object.Name))
 		},
 	}
@@ -76,30 +81,36 @@ func statusAlone(before, after *v1alpha1.SidecarSet) bool {
 		maps.Equal(before.Labels, after.Labels) && maps.Equal(before.Annotations, after.Annotations)
 }
 
-func podEvents(sets setLister) handler.TypedFuncs[*corev1.Pod, reconcile.Request] {
+func podEvents(sets *setLister) handler.TypedFuncs[*corev1.Pod, reconcile.Request] {
 	return handler.TypedFuncs[*corev1.Pod, reconcile.Request]{
-		CreateFunc: func(ctx context.Context, e event.TypedCreateEvent[*corev1.Pod], q queue) {
+		CreateFunc: func(_ context.Context, e event.TypedCreateEvent[*corev1.Pod], q queue) {
 			sets.enqueueInjected(q, e.Object)
 			// At the start every set is enqueued anyway.
 			if !e.IsInInitialList {
-				sets.enqueueUninjected(ctx, q, e.Object)
+				sets.enqueueUninjected(q, e.Object)
 			}
 		},
-		UpdateFunc: func(ctx context.Context, e event.TypedUpdateEvent[*corev1.Pod], q queue) {
+		UpdateFunc: func(_ context.Context, e event.TypedUpdateEvent[*corev1.Pod], q queue) {
 			if affectsStatus(e.ObjectOld, e.ObjectNew) {
 				sets.enqueueInjected(q, e.ObjectOld)
 				sets.enqueueInjected(q, e.ObjectNew)
 			}
-			if !maps.Equal(e.ObjectOld.Labels, e.ObjectNew.Labels) || match.Active(e.ObjectOld) != match.Active(e.ObjectNew) {
-				sets.enqueueUninjected(ctx, q, e.ObjectOld)
-				sets.enqueueUninjected(ctx, q, e.ObjectNew)
+			if affectsUninjected(e.ObjectOld, e.ObjectNew) {
+				sets.enqueueUninjected(q, e.ObjectOld)
+				sets.enqueueUninjected(q, e.ObjectNew)
 			}
 		},
-		DeleteFunc: func(ctx context.Context, e event.TypedDeleteEvent[*corev1.Pod], q queue) {
+		DeleteFunc: func(_ context.Context, e event.TypedDeleteEvent[*corev1.Pod], q queue) {
 			sets.enqueueInjected(q, e.Object)
-			sets.enqueueUninjected(ctx, q, e.Object)
+			sets.enqueueUninjected(q, e.Object)
 		},
 	}
+}
+
+// affectsUninjected reports whether a change of a pod can change which sets it lacks.
+func affectsUninjected(before, after *corev1.Pod) bool {
+	return before.UID != after.UID || match.Active(before) != match.Active(after) || !maps.Equal(before.Labels, after.Labels) ||
+		before.Annotations[v1alpha1.InjectedListAnnotation] != after.Annotations[v1alpha1.InjectedListAnnotation]
 }
 
 // affectsStatus reports whether a change of a pod can change a set's status: everything
@@ -132,18 +143,22 @@ func podCondition(pod *corev1.Pod, kind corev1.PodConditionType) *corev1.PodCond
 	return nil
 }
 
-func (l setLister) enqueueInjected(q queue, pod *corev1.Pod) {
+func (l *setLister) enqueueInjected(q queue, pod *corev1.Pod) {
 	for _, set := range record.InjectedSets(pod.Annotations) {
 		l.limiter.enqueue(q, set)
 	}
 }
 
-func namespaceEvents(sets setLister) handler.TypedFuncs[*corev1.Namespace, reconcile.Request] {
+func namespaceEvents(sets *setLister) handler.TypedFuncs[*corev1.Namespace, reconcile.Request] {
 	return handler.TypedFuncs[*corev1.Namespace, reconcile.Request]{
 		UpdateFunc: func(ctx context.Context, e event.TypedUpdateEvent[*corev1.Namespace], q queue) {
 			if !maps.Equal(e.ObjectOld.Labels, e.ObjectNew.Labels) {
 				sets.enqueue(ctx, q, func(s *v1alpha1.SidecarSet) bool {
-					return s.Spec.NamespaceSelector != nil || e.ObjectOld.Labels[v1alpha1.InjectionLabel] != e.ObjectNew.Labels[v1alpha1.InjectionLabel]
+					concerned := s.Spec.NamespaceSelector != nil || e.ObjectOld.Labels[v1alpha1.InjectionLabel] != e.ObjectNew.Labels[v1alpha1.InjectionLabel]
+					if concerned {
+						sets.uninjected.invalidate(s.Name)
+					}
+					return concerned
 				})
 			}
 		},
@@ -167,7 +182,7 @@ func revisionEvents(limiter *enqueueLimiter) handler.TypedFuncs[*appsv1.Controll
 	}
 }
 
-func temporalEvents(sets setLister) handler.Funcs {
+func temporalEvents(sets *setLister) handler.Funcs {
 	return handler.Funcs{
 		GenericFunc: func(ctx context.Context, _ event.GenericEvent, q queue) {
 			sets.enqueue(ctx, q, func(*v1alpha1.SidecarSet) bool { return true })
@@ -175,12 +190,26 @@ func temporalEvents(sets setLister) handler.Funcs {
 	}
 }
 
+// setLister finds the sets that an event concerns, and enqueues them.
 type setLister struct {
 	client.Reader
 	limiter *enqueueLimiter
+	// byLabels holds the names of sets.
+	byLabels   match.Index[string]
+	uninjected *uninjectedCache
 }
 
-func (l setLister) enqueue(ctx context.Context, q queue, picked func(*v1alpha1.SidecarSet) bool) {
+// index files a set under its selector. One that cannot be read selects nothing.
+func (l *setLister) index(set *v1alpha1.SidecarSet) {
+	scope, err := match.NewScope(&set.Spec)
+	if err != nil {
+		l.byLabels.Delete(set.Name)
+		return
+	}
+	l.byLabels.Put(set.Name, scope, set.Name)
+}
+
+func (l *setLister) enqueue(ctx context.Context, q queue, picked func(*v1alpha1.SidecarSet) bool) {
 	var sets v1alpha1.SidecarSetList
 	if err := l.List(ctx, &sets, client.UnsafeDisableDeepCopy); err != nil {
 		// The cache fails only while the process stops.
@@ -195,14 +224,13 @@ func (l setLister) enqueue(ctx context.Context, q queue, picked func(*v1alpha1.S
 }
 
 // enqueueUninjected enqueues the sets that select the pod but are not injected into it.
-func (l setLister) enqueueUninjected(ctx context.Context, q queue, pod *corev1.Pod) {
-	l.enqueue(ctx, q, func(set *v1alpha1.SidecarSet) bool {
-		if record.Injected(pod.Annotations, set.Name) {
-			return false
+func (l *setLister) enqueueUninjected(q queue, pod *corev1.Pod) {
+	for _, set := range l.byLabels.Matching(pod.Labels) {
+		if !record.Injected(pod.Annotations, set) {
+			l.uninjected.invalidate(set)
+			l.limiter.enqueue(q, set)
 		}
-		scope, err := match.NewScope(&set.Spec)
-		return err == nil && scope.Labels(pod.Labels)
-	})
+	}
 }
 
 func request(set string) reconcile.Request {

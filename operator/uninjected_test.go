@@ -1,0 +1,102 @@
+package operator
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/util/workqueue"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/outrigger/outrigger/api/v1alpha1"
+	"github.com/outrigger/outrigger/internal/fixture"
+)
+
+func TestPodsAreScannedAgainOnlyAfterWhatConcernsTheSet(t *testing.T) {
+	cache, set, scans := newUninjectedCache(), fixture.SidecarSet("one"), 0
+	during := func() {}
+	find := func() int {
+		t.Helper()
+		found, err := cache.find(set, func() (uninjectedPods, error) {
+			scans++
+			result := uninjectedPods{count: scans}
+			during()
+			return result, nil
+		})
+		require.NoError(t, err)
+		return found.count
+	}
+	assert.Equal(t, 1, find())
+	assert.Equal(t, 1, find())
+	cache.invalidate("other")
+	assert.Equal(t, 1, find())
+	cache.invalidate("one")
+	during = func() { cache.invalidate("one") }
+	assert.Equal(t, 2, find())
+	during = func() {}
+	assert.Equal(t, 3, find(), "what happened during the scan may not be in it")
+	set.Generation++
+	assert.Equal(t, 4, find())
+	set.UID = "another"
+	assert.Equal(t, 5, find())
+	cache.forget("one")
+	assert.Equal(t, 6, find())
+}
+
+func TestEventsOfPodsReachTheSetsThatTheyLack(t *testing.T) {
+	sets := &setLister{limiter: newEnqueueLimiter(clock.RealClock{}), uninjected: newUninjectedCache()}
+	for _, name := range []string{"one", "other"} {
+		set := fixture.SidecarSet(name)
+		set.Spec.Selector = &metav1.LabelSelector{MatchLabels: map[string]string{"app": name}}
+		sets.index(set)
+	}
+	bare := func() *corev1.Pod {
+		return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{UID: "1", Labels: map[string]string{"app": "one"}}}
+	}
+	with := func(change func(*corev1.Pod)) *corev1.Pod {
+		pod := bare()
+		change(pod)
+		return pod
+	}
+	injected := with(func(p *corev1.Pod) { p.Annotations = map[string]string{v1alpha1.InjectedListAnnotation: "one"} })
+	moved := with(func(p *corev1.Pod) { p.Labels["app"] = "other" })
+	for _, c := range []struct {
+		name          string
+		before, after *corev1.Pod
+		concerned     []string
+	}{
+		{"created without", nil, bare(), []string{"one"}},
+		{"created with", nil, injected, nil},
+		{"deleted", bare(), nil, []string{"one"}},
+		{"nothing new", bare(), bare(), nil},
+		{"relabelled", bare(), moved, []string{"one", "other"}},
+		{"ended", bare(), with(func(p *corev1.Pod) { p.Status.Phase = corev1.PodSucceeded }), []string{"one"}},
+		{"remade in between", injected, with(func(p *corev1.Pod) { p.UID = "2" }), []string{"one"}},
+		{"the list was edited", injected, bare(), []string{"one"}},
+		{"an injected pod changes", injected, with(func(p *corev1.Pod) {
+			p.Annotations, p.Status.Phase = injected.Annotations, corev1.PodRunning
+		}), nil},
+	} {
+		sets.uninjected = newUninjectedCache()
+		queue := workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[reconcile.Request]())
+		handle := podEvents(sets)
+		switch {
+		case c.before == nil:
+			handle.Create(t.Context(), event.TypedCreateEvent[*corev1.Pod]{Object: c.after}, queue)
+		case c.after == nil:
+			handle.Delete(t.Context(), event.TypedDeleteEvent[*corev1.Pod]{Object: c.before}, queue)
+		default:
+			handle.Update(t.Context(), event.TypedUpdateEvent[*corev1.Pod]{ObjectOld: c.before, ObjectNew: c.after}, queue)
+		}
+		var concerned []string
+		for name := range sets.uninjected.sets {
+			concerned = append(concerned, name)
+		}
+		assert.ElementsMatch(t, c.concerned, concerned, c.name)
+		queue.ShutDown()
+	}
+}
