@@ -191,7 +191,7 @@ func (c *orphanCollector) compare(ctx context.Context, info *workflow.WorkflowEx
 	if !ok {
 		return nil
 	}
-	found, err := readRun(info)
+	found, err := readRun(c.rollouts.converter, info)
 	if err != nil {
 		return err
 	}

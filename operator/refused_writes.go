@@ -10,6 +10,7 @@ import (
 	"go.temporal.io/api/common/v1"
 	"go.temporal.io/api/history/v1"
 	"go.temporal.io/api/workflowservice/v1"
+	"go.temporal.io/sdk/converter"
 
 	"github.com/outrigger/outrigger/api/protocol"
 )
@@ -39,18 +40,18 @@ func (c *rolloutClient) refusedWrites(ctx context.Context, set protocol.SetRefer
 	if err != nil {
 		return fault{}, fmt.Errorf("read what the run of SidecarSet %s did: %w", set.Name, err)
 	}
-	return refusal(answer.GetHistory().GetEvents()), nil
+	return refusal(c.converter, answer.GetHistory().GetEvents()), nil
 }
 
 // refusal returns the fault of the newest batch among events, the newest first.
-func refusal(events []*history.HistoryEvent) fault {
+func refusal(payloads converter.DataConverter, events []*history.HistoryEvent) fault {
 	for _, event := range events {
-		payloads := event.GetActivityTaskCompletedEventAttributes().GetResult().GetPayloads()
-		if len(payloads) != 1 {
+		results := event.GetActivityTaskCompletedEventAttributes().GetResult().GetPayloads()
+		if len(results) != 1 {
 			continue
 		}
 		var batch batchResult
-		if err := decode(payloads[0], &batch); err != nil || len(batch.Written)+len(batch.Failed)+batch.Reset == 0 {
+		if err := decode(payloads, results[0], &batch); err != nil || len(batch.Written)+len(batch.Failed)+batch.Reset == 0 {
 			continue
 		}
 		if len(batch.Written)+batch.Reset > 0 {

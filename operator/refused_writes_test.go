@@ -25,8 +25,8 @@ func TestSpec8_RefusedWritesAreFoundInTheNewestBatch(t *testing.T) {
 	mixed := result(protocol.UpgradeBatchResult{Failed: []protocol.FailedPod{{PodReference: pod("b"), Reason: "no"}}, Written: []protocol.WrittenPod{{PodReference: pod("a")}}})
 	want := fault{"RolloutFailing", "the write of pods such as shop/a fails again and again: forbidden (it is tried again; see the logs of the workers)"}
 
-	assert.Equal(t, fault{}, refusal(nil))
-	assert.Equal(t, fault{}, refusal([]*history.HistoryEvent{other, next}))
-	assert.Equal(t, want, refusal([]*history.HistoryEvent{other, next, refused, mixed}))
-	assert.Equal(t, fault{}, refusal([]*history.HistoryEvent{next, mixed, refused}), "others can be written")
+	assert.Equal(t, fault{}, refusal(converter.GetDefaultDataConverter(), nil))
+	assert.Equal(t, fault{}, refusal(converter.GetDefaultDataConverter(), []*history.HistoryEvent{other, next}))
+	assert.Equal(t, want, refusal(converter.GetDefaultDataConverter(), []*history.HistoryEvent{other, next, refused, mixed}))
+	assert.Equal(t, fault{}, refusal(converter.GetDefaultDataConverter(), []*history.HistoryEvent{next, mixed, refused}), "others can be written")
 }

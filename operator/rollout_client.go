@@ -34,6 +34,7 @@ const callTimeout = 3 * time.Second
 // Temporal is available.
 type rolloutClient struct {
 	client    sdk.Client
+	converter converter.DataConverter
 	address   string
 	namespace string
 	identity  string
@@ -66,6 +67,7 @@ type rolloutClient struct {
 func newRolloutClient(client sdk.Client, o Options, taskQueue string, metrics *metrics, clock clock.Clock) *rolloutClient {
 	return &rolloutClient{
 		client:      client,
+		converter:   o.Temporal.Codec.DataConverter(),
 		address:     o.Temporal.Address,
 		namespace:   o.Temporal.Namespace,
 		identity:    cmp.Or(o.Temporal.Identity, name),
@@ -117,18 +119,18 @@ func (c *rolloutClient) startRequest(set protocol.SetReference, generation int64
 	var memo *common.Memo
 	if hold != nil {
 		input.Hold, phase = &protocol.Hold{Who: hold.Who, Why: hold.Why}, protocol.PhasePaused
-		payload, err := converter.GetDefaultDataConverter().ToPayload(input.Hold)
+		payload, err := c.converter.ToPayload(input.Hold)
 		if err != nil {
 			return nil, fmt.Errorf("encode the hold: %w", err)
 		}
 		// Nobody may see the run without it before the run's first task.
 		memo = &common.Memo{Fields: map[string]*common.Payload{protocol.HoldMemo: payload}}
 	}
-	arguments, err := converter.GetDefaultDataConverter().ToPayloads(input)
+	arguments, err := c.converter.ToPayloads(input)
 	if err != nil {
 		return nil, fmt.Errorf("encode the input: %w", err)
 	}
-	signal, err := converter.GetDefaultDataConverter().ToPayloads(protocol.GenerationInput{Generation: generation})
+	signal, err := c.converter.ToPayloads(protocol.GenerationInput{Generation: generation})
 	if err != nil {
 		return nil, fmt.Errorf("encode the signal: %w", err)
 	}
@@ -136,7 +138,7 @@ func (c *rolloutClient) startRequest(set protocol.SetReference, generation int64
 	if err != nil {
 		return nil, err
 	}
-	summary, err := converter.GetDefaultDataConverter().ToPayload("Rollout of SidecarSet " + set.Name)
+	summary, err := c.converter.ToPayload("Rollout of SidecarSet " + set.Name)
 	if err != nil {
 		return nil, fmt.Errorf("encode the summary: %w", err)
 	}
@@ -160,7 +162,7 @@ func (c *rolloutClient) startRequest(set protocol.SetReference, generation int64
 // signal signals the open run of a set, and reports whether there is one. It never
 // starts one.
 func (c *rolloutClient) signal(ctx context.Context, set protocol.SetReference, signal string, payload any) (delivered bool, err error) {
-	input, err := converter.GetDefaultDataConverter().ToPayloads(payload)
+	input, err := c.converter.ToPayloads(payload)
 	if err != nil {
 		return false, fmt.Errorf("encode signal %s: %w", signal, err)
 	}
@@ -202,11 +204,14 @@ func (c *rolloutClient) newestRun(ctx context.Context, set protocol.SetReference
 	if err != nil {
 		return nil, fmt.Errorf("ask for the run of SidecarSet %s: %w", set.Name, err)
 	}
-	found, err := readRun(description.GetWorkflowExecutionInfo())
+	found, err := readRun(c.converter, description.GetWorkflowExecutionInfo())
 	if err != nil {
 		return nil, fmt.Errorf("read the run of SidecarSet %s: %w", set.Name, err)
 	}
 	found.task, found.activities = description.GetPendingWorkflowTask(), description.GetPendingActivities()
+	for _, activity := range found.activities {
+		converter.DecodeCommonFailureAttributes(c.converter, activity.GetLastFailure())
+	}
 	return found, nil
 }
 

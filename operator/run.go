@@ -55,25 +55,26 @@ func (r *run) generationMismatch(set *v1alpha1.SidecarSet) bool {
 	return r.generation != 0 && r.generation != set.Generation
 }
 
-func readRun(info *workflow.WorkflowExecutionInfo) (*run, error) {
+// readRun reads a description. Search attributes are never encrypted.
+func readRun(payloads converter.DataConverter, info *workflow.WorkflowExecutionInfo) (*run, error) {
 	r := &run{status: info.GetStatus(), events: info.GetHistoryLength()}
 	fields := info.GetSearchAttributes().GetIndexedFields()
-	if err := decode(fields[protocol.RolloutPhaseAttribute], &r.phase); err != nil {
+	if err := decode(converter.GetDefaultDataConverter(), fields[protocol.RolloutPhaseAttribute], &r.phase); err != nil {
 		return nil, fmt.Errorf("search attribute %s: %w", protocol.RolloutPhaseAttribute, err)
 	}
-	if err := decode(fields[protocol.GenerationAttribute], &r.generation); err != nil {
+	if err := decode(converter.GetDefaultDataConverter(), fields[protocol.GenerationAttribute], &r.generation); err != nil {
 		return nil, fmt.Errorf("search attribute %s: %w", protocol.GenerationAttribute, err)
 	}
-	if err := decode(info.GetMemo().GetFields()[protocol.HoldMemo], &r.hold); err != nil {
+	if err := decode(payloads, info.GetMemo().GetFields()[protocol.HoldMemo], &r.hold); err != nil {
 		return nil, fmt.Errorf("memo %s: %w", protocol.HoldMemo, err)
 	}
 	return r, nil
 }
 
 // decode leaves into as it is when there is nothing to decode.
-func decode(payload *common.Payload, into any) error {
+func decode(payloads converter.DataConverter, payload *common.Payload, into any) error {
 	if payload == nil {
 		return nil
 	}
-	return converter.GetDefaultDataConverter().FromPayload(payload, into)
+	return payloads.FromPayload(payload, into)
 }

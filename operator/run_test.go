@@ -9,6 +9,7 @@ import (
 	"go.temporal.io/api/enums/v1"
 	"go.temporal.io/api/operatorservice/v1"
 	"go.temporal.io/api/workflowservice/v1"
+	"go.temporal.io/sdk/converter"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -68,7 +69,7 @@ func (e *testEnv) awaitRun(t *testing.T, id string, wanted func(*assert.CollectT
 func (e *testEnv) run(t require.TestingT, id string) *run {
 	description, err := e.temporal.DescribeWorkflowExecution(context.Background(), id, "")
 	require.NoError(t, err)
-	found, err := readRun(description.WorkflowExecutionInfo)
+	found, err := readRun(converter.GetDefaultDataConverter(), description.WorkflowExecutionInfo)
 	require.NoError(t, err)
 	return found
 }
@@ -180,7 +181,7 @@ func (e *testEnv) awaitMatchingRuns(t *testing.T) {
 		for _, info := range list.GetExecutions() {
 			reference, ok := setOf(info.GetExecution().GetWorkflowId())
 			require.True(c, ok)
-			found, err := readRun(info)
+			found, err := readRun(converter.GetDefaultDataConverter(), info)
 			require.NoError(c, err)
 			var set v1alpha1.SidecarSet
 			require.NoError(c, client.IgnoreNotFound(e.Get(t.Context(), client.ObjectKey{Name: reference.Name}, &set)))

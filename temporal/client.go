@@ -9,9 +9,12 @@ import (
 	"github.com/go-logr/logr"
 	"go.temporal.io/sdk/client"
 	"go.temporal.io/sdk/log"
+	"go.temporal.io/sdk/temporal"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+
+	"github.com/outrigger/outrigger/temporal/codec"
 )
 
 // Options say how to reach the Temporal namespace that holds the rollouts, see
@@ -33,6 +36,11 @@ type Options struct {
 	Authority string
 	// Metrics takes the SDK's metrics; nil: nobody, see NewMetricsHandler.
 	Metrics client.MetricsHandler
+	// Codec encrypts payloads; nil: they are plain.
+	Codec *codec.Codec
+	// HostsWorkflows has payloads that cannot be decoded fail workflow tasks, see
+	// codec.Codec.WorkflowDataConverter.
+	HostsWorkflows bool
 }
 
 // NewLazyClient connects with its first call, so that a process starts while
@@ -72,6 +80,16 @@ func (o Options) sdk(logger logr.Logger) client.Options {
 	}
 	if len(o.Headers) > 0 {
 		options.HeadersProvider = headers(o.Headers)
+	}
+	if o.Codec != nil {
+		o.Codec.Log = logger
+		options.DataConverter = o.Codec.DataConverter()
+		if o.HostsWorkflows {
+			options.DataConverter = o.Codec.WorkflowDataConverter()
+		}
+		options.FailureConverter = temporal.NewDefaultFailureConverter(temporal.DefaultFailureConverterOptions{
+			DataConverter: options.DataConverter, EncodeCommonAttributes: o.Codec.Encrypts(),
+		})
 	}
 	return options
 }

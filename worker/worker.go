@@ -80,6 +80,7 @@ func Run(ctx context.Context, o Options) error {
 	if o.Temporal.Metrics, err = temporal.NewMetricsHandler(ctrlmetrics.Registry); err != nil {
 		return err
 	}
+	o.Temporal.HostsWorkflows = true
 	client, err := temporal.NewLazyClient(o.Temporal, o.Logger.WithName("temporal"))
 	if err != nil {
 		return err

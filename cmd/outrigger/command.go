@@ -16,6 +16,7 @@ import (
 	"github.com/outrigger/outrigger/kube"
 	"github.com/outrigger/outrigger/operator"
 	"github.com/outrigger/outrigger/temporal"
+	"github.com/outrigger/outrigger/temporal/codec"
 	"github.com/outrigger/outrigger/webhook"
 	"github.com/outrigger/outrigger/worker"
 )
@@ -36,7 +37,7 @@ func newCommand() *cobra.Command {
 	}
 	shared := &flags{}
 	shared.add(root)
-	root.AddCommand(newOperator(shared), newWorker(shared), newWebhook(shared), newTemporal())
+	root.AddCommand(newOperator(shared), newWorker(shared), newWebhook(shared), newTemporal(), newCodecServer(shared))
 	return root
 }
 
@@ -84,14 +85,16 @@ func (f *flags) options(args []string) (kube.Options, error) {
 	return f.Options, nil
 }
 
-func addTemporal(cmd *cobra.Command, f *temporal.Flags, taskQueue *string) {
+func addTemporal(cmd *cobra.Command, f *temporal.Flags, keys *codec.Options, taskQueue *string) {
 	addConnection(cmd, f)
+	addPayloadKeys(cmd, keys)
 	cmd.Flags().StringVar(taskQueue, "task-queue", "", "Temporal task `queue`; empty: the UID of namespace kube-system, so that clusters can share a Temporal")
 }
 
 func newOperator(shared *flags) *cobra.Command {
 	var o operator.Options
 	var f temporal.Flags
+	var keys codec.Options
 	cmd := &cobra.Command{
 		Use:   "operator",
 		Short: "Register revisions, write status, and start rollouts in Temporal",
@@ -99,13 +102,13 @@ func newOperator(shared *flags) *cobra.Command {
 			if o.Options, err = shared.options(args); err != nil {
 				return err
 			}
-			if o.Temporal, err = connection(&f, "operator"); err != nil {
+			if o.Temporal, err = roleConnection(&f, keys, "operator"); err != nil {
 				return err
 			}
 			return operator.Run(cmd.Context(), o)
 		},
 	}
-	addTemporal(cmd, &f, &o.TaskQueue)
+	addTemporal(cmd, &f, &keys, &o.TaskQueue)
 	cmd.Flags().StringVar(&o.TemporalUI, "temporal-ui-url", "", "`URL` of the Temporal UI, for links in status and events")
 	cmd.Flags().BoolVar(&o.LeaderElect, "leader-elect", true, "let one of several operators act")
 	return cmd
@@ -114,6 +117,7 @@ func newOperator(shared *flags) *cobra.Command {
 func newWorker(shared *flags) *cobra.Command {
 	var o worker.Options
 	var f temporal.Flags
+	var keys codec.Options
 	cmd := &cobra.Command{
 		Use:   "worker",
 		Short: "Host rollouts: the Temporal workflow and the activities that upgrade pods",
@@ -128,13 +132,13 @@ func newWorker(shared *flags) *cobra.Command {
 			if o.Versioning, err = o.Versioning.Resolve(build); err != nil {
 				return err
 			}
-			if o.Temporal, err = connection(&f, "worker"); err != nil {
+			if o.Temporal, err = roleConnection(&f, keys, "worker"); err != nil {
 				return err
 			}
 			return worker.Run(cmd.Context(), o)
 		},
 	}
-	addTemporal(cmd, &f, &o.TaskQueue)
+	addTemporal(cmd, &f, &keys, &o.TaskQueue)
 	addVersioning(cmd, &o.Versioning)
 	cmd.Flags().IntVar(&o.MaxConcurrentLooks, "max-concurrent-looks", 200, "activities that look for pods to upgrade, at once")
 	cmd.Flags().IntVar(&o.MaxConcurrentWrites, "max-concurrent-writes", 200, "activities that write pods, at once; each writes several")

@@ -2,12 +2,14 @@ package main
 
 import (
 	"errors"
+	"os"
 	"strconv"
 
 	"github.com/spf13/cobra"
 	"go.temporal.io/sdk/contrib/envconfig"
 
 	"github.com/outrigger/outrigger/temporal"
+	"github.com/outrigger/outrigger/temporal/codec"
 )
 
 // addConnection adds the flags of the temporal CLI, prefixed: --namespace is the system
@@ -39,6 +41,29 @@ func addBool(cmd *cobra.Command, into **bool, name, usage string) {
 		*into = &value
 		return nil
 	})
+}
+
+// addPayloadKeys adds the flags of those that write or read payloads.
+func addPayloadKeys(cmd *cobra.Command, o *codec.Options) {
+	set := cmd.Flags()
+	set.StringVar(&o.KeyDir, "temporal-payload-key-dir", "", "`directory` of the keys that decrypt payloads, one file for each key id, read again when they change (TEMPORAL_PAYLOAD_KEY_DIR)")
+	set.StringVar(&o.KeyID, "temporal-payload-key-id", "", "`id` of the key that encrypts payloads (TEMPORAL_PAYLOAD_KEY_ID); empty: they are not encrypted")
+	set.StringVar(&o.KeyIDFile, "temporal-payload-key-id-file", "", "`file` with that id, read again when it changes; it may lie beside the keys (TEMPORAL_PAYLOAD_KEY_ID_FILE)")
+}
+
+// payloadCodec is nil without keys.
+func payloadCodec(o codec.Options) (*codec.Codec, error) {
+	return codec.Open(o.WithVariables(os.LookupEnv))
+}
+
+// roleConnection is how a role that writes and reads payloads connects to Temporal.
+func roleConnection(f *temporal.Flags, keys codec.Options, role string) (temporal.Options, error) {
+	options, err := connection(f, role)
+	if err != nil {
+		return options, err
+	}
+	options.Codec, err = payloadCodec(keys)
+	return options, err
 }
 
 // connection is how a role, or a command, connects to Temporal.

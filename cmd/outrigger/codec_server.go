@@ -1,0 +1,41 @@
+package main
+
+import (
+	"github.com/spf13/cobra"
+
+	"github.com/outrigger/outrigger/temporal/codec"
+)
+
+func newCodecServer(shared *flags) *cobra.Command {
+	var s codec.Server
+	var keys codec.Options
+	cmd := &cobra.Command{
+		Use:   "codec-server",
+		Short: "Decrypt payloads for the Temporal UI and CLI",
+		Long: "Answers POST /decode, and POST /encode if a key is named that encrypts, for the Temporal UI and the temporal CLI (--codec-endpoint). " +
+			"Whoever it answers can read all histories, so it listens to this machine alone unless there is a token.",
+		RunE: func(cmd *cobra.Command, args []string) (err error) {
+			options, err := shared.options(args)
+			if err != nil {
+				return err
+			}
+			if s.Codec, err = payloadCodec(keys); err != nil {
+				return err
+			}
+			if s.Codec != nil {
+				s.Codec.Log = options.Logger
+			}
+			options.Logger.Info("serving the codec", "address", s.Address, "tls", s.CertFile != "", "token", s.TokenFile != "", "origins", s.Origins)
+			return s.Run(cmd.Context())
+		},
+	}
+	addPayloadKeys(cmd, &keys)
+	set := cmd.Flags()
+	set.StringVar(&s.Address, "bind-address", "127.0.0.1:8088", "`host:port` to listen on")
+	set.StringVar(&s.TokenFile, "token-file", "", "`file` with the bearer token that requests must have, read at each; required where the address is not 127.0.0.1")
+	set.BoolVar(&s.AllowUnauthenticated, "allow-unauthenticated", false, "answer everybody who reaches the address, such as a proxy that checks who asks")
+	set.StringArrayVar(&s.Origins, "cors-origin", nil, "`origin` of a Temporal UI whose pages may ask, such as https://temporal.example.com; may be repeated")
+	set.StringVar(&s.CertFile, "tls-cert-file", "", "`file` with the server's certificate, read at each handshake; empty: no TLS")
+	set.StringVar(&s.KeyFile, "tls-private-key-file", "", "`file` with the key of that certificate")
+	return cmd
+}

@@ -1,0 +1,183 @@
+package codec
+
+import (
+	"bytes"
+	"context"
+	"crypto/subtle"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"net/url"
+	"os"
+	"slices"
+	"time"
+
+	"go.temporal.io/sdk/converter"
+	"golang.org/x/net/netutil"
+)
+
+const (
+	// maxBody bounds a request, in bytes: a page of a history and more.
+	maxBody = 8 << 20
+	// maxConnections bounds what is read and decrypted at once.
+	maxConnections = 64
+
+	headerTimeout = 5 * time.Second
+	// callTimeout bounds the reading of a request and its answer.
+	callTimeout  = 30 * time.Second
+	idleTimeout  = time.Minute
+	closeTimeout = 10 * time.Second
+)
+
+// Server decrypts payloads for those who ask with the Temporal UI or CLI. Whoever it answers
+// reads everything that is in histories.
+type Server struct {
+	// Codec also encrypts, at /encode, if a key is named that does.
+	Codec *Codec
+	// Address is host:port. One that is not of the loopback needs a TokenFile, or
+	// AllowUnauthenticated.
+	Address string
+	// TokenFile has the bearer token of all requests, read at each; empty: none is asked for.
+	TokenFile            string
+	AllowUnauthenticated bool
+	// Origins of web pages that may ask, such as https://temporal.example.com.
+	Origins []string
+	// CertFile and KeyFile are read at each handshake; empty: no TLS.
+	CertFile, KeyFile string
+}
+
+// Run serves until the context ends.
+func (s *Server) Run(ctx context.Context) error {
+	if err := s.check(); err != nil {
+		return err
+	}
+	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", s.Address)
+	if err != nil {
+		return fmt.Errorf("listen for requests to the codec: %w", err)
+	}
+	return s.serve(ctx, listener)
+}
+
+func (s *Server) check() error {
+	if s.Codec == nil {
+		return errors.New("a codec server needs the directory of keys: give --temporal-payload-key-dir (" + keyDirVariable + ")")
+	}
+	host, _, err := net.SplitHostPort(s.Address)
+	if err != nil {
+		return fmt.Errorf("--bind-address %q: use host:port: %w", s.Address, err)
+	}
+	ip := net.ParseIP(host)
+	if loopback := host == "localhost" || ip != nil && ip.IsLoopback(); !loopback && s.TokenFile == "" && !s.AllowUnauthenticated {
+		return fmt.Errorf("--bind-address %s lets everybody who reaches it read histories: give --token-file, or --allow-unauthenticated where something in front checks who asks", s.Address)
+	}
+	if s.TokenFile != "" && s.AllowUnauthenticated {
+		return errors.New("--token-file and --allow-unauthenticated contradict each other: give one")
+	}
+	if s.TokenFile != "" {
+		if _, err := readToken(s.TokenFile); err != nil {
+			return err
+		}
+	}
+	for _, origin := range s.Origins {
+		if u, err := url.Parse(origin); err != nil || u.Scheme+"://"+u.Host != origin || u.Host == "" {
+			return fmt.Errorf("--cors-origin %q: use scheme://host or scheme://host:port, as browsers send it", origin)
+		}
+	}
+	if (s.CertFile == "") != (s.KeyFile == "") {
+		return errors.New("--tls-cert-file and --tls-private-key-file are given both or not at all")
+	}
+	if s.CertFile != "" {
+		_, err = s.certificate(nil)
+	}
+	return err
+}
+
+func (s *Server) serve(ctx context.Context, listener net.Listener) error {
+	server := &http.Server{
+		Handler: s.handler(), ReadHeaderTimeout: headerTimeout, ReadTimeout: callTimeout, WriteTimeout: callTimeout, IdleTimeout: idleTimeout,
+	}
+	listener = netutil.LimitListener(listener, maxConnections)
+	if s.CertFile != "" {
+		listener = tls.NewListener(listener, &tls.Config{GetCertificate: s.certificate, NextProtos: []string{"http/1.1"}})
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- server.Serve(listener) }()
+	select {
+	case err := <-ended:
+		return fmt.Errorf("serve the codec: %w", err)
+	case <-ctx.Done():
+	}
+	closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeTimeout)
+	defer cancel()
+	if err := server.Shutdown(closing); err != nil {
+		return fmt.Errorf("stop the codec server: %w", err)
+	}
+	return nil
+}
+
+func (s *Server) certificate(*tls.ClientHelloInfo) (*tls.Certificate, error) {
+	pair, err := tls.LoadX509KeyPair(s.CertFile, s.KeyFile)
+	if err != nil {
+		return nil, fmt.Errorf("certificate %s with key %s: %w", s.CertFile, s.KeyFile, err)
+	}
+	return &pair, nil
+}
+
+func (s *Server) handler() http.Handler {
+	payloads := s.guard(http.MaxBytesHandler(converter.NewPayloadCodecHTTPHandler(s.Codec), maxBody))
+	mux := http.NewServeMux()
+	mux.Handle("/decode", payloads)
+	if s.Codec.Encrypts() {
+		mux.Handle("/encode", payloads)
+	}
+	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { _, _ = fmt.Fprintln(w, "ok") })
+	return mux
+}
+
+// guard refuses web pages of other origins, also where no token is asked for: a page that
+// somebody opens can reach what listens on their machine.
+func (s *Server) guard(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Add("Vary", "Origin")
+		if origin := r.Header.Get("Origin"); origin != "" {
+			if !slices.Contains(s.Origins, origin) {
+				http.Error(w, "this origin may not ask, see --cors-origin", http.StatusForbidden)
+				return
+			}
+			w.Header().Set("Access-Control-Allow-Origin", origin)
+			w.Header().Set("Access-Control-Allow-Credentials", "true")
+			w.Header().Set("Access-Control-Allow-Methods", http.MethodPost)
+			w.Header().Set("Access-Control-Allow-Headers", "Authorization, Content-Type, X-Namespace")
+		}
+		if r.Method == http.MethodOptions {
+			w.WriteHeader(http.StatusNoContent)
+			return
+		}
+		if s.TokenFile != "" {
+			token, err := readToken(s.TokenFile)
+			if err != nil {
+				http.Error(w, "the token of this server cannot be read", http.StatusServiceUnavailable)
+				return
+			}
+			if subtle.ConstantTimeCompare([]byte(r.Header.Get("Authorization")), append([]byte("Bearer "), token...)) != 1 {
+				w.Header().Set("WWW-Authenticate", "Bearer")
+				http.Error(w, "bearer token absent or wrong", http.StatusUnauthorized)
+				return
+			}
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+func readToken(file string) ([]byte, error) {
+	token, err := os.ReadFile(file)
+	if err != nil {
+		return nil, fmt.Errorf("read the bearer token: %w", err)
+	}
+	if token = bytes.TrimSpace(token); len(token) == 0 {
+		return nil, fmt.Errorf("%s holds no bearer token", file)
+	}
+	return token, nil
+}
