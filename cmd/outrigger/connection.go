@@ -48,7 +48,7 @@ func addPayloadKeys(cmd *cobra.Command, o *codec.Options) {
 	set := cmd.Flags()
 	set.StringVar(&o.KeyDir, "temporal-payload-key-dir", "", "`directory` of the keys that decrypt payloads, one file for each key id, read again when they change (TEMPORAL_PAYLOAD_KEY_DIR)")
 	set.StringVar(&o.KeyID, "temporal-payload-key-id", "", "`id` of the key that encrypts payloads (TEMPORAL_PAYLOAD_KEY_ID); empty: they are not encrypted")
-	set.StringVar(&o.KeyIDFile, "temporal-payload-key-id-file", "", "`file` with that id, read again when it changes; it may lie beside the keys (TEMPORAL_PAYLOAD_KEY_ID_FILE)")
+	set.StringVar(&o.KeyIDFile, "temporal-payload-key-id-file", "", "`file` with that id, read again when it changes, such as .current beside the keys (TEMPORAL_PAYLOAD_KEY_ID_FILE)")
 }
 
 // payloadCodec is nil without keys.

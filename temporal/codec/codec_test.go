@@ -90,7 +90,7 @@ func TestPlainPayloadsAreDecodedAndNullStaysPlain(t *testing.T) {
 
 func TestKeysRotateWithoutARestart(t *testing.T) {
 	dir := t.TempDir()
-	current := filepath.Join(dir, "current")
+	current := filepath.Join(dir, ".current")
 	writeKey(t, dir, "a")
 	write(t, current, "a\n")
 	c, clock, log := opened(t, Options{KeyDir: dir, KeyIDFile: current})
@@ -124,9 +124,9 @@ func TestKeysRotateWithoutARestart(t *testing.T) {
 
 func TestUnusableChangesLeaveTheKeysThatWereRead(t *testing.T) {
 	for name, spoil := range map[string]func(t *testing.T, dir string){
-		"no id":              func(t *testing.T, dir string) { write(t, filepath.Join(dir, "current"), " ") },
-		"unknown id":         func(t *testing.T, dir string) { write(t, filepath.Join(dir, "current"), "b") },
-		"no file of the id":  func(t *testing.T, dir string) { require.NoError(t, os.Remove(filepath.Join(dir, "current"))) },
+		"no id":              func(t *testing.T, dir string) { write(t, filepath.Join(dir, ".current"), " ") },
+		"unknown id":         func(t *testing.T, dir string) { write(t, filepath.Join(dir, ".current"), "b") },
+		"no file of the id":  func(t *testing.T, dir string) { require.NoError(t, os.Remove(filepath.Join(dir, ".current"))) },
 		"no key":             func(t *testing.T, dir string) { require.NoError(t, os.Remove(filepath.Join(dir, "a"))) },
 		"half a key":         func(t *testing.T, dir string) { write(t, filepath.Join(dir, "b"), "c2hvcnQ=") },
 		"the directory went": func(t *testing.T, dir string) { require.NoError(t, os.RemoveAll(dir)) },
@@ -134,8 +134,8 @@ func TestUnusableChangesLeaveTheKeysThatWereRead(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()
 			writeKey(t, dir, "a")
-			write(t, filepath.Join(dir, "current"), "a")
-			c, clock, log := opened(t, Options{KeyDir: dir, KeyIDFile: filepath.Join(dir, "current")})
+			write(t, filepath.Join(dir, ".current"), "a")
+			c, clock, log := opened(t, Options{KeyDir: dir, KeyIDFile: filepath.Join(dir, ".current")})
 			spoil(t, dir)
 			for range 3 {
 				clock.SetTime(clock.Now().Add(readInterval))

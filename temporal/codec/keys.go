@@ -27,10 +27,10 @@ const (
 // Options say where the keys are.
 type Options struct {
 	// KeyDir has a file for each key, such as a mounted Secret: its name is the key's id,
-	// its content 32 random bytes in base64. Names with a dot in front are ignored.
+	// its content 32 random bytes in base64. Names with a dot in front are no keys.
 	KeyDir string
-	// KeyID is the key that encrypts; KeyIDFile holds that id instead, and may lie in
-	// KeyDir. With neither, payloads are only decrypted.
+	// KeyID is the key that encrypts; KeyIDFile holds that id instead, and can be .current
+	// in KeyDir. With neither, payloads are only decrypted.
 	KeyID, KeyIDFile string
 }
 
@@ -74,11 +74,10 @@ func (o Options) read() (*keyring, error) {
 	}
 	k := &keyring{ciphers: map[string]cipher.AEAD{}, encrypting: o.KeyID}
 	for _, entry := range entries {
-		path := filepath.Join(o.KeyDir, entry.Name())
-		if strings.HasPrefix(entry.Name(), ".") || o.KeyIDFile != "" && path == filepath.Clean(o.KeyIDFile) {
+		if strings.HasPrefix(entry.Name(), ".") {
 			continue
 		}
-		if k.ciphers[entry.Name()], err = readKey(path); err != nil {
+		if k.ciphers[entry.Name()], err = readKey(filepath.Join(o.KeyDir, entry.Name())); err != nil {
 			return nil, err
 		}
 	}
