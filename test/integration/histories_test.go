@@ -22,7 +22,10 @@ func replayHistories(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("list the runs to replay: %w", err)
 	}
-	replayer := worker.NewWorkflowReplayer()
+	replayer, err := worker.NewWorkflowReplayerWithOptions(worker.WorkflowReplayerOptions{DataConverter: stack.codec.WorkflowDataConverter()})
+	if err != nil {
+		return fmt.Errorf("make a replayer: %w", err)
+	}
 	replayer.RegisterWorkflowWithOptions(workflows.Rollout, workflow.RegisterOptions{Name: protocol.RolloutWorkflow})
 	var failed []error
 	for _, run := range list.Executions {

@@ -29,6 +29,7 @@ import (
 	"github.com/outrigger/outrigger/dev/cluster"
 	"github.com/outrigger/outrigger/dev/witness"
 	"github.com/outrigger/outrigger/kube"
+	"github.com/outrigger/outrigger/temporal/codec"
 )
 
 // stack is the one that all tests of this package share.
@@ -36,6 +37,8 @@ var stack struct {
 	*cluster.Cluster
 	kube     client.Client
 	temporal sdk.Client
+	// codec has the keys of encrypted runs; nil while there are none.
+	codec *codec.Codec
 }
 
 const bin = "../../bin"

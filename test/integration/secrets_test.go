@@ -1,0 +1,255 @@
+package integration
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/base64"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/go-logr/logr"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.temporal.io/api/enums/v1"
+	"go.temporal.io/api/workflowservice/v1"
+	"google.golang.org/protobuf/proto"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
+
+	"github.com/outrigger/outrigger/api/protocol"
+	"github.com/outrigger/outrigger/api/v1alpha1"
+	"github.com/outrigger/outrigger/dev/cluster"
+	"github.com/outrigger/outrigger/dev/witness"
+	outrigger "github.com/outrigger/outrigger/temporal"
+	"github.com/outrigger/outrigger/temporal/codec"
+)
+
+// secret is part of every value that must stay in the set, its revisions and its pods.
+const secret = "hunter2"
+
+// withSecrets puts them wherever a set has room for one.
+func withSecrets(set *v1alpha1.SidecarSet) {
+	set.Annotations = map[string]string{"example.com/token": secret + "-annotation"}
+	set.Spec.ImagePullSecrets = []corev1.LocalObjectReference{{Name: secret + "-pull"}}
+	side := &set.Spec.Containers[0]
+	side.Env = []corev1.EnvVar{{Name: "PASSWORD", Value: secret + "-env"}}
+	side.Command, side.Args = []string{"run", secret + "-command"}, []string{"--token=" + secret + "-argument"}
+}
+
+// tellingPolicy refuses image changes of a pod, and quotes a secret in saying so.
+func (s *scene) tellingPolicy(pod string) {
+	s.t.Helper()
+	policy := fmt.Sprintf(`
+apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingAdmissionPolicy
+metadata: {name: %[1]s}
+spec:
+  failurePolicy: Fail
+  matchConstraints:
+    resourceRules: [{apiGroups: [""], apiVersions: [v1], operations: [UPDATE], resources: [pods]}]
+  validations:
+  - expression: "object.metadata.name != '%[2]s' || object.spec.containers.all(c, oldObject.spec.containers.exists(o, o.image == c.image))"
+    messageExpression: "'refused: ' + object.spec.containers.filter(c, has(c.env))[0].env[0].value"
+---
+apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingAdmissionPolicyBinding
+metadata: {name: %[1]s}
+spec: {policyName: %[1]s, validationActions: [Deny]}
+`, s.name, pod)
+	out, err := kubectl(s.ctx, policy, "apply", "-f", "-")
+	require.NoError(s.t, err, out)
+	s.t.Cleanup(s.allowing)
+	s.poll("the policy to be in force", func() (bool, error) {
+		out, err := kubectl(s.ctx, "", "set", "image", "pod/"+pod, "-n", s.name, "side=probe", "--dry-run=server")
+		return err != nil && strings.Contains(out, secret), nil
+	})
+}
+
+// failRollouts goes through an image that cannot be pulled and refused writes to the end.
+func (s *scene) failRollouts() {
+	s.t.Helper()
+	s.upgradeTo("side:bad")
+	s.await(func(v witness.View) bool { return v.InFlight == 2 })
+	refused := s.pods()[0].Name
+	s.tellingPolicy(refused)
+	s.upgradeTo("side:v2")
+	s.poll("the write to be refused", func() (bool, error) { return s.asked().Failed > 0, nil })
+	s.allowing()
+	s.await(witness.Settled(3))
+	s.awaitSet("the end of the rollout", counts(3))
+}
+
+// asked is the status of the newest run, also of an encrypted one; zero if it cannot answer.
+func (s *scene) asked() (status protocol.RolloutStatus) {
+	s.t.Helper()
+	reader, err := outrigger.NewLazyClient(outrigger.Options{Address: stack.TemporalAddress, Namespace: cluster.TemporalNamespace, Codec: stack.codec}, logr.Discard())
+	require.NoError(s.t, err)
+	defer reader.Close()
+	answer, err := reader.QueryWorkflow(s.ctx, s.workflow(), "", protocol.StatusQuery)
+	if err != nil {
+		return status
+	}
+	require.NoError(s.t, answer.Get(&status))
+	return status
+}
+
+// described is the set's status as text.
+func (s *scene) described() string {
+	set := &v1alpha1.SidecarSet{}
+	require.NoError(s.t, stack.kube.Get(s.ctx, client.ObjectKeyFromObject(s.set), set))
+	text, err := yaml.Marshal(set.Status)
+	require.NoError(s.t, err)
+	return string(text)
+}
+
+// rawHistories are those of all runs of the set, and their descriptions, as bytes.
+func (s *scene) rawHistories() string {
+	s.t.Helper()
+	var all []byte
+	add := func(message proto.Message) {
+		raw, err := proto.Marshal(message)
+		require.NoError(s.t, err)
+		all = append(all, raw...)
+	}
+	list, err := stack.temporal.ListWorkflow(s.ctx, &workflowservice.ListWorkflowExecutionsRequest{
+		Namespace: cluster.TemporalNamespace, Query: fmt.Sprintf("WorkflowId='%s'", s.workflow()),
+	})
+	require.NoError(s.t, err)
+	require.NotEmpty(s.t, list.Executions)
+	add(list)
+	for _, run := range list.Executions {
+		id := run.Execution
+		described, err := stack.temporal.DescribeWorkflowExecution(s.ctx, id.WorkflowId, id.RunId)
+		require.NoError(s.t, err)
+		add(described)
+		events := stack.temporal.GetWorkflowHistory(s.ctx, id.WorkflowId, id.RunId, false, enums.HISTORY_EVENT_FILTER_TYPE_ALL_EVENT)
+		for events.HasNext() {
+			event, err := events.Next()
+			require.NoError(s.t, err)
+			add(event)
+		}
+	}
+	return string(all)
+}
+
+// told is everything that the roles say outside the set, its revisions and its pods.
+func (s *scene) told() map[string]string {
+	s.t.Helper()
+	all := map[string]string{"histories": s.rawHistories(), "status": s.described()}
+	for _, role := range stack.Roles() {
+		log, err := os.ReadFile(filepath.Join(stack.LogDir(), role.Name+".log"))
+		require.NoError(s.t, err)
+		require.NotEmpty(s.t, log)
+		all["log of "+role.Name] = string(log)
+		if process, err := stack.Process(role.Name); err != nil || !process.Running {
+			continue
+		}
+		answer, err := http.Get(role.Metrics)
+		require.NoError(s.t, err)
+		metrics, err := io.ReadAll(answer.Body)
+		require.NoError(s.t, err)
+		require.NoError(s.t, answer.Body.Close())
+		require.NotEmpty(s.t, metrics)
+		all["metrics of "+role.Name] = string(metrics)
+	}
+	for what, list := range map[string]client.ObjectList{"events": &corev1.EventList{}, "leases": &coordinationv1.LeaseList{}} {
+		require.NoError(s.t, stack.kube.List(s.ctx, list))
+		text, err := yaml.Marshal(list)
+		require.NoError(s.t, err)
+		all[what] = string(text)
+	}
+	return all
+}
+
+func (s *scene) toldNoSecret() {
+	s.t.Helper()
+	for what, text := range s.told() {
+		// Not the whole text: it may be long.
+		if at := strings.Index(text, secret); at >= 0 {
+			assert.Fail(s.t, "a secret is in the "+what, text[max(0, at-200):min(len(text), at+100)])
+		}
+	}
+}
+
+func TestSecretsOfASetStayInIt(t *testing.T) {
+	s := newScene(t, 3, withSecrets)
+	s.failRollouts()
+	s.toldNoSecret()
+	assert.Contains(t, s.rawHistories(), s.pods()[0].Name, "what is searched is what the runs wrote")
+}
+
+// awaitNoOpenRuns waits until no run needs a worker: the next ones have other keys.
+func (s *scene) awaitNoOpenRuns() {
+	s.t.Helper()
+	s.poll("all runs to end", func() (bool, error) {
+		open, err := stack.temporal.CountWorkflow(s.ctx, &workflowservice.CountWorkflowExecutionsRequest{
+			Namespace: cluster.TemporalNamespace, Query: "ExecutionStatus='Running'",
+		})
+		return err == nil && open.Count == 0, err
+	})
+}
+
+// encrypted has operator and worker that encrypt do all work until the test ends.
+func (s *scene) encrypted() {
+	s.t.Helper()
+	keys := s.t.TempDir()
+	key := make([]byte, 32)
+	_, _ = rand.Read(key)
+	require.NoError(s.t, os.WriteFile(filepath.Join(keys, "a"), []byte(base64.StdEncoding.EncodeToString(key)), 0o600))
+	options := codec.Options{KeyDir: keys, KeyID: "a"}
+	var err error
+	stack.codec, err = codec.Open(options)
+	require.NoError(s.t, err)
+	usual := append(workers(), cluster.Operator)
+	for _, name := range usual {
+		require.NoError(s.t, stack.Stop(name))
+	}
+	encrypting := []string{"operator-encrypted", "worker-encrypted"}
+	s.t.Cleanup(func() {
+		for _, name := range encrypting {
+			assert.NoError(s.t, stack.Stop(name))
+		}
+		for _, name := range usual {
+			assert.NoError(s.t, stack.StartAgain(context.WithoutCancel(s.ctx), name))
+		}
+	})
+	for _, name := range encrypting {
+		_, err := stack.StartRole(s.ctx, name, "--temporal-payload-key-dir="+keys, "--temporal-payload-key-id=a")
+		require.NoError(s.t, err)
+	}
+}
+
+func TestEncryptedRunsTellNoNamesOfPods(t *testing.T) {
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	before := &scene{t: t, ctx: ctx}
+	before.awaitNoOpenRuns()
+	before.encrypted()
+	s := newScene(t, 3, withSecrets)
+	s.failRollouts()
+	s.awaitNoOpenRuns()
+	s.toldNoSecret()
+	raw := s.rawHistories()
+	for _, pod := range s.pods() {
+		assert.NotContains(t, raw, pod.Name)
+	}
+	assert.NotContains(t, raw, "Rollout of SidecarSet", "the summary")
+	assert.Contains(t, raw, "binary/encrypted")
+
+	// Who has the key reads them as before.
+	status := s.asked()
+	assert.Equal(t, s.name, status.SidecarSet.Name)
+	assert.Equal(t, protocol.PhaseComplete, status.Phase)
+
+	// Deleted while workers can still read its runs.
+	require.NoError(t, stack.kube.Delete(s.ctx, s.set))
+	s.awaitNoOpenRuns()
+}
