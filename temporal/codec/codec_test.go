@@ -27,7 +27,9 @@ func writeKey(t *testing.T, dir, id string) string {
 	return text
 }
 
-func write(t *testing.T, path, text string) { require.NoError(t, os.WriteFile(path, []byte(text), 0o600)) }
+func write(t *testing.T, path, text string) {
+	require.NoError(t, os.WriteFile(path, []byte(text), 0o600))
+}
 
 // opened is a codec and its clock.
 func opened(t *testing.T, options Options) (*Codec, *clocktesting.FakePassiveClock, *bytes.Buffer) {

@@ -64,21 +64,8 @@ func (s *Server) check() error {
 	if s.Codec == nil {
 		return errors.New("a codec server needs the directory of keys: give --temporal-payload-key-dir (" + keyDirVariable + ")")
 	}
-	host, _, err := net.SplitHostPort(s.Address)
-	if err != nil {
-		return fmt.Errorf("--bind-address %q: use host:port: %w", s.Address, err)
-	}
-	ip := net.ParseIP(host)
-	if loopback := host == "localhost" || ip != nil && ip.IsLoopback(); !loopback && s.TokenFile == "" && !s.AllowUnauthenticated {
-		return fmt.Errorf("--bind-address %s lets everybody who reaches it read histories: give --token-file, or --allow-unauthenticated where something in front checks who asks", s.Address)
-	}
-	if s.TokenFile != "" && s.AllowUnauthenticated {
-		return errors.New("--token-file and --allow-unauthenticated contradict each other: give one")
-	}
-	if s.TokenFile != "" {
-		if _, err := readToken(s.TokenFile); err != nil {
-			return err
-		}
+	if err := s.checkAccess(); err != nil {
+		return err
 	}
 	for _, origin := range s.Origins {
 		if u, err := url.Parse(origin); err != nil || u.Scheme+"://"+u.Host != origin || u.Host == "" {
@@ -88,10 +75,31 @@ func (s *Server) check() error {
 	if (s.CertFile == "") != (s.KeyFile == "") {
 		return errors.New("--tls-cert-file and --tls-private-key-file are given both or not at all")
 	}
-	if s.CertFile != "" {
-		_, err = s.certificate(nil)
+	if s.CertFile == "" {
+		return nil
 	}
+	_, err := s.certificate(nil)
 	return err
+}
+
+// checkAccess refuses to be open to everybody unless that is said.
+func (s *Server) checkAccess() error {
+	host, _, err := net.SplitHostPort(s.Address)
+	if err != nil {
+		return fmt.Errorf("--bind-address %q: use host:port: %w", s.Address, err)
+	}
+	ip := net.ParseIP(host)
+	loopback := host == "localhost" || ip != nil && ip.IsLoopback()
+	switch {
+	case s.TokenFile != "" && s.AllowUnauthenticated:
+		return errors.New("--token-file and --allow-unauthenticated contradict each other: give one")
+	case s.TokenFile != "":
+		_, err := readToken(s.TokenFile)
+		return err
+	case !loopback && !s.AllowUnauthenticated:
+		return fmt.Errorf("--bind-address %s lets everybody who reaches it read histories: give --token-file, or --allow-unauthenticated where something in front checks who asks", s.Address)
+	}
+	return nil
 }
 
 func (s *Server) serve(ctx context.Context, listener net.Listener) error {
