@@ -8,7 +8,6 @@ import (
 	"unicode"
 
 	"go.temporal.io/api/enums/v1"
-	"go.temporal.io/api/taskqueue/v1"
 	"go.temporal.io/api/workflow/v1"
 
 	"github.com/outrigger/outrigger/api/v1alpha1"
@@ -142,39 +141,57 @@ func (c *rolloutClient) diagnose(ctx context.Context, r *run, ages *taskAges, be
 	defer ages.prune()
 	switch {
 	case seen.waiting != nil:
-		pollers, err := c.pollers(ctx, seen.waiting.queue, seen.waiting.kind)
+		queue, err := c.describeQueue(ctx, seen.waiting.queue, seen.waiting.kind)
 		if err != nil {
 			return fault{}, false, err
 		}
-		if polledSince(pollers, seen.waiting.scheduled) {
-			// Workers do take up tasks; they have many.
-			return fault{}, false, nil
-		}
-		return c.workerUnavailable(seen.waiting.queue, len(pollers) == 0), true, nil
+		found := c.faultOfWaiting(queue, seen.waiting, r.pinned)
+		// Without a fault workers do take up tasks; they have many.
+		return found, found != fault{}, nil
 	case seen.failing != "":
 		// What has failed may wait for a worker now.
 		return rolloutFailing(seen.failing, seen.cause), !seen.unsure || before.reason != v1alpha1.ReasonWorkerUnavailable, nil
 	case seen.unsure || !seen.idle:
 		return fault{}, !seen.unsure, nil
 	}
-	pollers, err := c.pollers(ctx, c.taskQueue, enums.TASK_QUEUE_TYPE_WORKFLOW)
-	if err != nil || len(pollers) > 0 {
-		return fault{}, err == nil, err
+	queue, err := c.describeQueue(ctx, c.taskQueue, enums.TASK_QUEUE_TYPE_WORKFLOW)
+	if err != nil {
+		return fault{}, false, err
 	}
-	if ages.age("no pollers", now) < pollerGracePeriod {
+	found = c.faultOfIdle(queue, r.pinned)
+	if found != (fault{}) && ages.age("no pollers", now) < pollerGracePeriod {
 		return fault{}, false, nil
 	}
-	return c.workerUnavailable(c.taskQueue, true), true, nil
+	return found, true, nil
 }
 
-// polledSince compares times of Temporal alone.
-func polledSince(pollers []*taskqueue.PollerInfo, scheduled time.Time) bool {
-	for _, poller := range pollers {
-		if poller.LastAccessTime.AsTime().After(scheduled) {
-			return true
-		}
+// faultOfWaiting is what is wrong when a task has waited for a worker. One that was
+// waiting for tasks when it was scheduled would have got it, and does not poll anew; one
+// of another version than those that the task goes to would not.
+func (c *rolloutClient) faultOfWaiting(queue *taskQueue, waiting *task, pinned *version) fault {
+	wanted, polling := queue.wanted(pinned), queue.polledBy(waiting.scheduled)
+	missing := without(wanted, polling)
+	switch others := without(polling, wanted); {
+	case !polledSince(queue.of(wanted), waiting.scheduled) && len(others) > 0:
+		return c.otherVersions(waiting.queue, wanted, others, pinned != nil)
+	case !polledSince(queue.of(wanted), waiting.scheduled):
+		return c.workerUnavailable(waiting.queue, len(queue.pollers) == 0)
+	case len(missing) > 0:
+		return c.otherVersions(waiting.queue, missing, polling, false)
 	}
-	return false
+	return fault{}
+}
+
+// faultOfIdle is what is wrong when no worker will take up the next task of a run.
+func (c *rolloutClient) faultOfIdle(queue *taskQueue, pinned *version) fault {
+	wanted := queue.wanted(pinned)
+	switch polling := queue.polledBy(time.Time{}); {
+	case len(queue.of(wanted)) > 0:
+		return fault{}
+	case len(polling) > 0:
+		return c.otherVersions(c.taskQueue, wanted, polling, pinned != nil)
+	}
+	return c.workerUnavailable(c.taskQueue, true)
 }
 
 func (c *rolloutClient) workerUnavailable(queue string, noPollers bool) fault {
@@ -184,6 +201,25 @@ func (c *rolloutClient) workerUnavailable(queue string, noPollers bool) fault {
 	}
 	return fault{v1alpha1.ReasonWorkerUnavailable, fmt.Sprintf("%s (Temporal at %s, namespace %s): are workers running, with this task queue and namespace?",
 		what, c.address, c.namespace)}
+}
+
+// otherVersions says that workers poll whose versions get no tasks of the run.
+func (c *rolloutClient) otherVersions(queue string, wanted, polling []version, pinned bool) fault {
+	kind, remedy := "current", "make theirs current (temporal worker deployment set-current-version)"
+	if pinned {
+		kind, remedy = "pinned", "move the run (temporal workflow update-options)"
+	}
+	return fault{v1alpha1.ReasonWorkerUnavailable, fmt.Sprintf(
+		"no worker of the version that is %s (%s) takes up the tasks in task queue %s (Temporal at %s, namespace %s), though workers of others poll it (%s): start workers of that version, or %s",
+		kind, listed(wanted), queue, c.address, c.namespace, listed(polling), remedy)}
+}
+
+func listed(versions []version) string {
+	names := make([]string, len(versions))
+	for i, v := range versions {
+		names[i] = v.String()
+	}
+	return strings.Join(names, ", ")
 }
 
 func rolloutFailing(what, cause string) fault {

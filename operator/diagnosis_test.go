@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"go.temporal.io/api/common/v1"
+	"go.temporal.io/api/deployment/v1"
 	"go.temporal.io/api/enums/v1"
 	"go.temporal.io/api/failure/v1"
 	"go.temporal.io/api/taskqueue/v1"
@@ -103,6 +104,84 @@ func TestWorkersThatPolledSinceAreBusy(t *testing.T) {
 	assert.True(t, polledSince(pollers, at.Add(-time.Second)))
 	assert.False(t, polledSince(pollers, at.Add(time.Second)))
 	assert.False(t, polledSince(nil, at))
+}
+
+func pollerOf(v version, at time.Time) *taskqueue.PollerInfo {
+	info := &taskqueue.PollerInfo{LastAccessTime: timestamppb.New(at)}
+	if v != (version{}) {
+		info.DeploymentOptions = &deployment.WorkerDeploymentOptions{
+			DeploymentName: v.deployment, BuildId: v.build, WorkerVersioningMode: enums.WORKER_VERSIONING_MODE_VERSIONED}
+	}
+	return info
+}
+
+func TestSpec8_WorkersOfOtherVersionsAreNone(t *testing.T) {
+	var (
+		none    version
+		v1, v2  = version{"d", "1"}, version{"d", "2"}
+		at      = time.Unix(1000, 0)
+		before  = at.Add(-time.Minute)
+		after   = at.Add(time.Second)
+		longAgo = at.Add(-4 * time.Minute)
+	)
+	polled := func(times map[version]time.Time) (pollers []*taskqueue.PollerInfo) {
+		for v, at := range times {
+			pollers = append(pollers, pollerOf(v, at))
+		}
+		return pollers
+	}
+	const well = ""
+	for _, c := range []struct {
+		name          string
+		routed        []version
+		pinned        *version
+		polled        map[version]time.Time
+		waiting, idle string
+	}{
+		{"busy", []version{v1}, nil, map[version]time.Time{v1: after}, well, well},
+		{"busy, beside the next version", []version{v1}, nil, map[version]time.Time{v1: after, v2: before}, well, well},
+		{"busy without versions", []version{none}, nil, map[version]time.Time{none: after}, well, well},
+		{"nobody", []version{none}, nil, nil, "no worker polls", "no worker polls"},
+		{"gone", []version{v1}, nil, map[version]time.Time{v1: before}, "no worker takes up", well},
+		{"before the first is current", []version{none}, nil, map[version]time.Time{v1: before}, "current (unversioned)", "current (unversioned)"},
+		{"replaced in place", []version{v1}, nil, map[version]time.Time{v1: before, v2: after}, "others poll it (d:2)", well},
+		{"replaced long ago", []version{v1}, nil, map[version]time.Time{v2: after}, "current (d:1)", "others poll it (d:2)"},
+		{"all gone", []version{v1}, nil, map[version]time.Time{v1: longAgo, v2: longAgo}, "no worker takes up the tasks", well},
+		{"two others", []version{v1}, nil, map[version]time.Time{v2: after, none: after}, "others poll it (d:2, unversioned)", "others poll it (d:2, unversioned)"},
+		{"ramping", []version{v1, v2}, nil, map[version]time.Time{v1: after, v2: after}, well, well},
+		{"ramping to nobody", []version{v1, v2}, nil, map[version]time.Time{v1: after}, "current (d:2) takes up", well},
+		{"pinned", []version{v2}, &v1, map[version]time.Time{v1: after, v2: after}, well, well},
+		{"pinned to a version that is gone", []version{v2}, &v1, map[version]time.Time{v2: after}, "pinned (d:1)", "move the run"},
+	} {
+		rollouts := &rolloutClient{taskQueue: "q"}
+		queue := &taskQueue{pollers: polled(c.polled), routed: c.routed}
+		says := func(want string, found fault) {
+			assert.Contains(t, found.message, want, c.name)
+			assert.Equal(t, want == well, found == fault{}, "%s: %s", c.name, found.message)
+		}
+		says(c.waiting, rollouts.faultOfWaiting(queue, &task{queue: "q", scheduled: at}, c.pinned))
+		says(c.idle, rollouts.faultOfIdle(queue, c.pinned))
+	}
+}
+
+func TestVersionsThatTasksGoTo(t *testing.T) {
+	v1, v2 := &deployment.WorkerDeploymentVersion{DeploymentName: "d", BuildId: "1"}, &deployment.WorkerDeploymentVersion{DeploymentName: "d", BuildId: "2"}
+	ramp := func(percent float32) *taskqueue.TaskQueueVersioningInfo {
+		return &taskqueue.TaskQueueVersioningInfo{CurrentDeploymentVersion: v1, RampingDeploymentVersion: v2, RampingVersionPercentage: percent}
+	}
+	assert.Equal(t, []version{{}}, routedVersions(nil))
+	assert.Equal(t, []version{{"d", "1"}}, routedVersions(ramp(0)))
+	assert.Equal(t, []version{{"d", "1"}, {"d", "2"}}, routedVersions(ramp(10)))
+	assert.Equal(t, []version{{"d", "2"}}, routedVersions(ramp(100)))
+
+	pinned := &workflow.WorkflowExecutionVersioningInfo{Behavior: enums.VERSIONING_BEHAVIOR_PINNED, DeploymentVersion: v1}
+	assert.Equal(t, &version{"d", "1"}, pinnedVersion(pinned))
+	assert.Nil(t, pinnedVersion(nil))
+	assert.Nil(t, pinnedVersion(&workflow.WorkflowExecutionVersioningInfo{Behavior: enums.VERSIONING_BEHAVIOR_AUTO_UPGRADE, DeploymentVersion: v1}))
+	pinned.VersioningOverride = &workflow.VersioningOverride{Override: &workflow.VersioningOverride_Pinned{Pinned: &workflow.VersioningOverride_PinnedOverride{Version: v2}}}
+	assert.Equal(t, &version{"d", "2"}, pinnedVersion(pinned))
+	pinned.VersioningOverride = &workflow.VersioningOverride{Override: &workflow.VersioningOverride_AutoUpgrade{AutoUpgrade: true}}
+	assert.Nil(t, pinnedVersion(pinned))
 }
 
 func TestMessagesAboutAFailureStay(t *testing.T) {

@@ -30,6 +30,8 @@ type run struct {
 	// task is the pending workflow task, if any.
 	task       *workflow.PendingWorkflowTaskInfo
 	activities []*workflow.PendingActivityInfo
+	// pinned is the version of the workers that the run is pinned to, if any.
+	pinned *version
 }
 
 func (r *run) open() bool { return r.status == enums.WORKFLOW_EXECUTION_STATUS_RUNNING }
@@ -57,7 +59,7 @@ func (r *run) generationMismatch(set *v1alpha1.SidecarSet) bool {
 
 // readRun reads a description. Search attributes are never encrypted.
 func readRun(payloads converter.DataConverter, info *workflow.WorkflowExecutionInfo) (*run, error) {
-	r := &run{status: info.GetStatus(), events: info.GetHistoryLength()}
+	r := &run{status: info.GetStatus(), events: info.GetHistoryLength(), pinned: pinnedVersion(info.GetVersioningInfo())}
 	fields := info.GetSearchAttributes().GetIndexedFields()
 	if err := decode(converter.GetDefaultDataConverter(), fields[protocol.RolloutPhaseAttribute], &r.phase); err != nil {
 		return nil, fmt.Errorf("search attribute %s: %w", protocol.RolloutPhaseAttribute, err)

@@ -38,6 +38,7 @@ func TestRuns(t *testing.T) {
 		{"Spec8_RefusedWritesAreReported", e.testRefusedWrites},
 		{"Spec8_FailingWorkflowTasksAreReported", e.testFailingTask},
 		{"Spec8_MissingWorkersAreReported", e.testNoWorker},
+		{"Spec8_WorkersOfAnotherVersionAreReported", e.testOtherVersion},
 		{"SearchAttributesAreRegisteredAgain", e.testEmptied},
 	} {
 		// Later parts build on what earlier ones leave.
@@ -250,6 +251,43 @@ func (e *testEnv) testNoWorker(t *testing.T) {
 	e.await(t, "unattended", func(c *assert.CollectT, set *v1alpha1.SidecarSet) {
 		hasReason(v1alpha1.ConditionDegraded, "AsExpected")(c, set)
 		hasReason(v1alpha1.ConditionProgressing, "RolloutInProgress")(c, set)
+	})
+}
+
+func (e *testEnv) testOtherVersion(t *testing.T) {
+	e.worker.Stop()
+	e.workAs(t, "v1")
+	e.roll(t, "versions")
+	e.awaitUnavailable(t, "versions", "no worker of the version that is current (unversioned) takes up the tasks", "others poll it (stubs:v1)", "set-current-version")
+	e.setCurrent(t, "v1")
+	e.await(t, "versions", hasReason(v1alpha1.ConditionDegraded, "AsExpected"))
+
+	// Temporal goes on to name workers that have stopped, for a while.
+	e.worker.Stop()
+	e.workAs(t, "v2")
+	e.roll(t, "versions-2")
+	e.awaitUnavailable(t, "versions-2", "no worker of the version that is current (stubs:v1) takes up the tasks", "stubs:v2")
+	e.testRestart(t)
+
+	e.worker.Stop()
+	e.work(t)
+	e.roll(t, "versions-3")
+	e.awaitUnavailable(t, "versions-3", "no worker of the version that is current (stubs:v1) takes up the tasks", "unversioned")
+	e.setCurrent(t, "")
+	for _, name := range []string{"versions-2", "versions-3"} {
+		e.await(t, name, hasReason(v1alpha1.ConditionDegraded, "AsExpected"))
+	}
+}
+
+func (e *testEnv) awaitUnavailable(t *testing.T, name string, parts ...string) {
+	t.Helper()
+	e.await(t, name, func(c *assert.CollectT, set *v1alpha1.SidecarSet) {
+		degraded := reasonAndMessage(set, v1alpha1.ConditionDegraded)
+		assert.Equal(c, "WorkerUnavailable", degraded.reason)
+		for _, part := range parts {
+			assert.Contains(c, degraded.message, part)
+		}
+		assert.Equal(c, "WorkerUnavailable", reasonAndMessage(set, v1alpha1.ConditionProgressing).reason)
 	})
 }
 

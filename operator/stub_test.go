@@ -7,8 +7,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"go.temporal.io/sdk/activity"
+	sdk "go.temporal.io/sdk/client"
 	"go.temporal.io/sdk/temporal"
 	"go.temporal.io/sdk/worker"
 	"go.temporal.io/sdk/workflow"
@@ -16,15 +18,42 @@ import (
 	"github.com/outrigger/outrigger/api/protocol"
 )
 
-// work starts the worker.
+// work starts the worker, without a version.
 func (e *testEnv) work(t *testing.T) {
 	t.Helper()
-	e.worker = worker.New(e.temporal, e.taskQueue, worker.Options{WorkerStopTimeout: time.Second})
+	e.workAs(t, "")
+}
+
+// workAs starts the worker as a build of its deployment; none is a worker without a
+// version.
+func (e *testEnv) workAs(t *testing.T, build string) {
+	t.Helper()
+	options := worker.Options{WorkerStopTimeout: time.Second}
+	if build != "" {
+		options.DeploymentOptions = worker.DeploymentOptions{
+			UseVersioning: true, Version: worker.WorkerDeploymentVersion{DeploymentName: stubDeployment, BuildID: build},
+			DefaultVersioningBehavior: workflow.VersioningBehaviorAutoUpgrade,
+		}
+	}
+	e.worker = worker.New(e.temporal, e.taskQueue, options)
 	e.worker.RegisterWorkflowWithOptions(stubRollout, workflow.RegisterOptions{Name: protocol.RolloutWorkflow})
 	e.worker.RegisterActivityWithOptions(stubActivity, activity.RegisterOptions{Name: protocol.NextBatchActivity})
 	e.worker.RegisterActivityWithOptions(stubBatch, activity.RegisterOptions{Name: protocol.UpgradeBatchActivity})
 	require.NoError(t, e.worker.Start())
 }
+
+// setCurrent makes a build current, once the server knows it; none stands for workers
+// without versions.
+func (e *testEnv) setCurrent(t *testing.T, build string) {
+	t.Helper()
+	deployment := e.temporal.WorkerDeploymentClient().GetHandle(stubDeployment)
+	require.EventuallyWithT(t, func(c *assert.CollectT) {
+		_, err := deployment.SetCurrentVersion(t.Context(), sdk.WorkerDeploymentSetCurrentVersionOptions{BuildID: build})
+		require.NoError(c, err)
+	}, soon, tick)
+}
+
+const stubDeployment = "stubs"
 
 // The name of a set decides what its run does.
 const (

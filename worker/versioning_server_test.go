@@ -284,19 +284,23 @@ func TestVersionsOfWorkers(t *testing.T) {
 	})
 
 	// What the operator looks at when a run has no workers.
-	t.Run("a run waits for a current version, which pollers alone do not show", func(t *testing.T) {
+	t.Run("a run waits for a current version, which its task queues show", func(t *testing.T) {
 		f := newFleet(t, server, "wait", 1)
+		queues := map[string]enums.TaskQueueType{f.queue: enums.TASK_QUEUE_TYPE_WORKFLOW, protocol.WriteTaskQueue(f.queue): enums.TASK_QUEUE_TYPE_ACTIVITY}
 		run := f.roll()
 		f.host("one")
-		for queue, kind := range map[string]enums.TaskQueueType{f.queue: enums.TASK_QUEUE_TYPE_WORKFLOW, protocol.WriteTaskQueue(f.queue): enums.TASK_QUEUE_TYPE_ACTIVITY} {
+		for queue, kind := range queues {
 			f.await("pollers of "+queue, func(context.Context) bool { return len(f.pollers(queue, kind).GetPollers()) > 0 })
 			seen := f.pollers(queue, kind)
 			assert.Equal(t, "one", seen.GetPollers()[0].GetDeploymentOptions().GetBuildId())
 			assert.Nil(t, seen.GetVersioningInfo().GetCurrentDeploymentVersion())
 		}
 		f.setCurrent("one")
-		current := f.pollers(f.queue, enums.TASK_QUEUE_TYPE_WORKFLOW).GetVersioningInfo().GetCurrentDeploymentVersion()
-		assert.Equal(t, "one", current.GetBuildId())
+		for queue, kind := range queues {
+			f.await("the current version of "+queue, func(context.Context) bool {
+				return f.pollers(queue, kind).GetVersioningInfo().GetCurrentDeploymentVersion().GetBuildId() == "one"
+			})
+		}
 		running := f.next()
 		assert.Equal(t, "one", running.build)
 		close(running.release)
