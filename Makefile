@@ -12,6 +12,7 @@ HOT ?=
 IDEAL ?= true
 ROUNDS ?= 3
 FUZZTIME ?= 5m
+RELEASE ?=
 
 controlplane := etcd kube-apiserver kube-controller-manager kube-scheduler kubectl kwok temporal
 
@@ -82,6 +83,16 @@ precommit: ## Check what takes less than a minute: formatting, vet, lint, and th
 .PHONY: test
 test: controlplane build ## Run all tests
 	go test -timeout 40m ./...
+
+.PHONY: record-histories new-release
+record-histories: new-release controlplane build ## Record runs of a release, for later ones to replay (RELEASE=v0.2.0)
+	go test -tags record ./test/integration -count=1 -run '^TestRecordHistories$$' -release '$(RELEASE)'
+	go test ./workflows -run RecordedHistories
+
+# Asked first, so that nobody builds in vain.
+new-release:
+	@[ ! -e 'workflows/testdata/histories/$(or $(RELEASE),$(error which one? for example: make record-histories RELEASE=v0.2.0))' ] || \
+	{ echo 'record-histories: those of $(RELEASE) are recorded already, and must stay as they are'; exit 1; }
 
 .PHONY: up
 up: controlplane build ## Start the local stack: Kubernetes, Temporal, Outrigger (WORKERS=2)

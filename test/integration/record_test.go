@@ -1,0 +1,122 @@
+//go:build record
+
+package integration
+
+import (
+	"flag"
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"go.temporal.io/api/enums/v1"
+	sdk "go.temporal.io/sdk/temporal"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/outrigger/outrigger/api/protocol"
+	"github.com/outrigger/outrigger/dev/witness"
+)
+
+// release is the one whose histories are recorded.
+var release = flag.String("release", "", "release to record the histories of, such as v0.2.0")
+
+// TestRecordHistories writes the histories of a few small rollouts, for
+// workflows.TestRecordedHistoriesReplay. It never overwrites any.
+func TestRecordHistories(t *testing.T) {
+	require.NotEmpty(t, *release, "make record-histories RELEASE=v0.2.0")
+	dir := filepath.Join("../../workflows/testdata/histories", *release)
+	require.NoError(t, os.Mkdir(dir, 0o755), "the histories of a release are recorded once")
+	for _, recorded := range []struct {
+		name   string
+		new    func(*testing.T, int32) *scene
+		record func(*scene)
+	}{
+		{"cold", newColdScene, (*scene).recordUpgrade},
+		{"hot", newHotScene, (*scene).recordUpgrade},
+		{"paused-and-resumed", newColdScene, (*scene).recordPause},
+		{"superseded", newColdScene, (*scene).recordSuperseded},
+		{"hot-superseded", newHotScene, (*scene).recordSuperseded},
+		{"failing-image", newColdScene, (*scene).recordFailingImage},
+		{"not-upgradable", newColdScene, (*scene).recordNotUpgradable},
+	} {
+		t.Run(recorded.name, func(t *testing.T) {
+			s := recorded.new(t, 6)
+			recorded.record(s)
+			s.awaitPhase(protocol.PhaseComplete)
+			s.save(filepath.Join(dir, recorded.name))
+		})
+	}
+}
+
+func newColdScene(t *testing.T, n int32) *scene { return newScene(t, n, nil) }
+
+func (s *scene) recordUpgrade() {
+	s.upgradeTo("side:v2")
+	s.await(witness.Settled(6))
+}
+
+func (s *scene) recordPause() {
+	s.upgradeTo("side:v2")
+	s.await(func(v witness.View) bool { return v.Updated >= 2 })
+	s.hold(protocol.Hold{Who: "ann", Why: "lunch"})
+	s.signal(protocol.ResumeSignal, protocol.Hold{Who: "ann"})
+	s.await(witness.Settled(6))
+}
+
+func (s *scene) recordSuperseded() {
+	s.upgradeTo("side:v2")
+	s.await(func(v witness.View) bool { return v.Updated >= 2 })
+	s.upgradeTo("side:v3")
+	s.await(witness.Settled(6))
+}
+
+// The window fills with pods that do not start, so that the run sleeps.
+func (s *scene) recordFailingImage() {
+	s.upgradeTo("side:bad")
+	s.poll("the run to sleep", func() (bool, error) {
+		described, err := stack.temporal.DescribeWorkflow(s.ctx, s.workflow(), "")
+		if err != nil {
+			return false, nil // it may not have started yet
+		}
+		phase, _ := described.TypedSearchAttributes.GetKeyword(sdk.NewSearchAttributeKeyKeyword(protocol.RolloutPhaseAttribute))
+		return phase == string(protocol.PhaseWaiting), nil
+	})
+	s.upgradeTo("side:v2")
+	s.await(witness.Settled(6))
+}
+
+func (s *scene) recordNotUpgradable() {
+	s.edit(`[{"op":"add","path":"/spec/containers/0/env","value":[{"name":"NEW","value":"x"}]}]`)
+	s.poll("the condition of all pods", func() (bool, error) {
+		return !slices.ContainsFunc(s.pods(), func(pod corev1.Pod) bool {
+			return !slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {
+				return c.Type == "SidecarSetUpgradable" && c.Status == corev1.ConditionFalse
+			})
+		}), nil
+	})
+}
+
+// save writes the history of the newest run, and of those that it continues, the
+// newest first, once it has ended.
+func (s *scene) save(path string) {
+	s.t.Helper()
+	require.NoError(s.t, stack.temporal.GetWorkflow(s.ctx, s.workflow(), "").Get(s.ctx, nil))
+	described, err := stack.temporal.DescribeWorkflow(s.ctx, s.workflow(), "")
+	require.NoError(s.t, err)
+	for run := described.WorkflowExecution.RunID; run != ""; path += "-before" {
+		text, err := temporal(s.ctx, "workflow", "show", "--workflow-id", s.workflow(), "--run-id", run, "--output", "json")
+		require.NoError(s.t, err, text)
+		require.NoError(s.t, os.WriteFile(path+".json", []byte(text), 0o644))
+		run = s.continues(run)
+	}
+}
+
+// continues returns the run that another one continues; empty if there is none.
+func (s *scene) continues(run string) string {
+	s.t.Helper()
+	events := stack.temporal.GetWorkflowHistory(s.ctx, s.workflow(), run, false, enums.HISTORY_EVENT_FILTER_TYPE_ALL_EVENT)
+	started, err := events.Next()
+	require.NoError(s.t, err)
+	return started.GetWorkflowExecutionStartedEventAttributes().GetContinuedExecutionRunId()
+}
