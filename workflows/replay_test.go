@@ -20,6 +20,11 @@ func histories(t *testing.T) []string {
 	return files
 }
 
+// nameOf names a history by its release and file.
+func nameOf(file string) string {
+	return filepath.Join(filepath.Base(filepath.Dir(file)), filepath.Base(file))
+}
+
 func replay(t *testing.T, definition any, file string) error {
 	t.Helper()
 	replayer := worker.NewWorkflowReplayer()
@@ -29,7 +34,7 @@ func replay(t *testing.T, definition any, file string) error {
 
 func TestRecordedHistoriesReplay(t *testing.T) {
 	for _, file := range histories(t) {
-		t.Run(filepath.Base(file), func(t *testing.T) {
+		t.Run(nameOf(file), func(t *testing.T) {
 			require.NoError(t, replay(t, Rollout, file))
 		})
 	}
@@ -45,7 +50,7 @@ func TestChangedWorkflowDoesNotReplay(t *testing.T) {
 		return Rollout(ctx, input)
 	}
 	for _, file := range histories(t) {
-		t.Run(filepath.Base(file), func(t *testing.T) {
+		t.Run(nameOf(file), func(t *testing.T) {
 			require.ErrorContains(t, replay(t, changed, file), "TMPRL1100")
 		})
 	}
