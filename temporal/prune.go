@@ -152,14 +152,16 @@ func (p *Prune) ask(runs int) (agreed bool, err error) {
 func (p *Prune) end(ctx context.Context, run *workflow.WorkflowExecutionInfo) error {
 	short, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
-	first := run.GetFirstRunId()
-	if first == "" {
-		first = run.GetExecution().GetRunId()
-	}
-	_, err := p.Client.WorkflowService().TerminateWorkflowExecution(short, &workflowservice.TerminateWorkflowExecutionRequest{
-		Namespace: p.Namespace, WorkflowExecution: &common.WorkflowExecution{WorkflowId: run.GetExecution().GetWorkflowId()},
-		FirstExecutionRunId: first, Reason: pruneReason, Identity: p.Identity,
+	// Lists do not say which run was the first.
+	listed, err := p.Client.WorkflowService().DescribeWorkflowExecution(short, &workflowservice.DescribeWorkflowExecutionRequest{
+		Namespace: p.Namespace, Execution: run.GetExecution(),
 	})
+	if err == nil {
+		_, err = p.Client.WorkflowService().TerminateWorkflowExecution(short, &workflowservice.TerminateWorkflowExecutionRequest{
+			Namespace: p.Namespace, WorkflowExecution: &common.WorkflowExecution{WorkflowId: run.GetExecution().GetWorkflowId()},
+			FirstExecutionRunId: listed.GetWorkflowExecutionInfo().GetFirstRunId(), Reason: pruneReason, Identity: p.Identity,
+		})
+	}
 	var ended *serviceerror.NotFound
 	if errors.As(err, &ended) {
 		return nil

@@ -156,6 +156,30 @@ func testPrune(t *testing.T, server string) {
 		assert.Contains(collect, prune("alive", "no\n", false), "warning: worker outrigger-worker@here asked for work at ")
 	}, patience, 50*time.Millisecond)
 
+	// A run that continued another as new is ended, too.
+	continuing := worker.New(c, "continued", worker.Options{})
+	continuing.RegisterWorkflowWithOptions(func(ctx workflow.Context, left int) error {
+		if left > 0 {
+			return workflow.NewContinueAsNewError(ctx, protocol.RolloutWorkflow, left-1)
+		}
+		return workflow.Sleep(ctx, time.Hour)
+	}, workflow.RegisterOptions{Name: protocol.RolloutWorkflow})
+	require.NoError(t, continuing.Start())
+	t.Cleanup(continuing.Stop)
+	start("e/5", "continued")
+	require.EventuallyWithT(t, func(collect *assert.CollectT) {
+		listed, err := c.ListWorkflow(t.Context(), &workflowservice.ListWorkflowExecutionsRequest{Query: "ExecutionStatus='Running' AND TaskQueue='continued'"})
+		require.NoError(collect, err)
+		require.Len(collect, listed.GetExecutions(), 1)
+		described, err := c.DescribeWorkflowExecution(t.Context(), "sidecarset/e/5", "")
+		require.NoError(collect, err)
+		newest := described.GetWorkflowExecutionInfo()
+		assert.Equal(collect, newest.GetExecution().GetRunId(), listed.GetExecutions()[0].GetExecution().GetRunId())
+		assert.NotEqual(collect, newest.GetExecution().GetRunId(), newest.GetFirstRunId())
+	}, patience, 50*time.Millisecond)
+	assert.Contains(t, prune("continued", "", true), "ended 1 runs")
+	assert.Equal(t, enums.WORKFLOW_EXECUTION_STATUS_TERMINATED, status("e/5"))
+
 	for _, cluster := range []string{"", "x' OR TaskQueue='y"} {
 		require.ErrorContains(t, (&Prune{Client: c, Cluster: cluster}).Run(t.Context()), "is no UID of a cluster")
 	}
