@@ -1,0 +1,169 @@
+package integration
+
+import (
+	"bytes"
+	"context"
+	"io"
+	"net/http"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.temporal.io/api/enums/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/outrigger/outrigger/api/protocol"
+	"github.com/outrigger/outrigger/api/v1alpha1"
+	"github.com/outrigger/outrigger/dev/cluster"
+	"github.com/outrigger/outrigger/dev/witness"
+	"github.com/outrigger/outrigger/kube"
+)
+
+// otherCluster is one with an API server, roles and pods of its own, on the
+// stack's Temporal, with a set of the same name as the scene's.
+type otherCluster struct {
+	*cluster.Cluster
+	kube    client.Client
+	uid     string
+	set     *v1alpha1.SidecarSet
+	witness *witness.Witness
+}
+
+func (s *scene) startOtherCluster(n int32) *otherCluster {
+	t := s.t
+	t.Helper()
+	c, err := cluster.Start(s.ctx, cluster.Options{Dir: t.TempDir(), Nodes: 1, WithoutTemporal: true})
+	require.NoError(t, err)
+	t.Cleanup(c.Shutdown)
+	c.TemporalAddress = stack.TemporalAddress
+	for _, role := range []string{"operator", "webhook", "worker"} {
+		_, err := c.StartRole(s.ctx, role)
+		require.NoError(t, err)
+	}
+	o := &otherCluster{Cluster: c, set: &v1alpha1.SidecarSet{ObjectMeta: metav1.ObjectMeta{Name: s.name}, Spec: *s.set.Spec.DeepCopy()}}
+	config, err := c.RESTConfig()
+	require.NoError(t, err)
+	scheme, err := kube.NewScheme()
+	require.NoError(t, err)
+	o.kube, err = client.New(config, client.Options{Scheme: scheme})
+	require.NoError(t, err)
+	var system corev1.Namespace
+	require.NoError(t, o.kube.Get(s.ctx, client.ObjectKey{Name: metav1.NamespaceSystem}, &system))
+	o.uid = string(system.UID)
+	o.witness, err = witness.Watch(s.ctx, config, s.name, "app="+s.name, "side")
+	require.NoError(t, err)
+	o.witness.Expect("side:v1")
+	for _, object := range []client.Object{&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: s.name}}, o.set, deployment(s.name, n)} {
+		require.NoError(t, o.kube.Create(s.ctx, object))
+	}
+	_, err = o.witness.Await(s.ctx, witness.Settled(int(n)))
+	require.NoError(t, err)
+	return o
+}
+
+func (o *otherCluster) upgradeTo(ctx context.Context, t *testing.T, image string) {
+	t.Helper()
+	o.witness.Expect(image)
+	patch := `[{"op":"replace","path":"/spec/containers/0/image","value":"` + image + `"}]`
+	require.NoError(t, o.kube.Patch(ctx, o.set, client.RawPatch(types.JSONPatchType, []byte(patch))))
+}
+
+func (o *otherCluster) workflow() string { return protocol.WorkflowID(o.set.Name, o.set.UID) }
+
+// restartOperator returns once the operator has compared the open runs of its
+// cluster with the sets.
+func restartOperator(s *scene, c *cluster.Cluster) {
+	s.t.Helper()
+	require.NoError(s.t, c.Stop(cluster.Operator))
+	require.NoError(s.t, c.StartAgain(s.ctx, cluster.Operator))
+	for _, role := range c.Roles() {
+		if role.Name == cluster.Operator {
+			s.poll("the operator to list runs", func() (bool, error) {
+				return strings.Contains(metrics(s, role.Metrics), `outrigger_temporal_calls_total{operation="ListWorkflowExecutions",result="ok"}`), nil
+			})
+		}
+	}
+}
+
+func metrics(s *scene, url string) string {
+	s.t.Helper()
+	request, err := http.NewRequestWithContext(s.ctx, http.MethodGet, url, nil)
+	require.NoError(s.t, err)
+	response, err := http.DefaultClient.Do(request)
+	require.NoError(s.t, err)
+	defer response.Body.Close()
+	body, err := io.ReadAll(response.Body)
+	require.NoError(s.t, err)
+	return string(body)
+}
+
+// prune runs the command with an answer to its question.
+func (s *scene) prune(cluster, answer string) string {
+	s.t.Helper()
+	cmd := exec.CommandContext(s.ctx, filepath.Join(bin, "outrigger"), "temporal", "prune", "--temporal-address", stack.TemporalAddress, "--cluster-uid", cluster)
+	cmd.Stdin = strings.NewReader(answer)
+	var out bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &out
+	require.NoError(s.t, cmd.Run(), out.String())
+	return out.String()
+}
+
+func (s *scene) runStatus(id string) enums.WorkflowExecutionStatus {
+	s.t.Helper()
+	described, err := stack.temporal.DescribeWorkflow(s.ctx, id, "")
+	require.NoError(s.t, err)
+	return described.Status
+}
+
+func TestClustersThatShareATemporalDoNotSeeEachOther(t *testing.T) {
+	s := newScene(t, 6, nil)
+	other := s.startOtherCluster(6)
+
+	// A pause in the one holds nothing in the other.
+	s.upgradeTo("side:v2")
+	s.await(func(v witness.View) bool { return v.Updated >= 2 })
+	hold := protocol.Hold{Who: "ann", Why: "lunch"}
+	held := s.hold(hold)
+	other.upgradeTo(s.ctx, t, "side:v2")
+	_, err := other.witness.Await(s.ctx, witness.Settled(6))
+	require.NoError(t, err)
+	s.stillHeld(hold, held)
+	require.NoError(t, other.kube.Get(s.ctx, client.ObjectKeyFromObject(other.set), other.set))
+	require.NotNil(t, other.set.Status.Rollout)
+	assert.Nil(t, other.set.Status.Rollout.Hold)
+
+	// Each has an open run, of a set that the other's API server does not have.
+	other.upgradeTo(s.ctx, t, "side:v3")
+	s.poll("the hold of the other cluster's run", func() (bool, error) {
+		err := stack.temporal.SignalWorkflow(s.ctx, other.workflow(), "", protocol.PauseSignal, protocol.Hold{Who: "bob"})
+		return err == nil, nil // it may not have started yet
+	})
+	restartOperator(s, other.Cluster)
+	restartOperator(s, stack.Cluster)
+	for _, id := range []string{s.workflow(), other.workflow()} {
+		assert.Equal(t, enums.WORKFLOW_EXECUTION_STATUS_RUNNING, s.runStatus(id))
+	}
+	s.stillHeld(hold, held)
+
+	// When the other cluster is gone, its runs can be ended, and no others.
+	other.Shutdown()
+	s.poll("the list of the other cluster's runs", func() (bool, error) {
+		listed := s.prune(other.uid, "no\n")
+		assert.NotContains(t, listed, s.workflow())
+		return strings.Contains(listed, other.workflow()) && strings.Contains(listed, "nothing was ended"), nil
+	})
+	assert.Equal(t, enums.WORKFLOW_EXECUTION_STATUS_RUNNING, s.runStatus(other.workflow()))
+	assert.Contains(t, s.prune(other.uid, "yes\n"), "ended 1 runs")
+	assert.Equal(t, enums.WORKFLOW_EXECUTION_STATUS_TERMINATED, s.runStatus(other.workflow()))
+	s.stillHeld(hold, held)
+	s.signal(protocol.ResumeSignal, protocol.Hold{Who: "ann"})
+	s.await(witness.Settled(6))
+	s.within(2)
+	s.awaitPhase(protocol.PhaseComplete)
+}
