@@ -13,6 +13,7 @@ IDEAL ?= true
 ROUNDS ?= 3
 FUZZTIME ?= 5m
 RELEASE ?=
+BATCHES ?= 0
 
 controlplane := etcd kube-apiserver kube-controller-manager kube-scheduler kubectl kwok temporal
 
@@ -129,6 +130,10 @@ bench-rollout: controlplane build ## Measure a rollout (PODS=1000 WINDOW=10% HOT
 .PHONY: bench-admission
 bench-admission: controlplane build ## Measure the admission of pods, over TLS
 	go run ./dev/bench/admission
+
+.PHONY: simulate
+simulate: ## Simulate a rollout to very many pods (PODS=100000 WINDOW=5% BATCHES=0: all)
+	go run ./dev/scale --pods=$(PODS) --window=$(WINDOW) --batches=$(BATCHES)
 
 .PHONY: fuzz
 fuzz: ## Fuzz injection and the pod webhook (FUZZTIME=5m each)
