@@ -254,7 +254,8 @@ func (s *simulation) advance(to time.Time) {
 }
 
 // ideal is how long a mover needs that has the same window and rate limit, and writes
-// the next pod as soon as one is ready.
+// the next pod as soon as one is ready; until the last write, if only some batches are
+// made.
 func ideal(o options, pods, window int) time.Duration {
 	start := time.Unix(1000, 0)
 	limiter := rate.NewLimiter(rate.Limit(o.qps), o.burst)
@@ -272,6 +273,9 @@ func ideal(o options, pods, window int) time.Duration {
 		if ready.After(last) {
 			last = ready
 		}
+	}
+	if o.batches > 0 {
+		return now.Sub(start)
 	}
 	return last.Sub(start)
 }
