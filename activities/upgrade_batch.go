@@ -194,7 +194,7 @@ func (b *upgradeBatch) refill(ctx context.Context) (again time.Duration, err err
 		return min(left, heartbeatInterval), err
 	}
 	counts, others, err := b.fill(ctx, set)
-	if err != nil || others {
+	if err != nil || others || len(b.left) == 0 {
 		return 0, err
 	}
 	return min(left, b.idle.left(counts)), nil

@@ -236,30 +236,33 @@ func TestARefusedPodStopsNoOther(t *testing.T) {
 }
 
 func TestUpgradeBatchSaysWhatItWroteHoweverItEnds(t *testing.T) {
-	for name, end := range map[string]func(*testCluster, chan struct{}){
-		"no pod is left":   func(c *testCluster, _ chan struct{}) { c.Changes.wake("logs") },
-		"the worker stops": func(_ *testCluster, stopping chan struct{}) { close(stopping) },
-	} {
-		t.Run(name, func(t *testing.T) {
-			cluster := newTestCluster(t, interceptor.Funcs{}, webSet(2), webPod("a"), webPod("b"))
-			stopping, done := make(chan struct{}), make(chan error)
-			var result protocol.UpgradeBatchResult
-			go func() {
-				done <- inActivity(t, stopping, func(ctx context.Context) (err error) {
-					result, err = cluster.UpgradeBatch(ctx, protocol.UpgradeBatchInput{
-						SidecarSet: webSetReference, Generation: 2, Pods: selectedPods("a"), Reserve: selectedPods("b"), Run: "one",
-					})
-					return err
+	upgrade := func(t *testing.T, slots int, stopping chan struct{}) (*testCluster, <-chan []string) {
+		cluster, written := newTestCluster(t, interceptor.Funcs{}, webSet(slots), webPod("a"), webPod("b")), make(chan []string, 1)
+		go func() {
+			assert.NoError(t, inActivity(t, stopping, func(ctx context.Context) error {
+				result, err := cluster.UpgradeBatch(ctx, protocol.UpgradeBatchInput{
+					SidecarSet: webSetReference, Generation: 2, Pods: selectedPods("a"), Reserve: selectedPods("b"), Run: "one",
 				})
-			}()
-			// Heartbeats, the end of the poll, and the pause after the first look.
-			require.Eventually(t, func() bool { return cluster.clock.Waiters() == 3 }, 10*time.Second, time.Millisecond)
-			require.Eventually(t, func() bool { return cluster.images()["a"]+cluster.images()["b"] == "side:v2side:v2" }, 10*time.Second, time.Millisecond)
-			cluster.clock.Step(replanInterval)
-			end(cluster, stopping)
-			require.NoError(t, <-done)
-			assert.Equal(t, []string{"a", "b"}, writtenNames(result.Written))
-			assert.True(t, held(t, leaseOf(cluster.Activities, "one")), "the run goes on")
-		})
+				written <- writtenNames(result.Written)
+				return err
+			}))
+		}()
+		return cluster, written
 	}
+	t.Run("no pod is left", func(t *testing.T) {
+		cluster, written := upgrade(t, 2, nil)
+		assert.Equal(t, []string{"a", "b"}, <-written)
+		assert.True(t, held(t, leaseOf(cluster.Activities, "one")), "the run goes on")
+	})
+	t.Run("the worker stops", func(t *testing.T) {
+		stopping := make(chan struct{})
+		cluster, written := upgrade(t, 1, stopping)
+		// Heartbeats, the end of the poll, and the pause after the first look.
+		require.Eventually(t, func() bool { return cluster.clock.Waiters() == 3 }, 10*time.Second, time.Millisecond)
+		require.Eventually(t, func() bool { return cluster.images()["a"] == "side:v2" }, 10*time.Second, time.Millisecond)
+		cluster.clock.Step(replanInterval)
+		close(stopping)
+		assert.Equal(t, []string{"a"}, <-written)
+		assert.True(t, held(t, leaseOf(cluster.Activities, "one")), "the run goes on")
+	})
 }

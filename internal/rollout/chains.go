@@ -104,7 +104,7 @@ const (
 // cost nothing, ready ones take a slot, and the next ones are the reserve.
 func turnChain() policy.Chain[*turn, selection] {
 	return policy.Chain[*turn, selection]{
-		{When: (*turn).batchFull, Then: endSelection},
+		{When: (*turn).full, Then: endSelection},
 		{When: (*turn).waits, Then: skipPod},
 		{When: (*turn).refusedBehindOthers, Then: endSelection},
 		{When: (*turn).notReady, Then: upgradeOutsideBudget},
@@ -113,7 +113,9 @@ func turnChain() policy.Chain[*turn, selection] {
 	}
 }
 
-func (t *turn) batchFull() bool { return len(t.plan.Pods) == MaxBatch }
+func (t *turn) full() bool { return !t.batchOpen() && !t.reserveOpen() }
+
+func (t *turn) batchOpen() bool { return len(t.plan.Pods) < MaxBatch }
 
 func (t *turn) waits() bool { return t.pod.Waits() }
 
@@ -122,8 +124,8 @@ func (t *turn) refusedBehindOthers() bool {
 	return t.refused[t.pod.Reference()] && len(t.plan.Pods) > 0 && !t.refused[t.plan.Pods[0].PodReference]
 }
 
-func (t *turn) notReady() bool { return !t.pod.Ready }
+func (t *turn) notReady() bool { return !t.pod.Ready && t.batchOpen() }
 
-func (t *turn) slotFree() bool { return t.free > 0 }
+func (t *turn) slotFree() bool { return t.free > 0 && t.batchOpen() }
 
 func (t *turn) reserveOpen() bool { return len(t.plan.Reserve) < t.reserve }

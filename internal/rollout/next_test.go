@@ -2,6 +2,7 @@ package rollout
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -189,13 +190,17 @@ func TestRefusedPodsWaitUntilNobodyElseIsLeft(t *testing.T) {
 
 func TestPlansAreBounded(t *testing.T) {
 	var pods []Pod
-	for i := range 3 * MaxBatch {
-		pods = append(pods, newPod(fmt.Sprintf("p%03d", i), old))
+	for i := range 2 * (MaxBatch + MaxReserve) {
+		pods = append(pods, newPod(fmt.Sprintf("p%04d", i), old))
 	}
 	plan, err := Next(unavailable(intstr.FromString("100%")), pods, nil)
 	require.NoError(t, err)
 	assert.Len(t, plan.Pods, MaxBatch)
-	assert.Equal(t, "0 of 600 pods updated, 0 of them ready; 600 to go, 0 unavailable of 600 allowed", plan.Message)
+	assert.Len(t, plan.Reserve, MaxReserve, "a window wider than a batch has what follows, too")
+	assert.NotContains(t, plan.Reserve, plan.Pods[0])
+	assert.Equal(t, "0 of 2000 pods updated, 0 of them ready; 2000 to go, 0 unavailable of 2000 allowed", plan.Message)
+	refill := plan.Refill(slices.Concat(plan.Pods, plan.Reserve), nil, 0)
+	assert.Len(t, refill.Now, MaxBatch+MaxReserve)
 }
 
 func TestSpec7_5_TheReserveFollowsInOrderAndNeverExceedsTheBudget(t *testing.T) {
