@@ -70,7 +70,9 @@ func (c *child) launch(g *Group) error {
 	cmd := exec.CommandContext(context.Background(), c.spec.Path, c.spec.Args...)
 	cmd.Env = append(os.Environ(), c.spec.Env...)
 	cmd.Stdout, cmd.Stderr = log, log
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
+	system := c.spec.System
+	system.Setpgid, system.Pdeathsig = true, syscall.SIGKILL
+	cmd.SysProcAttr = &system
 
 	if err := g.spawn(cmd); err != nil {
 		return fmt.Errorf("start process %s from %s: %w", c.spec.Name, c.spec.Path, err)

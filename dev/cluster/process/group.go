@@ -22,8 +22,20 @@ type Spec struct {
 	Args []string
 	// Env is added to the parent's environment, as KEY=value.
 	Env []string
+	// System holds what else the operating system is to do for the process, which
+	// has a group of its own and dies with us in any case.
+	System syscall.SysProcAttr
+	// StopSignal asks it to end; SIGTERM by default.
+	StopSignal syscall.Signal
 	// Ready is asked again and again until it returns nil; nil means ready at once.
 	Ready func(ctx context.Context) error
+}
+
+func (s Spec) stopSignal() syscall.Signal {
+	if s.StopSignal == 0 {
+		return syscall.SIGTERM
+	}
+	return s.StopSignal
 }
 
 // Status is what is known of one process.
@@ -43,7 +55,7 @@ type Exit struct {
 	LogTail string
 }
 
-// StopWithin is how long a process may take to end after SIGTERM.
+// StopWithin is how long a process may take to end after its StopSignal.
 const StopWithin = 10 * time.Second
 
 // ReadyWithin is how long a process may take from its start until it is ready.
@@ -130,14 +142,14 @@ func (g *Group) StartAgain(ctx context.Context, name string) error {
 	return g.run(ctx, c)
 }
 
-// Stop sends SIGTERM and, after StopWithin, SIGKILL to the whole process group,
+// Stop sends the process's StopSignal and, after StopWithin, SIGKILL to the whole process group,
 // and returns when the process is gone. Stopping a stopped process is no error.
 func (g *Group) Stop(name string) error {
 	c, err := g.find(name)
 	if err != nil {
 		return err
 	}
-	c.stop(syscall.SIGTERM, StopWithin)
+	c.stop(c.spec.stopSignal(), StopWithin)
 	return nil
 }
 
@@ -201,7 +213,7 @@ func (g *Group) Shutdown() {
 		children := slices.Clone(g.children)
 		g.mu.Unlock()
 		for _, c := range slices.Backward(children) {
-			c.stop(syscall.SIGTERM, StopWithin)
+			c.stop(c.spec.stopSignal(), StopWithin)
 		}
 		close(g.closed)
 	})
