@@ -26,6 +26,9 @@ const (
 	temporalDB     = "temporal.db"
 	stagesFile     = "stages.yaml"
 	kubeconfigFile = "kubeconfig"
+
+	postgresDir       = "postgres"
+	temporalConfigDir = "temporal-config"
 )
 
 //go:embed stages.yaml
@@ -61,6 +64,10 @@ type Cluster struct {
 // process is started again.
 type addresses struct {
 	etcd, etcdPeer, apiServer, controllerManager, scheduler, kwok, temporal, temporalUI int
+
+	// Of a Temporal cluster only.
+	postgres      int
+	temporalHosts []*temporalHost
 }
 
 // Start runs a cluster and returns once its nodes are Ready and the manifests are
@@ -107,6 +114,7 @@ func (c *Cluster) RESTConfig() (*rest.Config, error) {
 func RemoveState(dir string) error {
 	for _, name := range []string{
 		etcdDir, certsDir, logsDir, temporalDB, temporalDB + "-shm", temporalDB + "-wal", stagesFile, kubeconfigFile,
+		postgresDir, temporalConfigDir,
 	} {
 		if err := os.RemoveAll(filepath.Join(dir, name)); err != nil {
 			return fmt.Errorf("remove the state of an earlier cluster: %w", err)
@@ -138,9 +146,8 @@ func (c *Cluster) prepare() error {
 	if c.options.APIServerPort != 0 {
 		c.at.apiServer = c.options.APIServerPort
 	}
-	if !c.options.WithoutTemporal {
-		c.TemporalAddress = loopback(c.at.temporal)
-		c.TemporalUI = "http://" + loopback(c.at.temporalUI)
+	if err := c.addressTemporal(); err != nil {
+		return err
 	}
 	if err := os.MkdirAll(c.options.Dir, 0o755); err != nil {
 		return fmt.Errorf("create the state folder: %w", err)
@@ -154,12 +161,24 @@ func (c *Cluster) prepare() error {
 	return c.writeIdentities()
 }
 
+func (c *Cluster) addressTemporal() error {
+	if c.options.WithoutTemporal {
+		return nil
+	}
+	c.TemporalAddress = loopback(c.at.temporal)
+	if c.options.Temporal == TemporalCluster {
+		return c.takeTemporalPorts()
+	}
+	c.TemporalUI = "http://" + loopback(c.at.temporalUI)
+	return nil
+}
+
 // startAll starts side by side what does not need each other: start-up is bound
 // by processors, but much of it is waiting.
 func (c *Cluster) startAll(ctx context.Context) error {
 	all, ctx := errgroup.WithContext(ctx)
 	if !c.options.WithoutTemporal {
-		all.Go(func() error { return c.Start(ctx, c.temporalSpec()) })
+		all.Go(func() error { return c.startTemporal(ctx) })
 	}
 	all.Go(func() error {
 		if err := c.Start(ctx, c.etcdSpec()); err != nil {

@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -34,6 +35,9 @@ type Options struct {
 	// APIServerPort makes the API server listen there on every interface, for
 	// clients on other machines. Default: a free port of 127.0.0.1.
 	APIServerPort int
+	// Temporal is DevServer or TemporalCluster. Default: what the environment
+	// variable TemporalVariable says, or DevServer.
+	Temporal TemporalServer
 	// WithoutTemporal leaves Temporal to others.
 	WithoutTemporal bool
 }
@@ -64,18 +68,27 @@ func (o Options) complete() (Options, error) {
 	if o.PodsPerNode == 0 {
 		o.PodsPerNode = defaultPodsPerNode
 	}
+	if o.Temporal == "" {
+		o.Temporal = TemporalServer(cmp.Or(os.Getenv(TemporalVariable), string(DevServer)))
+	}
 	return o, o.check()
 }
 
 // check finds missing parts now, before anything has been started.
 func (o Options) check() error {
 	programs := []string{"etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubectl", "kwok"}
-	if !o.WithoutTemporal {
+	switch {
+	case o.WithoutTemporal:
+	case o.Temporal == DevServer:
 		programs = append(programs, "temporal")
+	case o.Temporal == TemporalCluster:
+		programs = append(programs, "temporal-server", "temporal-sql-tool", "outrigger")
+	default:
+		return fmt.Errorf("cluster options: Temporal: %q is neither %s nor %s", o.Temporal, DevServer, TemporalCluster)
 	}
 	for _, program := range programs {
 		if _, err := os.Stat(filepath.Join(o.Bin, program)); err != nil {
-			return fmt.Errorf("program %s is missing (run tools/build.sh): %w", program, err)
+			return fmt.Errorf("program %s is missing (run tools/build.sh %s): %w", program, program, err)
 		}
 	}
 	for _, folder := range o.Manifests {

@@ -13,11 +13,48 @@ import (
 	"github.com/outrigger/outrigger/dev/cluster/process"
 )
 
-// TemporalNamespace is the namespace that the dev server creates by itself.
+// TemporalNamespace is the namespace of all rollouts; the dev server creates it by itself.
 const TemporalNamespace = "default"
 
-func (c *Cluster) temporalSpec() process.Spec {
-	return process.Spec{
+// TemporalServer is what plays Temporal.
+type TemporalServer string
+
+const (
+	// DevServer is one process on SQLite, with the web UI.
+	DevServer TemporalServer = "dev-server"
+	// TemporalCluster is Temporal's own server on PostgreSQL: a process for each
+	// service, and two for history.
+	TemporalCluster TemporalServer = "cluster"
+	// TemporalVariable is the environment variable that names the one to run where
+	// Options do not.
+	TemporalVariable = "OUTRIGGER_TEMPORAL"
+)
+
+type dynamicValue struct {
+	key   string
+	value int
+}
+
+// dynamicConfig is the same for both, so that what differs is the server.
+func dynamicConfig() []dynamicValue {
+	return []dynamicValue{
+		// The defaults poll so rarely that each dispatch waits about 50 ms.
+		{"history.transferProcessorMaxPollRPS", 2000},
+		{"history.timerProcessorMaxPollRPS", 2000},
+		{"matching.numTaskqueueReadPartitions", 1},
+		{"matching.numTaskqueueWritePartitions", 1},
+	}
+}
+
+func (c *Cluster) startTemporal(ctx context.Context) error {
+	if c.options.Temporal == TemporalCluster {
+		return c.startTemporalCluster(ctx)
+	}
+	return c.Start(ctx, c.devServerSpec())
+}
+
+func (c *Cluster) devServerSpec() process.Spec {
+	spec := process.Spec{
 		Name: Temporal, Path: c.binary("temporal"),
 		Args: []string{
 			"server", "start-dev",
@@ -27,19 +64,24 @@ func (c *Cluster) temporalSpec() process.Spec {
 			"--search-attribute", "SidecarSet=Keyword",
 			"--search-attribute", "SidecarSetGeneration=Int",
 			"--search-attribute", "RolloutPhase=Keyword",
-			// The defaults poll so rarely that each dispatch waits about 50 ms.
-			"--dynamic-config-value", "history.transferProcessorMaxPollRPS=2000",
-			"--dynamic-config-value", "history.timerProcessorMaxPollRPS=2000",
-			"--dynamic-config-value", "matching.numTaskqueueReadPartitions=1",
-			"--dynamic-config-value", "matching.numTaskqueueWritePartitions=1",
 		},
 		Ready: func(ctx context.Context) error { return describeNamespace(ctx, c.TemporalAddress) },
 	}
+	for _, one := range dynamicConfig() {
+		spec.Args = append(spec.Args, "--dynamic-config-value", fmt.Sprintf("%s=%d", one.key, one.value))
+	}
+	return spec
 }
 
 // ForgetWorkflows removes what Temporal knows, as if its database were lost. It
 // must not run.
-func (c *Cluster) ForgetWorkflows() error {
+func (c *Cluster) ForgetWorkflows(ctx context.Context) error {
+	if c.options.Temporal == TemporalCluster {
+		if err := c.dropDatabases(ctx); err != nil {
+			return err
+		}
+		return c.createDatabases(ctx)
+	}
 	for _, suffix := range []string{"", "-shm", "-wal"} {
 		err := os.Remove(filepath.Join(c.options.Dir, temporalDB+suffix))
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {

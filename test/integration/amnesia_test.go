@@ -19,7 +19,7 @@ func TestAHoldOutlivesTemporalsDatabase(t *testing.T) {
 	s.stillHeld(hold, held)
 	require.NoError(t, replayHistories(s.ctx), "the histories made so far, which are lost now")
 	require.NoError(t, stack.Kill(cluster.Temporal))
-	require.NoError(t, stack.ForgetWorkflows())
+	require.NoError(t, stack.ForgetWorkflows(s.ctx))
 	require.NoError(t, stack.StartAgain(s.ctx, cluster.Temporal))
 	s.stillHeld(hold, held)
 	s.signal(protocol.ResumeSignal, protocol.Hold{Who: "ann"})

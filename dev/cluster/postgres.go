@@ -1,0 +1,93 @@
+package cluster
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"syscall"
+
+	"github.com/outrigger/outrigger/dev/cluster/process"
+)
+
+// postgresUser owns the databases. Whoever reaches the port is trusted.
+const postgresUser = "temporal"
+
+func (c *Cluster) postgresDir() string { return filepath.Join(c.options.Dir, postgresDir) }
+
+// initPostgres makes the data folder. It reports false where there is one.
+func (c *Cluster) initPostgres(ctx context.Context) (fresh bool, err error) {
+	if _, err := os.Stat(filepath.Join(c.postgresDir(), "PG_VERSION")); err == nil {
+		return false, nil
+	}
+	initdb, err := postgresProgram("initdb")
+	if err != nil {
+		return false, err
+	}
+	system := notRoot()
+	err = c.command(ctx, &system, initdb, "--pgdata="+c.postgresDir(), "--username="+postgresUser,
+		"--auth=trust", "--encoding=UTF8", "--locale=C", "--no-sync")
+	if err != nil {
+		return false, fmt.Errorf("make the folder of PostgreSQL: %w", err)
+	}
+	return true, nil
+}
+
+func (c *Cluster) postgresSpec() (process.Spec, error) {
+	program, err := postgresProgram("postgres")
+	return process.Spec{
+		Name: Postgres, Path: program,
+		Args: []string{
+			"-D", c.postgresDir(), "-p", fmt.Sprint(c.at.postgres),
+			"-c", "listen_addresses=127.0.0.1", "-c", "unix_socket_directories=", "-c", "max_connections=200",
+		},
+		System:     notRoot(),
+		StopSignal: syscall.SIGINT, // SIGTERM waits until all clients have gone
+		Ready: func(ctx context.Context) error {
+			connection, err := (&net.Dialer{}).DialContext(ctx, "tcp", loopback(c.at.postgres))
+			if err != nil {
+				return err
+			}
+			return connection.Close()
+		},
+	}, err
+}
+
+// postgresProgram finds a program of PostgreSQL's server, which Debian keeps off the PATH.
+func postgresProgram(name string) (string, error) {
+	if path, err := exec.LookPath(name); err == nil {
+		return path, nil
+	}
+	found, err := filepath.Glob("/usr/lib/postgresql/*/bin/" + name)
+	if err != nil || len(found) == 0 {
+		return "", fmt.Errorf("program %s is missing (apt-get install postgresql, or put it on the PATH): %w", name, os.ErrNotExist)
+	}
+	return slices.Max(found), nil
+}
+
+// notRoot has a process of root run as nobody of a user namespace, since
+// PostgreSQL refuses to be root. Outside, and for files, it stays the same user.
+func notRoot() syscall.SysProcAttr {
+	if os.Geteuid() != 0 {
+		return syscall.SysProcAttr{}
+	}
+	const nobody = 65534
+	return syscall.SysProcAttr{
+		Cloneflags:  syscall.CLONE_NEWUSER,
+		UidMappings: []syscall.SysProcIDMap{{ContainerID: nobody, HostID: os.Getuid(), Size: 1}},
+		GidMappings: []syscall.SysProcIDMap{{ContainerID: nobody, HostID: os.Getgid(), Size: 1}},
+	}
+}
+
+// command runs a program to its end; its output is part of the error only.
+func (c *Cluster) command(ctx context.Context, system *syscall.SysProcAttr, program string, args ...string) error {
+	cmd := exec.CommandContext(ctx, program, args...)
+	cmd.SysProcAttr = system
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("%s: %w\n%s", filepath.Base(program), err, out)
+	}
+	return nil
+}

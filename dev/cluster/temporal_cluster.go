@@ -1,0 +1,246 @@
+package cluster
+
+import (
+	"bytes"
+	"context"
+	_ "embed"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"text/template"
+
+	"golang.org/x/sync/errgroup"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/health/grpc_health_v1"
+
+	"github.com/outrigger/outrigger/dev/cluster/process"
+)
+
+// Names of the processes of a Temporal cluster.
+const (
+	Postgres          = "postgres"
+	TemporalFrontend  = "temporal-frontend"
+	TemporalHistory1  = "temporal-history-1"
+	TemporalHistory2  = "temporal-history-2"
+	TemporalMatching  = "temporal-matching"
+	TemporalSysWorker = "temporal-worker"
+)
+
+//go:embed temporal-server.yaml
+var temporalServerConfig string
+
+// temporalHost is one process of Temporal's own server.
+type temporalHost struct {
+	name    string
+	service string
+	// health is the service whose health its gRPC server knows; empty for none.
+	health                    string
+	GRPC, Membership, Metrics int
+}
+
+// TemporalProcesses are those that Temporal consists of, without its database.
+func (c *Cluster) TemporalProcesses() []string {
+	if c.options.Temporal == DevServer {
+		return []string{Temporal}
+	}
+	var names []string
+	for _, host := range c.at.temporalHosts {
+		names = append(names, host.name)
+	}
+	return names
+}
+
+// takeTemporalPorts takes ports for each host. Clients know that of the frontend.
+func (c *Cluster) takeTemporalPorts() error {
+	const services = "temporal.api.workflowservice.v1."
+	c.at.temporalHosts = []*temporalHost{
+		{name: TemporalFrontend, service: "frontend", health: services + "WorkflowService"},
+		{name: TemporalHistory1, service: "history", health: services + "HistoryService"},
+		{name: TemporalHistory2, service: "history", health: services + "HistoryService"},
+		{name: TemporalMatching, service: "matching", health: services + "MatchingService"},
+		{name: TemporalSysWorker, service: "worker"},
+	}
+	for _, host := range c.at.temporalHosts {
+		if err := c.ports.takeEach(&host.GRPC, &host.Membership, &host.Metrics); err != nil {
+			return err
+		}
+	}
+	c.at.temporalHosts[0].GRPC = c.at.temporal
+	return c.ports.takeEach(&c.at.postgres)
+}
+
+// startTemporalCluster runs PostgreSQL and, side by side, all hosts, and prepares
+// the namespace as its users do.
+func (c *Cluster) startTemporalCluster(ctx context.Context) error {
+	fresh, err := c.initPostgres(ctx)
+	if err != nil {
+		return err
+	}
+	spec, err := c.postgresSpec()
+	if err != nil {
+		return err
+	}
+	if err := c.Start(ctx, spec); err != nil {
+		return err
+	}
+	if fresh {
+		if err := c.createDatabases(ctx); err != nil {
+			return err
+		}
+	}
+	if err := c.writeDynamicConfig(); err != nil {
+		return err
+	}
+	all, starting := errgroup.WithContext(ctx)
+	for _, host := range c.at.temporalHosts {
+		all.Go(func() error {
+			spec, err := c.temporalHostSpec(host)
+			if err != nil {
+				return err
+			}
+			return c.Start(starting, spec)
+		})
+	}
+	if err := all.Wait(); err != nil {
+		return err
+	}
+	return c.setupNamespace(ctx)
+}
+
+func (c *Cluster) createDatabases(ctx context.Context) error {
+	for database, schema := range map[string]string{"temporal": "temporal", "temporal_visibility": "visibility"} {
+		for _, args := range [][]string{
+			{"create-database"}, {"setup-schema", "-v", "0.0"}, {"update-schema", "--schema-name", "postgresql/v12/" + schema},
+		} {
+			if err := c.sqlTool(ctx, database, args...); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func (c *Cluster) dropDatabases(ctx context.Context) error {
+	for _, database := range []string{"temporal", "temporal_visibility"} {
+		if err := c.sqlTool(ctx, database, "drop-database", "--force"); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (c *Cluster) sqlTool(ctx context.Context, database string, args ...string) error {
+	return c.command(ctx, nil, c.binary("temporal-sql-tool"), append([]string{
+		"--plugin", "postgres12", "--ep", "127.0.0.1", "-p", fmt.Sprint(c.at.postgres), "-u", postgresUser, "--db", database,
+	}, args...)...)
+}
+
+// setupNamespace does what docs/temporal.md has people do. It may be repeated.
+func (c *Cluster) setupNamespace(ctx context.Context) error {
+	return c.command(ctx, nil, c.binary("outrigger"), "temporal", "setup",
+		"--temporal-address="+c.TemporalAddress, "--temporal-namespace="+TemporalNamespace, "--retention=168h")
+}
+
+func (c *Cluster) temporalConfigDir() string { return filepath.Join(c.options.Dir, temporalConfigDir) }
+
+func (c *Cluster) dynamicConfigFile() string {
+	return filepath.Join(c.temporalConfigDir(), "dynamic.yaml")
+}
+
+func (c *Cluster) writeDynamicConfig() error {
+	var lines bytes.Buffer
+	for _, one := range dynamicConfig() {
+		fmt.Fprintf(&lines, "%s:\n- value: %d\n", one.key, one.value)
+	}
+	if err := os.MkdirAll(c.temporalConfigDir(), 0o755); err != nil {
+		return fmt.Errorf("create the folder of Temporal's configuration: %w", err)
+	}
+	if err := os.WriteFile(c.dynamicConfigFile(), lines.Bytes(), 0o644); err != nil {
+		return fmt.Errorf("write Temporal's dynamic configuration: %w", err)
+	}
+	return nil
+}
+
+// temporalHostSpec also writes the host's configuration, <name>.yaml.
+func (c *Cluster) temporalHostSpec(host *temporalHost) (process.Spec, error) {
+	parsed, err := template.New(host.name).Parse(temporalServerConfig)
+	if err != nil {
+		return process.Spec{}, fmt.Errorf("parse the configuration of Temporal: %w", err)
+	}
+	services := map[string]*temporalHost{host.service: host}
+	for _, other := range c.at.temporalHosts {
+		if services[other.service] == nil {
+			services[other.service] = other
+		}
+	}
+	var config bytes.Buffer
+	err = parsed.Execute(&config, map[string]any{
+		"Postgres": loopback(c.at.postgres), "Frontend": loopback(c.at.temporal), "Metrics": loopback(host.Metrics),
+		"Services": services, "DynamicConfig": c.dynamicConfigFile(),
+	})
+	if err != nil {
+		return process.Spec{}, fmt.Errorf("render the configuration of %s: %w", host.name, err)
+	}
+	if err := os.WriteFile(filepath.Join(c.temporalConfigDir(), host.name+".yaml"), config.Bytes(), 0o644); err != nil {
+		return process.Spec{}, fmt.Errorf("write the configuration of %s: %w", host.name, err)
+	}
+	return process.Spec{
+		Name: host.name, Path: c.binary("temporal-server"),
+		Args:  []string{"--root=" + c.options.Dir, "--config=" + temporalConfigDir, "--env=" + host.name, "--allow-no-auth", "start", "--service=" + host.service},
+		Ready: host.ready,
+	}, nil
+}
+
+func (h *temporalHost) ready(ctx context.Context) error {
+	if h.health == "" {
+		return nil
+	}
+	connection, err := grpc.NewClient(loopback(h.GRPC), grpc.WithTransportCredentials(insecure.NewCredentials()))
+	if err != nil {
+		return err
+	}
+	defer func() { _ = connection.Close() }()
+	answer, err := grpc_health_v1.NewHealthClient(connection).Check(ctx, &grpc_health_v1.HealthCheckRequest{Service: h.health})
+	if err != nil {
+		return err
+	}
+	if answer.Status != grpc_health_v1.HealthCheckResponse_SERVING {
+		return fmt.Errorf("%s is %s", h.name, answer.Status)
+	}
+	return nil
+}
+
+// named are the processes that a name means: temporal is all of Temporal.
+func (c *Cluster) named(name string) []string {
+	if name == Temporal && !c.attached {
+		return c.TemporalProcesses()
+	}
+	return []string{name}
+}
+
+// Stop is Group.Stop, where Temporal means all of its processes.
+func (c *Cluster) Stop(name string) error { return each(c.named(name), c.Group.Stop) }
+
+// Kill is Group.Kill, where Temporal means all of its processes.
+func (c *Cluster) Kill(name string) error { return each(c.named(name), c.Group.Kill) }
+
+// StartAgain is Group.StartAgain, where Temporal means all of its processes, and
+// its namespace.
+func (c *Cluster) StartAgain(ctx context.Context, name string) error {
+	err := each(c.named(name), func(one string) error { return c.Group.StartAgain(ctx, one) })
+	if err != nil || name != Temporal || c.attached || c.options.Temporal == DevServer {
+		return err
+	}
+	return c.setupNamespace(ctx)
+}
+
+// each acts on all at once.
+func each(names []string, act func(string) error) error {
+	var all errgroup.Group
+	for _, name := range slices.Clone(names) {
+		all.Go(func() error { return act(name) })
+	}
+	return all.Wait()
+}
