@@ -96,8 +96,12 @@ func (s *supervisor) startNew(ctx context.Context, name string) ([]string, error
 	return []string{role.Name}, nil
 }
 
-// resolve turns worker into all workers and leaves other names as they are.
+// resolve turns worker into all workers and leaves other names as they are. What
+// temporal is, the cluster knows.
 func (s *supervisor) resolve(name string) []string {
+	if name == cluster.Temporal {
+		return []string{name}
+	}
 	var names []string
 	for _, p := range s.cluster.Processes() {
 		if p.Name == name || strings.HasPrefix(p.Name, name+"-") && name == cluster.Worker {
@@ -137,8 +141,9 @@ func controlCommand(at *stateDir, action, short string) *cobra.Command {
 	return &cobra.Command{
 		Use:   action + " ROLE",
 		Short: short,
-		Long: short + `. ROLE is operator, webhook, worker (all of them), worker-2, temporal,
-apiserver, etcd, controller-manager, scheduler or kwok.`,
+		Long: short + `. ROLE is operator, webhook, worker (all of them), worker-2, temporal (all of it),
+apiserver, etcd, controller-manager, scheduler or kwok; of a Temporal cluster also temporal-frontend,
+temporal-history-1, temporal-history-2, temporal-matching, temporal-worker or postgres.`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			var names []string

@@ -37,6 +37,7 @@ func detach(ctx context.Context, o upOptions, out io.Writer) error {
 	// No context: the supervisor outlives this command.
 	supervisor := exec.CommandContext(context.Background(), self, "up", "--dir="+string(o.at), "--"+reportFlag+"=3",
 		fmt.Sprintf("--workers=%d", o.workers), fmt.Sprintf("--nodes=%d", o.nodes),
+		"--temporal="+o.temporal,
 		fmt.Sprintf("--no-roles=%t", o.noRoles), fmt.Sprintf("--keep=%t", o.keep))
 	supervisor.Stdout, supervisor.Stderr = log, log
 	supervisor.ExtraFiles = []*os.File{write}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -19,6 +20,7 @@ type upOptions struct {
 	at       stateDir
 	workers  int
 	nodes    int
+	temporal string
 	noRoles  bool
 	keep     bool
 	detach   bool
@@ -42,6 +44,8 @@ func upCommand(at *stateDir) *cobra.Command {
 	flags := cmd.Flags()
 	flags.IntVar(&o.workers, "workers", 2, "number of workers")
 	flags.IntVar(&o.nodes, "nodes", 4, "number of simulated nodes, 1100 pods each")
+	flags.StringVar(&o.temporal, "temporal", cmp.Or(os.Getenv(cluster.TemporalVariable), string(cluster.DevServer)),
+		fmt.Sprintf("%s: one process on SQLite; %s: Temporal's own server on PostgreSQL ($%s)", cluster.DevServer, cluster.TemporalCluster, cluster.TemporalVariable))
 	flags.BoolVar(&o.noRoles, "no-roles", false, "start the control plane and Temporal only")
 	flags.BoolVar(&o.keep, "keep", false, "go on with the cluster and the history of the last time")
 	flags.BoolVar(&o.detach, "detach", false, "return once everything is ready and leave it running")
@@ -82,7 +86,7 @@ func withStack(ctx context.Context, o upOptions, use func(*supervisor) error) er
 			return err
 		}
 	}
-	c, err := cluster.Start(ctx, cluster.Options{Dir: string(o.at), Nodes: o.nodes})
+	c, err := cluster.Start(ctx, cluster.Options{Dir: string(o.at), Nodes: o.nodes, Temporal: cluster.TemporalServer(o.temporal)})
 	if err != nil {
 		return err
 	}
@@ -124,6 +128,7 @@ func startRoles(ctx context.Context, c *cluster.Cluster, o upOptions) error {
 func summary(c *cluster.Cluster, at stateDir, took time.Duration) string {
 	return fmt.Sprintf(`The stack is up: %d processes in %.1f s.
 
+  Temporal      %s
   Temporal UI   %s
   kubeconfig    %s
   addresses     %s
@@ -135,7 +140,7 @@ Try:
   make status
   make kill ROLE=worker && make start ROLE=worker
   make down
-`, len(c.Processes()), took.Seconds(), c.TemporalUI, c.Kubeconfig, at.envFile(), c.LogDir(), c.Kubeconfig)
+`, len(c.Processes()), took.Seconds(), c.TemporalAddress, cmp.Or(c.TemporalUI, "none, only the dev server has one"), c.Kubeconfig, at.envFile(), c.LogDir(), c.Kubeconfig)
 }
 
 // watch reports processes that end by themselves, until ctx ends.
