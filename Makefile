@@ -14,8 +14,10 @@ ROUNDS ?= 3
 FUZZTIME ?= 5m
 RELEASE ?=
 BATCHES ?= 0
+RUN ?=
 
 controlplane := etcd kube-apiserver kube-controller-manager kube-scheduler kubectl kwok temporal
+temporalcluster := temporal-server temporal-sql-tool
 
 .PHONY: help
 help: ## Show this help
@@ -94,10 +96,21 @@ record-histories: new-release controlplane build ## Record runs of a release, fo
 new-release:
 	@[ ! -e 'workflows/testdata/histories/$(or $(RELEASE),$(error which one? for example: make record-histories RELEASE=v0.2.0))' ] || \
 	{ echo 'record-histories: those of $(RELEASE) are recorded already, and must stay as they are'; exit 1; }
+# The tests of the tag take processes of Temporal away, which the dev server does not have.
+.PHONY: test-cluster
+test-cluster: controlplane build ## Run the integration tests and the bench on a Temporal cluster (RUN=TestTemporalCluster)
+	@tools/build.sh $(temporalcluster)
+	OUTRIGGER_TEMPORAL=cluster go test -timeout 40m -tags temporalcluster ./test/integration $(if $(RUN),-run '$(RUN)')
+	OUTRIGGER_TEMPORAL=cluster go run ./dev/bench --pods=200 --rounds=1
 
 .PHONY: up
 up: controlplane build ## Start the local stack: Kubernetes, Temporal, Outrigger (WORKERS=2)
 	@bin/stack up --detach --workers=$(WORKERS)
+
+.PHONY: temporal-cluster
+temporal-cluster: controlplane build ## Start the local stack with Temporal's own server on PostgreSQL, not the dev server
+	@tools/build.sh $(temporalcluster)
+	@bin/stack up --detach --workers=$(WORKERS) --temporal=cluster
 
 .PHONY: down
 down: bin/stack ## Stop the local stack
@@ -108,7 +121,7 @@ status: bin/stack ## List the processes of the local stack
 	@bin/stack status
 
 .PHONY: stop kill start
-stop: ## End a process with SIGTERM: ROLE=operator, worker, worker-2, webhook, temporal, apiserver, etcd, ...
+stop: ## End a process with SIGTERM: ROLE=operator, worker, worker-2, webhook, temporal, temporal-history-1, postgres, etcd, ...
 kill: ## End a process with SIGKILL: ROLE=...
 start: ## Start a process again: ROLE=...
 stop kill start: bin/stack

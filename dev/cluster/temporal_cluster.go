@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"slices"
 	"text/template"
 
 	"golang.org/x/sync/errgroup"
@@ -93,20 +92,26 @@ func (c *Cluster) startTemporalCluster(ctx context.Context) error {
 	if err := c.writeDynamicConfig(); err != nil {
 		return err
 	}
-	all, starting := errgroup.WithContext(ctx)
+	specs := map[string]process.Spec{}
 	for _, host := range c.at.temporalHosts {
-		all.Go(func() error {
-			spec, err := c.temporalHostSpec(host)
-			if err != nil {
-				return err
-			}
-			return c.Start(starting, spec)
-		})
+		if specs[host.name], err = c.temporalHostSpec(host); err != nil {
+			return err
+		}
 	}
-	if err := all.Wait(); err != nil {
+	if err := c.eachHost(func(name string) error { return c.Start(ctx, specs[name]) }); err != nil {
 		return err
 	}
 	return c.setupNamespace(ctx)
+}
+
+// eachHost starts the hosts: two of them cannot write the cluster's metadata into
+// an empty database at once, so one goes ahead of the others.
+func (c *Cluster) eachHost(start func(name string) error) error {
+	names := c.TemporalProcesses()
+	if err := start(names[0]); err != nil {
+		return err
+	}
+	return each(names[1:], start)
 }
 
 func (c *Cluster) createDatabases(ctx context.Context) error {
@@ -229,8 +234,10 @@ func (c *Cluster) Kill(name string) error { return each(c.named(name), c.Group.K
 // StartAgain is Group.StartAgain, where Temporal means all of its processes, and
 // its namespace.
 func (c *Cluster) StartAgain(ctx context.Context, name string) error {
-	err := each(c.named(name), func(one string) error { return c.Group.StartAgain(ctx, one) })
-	if err != nil || name != Temporal || c.attached || c.options.Temporal == DevServer {
+	if name != Temporal || c.attached || c.options.Temporal == DevServer {
+		return c.Group.StartAgain(ctx, name)
+	}
+	if err := c.eachHost(func(name string) error { return c.Group.StartAgain(ctx, name) }); err != nil {
 		return err
 	}
 	return c.setupNamespace(ctx)
@@ -239,7 +246,7 @@ func (c *Cluster) StartAgain(ctx context.Context, name string) error {
 // each acts on all at once.
 func each(names []string, act func(string) error) error {
 	var all errgroup.Group
-	for _, name := range slices.Clone(names) {
+	for _, name := range names {
 		all.Go(func() error { return act(name) })
 	}
 	return all.Wait()
