@@ -137,7 +137,7 @@ func (b *bench) rollout(ctx context.Context, workers int) (*figures, error) {
 	if err != nil {
 		return nil, err
 	}
-	before, err := b.writes(ctx)
+	before, err := b.sent(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -174,21 +174,22 @@ func workerNames(n int) []string {
 }
 
 // account adds what the rollout cost.
-func (b *bench) account(ctx context.Context, set *v1alpha1.SidecarSet, before map[string]float64, f *figures) error {
+func (b *bench) account(ctx context.Context, set *v1alpha1.SidecarSet, before sent, f *figures) error {
 	id := protocol.WorkflowID(set.Name, set.UID)
 	var result protocol.RolloutResult
 	if err := b.temporal.GetWorkflow(ctx, id, "").Get(ctx, &result); err != nil {
 		return fmt.Errorf("wait for the end of the run: %w", err)
 	}
 	f.batches = result.Batches
-	after, err := b.writes(ctx)
+	after, err := b.sent(ctx)
 	if err != nil {
 		return err
 	}
 	f.writes = map[string]float64{}
-	for role, n := range after {
-		f.writes[role] = n - before[role]
+	for role, n := range after.writes {
+		f.writes[role] = n - before.writes[role]
 	}
+	f.actions.heartbeats = int(after.heartbeats - before.heartbeats)
 	if f.memory, err = b.memory(); err != nil {
 		return err
 	}
@@ -205,6 +206,7 @@ func (b *bench) readHistory(ctx context.Context, id, run string, f *figures) err
 			return fmt.Errorf("read the history: %w", err)
 		}
 		f.events++
+		f.actions.count(event)
 		if event.EventType == enums.EVENT_TYPE_WORKFLOW_TASK_FAILED {
 			f.failures++
 		}

@@ -25,6 +25,7 @@ type figures struct {
 	// processors is the processor time of each process during the rollout, in seconds.
 	processors                map[string]float64
 	batches, events, failures int
+	actions                   actions
 	restarts                  int32
 	writes, memory            map[string]float64
 }
@@ -48,6 +49,10 @@ func (f *figures) String() string {
 	line("batches", "%d", f.batches)
 	line("history events", "%d", f.events)
 	line("history events a pod", "%.3f", float64(f.events)/float64(f.pods))
+	line("actions of Temporal Cloud", "%d", f.actions.total())
+	line("  of them heartbeats", "%d", f.actions.heartbeats)
+	line("  of them activities", "%d", f.actions.activities)
+	line("actions a pod", "%.3f", float64(f.actions.total())/float64(f.pods))
 	line("workflow task failures", "%d", f.failures)
 	for _, role := range slices.Sorted(maps.Keys(f.writes)) {
 		line("API writes a pod, "+role, "%.3f", f.writes[role]/float64(f.pods))
@@ -73,6 +78,32 @@ func timesIdeal(rounds ...*figures) float64 {
 		ideal += (f.before.took + f.after.took) / 2
 	}
 	return took.Seconds() / ideal.Seconds()
+}
+
+// sent is what processes have counted since their start.
+type sent struct {
+	// writes that each role sent to the API server.
+	writes map[string]float64
+	// heartbeats that Temporal's frontend was sent.
+	heartbeats float64
+}
+
+func (b *bench) sent(ctx context.Context) (sent, error) {
+	writes, err := b.writes(ctx)
+	if err != nil {
+		return sent{}, err
+	}
+	families, err := scrape(ctx, b.stack.TemporalMetrics)
+	if err != nil {
+		return sent{}, fmt.Errorf("read the metrics of Temporal: %w", err)
+	}
+	counted := sent{writes: writes}
+	for _, metric := range families["service_requests"].GetMetric() {
+		if isHeartbeat(metric) {
+			counted.heartbeats += metric.GetCounter().GetValue()
+		}
+	}
+	return counted, nil
 }
 
 // writes reads from each role's metrics how many writes it sent to the API server.

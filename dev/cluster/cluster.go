@@ -45,6 +45,8 @@ type Cluster struct {
 	TemporalAddress string
 	// TemporalUI is the URL of the web UI; empty without one.
 	TemporalUI string
+	// TemporalMetrics is the URL of the frontend's metrics; empty without one.
+	TemporalMetrics string
 
 	// webhookURL is the URL that the webhook is to use; empty: any free port.
 	webhookURL string
@@ -63,7 +65,7 @@ type Cluster struct {
 // addresses are the ports of the control plane; they stay the same when a
 // process is started again.
 type addresses struct {
-	etcd, etcdPeer, apiServer, controllerManager, scheduler, kwok, temporal, temporalUI int
+	etcd, etcdPeer, apiServer, controllerManager, scheduler, kwok, temporal, temporalUI, temporalMetrics int
 
 	// Of a Temporal cluster only.
 	postgres      int
@@ -139,7 +141,7 @@ func newCluster(options Options) (*Cluster, error) {
 // prepare does what needs no process: ports, certificates, files.
 func (c *Cluster) prepare() error {
 	err := c.ports.takeEach(&c.at.etcd, &c.at.etcdPeer, &c.at.apiServer, &c.at.controllerManager,
-		&c.at.scheduler, &c.at.kwok, &c.at.temporal, &c.at.temporalUI)
+		&c.at.scheduler, &c.at.kwok, &c.at.temporal, &c.at.temporalUI, &c.at.temporalMetrics)
 	if err != nil {
 		return err
 	}
@@ -166,6 +168,7 @@ func (c *Cluster) addressTemporal() error {
 		return nil
 	}
 	c.TemporalAddress = loopback(c.at.temporal)
+	c.TemporalMetrics = "http://" + loopback(c.at.temporalMetrics) + "/metrics"
 	if c.options.Temporal == TemporalCluster {
 		return c.takeTemporalPorts()
 	}

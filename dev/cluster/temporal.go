@@ -60,6 +60,7 @@ func (c *Cluster) devServerSpec() process.Spec {
 			"server", "start-dev",
 			"--db-filename", filepath.Join(c.options.Dir, temporalDB),
 			"--ip", "127.0.0.1", "--port", fmt.Sprint(c.at.temporal), "--ui-port", fmt.Sprint(c.at.temporalUI),
+			"--metrics-port", fmt.Sprint(c.at.temporalMetrics),
 			"--log-level", "warn",
 			"--search-attribute", "SidecarSet=Keyword",
 			"--search-attribute", "SidecarSetGeneration=Int",

@@ -51,7 +51,7 @@ func (c *Cluster) TemporalProcesses() []string {
 	return names
 }
 
-// takeTemporalPorts takes ports for each host. Clients know that of the frontend.
+// takeTemporalPorts takes ports for each host. Clients know those of the frontend.
 func (c *Cluster) takeTemporalPorts() error {
 	const services = "temporal.api.workflowservice.v1."
 	c.at.temporalHosts = []*temporalHost{
@@ -66,7 +66,8 @@ func (c *Cluster) takeTemporalPorts() error {
 			return err
 		}
 	}
-	c.at.temporalHosts[0].GRPC = c.at.temporal
+	frontend := c.at.temporalHosts[0]
+	frontend.GRPC, frontend.Metrics = c.at.temporal, c.at.temporalMetrics
 	return c.ports.takeEach(&c.at.postgres)
 }
 
