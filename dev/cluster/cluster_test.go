@@ -84,6 +84,11 @@ func TestCluster(t *testing.T) {
 	t.Run("KeptStateIsUsedAgain", func(t *testing.T) { testKeptState(ctx, t, options) })
 }
 
+func TestAnUnknownTemporalIsRefused(t *testing.T) {
+	_, err := Start(t.Context(), Options{Dir: t.TempDir(), Temporal: "cassandra"})
+	require.ErrorContains(t, err, `Temporal: "cassandra" is neither dev-server nor cluster`)
+}
+
 func binWithFakeRole(t *testing.T) string {
 	root, err := findRoot()
 	require.NoError(t, err)

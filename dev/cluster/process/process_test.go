@@ -184,6 +184,29 @@ func TestWhoIgnoresSIGTERMIsKilledWithItsChildren(t *testing.T) {
 	requireGone(t, gone)
 }
 
+func TestAProcessIsStoppedByTheSignalThatItWants(t *testing.T) {
+	for name, end := range map[string]func(*Group) error{
+		"stop":     func(g *Group) error { return g.Stop("polite") },
+		"shutdown": func(g *Group) error { g.Shutdown(); return nil },
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := newGroup(t)
+			spec := shell("polite", `trap "" TERM; trap "echo bye; exit" INT; echo up; while :; do sleep 0.01; done`)
+			spec.StopSignal = syscall.SIGINT
+			log := filepath.Join(g.logs, "polite.log")
+			spec.Ready = func(context.Context) error {
+				if Tail(log) != "up" {
+					return os.ErrNotExist
+				}
+				return nil
+			}
+			require.NoError(t, g.Start(t.Context(), spec))
+			require.NoError(t, end(g))
+			assert.Equal(t, "up\nbye", Tail(log))
+		})
+	}
+}
+
 func TestShutdownEndsTheLastStartedFirstAndStartsNothingMore(t *testing.T) {
 	g := newGroup(t)
 	order := filepath.Join(t.TempDir(), "order")
