@@ -39,10 +39,11 @@ type bench struct {
 	kube         client.Client
 	temporal     sdk.Client
 	pods, window int
+	ready        time.Duration
 	hot          bool
 }
 
-func newBench(stack *cluster.Cluster, pods, window int, hot bool) (*bench, error) {
+func newBench(stack *cluster.Cluster, o options, window int) (*bench, error) {
 	config, err := stack.RESTConfig()
 	if err != nil {
 		return nil, err
@@ -52,7 +53,7 @@ func newBench(stack *cluster.Cluster, pods, window int, hot bool) (*bench, error
 	if err != nil {
 		return nil, err
 	}
-	b := &bench{stack: stack, config: config, pods: pods, window: window, hot: hot}
+	b := &bench{stack: stack, config: config, pods: o.pods, window: window, ready: o.ready, hot: o.hot}
 	if err := admissionregistrationv1.AddToScheme(scheme); err != nil {
 		return nil, fmt.Errorf("register API types: %w", err)
 	}
@@ -85,6 +86,9 @@ func (b *bench) populate(ctx context.Context, namespace string, template corev1.
 	w.Expect(imageOld)
 	labels, replicas := map[string]string{"app": namespace}, int32(b.pods)
 	template.Labels = labels
+	if b.ready > 0 {
+		template.Annotations = map[string]string{"kwok.outrigger.io/ready-after": b.ready.String()}
+	}
 	err = b.kube.Create(ctx, &appsv1.Deployment{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "app"},
 		Spec: appsv1.DeploymentSpec{

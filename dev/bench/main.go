@@ -25,6 +25,7 @@ type options struct {
 	window  string
 	workers int
 	hot     bool
+	ready   time.Duration
 	ideal   bool
 	rounds  int
 	timeout time.Duration
@@ -54,6 +55,7 @@ func newCommand() *cobra.Command {
 	cmd.Flags().StringVar(&o.window, "window", "10%", "maxUnavailable: number or percent")
 	cmd.Flags().IntVar(&o.workers, "workers", 1, "number of workers")
 	cmd.Flags().BoolVar(&o.hot, "hot", false, "upgrade hot: two twins, two writes a pod")
+	cmd.Flags().DurationVar(&o.ready, "ready-after", 0, "what pods take to be ready after a restart; 0 is as fast as simulated pods are")
 	cmd.Flags().BoolVar(&o.ideal, "ideal", true, "have the ideal mover go before and after")
 	cmd.Flags().IntVar(&o.rounds, "rounds", 3, "measure so often beside the ideal mover, each time on a new cluster")
 	cmd.Flags().DurationVar(&o.timeout, "timeout", 15*time.Minute, "give up a round after this")
@@ -102,7 +104,7 @@ func (o options) round(ctx context.Context, window int) (*figures, error) {
 		return nil, err
 	}
 	defer stack.Shutdown()
-	b, err := newBench(stack, o.pods, window, o.hot)
+	b, err := newBench(stack, o, window)
 	if err != nil {
 		return nil, err
 	}
