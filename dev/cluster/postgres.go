@@ -3,7 +3,6 @@ package cluster
 import (
 	"context"
 	"fmt"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -38,6 +37,10 @@ func (c *Cluster) initPostgres(ctx context.Context) (fresh bool, err error) {
 
 func (c *Cluster) postgresSpec() (process.Spec, error) {
 	program, err := postgresProgram("postgres")
+	if err != nil {
+		return process.Spec{}, err
+	}
+	isReady, err := postgresProgram("pg_isready") // it listens long before it answers
 	return process.Spec{
 		Name: Postgres, Path: program,
 		Args: []string{
@@ -47,11 +50,7 @@ func (c *Cluster) postgresSpec() (process.Spec, error) {
 		System:     notRoot(),
 		StopSignal: syscall.SIGINT, // SIGTERM waits until all clients have gone
 		Ready: func(ctx context.Context) error {
-			connection, err := (&net.Dialer{}).DialContext(ctx, "tcp", loopback(c.at.postgres))
-			if err != nil {
-				return err
-			}
-			return connection.Close()
+			return c.command(ctx, nil, isReady, "--host=127.0.0.1", fmt.Sprintf("--port=%d", c.at.postgres))
 		},
 	}, err
 }
