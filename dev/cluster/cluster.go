@@ -57,6 +57,8 @@ type Cluster struct {
 	ca      *authority
 	ports   *ports
 	at      addresses
+	// emptyDatabase says that no host of a Temporal cluster has used it yet.
+	emptyDatabase bool
 
 	mu    sync.Mutex
 	roles []Role

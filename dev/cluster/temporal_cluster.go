@@ -105,14 +105,19 @@ func (c *Cluster) startTemporalCluster(ctx context.Context) error {
 	return c.setupNamespace(ctx)
 }
 
-// eachHost starts the hosts: two of them cannot write the cluster's metadata into
-// an empty database at once, so one goes ahead of the others.
+// eachHost starts the hosts. Two of them cannot write the cluster's metadata into
+// an empty database at once, so there one goes ahead of the others. Elsewhere it
+// would look half a minute for those that were there before.
 func (c *Cluster) eachHost(start func(name string) error) error {
 	names := c.TemporalProcesses()
-	if err := start(names[0]); err != nil {
-		return err
+	if c.emptyDatabase {
+		if err := start(names[0]); err != nil {
+			return err
+		}
+		c.emptyDatabase = false
+		names = names[1:]
 	}
-	return each(names[1:], start)
+	return each(names, start)
 }
 
 func (c *Cluster) createDatabases(ctx context.Context) error {
@@ -125,6 +130,7 @@ func (c *Cluster) createDatabases(ctx context.Context) error {
 			}
 		}
 	}
+	c.emptyDatabase = true
 	return nil
 }
 
