@@ -96,6 +96,7 @@ record-histories: new-release controlplane build ## Record runs of a release, fo
 new-release:
 	@[ ! -e 'workflows/testdata/histories/$(or $(RELEASE),$(error which one? for example: make record-histories RELEASE=v0.2.0))' ] || \
 	{ echo 'record-histories: those of $(RELEASE) are recorded already, and must stay as they are'; exit 1; }
+
 # The tests of the tag take processes of Temporal away, which the dev server does not have.
 .PHONY: test-cluster
 test-cluster: controlplane build ## Run the integration tests and the bench on a Temporal cluster (RUN=TestTemporalCluster)
