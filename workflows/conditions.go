@@ -36,6 +36,7 @@ func (r *run) writeConditions(ctx workflow.Context, pods []protocol.PodReference
 	}
 	r.conditions.skip = len(result.Failed) > 0
 	r.conditions.written = result.Written
+	r.failures = noteFailures(r.failures, nil, result.Failed)
 	return nil
 }
 

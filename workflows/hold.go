@@ -92,10 +92,11 @@ func (r *run) noteHold(ctx workflow.Context) error {
 // pause has the run look whether there is still something to hold.
 func (r *run) stayHeld(ctx workflow.Context) error {
 	if !r.woken {
-		if err := r.show(ctx, protocol.PhasePaused, "paused by signal"+r.heldBy()); err != nil {
+		message := "paused by signal" + r.heldBy()
+		if err := r.show(ctx, protocol.PhasePaused, message); err != nil {
 			return err
 		}
-		return r.awaitSignal(ctx)
+		return r.awaitSignal(ctx, message)
 	}
 	r.woken = false
 	next, answered, err := r.nextBatch(ctx)

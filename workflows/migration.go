@@ -46,7 +46,7 @@ func (r *run) awaitWake(ctx workflow.Context) error {
 	if !waitsInWorkflow(ctx) {
 		return nil
 	}
-	_, err := workflow.AwaitWithTimeout(ctx, longestSleep, func() bool { return r.wakes != r.migration.wakes || r.upgrading })
+	_, err := workflow.AwaitWithOptions(ctx, waitOptions(longestSleep, waitMigration), func() bool { return r.wakes != r.migration.wakes || r.upgrading })
 	r.migration.wakes = r.wakes
 	return err
 }
@@ -86,11 +86,14 @@ func (r *run) resetBatch(ctx workflow.Context) (pending bool, err error) {
 		return false, fmt.Errorf("reset batch %d: %w", m.batches, err)
 	}
 	m.refused = addRefused(m.refused, result.Failed)
+	r.failures = noteFailures(r.failures, nil, result.Failed)
+	workflow.SetCurrentDetails(ctx, r.details())
 	if result.Reset > 0 {
 		m.backoff = 0
 		return true, nil
 	}
 	m.writing = false
 	m.backoff = doubled(m.backoff)
-	return true, workflow.Sleep(ctx, m.backoff)
+	again := workflow.NewTimerWithOptions(ctx, m.backoff, workflow.TimerOptions{Summary: summary(waitRefused)})
+	return true, again.Get(ctx, nil)
 }

@@ -67,9 +67,9 @@ func (r *run) follow(ctx workflow.Context, next protocol.NextBatchResult) error 
 	case next.Phase == protocol.PhaseSuperseded:
 		r.newest = next.Generation
 	case next.Phase == protocol.PhasePaused:
-		return r.awaitSignal(ctx)
+		return r.awaitSignal(ctx, next.Message)
 	case next.Phase == protocol.PhaseWaiting && !r.conditions.running:
-		return r.sleep(ctx, longestSleep)
+		return r.sleep(ctx, longestSleep, next.Message)
 	case next.Phase == protocol.PhaseWaiting:
 		// Pods may move before the conditions are written.
 	case r.conditions.running:

@@ -29,14 +29,16 @@ const (
 
 // run is the state of one workflow run.
 type run struct {
-	input      protocol.RolloutInput
-	newest     int64
-	hold       *protocol.Hold
-	progress   protocol.Progress
-	phase      protocol.Phase
-	message    string
-	counts     protocol.Counts
-	refused    []protocol.PodReference
+	input    protocol.RolloutInput
+	newest   int64
+	hold     *protocol.Hold
+	progress protocol.Progress
+	phase    protocol.Phase
+	message  string
+	counts   protocol.Counts
+	refused  []protocol.PodReference
+	// failures are the pods whose newest write was refused, for people.
+	failures   []protocol.FailedPod
 	backoff    time.Duration
 	since      time.Time
 	signals    signals
@@ -139,17 +141,19 @@ func (r *run) upgradeBatch(ctx workflow.Context, next protocol.NextBatchResult) 
 		r.migrate(ctx)
 	}
 	r.refused = addRefused(r.refused, result.Failed)
+	r.failures = noteFailures(r.failures, references(result.Written), result.Failed)
+	workflow.SetCurrentDetails(ctx, r.details())
 	if len(result.Written) > 0 {
 		r.backoff = 0
 		return nil
 	}
 	if !waitsInWorkflow(ctx) {
-		return r.awaitSignalFor(ctx, r.nextBackoff())
+		return r.awaitSignalFor(ctx, r.nextBackoff(), waitRefused)
 	}
 	if len(result.Failed) == 0 {
 		return nil
 	}
-	return r.sleep(ctx, r.nextBackoff())
+	return r.sleep(ctx, r.nextBackoff(), waitRefused)
 }
 
 // written notes the pods that a batch wrote: the cache must show them before the

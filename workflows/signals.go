@@ -58,32 +58,32 @@ func drain[T any](channel workflow.ReceiveChannel) []T {
 	}
 }
 
-// awaitSignal waits until a signal comes. A run that has waited for longestSleep
+// awaitSignal waits until a signal comes, for the reason that the UI shows. A run that has waited for longestSleep
 // looks for itself: whoever should have sent one may be gone.
-func (r *run) awaitSignal(ctx workflow.Context) error {
+func (r *run) awaitSignal(ctx workflow.Context, reason string) error {
 	if !waitsInWorkflow(ctx) {
 		return workflow.Await(ctx, r.hasSignals)
 	}
-	return r.awaitSignalFor(ctx, longestSleep)
+	return r.awaitSignalFor(ctx, longestSleep, reason)
 }
 
 // awaitSignalFor waits until a signal comes or the time is over.
-func (r *run) awaitSignalFor(ctx workflow.Context, timeout time.Duration) error {
-	signalled, err := workflow.AwaitWithTimeout(ctx, timeout, r.hasSignals)
+func (r *run) awaitSignalFor(ctx workflow.Context, timeout time.Duration, reason string) error {
+	signalled, err := workflow.AwaitWithOptions(ctx, waitOptions(timeout, reason), r.hasSignals)
 	r.woken = r.woken || !signalled
 	return err
 }
 
 // sleep waits for the cluster to offer work: the operator signals then. It costs
 // no slot of a worker, and hardly any history.
-func (r *run) sleep(ctx workflow.Context, atMost time.Duration) error {
+func (r *run) sleep(ctx workflow.Context, atMost time.Duration, reason string) error {
 	if !waitsInWorkflow(ctx) {
 		return nil
 	}
 	if err := r.upsertSearchAttributes(ctx, protocol.PhaseWaiting); err != nil {
 		return err
 	}
-	return r.awaitSignalFor(ctx, atMost)
+	return r.awaitSignalFor(ctx, atMost, reason)
 }
 
 // waitsInWorkflow is false for runs that began when activities did the waiting.

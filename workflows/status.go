@@ -41,12 +41,6 @@ func (r *run) upsertSearchAttributes(ctx workflow.Context, phase protocol.Phase)
 	return nil
 }
 
-func (r *run) details() string {
-	return fmt.Sprintf("**%s**, generation %d: **%s**\n\n%s\n\n%d batches, %d pods upgraded, %d writes refused",
-		r.input.SidecarSet.Name, r.input.Generation, r.phase, r.message,
-		r.progress.Batches, r.progress.Upgraded, r.progress.Failed)
-}
-
 func (r *run) status() (protocol.RolloutStatus, error) {
 	return protocol.RolloutStatus{
 		SidecarSet: r.input.SidecarSet, Generation: r.input.Generation,

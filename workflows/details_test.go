@@ -1,0 +1,66 @@
+package workflows
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/outrigger/outrigger/api/protocol"
+)
+
+func failedPod(name, reason string) protocol.FailedPod {
+	return protocol.FailedPod{PodReference: pod(name), Reason: reason}
+}
+
+func TestDetailsSayHowFarARunIsAndWhatItWaitsFor(t *testing.T) {
+	r := &run{
+		input: input(3), phase: protocol.PhaseWaiting, message: "2 pods are not\nready",
+		counts:   protocol.Counts{Matched: 20, Updated: 12, UpdatedReady: 10, Remaining: 8, Settling: 2},
+		progress: protocol.Progress{Batches: 7, Upgraded: 12, Failed: 1},
+		failures: []protocol.FailedPod{failedPod("a", "Invalid; spec: FieldValueForbidden")},
+	}
+	assert.Equal(t, strings.Join([]string{
+		"**logs**, generation 3: **Waiting**", "",
+		"2 pods are not ready", "",
+		"- **12 of 20** pods updated, 10 of them ready",
+		"- 8 to upgrade",
+		"- 2 upgraded and not ready yet", "",
+		"7 batches, 12 pods upgraded, 1 writes refused", "",
+		"Refused:", "",
+		"- `default/a`: Invalid; spec: FieldValueForbidden",
+	}, "\n"), r.details())
+}
+
+func TestDetailsNameSomeRefusedPodsAndCountTheOthers(t *testing.T) {
+	r := &run{input: input(1), phase: protocol.PhaseProgressing}
+	for i := range maxShownFailures + 3 {
+		r.failures = append(r.failures, failedPod(fmt.Sprintf("pod-%02d", i), "Forbidden"))
+	}
+	details := r.details()
+	assert.Contains(t, details, "`default/pod-09`: Forbidden")
+	assert.NotContains(t, details, "pod-10")
+	assert.True(t, strings.HasSuffix(details, "- and 3 more"), details)
+}
+
+func TestFailuresAreTheNewestOfEachPodUntilItIsWritten(t *testing.T) {
+	known := noteFailures(nil, nil, []protocol.FailedPod{failedPod("a", "Forbidden"), failedPod("b", "Forbidden")})
+	known = noteFailures(known, []protocol.PodReference{pod("b")}, []protocol.FailedPod{failedPod("a", "Invalid")})
+	assert.Equal(t, []protocol.FailedPod{failedPod("a", "Invalid")}, known)
+
+	var many []protocol.FailedPod
+	for i := range maxRefused + 1 {
+		many = append(many, failedPod(fmt.Sprint(i), "Forbidden"))
+	}
+	require.Len(t, noteFailures(known, nil, many), maxRefused)
+}
+
+// Temporal refuses the whole task for a longer summary.
+func TestSummariesAreOneBoundedLine(t *testing.T) {
+	assert.Equal(t, "paused by signal: a b", summary("paused by signal: a\n\tb"))
+	long := summary(strings.Repeat("ä", maxHoldText))
+	assert.LessOrEqual(t, len(long), maxSummary)
+	assert.True(t, strings.HasSuffix(long, "ä…"), long)
+}
