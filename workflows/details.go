@@ -50,23 +50,6 @@ func (r *run) details() string {
 	if r.message != "" {
 		fmt.Fprintf(&b, "%s\n\n", singleLine(r.message))
 	}
-	if counts := r.counts; counts.Matched > 0 {
-		fmt.Fprintf(&b, "- **%d of %d** pods updated, %d of them ready\n", counts.Updated, counts.Matched, counts.UpdatedReady)
-		for _, line := range []struct {
-			pods int
-			say  string
-		}{
-			{counts.Remaining, "to upgrade"},
-			{counts.Settling, "upgraded and not ready yet"},
-			{counts.Migrating, "migrating to their hot sidecar"},
-			{counts.NotUpgradable, "differ in more than images and stay as they are"},
-		} {
-			if line.pods > 0 {
-				fmt.Fprintf(&b, "- %d %s\n", line.pods, line.say)
-			}
-		}
-		b.WriteString("\n")
-	}
 	fmt.Fprintf(&b, "%d batches, %d pods upgraded, %d writes refused", r.progress.Batches, r.progress.Upgraded, r.progress.Failed)
 	r.describeFailures(&b)
 	return b.String()
@@ -83,6 +66,8 @@ func (r *run) describeFailures(b *strings.Builder) {
 	if more := len(r.failures) - maxShownFailures; more > 0 {
 		fmt.Fprintf(b, "\n- and %d more", more)
 	}
+	// The UI cuts off what ends with a list.
+	b.WriteString("\n\n&nbsp;")
 }
 
 // noteFailures adds refused pods with their newest reasons, and removes those that were

@@ -17,20 +17,16 @@ func failedPod(name, reason string) protocol.FailedPod {
 
 func TestDetailsSayHowFarARunIsAndWhatItWaitsFor(t *testing.T) {
 	r := &run{
-		input: input(3), phase: protocol.PhaseWaiting, message: "2 pods are not\nready",
-		counts:   protocol.Counts{Matched: 20, Updated: 12, UpdatedReady: 10, Remaining: 8, Settling: 2},
+		input: input(3), phase: protocol.PhaseWaiting, message: "12 of 20 pods updated,\n10 of them ready",
 		progress: protocol.Progress{Batches: 7, Upgraded: 12, Failed: 1},
 		failures: []protocol.FailedPod{failedPod("a", "Invalid; spec: FieldValueForbidden")},
 	}
 	assert.Equal(t, strings.Join([]string{
 		"**logs**, generation 3: **Waiting**", "",
-		"2 pods are not ready", "",
-		"- **12 of 20** pods updated, 10 of them ready",
-		"- 8 to upgrade",
-		"- 2 upgraded and not ready yet", "",
+		"12 of 20 pods updated, 10 of them ready", "",
 		"7 batches, 12 pods upgraded, 1 writes refused", "",
 		"Refused:", "",
-		"- `default/a`: Invalid; spec: FieldValueForbidden",
+		"- `default/a`: Invalid; spec: FieldValueForbidden", "", "&nbsp;",
 	}, "\n"), r.details())
 }
 
@@ -42,7 +38,7 @@ func TestDetailsNameSomeRefusedPodsAndCountTheOthers(t *testing.T) {
 	details := r.details()
 	assert.Contains(t, details, "`default/pod-09`: Forbidden")
 	assert.NotContains(t, details, "pod-10")
-	assert.True(t, strings.HasSuffix(details, "- and 3 more"), details)
+	assert.True(t, strings.HasSuffix(details, "- and 3 more\n\n&nbsp;"), details)
 }
 
 func TestFailuresAreTheNewestOfEachPodUntilItIsWritten(t *testing.T) {
