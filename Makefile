@@ -149,6 +149,10 @@ bench-admission: controlplane build ## Measure the admission of pods, over TLS
 simulate: ## Simulate a rollout to very many pods (PODS=100000 WINDOW=5% BATCHES=0: all)
 	go run ./dev/scale --pods=$(PODS) --window=$(WINDOW) --batches=$(BATCHES)
 
+.PHONY: screenshot
+screenshot: controlplane build ## Take the pictures of Temporal's UI in docs/images anew (needs chromium)
+	go test ./test/integration -count=1 -run TestWebUI -args -screenshots=$(CURDIR)/docs/images
+
 .PHONY: fuzz
 fuzz: ## Fuzz injection and the pod webhook (FUZZTIME=5m each)
 	go test ./internal/inject -run '^$$' -fuzz FuzzInjection -fuzztime $(FUZZTIME)

@@ -1,0 +1,94 @@
+package integration
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/chromedp/chromedp"
+	"github.com/stretchr/testify/require"
+
+	"github.com/outrigger/outrigger/api/protocol"
+	"github.com/outrigger/outrigger/api/v1alpha1"
+	"github.com/outrigger/outrigger/dev/witness"
+)
+
+var screenshots = flag.String("screenshots", "", "`folder` that the pages of a run in Temporal's web UI are written to")
+
+// The page that the link in status opens shows what each batch was, and its tab User
+// Metadata how far the run is, and which pod was refused and why.
+func TestWebUI(t *testing.T) {
+	s := newScene(t, 12, nil)
+	stuck := s.pods()[0].Name
+	s.refusing(stuck, "side")
+	s.upgradeTo("side:v2")
+	s.await(func(v witness.View) bool { return v.Updated == 11 && v.InFlight == 0 })
+	set := s.awaitSet("the link to the run", func(set *v1alpha1.SidecarSet) bool { return set.Status.Rollout != nil && set.Status.Rollout.URL != "" })
+	s.poll("the run to have tried the refused pod", func() (bool, error) {
+		status, err := s.status()
+		return status.Phase == protocol.PhaseProgressing && status.Failed > 0 && status.Counts.Remaining == 1, err
+	})
+
+	page := newBrowser(s.ctx, t)
+	require.NoError(t, chromedp.Do(page, chromedp.Navigate(set.Status.Rollout.URL)))
+	awaitTexts(t, page, "Running", "choose batch 1", "upgrade batch 1: 2 pods, and of 10 more as slots become free")
+	writeScreenshot(t, page, "run-timeline.png")
+
+	address, err := chromedp.Run(page, chromedp.Location())
+	require.NoError(t, err)
+	require.NoError(t, chromedp.Do(page, chromedp.Navigate(address[:strings.LastIndex(address, "/")]+"/user-metadata")))
+	awaitTexts(t, page,
+		"Rollout of SidecarSet "+s.name,
+		fmt.Sprintf("generation %d", set.Generation),
+		"11 of 12 pods updated", "1 to go",
+		fmt.Sprintf("%s/%s", s.name, stuck), "Invalid",
+	)
+	writeScreenshot(t, page, "run-details.png")
+}
+
+// newBrowser opens a page in a browser without a window.
+func newBrowser(ctx context.Context, t *testing.T) context.Context {
+	t.Helper()
+	path, err := exec.LookPath("chromium")
+	require.NoError(t, err, "this test needs a browser: apt-get install chromium")
+	// Root may not use the sandbox.
+	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(path), chromedp.NoSandbox, chromedp.DisableGPU, chromedp.WindowSize(1360, 1000))
+	allocating, stop := chromedp.NewExecAllocator(ctx, options...)
+	t.Cleanup(stop)
+	page, end := chromedp.NewContext(allocating)
+	t.Cleanup(end)
+	return page
+}
+
+// shown is the text of a page. Temporal's UI renders Markdown in frames of its own.
+const shown = `[document, ...Array.from(document.querySelectorAll("iframe"), f => f.contentDocument)].map(d => d?.body?.innerText).join("\n")`
+
+// awaitTexts waits until the page shows each text.
+func awaitTexts(t *testing.T, page context.Context, texts ...string) {
+	t.Helper()
+	for _, text := range texts {
+		_, err := chromedp.Run(page, chromedp.Poll[bool](fmt.Sprintf("(%s).includes(%q)", shown, text), chromedp.WithPollingTimeout(20*time.Second)))
+		if err != nil {
+			instead, _ := chromedp.Run(page, chromedp.Evaluate[string](shown))
+			require.NoError(t, err, "the page does not show %q but:\n%s", text, instead)
+		}
+	}
+}
+
+func writeScreenshot(t *testing.T, page context.Context, name string) {
+	t.Helper()
+	png, err := chromedp.Run(page, chromedp.CaptureScreenshot())
+	require.NoError(t, err)
+	require.NotEmpty(t, png)
+	if *screenshots == "" {
+		return
+	}
+	require.NoError(t, os.MkdirAll(*screenshots, 0o755))
+	require.NoError(t, os.WriteFile(filepath.Join(*screenshots, name), png, 0o644))
+}
