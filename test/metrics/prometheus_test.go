@@ -1,0 +1,198 @@
+package metrics
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"net"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/api"
+	prometheus "github.com/prometheus/client_golang/api/prometheus/v1"
+	"github.com/prometheus/common/model"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/outrigger/outrigger/api/v1alpha1"
+	"github.com/outrigger/outrigger/dev/cluster"
+	"github.com/outrigger/outrigger/kube"
+)
+
+// What has no series while nothing is wrong.
+var needsAFault = map[string]string{
+	`temporal_request_failure_total`:                    "no call fails",
+	`outrigger_admissions_total{result="refused"}`:      "no pod is refused",
+	`outrigger_webhook_requests_total{code=~"429|5.."}`: "no request is turned away",
+}
+
+// Each query of the alerts and the dashboard is asked of a Prometheus that has scraped
+// the roles during a rollout: it knows the series that are asked for, no alert fires, and
+// each panel has something to show.
+func TestQueriesOverALiveRollout(t *testing.T) {
+	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
+	defer cancel()
+	stack, err := cluster.Start(ctx, cluster.Options{Dir: t.TempDir(), Nodes: 1})
+	require.NoError(t, err)
+	t.Cleanup(stack.Shutdown)
+	for _, role := range []string{"operator", "webhook", "worker"} {
+		_, err := stack.StartRole(ctx, role)
+		require.NoError(t, err)
+	}
+	queries := startPrometheus(ctx, t, stack.Roles())
+	rollOut(ctx, t, stack)
+
+	asked := expressions(t)
+	for where, expression := range asked {
+		for _, selected := range selectors(expression) {
+			if needsAFault[selected] == "" {
+				awaitSamples(t, queries, where, "count("+selected+")")
+			}
+		}
+		switch {
+		case strings.HasPrefix(where, "alert "):
+			found, err := ask(ctx, queries, expression)
+			require.NoError(t, err, where)
+			assert.Empty(t, found, "%s fires though nothing is wrong", where)
+		case needsAFault[selectors(expression)[0]] == "":
+			awaitSamples(t, queries, where, expression)
+		default:
+			_, err := ask(ctx, queries, expression)
+			require.NoError(t, err, where)
+		}
+	}
+}
+
+// selectors of an expression: names with their matchers.
+func selectors(expression string) (all []string) {
+	for _, found := range selector.FindAllStringSubmatch(grouping.ReplaceAllString(expression, ""), -1) {
+		if found[1] != "histogram_quantile" {
+			all = append(all, strings.TrimSpace(found[0]))
+		}
+	}
+	return all
+}
+
+func ask(ctx context.Context, queries prometheus.API, expression string) (model.Vector, error) {
+	value, warnings, _, err := queries.Query(ctx, expression, time.Now())
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", expression, err)
+	}
+	if len(warnings) > 0 {
+		return nil, fmt.Errorf("%s: %q", expression, warnings)
+	}
+	found, ok := value.(model.Vector)
+	if !ok {
+		return nil, fmt.Errorf("%s is no vector but a %s", expression, value.Type())
+	}
+	return found, nil
+}
+
+// awaitSamples waits until the answer has a number: rates need two scrapes.
+func awaitSamples(t *testing.T, queries prometheus.API, where, expression string) {
+	t.Helper()
+	require.EventuallyWithT(t, func(c *assert.CollectT) {
+		found, err := ask(t.Context(), queries, expression)
+		require.NoError(c, err)
+		numbers := 0
+		for _, sample := range found {
+			if !math.IsNaN(float64(sample.Value)) {
+				numbers++
+			}
+		}
+		assert.NotZero(c, numbers, "%v", found)
+	}, 20*time.Second, 200*time.Millisecond, "%s: %s", where, expression)
+}
+
+// startPrometheus scrapes the roles each second.
+func startPrometheus(ctx context.Context, t *testing.T, roles []cluster.Role) prometheus.API {
+	t.Helper()
+	program, err := exec.LookPath("prometheus")
+	require.NoError(t, err, "this test needs a Prometheus: apt-get install prometheus")
+	dir := t.TempDir()
+	config := "global: {scrape_interval: 1s, scrape_timeout: 1s}\nscrape_configs:\n"
+	for _, role := range roles {
+		target, err := url.Parse(role.Metrics)
+		require.NoError(t, err)
+		config += fmt.Sprintf("- {job_name: %[1]s, static_configs: [{targets: [%[2]q], labels: {pod: %[1]s}}]}\n", role.Name, target.Host)
+	}
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "prometheus.yml"), []byte(config), 0o644))
+	address := freeAddress(t)
+	log, err := os.Create(filepath.Join(dir, "log"))
+	require.NoError(t, err)
+	defer func() { _ = log.Close() }()
+	server := exec.CommandContext(ctx, program, "--config.file="+filepath.Join(dir, "prometheus.yml"),
+		"--storage.tsdb.path="+filepath.Join(dir, "data"), "--web.listen-address="+address)
+	server.Stdout, server.Stderr = log, log
+	require.NoError(t, server.Start())
+	t.Cleanup(func() {
+		_ = server.Process.Signal(syscall.SIGTERM)
+		_ = server.Wait()
+	})
+	asking, err := api.NewClient(api.Config{Address: "http://" + address})
+	require.NoError(t, err)
+	queries := prometheus.NewAPI(asking)
+	require.EventuallyWithT(t, func(c *assert.CollectT) {
+		up, err := ask(ctx, queries, "sum(up)")
+		require.NoError(c, err)
+		require.Len(c, up, 1)
+		assert.Equal(c, len(roles), int(up[0].Value))
+	}, time.Minute, 100*time.Millisecond, "Prometheus does not scrape every role; see %s", log.Name())
+	return queries
+}
+
+func freeAddress(t *testing.T) string {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	defer func() { _ = listener.Close() }()
+	return listener.Addr().String()
+}
+
+// rollOut injects a sidecar into some pods and changes its image.
+func rollOut(ctx context.Context, t *testing.T, stack *cluster.Cluster) {
+	t.Helper()
+	config, err := stack.RESTConfig()
+	require.NoError(t, err)
+	scheme, err := kube.NewScheme()
+	require.NoError(t, err)
+	kubernetes, err := client.New(config, client.Options{Scheme: scheme})
+	require.NoError(t, err)
+	const pods = 6
+	labels := map[string]string{"app": "nginx"}
+	set := &v1alpha1.SidecarSet{ObjectMeta: metav1.ObjectMeta{Name: "logs"}}
+	set.Spec.Selector = &metav1.LabelSelector{MatchLabels: labels}
+	set.Spec.Containers = []v1alpha1.SidecarContainer{{Container: corev1.Container{Name: "agent", Image: "agent:v1"}}}
+	set.Spec.UpdateStrategy.MaxUnavailable = new(intstr.FromInt32(2))
+	require.NoError(t, kubernetes.Create(ctx, set))
+	require.NoError(t, kubernetes.Create(ctx, &appsv1.Deployment{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "nginx"},
+		Spec: appsv1.DeploymentSpec{
+			Replicas: new(int32(pods)), Selector: &metav1.LabelSelector{MatchLabels: labels},
+			Template: corev1.PodTemplateSpec{
+				ObjectMeta: metav1.ObjectMeta{Labels: labels},
+				Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "app", Image: "app:1"}}},
+			},
+		},
+	}))
+	settled := func(c *assert.CollectT) {
+		require.NoError(c, kubernetes.Get(ctx, client.ObjectKeyFromObject(set), set))
+		assert.Equal(c, set.Generation, set.Status.ObservedGeneration)
+		assert.EqualValues(c, pods, set.Status.UpdatedReadyPods)
+	}
+	require.EventuallyWithT(t, settled, time.Minute, 100*time.Millisecond)
+	patch := []byte(`[{"op":"replace","path":"/spec/containers/0/image","value":"agent:v2"}]`)
+	require.NoError(t, kubernetes.Patch(ctx, set, client.RawPatch("application/json-patch+json", patch)))
+	require.EventuallyWithT(t, settled, time.Minute, 100*time.Millisecond)
+}
