@@ -154,9 +154,12 @@ func (h *host) logUnavailable(err error, delay time.Duration) {
 
 // start starts a worker for each task queue; stop ends them.
 func (h *host) start(fatal chan<- error) (stop func(), err error) {
-	looks := h.worker(h.taskQueue, h.options.MaxConcurrentLooks, fatal)
+	looks := sdk.New(h.client, h.taskQueue, h.sdkOptions(h.options.MaxConcurrentLooks, fatal))
 	looks.RegisterWorkflowWithOptions(workflows.Rollout, workflow.RegisterOptions{Name: protocol.RolloutWorkflow})
-	writes := h.worker(protocol.WriteTaskQueue(h.taskQueue), h.options.MaxConcurrentWrites, fatal)
+	writing := h.sdkOptions(h.options.MaxConcurrentWrites, fatal)
+	// No workflow task comes to this queue.
+	writing.DisableWorkflowWorker = true
+	writes := sdk.New(h.client, protocol.WriteTaskQueue(h.taskQueue), writing)
 	for name, function := range map[string]any{
 		protocol.NextBatchActivity:      h.activities.NextBatch,
 		protocol.AwaitMigrationActivity: h.activities.AwaitMigration,
@@ -187,8 +190,8 @@ func (h *host) start(fatal chan<- error) (stop func(), err error) {
 	}, nil
 }
 
-func (h *host) worker(taskQueue string, slots int, fatal chan<- error) sdk.Worker {
-	return sdk.New(h.client, taskQueue, sdk.Options{
+func (h *host) sdkOptions(slots int, fatal chan<- error) sdk.Options {
+	return sdk.Options{
 		MaxConcurrentActivityExecutionSize: slots,
 		WorkerStopTimeout:                  stopTimeout,
 		MaxHeartbeatThrottleInterval:       heartbeatInterval,
@@ -200,5 +203,5 @@ func (h *host) worker(taskQueue string, slots int, fatal chan<- error) sdk.Worke
 			default:
 			}
 		},
-	})
+	}
 }
