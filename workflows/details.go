@@ -67,7 +67,7 @@ func (r *run) describeFailures(b *strings.Builder) {
 		fmt.Fprintf(b, "\n- and %d more", more)
 	}
 	// The UI cuts off what ends with a list.
-	b.WriteString("\n\n&nbsp;")
+	b.WriteString("\n\n\u00a0")
 }
 
 // noteFailures adds refused pods with their newest reasons, and removes those that were

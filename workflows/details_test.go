@@ -26,7 +26,7 @@ func TestDetailsSayHowFarARunIsAndWhatItWaitsFor(t *testing.T) {
 		"12 of 20 pods updated, 10 of them ready", "",
 		"7 batches, 12 pods upgraded, 1 writes refused", "",
 		"Refused:", "",
-		"- `default/a`: Invalid; spec: FieldValueForbidden", "", "&nbsp;",
+		"- `default/a`: Invalid; spec: FieldValueForbidden", "", "\u00a0",
 	}, "\n"), r.details())
 }
 
@@ -38,7 +38,7 @@ func TestDetailsNameSomeRefusedPodsAndCountTheOthers(t *testing.T) {
 	details := r.details()
 	assert.Contains(t, details, "`default/pod-09`: Forbidden")
 	assert.NotContains(t, details, "pod-10")
-	assert.True(t, strings.HasSuffix(details, "- and 3 more\n\n&nbsp;"), details)
+	assert.True(t, strings.HasSuffix(details, "- and 3 more\n\n\u00a0"), details)
 }
 
 func TestFailuresAreTheNewestOfEachPodUntilItIsWritten(t *testing.T) {
