@@ -8,6 +8,10 @@ import (
 	"sync/atomic"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/codes"
+	semconv "go.opentelemetry.io/otel/semconv/v1.41.0"
+	"go.opentelemetry.io/otel/trace"
 	"go.temporal.io/sdk/activity"
 	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
@@ -27,6 +31,9 @@ type writer struct {
 	reader *reader
 	pods   client.Writer
 	status client.SubResourceWriter
+	// change is what it writes, for traces.
+	change string
+	tracer trace.Tracer
 	// results counts pods by result.
 	results *prometheus.CounterVec
 }
@@ -73,7 +80,7 @@ func (w *writer) apply(ctx context.Context, reference protocol.PodReference, out
 		if pod == nil {
 			break
 		}
-		result, err := attempt(ctx, pod, outcome, c)
+		result, err := w.attempt(ctx, pod, outcome, c)
 		if err != nil {
 			return err
 		}
@@ -88,7 +95,7 @@ func (w *writer) apply(ctx context.Context, reference protocol.PodReference, out
 }
 
 // attempt decides about a pod and writes it. The result is of no use with an error.
-func attempt(ctx context.Context, pod *corev1.Pod, outcome *outcome, c change) (podResult, error) {
+func (w *writer) attempt(ctx context.Context, pod *corev1.Pod, outcome *outcome, c change) (podResult, error) {
 	reference := protocol.PodReference{Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID}
 	decided, err := c.decide(ctx, pod)
 	switch {
@@ -103,7 +110,7 @@ func attempt(ctx context.Context, pod *corev1.Pod, outcome *outcome, c change) (
 	case decided.patch == nil:
 		return resultSkipped, nil
 	}
-	err = c.write(ctx, pod, decided.patch)
+	err = w.traced(ctx, reference, func(ctx context.Context) error { return c.write(ctx, pod, decided.patch) })
 	switch {
 	case err == nil:
 		outcome.wrote(reference, pod.ResourceVersion)
@@ -118,6 +125,19 @@ func attempt(ctx context.Context, pod *corev1.Pod, outcome *outcome, c change) (
 	}
 	outcome.wrote(reference, "")
 	return "", fmt.Errorf("write pod %s: %w", reference, err)
+}
+
+// traced makes a span of a write, which names the pod and never what is written.
+func (w *writer) traced(ctx context.Context, pod protocol.PodReference, write func(context.Context) error) error {
+	ctx, span := w.tracer.Start(ctx, "PatchPod", trace.WithSpanKind(trace.SpanKindClient), trace.WithAttributes(
+		semconv.K8SNamespaceName(pod.Namespace), semconv.K8SPodName(pod.Name), semconv.K8SPodUID(string(pod.UID)),
+		attribute.String("outrigger.change", w.change)))
+	defer span.End()
+	err := write(ctx)
+	if err != nil {
+		span.SetStatus(codes.Error, reason(err))
+	}
+	return err
 }
 
 func (w *writer) patchPod(ctx context.Context, pod *corev1.Pod, patch []byte) error {
@@ -155,7 +175,10 @@ func reason(err error) string {
 	var status apierrors.APIStatus
 	if errors.As(err, &status) && status.Status().Details != nil {
 		for _, cause := range status.Status().Details.Causes {
-			text += fmt.Sprintf("; %s: %s", cause.Field, cause.Type)
+			// Policies give neither.
+			if cause.Field != "" || cause.Type != "" {
+				text += fmt.Sprintf("; %s: %s", cause.Field, cause.Type)
+			}
 		}
 	}
 	return text

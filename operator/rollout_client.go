@@ -11,6 +11,10 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/codes"
+	"go.opentelemetry.io/otel/trace"
+	"go.opentelemetry.io/otel/trace/noop"
 	"go.temporal.io/api/common/v1"
 	"go.temporal.io/api/enums/v1"
 	sdkpb "go.temporal.io/api/sdk/v1"
@@ -25,6 +29,7 @@ import (
 
 	"github.com/outrigger/outrigger/api/protocol"
 	"github.com/outrigger/outrigger/api/v1alpha1"
+	"github.com/outrigger/outrigger/temporal"
 )
 
 // callTimeout bounds each call to Temporal.
@@ -43,6 +48,7 @@ type rolloutClient struct {
 	log       logr.Logger
 	metrics   *metrics
 	clock     clock.Clock
+	tracer    trace.Tracer
 	// changes gets an event when the result of awaitProbe changes.
 	changes chan event.GenericEvent
 	// reconnected gets a value each time that Temporal answers again.
@@ -76,6 +82,7 @@ func newRolloutClient(client sdk.Client, o Options, taskQueue string, metrics *m
 		log:         o.Logger.WithName("rollouts"),
 		metrics:     metrics,
 		clock:       clock,
+		tracer:      tracerOf(o),
 		changes:     make(chan event.GenericEvent, 1),
 		reconnected: make(chan struct{}, 1),
 		probed:      make(chan struct{}),
@@ -83,11 +90,31 @@ func newRolloutClient(client sdk.Client, o Options, taskQueue string, metrics *m
 	}
 }
 
+func tracerOf(o Options) trace.Tracer {
+	if o.Temporal.Tracer == nil {
+		return noop.Tracer{}
+	}
+	return o.Temporal.Tracer
+}
+
 // startOrSignal has Temporal roll out a generation. With no run of the set
 // open it starts one, held if hold says so; an open run of an older generation
 // moves on to this one; one of the same generation plans again.
-func (c *rolloutClient) startOrSignal(ctx context.Context, set protocol.SetReference, generation int64, hold *v1alpha1.RolloutHold) error {
+//
+// A trace begins here, and the run carries it on.
+func (c *rolloutClient) startOrSignal(ctx context.Context, set protocol.SetReference, generation int64, hold *v1alpha1.RolloutHold) (err error) {
+	ctx, span := c.tracer.Start(ctx, "StartRollout", trace.WithSpanKind(trace.SpanKindClient), trace.WithAttributes(
+		attribute.String("outrigger.sidecarset", set.Name), attribute.Int64("outrigger.generation", generation)))
+	defer func() {
+		if err != nil {
+			span.SetStatus(codes.Error, "Temporal has not taken the generation")
+		}
+		span.End()
+	}()
 	request, err := c.startRequest(set, generation, hold)
+	if err == nil {
+		request.Header, err = temporal.TraceHeader(ctx)
+	}
 	if err != nil {
 		return fmt.Errorf("start the rollout of generation %d of SidecarSet %s: %w", generation, set.Name, err)
 	}

@@ -7,7 +7,9 @@ import (
 	"log/slog"
 
 	"github.com/go-logr/logr"
+	"go.opentelemetry.io/otel/trace"
 	"go.temporal.io/sdk/client"
+	"go.temporal.io/sdk/interceptor"
 	"go.temporal.io/sdk/log"
 	"go.temporal.io/sdk/temporal"
 	"google.golang.org/grpc"
@@ -41,12 +43,23 @@ type Options struct {
 	// HostsWorkflows has payloads that cannot be decoded fail workflow tasks, see
 	// codec.Codec.WorkflowDataConverter.
 	HostsWorkflows bool
+	// Tracer makes spans of what the SDK does; nil: none.
+	Tracer trace.Tracer
 }
 
 // NewLazyClient connects with its first call, so that a process starts while
 // Temporal is away. The caller closes it.
 func NewLazyClient(options Options, logger logr.Logger) (client.Client, error) {
-	lazy, err := client.NewLazyClient(options.sdk(logger))
+	with := options.sdk(logger)
+	if options.Tracer != nil {
+		traces, err := newTracingInterceptor(options.Tracer)
+		if err != nil {
+			return nil, err
+		}
+		// Workers take it from their client.
+		with.Interceptors = []interceptor.ClientInterceptor{traces}
+	}
+	lazy, err := client.NewLazyClient(with)
 	if err != nil {
 		return nil, fmt.Errorf("configure the client of Temporal at %s, namespace %s: %w", options.Address, options.Namespace, err)
 	}

@@ -73,6 +73,7 @@ func Run(ctx context.Context, o Options) error {
 		Cache: mgr.GetClient(), Index: pods, Live: mgr.GetAPIReader(),
 		Writer: mgr.GetClient(), Status: mgr.GetClient().Status(), Events: mgr.GetEventRecorder("outrigger-worker"),
 		SystemNamespace: o.SystemNamespace, Changes: activities.NewChanges(), Clock: clock.RealClock{}, Writers: writesPerBatch, Metrics: metrics,
+		Tracer: o.Temporal.Tracer,
 	}
 	if err := hosted.Watch(ctx, mgr.GetCache()); err != nil {
 		return err

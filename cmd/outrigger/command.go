@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"log/slog"
 	"os"
@@ -17,6 +18,7 @@ import (
 	"github.com/outrigger/outrigger/operator"
 	"github.com/outrigger/outrigger/temporal"
 	"github.com/outrigger/outrigger/temporal/codec"
+	"github.com/outrigger/outrigger/tracing"
 	"github.com/outrigger/outrigger/webhook"
 	"github.com/outrigger/outrigger/worker"
 )
@@ -105,7 +107,7 @@ func newOperator(shared *flags) *cobra.Command {
 			if o.Temporal, err = roleConnection(&f, keys, "operator"); err != nil {
 				return err
 			}
-			return operator.Run(cmd.Context(), o)
+			return traced(cmd.Context(), &o.Temporal, "operator", o.Logger, func() error { return operator.Run(cmd.Context(), o) })
 		},
 	}
 	addTemporal(cmd, &f, &keys, &o.TaskQueue)
@@ -135,7 +137,7 @@ func newWorker(shared *flags) *cobra.Command {
 			if o.Temporal, err = roleConnection(&f, keys, "worker"); err != nil {
 				return err
 			}
-			return worker.Run(cmd.Context(), o)
+			return traced(cmd.Context(), &o.Temporal, "worker", o.Logger, func() error { return worker.Run(cmd.Context(), o) })
 		},
 	}
 	addTemporal(cmd, &f, &keys, &o.TaskQueue)
@@ -143,6 +145,17 @@ func newWorker(shared *flags) *cobra.Command {
 	cmd.Flags().IntVar(&o.MaxConcurrentLooks, "max-concurrent-looks", 200, "activities that look for pods to upgrade, at once")
 	cmd.Flags().IntVar(&o.MaxConcurrentWrites, "max-concurrent-writes", 200, "activities that write pods, at once; each writes several")
 	return cmd
+}
+
+// traced runs a role with its tracer.
+func traced(ctx context.Context, o *temporal.Options, role string, log logr.Logger, run func() error) error {
+	tracer, stop, err := tracing.Start(ctx, role, os.Getenv, log.WithName("tracing"))
+	if err != nil {
+		return err
+	}
+	defer stop()
+	o.Tracer = tracer
+	return run()
 }
 
 func addVersioning(cmd *cobra.Command, v *worker.Versioning) {

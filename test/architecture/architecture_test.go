@@ -85,6 +85,7 @@ func TestRoomsThatNeverReach(t *testing.T) {
 		"worker":     {processes[:2], programs},
 		"kube":       {{"go.temporal.io", module + "/workflows", module + "/activities"}, processes, programs},
 		"temporal":   {{"k8s.io/client-go", "sigs.k8s.io/controller-runtime"}, processes, programs},
+		"tracing":    {{module + "/temporal", module + "/kube", "go.temporal.io", "k8s.io"}, processes, programs},
 		"cmd":        {{module + "/dev"}},
 		// They run the processes as programs.
 		"dev": {processes},

@@ -39,6 +39,7 @@ var stack struct {
 	temporal sdk.Client
 	// codec has the keys of encrypted runs; nil while there are none.
 	codec *codec.Codec
+	traces   *receiver
 }
 
 const bin = "../../bin"
@@ -70,6 +71,12 @@ func run(m *testing.M) (code int, err error) {
 			fmt.Fprintln(os.Stderr, "integration: logs are kept in", stack.LogDir())
 		}
 	}()
+	received, stopReceiver, err := startReceiver()
+	if err != nil {
+		return 1, err
+	}
+	defer stopReceiver()
+	stack.traces = received
 	for _, role := range []string{"operator", "webhook", "worker-1", "worker-2"} {
 		if _, err := stack.StartRole(ctx, role); err != nil {
 			return 1, err

@@ -1,0 +1,45 @@
+package temporal
+
+import (
+	"context"
+	"fmt"
+
+	"go.opentelemetry.io/otel/propagation"
+	"go.opentelemetry.io/otel/trace"
+	"go.temporal.io/api/common/v1"
+	"go.temporal.io/sdk/contrib/opentelemetry"
+	"go.temporal.io/sdk/converter"
+	"go.temporal.io/sdk/interceptor"
+)
+
+// traceHeaderKey is that of Temporal's SDKs.
+const traceHeaderKey = "_tracer-data"
+
+// newTracingInterceptor makes spans of runs, activities, signals and updates, under the
+// span that the header of each names. Baggage is not carried on: it may hold anything,
+// and headers stay in histories.
+func newTracingInterceptor(tracer trace.Tracer) (interceptor.Interceptor, error) {
+	made, err := opentelemetry.NewTracingInterceptor(opentelemetry.TracerOptions{
+		Tracer: tracer, TextMapPropagator: propagation.TraceContext{}, HeaderKey: traceHeaderKey,
+		DisableQueryTracing: true, DisableBaggage: true, AllowInvalidParentSpans: true,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("set up traces of Temporal's SDK: %w", err)
+	}
+	return made, nil
+}
+
+// TraceHeader names the span of ctx to a run that is started, or signalled, by a request
+// that passes the SDK's interceptors by. It is nil without one.
+func TraceHeader(ctx context.Context) (*common.Header, error) {
+	carrier := propagation.MapCarrier{}
+	propagation.TraceContext{}.Inject(ctx, carrier)
+	if len(carrier) == 0 {
+		return nil, nil
+	}
+	payload, err := converter.GetDefaultDataConverter().ToPayload(map[string]string(carrier))
+	if err != nil {
+		return nil, fmt.Errorf("encode the trace: %w", err)
+	}
+	return &common.Header{Fields: map[string]*common.Payload{traceHeaderKey: payload}}, nil
+}
