@@ -50,6 +50,10 @@ func TestWebUI(t *testing.T) {
 		fmt.Sprintf("%s/%s", s.name, stuck), "Invalid",
 	)
 	writeScreenshot(t, page, "run-details.png")
+
+	s.allowing()
+	s.await(witness.Settled(12))
+	s.awaitPhase(protocol.PhaseComplete)
 }
 
 // newBrowser opens a page in a browser without a window.
