@@ -5,6 +5,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 
 	"github.com/outrigger/outrigger/api/v1alpha1"
+	"github.com/outrigger/outrigger/internal/podstate"
 )
 
 // Reasons of events on a SidecarSet.
@@ -17,6 +18,8 @@ const (
 	eventRolloutResumed   = "RolloutResumed"
 	eventRolloutComplete  = "RolloutComplete"
 	eventNotUpgradable    = "NotUpgradablePods"
+	// The other events about what is wrong have the reason of Degraded.
+	eventEngineAvailable = "EngineAvailable"
 
 	// actionRollout is the action of every event.
 	actionRollout = "Rollout"
@@ -36,7 +39,8 @@ func eventsFor(before, after *v1alpha1.SidecarSet) []rolloutEvent {
 		switch {
 		case is.reason == v1alpha1.ReasonPaused:
 			events = append(events, rolloutEvent{corev1.EventTypeNormal, eventRolloutPaused, is.message})
-		case was.reason == v1alpha1.ReasonPaused:
+		case was.reason == v1alpha1.ReasonPaused && !isEngineReason(is.reason):
+			// A hold outlives an outage of Temporal.
 			events = append(events, rolloutEvent{corev1.EventTypeNormal, eventRolloutResumed, is.message})
 		}
 		// A set that has no pods yet has completed nothing.
@@ -48,7 +52,28 @@ func eventsFor(before, after *v1alpha1.SidecarSet) []rolloutEvent {
 	if is.reason == v1alpha1.ReasonNotUpgradablePods && is != was {
 		events = append(events, rolloutEvent{corev1.EventTypeWarning, eventNotUpgradable, is.message})
 	}
+	return append(events, faultEvents(was, is)...)
+}
+
+// faultEvents are about Temporal, workers, refused pods and images, by the reason alone:
+// counts and causes in the message come and go.
+func faultEvents(was, is reasonMessage) (events []rolloutEvent) {
+	if is.reason == was.reason {
+		return nil
+	}
+	if isEngineReason(was.reason) && !isEngineReason(is.reason) {
+		events = append(events, rolloutEvent{corev1.EventTypeNormal, eventEngineAvailable, "Temporal takes rollouts again"})
+	}
+	switch is.reason {
+	case v1alpha1.ReasonEngineUnavailable, reasonThrottled, v1alpha1.ReasonWorkerUnavailable, v1alpha1.ReasonRolloutFailing,
+		podstate.ImagePullBackOff, reasonCannotStart:
+		events = append(events, rolloutEvent{corev1.EventTypeWarning, is.reason, is.message})
+	}
 	return events
+}
+
+func isEngineReason(reason string) bool {
+	return reason == v1alpha1.ReasonEngineUnavailable || reason == reasonThrottled
 }
 
 type reasonMessage struct{ reason, message string }

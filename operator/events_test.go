@@ -23,6 +23,7 @@ func withReasons(progressing, degraded, message string, matched int32) *v1alpha1
 func TestSpec8_EventsFollowFromTheChangeOfStatus(t *testing.T) {
 	const running, waiting, paused, complete, fine, stuck = v1alpha1.ReasonRolloutProgress, v1alpha1.ReasonWaitingForPods,
 		v1alpha1.ReasonPaused, v1alpha1.ReasonRolloutComplete, v1alpha1.ReasonAsExpected, v1alpha1.ReasonNotUpgradablePods
+	const engine = v1alpha1.ReasonEngineUnavailable
 	for _, c := range []struct {
 		name          string
 		before, after *v1alpha1.SidecarSet
@@ -41,6 +42,16 @@ func TestSpec8_EventsFollowFromTheChangeOfStatus(t *testing.T) {
 		{"not upgradable", withReasons(running, fine, "a", 2), withReasons(running, stuck, "b", 2), []rolloutEvent{{"Warning", "NotUpgradablePods", "b"}}},
 		{"the same not upgradable", withReasons(running, stuck, "b", 2), withReasons(waiting, stuck, "b", 2), nil},
 		{"others not upgradable", withReasons(running, stuck, "a", 2), withReasons(running, stuck, "b", 2), []rolloutEvent{{"Warning", "NotUpgradablePods", "b"}}},
+		{"engine lost", withReasons(running, fine, "a", 2), withReasons(engine, engine, "b", 2), []rolloutEvent{{"Warning", "EngineUnavailable", "b"}}},
+		{"engine still lost", withReasons(engine, engine, "a", 2), withReasons(engine, engine, "b", 2), nil},
+		{"engine back", withReasons(engine, engine, "a", 2), withReasons(running, fine, "b", 2), []rolloutEvent{{"Normal", "EngineAvailable", "Temporal takes rollouts again"}}},
+		{"engine lost while held", withReasons(paused, fine, "a", 2), withReasons(engine, engine, "b", 2), []rolloutEvent{{"Warning", "EngineUnavailable", "b"}}},
+		{"engine back, and no workers", withReasons(engine, engine, "a", 2), withReasons("WorkerUnavailable", "WorkerUnavailable", "b", 2),
+			[]rolloutEvent{{"Normal", "EngineAvailable", "Temporal takes rollouts again"}, {"Warning", "WorkerUnavailable", "b"}}},
+		{"pods refused", withReasons(running, fine, "a", 2), withReasons("RolloutFailing", "RolloutFailing", "b", 2), []rolloutEvent{{"Warning", "RolloutFailing", "b"}}},
+		{"broken image", withReasons(waiting, fine, "a", 2), withReasons(waiting, "ImagePullBackOff", "b", 2), []rolloutEvent{{"Warning", "ImagePullBackOff", "b"}}},
+		{"more pods with the broken image", withReasons(waiting, "ImagePullBackOff", "a", 2), withReasons(waiting, "ImagePullBackOff", "b", 2), nil},
+		{"container that cannot start", withReasons(waiting, fine, "a", 2), withReasons(waiting, "ContainerCannotStart", "b", 2), []rolloutEvent{{"Warning", "ContainerCannotStart", "b"}}},
 	} {
 		assert.Equal(t, c.want, eventsFor(c.before, c.after), c.name)
 	}
