@@ -121,7 +121,7 @@ func (c *orphanCollector) signalOrphans(ctx context.Context) time.Duration {
 		}
 		delivered, err := c.rollouts.signal(ctx, set, protocol.GenerationSignal, protocol.GenerationInput{Generation: orphan.generation})
 		if err != nil {
-			c.log.Info("cannot signal the run of a deleted SidecarSet; trying again", "set", set.Name, "cause", err.Error())
+			c.log.Info("cannot signal the run of a deleted SidecarSet; trying again", "sidecarset", set.Name, "cause", err.Error())
 		} else if !delivered {
 			c.removeOrphan(set)
 			continue
@@ -175,7 +175,7 @@ func (c *orphanCollector) collect(ctx context.Context) time.Duration {
 		}
 		for _, info := range answer.GetExecutions() {
 			if err := c.compare(ctx, info); err != nil {
-				c.log.Info("cannot compare a run with its SidecarSet; trying again", "run", info.GetExecution().GetWorkflowId(), "cause", err.Error())
+				c.log.Info("cannot compare a run with its SidecarSet; trying again", "workflowID", info.GetExecution().GetWorkflowId(), "cause", err.Error())
 				return lastRetry
 			}
 		}
@@ -207,7 +207,7 @@ func (c *orphanCollector) compare(ctx context.Context, info *workflow.WorkflowEx
 			return nil
 		}
 	}
-	c.log.Info("a run's SidecarSet is gone", "run", info.GetExecution().GetWorkflowId())
+	c.log.Info("a run's SidecarSet is gone", "workflowID", info.GetExecution().GetWorkflowId())
 	c.addOrphan(reference, found.generation)
 	return nil
 }

@@ -93,7 +93,7 @@ func (r *reconciler) startRollout(ctx context.Context, set *v1alpha1.SidecarSet,
 			return r.failed(state, err)
 		}
 		state.recordStart(set.Generation, r.clock.Now())
-		log.FromContext(ctx).Info("started a rollout", "generation", set.Generation, "plan", seen.plan.Message)
+		log.FromContext(ctx).Info("handed a generation over", "sidecarset", set.Name, "generation", set.Generation, "held", seen.hold != nil, "plan", seen.plan.Message)
 	}
 	id := protocol.WorkflowID(set.Name, set.UID)
 	note := fmt.Sprintf("generation %d, workflow %s: %s", set.Generation, id, seen.plan.Message)
@@ -142,7 +142,7 @@ func (r *reconciler) correctGeneration(ctx context.Context, set *v1alpha1.Sideca
 	if !state.mayCorrect(r.clock.Now()) {
 		return nil
 	}
-	log.FromContext(ctx).Info("signalling a run its generation again", "generation", set.Generation, "run works on", found.generation)
+	log.FromContext(ctx).Info("signalling a run its generation again", "sidecarset", set.Name, "generation", set.Generation, "runGeneration", found.generation)
 	if hold := seen.hold; hold != nil && found.hold == nil {
 		// The run is older than the hold.
 		if _, err := r.rollouts.signal(ctx, reference(set), protocol.PauseSignal, protocol.Hold{Who: hold.Who, Why: hold.Why}); err != nil {
@@ -170,6 +170,7 @@ func (r *reconciler) restartRun(ctx context.Context, set *v1alpha1.SidecarSet, s
 		return nil, err
 	}
 	state.recordStart(set.Generation, r.clock.Now())
+	log.FromContext(ctx).Info("started another run", "sidecarset", set.Name, "generation", set.Generation, "lost", lost, "plan", seen.plan.Message)
 	return []rolloutEvent{{corev1.EventTypeNormal, eventRolloutRestarted,
 		fmt.Sprintf("generation %d has pods to upgrade and no open run: %s", set.Generation, seen.plan.Message)}}, nil
 }

@@ -62,13 +62,13 @@ func (r *run) answerHold() protocol.HoldResult {
 
 func (r *run) pause(ctx workflow.Context, hold protocol.Hold) error {
 	r.hold = &hold
-	workflow.GetLogger(ctx).Info("Rollout paused", "who", hold.Who, "why", hold.Why)
+	r.log(ctx).Info("rollout paused", "who", hold.Who, "why", hold.Why)
 	return r.noteHold(ctx)
 }
 
 func (r *run) resume(ctx workflow.Context, by protocol.Hold) error {
 	r.hold = nil
-	workflow.GetLogger(ctx).Info("Rollout resumed", "who", by.Who, "why", by.Why)
+	r.log(ctx).Info("rollout resumed", "who", by.Who, "why", by.Why)
 	return r.noteHold(ctx)
 }
 

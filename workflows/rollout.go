@@ -32,6 +32,7 @@ func Rollout(ctx workflow.Context, input protocol.RolloutInput) (protocol.Rollou
 			return protocol.RolloutResult{}, err
 		}
 	}
+	r.log(ctx).Info("rollout ended", "phase", string(r.phase), "batches", r.progress.Batches, "upgraded", r.progress.Upgraded)
 	return r.result(), nil
 }
 

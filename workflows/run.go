@@ -130,10 +130,12 @@ func (r *run) nextBatch(ctx workflow.Context) (next protocol.NextBatchResult, an
 
 func (r *run) upgradeBatch(ctx workflow.Context, next protocol.NextBatchResult) error {
 	r.progress.Batches++
+	r.log(ctx).Info("batch chosen", "batch", r.progress.Batches, "pods", len(next.Pods), "reserve", len(next.Reserve), "plan", next.Message)
 	result, err := r.upgrade(ctx, next)
 	if err != nil {
 		return fmt.Errorf("upgrade batch %d of generation %d: %w", r.progress.Batches, r.input.Generation, err)
 	}
+	r.logBatch(ctx, result)
 	r.progress.Upgraded += countWritten(result.Written)
 	r.progress.Failed += len(result.Failed)
 	r.written(result.Written)
@@ -272,6 +274,7 @@ func (r *run) continueAs(ctx workflow.Context, generation int64) (protocol.Rollo
 	}
 	if generation != r.input.Generation {
 		next.Progress = protocol.Progress{Written: r.progress.Written, Migrating: r.progress.Migrating, Run: r.progress.Run}
+		r.log(ctx).Info("rollout superseded", "newGeneration", generation)
 		if err := r.show(ctx, protocol.PhaseSuperseded, fmt.Sprintf("generation %d took over", generation)); err != nil {
 			return protocol.RolloutResult{}, err
 		}
