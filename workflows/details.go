@@ -45,29 +45,29 @@ func singleLine(text string) string { return strings.Join(strings.Fields(text), 
 
 // details are what the UI shows of the run as it is, in Markdown.
 func (r *run) details() string {
-	var b strings.Builder
-	fmt.Fprintf(&b, "**%s**, generation %d: **%s**\n\n", r.input.SidecarSet.Name, r.input.Generation, r.phase)
-	if r.message != "" {
-		fmt.Fprintf(&b, "%s\n\n", singleLine(r.message))
+	paragraphs := []string{
+		fmt.Sprintf("**%s**, generation %d: **%s**", r.input.SidecarSet.Name, r.input.Generation, r.phase),
+		fmt.Sprintf("%d batches, %d pods upgraded, %d writes refused", r.progress.Batches, r.progress.Upgraded, r.progress.Failed),
 	}
-	fmt.Fprintf(&b, "%d batches, %d pods upgraded, %d writes refused", r.progress.Batches, r.progress.Upgraded, r.progress.Failed)
-	r.describeFailures(&b)
-	return b.String()
+	if r.message != "" {
+		paragraphs = slices.Insert(paragraphs, 1, singleLine(r.message))
+	}
+	if len(r.failures) > 0 {
+		// The UI cuts off what ends with a list.
+		paragraphs = append(paragraphs, "Refused:", r.listFailures(), "\u00a0")
+	}
+	return strings.Join(paragraphs, "\n\n")
 }
 
-func (r *run) describeFailures(b *strings.Builder) {
-	if len(r.failures) == 0 {
-		return
-	}
-	b.WriteString("\n\nRefused:\n")
+func (r *run) listFailures() string {
+	var lines []string
 	for _, pod := range r.failures[:min(len(r.failures), maxShownFailures)] {
-		fmt.Fprintf(b, "\n- `%s`: %s", pod.PodReference, summary(pod.Reason))
+		lines = append(lines, fmt.Sprintf("- `%s`: %s", pod.PodReference, summary(pod.Reason)))
 	}
 	if more := len(r.failures) - maxShownFailures; more > 0 {
-		fmt.Fprintf(b, "\n- and %d more", more)
+		lines = append(lines, fmt.Sprintf("- and %d more", more))
 	}
-	// The UI cuts off what ends with a list.
-	b.WriteString("\n\n\u00a0")
+	return strings.Join(lines, "\n")
 }
 
 // noteFailures adds refused pods with their newest reasons, and removes those that were
