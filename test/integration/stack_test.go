@@ -38,8 +38,8 @@ var stack struct {
 	kube     client.Client
 	temporal sdk.Client
 	// codec has the keys of encrypted runs; nil while there are none.
-	codec *codec.Codec
-	traces   *receiver
+	codec  *codec.Codec
+	traces *receiver
 }
 
 const bin = "../../bin"
