@@ -74,6 +74,15 @@ func (c *Cluster) devServerSpec() process.Spec {
 	return spec
 }
 
+// StartTemporalAs runs Temporal, which must be stopped, as process name and with
+// further arguments, on its usual ports and database.
+func (c *Cluster) StartTemporalAs(ctx context.Context, name string, args ...string) error {
+	spec := c.temporalSpec()
+	spec.Name = name
+	spec.Args = append(spec.Args, args...)
+	return c.Start(ctx, spec)
+}
+
 // ForgetWorkflows removes what Temporal knows, as if its database were lost. It
 // must not run.
 func (c *Cluster) ForgetWorkflows(ctx context.Context) error {

@@ -1,0 +1,215 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/outrigger/outrigger/dev/chaos/link"
+	"github.com/outrigger/outrigger/dev/cluster"
+	"github.com/outrigger/outrigger/dev/cluster/process"
+)
+
+const (
+	// applyWithin is for how long a fault of the API server's objects is tried: the
+	// API server or the webhook may be away.
+	applyWithin = 40 * time.Second
+	applyAgain  = 300 * time.Millisecond
+	// throttledRPS is too little for any rollout.
+	throttledRPS = "3"
+	throttled    = "temporal-throttled"
+)
+
+// disturb does what a fault says, and returns when it is over.
+func (w *world) disturb(ctx context.Context, f Fault) error {
+	w.mu.Lock()
+	w.current[f.Number] = f
+	w.mu.Unlock()
+	defer func() {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		delete(w.current, f.Number)
+	}()
+	switch f.Kind {
+	case Kill, Freeze, Exhausted:
+		return w.disturbProcess(ctx, f)
+	case Cut, Hold, Lose, Delay, TooMany, CutEverybody:
+		return w.disturbLink(ctx, f)
+	case Conflicts, DeletePods, Relabel, Scale:
+		return w.disturbPods(ctx, f)
+	default:
+		return w.disturbSet(ctx, f)
+	}
+}
+
+// last waits until the fault is over.
+func last(ctx context.Context, f Fault) {
+	select {
+	case <-time.After(f.For):
+	case <-ctx.Done():
+	}
+}
+
+func (w *world) disturbProcess(ctx context.Context, f Fault) error {
+	switch f.Kind {
+	case Freeze:
+		defer w.observer.Late()()
+		if err := w.Freeze(f.Target); err != nil {
+			return err
+		}
+		last(ctx, f)
+		return w.Thaw(f.Target)
+	case Exhausted:
+		return w.exhaust(ctx, f)
+	}
+	if f.Target == cluster.APIServer || f.Target == cluster.Temporal {
+		defer w.observer.Late()()
+	}
+	if err := w.Kill(f.Target); err != nil {
+		return err
+	}
+	last(ctx, f)
+	return w.StartAgain(ctx, f.Target)
+}
+
+// exhaust has Temporal serve a few requests a second.
+func (w *world) exhaust(ctx context.Context, f Fault) error {
+	if err := w.Kill(cluster.Temporal); err != nil {
+		return err
+	}
+	err := w.StartAgain(ctx, throttled)
+	if errors.Is(err, process.ErrUnknown) {
+		err = w.StartTemporalAs(ctx, throttled, "--dynamic-config-value", "frontend.namespaceRPS="+throttledRPS)
+	}
+	if err == nil {
+		last(ctx, f)
+		err = w.Kill(throttled)
+	}
+	return errors.Join(err, w.StartAgain(ctx, cluster.Temporal))
+}
+
+func (w *world) disturbLink(ctx context.Context, f Fault) error {
+	if f.Kind == CutEverybody {
+		for _, role := range w.Roles() {
+			l := w.links[role.Name+"/apiserver"]
+			l.Set(link.State{Cut: true})
+			defer l.Set(link.State{})
+		}
+		last(ctx, f)
+		return nil
+	}
+	l := w.links[f.Target]
+	switch f.Kind {
+	case Cut:
+		l.Set(link.State{Cut: true})
+	case Hold, Lose:
+		defer w.observer.Late()()
+		l.Set(link.State{Hold: true})
+	case Delay:
+		delay, err := time.ParseDuration(f.Value)
+		if err != nil {
+			return err
+		}
+		defer w.observer.Late()()
+		l.Set(link.State{Delay: delay})
+	case TooMany:
+		l.Redirect(w.throttle.address)
+		defer l.Redirect(w.apiServer)
+	}
+	last(ctx, f)
+	if f.Kind == Lose {
+		l.Reset()
+	}
+	l.Set(link.State{})
+	return nil
+}
+
+func (w *world) disturbPods(ctx context.Context, f Fault) error {
+	switch f.Kind {
+	case Scale:
+		var percent int32
+		if _, err := fmt.Sscanf(f.Value, "%d%%", &percent); err != nil {
+			return err
+		}
+		patch := fmt.Appendf(nil, `{"spec":{"replicas":%d}}`, w.replicas*percent/100)
+		return w.insist(ctx, func(ctx context.Context) error {
+			return w.kube.Patch(ctx, newDeployment(f.Target, 0), client.RawPatch(types.MergePatchType, patch))
+		})
+	case DeletePods:
+		return w.insist(ctx, func(ctx context.Context) error {
+			chosen, err := w.choose(ctx, f, client.MatchingLabels{"app": f.Target})
+			for i := range chosen {
+				err = errors.Join(err, client.IgnoreNotFound(w.kube.Delete(ctx, &chosen[i])))
+			}
+			return err
+		})
+	case Relabel:
+		if err := w.label(ctx, f, "off"); err != nil {
+			return err
+		}
+		last(ctx, f)
+		return w.labelBack(ctx, f.Target)
+	}
+	end := time.Now().Add(f.For)
+	f.Pods = 40
+	for n := 0; time.Now().Before(end) && ctx.Err() == nil; n++ {
+		chosen, err := w.choose(ctx, f, client.MatchingLabels{"set-" + f.Target: "on"})
+		if err != nil {
+			continue // somebody else is disturbed now
+		}
+		for i := range chosen {
+			patch := fmt.Appendf(nil, `{"metadata":{"annotations":{"chaos/edit":"%d"}}}`, n)
+			_ = w.kube.Patch(ctx, &chosen[i], client.RawPatch(types.MergePatchType, patch)) // it may be gone
+		}
+	}
+	return nil
+}
+
+func (w *world) label(ctx context.Context, f Fault, value string) error {
+	key := "set-" + f.Target
+	return w.insist(ctx, func(ctx context.Context) error {
+		chosen, err := w.choose(ctx, f, client.MatchingLabels{key: "on"})
+		for i := range chosen {
+			err = errors.Join(err, w.setLabel(ctx, &chosen[i], key, value))
+		}
+		return err
+	})
+}
+
+// labelBack has all pods that were taken from a set selected again.
+func (w *world) labelBack(ctx context.Context, set string) error {
+	key := "set-" + set
+	return w.insist(ctx, func(ctx context.Context) error {
+		chosen, err := w.choose(ctx, Fault{Pods: 1 << 20}, client.MatchingLabels{key: "off"})
+		for i := range chosen {
+			err = errors.Join(err, w.setLabel(ctx, &chosen[i], key, "on"))
+		}
+		return err
+	})
+}
+
+func (w *world) setLabel(ctx context.Context, pod client.Object, key, value string) error {
+	patch := fmt.Appendf(nil, `{"metadata":{"labels":{%q:%q}}}`, key, value)
+	return client.IgnoreNotFound(w.kube.Patch(ctx, pod, client.RawPatch(types.MergePatchType, patch)))
+}
+
+// insist tries until it works: other faults may be in the way.
+func (w *world) insist(ctx context.Context, do func(context.Context) error) error {
+	end := time.Now().Add(applyWithin)
+	for {
+		attempt, done := context.WithTimeout(ctx, 15*time.Second)
+		err := do(attempt)
+		done()
+		if err == nil || ctx.Err() != nil || time.Now().After(end) {
+			return err
+		}
+		select {
+		case <-time.After(applyAgain):
+		case <-ctx.Done():
+		}
+	}
+}

@@ -1,0 +1,165 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+
+	"go.temporal.io/api/workflowservice/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/outrigger/outrigger/api/protocol"
+	"github.com/outrigger/outrigger/api/v1alpha1"
+	"github.com/outrigger/outrigger/dev/cluster"
+)
+
+const (
+	// settleWithin is how long everything may take once nothing is disturbed.
+	settleWithin = 4 * time.Minute
+	// calmTime is for how long everything stays as it should be before that counts.
+	calmTime    = 3 * time.Second
+	settleAgain = 500 * time.Millisecond
+	// shown is how much of what is pending an error names.
+	shown = 12
+)
+
+// carryOut begins each fault at its time, and returns when all are over.
+func (w *world) carryOut(ctx context.Context, plan []Fault) {
+	w.mu.Lock()
+	w.began = time.Now()
+	w.mu.Unlock()
+	var lasting sync.WaitGroup
+	for _, f := range plan {
+		select {
+		case <-time.After(time.Until(w.began.Add(f.At))):
+		case <-ctx.Done():
+		}
+		if ctx.Err() != nil {
+			break
+		}
+		w.say("%s", f)
+		lasting.Go(func() {
+			if err := w.disturb(ctx, f); err != nil {
+				w.say("fault #%d could not be carried out: %s", f.Number, err)
+			}
+		})
+	}
+	lasting.Wait()
+}
+
+// finish undoes what holds rollouts up, and waits until every pod has what its sets
+// say.
+func (w *world) finish(ctx context.Context) error {
+	w.say("faults are over")
+	// A process that could not be started again in its fault.
+	for _, process := range []string{cluster.APIServer, cluster.Temporal, cluster.Operator, cluster.Webhook, "worker-1", "worker-2"} {
+		if err := w.StartAgain(ctx, process); err != nil {
+			return err
+		}
+	}
+	for _, set := range setNames() {
+		if err := w.mend(ctx, set); err != nil {
+			return fmt.Errorf("mend set %s: %w", set, err)
+		}
+	}
+	if err := w.settle(ctx, 1); err != nil {
+		return err
+	}
+	return w.checkRuns(ctx)
+}
+
+// mend has a set roll out to all of its pods.
+func (w *world) mend(ctx context.Context, name string) error {
+	err := w.labelBack(ctx, name)
+	if err != nil {
+		return err
+	}
+	fields := `{"op":"add","path":"/spec/updateStrategy/paused","value":false},{"op":"add","path":"/spec/updateStrategy/partition","value":0},
+		{"op":"add","path":"/spec/updateStrategy/maxUnavailable","value":"15%"}`
+	patch := "[" + fields + "," + strings.TrimPrefix(image(name, "final"), "[")
+	if err := w.edit(ctx, name, patch); err != nil {
+		return err
+	}
+	return w.insist(ctx, func(ctx context.Context) error {
+		set := &v1alpha1.SidecarSet{}
+		if err := w.kube.Get(ctx, types.NamespacedName{Name: name}, set); err != nil {
+			return err
+		}
+		return w.resume(ctx, protocol.WorkflowID(set.Name, set.UID))
+	})
+}
+
+// settle waits until there are so many pods, at least, and the observer has nothing
+// to add for a while. Pods that no
+// upgrade in place can reach are deleted: their owners make others.
+func (w *world) settle(ctx context.Context, pods int) error {
+	end, calm := time.Now().Add(settleWithin), time.Time{}
+	for {
+		pending := w.observer.Pending()
+		switch {
+		case len(pending) > 0 || w.observer.Pods() < pods:
+			calm = time.Time{}
+		case calm.IsZero():
+			calm = time.Now()
+		case time.Since(calm) >= calmTime:
+			w.say("settled")
+			return nil
+		}
+		if time.Now().After(end) {
+			return fmt.Errorf("after %s still pending, of %d: %s", settleWithin, len(pending), strings.Join(pending[:min(shown, len(pending))], "\n    "))
+		}
+		if len(pending) > 0 {
+			w.replace(ctx)
+		}
+		select {
+		case <-time.After(settleAgain):
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+// replace deletes the pods that are not upgradable.
+func (w *world) replace(ctx context.Context) {
+	for _, name := range w.observer.NotUpgradable() {
+		_, name, _ = strings.Cut(name, "/")
+		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
+		_ = w.kube.Delete(ctx, pod) // or in the next look
+	}
+}
+
+// checkRuns lets no set have more than one open run, nor one that is gone any.
+func (w *world) checkRuns(ctx context.Context) error {
+	sets := &v1alpha1.SidecarSetList{}
+	if err := w.kube.List(ctx, sets); err != nil {
+		return err
+	}
+	allowed := map[string]int{}
+	for i := range sets.Items {
+		allowed[protocol.WorkflowID(sets.Items[i].Name, sets.Items[i].UID)] = 1
+	}
+	var problems []error
+	err := w.insist(ctx, func(ctx context.Context) error {
+		problems = nil
+		open := map[string]int{}
+		list, err := w.temporal.ListOpenWorkflow(ctx, &workflowservice.ListOpenWorkflowExecutionsRequest{Namespace: cluster.TemporalNamespace, MaximumPageSize: 1000})
+		if err != nil {
+			return err
+		}
+		for _, run := range list.Executions {
+			open[run.Execution.WorkflowId]++
+		}
+		for id, n := range open {
+			if n > allowed[id] {
+				problems = append(problems, fmt.Errorf("%d open runs of %s, %d may be", n, id, allowed[id]))
+			}
+		}
+		return errors.Join(problems...)
+	})
+	return err
+}

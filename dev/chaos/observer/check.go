@@ -1,0 +1,187 @@
+package observer
+
+import (
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+)
+
+// injectedEnv marks the containers that a set brought (SPEC §2).
+const injectedEnv = "IS_INJECTED"
+
+func isInjected(c *corev1.Container) bool {
+	for i := range c.Env {
+		if c.Env[i].Name == injectedEnv {
+			return true
+		}
+	}
+	return false
+}
+
+// checkApp holds the containers that are not ours to what they were (SPEC §7.6).
+func (o *Observer) checkApp(e event, p *pod) {
+	for i := range p.Spec.Containers {
+		c := &p.Spec.Containers[i]
+		if isInjected(c) {
+			continue
+		}
+		if p.created[c.Name] != c.Image {
+			o.fail(e, p, "app", "", fmt.Sprintf("container %s was created with %s and has %s", c.Name, p.created[c.Name], c.Image))
+		}
+		if status := p.status(c.Name); status != nil && status.RestartCount > 0 {
+			o.fail(e, p, "app", "", fmt.Sprintf("container %s was restarted %d times", c.Name, status.RestartCount))
+		}
+	}
+}
+
+// checkSet looks at what an event says of one set.
+func (o *Observer) checkSet(e event, h *history, before, now *pod) {
+	v := h.newest()
+	written := before.hashes[v.name] != now.hashes[v.name]
+	if !v.gone {
+		o.checkTwins(e, v, before, now, written)
+	}
+	tookSlot := follow(e, v, before, now, written)
+	if !written || e.listed {
+		return
+	}
+	o.writes++
+	o.checkFence(e, h, now)
+	o.checkHold(e, v, now)
+	o.checkPartition(e, h, now)
+	if tookSlot {
+		o.checkBound(e, h, now)
+	}
+}
+
+// follow keeps account of who keeps the pod from serving, and reports whether a
+// write has just taken a slot: the pod served, and nobody had taken it down.
+func follow(e event, v *version, before, now *pod, written bool) (tookSlot bool) {
+	move, moves := now.moving[v.name]
+	settled, ready := now.settled(v), now.ready()
+	switch {
+	case written && !moves:
+		now.moving[v.name] = moving{since: e.seen, slot: before.ready() && !e.listed, atWrite: true}
+		return before.ready()
+	case written:
+		slot := move.slot || before.ready() && !e.listed
+		now.moving[v.name] = moving{since: move.since, slot: slot, atWrite: move.atWrite || slot && !move.slot}
+		return slot && !move.slot
+	case settled && ready:
+		delete(now.moving, v.name)
+	case moves && ready && !move.slot:
+		// It serves, and what it is asked to run will take it down: that counts
+		// from when it can be known (SPEC §7.5).
+		now.moving[v.name] = moving{since: e.seen, slot: true}
+	}
+	return false
+}
+
+// checkBound holds the number of pods that upgrades keep from serving to what was
+// allowed when this one was decided about (SPEC §7.5).
+func (o *Observer) checkBound(e event, h *history, now *pod) {
+	v := h.newest()
+	known := o.known(e.seen)
+	_, most := h.extremes(e.seen.Add(-churnTime))
+	allowed := 0
+	for _, was := range h.during(known, e.seen) {
+		allowed = max(allowed, was.slots(most))
+	}
+	count, names := 0, ""
+	for _, p := range o.pods {
+		move := p.moving[v.name]
+		if !move.slot || !p.matched(v) || p.UID != now.UID && move.since.After(known) && !move.atWrite {
+			continue
+		}
+		count++
+		names += " " + p.key()
+	}
+	if count > allowed {
+		o.fail(e, now, "bound", v.name, fmt.Sprintf("%d pods do not serve because of upgrades, %d may (of %d):%s", count, allowed, most, names))
+	}
+}
+
+// checkPartition holds back as many old pods as the partition says, whatever
+// pods have come and gone meanwhile (SPEC §7.4).
+func (o *Observer) checkPartition(e event, h *history, now *pod) {
+	v := h.newest()
+	fewest, _ := h.extremes(e.seen.Add(-churnTime))
+	kept := fewest
+	for _, was := range h.during(o.known(e.seen), e.seen) {
+		if was.gone || was.hash != now.hashes[v.name] {
+			continue
+		}
+		kept = min(kept, was.kept(fewest))
+	}
+	if v.gone || kept == 0 || v.hash != now.hashes[v.name] {
+		return
+	}
+	old := 0
+	for _, p := range o.pods {
+		if p.matched(v) && p.hashes[v.name] != v.hash {
+			old++
+		}
+	}
+	for _, left := range o.departures[v.name] {
+		if left.After(e.seen.Add(-churnTime)) {
+			old++
+		}
+	}
+	if old < kept {
+		o.fail(e, now, "partition", v.name, fmt.Sprintf("%d pods are old, %d are to stay so", old, kept))
+	}
+}
+
+// checkFence lets nobody write what the set has not wanted for a while (SPEC §7.1).
+func (o *Observer) checkFence(e event, h *history, now *pod) {
+	known := o.known(e.seen)
+	name := h.newest().name
+	found := ""
+	for _, was := range h.during(known, e.seen) {
+		if !was.gone && !was.stopped && was.hash == now.hashes[name] {
+			return
+		}
+		found += fmt.Sprintf(" generation %d (gone=%t, stopped=%t, hash %s) since %s;", was.generation, was.gone, was.stopped, was.hash, was.seen.Format("15:04:05.000"))
+	}
+	o.fail(e, now, "fence", name, fmt.Sprintf("hash %s was written, wanted since %s:%s", now.hashes[name], known.Format("15:04:05.000"), found))
+}
+
+// checkHold lets nobody write once a hold is in force (SPEC §7.1).
+func (o *Observer) checkHold(e event, v *version, now *pod) {
+	since, held := o.holds[v.name]
+	if held && since.Before(o.known(e.seen)) {
+		o.fail(e, now, "hold", v.name, fmt.Sprintf("it was written although the set is held since %s", since.Format("15:04:05.000")))
+	}
+}
+
+// checkTwins: one of two twins is active, and the other is empty unless the pod
+// migrates from one to the other; the one that serves is left alone (SPEC §7.7).
+func (o *Observer) checkTwins(e event, v *version, before, now *pod, written bool) {
+	for _, s := range v.sidecars {
+		if s.empty == "" {
+			continue
+		}
+		active, standby := now.active[s.name], s.standby(now)
+		if active != s.name+"-1" && active != s.name+"-2" {
+			o.fail(e, now, "twins", v.name, fmt.Sprintf("%q is active of the twins of %s", active, s.name))
+			continue
+		}
+		if now.image(active) == s.empty {
+			o.fail(e, now, "twins", v.name, fmt.Sprintf("%s is active and empty", active))
+		}
+		if e.listed {
+			continue
+		}
+		if written && before.ready() && now.image(before.active[s.name]) != before.image(before.active[s.name]) {
+			o.fail(e, now, "twins", v.name, fmt.Sprintf("%s was serving and was given another image", before.active[s.name]))
+		}
+		emptied := now.image(standby) == s.empty && before.image(standby) != s.empty
+		if status := before.status(active); emptied && (!before.runs(active) || !status.Ready) {
+			o.fail(e, now, "twins", v.name, fmt.Sprintf("%s was emptied before %s served", standby, active))
+		}
+	}
+}
+
+func (o *Observer) fail(e event, p *pod, rule, set, text string) {
+	o.violated(Violation{Seen: e.seen, Rule: rule, Set: set, Pod: p.key(), Text: text, History: p.history})
+}

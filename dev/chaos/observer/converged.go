@@ -1,0 +1,107 @@
+package observer
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+
+	"k8s.io/apimachinery/pkg/labels"
+)
+
+// counts of a set's pods (SPEC §1, status).
+type counts struct{ matched, updated, ready, updatedReady int32 }
+
+// Pending lists what is still to happen until every set has reached all of its pods
+// and its status says so. It is empty in the end.
+func (o *Observer) Pending() []string {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	var pending []string
+	for _, name := range slices.Sorted(maps.Keys(o.sets)) {
+		if v := o.sets[name].newest(); !v.gone {
+			pending = append(pending, o.pendingOf(v)...)
+		}
+	}
+	return pending
+}
+
+func (o *Observer) pendingOf(v *version) (pending []string) {
+	var now counts
+	add := func(p *pod, format string, args ...any) {
+		pending = append(pending, fmt.Sprintf("set %s, pod %s: ", v.name, p.key())+fmt.Sprintf(format, args...))
+	}
+	for _, p := range o.pods {
+		if !p.live() || !v.selector.Matches(labels.Set(p.Labels)) {
+			continue
+		}
+		if !p.injected(v) {
+			add(p, "selected and not injected")
+			continue
+		}
+		now.add(p, v)
+		if p.hashes[v.name] != v.hash {
+			add(p, "not updated")
+		}
+		for _, s := range v.sidecars {
+			active := s.name
+			if s.empty != "" {
+				active = p.active[s.name]
+				if standby := s.standby(p); p.image(standby) != s.empty {
+					add(p, "standby %s holds %s", standby, p.image(standby))
+				}
+			}
+			if p.image(active) != s.image {
+				add(p, "%s holds %s instead of %s", active, p.image(active), s.image)
+			}
+		}
+		if !p.settled(v) || !p.ready() {
+			add(p, "not ready")
+		}
+	}
+	status := counts{v.status.MatchedPods, v.status.UpdatedPods, v.status.ReadyPods, v.status.UpdatedReadyPods}
+	if status != now || v.status.ObservedGeneration != v.generation {
+		pending = append(pending, fmt.Sprintf("set %s: status of generation %d says %+v, there are %+v of generation %d",
+			v.name, v.status.ObservedGeneration, status, now, v.generation))
+	}
+	return pending
+}
+
+func (c *counts) add(p *pod, v *version) {
+	emptied := true
+	for _, s := range v.sidecars {
+		emptied = emptied && (s.empty == "" || p.image(s.standby(p)) == s.empty)
+	}
+	updated, ready := p.hashes[v.name] == v.hash, p.ready() && emptied
+	c.matched++
+	if updated {
+		c.updated++
+	}
+	if ready {
+		c.ready++
+	}
+	if updated && ready && p.settled(v) {
+		c.updatedReady++
+	}
+}
+
+// NotUpgradable lists pods that hold a set in another form than its own, so
+// that no upgrade reaches them, and those that a set selects and lacks.
+func (o *Observer) NotUpgradable() []string {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	var found []string
+	for _, p := range o.pods {
+		for _, h := range o.sets {
+			v := h.newest()
+			if v.gone || !p.live() || !v.selector.Matches(labels.Set(p.Labels)) {
+				continue
+			}
+			if !p.injected(v) || p.blank[v.name] != v.blank {
+				found = append(found, p.key())
+				break
+			}
+		}
+	}
+	slices.Sort(found)
+	return found
+}

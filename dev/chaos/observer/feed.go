@@ -1,0 +1,154 @@
+package observer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"sync/atomic"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/watch"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// retryInterval is the pause before the API server is asked again.
+const retryInterval = 100 * time.Millisecond
+
+// event is what was seen of one object. The API server orders all writes by
+// resourceVersion, over kinds too.
+type event struct {
+	object  client.Object
+	version uint64
+	seen    time.Time
+	deleted bool
+	// listed events come from a list: what happened before is not known.
+	listed bool
+}
+
+// feed follows the objects of one kind. An informer would back off for many
+// seconds when the API server is away, and miss what happens afterwards.
+type feed struct {
+	client client.WithWatch
+	list   func() client.ObjectList
+	events chan<- event
+	// up since when, in nanoseconds since 1970; zero while the watch is down.
+	up    atomic.Int64
+	known map[types.UID]client.Object
+}
+
+func newFeed(c client.WithWatch, list func() client.ObjectList, events chan<- event) *feed {
+	return &feed{client: c, list: list, events: events, known: map[types.UID]client.Object{}}
+}
+
+// run follows until ctx ends.
+func (f *feed) run(ctx context.Context) {
+	version := ""
+	for ctx.Err() == nil {
+		if version == "" {
+			if listed, err := f.relist(ctx); err == nil {
+				version = listed
+			}
+		}
+		if version != "" {
+			version = f.follow(ctx, version)
+		}
+		f.up.Store(0)
+		select {
+		case <-time.After(retryInterval):
+		case <-ctx.Done():
+		}
+	}
+}
+
+// follow watches from a version, and returns from which to go on, empty when the
+// API server has forgotten it.
+func (f *feed) follow(ctx context.Context, version string) string {
+	options := &client.ListOptions{Raw: &metav1.ListOptions{ResourceVersion: version, AllowWatchBookmarks: true}}
+	watching, err := f.client.Watch(ctx, f.list(), options)
+	if err != nil {
+		if apierrors.IsResourceExpired(err) || apierrors.IsGone(err) {
+			return ""
+		}
+		return version
+	}
+	defer watching.Stop()
+	f.up.Store(time.Now().UnixNano())
+	for event := range watching.ResultChan() {
+		object, ok := event.Object.(client.Object)
+		if event.Type == watch.Error || !ok {
+			if err := apierrors.FromObject(event.Object); apierrors.IsResourceExpired(err) || apierrors.IsGone(err) {
+				return ""
+			}
+			return version
+		}
+		version = object.GetResourceVersion()
+		if event.Type == watch.Bookmark {
+			continue
+		}
+		f.pass(object, event.Type == watch.Deleted, false)
+	}
+	return version
+}
+
+// relist passes on what has changed since the last event, and returns from which
+// version to watch.
+func (f *feed) relist(ctx context.Context) (string, error) {
+	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+	defer cancel()
+	list := f.list()
+	// The newest state, not that of a cache that is still behind.
+	if err := f.client.List(ctx, list); err != nil {
+		return "", fmt.Errorf("list: %w", err)
+	}
+	missing := make(map[types.UID]client.Object, len(f.known))
+	for uid, object := range f.known {
+		missing[uid] = object
+	}
+	err := meta.EachListItem(list, func(item runtime.Object) error {
+		object, ok := item.(client.Object)
+		if !ok {
+			return errors.New("an item is no object")
+		}
+		before := missing[object.GetUID()]
+		delete(missing, object.GetUID())
+		if before == nil || before.GetResourceVersion() != object.GetResourceVersion() {
+			f.pass(object, false, true)
+		}
+		return nil
+	})
+	for _, object := range missing {
+		gone, ok := object.DeepCopyObject().(client.Object)
+		if !ok {
+			continue
+		}
+		gone.SetResourceVersion(list.GetResourceVersion())
+		f.pass(gone, true, true)
+	}
+	return list.GetResourceVersion(), err
+}
+
+func (f *feed) pass(object client.Object, deleted, listed bool) {
+	if deleted {
+		delete(f.known, object.GetUID())
+	} else {
+		f.known[object.GetUID()] = object
+	}
+	// Versions of this API server are numbers; one that is none comes first.
+	version, _ := strconv.ParseUint(object.GetResourceVersion(), 10, 64)
+	f.events <- event{object: object, version: version, seen: time.Now(), deleted: deleted, listed: listed}
+}
+
+// upFor is for how long the feed has brought every change; zero while it does not.
+func (f *feed) upFor() time.Duration {
+	since := f.up.Load()
+	if since == 0 {
+		return 0
+	}
+	return time.Since(time.Unix(0, since))
+}

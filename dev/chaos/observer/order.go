@@ -1,0 +1,46 @@
+package observer
+
+import (
+	"container/heap"
+	"time"
+)
+
+// settleTime is how long an event waits for those of other kinds that were
+// written before it.
+const settleTime = 1500 * time.Millisecond
+
+// order puts events of several feeds into the order in which they were written.
+type order []event
+
+func (o order) Len() int           { return len(o) }
+func (o order) Less(i, j int) bool { return o[i].version < o[j].version }
+func (o order) Swap(i, j int)      { o[i], o[j] = o[j], o[i] }
+
+// Push and Pop are for package heap.
+func (o *order) Push(x any) {
+	if e, ok := x.(event); ok {
+		*o = append(*o, e)
+	}
+}
+
+// Pop is Push's counterpart.
+func (o *order) Pop() any {
+	last := len(*o) - 1
+	e := (*o)[last]
+	*o = (*o)[:last]
+	return e
+}
+
+// add takes an event in.
+func (o *order) add(e event) { heap.Push(o, e) }
+
+// settled takes out the events that nothing can come before any more.
+func (o *order) settled(now time.Time) []event {
+	var ready []event
+	for len(*o) > 0 && now.Sub((*o)[0].seen) >= settleTime {
+		if e, ok := heap.Pop(o).(event); ok {
+			ready = append(ready, e)
+		}
+	}
+	return ready
+}

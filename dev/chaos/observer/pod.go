@@ -1,0 +1,198 @@
+package observer
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/labels"
+
+	"github.com/outrigger/outrigger/api/v1alpha1"
+)
+
+// historyLength is how many lines of a pod's past are kept for a report.
+const historyLength = 40
+
+// pod is what is known of one pod.
+type pod struct {
+	*corev1.Pod
+	// hashes of the sets, and those without images, as the pod's annotations have them.
+	hashes, blank map[string]string
+	// active twins, by hot sidecar.
+	active map[string]string
+	// moving are the sets that keep the pod from serving.
+	moving map[string]moving
+	// created are the images that containers had when the pod was seen first.
+	created map[string]string
+	history []string
+}
+
+// moving says since when an upgrade by a set has kept a pod from serving, and
+// whether the pod served when it was written: then it took a slot.
+type moving struct {
+	since time.Time
+	slot  bool
+	// atWrite slots were taken by the write, and not when the pod served again:
+	// nobody can know the latter at once.
+	atWrite bool
+}
+
+func newPod(object *corev1.Pod, before *pod) (*pod, error) {
+	p := &pod{Pod: object, moving: map[string]moving{}}
+	if before != nil {
+		p.moving, p.created, p.history = before.moving, before.created, before.history
+	} else {
+		p.created = map[string]string{}
+		for i := range object.Spec.Containers {
+			p.created[object.Spec.Containers[i].Name] = object.Spec.Containers[i].Image
+		}
+	}
+	var err error
+	if p.hashes, err = hashes(object.Annotations, v1alpha1.HashAnnotation); err != nil {
+		return nil, err
+	}
+	if p.blank, err = hashes(object.Annotations, v1alpha1.HashWithoutImageAnnotation); err != nil {
+		return nil, err
+	}
+	p.active = map[string]string{}
+	if text := object.Annotations[v1alpha1.WorkingHotUpgradeContainerAnnotation]; text != "" {
+		if err := json.Unmarshal([]byte(text), &p.active); err != nil {
+			return nil, fmt.Errorf("annotation %s: %w", v1alpha1.WorkingHotUpgradeContainerAnnotation, err)
+		}
+	}
+	return p, nil
+}
+
+func hashes(annotations map[string]string, key string) (map[string]string, error) {
+	found, text := map[string]string{}, annotations[key]
+	if text == "" {
+		return found, nil
+	}
+	entries := map[string]struct {
+		Hash string `json:"hash"`
+	}{}
+	if err := json.Unmarshal([]byte(text), &entries); err != nil {
+		return nil, fmt.Errorf("annotation %s: %w", key, err)
+	}
+	for set, entry := range entries {
+		found[set] = entry.Hash
+	}
+	return found, nil
+}
+
+// live pods count; those that end or have ended do not (SPEC §3).
+func (p *pod) live() bool {
+	return p.DeletionTimestamp == nil && p.Status.Phase != corev1.PodSucceeded && p.Status.Phase != corev1.PodFailed
+}
+
+func (p *pod) ready() bool {
+	if p.Status.Phase != corev1.PodRunning {
+		return false
+	}
+	for i := range p.Status.Conditions {
+		if c := &p.Status.Conditions[i]; c.Type == corev1.PodReady {
+			return c.Status == corev1.ConditionTrue
+		}
+	}
+	return false
+}
+
+func (p *pod) image(container string) string {
+	for i := range p.Spec.Containers {
+		if p.Spec.Containers[i].Name == container {
+			return p.Spec.Containers[i].Image
+		}
+	}
+	return ""
+}
+
+func (p *pod) status(container string) *corev1.ContainerStatus {
+	for i := range p.Status.ContainerStatuses {
+		if p.Status.ContainerStatuses[i].Name == container {
+			return &p.Status.ContainerStatuses[i]
+		}
+	}
+	return nil
+}
+
+// runs reports whether a container runs what it is asked to.
+func (p *pod) runs(container string) bool {
+	status := p.status(container)
+	return status != nil && status.ImageID != "" && status.Image == p.image(container)
+}
+
+// injected reports whether the pod carries a set, by the list and by its containers.
+func (p *pod) injected(v *version) bool {
+	if !slices.Contains(strings.Split(p.Annotations[v1alpha1.InjectedListAnnotation], ","), v.name) {
+		return false
+	}
+	for _, s := range v.sidecars {
+		for _, container := range s.containers() {
+			if p.image(container) == "" {
+				return false
+			}
+		}
+		if s.empty != "" && p.active[s.name] == "" {
+			return false
+		}
+	}
+	return true
+}
+
+// matched pods of a set (SPEC §3).
+func (p *pod) matched(v *version) bool {
+	return p.live() && v.selector.Matches(labels.Set(p.Labels)) && p.injected(v)
+}
+
+// settled pods run what the set asks them to, and no twin is left to be emptied.
+func (p *pod) settled(v *version) bool {
+	for _, s := range v.sidecars {
+		for _, container := range s.containers() {
+			if !p.runs(container) {
+				return false
+			}
+		}
+		if s.empty != "" && p.image(s.standby(p)) != s.empty {
+			return false
+		}
+	}
+	return true
+}
+
+// note adds a line to the pod's history.
+func (p *pod) note(e event) {
+	line := fmt.Sprintf("%s rv=%d", e.seen.Format("15:04:05.000"), e.version)
+	if e.listed {
+		line += " listed"
+	}
+	if e.deleted {
+		line += " gone"
+	}
+	if p.DeletionTimestamp != nil {
+		line += " terminating"
+	}
+	line += fmt.Sprintf(" ready=%t", p.ready())
+	for i := range p.Spec.Containers {
+		c := &p.Spec.Containers[i]
+		runs := "-"
+		if status := p.status(c.Name); status != nil {
+			runs = status.Image
+			if status.State.Waiting != nil {
+				runs += "!" + status.State.Waiting.Reason
+			}
+		}
+		if runs == c.Image {
+			line += " " + c.Image
+		} else {
+			line += fmt.Sprintf(" %s(runs %s)", c.Image, runs)
+		}
+	}
+	p.history = append(p.history, line)
+	p.history = p.history[max(0, len(p.history)-historyLength):]
+}
+
+// key is namespace/name.
+func (p *pod) key() string { return p.Namespace + "/" + p.Name }

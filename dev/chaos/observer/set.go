@@ -1,0 +1,154 @@
+package observer
+
+import (
+	"fmt"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/intstr"
+
+	"github.com/outrigger/outrigger/api/v1alpha1"
+)
+
+// version is a set as it was for a while.
+type version struct {
+	name       string
+	uid        types.UID
+	number     uint64
+	generation int64
+	seen       time.Time
+	// gone says that there was no set.
+	gone        bool
+	hash, blank string
+	stopped     bool
+	selector    labels.Selector
+	// canary restricts upgrades to some pods; the partition does not apply then.
+	canary                    labels.Selector
+	maxUnavailable, partition *intstr.IntOrString
+	sidecars                  []sidecar
+	status                    v1alpha1.SidecarSetStatus
+}
+
+// sidecar is a container of a set; a hot one has an empty image.
+type sidecar struct{ name, image, empty string }
+
+// containers of a pod that hold the sidecar.
+func (s sidecar) containers() []string {
+	if s.empty == "" {
+		return []string{s.name}
+	}
+	return []string{s.name + "-1", s.name + "-2"}
+}
+
+// standby is the twin that is not active.
+func (s sidecar) standby(p *pod) string {
+	if p.active[s.name] == s.name+"-1" {
+		return s.name + "-2"
+	}
+	return s.name + "-1"
+}
+
+func newVersion(e event, set *v1alpha1.SidecarSet) (*version, error) {
+	v := &version{
+		name: set.Name, uid: set.UID, number: e.version, generation: set.Generation, seen: e.seen,
+		gone: e.deleted || set.DeletionTimestamp != nil, hash: set.Annotations[v1alpha1.HashAnnotation],
+		blank:          set.Annotations[v1alpha1.HashWithoutImageAnnotation],
+		maxUnavailable: set.Spec.UpdateStrategy.MaxUnavailable, partition: set.Spec.UpdateStrategy.Partition,
+		stopped: set.Spec.UpdateStrategy.Paused || set.Spec.UpdateStrategy.Type == v1alpha1.NotUpdateSidecarSetStrategyType,
+		status:  set.Status,
+	}
+	var err error
+	if v.selector, err = metav1.LabelSelectorAsSelector(set.Spec.Selector); err != nil {
+		return nil, fmt.Errorf("SidecarSet %s: selector: %w", set.Name, err)
+	}
+	if canary := set.Spec.UpdateStrategy.Selector; canary != nil {
+		if v.canary, err = metav1.LabelSelectorAsSelector(canary); err != nil {
+			return nil, fmt.Errorf("SidecarSet %s: update selector: %w", set.Name, err)
+		}
+	}
+	for i := range set.Spec.Containers {
+		c := &set.Spec.Containers[i]
+		s := sidecar{name: c.Name, image: c.Image}
+		if c.UpgradeStrategy.UpgradeType == v1alpha1.SidecarContainerHotUpgrade {
+			s.empty = c.UpgradeStrategy.HotUpgradeEmptyImage
+		}
+		v.sidecars = append(v.sidecars, s)
+	}
+	return v, nil
+}
+
+// slots is how many pods may be unavailable at once, of so many (SPEC §7.5).
+func (v *version) slots(matched int) int {
+	if v.maxUnavailable == nil {
+		return 1
+	}
+	return scaled(v.maxUnavailable, matched)
+}
+
+// kept is how many of so many pods stay old (SPEC §7.4).
+func (v *version) kept(matched int) int {
+	if v.partition == nil || v.canary != nil || matched == 0 {
+		return 0
+	}
+	kept := scaled(v.partition, matched)
+	if v.partition.Type == intstr.String && v.partition.StrVal != "0%" && v.partition.StrVal != "100%" && matched > 1 {
+		kept = min(max(kept, 1), matched-1)
+	}
+	return min(kept, matched)
+}
+
+// scaled rounds a percentage up. Admission lets no other text through.
+func scaled(value *intstr.IntOrString, total int) int {
+	if value.Type == intstr.Int {
+		return int(value.IntVal)
+	}
+	percent := 0
+	if _, err := fmt.Sscanf(value.StrVal, "%d%%", &percent); err != nil {
+		return 0
+	}
+	return (total*percent + 99) / 100
+}
+
+// history is what a set was, over time, also when it was deleted and made again.
+type history struct {
+	versions []*version
+	// sizes are how many pods it matched, from when on.
+	sizes []size
+}
+
+type size struct {
+	from    time.Time
+	matched int
+}
+
+func (h *history) newest() *version { return h.versions[len(h.versions)-1] }
+
+// during returns what the set was from a moment until another, oldest first.
+func (h *history) during(from, until time.Time) []*version {
+	for first := len(h.versions) - 1; ; first-- {
+		if first <= 0 || !h.versions[first].seen.After(from) {
+			last := first
+			for last+1 < len(h.versions) && !h.versions[last+1].seen.After(until) {
+				last++
+			}
+			return h.versions[max(first, 0) : last+1]
+		}
+	}
+}
+
+// extremes are the fewest and the most pods matched since a moment.
+func (h *history) extremes(from time.Time) (fewest, most int) {
+	for i := len(h.sizes) - 1; i >= 0; i-- {
+		matched := h.sizes[i].matched
+		if i == len(h.sizes)-1 {
+			fewest, most = matched, matched
+		}
+		fewest, most = min(fewest, matched), max(most, matched)
+		if h.sizes[i].from.Before(from) {
+			break
+		}
+	}
+	return fewest, most
+}

@@ -1,0 +1,221 @@
+package main
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	"github.com/outrigger/outrigger/dev/cluster"
+)
+
+// Kind of a fault.
+type Kind string
+
+// Kinds of faults: of processes, of connections, of the API server and Temporal,
+// of pods, and what people do to SidecarSets.
+const (
+	Kill         Kind = "kill"          // SIGKILL; started again afterwards
+	Freeze       Kind = "freeze"        // SIGSTOP, then SIGCONT
+	Cut          Kind = "cut"           // connections are reset, new ones too
+	Hold         Kind = "hold"          // nothing arrives, nothing is closed; in the end it arrives
+	Lose         Kind = "lose"          // the same; in the end the connections are reset
+	Delay        Kind = "delay"         // everything arrives late
+	TooMany      Kind = "too-many"      // most requests to the API server are answered with 429
+	Exhausted    Kind = "exhausted"     // Temporal is limited to a few requests a second
+	Conflicts    Kind = "conflicts"     // somebody else keeps writing the pods
+	DeletePods   Kind = "delete-pods"   //
+	Relabel      Kind = "relabel"       // pods leave a set, and come back
+	Scale        Kind = "scale"         // a Deployment grows or shrinks
+	Image        Kind = "image"         // a new image
+	Bad          Kind = "bad-image"     // one that cannot be pulled, then a good one
+	Window       Kind = "window"        // another maxUnavailable
+	Partition    Kind = "partition"     //
+	Order        Kind = "order"         // another priority or scatter
+	Env          Kind = "env"           // what no upgrade in place can carry
+	Pause        Kind = "pause"         // spec.updateStrategy.paused, then not
+	PauseRun     Kind = "pause-run"     // the run is paused, then resumed
+	Remake       Kind = "remake"        // deleted, and made again
+	CutEverybody Kind = "cut-everybody" // all connections to the API server at once
+)
+
+// Fault is one disturbance.
+type Fault struct {
+	Number int
+	// At is the time from the beginning, For how long it lasts.
+	At, For time.Duration
+	Kind    Kind
+	Target  string
+	// Value is a new value, where there is one.
+	Value string
+	// Pods is how many are meant, and Draw chooses them.
+	Pods int
+	Draw uint64
+}
+
+func (f Fault) String() string {
+	text := fmt.Sprintf("#%d at %.1fs: %s %s", f.Number, f.At.Seconds(), f.Kind, f.Target)
+	if f.Value != "" {
+		text += " to " + f.Value
+	}
+	if f.Pods > 0 {
+		text += fmt.Sprintf(", %d pods", f.Pods)
+	}
+	if f.For > 0 {
+		text += fmt.Sprintf(", for %.1fs", f.For.Seconds())
+	}
+	return text
+}
+
+const (
+	minGap = 600 * time.Millisecond
+	maxGap = 3 * time.Second
+)
+
+// rule says how faults of a kind are drawn.
+type rule struct {
+	kind    Kind
+	weight  int
+	targets []string
+	// least and most are the bounds of For.
+	least, most time.Duration
+	// occupies names what the fault has for itself while it lasts, beside its target.
+	occupies string
+	draw     func(*planner, *Fault)
+}
+
+// rules of a full run. Freezes and held connections last longer than heartbeats,
+// leases and requests may take.
+func rules(sets, deployments []string) []rule {
+	roles := []string{"worker-1", "worker-2", cluster.Operator, cluster.Webhook}
+	toTemporal := []string{"worker-1/temporal", "worker-2/temporal", "operator/temporal"}
+	toAPIServer := []string{"worker-1/apiserver", "worker-2/apiserver", "operator/apiserver", "webhook/apiserver"}
+	links := append(append([]string{}, toTemporal...), toAPIServer...)
+	const s = time.Second
+	return []rule{
+		{Kill, 10, roles, s / 5, 4 * s, "process", nil},
+		{Kill, 3, []string{cluster.Temporal}, s / 2, 5 * s, "process", nil},
+		{Kill, 2, []string{cluster.APIServer}, s / 5, 3 * s, "process", nil},
+		{Freeze, 9, roles, 5 * s, 15 * s, "process", nil},
+		{Freeze, 1, []string{cluster.Temporal, cluster.APIServer}, 2 * s, 5 * s, "process", nil},
+		{Cut, 6, links, s / 2, 6 * s, "link", nil},
+		{Hold, 6, links, 2 * s, 14 * s, "link", nil},
+		{Lose, 5, links, 2 * s, 14 * s, "link", nil},
+		{Delay, 5, links, 3 * s, 9 * s, "link", (*planner).drawDelay},
+		{CutEverybody, 2, []string{cluster.APIServer}, s / 2, 2 * s, "everybody", nil},
+		{TooMany, 4, toAPIServer, 2 * s, 8 * s, "link", nil},
+		{Exhausted, 2, []string{cluster.Temporal}, 4 * s, 8 * s, "process", nil},
+		{Conflicts, 4, sets, 3 * s, 8 * s, "conflicts", nil},
+		{DeletePods, 5, deployments, 0, 0, "", (*planner).drawPods},
+		{Relabel, 5, sets, s, 8 * s, "labels", (*planner).drawPods},
+		{Scale, 4, deployments, 0, 0, "", (*planner).drawReplicas},
+		{Image, 16, sets, 0, 0, "", (*planner).drawImage},
+		{Bad, 5, sets, 2 * s, 8 * s, "image", (*planner).drawImage},
+		{Window, 5, sets, 0, 0, "", (*planner).drawWindow},
+		{Partition, 5, sets, 0, 0, "", (*planner).drawPartition},
+		{Order, 2, sets, 0, 0, "", (*planner).drawOrder},
+		{Env, 1, sets, 0, 0, "", (*planner).drawEnv},
+		{Pause, 4, sets, 2 * s, 8 * s, "pause", nil},
+		{PauseRun, 5, sets, 3 * s, 10 * s, "run", nil},
+		{Remake, 2, sets, s / 5, 3 * s, "set", nil},
+	}
+}
+
+// planner draws faults.
+type planner struct {
+	random *rand.Rand
+	rules  []rule
+	now    time.Duration
+	busy   map[string]time.Duration
+	images map[string]int
+	// left are the kinds that every plan of enough faults has once, at least.
+	left []int
+}
+
+// Plan draws n faults. It depends on its arguments alone.
+func Plan(seed uint64, n int, sets, deployments []string) []Fault {
+	p := &planner{
+		random: rand.New(rand.NewPCG(seed, 0)), rules: rules(sets, deployments),
+		busy: map[string]time.Duration{}, images: map[string]int{},
+	}
+	p.left = p.random.Perm(len(p.rules))
+	faults := make([]Fault, 0, n)
+	for i := range n {
+		p.now += minGap + time.Duration(p.random.Int64N(int64(maxGap-minGap)))
+		fault := p.next()
+		fault.Number = i + 1
+		faults = append(faults, fault)
+	}
+	return faults
+}
+
+// next draws until a fault fits beside those that last. Image edits always fit
+// but for a set that is being made again, so this ends.
+func (p *planner) next() Fault {
+	for {
+		r, first := p.rule()
+		f := Fault{At: p.now, Kind: r.kind, Target: r.targets[p.random.IntN(len(r.targets))], Draw: p.random.Uint64()}
+		if r.most > r.least {
+			f.For = (r.least + time.Duration(p.random.Int64N(int64(r.most-r.least)))).Round(100 * time.Millisecond)
+		}
+		if p.busy["set/"+f.Target] > p.now || p.busy[r.occupies+"/"+f.Target] > p.now {
+			continue
+		}
+		if r.occupies != "" {
+			// What is started again takes a while.
+			p.busy[r.occupies+"/"+f.Target] = p.now + f.For + 2*time.Second
+		}
+		if r.draw != nil {
+			r.draw(p, &f)
+		}
+		if first {
+			p.left = p.left[1:]
+		}
+		return f
+	}
+}
+
+// rule draws one by weight, or the next of those that have not come yet.
+func (p *planner) rule() (drawn rule, first bool) {
+	if len(p.left) > 0 && p.random.IntN(2) == 0 {
+		return p.rules[p.left[0]], true
+	}
+	total := 0
+	for _, r := range p.rules {
+		total += r.weight
+	}
+	at := p.random.IntN(total)
+	for _, r := range p.rules {
+		if at -= r.weight; at < 0 {
+			return r, false
+		}
+	}
+	return p.rules[0], false // never: the weights sum up to total
+}
+
+func (p *planner) drawDelay(f *Fault) {
+	f.Value = (time.Duration(50+p.random.IntN(1450)) * time.Millisecond).String()
+}
+
+func (p *planner) drawPods(f *Fault) { f.Pods = 1 + p.random.IntN(12) }
+
+func (p *planner) drawReplicas(f *Fault) { f.Value = fmt.Sprintf("%d%%", 60+p.random.IntN(70)) }
+
+// drawImage never repeats one, so that late writes of an older one are seen.
+func (p *planner) drawImage(f *Fault) {
+	p.images[f.Target]++
+	f.Value = fmt.Sprintf("v%d", p.images[f.Target]+1)
+}
+
+func (p *planner) drawWindow(f *Fault) {
+	f.Value = []string{"1", "2", "5", "9", "5%", "10%", "20%"}[p.random.IntN(7)]
+}
+
+func (p *planner) drawPartition(f *Fault) {
+	f.Value = []string{"0", "0", "5", "20", "10%", "35%", "80%"}[p.random.IntN(7)]
+}
+
+func (p *planner) drawOrder(f *Fault) {
+	f.Value = []string{"priority", "scatter", "none"}[p.random.IntN(3)]
+}
+
+func (p *planner) drawEnv(f *Fault) { f.Value = fmt.Sprintf("E%d", p.random.IntN(1000)) }

@@ -1,0 +1,71 @@
+package main
+
+import (
+	"context"
+	"crypto/tls"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log"
+	"net"
+	"net/http"
+	"net/http/httputil"
+	"net/url"
+	"path/filepath"
+	"sync/atomic"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// passed of so many requests reach a throttled API server; the others are
+// answered with 429.
+const passedOf = 4
+
+// throttle is an API server that answers most requests with 429, as one does
+// that has too many in flight, and hands the others on.
+type throttle struct {
+	server   *http.Server
+	address  string
+	requests atomic.Int64
+}
+
+// newThrottle serves with the API server's own certificate, which lies in certs.
+func newThrottle(ctx context.Context, apiServer, certs string) (*throttle, error) {
+	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", "127.0.0.1:0")
+	if err != nil {
+		return nil, fmt.Errorf("listen as a throttled API server: %w", err)
+	}
+	forward := httputil.NewSingleHostReverseProxy(&url.URL{Scheme: "https", Host: apiServer})
+	forward.FlushInterval = -1
+	forward.ErrorLog = log.New(io.Discard, "", 0)
+	forward.Transport = &http.Transport{
+		ForceAttemptHTTP2: true,
+		TLSClientConfig:   &tls.Config{InsecureSkipVerify: true, MinVersion: tls.VersionTLS12}, // it is on this machine
+	}
+	t := &throttle{address: listener.Addr().String()}
+	t.server = &http.Server{ErrorLog: forward.ErrorLog, ReadHeaderTimeout: 0, Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if t.requests.Add(1)%passedOf != 0 {
+			refuse(w)
+			return
+		}
+		forward.ServeHTTP(w, r)
+	})}
+	go func() {
+		err := t.server.ServeTLS(listener, filepath.Join(certs, "apiserver.crt"), filepath.Join(certs, "apiserver.key"))
+		if !errors.Is(err, http.ErrServerClosed) {
+			log.Println("chaos: throttled API server:", err)
+		}
+	}()
+	return t, nil
+}
+
+func refuse(w http.ResponseWriter) {
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Retry-After", "1")
+	w.WriteHeader(http.StatusTooManyRequests)
+	_ = json.NewEncoder(w).Encode(metav1.Status{ // whoever hung up asks again
+		TypeMeta: metav1.TypeMeta{Kind: "Status", APIVersion: "v1"}, Status: metav1.StatusFailure,
+		Message: "too many requests, please try again later", Reason: metav1.StatusReasonTooManyRequests, Code: http.StatusTooManyRequests,
+	})
+}
