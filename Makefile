@@ -15,6 +15,9 @@ FUZZTIME ?= 5m
 RELEASE ?=
 BATCHES ?= 0
 RUN ?=
+SEED ?= 1
+FAULTS ?= 100
+DURATION ?= 30m
 
 controlplane := etcd kube-apiserver kube-controller-manager kube-scheduler kubectl kwok temporal
 temporalcluster := temporal-server temporal-sql-tool
@@ -152,6 +155,14 @@ simulate: ## Simulate a rollout to very many pods (PODS=100000 WINDOW=5% BATCHES
 .PHONY: screenshot
 screenshot: controlplane build ## Take the pictures of Temporal's UI in docs/images anew (needs chromium)
 	go test ./test/integration -count=1 -run TestWebUI -args -screenshots=$(CURDIR)/docs/images
+
+.PHONY: chaos
+chaos: controlplane build ## Disturb a whole installation and check what it promises (SEED=1 FAULTS=100)
+	go run ./dev/chaos --seed=$(SEED) --faults=$(FAULTS)
+
+.PHONY: soak
+soak: controlplane build ## Edit for a long time and see what grows (DURATION=30m)
+	go run ./dev/chaos soak --seed=$(SEED) --duration=$(DURATION)
 
 .PHONY: fuzz
 fuzz: ## Fuzz injection and the pod webhook (FUZZTIME=5m each)

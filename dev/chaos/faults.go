@@ -19,6 +19,7 @@ const (
 	// API server or the webhook may be away.
 	applyWithin = 40 * time.Second
 	applyAgain  = 300 * time.Millisecond
+	attemptTime = 15 * time.Second
 	// throttledRPS is too little for any rollout.
 	throttledRPS = "3"
 	throttled    = "temporal-throttled"
@@ -73,7 +74,33 @@ func (w *world) disturbProcess(ctx context.Context, f Fault) error {
 		return err
 	}
 	last(ctx, f)
-	return w.StartAgain(ctx, f.Target)
+	return w.restart(ctx, f.Target)
+}
+
+// restart starts a process until it stays: a role ends when it cannot reach the
+// API server at its start, and whoever runs it starts it again.
+func (w *world) restart(ctx context.Context, process string) error {
+	return w.insist(ctx, func(ctx context.Context) error { return w.StartAgain(ctx, process) })
+}
+
+// supervise starts again what ends by itself, until ctx ends.
+func (w *world) supervise(ctx context.Context) {
+	for {
+		select {
+		case exit := <-w.Exited():
+			if !cluster.IsRole(exit.Name) {
+				continue
+			}
+			w.say("%s ended by itself: %v", exit.Name, exit.Err)
+			go func() {
+				if err := w.restart(ctx, exit.Name); err != nil && ctx.Err() == nil {
+					w.say("%s does not start: %s", exit.Name, err)
+				}
+			}()
+		case <-ctx.Done():
+			return
+		}
+	}
 }
 
 // exhaust has Temporal serve a few requests a second.
@@ -89,7 +116,7 @@ func (w *world) exhaust(ctx context.Context, f Fault) error {
 		last(ctx, f)
 		err = w.Kill(throttled)
 	}
-	return errors.Join(err, w.StartAgain(ctx, cluster.Temporal))
+	return errors.Join(err, w.restart(ctx, cluster.Temporal))
 }
 
 func (w *world) disturbLink(ctx context.Context, f Fault) error {
@@ -201,7 +228,7 @@ func (w *world) setLabel(ctx context.Context, pod client.Object, key, value stri
 func (w *world) insist(ctx context.Context, do func(context.Context) error) error {
 	end := time.Now().Add(applyWithin)
 	for {
-		attempt, done := context.WithTimeout(ctx, 15*time.Second)
+		attempt, done := context.WithTimeout(ctx, attemptTime)
 		err := do(attempt)
 		done()
 		if err == nil || ctx.Err() != nil || time.Now().After(end) {

@@ -58,7 +58,7 @@ func (w *world) finish(ctx context.Context) error {
 	w.say("faults are over")
 	// A process that could not be started again in its fault.
 	for _, process := range []string{cluster.APIServer, cluster.Temporal, cluster.Operator, cluster.Webhook, "worker-1", "worker-2"} {
-		if err := w.StartAgain(ctx, process); err != nil {
+		if err := w.restart(ctx, process); err != nil {
 			return err
 		}
 	}

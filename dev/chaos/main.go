@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/signal"
 	"syscall"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -28,8 +29,10 @@ type options struct {
 	seed   uint64
 	faults int
 	pods   int
+	gap    time.Duration
 	// planOnly prints the faults and does nothing.
 	planOnly bool
+	keep     bool
 }
 
 func command() *cobra.Command {
@@ -41,14 +44,17 @@ func command() *cobra.Command {
 	}
 	cmd.Flags().Uint64Var(&o.seed, "seed", 1, "draw the faults from this")
 	cmd.Flags().IntVar(&o.faults, "faults", 100, "how many")
+	cmd.Flags().DurationVar(&o.gap, "gap", usualGap, "mean time between two faults")
 	cmd.Flags().IntVar(&o.pods, "pods", 300, "on simulated nodes")
+	cmd.Flags().BoolVar(&o.keep, "keep", false, "keep the logs of a run without violations too")
 	cmd.Flags().BoolVar(&o.planOnly, "plan", false, "print the faults and do nothing")
+	cmd.AddCommand(soakCommand())
 	return cmd
 }
 
 // run fails when something was seen that must not be.
 func run(ctx context.Context, o options, out io.Writer) error {
-	plan := Plan(o.seed, o.faults, setNames(), deploymentNames())
+	plan := Plan(o.seed, o.faults, o.gap, rules(setNames(), deploymentNames()))
 	if o.planOnly {
 		for _, f := range plan {
 			if _, err := fmt.Fprintln(out, f); err != nil {
@@ -57,19 +63,29 @@ func run(ctx context.Context, o options, out io.Writer) error {
 		}
 		return nil
 	}
+	return inFolder(ctx, o, plan, out, nil)
+}
+
+// inFolder carries a plan out, and removes what it leaves unless it failed.
+func inFolder(ctx context.Context, o options, plan []Fault, out io.Writer, during func(context.Context, *world) (stop func())) error {
 	dir, err := os.MkdirTemp(memory(), "outrigger-chaos-")
 	if err != nil {
 		return fmt.Errorf("make a state folder: %w", err)
 	}
-	err = disturbed(ctx, o, plan, dir, out)
+	err = disturbed(ctx, o, plan, dir, out, during)
 	if err != nil {
 		return fmt.Errorf("seed %d, %d faults: %w (logs are kept in %s)", o.seed, o.faults, err, dir)
+	}
+	if o.keep {
+		_, err := fmt.Fprintln(out, "logs are kept in", dir)
+		return err
 	}
 	return os.RemoveAll(dir)
 }
 
-// disturbed carries a plan out on an installation in dir.
-func disturbed(ctx context.Context, o options, plan []Fault, dir string, out io.Writer) error {
+// disturbed carries a plan out on an installation in dir. What is to be done
+// meanwhile is stopped before the end.
+func disturbed(ctx context.Context, o options, plan []Fault, dir string, out io.Writer, during func(context.Context, *world) (stop func())) error {
 	var w *world
 	report := func(v observer.Violation) {
 		w.say("VIOLATION, seed %d: %s\n  faults in course:\n    %s", o.seed, v, w.inCourse())
@@ -79,11 +95,12 @@ func disturbed(ctx context.Context, o options, plan []Fault, dir string, out io.
 		return err
 	}
 	defer w.close()
-	observing, done := context.WithCancel(ctx)
-	defer done()
-	go w.observer.Run(observing)
+	defer w.watch(ctx)()
 	if err := w.settle(ctx, int(w.replicas)*len(deploymentNames())); err != nil {
 		return fmt.Errorf("before any fault: %w", err)
+	}
+	if during != nil {
+		defer during(ctx, w)()
 	}
 	w.carryOut(ctx, plan)
 	err = w.finish(ctx)

@@ -66,10 +66,8 @@ func (f Fault) String() string {
 	return text
 }
 
-const (
-	minGap = 600 * time.Millisecond
-	maxGap = 3 * time.Second
-)
+// usualGap is the mean time between two faults; they overlap.
+const usualGap = 1800 * time.Millisecond
 
 // rule says how faults of a kind are drawn.
 type rule struct {
@@ -120,6 +118,22 @@ func rules(sets, deployments []string) []rule {
 	}
 }
 
+// mildRules are for long runs: nobody is killed or frozen, so that a process shows
+// what it keeps.
+func mildRules(sets, deployments []string) []rule {
+	var mild []rule
+	for _, r := range rules(sets, deployments) {
+		switch r.kind {
+		case Image, Window, Order, Conflicts, DeletePods, Relabel, Pause, PauseRun, TooMany, Delay, Remake:
+			mild = append(mild, r)
+		case Cut:
+			r.weight, r.most = 2, 2*time.Second
+			mild = append(mild, r)
+		}
+	}
+	return mild
+}
+
 // planner draws faults.
 type planner struct {
 	random *rand.Rand
@@ -131,16 +145,17 @@ type planner struct {
 	left []int
 }
 
-// Plan draws n faults. It depends on its arguments alone.
-func Plan(seed uint64, n int, sets, deployments []string) []Fault {
+// Plan draws n faults by rules, with a mean time between them. It depends on its
+// arguments alone.
+func Plan(seed uint64, n int, gap time.Duration, rules []rule) []Fault {
 	p := &planner{
-		random: rand.New(rand.NewPCG(seed, 0)), rules: rules(sets, deployments),
+		random: rand.New(rand.NewPCG(seed, 0)), rules: rules,
 		busy: map[string]time.Duration{}, images: map[string]int{},
 	}
 	p.left = p.random.Perm(len(p.rules))
 	faults := make([]Fault, 0, n)
 	for i := range n {
-		p.now += minGap + time.Duration(p.random.Int64N(int64(maxGap-minGap)))
+		p.now += gap/3 + time.Duration(p.random.Int64N(int64(gap)*4/3))
 		fault := p.next()
 		fault.Number = i + 1
 		faults = append(faults, fault)

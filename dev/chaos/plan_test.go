@@ -6,16 +6,19 @@ import (
 	"github.com/stretchr/testify/assert"
 )
 
+func drawn(seed uint64, n int) []Fault {
+	return Plan(seed, n, usualGap, rules(setNames(), deploymentNames()))
+}
+
 func TestAPlanIsAFunctionOfItsSeed(t *testing.T) {
-	sets, deployments := []string{"a", "b"}, []string{"web"}
-	assert.Equal(t, Plan(7, 200, sets, deployments), Plan(7, 200, sets, deployments))
-	assert.NotEqual(t, Plan(7, 200, sets, deployments), Plan(8, 200, sets, deployments))
-	assert.Equal(t, Plan(7, 200, sets, deployments)[:50], Plan(7, 50, sets, deployments), "a longer plan begins as a shorter one")
+	assert.Equal(t, drawn(7, 200), drawn(7, 200))
+	assert.NotEqual(t, drawn(7, 200), drawn(8, 200))
+	assert.Equal(t, drawn(7, 200)[:50], drawn(7, 50), "a longer plan begins as a shorter one")
 }
 
 func TestALongPlanHasFaultsOfEveryKind(t *testing.T) {
 	kinds := map[Kind]bool{}
-	for _, f := range Plan(1, 100, []string{"a", "b", "c"}, []string{"web", "api"}) {
+	for _, f := range drawn(1, 100) {
 		kinds[f.Kind] = true
 	}
 	for _, r := range rules(nil, nil) {
@@ -24,13 +27,19 @@ func TestALongPlanHasFaultsOfEveryKind(t *testing.T) {
 }
 
 func TestWhatLastsHasItsTargetForItself(t *testing.T) {
-	busy := map[string]Fault{}
-	for _, f := range Plan(3, 500, []string{"a", "b"}, []string{"web", "api"}) {
+	last := map[string]Fault{}
+	for _, f := range drawn(3, 500) {
 		if f.Kind != Kill && f.Kind != Freeze && f.Kind != Exhausted {
 			continue
 		}
-		before := busy[f.Target]
+		before := last[f.Target]
 		assert.GreaterOrEqual(t, f.At, before.At+before.For, "%s and %s", before, f)
-		busy[f.Target] = f
+		last[f.Target] = f
+	}
+}
+
+func TestMildFaultsSpareTheProcesses(t *testing.T) {
+	for _, f := range Plan(1, 300, usualGap, mildRules(setNames(), deploymentNames())) {
+		assert.NotContains(t, []Kind{Kill, Freeze, Exhausted}, f.Kind)
 	}
 }

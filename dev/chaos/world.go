@@ -125,6 +125,14 @@ func (w *world) close() {
 	w.Shutdown()
 }
 
+// watch observes, and starts again what ends by itself, until stop.
+func (w *world) watch(ctx context.Context) (stop func()) {
+	watching, stop := context.WithCancel(ctx)
+	go w.observer.Run(watching)
+	go w.supervise(watching)
+	return stop
+}
+
 func (w *world) prepare(ctx context.Context, pods int, report func(observer.Violation)) error {
 	if err := w.connect(ctx); err != nil {
 		return err

@@ -2,6 +2,7 @@ package observer
 
 import (
 	"fmt"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 )
@@ -87,17 +88,18 @@ func (o *Observer) checkBound(e event, h *history, now *pod) {
 	for _, was := range h.during(known, e.seen) {
 		allowed = max(allowed, was.slots(most))
 	}
-	count, names := 0, ""
+	count, counted := 0, []string(nil)
 	for _, p := range o.pods {
 		move := p.moving[v.name]
 		if !move.slot || !p.matched(v) || p.UID != now.UID && move.since.After(known) && !move.atWrite {
 			continue
 		}
 		count++
-		names += " " + p.key()
+		counted = append(counted, fmt.Sprintf("%s, since %s, at its write: %t", p.key(), move.since.Format(clockFormat), move.atWrite))
+		counted = append(counted, p.history[max(0, len(p.history)-6):]...)
 	}
 	if count > allowed {
-		o.fail(e, now, "bound", v.name, fmt.Sprintf("%d pods do not serve because of upgrades, %d may (of %d):%s", count, allowed, most, names))
+		o.fail(e, now, "bound", v.name, fmt.Sprintf("%d pods do not serve because of upgrades, %d may (of %d):\n    %s", count, allowed, most, strings.Join(counted, "\n    ")))
 	}
 }
 
@@ -141,16 +143,16 @@ func (o *Observer) checkFence(e event, h *history, now *pod) {
 		if !was.gone && !was.stopped && was.hash == now.hashes[name] {
 			return
 		}
-		found += fmt.Sprintf(" generation %d (gone=%t, stopped=%t, hash %s) since %s;", was.generation, was.gone, was.stopped, was.hash, was.seen.Format("15:04:05.000"))
+		found += fmt.Sprintf(" generation %d (gone=%t, stopped=%t, hash %s) since %s;", was.generation, was.gone, was.stopped, was.hash, was.seen.Format(clockFormat))
 	}
-	o.fail(e, now, "fence", name, fmt.Sprintf("hash %s was written, wanted since %s:%s", now.hashes[name], known.Format("15:04:05.000"), found))
+	o.fail(e, now, "fence", name, fmt.Sprintf("hash %s was written, wanted since %s:%s", now.hashes[name], known.Format(clockFormat), found))
 }
 
 // checkHold lets nobody write once a hold is in force (SPEC §7.1).
 func (o *Observer) checkHold(e event, v *version, now *pod) {
 	since, held := o.holds[v.name]
 	if held && since.Before(o.known(e.seen)) {
-		o.fail(e, now, "hold", v.name, fmt.Sprintf("it was written although the set is held since %s", since.Format("15:04:05.000")))
+		o.fail(e, now, "hold", v.name, fmt.Sprintf("it was written although the set is held since %s", since.Format(clockFormat)))
 	}
 }
 

@@ -22,7 +22,8 @@ const (
 	fenceTime = 2*time.Second + 2*time.Second
 	// churnTime is how long ago pods may have come and gone without a cache showing
 	// it: while nobody knows that a connection is dead, and until it is listed again.
-	churnTime = time.Minute
+	churnTime   = time.Minute
+	clockFormat = "15:04:05.000"
 )
 
 // Violation is something that must not be.
@@ -35,7 +36,7 @@ type Violation struct {
 }
 
 func (v Violation) String() string {
-	text := fmt.Sprintf("%s %s: set %s, pod %s: %s", v.Seen.Format("15:04:05.000"), v.Rule, v.Set, v.Pod, v.Text)
+	text := fmt.Sprintf("%s %s: set %s, pod %s: %s", v.Seen.Format(clockFormat), v.Rule, v.Set, v.Pod, v.Text)
 	return strings.Join(append([]string{text}, v.History...), "\n    ")
 }
 

@@ -164,7 +164,7 @@ func (p *pod) settled(v *version) bool {
 
 // note adds a line to the pod's history.
 func (p *pod) note(e event) {
-	line := fmt.Sprintf("%s rv=%d", e.seen.Format("15:04:05.000"), e.version)
+	line := fmt.Sprintf("%s rv=%d", e.seen.Format(clockFormat), e.version)
 	if e.listed {
 		line += " listed"
 	}

@@ -1,0 +1,81 @@
+package integration
+
+import (
+	"context"
+	"fmt"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.temporal.io/api/enums/v1"
+	historypb "go.temporal.io/api/history/v1"
+
+	"github.com/outrigger/outrigger/api/protocol"
+	"github.com/outrigger/outrigger/api/v1alpha1"
+	"github.com/outrigger/outrigger/dev/cluster"
+	"github.com/outrigger/outrigger/dev/witness"
+)
+
+// A worker that is asked to end hands over what it has in hand: nobody has to wait
+// until the server has missed its heartbeats, or its answer to a workflow task.
+func TestAWorkerThatEndsHandsItsBatchOver(t *testing.T) {
+	for name, strategy := range map[string]func(*v1alpha1.SidecarSet){"cold": window(4), "hot": hot(4)} {
+		t.Run(name, func(t *testing.T) {
+			s := newScene(t, 60, strategy)
+			s.upgradeTo("side:v2")
+			s.await(func(v witness.View) bool { return v.Updated >= 8 })
+			ended := s.workerInHand()
+			require.NoError(t, stack.Stop(ended))
+			t.Cleanup(func() { require.NoError(t, stack.StartAgain(context.WithoutCancel(s.ctx), ended)) })
+			before := s.witness.View()
+			require.Less(t, before.Updated, 60, "the worker has ended too late")
+			s.await(witness.Settled(60))
+			s.within(4)
+			s.awaitPhase(protocol.PhaseComplete)
+			assert.Empty(t, s.timeouts())
+		})
+	}
+}
+
+// Who restarts everything, one process after the other, stops no rollout: no
+// task is waited for in vain.
+func TestARollingRestartWaitsForNobody(t *testing.T) {
+	s := newScene(t, 80, window(4))
+	s.upgradeTo("side:v2")
+	s.await(func(v witness.View) bool { return v.Updated >= 4 })
+	for _, role := range []string{"worker-1", cluster.Operator, "worker-2"} {
+		require.NoError(t, stack.Stop(role))
+		require.NoError(t, stack.StartAgain(s.ctx, role))
+	}
+	require.Less(t, s.witness.View().Updated, 80, "the rollout was over before the restarts")
+	s.await(witness.Settled(80))
+	s.within(4)
+	s.awaitPhase(protocol.PhaseComplete)
+	assert.Empty(t, s.timeouts())
+}
+
+// timeouts lists what the server gave up waiting for in the runs of the set.
+func (s *scene) timeouts() (found []string) {
+	s.t.Helper()
+	s.events(func(event *historypb.HistoryEvent) {
+		if failed := event.GetActivityTaskStartedEventAttributes().GetLastFailure().GetTimeoutFailureInfo(); failed != nil {
+			found = append(found, fmt.Sprintf("activity, event %d: %s", event.EventId, failed.TimeoutType))
+		}
+		switch event.EventType {
+		case enums.EVENT_TYPE_ACTIVITY_TASK_TIMED_OUT, enums.EVENT_TYPE_WORKFLOW_TASK_TIMED_OUT:
+			found = append(found, fmt.Sprintf("event %d: %s", event.EventId, event))
+		}
+	})
+	return found
+}
+
+// events visits those of the newest run of the set.
+func (s *scene) events(visit func(*historypb.HistoryEvent)) {
+	s.t.Helper()
+	history := stack.temporal.GetWorkflowHistory(s.ctx, s.workflow(), "", false, enums.HISTORY_EVENT_FILTER_TYPE_ALL_EVENT)
+	for history.HasNext() {
+		event, err := history.Next()
+		require.NoError(s.t, err)
+		visit(event)
+	}
+}
