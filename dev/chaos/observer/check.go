@@ -5,6 +5,8 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/outrigger/outrigger/api/v1alpha1"
 )
 
 // injectedEnv marks the containers that a set brought (SPEC §2).
@@ -95,8 +97,9 @@ func (o *Observer) checkBound(e event, h *history, now *pod) {
 			continue
 		}
 		count++
-		counted = append(counted, fmt.Sprintf("%s, since %s, at its write: %t", p.key(), move.since.Format(clockFormat), move.atWrite))
-		counted = append(counted, p.history[max(0, len(p.history)-6):]...)
+		counted = append(counted, fmt.Sprintf("%s, since %s, at its write: %t, record of unavailability: %s",
+			p.key(), move.since.Format(clockFormat), move.atWrite, p.Annotations[v1alpha1.UnavailableSinceAnnotation]))
+		counted = append(counted, p.history[max(0, len(p.history)-10):]...)
 	}
 	if count > allowed {
 		o.fail(e, now, "bound", v.name, fmt.Sprintf("%d pods do not serve because of upgrades, %d may (of %d):\n    %s", count, allowed, most, strings.Join(counted, "\n    ")))

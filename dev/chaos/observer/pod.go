@@ -89,15 +89,17 @@ func (p *pod) live() bool {
 }
 
 func (p *pod) ready() bool {
-	if p.Status.Phase != corev1.PodRunning {
-		return false
-	}
+	c := p.readyCondition()
+	return p.Status.Phase == corev1.PodRunning && c != nil && c.Status == corev1.ConditionTrue
+}
+
+func (p *pod) readyCondition() *corev1.PodCondition {
 	for i := range p.Status.Conditions {
 		if c := &p.Status.Conditions[i]; c.Type == corev1.PodReady {
-			return c.Status == corev1.ConditionTrue
+			return c
 		}
 	}
-	return false
+	return nil
 }
 
 func (p *pod) image(container string) string {
@@ -175,6 +177,9 @@ func (p *pod) note(e event) {
 		line += " terminating"
 	}
 	line += fmt.Sprintf(" ready=%t", p.ready())
+	if c := p.readyCondition(); c != nil {
+		line += " since " + c.LastTransitionTime.UTC().Format(time.TimeOnly)
+	}
 	for i := range p.Spec.Containers {
 		c := &p.Spec.Containers[i]
 		runs := "-"

@@ -1,0 +1,240 @@
+package observer
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/outrigger/outrigger/api/v1alpha1"
+)
+
+// tape plays events to an observer, and keeps the rules that it found broken.
+type tape struct {
+	*Observer
+	now    time.Time
+	number uint64
+	broken []string
+}
+
+func newTape() *tape {
+	tape := &tape{now: time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)}
+	tape.Observer = New(nil, func(v Violation) { tape.broken = append(tape.broken, v.Rule) })
+	return tape
+}
+
+func (t *tape) event(object client.Object) event {
+	t.number++
+	t.now = t.now.Add(10 * time.Millisecond)
+	return event{object: object, version: t.number, seen: t.now}
+}
+
+func (t *tape) set(image string, change func(*v1alpha1.SidecarSet)) {
+	set := &v1alpha1.SidecarSet{ObjectMeta: metav1.ObjectMeta{Name: "one", UID: "one", Generation: int64(t.number)}}
+	set.Annotations = map[string]string{v1alpha1.HashAnnotation: "hash-" + image}
+	set.Spec.Selector = &metav1.LabelSelector{MatchLabels: map[string]string{"app": "web"}}
+	set.Spec.Containers = []v1alpha1.SidecarContainer{{Container: corev1.Container{Name: "side", Image: image}}}
+	set.Spec.UpdateStrategy.MaxUnavailable = new(intstr.FromInt32(1))
+	if change != nil {
+		change(set)
+	}
+	t.observeSet(t.event(set), set)
+}
+
+// seen is what an event shows of a pod.
+type seen struct {
+	asked, runs string
+	ready       bool
+	change      func(*corev1.Pod)
+}
+
+func (t *tape) pod(n int, s seen) {
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprint(n), UID: types.UID(fmt.Sprint(n)), Labels: map[string]string{"app": "web"}}}
+	pod.Annotations = map[string]string{
+		v1alpha1.InjectedListAnnotation: "one", v1alpha1.HashAnnotation: fmt.Sprintf(`{"one":{"hash":"hash-%s"}}`, s.asked),
+	}
+	injected := []corev1.EnvVar{{Name: injectedEnv, Value: "true"}}
+	pod.Spec.Containers = []corev1.Container{{Name: "app", Image: "app"}, {Name: "side", Image: s.asked, Env: injected}}
+	pod.Status.Phase = corev1.PodRunning
+	status := corev1.ConditionFalse
+	if s.ready {
+		status = corev1.ConditionTrue
+	}
+	pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: status}}
+	pod.Status.ContainerStatuses = []corev1.ContainerStatus{
+		{Name: "app", Image: "app", ImageID: "app", Ready: s.ready}, {Name: "side", Image: s.runs, ImageID: s.runs, Ready: s.ready},
+	}
+	if s.change != nil {
+		s.change(pod)
+	}
+	t.observePod(t.event(pod), pod)
+}
+
+// begin is a set with so many pods that serve.
+func begin(pods int) *tape {
+	t := newTape()
+	t.set("v1", nil)
+	for n := range pods {
+		t.pod(n, seen{asked: "v1", runs: "v1", ready: true})
+	}
+	return t
+}
+
+func hot(set *v1alpha1.SidecarSet) {
+	set.Spec.Containers[0].UpgradeStrategy.UpgradeType = v1alpha1.SidecarContainerHotUpgrade
+	set.Spec.Containers[0].UpgradeStrategy.HotUpgradeEmptyImage = "empty"
+}
+
+// twins is a hot pod: what its twins are asked to run, and do.
+func twins(active, first, second string, ready bool) func(*corev1.Pod) {
+	return func(pod *corev1.Pod) {
+		pod.Annotations[v1alpha1.WorkingHotUpgradeContainerAnnotation] = fmt.Sprintf(`{"side":%q}`, active)
+		pod.Spec.Containers = []corev1.Container{{Name: "side-1", Image: first}, {Name: "side-2", Image: second}}
+		for i := range pod.Spec.Containers {
+			pod.Spec.Containers[i].Env = []corev1.EnvVar{{Name: injectedEnv, Value: "true"}}
+		}
+		pod.Status.ContainerStatuses = []corev1.ContainerStatus{
+			{Name: "side-1", Image: first, ImageID: first, Ready: ready}, {Name: "side-2", Image: second, ImageID: second, Ready: ready},
+		}
+	}
+}
+
+func TestWhatIsBroken(t *testing.T) {
+	for name, c := range map[string]struct {
+		play func(*tape)
+		want []string
+	}{
+		"one after the other": {func(t *tape) {
+			t.set("v2", nil)
+			for n := range 3 {
+				t.pod(n, seen{asked: "v2", runs: "v1", ready: true})
+				t.pod(n, seen{asked: "v2", runs: "v2"})
+				t.pod(n, seen{asked: "v2", runs: "v2", ready: true})
+			}
+		}, nil},
+		"two at once": {func(t *tape) {
+			t.set("v2", nil)
+			t.pod(0, seen{asked: "v2", runs: "v1", ready: true})
+			t.pod(1, seen{asked: "v2", runs: "v1", ready: true})
+		}, []string{"bound"}},
+		"the second generation while the first is on its way": {func(t *tape) {
+			t.set("v2", nil)
+			t.pod(0, seen{asked: "v2", runs: "v2"})
+			t.set("v3", nil)
+			t.pod(1, seen{asked: "v3", runs: "v1", ready: true})
+		}, []string{"bound"}},
+		"one that was down before costs nothing": {func(t *tape) {
+			t.pod(0, seen{asked: "v1", runs: "v1"})
+			t.set("v2", nil)
+			t.pod(0, seen{asked: "v2", runs: "v1"})
+			t.pod(1, seen{asked: "v2", runs: "v1", ready: true})
+		}, nil},
+		"a window that has become smaller is known in time": {func(t *tape) {
+			t.set("v2", func(set *v1alpha1.SidecarSet) { set.Spec.UpdateStrategy.MaxUnavailable = new(intstr.FromInt32(3)) })
+			t.pod(0, seen{asked: "v2", runs: "v1", ready: true})
+			t.set("v2", nil)
+			t.pod(1, seen{asked: "v2", runs: "v1", ready: true})
+		}, nil},
+		"and not ignored": {func(t *tape) {
+			t.set("v2", func(set *v1alpha1.SidecarSet) { set.Spec.UpdateStrategy.MaxUnavailable = new(intstr.FromInt32(3)) })
+			t.pod(0, seen{asked: "v2", runs: "v1", ready: true})
+			t.set("v2", nil)
+			t.now = t.now.Add(10 * time.Second)
+			t.pod(1, seen{asked: "v2", runs: "v1", ready: true})
+		}, []string{"bound"}},
+		"an older generation": {func(t *tape) {
+			t.set("v2", nil)
+			t.set("v3", nil)
+			t.now = t.now.Add(10 * time.Second)
+			t.pod(0, seen{asked: "v2", runs: "v1", ready: true})
+		}, []string{"fence"}},
+		"during a pause": {func(t *tape) {
+			t.set("v2", func(set *v1alpha1.SidecarSet) { set.Spec.UpdateStrategy.Paused = true })
+			t.now = t.now.Add(10 * time.Second)
+			t.pod(0, seen{asked: "v2", runs: "v1", ready: true})
+		}, []string{"fence"}},
+		"after the set is gone": {func(t *tape) {
+			t.set("v2", func(set *v1alpha1.SidecarSet) { set.DeletionTimestamp = new(metav1.Now()) })
+			t.now = t.now.Add(10 * time.Second)
+			t.pod(0, seen{asked: "v2", runs: "v1", ready: true})
+		}, []string{"fence"}},
+		"during a hold": {func(t *tape) {
+			t.set("v2", nil)
+			t.holds["one"] = t.now
+			t.now = t.now.Add(10 * time.Second)
+			t.pod(0, seen{asked: "v2", runs: "v1", ready: true})
+		}, []string{"hold"}},
+		"more than the partition lets go": {func(t *tape) {
+			t.set("v2", func(set *v1alpha1.SidecarSet) { set.Spec.UpdateStrategy.Partition = new(intstr.FromString("50%")) })
+			t.now = t.now.Add(2 * time.Minute)
+			for n := range 2 {
+				t.pod(n, seen{asked: "v2", runs: "v1", ready: true})
+				t.pod(n, seen{asked: "v2", runs: "v2", ready: true})
+			}
+		}, []string{"partition"}},
+		"the app": {func(t *tape) {
+			t.pod(0, seen{asked: "v1", runs: "v1", ready: true, change: func(pod *corev1.Pod) { pod.Status.ContainerStatuses[0].RestartCount = 1 }})
+		}, []string{"app"}},
+		"a hot upgrade": {func(t *tape) {
+			t.set("v1", hot)
+			t.pod(9, seen{asked: "v1", ready: true, change: twins("side-1", "v1", "empty", true)})
+			t.set("v2", hot)
+			t.pod(9, seen{asked: "v2", ready: true, change: twins("side-2", "v1", "v2", true)})
+			t.pod(9, seen{asked: "v2", ready: true, change: twins("side-2", "empty", "v2", true)})
+		}, nil},
+		"the twin that serves": {func(t *tape) {
+			t.set("v1", hot)
+			t.pod(9, seen{asked: "v1", ready: true, change: twins("side-1", "v1", "empty", true)})
+			t.set("v2", hot)
+			t.pod(9, seen{asked: "v2", ready: true, change: twins("side-1", "v2", "empty", true)})
+		}, []string{"twins"}},
+		"emptied too early": {func(t *tape) {
+			t.set("v1", hot)
+			t.pod(9, seen{asked: "v1", ready: true, change: twins("side-1", "v1", "empty", true)})
+			t.set("v2", hot)
+			t.pod(9, seen{asked: "v2", change: twins("side-2", "v1", "v2", false)})
+			t.pod(9, seen{asked: "v2", change: twins("side-2", "empty", "v2", false)})
+		}, []string{"twins"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			tape := begin(3)
+			c.play(tape)
+			assert.Equal(t, c.want, tape.broken)
+		})
+	}
+}
+
+// What was sent before a process was frozen may arrive when it goes on.
+func TestWhatIsLateIsNotBroken(t *testing.T) {
+	tape := begin(3)
+	tape.set("v2", nil)
+	tape.late = append(tape.late, interval{from: tape.now, until: tape.now.Add(30 * time.Second)})
+	tape.set("v3", nil)
+	tape.now = tape.now.Add(31 * time.Second)
+	tape.pod(0, seen{asked: "v2", runs: "v1", ready: true})
+	assert.Empty(t, tape.broken)
+	tape.now = tape.now.Add(31 * time.Second)
+	tape.pod(0, seen{asked: "v2", runs: "v2", ready: true})
+	tape.pod(1, seen{asked: "v2", runs: "v1", ready: true})
+	assert.Equal(t, []string{"fence"}, tape.broken)
+}
+
+func TestEventsComeInTheOrderOfTheirWrites(t *testing.T) {
+	var o order
+	now := time.Now()
+	for _, version := range []uint64{3, 1, 2} {
+		o.add(event{version: version, seen: now.Add(-time.Minute)})
+	}
+	o.add(event{version: 4, seen: now})
+	var got []uint64
+	for _, e := range o.settled(now) {
+		got = append(got, e.version)
+	}
+	assert.Equal(t, []uint64{1, 2, 3}, got)
+}
