@@ -64,18 +64,20 @@ func follow(e event, v *version, before, now *pod, written bool) (tookSlot bool)
 	settled, ready := now.settled(v), now.ready()
 	switch {
 	case written && !moves:
-		now.moving[v.name] = moving{since: e.seen, slot: before.ready() && !e.listed, atWrite: true}
+		now.moving[v.name] = moving{since: e.seen, slot: before.ready() && !e.listed, atWrite: before.ready(), unreadySince: before.readySince()}
 		return before.ready()
 	case written:
 		slot := move.slot || before.ready() && !e.listed
-		now.moving[v.name] = moving{since: move.since, slot: slot, atWrite: move.atWrite || slot && !move.slot}
+		now.moving[v.name] = moving{
+			since: move.since, slot: slot, atWrite: move.atWrite || slot && !move.slot, unreadySince: move.unreadySince,
+		}
 		return slot && !move.slot
 	case settled && ready:
 		delete(now.moving, v.name)
 	case moves && ready && !move.slot:
 		// It serves, and what it is asked to run will take it down: that counts
 		// from when it can be known (SPEC §7.5).
-		now.moving[v.name] = moving{since: e.seen, slot: true}
+		now.moving[v.name] = moving{since: e.seen, slot: true, unreadySince: move.unreadySince}
 	}
 	return false
 }
@@ -93,7 +95,7 @@ func (o *Observer) checkBound(e event, h *history, now *pod) {
 	count, counted := 0, []string(nil)
 	for _, p := range o.pods {
 		move := p.moving[v.name]
-		if !move.slot || !p.matched(v) || p.UID != now.UID && move.since.After(known) && !move.atWrite {
+		if !p.takesSlot(v.name) || !p.matched(v) || p.UID != now.UID && move.since.After(known) && !move.atWrite {
 			continue
 		}
 		count++

@@ -238,3 +238,25 @@ func TestEventsComeInTheOrderOfTheirWrites(t *testing.T) {
 	}
 	assert.Equal(t, []uint64{1, 2, 3}, got)
 }
+
+// A kubelet that has said that a pod was ready, and takes that back, has not had it
+// ready (SPEC §7.5 asks since when the condition is what it is).
+func TestWhatAKubeletTakesBackDoesNotCount(t *testing.T) {
+	since := func(at time.Time) func(*corev1.Pod) {
+		return func(pod *corev1.Pod) { pod.Status.Conditions[0].LastTransitionTime = metav1.NewTime(at) }
+	}
+	for name, again := range map[string]time.Duration{"taken back": 0, "down again": 5 * time.Second} {
+		t.Run(name, func(t *testing.T) {
+			tape := begin(2)
+			down := tape.now
+			tape.pod(0, seen{asked: "v1", runs: "v1", change: since(down)})
+			tape.set("v2", nil)
+			tape.pod(0, seen{asked: "v2", runs: "v1", change: since(down)})
+			tape.pod(0, seen{asked: "v2", runs: "v1", ready: true, change: since(down.Add(time.Second))})
+			tape.pod(0, seen{asked: "v2", runs: "v1", change: since(down.Add(again))})
+			tape.now = tape.now.Add(time.Minute)
+			tape.pod(1, seen{asked: "v2", runs: "v1", ready: true})
+			assert.Equal(t, again > 0, len(tape.broken) > 0, "%v", tape.broken)
+		})
+	}
+}

@@ -38,6 +38,9 @@ type moving struct {
 	// atWrite slots were taken by the write, and not when the pod served again:
 	// nobody can know the latter at once.
 	atWrite bool
+	// unreadySince is the time of the Ready condition of a pod that did not serve
+	// when it was written.
+	unreadySince time.Time
 }
 
 func newPod(object *corev1.Pod, before *pod) (*pod, error) {
@@ -100,6 +103,22 @@ func (p *pod) readyCondition() *corev1.PodCondition {
 		}
 	}
 	return nil
+}
+
+// readySince is when the Ready condition changed last, as the kubelet says.
+func (p *pod) readySince() time.Time {
+	if c := p.readyCondition(); c != nil {
+		return c.LastTransitionTime.Time
+	}
+	return time.Time{}
+}
+
+// takesSlot reports whether a pod does not serve because of a set's upgrade. One that
+// did not serve before, and since when has not changed, costs nothing: a kubelet that
+// takes back that it had become ready says so too (SPEC §7.5).
+func (p *pod) takesSlot(set string) bool {
+	move := p.moving[set]
+	return move.slot && (move.atWrite || p.ready() || !p.readySince().Equal(move.unreadySince))
 }
 
 func (p *pod) image(container string) string {
