@@ -105,7 +105,7 @@ func newWorld(ctx context.Context, dir string, pods int, out io.Writer, report f
 	}
 	w := &world{Cluster: stack, dir: dir, links: map[string]*link.Link{}, current: map[int]Fault{}, out: out, began: time.Now()}
 	w.replicas = int32(pods / len(deploymentNames()))
-	if err := w.prepare(ctx, pods, report); err != nil {
+	if err := w.prepare(ctx, report); err != nil {
 		w.close()
 		return nil, err
 	}
@@ -133,7 +133,7 @@ func (w *world) watch(ctx context.Context) (stop func()) {
 	return stop
 }
 
-func (w *world) prepare(ctx context.Context, pods int, report func(observer.Violation)) error {
+func (w *world) prepare(ctx context.Context, report func(observer.Violation)) error {
 	if err := w.connect(ctx); err != nil {
 		return err
 	}

@@ -3,6 +3,7 @@ package observer
 import (
 	"fmt"
 	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -61,23 +62,24 @@ func (o *Observer) checkSet(e event, h *history, before, now *pod) {
 // write has just taken a slot: the pod served, and nobody had taken it down.
 func follow(e event, v *version, before, now *pod, written bool) (tookSlot bool) {
 	move, moves := now.moving[v.name]
-	settled, ready := now.settled(v), now.ready()
-	switch {
-	case written && !moves:
-		now.moving[v.name] = moving{since: e.seen, slot: before.ready() && !e.listed, atWrite: before.ready(), unreadySince: before.readySince()}
-		return before.ready()
-	case written:
-		slot := move.slot || before.ready() && !e.listed
-		now.moving[v.name] = moving{
-			since: move.since, slot: slot, atWrite: move.atWrite || slot && !move.slot, unreadySince: move.unreadySince,
+	if written {
+		served := before.ready() && !e.listed
+		if !moves {
+			move = moving{since: e.seen, unreadySince: before.readySince()}
 		}
-		return slot && !move.slot
-	case settled && ready:
+		tookSlot = served && !move.slot
+		move.slot, move.atWrite = move.slot || served, move.atWrite || tookSlot
+		now.moving[v.name] = move
+		return tookSlot
+	}
+	switch ready := now.ready(); {
+	case ready && now.settled(v):
 		delete(now.moving, v.name)
 	case moves && ready && !move.slot:
 		// It serves, and what it is asked to run will take it down: that counts
 		// from when it can be known (SPEC §7.5).
-		now.moving[v.name] = moving{since: e.seen, slot: true, unreadySince: move.unreadySince}
+		move.since, move.slot = e.seen, true
+		now.moving[v.name] = move
 	}
 	return false
 }
@@ -112,31 +114,34 @@ func (o *Observer) checkBound(e event, h *history, now *pod) {
 // pods have come and gone meanwhile (SPEC §7.4).
 func (o *Observer) checkPartition(e event, h *history, now *pod) {
 	v := h.newest()
+	if v.gone || v.hash != now.hashes[v.name] {
+		return
+	}
 	fewest, _ := h.extremes(e.seen.Add(-churnTime))
 	kept := fewest
 	for _, was := range h.during(o.known(e.seen), e.seen) {
-		if was.gone || was.hash != now.hashes[v.name] {
-			continue
+		if !was.gone && was.hash == v.hash {
+			kept = min(kept, was.kept(fewest))
 		}
-		kept = min(kept, was.kept(fewest))
 	}
-	if v.gone || kept == 0 || v.hash != now.hashes[v.name] {
-		return
+	if old := o.countOld(v, e.seen.Add(-churnTime)); old < kept {
+		o.fail(e, now, "partition", v.name, fmt.Sprintf("%d pods are old, %d are to stay so", old, kept))
 	}
-	old := 0
+}
+
+// countOld counts the pods that are old, and those that have left since then.
+func (o *Observer) countOld(v *version, since time.Time) (old int) {
 	for _, p := range o.pods {
 		if p.matched(v) && p.hashes[v.name] != v.hash {
 			old++
 		}
 	}
 	for _, left := range o.departures[v.name] {
-		if left.After(e.seen.Add(-churnTime)) {
+		if left.After(since) {
 			old++
 		}
 	}
-	if old < kept {
-		o.fail(e, now, "partition", v.name, fmt.Sprintf("%d pods are old, %d are to stay so", old, kept))
-	}
+	return old
 }
 
 // checkFence lets nobody write what the set has not wanted for a while (SPEC §7.1).
@@ -161,31 +166,35 @@ func (o *Observer) checkHold(e event, v *version, now *pod) {
 	}
 }
 
-// checkTwins: one of two twins is active, and the other is empty unless the pod
-// migrates from one to the other; the one that serves is left alone (SPEC §7.7).
+// checkTwins: one of two twins is active and has an image (SPEC §7.7).
 func (o *Observer) checkTwins(e event, v *version, before, now *pod, written bool) {
 	for _, s := range v.sidecars {
 		if s.empty == "" {
 			continue
 		}
-		active, standby := now.active[s.name], s.standby(now)
-		if active != s.name+"-1" && active != s.name+"-2" {
+		active := now.active[s.name]
+		switch {
+		case active != s.name+"-1" && active != s.name+"-2":
 			o.fail(e, now, "twins", v.name, fmt.Sprintf("%q is active of the twins of %s", active, s.name))
-			continue
-		}
-		if now.image(active) == s.empty {
+		case now.image(active) == s.empty:
 			o.fail(e, now, "twins", v.name, fmt.Sprintf("%s is active and empty", active))
+		case !e.listed:
+			o.checkChangeOfTwins(e, v, s, before, now, written)
 		}
-		if e.listed {
-			continue
-		}
-		if written && before.ready() && now.image(before.active[s.name]) != before.image(before.active[s.name]) {
-			o.fail(e, now, "twins", v.name, fmt.Sprintf("%s was serving and was given another image", before.active[s.name]))
-		}
-		emptied := now.image(standby) == s.empty && before.image(standby) != s.empty
-		if status := before.status(active); emptied && (!before.runs(active) || !status.Ready) {
-			o.fail(e, now, "twins", v.name, fmt.Sprintf("%s was emptied before %s served", standby, active))
-		}
+	}
+}
+
+// checkChangeOfTwins: the twin that serves is left alone, and emptied only when the
+// other one serves.
+func (o *Observer) checkChangeOfTwins(e event, v *version, s sidecar, before, now *pod, written bool) {
+	served := before.active[s.name]
+	if written && before.ready() && now.image(served) != before.image(served) {
+		o.fail(e, now, "twins", v.name, fmt.Sprintf("%s was serving and was given another image", served))
+	}
+	active, standby := now.active[s.name], s.standby(now)
+	emptied := now.image(standby) == s.empty && before.image(standby) != s.empty
+	if status := before.status(active); emptied && (!before.runs(active) || !status.Ready) {
+		o.fail(e, now, "twins", v.name, fmt.Sprintf("%s was emptied before %s served", standby, active))
 	}
 }
 

@@ -27,41 +27,47 @@ func (o *Observer) Pending() []string {
 
 func (o *Observer) pendingOf(v *version) (pending []string) {
 	var now counts
-	add := func(p *pod, format string, args ...any) {
-		pending = append(pending, fmt.Sprintf("set %s, pod %s: ", v.name, p.key())+fmt.Sprintf(format, args...))
-	}
 	for _, p := range o.pods {
 		if !p.live() || !v.selector.Matches(labels.Set(p.Labels)) {
 			continue
 		}
-		if !p.injected(v) {
-			add(p, "selected and not injected")
-			continue
+		for _, what := range p.pending(v) {
+			pending = append(pending, fmt.Sprintf("set %s, pod %s: %s", v.name, p.key(), what))
 		}
-		now.add(p, v)
-		if p.hashes[v.name] != v.hash {
-			add(p, "not updated")
-		}
-		for _, s := range v.sidecars {
-			active := s.name
-			if s.empty != "" {
-				active = p.active[s.name]
-				if standby := s.standby(p); p.image(standby) != s.empty {
-					add(p, "standby %s holds %s", standby, p.image(standby))
-				}
-			}
-			if p.image(active) != s.image {
-				add(p, "%s holds %s instead of %s", active, p.image(active), s.image)
-			}
-		}
-		if !p.settled(v) || !p.ready() {
-			add(p, "not ready")
+		if p.injected(v) {
+			now.add(p, v)
 		}
 	}
 	status := counts{v.status.MatchedPods, v.status.UpdatedPods, v.status.ReadyPods, v.status.UpdatedReadyPods}
 	if status != now || v.status.ObservedGeneration != v.generation {
 		pending = append(pending, fmt.Sprintf("set %s: status of generation %d says %+v, there are %+v of generation %d",
 			v.name, v.status.ObservedGeneration, status, now, v.generation))
+	}
+	return pending
+}
+
+// pending is what a pod that a set selects still lacks.
+func (p *pod) pending(v *version) (pending []string) {
+	if !p.injected(v) {
+		return []string{"selected and not injected"}
+	}
+	if p.hashes[v.name] != v.hash {
+		pending = append(pending, "not updated")
+	}
+	for _, s := range v.sidecars {
+		active := s.name
+		if s.empty != "" {
+			active = p.active[s.name]
+			if standby := s.standby(p); p.image(standby) != s.empty {
+				pending = append(pending, fmt.Sprintf("standby %s holds %s", standby, p.image(standby)))
+			}
+		}
+		if p.image(active) != s.image {
+			pending = append(pending, fmt.Sprintf("%s holds %s instead of %s", active, p.image(active), s.image))
+		}
+	}
+	if !p.settled(v) || !p.ready() {
+		pending = append(pending, "not ready")
 	}
 	return pending
 }
