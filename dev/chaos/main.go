@@ -48,7 +48,7 @@ func command() *cobra.Command {
 	cmd.Flags().IntVar(&o.pods, "pods", 300, "on simulated nodes")
 	cmd.Flags().BoolVar(&o.keep, "keep", false, "keep the logs of a run without violations too")
 	cmd.Flags().BoolVar(&o.planOnly, "plan", false, "print the faults and do nothing")
-	cmd.AddCommand(soakCommand())
+	cmd.AddCommand(soakCommand(), restartCommand())
 	return cmd
 }
 
@@ -95,6 +95,9 @@ func disturbed(ctx context.Context, o options, plan []Fault, dir string, out io.
 		return err
 	}
 	defer w.close()
+	if err := w.populate(ctx, setNames()); err != nil {
+		return err
+	}
 	defer w.watch(ctx)()
 	if err := w.settle(ctx, int(w.replicas)*len(deploymentNames())); err != nil {
 		return fmt.Errorf("before any fault: %w", err)
@@ -107,7 +110,7 @@ func disturbed(ctx context.Context, o options, plan []Fault, dir string, out io.
 	if n := w.observer.Violations(); n > 0 {
 		err = errors.Join(fmt.Errorf("%d violations", n), err)
 	}
-	w.say("%d faults, %d upgrades of pods seen, %d violations", len(plan), w.observer.Writes(), w.observer.Violations())
+	w.say("%d faults, %d upgrades of pods seen, %d violations", len(plan), len(w.observer.Upgrades()), w.observer.Violations())
 	return err
 }
 

@@ -106,7 +106,7 @@ func (s *soak) take(ctx context.Context, w *world) error {
 	for name, value := range now {
 		s.series[name] = append(s.series[name], value)
 	}
-	s.upgrades = append(s.upgrades, float64(w.observer.Writes()))
+	s.upgrades = append(s.upgrades, float64(len(w.observer.Upgrades())))
 	return nil
 }
 

@@ -97,7 +97,7 @@ func newDeployment(name string, replicas int32) *appsv1.Deployment {
 	}
 }
 
-// newWorld starts everything and makes about so many pods. Close ends it.
+// newWorld starts all but the roles, for about so many pods. Close ends it.
 func newWorld(ctx context.Context, dir string, pods int, out io.Writer, report func(observer.Violation)) (*world, error) {
 	stack, err := cluster.Start(ctx, cluster.Options{Dir: filepath.Join(dir, "stack")})
 	if err != nil {
@@ -105,10 +105,11 @@ func newWorld(ctx context.Context, dir string, pods int, out io.Writer, report f
 	}
 	w := &world{Cluster: stack, dir: dir, links: map[string]*link.Link{}, current: map[int]Fault{}, out: out, began: time.Now()}
 	w.replicas = int32(pods / len(deploymentNames()))
-	if err := w.prepare(ctx, report); err != nil {
+	if err := w.connect(ctx); err != nil {
 		w.close()
 		return nil, err
 	}
+	w.observer = observer.New(w.kube, report)
 	return w, nil
 }
 
@@ -133,20 +134,21 @@ func (w *world) watch(ctx context.Context) (stop func()) {
 	return stop
 }
 
-func (w *world) prepare(ctx context.Context, report func(observer.Violation)) error {
-	if err := w.connect(ctx); err != nil {
-		return err
-	}
-	w.observer = observer.New(w.kube, report)
+// populate starts the roles, and makes sets and pods.
+func (w *world) populate(ctx context.Context, sets []string) error {
 	for _, role := range []string{cluster.Operator, cluster.Webhook, "worker-1", "worker-2"} {
 		if err := w.startRole(ctx, role); err != nil {
 			return err
 		}
 	}
+	return w.makePods(ctx, sets)
+}
+
+func (w *world) makePods(ctx context.Context, sets []string) error {
 	if err := w.kube.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}); err != nil {
 		return fmt.Errorf("create namespace: %w", err)
 	}
-	for _, name := range setNames() {
+	for _, name := range sets {
 		if err := w.kube.Create(ctx, newSet(name, "v1")); err != nil {
 			return fmt.Errorf("create SidecarSet %s: %w", name, err)
 		}

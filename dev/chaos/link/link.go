@@ -81,10 +81,15 @@ func (l *Link) Reset() {
 // Redirect has the link lead to another address, and cuts the connections to
 // the one before.
 func (l *Link) Redirect(upstream string) {
+	l.RedirectNew(upstream)
+	l.Reset()
+}
+
+// RedirectNew has new connections lead to another address.
+func (l *Link) RedirectNew(upstream string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.upstream = upstream
-	l.cut()
 }
 
 // Close ends the link and its connections.
@@ -134,7 +139,7 @@ func (l *Link) serve(client net.Conn) {
 	}
 	c.server = server
 	l.mu.Lock()
-	if l.state.Cut || l.upstream != upstream {
+	if l.state.Cut {
 		l.mu.Unlock()
 		c.reset()
 		return

@@ -49,7 +49,7 @@ func (o *Observer) checkSet(e event, h *history, before, now *pod) {
 	if !written || e.listed {
 		return
 	}
-	o.writes++
+	o.upgrades = append(o.upgrades, e.seen)
 	o.checkFence(e, h, now)
 	o.checkHold(e, v, now)
 	o.checkPartition(e, h, now)

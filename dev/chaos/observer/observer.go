@@ -57,7 +57,8 @@ type Observer struct {
 	// departures are when pods that were old left a set.
 	departures map[string][]time.Time
 	violations int
-	writes     int
+	// upgrades are when pods were written.
+	upgrades []time.Time
 }
 
 // interval ends never while until is zero.
@@ -160,11 +161,11 @@ func (o *Observer) Violations() int {
 	return o.violations
 }
 
-// Writes counts the upgrades of pods that were seen.
-func (o *Observer) Writes() int {
+// Upgrades are the moments at which pods were upgraded.
+func (o *Observer) Upgrades() []time.Time {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	return o.writes
+	return slices.Clone(o.upgrades)
 }
 
 // Pods counts those that are there.
