@@ -160,6 +160,10 @@ screenshot: controlplane build ## Take the pictures of Temporal's UI in docs/ima
 chaos: controlplane build ## Disturb a whole installation and check what it promises (SEED=1 FAULTS=100)
 	go run ./dev/chaos --seed=$(SEED) --faults=$(FAULTS)
 
+.PHONY: bench-restart
+bench-restart: controlplane build ## Measure what a rolling restart costs a rollout (PODS=1000)
+	go run ./dev/chaos restart --pods=$(PODS)
+
 .PHONY: soak
 soak: controlplane build ## Edit for a long time and see what grows (DURATION=30m)
 	go run ./dev/chaos soak --seed=$(SEED) --duration=$(DURATION)

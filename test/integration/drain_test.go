@@ -19,18 +19,18 @@ import (
 // A worker that is asked to end hands over what it has in hand: nobody has to wait
 // until the server has missed its heartbeats, or its answer to a workflow task.
 func TestAWorkerThatEndsHandsItsBatchOver(t *testing.T) {
-	for name, strategy := range map[string]func(*v1alpha1.SidecarSet){"cold": window(4), "hot": hot(4)} {
+	for name, strategy := range map[string]func(*v1alpha1.SidecarSet){"cold": window(2), "hot": hot(2)} {
 		t.Run(name, func(t *testing.T) {
-			s := newScene(t, 60, strategy)
+			s := newScene(t, 24, strategy)
 			s.upgradeTo("side:v2")
-			s.await(func(v witness.View) bool { return v.Updated >= 8 })
+			s.await(func(v witness.View) bool { return v.Updated >= 4 })
 			ended := s.workerInHand()
 			require.NoError(t, stack.Stop(ended))
 			t.Cleanup(func() { require.NoError(t, stack.StartAgain(context.WithoutCancel(s.ctx), ended)) })
 			before := s.witness.View()
-			require.Less(t, before.Updated, 60, "the worker has ended too late")
-			s.await(witness.Settled(60))
-			s.within(4)
+			require.Less(t, before.Updated, 24, "the worker has ended too late")
+			s.await(witness.Settled(24))
+			s.within(2)
 			s.awaitPhase(protocol.PhaseComplete)
 			assert.Empty(t, s.timeouts())
 		})
@@ -40,16 +40,16 @@ func TestAWorkerThatEndsHandsItsBatchOver(t *testing.T) {
 // Who restarts everything, one process after the other, stops no rollout: no
 // task is waited for in vain.
 func TestARollingRestartWaitsForNobody(t *testing.T) {
-	s := newScene(t, 80, window(4))
+	s := newScene(t, 40, window(2))
 	s.upgradeTo("side:v2")
 	s.await(func(v witness.View) bool { return v.Updated >= 4 })
 	for _, role := range []string{"worker-1", cluster.Operator, "worker-2"} {
 		require.NoError(t, stack.Stop(role))
 		require.NoError(t, stack.StartAgain(s.ctx, role))
 	}
-	require.Less(t, s.witness.View().Updated, 80, "the rollout was over before the restarts")
-	s.await(witness.Settled(80))
-	s.within(4)
+	require.Less(t, s.witness.View().Updated, 40, "the rollout was over before the restarts")
+	s.await(witness.Settled(40))
+	s.within(2)
 	s.awaitPhase(protocol.PhaseComplete)
 	assert.Empty(t, s.timeouts())
 }
