@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"strconv"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -39,7 +41,44 @@ type feed struct {
 	events chan<- event
 	// up since when, in nanoseconds since 1970; zero while the watch is down.
 	up    atomic.Int64
+	mu    sync.Mutex
 	known map[types.UID]client.Object
+}
+
+// current is until which version the feed has brought everything; zero when that
+// cannot be told. A watch that was granted may be silent for a while: an API server
+// that has just started fills its caches first.
+func (f *feed) current(ctx context.Context) uint64 {
+	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
+	defer cancel()
+	list := f.list()
+	if err := f.client.List(ctx, list); err != nil {
+		return 0
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	behind := meta.EachListItem(list, func(item runtime.Object) error {
+		object, ok := item.(client.Object)
+		if !ok {
+			return errors.New("the watch is behind")
+		}
+		if known := f.known[object.GetUID()]; known == nil || numbered(known) < numbered(object) {
+			return errors.New("the watch is behind")
+		}
+		return nil
+	})
+	version, err := strconv.ParseUint(list.GetResourceVersion(), 10, 64)
+	if behind != nil || err != nil {
+		return 0
+	}
+	return version
+}
+
+// numbered is the resourceVersion of an object. Versions of this API server are
+// numbers; one that is none comes first.
+func numbered(object client.Object) uint64 {
+	version, _ := strconv.ParseUint(object.GetResourceVersion(), 10, 64)
+	return version
 }
 
 func newFeed(c client.WithWatch, list func() client.ObjectList, events chan<- event) *feed {
@@ -106,10 +145,7 @@ func (f *feed) relist(ctx context.Context) (string, error) {
 	if err := f.client.List(ctx, list); err != nil {
 		return "", fmt.Errorf("list: %w", err)
 	}
-	missing := make(map[types.UID]client.Object, len(f.known))
-	for uid, object := range f.known {
-		missing[uid] = object
-	}
+	missing := maps.Clone(f.known) // only this goroutine writes it
 	err := meta.EachListItem(list, func(item runtime.Object) error {
 		object, ok := item.(client.Object)
 		if !ok {
@@ -134,14 +170,15 @@ func (f *feed) relist(ctx context.Context) (string, error) {
 }
 
 func (f *feed) pass(object client.Object, deleted, listed bool) {
+	// Before it is known to have come, it is there to be put in order.
+	f.events <- event{object: object, version: numbered(object), seen: time.Now(), deleted: deleted, listed: listed}
+	f.mu.Lock()
+	defer f.mu.Unlock()
 	if deleted {
 		delete(f.known, object.GetUID())
 	} else {
 		f.known[object.GetUID()] = object
 	}
-	// Versions of this API server are numbers; one that is none comes first.
-	version, _ := strconv.ParseUint(object.GetResourceVersion(), 10, 64)
-	f.events <- event{object: object, version: version, seen: time.Now(), deleted: deleted, listed: listed}
 }
 
 // upFor is for how long the feed has brought every change; zero while it does not.

@@ -22,8 +22,10 @@ const (
 	fenceTime = 2*time.Second + 2*time.Second
 	// churnTime is how long ago pods may have come and gone without a cache showing
 	// it: while nobody knows that a connection is dead, and until it is listed again.
-	churnTime   = time.Minute
-	clockFormat = "15:04:05.000"
+	churnTime = time.Minute
+	// compareInterval is how often the watch of sets is compared with the API server.
+	compareInterval = 500 * time.Millisecond
+	clockFormat     = "15:04:05.000"
 )
 
 // Violation is something that must not be.
@@ -46,6 +48,9 @@ type Observer struct {
 	events chan event
 	feeds  []*feed
 	order  order
+	// horizon is until which version all that happened to sets is known.
+	horizon  uint64
+	compared time.Time
 
 	mu   sync.Mutex
 	sets map[string]*history
@@ -92,7 +97,7 @@ func (o *Observer) Run(ctx context.Context) {
 		case e := <-o.events:
 			o.order.add(e)
 		case <-tick.C:
-			o.process()
+			o.process(ctx)
 		case <-ctx.Done():
 			// Feeds may be about to pass an event.
 			go func() {
@@ -108,15 +113,22 @@ func (o *Observer) Run(ctx context.Context) {
 
 // process looks at what can be put in order: while a feed is down, an earlier
 // event may come.
-func (o *Observer) process() {
+func (o *Observer) process(ctx context.Context) {
 	for _, f := range o.feeds {
 		if f.upFor() < settleTime {
 			return
 		}
 	}
+	if now := time.Now(); now.Sub(o.compared) >= compareInterval {
+		o.compared = now
+		o.horizon = max(o.horizon, o.feeds[0].current(ctx))
+	}
+	for len(o.events) > 0 {
+		o.order.add(<-o.events)
+	}
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	for _, e := range o.order.settled(time.Now()) {
+	for _, e := range o.order.settled(time.Now(), o.horizon) {
 		switch object := e.object.(type) {
 		case *v1alpha1.SidecarSet:
 			o.observeSet(e, object)

@@ -228,12 +228,12 @@ func TestWhatIsLateIsNotBroken(t *testing.T) {
 func TestEventsComeInTheOrderOfTheirWrites(t *testing.T) {
 	var o order
 	now := time.Now()
-	for _, version := range []uint64{3, 1, 2} {
+	for _, version := range []uint64{3, 1, 2, 5} {
 		o.add(event{version: version, seen: now.Add(-time.Minute)})
 	}
 	o.add(event{version: 4, seen: now})
 	var got []uint64
-	for _, e := range o.settled(now) {
+	for _, e := range o.settled(now, 4) {
 		got = append(got, e.version)
 	}
 	assert.Equal(t, []uint64{1, 2, 3}, got)

@@ -34,10 +34,11 @@ func (o *order) Pop() any {
 // add takes an event in.
 func (o *order) add(e event) { heap.Push(o, e) }
 
-// settled takes out the events that nothing can come before any more.
-func (o *order) settled(now time.Time) []event {
+// settled takes out the events that nothing can come before any more: all sets are
+// known until the horizon.
+func (o *order) settled(now time.Time, horizon uint64) []event {
 	var ready []event
-	for len(*o) > 0 && now.Sub((*o)[0].seen) >= settleTime {
+	for len(*o) > 0 && (*o)[0].version <= horizon && now.Sub((*o)[0].seen) >= settleTime {
 		if e, ok := heap.Pop(o).(event); ok {
 			ready = append(ready, e)
 		}
