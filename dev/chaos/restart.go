@@ -53,6 +53,11 @@ func rollingRestart(ctx context.Context, pods int, out io.Writer) error {
 		return err
 	}
 	defer w.close()
+	defer w.watch(ctx)()
+	return w.measureRestarts(ctx)
+}
+
+func (w *world) measureRestarts(ctx context.Context) error {
 	webhooks, err := w.startReplicas(ctx)
 	if err != nil {
 		return err
@@ -60,7 +65,6 @@ func rollingRestart(ctx context.Context, pods int, out io.Writer) error {
 	if err := w.makePods(ctx, []string{"e"}); err != nil {
 		return err
 	}
-	defer w.watch(ctx)()
 	if err := w.settle(ctx, int(w.replicas)*len(deploymentNames())); err != nil {
 		return err
 	}
@@ -82,12 +86,11 @@ func rollingRestart(ctx context.Context, pods int, out io.Writer) error {
 	}
 	ended := time.Now()
 	made, refused := probes()
-	time.Sleep(2 * probeInterval) // events settle
 	if err := w.settle(ctx, 1); err != nil {
 		return err
 	}
 	upgrades := w.observer.Upgrades()
-	_, err = fmt.Fprintf(out, "longest time without an upgrade: %.2f s before, %.2f s during the restarts (%.0f s)\npods made meanwhile: %d, refused: %d\n",
+	_, err = fmt.Fprintf(w.out, "longest time without an upgrade: %.2f s before, %.2f s during the restarts (%.0f s)\npods made meanwhile: %d, refused: %d\n",
 		longestGap(upgrades, began, restarts).Seconds(), longestGap(upgrades, restarts, ended).Seconds(), ended.Sub(restarts).Seconds(), made, len(refused))
 	if err == nil && len(refused) > 0 {
 		err = fmt.Errorf("pods were refused: %s", refused[0])
