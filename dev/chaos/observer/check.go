@@ -91,7 +91,7 @@ func (o *Observer) checkBound(e event, h *history, now *pod) {
 	known := o.known(e.seen)
 	_, most := h.extremes(e.seen.Add(-churnTime))
 	allowed := 0
-	for _, was := range h.during(known, e.seen) {
+	for _, was := range h.since(known) {
 		allowed = max(allowed, was.slots(most))
 	}
 	count, counted := 0, []string(nil)
@@ -119,7 +119,7 @@ func (o *Observer) checkPartition(e event, h *history, now *pod) {
 	}
 	fewest, _ := h.extremes(e.seen.Add(-churnTime))
 	kept := fewest
-	for _, was := range h.during(o.known(e.seen), e.seen) {
+	for _, was := range h.since(o.known(e.seen)) {
 		if !was.gone && was.hash == v.hash {
 			kept = min(kept, was.kept(fewest))
 		}
@@ -149,7 +149,7 @@ func (o *Observer) checkFence(e event, h *history, now *pod) {
 	known := o.known(e.seen)
 	name := h.newest().name
 	found := ""
-	for _, was := range h.during(known, e.seen) {
+	for _, was := range h.since(known) {
 		if !was.gone && !was.stopped && was.hash == now.hashes[name] {
 			return
 		}

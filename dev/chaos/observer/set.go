@@ -125,17 +125,15 @@ type size struct {
 
 func (h *history) newest() *version { return h.versions[len(h.versions)-1] }
 
-// during returns what the set was from a moment until another, oldest first.
-func (h *history) during(from, until time.Time) []*version {
-	for first := len(h.versions) - 1; ; first-- {
-		if first <= 0 || !h.versions[first].seen.After(from) {
-			last := first
-			for last+1 < len(h.versions) && !h.versions[last+1].seen.After(until) {
-				last++
-			}
-			return h.versions[max(first, 0) : last+1]
-		}
+// since returns what the set was from a moment on, oldest first. Events are looked
+// at in the order of their writes, so that the newest version was in force at the
+// write in hand, also if its event came late.
+func (h *history) since(from time.Time) []*version {
+	first := len(h.versions) - 1
+	for first > 0 && h.versions[first].seen.After(from) {
+		first--
 	}
+	return h.versions[first:]
 }
 
 // extremes are the fewest and the most pods matched since a moment.
