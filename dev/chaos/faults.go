@@ -110,7 +110,7 @@ func (w *world) exhaust(ctx context.Context, f Fault) error {
 	}
 	err := w.StartAgain(ctx, throttled)
 	if errors.Is(err, process.ErrUnknown) {
-		err = w.StartTemporalAs(ctx, throttled, "--dynamic-config-value", "frontend.namespaceRPS="+throttledRPS)
+		err = w.StartDevServerAs(ctx, throttled, "--dynamic-config-value", "frontend.namespaceRPS="+throttledRPS)
 	}
 	if err == nil {
 		last(ctx, f)

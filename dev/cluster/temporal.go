@@ -74,10 +74,10 @@ func (c *Cluster) devServerSpec() process.Spec {
 	return spec
 }
 
-// StartTemporalAs runs Temporal, which must be stopped, as process name and with
+// StartDevServerAs runs the dev server, which must be stopped, as process name and with
 // further arguments, on its usual ports and database.
-func (c *Cluster) StartTemporalAs(ctx context.Context, name string, args ...string) error {
-	spec := c.temporalSpec()
+func (c *Cluster) StartDevServerAs(ctx context.Context, name string, args ...string) error {
+	spec := c.devServerSpec()
 	spec.Name = name
 	spec.Args = append(spec.Args, args...)
 	return c.Start(ctx, spec)
