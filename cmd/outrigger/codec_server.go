@@ -29,7 +29,7 @@ func newCodecServer(shared *flags) *cobra.Command {
 			return s.Run(cmd.Context())
 		},
 	}
-	addPayloadKeys(cmd, &keys)
+	keys.AddTo(cmd.Flags())
 	set := cmd.Flags()
 	set.StringVar(&s.Address, "bind-address", "127.0.0.1:8088", "`host:port` to listen on")
 	set.StringVar(&s.TokenFile, "token-file", "", "`file` with the bearer token that requests must have, read at each; required where the address is not 127.0.0.1")

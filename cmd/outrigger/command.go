@@ -88,8 +88,8 @@ func (f *flags) options(args []string) (kube.Options, error) {
 }
 
 func addTemporal(cmd *cobra.Command, f *temporal.Flags, keys *codec.Options, taskQueue *string) {
-	addConnection(cmd, f)
-	addPayloadKeys(cmd, keys)
+	f.AddTo(cmd.Flags())
+	keys.AddTo(cmd.Flags())
 	cmd.Flags().StringVar(taskQueue, "task-queue", "", "Temporal task `queue`; empty: the UID of namespace kube-system, so that clusters can share a Temporal")
 }
 

@@ -37,7 +37,7 @@ func newSetup() *cobra.Command {
 			})
 		},
 	}
-	addConnection(cmd, &f)
+	f.AddTo(cmd.Flags())
 	cmd.Flags().DurationVar(&s.Retention, "retention", 72*time.Hour, "how long ended runs are kept; for a namespace that is created")
 	cmd.Flags().BoolVar(&s.DryRun, "dry-run", false, "only say what would be done")
 	return cmd
@@ -58,7 +58,7 @@ func newPrune() *cobra.Command {
 			})
 		},
 	}
-	addConnection(cmd, &f)
+	f.AddTo(cmd.Flags())
 	cmd.Flags().StringVar(&p.Cluster, "cluster-uid", "", "`UID` of the cluster's namespace kube-system, or the --task-queue that its roles had")
 	cmd.Flags().BoolVar(&p.Yes, "yes", false, "do not ask")
 	return cmd

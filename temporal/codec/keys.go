@@ -12,6 +12,8 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+
+	"github.com/spf13/pflag"
 )
 
 // keySize is that of AES-256, in bytes.
@@ -32,6 +34,13 @@ type Options struct {
 	// KeyID is the key that encrypts; KeyIDFile holds that id instead, and can be .current
 	// in KeyDir. With neither, payloads are only decrypted.
 	KeyID, KeyIDFile string
+}
+
+// AddTo adds the flags of whoever writes or reads payloads.
+func (o *Options) AddTo(set *pflag.FlagSet) {
+	set.StringVar(&o.KeyDir, "temporal-payload-key-dir", "", "`directory` of the keys that decrypt payloads, one file for each key id, read again when they change (TEMPORAL_PAYLOAD_KEY_DIR)")
+	set.StringVar(&o.KeyID, "temporal-payload-key-id", "", "`id` of the key that encrypts payloads (TEMPORAL_PAYLOAD_KEY_ID); empty: they are not encrypted")
+	set.StringVar(&o.KeyIDFile, "temporal-payload-key-id-file", "", "`file` with that id, read again when it changes, such as .current beside the keys (TEMPORAL_PAYLOAD_KEY_ID_FILE)")
 }
 
 // WithVariables fills in what is empty from the variables of the environment.
