@@ -1,0 +1,187 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	appsv1 "k8s.io/api/apps/v1"
+	authenticationv1 "k8s.io/api/authentication/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/outrigger/outrigger/api/v1alpha1"
+	"github.com/outrigger/outrigger/internal/match"
+	"github.com/outrigger/outrigger/internal/revision"
+	"github.com/outrigger/outrigger/kube"
+)
+
+// pageSize is how many objects kubectl asks for at once.
+const pageSize = 500
+
+// cluster reads what the commands need.
+type cluster struct {
+	client.Reader
+	// live writes, too.
+	live            client.Client
+	config          *rest.Config
+	scheme          *runtime.Scheme
+	systemNamespace string
+	// page is 0 for a cache, which gives everything at once.
+	page int64
+}
+
+func (s *shared) cluster() (*cluster, error) {
+	config, err := s.config.ToRESTConfig()
+	if err != nil {
+		return nil, fmt.Errorf("find a cluster: %w (name one with --context or --kubeconfig)", err)
+	}
+	// As kubectl: whoever waits here is one person.
+	config.QPS, config.Burst = 50, 300
+	config.UserAgent = name
+	scheme, err := kube.NewScheme()
+	if err != nil {
+		return nil, err
+	}
+	if err := authenticationv1.AddToScheme(scheme); err != nil {
+		return nil, fmt.Errorf("register API types: %w", err)
+	}
+	live, err := client.New(config, client.Options{Scheme: scheme})
+	if err != nil {
+		return nil, fmt.Errorf("set up a client: %w", err)
+	}
+	return &cluster{Reader: live, live: live, config: config, scheme: scheme, systemNamespace: s.systemNamespace, page: pageSize}, nil
+}
+
+func (c *cluster) sets(ctx context.Context) ([]v1alpha1.SidecarSet, error) {
+	var list v1alpha1.SidecarSetList
+	if err := c.List(ctx, &list); err != nil {
+		return nil, explain(err, "list SidecarSets")
+	}
+	slices.SortFunc(list.Items, func(a, b v1alpha1.SidecarSet) int { return strings.Compare(a.Name, b.Name) })
+	return list.Items, nil
+}
+
+func (c *cluster) set(ctx context.Context, name string) (*v1alpha1.SidecarSet, error) {
+	name = strings.TrimPrefix(name, "sidecarset/")
+	var set v1alpha1.SidecarSet
+	err := c.Get(ctx, client.ObjectKey{Name: name}, &set)
+	if apierrors.IsNotFound(err) && !missingKind(err) {
+		return nil, c.noSuchSet(ctx, name)
+	}
+	if err != nil {
+		return nil, explain(err, "get SidecarSet "+name)
+	}
+	return &set, nil
+}
+
+// noSuchSet names those that there are.
+func (c *cluster) noSuchSet(ctx context.Context, name string) error {
+	const enough = 10
+	sets, err := c.sets(ctx)
+	if err != nil {
+		return fmt.Errorf("there is no SidecarSet %q", name)
+	}
+	var names []string
+	for i := range sets[:min(enough, len(sets))] {
+		names = append(names, sets[i].Name)
+	}
+	switch {
+	case len(names) == 0:
+		return fmt.Errorf("there is no SidecarSet %q, nor any other", name)
+	case len(sets) > enough:
+		names = append(names, "…")
+	}
+	return fmt.Errorf("there is no SidecarSet %q; there are %s", name, strings.Join(names, ", "))
+}
+
+// pods that a set selects, or a few more.
+func (c *cluster) pods(ctx context.Context, set *v1alpha1.SidecarSet) ([]*corev1.Pod, error) {
+	scope, err := match.NewScope(&set.Spec)
+	if err != nil {
+		return nil, fmt.Errorf("SidecarSet %s: %w", set.Name, err)
+	}
+	options := []client.ListOption{client.MatchingLabelsSelector{Selector: scope.PodSelector()}}
+	if namespace := scope.OneNamespace(); namespace != "" {
+		options = append(options, client.InNamespace(namespace))
+	}
+	var pods []*corev1.Pod
+	next := ""
+	for {
+		var list corev1.PodList
+		page := append(slices.Clone(options), client.Limit(c.page), client.Continue(next))
+		if err := c.List(ctx, &list, page...); err != nil {
+			return nil, explain(err, "list the pods of SidecarSet "+set.Name)
+		}
+		for i := range list.Items {
+			pods = append(pods, &list.Items[i])
+		}
+		if next = list.Continue; next == "" {
+			return pods, nil
+		}
+	}
+}
+
+// revisions of a set, the oldest first.
+func (c *cluster) revisions(ctx context.Context, set *v1alpha1.SidecarSet) ([]*appsv1.ControllerRevision, error) {
+	var list appsv1.ControllerRevisionList
+	err := c.List(ctx, &list, client.InNamespace(c.systemNamespace), client.MatchingLabels{v1alpha1.SidecarSetNameLabel: set.Name})
+	if err != nil {
+		return nil, explain(err, "list the revisions of SidecarSet "+set.Name+" in namespace "+c.systemNamespace)
+	}
+	return revision.Of(set, list.Items), nil
+}
+
+// namespaceLabels keeps what it has read.
+func (c *cluster) namespaceLabels(ctx context.Context) func(string) (map[string]string, error) {
+	read, known := kube.NamespaceLabels(ctx, c), map[string]map[string]string{}
+	return func(namespace string) (map[string]string, error) {
+		if labels, ok := known[namespace]; ok {
+			return labels, nil
+		}
+		labels, err := read(namespace)
+		if err != nil {
+			return nil, explain(err, "get namespace "+namespace)
+		}
+		known[namespace] = labels
+		return labels, nil
+	}
+}
+
+// user is who the API server says that this is; empty if it does not.
+func (c *cluster) user(ctx context.Context) string {
+	review := &authenticationv1.SelfSubjectReview{}
+	if err := c.live.Create(ctx, review); err != nil {
+		return ""
+	}
+	return review.Status.UserInfo.Username
+}
+
+// missingKind reports whether the cluster does not know SidecarSets.
+func missingKind(err error) bool {
+	var status apierrors.APIStatus
+	if meta.IsNoMatchError(err) {
+		return true
+	}
+	// Discovery was cached, or is not allowed: the path itself is unknown.
+	return apierrors.IsNotFound(err) && errors.As(err, &status) && (status.Status().Details == nil || status.Status().Details.Name == "")
+}
+
+// explain says what was tried and, where it is known, what helps.
+func explain(err error, what string) error {
+	switch {
+	case missingKind(err):
+		return fmt.Errorf("%s: this cluster does not know SidecarSets (CRD sidecarsets.apps.kruise.io): is it the right one (--context), and is Outrigger installed in it?", what)
+	case apierrors.IsForbidden(err):
+		return fmt.Errorf("%s: not allowed: %w; ask for a role that grants that verb on that resource", what, err)
+	case apierrors.IsUnauthorized(err):
+		return fmt.Errorf("%s: the API server does not accept these credentials: %w", what, err)
+	}
+	return fmt.Errorf("%s: %w", what, err)
+}

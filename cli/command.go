@@ -1,0 +1,72 @@
+package cli
+
+import (
+	"context"
+	"time"
+
+	"github.com/spf13/cobra"
+	"k8s.io/cli-runtime/pkg/genericclioptions"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
+
+	"github.com/outrigger/outrigger/api/v1alpha1"
+	"github.com/outrigger/outrigger/temporal"
+)
+
+const name = "kubectl-sidecarset"
+
+// shared is what every command has.
+type shared struct {
+	genericiooptions.IOStreams
+	config          *genericclioptions.ConfigFlags
+	temporal        temporal.Flags
+	systemNamespace string
+	now             func() time.Time
+}
+
+// NewCommand returns the root of the commands.
+func NewCommand(streams genericiooptions.IOStreams) *cobra.Command {
+	s := &shared{IOStreams: streams, config: genericclioptions.NewConfigFlags(true), now: time.Now}
+	root := &cobra.Command{
+		Use:   "kubectl-sidecarset",
+		Short: "Watch, plan and steer the rollouts of SidecarSets",
+		Long: "Watch, plan and steer the rollouts of SidecarSets.\n\n" +
+			"What pods do is read from the cluster; what a run does, from Temporal. Without Temporal everything but\n" +
+			"pause, resume and the list of runs works.",
+		Annotations:   map[string]string{cobra.CommandDisplayNameAnnotation: "kubectl sidecarset"},
+		SilenceUsage:  true,
+		SilenceErrors: true,
+	}
+	root.SetIn(streams.In)
+	root.SetOut(streams.Out)
+	root.SetErr(streams.ErrOut)
+	s.config.AddFlags(root.PersistentFlags())
+	s.temporal.AddTo(root.PersistentFlags())
+	root.PersistentFlags().StringVar(&s.systemNamespace, "system-namespace", v1alpha1.DefaultSystemNamespace, "`namespace` that holds the revisions of SidecarSets")
+	root.AddCommand(newStatus(s), newList(s), newPause(s), newResume(s))
+	return root
+}
+
+// completeSets offers the names of the SidecarSets as first argument.
+func (s *shared) completeSets(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+	if len(args) > 0 {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	ctx, cancel := context.WithTimeout(cmd.Context(), completionTimeout)
+	defer cancel()
+	c, err := s.cluster()
+	if err != nil {
+		return nil, cobra.ShellCompDirectiveError
+	}
+	var names []string
+	sets, err := c.sets(ctx)
+	if err != nil {
+		return nil, cobra.ShellCompDirectiveError
+	}
+	for i := range sets {
+		names = append(names, sets[i].Name)
+	}
+	return names, cobra.ShellCompDirectiveNoFileComp
+}
+
+// completionTimeout is how long somebody who presses tab waits.
+const completionTimeout = 3 * time.Second

@@ -1,0 +1,82 @@
+package cli
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"os"
+
+	"github.com/spf13/cobra"
+	"go.temporal.io/api/serviceerror"
+	"go.temporal.io/sdk/temporal"
+
+	"github.com/outrigger/outrigger/api/protocol"
+)
+
+func newPause(s *shared) *cobra.Command {
+	cmd := newHold(s, "pause", protocol.PauseUpdate)
+	cmd.Short = "Hold the rollout of a set until it is resumed"
+	cmd.Long = "Hold the rollout of a set until it is resumed, and wait for its answer.\n\n" +
+		"The batch in hand ends first. The hold outlives generations and lost runs; status shows who holds it and why.\n" +
+		"spec.updateStrategy.paused holds rollouts, too, also those that have not begun, and needs no Temporal."
+	return cmd
+}
+
+func newResume(s *shared) *cobra.Command {
+	cmd := newHold(s, "resume", protocol.ResumeUpdate)
+	cmd.Short = "Let a rollout that was paused go on"
+	return cmd
+}
+
+func newHold(s *shared, verb, update string) *cobra.Command {
+	var why string
+	cmd := &cobra.Command{
+		Use:               verb + " NAME --reason TEXT",
+		Args:              cobra.ExactArgs(1),
+		ValidArgsFunction: s.completeSets,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return s.hold(cmd, args[0], update, why)
+		},
+	}
+	cmd.Flags().StringVar(&why, "reason", "", "`text` that status, conditions and the run show")
+	return cmd
+}
+
+func (s *shared) hold(cmd *cobra.Command, name, update, why string) error {
+	ctx := cmd.Context()
+	c, err := s.cluster()
+	if err != nil {
+		return err
+	}
+	set, err := c.set(ctx, name)
+	if err != nil {
+		return err
+	}
+	r, err := s.connect()
+	if err != nil {
+		return err
+	}
+	defer r.Close()
+	who := cmp.Or(c.user(ctx), os.Getenv("USER"))
+	result, err := r.update(ctx, set, update, protocol.Hold{Who: who, Why: why})
+	if err != nil {
+		return fmt.Errorf("%s the rollout of SidecarSet %s: %w", update, set.Name, r.explainUpdate(err))
+	}
+	_, err = fmt.Fprintf(s.Out, "sidecarset/%s %s\n", set.Name, result.Message)
+	return err
+}
+
+// explainUpdate says why a run did not take an update, and what does.
+func (r *runs) explainUpdate(err error) error {
+	var none *serviceerror.NotFound
+	var refused *temporal.ApplicationError
+	switch {
+	case errors.As(err, &none):
+		return errors.New("no run is open: everything that can be upgraded is; spec.updateStrategy.paused holds the next one")
+	case errors.As(err, &refused):
+		return errors.New(refused.Message())
+	case unanswered(err):
+		return fmt.Errorf("%w, or no worker does; spec.updateStrategy.paused is followed as soon as one runs", r.explain(err))
+	}
+	return r.explain(err)
+}

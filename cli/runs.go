@@ -1,0 +1,113 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/go-logr/logr"
+	"go.temporal.io/api/enums/v1"
+	"go.temporal.io/api/serviceerror"
+	sdk "go.temporal.io/sdk/client"
+	"go.temporal.io/sdk/contrib/envconfig"
+
+	"github.com/outrigger/outrigger/api/protocol"
+	"github.com/outrigger/outrigger/api/v1alpha1"
+	"github.com/outrigger/outrigger/temporal"
+)
+
+const (
+	// lookTimeout bounds a question to Temporal that can also stay unanswered.
+	lookTimeout = 3 * time.Second
+	// updateTimeout bounds pause and resume, which somebody waits for.
+	updateTimeout = 15 * time.Second
+)
+
+// runs are the rollouts in Temporal.
+type runs struct {
+	sdk.Client
+	options temporal.Options
+}
+
+// connect does not talk to Temporal yet. The caller closes it.
+func (s *shared) connect() (*runs, error) {
+	options, err := s.temporal.Options(envconfig.EnvLookupOS)
+	if err != nil {
+		return nil, err
+	}
+	options.Identity = temporal.Identity("kubectl", envconfig.EnvLookupOS)
+	c, err := temporal.NewLazyClient(options, logr.Discard())
+	if err != nil {
+		return nil, err
+	}
+	return &runs{c, options}, nil
+}
+
+// explain says where Temporal was looked for and, where it is known, what helps.
+func (r *runs) explain(err error) error {
+	where := fmt.Sprintf("Temporal at %s, namespace %s", r.options.Address, r.options.Namespace)
+	if cause, remedy := temporal.Explain(err); cause != "" {
+		return fmt.Errorf("%s: %s (%s)", where, cause, remedy)
+	}
+	if unanswered(err) {
+		return fmt.Errorf("%s does not answer (name it with --temporal-address or TEMPORAL_ADDRESS)", where)
+	}
+	return fmt.Errorf("%s: %w", where, err)
+}
+
+func unanswered(err error) bool {
+	var unavailable *serviceerror.Unavailable
+	var late *serviceerror.DeadlineExceeded
+	return errors.As(err, &unavailable) || errors.As(err, &late) || errors.Is(err, context.DeadlineExceeded)
+}
+
+// errNoWorker is a run that exists and does not answer.
+var errNoWorker = errors.New("the run does not answer: is a worker running?") //nolint:gochecknoglobals // an error to compare with
+
+// look asks the open run of a set; nil if none is.
+func (r *runs) look(ctx context.Context, set *v1alpha1.SidecarSet) (*protocol.RolloutStatus, error) {
+	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
+	defer cancel()
+	id := protocol.WorkflowID(set.Name, set.UID)
+	described, err := r.DescribeWorkflowExecution(ctx, id, "")
+	var none *serviceerror.NotFound
+	if errors.As(err, &none) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, r.explain(err)
+	}
+	if described.WorkflowExecutionInfo.Status != enums.WORKFLOW_EXECUTION_STATUS_RUNNING {
+		return nil, nil
+	}
+	answer, err := r.QueryWorkflow(ctx, id, "", protocol.StatusQuery)
+	if errors.As(err, &none) {
+		return nil, nil
+	}
+	if unanswered(err) {
+		return nil, errNoWorker
+	}
+	if err != nil {
+		return nil, r.explain(err)
+	}
+	var status protocol.RolloutStatus
+	if err := answer.Get(&status); err != nil {
+		return nil, fmt.Errorf("read the answer of run %s: %w", id, err)
+	}
+	return &status, nil
+}
+
+// update sends pause or resume, and waits for the answer.
+func (r *runs) update(ctx context.Context, set *v1alpha1.SidecarSet, update string, hold protocol.Hold) (protocol.HoldResult, error) {
+	ctx, cancel := context.WithTimeout(ctx, updateTimeout)
+	defer cancel()
+	var result protocol.HoldResult
+	handle, err := r.UpdateWorkflow(ctx, sdk.UpdateWorkflowOptions{
+		WorkflowID: protocol.WorkflowID(set.Name, set.UID), UpdateName: update, Args: []any{hold}, WaitForStage: sdk.WorkflowUpdateStageCompleted,
+	})
+	if err == nil {
+		err = handle.Get(ctx, &result)
+	}
+	return result, err
+}
