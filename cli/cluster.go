@@ -115,14 +115,18 @@ func (c *cluster) pods(ctx context.Context, set *v1alpha1.SidecarSet) ([]*corev1
 	next := ""
 	for {
 		var list corev1.PodList
-		page := append(slices.Clone(options), client.Limit(c.page), client.Continue(next))
+		page := options
+		if c.page > 0 {
+			page = append(slices.Clone(options), client.Limit(c.page), client.Continue(next))
+		}
 		if err := c.List(ctx, &list, page...); err != nil {
 			return nil, explain(err, "list the pods of SidecarSet "+set.Name)
 		}
 		for i := range list.Items {
 			pods = append(pods, &list.Items[i])
 		}
-		if next = list.Continue; next == "" {
+		// A cache gives everything at once, and a token that it does not take.
+		if next = list.Continue; next == "" || c.page == 0 {
 			return pods, nil
 		}
 	}

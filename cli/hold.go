@@ -76,7 +76,7 @@ func (r *runs) explainUpdate(err error) error {
 	case errors.As(err, &refused):
 		return errors.New(refused.Message())
 	case unanswered(err):
-		return fmt.Errorf("%w, or no worker does; spec.updateStrategy.paused is followed as soon as one runs", r.explain(err))
+		return fmt.Errorf("%w; or no worker runs: spec.updateStrategy.paused is followed as soon as one runs", r.explain(err))
 	}
 	return r.explain(err)
 }

@@ -48,13 +48,14 @@ type Rollout struct {
 	Name       string `json:"name"`
 	Generation int64  `json:"generation"`
 	// Observed says that status is about this generation.
-	Observed bool            `json:"observed"`
-	Phase    protocol.Phase  `json:"phase"`
-	Message  string          `json:"message"`
-	Counts   protocol.Counts `json:"counts"`
-	Window   Window          `json:"window"`
-	Images   []Image         `json:"images"`
-	Hold     *protocol.Hold  `json:"hold,omitempty"`
+	Observed bool `json:"observed"`
+	// Phase is the plan's, or Paused while somebody holds the run.
+	Phase   protocol.Phase  `json:"phase"`
+	Message string          `json:"message"`
+	Counts  protocol.Counts `json:"counts"`
+	Window  Window          `json:"window"`
+	Images  []Image         `json:"images"`
+	Hold    *protocol.Hold  `json:"hold,omitempty"`
 	// Conditions are those that the operator wrote, Progressing first.
 	Conditions []Condition `json:"conditions,omitempty"`
 	Run        *Run        `json:"run,omitempty"`
@@ -138,6 +139,9 @@ func NewRollout(in RolloutInput) (*Rollout, error) {
 		Name: set.Name, Generation: set.Generation, Observed: set.Status.ObservedGeneration == set.Generation,
 		Phase: plan.Phase, Message: plan.Message, Counts: plan.Counts, Window: windowOf(set, &plan),
 		Images: images(&set.Spec), Hold: holdOf(in), Conditions: conditions(set), Run: runOf(in), RunUnknown: in.Run.Unknown,
+	}
+	if r.Hold != nil && r.Counts.Remaining > 0 {
+		r.Phase = protocol.PhasePaused
 	}
 	r.Revisions, err = revisions(in, population, version)
 	return r, err
