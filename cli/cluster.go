@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	admissionv1 "k8s.io/api/admissionregistration/v1"
 	appsv1 "k8s.io/api/apps/v1"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -49,8 +50,10 @@ func (s *shared) cluster() (*cluster, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := authenticationv1.AddToScheme(scheme); err != nil {
-		return nil, fmt.Errorf("register API types: %w", err)
+	for _, add := range []func(*runtime.Scheme) error{authenticationv1.AddToScheme, admissionv1.AddToScheme} {
+		if err := add(scheme); err != nil {
+			return nil, fmt.Errorf("register API types: %w", err)
+		}
 	}
 	live, err := client.New(config, client.Options{Scheme: scheme})
 	if err != nil {

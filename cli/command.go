@@ -42,7 +42,7 @@ func NewCommand(streams genericiooptions.IOStreams) *cobra.Command {
 	s.config.AddFlags(root.PersistentFlags())
 	s.temporal.AddTo(root.PersistentFlags())
 	root.PersistentFlags().StringVar(&s.systemNamespace, "system-namespace", v1alpha1.DefaultSystemNamespace, "`namespace` that holds the revisions of SidecarSets")
-	root.AddCommand(newStatus(s), newList(s), newPause(s), newResume(s))
+	root.AddCommand(newStatus(s), newList(s), newPlan(s), newWhy(s), newHistory(s), newDiff(s), newUndo(s), newPause(s), newResume(s), newOpen(s))
 	return root
 }
 

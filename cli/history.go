@@ -1,0 +1,155 @@
+package cli
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+
+	"github.com/spf13/cobra"
+	"go.temporal.io/api/common/v1"
+	"go.temporal.io/api/history/v1"
+	"go.temporal.io/api/workflow/v1"
+	"go.temporal.io/api/workflowservice/v1"
+	"go.temporal.io/sdk/converter"
+
+	"github.com/outrigger/outrigger/api/protocol"
+	"github.com/outrigger/outrigger/api/v1alpha1"
+	"github.com/outrigger/outrigger/cli/view"
+)
+
+func newHistory(s *shared) *cobra.Command {
+	var o output
+	var limit int
+	cmd := &cobra.Command{
+		Use:   "history NAME",
+		Short: "List the revisions and runs of a set, and who changed it",
+		Long: "List the revisions and runs of a set, and who changed it: field managers as the API server remembers them, and\n" +
+			"those who paused and resumed, as the listed runs tell.",
+		Args:              cobra.ExactArgs(1),
+		ValidArgsFunction: s.completeSets,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if limit < 1 {
+				return fmt.Errorf("--runs must be positive")
+			}
+			model, err := s.history(cmd.Context(), args[0], limit)
+			if err != nil {
+				return err
+			}
+			return s.print(o, model)
+		},
+	}
+	o.add(cmd, formatJSON, formatYAML)
+	cmd.Flags().IntVar(&limit, "runs", 10, "how many runs to list, the newest first")
+	return cmd
+}
+
+func (s *shared) history(ctx context.Context, name string, limit int) (*view.History, error) {
+	c, err := s.cluster()
+	if err != nil {
+		return nil, err
+	}
+	set, err := c.set(ctx, name)
+	if err != nil {
+		return nil, err
+	}
+	revisions, err := c.revisions(ctx, set)
+	if err != nil {
+		return nil, err
+	}
+	pods, err := c.pods(ctx, set)
+	if err != nil {
+		return nil, err
+	}
+	rows, changes, unknown := s.runsOf(ctx, set, limit)
+	model, err := view.NewHistory(set, revisions, pods, rows, changes)
+	if err != nil {
+		return nil, err
+	}
+	model.RunsUnknown = unknown
+	return model, nil
+}
+
+// runsOf says why there are none if it cannot list them.
+func (s *shared) runsOf(ctx context.Context, set *v1alpha1.SidecarSet, limit int) (rows []view.RunRow, changes []view.Change, unknown string) {
+	r, err := s.connect()
+	if err != nil {
+		return nil, nil, err.Error()
+	}
+	defer r.Close()
+	if rows, err = r.list(ctx, set, limit); err != nil {
+		return nil, nil, err.Error()
+	}
+	for _, row := range rows {
+		told, err := r.changes(ctx, set, row.RunID)
+		if err != nil {
+			return rows, changes, ""
+		}
+		changes = append(changes, told...)
+	}
+	return rows, changes, ""
+}
+
+func (r *runs) list(ctx context.Context, set *v1alpha1.SidecarSet, limit int) ([]view.RunRow, error) {
+	ctx, cancel := context.WithTimeout(ctx, updateTimeout)
+	defer cancel()
+	listed, err := r.ListWorkflow(ctx, &workflowservice.ListWorkflowExecutionsRequest{
+		Namespace: r.options.Namespace, PageSize: int32(limit), Query: fmt.Sprintf("WorkflowId = '%s'", protocol.WorkflowID(set.Name, set.UID)),
+	})
+	if err != nil {
+		return nil, r.explain(err)
+	}
+	var rows []view.RunRow
+	for _, run := range listed.Executions[:min(limit, len(listed.Executions))] {
+		rows = append(rows, rowOf(run))
+	}
+	return rows, nil
+}
+
+func rowOf(run *workflow.WorkflowExecutionInfo) view.RunRow {
+	row := view.RunRow{RunID: run.Execution.RunId, Status: run.Status.String(), Started: run.StartTime.AsTime()}
+	if run.CloseTime != nil {
+		ended := run.CloseTime.AsTime()
+		row.Ended = &ended
+	}
+	fields := run.GetSearchAttributes().GetIndexedFields()
+	// Attributes that were removed since are left out.
+	_ = decode(fields[protocol.GenerationAttribute], &row.Generation)
+	_ = decode(fields[protocol.RolloutPhaseAttribute], &row.Phase)
+	return row
+}
+
+func decode(payload *common.Payload, into any) error {
+	if payload == nil {
+		return nil
+	}
+	return converter.GetDefaultDataConverter().FromPayload(payload, into)
+}
+
+// changes are the pauses and resumes that a run was sent, as signals or updates.
+func (r *runs) changes(ctx context.Context, set *v1alpha1.SidecarSet, run string) ([]view.Change, error) {
+	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
+	defer cancel()
+	var found []view.Change
+	err := r.events(ctx, protocol.WorkflowID(set.Name, set.UID), run, func(event *history.HistoryEvent) {
+		what, by, identity := holdOf(event)
+		if what != protocol.PauseSignal && what != protocol.ResumeSignal {
+			return
+		}
+		var hold protocol.Hold
+		// One that was sent by hand may hold anything.
+		_ = converter.GetDefaultDataConverter().FromPayloads(by, &hold)
+		found = append(found, view.Change{At: event.EventTime.AsTime(), Who: cmp.Or(hold.Who, identity), What: what + "d", Why: hold.Why})
+	})
+	return found, err
+}
+
+// holdOf returns the name and the payload of the signal or update that an event is about.
+func holdOf(event *history.HistoryEvent) (name string, payload *common.Payloads, identity string) {
+	if signal := event.GetWorkflowExecutionSignaledEventAttributes(); signal != nil {
+		return signal.SignalName, signal.Input, signal.Identity
+	}
+	if update := event.GetWorkflowExecutionUpdateAcceptedEventAttributes().GetAcceptedRequest(); update != nil {
+		return update.GetInput().GetName(), update.GetInput().GetArgs(), update.GetMeta().GetIdentity()
+	}
+	return "", nil, ""
+}
