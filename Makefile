@@ -35,8 +35,8 @@ controlplane:
 	@tools/build.sh $(controlplane)
 
 .PHONY: build
-build: bin/stack ## Build outrigger into bin/
-	go build -o bin/ ./cmd/outrigger
+build: bin/stack ## Build outrigger and the kubectl plugin into bin/
+	go build -o bin/ ./cmd/outrigger ./cmd/kubectl-sidecarset
 
 # go build decides whether anything is to be done.
 .PHONY: bin/stack
@@ -84,7 +84,7 @@ precommit: ## Check what takes less than a minute: formatting, vet, lint, and th
 	@unformatted=$$(gofmt -l .); [ -z "$$unformatted" ] || { echo "precommit: run make fmt for" $$unformatted; exit 1; }
 	go vet ./...
 	@[ ! -x bin/golangci-lint ] || bin/golangci-lint run --allow-parallel-runners
-	go test ./api/... ./internal/... ./workflows ./test/architecture ./test/conformance
+	go test ./api/... ./internal/... ./cli/... ./workflows ./test/architecture ./test/conformance
 
 .PHONY: test
 test: controlplane build ## Run all tests

@@ -63,7 +63,7 @@ func unanswered(err error) bool {
 }
 
 // errNoWorker is a run that exists and does not answer.
-var errNoWorker = errors.New("the run does not answer: is a worker running?") //nolint:gochecknoglobals // an error to compare with
+var errNoWorker = errors.New("the run does not answer: is a worker running?")
 
 // look asks the open run of a set; nil if none is.
 func (r *runs) look(ctx context.Context, set *v1alpha1.SidecarSet) (*protocol.RolloutStatus, error) {

@@ -54,7 +54,7 @@ func (s *shared) watchStatus(ctx context.Context, c *cluster, name string, o out
 }
 
 // errInterrupted ends a watch that somebody left.
-var errInterrupted = errors.New("interrupted; the rollout goes on") //nolint:gochecknoglobals // an error to compare with
+var errInterrupted = errors.New("interrupted; the rollout goes on")
 
 // lines prints each change.
 func (s *shared) lines(ctx context.Context, name string, o output, follow func(context.Context, func(*view.Rollout) error) error) error {
@@ -91,7 +91,7 @@ func (c *cluster) follow(ctx context.Context, name string, ask look, show func(*
 }
 
 // errScopeChanged says that other pods have to be watched.
-var errScopeChanged = errors.New("the set selects other pods now") //nolint:gochecknoglobals // an error to compare with
+var errScopeChanged = errors.New("the set selects other pods now")
 
 // followScope watches the pods that a set selects.
 func (c *cluster) followScope(ctx context.Context, from *v1alpha1.SidecarSet, ask look, show func(*view.Rollout) error) error {

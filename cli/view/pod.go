@@ -50,7 +50,7 @@ type Pod struct {
 	Node      string   `json:"node,omitempty"`
 	// Why says what the pod waits for.
 	Why string `json:"why,omitempty"`
-	// Since is when the upgrade was written, for one that is under way.
+	// Since is when the upgrade was written, for one that is under way or fails.
 	Since *time.Time `json:"since,omitempty"`
 }
 
@@ -120,7 +120,7 @@ func (s *standing) pod() Pod {
 	p := Pod{Namespace: s.Namespace, Name: s.Name, Phase: podPhases().Decide(s), Ready: s.Ready, Node: s.Spec.NodeName}
 	switch p.Phase {
 	case PodFailing:
-		p.Why = s.startFailure()
+		p.Why, p.Since = s.startFailure(), s.written()
 	case PodRefused:
 		p.Why = s.refused[s.Reference()]
 	case PodNotUpgradable:

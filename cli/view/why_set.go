@@ -151,7 +151,7 @@ func (s *stillness) uninjected() []string {
 	if s.missing == 0 {
 		return nil
 	}
-	return []string{fmt.Sprintf("%s match and were not injected (kubectl sidecarset list --missing)", plural(s.missing, "pod"))}
+	return []string{fmt.Sprintf("not injected though they match: %s (kubectl sidecarset list --missing)", plural(s.missing, "pod"))}
 }
 
 // Write writes a line for each reason.

@@ -56,6 +56,8 @@ func TestRoomsThatImportOnly(t *testing.T) {
 		// Decisions know no client, logger, clock, randomness or Temporal.
 		"internal":  append(types, module+"/internal"),
 		"workflows": {"go.temporal.io/sdk", module + "/api/protocol"},
+		// What people are shown is as pure as what decides.
+		"cli/view": append(types, module+"/internal", module+"/cli/view"),
 	}
 	effects := []string{"math/rand", "math/rand/v2", "net/http", "os", "log", "log/slog"}
 	for path, one := range packages(t) {
@@ -86,7 +88,10 @@ func TestRoomsThatNeverReach(t *testing.T) {
 		"kube":       {{"go.temporal.io", module + "/workflows", module + "/activities"}, processes, programs},
 		"temporal":   {{"k8s.io/client-go", "sigs.k8s.io/controller-runtime"}, processes, programs},
 		"tracing":    {{module + "/temporal", module + "/kube", "go.temporal.io", "k8s.io"}, processes, programs},
+		"cli":        {{module + "/workflows", module + "/activities"}, processes, programs},
 		"cmd":        {{module + "/dev"}},
+		// The plugin is no process of the cluster's.
+		"cmd/kubectl-sidecarset": {{module + "/workflows", module + "/activities"}, processes},
 		// They run the processes as programs.
 		"dev": {processes},
 		// What counts from outside shares no code with what it counts.

@@ -1,0 +1,373 @@
+package view
+
+import (
+	"bytes"
+	"flag"
+	"io"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	admissionv1 "k8s.io/api/admissionregistration/v1"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/intstr"
+
+	"github.com/outrigger/outrigger/api/protocol"
+	"github.com/outrigger/outrigger/api/v1alpha1"
+	"github.com/outrigger/outrigger/internal/fixture"
+	"github.com/outrigger/outrigger/internal/record"
+	"github.com/outrigger/outrigger/internal/revision"
+)
+
+var update = flag.Bool("update", false, "write the golden files")
+
+var noon = time.Date(2026, 1, 2, 12, 0, 0, 0, time.UTC)
+
+func ago(d time.Duration) metav1.Time { return metav1.NewTime(noon.Add(-d)) }
+
+func golden(t *testing.T, name string, write func(io.Writer, Text) error, change ...func(*Text)) {
+	t.Helper()
+	var out bytes.Buffer
+	text := Text{Now: noon}
+	for _, one := range change {
+		one(&text)
+	}
+	require.NoError(t, write(&out, text))
+	file := filepath.Join("testdata", name+".txt")
+	if *update {
+		require.NoError(t, os.WriteFile(file, out.Bytes(), 0o644))
+	}
+	want, err := os.ReadFile(file)
+	require.NoError(t, err)
+	assert.Equal(t, string(want), out.String())
+}
+
+func wide(t *Text) { t.Wide = true }
+
+// logs has version 2; two revisions of it are recorded.
+func logs(t *testing.T) (*v1alpha1.SidecarSet, []*appsv1.ControllerRevision) {
+	t.Helper()
+	set := fixture.SidecarSet("logs", fixture.Sidecar("agent"))
+	set.UID, set.CreationTimestamp, set.Generation = "uid-of-logs", ago(time.Hour), 2
+	var sorted []*appsv1.ControllerRevision
+	for number, image := range []string{"agent:v1", "agent:v2"} {
+		set.Spec.Containers[0].Image = image
+		one, err := revision.New(set, "kruise-system", int64(number+1))
+		require.NoError(t, err)
+		one.Annotations[v1alpha1.HashAnnotation] = "hash-of-" + image
+		one.CreationTimestamp = ago(time.Duration(60-20*number) * time.Minute)
+		sorted = append(sorted, one)
+	}
+	set.Annotations[v1alpha1.HashAnnotation] = "hash-of-agent:v2"
+	set.Spec.UpdateStrategy.MaxUnavailable = new(intstr.FromInt32(2))
+	set.Status = v1alpha1.SidecarSetStatus{ObservedGeneration: 2, MatchedPods: 6, UpdatedPods: 3, ReadyPods: 4, LatestRevision: sorted[1].Name, Conditions: []metav1.Condition{
+		{Type: v1alpha1.ConditionProgressing, Status: "True", Reason: v1alpha1.ReasonWaitingForPods, Message: "on its way", LastTransitionTime: ago(40 * time.Second)},
+		{Type: v1alpha1.ConditionDegraded, Status: "True", Reason: "ImagePullBackOff", Message: "1 of 6 pods has a sidecar that cannot start", LastTransitionTime: ago(30 * time.Second)},
+	}}
+	return set, sorted
+}
+
+// pod holds a version of logs and serves.
+func pod(t *testing.T, name, image string, change ...func(*corev1.Pod)) *corev1.Pod {
+	t.Helper()
+	p := fixture.Pod(fixture.Container("app"), fixture.Container("agent"))
+	p.Name, p.UID, p.CreationTimestamp = name, types.UID("uid-of-"+name), ago(50*time.Minute)
+	p.Labels["pod-template-hash"] = "5d6"
+	p.OwnerReferences = []metav1.OwnerReference{{Kind: "ReplicaSet", Name: "web-5d6", Controller: new(true)}}
+	p.Spec.NodeName = "node-1"
+	p.Spec.Containers[1].Image = image
+	hashes, err := record.Format(record.Entries{"logs": {Hash: "hash-of-" + image, SidecarSetName: "logs"}})
+	require.NoError(t, err)
+	blank, err := record.Format(record.Entries{"logs": {Hash: "blank-logs", SidecarSetName: "logs"}})
+	require.NoError(t, err)
+	p.Annotations = map[string]string{
+		v1alpha1.InjectedListAnnotation: "logs", v1alpha1.HashAnnotation: hashes, v1alpha1.HashWithoutImageAnnotation: blank,
+	}
+	p.Status.Phase = corev1.PodRunning
+	p.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue, LastTransitionTime: ago(50 * time.Minute)}}
+	p.Status.ContainerStatuses = []corev1.ContainerStatus{
+		{Name: "app", Image: "app:v1", ImageID: "id-app", Ready: true}, {Name: "agent", Image: image, ImageID: "id-" + image, Ready: true},
+	}
+	for _, one := range change {
+		one(p)
+	}
+	return p
+}
+
+// written makes it a pod that was upgraded a while ago and whose kubelet has not taken that.
+func written(t *testing.T, d time.Duration, reason string) func(*corev1.Pod) {
+	return func(p *corev1.Pod) {
+		states, err := record.Format(record.States{"logs": {Revision: "hash-of-agent:v2", UpdateTimestamp: ago(d), LastContainerStatuses: map[string]record.ContainerStatus{"agent": {ImageID: "id-agent:v1"}}}})
+		require.NoError(t, err)
+		p.Annotations[v1alpha1.InPlaceUpdateStateAnnotation] = states
+		p.Status.Conditions[0].Status = corev1.ConditionFalse
+		p.Status.ContainerStatuses[1] = corev1.ContainerStatus{Name: "agent", Image: "agent:v1", ImageID: "id-agent:v1"}
+		if reason != "" {
+			p.Status.ContainerStatuses[1].State.Waiting = &corev1.ContainerStateWaiting{Reason: reason}
+		}
+	}
+}
+
+func notUpgradable(p *corev1.Pod) {
+	p.Annotations[v1alpha1.HashWithoutImageAnnotation] = `{"logs":{"hash":"another"}}`
+}
+
+func input(t *testing.T) RolloutInput {
+	set, sorted := logs(t)
+	return RolloutInput{Set: set, Revisions: sorted, Pods: []*corev1.Pod{
+		pod(t, "web-5d6-a", "agent:v2"),
+		pod(t, "web-5d6-b", "agent:v2", written(t, 8*time.Second, "ContainerCreating")),
+		pod(t, "web-5d6-c", "agent:v2", written(t, 30*time.Second, "ErrImagePull")),
+		pod(t, "web-5d6-d", "agent:v1"),
+		pod(t, "web-5d6-e", "agent:v1", notUpgradable),
+		pod(t, "alone", "agent:v1", func(p *corev1.Pod) { p.OwnerReferences = nil }),
+		pod(t, "ended", "agent:v1", func(p *corev1.Pod) { p.Status.Phase = corev1.PodSucceeded }),
+	}}
+}
+
+func TestARolloutUnderWay(t *testing.T) {
+	in := input(t)
+	in.Run = RunInput{Status: &protocol.RolloutStatus{
+		Generation: 2, Phase: protocol.PhaseWaiting, Batches: 2, Upgraded: 3, Failed: 1, Since: noon.Add(-40 * time.Second),
+	}, Refused: []protocol.FailedPod{{PodReference: protocol.PodReference{Namespace: "default", Name: "alone", UID: "uid-of-alone"}, Reason: "denied by quota"}}}
+	r, err := NewRollout(in)
+	require.NoError(t, err)
+	golden(t, "rollout", r.Write)
+	golden(t, "rollout-wide", r.Write, wide)
+	assert.Equal(t, "sidecarset/logs: Waiting, 3 of 6 pods updated, 1 of them ready; 2 to go, 2 unavailable of 2 allowed; 1 not upgradable in place, such as default/web-5d6-e; waiting for pods such as default/web-5d6-b", r.Line())
+	done, err := r.Done()
+	assert.False(t, done)
+	require.NoError(t, err)
+	golden(t, "why-rollout", NewRolloutWhy(r, in, 1).Write)
+}
+
+func TestARolloutThatIsHeldWithTemporalAway(t *testing.T) {
+	in := input(t)
+	in.Set.Status.Rollout = &v1alpha1.RolloutStatus{Hold: &v1alpha1.RolloutHold{Who: "ann", Why: "errors in the logs"}}
+	in.Set.Spec.UpdateStrategy.Partition = new(intstr.FromString("20%"))
+	in.Run.Unknown = "Temporal at 127.0.0.1:7233, namespace default does not answer"
+	in.Set.Status.ObservedGeneration = 1
+	r, err := NewRollout(in)
+	require.NoError(t, err)
+	assert.Equal(t, protocol.PhasePaused, r.Phase)
+	golden(t, "rollout-held", r.Write)
+}
+
+func TestTheEndsOfARollout(t *testing.T) {
+	end := func(change func(*RolloutInput)) (bool, error) {
+		set, sorted := logs(t)
+		in := RolloutInput{Set: set, Revisions: sorted, Pods: []*corev1.Pod{pod(t, "a", "agent:v2"), pod(t, "b", "agent:v2")}}
+		change(&in)
+		r, err := NewRollout(in)
+		require.NoError(t, err)
+		return r.Done()
+	}
+	done, err := end(func(*RolloutInput) {})
+	assert.True(t, done)
+	require.NoError(t, err)
+	done, _ = end(func(in *RolloutInput) { in.Set.Generation = 3 })
+	assert.False(t, done, "nobody has looked at the generation")
+	done, err = end(func(in *RolloutInput) {
+		in.Pods[1] = pod(t, "b", "agent:v1")
+		in.Set.Spec.UpdateStrategy.Partition = new(intstr.FromInt32(1))
+	})
+	assert.True(t, done, "the partition is reached")
+	require.NoError(t, err)
+	done, err = end(func(in *RolloutInput) { in.Pods[1] = pod(t, "b", "agent:v1", notUpgradable) })
+	assert.True(t, done)
+	require.ErrorContains(t, err, "1 pod cannot be upgraded in place")
+	_, err = end(func(in *RolloutInput) {
+		in.Set.Spec.UpdateStrategy.Type = v1alpha1.NotUpdateSidecarSetStrategyType
+	})
+	require.ErrorContains(t, err, "upgrades are off")
+}
+
+func TestASetWithoutPods(t *testing.T) {
+	set, _ := logs(t)
+	r, err := NewRollout(RolloutInput{Set: set})
+	require.NoError(t, err)
+	golden(t, "rollout-empty", r.Write)
+}
+
+func TestPodsThatAreBehind(t *testing.T) {
+	in := input(t)
+	old, err := Outdated(in.Set, in.Pods, nil)
+	require.NoError(t, err)
+	lacking := func(name string, created time.Duration) *corev1.Pod {
+		return pod(t, name, "agent:v1", func(p *corev1.Pod) { p.Annotations, p.CreationTimestamp = nil, ago(created) })
+	}
+	labels := func(string) (map[string]string, error) { return nil, nil }
+	missing, err := Missing(in.Set, append(in.Pods, lacking("older", 2*time.Hour), lacking("later", time.Minute)), labels, "kruise-system")
+	require.NoError(t, err)
+	golden(t, "behind", append(old, missing...).Write)
+	golden(t, "behind-none", BehindPods{}.Write)
+	golden(t, "list", NewSummaries([]v1alpha1.SidecarSet{*in.Set}).Write)
+	golden(t, "list-wide", NewSummaries([]v1alpha1.SidecarSet{*in.Set}).Write, wide)
+	golden(t, "list-none", Summaries{}.Write)
+	off := func(string) (map[string]string, error) {
+		return map[string]string{v1alpha1.InjectionLabel: v1alpha1.InjectionDisabled}, nil
+	}
+	missing, err = Missing(in.Set, []*corev1.Pod{lacking("later", time.Minute)}, off, "kruise-system")
+	require.NoError(t, err)
+	assert.Empty(t, missing)
+}
+
+func TestAPlanNamesBatchesAndWhoStays(t *testing.T) {
+	set, sorted := logs(t)
+	set.Spec.Containers[0].Image = "agent:v3"
+	set.Annotations[v1alpha1.HashAnnotation] = "hash-of-agent:v3"
+	set.Spec.UpdateStrategy.Partition = new(intstr.FromInt32(3))
+	set.Spec.UpdateStrategy.Paused = true
+	from := sorted[0].DeepCopy()
+	old := set.DeepCopy()
+	old.Spec.Containers[0].Command = []string{"sleep"}
+	var err error
+	from.Data.Raw, err = revision.Content(&old.Spec)
+	require.NoError(t, err)
+	in := PlanInput{Set: set, Revisions: []*appsv1.ControllerRevision{from, sorted[1]}, Refused: []string{"spec.containers[0].name: may not change"}, Pace: &Pace{Pods: 10, Took: time.Minute}}
+	for _, name := range []string{"a", "b", "c", "d", "e", "f", "g"} {
+		in.Pods = append(in.Pods, pod(t, name, "agent:v2"))
+	}
+	in.Pods = append(in.Pods, pod(t, "z", "agent:v1", notUpgradable))
+	p, err := NewPlan(in)
+	require.NoError(t, err)
+	golden(t, "plan", p.Write)
+	assert.Equal(t, 30*time.Second, *p.Estimate)
+
+	set.Spec.UpdateStrategy.Type = v1alpha1.NotUpdateSidecarSetStrategyType
+	p, err = NewPlan(in)
+	require.NoError(t, err)
+	assert.Empty(t, p.Batches)
+	assert.Nil(t, p.Estimate)
+}
+
+func TestAPlanWithManyPodsIsThePlannersOwnOrder(t *testing.T) {
+	set, sorted := logs(t)
+	in := PlanInput{Set: set, Revisions: sorted}
+	for i := range 300 {
+		in.Pods = append(in.Pods, pod(t, "web-"+string(rune('a'+i/26%26))+string(rune('a'+i%26)), "agent:v1", func(p *corev1.Pod) {
+			p.UID = types.UID(p.Name + string(rune('a'+i/26)))
+		}))
+	}
+	p, err := NewPlan(in)
+	require.NoError(t, err)
+	assert.Len(t, p.Batches, 150)
+	assert.Equal(t, 300, p.moved())
+	golden(t, "plan-long", p.Write)
+}
+
+func TestBlameNamesFields(t *testing.T) {
+	from := fixture.SidecarSet("x", fixture.Sidecar("a"), fixture.Sidecar("b")).Spec
+	to := *from.DeepCopy()
+	assert.Empty(t, Blame(&from, &to))
+	to.Containers[0].Image = "a:v2"
+	assert.Empty(t, Blame(&from, &to), "images can be upgraded")
+	to.Containers[0].Args = []string{"-v"}
+	to.Containers[1].Name = "c"
+	assert.Equal(t, []string{"spec.containers[a].args", "spec.containers[b] (removed)", "spec.containers[c] (added)"}, Blame(&from, &to))
+	to = *from.DeepCopy()
+	to.InitContainers = []v1alpha1.SidecarContainer{fixture.Sidecar("i")}
+	assert.Empty(t, Blame(&from, &to), "init containers that end are not hashed")
+	to.InitContainers[0].RestartPolicy = new(corev1.ContainerRestartPolicyAlways)
+	assert.Equal(t, []string{"spec.initContainers[i] (added)"}, Blame(&from, &to))
+	to = *from.DeepCopy()
+	to.Containers[0], to.Containers[1] = to.Containers[1], to.Containers[0]
+	assert.Equal(t, []string{"the order of spec.containers"}, Blame(&from, &to))
+}
+
+func TestWhyAPodIsOrIsNotInjected(t *testing.T) {
+	set, _ := logs(t)
+	why := func(change func(*PodWhyInput)) string {
+		in := PodWhyInput{Pod: pod(t, "p", "agent:v1"), Sets: []v1alpha1.SidecarSet{*set.DeepCopy()}, SystemNamespace: "kruise-system"}
+		in.Pod.Annotations = nil
+		change(&in)
+		w, err := NewPodWhy(in)
+		require.NoError(t, err)
+		return w.Sets[0].Why
+	}
+	for want, change := range map[string]func(*PodWhyInput){
+		"mirrors a static pod":          func(in *PodWhyInput) { in.Pod.Annotations = map[string]string{corev1.MirrorPodAnnotationKey: "x"} },
+		"it wants app=web":              func(in *PodWhyInput) { in.Pod.Labels = nil },
+		"spec.selector is empty":        func(in *PodWhyInput) { in.Sets[0].Spec.Selector = nil },
+		"the set is for namespace shop": func(in *PodWhyInput) { in.Sets[0].Spec.Namespace = "shop" },
+		"it wants team=a": func(in *PodWhyInput) {
+			in.Sets[0].Spec.NamespaceSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"team": "a"}}
+		},
+		"system-node-critical": func(in *PodWhyInput) {
+			in.Pod.Namespace, in.Pod.Spec.PriorityClassName = "kube-system", "system-node-critical"
+		},
+		"Outrigger's own namespace":       func(in *PodWhyInput) { in.Pod.Namespace = "kruise-system" },
+		"outrigger.io/injection=disabled": func(in *PodWhyInput) { in.NamespaceLabels = map[string]string{"outrigger.io/injection": "disabled"} },
+		"older than the set":              func(in *PodWhyInput) { in.Pod.CreationTimestamp = ago(2 * time.Hour) },
+		"injectionStrategy.paused":        func(in *PodWhyInput) { in.Sets[0].Spec.InjectionStrategy.Paused = true },
+		"is not installed":                func(in *PodWhyInput) { in.WebhookAbsent = true },
+		"is not switched on":              func(in *PodWhyInput) { in.Webhook = &admissionv1.MutatingWebhook{} },
+		"failurePolicy is Ignore": func(in *PodWhyInput) {
+			in.Webhook = &admissionv1.MutatingWebhook{Rules: make([]admissionv1.RuleWithOperations, 1), FailurePolicy: new(admissionv1.Ignore)}
+		},
+		"the webhook was not installed or":  func(*PodWhyInput) {},
+		"annotation kruise.io/sidecarset-i": func(in *PodWhyInput) { in.Pod = pod(t, "p", "agent:v1") },
+	} {
+		assert.Contains(t, why(change), want)
+	}
+}
+
+func TestWhyAnInjectedPodIsNotUpgraded(t *testing.T) {
+	set, _ := logs(t)
+	other := fixture.SidecarSet("other", fixture.Sidecar("x"))
+	other.Spec.Selector.MatchLabels["app"] = "shop"
+	w, err := NewPodWhy(PodWhyInput{Pod: pod(t, "p", "agent:v1"), Sets: []v1alpha1.SidecarSet{*set, *other}})
+	require.NoError(t, err)
+	golden(t, "why-pod", w.Write)
+	upgrade := func(p *corev1.Pod, change func(*v1alpha1.SidecarSet)) string {
+		one := set.DeepCopy()
+		change(one)
+		w, err := NewPodWhy(PodWhyInput{Pod: p, Sets: []v1alpha1.SidecarSet{*one}})
+		require.NoError(t, err)
+		return w.Sets[0].Upgrade
+	}
+	same := func(*v1alpha1.SidecarSet) {}
+	assert.Equal(t, "Updated", upgrade(pod(t, "p", "agent:v2"), same))
+	assert.Equal(t, "Failing: agent: ImagePullBackOff, image agent:v1", upgrade(pod(t, "p", "agent:v2", written(t, time.Second, "ErrImagePull")), same))
+	assert.Equal(t, "NotUpgradable: differs in more than images", upgrade(pod(t, "p", "agent:v1", notUpgradable), same))
+	assert.Equal(t, "Old: spec.updateStrategy.paused is true", upgrade(pod(t, "p", "agent:v1"), func(s *v1alpha1.SidecarSet) { s.Spec.UpdateStrategy.Paused = true }))
+	assert.Contains(t, upgrade(pod(t, "p", "agent:v1"), func(s *v1alpha1.SidecarSet) { s.Spec.Selector.MatchLabels["app"] = "x" }), "does not match it any longer")
+	assert.Contains(t, upgrade(pod(t, "p", "agent:v1", func(p *corev1.Pod) { p.Spec.Containers = p.Spec.Containers[:1] }), same), "lacks containers")
+}
+
+func TestHistoryNamesWhoAndWhat(t *testing.T) {
+	in := input(t)
+	at := ago(20 * time.Minute)
+	in.Set.ManagedFields = []metav1.ManagedFieldsEntry{
+		{Manager: "argocd", Operation: metav1.ManagedFieldsOperationApply, Time: &at, FieldsV1: &metav1.FieldsV1{Raw: []byte(`{"f:spec":{"f:containers":{}}}`)}},
+		{Manager: "outrigger", Operation: metav1.ManagedFieldsOperationUpdate, Time: &at, Subresource: "status", FieldsV1: &metav1.FieldsV1{Raw: []byte(`{"f:status":{}}`)}},
+	}
+	ended := noon.Add(-30 * time.Minute)
+	h, err := NewHistory(in.Set, in.Revisions, in.Pods, []RunRow{
+		{RunID: "r1", Generation: 1, Status: "Completed", Phase: protocol.PhaseComplete, Started: noon.Add(-31 * time.Minute), Ended: &ended},
+		{RunID: "r2", Generation: 2, Status: "Running", Phase: protocol.PhaseWaiting, Started: noon.Add(-40 * time.Second)},
+	}, []Change{{At: noon.Add(-10 * time.Second), Who: "ann", What: "paused", Why: "errors"}})
+	require.NoError(t, err)
+	golden(t, "history", h.Write)
+	h.Runs, h.RunsUnknown, h.Changes = nil, "Temporal does not answer", nil
+	golden(t, "history-without-runs", h.Write)
+}
+
+func TestWordsAreColouredWhereAskedFor(t *testing.T) {
+	var out bytes.Buffer
+	r, err := NewRollout(input(t))
+	require.NoError(t, err)
+	require.NoError(t, r.Write(&out, Text{Now: noon, Paint: func(tone Tone, word string) string {
+		if tone == Bad {
+			return "<" + word + ">"
+		}
+		return word
+	}}))
+	assert.Contains(t, out.String(), "web-5d6-c  <Failing> for 30s, agent: ImagePullBackOff")
+}

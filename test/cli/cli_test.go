@@ -1,0 +1,254 @@
+package cli
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
+
+	plugin "github.com/outrigger/outrigger/cli"
+	"github.com/outrigger/outrigger/cli/view"
+	"github.com/outrigger/outrigger/dev/cluster"
+)
+
+const bin = "../../bin"
+
+// stack is the one that all tests share.
+var stack *cluster.Cluster
+
+func TestMain(m *testing.M) {
+	code, err := run(m)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "cli:", err)
+		code = 1
+	}
+	os.Exit(code)
+}
+
+func run(m *testing.M) (code int, err error) {
+	dir, err := os.MkdirTemp("", "outrigger-cli-")
+	if err != nil {
+		return 0, err
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
+	defer cancel()
+	if stack, err = cluster.Start(ctx, cluster.Options{Dir: dir}); err != nil {
+		return 0, err
+	}
+	defer func() {
+		stack.Shutdown()
+		if code == 0 {
+			_ = os.RemoveAll(dir)
+		} else {
+			fmt.Fprintln(os.Stderr, "cli: logs are kept in", stack.LogDir())
+		}
+	}()
+	for _, role := range []string{"operator", "webhook", "worker"} {
+		if _, err := stack.StartRole(ctx, role); err != nil {
+			return 1, err
+		}
+	}
+	return m.Run(), nil
+}
+
+// sidecarset runs the plugin as an administrator.
+func sidecarset(t *testing.T, args ...string) (string, error) {
+	t.Helper()
+	return sidecarsetWith(t, "", args...)
+}
+
+func sidecarsetWith(t *testing.T, stdin string, args ...string) (string, error) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	var out bytes.Buffer
+	cmd := plugin.NewCommand(genericiooptions.IOStreams{In: strings.NewReader(stdin), Out: &out, ErrOut: &out})
+	cmd.SetArgs(append([]string{
+		"--kubeconfig=" + stack.Kubeconfig, "--cache-dir=" + t.TempDir(), "--temporal-address=" + stack.TemporalAddress, "--temporal-tls=false",
+	}, args...))
+	err := cmd.ExecuteContext(ctx)
+	if err != nil {
+		fmt.Fprintln(&out, "error:", err)
+	}
+	return out.String(), err
+}
+
+// shows runs the plugin and expects it to succeed.
+func shows(t *testing.T, args ...string) string {
+	t.Helper()
+	out, err := sidecarset(t, args...)
+	require.NoError(t, err, out)
+	return out
+}
+
+// eventually runs the plugin until its output has all words.
+func eventually(t *testing.T, args []string, words ...string) {
+	t.Helper()
+	var out string
+	require.Eventually(t, func() bool {
+		out, _ = sidecarset(t, args...)
+		for _, word := range words {
+			if !strings.Contains(out, word) {
+				return false
+			}
+		}
+		return true
+	}, 30*time.Second, 100*time.Millisecond, "%v to show %q, not %s", args, words, &out)
+}
+
+func kubectl(t *testing.T, stdin string, args ...string) string {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), filepath.Join(bin, "kubectl"), append([]string{"--kubeconfig=" + stack.Kubeconfig}, args...)...)
+	cmd.Stdin = strings.NewReader(stdin)
+	out, err := cmd.CombinedOutput()
+	require.NoError(t, err, "%s", out)
+	return string(out)
+}
+
+// scene makes a set with six pods that hold its first version.
+func scene(t *testing.T, name string) {
+	t.Helper()
+	kubectl(t, strings.ReplaceAll(`
+apiVersion: apps.kruise.io/v1alpha1
+kind: SidecarSet
+metadata: {name: NAME}
+spec:
+  selector: {matchLabels: {app: NAME}}
+  updateStrategy: {maxUnavailable: 2}
+  containers: [{name: agent, image: "agent:v1"}]
+---
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: NAME, namespace: default}
+spec:
+  replicas: 6
+  selector: {matchLabels: {app: NAME}}
+  template:
+    metadata: {labels: {app: NAME}}
+    spec: {containers: [{name: app, image: "app:1"}]}
+`, "NAME", name), "apply", "-f", "-")
+	eventually(t, []string{"status", name}, "6 of 6 updated, 6 of them ready", "Status:    Complete (RolloutComplete")
+}
+
+func setImage(t *testing.T, name, image string) {
+	t.Helper()
+	kubectl(t, "", "patch", "sidecarset", name, "--type=json", "-p", fmt.Sprintf(`[{"op":"replace","path":"/spec/containers/0/image","value":%q}]`, image))
+}
+
+func TestARolloutFromTheFirstLookToTheUndo(t *testing.T) {
+	scene(t, "logs")
+	eventually(t, []string{"list"}, "logs   6         6         6       RolloutComplete")
+	assert.Contains(t, shows(t, "plan", "logs", "--image", "agent=agent:v2"), "6 of 6 pods in 3 batches, at most 2 unavailable at once")
+
+	// An image that cannot be pulled stops after two pods.
+	setImage(t, "logs", "agent:bad")
+	eventually(t, []string{"status", "logs"}, "2 of 6 updated", "Failing", "ImagePullBackOff", "deployment/logs in default", "current  agent=agent:bad")
+	_, err := sidecarset(t, "status", "logs", "--watch", "--timeout=500ms")
+	require.EqualError(t, err, "the rollout of SidecarSet logs has not ended after 500ms")
+	assert.Contains(t, shows(t, "why", "logs"), "the window is full: 2 of 2 pods are unavailable")
+	assert.Contains(t, shows(t, "list", "--outdated"), "Old")
+
+	paused := shows(t, "pause", "logs", "--reason=errors in the logs")
+	assert.Contains(t, paused, "sidecarset/logs paused")
+	eventually(t, []string{"status", "logs"}, "Status:    Paused", "Held:      by admin: errors in the logs", "Run:       Paused on generation 2")
+	assert.Contains(t, shows(t, "why", "sidecarset/logs"), "held by admin: errors in the logs")
+
+	back := shows(t, "undo", "logs", "--dry-run=client", "-o", "yaml")
+	assert.Contains(t, back, "image: agent:v1")
+	assert.NotContains(t, back, "resourceVersion")
+	assert.Contains(t, shows(t, "undo", "logs", "--dry-run=server"), "(server dry run)")
+	assert.Contains(t, shows(t, "status", "logs"), "agent=agent:bad", "dry runs wrote something")
+	assert.Contains(t, shows(t, "undo", "logs"), "goes back to revision")
+	assert.Contains(t, shows(t, "resume", "logs"), "sidecarset/logs resumed")
+	watched := shows(t, "status", "logs", "--watch", "--timeout=30s")
+	assert.True(t, strings.HasSuffix(watched, "sidecarset/logs: rollout ended\n"), watched)
+
+	eventually(t, []string{"resume", "logs"}, "no run is open")
+	eventually(t, []string{"history", "logs"}, "agent=agent:bad", "Completed", "paused", "errors in the logs", "resumed", "kubectl-sidecarset")
+	assert.Contains(t, shows(t, "diff", "logs", "2"), "-  - image: agent:bad\n+  - image: agent:v1\n")
+	assert.Contains(t, shows(t, "undo", "logs", "--to-revision=3"), "is at revision")
+	assert.Contains(t, shows(t, "open", "logs"), stack.TemporalUI+"/namespaces/default/workflows/sidecarset%2Flogs%2F")
+}
+
+func TestAPlanOfAFileBlamesTheField(t *testing.T) {
+	scene(t, "files")
+	set := kubectl(t, "", "get", "sidecarset", "files", "-o", "yaml")
+	changed := strings.Replace(set, "image: agent:v1", "image: agent:v1\n    command: [sleep]", 1)
+	require.NotEqual(t, set, changed)
+	out, err := sidecarsetWith(t, changed, "plan", "-f", "-")
+	require.NoError(t, err, out)
+	assert.Contains(t, out, "6 pods: cannot be upgraded in place: spec.containers[agent].command")
+	kubectl(t, "", "patch", "sidecarset", "files", "--type=json", "-p", `[{"op":"add","path":"/spec/containers/0/command","value":["sleep"]}]`)
+	_, err = sidecarset(t, "status", "files", "-w", "--timeout=30s")
+	require.ErrorContains(t, err, "6 pods cannot be upgraded in place")
+	assert.Contains(t, shows(t, "why", "files"), "cannot be upgraded in place: spec.containers[agent].command")
+
+	var rollout view.Rollout
+	require.NoError(t, json.Unmarshal([]byte(shows(t, "status", "files", "-o", "json")), &rollout))
+	assert.Equal(t, 6, rollout.Counts.NotUpgradable)
+	assert.Contains(t, shows(t, "list", "-o", "yaml"), "name: files")
+}
+
+func TestWhyAPodLacksASet(t *testing.T) {
+	kubectl(t, "", "create", "namespace", "quiet")
+	kubectl(t, "", "label", "namespace", "quiet", "outrigger.io/injection=disabled")
+	kubectl(t, "", "run", "lonely", "-n", "quiet", "--image=app:1", "--labels=app=lonely")
+	kubectl(t, "", "run", "lonely", "--image=app:1", "--labels=app=lonely")
+	kubectl(t, `
+apiVersion: apps.kruise.io/v1alpha1
+kind: SidecarSet
+metadata: {name: lonely}
+spec:
+  selector: {matchLabels: {app: lonely}}
+  containers: [{name: agent, image: "agent:v1"}]
+`, "apply", "-f", "-")
+	assert.Contains(t, shows(t, "why", "pod/lonely", "-n", "quiet"), "sidecarset/lonely: not injected, its namespace has the label outrigger.io/injection=disabled")
+	_, err := sidecarset(t, "why", "lonely")
+	require.ErrorContains(t, err, "say sidecarset/lonely or pod/lonely")
+	assert.Contains(t, shows(t, "why", "sidecarset/lonely"), "no pod is injected with this set")
+	missing := shows(t, "list", "--missing")
+	assert.Regexp(t, `default +lonely +lonely +Missing`, missing)
+	assert.NotContains(t, missing, "quiet")
+}
+
+func TestErrorsSayWhatHelps(t *testing.T) {
+	for want, args := range map[string][]string{
+		`there is no SidecarSet "nobody"`:                                            {"status", "nobody"},
+		`User "bob" cannot get resource "sidecarsets" in API group "apps.kruise.io"`: {"--as=bob", "status", "nobody"},
+		`there is neither a SidecarSet "nobody" nor such a pod in namespace default`: {"why", "nobody"},
+		`use pod/NAME or sidecarset/NAME`:                                            {"why", "node/x"},
+		`--output "table": use wide, json, yaml`:                                     {"list", "-o", "table"},
+		`give either the NAME of a set, with --image, or a file with -f`:             {"plan"},
+		`--dry-run "perhaps": use none, client or server`:                            {"undo", "x", "--dry-run=perhaps"},
+		`no such host`: {"--server=https://nowhere.invalid", "list"},
+	} {
+		_, err := sidecarset(t, args...)
+		require.ErrorContains(t, err, want, "%v", args)
+	}
+}
+
+func TestWithoutTemporalWhatTheClusterKnowsIsShown(t *testing.T) {
+	scene(t, "away")
+	nobody := "--temporal-address=127.0.0.1:1"
+	out := shows(t, nobody, "status", "away")
+	assert.Contains(t, out, "Temporal at 127.0.0.1:1, namespace default does not answer")
+	assert.Contains(t, out, "6 of 6 updated")
+	assert.Contains(t, shows(t, nobody, "history", "away"), "Runs are not listed: Temporal at 127.0.0.1:1")
+	_, err := sidecarset(t, nobody, "pause", "away")
+	require.ErrorContains(t, err, "spec.updateStrategy.paused is followed")
+}
+
+func TestNamesOfSetsAreCompleted(t *testing.T) {
+	scene(t, "named")
+	assert.Contains(t, shows(t, "__complete", "status", ""), "named\n")
+}
