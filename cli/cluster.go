@@ -84,12 +84,14 @@ func (c *cluster) set(ctx context.Context, name string) (*v1alpha1.SidecarSet, e
 	return &set, nil
 }
 
+var errNoSuchSet = errors.New("there is no SidecarSet")
+
 // noSuchSet names those that there are.
 func (c *cluster) noSuchSet(ctx context.Context, name string) error {
 	const enough = 10
 	sets, err := c.sets(ctx)
 	if err != nil {
-		return fmt.Errorf("there is no SidecarSet %q", name)
+		return fmt.Errorf("%w %q", errNoSuchSet, name)
 	}
 	var names []string
 	for i := range sets[:min(enough, len(sets))] {
@@ -97,11 +99,11 @@ func (c *cluster) noSuchSet(ctx context.Context, name string) error {
 	}
 	switch {
 	case len(names) == 0:
-		return fmt.Errorf("there is no SidecarSet %q, nor any other", name)
+		return fmt.Errorf("%w %q, nor any other", errNoSuchSet, name)
 	case len(sets) > enough:
 		names = append(names, "…")
 	}
-	return fmt.Errorf("there is no SidecarSet %q; there are %s", name, strings.Join(names, ", "))
+	return fmt.Errorf("%w %q; there are %s", errNoSuchSet, name, strings.Join(names, ", "))
 }
 
 // pods that a set selects, or a few more.

@@ -13,15 +13,15 @@ import (
 	"github.com/outrigger/outrigger/cli/view"
 )
 
-// live redraws the model in place.
-func (s *shared) live(ctx context.Context, o output, follow func(context.Context, func(*view.Rollout) error) error) error {
+// live redraws the model in place. extra options come last.
+func (s *shared) live(ctx context.Context, o output, follow followFunc, extra ...tea.ProgramOption) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	options := []tea.ProgramOption{tea.WithContext(ctx), tea.WithOutput(s.Out), tea.WithoutSignalHandler(), tea.WithInput(nil)}
 	if in, ok := s.In.(*os.File); ok && term.IsTerminal(int(in.Fd())) {
 		options = append(options, tea.WithInput(in))
 	}
-	program := tea.NewProgram(screen{text: func() view.Text { return s.text(o) }}, options...)
+	program := tea.NewProgram(screen{text: func() view.Text { return s.text(o) }}, append(options, extra...)...)
 	ended := make(chan error, 1)
 	go func() {
 		err := follow(ctx, func(model *view.Rollout) error {

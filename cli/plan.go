@@ -63,7 +63,9 @@ func (s *shared) plan(ctx context.Context, args []string, p plan) (*view.Plan, e
 		if wanted, err = s.readSet(p.file); err != nil {
 			return nil, err
 		}
-		stored, err = c.set(ctx, wanted.Name)
+		if stored, err = c.set(ctx, wanted.Name); errors.Is(err, errNoSuchSet) {
+			return c.planNew(ctx, wanted)
+		}
 	} else if stored, err = c.set(ctx, args[0]); err == nil {
 		wanted = stored.DeepCopy()
 		err = setImages(wanted, p.images)
@@ -77,8 +79,8 @@ func (s *shared) plan(ctx context.Context, args []string, p plan) (*view.Plan, e
 		return nil, err
 	}
 	in := view.PlanInput{Set: wanted, NamespaceLabels: c.namespaceLabels(ctx), Pace: s.pace(ctx, stored)}
-	for _, cause := range validation.NewRatchet(wanted, stored).Refused() {
-		in.Refused = append(in.Refused, cause.Field+": "+cause.Message)
+	if in.Refused, err = c.refusals(ctx, wanted, stored); err != nil {
+		return nil, err
 	}
 	if in.Pods, err = c.pods(ctx, wanted); err != nil {
 		return nil, err
@@ -86,6 +88,44 @@ func (s *shared) plan(ctx context.Context, args []string, p plan) (*view.Plan, e
 	// Without them the fields that are to blame are not known.
 	in.Revisions, _ = c.revisions(ctx, stored)
 	return view.NewPlan(in)
+}
+
+// planNew is for a set that is not stored yet.
+func (c *cluster) planNew(ctx context.Context, wanted *v1alpha1.SidecarSet) (*view.Plan, error) {
+	if err := validation.Complete(wanted, nil); err != nil {
+		return nil, err
+	}
+	refused, err := c.refusals(ctx, wanted, nil)
+	if err != nil {
+		return nil, err
+	}
+	pods, err := c.pods(ctx, wanted)
+	if err != nil {
+		return nil, err
+	}
+	labels := c.namespaceLabels(ctx)
+	missing, err := view.Missing(wanted, pods, labels, c.systemNamespace)
+	if err != nil {
+		return nil, err
+	}
+	return view.NewPlan(view.PlanInput{Set: wanted, Pods: pods, NamespaceLabels: labels, Refused: refused, New: true, Missing: len(missing)})
+}
+
+// refusals are what admission would say, but for what it asks Kubernetes and the whitelist.
+func (c *cluster) refusals(ctx context.Context, wanted, stored *v1alpha1.SidecarSet) ([]string, error) {
+	ratchet := validation.NewRatchet(wanted, stored)
+	if ratchet.NeedsOthers() {
+		others, err := c.sets(ctx)
+		if err != nil {
+			return nil, err
+		}
+		ratchet.Conflicts(others)
+	}
+	var refused []string
+	for _, cause := range ratchet.Refused() {
+		refused = append(refused, cause.Field+": "+cause.Message)
+	}
+	return refused, nil
 }
 
 // readSet reads either version of a SidecarSet.

@@ -94,14 +94,8 @@ func (v versions) diff(references []string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	data, label := []byte(nil), v.set.Name+" (now)"
-	if len(references) > 1 {
-		to, err := v.find(references[1])
-		if err != nil {
-			return "", err
-		}
-		data, label = to.Data.Raw, labelOf(to)
-	} else if data, err = v.current(); err != nil {
+	data, label, err := v.second(references[1:])
+	if err != nil {
 		return "", err
 	}
 	before, err := readable(from.Data.Raw)
@@ -113,6 +107,19 @@ func (v versions) diff(references []string) (string, error) {
 		return "", fmt.Errorf("revision %s: %w", label, err)
 	}
 	return colouredDiff(udiff.Unified(labelOf(from), label, before, after)), nil
+}
+
+// second is what a revision is compared with: another one, or the set as it is.
+func (v versions) second(references []string) (data []byte, label string, err error) {
+	if len(references) == 0 {
+		data, err = v.current()
+		return data, v.set.Name + " (now)", err
+	}
+	to, err := v.find(references[0])
+	if err != nil {
+		return nil, "", err
+	}
+	return to.Data.Raw, labelOf(to), nil
 }
 
 func labelOf(r *appsv1.ControllerRevision) string { return fmt.Sprintf("%s (%d)", r.Name, r.Revision) }

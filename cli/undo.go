@@ -69,7 +69,7 @@ func (s *shared) undo(ctx context.Context, name string, u undo) error {
 		return err
 	}
 	written := "is at revision " + labelOf(to) + " already"
-	result := &unstructured.Unstructured{}
+	var result *unstructured.Unstructured
 	if !revision.Equal(to.Data.Raw, current) {
 		written = "goes back to revision " + labelOf(to)
 		if result, err = c.restore(ctx, v.set, fields, u.dryRun); err != nil {

@@ -28,6 +28,12 @@ const (
 	askInterval = 3 * time.Second
 )
 
+// showFunc takes a newer model, and followFunc shows models until the rollout ends.
+type (
+	showFunc   func(*view.Rollout) error
+	followFunc func(context.Context, showFunc) error
+)
+
 // watchStatus waits for the end of a rollout: live in a terminal, line by line without.
 func (s *shared) watchStatus(ctx context.Context, c *cluster, name string, o output, w watch) error {
 	if w.timeout > 0 {
@@ -37,7 +43,7 @@ func (s *shared) watchStatus(ctx context.Context, c *cluster, name string, o out
 	}
 	ask, done := s.lookOnly()
 	defer done()
-	follow := func(ctx context.Context, show func(*view.Rollout) error) error { return c.follow(ctx, name, ask, show) }
+	follow := func(ctx context.Context, show showFunc) error { return c.follow(ctx, name, ask, show) }
 	var err error
 	if s.terminal() && (o.format == formatText || o.format == formatWide) {
 		err = s.live(ctx, o, follow)
@@ -57,7 +63,7 @@ func (s *shared) watchStatus(ctx context.Context, c *cluster, name string, o out
 var errInterrupted = errors.New("interrupted; the rollout goes on")
 
 // lines prints each change.
-func (s *shared) lines(ctx context.Context, name string, o output, follow func(context.Context, func(*view.Rollout) error) error) error {
+func (s *shared) lines(ctx context.Context, name string, o output, follow followFunc) error {
 	last := ""
 	err := follow(ctx, func(model *view.Rollout) error {
 		line := model.Line()
@@ -78,7 +84,7 @@ func (s *shared) lines(ctx context.Context, name string, o output, follow func(c
 }
 
 // follow shows a model whenever something has changed, until the rollout ends.
-func (c *cluster) follow(ctx context.Context, name string, ask look, show func(*view.Rollout) error) error {
+func (c *cluster) follow(ctx context.Context, name string, ask look, show showFunc) error {
 	for {
 		set, err := c.set(ctx, name)
 		if err != nil {
@@ -94,7 +100,7 @@ func (c *cluster) follow(ctx context.Context, name string, ask look, show func(*
 var errScopeChanged = errors.New("the set selects other pods now")
 
 // followScope watches the pods that a set selects.
-func (c *cluster) followScope(ctx context.Context, from *v1alpha1.SidecarSet, ask look, show func(*view.Rollout) error) error {
+func (c *cluster) followScope(ctx context.Context, from *v1alpha1.SidecarSet, ask look, show showFunc) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	cached, changed, err := c.watched(ctx, from, cancel)
@@ -126,14 +132,14 @@ func (c *cluster) followScope(ctx context.Context, from *v1alpha1.SidecarSet, as
 		if done, err := model.Done(); done {
 			return err
 		}
-		if err := pause(ctx, changed, timer.C); err != nil {
+		if err := awaitChange(ctx, changed, timer.C); err != nil {
 			return watchError(ctx, from, err)
 		}
 	}
 }
 
-// pause waits for a change, and a little longer for those that come with it.
-func pause(ctx context.Context, changed <-chan struct{}, asked <-chan time.Time) error {
+// awaitChange waits for a change, and a little longer for those that come with it.
+func awaitChange(ctx context.Context, changed <-chan struct{}, asked <-chan time.Time) error {
 	select {
 	case <-ctx.Done():
 		return ctx.Err()

@@ -1,7 +1,6 @@
 package view
 
 import (
-	"bytes"
 	"fmt"
 	"io"
 	"slices"
@@ -87,7 +86,7 @@ func NewHistory(set *v1alpha1.SidecarSet, sorted []*appsv1.ControllerRevision, p
 func writes(set *v1alpha1.SidecarSet) []Change {
 	var all []Change
 	for _, entry := range set.ManagedFields {
-		if entry.Time == nil || entry.FieldsV1 == nil || entry.Subresource != "" || !bytes.Contains(entry.FieldsV1.Raw, []byte(`"f:spec"`)) {
+		if entry.Time == nil || entry.FieldsV1 == nil || entry.Subresource != "" || !strings.Contains(entry.FieldsV1.GetRawString(), `"f:spec"`) {
 			continue
 		}
 		all = append(all, Change{At: entry.Time.Time, Who: entry.Manager, What: "wrote spec", Why: "by " + strings.ToLower(string(entry.Operation))})

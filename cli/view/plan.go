@@ -29,6 +29,9 @@ type PlanInput struct {
 	Refused []string
 	// Pace is that of the last rollout; nil if it is not known.
 	Pace *Pace
+	// New sets are not stored yet; Missing pods match and lack the set.
+	New     bool
+	Missing int
 }
 
 // Pace is how fast a rollout was.
@@ -74,7 +77,7 @@ func NewPlan(in PlanInput) (*Plan, error) {
 	}
 	p := &Plan{
 		Name: in.Set.Name, Refused: in.Refused, Images: images(&in.Set.Spec), Counts: first.Counts, Window: windowOf(in.Set, &first),
-		Notes: planNotes(in.Set),
+		Notes: planNotes(in),
 	}
 	last, err := p.simulate(in.Set, population)
 	if err != nil {
@@ -90,8 +93,12 @@ func NewPlan(in PlanInput) (*Plan, error) {
 	return p, nil
 }
 
-func planNotes(set *v1alpha1.SidecarSet) []string {
+func planNotes(in PlanInput) []string {
 	var notes []string
+	set := in.Set
+	if in.New {
+		notes = append(notes, fmt.Sprintf("the set is new: pods get it when they are created; %s match now", plural(in.Missing, "pod")))
+	}
 	if set.Spec.UpdateStrategy.Paused {
 		notes = append(notes, "spec.updateStrategy.paused holds this until it is false")
 	}

@@ -345,8 +345,8 @@ func TestHistoryNamesWhoAndWhat(t *testing.T) {
 	in := input(t)
 	at := ago(20 * time.Minute)
 	in.Set.ManagedFields = []metav1.ManagedFieldsEntry{
-		{Manager: "argocd", Operation: metav1.ManagedFieldsOperationApply, Time: &at, FieldsV1: &metav1.FieldsV1{Raw: []byte(`{"f:spec":{"f:containers":{}}}`)}},
-		{Manager: "outrigger", Operation: metav1.ManagedFieldsOperationUpdate, Time: &at, Subresource: "status", FieldsV1: &metav1.FieldsV1{Raw: []byte(`{"f:status":{}}`)}},
+		{Manager: "argocd", Operation: metav1.ManagedFieldsOperationApply, Time: &at, FieldsV1: metav1.NewFieldsV1(`{"f:spec":{"f:containers":{}}}`)},
+		{Manager: "outrigger", Operation: metav1.ManagedFieldsOperationUpdate, Time: &at, Subresource: "status", FieldsV1: metav1.NewFieldsV1(`{"f:status":{}}`)},
 	}
 	ended := noon.Add(-30 * time.Minute)
 	h, err := NewHistory(in.Set, in.Revisions, in.Pods, []RunRow{

@@ -1,10 +1,12 @@
 package cli
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -12,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/spf13/cobra"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
@@ -72,15 +75,19 @@ func sidecarsetWith(t *testing.T, stdin string, args ...string) (string, error) 
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	var out bytes.Buffer
-	cmd := plugin.NewCommand(genericiooptions.IOStreams{In: strings.NewReader(stdin), Out: &out, ErrOut: &out})
-	cmd.SetArgs(append([]string{
-		"--kubeconfig=" + stack.Kubeconfig, "--cache-dir=" + t.TempDir(), "--temporal-address=" + stack.TemporalAddress, "--temporal-tls=false",
-	}, args...))
-	err := cmd.ExecuteContext(ctx)
+	err := command(t, strings.NewReader(stdin), &out, args...).ExecuteContext(ctx)
 	if err != nil {
 		fmt.Fprintln(&out, "error:", err)
 	}
 	return out.String(), err
+}
+
+func command(t *testing.T, in io.Reader, out io.Writer, args ...string) *cobra.Command {
+	cmd := plugin.NewCommand(genericiooptions.IOStreams{In: in, Out: out, ErrOut: out})
+	cmd.SetArgs(append([]string{
+		"--kubeconfig=" + stack.Kubeconfig, "--cache-dir=" + t.TempDir(), "--temporal-address=" + stack.TemporalAddress, "--temporal-tls=false",
+	}, args...))
+	return cmd
 }
 
 // shows runs the plugin and expects it to succeed.
@@ -246,6 +253,43 @@ func TestWithoutTemporalWhatTheClusterKnowsIsShown(t *testing.T) {
 	assert.Contains(t, shows(t, nobody, "history", "away"), "Runs are not listed: Temporal at 127.0.0.1:1")
 	_, err := sidecarset(t, nobody, "pause", "away")
 	require.ErrorContains(t, err, "spec.updateStrategy.paused is followed")
+}
+
+func TestAWatchEndsWithItsSet(t *testing.T) {
+	scene(t, "gone")
+	kubectl(t, "", "patch", "sidecarset", "gone", "--type=json", "-p",
+		`[{"op":"replace","path":"/spec/containers/0/image","value":"agent:v2"},{"op":"replace","path":"/spec/updateStrategy/paused","value":true}]`)
+	read, write := io.Pipe()
+	ended := make(chan error, 1)
+	go func() {
+		ended <- command(t, nil, write, "status", "gone", "-w", "--timeout=30s").ExecuteContext(t.Context())
+		_ = write.Close()
+	}()
+	for lines := bufio.NewScanner(read); lines.Scan(); {
+		if strings.Contains(lines.Text(), "Paused") {
+			kubectl(t, "", "delete", "sidecarset", "gone")
+		}
+	}
+	require.EqualError(t, <-ended, "SidecarSet gone was deleted")
+}
+
+func TestAWatchThatIsNotAllowedSaysSo(t *testing.T) {
+	scene(t, "seen")
+	setImage(t, "seen", "agent:bad")
+	kubectl(t, "", "create", "clusterrole", "look", "--verb=get,list", "--resource=sidecarsets.apps.kruise.io,pods,controllerrevisions.apps")
+	kubectl(t, "", "create", "clusterrolebinding", "look", "--clusterrole=look", "--user=eve")
+	eventually(t, []string{"--as=eve", "status", "seen"}, "agent=agent:bad")
+	_, err := sidecarset(t, "--as=eve", "status", "seen", "-w", "--timeout=30s")
+	require.ErrorContains(t, err, `User "eve" cannot watch resource`)
+}
+
+func TestANewSetIsPlanned(t *testing.T) {
+	scene(t, "old")
+	set := kubectl(t, "", "get", "sidecarset", "old", "-o", "yaml")
+	out, err := sidecarsetWith(t, strings.ReplaceAll(set, "name: old", "name: new"), "plan", "-f", "-")
+	require.NoError(t, err, out)
+	assert.Contains(t, out, "the set is new: pods get it when they are created; 6 pods match now")
+	assert.Contains(t, out, "Refused: spec.containers[0].name", "the other set has this container")
 }
 
 func TestNamesOfSetsAreCompleted(t *testing.T) {
