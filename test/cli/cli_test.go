@@ -292,6 +292,25 @@ func TestANewSetIsPlanned(t *testing.T) {
 	assert.Contains(t, out, "Refused: spec.containers[0].name", "the other set has this container")
 }
 
+func TestKubectlRunsThePlugin(t *testing.T) {
+	programs, err := filepath.Abs(bin)
+	require.NoError(t, err)
+	run := func(args ...string) (string, error) {
+		cmd := exec.CommandContext(t.Context(), filepath.Join(programs, "kubectl"), append([]string{"sidecarset", "--kubeconfig=" + stack.Kubeconfig}, args...)...)
+		cmd.Env = append(os.Environ(), "PATH="+programs+string(os.PathListSeparator)+os.Getenv("PATH"))
+		out, err := cmd.CombinedOutput()
+		return string(out), err
+	}
+	out, err := run("list")
+	require.NoError(t, err, out)
+	assert.NotContains(t, out, "\x1b", "nobody sees colours in a pipe")
+	out, err = run("status", "nobody")
+	var exit *exec.ExitError
+	require.ErrorAs(t, err, &exit)
+	assert.Equal(t, 1, exit.ExitCode())
+	assert.Contains(t, out, `error: there is no SidecarSet "nobody"`)
+}
+
 func TestNamesOfSetsAreCompleted(t *testing.T) {
 	scene(t, "named")
 	assert.Contains(t, shows(t, "__complete", "status", ""), "named\n")
