@@ -122,7 +122,8 @@ func (s *standing) pod() Pod {
 	case PodFailing:
 		p.Why, p.Since = s.startFailure(), s.written()
 	case PodRefused:
-		p.Why = s.refused[s.Reference()]
+		// A reason names fields, of which there may be none.
+		p.Why = strings.TrimRight(s.refused[s.Reference()], " :;")
 	case PodNotUpgradable:
 		p.Why = "differs in more than images"
 	case PodUnready:

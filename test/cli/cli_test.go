@@ -14,10 +14,12 @@ import (
 	"testing"
 	"time"
 
+	"github.com/go-logr/logr"
 	"github.com/spf13/cobra"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
+	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
 
 	plugin "github.com/outrigger/outrigger/cli"
 	"github.com/outrigger/outrigger/cli/view"
@@ -39,6 +41,7 @@ func TestMain(m *testing.M) {
 }
 
 func run(m *testing.M) (code int, err error) {
+	ctrllog.SetLogger(logr.Discard())
 	dir, err := os.MkdirTemp("", "outrigger-cli-")
 	if err != nil {
 		return 0, err
@@ -102,7 +105,7 @@ func shows(t *testing.T, args ...string) string {
 func eventually(t *testing.T, args []string, words ...string) {
 	t.Helper()
 	var out string
-	require.Eventually(t, func() bool {
+	shown := assert.Eventually(t, func() bool {
 		out, _ = sidecarset(t, args...)
 		for _, word := range words {
 			if !strings.Contains(out, word) {
@@ -110,7 +113,8 @@ func eventually(t *testing.T, args []string, words ...string) {
 			}
 		}
 		return true
-	}, 30*time.Second, 100*time.Millisecond, "%v to show %q, not %s", args, words, &out)
+	}, 30*time.Second, 100*time.Millisecond)
+	require.True(t, shown, "%v to show %q, not %s", args, words, out)
 }
 
 func kubectl(t *testing.T, stdin string, args ...string) string {
@@ -204,6 +208,33 @@ func TestAPlanOfAFileBlamesTheField(t *testing.T) {
 	require.NoError(t, json.Unmarshal([]byte(shows(t, "status", "files", "-o", "json")), &rollout))
 	assert.Equal(t, 6, rollout.Counts.NotUpgradable)
 	assert.Contains(t, shows(t, "list", "-o", "yaml"), "name: files")
+}
+
+func TestPodsWhoseUpgradeIsRefusedAreShownWithTheReason(t *testing.T) {
+	kubectl(t, `
+apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingAdmissionPolicy
+metadata: {name: frozen}
+spec:
+  matchConstraints:
+    resourceRules: [{apiGroups: [""], apiVersions: [v1], resources: [pods], operations: [UPDATE]}]
+  validations:
+  - expression: "!has(object.metadata.labels) || !('app' in object.metadata.labels) || object.metadata.labels['app'] != 'frozen' || object.spec.containers[0].image == oldObject.spec.containers[0].image"
+    message: frozen until Monday
+---
+apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingAdmissionPolicyBinding
+metadata: {name: frozen}
+spec: {policyName: frozen, validationActions: [Deny]}
+`, "apply", "-f", "-")
+	scene(t, "frozen")
+	require.Eventually(t, func() bool {
+		out, err := exec.CommandContext(t.Context(), filepath.Join(bin, "kubectl"), "--kubeconfig="+stack.Kubeconfig, "set", "image", "pod", "-lapp=frozen", "agent=agent:v0", "--dry-run=server").CombinedOutput()
+		return err != nil && strings.Contains(string(out), "frozen until Monday")
+	}, 30*time.Second, 100*time.Millisecond, "the policy to be in force")
+	setImage(t, "frozen", "agent:v2")
+	eventually(t, []string{"status", "frozen"}, "Refused, Invalid\n", "writes refused")
+	assert.Contains(t, shows(t, "why", "frozen"), "is Refused: Invalid")
 }
 
 func TestWhyAPodLacksASet(t *testing.T) {
