@@ -371,3 +371,29 @@ func TestWordsAreColouredWhereAskedFor(t *testing.T) {
 	}}))
 	assert.Contains(t, out.String(), "web-5d6-c  <Failing> for 30s, agent: ImagePullBackOff")
 }
+
+func TestAHotUpgradeWaitsForItsTwins(t *testing.T) {
+	set, sorted := logs(t)
+	set.Spec.Containers[0].UpgradeStrategy = v1alpha1.SidecarContainerUpgradeStrategy{UpgradeType: v1alpha1.SidecarContainerHotUpgrade, HotUpgradeEmptyImage: "empty:v1"}
+	p := pod(t, "p", "agent:v2", written(t, 3*time.Second, ""))
+	active, standby := fixture.Container("agent-2"), fixture.Container("agent-1")
+	active.Image, standby.Image = "agent:v2", "agent:v1"
+	p.Spec.Containers = []corev1.Container{fixture.Container("app"), standby, active}
+	p.Annotations[v1alpha1.WorkingHotUpgradeContainerAnnotation] = `{"agent":"agent-2"}`
+	p.Annotations[v1alpha1.VersionAnnotationPrefix+"agent-1"] = "7"
+	p.Status.Conditions[0].Status = corev1.ConditionTrue
+	p.Status.ContainerStatuses = nil
+	for _, c := range p.Spec.Containers {
+		p.Status.ContainerStatuses = append(p.Status.ContainerStatuses, corev1.ContainerStatus{Name: c.Name, Image: c.Image, ImageID: "id-" + c.Image, Ready: true})
+	}
+	show := func() Pod {
+		r, err := NewRollout(RolloutInput{Set: set, Revisions: sorted, Pods: []*corev1.Pod{p}})
+		require.NoError(t, err)
+		return r.Revisions[0].Owners[0].Pods[0]
+	}
+	assert.Equal(t, []any{PodMigrating, "the standby container is emptied next"}, []any{show().Phase, show().Why})
+	p.Status.ContainerStatuses[2].Ready = false
+	assert.Equal(t, []any{PodMigrating, "not ready: agent-2"}, []any{show().Phase, show().Why})
+	p.Status.ContainerStatuses[2].Ready, p.Spec.Containers[1].Image = true, "empty:v1"
+	assert.Equal(t, PodUpdated, show().Phase)
+}
