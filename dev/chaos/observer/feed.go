@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"slices"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -43,6 +44,20 @@ type feed struct {
 	up    atomic.Int64
 	mu    sync.Mutex
 	known map[types.UID]client.Object
+	// reached is the newest version that was brought, and gaps are between those that
+	// lists left out.
+	reached uint64
+	gaps    []gap
+}
+
+// gap is after one version, and up to another.
+type gap struct{ after, until uint64 }
+
+// missed reports whether the objects as they were at a version may never have been seen.
+func (f *feed) missed(version uint64) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return slices.ContainsFunc(f.gaps, func(g gap) bool { return g.after < version && version <= g.until })
 }
 
 // current is until which version the feed has brought everything; zero when that
@@ -127,6 +142,9 @@ func (f *feed) follow(ctx context.Context, version string) string {
 			return version
 		}
 		version = object.GetResourceVersion()
+		f.mu.Lock()
+		f.reached = max(f.reached, numbered(object))
+		f.mu.Unlock()
 		if event.Type == watch.Bookmark {
 			continue
 		}
@@ -145,6 +163,7 @@ func (f *feed) relist(ctx context.Context) (string, error) {
 	if err := f.client.List(ctx, list); err != nil {
 		return "", fmt.Errorf("list: %w", err)
 	}
+	f.skipTo(list.GetResourceVersion())
 	missing := maps.Clone(f.known) // only this goroutine writes it
 	err := meta.EachListItem(list, func(item runtime.Object) error {
 		object, ok := item.(client.Object)
@@ -167,6 +186,15 @@ func (f *feed) relist(ctx context.Context) (string, error) {
 		f.pass(gone, true, true)
 	}
 	return list.GetResourceVersion(), err
+}
+
+// skipTo notes that a list stands for all that happened since the last event.
+func (f *feed) skipTo(version string) {
+	until, _ := strconv.ParseUint(version, 10, 64) // as in numbered
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.gaps = append(f.gaps, gap{after: f.reached, until: until})
+	f.reached = max(f.reached, until)
 }
 
 func (f *feed) pass(object client.Object, deleted, listed bool) {

@@ -225,6 +225,20 @@ func TestWhatIsLateIsNotBroken(t *testing.T) {
 	assert.Equal(t, []string{"fence"}, tape.broken)
 }
 
+// A list after an outage shows only the last of what a set was meanwhile.
+func TestWhatASetMayHaveWantedUnseenIsNotBroken(t *testing.T) {
+	tape := begin(3)
+	sets := tape.feeds[0]
+	sets.reached = tape.number
+	sets.skipTo(fmt.Sprint(tape.number + 1))
+	tape.pod(0, seen{asked: "v2", runs: "v1", ready: true})
+	tape.set("v3", nil)
+	assert.Empty(t, tape.broken)
+	tape.now = tape.now.Add(10 * time.Second)
+	tape.pod(1, seen{asked: "v2", runs: "v1", ready: true})
+	assert.Contains(t, tape.broken, "fence")
+}
+
 func TestEventsComeInTheOrderOfTheirWrites(t *testing.T) {
 	var o order
 	now := time.Now()
