@@ -4,7 +4,6 @@ import (
 	"maps"
 	"slices"
 
-	dto "github.com/prometheus/client_model/go"
 	"go.temporal.io/api/history/v1"
 )
 
@@ -42,13 +41,4 @@ func (a *actions) count(event *history.HistoryEvent) {
 		// Only the last attempt has an event.
 		a.activities += int(attributes.ActivityTaskStartedEventAttributes.Attempt)
 	}
-}
-
-// isHeartbeat tells the frontend's count from that of history, to which it passes them on.
-func isHeartbeat(metric *dto.Metric) bool {
-	labels := map[string]string{}
-	for _, label := range metric.GetLabel() {
-		labels[label.GetName()] = label.GetValue()
-	}
-	return labels["operation"] == "RecordActivityTaskHeartbeat" && labels["service_name"] == "frontend"
 }

@@ -14,6 +14,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/outrigger/outrigger/dev/bench/figures"
+	"github.com/outrigger/outrigger/dev/bench/testbed"
 	"github.com/outrigger/outrigger/dev/witness"
 	"github.com/outrigger/outrigger/internal/inject"
 	"github.com/outrigger/outrigger/internal/validation"
@@ -38,10 +40,10 @@ func (b *bench) ideal(ctx context.Context, name string) (*idealMove, error) {
 		return nil, err
 	}
 	var pods corev1.PodList
-	if err := b.kube.List(ctx, &pods, client.InNamespace(name)); err != nil {
+	if err := b.Kube.List(ctx, &pods, client.InNamespace(name)); err != nil {
 		return nil, fmt.Errorf("list pods: %w", err)
 	}
-	processors, err := b.processorTime()
+	processors, err := figures.ProcessorSeconds(b.Stack)
 	if err != nil {
 		return nil, err
 	}
@@ -51,11 +53,11 @@ func (b *bench) ideal(ctx context.Context, name string) (*idealMove, error) {
 		return nil, err
 	}
 	took := time.Since(began)
-	after, err := b.processorTime()
+	after, err := figures.ProcessorSeconds(b.Stack)
 	if err != nil {
 		return nil, err
 	}
-	return &idealMove{took: took, processors: since(processors, after)}, b.clear(ctx, name)
+	return &idealMove{took: took, processors: figures.Difference(processors, after)}, b.clear(ctx, name)
 }
 
 func (b *bench) moveAll(ctx context.Context, w *witness.Witness, pods []corev1.Pod) error {
@@ -90,7 +92,7 @@ func (b *bench) injected() (template corev1.PodTemplateSpec, err error) {
 	if err != nil {
 		return template, err
 	}
-	bare := plain()
+	bare := testbed.PodTemplate()
 	injection, err := inject.Pod(&corev1.Pod{Spec: bare.Spec}, []*inject.Set{prepared}, metav1.Now())
 	if err != nil {
 		return template, err
@@ -117,21 +119,21 @@ func (b *bench) injected() (template corev1.PodTemplateSpec, err error) {
 // standby twin once the other runs.
 func (b *bench) move(ctx context.Context, w *witness.Witness, pod *corev1.Pod) error {
 	if !b.hot {
-		return b.setImage(ctx, pod, sidecar, imageNew)
+		return b.setImage(ctx, pod, testbed.Sidecar, imageNew)
 	}
-	if err := b.setImage(ctx, pod, sidecar+"-2", imageNew); err != nil {
+	if err := b.setImage(ctx, pod, testbed.Sidecar+"-2", imageNew); err != nil {
 		return err
 	}
-	migrated, err := w.AwaitPod(ctx, pod.UID, func(p *corev1.Pod) bool { return witness.Ready(p) && runs(p, sidecar+"-2", imageNew) })
+	migrated, err := w.AwaitPod(ctx, pod.UID, func(p *corev1.Pod) bool { return witness.Ready(p) && runs(p, testbed.Sidecar+"-2", imageNew) })
 	if err != nil {
 		return err
 	}
-	return b.setImage(ctx, migrated, sidecar+"-1", imageEmpty)
+	return b.setImage(ctx, migrated, testbed.Sidecar+"-1", imageEmpty)
 }
 
 func (b *bench) setImage(ctx context.Context, pod *corev1.Pod, container, image string) error {
 	patch := fmt.Appendf(nil, `{"spec":{"containers":[{"name":%q,"image":%q}]}}`, container, image)
-	return b.kube.Patch(ctx, pod.DeepCopy(), client.RawPatch(types.StrategicMergePatchType, patch))
+	return b.Kube.Patch(ctx, pod.DeepCopy(), client.RawPatch(types.StrategicMergePatchType, patch))
 }
 
 func runs(pod *corev1.Pod, container, image string) bool {
@@ -145,13 +147,13 @@ func runs(pod *corev1.Pod, container, image string) bool {
 
 // clear removes the pods, so that what follows has the machine for itself.
 func (b *bench) clear(ctx context.Context, namespace string) error {
-	gone, err := witness.Watch(ctx, b.config, namespace, "", sidecar)
+	gone, err := witness.Watch(ctx, b.Config, namespace, "", testbed.Sidecar)
 	if err != nil {
 		return err
 	}
 	object := &corev1.Namespace{}
 	object.Name = namespace
-	if err := b.kube.Delete(ctx, object); err != nil {
+	if err := b.Kube.Delete(ctx, object); err != nil {
 		return fmt.Errorf("delete namespace: %w", err)
 	}
 	_, err = gone.Await(ctx, func(v witness.View) bool { return v.Pods == 0 })
@@ -160,14 +162,14 @@ func (b *bench) clear(ctx context.Context, namespace string) error {
 
 // leave stops the roles and what refuses pods without them.
 func (b *bench) leave(ctx context.Context) error {
-	for _, role := range b.stack.Roles() {
-		if err := b.stack.Stop(role.Name); err != nil {
+	for _, role := range b.Stack.Roles() {
+		if err := b.Stack.Stop(role.Name); err != nil {
 			return fmt.Errorf("stop %s: %w", role.Name, err)
 		}
 	}
 	configuration := &admissionregistrationv1.MutatingWebhookConfiguration{}
 	configuration.Name = "outrigger"
-	if err := b.kube.Delete(ctx, configuration); err != nil {
+	if err := b.Kube.Delete(ctx, configuration); err != nil {
 		return fmt.Errorf("delete the webhook configuration: %w", err)
 	}
 	return b.clear(ctx, setName)

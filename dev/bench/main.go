@@ -9,7 +9,6 @@ import (
 	"io"
 	"os"
 	"os/signal"
-	"path/filepath"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -17,7 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
 
-	"github.com/outrigger/outrigger/dev/cluster"
+	"github.com/outrigger/outrigger/dev/bench/testbed"
 )
 
 type options struct {
@@ -73,42 +72,33 @@ func run(ctx context.Context, o options, out io.Writer) error {
 	if !o.ideal {
 		o.rounds = 1
 	}
-	var all []*figures
+	var all []*result
 	for range o.rounds {
-		figures, err := o.round(ctx, window)
+		round, err := o.round(ctx, window)
 		if err != nil {
 			return err
 		}
-		if _, err := io.WriteString(out, figures.String()); err != nil {
+		if _, err := io.WriteString(out, round.String()); err != nil {
 			return err
 		}
-		all = append(all, figures)
+		all = append(all, round)
 	}
 	if len(all) > 1 {
-		_, err = fmt.Fprintf(out, "%d rounds, times the ideal    %.2f\n", len(all), timesIdeal(all...))
+		_, err = fmt.Fprintf(out, "times the ideal, median of %d rounds           %.2f\n", len(all), medianTimesIdeal(all))
 	}
 	return err
 }
 
 // round measures once, on a cluster of its own.
-func (o options) round(ctx context.Context, window int) (*figures, error) {
+func (o options) round(ctx context.Context, window int) (*result, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, o.timeout, fmt.Errorf("no end after %s", o.timeout))
 	defer cancel()
-	dir, err := os.MkdirTemp(memory(), "outrigger-bench-")
-	if err != nil {
-		return nil, fmt.Errorf("make a state folder: %w", err)
-	}
-	defer func() { _ = os.RemoveAll(dir) }()
-	stack, err := cluster.Start(ctx, cluster.Options{Dir: filepath.Join(dir, "stack"), Nodes: o.pods/1000 + 1})
+	bed, err := testbed.Start(ctx, o.pods)
 	if err != nil {
 		return nil, err
 	}
-	defer stack.Shutdown()
-	b, err := newBench(stack, o, window)
-	if err != nil {
-		return nil, err
-	}
-	defer b.temporal.Close()
+	defer bed.Close()
+	b := &bench{Testbed: bed, pods: o.pods, window: window, ready: o.ready, hot: o.hot}
 	if o.ideal {
 		return b.compare(ctx, o.workers)
 	}
@@ -117,12 +107,12 @@ func (o options) round(ctx context.Context, window int) (*figures, error) {
 
 // compare has the ideal mover go before and after, since a cluster grows slower
 // with what it has seen.
-func (b *bench) compare(ctx context.Context, workers int) (*figures, error) {
+func (b *bench) compare(ctx context.Context, workers int) (*result, error) {
 	before, err := b.ideal(ctx, "ideal-before")
 	if err != nil {
 		return nil, fmt.Errorf("ideal mover: %w", err)
 	}
-	figures, err := b.rollout(ctx, workers)
+	r, err := b.rollout(ctx, workers)
 	if err != nil {
 		return nil, fmt.Errorf("rollout: %w", err)
 	}
@@ -133,15 +123,6 @@ func (b *bench) compare(ctx context.Context, workers int) (*figures, error) {
 	if err != nil {
 		return nil, fmt.Errorf("ideal mover: %w", err)
 	}
-	figures.before, figures.after = before, after
-	return figures, nil
-}
-
-// memory is a folder that no disk slows down; empty where there is none.
-func memory() string {
-	const shared = "/dev/shm"
-	if info, err := os.Stat(shared); err == nil && info.IsDir() {
-		return shared
-	}
-	return ""
+	r.before, r.after = before, after
+	return r, nil
 }

@@ -86,7 +86,7 @@ func (b *bench) runAll(ctx context.Context, l *load, p pattern, name string, out
 	if _, err := l.run(ctx, p, b.duration/4); err != nil { // to warm up
 		return err
 	}
-	var best *figures
+	var best *result
 	for range b.runs {
 		before, err := b.usage()
 		if err != nil {

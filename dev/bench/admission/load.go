@@ -70,7 +70,7 @@ func check(answer []byte, sidecars int) error {
 }
 
 // run loads connections for a while.
-func (l *load) run(ctx context.Context, p pattern, duration time.Duration) (*figures, error) {
+func (l *load) run(ctx context.Context, p pattern, duration time.Duration) (*result, error) {
 	latencies := make([][]time.Duration, p.kept+p.opened)
 	all, ctx := errgroup.WithContext(ctx)
 	began := time.Now()
@@ -93,7 +93,7 @@ func (l *load) run(ctx context.Context, p pattern, duration time.Duration) (*fig
 	if len(sorted) == 0 {
 		return nil, errors.New("no request was answered")
 	}
-	return &figures{
+	return &result{
 		pattern: p, requests: len(sorted), took: took,
 		p50: sorted[len(sorted)/2], p99: sorted[len(sorted)*99/100],
 	}, nil

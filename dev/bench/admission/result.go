@@ -2,16 +2,14 @@ package main
 
 import (
 	"fmt"
-	"os"
-	"strconv"
-	"strings"
 	"time"
 
+	"github.com/outrigger/outrigger/dev/bench/figures"
 	"github.com/outrigger/outrigger/dev/cluster"
 )
 
-// figures of one run.
-type figures struct {
+// result of one run.
+type result struct {
 	pattern        pattern
 	requests       int
 	took, p50, p99 time.Duration
@@ -40,11 +38,11 @@ func (p pattern) String() string {
 	return fmt.Sprintf("%d kept, %d new", p.kept, p.opened)
 }
 
-func (f *figures) rate() float64 { return float64(f.requests) / f.took.Seconds() }
+func (r *result) rate() float64 { return float64(r.requests) / r.took.Seconds() }
 
-func (f *figures) String() string {
+func (r *result) String() string {
 	milli := func(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
-	return fmt.Sprintf("%16s  %10.0f  %6.2f  %6.2f  %6d  %8.0f", f.pattern, f.rate(), milli(f.p50), milli(f.p99), f.cpu.Microseconds(), f.peak)
+	return fmt.Sprintf("%16s  %10.0f  %6.2f  %6.2f  %6d  %8.0f", r.pattern, r.rate(), milli(r.p50), milli(r.p99), r.cpu.Microseconds(), r.peak)
 }
 
 // usage is what the webhook's process has used so far.
@@ -53,40 +51,18 @@ type usage struct {
 	peak float64
 }
 
-// tick is the unit of processor times in /proc, the same on all architectures.
-const tick = 10 * time.Millisecond
-
 func (b *bench) usage() (usage, error) {
 	process, err := b.stack.Process(cluster.Webhook)
 	if err != nil {
 		return usage{}, err
 	}
-	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", process.PID))
+	seconds, err := figures.ProcessorTime(process.PID)
 	if err != nil {
 		return usage{}, fmt.Errorf("read the webhook's processor time: %w", err)
 	}
-	// After the name, which may hold anything, utime and stime are the 12th and 13th.
-	_, rest, _ := strings.Cut(string(stat), ") ")
-	var used usage
-	for _, field := range strings.Fields(rest)[11:13] {
-		ticks, err := strconv.Atoi(field)
-		if err != nil {
-			return usage{}, fmt.Errorf("read the webhook's processor time: %w", err)
-		}
-		used.cpu += time.Duration(ticks) * tick
-	}
-	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", process.PID))
+	memory, err := figures.MemoryOf(process.PID)
 	if err != nil {
 		return usage{}, fmt.Errorf("read the webhook's memory: %w", err)
 	}
-	for row := range strings.Lines(string(status)) {
-		if fields := strings.Fields(row); len(fields) == 3 && fields[0] == "VmHWM:" {
-			kib, err := strconv.ParseFloat(fields[1], 64)
-			if err != nil {
-				return usage{}, fmt.Errorf("read the webhook's memory: %w", err)
-			}
-			used.peak = kib / 1024
-		}
-	}
-	return used, nil
+	return usage{cpu: time.Duration(seconds * float64(time.Second)), peak: memory.Peak}, nil
 }
