@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -32,6 +33,8 @@ type Witness struct {
 	worst  int
 	when   string
 	change chan struct{}
+	// askedAt and servedAt are the updates to the expected image.
+	askedAt, servedAt []Update
 }
 
 // observed is what was seen of a pod last.
@@ -101,6 +104,7 @@ func (w *Witness) Expect(image string) {
 	defer w.mu.Unlock()
 	w.image = image
 	w.total = View{}
+	w.askedAt, w.servedAt = nil, nil
 	for _, pod := range w.pods {
 		w.count(pod, 1)
 	}
@@ -204,6 +208,7 @@ func (w *Witness) replace(uid types.UID, pod *corev1.Pod) {
 	if pod != nil && pod.DeletionTimestamp == nil {
 		now := observed{pod, w.moving(before, pod)}
 		w.pods[uid] = now
+		w.recordUpdate(before.Pod, pod, time.Now())
 		w.count(now, 1)
 	}
 }
@@ -251,7 +256,7 @@ func (w *Witness) count(pod observed, sign int) {
 	if Ready(pod.Pod) {
 		w.total.Ready += sign
 	}
-	if slices.Contains(w.images(pod.Pod), w.image) {
+	if w.updated(pod.Pod) {
 		w.total.Updated += sign
 	}
 	if pod.moving {
