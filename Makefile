@@ -18,13 +18,14 @@ RUN ?=
 SEED ?= 1
 FAULTS ?= 100
 DURATION ?= 30m
+FLAGS ?=
 
 controlplane := etcd kube-apiserver kube-controller-manager kube-scheduler kubectl kwok temporal
 temporalcluster := temporal-server temporal-sql-tool
 
 .PHONY: help
 help: ## Show this help
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-16s %s\n", $$1, $$2}' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-18s %s\n", $$1, $$2}' Makefile
 
 .PHONY: tools
 tools: ## Build etcd, Kubernetes, KWOK, Temporal and the linters into bin/
@@ -167,6 +168,24 @@ bench-restart: controlplane build ## Measure what a rolling restart costs a roll
 .PHONY: soak
 soak: controlplane build ## Edit for a long time and see what grows (DURATION=30m)
 	go run ./dev/chaos soak --seed=$(SEED) --duration=$(DURATION)
+
+.PHONY: bench-idle-sets bench-create-sets bench-fleet bench-rest bench-start
+bench-idle-sets: controlplane build ## Measure a rollout alone, and beside 1,000 idle SidecarSets (FLAGS='--pods=200 --sets=20')
+	@$(call fleet,idle-sets)
+bench-create-sets: controlplane build ## Measure the creation of 500 SidecarSets (FLAGS='--sets=20')
+	@$(call fleet,create-sets)
+bench-fleet: controlplane build ## Measure 50 SidecarSets that roll out together over 5,000 pods (FLAGS='--max-unavailable-pods=100')
+	@$(call fleet,rollouts)
+bench-rest: controlplane build ## Measure 500 SidecarSets with 10,000 pods at rest (FLAGS='--duration=1m')
+	@$(call fleet,rest)
+bench-start: controlplane build ## Measure how each role starts again during a rollout of 10,000 pods (FLAGS='--pods=200')
+	@$(call fleet,start)
+
+# What go run starts has another exit code than its own.
+# $(call fleet,subcommand)
+define fleet
+go build -o bin/fleet ./dev/bench/fleet && bin/fleet $(1) $(FLAGS)
+endef
 
 .PHONY: fuzz
 fuzz: ## Fuzz injection and the pod webhook (FUZZTIME=5m each)

@@ -13,7 +13,7 @@ type Lines struct{ out strings.Builder }
 
 // Add adds a figure.
 func (l *Lines) Add(name, format string, args ...any) {
-	fmt.Fprintf(&l.out, "%-46s "+format+"\n", append([]any{name}, args...)...)
+	fmt.Fprintf(&l.out, "%-52s "+format+"\n", append([]any{name}, args...)...)
 }
 
 // Seconds adds a duration.

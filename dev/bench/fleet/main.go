@@ -1,6 +1,6 @@
 // Command fleet measures Outrigger on the local stack with many SidecarSets and pods:
-// beside idle sets, when sets are created, when all roll out, at rest, and around the
-// restart of a process.
+// beside idle sets, when sets are created, when all roll out, at rest, and when a
+// process starts again.
 package main
 
 import (
@@ -34,7 +34,7 @@ func newCommand() *cobra.Command {
 		SilenceErrors: true,
 	}
 	root.PersistentFlags().Duration("timeout", 15*time.Minute, "give up after this")
-	root.AddCommand(newIdleSets(), newCreateSets(), newRollouts(), newRest(), newRestarts())
+	root.AddCommand(newIdleSets(), newCreateSets(), newRollouts(), newRest(), newStart())
 	return root
 }
 

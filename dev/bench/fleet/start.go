@@ -17,24 +17,23 @@ import (
 	"github.com/outrigger/outrigger/dev/witness"
 )
 
-// restarts measures what happens when a process is killed in the middle of a rollout and
-// started again.
-type restarts struct {
+// start measures how a process starts again that is killed in the middle of a rollout.
+type start struct {
 	pods   int
 	window string
 }
 
-func newRestarts() *cobra.Command {
-	b := &restarts{}
-	cmd := subcommand("restarts", "Measure restarts of each role during a rollout", b)
+func newStart() *cobra.Command {
+	b := &start{}
+	cmd := subcommand("start", "Measure how each role starts again during a rollout", b)
 	cmd.Flags().IntVar(&b.pods, "pods", 10000, "number of pods")
 	cmd.Flags().StringVar(&b.window, "window", "2%", "maxUnavailable: number or percent")
 	return cmd
 }
 
-func (b *restarts) check() error { return positive("pods", b.pods) }
+func (b *start) check() error { return positive("pods", b.pods) }
 
-func (b *restarts) run(ctx context.Context, out io.Writer) error {
+func (b *start) run(ctx context.Context, out io.Writer) error {
 	f, err := startFleet(ctx, b.pods, 1)
 	if err != nil {
 		return err
