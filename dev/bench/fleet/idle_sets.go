@@ -32,12 +32,13 @@ func newIdleSets() *cobra.Command {
 }
 
 func (b *idleSets) check() error {
-	for flag, n := range map[string]int{"pods": b.pods, "sets": b.sets, "workers": b.workers} {
-		if err := positive(flag, n); err != nil {
-			return err
-		}
+	if err := positive("sets", b.sets); err != nil {
+		return err
 	}
-	return nil
+	if err := positive("workers", b.workers); err != nil {
+		return err
+	}
+	return checkSets(1, b.pods, b.window)
 }
 
 func (b *idleSets) run(ctx context.Context, out io.Writer) error {

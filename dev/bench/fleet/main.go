@@ -9,15 +9,17 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"syscall"
 	"time"
 
 	"github.com/go-logr/logr"
 	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/util/intstr"
 	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
 )
 
 func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	ctrllog.SetLogger(logr.Discard())
 	if err := newCommand().ExecuteContext(ctx); err != nil {
@@ -67,6 +69,18 @@ func subcommand(use, short string, b bench) *cobra.Command {
 func positive(flag string, n int) error {
 	if n < 1 {
 		return fmt.Errorf("--%s %d: at least 1", flag, n)
+	}
+	return nil
+}
+
+// checkSets refuses sets without pods, and windows that let none of them move.
+func checkSets(sets, pods int, window string) error {
+	if sets < 1 || pods < sets {
+		return fmt.Errorf("--sets %d and --pods %d: each set needs a pod", sets, pods)
+	}
+	moving, err := intstr.GetScaledValueFromIntOrPercent(new(intstr.Parse(window)), pods/sets, true)
+	if err != nil || moving < 1 {
+		return fmt.Errorf("--window %s: at least one pod of a set must be allowed to move", window)
 	}
 	return nil
 }

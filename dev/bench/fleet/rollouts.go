@@ -33,10 +33,10 @@ func newRollouts() *cobra.Command {
 }
 
 func (b *rollouts) check() error {
-	if b.sets < 1 || b.pods < b.sets {
-		return fmt.Errorf("--sets %d and --pods %d: each set needs a pod", b.sets, b.pods)
+	if err := positive("workers", b.workers); err != nil {
+		return err
 	}
-	return positive("workers", b.workers)
+	return checkSets(b.sets, b.pods, b.window)
 }
 
 func (b *rollouts) run(ctx context.Context, out io.Writer) error {

@@ -31,7 +31,7 @@ func newStart() *cobra.Command {
 	return cmd
 }
 
-func (b *start) check() error { return positive("pods", b.pods) }
+func (b *start) check() error { return checkSets(1, b.pods, b.window) }
 
 func (b *start) run(ctx context.Context, out io.Writer) error {
 	f, err := startFleet(ctx, b.pods, 1)
