@@ -9,7 +9,6 @@ import (
 
 	"github.com/spf13/cobra"
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -46,7 +45,7 @@ func (b *createSets) run(ctx context.Context, out io.Writer) error {
 		return err
 	}
 	began := time.Now()
-	if err := eachSet(ctx, newSets("idle", b.sets, intstr.FromString("10%")), f.apply); err != nil {
+	if err := f.eachSet(ctx, newSets("idle", b.sets, intstr.FromString("10%")), f.apply); err != nil {
 		return err
 	}
 	accepted := time.Since(began)
@@ -75,6 +74,7 @@ func (b *createSets) run(ctx context.Context, out io.Writer) error {
 	lines.Each("processor milliseconds a set", "%.1f", figures.Scaled(used.Processor, 1000*each))
 	lines.Each("API writes a set", "%.2f", figures.Scaled(used.Writes, each))
 	lines.Each("calls to Temporal a set", "%.2f", figures.Scaled(used.TemporalRequests, each))
+	f.failedLine(&lines)
 	_, err = io.WriteString(out, lines.String())
 	return err
 }
@@ -83,13 +83,14 @@ func (b *createSets) run(ctx context.Context, out io.Writer) error {
 // with what was applied as an annotation.
 func (f *fleet) apply(ctx context.Context, set *v1alpha1.SidecarSet) error {
 	err := f.Kube.Get(ctx, client.ObjectKeyFromObject(set), &v1alpha1.SidecarSet{})
-	if !apierrors.IsNotFound(err) {
-		return fmt.Errorf("it should not be there: %w", err)
+	if client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("look for it: %w", err)
 	}
-	applied, err := json.Marshal(set)
+	content, err := json.Marshal(set)
 	if err != nil {
-		return err
+		return fmt.Errorf("encode it: %w", err)
 	}
-	set.Annotations = map[string]string{corev1.LastAppliedConfigAnnotation: string(applied)}
-	return f.Kube.Create(ctx, set, client.FieldOwner("kubectl-client-side-apply"))
+	applied := set.DeepCopy()
+	applied.Annotations = map[string]string{corev1.LastAppliedConfigAnnotation: string(content)}
+	return f.Kube.Create(ctx, applied, client.FieldOwner("kubectl-client-side-apply"))
 }

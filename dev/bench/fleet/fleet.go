@@ -2,14 +2,20 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"net/http"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/util/retry"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/outrigger/outrigger/api/v1alpha1"
@@ -34,6 +40,8 @@ type fleet struct {
 	idle    int
 	witness *witness.Witness
 	runs    *runs
+	// failed requests for sets.
+	failed atomic.Int64
 	// version of the image that the sets hold.
 	version int
 }
@@ -87,13 +95,15 @@ func newSets(prefix string, n int, maxUnavailable intstr.IntOrString) []*v1alpha
 	return sets
 }
 
-// eachSet does something with all sets, some at a time.
-func eachSet(ctx context.Context, sets []*v1alpha1.SidecarSet, do func(context.Context, *v1alpha1.SidecarSet) error) error {
+// eachSet sends something to the API server for all sets, some at a time. What fails there,
+// as checks do that an overloaded machine does not finish, is sent again, and counted.
+func (f *fleet) eachSet(ctx context.Context, sets []*v1alpha1.SidecarSet, send func(context.Context, *v1alpha1.SidecarSet) error) error {
 	all, ctx := errgroup.WithContext(ctx)
 	all.SetLimit(parallel)
 	for _, set := range sets {
 		all.Go(func() error {
-			if err := do(ctx, set); err != nil {
+			err := retry.OnError(wait.Backoff{Duration: time.Second, Factor: 2, Steps: 5}, f.countFailed, func() error { return send(ctx, set) })
+			if err != nil {
 				return fmt.Errorf("SidecarSet %s: %w", set.Name, err)
 			}
 			return nil
@@ -102,12 +112,27 @@ func eachSet(ctx context.Context, sets []*v1alpha1.SidecarSet, do func(context.C
 	return all.Wait()
 }
 
+// countFailed reports whether the server could not do what it was asked to.
+func (f *fleet) countFailed(err error) bool {
+	var status apierrors.APIStatus
+	failed := errors.As(err, &status) && status.Status().Code >= http.StatusInternalServerError
+	if failed {
+		f.failed.Add(1)
+	}
+	return failed
+}
+
+// failedLine is a figure that every bench prints: a slow one may have been overloaded.
+func (f *fleet) failedLine(lines *figures.Lines) {
+	lines.Add("requests for sets that failed and were repeated", "%d", f.failed.Load())
+}
+
 // populate creates the sets and so many pods of each, and returns once these are ready
 // and the sets' first runs have ended.
 func (f *fleet) populate(ctx context.Context, sets []*v1alpha1.SidecarSet, podsEach int) error {
 	f.sets, f.pods = sets, len(sets)*podsEach
 	f.witness.Expect(image(f.version))
-	err := eachSet(ctx, sets, func(ctx context.Context, set *v1alpha1.SidecarSet) error {
+	err := f.eachSet(ctx, sets, func(ctx context.Context, set *v1alpha1.SidecarSet) error {
 		return f.Kube.Create(ctx, set)
 	})
 	if err != nil {
@@ -116,7 +141,7 @@ func (f *fleet) populate(ctx context.Context, sets []*v1alpha1.SidecarSet, podsE
 	if err := f.runs.awaitEnd(ctx, len(sets)); err != nil {
 		return err
 	}
-	err = eachSet(ctx, sets, func(ctx context.Context, set *v1alpha1.SidecarSet) error {
+	err = f.eachSet(ctx, sets, func(ctx context.Context, set *v1alpha1.SidecarSet) error {
 		return f.CreateDeployment(ctx, namespace, set.Name, podsEach, testbed.PodTemplate())
 	})
 	if err != nil {
@@ -134,7 +159,7 @@ func (f *fleet) changeImage(ctx context.Context) (time.Time, error) {
 	f.witness.Expect(image(f.version))
 	patch := fmt.Appendf(nil, `[{"op":"replace","path":"/spec/containers/0/image","value":%q}]`, image(f.version))
 	began := time.Now()
-	return began, eachSet(ctx, f.sets, func(ctx context.Context, set *v1alpha1.SidecarSet) error {
+	return began, f.eachSet(ctx, f.sets, func(ctx context.Context, set *v1alpha1.SidecarSet) error {
 		return f.Kube.Patch(ctx, set, client.RawPatch(types.JSONPatchType, patch))
 	})
 }

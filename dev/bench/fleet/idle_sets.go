@@ -73,12 +73,14 @@ func (b *idleSets) run(ctx context.Context, out io.Writer) error {
 	if err != nil {
 		return fmt.Errorf("rollout alone again: %w", err)
 	}
-	_, err = io.WriteString(out, b.figures(before, beside, after))
+	lines := b.lines(before, beside, after)
+	f.failedLine(lines)
+	_, err = io.WriteString(out, lines.String())
 	return err
 }
 
-func (b *idleSets) figures(before, beside, after figures.Sample) string {
-	var lines figures.Lines
+func (b *idleSets) lines(before, beside, after figures.Sample) *figures.Lines {
+	lines := &figures.Lines{}
 	lines.Add("pods", "%d", b.pods)
 	lines.Add("idle sets", "%d", b.sets)
 	lines.Seconds("alone before, seconds", before.Took)
@@ -91,12 +93,12 @@ func (b *idleSets) figures(before, beside, after figures.Sample) string {
 	for _, name := range slices.Sorted(maps.Keys(beside.Writes)) {
 		lines.Add("API writes, "+name, "%.0f (alone %.0f, %.0f)", beside.Writes[name], before.Writes[name], after.Writes[name])
 	}
-	return lines.String()
+	return lines
 }
 
 // createIdle creates sets beside those that have pods, and waits until their runs have ended.
 func (f *fleet) createIdle(ctx context.Context, sets []*v1alpha1.SidecarSet) error {
-	err := eachSet(ctx, sets, func(ctx context.Context, set *v1alpha1.SidecarSet) error { return f.Kube.Create(ctx, set) })
+	err := f.eachSet(ctx, sets, func(ctx context.Context, set *v1alpha1.SidecarSet) error { return f.Kube.Create(ctx, set) })
 	if err != nil {
 		return err
 	}
@@ -106,7 +108,7 @@ func (f *fleet) createIdle(ctx context.Context, sets []*v1alpha1.SidecarSet) err
 
 // deleteIdle deletes such sets.
 func (f *fleet) deleteIdle(ctx context.Context, sets []*v1alpha1.SidecarSet) error {
-	err := eachSet(ctx, sets, func(ctx context.Context, set *v1alpha1.SidecarSet) error { return f.Kube.Delete(ctx, set) })
+	err := f.eachSet(ctx, sets, func(ctx context.Context, set *v1alpha1.SidecarSet) error { return f.Kube.Delete(ctx, set) })
 	if err != nil {
 		return err
 	}

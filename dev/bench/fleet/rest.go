@@ -83,6 +83,7 @@ func (b *rest) run(ctx context.Context, out io.Writer) error {
 	lines.Each("percent of a core", "%.1f", figures.Scaled(used.Processor, 100/used.Took.Seconds()))
 	lines.Each("memory, MiB", "%.0f", resident)
 	lines.Each("peak memory, MiB", "%.0f", peak)
+	f.failedLine(&lines)
 	_, err = io.WriteString(out, lines.String())
 	return err
 }

@@ -72,6 +72,7 @@ func (b *rollouts) run(ctx context.Context, out io.Writer) error {
 	lines.Each("API writes a pod", "%.3f", figures.Scaled(used.Writes, 1/float64(f.pods)))
 	lines.Each("calls to Temporal a pod", "%.3f", figures.Scaled(used.TemporalRequests, 1/float64(f.pods)))
 	lines.Each("processor seconds", "%.1f", used.Processor)
+	f.failedLine(&lines)
 	if _, err := io.WriteString(out, lines.String()); err != nil {
 		return err
 	}

@@ -59,6 +59,7 @@ func (b *start) run(ctx context.Context, out io.Writer) error {
 	if err := f.restart(ctx, "writing worker of 2", f.writingWorker, &lines); err != nil {
 		return fmt.Errorf("restart one of two workers: %w", err)
 	}
+	f.failedLine(&lines)
 	_, err = io.WriteString(out, lines.String())
 	return err
 }
