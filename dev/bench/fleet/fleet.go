@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"os"
 	"sync/atomic"
 	"time"
 
@@ -41,7 +42,8 @@ type fleet struct {
 	witness *witness.Witness
 	runs    *runs
 	// failed requests for sets.
-	failed atomic.Int64
+	failed  atomic.Int64
+	started time.Time
 	// version of the image that the sets hold.
 	version int
 }
@@ -52,7 +54,7 @@ func startFleet(ctx context.Context, pods, workers int, workerFlags ...string) (
 	if err != nil {
 		return nil, err
 	}
-	f := &fleet{Testbed: bed, version: 1}
+	f := &fleet{Testbed: bed, started: time.Now(), version: 1}
 	if err := f.connect(ctx, workers, workerFlags); err != nil {
 		f.Close()
 		return nil, err
@@ -72,6 +74,11 @@ func (f *fleet) connect(ctx context.Context, workers int, workerFlags []string) 
 	}
 	f.witness, err = witness.Watch(ctx, f.Config, namespace, testbed.AppLabel, testbed.Sidecar)
 	return err
+}
+
+// reached tells who waits how far the bench is.
+func (f *fleet) reached(what string) {
+	fmt.Fprintf(os.Stderr, "%6.1f s  %s\n", time.Since(f.started).Seconds(), what)
 }
 
 // image is what the sidecars run in a version.
@@ -141,6 +148,7 @@ func (f *fleet) populate(ctx context.Context, sets []*v1alpha1.SidecarSet, podsE
 	if err := f.runs.awaitEnd(ctx, len(sets)); err != nil {
 		return err
 	}
+	f.reached("SidecarSets are created")
 	err = f.eachSet(ctx, sets, func(ctx context.Context, set *v1alpha1.SidecarSet) error {
 		return f.CreateDeployment(ctx, namespace, set.Name, podsEach, testbed.PodTemplate())
 	})
@@ -150,6 +158,7 @@ func (f *fleet) populate(ctx context.Context, sets []*v1alpha1.SidecarSet, podsE
 	if _, err := f.witness.Await(ctx, witness.Settled(f.pods)); err != nil {
 		return fmt.Errorf("wait for the pods: %w", err)
 	}
+	f.reached("pods are ready")
 	return f.runs.awaitEnd(ctx, len(sets))
 }
 
@@ -184,5 +193,6 @@ func (f *fleet) rollOut(ctx context.Context) (used figures.Sample, began time.Ti
 	}
 	used = after.Since(before)
 	used.Took = took
+	f.reached(image(f.version) + " is rolled out")
 	return used, began, f.runs.awaitEnd(ctx, len(f.sets)+f.idle)
 }

@@ -35,7 +35,7 @@ func newCommand() *cobra.Command {
 		SilenceUsage:  true,
 		SilenceErrors: true,
 	}
-	root.PersistentFlags().Duration("timeout", 15*time.Minute, "give up after this")
+	root.PersistentFlags().Duration("timeout", 20*time.Minute, "give up after this")
 	root.AddCommand(newIdleSets(), newCreateSets(), newRollouts(), newRest(), newStart())
 	return root
 }
