@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"sync"
 	"sync/atomic"
 
@@ -160,10 +161,13 @@ func (w *writer) patchStatus(ctx context.Context, pod *corev1.Pod, patch []byte)
 // with the API server.
 func refused(err error) bool {
 	switch {
-	case apierrors.ReasonForError(err) == metav1.StatusReasonUnknown,
-		apierrors.IsServerTimeout(err), apierrors.IsTimeout(err), apierrors.IsTooManyRequests(err),
+	case apierrors.IsServerTimeout(err), apierrors.IsTimeout(err), apierrors.IsTooManyRequests(err),
 		apierrors.IsServiceUnavailable(err), apierrors.IsUnauthorized(err):
 		return false
+	case apierrors.ReasonForError(err) == metav1.StatusReasonUnknown:
+		// A webhook that denies with a message alone gives no reason.
+		code := statusCode(err)
+		return code == http.StatusBadRequest || code == http.StatusForbidden || code == http.StatusUnprocessableEntity
 	}
 	return true
 }
@@ -172,6 +176,10 @@ func refused(err error) bool {
 // quote the pod, and with it what must not enter the history.
 func reason(err error) string {
 	text := string(apierrors.ReasonForError(err))
+	if text == "" {
+		code := int(statusCode(err))
+		text = fmt.Sprintf("HTTP %d %s", code, http.StatusText(code))
+	}
 	var status apierrors.APIStatus
 	if errors.As(err, &status) && status.Status().Details != nil {
 		for _, cause := range status.Status().Details.Causes {
@@ -182,6 +190,15 @@ func reason(err error) string {
 		}
 	}
 	return text
+}
+
+// statusCode is that of the answer; zero when there is none.
+func statusCode(err error) int32 {
+	var status apierrors.APIStatus
+	if !errors.As(err, &status) {
+		return 0
+	}
+	return status.Status().Code
 }
 
 // outcome collects what became of the pods of a batch.

@@ -27,6 +27,9 @@ func TestWhatBecomesOfAGuardedWrite(t *testing.T) {
 		Status: metav1.StatusFailure, Reason: metav1.StatusReasonInvalid, Message: "spec quotes a password",
 		Details: &metav1.StatusDetails{Causes: []metav1.StatusCause{{Type: metav1.CauseTypeFieldValueInvalid, Field: "spec.containers", Message: "a password"}}},
 	}}
+	// What a webhook denies with a message alone.
+	denied := &apierrors.StatusError{ErrStatus: metav1.Status{Status: metav1.StatusFailure, Code: 400, Message: "the pod quotes a password"}}
+	gateway := &apierrors.StatusError{ErrStatus: metav1.Status{Status: metav1.StatusFailure, Code: 502, Message: "bad gateway"}}
 	patch := decision{patch: []byte("{}")}
 	reference := refTo("a")
 	wrote := func(version string) []protocol.WrittenPod {
@@ -58,6 +61,8 @@ func TestWhatBecomesOfAGuardedWrite(t *testing.T) {
 		"changes all the time":          {reference, patch, nil, []error{conflict, conflict, conflict}, nil, nil, "", attempts},
 		"refused, the pod is not named": {reference, patch, nil, []error{invalid}, nil, failed("Invalid; spec.containers: FieldValueInvalid"), "", 1},
 		"forbidden":                     {reference, patch, nil, []error{apierrors.NewForbidden(podResource, "a", errors.New("policy"))}, nil, failed("Forbidden"), "", 1},
+		"denied without a reason":       {reference, patch, nil, []error{denied}, nil, failed("HTTP 400 Bad Request"), "", 1},
+		"a proxy fails":                 {reference, patch, nil, []error{gateway}, wrote(""), nil, "write pod d/a: bad gateway", 1},
 		"perhaps written":               {reference, patch, nil, []error{errors.New("connection reset")}, wrote(""), nil, "write pod d/a: connection reset", 1},
 		"throttled":                     {reference, patch, nil, []error{apierrors.NewTooManyRequests("slow down", 1)}, wrote(""), nil, "write pod d/a: slow down", 1},
 	} {
