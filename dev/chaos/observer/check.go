@@ -42,7 +42,9 @@ func (o *Observer) checkApp(e event, p *pod) {
 func (o *Observer) checkSet(e event, h *history, before, now *pod) {
 	v := h.newest()
 	written := before.hashes[v.name] != now.hashes[v.name]
-	if !v.gone {
+	// What the set wanted at this write was never seen.
+	missed := o.feeds[0].missed(e.version)
+	if !v.gone && !missed {
 		o.checkTwins(e, v, before, now, written)
 	}
 	tookSlot := follow(e, v, before, now, written)
@@ -50,6 +52,9 @@ func (o *Observer) checkSet(e event, h *history, before, now *pod) {
 		return
 	}
 	o.upgrades = append(o.upgrades, e.seen)
+	if missed {
+		return
+	}
 	o.checkFence(e, h, now)
 	o.checkHold(e, v, now)
 	o.checkPartition(e, h, now)

@@ -255,10 +255,6 @@ func (o *Observer) observePod(e event, object *corev1.Pod) {
 		return
 	}
 	o.checkApp(e, now)
-	if o.feeds[0].missed(e.version) {
-		// What the sets wanted at this write was never seen.
-		return
-	}
 	for _, name := range slices.Sorted(maps.Keys(now.hashes)) {
 		if h := o.sets[name]; h != nil {
 			o.checkSet(e, h, before, now)
