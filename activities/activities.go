@@ -39,6 +39,9 @@ type Activities struct {
 	Tracer trace.Tracer
 	// Writers is how many pods are written at a time.
 	Writers int
+	// Fleet bounds the pods of all sets; nil: each set has a budget of its own, and
+	// any worker may upgrade pods.
+	Fleet *FleetBudget
 
 	populations rollout.PopulationCache
 }

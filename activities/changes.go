@@ -75,7 +75,9 @@ func (a *Activities) Watch(ctx context.Context, informers cache.Cache) error {
 	for kind, handler := range map[client.Object]toolscache.ResourceEventHandler{
 		&corev1.Pod{}: eachState(func(o any) {
 			if pod, ok := o.(*corev1.Pod); ok {
-				a.Changes.wake(record.InjectedSets(pod.Annotations)...)
+				sets := record.InjectedSets(pod.Annotations)
+				a.Fleet.mark(sets...)
+				a.Changes.wake(sets...)
 			}
 		}),
 		&v1alpha1.SidecarSet{}: toolscache.ResourceEventHandlerFuncs{

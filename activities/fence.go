@@ -1,6 +1,7 @@
 package activities
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 
@@ -12,6 +13,7 @@ import (
 type fence struct {
 	generation int64
 	lease      *rolloutLease
+	fleet      *FleetBudget
 	permission *recent[permission]
 }
 
@@ -21,8 +23,8 @@ type permission struct {
 	stopped string
 }
 
-func newFence(reader *reader, lease *rolloutLease, generation int64) *fence {
-	f := &fence{generation: generation, lease: lease}
+func newFence(reader *reader, lease *rolloutLease, fleet *FleetBudget, generation int64) *fence {
+	f := &fence{generation: generation, lease: lease, fleet: fleet}
 	f.permission = newRecent(reader.clock, "SidecarSet "+lease.set.Name+" and its Lease", func(ctx context.Context) (permission, error) {
 		return f.ask(ctx, reader)
 	})
@@ -32,7 +34,7 @@ func newFence(reader *reader, lease *rolloutLease, generation int64) *fence {
 // check returns the set, or says why its pods must not be upgraded any more.
 func (f *fence) check(ctx context.Context) (set *v1alpha1.SidecarSet, stopped string, err error) {
 	now, err := f.permission.get(ctx)
-	return now.set, now.stopped, err
+	return now.set, now.stopped, cmp.Or(err, f.fleet.check())
 }
 
 // ask reads the set and the Lease together, so that neither is older than maxAge

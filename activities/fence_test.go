@@ -39,7 +39,7 @@ func TestTheFenceStopsWhatTheSetDoesNotWantAnyMore(t *testing.T) {
 		change(set)
 		a, _ := newActivities(t, interceptor.Funcs{}, set)
 		a.Cache = nil
-		fence := newFence(a.reader(), leaseOf(a, "one"), 2)
+		fence := newFence(a.reader(), leaseOf(a, "one"), nil, 2)
 		_, err := acquire(t.Context(), fence.lease)
 		require.NoError(t, err)
 		_, stopped, err := fence.check(t.Context())
@@ -50,7 +50,7 @@ func TestTheFenceStopsWhatTheSetDoesNotWantAnyMore(t *testing.T) {
 
 func TestTheFenceStopsARunThatAnotherHasTakenOverFrom(t *testing.T) {
 	a, clock := newActivities(t, interceptor.Funcs{}, logs(2))
-	fence := newFence(a.reader(), leaseOf(a, "one"), 2)
+	fence := newFence(a.reader(), leaseOf(a, "one"), nil, 2)
 	_, err := acquire(t.Context(), fence.lease)
 	require.NoError(t, err)
 	acquiring(t, leaseOf(a, "two"), clock, func() {})
@@ -71,7 +71,7 @@ func TestALateAnswerAboutTheLeaseMakesThatAboutTheSetTooOld(t *testing.T) {
 	}}
 	var a *Activities
 	a, clock = newActivities(t, slow, logs(2))
-	fence := newFence(a.reader(), leaseOf(a, "one"), 2)
+	fence := newFence(a.reader(), leaseOf(a, "one"), nil, 2)
 	_, err := acquire(t.Context(), fence.lease)
 	require.NoError(t, err)
 	_, _, err = fence.check(t.Context())
@@ -91,9 +91,9 @@ func TestASetThatWantsNoUpgradeNeedsNoLease(t *testing.T) {
 	}}
 	set := logs(2)
 	a, _ := newActivities(t, away, set)
-	_, _, err := newFence(a.reader(), leaseOf(a, "one"), 2).check(t.Context())
+	_, _, err := newFence(a.reader(), leaseOf(a, "one"), nil, 2).check(t.Context())
 	require.EqualError(t, err, "read Lease kruise-system/outrigger-rollout-logs: connection refused")
-	_, stopped, err := newFence(a.reader(), leaseOf(a, "one"), 1).check(t.Context())
+	_, stopped, err := newFence(a.reader(), leaseOf(a, "one"), nil, 1).check(t.Context())
 	require.NoError(t, err)
 	assert.Equal(t, "generation is 2", stopped)
 }
@@ -103,7 +103,7 @@ func TestNothingIsWrittenWhileTheSetCannotBeRead(t *testing.T) {
 		return errors.New("connection refused")
 	}}
 	a, _ := newActivities(t, away, logs(2))
-	_, _, err := newFence(a.reader(), leaseOf(a, "one"), 2).check(t.Context())
+	_, _, err := newFence(a.reader(), leaseOf(a, "one"), nil, 2).check(t.Context())
 	require.EqualError(t, err, "read SidecarSet logs: connection refused")
 }
 

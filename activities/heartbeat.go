@@ -89,14 +89,14 @@ func mustEnd(err error) bool {
 		errors.As(err, &over) || errors.As(err, &elsewhere) || errors.As(err, &gone)
 }
 
-// answeredHeartbeat heartbeats with how many pods were written, and waits for the
+// answeredHeartbeat heartbeats with the outcome so far, and waits for the
 // server's answer. activity.RecordHeartbeat would end the context by itself, but does not
 // say whether the server heard it; both would be two heartbeats.
 func answeredHeartbeat(ctx context.Context, outcome *outcome) func(context.Context) error {
 	info, server := activity.GetInfo(ctx), activity.GetClient(ctx)
 	return func(asking context.Context) error {
 		return server.RecordActivityHeartbeatWithOptions(asking, client.RecordActivityHeartbeatOptions{
-			TaskToken: info.TaskToken, Details: []any{outcome.count()},
+			TaskToken: info.TaskToken, Details: outcome.details(),
 			Namespace: info.Namespace, WorkflowID: info.WorkflowExecution.ID, WorkflowType: info.WorkflowType.Name,
 			ActivityType: info.ActivityType.Name, TaskQueue: info.TaskQueue,
 		})

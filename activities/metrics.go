@@ -18,6 +18,8 @@ const (
 type Metrics struct {
 	pods    *prometheus.CounterVec
 	seconds *prometheus.HistogramVec
+	// The fleet's are only there in the process that leads.
+	fleetUnavailable, fleetLimit *prometheus.GaugeVec
 }
 
 // NewMetrics registers the metrics; one that is registered already is an error.
@@ -32,6 +34,14 @@ func NewMetrics(registerer prometheus.Registerer) (*Metrics, error) {
 			Help:    "Time from the start of a batch to its end, by what was to be changed (upgrade, reset, condition).",
 			Buckets: prometheus.ExponentialBuckets(1.0/64, 2, 14), // 16 ms to 128 s; a reset may take 60
 		}, []string{"change"}),
+		fleetUnavailable: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+			Name: "outrigger_fleet_unavailable_pods",
+			Help: "Pods of the cluster that are unavailable because of upgrades, those granted to a batch included; only from the worker that leads, with --max-unavailable-pods.",
+		}, nil),
+		fleetLimit: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+			Name: "outrigger_fleet_max_unavailable_pods",
+			Help: "Bound on the pods of the cluster that upgrades make unavailable, --max-unavailable-pods of the worker that leads.",
+		}, nil),
 	}
 	for _, change := range []string{changeUpgrade, changeReset, changeCondition} {
 		m.seconds.WithLabelValues(change)
@@ -39,7 +49,7 @@ func NewMetrics(registerer prometheus.Registerer) (*Metrics, error) {
 			m.pods.WithLabelValues(change, string(result))
 		}
 	}
-	for _, collector := range []prometheus.Collector{m.pods, m.seconds} {
+	for _, collector := range []prometheus.Collector{m.pods, m.seconds, m.fleetUnavailable, m.fleetLimit} {
 		if err := registerer.Register(collector); err != nil {
 			return nil, fmt.Errorf("register metrics: %w", err)
 		}

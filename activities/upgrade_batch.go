@@ -2,7 +2,9 @@ package activities
 
 import (
 	"context"
+	"errors"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"go.temporal.io/sdk/activity"
@@ -26,7 +28,8 @@ const refillTime = 30 * time.Second
 // both lists, in order, for refillTime and as long as the cluster has room for
 // them by a plan made now, from the set as the API server has it. It ends early
 // when nothing moves, or when only pods that it does not hold could, and stops
-// filling slots when the server does not hear it any more. Pods that are gone,
+// filling slots when the server does not hear it any more. While only the fleet
+// has no room it stays for longer, NextBatchPoll at most. Pods that are gone,
 // changed, or upgraded already are no errors; a pod whose write the API server
 // refuses is reported and stops nothing. It fails only when the API server
 // cannot be reached, and may then be called again. When it is cancelled it ends
@@ -36,20 +39,31 @@ func (a *Activities) UpgradeBatch(ctx context.Context, input protocol.UpgradeBat
 	b := a.newUpgradeBatch(input, leaseIdentity(ctx, input.Run))
 	ctx, stop := b.deadline.keep(ctx, answeredHeartbeat(ctx, &b.outcome))
 	defer stop()
-	err := b.run(ctx)
+	ctx, leave, err := a.Fleet.within(ctx)
+	defer leave()
+	if err != nil {
+		return protocol.UpgradeBatchResult{}, err
+	}
+	defer a.Fleet.leave(b, input.SidecarSet.Name)
+	err = b.run(ctx)
+	if err != nil && errors.Is(context.Cause(ctx), errNotLeading) {
+		err = errNotLeading
+	}
 	return b.result(), err
 }
 
 func (a *Activities) newUpgradeBatch(input protocol.UpgradeBatchInput, run string) *upgradeBatch {
 	writer := a.writer(changeUpgrade)
 	reader := writer.reader
-	return &upgradeBatch{
+	b := &upgradeBatch{
 		reader: reader, writer: writer, writers: a.Writers, poller: a.poller(), clock: a.Clock,
-		input: input, end: a.Clock.Now().Add(refillTime), deadline: newWriteDeadline(a.Clock),
-		fence: newFence(reader, a.lease(input.SidecarSet, run), input.Generation),
-		left:  slices.Concat(input.Pods, input.Reserve), taken: map[protocol.PodReference]bool{},
+		input: input, deadline: newWriteDeadline(a.Clock),
+		fence: newFence(reader, a.lease(input.SidecarSet, run), a.Fleet, input.Generation), fleet: a.Fleet, countFleet: a.countFleet,
+		left: slices.Concat(input.Pods, input.Reserve), taken: map[protocol.PodReference]bool{},
 		before: reader.unseenWrites(input.Written), own: reader.unseenWrites(nil), idle: newIdleTimer(a.Clock),
 	}
+	b.extend()
+	return b
 }
 
 // upgradeBatch is one UpgradeBatch in progress.
@@ -57,15 +71,19 @@ type upgradeBatch struct {
 	reader *reader
 	writer *writer
 	// writers is how many pods are written at a time, by the pool.
-	writers  int
-	pool     *pool
-	poller   *poller
-	clock    clock.PassiveClock
-	input    protocol.UpgradeBatchInput
-	end      time.Time
+	writers int
+	pool    *pool
+	poller  *poller
+	clock   clock.PassiveClock
+	input   protocol.UpgradeBatchInput
+	// end is moved while the fleet has no room.
+	end      atomic.Pointer[time.Time]
 	deadline *writeDeadline
 	fence    *fence
-	outcome  outcome
+	// fleet is nil when sets have budgets of their own alone.
+	fleet      *FleetBudget
+	countFleet func(context.Context, time.Duration)
+	outcome    outcome
 	// left pods are still to be upgraded, in order; tried ones are not, and
 	// taken holds the same.
 	left, tried []protocol.SelectedPod
@@ -172,8 +190,11 @@ func (b *upgradeBatch) catchUpPod(ctx context.Context, reference protocol.PodRef
 
 // timeLeft is how long slots may still be filled.
 func (b *upgradeBatch) timeLeft() time.Duration {
-	return min(b.end.Sub(b.clock.Now()), b.deadline.left())
+	return min(b.end.Load().Sub(b.clock.Now()), b.deadline.left())
 }
+
+// extend has the batch go on for refillTime from now.
+func (b *upgradeBatch) extend() { b.end.Store(new(b.clock.Now().Add(refillTime))) }
 
 // refill upgrades as many pods as the cluster has room for.
 func (b *upgradeBatch) refill(ctx context.Context) (again time.Duration, err error) {
@@ -215,13 +236,43 @@ func (b *upgradeBatch) fill(ctx context.Context, set *v1alpha1.SidecarSet) (coun
 	if err != nil {
 		return counts, false, err
 	}
-	refill := plan.Refill(b.left, b.taken, unseen)
+	refill := b.withinFleet(ctx, set, &plan, unseen)
 	b.left = refill.Left
 	b.upgrade(ctx, refill.Now)
 	if unseen > 0 || len(refill.Now) > 0 {
 		b.idle.reset()
 	}
 	return plan.Counts, refill.Others, nil
+}
+
+// withinFleet is what the batch may do next, as far as the fleet has room for it.
+// A batch that waits for the fleet stays: another one could do no more.
+func (b *upgradeBatch) withinFleet(ctx context.Context, set *v1alpha1.SidecarSet, plan *rollout.Plan, unseen int) rollout.Refill {
+	refill := plan.Refill(b.left, b.taken, unseen)
+	if b.fleet == nil {
+		return refill
+	}
+	more := 0
+	for _, pod := range refill.Now {
+		if !pod.Unready {
+			more++
+		}
+	}
+	b.countFleet(ctx, recountAge)
+	granted := b.fleet.ask(b, set, plan.Counts.Unavailable+unseen, more)
+	if granted == more {
+		b.outcome.wait("")
+		return refill
+	}
+	b.outcome.wait(b.fleet.waiting())
+	b.idle.reset()
+	if !b.fleet.crowded() {
+		b.extend()
+	}
+	plan.Free = min(plan.Free, unseen+granted)
+	refill = plan.Refill(b.left, b.taken, unseen)
+	refill.Others = false
+	return refill
 }
 
 // notInCache counts the pods that were written, or are being written, and that

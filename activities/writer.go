@@ -209,6 +209,8 @@ type outcome struct {
 	fresh    []protocol.WrittenPod
 	refusals map[protocol.PodReference]string
 	stopped  string
+	// waiting says what the batch waits for, if that is not of its set.
+	waiting string
 }
 
 // wrote records a write; without a resourceVersion, one that may have happened.
@@ -227,6 +229,17 @@ func (o *outcome) count() int {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return len(o.written)
+}
+
+// details are those of a heartbeat: how many pods were written, and what is waited for.
+func (o *outcome) details() []any {
+	count := o.count()
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.waiting == "" {
+		return []any{count}
+	}
+	return []any{count, o.waiting}
 }
 
 // newWrites are those since the last call.
@@ -251,6 +264,12 @@ func (o *outcome) stop(why string) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.stopped = why
+}
+
+func (o *outcome) wait(what string) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.waiting = what
 }
 
 // writes lists those of the pods that were written, in their order.
