@@ -11,6 +11,7 @@ import (
 	"go.temporal.io/sdk/client"
 	sdk "go.temporal.io/sdk/worker"
 	"go.temporal.io/sdk/workflow"
+	"golang.org/x/sync/errgroup"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/healthz"
@@ -46,6 +47,10 @@ type Options struct {
 	// MaxConcurrentLooks bounds the activities that select pods, and
 	// MaxConcurrentWrites those that write them, so that neither waits for the other.
 	MaxConcurrentLooks, MaxConcurrentWrites int
+	// MaxUnavailablePods bounds the pods of all sets that upgrades make unavailable
+	// at once; 0: nothing does. One worker of the cluster upgrades pods then, and all
+	// must have the same bound.
+	MaxUnavailablePods int
 	// Versioning is resolved.
 	Versioning Versioning
 }
@@ -75,6 +80,12 @@ func Run(ctx context.Context, o Options) error {
 		SystemNamespace: o.SystemNamespace, Changes: activities.NewChanges(), Clock: clock.RealClock{}, Writers: writesPerBatch, Metrics: metrics,
 		Tracer: o.Temporal.Tracer,
 	}
+	h := &host{options: o, taskQueue: taskQueue, log: o.Logger, activities: hosted}
+	if o.MaxUnavailablePods > 0 {
+		if err := h.leadFleet(mgr, hosted); err != nil {
+			return err
+		}
+	}
 	if err := hosted.Watch(ctx, mgr.GetCache()); err != nil {
 		return err
 	}
@@ -82,12 +93,11 @@ func Run(ctx context.Context, o Options) error {
 		return err
 	}
 	o.Temporal.HostsWorkflows = true
-	client, err := temporal.NewLazyClient(o.Temporal, o.Logger.WithName("temporal"))
-	if err != nil {
+	h.options.Temporal = o.Temporal
+	if h.client, err = temporal.NewLazyClient(o.Temporal, o.Logger.WithName("temporal")); err != nil {
 		return err
 	}
-	defer client.Close()
-	h := &host{client: client, options: o, taskQueue: taskQueue, log: o.Logger, activities: hosted}
+	defer h.client.Close()
 	if err := mgr.Add(manager.RunnableFunc(h.run)); err != nil {
 		return fmt.Errorf("add the Temporal worker: %w", err)
 	}
@@ -107,6 +117,9 @@ type host struct {
 	taskQueue  string
 	activities rolloutActivities
 	log        logr.Logger
+	// lead is nil when every worker upgrades pods. Else it has the one that leads do
+	// so, until the context ends.
+	lead func(ctx context.Context, upgrade func(context.Context) error) error
 }
 
 // rolloutActivities is what the workflow calls: *activities.Activities, in tests stubs.
@@ -118,13 +131,27 @@ type rolloutActivities interface {
 	WriteUpgradableConditions(context.Context, protocol.WriteUpgradableConditionsInput) (protocol.WriteUpgradableConditionsResult, error)
 }
 
-// run starts the workers, with a backoff while Temporal is unreachable, and again when
-// they stop by themselves.
+// run hosts rollouts until the context ends. Of several workers that must not upgrade
+// pods side by side, only the one that leads takes the tasks that write.
 func (h *host) run(ctx context.Context) error {
+	if h.lead == nil {
+		return h.keep(ctx, h.start)
+	}
+	hosting, ctx := errgroup.WithContext(ctx)
+	hosting.Go(func() error { return h.keep(ctx, h.startLooks) })
+	hosting.Go(func() error {
+		return h.lead(ctx, func(leading context.Context) error { return h.keep(leading, h.startWrites) })
+	})
+	return hosting.Wait()
+}
+
+// keep starts workers, with a backoff while Temporal is unreachable, and again when
+// they stop by themselves.
+func (h *host) keep(ctx context.Context, start func(fatal chan<- error) (stop func(), err error)) error {
 	backoff := wait.Backoff{Duration: time.Second, Factor: 2, Cap: 10 * time.Second, Steps: 5}
 	for ctx.Err() == nil {
 		fatal := make(chan error, 1)
-		stop, err := h.start(fatal)
+		stop, err := start(fatal)
 		if err != nil {
 			delay := backoff.Step()
 			h.logUnavailable(err, delay)
@@ -155,40 +182,56 @@ func (h *host) logUnavailable(err error, delay time.Duration) {
 
 // start starts a worker for each task queue; stop ends them.
 func (h *host) start(fatal chan<- error) (stop func(), err error) {
+	stopLooks, err := h.startLooks(fatal)
+	if err != nil {
+		return nil, err
+	}
+	stopWrites, err := h.startWrites(fatal)
+	if err != nil {
+		stopLooks()
+		return nil, err
+	}
+	return func() {
+		var stopped sync.WaitGroup
+		stopped.Go(stopLooks)
+		stopped.Go(stopWrites)
+		stopped.Wait()
+	}, nil
+}
+
+// startLooks starts the worker that runs the workflow and selects pods.
+func (h *host) startLooks(fatal chan<- error) (stop func(), err error) {
 	looks := sdk.New(h.client, h.taskQueue, h.sdkOptions(h.options.MaxConcurrentLooks, fatal))
 	looks.RegisterWorkflowWithOptions(workflows.Rollout, workflow.RegisterOptions{Name: protocol.RolloutWorkflow})
-	writing := h.sdkOptions(h.options.MaxConcurrentWrites, fatal)
-	// No workflow task comes to this queue.
-	writing.DisableWorkflowWorker = true
-	writes := sdk.New(h.client, protocol.WriteTaskQueue(h.taskQueue), writing)
 	for name, function := range map[string]any{
 		protocol.NextBatchActivity:      h.activities.NextBatch,
 		protocol.AwaitMigrationActivity: h.activities.AwaitMigration,
 	} {
 		looks.RegisterActivityWithOptions(function, activity.RegisterOptions{Name: name})
 	}
+	// Runs of a release without a queue for writes have them queued here.
+	h.registerWrites(looks)
+	return looks.Stop, looks.Start()
+}
+
+// startWrites starts the worker that writes pods.
+func (h *host) startWrites(fatal chan<- error) (stop func(), err error) {
+	options := h.sdkOptions(h.options.MaxConcurrentWrites, fatal)
+	// No workflow task comes to this queue.
+	options.DisableWorkflowWorker = true
+	writes := sdk.New(h.client, protocol.WriteTaskQueue(h.taskQueue), options)
+	h.registerWrites(writes)
+	return writes.Stop, writes.Start()
+}
+
+func (h *host) registerWrites(registry sdk.Worker) {
 	for name, function := range map[string]any{
 		protocol.UpgradeBatchActivity:              h.activities.UpgradeBatch,
 		protocol.ResetBatchActivity:                h.activities.ResetBatch,
 		protocol.WriteUpgradableConditionsActivity: h.activities.WriteUpgradableConditions,
 	} {
-		writes.RegisterActivityWithOptions(function, activity.RegisterOptions{Name: name})
-		// Runs of a release without a queue for writes have them queued here.
-		looks.RegisterActivityWithOptions(function, activity.RegisterOptions{Name: name})
+		registry.RegisterActivityWithOptions(function, activity.RegisterOptions{Name: name})
 	}
-	if err := looks.Start(); err != nil {
-		return nil, err
-	}
-	if err := writes.Start(); err != nil {
-		looks.Stop()
-		return nil, err
-	}
-	return func() {
-		var stopped sync.WaitGroup
-		stopped.Go(looks.Stop)
-		stopped.Go(writes.Stop)
-		stopped.Wait()
-	}, nil
 }
 
 func (h *host) sdkOptions(slots int, fatal chan<- error) sdk.Options {

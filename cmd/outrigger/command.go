@@ -130,9 +130,15 @@ func newWorker(shared *flags) *cobra.Command {
 			if o.MaxConcurrentLooks < 1 || o.MaxConcurrentWrites < 1 {
 				return fmt.Errorf("--max-concurrent-looks and --max-concurrent-writes must be positive")
 			}
+			if o.MaxUnavailablePods < 0 {
+				return fmt.Errorf("--max-unavailable-pods must not be negative")
+			}
 			build, _ := debug.ReadBuildInfo()
 			if o.Versioning, err = o.Versioning.Resolve(build); err != nil {
 				return err
+			}
+			if o.MaxUnavailablePods > 0 && o.Versioning.DeploymentName != "" {
+				return fmt.Errorf("--max-unavailable-pods and --deployment-name exclude each other: one worker takes the tasks that write, of whatever version")
 			}
 			if o.Temporal, err = roleConnection(&f, keys, "worker"); err != nil {
 				return err
@@ -144,6 +150,7 @@ func newWorker(shared *flags) *cobra.Command {
 	addVersioning(cmd, &o.Versioning)
 	cmd.Flags().IntVar(&o.MaxConcurrentLooks, "max-concurrent-looks", 200, "activities that look for pods to upgrade, at once")
 	cmd.Flags().IntVar(&o.MaxConcurrentWrites, "max-concurrent-writes", 200, "activities that write pods, at once; each writes several")
+	cmd.Flags().IntVar(&o.MaxUnavailablePods, "max-unavailable-pods", 0, "pods of all SidecarSets that upgrades may make unavailable at once; one worker, elected by a Lease, upgrades all pods then; the same for all workers; 0: no bound but those of the sets")
 	return cmd
 }
 
