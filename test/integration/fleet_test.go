@@ -1,0 +1,192 @@
+package integration
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/outrigger/outrigger/api/v1alpha1"
+	"github.com/outrigger/outrigger/dev/cluster"
+	"github.com/outrigger/outrigger/dev/witness"
+)
+
+// fleet is a namespace with several sets, each with pods of its own, and workers
+// that bound the pods of all.
+type fleet struct {
+	scene
+	sets    []*v1alpha1.SidecarSet
+	pods    int
+	workers []string
+}
+
+// newFleet starts the workers first, so that one has been elected when pods move.
+func newFleet(t *testing.T, name string, sets, pods int32, limit int, kubelet map[string]string) *fleet {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
+	t.Cleanup(cancel)
+	f := &fleet{scene: scene{t: t, ctx: ctx, name: name}, pods: int(sets * pods)}
+	for i := range 2 {
+		f.workers = append(f.workers, fmt.Sprintf("worker-%s-%d", name, i))
+	}
+	for _, usual := range workers() {
+		require.NoError(t, stack.Stop(usual))
+	}
+	t.Cleanup(func() { startWorkers(context.WithoutCancel(ctx), t) })
+	for _, worker := range f.workers {
+		_, err := stack.StartRole(ctx, worker, fmt.Sprintf("--max-unavailable-pods=%d", limit))
+		require.NoError(t, err)
+		t.Cleanup(func() { require.NoError(t, stack.Kill(worker)) })
+	}
+	require.NoError(t, stack.kube.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}))
+	f.set = &v1alpha1.SidecarSet{ObjectMeta: metav1.ObjectMeta{Name: name}} // of the scene: never made
+	t.Cleanup(f.clean)
+	config, err := stack.RESTConfig()
+	require.NoError(t, err)
+	f.witness, err = witness.Watch(ctx, config, name, "", "side")
+	require.NoError(t, err)
+	f.witness.Expect("side:v1")
+	for i := range sets {
+		f.add(fmt.Sprintf("%s-%d", name, i), pods, kubelet)
+	}
+	f.await(witness.Settled(f.pods))
+	return f
+}
+
+// add makes a set, half of whose pods may be unavailable, and its pods.
+func (f *fleet) add(name string, pods int32, kubelet map[string]string) {
+	f.t.Helper()
+	set := &v1alpha1.SidecarSet{ObjectMeta: metav1.ObjectMeta{Name: name}}
+	set.Spec.Selector = &metav1.LabelSelector{MatchLabels: map[string]string{"app": name}}
+	set.Spec.Containers = []v1alpha1.SidecarContainer{{Container: corev1.Container{Name: "side", Image: "side:v1"}}}
+	set.Spec.UpdateStrategy.MaxUnavailable = new(intstr.FromString("50%"))
+	require.NoError(f.t, stack.kube.Create(f.ctx, set))
+	f.t.Cleanup(func() {
+		require.NoError(f.t, client.IgnoreNotFound(stack.kube.Delete(context.WithoutCancel(f.ctx), set)))
+	})
+	f.sets = append(f.sets, set)
+	app := deployment(name, pods)
+	app.Namespace, app.Name, app.Spec.Template.Annotations = f.name, name, kubelet
+	f.poll("the webhook to know "+name, func() (bool, error) {
+		containers, err := tryPod(f.ctx, f.name, name)
+		return len(containers) == 2, err
+	})
+	require.NoError(f.t, stack.kube.Create(f.ctx, app))
+}
+
+func (f *fleet) upgradeAll(image string) {
+	f.t.Helper()
+	f.witness.Expect(image)
+	for i := range f.sets {
+		f.upgrade(i, image)
+	}
+}
+
+func (f *fleet) upgrade(set int, image string) {
+	f.t.Helper()
+	f.set = f.sets[set]
+	f.edit(fmt.Sprintf(`[{"op":"replace","path":"/spec/containers/0/image","value":%q}]`, image))
+}
+
+// updated counts the pods of each set that were asked to run an image.
+func (f *fleet) updated(image string) map[string]int {
+	f.t.Helper()
+	var pods corev1.PodList
+	require.NoError(f.t, stack.kube.List(f.ctx, &pods, client.InNamespace(f.name)))
+	updated := map[string]int{}
+	for i := range pods.Items {
+		for _, container := range pods.Items[i].Spec.Containers {
+			if container.Image == image {
+				updated[pods.Items[i].Labels["app"]]++
+			}
+		}
+	}
+	return updated
+}
+
+// leader names the worker that upgrades pods, another one than before.
+func (f *fleet) leader(before string) (name string) {
+	f.t.Helper()
+	f.poll("a worker to lead", func() (bool, error) {
+		lease := &coordinationv1.Lease{}
+		err := stack.kube.Get(f.ctx, client.ObjectKey{Namespace: cluster.SystemNamespace, Name: "outrigger-worker"}, lease)
+		if err != nil || lease.Spec.HolderIdentity == nil {
+			return false, client.IgnoreNotFound(err)
+		}
+		for _, worker := range f.workers {
+			if strings.HasPrefix(*lease.Spec.HolderIdentity, "outrigger-worker@"+worker+"_") {
+				name = worker
+			}
+		}
+		return name != "" && name != before, nil
+	})
+	return name
+}
+
+// goesOn waits until more pods are upgraded.
+func (f *fleet) goesOn(by int) {
+	f.t.Helper()
+	before := f.witness.View().Updated
+	f.await(func(v witness.View) bool { return v.Updated >= before+by })
+}
+
+// However many sets are rolled out at once, and whatever becomes of the worker
+// that leads, no more pods are in flight than the fleet allows.
+func TestSpec7_5_TheFleetsBudgetHoldsWhateverBecomesOfWorkers(t *testing.T) {
+	f := newFleet(t, "fleet", 6, 20, 7, map[string]string{readyAfter: "2s"})
+	f.upgradeAll("side:v2")
+	f.goesOn(14)
+	leader := f.leader("")
+	require.NoError(t, stack.Kill(leader))
+	next := f.leader(leader)
+	require.NoError(t, stack.StartAgain(f.ctx, leader))
+	f.goesOn(14)
+	require.NoError(t, stack.Stop(next))
+	leader = f.leader(next)
+	require.NoError(t, stack.StartAgain(f.ctx, next))
+	f.goesOn(14)
+	require.NoError(t, stack.Freeze(leader))
+	next = f.leader(leader)
+	f.goesOn(7)
+	require.NoError(t, stack.Thaw(leader))
+	f.await(witness.Settled(f.pods))
+	f.within(7)
+	worst, _ := f.witness.Worst()
+	assert.Equal(t, 7, worst, "the budget was not made use of")
+}
+
+// With fewer slots than sets they take turns: none waits until another is done.
+func TestSpec7_5_SetsTakeTurnsWithAFleetsBudgetThatIsSmall(t *testing.T) {
+	f := newFleet(t, "turns", 4, 6, 2, nil)
+	f.upgradeAll("side:v2")
+	f.await(func(v witness.View) bool { return v.Updated >= 12 })
+	updated := f.updated("side:v2")
+	for _, set := range f.sets {
+		assert.Greater(t, updated[set.Name], 0, "%v", updated)
+		assert.Less(t, updated[set.Name], 6, "%v", updated)
+	}
+	f.await(witness.Settled(f.pods))
+	f.within(2)
+}
+
+// A set that is paused takes room as long as its pods do not serve, and no longer.
+func TestSpec7_5_APausedSetGivesItsPartOfTheFleetsBudgetBack(t *testing.T) {
+	f := newFleet(t, "paused", 2, 6, 3, map[string]string{readyAfter: "3s"})
+	f.upgrade(0, "side:v2")
+	f.witness.Expect("side:v2")
+	f.await(func(v witness.View) bool { return v.Updated >= 3 })
+	f.edit(`[{"op":"replace","path":"/spec/updateStrategy/paused","value":true}]`)
+	f.upgrade(1, "side:v2")
+	f.await(func(v witness.View) bool { return v.Ready == f.pods && v.InFlight == 0 && v.Updated >= 9 })
+	assert.Less(t, f.updated("side:v2")[f.sets[0].Name], 6)
+	f.within(3)
+}
