@@ -133,16 +133,8 @@ func (a *Activities) inFlight(ctx context.Context, name string, last *v1alpha1.S
 			return 0, gone, nil
 		}
 	}
-	population, err := a.reader().population(ctx, set)
-	if err != nil {
-		return 0, false, err
-	}
-	for i := range population {
-		if population[i].InFlight() {
-			n++
-		}
-	}
-	return n, gone, nil
+	n, err = a.reader().moving(set)
+	return n, gone, err
 }
 
 // fleetCount is one set's share while it is counted.

@@ -76,6 +76,16 @@ func (r *reader) population(ctx context.Context, set *v1alpha1.SidecarSet) ([]ro
 	return r.populations.Population(set, pods, r.namespaceLabels(ctx))
 }
 
+// moving counts the pods of a set in the cache that in-place upgrades made
+// unavailable, matched or not.
+func (r *reader) moving(set *v1alpha1.SidecarSet) (int, error) {
+	pods, err := r.index.Of(set.Name)
+	if err != nil {
+		return 0, err
+	}
+	return r.populations.Moving(set, pods)
+}
+
 // state compares one pod with the set, if it is one of its matched pods.
 func (r *reader) state(ctx context.Context, set *v1alpha1.SidecarSet, pod *corev1.Pod) (state podstate.State, matched bool, err error) {
 	population, err := rollout.Population(set, []*corev1.Pod{pod}, r.namespaceLabels(ctx))

@@ -236,7 +236,10 @@ func (b *upgradeBatch) fill(ctx context.Context, set *v1alpha1.SidecarSet) (coun
 	if err != nil {
 		return counts, false, err
 	}
-	refill := b.withinFleet(ctx, set, &plan, unseen)
+	refill, err := b.withinFleet(ctx, set, &plan, unseen)
+	if err != nil {
+		return counts, false, err
+	}
 	b.left = refill.Left
 	b.upgrade(ctx, refill.Now)
 	if unseen > 0 || len(refill.Now) > 0 {
@@ -247,10 +250,14 @@ func (b *upgradeBatch) fill(ctx context.Context, set *v1alpha1.SidecarSet) (coun
 
 // withinFleet is what the batch may do next, as far as the fleet has room for it.
 // A batch that waits for the fleet stays: another one could do no more.
-func (b *upgradeBatch) withinFleet(ctx context.Context, set *v1alpha1.SidecarSet, plan *rollout.Plan, unseen int) rollout.Refill {
+func (b *upgradeBatch) withinFleet(ctx context.Context, set *v1alpha1.SidecarSet, plan *rollout.Plan, unseen int) (rollout.Refill, error) {
 	refill := plan.Refill(b.left, b.taken, unseen)
 	if b.fleet == nil {
-		return refill
+		return refill, nil
+	}
+	moving, err := b.reader.moving(set)
+	if err != nil {
+		return refill, err
 	}
 	more := 0
 	for _, pod := range refill.Now {
@@ -259,10 +266,10 @@ func (b *upgradeBatch) withinFleet(ctx context.Context, set *v1alpha1.SidecarSet
 		}
 	}
 	b.countFleet(ctx, recountAge)
-	granted := b.fleet.ask(b, set, plan.Counts.Unavailable+unseen, more)
+	granted := b.fleet.ask(b, set, moving+unseen, more)
 	if granted == more {
 		b.outcome.wait("")
-		return refill
+		return refill, nil
 	}
 	b.outcome.wait(b.fleet.waiting())
 	b.idle.reset()
@@ -272,7 +279,7 @@ func (b *upgradeBatch) withinFleet(ctx context.Context, set *v1alpha1.SidecarSet
 	plan.Free = min(plan.Free, unseen+granted)
 	refill = plan.Refill(b.left, b.taken, unseen)
 	refill.Others = false
-	return refill
+	return refill, nil
 }
 
 // notInCache counts the pods that were written, or are being written, and that

@@ -33,6 +33,16 @@ func (c *PopulationCache) Population(set *v1alpha1.SidecarSet, pods []*corev1.Po
 	return one.cache.population(set, pods, namespaceLabels)
 }
 
+// Moving counts the pods that in-place upgrades of a set made unavailable (SPEC
+// §7.5), also those that its newest version does not match any more. Pods that were
+// created with a version do not count.
+func (c *PopulationCache) Moving(set *v1alpha1.SidecarSet, pods []*corev1.Pod) (int, error) {
+	one := c.of(set.Name)
+	one.mu.Lock()
+	defer one.mu.Unlock()
+	return one.cache.moving(set, pods)
+}
+
 func (c *PopulationCache) of(set string) *lockedSetCache {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -70,6 +80,9 @@ type cachedState struct {
 	member bool
 }
 
+// moving reports whether an in-place upgrade made the pod unavailable.
+func (s cachedState) moving() bool { return s.state.Touched && s.state.InFlight() }
+
 func (c *setCache) population(set *v1alpha1.SidecarSet, pods []*corev1.Pod, namespaceLabels func(string) (map[string]string, error)) ([]Pod, error) {
 	scope, err := match.NewScope(&set.Spec)
 	if err != nil {
@@ -96,6 +109,24 @@ func (c *setCache) population(set *v1alpha1.SidecarSet, pods []*corev1.Pod, name
 	return matched, nil
 }
 
+func (c *setCache) moving(set *v1alpha1.SidecarSet, pods []*corev1.Pod) (n int, err error) {
+	scope, err := match.NewScope(&set.Spec)
+	if err != nil {
+		return 0, fmt.Errorf("SidecarSet %s: %w", set.Name, err)
+	}
+	version, err := podstate.NewVersion(set)
+	if err != nil {
+		return 0, err
+	}
+	c.invalidate(set, len(pods))
+	for _, pod := range pods {
+		if c.state(set.Name, scope, version, pod).moving() {
+			n++
+		}
+	}
+	return n, nil
+}
+
 // invalidate drops the states towards another version, and those of pods that
 // are gone once they are the larger part.
 func (c *setCache) invalidate(set *v1alpha1.SidecarSet, pods int) {
@@ -110,11 +141,11 @@ func (c *setCache) state(set string, scope match.Scope, version *podstate.Versio
 		return cached
 	}
 	fresh := cachedState{pod: pod}
-	if match.Active(pod) && scope.Labels(pod.Labels) && record.Injected(pod.Annotations, set) {
+	if match.Active(pod) && record.Injected(pod.Annotations, set) {
 		// A pod whose annotations cannot be read stops nobody else: it is
 		// not managed until somebody mends it.
 		state, err := version.Of(pod)
-		fresh.state, fresh.member = state, err == nil && state.Complete
+		fresh.state, fresh.member = state, err == nil && state.Complete && scope.Labels(pod.Labels)
 	}
 	c.states[pod.UID] = fresh
 	return fresh

@@ -105,3 +105,44 @@ func BenchmarkPopulation(b *testing.B) {
 		})
 	}
 }
+
+// What an upgrade took away is away whatever becomes of the set, and a pod that was
+// made with the version was not taken away.
+func TestSpec7_5_TheFleetCountsWhatUpgradesMadeUnavailable(t *testing.T) {
+	moved := func(p *corev1.Pod) {
+		p.Annotations[v1alpha1.InPlaceUpdateStateAnnotation] = `{"s":{"revision":"old","lastContainerStatuses":{"side":{"imageID":"id-1","restartCount":0}}}}`
+	}
+	for name, c := range map[string]struct {
+		change func(*corev1.Pod)
+		want   int
+	}{
+		"never moved":                 {func(*corev1.Pod) {}, 0},
+		"made with the version":       {func(p *corev1.Pod) { p.Annotations[v1alpha1.HashAnnotation] = `{"s":{"hash":"new"}}` }, 0},
+		"moved":                       {moved, 1},
+		"moved, then relabelled":      {func(p *corev1.Pod) { moved(p); p.Labels = nil }, 1},
+		"moved, lacks a container":    {func(p *corev1.Pod) { moved(p); p.Spec.Containers = nil }, 1},
+		"moved and terminating":       {func(p *corev1.Pod) { moved(p); p.DeletionTimestamp = new(metav1.Now()) }, 0},
+		"moved by another set":        {func(p *corev1.Pod) { moved(p); p.Annotations[v1alpha1.InjectedListAnnotation] = "other" }, 0},
+		"moved while it was down":     {func(p *corev1.Pod) { moved(p); p.Annotations[v1alpha1.UnavailableSinceAnnotation] = `{"s":null}` }, 0},
+		"moved, and serving again":    {func(p *corev1.Pod) { moved(p); serve(p, "side:1") }, 0},
+		"moved, and not taken it yet": {func(p *corev1.Pod) { moved(p); serve(p, "side:0") }, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			n, err := new(PopulationCache).Moving(populationSet(), []*corev1.Pod{member("a", c.change)})
+			require.NoError(t, err)
+			assert.Equal(t, c.want, n)
+		})
+	}
+}
+
+// serve makes a pod ready whose sidecar runs the image.
+func serve(p *corev1.Pod, image string) {
+	p.Status = corev1.PodStatus{
+		Phase:      corev1.PodRunning,
+		Conditions: []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}},
+		ContainerStatuses: []corev1.ContainerStatus{{
+			Name: "side", Image: image, ImageID: "id-of-" + image, RestartCount: 1, Ready: true,
+			State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}},
+		}},
+	}
+}

@@ -1,0 +1,262 @@
+package activities
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus/testutil"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	"github.com/outrigger/outrigger/api/protocol"
+	"github.com/outrigger/outrigger/api/v1alpha1"
+)
+
+// withFleet bounds the pods of all sets, by a process that leads.
+func (c *testCluster) withFleet(limit int) *FleetBudget {
+	c.t.Helper()
+	c.Cache = cacheOfSets{c.Cache, c.Live}
+	c.Fleet = NewFleetBudget(limit, 8, func() bool { return true }, c.clock, c.Changes, c.Metrics)
+	c.Fleet.begin(c.t.Context(), nil)
+	return c.Fleet
+}
+
+// cacheOfSets has sets as the API server has them.
+type cacheOfSets struct {
+	client.Reader
+	live client.Reader
+}
+
+func (c cacheOfSets) Get(ctx context.Context, key client.ObjectKey, o client.Object, options ...client.GetOption) error {
+	if set, ok := o.(*v1alpha1.SidecarSet); ok {
+		return c.live.Get(ctx, key, set, options...)
+	}
+	return c.Reader.Get(ctx, key, o, options...)
+}
+
+func named(name string) *v1alpha1.SidecarSet {
+	return &v1alpha1.SidecarSet{ObjectMeta: metav1.ObjectMeta{Name: name}}
+}
+
+// batch is one that has written nothing.
+func (c *testCluster) batch() *upgradeBatch {
+	reader := c.reader()
+	return &upgradeBatch{before: reader.unseenWrites(nil), own: reader.unseenWrites(nil)}
+}
+
+func woken(changed <-chan struct{}) bool {
+	select {
+	case <-changed:
+		return true
+	default:
+		return false
+	}
+}
+
+func TestSpec7_5_WhateverBatchesAskTheFleetsBudgetHolds(t *testing.T) {
+	const limit, sets = 5, 4
+	cluster := newTestCluster(t, interceptor.Funcs{}, webSet(2))
+	for seed := range uint64(500) {
+		random := rand.New(rand.NewPCG(seed, 3))
+		f := cluster.withFleet(limit)
+		var moving [sets]int
+		var batches [sets]*upgradeBatch
+		served := map[int]bool{}
+		for range 200 {
+			i := random.IntN(sets)
+			// Kubelets restart pods of any set.
+			if moving[i] > 0 && random.IntN(2) == 0 {
+				moving[i]--
+			}
+			if batches[i] == nil {
+				batches[i] = cluster.batch()
+			}
+			name := fmt.Sprint(i)
+			granted := f.ask(batches[i], named(name), moving[i], random.IntN(4))
+			moving[i] += granted
+			served[i] = served[i] || granted > 0
+			sum := 0
+			for _, n := range moving {
+				sum += n
+			}
+			require.LessOrEqual(t, sum, limit, "seed %d", seed)
+			if random.IntN(8) == 0 {
+				f.leave(batches[i], name)
+				batches[i] = nil
+			}
+		}
+		require.Len(t, served, sets, "seed %d", seed)
+	}
+}
+
+func TestSpec7_5_SlotsOfTheFleetGoToWhoHasWaitedLongest(t *testing.T) {
+	cluster := newTestCluster(t, interceptor.Funcs{}, webSet(2))
+	f := cluster.withFleet(1)
+	a, b := cluster.batch(), cluster.batch()
+	changed, done := cluster.Changes.Wait("b")
+	defer done()
+	assert.Equal(t, 1, f.ask(a, named("a"), 0, 3))
+	assert.Zero(t, f.ask(b, named("b"), 0, 3))
+	assert.False(t, woken(changed))
+	assert.Zero(t, f.ask(a, named("a"), 0, 3), "it is b's turn")
+	assert.True(t, woken(changed))
+	assert.Equal(t, 1, f.ask(b, named("b"), 0, 3))
+	assert.InDelta(t, 1, testutil.ToFloat64(cluster.Metrics.fleetUnavailable), 0)
+
+	assert.Zero(t, f.ask(a, named("a"), 0, 3))
+	cluster.clock.Step(wantTTL)
+	assert.Equal(t, 1, f.ask(b, named("b"), 0, 3), "who asks no more does not keep slots free")
+}
+
+// Two attempts at a batch may overlap: the later one does not know what the
+// earlier one has on the wire.
+func TestSpec7_5_OneBatchOfASetAtATimeIsGrantedSlotsOfTheFleet(t *testing.T) {
+	cluster := newTestCluster(t, interceptor.Funcs{}, webSet(2))
+	f := cluster.withFleet(3)
+	first, second := cluster.batch(), cluster.batch()
+	assert.Equal(t, 2, f.ask(first, named("a"), 0, 2))
+	assert.Zero(t, f.ask(second, named("a"), 0, 2))
+	f.leave(first, "a")
+	assert.Equal(t, 1, f.ask(second, named("a"), 2, 2))
+}
+
+func TestSpec7_5_ABatchStaysWhileTheFleetHasNoRoom(t *testing.T) {
+	cluster := newTestCluster(t, interceptor.Funcs{}, webSet(2), webPod("a"), webPod("b"), webPod("c"))
+	f := cluster.withFleet(2)
+	other := cluster.batch()
+	require.Equal(t, 1, f.ask(other, named("other"), 0, 1))
+	b := cluster.batchOf("a", "b", "c")
+	_, err := cluster.refills(b)
+	require.NoError(t, err)
+	assert.Equal(t, []string{"b", "c"}, selectedNames(b.left), "the set alone would have room for two")
+	assert.Equal(t, []any{1, "waiting for the fleet: 2 of 2 pods are unavailable"}, b.outcome.details())
+
+	for range 2 * refillTime / (2 * time.Second) {
+		cluster.clock.Step(2 * time.Second)
+		b.deadline = newWriteDeadline(cluster.clock) // the server answers
+		require.Zero(t, f.ask(other, named("other"), 1, 1))
+		again, err := cluster.refills(b)
+		require.NoError(t, err)
+		assert.NotZero(t, again, "the batch ended")
+	}
+	assert.Zero(t, f.ask(other, named("other"), 0, 0))
+	_, err = cluster.refills(b)
+	require.NoError(t, err)
+	assert.Equal(t, []string{"c"}, selectedNames(b.left))
+	assert.Equal(t, []any{2}, b.outcome.details())
+}
+
+// Batches that wait must leave others a chance to run: resets make room.
+func TestSpec7_5_BatchesThatCrowdTheWorkerDoNotWaitForTheFleet(t *testing.T) {
+	cluster := newTestCluster(t, interceptor.Funcs{}, webSet(2), webPod("a"))
+	f := cluster.withFleet(1)
+	for i := range 5 {
+		f.ask(cluster.batch(), named(fmt.Sprint(i)), 0, 2)
+	}
+	b := cluster.batchOf("a")
+	again, err := cluster.refills(b)
+	require.NoError(t, err)
+	assert.NotZero(t, again)
+	cluster.clock.Step(refillTime)
+	b.deadline = newWriteDeadline(cluster.clock)
+	again, err = cluster.refills(b)
+	require.NoError(t, err)
+	assert.Zero(t, again, "the batch waits on")
+}
+
+// Pods that do not serve are mended outside of any budget.
+func TestSpec7_5_PodsThatDoNotServeNeedNoSlotOfTheFleet(t *testing.T) {
+	down := webPod("down", func(p *corev1.Pod) { p.Status.Conditions[0].Status = corev1.ConditionFalse })
+	cluster := newTestCluster(t, interceptor.Funcs{}, webSet(2), down, webPod("up"))
+	f := cluster.withFleet(1)
+	require.Equal(t, 1, f.ask(cluster.batch(), named("other"), 0, 1))
+	b := cluster.batchOf("down", "up")
+	_, err := cluster.refills(b)
+	require.NoError(t, err)
+	assert.Equal(t, map[string]string{"down": "side:v2", "up": "side:v1"}, cluster.images())
+}
+
+// What a batch has written counts until the cache shows it, and then until the pods
+// serve again, also when the set is not upgraded any more.
+func TestSpec7_5_PodsOfABatchThatHasEndedKeepTheirSlots(t *testing.T) {
+	cluster := newTestCluster(t, interceptor.Funcs{}, webSet(2), webPod("a"), webPod("b"))
+	f := cluster.withFleet(2)
+	b := cluster.batchOf("a", "b")
+	_, err := cluster.refills(b)
+	require.NoError(t, err)
+	f.leave(b, "logs")
+	other := cluster.batch()
+	ask := func() int {
+		cluster.countFleet(t.Context(), 0)
+		return f.ask(other, named("other"), 0, 1)
+	}
+	assert.Zero(t, ask(), "the cache does not show the writes")
+	cluster.sync()
+	f.mark("logs")
+	assert.Zero(t, ask(), "the pods do not serve")
+	pod := webPod("a")
+	cluster.edit(pod, func() { upgraded(pod) })
+	cluster.sync()
+	assert.Zero(t, ask(), "nothing was heard of the set")
+	f.mark("logs")
+	assert.Equal(t, 1, ask())
+}
+
+func TestSpec7_5_OnlyTheWorkerThatLeadsUpgradesPods(t *testing.T) {
+	cluster := newTestCluster(t, interceptor.Funcs{}, webSet(2), webPod("a"))
+	leads := false
+	cluster.Fleet = NewFleetBudget(2, 2, func() bool { return leads }, cluster.clock, cluster.Changes, cluster.Metrics)
+	upgrade := func(ctx context.Context) error {
+		_, err := cluster.UpgradeBatch(ctx, protocol.UpgradeBatchInput{SidecarSet: webSetReference, Generation: 2, Pods: selectedPods("a"), Run: "one"})
+		return err
+	}
+	require.ErrorIs(t, inActivity(t, nil, upgrade), errNotLeading)
+	leads = true
+	require.ErrorIs(t, inActivity(t, nil, upgrade), errNotLeading, "it has not caught up yet")
+
+	term, over := context.WithCancel(t.Context())
+	cluster.Fleet.begin(term, nil)
+	b := cluster.batchOf("a")
+	leads = false
+	_, err := cluster.refills(b)
+	require.ErrorIs(t, err, errNotLeading)
+	leads = true
+	ctx, done, err := cluster.Fleet.within(t.Context())
+	require.NoError(t, err)
+	defer done()
+	over()
+	<-ctx.Done()
+	require.ErrorIs(t, context.Cause(ctx), errNotLeading)
+	assert.Equal(t, map[string]string{"a": "side:v1"}, cluster.images())
+}
+
+// Who led before has written pods that the cache does not show yet.
+func TestSpec7_5_WhoLeadsFirstWaitsForWhatOthersHaveWritten(t *testing.T) {
+	pod := webPod("a")
+	cluster := newTestCluster(t, interceptor.Funcs{}, webSet(2), pod, webPod("b"))
+	f := cluster.withFleet(2)
+	cluster.edit(pod, func() { pod.Labels["written"] = "by another" })
+	led := make(chan struct{})
+	over := make(chan error)
+	go func() {
+		over <- cluster.Lead(t.Context(), func(context.Context) error {
+			close(led)
+			return nil
+		})
+	}()
+	require.Eventually(t, cluster.clock.HasWaiters, 10*time.Second, time.Millisecond)
+	assert.False(t, woken(led))
+	cluster.sync()
+	cluster.clock.Step(recountInterval)
+	<-led
+	require.NoError(t, <-over)
+	_, _, err := f.within(t.Context())
+	require.ErrorIs(t, err, errNotLeading, "the term is over")
+}

@@ -1,0 +1,173 @@
+package worker
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"net/http/httptest"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/tools/leaderelection/resourcelock"
+	"k8s.io/utils/clock"
+	clocktesting "k8s.io/utils/clock/testing"
+)
+
+// lock is a Lease on an API server that takes as long as it likes.
+type lock struct {
+	resourcelock.Interface
+	identity string
+	mu       sync.Mutex
+	record   *resourcelock.LeaderElectionRecord
+	answer   func() error
+}
+
+func (l *lock) Identity() string { return l.identity }
+func (l *lock) Describe() string { return "kruise-system/outrigger-worker" }
+
+func (l *lock) RecordEvent(string) {}
+
+func (l *lock) Get(context.Context) (*resourcelock.LeaderElectionRecord, []byte, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.record == nil {
+		return nil, nil, apierrors.NewNotFound(schema.GroupResource{Resource: "leases"}, "outrigger-worker")
+	}
+	record := *l.record
+	return &record, []byte(record.RenewTime.String() + record.HolderIdentity), nil
+}
+
+func (l *lock) Create(ctx context.Context, record resourcelock.LeaderElectionRecord) error {
+	return l.Update(ctx, record)
+}
+
+func (l *lock) Update(_ context.Context, record resourcelock.LeaderElectionRecord) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.answer != nil {
+		if err := l.answer(); err != nil {
+			return err
+		}
+	}
+	l.record = &record
+	return nil
+}
+
+func (l *lock) holder() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.record == nil {
+		return ""
+	}
+	return l.record.HolderIdentity
+}
+
+func TestALeaseIsHeldFromWhenItsRenewalWasSent(t *testing.T) {
+	clock := clocktesting.NewFakeClock(time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC))
+	server := &lock{identity: "me"}
+	l := &leadership{Interface: server, clock: clock}
+	mine := resourcelock.LeaderElectionRecord{HolderIdentity: "me"}
+	assert.False(t, l.held())
+	require.NoError(t, l.Update(t.Context(), mine))
+	assert.True(t, l.held())
+	clock.Step(renewDeadline)
+	assert.False(t, l.held(), "nobody renewed it")
+
+	// The process was frozen between question and answer.
+	server.answer = func() error {
+		clock.Step(renewDeadline)
+		return nil
+	}
+	require.NoError(t, l.Update(t.Context(), mine))
+	assert.False(t, l.held())
+
+	server.answer = nil
+	require.NoError(t, l.Update(t.Context(), mine))
+	server.answer = func() error { return errors.New("conflict") }
+	require.Error(t, l.Update(t.Context(), mine))
+	assert.True(t, l.held(), "somebody may just have touched it")
+	server.record = &resourcelock.LeaderElectionRecord{HolderIdentity: "other"}
+	_, _, err := l.Get(t.Context())
+	require.NoError(t, err)
+	assert.False(t, l.held(), "another has it")
+
+	server.answer = nil
+	require.NoError(t, l.Update(t.Context(), mine))
+	server.answer = func() error {
+		assert.False(t, l.held(), "it is given back")
+		return nil
+	}
+	require.NoError(t, l.Update(t.Context(), resourcelock.LeaderElectionRecord{}))
+}
+
+// Somebody may have deleted the Lease of a worker that still writes.
+func TestWhoMadeTheLeaseWaitsForTheOneBefore(t *testing.T) {
+	clock := clocktesting.NewFakeClock(time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC))
+	l := &leadership{Interface: &lock{identity: "me"}, clock: clock}
+	require.NoError(t, l.Create(t.Context(), resourcelock.LeaderElectionRecord{HolderIdentity: "me"}))
+	settled := make(chan error, 1)
+	go func() { settled <- l.settled(t.Context()) }()
+	require.Eventually(t, clock.HasWaiters, 10*time.Second, time.Millisecond)
+	assert.Empty(t, settled)
+	clock.Step(renewDeadline)
+	require.NoError(t, <-settled)
+}
+
+func TestOnlyPatchesNeedTheLease(t *testing.T) {
+	var got []string
+	server := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { got = append(got, r.Method) }))
+	defer server.Close()
+	l := &leadership{Interface: &lock{identity: "me"}, clock: clock.RealClock{}}
+	client := &http.Client{Transport: l.fence(http.DefaultTransport)}
+	send := func(method string) error {
+		request, err := http.NewRequestWithContext(t.Context(), method, server.URL, http.NoBody)
+		require.NoError(t, err)
+		response, err := client.Do(request)
+		if err == nil {
+			err = response.Body.Close()
+		}
+		return err
+	}
+	require.NoError(t, send(http.MethodPut))
+	require.ErrorIs(t, send(http.MethodPatch), errNotHeld)
+	require.NoError(t, l.Update(t.Context(), resourcelock.LeaderElectionRecord{HolderIdentity: "me"}))
+	require.NoError(t, send(http.MethodPatch))
+	assert.Equal(t, []string{http.MethodPut, http.MethodPatch}, got)
+}
+
+func TestTheLeaseIsGivenBackOnceNothingIsWrittenAnyMore(t *testing.T) {
+	server := &lock{identity: "me"}
+	l := &leadership{Interface: server, clock: clock.RealClock{}}
+	ctx, stop := context.WithCancel(t.Context())
+	leading, stopped, ended := make(chan struct{}), make(chan struct{}), make(chan error)
+	go func() {
+		ended <- l.run(ctx, func(term context.Context) {
+			close(leading)
+			<-term.Done()
+			assert.Equal(t, "me", server.holder())
+			<-stopped
+			assert.Equal(t, "me", server.holder())
+		})
+	}()
+	<-leading
+	stop()
+	close(stopped)
+	require.NoError(t, <-ended)
+	assert.Empty(t, server.holder())
+}
+
+func TestACandidateEndsWithoutHavingLed(t *testing.T) {
+	server := &lock{identity: "me", record: &resourcelock.LeaderElectionRecord{HolderIdentity: "other", LeaseDurationSeconds: 15}}
+	l := &leadership{Interface: server, clock: clock.RealClock{}}
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan error)
+	go func() { ended <- l.run(ctx, func(context.Context) { assert.Fail(t, "it does not lead") }) }()
+	stop()
+	require.NoError(t, <-ended)
+	assert.Equal(t, "other", server.holder())
+}
