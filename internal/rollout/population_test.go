@@ -124,8 +124,8 @@ func TestSpec7_5_TheFleetCountsWhatUpgradesMadeUnavailable(t *testing.T) {
 		"moved and terminating":       {func(p *corev1.Pod) { moved(p); p.DeletionTimestamp = new(metav1.Now()) }, 0},
 		"moved by another set":        {func(p *corev1.Pod) { moved(p); p.Annotations[v1alpha1.InjectedListAnnotation] = "other" }, 0},
 		"moved while it was down":     {func(p *corev1.Pod) { moved(p); p.Annotations[v1alpha1.UnavailableSinceAnnotation] = `{"s":null}` }, 0},
-		"moved, and serving again":    {func(p *corev1.Pod) { moved(p); serve(p, "side:1") }, 0},
-		"moved, and not taken it yet": {func(p *corev1.Pod) { moved(p); serve(p, "side:0") }, 1},
+		"moved, and serving again":    {func(p *corev1.Pod) { moved(p); serve(p, 1) }, 0},
+		"moved, and not taken it yet": {func(p *corev1.Pod) { moved(p); serve(p, 0) }, 1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			n, err := new(PopulationCache).Moving(populationSet(), []*corev1.Pod{member("a", c.change)})
@@ -135,13 +135,13 @@ func TestSpec7_5_TheFleetCountsWhatUpgradesMadeUnavailable(t *testing.T) {
 	}
 }
 
-// serve makes a pod ready whose sidecar runs the image.
-func serve(p *corev1.Pod, image string) {
+// serve makes a pod ready whose sidecar has restarted so often, with an image of that number.
+func serve(p *corev1.Pod, restarts int32) {
 	p.Status = corev1.PodStatus{
 		Phase:      corev1.PodRunning,
 		Conditions: []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}},
 		ContainerStatuses: []corev1.ContainerStatus{{
-			Name: "side", Image: image, ImageID: "id-of-" + image, RestartCount: 1, Ready: true,
+			Name: "side", Image: fmt.Sprintf("side:%d", restarts), ImageID: fmt.Sprintf("id-%d", 1+restarts), RestartCount: restarts, Ready: true,
 			State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}},
 		}},
 	}
