@@ -8,9 +8,12 @@ import (
 	"github.com/outrigger/outrigger/activities"
 )
 
-// leadFleet has the workers of the cluster elect the one that upgrades pods, within
-// the bound on all of them.
-func (h *host) leadFleet(mgr manager.Manager, hosted *activities.Activities) error {
+// boundFleet has the workers of the cluster elect the one that upgrades pods, if
+// there is a bound on all of them.
+func (h *host) boundFleet(mgr manager.Manager, hosted *activities.Activities) error {
+	if h.options.MaxUnavailablePods == 0 {
+		return nil
+	}
 	leadership, err := newLeadership(mgr.GetConfig(), h.options.SystemNamespace, h.options.Temporal.Identity)
 	if err != nil {
 		return err

@@ -81,10 +81,8 @@ func Run(ctx context.Context, o Options) error {
 		Tracer: o.Temporal.Tracer,
 	}
 	h := &host{options: o, taskQueue: taskQueue, log: o.Logger, activities: hosted}
-	if o.MaxUnavailablePods > 0 {
-		if err := h.leadFleet(mgr, hosted); err != nil {
-			return err
-		}
+	if err := h.boundFleet(mgr, hosted); err != nil {
+		return err
 	}
 	if err := hosted.Watch(ctx, mgr.GetCache()); err != nil {
 		return err

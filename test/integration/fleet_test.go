@@ -155,7 +155,7 @@ func TestSpec7_5_TheFleetsBudgetHoldsWhateverBecomesOfWorkers(t *testing.T) {
 	require.NoError(t, stack.StartAgain(f.ctx, next))
 	f.goesOn(14)
 	require.NoError(t, stack.Freeze(leader))
-	next = f.leader(leader)
+	f.leader(leader)
 	f.goesOn(7)
 	require.NoError(t, stack.Thaw(leader))
 	f.await(witness.Settled(f.pods))
