@@ -69,9 +69,10 @@ type fleetShare struct {
 	// unseen writes of batches that have ended, late of which the cache lacks.
 	unseen []*unseenWrites
 	late   int
-	// outdated is set when the cache has news. changes tell counts apart that were
+	// outdated is set when the cache has news since it was counted. changes tell counts apart that were
 	// begun before and after a batch.
 	outdated bool
+	counted  time.Time
 	changes  uint64
 }
 
@@ -241,6 +242,9 @@ func (f *FleetBudget) wakeOthers(but string) {
 }
 
 func (f *FleetBudget) report() {
+	if f.term == nil {
+		return
+	}
 	f.metrics.fleetUnavailable.WithLabelValues().Set(float64(f.inUse()))
 	f.metrics.fleetLimit.WithLabelValues().Set(float64(f.limit))
 }

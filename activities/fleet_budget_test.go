@@ -259,4 +259,5 @@ func TestSpec7_5_WhoLeadsFirstWaitsForWhatOthersHaveWritten(t *testing.T) {
 	require.NoError(t, <-over)
 	_, _, err := f.within(t.Context())
 	require.ErrorIs(t, err, errNotLeading, "the term is over")
+	assert.Zero(t, testutil.CollectAndCount(cluster.Metrics.fleetUnavailable))
 }

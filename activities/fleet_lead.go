@@ -165,13 +165,18 @@ func (c *fleetCount) late(ctx context.Context) (sum int, err error) {
 func (f *FleetBudget) outdated() (list []*fleetCount) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	now := f.clock.Now()
 	for _, name := range slices.Sorted(maps.Keys(f.sets)) {
 		share := f.sets[name]
 		busy := share.batch != nil
 		if len(share.unseen) == 0 && (busy || !share.outdated) {
 			continue
 		}
-		share.outdated = share.outdated && busy
+		// Those that use nothing have nothing to give.
+		if share.used+share.late == 0 && now.Sub(share.counted) < recountAge {
+			continue
+		}
+		share.outdated, share.counted = share.outdated && busy, now
 		list = append(list, &fleetCount{name: name, set: share.set, unseen: slices.Clone(share.unseen), changes: share.changes, busy: busy})
 	}
 	return list

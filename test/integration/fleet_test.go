@@ -30,6 +30,7 @@ type fleet struct {
 }
 
 // newFleet starts the workers first, so that one has been elected when pods move.
+// The cache of one of them is a second behind.
 func newFleet(t *testing.T, name string, sets, pods int32, limit int, kubelet map[string]string) *fleet {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
@@ -42,8 +43,12 @@ func newFleet(t *testing.T, name string, sets, pods int32, limit int, kubelet ma
 		require.NoError(t, stack.Stop(usual))
 	}
 	t.Cleanup(func() { startWorkers(context.WithoutCancel(ctx), t) })
-	for _, worker := range f.workers {
-		_, err := stack.StartRole(ctx, worker, fmt.Sprintf("--max-unavailable-pods=%d", limit))
+	for i, worker := range f.workers {
+		args := []string{fmt.Sprintf("--max-unavailable-pods=%d", limit)}
+		if i == 1 {
+			args = append(args, "--kubeconfig="+lateKubeconfig(t, worker, "", time.Second))
+		}
+		_, err := stack.StartRole(ctx, worker, args...)
 		require.NoError(t, err)
 		t.Cleanup(func() { require.NoError(t, stack.Kill(worker)) })
 	}
@@ -142,7 +147,7 @@ func (f *fleet) goesOn(by int) {
 // However many sets are rolled out at once, and whatever becomes of the worker
 // that leads, no more pods are in flight than the fleet allows.
 func TestSpec7_5_TheFleetsBudgetHoldsWhateverBecomesOfWorkers(t *testing.T) {
-	f := newFleet(t, "fleet", 6, 20, 7, map[string]string{readyAfter: "2s"})
+	f := newFleet(t, "fleet", 6, 20, 7, map[string]string{readyAfter: "1s"})
 	f.upgradeAll("side:v2")
 	f.goesOn(14)
 	leader := f.leader("")
