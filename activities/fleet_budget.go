@@ -174,6 +174,8 @@ func (f *FleetBudget) leave(b *upgradeBatch, set string) {
 		return
 	}
 	b.own.add(b.outcome.newWrites())
+	own := len(b.own.pods)
+	share.used, share.late = max(share.used-own, 0), share.late+own+len(b.before.pods)
 	share.batch, share.want, share.outdated = nil, 0, true
 	share.changes++
 	share.unseen = append(share.unseen, b.before, b.own)

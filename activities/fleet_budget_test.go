@@ -192,6 +192,9 @@ func TestSpec7_5_PodsOfABatchThatHasEndedKeepTheirSlots(t *testing.T) {
 	_, err := cluster.refills(b)
 	require.NoError(t, err)
 	f.leave(b, "logs")
+	next := cluster.batch()
+	assert.Zero(t, f.ask(next, named("logs"), 0, 1), "the next batch of the set does not know the writes")
+	f.leave(next, "logs")
 	other := cluster.batch()
 	ask := func() int {
 		cluster.countFleet(t.Context(), 0)
