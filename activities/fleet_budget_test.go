@@ -212,6 +212,27 @@ func TestSpec7_5_PodsOfABatchThatHasEndedKeepTheirSlots(t *testing.T) {
 	assert.Equal(t, 1, ask())
 }
 
+func TestSpec7_5_PodsOfASetThatIsGoneKeepTheirSlotsUntilTheyServe(t *testing.T) {
+	set, pod := webSet(1), webPod("a")
+	cluster := newTestCluster(t, interceptor.Funcs{}, set, pod)
+	f := cluster.withFleet(1)
+	b := cluster.batchOf("a")
+	_, err := cluster.refills(b)
+	require.NoError(t, err)
+	f.leave(b, set.Name)
+	cluster.sync()
+	require.NoError(t, cluster.Live.(client.Client).Delete(t.Context(), set))
+	other := cluster.batch()
+	cluster.countFleet(t.Context(), 0)
+	assert.Zero(t, f.ask(other, named("other"), 0, 1))
+	cluster.edit(pod, func() { upgraded(pod) })
+	cluster.sync()
+	f.mark(set.Name)
+	cluster.countFleet(t.Context(), 0)
+	assert.Equal(t, 1, f.ask(other, named("other"), 0, 1))
+	assert.NotContains(t, f.sets, set.Name)
+}
+
 func TestSpec7_5_OnlyTheWorkerThatLeadsUpgradesPods(t *testing.T) {
 	cluster := newTestCluster(t, interceptor.Funcs{}, webSet(2), webPod("a"))
 	leads := false

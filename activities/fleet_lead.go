@@ -134,6 +134,9 @@ func (a *Activities) inFlight(ctx context.Context, name string, last *v1alpha1.S
 		}
 	}
 	n, err = a.reader().moving(set)
+	if gone && n == 0 {
+		a.populations.Forget(name)
+	}
 	return n, gone, err
 }
 
