@@ -31,8 +31,8 @@ type fleet struct {
 }
 
 // newFleet starts the workers first, so that one has been elected when pods move.
-// The cache of one of them is a second behind.
-func newFleet(t *testing.T, name string, sets, pods int32, limit int, kubelet map[string]string) *fleet {
+// The cache of one of them is late.
+func newFleet(t *testing.T, name string, sets, pods int32, limit int, late time.Duration, kubelet map[string]string) *fleet {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 	t.Cleanup(cancel)
@@ -46,8 +46,8 @@ func newFleet(t *testing.T, name string, sets, pods int32, limit int, kubelet ma
 	t.Cleanup(func() { startWorkers(context.WithoutCancel(ctx), t) })
 	for i, worker := range f.workers {
 		args := []string{fmt.Sprintf("--max-unavailable-pods=%d", limit)}
-		if i == 1 {
-			args = append(args, "--kubeconfig="+lateKubeconfig(t, worker, "", time.Second))
+		if i == 1 && late > 0 {
+			args = append(args, "--kubeconfig="+lateKubeconfig(t, worker, "", late))
 		}
 		_, err := stack.StartRole(ctx, worker, args...)
 		require.NoError(t, err)
@@ -159,7 +159,7 @@ func (f *fleet) goesOn(by int) {
 // However many sets are rolled out at once, and whatever becomes of the worker
 // that leads, no more pods are in flight than the fleet allows.
 func TestSpec7_5_TheFleetsBudgetHoldsWhateverBecomesOfWorkers(t *testing.T) {
-	f := newFleet(t, "fleet", 6, 20, 7, map[string]string{readyAfter: "1s"})
+	f := newFleet(t, "fleet", 6, 20, 7, time.Second, map[string]string{readyAfter: "1s"})
 	f.upgradeAll("side:v2")
 	f.goesOn(14)
 	leader := f.leader("")
@@ -182,7 +182,7 @@ func TestSpec7_5_TheFleetsBudgetHoldsWhateverBecomesOfWorkers(t *testing.T) {
 
 // With fewer slots than sets they take turns: none waits until another is done.
 func TestSpec7_5_SetsTakeTurnsWithAFleetsBudgetThatIsSmall(t *testing.T) {
-	f := newFleet(t, "turns", 4, 6, 2, nil)
+	f := newFleet(t, "turns", 4, 6, 2, 0, nil)
 	f.upgradeAll("side:v2")
 	f.await(func(v witness.View) bool { return v.Updated >= 12 })
 	updated := f.updated("side:v2")
@@ -195,7 +195,7 @@ func TestSpec7_5_SetsTakeTurnsWithAFleetsBudgetThatIsSmall(t *testing.T) {
 
 // A set that is paused takes room as long as its pods do not serve, and no longer.
 func TestSpec7_5_APausedSetGivesItsPartOfTheFleetsBudgetBack(t *testing.T) {
-	f := newFleet(t, "paused", 2, 6, 3, map[string]string{readyAfter: "3s"})
+	f := newFleet(t, "paused", 2, 6, 3, 0, map[string]string{readyAfter: "3s"})
 	f.upgrade(0, "side:v2")
 	f.witness.Expect("side:v2")
 	f.await(func(v witness.View) bool { return v.Updated >= 3 })
@@ -206,4 +206,14 @@ func TestSpec7_5_APausedSetGivesItsPartOfTheFleetsBudgetBack(t *testing.T) {
 	f.set = f.sets[0]
 	f.edit(`[{"op":"replace","path":"/spec/updateStrategy/paused","value":false}]`)
 	f.complete(3)
+}
+
+// Slots of hot pods become free by resets, which need none.
+func TestSpec7_5_HotPodsKeepToTheFleetsBudget(t *testing.T) {
+	newFleet(t, "hot", 0, 0, 2, 0, nil)
+	s := newScene(t, 8, hot(4))
+	s.upgradeTo("side:v2")
+	s.await(witness.Settled(8))
+	s.within(2)
+	s.awaitPhase(protocol.PhaseComplete)
 }
