@@ -5,7 +5,10 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"os"
+	"path/filepath"
 
+	"go.temporal.io/api/common/v1"
 	"go.temporal.io/api/workflowservice/v1"
 	"go.temporal.io/sdk/worker"
 	"go.temporal.io/sdk/workflow"
@@ -32,11 +35,25 @@ func replayHistories(ctx context.Context) error {
 		err := replayer.ReplayWorkflowExecution(ctx, stack.temporal.WorkflowService(), nil, cluster.TemporalNamespace,
 			workflow.Execution{ID: run.Execution.WorkflowId, RunID: run.Execution.RunId})
 		if err != nil {
-			failed = append(failed, fmt.Errorf("replay %s, %s: %w", run.Execution.WorkflowId, run.Status, err))
+			failed = append(failed, fmt.Errorf("replay %s, %s: %w; its history: %s", run.Execution.WorkflowId, run.Status, err, keepHistory(ctx, run.Execution)))
 		}
 	}
 	if len(list.Executions) == 0 && flag.Lookup("test.run").Value.String() == "" {
 		failed = append(failed, errors.New("replay: the tests have made no run"))
 	}
 	return errors.Join(failed...)
+}
+
+// keepHistory writes the history of a run beside the logs, and says where, or why not. An
+// open run may have gone on since it was replayed.
+func keepHistory(ctx context.Context, run *common.WorkflowExecution) string {
+	text, err := temporal(ctx, "workflow", "show", "--workflow-id", run.WorkflowId, "--run-id", run.RunId, "--output", "json")
+	if err != nil {
+		return err.Error()
+	}
+	path := filepath.Join(os.TempDir(), "outrigger-history-"+run.RunId+".json")
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		return err.Error()
+	}
+	return path
 }
