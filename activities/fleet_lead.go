@@ -7,18 +7,12 @@ import (
 	"slices"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/outrigger/outrigger/api/protocol"
 	"github.com/outrigger/outrigger/api/v1alpha1"
 	"github.com/outrigger/outrigger/internal/record"
 )
-
-// listLimit is how many pods one answer of the API server holds.
-const listLimit = 1000
 
 // Lead prepares this process to be the one that upgrades pods, calls upgrade,
 // and keeps the fleet's budget while that runs. Both end with ctx. Nothing is
@@ -44,7 +38,8 @@ func (a *Activities) Lead(ctx context.Context, upgrade func(context.Context) err
 // API server has it now.
 func (a *Activities) catchUpWithFleet(ctx context.Context) error {
 	reader := a.reader()
-	pods, err := reader.injectedPods(ctx)
+	injected := func(annotations map[string]string) bool { return len(record.InjectedSets(annotations)) > 0 }
+	pods, err := reader.listLive(ctx, injected)
 	if err != nil {
 		return err
 	}
@@ -57,27 +52,6 @@ func (a *Activities) catchUpWithFleet(ctx context.Context) error {
 		case <-a.Clock.After(recountInterval):
 		case <-ctx.Done():
 			return ctx.Err()
-		}
-	}
-}
-
-// injectedPods lists all pods that sets were injected into, as the API server has
-// them.
-func (r *reader) injectedPods(ctx context.Context) (found []protocol.WrittenPod, err error) {
-	for next := ""; ; {
-		pods := &metav1.PartialObjectMetadataList{}
-		pods.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("PodList"))
-		if err := r.live.List(ctx, pods, client.Limit(listLimit), client.Continue(next)); err != nil {
-			return nil, fmt.Errorf("list pods: %w", err)
-		}
-		for i := range pods.Items {
-			if pod := &pods.Items[i]; len(record.InjectedSets(pod.Annotations)) > 0 {
-				reference := protocol.PodReference{Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID}
-				found = append(found, protocol.WrittenPod{PodReference: reference, ResourceVersion: pod.ResourceVersion})
-			}
-		}
-		if next = pods.Continue; next == "" {
-			return found, nil
 		}
 	}
 }

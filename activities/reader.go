@@ -3,6 +3,7 @@ package activities
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -30,6 +31,8 @@ const (
 	// liveReadAfter is when writes that the cache still does not show are compared
 	// with the API server: resourceVersions go backwards when etcd is restored.
 	liveReadAfter = 5 * time.Second
+	// pageSize is that of kubectl.
+	pageSize = 500
 )
 
 // reader reads sets and pods, from the cache or from the API server.
@@ -124,19 +127,33 @@ func (r *reader) livePods(ctx context.Context, set *v1alpha1.SidecarSet) ([]prot
 	if err != nil {
 		return nil, fmt.Errorf("SidecarSet %s: spec.selector: %w", set.Name, err)
 	}
-	pods := &metav1.PartialObjectMetadataList{}
-	pods.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("PodList"))
-	if err := r.live.List(ctx, pods, client.MatchingLabelsSelector{Selector: selector}); err != nil {
-		return nil, fmt.Errorf("list pods that SidecarSet %s selects: %w", set.Name, err)
-	}
-	var found []protocol.WrittenPod
-	for i := range pods.Items {
-		if pod := &pods.Items[i]; record.Injected(pod.Annotations, set.Name) {
-			reference := protocol.PodReference{Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID}
-			found = append(found, protocol.WrittenPod{PodReference: reference, ResourceVersion: pod.ResourceVersion})
-		}
+	injected := func(annotations map[string]string) bool { return record.Injected(annotations, set.Name) }
+	found, err := r.listLive(ctx, injected, client.MatchingLabelsSelector{Selector: selector})
+	if err != nil {
+		return nil, fmt.Errorf("SidecarSet %s: %w", set.Name, err)
 	}
 	return found, nil
+}
+
+// listLive lists pods that are injected, as the API server has them, a page at a time:
+// all of a large cluster would take more memory than the cache.
+func (r *reader) listLive(ctx context.Context, injected func(annotations map[string]string) bool, options ...client.ListOption) (found []protocol.WrittenPod, err error) {
+	for next := ""; ; {
+		pods := &metav1.PartialObjectMetadataList{}
+		pods.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("PodList"))
+		if err := r.live.List(ctx, pods, append(slices.Clone(options), client.Limit(pageSize), client.Continue(next))...); err != nil {
+			return nil, fmt.Errorf("list pods: %w", err)
+		}
+		for i := range pods.Items {
+			if pod := &pods.Items[i]; injected(pod.Annotations) {
+				reference := protocol.PodReference{Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID}
+				found = append(found, protocol.WrittenPod{PodReference: reference, ResourceVersion: pod.ResourceVersion})
+			}
+		}
+		if next = pods.Continue; next == "" {
+			return found, nil
+		}
+	}
 }
 
 // unseenWrites are pods that were written, by another worker or this one, and

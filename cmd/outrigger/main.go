@@ -8,7 +8,6 @@ import (
 )
 
 func main() {
-	setGCPercent(gcPercent)
 	if err := newCommand().ExecuteContext(signals.SetupSignalHandler()); err != nil {
 		fmt.Fprintln(os.Stderr, "outrigger:", err)
 		os.Exit(1)
