@@ -315,7 +315,7 @@ func TestStartNamesWhatIsMissing(t *testing.T) {
 	_, err := Start(t.Context(), Options{})
 	require.ErrorContains(t, err, "Dir is required")
 	_, err = Start(t.Context(), Options{Dir: t.TempDir(), Bin: t.TempDir()})
-	require.ErrorContains(t, err, "program etcd is missing (run tools/build.sh)")
+	require.ErrorContains(t, err, "program etcd is missing (run tools/build.sh etcd)")
 }
 
 func TestAPIServerPortOpensTheAPIServerToOtherMachines(t *testing.T) {

@@ -177,7 +177,7 @@ func TestDetachShowsWhyTheStackDidNotStart(t *testing.T) {
 	inRepository(t)
 	require.NoError(t, os.Remove("bin/etcd"))
 	_, err := stack(t, "up", "--detach")
-	require.ErrorContains(t, err, "program etcd is missing (run tools/build.sh)")
+	require.ErrorContains(t, err, "program etcd is missing (run tools/build.sh etcd)")
 	assert.Equal(t, "nothing is running\n", mustStack(t, "down"))
 }
 
