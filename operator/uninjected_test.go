@@ -47,6 +47,26 @@ func TestPodsAreScannedAgainOnlyAfterWhatConcernsTheSet(t *testing.T) {
 	assert.Equal(t, 6, find())
 }
 
+// Until the set is filed anew, events of pods reach it by its old selector, and a scan by
+// the new one may have been made already.
+func TestPodsAreScannedAgainOnceASetIsFiledAnew(t *testing.T) {
+	sets, set := &setLister{limiter: newEnqueueLimiter(clock.RealClock{}), uninjected: newUninjectedCache()}, fixture.SidecarSet("one")
+	sets.index(set)
+	changed := set.DeepCopy()
+	changed.Generation++
+	scan := func(count int) func() (uninjectedPods, error) {
+		return func() (uninjectedPods, error) { return uninjectedPods{count: count}, nil }
+	}
+	_, err := sets.uninjected.find(changed, scan(1))
+	require.NoError(t, err)
+	queue := workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[reconcile.Request]())
+	defer queue.ShutDown()
+	setEvents(sets, nil).Update(t.Context(), event.TypedUpdateEvent[*v1alpha1.SidecarSet]{ObjectOld: set, ObjectNew: changed}, queue)
+	found, err := sets.uninjected.find(changed, scan(2))
+	require.NoError(t, err)
+	assert.Equal(t, 2, found.count)
+}
+
 func TestEventsOfPodsReachTheSetsThatTheyLack(t *testing.T) {
 	sets := &setLister{limiter: newEnqueueLimiter(clock.RealClock{}), uninjected: newUninjectedCache()}
 	for _, name := range []string{"one", "other"} {

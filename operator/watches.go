@@ -199,8 +199,10 @@ type setLister struct {
 	uninjected *uninjectedCache
 }
 
-// index files a set under its selector. One that cannot be read selects nothing.
+// index files a set under its selector. One that cannot be read selects nothing. What was
+// scanned before may lack pods whose events the selector did not reach yet.
 func (l *setLister) index(set *v1alpha1.SidecarSet) {
+	defer l.uninjected.invalidate(set.Name)
 	scope, err := match.NewScope(&set.Spec)
 	if err != nil {
 		l.byLabels.Delete(set.Name)
