@@ -176,8 +176,10 @@ func refused(err error) bool {
 // quote the pod, and with it what must not enter the history.
 func reason(err error) string {
 	text := string(apierrors.ReasonForError(err))
-	if text == "" {
-		code := int(statusCode(err))
+	switch code := int(statusCode(err)); {
+	case text == "" && code == 0:
+		text = "no answer"
+	case text == "":
 		text = fmt.Sprintf("HTTP %d %s", code, http.StatusText(code))
 	}
 	var status apierrors.APIStatus

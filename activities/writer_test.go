@@ -21,6 +21,12 @@ var podResource = schema.GroupResource{Resource: "pods"}
 
 func notFound(name string) error { return apierrors.NewNotFound(podResource, name) }
 
+func TestReasonsSayWhatTheServerAnsweredOrThatItDidNot(t *testing.T) {
+	assert.Equal(t, "no answer", reason(errors.New("connection reset")))
+	assert.Equal(t, "HTTP 502 Bad Gateway", reason(&apierrors.StatusError{ErrStatus: metav1.Status{Code: 502}}))
+	assert.Equal(t, "Conflict", reason(apierrors.NewConflict(podResource, "a", errors.New("changed"))))
+}
+
 func TestWhatBecomesOfAGuardedWrite(t *testing.T) {
 	conflict := apierrors.NewConflict(podResource, "a", errors.New("changed"))
 	invalid := &apierrors.StatusError{ErrStatus: metav1.Status{
