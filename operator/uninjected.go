@@ -118,8 +118,7 @@ func (r *reconciler) covers(ctx context.Context, scope match.Scope) func(string)
 		if err != nil {
 			return false, fmt.Errorf("look up namespace %s: %w", namespace, err)
 		}
-		known[namespace] = namespace != r.namespace && found[v1alpha1.InjectionLabel] != v1alpha1.InjectionDisabled &&
-			scope.Namespace(namespace, found)
+		known[namespace] = scope.Covers(namespace, found, r.namespace)
 		return known[namespace], nil
 	}
 }

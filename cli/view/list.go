@@ -151,14 +151,14 @@ func Missing(set *v1alpha1.SidecarSet, pods []*corev1.Pod, labels func(string) (
 	}
 	var found BehindPods
 	for _, pod := range pods {
-		if !match.Active(pod) || record.Injected(pod.Annotations, set.Name) || !scope.Labels(pod.Labels) || pod.Namespace == systemNamespace {
+		if !match.Active(pod) || record.Injected(pod.Annotations, set.Name) || !scope.Labels(pod.Labels) {
 			continue
 		}
 		of, err := labels(pod.Namespace)
 		if err != nil {
 			return nil, err
 		}
-		if of[v1alpha1.InjectionLabel] == v1alpha1.InjectionDisabled || !scope.Namespace(pod.Namespace, of) {
+		if !scope.Covers(pod.Namespace, of, systemNamespace) {
 			continue
 		}
 		why := "the webhook was not called, or the pod's labels changed"

@@ -93,6 +93,13 @@ func (s Scope) Namespace(name string, namespaceLabels map[string]string) bool {
 	return s.namespaces == nil || s.namespaces.Matches(labels.Set(namespaceLabels))
 }
 
+// Covers reports whether the webhook is called for the pods of a namespace with these
+// labels, never for those of the system namespace, and the scope takes them.
+func (s Scope) Covers(name string, namespaceLabels map[string]string, systemNamespace string) bool {
+	return name != systemNamespace && namespaceLabels[v1alpha1.InjectionLabel] != v1alpha1.InjectionDisabled &&
+		s.Namespace(name, namespaceLabels)
+}
+
 // Active reports whether a pod counts: one that has ended or is being deleted, or
 // that mirrors a static pod, is never counted or upgraded.
 func Active(pod *corev1.Pod) bool {

@@ -54,6 +54,28 @@ func TestSpec3_NamespacesDecide(t *testing.T) {
 	}
 }
 
+func TestScopesCoverNoPodsThatTheWebhookDoesNotSee(t *testing.T) {
+	web := v1alpha1.SidecarSetSpec{NamespaceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"tier": "web"}}}
+	for name, c := range map[string]struct {
+		spec      v1alpha1.SidecarSetSpec
+		namespace string
+		labels    map[string]string
+		want      bool
+	}{
+		"any":                  {v1alpha1.SidecarSetSpec{}, "a", nil, true},
+		"opted out":            {v1alpha1.SidecarSetSpec{}, "a", map[string]string{v1alpha1.InjectionLabel: v1alpha1.InjectionDisabled}, false},
+		"another value":        {v1alpha1.SidecarSetSpec{}, "a", map[string]string{v1alpha1.InjectionLabel: "yes"}, true},
+		"the system namespace": {v1alpha1.SidecarSetSpec{}, "kruise-system", nil, false},
+		"in scope":             {web, "a", map[string]string{"tier": "web"}, true},
+		"out of scope":         {web, "a", nil, false},
+		"in scope, opted out":  {web, "a", map[string]string{"tier": "web", v1alpha1.InjectionLabel: v1alpha1.InjectionDisabled}, false},
+	} {
+		scope, err := NewScope(&c.spec)
+		require.NoError(t, err, name)
+		assert.Equal(t, c.want, scope.Covers(c.namespace, c.labels, "kruise-system"), name)
+	}
+}
+
 func TestSpec3_BadSelectorsNameTheirField(t *testing.T) {
 	bad := &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "k", Operator: "Near"}}}
 	_, err := NewScope(&v1alpha1.SidecarSetSpec{Selector: bad})
