@@ -24,9 +24,11 @@ import (
 )
 
 const (
-	// refreshAge is when what the API server said is asked for again, and maxAge
-	// how old it may be when a pod is written.
+	// refreshAge is when what the API server said is asked for again, usableAge until
+	// when nobody waits for the new answer, and maxAge how old it may be when a pod is
+	// written.
 	refreshAge = time.Second
+	usableAge  = 1500 * time.Millisecond
 	maxAge     = 2 * time.Second
 	// liveReadAfter is when writes that the cache still does not show are compared
 	// with the API server: resourceVersions go backwards when etcd is restored.
@@ -233,35 +235,63 @@ type recent[T any] struct {
 	what string
 	ask  func(context.Context) (T, error)
 
-	mu             sync.Mutex
-	asked, arrived time.Time
-	answer         T
+	// asking is held by whoever asks.
+	asking sync.Mutex
+	mu     sync.Mutex
+	asked  time.Time
+	answer T
 }
 
 func newRecent[T any](clock clock.PassiveClock, what string, ask func(context.Context) (T, error)) *recent[T] {
 	return &recent[T]{clock: clock, what: what, ask: ask}
 }
 
-// get asks again when the last answer was asked for refreshAge ago. Who waited
-// while it was on its way takes it as well. One that took longer than maxAge is an
+// get asks again when the last answer was asked for refreshAge ago, but waits only
+// when it is older than usableAge: slots that are free would wait as well. Who waited
+// while an answer was on its way takes it. One that took longer than maxAge is an
 // error: it says how things were when it was asked for.
 func (r *recent[T]) get(ctx context.Context) (T, error) {
-	came := r.clock.Now()
+	answer, asked := r.known()
+	switch age := r.clock.Since(asked); {
+	case age < refreshAge:
+		return answer, nil
+	case age <= usableAge:
+		if r.asking.TryLock() {
+			go func() {
+				defer r.asking.Unlock()
+				// Who cannot do without the answer asks again, and is told why.
+				_, _ = r.refresh(ctx)
+			}()
+		}
+		return answer, nil
+	}
+	r.asking.Lock()
+	defer r.asking.Unlock()
+	if newer, again := r.known(); again.After(asked) && r.clock.Since(again) <= maxAge {
+		return newer, nil
+	}
+	return r.refresh(ctx)
+}
+
+// known is the last answer, and when it was asked for.
+func (r *recent[T]) known() (answer T, asked time.Time) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	age := r.clock.Since(r.asked)
-	if age < refreshAge || age <= maxAge && r.arrived.After(came) {
-		return r.answer, nil
-	}
-	var none T
+	return r.answer, r.asked
+}
+
+func (r *recent[T]) refresh(ctx context.Context) (T, error) {
 	asked := r.clock.Now()
 	answer, err := r.ask(ctx)
+	if late := r.clock.Since(asked); err == nil && late > maxAge {
+		err = fmt.Errorf("read %s: the answer took %s and is too old to act on", r.what, late)
+	}
 	if err != nil {
+		var none T
 		return none, err
 	}
-	if late := r.clock.Since(asked); late > maxAge {
-		return none, fmt.Errorf("read %s: the answer took %s and is too old to act on", r.what, late)
-	}
-	r.asked, r.arrived, r.answer = asked, r.clock.Now(), answer
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.asked, r.answer = asked, answer
 	return answer, nil
 }

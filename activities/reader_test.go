@@ -24,10 +24,37 @@ func TestRecentAnswersAreAskedForOnceASecond(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, 1, answer)
 	}
-	clock.Step(refreshAge)
+	clock.Step(usableAge + time.Millisecond)
 	answer, err := set.get(t.Context())
 	require.NoError(t, err)
 	assert.Equal(t, 2, answer)
+}
+
+// Or else slots that are free would wait each second for the API server.
+func TestNobodyWaitsForANewAnswerWhileTheLastIsOfUse(t *testing.T) {
+	clock := clocktesting.NewFakeClock(noon)
+	asked, answers := make(chan struct{}, 2), make(chan int, 1)
+	set := newRecent(clock, "the set", func(context.Context) (int, error) {
+		asked <- struct{}{}
+		return <-answers, nil
+	})
+	answers <- 1
+	_, err := set.get(t.Context())
+	require.NoError(t, err)
+	<-asked
+	for _, age := range []time.Duration{refreshAge, usableAge} {
+		clock.SetTime(noon.Add(age))
+		answer, err := set.get(t.Context())
+		require.NoError(t, err)
+		require.Equal(t, 1, answer)
+	}
+	<-asked
+	answers <- 2
+	require.Eventually(t, func() bool {
+		answer, err := set.get(t.Context())
+		return err == nil && answer == 2
+	}, 10*time.Second, time.Millisecond)
+	assert.Empty(t, asked, "one question at a time")
 }
 
 func TestAnswersThatCameLateAreNotActedOn(t *testing.T) {
@@ -64,9 +91,9 @@ type countedClock struct {
 	asked atomic.Int32
 }
 
-func (c *countedClock) Now() time.Time {
+func (c *countedClock) Since(t time.Time) time.Duration {
 	c.asked.Add(1)
-	return c.FakeClock.Now()
+	return c.FakeClock.Since(t)
 }
 
 // Or else many writers would ask one after the other while the API server is slow.
