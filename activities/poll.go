@@ -13,7 +13,7 @@ import (
 const (
 	// replanInterval is the shortest pause between two plans. Planning may take
 	// one part of the time in replanShare.
-	replanInterval = 20 * time.Millisecond
+	replanInterval = 50 * time.Millisecond
 	replanShare    = 4
 	// idleTimeout is how long an activity stays although nothing moves. Longer
 	// waits are the workflow's, which takes no slot of a worker.
