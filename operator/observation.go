@@ -75,33 +75,17 @@ func findBroken(set *v1alpha1.SidecarSet, sorted []rollout.Pod) (brokenPods, err
 	}
 	var broken brokenPods
 	for i := range sorted {
-		reason, detail := brokenSidecar(sorted[i].Pod, version.Sidecars)
-		if reason == "" {
+		failed := version.FailedStart(sorted[i].Pod)
+		if failed == nil {
 			continue
 		}
 		broken.count++
 		if broken.count == 1 {
-			broken.reason, broken.detail, broken.example = reason, detail, sorted[i].Reference().String()
+			broken.reason, broken.example = startFailureReason(failed.Reason), sorted[i].Reference().String()
+			broken.detail = fmt.Sprintf("container %s: %s, image %s", failed.Container, failed.Reason, failed.Image)
 		}
 	}
 	return broken, nil
-}
-
-func brokenSidecar(pod *corev1.Pod, sidecars []podstate.Sidecar) (reason, detail string) {
-	for _, s := range sidecars {
-		names := []string{s.Name}
-		if s.Hot() {
-			twins := s.Twins()
-			names = twins[:]
-		}
-		for _, container := range names {
-			status := podstate.Status(pod, container, s.Native)
-			if waiting, failed := podstate.StartFailure(status); failed {
-				return startFailureReason(waiting), fmt.Sprintf("container %s: %s, image %s", container, waiting, status.Image)
-			}
-		}
-	}
-	return "", ""
 }
 
 // startFailureReason is the reason of Degraded for the kubelet's.

@@ -15,8 +15,9 @@ import (
 func podWaiting(name, container, reason string) rollout.Pod {
 	return rollout.Pod{Pod: &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name},
+		Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: container, Image: "image:v9"}}},
 		Status: corev1.PodStatus{ContainerStatuses: []corev1.ContainerStatus{{
-			Name: container, Image: "image:v9",
+			Name: container, Image: "image:v8",
 			State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: reason}},
 		}}},
 	}}

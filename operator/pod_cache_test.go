@@ -18,8 +18,7 @@ func statusOf(t *testing.T, version *podstate.Version, pod *corev1.Pod) []any {
 	t.Helper()
 	state, err := version.Of(pod)
 	require.NoError(t, err)
-	reason, detail := brokenSidecar(pod, version.Sidecars)
-	return []any{state, reason, detail}
+	return []any{state, version.FailedStart(pod)}
 }
 
 // A field that status is made from, and that the cache drops, would show in none of the

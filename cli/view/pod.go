@@ -97,23 +97,11 @@ func (s *standing) failing() bool { return s.startFailure() != "" }
 
 // startFailure says which sidecar cannot start.
 func (s *standing) startFailure() string {
-	for _, sidecar := range s.version.Sidecars {
-		for _, name := range containersOf(sidecar) {
-			status := podstate.Status(s.Pod.Pod, name, sidecar.Native)
-			if reason, failed := podstate.StartFailure(status); failed {
-				return fmt.Sprintf("%s: %s, image %s", name, reason, status.Image)
-			}
-		}
+	failed := s.version.FailedStart(s.Pod.Pod)
+	if failed == nil {
+		return ""
 	}
-	return ""
-}
-
-func containersOf(sidecar podstate.Sidecar) []string {
-	if !sidecar.Hot() {
-		return []string{sidecar.Name}
-	}
-	twins := sidecar.Twins()
-	return twins[:]
+	return fmt.Sprintf("%s: %s, image %s", failed.Container, failed.Reason, failed.Image)
 }
 
 func (s *standing) pod() Pod {
@@ -148,7 +136,7 @@ func (s *standing) waitsFor() string {
 // untaken names the first container whose status the kubelet reports as waiting.
 func (s *standing) untaken() string {
 	for _, sidecar := range s.version.Sidecars {
-		for _, name := range containersOf(sidecar) {
+		for _, name := range sidecar.InPod() {
 			container, status := podstate.Container(s.Pod.Pod, name, sidecar.Native), podstate.Status(s.Pod.Pod, name, sidecar.Native)
 			switch {
 			case container == nil || status == nil:

@@ -334,7 +334,7 @@ func TestWhyAnInjectedPodIsNotUpgraded(t *testing.T) {
 	}
 	same := func(*v1alpha1.SidecarSet) {}
 	assert.Equal(t, "Updated", upgrade(pod(t, "p", "agent:v2"), same))
-	assert.Equal(t, "Failing: agent: ImagePullBackOff, image agent:v1", upgrade(pod(t, "p", "agent:v2", written(t, time.Second, "ErrImagePull")), same))
+	assert.Equal(t, "Failing: agent: ImagePullBackOff, image agent:v2", upgrade(pod(t, "p", "agent:v2", written(t, time.Second, "ErrImagePull")), same))
 	assert.Equal(t, "NotUpgradable: differs in more than images", upgrade(pod(t, "p", "agent:v1", notUpgradable), same))
 	assert.Equal(t, "Old: spec.updateStrategy.paused is true", upgrade(pod(t, "p", "agent:v1"), func(s *v1alpha1.SidecarSet) { s.Spec.UpdateStrategy.Paused = true }))
 	assert.Contains(t, upgrade(pod(t, "p", "agent:v1"), func(s *v1alpha1.SidecarSet) { s.Spec.Selector.MatchLabels["app"] = "x" }), "does not match it any longer")

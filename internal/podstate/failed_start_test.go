@@ -1,0 +1,39 @@
+package podstate
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	corev1 "k8s.io/api/core/v1"
+)
+
+func TestFailedStartsNameTheImageThatThePodAsksFor(t *testing.T) {
+	waiting := func(name, image, reason string) corev1.ContainerStatus {
+		return corev1.ContainerStatus{Name: name, Image: image, State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: reason}}}
+	}
+	version := &Version{Sidecars: []Sidecar{
+		{Name: "cold"}, {Name: "hot", EmptyImage: "empty"}, {Name: "native", Native: true},
+	}}
+	pod := func(statuses, inits []corev1.ContainerStatus) *corev1.Pod {
+		return &corev1.Pod{
+			Spec: corev1.PodSpec{
+				Containers:     []corev1.Container{{Name: "cold", Image: "cold:v2"}, {Name: "hot-1", Image: "hot:v1"}, {Name: "hot-2", Image: "hot:v2"}, {Name: "app", Image: "app:v1"}},
+				InitContainers: []corev1.Container{{Name: "native", Image: "native:v2"}},
+			},
+			Status: corev1.PodStatus{ContainerStatuses: statuses, InitContainerStatuses: inits},
+		}
+	}
+	for name, c := range map[string]struct {
+		statuses, inits []corev1.ContainerStatus
+		want            *FailedStart
+	}{
+		"none":            {nil, nil, nil},
+		"being created":   {[]corev1.ContainerStatus{waiting("cold", "cold:v2", "ContainerCreating")}, nil, nil},
+		"before its pull": {[]corev1.ContainerStatus{waiting("cold", "cold:v1", "ErrImagePull")}, nil, &FailedStart{"cold", "ImagePullBackOff", "cold:v2"}},
+		"a twin":          {[]corev1.ContainerStatus{waiting("hot-2", "empty", "CrashLoopBackOff")}, nil, &FailedStart{"hot-2", "CrashLoopBackOff", "hot:v2"}},
+		"native":          {nil, []corev1.ContainerStatus{waiting("native", "native:v1", "CrashLoopBackOff")}, &FailedStart{"native", "CrashLoopBackOff", "native:v2"}},
+		"somebody else's": {[]corev1.ContainerStatus{waiting("app", "app:v1", "CrashLoopBackOff")}, nil, nil},
+	} {
+		assert.Equal(t, c.want, version.FailedStart(pod(c.statuses, c.inits)), name)
+	}
+}
