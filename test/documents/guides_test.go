@@ -1,0 +1,101 @@
+package documents
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/go-logr/logr"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/outrigger/outrigger/dev/cluster"
+)
+
+const (
+	root = "../.."
+	// stepTimeout is for one command, the longest of which wait for a rollout.
+	stepTimeout = 3 * time.Minute
+)
+
+// guides are tried from top to bottom, one after the other.
+func guides() []string { return []string{"docs/quick-start.md"} }
+
+// elsewhere begin commands of the reader's machine, in whose place the test has started
+// a stack.
+func elsewhere() []string { return []string{"make ", "source .run/env"} }
+
+func TestGuidesPrintWhatTheySay(t *testing.T) {
+	ctrllog.SetLogger(logr.Discard())
+	stack := start(t)
+	for _, guide := range guides() {
+		t.Run(filepath.Base(guide), func(t *testing.T) {
+			found, err := sessions(filepath.Join(root, guide))
+			require.NoError(t, err)
+			tried := 0
+			for _, session := range found {
+				if session.language != "console" {
+					continue
+				}
+				for _, step := range session.steps() {
+					if belongsElsewhere(step.command) {
+						continue
+					}
+					tried++
+					out := shell(t, stack, step.command)
+					line, ok := missing(step.want, out)
+					require.True(t, ok, "%s:%d: $ %s\nwants: %s\nprinted:\n%s", guide, step.line, step.command, line, out)
+				}
+			}
+			assert.Positive(t, tried)
+		})
+	}
+}
+
+func belongsElsewhere(command string) bool {
+	for _, prefix := range elsewhere() {
+		if strings.HasPrefix(command, prefix) {
+			return true
+		}
+	}
+	return false
+}
+
+func start(t *testing.T) *cluster.Cluster {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	defer cancel()
+	stack, err := cluster.Start(ctx, cluster.Options{Dir: t.TempDir()})
+	require.NoError(t, err)
+	t.Cleanup(stack.Shutdown)
+	for _, role := range []string{"operator", "webhook", "worker"} {
+		_, err := stack.StartRole(ctx, role)
+		require.NoError(t, err)
+	}
+	return stack
+}
+
+// shell runs a command as a reader does, in the folder of the project, and returns all
+// that it prints. Commands may fail: documents show that, too.
+func shell(t *testing.T, stack *cluster.Cluster, command string) string {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), stepTimeout)
+	defer cancel()
+	bin, err := filepath.Abs(filepath.Join(root, "bin"))
+	require.NoError(t, err)
+	cmd := exec.CommandContext(ctx, "bash", "-c", command)
+	cmd.Dir = root
+	cmd.Env = append(os.Environ(), "PATH="+bin+":"+os.Getenv("PATH"), "KUBECONFIG="+stack.Kubeconfig,
+		"TEMPORAL_ADDRESS="+stack.TemporalAddress, "TEMPORAL_TLS=false", "HOME="+t.TempDir(), "NO_COLOR=1")
+	out, err := cmd.CombinedOutput()
+	if ctx.Err() != nil {
+		out = fmt.Appendf(out, "\n(not ended after %s: %v)", stepTimeout, err)
+	}
+	return string(out)
+}

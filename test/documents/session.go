@@ -1,0 +1,104 @@
+package documents
+
+import (
+	"os"
+	"regexp"
+	"strings"
+)
+
+// session is one fenced block of a document.
+type session struct {
+	// line is that of its fence, counted from 1.
+	line     int
+	language string
+	lines    []string
+}
+
+// step is a command of a console session and what it prints.
+type step struct {
+	line    int
+	command string
+	want    []string
+}
+
+// sessions are the fenced blocks of a document.
+func sessions(path string) ([]session, error) {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return nil, err
+	}
+	var found []session
+	open := false
+	for i, line := range strings.Split(string(text), "\n") {
+		fence, isFence := strings.CutPrefix(strings.TrimSpace(line), "```")
+		switch {
+		case isFence && open:
+			open = false
+		case isFence:
+			open = true
+			found = append(found, session{line: i + 1, language: fence})
+		case open:
+			last := &found[len(found)-1]
+			last.lines = append(last.lines, line)
+		}
+	}
+	return found, nil
+}
+
+// steps are the commands of a console session: lines that begin with a dollar sign, up to
+// the first that does not end with a backslash.
+func (s session) steps() []step {
+	var found []step
+	continued := false
+	for i, line := range s.lines {
+		command, isCommand := strings.CutPrefix(line, "$ ")
+		switch {
+		case continued:
+			found[len(found)-1].command += "\n" + line
+		case isCommand:
+			found = append(found, step{line: s.line + 1 + i, command: command})
+		case len(found) > 0:
+			found[len(found)-1].want = append(found[len(found)-1].want, line)
+		}
+		continued = (continued || isCommand) && strings.HasSuffix(line, `\`)
+	}
+	return found
+}
+
+// matches reports whether a line was printed as the document has it. Three dots stand for
+// what differs from time to time, and blanks for any number of them.
+func matches(want, got string) bool {
+	parts := strings.Split(strings.Join(strings.Fields(want), " "), "…")
+	for i := range parts {
+		parts[i] = regexp.QuoteMeta(parts[i])
+	}
+	return regexp.MustCompile("^" + strings.Join(parts, ".*") + "$").MatchString(strings.Join(strings.Fields(got), " "))
+}
+
+// missing is the first line that the document has and the output does not, in the same
+// order; the output may have more where the document has a line of three dots.
+func missing(want []string, got string) (line string, ok bool) {
+	lines := strings.Split(strings.TrimRight(got, "\n"), "\n")
+	if got == "" {
+		lines = nil
+	}
+	skip := false
+	for _, line := range want {
+		if strings.TrimSpace(line) == "…" {
+			skip = true
+			continue
+		}
+		at := 0
+		for skip && at < len(lines) && !matches(line, lines[at]) {
+			at++
+		}
+		if at >= len(lines) || !matches(line, lines[at]) {
+			return line, false
+		}
+		lines, skip = lines[at+1:], false
+	}
+	if len(lines) > 0 && !skip {
+		return "(nothing more), not " + lines[0], false
+	}
+	return "", true
+}
