@@ -25,7 +25,7 @@ const (
 )
 
 // guides are tried from top to bottom, one after the other.
-func guides() []string { return []string{"docs/quick-start.md"} }
+func guides() []string { return []string{"docs/quick-start.md", "docs/recipes.md"} }
 
 // elsewhere begin commands of the reader's machine, in whose place the test has started
 // a stack.
