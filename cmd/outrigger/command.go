@@ -39,7 +39,7 @@ func newCommand() *cobra.Command {
 	}
 	shared := &flags{}
 	shared.add(root)
-	root.AddCommand(newOperator(shared), newWorker(shared), newWebhook(shared), newTemporal(), newCodecServer(shared))
+	root.AddCommand(newOperator(shared), newWorker(shared), newWebhook(shared), newTemporal(), newCodecServer(shared), newMigrate(shared))
 	return root
 }
 

@@ -1,0 +1,130 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/spf13/cobra"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
+
+	"github.com/outrigger/outrigger/api/v1alpha1"
+	"github.com/outrigger/outrigger/internal/switchover"
+	"github.com/outrigger/outrigger/kube"
+)
+
+// podPage is how many pods are read at once, so that large clusters fit in memory.
+const podPage = 500
+
+var errInTheWay = errors.New("not ready to switch")
+
+func newMigrate(shared *flags) *cobra.Command {
+	cmd := &cobra.Command{Use: "migrate", Short: "Move over from OpenKruise"}
+	cmd.AddCommand(newMigrateCheck(shared))
+	return cmd
+}
+
+func newMigrateCheck(shared *flags) *cobra.Command {
+	var format string
+	cmd := &cobra.Command{
+		Use:   "check",
+		Short: "Say what would differ if Outrigger took this cluster over from OpenKruise, or does",
+		Long: "Reads SidecarSets, pods, revisions and webhook configurations, and writes nothing. The exit code is 0 if nothing is in " +
+			"the way, and 1 if something is or could not be read. docs/migration.md says what to do when.",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			options, err := shared.options(args)
+			if err != nil {
+				return err
+			}
+			if format != "" && format != "json" && format != "yaml" {
+				return fmt.Errorf("--output %q: use json or yaml", format)
+			}
+			report, err := checkCluster(cmd.Context(), options)
+			if err != nil {
+				return err
+			}
+			if err := writeReport(cmd.OutOrStdout(), format, report); err != nil {
+				return fmt.Errorf("write the report: %w", err)
+			}
+			if report.Blocked() > 0 {
+				return fmt.Errorf("%w: %s", errInTheWay, report.Verdict())
+			}
+			return nil
+		},
+	}
+	cmd.Flags().StringVarP(&format, "output", "o", "", "json or yaml; empty: text")
+	return cmd
+}
+
+func writeReport(out io.Writer, format string, report *switchover.Report) error {
+	switch format {
+	case "json":
+		encoder := json.NewEncoder(out)
+		encoder.SetEscapeHTML(false)
+		encoder.SetIndent("", "    ")
+		return encoder.Encode(report)
+	case "yaml":
+		data, err := yaml.Marshal(report)
+		if err != nil {
+			return err
+		}
+		_, err = out.Write(data)
+		return err
+	}
+	return report.Write(out)
+}
+
+func checkCluster(ctx context.Context, options kube.Options) (*switchover.Report, error) {
+	config, err := options.RESTConfig()
+	if err != nil {
+		return nil, err
+	}
+	scheme, err := kube.NewScheme()
+	if err != nil {
+		return nil, err
+	}
+	if err := admissionregistrationv1.AddToScheme(scheme); err != nil {
+		return nil, fmt.Errorf("register API types: %w", err)
+	}
+	reader, err := client.New(config, client.Options{Scheme: scheme})
+	if err != nil {
+		return nil, fmt.Errorf("connect to cluster %s: %w", config.Host, err)
+	}
+	facts, err := readFacts(ctx, reader, options.SystemNamespace)
+	if err != nil {
+		return nil, err
+	}
+	check := switchover.New(facts)
+	for next := ""; ; {
+		page := &corev1.PodList{}
+		if err := reader.List(ctx, page, client.Limit(podPage), client.Continue(next)); err != nil {
+			return nil, fmt.Errorf("list pods: %w", err)
+		}
+		check.Add(page.Items)
+		if next = page.Continue; next == "" {
+			return check.Report(), nil
+		}
+	}
+}
+
+// readFacts reads all but pods.
+func readFacts(ctx context.Context, reader client.Reader, system string) (facts switchover.Facts, err error) {
+	sets, namespaces := &v1alpha1.SidecarSetList{}, &corev1.NamespaceList{}
+	mutating, validating := &admissionregistrationv1.MutatingWebhookConfigurationList{}, &admissionregistrationv1.ValidatingWebhookConfigurationList{}
+	for _, list := range []client.ObjectList{sets, namespaces, mutating, validating} {
+		if err := reader.List(ctx, list); err != nil {
+			return facts, fmt.Errorf("list what the check goes by: %w", err)
+		}
+	}
+	facts.Sets, facts.Mutating, facts.Validating = sets.Items, mutating.Items, validating.Items
+	facts.Namespaces = make(map[string]map[string]string, len(namespaces.Items))
+	for i := range namespaces.Items {
+		facts.Namespaces[namespaces.Items[i].Name] = namespaces.Items[i].Labels
+	}
+	return facts, readSystemNamespace(ctx, reader, system, &facts)
+}

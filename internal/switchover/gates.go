@@ -1,0 +1,142 @@
+package switchover
+
+import (
+	"slices"
+	"strings"
+
+	appsv1 "k8s.io/api/apps/v1"
+)
+
+// patchPodMetadata is the one feature gate that both know (SPEC §2).
+const patchPodMetadata = "SidecarSetPatchPodMetadataDefaultsAllowed"
+
+// podWebhook turns OpenKruise's injection off.
+const podWebhook = "PodWebhook"
+
+// Names of Deployments.
+const (
+	kruiseManager    = "kruise-controller-manager"
+	outriggerWebhook = "outrigger-webhook"
+	outriggerWorker  = "outrigger-worker"
+)
+
+// enabledResources is the variable that limits OpenKruise to some of its kinds.
+const enabledResources = "CUSTOM_RESOURCE_ENABLE"
+
+// gate is a feature gate that a Deployment sets.
+type gate struct {
+	name string
+	on   bool
+}
+
+// managers are the Deployments that run OpenKruise.
+func managers(all []appsv1.Deployment) []appsv1.Deployment {
+	return slices.DeleteFunc(slices.Clone(all), func(d appsv1.Deployment) bool {
+		for i := range d.Spec.Template.Spec.Containers {
+			if strings.Contains(d.Spec.Template.Spec.Containers[i].Image, "kruise-manager") {
+				return false
+			}
+		}
+		return d.Name != kruiseManager
+	})
+}
+
+func named(all []appsv1.Deployment, name string) []appsv1.Deployment {
+	return slices.DeleteFunc(slices.Clone(all), func(d appsv1.Deployment) bool { return d.Name != name })
+}
+
+// running reports whether any of the Deployments is to have a pod.
+func running(all []appsv1.Deployment) bool {
+	return slices.ContainsFunc(all, func(d appsv1.Deployment) bool { return d.Spec.Replicas == nil || *d.Spec.Replicas > 0 })
+}
+
+// featureGates are those in the flag --feature-gates of the Deployments' containers.
+func featureGates(of []appsv1.Deployment) (gates []gate) {
+	for i := range of {
+		for _, c := range of[i].Spec.Template.Spec.Containers {
+			words := slices.Concat(c.Command, c.Args)
+			for at, word := range words {
+				value, found := strings.CutPrefix(word, "--feature-gates=")
+				if word == "--feature-gates" && at+1 < len(words) {
+					value, found = words[at+1], true
+				}
+				if found {
+					gates = append(gates, parseGates(value)...)
+				}
+			}
+		}
+	}
+	return gates
+}
+
+func parseGates(text string) (gates []gate) {
+	for setting := range strings.SplitSeq(text, ",") {
+		name, value, _ := strings.Cut(strings.TrimSpace(setting), "=")
+		if name != "" {
+			gates = append(gates, gate{name, strings.EqualFold(value, "true")})
+		}
+	}
+	return gates
+}
+
+// isOn reports what the last setting of a gate says. AllAlpha is not known to reach it.
+func isOn(gates []gate, name string) bool {
+	on := false
+	for _, g := range gates {
+		if g.name == name {
+			on = g.on
+		}
+	}
+	return on
+}
+
+// limited reports whether the Deployments leave SidecarSets to others.
+func limited(of []appsv1.Deployment) bool {
+	for i := range of {
+		for _, c := range of[i].Spec.Template.Spec.Containers {
+			for _, e := range c.Env {
+				kinds := strings.FieldsFunc(e.Value, func(r rune) bool { return r == ',' || r == ' ' })
+				if e.Name == enabledResources && len(kinds) > 0 && !slices.Contains(kinds, "SidecarSet") {
+					return true
+				}
+			}
+		}
+	}
+	return false
+}
+
+// checkManager looks at what OpenKruise's Deployment says of itself.
+func (c *Check) checkManager() {
+	deployments := managers(c.facts.Deployments)
+	var others []string
+	for _, g := range c.gates {
+		switch {
+		case g.name == patchPodMetadata:
+			if g.on {
+				c.find(Note, "feature gate", "", "%s is on: outrigger webhook has it as --feature-gates=%s=true.", g.name, g.name)
+			}
+		case g.name == podWebhook:
+			if !g.on {
+				c.find(Note, "feature gate", "", "%s is off: OpenKruise injects into no pods, and Outrigger will.", g.name)
+			}
+		default:
+			others = append(others, g.name)
+		}
+	}
+	if len(others) > 0 {
+		c.find(Note, "feature gate", "", "Not looked at: %s. Outrigger has no such gates.", strings.Join(others, ", "))
+	}
+	if len(deployments) == 0 || !running(deployments) || limited(deployments) {
+		return
+	}
+	object := "Deployment/" + deployments[0].Namespace + "/" + deployments[0].Name
+	if running(named(c.facts.Deployments, outriggerWorker)) && len(named(c.facts.Deployments, outriggerWorker)) > 0 {
+		c.find(Blocks, "controllers", object, "It upgrades pods of SidecarSets, and so does %s: each counts only part of what is unavailable.", outriggerWorker).Remedy = stop(&deployments[0])
+		return
+	}
+	c.find(Note, "controllers", object, "It upgrades pods of SidecarSets. Stop it before outrigger operator and worker start.").Remedy = stop(&deployments[0])
+}
+
+func stop(d *appsv1.Deployment) string {
+	return "kubectl scale -n " + d.Namespace + " deployment " + d.Name + " --replicas=0"
+}

@@ -1,0 +1,125 @@
+package switchover
+
+import (
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/outrigger/outrigger/api/v1alpha1"
+	"github.com/outrigger/outrigger/internal/revision"
+	"github.com/outrigger/outrigger/internal/validation"
+)
+
+// checkHashes compares the hashes that are stored with those that the next write
+// of the set would store, whatever it changes.
+func (c *Check) checkHashes(set *v1alpha1.SidecarSet) {
+	written := set.DeepCopy()
+	if err := validation.Complete(written, set); err != nil {
+		c.find(Blocks, "hash", objectOf(set), "Its hash cannot be computed: %v.", err)
+		return
+	}
+	for _, key := range []string{v1alpha1.HashAnnotation, v1alpha1.HashWithoutImageAnnotation} {
+		stored, computed := set.Annotations[key], written.Annotations[key]
+		switch {
+		case stored == "":
+			c.find(Blocks, "hash", objectOf(set), "It has no annotation %s: it was stored while no webhook was asked. Write it again while one is.", key)
+		case stored != computed:
+			c.find(Blocks, "hash", objectOf(set), "Annotation %s is %s, and the next write of the set makes it %s: its %d matched pods would be out of date.",
+				key, stored, computed, c.pods[set.Name].matched)
+		}
+	}
+}
+
+// checkPin looks for the revision that injection is pinned to.
+func (c *Check) checkPin(set *v1alpha1.SidecarSet) {
+	name, version := revision.Pin(set)
+	if name == "" && version == "" {
+		return
+	}
+	if _, err := revision.FindPinned(set, revision.Of(set, c.facts.Revisions)); err != nil {
+		c.find(Blocks, "pin", objectOf(set), "%v. OpenKruise injects the newest content instead; Outrigger refuses the pod.", err).
+			Remedy = "kubectl get controllerrevisions -A -l " + v1alpha1.SidecarSetNameLabel + "=" + set.Name
+		return
+	}
+	pin := set.Spec.InjectionStrategy.Revision
+	if pin.Policy == v1alpha1.PartialSidecarSetInjectRevisionPolicy && set.Spec.UpdateStrategy.Selector == nil {
+		c.find(Differs, "pin", objectOf(set), "Policy Partial: which new pods get the pinned revision is decided by their name and owner, not at random.")
+	}
+}
+
+func (c *Check) whitelist() *validation.Whitelist {
+	parsed, err := validation.ParseWhitelist(c.facts.Whitelist)
+	if err != nil {
+		c.find(Blocks, "whitelist", "ConfigMap/"+v1alpha1.ConfigurationName, "No set with patchPodMetadata could be changed: %v.", err)
+		return nil
+	}
+	return parsed
+}
+
+// stays is what refused parts of stored sets mean.
+const stays = "A set is not created with it. In this one it stays until it is changed, whatever else is edited."
+
+// checkRules holds a set against the rules for sets that are created. What is
+// stored stays, also while other fields are edited.
+func (c *Check) checkRules(set *v1alpha1.SidecarSet, whitelist *validation.Whitelist) {
+	ratchet := validation.NewRatchet(set, nil)
+	ratchet.Conflicts(c.facts.Sets)
+	ratchet.Pinned(c.facts.Revisions)
+	c.report.refusals(set, ratchet.Refused(), stays)
+	if whitelist != nil {
+		c.checkMetadata(set, whitelist)
+	}
+}
+
+// checkMetadata holds what a set patches against the whitelist, which a feature gate
+// of OpenKruise's turns off.
+func (c *Check) checkMetadata(set *v1alpha1.SidecarSet, whitelist *validation.Whitelist) {
+	keys := validation.Causes(validation.ValidateMetadata(set, whitelist))
+	switch {
+	case len(keys) == 0 || isOn(featureGates(named(c.facts.Deployments, outriggerWebhook)), patchPodMetadata):
+	case isOn(c.gates, patchPodMetadata):
+		c.find(Blocks, "feature gate", objectOf(set), "%s: only OpenKruise's feature gate %s allows it. Give outrigger webhook --feature-gates=%s=true, or extend the whitelist.",
+			fieldsOf(keys), patchPodMetadata, patchPodMetadata)
+	default:
+		c.report.refusals(set, keys, stays)
+	}
+}
+
+func (r *Report) refusals(set *v1alpha1.SidecarSet, causes []metav1.StatusCause, why string) {
+	for _, cause := range causes {
+		if strings.HasPrefix(cause.Field, "spec.injectionStrategy.revision") {
+			continue // said of the pin
+		}
+		r.Findings = append(r.Findings, Finding{Effect: Differs, Topic: "rules", Object: objectOf(set), Message: cause.Field + ": " + strings.TrimSuffix(cause.Message, ".") + ". " + why})
+	}
+}
+
+func fieldsOf(causes []metav1.StatusCause) string {
+	fields := make([]string, len(causes))
+	for i := range causes {
+		fields[i] = causes[i].Field
+	}
+	return strings.Join(fields, ", ")
+}
+
+// noteStrategy names the sets that are not upgraded, whoever serves them.
+func (c *Check) noteStrategy(set *v1alpha1.SidecarSet) {
+	strategy := &set.Spec.UpdateStrategy
+	if set.Spec.InjectionStrategy.Paused {
+		c.find(Note, "paused", objectOf(set), "Its injection is paused, and stays so.")
+	}
+	if strategy.Paused {
+		c.find(Note, "paused", objectOf(set), "Its updates are paused, and stay so.")
+	}
+	for i := range set.Spec.InitContainers {
+		if native := &set.Spec.InitContainers[i]; revision.IsNativeSidecar(&native.Container) {
+			c.find(Note, "native sidecar", objectOf(set), "Init container %s is a native sidecar: it is injected, and not upgraded in place.", native.Name)
+		}
+	}
+}
+
+// rollsOut reports whether pods of the set that are out of date are upgraded now.
+func rollsOut(set *v1alpha1.SidecarSet) bool {
+	strategy := &set.Spec.UpdateStrategy
+	return strategy.Type != v1alpha1.NotUpdateSidecarSetStrategyType && !strategy.Paused
+}
