@@ -93,8 +93,10 @@ func (p *setPods) add(pod *corev1.Pod) {
 	if state.Updated {
 		p.updated++
 	}
-	if entries, err := record.Hashes(pod.Annotations); err == nil && entries[p.set.Name].SidecarSetName == "" {
-		p.matters[olderForm].add(pod, "")
+	if entries, err := record.Hashes(pod.Annotations); err == nil {
+		if entry, found := entries[p.set.Name]; found && entry.SidecarSetName == "" {
+			p.matters[olderForm].add(pod, "")
+		}
 	}
 	switch {
 	case !state.Updated && !state.Upgradable:

@@ -117,6 +117,7 @@ func (c *Check) checkServing() {
 		}
 	}
 	c.checkDead(hooks)
+	var beside []hook
 	for _, duty := range []struct{ kind, about, topic, alone, nobody string }{
 		{mutating, aboutPods, "injection", "new pods are injected by OpenKruise", "no new pod gets sidecars"},
 		{mutating, aboutSets, "admission", "SidecarSets are completed by OpenKruise", "SidecarSets that are written get no hashes"},
@@ -130,6 +131,22 @@ func (c *Check) checkServing() {
 			c.find(Note, duty.topic, theirs[0].object(), "Outrigger is not asked yet: %s.", duty.alone)
 		case len(theirs) > 0:
 			c.checkBoth(duty.topic, theirs, ours)
+			beside = append(beside, theirs...)
+		}
+	}
+	c.addRemovals(beside)
+}
+
+// addRemovals adds to the first finding about a configuration what removes all of
+// these webhooks from it at once: places in it are counted.
+func (c *Check) addRemovals(hooks []hook) {
+	removed := map[string]bool{}
+	for i := range c.report.Findings {
+		f := &c.report.Findings[i]
+		of := slices.DeleteFunc(slices.Clone(hooks), func(h hook) bool { return h.object() != f.Object })
+		if f.Remedy == "" && len(of) > 0 && !removed[f.Object] {
+			removed[f.Object] = true
+			f.Remedy = removal(of)
 		}
 	}
 }
@@ -145,8 +162,7 @@ func (c *Check) checkBoth(topic string, theirs, ours []hook) {
 		case h.configuration > ours[0].configuration:
 			effect, order = Blocks, "It is asked after Outrigger, by the order of names, and may add what is there already."
 		}
-		c.find(effect, topic, h.object(), "Webhook %s answers beside Outrigger's. %s Remove it while its manager does not run, which would put it back.", h.name, order).
-			Remedy = removal(h.kind, h.configuration, []hook{h})
+		c.find(effect, topic, h.object(), "Webhook %s answers beside Outrigger's. %s Remove it once its manager has stopped, which would put it back.", h.name, order)
 	}
 }
 
@@ -177,18 +193,19 @@ func (c *Check) checkDead(hooks []hook) {
 	}
 }
 
-// removal removes webhooks from a configuration, unless it has changed since.
-func removal(kind, configuration string, hooks []hook) string {
+// removal removes webhooks of one configuration, unless that has changed since.
+func removal(hooks []hook) string {
 	type operation struct {
 		Op    string `json:"op"`
 		Path  string `json:"path"`
 		Value string `json:"value,omitempty"`
 	}
 	var operations []operation
-	for _, h := range slices.Backward(hooks) {
+	slices.SortFunc(hooks, func(a, b hook) int { return b.index - a.index })
+	for _, h := range hooks {
 		at := fmt.Sprintf("/webhooks/%d", h.index)
 		operations = append(operations, operation{"test", at + "/name", h.name}, operation{Op: "remove", Path: at})
 	}
 	patch, _ := json.Marshal(operations) // strings alone cannot fail
-	return fmt.Sprintf("kubectl patch %s %s --type=json -p '%s'", strings.ToLower(kind), configuration, patch)
+	return fmt.Sprintf("kubectl patch %s %s --type=json -p '%s'", strings.ToLower(hooks[0].kind), hooks[0].configuration, patch)
 }

@@ -141,22 +141,33 @@ func (c *cluster) createPod(raw []byte) answer {
 		pod.Namespace = "default"
 	}
 	asStored(&pod)
-	injection, err := inject.Pod(&pod, c.matching(&pod), metav1.NewTime(time.Unix(0, 0)))
+	injected, err := c.inject(&pod)
 	if err != nil {
 		return answer{"allowed": false, "for": err.Error()}
 	}
+	again, err := c.inject(injected)
+	require.NoError(c.t, err)
+	require.Equal(c.t, c.stripped(injected), c.stripped(again), "another webhook may have injected the same before")
+	return answer{"allowed": true, "pod": c.stripped(injected)}
+}
+
+func (c *cluster) inject(pod *corev1.Pod) (*corev1.Pod, error) {
+	injection, err := inject.Pod(pod, c.matching(pod), metav1.NewTime(time.Unix(0, 0)))
+	if err != nil {
+		return nil, err
+	}
 	operations, err := json.Marshal(injection.Patch())
 	require.NoError(c.t, err)
-	before, err := json.Marshal(&pod)
+	before, err := json.Marshal(pod)
 	require.NoError(c.t, err)
 	patch, err := jsonpatch.DecodePatch(operations)
 	require.NoError(c.t, err)
 	after, err := patch.Apply(before)
 	require.NoError(c.t, err)
-	var injected corev1.Pod
-	require.NoError(c.t, json.Unmarshal(after, &injected))
-	asStored(&injected)
-	return answer{"allowed": true, "pod": c.stripped(&injected)}
+	injected := &corev1.Pod{}
+	require.NoError(c.t, json.Unmarshal(after, injected))
+	asStored(injected)
+	return injected, nil
 }
 
 func (c *cluster) matching(pod *corev1.Pod) []*inject.Set {

@@ -1,0 +1,293 @@
+package switchover
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+
+	"github.com/outrigger/outrigger/api/v1alpha1"
+	"github.com/outrigger/outrigger/internal/fixture"
+	"github.com/outrigger/outrigger/internal/record"
+	"github.com/outrigger/outrigger/internal/revision"
+	"github.com/outrigger/outrigger/internal/validation"
+)
+
+// stored is a set as its admission leaves it.
+func stored(t *testing.T, name string, changes ...func(*v1alpha1.SidecarSet)) v1alpha1.SidecarSet {
+	t.Helper()
+	set := fixture.SidecarSet(name, fixture.Sidecar(name))
+	for _, change := range changes {
+		change(set)
+	}
+	require.NoError(t, validation.Complete(set, nil))
+	return *set
+}
+
+func hot(set *v1alpha1.SidecarSet) {
+	set.Spec.Containers[0].UpgradeStrategy = v1alpha1.SidecarContainerUpgradeStrategy{UpgradeType: v1alpha1.SidecarContainerHotUpgrade, HotUpgradeEmptyImage: "empty:1"}
+}
+
+func paused(set *v1alpha1.SidecarSet) { set.Spec.UpdateStrategy.Paused = true }
+
+// injected is a pod with the set's newest version.
+func injected(t *testing.T, set v1alpha1.SidecarSet, changes ...func(*corev1.Pod)) corev1.Pod {
+	t.Helper()
+	pod := fixture.Pod(fixture.Container("app"), set.Spec.Containers[0].Container)
+	pod.Annotations = map[string]string{v1alpha1.InjectedListAnnotation: set.Name}
+	if side := &set.Spec.Containers[0]; side.UpgradeStrategy.UpgradeType == v1alpha1.SidecarContainerHotUpgrade {
+		pod.Spec.Containers = []corev1.Container{{Name: side.Name + "-1", Image: side.Image}, {Name: side.Name + "-2", Image: "empty:1"}}
+		pod.Annotations[v1alpha1.WorkingHotUpgradeContainerAnnotation] = `{"` + side.Name + `":"` + side.Name + `-1"}`
+	}
+	for _, key := range []string{v1alpha1.HashAnnotation, v1alpha1.HashWithoutImageAnnotation} {
+		value, err := record.Format(record.Entries{set.Name: {Hash: set.Annotations[key], SidecarSetName: set.Name}})
+		require.NoError(t, err)
+		pod.Annotations[key] = value
+	}
+	for _, change := range changes {
+		change(pod)
+	}
+	return *pod
+}
+
+func annotated(key, value string) func(*corev1.Pod) {
+	return func(pod *corev1.Pod) { pod.Annotations[key] = value }
+}
+
+func rule(group, resource string, operations ...admissionregistrationv1.OperationType) []admissionregistrationv1.RuleWithOperations {
+	return []admissionregistrationv1.RuleWithOperations{{Operations: operations, Rule: admissionregistrationv1.Rule{APIGroups: []string{group}, Resources: []string{resource}}}}
+}
+
+// mutatingAs asks about pods and SidecarSets under the name of a configuration.
+func mutatingAs(configuration, pods, sets string) admissionregistrationv1.MutatingWebhookConfiguration {
+	return admissionregistrationv1.MutatingWebhookConfiguration{
+		ObjectMeta: metav1.ObjectMeta{Name: configuration},
+		Webhooks: []admissionregistrationv1.MutatingWebhook{
+			{Name: "mcloneset.kb.io", Rules: rule("apps.kruise.io", "clonesets", "*"), ClientConfig: serviceOf(configuration)},
+			{Name: pods, Rules: rule("", "pods", "CREATE"), ClientConfig: serviceOf(configuration)},
+			{Name: sets, Rules: rule("apps.kruise.io", "sidecarsets", "CREATE", "UPDATE"), ClientConfig: serviceOf(configuration)},
+		},
+	}
+}
+
+func serviceOf(configuration string) admissionregistrationv1.WebhookClientConfig {
+	if strings.Contains(configuration, "outrigger") {
+		return admissionregistrationv1.WebhookClientConfig{Service: &admissionregistrationv1.ServiceReference{Name: "outrigger-webhook"}}
+	}
+	return admissionregistrationv1.WebhookClientConfig{Service: &admissionregistrationv1.ServiceReference{Name: "kruise-webhook-service"}}
+}
+
+func validatingAs(configuration, sets string) admissionregistrationv1.ValidatingWebhookConfiguration {
+	return admissionregistrationv1.ValidatingWebhookConfiguration{
+		ObjectMeta: metav1.ObjectMeta{Name: configuration},
+		Webhooks:   []admissionregistrationv1.ValidatingWebhook{{Name: sets, Rules: rule("apps.kruise.io", "sidecarsets", "*"), ClientConfig: serviceOf(configuration)}},
+	}
+}
+
+func manager(replicas int32, args ...string) appsv1.Deployment {
+	d := appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: "kruise-system", Name: kruiseManager}}
+	d.Spec.Replicas = &replicas
+	d.Spec.Template.Spec.Containers = []corev1.Container{{Name: "manager", Image: "openkruise/kruise-manager:v1.9.0", Args: args}}
+	return d
+}
+
+// served is a cluster as OpenKruise serves it.
+func served(sets ...v1alpha1.SidecarSet) Facts {
+	return Facts{
+		Sets:        sets,
+		Namespaces:  map[string]map[string]string{"default": nil},
+		Mutating:    []admissionregistrationv1.MutatingWebhookConfiguration{mutatingAs("kruise-mutating-webhook-configuration", "mpod.kb.io", "msidecarset.kb.io")},
+		Validating:  []admissionregistrationv1.ValidatingWebhookConfiguration{validatingAs("kruise-validating-webhook-configuration", "vsidecarset.kb.io")},
+		Deployments: []appsv1.Deployment{manager(1)},
+	}
+}
+
+func checked(facts Facts, pods ...corev1.Pod) *Report {
+	check := New(facts)
+	check.Add(pods)
+	return check.Report()
+}
+
+// about lists what is found of a topic, as <effect> <object>: <message>.
+func (r *Report) about(topic string) (found []string) {
+	for _, f := range r.Findings {
+		if f.Topic == topic {
+			found = append(found, strings.TrimSpace(string(f.Effect)+" "+f.Object)+": "+f.Message)
+		}
+	}
+	return found
+}
+
+func TestNothingIsInTheWayOfAnOrdinarySwitch(t *testing.T) {
+	cold, twins := stored(t, "cold"), stored(t, "twins", hot)
+	report := checked(served(cold, twins), injected(t, cold), injected(t, twins), *fixture.Pod())
+	assert.Zero(t, report.Blocked(), report.Findings)
+	assert.Equal(t, []int{2, 2, 2, 2}, []int{report.Sets, report.Pods, report.Matched, report.Updated})
+	assert.False(t, slices.ContainsFunc(report.Findings, func(f Finding) bool { return f.Effect != Note }), report.Findings)
+	assert.Len(t, report.Answerers, 3)
+}
+
+func TestHashesThatTheNextWriteChanges(t *testing.T) {
+	other, none := stored(t, "other"), stored(t, "none")
+	other.Annotations[v1alpha1.HashAnnotation] = "theirs"
+	pod := injected(t, other)
+	delete(none.Annotations, v1alpha1.HashWithoutImageAnnotation)
+	report := checked(served(other, none), pod, injected(t, none))
+	found := report.about("hash")
+	require.Len(t, found, 2)
+	assert.Contains(t, found[0], "blocks SidecarSet/none: It has no annotation kruise.io/sidecarset-hash-without-image")
+	hash, err := revision.Hash(&other.Spec)
+	require.NoError(t, err)
+	assert.Contains(t, found[1], "blocks SidecarSet/other: Annotation kruise.io/sidecarset-hash is theirs, and the next write of the set makes it "+hash+": its 1 matched pods")
+}
+
+func TestWhatIsTheMatterWithPods(t *testing.T) {
+	cold, twins := stored(t, "cold"), stored(t, "twins", hot)
+	older := `{"cold":"` + cold.Annotations[v1alpha1.HashAnnotation] + `"}`
+	const working = v1alpha1.WorkingHotUpgradeContainerAnnotation
+	for want, pod := range map[string]corev1.Pod{
+		"blocks SidecarSet/cold: 1 pod, such as default/p (annotation kruise.io/sidecarset-hash: ": injected(t, cold, annotated(v1alpha1.HashAnnotation, "{")),
+		"note SidecarSet/cold: 1 pod, such as default/p: the annotation has the older form":        injected(t, cold, annotated(v1alpha1.HashAnnotation, older)),
+		"blocks SidecarSet/twins: 1 pod, such as default/p (none is named for twins)":              injected(t, twins, annotated(working, "{}")),
+		"blocks SidecarSet/twins: 1 pod, such as default/p (x is none of the twins of twins)":      injected(t, twins, annotated(working, `{"twins":"x"}`)),
+		"blocks SidecarSet/twins: 1 pod, such as default/p (twins-2 holds the empty image)":        injected(t, twins, annotated(working, `{"twins":"twins-2"}`)),
+		"differs SidecarSet/twins: 1 pod, such as default/p: the standby twin of a hot upgrade": injected(t, twins, annotated("version.sidecarset.kruise.io/twins-2", "7"), func(p *corev1.Pod) {
+			p.Spec.Containers[1].Image = "twins:v0"
+		}),
+		"differs SidecarSet/cold: 1 pod, such as default/p: more than images differ":            injected(t, cold, annotated(v1alpha1.HashAnnotation, `{}`), annotated(v1alpha1.HashWithoutImageAnnotation, `{}`)),
+		"differs SidecarSet/cold: 1 pod, such as default/p: the set's newest version is yet to": injected(t, cold, annotated(v1alpha1.HashAnnotation, `{"cold":{"hash":"before","sidecarSetName":"cold"}}`)),
+		"note SidecarSet/cold: 1 pod, such as default/p: a container of the set is missing.":    injected(t, cold, func(p *corev1.Pod) { p.Spec.Containers = p.Spec.Containers[:1] }),
+		"note SidecarSet/cold: 1 pod, such as default/p: the last upgrade is not over":          injected(t, cold, annotated(v1alpha1.InPlaceUpdateStateAnnotation, `{"cold":{"revision":"r","updateTimestamp":null,"lastContainerStatuses":{}}}`)),
+	} {
+		report := checked(served(cold, twins), pod)
+		found := slices.Concat(report.about("annotations"), report.about("hot upgrade"), report.about("not upgradable"), report.about("rollout"), report.about("pods"))
+		require.Len(t, found, 1, want)
+		assert.Contains(t, found[0], want)
+	}
+	gone := injected(t, cold, annotated(v1alpha1.HashAnnotation, "{"), func(p *corev1.Pod) { p.Status.Phase = corev1.PodFailed })
+	elsewhere := injected(t, cold, annotated(v1alpha1.HashAnnotation, "{"), func(p *corev1.Pod) { p.Labels = nil })
+	assert.Zero(t, checked(served(cold), gone, elsewhere).Blocked(), "pods that no set matches are nobody's")
+	pausedSet := stored(t, "cold", paused)
+	outdated := injected(t, pausedSet, annotated(v1alpha1.HashAnnotation, `{"cold":{"hash":"before","sidecarSetName":"cold"}}`))
+	report := checked(served(pausedSet), outdated)
+	assert.Contains(t, report.about("rollout")[0], "note SidecarSet/cold: 1 pod", "nothing is upgraded while the set is paused")
+	assert.Len(t, report.about("paused"), 1)
+}
+
+func TestSetsThatAreRefusedOnceTheyAreEdited(t *testing.T) {
+	one := stored(t, "one", func(s *v1alpha1.SidecarSet) {
+		s.Spec.UpdateStrategy.MaxUnavailable = &intstr.IntOrString{Type: intstr.String, StrVal: "5"}
+	})
+	same := stored(t, "same", func(s *v1alpha1.SidecarSet) { s.Spec.Containers[0].Name = "one" })
+	report := checked(served(one, same))
+	found := strings.Join(report.about("rules"), "\n")
+	assert.Contains(t, found, "differs SidecarSet/one: spec.updateStrategy.maxUnavailable: ")
+	assert.Contains(t, found, "differs SidecarSet/one: spec.containers[0].name: Invalid value: \"one\": SidecarSet same injects a container of this name")
+	assert.Contains(t, found, "differs SidecarSet/same: ")
+	assert.Zero(t, report.Blocked(), "what is stored stays")
+}
+
+func TestPinsToNothing(t *testing.T) {
+	pin := func(name string) func(*v1alpha1.SidecarSet) {
+		return func(s *v1alpha1.SidecarSet) {
+			s.Spec.InjectionStrategy.Revision = &v1alpha1.SidecarSetInjectRevision{RevisionName: &name, Policy: v1alpha1.PartialSidecarSetInjectRevisionPolicy}
+		}
+	}
+	set := stored(t, "set")
+	built, err := revision.New(&set, "kruise-system", 1)
+	require.NoError(t, err)
+	for name, want := range map[string]string{built.Name: "differs SidecarSet/set: Policy Partial", "gone": "blocks SidecarSet/set: "} {
+		facts := served(stored(t, "set", pin(name)))
+		facts.Revisions = []appsv1.ControllerRevision{*built}
+		report := checked(facts)
+		require.Len(t, report.about("pin"), 1)
+		assert.Contains(t, report.about("pin")[0], want)
+		assert.Empty(t, report.about("rules"), "a pin is named once")
+	}
+}
+
+func TestTheGateThatTurnsTheWhitelistOff(t *testing.T) {
+	set := stored(t, "set", func(s *v1alpha1.SidecarSet) {
+		s.Spec.PatchPodMetadata = []v1alpha1.SidecarSetPatchPodMetadata{{Annotations: map[string]string{"a": "b"}, PatchPolicy: v1alpha1.SidecarSetRetainPatchPolicy}}
+	})
+	facts := served(set)
+	assert.Contains(t, checked(facts).about("rules")[0], "differs SidecarSet/set: spec.patchPodMetadata[0].annotations[a]")
+	facts.Whitelist = `{"rules":[{"allowedAnnotationKeyExprs":["^a$"]}]}`
+	assert.Zero(t, len(checked(facts).about("rules")))
+	facts.Whitelist = "{"
+	assert.Contains(t, checked(facts).about("whitelist")[0], "blocks ConfigMap/kruise-configuration: ")
+
+	facts.Whitelist = ""
+	facts.Deployments = []appsv1.Deployment{manager(1, "--leader-election", "--feature-gates", "PodWebhook=true,AllAlpha=true, SidecarSetPatchPodMetadataDefaultsAllowed=true")}
+	found := checked(facts).about("feature gate")
+	require.Len(t, found, 3)
+	assert.Contains(t, found[0], "blocks SidecarSet/set: spec.patchPodMetadata[0].annotations[a]: only OpenKruise's feature gate")
+	assert.Contains(t, found[2], "note: Not looked at: AllAlpha.")
+	webhook := appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Name: outriggerWebhook}}
+	webhook.Spec.Template.Spec.Containers = []corev1.Container{{Args: []string{"webhook", "--feature-gates=SidecarSetPatchPodMetadataDefaultsAllowed=true"}}}
+	facts.Deployments = append(facts.Deployments, webhook)
+	assert.Zero(t, checked(facts).Blocked(), "Outrigger has the gate, too")
+}
+
+func TestWhoIsAsked(t *testing.T) {
+	ours, judges := mutatingAs("outrigger", "pods.outrigger.io", "sidecarsets.outrigger.io"), validatingAs("outrigger", "sidecarsets.outrigger.io")
+	both := served()
+	both.Mutating, both.Validating = append(both.Mutating, ours), append(both.Validating, judges)
+	report := checked(both)
+	assert.Zero(t, report.Blocked(), report.Findings)
+	require.Len(t, report.about("injection"), 1)
+	assert.Contains(t, report.about("injection")[0], "differs MutatingWebhookConfiguration/kruise-mutating-webhook-configuration: Webhook mpod.kb.io answers beside Outrigger's. Outrigger is asked after it")
+	assert.Equal(t, `kubectl patch mutatingwebhookconfiguration kruise-mutating-webhook-configuration --type=json -p `+
+		`'[{"op":"test","path":"/webhooks/2/name","value":"msidecarset.kb.io"},{"op":"remove","path":"/webhooks/2"},`+
+		`{"op":"test","path":"/webhooks/1/name","value":"mpod.kb.io"},{"op":"remove","path":"/webhooks/1"}]'`, report.Findings[0].Remedy)
+	assert.Empty(t, report.Findings[1].Remedy, "one command removes both")
+	assert.Contains(t, report.Findings[2].Remedy, "kubectl patch validatingwebhookconfiguration kruise-validating-webhook-configuration ")
+
+	after := served()
+	after.Mutating = []admissionregistrationv1.MutatingWebhookConfiguration{mutatingAs("zz-kruise", "mpod.kb.io", "msidecarset.kb.io"), ours}
+	assert.Contains(t, checked(after).about("injection")[0], "blocks MutatingWebhookConfiguration/zz-kruise: ", "they have the last word")
+
+	alone := Facts{Mutating: []admissionregistrationv1.MutatingWebhookConfiguration{ours}, Validating: []admissionregistrationv1.ValidatingWebhookConfiguration{judges}}
+	assert.Empty(t, checked(alone).Findings)
+	installed := ours.DeepCopy()
+	installed.Webhooks[1].Rules = nil
+	alone.Mutating[0] = *installed
+	assert.Equal(t, []string{"blocks: Nobody is asked: no new pod gets sidecars."}, checked(alone).about("injection"), "a webhook without rules is not asked")
+}
+
+func TestAManagerThatIsStoppedOrGoesOnBeside(t *testing.T) {
+	facts := served()
+	facts.Deployments = []appsv1.Deployment{manager(0)}
+	report := checked(facts)
+	found := report.about("admission")
+	assert.Contains(t, found[0], "blocks MutatingWebhookConfiguration/kruise-mutating-webhook-configuration: Nobody answers for it, and 3 of its webhooks refuse requests then, such as mcloneset.kb.io")
+	assert.Equal(t, "kubectl delete mutatingwebhookconfiguration kruise-mutating-webhook-configuration", report.Findings[0].Remedy)
+
+	worker := appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Name: outriggerWorker}}
+	facts.Deployments = []appsv1.Deployment{manager(2), worker}
+	assert.Contains(t, checked(facts).about("controllers")[0], "blocks Deployment/kruise-system/kruise-controller-manager: ")
+	others := manager(2)
+	others.Spec.Template.Spec.Containers[0].Env = []corev1.EnvVar{{Name: enabledResources, Value: "CloneSet, StatefulSet"}}
+	facts.Deployments = []appsv1.Deployment{others, worker}
+	assert.Empty(t, checked(facts).about("controllers"), "SidecarSets are not among its kinds")
+}
+
+func TestTheTextNamesWhatIsInTheWayFirst(t *testing.T) {
+	set := stored(t, "set")
+	set.Annotations[v1alpha1.HashAnnotation] = "theirs"
+	facts := served(set)
+	facts.Unread = []string{"the Deployments"}
+	var text strings.Builder
+	require.NoError(t, checked(facts).Write(&text))
+	way, differs, known := strings.Index(text.String(), "\nIn the way\n- hash: SidecarSet/set: "), strings.Index(text.String(), "What differs"), strings.Index(text.String(), "\nGood to know\n")
+	assert.True(t, way > 0 && way < known && differs < 0, text.String())
+	assert.Contains(t, text.String(), "- unread: Not looked at: the Deployments.\n")
+	assert.True(t, strings.HasSuffix(text.String(), "\n1 thing is in the way.\n"))
+}
