@@ -40,3 +40,10 @@ func TestCommandsAgainstNobody(t *testing.T) {
 	_, err = runCommand(t, "worker", "--deployment-name=d", "--build-id=b", "--versioning-behavior=pin")
 	require.EqualError(t, err, `--versioning-behavior "pin": use auto-upgrade or pinned`)
 }
+
+func TestACheckOfNoCluster(t *testing.T) {
+	_, err := runCommand(t, "migrate", "check", "--kubeconfig=/absent")
+	require.ErrorContains(t, err, "find a cluster: ")
+	_, err = runCommand(t, "migrate", "check", "--output=xml")
+	require.EqualError(t, err, `--output "xml": use json or yaml`)
+}

@@ -1,7 +1,6 @@
 package switchover
 
 import (
-	"cmp"
 	"fmt"
 	"io"
 	"strings"
@@ -64,8 +63,8 @@ func (r *Report) writeAnswerers(text *strings.Builder) {
 	table := tabwriter.NewWriter(text, 0, 0, 2, ' ', 0)
 	for _, a := range r.Answerers {
 		// A strings.Builder takes everything.
-		_, _ = fmt.Fprintf(table, "- %s\t%s\t%s %s\t%s\t%s\n", a.About, a.Whose, strings.ToLower(strings.TrimSuffix(a.Kind, "WebhookConfiguration")), a.Webhook,
-			a.Configuration, cmp.Or(a.FailurePolicy, "Fail"))
+		_, _ = fmt.Fprintf(table, "- %s\t%s\t%s\t%s\t%s\t%s\n", a.About, a.Whose,
+			strings.ToLower(strings.TrimSuffix(a.Kind, "WebhookConfiguration")), a.Webhook, a.Configuration, a.FailurePolicy)
 	}
 	_ = table.Flush()
 }

@@ -58,12 +58,14 @@ func (s *scene) read(f *fleet) (*v1alpha1.SidecarSet, *recordedPod) {
 	require.NoError(s.t, err)
 	text := strings.NewReplacer(`"s1"`, fmt.Sprintf("%q", f.name), `"app": "web"`, fmt.Sprintf(`"app": %q`, f.name)).Replace(string(raw))
 	var steps []struct {
-		SidecarSet *v1alpha1.SidecarSet
-		Pod        *recordedPod
+		SidecarSet struct {
+			Annotations map[string]string
+			Spec        v1alpha1.SidecarSetSpec
+		}
+		Pod *recordedPod
 	}
 	require.NoError(s.t, json.Unmarshal([]byte(text), &steps))
-	set := steps[0].SidecarSet
-	set.Name = f.name
+	set := &v1alpha1.SidecarSet{ObjectMeta: metav1.ObjectMeta{Name: f.name, Annotations: steps[0].SidecarSet.Annotations}, Spec: steps[0].SidecarSet.Spec}
 	all := intstr.FromString("100%")
 	set.Spec.UpdateStrategy.MaxUnavailable = &all
 	return set, steps[1].Pod

@@ -269,6 +269,22 @@ func TestThereAndBack(t *testing.T) {
 	stop()
 	assert.Equal(t, upgraded, s.versions(), "no pod is written for the way back")
 	s.golden("before.txt", s.check())
+	s.blocked()
+}
+
+// blocked is what a script sees of a set that the switch would upgrade.
+func (s *scene) blocked() {
+	s.t.Helper()
+	set := &v1alpha1.SidecarSet{ObjectMeta: metav1.ObjectMeta{Name: "cold"}}
+	patch := fmt.Appendf(nil, `{"metadata":{"annotations":{%q:"another"}}}`, v1alpha1.HashAnnotation)
+	require.NoError(s.t, s.client.Patch(s.ctx, set, client.RawPatch(types.MergePatchType, patch)))
+	cmd := exec.CommandContext(s.ctx, filepath.Join(bin, "outrigger"), "migrate", "check", "--kubeconfig="+s.cluster.Kubeconfig, "-o", "yaml")
+	out, err := cmd.Output()
+	var exit *exec.ExitError
+	require.ErrorAs(s.t, err, &exit)
+	assert.Equal(s.t, 1, exit.ExitCode())
+	assert.Equal(s.t, "outrigger: not ready to switch: 1 thing is in the way.\n", string(exit.Stderr))
+	assert.Contains(s.t, string(out), "findings:\n- effect: blocks\n  message: Annotation kruise.io/sidecarset-hash is another, ")
 }
 
 // there follows docs/migration.md.
