@@ -105,7 +105,7 @@ func (k *openKruise) install() {
 	versions := []string{"v1"}
 	const create, update = admissionregistrationv1.Create, admissionregistrationv1.Update
 	except := &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "control-plane", Operator: metav1.LabelSelectorOpDoesNotExist}}}
-	k.scene.mutating = &admissionregistrationv1.MutatingWebhookConfiguration{
+	mutating := &admissionregistrationv1.MutatingWebhookConfiguration{
 		ObjectMeta: metav1.ObjectMeta{Name: "kruise-mutating-webhook-configuration"},
 		Webhooks: []admissionregistrationv1.MutatingWebhook{
 			{Name: "mpod.kb.io", ClientConfig: at("/mutate-pod"), Rules: rules("", "v1", "pods", create), NamespaceSelector: except, FailurePolicy: &ignore, SideEffects: &none, AdmissionReviewVersions: versions},
@@ -113,14 +113,14 @@ func (k *openKruise) install() {
 			{Name: "msidecarset.kb.io", ClientConfig: at("/mutate-sidecarset"), Rules: rules("apps.kruise.io", "v1alpha1", "sidecarsets", create, update), FailurePolicy: &fail, SideEffects: &none, AdmissionReviewVersions: versions},
 		},
 	}
-	k.scene.validating = &admissionregistrationv1.ValidatingWebhookConfiguration{
+	validating := &admissionregistrationv1.ValidatingWebhookConfiguration{
 		ObjectMeta: metav1.ObjectMeta{Name: "kruise-validating-webhook-configuration"},
 		Webhooks: []admissionregistrationv1.ValidatingWebhook{
 			{Name: "vsidecarset.kb.io", ClientConfig: at("/validate-sidecarset"), Rules: rules("apps.kruise.io", "v1alpha1", "sidecarsets", create, update), FailurePolicy: &fail, SideEffects: &none, AdmissionReviewVersions: versions},
 		},
 	}
-	require.NoError(s.t, s.client.Create(s.ctx, s.mutating.DeepCopy()))
-	require.NoError(s.t, s.client.Create(s.ctx, s.validating.DeepCopy()))
+	require.NoError(s.t, s.client.Create(s.ctx, mutating))
+	require.NoError(s.t, s.client.Create(s.ctx, validating))
 	one := int32(1)
 	labels := map[string]string{"control-plane": "controller-manager"}
 	manager := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: cluster.SystemNamespace, Name: "kruise-controller-manager"}}

@@ -36,12 +36,12 @@ const (
 
 // scene is a cluster of its own.
 type scene struct {
-	t          *testing.T
-	ctx        context.Context
-	cluster    *cluster.Cluster
-	client     client.Client
-	mutating   *admissionregistrationv1.MutatingWebhookConfiguration
-	validating *admissionregistrationv1.ValidatingWebhookConfiguration
+	t       *testing.T
+	ctx     context.Context
+	cluster *cluster.Cluster
+	client  client.Client
+	// dir is where commands run.
+	dir string
 }
 
 func newScene(t *testing.T) *scene {
@@ -59,7 +59,7 @@ func newScene(t *testing.T) *scene {
 	require.NoError(t, admissionregistrationv1.AddToScheme(scheme))
 	direct, err := client.New(config, client.Options{Scheme: scheme})
 	require.NoError(t, err)
-	s := &scene{t: t, ctx: ctx, cluster: c, client: direct}
+	s := &scene{t: t, ctx: ctx, cluster: c, client: direct, dir: t.TempDir()}
 	require.NoError(t, direct.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}))
 	s.await("the service account", func() error {
 		return direct.Get(ctx, client.ObjectKey{Namespace: namespace, Name: "default"}, &corev1.ServiceAccount{})
@@ -161,9 +161,20 @@ func (s *scene) shell(command string) {
 	cmd := exec.CommandContext(s.ctx, "sh", "-c", command)
 	path, err := filepath.Abs(bin)
 	require.NoError(s.t, err)
-	cmd.Env = append(os.Environ(), "KUBECONFIG="+s.cluster.Kubeconfig, "PATH="+path+":"+os.Getenv("PATH"))
+	cmd.Dir, cmd.Env = s.dir, append(os.Environ(), "KUBECONFIG="+s.cluster.Kubeconfig, "PATH="+path+":"+os.Getenv("PATH"))
 	out, err := cmd.CombinedOutput()
 	require.NoError(s.t, err, "%s: %s", command, out)
+}
+
+// documented runs what docs/migration.md says, word by word.
+func (s *scene) documented(commands ...string) {
+	s.t.Helper()
+	guide, err := os.ReadFile("../../docs/migration.md")
+	require.NoError(s.t, err)
+	for _, command := range commands {
+		require.Contains(s.t, string(guide), command+"\n")
+		s.shell(command)
+	}
 }
 
 func (s *scene) golden(file, got string) {
@@ -180,7 +191,9 @@ func (s *scene) creating() (stop func()) {
 	broken, created := make(chan error, 1), 0
 	go func() {
 		defer close(broken)
-		for ctx.Err() == nil {
+		pace := time.NewTicker(50 * time.Millisecond)
+		defer pace.Stop()
+		for ; ctx.Err() == nil; <-pace.C {
 			if err := s.injectedOnce(ctx); err != nil && ctx.Err() == nil {
 				broken <- fmt.Errorf("after %d pods: %w", created, err)
 				return
@@ -246,8 +259,6 @@ func TestThereAndBack(t *testing.T) {
 	kruise := s.startOpenKruise()
 	kruise.install()
 	s.awaitReady()
-	definition, err := kube.CRD(s.ctx, s.client)
-	require.NoError(t, err)
 
 	s.golden("before.txt", s.check())
 	before := s.versions()
@@ -265,7 +276,7 @@ func TestThereAndBack(t *testing.T) {
 	s.awaitReady()
 	upgraded := s.versions()
 	stop = s.creating()
-	s.back(kruise, definition.Spec.Conversion.Strategy)
+	s.back(kruise)
 	stop()
 	assert.Equal(t, upgraded, s.versions(), "no pod is written for the way back")
 	s.golden("before.txt", s.check())
@@ -290,6 +301,11 @@ func (s *scene) blocked() {
 // there follows docs/migration.md.
 func (s *scene) there(kruise *openKruise) {
 	s.t.Helper()
+	s.documented(
+		"kubectl get mutatingwebhookconfiguration kruise-mutating-webhook-configuration -o yaml | grep -v '^  resourceVersion:' > mutating.yaml",
+		"kubectl get validatingwebhookconfiguration kruise-validating-webhook-configuration -o yaml | grep -v '^  resourceVersion:' > validating.yaml",
+		"kubectl get crd sidecarsets.apps.kruise.io -o yaml | grep -v '^  resourceVersion:' > crd.yaml",
+	)
 	_, err := s.cluster.StartRole(s.ctx, cluster.Webhook)
 	require.NoError(s.t, err)
 	s.await("Outrigger to be asked", func() error {
@@ -300,7 +316,7 @@ func (s *scene) there(kruise *openKruise) {
 	})
 	commands := s.remedies()
 	require.Len(s.t, commands, 2)
-	s.shell("kubectl scale -n kruise-system deployment kruise-controller-manager --replicas=0")
+	s.documented("kubectl scale -n kruise-system deployment kruise-controller-manager --replicas=0")
 	kruise.stopped.Store(true)
 	for _, command := range commands {
 		s.shell(command)
@@ -313,23 +329,20 @@ func (s *scene) there(kruise *openKruise) {
 }
 
 // back is the other direction.
-func (s *scene) back(kruise *openKruise, conversion any) {
+func (s *scene) back(kruise *openKruise) {
 	s.t.Helper()
 	for _, role := range []string{cluster.Operator, cluster.Worker} {
 		require.NoError(s.t, s.cluster.Stop(role))
 	}
 	kruise.stopped.Store(false)
-	for _, saved := range []client.Object{s.mutating, s.validating} {
-		live := saved.DeepCopyObject().(client.Object)
-		require.NoError(s.t, s.client.Get(s.ctx, client.ObjectKeyFromObject(saved), live))
-		written := saved.DeepCopyObject().(client.Object)
-		written.SetResourceVersion(live.GetResourceVersion())
-		require.NoError(s.t, s.client.Update(s.ctx, written))
-	}
-	s.shell("kubectl delete mutatingwebhookconfiguration,validatingwebhookconfiguration outrigger")
+	s.documented(
+		"kubectl scale -n kruise-system deployment kruise-controller-manager --replicas=1",
+		"kubectl rollout status -n kruise-system deployment kruise-controller-manager",
+		"kubectl replace -f mutating.yaml -f validating.yaml",
+		"kubectl delete mutatingwebhookconfiguration,validatingwebhookconfiguration outrigger",
+	)
 	require.NoError(s.t, s.cluster.Stop(cluster.Webhook))
-	s.shell(fmt.Sprintf(`kubectl patch crd sidecarsets.apps.kruise.io --type=merge -p '{"spec":{"conversion":{"strategy":%q,"webhook":null}}}'`, conversion))
-	s.shell("kubectl scale -n kruise-system deployment kruise-controller-manager --replicas=1")
+	s.documented("kubectl replace -f crd.yaml")
 
 	require.NoError(s.t, s.injectedOnce(s.ctx))
 	beta := &unstructured.UnstructuredList{}
