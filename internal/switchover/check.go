@@ -57,10 +57,11 @@ func (c *Check) Add(pods []corev1.Pod) {
 	}
 }
 
-// Report is what was found in all that was added.
+// Report is what was found in all that was added. It is called once.
 func (c *Check) Report() *Report {
 	c.checkServing()
-	c.checkManager()
+	c.noteGates()
+	c.checkControllers()
 	whitelist := c.whitelist()
 	for i := range c.facts.Sets {
 		set := &c.facts.Sets[i]

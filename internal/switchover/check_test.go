@@ -277,6 +277,8 @@ func TestAManagerThatIsStoppedOrGoesOnBeside(t *testing.T) {
 	others.Spec.Template.Spec.Containers[0].Env = []corev1.EnvVar{{Name: enabledResources, Value: "CloneSet, StatefulSet"}}
 	facts.Deployments = []appsv1.Deployment{others, worker}
 	assert.Empty(t, checked(facts).about("controllers"), "SidecarSets are not among its kinds")
+	facts.Deployments = nil
+	assert.Contains(t, checked(facts).about("controllers")[0], "note: OpenKruise's manager is not in the system namespace")
 }
 
 func TestTheTextNamesWhatIsInTheWayFirst(t *testing.T) {

@@ -105,36 +105,39 @@ func limited(of []appsv1.Deployment) bool {
 	return false
 }
 
-// checkManager looks at what OpenKruise's Deployment says of itself.
-func (c *Check) checkManager() {
-	deployments := managers(c.facts.Deployments)
+// noteGates says which of OpenKruise's feature gates matter, and which nobody knows.
+func (c *Check) noteGates() {
 	var others []string
 	for _, g := range c.gates {
 		switch {
-		case g.name == patchPodMetadata:
-			if g.on {
-				c.find(Note, "feature gate", "", "%s is on: outrigger webhook has it as --feature-gates=%s=true.", g.name, g.name)
-			}
-		case g.name == podWebhook:
-			if !g.on {
-				c.find(Note, "feature gate", "", "%s is off: OpenKruise injects into no pods, and Outrigger will.", g.name)
-			}
-		default:
+		case g.name != patchPodMetadata && g.name != podWebhook:
 			others = append(others, g.name)
+		case g.name == patchPodMetadata && g.on:
+			c.find(Note, "feature gate", "", "%s is on: outrigger webhook has it as --feature-gates=%s=true.", g.name, g.name)
+		case g.name == podWebhook && !g.on:
+			c.find(Note, "feature gate", "", "%s is off: OpenKruise injects into no pods, and Outrigger will.", g.name)
 		}
 	}
 	if len(others) > 0 {
 		c.find(Note, "feature gate", "", "Not looked at: %s. Outrigger has no such gates.", strings.Join(others, ", "))
 	}
-	if len(deployments) == 0 || !running(deployments) || limited(deployments) {
+}
+
+// checkControllers looks for two that upgrade the same pods.
+func (c *Check) checkControllers() {
+	theirs := managers(c.facts.Deployments)
+	if len(theirs) == 0 && len(c.facts.Unread) == 0 && slices.ContainsFunc(c.report.Answerers, func(a Answerer) bool { return a.Whose == openKruise }) {
+		c.find(Note, "controllers", "", "OpenKruise's manager is not in the system namespace: neither its feature gates nor whether it runs was looked at.")
+	}
+	if !running(theirs) || limited(theirs) {
 		return
 	}
-	object := "Deployment/" + deployments[0].Namespace + "/" + deployments[0].Name
-	if running(named(c.facts.Deployments, outriggerWorker)) && len(named(c.facts.Deployments, outriggerWorker)) > 0 {
-		c.find(Blocks, "controllers", object, "It upgrades pods of SidecarSets, and so does %s: each counts only part of what is unavailable.", outriggerWorker).Remedy = stop(&deployments[0])
+	object := "Deployment/" + theirs[0].Namespace + "/" + theirs[0].Name
+	if running(named(c.facts.Deployments, outriggerWorker)) {
+		c.find(Blocks, "controllers", object, "It upgrades pods of SidecarSets, and so does %s: each counts only part of what is unavailable.", outriggerWorker).Remedy = stop(&theirs[0])
 		return
 	}
-	c.find(Note, "controllers", object, "It upgrades pods of SidecarSets. Stop it before outrigger operator and worker start.").Remedy = stop(&deployments[0])
+	c.find(Note, "controllers", object, "It upgrades pods of SidecarSets. Stop it before outrigger operator and worker start.").Remedy = stop(&theirs[0])
 }
 
 func stop(d *appsv1.Deployment) string {

@@ -1,0 +1,187 @@
+package switchover
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/outrigger/outrigger/api/v1alpha1"
+	"github.com/outrigger/outrigger/dev/cluster"
+	"github.com/outrigger/outrigger/kube"
+)
+
+const (
+	bin       = "../../bin"
+	namespace = "apps"
+)
+
+// scene is a cluster of its own.
+type scene struct {
+	t       *testing.T
+	ctx     context.Context
+	cluster *cluster.Cluster
+	client  client.Client
+	// dir is where commands run.
+	dir string
+}
+
+func newScene(t *testing.T) *scene {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
+	t.Cleanup(cancel)
+	c, err := cluster.Start(ctx, cluster.Options{Dir: t.TempDir(), Nodes: 2})
+	require.NoError(t, err)
+	t.Cleanup(c.Shutdown)
+	config, err := c.RESTConfig()
+	require.NoError(t, err)
+	config.QPS, config.Burst = 500, 1000
+	scheme, err := kube.NewScheme()
+	require.NoError(t, err)
+	require.NoError(t, admissionregistrationv1.AddToScheme(scheme))
+	direct, err := client.New(config, client.Options{Scheme: scheme})
+	require.NoError(t, err)
+	s := &scene{t: t, ctx: ctx, cluster: c, client: direct, dir: t.TempDir()}
+	require.NoError(t, direct.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}))
+	s.await("the service account", func() error {
+		return direct.Get(ctx, client.ObjectKey{Namespace: namespace, Name: "default"}, &corev1.ServiceAccount{})
+	})
+	return s
+}
+
+func (s *scene) await(what string, done func() error) {
+	s.t.Helper()
+	var cause error
+	err := wait.PollUntilContextCancel(s.ctx, 500*time.Millisecond, true, func(context.Context) (bool, error) {
+		cause = done()
+		return cause == nil, nil
+	})
+	require.NoError(s.t, err, "wait for %s: %v", what, cause)
+}
+
+func (s *scene) pods() []corev1.Pod {
+	s.t.Helper()
+	list := &corev1.PodList{}
+	require.NoError(s.t, s.client.List(s.ctx, list, client.InNamespace(namespace)))
+	return list.Items
+}
+
+// awaitReady waits for all pods: from then on no kubelet has a reason to write them.
+func (s *scene) awaitReady() {
+	s.t.Helper()
+	s.awaitPods("ready", corev1.PodReady)
+}
+
+// awaitCondition waits for what Outrigger writes into pods last, once they are upgraded.
+func (s *scene) awaitCondition() {
+	s.t.Helper()
+	s.awaitPods("ready, and upgradable as far as they say", corev1.PodReady, v1alpha1.UpgradableCondition)
+}
+
+// awaitPods waits until all conditions are true in all pods.
+func (s *scene) awaitPods(what string, conditions ...corev1.PodConditionType) {
+	s.t.Helper()
+	s.await("all pods to be "+what, func() error {
+		waiting := 0
+		pods := s.pods()
+		for i := range pods {
+			if slices.ContainsFunc(conditions, func(kind corev1.PodConditionType) bool { return !holds(&pods[i], kind) }) {
+				waiting++
+			}
+		}
+		if waiting > 0 {
+			return fmt.Errorf("%d of %d pods are not", waiting, len(pods))
+		}
+		return nil
+	})
+}
+
+func holds(pod *corev1.Pod, kind corev1.PodConditionType) bool {
+	return slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool { return c.Type == kind && c.Status == corev1.ConditionTrue })
+}
+
+// versions are those of all pods: whoever writes one changes it.
+func (s *scene) versions() map[string]string {
+	s.t.Helper()
+	versions := map[string]string{}
+	for _, pod := range s.pods() {
+		versions[pod.Name] = pod.ResourceVersion
+	}
+	return versions
+}
+
+// awaitComplete waits until status says of each set that all of its pods are updated and
+// ready, and that the rollout is over.
+func (s *scene) awaitComplete() {
+	s.t.Helper()
+	for _, f := range fleets() {
+		s.await("the rollout of "+f.name, func() error {
+			set := &v1alpha1.SidecarSet{}
+			if err := s.client.Get(s.ctx, client.ObjectKey{Name: f.name}, set); err != nil {
+				return err
+			}
+			st, n := set.Status, int32(f.pods)
+			if st.ObservedGeneration != set.Generation || st.MatchedPods != n || st.UpdatedPods != n || st.UpdatedReadyPods != n {
+				return fmt.Errorf("generation %d, status %+v", set.Generation, st)
+			}
+			for _, condition := range st.Conditions {
+				if condition.Reason == v1alpha1.ReasonRolloutComplete {
+					return nil
+				}
+			}
+			return fmt.Errorf("conditions %+v", st.Conditions)
+		})
+	}
+}
+
+// check runs outrigger migrate check, which is to find nothing in the way.
+func (s *scene) check(args ...string) string {
+	s.t.Helper()
+	cmd := exec.CommandContext(s.ctx, filepath.Join(bin, "outrigger"), append([]string{"migrate", "check", "--kubeconfig=" + s.cluster.Kubeconfig}, args...)...)
+	var out, failure bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &failure
+	require.NoError(s.t, cmd.Run(), "%s%s", &out, &failure)
+	return out.String()
+}
+
+// shell runs what the report or docs/migration.md says.
+func (s *scene) shell(command string) {
+	s.t.Helper()
+	cmd := exec.CommandContext(s.ctx, "sh", "-c", command)
+	path, err := filepath.Abs(bin)
+	require.NoError(s.t, err)
+	cmd.Dir, cmd.Env = s.dir, append(os.Environ(), "KUBECONFIG="+s.cluster.Kubeconfig, "PATH="+path+":"+os.Getenv("PATH"))
+	out, err := cmd.CombinedOutput()
+	require.NoError(s.t, err, "%s: %s", command, out)
+}
+
+// documented runs what docs/migration.md says, word by word.
+func (s *scene) documented(commands ...string) {
+	s.t.Helper()
+	guide, err := os.ReadFile("../../docs/migration.md")
+	require.NoError(s.t, err)
+	for _, command := range commands {
+		require.Contains(s.t, string(guide), command+"\n")
+		s.shell(command)
+	}
+}
+
+func (s *scene) golden(file, got string) {
+	s.t.Helper()
+	want, err := os.ReadFile(filepath.Join("testdata", file))
+	require.NoError(s.t, err)
+	assert.Equal(s.t, string(want), got, file)
+}

@@ -1,0 +1,105 @@
+package switchover
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/outrigger/outrigger/api/v1alpha1"
+)
+
+// upgradedAsTheyWould compares upgraded pods with what OpenKruise writes.
+func (s *scene) upgradedAsTheyWould() {
+	s.t.Helper()
+	byFleet := map[string][]corev1.Pod{}
+	for _, pod := range s.pods() {
+		byFleet[pod.Labels["app"]] = append(byFleet[pod.Labels["app"]], pod)
+	}
+	for _, f := range fleets() {
+		set := &v1alpha1.SidecarSet{}
+		require.NoError(s.t, s.client.Get(s.ctx, client.ObjectKey{Name: f.name}, set))
+		if f.hash != "" {
+			require.Equal(s.t, f.hash, set.Annotations[v1alpha1.HashAnnotation], "what OpenKruise recorded of these containers")
+		}
+		require.Len(s.t, byFleet[f.name], f.pods)
+		recorded, was := s.read(&f)
+		for i := range byFleet[f.name] {
+			s.upgradedAsTheyWouldOne(&f, recorded, was, set, &byFleet[f.name][i])
+		}
+	}
+}
+
+// theirEntry and theirState are all that OpenKruise reads and writes.
+type theirEntry struct {
+	UpdateTimestamp    time.Time `json:"updateTimestamp"`
+	Hash               string    `json:"hash"`
+	SidecarSetName     string    `json:"sidecarSetName"`
+	SidecarList        []string  `json:"sidecarList"`
+	ControllerRevision string    `json:"controllerRevision,omitempty"`
+}
+
+type theirState struct {
+	Revision              string    `json:"revision"`
+	UpdateTimestamp       time.Time `json:"updateTimestamp"`
+	LastContainerStatuses map[string]struct {
+		ImageID string `json:"imageID"`
+		// RestartCount is ours beside it: an unknown field is skipped.
+		RestartCount *int32 `json:"restartCount"`
+	} `json:"lastContainerStatuses"`
+}
+
+func (s *scene) upgradedAsTheyWouldOne(f *fleet, recorded *v1alpha1.SidecarSet, was *recordedPod, set *v1alpha1.SidecarSet, pod *corev1.Pod) {
+	s.t.Helper()
+	hashes, blank := s.entries(pod.Annotations[v1alpha1.HashAnnotation]), s.entries(pod.Annotations[v1alpha1.HashWithoutImageAnnotation])
+	require.Equal(s.t, set.Annotations[v1alpha1.HashAnnotation], hashes[f.name].Hash)
+	require.Equal(s.t, set.Status.LatestRevision, hashes[f.name].ControllerRevision)
+	require.Equal(s.t, recorded.Annotations[v1alpha1.HashWithoutImageAnnotation], blank[f.name].Hash, "only images differ")
+	for _, entry := range []theirEntry{hashes[f.name], blank[f.name]} {
+		require.Equal(s.t, f.name, entry.SidecarSetName)
+		require.Equal(s.t, []string{set.Spec.Containers[0].Name}, entry.SidecarList)
+	}
+	var states map[string]theirState
+	strictly(s.t, pod.Annotations[v1alpha1.InPlaceUpdateStateAnnotation], &states)
+	require.Len(s.t, states, 1)
+	require.Equal(s.t, hashes[f.name].Hash, states[f.name].Revision)
+	upgraded := f.container
+	if f.standby != "" {
+		upgraded = f.standby
+		require.JSONEq(s.t, fmt.Sprintf(`{"envoy":%q}`, f.standby), pod.Annotations[v1alpha1.WorkingHotUpgradeContainerAnnotation])
+		require.Equal(s.t, "0", pod.Annotations[v1alpha1.VersionAnnotationPrefix+f.container], "the other twin is emptied")
+	} else {
+		require.Equal(s.t, "sim://"+recorded.Spec.Containers[0].Image, states[f.name].LastContainerStatuses[upgraded].ImageID)
+	}
+	for i := range was.Containers {
+		want := was.Containers[i].Image
+		switch was.Containers[i].Name {
+		case upgraded:
+			want = f.upgraded
+		case f.container:
+			want = "empty:1"
+		}
+		require.Equal(s.t, want, pod.Spec.Containers[i].Image, "%s of %s", was.Containers[i].Name, pod.Name)
+	}
+}
+
+func (s *scene) entries(value string) (entries map[string]theirEntry) {
+	s.t.Helper()
+	strictly(s.t, value, &entries)
+	require.Len(s.t, entries, 1)
+	return entries
+}
+
+func strictly(t *testing.T, text string, into any) {
+	t.Helper()
+	decoder := json.NewDecoder(strings.NewReader(text))
+	decoder.DisallowUnknownFields()
+	require.NoError(t, decoder.Decode(into), text)
+	require.ErrorIs(t, decoder.Decode(&struct{}{}), io.EOF)
+}
