@@ -98,16 +98,24 @@ func (p *setPods) add(pod *corev1.Pod) {
 			p.matters[olderForm].add(pod, "")
 		}
 	}
+	if matter, found := progress(state); found {
+		p.matters[matter].add(pod, "")
+	}
+}
+
+// progress says what of an upgrade is yet to come, if anything is.
+func progress(state podstate.State) (matter, bool) {
 	switch {
 	case !state.Updated && !state.Upgradable:
-		p.matters[notUpgradable].add(pod, "")
+		return notUpgradable, true
 	case state.Migrating:
-		p.matters[halfway].add(pod, "")
+		return halfway, true
 	case !state.Updated:
-		p.matters[outOfDate].add(pod, "")
+		return outOfDate, true
 	case state.Touched && !state.Settled():
-		p.matters[settling].add(pod, "")
+		return settling, true
 	}
+	return 0, false
 }
 
 // astray says which hot sidecar of the pod has no twin that can be the active one.

@@ -27,6 +27,8 @@ type openKruise struct {
 	scene *scene
 	// stopped is a manager that is scaled to zero.
 	stopped atomic.Bool
+	// late is set once it was asked about a pod that Outrigger had injected.
+	late atomic.Bool
 }
 
 func (s *scene) startOpenKruise() *openKruise {
@@ -62,6 +64,9 @@ func (k *openKruise) injection(request *admissionv1.AdmissionRequest) (any, erro
 	pod, sets := &corev1.Pod{}, &v1alpha1.SidecarSetList{}
 	if err := json.Unmarshal(request.Object.Raw, pod); err != nil {
 		return nil, err
+	}
+	if pod.Annotations[v1alpha1.InjectedListAnnotation] != "" {
+		k.late.Store(true)
 	}
 	if err := k.scene.client.List(k.scene.ctx, sets); err != nil {
 		return nil, err

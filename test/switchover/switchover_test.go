@@ -118,6 +118,7 @@ func TestThereAndBack(t *testing.T) {
 	s.back(kruise)
 	stop()
 	assert.Equal(t, upgraded, s.versions(), "no pod is written for the way back")
+	assert.False(t, kruise.late.Load(), "Outrigger is asked last, by the order of names")
 	s.golden("before.txt", s.check())
 	s.blocked()
 }
