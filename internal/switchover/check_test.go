@@ -194,6 +194,19 @@ func TestSetsThatAreRefusedOnceTheyAreEdited(t *testing.T) {
 	assert.Zero(t, report.Blocked(), "what is stored stays")
 }
 
+func TestNativeSidecarsAreNotUpgraded(t *testing.T) {
+	report := checked(served(stored(t, "set", func(s *v1alpha1.SidecarSet) {
+		native := fixture.Sidecar("native")
+		native.RestartPolicy = new(corev1.ContainerRestartPolicyAlways)
+		s.Spec.InitContainers = append(s.Spec.InitContainers, fixture.Sidecar("init"), native)
+		s.Spec.UpdateStrategy.Type = v1alpha1.NotUpdateSidecarSetStrategyType
+		s.Spec.InjectionStrategy.Paused = true
+	})))
+	assert.Equal(t, []string{"note SidecarSet/set: Init container native is a native sidecar: it is injected, and not upgraded in place."}, report.about("native sidecar"))
+	assert.Equal(t, []string{"note SidecarSet/set: Its injection is paused, and stays so."}, report.about("paused"))
+	assert.Empty(t, report.about("rules"))
+}
+
 func TestPinsToNothing(t *testing.T) {
 	pin := func(name string) func(*v1alpha1.SidecarSet) {
 		return func(s *v1alpha1.SidecarSet) {

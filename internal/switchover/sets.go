@@ -64,8 +64,7 @@ const stays = "A set is not created with it. In this one it stays until it is ch
 func (c *Check) checkRules(set *v1alpha1.SidecarSet, whitelist *validation.Whitelist) {
 	ratchet := validation.NewRatchet(set, nil)
 	ratchet.Conflicts(c.facts.Sets)
-	ratchet.Pinned(c.facts.Revisions)
-	c.report.refusals(set, ratchet.Refused(), stays)
+	c.report.refusals(set, ratchet.Refused())
 	if whitelist != nil {
 		c.checkMetadata(set, whitelist)
 	}
@@ -81,16 +80,13 @@ func (c *Check) checkMetadata(set *v1alpha1.SidecarSet, whitelist *validation.Wh
 		c.find(Blocks, "feature gate", objectOf(set), "%s: only OpenKruise's feature gate %s allows it. Give outrigger webhook --feature-gates=%s=true, or extend the whitelist.",
 			fieldsOf(keys), patchPodMetadata, patchPodMetadata)
 	default:
-		c.report.refusals(set, keys, stays)
+		c.report.refusals(set, keys)
 	}
 }
 
-func (r *Report) refusals(set *v1alpha1.SidecarSet, causes []metav1.StatusCause, why string) {
+func (r *Report) refusals(set *v1alpha1.SidecarSet, causes []metav1.StatusCause) {
 	for _, cause := range causes {
-		if strings.HasPrefix(cause.Field, "spec.injectionStrategy.revision") {
-			continue // said of the pin
-		}
-		r.Findings = append(r.Findings, Finding{Effect: Differs, Topic: "rules", Object: objectOf(set), Message: cause.Field + ": " + strings.TrimSuffix(cause.Message, ".") + ". " + why})
+		r.Findings = append(r.Findings, Finding{Effect: Differs, Topic: "rules", Object: objectOf(set), Message: cause.Field + ": " + strings.TrimSuffix(cause.Message, ".") + ". " + stays})
 	}
 }
 
