@@ -13,8 +13,8 @@ import (
 // could take a port while its process is stopped, and the restart would fail.
 const (
 	firstPort = 15000
-	blockSize = 64
-	blocks    = 256
+	blockSize = 128
+	blocks    = 128
 )
 
 var errNoPort = errors.New("no free port left")
