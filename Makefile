@@ -142,6 +142,10 @@ run: build ## Run the roles here against the cluster of KUBECONFIG=... (TEMPORAL
 demo: controlplane build ## Show a rollout on the local stack
 	@bin/stack demo
 
+.PHONY: demo-picture
+demo-picture: controlplane build ## Record the demo as docs/images/demo.svg
+	@bin/stack demo --picture=docs/images/demo.svg
+
 .PHONY: bench-rollout
 bench-rollout: controlplane build ## Measure a rollout (PODS=1000 WINDOW=10% HOT= IDEAL=true ROUNDS=3)
 	go run ./dev/bench --pods=$(PODS) --window=$(WINDOW) --ideal=$(IDEAL) --rounds=$(ROUNDS) $(if $(HOT),--hot)

@@ -8,12 +8,16 @@ import (
 	"os"
 
 	"github.com/spf13/cobra"
+	"k8s.io/utils/clock"
 
 	"github.com/outrigger/outrigger/dev/demo"
 )
 
 func demoCommand(at *stateDir) *cobra.Command {
-	var exit bool
+	var (
+		exit    bool
+		picture string
+	)
 	o := upOptions{workers: 2, nodes: 4}
 	cmd := &cobra.Command{
 		Use:   "demo",
@@ -21,11 +25,19 @@ func demoCommand(at *stateDir) *cobra.Command {
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			o.at = *at
-			return runDemo(cmd.Context(), o, exit, cmd.OutOrStdout())
+			if picture == "" {
+				return runDemo(cmd.Context(), o, exit, cmd.OutOrStdout())
+			}
+			recording := &demo.Recording{Out: cmd.OutOrStdout(), Clock: clock.RealClock{}}
+			if err := runDemo(cmd.Context(), o, true, recording); err != nil {
+				return err
+			}
+			return os.WriteFile(picture, []byte(recording.SVG()), 0o644) //nolint:gosec // a picture that everybody may see
 		},
 	}
 	cmd.Flags().IntVar(&o.workers, "workers", 2, "number of workers")
 	cmd.Flags().BoolVar(&exit, "exit", os.Getenv("DEMO_EXIT") != "", "end after the story instead of staying up ($DEMO_EXIT)")
+	cmd.Flags().StringVar(&picture, "picture", "", "end after the story, and write it to this `file` as an animated SVG")
 	return cmd
 }
 
