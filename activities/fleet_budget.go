@@ -69,8 +69,8 @@ type fleetShare struct {
 	// unseen writes of batches that have ended, late of which the cache lacks.
 	unseen []*unseenWrites
 	late   int
-	// outdated is set when the cache has news since it was counted. changes tell counts apart that were
-	// begun before and after a batch.
+	// outdated is set when the cache has news since it was counted. changes tell
+	// counts apart that were begun before and after a batch.
 	outdated bool
 	counted  time.Time
 	changes  uint64

@@ -58,8 +58,9 @@ func drain[T any](channel workflow.ReceiveChannel) []T {
 	}
 }
 
-// awaitSignal waits until a signal comes, for the reason that the UI shows. A run that has waited for longestSleep
-// looks for itself: whoever should have sent one may be gone.
+// awaitSignal waits until a signal comes, for the reason that the UI shows. A run
+// that has waited for longestSleep looks for itself: whoever should have sent one
+// may be gone.
 func (r *run) awaitSignal(ctx workflow.Context, reason string) error {
 	if !waitsInWorkflow(ctx) {
 		return workflow.Await(ctx, r.hasSignals)
