@@ -14,13 +14,8 @@ import (
 	"github.com/outrigger/outrigger/internal/policy"
 )
 
-// Reasons that only the operator gives.
-const (
-	reasonInvalid     = "Invalid"
-	reasonCannotStart = "ContainerCannotStart"
-	// reasonThrottled is for a Temporal that answers, but not every call.
-	reasonThrottled = "EngineThrottled"
-)
+// reasonCannotStart is a reason that nobody else reads.
+const reasonCannotStart = "ContainerCannotStart"
 
 // condition is a metav1.Condition without its type, generation and time.
 type condition struct {
@@ -71,7 +66,7 @@ func decide(rules chain, in input) condition {
 func progressing() chain {
 	const yes, no = metav1.ConditionTrue, metav1.ConditionFalse
 	return chain{
-		{When: input.isInvalid, Then: answer{no, text(reasonInvalid), input.invalidMessage}},
+		{When: input.isInvalid, Then: answer{no, text(v1alpha1.ReasonInvalid), input.invalidMessage}},
 		{When: inPhase(protocol.PhaseNotUpdate), Then: answer{no, text(v1alpha1.ReasonNotUpdate), andPlan(text("upgrades are off (updateStrategy.type NotUpdate)"))}},
 		{When: inPhase(protocol.PhasePaused), Then: answer{no, text(v1alpha1.ReasonPaused), andPlan(text("paused (updateStrategy.paused)"))}},
 		{When: input.needsTemporal, Then: answer{no, input.temporalReason, andPlan(input.temporalMessage)}},
@@ -88,7 +83,7 @@ func progressing() chain {
 // available decides whether no more pods are unready than maxUnavailable allows.
 func available() chain {
 	return chain{
-		{When: input.isInvalid, Then: answer{metav1.ConditionUnknown, text(reasonInvalid), text(podsUnknown)}},
+		{When: input.isInvalid, Then: answer{metav1.ConditionUnknown, text(v1alpha1.ReasonInvalid), text(podsUnknown)}},
 		{When: input.hasTooManyUnready, Then: answer{metav1.ConditionFalse, text(v1alpha1.ReasonWaitingForPods), input.readyMessage}},
 		{When: otherwise, Then: answer{metav1.ConditionTrue, text(v1alpha1.ReasonAsExpected), input.readyMessage}},
 	}
@@ -98,7 +93,7 @@ func available() chain {
 func degraded() chain {
 	const yes, no = metav1.ConditionTrue, metav1.ConditionFalse
 	return chain{
-		{When: input.isInvalid, Then: answer{yes, text(reasonInvalid), input.invalidAndRefusedMessage}},
+		{When: input.isInvalid, Then: answer{yes, text(v1alpha1.ReasonInvalid), input.invalidAndRefusedMessage}},
 		{When: input.needsTemporal, Then: answer{yes, input.temporalReason, input.temporalMessage}},
 		{When: input.hasFault, Then: answer{yes, input.faultReason, input.faultMessage}},
 		{When: input.hasBroken, Then: answer{yes, input.brokenReason, input.brokenMessage}},
@@ -110,7 +105,7 @@ func degraded() chain {
 // injected decides whether every matching pod was injected.
 func injected() chain {
 	return chain{
-		{When: input.isInvalid, Then: answer{metav1.ConditionUnknown, text(reasonInvalid), text(podsUnknown)}},
+		{When: input.isInvalid, Then: answer{metav1.ConditionUnknown, text(v1alpha1.ReasonInvalid), text(podsUnknown)}},
 		{When: input.hasUninjected, Then: answer{metav1.ConditionFalse, text(v1alpha1.ReasonPodsWithoutSidecar), input.uninjectedMessage}},
 		{When: otherwise, Then: answer{metav1.ConditionTrue, text(v1alpha1.ReasonAsExpected), text("")}},
 	}
@@ -180,7 +175,7 @@ func (in input) invalidAndRefusedMessage() string {
 func (in input) temporalReason() string {
 	var throttled throttlingError
 	if errors.As(in.temporal, &throttled) {
-		return reasonThrottled
+		return v1alpha1.ReasonEngineThrottled
 	}
 	return v1alpha1.ReasonEngineUnavailable
 }

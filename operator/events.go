@@ -65,7 +65,7 @@ func faultEvents(was, is reasonMessage) (events []rolloutEvent) {
 		events = append(events, rolloutEvent{corev1.EventTypeNormal, eventEngineAvailable, "Temporal takes rollouts again"})
 	}
 	switch is.reason {
-	case v1alpha1.ReasonEngineUnavailable, reasonThrottled, v1alpha1.ReasonWorkerUnavailable, v1alpha1.ReasonRolloutFailing,
+	case v1alpha1.ReasonEngineUnavailable, v1alpha1.ReasonEngineThrottled, v1alpha1.ReasonWorkerUnavailable, v1alpha1.ReasonRolloutFailing,
 		podstate.ImagePullBackOff, reasonCannotStart:
 		events = append(events, rolloutEvent{corev1.EventTypeWarning, is.reason, is.message})
 	}
@@ -73,7 +73,7 @@ func faultEvents(was, is reasonMessage) (events []rolloutEvent) {
 }
 
 func isEngineReason(reason string) bool {
-	return reason == v1alpha1.ReasonEngineUnavailable || reason == reasonThrottled
+	return reason == v1alpha1.ReasonEngineUnavailable || reason == v1alpha1.ReasonEngineThrottled
 }
 
 type reasonMessage struct{ reason, message string }

@@ -78,7 +78,12 @@ const (
 	ReasonRolloutProgress   = "RolloutInProgress"
 	ReasonWaitingForPods    = "WaitingForPods"
 	ReasonNotUpgradablePods = "NotUpgradablePods"
+	// ReasonInvalid says that the spec does not tell which pods the set has.
+	ReasonInvalid = "Invalid"
+	// ReasonEngineUnavailable says that Temporal takes no rollouts, and
+	// ReasonEngineThrottled that it answers, but not every call.
 	ReasonEngineUnavailable = "EngineUnavailable"
+	ReasonEngineThrottled   = "EngineThrottled"
 	// ReasonWorkerUnavailable says that nobody takes up the run's work, and
 	// ReasonRolloutFailing that whoever does fails again and again.
 	ReasonWorkerUnavailable  = "WorkerUnavailable"

@@ -71,7 +71,7 @@ func (s *stillness) switchedOff() []string {
 func (s *stillness) engine() []string {
 	for _, c := range s.Conditions {
 		switch c.Reason {
-		case v1alpha1.ReasonEngineUnavailable, v1alpha1.ReasonWorkerUnavailable, v1alpha1.ReasonRolloutFailing, "EngineThrottled", "Invalid":
+		case v1alpha1.ReasonInvalid, v1alpha1.ReasonEngineUnavailable, v1alpha1.ReasonEngineThrottled, v1alpha1.ReasonWorkerUnavailable, v1alpha1.ReasonRolloutFailing:
 			return []string{c.Reason + ": " + c.Message}
 		}
 	}
