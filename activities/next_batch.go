@@ -117,9 +117,8 @@ func (n *nextBatch) plan(ctx context.Context, set *v1alpha1.SidecarSet) (result 
 	return result, again, nil
 }
 
-// batchWindow is how long to wait for more pods before the plan is handed out:
-// not at all when it has a reserve, which fills later slots, or when it takes
-// two thirds of what may move. While nothing can move it is the time until the
+// batchWindow is how long to wait for more pods before the plan is handed out: not
+// at all when it is worth a batch. While nothing can move it is the time until the
 // next look.
 func (n *nextBatch) batchWindow(plan *rollout.Plan) time.Duration {
 	switch {
@@ -132,7 +131,7 @@ func (n *nextBatch) batchWindow(plan *rollout.Plan) time.Duration {
 		return 0
 	case len(plan.Pods) == 0:
 		return 0
-	case len(plan.Reserve) > 0 || len(plan.Pods) == rollout.MaxBatch || 3*len(plan.Pods) >= 2*min(plan.Slots, plan.Counts.Remaining):
+	case plan.IsWorthHandingOut():
 		return 0
 	}
 	if n.firstFree.IsZero() {

@@ -152,7 +152,7 @@ func (s *simulation) nextBatch() (rollout.Plan, error) {
 
 // batchWindow is how long to wait for more pods, as in production.
 func batchWindow(plan *rollout.Plan) time.Duration {
-	if len(plan.Reserve) > 0 || len(plan.Pods) == rollout.MaxBatch || 3*len(plan.Pods) >= 2*min(plan.Slots, plan.Counts.Remaining) {
+	if plan.IsWorthHandingOut() {
 		return 0
 	}
 	return min(maxBatchWindow, time.Duration(plan.Slots)*batchWindowPerSlot)
