@@ -87,13 +87,22 @@ func (c *cluster) rollout(ctx context.Context, name string, ask look) (*view.Rol
 }
 
 func (c *cluster) rolloutOf(ctx context.Context, set *v1alpha1.SidecarSet, run view.RunInput) (*view.Rollout, error) {
-	pods, err := c.pods(ctx, set)
+	in, err := c.rolloutInput(ctx, set, run)
 	if err != nil {
 		return nil, err
 	}
+	return view.NewRollout(in)
+}
+
+// rolloutInput reads what a set's rollout is told from.
+func (c *cluster) rolloutInput(ctx context.Context, set *v1alpha1.SidecarSet, run view.RunInput) (view.RolloutInput, error) {
+	pods, err := c.pods(ctx, set)
+	if err != nil {
+		return view.RolloutInput{}, err
+	}
 	// Names of revisions are on the pods; the rest is an extra.
 	revisions, _ := c.revisions(ctx, set)
-	return view.NewRollout(view.RolloutInput{
+	return view.RolloutInput{
 		Set: set, Pods: pods, NamespaceLabels: c.namespaceLabels(ctx), Revisions: revisions, Run: run,
-	})
+	}, nil
 }

@@ -119,11 +119,10 @@ func (s *shared) whySet(ctx context.Context, c *cluster, name string) (text, err
 	if err != nil {
 		return nil, err
 	}
-	in := view.RolloutInput{Set: set, NamespaceLabels: c.namespaceLabels(ctx), Run: ask(ctx, set)}
-	if in.Pods, err = c.pods(ctx, set); err != nil {
+	in, err := c.rolloutInput(ctx, set, ask(ctx, set))
+	if err != nil {
 		return nil, err
 	}
-	in.Revisions, _ = c.revisions(ctx, set)
 	model, err := view.NewRollout(in)
 	if err != nil {
 		return nil, err
