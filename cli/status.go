@@ -103,6 +103,6 @@ func (c *cluster) rolloutInput(ctx context.Context, set *v1alpha1.SidecarSet, ru
 	// Names of revisions are on the pods; the rest is an extra.
 	revisions, _ := c.revisions(ctx, set)
 	return view.RolloutInput{
-		Set: set, Pods: pods, NamespaceLabels: c.namespaceLabels(ctx), Revisions: revisions, Run: run,
+		Set: set, Pods: pods, NamespaceLabels: c.namespaceLabels(ctx), Revisions: revisions, Run: run, SystemNamespace: c.systemNamespace,
 	}, nil
 }

@@ -31,6 +31,8 @@ type RolloutInput struct {
 	// Revisions are the set's, sorted; empty where they cannot be read.
 	Revisions []*appsv1.ControllerRevision
 	Run       RunInput
+	// SystemNamespace is where Outrigger runs.
+	SystemNamespace string
 }
 
 // RunInput is what the open run of a set says.

@@ -159,6 +159,14 @@ func TestARolloutThatIsHeldWithTemporalAway(t *testing.T) {
 	golden(t, "rollout-held", r.Write)
 }
 
+func TestAnOperatorThatHasNotSeenASetIsLookedForWhereItRuns(t *testing.T) {
+	in := input(t)
+	in.Set.Generation, in.SystemNamespace = 3, "sidecars"
+	r, err := NewRollout(in)
+	require.NoError(t, err)
+	assert.Equal(t, "the operator has not seen generation 3: is it running? (kubectl -n sidecars get pods)", NewRolloutWhy(r, in, 0).Reasons[0])
+}
+
 func TestTheEndsOfARollout(t *testing.T) {
 	end := func(change func(*RolloutInput)) (bool, error) {
 		set, sorted := logs(t)

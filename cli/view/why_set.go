@@ -29,11 +29,13 @@ type stillness struct {
 	pods      []*corev1.Pod
 	revisions []*appsv1.ControllerRevision
 	missing   int
+	// systemNamespace is where the operator runs.
+	systemNamespace string
 }
 
 // NewRolloutWhy explains what a Rollout shows. missing pods match and were not injected.
 func NewRolloutWhy(r *Rollout, in RolloutInput, missing int) *RolloutWhy {
-	s := stillness{Rollout: r, set: in.Set, pods: in.Pods, revisions: in.Revisions, missing: missing}
+	s := stillness{Rollout: r, set: in.Set, pods: in.Pods, revisions: in.Revisions, missing: missing, systemNamespace: in.SystemNamespace}
 	w := &RolloutWhy{Name: r.Name, Phase: r.Phase, Message: r.Message, Reasons: []string{}}
 	for _, look := range []func(*stillness) []string{
 		(*stillness).unseen, (*stillness).switchedOff, (*stillness).engine, (*stillness).stuckPods, (*stillness).blamed, (*stillness).ended, (*stillness).uninjected,
@@ -50,7 +52,7 @@ func (s *stillness) unseen() []string {
 	if s.Observed {
 		return nil
 	}
-	return []string{fmt.Sprintf("the operator has not seen generation %d: is it running? (kubectl -n kruise-system get pods)", s.Generation)}
+	return []string{fmt.Sprintf("the operator has not seen generation %d: is it running? (kubectl -n %s get pods)", s.Generation, s.systemNamespace)}
 }
 
 func (s *stillness) switchedOff() []string {
