@@ -5,7 +5,6 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"go.opentelemetry.io/otel/trace"
-	"go.opentelemetry.io/otel/trace/noop"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -35,7 +34,7 @@ type Activities struct {
 	Clock   clock.WithTicker
 	// Metrics count what batches do.
 	Metrics *Metrics
-	// Tracer makes a span of each write to a pod; nil: none.
+	// Tracer makes a span of each write to a pod.
 	Tracer trace.Tracer
 	// Writers is how many pods are written at a time.
 	Writers int
@@ -55,12 +54,8 @@ func (a *Activities) reader() *reader {
 
 // writer counts what it does under the change.
 func (a *Activities) writer(change string) *writer {
-	tracer := a.Tracer
-	if tracer == nil {
-		tracer = noop.Tracer{}
-	}
 	return &writer{
-		reader: a.reader(), pods: a.Writer, status: a.Status, change: change, tracer: tracer,
+		reader: a.reader(), pods: a.Writer, status: a.Status, change: change, tracer: a.Tracer,
 		results: a.Metrics.pods.MustCurryWith(prometheus.Labels{"change": change}),
 	}
 }

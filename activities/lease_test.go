@@ -9,6 +9,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"go.opentelemetry.io/otel/trace/noop"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	"k8s.io/apimachinery/pkg/types"
 	clocktesting "k8s.io/utils/clock/testing"
@@ -31,7 +32,7 @@ func newActivities(t *testing.T, calls interceptor.Funcs, objects ...client.Obje
 	clock := clocktesting.NewFakeClock(noon)
 	metrics, err := NewMetrics(prometheus.NewRegistry())
 	require.NoError(t, err)
-	return &Activities{Live: server, Cache: server, Writer: server, SystemNamespace: "kruise-system", Clock: clock, Changes: NewChanges(), Metrics: metrics}, clock
+	return &Activities{Live: server, Cache: server, Writer: server, SystemNamespace: "kruise-system", Clock: clock, Changes: NewChanges(), Metrics: metrics, Tracer: noop.Tracer{}}, clock
 }
 
 func leaseOf(a *Activities, run string) *rolloutLease {

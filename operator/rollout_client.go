@@ -14,7 +14,6 @@ import (
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/codes"
 	"go.opentelemetry.io/otel/trace"
-	"go.opentelemetry.io/otel/trace/noop"
 	"go.temporal.io/api/common/v1"
 	"go.temporal.io/api/enums/v1"
 	sdkpb "go.temporal.io/api/sdk/v1"
@@ -82,19 +81,12 @@ func newRolloutClient(client sdk.Client, o Options, taskQueue string, metrics *m
 		log:         o.Logger.WithName("rollouts"),
 		metrics:     metrics,
 		clock:       clock,
-		tracer:      tracerOf(o),
+		tracer:      o.Temporal.SpanTracer(),
 		changes:     make(chan event.GenericEvent, 1),
 		reconnected: make(chan struct{}, 1),
 		probed:      make(chan struct{}),
 		probeNow:    make(chan struct{}, 1),
 	}
-}
-
-func tracerOf(o Options) trace.Tracer {
-	if o.Temporal.Tracer == nil {
-		return noop.Tracer{}
-	}
-	return o.Temporal.Tracer
 }
 
 // startOrSignal has Temporal roll out a generation. With no run of the set

@@ -8,6 +8,7 @@ import (
 
 	"github.com/go-logr/logr"
 	"go.opentelemetry.io/otel/trace"
+	"go.opentelemetry.io/otel/trace/noop"
 	"go.temporal.io/sdk/client"
 	"go.temporal.io/sdk/interceptor"
 	"go.temporal.io/sdk/log"
@@ -45,6 +46,14 @@ type Options struct {
 	HostsWorkflows bool
 	// Tracer makes spans of what the SDK does; nil: none.
 	Tracer trace.Tracer
+}
+
+// SpanTracer is the Tracer, or one that makes no spans.
+func (o Options) SpanTracer() trace.Tracer {
+	if o.Tracer == nil {
+		return noop.Tracer{}
+	}
+	return o.Tracer
 }
 
 // NewLazyClient connects with its first call, so that a process starts while

@@ -78,7 +78,7 @@ func Run(ctx context.Context, o Options) error {
 		Cache: mgr.GetClient(), Index: pods, Live: mgr.GetAPIReader(),
 		Writer: mgr.GetClient(), Status: mgr.GetClient().Status(), Events: mgr.GetEventRecorder("outrigger-worker"),
 		SystemNamespace: o.SystemNamespace, Changes: activities.NewChanges(), Clock: clock.RealClock{}, Writers: writesPerBatch, Metrics: metrics,
-		Tracer: o.Temporal.Tracer,
+		Tracer: o.Temporal.SpanTracer(),
 	}
 	h := &host{options: o, taskQueue: taskQueue, log: o.Logger, activities: hosted}
 	if err := h.boundFleet(mgr, hosted); err != nil {
