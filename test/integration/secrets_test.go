@@ -44,42 +44,14 @@ func withSecrets(set *v1alpha1.SidecarSet) {
 	side.Command, side.Args = []string{"run", secret + "-command"}, []string{"--token=" + secret + "-argument"}
 }
 
-// tellingPolicy refuses image changes of a pod, and quotes a secret in saying so.
-func (s *scene) tellingPolicy(pod string) {
-	s.t.Helper()
-	policy := fmt.Sprintf(`
-apiVersion: admissionregistration.k8s.io/v1
-kind: ValidatingAdmissionPolicy
-metadata: {name: %[1]s}
-spec:
-  failurePolicy: Fail
-  matchConstraints:
-    resourceRules: [{apiGroups: [""], apiVersions: [v1], operations: [UPDATE], resources: [pods]}]
-  validations:
-  - expression: "object.metadata.name != '%[2]s' || object.spec.containers.all(c, oldObject.spec.containers.exists(o, o.image == c.image))"
-    messageExpression: "'refused: ' + object.spec.containers.filter(c, has(c.env))[0].env[0].value"
----
-apiVersion: admissionregistration.k8s.io/v1
-kind: ValidatingAdmissionPolicyBinding
-metadata: {name: %[1]s}
-spec: {policyName: %[1]s, validationActions: [Deny]}
-`, s.name, pod)
-	out, err := kubectl(s.ctx, policy, "apply", "-f", "-")
-	require.NoError(s.t, err, out)
-	s.t.Cleanup(s.allowing)
-	s.poll("the policy to be in force", func() (bool, error) {
-		out, err := kubectl(s.ctx, "", "set", "image", "pod/"+pod, "-n", s.name, "side=probe", "--dry-run=server")
-		return err != nil && strings.Contains(out, secret), nil
-	})
-}
-
 // failRollouts goes through an image that cannot be pulled and refused writes to the end.
 func (s *scene) failRollouts() {
 	s.t.Helper()
 	s.upgradeTo("side:bad")
 	s.await(func(v witness.View) bool { return v.InFlight == 2 })
 	refused := s.pods()[0].Name
-	s.tellingPolicy(refused)
+	// The refusal quotes the secret.
+	s.refusingBecause(refused, "side", "'refused: ' + object.spec.containers.filter(c, has(c.env))[0].env[0].value", secret)
 	s.upgradeTo("side:v2")
 	s.poll("the write to be refused", func() (bool, error) { return s.asked().Failed > 0, nil })
 	s.allowing()

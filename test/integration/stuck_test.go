@@ -40,6 +40,13 @@ func (s *scene) patchPod(pod *corev1.Pod, patch string) {
 // container.
 func (s *scene) refusing(pod, container string) {
 	s.t.Helper()
+	const says = "this pod stays as it is"
+	s.refusingBecause(pod, container, "'"+says+"'", says)
+}
+
+// refusingBecause does so with a message, an expression in CEL, that holds the text says.
+func (s *scene) refusingBecause(pod, container, message, says string) {
+	s.t.Helper()
 	policy := fmt.Sprintf(`
 apiVersion: admissionregistration.k8s.io/v1
 kind: ValidatingAdmissionPolicy
@@ -49,19 +56,20 @@ spec:
   matchConstraints:
     resourceRules: [{apiGroups: [""], apiVersions: [v1], operations: [UPDATE], resources: [pods]}]
   validations:
-  - {expression: "object.metadata.name != '%[2]s' || object.spec.containers[0].image == oldObject.spec.containers[0].image", message: "this pod stays as it is"}
+  - expression: "object.metadata.name != '%[2]s' || object.spec.containers[0].image == oldObject.spec.containers[0].image"
+    messageExpression: "%[3]s"
 ---
 apiVersion: admissionregistration.k8s.io/v1
 kind: ValidatingAdmissionPolicyBinding
 metadata: {name: %[1]s}
 spec: {policyName: %[1]s, validationActions: [Deny]}
-`, s.name, pod)
+`, s.name, pod, message)
 	out, err := kubectl(s.ctx, policy, "apply", "-f", "-")
 	require.NoError(s.t, err, out)
 	s.t.Cleanup(func() { s.allowing() })
 	s.poll("the policy to be in force", func() (bool, error) {
 		out, err := kubectl(s.ctx, "", "set", "image", "pod/"+pod, "-n", s.name, container+"=probe", "--dry-run=server")
-		return err != nil && assert.Contains(s.t, out, "this pod stays as it is"), nil
+		return err != nil && assert.Contains(s.t, out, says), nil
 	})
 }
 
