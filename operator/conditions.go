@@ -183,15 +183,19 @@ func (in input) temporalReason() string {
 func (in input) temporalMessage() string { return in.temporal.Error() }
 
 // holdMessage names who paused the run, and why.
-func (in input) holdMessage() string {
-	message := "paused by signal"
-	if in.hold.Who != "" {
-		message += " from " + in.hold.Who
+func (in input) holdMessage() string { return bySignal("paused", in.hold.Who, in.hold.Why) }
+
+// bySignal says what was done by signal or update, by whom and why, as far as that is
+// known.
+func bySignal(done, who, why string) string {
+	done += " by signal"
+	if who != "" {
+		done += " from " + who
 	}
-	if in.hold.Why != "" {
-		message += ": " + in.hold.Why
+	if why != "" {
+		done += ": " + why
 	}
-	return message
+	return done
 }
 
 func (in input) faultReason() string { return in.fault.reason }

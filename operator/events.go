@@ -4,6 +4,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 
+	"github.com/outrigger/outrigger/api/protocol"
 	"github.com/outrigger/outrigger/api/v1alpha1"
 	"github.com/outrigger/outrigger/internal/podstate"
 )
@@ -31,8 +32,9 @@ type rolloutEvent struct {
 }
 
 // eventsFor returns the events that a change of status calls for. They come from
-// the two statuses alone, so that a restart repeats none.
-func eventsFor(before, after *v1alpha1.SidecarSet) []rolloutEvent {
+// the two statuses alone, so that a restart repeats none; resumed is who ended the last
+// hold, nil if that is not known.
+func eventsFor(before, after *v1alpha1.SidecarSet, resumed *protocol.Hold) []rolloutEvent {
 	var events []rolloutEvent
 	was, is := reasonAndMessage(before, v1alpha1.ConditionProgressing), reasonAndMessage(after, v1alpha1.ConditionProgressing)
 	if was.reason != is.reason {
@@ -41,7 +43,7 @@ func eventsFor(before, after *v1alpha1.SidecarSet) []rolloutEvent {
 			events = append(events, rolloutEvent{corev1.EventTypeNormal, eventRolloutPaused, is.message})
 		case was.reason == v1alpha1.ReasonPaused && !isEngineReason(is.reason):
 			// A hold outlives an outage of Temporal.
-			events = append(events, rolloutEvent{corev1.EventTypeNormal, eventRolloutResumed, is.message})
+			events = append(events, rolloutEvent{corev1.EventTypeNormal, eventRolloutResumed, resumeNote(before, after, resumed) + is.message})
 		}
 		// A set that has no pods yet has completed nothing.
 		if is.reason == v1alpha1.ReasonRolloutComplete && after.Status.MatchedPods > 0 {
@@ -53,6 +55,18 @@ func eventsFor(before, after *v1alpha1.SidecarSet) []rolloutEvent {
 		events = append(events, rolloutEvent{corev1.EventTypeWarning, eventNotUpgradable, is.message})
 	}
 	return append(events, faultEvents(was, is)...)
+}
+
+// resumeNote names who ended the hold, and why; empty if no hold was ended, but the set
+// is paused no more.
+func resumeNote(before, after *v1alpha1.SidecarSet, resumed *protocol.Hold) string {
+	held := func(set *v1alpha1.SidecarSet) bool {
+		return set.Status.Rollout != nil && set.Status.Rollout.Hold != nil
+	}
+	if resumed == nil || !held(before) || held(after) {
+		return ""
+	}
+	return bySignal("resumed", resumed.Who, resumed.Why) + "; "
 }
 
 // faultEvents are about Temporal, workers, refused pods and images, by the reason alone:

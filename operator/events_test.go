@@ -6,6 +6,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/outrigger/outrigger/api/protocol"
 	"github.com/outrigger/outrigger/api/v1alpha1"
 )
 
@@ -53,6 +54,32 @@ func TestSpec8_EventsFollowFromTheChangeOfStatus(t *testing.T) {
 		{"more pods with the broken image", withReasons(waiting, "ImagePullBackOff", "a", 2), withReasons(waiting, "ImagePullBackOff", "b", 2), nil},
 		{"container that cannot start", withReasons(waiting, fine, "a", 2), withReasons(waiting, "ContainerCannotStart", "b", 2), []rolloutEvent{{"Warning", "ContainerCannotStart", "b"}}},
 	} {
-		assert.Equal(t, c.want, eventsFor(c.before, c.after), c.name)
+		assert.Equal(t, c.want, eventsFor(c.before, c.after, nil), c.name)
 	}
+}
+
+func TestSpec8_TheEventOfAResumeSaysWhoAndWhy(t *testing.T) {
+	withHold := func(reason string, hold *v1alpha1.RolloutHold) *v1alpha1.SidecarSet {
+		set := withReasons(reason, v1alpha1.ReasonAsExpected, "counts", 2)
+		set.Status.Rollout = &v1alpha1.RolloutStatus{Hold: hold}
+		return set
+	}
+	held, free := withHold(v1alpha1.ReasonPaused, &v1alpha1.RolloutHold{Who: "ann"}), withHold(v1alpha1.ReasonRolloutProgress, nil)
+	pausedBySpec := withHold(v1alpha1.ReasonPaused, nil)
+	bob := &protocol.Hold{Who: "bob", Why: "fixed"}
+	for _, c := range []struct {
+		name          string
+		before, after *v1alpha1.SidecarSet
+		resumed       *protocol.Hold
+		want          string
+	}{
+		{"who and why", held, free, bob, "resumed by signal from bob: fixed; counts"},
+		{"nobody says who", held, free, &protocol.Hold{}, "resumed by signal; counts"},
+		{"a run of an earlier version", held, free, nil, "counts"},
+		{"paused by the set, after a hold", pausedBySpec, free, bob, "counts"},
+		{"paused by the set, before there was a run", withReasons(v1alpha1.ReasonPaused, v1alpha1.ReasonAsExpected, "m", 2), free, bob, "counts"},
+	} {
+		assert.Equal(t, []rolloutEvent{{"Normal", "RolloutResumed", c.want}}, eventsFor(c.before, c.after, c.resumed), c.name)
+	}
+	assert.Empty(t, eventsFor(held, withHold(v1alpha1.ReasonPaused, nil), bob), "the set is still paused")
 }

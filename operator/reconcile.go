@@ -149,7 +149,7 @@ func (r *reconciler) publish(ctx context.Context, before, set *v1alpha1.SidecarS
 		// A set that was deleted meanwhile needs none; the event is on the way.
 		return client.IgnoreNotFound(err)
 	}
-	r.record(set, eventsFor(before, set))
+	r.record(set, eventsFor(before, set, out.resumed))
 	r.record(set, out.events)
 	return nil
 }

@@ -28,8 +28,10 @@ type outcome struct {
 	// hold is the hold for status, if holdKnown.
 	hold      *v1alpha1.RolloutHold
 	holdKnown bool
-	fault     fault
-	events    []rolloutEvent
+	// resumed is who ended the last hold, if the run says so.
+	resumed *protocol.Hold
+	fault   fault
+	events  []rolloutEvent
 	// requeueAfter is zero if the next change requeues the set anyway.
 	requeueAfter time.Duration
 	err          error
@@ -62,7 +64,7 @@ func (r *reconciler) reconcileRun(ctx context.Context, set *v1alpha1.SidecarSet,
 		return r.failed(state, err)
 	}
 	state.recordCheck(seen, now)
-	var out outcome
+	out := outcome{resumed: found.resumed}
 	out.hold, out.holdKnown = holdOf(set, found)
 	if found.open() {
 		err = r.reconcileOpenRun(ctx, set, seen, found, state)

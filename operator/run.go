@@ -23,8 +23,8 @@ type run struct {
 	// generation that the run works on; zero if its search attribute is missing.
 	generation int64
 	phase      protocol.Phase
-	// hold is read from the run's memo.
-	hold *protocol.Hold
+	// hold is read from the run's memo, and resumed, who ended the last one.
+	hold, resumed *protocol.Hold
 	// events is the length of its history.
 	events int64
 	// task is the pending workflow task, if any.
@@ -70,6 +70,8 @@ func readRun(payloads converter.DataConverter, info *workflow.WorkflowExecutionI
 	if err := decode(payloads, info.GetMemo().GetFields()[protocol.HoldMemo], &r.hold); err != nil {
 		return nil, fmt.Errorf("memo %s: %w", protocol.HoldMemo, err)
 	}
+	// An event has fewer words without it.
+	_ = decode(payloads, info.GetMemo().GetFields()[protocol.ResumeMemo], &r.resumed)
 	return r, nil
 }
 

@@ -99,10 +99,12 @@ func stubActivity(context.Context) error {
 }
 
 type stubRun struct {
-	input  protocol.RolloutInput
-	hold   *protocol.Hold
-	is     func(string) bool
-	looked int
+	input protocol.RolloutInput
+	hold  *protocol.Hold
+	// resumed is who ended the last hold.
+	resumed *protocol.Hold
+	is      func(string) bool
+	looked  int
 }
 
 func (s *stubRun) show(ctx workflow.Context) error {
@@ -119,11 +121,13 @@ func (s *stubRun) show(ctx workflow.Context) error {
 	if err != nil {
 		return err
 	}
-	var memo any
+	memo := map[string]any{protocol.HoldMemo: nil, protocol.ResumeMemo: nil}
 	if s.hold != nil {
-		memo = s.hold
+		memo[protocol.HoldMemo] = s.hold
+	} else if s.resumed != nil {
+		memo[protocol.ResumeMemo] = s.resumed
 	}
-	return workflow.UpsertMemo(ctx, map[string]any{protocol.HoldMemo: memo})
+	return workflow.UpsertMemo(ctx, memo)
 }
 
 func (s *stubRun) listen(ctx workflow.Context) error {
@@ -144,8 +148,8 @@ func (s *stubRun) listen(ctx workflow.Context) error {
 		c.Receive(ctx, s.hold)
 	})
 	selector.AddReceive(workflow.GetSignalChannel(ctx, protocol.ResumeSignal), func(c workflow.ReceiveChannel, _ bool) {
-		c.Receive(ctx, nil)
-		s.hold = nil
+		s.hold, s.resumed = nil, &protocol.Hold{}
+		c.Receive(ctx, s.resumed)
 	})
 	// What is not read before the run continues as new is lost.
 	for !ended && (next == nil || selector.HasPending()) {

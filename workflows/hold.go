@@ -63,27 +63,32 @@ func (r *run) answerHold() protocol.HoldResult {
 func (r *run) pause(ctx workflow.Context, hold protocol.Hold) error {
 	r.hold = &hold
 	r.log(ctx).Info("rollout paused", "who", hold.Who, "why", hold.Why)
-	return r.noteHold(ctx)
+	return r.noteHold(ctx, nil)
 }
 
 func (r *run) resume(ctx workflow.Context, by protocol.Hold) error {
 	r.hold = nil
 	r.log(ctx).Info("rollout resumed", "who", by.Who, "why", by.Why)
-	return r.noteHold(ctx)
+	return r.noteHold(ctx, &by)
 }
 
-// noteHold writes the hold to the run's memo, where the operator reads it: it
-// keeps the hold for the case that this run is lost.
-func (r *run) noteHold(ctx workflow.Context) error {
+// noteHold writes the hold, or who ended it, to the run's memo, where the operator
+// reads it: it keeps the hold for the case that this run is lost. Replays compare
+// no content of memos, which may be encrypted, so that more may be written here.
+func (r *run) noteHold(ctx workflow.Context, ended *protocol.Hold) error {
 	if workflow.GetVersion(ctx, "hold in the memo", workflow.DefaultVersion, 1) == workflow.DefaultVersion {
 		return nil
 	}
-	var hold any
+	// What is nil is removed.
+	memo := map[string]any{protocol.HoldMemo: nil, protocol.ResumeMemo: nil}
 	if r.hold != nil {
-		hold = *r.hold
+		memo[protocol.HoldMemo] = *r.hold
 	}
-	if err := workflow.UpsertMemo(ctx, map[string]any{protocol.HoldMemo: hold}); err != nil {
-		return fmt.Errorf("write the memo %s: %w", protocol.HoldMemo, err)
+	if ended != nil {
+		memo[protocol.ResumeMemo] = *ended
+	}
+	if err := workflow.UpsertMemo(ctx, memo); err != nil {
+		return fmt.Errorf("write the memos %s and %s: %w", protocol.HoldMemo, protocol.ResumeMemo, err)
 	}
 	return nil
 }

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/mock"
 	"github.com/stretchr/testify/require"
 	"github.com/stretchr/testify/suite"
 	"go.temporal.io/sdk/activity"
@@ -156,6 +157,25 @@ func (s *rolloutSuite) TestPauseHoldsBetweenBatchesAndResumeGoesOn() {
 	}, time.Hour)
 	s.Equal(2, s.run().Upgraded)
 	s.Nil(s.query().Hold)
+}
+
+func (s *rolloutSuite) TestTheMemoSaysWhoHoldsTheRunAndThenWhoResumedIt() {
+	var memos []map[string]any
+	s.env.OnUpsertMemo(mock.Anything).Run(func(args mock.Arguments) { memos = append(memos, args.Get(0).(map[string]any)) }).Return(nil)
+	s.waits()
+	s.waits()
+	s.answers(ends(protocol.PhaseComplete))
+	s.env.RegisterDelayedCallback(func() { s.env.SignalWorkflow(protocol.PauseSignal, protocol.Hold{Who: "ann", Why: "lunch"}) }, time.Minute)
+	s.env.RegisterDelayedCallback(func() { s.env.SignalWorkflow(protocol.ResumeSignal, protocol.Hold{Who: "bob", Why: "back"}) }, 2*time.Minute)
+	s.update(protocol.PauseUpdate, 3*time.Minute, protocol.Hold{Who: "eve"}, &protocol.HoldResult{Held: true, Message: "paused"}, "")
+	s.update(protocol.ResumeUpdate, 4*time.Minute, protocol.Hold{}, &protocol.HoldResult{Message: "resumed"}, "")
+	s.run()
+	s.Equal([]map[string]any{
+		{protocol.HoldMemo: protocol.Hold{Who: "ann", Why: "lunch"}, protocol.ResumeMemo: nil},
+		{protocol.HoldMemo: nil, protocol.ResumeMemo: protocol.Hold{Who: "bob", Why: "back"}},
+		{protocol.HoldMemo: protocol.Hold{Who: "eve"}, protocol.ResumeMemo: nil},
+		{protocol.HoldMemo: nil, protocol.ResumeMemo: protocol.Hold{}},
+	}, memos)
 }
 
 func (s *rolloutSuite) TestPauseAndResumeThatArriveTogetherChangeNothing() {

@@ -74,7 +74,7 @@ func newRun(ctx workflow.Context, input protocol.RolloutInput) (*run, error) {
 		r.progress.Run = workflow.GetInfo(ctx).WorkflowExecution.RunID
 	}
 	if _, noted := workflow.GetInfo(ctx).Memo.GetFields()[protocol.HoldMemo]; r.hold != nil && !noted {
-		if err := r.noteHold(ctx); err != nil {
+		if err := r.noteHold(ctx, nil); err != nil {
 			return nil, err
 		}
 	}

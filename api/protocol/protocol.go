@@ -23,6 +23,7 @@ const (
 	ResumeUpdate                      = "resume"
 	StatusQuery                       = "status"
 	HoldMemo                          = "hold"
+	ResumeMemo                        = "resume"
 	SidecarSetAttribute               = "SidecarSet"
 	GenerationAttribute               = "SidecarSetGeneration"
 	RolloutPhaseAttribute             = "RolloutPhase"
@@ -154,7 +155,8 @@ type GenerationInput struct {
 }
 
 // Hold is the payload of pause and resume, as signals and as updates: who sent
-// it and why. The memo HoldMemo holds the pause that is in force, if one is.
+// it and why. The memo HoldMemo holds the pause that is in force, if one is, and
+// ResumeMemo the resume that ended the last one, if none is.
 type Hold struct {
 	Who string `json:"who,omitempty"`
 	Why string `json:"why,omitempty"`

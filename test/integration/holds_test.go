@@ -3,11 +3,14 @@ package integration
 import (
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"go.temporal.io/api/serviceerror"
+	corev1 "k8s.io/api/core/v1"
 
 	"github.com/outrigger/outrigger/api/protocol"
 	"github.com/outrigger/outrigger/api/v1alpha1"
@@ -80,10 +83,17 @@ func TestAHoldOutlivesItsRun(t *testing.T) {
 		return err == nil && next.WorkflowExecutionInfo.Execution.RunId != run.WorkflowExecutionInfo.Execution.RunId, err
 	})
 	s.stillHeld(hold, held)
-	s.signal(protocol.ResumeSignal, protocol.Hold{Who: "ann"})
+	s.signal(protocol.ResumeSignal, protocol.Hold{Who: "bob", Why: "no errors any more"})
 	s.await(witness.Settled(10))
 	s.within(2)
 	s.awaitSet("status to forget the hold", func(set *v1alpha1.SidecarSet) bool { return set.Status.Rollout.Hold == nil })
+	s.poll("the event that says who resumed it", func() (bool, error) {
+		var events corev1.EventList
+		err := stack.kube.List(s.ctx, &events)
+		return slices.ContainsFunc(events.Items, func(event corev1.Event) bool {
+			return event.InvolvedObject.Name == s.name && strings.HasPrefix(event.Message, "resumed by signal from bob: no errors any more; ")
+		}), err
+	})
 }
 
 func TestAPausedSetThatIsDeletedEndsItsRun(t *testing.T) {
