@@ -30,13 +30,14 @@ const (
 	maxCauseLength = 300
 )
 
-// fault is what is wrong with the workers of a run; zero if nothing is.
+// fault is what is wrong with the workers of a run, or with what the operator reads of
+// it; zero if nothing is.
 type fault struct{ reason, message string }
 
 // faultOf reads the fault from a set's status.
 func faultOf(set *v1alpha1.SidecarSet) fault {
 	switch degraded := reasonAndMessage(set, v1alpha1.ConditionDegraded); degraded.reason {
-	case v1alpha1.ReasonWorkerUnavailable, v1alpha1.ReasonRolloutFailing:
+	case v1alpha1.ReasonWorkerUnavailable, v1alpha1.ReasonRolloutFailing, v1alpha1.ReasonRunUnreadable:
 		return fault(degraded)
 	}
 	return fault{}
@@ -228,6 +229,12 @@ func rolloutFailing(what, cause string) fault {
 		message += ": " + cause
 	}
 	return fault{v1alpha1.ReasonRolloutFailing, message + " (it is tried again; see the logs of the workers)"}
+}
+
+// runUnreadable is the fault of an operator without the key of a run.
+func runUnreadable(cause error) fault {
+	return fault{v1alpha1.ReasonRunUnreadable, "the operator cannot read who holds the run: " + singleLine(cause.Error()) +
+		" (give it the payload keys that the workers have: --temporal-payload-key-dir)"}
 }
 
 // sameFailure reports whether two faults differ in the quoted cause alone.

@@ -69,8 +69,8 @@ func resumeNote(before, after *v1alpha1.SidecarSet, resumed *protocol.Hold) stri
 	return bySignal("resumed", resumed.Who, resumed.Why) + "; "
 }
 
-// faultEvents are about Temporal, workers, refused pods and images, by the reason alone:
-// counts and causes in the message come and go.
+// faultEvents are about Temporal, workers, keys, refused pods and images, by the reason
+// alone: counts and causes in the message come and go.
 func faultEvents(was, is reasonMessage) (events []rolloutEvent) {
 	if is.reason == was.reason {
 		return nil
@@ -80,7 +80,7 @@ func faultEvents(was, is reasonMessage) (events []rolloutEvent) {
 	}
 	switch is.reason {
 	case v1alpha1.ReasonEngineUnavailable, v1alpha1.ReasonEngineThrottled, v1alpha1.ReasonWorkerUnavailable, v1alpha1.ReasonRolloutFailing,
-		podstate.ImagePullBackOff, reasonCannotStart:
+		v1alpha1.ReasonRunUnreadable, podstate.ImagePullBackOff, reasonCannotStart:
 		events = append(events, rolloutEvent{corev1.EventTypeWarning, is.reason, is.message})
 	}
 	return events

@@ -49,9 +49,10 @@ outrigger_rollouts{phase="PartitionReached"} 0
 outrigger_rollouts{phase="Paused"} 0
 outrigger_rollouts{phase="Progressing"} 2
 outrigger_rollouts{phase="Waiting"} 0
-# HELP outrigger_rollouts_faulted SidecarSets whose run makes no progress because of the workers, by the reason of Degraded.
+# HELP outrigger_rollouts_faulted SidecarSets whose run makes no progress because of the workers or of an absent payload key, by the reason of Degraded.
 # TYPE outrigger_rollouts_faulted gauge
 outrigger_rollouts_faulted{reason="RolloutFailing"} 0
+outrigger_rollouts_faulted{reason="RunUnreadable"} 0
 outrigger_rollouts_faulted{reason="WorkerUnavailable"} 1
 # HELP outrigger_rollout_window_pods Pods that the SidecarSets that are being rolled out may make unavailable at once, in all.
 # TYPE outrigger_rollout_window_pods gauge

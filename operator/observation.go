@@ -28,7 +28,7 @@ type observation struct {
 	uninjected uninjectedPods
 	// hold is set while the run is paused by signal, as of the last check.
 	hold *v1alpha1.RolloutHold
-	// fault is what is wrong with the workers.
+	// fault is what is wrong with the workers, or with reading the run.
 	fault fault
 	// temporal is why Temporal takes no rollouts; nil while it does.
 	temporal error

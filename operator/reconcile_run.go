@@ -64,6 +64,11 @@ func (r *reconciler) reconcileRun(ctx context.Context, set *v1alpha1.SidecarSet,
 		return r.failed(state, err)
 	}
 	state.recordCheck(seen, now)
+	state.recordReading(found, now)
+	if found.unreadable != nil {
+		// Nobody knows whether to hold what would be started or woken.
+		return outcome{fault: state.fault, requeueAfter: max(state.untilCheck(seen, now), time.Millisecond)}
+	}
 	out := outcome{resumed: found.resumed}
 	out.hold, out.holdKnown = holdOf(set, found)
 	if found.open() {

@@ -5,8 +5,11 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.temporal.io/api/common/v1"
 	"go.temporal.io/api/enums/v1"
 	"go.temporal.io/api/workflow/v1"
+	"go.temporal.io/sdk/converter"
 	clocktesting "k8s.io/utils/clock/testing"
 
 	"github.com/outrigger/outrigger/api/protocol"
@@ -52,6 +55,29 @@ func TestHoldsAreClearedByRunsThatShowSoAlone(t *testing.T) {
 		assert.Equal(t, c.known, known, c.name)
 		assert.Equal(t, c.want, got, c.name)
 	}
+}
+
+func TestARunWhoseHoldCannotBeReadIsReadOtherwise(t *testing.T) {
+	plain := converter.GetDefaultDataConverter()
+	attribute, err := plain.ToPayload(generation)
+	require.NoError(t, err)
+	info := &workflow.WorkflowExecutionInfo{
+		Status:           opened,
+		SearchAttributes: &common.SearchAttributes{IndexedFields: map[string]*common.Payload{protocol.GenerationAttribute: attribute}},
+		Memo: &common.Memo{Fields: map[string]*common.Payload{
+			protocol.HoldMemo: {Metadata: map[string][]byte{converter.MetadataEncoding: []byte("binary/encrypted")}, Data: []byte("sealed")}}},
+	}
+	found, err := readRun(plain, info)
+	require.NoError(t, err)
+	require.ErrorContains(t, found.unreadable, "memo hold: ")
+	assert.True(t, found.open())
+	assert.Equal(t, int64(generation), found.generation)
+
+	info.Memo.Fields = map[string]*common.Payload{protocol.ResumeMemo: info.Memo.Fields[protocol.HoldMemo]}
+	found, err = readRun(plain, info)
+	require.NoError(t, err)
+	require.NoError(t, found.unreadable, "who resumed a run that goes on is not needed")
+	assert.Nil(t, found.resumed)
 }
 
 func TestOnlyRunsThatWaitForASignalAreWoken(t *testing.T) {

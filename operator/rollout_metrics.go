@@ -41,7 +41,7 @@ func newRolloutMetrics(clock clock.PassiveClock) *rolloutMetrics {
 	return &rolloutMetrics{clock: clock, sets: map[string]rolloutMetric{}, descs: rolloutDescs{
 		rollouts: desc("outrigger_rollouts", "SidecarSets by the phase of their rollout (SPEC §8).", "phase"),
 		held:     desc("outrigger_rollouts_held", "SidecarSets whose run somebody has paused by signal."),
-		faulted:  desc("outrigger_rollouts_faulted", "SidecarSets whose run makes no progress because of the workers, by the reason of Degraded.", "reason"),
+		faulted:  desc("outrigger_rollouts_faulted", "SidecarSets whose run makes no progress because of the workers or of an absent payload key, by the reason of Degraded.", "reason"),
 		pods:     desc("outrigger_rollout_pods", "Pods of all SidecarSets, once for each set, by state; in_flight ones are unavailable because of an upgrade, broken ones have a sidecar that cannot start.", "state"),
 		window:   desc("outrigger_rollout_window_pods", "Pods that the SidecarSets that are being rolled out may make unavailable at once, in all."),
 		stalled:  desc("outrigger_rollout_stalled_seconds", "Time since the counts of a rollout have changed, of the one that has waited longest with pods left to upgrade or to become ready; 0 without any. Held and paused ones do not count."),
@@ -114,7 +114,7 @@ func phases() []protocol.Phase {
 }
 
 func faultReasons() []string {
-	return []string{v1alpha1.ReasonWorkerUnavailable, v1alpha1.ReasonRolloutFailing}
+	return []string{v1alpha1.ReasonWorkerUnavailable, v1alpha1.ReasonRolloutFailing, v1alpha1.ReasonRunUnreadable}
 }
 
 type rolloutTotals struct {

@@ -25,6 +25,8 @@ type run struct {
 	phase      protocol.Phase
 	// hold is read from the run's memo, and resumed, who ended the last one.
 	hold, resumed *protocol.Hold
+	// unreadable is why the hold that there is cannot be read.
+	unreadable error
 	// events is the length of its history.
 	events int64
 	// task is the pending workflow task, if any.
@@ -68,7 +70,7 @@ func readRun(payloads converter.DataConverter, info *workflow.WorkflowExecutionI
 		return nil, fmt.Errorf("search attribute %s: %w", protocol.GenerationAttribute, err)
 	}
 	if err := decode(payloads, info.GetMemo().GetFields()[protocol.HoldMemo], &r.hold); err != nil {
-		return nil, fmt.Errorf("memo %s: %w", protocol.HoldMemo, err)
+		r.unreadable = fmt.Errorf("memo %s: %w", protocol.HoldMemo, err)
 	}
 	// An event has fewer words without it.
 	_ = decode(payloads, info.GetMemo().GetFields()[protocol.ResumeMemo], &r.resumed)

@@ -91,7 +91,7 @@ type runState struct {
 	// correctionBackoff the time to the next signal.
 	correctedAt       time.Time
 	correctionBackoff time.Duration
-	// fault is what is wrong with the workers, recorded at faultAt; faultMayChange
+	// fault is what keeps the run from going on, recorded at faultAt; faultMayChange
 	// is set while it is not sure, or not over.
 	fault          fault
 	faultAt        time.Time
@@ -180,7 +180,17 @@ func (s *runState) mayCorrect(now time.Time) bool {
 	return true
 }
 
-// recordFault records what is wrong with the workers. The message about one failure
+// recordReading records whether the newest run could be read.
+func (s *runState) recordReading(found *run, now time.Time) {
+	switch {
+	case found.unreadable != nil:
+		s.recordFault(runUnreadable(found.unreadable), true, now)
+	case s.fault.reason == v1alpha1.ReasonRunUnreadable:
+		s.recordFault(fault{}, true, now)
+	}
+}
+
+// recordFault records what keeps the run from going on. The message about one failure
 // stays for a while, since each attempt may quote another cause.
 func (s *runState) recordFault(found fault, sure bool, now time.Time) {
 	s.faultMayChange = !sure || found != fault{}

@@ -39,6 +39,7 @@ func TestRuns(t *testing.T) {
 		{"Spec8_FailingWorkflowTasksAreReported", e.testFailingTask},
 		{"Spec8_MissingWorkersAreReported", e.testNoWorker},
 		{"Spec8_WorkersOfAnotherVersionAreReported", e.testOtherVersion},
+		{"Spec8_MissingKeysAreReported", e.testSealed},
 		{"SearchAttributesAreRegisteredAgain", e.testEmptied},
 	} {
 		// Later parts build on what earlier ones leave.
@@ -289,6 +290,25 @@ func (e *testEnv) awaitUnavailable(t *testing.T, name string, parts ...string) {
 			assert.Contains(c, degraded.message, part)
 		}
 		assert.Equal(c, "WorkerUnavailable", reasonAndMessage(set, v1alpha1.ConditionProgressing).reason)
+	})
+}
+
+// The operator has no key.
+func (e *testEnv) testSealed(t *testing.T) {
+	id := e.roll(t, sealed).Status.Rollout.WorkflowID
+	e.signal(t, id, protocol.PauseSignal, protocol.Hold{Who: "ann"})
+	want := reasonMessage{"RunUnreadable", "the operator cannot read who holds the run: memo hold: encoding binary/encrypted: " +
+		"payload encoding is not supported (give it the payload keys that the workers have: --temporal-payload-key-dir)"}
+	got := e.await(t, sealed, func(c *assert.CollectT, set *v1alpha1.SidecarSet) {
+		assert.Equal(c, want, reasonAndMessage(set, v1alpha1.ConditionDegraded))
+	})
+	assert.Equal(t, "RunUnreadable", reasonAndMessage(got, v1alpha1.ConditionProgressing).reason)
+	e.awaitEvent(t, sealed, "RunUnreadable", want.message)
+	e.testRestart(t)
+	e.signal(t, id, protocol.ResumeSignal, protocol.Hold{})
+	e.await(t, sealed, func(c *assert.CollectT, set *v1alpha1.SidecarSet) {
+		hasReason(v1alpha1.ConditionDegraded, "AsExpected")(c, set)
+		hasReason(v1alpha1.ConditionProgressing, "RolloutInProgress")(c, set)
 	})
 }
 

@@ -9,8 +9,10 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"go.temporal.io/api/common/v1"
 	"go.temporal.io/sdk/activity"
 	sdk "go.temporal.io/sdk/client"
+	"go.temporal.io/sdk/converter"
 	"go.temporal.io/sdk/temporal"
 	"go.temporal.io/sdk/worker"
 	"go.temporal.io/sdk/workflow"
@@ -62,6 +64,7 @@ const (
 	panics  = "looping"   // has a workflow task that fails
 	refuses = "unwritten" // could write none of a batch's pods
 	leaving = "leaving"   // ends when it is signalled three times
+	sealed  = "sealed"    // encrypts its memo
 )
 
 // stubRollout shows of a run what the operator reads and does not do the work.
@@ -124,6 +127,10 @@ func (s *stubRun) show(ctx workflow.Context) error {
 	memo := map[string]any{protocol.HoldMemo: nil, protocol.ResumeMemo: nil}
 	if s.hold != nil {
 		memo[protocol.HoldMemo] = s.hold
+		if s.is(sealed) {
+			memo[protocol.HoldMemo] = converter.NewRawValue(&common.Payload{
+				Metadata: map[string][]byte{converter.MetadataEncoding: []byte("binary/encrypted")}, Data: []byte("sealed")})
+		}
 	} else if s.resumed != nil {
 		memo[protocol.ResumeMemo] = s.resumed
 	}

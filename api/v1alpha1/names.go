@@ -86,8 +86,10 @@ const (
 	ReasonEngineThrottled   = "EngineThrottled"
 	// ReasonWorkerUnavailable says that nobody takes up the run's work, and
 	// ReasonRolloutFailing that whoever does fails again and again.
-	ReasonWorkerUnavailable  = "WorkerUnavailable"
-	ReasonRolloutFailing     = "RolloutFailing"
+	ReasonWorkerUnavailable = "WorkerUnavailable"
+	ReasonRolloutFailing    = "RolloutFailing"
+	// ReasonRunUnreadable says that the operator cannot decrypt what the run says.
+	ReasonRunUnreadable      = "RunUnreadable"
 	ReasonPodsWithoutSidecar = "PodsWithoutSidecar"
 	ReasonAsExpected         = "AsExpected"
 )

@@ -73,7 +73,8 @@ func (s *stillness) switchedOff() []string {
 func (s *stillness) engine() []string {
 	for _, c := range s.Conditions {
 		switch c.Reason {
-		case v1alpha1.ReasonInvalid, v1alpha1.ReasonEngineUnavailable, v1alpha1.ReasonEngineThrottled, v1alpha1.ReasonWorkerUnavailable, v1alpha1.ReasonRolloutFailing:
+		case v1alpha1.ReasonInvalid, v1alpha1.ReasonEngineUnavailable, v1alpha1.ReasonEngineThrottled, v1alpha1.ReasonWorkerUnavailable,
+			v1alpha1.ReasonRolloutFailing, v1alpha1.ReasonRunUnreadable:
 			return []string{c.Reason + ": " + c.Message}
 		}
 	}
