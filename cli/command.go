@@ -10,6 +10,7 @@ import (
 
 	"github.com/outrigger/outrigger/api/v1alpha1"
 	"github.com/outrigger/outrigger/temporal"
+	"github.com/outrigger/outrigger/temporal/codec"
 )
 
 const name = "kubectl-sidecarset"
@@ -19,6 +20,7 @@ type shared struct {
 	genericiooptions.IOStreams
 	config          *genericclioptions.ConfigFlags
 	temporal        temporal.Flags
+	keys            codec.Options
 	systemNamespace string
 	now             func() time.Time
 }
@@ -41,6 +43,7 @@ func NewCommand(streams genericiooptions.IOStreams) *cobra.Command {
 	root.SetErr(streams.ErrOut)
 	s.config.AddFlags(root.PersistentFlags())
 	s.temporal.AddTo(root.PersistentFlags())
+	s.keys.AddTo(root.PersistentFlags())
 	root.PersistentFlags().StringVar(&s.systemNamespace, "system-namespace", v1alpha1.DefaultSystemNamespace, "`namespace` that holds the revisions of SidecarSets")
 	root.AddCommand(newStatus(s), newList(s), newPlan(s), newWhy(s), newHistory(s), newDiff(s), newUndo(s), newPause(s), newResume(s), newOpen(s))
 	return root

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"slices"
 
 	"github.com/spf13/cobra"
 	"go.temporal.io/api/common/v1"
@@ -15,6 +16,7 @@ import (
 	"github.com/outrigger/outrigger/api/protocol"
 	"github.com/outrigger/outrigger/api/v1alpha1"
 	"github.com/outrigger/outrigger/cli/view"
+	"github.com/outrigger/outrigger/temporal/codec"
 )
 
 func newHistory(s *shared) *cobra.Command {
@@ -60,33 +62,43 @@ func (s *shared) history(ctx context.Context, name string, limit int) (*view.His
 	if err != nil {
 		return nil, err
 	}
-	rows, changes, unknown := s.runsOf(ctx, set, limit)
-	model, err := view.NewHistory(set, revisions, pods, rows, changes)
+	told := s.runsOf(ctx, set, limit)
+	model, err := view.NewHistory(set, revisions, pods, told.rows, told.changes)
 	if err != nil {
 		return nil, err
 	}
-	model.RunsUnknown = unknown
+	model.RunsUnknown, model.ChangesUnknown = told.rowsUnknown, told.changesUnknown
 	return model, nil
 }
 
-// runsOf says why there are none if it cannot list them.
-func (s *shared) runsOf(ctx context.Context, set *v1alpha1.SidecarSet, limit int) (rows []view.RunRow, changes []view.Change, unknown string) {
+// told is what the runs of a set say, and why they do not say all.
+type told struct {
+	rows                        []view.RunRow
+	changes                     []view.Change
+	rowsUnknown, changesUnknown string
+}
+
+func (s *shared) runsOf(ctx context.Context, set *v1alpha1.SidecarSet, limit int) (all told) {
 	r, err := s.connect()
 	if err != nil {
-		return nil, nil, err.Error()
+		return told{rowsUnknown: err.Error()}
 	}
 	defer r.Close()
-	if rows, err = r.list(ctx, set, limit); err != nil {
-		return nil, nil, err.Error()
+	if all.rows, err = r.list(ctx, set, limit); err != nil {
+		return told{rowsUnknown: err.Error()}
 	}
-	for _, row := range rows {
-		told, err := r.changes(ctx, set, row.RunID)
-		if err != nil {
-			return rows, changes, ""
+	for _, row := range all.rows {
+		changes, unreadable, err := r.changes(ctx, set, row.RunID)
+		all.changes = append(all.changes, changes...)
+		if why := cmp.Or(err, unreadable); why != nil && all.changesUnknown == "" {
+			all.changesUnknown = why.Error()
 		}
-		changes = append(changes, told...)
+		if err != nil {
+			// The next one would be waited for as long.
+			break
+		}
 	}
-	return rows, changes, ""
+	return all
 }
 
 func (r *runs) list(ctx context.Context, set *v1alpha1.SidecarSet, limit int) ([]view.RunRow, error) {
@@ -126,21 +138,23 @@ func decode(payload *common.Payload, into any) error {
 }
 
 // changes are the pauses and resumes that a run was sent, as signals or updates.
-func (r *runs) changes(ctx context.Context, set *v1alpha1.SidecarSet, run string) ([]view.Change, error) {
+// unreadable is why it is not known of all who sent them.
+func (r *runs) changes(ctx context.Context, set *v1alpha1.SidecarSet, run string) (found []view.Change, unreadable, err error) {
 	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
 	defer cancel()
-	var found []view.Change
-	err := r.events(ctx, protocol.WorkflowID(set.Name, set.UID), run, func(event *history.HistoryEvent) {
+	err = r.events(ctx, protocol.WorkflowID(set.Name, set.UID), run, func(event *history.HistoryEvent) {
 		what, by, identity := holdOf(event)
 		if what != protocol.PauseSignal && what != protocol.ResumeSignal {
 			return
 		}
 		var hold protocol.Hold
 		// One that was sent by hand may hold anything.
-		_ = converter.GetDefaultDataConverter().FromPayloads(by, &hold)
+		if err := r.options.Codec.DataConverter().FromPayloads(by, &hold); err != nil && slices.ContainsFunc(by.GetPayloads(), codec.IsEncrypted) {
+			unreadable = fmt.Errorf("who sent %s to run %s, and why: %w; %s", what, run, err, needsKeys)
+		}
 		found = append(found, view.Change{At: event.EventTime.AsTime(), Who: cmp.Or(hold.Who, identity), What: what + "d", Why: hold.Why})
 	})
-	return found, err
+	return found, unreadable, err
 }
 
 // holdOf returns the name and the payload of the signal or update that an event is about.

@@ -5,7 +5,6 @@ import (
 
 	"go.temporal.io/api/enums/v1"
 	"go.temporal.io/api/history/v1"
-	"go.temporal.io/sdk/converter"
 
 	"github.com/outrigger/outrigger/api/protocol"
 	"github.com/outrigger/outrigger/api/v1alpha1"
@@ -33,7 +32,7 @@ func (r *runs) refused(ctx context.Context, set *v1alpha1.SidecarSet) ([]protoco
 	err := r.events(ctx, protocol.WorkflowID(set.Name, set.UID), "", func(event *history.HistoryEvent) {
 		var result protocol.UpgradeBatchResult
 		payloads := event.GetActivityTaskCompletedEventAttributes().GetResult()
-		if payloads == nil || converter.GetDefaultDataConverter().FromPayloads(payloads, &result) != nil {
+		if payloads == nil || r.options.Codec.DataConverter().FromPayloads(payloads, &result) != nil {
 			return
 		}
 		for _, pod := range result.Written {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -15,6 +16,7 @@ import (
 	"github.com/outrigger/outrigger/api/protocol"
 	"github.com/outrigger/outrigger/api/v1alpha1"
 	"github.com/outrigger/outrigger/temporal"
+	"github.com/outrigger/outrigger/temporal/codec"
 )
 
 const (
@@ -34,6 +36,9 @@ type runs struct {
 func (s *shared) connect() (*runs, error) {
 	options, err := s.temporal.Options(envconfig.EnvLookupOS)
 	if err != nil {
+		return nil, err
+	}
+	if options.Codec, err = codec.Open(s.keys.WithVariables(os.LookupEnv)); err != nil {
 		return nil, err
 	}
 	options.Identity = temporal.Identity("kubectl", envconfig.EnvLookupOS)
@@ -65,6 +70,9 @@ func unanswered(err error) bool {
 // errNoWorker is a run that exists and does not answer.
 var errNoWorker = errors.New("the run does not answer: is a worker running?")
 
+// needsKeys is the remedy for payloads that are encrypted.
+const needsKeys = "if the run is encrypted, name the keys with --temporal-payload-key-dir"
+
 // look asks the open run of a set; nil if none is.
 func (r *runs) look(ctx context.Context, set *v1alpha1.SidecarSet) (*protocol.RolloutStatus, error) {
 	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
@@ -93,7 +101,7 @@ func (r *runs) look(ctx context.Context, set *v1alpha1.SidecarSet) (*protocol.Ro
 	}
 	var status protocol.RolloutStatus
 	if err := answer.Get(&status); err != nil {
-		return nil, fmt.Errorf("read the answer of run %s: %w", id, err)
+		return nil, fmt.Errorf("read the answer of run %s: %w; %s", id, err, needsKeys)
 	}
 	return &status, nil
 }

@@ -23,6 +23,8 @@ type History struct {
 	// RunsUnknown says why runs are not listed.
 	RunsUnknown string   `json:"runsUnknown,omitempty"`
 	Changes     []Change `json:"changes,omitempty"`
+	// ChangesUnknown says why pauses and resumes are missing, or who sent them.
+	ChangesUnknown string `json:"changesUnknown,omitempty"`
 }
 
 // RevisionRow is a version that is recorded.
@@ -108,13 +110,28 @@ func (h *History) Write(out io.Writer, t Text) error {
 	if err := table(out, rows); err != nil {
 		return err
 	}
-	if err := h.writeRuns(out, t); err != nil || len(h.Changes) == 0 {
+	if err := h.writeRuns(out, t); err != nil {
 		return err
+	}
+	return h.writeChanges(out, t)
+}
+
+func (h *History) writeChanges(out io.Writer, t Text) error {
+	if len(h.Changes) == 0 && h.ChangesUnknown == "" {
+		return nil
 	}
 	if _, err := fmt.Fprintln(out); err != nil {
 		return err
 	}
-	rows = [][]string{{"AGE", "WHO", "WHAT", "WHY"}}
+	if h.ChangesUnknown != "" {
+		if _, err := fmt.Fprintln(out, "Not all is known of pauses and resumes: "+h.ChangesUnknown); err != nil {
+			return err
+		}
+	}
+	if len(h.Changes) == 0 {
+		return nil
+	}
+	rows := [][]string{{"AGE", "WHO", "WHAT", "WHY"}}
 	for i := range h.Changes {
 		c := &h.Changes[i]
 		rows = append(rows, []string{age(t.Now, &c.At), orDash(c.Who), c.What, orDash(c.Why)})

@@ -6,6 +6,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -365,6 +366,10 @@ func TestHistoryNamesWhoAndWhat(t *testing.T) {
 	golden(t, "history", h.Write)
 	h.Runs, h.RunsUnknown, h.Changes = nil, "Temporal does not answer", nil
 	golden(t, "history-without-runs", h.Write)
+	h.ChangesUnknown = "Temporal at 127.0.0.1:7233, namespace default does not answer"
+	var out bytes.Buffer
+	require.NoError(t, h.Write(&out, Text{Now: noon}))
+	assert.True(t, strings.HasSuffix(out.String(), "\n\nNot all is known of pauses and resumes: "+h.ChangesUnknown+"\n"), out.String())
 }
 
 func TestWordsAreColouredWhereAskedFor(t *testing.T) {

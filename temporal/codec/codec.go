@@ -89,11 +89,17 @@ func (c *Codec) Encode(payloads []*common.Payload) ([]*common.Payload, error) {
 	return result, nil
 }
 
+// IsEncrypted reports whether a payload was encrypted by a Codec, or in the way of
+// Temporal's samples.
+func IsEncrypted(payload *common.Payload) bool {
+	return string(payload.GetMetadata()[converter.MetadataEncoding]) == encrypted
+}
+
 // Decode decrypts the payloads that are encrypted.
 func (c *Codec) Decode(payloads []*common.Payload) ([]*common.Payload, error) {
 	result := make([]*common.Payload, len(payloads))
 	for i, payload := range payloads {
-		if string(payload.GetMetadata()[converter.MetadataEncoding]) != encrypted {
+		if !IsEncrypted(payload) {
 			result[i] = payload
 			continue
 		}

@@ -29,7 +29,12 @@ import (
 const bin = "../../bin"
 
 // stack is the one that all tests share.
-var stack *cluster.Cluster
+var stack struct {
+	*cluster.Cluster
+	// keys is the directory of payload keys. The roles decrypt with them, and encrypt
+	// where a test says so.
+	keys string
+}
 
 func TestMain(m *testing.M) {
 	code, err := run(m)
@@ -48,7 +53,10 @@ func run(m *testing.M) (code int, err error) {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
 	defer cancel()
-	if stack, err = cluster.Start(ctx, cluster.Options{Dir: dir}); err != nil {
+	if stack.keys, err = makeKeys(dir); err != nil {
+		return 0, err
+	}
+	if stack.Cluster, err = cluster.Start(ctx, cluster.Options{Dir: dir}); err != nil {
 		return 0, err
 	}
 	defer func() {
@@ -59,8 +67,9 @@ func run(m *testing.M) (code int, err error) {
 			fmt.Fprintln(os.Stderr, "cli: logs are kept in", stack.LogDir())
 		}
 	}()
-	for _, role := range []string{"operator", "webhook", "worker"} {
-		if _, err := stack.StartRole(ctx, role); err != nil {
+	decrypting := "--temporal-payload-key-dir=" + stack.keys
+	for role, args := range map[string][]string{"operator": {decrypting}, "webhook": nil, "worker": {decrypting}} {
+		if _, err := stack.StartRole(ctx, role, args...); err != nil {
 			return 1, err
 		}
 	}
@@ -211,30 +220,36 @@ func TestAPlanOfAFileBlamesTheField(t *testing.T) {
 }
 
 func TestPodsWhoseUpgradeIsRefusedAreShownWithTheReason(t *testing.T) {
-	kubectl(t, `
+	scene(t, "frozen")
+	freeze(t, "frozen")
+	setImage(t, "frozen", "agent:v2")
+	eventually(t, []string{"status", "frozen"}, "Refused, Invalid\n", "writes refused")
+	assert.Contains(t, shows(t, "why", "frozen"), "is Refused: Invalid")
+}
+
+// freeze has the API server refuse image changes of a scene's pods.
+func freeze(t *testing.T, name string) {
+	t.Helper()
+	kubectl(t, strings.ReplaceAll(`
 apiVersion: admissionregistration.k8s.io/v1
 kind: ValidatingAdmissionPolicy
-metadata: {name: frozen}
+metadata: {name: NAME}
 spec:
   matchConstraints:
     resourceRules: [{apiGroups: [""], apiVersions: [v1], resources: [pods], operations: [UPDATE]}]
   validations:
-  - expression: "!has(object.metadata.labels) || !('app' in object.metadata.labels) || object.metadata.labels['app'] != 'frozen' || object.spec.containers[0].image == oldObject.spec.containers[0].image"
+  - expression: "!has(object.metadata.labels) || !('app' in object.metadata.labels) || object.metadata.labels['app'] != 'NAME' || object.spec.containers[0].image == oldObject.spec.containers[0].image"
     message: frozen until Monday
 ---
 apiVersion: admissionregistration.k8s.io/v1
 kind: ValidatingAdmissionPolicyBinding
-metadata: {name: frozen}
-spec: {policyName: frozen, validationActions: [Deny]}
-`, "apply", "-f", "-")
-	scene(t, "frozen")
+metadata: {name: NAME}
+spec: {policyName: NAME, validationActions: [Deny]}
+`, "NAME", name), "apply", "-f", "-")
 	require.Eventually(t, func() bool {
-		out, err := exec.CommandContext(t.Context(), filepath.Join(bin, "kubectl"), "--kubeconfig="+stack.Kubeconfig, "set", "image", "pod", "-lapp=frozen", "agent=agent:v0", "--dry-run=server").CombinedOutput()
+		out, err := exec.CommandContext(t.Context(), filepath.Join(bin, "kubectl"), "--kubeconfig="+stack.Kubeconfig, "set", "image", "pod", "-lapp="+name, "agent=agent:v0", "--dry-run=server").CombinedOutput()
 		return err != nil && strings.Contains(string(out), "frozen until Monday")
 	}, 30*time.Second, 100*time.Millisecond, "the policy to be in force")
-	setImage(t, "frozen", "agent:v2")
-	eventually(t, []string{"status", "frozen"}, "Refused, Invalid\n", "writes refused")
-	assert.Contains(t, shows(t, "why", "frozen"), "is Refused: Invalid")
 }
 
 func TestWhyAPodLacksASet(t *testing.T) {
