@@ -2,8 +2,6 @@ package integration
 
 import (
 	"context"
-	"crypto/rand"
-	"encoding/base64"
 	"fmt"
 	"io"
 	"net/http"
@@ -172,13 +170,9 @@ func (s *scene) awaitNoOpenRuns() {
 // encrypted has operator and worker that encrypt do all work until the test ends.
 func (s *scene) encrypted() {
 	s.t.Helper()
-	keys := s.t.TempDir()
-	key := make([]byte, 32)
-	_, _ = rand.Read(key)
-	require.NoError(s.t, os.WriteFile(filepath.Join(keys, "a"), []byte(base64.StdEncoding.EncodeToString(key)), 0o600))
-	options := codec.Options{KeyDir: keys, KeyID: "a"}
+	keys := makeKey(s.t)
 	var err error
-	stack.codec, err = codec.Open(options)
+	stack.codec, err = codec.Open(keys)
 	require.NoError(s.t, err)
 	usual := append(workers(), cluster.Operator)
 	for _, name := range usual {
@@ -194,7 +188,7 @@ func (s *scene) encrypted() {
 		}
 	})
 	for _, name := range encrypting {
-		_, err := stack.StartRole(s.ctx, name, "--temporal-payload-key-dir="+keys, "--temporal-payload-key-id=a")
+		_, err := stack.StartRole(s.ctx, name, "--temporal-payload-key-dir="+keys.KeyDir, "--temporal-payload-key-id="+keys.KeyID)
 		require.NoError(s.t, err)
 	}
 }

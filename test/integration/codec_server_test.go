@@ -1,0 +1,152 @@
+package integration
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"encoding/base64"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/chromedp/chromedp"
+	"github.com/go-logr/logr"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	sdk "go.temporal.io/sdk/client"
+	"go.temporal.io/sdk/log"
+	"go.temporal.io/sdk/testsuite"
+
+	"github.com/outrigger/outrigger/api/protocol"
+	outrigger "github.com/outrigger/outrigger/temporal"
+	"github.com/outrigger/outrigger/temporal/codec"
+)
+
+// sealedWords are part of the input of sealedRun.
+const sealedWords = "words-of-the-hold"
+
+// makeKey writes the payload key a into a directory of its own.
+func makeKey(t *testing.T) codec.Options {
+	t.Helper()
+	keys, key := t.TempDir(), make([]byte, 32)
+	_, _ = rand.Read(key)
+	require.NoError(t, os.WriteFile(filepath.Join(keys, "a"), []byte(base64.StdEncoding.EncodeToString(key)), 0o600))
+	return codec.Options{KeyDir: keys, KeyID: "a"}
+}
+
+// sealedRun is an encrypted run that nobody works on, on a server of its own.
+type sealedRun struct {
+	t       *testing.T
+	keys    codec.Options
+	address string
+	run     sdk.WorkflowRun
+}
+
+func startSealedRun(t *testing.T, change func(*testsuite.DevServerOptions)) *sealedRun {
+	t.Helper()
+	options := testsuite.DevServerOptions{
+		ExistingPath: filepath.Join(bin, "temporal"), LogLevel: "error", Stdout: io.Discard, Stderr: io.Discard,
+		ClientOptions: &sdk.Options{Logger: log.NewStructuredLogger(slog.New(slog.DiscardHandler))},
+	}
+	if change != nil {
+		change(&options)
+	}
+	server, err := testsuite.StartDevServer(t.Context(), options)
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = server.Stop() })
+	r := &sealedRun{t: t, keys: makeKey(t), address: server.FrontendHostPort()}
+	opened, err := codec.Open(r.keys)
+	require.NoError(t, err)
+	c, err := outrigger.NewLazyClient(outrigger.Options{Address: r.address, Namespace: sdk.DefaultNamespace, Codec: opened}, logr.Discard())
+	require.NoError(t, err)
+	t.Cleanup(c.Close)
+	r.run, err = c.ExecuteWorkflow(t.Context(), sdk.StartWorkflowOptions{ID: protocol.WorkflowID("mesh", "uid"), TaskQueue: "nobody"}, protocol.RolloutWorkflow,
+		protocol.RolloutInput{SidecarSet: protocol.SetReference{Name: "mesh", UID: "uid"}, Generation: 1, Hold: &protocol.Hold{Why: sealedWords}})
+	require.NoError(t, err)
+	return r
+}
+
+// freeAddress is one that nothing listened at a moment ago.
+func freeAddress(t *testing.T) string {
+	t.Helper()
+	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	defer func() { _ = listener.Close() }()
+	return listener.Addr().String()
+}
+
+// serveCodec runs outrigger codec-server at an address until the test ends.
+func (r *sealedRun) serveCodec(address string, args ...string) {
+	r.t.Helper()
+	var said bytes.Buffer
+	server := exec.CommandContext(context.WithoutCancel(r.t.Context()), filepath.Join(bin, "outrigger"),
+		append([]string{"codec-server", "--temporal-payload-key-dir=" + r.keys.KeyDir, "--bind-address=" + address}, args...)...)
+	server.Stderr = &said
+	require.NoError(r.t, server.Start())
+	r.t.Cleanup(func() {
+		assert.NoError(r.t, server.Process.Signal(syscall.SIGTERM))
+		assert.NoError(r.t, server.Wait(), said.String())
+	})
+	require.Eventually(r.t, func() bool {
+		answer, err := http.Get("http://" + address + "/healthz")
+		return err == nil && answer.Body.Close() == nil && answer.StatusCode == http.StatusOK
+	}, 20*time.Second, 20*time.Millisecond)
+}
+
+// show is the history of the run as the temporal CLI prints it, or what it prints instead.
+func (r *sealedRun) show(args ...string) (string, error) {
+	r.t.Helper()
+	out, err := exec.CommandContext(r.t.Context(), filepath.Join(bin, "temporal"), append([]string{
+		"workflow", "show", "--address", r.address, "--workflow-id", r.run.GetID(), "--detailed",
+	}, args...)...).CombinedOutput()
+	return string(out), err
+}
+
+func TestTheTemporalCLIReadsEncryptedRunsThroughTheCodecServer(t *testing.T) {
+	r := startSealedRun(t, nil)
+	token := filepath.Join(t.TempDir(), "token")
+	require.NoError(t, os.WriteFile(token, []byte("the-token"), 0o600))
+	address := freeAddress(t)
+	r.serveCodec(address, "--token-file="+token)
+	endpoint := "http://" + address
+
+	for _, with := range []string{"--codec-auth=Bearer the-token", "--codec-header=Authorization=Bearer the-token"} {
+		shown, err := r.show("--codec-endpoint", endpoint, with)
+		require.NoError(t, err, shown)
+		assert.Contains(t, shown, sealedWords)
+	}
+	shown, err := r.show()
+	require.NoError(t, err, shown)
+	assert.Contains(t, shown, protocol.RolloutWorkflow, "the history is there")
+	assert.NotContains(t, shown, sealedWords)
+	// The CLI tries again until then, whatever the answer.
+	shown, err = r.show("--codec-endpoint", endpoint, "--codec-auth=Bearer another", "--command-timeout=5s")
+	require.Error(t, err, shown)
+	assert.NotContains(t, shown, sealedWords)
+}
+
+func TestTheWebUIReadsEncryptedRunsThroughTheCodecServer(t *testing.T) {
+	codecAddress, uiAddress := freeAddress(t), freeAddress(t)
+	r := startSealedRun(t, func(o *testsuite.DevServerOptions) {
+		o.EnableUI, o.UIPort = true, uiAddress[strings.LastIndex(uiAddress, ":")+1:]
+		o.ExtraArgs = []string{"--ui-ip", "127.0.0.1", "--ui-codec-endpoint", "http://" + codecAddress}
+	})
+	r.serveCodec(codecAddress, "--cors-origin=http://"+uiAddress)
+
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	page := newBrowser(ctx, t)
+	require.NoError(t, chromedp.Do(page, chromedp.Navigate(strings.Join([]string{
+		"http://" + uiAddress, "namespaces", sdk.DefaultNamespace, "workflows", url.PathEscape(r.run.GetID()), r.run.GetRunID(), "history",
+	}, "/"))))
+	awaitTexts(t, page, sealedWords)
+}
