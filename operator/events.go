@@ -1,6 +1,8 @@
 package operator
 
 import (
+	"strings"
+
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 
@@ -24,6 +26,10 @@ const (
 
 	// actionRollout is the action of every event.
 	actionRollout = "Rollout"
+
+	// maxNoteLength is how many bytes of a note the API server takes. It refuses an
+	// event with more.
+	maxNoteLength = 1024
 )
 
 // rolloutEvent is an event that is yet to be recorded on a SidecarSet.
@@ -101,6 +107,15 @@ func reasonAndMessage(set *v1alpha1.SidecarSet, kind string) reasonMessage {
 
 func (r *reconciler) record(set *v1alpha1.SidecarSet, events []rolloutEvent) {
 	for _, event := range events {
-		r.recorder.Eventf(set, nil, event.kind, event.reason, actionRollout, "%s", event.note)
+		r.recorder.Eventf(set, nil, event.kind, event.reason, actionRollout, "%s", boundedNote(event.note))
 	}
+}
+
+// boundedNote cuts what people or failures said at length.
+func boundedNote(note string) string {
+	const more = "…"
+	if len(note) <= maxNoteLength {
+		return note
+	}
+	return strings.ToValidUTF8(note[:maxNoteLength-len(more)], "") + more
 }

@@ -1,6 +1,7 @@
 package operator
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -82,4 +83,10 @@ func TestSpec8_TheEventOfAResumeSaysWhoAndWhy(t *testing.T) {
 		assert.Equal(t, []rolloutEvent{{"Normal", "RolloutResumed", c.want}}, eventsFor(c.before, c.after, c.resumed), c.name)
 	}
 	assert.Empty(t, eventsFor(held, withHold(v1alpha1.ReasonPaused, nil), bob), "the set is still paused")
+}
+
+func TestNotesFitIntoEvents(t *testing.T) {
+	fits := strings.Repeat("ü", maxNoteLength/2)
+	assert.Equal(t, fits, boundedNote(fits))
+	assert.Equal(t, strings.Repeat("ü", maxNoteLength/2-2)+"…", boundedNote(fits+"ü"), "no half of a letter")
 }
