@@ -91,8 +91,8 @@ func (n *interner) labels(own map[string]string) map[string]string {
 	return kept
 }
 
-// containers returns the names and images of containers, which all pods with the same
-// ones share.
+// containers returns the names, images and restart policies of containers, which all
+// pods with the same ones share.
 func (n *interner) containers(own []corev1.Container) []corev1.Container {
 	if len(own) == 0 {
 		return nil
@@ -100,23 +100,33 @@ func (n *interner) containers(own []corev1.Container) []corev1.Container {
 	var hash maphash.Hash
 	hash.SetSeed(n.seed)
 	for i := range own {
-		for _, part := range []string{own[i].Name, "\x00", own[i].Image, "\x00"} {
+		for _, part := range []string{own[i].Name, "\x00", own[i].Image, "\x00", restartPolicy(&own[i]), "\x00"} {
 			_, _ = hash.WriteString(part)
 		}
 	}
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	sum := hash.Sum64()
-	if known, ok := n.containerSet[sum]; ok && slices.EqualFunc(known, own, sameImage) {
+	if known, ok := n.containerSet[sum]; ok && slices.EqualFunc(known, own, sameContainer) {
 		return known
 	}
 	kept := make([]corev1.Container, len(own))
 	for i := range own {
-		kept[i] = corev1.Container{Name: n.share(own[i].Name), Image: n.share(own[i].Image)}
+		kept[i] = corev1.Container{Name: n.share(own[i].Name), Image: n.share(own[i].Image), RestartPolicy: own[i].RestartPolicy}
 	}
 	makeRoom(n.containerSet)
 	n.containerSet[sum] = kept
 	return kept
 }
 
-func sameImage(a, b corev1.Container) bool { return a.Name == b.Name && a.Image == b.Image }
+func sameContainer(a, b corev1.Container) bool {
+	return a.Name == b.Name && a.Image == b.Image && restartPolicy(&a) == restartPolicy(&b)
+}
+
+// restartPolicy is empty for a container that follows its pod.
+func restartPolicy(c *corev1.Container) string {
+	if c.RestartPolicy == nil {
+		return ""
+	}
+	return string(*c.RestartPolicy)
+}

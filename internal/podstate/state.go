@@ -175,7 +175,8 @@ func (v *Version) standbysToReset(pod *corev1.Pod, active map[string]string) []S
 	return standbys
 }
 
-// othersReady reports whether every container but these is ready.
+// othersReady reports whether every container but these, and every native sidecar,
+// is ready.
 func othersReady(pod *corev1.Pod, but []StandbyToReset) bool {
 	for i := range pod.Spec.Containers {
 		name := pod.Spec.Containers[i].Name
@@ -183,6 +184,11 @@ func othersReady(pod *corev1.Pod, but []StandbyToReset) bool {
 			continue
 		}
 		if status := Status(pod, name, false); status == nil || !status.Ready {
+			return false
+		}
+	}
+	for _, status := range Natives(pod) {
+		if status == nil || !status.Ready {
 			return false
 		}
 	}

@@ -190,7 +190,8 @@ func TestSpec3_CompletePodsHoldEverySidecar(t *testing.T) {
 	hot := &Version{Set: "s", Sidecars: []Sidecar{{Name: "envoy", EmptyImage: "empty:1"}, {Name: "nat", Native: true}}}
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{v1alpha1.WorkingHotUpgradeContainerAnnotation: `{"envoy":"envoy-2"}`}}}
 	pod.Spec.Containers = []corev1.Container{{Name: "envoy-1", Image: "empty:1"}, {Name: "envoy-2", Image: "envoy:1"}}
-	pod.Spec.InitContainers = []corev1.Container{{Name: "nat"}}
+	native := corev1.Container{Name: "nat", RestartPolicy: new(corev1.ContainerRestartPolicyAlways)}
+	pod.Spec.InitContainers = []corev1.Container{native}
 	complete := func() bool {
 		state, err := hot.Of(pod)
 		require.NoError(t, err)
@@ -200,6 +201,8 @@ func TestSpec3_CompletePodsHoldEverySidecar(t *testing.T) {
 	pod.Spec.InitContainers = nil
 	assert.False(t, complete(), "native sidecar missing")
 	pod.Spec.InitContainers = []corev1.Container{{Name: "nat"}}
+	assert.False(t, complete(), "an init container that ends")
+	pod.Spec.InitContainers = []corev1.Container{native}
 	pod.Spec.Containers = pod.Spec.Containers[:1]
 	assert.False(t, complete(), "twin missing")
 	pod.Spec.Containers = append(pod.Spec.Containers, corev1.Container{Name: "envoy-2"})

@@ -2,6 +2,7 @@ package podstate
 
 import (
 	"fmt"
+	"iter"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
@@ -25,7 +26,7 @@ type Sidecar struct {
 	Image string
 	// EmptyImage is what the standby twin of a hot sidecar holds; empty when cold.
 	EmptyImage string
-	// Native sidecars are init containers.
+	// Native sidecars are init containers with restartPolicy Always.
 	Native bool
 }
 
@@ -86,21 +87,36 @@ func (v *Version) Names() []string {
 	return names
 }
 
-// Container finds a container of a pod by name.
+// Container finds a container of a pod by name, or a native sidecar. Init
+// containers that end are neither: nobody can run them again (SPEC §9.1).
 func Container(pod *corev1.Pod, name string, native bool) *corev1.Container {
 	containers := pod.Spec.Containers
 	if native {
 		containers = pod.Spec.InitContainers
 	}
 	for i := range containers {
-		if containers[i].Name == name {
-			return &containers[i]
+		if c := &containers[i]; c.Name == name && (!native || revision.IsNativeSidecar(c)) {
+			return c
 		}
 	}
 	return nil
 }
 
-// Status finds the status of a container of a pod by name.
+// Natives yields the native sidecars of a pod, its own ones included, and their
+// statuses: nil for what the kubelet did not report yet.
+func Natives(pod *corev1.Pod) iter.Seq2[*corev1.Container, *corev1.ContainerStatus] {
+	return func(yield func(*corev1.Container, *corev1.ContainerStatus) bool) {
+		for i := range pod.Spec.InitContainers {
+			c := &pod.Spec.InitContainers[i]
+			if revision.IsNativeSidecar(c) && !yield(c, Status(pod, c.Name, true)) {
+				return
+			}
+		}
+	}
+}
+
+// Status finds the status of a container of a pod by name; with native, that of
+// an init container.
 func Status(pod *corev1.Pod, name string, native bool) *corev1.ContainerStatus {
 	statuses := pod.Status.ContainerStatuses
 	if native {

@@ -144,6 +144,13 @@ func TestSpec7_3_BaseOrder(t *testing.T) {
 	restarted := func(n int32) func(*corev1.Pod) {
 		return func(p *corev1.Pod) { p.Status.ContainerStatuses = []corev1.ContainerStatus{{RestartCount: n}} }
 	}
+	// What failed before the pod began says nothing of how it does.
+	nativeRestarted := func(n int32) func(*corev1.Pod) {
+		return func(p *corev1.Pod) {
+			p.Spec.InitContainers = []corev1.Container{{Name: "ends"}, {Name: "native", RestartPolicy: new(corev1.ContainerRestartPolicyAlways)}}
+			p.Status.InitContainerStatuses = []corev1.ContainerStatus{{Name: "ends", RestartCount: 9}, {Name: "native", RestartCount: n}}
+		}
+	}
 	created := func(at time.Time) func(*corev1.Pod) {
 		return func(p *corev1.Pod) { p.CreationTimestamp = metav1.NewTime(at) }
 	}
@@ -157,6 +164,7 @@ func TestSpec7_3_BaseOrder(t *testing.T) {
 		newPod("w-not-ready", oldDown),
 		newPod("v-ready-shortly", old, readyAt(noon.Add(time.Hour))),
 		newPod("u-restarted", old, readyAt(noon), restarted(3)),
+		newPod("t-restarted-native", old, readyAt(noon), nativeRestarted(2)),
 		newPod("t-newer", old, readyAt(noon), created(noon.Add(time.Minute))),
 		newPod("a-older", old, readyAt(noon)),
 		newPod("b-older", old, readyAt(noon)),

@@ -68,10 +68,16 @@ func (a *candidate) compare(b *candidate) int {
 	)
 }
 
+// restarts are those of the container, or native sidecar, that restarted most.
 func restarts(pod *corev1.Pod) int32 {
 	var most int32
 	for i := range pod.Status.ContainerStatuses {
 		most = max(most, pod.Status.ContainerStatuses[i].RestartCount)
+	}
+	for _, status := range podstate.Natives(pod) {
+		if status != nil {
+			most = max(most, status.RestartCount)
+		}
 	}
 	return most
 }

@@ -81,7 +81,8 @@ func (p *Pods) Pod() *corev1.Pod {
 		pod.Spec.NodeName = ""
 	}
 	pod.Spec.Containers = append(pod.Spec.Containers, p.containers("side", "hot-1", "hot-2")...)
-	pod.Spec.InitContainers = append(pod.Spec.InitContainers, p.containers("native")...)
+	pod.Spec.InitContainers = append(pod.Spec.InitContainers, p.containers("native", "ends")...)
+	pod.Spec.InitContainers[len(pod.Spec.InitContainers)-2].RestartPolicy = new(corev1.ContainerRestartPolicy(p.pick("Always", "Always", "Always", "OnFailure")))
 	status := &pod.Status
 	status.Phase = corev1.PodPhase(p.pick("Running", "Running", "Running", "Pending", "Unknown", "Failed"))
 	status.Conditions = append(status.Conditions, p.conditions()...)
