@@ -26,7 +26,7 @@ func (w *write) switchTwins(sidecar podstate.Sidecar, setVersion string) error {
 	}
 	standby := standbyTwin(w.pod, sidecar)
 	replaced := sidecar.Twin(standby)
-	w.setImage(standby, sidecar.Image)
+	w.setImage(standby, sidecar.Image, false)
 	if err := w.setActive(sidecar.Name, standby); err != nil {
 		return err
 	}
@@ -68,7 +68,7 @@ func Reset(pod *corev1.Pod, version *podstate.Version, now metav1.Time) ([]byte,
 	}
 	w := newWrite(pod, nil)
 	for _, twin := range standby {
-		w.setImage(twin.Container, twin.EmptyImage)
+		w.setImage(twin.Container, twin.EmptyImage, false)
 		w.annotations[v1alpha1.VersionAnnotationPrefix+twin.Container] = emptyVersion
 		w.annotations[v1alpha1.VersionAltAnnotationPrefix+twin.Twin(twin.Container)] = emptyVersion
 	}

@@ -38,7 +38,8 @@ type patchMetadata struct {
 }
 
 type patchSpec struct {
-	Containers []patchContainer `json:"containers,omitempty"`
+	InitContainers []patchContainer `json:"initContainers,omitempty"`
+	Containers     []patchContainer `json:"containers,omitempty"`
 }
 
 type patchContainer struct {
@@ -47,8 +48,9 @@ type patchContainer struct {
 }
 
 // Patch returns the strategic merge patch that upgrades a pod in one write: new
-// images for cold sidecars, and for the standby twins of hot ones. The pod must be
-// upgradable: it differs from the target in images alone.
+// images for cold and native sidecars, and for the standby twins of hot ones. The
+// pod must be upgradable: it differs from the target in images alone. Init
+// containers that end keep theirs (SPEC §9.1).
 func Patch(pod *corev1.Pod, target Target, now metav1.Time) ([]byte, error) {
 	annotations, err := inject.PatchMetadata(pod.Annotations, target.Metadata)
 	if err != nil {
@@ -59,13 +61,9 @@ func Patch(pod *corev1.Pod, target Target, now metav1.Time) ([]byte, error) {
 		return nil, about(pod, err)
 	}
 	for _, sidecar := range target.Sidecars {
-		switch {
-		case sidecar.Hot():
-			err = w.switchTwins(sidecar, target.SetVersion)
-		case !sidecar.Native:
-			w.setImage(sidecar.Name, sidecar.Image)
-		}
-		if err != nil {
+		if !sidecar.Hot() {
+			w.setImage(sidecar.Name, sidecar.Image, sidecar.Native)
+		} else if err := w.switchTwins(sidecar, target.SetVersion); err != nil {
 			return nil, about(pod, err)
 		}
 	}
@@ -90,7 +88,7 @@ func about(pod *corev1.Pod, err error) error {
 type write struct {
 	pod         *corev1.Pod
 	annotations map[string]string
-	images      []patchContainer
+	images      patchSpec
 	before      map[string]record.ContainerStatus
 }
 
@@ -121,14 +119,18 @@ func (w *write) noteAvailability(version *podstate.Version) error {
 
 // setImage changes a container's image and notes what it ran before. One that
 // the kubelet did not report yet has not restarted.
-func (w *write) setImage(name, image string) {
-	container := podstate.Container(w.pod, name, false)
+func (w *write) setImage(name, image string, native bool) {
+	container := podstate.Container(w.pod, name, native)
 	if container == nil || container.Image == image {
 		return
 	}
-	w.images = append(w.images, patchContainer{Name: name, Image: image})
+	list := &w.images.Containers
+	if native {
+		list = &w.images.InitContainers
+	}
+	*list = append(*list, patchContainer{Name: name, Image: image})
 	before := record.ContainerStatus{RestartCount: new(int32(0))}
-	if status := podstate.Status(w.pod, name, false); status != nil {
+	if status := podstate.Status(w.pod, name, native); status != nil {
 		before = record.ContainerStatus{ImageID: status.ImageID, RestartCount: new(status.RestartCount)}
 	}
 	w.before[name] = before
@@ -144,7 +146,7 @@ func (w *write) encode(set, revision string, now metav1.Time) ([]byte, error) {
 	}
 	encoded, err := json.Marshal(patch{
 		Metadata: patchMetadata{UID: string(w.pod.UID), ResourceVersion: w.pod.ResourceVersion, Annotations: w.annotations},
-		Spec:     patchSpec{Containers: w.images},
+		Spec:     w.images,
 	})
 	if err != nil {
 		return nil, about(w.pod, fmt.Errorf("encode patch: %w", err))

@@ -1,0 +1,91 @@
+package upgrade
+
+import (
+	"encoding/json"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/outrigger/outrigger/internal/podstate"
+	"github.com/outrigger/outrigger/internal/record"
+)
+
+// nativePod was injected with an init container that ends, a native sidecar and a
+// container; another native sidecar is the app's own.
+func nativePod() *corev1.Pod {
+	pod := injected()
+	always := new(corev1.ContainerRestartPolicyAlways)
+	pod.Spec.InitContainers = []corev1.Container{
+		{Name: "first", Image: "first:1"}, {Name: "mesh", Image: "mesh:1", RestartPolicy: always}, {Name: "own", Image: "mesh:1", RestartPolicy: always},
+	}
+	pod.Status.InitContainerStatuses = []corev1.ContainerStatus{
+		{Name: "first", Image: "first:1", ImageID: "id-first"}, {Name: "mesh", Image: "mesh:1", ImageID: "id-mesh", RestartCount: 4}, {Name: "own"},
+	}
+	return pod
+}
+
+func nativeTarget(image string) Target {
+	target := target()
+	target.Sidecars = append(target.Sidecars, podstate.Sidecar{Name: "mesh", Image: image, Native: true})
+	return target
+}
+
+func initImages(pod *corev1.Pod) []string {
+	var found []string
+	for _, c := range pod.Spec.InitContainers {
+		found = append(found, c.Name+" "+c.Image)
+	}
+	return found
+}
+
+func TestSpec9_1_NativeSidecarsGetTheirImagesInTheSameWrite(t *testing.T) {
+	target := nativeTarget("mesh:2")
+	patch, err := Patch(nativePod(), target, now)
+	require.NoError(t, err)
+	pod := apply(t, nativePod(), patch)
+	assert.Equal(t, []string{"first first:1", "mesh mesh:2", "own mesh:1"}, initImages(pod))
+	assert.Equal(t, []string{"app:1", "same:1", "z:2"}, images(pod))
+	want := nativePod().Spec
+	want.InitContainers[1].Image, want.Containers[2].Image = "mesh:2", "z:2"
+	assert.Equal(t, want, pod.Spec, "nothing else changes")
+	states, err := record.InPlaceStates(pod.Annotations)
+	require.NoError(t, err)
+	assert.Equal(t, map[string]record.ContainerStatus{
+		"mesh": {ImageID: "id-mesh", RestartCount: new(int32(4))}, "z": {ImageID: "id-1", RestartCount: new(int32(2))},
+	}, states["s"].LastContainerStatuses)
+	hashes, err := record.Hashes(pod.Annotations)
+	require.NoError(t, err)
+	assert.Equal(t, []string{"mesh", "same", "z"}, hashes["s"].SidecarList)
+
+	// It counts until the kubelet has taken both.
+	pod.Status.ContainerStatuses[0].RestartCount++
+	assert.True(t, state(t, pod, target).InFlight())
+	pod.Status.InitContainerStatuses[1] = corev1.ContainerStatus{Name: "mesh", Image: "mesh:2", ImageID: "id-mesh-2", RestartCount: 5}
+	assert.True(t, state(t, pod, target).Settled())
+}
+
+// The image of an init container that ends is hashed beside a native sidecar's: the pod
+// takes such a version by its hash.
+func TestSpec9_1_AVersionThatDiffersInWhatEndedIsTakenWithoutAnImage(t *testing.T) {
+	target := nativeTarget("mesh:1")
+	target.Sidecars[0].Image = "z:1"
+	patch, err := Patch(nativePod(), target, now)
+	require.NoError(t, err)
+	var written map[string]json.RawMessage
+	require.NoError(t, json.Unmarshal(patch, &written))
+	assert.NotContains(t, written, "spec")
+	pod := apply(t, nativePod(), patch)
+	assert.Equal(t, nativePod().Spec, pod.Spec)
+	taken := state(t, pod, target)
+	assert.True(t, taken.Updated && taken.Settled(), "%+v", taken)
+}
+
+func TestSpec9_1_AnInitContainerThatEndsIsNeverWritten(t *testing.T) {
+	target := nativeTarget("mesh:2")
+	target.Sidecars = append(target.Sidecars, podstate.Sidecar{Name: "first", Image: "first:2", Native: true}, podstate.Sidecar{Name: "own", Image: "own:2"})
+	patch, err := Patch(nativePod(), target, now)
+	require.NoError(t, err)
+	assert.Equal(t, []string{"first first:1", "mesh mesh:2", "own mesh:1"}, initImages(apply(t, nativePod(), patch)))
+}
