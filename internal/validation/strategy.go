@@ -36,10 +36,6 @@ func validateUpdateStrategy(set *v1alpha1.SidecarSet, at *field.Path) field.Erro
 	strategy, at := &set.Spec.UpdateStrategy, at.Child("updateStrategy")
 	errs := oneOf(strategy.Type, at.Child("type"),
 		v1alpha1.RollingUpdateSidecarSetStrategyType, v1alpha1.NotUpdateSidecarSetStrategyType)
-	if natives := natives(&set.Spec); strategy.Type == v1alpha1.RollingUpdateSidecarSetStrategyType && len(natives) > 0 {
-		errs = append(errs, field.Invalid(at.Child("type"), strategy.Type, fmt.Sprintf(
-			"init containers with restartPolicy Always (%s) cannot be upgraded in place; use type NotUpdate", strings.Join(natives, ", "))))
-	}
 	errs = append(errs, validateShare(strategy.Partition, at.Child("partition"))...)
 	errs = append(errs, validateShare(strategy.MaxUnavailable, at.Child("maxUnavailable"))...)
 	errs = append(errs, validateSelector(strategy.Selector, at.Child("selector"))...)
@@ -48,16 +44,6 @@ func validateUpdateStrategy(set *v1alpha1.SidecarSet, at *field.Path) field.Erro
 	}
 	errs = append(errs, validatePriority(strategy.PriorityStrategy, at.Child("priorityStrategy"))...)
 	return append(errs, validateScatter(strategy.ScatterStrategy, at.Child("scatterStrategy"))...)
-}
-
-func natives(spec *v1alpha1.SidecarSetSpec) []string {
-	var names []string
-	for i := range spec.InitContainers {
-		if c := &spec.InitContainers[i].Container; revision.IsNativeSidecar(c) {
-			names = append(names, c.Name)
-		}
-	}
-	return names
 }
 
 // holdsBack is false for zero, which is also the default.

@@ -1,24 +1,32 @@
 package validation
 
 import (
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/outrigger/outrigger/api/v1alpha1"
+	"github.com/outrigger/outrigger/internal/revision"
 )
 
 // ValidateUpdate returns what may not change from old to new (SPEC §5): running
-// pods cannot gain or rename a container, nor turn one into twins. Containers
-// may be removed.
+// pods cannot gain or rename a container or native sidecar, nor turn one into
+// twins. Either may be removed. Init containers that end may come and go.
 func ValidateUpdate(set, old *v1alpha1.SidecarSet) field.ErrorList {
-	at := field.NewPath("spec", "containers")
+	at := field.NewPath("spec")
+	return append(
+		validateContainersUpdate(set.Spec.Containers, old.Spec.Containers, at.Child("containers")),
+		validateNativesUpdate(set.Spec.InitContainers, old.Spec.InitContainers, at.Child("initContainers"))...)
+}
+
+func validateContainersUpdate(containers, old []v1alpha1.SidecarContainer, at *field.Path) field.ErrorList {
 	before := map[string]v1alpha1.SidecarContainerUpgradeType{}
-	for i := range old.Spec.Containers {
-		before[old.Spec.Containers[i].Name] = old.Spec.Containers[i].UpgradeStrategy.UpgradeType
+	for i := range old {
+		before[old[i].Name] = old[i].UpgradeStrategy.UpgradeType
 	}
 	const hot = v1alpha1.SidecarContainerHotUpgrade
 	var errs field.ErrorList
-	for i := range set.Spec.Containers {
-		c := &set.Spec.Containers[i]
+	for i := range containers {
+		c := &containers[i]
 		kind, known := before[c.Name]
 		switch {
 		case !known:
@@ -27,6 +35,23 @@ func ValidateUpdate(set, old *v1alpha1.SidecarSet) field.ErrorList {
 		case (kind == hot) != (c.UpgradeStrategy.UpgradeType == hot):
 			errs = append(errs, field.Forbidden(at.Index(i).Child("upgradeStrategy", "upgradeType"),
 				"cannot change from "+string(kind)+"; create another SidecarSet for it"))
+		}
+	}
+	return errs
+}
+
+func validateNativesUpdate(initContainers, old []v1alpha1.SidecarContainer, at *field.Path) field.ErrorList {
+	before := sets.New[string]()
+	for i := range old {
+		if revision.IsNativeSidecar(&old[i].Container) {
+			before.Insert(old[i].Name)
+		}
+	}
+	var errs field.ErrorList
+	for i := range initContainers {
+		if c := &initContainers[i].Container; revision.IsNativeSidecar(c) && !before.Has(c.Name) {
+			errs = append(errs, field.Forbidden(at.Index(i).Child("name"),
+				"native sidecar "+c.Name+" is new, and running pods cannot gain one; put it into a SidecarSet of its own"))
 		}
 	}
 	return errs

@@ -195,12 +195,12 @@ func TestSpec5_HotUpgradeNeedsAnEmptyImage(t *testing.T) {
 	refusals{`spec: {initContainers: [{name: i, image: b, upgradeStrategy: {upgradeType: HotUpgrade, hotUpgradeEmptyImage: e}}]}`: `spec.initContainers[0].upgradeStrategy.upgradeType: FieldValueInvalid`}.check(t)
 }
 
-func TestSpec5_NativeSidecarsAreNotRolled(t *testing.T) {
+func TestSpec5_NativeSidecarsAreRolledButHaveNoTwins(t *testing.T) {
 	refusals{
-		`initContainers: [{name: i, image: b, restartPolicy: Always}]`:                                    `spec.updateStrategy.type: FieldValueInvalid`,
-		`initContainers: [{name: i, image: b, restartPolicy: Always}], updateStrategy: {type: NotUpdate}`: ``,
-		`initContainers: [{name: i, image: b}]`:                                                           ``,
-	}.of("spec: {%s}").check(t)
+		`{name: i, image: b, restartPolicy: Always}`: ``,
+		`{name: i, image: b}`:                        ``,
+		`{name: i, image: b, restartPolicy: Always, upgradeStrategy: {upgradeType: HotUpgrade, hotUpgradeEmptyImage: e}}`: `spec.initContainers[0].upgradeStrategy.upgradeType: FieldValueInvalid`,
+	}.of("spec: {initContainers: [%s], updateStrategy: {type: RollingUpdate}}").check(t)
 }
 
 func TestSpec5_PriorityIsOfOneKindWithKeysAndWeights(t *testing.T) {
@@ -313,6 +313,26 @@ func TestSpec5_RunningPodsCannotGainContainersOrTwins(t *testing.T) {
 		`[{name: h, image: b, upgradeStrategy: {upgradeType: HotUpgrade, hotUpgradeEmptyImage: other}}]`: ``,
 	} {
 		set := read(t, base, "spec: {containers: "+containers+"}")
+		Default(set)
+		assert.Equal(t, want, strings.Join(complaints(ValidateUpdate(set, old)), ", "), containers)
+	}
+}
+
+func TestSpec5_RunningPodsCannotGainNativeSidecars(t *testing.T) {
+	const native = "restartPolicy: Always"
+	old := read(t, base, `spec: {initContainers: [{name: nat, image: b, `+native+`}, {name: i, image: b}]}`)
+	Default(old)
+	for containers, want := range map[string]string{
+		`[{name: nat, image: c, ` + native + `}, {name: i, image: c}]`: ``,
+		`[{name: i, image: b}, {name: nat, image: b, ` + native + `}]`: ``,
+		`[]`:                                    ``,
+		`[{name: nat, image: b}]`:               ``,
+		`[{name: i, image: b, ` + native + `}]`: `spec.initContainers[0].name: FieldValueForbidden`,
+		`[{name: m, image: b, ` + native + `}]`: `spec.initContainers[0].name: FieldValueForbidden`,
+		`[{name: nat, image: b, ` + native + `}, {name: a, image: b, ` + native + `}]`: `spec.initContainers[1].name: FieldValueForbidden`,
+		`[{name: nat, image: b, ` + native + `}, {name: j, image: b}]`:                 ``,
+	} {
+		set := read(t, base, "spec: {initContainers: "+containers+"}")
 		Default(set)
 		assert.Equal(t, want, strings.Join(complaints(ValidateUpdate(set, old)), ", "), containers)
 	}
