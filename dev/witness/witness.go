@@ -55,7 +55,8 @@ type View struct {
 	// InFlight pods served until they were asked to run something else, whatever
 	// it is, and do not serve with it yet.
 	InFlight int
-	// AppRestarts counts restarts of containers other than the sidecar.
+	// AppRestarts counts restarts of containers, and init containers, other than the
+	// sidecar.
 	AppRestarts int32
 	// SidecarRestarts counts those of the sidecar.
 	SidecarRestarts int32
@@ -262,21 +263,34 @@ func (w *Witness) count(pod observed, sign int) {
 	if pod.moving {
 		w.total.InFlight += sign
 	}
-	for i := range pod.Status.ContainerStatuses {
-		status := &pod.Status.ContainerStatuses[i]
-		if slices.Contains(w.names, status.Name) {
-			w.total.SidecarRestarts += int32(sign) * status.RestartCount
-		} else {
-			w.total.AppRestarts += int32(sign) * status.RestartCount
+	for _, list := range statuses(pod.Pod) {
+		for i := range list {
+			if slices.Contains(w.names, list[i].Name) {
+				w.total.SidecarRestarts += int32(sign) * list[i].RestartCount
+			} else {
+				w.total.AppRestarts += int32(sign) * list[i].RestartCount
+			}
 		}
 	}
 }
 
+// containers and statuses are those of init containers as well: a native sidecar
+// is one.
+func containers(pod *corev1.Pod) [2][]corev1.Container {
+	return [...][]corev1.Container{pod.Spec.InitContainers, pod.Spec.Containers}
+}
+
+func statuses(pod *corev1.Pod) [2][]corev1.ContainerStatus {
+	return [...][]corev1.ContainerStatus{pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses}
+}
+
 // images are those that the sidecar's containers are asked to run.
 func (w *Witness) images(pod *corev1.Pod) (images []string) {
-	for i := range pod.Spec.Containers {
-		if c := &pod.Spec.Containers[i]; slices.Contains(w.names, c.Name) {
-			images = append(images, c.Image)
+	for _, list := range containers(pod) {
+		for i := range list {
+			if slices.Contains(w.names, list[i].Name) {
+				images = append(images, list[i].Image)
+			}
 		}
 	}
 	return images
@@ -286,12 +300,16 @@ func (w *Witness) images(pod *corev1.Pod) (images []string) {
 // and one of two twins is empty.
 func (w *Witness) settled(pod *corev1.Pod) bool {
 	runs := map[string]string{}
-	for i := range pod.Status.ContainerStatuses {
-		runs[pod.Status.ContainerStatuses[i].Name] = pod.Status.ContainerStatuses[i].Image
+	for _, list := range statuses(pod) {
+		for i := range list {
+			runs[list[i].Name] = list[i].Image
+		}
 	}
-	for i := range pod.Spec.Containers {
-		if c := &pod.Spec.Containers[i]; slices.Contains(w.names, c.Name) && runs[c.Name] != c.Image {
-			return false
+	for _, list := range containers(pod) {
+		for i := range list {
+			if slices.Contains(w.names, list[i].Name) && runs[list[i].Name] != list[i].Image {
+				return false
+			}
 		}
 	}
 	return w.empty == "" || slices.Contains(w.images(pod), w.empty)

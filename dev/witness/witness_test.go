@@ -93,6 +93,24 @@ func TestAPodIsInFlightFromWhenItIsTakenDownUntilItServesAgain(t *testing.T) {
 	}
 }
 
+// A native sidecar is an init container; other ones must not restart either.
+func TestANativeSidecarIsSeenAsAContainerIs(t *testing.T) {
+	w := &Witness{names: []string{"side"}, pods: map[types.UID]observed{}, asked: map[string]int{}, change: make(chan struct{})}
+	w.Expect("v2")
+	var got []int
+	for _, event := range []seen{one("v1", "v1", true), one("v2", "v1", true), one("v2", "v2", false), one("v2", "v2", true)} {
+		pod := event.pod(w.names)
+		pod.Spec.InitContainers, pod.Spec.Containers = pod.Spec.Containers, nil
+		pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses = pod.Status.ContainerStatuses, nil
+		pod.Status.InitContainerStatuses[0].RestartCount = 1
+		pod.Status.InitContainerStatuses = append(pod.Status.InitContainerStatuses, corev1.ContainerStatus{Name: "first", RestartCount: 2})
+		w.observe(pod)
+		got = append(got, w.View().InFlight)
+	}
+	assert.Equal(t, []int{0, 1, 1, 0}, got)
+	assert.Equal(t, View{Pods: 1, Ready: 1, Updated: 1, AppRestarts: 2, SidecarRestarts: 1}, w.View())
+}
+
 func TestUpdatesAreThoseToTheExpectedImage(t *testing.T) {
 	w := &Witness{names: []string{"side"}, pods: map[types.UID]observed{}, asked: map[string]int{}, change: make(chan struct{})}
 	w.Expect("v1")
