@@ -78,7 +78,7 @@ func (s *shared) plan(ctx context.Context, args []string, p plan) (*view.Plan, e
 	if err := validation.Complete(wanted, stored); err != nil {
 		return nil, err
 	}
-	in := view.PlanInput{Set: wanted, NamespaceLabels: c.namespaceLabels(ctx), Pace: s.pace(ctx, stored)}
+	in := view.PlanInput{Set: wanted, Stored: stored, NamespaceLabels: c.namespaceLabels(ctx), Pace: s.pace(ctx, stored)}
 	if in.Refused, err = c.refusals(ctx, wanted, stored); err != nil {
 		return nil, err
 	}

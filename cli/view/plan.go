@@ -20,7 +20,9 @@ import (
 // PlanInput is what a Plan is made from.
 type PlanInput struct {
 	// Set is the version to plan for, with defaults and hashes.
-	Set             *v1alpha1.SidecarSet
+	Set *v1alpha1.SidecarSet
+	// Stored is the set as it is; nil if it is new.
+	Stored          *v1alpha1.SidecarSet
 	Pods            []*corev1.Pod
 	NamespaceLabels func(string) (map[string]string, error)
 	// Revisions are the set's, sorted.
@@ -108,7 +110,30 @@ func planNotes(in PlanInput) []string {
 	if set.Spec.UpdateStrategy.Type == v1alpha1.NotUpdateSidecarSetStrategyType {
 		notes = append(notes, "spec.updateStrategy.type is NotUpdate: no pod is upgraded")
 	}
+	if changed := changedInitImages(in.Stored, set); len(changed) > 0 {
+		notes = append(notes, "new pods alone get the new image of what ends before they start: spec.initContainers"+fmt.Sprint(changed))
+	}
 	return notes
+}
+
+// changedInitImages names the init containers that end and have another image: nobody
+// can run them again (SPEC §9.1).
+func changedInitImages(stored, set *v1alpha1.SidecarSet) []string {
+	if stored == nil {
+		return nil
+	}
+	before := map[string]string{}
+	for i := range stored.Spec.InitContainers {
+		before[stored.Spec.InitContainers[i].Name] = stored.Spec.InitContainers[i].Image
+	}
+	var changed []string
+	for i := range set.Spec.InitContainers {
+		c := &set.Spec.InitContainers[i].Container
+		if image, known := before[c.Name]; known && image != c.Image && !revision.IsNativeSidecar(c) {
+			changed = append(changed, c.Name)
+		}
+	}
+	return changed
 }
 
 // simulate returns the plan with which nothing more moves. It changes the states of the

@@ -142,6 +142,8 @@ func (s *standing) untaken() string {
 			case container == nil || status == nil:
 			case status.State.Waiting != nil && status.State.Waiting.Reason != "":
 				return name + ": " + status.State.Waiting.Reason
+			case status.Image != container.Image && sidecar.Native:
+				return name + ": runs " + status.Image + " still; kubelets before 1.33 do not restart a native sidecar"
 			case status.Image != container.Image:
 				return name + ": runs " + status.Image + " still"
 			}
@@ -155,6 +157,11 @@ func (s *standing) notReady() string {
 	var names []string
 	for i := range s.Status.ContainerStatuses {
 		if status := &s.Status.ContainerStatuses[i]; !status.Ready {
+			names = append(names, status.Name)
+		}
+	}
+	for _, status := range podstate.Natives(s.Pod.Pod) {
+		if status != nil && !status.Ready {
 			names = append(names, status.Name)
 		}
 	}

@@ -1,0 +1,72 @@
+package view
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/outrigger/outrigger/api/v1alpha1"
+	"github.com/outrigger/outrigger/internal/fixture"
+)
+
+// mesh makes agent a native sidecar, after an init container that ends.
+func mesh(set *v1alpha1.SidecarSet) *v1alpha1.SidecarSet {
+	agent := set.Spec.Containers[0]
+	agent.RestartPolicy = new(corev1.ContainerRestartPolicyAlways)
+	set.Spec.Containers, set.Spec.InitContainers = nil, []v1alpha1.SidecarContainer{fixture.Sidecar("first"), agent}
+	return set
+}
+
+func meshed(p *corev1.Pod) {
+	agent := p.Spec.Containers[1]
+	agent.RestartPolicy = new(corev1.ContainerRestartPolicyAlways)
+	p.Spec.InitContainers, p.Spec.Containers = []corev1.Container{fixture.Container("first"), agent}, p.Spec.Containers[:1]
+	p.Status.InitContainerStatuses = []corev1.ContainerStatus{{Name: "first", Image: "first:v0"}, p.Status.ContainerStatuses[1]}
+	p.Status.ContainerStatuses = p.Status.ContainerStatuses[:1]
+}
+
+func TestWhyNamesTheKubeletThatDoesNotRestartANativeSidecar(t *testing.T) {
+	set, _ := logs(t)
+	mesh(set)
+	upgrade := func(change ...func(*corev1.Pod)) string {
+		w, err := NewPodWhy(PodWhyInput{Pod: pod(t, "p", "agent:v2", append(change, meshed)...), Sets: []v1alpha1.SidecarSet{*set}})
+		require.NoError(t, err)
+		return w.Sets[0].Upgrade
+	}
+	assert.Equal(t, "Updated", upgrade())
+	assert.Equal(t, "Upgrading: agent: runs agent:v1 still; kubelets before 1.33 do not restart a native sidecar", upgrade(written(t, 0, "")))
+	assert.Equal(t, "Failing: agent: ImagePullBackOff, image agent:v1", upgrade(written(t, 0, "ErrImagePull")))
+	assert.Equal(t, "Upgrading: not ready: agent", upgrade(written(t, 0, ""), func(p *corev1.Pod) {
+		p.Status.ContainerStatuses[1].Image, p.Status.ContainerStatuses[1].ImageID = "agent:v2", "id-agent:v2"
+	}), "an init container that ended is not missed")
+}
+
+func TestAPlanSaysWhichImagesReachNewPodsAlone(t *testing.T) {
+	set, sorted := logs(t)
+	stored := mesh(set.DeepCopy())
+	wanted := stored.DeepCopy()
+	wanted.Annotations[v1alpha1.HashAnnotation] = "hash-of-agent:v3"
+	plan := func() *Plan {
+		p, err := NewPlan(PlanInput{Set: wanted, Stored: stored, Revisions: sorted, Pods: []*corev1.Pod{pod(t, "a", "agent:v2", meshed)}})
+		require.NoError(t, err)
+		return p
+	}
+	wanted.Spec.InitContainers[1].Image = "agent:v3"
+	assert.Empty(t, plan().Notes)
+	wanted.Spec.InitContainers[0].Image = "first:v2"
+	assert.Equal(t, []string{"new pods alone get the new image of what ends before they start: spec.initContainers[first]"}, plan().Notes)
+	assert.Equal(t, [][]string{{"default/a"}}, plan().Batches)
+	assert.Empty(t, plan().Stay)
+}
+
+func TestBlameOfNativeSidecars(t *testing.T) {
+	set, _ := logs(t)
+	from := mesh(set).Spec
+	to := *from.DeepCopy()
+	to.InitContainers[0].Image, to.InitContainers[1].Image = "first:v9", "agent:v9"
+	assert.Empty(t, Blame(&from, &to))
+	to.InitContainers[0].Args, to.InitContainers[1].Args = []string{"-a"}, []string{"-b"}
+	assert.Equal(t, []string{"spec.initContainers[agent].args", "spec.initContainers[first].args"}, Blame(&from, &to))
+}
