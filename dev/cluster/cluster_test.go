@@ -130,11 +130,18 @@ func testImageChange(ctx context.Context, t *testing.T, c *Cluster) {
 	require.Len(t, pods.Items, 5)
 	name := pods.Items[0].Name
 
-	setImage(ctx, t, client, name, "sidecar:v2")
+	setImage(ctx, t, client, name, "containers", "sidecar", "sidecar:v2")
 	pod := awaitPod(ctx, t, client, name, func(pod *corev1.Pod) bool {
 		return ready(pod) && statusOf(pod, "sidecar").Image == "sidecar:v2"
 	})
 	assert.Equal(t, []string{"app app:v1 sim://app:v1 0", "native native:v1 sim://native:v1 0", "sidecar sidecar:v2 sim://sidecar:v2 1"}, containers(pod))
+	assert.Equal(t, pods.Items[0].Status.ContainerStatuses[0], statusOf(pod, "app"), "the app container is not touched")
+
+	setImage(ctx, t, client, name, "initContainers", "native", "native:v2")
+	pod = awaitPod(ctx, t, client, name, func(pod *corev1.Pod) bool {
+		return ready(pod) && pod.Status.InitContainerStatuses[0].Image == "native:v2"
+	})
+	assert.Equal(t, []string{"app app:v1 sim://app:v1 0", "native native:v2 sim://native:v2 1", "sidecar sidecar:v2 sim://sidecar:v2 1"}, containers(pod))
 	assert.Equal(t, pods.Items[0].Status.ContainerStatuses[0], statusOf(pod, "app"), "the app container is not touched")
 }
 
@@ -145,13 +152,13 @@ func testBadImage(ctx context.Context, t *testing.T, c *Cluster) {
 	require.NoError(t, err)
 	name := pods.Items[0].Name
 
-	setImage(ctx, t, client, name, "sidecar:bad")
+	setImage(ctx, t, client, name, "containers", "sidecar", "sidecar:bad")
 	pod := awaitPod(ctx, t, client, name, func(pod *corev1.Pod) bool { return statusOf(pod, "sidecar").State.Waiting != nil })
 	assert.False(t, ready(pod))
 	assert.Equal(t, "ImagePullBackOff", statusOf(pod, "sidecar").State.Waiting.Reason)
 	assert.Equal(t, "sim://sidecar:v1", statusOf(pod, "sidecar").ImageID)
 
-	setImage(ctx, t, client, name, "sidecar:v1")
+	setImage(ctx, t, client, name, "containers", "sidecar", "sidecar:v1")
 	pod = awaitPod(ctx, t, client, name, ready)
 	assert.Equal(t, []string{"app app:v1 sim://app:v1 0", "native native:v1 sim://native:v1 0", "sidecar sidecar:v1 sim://sidecar:v1 1"}, containers(pod))
 }
@@ -172,13 +179,13 @@ func testKubelets(ctx context.Context, t *testing.T, c *Cluster) {
 	assert.Equal(t, time.Hour, late(pod))
 
 	// What changes while the pod is not ready leaves the time since when it is not.
-	setImage(ctx, t, clientOf(t, c), "slow", "sidecar:bad")
+	setImage(ctx, t, clientOf(t, c), "slow", "containers", "sidecar", "sidecar:bad")
 	pod = awaitPod(ctx, t, clientOf(t, c), "slow", func(pod *corev1.Pod) bool { return !ready(pod) })
 	unready := readySince(pod)
 	_, err = pods.Patch(ctx, "slow", types.MergePatchType,
 		[]byte(`{"metadata":{"annotations":{"kwok.outrigger.io/clock-behind":"2h"}}}`), metav1.PatchOptions{})
 	require.NoError(t, err)
-	setImage(ctx, t, clientOf(t, c), "slow", "sidecar:v2")
+	setImage(ctx, t, clientOf(t, c), "slow", "containers", "sidecar", "sidecar:v2")
 	pod = awaitPod(ctx, t, clientOf(t, c), "slow", func(pod *corev1.Pod) bool { return statusOf(pod, "sidecar").Image == "sidecar:v2" })
 	assert.False(t, ready(pod))
 	assert.Equal(t, unready, readySince(pod))
@@ -371,8 +378,9 @@ func deploy(ctx context.Context, t *testing.T, client kubernetes.Interface, name
 	await(ctx, t, deployments, &appsv1.Deployment{}, func(d *appsv1.Deployment) bool { return d.Status.ReadyReplicas == replicas })
 }
 
-func setImage(ctx context.Context, t *testing.T, client kubernetes.Interface, pod, image string) {
-	patch := fmt.Sprintf(`{"spec":{"containers":[{"name":"sidecar","image":%q}]}}`, image)
+// setImage changes a container of a list of the pod's spec.
+func setImage(ctx context.Context, t *testing.T, client kubernetes.Interface, pod, list, container, image string) {
+	patch := fmt.Sprintf(`{"spec":{%q:[{"name":%q,"image":%q}]}}`, list, container, image)
 	_, err := client.CoreV1().Pods("default").Patch(ctx, pod, types.StrategicMergePatchType, []byte(patch), metav1.PatchOptions{})
 	require.NoError(t, err)
 }

@@ -130,9 +130,9 @@ func TestSpec5_WhatKubernetesRefuses(t *testing.T) {
 		`initContainers: [{name: i, image: b, readinessProbe: {exec: {command: [a]}}}, {name: j, image: b, ports: [{containerPort: 0}]}]`: {
 			"spec.initContainers[0].readinessProbe", "spec.initContainers[1].ports[0].containerPort",
 		},
-		`initContainers: [{name: app, image: b}]`:           nil,
-		`initContainers: [{name: app, image: b, stdin: 1}]`: {"spec.initContainers[0].stdin"},
-		`initContainers: [{name: native, image: b, restartPolicy: Always, startupProbe: {exec: {command: [a]}}}], updateStrategy: {type: NotUpdate}`: nil,
+		`initContainers: [{name: app, image: b}]`:                                                                 nil,
+		`initContainers: [{name: app, image: b, stdin: 1}]`:                                                       {"spec.initContainers[0].stdin"},
+		`initContainers: [{name: native, image: b, restartPolicy: Always, startupProbe: {exec: {command: [a]}}}]`: nil,
 	} {
 		if rest[0] == 'v' {
 			rest += `, containers: [{name: c, image: b}]`

@@ -2,6 +2,7 @@ package integration
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -43,23 +44,26 @@ func (s *scene) report(name, image, imageID string, restarts int32) {
 	before := pod.DeepCopy()
 	pod.Status.Phase = corev1.PodRunning
 	pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}
-	pod.Status.ContainerStatuses = nil
-	for i := range pod.Spec.Containers {
-		status := corev1.ContainerStatus{Name: pod.Spec.Containers[i].Name, Image: "app:1", ImageID: "sha256:app", Ready: true}
-		status.State.Running = &corev1.ContainerStateRunning{StartedAt: metav1.Now()}
-		if status.Name == "side" {
-			status.Image, status.ImageID, status.RestartCount = image, imageID, restarts
+	statuses := func(containers []corev1.Container) (all []corev1.ContainerStatus) {
+		for i := range containers {
+			status := corev1.ContainerStatus{Name: containers[i].Name, Image: "app:1", ImageID: "sha256:app", Ready: true}
+			status.State.Running = &corev1.ContainerStateRunning{StartedAt: metav1.Now()}
+			if status.Name == "side" {
+				status.Image, status.ImageID, status.RestartCount = image, imageID, restarts
+			}
+			all = append(all, status)
 		}
-		pod.Status.ContainerStatuses = append(pod.Status.ContainerStatuses, status)
+		return all
 	}
+	pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses = statuses(pod.Spec.InitContainers), statuses(pod.Spec.Containers)
 	require.NoError(s.t, stack.kube.Status().Patch(s.ctx, pod, client.MergeFrom(before)))
 }
 
 // images counts the pods whose spec asks for an image of the sidecar.
 func (s *scene) images(image string) (names []string) {
 	for _, pod := range s.pods() {
-		for i := range pod.Spec.Containers {
-			if c := &pod.Spec.Containers[i]; c.Name == "side" && c.Image == image {
+		for _, c := range slices.Concat(pod.Spec.InitContainers, pod.Spec.Containers) {
+			if c.Name == "side" && c.Image == image {
 				names = append(names, pod.Name)
 			}
 		}

@@ -16,9 +16,11 @@ import (
 	sdk "go.temporal.io/sdk/client"
 	"go.temporal.io/sdk/log"
 	appsv1 "k8s.io/api/apps/v1"
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/apimachinery/pkg/util/wait"
@@ -107,8 +109,10 @@ func connect() error {
 	if err != nil {
 		return err
 	}
-	if err := policyv1.AddToScheme(scheme); err != nil {
-		return err
+	for _, add := range []func(*runtime.Scheme) error{policyv1.AddToScheme, batchv1.AddToScheme} {
+		if err := add(scheme); err != nil {
+			return err
+		}
 	}
 	if stack.kube, err = client.New(config, client.Options{Scheme: scheme}); err != nil {
 		return err
@@ -163,8 +167,8 @@ func newKubeletScene(t *testing.T, n int32, kubelet map[string]string, change fu
 	t.Cleanup(s.clean)
 	config, err := stack.RESTConfig()
 	require.NoError(t, err)
-	if side := &s.set.Spec.Containers[0].UpgradeStrategy; side.UpgradeType == v1alpha1.SidecarContainerHotUpgrade {
-		s.witness, err = witness.WatchTwins(ctx, config, name, "app="+name, "side", side.HotUpgradeEmptyImage)
+	if all := s.set.Spec.Containers; len(all) > 0 && all[0].UpgradeStrategy.UpgradeType == v1alpha1.SidecarContainerHotUpgrade {
+		s.witness, err = witness.WatchTwins(ctx, config, name, "app="+name, "side", all[0].UpgradeStrategy.HotUpgradeEmptyImage)
 	} else {
 		s.witness, err = witness.Watch(ctx, config, name, "app="+name, "side")
 	}

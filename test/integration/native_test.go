@@ -1,0 +1,122 @@
+package integration
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/outrigger/outrigger/api/protocol"
+	"github.com/outrigger/outrigger/api/v1alpha1"
+	"github.com/outrigger/outrigger/dev/witness"
+)
+
+// native makes side a native sidecar, after an init container that ends.
+func native(set *v1alpha1.SidecarSet) {
+	side := set.Spec.Containers[0]
+	side.RestartPolicy = new(corev1.ContainerRestartPolicyAlways)
+	first := v1alpha1.SidecarContainer{Container: corev1.Container{Name: "a-first", Image: "first:v1"}}
+	set.Spec.Containers, set.Spec.InitContainers = nil, []v1alpha1.SidecarContainer{first, side}
+}
+
+// upgradeNativeTo changes the image of the native sidecar, and has the witness expect it.
+func (s *scene) upgradeNativeTo(image string) {
+	s.t.Helper()
+	s.witness.Expect(image)
+	s.edit(`[{"op":"replace","path":"/spec/initContainers/1/image","value":"` + image + `"}]`)
+}
+
+// firsts are the images that pods name for the init container that ends, sorted.
+func (s *scene) firsts() (images []string) {
+	s.t.Helper()
+	for _, pod := range s.pods() {
+		at := slices.IndexFunc(pod.Spec.InitContainers, func(c corev1.Container) bool { return c.Name == "a-first" })
+		require.GreaterOrEqual(s.t, at, 0, pod.Name)
+		images = append(images, pod.Spec.InitContainers[at].Image)
+	}
+	slices.Sort(images)
+	return images
+}
+
+func TestSpec9_1_NativeSidecarsAreUpgradedInPlaceWithinTheWindow(t *testing.T) {
+	const pods = 20
+	s := newScene(t, pods, native)
+	s.upgradeNativeTo("side:v2")
+	view := s.await(witness.Settled(pods))
+	assert.Equal(t, int32(pods), view.SidecarRestarts)
+	s.awaitPhase(protocol.PhaseComplete)
+	s.awaitSet("all pods to be updated and ready", counts(pods))
+	s.within(2)
+
+	// An init container that ended is not run again, so its image waits for new pods.
+	s.edit(`[{"op":"replace","path":"/spec/initContainers/0/image","value":"first:v2"}]`)
+	assert.Equal(t, pods, s.awaitPhase(protocol.PhaseComplete).Upgraded, "all pods take the version")
+	s.awaitSet("all pods to be updated and ready", counts(pods))
+	assert.Equal(t, int32(pods), s.witness.View().SidecarRestarts, "nothing restarts")
+	assert.Equal(t, slices.Repeat([]string{"first:v1"}, pods), s.firsts())
+	s.scale(pods + 1)
+	s.await(witness.Settled(pods + 1))
+	assert.Equal(t, append(slices.Repeat([]string{"first:v1"}, pods), "first:v2"), s.firsts())
+	s.within(2)
+}
+
+func TestSpec9_1_ABadImageOfANativeSidecarStopsAtTheWindowAndIsMended(t *testing.T) {
+	s := newScene(t, 6, native)
+	s.upgradeNativeTo("side:bad")
+	s.awaitSet("Degraded to name the image", func(set *v1alpha1.SidecarSet) bool {
+		c := meta.FindStatusCondition(set.Status.Conditions, v1alpha1.ConditionDegraded)
+		return c != nil && c.Status == metav1.ConditionTrue && c.Reason == "ImagePullBackOff"
+	})
+	s.await(func(v witness.View) bool { return v.Updated == 2 })
+	s.upgradeNativeTo("side:v3")
+	s.await(witness.Settled(6))
+	s.awaitPhase(protocol.PhaseComplete)
+	assert.Equal(t, 2, s.witness.Asked("side:bad"))
+	s.within(2)
+}
+
+// A kubelet that knows nothing of native sidecars goes on running the old one: its pods
+// serve, and hold their slots until something else restarts it.
+func TestSpec9_1_AnOldKubeletHoldsNoMoreThanTheWindow(t *testing.T) {
+	s := newScene(t, 0, native)
+	for _, name := range []string{"pod-0", "pod-1", "pod-2"} {
+		s.byHand(name)
+	}
+	s.await(func(v witness.View) bool { return v.Ready == 3 })
+	s.upgradeNativeTo("side:v2")
+	s.awaitPhase(protocol.PhaseWaiting)
+	asked := s.images("side:v2")
+	require.Len(t, asked, 2)
+	// The rest follows as slots become free.
+	s.report(asked[0], "side:v2", "sha256:v2", 1)
+	s.await(func(v witness.View) bool { return v.Updated == 3 })
+	for _, name := range s.images("side:v2") {
+		s.report(name, "side:v2", "sha256:v2", 1)
+	}
+	s.awaitPhase(protocol.PhaseComplete)
+	s.within(2)
+}
+
+func TestSpec9_1_TheNativeSidecarOfAJobIsUpgradedInPlace(t *testing.T) {
+	s := newScene(t, 0, native)
+	job := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Namespace: s.name, Name: "job"}}
+	job.Spec.Template = deployment(s.name, 1).Spec.Template
+	job.Spec.Template.Spec.RestartPolicy = corev1.RestartPolicyNever
+	require.NoError(t, stack.kube.Create(s.ctx, job))
+	s.await(witness.Settled(1))
+	before := s.pods()[0].UID
+	s.upgradeNativeTo("side:v2")
+	view := s.await(witness.Settled(1))
+	assert.Equal(t, int32(1), view.SidecarRestarts)
+	s.awaitPhase(protocol.PhaseComplete)
+	s.within(2)
+	assert.Equal(t, before, s.pods()[0].UID)
+	require.NoError(t, stack.kube.Get(s.ctx, client.ObjectKeyFromObject(job), job))
+	assert.Equal(t, []int32{1, 0, 0}, []int32{job.Status.Active, job.Status.Succeeded, job.Status.Failed})
+}
