@@ -64,7 +64,9 @@ type nextBatch struct {
 	unseen *unseenWrites
 	// firstFree is when slots were first seen free.
 	firstFree time.Time
-	idle      *idleTimer
+	// firstMigrated is when a pod was first seen that could be reset, and nobody does.
+	firstMigrated time.Time
+	idle          *idleTimer
 }
 
 // look makes one attempt. again says when to make another even if nothing
@@ -102,7 +104,7 @@ func (n *nextBatch) plan(ctx context.Context, set *v1alpha1.SidecarSet) (result 
 	if n.input.SkipConditions {
 		plan.FalseConditions, plan.TrueConditions = nil, nil
 	}
-	again = n.batchWindow(&plan)
+	again = n.migrationWindow(&plan, n.batchWindow(&plan))
 	// Nobody waits for these: they come when nothing moves any more.
 	if n.input.SkipTrueConditions || len(plan.Pods) > 0 || again > 0 {
 		plan.TrueConditions = nil
@@ -139,4 +141,21 @@ func (n *nextBatch) batchWindow(plan *rollout.Plan) time.Duration {
 	}
 	longest := min(maxBatchWindow, time.Duration(plan.Slots)*batchWindowPerSlot)
 	return max(longest-n.clock.Since(n.firstFree), 0)
+}
+
+// migrationWindow ends the wait when a pod could be reset for heartbeatInterval and the
+// run waits for this answer before it does so: resets alone may free slots.
+func (n *nextBatch) migrationWindow(plan *rollout.Plan, again time.Duration) time.Duration {
+	if plan.Phase != protocol.PhaseWaiting || !n.input.MigrationIdle || plan.Counts.Migrated == 0 {
+		n.firstMigrated = time.Time{}
+		return again
+	}
+	if n.firstMigrated.IsZero() {
+		n.firstMigrated = n.clock.Now()
+	}
+	again = min(again, max(heartbeatInterval-n.clock.Since(n.firstMigrated), 0))
+	if again == 0 {
+		plan.Phase = protocol.PhaseProgressing
+	}
+	return again
 }

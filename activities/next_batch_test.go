@@ -86,6 +86,38 @@ func TestAnActivityStopsWaitingWhenNothingMoves(t *testing.T) {
 	assert.Equal(t, protocol.PhaseWaiting, result.Phase)
 }
 
+// Hot pods keep their slots until they are reset, so a run that looks at nothing but
+// slots would wait for ever.
+func TestARunThatResetsNothingHearsOfPodsThatHaveMigrated(t *testing.T) {
+	for name, c := range map[string]struct {
+		idle  bool
+		pod   *corev1.Pod
+		phase protocol.Phase
+	}{
+		"nobody resets them":     {true, hotPod("a"), protocol.PhaseProgressing},
+		"they are being reset":   {false, hotPod("a"), protocol.PhaseWaiting},
+		"they still migrate":     {true, hotPod("a", migratingYet), protocol.PhaseWaiting},
+		"there is none to reset": {true, webPod("a", upgraded, settling), protocol.PhaseWaiting},
+	} {
+		t.Run(name, func(t *testing.T) {
+			set := hotSet()
+			if len(c.pod.Spec.Containers) == 1 {
+				set = webSet(2)
+			}
+			cluster := newTestCluster(t, interceptor.Funcs{}, set, c.pod)
+			next := cluster.newNextBatch(protocol.NextBatchInput{SidecarSet: webSetReference, Generation: 2, MigrationIdle: c.idle})
+			_, again, err := next.look(t.Context())
+			require.NoError(t, err)
+			assert.Equal(t, heartbeatInterval, again)
+			cluster.clock.Step(heartbeatInterval)
+			result, again, err := next.look(t.Context())
+			require.NoError(t, err)
+			assert.Equal(t, c.phase, result.Phase)
+			assert.Equal(t, c.phase == protocol.PhaseProgressing, again == 0)
+		})
+	}
+}
+
 func TestSmallBatchesWaitForMorePodsWithinTheBatchWindow(t *testing.T) {
 	const slots = 11
 	// Ten pods take a slot each, of which one may not be upgraded yet.

@@ -20,6 +20,7 @@ const (
 	maxShownFailures = 10
 
 	waitRefused   = "no write of the batch was accepted; trying again later"
+	waitSkipped   = "the pods of the batch had changed; looking again"
 	waitMigration = "hot pods have not migrated yet"
 )
 

@@ -13,6 +13,8 @@ import (
 // window stays full. It heeds no pause: what was begun is finished (SPEC §7.1).
 type migration struct {
 	running bool
+	// asleep is set while nothing but a wake of the run has pods looked at.
+	asleep bool
 	// writing is set while a reset batch is running.
 	writing bool
 	// end has the running reset batch finish what it is writing, and no more.
@@ -46,9 +48,43 @@ func (r *run) awaitWake(ctx workflow.Context) error {
 	if !waitsInWorkflow(ctx) {
 		return nil
 	}
+	r.migration.asleep = true
+	defer func() { r.migration.asleep = false }()
 	_, err := workflow.AwaitWithOptions(ctx, waitOptions(longestSleep, waitMigration), func() bool { return r.wakes != r.migration.wakes || r.upgrading })
 	r.migration.wakes = r.wakes
 	return err
+}
+
+// wakeMigration has a migration that is asleep look at the pods.
+func (r *run) wakeMigration(ctx workflow.Context) {
+	if r.migration.asleep && restsCanEnd(ctx) {
+		r.wakes++
+	}
+}
+
+// rest pauses after a reset batch that reset nothing: longer each time if writes were
+// refused. It ends early when the run is woken, or upgrades more pods: those that
+// migrate must not wait for one that is refused.
+func (r *run) rest(ctx workflow.Context, refused bool) error {
+	m := &r.migration
+	if !restsCanEnd(ctx) {
+		m.backoff = doubled(m.backoff)
+		return workflow.NewTimerWithOptions(ctx, m.backoff, workflow.TimerOptions{Summary: summary(waitRefused)}).Get(ctx, nil)
+	}
+	pause, reason := skippedPause, waitSkipped
+	if refused {
+		m.backoff = doubled(m.backoff)
+		pause, reason = m.backoff, waitRefused
+	}
+	wakes, batches := r.wakes, r.progress.Batches
+	_, err := workflow.AwaitWithOptions(ctx, waitOptions(pause, reason), func() bool { return r.wakes != wakes || r.progress.Batches != batches })
+	m.wakes = r.wakes
+	return err
+}
+
+// restsCanEnd is false for runs that began when nothing ended the rest of a migration.
+func restsCanEnd(ctx workflow.Context) bool {
+	return workflow.GetVersion(ctx, "wake a migration that rests", workflow.DefaultVersion, 1) == 1
 }
 
 // resetBatch awaits migrated pods and resets their standby twins.
@@ -93,7 +129,5 @@ func (r *run) resetBatch(ctx workflow.Context) (pending bool, err error) {
 		return true, nil
 	}
 	m.writing = false
-	m.backoff = doubled(m.backoff)
-	again := workflow.NewTimerWithOptions(ctx, m.backoff, workflow.TimerOptions{Summary: summary(waitRefused)})
-	return true, again.Get(ctx, nil)
+	return true, r.rest(ctx, len(result.Failed) > 0)
 }

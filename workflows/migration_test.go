@@ -96,6 +96,93 @@ func (s *rolloutSuite) TestRefusedResetsRestAndAreTriedAgain() {
 	s.run()
 }
 
+// A pod whose reset is refused, for as long as anybody looks, must not keep those from
+// theirs that migrate later.
+func (s *rolloutSuite) TestSpec7_8_ARestAfterRefusedResetsEndsWhenTheRunIsWoken() {
+	refused, migrated := []protocol.PodReference{pod("refused")}, []protocol.PodReference{pod("migrated")}
+	const refusals = 8
+	var answers []protocol.AwaitMigrationResult
+	for range refusals {
+		answers = append(answers, protocol.AwaitMigrationResult{Pods: refused, Pending: 2})
+	}
+	s.migrations(append(answers, protocol.AwaitMigrationResult{Pods: migrated, Pending: 2}, protocol.AwaitMigrationResult{})...)
+	var resets []string
+	s.env.RegisterActivityWithOptions(func(_ context.Context, input protocol.ResetBatchInput) (protocol.ResetBatchResult, error) {
+		resets = append(resets, input.Pods[0].Name)
+		if input.Pods[0] == refused[0] {
+			return protocol.ResetBatchResult{Failed: []protocol.FailedPod{{PodReference: refused[0], Reason: "Forbidden"}}}, nil
+		}
+		return protocol.ResetBatchResult{Reset: 1}, nil
+	}, activity.RegisterOptions{Name: protocol.ResetBatchActivity, DisableAlreadyRegisteredCheck: true})
+	waiting := protocol.NextBatchResult{Phase: protocol.PhaseWaiting, Counts: protocol.Counts{Migrating: 2}}
+	s.answers(waiting, waiting, ends(protocol.PhaseComplete))
+	// The rest after the last refusal takes 512 s, from second 254 on.
+	woken := 300 * time.Second
+	s.env.RegisterDelayedCallback(func() {
+		s.Len(resets, refusals)
+		s.env.SignalWorkflow(protocol.GenerationSignal, protocol.GenerationInput{Generation: 1})
+	}, woken)
+	s.env.RegisterDelayedCallback(func() {
+		s.Contains(resets, migrated[0].Name)
+		s.env.SignalWorkflow(protocol.GenerationSignal, protocol.GenerationInput{Generation: 1})
+	}, woken+time.Second)
+	s.run()
+}
+
+// The worker that was given the batch may be behind the one that named its pods.
+func (s *rolloutSuite) TestResetsThatFoundNothingAreTriedAgainSoon() {
+	pods := []protocol.PodReference{pod("a")}
+	const behind = 6
+	var answers []protocol.AwaitMigrationResult
+	for range behind + 1 {
+		answers = append(answers, protocol.AwaitMigrationResult{Pods: pods, Pending: 1})
+	}
+	s.migrations(append(answers, protocol.AwaitMigrationResult{})...)
+	tries := 0
+	s.env.RegisterActivityWithOptions(func(context.Context, protocol.ResetBatchInput) (protocol.ResetBatchResult, error) {
+		if tries++; tries <= behind {
+			return protocol.ResetBatchResult{Skipped: 1}, nil
+		}
+		return protocol.ResetBatchResult{Reset: 1}, nil
+	}, activity.RegisterOptions{Name: protocol.ResetBatchActivity, DisableAlreadyRegisteredCheck: true})
+	s.answers(protocol.NextBatchResult{Phase: protocol.PhaseWaiting, Counts: protocol.Counts{Migrating: 1}}, ends(protocol.PhaseComplete))
+	s.env.RegisterDelayedCallback(func() {
+		s.Equal(behind+1, tries)
+		s.env.SignalWorkflow(protocol.GenerationSignal, protocol.GenerationInput{Generation: 1})
+	}, behind*skippedPause+time.Second)
+	s.run()
+}
+
+// Other pods may keep the plan busy for minutes, in which nobody wakes the run.
+func (s *rolloutSuite) TestAPlanWithMigratedPodsWakesTheMigration() {
+	resets := s.migrations(
+		protocol.AwaitMigrationResult{Pending: 1},
+		protocol.AwaitMigrationResult{Pods: []protocol.PodReference{pod("a")}, Pending: 1},
+		protocol.AwaitMigrationResult{},
+	)
+	migrating := protocol.NextBatchResult{Phase: protocol.PhaseProgressing, Counts: protocol.Counts{Migrating: 1}}
+	// Until the migration is asleep, nothing could be reset.
+	var plan func(context.Context, protocol.NextBatchInput) (protocol.NextBatchResult, error)
+	plan = func(_ context.Context, input protocol.NextBatchInput) (protocol.NextBatchResult, error) {
+		result := migrating
+		if input.MigrationIdle {
+			result.Counts.Migrated = 1
+			s.waits()
+			s.answers(ends(protocol.PhaseComplete))
+		} else {
+			s.script = append(s.script, plan)
+		}
+		return result, nil
+	}
+	s.answers(migrating)
+	s.script = append(s.script, plan)
+	s.env.RegisterDelayedCallback(func() {
+		s.Len(*resets, 1)
+		s.env.SignalWorkflow(protocol.GenerationSignal, protocol.GenerationInput{Generation: 1})
+	}, time.Minute)
+	s.run()
+}
+
 func (s *rolloutSuite) TestSpec7_2_ConditionsAreWrittenOnceAndThenPlannedAgain() {
 	var written []protocol.WriteUpgradableConditionsInput
 	s.env.RegisterActivityWithOptions(func(_ context.Context, input protocol.WriteUpgradableConditionsInput) (protocol.WriteUpgradableConditionsResult, error) {

@@ -49,6 +49,9 @@ func (r *run) step(ctx workflow.Context) error {
 	if next.Counts.Migrating > 0 {
 		r.migrate(ctx)
 	}
+	if next.Counts.Migrated > 0 {
+		r.wakeMigration(ctx)
+	}
 	if len(next.FalseConditions) > 0 {
 		if err := r.writeConditions(ctx, next.FalseConditions); err != nil || len(next.Pods) == 0 {
 			return err

@@ -21,6 +21,9 @@ const (
 	// doubles each time.
 	minBackoff = 2 * time.Second
 	maxBackoff = 10 * time.Minute
+	// skippedPause follows a batch that found its pods changed: the caches of two
+	// workers may differ.
+	skippedPause = time.Second
 	// longestSleep is when a run looks although nobody woke it.
 	longestSleep = 2 * time.Hour
 	// retryInterval bounds how late an outage of the API server is seen to be over.
@@ -114,8 +117,9 @@ func (r *run) nextBatch(ctx workflow.Context) (next protocol.NextBatchResult, an
 		Written:        slices.Concat(r.progress.Written, r.conditions.written),
 		Refused:        r.refused,
 		SkipConditions: r.conditions.skip, SkipTrueConditions: r.conditions.running,
-		Held: r.hold != nil,
-		Run:  r.progress.Run,
+		Held:          r.hold != nil,
+		MigrationIdle: !r.migration.running || r.migration.asleep,
+		Run:           r.progress.Run,
 	})
 	err = workflow.Await(ctx, func() bool { return answer.IsReady() || r.hasSignals() })
 	if err != nil || !answer.IsReady() {

@@ -198,6 +198,9 @@ type NextBatchInput struct {
 	SkipTrueConditions bool `json:"skipLateMarks,omitempty"`
 	// Held asks only whether there is still something to hold.
 	Held bool `json:"held,omitempty"`
+	// MigrationIdle says that the run resets no standby twin until this answer, or a
+	// signal, says that one can be.
+	MigrationIdle bool `json:"migrationIdle,omitempty"`
 	// Run holds the set's Lease while it upgrades pods, and gives it back when
 	// nothing is left to do.
 	Run string `json:"run,omitempty"`
