@@ -3,6 +3,7 @@ package activities
 import (
 	"context"
 	"fmt"
+	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -37,11 +38,7 @@ func (a *Activities) ResetBatch(ctx context.Context, input protocol.ResetBatchIn
 	defer keepHeartbeating(ctx, a.Clock)()
 	defer a.Metrics.time(changeReset, a.Clock)()
 	writer := a.writer(changeReset)
-	b := &resetBatch{
-		reader: writer.reader, writer: writer, events: a.Events, clock: a.Clock,
-		upgrading: input.Upgrading, set: writer.reader.recentSet(input.SidecarSet), done: setOf(input.Refused),
-		end: a.Clock.Now().Add(resetTime), busy: a.Clock.Now(),
-	}
+	b := newResetBatch(writer, a.Events, input)
 	writing, done := withoutCancelRequest(ctx)
 	defer done()
 	b.pool, writing = newPool(writing, a.Writers, nil)
@@ -53,6 +50,15 @@ func (a *Activities) ResetBatch(ctx context.Context, input protocol.ResetBatchIn
 		err = nil
 	}
 	return b.result(), err
+}
+
+func newResetBatch(writer *writer, recorder events.EventRecorder, input protocol.ResetBatchInput) *resetBatch {
+	clock := writer.reader.clock
+	return &resetBatch{
+		reader: writer.reader, writer: writer, events: recorder, clock: clock,
+		upgrading: input.Upgrading, set: writer.reader.recentSet(input.SidecarSet), done: setOf(input.Refused),
+		skipped: map[protocol.PodReference]time.Time{}, end: clock.Now().Add(resetTime), busy: clock.Now(),
+	}
 }
 
 // resetBatch is one ResetBatch in progress.
@@ -70,6 +76,10 @@ type resetBatch struct {
 	tried     []protocol.PodReference
 	// done pods are not looked at again: the cache may not show it yet.
 	done map[protocol.PodReference]bool
+	// skipped is when pods were left alone last, by a cache that was behind or since
+	// others kept writing them; zero while they may be tried again.
+	skipped   map[protocol.PodReference]time.Time
+	skippedMu sync.Mutex
 	// busy is when a pod was migrating last.
 	busy time.Time
 }
@@ -79,6 +89,7 @@ func (b *resetBatch) look(ctx context.Context) (again time.Duration, err error) 
 	if ctx.Err() != nil {
 		return 0, nil
 	}
+	b.retrySkipped()
 	found, err := findMigrating(ctx, b.reader, b.set, b.done)
 	if err != nil {
 		return 0, err
@@ -96,12 +107,42 @@ func (b *resetBatch) look(ctx context.Context) (again time.Duration, err error) 
 }
 
 func (b *resetBatch) reset(ctx context.Context, pods []protocol.PodReference) {
-	b.tried = append(b.tried, pods...)
 	for _, pod := range pods {
-		b.done[pod] = true
+		b.try(pod)
 		b.pool.submit(ctx, func(ctx context.Context) error {
-			return b.writer.apply(ctx, pod, &b.outcome, change{decide: b.decide, write: b.write})
+			err := b.writer.apply(ctx, pod, &b.outcome, change{decide: b.decide, write: b.write})
+			if !b.outcome.has(pod) {
+				b.skip(pod)
+			}
+			return err
 		})
+	}
+}
+
+func (b *resetBatch) try(pod protocol.PodReference) {
+	b.skippedMu.Lock()
+	defer b.skippedMu.Unlock()
+	if _, again := b.skipped[pod]; !again {
+		b.tried = append(b.tried, pod)
+	}
+	b.done[pod] = true
+}
+
+func (b *resetBatch) skip(pod protocol.PodReference) {
+	b.skippedMu.Lock()
+	defer b.skippedMu.Unlock()
+	b.skipped[pod] = b.clock.Now()
+}
+
+// retrySkipped has pods that were left alone looked at again, each once in
+// heartbeatInterval: nobody else resets them while the batch goes on.
+func (b *resetBatch) retrySkipped() {
+	b.skippedMu.Lock()
+	defer b.skippedMu.Unlock()
+	for pod, at := range b.skipped {
+		if !at.IsZero() && b.clock.Since(at) >= heartbeatInterval {
+			b.done[pod], b.skipped[pod] = false, time.Time{}
+		}
 	}
 }
 

@@ -111,27 +111,50 @@ func TestSpec7_7_ResetEmptiesTheStandbyTwin(t *testing.T) {
 	assert.Len(t, recorded, 2, "one of success, one of failure")
 }
 
+// lookOnce has the batch look, and waits until what it began has ended.
+func lookOnce(t *testing.T, b *resetBatch) (again time.Duration) {
+	t.Helper()
+	err := inActivity(t, nil, func(ctx context.Context) (err error) {
+		b.pool, ctx = newPool(ctx, 1, nil)
+		if again, err = b.look(ctx); err != nil {
+			return err
+		}
+		return b.pool.wait()
+	})
+	require.NoError(t, err)
+	return again
+}
+
+// Whoever named the pods may have had a newer cache: a batch that goes on for others
+// must not leave them.
+func TestAResetBatchLooksAgainAtPodsThatItLeftAlone(t *testing.T) {
+	writes := 0
+	busy := interceptor.Funcs{Patch: func(ctx context.Context, c client.WithWatch, o client.Object, patch client.Patch, opts ...client.PatchOption) error {
+		if writes++; writes <= attempts {
+			return apierrors.NewConflict(podResource, o.GetName(), errors.New("somebody else wrote it"))
+		}
+		return c.Patch(ctx, o, patch, opts...)
+	}}
+	cluster := newTestCluster(t, busy, hotSet(), hotPod("a"), hotPod("slow", migratingYet))
+	cluster.Events = events.NewFakeRecorder(10)
+	b := newResetBatch(cluster.writer(changeReset), cluster.Events, protocol.ResetBatchInput{SidecarSet: webSetReference})
+	assert.NotZero(t, lookOnce(t, b))
+	assert.Equal(t, protocol.ResetBatchResult{Skipped: 1}, b.result())
+	lookOnce(t, b)
+	assert.Equal(t, attempts, writes, "not before its time")
+	cluster.clock.Step(heartbeatInterval)
+	assert.NotZero(t, lookOnce(t, b))
+	assert.Equal(t, protocol.ResetBatchResult{Reset: 1}, b.result())
+	assert.Equal(t, "empty:1", cluster.images()["a"])
+}
+
 // Pods that migrate while the batch goes on are reset by it as well.
 func TestAResetBatchGoesOnWhileAnUpgradeBatchRuns(t *testing.T) {
 	pod := hotPod("a", migratingYet)
 	cluster := newTestCluster(t, interceptor.Funcs{}, hotSet(), pod)
 	cluster.Events = events.NewFakeRecorder(10)
-	writer := cluster.writer(changeReset)
-	b := &resetBatch{
-		reader: writer.reader, writer: writer, events: cluster.Events, clock: cluster.clock, upgrading: true,
-		set: writer.reader.recentSet(webSetReference), done: map[protocol.PodReference]bool{}, end: noon.Add(resetTime), busy: noon,
-	}
-	look := func() (again time.Duration) {
-		err := inActivity(t, nil, func(ctx context.Context) (err error) {
-			b.pool, ctx = newPool(ctx, 1, nil)
-			if again, err = b.look(ctx); err != nil {
-				return err
-			}
-			return b.pool.wait()
-		})
-		require.NoError(t, err)
-		return again
-	}
+	b := newResetBatch(cluster.writer(changeReset), cluster.Events, protocol.ResetBatchInput{SidecarSet: webSetReference, Upgrading: true})
+	look := func() time.Duration { return lookOnce(t, b) }
 	assert.Equal(t, heartbeatInterval, look())
 	cluster.edit(pod, func() { pod.Status.ContainerStatuses = hotPod("a").Status.ContainerStatuses })
 	cluster.sync()

@@ -226,6 +226,15 @@ func (o *outcome) wrote(pod protocol.PodReference, resourceVersion string) {
 	o.fresh = append(o.fresh, protocol.WrittenPod{PodReference: pod, ResourceVersion: resourceVersion})
 }
 
+// has reports whether a pod was written, or its write refused.
+func (o *outcome) has(pod protocol.PodReference) bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	_, written := o.written[pod]
+	_, refused := o.refusals[pod]
+	return written || refused
+}
+
 // count is how many pods were written.
 func (o *outcome) count() int {
 	o.mu.Lock()
