@@ -36,6 +36,9 @@ type Activities struct {
 	Metrics *Metrics
 	// Tracer makes a span of each write to a pod.
 	Tracer trace.Tracer
+	// Current returns an error while the cache of pods is known to be out of date; nil:
+	// it never is.
+	Current func() error
 	// Writers is how many pods are written at a time.
 	Writers int
 	// Fleet bounds the pods of all sets; nil: each set has a budget of its own, and
@@ -58,6 +61,15 @@ func (a *Activities) writer(change string) *writer {
 		reader: a.reader(), pods: a.Writer, status: a.Status, change: change, tracer: a.Tracer,
 		results: a.Metrics.pods.MustCurryWith(prometheus.Labels{"change": change}),
 	}
+}
+
+// current is not asked before a write: that is guarded. Whoever says that nothing moves
+// must know it.
+func (a *Activities) current() error {
+	if a.Current == nil {
+		return nil
+	}
+	return a.Current()
 }
 
 func (a *Activities) poller() *poller {

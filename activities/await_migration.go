@@ -11,7 +11,8 @@ import (
 // AwaitMigration waits until hot pods run the new image everywhere but in the
 // standby twin, so that it can be reset, and returns them (SPEC §7.7). It returns
 // none when no pod is migrating any more and none is being upgraded, or when
-// nothing has moved for idleTimeout. Pauses do not hold it, nor does a newer
+// nothing has moved for idleTimeout. A cache that is out of date cannot say so:
+// that is an error, and tried again. Pauses do not hold it, nor does a newer
 // generation: what was begun is finished.
 func (a *Activities) AwaitMigration(ctx context.Context, input protocol.AwaitMigrationInput) (result protocol.AwaitMigrationResult, err error) {
 	defer keepHeartbeating(ctx, a.Clock)()
@@ -30,10 +31,15 @@ func (a *Activities) AwaitMigration(ctx context.Context, input protocol.AwaitMig
 		if len(result.Pods) == 0 {
 			result.Pods = found.migratedExcluded
 		}
-		if (result.Pending > 0 || input.Upgrading) && len(result.Pods) == 0 {
-			return idle.left(protocol.Counts{Migrating: found.pending}), nil
+		if len(result.Pods) > 0 {
+			return 0, nil
 		}
-		return 0, nil
+		if result.Pending > 0 || input.Upgrading {
+			if left := idle.left(protocol.Counts{Migrating: found.pending}); left > 0 {
+				return left, nil
+			}
+		}
+		return 0, a.current()
 	})
 	return result, err
 }

@@ -22,7 +22,8 @@ const (
 // NextBatch waits until pods of the generation can be upgraded and returns
 // them, or says why none will be. It upgrades nothing. While pods move it goes
 // on, NextBatchPoll long at most; once nothing has moved for idleTimeout it
-// says what is waited for.
+// says what is waited for. A cache that is out of date cannot say so: that is an
+// error, and tried again.
 func (a *Activities) NextBatch(ctx context.Context, input protocol.NextBatchInput) (result protocol.NextBatchResult, err error) {
 	defer keepHeartbeating(ctx, a.Clock)()
 	n := a.newNextBatch(input)
@@ -42,6 +43,7 @@ func (a *Activities) newNextBatch(input protocol.NextBatchInput) *nextBatch {
 	return &nextBatch{
 		reader: reader, clock: a.Clock, input: input, refused: setOf(input.Refused),
 		set: reader.recentSet(input.SidecarSet), unseen: reader.unseenWrites(input.Written), idle: newIdleTimer(a.Clock),
+		current: a.current,
 	}
 }
 
@@ -67,6 +69,7 @@ type nextBatch struct {
 	// firstMigrated is when a pod was first seen that could be reset, and nobody does.
 	firstMigrated time.Time
 	idle          *idleTimer
+	current       func() error
 }
 
 // look makes one attempt. again says when to make another even if nothing
@@ -105,6 +108,11 @@ func (n *nextBatch) plan(ctx context.Context, set *v1alpha1.SidecarSet) (result 
 		plan.FalseConditions, plan.TrueConditions = nil, nil
 	}
 	again = n.migrationWindow(&plan, n.batchWindow(&plan))
+	if again == 0 && plan.Phase == protocol.PhaseWaiting {
+		if err := n.current(); err != nil {
+			return result, 0, err
+		}
+	}
 	// Nobody waits for these: they come when nothing moves any more.
 	if n.input.SkipTrueConditions || len(plan.Pods) > 0 || again > 0 {
 		plan.TrueConditions = nil

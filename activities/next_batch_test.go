@@ -2,6 +2,7 @@ package activities
 
 import (
 	"context"
+	"errors"
 	"testing"
 	"time"
 
@@ -84,6 +85,20 @@ func TestAnActivityStopsWaitingWhenNothingMoves(t *testing.T) {
 	require.NoError(t, err)
 	assert.Zero(t, again, "the workflow waits from here on")
 	assert.Equal(t, protocol.PhaseWaiting, result.Phase)
+}
+
+// What a cache shows that is not watched may have moved long ago.
+func TestACacheThatIsOutOfDateDoesNotSayThatNothingMoves(t *testing.T) {
+	stale := errors.New("the watch is down")
+	cluster := newTestCluster(t, interceptor.Funcs{}, webSet(1), webPod("a", upgraded, settling))
+	cluster.Current = func() error { return stale }
+	next := cluster.newNextBatch(protocol.NextBatchInput{SidecarSet: webSetReference, Generation: 2})
+	_, again, err := next.look(t.Context())
+	require.NoError(t, err)
+	assert.Equal(t, heartbeatInterval, again)
+	cluster.clock.Step(idleTimeout)
+	_, _, err = next.look(t.Context())
+	require.ErrorIs(t, err, stale)
 }
 
 // Hot pods keep their slots until they are reset, so a run that looks at nothing but

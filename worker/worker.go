@@ -12,6 +12,7 @@ import (
 	sdk "go.temporal.io/sdk/worker"
 	"go.temporal.io/sdk/workflow"
 	"golang.org/x/sync/errgroup"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/healthz"
@@ -78,7 +79,8 @@ func Run(ctx context.Context, o Options) error {
 		Cache: mgr.GetClient(), Index: pods, Live: mgr.GetAPIReader(),
 		Writer: mgr.GetClient(), Status: mgr.GetClient().Status(), Events: mgr.GetEventRecorder("outrigger-worker"),
 		SystemNamespace: o.SystemNamespace, Changes: activities.NewChanges(), Clock: clock.RealClock{}, Writers: writesPerBatch, Metrics: metrics,
-		Tracer: o.Temporal.SpanTracer(),
+		Tracer:  o.Temporal.SpanTracer(),
+		Current: func() error { return mgr.Watches.Current(&corev1.Pod{}) },
 	}
 	h := &host{options: o, taskQueue: taskQueue, log: o.Logger, activities: hosted}
 	if err := h.boundFleet(mgr, hosted); err != nil {
