@@ -123,7 +123,7 @@ func (r *reconciler) reconcileOpenRun(ctx context.Context, set *v1alpha1.Sidecar
 	switch {
 	case found.generationMismatch(set):
 		return r.correctGeneration(ctx, set, seen, found, state)
-	case seen.hasWork() && found.waitsForSignal() && (found.hold == nil || seen.plan.Counts.Migrated > 0) && state.mayWake(seen, r.clock.Now()):
+	case found.waitsForSignal() && found.neededBy(seen) && state.mayWake(r.clock.Now()):
 		// The next check finds a run that has ended meanwhile.
 		_, err := r.rollouts.signal(ctx, reference(set), protocol.GenerationSignal, protocol.GenerationInput{Generation: set.Generation})
 		return err

@@ -83,16 +83,50 @@ func TestARunWhoseHoldCannotBeReadIsReadOtherwise(t *testing.T) {
 func TestOnlyRunsThatWaitForASignalAreWoken(t *testing.T) {
 	sleeping := run{status: opened, phase: protocol.PhaseWaiting, events: 9}
 	assert.True(t, sleeping.waitsForSignal())
+	sleeping.activities = pendingOf(protocol.ResetBatchActivity)
+	assert.True(t, sleeping.waitsForSignal(), "resets free slots for others")
 	for name, r := range map[string]run{
 		"at work":          {status: opened, phase: protocol.PhaseProgressing},
 		"held":             {status: opened, phase: protocol.PhasePaused},
 		"ended":            {status: completed, phase: protocol.PhaseWaiting},
 		"about to plan":    {status: opened, phase: protocol.PhaseWaiting, events: 9, task: &workflow.PendingWorkflowTaskInfo{}},
-		"with a batch":     {status: opened, phase: protocol.PhaseWaiting, events: 9, activities: []*workflow.PendingActivityInfo{{}}},
+		"with a batch":     {status: opened, phase: protocol.PhaseWaiting, events: 9, activities: pendingOf(protocol.UpgradeBatchActivity)},
+		"about to choose":  {status: opened, phase: protocol.PhaseWaiting, events: 9, activities: pendingOf(protocol.AwaitMigrationActivity, protocol.NextBatchActivity)},
 		"continued as new": {status: opened, phase: protocol.PhaseWaiting, events: 1},
 		"gone altogether":  {phase: protocol.PhaseWaiting},
 	} {
 		assert.False(t, r.waitsForSignal(), name)
+	}
+}
+
+func pendingOf(activities ...string) (infos []*workflow.PendingActivityInfo) {
+	for _, name := range activities {
+		infos = append(infos, &workflow.PendingActivityInfo{ActivityType: &common.ActivityType{Name: name}})
+	}
+	return infos
+}
+
+func TestRunsAreWokenForWhatTheyWouldDo(t *testing.T) {
+	ann := &protocol.Hold{Who: "ann"}
+	for _, c := range []struct {
+		name           string
+		pods, migrated int
+		hold           *protocol.Hold
+		activities     []*workflow.PendingActivityInfo
+		want           bool
+	}{
+		{"pods to upgrade", 1, 0, nil, nil, true},
+		{"pods to upgrade beside resets", 1, 2, nil, pendingOf(protocol.ResetBatchActivity), true},
+		{"pods to upgrade, held", 1, 0, ann, nil, false},
+		{"twins to reset", 0, 2, nil, nil, true},
+		{"twins to reset, held", 0, 2, ann, nil, true},
+		{"twins that are being reset", 0, 2, nil, pendingOf(protocol.ResetBatchActivity), false},
+		{"twins that are looked at", 0, 2, nil, pendingOf(protocol.AwaitMigrationActivity), false},
+		{"nothing", 0, 0, nil, nil, false},
+	} {
+		seen := &observation{plan: rollout.Plan{Pods: make([]protocol.SelectedPod, c.pods), Counts: protocol.Counts{Migrating: 3, Migrated: c.migrated}}}
+		found := run{hold: c.hold, activities: c.activities}
+		assert.Equal(t, c.want, found.neededBy(seen), c.name)
 	}
 }
 
@@ -114,6 +148,9 @@ func TestRunsAreCheckedOftenWhileSomethingChanges(t *testing.T) {
 		assert.Equal(t, next*time.Second, state.untilCheck(working(1), now))
 	}
 	assert.Equal(t, minCheckInterval, state.untilCheck(working(2), now))
+	migrated := &observation{plan: rollout.Plan{Phase: protocol.PhaseWaiting, Counts: protocol.Counts{Matched: 9, Migrating: 2, Migrated: 1}}}
+	state.recordCheck(migrated, now)
+	assert.Equal(t, minCheckInterval, state.untilCheck(migrated, now), "the run may fall asleep just now")
 	state.faultMayChange = true
 	assert.Equal(t, faultCheckInterval, state.untilCheck(stuck, now))
 }

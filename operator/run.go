@@ -2,6 +2,7 @@ package operator
 
 import (
 	"fmt"
+	"slices"
 
 	"go.temporal.io/api/common/v1"
 	"go.temporal.io/api/enums/v1"
@@ -47,10 +48,27 @@ func (r *run) taskPending() bool { return r.task != nil || r.events < firstTask 
 // not because somebody ended it.
 func (r *run) completed() bool { return r.status == enums.WORKFLOW_EXECUTION_STATUS_COMPLETED }
 
-// waitsForSignal reports whether nothing but a signal makes the run plan again.
+// waitsForSignal reports whether nothing but a signal makes the run plan again. Resets of
+// standby twins go on beside that, and do not.
 func (r *run) waitsForSignal() bool {
 	waits := r.phase == protocol.PhaseWaiting || r.phase == protocol.PhasePaused
-	return r.open() && waits && !r.taskPending() && len(r.activities) == 0
+	return r.open() && waits && !r.taskPending() && !slices.ContainsFunc(r.activities, func(a *workflow.PendingActivityInfo) bool {
+		return !ofMigration(a)
+	})
+}
+
+// resets reports whether the run looks for standby twins to reset, or resets them.
+func (r *run) resets() bool { return slices.ContainsFunc(r.activities, ofMigration) }
+
+func ofMigration(activity *workflow.PendingActivityInfo) bool {
+	name := activity.GetActivityType().GetName()
+	return name == protocol.AwaitMigrationActivity || name == protocol.ResetBatchActivity
+}
+
+// neededBy reports whether a run that waits for a signal would do something if it were
+// woken: upgrade pods unless it is held, or reset standby twins.
+func (r *run) neededBy(o *observation) bool {
+	return len(o.plan.Pods) > 0 && r.hold == nil || o.plan.Counts.Migrated > 0 && !r.resets()
 }
 
 // generationMismatch reports whether the run works on another generation than the

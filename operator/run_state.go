@@ -80,10 +80,9 @@ type runState struct {
 	checkInterval time.Duration
 	checkedCounts protocol.Counts
 	hadWork       bool
-	// wokenAt is the last time the run was woken, wokenCounts the counts then, and
-	// wakeBackoff the time to the next one unless they change.
+	// wokenAt is the last time the run was woken, and wakeBackoff the time to the next
+	// one unless the counts change.
 	wokenAt     time.Time
-	wokenCounts protocol.Counts
 	wakeBackoff time.Duration
 	// endedAt is when the run was first seen to have ended though pods wait.
 	endedAt time.Time
@@ -126,7 +125,7 @@ func (s *runState) untilCheck(o *observation, now time.Time) time.Duration {
 		interval = minCheckInterval
 	case o.hold != nil:
 		interval = heldCheckInterval
-	case len(o.plan.Pods) > 0:
+	case o.hasWork():
 		interval = max(s.checkInterval, minCheckInterval)
 	case o.plan.Counts.Migrating > 0:
 		interval = heldCheckInterval
@@ -145,7 +144,7 @@ func (s *runState) changed(o *observation) bool {
 // recordCheck records a check of the run.
 func (s *runState) recordCheck(o *observation, now time.Time) {
 	if s.changed(o) {
-		s.checkInterval = minCheckInterval
+		s.checkInterval, s.wakeBackoff = minCheckInterval, 0
 	} else {
 		s.checkInterval = min(2*s.checkInterval, stuckCheckInterval)
 	}
@@ -157,16 +156,11 @@ func (s *runState) stuck() bool { return s.hadWork && s.checkInterval > minCheck
 
 // mayWake reports whether to wake a run that waits for a signal, and counts the
 // wake if so.
-func (s *runState) mayWake(o *observation, now time.Time) bool {
-	switch {
-	case o.plan.Counts != s.wokenCounts:
-		s.wakeBackoff = minWakeBackoff
-	case now.Sub(s.wokenAt) < s.wakeBackoff:
+func (s *runState) mayWake(now time.Time) bool {
+	if now.Sub(s.wokenAt) < s.wakeBackoff {
 		return false
-	default:
-		s.wakeBackoff = min(2*s.wakeBackoff, maxWakeBackoff)
 	}
-	s.wokenAt, s.wokenCounts = now, o.plan.Counts
+	s.wokenAt, s.wakeBackoff = now, min(max(2*s.wakeBackoff, minWakeBackoff), maxWakeBackoff)
 	return true
 }
 
