@@ -26,6 +26,7 @@ list() {
 		kubectl|k8s.io/kubernetes/cmd/kubectl|$controlplane|0.5
 		kwok|sigs.k8s.io/kwok/cmd/kwok|@v0.8.0|2.5
 		temporal|github.com/temporalio/cli/cmd/temporal|@v1.5.1|2.5
+		helm|helm.sh/helm/v4/cmd/helm|@v4.3.1|2
 		temporal-server|go.temporal.io/server/cmd/server|@v1.29.1|3
 		temporal-sql-tool|go.temporal.io/server/cmd/tools/sql|@v1.29.1|0.5
 		controller-gen|sigs.k8s.io/controller-tools/cmd/controller-gen|@v0.23.0|0.5

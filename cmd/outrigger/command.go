@@ -39,7 +39,8 @@ func newCommand() *cobra.Command {
 	}
 	shared := &flags{}
 	shared.add(root)
-	root.AddCommand(newOperator(shared), newWorker(shared), newWebhook(shared), newTemporal(), newCodecServer(shared), newMigrate(shared))
+	root.AddCommand(newOperator(shared), newWorker(shared), newWebhook(shared), newTemporal(), newCodecServer(shared),
+		newMigrate(shared), newUninstall(shared))
 	return root
 }
 

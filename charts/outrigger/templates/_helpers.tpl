@@ -1,0 +1,83 @@
+{{/* A file of config/, for the namespace of the release. Arguments: root, path below config. */}}
+{{- define "outrigger.file" -}}
+{{- $root := index . 0 -}}
+{{- $text := $root.Files.Get (printf "config/%s" (index . 1)) | required (printf "config/%s is missing: charts/outrigger/config must be a link to config, or a copy" (index . 1)) -}}
+{{- $text | replace "kruise-system" $root.Release.Namespace -}}
+{{- end -}}
+
+{{- define "outrigger.image" -}}
+{{- with .Values.image -}}
+{{ .repository }}{{ if .digest }}@{{ .digest }}{{ else }}:{{ .tag | default $.Chart.AppVersion }}{{ end }}
+{{- end -}}
+{{- end -}}
+
+{{/* Variables of operator and worker that say how Temporal is reached. */}}
+{{- define "outrigger.temporal.env" -}}
+{{- $t := .Values.temporal -}}
+{{- $env := dict "TEMPORAL_ADDRESS" $t.address "TEMPORAL_NAMESPACE" $t.namespace "TEMPORAL_UI_URL" $t.uiURL -}}
+{{- if $t.dev.enabled -}}
+{{- $_ := set $env "TEMPORAL_ADDRESS" (printf "outrigger-temporal.%s:7233" .Release.Namespace) -}}
+{{- $_ := set $env "TEMPORAL_UI_URL" ($t.uiURL | default "http://localhost:8233") -}}
+{{- end -}}
+{{- if $t.tls.enabled -}}{{- $_ := set $env "TEMPORAL_TLS" "true" -}}{{- end -}}
+{{- with $t.tls.serverName -}}{{- $_ := set $env "TEMPORAL_TLS_SERVER_NAME" . -}}{{- end -}}
+{{- if $t.tls.secretName -}}
+{{- if $t.tls.clientCertificate -}}
+{{- $_ := set $env "TEMPORAL_TLS_CLIENT_CERT_PATH" "/etc/temporal/tls/tls.crt" -}}
+{{- $_ := set $env "TEMPORAL_TLS_CLIENT_KEY_PATH" "/etc/temporal/tls/tls.key" -}}
+{{- end -}}
+{{- if $t.tls.ca -}}{{- $_ := set $env "TEMPORAL_TLS_SERVER_CA_CERT_PATH" "/etc/temporal/tls/ca.crt" -}}{{- end -}}
+{{- end -}}
+{{- if $t.apiKey.secretName -}}{{- $_ := set $env "TEMPORAL_API_KEY_FILE" (printf "/etc/temporal/api-key/%s" $t.apiKey.key) -}}{{- end -}}
+{{- if $t.payloadKeys.secretName -}}
+{{- $_ := set $env "TEMPORAL_PAYLOAD_KEY_DIR" "/etc/temporal/payload-keys" -}}
+{{- if $t.payloadKeys.encrypt -}}{{- $_ := set $env "TEMPORAL_PAYLOAD_KEY_ID_FILE" "/etc/temporal/payload-keys/.current" -}}{{- end -}}
+{{- end -}}
+{{- toYaml (merge (deepCopy $t.env) $env) -}}
+{{- end -}}
+
+{{/* Secrets by the directory that they are mounted at, below /etc/temporal. */}}
+{{- define "outrigger.temporal.secrets" -}}
+{{- with .Values.temporal -}}
+{{- range $directory, $secret := dict "api-key" .apiKey.secretName "tls" .tls.secretName "payload-keys" .payloadKeys.secretName -}}
+{{- if $secret }}
+{{ $directory }}: {{ $secret | quote }}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+
+{{/* The Deployment of a role: that of config/deploy, with values over it. Arguments: root, role, Deployment. */}}
+{{- define "outrigger.deployment" -}}
+{{- $root := index . 0 -}}
+{{- $values := index $root.Values (index . 1) -}}
+{{- $deployment := index . 2 -}}
+{{- $template := $deployment.spec.template -}}
+{{- $pod := $template.spec -}}
+{{- $container := first $pod.containers -}}
+{{- $_ := set $deployment.spec "replicas" (int $values.replicas) -}}
+{{- $annotations := deepCopy $values.podAnnotations -}}
+{{- $mounts := list -}}
+{{- $volumes := list -}}
+{{- if $container.envFrom -}}
+{{- $annotations = set $annotations "checksum/temporal" (include "outrigger.temporal.env" $root | sha256sum) -}}
+{{- range $directory, $secret := include "outrigger.temporal.secrets" $root | fromYaml -}}
+{{- $name := printf "temporal-%s" $directory -}}
+{{- $volumes = append $volumes (dict "name" $name "secret" (dict "secretName" $secret)) -}}
+{{- $mounts = append $mounts (dict "name" $name "mountPath" (printf "/etc/temporal/%s" $directory) "readOnly" true) -}}
+{{- end -}}
+{{- end -}}
+{{- with $annotations -}}{{- $_ := set $template.metadata "annotations" . -}}{{- end -}}
+{{- $_ := set $template.metadata "labels" (merge $template.metadata.labels $values.podLabels) -}}
+{{- $_ := set $container "image" (include "outrigger.image" $root) -}}
+{{- $_ := set $container "imagePullPolicy" $root.Values.image.pullPolicy -}}
+{{- $_ := set $container "args" (concat $container.args $values.args) -}}
+{{- $_ := set $container "env" (concat (list (dict "name" "GOMEMLIMIT" "value" $values.goMemLimit)) $values.env) -}}
+{{- with $values.resources -}}{{- $_ := set $container "resources" . -}}{{- end -}}
+{{- with $mounts -}}{{- $_ := set $container "volumeMounts" . -}}{{- end -}}
+{{- with $volumes -}}{{- $_ := set $pod "volumes" . -}}{{- end -}}
+{{- with $root.Values.imagePullSecrets -}}{{- $_ := set $pod "imagePullSecrets" . -}}{{- end -}}
+{{- $_ := set $pod "priorityClassName" $values.priorityClassName -}}
+{{- $_ := mustMergeOverwrite $pod (deepCopy $values.podSpec) -}}
+{{- toYaml $deployment -}}
+{{- end -}}

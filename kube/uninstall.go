@@ -1,0 +1,113 @@
+package kube
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"time"
+
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/util/retry"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// webhookService is the name of the Service of config/deploy.
+const webhookService = "outrigger-webhook"
+
+// goneInterval is the time between two looks at what is being deleted.
+const goneInterval = 500 * time.Millisecond
+
+// Uninstallation ends the roles in an order in which no request is ever sent to a
+// webhook that is not there. SidecarSets, their definition and their revisions stay.
+// What is gone already is no error.
+type Uninstallation struct {
+	Client          client.Client
+	SystemNamespace string
+	Out             io.Writer
+}
+
+// Run returns once all is done.
+func (u Uninstallation) Run(ctx context.Context) error {
+	configurations := []*metav1.PartialObjectMetadata{
+		named("admissionregistration.k8s.io", "ValidatingWebhookConfiguration", "", "outrigger"),
+		named("admissionregistration.k8s.io", "MutatingWebhookConfiguration", "", "outrigger"),
+	}
+	if err := u.remove(ctx, configurations); err != nil {
+		return err
+	}
+	var deployments []*metav1.PartialObjectMetadata
+	for _, name := range []string{"outrigger-operator", "outrigger-worker", webhookService} {
+		deployments = append(deployments, named("apps", "Deployment", u.SystemNamespace, name))
+	}
+	if err := u.remove(ctx, deployments); err != nil {
+		return err
+	}
+	return u.stopConverting(ctx)
+}
+
+func named(group, kind, namespace, name string) *metav1.PartialObjectMetadata {
+	object := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
+	object.SetGroupVersionKind(schema.GroupVersionKind{Group: group, Version: "v1", Kind: kind})
+	return object
+}
+
+// remove waits until the objects and what they own are gone: a role that still runs
+// would claim conversion again.
+func (u Uninstallation) remove(ctx context.Context, objects []*metav1.PartialObjectMetadata) error {
+	for _, object := range objects {
+		err := u.Client.Delete(ctx, object, client.PropagationPolicy(metav1.DeletePropagationForeground))
+		if client.IgnoreNotFound(err) != nil {
+			return fmt.Errorf("delete %s %s: %w", object.Kind, object.Name, err)
+		}
+	}
+	for _, object := range objects {
+		err := wait.PollUntilContextCancel(ctx, goneInterval, true, func(ctx context.Context) (bool, error) {
+			err := u.Client.Get(ctx, client.ObjectKeyFromObject(object), named(object.GroupVersionKind().Group, object.Kind, "", ""))
+			return apierrors.IsNotFound(err), client.IgnoreNotFound(err)
+		})
+		if err != nil {
+			return fmt.Errorf("wait until %s %s and its pods are gone: %w", object.Kind, object.Name, err)
+		}
+		if err := u.say("%s %s is gone", object.Kind, object.Name); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// stopConverting leaves a conversion alone that is somebody else's by now.
+func (u Uninstallation) stopConverting(ctx context.Context) error {
+	return retry.RetryOnConflict(retry.DefaultBackoff, func() error {
+		definition, err := CRD(ctx, u.Client)
+		if apierrors.IsNotFound(err) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		if !Converts(definition) || !u.ours(definition.Spec.Conversion.Webhook) {
+			return u.say("CustomResourceDefinition %s stays as it is", CRDName)
+		}
+		if _, err := SuspendConversion(ctx, u.Client); err != nil {
+			return err
+		}
+		return u.say("CustomResourceDefinition %s stays, and needs no webhook any more", CRDName)
+	})
+}
+
+func (u Uninstallation) ours(conversion *apiextensionsv1.WebhookConversion) bool {
+	if conversion == nil || conversion.ClientConfig == nil || conversion.ClientConfig.Service == nil {
+		return false
+	}
+	service := conversion.ClientConfig.Service
+	return service.Namespace == u.SystemNamespace && service.Name == webhookService
+}
+
+func (u Uninstallation) say(format string, args ...any) error {
+	_, err := fmt.Fprintf(u.Out, format+"\n", args...)
+	return err
+}

@@ -1,0 +1,263 @@
+package manifests
+
+import (
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/yaml"
+)
+
+const chart = "../../charts/outrigger"
+
+// output runs a program of bin/ with nothing of this user's.
+func output(t *testing.T, program string, args ...string) (string, error) {
+	t.Helper()
+	command := exec.CommandContext(t.Context(), "../../bin/"+program, args...)
+	command.Env = append(os.Environ(), "HELM_CACHE_HOME="+t.TempDir(), "HELM_CONFIG_HOME="+t.TempDir(), "HELM_DATA_HOME="+t.TempDir())
+	var stderr strings.Builder
+	command.Stderr = &stderr
+	out, err := command.Output()
+	return string(out) + stderr.String(), err
+}
+
+func render(t *testing.T, values ...string) string {
+	t.Helper()
+	args := append([]string{"template", "outrigger", packaged(t), "--namespace=kruise-system", "--no-hooks"}, values...)
+	out, err := output(t, "helm", args...)
+	require.NoError(t, err, out)
+	return out
+}
+
+// packaged is the chart as people download it, without links.
+func packaged(t *testing.T) string {
+	t.Helper()
+	dir := t.TempDir()
+	out, err := output(t, "helm", "package", chart, "--destination="+dir)
+	require.NoError(t, err, out)
+	files, err := filepath.Glob(dir + "/outrigger-*.tgz")
+	require.NoError(t, err)
+	require.Len(t, files, 1)
+	return files[0]
+}
+
+type object = map[string]any
+
+// objects of YAML documents by kind, namespace and name.
+func objects(t *testing.T, manifests string) map[string]object {
+	t.Helper()
+	all := map[string]object{}
+	for document := range strings.SplitSeq("\n"+manifests, "\n---\n") {
+		var one object
+		require.NoError(t, yaml.Unmarshal([]byte(document), &one), document)
+		if len(one) == 0 {
+			continue
+		}
+		u := unstructured.Unstructured{Object: one}
+		name := u.GetKind() + " " + u.GetNamespace() + "/" + u.GetName()
+		require.NotContains(t, all, name)
+		all[name] = one
+	}
+	return all
+}
+
+// kustomized is what kustomize makes of folders below config, each a base or a
+// component, without what Helm does in its own way.
+func kustomized(t *testing.T, folders ...string) map[string]object {
+	t.Helper()
+	all := map[string]object{}
+	for _, folder := range folders {
+		out, err := output(t, "kubectl", "kustomize", folder)
+		require.NoError(t, err, out)
+		// The suffix has Deployments follow the content; in the chart, a checksum does.
+		out = regexp.MustCompile(`outrigger-temporal-[a-z0-9]{10}\b`).ReplaceAllString(out, "outrigger-temporal")
+		maps.Copy(all, objects(t, out))
+	}
+	// --create-namespace is Helm's way.
+	delete(all, "Namespace /kruise-system")
+	return all
+}
+
+// rendered is what the chart makes, without what only Helm needs.
+func rendered(t *testing.T, values ...string) map[string]object {
+	t.Helper()
+	all := objects(t, render(t, values...))
+	for name, one := range all {
+		switch kind, _, _ := strings.Cut(name, " "); kind {
+		case "CustomResourceDefinition":
+			keep, _, _ := unstructured.NestedString(one, "metadata", "annotations", "helm.sh/resource-policy")
+			require.Equal(t, "keep", keep, "or all SidecarSets go with the release")
+			unstructured.RemoveNestedField(one, "metadata", "annotations", "helm.sh/resource-policy")
+		case "Deployment":
+			unstructured.RemoveNestedField(one, "spec", "template", "metadata", "annotations")
+		}
+	}
+	return all
+}
+
+func assertSame(t *testing.T, want, got map[string]object) {
+	t.Helper()
+	assert.Equal(t, slices.Sorted(maps.Keys(want)), slices.Sorted(maps.Keys(got)))
+	for name := range want {
+		assert.Equal(t, want[name], got[name], name)
+	}
+}
+
+func TestTheChartIsWhatKustomizeApplies(t *testing.T) {
+	assertSame(t, kustomized(t, "../../config/default"), rendered(t))
+}
+
+func TestTheChartHasTheOptionalFoldersToo(t *testing.T) {
+	policies := t.TempDir()
+	folder, err := filepath.Abs("../../config/networkpolicy")
+	require.NoError(t, err)
+	folder, err = filepath.Rel(policies, folder)
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(policies+"/kustomization.yaml", []byte("components: ["+folder+"]\n"), 0o600))
+	want := kustomized(t, "../../config/default", "../../config/monitoring", policies)
+	assertSame(t, want, rendered(t, "--set=monitoring.enabled=true,networkPolicy.enabled=true"))
+}
+
+func TestTheChartIsWellFormed(t *testing.T) {
+	for _, values := range [][]string{
+		{},
+		{"--set=networkPolicy.enabled=true,monitoring.enabled=true,temporal.dev.enabled=true,aggregateClusterRoles=false"},
+	} {
+		out, err := output(t, "helm", append([]string{"lint", "--strict", packaged(t)}, values...)...)
+		require.NoError(t, err, out)
+	}
+}
+
+// Nothing of a release names another namespace than its own.
+func TestTheChartGoesIntoAnyNamespace(t *testing.T) {
+	out, err := output(t, "helm", "template", "outrigger", packaged(t), "--namespace=sidecars",
+		"--set=networkPolicy.enabled=true,monitoring.enabled=true,temporal.dev.enabled=true")
+	require.NoError(t, err, out)
+	assert.NotContains(t, out, "kruise-system")
+	assert.Contains(t, out, "--namespace=sidecars")
+}
+
+func TestRightsNeedNotBeAggregated(t *testing.T) {
+	all := rendered(t, "--set=aggregateClusterRoles=false")
+	for name, verbs := range map[string]int{"outrigger-view": 3, "outrigger-edit": 5} {
+		role := unstructured.Unstructured{Object: all["ClusterRole /"+name]}
+		assert.Empty(t, role.GetLabels())
+		rules, _, err := unstructured.NestedSlice(role.Object, "rules")
+		require.NoError(t, err)
+		assert.Len(t, rules[0].(object)["verbs"], verbs)
+	}
+}
+
+// deployed returns the parts of a Deployment that values change.
+func deployed(t *testing.T, all map[string]object, role string) (spec, pod, container object) {
+	t.Helper()
+	deployment := all["Deployment kruise-system/outrigger-"+role]
+	require.NotNil(t, deployment)
+	spec = deployment["spec"].(object)
+	pod = spec["template"].(object)["spec"].(object)
+	return spec, pod, pod["containers"].([]any)[0].(object)
+}
+
+func TestValuesOfARoleGoOverWhatIsShipped(t *testing.T) {
+	values := `
+image: {repository: registry.example/outrigger, digest: "sha256:` + strings.Repeat("0", 64) + `", pullPolicy: Always}
+imagePullSecrets: [{name: pull}]
+worker:
+  replicas: 1
+  priorityClassName: mine
+  resources: {limits: {memory: 2Gi}}
+  goMemLimit: 1700MiB
+  args: [--max-unavailable-pods=100]
+  env: [{name: GOGC, value: "50"}]
+  podLabels: {team: a, app.kubernetes.io/component: other}
+  podSpec: {nodeSelector: {pool: system}, topologySpreadConstraints: []}
+webhook:
+  pods: {failurePolicy: Ignore, timeoutSeconds: 3}
+`
+	file := t.TempDir() + "/values.yaml"
+	require.NoError(t, os.WriteFile(file, []byte(values), 0o600))
+	all, shipped := rendered(t, "--values="+file), rendered(t)
+
+	spec, pod, container := deployed(t, all, "worker")
+	assert.EqualValues(t, 1, spec["replicas"])
+	assert.Equal(t, "a", spec["template"].(object)["metadata"].(object)["labels"].(object)["team"])
+	assert.Equal(t, "worker", spec["template"].(object)["metadata"].(object)["labels"].(object)["app.kubernetes.io/component"], "or the Deployment is refused")
+	assert.Equal(t, "mine", pod["priorityClassName"])
+	assert.Equal(t, object{"pool": "system"}, pod["nodeSelector"])
+	assert.Empty(t, pod["topologySpreadConstraints"])
+	assert.Equal(t, []any{object{"name": "pull"}}, pod["imagePullSecrets"])
+	assert.Equal(t, "registry.example/outrigger@sha256:"+strings.Repeat("0", 64), container["image"])
+	assert.Equal(t, "Always", container["imagePullPolicy"])
+	assert.Equal(t, object{"limits": object{"memory": "2Gi"}}, container["resources"])
+	assert.Equal(t, []any{object{"name": "GOMEMLIMIT", "value": "1700MiB"}, object{"name": "GOGC", "value": "50"}}, container["env"])
+	_, _, before := deployed(t, shipped, "worker")
+	assert.Equal(t, append(slices.Clone(before["args"].([]any)), "--max-unavailable-pods=100"), container["args"])
+	assert.NotContains(t, all, "PodDisruptionBudget kruise-system/outrigger-worker", "it would hold drains forever")
+	assert.Contains(t, all, "PodDisruptionBudget kruise-system/outrigger-operator")
+
+	hook := all["MutatingWebhookConfiguration /outrigger"]["webhooks"].([]any)[0].(object)
+	assert.Equal(t, "Ignore", hook["failurePolicy"])
+	assert.EqualValues(t, 3, hook["timeoutSeconds"])
+	was := shipped["MutatingWebhookConfiguration /outrigger"]["webhooks"].([]any)[0].(object)
+	assert.Equal(t, was["namespaceSelector"], hook["namespaceSelector"])
+}
+
+// Operator and worker read Secrets from files, and the webhook has none of them.
+func TestTemporalIsReachedBySecrets(t *testing.T) {
+	all := rendered(t, "--set=temporal.address=eu.example:7233,temporal.namespace=sidecars.a1b2c",
+		"--set=temporal.apiKey.secretName=cloud", "--set=temporal.tls.secretName=mtls,temporal.tls.ca=true,temporal.tls.serverName=temporal.example",
+		"--set=temporal.payloadKeys.secretName=payload,temporal.payloadKeys.encrypt=true", "--set=temporal.env.OTEL_SERVICE_NAME=x")
+	assert.Equal(t, object{
+		"TEMPORAL_ADDRESS": "eu.example:7233", "TEMPORAL_NAMESPACE": "sidecars.a1b2c", "TEMPORAL_UI_URL": "",
+		"TEMPORAL_API_KEY_FILE":         "/etc/temporal/api-key/api-key",
+		"TEMPORAL_TLS_CLIENT_CERT_PATH": "/etc/temporal/tls/tls.crt", "TEMPORAL_TLS_CLIENT_KEY_PATH": "/etc/temporal/tls/tls.key",
+		"TEMPORAL_TLS_SERVER_CA_CERT_PATH": "/etc/temporal/tls/ca.crt", "TEMPORAL_TLS_SERVER_NAME": "temporal.example",
+		"TEMPORAL_PAYLOAD_KEY_DIR": "/etc/temporal/payload-keys", "TEMPORAL_PAYLOAD_KEY_ID_FILE": "/etc/temporal/payload-keys/.current",
+		"OTEL_SERVICE_NAME": "x",
+	}, all["ConfigMap kruise-system/outrigger-temporal"]["data"])
+	for _, role := range []string{"operator", "worker"} {
+		_, pod, container := deployed(t, all, role)
+		mounted := map[string]any{}
+		for _, mount := range container["volumeMounts"].([]any) {
+			mounted[mount.(object)["name"].(string)] = mount.(object)["mountPath"]
+			assert.NotContains(t, mount, "subPath", "it would never be replaced")
+		}
+		secrets := map[any]any{}
+		for _, volume := range pod["volumes"].([]any) {
+			secrets[mounted[volume.(object)["name"].(string)]] = volume.(object)["secret"].(object)["secretName"]
+		}
+		assert.Equal(t, map[any]any{"/etc/temporal/api-key": "cloud", "/etc/temporal/tls": "mtls", "/etc/temporal/payload-keys": "payload"}, secrets)
+	}
+	_, pod, _ := deployed(t, all, "webhook")
+	assert.NotContains(t, pod, "volumes")
+}
+
+func TestTheDevServerIsWhereTheRolesLook(t *testing.T) {
+	all := rendered(t, "--set=temporal.dev.enabled=true")
+	data := all["ConfigMap kruise-system/outrigger-temporal"]["data"].(object)
+	assert.Equal(t, "outrigger-temporal.kruise-system:7233", data["TEMPORAL_ADDRESS"])
+	_, pod, container := deployed(t, all, "temporal")
+	assert.Equal(t, true, pod["securityContext"].(object)["runAsNonRoot"])
+	assert.Contains(t, container["args"], "--search-attribute=SidecarSet=Keyword")
+	assert.Contains(t, all, "Service kruise-system/outrigger-temporal")
+}
+
+func TestValuesThatMeanNothingAreRefused(t *testing.T) {
+	for _, values := range []string{
+		"worker.replica=3", "worker.replicas=0", "worker.replicas=many", "replicas=3", "webhook.args={port=1}",
+		"worker.podSpec.containers[0].name=x", "temporal.adress=x:1", "temporal.address=https://x:1", "temporal.env.TEMPORAL_API_KEY=secret",
+		"temporal.payloadKeys.encrypt=true", "image.digest=sha256:1", "webhook.pods.rules[0]=x", "worker.pods.timeoutSeconds=3", "webhook.goMemLimit=1Gi",
+	} {
+		out, err := output(t, "helm", "template", "outrigger", chart, "--set="+values)
+		require.Error(t, err, values)
+		assert.Contains(t, out, "don't meet the specifications of the schema", values)
+	}
+}
