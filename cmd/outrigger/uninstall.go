@@ -2,6 +2,7 @@ package main
 
 import (
 	"github.com/spf13/cobra"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/outrigger/outrigger/kube"
@@ -24,6 +25,9 @@ func newUninstall(shared *flags) *cobra.Command {
 				return err
 			}
 			scheme, err := kube.NewScheme()
+			if err == nil {
+				err = admissionregistrationv1.AddToScheme(scheme)
+			}
 			if err != nil {
 				return err
 			}

@@ -1,0 +1,259 @@
+package manifests
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/outrigger/outrigger/dev/cluster"
+)
+
+// bare is a cluster that nobody has installed anything in, where pods are created all
+// the time.
+type bare struct {
+	t       *testing.T
+	cluster *cluster.Cluster
+	client  kubernetes.Interface
+	service *service
+	pods    *stream
+	roles   int
+}
+
+func newBare(t *testing.T) *bare {
+	t.Helper()
+	c, err := cluster.Start(t.Context(), cluster.Options{Dir: t.TempDir(), Nodes: 2, WithoutTemporal: true})
+	require.NoError(t, err)
+	t.Cleanup(c.Shutdown)
+	kubectl(t, c, "", "delete", "-k", "../../config/rbac")
+	kubectl(t, c, "", "delete", "-k", "../../config/crd")
+	client := clientOf(t, c)
+	return &bare{t: t, cluster: c, client: client, service: newService(t, client), pods: newStream(t, client, 2)}
+}
+
+func (b *bare) helm(args ...string) string {
+	b.t.Helper()
+	out, err := output(b.t, "helm", append(args, "--kubeconfig="+b.cluster.Kubeconfig, "--namespace=kruise-system", "--timeout=2m")...)
+	require.NoError(b.t, err, out)
+	return out
+}
+
+func (b *bare) await(what string, done func() bool) {
+	b.t.Helper()
+	err := wait.PollUntilContextTimeout(b.t.Context(), 50*time.Millisecond, time.Minute, true, func(context.Context) (bool, error) { return done(), nil })
+	if err != nil {
+		require.NoError(b.t, b.pods.end(), what)
+	}
+	require.NoError(b.t, err, what)
+}
+
+// signIn writes a kubeconfig of a service account.
+func (b *bare) signIn(account, file string) {
+	b.t.Helper()
+	admin, err := os.ReadFile(b.cluster.Kubeconfig)
+	require.NoError(b.t, err)
+	require.NoError(b.t, os.WriteFile(file, admin, 0o600))
+	token := kubectl(b.t, b.cluster, "", "create", "token", account, "--namespace=kruise-system")
+	for _, args := range [][]string{
+		{"config", "set-credentials", account, "--token=" + strings.TrimSpace(token)},
+		{"config", "set-context", "--current", "--user=" + account},
+	} {
+		out, err := output(b.t, "kubectl", append(args, "--kubeconfig="+file)...)
+		require.NoError(b.t, err, out)
+	}
+}
+
+// serve has a webhook answer at what is installed, and waits until pods get sidecars.
+func (b *bare) serve() {
+	b.t.Helper()
+	b.signIn("outrigger-webhook", b.cluster.RoleKubeconfig(cluster.Webhook))
+	kubectl(b.t, b.cluster, "", "delete", "service", "outrigger-webhook", "--namespace=kruise-system")
+	kubectl(b.t, b.cluster, externalService, "apply", "-f", "-")
+	port := func(webhooks ...int) string {
+		var operations []string
+		for _, i := range webhooks {
+			operations = append(operations, fmt.Sprintf(`{"op":"replace","path":"/webhooks/%d/clientConfig/service/port","value":%d}`, i, b.service.port))
+		}
+		return "[" + strings.Join(operations, ",") + "]"
+	}
+	kubectl(b.t, b.cluster, "", "patch", "mutatingwebhookconfiguration", "outrigger", "--type=json", "--patch="+port(0, 1))
+	kubectl(b.t, b.cluster, "", "patch", "validatingwebhookconfiguration", "outrigger", "--type=json", "--patch="+port(0))
+	b.roles++
+	b.service.start(b.cluster, fmt.Sprintf("webhook-%d", b.roles))
+	before := b.pods.injected.Load()
+	b.await("a set to be taken", func() bool {
+		_, err := tryKubectl(b.t, b.cluster, streamSet, "apply", "-f", "-")
+		return err == nil
+	})
+	b.await("pods to be injected", func() bool { return b.pods.injected.Load() > before+20 })
+}
+
+// stopServing does what the kubelet does once the Deployment is being deleted, unless
+// what deletes it has failed.
+func (b *bare) stopServing(failed <-chan error) {
+	b.t.Helper()
+	b.await("the configurations to go", func() bool {
+		select {
+		case err := <-failed:
+			require.NoError(b.t, err)
+		default:
+		}
+		ctx, name := b.t.Context(), "outrigger"
+		_, mutating := b.client.AdmissionregistrationV1().MutatingWebhookConfigurations().Get(ctx, name, metav1.GetOptions{})
+		_, validating := b.client.AdmissionregistrationV1().ValidatingWebhookConfigurations().Get(ctx, name, metav1.GetOptions{})
+		return apierrors.IsNotFound(mutating) && apierrors.IsNotFound(validating)
+	})
+	require.NoError(b.t, b.cluster.Stop(fmt.Sprintf("webhook-%d", b.roles)))
+}
+
+// assertLeft wants the sets to be there, readable and writable, and nothing that would ask a webhook.
+func (b *bare) assertLeft() {
+	b.t.Helper()
+	for _, version := range []string{"v1alpha1", "v1beta1"} {
+		image := kubectl(b.t, b.cluster, "", "get", "sidecarsets."+version+".apps.kruise.io", "stream", "--output=jsonpath={.spec.containers[0].image}")
+		assert.Equal(b.t, "side:v1", image)
+	}
+	kubectl(b.t, b.cluster, "", "label", "sidecarset", "stream", "touched=yes", "--overwrite")
+	for _, kind := range []string{"mutatingwebhookconfigurations", "validatingwebhookconfigurations", "clusterroles", "clusterrolebindings"} {
+		assert.NotContains(b.t, kubectl(b.t, b.cluster, "", "get", kind, "--output=name"), "outrigger")
+	}
+	kubectl(b.t, b.cluster, "", "wait", "--for=delete", "namespace/outrigger-validation", "--timeout=60s")
+	left := kubectl(b.t, b.cluster, "", "get", "deployments,pods,services,jobs,roles,rolebindings,poddisruptionbudgets,networkpolicies", "--namespace=kruise-system", "--output=name")
+	assert.Empty(b.t, left)
+	injected := b.pods.created.Load()
+	b.await("pods to be created without a webhook", func() bool { return b.pods.created.Load() > injected+20 })
+}
+
+const externalService = `
+apiVersion: v1
+kind: Service
+metadata: {name: outrigger-webhook, namespace: kruise-system}
+spec: {type: ExternalName, externalName: localhost}
+`
+
+const streamSet = `
+apiVersion: apps.kruise.io/v1alpha1
+kind: SidecarSet
+metadata: {name: stream}
+spec: {selector: {matchLabels: {app: stream}}, containers: [{name: side, image: "side:v1"}]}
+`
+
+// playHook is the kubelet of the pod of the pre-delete hook: it runs what the pod
+// would, as whom the pod would.
+func (b *bare) playHook() {
+	b.t.Helper()
+	pods := b.client.CoreV1().Pods("kruise-system")
+	name := ""
+	b.await("the pod of the hook", func() bool {
+		found, err := pods.List(b.t.Context(), metav1.ListOptions{LabelSelector: "batch.kubernetes.io/job-name=outrigger-uninstall"})
+		require.NoError(b.t, err)
+		if len(found.Items) > 0 {
+			name = found.Items[0].Name
+		}
+		return name != ""
+	})
+	pod, err := pods.Get(b.t.Context(), name, metav1.GetOptions{})
+	require.NoError(b.t, err)
+	kubeconfig := b.t.TempDir() + "/kubeconfig"
+	b.signIn(pod.Spec.ServiceAccountName, kubeconfig)
+	command := exec.CommandContext(b.t.Context(), "../../bin/outrigger", append(pod.Spec.Containers[0].Args, "--kubeconfig="+kubeconfig)...)
+	ended := make(chan error, 1)
+	go func() {
+		out, err := command.CombinedOutput()
+		if err != nil {
+			err = fmt.Errorf("%s: %w", out, err)
+		}
+		ended <- err
+	}()
+	b.stopServing(ended)
+	require.NoError(b.t, <-ended)
+	patch := `[{"op":"replace","path":"/status/phase","value":"Succeeded"}]`
+	kubectl(b.t, b.cluster, "", "patch", "pod", name, "--namespace=kruise-system", "--subresource=status", "--type=json", "--patch="+patch)
+}
+
+// Pods are created all the time, and none is refused.
+func TestHelmInstallsUpgradesAndUninstalls(t *testing.T) {
+	b := newBare(t)
+	release := packaged(t)
+	optional := "--set=networkPolicy.enabled=true,temporal.dev.enabled=true"
+	b.helm("install", "outrigger", release, "--create-namespace", "--wait", optional)
+	b.assertRights()
+	b.helm("upgrade", "outrigger", release, "--wait", optional, "--set=webhook.replicas=3,worker.args={--max-unavailable-pods=10}")
+	b.helm("upgrade", "outrigger", release, "--wait", optional)
+	b.serve()
+
+	uninstalled := make(chan error, 1)
+	go func() {
+		out, err := output(t, "helm", "uninstall", "outrigger", "--kubeconfig="+b.cluster.Kubeconfig, "--namespace=kruise-system", "--wait", "--timeout=2m")
+		if err != nil {
+			err = fmt.Errorf("%s: %w", out, err)
+		}
+		uninstalled <- err
+	}()
+	b.playHook()
+	require.NoError(t, <-uninstalled)
+	b.assertLeft()
+
+	b.helm("install", "outrigger", release, "--wait")
+	b.serve()
+	require.NoError(t, b.pods.end())
+	t.Logf("%d pods were created, 0 refused; %d got their sidecar", b.pods.created.Load(), b.pods.injected.Load())
+}
+
+// assertRights wants whoever has edit in the whole cluster to write sets, and nobody
+// who has it in a namespace.
+func (b *bare) assertRights() {
+	b.t.Helper()
+	kubectl(b.t, b.cluster, "", "create", "clusterrolebinding", "ann", "--clusterrole=edit", "--user=ann")
+	kubectl(b.t, b.cluster, "", "create", "clusterrolebinding", "bob", "--clusterrole=view", "--user=bob")
+	kubectl(b.t, b.cluster, "", "create", "rolebinding", "eve", "--clusterrole=admin", "--user=eve", "--namespace=default")
+	may := func(who, verb string) bool {
+		_, err := tryKubectl(b.t, b.cluster, "", "auth", "can-i", verb, "sidecarsets.apps.kruise.io", "--all-namespaces", "--as="+who)
+		return err == nil
+	}
+	b.await("the rights to be aggregated", func() bool { return may("ann", "create") && may("ann", "delete") && may("bob", "list") })
+	assert.False(b.t, may("bob", "create"))
+	assert.False(b.t, may("eve", "list"))
+	assert.False(b.t, may("eve", "create"))
+}
+
+// The commands are those of docs/install.md.
+func TestKubectlInstallsAndUninstallsAsDocumented(t *testing.T) {
+	b := newBare(t)
+	kubectl(t, b.cluster, "", "apply", "-k", "../../config/default")
+	for _, role := range []string{"operator", "worker", "webhook"} {
+		kubectl(t, b.cluster, "", "rollout", "status", "deployment/outrigger-"+role, "--namespace=kruise-system", "--timeout=60s")
+	}
+	b.serve()
+	guide, err := os.ReadFile("../../docs/install.md")
+	require.NoError(t, err)
+	_, commands, found := strings.Cut(string(guide), "```\nkubectl delete -k config/webhook")
+	require.True(t, found)
+	commands, _, found = strings.Cut("kubectl delete -k config/webhook"+commands, "\n```")
+	require.True(t, found)
+	bin, err := filepath.Abs("../../bin")
+	require.NoError(t, err)
+	for i, line := range strings.Split(strings.ReplaceAll(commands, "\\\n", ""), "\n") {
+		command := exec.CommandContext(t.Context(), "bash", "-c", line)
+		command.Dir = "../.."
+		command.Env = append(os.Environ(), "PATH="+bin+":"+os.Getenv("PATH"), "KUBECONFIG="+b.cluster.Kubeconfig)
+		out, err := command.CombinedOutput()
+		require.NoError(t, err, "%s: %s", line, out)
+		if i == 0 {
+			b.stopServing(nil)
+		}
+	}
+	b.assertLeft()
+	require.NoError(t, b.pods.end())
+}
