@@ -78,8 +78,8 @@ func (b *bare) signIn(account, file string) {
 func (b *bare) serve() {
 	b.t.Helper()
 	b.signIn("outrigger-webhook", b.cluster.RoleKubeconfig(cluster.Webhook))
-	kubectl(b.t, b.cluster, "", "delete", "service", "outrigger-webhook", "--namespace=kruise-system")
-	kubectl(b.t, b.cluster, externalService, "apply", "-f", "-")
+	kubectl(b.t, b.cluster, "", "patch", "service", "outrigger-webhook", "--namespace=kruise-system", "--type=merge",
+		`--patch={"spec":{"type":"ExternalName","externalName":"localhost","selector":null}}`)
 	port := func(webhooks ...int) string {
 		var operations []string
 		for _, i := range webhooks {
@@ -135,13 +135,6 @@ func (b *bare) assertLeft() {
 	b.await("pods to be created without a webhook", func() bool { return b.pods.created.Load() > injected+20 })
 }
 
-const externalService = `
-apiVersion: v1
-kind: Service
-metadata: {name: outrigger-webhook, namespace: kruise-system}
-spec: {type: ExternalName, externalName: localhost}
-`
-
 const streamSet = `
 apiVersion: apps.kruise.io/v1alpha1
 kind: SidecarSet
@@ -168,6 +161,8 @@ func (b *bare) playHook() {
 	kubeconfig := b.t.TempDir() + "/kubeconfig"
 	b.signIn(pod.Spec.ServiceAccountName, kubeconfig)
 	command := exec.CommandContext(b.t.Context(), "../../bin/outrigger", append(pod.Spec.Containers[0].Args, "--kubeconfig="+kubeconfig)...)
+	// As long as the process runs, its pod is there.
+	b.holdPods(`["example.com/kubelet"]`)
 	ended := make(chan error, 1)
 	go func() {
 		out, err := command.CombinedOutput()
@@ -177,9 +172,18 @@ func (b *bare) playHook() {
 		ended <- err
 	}()
 	b.stopServing(ended)
+	b.holdPods("null")
 	require.NoError(b.t, <-ended)
 	patch := `[{"op":"replace","path":"/status/phase","value":"Succeeded"}]`
 	kubectl(b.t, b.cluster, "", "patch", "pod", name, "--namespace=kruise-system", "--subresource=status", "--type=json", "--patch="+patch)
+}
+
+func (b *bare) holdPods(finalizers string) {
+	b.t.Helper()
+	pods := strings.Fields(kubectl(b.t, b.cluster, "", "get", "pods", "--selector=app.kubernetes.io/component=webhook", "--namespace=kruise-system", "--output=name"))
+	require.NotEmpty(b.t, pods)
+	args := append([]string{"patch", "--namespace=kruise-system", "--type=merge", `--patch={"metadata":{"finalizers":` + finalizers + `}}`}, pods...)
+	kubectl(b.t, b.cluster, "", args...)
 }
 
 // Pods are created all the time, and none is refused.
