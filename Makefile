@@ -89,12 +89,14 @@ precommit: ## Check what takes less than a minute: formatting, vet, lint, and th
 
 .PHONY: test
 test: controlplane build ## Run all tests
+	@tools/build.sh helm
 	go test -timeout 40m ./...
 
 .PHONY: record-histories new-release
 record-histories: new-release controlplane build ## Record runs of a release, for later ones to replay (RELEASE=v0.2.0)
 	go test -tags record ./test/integration -count=1 -run '^TestRecordHistories$$' -release '$(RELEASE)'
 	go test ./workflows -run RecordedHistories
+	bin/kubectl kustomize config/default >test/manifests/testdata/releases/$(RELEASE).yaml
 
 # Asked first, so that nobody builds in vain.
 new-release:

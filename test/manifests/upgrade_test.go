@@ -146,14 +146,13 @@ func (u *upgrading) rollOver() {
 	u.stop("webhook-1")
 	u.start("worker-2")
 	u.stop("worker-1")
-	u.start("operator-2", "--leader-elect=true")
-	u.stop("operator-1")
 	leader := func() string {
 		return kubectl(u.t, u.cluster, "", "get", "lease", "outrigger-operator", "--namespace=kruise-system", "--output=jsonpath={.spec.holderIdentity}")
 	}
 	before := leader()
-	// It was let go, or is taken over.
-	u.await("the new operator to lead", func() bool { now := leader(); return now != "" && (now != before || before == "") })
+	u.start("operator-2", "--leader-elect=true")
+	u.stop("operator-1")
+	u.await("the new operator to lead", func() bool { now := leader(); return now != "" && now != before })
 }
 
 const streamDeployment = `
