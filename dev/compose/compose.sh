@@ -4,6 +4,8 @@
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 
+# What make has built, unless somebody wants the images of registries.
+export PROGRAMS=${PROGRAMS:-built}
 healthy_within=120 # seconds
 kubeconfig=.run/compose/kubeconfig
 

@@ -1,0 +1,57 @@
+# The images of docker-compose.yaml after a git clone: Outrigger is built in here, all
+# else comes from the images that docker-compose.yaml names.
+ARG BUILDER
+ARG TEMPORAL_IMAGE
+ARG ETCD_IMAGE
+ARG KUBE_APISERVER_IMAGE
+ARG KUBE_CONTROLLER_MANAGER_IMAGE
+ARG KUBE_SCHEDULER_IMAGE
+ARG KUBECTL_IMAGE
+ARG KWOK_IMAGE
+
+FROM ${TEMPORAL_IMAGE} AS temporal
+# A volume mounted there takes over the owner.
+COPY --chown=65532:65532 dev/compose/volume /var/lib/temporal
+USER 65532:65532
+# In place of /etc/passwd, which says who the server runs as.
+ENV USER=temporal HOME=/var/lib/temporal
+ENTRYPOINT ["temporal"]
+
+FROM ${BUILDER} AS build
+WORKDIR /src
+COPY go.mod go.sum ./
+RUN go mod download
+COPY . .
+RUN CGO_ENABLED=0 go build -trimpath -o /out/ ./cmd/outrigger ./dev/compose/controlplane ./dev/compose/probe
+
+# The three roles; the first argument says which. The probe is for engines that
+# check health by running a program.
+FROM scratch AS roles
+COPY --from=build /out/outrigger /out/probe /usr/local/bin/
+USER 65532:65532
+ENTRYPOINT ["outrigger"]
+
+FROM ${ETCD_IMAGE} AS etcd
+FROM ${KUBE_APISERVER_IMAGE} AS kube-apiserver
+FROM ${KUBE_CONTROLLER_MANAGER_IMAGE} AS kube-controller-manager
+FROM ${KUBE_SCHEDULER_IMAGE} AS kube-scheduler
+FROM ${KUBECTL_IMAGE} AS kubectl
+FROM ${KWOK_IMAGE} AS kwok
+
+FROM scratch AS controlplane
+COPY --from=etcd /usr/local/bin/etcd /bin/
+COPY --from=kube-apiserver /usr/local/bin/kube-apiserver /bin/
+COPY --from=kube-controller-manager /usr/local/bin/kube-controller-manager /bin/
+COPY --from=kube-scheduler /usr/local/bin/kube-scheduler /bin/
+COPY --from=kubectl /bin/kubectl /bin/
+COPY --from=kwok /usr/local/bin/kwok /bin/
+COPY config/crd /config/crd
+COPY config/rbac /config/rbac
+COPY --from=build /out/controlplane /out/probe /bin/
+# Volumes mounted there take over the owner.
+COPY --chown=65532:65532 dev/compose/volume /var/lib/controlplane
+COPY --chown=65532:65532 dev/compose/volume /kubeconfigs
+USER 65532:65532
+# kubectl and KWOK keep caches in the home folder. People use kubectl in here too.
+ENV HOME=/tmp KUBECONFIG=/var/lib/controlplane/kubeconfig
+ENTRYPOINT ["controlplane"]
