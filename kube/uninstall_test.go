@@ -1,0 +1,90 @@
+package kube
+
+import (
+	"context"
+	"io"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	appsv1 "k8s.io/api/apps/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+)
+
+// installed is a cluster whose SidecarSets a Service converts, and what is asked of it.
+type installed struct {
+	client.Client
+	asked []string
+}
+
+func newInstalled(t *testing.T, service string) *installed {
+	t.Helper()
+	scheme, err := NewScheme()
+	require.NoError(t, err)
+	require.NoError(t, admissionregistrationv1.AddToScheme(scheme))
+	definition := &apiextensionsv1.CustomResourceDefinition{ObjectMeta: metav1.ObjectMeta{Name: CRDName}}
+	definition.Spec.Conversion = &apiextensionsv1.CustomResourceConversion{Strategy: apiextensionsv1.WebhookConverter, Webhook: &apiextensionsv1.WebhookConversion{
+		ClientConfig: &apiextensionsv1.WebhookClientConfig{Service: &apiextensionsv1.ServiceReference{Namespace: "system", Name: service}},
+	}}
+	in := &installed{}
+	in.Client = fake.NewClientBuilder().WithScheme(scheme).WithObjects(
+		definition,
+		&admissionregistrationv1.MutatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: "outrigger"}},
+		&admissionregistrationv1.ValidatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: "outrigger"}},
+		&appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: "system", Name: "outrigger-webhook"}},
+		&appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: "system", Name: "others"}},
+	).WithInterceptorFuncs(interceptor.Funcs{
+		Delete: func(ctx context.Context, c client.WithWatch, object client.Object, options ...client.DeleteOption) error {
+			in.asked = append(in.asked, "delete "+object.GetObjectKind().GroupVersionKind().Kind+" "+object.GetName())
+			return c.Delete(ctx, object, options...)
+		},
+		Patch: func(ctx context.Context, c client.WithWatch, object client.Object, patch client.Patch, options ...client.PatchOption) error {
+			in.asked = append(in.asked, "patch "+object.GetName())
+			return c.Patch(ctx, object, patch, options...)
+		},
+	}).Build()
+	return in
+}
+
+func (in *installed) uninstall(t *testing.T) {
+	t.Helper()
+	require.NoError(t, Uninstallation{Client: in, SystemNamespace: "system", Out: io.Discard}.Run(t.Context()))
+}
+
+func (in *installed) strategy(t *testing.T) apiextensionsv1.ConversionStrategyType {
+	t.Helper()
+	definition, err := CRD(t.Context(), in)
+	require.NoError(t, err)
+	return definition.Spec.Conversion.Strategy
+}
+
+// Nobody is asked, then nobody runs, then nobody converts.
+func TestUninstallationEndsCallersFirst(t *testing.T) {
+	in := newInstalled(t, "outrigger-webhook")
+	in.uninstall(t)
+	assert.Equal(t, []string{
+		"delete ValidatingWebhookConfiguration outrigger", "delete MutatingWebhookConfiguration outrigger",
+		"delete Deployment outrigger-operator", "delete Deployment outrigger-worker", "delete Deployment outrigger-webhook",
+		"patch " + CRDName,
+	}, in.asked)
+	assert.Equal(t, apiextensionsv1.NoneConverter, in.strategy(t))
+	require.NoError(t, in.Get(t.Context(), client.ObjectKey{Namespace: "system", Name: "others"}, &appsv1.Deployment{}))
+	in.uninstall(t) // what is gone already is no error
+}
+
+func TestUninstallationLeavesTheConversionOfOthers(t *testing.T) {
+	in := newInstalled(t, "kruise-webhook-service")
+	in.uninstall(t)
+	assert.Equal(t, apiextensionsv1.WebhookConverter, in.strategy(t))
+}
+
+func TestUninstallationOfNothing(t *testing.T) {
+	in := newInstalled(t, "outrigger-webhook")
+	require.NoError(t, in.Delete(t.Context(), &apiextensionsv1.CustomResourceDefinition{ObjectMeta: metav1.ObjectMeta{Name: CRDName}}))
+	in.uninstall(t)
+}
