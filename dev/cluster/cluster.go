@@ -203,10 +203,14 @@ func (c *Cluster) startClients(ctx context.Context) error {
 		return err
 	}
 	all, ctx := errgroup.WithContext(ctx)
-	for _, spec := range []process.Spec{c.controllerManagerSpec(), c.schedulerSpec(), c.kwokSpec()} {
+	specs := []process.Spec{c.controllerManagerSpec(), c.schedulerSpec()}
+	if !c.options.WithoutNodes {
+		specs = append(specs, c.kwokSpec())
+		all.Go(func() error { return createNodes(ctx, client, c.options.Nodes, c.options.PodsPerNode) })
+	}
+	for _, spec := range specs {
 		all.Go(func() error { return c.Start(ctx, spec) })
 	}
-	all.Go(func() error { return createNodes(ctx, client, c.options.Nodes, c.options.PodsPerNode) })
 	all.Go(func() error { return c.install(ctx, client) })
 	return all.Wait()
 }

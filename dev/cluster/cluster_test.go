@@ -117,7 +117,7 @@ func testNodes(ctx context.Context, t *testing.T, c *Cluster) {
 	require.NoError(t, err)
 	require.Len(t, nodes.Items, 2)
 	for i := range nodes.Items {
-		assert.True(t, schedulable(&nodes.Items[i]), nodes.Items[i].Name)
+		assert.True(t, Schedulable(&nodes.Items[i]), nodes.Items[i].Name)
 		assert.Equal(t, int64(defaultPodsPerNode), nodes.Items[i].Status.Allocatable.Pods().Value())
 	}
 }

@@ -3,6 +3,7 @@ package cluster
 import (
 	"fmt"
 	"path/filepath"
+	"strings"
 
 	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/client-go/tools/clientcmd/api"
@@ -38,6 +39,17 @@ func (c *Cluster) writeKubeconfig(user string, credentials *api.AuthInfo) error 
 		return fmt.Errorf("write the kubeconfig of %s: %w", user, err)
 	}
 	return nil
+}
+
+// IssueKubeconfig lets a further user sign in, as a member of the groups, and returns the
+// path of its kubeconfig. What the user may do is for RBAC to say.
+func (c *Cluster) IssueKubeconfig(user string, groups ...string) (string, error) {
+	file := strings.ReplaceAll(user, ":", "-")
+	if err := c.ca.issue(file, identity{user: user, groups: groups}); err != nil {
+		return "", err
+	}
+	credentials := &api.AuthInfo{ClientCertificate: c.ca.certFile(file), ClientKey: c.ca.keyFile(file)}
+	return c.kubeconfigFile(file), c.writeKubeconfig(file, credentials)
 }
 
 // writeIdentities issues the certificates of the control plane and the

@@ -30,7 +30,7 @@ func createNodes(ctx context.Context, client kubernetes.Interface, n, pods int) 
 	ready := sets.New[string]()
 	nodes := cache.NewListWatchFromClient(client.CoreV1().RESTClient(), "nodes", "", fields.Everything())
 	_, err := watchtools.UntilWithSync(ctx, nodes, &corev1.Node{}, nil, func(event watch.Event) (bool, error) {
-		if node, ok := event.Object.(*corev1.Node); ok && schedulable(node) {
+		if node, ok := event.Object.(*corev1.Node); ok && Schedulable(node) {
 			ready.Insert(node.Name)
 		}
 		return ready.Len() >= n, nil
@@ -57,7 +57,8 @@ func simulatedNode(name string, pods int) *corev1.Node {
 	}
 }
 
-func schedulable(node *corev1.Node) bool {
+// Schedulable reports whether pods go to a node: it is Ready, and has no taint.
+func Schedulable(node *corev1.Node) bool {
 	if len(node.Spec.Taints) > 0 {
 		return false
 	}

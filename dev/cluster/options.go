@@ -28,6 +28,8 @@ type Options struct {
 	Manifests []string
 	// Nodes is the number of simulated nodes, 4 by default.
 	Nodes int
+	// WithoutNodes leaves nodes to others: none is simulated.
+	WithoutNodes bool
 	// PodsPerNode is the pod capacity of each, 1100 by default.
 	PodsPerNode int
 	// Hosts are further names of the API server, for its certificate.
@@ -76,7 +78,10 @@ func (o Options) complete() (Options, error) {
 
 // check finds missing parts now, before anything has been started.
 func (o Options) check() error {
-	programs := []string{"etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubectl", "kwok"}
+	programs := []string{"etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubectl"}
+	if !o.WithoutNodes {
+		programs = append(programs, "kwok")
+	}
 	switch {
 	case o.WithoutTemporal:
 	case o.Temporal == DevServer:
