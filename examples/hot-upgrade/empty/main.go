@@ -1,0 +1,18 @@
+// Command empty is what the standby twin of a hot sidecar runs. It has the command, the
+// hooks and the probes of the sidecar, and does nothing.
+package main
+
+import (
+	"os"
+	"os/signal"
+	"syscall"
+)
+
+func main() {
+	if len(os.Args) == 2 && os.Args[1] == "migrate" {
+		return
+	}
+	asked := make(chan os.Signal, 1)
+	signal.Notify(asked, syscall.SIGTERM, os.Interrupt)
+	<-asked
+}

@@ -1,0 +1,202 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// What a connection to the socket of who serves asks for, in its first line.
+const (
+	askVersion = "version" // answered by a line
+	askSocket  = "socket"  // answered by a message that carries the listening socket, and taken by the line done
+	done       = "done"
+)
+
+const (
+	askAgainAfter = 100 * time.Millisecond
+	// answerWithin is how long the other side may take for its part.
+	answerWithin = 10 * time.Second
+)
+
+var errNobody = errors.New("nobody serves")
+
+// dial connects to who serves, or fails with errNobody.
+func (h handover) dial(ctx context.Context) (*net.UnixConn, error) {
+	connection, err := new(net.Dialer).DialContext(ctx, "unix", h.socket())
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ECONNREFUSED) {
+		return nil, errNobody
+	}
+	if err != nil {
+		return nil, fmt.Errorf("connect to the other twin: %w", err)
+	}
+	unix, ok := connection.(*net.UnixConn)
+	if !ok {
+		return nil, fmt.Errorf("connect to the other twin: it is a %T", connection)
+	}
+	return unix, nil
+}
+
+// awaitOwn waits until the program beside it serves. As a postStart hook it keeps the
+// kubelet, and so the upgrade, waiting for that.
+func (h handover) awaitOwn(ctx context.Context) error {
+	for {
+		serving, err := h.serving(ctx)
+		if err == nil && serving == h.version {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("version %s does not serve yet: %w", h.version, context.Cause(ctx))
+		case <-time.After(askAgainAfter):
+		}
+	}
+}
+
+// serving asks for the version that serves.
+func (h handover) serving(ctx context.Context) (string, error) {
+	connection, err := h.dial(ctx)
+	if err != nil {
+		return "", err
+	}
+	defer func() { _ = connection.Close() }()
+	if _, err := fmt.Fprintln(connection, askVersion); err != nil {
+		return "", err
+	}
+	line, err := bufio.NewReader(connection).ReadString('\n')
+	return strings.TrimSpace(line), err
+}
+
+// takeOver asks for the listening socket. The other twin serves until it is told that
+// this one does.
+func takeOver(predecessor *net.UnixConn) (net.Listener, error) {
+	if _, err := fmt.Fprintln(predecessor, askSocket); err != nil {
+		return nil, fmt.Errorf("ask for the listening socket: %w", err)
+	}
+	space := make([]byte, syscall.CmsgSpace(4))
+	_, n, _, _, err := predecessor.ReadMsgUnix(make([]byte, 1), space)
+	if err != nil {
+		return nil, fmt.Errorf("receive the listening socket: %w", err)
+	}
+	messages, err := syscall.ParseSocketControlMessage(space[:n])
+	if err != nil || len(messages) != 1 {
+		return nil, fmt.Errorf("receive the listening socket: %d messages: %w", len(messages), err)
+	}
+	sockets, err := syscall.ParseUnixRights(&messages[0])
+	if err != nil {
+		return nil, fmt.Errorf("receive the listening socket: %w", err)
+	}
+	file := os.NewFile(uintptr(sockets[0]), "listener")
+	defer func() { _ = file.Close() }() // FileListener has its own
+	return net.FileListener(file)
+}
+
+// announce is called once this process serves. It frees the predecessor, if there is
+// one, and takes its place for whoever comes next.
+func (h handover) announce(ctx context.Context, predecessor *net.UnixConn) (*net.UnixListener, error) {
+	next := filepath.Join(h.folder, "next.sock")
+	successors, err := listenUnix(ctx, next)
+	if err != nil {
+		return nil, fmt.Errorf("listen for successors: %w", err)
+	}
+	if predecessor != nil {
+		if _, err := fmt.Fprintln(predecessor, done); err != nil {
+			log.Println("the other twin has ended meanwhile:", err)
+		}
+		_ = predecessor.Close()
+	}
+	if err := os.Rename(next, h.socket()); err != nil {
+		return nil, fmt.Errorf("listen for successors: %w", err)
+	}
+	return successors, nil
+}
+
+// listenUnix listens at a path that an earlier process may have left behind.
+func listenUnix(ctx context.Context, path string) (*net.UnixListener, error) {
+	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, err
+	}
+	listener, err := new(net.ListenConfig).Listen(ctx, "unix", path)
+	if err != nil {
+		return nil, err
+	}
+	unix, ok := listener.(*net.UnixListener)
+	if !ok {
+		return nil, fmt.Errorf("%s: a %T", path, listener)
+	}
+	unix.SetUnlinkOnClose(false) // the path is the successor's by then
+	return unix, nil
+}
+
+// handOn answers whoever connects. The channel is closed once a successor has said that
+// it serves.
+func (h handover) handOn(successors *net.UnixListener, listener net.Listener) <-chan struct{} {
+	taken := make(chan struct{})
+	go func() {
+		for {
+			connection, err := successors.AcceptUnix()
+			if err != nil {
+				return // closed at the end of this process
+			}
+			took, err := h.answer(connection, listener)
+			_ = connection.Close()
+			if err != nil {
+				log.Println("answer a successor:", err)
+			}
+			if took {
+				_ = successors.Close()
+				close(taken)
+				return
+			}
+		}
+	}()
+	return taken
+}
+
+// answer reports whether the other side has taken over. One that does not say so has
+// failed, and this twin goes on.
+func (h handover) answer(connection *net.UnixConn, listener net.Listener) (took bool, err error) {
+	if err := connection.SetDeadline(time.Now().Add(answerWithin)); err != nil {
+		return false, err
+	}
+	lines := bufio.NewReader(connection)
+	question, err := lines.ReadString('\n')
+	if err != nil {
+		return false, err
+	}
+	if strings.TrimSpace(question) != askSocket {
+		_, err := fmt.Fprintln(connection, h.version)
+		return false, err
+	}
+	if err := sendSocket(connection, listener); err != nil {
+		return false, err
+	}
+	answer, err := lines.ReadString('\n')
+	return err == nil && strings.TrimSpace(answer) == done, err
+}
+
+// sendSocket sends the socket itself, not a copy: a copy's mode would be the socket's.
+func sendSocket(connection *net.UnixConn, listener net.Listener) error {
+	socket, ok := listener.(syscall.Conn)
+	if !ok {
+		return fmt.Errorf("a %T cannot be handed over", listener)
+	}
+	raw, err := socket.SyscallConn()
+	if err != nil {
+		return err
+	}
+	var sent error
+	err = raw.Control(func(fd uintptr) {
+		_, _, sent = connection.WriteMsgUnix([]byte{0}, syscall.UnixRights(int(fd)), nil)
+	})
+	return errors.Join(err, sent)
+}

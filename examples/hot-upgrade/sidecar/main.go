@@ -1,0 +1,72 @@
+// Command sidecar is a server that is upgraded hot: the new version takes the listening
+// socket over from the old one, so that no request is refused meanwhile.
+//
+// Both twins of the sidecar mount the same emptyDir volume. Whoever serves listens on a
+// unix socket in there, and hands the listening socket to who comes next.
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"syscall"
+	"time"
+)
+
+// What may be set in the environment. SIDECARSET_VERSION is set by the SidecarSet.
+const (
+	versionVariable = "SIDECARSET_VERSION"
+	addressVariable = "ADDRESS"       // :8080 by default
+	folderVariable  = "SHARED_FOLDER" // /shared by default
+	releaseVariable = "RELEASE"       // what answers name
+	warmUpVariable  = "WARM_UP"       // how long it takes before it can take over, for example 10s
+)
+
+func main() {
+	log.SetFlags(log.Lmicroseconds)
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, os.Interrupt)
+	defer stop()
+	if err := run(ctx, os.Args[1:]); err != nil {
+		log.Fatalln("sidecar:", err)
+	}
+}
+
+func run(ctx context.Context, args []string) error {
+	if len(args) != 1 {
+		return errors.New("usage: sidecar serve|migrate")
+	}
+	shared := handover{
+		folder:  cmp.Or(os.Getenv(folderVariable), "/shared"),
+		version: os.Getenv(versionVariable),
+	}
+	switch args[0] {
+	case "serve":
+		warmUp, err := time.ParseDuration(cmp.Or(os.Getenv(warmUpVariable), "0s"))
+		if err != nil {
+			return fmt.Errorf("%s: %w", warmUpVariable, err)
+		}
+		return serve(ctx, options{
+			handover: shared, address: cmp.Or(os.Getenv(addressVariable), ":8080"),
+			release: os.Getenv(releaseVariable), warmUp: warmUp,
+		})
+	case "migrate":
+		return shared.awaitOwn(ctx)
+	}
+	return fmt.Errorf("%s: neither serve nor migrate", args[0])
+}
+
+// handover is how the twins meet.
+type handover struct {
+	// folder is one that both mount.
+	folder string
+	// version tells the twins apart, and a version from the one before.
+	version string
+}
+
+// socket is where who serves listens for its successor.
+func (h handover) socket() string { return filepath.Join(h.folder, "handover.sock") }
