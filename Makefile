@@ -25,7 +25,7 @@ temporalcluster := temporal-server temporal-sql-tool
 
 .PHONY: help
 help: ## Show this help
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-18s %s\n", $$1, $$2}' Makefile
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  %-18s %s\n", $$1, $$2}' Makefile
 
 .PHONY: tools
 tools: ## Build etcd, Kubernetes, KWOK, Temporal and the linters into bin/
@@ -110,6 +110,18 @@ test-cluster: controlplane build ## Run the integration tests and the bench on a
 	@tools/build.sh $(temporalcluster)
 	OUTRIGGER_TEMPORAL=cluster go test -timeout 40m -tags temporalcluster ./test/integration -skip '^TestWebUI$$' $(if $(RUN),-run '$(RUN)')
 	OUTRIGGER_TEMPORAL=cluster go run ./dev/bench --pods=200 --rounds=1
+
+# Asked first, so that nobody builds in vain.
+.PHONY: machine
+machine:
+	@go build -o bin/node/check ./dev/realnode/check && bin/node/check
+
+# The programs of the images are static: nothing else is in there.
+.PHONY: e2e-node
+e2e-node: machine controlplane build ## Try rollouts on a real node: containerd and a kubelet; needs root (RUN=TwentyPods measures)
+	@tools/build.sh kubelet
+	CGO_ENABLED=0 go build -trimpath -ldflags '-s -w' -o bin/node/ ./test/e2e/container ./examples/hot-upgrade/sidecar ./examples/hot-upgrade/empty
+	go test -tags e2e -timeout 40m -count=1 -v ./test/e2e $(if $(RUN),-run '$(RUN)' -bench '$(RUN)' -benchtime 1x)
 
 .PHONY: up
 up: controlplane build ## Start the local stack: Kubernetes, Temporal, Outrigger (WORKERS=2)

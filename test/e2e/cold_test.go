@@ -1,0 +1,67 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/outrigger/outrigger/api/v1alpha1"
+	"github.com/outrigger/outrigger/dev/witness"
+)
+
+func TestSpec7_6_OnlyTheSidecarRestarts(t *testing.T) {
+	s := newScene(t, 1, nil)
+	s.deploy(3, v1)
+	before := map[types.UID]corev1.Pod{}
+	for _, pod := range s.pods() {
+		before[pod.UID] = pod
+	}
+	s.upgradeTo(v2)
+	s.await(witness.Settled(3))
+	s.awaitReason(v1alpha1.ConditionProgressing, v1alpha1.ReasonRolloutComplete)
+	s.within(1)
+	for _, pod := range s.pods() {
+		old, ok := before[pod.UID]
+		require.True(t, ok, "pod %s is another one", pod.Name)
+		was, is := containers(&old), containers(&pod)
+		assert.Equal(t, was["app"].ContainerID, is["app"].ContainerID)
+		assert.Zero(t, is["app"].RestartCount)
+		assert.NotEqual(t, was[sidecar].ContainerID, is[sidecar].ContainerID)
+		assert.NotEqual(t, was[sidecar].ImageID, is[sidecar].ImageID)
+		assert.EqualValues(t, 1, is[sidecar].RestartCount)
+	}
+}
+
+func TestSpec7_8_AnImageThatNobodyHasHoldsTheWindowUntilItIsMended(t *testing.T) {
+	s := newScene(t, 2, nil)
+	s.deploy(4, v1)
+	s.upgradeTo(absent)
+	s.await(func(v witness.View) bool { return v.InFlight == 2 && v.Ready == 2 })
+	s.awaitReason(v1alpha1.ConditionDegraded, "ImagePullBackOff")
+	require.Equal(t, 2, s.witness.View().Updated, "the window is two")
+	s.upgradeTo(v2)
+	s.await(witness.Settled(4))
+	s.awaitReason(v1alpha1.ConditionProgressing, v1alpha1.ReasonRolloutComplete)
+	require.Equal(t, 2, s.witness.Asked(absent))
+	s.within(2)
+}
+
+func TestSpec7_1_APauseInTheMiddleHoldsTheOthers(t *testing.T) {
+	s := newScene(t, 1, nil)
+	s.deploy(4, v1)
+	s.upgradeTo(v2)
+	s.await(func(v witness.View) bool { return v.Updated == 1 })
+	s.edit(`[{"op":"add","path":"/spec/updateStrategy/paused","value":true}]`)
+	s.awaitReason(v1alpha1.ConditionProgressing, v1alpha1.ReasonPaused)
+	s.await(func(v witness.View) bool { return v.InFlight == 0 && v.Ready == 4 })
+	held := s.witness.Asked(v2)
+	require.Less(t, held, 4, "nothing was left to pause")
+	s.edit(`[{"op":"remove","path":"/spec/updateStrategy/paused"}]`)
+	s.await(witness.Settled(4))
+	s.within(1)
+}

@@ -1,0 +1,27 @@
+// Command container is what runs in the containers of the tests that have nothing to do.
+package main
+
+import (
+	"fmt"
+	"os"
+	"os/signal"
+	"syscall"
+	"time"
+)
+
+// usage: container wait           until SIGTERM
+// ______ container end [DURATION] after a while
+func main() {
+	if len(os.Args) == 3 && os.Args[1] == "end" {
+		after, err := time.ParseDuration(os.Args[2])
+		if err != nil {
+			fmt.Fprintln(os.Stderr, "container:", err)
+			os.Exit(2)
+		}
+		time.Sleep(after)
+		return
+	}
+	asked := make(chan os.Signal, 1)
+	signal.Notify(asked, syscall.SIGTERM, syscall.SIGINT)
+	<-asked
+}

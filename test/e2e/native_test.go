@@ -1,0 +1,47 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/outrigger/outrigger/api/v1alpha1"
+)
+
+// native makes the sidecar an init container that goes on.
+func native(update v1alpha1.SidecarSetUpdateStrategyType) func(*v1alpha1.SidecarSet) {
+	return func(set *v1alpha1.SidecarSet) {
+		set.Spec.InitContainers, set.Spec.Containers = set.Spec.Containers, nil
+		set.Spec.InitContainers[0].RestartPolicy = new(corev1.ContainerRestartPolicyAlways)
+		set.Spec.UpdateStrategy.Type = update
+	}
+}
+
+func TestSpec4_2_AJobEndsAlthoughItsNativeSidecarDoesNot(t *testing.T) {
+	s := newScene(t, 1, native(v1alpha1.NotUpdateSidecarSetStrategyType))
+	job := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Namespace: s.name, Name: "job"}}
+	job.Spec.Template.Labels = map[string]string{appLabel: s.name}
+	job.Spec.Template.Spec = podSpec()
+	job.Spec.Template.Spec.RestartPolicy = corev1.RestartPolicyNever
+	job.Spec.Template.Spec.Containers[0].Command = []string{"/container", "end", "2s"}
+	require.NoError(t, stack.kube.Create(s.ctx, job))
+	s.poll("the job to end", func() (bool, error) {
+		err := stack.kube.Get(s.ctx, client.ObjectKeyFromObject(job), job)
+		return job.Status.Succeeded == 1 && job.Status.CompletionTime != nil, err
+	})
+	pods := s.pods()
+	require.Len(t, pods, 1)
+	is := containers(&pods[0])
+	require.Contains(t, is, sidecar)
+	assert.Zero(t, is["app"].State.Terminated.ExitCode)
+	require.NotNil(t, is[sidecar].State.Terminated, "the sidecar ran beside the app, and was ended after it")
+	assert.Zero(t, is[sidecar].RestartCount)
+	assert.False(t, is[sidecar].State.Terminated.FinishedAt.Before(&is["app"].State.Terminated.FinishedAt))
+}

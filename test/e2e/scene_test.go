@@ -1,0 +1,176 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/outrigger/outrigger/api/v1alpha1"
+	"github.com/outrigger/outrigger/dev/witness"
+)
+
+const (
+	appLabel = "app"
+	sidecar  = "side"
+	// sceneWithin is long: the machine may have other things to do.
+	sceneWithin = 10 * time.Minute
+)
+
+// scene is a namespace with a set and pods of its own.
+type scene struct {
+	t       testing.TB
+	ctx     context.Context
+	name    string
+	set     *v1alpha1.SidecarSet
+	witness *witness.Witness
+}
+
+// newScene makes a namespace and a set of idle sidecars for the pods in there.
+func newScene(t testing.TB, window int32, change func(*v1alpha1.SidecarSet)) *scene {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), sceneWithin)
+	t.Cleanup(cancel)
+	name := strings.ToLower(strings.ReplaceAll(t.Name(), "_", "-"))
+	name = strings.Trim(name[max(len(name)-40, 0):], "-")
+	s := &scene{t: t, ctx: ctx, name: name}
+	require.NoError(t, stack.kube.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}))
+	s.set = &v1alpha1.SidecarSet{ObjectMeta: metav1.ObjectMeta{Name: name}}
+	s.set.Spec.Selector = &metav1.LabelSelector{MatchLabels: map[string]string{appLabel: name}}
+	s.set.Spec.Containers = []v1alpha1.SidecarContainer{{Container: corev1.Container{Name: sidecar, Image: v1}}}
+	s.set.Spec.UpdateStrategy.MaxUnavailable = new(intstr.FromInt32(window))
+	if change != nil {
+		change(s.set)
+	}
+	require.NoError(t, stack.kube.Create(ctx, s.set))
+	t.Cleanup(s.clean)
+	return s
+}
+
+// clean removes the namespace and waits until its containers are gone, for the sake of
+// what comes next.
+func (s *scene) clean() {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(s.ctx), sceneWithin)
+	defer cancel()
+	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: s.name}}
+	for _, o := range []client.Object{s.set, namespace} {
+		require.NoError(s.t, client.IgnoreNotFound(stack.kube.Delete(ctx, o)))
+	}
+	err := wait.PollUntilContextCancel(ctx, time.Second/10, true, func(ctx context.Context) (bool, error) {
+		var pods corev1.PodList
+		err := stack.kube.List(ctx, &pods, client.InNamespace(s.name))
+		return err == nil && len(pods.Items) == 0, err
+	})
+	require.NoError(s.t, err, "wait for the pods to go")
+}
+
+// deploy makes n pods, and waits until they run the sidecar.
+func (s *scene) deploy(n int, image string) {
+	s.t.Helper()
+	s.watch(image)
+	labels := map[string]string{appLabel: s.name}
+	deployment := &appsv1.Deployment{
+		ObjectMeta: metav1.ObjectMeta{Namespace: s.name, Name: "app"},
+		Spec: appsv1.DeploymentSpec{
+			Replicas: new(int32(n)), Selector: &metav1.LabelSelector{MatchLabels: labels},
+			Template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: labels}, Spec: podSpec()},
+		},
+	}
+	require.NoError(s.t, stack.kube.Create(s.ctx, deployment))
+	s.await(witness.Settled(n))
+}
+
+func podSpec() corev1.PodSpec {
+	return corev1.PodSpec{Containers: []corev1.Container{{Name: "app", Image: repository + "app:1"}}}
+}
+
+func (s *scene) watch(image string) {
+	s.t.Helper()
+	config, err := stack.RESTConfig()
+	require.NoError(s.t, err)
+	strategy := &s.set.Spec.Containers[0].UpgradeStrategy
+	if strategy.UpgradeType == v1alpha1.SidecarContainerHotUpgrade {
+		s.witness, err = witness.WatchTwins(s.ctx, config, s.name, "", sidecar, strategy.HotUpgradeEmptyImage)
+	} else {
+		s.witness, err = witness.Watch(s.ctx, config, s.name, "", sidecar)
+	}
+	require.NoError(s.t, err)
+	s.witness.Expect(image)
+}
+
+func (s *scene) await(condition func(witness.View) bool) witness.View {
+	s.t.Helper()
+	view, err := s.witness.Await(s.ctx, condition)
+	require.NoError(s.t, err)
+	return view
+}
+
+// upgradeTo changes the image and has the witness expect it.
+func (s *scene) upgradeTo(image string) {
+	s.t.Helper()
+	s.witness.Expect(image)
+	s.edit(fmt.Sprintf(`[{"op":"replace","path":"/spec/containers/0/image","value":%q}]`, image))
+}
+
+// edit applies a JSON patch to the set.
+func (s *scene) edit(patch string) {
+	s.t.Helper()
+	require.NoError(s.t, stack.kube.Patch(s.ctx, s.set, client.RawPatch(types.JSONPatchType, []byte(patch))))
+}
+
+// within checks what must hold however a rollout went.
+func (s *scene) within(budget int) {
+	s.t.Helper()
+	worst, event := s.witness.Worst()
+	require.LessOrEqual(s.t, worst, budget, "pods in flight at %s", event)
+	require.Zero(s.t, s.witness.View().AppRestarts, "an app container restarted")
+}
+
+// awaitReason waits until a condition of the set's generation has the reason.
+func (s *scene) awaitReason(condition, reason string) {
+	s.t.Helper()
+	s.poll(fmt.Sprintf("condition %s to say %s", condition, reason), func() (bool, error) {
+		set := &v1alpha1.SidecarSet{}
+		err := stack.kube.Get(s.ctx, client.ObjectKeyFromObject(s.set), set)
+		found := meta.FindStatusCondition(set.Status.Conditions, condition)
+		return err == nil && set.Status.ObservedGeneration == s.set.Generation && found != nil && found.Reason == reason, err
+	})
+}
+
+// pods of the scene, as stored.
+func (s *scene) pods() []corev1.Pod {
+	s.t.Helper()
+	var pods corev1.PodList
+	require.NoError(s.t, stack.kube.List(s.ctx, &pods, client.InNamespace(s.name)))
+	return pods.Items
+}
+
+func (s *scene) poll(what string, done func() (bool, error)) {
+	s.t.Helper()
+	err := wait.PollUntilContextCancel(s.ctx, time.Second/10, true, func(context.Context) (bool, error) { return done() })
+	require.NoError(s.t, err, "wait for %s", what)
+}
+
+// containers of a pod by name, init containers too.
+func containers(pod *corev1.Pod) map[string]corev1.ContainerStatus {
+	found := map[string]corev1.ContainerStatus{}
+	for _, statuses := range [][]corev1.ContainerStatus{pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses} {
+		for i := range statuses {
+			found[statuses[i].Name] = statuses[i]
+		}
+	}
+	return found
+}
