@@ -15,7 +15,12 @@ import (
 )
 
 func TestSpec7_6_OnlyTheSidecarRestarts(t *testing.T) {
-	s := newScene(t, 1, nil)
+	onlyTheSidecarRestarts(t, newScene(t, 1, nil))
+}
+
+// onlyTheSidecarRestarts upgrades three pods, and compares their containers.
+func onlyTheSidecarRestarts(t *testing.T, s *scene) {
+	t.Helper()
 	s.deploy(3, v1)
 	before := map[types.UID]corev1.Pod{}
 	for _, pod := range s.pods() {

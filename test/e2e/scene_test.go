@@ -5,6 +5,7 @@ package e2e
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -101,8 +102,8 @@ func (s *scene) watch(image string) {
 	s.t.Helper()
 	config, err := stack.RESTConfig()
 	require.NoError(s.t, err)
-	strategy := &s.set.Spec.Containers[0].UpgradeStrategy
-	if strategy.UpgradeType == v1alpha1.SidecarContainerHotUpgrade {
+	all := slices.Concat(s.set.Spec.Containers, s.set.Spec.InitContainers)
+	if strategy := all[0].UpgradeStrategy; strategy.UpgradeType == v1alpha1.SidecarContainerHotUpgrade {
 		s.witness, err = witness.WatchTwins(s.ctx, config, s.name, "", sidecar, strategy.HotUpgradeEmptyImage)
 	} else {
 		s.witness, err = witness.Watch(s.ctx, config, s.name, "", sidecar)
@@ -122,7 +123,11 @@ func (s *scene) await(condition func(witness.View) bool) witness.View {
 func (s *scene) upgradeTo(image string) {
 	s.t.Helper()
 	s.witness.Expect(image)
-	s.edit(fmt.Sprintf(`[{"op":"replace","path":"/spec/containers/0/image","value":%q}]`, image))
+	list := "containers"
+	if len(s.set.Spec.Containers) == 0 {
+		list = "initContainers"
+	}
+	s.edit(fmt.Sprintf(`[{"op":"replace","path":"/spec/%s/0/image","value":%q}]`, list, image))
 }
 
 // edit applies a JSON patch to the set.
