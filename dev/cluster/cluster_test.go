@@ -17,6 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.temporal.io/sdk/client"
 	appsv1 "k8s.io/api/apps/v1"
+	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -29,6 +30,8 @@ import (
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/clientcmd"
 	watchtools "k8s.io/client-go/tools/watch"
+
+	"github.com/outrigger/outrigger/dev/cluster/process"
 )
 
 // TestMain lets the test binary also play the part of bin/outrigger.
@@ -75,6 +78,7 @@ func TestCluster(t *testing.T) {
 	t.Run("BadImageNeverGetsReadyUntilItIsTakenBack", func(t *testing.T) { testBadImage(ctx, t, c) })
 	t.Run("KubeletsCanBeLateAndSlow", func(t *testing.T) { testKubelets(ctx, t, c) })
 	t.Run("RolesHaveOnlyTheirOwnRights", func(t *testing.T) { testRights(ctx, t, c) })
+	t.Run("FurtherUsersSignInAndHaveNoRightsByThemselves", func(t *testing.T) { testFurtherUser(ctx, t, c) })
 	t.Run("RolesRunWithTheAgreedFlags", func(t *testing.T) { testRoles(ctx, t, c) })
 	for _, name := range []string{Etcd, APIServer, KWOK, ControllerManager, Scheduler} {
 		t.Run("DataOutlivesKillOf/"+name, func(t *testing.T) { testKill(ctx, t, c, name) })
@@ -210,6 +214,20 @@ func testRights(ctx context.Context, t *testing.T, c *Cluster) {
 	}
 }
 
+func testFurtherUser(ctx context.Context, t *testing.T, c *Cluster) {
+	kubeconfig, err := c.IssueKubeconfig("system:node:further", "system:nodes")
+	require.NoError(t, err)
+	config, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
+	require.NoError(t, err)
+	client := kubernetes.NewForConfigOrDie(config)
+	self, err := client.AuthenticationV1().SelfSubjectReviews().Create(ctx, &authenticationv1.SelfSubjectReview{}, metav1.CreateOptions{})
+	require.NoError(t, err)
+	assert.Equal(t, "system:node:further", self.Status.UserInfo.Username)
+	assert.Contains(t, self.Status.UserInfo.Groups, "system:nodes")
+	_, err = client.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
+	assert.True(t, apierrors.IsForbidden(err), err)
+}
+
 func testRoles(ctx context.Context, t *testing.T, c *Cluster) {
 	for _, name := range []string{"operator", "worker-1", "worker-2", "webhook"} {
 		_, err := c.StartRole(ctx, name, "--log-level=debug")
@@ -292,13 +310,17 @@ func testShutdown(t *testing.T, c *Cluster) {
 	}
 }
 
+// testKeptState leaves the nodes to others, which changes nothing about their state.
 func testKeptState(ctx context.Context, t *testing.T, options Options) {
+	options.WithoutNodes = true
 	c, err := Start(ctx, options)
 	require.NoError(t, err)
 	defer c.Shutdown()
 	deployment, err := clientOf(t, c).AppsV1().Deployments("default").Get(ctx, "web", metav1.GetOptions{})
 	require.NoError(t, err)
 	assert.Equal(t, int32(5), deployment.Status.ReadyReplicas)
+	_, err = c.Process(KWOK)
+	require.ErrorIs(t, err, process.ErrUnknown)
 	temporal, err := client.NewLazyClient(client.Options{HostPort: c.TemporalAddress})
 	require.NoError(t, err)
 	defer temporal.Close()
