@@ -46,24 +46,25 @@ bin/stack:
 
 versions := v1alpha1 v1beta1
 
-# $(call generate,folder of the versions' deepcopy files,folder of the CRD)
+# $(call generate,folder of the versions' deepcopy files,folder of the CRD,reference of its fields)
 define generate
 $(foreach v,$(versions),bin/controller-gen object paths=./api/$(v) output:object:dir=$(1)/$(v)
 )bin/controller-gen crd $(versions:%=paths=./api/%) output:crd:dir=$(2)
+go run ./dev/definition --crd=$(2)/apps.kruise.io_sidecarsets.yaml --reference=$(3)
 endef
 
 .PHONY: generate
-generate: ## Write the deepcopy functions and the CRD
+generate: ## Write the deepcopy functions, the CRD and the reference of its fields
 	@tools/build.sh controller-gen
-	$(call generate,api,config/crd/bases)
+	$(call generate,api,config/crd/bases,docs/reference.md)
 
 .PHONY: verify
 verify: ## Fail when generated files, formatting, go.mod or the manifests are not as they should be
 	@tools/build.sh controller-gen kubectl
 	@rm -rf bin/.generated
-	$(call generate,bin/.generated/api,bin/.generated/crd)
+	$(call generate,bin/.generated/api,bin/.generated/crd,bin/.generated/reference.md)
 	@$(foreach v,$(versions),diff {bin/.generated/,}api/$(v)/zz_generated.deepcopy.go && \
-	)diff -r bin/.generated/crd config/crd/bases || { echo "verify: generated files are out of date; run make generate"; exit 1; }
+	)diff -r bin/.generated/crd config/crd/bases && diff bin/.generated/reference.md docs/reference.md || { echo "verify: generated files are out of date; run make generate"; exit 1; }
 	@unformatted=$$(gofmt -l .); [ -z "$$unformatted" ] || { echo "verify: run make fmt for" $$unformatted; exit 1; }
 	go mod tidy -diff
 	cd tools && go mod tidy -diff

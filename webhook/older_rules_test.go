@@ -1,10 +1,14 @@
 package webhook_test
 
 import (
+	"os"
+	"path/filepath"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
@@ -35,14 +39,63 @@ var olderRules = map[string]struct{ spec, worse string }{
 	"port":        {`{selector: {matchLabels: {app: port}}, containers: [{name: a, image: b, ports: [{containerPort: 70000}]}]}`, `{containers: [{name: a, image: b, ports: [{containerPort: 80000}]}]}`},
 	"probe":       {`{selector: {matchLabels: {app: probe}}, containers: [{name: a, image: b, startupProbe: {httpGet: {port: 80}, periodSeconds: -1}}]}`, `{containers: [{name: a, image: b, startupProbe: {httpGet: {port: 80}, periodSeconds: -2}}]}`},
 	"conflict":    {`{selector: {matchLabels: {app: port}}, containers: [{name: a, image: b}], volumes: [{name: v}]}`, `{selector: {matchLabels: {app: probe}}}`},
+	"mode":        {`{selector: {matchLabels: {app: mode}}, containers: [{name: a, image: b, resourcesPolicy: {targetContainersMode: avg, resourcesExpr: {limits: {cpu: cpu}}}}]}`, `{containers: [{name: a, image: b, resourcesPolicy: {targetContainersMode: least}}]}`},
+	"policy":      {`{selector: {matchLabels: {app: policy}}, containers: [{name: a, image: b}], patchPodMetadata: [{annotations: {x: "1"}, patchPolicy: Lose}]}`, `{patchPodMetadata: [{annotations: {x: "1"}, patchPolicy: Win}]}`},
+	"type":        {`{selector: {matchLabels: {app: type}}, containers: [{name: a, image: b}], updateStrategy: {type: Sometimes}}`, `{updateStrategy: {type: Never}}`},
+	"shares":      {`{selector: {matchLabels: {app: shares}}, containers: [{name: a, image: b, shareVolumePolicy: {type: perhaps}, upgradeStrategy: {upgradeType: Lukewarm}}]}`, `{containers: [{name: a, image: b, shareVolumePolicy: {type: never}, upgradeStrategy: {upgradeType: Lukewarm}}]}`},
+	"repeated":    {`{selector: {matchLabels: {app: repeated}}, containers: [{name: a, image: b, env: [{name: X, value: "1"}, {name: X, value: "2"}]}, {name: a, image: c}], volumes: [{name: v}, {name: v}], imagePullSecrets: [{name: s}, {name: s}]}`, `{containers: [{name: a, image: b}, {name: a, image: c}, {name: a, image: d}]}`},
+	"nameless":    {`{selector: {matchLabels: {app: nameless}}, containers: [{image: b, env: [{value: "1"}], volumeMounts: [{name: v}]}], volumes: [{emptyDir: {}}]}`, `{containers: [{image: b}, {image: c}]}`},
+	"nulls":       {`{selector: {matchLabels: {app: nulls}}, containers: [{name: a, image: b, env: null, resources: null, ports: null, securityContext: null}], initContainers: null, volumes: null}`, `{containers: [{name: a, image: b, env: [{name: ""}]}]}`},
+	"fractions":   {`{selector: {matchLabels: {app: fractions}}, containers: [{name: a, image: b, resources: {limits: {cpu: 0.5}}}]}`, `{containers: [{name: a, image: b, resources: {limits: {cpu: -0.5}}}]}`},
 	"dotted.name": {`{selector: {matchLabels: {app: dotted}}, containers: [{name: a, image: b}]}`, `{revisionHistoryLimit: -1}`},
 }
 
-// storeOlderSets fills the cluster before the webhook comes.
+// olderDefinition is a kustomize folder with the definition as it was when its
+// schema described no containers and volumes, and knew no values of policies.
+func olderDefinition(t *testing.T) string {
+	text, err := os.ReadFile("../config/crd/bases/apps.kruise.io_sidecarsets.yaml")
+	require.NoError(t, err)
+	var definition apiextensionsv1.CustomResourceDefinition
+	require.NoError(t, yaml.Unmarshal(text, &definition))
+	for _, version := range definition.Spec.Versions {
+		spec := version.Schema.OpenAPIV3Schema.Properties["spec"].Properties
+		for _, field := range []string{"containers", "initContainers", "volumes", "imagePullSecrets", "patchPodMetadata", "updateStrategy", "injectionStrategy"} {
+			require.Contains(t, spec, field)
+			spec[field] = apiextensionsv1.JSONSchemaProps{XPreserveUnknownFields: new(true)}
+		}
+	}
+	text, err = yaml.Marshal(definition)
+	require.NoError(t, err)
+	folder := t.TempDir()
+	require.NoError(t, os.WriteFile(filepath.Join(folder, "definition.yaml"), text, 0o600))
+	require.NoError(t, os.WriteFile(filepath.Join(folder, "kustomization.yaml"), []byte("resources: [definition.yaml]"), 0o600))
+	return folder
+}
+
+// storeOlderSets fills the cluster before the definition and the webhook come.
 func (s *scene) storeOlderSets(t *testing.T) {
 	for name, rule := range olderRules {
 		require.NoError(t, s.admin.Create(s.ctx, older(t, name, rule.spec)), name)
 	}
+	before := s.storedSpecs(t)
+	require.NoError(t, s.cluster.Apply(s.ctx, "../config/crd"))
+	require.Eventually(t, func() bool {
+		err := s.admin.Create(s.ctx, older(t, "newer", olderRules["enum"].spec), client.DryRunAll)
+		return apierrors.IsInvalid(err)
+	}, time.Minute, 20*time.Millisecond, "the newer schema is in force")
+	require.Equal(t, before, s.storedSpecs(t), "a schema changes nothing that is stored")
+}
+
+// storedSpecs are what everybody reads: null is nothing.
+func (s *scene) storedSpecs(t *testing.T) map[string]v1alpha1.SidecarSetSpec {
+	var sets v1alpha1.SidecarSetList
+	require.NoError(t, s.admin.List(s.ctx, &sets))
+	require.Len(t, sets.Items, len(olderRules))
+	specs := map[string]v1alpha1.SidecarSetSpec{}
+	for i := range sets.Items {
+		specs[sets.Items[i].Name] = sets.Items[i].Spec
+	}
+	return specs
 }
 
 func (s *scene) olderSets(t *testing.T) {

@@ -35,7 +35,7 @@ import (
 func TestWebhook(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
-	c, err := cluster.Start(ctx, cluster.Options{Dir: t.TempDir(), Nodes: 1})
+	c, err := cluster.Start(ctx, cluster.Options{Dir: t.TempDir(), Nodes: 1, Manifests: []string{olderDefinition(t), "../config/rbac"}})
 	require.NoError(t, err)
 	t.Cleanup(c.Shutdown)
 	s := &scene{ctx: ctx, cluster: c, admin: admin(t, c)}
@@ -203,14 +203,14 @@ func sidecarSet(name, app string, containers ...string) *v1alpha1.SidecarSet {
 func (s *scene) refusals(t *testing.T) {
 	set := sidecarSet("refused", "refused", "side")
 	set.Spec.Selector = nil
-	set.Spec.Containers[0].PodInjectPolicy = "Sideways"
+	set.Spec.Containers[0].Image = ""
 	err := s.admin.Create(s.ctx, set)
 	require.True(t, apierrors.IsInvalid(err), "%v", err)
 	var fields []string
 	for _, cause := range err.(apierrors.APIStatus).Status().Details.Causes {
 		fields = append(fields, cause.Field)
 	}
-	assert.Equal(t, []string{"spec.selector", "spec.containers[0].podInjectPolicy"}, fields)
+	assert.Equal(t, []string{"spec.selector", "spec.containers[0].image"}, fields)
 
 	out, err := s.kubectl(`
 apiVersion: apps.kruise.io/v1alpha1

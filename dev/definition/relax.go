@@ -1,0 +1,113 @@
+package main
+
+import (
+	"reflect"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+)
+
+// core are the lists whose items are Kubernetes' own types, by the name of each.
+// Any cluster has some that were stored when no schema described them, or by a
+// Kubernetes whose types have more.
+func core() map[string]reflect.Type {
+	return map[string]reflect.Type{
+		"containers": reflect.TypeFor[corev1.Container](), "initContainers": reflect.TypeFor[corev1.Container](),
+		"volumes": reflect.TypeFor[corev1.Volume](),
+	}
+}
+
+// keyOf a list inside that server-side apply merges. Ports are none: the protocol
+// would have to be written.
+func keyOf(list string) string {
+	return map[string]string{"env": "name", "volumeMounts": "mountPath", "volumeDevices": "devicePath"}[list]
+}
+
+// relax makes the schema of a spec describe, not decide: the webhook decides
+// (SPEC §5).
+func relax(spec apiextensionsv1.JSONSchemaProps) {
+	for name, kubernetes := range core() {
+		list := spec.Properties[name]
+		text := list.Description
+		own := map[string]apiextensionsv1.JSONSchemaProps{}
+		for field, schema := range list.Items.Schema.Properties {
+			if !hasField(kubernetes, field) {
+				own[field] = *schema.DeepCopy()
+			}
+		}
+		relaxList(&list, "name")
+		list.Description = text
+		for field, described := range own {
+			relaxed := list.Items.Schema.Properties[field]
+			restoreDescriptions(&relaxed, described)
+			list.Items.Schema.Properties[field] = relaxed
+		}
+		spec.Properties[name] = list
+	}
+}
+
+func relaxList(list *apiextensionsv1.JSONSchemaProps, key string) {
+	item := list.Items.Schema
+	relaxValue(item, "")
+	item.Description = ""
+	list.XListType, list.XListMapKeys = nil, nil
+	if key != "" {
+		list.XListType, list.XListMapKeys = new("map"), []string{key}
+		item.Required = []string{key}
+	}
+}
+
+// relaxValue takes out of a value's schema what would change it, lose parts of it
+// or refuse it.
+func relaxValue(value *apiextensionsv1.JSONSchemaProps, name string) {
+	value.Description = brief(value.Description)
+	value.Default, value.Required, value.AnyOf, value.Pattern, value.Format = nil, nil, nil, "", ""
+	switch {
+	case value.Items != nil:
+		relaxList(value, keyOf(name))
+	case value.AdditionalProperties != nil:
+		relaxValue(value.AdditionalProperties.Schema, "")
+		value.AdditionalProperties.Schema.Description = ""
+	case value.Type == "object":
+		value.XPreserveUnknownFields = new(true)
+		for name, property := range value.Properties {
+			relaxValue(&property, name)
+			value.Properties[name] = property
+		}
+	}
+}
+
+// restoreDescriptions leaves the fields of this project all that is said of them.
+func restoreDescriptions(value *apiextensionsv1.JSONSchemaProps, described apiextensionsv1.JSONSchemaProps) {
+	value.Description = described.Description
+	if value.Items != nil {
+		restoreDescriptions(value.Items.Schema, *described.Items.Schema)
+		value.Items.Schema.Description = ""
+	}
+	for name, property := range value.Properties {
+		restoreDescriptions(&property, described.Properties[name])
+		value.Properties[name] = property
+	}
+}
+
+func hasField(t reflect.Type, jsonName string) bool {
+	return slices.ContainsFunc(reflect.VisibleFields(t), func(f reflect.StructField) bool {
+		name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
+		return name == jsonName
+	})
+}
+
+// brief is the first sentence of a description. With more the definition outgrows
+// the annotation of 256 KiB in which kubectl apply keeps it.
+func brief(description string) string {
+	var kept []string
+	for _, word := range strings.Fields(description) {
+		kept = append(kept, word)
+		if strings.HasSuffix(word, ".") && !slices.Contains([]string{"e.g.", "i.e.", "etc."}, word) {
+			break
+		}
+	}
+	return strings.Join(kept, " ")
+}
