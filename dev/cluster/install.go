@@ -57,12 +57,12 @@ func (c *Cluster) Apply(ctx context.Context, folder string) error {
 	if err != nil {
 		return fmt.Errorf("apply %s: %w", folder, err)
 	}
-	wait := []string{"wait", "--for=condition=Established", "--timeout=60s"}
-	for name := range strings.FieldsSeq(out) {
-		if !strings.HasPrefix(name, "customresourcedefinition.") {
+	for applied := range strings.FieldsSeq(out) {
+		kind, name, _ := strings.Cut(applied, "/")
+		if !strings.HasPrefix(kind, "customresourcedefinition.") {
 			continue
 		}
-		if _, err := c.kubectl(ctx, append(wait, name)...); err != nil {
+		if err := c.awaitEstablished(ctx, name); err != nil {
 			return fmt.Errorf("apply %s: %w", folder, err)
 		}
 	}
