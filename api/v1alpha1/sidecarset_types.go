@@ -63,8 +63,10 @@ type SidecarSetSpec struct {
 	// change at any time.
 	NamespaceSelector *metav1.LabelSelector `json:"namespaceSelector,omitempty"`
 
-	// InitContainers are injected into new pods, ordered by name, and never
-	// upgraded in place. They have the same fields as containers.
+	// InitContainers are injected into new pods, ordered by name. They have the
+	// same fields as containers. Those with restartPolicy Always are upgraded in
+	// place like containers, by kubelets from 1.33 on; a new image of any other
+	// reaches new pods alone.
 	// +listType=map
 	// +listMapKey=name
 	InitContainers []SidecarContainer `json:"initContainers,omitempty"`

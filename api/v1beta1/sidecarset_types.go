@@ -62,8 +62,10 @@ type SidecarSetSpec struct {
 	// +kubebuilder:validation:Pattern=`^(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?$`
 	CustomVersion string `json:"customVersion,omitempty"`
 
-	// InitContainers are injected into new pods, ordered by name, and never
-	// upgraded in place. They have the same fields as containers.
+	// InitContainers are injected into new pods, ordered by name. They have the
+	// same fields as containers. Those with restartPolicy Always are upgraded in
+	// place like containers, by kubelets from 1.33 on; a new image of any other
+	// reaches new pods alone.
 	// +listType=map
 	// +listMapKey=name
 	InitContainers []v1alpha1.SidecarContainer `json:"initContainers,omitempty"`
