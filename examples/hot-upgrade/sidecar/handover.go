@@ -43,7 +43,7 @@ func (h handover) dial(ctx context.Context) (*net.UnixConn, error) {
 	if !ok {
 		return nil, fmt.Errorf("connect to the other twin: it is a %T", connection)
 	}
-	return unix, nil
+	return unix, unix.SetDeadline(time.Now().Add(answerWithin))
 }
 
 // awaitOwn waits until the program beside it serves. As a postStart hook it keeps the
@@ -88,8 +88,11 @@ func takeOver(predecessor *net.UnixConn) (net.Listener, error) {
 		return nil, fmt.Errorf("receive the listening socket: %w", err)
 	}
 	messages, err := syscall.ParseSocketControlMessage(space[:n])
-	if err != nil || len(messages) != 1 {
-		return nil, fmt.Errorf("receive the listening socket: %d messages: %w", len(messages), err)
+	if err != nil {
+		return nil, fmt.Errorf("receive the listening socket: %w", err)
+	}
+	if len(messages) != 1 {
+		return nil, errors.New("receive the listening socket: the other twin has none to give")
 	}
 	sockets, err := syscall.ParseUnixRights(&messages[0])
 	if err != nil {
