@@ -24,10 +24,11 @@ const LogDir = "logs"
 // Contain runs this program again, with the same arguments, in mount, PID and network
 // namespaces of its own, and there calls inside with a state folder. It returns the exit
 // code. When inside is done, or the program is killed, all processes that it left
-// behind, its mounts, interfaces and control groups are gone; so is the state folder,
-// but for LogDir when the code is not 0.
+// behind, its mounts and interfaces are gone. So are, except after SIGKILL, its control
+// groups and the state folder, but for LogDir when the code is not 0.
 func Contain(inside func(state string) int) (code int, err error) {
-	if state := os.Getenv(stateVariable); state != "" {
+	// Nobody but the first process of a namespace may change what is mounted.
+	if state := os.Getenv(stateVariable); state != "" && os.Getpid() == 1 {
 		if err := isolate(state); err != nil {
 			return 1, fmt.Errorf("prepare the namespaces: %w", err)
 		}
@@ -101,16 +102,17 @@ func cleanUp(state string, keepLogs bool) error {
 
 // isolate prepares the namespaces that this process is in.
 func isolate(state string) error {
-	for _, step := range []func(string) error{mountOwn, maskKernelSettings, raiseLoopback} {
-		if err := step(state); err != nil {
-			return err
-		}
+	if err := mountOwn(); err != nil {
+		return err
 	}
-	return nil
+	if err := maskKernelSettings(state); err != nil {
+		return err
+	}
+	return raiseLoopback()
 }
 
 // mountOwn hides the places where container runtimes keep what is of this machine.
-func mountOwn(string) error {
+func mountOwn() error {
 	// Nothing of what is mounted here may reach the machine. The kubelet wants its
 	// mounts shared, which they are inside.
 	for _, propagation := range []uintptr{unix.MS_PRIVATE, unix.MS_SHARED} {
@@ -161,7 +163,7 @@ func maskKernelSettings(state string) error {
 // is not 127.0.0.1, and there is no other interface before the first pod.
 const NodeAddress = "10.89.255.1"
 
-func raiseLoopback(string) error {
+func raiseLoopback() error {
 	socket, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
 		return fmt.Errorf("open a socket: %w", err)
