@@ -9,8 +9,7 @@ import (
 	"time"
 )
 
-// usage: container wait           until SIGTERM
-// ______ container end [DURATION] after a while
+// container wait: until SIGTERM. container end 2s: for so long.
 func main() {
 	if len(os.Args) == 3 && os.Args[1] == "end" {
 		after, err := time.ParseDuration(os.Args[2])
