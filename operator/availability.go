@@ -132,8 +132,8 @@ func (c *rolloutClient) unavailable() error {
 	return c.refusedErr
 }
 
-// update changes what is recorded about Temporal, and enqueues every set if that changes
-// whether, or why not, it takes rollouts.
+// update changes what is recorded about Temporal, and enqueues the sets that it concerns if
+// that changes whether, or why not, it takes rollouts.
 func (c *rolloutClient) update(change func()) {
 	c.mu.Lock()
 	before, wasUnreachable := c.unavailable(), c.unreachableErr != nil

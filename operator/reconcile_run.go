@@ -43,7 +43,10 @@ type outcome struct {
 func (r *reconciler) reconcileRun(ctx context.Context, set *v1alpha1.SidecarSet, seen *observation, state *runState) outcome {
 	now := r.clock.Now()
 	if r.rollouts.unreachable() {
-		// Every set is enqueued once Temporal answers again.
+		// Sets that have a run are enqueued once Temporal answers again.
+		if rolloutStarted(set) && !seen.unfinished() {
+			state.recordFinished(set.Generation)
+		}
 		return outcome{fault: state.fault}
 	}
 	if left := r.rollouts.throttled(); left > 0 {

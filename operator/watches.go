@@ -3,11 +3,13 @@ package operator
 import (
 	"context"
 	"maps"
+	"slices"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/workqueue"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -185,9 +187,22 @@ func revisionEvents(limiter *enqueueLimiter) handler.TypedFuncs[*appsv1.Controll
 func temporalEvents(sets *setLister) handler.Funcs {
 	return handler.Funcs{
 		GenericFunc: func(ctx context.Context, _ event.GenericEvent, q queue) {
-			sets.enqueue(ctx, q, func(*v1alpha1.SidecarSet) bool { return true })
+			sets.enqueue(ctx, q, concernsTemporal)
 		},
 	}
+}
+
+// concernsTemporal reports whether a set is to be looked at when Temporal goes away or comes
+// back: unless its status says that its rollout has ended. A status that is about to say
+// otherwise is an event of its own.
+func concernsTemporal(set *v1alpha1.SidecarSet) bool {
+	progressing := meta.FindStatusCondition(set.Status.Conditions, v1alpha1.ConditionProgressing)
+	if !rolloutStarted(set) || set.Status.Rollout.Hold != nil || progressing == nil {
+		return true
+	}
+	return !slices.Contains([]string{
+		v1alpha1.ReasonRolloutComplete, v1alpha1.ReasonPartitionReached, v1alpha1.ReasonNotUpgradablePods, v1alpha1.ReasonNotUpdate, reasonInvalid,
+	}, progressing.Reason)
 }
 
 // setLister finds the sets that an event concerns, and enqueues them.

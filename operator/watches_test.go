@@ -1,13 +1,25 @@
 package operator
 
 import (
+	"errors"
+	"slices"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/util/workqueue"
+	clocktesting "k8s.io/utils/clock/testing"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
+	"github.com/outrigger/outrigger/api/protocol"
 	"github.com/outrigger/outrigger/api/v1alpha1"
+	"github.com/outrigger/outrigger/kube"
 )
 
 func TestOnlyPodChangesThatStatusShowsAreFollowed(t *testing.T) {
@@ -65,4 +77,64 @@ func TestOwnStatusWritesAreNotUrgent(t *testing.T) {
 		c.change(after)
 		assert.Equal(t, c.alone, statusAlone(before, after), c.name)
 	}
+}
+
+// described is a set as a reconcile leaves it.
+func described(name string, started int64, seen observation) *v1alpha1.SidecarSet {
+	set := setAt(started)
+	set.Name = name
+	if started > 0 {
+		set.Status.Rollout.Hold = seen.hold
+	}
+	seen.describe(&set.Status, set, time.Unix(1000, 0))
+	return set
+}
+
+func TestTemporalThatComesAndGoesConcernsSetsWithARolloutAlone(t *testing.T) {
+	away := errors.New("no answer")
+	left, none := protocol.Counts{Matched: 2, Remaining: 1}, protocol.Counts{Matched: 2, Updated: 2}
+	objects := []client.Object{}
+	idle := map[string]observation{
+		"complete":       {plan: plan(protocol.PhaseComplete, none)},
+		"complete-away":  {plan: plan(protocol.PhaseComplete, none), temporal: away},
+		"partition":      {plan: plan(protocol.PhasePartitionReached, none)},
+		"not-update":     {plan: plan(protocol.PhaseNotUpdate, none)},
+		"not-upgradable": {plan: plan(protocol.PhaseComplete, protocol.Counts{Matched: 2, NotUpgradable: 1})},
+		"invalid":        {invalid: errors.New("selector")},
+	}
+	open := map[string]observation{
+		"progressing":  {plan: plan(protocol.PhaseProgressing, left)},
+		"waiting":      {plan: plan(protocol.PhaseWaiting, left)},
+		"waiting-away": {plan: plan(protocol.PhaseWaiting, left), temporal: away},
+		"settling":     {plan: plan(protocol.PhaseWaiting, none), temporal: away},
+		"paused":       {plan: plan(protocol.PhasePaused, left)},
+		"held":         {plan: plan(protocol.PhaseProgressing, left), hold: &v1alpha1.RolloutHold{Who: "ann"}},
+		"held-idle":    {plan: plan(protocol.PhaseComplete, none), hold: &v1alpha1.RolloutHold{}},
+		"failing":      {plan: plan(protocol.PhaseProgressing, left), fault: fault{v1alpha1.ReasonRolloutFailing, "fails"}},
+	}
+	want := []string{"new", "older"}
+	for name, seen := range idle {
+		objects = append(objects, described(name, generation, seen))
+	}
+	for name, seen := range open {
+		objects, want = append(objects, described(name, generation, seen)), append(want, name)
+	}
+	objects = append(objects, described("new", 0, idle["complete"]), described("older", generation-1, idle["not-update"]))
+	scheme, err := kube.NewScheme()
+	require.NoError(t, err)
+	sets := &setLister{
+		Reader:  fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).Build(),
+		limiter: newEnqueueLimiter(clocktesting.NewFakePassiveClock(time.Unix(1000, 0))),
+	}
+	q := workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[reconcile.Request]())
+	defer q.ShutDown()
+	temporalEvents(sets).Generic(t.Context(), event.GenericEvent{}, q)
+	var enqueued []string
+	for q.Len() > 0 {
+		request, _ := q.Get()
+		enqueued = append(enqueued, request.Name)
+	}
+	slices.Sort(enqueued)
+	slices.Sort(want)
+	assert.Equal(t, want, enqueued)
 }
