@@ -29,6 +29,7 @@ import (
 	"github.com/outrigger/outrigger/api/protocol"
 	"github.com/outrigger/outrigger/api/v1alpha1"
 	"github.com/outrigger/outrigger/temporal"
+	"github.com/outrigger/outrigger/tracing"
 )
 
 // callTimeout bounds each call to Temporal.
@@ -93,8 +94,11 @@ func newRolloutClient(client sdk.Client, o Options, taskQueue string, metrics *m
 // open it starts one, held if hold says so; an open run of an older generation
 // moves on to this one; one of the same generation plans again.
 //
-// A trace begins here, and the run carries it on.
+// The trace of the edit that made the generation goes on here, and the run carries it on.
 func (c *rolloutClient) startOrSignal(ctx context.Context, set protocol.SetReference, generation int64, hold *v1alpha1.RolloutHold) (err error) {
+	// Whoever admitted the edit exports its span. Here it is begun to be the parent of
+	// others, as sampled as there, and never ended.
+	ctx, _ = c.tracer.Start(tracing.WithEdit(ctx, string(set.UID), generation), tracing.EditSpan)
 	ctx, span := c.tracer.Start(ctx, "StartRollout", trace.WithSpanKind(trace.SpanKindClient), trace.WithAttributes(
 		attribute.String("outrigger.sidecarset", set.Name), attribute.Int64("outrigger.generation", generation)))
 	defer func() {

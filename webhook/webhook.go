@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"time"
 
+	"go.opentelemetry.io/otel/trace"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/fields"
@@ -46,6 +47,8 @@ type Options struct {
 	ShutdownDelay time.Duration
 	// FeatureGates change what SidecarSets may do.
 	FeatureGates sidecarsets.FeatureGates
+	// Tracer makes a span of each edit of a SidecarSet; nil: none.
+	Tracer trace.Tracer
 }
 
 // Run serves until the context ends. It is ready once caches are filled and the
@@ -168,14 +171,17 @@ func (o Options) addHandlers(ctx context.Context, mgr *kube.Manager, srv *server
 	}
 	decoder := admission.NewDecoder(mgr.GetScheme())
 	defaulter := &sidecarsets.Defaulter{Decoder: decoder}
-	validator := &sidecarsets.Validator{
+	var validation admission.Handler = &sidecarsets.Validator{
 		Decoder: decoder, Sets: sets, Live: mgr.GetAPIReader(), Cached: mgr.GetCache(), Client: mgr.GetClient(),
 		Gates: o.FeatureGates, SystemNamespace: o.SystemNamespace,
+	}
+	if o.Tracer != nil {
+		validation = &sidecarsets.Traced{Validation: validation, Tracer: o.Tracer}
 	}
 	srv.Register(registration.PodPath, pods.Size(), server.WhenSynced(synced, review.Answer(handler.Answer)))
 	srv.Register(registration.DefaultingPath, sidecarsets.Size(), review.Answer(review.Handle(defaulter)))
 	srv.Register(registration.ValidatingPath, sidecarsets.Size(),
-		srv.AtMost(maxConcurrentValidations, "validations", review.Answer(review.Handle(validator))))
+		srv.AtMost(maxConcurrentValidations, "validations", review.Answer(review.Handle(validation))))
 	srv.Register(registration.ConversionPath, sidecarsets.ConversionSize(), sidecarsets.Convert)
 	return synced, nil
 }

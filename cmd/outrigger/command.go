@@ -10,6 +10,7 @@ import (
 
 	"github.com/go-logr/logr"
 	"github.com/spf13/cobra"
+	"go.opentelemetry.io/otel/trace"
 	"k8s.io/klog/v2"
 	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
 
@@ -108,7 +109,7 @@ func newOperator(shared *flags) *cobra.Command {
 			if o.Temporal, err = roleConnection(&f, keys, "operator"); err != nil {
 				return err
 			}
-			return traced(cmd.Context(), &o.Temporal, "operator", o.Logger, func() error { return operator.Run(cmd.Context(), o) })
+			return traced(cmd.Context(), &o.Temporal.Tracer, "operator", o.Logger, func() error { return operator.Run(cmd.Context(), o) })
 		},
 	}
 	addTemporal(cmd, &f, &keys, &o.TaskQueue)
@@ -144,7 +145,7 @@ func newWorker(shared *flags) *cobra.Command {
 			if o.Temporal, err = roleConnection(&f, keys, "worker"); err != nil {
 				return err
 			}
-			return traced(cmd.Context(), &o.Temporal, "worker", o.Logger, func() error { return worker.Run(cmd.Context(), o) })
+			return traced(cmd.Context(), &o.Temporal.Tracer, "worker", o.Logger, func() error { return worker.Run(cmd.Context(), o) })
 		},
 	}
 	addTemporal(cmd, &f, &keys, &o.TaskQueue)
@@ -156,13 +157,13 @@ func newWorker(shared *flags) *cobra.Command {
 }
 
 // traced runs a role with its tracer.
-func traced(ctx context.Context, o *temporal.Options, role string, log logr.Logger, run func() error) error {
+func traced(ctx context.Context, into *trace.Tracer, role string, log logr.Logger, run func() error) error {
 	tracer, stop, err := tracing.Start(ctx, role, os.Getenv, log.WithName("tracing"))
 	if err != nil {
 		return err
 	}
 	defer stop()
-	o.Tracer = tracer
+	*into = tracer
 	return run()
 }
 
@@ -185,7 +186,7 @@ func newWebhook(shared *flags) *cobra.Command {
 				return fmt.Errorf("--shutdown-delay-duration must not be negative")
 			}
 			setGCPercent(webhookGCPercent)
-			return webhook.Run(cmd.Context(), o)
+			return traced(cmd.Context(), &o.Tracer, "webhook", o.Logger, func() error { return webhook.Run(cmd.Context(), o) })
 		},
 	}
 	cmd.Flags().IntVar(&o.Port, "port", 9443, "`port` of the admission endpoints")

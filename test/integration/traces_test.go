@@ -119,12 +119,13 @@ func (r *receiver) writes(namespace string) map[string][]string {
 	return found
 }
 
-func TestATraceGoesFromTheOperatorToEachPod(t *testing.T) {
+func TestATraceGoesFromTheEditToEachPod(t *testing.T) {
 	s := newScene(t, 4, nil)
 	s.awaitSet("counts of the injected pods", counts(4))
 	s.upgradeTo("side:v2")
 	s.await(witness.Settled(4))
 	path := []string{
+		"outrigger-webhook AdmitSidecarSet",
 		"outrigger-operator StartRollout",
 		"outrigger-worker RunWorkflow:Rollout",
 		"outrigger-worker StartActivity:UpgradeBatch",

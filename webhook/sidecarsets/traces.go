@@ -1,0 +1,56 @@
+package sidecarsets
+
+import (
+	"context"
+	"encoding/json"
+	"time"
+
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/trace"
+	admissionv1 "k8s.io/api/admission/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
+
+	"github.com/outrigger/outrigger/tracing"
+)
+
+// Traced makes a span of each edit that validation lets through and that makes a generation:
+// the trace of its rollout begins with it. The API server validates what it is about to
+// store, so that uid and generation are known.
+type Traced struct {
+	Validation admission.Handler
+	Tracer     trace.Tracer
+}
+
+// Handle answers as the validation does.
+func (t *Traced) Handle(ctx context.Context, req admission.Request) admission.Response {
+	began := time.Now()
+	response := t.Validation.Handle(ctx, req)
+	if set := edited(&req); response.Allowed && set != nil {
+		_, span := t.Tracer.Start(tracing.WithEdit(context.Background(), string(set.UID), set.Generation), tracing.EditSpan,
+			trace.WithSpanKind(trace.SpanKindServer), trace.WithTimestamp(began), trace.WithAttributes(
+				attribute.String("outrigger.sidecarset", set.Name), attribute.Int64("outrigger.generation", set.Generation)))
+		span.End()
+	}
+	return response
+}
+
+// edited is the set whose generation a request makes; nil if it makes none.
+func edited(req *admission.Request) *metav1.PartialObjectMetadata {
+	if req.DryRun != nil && *req.DryRun {
+		return nil
+	}
+	var set, before metav1.PartialObjectMetadata
+	if err := json.Unmarshal(req.Object.Raw, &set); err != nil {
+		return nil
+	}
+	if req.Operation == admissionv1.Update {
+		if err := json.Unmarshal(req.OldObject.Raw, &before); err != nil {
+			return nil
+		}
+	}
+	if set.Generation == before.Generation || set.DeletionTimestamp != nil {
+		return nil
+	}
+	return &set
+}
