@@ -19,6 +19,11 @@ SEED ?= 1
 FAULTS ?= 100
 DURATION ?= 30m
 FLAGS ?=
+# Where programs come from: auto, download or build. V=1 shows more.
+TOOLS ?= auto
+export TOOLS
+V ?=
+export V
 
 controlplane := etcd kube-apiserver kube-controller-manager kube-scheduler kubectl kwok temporal
 temporalcluster := temporal-server temporal-sql-tool
@@ -28,7 +33,7 @@ help: ## Show this help
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  %-18s %s\n", $$1, $$2}' Makefile
 
 .PHONY: tools
-tools: ## Build etcd, Kubernetes, KWOK, Temporal and the linters into bin/
+tools: ## Put etcd, Kubernetes, KWOK, Temporal and the linters into bin/ (TOOLS=auto: there, downloaded or compiled; download; build)
 	@tools/build.sh
 
 .PHONY: controlplane
