@@ -158,8 +158,18 @@ run: build ## Run the roles here against the cluster of KUBECONFIG=... (TEMPORAL
 	@tools/build.sh kubectl
 	@bin/stack run --kubeconfig=$(KUBECONFIG)
 
+# Said before anything is done.
+missing = $(filter-out $(notdir $(wildcard $(controlplane:%=bin/%))),$(controlplane))
+define demoahead
+demo: $(if $(missing),$(words $(missing)) of $(words $(controlplane)) programs are not in bin/: a minute or two if they can be downloaded$(,) about twelve to compile,all programs are there).
+demo: Outrigger is compiled$(,) $(if $(wildcard bin/outrigger),in seconds,which takes a minute or two the first time); the rollout takes half a minute.
+endef
+, := ,
+
 .PHONY: demo
-demo: controlplane build ## Show a rollout on the local stack
+demo: ## Show a rollout on the local stack, a line for each step (V=1 for more)
+	$(info $(demoahead))@tools/build.sh $(controlplane)
+	@dev/step.sh 'Outrigger is compiled' go build -o bin/ ./cmd/outrigger ./cmd/kubectl-sidecarset ./dev/stack
 	@bin/stack demo
 
 .PHONY: demo-picture

@@ -42,6 +42,9 @@ type Options struct {
 	Temporal TemporalServer
 	// WithoutTemporal leaves Temporal to others.
 	WithoutTemporal bool
+	// TemporalReady is called, if there is one, as soon as Temporal answers, while
+	// other processes are still starting.
+	TemporalReady func(*Cluster)
 }
 
 func (o Options) complete() (Options, error) {

@@ -47,10 +47,17 @@ func dynamicConfig() []dynamicValue {
 }
 
 func (c *Cluster) startTemporal(ctx context.Context) error {
+	start := func(ctx context.Context) error { return c.Start(ctx, c.devServerSpec()) }
 	if c.options.Temporal == TemporalCluster {
-		return c.startTemporalCluster(ctx)
+		start = c.startTemporalCluster
 	}
-	return c.Start(ctx, c.devServerSpec())
+	if err := start(ctx); err != nil {
+		return err
+	}
+	if c.options.TemporalReady != nil {
+		c.options.TemporalReady(c)
+	}
+	return nil
 }
 
 func (c *Cluster) devServerSpec() process.Spec {

@@ -6,7 +6,6 @@ import (
 	"embed"
 	"errors"
 	"fmt"
-	"io"
 	"os/exec"
 	"path/filepath"
 	"strings"
@@ -41,8 +40,8 @@ const (
 type Demo struct {
 	Cluster *cluster.Cluster
 	// Bin holds kubectl.
-	Bin string
-	Out io.Writer
+	Bin  string
+	Tell *Teller
 
 	temporal client.Client
 	witness  *witness.Witness
@@ -77,7 +76,6 @@ func (d *Demo) Run(ctx context.Context) error {
 }
 
 func (d *Demo) inject(ctx context.Context) error {
-	d.say("1. A SidecarSet, and %d pods that match it", pods)
 	for _, file := range []string{"sidecarset.yaml", "deployment.yaml"} {
 		if err := d.apply(ctx, file); err != nil {
 			return err
@@ -87,7 +85,7 @@ func (d *Demo) inject(ctx context.Context) error {
 	if _, err := d.witness.Await(ctx, witness.Settled(pods)); err != nil {
 		return fmt.Errorf("wait for injected pods: %w", err)
 	}
-	d.say("   every pod was injected with sidecar1, running %s:", before)
+	d.Tell.Step("%d pods match a SidecarSet: each was injected with sidecar1, running %s", pods, before)
 	if err := d.show(ctx, "get", "sidecarset", set); err != nil {
 		return err
 	}
@@ -100,17 +98,28 @@ func (d *Demo) inject(ctx context.Context) error {
 }
 
 func (d *Demo) change(ctx context.Context) error {
-	d.say("\n2. Its image changes from %s to %s; at most %d pods may be unavailable", before, after, window)
 	d.witness.Expect(after)
-	return d.show(ctx, "patch", "sidecarset", set, "--type=json",
-		`--patch=[{"op":"replace","path":"/spec/containers/0/image","value":"`+after+`"}]`)
+	if err := d.show(ctx, "patch", "sidecarset", set, "--type=json",
+		`--patch=[{"op":"replace","path":"/spec/containers/0/image","value":"`+after+`"}]`); err != nil {
+		return err
+	}
+	d.Tell.Step("its image changes to %s; at most %d pods may be unavailable; the run: %s", after, window, d.runURL())
+	if err := d.follow(ctx, func(v witness.View) bool { return v.Updated > 0 }); err != nil {
+		return err
+	}
+	d.Tell.Step("the first pod takes it, in place")
+	return nil
+}
+
+// runURL is the page of the run in Temporal's UI.
+func (d *Demo) runURL() string {
+	return fmt.Sprintf("%s/namespaces/%s/workflows/%s", d.Cluster.TemporalUI, cluster.TemporalNamespace, strings.ReplaceAll(d.workflow, "/", "%2F"))
 }
 
 func (d *Demo) pauseAndResume(ctx context.Context) error {
 	if err := d.follow(ctx, func(v witness.View) bool { return v.Updated >= pauseAt }); err != nil {
 		return err
 	}
-	d.say("\n3. Somebody pauses it")
 	if err := d.signal(ctx, protocol.PauseSignal, "to look around"); err != nil {
 		return err
 	}
@@ -121,7 +130,7 @@ func (d *Demo) pauseAndResume(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("wait for the batch in hand: %w", err)
 	}
-	d.say("   paused at %d of %d; nothing moves for %s", held.Updated, pods, holding)
+	d.Tell.Step("somebody pauses it at %d of %d; nothing moves for %s", held.Updated, pods, holding)
 	select {
 	case <-time.After(holding):
 	case <-ctx.Done():
@@ -130,8 +139,11 @@ func (d *Demo) pauseAndResume(ctx context.Context) error {
 	if now := d.witness.View(); now.Updated != held.Updated || now.Updated == pods {
 		return fmt.Errorf("paused at %d updated pods, but there are %d now", held.Updated, now.Updated)
 	}
-	d.say("\n4. and resumes it")
-	return d.signal(ctx, protocol.ResumeSignal, "all is well")
+	if err := d.signal(ctx, protocol.ResumeSignal, "all is well"); err != nil {
+		return err
+	}
+	d.Tell.Step("and resumes it")
+	return nil
 }
 
 func (d *Demo) finish(ctx context.Context) error {
@@ -140,7 +152,7 @@ func (d *Demo) finish(ctx context.Context) error {
 	}
 	worst, event := d.witness.Worst()
 	view := d.witness.View()
-	d.say("\n5. Done: %d pods run %s; at most %d were unavailable at once; app containers restarted %d times",
+	d.Tell.Step("done: %d pods run %s; at most %d were unavailable at once; app containers restarted %d times",
 		view.Updated, after, worst, view.AppRestarts)
 	var broken []error
 	if worst > window {
@@ -158,7 +170,6 @@ func (d *Demo) finish(ctx context.Context) error {
 	if err := d.awaitPhase(ctx, protocol.PhaseComplete); err != nil {
 		broken = append(broken, err)
 	}
-	d.say("\n   Read its history: %s/namespaces/%s/workflows/%s", d.Cluster.TemporalUI, cluster.TemporalNamespace, strings.ReplaceAll(d.workflow, "/", "%2F"))
 	return errors.Join(broken...)
 }
 
@@ -178,7 +189,7 @@ func (d *Demo) follow(ctx context.Context, until func(witness.View) bool) error 
 	var shown witness.View
 	_, err := d.witness.Await(ctx, func(v witness.View) bool {
 		if v.Updated != shown.Updated || v.InFlight != shown.InFlight {
-			d.say("   %s updated %2d/%d   in flight %d of %d", bar(v.Updated-v.InFlight, v.InFlight, pods), v.Updated, pods, v.InFlight, window)
+			d.Tell.Detail("%s updated %2d/%d   in flight %d of %d", bar(v.Updated-v.InFlight, v.InFlight, pods), v.Updated, pods, v.InFlight, window)
 			shown = v
 		}
 		return until(v)
@@ -209,7 +220,7 @@ func (d *Demo) awaitPhase(ctx context.Context, phase protocol.Phase) error {
 			return fmt.Errorf("query the run: %w", err)
 		}
 		if status.Phase == phase {
-			d.say("   the run says: %s: %s", status.Phase, status.Message)
+			d.Tell.Detail("the run says: %s: %s", status.Phase, status.Message)
 			return nil
 		}
 		select {
@@ -229,7 +240,7 @@ func (d *Demo) apply(ctx context.Context, file string) error {
 	if err != nil {
 		return err
 	}
-	d.say("   $ kubectl apply -f %s\n   %s", file, out)
+	d.Tell.Detail("$ kubectl apply -f %s\n%s", file, out)
 	return nil
 }
 
@@ -238,7 +249,7 @@ func (d *Demo) show(ctx context.Context, args ...string) error {
 	if err != nil {
 		return err
 	}
-	d.say("   $ kubectl %s\n   %s", strings.Join(args, " "), strings.ReplaceAll(out, "\n", "\n   "))
+	d.Tell.Detail("$ kubectl %s\n%s", strings.Join(args, " "), out)
 	return nil
 }
 
@@ -250,9 +261,4 @@ func (d *Demo) kubectl(ctx context.Context, stdin []byte, args ...string) (strin
 		return "", fmt.Errorf("kubectl %s: %w: %s", strings.Join(args, " "), err, strings.TrimSpace(complaint.String()))
 	}
 	return strings.TrimSpace(out.String()), nil
-}
-
-func (d *Demo) say(format string, args ...any) {
-	// A reader who has gone is no reason to fail.
-	_, _ = fmt.Fprintf(d.Out, format+"\n", args...)
 }

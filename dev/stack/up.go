@@ -25,6 +25,8 @@ type upOptions struct {
 	keep     bool
 	detach   bool
 	reportFD int
+
+	temporalReady func(*cluster.Cluster)
 }
 
 func upCommand(at *stateDir) *cobra.Command {
@@ -86,7 +88,7 @@ func withStack(ctx context.Context, o upOptions, use func(*supervisor) error) er
 			return err
 		}
 	}
-	c, err := cluster.Start(ctx, cluster.Options{Dir: string(o.at), Nodes: o.nodes, Temporal: cluster.TemporalServer(o.temporal)})
+	c, err := cluster.Start(ctx, cluster.Options{Dir: string(o.at), Nodes: o.nodes, Temporal: cluster.TemporalServer(o.temporal), TemporalReady: o.temporalReady})
 	if err != nil {
 		return err
 	}
