@@ -19,6 +19,8 @@ SEED ?= 1
 FAULTS ?= 100
 DURATION ?= 30m
 FLAGS ?=
+# What a release calls itself, such as v0.2.0; empty: by its commit.
+VERSION ?=
 # Where programs come from: auto, download or build. V=1 shows more.
 TOOLS ?= auto
 export TOOLS
@@ -42,12 +44,14 @@ controlplane:
 
 .PHONY: build
 build: bin/stack ## Build outrigger and the kubectl plugin into bin/
-	go build -o bin/ ./cmd/outrigger ./cmd/kubectl-sidecarset
+	go build $(release) -o bin/ ./cmd/outrigger ./cmd/kubectl-sidecarset
 
 # go build decides whether anything is to be done.
 .PHONY: bin/stack
 bin/stack:
 	@go build -o bin/stack ./dev/stack
+
+release := $(if $(VERSION),-ldflags '-X github.com/outrigger/outrigger/version.version=$(VERSION)')
 
 versions := v1alpha1 v1beta1
 
@@ -231,7 +235,7 @@ fuzz: ## Fuzz injection and the pod webhook (FUZZTIME=5m each)
 # Images from scratch hold no libraries.
 .PHONY: static
 static:
-	@CGO_ENABLED=0 go build -trimpath -o bin/static/ ./cmd/outrigger ./dev/compose/controlplane ./dev/compose/probe
+	@CGO_ENABLED=0 go build -trimpath $(release) -o bin/static/ ./cmd/outrigger ./dev/compose/controlplane ./dev/compose/probe
 
 # Asked first, so that nobody waits for programs that no engine will run.
 .PHONY: engine

@@ -11,6 +11,7 @@ import (
 	"github.com/outrigger/outrigger/api/v1alpha1"
 	"github.com/outrigger/outrigger/temporal"
 	"github.com/outrigger/outrigger/temporal/codec"
+	"github.com/outrigger/outrigger/version"
 )
 
 const name = "kubectl-sidecarset"
@@ -45,7 +46,7 @@ func NewCommand(streams genericiooptions.IOStreams) *cobra.Command {
 	s.temporal.AddTo(root.PersistentFlags())
 	s.keys.AddTo(root.PersistentFlags())
 	root.PersistentFlags().StringVar(&s.systemNamespace, "system-namespace", v1alpha1.DefaultSystemNamespace, "`namespace` that holds the revisions of SidecarSets")
-	root.AddCommand(newStatus(s), newList(s), newPlan(s), newWhy(s), newHistory(s), newDiff(s), newUndo(s), newPause(s), newResume(s), newOpen(s))
+	root.AddCommand(newStatus(s), newList(s), newPlan(s), newWhy(s), newHistory(s), newDiff(s), newUndo(s), newPause(s), newResume(s), newOpen(s), version.NewCommand())
 	return root
 }
 

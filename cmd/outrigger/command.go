@@ -20,6 +20,7 @@ import (
 	"github.com/outrigger/outrigger/temporal"
 	"github.com/outrigger/outrigger/temporal/codec"
 	"github.com/outrigger/outrigger/tracing"
+	"github.com/outrigger/outrigger/version"
 	"github.com/outrigger/outrigger/webhook"
 	"github.com/outrigger/outrigger/worker"
 )
@@ -41,7 +42,7 @@ func newCommand() *cobra.Command {
 	shared := &flags{}
 	shared.add(root)
 	root.AddCommand(newOperator(shared), newWorker(shared), newWebhook(shared), newTemporal(), newCodecServer(shared),
-		newMigrate(shared), newUninstall(shared))
+		newMigrate(shared), newUninstall(shared), version.NewCommand())
 	return root
 }
 

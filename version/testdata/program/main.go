@@ -1,0 +1,14 @@
+// Command program has nothing but a version.
+package main
+
+import (
+	"os"
+
+	"github.com/outrigger/outrigger/version"
+)
+
+func main() {
+	if version.NewCommand().Execute() != nil {
+		os.Exit(1)
+	}
+}

@@ -1,0 +1,125 @@
+// Package version says what a program was built from.
+package version
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"io"
+	"runtime"
+	"runtime/debug"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"sigs.k8s.io/yaml"
+)
+
+// version is set by the linker when a release is made:
+// -ldflags '-X github.com/outrigger/outrigger/version.version=v0.2.0'.
+var version string
+
+// Info is what a program was built from. What is not known is empty.
+type Info struct {
+	Version string `json:"version"`
+	// Commit is the revision, and CommitTime its time in RFC 3339.
+	Commit     string `json:"commit,omitempty"`
+	CommitTime string `json:"commitTime,omitempty"`
+	// Modified says that files differed from the commit.
+	Modified         bool   `json:"modified,omitempty"`
+	GoVersion        string `json:"goVersion"`
+	Platform         string `json:"platform"`
+	KubernetesClient string `json:"kubernetesClient,omitempty"`
+	TemporalSDK      string `json:"temporalSDK,omitempty"`
+}
+
+// Of reads the build information of a program, which may be nil. A release knows
+// its version better.
+func Of(build *debug.BuildInfo, release string) Info {
+	if build == nil {
+		build = &debug.BuildInfo{}
+	}
+	info := Info{
+		Version:   cmp.Or(release, build.Main.Version, "(devel)"),
+		GoVersion: cmp.Or(build.GoVersion, runtime.Version()),
+		Platform:  runtime.GOOS + "/" + runtime.GOARCH,
+	}
+	for _, setting := range build.Settings {
+		switch setting.Key {
+		case "vcs.revision":
+			info.Commit = setting.Value
+		case "vcs.time":
+			info.CommitTime = setting.Value
+		case "vcs.modified":
+			info.Modified = setting.Value == "true"
+		}
+	}
+	for _, module := range build.Deps {
+		if module.Replace != nil {
+			module = &debug.Module{Path: module.Path, Version: cmp.Or(module.Replace.Version, module.Replace.Path)}
+		}
+		switch module.Path {
+		case "k8s.io/client-go":
+			info.KubernetesClient = module.Version
+		case "go.temporal.io/sdk":
+			info.TemporalSDK = module.Version
+		}
+	}
+	return info
+}
+
+// Write prints the text for people.
+func (i Info) Write(out io.Writer) error {
+	commit := i.Commit
+	if i.CommitTime != "" {
+		commit += " of " + i.CommitTime
+	}
+	if i.Modified {
+		commit += ", modified"
+	}
+	var text strings.Builder
+	for _, line := range []struct{ name, value string }{
+		{"Version", i.Version}, {"Commit", commit}, {"Go", i.GoVersion}, {"Platform", i.Platform},
+		{"Kubernetes client", i.KubernetesClient}, {"Temporal SDK", i.TemporalSDK},
+	} {
+		fmt.Fprintf(&text, "%-19s%s\n", line.name+":", cmp.Or(line.value, "unknown"))
+	}
+	_, err := io.WriteString(out, text.String())
+	return err
+}
+
+// NewCommand returns the command `version` of the program that runs.
+func NewCommand() *cobra.Command {
+	var format string
+	cmd := &cobra.Command{
+		Use:   "version",
+		Short: "Show what this program was built from",
+		Args:  cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			build, _ := debug.ReadBuildInfo()
+			return write(cmd.OutOrStdout(), Of(build, version), format)
+		},
+	}
+	cmd.Flags().StringVarP(&format, "output", "o", "", "json, yaml; empty: text")
+	cobra.CheckErr(cmd.RegisterFlagCompletionFunc("output", cobra.FixedCompletions([]string{"json", "yaml"}, cobra.ShellCompDirectiveNoFileComp)))
+	return cmd
+}
+
+func write(out io.Writer, info Info, format string) error {
+	switch format {
+	case "":
+		return info.Write(out)
+	case "json":
+		encoder := json.NewEncoder(out)
+		encoder.SetIndent("", "    ")
+		return encoder.Encode(info)
+	case "yaml":
+		data, err := yaml.Marshal(info)
+		if err != nil {
+			return fmt.Errorf("write the version: %w", err)
+		}
+		_, err = out.Write(data)
+		return err
+	default:
+		return fmt.Errorf("--output %q: use json, yaml", format)
+	}
+}
