@@ -45,3 +45,7 @@ func TestSpec4_2_AJobEndsAlthoughItsNativeSidecarDoesNot(t *testing.T) {
 	assert.Zero(t, is[sidecar].RestartCount)
 	assert.False(t, is[sidecar].State.Terminated.FinishedAt.Before(&is["app"].State.Terminated.FinishedAt))
 }
+
+func TestSpec7_6_ANativeSidecarRestartsAlone(t *testing.T) {
+	onlyTheSidecarRestarts(t, newScene(t, 1, native(v1alpha1.RollingUpdateSidecarSetStrategyType)))
+}
