@@ -201,7 +201,7 @@ func concernsTemporal(set *v1alpha1.SidecarSet) bool {
 		return true
 	}
 	return !slices.Contains([]string{
-		v1alpha1.ReasonRolloutComplete, v1alpha1.ReasonPartitionReached, v1alpha1.ReasonNotUpgradablePods, v1alpha1.ReasonNotUpdate, reasonInvalid,
+		v1alpha1.ReasonRolloutComplete, v1alpha1.ReasonPartitionReached, v1alpha1.ReasonNotUpgradablePods, v1alpha1.ReasonNotUpdate, v1alpha1.ReasonInvalid,
 	}, progressing.Reason)
 }
 
