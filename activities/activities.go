@@ -27,6 +27,9 @@ type Activities struct {
 	Status client.SubResourceWriter
 	// SystemNamespace holds the Leases of rollouts.
 	SystemNamespace string
+	// PodUID is that of the pod that this process runs in: whatever had the same before it
+	// is dead. Empty: nobody knows.
+	PodUID string
 	// Events are recorded on pods.
 	Events events.EventRecorder
 	// Changes wakes activities that wait for something about a set to change.

@@ -2,6 +2,7 @@ package activities
 
 import (
 	"context"
+	"encoding/base64"
 	"fmt"
 	"time"
 
@@ -38,10 +39,14 @@ type rolloutLease struct {
 	set       protocol.SetReference
 	// run is the identity to hold it with.
 	run string
+	// podUID and task say which process has which batch in hand, for the process that
+	// comes after it; empty where none could know.
+	podUID string
+	task   []byte
 }
 
 func (a *Activities) lease(set protocol.SetReference, run string) *rolloutLease {
-	return &rolloutLease{live: a.Live, writer: a.Writer, clock: a.Clock, namespace: a.SystemNamespace, set: set, run: run}
+	return &rolloutLease{live: a.Live, writer: a.Writer, clock: a.Clock, namespace: a.SystemNamespace, set: set, run: run, podUID: a.PodUID}
 }
 
 // leaseIdentity names who holds the set's Lease: runs that began before there were
@@ -70,9 +75,13 @@ func (l *rolloutLease) acquire(ctx context.Context, takeOver func(context.Contex
 	case lease == nil:
 		lease = &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: l.namespace, Name: l.name()}}
 		lease.Spec.HolderIdentity = &l.run
+		l.noteTask(lease)
 		return l.wrapped("create", l.writer.Create(ctx, lease))
 	case holder(lease) == l.run && nextHolder(lease) == "":
-		return nil
+		if !l.noteTask(lease) {
+			return nil
+		}
+		return l.update(ctx, lease)
 	case holder(lease) == "":
 		return l.hold(ctx, lease)
 	}
@@ -94,7 +103,21 @@ func (l *rolloutLease) acquire(ctx context.Context, takeOver func(context.Contex
 func (l *rolloutLease) hold(ctx context.Context, lease *coordinationv1.Lease) error {
 	lease.Spec.HolderIdentity = &l.run
 	delete(lease.Annotations, v1alpha1.NextHolderAnnotation)
+	l.noteTask(lease)
 	return l.update(ctx, lease)
+}
+
+// noteTask writes into the Lease who has which batch in hand, and reports whether that is
+// new.
+func (l *rolloutLease) noteTask(lease *coordinationv1.Lease) (changed bool) {
+	token := base64.StdEncoding.EncodeToString(l.task)
+	if l.podUID == "" || token == "" {
+		return false
+	}
+	changed = lease.Annotations[v1alpha1.PodUIDAnnotation] != l.podUID || lease.Annotations[v1alpha1.TaskTokenAnnotation] != token
+	metav1.SetMetaDataAnnotation(&lease.ObjectMeta, v1alpha1.PodUIDAnnotation, l.podUID)
+	metav1.SetMetaDataAnnotation(&lease.ObjectMeta, v1alpha1.TaskTokenAnnotation, token)
+	return changed
 }
 
 // release lets the next run begin at once. Of a set that is gone, nothing stays.

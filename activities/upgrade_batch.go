@@ -95,6 +95,7 @@ type upgradeBatch struct {
 
 func (b *upgradeBatch) run(ctx context.Context) error {
 	attempt := activity.GetInfo(ctx).Attempt
+	b.fence.lease.task = activity.GetInfo(ctx).TaskToken
 	if err := b.acquireLease(ctx, attempt); err != nil {
 		if endedEarly(ctx, err) {
 			return nil

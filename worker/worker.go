@@ -37,6 +37,11 @@ const (
 	heartbeatInterval = time.Second
 	// deadlockTimeout suits small machines; the SDK's second is too short there.
 	deadlockTimeout = 5 * time.Second
+	// stickyTimeout is how long a workflow task waits for the worker that has the run in
+	// its cache, and may have been killed.
+	stickyTimeout = time.Second
+	// lostBatchInterval is the time between two attempts to give away lost batches.
+	lostBatchInterval = 500 * time.Millisecond
 )
 
 // Options of the worker process.
@@ -54,6 +59,9 @@ type Options struct {
 	MaxUnavailablePods int
 	// Versioning is resolved.
 	Versioning Versioning
+	// PodUID is that of the pod that the process runs in; empty: unknown. See
+	// activities.Activities.EndLostBatches.
+	PodUID string
 }
 
 // Run hosts rollouts until the context ends. It fails only when the cluster
@@ -78,7 +86,7 @@ func Run(ctx context.Context, o Options) error {
 	hosted := &activities.Activities{
 		Cache: mgr.GetClient(), Index: pods, Live: mgr.GetAPIReader(),
 		Writer: mgr.GetClient(), Status: mgr.GetClient().Status(), Events: mgr.GetEventRecorder("outrigger-worker"),
-		SystemNamespace: o.SystemNamespace, Changes: activities.NewChanges(), Clock: clock.RealClock{}, Writers: writesPerBatch, Metrics: metrics,
+		SystemNamespace: o.SystemNamespace, PodUID: o.PodUID, Changes: activities.NewChanges(), Clock: clock.RealClock{}, Writers: writesPerBatch, Metrics: metrics,
 		Tracer:  o.Temporal.SpanTracer(),
 		Current: func() error { return mgr.Watches.Current(&corev1.Pod{}) },
 	}
@@ -98,6 +106,9 @@ func Run(ctx context.Context, o Options) error {
 		return err
 	}
 	defer h.client.Close()
+	var ending sync.WaitGroup
+	defer ending.Wait()
+	ending.Go(func() { h.endLostBatches(ctx, hosted) })
 	if err := mgr.Add(manager.RunnableFunc(h.run)); err != nil {
 		return fmt.Errorf("add the Temporal worker: %w", err)
 	}
@@ -108,6 +119,22 @@ func Run(ctx context.Context, o Options) error {
 		return fmt.Errorf("add readiness check: %w", err)
 	}
 	return mgr.Start(ctx)
+}
+
+// endLostBatches tries until the server notices by itself that heartbeats are missing.
+func (h *host) endLostBatches(ctx context.Context, hosted *activities.Activities) {
+	_ = wait.PollUntilContextTimeout(ctx, lostBatchInterval, protocol.HeartbeatTimeout, true, func(ctx context.Context) (bool, error) {
+		ended, err := hosted.EndLostBatches(ctx, func(ctx context.Context, token []byte, cause error) error {
+			return h.client.CompleteActivity(ctx, token, nil, cause)
+		})
+		if ended > 0 {
+			h.log.Info("gave away the batches that were lost with the process before this one", "batches", ended)
+		}
+		if err != nil {
+			h.log.Info("cannot give away batches that may be lost; trying again", "cause", err.Error())
+		}
+		return err == nil, nil
+	})
 }
 
 // host runs the Temporal workers of this process.
@@ -240,6 +267,7 @@ func (h *host) sdkOptions(slots int, fatal chan<- error) sdk.Options {
 		WorkerStopTimeout:                  stopTimeout,
 		MaxHeartbeatThrottleInterval:       heartbeatInterval,
 		DeadlockDetectionTimeout:           deadlockTimeout,
+		StickyScheduleToStartTimeout:       stickyTimeout,
 		DeploymentOptions:                  h.options.Versioning.options(),
 		OnFatalError: func(err error) {
 			select {

@@ -18,6 +18,10 @@ const (
 	// NextHolderAnnotation names, on the Lease of a set's rollout, the run that
 	// is taking over from the holder.
 	NextHolderAnnotation = "outrigger.io/next-holder"
+	// PodUIDAnnotation and TaskTokenAnnotation say, on that Lease, which worker has the
+	// batch in hand, by the uid of its pod, and which one that is, in base64.
+	PodUIDAnnotation    = "outrigger.io/pod-uid"
+	TaskTokenAnnotation = "outrigger.io/task-token"
 	// CustomVersionsAnnotation is on a revision that is known by more custom
 	// versions than the one that its label holds: the others, comma-joined.
 	CustomVersionsAnnotation = "outrigger.io/sidecarset-custom-versions"

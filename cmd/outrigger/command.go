@@ -146,6 +146,7 @@ func newWorker(shared *flags) *cobra.Command {
 			if o.Temporal, err = roleConnection(&f, keys, "worker"); err != nil {
 				return err
 			}
+			o.PodUID = os.Getenv("POD_UID")
 			return traced(cmd.Context(), &o.Temporal.Tracer, "worker", o.Logger, func() error { return worker.Run(cmd.Context(), o) })
 		},
 	}

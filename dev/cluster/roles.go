@@ -134,12 +134,13 @@ func (c *Cluster) addRole(role Role) error {
 	return nil
 }
 
-// roleEnv tells the workers of one machine apart in Temporal. Our own Temporal takes
+// roleEnv tells the workers of one machine apart in Temporal. In a cluster of our own no
+// two processes have one name at a time, as pods have their uid. Our own Temporal takes
 // neither TLS nor keys, whatever this user's other one wants.
 func (c *Cluster) roleEnv(name string) []string {
 	env := []string{"POD_NAME=" + name}
 	if !c.attached {
-		env = append(env, "TEMPORAL_CONFIG_FILE="+os.DevNull, "TEMPORAL_PROFILE=", "TEMPORAL_TLS=false", "TEMPORAL_API_KEY=", "TEMPORAL_API_KEY_FILE=")
+		env = append(env, "POD_UID="+name, "TEMPORAL_CONFIG_FILE="+os.DevNull, "TEMPORAL_PROFILE=", "TEMPORAL_TLS=false", "TEMPORAL_API_KEY=", "TEMPORAL_API_KEY_FILE=")
 	}
 	return env
 }
