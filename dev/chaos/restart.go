@@ -24,25 +24,33 @@ const (
 	probeInterval = 200 * time.Millisecond
 	// undisturbed is for how long the rollout is watched before the restarts.
 	undisturbed = 10 * time.Second
+	// afterKill is how long the rollout is watched after one was killed.
+	afterKill = 15 * time.Second
 	// restartWindow makes the rollout last for longer than the restarts.
 	restartWindow = "4"
 )
 
 func restartCommand() *cobra.Command {
 	var pods int
+	var kill bool
 	cmd := &cobra.Command{
 		Use: "restart", Short: "Restart every role in the middle of a rollout and measure what that costs", Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return rollingRestart(cmd.Context(), pods, cmd.OutOrStdout())
+			roles := []string{"worker-1", "operator-1", "webhook-1", "worker-2", "operator-2", "webhook-2"}
+			if kill {
+				roles = []string{"worker-1", "worker-2"}
+			}
+			return rollingRestart(cmd.Context(), pods, roles, kill, cmd.OutOrStdout())
 		},
 	}
 	cmd.Flags().IntVar(&pods, "pods", 300, "on simulated nodes")
+	cmd.Flags().BoolVar(&kill, "kill", false, "kill the workers instead, and leave the others alone")
 	return cmd
 }
 
-// rollingRestart has two of each role, restarts them one after the other, and
+// rollingRestart has two of each role, restarts or kills some one after the other, and
 // fails when a pod is refused meanwhile.
-func rollingRestart(ctx context.Context, pods int, out io.Writer) error {
+func rollingRestart(ctx context.Context, pods int, roles []string, kill bool, out io.Writer) error {
 	dir, err := os.MkdirTemp(memory(), "outrigger-chaos-")
 	if err != nil {
 		return fmt.Errorf("make a state folder: %w", err)
@@ -54,10 +62,10 @@ func rollingRestart(ctx context.Context, pods int, out io.Writer) error {
 	}
 	defer w.close()
 	defer w.watch(ctx)()
-	return w.measureRestarts(ctx)
+	return w.measureRestarts(ctx, roles, kill)
 }
 
-func (w *world) measureRestarts(ctx context.Context) error {
+func (w *world) measureRestarts(ctx context.Context, roles []string, kill bool) error {
 	webhooks, err := w.startReplicas(ctx)
 	if err != nil {
 		return err
@@ -78,10 +86,17 @@ func (w *world) measureRestarts(ctx context.Context) error {
 	probes := w.probe(ctx)
 	time.Sleep(undisturbed)
 	restarts := time.Now()
-	for _, role := range []string{"worker-1", "operator-1", "webhook-1", "worker-2", "operator-2", "webhook-2"} {
+	for _, role := range roles {
 		w.say("restart %s", role)
-		if err := w.restartReplica(ctx, role, webhooks); err != nil {
+		began := time.Now()
+		if err := w.restartReplica(ctx, role, kill, webhooks); err != nil {
 			return err
+		}
+		if kill {
+			took := time.Since(began)
+			time.Sleep(afterKill)
+			w.say("started again after %.1f s, longest time without an upgrade since it was killed: %.1f s",
+				took.Seconds(), longestGap(w.observer.Upgrades(), began, time.Now()).Seconds())
 		}
 	}
 	ended := time.Now()
@@ -136,8 +151,9 @@ func (w *world) startReplicas(ctx context.Context) (webhooks map[string]string, 
 	return webhooks, nil
 }
 
-// restartReplica ends a role with SIGTERM. A webhook gets no new connections before.
-func (w *world) restartReplica(ctx context.Context, role string, webhooks map[string]string) error {
+// restartReplica ends a role with SIGTERM, or SIGKILL. A webhook gets no new connections
+// before.
+func (w *world) restartReplica(ctx context.Context, role string, kill bool, webhooks map[string]string) error {
 	if strings.HasPrefix(role, cluster.Webhook) {
 		for other, address := range webhooks {
 			if other != role {
@@ -145,7 +161,11 @@ func (w *world) restartReplica(ctx context.Context, role string, webhooks map[st
 			}
 		}
 	}
-	if err := w.Stop(role); err != nil {
+	end := w.Stop
+	if kill {
+		end = w.Kill
+	}
+	if err := end(role); err != nil {
 		return err
 	}
 	return w.StartAgain(ctx, role)
