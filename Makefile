@@ -170,11 +170,13 @@ demo: Outrigger is compiled$(,) $(if $(wildcard bin/outrigger),in seconds,which 
 endef
 , := ,
 
-.PHONY: demo
+.PHONY: demo demo-outrigger
 demo: ## Show a rollout on the local stack, a line for each step (V=1 for more)
-	$(info $(demoahead))@tools/build.sh $(controlplane)
-	@dev/step.sh 'Outrigger is compiled' go build -o bin/ ./cmd/outrigger ./cmd/kubectl-sidecarset ./dev/stack
+	$(info $(demoahead))@$(MAKE) --no-print-directory -j2 controlplane demo-outrigger
 	@bin/stack demo
+# Beside the downloads: it waits for the processors, they for the network.
+demo-outrigger:
+	@dev/step.sh 'Outrigger is compiled' go build -o bin/ ./cmd/outrigger ./dev/stack
 
 .PHONY: demo-picture
 demo-picture: controlplane build ## Record the demo as docs/images/demo.svg
