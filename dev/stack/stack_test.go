@@ -56,6 +56,16 @@ func playRole(args []string) {
 // inRepository moves the test into a small repository with the real programs,
 // fake roles and the manifests of package cluster's tests.
 func inRepository(t *testing.T) {
+	self, err := os.Executable()
+	require.NoError(t, err)
+	enterRepository(t, "dev/cluster/testdata")
+	require.NoError(t, os.RemoveAll("bin/outrigger")) // the real one, if it has been built
+	require.NoError(t, os.Symlink(self, "bin/outrigger"))
+}
+
+// enterRepository moves the test into a small repository with the real programs
+// and the given manifests.
+func enterRepository(t *testing.T, manifests string) {
 	repository, err := filepath.Abs("../..")
 	require.NoError(t, err)
 	// The control socket's path must be short, which t.TempDir is not.
@@ -63,18 +73,13 @@ func inRepository(t *testing.T) {
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, os.RemoveAll(root)) })
 	require.NoError(t, os.WriteFile(filepath.Join(root, "go.mod"), nil, 0o600))
-	require.NoError(t, os.CopyFS(filepath.Join(root, "config"), os.DirFS(filepath.Join(repository, "dev/cluster/testdata"))))
+	require.NoError(t, os.CopyFS(filepath.Join(root, "config"), os.DirFS(filepath.Join(repository, manifests))))
 	require.NoError(t, os.Mkdir(filepath.Join(root, "bin"), 0o755))
 	programs, err := os.ReadDir(filepath.Join(repository, "bin"))
 	require.NoError(t, err)
 	for _, program := range programs {
-		if program.Name() != "outrigger" {
-			require.NoError(t, os.Symlink(filepath.Join(repository, "bin", program.Name()), filepath.Join(root, "bin", program.Name())))
-		}
+		require.NoError(t, os.Symlink(filepath.Join(repository, "bin", program.Name()), filepath.Join(root, "bin", program.Name())))
 	}
-	self, err := os.Executable()
-	require.NoError(t, err)
-	require.NoError(t, os.Symlink(self, filepath.Join(root, "bin", "outrigger")))
 	t.Chdir(root)
 }
 
@@ -120,6 +125,25 @@ func TestStackFromUpToDown(t *testing.T) {
 	assert.Equal(t, "stop: temporal\n", mustStack(t, "stop", "temporal"))
 	_, err := stack(t, "stop", "rudder")
 	require.ErrorContains(t, err, `"rudder": unknown process`)
+}
+
+// The demo needs the real roles: `make build`.
+func TestTheDemoIsALineForEachStep(t *testing.T) {
+	enterRepository(t, "config")
+	t.Setenv("V", "")
+	out := mustStack(t, "demo", "--exit")
+	const at = ` +[0-9.]+ s  `
+	assert.Regexp(t, `^`+strings.Join([]string{
+		at + `starting Kubernetes with 4 simulated nodes, Temporal and Outrigger: about ten seconds\n`,
+		at + `Temporal is up; its UI: http://127\.0\.0\.1:\d+\n`,
+		at + `Kubernetes and Outrigger are up: export KUBECONFIG=\S+\n`,
+		at + `20 pods match a SidecarSet: each was injected with sidecar1, running centos:6\.7\n`,
+		at + `its image changes to centos:7; at most 2 pods may be unavailable; the run: http://\S+/workflows/sidecarset%2Ftest-sidecarset%2F\S+\n`,
+		at + `the first pod takes it, in place\n`,
+		at + `somebody pauses it at \d+ of 20; nothing moves for 3s\n`,
+		at + `and resumes it\n`,
+		at + `done: 20 pods run centos:7; at most 2 were unavailable at once; app containers restarted 0 times\n`,
+	}, "")+`$`, out)
 }
 
 func TestAnUnaskedEndIsLogged(t *testing.T) {
