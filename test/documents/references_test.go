@@ -129,8 +129,8 @@ func TestCommandsExist(t *testing.T) {
 }
 
 var (
-	rule   = regexp.MustCompile(`(?m)^([a-z][a-z /-]*):(?: |$)`)
-	target = regexp.MustCompile(`^[a-z][a-z-]*$`)
+	rule   = regexp.MustCompile(`(?m)^([a-z][a-z0-9 /-]*):(?: |$)`)
+	target = regexp.MustCompile(`^[a-z][a-z0-9-]*$`)
 )
 
 func makeTargets(t *testing.T) map[string]bool {
