@@ -27,9 +27,13 @@ func sessions(path string) ([]session, error) {
 	if err != nil {
 		return nil, err
 	}
+	return sessionsIn(string(text)), nil
+}
+
+func sessionsIn(text string) []session {
 	var found []session
 	open := false
-	for i, line := range strings.Split(string(text), "\n") {
+	for i, line := range strings.Split(text, "\n") {
 		fence, isFence := strings.CutPrefix(strings.TrimSpace(line), "```")
 		switch {
 		case isFence && open:
@@ -42,7 +46,7 @@ func sessions(path string) ([]session, error) {
 			last.lines = append(last.lines, line)
 		}
 	}
-	return found, nil
+	return found
 }
 
 // steps are the commands of a console session: lines that begin with a dollar sign, up to
