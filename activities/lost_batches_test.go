@@ -52,8 +52,7 @@ func TestABatchThatWasLostWithItsProcessGoesOnAtOnce(t *testing.T) {
 		return c.CompleteActivity(ctx, token, nil, cause)
 	}
 	endAs := func(podUID string) int {
-		after := *before
-		after.PodUID = podUID
+		after := &Activities{Live: before.Live, SystemNamespace: before.SystemNamespace, PodUID: podUID}
 		ended, err := after.EndLostBatches(t.Context(), end)
 		require.NoError(t, err)
 		return ended
