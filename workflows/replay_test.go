@@ -1,10 +1,14 @@
 package workflows
 
 import (
+	"os"
 	"path/filepath"
 	"testing"
 
 	"github.com/stretchr/testify/require"
+	"go.temporal.io/api/enums/v1"
+	"go.temporal.io/api/history/v1"
+	"go.temporal.io/sdk/client"
 	"go.temporal.io/sdk/worker"
 	"go.temporal.io/sdk/workflow"
 
@@ -36,6 +40,27 @@ func TestRecordedHistoriesReplay(t *testing.T) {
 	for _, file := range histories(t) {
 		t.Run(nameOf(file), func(t *testing.T) {
 			require.NoError(t, replay(t, Rollout, file))
+		})
+	}
+}
+
+// A run can be anywhere when a new release takes it up: it is replayed up to the workflow
+// task that it is in the middle of.
+func TestRecordedHistoriesReplayUpToEachTask(t *testing.T) {
+	for _, file := range histories(t) {
+		t.Run(nameOf(file), func(t *testing.T) {
+			text, err := os.Open(file)
+			require.NoError(t, err)
+			defer text.Close()
+			whole, err := client.HistoryFromJSON(text, client.HistoryJSONOptions{})
+			require.NoError(t, err)
+			replayer := worker.NewWorkflowReplayer()
+			replayer.RegisterWorkflowWithOptions(Rollout, workflow.RegisterOptions{Name: protocol.RolloutWorkflow})
+			for i, event := range whole.Events {
+				if event.EventType == enums.EVENT_TYPE_WORKFLOW_TASK_STARTED {
+					require.NoError(t, replayer.ReplayWorkflowHistory(nil, &history.History{Events: whole.Events[:i+1]}), "event %d", event.EventId)
+				}
+			}
 		})
 	}
 }

@@ -9,9 +9,12 @@ import (
 	"path/filepath"
 
 	"go.temporal.io/api/common/v1"
+	"go.temporal.io/api/enums/v1"
+	"go.temporal.io/api/history/v1"
 	"go.temporal.io/api/workflowservice/v1"
 	"go.temporal.io/sdk/worker"
 	"go.temporal.io/sdk/workflow"
+	"google.golang.org/protobuf/encoding/protojson"
 
 	"github.com/outrigger/outrigger/api/protocol"
 	"github.com/outrigger/outrigger/dev/cluster"
@@ -32,10 +35,17 @@ func replayHistories(ctx context.Context) error {
 	replayer.RegisterWorkflowWithOptions(workflows.Rollout, workflow.RegisterOptions{Name: protocol.RolloutWorkflow})
 	var failed []error
 	for _, run := range list.Executions {
-		err := replayer.ReplayWorkflowExecution(ctx, stack.temporal.WorkflowService(), nil, cluster.TemporalNamespace,
-			workflow.Execution{ID: run.Execution.WorkflowId, RunID: run.Execution.RunId})
+		events, err := fetchHistory(ctx, run.Execution)
 		if err != nil {
-			failed = append(failed, fmt.Errorf("replay %s, %s: %w; its history: %s", run.Execution.WorkflowId, run.Status, err, keepHistory(ctx, run.Execution)))
+			return err
+		}
+		// The replayer's own way to fetch a history fails for a run that is in the middle of
+		// a workflow task: it takes the commands of the task before for more than there are,
+		// unless the namespace is that of replays.
+		err = replayer.ReplayWorkflowHistoryWithOptions(nil, events, worker.ReplayWorkflowHistoryOptions{
+			OriginalExecution: workflow.Execution{ID: run.Execution.WorkflowId, RunID: run.Execution.RunId}})
+		if err != nil {
+			failed = append(failed, fmt.Errorf("replay %s, %s: %w; its history: %s", run.Execution.WorkflowId, run.Status, err, keepHistory(run.Execution, events)))
 		}
 	}
 	if len(list.Executions) == 0 && flag.Lookup("test.run").Value.String() == "" {
@@ -44,15 +54,27 @@ func replayHistories(ctx context.Context) error {
 	return errors.Join(failed...)
 }
 
-// keepHistory writes the history of a run beside the logs, and says where, or why not. An
-// open run may have gone on since it was replayed.
-func keepHistory(ctx context.Context, run *common.WorkflowExecution) string {
-	text, err := temporal(ctx, "workflow", "show", "--workflow-id", run.WorkflowId, "--run-id", run.RunId, "--output", "json")
+func fetchHistory(ctx context.Context, run *common.WorkflowExecution) (*history.History, error) {
+	events := &history.History{}
+	all := stack.temporal.GetWorkflowHistory(ctx, run.WorkflowId, run.RunId, false, enums.HISTORY_EVENT_FILTER_TYPE_ALL_EVENT)
+	for all.HasNext() {
+		event, err := all.Next()
+		if err != nil {
+			return nil, fmt.Errorf("read the history of %s, run %s: %w", run.WorkflowId, run.RunId, err)
+		}
+		events.Events = append(events.Events, event)
+	}
+	return events, nil
+}
+
+// keepHistory writes the history of a run beside the logs, and says where, or why not.
+func keepHistory(run *common.WorkflowExecution, events *history.History) string {
+	text, err := protojson.Marshal(events)
 	if err != nil {
 		return err.Error()
 	}
 	path := filepath.Join(os.TempDir(), "outrigger-history-"+run.RunId+".json")
-	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+	if err := os.WriteFile(path, text, 0o600); err != nil {
 		return err.Error()
 	}
 	return path
