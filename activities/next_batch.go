@@ -113,18 +113,23 @@ func (n *nextBatch) plan(ctx context.Context, set *v1alpha1.SidecarSet) (result 
 			return result, 0, err
 		}
 	}
-	// Nobody waits for these: they come when nothing moves any more.
+	n.postponeConditions(&plan, again)
+	result = protocol.NextBatchResult{
+		Phase: plan.Phase, Message: plan.Message, Pods: plan.Pods, Reserve: plan.Reserve,
+		Counts: plan.Counts, Hot: plan.Hot, FalseConditions: plan.FalseConditions, TrueConditions: plan.TrueConditions,
+	}
+	return result, again, nil
+}
+
+// postponeConditions leaves out those that nobody waits for, until nothing moves any more.
+// A rollout that has some to write has not ended.
+func (n *nextBatch) postponeConditions(plan *rollout.Plan, again time.Duration) {
 	if n.input.SkipTrueConditions || len(plan.Pods) > 0 || again > 0 {
 		plan.TrueConditions = nil
 	}
 	if len(plan.FalseConditions)+len(plan.TrueConditions) > 0 && plan.Phase.Ended() {
 		plan.Phase = protocol.PhaseProgressing
 	}
-	result = protocol.NextBatchResult{
-		Phase: plan.Phase, Message: plan.Message, Pods: plan.Pods, Reserve: plan.Reserve,
-		Counts: plan.Counts, Hot: plan.Hot, FalseConditions: plan.FalseConditions, TrueConditions: plan.TrueConditions,
-	}
-	return result, again, nil
 }
 
 // batchWindow is how long to wait for more pods before the plan is handed out: not

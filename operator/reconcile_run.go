@@ -52,6 +52,11 @@ func (r *reconciler) reconcileRun(ctx context.Context, set *v1alpha1.SidecarSet,
 	if left := r.rollouts.throttled(); left > 0 {
 		return outcome{fault: state.fault, requeueAfter: left}
 	}
+	return r.reconcileReachableRun(ctx, set, seen, state, now)
+}
+
+// reconcileReachableRun is reconcileRun while Temporal takes calls.
+func (r *reconciler) reconcileReachableRun(ctx context.Context, set *v1alpha1.SidecarSet, seen *observation, state *runState, now time.Time) outcome {
 	if !rolloutStarted(set) {
 		return r.startRollout(ctx, set, seen, state)
 	}
