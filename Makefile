@@ -20,7 +20,7 @@ FAULTS ?= 100
 DURATION ?= 30m
 FLAGS ?=
 # What a release calls itself, such as v0.2.0; empty: by its commit.
-VERSION ?=
+OUTRIGGER_VERSION ?=
 # Where programs come from: auto, download or build. V=1 shows more.
 TOOLS ?= auto
 export TOOLS
@@ -51,7 +51,7 @@ build: bin/stack ## Build outrigger and the kubectl plugin into bin/
 bin/stack:
 	@go build -o bin/stack ./dev/stack
 
-release := $(if $(VERSION),-ldflags '-X github.com/outrigger/outrigger/version.version=$(VERSION)')
+release := $(if $(OUTRIGGER_VERSION),-ldflags '-X github.com/outrigger/outrigger/version.version=$(OUTRIGGER_VERSION)')
 
 versions := v1alpha1 v1beta1
 
