@@ -166,7 +166,7 @@ run: build ## Run the roles here against the cluster of KUBECONFIG=... (TEMPORAL
 missing = $(filter-out $(notdir $(wildcard $(controlplane:%=bin/%))),$(controlplane))
 define demoahead
 demo: $(if $(missing),$(words $(missing)) of $(words $(controlplane)) programs are not in bin/: a minute or two if they can be downloaded$(,) about twelve to compile,all programs are there).
-demo: Outrigger is compiled$(,) $(if $(wildcard bin/outrigger),in seconds,which takes a minute or two the first time); the rollout takes half a minute.
+demo: Outrigger is compiled: $(if $(wildcard bin/outrigger),seconds,some two minutes on two cores the first time); the rollout takes half a minute.
 endef
 , := ,
 
