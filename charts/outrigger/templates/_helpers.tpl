@@ -72,7 +72,8 @@
 {{- $_ := set $container "image" (include "outrigger.image" $root) -}}
 {{- $_ := set $container "imagePullPolicy" $root.Values.image.pullPolicy -}}
 {{- $_ := set $container "args" (concat $container.args $values.args) -}}
-{{- $_ := set $container "env" (concat (list (dict "name" "GOMEMLIMIT" "value" $values.goMemLimit)) $values.env) -}}
+{{- range $container.env -}}{{- if eq .name "GOMEMLIMIT" -}}{{- $_ := set . "value" $values.goMemLimit -}}{{- end -}}{{- end -}}
+{{- $_ := set $container "env" (concat $container.env $values.env) -}}
 {{- with $values.resources -}}{{- $_ := set $container "resources" . -}}{{- end -}}
 {{- with $mounts -}}{{- $_ := set $container "volumeMounts" . -}}{{- end -}}
 {{- with $volumes -}}{{- $_ := set $pod "volumes" . -}}{{- end -}}
