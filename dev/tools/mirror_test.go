@@ -25,6 +25,7 @@ var archivePath = "toys-" + runtime.GOOS + "-" + runtime.GOARCH + ".tar.gz"
 // mirror serves files; each field makes it misbehave.
 type mirror struct {
 	*httptest.Server
+	mu        sync.Mutex
 	files     map[string][]byte
 	downloads atomic.Int64
 	// begun gets a word when a download has begun, if hold says until when it waits.
@@ -45,15 +46,25 @@ func newMirror(t *testing.T) *mirror {
 	return m
 }
 
+// change sets fields while the mirror serves.
+func (m *mirror) change(what func()) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	what()
+}
+
 func (m *mirror) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	path := strings.TrimPrefix(r.URL.Path, "/")
+	m.mu.Lock()
 	content, there := m.files[path]
+	redirect, silent, half, hold := m.redirect, m.silent, m.half, m.hold
+	m.mu.Unlock()
 	switch {
-	case m.redirect != "":
-		http.Redirect(w, r, m.redirect+r.URL.Path, http.StatusFound)
+	case redirect != "":
+		http.Redirect(w, r, redirect+r.URL.Path, http.StatusFound)
 		return
-	case m.silent:
-		<-m.hold
+	case silent:
+		<-hold
 		return
 	case !there:
 		http.NotFound(w, r)
@@ -64,14 +75,14 @@ func (m *mirror) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	m.downloads.Add(1)
-	if m.hold != nil || m.half {
+	if hold != nil || half {
 		_, _ = w.Write(content[:len(content)/2])
 		w.(http.Flusher).Flush()
-		if m.half {
+		if half {
 			panic(http.ErrAbortHandler)
 		}
 		m.begun <- struct{}{}
-		<-m.hold
+		<-hold
 		content = content[len(content)/2:]
 	}
 	_, _ = w.Write(content)

@@ -112,7 +112,7 @@ func TestWhatIsNotWhatItShouldBeIsThrownAway(t *testing.T) {
 			m := newMirror(t)
 			r := newRepository(t, m.URL)
 			r.pin(archivePath, m.files[archivePath])
-			spoil(m)
+			m.change(func() { spoil(m) })
 			r.set("TOOLS=download")
 			assert.Contains(t, r.fails("rattle"), name)
 			assert.NoFileExists(t, filepath.Join(r.root, "bin/rattle"))
@@ -125,8 +125,10 @@ func TestWhatIsNotWhatItShouldBeIsThrownAway(t *testing.T) {
 
 func TestAnotherVersionUnderTheRightChecksumIsThrownAway(t *testing.T) {
 	m := newMirror(t)
-	m.files[archivePath] = pack(t, map[string][]byte{"toys/toy": toy(t, "old"), "toys/rattle": toy(t, "downloaded")})
-	m.files["toy"] = toy(t, "downloaded")
+	m.change(func() {
+		m.files[archivePath] = pack(t, map[string][]byte{"toys/toy": toy(t, "old"), "toys/rattle": toy(t, "downloaded")})
+	})
+	m.change(func() { m.files["toy"] = toy(t, "downloaded") })
 	r := newRepository(t, m.URL)
 	r.pin(archivePath, m.files[archivePath])
 	r.pin("toy", m.files["toy"])
@@ -136,8 +138,8 @@ func TestAnotherVersionUnderTheRightChecksumIsThrownAway(t *testing.T) {
 
 func TestWithoutAPinThePublishersChecksumIsWantedOverTLS(t *testing.T) {
 	m := newMirror(t)
-	m.files["toy"] = toy(t, "downloaded")
-	m.files["toy.sha256"] = fmt.Appendf(nil, "%x", sha256.Sum256(m.files["toy"]))
+	m.change(func() { m.files["toy"] = toy(t, "downloaded") })
+	m.change(func() { m.files["toy.sha256"] = fmt.Appendf(nil, "%x", sha256.Sum256(m.files["toy"])) })
 	plain := newRepository(t, m.URL)
 	plain.set("TOOLS=download")
 	assert.Contains(t, plain.fails("toy"), "no checksum of it is pinned, and there is none to be had over https")
@@ -148,17 +150,19 @@ func TestWithoutAPinThePublishersChecksumIsWantedOverTLS(t *testing.T) {
 	certificate := filepath.Join(r.root, "ca.crt")
 	require.NoError(t, os.WriteFile(certificate, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: trusted.Certificate().Raw}), 0o600))
 	r.set("TOOLS=download", "SSL_CERT_FILE="+certificate)
-	m.files["toy.sha256"] = fmt.Appendf(nil, "%x  other\n%x *toy\n", sha256.Sum256(nil), sha256.Sum256(m.files["toy"]))
+	m.change(func() {
+		m.files["toy.sha256"] = fmt.Appendf(nil, "%x  other\n%x *toy\n", sha256.Sum256(nil), sha256.Sum256(m.files["toy"]))
+	})
 	r.succeeds("toy")
 	assert.Equal(t, "toy v1 downloaded\n", r.says("toy"))
 
 	liar := newRepository(t, trusted.URL)
 	liar.set("TOOLS=download", "SSL_CERT_FILE="+certificate)
-	m.files["toy.sha256"] = fmt.Appendf(nil, "%x", sha256.Sum256(nil))
+	m.change(func() { m.files["toy.sha256"] = fmt.Appendf(nil, "%x", sha256.Sum256(nil)) })
 	assert.Contains(t, liar.fails("toy"), "is not what it should be")
-	m.files["toy.sha256"] = []byte("<html>")
+	m.change(func() { m.files["toy.sha256"] = []byte("<html>") })
 	assert.Contains(t, liar.fails("toy"), "holds no checksum of toy")
-	m.redirect = m.URL
+	m.change(func() { m.redirect = m.URL })
 	assert.Contains(t, liar.fails("toy"), "redirected from https to http")
 }
 
@@ -199,7 +203,7 @@ func TestEnvtestsFoldersAreLookedInto(t *testing.T) {
 
 func TestRunsAtTheSameTimeDownloadOnce(t *testing.T) {
 	m := newMirror(t)
-	m.hold = make(chan struct{})
+	m.change(func() { m.hold = make(chan struct{}) })
 	r := newRepository(t, m.URL)
 	r.pin(archivePath, m.files[archivePath])
 	var all []*exec.Cmd
@@ -221,7 +225,7 @@ func TestRunsAtTheSameTimeDownloadOnce(t *testing.T) {
 func TestAnInterruptedRunLeavesNothing(t *testing.T) {
 	for _, signal := range []syscall.Signal{syscall.SIGINT, syscall.SIGTERM, syscall.SIGKILL} {
 		m := newMirror(t)
-		m.hold = make(chan struct{})
+		m.change(func() { m.hold = make(chan struct{}) })
 		r := newRepository(t, m.URL)
 		r.pin(archivePath, m.files[archivePath])
 		cmd, out := r.command()
@@ -246,15 +250,22 @@ func TestWrongWordsAreRefused(t *testing.T) {
 
 // In this process, where waiting can be made short.
 func TestASiteThatHangsIsGivenUp(t *testing.T) {
-	m := newMirror(t)
-	m.silent = true
-	m.hold = make(chan struct{})
-	t.Cleanup(func() { close(m.hold) })
-	f := newFetcher(map[site]string{githubSite: m.URL}, map[string]string{archivePath: strings.Repeat("0", 64)}, t.TempDir(), 200*time.Millisecond, t.Output())
 	s := source{site: githubSite, path: archivePath, member: "toys/toy"}
+	pins := map[string]string{archivePath: strings.Repeat("0", 64)}
+	silent, stalling := newMirror(t), newMirror(t)
+	silent.change(func() { silent.silent = true })
+	for _, m := range []*mirror{silent, stalling} {
+		m.change(func() { m.hold = make(chan struct{}) })
+		t.Cleanup(func() { close(m.hold) })
+	}
+
+	f := newFetcher(map[site]string{githubSite: silent.URL}, pins, t.TempDir(), 100*time.Millisecond, t.Output())
 	require.ErrorContains(t, f.ask(t.Context(), s), "cannot be reached")
-	m.silent = false
-	require.ErrorContains(t, f.ask(t.Context(), s), "cannot be reached", "it is not asked again")
+	f.sites[githubSite] = stalling.URL
+	require.ErrorContains(t, f.ask(t.Context(), s), silent.URL, "it is not asked again")
+
+	f = newFetcher(map[site]string{githubSite: stalling.URL}, pins, t.TempDir(), time.Minute, t.Output())
+	require.NoError(t, f.ask(t.Context(), s))
 	f.idle = 50 * time.Millisecond
 	require.ErrorContains(t, f.program(t.Context(), s, filepath.Join(t.TempDir(), "toy")), "broke off: nothing came for 50ms")
 }
@@ -310,7 +321,7 @@ func TestTheScriptDownloadsRealPrograms(t *testing.T) {
 		p, err := choose(programs(), []string{name})
 		require.NoError(t, err)
 		path := p[0].sources[0].on(runtime.GOOS, runtime.GOARCH).path
-		m.files[path] = content
+		m.change(func() { m.files[path] = content })
 		r.pin(path, content)
 	}
 	for _, part := range []string{"tools/build.sh", "tools/go.mod"} {
