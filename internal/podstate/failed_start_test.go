@@ -18,7 +18,7 @@ func TestFailedStartsNameTheImageThatThePodAsksFor(t *testing.T) {
 		return &corev1.Pod{
 			Spec: corev1.PodSpec{
 				Containers:     []corev1.Container{{Name: "cold", Image: "cold:v2"}, {Name: "hot-1", Image: "hot:v1"}, {Name: "hot-2", Image: "hot:v2"}, {Name: "app", Image: "app:v1"}},
-				InitContainers: []corev1.Container{{Name: "native", Image: "native:v2"}},
+				InitContainers: []corev1.Container{{Name: "native", Image: "native:v2", RestartPolicy: new(corev1.ContainerRestartPolicyAlways)}},
 			},
 			Status: corev1.PodStatus{ContainerStatuses: statuses, InitContainerStatuses: inits},
 		}
