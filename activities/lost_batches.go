@@ -48,10 +48,11 @@ func (a *Activities) EndLostBatches(ctx context.Context, end func(ctx context.Co
 }
 
 func (a *Activities) endLostBatch(ctx context.Context, lease *coordinationv1.Lease, end func(context.Context, []byte, error) error) (lost bool, err error) {
-	if lease.Annotations[v1alpha1.PodUIDAnnotation] != a.PodUID {
+	task := lease.Annotations[v1alpha1.TaskTokenAnnotation]
+	if lease.Annotations[v1alpha1.PodUIDAnnotation] != a.PodUID || task == "" {
 		return false, nil
 	}
-	token, err := base64.StdEncoding.DecodeString(lease.Annotations[v1alpha1.TaskTokenAnnotation])
+	token, err := base64.StdEncoding.DecodeString(task)
 	if err != nil {
 		return false, err
 	}
