@@ -37,7 +37,7 @@ func TestWhyNamesTheKubeletThatDoesNotRestartANativeSidecar(t *testing.T) {
 	}
 	assert.Equal(t, "Updated", upgrade())
 	assert.Equal(t, "Upgrading: agent: runs agent:v1 still; kubelets before 1.33 do not restart a native sidecar", upgrade(written(t, 0, "")))
-	assert.Equal(t, "Failing: agent: ImagePullBackOff, image agent:v1", upgrade(written(t, 0, "ErrImagePull")))
+	assert.Equal(t, "Failing: agent: ImagePullBackOff, image agent:v2", upgrade(written(t, 0, "ErrImagePull")))
 	assert.Equal(t, "Upgrading: not ready: agent", upgrade(written(t, 0, ""), func(p *corev1.Pod) {
 		p.Status.ContainerStatuses[1].Image, p.Status.ContainerStatuses[1].ImageID = "agent:v2", "id-agent:v2"
 	}), "an init container that ended is not missed")
