@@ -143,8 +143,8 @@ func TestSpec5_WhatKubernetesRefuses(t *testing.T) {
 
 func TestSpec5_OurRefusalsAndThoseOfKubernetesComeTogether(t *testing.T) {
 	assert.Equal(t, []string{
-		"spec.selector", "spec.containers[0].image", "spec.updateStrategy.type", "spec.containers[0].ports[0].containerPort",
-	}, refusal(t, `{containers: [{name: a, ports: [{containerPort: 0}]}], updateStrategy: {type: Never}}`))
+		"spec.selector", "spec.containers[0].image", "spec.updateStrategy.partition", "spec.containers[0].ports[0].containerPort",
+	}, refusal(t, `{containers: [{name: a, ports: [{containerPort: 0}]}], updateStrategy: {partition: -1}}`))
 }
 
 // Whoever may change a set's strategy can do so even when Kubernetes has become

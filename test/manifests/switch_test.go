@@ -121,7 +121,11 @@ func (s *switching) apply(definition *apiextensionsv1.CustomResourceDefinition, 
 	require.NoError(s.t, err)
 	out, err := s.kubectl(manifest, append(how, "-f", "-")...)
 	if err == nil {
-		out, err = s.kubectl(nil, "wait", "--for=condition=Established", "crd/"+kube.CRDName)
+		// kubectl wait fails while a new definition has no conditions yet.
+		s.await("the definition to be taken up", func() error {
+			_, err := s.kubectl(nil, "wait", "--for=condition=Established", "crd/"+kube.CRDName)
+			return err
+		})
 	}
 	return out, err
 }
@@ -182,8 +186,8 @@ func (s *switching) store(name, version string) {
 func (s *switching) storeBoth() {
 	s.t.Helper()
 	for _, version := range []string{"v1alpha1", "v1beta1"} {
-		_, err := s.apply(s.theirs(version), "apply", "--server-side", "--field-manager="+installer)
-		require.NoError(s.t, err)
+		out, err := s.apply(s.theirs(version), "apply", "--server-side", "--field-manager="+installer)
+		require.NoError(s.t, err, out)
 		s.store("stored-as-"+version, version)
 	}
 	require.NoError(s.t, stored(s.definition(), "v1alpha1", "v1beta1"))
@@ -325,10 +329,10 @@ func TestTheDefinitionCanBeAppliedOverTheirs(t *testing.T) {
 			"apply --server-side --force-conflicts --field-manager=other",
 		} {
 			s.reset()
-			_, err := s.apply(s.theirs("v1beta1"), strings.Fields(before)...)
-			require.NoError(t, err)
+			out, err := s.apply(s.theirs("v1beta1"), strings.Fields(before)...)
+			require.NoError(t, err, out)
 			s.certify()
-			out, err := s.apply(s.ours("../../config/default"), strings.Fields(how)...)
+			out, err = s.apply(s.ours("../../config/default"), strings.Fields(how)...)
 			require.NoError(t, err, "%s over %s: %s", how, before, out)
 			assert.Equal(t, "outrigger-webhook", s.definition().Spec.Conversion.Webhook.ClientConfig.Service.Name)
 		}

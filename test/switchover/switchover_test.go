@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
+	"net/http"
 	"os/exec"
 	"path/filepath"
 	"strings"
@@ -168,6 +170,44 @@ func (s *scene) there(kruise *openKruise) {
 	s.awaitComplete()
 }
 
+// awaitUnasked waits until API servers have taken up that Outrigger's webhook is gone.
+func (s *scene) awaitUnasked() {
+	s.t.Helper()
+	s.await("Outrigger to be asked no more", func() error {
+		before := s.requests()
+		if err := s.injectedOnce(s.ctx); err != nil {
+			return err
+		}
+		if after := s.requests(); after != before {
+			return fmt.Errorf("it was asked: %s", after)
+		}
+		return nil
+	})
+}
+
+// requests are those to Outrigger's webhook so far, as its metrics have them.
+func (s *scene) requests() string {
+	s.t.Helper()
+	for _, role := range s.cluster.Roles() {
+		if role.Name != cluster.Webhook {
+			continue
+		}
+		response, err := http.Get(role.Metrics) //nolint:gosec,noctx // a process of this test
+		require.NoError(s.t, err)
+		defer func() { _ = response.Body.Close() }()
+		body, err := io.ReadAll(response.Body)
+		require.NoError(s.t, err)
+		var lines []string
+		for line := range strings.Lines(string(body)) {
+			if strings.HasPrefix(line, "outrigger_webhook_requests_total{") {
+				lines = append(lines, line)
+			}
+		}
+		return strings.Join(lines, "")
+	}
+	return ""
+}
+
 // back is the other direction.
 func (s *scene) back(kruise *openKruise) {
 	s.t.Helper()
@@ -181,6 +221,7 @@ func (s *scene) back(kruise *openKruise) {
 		"kubectl replace -f mutating.yaml -f validating.yaml",
 		"kubectl delete mutatingwebhookconfiguration,validatingwebhookconfiguration outrigger",
 	)
+	s.awaitUnasked()
 	require.NoError(s.t, s.cluster.Stop(cluster.Webhook))
 	s.documented("kubectl replace -f crd.yaml")
 
