@@ -86,6 +86,29 @@ func (w *world) measureRestarts(ctx context.Context, roles []string, kill bool) 
 	probes := w.probe(ctx)
 	time.Sleep(undisturbed)
 	restarts := time.Now()
+	err = w.restartEach(ctx, roles, kill, webhooks)
+	ended := time.Now()
+	made, refused := probes()
+	if err != nil {
+		return err
+	}
+	if done := len(w.observer.Upgrades()); done == int(w.replicas)*len(deploymentNames()) {
+		return fmt.Errorf("the rollout was over before the restarts were, after %d pods: ask for more --pods", done)
+	}
+	if err := w.settle(ctx, 1); err != nil {
+		return err
+	}
+	upgrades := w.observer.Upgrades()
+	_, err = fmt.Fprintf(w.out, "longest time without an upgrade: %.2f s before, %.2f s during the restarts (%.0f s)\npods made meanwhile: %d, refused: %d\n",
+		longestGap(upgrades, began, restarts).Seconds(), longestGap(upgrades, restarts, ended).Seconds(), ended.Sub(restarts).Seconds(), made, len(refused))
+	if err == nil && len(refused) > 0 {
+		err = fmt.Errorf("pods were refused: %s", refused[0])
+	}
+	return err
+}
+
+// restartEach says what each of those killed cost.
+func (w *world) restartEach(ctx context.Context, roles []string, kill bool, webhooks map[string]string) error {
 	for _, role := range roles {
 		w.say("restart %s", role)
 		began := time.Now()
@@ -99,18 +122,7 @@ func (w *world) measureRestarts(ctx context.Context, roles []string, kill bool) 
 				took.Seconds(), longestGap(w.observer.Upgrades(), began, time.Now()).Seconds())
 		}
 	}
-	ended := time.Now()
-	made, refused := probes()
-	if err := w.settle(ctx, 1); err != nil {
-		return err
-	}
-	upgrades := w.observer.Upgrades()
-	_, err = fmt.Fprintf(w.out, "longest time without an upgrade: %.2f s before, %.2f s during the restarts (%.0f s)\npods made meanwhile: %d, refused: %d\n",
-		longestGap(upgrades, began, restarts).Seconds(), longestGap(upgrades, restarts, ended).Seconds(), ended.Sub(restarts).Seconds(), made, len(refused))
-	if err == nil && len(refused) > 0 {
-		err = fmt.Errorf("pods were refused: %s", refused[0])
-	}
-	return err
+	return nil
 }
 
 // startReplicas starts two of each role, and a link that leads to one webhook, as a
