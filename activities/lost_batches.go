@@ -22,45 +22,59 @@ const (
 	lostBatchPause = 100 * time.Millisecond
 )
 
-// EndLostBatches has Temporal give the batches to somebody else that were in the hand of
-// the process which ran in this pod before this one, and returns how many. Without it they
-// wait until heartbeats have been missed. The kubelet starts a container again only once
-// the one before has ended, so nobody writes for these batches any more. end answers for a
-// task; the server ignores the answer unless it is about the newest attempt.
-func (a *Activities) EndLostBatches(ctx context.Context, end func(ctx context.Context, token []byte, cause error) error) (ended int, err error) {
+// LostBatch is one that a process had in hand which is gone.
+type LostBatch struct {
+	// Lease is the name of that of its rollout.
+	Lease string
+	task  []byte
+}
+
+// LostBatches are those that were in the hand of the process which ran in this pod before
+// this one: the kubelet starts a container again only once the one before has ended, so
+// nobody writes for them any more. To be read before this process takes any task: batches
+// of its own look the same.
+func (a *Activities) LostBatches(ctx context.Context) ([]LostBatch, error) {
 	if a.PodUID == "" {
-		return 0, nil
+		return nil, nil
 	}
 	leases := &coordinationv1.LeaseList{}
 	if err := a.Live.List(ctx, leases, client.InNamespace(a.SystemNamespace)); err != nil {
-		return 0, fmt.Errorf("list Leases in %s: %w", a.SystemNamespace, err)
+		return nil, fmt.Errorf("list Leases in %s: %w", a.SystemNamespace, err)
 	}
-	var failed []error
+	var lost []LostBatch
 	for i := range leases.Items {
-		switch lost, err := a.endLostBatch(ctx, &leases.Items[i], end); {
-		case err != nil:
-			failed = append(failed, fmt.Errorf("end the batch of Lease %s/%s: %w", a.SystemNamespace, leases.Items[i].Name, err))
-		case lost:
-			ended++
+		if task := taskInHand(&leases.Items[i], a.PodUID); len(task) > 0 {
+			lost = append(lost, LostBatch{leases.Items[i].Name, task})
 		}
 	}
-	return ended, errors.Join(failed...)
+	return lost, nil
 }
 
-func (a *Activities) endLostBatch(ctx context.Context, lease *coordinationv1.Lease, end func(context.Context, []byte, error) error) (lost bool, err error) {
-	task := lease.Annotations[v1alpha1.TaskTokenAnnotation]
-	if lease.Annotations[v1alpha1.PodUIDAnnotation] != a.PodUID || task == "" {
-		return false, nil
+// taskInHand is the task that a pod noted in a Lease which is held. What others have
+// written there is none.
+func taskInHand(lease *coordinationv1.Lease, podUID string) []byte {
+	if holder(lease) == "" || lease.Annotations[v1alpha1.PodUIDAnnotation] != podUID {
+		return nil
 	}
-	token, err := base64.StdEncoding.DecodeString(task)
+	task, err := base64.StdEncoding.DecodeString(lease.Annotations[v1alpha1.TaskTokenAnnotation])
 	if err != nil {
-		return false, err
+		return nil
 	}
-	err = end(ctx, token, temporal.NewApplicationErrorWithOptions("the worker was lost in the middle of the batch", lostBatchType,
+	return task
+}
+
+// End has Temporal give the batch to somebody else, and reports whether it was still to be
+// given away. Without it the batch waits until heartbeats have been missed. end answers for
+// a task; the server ignores the answer unless it is about the newest attempt.
+func (b LostBatch) End(ctx context.Context, end func(ctx context.Context, task []byte, cause error) error) (given bool, err error) {
+	err = end(ctx, b.task, temporal.NewApplicationErrorWithOptions("the worker was lost in the middle of the batch", lostBatchType,
 		temporal.ApplicationErrorOptions{NextRetryDelay: lostBatchPause}))
 	var over *serviceerror.NotFound
-	if errors.As(err, &over) {
+	switch {
+	case errors.As(err, &over):
 		return false, nil
+	case err != nil:
+		return false, fmt.Errorf("end the batch of Lease %s: %w", b.Lease, err)
 	}
-	return err == nil, err
+	return true, nil
 }

@@ -9,9 +9,13 @@ import (
 	"go.temporal.io/sdk/activity"
 	temporalclient "go.temporal.io/sdk/client"
 	"go.temporal.io/sdk/worker"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/outrigger/outrigger/api/protocol"
+	"github.com/outrigger/outrigger/api/v1alpha1"
 )
 
 // attempt is one of a batch, which takes the Lease and then hangs until the test ends, as
@@ -53,23 +57,53 @@ func TestABatchThatWasLostWithItsProcessGoesOnAtOnce(t *testing.T) {
 	}
 	endAs := func(podUID string) int {
 		after := &Activities{Live: before.Live, SystemNamespace: before.SystemNamespace, PodUID: podUID}
-		ended, err := after.EndLostBatches(t.Context(), end)
+		lost, err := after.LostBatches(t.Context())
 		require.NoError(t, err)
+		ended := 0
+		for _, batch := range lost {
+			given, err := batch.End(t.Context(), end)
+			require.NoError(t, err)
+			if given {
+				ended++
+			}
+		}
 		return ended
 	}
 	assert.Zero(t, endAs("pod-2"), "others may be alive")
 	assert.Zero(t, endAs(""), "nobody knows")
-	lease, err := leaseOf(before, "one").read(t.Context())
+	read, err := before.LostBatches(t.Context())
 	require.NoError(t, err)
+	require.Len(t, read, 1)
 	assert.Equal(t, 1, endAs("pod-1"))
 	second := <-begun
 	assert.Equal(t, []int32{1, 2}, []int32{first.number, second.number})
 
 	// What is late, or was read before, is about an attempt that is over.
-	lost, err := before.endLostBatch(t.Context(), lease, end)
+	given, err := read[0].End(t.Context(), end)
 	require.NoError(t, err)
-	assert.False(t, lost)
+	assert.False(t, given)
 	close(second.done)
 	require.NoError(t, run.Get(t.Context(), nil))
 	assert.Zero(t, endAs("pod-1"), "the batch has ended")
+}
+
+func TestOnlyBatchesThatMayBeInHandAreLost(t *testing.T) {
+	lease := func(name, holder, podUID, task string) client.Object {
+		return &coordinationv1.Lease{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "kruise-system", Name: name, Annotations: map[string]string{
+				v1alpha1.PodUIDAnnotation: podUID, v1alpha1.TaskTokenAnnotation: task,
+			}},
+			Spec: coordinationv1.LeaseSpec{HolderIdentity: &holder},
+		}
+	}
+	a, _ := newActivities(t, interceptor.Funcs{},
+		lease("in-hand", "run", "pod-1", "dGFzaw=="),
+		lease("released", "", "pod-1", "dGFzaw=="),
+		lease("of-another", "run", "pod-2", "dGFzaw=="),
+		lease("without-task", "run", "pod-1", ""),
+		lease("edited", "run", "pod-1", "no base64"))
+	a.PodUID = "pod-1"
+	lost, err := a.LostBatches(t.Context())
+	require.NoError(t, err)
+	assert.Equal(t, []LostBatch{{Lease: "in-hand", task: []byte("task")}}, lost)
 }

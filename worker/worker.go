@@ -40,8 +40,6 @@ const (
 	// stickyTimeout is how long a workflow task waits for the worker that has the run in
 	// its cache, and may have been killed.
 	stickyTimeout = time.Second
-	// lostBatchInterval is the time between two attempts to give away lost batches.
-	lostBatchInterval = 500 * time.Millisecond
 )
 
 // Options of the worker process.
@@ -60,7 +58,7 @@ type Options struct {
 	// Versioning is resolved.
 	Versioning Versioning
 	// PodUID is that of the pod that the process runs in; empty: unknown. See
-	// activities.Activities.EndLostBatches.
+	// activities.Activities.LostBatches.
 	PodUID string
 }
 
@@ -106,10 +104,11 @@ func Run(ctx context.Context, o Options) error {
 		return err
 	}
 	defer h.client.Close()
+	lost := lostBatches{read: hosted.LostBatches, end: h.endTask, log: o.Logger, known: make(chan struct{})}
 	var ending sync.WaitGroup
 	defer ending.Wait()
-	ending.Go(func() { h.endLostBatches(ctx, hosted) })
-	if err := mgr.Add(manager.RunnableFunc(h.run)); err != nil {
+	ending.Go(func() { lost.giveAway(ctx) })
+	if err := mgr.Add(manager.RunnableFunc(func(ctx context.Context) error { return lost.before(ctx, h.run) })); err != nil {
 		return fmt.Errorf("add the Temporal worker: %w", err)
 	}
 	if err := mgr.AddHealthzCheck("ping", healthz.Ping); err != nil {
@@ -121,20 +120,9 @@ func Run(ctx context.Context, o Options) error {
 	return mgr.Start(ctx)
 }
 
-// endLostBatches tries until the server notices by itself that heartbeats are missing.
-func (h *host) endLostBatches(ctx context.Context, hosted *activities.Activities) {
-	_ = wait.PollUntilContextTimeout(ctx, lostBatchInterval, protocol.HeartbeatTimeout, true, func(ctx context.Context) (bool, error) {
-		ended, err := hosted.EndLostBatches(ctx, func(ctx context.Context, token []byte, cause error) error {
-			return h.client.CompleteActivity(ctx, token, nil, cause)
-		})
-		if ended > 0 {
-			h.log.Info("gave away the batches that were lost with the process before this one", "batches", ended)
-		}
-		if err != nil {
-			h.log.Info("cannot give away batches that may be lost; trying again", "cause", err.Error())
-		}
-		return err == nil, nil
-	})
+// endTask fails a task of whoever has it.
+func (h *host) endTask(ctx context.Context, task []byte, cause error) error {
+	return h.client.CompleteActivity(ctx, task, nil, cause)
 }
 
 // host runs the Temporal workers of this process.

@@ -1,0 +1,59 @@
+package worker
+
+import (
+	"context"
+	"errors"
+	"testing"
+
+	"github.com/go-logr/logr"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/outrigger/outrigger/activities"
+)
+
+// Or else a batch that this process has just begun would go to another one, which would
+// write pods beside it.
+func TestNoTaskIsTakenBeforeLostBatchesAreKnown(t *testing.T) {
+	answers := make(chan error)
+	lost := lostBatches{log: logr.Discard(), known: make(chan struct{}), read: func(context.Context) ([]activities.LostBatch, error) {
+		return nil, <-answers
+	}}
+	hosting := make(chan struct{})
+	go lost.giveAway(t.Context())
+	go func() {
+		_ = lost.before(t.Context(), func(context.Context) error {
+			close(hosting)
+			return nil
+		})
+	}()
+	answers <- errors.New("connection refused")
+	// It asks again, and nobody has been told to begin.
+	select {
+	case <-hosting:
+		require.Fail(t, "tasks are taken")
+	case answers <- nil:
+	}
+	<-hosting
+}
+
+func TestAWorkerThatMayNotListLeasesDoesNotWait(t *testing.T) {
+	asked := 0
+	lost := lostBatches{log: logr.Discard(), known: make(chan struct{}), read: func(context.Context) ([]activities.LostBatch, error) {
+		asked++
+		return nil, apierrors.NewForbidden(schema.GroupResource{Group: coordinationv1.GroupName, Resource: "leases"}, "", nil)
+	}}
+	lost.giveAway(t.Context())
+	require.NoError(t, lost.before(t.Context(), func(context.Context) error { return nil }))
+	assert.Equal(t, 1, asked)
+}
+
+func TestAWorkerThatEndsWaitsForNoLostBatches(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	lost := lostBatches{known: make(chan struct{})}
+	require.NoError(t, lost.before(ctx, func(context.Context) error { return errors.New("it began") }))
+}
