@@ -84,9 +84,8 @@ func TestSpec7_5_ABatchThatIsTakenUpAgainFitsWhatIsFreeThen(t *testing.T) {
 		s.patchPodStatus(s.pod(name), `{"status":{"conditions":[{"type":"Ready","status":"False"}]}}`)
 	}
 	startWorkers(s.ctx, t)
-	s.poll("the run to wait for pods", func() (bool, error) {
-		status, err := s.status()
-		return status.Phase == protocol.PhaseWaiting && status.Counts.Unavailable >= 5, err
+	s.awaitStatus("the run to wait for pods", func(status protocol.RolloutStatus) bool {
+		return status.Phase == protocol.PhaseWaiting && status.Counts.Unavailable >= 5
 	})
 	v := s.await(func(witness.View) bool { return true })
 	assert.LessOrEqual(t, v.InFlight+3, 5, "pods that do not serve")

@@ -42,9 +42,8 @@ func TestSpec7_2_AnotherEmptyImageTouchesNoPod(t *testing.T) {
 				progress := meta.FindStatusCondition(set.Status.Conditions, v1alpha1.ConditionProgressing)
 				return set.Status.ObservedGeneration == set.Generation && progress != nil && strings.Contains(progress.Message, "4 not upgradable in place")
 			})
-			s.poll("the run to end", func() (bool, error) {
-				status, err := s.status()
-				return status.Generation == s.set.Generation && status.Phase.Ended(), err
+			s.awaitStatus("the run to end", func(status protocol.RolloutStatus) bool {
+				return status.Generation == s.set.Generation && status.Phase.Ended()
 			})
 			var result protocol.RolloutResult
 			require.NoError(t, stack.temporal.GetWorkflow(s.ctx, s.workflow(), "").Get(s.ctx, &result))

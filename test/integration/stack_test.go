@@ -273,13 +273,19 @@ func (s *scene) status() (protocol.RolloutStatus, error) {
 // awaitPhase waits until the newest run is of the set's generation and in the phase.
 func (s *scene) awaitPhase(phase protocol.Phase) protocol.RolloutStatus {
 	s.t.Helper()
-	var status protocol.RolloutStatus
-	s.poll(fmt.Sprintf("run of generation %d to be %s", s.set.Generation, phase), func() (bool, error) {
+	return s.awaitStatus(fmt.Sprintf("run of generation %d to be %s", s.set.Generation, phase), func(status protocol.RolloutStatus) bool {
+		return status.Generation == s.set.Generation && status.Phase == phase
+	})
+}
+
+func (s *scene) awaitStatus(what string, holds func(protocol.RolloutStatus) bool) (status protocol.RolloutStatus) {
+	s.t.Helper()
+	s.poll(what, func() (bool, error) {
 		var err error
 		if status, err = s.status(); err != nil {
-			return false, nil // it may not have started yet
+			return false, nil // no run may have started, and no worker may be there to answer
 		}
-		return status.Generation == s.set.Generation && status.Phase == phase, nil
+		return holds(status), nil
 	})
 	return status
 }

@@ -89,9 +89,8 @@ func TestSpec7_8_RefusedPodStopsNobodyAndIsTakenOnceItMayBe(t *testing.T) {
 	s.refusing(stuck, "side")
 	s.upgradeTo("side:v2")
 	s.await(func(v witness.View) bool { return v.Updated == 7 && v.InFlight == 0 })
-	s.poll("the run to know that one pod is left", func() (bool, error) {
-		status, err := s.status()
-		return status.Counts.Remaining == 1 && status.Counts.UpdatedReady == 7, err
+	s.awaitStatus("the run to know that one pod is left", func(status protocol.RolloutStatus) bool {
+		return status.Counts.Remaining == 1 && status.Counts.UpdatedReady == 7
 	})
 	s.allowing()
 	s.await(witness.Settled(8))
@@ -106,9 +105,8 @@ func TestSpec7_8_ARefusedPodDoesNotWaitForOneThatCannotMove(t *testing.T) {
 	// Nobody says that pod-1 runs it.
 	s.await(func(v witness.View) bool { return v.Updated == 1 })
 	s.upgradeTo("side:v3")
-	s.poll("the refusal of pod-0", func() (bool, error) {
-		status, err := s.status()
-		return status.Generation == s.set.Generation && status.Failed > 0, err
+	s.awaitStatus("the refusal of pod-0", func(status protocol.RolloutStatus) bool {
+		return status.Generation == s.set.Generation && status.Failed > 0
 	})
 	s.allowing()
 	s.await(func(v witness.View) bool { return v.Updated == 1 })

@@ -30,9 +30,8 @@ func TestWebUI(t *testing.T) {
 	s.upgradeTo("side:v2")
 	s.await(func(v witness.View) bool { return v.Updated == 11 && v.InFlight == 0 })
 	set := s.awaitSet("the link to the run", func(set *v1alpha1.SidecarSet) bool { return set.Status.Rollout != nil && set.Status.Rollout.URL != "" })
-	s.poll("the run to have tried the refused pod", func() (bool, error) {
-		status, err := s.status()
-		return status.Phase == protocol.PhaseProgressing && status.Failed > 0 && status.Counts.Remaining == 1, err
+	s.awaitStatus("the run to have tried the refused pod", func(status protocol.RolloutStatus) bool {
+		return status.Phase == protocol.PhaseProgressing && status.Failed > 0 && status.Counts.Remaining == 1
 	})
 
 	page := newBrowser(s.ctx, t)
