@@ -15,12 +15,13 @@ import (
 
 	"github.com/outrigger/outrigger/api/protocol"
 	"github.com/outrigger/outrigger/api/v1alpha1"
+	"github.com/outrigger/outrigger/cli/output"
 	"github.com/outrigger/outrigger/cli/view"
 	"github.com/outrigger/outrigger/temporal/codec"
 )
 
 func newHistory(s *shared) *cobra.Command {
-	var o output
+	var o output.Flag
 	var limit int
 	cmd := &cobra.Command{
 		Use:   "history NAME",
@@ -40,7 +41,7 @@ func newHistory(s *shared) *cobra.Command {
 			return s.print(o, model)
 		},
 	}
-	o.add(cmd, formatJSON, formatYAML)
+	o.Add(cmd, output.JSON, output.YAML)
 	cmd.Flags().IntVar(&limit, "runs", 10, "how many runs to list, the newest first")
 	return cmd
 }

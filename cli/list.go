@@ -5,11 +5,12 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/outrigger/outrigger/cli/output"
 	"github.com/outrigger/outrigger/cli/view"
 )
 
 func newList(s *shared) *cobra.Command {
-	var o output
+	var o output.Flag
 	var outdated, missing bool
 	cmd := &cobra.Command{
 		Use:   "list",
@@ -34,7 +35,7 @@ func newList(s *shared) *cobra.Command {
 			return s.print(o, model)
 		},
 	}
-	o.add(cmd, formatWide, formatJSON, formatYAML)
+	o.Add(cmd, output.Wide, output.JSON, output.YAML)
 	cmd.Flags().BoolVar(&outdated, "outdated", false, "list pods that hold an older version")
 	cmd.Flags().BoolVar(&missing, "missing", false, "list pods that match and were not injected")
 	return cmd

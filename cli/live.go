@@ -10,11 +10,12 @@ import (
 	tea "charm.land/bubbletea/v2"
 	"golang.org/x/term"
 
+	"github.com/outrigger/outrigger/cli/output"
 	"github.com/outrigger/outrigger/cli/view"
 )
 
 // live redraws the model in place. extra options come last.
-func (s *shared) live(ctx context.Context, o output, follow followFunc, extra ...tea.ProgramOption) error {
+func (s *shared) live(ctx context.Context, o output.Flag, follow followFunc, extra ...tea.ProgramOption) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	options := []tea.ProgramOption{tea.WithContext(ctx), tea.WithOutput(s.Out), tea.WithoutSignalHandler(), tea.WithInput(nil)}

@@ -15,6 +15,7 @@ import (
 
 	"github.com/outrigger/outrigger/api/protocol"
 	"github.com/outrigger/outrigger/api/v1alpha1"
+	"github.com/outrigger/outrigger/cli/output"
 	"github.com/outrigger/outrigger/cli/view"
 	"github.com/outrigger/outrigger/internal/conversion"
 	"github.com/outrigger/outrigger/internal/validation"
@@ -22,7 +23,7 @@ import (
 
 // plan are the flags of the command.
 type plan struct {
-	output
+	output output.Flag
 	file   string
 	images []string
 }
@@ -47,7 +48,7 @@ func newPlan(s *shared) *cobra.Command {
 			return s.print(p.output, model)
 		},
 	}
-	p.add(cmd, formatWide, formatJSON, formatYAML)
+	p.output.Add(cmd, output.Wide, output.JSON, output.YAML)
 	cmd.Flags().StringVarP(&p.file, "filename", "f", "", "`file` with the SidecarSet as it would be; -: standard input")
 	cmd.Flags().StringArrayVar(&p.images, "image", nil, "`CONTAINER=IMAGE` to plan for; may be repeated")
 	return cmd

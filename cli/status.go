@@ -7,11 +7,12 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/outrigger/outrigger/api/v1alpha1"
+	"github.com/outrigger/outrigger/cli/output"
 	"github.com/outrigger/outrigger/cli/view"
 )
 
 func newStatus(s *shared) *cobra.Command {
-	var o output
+	var o output.Flag
 	var w watch
 	cmd := &cobra.Command{
 		Use:   "status NAME",
@@ -38,7 +39,7 @@ func newStatus(s *shared) *cobra.Command {
 			return s.print(o, model)
 		},
 	}
-	o.add(cmd, formatWide, formatJSON, formatYAML)
+	o.Add(cmd, output.Wide, output.JSON, output.YAML)
 	cmd.Flags().BoolVarP(&w.on, "watch", "w", false, "show it live, until the rollout ends")
 	cmd.Flags().DurationVar(&w.timeout, "timeout", 0, "how long --watch waits; 0: for ever")
 	return cmd

@@ -10,16 +10,16 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/yaml"
 
 	"github.com/outrigger/outrigger/api/v1alpha1"
+	"github.com/outrigger/outrigger/cli/output"
 	"github.com/outrigger/outrigger/internal/revision"
 )
 
 // undo are the flags of the command.
 type undo struct {
 	to, dryRun string
-	output
+	output     output.Flag
 }
 
 func newUndo(s *shared) *cobra.Command {
@@ -38,7 +38,7 @@ func newUndo(s *shared) *cobra.Command {
 			return s.undo(cmd.Context(), args[0], u)
 		},
 	}
-	u.add(cmd, formatJSON, formatYAML)
+	u.output.Add(cmd, output.JSON, output.YAML)
 	cmd.Flags().StringVar(&u.to, "to-revision", "", "number or name of the `revision`; empty: the one before")
 	cmd.Flags().StringVar(&u.dryRun, "dry-run", "none", "none; client: write nothing, ask nobody; server: have the API server try it")
 	return cmd
@@ -78,8 +78,8 @@ func (s *shared) undo(ctx context.Context, name string, u undo) error {
 	} else if result, err = c.untyped(ctx, v.set.Name); err != nil {
 		return err
 	}
-	if u.format != formatText {
-		return s.printManifest(u.format, result)
+	if u.output.Structured() {
+		return s.printManifest(u.output, result)
 	}
 	if u.dryRun != "none" {
 		written += " (" + u.dryRun + " dry run)"
@@ -139,7 +139,7 @@ func setFields(set *unstructured.Unstructured, fields map[string]any) error {
 }
 
 // printManifest leaves out what the API server and Outrigger write.
-func (s *shared) printManifest(format string, set *unstructured.Unstructured) error {
+func (s *shared) printManifest(o output.Flag, set *unstructured.Unstructured) error {
 	delete(set.Object, "status")
 	for _, field := range []string{"managedFields", "resourceVersion", "uid", "generation", "creationTimestamp"} {
 		unstructured.RemoveNestedField(set.Object, "metadata", field)
@@ -152,14 +152,5 @@ func (s *shared) printManifest(format string, set *unstructured.Unstructured) er
 		annotations = nil
 	}
 	set.SetAnnotations(annotations)
-	data, err := yaml.Marshal(set.Object)
-	if format == formatJSON {
-		data, err = json.MarshalIndent(set.Object, "", "    ")
-		data = append(data, '\n')
-	}
-	if err != nil {
-		return err
-	}
-	_, err = s.Out.Write(data)
-	return err
+	return o.Write(s.Out, set.Object)
 }

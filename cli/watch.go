@@ -17,6 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/outrigger/outrigger/api/v1alpha1"
+	"github.com/outrigger/outrigger/cli/output"
 	"github.com/outrigger/outrigger/cli/view"
 	"github.com/outrigger/outrigger/internal/match"
 )
@@ -35,7 +36,7 @@ type (
 )
 
 // watchStatus waits for the end of a rollout: live in a terminal, line by line without.
-func (s *shared) watchStatus(ctx context.Context, c *cluster, name string, o output, w watch) error {
+func (s *shared) watchStatus(ctx context.Context, c *cluster, name string, o output.Flag, w watch) error {
 	if w.timeout > 0 {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, w.timeout)
@@ -45,7 +46,7 @@ func (s *shared) watchStatus(ctx context.Context, c *cluster, name string, o out
 	defer done()
 	follow := func(ctx context.Context, show showFunc) error { return c.follow(ctx, name, ask, show) }
 	var err error
-	if s.terminal() && (o.format == formatText || o.format == formatWide) {
+	if s.terminal() && !o.Structured() {
 		err = s.live(ctx, o, follow)
 	} else {
 		err = s.lines(ctx, name, o, follow)
@@ -63,7 +64,7 @@ func (s *shared) watchStatus(ctx context.Context, c *cluster, name string, o out
 var errInterrupted = errors.New("interrupted; the rollout goes on")
 
 // lines prints each change.
-func (s *shared) lines(ctx context.Context, name string, o output, follow followFunc) error {
+func (s *shared) lines(ctx context.Context, name string, o output.Flag, follow followFunc) error {
 	last := ""
 	err := follow(ctx, func(model *view.Rollout) error {
 		line := model.Line()
@@ -71,13 +72,13 @@ func (s *shared) lines(ctx context.Context, name string, o output, follow follow
 			return nil
 		}
 		last = line
-		if o.format == formatJSON || o.format == formatYAML {
+		if o.Structured() {
 			return s.print(o, model)
 		}
 		_, err := fmt.Fprintln(s.Out, line)
 		return err
 	})
-	if err == nil && (o.format == formatText || o.format == formatWide) {
+	if err == nil && !o.Structured() {
 		_, err = fmt.Fprintf(s.Out, "sidecarset/%s: rollout ended\n", name)
 	}
 	return err

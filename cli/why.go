@@ -11,6 +11,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/outrigger/outrigger/cli/output"
 	"github.com/outrigger/outrigger/cli/view"
 )
 
@@ -21,7 +22,7 @@ const (
 )
 
 func newWhy(s *shared) *cobra.Command {
-	var o output
+	var o output.Flag
 	cmd := &cobra.Command{
 		Use:   "why (POD | pod/NAME | SET | sidecarset/NAME)",
 		Short: "Say why a pod is or is not injected and upgraded, or why a rollout does not move",
@@ -34,7 +35,7 @@ func newWhy(s *shared) *cobra.Command {
 			return s.print(o, model)
 		},
 	}
-	o.add(cmd, formatJSON, formatYAML)
+	o.Add(cmd, output.JSON, output.YAML)
 	return cmd
 }
 

@@ -3,7 +3,6 @@ package version
 
 import (
 	"cmp"
-	"encoding/json"
 	"fmt"
 	"io"
 	"runtime"
@@ -11,7 +10,8 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
-	"sigs.k8s.io/yaml"
+
+	"github.com/outrigger/outrigger/cli/output"
 )
 
 // version is set by the linker when a release is made:
@@ -89,37 +89,20 @@ func (i Info) Write(out io.Writer) error {
 
 // NewCommand returns the command `version` of the program that runs.
 func NewCommand() *cobra.Command {
-	var format string
+	var o output.Flag
 	cmd := &cobra.Command{
 		Use:   "version",
 		Short: "Show what this program was built from",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			build, _ := debug.ReadBuildInfo()
-			return write(cmd.OutOrStdout(), Of(build, version), format)
+			info := Of(build, version)
+			if o.Structured() {
+				return o.Write(cmd.OutOrStdout(), info)
+			}
+			return info.Write(cmd.OutOrStdout())
 		},
 	}
-	cmd.Flags().StringVarP(&format, "output", "o", "", "json, yaml; empty: text")
-	cobra.CheckErr(cmd.RegisterFlagCompletionFunc("output", cobra.FixedCompletions([]string{"json", "yaml"}, cobra.ShellCompDirectiveNoFileComp)))
+	o.Add(cmd, output.JSON, output.YAML)
 	return cmd
-}
-
-func write(out io.Writer, info Info, format string) error {
-	switch format {
-	case "":
-		return info.Write(out)
-	case "json":
-		encoder := json.NewEncoder(out)
-		encoder.SetIndent("", "    ")
-		return encoder.Encode(info)
-	case "yaml":
-		data, err := yaml.Marshal(info)
-		if err != nil {
-			return fmt.Errorf("write the version: %w", err)
-		}
-		_, err = out.Write(data)
-		return err
-	default:
-		return fmt.Errorf("--output %q: use json, yaml", format)
-	}
 }

@@ -45,5 +45,5 @@ func TestACheckOfNoCluster(t *testing.T) {
 	_, err := runCommand(t, "migrate", "check", "--kubeconfig=/absent")
 	require.ErrorContains(t, err, "find a cluster: ")
 	_, err = runCommand(t, "migrate", "check", "--output=xml")
-	require.EqualError(t, err, `--output "xml": use json or yaml`)
+	require.EqualError(t, err, `--output "xml": use json, yaml`)
 }

@@ -2,18 +2,16 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 
 	"github.com/spf13/cobra"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/yaml"
 
 	"github.com/outrigger/outrigger/api/v1alpha1"
+	"github.com/outrigger/outrigger/cli/output"
 	"github.com/outrigger/outrigger/internal/switchover"
 	"github.com/outrigger/outrigger/kube"
 )
@@ -30,7 +28,7 @@ func newMigrate(shared *flags) *cobra.Command {
 }
 
 func newMigrateCheck(shared *flags) *cobra.Command {
-	var format string
+	var o output.Flag
 	cmd := &cobra.Command{
 		Use:   "check",
 		Short: "Say what would differ if Outrigger took this cluster over from OpenKruise, or does",
@@ -41,15 +39,17 @@ func newMigrateCheck(shared *flags) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if format != "" && format != "json" && format != "yaml" {
-				return fmt.Errorf("--output %q: use json or yaml", format)
-			}
 			report, err := checkCluster(cmd.Context(), options)
 			if err != nil {
 				return err
 			}
-			if err := writeReport(cmd.OutOrStdout(), format, report); err != nil {
-				return fmt.Errorf("write the report: %w", err)
+			if o.Structured() {
+				err = o.Write(cmd.OutOrStdout(), report)
+			} else {
+				err = report.Write(cmd.OutOrStdout())
+			}
+			if err != nil {
+				return err
 			}
 			if report.Blocked() > 0 {
 				return fmt.Errorf("%w: %s", errInTheWay, report.Verdict())
@@ -57,43 +57,14 @@ func newMigrateCheck(shared *flags) *cobra.Command {
 			return nil
 		},
 	}
-	cmd.Flags().StringVarP(&format, "output", "o", "", "json or yaml; empty: text")
+	o.Add(cmd, output.JSON, output.YAML)
 	return cmd
 }
 
-func writeReport(out io.Writer, format string, report *switchover.Report) error {
-	switch format {
-	case "json":
-		encoder := json.NewEncoder(out)
-		encoder.SetEscapeHTML(false)
-		encoder.SetIndent("", "    ")
-		return encoder.Encode(report)
-	case "yaml":
-		data, err := yaml.Marshal(report)
-		if err != nil {
-			return err
-		}
-		_, err = out.Write(data)
-		return err
-	}
-	return report.Write(out)
-}
-
 func checkCluster(ctx context.Context, options kube.Options) (*switchover.Report, error) {
-	config, err := options.RESTConfig()
+	reader, err := directClient(options)
 	if err != nil {
 		return nil, err
-	}
-	scheme, err := kube.NewScheme()
-	if err != nil {
-		return nil, err
-	}
-	if err := admissionregistrationv1.AddToScheme(scheme); err != nil {
-		return nil, fmt.Errorf("register API types: %w", err)
-	}
-	reader, err := client.New(config, client.Options{Scheme: scheme})
-	if err != nil {
-		return nil, fmt.Errorf("connect to cluster %s: %w", config.Host, err)
 	}
 	facts, err := readFacts(ctx, reader, options.SystemNamespace)
 	if err != nil {

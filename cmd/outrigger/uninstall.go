@@ -1,6 +1,8 @@
 package main
 
 import (
+	"fmt"
+
 	"github.com/spf13/cobra"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -20,22 +22,31 @@ func newUninstall(shared *flags) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			config, err := options.RESTConfig()
-			if err != nil {
-				return err
-			}
-			scheme, err := kube.NewScheme()
-			if err == nil {
-				err = admissionregistrationv1.AddToScheme(scheme)
-			}
-			if err != nil {
-				return err
-			}
-			direct, err := client.New(config, client.Options{Scheme: scheme})
+			direct, err := directClient(options)
 			if err != nil {
 				return err
 			}
 			return kube.Uninstallation{Client: direct, SystemNamespace: options.SystemNamespace, Out: cmd.OutOrStdout()}.Run(cmd.Context())
 		},
 	}
+}
+
+// directClient reads and writes the API server itself, webhook configurations too.
+func directClient(options kube.Options) (client.Client, error) {
+	config, err := options.RESTConfig()
+	if err != nil {
+		return nil, err
+	}
+	scheme, err := kube.NewScheme()
+	if err != nil {
+		return nil, err
+	}
+	if err := admissionregistrationv1.AddToScheme(scheme); err != nil {
+		return nil, fmt.Errorf("register API types: %w", err)
+	}
+	direct, err := client.New(config, client.Options{Scheme: scheme})
+	if err != nil {
+		return nil, fmt.Errorf("connect to cluster %s: %w", config.Host, err)
+	}
+	return direct, nil
 }

@@ -202,7 +202,7 @@ func TestNativeSidecarsAreNotUpgraded(t *testing.T) {
 		s.Spec.UpdateStrategy.Type = v1alpha1.NotUpdateSidecarSetStrategyType
 		s.Spec.InjectionStrategy.Paused = true
 	})))
-	assert.Equal(t, []string{"note SidecarSet/set: Init container native is a native sidecar: it is injected, and not upgraded in place."}, report.about("native sidecar"))
+	assert.Equal(t, []string{"note SidecarSet/set: Init container native is a native sidecar: Outrigger upgrades it in place."}, report.about("native sidecar"))
 	assert.Equal(t, []string{"note SidecarSet/set: Its injection is paused, and stays so."}, report.about("paused"))
 	assert.Empty(t, report.about("rules"))
 }

@@ -109,7 +109,7 @@ func (c *Check) noteStrategy(set *v1alpha1.SidecarSet) {
 	}
 	for i := range set.Spec.InitContainers {
 		if native := &set.Spec.InitContainers[i]; revision.IsNativeSidecar(&native.Container) {
-			c.find(Note, "native sidecar", objectOf(set), "Init container %s is a native sidecar: it is injected, and not upgraded in place.", native.Name)
+			c.find(Note, "native sidecar", objectOf(set), "Init container %s is a native sidecar: Outrigger upgrades it in place.", native.Name)
 		}
 	}
 }
