@@ -44,9 +44,9 @@ func (c *Cluster) suspendConversion(ctx context.Context) error {
 	return nil
 }
 
-// awaitEstablished waits until a definition is served. kubectl wait fails while the
+// AwaitEstablished waits until a definition is served. kubectl wait fails while the
 // API server has no conditions for it yet.
-func (c *Cluster) awaitEstablished(ctx context.Context, name string) error {
+func (c *Cluster) AwaitEstablished(ctx context.Context, name string) error {
 	direct, err := c.directClient()
 	if err != nil {
 		return err

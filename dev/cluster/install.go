@@ -62,7 +62,7 @@ func (c *Cluster) Apply(ctx context.Context, folder string) error {
 		if !strings.HasPrefix(kind, "customresourcedefinition.") {
 			continue
 		}
-		if err := c.awaitEstablished(ctx, name); err != nil {
+		if err := c.AwaitEstablished(ctx, name); err != nil {
 			return fmt.Errorf("apply %s: %w", folder, err)
 		}
 	}

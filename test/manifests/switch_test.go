@@ -121,11 +121,7 @@ func (s *switching) apply(definition *apiextensionsv1.CustomResourceDefinition, 
 	require.NoError(s.t, err)
 	out, err := s.kubectl(manifest, append(how, "-f", "-")...)
 	if err == nil {
-		// kubectl wait fails while a new definition has no conditions yet.
-		s.await("the definition to be taken up", func() error {
-			_, err := s.kubectl(nil, "wait", "--for=condition=Established", "crd/"+kube.CRDName)
-			return err
-		})
+		require.NoError(s.t, s.cluster.AwaitEstablished(s.ctx, kube.CRDName))
 	}
 	return out, err
 }
