@@ -90,7 +90,10 @@ type upgradeBatch struct {
 	taken       map[protocol.PodReference]bool
 	// Writes before the batch, and its own, that the cache does not show yet.
 	before, own *unseenWrites
-	idle        *idleTimer
+	// listed are the resourceVersions of pods that the API server had when the Lease
+	// was taken over.
+	listed map[protocol.PodReference]string
+	idle   *idleTimer
 }
 
 func (b *upgradeBatch) run(ctx context.Context) error {
@@ -143,12 +146,16 @@ func (b *upgradeBatch) awaitWritesOfOthers(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	b.listed = make(map[protocol.PodReference]string, len(pods))
+	for _, pod := range pods {
+		b.listed[pod.PodReference] = pod.ResourceVersion
+	}
 	b.before.add(pods)
 	return nil
 }
 
 // catchUp finds out what an attempt before this one has done, from the API
-// server: the cache may be behind. What that one may still have on the wire
+// server, or from the cache where that is not behind. What that one may still have on the wire
 // comes first in what is left. Pods of a generation that was left are all taken
 // for written.
 func (b *upgradeBatch) catchUp(ctx context.Context) error {
@@ -175,7 +182,7 @@ func (b *upgradeBatch) catchUpPod(ctx context.Context, reference protocol.PodRef
 	if err != nil {
 		return err
 	}
-	pod, err := b.reader.livePod(ctx, reference)
+	pod, err := b.listedPod(ctx, reference)
 	if err != nil || pod == nil {
 		return err
 	}
@@ -187,6 +194,18 @@ func (b *upgradeBatch) catchUpPod(ctx context.Context, reference protocol.PodRef
 	}
 	b.outcome.wrote(reference, pod.ResourceVersion)
 	return nil
+}
+
+// listedPod is a pod not older than when it was listed. Thousands of reads would keep the
+// rollout waiting for seconds.
+func (b *upgradeBatch) listedPod(ctx context.Context, reference protocol.PodReference) (*corev1.Pod, error) {
+	if version, ok := b.listed[reference]; ok {
+		pod, err := b.reader.cachedPod(ctx, reference)
+		if err != nil || pod != nil && pod.ResourceVersion == version {
+			return pod, err
+		}
+	}
+	return b.reader.livePod(ctx, reference)
 }
 
 // timeLeft is how long slots may still be filled.

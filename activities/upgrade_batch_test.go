@@ -157,6 +157,30 @@ func TestAnAttemptCatchesUpWithTheOneThatWasLost(t *testing.T) {
 	assert.Zero(t, result.Skipped)
 }
 
+// Thousands of reads would keep the rollout waiting. What was written after the list was
+// made is not in question: the lost attempt may still do so at any time.
+func TestAnAttemptReadsOnlyPodsThatTheCacheIsBehindWith(t *testing.T) {
+	var read []string
+	reads := interceptor.Funcs{Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
+		if _, ok := o.(*corev1.Pod); ok {
+			read = append(read, key.Name)
+		}
+		return c.Get(ctx, key, o, opts...)
+	}}
+	behind, known := webPod("behind"), webPod("known")
+	cluster := newTestCluster(t, reads, webSet(3), behind, known, webPod("left"))
+	cluster.edit(known, func() { upgraded(known) })
+	cluster.sync()
+	cluster.edit(behind, func() { upgraded(behind) })
+	b := cluster.batchOf("left", "behind", "known")
+	read, b.writers = nil, 1
+	require.NoError(t, inActivity(t, nil, b.awaitWritesOfOthers))
+	require.NoError(t, inActivity(t, nil, b.catchUp))
+	assert.Equal(t, []string{"behind"}, read)
+	assert.Equal(t, []string{"left"}, selectedNames(b.left))
+	assert.ElementsMatch(t, []string{"behind", "known"}, writtenNames(b.result().Written))
+}
+
 // What the lost attempt wrote cannot be compared with the set any more.
 func TestAnAttemptForAGenerationThatWasLeftTakesAllPodsForWritten(t *testing.T) {
 	set := webSet(2)
