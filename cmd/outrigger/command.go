@@ -110,6 +110,7 @@ func newOperator(shared *flags) *cobra.Command {
 			if o.Temporal, err = roleConnection(&f, keys, "operator"); err != nil {
 				return err
 			}
+			setGCPercent(cacheGCPercent)
 			return traced(cmd.Context(), &o.Temporal.Tracer, "operator", o.Logger, func() error { return operator.Run(cmd.Context(), o) })
 		},
 	}
@@ -146,6 +147,7 @@ func newWorker(shared *flags) *cobra.Command {
 			if o.Temporal, err = roleConnection(&f, keys, "worker"); err != nil {
 				return err
 			}
+			setGCPercent(cacheGCPercent)
 			o.PodUID = os.Getenv("POD_UID")
 			return traced(cmd.Context(), &o.Temporal.Tracer, "worker", o.Logger, func() error { return worker.Run(cmd.Context(), o) })
 		},
