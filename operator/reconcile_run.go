@@ -62,7 +62,7 @@ func (r *reconciler) reconcileReachableRun(ctx context.Context, set *v1alpha1.Si
 	}
 	if !seen.unfinished() && !r.mismatches.take(set.Name) {
 		state.recordFinished(set.Generation)
-		return outcome{}
+		return r.endRun(ctx, set, seen, state, now)
 	}
 	if left := state.untilCheck(seen, now); left > 0 {
 		return outcome{fault: state.fault, requeueAfter: left}
@@ -92,6 +92,39 @@ func (r *reconciler) reconcileReachableRun(ctx context.Context, set *v1alpha1.Si
 	}
 	out.fault = state.fault
 	return out
+}
+
+// endRun has the run of a finished set end. One that fell asleep while its last pods
+// started would learn hours later that they serve.
+func (r *reconciler) endRun(ctx context.Context, set *v1alpha1.SidecarSet, seen *observation, state *runState, now time.Time) outcome {
+	left, known := state.untilEndCheck(set.Generation, now)
+	if known || left > 0 {
+		return outcome{requeueAfter: left}
+	}
+	found, err := r.rollouts.newestRun(ctx, reference(set))
+	if err == nil {
+		state.recordEndCheck(set.Generation, found.open(), now)
+		err = r.wake(ctx, set, seen, found, state)
+	}
+	if err != nil {
+		return r.failed(state, err)
+	}
+	var out outcome
+	if found.open() {
+		out.hold, out.holdKnown = holdOf(set, found)
+	}
+	out.requeueAfter, _ = state.untilEndCheck(set.Generation, now)
+	return out
+}
+
+// wake signals a run that sleeps though it would do something.
+func (r *reconciler) wake(ctx context.Context, set *v1alpha1.SidecarSet, seen *observation, found *run, state *runState) error {
+	if !found.waitsForSignal() || !found.neededBy(seen) || !state.mayWake(r.clock.Now()) {
+		return nil
+	}
+	// The next check finds a run that has ended meanwhile.
+	_, err := r.rollouts.signal(ctx, reference(set), protocol.GenerationSignal, protocol.GenerationInput{Generation: set.Generation})
+	return err
 }
 
 // failed is the outcome of a call that failed.
@@ -128,15 +161,10 @@ func (r *reconciler) reconcileOpenRun(ctx context.Context, set *v1alpha1.Sidecar
 	if err := r.diagnoseRun(ctx, set, found, state); err != nil || found.taskPending() {
 		return err
 	}
-	switch {
-	case found.generationMismatch(set):
+	if found.generationMismatch(set) {
 		return r.correctGeneration(ctx, set, seen, found, state)
-	case found.waitsForSignal() && found.neededBy(seen) && state.mayWake(r.clock.Now()):
-		// The next check finds a run that has ended meanwhile.
-		_, err := r.rollouts.signal(ctx, reference(set), protocol.GenerationSignal, protocol.GenerationInput{Generation: set.Generation})
-		return err
 	}
-	return nil
+	return r.wake(ctx, set, seen, found, state)
 }
 
 // diagnoseRun records the fault of the workers that an open run shows.

@@ -124,10 +124,13 @@ func TestRunsAreWokenForWhatTheyWouldDo(t *testing.T) {
 		{"twins that are looked at", 0, 2, nil, pendingOf(protocol.AwaitMigrationActivity), false},
 		{"nothing", 0, 0, nil, nil, false},
 	} {
-		seen := &observation{plan: rollout.Plan{Pods: make([]protocol.SelectedPod, c.pods), Counts: protocol.Counts{Migrating: 3, Migrated: c.migrated}}}
+		seen := &observation{plan: rollout.Plan{Phase: protocol.PhaseWaiting, Pods: make([]protocol.SelectedPod, c.pods), Counts: protocol.Counts{Migrating: 3, Migrated: c.migrated}}}
 		found := run{hold: c.hold, activities: c.activities}
 		assert.Equal(t, c.want, found.neededBy(seen), c.name)
 	}
+	finished := &observation{plan: rollout.Plan{Phase: protocol.PhaseComplete}}
+	assert.True(t, (&run{}).neededBy(finished), "it ends")
+	assert.False(t, (&run{hold: ann}).neededBy(finished), "it is held")
 }
 
 func TestRunsAreCheckedOftenWhileSomethingChanges(t *testing.T) {

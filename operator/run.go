@@ -66,9 +66,9 @@ func ofMigration(activity *workflow.PendingActivityInfo) bool {
 }
 
 // neededBy reports whether a run that waits for a signal would do something if it were
-// woken: upgrade pods unless it is held, or reset standby twins.
+// woken: end, upgrade pods unless it is held, or reset standby twins.
 func (r *run) neededBy(o *observation) bool {
-	return len(o.plan.Pods) > 0 && r.hold == nil || o.plan.Counts.Migrated > 0 && !r.resets()
+	return r.hold == nil && (len(o.plan.Pods) > 0 || !o.unfinished()) || o.plan.Counts.Migrated > 0 && !r.resets()
 }
 
 // generationMismatch reports whether the run works on another generation than the

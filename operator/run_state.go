@@ -23,6 +23,9 @@ const (
 	heldCheckInterval = 5 * time.Second
 	// idleCheckInterval is for a run without work.
 	idleCheckInterval = 12 * time.Second
+	// endCheckInterval is for the run of a set that is finished, until it has ended.
+	// Nearly all have by the first check.
+	endCheckInterval = 3 * time.Second
 )
 
 const (
@@ -52,6 +55,9 @@ func (s *runStates) of(set *v1alpha1.SidecarSet) *runState {
 	state := s.sets[set.Name]
 	if state == nil || state.uid != set.UID {
 		state = &runState{uid: set.UID, fault: faultOf(set)}
+		if !concernsTemporal(set) {
+			state.ended = set.Generation
+		}
 		s.sets[set.Name] = state
 	}
 	return state
@@ -73,6 +79,10 @@ type runState struct {
 	observedAt time.Time
 	// finished is the newest generation of which nothing was left to do.
 	finished int64
+	// ended is the newest generation whose run has ended since. Others are checked at
+	// endCheckAt.
+	ended      int64
+	endCheckAt time.Time
 	// checkedAt is the time of the last check of the run, checkedCounts and hadWork
 	// what there was to do then, and checkInterval the time to the next one unless
 	// that changes.
@@ -108,6 +118,7 @@ func (s *runState) observeGeneration(generation int64, now time.Time) {
 // recordStart records that a rollout was started or signalled.
 func (s *runState) recordStart(generation int64, now time.Time) {
 	s.started, s.checkedAt, s.checkInterval = generation, now, minCheckInterval
+	s.ended, s.endCheckAt = 0, time.Time{}
 	s.endedAt, s.correctedAt, s.correctionBackoff = time.Time{}, now, minCorrectionBackoff
 }
 
@@ -115,6 +126,27 @@ func (s *runState) recordStart(generation int64, now time.Time) {
 func (s *runState) recordFinished(generation int64) {
 	s.finished, s.endedAt, s.checkedAt = generation, time.Time{}, time.Time{}
 	s.fault, s.faultMayChange, s.tasks = fault{}, false, taskAges{}
+}
+
+// untilEndCheck returns how long the next check can wait whether the run of a finished
+// set has ended; known is true once it has.
+func (s *runState) untilEndCheck(generation int64, now time.Time) (left time.Duration, known bool) {
+	if s.ended == generation {
+		return 0, true
+	}
+	if s.endCheckAt.IsZero() {
+		s.endCheckAt = now.Add(endCheckInterval)
+	}
+	return s.endCheckAt.Sub(now), false
+}
+
+// recordEndCheck records whether the run of a finished set is open.
+func (s *runState) recordEndCheck(generation int64, open bool, now time.Time) {
+	if open {
+		s.endCheckAt = now.Add(endCheckInterval)
+		return
+	}
+	s.ended, s.endCheckAt, s.wakeBackoff = generation, time.Time{}, 0
 }
 
 // untilCheck returns how long the next check can wait.
@@ -143,6 +175,9 @@ func (s *runState) changed(o *observation) bool {
 
 // recordCheck records a check of the run.
 func (s *runState) recordCheck(o *observation, now time.Time) {
+	if o.unfinished() {
+		s.ended, s.endCheckAt = 0, time.Time{}
+	}
 	if s.changed(o) {
 		s.checkInterval, s.wakeBackoff = minCheckInterval, 0
 	} else {

@@ -31,6 +31,7 @@ func TestRuns(t *testing.T) {
 		{"RunsOlderThanTheirHoldAreHeldAgain", e.testMismatchedHold},
 		{"StatusOfAnotherGenerationIsCorrected", e.testNewerStatus},
 		{"SleepingRunsAreWokenWhenPodsMayMove", e.testWake},
+		{"SleepingRunsAreWokenWhenNothingIsLeft", e.testWakeToEnd},
 		{"Spec1_RestartWritesNothing", e.testRestart},
 		{"NothingIsCalledOnceAllIsDone", e.testFinished},
 		{"RunsOfDeletedSetsEnd", e.testDeletedRun},
@@ -151,6 +152,17 @@ func (e *testEnv) testWake(t *testing.T) {
 	e.awaitRun(t, id, func(c *assert.CollectT, found *run) { assert.Equal(c, int64(2), found.generation) })
 	require.EventuallyWithT(t, func(c *assert.CollectT) {
 		assert.Contains(c, e.signals(t, id), int64(2))
+	}, soon, tick)
+}
+
+// The last pods of a rollout may take longer than a run stays awake for them.
+func (e *testEnv) testWakeToEnd(t *testing.T) {
+	name := sleeps + "-last"
+	set := newSet(t, name, "proxy:v1")
+	require.NoError(t, e.Create(t.Context(), set))
+	id := e.await(t, name, isStarted).Status.Rollout.WorkflowID
+	require.EventuallyWithT(t, func(c *assert.CollectT) {
+		assert.Contains(c, e.signals(t, id), int64(1))
 	}, soon, tick)
 }
 

@@ -38,6 +38,20 @@ func TestStuckRolloutsHoldNobodyUp(t *testing.T) {
 	s.within(2)
 }
 
+// An image may take a minute to pull. Who opens the run afterwards wants to see its end.
+func TestARunEndsOnceItsLastPodsServeHoweverLongTheyTake(t *testing.T) {
+	s := newByHandScene(t, 1)
+	s.upgradeTo("side:v2")
+	s.await(func(v witness.View) bool { return v.Updated == 1 })
+	s.awaitStatus("the run to wait", func(status protocol.RolloutStatus) bool { return status.Phase == protocol.PhaseWaiting })
+	s.poll("the run to sleep", func() (asleep bool, err error) {
+		_, working, err := s.histories([]string{s.workflow()})
+		return working == 0, err
+	})
+	s.report("pod-0", "side:v2", "sha256:v2", 1)
+	s.awaitPhase(protocol.PhaseComplete)
+}
+
 // timed is how long a rollout takes.
 func (s *scene) timed(image string) time.Duration {
 	s.t.Helper()
