@@ -85,17 +85,24 @@ func start(t *testing.T) *cluster.Cluster {
 // that it prints. Commands may fail: documents show that, too.
 func shell(t *testing.T, stack *cluster.Cluster, command string) string {
 	t.Helper()
+	out, _ := typed(t, stack, root, command)
+	return out
+}
+
+// typed is what a command prints in a folder; whoever is asked says yes.
+func typed(t *testing.T, stack *cluster.Cluster, folder, command string) (string, error) {
+	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), stepTimeout)
 	defer cancel()
 	bin, err := filepath.Abs(filepath.Join(root, "bin"))
 	require.NoError(t, err)
 	cmd := exec.CommandContext(ctx, "bash", "-c", command)
-	cmd.Dir = root
+	cmd.Dir, cmd.Stdin = folder, strings.NewReader("yes\n")
 	cmd.Env = append(os.Environ(), "PATH="+bin+":"+os.Getenv("PATH"), "KUBECONFIG="+stack.Kubeconfig,
 		"TEMPORAL_ADDRESS="+stack.TemporalAddress, "TEMPORAL_TLS=false", "HOME="+t.TempDir(), "NO_COLOR=1")
 	out, err := cmd.CombinedOutput()
 	if ctx.Err() != nil {
 		out = fmt.Appendf(out, "\n(not ended after %s: %v)", stepTimeout, err)
 	}
-	return string(out)
+	return string(out), err
 }
