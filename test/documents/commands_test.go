@@ -1,0 +1,164 @@
+package documents
+
+import (
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/go-logr/logr"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
+)
+
+// program begins a line that somebody types.
+var program = regexp.MustCompile(`^(sudo )?(apt-get|curl|docker|export|git|go|helm|kubectl|make|openssl|outrigger|source|tcld|temporal|bin/\S+) `)
+
+// commandsOf are what a document has its readers type, in fenced blocks.
+func commandsOf(t *testing.T, document string) (found []step) {
+	t.Helper()
+	blocks, err := sessions(document)
+	require.NoError(t, err)
+	for _, block := range blocks {
+		if block.language == "console" || slices.ContainsFunc(block.lines, func(line string) bool { return strings.HasPrefix(line, "$ ") }) {
+			found = append(found, block.steps()...)
+			continue
+		}
+		if block.language != "" && block.language != "bash" {
+			continue
+		}
+		continued := false
+		for i, line := range block.lines {
+			switch {
+			case continued:
+				found[len(found)-1].command += "\n" + line
+			case program.MatchString(line + " "):
+				found = append(found, step{line: block.line + 1 + i, command: line})
+			default:
+				continue
+			}
+			continued = strings.HasSuffix(line, `\`)
+		}
+	}
+	return found
+}
+
+// manuals are tried from top to bottom, except for what is tried elsewhere.
+func manuals() []string { return []string{"docs/troubleshooting.md", "docs/temporal.md"} }
+
+// places say by which test a command is tried that stands neither in a guide nor in a
+// manual, or why by none.
+func places() []struct{ commands, place string } {
+	return []struct{ commands, place string }{
+		{`make (verify|lint|test|precommit)\b`, "what CI runs, or part of it"},
+		{`make demo\b`, "TestTheDemoIsALineForEachStep"},
+		{`make (kill ROLE=temporal-history-1|stop ROLE=postgres|test-cluster)\b`, "TestTemporalClusterLosesAHistoryHost"},
+		{`make (up|down|start|stop|kill|status|build)\b|source \.run/env|bin/kubectl get nodes`, "TestStackFromUpToDown"},
+		{`make run\b`, "TestRunPlaysTheRolesAgainstAnotherCluster"},
+		{`make (chaos|soak)\b`, "TestSpecHoldsUnderFaults"},
+		{`make bench-`, "not tried: figures want a quiet machine and minutes"},
+		{`(sudo )?make e2e-node\b`, "TestSpec7_7_NoRequestFailsOverFiveHotUpgrades"},
+		{`go test `, "what CI runs, or part of it"},
+		{`apt-get `, "not tried: packages of the machine"},
+		{`(make compose|docker |export KUBECONFIG=\.run/compose|kubectl --kubeconfig kubeconfig )`, "not tried here: make compose-test does, where a container engine runs"},
+		{`outrigger migrate check`, "TestThereAndBack"},
+		{`kubectl sidecarset (plan|status|pause)`, "TestARolloutFromTheFirstLookToTheUndo"},
+		{`helm (install|upgrade|uninstall) `, "TestHelmInstallsUpgradesAndUninstalls"},
+		{`kubectl (-n kruise-system )?(apply|delete|patch crd) `, "TestKubectlInstallsAndUninstallsAsDocumented"},
+		{`kubectl -n kruise-system port-forward `, "not tried: the bundled Temporal needs a node that runs containers"},
+		{`kubectl -n kruise-system create secret generic temporal-api-key`, "TestTemporalIsReachedBySecrets"},
+		{`kubectl get clusterrolebindings `, "TestRightsNeedNotBeAggregated"},
+		{`outrigger codec-server|temporal workflow show .*--codec-endpoint`, "TestTheTemporalCLIReadsEncryptedRunsThroughTheCodecServer"},
+		{`outrigger worker --deployment-name|temporal worker deployment `, "TestVersionsOfWorkers"},
+		{`tcld `, "not tried: Temporal Cloud"},
+		{`make build && install |go install |kubectl krew `, "not tried: a release, or the reader's machine"},
+	}
+}
+
+// placeOf is the first of the places that knows a command.
+func placeOf(command string) (commands, place string) {
+	for _, known := range places() {
+		if regexp.MustCompile(`^(` + known.commands + `)`).MatchString(command) {
+			return known.commands, known.place
+		}
+	}
+	return "", ""
+}
+
+func TestEachCommandOfTheDocumentsHasAPlaceWhereItIsTried(t *testing.T) {
+	tests := testNames(t)
+	used := map[string]bool{}
+	for _, document := range documents(t) {
+		name, err := filepath.Rel(root, document)
+		require.NoError(t, err)
+		// What Chinese pages have is what the English ones have, word by word.
+		if strings.HasPrefix(name, "docs/decisions/") || strings.HasPrefix(name, "docs/zh/") || slices.Contains(guides(), name) {
+			continue
+		}
+		for _, step := range commandsOf(t, document) {
+			commands, place := placeOf(step.command)
+			used[commands] = true
+			assert.True(t, place != "" || slices.Contains(manuals(), name), "%s:%d: nothing tries: %s", name, step.line, step.command)
+			if strings.HasPrefix(place, "Test") {
+				assert.Contains(t, tests, place, "%s:%d", name, step.line)
+			}
+		}
+	}
+	for _, known := range places() {
+		assert.True(t, used[known.commands], "no document has %s", known.commands)
+	}
+}
+
+// testNames are those of all tests of the project.
+func testNames(t *testing.T) map[string]bool {
+	t.Helper()
+	names, declaration := map[string]bool{}, regexp.MustCompile(`(?m)^func (Test\w+)\(t \*testing\.T\)`)
+	err := filepath.WalkDir(root, func(path string, entry fs.DirEntry, err error) error {
+		if err != nil || !strings.HasSuffix(path, "_test.go") {
+			return err
+		}
+		text, err := os.ReadFile(path)
+		for _, found := range declaration.FindAllStringSubmatch(string(text), -1) {
+			names[found[1]] = true
+		}
+		return err
+	})
+	require.NoError(t, err)
+	return names
+}
+
+func TestManualsHaveCommandsThatWork(t *testing.T) {
+	ctrllog.SetLogger(logr.Discard())
+	stack := start(t)
+	// Secrets are made from files of the reader's.
+	folder := t.TempDir()
+	require.NoError(t, os.WriteFile(filepath.Join(folder, "api-key"), []byte("key"), 0o600))
+	run := func(command string) {
+		t.Helper()
+		command = strings.ReplaceAll(command, "temporal-frontend.temporal:7233", stack.TemporalAddress)
+		out, err := typed(t, stack, folder, command)
+		require.NoError(t, err, "$ %s\n%s", command, out)
+	}
+	project, err := filepath.Abs(root)
+	require.NoError(t, err)
+	run("kubectl apply -f " + project + "/examples/quick-start/sidecarset.yaml")
+	run("kubectl wait sidecarset/logs --for=jsonpath='{.status.observedGeneration}'=1 --timeout=1m")
+	run("kubectl apply -f " + project + "/test/documents/testdata/web.yaml")
+	run("kubectl rollout status statefulset/web --timeout=1m")
+	for _, manual := range manuals() {
+		tried := 0
+		for _, step := range commandsOf(t, filepath.Join(root, manual)) {
+			if _, elsewhere := placeOf(step.command); elsewhere != "" {
+				continue
+			}
+			tried++
+			t.Logf("%s:%d: %s", manual, step.line, step.command)
+			run(step.command)
+		}
+		assert.Positive(t, tried, manual)
+	}
+}
