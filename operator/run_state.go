@@ -23,9 +23,11 @@ const (
 	heldCheckInterval = 5 * time.Second
 	// idleCheckInterval is for a run without work.
 	idleCheckInterval = 12 * time.Second
-	// endCheckInterval is for the run of a set that is finished, until it has ended.
-	// Nearly all have by the first check.
-	endCheckInterval = 3 * time.Second
+	// The run of a set that is finished is checked after minEndCheckInterval, by when
+	// nearly all have ended, then after twice as long each time: twins may migrate for
+	// hours.
+	minEndCheckInterval = 3 * time.Second
+	maxEndCheckInterval = 5 * time.Minute
 )
 
 const (
@@ -80,9 +82,10 @@ type runState struct {
 	// finished is the newest generation of which nothing was left to do.
 	finished int64
 	// ended is the newest generation whose run has ended since. Others are checked at
-	// endCheckAt.
-	ended      int64
-	endCheckAt time.Time
+	// endCheckAt, and endCheckInterval after that.
+	ended            int64
+	endCheckAt       time.Time
+	endCheckInterval time.Duration
 	// checkedAt is the time of the last check of the run, checkedCounts and hadWork
 	// what there was to do then, and checkInterval the time to the next one unless
 	// that changes.
@@ -135,7 +138,7 @@ func (s *runState) untilEndCheck(generation int64, now time.Time) (left time.Dur
 		return 0, true
 	}
 	if s.endCheckAt.IsZero() {
-		s.endCheckAt = now.Add(endCheckInterval)
+		s.endCheckAt, s.endCheckInterval = now.Add(minEndCheckInterval), 2*minEndCheckInterval
 	}
 	return s.endCheckAt.Sub(now), false
 }
@@ -143,7 +146,7 @@ func (s *runState) untilEndCheck(generation int64, now time.Time) (left time.Dur
 // recordEndCheck records whether the run of a finished set is open.
 func (s *runState) recordEndCheck(generation int64, open bool, now time.Time) {
 	if open {
-		s.endCheckAt = now.Add(endCheckInterval)
+		s.endCheckAt, s.endCheckInterval = now.Add(s.endCheckInterval), min(2*s.endCheckInterval, maxEndCheckInterval)
 		return
 	}
 	s.ended, s.endCheckAt, s.wakeBackoff = generation, time.Time{}, 0
