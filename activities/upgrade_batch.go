@@ -114,6 +114,7 @@ func (b *upgradeBatch) run(ctx context.Context) error {
 			return err
 		}
 	}
+	b.listed = nil
 	err := b.poller.poll(ctx, b.input.SidecarSet.Name, func() (time.Duration, error) { return b.refill(writing) })
 	if failed := b.pool.wait(); failed != nil {
 		return failed
