@@ -75,8 +75,11 @@ func (w *world) finish(ctx context.Context) error {
 
 // mend has a set roll out to all of its pods.
 func (w *world) mend(ctx context.Context, name string) error {
-	err := w.labelBack(ctx, name)
-	if err != nil {
+	if err := w.labelBack(ctx, name); err != nil {
+		return err
+	}
+	// One that could not be made again in its fault.
+	if err := w.create(ctx, newSet(name, "v1")); err != nil {
 		return err
 	}
 	fields := `{"op":"add","path":"/spec/updateStrategy/paused","value":false},{"op":"add","path":"/spec/updateStrategy/partition","value":0},

@@ -96,8 +96,13 @@ func (w *world) remake(ctx context.Context, f Fault) error {
 	last(ctx, f)
 	again := newSet(f.Target, "")
 	again.Spec = set.Spec
+	return w.create(ctx, again)
+}
+
+// create makes a set, unless it is there.
+func (w *world) create(ctx context.Context, set *v1alpha1.SidecarSet) error {
 	return w.insist(ctx, func(ctx context.Context) error {
-		err := w.kube.Create(ctx, again.DeepCopy())
+		err := w.kube.Create(ctx, set.DeepCopy())
 		if apierrors.IsAlreadyExists(err) {
 			return nil
 		}
