@@ -156,9 +156,9 @@ func (b *upgradeBatch) awaitWritesOfOthers(ctx context.Context) error {
 }
 
 // catchUp finds out what an attempt before this one has done, from the API
-// server, or from the cache where that is not behind. What that one may still have on the wire
-// comes first in what is left. Pods of a generation that was left are all taken
-// for written.
+// server, or from the cache where that is not behind. What that one may still have
+// on the wire comes first in what is left. Pods of a generation that was left are
+// all taken for written.
 func (b *upgradeBatch) catchUp(ctx context.Context) error {
 	looks, looking := newPool(ctx, b.writers, errStopping)
 	for _, chosen := range b.left {

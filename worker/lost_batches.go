@@ -2,6 +2,8 @@ package worker
 
 import (
 	"context"
+	"errors"
+	"slices"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -28,15 +30,19 @@ type lostBatches struct {
 func (l *lostBatches) giveAway(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, protocol.HeartbeatTimeout)
 	defer cancel()
-	for _, batch := range l.find(ctx) {
-		l.retry(ctx, func() error {
+	lost := l.find(ctx)
+	l.retry(ctx, func() error {
+		var failed []error
+		lost = slices.DeleteFunc(lost, func(batch activities.LostBatch) bool {
 			given, err := batch.End(ctx, l.end)
 			if given {
 				l.log.Info("gave away a batch that was lost with the process before this one", "lease", batch.Lease)
 			}
-			return err
+			failed = append(failed, err)
+			return err == nil
 		})
-	}
+		return errors.Join(failed...)
+	})
 }
 
 func (l *lostBatches) find(ctx context.Context) (found []activities.LostBatch) {

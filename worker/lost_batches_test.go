@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/go-logr/logr"
 	"github.com/stretchr/testify/assert"
@@ -38,6 +40,27 @@ func TestNoTaskIsTakenBeforeLostBatchesAreKnown(t *testing.T) {
 	case answers <- nil:
 	}
 	<-hosting
+}
+
+// A Lease may hold what the server takes for no task.
+func TestALostBatchThatCannotBeGivenAwayHoldsUpNoOther(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var asked []time.Time
+		lost := lostBatches{log: logr.Discard(), known: make(chan struct{})}
+		lost.read = func(context.Context) ([]activities.LostBatch, error) {
+			return []activities.LostBatch{{Lease: "edited"}, {Lease: "lost"}}, nil
+		}
+		lost.end = func(context.Context, []byte, error) error {
+			if asked = append(asked, time.Now()); len(asked) == 1 {
+				return errors.New("no task")
+			}
+			return nil
+		}
+		lost.giveAway(t.Context())
+		require.Len(t, asked, 3)
+		assert.Equal(t, asked[0], asked[1], "the other one waits")
+		assert.Equal(t, asked[0].Add(lostBatchInterval), asked[2], "it is tried again")
+	})
 }
 
 func TestAWorkerThatMayNotListLeasesDoesNotWait(t *testing.T) {
