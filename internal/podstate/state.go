@@ -58,38 +58,31 @@ func (s State) Waits() bool {
 // Of compares a pod with the version. Annotations that cannot be read are an
 // error that names the pod's annotation.
 func (v *Version) Of(pod *corev1.Pod) (State, error) {
-	hashes, err := record.Hashes(pod.Annotations)
+	read, err := record.Read(pod.Annotations)
 	if err != nil {
 		return State{}, err
 	}
-	blank, err := record.HashesWithoutImage(pod.Annotations)
-	if err != nil {
-		return State{}, err
-	}
-	states, err := record.InPlaceStates(pod.Annotations)
-	if err != nil {
-		return State{}, err
-	}
-	active, err := record.ActiveContainers(pod.Annotations)
-	if err != nil {
-		return State{}, err
-	}
-	newest, touched := states[v.Set]
+	return v.OfRecord(pod, read), nil
+}
+
+// OfRecord is Of for a pod whose record was read.
+func (v *Version) OfRecord(pod *corev1.Pod, read *record.Record) State {
+	newest, touched := read.States[v.Set]
 	state := State{
-		Complete:   v.complete(pod, active),
-		Updated:    hashes[v.Set].Hash == v.Hash,
-		Upgradable: blank[v.Set].Hash == v.HashWithoutImage,
+		Complete:   v.complete(pod, read.Active),
+		Updated:    read.Hashes[v.Set].Hash == v.Hash,
+		Upgradable: read.HashesWithoutImage[v.Set].Hash == v.HashWithoutImage,
 		Touched:    touched,
 		Moved:      touched && newest.Revision == v.Hash,
 	}
-	standbys := v.standbysToReset(pod, active)
+	standbys := v.standbysToReset(pod, read.Active)
 	state.Ready = ready(pod) && len(standbys) == 0
 	state.Consistent, state.Failed = v.taken(pod, newest)
 	state.Migrating = len(standbys) > 0
 	state.Migrated = state.Migrating && state.Consistent && othersReady(pod, standbys)
 	state.UnavailableBefore = touched && unavailableBefore(pod, v.Set)
 	state.FalseConditionDue, state.TrueConditionDue = conditionDue(pod, v.Set, state)
-	return state, nil
+	return state
 }
 
 // unavailableBefore compares the kubelet's times with each other alone: the

@@ -9,6 +9,7 @@ import (
 	"github.com/outrigger/outrigger/api/v1alpha1"
 	"github.com/outrigger/outrigger/internal/match"
 	"github.com/outrigger/outrigger/internal/podstate"
+	"github.com/outrigger/outrigger/internal/record"
 )
 
 // Pod is a matched pod with its state towards the set's version.
@@ -27,7 +28,7 @@ func (p *Pod) Reference() protocol.PodReference {
 // asked only when the set selects namespaces by label; its failure is an error,
 // never "not matched".
 func Population(set *v1alpha1.SidecarSet, pods []*corev1.Pod, namespaceLabels func(string) (map[string]string, error)) ([]Pod, error) {
-	return new(setCache).population(set, pods, namespaceLabels)
+	return (&setCache{records: &record.Reader{}}).population(set, pods, namespaceLabels)
 }
 
 func namespaceFilter(scope match.Scope, labels func(string) (map[string]string, error)) func(string) (bool, error) {

@@ -16,6 +16,8 @@ import (
 // PopulationCache keeps the state of each set's pods, so that a plan evaluates
 // only those that changed. The zero value is ready for use, also concurrently.
 type PopulationCache struct {
+	records record.Reader
+
 	mu   sync.Mutex
 	sets map[string]*lockedSetCache
 }
@@ -50,7 +52,7 @@ func (c *PopulationCache) of(set string) *lockedSetCache {
 		c.sets = map[string]*lockedSetCache{}
 	}
 	if c.sets[set] == nil {
-		c.sets[set] = &lockedSetCache{}
+		c.sets[set] = &lockedSetCache{cache: setCache{records: &c.records}}
 	}
 	return c.sets[set]
 }
@@ -65,6 +67,7 @@ func (c *PopulationCache) Forget(set string) {
 // setCache holds the states of one set's pods towards one version of it. It is
 // not for concurrent use.
 type setCache struct {
+	records    *record.Reader
 	uid        types.UID
 	generation int64
 	hash       string
@@ -132,7 +135,7 @@ func (c *setCache) moving(set *v1alpha1.SidecarSet, pods []*corev1.Pod) (n int, 
 func (c *setCache) invalidate(set *v1alpha1.SidecarSet, pods int) {
 	hash := set.Annotations[v1alpha1.HashAnnotation]
 	if c.uid != set.UID || c.generation != set.Generation || c.hash != hash || len(c.states) > 2*pods {
-		*c = setCache{uid: set.UID, generation: set.Generation, hash: hash, states: make(map[types.UID]cachedState, pods)}
+		*c = setCache{records: c.records, uid: set.UID, generation: set.Generation, hash: hash, states: make(map[types.UID]cachedState, pods)}
 	}
 }
 
@@ -144,8 +147,10 @@ func (c *setCache) state(set string, scope match.Scope, version *podstate.Versio
 	if match.Active(pod) && record.Injected(pod.Annotations, set) {
 		// A pod whose annotations cannot be read stops nobody else: it is
 		// not managed until somebody mends it.
-		state, err := version.Of(pod)
-		fresh.state, fresh.member = state, err == nil && state.Complete && scope.Labels(pod.Labels)
+		if read, err := c.records.Read(pod.Annotations); err == nil {
+			fresh.state = version.OfRecord(pod, read)
+			fresh.member = fresh.state.Complete && scope.Labels(pod.Labels)
+		}
 	}
 	c.states[pod.UID] = fresh
 	return fresh

@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/outrigger/outrigger/api/v1alpha1"
+	"github.com/outrigger/outrigger/internal/record"
 )
 
 func populationSet() *v1alpha1.SidecarSet {
@@ -90,9 +91,9 @@ func BenchmarkPopulation(b *testing.B) {
 		pods[i] = member(fmt.Sprintf("p%d", i))
 	}
 	for name, cache := range map[string]func() *setCache{
-		"first look": func() *setCache { return &setCache{} },
+		"first look": func() *setCache { return &setCache{records: &record.Reader{}} },
 		"nothing changed": func() func() *setCache {
-			m := &setCache{}
+			m := &setCache{records: &record.Reader{}}
 			return func() *setCache { return m }
 		}(),
 	} {
