@@ -13,6 +13,10 @@ import (
 // remembered anew: what objects share stays shared, and what has gone is freed.
 const internLimit = 1 << 12
 
+// longestShared is the longest value of an annotation that is shared, in bytes: each may
+// be remembered for longer than its object.
+const longestShared = 1 << 10
+
 // interner has cached objects share what they have in common: the pods of one workload
 // differ in little. Shared values must not be changed, like all that is cached. It is safe
 // for concurrent use.
@@ -54,8 +58,9 @@ func makeRoom[K comparable, V any](known map[K]V) {
 	}
 }
 
-// keys returns the map with shared keys and its own values.
-func (n *interner) keys(own map[string]string) map[string]string {
+// annotations returns a map of the object's own with shared keys and values: pods that are
+// written in one second have the same record.
+func (n *interner) annotations(own map[string]string) map[string]string {
 	if own == nil {
 		return nil
 	}
@@ -63,6 +68,9 @@ func (n *interner) keys(own map[string]string) map[string]string {
 	defer n.mu.Unlock()
 	kept := make(map[string]string, len(own))
 	for key, value := range own {
+		if len(value) <= longestShared {
+			value = n.share(value)
+		}
 		kept[n.share(key)] = value
 	}
 	return kept

@@ -32,7 +32,7 @@ func (t *podTransform) strip(o any) (any, error) {
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: t.interned.text(pod.Namespace), Name: pod.Name, UID: pod.UID, ResourceVersion: pod.ResourceVersion,
 			CreationTimestamp: pod.CreationTimestamp, DeletionTimestamp: pod.DeletionTimestamp,
-			Labels: t.interned.labels(pod.Labels), Annotations: t.interned.keys(pod.Annotations),
+			Labels: t.interned.labels(pod.Labels), Annotations: t.interned.annotations(pod.Annotations),
 		},
 		Spec: corev1.PodSpec{
 			NodeName:       t.interned.text(pod.Spec.NodeName),

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 	"time"
+	"unsafe"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -178,6 +179,19 @@ func TestPodsOfOneWorkloadShareLabelsAndContainers(t *testing.T) {
 	require.LessOrEqual(t, len(shared.texts), internLimit)
 	require.LessOrEqual(t, len(shared.labelMaps), internLimit)
 	require.LessOrEqual(t, len(shared.containerSet), internLimit)
+}
+
+func TestPodsOfOneSecondShareTheirRecord(t *testing.T) {
+	shared := newInterner()
+	record := func() map[string]string {
+		return map[string]string{v1alpha1.HashAnnotation: strings.Clone(`{"logs":{"hash":"1"}}`), "long": strings.Repeat("x", longestShared+1)}
+	}
+	first, second := shared.annotations(record()), shared.annotations(record())
+	require.Equal(t, record(), first)
+	require.Same(t, unsafe.StringData(first[v1alpha1.HashAnnotation]), unsafe.StringData(second[v1alpha1.HashAnnotation]))
+	require.NotSame(t, unsafe.StringData(first["long"]), unsafe.StringData(second["long"]), "what is remembered takes bounded memory")
+	second["own"] = "1"
+	require.NotContains(t, first, "own", "each pod has a map of its own")
 }
 
 func TestOfANamespaceTheLabelsAreCached(t *testing.T) {
