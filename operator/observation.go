@@ -1,11 +1,9 @@
 package operator
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -53,10 +51,6 @@ func (r *reconciler) observe(ctx context.Context, set *v1alpha1.SidecarSet, pods
 		seen.invalid = err
 		return seen
 	}
-	// Caches list in no order, but the same pods must give the same message.
-	slices.SortFunc(matched, func(a, b rollout.Pod) int {
-		return cmp.Or(strings.Compare(a.Pod.Namespace, b.Pod.Namespace), strings.Compare(a.Pod.Name, b.Pod.Name))
-	})
 	if seen.plan, seen.invalid = rollout.Next(set, matched, nil); seen.invalid != nil {
 		return seen
 	}
@@ -68,20 +62,21 @@ func (r *reconciler) observe(ctx context.Context, set *v1alpha1.SidecarSet, pods
 	return seen
 }
 
-func findBroken(set *v1alpha1.SidecarSet, sorted []rollout.Pod) (brokenPods, error) {
+// findBroken gives the same answer in whatever order the cache lists the pods.
+func findBroken(set *v1alpha1.SidecarSet, pods []rollout.Pod) (brokenPods, error) {
 	version, err := podstate.NewVersion(set)
 	if err != nil {
 		return brokenPods{}, err
 	}
 	var broken brokenPods
-	for i := range sorted {
-		failed := version.FailedStart(sorted[i].Pod)
+	for i := range pods {
+		failed := version.FailedStart(pods[i].Pod)
 		if failed == nil {
 			continue
 		}
 		broken.count++
-		if broken.count == 1 {
-			broken.reason, broken.example = startFailureReason(failed.Reason), sorted[i].Reference().String()
+		if name := pods[i].Reference().String(); broken.count == 1 || name < broken.example {
+			broken.reason, broken.example = startFailureReason(failed.Reason), name
 			broken.detail = fmt.Sprintf("container %s: %s, image %s", failed.Container, failed.Reason, failed.Image)
 		}
 	}
