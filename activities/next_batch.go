@@ -11,14 +11,6 @@ import (
 	"github.com/outrigger/outrigger/internal/rollout"
 )
 
-// Slots that become free within the batch window go into one batch, so that it is
-// worth its dozen events in the history. The window grows with the slots of the
-// set, up to maxBatchWindow.
-const (
-	maxBatchWindow     = 250 * time.Millisecond
-	batchWindowPerSlot = 5 * time.Millisecond
-)
-
 // NextBatch waits until pods of the generation can be upgraded and returns
 // them, or says why none will be. It upgrades nothing. While pods move it goes
 // on, NextBatchPoll long at most; once nothing has moved for idleTimeout it
@@ -146,14 +138,15 @@ func (n *nextBatch) batchWindow(plan *rollout.Plan) time.Duration {
 		return 0
 	case len(plan.Pods) == 0:
 		return 0
-	case plan.IsWorthHandingOut():
+	}
+	window := plan.BatchWindow()
+	if window == 0 {
 		return 0
 	}
 	if n.firstFree.IsZero() {
 		n.firstFree = n.clock.Now()
 	}
-	longest := min(maxBatchWindow, time.Duration(plan.Slots)*batchWindowPerSlot)
-	return max(longest-n.clock.Since(n.firstFree), 0)
+	return max(window-n.clock.Since(n.firstFree), 0)
 }
 
 // migrationWindow ends the wait when a pod could be reset for heartbeatInterval and the

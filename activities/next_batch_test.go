@@ -150,7 +150,7 @@ func TestSmallBatchesWaitForMorePodsWithinTheBatchWindow(t *testing.T) {
 	result, again, err := next.look(t.Context())
 	require.NoError(t, err)
 	assert.Equal(t, []string{"free"}, selectedNames(result.Pods))
-	assert.Equal(t, slots*batchWindowPerSlot, again)
+	assert.Equal(t, slots*5*time.Millisecond, again)
 	cluster.clock.Step(again)
 	_, again, err = next.look(t.Context())
 	require.NoError(t, err)

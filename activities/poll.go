@@ -8,17 +8,12 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/outrigger/outrigger/api/protocol"
+	"github.com/outrigger/outrigger/internal/rollout"
 )
 
-const (
-	// replanInterval is the shortest pause between two plans. Planning may take
-	// one part of the time in replanShare.
-	replanInterval = 50 * time.Millisecond
-	replanShare    = 4
-	// idleTimeout is how long an activity stays although nothing moves. Longer
-	// waits are the workflow's, which takes no slot of a worker.
-	idleTimeout = 5 * time.Second
-)
+// idleTimeout is how long an activity stays although nothing moves. Longer waits are
+// the workflow's, which takes no slot of a worker.
+const idleTimeout = 5 * time.Second
 
 // poller looks at a set again and again.
 type poller struct {
@@ -40,7 +35,7 @@ func (p *poller) poll(ctx context.Context, set string, look func() (again time.D
 			return err
 		}
 		// A storm of events must not mean looking without pause.
-		if err := p.sleep(ctx, max(replanInterval, (replanShare-1)*p.clock.Since(began))); err != nil {
+		if err := p.sleep(ctx, rollout.Pause(p.clock.Since(began))); err != nil {
 			return err
 		}
 		select {
@@ -52,6 +47,25 @@ func (p *poller) poll(ctx context.Context, set string, look func() (again time.D
 			return ctx.Err()
 		case <-activity.GetWorkerStopChannel(ctx):
 			return errStopping
+		}
+	}
+}
+
+// await looks for a condition now and after each change about a set, and reports whether
+// it held in time.
+func (p *poller) await(ctx context.Context, set string, atMost time.Duration, look func() (bool, error)) (bool, error) {
+	changed, done := p.changes.Wait(set)
+	defer done()
+	for end := p.clock.After(atMost); ; {
+		if held, err := look(); err != nil || held {
+			return held, err
+		}
+		select {
+		case <-changed:
+		case <-end:
+			return false, nil
+		case <-ctx.Done():
+			return false, ctx.Err()
 		}
 	}
 }

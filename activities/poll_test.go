@@ -11,6 +11,7 @@ import (
 	clocktesting "k8s.io/utils/clock/testing"
 
 	"github.com/outrigger/outrigger/api/protocol"
+	"github.com/outrigger/outrigger/internal/rollout"
 )
 
 // polling is a poll in the background. Each look waits until it is answered.
@@ -70,7 +71,7 @@ func (p *polling) look(again time.Duration) {
 	p.t.Helper()
 	p.answer(again)
 	p.await(p.timers + 1)
-	p.clock.Step(replanInterval)
+	p.clock.Step(rollout.MinPause)
 	p.timers++
 	p.await(p.timers)
 }
@@ -121,7 +122,7 @@ func TestPlanningTakesAShareOfTheTime(t *testing.T) {
 	p.clock.Step(time.Second)
 	p.looks <- time.Hour
 	p.await(2)
-	p.clock.Step((replanShare-1)*time.Second - time.Millisecond)
+	p.clock.Step((rollout.MaxShare-1)*time.Second - time.Millisecond)
 	assert.Equal(t, 2, p.clock.Waiters(), "the pause goes on")
 	p.clock.Step(time.Millisecond)
 	p.answer(0)

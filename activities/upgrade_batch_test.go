@@ -15,6 +15,7 @@ import (
 
 	"github.com/outrigger/outrigger/api/protocol"
 	"github.com/outrigger/outrigger/api/v1alpha1"
+	"github.com/outrigger/outrigger/internal/rollout"
 )
 
 // batchOf is an UpgradeBatch of pods whose run holds the Lease.
@@ -284,7 +285,7 @@ func TestUpgradeBatchSaysWhatItWroteHoweverItEnds(t *testing.T) {
 		// Heartbeats, the end of the poll, and the pause after the first look.
 		require.Eventually(t, func() bool { return cluster.clock.Waiters() == 3 }, 10*time.Second, time.Millisecond)
 		require.Eventually(t, func() bool { return cluster.images()["a"] == "side:v2" }, 10*time.Second, time.Millisecond)
-		cluster.clock.Step(replanInterval)
+		cluster.clock.Step(rollout.MinPause)
 		close(stopping)
 		assert.Equal(t, []string{"a"}, <-written)
 		assert.True(t, held(t, leaseOf(cluster.Activities, "one")), "the run goes on")

@@ -18,12 +18,8 @@ import (
 // What the activities do, in their terms (activities/poll.go, next_batch.go,
 // upgrade_batch.go), and what a task costs on the local stack.
 const (
-	replanInterval     = 20 * time.Millisecond
-	replanShare        = 10
-	refillTime         = 30 * time.Second
-	maxBatchWindow     = 250 * time.Millisecond
-	batchWindowPerSlot = 5 * time.Millisecond
-	lookInterval       = time.Second
+	refillTime   = 30 * time.Second
+	lookInterval = time.Second
 	// dispatch is how long a workflow task and an activity task take to reach a worker.
 	dispatch = 20 * time.Millisecond
 	// watchDelay is how long a write takes to be shown by the cache.
@@ -142,20 +138,12 @@ func (s *simulation) nextBatch() (rollout.Plan, error) {
 			if firstFree.IsZero() {
 				firstFree = s.now
 			}
-			if wait = batchWindow(&plan) - s.now.Sub(firstFree); wait <= 0 {
+			if wait = plan.BatchWindow() - s.now.Sub(firstFree); wait <= 0 {
 				return plan, nil
 			}
 		}
 		s.sleep(wait)
 	}
-}
-
-// batchWindow is how long to wait for more pods, as in production.
-func batchWindow(plan *rollout.Plan) time.Duration {
-	if plan.IsWorthHandingOut() {
-		return 0
-	}
-	return min(maxBatchWindow, time.Duration(plan.Slots)*batchWindowPerSlot)
 }
 
 func (s *simulation) upgradeBatch(batch rollout.Plan) error {
@@ -216,7 +204,7 @@ func (s *simulation) planTime() time.Duration {
 
 // sleep passes the pause between two looks, and then waits for a change.
 func (s *simulation) sleep(atMost time.Duration) {
-	s.advance(s.now.Add(max(replanInterval, (replanShare-1)*s.planTime())))
+	s.advance(s.now.Add(rollout.Pause(s.planTime())))
 	if until := s.now.Add(atMost); len(s.events) > 0 && s.events[0].at.Before(until) {
 		s.advance(s.events[0].at)
 	} else {

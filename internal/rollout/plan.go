@@ -42,13 +42,6 @@ type Plan struct {
 	candidates []candidate
 }
 
-// IsWorthHandingOut reports whether the plan's pods are worth a batch: it has a
-// reserve, which fills later slots, or takes two thirds of what may move. A plan
-// of fewer pods is worth a short wait for more slots.
-func (p *Plan) IsWorthHandingOut() bool {
-	return len(p.Reserve) > 0 || len(p.Pods) == MaxBatch || 3*len(p.Pods) >= 2*min(p.Slots, p.Counts.Remaining)
-}
-
 func (p *Plan) count(pod *Pod) {
 	if pod.Ready {
 		p.Counts.Ready++

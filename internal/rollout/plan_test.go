@@ -26,6 +26,6 @@ func TestABatchIsWorthHandingOutWithAReserveOrMostOfWhatMayMove(t *testing.T) {
 			Pods: make([]protocol.SelectedPod, c.pods), Reserve: make([]protocol.SelectedPod, c.reserve),
 			Slots: c.slots, Counts: protocol.Counts{Remaining: c.remaining},
 		}
-		assert.Equal(t, c.want, plan.IsWorthHandingOut(), c.name)
+		assert.Equal(t, c.want, plan.isWorthHandingOut(), c.name)
 	}
 }

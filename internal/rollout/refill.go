@@ -1,6 +1,10 @@
 package rollout
 
-import "github.com/outrigger/outrigger/api/protocol"
+import (
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/outrigger/outrigger/api/protocol"
+)
 
 // Refill is what a batch may do next, by a plan made now.
 type Refill struct {
@@ -21,7 +25,7 @@ func (p *Plan) Refill(left []protocol.SelectedPod, tried map[protocol.PodReferen
 	candidates := p.candidatesAmong(left)
 	slots, quota := max(p.Free-unseen, 0), max(p.Counts.Remaining-unseen, 0)
 	for _, chosen := range left {
-		pod := candidates[chosen.PodReference]
+		pod := candidates[chosen.UID]
 		switch {
 		case pod == nil || pod.Waits() || quota == 0 || pod.Ready && slots == 0:
 			refill.Left = append(refill.Left, chosen)
@@ -36,23 +40,23 @@ func (p *Plan) Refill(left []protocol.SelectedPod, tried map[protocol.PodReferen
 	return refill
 }
 
-func (p *Plan) candidatesAmong(pods []protocol.SelectedPod) map[protocol.PodReference]*Pod {
-	found := make(map[protocol.PodReference]*Pod, len(pods))
+func (p *Plan) candidatesAmong(pods []protocol.SelectedPod) map[types.UID]*Pod {
+	found := make(map[types.UID]*Pod, len(pods))
 	for _, pod := range pods {
-		found[pod.PodReference] = nil
+		found[pod.UID] = nil
 	}
 	for i := range p.candidates {
 		pod := p.candidates[i].Pod
-		if _, ok := found[pod.Reference()]; ok {
-			found[pod.Reference()] = pod
+		if _, ok := found[pod.UID]; ok {
+			found[pod.UID] = pod
 		}
 	}
 	return found
 }
 
-func (p *Plan) offersOthers(held map[protocol.PodReference]*Pod, tried map[protocol.PodReference]bool) bool {
+func (p *Plan) offersOthers(held map[types.UID]*Pod, tried map[protocol.PodReference]bool) bool {
 	for _, pod := range p.Pods {
-		if _, ok := held[pod.PodReference]; !ok && !tried[pod.PodReference] {
+		if _, ok := held[pod.UID]; !ok && !tried[pod.PodReference] {
 			return true
 		}
 	}
