@@ -2,6 +2,7 @@ package activities
 
 import (
 	"context"
+	"sync/atomic"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -37,10 +38,15 @@ type testCluster struct {
 type podInformer struct {
 	cache.Cache
 	toolscache.SharedIndexInformer
+	// version is the resourceVersion that it shows; API servers always give one, the fake
+	// one does not.
+	version *atomic.Value
 }
 
+func (i podInformer) LastSyncResourceVersion() string { return i.version.Load().(string) }
+
 func (i podInformer) GetInformer(context.Context, client.Object, ...cache.InformerGetOption) (cache.Informer, error) {
-	return i.SharedIndexInformer, nil
+	return i, nil
 }
 
 // Get answers from the cache for pods.
@@ -67,7 +73,8 @@ func newTestCluster(t *testing.T, calls interceptor.Funcs, set *v1alpha1.Sidecar
 		objects = append(objects, pod)
 	}
 	a, clock := newActivities(t, calls, objects...)
-	informer := podInformer{SharedIndexInformer: toolscache.NewSharedIndexInformer(nil, &corev1.Pod{}, 0, toolscache.Indexers{})}
+	informer := podInformer{SharedIndexInformer: toolscache.NewSharedIndexInformer(nil, &corev1.Pod{}, 0, toolscache.Indexers{}), version: new(atomic.Value)}
+	informer.version.Store("")
 	index, err := kube.IndexPods(t.Context(), informer)
 	require.NoError(t, err)
 	a.Cache, a.Index, a.Writers = informer, index, 2

@@ -122,6 +122,21 @@ func readPod(ctx context.Context, from client.Reader, reference protocol.PodRefe
 	return &pod, nil
 }
 
+// podsVersion is the resourceVersion of all pods, as the API server has them now.
+func (r *reader) podsVersion(ctx context.Context) (string, error) {
+	pods := newPodList()
+	if err := r.live.List(ctx, pods, client.Limit(1)); err != nil {
+		return "", fmt.Errorf("list pods: %w", err)
+	}
+	return pods.ResourceVersion, nil
+}
+
+func newPodList() *metav1.PartialObjectMetadataList {
+	pods := &metav1.PartialObjectMetadataList{}
+	pods.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("PodList"))
+	return pods
+}
+
 // livePods lists the pods that a set was injected into, as the API server has
 // them.
 func (r *reader) livePods(ctx context.Context, set *v1alpha1.SidecarSet) ([]protocol.WrittenPod, error) {
@@ -141,8 +156,7 @@ func (r *reader) livePods(ctx context.Context, set *v1alpha1.SidecarSet) ([]prot
 // all of a large cluster would take more memory than the cache.
 func (r *reader) listLive(ctx context.Context, injected func(annotations map[string]string) bool, options ...client.ListOption) (found []protocol.WrittenPod, err error) {
 	for next := ""; ; {
-		pods := &metav1.PartialObjectMetadataList{}
-		pods.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("PodList"))
+		pods := newPodList()
 		if err := r.live.List(ctx, pods, append(slices.Clone(options), client.Limit(pageSize), client.Continue(next))...); err != nil {
 			return nil, fmt.Errorf("list pods: %w", err)
 		}

@@ -90,10 +90,11 @@ type upgradeBatch struct {
 	taken       map[protocol.PodReference]bool
 	// Writes before the batch, and its own, that the cache does not show yet.
 	before, own *unseenWrites
-	// listed are the resourceVersions of pods that the API server had when the Lease
-	// was taken over.
-	listed map[protocol.PodReference]string
-	idle   *idleTimer
+	// current is set while the cache is known to show all that others wrote; without, listed
+	// are the resourceVersions that the API server had of the pods.
+	current bool
+	listed  map[protocol.PodReference]string
+	idle    *idleTimer
 }
 
 func (b *upgradeBatch) run(ctx context.Context) error {
@@ -114,7 +115,7 @@ func (b *upgradeBatch) run(ctx context.Context) error {
 			return err
 		}
 	}
-	b.listed = nil
+	b.current, b.listed = false, nil
 	err := b.poller.poll(ctx, b.input.SidecarSet.Name, func() (time.Duration, error) { return b.refill(writing) })
 	if failed := b.pool.wait(); failed != nil {
 		return failed
@@ -123,90 +124,6 @@ func (b *upgradeBatch) run(ctx context.Context) error {
 		return nil
 	}
 	return err
-}
-
-// acquireLease makes the run the one that upgrades pods. In the place of another,
-// it first has the cache show whatever that one may have written; so it does when
-// an attempt before was lost, perhaps on taking over.
-func (b *upgradeBatch) acquireLease(ctx context.Context, attempt int32) error {
-	if attempt == 1 {
-		return b.fence.lease.acquire(ctx, b.awaitWritesOfOthers)
-	}
-	if err := b.fence.lease.acquire(ctx, func(context.Context) error { return nil }); err != nil {
-		return err
-	}
-	return b.awaitWritesOfOthers(ctx)
-}
-
-func (b *upgradeBatch) awaitWritesOfOthers(ctx context.Context) error {
-	set, err := b.reader.set(ctx, b.input.SidecarSet)
-	if err != nil || set == nil {
-		return err
-	}
-	pods, err := b.reader.livePods(ctx, set)
-	if err != nil {
-		return err
-	}
-	b.listed = make(map[protocol.PodReference]string, len(pods))
-	for _, pod := range pods {
-		b.listed[pod.PodReference] = pod.ResourceVersion
-	}
-	b.before.add(pods)
-	return nil
-}
-
-// catchUp finds out what an attempt before this one has done, from the API
-// server, or from the cache where that is not behind. What that one may still have
-// on the wire comes first in what is left. Pods of a generation that was left are
-// all taken for written.
-func (b *upgradeBatch) catchUp(ctx context.Context) error {
-	looks, looking := newPool(ctx, b.writers, errStopping)
-	for _, chosen := range b.left {
-		looks.submit(looking, func(ctx context.Context) error { return b.catchUpPod(ctx, chosen.PodReference) })
-	}
-	err := looks.wait()
-	done := func(chosen protocol.SelectedPod) bool {
-		_, done := b.outcome.written[chosen.PodReference]
-		return done
-	}
-	for _, chosen := range b.left {
-		if done(chosen) {
-			b.try(chosen)
-		}
-	}
-	b.left = slices.DeleteFunc(b.left, done)
-	return err
-}
-
-func (b *upgradeBatch) catchUpPod(ctx context.Context, reference protocol.PodReference) error {
-	set, stopped, err := b.fence.check(ctx)
-	if err != nil {
-		return err
-	}
-	pod, err := b.listedPod(ctx, reference)
-	if err != nil || pod == nil {
-		return err
-	}
-	if stopped == "" {
-		state, _, err := b.reader.state(ctx, set, pod)
-		if err != nil || !state.Updated {
-			return err
-		}
-	}
-	b.outcome.wrote(reference, pod.ResourceVersion)
-	return nil
-}
-
-// listedPod is a pod not older than when it was listed. Thousands of reads would keep the
-// rollout waiting for seconds.
-func (b *upgradeBatch) listedPod(ctx context.Context, reference protocol.PodReference) (*corev1.Pod, error) {
-	if version, ok := b.listed[reference]; ok {
-		pod, err := b.reader.cachedPod(ctx, reference)
-		if err != nil || pod != nil && pod.ResourceVersion == version {
-			return pod, err
-		}
-	}
-	return b.reader.livePod(ctx, reference)
 }
 
 // timeLeft is how long slots may still be filled.

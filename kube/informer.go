@@ -27,7 +27,7 @@ type informer struct {
 }
 
 func newInformer(lists toolscache.ListerWatcher, object runtime.Object, resync time.Duration, indexers toolscache.Indexers) *informer {
-	relay := newRelay()
+	relay := newRelay(object)
 	return &informer{
 		SharedIndexInformer: toolscache.NewSharedIndexInformer(relay, object, resync, indexers),
 		relay:               relay,
@@ -52,4 +52,15 @@ func (i *informer) RunWithContext(ctx context.Context) {
 func (i *informer) SetTransform(transform toolscache.TransformFunc) error {
 	i.relay.transform = transform
 	return nil
+}
+
+// LastSyncResourceVersion is the resourceVersion up to which the store shows all writes;
+// empty while that is not known, as while what a later list has changed arrives. It is safe
+// for concurrent use.
+func (i *informer) LastSyncResourceVersion() string {
+	shown := i.GetIndexer().LastStoreSyncResourceVersion()
+	if !i.relay.settled(shown) {
+		return ""
+	}
+	return shown
 }

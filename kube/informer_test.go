@@ -7,6 +7,7 @@ import (
 	"sync"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -30,6 +31,7 @@ func versioned(name, version string) *corev1.Pod {
 type source struct {
 	mu      sync.Mutex
 	pods    []*corev1.Pod
+	version string
 	refused int
 	// opened gets the watches that are granted.
 	opened chan *watch.FakeWatcher
@@ -56,7 +58,9 @@ func (s *source) listWatch() *toolscache.ListWatch {
 			for _, pod := range s.pods {
 				from.Add(pod.DeepCopy())
 			}
-			from.Action(watch.Bookmark, initialEnd())
+			end := initialEnd()
+			end.ResourceVersion = s.version
+			from.Action(watch.Bookmark, end)
 			s.opened <- from
 			return from, nil
 		},
@@ -88,7 +92,7 @@ func (h handled) next(n int) []string {
 
 func TestAnInformerCatchesUpAfterAnOutage(t *testing.T) {
 	api := &source{
-		pods:   []*corev1.Pod{versioned("changed", "1"), versioned("gone", "2"), versioned("same", "3")},
+		pods: []*corev1.Pod{versioned("changed", "1"), versioned("gone", "2"), versioned("same", "3")}, version: "3",
 		opened: make(chan *watch.FakeWatcher, 1),
 	}
 	followed := newInformer(api.listWatch(), &corev1.Pod{}, 0, toolscache.Indexers{})
@@ -122,21 +126,33 @@ func TestAnInformerCatchesUpAfterAnOutage(t *testing.T) {
 	require.ElementsMatch(t, []string{"add changed/1", "add gone/2", "add same/3"}, events.next(3))
 	require.True(t, followed.HasSynced())
 
+	pods := &Pods{informer: followed}
+	shows := func(version string) bool {
+		shown, err := pods.Shows(version)
+		require.NoError(t, err)
+		return shown
+	}
 	first := <-api.opened
 	first.Modify(versioned("changed", "4"))
 	first.Add(versioned("new", "5"))
 	first.Delete(versioned("new", "6"))
 	require.Equal(t, []string{"update changed/4", "add new/5", "delete new/6"}, events.next(3))
+	assert.True(t, shows("6"))
+	assert.False(t, shows("7"))
+	first.Action(watch.Bookmark, versioned("", "7"))
+	require.Eventually(t, func() bool { return shows("7") }, 10*time.Second, time.Millisecond)
 
 	api.mu.Lock()
 	api.pods = []*corev1.Pod{versioned("newest", "12"), versioned("newer", "11"), versioned("changed", "8"), versioned("same", "3"), versioned("new", "9"), versioned("older", "10")}
-	api.refused = 6
+	api.refused, api.version = 6, "20"
 	api.mu.Unlock()
 	first.Stop()
 	second := <-api.opened
 	require.Equal(t, []string{"delete gone/2", "update changed/8", "add new/9", "add older/10", "add newer/11", "add newest/12"}, events.next(6), "in the order of the writes")
-	second.Delete(versioned("same", "13"))
-	require.Equal(t, []string{"delete same/13"}, events.next(1))
+	require.Eventually(t, func() bool { return shows("20") }, 10*time.Second, time.Millisecond, "the resourceVersion of the list")
+	second.Delete(versioned("same", "23"))
+	require.Equal(t, []string{"delete same/23"}, events.next(1))
+	assert.True(t, shows("23"))
 	assert.ElementsMatch(t, []string{"default/changed", "default/new", "default/older", "default/newer", "default/newest"}, followed.GetIndexer().ListKeys())
 	for _, object := range followed.GetIndexer().List() {
 		assert.Empty(t, object.(*corev1.Pod).ManagedFields)

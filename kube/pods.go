@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/resourceversion"
 	toolscache "k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 
@@ -16,7 +17,7 @@ const injectedSetIndex = "injected-set"
 // Pods finds cached pods by a set injected into them, without walking or
 // copying all the others.
 type Pods struct {
-	indexer toolscache.Indexer
+	informer toolscache.SharedIndexInformer
 }
 
 // IndexPods adds the index to the cache of pods. It must be called before the cache
@@ -40,13 +41,13 @@ func IndexPods(ctx context.Context, informers cache.Cache) (*Pods, error) {
 	if err != nil {
 		return nil, fmt.Errorf("index pods by injected set: %w", err)
 	}
-	return &Pods{indexer: shared.GetIndexer()}, nil
+	return &Pods{informer: shared}, nil
 }
 
 // Of lists the pods that a set was injected into. They are the cache's own:
 // copy before changing one.
 func (p *Pods) Of(set string) ([]*corev1.Pod, error) {
-	found, err := p.indexer.ByIndex(injectedSetIndex, set)
+	found, err := p.informer.GetIndexer().ByIndex(injectedSetIndex, set)
 	if err != nil {
 		return nil, fmt.Errorf("list pods of SidecarSet %s: %w", set, err)
 	}
@@ -61,7 +62,7 @@ func (p *Pods) Of(set string) ([]*corev1.Pod, error) {
 
 // All lists every cached pod. They are the cache's own: copy before changing one.
 func (p *Pods) All() []*corev1.Pod {
-	found := p.indexer.List()
+	found := p.informer.GetIndexer().List()
 	pods := make([]*corev1.Pod, 0, len(found))
 	for _, o := range found {
 		if pod, ok := o.(*corev1.Pod); ok {
@@ -69,4 +70,19 @@ func (p *Pods) All() []*corev1.Pod {
 		}
 	}
 	return pods
+}
+
+// Shows reports whether the cache shows all that was written up to a resourceVersion of
+// pods. It may say no for a while although it does: only a change of a pod, or a bookmark,
+// tells it how recent it is.
+func (p *Pods) Shows(resourceVersion string) (bool, error) {
+	newest := p.informer.LastSyncResourceVersion()
+	if newest == "" {
+		return false, nil
+	}
+	order, err := resourceversion.CompareResourceVersion(newest, resourceVersion)
+	if err != nil {
+		return false, fmt.Errorf("compare the resourceVersion of cached pods: %w", err)
+	}
+	return order >= 0, nil
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"sync/atomic"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metainternalversion "k8s.io/apimachinery/pkg/apis/meta/internalversion"
@@ -26,10 +27,13 @@ type relay struct {
 	events chan watch.Event
 	// known is nil before the first list. The objects are those of the cache.
 	known map[string]runtime.Object
+	// kind is an empty object, and listed the resourceVersion of the last list.
+	kind   runtime.Object
+	listed atomic.Pointer[string]
 }
 
-func newRelay() *relay {
-	return &relay{first: make(chan runtime.Object, 1), events: make(chan watch.Event)}
+func newRelay(kind runtime.Object) *relay {
+	return &relay{kind: kind, first: make(chan runtime.Object, 1), events: make(chan watch.Event)}
 }
 
 // Transformer lets the reflector strip objects while the first list arrives.
@@ -53,13 +57,27 @@ func (r *relay) Delete(object any) error {
 	return nil
 }
 
+// Bookmark passes on how recent the changes are.
+func (r *relay) Bookmark(resourceVersion string) error {
+	mark := r.kind.DeepCopyObject()
+	object, err := meta.Accessor(mark)
+	if err != nil {
+		return fmt.Errorf("bookmark a %T: %w", mark, err)
+	}
+	object.SetResourceVersion(resourceVersion)
+	r.send(watch.Bookmark, mark)
+	return nil
+}
+
 // Resync has nothing to do: the informer resyncs its handlers.
 func (r *relay) Resync() error { return nil }
 
 // Replace passes on the first list as it is, and of later ones the difference:
 // deletions, and then what was written first, as in a watch, so that a cache which
-// shows a write shows all earlier ones to objects that are still there.
+// shows a write shows all earlier ones to objects that are still there, but for those that
+// were written again.
 func (r *relay) Replace(objects []any, resourceVersion string) error {
+	r.listed.Store(&resourceVersion)
 	before, known := r.known, make(map[string]runtime.Object, len(objects))
 	list := &metainternalversion.List{ListMeta: metav1.ListMeta{ResourceVersion: resourceVersion}}
 	var changes []watch.Event
@@ -95,7 +113,17 @@ func (r *relay) Replace(objects []any, resourceVersion string) error {
 	for _, change := range changes {
 		r.send(change.Type, change.Object)
 	}
-	return nil
+	return r.Bookmark(resourceVersion)
+}
+
+// settled reports whether a store at a resourceVersion shows all of the last list.
+func (r *relay) settled(resourceVersion string) bool {
+	listed := r.listed.Load()
+	if listed == nil {
+		return false
+	}
+	order, err := resourceversion.CompareResourceVersion(resourceVersion, *listed)
+	return err == nil && order >= 0
 }
 
 // compareVersions orders objects by when they were written. Those that do not say

@@ -261,7 +261,7 @@ func TestWatchesKnowTheirTypes(t *testing.T) {
 }
 
 func TestAClientWithoutWatchListIsRecognized(t *testing.T) {
-	w := newMonitoredListWatch(newRelay(), clocktesting.NewFakeClock(time.Now()))
+	w := newMonitoredListWatch(newRelay(&corev1.Pod{}), clocktesting.NewFakeClock(time.Now()))
 	assert.True(t, watchlist.DoesClientNotSupportWatchListSemantics(w))
 	w = newMonitoredListWatch(newScripted().listWatch(), clocktesting.NewFakeClock(time.Now()))
 	assert.False(t, watchlist.DoesClientNotSupportWatchListSemantics(w))
