@@ -57,7 +57,7 @@ func newCommand() *cobra.Command {
 	cmd.Flags().DurationVar(&o.ready, "ready-after", 0, "what pods take to be ready after a restart; 0 is as fast as simulated pods are")
 	cmd.Flags().BoolVar(&o.ideal, "ideal", true, "have the ideal mover go before and after")
 	cmd.Flags().IntVar(&o.rounds, "rounds", 3, "measure so often beside the ideal mover, each time on a new cluster")
-	cmd.Flags().DurationVar(&o.timeout, "timeout", 15*time.Minute, "give up a round after this")
+	cmd.Flags().DurationVar(&o.timeout, "timeout", 45*time.Minute, "give up a round after this")
 	return cmd
 }
 
