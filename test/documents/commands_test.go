@@ -68,7 +68,7 @@ func places() []struct{ commands, place string } {
 		{`outrigger migrate check`, "TestThereAndBack"},
 		{`kubectl sidecarset (plan|status|pause)`, "TestARolloutFromTheFirstLookToTheUndo"},
 		{`helm (install|upgrade|uninstall) `, "TestHelmInstallsUpgradesAndUninstalls"},
-		{`kubectl (-n kruise-system )?(apply|delete|patch crd) `, "TestKubectlInstallsAndUninstallsAsDocumented"},
+		{`kubectl (-n kruise-system )?(apply|delete|patch crd|rollout status) `, "TestKubectlInstallsAndUninstallsAsDocumented"},
 		{`kubectl -n kruise-system port-forward `, "not tried: the bundled Temporal needs a node that runs containers"},
 		{`kubectl -n kruise-system create secret generic temporal-api-key`, "TestTemporalIsReachedBySecrets"},
 		{`kubectl get clusterrolebindings `, "TestRightsNeedNotBeAggregated"},
