@@ -128,10 +128,10 @@ machine:
 
 # The programs of the images are static: nothing else is in there.
 .PHONY: e2e-node
-e2e-node: machine controlplane build ## Try rollouts on a real node: containerd and a kubelet; needs root (RUN=TwentyPods measures)
-	@tools/build.sh kubelet
-	CGO_ENABLED=0 go build -trimpath -ldflags '-s -w' -o bin/node/ ./test/e2e/container ./examples/hot-upgrade/sidecar ./examples/hot-upgrade/empty
-	go test -tags e2e -timeout 40m -count=1 -v ./test/e2e $(if $(RUN),-run '$(RUN)' -bench '$(RUN)' -benchtime 1x)
+e2e-node: machine controlplane build ## Try rollouts and the installation on a real node: containerd and a kubelet; needs root (RUN=TwentyPods measures)
+	@tools/build.sh kubelet helm
+	CGO_ENABLED=0 go build -trimpath -ldflags '-s -w' -o bin/node/ ./cmd/outrigger ./test/e2e/container ./examples/hot-upgrade/sidecar ./examples/hot-upgrade/empty
+	go test -tags e2e -timeout 40m -count=1 -v -p 1 ./test/e2e/... $(if $(RUN),-run '$(RUN)' -bench '$(RUN)' -benchtime 1x)
 
 .PHONY: up
 up: controlplane build ## Start the local stack: Kubernetes, Temporal, Outrigger (WORKERS=2)

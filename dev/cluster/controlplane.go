@@ -23,6 +23,10 @@ const (
 	Temporal          = "temporal"
 )
 
+// APIServerAddress is the address of the Service kubernetes, by which pods know the API
+// server: the first of the range.
+const APIServerAddress = "10.96.0.1"
+
 // No client of ours is to wait for its own rate limit.
 const clientQPS = "5000"
 
@@ -76,6 +80,9 @@ func (c *Cluster) apiServerSpec() process.Spec {
 		"--service-account-signing-key-file=" + c.ca.keyFile(serviceAccountKey),
 		"--enable-priority-and-fairness=false", "--max-requests-inflight=3000", "--max-mutating-requests-inflight=1000",
 		"--profiling=false",
+	}
+	if c.options.WebhooksAtPods {
+		flags = append(flags, "--enable-aggregator-routing=true")
 	}
 	return process.Spec{
 		Name: APIServer, Path: c.binary("kube-apiserver"), Args: flags,

@@ -34,6 +34,9 @@ type Options struct {
 	PodsPerNode int
 	// Hosts are further names of the API server, for its certificate.
 	Hosts []string
+	// WebhooksAtPods has the API server call webhooks at the addresses of their pods, where
+	// nobody routes what is sent to a Service.
+	WebhooksAtPods bool
 	// APIServerPort makes the API server listen there on every interface, for
 	// clients on other machines. Default: a free port of 127.0.0.1.
 	APIServerPort int

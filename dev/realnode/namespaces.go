@@ -13,6 +13,8 @@ import (
 	"syscall"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/outrigger/outrigger/dev/cluster"
 )
 
 // stateVariable names the state folder to the process inside the namespaces.
@@ -163,6 +165,10 @@ func maskKernelSettings(state string) error {
 // is not 127.0.0.1, and there is no other interface before the first pod.
 const NodeAddress = "10.89.255.1"
 
+// loopbackAddresses are those that the loopback interface has beside its own: pods reach
+// whoever listens there, as at the API server's Service.
+func loopbackAddresses() []string { return []string{NodeAddress, cluster.APIServerAddress} }
+
 func raiseLoopback() error {
 	socket, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
@@ -177,15 +183,17 @@ func raiseLoopback() error {
 	if err := unix.IoctlIfreq(socket, unix.SIOCSIFFLAGS, loopback); err != nil {
 		return fmt.Errorf("raise the loopback interface: %w", err)
 	}
-	second, err := unix.NewIfreq("lo:1")
-	if err != nil {
-		return err
-	}
-	if err := second.SetInet4Addr(net.ParseIP(NodeAddress).To4()); err != nil {
-		return err
-	}
-	if err := unix.IoctlIfreq(socket, unix.SIOCSIFADDR, second); err != nil {
-		return fmt.Errorf("give the loopback interface a second address: %w", err)
+	for i, address := range loopbackAddresses() {
+		further, err := unix.NewIfreq(fmt.Sprintf("lo:%d", i+1))
+		if err != nil {
+			return err
+		}
+		if err := further.SetInet4Addr(net.ParseIP(address).To4()); err != nil {
+			return err
+		}
+		if err := unix.IoctlIfreq(socket, unix.SIOCSIFADDR, further); err != nil {
+			return fmt.Errorf("give the loopback interface the address %s: %w", address, err)
+		}
 	}
 	return nil
 }

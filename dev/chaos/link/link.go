@@ -48,7 +48,12 @@ type connection struct {
 
 // Open listens on a free port of this machine, and forwards to upstream.
 func Open(ctx context.Context, upstream string) (*Link, error) {
-	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", "127.0.0.1:0")
+	return OpenAt(ctx, "127.0.0.1:0", upstream)
+}
+
+// OpenAt listens at an address, and forwards to upstream.
+func OpenAt(ctx context.Context, address, upstream string) (*Link, error) {
+	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", address)
 	if err != nil {
 		return nil, fmt.Errorf("open a link to %s: %w", upstream, err)
 	}
