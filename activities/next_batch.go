@@ -134,9 +134,7 @@ func (n *nextBatch) batchWindow(plan *rollout.Plan) time.Duration {
 	case plan.Phase == protocol.PhaseWaiting:
 		n.firstFree = time.Time{}
 		return n.idle.left(plan.Counts)
-	case plan.Phase != protocol.PhaseProgressing:
-		return 0
-	case len(plan.Pods) == 0:
+	case plan.Phase != protocol.PhaseProgressing || len(plan.Pods) == 0:
 		return 0
 	}
 	window := plan.BatchWindow()

@@ -5,14 +5,16 @@ import "time"
 const (
 	// MinPause is the shortest time between two plans.
 	MinPause = 50 * time.Millisecond
-	// Planning takes one part in easyShare of the time, as long as free slots wait for
-	// easyPause at most, and never more than one part in MaxShare.
-	easyPause = 250 * time.Millisecond
-	easyShare = 40
+	// MaxShare bounds planning: it takes one part of the time in so many at most, and one in
+	// easyShare as long as free slots wait for easyPause at most.
 	MaxShare  = 4
+	easyShare = 40
+	easyPause = 250 * time.Millisecond
+)
 
-	// Slots that become free within the batch window go into one batch, so that it is
-	// worth its dozen events in the history.
+// Slots that become free within the batch window go into one batch, so that it is worth
+// its dozen events in the history.
+const (
 	maxBatchWindow     = 250 * time.Millisecond
 	batchWindowPerSlot = 5 * time.Millisecond
 )
