@@ -108,8 +108,8 @@ func addController(ctx context.Context, mgr *kube.Manager, rollouts *rolloutClie
 	if err := mgr.Add(orphans); err != nil {
 		return fmt.Errorf("set up the collection of orphaned runs: %w", err)
 	}
-	if err := mgr.Add(&storageMigrator{client: mgr.Direct, clock: clock.RealClock{}, log: mgr.GetLogger().WithName("storage")}); err != nil {
-		return fmt.Errorf("set up the migration of stored versions: %w", err)
+	if err := (&storageMigrator{client: mgr.Direct}).addTo(mgr); err != nil {
+		return err
 	}
 	c, err := controller.New("sidecarset", mgr, controller.Options{
 		MaxConcurrentReconciles: concurrency,

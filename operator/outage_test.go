@@ -92,6 +92,7 @@ func (e *testEnv) testTemporalAway(t *testing.T) {
 	assert.Equal(t, reasonMessage{"EngineUnavailable", fmt.Sprintf("Temporal at %s does not answer", e.cluster.TemporalAddress)},
 		reasonAndMessage(got, v1alpha1.ConditionDegraded))
 	assert.Zero(t, e.metric(t, "outrigger_engine_available"))
+	e.awaitEvent(t, "away", "EngineUnavailable", fmt.Sprintf("Temporal at %s does not answer", e.cluster.TemporalAddress))
 	e.await(t, "again", hasReason(v1alpha1.ConditionProgressing, "EngineUnavailable"))
 	response, err := http.Get(e.role.Health + "/readyz")
 	require.NoError(t, err)
@@ -104,6 +105,7 @@ func (e *testEnv) testTemporalAway(t *testing.T) {
 		hasReason(v1alpha1.ConditionProgressing, "RolloutInProgress")(c, set)
 		hasReason(v1alpha1.ConditionDegraded, "AsExpected")(c, set)
 	})
+	e.awaitEvent(t, "away", "EngineAvailable", "Temporal takes rollouts again")
 	e.await(t, "again", hasReason(v1alpha1.ConditionProgressing, "RolloutInProgress"))
 	assert.Equal(t, 1.0, e.metric(t, "outrigger_engine_available"))
 }

@@ -3,88 +3,118 @@ package operator
 import (
 	"context"
 	"fmt"
+	"math"
 	"slices"
 	"time"
 
-	"github.com/go-logr/logr"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/outrigger/outrigger/api/v1alpha1"
 	"github.com/outrigger/outrigger/internal/conversion"
 	"github.com/outrigger/outrigger/kube"
 )
 
-// storageInterval is the time between two checks of the stored versions, and how long a
-// definition must be unchanged before sets are migrated: by then it has reached all API
-// servers.
-const storageInterval = 10 * time.Second
+// settleTime is how long a definition must be unchanged before sets are migrated: by then it
+// has reached all API servers. It is also the time between two attempts.
+const settleTime = 10 * time.Second
 
 // storageMigrator stores every SidecarSet in the definition's storage version, and then
 // removes the others from status.storedVersions. From then on reading sets needs no
-// conversion. It runs on the leader alone.
+// conversion. It runs on the leader alone, at each change of the definition.
 type storageMigrator struct {
 	// client reads past the cache.
 	client client.Client
-	clock  clock.WithTicker
-	log    logr.Logger
-	// seen is the definition of the last check.
+	// seen is the definition of the last look.
 	seen struct {
 		uid        types.UID
 		generation int64
 	}
 }
 
-// Start implements manager.Runnable.
-func (m *storageMigrator) Start(ctx context.Context) error {
-	tick := m.clock.NewTicker(storageInterval)
-	defer tick.Stop()
-	for {
-		if err := m.migrate(ctx); err != nil && ctx.Err() == nil {
-			m.log.Info("SidecarSets stay stored in several versions for now", "cause", err.Error())
-		}
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-tick.C():
-		}
+// addTo gives the definition a cache of its own: the operator does its main work before
+// it has the right to watch it, as when its image is updated ahead of its ClusterRole.
+func (m *storageMigrator) addTo(mgr manager.Manager) error {
+	definition := &metav1.PartialObjectMetadata{}
+	definition.SetGroupVersionKind(apiextensionsv1.SchemeGroupVersion.WithKind("CustomResourceDefinition"))
+	definitions, err := cache.New(mgr.GetConfig(), cache.Options{
+		HTTPClient: mgr.GetHTTPClient(), Scheme: mgr.GetScheme(), Mapper: mgr.GetRESTMapper(),
+		ByObject: map[client.Object]cache.ByObject{definition: {Field: fields.OneTermEqualSelector("metadata.name", kube.CRDName)}},
+	})
+	if err != nil {
+		return fmt.Errorf("set up the watch over CustomResourceDefinition %s: %w", kube.CRDName, err)
 	}
+	if err := mgr.Add(definitions); err != nil {
+		return fmt.Errorf("set up the watch over CustomResourceDefinition %s: %w", kube.CRDName, err)
+	}
+	c, err := controller.New("stored-versions", mgr, controller.Options{Reconciler: m, CacheSyncTimeout: math.MaxInt64})
+	if err != nil {
+		return fmt.Errorf("set up the migration of stored versions: %w", err)
+	}
+	if err := c.Watch(source.Kind(definitions, definition, &handler.TypedEnqueueRequestForObject[*metav1.PartialObjectMetadata]{})); err != nil {
+		return fmt.Errorf("set up the migration of stored versions: %w", err)
+	}
+	return nil
+}
+
+// Reconcile implements reconcile.Reconciler.
+func (m *storageMigrator) Reconcile(ctx context.Context, _ reconcile.Request) (reconcile.Result, error) {
+	settled, err := m.migrate(ctx)
+	if apierrors.IsNotFound(err) {
+		return reconcile.Result{}, nil // the definition is gone: it comes as an event
+	}
+	if err != nil && ctx.Err() == nil {
+		log.FromContext(ctx).Info("SidecarSets stay stored in several versions for now", "cause", err.Error())
+	}
+	if err != nil || !settled {
+		return reconcile.Result{RequeueAfter: settleTime}, nil
+	}
+	return reconcile.Result{}, nil
 }
 
 // migrate rewrites the sets while a webhook converts them: without, the fields of one
-// version would be stored under the name of the other.
-func (m *storageMigrator) migrate(ctx context.Context) error {
+// version would be stored under the name of the other. It reports whether there is
+// nothing to do until the definition changes.
+func (m *storageMigrator) migrate(ctx context.Context) (settled bool, err error) {
 	definition, err := kube.CRD(ctx, m.client)
 	if err != nil {
-		return err
+		return false, err
 	}
 	storage := storageVersion(definition)
 	if slices.Equal(definition.Status.StoredVersions, []string{storage}) || !kube.Converts(definition) {
-		return nil
+		return true, nil
 	}
 	before := m.seen
 	m.seen.uid, m.seen.generation = definition.UID, definition.Generation
 	if before != m.seen {
-		return nil
+		return false, nil
 	}
 	count, err := m.rewriteAll(ctx, storage)
 	if err != nil {
-		return err
+		return false, err
 	}
 	// While the definition was changed, sets may have been stored in another version.
 	migrated := definition.DeepCopy()
 	migrated.Status.StoredVersions = []string{storage}
 	exactly := client.MergeFromWithOptions(definition, client.MergeFromWithOptimisticLock{})
 	if err := m.client.Status().Patch(ctx, migrated, exactly); err != nil {
-		return fmt.Errorf("write status.storedVersions of CustomResourceDefinition %s: %w", definition.Name, err)
+		return false, fmt.Errorf("write status.storedVersions of CustomResourceDefinition %s: %w", definition.Name, err)
 	}
-	m.log.Info("every SidecarSet is stored in one version", "version", storage, "sets", count, "before", definition.Status.StoredVersions)
-	return nil
+	log.FromContext(ctx).Info("every SidecarSet is stored in one version", "version", storage, "sets", count, "before", definition.Status.StoredVersions)
+	return true, nil
 }
 
 func storageVersion(definition *apiextensionsv1.CustomResourceDefinition) string {

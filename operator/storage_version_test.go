@@ -3,18 +3,18 @@ package operator
 import (
 	"context"
 	"testing"
+	"time"
 
-	"github.com/go-logr/logr"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/outrigger/outrigger/api/v1alpha1"
 	"github.com/outrigger/outrigger/internal/fixture"
@@ -49,7 +49,7 @@ func newStores(t *testing.T, strategy apiextensionsv1.ConversionStrategyType) *s
 			s.written = append(s.written, set.GetName())
 			return s.refuse[set.GetName()]
 		}}).Build()
-	s.storageMigrator = &storageMigrator{client: c, clock: clock.RealClock{}, log: logr.Discard()}
+	s.storageMigrator = &storageMigrator{client: c}
 	return s
 }
 
@@ -60,17 +60,25 @@ func (s *stores) definition() *apiextensionsv1.CustomResourceDefinition {
 	return definition
 }
 
+// reconcile returns the time until the next look that no event calls for.
+func (s *stores) reconcile() time.Duration {
+	s.t.Helper()
+	result, err := s.Reconcile(s.t.Context(), reconcile.Request{})
+	require.NoError(s.t, err)
+	return result.RequeueAfter
+}
+
 func TestAVersionIsDroppedOnceNothingIsStoredInIt(t *testing.T) {
 	s := newStores(t, apiextensionsv1.WebhookConverter)
 	resource := schema.GroupResource{Resource: "sidecarsets"}
 	s.refuse["a"] = apierrors.NewConflict(resource, "a", nil)
 	s.refuse["b"] = apierrors.NewNotFound(resource, "b")
-	require.NoError(t, s.migrate(t.Context()))
+	assert.Equal(t, settleTime, s.reconcile())
 	assert.Empty(t, s.written, "some API servers may not know the definition yet")
-	require.NoError(t, s.migrate(t.Context()))
+	assert.Zero(t, s.reconcile())
 	assert.Equal(t, []string{"a", "b", "c"}, s.written)
 	assert.Equal(t, []string{"v1alpha1"}, s.definition().Status.StoredVersions)
-	require.NoError(t, s.migrate(t.Context()))
+	assert.Zero(t, s.reconcile(), "nothing is asked again until the definition changes")
 	assert.Len(t, s.written, 3, "nothing is written again")
 }
 
@@ -79,14 +87,15 @@ func TestAVersionStaysWhileASetMayBeStoredInIt(t *testing.T) {
 	t.Run("a write failed", func(t *testing.T) {
 		s := newStores(t, apiextensionsv1.WebhookConverter)
 		s.refuse["b"] = apierrors.NewInternalError(context.DeadlineExceeded)
-		require.NoError(t, s.migrate(t.Context()))
-		require.ErrorContains(t, s.migrate(t.Context()), "store SidecarSet b as v1alpha1")
+		require.Equal(t, settleTime, s.reconcile())
+		_, err := s.migrate(t.Context())
+		require.ErrorContains(t, err, "store SidecarSet b as v1alpha1")
+		assert.Equal(t, settleTime, s.reconcile(), "it is tried again")
 		assert.Equal(t, both, s.definition().Status.StoredVersions)
 	})
 	t.Run("nobody converts", func(t *testing.T) {
 		s := newStores(t, apiextensionsv1.NoneConverter)
-		require.NoError(t, s.migrate(t.Context()))
-		require.NoError(t, s.migrate(t.Context()))
+		assert.Zero(t, s.reconcile(), "conversion comes with another definition")
 		assert.Empty(t, s.written)
 		assert.Equal(t, both, s.definition().Status.StoredVersions)
 	})
@@ -98,8 +107,9 @@ func TestAVersionStaysWhileASetMayBeStoredInIt(t *testing.T) {
 			definition.Generation++
 			require.NoError(t, s.client.Update(t.Context(), definition))
 		}
-		require.NoError(t, s.migrate(t.Context()))
-		require.True(t, apierrors.IsConflict(s.migrate(t.Context())))
+		require.Equal(t, settleTime, s.reconcile())
+		_, err := s.migrate(t.Context())
+		require.True(t, apierrors.IsConflict(err))
 		assert.Equal(t, both, s.definition().Status.StoredVersions)
 	})
 }

@@ -65,6 +65,8 @@ const (
 	refuses = "unwritten" // could write none of a batch's pods
 	leaving = "leaving"   // ends when it is signalled three times
 	sealed  = "sealed"    // encrypts its memo
+	resumes = "resuming"  // ends when it is resumed
+	pauses  = "pausing-"  // ends when it is paused
 )
 
 // stubRollout shows of a run what the operator reads and does not do the work.
@@ -153,10 +155,12 @@ func (s *stubRun) listen(ctx workflow.Context) error {
 	selector.AddReceive(workflow.GetSignalChannel(ctx, protocol.PauseSignal), func(c workflow.ReceiveChannel, _ bool) {
 		s.hold = &protocol.Hold{}
 		c.Receive(ctx, s.hold)
+		ended = s.is(pauses)
 	})
 	selector.AddReceive(workflow.GetSignalChannel(ctx, protocol.ResumeSignal), func(c workflow.ReceiveChannel, _ bool) {
 		s.hold, s.resumed = nil, &protocol.Hold{}
 		c.Receive(ctx, s.resumed)
+		ended = s.is(resumes)
 	})
 	// What is not read before the run continues as new is lost.
 	for !ended && (next == nil || selector.HasPending()) {

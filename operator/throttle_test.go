@@ -86,7 +86,7 @@ func TestSpec8_AThrottlingTemporalIsDistinguishedFromAnUnreachableOne(t *testing
 	set := protocol.SetReference{Name: "busy", UID: "uid"}
 	require.EventuallyWithT(t, func(c *assert.CollectT) {
 		for range 4 {
-			err := rollouts.startOrSignal(t.Context(), set, 1, nil)
+			_, err := rollouts.startOrSignal(t.Context(), set, 1, nil)
 			if err != nil {
 				assert.True(c, isThrottle(err), err)
 			}
@@ -97,6 +97,7 @@ func TestSpec8_AThrottlingTemporalIsDistinguishedFromAnUnreachableOne(t *testing
 	}, soon, tick)
 	assert.False(t, rollouts.unreachable())
 	require.EventuallyWithT(t, func(c *assert.CollectT) {
-		assert.NoError(c, rollouts.startOrSignal(t.Context(), set, 1, nil))
+		_, err := rollouts.startOrSignal(t.Context(), set, 1, nil)
+		assert.NoError(c, err)
 	}, soon, tick)
 }
