@@ -43,14 +43,13 @@ type rolloutEvent struct {
 func eventsFor(before, after *v1alpha1.SidecarSet, resumed *protocol.Hold) []rolloutEvent {
 	var events []rolloutEvent
 	was, is := reasonAndMessage(before, v1alpha1.ConditionProgressing), reasonAndMessage(after, v1alpha1.ConditionProgressing)
+	switch {
+	case pauseBegan(before, after, was.reason, is.reason):
+		events = append(events, rolloutEvent{corev1.EventTypeNormal, eventRolloutPaused, is.message})
+	case pauseEnded(before, after, was.reason, is.reason):
+		events = append(events, rolloutEvent{corev1.EventTypeNormal, eventRolloutResumed, resumeNote(before, after, resumed) + is.message})
+	}
 	if was.reason != is.reason {
-		switch {
-		case is.reason == v1alpha1.ReasonPaused:
-			events = append(events, rolloutEvent{corev1.EventTypeNormal, eventRolloutPaused, is.message})
-		case was.reason == v1alpha1.ReasonPaused && !isEngineReason(is.reason):
-			// A hold outlives an outage of Temporal.
-			events = append(events, rolloutEvent{corev1.EventTypeNormal, eventRolloutResumed, resumeNote(before, after, resumed) + is.message})
-		}
 		// A set that has no pods yet has completed nothing.
 		if is.reason == v1alpha1.ReasonRolloutComplete && after.Status.MatchedPods > 0 {
 			events = append(events, rolloutEvent{corev1.EventTypeNormal, eventRolloutComplete, is.message})
@@ -63,13 +62,39 @@ func eventsFor(before, after *v1alpha1.SidecarSet, resumed *protocol.Hold) []rol
 	return append(events, faultEvents(was, is)...)
 }
 
+// pauseBegan also when somebody else holds what is paused already, but not when an outage
+// of Temporal ends, which a hold outlives.
+func pauseBegan(before, after *v1alpha1.SidecarSet, was, is string) bool {
+	held, hold := holdIn(before), holdIn(after)
+	switch {
+	case is != v1alpha1.ReasonPaused:
+		return false
+	case hold != nil && held != nil && *hold == *held && isEngineReason(was):
+		return false
+	default:
+		return was != v1alpha1.ReasonPaused || hold != nil && (held == nil || *hold != *held)
+	}
+}
+
+// pauseEnded also when that was found out at the end of an outage of Temporal.
+func pauseEnded(before, after *v1alpha1.SidecarSet, was, is string) bool {
+	if is == v1alpha1.ReasonPaused || isEngineReason(is) {
+		return false
+	}
+	return was == v1alpha1.ReasonPaused || isEngineReason(was) && holdIn(before) != nil && holdIn(after) == nil
+}
+
+func holdIn(set *v1alpha1.SidecarSet) *v1alpha1.RolloutHold {
+	if set.Status.Rollout == nil {
+		return nil
+	}
+	return set.Status.Rollout.Hold
+}
+
 // resumeNote names who ended the hold, and why; empty if no hold was ended, but the set
 // is paused no more.
 func resumeNote(before, after *v1alpha1.SidecarSet, resumed *protocol.Hold) string {
-	held := func(set *v1alpha1.SidecarSet) bool {
-		return set.Status.Rollout != nil && set.Status.Rollout.Hold != nil
-	}
-	if resumed == nil || !held(before) || held(after) {
+	if resumed == nil || holdIn(before) == nil || holdIn(after) != nil {
 		return ""
 	}
 	return bySignal("resumed", resumed.Who, resumed.Why) + "; "

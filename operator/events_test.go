@@ -85,6 +85,37 @@ func TestSpec8_TheEventOfAResumeSaysWhoAndWhy(t *testing.T) {
 	assert.Empty(t, eventsFor(held, withHold(v1alpha1.ReasonPaused, nil), bob), "the set is still paused")
 }
 
+func TestSpec8_EachPauseHasItsEvent(t *testing.T) {
+	const running, paused, engine = v1alpha1.ReasonRolloutProgress, v1alpha1.ReasonPaused, v1alpha1.ReasonEngineUnavailable
+	status := func(reason string, hold *v1alpha1.RolloutHold) *v1alpha1.SidecarSet {
+		set := withReasons(reason, "", "m", 2)
+		set.Status.Rollout = &v1alpha1.RolloutStatus{Hold: hold}
+		return set
+	}
+	ann, bob := &v1alpha1.RolloutHold{Who: "ann", Why: "errors"}, &v1alpha1.RolloutHold{Who: "bob", Why: "holidays"}
+	for _, c := range []struct {
+		name          string
+		before, after *v1alpha1.SidecarSet
+		want          []string
+	}{
+		{"somebody else, too", status(paused, ann), status(paused, bob), []string{"RolloutPaused"}},
+		{"a hold of what the set pauses", status(paused, nil), status(paused, bob), []string{"RolloutPaused"}},
+		{"the same hold", status(paused, ann), status(paused, &v1alpha1.RolloutHold{Who: "ann", Why: "errors"}), nil},
+		{"the set pauses as well, without the hold", status(paused, ann), status(paused, nil), nil},
+		{"it outlives an outage", status(engine, ann), status(paused, ann), nil},
+		{"another one after an outage", status(engine, ann), status(paused, bob), []string{"RolloutPaused"}},
+		{"paused during an outage", status(engine, nil), status(paused, nil), []string{"RolloutPaused"}},
+		{"resumed during an outage", status(engine, ann), status(running, nil), []string{"RolloutResumed"}},
+		{"an outage that held nothing", status(engine, nil), status(running, nil), nil},
+	} {
+		var got []string
+		for _, event := range eventsFor(c.before, c.after, nil) {
+			got = append(got, event.reason)
+		}
+		assert.Equal(t, c.want, got, c.name)
+	}
+}
+
 func TestNotesFitIntoEvents(t *testing.T) {
 	fits := strings.Repeat("ü", maxNoteLength/2)
 	assert.Equal(t, fits, boundedNote(fits))

@@ -37,6 +37,15 @@ type outcome struct {
 	err          error
 }
 
+// holdFor is the hold for a run that is started: that of the newest one if it is known,
+// or else that of status.
+func (o *outcome) holdFor(seen *observation) *v1alpha1.RolloutHold {
+	if o.holdKnown {
+		return o.hold
+	}
+	return seen.hold
+}
+
 // reconcileRun starts a run for each generation and keeps it going: it starts another
 // one if the run was lost, or if work turned up after its end; it signals a run that
 // works on another generation, or that waits for a signal though there is work.
@@ -58,7 +67,7 @@ func (r *reconciler) reconcileRun(ctx context.Context, set *v1alpha1.SidecarSet,
 // reconcileReachableRun is reconcileRun while Temporal takes calls.
 func (r *reconciler) reconcileReachableRun(ctx context.Context, set *v1alpha1.SidecarSet, seen *observation, state *runState, now time.Time) outcome {
 	if !rolloutStarted(set) {
-		return r.startRollout(ctx, set, seen, state)
+		return r.startRollout(ctx, set, seen, state, now)
 	}
 	if !seen.unfinished() && !r.mismatches.take(set.Name) {
 		state.recordFinished(set.Generation)
@@ -82,7 +91,7 @@ func (r *reconciler) reconcileReachableRun(ctx context.Context, set *v1alpha1.Si
 	if found.open() {
 		err = r.reconcileOpenRun(ctx, set, seen, found, state)
 	} else {
-		out.events, err = r.restartRun(ctx, set, seen, found, state)
+		out.events, err = r.restartRun(ctx, set, seen, found, out.holdFor(seen), state)
 	}
 	if err != nil {
 		failed := r.failed(state, err)
@@ -109,10 +118,8 @@ func (r *reconciler) endRun(ctx context.Context, set *v1alpha1.SidecarSet, seen 
 	if err != nil {
 		return r.failed(state, err)
 	}
-	var out outcome
-	if found.open() {
-		out.hold, out.holdKnown = holdOf(set, found)
-	}
+	out := outcome{resumed: found.resumed}
+	out.hold, out.holdKnown = holdOf(set, found)
 	out.requeueAfter, _ = state.untilEndCheck(set.Generation, now)
 	return out
 }
@@ -135,24 +142,52 @@ func (r *reconciler) failed(state *runState, err error) outcome {
 	return outcome{fault: state.fault, err: err}
 }
 
-func (r *reconciler) startRollout(ctx context.Context, set *v1alpha1.SidecarSet, seen *observation, state *runState) outcome {
+// startRollout hands a generation over, unless nobody knows whether it is to be held.
+func (r *reconciler) startRollout(ctx context.Context, set *v1alpha1.SidecarSet, seen *observation, state *runState, now time.Time) outcome {
+	out := outcome{started: true}
 	if state.started != set.Generation {
-		if err := r.rollouts.startOrSignal(ctx, reference(set), set.Generation, seen.hold); err != nil {
+		if err := r.readLastHold(ctx, set, state, &out, now); err != nil {
+			return r.failed(state, err)
+		}
+		if state.fault.reason == v1alpha1.ReasonRunUnreadable {
+			return outcome{fault: state.fault, requeueAfter: heldCheckInterval}
+		}
+		hold := out.holdFor(seen)
+		runID, err := r.rollouts.startOrSignal(ctx, reference(set), set.Generation, hold)
+		if err != nil {
 			return r.failed(state, err)
 		}
 		state.recordStart(set.Generation, r.clock.Now())
-		log.FromContext(ctx).Info("handed a generation over", "sidecarset", set.Name, "generation", set.Generation, "held", seen.hold != nil, "plan", seen.plan.Message)
+		log.FromContext(ctx).Info("handed a generation over", "sidecarset", set.Name, "generation", set.Generation, "runID", runID, "held", hold != nil, "plan", seen.plan.Message)
 	}
 	id := protocol.WorkflowID(set.Name, set.UID)
 	note := fmt.Sprintf("generation %d, workflow %s: %s", set.Generation, id, seen.plan.Message)
 	if url := r.rollouts.url(id); url != "" {
 		note += "; see " + url
 	}
-	out := outcome{started: true, fault: state.fault, events: []rolloutEvent{{corev1.EventTypeNormal, eventRolloutStarted, note}}}
+	out.fault, out.events = state.fault, []rolloutEvent{{corev1.EventTypeNormal, eventRolloutStarted, note}}
 	if seen.unfinished() {
 		out.requeueAfter = minCheckInterval
 	}
 	return out
+}
+
+// readLastHold reads the hold from the run of the generation before: it may have been
+// paused or resumed, and may have ended, since status was written.
+func (r *reconciler) readLastHold(ctx context.Context, set *v1alpha1.SidecarSet, state *runState, out *outcome, now time.Time) error {
+	if set.Status.Rollout == nil {
+		return nil
+	}
+	found, err := r.rollouts.newestRun(ctx, reference(set))
+	if err != nil {
+		return err
+	}
+	state.recordReading(found, now)
+	before := set.DeepCopy()
+	before.Generation = set.Status.Rollout.Generation
+	out.resumed = found.resumed
+	out.hold, out.holdKnown = holdOf(before, found)
+	return nil
 }
 
 // reconcileOpenRun diagnoses an open run, corrects its generation and wakes it.
@@ -185,18 +220,21 @@ func (r *reconciler) correctGeneration(ctx context.Context, set *v1alpha1.Sideca
 	if !state.mayCorrect(r.clock.Now()) {
 		return nil
 	}
-	log.FromContext(ctx).Info("signalling a run its generation again", "sidecarset", set.Name, "generation", set.Generation, "runGeneration", found.generation)
 	if hold := seen.hold; hold != nil && found.hold == nil {
 		// The run is older than the hold.
 		if _, err := r.rollouts.signal(ctx, reference(set), protocol.PauseSignal, protocol.Hold{Who: hold.Who, Why: hold.Why}); err != nil {
 			return err
 		}
 	}
-	return r.rollouts.startOrSignal(ctx, reference(set), set.Generation, seen.hold)
+	runID, err := r.rollouts.startOrSignal(ctx, reference(set), set.Generation, seen.hold)
+	if err == nil {
+		log.FromContext(ctx).Info("told a run its generation again", "sidecarset", set.Name, "generation", set.Generation, "runID", runID, "runGeneration", found.generation)
+	}
+	return err
 }
 
 // restartRun starts another run if the last one was lost, or if pods wait for one.
-func (r *reconciler) restartRun(ctx context.Context, set *v1alpha1.SidecarSet, seen *observation, found *run, state *runState) ([]rolloutEvent, error) {
+func (r *reconciler) restartRun(ctx context.Context, set *v1alpha1.SidecarSet, seen *observation, found *run, hold *v1alpha1.RolloutHold, state *runState) ([]rolloutEvent, error) {
 	done := found.completed() && !found.generationMismatch(set)
 	lost := !done && state.finished != set.Generation
 	if !seen.hasWork() && (!lost || !seen.inProgress()) {
@@ -209,11 +247,12 @@ func (r *reconciler) restartRun(ctx context.Context, set *v1alpha1.SidecarSet, s
 	if done && r.clock.Since(state.endedAt) < restartGracePeriod {
 		return nil, nil
 	}
-	if err := r.rollouts.startOrSignal(ctx, reference(set), set.Generation, seen.hold); err != nil {
+	runID, err := r.rollouts.startOrSignal(ctx, reference(set), set.Generation, hold)
+	if err != nil {
 		return nil, err
 	}
 	state.recordStart(set.Generation, r.clock.Now())
-	log.FromContext(ctx).Info("started another run", "sidecarset", set.Name, "generation", set.Generation, "lost", lost, "plan", seen.plan.Message)
+	log.FromContext(ctx).Info("started another run", "sidecarset", set.Name, "generation", set.Generation, "runID", runID, "lost", lost, "plan", seen.plan.Message)
 	return []rolloutEvent{{corev1.EventTypeNormal, eventRolloutRestarted,
 		fmt.Sprintf("generation %d has pods to upgrade and no open run: %s", set.Generation, seen.plan.Message)}}, nil
 }

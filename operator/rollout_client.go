@@ -92,10 +92,10 @@ func newRolloutClient(client sdk.Client, o Options, taskQueue string, metrics *m
 
 // startOrSignal has Temporal roll out a generation. With no run of the set
 // open it starts one, held if hold says so; an open run of an older generation
-// moves on to this one; one of the same generation plans again.
+// moves on to this one; one of the same generation plans again. It returns the run's id.
 //
 // The trace of the edit that made the generation goes on here, and the run carries it on.
-func (c *rolloutClient) startOrSignal(ctx context.Context, set protocol.SetReference, generation int64, hold *v1alpha1.RolloutHold) (err error) {
+func (c *rolloutClient) startOrSignal(ctx context.Context, set protocol.SetReference, generation int64, hold *v1alpha1.RolloutHold) (runID string, err error) {
 	// Whoever admitted the edit exports its span. Here it is begun to be the parent of
 	// others, as sampled as there, and never ended.
 	ctx, _ = c.tracer.Start(tracing.WithEdit(ctx, string(set.UID), generation), tracing.EditSpan)
@@ -112,10 +112,11 @@ func (c *rolloutClient) startOrSignal(ctx context.Context, set protocol.SetRefer
 		request.Header, err = temporal.TraceHeader(ctx)
 	}
 	if err != nil {
-		return fmt.Errorf("start the rollout of generation %d of SidecarSet %s: %w", generation, set.Name, err)
+		return "", fmt.Errorf("start the rollout of generation %d of SidecarSet %s: %w", generation, set.Name, err)
 	}
 	start := func(short context.Context) error {
-		_, err := c.client.WorkflowService().SignalWithStartWorkflowExecution(short, request)
+		run, err := c.client.WorkflowService().SignalWithStartWorkflowExecution(short, request)
+		runID = run.GetRunId()
 		return err
 	}
 	err = c.call(ctx, "SignalWithStartWorkflowExecution", start)
@@ -128,12 +129,12 @@ func (c *rolloutClient) startOrSignal(ctx context.Context, set protocol.SetRefer
 	c.metrics.rolloutStarts.WithLabelValues(resultOf(err)).Inc()
 	if err == nil {
 		c.update(func() { c.refusedErr = nil })
-		return nil
+		return runID, nil
 	}
 	if ctx.Err() == nil && !isUnreachable(err) && !isThrottle(err) {
 		c.update(func() { c.refusedErr, c.refusedAt = c.refusedError(err), c.clock.Now() })
 	}
-	return fmt.Errorf("start the rollout of generation %d of SidecarSet %s: %w", generation, set.Name, err)
+	return "", fmt.Errorf("start the rollout of generation %d of SidecarSet %s: %w", generation, set.Name, err)
 }
 
 func (c *rolloutClient) startRequest(set protocol.SetReference, generation int64, hold *v1alpha1.RolloutHold) (*workflowservice.SignalWithStartWorkflowExecutionRequest, error) {

@@ -27,6 +27,7 @@ func TestRuns(t *testing.T) {
 		test func(*testing.T)
 	}{
 		{"HoldsAreMirroredAndSurviveTheRun", e.testHold},
+		{"HoldsOfRunsThatEndedUnseenAreMirrored", e.testHoldUnseen},
 		{"RunsOfAnotherGenerationAreSignalledTheirs", e.testMismatch},
 		{"RunsOlderThanTheirHoldAreHeldAgain", e.testMismatchedHold},
 		{"StatusOfAnotherGenerationIsCorrected", e.testNewerStatus},
@@ -94,6 +95,7 @@ func (e *testEnv) testHold(t *testing.T) {
 			reasonAndMessage(set, v1alpha1.ConditionProgressing))
 	}
 	e.await(t, "held", isHeld)
+	e.awaitEvent(t, "held", "RolloutPaused", "paused by signal from ann: lunch")
 
 	require.NoError(t, e.temporal.TerminateWorkflow(t.Context(), id, "", "test"))
 	e.awaitRun(t, id, func(c *assert.CollectT, found *run) {
@@ -113,8 +115,51 @@ func (e *testEnv) testHold(t *testing.T) {
 		hasReason(v1alpha1.ConditionProgressing, "RolloutInProgress")(c, set)
 	})
 	e.awaitEvent(t, "held", "RolloutResumed", "resumed by signal from bob: no errors any more, ")
+	e.signal(t, id, protocol.PauseSignal, protocol.Hold{Who: "eve"})
+	e.awaitEvent(t, "held", "RolloutPaused", "paused by signal from eve")
 	e.signal(t, id, protocol.PauseSignal, protocol.Hold{Who: "ann", Why: "lunch"})
 	e.await(t, "held", isHeld)
+}
+
+// A run that is paused or resumed may end before the operator looks at it again.
+func (e *testEnv) testHoldUnseen(t *testing.T) {
+	ids := map[string]string{}
+	for _, name := range []string{resumes, resumes + "-edited", pauses + "edited"} {
+		ids[name] = e.roll(t, name).Status.Rollout.WorkflowID
+		e.awaitRun(t, ids[name], func(c *assert.CollectT, found *run) { assert.Equal(c, int64(2), found.generation) })
+	}
+	for _, name := range []string{resumes, resumes + "-edited"} {
+		e.signal(t, ids[name], protocol.PauseSignal, protocol.Hold{Who: "ann"})
+		e.await(t, name, hasReason(v1alpha1.ConditionProgressing, "Paused"))
+	}
+	require.NoError(t, e.cluster.Stop(cluster.Operator))
+	for name, id := range ids {
+		signal := protocol.ResumeSignal
+		if strings.HasPrefix(name, pauses) {
+			signal = protocol.PauseSignal
+		}
+		e.signal(t, id, signal, protocol.Hold{Who: "bob"})
+		e.awaitRun(t, id, func(c *assert.CollectT, found *run) { assert.True(c, found.completed()) })
+		if strings.HasSuffix(name, "edited") {
+			e.change(t, name, setImage("proxy:v3"))
+		}
+	}
+	require.NoError(t, e.cluster.StartAgain(t.Context(), cluster.Operator))
+	for name, id := range ids {
+		var want *v1alpha1.RolloutHold
+		if strings.HasPrefix(name, pauses) {
+			want = &v1alpha1.RolloutHold{Who: "bob"}
+		}
+		e.awaitRun(t, id, func(c *assert.CollectT, found *run) { assert.True(c, found.open()) })
+		assert.Equal(t, want != nil, e.run(t, id).hold != nil, name)
+		e.await(t, name, func(c *assert.CollectT, set *v1alpha1.SidecarSet) {
+			isStarted(c, set)
+			assert.Equal(c, want, set.Status.Rollout.Hold)
+		})
+		if want == nil {
+			e.awaitEvent(t, name, "RolloutResumed", "resumed by signal from bob")
+		}
+	}
 }
 
 func (e *testEnv) testMismatch(t *testing.T) {
@@ -168,7 +213,7 @@ func (e *testEnv) testWakeToEnd(t *testing.T) {
 
 // testFinished counts the calls of an operator that has nothing left to do.
 func (e *testEnv) testFinished(t *testing.T) {
-	for _, name := range []string{"held", "mistyped", "restored", "rewound", sleeps} {
+	for _, name := range []string{"held", resumes, resumes + "-edited", pauses + "edited", "mistyped", "restored", "rewound", sleeps} {
 		e.change(t, name, func(set *v1alpha1.SidecarSet) {
 			set.Spec.UpdateStrategy.Type = v1alpha1.NotUpdateSidecarSetStrategyType
 		})
@@ -244,6 +289,7 @@ func (e *testEnv) testRefusedWrites(t *testing.T) {
 	e.await(t, refuses, func(c *assert.CollectT, set *v1alpha1.SidecarSet) {
 		assert.Equal(c, want, reasonAndMessage(set, v1alpha1.ConditionDegraded))
 	})
+	e.awaitEvent(t, refuses, want.reason, want.message)
 }
 
 func (e *testEnv) testFailingTask(t *testing.T) {
@@ -261,6 +307,8 @@ func (e *testEnv) testNoWorker(t *testing.T) {
 	assert.Equal(t, "WorkerUnavailable", reasonAndMessage(got, v1alpha1.ConditionProgressing).reason)
 	assert.Contains(t, reasonAndMessage(got, v1alpha1.ConditionDegraded).message, e.taskQueue)
 
+	e.awaitEvent(t, "unattended", "WorkerUnavailable", "no worker takes up the tasks")
+	e.await(t, fails3, hasReason(v1alpha1.ConditionDegraded, "WorkerUnavailable"))
 	e.testRestart(t)
 	e.work(t)
 	e.await(t, "unattended", func(c *assert.CollectT, set *v1alpha1.SidecarSet) {
@@ -281,7 +329,9 @@ func (e *testEnv) testOtherVersion(t *testing.T) {
 	e.worker.Stop()
 	e.workAs(t, "v2")
 	e.roll(t, "versions-2")
-	e.awaitUnavailable(t, "versions-2", "no worker of the version that is current (stubs:v1) takes up the tasks", "stubs:v2")
+	for _, name := range []string{"versions-2", fails3} {
+		e.awaitUnavailable(t, name, "no worker of the version that is current (stubs:v1) takes up the tasks", "stubs:v2")
+	}
 	e.testRestart(t)
 
 	e.worker.Stop()
@@ -292,6 +342,7 @@ func (e *testEnv) testOtherVersion(t *testing.T) {
 	for _, name := range []string{"versions-2", "versions-3"} {
 		e.await(t, name, hasReason(v1alpha1.ConditionDegraded, "AsExpected"))
 	}
+	e.await(t, fails3, hasReason(v1alpha1.ConditionDegraded, "RolloutFailing"))
 }
 
 func (e *testEnv) awaitUnavailable(t *testing.T, name string, parts ...string) {

@@ -73,12 +73,24 @@ func TestSpec9_1_ABadImageOfANativeSidecarStopsAtTheWindowAndIsMended(t *testing
 		c := meta.FindStatusCondition(set.Status.Conditions, v1alpha1.ConditionDegraded)
 		return c != nil && c.Status == metav1.ConditionTrue && c.Reason == "ImagePullBackOff"
 	})
+	s.awaitEvent("ImagePullBackOff")
 	s.await(func(v witness.View) bool { return v.Updated == 2 })
 	s.upgradeNativeTo("side:v3")
 	s.await(witness.Settled(6))
 	s.awaitPhase(protocol.PhaseComplete)
 	assert.Equal(t, 2, s.witness.Asked("side:bad"))
 	s.within(2)
+}
+
+func (s *scene) awaitEvent(reason string) {
+	s.t.Helper()
+	s.poll("the event "+reason, func() (bool, error) {
+		var events corev1.EventList
+		err := stack.kube.List(s.ctx, &events, client.InNamespace(metav1.NamespaceDefault))
+		return err == nil && slices.ContainsFunc(events.Items, func(e corev1.Event) bool {
+			return e.InvolvedObject.UID == s.set.UID && e.Reason == reason && e.Message != ""
+		}), err
+	})
 }
 
 // A kubelet that knows nothing of native sidecars goes on running the old one: its pods
