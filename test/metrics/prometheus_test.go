@@ -72,6 +72,12 @@ func TestQueriesOverALiveRollout(t *testing.T) {
 			require.NoError(t, err, where)
 		}
 	}
+	for _, fault := range []struct{ killed, alert string }{
+		{cluster.Temporal, "OutriggerEngineDown"}, {cluster.Operator, "OutriggerOperatorAbsent"}, {cluster.Webhook, "OutriggerWebhookAbsent"},
+	} {
+		require.NoError(t, stack.Kill(fault.killed))
+		awaitSamples(t, queries, fault.alert, asked["alert "+fault.alert])
+	}
 }
 
 // selectors of an expression: names with their matchers.
