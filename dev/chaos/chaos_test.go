@@ -4,11 +4,20 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
 
 // A short run with one seed; make chaos has longer ones.
 func TestSpecHoldsUnderFaults(t *testing.T) {
-	o := options{seed: 5, faults: 25, pods: 80, gap: 450 * time.Millisecond}
+	o := options{seed: 64, faults: 40, pods: 80, gap: 450 * time.Millisecond}
+	drawn := map[Kind]int{}
+	for _, f := range Plan(o.seed, o.faults, o.gap, rules(setNames(), deploymentNames())) {
+		drawn[f.Kind]++
+	}
+	for _, r := range rules(nil, nil) {
+		assert.Positive(t, drawn[r.kind], "%s", r.kind)
+	}
+	assert.GreaterOrEqual(t, drawn[Image], 4, "rollouts to disturb")
 	require.NoError(t, run(t.Context(), o, t.Output()))
 }

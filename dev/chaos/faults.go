@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -55,10 +56,20 @@ func last(ctx context.Context, f Fault) {
 	}
 }
 
+// late tells the observer, until over, that writes of pods may arrive late: they come
+// from the workers, and pass nothing but the API server.
+func (w *world) late(target string) (over func()) {
+	process, end, _ := strings.Cut(target, "/")
+	if end == "temporal" || process != cluster.APIServer && !strings.HasPrefix(process, cluster.Worker) {
+		return func() {}
+	}
+	return w.observer.Late()
+}
+
 func (w *world) disturbProcess(ctx context.Context, f Fault) error {
 	switch f.Kind {
 	case Freeze:
-		defer w.observer.Late()()
+		defer w.late(f.Target)()
 		if err := w.Freeze(f.Target); err != nil {
 			return err
 		}
@@ -67,8 +78,8 @@ func (w *world) disturbProcess(ctx context.Context, f Fault) error {
 	case Exhausted:
 		return w.exhaust(ctx, f)
 	}
-	if f.Target == cluster.APIServer || f.Target == cluster.Temporal {
-		defer w.observer.Late()()
+	if f.Target == cluster.APIServer {
+		defer w.late(f.Target)()
 	}
 	if err := w.Kill(f.Target); err != nil {
 		return err
@@ -134,14 +145,14 @@ func (w *world) disturbLink(ctx context.Context, f Fault) error {
 	case Cut:
 		l.Set(link.State{Cut: true})
 	case Hold, Lose:
-		defer w.observer.Late()()
+		defer w.late(f.Target)()
 		l.Set(link.State{Hold: true})
 	case Delay:
 		delay, err := time.ParseDuration(f.Value)
 		if err != nil {
 			return err
 		}
-		defer w.observer.Late()()
+		defer w.late(f.Target)()
 		l.Set(link.State{Delay: delay})
 	case TooMany:
 		l.Redirect(w.throttle.address)

@@ -110,7 +110,8 @@ func disturbed(ctx context.Context, o options, plan []Fault, dir string, out io.
 	if n := w.observer.Violations(); n > 0 {
 		err = errors.Join(fmt.Errorf("%d violations", n), err)
 	}
-	w.say("%d faults, %d upgrades of pods seen, %d violations", len(plan), len(w.observer.Upgrades()), w.observer.Violations())
+	w.say("%d faults, %d upgrades of pods seen, %d judged strictly, %d violations",
+		len(plan), len(w.observer.Upgrades()), w.observer.Strict(), w.observer.Violations())
 	return err
 }
 

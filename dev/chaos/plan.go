@@ -112,8 +112,8 @@ func rules(sets, deployments []string) []rule {
 		{Partition, 5, sets, 0, 0, "", (*planner).drawPartition},
 		{Order, 2, sets, 0, 0, "", (*planner).drawOrder},
 		{Env, 1, sets, 0, 0, "", (*planner).drawEnv},
-		{Pause, 4, sets, 2 * s, 8 * s, "pause", nil},
-		{PauseRun, 5, sets, 3 * s, 10 * s, "run", nil},
+		{Pause, 4, sets, 3 * s, 20 * s, "pause", nil},
+		{PauseRun, 5, sets, 5 * s, 45 * s, "run", nil},
 		{Remake, 2, sets, s / 5, 3 * s, "set", nil},
 	}
 }
@@ -174,6 +174,9 @@ func (p *planner) next() Fault {
 		}
 		if p.busy["set/"+f.Target] > p.now || p.busy[r.occupies+"/"+f.Target] > p.now {
 			continue
+		}
+		if r.kind == Remake && p.busy["run/"+f.Target] > p.now {
+			continue // what is held is the run of the set that was there
 		}
 		if r.occupies != "" {
 			// What is started again takes a while.

@@ -33,6 +33,7 @@ const (
 func restartCommand() *cobra.Command {
 	var pods int
 	var kill bool
+	var maxGap time.Duration
 	cmd := &cobra.Command{
 		Use: "restart", Short: "Restart every role in the middle of a rollout and measure what that costs", Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -40,17 +41,18 @@ func restartCommand() *cobra.Command {
 			if kill {
 				roles = []string{"worker-1", "worker-2"}
 			}
-			return rollingRestart(cmd.Context(), pods, roles, kill, cmd.OutOrStdout())
+			return rollingRestart(cmd.Context(), pods, roles, kill, maxGap, cmd.OutOrStdout())
 		},
 	}
 	cmd.Flags().IntVar(&pods, "pods", 300, "on simulated nodes")
 	cmd.Flags().BoolVar(&kill, "kill", false, "kill the workers instead, and leave the others alone")
+	cmd.Flags().DurationVar(&maxGap, "max-gap", 2*time.Second, "fail when no pod is upgraded for as long during the restarts")
 	return cmd
 }
 
 // rollingRestart has two of each role, restarts or kills some one after the other, and
-// fails when a pod is refused meanwhile.
-func rollingRestart(ctx context.Context, pods int, roles []string, kill bool, out io.Writer) error {
+// fails when a pod is refused meanwhile, or none is upgraded for maxGap.
+func rollingRestart(ctx context.Context, pods int, roles []string, kill bool, maxGap time.Duration, out io.Writer) error {
 	dir, err := os.MkdirTemp(memory(), "outrigger-chaos-")
 	if err != nil {
 		return fmt.Errorf("make a state folder: %w", err)
@@ -62,10 +64,10 @@ func rollingRestart(ctx context.Context, pods int, roles []string, kill bool, ou
 	}
 	defer w.close()
 	defer w.watch(ctx)()
-	return w.measureRestarts(ctx, roles, kill)
+	return w.measureRestarts(ctx, roles, kill, maxGap)
 }
 
-func (w *world) measureRestarts(ctx context.Context, roles []string, kill bool) error {
+func (w *world) measureRestarts(ctx context.Context, roles []string, kill bool, maxGap time.Duration) error {
 	webhooks, err := w.startReplicas(ctx)
 	if err != nil {
 		return err
@@ -99,12 +101,18 @@ func (w *world) measureRestarts(ctx context.Context, roles []string, kill bool) 
 		return err
 	}
 	upgrades := w.observer.Upgrades()
+	before, during := longestGap(upgrades, began, restarts), longestGap(upgrades, restarts, ended)
 	_, err = fmt.Fprintf(w.out, "longest time without an upgrade: %.2f s before, %.2f s during the restarts (%.0f s)\npods made meanwhile: %d, refused: %d\n",
-		longestGap(upgrades, began, restarts).Seconds(), longestGap(upgrades, restarts, ended).Seconds(), ended.Sub(restarts).Seconds(), made, len(refused))
-	if err == nil && len(refused) > 0 {
-		err = fmt.Errorf("pods were refused: %s", refused[0])
+		before.Seconds(), during.Seconds(), ended.Sub(restarts).Seconds(), made, len(refused))
+	switch {
+	case err != nil:
+		return err
+	case len(refused) > 0:
+		return fmt.Errorf("pods were refused: %s", refused[0])
+	case during >= maxGap:
+		return fmt.Errorf("no pod was upgraded for %.2f s, the restarts may cost less than %s", during.Seconds(), maxGap)
 	}
-	return err
+	return nil
 }
 
 // restartEach says what each of those killed cost.

@@ -8,6 +8,7 @@ import (
 
 	"go.temporal.io/api/enums/v1"
 	"go.temporal.io/api/serviceerror"
+	"go.temporal.io/api/workflowservice/v1"
 	sdk "go.temporal.io/sdk/client"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
@@ -15,6 +16,13 @@ import (
 
 	"github.com/outrigger/outrigger/api/protocol"
 	"github.com/outrigger/outrigger/api/v1alpha1"
+)
+
+const (
+	// batchTime is what a batch may take to end once a pause is answered: a worker may
+	// be cut off from Temporal meanwhile.
+	batchTime         = 30 * time.Second
+	attemptOfTemporal = 3 * time.Second
 )
 
 func (w *world) disturbSet(ctx context.Context, f Fault) error {
@@ -110,7 +118,8 @@ func (w *world) create(ctx context.Context, set *v1alpha1.SidecarSet) error {
 	})
 }
 
-// pauseRun pauses the open run, if there is one, and resumes it.
+// pauseRun pauses the open run, if there is one, and resumes it. Once the pause is
+// answered, a batch may end; then nothing may be written, whatever the run says.
 func (w *world) pauseRun(ctx context.Context, f Fault) error {
 	set := &v1alpha1.SidecarSet{}
 	if err := w.insist(ctx, func(ctx context.Context) error {
@@ -118,52 +127,71 @@ func (w *world) pauseRun(ctx context.Context, f Fault) error {
 	}); err != nil {
 		return err
 	}
-	id := protocol.WorkflowID(set.Name, set.UID)
 	end := time.Now().Add(f.For)
-	if w.paused(ctx, id, end) {
+	held := &heldRun{temporal: w.temporal, id: protocol.WorkflowID(set.Name, set.UID)}
+	if held.pause(ctx, end) {
+		inForce := time.Now().Add(batchTime)
+		for time.Now().Before(inForce) && !held.saysSo(ctx) && !held.over(ctx) && ctx.Err() == nil {
+			time.Sleep(applyAgain)
+		}
 		w.observer.Held(f.Target)
 		// A run that has nothing left to do ends, held or not.
-		for !w.over(ctx, id) && time.Now().Before(end) && ctx.Err() == nil {
+		for !held.over(ctx) && time.Now().Before(end) && ctx.Err() == nil {
 			time.Sleep(applyAgain)
 		}
 		w.observer.Resumed(f.Target)
 	}
-	return w.resume(ctx, id)
+	return w.resume(ctx, held.id)
 }
 
-// paused asks for a pause until a run says that it is in force and nothing is in
-// hand any more.
-func (w *world) paused(ctx context.Context, id string, end time.Time) bool {
-	asked := false
-	for time.Now().Before(end) && ctx.Err() == nil {
-		attempt, done := context.WithTimeout(ctx, 3*time.Second)
-		if !asked {
-			handle, err := w.temporal.UpdateWorkflow(attempt, sdk.UpdateWorkflowOptions{
-				WorkflowID: id, UpdateName: protocol.PauseUpdate, Args: []any{protocol.Hold{Who: "chaos"}},
-				WaitForStage: sdk.WorkflowUpdateStageCompleted,
-			})
-			asked = err == nil && handle.Get(attempt, nil) == nil
+// heldRun is a run that somebody pauses.
+type heldRun struct {
+	temporal sdk.Client
+	// id is the workflow's, first the id of the first run of the chain that is paused.
+	id, first string
+}
+
+// pause asks for a pause until it is answered, and reports whether it was.
+func (h *heldRun) pause(ctx context.Context, end time.Time) bool {
+	for ; time.Now().Before(end) && ctx.Err() == nil; time.Sleep(applyAgain) {
+		attempt, done := context.WithTimeout(ctx, attemptOfTemporal)
+		handle, err := h.temporal.UpdateWorkflow(attempt, sdk.UpdateWorkflowOptions{
+			WorkflowID: h.id, UpdateName: protocol.PauseUpdate, Args: []any{protocol.Hold{Who: "chaos"}},
+			WaitForStage: sdk.WorkflowUpdateStageCompleted,
+		})
+		if err == nil {
+			err = handle.Get(attempt, nil)
 		}
-		if asked {
-			var status protocol.RolloutStatus
-			answer, err := w.temporal.QueryWorkflow(attempt, id, "", protocol.StatusQuery)
-			if err == nil && answer.Get(&status) == nil && status.Hold != nil && status.Phase == protocol.PhasePaused && !w.over(attempt, id) {
-				done()
-				return true
+		if err == nil {
+			var run *workflowservice.DescribeWorkflowExecutionResponse
+			if run, err = h.temporal.DescribeWorkflowExecution(attempt, h.id, handle.RunID()); err == nil {
+				h.first = run.WorkflowExecutionInfo.FirstRunId
 			}
 		}
 		done()
-		time.Sleep(applyAgain)
+		if err == nil {
+			return true
+		}
 	}
 	return false
 }
 
-// over reports whether the newest run has ended, as far as Temporal answers.
-func (w *world) over(ctx context.Context, id string) bool {
-	attempt, done := context.WithTimeout(ctx, 3*time.Second)
+// saysSo reports whether the run says that it is held and has nothing in hand.
+func (h *heldRun) saysSo(ctx context.Context) bool {
+	attempt, done := context.WithTimeout(ctx, attemptOfTemporal)
 	defer done()
-	run, err := w.temporal.DescribeWorkflowExecution(attempt, id, "")
-	return err == nil && run.WorkflowExecutionInfo.Status != enums.WORKFLOW_EXECUTION_STATUS_RUNNING
+	var status protocol.RolloutStatus
+	answer, err := h.temporal.QueryWorkflow(attempt, h.id, "", protocol.StatusQuery)
+	return err == nil && answer.Get(&status) == nil && status.Hold != nil && status.Phase == protocol.PhasePaused
+}
+
+// over reports whether the run has ended, as far as Temporal answers: another one is
+// not held.
+func (h *heldRun) over(ctx context.Context) bool {
+	attempt, done := context.WithTimeout(ctx, attemptOfTemporal)
+	defer done()
+	run, err := h.temporal.DescribeWorkflowExecution(attempt, h.id, "")
+	return err == nil && (run.WorkflowExecutionInfo.Status != enums.WORKFLOW_EXECUTION_STATUS_RUNNING || run.WorkflowExecutionInfo.FirstRunId != h.first)
 }
 
 // resume ends the pause of the open run, if there is one.

@@ -55,6 +55,9 @@ func (o *Observer) checkSet(e event, h *history, before, now *pod) {
 	if missed {
 		return
 	}
+	if e.seen.Sub(o.known(e.seen)) <= strictTime {
+		o.strict++
+	}
 	o.checkFence(e, h, now)
 	o.checkHold(e, v, now)
 	o.checkPartition(e, h, now)

@@ -25,7 +25,10 @@ const (
 	churnTime = time.Minute
 	// compareInterval is how often the watch of sets is compared with the API server.
 	compareInterval = 500 * time.Millisecond
-	clockFormat     = "15:04:05.000"
+	// strictTime is how much a writer may be late for its write to count as judged
+	// strictly.
+	strictTime  = 10 * time.Second
+	clockFormat = "15:04:05.000"
 )
 
 // Violation is something that must not be.
@@ -62,8 +65,10 @@ type Observer struct {
 	// departures are when pods that were old left a set.
 	departures map[string][]time.Time
 	violations int
-	// upgrades are when pods were written.
+	// upgrades are when pods were written, and strict how many of them are held to what
+	// the set wanted at most strictTime before.
 	upgrades []time.Time
+	strict   int
 }
 
 // interval ends never while until is zero.
@@ -138,8 +143,7 @@ func (o *Observer) process(ctx context.Context) {
 	}
 }
 
-// Late says that from now on what the roles send may arrive late, until over is
-// called.
+// Late says that from now on writes of pods may arrive late, until over is called.
 func (o *Observer) Late() (over func()) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -178,6 +182,14 @@ func (o *Observer) Upgrades() []time.Time {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return slices.Clone(o.upgrades)
+}
+
+// Strict is how many of the upgrades were held to what the set wanted a few seconds
+// before, since nothing kept their writers.
+func (o *Observer) Strict() int {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.strict
 }
 
 // Pods counts those that are there.
