@@ -57,6 +57,9 @@ func Pod(pod *corev1.Pod, sets []*Set, now metav1.Time) (*Injection, error) {
 		changed:        map[string]string{},
 	}
 	sets = active(sets)
+	if err := clash(pod, sets); err != nil {
+		return nil, err
+	}
 	own := ownPart(pod, sets)
 	injection.warnOfInjectedEnv(own.selfDeclared, sets)
 	for _, set := range sets {
@@ -66,9 +69,43 @@ func Pod(pod *corev1.Pod, sets []*Set, now metav1.Time) (*Injection, error) {
 	}
 	injection.initContainers.sortByName()
 	if err := injection.annotate(sets, now); err != nil {
-		return nil, err
+		return nil, fmt.Errorf("SidecarSet %s: %w", namesOf(sets), err)
 	}
 	return injection, nil
+}
+
+// clash finds a container that two sets bring. Such sets may have been accepted at the
+// same time. The API server would refuse the pod without a word about them.
+func clash(pod *corev1.Pod, sets []*Set) error {
+	if len(sets) < 2 {
+		return nil
+	}
+	bringer := map[string]string{}
+	for _, set := range sets {
+		for _, name := range set.names {
+			other, taken := bringer[name]
+			if !taken {
+				bringer[name] = set.name
+			} else if other != set.name && !hasContainer(pod, name) {
+				return SetError{set.name, fmt.Errorf("SidecarSet %s: container %s: SidecarSet %s injects one of this name, too; rename it or narrow spec.selector",
+					set.name, name, other)}
+			}
+		}
+	}
+	return nil
+}
+
+func hasContainer(pod *corev1.Pod, name string) bool {
+	named := func(c corev1.Container) bool { return c.Name == name }
+	return slices.ContainsFunc(pod.Spec.Containers, named) || slices.ContainsFunc(pod.Spec.InitContainers, named)
+}
+
+func namesOf(sets []*Set) string {
+	names := make([]string, 0, len(sets))
+	for _, set := range sets {
+		names = append(names, set.name)
+	}
+	return strings.Join(names, ", ")
 }
 
 func (i *Injection) add(set *Set, own app) error {

@@ -357,7 +357,7 @@ func TestSpec4_12_ErrorsNameSetContainerAndCause(t *testing.T) {
 		"regex":            {fixture.SidecarSet("s", withPolicy(`{targetContainersNameRegex: "("}`)), nil, []string{"SidecarSet s", "container side", "targetContainersNameRegex"}},
 		"not JSON":         {patching("{"), nil, []string{"SidecarSet s", "annotation k", "SidecarSet's value is not JSON"}},
 		"the pod not JSON": {patching("{}"), map[string]string{"k": "plain"}, []string{"SidecarSet s", "annotation k", "pod's value is not JSON"}},
-		"bad record":       {fixture.SidecarSet("s", fixture.Sidecar("side")), map[string]string{v1alpha1.HashAnnotation: "["}, []string{v1alpha1.HashAnnotation}},
+		"bad record":       {fixture.SidecarSet("s", fixture.Sidecar("side")), map[string]string{v1alpha1.HashAnnotation: "["}, []string{"SidecarSet s", v1alpha1.HashAnnotation}},
 		"no hash":          {unhashed, nil, []string{"SidecarSet s", "no hash annotations"}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -372,6 +372,25 @@ func TestSpec4_12_ErrorsNameSetContainerAndCause(t *testing.T) {
 			}
 		})
 	}
+}
+
+// Sets that are created at the same time are not held against each other.
+func TestSpec4_12_TwoSetsWithOneContainerNameRefuseThePodByName(t *testing.T) {
+	var sets []*Set
+	for _, set := range []*v1alpha1.SidecarSet{
+		fixture.SidecarSet("a", fixture.Sidecar("proxy-1")), fixture.SidecarSet("b", fixture.Sidecar("other")),
+		fixture.SidecarSet("c", fixture.Sidecar("proxy", func(c *v1alpha1.SidecarContainer) {
+			c.UpgradeStrategy = v1alpha1.SidecarContainerUpgradeStrategy{UpgradeType: v1alpha1.SidecarContainerHotUpgrade, HotUpgradeEmptyImage: "empty:1"}
+		})),
+	} {
+		prepared, err := Prepare(set, "rev")
+		require.NoError(t, err)
+		sets = append(sets, prepared)
+	}
+	_, err := Pod(fixture.Pod(fixture.Container("app")), sets, noon)
+	require.EqualError(t, err, "SidecarSet c: container proxy-1: SidecarSet a injects one of this name, too; rename it or narrow spec.selector")
+	_, err = Pod(fixture.Pod(fixture.Container("app"), fixture.Container("proxy-1")), sets, noon)
+	require.NoError(t, err, "both take the place of what the pod has")
 }
 
 func BenchmarkPod(b *testing.B) {

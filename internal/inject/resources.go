@@ -32,6 +32,10 @@ var (
 	errTooLarge = errors.New("the result does not fit a quantity")
 )
 
+// maxExponent bounds the powers of ten that a quantity is computed with: the API server
+// takes 1e100000000 in a pod, of which no result fits. An int64 has 19 digits.
+const maxExponent = 64
+
 func compileResources(policy *v1alpha1.ResourcesPolicy) (*resourcesPolicy, error) {
 	targets, err := regexp.Compile(policy.TargetContainersNameRegex)
 	if err != nil {
@@ -76,15 +80,20 @@ func (p *resourcesPolicy) compute(own app) (corev1.ResourceRequirements, error) 
 	}
 	var computed corev1.ResourceRequirements
 	for _, f := range p.limits {
-		if total, limited := p.aggregate(f.resource, targets, limitsOf); limited {
-			if err := f.into(&computed.Limits, total); err != nil {
-				return corev1.ResourceRequirements{}, fmt.Errorf("limits: %w", err)
-			}
+		total, limited, err := p.aggregate(f.resource, targets, limitsOf)
+		if err == nil && limited {
+			err = f.into(&computed.Limits, total)
+		}
+		if err != nil {
+			return corev1.ResourceRequirements{}, fmt.Errorf("limits: %w", err)
 		}
 	}
 	for _, f := range p.requests {
-		total, _ := p.aggregate(f.resource, targets, requestsOf)
-		if err := f.into(&computed.Requests, total); err != nil {
+		total, _, err := p.aggregate(f.resource, targets, requestsOf)
+		if err == nil {
+			err = f.into(&computed.Requests, total)
+		}
+		if err != nil {
 			return corev1.ResourceRequirements{}, fmt.Errorf("requests: %w", err)
 		}
 	}
@@ -108,10 +117,10 @@ func limitsOf(c *corev1.Container) corev1.ResourceList { return c.Resources.Limi
 func requestsOf(c *corev1.Container) corev1.ResourceList { return c.Resources.Requests }
 
 // aggregate sums up or takes the largest; complete is false when a target
-// names no quantity, which then counts as zero.
+// names no quantity, which then counts as zero. A quantity beyond maxExponent is an error.
 func (p *resourcesPolicy) aggregate(name corev1.ResourceName, targets []*corev1.Container,
 	list func(*corev1.Container) corev1.ResourceList,
-) (total *big.Rat, complete bool) {
+) (total *big.Rat, complete bool, err error) {
 	total, complete = new(big.Rat), true
 	for _, target := range targets {
 		quantity, found := list(target)[name]
@@ -119,7 +128,10 @@ func (p *resourcesPolicy) aggregate(name corev1.ResourceName, targets []*corev1.
 			complete = false
 			continue
 		}
-		value := exact(quantity)
+		value, err := exact(quantity)
+		if err != nil {
+			return nil, false, fmt.Errorf("%s of container %s: %w", name, target.Name, err)
+		}
 		switch {
 		case p.mode == v1alpha1.TargetContainersModeSum:
 			total.Add(total, value)
@@ -127,18 +139,22 @@ func (p *resourcesPolicy) aggregate(name corev1.ResourceName, targets []*corev1.
 			total = value
 		}
 	}
-	return total, complete
+	return total, complete, nil
 }
 
-func exact(quantity resource.Quantity) *big.Rat {
+func exact(quantity resource.Quantity) (*big.Rat, error) {
 	// AsDec changes its receiver, which here is a copy.
 	decimal := quantity.AsDec()
-	value := new(big.Rat).SetInt(decimal.UnscaledBig())
-	power := new(big.Rat).SetInt(new(big.Int).Exp(big.NewInt(10), new(big.Int).Abs(big.NewInt(int64(decimal.Scale()))), nil))
-	if decimal.Scale() < 0 {
-		return value.Mul(value, power)
+	exponent := -int64(decimal.Scale())
+	if exponent > maxExponent || exponent < -maxExponent {
+		return nil, errTooLarge
 	}
-	return value.Quo(value, power)
+	value := new(big.Rat).SetInt(decimal.UnscaledBig())
+	power := new(big.Rat).SetInt(new(big.Int).Exp(big.NewInt(10), big.NewInt(max(exponent, -exponent)), nil))
+	if exponent < 0 {
+		return value.Quo(value, power), nil
+	}
+	return value.Mul(value, power), nil
 }
 
 func (f formula) into(list *corev1.ResourceList, total *big.Rat) error {

@@ -1,12 +1,14 @@
 package inject
 
 import (
+	"encoding/json"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/yaml"
 
 	"github.com/outrigger/outrigger/api/v1alpha1"
@@ -74,6 +76,29 @@ func TestSpec4_7_ResourcesFromAppContainers(t *testing.T) {
 
 func TestSpec4_7_QuantitiesAreReadExactly(t *testing.T) {
 	for text, want := range map[string]string{"1500m": "3/2", "1Ki": "1024", "1n": "1/1000000000", "5E": "5000000000000000000", "1e3": "1000", "0": "0"} {
-		assert.Equal(t, want, exact(resource.MustParse(text)).RatString(), text)
+		value, err := exact(resource.MustParse(text))
+		require.NoError(t, err, text)
+		assert.Equal(t, want, value.RatString(), text)
+	}
+}
+
+// The API server takes such a quantity, whose power of ten would take hours and all memory.
+func TestSpec4_15_NoQuantityOfAPodStallsInjection(t *testing.T) {
+	var pod corev1.Pod
+	require.NoError(t, json.Unmarshal([]byte(`{"spec": {"containers": [{"name": "app", "image": "app:1", "resources": {
+		"requests": {"cpu": "1e2000000000"}, "limits": {"memory": "1e2000000000"}}}]}}`), &pod))
+	for _, mode := range []v1alpha1.TargetContainersModeType{v1alpha1.TargetContainersModeSum, v1alpha1.TargetContainersModeMax} {
+		for want, expressions := range map[string]v1alpha1.ResourcesExpr{
+			"requests: cpu of container app: the result does not fit":  {Requests: &v1alpha1.ResourceExprRequests{CPU: "cpu*50%"}},
+			"limits: memory of container app: the result does not fit": {Limits: &v1alpha1.ResourceExprLimits{Memory: "memory*50%"}},
+		} {
+			side := fixture.Sidecar("side", func(c *v1alpha1.SidecarContainer) {
+				c.ResourcesPolicy = &v1alpha1.ResourcesPolicy{TargetContainersMode: mode, TargetContainersNameRegex: ".*", ResourcesExpr: expressions}
+			})
+			set, err := Prepare(fixture.SidecarSet("s", side), "r")
+			require.NoError(t, err)
+			_, err = Pod(pod.DeepCopy(), []*Set{set}, metav1.Now())
+			require.ErrorContains(t, err, want)
+		}
 	}
 }

@@ -18,10 +18,11 @@ import (
 func ValidateConflicts(set *v1alpha1.SidecarSet, others []v1alpha1.SidecarSet) field.ErrorList {
 	var errs field.ErrorList
 	for i := range others {
-		other := &others[i]
-		if other.Name == set.Name || !Overlap(&set.Spec, &other.Spec) {
+		if others[i].Name == set.Name || !Overlap(&set.Spec, &others[i].Spec) {
 			continue
 		}
+		// It may have been stored before a default was one.
+		other := defaulted(&others[i])
 		at := field.NewPath("spec")
 		errs = append(errs, nameConflicts(set.Spec.Containers, other.Spec.Containers, other.Name, at.Child("containers"))...)
 		errs = append(errs, nameConflicts(set.Spec.InitContainers, other.Spec.InitContainers, other.Name, at.Child("initContainers"))...)
