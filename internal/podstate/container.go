@@ -64,9 +64,10 @@ func sameDigest(imageID, image string) bool {
 	return ok && named && have == want
 }
 
-// canonicalImage writes a short name as runtimes report it: nginx is
-// docker.io/library/nginx:latest.
+// canonicalImage writes a short name as runtimes report it: nginx, docker.io/nginx and
+// index.docker.io/nginx are docker.io/library/nginx:latest.
 func canonicalImage(image string) string {
+	image = strings.TrimPrefix(strings.TrimPrefix(image, "index.docker.io/"), "docker.io/")
 	if domain, _, found := strings.Cut(image, "/"); !found {
 		image = "docker.io/library/" + image
 	} else if !strings.ContainsAny(domain, ".:") && domain != "localhost" {

@@ -28,7 +28,7 @@ type State struct {
 	Touched bool
 	// Moved pods were upgraded in place to the version at hand.
 	Moved bool
-	// Failed pods cannot take their newest upgrade: a container of it cannot start.
+	// Failed pods have a container that the newest upgrade changed and that cannot start.
 	Failed bool
 	// Migrating pods hold a standby twin that is yet to be reset; Migrated ones
 	// run everything else as asked, so that it can be (SPEC §7.7).
@@ -77,7 +77,7 @@ func (v *Version) OfRecord(pod *corev1.Pod, read *record.Record) State {
 	}
 	standbys := v.standbysToReset(pod, read.Active)
 	state.Ready = ready(pod) && len(standbys) == 0
-	state.Consistent, state.Failed = v.taken(pod, newest)
+	state.Consistent, state.Failed = taken(pod, newest)
 	state.Migrating = len(standbys) > 0
 	state.Migrated = state.Migrating && state.Consistent && othersReady(pod, standbys)
 	state.UnavailableBefore = touched && unavailableBefore(pod, v.Set)
@@ -119,7 +119,7 @@ func (v *Version) complete(pod *corev1.Pod, active map[string]string) bool {
 			continue
 		}
 		twins := s.Twins()
-		if active[s.Name] == "" || Container(pod, twins[0], false) == nil || Container(pod, twins[1], false) == nil {
+		if !s.isTwin(active[s.Name]) || Container(pod, twins[0], false) == nil || Container(pod, twins[1], false) == nil {
 			return false
 		}
 	}
@@ -157,7 +157,7 @@ func (v *Version) StandbysToReset(pod *corev1.Pod) ([]StandbyToReset, error) {
 func (v *Version) standbysToReset(pod *corev1.Pod, active map[string]string) []StandbyToReset {
 	var standbys []StandbyToReset
 	for _, s := range v.Sidecars {
-		if !s.Hot() || active[s.Name] == "" {
+		if !s.Hot() || !s.isTwin(active[s.Name]) {
 			continue
 		}
 		standby := s.Twin(active[s.Name])
@@ -189,25 +189,43 @@ func othersReady(pod *corev1.Pod, but []StandbyToReset) bool {
 }
 
 // taken reports whether every container that the newest upgrade changed runs
-// what it was changed to, and whether one of them cannot.
-func (v *Version) taken(pod *corev1.Pod, newest record.State) (taken, failed bool) {
-	taken = true
+// what it was changed to, and whether one of them cannot start.
+func taken(pod *corev1.Pod, newest record.State) (taken, failed bool) {
+	for name := range newest.LastContainerStatuses {
+		_, status := changed(pod, name)
+		_, stuck := StartFailure(status)
+		failed = failed || stuck
+	}
+	return len(Pending(pod, newest)) == 0, failed
+}
+
+// Pending are the changes of an upgrade that the kubelet has not taken, by container: what
+// ran before, as it was recorded.
+func Pending(pod *corev1.Pod, newest record.State) map[string]record.ContainerStatus {
+	var pending map[string]record.ContainerStatus
 	for name, before := range newest.LastContainerStatuses {
-		container, status := Container(pod, name, false), Status(pod, name, false)
-		if container == nil {
-			container, status = Container(pod, name, true), Status(pod, name, true)
-		}
+		container, status := changed(pod, name)
 		if container == nil {
 			continue
 		}
 		change := containerChange{container: container, status: status, before: before, patched: newest.UpdateTimestamp.Time}
-		if !takenChain().Decide(&change) {
-			taken = false
-			_, stuck := StartFailure(status)
-			failed = failed || stuck
+		if takenChain().Decide(&change) {
+			continue
 		}
+		if pending == nil {
+			pending = map[string]record.ContainerStatus{}
+		}
+		pending[name] = before
 	}
-	return taken, failed
+	return pending
+}
+
+// changed finds a container, or a native sidecar, that an upgrade changed.
+func changed(pod *corev1.Pod, name string) (*corev1.Container, *corev1.ContainerStatus) {
+	if container := Container(pod, name, false); container != nil {
+		return container, Status(pod, name, false)
+	}
+	return Container(pod, name, true), Status(pod, name, true)
 }
 
 func ready(pod *corev1.Pod) bool {

@@ -55,6 +55,15 @@ func TestSpec7_Consistent(t *testing.T) {
 		{"imageID lost", func(_ *corev1.Pod, s *corev1.ContainerStatus) { s.ImageID = "" }, false},
 		{"image reported before there is a container", func(_ *corev1.Pod, s *corev1.ContainerStatus) { s.Image, s.ImageID = "side:v2", "" }, false},
 		{"status image is the spec's, written in full", func(_ *corev1.Pod, s *corev1.ContainerStatus) { s.Image = "docker.io/library/side:v2" }, true},
+		{"spec image without library", func(p *corev1.Pod, s *corev1.ContainerStatus) {
+			p.Spec.Containers[1].Image, s.Image = "docker.io/side:v2", "docker.io/library/side:v2"
+		}, true},
+		{"spec image of the index", func(p *corev1.Pod, s *corev1.ContainerStatus) {
+			p.Spec.Containers[1].Image, s.Image = "index.docker.io/team/side:v2", "docker.io/team/side:v2"
+		}, true},
+		{"spec image of another registry", func(p *corev1.Pod, s *corev1.ContainerStatus) {
+			p.Spec.Containers[1].Image, s.Image = "index.example.com/side:v2", "example.com/side:v2"
+		}, false},
 		{"nothing recorded, first start with the old image", func(p *corev1.Pod, s *corev1.ContainerStatus) {
 			s.RestartCount = 0
 			state(`{"imageID":"","restartCount":0}`)(p)
@@ -119,6 +128,24 @@ func TestFailedUpgradesAreRecognised(t *testing.T) {
 		require.NoError(t, err)
 		assert.Equal(t, failed, got.Failed, reason)
 	}
+}
+
+// One container of the upgrade has its broken image, and the other waits for the kubelet.
+func TestSpec7_2_APodOfWhichOneContainerCannotStartDoesNotWait(t *testing.T) {
+	of := func(waiting *corev1.ContainerStateWaiting) State {
+		pod := upgraded(func(p *corev1.Pod, s *corev1.ContainerStatus) {
+			p.Annotations[v1alpha1.InPlaceUpdateStateAnnotation] = `{"s":{"revision":"new","updateTimestamp":"2024-01-02T12:00:00Z",
+				"lastContainerStatuses":{"side":{"imageID":"id-0","restartCount":4},"app":{"imageID":"id-1","restartCount":0}}}}`
+			p.Annotations[v1alpha1.HashAnnotation] = `{"s":{"hash":"older"}}`
+			p.Status.ContainerStatuses[0] = corev1.ContainerStatus{Name: "app", Image: "app:0", ImageID: "id-1"}
+			s.State.Waiting = waiting
+		})
+		state, err := version().Of(pod)
+		require.NoError(t, err)
+		return state
+	}
+	assert.True(t, of(nil).Waits())
+	assert.False(t, of(&corev1.ContainerStateWaiting{Reason: "CrashLoopBackOff"}).Waits())
 }
 
 func TestStartFailureReportsTheReasonsAboutImagesAsOne(t *testing.T) {
@@ -206,6 +233,12 @@ func TestSpec3_CompletePodsHoldEverySidecar(t *testing.T) {
 	pod.Spec.Containers = pod.Spec.Containers[:1]
 	assert.False(t, complete(), "twin missing")
 	pod.Spec.Containers = append(pod.Spec.Containers, corev1.Container{Name: "envoy-2"})
+	pod.Annotations[v1alpha1.WorkingHotUpgradeContainerAnnotation] = `{"envoy":"envoy-3"}`
+	pod.Annotations[v1alpha1.VersionAnnotationPrefix+"envoy-1"] = "1"
+	assert.False(t, complete(), "active entry of neither twin")
+	standbys, err := hot.StandbysToReset(pod)
+	require.NoError(t, err)
+	assert.Empty(t, standbys, "the only twin that serves")
 	pod.Annotations = nil
 	assert.False(t, complete(), "active entry missing")
 }

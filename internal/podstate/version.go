@@ -44,6 +44,12 @@ func (s Sidecar) Twin(name string) string {
 	return s.Twins()[0]
 }
 
+// isTwin reports whether a container is one of a hot sidecar's two.
+func (s Sidecar) isTwin(name string) bool {
+	twins := s.Twins()
+	return name == twins[0] || name == twins[1]
+}
+
 // NewVersion reads the version that a set declares now. The hashes are those
 // that admission wrote; a set without them was stored past admission.
 func NewVersion(set *v1alpha1.SidecarSet) (*Version, error) {

@@ -66,6 +66,26 @@ func TestSpec9_1_NativeSidecarsGetTheirImagesInTheSameWrite(t *testing.T) {
 	assert.True(t, state(t, pod, target).Settled())
 }
 
+// An older kubelet does not take the native sidecar's image; the container's is broken, and
+// the next version mends that one alone.
+func TestSpec9_1_WhatTheKubeletHasNotTakenIsWaitedForAfterTheNextUpgrade(t *testing.T) {
+	broken := nativeTarget("mesh:2")
+	patch, err := Patch(nativePod(), broken, now)
+	require.NoError(t, err)
+	pod := apply(t, nativePod(), patch)
+	pod.Status.ContainerStatuses[0].State.Waiting = &corev1.ContainerStateWaiting{Reason: "ImagePullBackOff"}
+
+	mended := nativeTarget("mesh:2")
+	mended.Version.Hash, mended.Sidecars[0].Image = "h3", "z:3"
+	patch, err = Patch(pod, mended, now)
+	require.NoError(t, err)
+	pod = apply(t, pod, patch)
+	pod.Status.ContainerStatuses[0] = corev1.ContainerStatus{Name: "z", Image: "z:3", ImageID: "id-3", RestartCount: 3, Ready: true}
+	assert.True(t, state(t, pod, mended).InFlight())
+	pod.Status.InitContainerStatuses[1] = corev1.ContainerStatus{Name: "mesh", Image: "mesh:2", ImageID: "id-mesh-2", RestartCount: 5}
+	assert.True(t, state(t, pod, mended).Settled())
+}
+
 // The image of an init container that ends is hashed beside a native sidecar's: the pod
 // takes such a version by its hash.
 func TestSpec9_1_AVersionThatDiffersInWhatEndedIsTakenWithoutAnImage(t *testing.T) {

@@ -3,6 +3,7 @@ package upgrade
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -60,6 +61,9 @@ func Patch(pod *corev1.Pod, target Target, now metav1.Time) ([]byte, error) {
 	if err := w.noteAvailability(target.Version); err != nil {
 		return nil, about(pod, err)
 	}
+	if err := w.keepPending(target.Set); err != nil {
+		return nil, about(pod, err)
+	}
 	for _, sidecar := range target.Sidecars {
 		if !sidecar.Hot() {
 			w.setImage(sidecar.Name, sidecar.Image, sidecar.Native)
@@ -115,6 +119,17 @@ func (w *write) noteAvailability(version *podstate.Version) error {
 		w.annotations[v1alpha1.UnavailableSinceAnnotation] = value
 	}
 	return err
+}
+
+// keepPending takes over from the record what the kubelet has not taken of the upgrade
+// before: this one may change other containers.
+func (w *write) keepPending(set string) error {
+	states, err := record.InPlaceStates(w.pod.Annotations)
+	if err != nil {
+		return err
+	}
+	maps.Copy(w.before, podstate.Pending(w.pod, states[set]))
+	return nil
 }
 
 // setImage changes a container's image and notes what it ran before. One that
