@@ -114,6 +114,8 @@ func (b *upgradeBatch) run(ctx context.Context) error {
 		if err := b.catchUp(writing); err != nil {
 			return err
 		}
+		activity.GetLogger(ctx).Info("took a lost batch up again", "sidecarset", b.input.SidecarSet.Name, "generation", b.input.Generation,
+			"written", len(b.outcome.written), "left", len(b.left))
 	}
 	b.current, b.listed = false, nil
 	err := b.poller.poll(ctx, b.input.SidecarSet.Name, func() (time.Duration, error) { return b.refill(writing) })
@@ -260,11 +262,21 @@ func (b *upgradeBatch) decide(ctx context.Context, chosen protocol.SelectedPod, 
 		return decision{}, err
 	case state.Updated:
 		return decision{done: true}, nil
-	case !state.Upgradable || state.Waits() || chosen.Unready && state.Ready:
-		return decision{}, nil
+	}
+	if due, err := stillDue(set, chosen, pod, state); err != nil || !due {
+		return decision{}, err
 	}
 	patch, err := b.patch(set, pod)
 	return decision{patch: patch, refusal: err}, nil
+}
+
+// stillDue reports whether a pod may be upgraded as it was chosen to be: since
+// then it may have become ready or have left the update selector (SPEC §7.2).
+func stillDue(set *v1alpha1.SidecarSet, chosen protocol.SelectedPod, pod *corev1.Pod, state podstate.State) (bool, error) {
+	if !state.Upgradable || state.Waits() || chosen.Unready && state.Ready {
+		return false, nil
+	}
+	return rollout.Selected(set.Spec.UpdateStrategy.Selector, pod)
 }
 
 func (b *upgradeBatch) patch(set *v1alpha1.SidecarSet, pod *corev1.Pod) ([]byte, error) {

@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
@@ -124,6 +125,7 @@ func TestAChosenPodIsDecidedAboutAsItIs(t *testing.T) {
 		"as planned":                      {func(*corev1.Pod) {}, false, true},
 		"upgraded already":                {upgraded, false, true},
 		"relabelled":                      {func(p *corev1.Pod) { p.Labels = nil }, false, false},
+		"no canary any more":              {func(p *corev1.Pod) { delete(p.Labels, "canary") }, false, false},
 		"not upgradable any more":         {func(p *corev1.Pod) { p.Annotations[v1alpha1.HashWithoutImageAnnotation] = "{}" }, false, false},
 		"chosen because it was not ready": {func(*corev1.Pod) {}, true, false},
 		"its previous upgrade is under way": {func(p *corev1.Pod) {
@@ -132,8 +134,10 @@ func TestAChosenPodIsDecidedAboutAsItIs(t *testing.T) {
 		}, false, false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			pod := webPod("a")
-			cluster := newTestCluster(t, interceptor.Funcs{}, webSet(1), pod)
+			pod := webPod("a", func(p *corev1.Pod) { p.Labels["canary"] = "true" })
+			set := webSet(1)
+			set.Spec.UpdateStrategy.Selector = &metav1.LabelSelector{MatchLabels: map[string]string{"canary": "true"}}
+			cluster := newTestCluster(t, interceptor.Funcs{}, set, pod)
 			b := cluster.batchOf("a")
 			cluster.edit(pod, func() { c.change(pod) })
 			cluster.sync()

@@ -18,9 +18,9 @@ func partition(strategy *v1alpha1.SidecarSetUpdateStrategy, matched int) (int, e
 	if err != nil {
 		return 0, err
 	}
-	if strategy.Partition.Type == intstr.String && matched > 1 &&
-		strategy.Partition.StrVal != "0%" && strategy.Partition.StrVal != "100%" {
-		kept = min(max(kept, 1), matched-1)
+	// Rounding up keeps one already, if any.
+	if strategy.Partition.Type == intstr.String && matched > 1 && kept > 0 && strategy.Partition.StrVal != "100%" {
+		kept = min(kept, matched-1)
 	}
 	return min(kept, matched), nil
 }

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 
@@ -64,12 +65,29 @@ func standingChain(updateSelector *metav1.LabelSelector) (policy.Chain[*Pod, sta
 	if updateSelector == nil {
 		return chain, nil
 	}
+	selector, err := compile(updateSelector)
+	if err != nil {
+		return nil, err
+	}
+	unselected := func(pod *Pod) bool { return !selector.Matches(labels.Set(pod.Labels)) }
+	return slices.Insert(chain, 0, policy.Rule[*Pod, standing]{When: unselected, Then: notSelected}), nil
+}
+
+// Selected reports whether the update selector, if there is one, selects a pod.
+func Selected(updateSelector *metav1.LabelSelector, pod *corev1.Pod) (bool, error) {
+	if updateSelector == nil {
+		return true, nil
+	}
+	selector, err := compile(updateSelector)
+	return err == nil && selector.Matches(labels.Set(pod.Labels)), err
+}
+
+func compile(updateSelector *metav1.LabelSelector) (labels.Selector, error) {
 	selector, err := metav1.LabelSelectorAsSelector(updateSelector)
 	if err != nil {
 		return nil, fmt.Errorf("spec.updateStrategy.selector: %w", err)
 	}
-	unselected := func(pod *Pod) bool { return !selector.Matches(labels.Set(pod.Labels)) }
-	return slices.Insert(chain, 0, policy.Rule[*Pod, standing]{When: unselected, Then: notSelected}), nil
+	return selector, nil
 }
 
 func (p *Pod) holdsVersion() bool { return p.Updated }

@@ -111,6 +111,8 @@ func TestSpec7_Next(t *testing.T) {
 		{"4 partition reached", held(intstr.FromInt32(3)), fleet(old, old, old, updated), protocol.PhasePartitionReached, []string{}, 0},
 		{"4 percent rounds up", held(intstr.FromString("30%")), fleet(old, old, old, old), protocol.PhaseProgressing, []string{"a", "b"}, 2},
 		{"4 small percent keeps one", held(intstr.FromString("1%")), fleet(old, old), protocol.PhaseProgressing, []string{"a"}, 1},
+		{"4 none however it is written", held(intstr.FromString("00%")), fleet(old, old), protocol.PhaseProgressing, []string{"a", "b"}, 2},
+		{"4 none by an older rule", held(intstr.FromString("-5%")), fleet(old, old), protocol.PhaseProgressing, []string{"a", "b"}, 2},
 		{"4 large percent moves one", held(intstr.FromString("99%")), fleet(old, old), protocol.PhaseProgressing, []string{"a"}, 1},
 		{"4 all kept", held(intstr.FromString("100%")), fleet(old, old), protocol.PhasePartitionReached, []string{}, 0},
 		{"4 pods that cannot move count among the kept", held(intstr.FromInt32(1)), fleet(fixed, old, old), protocol.PhaseProgressing, []string{"b", "c"}, 2},

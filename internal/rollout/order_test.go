@@ -2,6 +2,8 @@ package rollout
 
 import (
 	"fmt"
+	"math/rand/v2"
+	"strconv"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -88,6 +90,36 @@ func TestSpec7_3_ScatterStarSpreadsEachValue(t *testing.T) {
 	}
 	// Zone a takes 1, 4, 6; then zone b is spread and takes 1, 4, 6 in turn.
 	assert.Equal(t, []string{"b3", "a0", "a1", "b4", "a2", "b5"}, drive(t, set, pods))
+}
+
+func TestSpec7_3_ScatterKeepsThePlacesOfMixedValues(t *testing.T) {
+	random := rand.New(rand.NewPCG(1, 2))
+	oneOf := func(values ...string) string { return values[random.IntN(len(values))] }
+	for range 300 {
+		term := v1alpha1.UpdateScatterTerm{Key: "zone", Value: oneOf("*", "a")}
+		other := v1alpha1.UpdateScatterTerm{Key: "disk", Value: oneOf("*", "fast")}
+		labels := make([]map[string]string, 1+random.IntN(8))
+		for i := range labels {
+			labels[i] = map[string]string{oneOf("zone", "none"): oneOf("a", "b", "c"), oneOf("disk", "none"): oneOf("fast", "slow")}
+		}
+		places := func(window string) (places []string) {
+			set := strategy(func(s *v1alpha1.SidecarSetUpdateStrategy) {
+				s.MaxUnavailable = ptr(intstr.Parse(window))
+				s.ScatterStrategy = v1alpha1.UpdateScatterStrategy{term, other}
+			})
+			var pods []Pod
+			for i, of := range labels {
+				pods = append(pods, newPod(fmt.Sprint(i), old, func(p *corev1.Pod) { p.Labels = of }))
+			}
+			for _, name := range drive(t, set, pods) {
+				i, err := strconv.Atoi(name)
+				require.NoError(t, err)
+				places = append(places, kind(term, candidate{Pod: &pods[i]})+kind(other, candidate{Pod: &pods[i]}))
+			}
+			return places
+		}
+		assert.Equal(t, places("100%"), places("1"), "%v, %v: %v", term, other, labels)
+	}
 }
 
 func TestSpec7_3_ScatterDoesNotCountPodsThatWereNewBefore(t *testing.T) {

@@ -1,6 +1,7 @@
 package rollout
 
 import (
+	"cmp"
 	"maps"
 	"slices"
 
@@ -14,15 +15,32 @@ const anyValue = "*"
 // §7.3): of ten pods, three take the positions 1, 6 and 10. The pods that this
 // rollout has upgraded already stand first, in whatever order: they take the
 // first positions of their kind, so that those of the others do not depend
-// on how far the rollout is.
+// on how far the rollout is. Nor do the places of the kinds: they start sorted.
 func scatter(terms v1alpha1.UpdateScatterStrategy, done, waiting []candidate) []candidate {
 	all := append(slices.Clone(done), waiting...)
+	slices.SortStableFunc(all, func(a, b candidate) int {
+		for _, term := range terms {
+			if order := cmp.Compare(kind(term, a), kind(term, b)); order != 0 {
+				return order
+			}
+		}
+		return 0
+	})
 	for _, term := range terms {
 		for _, value := range values(term, all) {
 			all = spread(all, term.Key, value)
 		}
 	}
 	return slices.DeleteFunc(all, func(c candidate) bool { return c.Updated })
+}
+
+// kind is what a term tells of a pod: the value of a label that it spreads, or "".
+func kind(term v1alpha1.UpdateScatterTerm, c candidate) string {
+	value, ok := c.Labels[term.Key]
+	if !ok || term.Value != anyValue && term.Value != value {
+		return ""
+	}
+	return "=" + value
 }
 
 func values(term v1alpha1.UpdateScatterTerm, all []candidate) []string {
