@@ -60,7 +60,7 @@ func Expendable(set *v1alpha1.SidecarSet, sorted []*appsv1.ControllerRevision, c
 	}
 	// A pin to nothing keeps nothing.
 	pinned, _ := FindPinned(set, sorted)
-	used := usedBy(pods, set.Name)
+	used := usedBy(pods, set.Name, sorted)
 	var expendable []*appsv1.ControllerRevision
 	for _, candidate := range sorted {
 		if len(expendable) == excess {
@@ -83,11 +83,16 @@ func historyLimit(set *v1alpha1.SidecarSet) int {
 // usage is what pods say they were made from.
 type usage struct {
 	names map[string]bool
-	// hashes come from pods whose entry names no revision.
+	// hashes come from pods whose entry names no revision that there is: its name may
+	// have been told before it was made, and it got another.
 	hashes map[string]bool
 }
 
-func usedBy(pods []*corev1.Pod, set string) usage {
+func usedBy(pods []*corev1.Pod, set string, all []*appsv1.ControllerRevision) usage {
+	known := map[string]bool{}
+	for _, revision := range all {
+		known[revision.Name] = true
+	}
 	used := usage{names: map[string]bool{}, hashes: map[string]bool{}}
 	for i := range pods {
 		// Annotations that cannot be read name no revision.
@@ -95,7 +100,7 @@ func usedBy(pods []*corev1.Pod, set string) usage {
 		if err != nil {
 			continue
 		}
-		if entry := entries[set]; entry.ControllerRevision != "" {
+		if entry := entries[set]; known[entry.ControllerRevision] {
 			used.names[entry.ControllerRevision] = true
 		} else if entry.Hash != "" {
 			used.hashes[entry.Hash] = true
