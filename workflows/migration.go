@@ -121,6 +121,7 @@ func (r *run) resetBatch(ctx workflow.Context) (pending bool, err error) {
 	if err != nil {
 		return false, fmt.Errorf("reset batch %d: %w", m.batches, err)
 	}
+	r.logReset(ctx, result)
 	m.refused = addRefused(m.refused, result.Failed)
 	r.failures = noteFailures(r.failures, nil, result.Failed)
 	workflow.SetCurrentDetails(ctx, r.details())

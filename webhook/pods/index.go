@@ -62,7 +62,7 @@ func (i *setIndex) matching(podLabels map[string]string) []*compiledSet {
 func (i *setIndex) put(set *v1alpha1.SidecarSet) {
 	compiled := compile(set)
 	if compiled.unreadable != nil {
-		i.log.Error(compiled.unreadable, "new pods that the SidecarSet could match are refused: its selectors cannot be read", "sidecarSet", set.Name)
+		i.log.Error(compiled.unreadable, "new pods that the SidecarSet could match are refused: its selectors cannot be read", "sidecarset", set.Name)
 	}
 	compiled.metrics = i.metrics.ofSet(set.Name)
 	i.compiled.Put(set.Name, compiled.scope, compiled)
