@@ -34,8 +34,9 @@ type AttachOptions struct {
 	// Dir holds the logs.
 	Dir string
 	// Bin holds outrigger and kubectl.
-	Bin             string
-	Kubeconfig      string
+	Bin        string
+	Kubeconfig string
+	// TemporalAddress is empty for what TEMPORAL_* variables and profiles say.
 	TemporalAddress string
 	TemporalUI      string
 	// WebhookURL is how that cluster's API server reaches this machine.
@@ -147,7 +148,13 @@ func (c *Cluster) roleEnv(name string) []string {
 
 // roleFlags are the flags that not every role has.
 func (c *Cluster) roleFlags(role *Role) ([]string, error) {
-	temporal := []string{"--temporal-address=" + c.TemporalAddress, "--temporal-namespace=" + TemporalNamespace}
+	var temporal []string
+	if c.TemporalAddress != "" {
+		temporal = append(temporal, "--temporal-address="+c.TemporalAddress)
+	}
+	if !c.attached {
+		temporal = append(temporal, "--temporal-namespace="+TemporalNamespace)
+	}
 	switch kindOf(role.Name) {
 	case Operator:
 		// There is one, and after kill -9 it should not wait for its own lease.

@@ -36,7 +36,7 @@ func runCommand() *cobra.Command {
 	}
 	flags := cmd.Flags()
 	flags.StringVar(&o.Kubeconfig, "kubeconfig", os.Getenv("KUBECONFIG"), "kubeconfig of an administrator (KUBECONFIG)")
-	flags.StringVar(&o.TemporalAddress, "temporal-address", cmp.Or(os.Getenv("TEMPORAL_ADDRESS"), "127.0.0.1:7233"), "host:port of Temporal (TEMPORAL_ADDRESS)")
+	flags.StringVar(&o.TemporalAddress, "temporal-address", "", "host:port of Temporal; without, TEMPORAL_* variables and profiles decide, as of the temporal CLI")
 	flags.StringVar(&o.TemporalUI, "temporal-ui-url", os.Getenv("TEMPORAL_UI"), "web UI, for links (TEMPORAL_UI)")
 	flags.StringVar(&o.WebhookURL, "webhook-url", cmp.Or(os.Getenv("WEBHOOK_URL"), "https://localhost:9443"),
 		"how the API server reaches this machine; the port is listened on (WEBHOOK_URL)")

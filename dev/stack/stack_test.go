@@ -236,18 +236,20 @@ func TestRunPlaysTheRolesAgainstAnotherCluster(t *testing.T) {
 	mustStack(t, "up", "--detach", "--no-roles", "--nodes=1")
 	t.Cleanup(func() { mustStack(t, "down") })
 	env := readEnv(t)
+	t.Setenv("TEMPORAL_ADDRESS", env["TEMPORAL_ADDRESS"])
+	t.Setenv("TEMPORAL_NAMESPACE", "default")
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	out := &stopper{stop: cancel, at: "Ctrl-C"}
 	require.NoError(t, run(ctx, runOptions{
 		AttachOptions: cluster.AttachOptions{
-			Dir: ".run/roles", Bin: "bin", Kubeconfig: env["KUBECONFIG"],
-			TemporalAddress: env["TEMPORAL_ADDRESS"], WebhookURL: "https://localhost:9443",
+			Dir: ".run/roles", Bin: "bin", Kubeconfig: env["KUBECONFIG"], WebhookURL: "https://localhost:9443",
 		},
 		webhook: "--feature-gates=Some=true --log-level=debug",
 	}, out))
 	assert.Contains(t, process.Tail(".run/roles/logs/webhook.log"), " --feature-gates=Some=true --log-level=debug")
 	assert.NotContains(t, process.Tail(".run/roles/logs/worker.log"), "--feature-gates")
+	assert.NotContains(t, process.Tail(".run/roles/logs/worker.log"), "--temporal-", "variables decide")
 	assert.Regexp(t, regexp.MustCompile(`^operator is ready; .*\nworker is ready; .*\nwebhook is ready; .*\nlogs are in .*; Ctrl-C stops the roles\n$`), out.String())
 }
 
