@@ -153,9 +153,13 @@ func (h *host) run(ctx context.Context) error {
 		return h.keep(ctx, h.start)
 	}
 	hosting, ctx := errgroup.WithContext(ctx)
-	hosting.Go(func() error { return h.keep(ctx, h.startLooks) })
+	writing, end := context.WithCancel(context.WithoutCancel(ctx))
 	hosting.Go(func() error {
-		return h.lead(ctx, func(leading context.Context) error { return h.keep(leading, h.startWrites) })
+		defer end() // in the order that start has, too
+		return h.keep(ctx, h.startLooks)
+	})
+	hosting.Go(func() error {
+		return h.lead(writing, func(leading context.Context) error { return h.keep(leading, h.startWrites) })
 	})
 	return hosting.Wait()
 }
@@ -195,7 +199,9 @@ func (h *host) logUnavailable(err error, delay time.Duration) {
 	h.log.Info("Temporal does not answer; trying again", "after", delay, "cause", err.Error())
 }
 
-// start starts a worker for each task queue; stop ends them.
+// start starts a worker for each task queue. stop ends first the one that runs the
+// workflow: a batch that is handed over makes a workflow task, which the server could
+// give to a poll that is about to be cut; it would be missed only after ten seconds.
 func (h *host) start(fatal chan<- error) (stop func(), err error) {
 	stopLooks, err := h.startLooks(fatal)
 	if err != nil {
@@ -207,10 +213,8 @@ func (h *host) start(fatal chan<- error) (stop func(), err error) {
 		return nil, err
 	}
 	return func() {
-		var stopped sync.WaitGroup
-		stopped.Go(stopLooks)
-		stopped.Go(stopWrites)
-		stopped.Wait()
+		stopLooks()
+		stopWrites()
 	}, nil
 }
 
