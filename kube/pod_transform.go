@@ -35,9 +35,10 @@ func (t *podTransform) strip(o any) (any, error) {
 			Labels: t.interned.labels(pod.Labels), Annotations: t.interned.annotations(pod.Annotations),
 		},
 		Spec: corev1.PodSpec{
-			NodeName:       t.interned.text(pod.Spec.NodeName),
-			InitContainers: t.interned.containers(pod.Spec.InitContainers),
-			Containers:     t.interned.containers(pod.Spec.Containers),
+			NodeName:          t.interned.text(pod.Spec.NodeName),
+			PriorityClassName: t.interned.text(pod.Spec.PriorityClassName),
+			InitContainers:    t.interned.containers(pod.Spec.InitContainers),
+			Containers:        t.interned.containers(pod.Spec.Containers),
 		},
 		Status: corev1.PodStatus{
 			Phase:                 corev1.PodPhase(t.interned.text(string(pod.Status.Phase))),

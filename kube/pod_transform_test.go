@@ -128,6 +128,14 @@ func TestDecisionsAboutACachedPodAreThoseAboutTheWholeOne(t *testing.T) {
 	assert.Greater(t, matched, 500)
 }
 
+func TestACachedPodTellsWhetherItIsCritical(t *testing.T) {
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceSystem}, Spec: corev1.PodSpec{PriorityClassName: "system-node-critical"}}
+	require.True(t, match.Critical(pod))
+	stripped, err := NewPodTransform()(pod)
+	require.NoError(t, err)
+	assert.True(t, match.Critical(stripped.(*corev1.Pod)))
+}
+
 func TestAPodThatIsStrippedTwiceStaysTheSame(t *testing.T) {
 	transform := NewPodTransform()
 	pod := podtest.New(1).Pod()

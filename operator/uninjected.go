@@ -77,7 +77,7 @@ func (c *uninjectedCache) find(set *v1alpha1.SidecarSet, scan func() (uninjected
 	return found, nil
 }
 
-// findUninjected finds them in the namespaces for which the webhook is called.
+// findUninjected finds them among the pods for which the webhook is called.
 func (r *reconciler) findUninjected(ctx context.Context, set *v1alpha1.SidecarSet) (uninjectedPods, error) {
 	scope, err := match.NewScope(&set.Spec)
 	if err != nil || set.Spec.InjectionStrategy.Paused {
@@ -90,7 +90,7 @@ func (r *reconciler) scanUninjected(ctx context.Context, set *v1alpha1.SidecarSe
 	var found uninjectedPods
 	covered := r.covers(ctx, scope)
 	for _, pod := range r.pods.All() {
-		if !scope.Labels(pod.Labels) || !match.Active(pod) || record.Injected(pod.Annotations, set.Name) {
+		if !scope.Labels(pod.Labels) || !match.Active(pod) || match.Critical(pod) || record.Injected(pod.Annotations, set.Name) {
 			continue
 		}
 		if in, err := covered(pod.Namespace); err != nil {

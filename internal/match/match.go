@@ -107,6 +107,12 @@ func Active(pod *corev1.Pod) bool {
 		pod.Status.Phase != corev1.PodSucceeded && pod.Status.Phase != corev1.PodFailed
 }
 
+// Critical reports whether nodes need a pod to become ready, so that the webhook is never
+// asked about it (SPEC §4.13).
+func Critical(pod *corev1.Pod) bool {
+	return pod.Namespace == metav1.NamespaceSystem && pod.Spec.PriorityClassName == "system-node-critical"
+}
+
 // Mirror reports whether a pod only shows a static pod of a node: the kubelet runs
 // that from a file, and changes nothing in it.
 func Mirror(pod *corev1.Pod) bool {

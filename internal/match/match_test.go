@@ -54,6 +54,15 @@ func TestSpec3_NamespacesDecide(t *testing.T) {
 	}
 }
 
+func TestSpec4_13_CriticalPodsOfKubeSystemAreNotAskedAbout(t *testing.T) {
+	pod := func(namespace, class string) *corev1.Pod {
+		return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: namespace}, Spec: corev1.PodSpec{PriorityClassName: class}}
+	}
+	assert.True(t, Critical(pod("kube-system", "system-node-critical")))
+	assert.False(t, Critical(pod("kube-system", "system-cluster-critical")))
+	assert.False(t, Critical(pod("web", "system-node-critical")))
+}
+
 func TestScopesCoverNoPodsThatTheWebhookDoesNotSee(t *testing.T) {
 	web := v1alpha1.SidecarSetSpec{NamespaceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"tier": "web"}}}
 	for name, c := range map[string]struct {
