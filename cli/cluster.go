@@ -71,8 +71,15 @@ func (c *cluster) sets(ctx context.Context) ([]v1alpha1.SidecarSet, error) {
 	return list.Items, nil
 }
 
+// setKinds are what kubectl calls SidecarSets.
+func setKinds() []string {
+	return []string{"sidecarset", "sidecarsets", "scs", "sidecarset.apps.kruise.io", "sidecarsets.apps.kruise.io"}
+}
+
 func (c *cluster) set(ctx context.Context, name string) (*v1alpha1.SidecarSet, error) {
-	name = strings.TrimPrefix(name, "sidecarset/")
+	if kind, rest, ok := strings.Cut(name, "/"); ok && slices.Contains(setKinds(), kind) {
+		name = rest
+	}
 	var set v1alpha1.SidecarSet
 	err := c.Get(ctx, client.ObjectKey{Name: name}, &set)
 	if apierrors.IsNotFound(err) && !missingKind(err) {

@@ -72,7 +72,8 @@ func (r *runs) explainUpdate(err error) error {
 	var refused *temporal.ApplicationError
 	switch {
 	case errors.As(err, &none):
-		return errors.New("no run is open: everything that can be upgraded is; spec.updateStrategy.paused holds the next one")
+		return fmt.Errorf("%s has no open run of the set: everything that can be upgraded is, or the operator uses another Temporal (%s); spec.updateStrategy.paused holds the next one",
+			r.where(), elsewhere)
 	case errors.As(err, &refused):
 		return errors.New(refused.Message())
 	case unanswered(err):

@@ -44,6 +44,9 @@ func newOpen(s *shared) *cobra.Command {
 				address = fmt.Sprintf("%s/namespaces/%s/workflows/%s", strings.TrimSuffix(base, "/"),
 					url.PathEscape(r.options.Namespace), url.PathEscape(protocol.WorkflowID(set.Name, set.UID)))
 			}
+			if address == "" && set.Status.Rollout == nil {
+				return fmt.Errorf("SidecarSet %s had no rollout yet", set.Name)
+			}
 			if address == "" {
 				return errors.New("the operator knows no Temporal UI (its flag --temporal-ui-url): name one with --temporal-ui-url or TEMPORAL_UI_URL")
 			}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 	"go.temporal.io/api/enums/v1"
+	kubejson "sigs.k8s.io/json"
 	"sigs.k8s.io/yaml"
 
 	"github.com/outrigger/outrigger/api/protocol"
@@ -60,12 +61,13 @@ func (s *shared) plan(ctx context.Context, args []string, p plan) (*view.Plan, e
 		return nil, err
 	}
 	var stored, wanted *v1alpha1.SidecarSet
+	var unknown []string
 	if p.file != "" {
-		if wanted, err = s.readSet(p.file); err != nil {
+		if wanted, unknown, err = s.readSet(p.file); err != nil {
 			return nil, err
 		}
 		if stored, err = c.set(ctx, wanted.Name); errors.Is(err, errNoSuchSet) {
-			return c.planNew(ctx, wanted)
+			return c.planNew(ctx, wanted, unknown)
 		}
 	} else if stored, err = c.set(ctx, args[0]); err == nil {
 		wanted = stored.DeepCopy()
@@ -79,7 +81,10 @@ func (s *shared) plan(ctx context.Context, args []string, p plan) (*view.Plan, e
 	if err := validation.Complete(wanted, stored); err != nil {
 		return nil, err
 	}
-	in := view.PlanInput{Set: wanted, Stored: stored, NamespaceLabels: c.namespaceLabels(ctx), Pace: s.pace(ctx, stored)}
+	in := view.PlanInput{Set: wanted, Stored: stored, NamespaceLabels: c.namespaceLabels(ctx), Unknown: unknown}
+	if in.Pace, err = s.pace(ctx, stored); err != nil {
+		in.PaceUnknown = err.Error()
+	}
 	if in.Refused, err = c.refusals(ctx, wanted, stored); err != nil {
 		return nil, err
 	}
@@ -92,7 +97,7 @@ func (s *shared) plan(ctx context.Context, args []string, p plan) (*view.Plan, e
 }
 
 // planNew is for a set that is not stored yet.
-func (c *cluster) planNew(ctx context.Context, wanted *v1alpha1.SidecarSet) (*view.Plan, error) {
+func (c *cluster) planNew(ctx context.Context, wanted *v1alpha1.SidecarSet, unknown []string) (*view.Plan, error) {
 	if err := validation.Complete(wanted, nil); err != nil {
 		return nil, err
 	}
@@ -109,7 +114,7 @@ func (c *cluster) planNew(ctx context.Context, wanted *v1alpha1.SidecarSet) (*vi
 	if err != nil {
 		return nil, err
 	}
-	return view.NewPlan(view.PlanInput{Set: wanted, Pods: pods, NamespaceLabels: labels, Refused: refused, New: true, Missing: len(missing)})
+	return view.NewPlan(view.PlanInput{Set: wanted, Pods: pods, NamespaceLabels: labels, Refused: refused, New: true, Missing: len(missing), Unknown: unknown})
 }
 
 // refusals are what admission would say, but for what it asks Kubernetes and the whitelist.
@@ -129,37 +134,40 @@ func (c *cluster) refusals(ctx context.Context, wanted, stored *v1alpha1.Sidecar
 	return refused, nil
 }
 
-// readSet reads either version of a SidecarSet.
-func (s *shared) readSet(file string) (*v1alpha1.SidecarSet, error) {
+// readSet reads either version of a SidecarSet. unknown are its unknown fields.
+func (s *shared) readSet(file string) (set *v1alpha1.SidecarSet, unknown []string, err error) {
 	var data []byte
-	var err error
 	if file == "-" {
 		data, err = io.ReadAll(s.In)
 	} else {
 		data, err = os.ReadFile(file)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("read the SidecarSet: %w", err)
+		return nil, nil, fmt.Errorf("read the SidecarSet: %w", err)
 	}
 	object := map[string]any{}
 	if err := yaml.Unmarshal(data, &object); err != nil {
-		return nil, fmt.Errorf("read the SidecarSet in %s: %w", file, err)
+		return nil, nil, fmt.Errorf("read the SidecarSet in %s: %w", file, err)
 	}
 	if object["kind"] != "SidecarSet" {
-		return nil, fmt.Errorf("%s: the first document is no SidecarSet, but %q", file, object["kind"])
+		return nil, nil, fmt.Errorf("%s: the first document is no SidecarSet, but %q", file, object["kind"])
 	}
 	if err := conversion.Convert(object, v1alpha1.GroupVersion.String()); err != nil {
-		return nil, fmt.Errorf("%s: %w", file, err)
+		return nil, nil, fmt.Errorf("%s: %w", file, err)
 	}
 	converted, err := json.Marshal(object)
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", file, err)
+		return nil, nil, fmt.Errorf("%s: %w", file, err)
 	}
-	var set v1alpha1.SidecarSet
-	if err := json.Unmarshal(converted, &set); err != nil {
-		return nil, fmt.Errorf("%s: %w", file, err)
+	set = &v1alpha1.SidecarSet{}
+	strict, err := kubejson.UnmarshalStrict(converted, set)
+	if err != nil {
+		return nil, nil, fmt.Errorf("%s: %w", file, err)
 	}
-	return &set, nil
+	for _, one := range strict {
+		unknown = append(unknown, one.Error())
+	}
+	return set, unknown, nil
 }
 
 func setImages(set *v1alpha1.SidecarSet, images []string) error {
@@ -185,17 +193,17 @@ func setImages(set *v1alpha1.SidecarSet, images []string) error {
 	return nil
 }
 
-// pace is that of the newest run that completed and upgraded pods; nil if none is known.
-func (s *shared) pace(ctx context.Context, set *v1alpha1.SidecarSet) *view.Pace {
+// pace is that of the newest run that completed and upgraded pods; nil if there is none.
+func (s *shared) pace(ctx context.Context, set *v1alpha1.SidecarSet) (*view.Pace, error) {
 	r, err := s.connect()
 	if err != nil {
-		return nil
+		return nil, err
 	}
 	defer r.Close()
 	const recent = 5
 	rows, err := r.list(ctx, set, recent)
 	if err != nil {
-		return nil
+		return nil, err
 	}
 	completed := enums.WORKFLOW_EXECUTION_STATUS_COMPLETED.String()
 	for _, row := range rows {
@@ -206,9 +214,12 @@ func (s *shared) pace(ctx context.Context, set *v1alpha1.SidecarSet) *view.Pace 
 		var result protocol.RolloutResult
 		err := r.GetWorkflow(short, protocol.WorkflowID(set.Name, set.UID), row.RunID).Get(short, &result)
 		cancel()
-		if err == nil && result.Upgraded > 0 {
-			return &view.Pace{Pods: result.Upgraded, Took: row.Ended.Sub(row.Started)}
+		if err != nil {
+			return nil, fmt.Errorf("read the result of run %s: %w; %s", row.RunID, err, needsKeys)
+		}
+		if result.Upgraded > 0 {
+			return &view.Pace{Pods: result.Upgraded, Took: row.Ended.Sub(row.Started)}, nil
 		}
 	}
-	return nil
+	return nil, nil
 }

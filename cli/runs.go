@@ -49,9 +49,17 @@ func (s *shared) connect() (*runs, error) {
 	return &runs{c, options}, nil
 }
 
+// elsewhere is the remedy for what is looked for in the wrong Temporal.
+const elsewhere = "name it with --temporal-address and --temporal-namespace, or TEMPORAL_ADDRESS and TEMPORAL_NAMESPACE"
+
+// where says where runs are looked for.
+func (r *runs) where() string {
+	return fmt.Sprintf("Temporal at %s, namespace %s", r.options.Address, r.options.Namespace)
+}
+
 // explain says where Temporal was looked for and, where it is known, what helps.
 func (r *runs) explain(err error) error {
-	where := fmt.Sprintf("Temporal at %s, namespace %s", r.options.Address, r.options.Namespace)
+	where := r.where()
 	if cause, remedy := temporal.Explain(err); cause != "" {
 		return fmt.Errorf("%s: %s (%s)", where, cause, remedy)
 	}

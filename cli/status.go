@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -23,6 +24,9 @@ func newStatus(s *shared) *cobra.Command {
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: s.completeSets,
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if !w.on && cmd.Flags().Changed("timeout") {
+				return errors.New("--timeout needs --watch")
+			}
 			c, err := s.cluster()
 			if err != nil {
 				return err
@@ -67,7 +71,7 @@ func (s *shared) lookOnly() (ask look, done func()) {
 		if err != nil {
 			return view.RunInput{Unknown: err.Error()}
 		}
-		in := view.RunInput{Status: status}
+		in := view.RunInput{Status: status, Where: r.where()}
 		if status != nil && status.Failed > 0 {
 			in.Refused, err = r.refused(ctx, set)
 		}

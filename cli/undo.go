@@ -40,7 +40,7 @@ func newUndo(s *shared) *cobra.Command {
 	}
 	u.output.Add(cmd, output.JSON, output.YAML)
 	cmd.Flags().StringVar(&u.to, "to-revision", "", "number or name of the `revision`; empty: the one before")
-	cmd.Flags().StringVar(&u.dryRun, "dry-run", "none", "none; client: write nothing, ask nobody; server: have the API server try it")
+	cmd.Flags().StringVar(&u.dryRun, "dry-run", "none", "none; client: write nothing; server: have the API server try it")
 	return cmd
 }
 

@@ -3,6 +3,7 @@ package cli
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -24,7 +25,7 @@ const (
 func newWhy(s *shared) *cobra.Command {
 	var o output.Flag
 	cmd := &cobra.Command{
-		Use:   "why (POD | pod/NAME | SET | sidecarset/NAME)",
+		Use:   "why (POD | NAMESPACE/POD | SET | pod/NAME | sidecarset/NAME)",
 		Short: "Say why a pod is or is not injected and upgraded, or why a rollout does not move",
 		Args:  cobra.ExactArgs(1), ValidArgsFunction: s.completeSets,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -55,13 +56,18 @@ func (s *shared) why(ctx context.Context, about string) (text, error) {
 		}
 		name = about
 	}
-	switch kind {
-	case "pod", "pods", "po":
+	switch {
+	case slices.Contains([]string{"pod", "pods", "po"}, kind):
 		return c.whyPod(ctx, client.ObjectKey{Namespace: namespace, Name: name})
-	case "sidecarset", "sidecarsets":
+	case slices.Contains(setKinds(), kind):
 		return s.whySet(ctx, c, name)
 	}
-	return nil, fmt.Errorf("%s: use pod/NAME or sidecarset/NAME", about)
+	// Other commands name pods so.
+	model, err := c.whyPod(ctx, client.ObjectKey{Namespace: kind, Name: name})
+	if apierrors.IsNotFound(err) && !missingKind(err) {
+		return nil, fmt.Errorf("there is no pod %s in namespace %s: use pod/NAME, NAMESPACE/POD or sidecarset/NAME", name, kind)
+	}
+	return model, err
 }
 
 // kindOf finds out what has a name.

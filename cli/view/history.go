@@ -64,9 +64,10 @@ func NewHistory(set *v1alpha1.SidecarSet, sorted []*appsv1.ControllerRevision, p
 	known := newHistory(set, sorted)
 	held := map[string]int{}
 	for _, pod := range pods {
+		// Annotations that cannot be read name no revision.
 		entries, err := record.Hashes(pod.Annotations)
 		if err != nil {
-			return nil, err
+			continue
 		}
 		if entry, ok := entries[set.Name]; ok {
 			held[known.held(entry)]++

@@ -151,7 +151,7 @@ func Missing(set *v1alpha1.SidecarSet, pods []*corev1.Pod, labels func(string) (
 	}
 	var found BehindPods
 	for _, pod := range pods {
-		if !match.Active(pod) || record.Injected(pod.Annotations, set.Name) || !scope.Labels(pod.Labels) {
+		if !match.Active(pod) || match.Critical(pod) || record.Injected(pod.Annotations, set.Name) || !scope.Labels(pod.Labels) {
 			continue
 		}
 		of, err := labels(pod.Namespace)

@@ -29,8 +29,11 @@ type PlanInput struct {
 	Revisions []*appsv1.ControllerRevision
 	// Refused says why admission would not take the set.
 	Refused []string
-	// Pace is that of the last rollout; nil if it is not known.
-	Pace *Pace
+	// Unknown are fields that no SidecarSet has.
+	Unknown []string
+	// Pace is that of the last rollout; nil if there is none, or PaceUnknown says why not.
+	Pace        *Pace
+	PaceUnknown string
 	// New sets are not stored yet; Missing pods match and lack the set.
 	New     bool
 	Missing int
@@ -58,6 +61,8 @@ type Plan struct {
 	// Estimate is nil if no pace is known.
 	Estimate *time.Duration `json:"estimate,omitempty"`
 	Pace     *Pace          `json:"pace,omitempty"`
+	// PaceUnknown says why the pace of the last rollout could not be read.
+	PaceUnknown string `json:"paceUnknown,omitempty"`
 }
 
 // Staying is a pod that keeps its version.
@@ -79,7 +84,7 @@ func NewPlan(in PlanInput) (*Plan, error) {
 	}
 	p := &Plan{
 		Name: in.Set.Name, Refused: in.Refused, Images: images(&in.Set.Spec), Counts: first.Counts, Window: windowOf(in.Set, &first),
-		Notes: planNotes(in),
+		Notes: planNotes(in), PaceUnknown: in.PaceUnknown,
 	}
 	last, err := p.simulate(in.Set, population)
 	if err != nil {
@@ -98,6 +103,9 @@ func NewPlan(in PlanInput) (*Plan, error) {
 func planNotes(in PlanInput) []string {
 	var notes []string
 	set := in.Set
+	for _, field := range in.Unknown {
+		notes = append(notes, field+": nothing here knows it; is it misspelt?")
+	}
 	if in.New {
 		notes = append(notes, fmt.Sprintf("the set is new: pods get it when they are created; %s match now", plural(in.Missing, "pod")))
 	}
@@ -251,6 +259,8 @@ func (p *Plan) Write(out io.Writer, t Text) error {
 		p.moved(), plural(p.Counts.Matched, "pod"), countBatches(len(p.Batches)), p.Window.Slots, p.Window.MaxUnavailable, p.Counts.Updated, len(p.Stay)))
 	if p.Estimate != nil {
 		lines = append(lines, fmt.Sprintf("About %s at the pace of the last rollout: %s in %s", p.Estimate.Round(time.Second), plural(p.Pace.Pods, "pod"), p.Pace.Took.Round(time.Second)))
+	} else if p.PaceUnknown != "" {
+		lines = append(lines, t.Paint.in(Faint, "No estimate: "+p.PaceUnknown))
 	}
 	for i, batch := range p.Batches {
 		if !t.Wide && i == shownBatches {

@@ -43,6 +43,8 @@ type RunInput struct {
 	Refused []protocol.FailedPod
 	// Unknown says why the run could not be asked.
 	Unknown string
+	// Where is the Temporal that was asked.
+	Where string
 }
 
 // Rollout is how far a set's newest version is.
@@ -62,8 +64,10 @@ type Rollout struct {
 	Conditions []Condition `json:"conditions,omitempty"`
 	Run        *Run        `json:"run,omitempty"`
 	// RunUnknown says why nothing is known about the run.
-	RunUnknown string     `json:"runUnknown,omitempty"`
-	Revisions  []Revision `json:"revisions,omitempty"`
+	RunUnknown string `json:"runUnknown,omitempty"`
+	// RunWhere is the Temporal that was asked for the run.
+	RunWhere  string     `json:"runWhere,omitempty"`
+	Revisions []Revision `json:"revisions,omitempty"`
 }
 
 // Window is the bound of a rollout.
@@ -140,7 +144,7 @@ func NewRollout(in RolloutInput) (*Rollout, error) {
 	r := &Rollout{
 		Name: set.Name, Generation: set.Generation, Observed: set.Status.ObservedGeneration == set.Generation,
 		Phase: plan.Phase, Message: plan.Message, Counts: plan.Counts, Window: windowOf(set, &plan),
-		Images: images(&set.Spec), Hold: holdOf(in), Conditions: conditions(set), Run: runOf(in), RunUnknown: in.Run.Unknown,
+		Images: images(&set.Spec), Hold: holdOf(in), Conditions: conditions(set), Run: runOf(in), RunUnknown: in.Run.Unknown, RunWhere: in.Run.Where,
 	}
 	if r.Hold != nil && r.Counts.Remaining > 0 {
 		r.Phase = protocol.PhasePaused

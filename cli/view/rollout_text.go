@@ -44,7 +44,7 @@ func (r *Rollout) head(t Text) []string {
 		fact("Held", t.Paint.in(Busy, heldBy(r.Hold)))
 	}
 	fact("Run", r.runLine(t))
-	if waiting := r.waitingLine(); waiting != "" {
+	if waiting := r.waitingLine(t); waiting != "" {
 		fact("Waiting", waiting)
 	}
 	for _, c := range r.Conditions {
@@ -132,7 +132,11 @@ func (r *Rollout) runLine(t Text) string {
 	case r.RunUnknown != "":
 		return t.Paint.in(Faint, r.RunUnknown)
 	case r.Run == nil:
-		return t.Paint.in(Faint, "none is open")
+		none := "none is open"
+		if r.RunWhere != "" {
+			none += " in " + r.RunWhere
+		}
+		return t.Paint.in(Faint, none)
 	}
 	line := fmt.Sprintf("%s on generation %d for %s, %s, %s upgraded", r.Run.Phase, r.Run.Generation, age(t.Now, &r.Run.Since),
 		countBatches(r.Run.Batches), plural(r.Run.Upgraded, "pod"))
@@ -150,7 +154,7 @@ func countBatches(n int) string {
 }
 
 // waitingLine names the pod that has been on its way the longest.
-func (r *Rollout) waitingLine() string {
+func (r *Rollout) waitingLine(t Text) string {
 	var longest *Pod
 	for pod := range r.pods() {
 		if pod.Since != nil && (longest == nil || pod.Since.Before(*longest.Since)) {
@@ -160,7 +164,7 @@ func (r *Rollout) waitingLine() string {
 	if longest == nil {
 		return ""
 	}
-	return fmt.Sprintf("%s/%s, written %s: %s", longest.Namespace, longest.Name, longest.Since.UTC().Format(time.TimeOnly+" MST"), longest.Why)
+	return fmt.Sprintf("%s/%s, written %s ago: %s", longest.Namespace, longest.Name, age(t.Now, longest.Since), longest.Why)
 }
 
 func (r *Rollout) pods() func(func(*Pod) bool) {

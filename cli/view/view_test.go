@@ -225,6 +225,11 @@ func TestPodsThatAreBehind(t *testing.T) {
 	missing, err = Missing(in.Set, []*corev1.Pod{lacking("later", time.Minute)}, off, "kruise-system")
 	require.NoError(t, err)
 	assert.Empty(t, missing)
+	critical := lacking("proxy", time.Minute)
+	critical.Namespace, critical.Spec.PriorityClassName = "kube-system", "system-node-critical"
+	missing, err = Missing(in.Set, []*corev1.Pod{critical}, labels, "kruise-system")
+	require.NoError(t, err)
+	assert.Empty(t, missing, "the webhook is never asked about it")
 }
 
 func TestAPlanNamesBatchesAndWhoStays(t *testing.T) {
@@ -320,6 +325,15 @@ func TestWhyAPodIsOrIsNotInjected(t *testing.T) {
 		"failurePolicy is Ignore": func(in *PodWhyInput) {
 			in.Webhook = &admissionv1.MutatingWebhook{Rules: make([]admissionv1.RuleWithOperations, 1), FailurePolicy: new(admissionv1.Ignore)}
 		},
+		"its objectSelector wants sidecars=yes": func(in *PodWhyInput) {
+			in.Webhook = &admissionv1.MutatingWebhook{Rules: make([]admissionv1.RuleWithOperations, 1), ObjectSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"sidecars": "yes"}}}
+		},
+		"its namespaceSelector wants team=b": func(in *PodWhyInput) {
+			in.Webhook = &admissionv1.MutatingWebhook{Rules: make([]admissionv1.RuleWithOperations, 1), NamespaceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"team": "b"}}}
+		},
+		"leaves it out (ours)": func(in *PodWhyInput) {
+			in.Webhook = &admissionv1.MutatingWebhook{Rules: make([]admissionv1.RuleWithOperations, 1), MatchConditions: []admissionv1.MatchCondition{{Name: "not-system-node-critical"}, {Name: "ours"}}}
+		},
 		"the webhook was not installed or":  func(*PodWhyInput) {},
 		"annotation kruise.io/sidecarset-i": func(in *PodWhyInput) { in.Pod = pod(t, "p", "agent:v1") },
 	} {
@@ -348,10 +362,15 @@ func TestWhyAnInjectedPodIsNotUpgraded(t *testing.T) {
 	assert.Equal(t, "Old: spec.updateStrategy.paused is true", upgrade(pod(t, "p", "agent:v1"), func(s *v1alpha1.SidecarSet) { s.Spec.UpdateStrategy.Paused = true }))
 	assert.Contains(t, upgrade(pod(t, "p", "agent:v1"), func(s *v1alpha1.SidecarSet) { s.Spec.Selector.MatchLabels["app"] = "x" }), "does not match it any longer")
 	assert.Contains(t, upgrade(pod(t, "p", "agent:v1", func(p *corev1.Pod) { p.Spec.Containers = p.Spec.Containers[:1] }), same), "lacks containers")
+	assert.Contains(t, upgrade(pod(t, "p", "agent:v1", damaged), same), "left alone: what is recorded in its annotations cannot be read: ")
 }
+
+// damaged has the annotation that says what a pod holds be no JSON.
+func damaged(p *corev1.Pod) { p.Annotations[v1alpha1.HashAnnotation] = "{" }
 
 func TestHistoryNamesWhoAndWhat(t *testing.T) {
 	in := input(t)
+	in.Pods = append(in.Pods, pod(t, "damaged", "agent:v1", damaged))
 	at := ago(20 * time.Minute)
 	in.Set.ManagedFields = []metav1.ManagedFieldsEntry{
 		{Manager: "argocd", Operation: metav1.ManagedFieldsOperationApply, Time: &at, FieldsV1: metav1.NewFieldsV1(`{"f:spec":{"f:containers":{}}}`)},

@@ -8,6 +8,7 @@ import (
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/outrigger/outrigger/api/v1alpha1"
 	"github.com/outrigger/outrigger/internal/match"
@@ -68,15 +69,16 @@ func injectionChain() policy.Chain[*injection, explanation] {
 		{When: func(i *injection) bool { return match.MatchesNothing(i.set.Spec.Selector) }, Then: because("spec.selector is empty, which matches nothing")},
 		{When: func(i *injection) bool { return !i.scope.Labels(i.Pod.Labels) }, Then: (*injection).unselected},
 		{When: func(i *injection) bool { return !i.scope.Namespace(i.Pod.Namespace, i.NamespaceLabels) }, Then: (*injection).outOfScope},
-		{When: (*injection).critical, Then: because("pods of priority class system-node-critical in kube-system are left alone")},
+		{When: func(i *injection) bool { return match.Critical(i.Pod) }, Then: because("pods of priority class system-node-critical in kube-system are left alone")},
 		{When: func(i *injection) bool { return i.Pod.Namespace == i.SystemNamespace }, Then: because("it is in Outrigger's own namespace")},
 		{When: (*injection).optedOut, Then: because("its namespace has the label " + v1alpha1.InjectionLabel + "=" + v1alpha1.InjectionDisabled)},
 		{When: (*injection).older, Then: because("it is older than the set: pods are injected when they are created")},
 		{When: func(i *injection) bool { return i.set.Spec.InjectionStrategy.Paused }, Then: because("spec.injectionStrategy.paused is true")},
 		{When: func(i *injection) bool { return i.WebhookAbsent }, Then: because("the webhook of pods is not installed (MutatingWebhookConfiguration outrigger)")},
 		{When: (*injection).switchedOff, Then: because("the webhook of pods is not switched on: it has no rules until the webhook role has been reachable")},
+		{When: func(i *injection) bool { return i.unasked() != "" }, Then: (*injection).unasked},
 		{When: (*injection).failOpen, Then: because("the webhook's failurePolicy is Ignore: it was away when the pod was created, or the pod's labels or the set's selector changed since")},
-		{When: func(*injection) bool { return true }, Then: because("the webhook was not installed or injection was paused when it was created, or the pod's labels or the set's selector changed since")},
+		{When: func(*injection) bool { return true }, Then: (*injection).otherwise},
 	}
 }
 
@@ -93,10 +95,6 @@ func (i *injection) outOfScope() string {
 	return "spec.namespaceSelector does not match its namespace: it wants " + metav1.FormatLabelSelector(i.set.Spec.NamespaceSelector)
 }
 
-func (i *injection) critical() bool {
-	return i.Pod.Namespace == metav1.NamespaceSystem && i.Pod.Spec.PriorityClassName == "system-node-critical"
-}
-
 func (i *injection) optedOut() bool {
 	return i.NamespaceLabels[v1alpha1.InjectionLabel] == v1alpha1.InjectionDisabled
 }
@@ -107,6 +105,49 @@ func (i *injection) switchedOff() bool { return i.Webhook != nil && len(i.Webhoo
 
 func (i *injection) failOpen() bool {
 	return i.Webhook != nil && i.Webhook.FailurePolicy != nil && *i.Webhook.FailurePolicy == admissionv1.Ignore
+}
+
+// unasked names the selector of the webhook that leaves the pod out; empty if none does.
+func (i *injection) unasked() string {
+	if i.Webhook == nil {
+		return ""
+	}
+	for _, one := range []struct {
+		field    string
+		selector *metav1.LabelSelector
+		labels   map[string]string
+	}{
+		{"namespaceSelector", i.Webhook.NamespaceSelector, i.NamespaceLabels},
+		{"objectSelector", i.Webhook.ObjectSelector, i.Pod.Labels},
+	} {
+		if one.selector == nil {
+			continue
+		}
+		if selector, err := metav1.LabelSelectorAsSelector(one.selector); err == nil && !selector.Matches(labels.Set(one.labels)) {
+			return "the webhook of pods is not asked about it: its " + one.field + " wants " + metav1.FormatLabelSelector(one.selector)
+		}
+	}
+	return ""
+}
+
+// criticalCondition is the match condition that is installed; the chain has its rule.
+const criticalCondition = "not-system-node-critical"
+
+func (i *injection) otherwise() string {
+	text := "the webhook was not installed or injection was paused when it was created, or the pod's labels or the set's selector changed since"
+	if i.Webhook == nil {
+		return text
+	}
+	var names []string
+	for _, condition := range i.Webhook.MatchConditions {
+		if condition.Name != criticalCondition {
+			names = append(names, condition.Name)
+		}
+	}
+	if len(names) > 0 {
+		text += ", or a match condition of the webhook leaves it out (" + strings.Join(names, ", ") + ")"
+	}
+	return text
 }
 
 // NewPodWhy decides for each set, in their order.
@@ -136,7 +177,8 @@ func (i *injection) upgrade() (string, error) {
 	}
 	state, err := version.Of(i.Pod)
 	if err != nil {
-		return "", err
+		// This is the answer: rollouts leave such a pod out.
+		return "left alone: what is recorded in its annotations cannot be read: " + err.Error(), nil //nolint:nilerr // see above
 	}
 	switch {
 	case !match.Active(i.Pod):

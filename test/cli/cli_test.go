@@ -193,7 +193,7 @@ func TestARolloutFromTheFirstLookToTheUndo(t *testing.T) {
 	watched := shows(t, "status", "logs", "--watch", "--timeout=30s")
 	assert.True(t, strings.HasSuffix(watched, "sidecarset/logs: rollout ended\n"), watched)
 
-	eventually(t, []string{"resume", "logs"}, "no run is open")
+	eventually(t, []string{"resume", "logs"}, "has no open run of the set")
 	eventually(t, []string{"history", "logs"}, "agent=agent:bad", "Completed", "paused", "errors in the logs", "resumed", "kubectl-sidecarset")
 	assert.Contains(t, shows(t, "diff", "logs", "2"), "-  - image: agent:bad\n+  - image: agent:v1\n")
 	assert.Contains(t, shows(t, "undo", "logs", "--to-revision=3"), "is at revision")
@@ -279,7 +279,8 @@ func TestErrorsSayWhatHelps(t *testing.T) {
 		`there is no SidecarSet "nobody"`:                                            {"status", "nobody"},
 		`User "bob" cannot get resource "sidecarsets" in API group "apps.kruise.io"`: {"--as=bob", "status", "nobody"},
 		`there is neither a SidecarSet "nobody" nor such a pod in namespace default`: {"why", "nobody"},
-		`use pod/NAME or sidecarset/NAME`:                                            {"why", "node/x"},
+		`use pod/NAME, NAMESPACE/POD or sidecarset/NAME`:                             {"why", "node/x"},
+		`--timeout needs --watch`:                                                    {"status", "x", "--timeout=1m"},
 		`--output "table": use wide, json, yaml`:                                     {"list", "-o", "table"},
 		`give either the NAME of a set, with --image, or a file with -f`:             {"plan"},
 		`--dry-run "perhaps": use none, client or server`:                            {"undo", "x", "--dry-run=perhaps"},
@@ -297,6 +298,9 @@ func TestWithoutTemporalWhatTheClusterKnowsIsShown(t *testing.T) {
 	assert.Contains(t, out, "Temporal at 127.0.0.1:1, namespace default does not answer")
 	assert.Contains(t, out, "6 of 6 updated")
 	assert.Contains(t, shows(t, nobody, "history", "away"), "Runs are not listed: Temporal at 127.0.0.1:1")
+	assert.Contains(t, shows(t, nobody, "plan", "away", "--image=agent=agent:v2"), "No estimate: Temporal at 127.0.0.1:1")
+	elsewhere := []string{"--temporal-address=" + stack.TemporalAddress, "--temporal-namespace=temporal-system"}
+	assert.Contains(t, shows(t, append(elsewhere, "status", "away")...), "none is open in Temporal at "+stack.TemporalAddress+", namespace temporal-system")
 	_, err := sidecarset(t, nobody, "pause", "away")
 	require.ErrorContains(t, err, "spec.updateStrategy.paused is followed")
 }
@@ -332,10 +336,12 @@ func TestAWatchThatIsNotAllowedSaysSo(t *testing.T) {
 func TestANewSetIsPlanned(t *testing.T) {
 	scene(t, "old")
 	set := kubectl(t, "", "get", "sidecarset", "old", "-o", "yaml")
+	set = strings.Replace(set, "  updateStrategy:\n", "  updateStrategy:\n    maxUnavaliable: 5\n", 1)
 	out, err := sidecarsetWith(t, strings.ReplaceAll(set, "name: old", "name: new"), "plan", "-f", "-")
 	require.NoError(t, err, out)
 	assert.Contains(t, out, "the set is new: pods get it when they are created; 6 pods match now")
 	assert.Contains(t, out, "Refused: spec.containers[0].name", "the other set has this container")
+	assert.Contains(t, out, `Note: unknown field "spec.updateStrategy.maxUnavaliable"`)
 }
 
 func TestKubectlRunsThePlugin(t *testing.T) {
