@@ -239,6 +239,8 @@ func TestKubectlInstallsAndUninstallsAsDocumented(t *testing.T) {
 	for _, role := range []string{"operator", "worker", "webhook"} {
 		kubectl(t, b.cluster, "", "rollout", "status", "deployment/outrigger-"+role, "--namespace=kruise-system", "--timeout=60s")
 	}
+	// From here to Helm, and away from that.
+	b.helm("upgrade", "--install", "--take-ownership", "--force-conflicts", "outrigger", packaged(t), "--wait")
 	b.serve()
 	guide, err := os.ReadFile("../../docs/install.md")
 	require.NoError(t, err)
