@@ -17,8 +17,8 @@ for archive in $(grep -o 'kubectl-sidecarset_[a-z0-9_]*\.tar\.gz' "$manifest"); 
 	[ "$os" != windows ] || program+=.exe
 	work=$(mktemp -d)
 	CGO_ENABLED=0 GOOS=$os GOARCH=$arch go build -trimpath -ldflags "-s -w" -o "$work/$program" ./cmd/kubectl-sidecarset
-	cp LICENSE "$work"
-	tar --sort=name --owner=0 --group=0 --mtime=@0 -C "$work" -czf "$folder/$archive" "$program" LICENSE
+	cp LICENSE cmd/kubectl-sidecarset/kubectl_complete-sidecarset "$work"
+	tar --sort=name --owner=0 --group=0 --mtime=@0 -C "$work" -czf "$folder/$archive" "$program" kubectl_complete-sidecarset LICENSE
 	rm -r "$work"
 	sum=$(sha256sum "$folder/$archive" | cut -d' ' -f1)
 	sed -i "s|SHA256_${os^^}_${arch^^}|$sum|" "$manifest"
