@@ -183,11 +183,21 @@ func (r *reconciler) readLastHold(ctx context.Context, set *v1alpha1.SidecarSet,
 		return err
 	}
 	state.recordReading(found, now)
-	before := set.DeepCopy()
-	before.Generation = set.Status.Rollout.Generation
 	out.resumed = found.resumed
-	out.hold, out.holdKnown = holdOf(before, found)
+	out.hold, out.holdKnown = lastHold(set, found)
 	return nil
+}
+
+// lastHold is holdOf a run of a generation before the set's, or of that one if status
+// was never written since it was handed over.
+func lastHold(set *v1alpha1.SidecarSet, found *run) (hold *v1alpha1.RolloutHold, known bool) {
+	at := set.DeepCopy()
+	at.Generation = max(set.Status.Rollout.Generation, min(found.generation, set.Generation))
+	if found.hold == nil && found.phase == protocol.PhasePaused && !found.generationMismatch(at) {
+		// Its set was paused then, whatever it is now. Only a resume is news.
+		return nil, found.resumed != nil
+	}
+	return holdOf(at, found)
 }
 
 // reconcileOpenRun diagnoses an open run, corrects its generation and wakes it.

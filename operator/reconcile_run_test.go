@@ -57,6 +57,34 @@ func TestHoldsAreClearedByRunsThatShowSoAlone(t *testing.T) {
 	}
 }
 
+// A generation begins with what the run before said last (SPEC §8.2).
+func TestTheLastRunsHoldIsTakenOver(t *testing.T) {
+	ann, memo := &v1alpha1.RolloutHold{Who: "ann"}, &protocol.Hold{Who: "ann"}
+	for _, c := range []struct {
+		name  string
+		run   run
+		want  *v1alpha1.RolloutHold
+		known bool
+	}{
+		{"held", run{status: opened, generation: generation, hold: memo, phase: protocol.PhasePaused}, ann, true},
+		{"resumed", run{status: opened, generation: generation, phase: protocol.PhaseProgressing}, nil, true},
+		{"its set was paused", run{status: opened, generation: generation, phase: protocol.PhasePaused}, nil, false},
+		{"resumed while its set was paused", run{status: opened, generation: generation, phase: protocol.PhasePaused, resumed: memo}, nil, true},
+		{"handed over before status was written", run{status: completed, generation: generation + 1, phase: protocol.PhaseComplete}, nil, true},
+		{"the one in between", run{status: completed, generation: generation + 2, phase: protocol.PhaseComplete}, nil, true},
+		{"of no generation that there was", run{status: completed, generation: generation + 3, phase: protocol.PhaseComplete}, nil, false},
+		{"of a restored backup", run{status: opened, generation: generation - 1, phase: protocol.PhaseProgressing}, nil, false},
+		{"gone", run{}, nil, false},
+	} {
+		set := setAt(generation)
+		set.Generation = generation + 2
+		set.Status.Rollout.Hold = ann
+		got, known := lastHold(set, &c.run)
+		assert.Equal(t, c.known, known, c.name)
+		assert.Equal(t, c.want, got, c.name)
+	}
+}
+
 func TestARunWhoseHoldCannotBeReadIsReadOtherwise(t *testing.T) {
 	plain := converter.GetDefaultDataConverter()
 	attribute, err := plain.ToPayload(generation)

@@ -11,6 +11,7 @@ import (
 	"go.temporal.io/api/operatorservice/v1"
 	"go.temporal.io/api/workflowservice/v1"
 	"go.temporal.io/sdk/converter"
+	eventsv1 "k8s.io/api/events/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -28,6 +29,7 @@ func TestRuns(t *testing.T) {
 	}{
 		{"HoldsAreMirroredAndSurviveTheRun", e.testHold},
 		{"HoldsOfRunsThatEndedUnseenAreMirrored", e.testHoldUnseen},
+		{"ASetThatGoesOnIsNotHeldBySignal", e.testPausedBySet},
 		{"RunsOfAnotherGenerationAreSignalledTheirs", e.testMismatch},
 		{"RunsOlderThanTheirHoldAreHeldAgain", e.testMismatchedHold},
 		{"StatusOfAnotherGenerationIsCorrected", e.testNewerStatus},
@@ -158,6 +160,36 @@ func (e *testEnv) testHoldUnseen(t *testing.T) {
 		})
 		if want == nil {
 			e.awaitEvent(t, name, "RolloutResumed", "resumed by signal from bob")
+		}
+	}
+}
+
+// The set that goes on says nothing about why the run of its last generation was paused.
+func (e *testEnv) testPausedBySet(t *testing.T) {
+	set := newSet(t, suspend, "proxy:v1")
+	require.NoError(t, e.Create(t.Context(), set))
+	e.addPods(t, set, "default", suspend+"-1", suspend+"-2")
+	e.await(t, suspend, isStarted)
+	pause := func(paused bool) func(*v1alpha1.SidecarSet) {
+		return func(set *v1alpha1.SidecarSet) {
+			set.Spec.UpdateStrategy.Paused = paused
+			setImage("proxy:v2")(set)
+		}
+	}
+	id := e.change(t, suspend, pause(true)).Status.Rollout.WorkflowID
+	e.await(t, suspend, hasReason(v1alpha1.ConditionProgressing, "Paused"))
+	e.awaitRun(t, id, func(c *assert.CollectT, found *run) { assert.Equal(c, protocol.PhasePaused, found.phase) })
+	e.change(t, suspend, pause(false))
+	e.awaitEvent(t, suspend, "RolloutResumed", "")
+	e.awaitRun(t, id, func(c *assert.CollectT, found *run) {
+		assert.Equal(c, int64(3), found.generation)
+		assert.Nil(c, found.hold)
+	})
+	var events eventsv1.EventList
+	require.NoError(t, e.List(t.Context(), &events))
+	for _, event := range events.Items {
+		if event.Regarding.Name == suspend {
+			assert.NotContains(t, event.Note, "by signal")
 		}
 	}
 }

@@ -67,6 +67,7 @@ const (
 	sealed  = "sealed"    // encrypts its memo
 	resumes = "resuming"  // ends when it is resumed
 	pauses  = "pausing-"  // ends when it is paused
+	suspend = "suspended" // is paused by its set in generation 2
 )
 
 // stubRollout shows of a run what the operator reads and does not do the work.
@@ -116,6 +117,8 @@ func (s *stubRun) show(ctx workflow.Context) error {
 	phase := protocol.PhaseProgressing
 	switch {
 	case s.hold != nil:
+		phase = protocol.PhasePaused
+	case s.is(suspend) && s.input.Generation == 2:
 		phase = protocol.PhasePaused
 	case s.is(sleeps):
 		phase = protocol.PhaseWaiting
