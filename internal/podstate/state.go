@@ -127,13 +127,15 @@ func (v *Version) complete(pod *corev1.Pod, active map[string]string) bool {
 }
 
 // TwinVersion is the recorded version of a hot sidecar's container: the
-// resourceVersion of the set that it was upgraded by, and 0 once it was emptied.
-func TwinVersion(pod *corev1.Pod, container string) uint64 {
-	n, err := strconv.ParseUint(pod.Annotations[v1alpha1.VersionAnnotationPrefix+container], 10, 64)
-	if err != nil {
-		return 0
+// resourceVersion of the set that it was upgraded by, and 0 once it was emptied, or
+// if none was recorded. It is not known if somebody has damaged it.
+func TwinVersion(pod *corev1.Pod, container string) (version uint64, known bool) {
+	recorded := pod.Annotations[v1alpha1.VersionAnnotationPrefix+container]
+	if recorded == "" {
+		return 0, true
 	}
-	return n
+	version, err := strconv.ParseUint(recorded, 10, 64)
+	return version, err == nil
 }
 
 // StandbyToReset is the twin that was active before a recorded switch, and still
@@ -161,7 +163,9 @@ func (v *Version) standbysToReset(pod *corev1.Pod, active map[string]string) []S
 			continue
 		}
 		standby := s.Twin(active[s.Name])
-		if c := Container(pod, standby, false); c != nil && c.Image != s.EmptyImage && TwinVersion(pod, standby) != 0 {
+		version, known := TwinVersion(pod, standby)
+		emptied := known && version == 0
+		if c := Container(pod, standby, false); c != nil && c.Image != s.EmptyImage && !emptied {
 			standbys = append(standbys, StandbyToReset{Sidecar: s, Container: standby})
 		}
 	}

@@ -201,6 +201,7 @@ func TestSpec7_7_OnlyAStandbyThatARecordedSwitchLeftBehindIsReset(t *testing.T) 
 		"left behind":                {"envoy:1", "1", true},
 		"left behind, emptied since": {"empty:2", "1", false},
 		"nothing recorded":           {"empty:1", "", false},
+		"damaged":                    {"envoy:1", "x", true},
 	} {
 		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{
 			v1alpha1.WorkingHotUpgradeContainerAnnotation: `{"envoy":"envoy-2"}`,

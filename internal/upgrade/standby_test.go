@@ -14,6 +14,7 @@ type twin struct {
 	image   string
 	ready   bool
 	version string
+	active  bool
 }
 
 func podWithTwins(one, two twin) *corev1.Pod {
@@ -23,6 +24,9 @@ func podWithTwins(one, two twin) *corev1.Pod {
 		p.Spec.Containers = append(p.Spec.Containers, corev1.Container{Name: name, Image: t.image})
 		p.Status.ContainerStatuses = append(p.Status.ContainerStatuses, corev1.ContainerStatus{Name: name, Ready: t.ready})
 		p.Annotations[v1alpha1.VersionAnnotationPrefix+name] = t.version
+		if t.active {
+			p.Annotations[v1alpha1.WorkingHotUpgradeContainerAnnotation] = `{"envoy":"` + name + `"}`
+		}
 	}
 	return p
 }
@@ -33,15 +37,17 @@ func TestSpec7_7_StandbyTwin(t *testing.T) {
 		one, two twin
 		want     string
 	}{
-		"the empty one":                            {twin{"envoy:1", true, "1"}, twin{"empty:1", true, "0"}, "envoy-2"},
-		"the empty one, the other way round":       {twin{"empty:1", true, "0"}, twin{"envoy:1", true, "7"}, "envoy-1"},
-		"the empty one even if the other is down":  {twin{"envoy:1", false, "1"}, twin{"empty:1", true, "0"}, "envoy-2"},
-		"none is empty: the one not ready":         {twin{"envoy:1", true, "1"}, twin{"envoy:bad", false, "9"}, "envoy-2"},
-		"none is empty, both ready: the older":     {twin{"envoy:1", true, "10"}, twin{"envoy:2", true, "9"}, "envoy-2"},
-		"none is empty, both down: the older":      {twin{"envoy:1", false, "3"}, twin{"envoy:2", false, "20"}, "envoy-1"},
-		"both empty: the one not ready":            {twin{"empty:1", false, "0"}, twin{"empty:1", true, "0"}, "envoy-1"},
-		"versions that are no numbers are oldest":  {twin{"envoy:1", true, "x"}, twin{"envoy:2", true, "2"}, "envoy-1"},
-		"nothing tells them apart: the second one": {twin{"envoy:1", true, "2"}, twin{"envoy:2", true, "2"}, "envoy-2"},
+		"the empty one":                            {twin{"envoy:1", true, "1", false}, twin{"empty:1", true, "0", false}, "envoy-2"},
+		"the empty one, the other way round":       {twin{"empty:1", true, "0", false}, twin{"envoy:1", true, "7", false}, "envoy-1"},
+		"the empty one even if the other is down":  {twin{"envoy:1", false, "1", false}, twin{"empty:1", true, "0", false}, "envoy-2"},
+		"none is empty: the one not ready":         {twin{"envoy:1", true, "1", false}, twin{"envoy:bad", false, "9", false}, "envoy-2"},
+		"none is empty, both ready: the older":     {twin{"envoy:1", true, "10", false}, twin{"envoy:2", true, "9", false}, "envoy-2"},
+		"none is empty, both down: the older":      {twin{"envoy:1", false, "3", false}, twin{"envoy:2", false, "20", false}, "envoy-1"},
+		"both empty: the one not ready":            {twin{"empty:1", false, "0", false}, twin{"empty:1", true, "0", false}, "envoy-1"},
+		"a damaged version is not the older":       {twin{"envoy:1", true, "x", true}, twin{"envoy:2", true, "2", false}, "envoy-2"},
+		"nor is the other":                         {twin{"envoy:1", true, "1", false}, twin{"envoy:2", true, "x", true}, "envoy-1"},
+		"equally old: the one not active":          {twin{"envoy:1", true, "2", false}, twin{"envoy:2", true, "2", true}, "envoy-1"},
+		"nothing tells them apart: the second one": {twin{"envoy:1", true, "2", false}, twin{"envoy:2", true, "2", false}, "envoy-2"},
 	} {
 		assert.Equal(t, c.want, standbyTwin(podWithTwins(c.one, c.two), sidecar), name)
 	}
