@@ -39,7 +39,7 @@ func (v versions) find(reference string) (*appsv1.ControllerRevision, error) {
 	number, err := strconv.ParseInt(reference, 10, 64)
 	var known []string
 	for _, one := range slices.Backward(v.sorted) {
-		if err == nil && one.Revision == number || one.Name == reference || one.Labels[v1alpha1.CustomVersionLabel] == reference {
+		if err == nil && one.Revision == number || one.Name == reference || revision.HasCustomVersion(one, reference) {
 			return one, nil
 		}
 		known = append(known, fmt.Sprintf("%d (%s)", one.Revision, one.Name))

@@ -13,6 +13,7 @@ import (
 	"github.com/outrigger/outrigger/api/protocol"
 	"github.com/outrigger/outrigger/api/v1alpha1"
 	"github.com/outrigger/outrigger/internal/record"
+	"github.com/outrigger/outrigger/internal/revision"
 )
 
 // History is what a set has been, and who changed it, as far as that is known.
@@ -77,7 +78,7 @@ func NewHistory(set *v1alpha1.SidecarSet, sorted []*appsv1.ControllerRevision, p
 	for _, one := range slices.Backward(sorted) {
 		h.Revisions = append(h.Revisions, RevisionRow{
 			Number: one.Revision, Name: one.Name, Current: one.Name == known.current, Images: recordedImages(one), Pods: held[one.Name],
-			CustomVersion: one.Labels[v1alpha1.CustomVersionLabel], Created: one.CreationTimestamp.Time,
+			CustomVersion: strings.Join(revision.CustomVersions(one), ","), Created: one.CreationTimestamp.Time,
 		})
 	}
 	slices.SortFunc(h.Runs, func(a, b RunRow) int { return b.Started.Compare(a.Started) })

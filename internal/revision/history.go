@@ -83,15 +83,15 @@ func historyLimit(set *v1alpha1.SidecarSet) int {
 // usage is what pods say they were made from.
 type usage struct {
 	names map[string]bool
-	// hashes come from pods whose entry names no revision that there is: its name may
-	// have been told before it was made, and it got another.
+	// hashes come from pods whose entry names no revision of their hash: the name may have
+	// been told before the revision was made, and it got another.
 	hashes map[string]bool
 }
 
 func usedBy(pods []*corev1.Pod, set string, all []*appsv1.ControllerRevision) usage {
-	known := map[string]bool{}
+	hashOf := map[string]string{}
 	for _, revision := range all {
-		known[revision.Name] = true
+		hashOf[revision.Name] = revision.Annotations[v1alpha1.HashAnnotation]
 	}
 	used := usage{names: map[string]bool{}, hashes: map[string]bool{}}
 	for i := range pods {
@@ -100,9 +100,12 @@ func usedBy(pods []*corev1.Pod, set string, all []*appsv1.ControllerRevision) us
 		if err != nil {
 			continue
 		}
-		if entry := entries[set]; known[entry.ControllerRevision] {
+		entry := entries[set]
+		hash, known := hashOf[entry.ControllerRevision]
+		if known {
 			used.names[entry.ControllerRevision] = true
-		} else if entry.Hash != "" {
+		}
+		if entry.Hash != "" && entry.Hash != hash {
 			used.hashes[entry.Hash] = true
 		}
 	}

@@ -97,6 +97,7 @@ func TestSpec6_HistoryLimitKeepsUsedAndPinned(t *testing.T) {
 		}},
 		{name: "used by a pod of the older form", limit: new(int32(1)), want: []string{"r1", "r3", "r4"}, pods: []*corev1.Pod{pod(`{"mesh":"h2"}`)}},
 		{name: "used by a pod that was told another name", limit: new(int32(1)), want: []string{"r1", "r3", "r4"}, pods: []*corev1.Pod{pod(`{"mesh":{"hash":"h2","controllerRevision":"never made"}}`)}},
+		{name: "used by a pod that was told another's name", limit: new(int32(1)), want: []string{"r3", "r4"}, pods: []*corev1.Pod{pod(`{"mesh":{"hash":"h2","controllerRevision":"r1"}}`)}},
 		{name: "used ones count", limit: new(int32(4)), want: []string{"r2"}, pods: []*corev1.Pod{pod(`{"mesh":{"hash":"h1","controllerRevision":"r1"}}`)}},
 	} {
 		s := set("proxy:v5")

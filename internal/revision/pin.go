@@ -45,7 +45,7 @@ func FindPinned(set *v1alpha1.SidecarSet, sorted []*appsv1.ControllerRevision) (
 	}
 	if version != "" {
 		for _, candidate := range slices.Backward(sorted) {
-			if hasCustomVersion(candidate, version) {
+			if HasCustomVersion(candidate, version) {
 				return candidate, nil
 			}
 		}
@@ -59,7 +59,7 @@ func FindPinned(set *v1alpha1.SidecarSet, sorted []*appsv1.ControllerRevision) (
 // aboutToCarry returns the revision of the set's present content, if that has
 // been given the custom version, and the revision will be.
 func aboutToCarry(set *v1alpha1.SidecarSet, sorted []*appsv1.ControllerRevision, version string) (*appsv1.ControllerRevision, error) {
-	if set.Labels[v1alpha1.CustomVersionLabel] != version {
+	if CustomVersion(set) != version {
 		return nil, nil
 	}
 	data, err := Content(&set.Spec)
@@ -69,14 +69,26 @@ func aboutToCarry(set *v1alpha1.SidecarSet, sorted []*appsv1.ControllerRevision,
 	return Find(sorted, data), nil
 }
 
-func hasCustomVersion(recorded *appsv1.ControllerRevision, version string) bool {
-	return recorded.Labels[v1alpha1.CustomVersionLabel] == version ||
-		slices.Contains(strings.Split(recorded.Annotations[v1alpha1.CustomVersionsAnnotation], ","), version)
+// CustomVersions are those that a revision's content was given, the first one first.
+func CustomVersions(recorded *appsv1.ControllerRevision) []string {
+	var all []string
+	if first := recorded.Labels[v1alpha1.CustomVersionLabel]; first != "" {
+		all = append(all, first)
+	}
+	if others := recorded.Annotations[v1alpha1.CustomVersionsAnnotation]; others != "" {
+		all = append(all, strings.Split(others, ",")...)
+	}
+	return all
+}
+
+// HasCustomVersion reports whether a revision's content was ever given the version.
+func HasCustomVersion(recorded *appsv1.ControllerRevision, version string) bool {
+	return version != "" && slices.Contains(CustomVersions(recorded), version)
 }
 
 // addCustomVersion keeps those that a revision has: the first in its label.
 func addCustomVersion(on *appsv1.ControllerRevision, version string) {
-	if version == "" || hasCustomVersion(on, version) {
+	if version == "" || HasCustomVersion(on, version) {
 		return
 	}
 	if on.Labels[v1alpha1.CustomVersionLabel] == "" {
