@@ -42,23 +42,23 @@ func newPriority(strategy *v1alpha1.UpdatePriorityStrategy) (priority, error) {
 
 // rank of a pod: lower goes first, and of equal ones the larger number.
 type rank struct {
-	tier   int
+	tier   int64
 	number string
 }
 
 func (p *priority) rank(pod *Pod) rank {
 	if len(p.weights) > 0 {
-		var total int32
+		var total int64
 		for _, w := range p.weights {
 			if w.selector.Matches(labels.Set(pod.Labels)) {
-				total += w.value
+				total += int64(w.value)
 			}
 		}
-		return rank{tier: -int(total)}
+		return rank{tier: -total}
 	}
 	for i, key := range p.keys {
 		if value, ok := pod.Labels[key]; ok {
-			return rank{tier: i + 1, number: trailingNumber(value)}
+			return rank{tier: int64(i + 1), number: trailingNumber(value)}
 		}
 	}
 	return rank{}
