@@ -245,7 +245,7 @@ func (e *testEnv) testWakeToEnd(t *testing.T) {
 
 // testFinished counts the calls of an operator that has nothing left to do.
 func (e *testEnv) testFinished(t *testing.T) {
-	for _, name := range []string{"held", resumes, resumes + "-edited", pauses + "edited", "mistyped", "restored", "rewound", sleeps} {
+	for _, name := range []string{"held", resumes, resumes + "-edited", pauses + "edited", suspend, "mistyped", "restored", "rewound", sleeps} {
 		e.change(t, name, func(set *v1alpha1.SidecarSet) {
 			set.Spec.UpdateStrategy.Type = v1alpha1.NotUpdateSidecarSetStrategyType
 		})
