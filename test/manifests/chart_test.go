@@ -215,7 +215,7 @@ webhook:
 // What uninstalls must be admitted and scheduled where the roles are.
 func TestTheHookRunsWhereTheOperatorDoes(t *testing.T) {
 	hook := func(args ...string) object {
-		out, err := output(t, "helm", append([]string{"template", "outrigger", chart, "--namespace=kruise-system", "--show-only=templates/uninstall.yaml"}, args...)...)
+		out, err := output(t, "helm", append([]string{"template", "outrigger", packaged(t), "--namespace=kruise-system", "--show-only=templates/uninstall.yaml"}, args...)...)
 		require.NoError(t, err, out)
 		return objects(t, out)["Job kruise-system/outrigger-uninstall"]["spec"].(object)["template"].(object)["spec"].(object)
 	}
