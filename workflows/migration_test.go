@@ -114,8 +114,11 @@ func (s *rolloutSuite) TestSpec7_8_ARestAfterRefusedResetsEndsWhenTheRunIsWoken(
 		}
 		return protocol.ResetBatchResult{Reset: 1}, nil
 	}, activity.RegisterOptions{Name: protocol.ResetBatchActivity, DisableAlreadyRegisteredCheck: true})
-	waiting := protocol.NextBatchResult{Phase: protocol.PhaseWaiting, Counts: protocol.Counts{Migrating: 2}}
-	s.answers(waiting, waiting, ends(protocol.PhaseComplete))
+	waiting := protocol.NextBatchResult{Phase: protocol.PhaseWaiting}
+	migrating := waiting
+	migrating.Counts.Migrating = 2
+	// The second plan is answered while the migration ends, which the first one began.
+	s.answers(migrating, waiting, ends(protocol.PhaseComplete))
 	// The rest after the last refusal takes 512 s, from second 254 on.
 	woken := 300 * time.Second
 	s.env.RegisterDelayedCallback(func() {
