@@ -12,7 +12,12 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	appsv1 "k8s.io/api/apps/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/yaml"
 )
 
@@ -268,6 +273,28 @@ func TestTheDevServerIsWhereTheRolesLook(t *testing.T) {
 	assert.Equal(t, true, pod["securityContext"].(object)["runAsNonRoot"])
 	assert.Contains(t, container["args"], "--search-attribute=SidecarSet=Keyword")
 	assert.Contains(t, all, "Service kruise-system/outrigger-temporal")
+}
+
+func TestOnlyTheRolesReachTheDevServer(t *testing.T) {
+	const name = "NetworkPolicy kruise-system/outrigger-temporal"
+	assert.NotContains(t, rendered(t, "--set=temporal.dev.enabled=true"), name)
+	assert.NotContains(t, rendered(t, "--set=networkPolicy.enabled=true"), name)
+
+	all := rendered(t, "--set=networkPolicy.enabled=true,temporal.dev.enabled=true")
+	require.Contains(t, all, name)
+	var policy networkingv1.NetworkPolicy
+	require.NoError(t, runtime.DefaultUnstructuredConverter.FromUnstructuredWithValidation(all[name], &policy, true))
+	selects := func(selector *metav1.LabelSelector, role string) bool {
+		var deployment appsv1.Deployment
+		require.NoError(t, runtime.DefaultUnstructuredConverter.FromUnstructured(all["Deployment kruise-system/outrigger-"+role], &deployment))
+		compiled, err := metav1.LabelSelectorAsSelector(selector)
+		require.NoError(t, err)
+		return compiled.Matches(labels.Set(deployment.Spec.Template.Labels))
+	}
+	for role, asks := range map[string]bool{"operator": true, "worker": true, "webhook": false, "temporal": false} {
+		assert.Equal(t, asks, selects(policy.Spec.Ingress[0].From[0].PodSelector, role), role)
+		assert.Equal(t, role == "temporal", selects(&policy.Spec.PodSelector, role), role)
+	}
 }
 
 func TestValuesThatMeanNothingAreRefused(t *testing.T) {
