@@ -2,8 +2,10 @@ package cli
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 
 	"github.com/spf13/cobra"
@@ -11,6 +13,8 @@ import (
 	"go.temporal.io/sdk/temporal"
 
 	"github.com/outrigger/outrigger/api/protocol"
+	"github.com/outrigger/outrigger/cli/output"
+	"github.com/outrigger/outrigger/cli/view"
 )
 
 func newPause(s *shared) *cobra.Command {
@@ -30,20 +34,32 @@ func newResume(s *shared) *cobra.Command {
 
 func newHold(s *shared, verb, update string) *cobra.Command {
 	var why string
+	var o output.Flag
 	cmd := &cobra.Command{
 		Use:               verb + " NAME --reason TEXT",
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: s.completeSets,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return s.hold(cmd, args[0], update, why)
+			return s.hold(cmd.Context(), args[0], update, why, o)
 		},
 	}
+	o.Add(cmd, output.JSON, output.YAML)
 	cmd.Flags().StringVar(&why, "reason", "", "`text` that status, conditions and the run show")
 	return cmd
 }
 
-func (s *shared) hold(cmd *cobra.Command, name, update, why string) error {
-	ctx := cmd.Context()
+// holdAnswer is what a run answered.
+type holdAnswer struct {
+	Name string `json:"name"`
+	protocol.HoldResult
+}
+
+func (a holdAnswer) Write(out io.Writer, _ view.Text) error {
+	_, err := fmt.Fprintf(out, "sidecarset/%s %s\n", a.Name, a.Message)
+	return err
+}
+
+func (s *shared) hold(ctx context.Context, name, update, why string, o output.Flag) error {
 	c, err := s.cluster()
 	if err != nil {
 		return err
@@ -62,8 +78,7 @@ func (s *shared) hold(cmd *cobra.Command, name, update, why string) error {
 	if err != nil {
 		return fmt.Errorf("%s the rollout of SidecarSet %s: %w", update, set.Name, r.explainUpdate(err))
 	}
-	_, err = fmt.Fprintf(s.Out, "sidecarset/%s %s\n", set.Name, result.Message)
-	return err
+	return s.print(o, holdAnswer{set.Name, result})
 }
 
 // explainUpdate says why a run did not take an update, and what does.

@@ -189,13 +189,14 @@ func TestARolloutFromTheFirstLookToTheUndo(t *testing.T) {
 	assert.Contains(t, shows(t, "undo", "logs", "--dry-run=server"), "(server dry run)")
 	assert.Contains(t, shows(t, "status", "logs"), "agent=agent:bad", "dry runs wrote something")
 	assert.Contains(t, shows(t, "undo", "logs"), "goes back to revision")
-	assert.Contains(t, shows(t, "resume", "logs"), "sidecarset/logs resumed")
+	assert.JSONEq(t, `{"name": "logs", "held": false, "message": "resumed"}`, shows(t, "resume", "logs", "-o", "json"))
 	watched := shows(t, "status", "logs", "--watch", "--timeout=30s")
 	assert.True(t, strings.HasSuffix(watched, "sidecarset/logs: rollout ended\n"), watched)
 
 	eventually(t, []string{"resume", "logs"}, "has no open run of the set")
 	eventually(t, []string{"history", "logs"}, "agent=agent:bad", "Completed", "paused", "errors in the logs", "resumed", "kubectl-sidecarset")
 	assert.Contains(t, shows(t, "diff", "logs", "2"), "-  - image: agent:bad\n+  - image: agent:v1\n")
+	assert.Regexp(t, `(?s)^from:\n  name: logs-.*\n  number: 2\n  spec:\n .*image: agent:bad\n.*\nto:\n  spec:\n .*image: agent:v1\n`, shows(t, "diff", "logs", "2", "-o", "yaml"))
 	assert.Contains(t, shows(t, "undo", "logs", "--to-revision=3"), "is at revision")
 	assert.Contains(t, shows(t, "open", "logs"), stack.TemporalUI+"/namespaces/default/workflows/sidecarset%2Flogs%2F")
 }
