@@ -2,7 +2,7 @@ SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
 
-# What the user may set.
+# Variables for the user.
 WORKERS ?= 2
 KUBECONFIG ?=
 ROLE ?=
@@ -13,13 +13,12 @@ IDEAL ?= true
 ROUNDS ?= 3
 FUZZTIME ?= 5m
 RELEASE ?=
-BATCHES ?= 0
 RUN ?=
 SEED ?= 1
 FAULTS ?= 100
 DURATION ?= 30m
 FLAGS ?=
-# What a release calls itself, such as v0.2.0; empty: by its commit.
+# Version of a release, such as v0.2.0; empty: the commit.
 OUTRIGGER_VERSION ?=
 # Where programs come from: auto, download or build. V=1 shows more.
 TOOLS ?= auto
@@ -35,7 +34,7 @@ help: ## Show this help
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  %-18s %s\n", $$1, $$2}' Makefile
 
 .PHONY: tools
-tools: ## Put etcd, Kubernetes, KWOK, Temporal and the linters into bin/ (TOOLS=auto: there, downloaded or compiled; download; build)
+tools: ## Put etcd, Kubernetes, KWOK, Temporal and the linters into bin/ (TOOLS=auto: downloaded or compiled; download; build)
 	@tools/build.sh
 
 .PHONY: controlplane
@@ -68,7 +67,7 @@ generate: ## Write the deepcopy functions, the CRD and the reference of its fiel
 	$(call generate,api,config/crd/bases,docs/reference.md)
 
 .PHONY: verify
-verify: ## Fail when generated files, formatting, go.mod or the manifests are not as they should be
+verify: ## Fail when generated files, formatting, go.mod or the manifests are out of date
 	@tools/build.sh controller-gen kubectl
 	@rm -rf bin/.generated
 	$(call generate,bin/.generated/api,bin/.generated/crd,bin/.generated/reference.md)
@@ -76,7 +75,7 @@ verify: ## Fail when generated files, formatting, go.mod or the manifests are no
 	)diff -r bin/.generated/crd config/crd/bases && diff bin/.generated/reference.md docs/reference.md || { echo "verify: generated files are out of date; run make generate"; exit 1; }
 	@unformatted=$$(gofmt -l .); [ -z "$$unformatted" ] || { echo "verify: run make fmt for" $$unformatted; exit 1; }
 	go mod tidy -diff
-	cd tools && go mod tidy -diff
+	@for dir in tools tools/prometheus; do (cd $$dir && go mod tidy -diff) || exit 1; done
 	@for dir in default monitoring; do bin/kubectl kustomize config/$$dir >/dev/null || exit 1; done
 
 .PHONY: fmt
@@ -89,18 +88,28 @@ lint: ## Run the linters, also the one for workflow code
 	bin/golangci-lint run --allow-parallel-runners
 	bin/workflowcheck ./workflows/...
 
-# What decides, in seconds: no API server, no Temporal, no tools that are not there yet.
+# Takes seconds: without an API server, Temporal, or missing tools.
 .PHONY: precommit
-precommit: ## Check what takes less than a minute: formatting, vet, lint, and the tests of what decides
+precommit: ## Check formatting, vet, lint, and the tests of the pure packages, in less than a minute
 	@unformatted=$$(gofmt -l .); [ -z "$$unformatted" ] || { echo "precommit: run make fmt for" $$unformatted; exit 1; }
 	go vet ./...
 	@[ ! -x bin/golangci-lint ] || bin/golangci-lint run --allow-parallel-runners
-	go test ./api/... ./internal/... ./cli/... ./workflows ./test/architecture ./test/conformance
+	go test -skip ThroughTheAPIServer ./api/... ./internal/... ./cli/... ./workflows ./test/architecture ./test/conformance
 
+# Needs Go, git, make and coreutils; the rest is downloaded or compiled.
 .PHONY: test
-test: controlplane build ## Run all tests
-	@tools/build.sh helm
+test: controlplane build ## Run all tests except those of the browser
+	@tools/build.sh helm prometheus
 	go test -timeout 40m ./...
+
+# Checked before anything is compiled.
+.PHONY: browser
+browser:
+	@command -v chromium >/dev/null || { echo 'chromium is missing, which only a package manager has: apt-get install chromium'; exit 1; }
+
+.PHONY: test-browser
+test-browser: browser controlplane build ## Open Temporal's UI on runs in a browser (needs chromium)
+	go test -tags browser -timeout 10m ./test/integration -run 'WebUI'
 
 .PHONY: record-histories new-release
 record-histories: new-release controlplane build ## Record runs of a release, for later ones to replay (RELEASE=v0.2.0)
@@ -108,27 +117,26 @@ record-histories: new-release controlplane build ## Record runs of a release, fo
 	go test ./workflows -run RecordedHistories
 	bin/kubectl kustomize config/default >test/manifests/testdata/releases/$(RELEASE).yaml
 
-# Asked first, so that nobody builds in vain.
+# Checked before anything is compiled.
 new-release:
 	@[ ! -e 'workflows/testdata/histories/$(or $(RELEASE),$(error which one? for example: make record-histories RELEASE=v0.2.0))' ] || \
 	{ echo 'record-histories: those of $(RELEASE) are recorded already, and must stay as they are'; exit 1; }
 
-# The tests of the tag take processes of Temporal away, which the dev server does not have;
-# the UI is the dev server's.
+# The tests of the tag stop single processes of Temporal, which the dev server does not have.
 .PHONY: test-cluster
 test-cluster: controlplane build ## Run the integration tests and the bench on a Temporal cluster (RUN=TestTemporalCluster)
 	@tools/build.sh $(temporalcluster)
-	OUTRIGGER_TEMPORAL=cluster go test -timeout 40m -tags temporalcluster ./test/integration -skip '^TestWebUI$$' $(if $(RUN),-run '$(RUN)')
-	OUTRIGGER_TEMPORAL=cluster go run ./dev/bench --pods=200 --rounds=1
+	OUTRIGGER_TEMPORAL=cluster go test -timeout 40m -tags temporalcluster ./test/integration $(if $(RUN),-run '$(RUN)')
+	OUTRIGGER_TEMPORAL=cluster go run ./dev/bench rollout --pods=200 --rounds=1
 
-# Asked first, so that nobody builds in vain.
+# Checked before anything is compiled.
 .PHONY: machine
 machine:
-	@go build -o bin/node/check ./dev/realnode/check && bin/node/check
+	@go build -o bin/node/check ./test/realnode/check && bin/node/check
 
-# The programs of the images are static: nothing else is in there.
+# The programs are static, since the images hold nothing else.
 .PHONY: e2e-node
-e2e-node: machine controlplane build ## Try rollouts and the installation on a real node: containerd and a kubelet; needs root (RUN=TwentyPods measures)
+e2e-node: machine controlplane build ## Test rollouts and the installation on a real node: containerd and a kubelet; needs root (RUN=TwentyPods measures)
 	@tools/build.sh kubelet helm
 	CGO_ENABLED=0 go build -trimpath -ldflags '-s -w' -o bin/node/ ./cmd/outrigger ./test/e2e/container ./examples/hot-upgrade/sidecar ./examples/hot-upgrade/empty
 	go test -tags e2e -timeout 40m -count=1 -v -p 1 ./test/e2e/... $(if $(RUN),-run '$(RUN)' -bench '$(RUN)' -benchtime 1x)
@@ -151,8 +159,8 @@ status: bin/stack ## List the processes of the local stack
 	@bin/stack status
 
 .PHONY: stop kill start
-stop: ## End a process with SIGTERM: ROLE=operator, worker, worker-2, webhook, temporal, temporal-history-1, postgres, etcd, ...
-kill: ## End a process with SIGKILL: ROLE=...
+stop: ## Stop a process with SIGTERM: ROLE=operator, worker, worker-2, webhook, temporal, temporal-history-1, postgres, etcd, ...
+kill: ## Kill a process with SIGKILL: ROLE=...
 start: ## Start a process again: ROLE=...
 stop kill start: bin/stack
 	@bin/stack $@ $(or $(ROLE),$(error which one? for example: make $@ ROLE=worker-1))
@@ -162,7 +170,7 @@ run: build ## Run the roles here against the cluster of KUBECONFIG=... (TEMPORAL
 	@tools/build.sh kubectl
 	@bin/stack run --kubeconfig=$(KUBECONFIG)
 
-# Said before anything is done.
+# Printed first.
 missing = $(filter-out $(notdir $(wildcard $(controlplane:%=bin/%))),$(controlplane))
 define demoahead
 demo: $(if $(missing),$(words $(missing)) of $(words $(controlplane)) programs are not in bin/: a minute or two if they can be downloaded$(,) about twelve to compile,all programs are there).
@@ -174,63 +182,50 @@ endef
 demo: ## Show a rollout on the local stack, a line for each step (V=1 for more)
 	$(info $(demoahead))@$(MAKE) --no-print-directory -j2 controlplane demo-outrigger
 	@bin/stack demo
-# Beside the downloads: it waits for the processors, they for the network.
+# Runs in parallel with the downloads.
 demo-outrigger:
 	@dev/step.sh 'Outrigger is compiled' go build -o bin/ ./cmd/outrigger ./dev/stack
 
-.PHONY: demo-picture
-demo-picture: controlplane build ## Record the demo as docs/images/demo.svg
-	@bin/stack demo --picture=docs/images/demo.svg
-
-.PHONY: bench-rollout
-bench-rollout: controlplane build ## Measure a rollout (PODS=1000 WINDOW=10% HOT= IDEAL=true ROUNDS=3)
-	go run ./dev/bench --pods=$(PODS) --window=$(WINDOW) --ideal=$(IDEAL) --rounds=$(ROUNDS) $(if $(HOT),--hot)
-
-.PHONY: bench-admission
+.PHONY: bench-rollout bench-idle-sets bench-create-sets bench-fleet bench-rest bench-start bench-restart bench-admission
+bench-rollout: controlplane build ## Measure a rollout beside a baseline (PODS=1000 WINDOW=10% HOT= IDEAL=true ROUNDS=3)
+	@$(call bench,rollout --pods=$(PODS) --window=$(WINDOW) --ideal=$(IDEAL) --rounds=$(ROUNDS) $(if $(HOT),--hot))
+bench-idle-sets: controlplane build ## Measure a rollout beside 1,000 idle SidecarSets (PODS=1000 FLAGS='--idle-sets=20')
+	@$(call bench,rollout --pods=$(PODS) --window=$(WINDOW) --rounds=1 --idle-sets=1000)
+bench-create-sets: controlplane build ## Measure the creation of 500 SidecarSets (FLAGS='--sets=20')
+	@$(call bench,fleet --pods=0 --sets=500 --workers=1)
+bench-fleet: controlplane build ## Measure 50 SidecarSets that roll out together over 5,000 pods (FLAGS='--max-unavailable-pods=100')
+	@$(call bench,fleet)
+bench-rest: controlplane build ## Measure 500 SidecarSets with 10,000 pods at rest (FLAGS='--rest=1m')
+	@$(call bench,fleet --pods=10000 --sets=500 --workers=1 --window=50% --rest=2m)
+bench-start: controlplane build ## Measure how each role starts again after SIGKILL during a rollout of 10,000 pods (FLAGS='--pods=200')
+	@$(call bench,restart --kill --replicas=1 --pods=10000 --window=2% --max-gap=0)
+bench-restart: controlplane build ## Measure what a rolling restart costs a rollout (PODS=1000)
+	@$(call bench,restart --pods=$(PODS))
 bench-admission: controlplane build ## Measure the admission of pods, over TLS
-	go run ./dev/bench/admission
+	@$(call bench,admission)
 
-.PHONY: simulate
-simulate: ## Simulate a rollout to very many pods (PODS=100000 WINDOW=5% BATCHES=0: all)
-	go run ./dev/scale --pods=$(PODS) --window=$(WINDOW) --batches=$(BATCHES)
+# go run has an exit code of its own.
+# $(call bench,subcommand and flags)
+define bench
+go build -o bin/bench ./dev/bench && bin/bench $(1) $(FLAGS)
+endef
 
 .PHONY: screenshot
-screenshot: controlplane build ## Take the pictures of Temporal's UI in docs/images anew (needs chromium)
-	go test ./test/integration -count=1 -run TestWebUI -args -screenshots=$(CURDIR)/docs/images
+screenshot: browser controlplane build ## Take the screenshots of Temporal's UI in docs/images (needs chromium)
+	go test -tags browser ./test/integration -count=1 -run TestWebUI -args -screenshots=$(CURDIR)/docs/images
 
 .PHONY: chaos
-chaos: controlplane build ## Disturb a whole installation and check what it promises (SEED=1 FAULTS=100)
+chaos: controlplane build ## Disturb a whole installation and check the rules of docs/SPEC.md (SEED=1 FAULTS=100)
 	go run ./dev/chaos --seed=$(SEED) --faults=$(FAULTS)
 
-.PHONY: bench-restart
-bench-restart: controlplane build ## Measure what a rolling restart costs a rollout (PODS=1000)
-	go run ./dev/chaos restart --pods=$(PODS)
-
 .PHONY: soak
-soak: controlplane build ## Edit for a long time and see what grows (DURATION=30m)
+soak: controlplane build ## Edit SidecarSets for a long time and check for growth (DURATION=30m)
 	go run ./dev/chaos soak --seed=$(SEED) --duration=$(DURATION)
-
-.PHONY: bench-idle-sets bench-create-sets bench-fleet bench-rest bench-start
-bench-idle-sets: controlplane build ## Measure a rollout alone, and beside 1,000 idle SidecarSets (FLAGS='--pods=200 --sets=20')
-	@$(call fleet,idle-sets)
-bench-create-sets: controlplane build ## Measure the creation of 500 SidecarSets (FLAGS='--sets=20')
-	@$(call fleet,create-sets)
-bench-fleet: controlplane build ## Measure 50 SidecarSets that roll out together over 5,000 pods (FLAGS='--max-unavailable-pods=100')
-	@$(call fleet,rollouts)
-bench-rest: controlplane build ## Measure 500 SidecarSets with 10,000 pods at rest (FLAGS='--duration=1m')
-	@$(call fleet,rest)
-bench-start: controlplane build ## Measure how each role starts again during a rollout of 10,000 pods (FLAGS='--pods=200')
-	@$(call fleet,start)
-
-# What go run starts has another exit code than its own.
-# $(call fleet,subcommand)
-define fleet
-go build -o bin/fleet ./dev/bench/fleet && bin/fleet $(1) $(FLAGS)
-endef
 
 .PHONY: fuzz
 fuzz: ## Fuzz injection and the pod webhook (FUZZTIME=5m each)
 	go test ./internal/inject -run '^$$' -fuzz FuzzInjection -fuzztime $(FUZZTIME)
+	go test ./internal/inject -run '^$$' -fuzz FuzzTwoSets -fuzztime $(FUZZTIME)
 	go test ./webhook/pods -run '^$$' -fuzz FuzzPods -fuzztime $(FUZZTIME)
 	go test ./webhook/pods -run '^$$' -fuzz FuzzReviews -fuzztime $(FUZZTIME)
 
@@ -239,7 +234,7 @@ fuzz: ## Fuzz injection and the pod webhook (FUZZTIME=5m each)
 static:
 	@CGO_ENABLED=0 go build -trimpath $(release) -o bin/static/ ./cmd/outrigger ./dev/compose/controlplane ./dev/compose/probe
 
-# Asked first, so that nobody waits for programs that no engine will run.
+# Checked before the programs are compiled.
 .PHONY: engine
 engine:
 	@dev/compose/compose.sh engine
@@ -253,5 +248,5 @@ compose-down: ## Remove the containers; their data stays
 	@dev/compose/compose.sh down
 
 .PHONY: compose-test
-compose-test: engine controlplane static ## Try everything in containers and remove it again
+compose-test: engine controlplane static ## Test everything in containers and remove it again
 	@dev/compose/compose.sh test

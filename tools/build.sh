@@ -1,8 +1,182 @@
 #!/usr/bin/env bash
-# Puts what tests, linters and the local stack run into bin/: only what is
-# missing or of another version, so that a finished bin/ needs no network.
-# usage: [TOOLS=auto|download|build] tools/build.sh [name...]     (default: all of them but the optional ones)
-# The list, and where each comes from, is in dev/tools/programs.go.
+# Puts the programs that tests, linters and the local stack run into bin/: only what is missing or of another version, so
+# that a complete bin/ needs no network. A program is downloaded from its publisher if possible, else compiled.
+# usage: [TOOLS=auto|download|build] [V=1] tools/build.sh [name...]     (default: all but the optional ones)
+# Downloads need curl and tar. Their checksums are in tools/checksums.txt; without one, the publisher's own is used, over TLS only.
 set -euo pipefail
 cd "$(dirname "$0")/.."
-exec go run ./dev/tools "$@"
+
+mode=${TOOLS:-auto}
+kubernetes=v1.36.3 # as in tools/go.mod
+os=$(go env GOOS) arch=$(go env GOARCH)
+github=${TOOLS_GITHUB_URL:-https://github.com}
+release=${TOOLS_KUBERNETES_URL:-https://dl.k8s.io}/release/$kubernetes/bin/$os/$arch
+# etcd, kube-apiserver and kubectl, as controller-tools publishes them for tests.
+envtest=$github/kubernetes-sigs/controller-tools/releases/download/envtest-v1.36.2/envtest-v1.36.2-$os-$arch.tar.gz
+all="etcd kube-apiserver kube-controller-manager kube-scheduler kubectl kwok temporal helm prometheus controller-gen workflowcheck golangci-lint"
+
+fail() {
+	echo "tools: $*" >&2
+	exit 1
+}
+
+# describe NAME sets what is compiled, a package of a folder's module or at a version; where it is downloaded, with the path
+# in the archive after a "#"; and the publisher's list of checksums.
+describe() {
+	version= module=tools tags= sources=() sums=
+	case $1 in
+	etcd) package=go.etcd.io/etcd/server/v3 sources=("$envtest#controller-tools/envtest/etcd") ;;
+	kube-apiserver | kubectl) package=k8s.io/kubernetes/cmd/$1 sources=("$envtest#controller-tools/envtest/$1" "$release/$1") sums=$release/$1.sha256 ;;
+	kube-controller-manager | kube-scheduler) package=k8s.io/kubernetes/cmd/$1 sources=("$release/$1") sums=$release/$1.sha256 ;;
+	kubelet) package=k8s.io/kubernetes/cmd/kubelet sources=("$release/kubelet") sums=$release/kubelet.sha256 ;; # optional
+	kwok)
+		package=sigs.k8s.io/kwok/cmd/kwok version=v0.8.0
+		sources=("$github/kubernetes-sigs/kwok/releases/download/$version/kwok-$os-$arch")
+		;;
+	temporal)
+		package=github.com/temporalio/cli/cmd/temporal version=v1.5.1
+		sources=("$github/temporalio/cli/releases/download/$version/temporal_cli_1.5.1_${os}_$arch.tar.gz#temporal")
+		;;
+	temporal-server) package=go.temporal.io/server/cmd/server version=v1.29.1 ;;       # optional, needs PostgreSQL
+	temporal-sql-tool) package=go.temporal.io/server/cmd/tools/sql version=v1.29.1 ;; # optional
+	helm) package=helm.sh/helm/v4/cmd/helm version=v4.3.1 ;;
+	prometheus) # Its go.mod replaces a module, so another one requires it. Service discovery would be half of it.
+		package=github.com/prometheus/prometheus/cmd/prometheus module=tools/prometheus tags=remove_all_sd
+		local at=$github/prometheus/prometheus/releases/download/v3.13.5 name=prometheus-3.13.5.$os-$arch
+		sources=("$at/$name.tar.gz#$name/prometheus") sums=$at/sha256sums.txt
+		;;
+	controller-gen) package=sigs.k8s.io/controller-tools/cmd/controller-gen version=v0.23.0 ;;
+	workflowcheck) package=go.temporal.io/sdk/contrib/tools/workflowcheck version=v0.6.0 ;;
+	golangci-lint)
+		package=github.com/golangci/golangci-lint/v2/cmd/golangci-lint version=v2.15.0
+		local at=$github/golangci/golangci-lint/releases/download/$version name=golangci-lint-2.15.0-$os-$arch
+		sources=("$at/$name.tar.gz#$name/golangci-lint") sums=$at/golangci-lint-2.15.0-checksums.txt
+		;;
+	*) fail "$1: unknown program; there are $all kubelet temporal-server temporal-sql-tool" ;;
+	esac
+	stamp=@$version
+	[ -n "$version" ] || stamp=$(sha256sum $module/go.mod | cut -c1-16)
+}
+
+# installed NAME succeeds for a program of the right version and, with TOOLS=build, one that was compiled. The stamp has the
+# version, and in a second line where a download came from.
+installed() {
+	local lines=()
+	[ -x "bin/$1" ] && [ -e "bin/.stamp/$1" ] || return 1
+	mapfile -t lines <"bin/.stamp/$1"
+	[ "${lines[0]-}" = "$stamp" ] && { [ $mode != build ] || [ -z "${lines[1]-}" ]; }
+}
+
+# have NAME... succeeds if this machine has all of these programs.
+have() {
+	local name
+	for name; do command -v "$name" >/dev/null || return 1; done
+}
+
+# get ADDRESS downloads to stdout. A site that cannot be reached is not asked again.
+declare -A away
+get() {
+	local site protocols='=http,https' status=0
+	site=$(cut -d/ -f1-3 <<<"$1")
+	[[ $1 != https://* ]] || protocols='=https'
+	[ -z "${away[$site]-}" ] || return 1
+	curl --fail --silent --show-error --location --proto '=http,https' --proto-redir "$protocols" --connect-timeout 5 \
+		--speed-limit 1000 --speed-time 20 "$1" || status=$?
+	case $status in
+	0) ;;
+	5 | 6 | 7 | 28 | 35) away[$site]=1 ;&
+	*) return 1 ;;
+	esac
+}
+
+# sum_of NAME prints the checksum of a file from a list, or the only checksum of a list without names.
+sum_of() {
+	local sum name
+	while read -r sum name || [ -n "$sum" ]; do
+		case $name in "" | "$1" | "*$1") echo "$sum"; return ;; esac
+	done
+}
+
+# checksum ADDRESS sets want: the pinned one, else the publisher's.
+checksum() {
+	local path=${1#"$github/"}
+	path=${path#"${release%/release/*}/"}
+	want=$(sum_of "$path" <tools/checksums.txt)
+	if [ -z "$want" ] && [[ $sums == https://* ]]; then
+		get "$sums" >"$work/sums" || return
+		want=$(sum_of "${path##*/}" <"$work/sums")
+	fi
+	[[ $want =~ ^[0-9a-f]{64}([0-9a-f]{64})?$ ]] || { echo "tools: no checksum of $1 is pinned, and none can be fetched over https"; return 1; }
+}
+
+# fetch SOURCE FILE downloads a program; an archive is kept for the other programs in it.
+fetch() {
+	local address=${1%%#*} algorithm=256 got
+	local archive=$work/${address##*/}.download
+	checksum "$address" || return
+	[ ${#want} = 64 ] || algorithm=512
+	[ -e "$archive" ] || get "$address" >"$archive" || { rm -f "$archive"; return 1; }
+	got=$(sha${algorithm}sum <"$archive")
+	[ "${got%% *}" = "$want" ] || { echo "tools: $address has the checksum ${got%% *} instead of $want"; return 1; }
+	if [[ $1 == *#* ]]; then
+		tar -xzOf "$archive" --wildcards "*${1#*#}" >"$2"
+	else
+		mv "$archive" "$2"
+	fi
+}
+
+# compile NAME FILE builds without C, so that the program needs no libraries.
+compile() {
+	local component=k8s.io/component-base/version minor=${kubernetes#v1.}
+	export CGO_ENABLED=0
+	if [ -n "$version" ]; then
+		GOBIN=$PWD/$2.install go install -C $module -trimpath -ldflags '-s -w' "$package@$version" && mv "$2".install/* "$2"
+	else
+		go build -C $module -trimpath -tags "$tags" -o "$PWD/$2" \
+			-ldflags "-s -w -X $component.gitVersion=$kubernetes -X $component.gitMajor=1 -X $component.gitMinor=${minor%.*}" "$package"
+	fi
+}
+
+# install NAME removes the stamp first and writes it last: a run that is killed leaves a program without a stamp.
+install() {
+	local file=$work/$1 origin= how=compiled began=$SECONDS output source
+	if [ $mode != build ] && have curl tar; then
+		for source in "${sources[@]}"; do
+			! fetch "$source" "$file" || { origin=${source%%#*} how=downloaded; break; }
+		done
+	fi
+	if [ -z "$origin" ]; then
+		[ $mode != download ] || fail "TOOLS=$mode: $1 cannot be downloaded"
+		if [ -n "${V:-}" ]; then
+			compile "$1" "$file"
+		else
+			output=$(compile "$1" "$file" 2>&1) || fail "compile $1: $output"
+		fi
+	fi
+	chmod 755 "$file"
+	printf '%s\n' "$stamp" ${origin:+"downloaded from $origin"} >"$work/stamp"
+	rm -f "bin/.stamp/$1"
+	mv "$file" "bin/$1"
+	mv "$work/stamp" "bin/.stamp/$1"
+	printf '  %-24s %s in %d s\n' "$1" $how $((SECONDS - began))
+}
+
+case $mode in auto | download | build) ;; *) fail "TOOLS=$mode: use auto, download or build" ;; esac
+[ $# -gt 0 ] || set -- $all
+missing=()
+for name; do
+	describe "$name"
+	installed "$name" || missing+=("$name")
+done
+[ ${#missing[@]} -gt 0 ] || exit 0
+mkdir -p bin/.stamp
+exec 9>bin/.lock
+! have flock || flock 9 # one run at a time
+work=bin/.new
+rm -rf $work # what a killed run left
+mkdir $work
+trap 'rm -rf $work' EXIT
+for name in "${missing[@]}"; do
+	describe "$name"
+	installed "$name" || install "$name"
+done
