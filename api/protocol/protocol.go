@@ -71,7 +71,7 @@ type SelectedPod struct {
 }
 
 // Phase of a run, also its search attribute RolloutPhase. As an attribute,
-// Waiting means that the run sleeps until a signal comes.
+// Waiting means that the run sleeps until a signal comes, or it looks by itself.
 type Phase string
 
 // Phases. The last five are ends of a run.
@@ -137,6 +137,10 @@ type Progress struct {
 	Migrating bool `json:"migrating,omitempty"`
 	// Run is the first one of the chain, which holds the set's Lease.
 	Run string `json:"run,omitempty"`
+	// Refused pods could not be upgraded; of RefusedConditions the condition
+	// SidecarSetUpgradable could not be written.
+	Refused           Refusals `json:"refused,omitzero"`
+	RefusedConditions Refusals `json:"refusedConditions,omitzero"`
 }
 
 // RolloutResult is what a run ends with.
@@ -160,6 +164,10 @@ type GenerationInput struct {
 type Hold struct {
 	Who string `json:"who,omitempty"`
 	Why string `json:"why,omitempty"`
+	// Sent says, in an update, that a signal of the same name was sent before: the update
+	// only asks for the answer. An update that takes effect itself, and whose sender waits
+	// no more, may take effect after a later signal.
+	Sent bool `json:"sent,omitempty"`
 }
 
 // HoldResult answers the updates pause and resume.
@@ -190,12 +198,14 @@ type NextBatchInput struct {
 	SidecarSet SetReference `json:"sidecarSet"`
 	Generation int64        `json:"generation"`
 	Written    []WrittenPod `json:"written,omitempty"`
-	// Refused pods failed in earlier batches of this run; they are planned last.
-	Refused []PodReference `json:"refused,omitempty"`
-	// SkipConditions leaves conditions as they are: writing them was refused.
-	// SkipTrueConditions leaves only those alone that nobody waits for.
-	SkipConditions     bool `json:"skipMarks,omitempty"`
+	// Refused pods failed in earlier batches of this run.
+	Refused Refused `json:"refused,omitzero"`
+	// RefusedConditions are pods whose condition could not be written.
+	RefusedConditions Refused `json:"refusedConditions,omitzero"`
+	// SkipTrueConditions leaves conditions alone that nobody waits for.
 	SkipTrueConditions bool `json:"skipLateMarks,omitempty"`
+	// Quiet says that no pod has been upgraded for a while.
+	Quiet bool `json:"quiet,omitempty"`
 	// Held asks only whether there is still something to hold.
 	Held bool `json:"held,omitempty"`
 	// MigrationIdle says that the run resets no standby twin until this answer, or a
@@ -225,13 +235,17 @@ type NextBatchResult struct {
 	// beside the batches.
 	FalseConditions []PodReference `json:"marks,omitempty"`
 	TrueConditions  []PodReference `json:"lateMarks,omitempty"`
+	// Gone are refused pods that are not to be upgraded any more.
+	Gone Fingerprints `json:"gone,omitempty"`
+	// GoneConditions are pods whose condition could not be written, and is not due any more.
+	GoneConditions Fingerprints `json:"goneConditions,omitempty"`
 }
 
 // AwaitMigrationInput asks for pods whose standby twins can be reset.
 type AwaitMigrationInput struct {
-	SidecarSet SetReference   `json:"sidecarSet"`
-	Written    []WrittenPod   `json:"written,omitempty"`
-	Refused    []PodReference `json:"refused,omitempty"`
+	SidecarSet SetReference `json:"sidecarSet"`
+	Written    []WrittenPod `json:"written,omitempty"`
+	Refused    Fingerprints `json:"refused,omitempty"`
 	// Upgrading says that an upgrade batch is running: pods will be migrating.
 	Upgrading bool `json:"upgrading,omitempty"`
 }
@@ -247,7 +261,7 @@ type AwaitMigrationResult struct {
 type ResetBatchInput struct {
 	SidecarSet SetReference   `json:"sidecarSet"`
 	Pods       []PodReference `json:"pods"`
-	Refused    []PodReference `json:"refused,omitempty"`
+	Refused    Fingerprints   `json:"refused,omitempty"`
 	// Upgrading says that an upgrade batch is running: more pods will be migrating.
 	Upgrading bool `json:"upgrading,omitempty"`
 }
@@ -280,8 +294,8 @@ type UpgradeBatchInput struct {
 	Generation int64         `json:"generation"`
 	Pods       []SelectedPod `json:"pods"`
 	Reserve    []SelectedPod `json:"reserve,omitempty"`
-	// Refused pods are planned last, as for NextBatch.
-	Refused []PodReference `json:"refused,omitempty"`
+	// Refused pods are those of NextBatch.
+	Refused Refused `json:"refused,omitzero"`
 	// Written pods must show in the cache before any pod is written.
 	Written []WrittenPod `json:"written,omitempty"`
 	// Run must hold the set's Lease.
@@ -296,6 +310,8 @@ type UpgradeBatchResult struct {
 	Failed  []FailedPod  `json:"failed,omitempty"`
 	// Stopped says why the fence stopped the batch before its end.
 	Stopped string `json:"stopped,omitempty"`
+	// Quiet says that nothing moved for a while before the end.
+	Quiet bool `json:"quiet,omitempty"`
 }
 
 // FailedPod is a pod whose write was refused.

@@ -2,46 +2,50 @@ package v1alpha1
 
 // Annotations on pods, SidecarSets and revisions (SPEC §2).
 const (
-	// HashAnnotation carries the hash of a SidecarSet. On a pod it is a JSON
-	// object, set name → entry, which also names the revision that the pod holds.
+	// HashAnnotation holds the hash of a SidecarSet. On a pod it is a JSON object
+	// from SidecarSet name to an entry with the hash and the revision of the pod.
 	HashAnnotation = "kruise.io/sidecarset-hash"
-	// HashWithoutImageAnnotation carries the same hash with every image blanked.
+	// HashWithoutImageAnnotation holds the hash of the content with empty images.
 	HashWithoutImageAnnotation = "kruise.io/sidecarset-hash-without-image"
-	// InjectedListAnnotation lists the sets injected into a pod: comma-joined, sorted.
+	// InjectedListAnnotation is the sorted, comma-separated list of the SidecarSets
+	// that are injected into a pod.
 	InjectedListAnnotation = "kruise.io/sidecarset-injected-list"
-	// InPlaceUpdateStateAnnotation records what an in-place upgrade changed in a pod.
+	// InPlaceUpdateStateAnnotation records the changes of the last in-place upgrade
+	// of a pod.
 	InPlaceUpdateStateAnnotation = "kruise.io/sidecarset-inplace-update-state"
-	// UnavailableSinceAnnotation is a JSON object, set name → the transition time
-	// of the pod's Ready condition, for sets that upgraded the pod while it was
-	// not available (SPEC §7.5).
+	// UnavailableSinceAnnotation is a JSON object from SidecarSet name to the
+	// transition time of the pod's Ready condition. It has an entry for each
+	// SidecarSet that upgraded the pod while the pod was unavailable (SPEC §7.5).
 	UnavailableSinceAnnotation = "outrigger.io/sidecarset-unavailable-since"
-	// NextHolderAnnotation names, on the Lease of a set's rollout, the run that
-	// is taking over from the holder.
+	// NextHolderAnnotation is on the Lease of a rollout. It names the run that
+	// takes over the Lease from the holder.
 	NextHolderAnnotation = "outrigger.io/next-holder"
-	// PodUIDAnnotation and TaskTokenAnnotation say, on that Lease, which worker has the
-	// batch in hand, by the uid of its pod, and which one that is, in base64.
+	// PodUIDAnnotation and TaskTokenAnnotation are on the same Lease. They identify
+	// the worker that runs the current batch, by the uid of its pod, and the batch,
+	// by its activity task token in base64.
 	PodUIDAnnotation    = "outrigger.io/pod-uid"
 	TaskTokenAnnotation = "outrigger.io/task-token"
-	// CustomVersionsAnnotation is on a revision that is known by more custom
-	// versions than the one that its label holds: the others, comma-joined.
+	// CustomVersionsAnnotation holds the custom versions of a revision other than
+	// the one in its label, comma-separated.
 	CustomVersionsAnnotation = "outrigger.io/sidecarset-custom-versions"
-	// WorkingHotUpgradeContainerAnnotation maps a hot sidecar to its active twin.
+	// WorkingHotUpgradeContainerAnnotation maps hot sidecars to their active twins.
 	WorkingHotUpgradeContainerAnnotation = "kruise.io/sidecarset-working-hotupgrade-container"
-	// VersionAnnotationPrefix and VersionAltAnnotationPrefix precede a hot
-	// container's name: its own version, and that of its twin.
+	// VersionAnnotationPrefix and VersionAltAnnotationPrefix, followed by the name of
+	// a hot container, are the keys of its own version and of its twin's version.
 	VersionAnnotationPrefix    = "version.sidecarset.kruise.io/"
 	VersionAltAnnotationPrefix = "versionalt.sidecarset.kruise.io/"
 )
 
 // Labels.
 const (
-	// SidecarSetNameLabel is on every ControllerRevision of a set.
+	// SidecarSetNameLabel is on every ControllerRevision of a SidecarSet.
 	SidecarSetNameLabel = "kruise.io/sidecarset-name"
-	// CustomVersionLabel names a version of a set; its revision carries it too,
-	// unless it has that of an earlier one: see CustomVersionsAnnotation.
+	// CustomVersionLabel holds the custom version of a SidecarSet. Its revision has
+	// the same label, unless the revision already had another custom version: see
+	// CustomVersionsAnnotation.
 	CustomVersionLabel = "apps.kruise.io/sidecarset-custom-version"
-	// InjectionLabel on a namespace, with the value InjectionDisabled, keeps the
-	// pod webhook away from that namespace.
+	// InjectionLabel with the value InjectionDisabled on a namespace disables the
+	// pod webhook for that namespace.
 	InjectionLabel    = "outrigger.io/injection"
 	InjectionDisabled = "disabled"
 )
@@ -53,11 +57,11 @@ const (
 	VersionAltEnv = "SIDECARSET_VERSION_ALT"
 )
 
-// UpgradableCondition is the pod condition that reports whether every set
-// injected into the pod can upgrade it in place (SPEC §7.2).
+// UpgradableCondition is the pod condition that reports whether every injected
+// SidecarSet can upgrade the pod in place (SPEC §7.2).
 const UpgradableCondition = "SidecarSetUpgradable"
 
-// Defaults of where revisions and configuration live.
+// Default namespace of revisions and configuration, and the names of the latter.
 const (
 	DefaultSystemNamespace = "kruise-system"
 	ConfigurationName      = "kruise-configuration"
@@ -69,7 +73,7 @@ const (
 	ConditionProgressing = "Progressing"
 	ConditionAvailable   = "Available"
 	ConditionDegraded    = "Degraded"
-	// ConditionInjected is False while pods match the set but lack it.
+	// ConditionInjected is False while matching pods are not injected.
 	ConditionInjected = "Injected"
 )
 
@@ -82,17 +86,21 @@ const (
 	ReasonRolloutProgress   = "RolloutInProgress"
 	ReasonWaitingForPods    = "WaitingForPods"
 	ReasonNotUpgradablePods = "NotUpgradablePods"
-	// ReasonInvalid says that the spec does not tell which pods the set has.
+	// ReasonUnreadablePods: annotations of pods cannot be parsed.
+	ReasonUnreadablePods = "UnreadablePods"
+	// ReasonOutdatedHashes: the SidecarSet was stored without the webhook.
+	ReasonOutdatedHashes = "OutdatedHashes"
+	// ReasonInvalid: the selectors of the spec cannot be parsed.
 	ReasonInvalid = "Invalid"
-	// ReasonEngineUnavailable says that Temporal takes no rollouts, and
-	// ReasonEngineThrottled that it answers, but not every call.
-	ReasonEngineUnavailable = "EngineUnavailable"
-	ReasonEngineThrottled   = "EngineThrottled"
-	// ReasonWorkerUnavailable says that nobody takes up the run's work, and
-	// ReasonRolloutFailing that whoever does fails again and again.
+	// ReasonTemporalUnavailable: Temporal cannot be reached or rejects rollouts.
+	ReasonTemporalUnavailable = "EngineUnavailable"
+	// ReasonTemporalThrottled: Temporal rejects some calls because of its rate limits.
+	ReasonTemporalThrottled = "EngineThrottled"
+	// ReasonWorkerUnavailable: no worker polls the task queue of the run.
 	ReasonWorkerUnavailable = "WorkerUnavailable"
-	ReasonRolloutFailing    = "RolloutFailing"
-	// ReasonRunUnreadable says that the operator cannot decrypt what the run says.
+	// ReasonRolloutFailing: the tasks of the run fail repeatedly.
+	ReasonRolloutFailing = "RolloutFailing"
+	// ReasonRunUnreadable: the operator cannot decrypt the answers of the run.
 	ReasonRunUnreadable      = "RunUnreadable"
 	ReasonPodsWithoutSidecar = "PodsWithoutSidecar"
 	ReasonAsExpected         = "AsExpected"

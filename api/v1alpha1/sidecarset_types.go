@@ -12,23 +12,23 @@ import (
 // +kubebuilder:subresource:status
 // +kubebuilder:storageversion
 // +kubebuilder:resource:scope=Cluster,path=sidecarsets,shortName=scs
-// +kubebuilder:printcolumn:name="MATCHED",type="integer",JSONPath=".status.matchedPods",description="Pods injected and managed by this set."
+// +kubebuilder:printcolumn:name="MATCHED",type="integer",JSONPath=".status.matchedPods",description="Pods that this SidecarSet injected and manages."
 // +kubebuilder:printcolumn:name="UPDATED",type="integer",JSONPath=".status.updatedPods",description="Matched pods that hold the newest version."
 // +kubebuilder:printcolumn:name="READY",type="integer",JSONPath=".status.readyPods",description="Matched pods that are ready."
-// +kubebuilder:printcolumn:name="REASON",type="string",priority=1,JSONPath=".status.conditions[?(@.type==\"Progressing\")].reason",description="Where the rollout stands."
-// +kubebuilder:printcolumn:name="TROUBLE",type="string",priority=1,JSONPath=".status.conditions[?(@.type==\"Degraded\")].reason",description="What keeps the set from working, or why nothing does."
-// +kubebuilder:printcolumn:name="HELD-BY",type="string",priority=1,JSONPath=".status.rollout.hold.who",description="Who paused the run by signal or update."
-// +kubebuilder:printcolumn:name="WINDOW",type="string",priority=1,JSONPath=".spec.updateStrategy.maxUnavailable",description="Pods that may be unavailable at once."
-// +kubebuilder:printcolumn:name="PARTITION",type="string",priority=1,JSONPath=".spec.updateStrategy.partition",description="Pods that keep the old version."
-// +kubebuilder:printcolumn:name="REVISION",type="string",priority=1,JSONPath=".status.latestRevision",description="The newest version."
+// +kubebuilder:printcolumn:name="REASON",type="string",priority=1,JSONPath=".status.conditions[?(@.type==\"Progressing\")].reason",description="State of the rollout."
+// +kubebuilder:printcolumn:name="TROUBLE",type="string",priority=1,JSONPath=".status.conditions[?(@.type==\"Degraded\")].reason",description="Fault of the SidecarSet, or AsExpected."
+// +kubebuilder:printcolumn:name="PAUSED-BY",type="string",priority=1,JSONPath=".status.rollout.hold.who",description="User that paused the run by signal or update."
+// +kubebuilder:printcolumn:name="MAX-UNAVAILABLE",type="string",priority=1,JSONPath=".spec.updateStrategy.maxUnavailable",description="Limit of pods that are unavailable at the same time."
+// +kubebuilder:printcolumn:name="PARTITION",type="string",priority=1,JSONPath=".spec.updateStrategy.partition",description="Number or percentage of pods that keep the old version."
+// +kubebuilder:printcolumn:name="REVISION",type="string",priority=1,JSONPath=".status.latestRevision",description="Newest revision."
 // +kubebuilder:printcolumn:name="AGE",type="date",JSONPath=".metadata.creationTimestamp"
 type SidecarSet struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
-	// Spec says which pods get which containers, and how running pods are upgraded.
+	// Spec selects pods, declares their sidecar containers, and configures upgrades.
 	Spec SidecarSetSpec `json:"spec,omitempty"`
-	// Status is what the operator observed.
+	// Status is the state that the operator observed.
 	Status SidecarSetStatus `json:"status,omitempty"`
 }
 
@@ -41,32 +41,31 @@ type SidecarSetList struct {
 	Items           []SidecarSet `json:"items"`
 }
 
-// SidecarSetSpec says which pods get which containers, and how running pods
-// are upgraded (SPEC §1).
+// SidecarSetSpec selects pods, declares their sidecar containers, and configures
+// upgrades (SPEC §1).
 type SidecarSetSpec struct {
-	// Selector picks pods by label. It is required: an empty one matches nothing,
-	// and is refused.
+	// Selector selects pods by label. It is required. An empty selector is rejected.
 	Selector *metav1.LabelSelector `json:"selector,omitempty"`
 
-	// Namespace limits the set to one namespace. Without it, and without
+	// Namespace limits the SidecarSet to one namespace. Without it, and without
 	// namespaceSelector, pods of all namespaces are selected.
 	Namespace string `json:"namespace,omitempty"`
 
-	// CustomVersion is how v1beta1 names this version of the set. Here it shows
-	// while no webhook converts sets, so that none loses it; use the label
-	// apps.kruise.io/sidecarset-custom-version, which wins.
+	// CustomVersion is a field of v1beta1. In v1alpha1, use the label
+	// apps.kruise.io/sidecarset-custom-version, which takes precedence. The field
+	// exists here so that SidecarSets keep it while no webhook converts them.
 	// +kubebuilder:validation:MaxLength=63
 	// +kubebuilder:validation:Pattern=`^(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?$`
 	CustomVersion string `json:"customVersion,omitempty"`
 
-	// NamespaceSelector limits the set to namespaces with these labels, which can
-	// change at any time.
+	// NamespaceSelector limits the SidecarSet to namespaces with these labels. The
+	// labels of a namespace can change at any time.
 	NamespaceSelector *metav1.LabelSelector `json:"namespaceSelector,omitempty"`
 
 	// InitContainers are injected into new pods, ordered by name. They have the
-	// same fields as containers. Those with restartPolicy Always are upgraded in
-	// place like containers, by kubelets from 1.33 on; a new image of any other
-	// reaches new pods alone.
+	// same fields as containers. Native sidecars (restartPolicy Always) are
+	// upgraded in place like containers, if the kubelet is 1.33 or newer. Only new
+	// pods get the new image of ordinary init containers.
 	// +listType=map
 	// +listMapKey=name
 	InitContainers []SidecarContainer `json:"initContainers,omitempty"`
@@ -79,68 +78,70 @@ type SidecarSetSpec struct {
 	// +listMapKey=name
 	Containers []SidecarContainer `json:"containers,omitempty"`
 
-	// Volumes that the containers may mount; only mounted ones are injected, and
-	// a volume that the pod has by that name stays. Each has the fields of a
-	// pod's volume.
+	// Volumes that the containers may mount. Only mounted volumes are injected. A
+	// volume of the pod with the same name is kept. Each volume has the fields of
+	// a pod's volume.
 	// +listType=map
 	// +listMapKey=name
 	Volumes []corev1.Volume `json:"volumes,omitempty"`
 
-	// UpdateStrategy says how running pods take a new version.
+	// UpdateStrategy configures how running pods are upgraded to a new version.
 	UpdateStrategy SidecarSetUpdateStrategy `json:"updateStrategy,omitempty"`
 
-	// InjectionStrategy says whether and with which revision new pods are injected.
+	// InjectionStrategy pauses injection into new pods, or pins its revision.
 	InjectionStrategy SidecarSetInjectionStrategy `json:"injectionStrategy,omitempty"`
 
-	// ImagePullSecrets are appended to the pods' own. The secrets must exist in
-	// the pods' namespaces.
+	// ImagePullSecrets are appended to the imagePullSecrets of the pods. The
+	// secrets must exist in the namespaces of the pods.
 	// +listType=map
 	// +listMapKey=name
 	ImagePullSecrets []corev1.LocalObjectReference `json:"imagePullSecrets,omitempty"`
 
-	// RevisionHistoryLimit is how many revisions are kept, at least 1. One that a
-	// pod has, or that is pinned for injection, always is.
+	// RevisionHistoryLimit is the number of revisions to keep, at least 1.
+	// Revisions that a pod has, and pinned revisions, are always kept.
 	// Default: 10.
 	RevisionHistoryLimit *int32 `json:"revisionHistoryLimit,omitempty"`
 
-	// PatchPodMetadata writes annotations into injected pods, as far as the
-	// whitelist of the configuration allows. An upgrade in place writes them
-	// again, together with the image.
+	// PatchPodMetadata writes annotations into injected pods. The whitelist of the
+	// configuration limits which annotations are allowed. An in-place upgrade
+	// writes them again, together with the image.
 	// +listType=atomic
 	PatchPodMetadata []SidecarSetPatchPodMetadata `json:"patchPodMetadata,omitempty"`
 }
 
-// SidecarContainer is a core container with the fields that injection needs.
-// The order of the fields decides the hash (SPEC §1).
+// SidecarContainer is a container of a pod, with the fields that injection needs.
+// The hash depends on the order of the fields (SPEC §1).
 type SidecarContainer struct {
 	corev1.Container `json:",inline"`
 
-	// PodInjectPolicy places the container before or after the pod's own of the
-	// same kind.
+	// PodInjectPolicy places the container before or after the pod's own
+	// containers of the same kind.
 	// Default: BeforeAppContainer, for initContainers AfterAppContainer.
 	PodInjectPolicy PodInjectPolicyType `json:"podInjectPolicy,omitempty"`
 
-	// UpgradeStrategy says how running pods take a new image of this container.
+	// UpgradeStrategy configures how a new image of this container reaches running
+	// pods.
 	UpgradeStrategy SidecarContainerUpgradeStrategy `json:"upgradeStrategy,omitempty"`
 
 	// ShareVolumePolicy mounts every volume of the app containers at the same
-	// path, unless this container has a mount there.
+	// path, unless this container has its own mount at that path.
 	ShareVolumePolicy ShareVolumePolicy `json:"shareVolumePolicy,omitempty"`
 
 	// ShareVolumeDevicePolicy does the same for the app containers' volumeDevices.
 	ShareVolumeDevicePolicy *ShareVolumePolicy `json:"shareVolumeDevicePolicy,omitempty"`
 
-	// TransferEnv copies environment variables of app containers. What does not
-	// exist is skipped; a variable that this container has wins.
+	// TransferEnv copies environment variables of app containers. Missing
+	// containers and variables are skipped. Variables of this container take
+	// precedence.
 	// +listType=atomic
 	TransferEnv []TransferEnvVar `json:"transferEnv,omitempty"`
 
 	// ResourcesPolicy computes this container's resources from those of the app
-	// containers when a pod is created. It excludes resources.
+	// containers when a pod is created. It cannot be combined with resources.
 	ResourcesPolicy *ResourcesPolicy `json:"resourcesPolicy,omitempty"`
 }
 
-// PodInjectPolicyType places an injected container among the pod's own.
+// PodInjectPolicyType places an injected container among the pod's own containers.
 //
 // +kubebuilder:validation:Enum=BeforeAppContainer;AfterAppContainer
 type PodInjectPolicyType string
@@ -151,7 +152,7 @@ const (
 	AfterAppContainerType  PodInjectPolicyType = "AfterAppContainer"
 )
 
-// SidecarContainerUpgradeType is cold (restart) or hot (two twins).
+// SidecarContainerUpgradeType is cold (a restart) or hot (two twin containers).
 //
 // +kubebuilder:validation:Enum=ColdUpgrade;HotUpgrade
 type SidecarContainerUpgradeType string
@@ -162,16 +163,18 @@ const (
 	SidecarContainerHotUpgrade  SidecarContainerUpgradeType = "HotUpgrade"
 )
 
-// SidecarContainerUpgradeStrategy says how a container takes a new image.
+// SidecarContainerUpgradeStrategy configures how a container gets a new image.
 type SidecarContainerUpgradeStrategy struct {
 	// UpgradeType ColdUpgrade restarts the container with the new image.
-	// HotUpgrade injects two twins: the new image starts in the one on standby,
-	// takes over, and then the other is emptied. It cannot be changed later.
+	// HotUpgrade injects two twin containers. The new image starts in the standby
+	// twin and takes over. Then the former active twin gets the empty image.
+	// UpgradeType cannot be changed later.
 	// Default: ColdUpgrade.
 	UpgradeType SidecarContainerUpgradeType `json:"upgradeType,omitempty"`
 
-	// HotUpgradeEmptyImage is what the twin on standby runs; HotUpgrade requires it.
-	// It gets the same command, hooks and probes as the image, and does nothing.
+	// HotUpgradeEmptyImage is the image of the standby twin. HotUpgrade requires
+	// it. It runs with the same command, hooks and probes as the image of the
+	// container, and must do nothing.
 	HotUpgradeEmptyImage string `json:"hotUpgradeEmptyImage,omitempty"`
 }
 
@@ -186,7 +189,7 @@ const (
 	ShareVolumePolicyDisabled ShareVolumePolicyType = "disabled"
 )
 
-// ShareVolumePolicy says whether a sidecar gets the app containers' volumes.
+// ShareVolumePolicy enables or disables sharing of the app containers' volumes.
 type ShareVolumePolicy struct {
 	// Type enables or disables sharing.
 	// Default: disabled.
@@ -195,25 +198,26 @@ type ShareVolumePolicy struct {
 
 // TransferEnvVar copies one or more environment variables of an app container.
 type TransferEnvVar struct {
-	// SourceContainerName names the app container; sourceContainerNameFrom is the
-	// alternative.
+	// SourceContainerName is the name of the app container. The alternative is
+	// sourceContainerNameFrom.
 	SourceContainerName string `json:"sourceContainerName,omitempty"`
-	// SourceContainerNameFrom reads the app container's name from the pod's metadata.
+	// SourceContainerNameFrom reads the name of the app container from the metadata
+	// of the pod.
 	SourceContainerNameFrom *SourceContainerNameSource `json:"sourceContainerNameFrom,omitempty"`
-	// EnvName names the variable to copy.
+	// EnvName is the name of the variable to copy.
 	EnvName string `json:"envName,omitempty"`
-	// EnvNames names further variables to copy.
+	// EnvNames are the names of further variables to copy.
 	// +listType=atomic
 	EnvNames []string `json:"envNames,omitempty"`
 }
 
-// SourceContainerNameSource is where a container's name is read from.
+// SourceContainerNameSource is the source of a container's name.
 type SourceContainerNameSource struct {
 	// FieldRef is metadata.name, metadata.labels['k'] or metadata.annotations['k'].
 	FieldRef *corev1.ObjectFieldSelector `json:"fieldRef,omitempty"`
 }
 
-// TargetContainersModeType says how several app containers' resources add up.
+// TargetContainersModeType aggregates the resources of several app containers.
 //
 // +kubebuilder:validation:Enum=sum;max
 type TargetContainersModeType string
@@ -229,44 +233,47 @@ type ResourcesPolicy struct {
 	// TargetContainersMode takes the sum or the maximum over the app containers.
 	// Required.
 	TargetContainersMode TargetContainersModeType `json:"targetContainersMode,omitempty"`
-	// TargetContainersNameRegex picks app containers and their native sidecars by
-	// name. A pod where it picks none is refused.
+	// TargetContainersNameRegex selects app containers and native sidecars of the
+	// pod by name. A pod without a matching container is rejected.
 	// Default: ".*".
 	TargetContainersNameRegex string `json:"targetContainersNameRegex,omitempty"`
-	// ResourcesExpr are the expressions, at least one: + - * /, parentheses, max(),
-	// min(), decimals, percents, quantities, and the variable cpu or memory.
+	// ResourcesExpr are the expressions, at least one. An expression consists of
+	// + - * /, parentheses, max(), min(), decimals, percentages, quantities, and
+	// the variable cpu or memory.
 	ResourcesExpr ResourcesExpr `json:"resourcesExpr,omitempty"`
 }
 
 // ResourcesExpr holds expressions for limits and requests.
 type ResourcesExpr struct {
-	// Limits are computed from limits; none is set while an app container has none.
+	// Limits are computed from the limits of the app containers. No limit is set
+	// if an app container has none.
 	Limits *ResourceExprLimits `json:"limits,omitempty"`
-	// Requests are computed from requests; one that an app container lacks is 0.
+	// Requests are computed from the requests of the app containers. A missing
+	// request counts as 0.
 	Requests *ResourceExprRequests `json:"requests,omitempty"`
 }
 
-// ResourceExprLimits holds one expression a resource.
+// ResourceExprLimits holds one expression for each resource.
 type ResourceExprLimits struct {
-	// CPU is an expression of the variable cpu, such as max(cpu*50%, 50m), rounded
-	// up to whole millis.
+	// CPU is an expression with the variable cpu, such as max(cpu*50%, 50m). The
+	// result is rounded up to whole millicores.
 	CPU string `json:"cpu,omitempty"`
-	// Memory is an expression of the variable memory, such as memory/2 + 64Mi,
-	// rounded up to whole bytes.
+	// Memory is an expression with the variable memory, such as memory/2 + 64Mi.
+	// The result is rounded up to whole bytes.
 	Memory string `json:"memory,omitempty"`
 }
 
-// ResourceExprRequests holds one expression a resource.
+// ResourceExprRequests holds one expression for each resource.
 type ResourceExprRequests struct {
-	// CPU is an expression of the variable cpu, such as max(cpu*50%, 50m), rounded
-	// up to whole millis.
+	// CPU is an expression with the variable cpu, such as max(cpu*50%, 50m). The
+	// result is rounded up to whole millicores.
 	CPU string `json:"cpu,omitempty"`
-	// Memory is an expression of the variable memory, such as memory/2 + 64Mi,
-	// rounded up to whole bytes.
+	// Memory is an expression with the variable memory, such as memory/2 + 64Mi.
+	// The result is rounded up to whole bytes.
 	Memory string `json:"memory,omitempty"`
 }
 
-// SidecarSetPatchPolicyType says what happens to an annotation the pod has.
+// SidecarSetPatchPolicyType is the policy for annotations that the pod already has.
 //
 // +kubebuilder:validation:Enum=Retain;Overwrite;MergePatchJson
 type SidecarSetPatchPolicyType string
@@ -280,53 +287,53 @@ const (
 
 // SidecarSetPatchPodMetadata writes annotations into pods.
 type SidecarSetPatchPodMetadata struct {
-	// Annotations to write. For MergePatchJson the values are JSON.
+	// Annotations to write. With MergePatchJson the values are JSON.
 	Annotations map[string]string `json:"annotations,omitempty"`
-	// PatchPolicy says what becomes of an annotation that the pod has: Retain
-	// keeps it, Overwrite replaces it, MergePatchJson merges into its JSON.
+	// PatchPolicy applies to annotations that the pod already has. Retain keeps
+	// the value, Overwrite replaces it, MergePatchJson merges JSON into it.
 	// Default: Retain.
 	PatchPolicy SidecarSetPatchPolicyType `json:"patchPolicy,omitempty"`
 }
 
-// SidecarSetInjectionStrategy controls what happens to new pods.
+// SidecarSetInjectionStrategy configures injection into new pods.
 type SidecarSetInjectionStrategy struct {
-	// Paused stops injection; pods that have the sidecars keep them.
+	// Paused stops injection into new pods. Injected pods keep their sidecars.
 	// Default: false.
 	Paused bool `json:"paused,omitempty"`
-	// Revision pins the revision that new pods get. Without it they get the set as
-	// it is.
+	// Revision pins the revision that new pods get. Without it, new pods get the
+	// current spec.
 	Revision *SidecarSetInjectRevision `json:"revision,omitempty"`
 }
 
-// SidecarSetInjectRevisionPolicy says which new pods get the pinned revision.
+// SidecarSetInjectRevisionPolicy selects the new pods that get the pinned revision.
 //
 // +kubebuilder:validation:Enum=Always;Partial
 type SidecarSetInjectRevisionPolicy string
 
 // Policies of a pinned revision.
 const (
-	// AlwaysSidecarSetInjectRevisionPolicy gives it to every new pod.
+	// AlwaysSidecarSetInjectRevisionPolicy selects every new pod.
 	AlwaysSidecarSetInjectRevisionPolicy SidecarSetInjectRevisionPolicy = "Always"
-	// PartialSidecarSetInjectRevisionPolicy gives it to the share that the
-	// update strategy holds back (SPEC §4.11).
+	// PartialSidecarSetInjectRevisionPolicy selects the share of new pods that
+	// the update strategy keeps at the old version (SPEC §4.11).
 	PartialSidecarSetInjectRevisionPolicy SidecarSetInjectRevisionPolicy = "Partial"
 )
 
-// SidecarSetInjectRevision names a revision by name or by custom version.
+// SidecarSetInjectRevision refers to a revision by name or by custom version.
 type SidecarSetInjectRevision struct {
-	// CustomVersion finds the newest revision that had this custom version.
+	// CustomVersion refers to the newest revision with this custom version.
 	CustomVersion *string `json:"customVersion,omitempty"`
-	// RevisionName names a ControllerRevision, such as an earlier
+	// RevisionName is the name of a ControllerRevision, such as a former
 	// status.latestRevision.
 	RevisionName *string `json:"revisionName,omitempty"`
-	// Policy Always gives the revision to every new pod. Partial gives it to the
-	// share that updateStrategy holds back by partition, selector or pause; the
-	// other pods get the set as it is.
+	// Policy Always injects the revision into every new pod. Partial injects it
+	// only into the share of new pods that updateStrategy keeps at the old version
+	// (by partition, selector or paused). The other new pods get the current spec.
 	// Default: Always.
 	Policy SidecarSetInjectRevisionPolicy `json:"policy,omitempty"`
 }
 
-// SidecarSetUpdateStrategyType says whether running pods are upgraded.
+// SidecarSetUpdateStrategyType enables or disables upgrades of running pods.
 //
 // +kubebuilder:validation:Enum=NotUpdate;RollingUpdate
 type SidecarSetUpdateStrategyType string
@@ -337,116 +344,149 @@ const (
 	RollingUpdateSidecarSetStrategyType SidecarSetUpdateStrategyType = "RollingUpdate"
 )
 
-// SidecarSetUpdateStrategy says how running pods are upgraded (SPEC §7).
+// SidecarSetUpdateStrategy configures upgrades of running pods (SPEC §7).
 type SidecarSetUpdateStrategy struct {
-	// Type RollingUpdate upgrades running pods in place; NotUpdate injects new
-	// pods alone.
+	// Type RollingUpdate upgrades running pods in place. With NotUpdate, only new
+	// pods get a new version.
 	// Default: RollingUpdate.
 	Type SidecarSetUpdateStrategyType `json:"type,omitempty"`
-	// Paused holds the rollout: pods stay as they are, and new ones are injected.
-	// A hot upgrade that has begun still empties its old twin.
+	// Paused pauses the rollout. Running pods are not upgraded, new pods are
+	// injected. A hot upgrade in progress still resets its standby twin.
 	// Default: false.
 	Paused bool `json:"paused,omitempty"`
-	// Selector limits the rollout to a canary: the matched pods with these labels.
-	// It excludes partition.
+	// Selector limits the rollout to a canary, the matched pods with these labels.
+	// It cannot be combined with partition.
 	Selector *metav1.LabelSelector `json:"selector,omitempty"`
-	// Partition is how many of the matched pods keep the old version: a number, or
-	// a percentage, rounded up.
+	// Partition is the number of matched pods that keep the old version, or a
+	// percentage of the matched pods, rounded up.
 	// Default: 0.
 	Partition *intstr.IntOrString `json:"partition,omitempty"`
-	// MaxUnavailable bounds the matched pods that upgrades make unavailable at
-	// once: a number, or a percentage of the matched pods, rounded up. With 0, pods
-	// that are unavailable anyway are still upgraded.
+	// MaxUnavailable limits the matched pods that are unavailable because of an
+	// upgrade: a number, or a percentage of the matched pods, rounded up. Pods that
+	// are unavailable for another reason are upgraded even if it is 0.
 	// Default: 1.
 	MaxUnavailable *intstr.IntOrString `json:"maxUnavailable,omitempty"`
-	// PriorityStrategy orders the pods. Without it, pods that serve least come
-	// first: not scheduled, pending, not ready, newer.
+	// PriorityStrategy orders the pods. Without it, pods that are not scheduled
+	// come first, then pending, unready and newer pods.
 	PriorityStrategy *UpdatePriorityStrategy `json:"priorityStrategy,omitempty"`
-	// ScatterStrategy spreads pods with these labels over the whole rollout: 3 of
-	// 10 take places 1, 6 and 10.
+	// ScatterStrategy spreads pods with these labels over the whole rollout. For
+	// example, 3 of 10 pods get the positions 1, 6 and 10.
 	// +listType=atomic
 	ScatterStrategy UpdateScatterStrategy `json:"scatterStrategy,omitempty"`
 }
 
-// UpdatePriorityStrategy orders pods by weights or by a label's number.
+// UpdatePriorityStrategy orders pods by weight, or by the number in a label.
 type UpdatePriorityStrategy struct {
-	// OrderPriority orders pods by the number at the end of labels' values, larger
-	// first; earlier labels count first, and pods without any of them go first. It
-	// excludes weightPriority.
+	// OrderPriority orders pods by the number at the end of a label's value, larger
+	// numbers first. The first label has precedence over the next. Pods without any
+	// of the labels come first. It cannot be combined with weightPriority.
 	// +listType=atomic
 	OrderPriority []UpdatePriorityOrderTerm `json:"orderPriority,omitempty"`
-	// WeightPriority orders pods by the sum of the weights of what they match,
-	// larger first. It excludes orderPriority.
+	// WeightPriority orders pods by the sum of the weights of all matching terms,
+	// larger sums first. It cannot be combined with orderPriority.
 	// +listType=atomic
 	WeightPriority []UpdatePriorityWeightTerm `json:"weightPriority,omitempty"`
 }
 
-// UpdatePriorityOrderTerm names a label whose value ends in a number.
+// UpdatePriorityOrderTerm is a label whose value ends in a number.
 type UpdatePriorityOrderTerm struct {
-	// OrderedKey is the label's key. Of the value sts-10 the number is 10.
+	// OrderedKey is the key of the label. The number of the value sts-10 is 10.
 	OrderedKey string `json:"orderedKey"`
 }
 
-// UpdatePriorityWeightTerm adds a weight to the pods it matches.
+// UpdatePriorityWeightTerm adds a weight to the pods that it matches.
 type UpdatePriorityWeightTerm struct {
-	// Weight is 0 to 100.
+	// Weight is a number from 0 to 100.
 	Weight int32 `json:"weight"`
-	// MatchSelector picks the pods that get the weight, by label.
+	// MatchSelector selects the pods that get the weight, by label.
 	MatchSelector metav1.LabelSelector `json:"matchSelector"`
 }
 
-// UpdateScatterStrategy lists the labels to spread.
+// UpdateScatterStrategy is the list of labels to spread.
 type UpdateScatterStrategy []UpdateScatterTerm
 
-// UpdateScatterTerm is one label; the value "*" stands for each value found.
+// UpdateScatterTerm is one label to spread.
 type UpdateScatterTerm struct {
 	// Key of the label.
 	Key string `json:"key"`
-	// Value of the label; "*" stands for each value found.
+	// Value of the label. "*" means each value that the matched pods have.
 	Value string `json:"value"`
 }
 
-// SidecarSetStatus is what the operator observed.
+// SidecarSetStatus is the state that the operator observed.
 type SidecarSetStatus struct {
-	// ObservedGeneration is the generation that the counts belong to.
+	// ObservedGeneration is the generation of the counts.
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
-	// MatchedPods are the pods injected and managed by this set.
+	// MatchedPods is the number of pods that this SidecarSet injected and manages.
 	MatchedPods int32 `json:"matchedPods"`
-	// UpdatedPods are matched pods that hold the newest version.
+	// UpdatedPods is the number of matched pods with the newest version.
 	UpdatedPods int32 `json:"updatedPods"`
-	// ReadyPods are matched pods that are ready.
+	// ReadyPods is the number of matched pods that are ready.
 	ReadyPods int32 `json:"readyPods"`
-	// UpdatedReadyPods are matched pods that are both.
+	// UpdatedReadyPods is the number of matched pods that are updated and ready.
 	UpdatedReadyPods int32 `json:"updatedReadyPods,omitempty"`
-	// LatestRevision names the current ControllerRevision.
+	// LatestRevision is the name of the current ControllerRevision.
 	LatestRevision string `json:"latestRevision,omitempty"`
-	// CollisionCount makes names of revisions unique.
+	// CollisionCount makes the names of revisions unique.
 	CollisionCount *int32 `json:"collisionCount,omitempty"`
-	// Rollout is the durable run that carries the set's newest generation.
+	// Rollout is the workflow run of the newest generation.
 	Rollout *RolloutStatus `json:"rollout,omitempty"`
+	// GoodRevisions are revisions whose rollout ended, newest first. Every pod with
+	// such a revision was available after its upgrade. If the pod becomes
+	// unavailable later, the upgrade is not the cause.
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=10
+	GoodRevisions []GoodRevision `json:"goodRevisions,omitempty"`
 	// Conditions are Progressing, Available, Degraded and Injected.
 	// +listType=map
 	// +listMapKey=type
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
 }
 
-// RolloutStatus points at the workflow run of a generation.
-type RolloutStatus struct {
-	// Generation that Temporal was given last.
-	Generation int64 `json:"generation"`
-	// WorkflowID of the run, the same for all generations of a set.
-	WorkflowID string `json:"workflowID"`
-	// URL of the run in the Temporal UI, if one is configured.
-	URL string `json:"url,omitempty"`
-	// Hold is set while somebody paused the run by signal or update. A run that
-	// is lost is started again with it.
-	Hold *RolloutHold `json:"hold,omitempty"`
+// MaxGoodRevisions limits the length of status.goodRevisions.
+const MaxGoodRevisions = 10
+
+// GoodRevision is a revision whose rollout ended with RolloutComplete or
+// PartitionReached.
+type GoodRevision struct {
+	// Revision is the name of the ControllerRevision.
+	Revision string `json:"revision"`
+	// Hash of the content, as in the annotation of the pods.
+	Hash string `json:"hash"`
+	// ResourceVersion of the SidecarSet when the operator recorded the end of the
+	// rollout. Upgrades for a later resourceVersion are not covered by this entry.
+	// If it is empty, pods had the content before Outrigger managed the SidecarSet,
+	// and the entry covers only pods that Outrigger has not upgraded.
+	ResourceVersion string `json:"resourceVersion,omitempty"`
 }
 
-// RolloutHold is a pause by signal or update.
-type RolloutHold struct {
-	// Who paused the run.
-	Who string `json:"who,omitempty"`
-	// Why it is paused.
-	Why string `json:"why,omitempty"`
+// LastGoodRevision returns the revision whose rollout ended last, or nil.
+func (s *SidecarSetStatus) LastGoodRevision() *GoodRevision {
+	for i := range s.GoodRevisions {
+		if s.GoodRevisions[i].ResourceVersion != "" {
+			return &s.GoodRevisions[i]
+		}
+	}
+	return nil
+}
+
+// RolloutStatus refers to the workflow run of a generation.
+type RolloutStatus struct {
+	// Generation is the last generation that Temporal accepted.
+	Generation int64 `json:"generation"`
+	// WorkflowID is the workflow id of the run. All generations have the same id.
+	WorkflowID string `json:"workflowID"`
+	// URL is the address of the run in the Temporal UI, if a UI is configured.
+	URL string `json:"url,omitempty"`
+	// Pause by signal or update, while it is in force. A lost run is recreated
+	// with it.
+	Pause *RolloutPause `json:"hold,omitempty"`
+}
+
+// RolloutPause is a pause by signal or update.
+type RolloutPause struct {
+	// By is the user that paused the run.
+	By string `json:"who,omitempty"`
+	// Reason of the pause.
+	Reason string `json:"why,omitempty"`
 }

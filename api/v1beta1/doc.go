@@ -1,6 +1,6 @@
-// Package v1beta1 holds the SidecarSet API, group apps.kruise.io, as it is to
-// become. It says in two places better what v1alpha1 says, and shares the rest
-// with it; package internal/conversion translates.
+// Package v1beta1 holds the next version of the SidecarSet API, group
+// apps.kruise.io. Only customVersion and namespaceSelector differ from v1alpha1; the
+// other types are those of v1alpha1. Package internal/conversion converts.
 //
 // +kubebuilder:object:generate=true
 // +groupName=apps.kruise.io
@@ -15,9 +15,9 @@ import (
 // GroupVersion identifies this API.
 var GroupVersion = schema.GroupVersion{Group: "apps.kruise.io", Version: "v1beta1"}
 
-// V1alpha1ScopeAnnotation is on objects of this version only, and only when the
-// namespaceSelector cannot tell how v1alpha1 wrote it: it holds the namespace and
-// namespaceSelector of v1alpha1 as JSON. The conversion alone writes it.
+// V1alpha1ScopeAnnotation holds the namespace and namespaceSelector of v1alpha1 as
+// JSON. The conversion writes it into v1beta1 objects whose namespaceSelector does not
+// determine both fields.
 const V1alpha1ScopeAnnotation = "outrigger.io/v1alpha1-scope"
 
 // AddToScheme registers the SidecarSet types.

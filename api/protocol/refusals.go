@@ -1,0 +1,85 @@
+package protocol
+
+import (
+	"encoding/binary"
+	"encoding/json"
+	"fmt"
+	"hash/fnv"
+	"slices"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// Fingerprint stands for a pod in histories, where thousands of names would not fit.
+// A pod that shares the fingerprint of a refused one is tried later, and that is all.
+type Fingerprint uint32
+
+// FingerprintOf is that of the pod's uid.
+func FingerprintOf(uid types.UID) Fingerprint {
+	hash := fnv.New32a()
+	_, _ = hash.Write([]byte(uid))
+	return Fingerprint(hash.Sum32())
+}
+
+// Fingerprints are pods, in order. In JSON they are four bytes each, in base64.
+type Fingerprints []Fingerprint
+
+// Set returns them for look-ups.
+func (f Fingerprints) Set() map[Fingerprint]bool {
+	set := make(map[Fingerprint]bool, len(f))
+	for _, one := range f {
+		set[one] = true
+	}
+	return set
+}
+
+// Without returns those that are not in a set, in order.
+func (f Fingerprints) Without(set map[Fingerprint]bool) (left Fingerprints) {
+	for _, one := range f {
+		if !set[one] {
+			left = append(left, one)
+		}
+	}
+	return left
+}
+
+// MarshalJSON writes them as bytes.
+func (f Fingerprints) MarshalJSON() ([]byte, error) {
+	packed := make([]byte, 0, 4*len(f))
+	for _, one := range f {
+		packed = binary.BigEndian.AppendUint32(packed, uint32(one))
+	}
+	return json.Marshal(packed)
+}
+
+// UnmarshalJSON reads them back.
+func (f *Fingerprints) UnmarshalJSON(text []byte) error {
+	var packed []byte
+	if err := json.Unmarshal(text, &packed); err != nil {
+		return fmt.Errorf("decode fingerprints: %w", err)
+	}
+	if len(packed)%4 != 0 {
+		return fmt.Errorf("decode fingerprints: %d bytes are not four each", len(packed))
+	}
+	*f = nil
+	for four := range slices.Chunk(packed, 4) {
+		*f = append(*f, Fingerprint(binary.BigEndian.Uint32(four)))
+	}
+	return nil
+}
+
+// Refused are pods whose newest write was refused, the one first that was tried least
+// recently.
+type Refused struct {
+	Pods Fingerprints `json:"pods,omitempty"`
+	// Again is how many of the first may be tried again, after all other pods.
+	Again int `json:"again,omitempty"`
+}
+
+// Refusals are refused pods, and when they are tried again.
+type Refusals struct {
+	Pods    Fingerprints  `json:"pods,omitempty"`
+	Backoff time.Duration `json:"backoff,omitempty"`
+	RetryAt time.Time     `json:"retryAt,omitzero"`
+}
