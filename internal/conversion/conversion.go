@@ -1,3 +1,9 @@
+// Package conversion converts SidecarSets between the versions of their API. It works on
+// decoded JSON, so that unknown fields survive. The versions differ in two places:
+//
+//	v1alpha1                                                    v1beta1
+//	spec.namespace                                              spec.namespaceSelector
+//	label apps.kruise.io/sidecarset-custom-version              spec.customVersion
 package conversion
 
 import (
@@ -9,9 +15,9 @@ import (
 	"github.com/outrigger/outrigger/api/v1beta1"
 )
 
-// Convert turns a SidecarSet, as decoded JSON, into another version of itself,
-// in place. What can not be a SidecarSet's (a namespace that is a number) stays
-// as it is, for validation to refuse; only versions that do not exist are errors.
+// Convert converts a SidecarSet, as decoded JSON, to another version in place. An invalid
+// value (a namespace that is a number) stays as it is, and validation rejects it. Only an
+// unknown version is an error.
 func Convert(object map[string]any, toAPIVersion string) error {
 	alpha, beta := v1alpha1.GroupVersion.String(), v1beta1.GroupVersion.String()
 	from, _ := object["apiVersion"].(string)
@@ -29,7 +35,7 @@ func Convert(object map[string]any, toAPIVersion string) error {
 	}
 	object["apiVersion"] = toAPIVersion
 	if object["metadata"] == nil {
-		// The API server prunes objects down to this, and wants it back.
+		// The API server may prune metadata, and expects it in the answer.
 		object["metadata"] = map[string]any{}
 	}
 	return nil
@@ -44,8 +50,8 @@ func labelToCustomVersion(object map[string]any) {
 	set(object, version, "spec", "customVersion")
 }
 
-// customVersionToLabel prefers a label that is there: objects of v1beta1 are
-// read without it, so somebody has just set it, as with kubectl label.
+// customVersionToLabel keeps an existing label. Objects of v1beta1 are read without it, so
+// a client has just set it, for example with kubectl label.
 func customVersionToLabel(object map[string]any) {
 	version, isString := child(object, "spec")["customVersion"].(string)
 	if !isString || len(validation.IsValidLabelValue(version)) > 0 {
@@ -57,7 +63,7 @@ func customVersionToLabel(object map[string]any) {
 	}
 }
 
-// child returns the object at a path; nil when there is none.
+// child returns the object at a path, or nil.
 func child(object map[string]any, path ...string) map[string]any {
 	for _, name := range path {
 		object, _ = object[name].(map[string]any)
@@ -65,7 +71,7 @@ func child(object map[string]any, path ...string) map[string]any {
 	return object
 }
 
-// set writes a value at a path whose last part is its key.
+// set writes a value at a path.
 func set(object map[string]any, value any, path ...string) {
 	last := len(path) - 1
 	for _, name := range path[:last] {
@@ -79,8 +85,8 @@ func set(object map[string]any, value any, path ...string) {
 	object[path[last]] = value
 }
 
-// remove deletes what is at a path, and what is empty without it. It reports
-// whether there was anything.
+// remove deletes the value at a path, and objects that become empty. It reports whether
+// there was a value.
 func remove(object map[string]any, path ...string) bool {
 	name := path[0]
 	if len(path) == 1 {

@@ -11,10 +11,10 @@ import (
 	"github.com/outrigger/outrigger/api/v1beta1"
 )
 
-// StoredOwnership returns metadata.managedFields with the entries of v1beta1 in
-// terms of v1alpha1; nil when there are none. The API server converts an object
-// to the versions of all its entries whenever somebody writes it: with entries of
-// the stored version alone, writing status needs no conversion.
+// StoredOwnership returns metadata.managedFields with the entries of v1beta1 converted to
+// v1alpha1, or nil if there are none. At each write, the API server converts an object to
+// the versions of all its entries. With entries of the stored version only, a write of
+// status needs no conversion.
 func StoredOwnership(set *v1alpha1.SidecarSet) ([]metav1.ManagedFieldsEntry, error) {
 	beta := v1beta1.GroupVersion.String()
 	if !slices.ContainsFunc(set.ManagedFields, func(e metav1.ManagedFieldsEntry) bool { return e.APIVersion == beta }) {
@@ -41,8 +41,8 @@ func StoredOwnership(set *v1alpha1.SidecarSet) ([]metav1.ManagedFieldsEntry, err
 	return stored, nil
 }
 
-// storeFields does to the names of fields what customVersionToLabel and
-// selectorToNamespace did to the fields.
+// storeFields converts names of fields, as customVersionToLabel and selectorToNamespace
+// convert the fields.
 func storeFields(owned map[string]any, in *v1alpha1.SidecarSet) {
 	leaf := map[string]any{}
 	remove(owned, "f:metadata", "f:annotations", "f:"+v1beta1.V1alpha1ScopeAnnotation)
@@ -60,7 +60,7 @@ func storeFields(owned map[string]any, in *v1alpha1.SidecarSet) {
 	}
 }
 
-// withEntry joins an entry to the one that has become the same manager's.
+// withEntry merges an entry into an existing entry of the same manager, or appends it.
 func withEntry(entries []metav1.ManagedFieldsEntry, entry metav1.ManagedFieldsEntry) ([]metav1.ManagedFieldsEntry, error) {
 	for i := range entries {
 		same := &entries[i]

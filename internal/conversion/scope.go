@@ -13,14 +13,14 @@ import (
 	"github.com/outrigger/outrigger/api/v1beta1"
 )
 
-// Fields that say in which namespaces a set applies.
+// Fields of the scope.
 const (
 	namespaceField   = "namespace"
 	selectorField    = "namespaceSelector"
 	expressionsField = "matchExpressions"
 )
 
-// scope is what v1alpha1 says about namespaces: the fields that are there.
+// scope holds the fields of v1alpha1 about namespaces.
 type scope map[string]any
 
 func scopeIn(spec map[string]any) scope {
@@ -33,8 +33,7 @@ func scopeIn(spec map[string]any) scope {
 	return found
 }
 
-// selector is the same scope as one selector, nil for all namespaces. It is
-// invalid for what cannot be a scope.
+// selector returns the scope as one selector, nil for all namespaces.
 func (s scope) selector() (selector any, valid bool) {
 	written, present := s[selectorField]
 	object, isObject := written.(map[string]any)
@@ -68,8 +67,8 @@ func narrowed(selector map[string]any, namespace string) (narrow any, valid bool
 	return narrower, true
 }
 
-// scopeOf reads a selector of v1beta1 the way most people would write it in
-// v1alpha1: one that names a namespace, and nothing else, is spec.namespace.
+// scopeOf converts a selector of v1beta1 to the usual form of v1alpha1: a selector that only
+// names a namespace is spec.namespace.
 func scopeOf(selector any) scope {
 	if selector == nil {
 		return scope{}
@@ -83,15 +82,15 @@ func scopeOf(selector any) scope {
 	return scope{selectorField: selector}
 }
 
-// replaceIn puts this scope in the place of the one that a spec has.
+// replaceIn replaces the scope of a spec.
 func (s scope) replaceIn(spec map[string]any) {
 	delete(spec, namespaceField)
 	delete(spec, selectorField)
 	maps.Copy(spec, s)
 }
 
-// namespaceToSelector leaves one selector. An annotation keeps what was written
-// where the selector alone would not lead back to it.
+// namespaceToSelector replaces the scope by one selector. An annotation records the scope if
+// the selector does not convert back to it.
 func namespaceToSelector(object map[string]any) {
 	remove(object, "metadata", "annotations", v1beta1.V1alpha1ScopeAnnotation)
 	spec := child(object, "spec")
@@ -113,8 +112,8 @@ func namespaceToSelector(object map[string]any) {
 	}
 }
 
-// selectorToNamespace is the way back. An annotation that does not mean the
-// same as the selector is from before somebody changed it.
+// selectorToNamespace converts back. An annotation that differs from the selector is
+// ignored, because a client has changed the selector since.
 func selectorToNamespace(object map[string]any) {
 	annotation, _ := child(object, "metadata", "annotations")[v1beta1.V1alpha1ScopeAnnotation].(string)
 	remove(object, "metadata", "annotations", v1beta1.V1alpha1ScopeAnnotation)

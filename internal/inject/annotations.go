@@ -7,8 +7,7 @@ import (
 	"github.com/outrigger/outrigger/internal/record"
 )
 
-// What the twins of a hot sidecar start with (SPEC §4.8): the active one is at
-// version 1, the standby one at 0, and each knows the other's.
+// Versions of the twins of a hot sidecar at injection (SPEC §4.8).
 const (
 	activeVersion  = "1"
 	standbyVersion = "0"
@@ -24,7 +23,8 @@ func (i *Injection) setAnnotations(changes map[string]string) {
 	}
 }
 
-// annotate records which sets the pod holds. Entries of other sets stay (SPEC §4.10).
+// annotate records the SidecarSets of the pod. Entries of other SidecarSets stay (SPEC
+// §4.10).
 func (i *Injection) annotate(sets []*Set, now metav1.Time) error {
 	if len(sets) == 0 {
 		return nil

@@ -11,27 +11,34 @@ import (
 	"github.com/outrigger/outrigger/internal/revision"
 )
 
-// app is what the pod's author wrote. Containers that an earlier injection left
-// in a copied pod do not count, nor those that this one replaces.
+// app is the part of the pod that its author wrote: without containers of an earlier
+// injection into a copied pod, and without containers that this injection replaces.
 type app struct {
 	pod        *corev1.Pod
 	containers []*corev1.Container
 	natives    []*corev1.Container
-	// selfDeclared are the names of those that do not count for IS_INJECTED alone.
+	// selfDeclared are the containers that do not count only because of IS_INJECTED.
 	selfDeclared []string
+	// replaced are the containers of the author that a sidecar replaces.
+	replaced []string
 }
 
 func ownPart(pod *corev1.Pod, sets []*Set) app {
 	own := app{pod: pod}
-	replaced := map[string]bool{}
+	replaces := map[string]bool{}
 	for _, set := range sets {
 		for _, name := range set.names {
-			replaced[name] = true
+			replaces[name] = true
+		}
+		for _, name := range set.initNames {
+			replaces[name] = true
 		}
 	}
 	pick := func(c *corev1.Container, into *[]*corev1.Container) {
 		switch {
-		case replaced[c.Name]:
+		case replaces[c.Name] && injected(c):
+		case replaces[c.Name]:
+			own.replaced = append(own.replaced, c.Name)
 		case injected(c):
 			own.selfDeclared = append(own.selfDeclared, c.Name)
 		default:
@@ -42,8 +49,11 @@ func ownPart(pod *corev1.Pod, sets []*Set) app {
 		pick(&pod.Spec.Containers[i], &own.containers)
 	}
 	for i := range pod.Spec.InitContainers {
-		if c := &pod.Spec.InitContainers[i]; revision.IsNativeSidecar(c) {
+		switch c := &pod.Spec.InitContainers[i]; {
+		case revision.IsNativeSidecar(c):
 			pick(c, &own.natives)
+		case replaces[c.Name] && !injected(c):
+			own.replaced = append(own.replaced, c.Name)
 		}
 	}
 	return own
@@ -64,9 +74,9 @@ func (a app) container(name string) *corev1.Container {
 	return nil
 }
 
-// inject builds the container that a sidecar becomes in this pod, without what
-// the twins of a hot one have apart. Its lists begin with those of the sidecar,
-// which are copied before they grow.
+// inject builds the container of a sidecar in this pod, before twins of a hot sidecar are
+// made of it. Its lists begin with the lists of the sidecar, which are copied before they
+// grow.
 func (a app) inject(s sidecar) (*corev1.Container, error) {
 	built := new(s.Container)
 	built.Env = addMissingEnv(s.env, a.transferred(s.TransferEnv))
@@ -88,8 +98,8 @@ func (a app) inject(s sidecar) (*corev1.Container, error) {
 	return built, nil
 }
 
-// sharedMounts adds the app containers' mounts at paths that are still free
-// (SPEC §4.5), and returns the variables that their subPathExpr need.
+// sharedMounts adds the mounts of the app containers at paths without a mount (SPEC §4.5),
+// and returns the variables of their subPathExpr.
 func (a app) sharedMounts(mounts []corev1.VolumeMount) ([]corev1.VolumeMount, []corev1.EnvVar) {
 	mounts = slices.Clip(mounts)
 	var needed []corev1.EnvVar
@@ -120,8 +130,8 @@ func (a app) sharedDevices(devices []corev1.VolumeDevice) []corev1.VolumeDevice 
 
 func samePath(a, b string) bool { return path.Clean(a) == path.Clean(b) }
 
-// twins are the containers that a sidecar becomes: itself, or the active and
-// the standby twin of a hot one (SPEC §4.8).
+// twins returns the containers of a sidecar: one, or the active and the standby twin of a
+// hot sidecar (SPEC §4.8).
 func twins(s sidecar, built *corev1.Container) []*corev1.Container {
 	if !s.hot() {
 		return []*corev1.Container{built}

@@ -18,14 +18,14 @@ var (
 
 const nameField = "metadata.name"
 
-// SupportedSourceField reports whether a container's name can be read from a
-// field path of the pod (SPEC §1, transferEnv).
+// SupportedSourceField reports whether transferEnv can read the name of a container from a
+// field path of the pod (SPEC §1).
 func SupportedSourceField(fieldPath string) bool {
 	return fieldPath == nameField || keyedField.MatchString(fieldPath)
 }
 
-// transferred collects the app containers' variables that a sidecar asks for.
-// Missing containers and variables are skipped (SPEC §4.6).
+// transferred returns the variables of app containers that a sidecar requests. Missing
+// containers and variables are skipped (SPEC §4.6).
 func (a app) transferred(wanted []v1alpha1.TransferEnvVar) []corev1.EnvVar {
 	var found []corev1.EnvVar
 	for i := range wanted {
@@ -69,7 +69,7 @@ func (a app) sourceName(wanted *v1alpha1.TransferEnvVar) string {
 	return a.pod.Annotations[parts[2]]
 }
 
-// referenced returns those variables that an expression mentions as $(NAME).
+// referenced returns the variables that an expression references as $(NAME).
 func referenced(expression string, env []corev1.EnvVar) []corev1.EnvVar {
 	var found []corev1.EnvVar
 	for _, match := range reference.FindAllStringSubmatch(expression, -1) {
@@ -80,11 +80,17 @@ func referenced(expression string, env []corev1.EnvVar) []corev1.EnvVar {
 	return found
 }
 
+// envIndex finds the last variable of a name: the kubelet uses the last one.
 func envIndex(env []corev1.EnvVar, name string) int {
-	return slices.IndexFunc(env, func(e corev1.EnvVar) bool { return e.Name == name })
+	for index, variable := range slices.Backward(env) {
+		if variable.Name == name {
+			return index
+		}
+	}
+	return -1
 }
 
-// addMissingEnv appends variables, unless the name is there: the sidecar's own wins.
+// addMissingEnv appends variables whose names are missing.
 func addMissingEnv(env, more []corev1.EnvVar) []corev1.EnvVar {
 	env = slices.Grow(env, len(more))
 	for _, variable := range more {
@@ -95,7 +101,7 @@ func addMissingEnv(env, more []corev1.EnvVar) []corev1.EnvVar {
 	return env
 }
 
-// setEnv overwrites or appends a variable. env must be the caller's own.
+// setEnv replaces or appends a variable. It changes env.
 func setEnv(env []corev1.EnvVar, variable corev1.EnvVar) []corev1.EnvVar {
 	if index := envIndex(env, variable.Name); index >= 0 {
 		env[index] = variable

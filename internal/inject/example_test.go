@@ -8,9 +8,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/outrigger/outrigger/api/v1alpha1"
+	"github.com/outrigger/outrigger/internal/defaults"
 	"github.com/outrigger/outrigger/internal/fixture"
 	"github.com/outrigger/outrigger/internal/inject"
-	"github.com/outrigger/outrigger/internal/validation"
 )
 
 // A set is prepared once, and injected into any number of pods.
@@ -19,7 +19,7 @@ func ExamplePod() {
 		s.VolumeMounts = []corev1.VolumeMount{{Name: "spool", MountPath: "/spool"}}
 	}))
 	set.Spec.Volumes = []corev1.Volume{{Name: "spool"}, {Name: "mounted-by-nobody"}}
-	validation.Default(set)
+	defaults.Write(set)
 	prepared, err := inject.Prepare(set, "logs-1")
 	if err != nil {
 		fmt.Println(err)
@@ -49,10 +49,10 @@ func ExampleUsesPinned() {
 	set := fixture.SidecarSet("logs", fixture.Sidecar("shipper"))
 	set.Spec.InjectionStrategy.Revision = &v1alpha1.SidecarSetInjectRevision{Policy: v1alpha1.PartialSidecarSetInjectRevisionPolicy}
 	set.Status.MatchedPods = 10
-	validation.Default(set)
+	defaults.Write(set)
 	for _, held := range []int32{0, 10} {
 		set.Spec.UpdateStrategy.Partition.IntVal = held
-		pinned, err := inject.UsesPinned(set, fixture.Pod())
+		pinned, err := inject.UsesPinned(set, fixture.Pod(), "request")
 		fmt.Println(held, pinned, err)
 	}
 	// Output:

@@ -14,6 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/outrigger/outrigger/api/v1alpha1"
+	"github.com/outrigger/outrigger/internal/defaults"
 	"github.com/outrigger/outrigger/internal/fixture"
 	"github.com/outrigger/outrigger/internal/inject"
 	"github.com/outrigger/outrigger/internal/validation"
@@ -30,7 +31,7 @@ func FuzzInjection(f *testing.F) {
 	now := metav1.NewTime(time.Date(2024, 1, 2, 12, 0, 0, 0, time.UTC))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		pod, set := fixture.Draw(data)
-		validation.Default(set)
+		defaults.Write(set)
 		if len(validation.Validate(set)) > 0 {
 			return
 		}
@@ -47,6 +48,57 @@ func FuzzInjection(f *testing.F) {
 		assert.Subset(t, names(injected.Spec.Containers), wanted(set.Spec.Containers))
 		assert.Subset(t, names(injected.Spec.InitContainers), wanted(set.Spec.InitContainers))
 	})
+}
+
+// FuzzTwoSets takes any pod and any two sets, which may have been accepted at the
+// same time. Names stay unique over both lists of containers, as do those of volumes; or
+// the refusal names the cause.
+func FuzzTwoSets(f *testing.F) {
+	f.Add([]byte("one"), []byte("another"))
+	f.Add([]byte("\x05\x02\x01\x00\x03\x01\x02\x03"), []byte("\x00\x01\x02\x03\x04\x05\x06\x07"))
+	now := metav1.NewTime(time.Date(2024, 1, 2, 12, 0, 0, 0, time.UTC))
+	f.Fuzz(func(t *testing.T, first, second []byte) {
+		pod, a := fixture.Draw(first)
+		_, b := fixture.Draw(second)
+		if !unique(pod) {
+			return
+		}
+		b.Name = "other"
+		var sets []*inject.Set
+		for _, set := range []*v1alpha1.SidecarSet{a, b} {
+			defaults.Write(set)
+			if len(validation.Validate(set)) > 0 {
+				return
+			}
+			prepared, err := inject.Prepare(set, "revision")
+			require.NoError(t, err)
+			sets = append(sets, prepared)
+		}
+		sent, err := json.Marshal(pod)
+		require.NoError(t, err)
+		injection, err := inject.Pod(pod, sets, now)
+		if err != nil {
+			assert.Regexp(t, "^(SidecarSet (drawn|other)|annotation )", err.Error())
+			return
+		}
+		assert.True(t, unique(apply(t, sent, injection)))
+	})
+}
+
+// unique reports whether Kubernetes could accept the names within a pod.
+func unique(pod *corev1.Pod) bool {
+	containers := append(names(pod.Spec.Containers), names(pod.Spec.InitContainers)...)
+	volumes := make([]string, len(pod.Spec.Volumes))
+	for i := range pod.Spec.Volumes {
+		volumes[i] = pod.Spec.Volumes[i].Name
+	}
+	for _, all := range [][]string{containers, volumes} {
+		slices.Sort(all)
+		if len(slices.Compact(slices.Clone(all))) != len(all) {
+			return false
+		}
+	}
+	return true
 }
 
 func apply(t *testing.T, document []byte, injection *inject.Injection) *corev1.Pod {

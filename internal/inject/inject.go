@@ -1,3 +1,4 @@
+// Package inject computes the changes of SidecarSets to a new pod (SPEC §4).
 package inject
 
 import (
@@ -12,22 +13,24 @@ import (
 	"github.com/outrigger/outrigger/api/v1alpha1"
 )
 
-// Injection is what sets add to one pod. It keeps only what is inserted, so that the
-// patch costs what was added and not what the pod holds.
+// Injection holds the changes of SidecarSets to one pod. The size of its patch depends on
+// the changes, not on the pod.
 type Injection struct {
 	pod            *corev1.Pod
 	containers     insertions
 	initContainers insertions
 	volumes        []*corev1.Volume
-	pullSecrets    []corev1.LocalObjectReference
-	// annotations are the pod's with the changes applied.
+	// volumeSets are the SidecarSets of the volumes.
+	volumeSets  []string
+	pullSecrets []corev1.LocalObjectReference
+	// annotations of the pod, with the changes applied.
 	annotations map[string]string
 	changed     map[string]string
-	// warnings are about what of the pod keeps sets from their part.
+	// warnings name parts of the pod that limit the injection.
 	warnings []string
 }
 
-// insertions are the injected containers of one list of the pod, by where they go.
+// insertions are the injected containers of one list of the pod, by position.
 type insertions struct {
 	existing      []corev1.Container
 	before, after []*corev1.Container
@@ -35,7 +38,7 @@ type insertions struct {
 	replaced map[int]*corev1.Container
 }
 
-// SetError names the set that an error is about; its message does already.
+// SetError is an error about a SidecarSet. Its message names the SidecarSet, too.
 type SetError struct {
 	Set string
 	Err error
@@ -45,9 +48,9 @@ func (e SetError) Error() string { return e.Err.Error() }
 
 func (e SetError) Unwrap() error { return e.Err }
 
-// Pod computes what the sets, all of which match the pod, add to it (SPEC §4,
-// items 1 to 10). Paused sets are skipped. now goes into the pod's annotations.
-// The pod is not changed. Errors name the set, the container and the cause.
+// Pod computes the injection of SidecarSets that match a pod (SPEC §4, items 1 to 10). It
+// skips paused SidecarSets. now is the timestamp in the annotations. Pod does not change the
+// pod. Errors name the SidecarSet, the container and the cause.
 func Pod(pod *corev1.Pod, sets []*Set, now metav1.Time) (*Injection, error) {
 	injection := &Injection{
 		pod:            pod,
@@ -61,6 +64,7 @@ func Pod(pod *corev1.Pod, sets []*Set, now metav1.Time) (*Injection, error) {
 		return nil, err
 	}
 	own := ownPart(pod, sets)
+	injection.warnOfReplaced(own.replaced, sets)
 	injection.warnOfInjectedEnv(own.selfDeclared, sets)
 	for _, set := range sets {
 		if err := injection.add(set, own); err != nil {
@@ -72,32 +76,6 @@ func Pod(pod *corev1.Pod, sets []*Set, now metav1.Time) (*Injection, error) {
 		return nil, fmt.Errorf("SidecarSet %s: %w", namesOf(sets), err)
 	}
 	return injection, nil
-}
-
-// clash finds a container that two sets bring. Such sets may have been accepted at the
-// same time. The API server would refuse the pod without a word about them.
-func clash(pod *corev1.Pod, sets []*Set) error {
-	if len(sets) < 2 {
-		return nil
-	}
-	bringer := map[string]string{}
-	for _, set := range sets {
-		for _, name := range set.names {
-			other, taken := bringer[name]
-			if !taken {
-				bringer[name] = set.name
-			} else if other != set.name && !hasContainer(pod, name) {
-				return SetError{set.name, fmt.Errorf("SidecarSet %s: container %s: SidecarSet %s injects one of this name, too; rename it or narrow spec.selector",
-					set.name, name, other)}
-			}
-		}
-	}
-	return nil
-}
-
-func hasContainer(pod *corev1.Pod, name string) bool {
-	named := func(c corev1.Container) bool { return c.Name == name }
-	return slices.ContainsFunc(pod.Spec.Containers, named) || slices.ContainsFunc(pod.Spec.InitContainers, named)
 }
 
 func namesOf(sets []*Set) string {
@@ -128,7 +106,9 @@ func (i *Injection) add(set *Set, own app) error {
 			i.containers.insert(container, s.PodInjectPolicy != v1alpha1.AfterAppContainerType)
 		}
 	}
-	i.addVolumes(set, used)
+	if err := i.addVolumes(set, used); err != nil {
+		return err
+	}
 	i.addPullSecrets(set.spec.ImagePullSecrets)
 	changes, err := PatchMetadata(i.annotations, set.spec.PatchPodMetadata)
 	if err != nil {
@@ -138,7 +118,7 @@ func (i *Injection) add(set *Set, own app) error {
 	return nil
 }
 
-// Containers is how many are injected, init containers included.
+// Containers is the number of injected containers, including init containers.
 func (i *Injection) Containers() int { return i.containers.count() + i.initContainers.count() }
 
 func (p *insertions) count() int { return len(p.before) + len(p.after) + len(p.replaced) }
@@ -175,36 +155,50 @@ func noteVolumes(used map[string]bool, container *corev1.Container) {
 	}
 }
 
-// addVolumes adds the used ones; a volume that is there already stays (SPEC §4.3).
-func (i *Injection) addVolumes(set *Set, used map[string]bool) {
+// addVolumes adds the used volumes. A volume of the pod stays (SPEC §4.3).
+func (i *Injection) addVolumes(set *Set, used map[string]bool) error {
 	for _, one := range set.volumes {
+		if !used[one.Name] {
+			continue
+		}
+		if slices.ContainsFunc(i.pod.Spec.Volumes, func(v corev1.Volume) bool { return v.Name == one.Name }) {
+			i.warnings = append(i.warnings, fmt.Sprintf("volume %s: the pod has a volume of this name, so that of SidecarSet %s is not added", one.Name, set.name))
+			continue
+		}
+		at := slices.IndexFunc(i.volumes, func(v *corev1.Volume) bool { return v.Name == one.Name })
 		switch {
-		case !used[one.Name] || slices.ContainsFunc(i.volumes, func(v *corev1.Volume) bool { return v.Name == one.Name }):
-		case slices.ContainsFunc(i.pod.Spec.Volumes, func(v corev1.Volume) bool { return v.Name == one.Name }):
-			i.warnings = append(i.warnings, fmt.Sprintf("volume %s: the pod's own stays in place of that of SidecarSet %s", one.Name, set.name))
-		default:
-			i.volumes = append(i.volumes, one)
+		case at < 0:
+			i.volumes, i.volumeSets = append(i.volumes, one), append(i.volumeSets, set.name)
+		case i.volumeSets[at] != set.name && !sameVolume(i.volumes[at], one):
+			return fmt.Errorf("volume %s: SidecarSet %s has another volume of this name; rename it or make them equal", one.Name, i.volumeSets[at])
+		}
+	}
+	return nil
+}
+
+// warnOfReplaced warns of containers of the pod that never run (SPEC §4.2).
+func (i *Injection) warnOfReplaced(replaced []string, sets []*Set) {
+	for _, container := range replaced {
+		for _, set := range sets {
+			if slices.Contains(set.names, container) || slices.Contains(set.initNames, container) {
+				i.warnings = append(i.warnings, fmt.Sprintf("container %s: a container of SidecarSet %s replaces it", container, set.name))
+			}
 		}
 	}
 }
 
-// warnOfInjectedEnv warns of containers that say of themselves that they were injected.
+// warnOfInjectedEnv warns of containers of the pod with the variable of injected containers.
 func (i *Injection) warnOfInjectedEnv(selfDeclared []string, sets []*Set) {
-	if len(selfDeclared) == 0 || len(sets) == 0 {
-		return
-	}
-	names := make([]string, len(sets))
-	for at, set := range sets {
-		names[at] = set.name
-	}
 	for _, container := range selfDeclared {
-		i.warnings = append(i.warnings, fmt.Sprintf("container %s: its variable %s keeps its volumes, variables and resources from SidecarSet %s",
-			container, v1alpha1.InjectedEnv, strings.Join(names, ", ")))
+		if len(sets) > 0 {
+			i.warnings = append(i.warnings, fmt.Sprintf("container %s: because of its variable %s, its volumes, variables and resources are not shared with SidecarSet %s",
+				container, v1alpha1.InjectedEnv, namesOf(sets)))
+		}
 	}
 }
 
-// Warnings are for whoever creates the pod: what in it keeps sets from their
-// part without an error (SPEC §4.3, §4.5).
+// Warnings are for the creator of the pod: parts of the pod that limit the injection without
+// an error (SPEC §4.3, §4.5).
 func (i *Injection) Warnings() []string { return i.warnings }
 
 func (i *Injection) addPullSecrets(secrets []corev1.LocalObjectReference) {

@@ -171,7 +171,7 @@ func TestSpec4_3_OnlyMountedVolumesAndThePodsOwnStay(t *testing.T) {
 	first.Spec.Containers[0].VolumeDevices = []corev1.VolumeDevice{{Name: "device", DevicePath: "/dev/x"}}
 	first.Spec.InitContainers = []v1alpha1.SidecarContainer{fixture.Sidecar("i", mounting(mount("init", "/i")))}
 	second := fixture.SidecarSet("b", fixture.Sidecar("b", mounting(mount("used", "/u"))))
-	second.Spec.Volumes = []corev1.Volume{volume("used", "second")}
+	second.Spec.Volumes = []corev1.Volume{volume("used", "first")}
 	pod := fixture.Pod(fixture.Container("app"))
 	pod.Spec.Volumes = []corev1.Volume{volume("own", "pod")}
 
@@ -224,6 +224,7 @@ func TestSpec4_6_TransferredEnv(t *testing.T) {
 	app, other := fixture.Container("app"), fixture.Container("other")
 	fromField := corev1.EnvVar{Name: "C", ValueFrom: &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{APIVersion: "v1", FieldPath: "metadata.name"}}}
 	app.Env = []corev1.EnvVar{env("A", "1"), env("B", "2"), fromField, env("OWN", "app")}
+	app.Env = append(app.Env, env("TWICE", "first"), env("TWICE", "last"))
 	other.Env = []corev1.EnvVar{env("A", "other"), env("D", "4")}
 	from := func(field string) *v1alpha1.SourceContainerNameSource {
 		return &v1alpha1.SourceContainerNameSource{FieldRef: &corev1.ObjectFieldSelector{FieldPath: field}}
@@ -237,6 +238,7 @@ func TestSpec4_6_TransferredEnv(t *testing.T) {
 		"entry by entry":         {[]v1alpha1.TransferEnvVar{{SourceContainerName: "other", EnvName: "D"}, {SourceContainerName: "app", EnvName: "B"}}, []corev1.EnvVar{env("D", "4"), env("B", "2")}},
 		"the first entry wins":   {[]v1alpha1.TransferEnvVar{{SourceContainerName: "other", EnvName: "A"}, {SourceContainerName: "app", EnvName: "A"}}, []corev1.EnvVar{env("A", "other")}},
 		"the sidecar's own wins": {[]v1alpha1.TransferEnvVar{{SourceContainerName: "app", EnvName: "OWN"}}, nil},
+		"the last duplicate":     {[]v1alpha1.TransferEnvVar{{SourceContainerName: "app", EnvName: "TWICE"}}, []corev1.EnvVar{env("TWICE", "last")}},
 		"missing are skipped":    {[]v1alpha1.TransferEnvVar{{SourceContainerName: "nope", EnvName: "A"}, {SourceContainerName: "app", EnvName: "NOPE"}}, nil},
 		"by label":               {[]v1alpha1.TransferEnvVar{{SourceContainerNameFrom: from("metadata.labels['c']"), EnvName: "D"}}, []corev1.EnvVar{env("D", "4")}},
 		"by annotation":          {[]v1alpha1.TransferEnvVar{{SourceContainerNameFrom: from("metadata.annotations['a/b']"), EnvName: "B"}}, []corev1.EnvVar{env("B", "2")}},
@@ -258,6 +260,18 @@ func TestSpec4_6_TransferredEnv(t *testing.T) {
 	}
 }
 
+// The kubelet uses the last of several variables of one name.
+func TestSpec4_6_OfDuplicateVariablesTheLastCounts(t *testing.T) {
+	app := fixture.Container("app")
+	app.Env = []corev1.EnvVar{env("DIR", "first"), env("DIR", "last")}
+	app.VolumeMounts = []corev1.VolumeMount{{Name: "v", MountPath: "/v", SubPathExpr: "$(DIR)"}}
+	side := fixture.Sidecar("side", sharing, func(s *v1alpha1.SidecarContainer) {
+		s.Env = []corev1.EnvVar{env("IS_INJECTED", "true"), env("IS_INJECTED", "false")}
+	})
+	injected := injectInto(t, fixture.Pod(app), fixture.SidecarSet("s", side)).Spec.Containers[0].Env
+	assert.Equal(t, []corev1.EnvVar{env("IS_INJECTED", "true"), env("IS_INJECTED", "true"), env("DIR", "last")}, injected)
+}
+
 func TestSpec4_8_HotTwins(t *testing.T) {
 	side := fixture.Sidecar("envoy", hot, sharing, func(s *v1alpha1.SidecarContainer) {
 		s.TransferEnv = []v1alpha1.TransferEnvVar{{SourceContainerName: "app", EnvName: "A"}}
@@ -266,7 +280,8 @@ func TestSpec4_8_HotTwins(t *testing.T) {
 	app.Env = []corev1.EnvVar{env("A", "1")}
 	pod := fixture.Pod(app)
 	pod.Annotations = map[string]string{v1alpha1.WorkingHotUpgradeContainerAnnotation: `{"mosn":"mosn-2"}`}
-	injected := injectInto(t, pod, fixture.SidecarSet("s", side))
+	set := fixture.SidecarSet("s", side)
+	injected := injectInto(t, pod, set)
 
 	twin := func(name, image string) corev1.Container {
 		return corev1.Container{Name: name, Image: image, Env: []corev1.EnvVar{
@@ -282,8 +297,8 @@ func TestSpec4_8_HotTwins(t *testing.T) {
 		"kruise.io/sidecarset-working-hotupgrade-container": `{"envoy":"envoy-1","mosn":"mosn-2"}`,
 		"version.sidecarset.kruise.io/envoy-1":              "1", "versionalt.sidecarset.kruise.io/envoy-1": "0",
 		"version.sidecarset.kruise.io/envoy-2": "0", "versionalt.sidecarset.kruise.io/envoy-2": "1",
-		hashes: `{"s":{"updateTimestamp":"2024-01-02T12:00:00Z","hash":"hash-s","sidecarSetName":"s","sidecarList":["envoy"],"controllerRevision":"s-rev"}}`,
-		blank:  `{"s":{"updateTimestamp":"2024-01-02T12:00:00Z","hash":"blank-s","sidecarSetName":"s","sidecarList":["envoy"]}}`,
+		hashes: `{"s":{"updateTimestamp":"2024-01-02T12:00:00Z","hash":"` + set.Annotations[hashes] + `","sidecarSetName":"s","sidecarList":["envoy"],"controllerRevision":"s-rev"}}`,
+		blank:  `{"s":{"updateTimestamp":"2024-01-02T12:00:00Z","hash":"` + set.Annotations[blank] + `","sidecarSetName":"s","sidecarList":["envoy"]}}`,
 	}, injected.Annotations)
 }
 
@@ -296,14 +311,15 @@ func TestSpec4_10_EntriesOfOtherSetsAreKept(t *testing.T) {
 		// The older form.
 		v1alpha1.HashWithoutImageAnnotation: `{"other":"g"}`,
 	}
-	injected := injectInto(t, pod, fixture.SidecarSet("s", fixture.Sidecar("side")))
+	set := fixture.SidecarSet("s", fixture.Sidecar("side"))
+	injected := injectInto(t, pod, set)
 	assert.Equal(t, map[string]string{
 		"mine":                          "kept",
 		v1alpha1.InjectedListAnnotation: "other,s",
 		v1alpha1.HashAnnotation: `{"other":{"updateTimestamp":"2023-01-01T00:00:00Z","hash":"h","sidecarSetName":"other","sidecarList":["o"]},` +
-			`"s":{"updateTimestamp":"2024-01-02T12:00:00Z","hash":"hash-s","sidecarSetName":"s","sidecarList":["side"],"controllerRevision":"s-rev"}}`,
+			`"s":{"updateTimestamp":"2024-01-02T12:00:00Z","hash":"` + set.Annotations[v1alpha1.HashAnnotation] + `","sidecarSetName":"s","sidecarList":["side"],"controllerRevision":"s-rev"}}`,
 		v1alpha1.HashWithoutImageAnnotation: `{"other":"g",` +
-			`"s":{"updateTimestamp":"2024-01-02T12:00:00Z","hash":"blank-s","sidecarSetName":"s","sidecarList":["side"]}}`,
+			`"s":{"updateTimestamp":"2024-01-02T12:00:00Z","hash":"` + set.Annotations[v1alpha1.HashWithoutImageAnnotation] + `","sidecarSetName":"s","sidecarList":["side"]}}`,
 	}, injected.Annotations)
 }
 
@@ -342,8 +358,6 @@ func TestSpec4_12_ErrorsNameSetContainerAndCause(t *testing.T) {
 		}
 		return set
 	}
-	unhashed := fixture.SidecarSet("s", fixture.Sidecar("side"))
-	unhashed.Annotations = nil
 	for name, test := range map[string]struct {
 		set         *v1alpha1.SidecarSet
 		annotations map[string]string
@@ -358,7 +372,6 @@ func TestSpec4_12_ErrorsNameSetContainerAndCause(t *testing.T) {
 		"not JSON":         {patching("{"), nil, []string{"SidecarSet s", "annotation k", "SidecarSet's value is not JSON"}},
 		"the pod not JSON": {patching("{}"), map[string]string{"k": "plain"}, []string{"SidecarSet s", "annotation k", "pod's value is not JSON"}},
 		"bad record":       {fixture.SidecarSet("s", fixture.Sidecar("side")), map[string]string{v1alpha1.HashAnnotation: "["}, []string{"SidecarSet s", v1alpha1.HashAnnotation}},
-		"no hash":          {unhashed, nil, []string{"SidecarSet s", "no hash annotations"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			pod := fixture.Pod(fixture.Container("app"))
@@ -388,9 +401,76 @@ func TestSpec4_12_TwoSetsWithOneContainerNameRefuseThePodByName(t *testing.T) {
 		sets = append(sets, prepared)
 	}
 	_, err := Pod(fixture.Pod(fixture.Container("app")), sets, noon)
-	require.EqualError(t, err, "SidecarSet c: container proxy-1: SidecarSet a injects one of this name, too; rename it or narrow spec.selector")
+	require.EqualError(t, err, "SidecarSet c: container proxy-1: SidecarSet a injects a container of this name, too; rename it or narrow spec.selector")
 	_, err = Pod(fixture.Pod(fixture.Container("app"), fixture.Container("proxy-1")), sets, noon)
-	require.NoError(t, err, "both take the place of what the pod has")
+	require.ErrorContains(t, err, "SidecarSet a injects a container of this name, too", "one would take the place of the other's")
+}
+
+// Names are unique over the containers and the init containers of a pod.
+func TestSpec4_12_AContainerAndAnInitContainerOfOneNameRefuseThePodByName(t *testing.T) {
+	asInit := fixture.SidecarSet("init")
+	asInit.Spec.InitContainers = []v1alpha1.SidecarContainer{fixture.Sidecar("agent")}
+	asContainer := fixture.SidecarSet("main", fixture.Sidecar("agent"))
+	withInit := fixture.Pod(fixture.Container("app"))
+	withInit.Spec.InitContainers = []corev1.Container{fixture.Container("agent")}
+	for _, test := range []struct {
+		pod  *corev1.Pod
+		sets []*v1alpha1.SidecarSet
+		want string
+	}{
+		{fixture.Pod(fixture.Container("app")), []*v1alpha1.SidecarSet{asInit, asContainer}, "SidecarSet main: container agent: SidecarSet init injects a container of this name, too; rename it or narrow spec.selector"},
+		{fixture.Pod(fixture.Container("agent")), []*v1alpha1.SidecarSet{asInit}, "SidecarSet init: init container agent: the pod has a container of this name; rename one of them"},
+		{withInit, []*v1alpha1.SidecarSet{asContainer}, "SidecarSet main: container agent: the pod has an init container of this name; rename one of them"},
+	} {
+		_, err := Pod(test.pod, prepareAll(t, test.sets...), noon)
+		require.EqualError(t, err, test.want)
+	}
+}
+
+func TestSpec4_12_TwoVolumesOfOneNameRefuseThePodByName(t *testing.T) {
+	set := func(name string, volume corev1.Volume) *v1alpha1.SidecarSet {
+		made := fixture.SidecarSet(name, fixture.Sidecar("in-"+name, mounting(mount("data", "/data"))))
+		made.Spec.Volumes = []corev1.Volume{volume}
+		return made
+	}
+	hostPath := func(path string, kind *corev1.HostPathType) corev1.Volume {
+		return corev1.Volume{Name: "data", VolumeSource: corev1.VolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: path, Type: kind}}}
+	}
+	a := set("a", hostPath("/a", nil))
+	_, err := Pod(fixture.Pod(fixture.Container("app")), prepareAll(t, a, set("b", hostPath("/b", nil))), noon)
+	require.EqualError(t, err, "SidecarSet b: volume data: SidecarSet a has another volume of this name; rename it or make them equal")
+	var cause SetError
+	require.ErrorAs(t, err, &cause)
+	assert.Equal(t, "b", cause.Set)
+
+	equal := set("b", hostPath("/a", new(corev1.HostPathUnset)))
+	assert.Len(t, injectInto(t, fixture.Pod(fixture.Container("app")), a, equal).Spec.Volumes, 1, "a default apart")
+	unused := set("b", hostPath("/b", nil))
+	unused.Spec.Containers[0].VolumeMounts = nil
+	assert.Len(t, injectInto(t, fixture.Pod(fixture.Container("app")), a, unused).Spec.Volumes, 1, "nothing mounts the other one")
+	own := fixture.Pod(fixture.Container("app"))
+	own.Spec.Volumes = []corev1.Volume{{Name: "data"}}
+	assert.Len(t, injectInto(t, own, a, set("b", hostPath("/b", nil))).Spec.Volumes, 1, "the pod's own stays")
+}
+
+func TestSpec4_2_AnAppContainerThatASidecarReplacesIsWarnedOf(t *testing.T) {
+	sets := prepareAll(t, fixture.SidecarSet("s", fixture.Sidecar("side")))
+	injection, err := Pod(fixture.Pod(fixture.Container("app"), fixture.Container("side")), sets, noon)
+	require.NoError(t, err)
+	assert.Equal(t, []string{"container side: a container of SidecarSet s replaces it"}, injection.Warnings())
+	left := fixture.Container("side")
+	left.Env = []corev1.EnvVar{env(v1alpha1.InjectedEnv, "true")}
+	injection, err = Pod(fixture.Pod(fixture.Container("app"), left), sets, noon)
+	require.NoError(t, err)
+	assert.Empty(t, injection.Warnings(), "what an injection left in a copied pod")
+
+	init := fixture.SidecarSet("i")
+	init.Spec.InitContainers = []v1alpha1.SidecarContainer{fixture.Sidecar("setup")}
+	pod := fixture.Pod(fixture.Container("app"))
+	pod.Spec.InitContainers = []corev1.Container{fixture.Container("setup")}
+	injection, err = Pod(pod, prepareAll(t, init), noon)
+	require.NoError(t, err)
+	assert.Equal(t, []string{"container setup: a container of SidecarSet i replaces it"}, injection.Warnings())
 }
 
 func BenchmarkPod(b *testing.B) {

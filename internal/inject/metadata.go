@@ -12,9 +12,9 @@ import (
 	"github.com/outrigger/outrigger/api/v1alpha1"
 )
 
-// PatchMetadata computes what patchPodMetadata changes in a pod's annotations:
-// the keys that get another value (SPEC §4.9). The annotations stay untouched.
-// A value that MergePatchJson cannot read as JSON is an error that names the key.
+// PatchMetadata returns the annotations that patchPodMetadata changes, with their new values
+// (SPEC §4.9). It does not change its arguments. A value that MergePatchJson cannot read as
+// JSON is an error that names the key.
 func PatchMetadata(annotations map[string]string, patches []v1alpha1.SidecarSetPatchPodMetadata) (map[string]string, error) {
 	changes := map[string]string{}
 	for i := range patches {
@@ -48,8 +48,8 @@ func patched(policy v1alpha1.SidecarSetPatchPolicyType, old string, exists bool,
 	return value, nil
 }
 
-// mergeJSON applies a JSON merge patch (RFC 7396). Numbers keep their digits,
-// and a document that does not change keeps its spelling.
+// mergeJSON applies a JSON merge patch (RFC 7396). Numbers keep their digits, and a document
+// without changes keeps its format.
 func mergeJSON(document string, exists bool, patch string) (string, error) {
 	change, err := decodeJSON(patch)
 	if err != nil {

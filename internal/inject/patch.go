@@ -8,9 +8,8 @@ import (
 	"github.com/outrigger/outrigger/internal/jsonpatch"
 )
 
-// Patch returns the steps that turn the pod into the injected one; none when
-// nothing is injected. Only what is added is written, so that fields of the pod
-// that this program does not know survive.
+// Patch returns the operations of the injection; none if nothing is injected. They only add
+// or replace single values, so that unknown fields of the pod survive.
 func (i *Injection) Patch() []jsonpatch.Operation {
 	operations := jsonpatch.SetKeys("/metadata/annotations", i.pod.Annotations, i.changed)
 	operations = append(operations, i.initContainers.patch("/spec/initContainers")...)

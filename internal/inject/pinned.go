@@ -10,18 +10,18 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/outrigger/outrigger/api/v1alpha1"
 	"github.com/outrigger/outrigger/internal/revision"
 )
 
-// UsesPinned reports whether a new pod gets the revision that the set's injection
-// is pinned to, rather than the newest content (SPEC §4.11). Whoever creates the
-// pod again, gets the same answer for the same name (or generateName), namespace
-// and owner. Pods that a ReplicaSet creates have no names of their own yet: they
-// share one answer, and the share holds over many ReplicaSets.
-func UsesPinned(set *v1alpha1.SidecarSet, pod *corev1.Pod) (bool, error) {
+// UsesPinned reports whether a new pod gets the revision that injection is pinned to,
+// instead of the newest content (SPEC §4.11). A recreated pod of the same name gets the same
+// revision. Pods of a ReplicaSet get their names after admission and differ only in request,
+// the UID of the admission request. A request that is sent again gets the same revision.
+func UsesPinned(set *v1alpha1.SidecarSet, pod *corev1.Pod, request types.UID) (bool, error) {
 	pinned, strategy := set.Spec.InjectionStrategy.Revision, &set.Spec.UpdateStrategy
 	switch {
 	case pinned == nil:
@@ -35,16 +35,16 @@ func UsesPinned(set *v1alpha1.SidecarSet, pod *corev1.Pod) (bool, error) {
 		}
 		return !selector.Matches(labels.Set(pod.Labels)), nil
 	}
-	heldBack, of, err := share(strategy.Partition, int64(set.Status.MatchedPods))
+	kept, of, err := share(strategy.Partition, int64(set.Status.MatchedPods))
 	if err != nil {
 		return false, fmt.Errorf("updateStrategy.partition: %w", err)
 	}
-	return podHash(pod)%uint64(of) < uint64(heldBack), nil
+	return podHash(pod, request)%uint64(of) < uint64(kept), nil
 }
 
-// share is the part of the pods that a partition holds back. A number counts
-// against the matched pods; before there are any, it holds all of them back.
-func share(partition *intstr.IntOrString, matched int64) (heldBack, of int64, err error) {
+// share is the part of the pods that the partition keeps at the pinned revision. A number is
+// relative to the matched pods. Without matched pods, it keeps all pods.
+func share(partition *intstr.IntOrString, matched int64) (kept, of int64, err error) {
 	switch {
 	case partition == nil:
 		return 0, 1, nil
@@ -58,13 +58,12 @@ func share(partition *intstr.IntOrString, matched int64) (heldBack, of int64, er
 	return int64(max(percent, 0)), 100, nil
 }
 
-// podHash depends on the pod alone and spreads evenly.
-func podHash(pod *corev1.Pod) uint64 {
-	name := pod.Name
-	if name == "" {
-		name = pod.GenerateName
+// podHash is a uniform hash of the pod or, without a name, of the request.
+func podHash(pod *corev1.Pod, request types.UID) uint64 {
+	identity := []string{pod.Namespace, pod.Name}
+	if pod.Name == "" {
+		identity = []string{pod.Namespace, pod.GenerateName, string(request)}
 	}
-	identity := []string{pod.Namespace, name}
 	if owner := metav1.GetControllerOfNoCopy(pod); owner != nil {
 		identity = append(identity, string(owner.UID))
 	}

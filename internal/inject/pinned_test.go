@@ -48,11 +48,11 @@ func TestSpec4_11_WhichPodsGetThePinnedRevision(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			pod := fixture.Pod()
-			got, err := UsesPinned(test.set, pod)
+			got, err := UsesPinned(test.set, pod, "")
 			require.NoError(t, err)
 			assert.Equal(t, test.plain, got, "plain pod")
 			pod.Labels["canary"] = "true"
-			got, err = UsesPinned(test.set, pod)
+			got, err = UsesPinned(test.set, pod, "")
 			require.NoError(t, err)
 			assert.Equal(t, test.canary, got, "canary pod")
 		})
@@ -73,9 +73,9 @@ func TestSpec4_11_ThePartitionDecidesTheShareAndEachPodKeepsItsAnswer(t *testing
 			for i := range pods {
 				pod := fixture.Pod()
 				pod.Name = fmt.Sprintf("web-%d", i)
-				first, err := UsesPinned(set, pod)
+				first, err := UsesPinned(set, pod, "first")
 				require.NoError(t, err)
-				second, err := UsesPinned(set, pod.DeepCopy())
+				second, err := UsesPinned(set, pod.DeepCopy(), "second")
 				require.NoError(t, err)
 				require.Equal(t, first, second)
 				if first {
@@ -87,6 +87,32 @@ func TestSpec4_11_ThePartitionDecidesTheShareAndEachPodKeepsItsAnswer(t *testing
 	}
 }
 
+func TestSpec4_11_PodsOfOneReplicaSetGetTheShareToo(t *testing.T) {
+	const replicas = 400
+	set := pinnedTo(v1alpha1.PartialSidecarSetInjectRevisionPolicy, func(s *v1alpha1.SidecarSet) {
+		s.Spec.UpdateStrategy.Partition = new(intstr.FromString("50%"))
+	})
+	for _, owner := range []types.UID{"a", "b", "c", "d"} {
+		pinned := 0
+		for i := range replicas {
+			// API servers name such a pod after admission.
+			pod := fixture.Pod()
+			pod.Name, pod.GenerateName = "", "web-5d9c-"
+			pod.OwnerReferences = []metav1.OwnerReference{{UID: owner, Controller: new(true)}}
+			request := types.UID(fmt.Sprintf("request-%s-%d", owner, i))
+			first, err := UsesPinned(set, pod, request)
+			require.NoError(t, err)
+			again, err := UsesPinned(set, pod.DeepCopy(), request)
+			require.NoError(t, err)
+			require.Equal(t, first, again, "a request that is sent again")
+			if first {
+				pinned++
+			}
+		}
+		assert.InDelta(t, 0.5*replicas, pinned, 0.1*replicas, "ReplicaSet %s", owner)
+	}
+}
+
 func TestSpec4_11_ThePlaceDependsOnNamespaceNameAndOwner(t *testing.T) {
 	owned := func(namespace, generateName, name, owner string) *corev1.Pod {
 		pod := fixture.Pod()
@@ -94,12 +120,13 @@ func TestSpec4_11_ThePlaceDependsOnNamespaceNameAndOwner(t *testing.T) {
 		pod.OwnerReferences = []metav1.OwnerReference{{UID: "bystander"}, {UID: types.UID(owner), Controller: new(true)}}
 		return pod
 	}
-	base := podHash(owned("n", "g-", "", "o"))
-	assert.Equal(t, base, podHash(owned("n", "g-", "", "o")))
+	base := podHash(owned("n", "g-", "", "o"), "r")
+	assert.Equal(t, base, podHash(owned("n", "g-", "", "o"), "r"))
+	assert.NotEqual(t, base, podHash(owned("n", "g-", "", "o"), "s"), "without a name, the request counts")
 	for _, other := range []*corev1.Pod{owned("m", "g-", "", "o"), owned("n", "h-", "", "o"), owned("n", "g-", "g-1", "o"), owned("n", "g-", "", "p")} {
-		assert.NotEqual(t, base, podHash(other))
+		assert.NotEqual(t, base, podHash(other, "r"))
 	}
-	assert.Equal(t, podHash(owned("n", "g-", "g-1", "o")), podHash(owned("n", "h-", "g-1", "o")), "a name, such as one of a StatefulSet, counts alone")
+	assert.Equal(t, podHash(owned("n", "g-", "g-1", "o"), "r"), podHash(owned("n", "h-", "g-1", "o"), "s"), "a name, such as one of a StatefulSet, counts alone")
 }
 
 func TestSpec4_11_ContentAndHashesComeFromTheRevision(t *testing.T) {
@@ -108,7 +135,7 @@ func TestSpec4_11_ContentAndHashesComeFromTheRevision(t *testing.T) {
 	old, err := revision.New(set, "kruise-system", 1)
 	require.NoError(t, err)
 	set.Spec.Containers[0].Image = "side:v2"
-	set.Annotations = map[string]string{v1alpha1.HashAnnotation: "new", v1alpha1.HashWithoutImageAnnotation: "new"}
+	fixture.Hashed(set)
 	set.Labels[v1alpha1.CustomVersionLabel] = "2"
 	newest, err := revision.New(set, "kruise-system", 2)
 	require.NoError(t, err)
@@ -126,7 +153,7 @@ func TestSpec4_11_ContentAndHashesComeFromTheRevision(t *testing.T) {
 		require.NoError(t, err, name)
 		require.Len(t, injection.containers.before, 1, name)
 		assert.Equal(t, "side:v1", injection.containers.before[0].Image, name)
-		assert.JSONEq(t, `{"s":{"updateTimestamp":"2024-01-02T12:00:00Z","hash":"hash-s","sidecarSetName":"s","sidecarList":["side"],"controllerRevision":"`+old.Name+`"}}`,
+		assert.JSONEq(t, `{"s":{"updateTimestamp":"2024-01-02T12:00:00Z","hash":"`+old.Annotations[v1alpha1.HashAnnotation]+`","sidecarSetName":"s","sidecarList":["side"],"controllerRevision":"`+old.Name+`"}}`,
 			injection.changed[v1alpha1.HashAnnotation], name)
 	}
 	assert.Equal(t, "side:v2", set.Spec.Containers[0].Image, "the set itself stays")

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math/big"
 	"regexp"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -13,7 +14,7 @@ import (
 	"github.com/outrigger/outrigger/internal/inject/expression"
 )
 
-// resourcesPolicy computes a sidecar's resources from the app containers' (SPEC §4.7).
+// resourcesPolicy computes the resources of a sidecar from the app containers (SPEC §4.7).
 type resourcesPolicy struct {
 	mode     v1alpha1.TargetContainersModeType
 	targets  *regexp.Regexp
@@ -32,8 +33,8 @@ var (
 	errTooLarge = errors.New("the result does not fit a quantity")
 )
 
-// maxExponent bounds the powers of ten that a quantity is computed with: the API server
-// takes 1e100000000 in a pod, of which no result fits. An int64 has 19 digits.
+// maxExponent limits the powers of ten of quantities: the API server accepts 1e100000000 in
+// a pod. A result has at most the 19 digits of an int64.
 const maxExponent = 64
 
 func compileResources(policy *v1alpha1.ResourcesPolicy) (*resourcesPolicy, error) {
@@ -73,51 +74,56 @@ func formulas(cpu, memory string) ([]formula, error) {
 	return all, nil
 }
 
-func (p *resourcesPolicy) compute(own app) (corev1.ResourceRequirements, error) {
-	targets := p.matching(own)
+func (p *resourcesPolicy) compute(own app) (computed corev1.ResourceRequirements, err error) {
+	var targets []*corev1.Container
+	for _, c := range slices.Concat(own.containers, own.natives) {
+		if p.targets.MatchString(c.Name) {
+			targets = append(targets, c)
+		}
+	}
 	if len(targets) == 0 {
-		return corev1.ResourceRequirements{}, fmt.Errorf("no container of the pod has a name like %q; change targetContainersNameRegex", p.targets)
+		return computed, fmt.Errorf("no container of the pod has a name that matches %q; change targetContainersNameRegex", p.targets)
 	}
-	var computed corev1.ResourceRequirements
-	for _, f := range p.limits {
-		total, limited, err := p.aggregate(f.resource, targets, limitsOf)
-		if err == nil && limited {
-			err = f.into(&computed.Limits, total)
-		}
-		if err != nil {
-			return corev1.ResourceRequirements{}, fmt.Errorf("limits: %w", err)
-		}
+	computed.Limits, err = p.list(p.limits, targets, true, func(c *corev1.Container) corev1.ResourceList { return c.Resources.Limits })
+	if err != nil {
+		return computed, fmt.Errorf("limits: %w", err)
 	}
-	for _, f := range p.requests {
-		total, _, err := p.aggregate(f.resource, targets, requestsOf)
-		if err == nil {
-			err = f.into(&computed.Requests, total)
-		}
-		if err != nil {
-			return corev1.ResourceRequirements{}, fmt.Errorf("requests: %w", err)
-		}
+	computed.Requests, err = p.list(p.requests, targets, false, func(c *corev1.Container) corev1.ResourceList { return c.Resources.Requests })
+	if err != nil {
+		return computed, fmt.Errorf("requests: %w", err)
 	}
 	return computed, nil
 }
 
-func (p *resourcesPolicy) matching(own app) []*corev1.Container {
-	var targets []*corev1.Container
-	for _, list := range [][]*corev1.Container{own.containers, own.natives} {
-		for _, c := range list {
-			if p.targets.MatchString(c.Name) {
-				targets = append(targets, c)
-			}
+// list computes formulas. A resource without a limit in one target is unlimited.
+func (p *resourcesPolicy) list(formulas []formula, targets []*corev1.Container, limits bool, of func(*corev1.Container) corev1.ResourceList) (corev1.ResourceList, error) {
+	var computed corev1.ResourceList
+	for _, f := range formulas {
+		total, complete, err := p.aggregate(f.resource, targets, of)
+		if err != nil {
+			return nil, err
 		}
+		if limits && !complete {
+			continue
+		}
+		result, err := f.Evaluate(total)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", f.resource, err)
+		}
+		quantity, err := rounded(f.resource, result)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", f.resource, err)
+		}
+		if computed == nil {
+			computed = corev1.ResourceList{}
+		}
+		computed[f.resource] = quantity
 	}
-	return targets
+	return computed, nil
 }
 
-func limitsOf(c *corev1.Container) corev1.ResourceList { return c.Resources.Limits }
-
-func requestsOf(c *corev1.Container) corev1.ResourceList { return c.Resources.Requests }
-
-// aggregate sums up or takes the largest; complete is false when a target
-// names no quantity, which then counts as zero. A quantity beyond maxExponent is an error.
+// aggregate returns the sum or the maximum of the targets. complete is false if a target has
+// no quantity, which counts as zero. A quantity beyond maxExponent is an error.
 func (p *resourcesPolicy) aggregate(name corev1.ResourceName, targets []*corev1.Container,
 	list func(*corev1.Container) corev1.ResourceList,
 ) (total *big.Rat, complete bool, err error) {
@@ -143,7 +149,7 @@ func (p *resourcesPolicy) aggregate(name corev1.ResourceName, targets []*corev1.
 }
 
 func exact(quantity resource.Quantity) (*big.Rat, error) {
-	// AsDec changes its receiver, which here is a copy.
+	// AsDec changes its receiver, which is a copy.
 	decimal := quantity.AsDec()
 	exponent := -int64(decimal.Scale())
 	if exponent > maxExponent || exponent < -maxExponent {
@@ -157,23 +163,7 @@ func exact(quantity resource.Quantity) (*big.Rat, error) {
 	return value.Mul(value, power), nil
 }
 
-func (f formula) into(list *corev1.ResourceList, total *big.Rat) error {
-	result, err := f.Evaluate(total)
-	if err != nil {
-		return fmt.Errorf("%s: %w", f.resource, err)
-	}
-	quantity, err := rounded(f.resource, result)
-	if err != nil {
-		return fmt.Errorf("%s: %w", f.resource, err)
-	}
-	if *list == nil {
-		*list = corev1.ResourceList{}
-	}
-	(*list)[f.resource] = quantity
-	return nil
-}
-
-// rounded goes up to whole millis of CPU and whole bytes of memory (SPEC §4.7).
+// rounded rounds up to whole millis of CPU and whole bytes of memory (SPEC §4.7).
 func rounded(name corev1.ResourceName, value *big.Rat) (resource.Quantity, error) {
 	if value.Sign() < 0 {
 		return resource.Quantity{}, errNegative

@@ -10,11 +10,12 @@ import (
 	"github.com/outrigger/outrigger/api/v1alpha1"
 	"github.com/outrigger/outrigger/internal/podstate"
 	"github.com/outrigger/outrigger/internal/record"
+	"github.com/outrigger/outrigger/internal/revision"
 )
 
-// Set is a SidecarSet prepared for injection: what does not depend on a pod is
-// computed once. It shares the SidecarSet's memory and never changes it, and
-// may serve any number of pods at once.
+// Set is a SidecarSet that is prepared for injection: everything that does not depend on the
+// pod is computed once. It shares memory with the SidecarSet and never changes it. It is
+// safe for concurrent use.
 type Set struct {
 	name           string
 	paused         bool
@@ -22,9 +23,9 @@ type Set struct {
 	containers     []sidecar
 	initContainers []sidecar
 	volumes        []*corev1.Volume
-	// names are those of all containers that it brings.
-	names []string
-	// hash and blank are its entries in a pod's annotations.
+	// names and initNames are the names of all its containers, twins included.
+	names, initNames []string
+	// hash and blank are its entries in the annotations of a pod.
 	hash, blank record.EncodedEntry
 }
 
@@ -33,7 +34,7 @@ type sidecar struct {
 	*v1alpha1.SidecarContainer
 	// resources is nil without a resourcesPolicy.
 	resources *resourcesPolicy
-	// env are its own variables and IS_INJECTED.
+	// env are the variables of the sidecar and IS_INJECTED.
 	env []corev1.EnvVar
 }
 
@@ -43,8 +44,8 @@ func isHot(c *v1alpha1.SidecarContainer) bool {
 	return c.UpgradeStrategy.UpgradeType == v1alpha1.SidecarContainerHotUpgrade
 }
 
-// ContainerNames are those of the containers that a sidecar becomes in a pod: its own,
-// or those of a hot one's twins, the active one first (SPEC §4.8).
+// ContainerNames returns the names of the containers of a sidecar in a pod: its own name, or
+// the names of the twins of a hot sidecar, the active one first (SPEC §4.8).
 func ContainerNames(c *v1alpha1.SidecarContainer) []string {
 	if !isHot(c) {
 		return []string{c.Name}
@@ -53,10 +54,13 @@ func ContainerNames(c *v1alpha1.SidecarContainer) []string {
 	return twins[:]
 }
 
-// Prepare reads a SidecarSet. revision names the ControllerRevision of its
-// content. A set without hash annotations, or with resource expressions that do
-// not parse, is an error.
-func Prepare(set *v1alpha1.SidecarSet, revision string) (*Set, error) {
+// Prepare prepares a SidecarSet. name is the name of the ControllerRevision of its content.
+// A resource expression that cannot be parsed is an error.
+func Prepare(set *v1alpha1.SidecarSet, name string) (*Set, error) {
+	set, err := revision.Completed(set)
+	if err != nil {
+		return nil, err
+	}
 	version, err := podstate.NewVersion(set)
 	if err != nil {
 		return nil, err
@@ -66,7 +70,7 @@ func Prepare(set *v1alpha1.SidecarSet, revision string) (*Set, error) {
 		paused: set.Spec.InjectionStrategy.Paused,
 		spec:   &set.Spec,
 	}
-	if err := prepared.encodeEntries(version, revision); err != nil {
+	if err := prepared.encodeEntries(version, name); err != nil {
 		return nil, err
 	}
 	if prepared.containers, err = prepare(set.Spec.Containers); err != nil {
@@ -78,13 +82,16 @@ func Prepare(set *v1alpha1.SidecarSet, revision string) (*Set, error) {
 	for i := range set.Spec.Volumes {
 		prepared.volumes = append(prepared.volumes, &set.Spec.Volumes[i])
 	}
-	for _, s := range slices.Concat(prepared.containers, prepared.initContainers) {
+	for _, s := range prepared.containers {
 		prepared.names = append(prepared.names, ContainerNames(s.SidecarContainer)...)
+	}
+	for _, s := range prepared.initContainers {
+		prepared.initNames = append(prepared.initNames, s.Name)
 	}
 	return prepared, nil
 }
 
-// encodeEntries prepares the set's entries in annotations (SPEC §2).
+// encodeEntries prepares the entries in annotations (SPEC §2).
 func (s *Set) encodeEntries(version *podstate.Version, revision string) (err error) {
 	entry := record.Entry{Hash: version.HashWithoutImage, SidecarSetName: s.name, SidecarList: version.Names()}
 	if s.blank, err = record.EncodeEntry(entry); err != nil {
@@ -118,7 +125,7 @@ func newSidecar(container *v1alpha1.SidecarContainer) (made sidecar, err error) 
 	return made, err
 }
 
-// active returns the sets that inject, in name order (SPEC §4.1).
+// active returns the SidecarSets that are not paused, sorted by name (SPEC §4.1).
 func active(sets []*Set) []*Set {
 	kept := make([]*Set, 0, len(sets))
 	for _, set := range sets {

@@ -1,3 +1,5 @@
+// Package jsonpatch builds patches of pods and SidecarSets: operations (RFC 6902) and
+// pointers (RFC 6901).
 package jsonpatch
 
 import (
@@ -6,15 +8,14 @@ import (
 	"strings"
 )
 
-// Operation is a step of a JSON patch.
+// Operation is an operation of a JSON patch.
 type Operation struct {
 	Op    string `json:"op"`
 	Path  string `json:"path"`
 	Value any    `json:"value"`
 }
 
-// Pointer leads through objects and lists by these names and indexes, whatever
-// characters they hold.
+// Pointer escapes names and indexes, and joins them to a pointer.
 func Pointer(tokens ...string) string {
 	var pointer strings.Builder
 	for _, token := range tokens {
@@ -24,13 +25,13 @@ func Pointer(tokens ...string) string {
 	return pointer.String()
 }
 
-// Add writes a value at a pointer.
+// Add sets a value at a pointer.
 func Add(pointer string, value any) Operation {
 	return Operation{Op: "add", Path: pointer, Value: value}
 }
 
-// SetKeys writes keys into an object of strings, such as annotations. One that holds
-// nothing so far may be missing, and is written as a whole.
+// SetKeys sets keys of an object of strings, such as annotations. An empty object may be
+// missing, so it is set as a whole.
 func SetKeys(pointer string, existing, changed map[string]string) []Operation {
 	switch {
 	case len(changed) == 0:
@@ -45,8 +46,8 @@ func SetKeys(pointer string, existing, changed map[string]string) []Operation {
 	return operations
 }
 
-// Append adds items to a list of so many. An empty one may be missing, and is written
-// as a whole.
+// Append appends items to a list of the given length. An empty list may be missing, so it is
+// set as a whole.
 func Append[T any](pointer string, existing int, items []T) []Operation {
 	switch {
 	case len(items) == 0:

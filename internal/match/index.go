@@ -9,14 +9,14 @@ import (
 	"k8s.io/apimachinery/pkg/selection"
 )
 
-// Index finds sets, and what is kept of them, by the labels of a pod. A set is filed
-// under the labels that its selector requires, so that a pod costs nothing for sets
-// that it cannot match. The zero value is empty and ready for concurrent use.
+// Index finds a value for each SidecarSet that selects the labels of a pod. Its keys are
+// labels that the selectors require, so that a lookup skips SidecarSets that cannot match.
+// The zero value is empty and ready for concurrent use.
 type Index[T any] struct {
 	mu      sync.RWMutex
-	filed   map[string][]label
+	keys    map[string][]label
 	byLabel map[label]map[string]*indexed[T]
-	// anywhere holds the sets whose selectors require no label by value.
+	// anywhere holds the SidecarSets whose selectors require no label by value.
 	anywhere map[string]*indexed[T]
 }
 
@@ -26,19 +26,19 @@ type label struct{ key, value string }
 type indexed[T any] struct {
 	set   string
 	scope Scope
-	kept  T
+	value T
 }
 
-// Put files a set, in place of what was filed under its name.
-func (i *Index[T]) Put(set string, scope Scope, kept T) {
+// Put adds or replaces the value of a SidecarSet.
+func (i *Index[T]) Put(set string, scope Scope, value T) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	if i.filed == nil {
-		i.filed, i.byLabel, i.anywhere = map[string][]label{}, map[label]map[string]*indexed[T]{}, map[string]*indexed[T]{}
+	if i.keys == nil {
+		i.keys, i.byLabel, i.anywhere = map[string][]label{}, map[label]map[string]*indexed[T]{}, map[string]*indexed[T]{}
 	}
 	i.deleteLocked(set)
-	entry, under := &indexed[T]{set, scope, kept}, required(scope.PodSelector())
-	i.filed[set] = under
+	entry, under := &indexed[T]{set, scope, value}, required(scope.PodSelector())
+	i.keys[set] = under
 	if len(under) == 0 {
 		i.anywhere[set] = entry
 	}
@@ -50,7 +50,7 @@ func (i *Index[T]) Put(set string, scope Scope, kept T) {
 	}
 }
 
-// Delete removes a set.
+// Delete removes a SidecarSet.
 func (i *Index[T]) Delete(set string) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -58,18 +58,18 @@ func (i *Index[T]) Delete(set string) {
 }
 
 func (i *Index[T]) deleteLocked(set string) {
-	for _, l := range i.filed[set] {
+	for _, l := range i.keys[set] {
 		delete(i.byLabel[l], set)
 		if len(i.byLabel[l]) == 0 {
 			delete(i.byLabel, l)
 		}
 	}
-	delete(i.filed, set)
+	delete(i.keys, set)
 	delete(i.anywhere, set)
 }
 
-// Matching returns what is kept of the sets that select these labels, ordered by name.
-// Namespaces are not looked at.
+// Matching returns the values of the SidecarSets that select these labels, sorted by name.
+// It ignores namespaces.
 func (i *Index[T]) Matching(podLabels map[string]string) []T {
 	var found []*indexed[T]
 	collect := func(sets map[string]*indexed[T]) {
@@ -86,15 +86,15 @@ func (i *Index[T]) Matching(podLabels map[string]string) []T {
 	}
 	i.mu.RUnlock()
 	slices.SortFunc(found, func(a, b *indexed[T]) int { return strings.Compare(a.set, b.set) })
-	kept := make([]T, len(found))
+	values := make([]T, len(found))
 	for n, entry := range found {
-		kept[n] = entry.kept
+		values[n] = entry.value
 	}
-	return kept
+	return values
 }
 
-// required returns labels of which a pod must carry one: those of a single
-// requirement, so that a set is found at most once.
+// required returns labels of which a pod must have one. They are of a single requirement,
+// so that a lookup finds a SidecarSet at most once.
 func required(selector labels.Selector) []label {
 	requirements, _ := selector.Requirements()
 	var fewest []label

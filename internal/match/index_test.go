@@ -48,7 +48,7 @@ func TestTheIndexFindsWhatAScanFindsAndKeepsNothingOfDeletedSets(t *testing.T) {
 	for name := range scopes {
 		index.Delete(name)
 	}
-	assert.Empty(t, index.filed)
+	assert.Empty(t, index.keys)
 	assert.Empty(t, index.byLabel)
 	assert.Empty(t, index.anywhere)
 }

@@ -1,3 +1,4 @@
+// Package match decides which pods a SidecarSet applies to (SPEC §3).
 package match
 
 import (
@@ -11,17 +12,17 @@ import (
 	"github.com/outrigger/outrigger/api/v1alpha1"
 )
 
-// Scope is the compiled selection of one set: pods by label, in one namespace
-// or in namespaces by label.
+// Scope is the compiled selection of a SidecarSet: pods by label, in one namespace or in
+// namespaces by label.
 type Scope struct {
 	pods       labels.Selector
 	namespace  string
 	namespaces labels.Selector
 }
 
-// NewScope compiles the selectors of a spec. A missing or empty pod selector
-// matches nothing. Beside an error stands the scope of what can be read: whatever
-// the set could match is in it.
+// NewScope compiles the selectors of a spec. A missing or empty pod selector matches
+// nothing. On an error, the scope holds the requirements that can be read: it includes every
+// pod that the SidecarSet could match.
 func NewScope(spec *v1alpha1.SidecarSetSpec) (Scope, error) {
 	scope := Scope{pods: labels.Nothing(), namespace: spec.Namespace}
 	var errs []error
@@ -48,7 +49,7 @@ func MatchesNothing(selector *metav1.LabelSelector) bool {
 	return selector == nil || len(selector.MatchLabels)+len(selector.MatchExpressions) == 0
 }
 
-// compile leaves out the requirements that cannot be read, and returns the error of the first.
+// compile omits requirements that cannot be read, and returns the error of the first one.
 func compile(selector *metav1.LabelSelector) (labels.Selector, error) {
 	compiled, err := metav1.LabelSelectorAsSelector(selector)
 	if err == nil {
@@ -70,7 +71,7 @@ func compile(selector *metav1.LabelSelector) (labels.Selector, error) {
 	return readable, err
 }
 
-// Labels reports whether the pod's labels are selected.
+// Labels reports whether the scope selects the labels of a pod.
 func (s Scope) Labels(podLabels map[string]string) bool {
 	return s.pods.Matches(labels.Set(podLabels))
 }
@@ -81,8 +82,7 @@ func (s Scope) PodSelector() labels.Selector { return s.pods }
 // OneNamespace is the only namespace of the scope, or empty.
 func (s Scope) OneNamespace() string { return s.namespace }
 
-// NeedsNamespaceLabels reports whether Namespace has to be asked with the
-// namespace's labels.
+// NeedsNamespaceLabels reports whether Namespace needs the labels of the namespace.
 func (s Scope) NeedsNamespaceLabels() bool { return s.namespaces != nil }
 
 // Namespace reports whether a namespace, with these labels, is in scope.
@@ -93,28 +93,29 @@ func (s Scope) Namespace(name string, namespaceLabels map[string]string) bool {
 	return s.namespaces == nil || s.namespaces.Matches(labels.Set(namespaceLabels))
 }
 
-// Covers reports whether the webhook is called for the pods of a namespace with these
-// labels, never for those of the system namespace, and the scope takes them.
+// Covers reports whether a namespace with these labels is in scope and the webhook is called
+// for its pods. The webhook is never called for pods of the system namespace.
 func (s Scope) Covers(name string, namespaceLabels map[string]string, systemNamespace string) bool {
 	return name != systemNamespace && namespaceLabels[v1alpha1.InjectionLabel] != v1alpha1.InjectionDisabled &&
 		s.Namespace(name, namespaceLabels)
 }
 
-// Active reports whether a pod counts: one that has ended or is being deleted, or
-// that mirrors a static pod, is never counted or upgraded.
+// Active reports whether a pod counts. Pods that have ended, are being deleted or mirror a
+// static pod are never counted or upgraded.
 func Active(pod *corev1.Pod) bool {
 	return pod.DeletionTimestamp == nil && !Mirror(pod) &&
 		pod.Status.Phase != corev1.PodSucceeded && pod.Status.Phase != corev1.PodFailed
 }
 
-// Critical reports whether nodes need a pod to become ready, so that the webhook is never
-// asked about it (SPEC §4.13).
+// Critical reports whether nodes or the control plane may need a pod before the webhook can
+// run. The webhook is never called for it (SPEC §4.13).
 func Critical(pod *corev1.Pod) bool {
-	return pod.Namespace == metav1.NamespaceSystem && pod.Spec.PriorityClassName == "system-node-critical"
+	class := pod.Spec.PriorityClassName
+	return pod.Namespace == metav1.NamespaceSystem && (class == "system-node-critical" || class == "system-cluster-critical")
 }
 
-// Mirror reports whether a pod only shows a static pod of a node: the kubelet runs
-// that from a file, and changes nothing in it.
+// Mirror reports whether a pod is the mirror of a static pod. The kubelet runs a static pod
+// from a file and ignores changes of its mirror.
 func Mirror(pod *corev1.Pod) bool {
 	_, mirrors := pod.Annotations[corev1.MirrorPodAnnotationKey]
 	return mirrors

@@ -59,7 +59,8 @@ func TestSpec4_13_CriticalPodsOfKubeSystemAreNotAskedAbout(t *testing.T) {
 		return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: namespace}, Spec: corev1.PodSpec{PriorityClassName: class}}
 	}
 	assert.True(t, Critical(pod("kube-system", "system-node-critical")))
-	assert.False(t, Critical(pod("kube-system", "system-cluster-critical")))
+	assert.True(t, Critical(pod("kube-system", "system-cluster-critical")), "konnectivity agents, cloud controllers")
+	assert.False(t, Critical(pod("kube-system", "")))
 	assert.False(t, Critical(pod("web", "system-node-critical")))
 }
 

@@ -6,12 +6,11 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/outrigger/outrigger/internal/policy"
 	"github.com/outrigger/outrigger/internal/record"
 )
 
-// containerChange is a container that an upgrade changed, and its status before
-// the change and now.
+// containerChange is a container that an upgrade changed, with its status before the change
+// and now.
 type containerChange struct {
 	container *corev1.Container
 	status    *corev1.ContainerStatus
@@ -19,43 +18,51 @@ type containerChange struct {
 	patched   time.Time
 }
 
-// takenChain reports whether the kubelet has taken a change (SPEC §7,
-// "consistent").
-func takenChain() policy.Chain[*containerChange, bool] {
-	return policy.Chain[*containerChange, bool]{
-		{When: (*containerChange).notCreated, Then: false},
-		{When: (*containerChange).runsTheImage, Then: true},
-		{When: (*containerChange).restarted, Then: true},
-		{When: (*containerChange).imageUnrecorded, Then: false},
-		{When: (*containerChange).imageChanged, Then: true},
-		{When: (*containerChange).restartsRecorded, Then: false},
-		{When: (*containerChange).startedLater, Then: true},
+// observed reports whether the kubelet has observed the change (SPEC §7, "consistent").
+func (c *containerChange) observed() bool {
+	switch {
+	case c.status == nil || c.status.ImageID == "":
+		// The kubelet has not created the container. It reports the image that it was
+		// asked for.
+		return false
+	case c.before.RestartCount != nil && c.status.RestartCount != *c.before.RestartCount:
+		// A recreated node may have lost the count.
+		return true
+	case c.before.ImageID == "":
+		// The container did not exist before the change. With the former image it does
+		// not become ready: the kubelet restarts it.
+		return c.runsImage() || c.status.Ready
+	case c.imageChanged():
+		return true
+	case c.before.Image != "" && c.before.Image == c.container.Image:
+		// The change was reverted: nothing restarts the container.
+		return true
+	case c.before.RestartCount != nil:
+		return false
 	}
+	// The records of OpenKruise hold no restart count. Only here a node's clock is
+	// compared with another one.
+	return c.runsImage() || c.status.State.Running != nil && c.status.State.Running.StartedAt.After(c.patched)
 }
 
-// notCreated containers have no imageID: the kubelet then reports the image that
-// it was asked for.
-func (c *containerChange) notCreated() bool { return c.status == nil || c.status.ImageID == "" }
-
-func (c *containerChange) runsTheImage() bool {
+// runsImage proves nothing of a container that existed before the change: the kubelet
+// restarts it when the string of its image changes, even if both name the same image.
+func (c *containerChange) runsImage() bool {
 	return canonicalImage(c.status.Image) == canonicalImage(c.container.Image) || sameDigest(c.status.ImageID, c.container.Image)
 }
 
-func (c *containerChange) restarted() bool {
-	return c.before.RestartCount != nil && c.status.RestartCount > *c.before.RestartCount
-}
-
-// imageUnrecorded proves nothing, since any image differs from an empty record.
-func (c *containerChange) imageUnrecorded() bool { return c.before.ImageID == "" }
-
-func (c *containerChange) imageChanged() bool { return c.status.ImageID != c.before.ImageID }
-
-func (c *containerChange) restartsRecorded() bool { return c.before.RestartCount != nil }
-
-// startedLater is for the records of OpenKruise, which hold no restart count.
-// Here alone a node's clock is compared with another.
-func (c *containerChange) startedLater() bool {
-	return c.status.State.Running != nil && c.status.State.Running.StartedAt.After(c.patched)
+// imageChanged compares digests: the runtime names an image by any of its
+// repositories, and may name another one once that is pulled, without a restart.
+func (c *containerChange) imageChanged() bool {
+	_, before, named := strings.Cut(c.before.ImageID, "@")
+	_, now, still := strings.Cut(c.status.ImageID, "@")
+	switch {
+	case named && still:
+		return now != before
+	case named != still && c.before.RestartCount != nil:
+		return false
+	}
+	return c.status.ImageID != c.before.ImageID
 }
 
 func sameDigest(imageID, image string) bool {
@@ -64,7 +71,7 @@ func sameDigest(imageID, image string) bool {
 	return ok && named && have == want
 }
 
-// canonicalImage writes a short name as runtimes report it: nginx, docker.io/nginx and
+// canonicalImage expands a short name as runtimes do: nginx, docker.io/nginx and
 // index.docker.io/nginx are docker.io/library/nginx:latest.
 func canonicalImage(image string) string {
 	image = strings.TrimPrefix(strings.TrimPrefix(image, "index.docker.io/"), "docker.io/")
@@ -79,9 +86,9 @@ func canonicalImage(image string) string {
 	return image
 }
 
-// StartFailure reports whether the kubelet says of a container that it will not
-// come up by waiting alone, and why. The kubelet alternates between two reasons
-// for an image that it cannot pull; they are reported as one.
+// StartFailure reports whether a container cannot start without a change, and the reason of
+// the kubelet. The kubelet alternates between two reasons for an image that it cannot pull.
+// StartFailure reports both as ImagePullBackOff.
 func StartFailure(status *corev1.ContainerStatus) (reason string, failed bool) {
 	if status == nil || status.State.Waiting == nil {
 		return "", false
@@ -98,3 +105,40 @@ func StartFailure(status *corev1.ContainerStatus) (reason string, failed bool) {
 
 // ImagePullBackOff is the reason of a container whose image cannot be pulled.
 const ImagePullBackOff = "ImagePullBackOff"
+
+// FailedStart is a sidecar's container that the kubelet cannot start.
+type FailedStart struct {
+	Container string
+	// Reason is the reason of the kubelet.
+	Reason string
+	// Image is the image in the spec. The kubelet may still report the image before.
+	Image string
+}
+
+// FailedStart returns the first container of the version that cannot start, or nil. Twins
+// count.
+func (v *Version) FailedStart(pod *corev1.Pod) *FailedStart {
+	for _, sidecar := range v.Sidecars {
+		for _, name := range sidecar.InPod() {
+			reason, failed := StartFailure(Status(pod, name, sidecar.Native))
+			if !failed {
+				continue
+			}
+			found := &FailedStart{Container: name, Reason: reason}
+			if container := Container(pod, name, sidecar.Native); container != nil {
+				found.Image = container.Image
+			}
+			return found
+		}
+	}
+	return nil
+}
+
+// InPod are the names of the sidecar's containers in a pod.
+func (s Sidecar) InPod() []string {
+	if !s.Hot() {
+		return []string{s.Name}
+	}
+	twins := s.Twins()
+	return twins[:]
+}

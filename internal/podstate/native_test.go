@@ -44,7 +44,7 @@ func TestSpec9_1_NativeSidecarsAreReadFromTheStatusesOfInitContainers(t *testing
 		assert.True(t, state.Complete && state.Updated && state.Upgradable, name)
 		assert.Equal(t, c.taken, state.Consistent, name)
 		assert.Equal(t, c.failed, state.Failed, name)
-		assert.Equal(t, !c.taken, state.InFlight(), "%s: a kubelet that takes up nothing holds the slot, whoever serves", name)
+		assert.Equal(t, !c.taken, state.UnavailableByUpgrade(), "%s: a kubelet that takes up nothing holds the slot, whoever serves", name)
 	}
 }
 

@@ -1,3 +1,5 @@
+// Package podstate compares a pod with a version of a SidecarSet: whether it holds the
+// sidecars, is updated, runs the images of its newest upgrade, and is ready (SPEC §3, §7).
 package podstate
 
 import (
@@ -6,7 +8,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/outrigger/outrigger/api/v1alpha1"
 	"github.com/outrigger/outrigger/internal/record"
@@ -14,49 +15,52 @@ import (
 
 // State of a pod towards a version.
 type State struct {
-	// Complete pods hold every sidecar of the set (SPEC §3).
+	// Complete pods hold every sidecar of the SidecarSet (SPEC §3).
 	Complete bool
-	// Updated pods hold the version's hash.
+	// Updated pods hold the hash of the version.
 	Updated bool
 	// Upgradable pods differ from the version in nothing but images.
 	Upgradable bool
-	// Consistent pods run what their newest upgrade asked for.
+	// Consistent pods run the images that their newest upgrade asked for.
 	Consistent bool
-	// Ready pods serve: Running, Ready, and the standby twins are empty.
+	// Ready pods are Running and Ready, and their standby twins are empty.
 	Ready bool
-	// Touched pods were upgraded in place at least once.
-	Touched bool
-	// Moved pods were upgraded in place to the version at hand.
-	Moved bool
+	// UpgradedInPlace pods were upgraded in place at least once.
+	UpgradedInPlace bool
+	// UpgradedToVersion pods were upgraded in place to this version.
+	UpgradedToVersion bool
 	// Failed pods have a container that the newest upgrade changed and that cannot start.
 	Failed bool
-	// Migrating pods hold a standby twin that is yet to be reset; Migrated ones
-	// run everything else as asked, so that it can be (SPEC §7.7).
+	// Migrating pods hold a standby twin that is not reset yet. Migrated pods can be reset:
+	// all their other containers run as asked (SPEC §7.7).
 	Migrating, Migrated bool
-	// FalseConditionDue pods must be given the entry false for the set in their
-	// condition SidecarSetUpgradable; TrueConditionDue ones the entry true.
+	// FalseConditionDue pods lack the entry false for the SidecarSet in their condition
+	// SidecarSetUpgradable; TrueConditionDue pods lack the entry true.
 	FalseConditionDue, TrueConditionDue bool
-	// UnavailableBefore pods were not available when they were upgraded, and
-	// have not been ready since: the upgrade is not what made them so.
+	// UnavailableBefore pods were not available when they were upgraded, and have not been
+	// ready since: the upgrade did not make them unavailable.
 	UnavailableBefore bool
+	// RolloutEnded pods hold content whose rollout has ended. They have been available with
+	// it, so no upgrade makes them unavailable now.
+	RolloutEnded bool
 }
 
-// Settled pods run what they were asked to, and serve.
-func (s State) Settled() bool { return s.Consistent && s.Ready }
+// Converged pods run what their newest upgrade asked for, and are ready.
+func (s State) Converged() bool { return s.Consistent && s.Ready }
 
-// InFlight pods are unavailable because of an upgrade (SPEC §7.5).
-func (s State) InFlight() bool {
-	return (s.Updated || s.Touched) && !s.Settled() && !s.UnavailableBefore
+// UnavailableByUpgrade pods are unavailable because of an upgrade (SPEC §7.5).
+func (s State) UnavailableByUpgrade() bool {
+	return (s.Updated || s.UpgradedInPlace) && !s.Converged() && !s.UnavailableBefore && !s.RolloutEnded
 }
 
-// Waits reports whether a pod may not be upgraded yet: its previous upgrade is
-// still on its way (SPEC §7.2). One that failed may, or no fix could reach it.
+// Waits reports whether a pod cannot be upgraded yet because its previous upgrade is in
+// progress (SPEC §7.2). A failed pod does not wait: a fix has to reach it.
 func (s State) Waits() bool {
 	return !s.Updated && !s.Failed && (!s.Consistent || s.Migrated)
 }
 
-// Of compares a pod with the version. Annotations that cannot be read are an
-// error that names the pod's annotation.
+// Of compares a pod with the version. An annotation that cannot be read is an error that
+// names it.
 func (v *Version) Of(pod *corev1.Pod) (State, error) {
 	read, err := record.Read(pod.Annotations)
 	if err != nil {
@@ -67,48 +71,29 @@ func (v *Version) Of(pod *corev1.Pod) (State, error) {
 
 // OfRecord is Of for a pod whose record was read.
 func (v *Version) OfRecord(pod *corev1.Pod, read *record.Record) State {
-	newest, touched := read.States[v.Set]
+	newest, upgraded := read.States[v.Set]
 	state := State{
-		Complete:   v.complete(pod, read.Active),
-		Updated:    read.Hashes[v.Set].Hash == v.Hash,
-		Upgradable: read.HashesWithoutImage[v.Set].Hash == v.HashWithoutImage,
-		Touched:    touched,
-		Moved:      touched && newest.Revision == v.Hash,
+		Complete:          v.complete(pod, read.Active),
+		Updated:           read.Hashes[v.Set].Hash == v.Hash,
+		Upgradable:        v.Reaches(read.HashesWithoutImage[v.Set].Hash),
+		UpgradedInPlace:   upgraded,
+		UpgradedToVersion: upgraded && newest.Revision == v.Hash,
 	}
 	standbys := v.standbysToReset(pod, read.Active)
 	state.Ready = ready(pod) && len(standbys) == 0
-	state.Consistent, state.Failed = taken(pod, newest)
+	state.RolloutEnded = v.rolloutEnded(read.Hashes[v.Set].Hash, newest, upgraded)
+	pending := Pending(pod, newest)
+	state.Consistent, state.Failed = len(pending) == 0 || state.RolloutEnded, failed(pod, newest)
 	state.Migrating = len(standbys) > 0
-	state.Migrated = state.Migrating && state.Consistent && othersReady(pod, standbys)
-	state.UnavailableBefore = touched && unavailableBefore(pod, v.Set)
+	state.Migrated = state.Migrating && onlyOf(standbys, pending) && othersReady(pod, standbys)
+	state.UnavailableBefore = upgraded && unavailableBefore(pod, v.Set)
 	state.FalseConditionDue, state.TrueConditionDue = conditionDue(pod, v.Set, state)
 	return state
 }
 
-// unavailableBefore compares the kubelet's times with each other alone: the
-// Ready condition's, as recorded with the write, and as it is now. The
-// kubelet moves it whenever the pod becomes ready, or unready.
-func unavailableBefore(pod *corev1.Pod, set string) bool {
-	if ready(pod) {
-		return false
-	}
-	since, recorded := record.UnavailableSince(pod.Annotations, set)
-	transition := ReadyTransition(pod)
-	return recorded && since.Equal(&transition)
-}
-
-// ReadyTransition is when the pod's Ready condition changed last; zero without
-// the condition.
-func ReadyTransition(pod *corev1.Pod) metav1.Time {
-	if condition := readyCondition(pod); condition != nil {
-		return condition.LastTransitionTime
-	}
-	return metav1.Time{}
-}
-
-// Available reports whether an upgrade that is written now takes the pod away:
-// it serves, or an earlier upgrade is why it does not.
-func (s State) Available(pod *corev1.Pod) bool { return ready(pod) || s.InFlight() }
+// Available reports whether an upgrade that is written now makes the pod unavailable: the
+// pod is ready, or an earlier upgrade is the reason that it is not.
+func (s State) Available(pod *corev1.Pod) bool { return ready(pod) || s.UnavailableByUpgrade() }
 
 func (v *Version) complete(pod *corev1.Pod, active map[string]string) bool {
 	for _, s := range v.Sidecars {
@@ -126,9 +111,9 @@ func (v *Version) complete(pod *corev1.Pod, active map[string]string) bool {
 	return true
 }
 
-// TwinVersion is the recorded version of a hot sidecar's container: the
-// resourceVersion of the set that it was upgraded by, and 0 once it was emptied, or
-// if none was recorded. It is not known if somebody has damaged it.
+// TwinVersion returns the recorded version of a twin: the resourceVersion of the SidecarSet
+// that upgraded it, or 0 if the twin is empty or has no record. known is false if the
+// record cannot be read.
 func TwinVersion(pod *corev1.Pod, container string) (version uint64, known bool) {
 	recorded := pod.Annotations[v1alpha1.VersionAnnotationPrefix+container]
 	if recorded == "" {
@@ -138,16 +123,15 @@ func TwinVersion(pod *corev1.Pod, container string) (version uint64, known bool)
 	return version, err == nil
 }
 
-// StandbyToReset is the twin that was active before a recorded switch, and still
-// has to be given the empty image. A standby that holds another empty image than
-// the set's is none.
+// StandbyToReset is the twin that was active before the last switch and does not run the
+// empty image yet. A twin that was emptied with another empty image needs no reset.
 type StandbyToReset struct {
 	Sidecar
 	// Container is the twin's own name.
 	Container string
 }
 
-// StandbysToReset lists those of a pod.
+// StandbysToReset lists the twins of a pod to reset.
 func (v *Version) StandbysToReset(pod *corev1.Pod) ([]StandbyToReset, error) {
 	active, err := record.ActiveContainers(pod.Annotations)
 	if err != nil {
@@ -172,8 +156,8 @@ func (v *Version) standbysToReset(pod *corev1.Pod, active map[string]string) []S
 	return standbys
 }
 
-// othersReady reports whether every container but these, and every native sidecar,
-// is ready.
+// othersReady reports whether every container except the given twins, and every native
+// sidecar, is ready.
 func othersReady(pod *corev1.Pod, but []StandbyToReset) bool {
 	for i := range pod.Spec.Containers {
 		name := pod.Spec.Containers[i].Name
@@ -192,28 +176,35 @@ func othersReady(pod *corev1.Pod, but []StandbyToReset) bool {
 	return true
 }
 
-// taken reports whether every container that the newest upgrade changed runs
-// what it was changed to, and whether one of them cannot start.
-func taken(pod *corev1.Pod, newest record.State) (taken, failed bool) {
-	for name := range newest.LastContainerStatuses {
-		_, status := changed(pod, name)
-		_, stuck := StartFailure(status)
-		failed = failed || stuck
+// onlyOf reports whether all pending changes are of the given twins.
+func onlyOf(standbys []StandbyToReset, pending map[string]record.ContainerStatus) bool {
+	for name := range pending {
+		if !slices.ContainsFunc(standbys, func(t StandbyToReset) bool { return t.Container == name }) {
+			return false
+		}
 	}
-	return len(Pending(pod, newest)) == 0, failed
+	return true
 }
 
-// Pending are the changes of an upgrade that the kubelet has not taken, by container: what
-// ran before, as it was recorded.
+// failed reports whether a container that the newest upgrade changed cannot start.
+func failed(pod *corev1.Pod, newest record.State) bool {
+	for name := range newest.LastContainerStatuses {
+		_, status := changed(pod, name)
+		if _, stuck := StartFailure(status); stuck {
+			return true
+		}
+	}
+	return false
+}
+
+// Pending returns the changes of an upgrade that the kubelet has not observed: the recorded
+// status before the change, by container.
 func Pending(pod *corev1.Pod, newest record.State) map[string]record.ContainerStatus {
 	var pending map[string]record.ContainerStatus
 	for name, before := range newest.LastContainerStatuses {
 		container, status := changed(pod, name)
-		if container == nil {
-			continue
-		}
 		change := containerChange{container: container, status: status, before: before, patched: newest.UpdateTimestamp.Time}
-		if takenChain().Decide(&change) {
+		if container == nil || change.observed() {
 			continue
 		}
 		if pending == nil {
@@ -238,10 +229,11 @@ func ready(pod *corev1.Pod) bool {
 }
 
 func readyCondition(pod *corev1.Pod) *corev1.PodCondition {
-	return findCondition(pod, corev1.PodReady)
+	return Condition(pod, corev1.PodReady)
 }
 
-func findCondition(pod *corev1.Pod, kind corev1.PodConditionType) *corev1.PodCondition {
+// Condition returns a condition of a pod, or nil.
+func Condition(pod *corev1.Pod, kind corev1.PodConditionType) *corev1.PodCondition {
 	for i := range pod.Status.Conditions {
 		if pod.Status.Conditions[i].Type == kind {
 			return &pod.Status.Conditions[i]
@@ -250,7 +242,7 @@ func findCondition(pod *corev1.Pod, kind corev1.PodConditionType) *corev1.PodCon
 	return nil
 }
 
-// ReadySince is when a ready pod became ready; zero when it is not.
+// ReadySince returns when a ready pod became ready, or zero.
 func ReadySince(pod *corev1.Pod) time.Time {
 	condition := readyCondition(pod)
 	if condition == nil || condition.Status != corev1.ConditionTrue {

@@ -1,6 +1,7 @@
 package podstate
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -44,6 +45,7 @@ func TestSpec7_Consistent(t *testing.T) {
 			p.Annotations[v1alpha1.InPlaceUpdateStateAnnotation] = `{"s":{"revision":"new","updateTimestamp":"2024-01-02T12:00:00Z","lastContainerStatuses":{"side":` + value + `}}}`
 		}
 	}
+	unrecorded := state(`{"imageID":"","restartCount":4,"image":"side:v1"}`)
 	for _, c := range []struct {
 		name   string
 		change func(*corev1.Pod, *corev1.ContainerStatus)
@@ -52,16 +54,26 @@ func TestSpec7_Consistent(t *testing.T) {
 		{"untouched status", func(*corev1.Pod, *corev1.ContainerStatus) {}, false},
 		{"no status", func(p *corev1.Pod, _ *corev1.ContainerStatus) { p.Status.ContainerStatuses = nil }, false},
 		{"imageID changed", func(_ *corev1.Pod, s *corev1.ContainerStatus) { s.ImageID = "id-2" }, true},
+		{"imageID changed, of other digests", func(p *corev1.Pod, s *corev1.ContainerStatus) {
+			state(`{"imageID":"docker.io/side@sha256:aa","restartCount":4,"image":"side:v1"}`)(p)
+			s.ImageID = "docker.io/side@sha256:bb"
+		}, true},
 		{"imageID lost", func(_ *corev1.Pod, s *corev1.ContainerStatus) { s.ImageID = "" }, false},
 		{"image reported before there is a container", func(_ *corev1.Pod, s *corev1.ContainerStatus) { s.Image, s.ImageID = "side:v2", "" }, false},
-		{"status image is the spec's, written in full", func(_ *corev1.Pod, s *corev1.ContainerStatus) { s.Image = "docker.io/library/side:v2" }, true},
-		{"spec image without library", func(p *corev1.Pod, s *corev1.ContainerStatus) {
+		{"first start, status image is the spec's, written in full", func(p *corev1.Pod, s *corev1.ContainerStatus) {
+			unrecorded(p)
+			s.Image = "docker.io/library/side:v2"
+		}, true},
+		{"first start, spec image without library", func(p *corev1.Pod, s *corev1.ContainerStatus) {
+			unrecorded(p)
 			p.Spec.Containers[1].Image, s.Image = "docker.io/side:v2", "docker.io/library/side:v2"
 		}, true},
-		{"spec image of the index", func(p *corev1.Pod, s *corev1.ContainerStatus) {
+		{"first start, spec image of the index", func(p *corev1.Pod, s *corev1.ContainerStatus) {
+			unrecorded(p)
 			p.Spec.Containers[1].Image, s.Image = "index.docker.io/team/side:v2", "docker.io/team/side:v2"
 		}, true},
-		{"spec image of another registry", func(p *corev1.Pod, s *corev1.ContainerStatus) {
+		{"first start, spec image of another registry", func(p *corev1.Pod, s *corev1.ContainerStatus) {
+			unrecorded(p)
 			p.Spec.Containers[1].Image, s.Image = "index.example.com/side:v2", "example.com/side:v2"
 		}, false},
 		{"nothing recorded, first start with the old image", func(p *corev1.Pod, s *corev1.ContainerStatus) {
@@ -80,10 +92,13 @@ func TestSpec7_Consistent(t *testing.T) {
 			s.State.Running = &corev1.ContainerStateRunning{StartedAt: metav1.NewTime(patched.Add(time.Second))}
 			state(`{"imageID":""}`)(p)
 		}, false},
-		{"status image equals spec image", func(_ *corev1.Pod, s *corev1.ContainerStatus) { s.Image = "side:v2" }, true},
-		{"digests equal", func(p *corev1.Pod, s *corev1.ContainerStatus) {
+		{"first start, runs another image that has the digest", func(p *corev1.Pod, s *corev1.ContainerStatus) {
+			unrecorded(p)
+			s.Image, s.Ready = "side:v1", true
+		}, true},
+		{"first start, digests equal", func(p *corev1.Pod, s *corev1.ContainerStatus) {
+			unrecorded(p)
 			p.Spec.Containers[1].Image, s.ImageID = "side@sha256:aa", "docker.io/side@sha256:aa"
-			state(`{"imageID":"docker.io/side@sha256:aa"}`)(p)
 		}, true},
 		{"digests differ", func(p *corev1.Pod, s *corev1.ContainerStatus) {
 			p.Spec.Containers[1].Image, s.ImageID = "side@sha256:bb", "docker.io/side@sha256:aa"
@@ -112,8 +127,68 @@ func TestSpec7_Consistent(t *testing.T) {
 			assert.True(t, got.Updated)
 			assert.True(t, got.Upgradable)
 			assert.True(t, got.Complete)
-			assert.Equal(t, !c.want, got.InFlight())
+			assert.Equal(t, !c.want, got.UnavailableByUpgrade())
 		})
+	}
+}
+
+// The kubelet restarts a container when the string of its image changes. That the
+// container runs what the new string names proves nothing if it did so before.
+func TestSpec7_AnImageThatRanAlreadyIsTakenOnlyOnceTheContainerRestarted(t *testing.T) {
+	const digest = "sha256:aa"
+	for _, names := range [][2]string{
+		{"side:v1", "docker.io/library/side:v1"}, {"side:v1", "side:v1@" + digest}, {"side", "side:latest"},
+		{"side:v1@" + digest, "side:v1"}, {"side:v1", "side:v2"},
+	} {
+		before, after := names[0], names[1]
+		of := func(state string, change func(*corev1.Pod, *corev1.ContainerStatus)) State {
+			got, err := version().Of(upgraded(func(p *corev1.Pod, s *corev1.ContainerStatus) {
+				p.Annotations[v1alpha1.InPlaceUpdateStateAnnotation] = `{"s":{"revision":"new","updateTimestamp":"2024-01-02T12:00:00Z","lastContainerStatuses":{"side":` + state + `}}}`
+				p.Spec.Containers[1].Image = after
+				s.Image, s.ImageID, s.RestartCount = canonicalImage(before), "docker.io/library/side@"+digest, 4
+				s.State.Running = &corev1.ContainerStateRunning{StartedAt: metav1.NewTime(patched.Add(-time.Minute))}
+				change(p, s)
+			}))
+			require.NoError(t, err)
+			return got
+		}
+		ours := `{"imageID":"docker.io/library/side@` + digest + `","restartCount":4,"image":"` + before + `"}`
+		earlier := `{"imageID":"docker.io/library/side@` + digest + `","restartCount":4}`
+		theirs := `{"imageID":"docker.io/library/side@` + digest + `"}`
+		for _, state := range []string{ours, earlier} {
+			waits := of(state, func(*corev1.Pod, *corev1.ContainerStatus) {})
+			assert.False(t, waits.Consistent, "%s to %s, by %s", before, after, state)
+			assert.True(t, waits.UnavailableByUpgrade(), "it holds its slot")
+		}
+		for _, state := range []string{ours, earlier} {
+			assert.True(t, of(state, func(_ *corev1.Pod, s *corev1.ContainerStatus) { s.RestartCount = 5 }).Consistent, state)
+			assert.True(t, of(state, func(_ *corev1.Pod, s *corev1.ContainerStatus) { s.RestartCount = 0 }).Consistent, "the node has lost its count")
+		}
+		for _, name := range []string{"mirror.local/side@" + digest, digest} {
+			assert.False(t, of(ours, func(_ *corev1.Pod, s *corev1.ContainerStatus) { s.ImageID = name }).Consistent,
+				"the runtime names the image that runs by another repository: %s", name)
+		}
+		assert.True(t, of(ours, func(_ *corev1.Pod, s *corev1.ContainerStatus) { s.ImageID = "mirror.local/side@sha256:bb" }).Consistent)
+		assert.Equal(t, canonicalImage(before) == canonicalImage(after) || strings.Contains(after, "@"), of(theirs, func(*corev1.Pod, *corev1.ContainerStatus) {}).Consistent,
+			"%s to %s: a record of OpenKruise holds no restart count", before, after)
+		assert.True(t, of(theirs, func(_ *corev1.Pod, s *corev1.ContainerStatus) {
+			s.State.Running.StartedAt = metav1.NewTime(patched.Add(time.Second))
+		}).Consistent, "what OpenKruise recorded holds no restart count")
+		assert.True(t, of(ours, func(p *corev1.Pod, _ *corev1.ContainerStatus) { p.Spec.Containers[1].Image = before }).Consistent,
+			"back to the string that it was started with: nothing restarts")
+	}
+}
+
+func TestSpec7_ANativeSidecarThatRunsTheImageAlreadyIsTakenOnlyOnceItRestarted(t *testing.T) {
+	for restarts, want := range map[int32]bool{4: false, 5: true} {
+		got, err := version().Of(upgraded(func(p *corev1.Pod, s *corev1.ContainerStatus) {
+			p.Annotations[v1alpha1.InPlaceUpdateStateAnnotation] = `{"s":{"lastContainerStatuses":{"side":{"imageID":"x@sha256:aa","restartCount":4,"image":"side:v1"}}}}`
+			p.Spec.InitContainers = []corev1.Container{{Name: "side", Image: "side:v1@sha256:aa", RestartPolicy: new(corev1.ContainerRestartPolicyAlways)}}
+			s.ImageID, s.RestartCount = "x@sha256:aa", restarts
+			p.Spec.Containers, p.Status.InitContainerStatuses, p.Status.ContainerStatuses = nil, p.Status.ContainerStatuses, nil
+		}))
+		require.NoError(t, err)
+		assert.Equal(t, want, got.Consistent, restarts)
 	}
 }
 
@@ -184,7 +259,7 @@ func TestSpec7_5_PodsThatWereNotAvailableCostNothingUntilTheyHaveBeenReady(t *te
 		}))
 		require.NoError(t, err)
 		assert.Equal(t, c.want, got.UnavailableBefore, name)
-		assert.Equal(t, !c.want && c.ready == corev1.ConditionFalse, got.InFlight(), name)
+		assert.Equal(t, !c.want && c.ready == corev1.ConditionFalse, got.UnavailableByUpgrade(), name)
 	}
 }
 
@@ -242,4 +317,19 @@ func TestSpec3_CompletePodsHoldEverySidecar(t *testing.T) {
 	assert.Empty(t, standbys, "the only twin that serves")
 	pod.Annotations = nil
 	assert.False(t, complete(), "active entry missing")
+}
+
+func TestSpec7_2_PodsOfEarlierReleasesAreUpgradable(t *testing.T) {
+	v := version()
+	v.FormerHashWithoutImage = "former"
+	for recorded, want := range map[string]bool{"blank": true, "former": true, "another": false, "": false} {
+		pod := upgraded(func(p *corev1.Pod, _ *corev1.ContainerStatus) {
+			p.Annotations[v1alpha1.HashWithoutImageAnnotation] = `{"s":{"hash":"` + recorded + `"}}`
+		})
+		state, err := v.Of(pod)
+		require.NoError(t, err)
+		assert.Equal(t, want, state.Upgradable, recorded)
+		assert.Equal(t, recorded == "former", v.HeldBefore(recorded), recorded)
+	}
+	assert.False(t, version().HeldBefore(""), "most versions have no former hash")
 }

@@ -2,7 +2,6 @@ package podstate
 
 import (
 	"encoding/json"
-	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -16,21 +15,46 @@ const (
 	ReasonAllSidecarsetUpgradable = "AllSidecarsetUpgradable"
 )
 
-// UpgradableCondition returns the condition SidecarSetUpgradable as it must be in
-// a state of the pod towards a set (SPEC §7.2), and whether that is a change. A
-// pod that never had the condition, and was not upgraded in place, needs none.
-func UpgradableCondition(pod *corev1.Pod, set string, state State, now metav1.Time) (condition corev1.PodCondition, changed bool, err error) {
+// UpgradableCondition returns the condition SidecarSetUpgradable for the state of a pod
+// towards a SidecarSet (SPEC §7.2), and whether it is a change. A pod that never had the
+// condition, and was not upgraded in place, needs none.
+func UpgradableCondition(pod *corev1.Pod, set string, state State, now metav1.Time) (condition corev1.PodCondition, changed bool) {
 	if falseDue, trueDue := conditionDue(pod, set, state); !falseDue && !trueDue {
-		return corev1.PodCondition{}, false, nil
+		return corev1.PodCondition{}, false
 	}
-	before := findCondition(pod, v1alpha1.UpgradableCondition)
+	before := Condition(pod, v1alpha1.UpgradableCondition)
 	entries := upgradableEntries(before)
 	entries[set] = state.Updated || state.Upgradable
-	message, err := json.Marshal(entries)
-	if err != nil {
-		return corev1.PodCondition{}, false, fmt.Errorf("encode condition %s: %w", v1alpha1.UpgradableCondition, err)
+	return conditionOf(before, entries, now), true
+}
+
+// ConditionWithoutSet returns the condition SidecarSetUpgradable without the entry of a
+// deleted SidecarSet, and whether it is a change. An entry true is not wrong, and stays.
+func ConditionWithoutSet(pod *corev1.Pod, set string, now metav1.Time) (condition corev1.PodCondition, changed bool) {
+	before := Condition(pod, v1alpha1.UpgradableCondition)
+	entries := upgradableEntries(before)
+	if can, present := entries[set]; !present || can {
+		return corev1.PodCondition{}, false
 	}
-	condition = corev1.PodCondition{
+	delete(entries, set)
+	return conditionOf(before, entries, now), true
+}
+
+// BlockedSets returns the SidecarSets that cannot upgrade a pod by its condition, in no
+// order.
+func BlockedSets(pod *corev1.Pod) (sets []string) {
+	for set, can := range upgradableEntries(Condition(pod, v1alpha1.UpgradableCondition)) {
+		if !can {
+			sets = append(sets, set)
+		}
+	}
+	return sets
+}
+
+// conditionOf writes the entries. The transition time stays while the status does.
+func conditionOf(before *corev1.PodCondition, entries map[string]bool, now metav1.Time) corev1.PodCondition {
+	message, _ := json.Marshal(entries) // cannot fail
+	condition := corev1.PodCondition{
 		Type: v1alpha1.UpgradableCondition, Status: corev1.ConditionTrue, Reason: ReasonAllSidecarsetUpgradable,
 		Message: string(message), LastTransitionTime: now,
 	}
@@ -42,10 +66,11 @@ func UpgradableCondition(pod *corev1.Pod, set string, state State, now metav1.Ti
 	if before != nil && before.Status == condition.Status {
 		condition.LastTransitionTime = before.LastTransitionTime
 	}
-	return condition, true, nil
+	return condition
 }
 
-// upgradableEntries reads set name → upgradable. What cannot be read is written anew.
+// upgradableEntries reads SidecarSet name → upgradable. A message that cannot be read is
+// replaced.
 func upgradableEntries(condition *corev1.PodCondition) map[string]bool {
 	entries := map[string]bool{}
 	if condition == nil || json.Unmarshal([]byte(condition.Message), &entries) != nil || entries == nil {
@@ -54,16 +79,13 @@ func upgradableEntries(condition *corev1.PodCondition) map[string]bool {
 	return entries
 }
 
-// conditionDue reports which entry of the set the pod's condition lacks: false,
-// when the set cannot upgrade the pod; true, when it can although the condition
-// says otherwise, or when it did and the upgrade is over.
+// conditionDue reports which entry the condition of the pod lacks: false if the SidecarSet
+// cannot upgrade the pod; true if it can although the condition says false, or if it has
+// upgraded the pod in place.
 func conditionDue(pod *corev1.Pod, set string, state State) (falseDue, trueDue bool) {
-	entry, present := upgradableEntries(findCondition(pod, v1alpha1.UpgradableCondition))[set]
+	entry, present := upgradableEntries(Condition(pod, v1alpha1.UpgradableCondition))[set]
 	if !state.Updated && !state.Upgradable {
 		return entry || !present, false
 	}
-	return false, !entry && (present || state.upgraded())
+	return false, !entry && (present || state.Updated && state.UpgradedToVersion)
 }
-
-// upgraded pods hold the version because they were upgraded to it in place.
-func (s State) upgraded() bool { return s.Updated && s.Moved && s.Settled() }

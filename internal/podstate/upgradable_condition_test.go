@@ -4,12 +4,34 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/assert"
-	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/outrigger/outrigger/api/v1alpha1"
 )
+
+// No run of a deleted set looks at the pods any more.
+func TestSpec7_2_TheEntryOfADeletedSetIsRemoved(t *testing.T) {
+	now := metav1.NewTime(patched)
+	for message, want := range map[string]struct {
+		status  corev1.ConditionStatus
+		message string
+	}{
+		`{"gone":false}`:           {"True", `{}`},
+		`{"gone":false,"o":true}`:  {"True", `{"o":true}`},
+		`{"gone":false,"o":false}`: {"False", `{"o":false}`},
+		`{"gone":true,"o":false}`:  {},
+		`{"o":false}`:              {},
+		`damaged`:                  {},
+	} {
+		pod := &corev1.Pod{}
+		pod.Status.Conditions = []corev1.PodCondition{{Type: v1alpha1.UpgradableCondition, Status: corev1.ConditionFalse, Message: message}}
+		condition, changed := ConditionWithoutSet(pod, "gone", now)
+		assert.Equal(t, want.message != "", changed, message)
+		assert.Equal(t, want.status, condition.Status, message)
+		assert.Equal(t, want.message, condition.Message, message)
+	}
+}
 
 func TestSpec7_2_UpgradableCondition(t *testing.T) {
 	earlier, now := metav1.NewTime(patched.Add(-1)), metav1.NewTime(patched)
@@ -19,7 +41,7 @@ func TestSpec7_2_UpgradableCondition(t *testing.T) {
 	condition := func(status corev1.ConditionStatus, reason, message string, at metav1.Time) corev1.PodCondition {
 		return corev1.PodCondition{Type: v1alpha1.UpgradableCondition, Status: status, Reason: reason, Message: message, LastTransitionTime: at}
 	}
-	done := State{Updated: true, Upgradable: true, Moved: true, Consistent: true, Ready: true}
+	done := State{Updated: true, Upgradable: true, UpgradedToVersion: true, Consistent: true, Ready: true}
 	can, cannot := State{Upgradable: true}, State{}
 	for name, c := range map[string]struct {
 		before            *corev1.PodCondition
@@ -30,7 +52,7 @@ func TestSpec7_2_UpgradableCondition(t *testing.T) {
 		"first refusal":                   {nil, cannot, condition("False", ReasonUpdateImmutableField, `{"s":false}`, now), true, false},
 		"never had one, all well":         {nil, can, corev1.PodCondition{}, false, false},
 		"upgraded for the first time":     {nil, done, condition("True", ReasonAllSidecarsetUpgradable, `{"s":true}`, now), false, true},
-		"being upgraded":                  {nil, State{Updated: true, Moved: true, Consistent: true}, corev1.PodCondition{}, false, false},
+		"being upgraded":                  {nil, State{Updated: true, UpgradedToVersion: true}, condition("True", ReasonAllSidecarsetUpgradable, `{"s":true}`, now), false, true},
 		"created with the version":        {nil, State{Updated: true, Consistent: true, Ready: true}, corev1.PodCondition{}, false, false},
 		"upgraded once more":              {having("True", `{"s":true}`), done, corev1.PodCondition{}, false, false},
 		"upgraded, another set was first": {having("True", `{"o":true}`), done, condition("True", ReasonAllSidecarsetUpgradable, `{"o":true,"s":true}`, earlier), false, true},
@@ -45,8 +67,7 @@ func TestSpec7_2_UpgradableCondition(t *testing.T) {
 			if c.before != nil {
 				pod.Status.Conditions = []corev1.PodCondition{*c.before}
 			}
-			got, changed, err := UpgradableCondition(pod, "s", c.state, now)
-			require.NoError(t, err)
+			got, changed := UpgradableCondition(pod, "s", c.state, now)
 			assert.Equal(t, c.falseDue || c.trueDue, changed)
 			assert.Equal(t, c.want, got)
 			falseDue, trueDue := conditionDue(pod, "s", c.state)

@@ -11,20 +11,24 @@ import (
 	"github.com/outrigger/outrigger/internal/revision"
 )
 
-// Version is what pods of one set are compared with.
+// Version is the content of a SidecarSet that pods are compared with.
 type Version struct {
 	Set              string
 	Hash             string
 	HashWithoutImage string
-	// Sidecars are the containers and native sidecars of the set.
+	// FormerHashWithoutImage is revision.FormerHashWithoutImage, or empty.
+	FormerHashWithoutImage string
+	// Sidecars are the containers and native sidecars of the SidecarSet.
 	Sidecars []Sidecar
+	// Good are the contents whose rollout has ended.
+	Good []v1alpha1.GoodRevision
 }
 
 // Sidecar is one container of a version.
 type Sidecar struct {
 	Name  string
 	Image string
-	// EmptyImage is what the standby twin of a hot sidecar holds; empty when cold.
+	// EmptyImage is the image of the standby twin of a hot sidecar; empty for a cold one.
 	EmptyImage string
 	// Native sidecars are init containers with restartPolicy Always.
 	Native bool
@@ -33,10 +37,10 @@ type Sidecar struct {
 // Hot reports whether the sidecar has two twins.
 func (s Sidecar) Hot() bool { return s.EmptyImage != "" }
 
-// Twins are the names of a hot sidecar's two containers.
+// Twins are the names of the two containers of a hot sidecar.
 func (s Sidecar) Twins() [2]string { return [2]string{s.Name + "-1", s.Name + "-2"} }
 
-// Twin is the other one of a hot sidecar's two containers.
+// Twin returns the other one of the two containers of a hot sidecar.
 func (s Sidecar) Twin(name string) string {
 	if twins := s.Twins(); name == twins[0] {
 		return twins[1]
@@ -44,22 +48,27 @@ func (s Sidecar) Twin(name string) string {
 	return s.Twins()[0]
 }
 
-// isTwin reports whether a container is one of a hot sidecar's two.
+// isTwin reports whether a container is one of the two of a hot sidecar.
 func (s Sidecar) isTwin(name string) bool {
 	twins := s.Twins()
 	return name == twins[0] || name == twins[1]
 }
 
-// NewVersion reads the version that a set declares now. The hashes are those
-// that admission wrote; a set without them was stored past admission.
+// NewVersion returns the current version of a SidecarSet. It computes the hashes of the
+// content and ignores hash annotations that differ.
 func NewVersion(set *v1alpha1.SidecarSet) (*Version, error) {
+	set, err := revision.Completed(set)
+	if err != nil {
+		return nil, err
+	}
 	v := &Version{
 		Set:              set.Name,
 		Hash:             set.Annotations[v1alpha1.HashAnnotation],
 		HashWithoutImage: set.Annotations[v1alpha1.HashWithoutImageAnnotation],
+		Good:             set.Status.GoodRevisions,
 	}
-	if v.Hash == "" || v.HashWithoutImage == "" {
-		return nil, fmt.Errorf("SidecarSet %s has no hash annotations: it was stored while the webhook was not consulted; write it again", set.Name)
+	if v.FormerHashWithoutImage, err = revision.FormerHashWithoutImage(&set.Spec); err != nil {
+		return nil, fmt.Errorf("SidecarSet %s: %w", set.Name, err)
 	}
 	for i := range set.Spec.Containers {
 		v.Sidecars = append(v.Sidecars, newSidecar(&set.Spec.Containers[i]))
@@ -80,10 +89,22 @@ func newSidecar(c *v1alpha1.SidecarContainer) Sidecar {
 	return s
 }
 
+// Reaches reports whether a pod with this hash without images differs from the version in
+// nothing but images.
+func (v *Version) Reaches(hashWithoutImage string) bool {
+	return hashWithoutImage == v.HashWithoutImage || v.HeldBefore(hashWithoutImage)
+}
+
+// HeldBefore reports whether an earlier release recorded this hash for the content of the
+// version.
+func (v *Version) HeldBefore(hashWithoutImage string) bool {
+	return hashWithoutImage != "" && hashWithoutImage == v.FormerHashWithoutImage && hashWithoutImage != v.HashWithoutImage
+}
+
 // Hot reports whether any sidecar is upgraded hot.
 func (v *Version) Hot() bool { return slices.ContainsFunc(v.Sidecars, Sidecar.Hot) }
 
-// Names are the sidecars' names, sorted; empty, not nil, when there are none.
+// Names are the sorted names of the sidecars; empty, not nil, if there are none.
 func (v *Version) Names() []string {
 	names := make([]string, 0, len(v.Sidecars))
 	for _, s := range v.Sidecars {
@@ -93,8 +114,8 @@ func (v *Version) Names() []string {
 	return names
 }
 
-// Container finds a container of a pod by name, or a native sidecar. Init
-// containers that end are neither: nobody can run them again (SPEC §9.1).
+// Container finds a container of a pod by name, or a native sidecar. It does not find
+// ordinary init containers: they do not run again (SPEC §9.1).
 func Container(pod *corev1.Pod, name string, native bool) *corev1.Container {
 	containers := pod.Spec.Containers
 	if native {
@@ -108,8 +129,8 @@ func Container(pod *corev1.Pod, name string, native bool) *corev1.Container {
 	return nil
 }
 
-// Natives yields the native sidecars of a pod, its own ones included, and their
-// statuses: nil for what the kubelet did not report yet.
+// Natives yields the native sidecars of a pod, also its own, and their statuses. A status
+// that the kubelet has not reported yet is nil.
 func Natives(pod *corev1.Pod) iter.Seq2[*corev1.Container, *corev1.ContainerStatus] {
 	return func(yield func(*corev1.Container, *corev1.ContainerStatus) bool) {
 		for i := range pod.Spec.InitContainers {
@@ -121,8 +142,8 @@ func Natives(pod *corev1.Pod) iter.Seq2[*corev1.Container, *corev1.ContainerStat
 	}
 }
 
-// Status finds the status of a container of a pod by name; with native, that of
-// an init container.
+// Status finds the status of a container of a pod by name or, with native, of an init
+// container.
 func Status(pod *corev1.Pod, name string, native bool) *corev1.ContainerStatus {
 	statuses := pod.Status.ContainerStatuses
 	if native {

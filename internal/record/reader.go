@@ -6,16 +6,15 @@ import (
 	"github.com/outrigger/outrigger/api/v1alpha1"
 )
 
-// Record is what the annotations of a pod say about the sets injected into it.
+// Record holds the annotations of a pod about its SidecarSets.
 type Record struct {
 	Hashes, HashesWithoutImage Entries
 	States                     States
-	// Active names the active twin of each hot sidecar.
+	// Active is the active twin of each hot sidecar.
 	Active map[string]string
 }
 
-// Read reads the whole record. An annotation that cannot be read is an error that names
-// it.
+// Read reads the record. An annotation that cannot be read is an error that names it.
 func Read(annotations map[string]string) (read *Record, err error) {
 	read = &Record{}
 	if read.Hashes, err = Hashes(annotations); err != nil {
@@ -34,26 +33,22 @@ func Read(annotations map[string]string) (read *Record, err error) {
 }
 
 const (
-	// readerLimit is how many records a Reader remembers before it forgets them all.
-	readerLimit = 1 << 10
-	// longestKnown is the longest record that is remembered, in bytes.
-	longestKnown = 4 << 10
+	// maxRecords is the number of records that a Reader keeps before it drops all.
+	maxRecords = 1 << 10
+	// maxRecordBytes is the size of the largest record that a Reader keeps.
+	maxRecordBytes = 4 << 10
 )
 
-// Reader reads records, those that are written alike once: a pod is looked at with each
-// change of its status, and pods that were upgraded in one second have the same record.
-// The zero value is ready for use, also concurrently. Nobody may change what it returns.
+// Reader decodes equal records once. A plan reads a pod after each change of its status,
+// and pods that were upgraded in the same second have equal records. The zero value is ready
+// for concurrent use. Callers must not change the records.
 type Reader struct {
 	mu    sync.Mutex
 	known map[written]*Record
 }
 
-// written is a record as it is written.
+// written is an encoded record.
 type written struct{ hashes, hashesWithoutImage, states, active string }
-
-func (w *written) bytes() int {
-	return len(w.hashes) + len(w.hashesWithoutImage) + len(w.states) + len(w.active)
-}
 
 // Read is the function of the same name.
 func (r *Reader) Read(annotations map[string]string) (*Record, error) {
@@ -68,12 +63,12 @@ func (r *Reader) Read(annotations map[string]string) (*Record, error) {
 		return known, nil
 	}
 	read, err := Read(annotations)
-	if err != nil || w.bytes() > longestKnown {
+	if err != nil || len(w.hashes)+len(w.hashesWithoutImage)+len(w.states)+len(w.active) > maxRecordBytes {
 		return read, err
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.known == nil || len(r.known) >= readerLimit {
+	if r.known == nil || len(r.known) >= maxRecords {
 		r.known = map[written]*Record{}
 	}
 	r.known[w] = read

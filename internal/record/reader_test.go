@@ -27,7 +27,7 @@ func TestAReaderReadsWhatReadDoes(t *testing.T) {
 			annotated(`{"a":{"hash":"1"}}`, `{"a":{"revision":"2"}}`, `{"side":"side-1"}`),
 			annotated(`{"a":{"hash":"1"}}`, `{"a":{"revision":"1"}}`, `{"side":"side-2"}`),
 			annotated(`{"a":{"hash":"2"}}`, "", ""),
-			annotated(`{"a":{"hash":"`+strings.Repeat("x", longestKnown)+`"}}`, "", ""),
+			annotated(`{"a":{"hash":"`+strings.Repeat("x", maxRecordBytes)+`"}}`, "", ""),
 		} {
 			want, err := Read(annotations)
 			require.NoError(t, err)
@@ -53,9 +53,9 @@ func TestAReaderDecodesOnceAndRemembersSoMany(t *testing.T) {
 	again, err := reader.Read(one)
 	require.NoError(t, err)
 	assert.Same(t, first, again)
-	for i := range 2 * readerLimit {
+	for i := range 2 * maxRecords {
 		_, err := reader.Read(annotated(fmt.Sprintf(`{"a":{"hash":"%d"}}`, i), "", ""))
 		require.NoError(t, err)
 	}
-	assert.LessOrEqual(t, len(reader.known), readerLimit)
+	assert.LessOrEqual(t, len(reader.known), maxRecords)
 }

@@ -1,10 +1,11 @@
+// Package record is the only codec of the annotations that SidecarSets write into pods
+// (SPEC §2).
 package record
 
 import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 
@@ -13,7 +14,7 @@ import (
 	"github.com/outrigger/outrigger/api/v1alpha1"
 )
 
-// Entry says which version of a set a pod holds.
+// Entry is the version of a SidecarSet that a pod holds.
 type Entry struct {
 	UpdateTimestamp metav1.Time `json:"updateTimestamp"`
 	Hash            string      `json:"hash"`
@@ -24,44 +25,55 @@ type Entry struct {
 	ControllerRevision string `json:"controllerRevision,omitempty"`
 }
 
-// Entries maps a set's name to what the pod holds of it.
+// Entries maps the name of a SidecarSet to its entry.
 type Entries map[string]Entry
 
-// State says what an in-place upgrade changed.
+// State records an in-place upgrade.
 type State struct {
 	Revision        string      `json:"revision"`
 	UpdateTimestamp metav1.Time `json:"updateTimestamp"`
-	// LastContainerStatuses holds the changed containers as they were before.
+	// LastContainerStatuses are the changed containers before the change.
 	LastContainerStatuses map[string]ContainerStatus `json:"lastContainerStatuses"`
+	// SidecarSetVersion is the resourceVersion of the SidecarSet of the upgrade. OpenKruise
+	// does not write it.
+	SidecarSetVersion string `json:"sidecarSetVersion,omitempty"`
 }
 
-// ContainerStatus is what a container ran.
+// Ours reports whether Outrigger wrote the state, not OpenKruise.
+func (s State) Ours() bool {
+	for _, before := range s.LastContainerStatuses {
+		if before.RestartCount != nil {
+			return true
+		}
+	}
+	return s.SidecarSetVersion != ""
+}
+
+// ContainerStatus is the status of a container before a change. OpenKruise writes only the
+// ImageID.
 type ContainerStatus struct {
 	ImageID string `json:"imageID"`
-	// RestartCount shows a restart even where the new image has the same ID.
-	// States that OpenKruise wrote lack it.
+	// RestartCount shows a restart even if the new image has the same ID.
 	RestartCount *int32 `json:"restartCount,omitempty"`
+	// Image is the image string that the container was started with.
+	Image string `json:"image,omitempty"`
 }
 
-// States maps a set's name to its newest in-place upgrade of the pod.
+// States maps the name of a SidecarSet to its newest in-place upgrade of the pod.
 type States map[string]State
 
 // Hashes reads the entries of HashAnnotation. A missing annotation is empty.
 func Hashes(annotations map[string]string) (Entries, error) {
-	return entries(annotations, v1alpha1.HashAnnotation)
+	return decode[Entries](annotations, v1alpha1.HashAnnotation)
 }
 
 // HashesWithoutImage reads the entries of HashWithoutImageAnnotation.
 func HashesWithoutImage(annotations map[string]string) (Entries, error) {
-	return entries(annotations, v1alpha1.HashWithoutImageAnnotation)
+	return decode[Entries](annotations, v1alpha1.HashWithoutImageAnnotation)
 }
 
-func entries(annotations map[string]string, key string) (Entries, error) {
-	return decode[Entries](annotations, key)
-}
-
-// UnmarshalJSON also reads the older form of an entry, the bare hash. A pod may
-// hold entries of both forms.
+// UnmarshalJSON also reads the older form of an entry, a bare hash. A pod may hold entries
+// of both forms.
 func (e *Entry) UnmarshalJSON(data []byte) error {
 	if len(data) > 0 && data[0] == '"' {
 		*e = Entry{}
@@ -76,14 +88,14 @@ func InPlaceStates(annotations map[string]string) (States, error) {
 	return decode[States](annotations, v1alpha1.InPlaceUpdateStateAnnotation)
 }
 
-// ActiveContainers reads which twin of each hot sidecar is active.
+// ActiveContainers reads the active twin of each hot sidecar.
 func ActiveContainers(annotations map[string]string) (map[string]string, error) {
 	return decode[map[string]string](annotations, v1alpha1.WorkingHotUpgradeContainerAnnotation)
 }
 
-// UnavailableSince reads since when a pod had not been ready when a set
-// upgraded it, as its Ready condition said (SPEC §7.5). What cannot be read is
-// taken for absent: the pod counts as unavailable because of the upgrade.
+// UnavailableSince reads the transition time of the Ready condition of a pod that was not
+// ready when a SidecarSet upgraded it (SPEC §7.5). An annotation that cannot be read counts
+// as absent: the pod is unavailable because of the upgrade.
 func UnavailableSince(annotations map[string]string, set string) (since metav1.Time, recorded bool) {
 	all, err := decode[map[string]metav1.Time](annotations, v1alpha1.UnavailableSinceAnnotation)
 	if err != nil {
@@ -93,9 +105,8 @@ func UnavailableSince(annotations map[string]string, set string) (since metav1.T
 	return since, recorded
 }
 
-// WithUnavailableSince returns the value of that annotation with the entry of a
-// set replaced, or removed when since is nil. changed is false when it stays as
-// it is written.
+// WithUnavailableSince returns the value of that annotation with the entry of a SidecarSet
+// replaced, or removed if since is nil. changed is false if the value stays the same.
 func WithUnavailableSince(annotations map[string]string, set string, since *metav1.Time) (value string, changed bool, err error) {
 	const key = v1alpha1.UnavailableSinceAnnotation
 	all, err := decode[map[string]metav1.Time](annotations, key)
@@ -131,7 +142,7 @@ func decode[M ~map[string]V, V any](annotations map[string]string, key string) (
 
 var errNull = errors.New("a JSON object is expected, not null")
 
-// InjectedSets reads the names of the sets injected into a pod.
+// InjectedSets reads the names of the SidecarSets that are injected into a pod.
 func InjectedSets(annotations map[string]string) []string {
 	value := annotations[v1alpha1.InjectedListAnnotation]
 	if value == "" {
@@ -140,7 +151,7 @@ func InjectedSets(annotations map[string]string) []string {
 	return strings.Split(value, ",")
 }
 
-// Injected reports whether the pod's list names a set.
+// Injected reports whether the list of a pod names a SidecarSet.
 func Injected(annotations map[string]string, set string) bool {
 	for name := range strings.SplitSeq(annotations[v1alpha1.InjectedListAnnotation], ",") {
 		if name == set {
@@ -152,19 +163,10 @@ func Injected(annotations map[string]string, set string) bool {
 
 // FormatInjectedSets writes names sorted, each once.
 func FormatInjectedSets(names []string) string {
-	sorted := slices.Sorted(maps.Keys(setOf(names)))
-	return strings.Join(sorted, ",")
+	return strings.Join(slices.Compact(slices.Sorted(slices.Values(names))), ",")
 }
 
-func setOf(names []string) map[string]struct{} {
-	set := make(map[string]struct{}, len(names))
-	for _, name := range names {
-		set[name] = struct{}{}
-	}
-	return set
-}
-
-// Format writes an annotation's value. Keys come out sorted.
+// Format encodes the value of an annotation with sorted keys.
 func Format[V any](value map[string]V) (string, error) {
 	encoded, err := json.Marshal(value)
 	if err != nil {
@@ -173,8 +175,8 @@ func Format[V any](value map[string]V) (string, error) {
 	return string(encoded), nil
 }
 
-// With returns the value of an annotation of entries with those of some sets
-// replaced. Entries of other sets stay as they are written, byte for byte.
+// With returns the value of an annotation with the entries of some SidecarSets replaced.
+// Other entries stay the same, byte for byte.
 func With[E any](annotations map[string]string, key string, entries map[string]E) (string, error) {
 	all, err := decode[map[string]json.RawMessage](annotations, key)
 	if err != nil {

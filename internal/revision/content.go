@@ -12,9 +12,9 @@ import (
 	"github.com/outrigger/outrigger/api/v1alpha1"
 )
 
-// content is the part of a set that a revision records. The shape is that of
-// the revisions that clusters in use hold today: all keys, null when unset, and
-// a marker, or whoever applies it as a patch would merge it into what is there.
+// content is the part of a SidecarSet that a revision records, in the form of existing
+// revisions: all keys, null if unset, and a marker that makes a patch replace instead of
+// merge.
 type content struct {
 	Spec *marked `json:"spec"`
 }
@@ -34,8 +34,8 @@ type versioned struct {
 	PatchPodMetadata []v1alpha1.SidecarSetPatchPodMetadata `json:"patchPodMetadata"`
 }
 
-// brief is versioned without what is not set. Revisions were recorded like this
-// once, and are still named after it.
+// brief is versioned without unset keys. It was the former content of revisions, and names
+// of revisions still depend on it.
 type brief struct {
 	Volumes          []corev1.Volume                       `json:"volumes,omitempty"`
 	Containers       []v1alpha1.SidecarContainer           `json:"containers,omitempty"`
@@ -56,7 +56,7 @@ func versionedPart(spec *v1alpha1.SidecarSetSpec) versioned {
 	}
 }
 
-// orNull makes a list that is empty one that is not set.
+// orNull returns nil for an empty list.
 func orNull[T any](list []T) []T {
 	if len(list) == 0 {
 		return nil
@@ -64,13 +64,13 @@ func orNull[T any](list []T) []T {
 	return list
 }
 
-// Content is what a revision of the spec records (SPEC §6), as JSON. Equal
-// specs give equal bytes.
+// Content is the recorded content of a revision (SPEC §6), as JSON. Equal specs give equal
+// bytes.
 func Content(spec *v1alpha1.SidecarSetSpec) ([]byte, error) {
 	return encoded(content{Spec: &marked{replaceMarker, versionedPart(spec)}})
 }
 
-// briefContent is what revisions are named after.
+// briefContent is the input of the names of revisions.
 func briefContent(spec *v1alpha1.SidecarSetSpec) ([]byte, error) {
 	return encoded(map[string]brief{"spec": brief(versionedPart(spec))})
 }
@@ -83,8 +83,8 @@ func encoded(part any) ([]byte, error) {
 	return data, nil
 }
 
-// Restore writes recorded content over a spec; fields that no revision records
-// stay (SPEC §4.11). Keys it does not know are skipped. onto is unchanged on an error.
+// Restore replaces the recorded fields of a spec (SPEC §4.11). It ignores unknown keys, and
+// does not change the spec on an error.
 func Restore(data []byte, onto *v1alpha1.SidecarSetSpec) error {
 	recorded, err := decode(data)
 	if err != nil {
@@ -98,8 +98,8 @@ func Restore(data []byte, onto *v1alpha1.SidecarSetSpec) error {
 	return nil
 }
 
-// Equal reports whether two recorded contents mean the same, however they are
-// written. Content that cannot be read equals only itself.
+// Equal reports whether two recorded contents have the same meaning. Content that cannot be
+// read equals only itself.
 func Equal(a, b []byte) bool {
 	if bytes.Equal(a, b) {
 		return true

@@ -1,3 +1,5 @@
+// Package revision knows the versions of a SidecarSet: hashes, recorded content, and when two
+// versions are equal (SPEC §2, §6).
 package revision
 
 import (
@@ -5,26 +7,38 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/rand"
 
 	"github.com/outrigger/outrigger/api/v1alpha1"
+	"github.com/outrigger/outrigger/internal/defaults"
 )
 
-// Hash of the containers of a defaulted spec (SPEC §2). Init containers count
-// when at least one of them is a native sidecar.
+// Hash is the hash of the containers of a defaulted spec (SPEC §2). It covers the init
+// containers if at least one of them is a native sidecar.
 func Hash(spec *v1alpha1.SidecarSetSpec) (string, error) {
 	return hashOf(spec.Containers, spec.InitContainers)
 }
 
-// HashWithoutImage is Hash with every image blanked: two specs that share it
-// differ in nothing but images, so one can be reached from the other in place.
+// HashWithoutImage is Hash with empty images. Two specs with the same HashWithoutImage differ
+// in nothing but images: an in-place upgrade is possible.
 func HashWithoutImage(spec *v1alpha1.SidecarSetSpec) (string, error) {
 	return hashOf(withoutImages(spec.Containers), withoutImages(spec.InitContainers))
 }
 
-// IsNativeSidecar reports whether an init container keeps running beside the app.
+// FormerHashWithoutImage is the HashWithoutImage of earlier releases, which hashed probes
+// with the defaults of pods. It is empty if the spec has no such probes.
+func FormerHashWithoutImage(spec *v1alpha1.SidecarSetSpec) (string, error) {
+	open := func(c v1alpha1.SidecarContainer) bool { return defaults.HasPodProbes(&c.Container) }
+	if !slices.ContainsFunc(spec.Containers, open) && !slices.ContainsFunc(spec.InitContainers, open) {
+		return "", nil
+	}
+	return hashOf(withoutImages(defaults.PodProbes(spec.Containers)), withoutImages(defaults.PodProbes(spec.InitContainers)))
+}
+
+// IsNativeSidecar reports whether an init container runs beside the app.
 func IsNativeSidecar(c *corev1.Container) bool {
 	return c.RestartPolicy != nil && *c.RestartPolicy == corev1.ContainerRestartPolicyAlways
 }

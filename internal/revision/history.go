@@ -9,11 +9,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/outrigger/outrigger/api/v1alpha1"
+	"github.com/outrigger/outrigger/internal/defaults"
 	"github.com/outrigger/outrigger/internal/record"
 )
-
-// DefaultHistoryLimit is how many revisions are kept when a set names no number (SPEC §1).
-const DefaultHistoryLimit = 10
 
 // Sort orders revisions from the oldest to the newest.
 func Sort(revisions []*appsv1.ControllerRevision) {
@@ -26,8 +24,7 @@ func Sort(revisions []*appsv1.ControllerRevision) {
 	})
 }
 
-// Find returns the newest of the sorted revisions that records this content,
-// or nil.
+// Find returns the newest of the sorted revisions with this content, or nil.
 func Find(sorted []*appsv1.ControllerRevision, data []byte) *appsv1.ControllerRevision {
 	for _, candidate := range slices.Backward(sorted) {
 		if Equal(candidate.Data.Raw, data) {
@@ -37,8 +34,8 @@ func Find(sorted []*appsv1.ControllerRevision, data []byte) *appsv1.ControllerRe
 	return nil
 }
 
-// NumberFor is the number that makes a revision the newest of the sorted ones:
-// its own if it is that already. A nil revision is one yet to be created.
+// NumberFor returns the number that makes a revision the newest of the sorted ones. The
+// newest revision keeps its number. A nil revision is a new one.
 func NumberFor(revision *appsv1.ControllerRevision, sorted []*appsv1.ControllerRevision) int64 {
 	if len(sorted) == 0 {
 		return 1
@@ -50,15 +47,14 @@ func NumberFor(revision *appsv1.ControllerRevision, sorted []*appsv1.ControllerR
 	return newest.Revision + 1
 }
 
-// Expendable picks the oldest of the sorted revisions that the history limit
-// no longer keeps: never the current one, one that a pod was made from, or one
-// that is pinned for injection (SPEC §6).
+// Expendable returns the oldest of the sorted revisions beyond the history limit, except for
+// the current revision, revisions of pods, and the revision that injection is pinned to (SPEC
+// §6).
 func Expendable(set *v1alpha1.SidecarSet, sorted []*appsv1.ControllerRevision, current string, pods []*corev1.Pod) []*appsv1.ControllerRevision {
 	excess := len(sorted) - historyLimit(set)
 	if excess <= 0 {
 		return nil
 	}
-	// A pin to nothing keeps nothing.
 	pinned, _ := FindPinned(set, sorted)
 	used := usedBy(pods, set.Name, sorted)
 	var expendable []*appsv1.ControllerRevision
@@ -75,16 +71,16 @@ func Expendable(set *v1alpha1.SidecarSet, sorted []*appsv1.ControllerRevision, c
 
 func historyLimit(set *v1alpha1.SidecarSet) int {
 	if set.Spec.RevisionHistoryLimit == nil {
-		return DefaultHistoryLimit
+		return defaults.HistoryLimit
 	}
 	return max(int(*set.Spec.RevisionHistoryLimit), 1)
 }
 
-// usage is what pods say they were made from.
+// usage holds the revisions of pods.
 type usage struct {
 	names map[string]bool
-	// hashes come from pods whose entry names no revision of their hash: the name may have
-	// been told before the revision was made, and it got another.
+	// hashes are of pods whose entry names no revision with their hash: the webhook may have
+	// predicted a name, and the revision got another one.
 	hashes map[string]bool
 }
 
@@ -95,7 +91,6 @@ func usedBy(pods []*corev1.Pod, set string, all []*appsv1.ControllerRevision) us
 	}
 	used := usage{names: map[string]bool{}, hashes: map[string]bool{}}
 	for i := range pods {
-		// Annotations that cannot be read name no revision.
 		entries, err := record.Hashes(pods[i].Annotations)
 		if err != nil {
 			continue

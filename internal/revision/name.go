@@ -16,10 +16,9 @@ import (
 // OwnerKind is the kind that owns revisions.
 const OwnerKind = "SidecarSet"
 
-// Name of the ControllerRevision that a set's present content gets when it is
-// first registered: <set>-<hash> (SPEC §6). status.collisionCount goes into the
-// hash. Content that was registered before, under another count or by another
-// controller, keeps its name: see Find.
+// Name returns the name of a new ControllerRevision of the current content: <set>-<hash>
+// (SPEC §6). The hash covers status.collisionCount. Content that is registered already, under
+// another count or by another controller, keeps its name: see Find.
 func Name(set *v1alpha1.SidecarSet) (string, error) {
 	data, err := briefContent(&set.Spec)
 	if err != nil {
@@ -33,8 +32,8 @@ func Name(set *v1alpha1.SidecarSet) (string, error) {
 	return set.Name + "-" + rand.SafeEncodeString(strconv.FormatUint(uint64(hash.Sum32()), 10)), nil
 }
 
-// New builds the ControllerRevision of a set's present content (SPEC §6). The
-// set owns it, so that it is collected once the set is gone.
+// New builds the ControllerRevision of the current content (SPEC §6). The SidecarSet owns it,
+// so that it is garbage-collected with the SidecarSet.
 func New(set *v1alpha1.SidecarSet, namespace string, number int64) (*appsv1.ControllerRevision, error) {
 	data, err := Content(&set.Spec)
 	if err != nil {
@@ -52,9 +51,9 @@ func New(set *v1alpha1.SidecarSet, namespace string, number int64) (*appsv1.Cont
 	return built, nil
 }
 
-// MakeLatest makes a revision the set's latest one: number, owner, labels and hash
-// annotations (SPEC §6). The custom versions it is known by stay: somebody may
-// have pinned one. Doing so twice changes nothing.
+// MakeLatest makes a revision the latest one of a SidecarSet: number, owner, labels and hash
+// annotations (SPEC §6). It keeps the custom versions of the revision, because injection may
+// be pinned to one. A second call changes nothing.
 func MakeLatest(on *appsv1.ControllerRevision, set *v1alpha1.SidecarSet, number int64) {
 	on.Revision = number
 	Adopt(on, set)
@@ -65,8 +64,8 @@ func MakeLatest(on *appsv1.ControllerRevision, set *v1alpha1.SidecarSet, number 
 	}
 }
 
-// Adopt makes the set the controller of a revision that has none, or whose
-// controller was an earlier set of the same name.
+// Adopt makes a SidecarSet the controller of a revision without controller, or of a deleted
+// SidecarSet of the same name.
 func Adopt(on *appsv1.ControllerRevision, set *v1alpha1.SidecarSet) {
 	if metav1.IsControlledBy(on, set) {
 		return
@@ -92,8 +91,8 @@ func with(onto map[string]string, key, value string) map[string]string {
 	return onto
 }
 
-// Current names the revision that holds the set's content now: the one that
-// the operator registered it under, or is about to.
+// Current returns the name of the revision of the current content: the registered name, or
+// the name that the operator will register.
 func Current(set *v1alpha1.SidecarSet) (string, error) {
 	if status := &set.Status; status.ObservedGeneration == set.Generation && status.LatestRevision != "" {
 		return status.LatestRevision, nil

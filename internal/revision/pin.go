@@ -1,6 +1,7 @@
 package revision
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -12,11 +13,11 @@ import (
 	"github.com/outrigger/outrigger/api/v1alpha1"
 )
 
-// ErrNoSuchRevision is a pin to a revision that is not there.
+// ErrNoSuchRevision is the error of a pin to a missing revision.
 var ErrNoSuchRevision = errors.New("it does not exist; correct spec.injectionStrategy.revision, or create that version again")
 
-// Pin returns what injection is pinned to: the name of a revision or, without one,
-// a custom version. Both are empty when neither is given.
+// Pin returns the pin of injection: the name of a revision or, without a name, a custom
+// version. Both are empty without a pin.
 func Pin(set *v1alpha1.SidecarSet) (name, version string) {
 	pin := set.Spec.InjectionStrategy.Revision
 	switch {
@@ -30,9 +31,22 @@ func Pin(set *v1alpha1.SidecarSet) (name, version string) {
 	return "", ""
 }
 
-// FindPinned returns the revision that injection is pinned to, among the set's
-// sorted revisions: by name, or the newest with the custom version (SPEC §4.11).
-// A missing one is an error, and so is a set without a pin.
+// CustomVersion returns the custom version of a SidecarSet. A SidecarSet that was stored as
+// v1beta1 and not converted by a webhook has it in its spec only.
+func CustomVersion(set *v1alpha1.SidecarSet) string {
+	return cmp.Or(set.Labels[v1alpha1.CustomVersionLabel], set.Spec.CustomVersion)
+}
+
+// PinsOwnVersion reports whether injection is pinned to the custom version of the SidecarSet
+// itself. While no revision has it, that is the current content.
+func PinsOwnVersion(set *v1alpha1.SidecarSet) bool {
+	name, version := Pin(set)
+	return name == "" && version != "" && version == CustomVersion(set)
+}
+
+// FindPinned returns the revision that injection is pinned to, among the sorted revisions of
+// the SidecarSet: by name, or the newest with the custom version (SPEC §4.11). A missing
+// revision is an error, and so is a missing pin.
 func FindPinned(set *v1alpha1.SidecarSet, sorted []*appsv1.ControllerRevision) (*appsv1.ControllerRevision, error) {
 	name, version := Pin(set)
 	if name != "" {
@@ -49,17 +63,17 @@ func FindPinned(set *v1alpha1.SidecarSet, sorted []*appsv1.ControllerRevision) (
 				return candidate, nil
 			}
 		}
-		if found, err := aboutToCarry(set, sorted, version); found != nil || err != nil {
+		if found, err := willCarry(set, sorted); found != nil || err != nil {
 			return found, err
 		}
 	}
 	return nil, fmt.Errorf("SidecarSet %s: inject custom version %q: %w", set.Name, version, ErrNoSuchRevision)
 }
 
-// aboutToCarry returns the revision of the set's present content, if that has
-// been given the custom version, and the revision will be.
-func aboutToCarry(set *v1alpha1.SidecarSet, sorted []*appsv1.ControllerRevision, version string) (*appsv1.ControllerRevision, error) {
-	if CustomVersion(set) != version {
+// willCarry returns the revision of the current content, if the SidecarSet has the pinned
+// custom version and the operator has not labelled the revision yet.
+func willCarry(set *v1alpha1.SidecarSet, sorted []*appsv1.ControllerRevision) (*appsv1.ControllerRevision, error) {
+	if !PinsOwnVersion(set) {
 		return nil, nil
 	}
 	data, err := Content(&set.Spec)
@@ -69,7 +83,7 @@ func aboutToCarry(set *v1alpha1.SidecarSet, sorted []*appsv1.ControllerRevision,
 	return Find(sorted, data), nil
 }
 
-// CustomVersions are those that a revision's content was given, the first one first.
+// CustomVersions returns the custom versions of a revision, the oldest first.
 func CustomVersions(recorded *appsv1.ControllerRevision) []string {
 	var all []string
 	if first := recorded.Labels[v1alpha1.CustomVersionLabel]; first != "" {
@@ -81,12 +95,12 @@ func CustomVersions(recorded *appsv1.ControllerRevision) []string {
 	return all
 }
 
-// HasCustomVersion reports whether a revision's content was ever given the version.
+// HasCustomVersion reports whether a revision has a custom version.
 func HasCustomVersion(recorded *appsv1.ControllerRevision, version string) bool {
 	return version != "" && slices.Contains(CustomVersions(recorded), version)
 }
 
-// addCustomVersion keeps those that a revision has: the first in its label.
+// addCustomVersion adds a custom version. The first one stays in the label.
 func addCustomVersion(on *appsv1.ControllerRevision, version string) {
 	if version == "" || HasCustomVersion(on, version) {
 		return
@@ -101,9 +115,9 @@ func addCustomVersion(on *appsv1.ControllerRevision, version string) {
 	on.Annotations = with(on.Annotations, v1alpha1.CustomVersionsAnnotation, version)
 }
 
-// Of returns those of the listed revisions that are the set's, sorted. One that
-// a controller of another kind made is not. Those of an earlier set of the same
-// name are: pods that were made from them are matched again.
+// Of returns the revisions of a SidecarSet among the listed ones, sorted. Revisions of another
+// kind of controller do not count. Revisions of a deleted SidecarSet of the same name count,
+// because its pods are matched again.
 func Of(set *v1alpha1.SidecarSet, listed []appsv1.ControllerRevision) []*appsv1.ControllerRevision {
 	var own []*appsv1.ControllerRevision
 	for i := range listed {
@@ -115,7 +129,7 @@ func Of(set *v1alpha1.SidecarSet, listed []appsv1.ControllerRevision) []*appsv1.
 	return own
 }
 
-// Belongs reports whether a revision is the set's.
+// Belongs reports whether a revision belongs to a SidecarSet.
 func Belongs(recorded *appsv1.ControllerRevision, set *v1alpha1.SidecarSet) bool {
 	if recorded.Labels[v1alpha1.SidecarSetNameLabel] != set.Name {
 		return false

@@ -94,3 +94,14 @@ func TestSpec6_RevisionsOfOthersAreNotTheSets(t *testing.T) {
 		owned("orphan", "", ""), owned("earlier", "SidecarSet", "mesh"), owned("foreign", "StatefulSet", "mesh"), owned("renamed", "SidecarSet", "else"), other,
 	})))
 }
+
+func TestStoredV1beta1SidecarSetsKeepTheirCustomVersion(t *testing.T) {
+	set := &v1alpha1.SidecarSet{}
+	assert.Empty(t, CustomVersion(set))
+	set.Spec.CustomVersion = "one"
+	updated := &appsv1.ControllerRevision{}
+	MakeLatest(updated, set, 1)
+	assert.Equal(t, "one", updated.Labels[v1alpha1.CustomVersionLabel])
+	set.Labels = map[string]string{v1alpha1.CustomVersionLabel: "two"}
+	assert.Equal(t, "two", CustomVersion(set), "an existing label wins")
+}

@@ -8,8 +8,8 @@ import (
 	"github.com/outrigger/outrigger/api/v1alpha1"
 )
 
-// partition is how many of the matched pods keep the old version (SPEC §7.4).
-// It does not apply beside an update selector.
+// partition is the number of matched pods that keep the old version (SPEC §7.4). An
+// update selector turns it off.
 func partition(strategy *v1alpha1.SidecarSetUpdateStrategy, matched int) (int, error) {
 	if strategy.Selector != nil || strategy.Partition == nil {
 		return 0, nil
@@ -18,15 +18,15 @@ func partition(strategy *v1alpha1.SidecarSetUpdateStrategy, matched int) (int, e
 	if err != nil {
 		return 0, err
 	}
-	// Rounding up keeps one already, if any.
+	// A percentage below 100 % keeps at most all pods but one.
 	if strategy.Partition.Type == intstr.String && matched > 1 && kept > 0 && strategy.Partition.StrVal != "100%" {
 		kept = min(kept, matched-1)
 	}
 	return min(kept, matched), nil
 }
 
-// maxUnavailable is how many pods may be unavailable because of upgrades
-// (SPEC §7.5). It is 1 unless set.
+// maxUnavailable is the number of pods that upgrades may make unavailable (SPEC §7.5), 1
+// by default.
 func maxUnavailable(strategy *v1alpha1.SidecarSetUpdateStrategy, matched int) (int, error) {
 	if strategy.MaxUnavailable == nil {
 		return 1, nil

@@ -13,8 +13,8 @@ import (
 	"github.com/outrigger/outrigger/internal/rollout"
 )
 
-// examplePods serve with an older version of the set logs.
-func examplePods(names ...string) []*corev1.Pod {
+// examplePods serve with an older version of the set.
+func examplePods(set *v1alpha1.SidecarSet, names ...string) []*corev1.Pod {
 	var pods []*corev1.Pod
 	for _, name := range names {
 		pod := fixture.Pod(fixture.Container("log-agent"))
@@ -22,7 +22,7 @@ func examplePods(names ...string) []*corev1.Pod {
 		pod.Annotations = map[string]string{
 			v1alpha1.InjectedListAnnotation:     "logs",
 			v1alpha1.HashAnnotation:             `{"logs":{"hash":"older"}}`,
-			v1alpha1.HashWithoutImageAnnotation: `{"logs":{"hash":"blank-logs"}}`,
+			v1alpha1.HashWithoutImageAnnotation: fixture.HashEntry(set, v1alpha1.HashWithoutImageAnnotation),
 		}
 		pod.Status.Phase = corev1.PodRunning
 		pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}
@@ -44,7 +44,7 @@ func ExampleNext() {
 	set.Spec.UpdateStrategy.MaxUnavailable = new(intstr.FromInt32(2))
 	set.Spec.UpdateStrategy.Partition = new(intstr.FromString("25%"))
 
-	pods, err := rollout.Population(set, examplePods("web-1", "web-2", "web-3", "web-4"), nil)
+	pods, err := rollout.Population(set, examplePods(set, "web-1", "web-2", "web-3", "web-4"), nil)
 	if err != nil {
 		fmt.Println(err)
 		return
@@ -55,7 +55,7 @@ func ExampleNext() {
 		return
 	}
 	fmt.Println(plan.Phase, plan.Message)
-	fmt.Println("now", namesOf(plan.Pods), "as slots become free", namesOf(plan.Reserve))
+	fmt.Println("now", namesOf(plan.Pods), "as slots become free", namesOf(plan.Queued))
 	// Output:
 	// Progressing 0 of 4 pods updated, 0 of them ready; 3 to go, 0 unavailable of 2 allowed
 	// now [web-1 web-2] as slots become free [web-3]
@@ -63,7 +63,7 @@ func ExampleNext() {
 
 func ExampleNext_refused() {
 	set := fixture.SidecarSet("logs", fixture.Sidecar("log-agent"))
-	pods, err := rollout.Population(set, examplePods("web-1", "web-2"), nil)
+	pods, err := rollout.Population(set, examplePods(set, "web-1", "web-2"), nil)
 	if err != nil {
 		fmt.Println(err)
 		return
@@ -81,7 +81,7 @@ func ExampleNext_refused() {
 func ExamplePlan_Refill() {
 	set := fixture.SidecarSet("logs", fixture.Sidecar("log-agent"))
 	set.Spec.UpdateStrategy.MaxUnavailable = new(intstr.FromInt32(2))
-	pods, err := rollout.Population(set, examplePods("web-1", "web-2", "web-3"), nil)
+	pods, err := rollout.Population(set, examplePods(set, "web-1", "web-2", "web-3"), nil)
 	if err != nil {
 		fmt.Println(err)
 		return

@@ -1,6 +1,9 @@
+// Package rollout plans which pods of a SidecarSet are upgraded next, in which order and
+// within which limits (SPEC §7). It is pure: the same population gives the same plan.
 package rollout
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -9,10 +12,10 @@ import (
 	"github.com/outrigger/outrigger/api/v1alpha1"
 )
 
-// Next plans the next step of a set's rollout. Refused pods come after all
-// others. It does not change its arguments.
-func Next(set *v1alpha1.SidecarSet, pods []Pod, refused map[protocol.PodReference]bool) (Plan, error) {
-	p := planner{strategy: &set.Spec.UpdateStrategy, pods: pods, refused: refused}
+// Next plans the next step of the rollout of a SidecarSet. Rejected pods come after all
+// others. Next does not change its arguments.
+func Next(set *v1alpha1.SidecarSet, pods []Pod, rejected map[protocol.PodReference]bool) (Plan, error) {
+	p := planner{strategy: &set.Spec.UpdateStrategy, pods: pods, rejected: rejected}
 	if err := p.run(); err != nil {
 		return Plan{}, fmt.Errorf("SidecarSet %s: %w", set.Name, err)
 	}
@@ -26,16 +29,19 @@ func Next(set *v1alpha1.SidecarSet, pods []Pod, refused map[protocol.PodReferenc
 type planner struct {
 	strategy *v1alpha1.SidecarSetUpdateStrategy
 	pods     []Pod
-	refused  map[protocol.PodReference]bool
+	rejected map[protocol.PodReference]bool
 	plan     Plan
-	// waiting candidates may not be upgraded yet.
+	// waiting is the number of candidates that cannot be upgraded yet.
 	waiting int
-	// keepsOld reports whether the partition keeps candidates from the upgrade.
+	// keepsOld is set when the partition keeps candidates at the old version.
 	keepsOld bool
 }
 
 func (p *planner) run() error {
-	p.count()
+	p.plan.Counts.Matched = len(p.pods)
+	for i := range p.pods {
+		p.plan.count(&p.pods[i])
+	}
 	candidates, err := p.candidates()
 	if err != nil {
 		return err
@@ -45,11 +51,11 @@ func (p *planner) run() error {
 	if err != nil {
 		return err
 	}
-	p.plan.Slots, err = maxUnavailable(p.strategy, counts.Matched)
+	p.plan.MaxUnavailable, err = maxUnavailable(p.strategy, counts.Matched)
 	if err != nil {
 		return err
 	}
-	p.plan.Free = max(p.plan.Slots-counts.Unavailable, 0)
+	p.plan.OpenSlots = max(p.plan.MaxUnavailable-counts.Unavailable, 0)
 	quota := max(counts.Matched-kept-counts.Updated, 0)
 	p.keepsOld = len(candidates) > quota
 	counts.Remaining = min(quota, len(candidates))
@@ -59,33 +65,45 @@ func (p *planner) run() error {
 	} else {
 		p.selectPods(p.ordered(candidates))
 	}
-	p.plan.Phase = phaseChain().Decide(p)
+	p.plan.Phase = p.phase()
 	p.plan.Message = p.plan.message()
 	return nil
 }
 
-func (p *planner) count() {
-	p.plan.Counts.Matched = len(p.pods)
-	for i := range p.pods {
-		p.plan.count(&p.pods[i])
+// phase names the phase of the plan. NotUpdate does not stop the reset of a hot upgrade
+// that has begun (SPEC §7.1).
+func (p *planner) phase() protocol.Phase {
+	counts := &p.plan.Counts
+	switch {
+	case p.strategy.Type == v1alpha1.NotUpdateSidecarSetStrategyType && counts.Migrating == 0:
+		return protocol.PhaseNotUpdate
+	case p.strategy.Paused && counts.Remaining > 0:
+		return protocol.PhasePaused
+	case len(p.plan.Pods) > 0:
+		return protocol.PhaseProgressing
+	case counts.Remaining+counts.Settling+counts.Migrating > 0:
+		return protocol.PhaseWaiting
+	case p.keepsOld:
+		return protocol.PhasePartitionReached
 	}
+	return protocol.PhaseComplete
 }
 
-// candidates are the pods that the rollout may move: not updated, upgradable,
-// and taken by the update selector (SPEC §7.2).
+// candidates are the pods that the rollout upgrades: not updated, upgradable, and
+// selected by the update selector (SPEC §7.2).
 func (p *planner) candidates() ([]candidate, error) {
 	priority, err := newPriority(p.strategy.PriorityStrategy)
 	if err != nil {
 		return nil, err
 	}
-	standings, err := standingChain(p.strategy.Selector)
+	selector, err := compile(p.strategy.Selector)
 	if err != nil {
 		return nil, err
 	}
 	candidates := make([]candidate, 0, p.plan.Counts.Matched-p.plan.Counts.Updated)
 	for i := range p.pods {
 		pod := &p.pods[i]
-		switch standings.Decide(pod) {
+		switch stateOf(pod, selector) {
 		case notSelected:
 			continue
 		case notUpgradable:
@@ -94,38 +112,38 @@ func (p *planner) candidates() ([]candidate, error) {
 		case waiting:
 			p.waiting++
 			candidates = append(candidates, newCandidate(pod, &priority))
-		case movable:
+		case upgradable:
 			candidates = append(candidates, newCandidate(pod, &priority))
 		}
 		p.plan.addCondition(pod)
 	}
-	for _, references := range [][]protocol.PodReference{p.plan.NotUpgradable, p.plan.FalseConditions, p.plan.TrueConditions} {
+	for _, references := range [...][]protocol.PodReference{p.plan.NotUpgradable, p.plan.FalseConditions, p.plan.TrueConditions} {
 		slices.SortFunc(references, func(a, b protocol.PodReference) int { return strings.Compare(a.String(), b.String()) })
 	}
 	return candidates, nil
 }
 
-// ordered returns the candidates that may be selected now, in order.
+// ordered returns the candidates within the partition, in order.
 func (p *planner) ordered(candidates []candidate) []candidate {
 	quota := p.plan.Counts.Remaining
-	if len(p.strategy.ScatterStrategy) == 0 && len(p.refused) == 0 {
-		return first(candidates, min(quota, MaxBatch+MaxReserve+p.waiting))
+	if len(p.strategy.ScatterStrategy) == 0 && len(p.rejected) == 0 {
+		return first(candidates, min(quota, MaxBatch+MaxQueued+p.waiting))
 	}
 	sortCandidates(candidates)
 	if len(p.strategy.ScatterStrategy) > 0 {
 		candidates = scatter(p.strategy.ScatterStrategy, upgraded(p.pods), candidates)
 	}
 	slices.SortStableFunc(candidates, func(a, b candidate) int {
-		return compareBool(p.refused[a.Reference()], p.refused[b.Reference()])
+		return cmp.Or(compareBool(p.rejected[a.Reference()], p.rejected[b.Reference()]), compareBool(a.InBackoff, b.InBackoff))
 	})
 	return candidates[:min(quota, len(candidates))]
 }
 
-// upgraded lists the pods that this rollout has moved.
+// upgraded lists the pods that this rollout has upgraded.
 func upgraded(pods []Pod) []candidate {
 	var done []candidate
 	for i := range pods {
-		if pods[i].Updated && pods[i].Moved {
+		if pods[i].Updated && pods[i].UpgradedToVersion {
 			done = append(done, candidate{Pod: &pods[i]})
 		}
 	}
@@ -142,22 +160,30 @@ func compareBool(a, b bool) int {
 	return 1
 }
 
-// selectPods gives each candidate its turn, in order.
+// selectPods selects candidates, in order, within maxUnavailable (SPEC §7.5): a pod that
+// is not ready takes no slot, a ready pod takes one, and the next pods are queued.
 func (p *planner) selectPods(candidates []candidate) {
-	turns := turnChain()
-	t := turn{plan: &p.plan, refused: p.refused, free: p.plan.Free, reserve: min(MaxReserve, reservePerSlot*p.plan.Slots)}
+	plan, slots := &p.plan, p.plan.OpenSlots
+	maxQueued := min(MaxQueued, queuedPerSlot*plan.MaxUnavailable+len(p.rejected))
 	for i := range candidates {
-		t.pod = candidates[i].Pod
-		switch turns.Decide(&t) {
-		case endSelection:
+		pod := candidates[i].Pod
+		selected := protocol.SelectedPod{PodReference: pod.Reference()}
+		batchFull, queueFull := len(plan.Pods) >= MaxBatch, len(plan.Queued) >= maxQueued
+		switch {
+		case batchFull && queueFull:
 			return
-		case upgradeOutsideBudget:
-			p.plan.Pods = append(p.plan.Pods, protocol.SelectedPod{PodReference: t.pod.Reference(), Unready: true})
-		case upgradeInSlot:
-			t.free--
-			p.plan.Pods = append(p.plan.Pods, protocol.SelectedPod{PodReference: t.pod.Reference()})
-		case putInReserve:
-			p.plan.Reserve = append(p.plan.Reserve, protocol.SelectedPod{PodReference: t.pod.Reference()})
+		case pod.Waits(), pod.InBackoff:
+		case p.rejected[selected.PodReference] && len(plan.Pods) > 0 && !p.rejected[plan.Pods[0].PodReference]:
+			// Rejected pods are upgraded when no other pod can be (SPEC §7.8).
+			return
+		case !pod.Ready && !batchFull:
+			selected.Unready = true
+			plan.Pods = append(plan.Pods, selected)
+		case slots > 0 && !batchFull:
+			slots--
+			plan.Pods = append(plan.Pods, selected)
+		case !queueFull:
+			plan.Queued = append(plan.Queued, selected)
 		}
 	}
 }

@@ -24,12 +24,12 @@ var noon = time.Date(2024, 1, 2, 12, 0, 0, 0, time.UTC)
 var (
 	old      = podstate.State{Complete: true, Upgradable: true, Consistent: true, Ready: true}
 	oldDown  = podstate.State{Complete: true, Upgradable: true, Consistent: true}
-	updated  = podstate.State{Complete: true, Upgradable: true, Consistent: true, Ready: true, Updated: true, Touched: true, Moved: true}
-	restart  = podstate.State{Complete: true, Upgradable: true, Updated: true, Touched: true, Moved: true}
+	updated  = podstate.State{Complete: true, Upgradable: true, Consistent: true, Ready: true, Updated: true, UpgradedInPlace: true, UpgradedToVersion: true}
+	restart  = podstate.State{Complete: true, Upgradable: true, Updated: true, UpgradedInPlace: true, UpgradedToVersion: true}
 	fixed    = podstate.State{Complete: true, Consistent: true, Ready: true}
-	previous = podstate.State{Complete: true, Upgradable: true, Touched: true}
-	broken   = podstate.State{Complete: true, Upgradable: true, Touched: true, Failed: true}
-	deadWhen = podstate.State{Complete: true, Upgradable: true, Updated: true, Touched: true, Moved: true, Consistent: true, UnavailableBefore: true}
+	previous = podstate.State{Complete: true, Upgradable: true, UpgradedInPlace: true}
+	broken   = podstate.State{Complete: true, Upgradable: true, UpgradedInPlace: true, Failed: true}
+	deadWhen = podstate.State{Complete: true, Upgradable: true, Updated: true, UpgradedInPlace: true, UpgradedToVersion: true, Consistent: true, UnavailableBefore: true}
 )
 
 func newPod(name string, state podstate.State, change ...func(*corev1.Pod)) Pod {
@@ -200,30 +200,30 @@ func TestRefusedPodsWaitUntilNobodyElseIsLeft(t *testing.T) {
 
 func TestPlansAreBounded(t *testing.T) {
 	var pods []Pod
-	for i := range 2 * (MaxBatch + MaxReserve) {
+	for i := range 2 * (MaxBatch + MaxQueued) {
 		pods = append(pods, newPod(fmt.Sprintf("p%04d", i), old))
 	}
 	plan, err := Next(unavailable(intstr.FromString("100%")), pods, nil)
 	require.NoError(t, err)
 	assert.Len(t, plan.Pods, MaxBatch)
-	assert.Len(t, plan.Reserve, MaxReserve, "a window wider than a batch has what follows, too")
-	assert.NotContains(t, plan.Reserve, plan.Pods[0])
+	assert.Len(t, plan.Queued, MaxQueued, "maxUnavailable above the size of a batch has queued pods, too")
+	assert.NotContains(t, plan.Queued, plan.Pods[0])
 	assert.Equal(t, "0 of 2000 pods updated, 0 of them ready; 2000 to go, 0 unavailable of 2000 allowed", plan.Message)
-	refill := plan.Refill(slices.Concat(plan.Pods, plan.Reserve), nil, 0)
-	assert.Len(t, refill.Now, MaxBatch+MaxReserve)
+	refill := plan.Refill(slices.Concat(plan.Pods, plan.Queued), nil, 0)
+	assert.Len(t, refill.Now, MaxBatch+MaxQueued)
 }
 
-func TestSpec7_5_TheReserveFollowsInOrderAndNeverExceedsTheBudget(t *testing.T) {
+func TestSpec7_5_QueuedPodsFollowInOrderAndNeverExceedMaxUnavailable(t *testing.T) {
 	set := unavailable(intstr.FromInt32(2))
 	set.Spec.UpdateStrategy.Partition = ptr(intstr.FromInt32(1))
 	pods := fleet(old, old, old, old, old)
 	plan, err := Next(set, pods, nil)
 	require.NoError(t, err)
 	assert.Equal(t, []string{"a", "b"}, chosen(plan))
-	assert.Equal(t, []string{"c", "d"}, chosen(Plan{Pods: plan.Reserve}), "one is kept by the partition")
+	assert.Equal(t, []string{"c", "d"}, chosen(Plan{Pods: plan.Queued}), "one is kept by the partition")
 	plan, err = Next(set, fleet(old, old, old, old, old), map[protocol.PodReference]bool{pods[0].Reference(): true})
 	require.NoError(t, err)
-	assert.Equal(t, []string{"d", "e"}, chosen(Plan{Pods: plan.Reserve}), "refused pods are not in reserve while others are left")
+	assert.Equal(t, []string{"d", "e"}, chosen(Plan{Pods: plan.Queued}), "rejected pods are not queued while others are left")
 }
 
 func TestARefusedPodDoesNotWaitBehindOneThatCannotMove(t *testing.T) {
@@ -242,7 +242,7 @@ func TestSpec7_5_RefillCountsTheRoomAtTheWrite(t *testing.T) {
 	set := unavailable(intstr.FromInt32(2))
 	whole, err := Next(set, fleet(old, old, old, old), nil)
 	require.NoError(t, err)
-	left := append(whole.Pods, whole.Reserve...)
+	left := append(whole.Pods, whole.Queued...)
 	for _, c := range []struct {
 		name      string
 		states    []podstate.State
@@ -268,7 +268,7 @@ func TestSpec7_5_RefillCountsTheRoomAtTheWrite(t *testing.T) {
 			for i, pod := range refill.Left {
 				assert.Equal(t, c.left[i], pod.Name)
 			}
-			assert.Equal(t, c.others, refill.Others)
+			assert.Equal(t, c.others, refill.OnlyOthers)
 		})
 	}
 }
@@ -282,4 +282,21 @@ func TestSpec7_4_RefillHeedsThePartition(t *testing.T) {
 	require.NoError(t, err)
 	assert.Len(t, plan.Refill(whole.Pods, nil, 0).Now, 1)
 	assert.Empty(t, plan.Refill(whole.Pods, nil, 1).Now)
+}
+
+// A partition lets one of three pods move. Whichever pod is due is tried: the others rest.
+func TestSpec7_8_APartitionKeepsNoRefusedPodFromItsTurn(t *testing.T) {
+	for due := range 3 {
+		pods := fleet(old, old, old)
+		refused := map[protocol.PodReference]bool{}
+		for i := range pods {
+			refused[pods[i].Reference()] = true
+			pods[i].InBackoff = i != due
+		}
+		set := unavailable(intstr.FromInt32(1))
+		set.Spec.UpdateStrategy.Partition = new(intstr.FromInt32(2))
+		plan, err := Next(set, pods, refused)
+		require.NoError(t, err)
+		assert.Equal(t, []string{pods[due].Name}, chosen(plan))
+	}
 }

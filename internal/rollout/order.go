@@ -2,7 +2,6 @@ package rollout
 
 import (
 	"cmp"
-	"container/heap"
 	"slices"
 	"strings"
 	"time"
@@ -12,7 +11,7 @@ import (
 	"github.com/outrigger/outrigger/internal/podstate"
 )
 
-// candidate is a pod with what it is ordered by, read once.
+// candidate is a pod with its sort keys.
 type candidate struct {
 	*Pod
 	rank       rank
@@ -28,8 +27,8 @@ func newCandidate(pod *Pod, p *priority) candidate {
 	}
 }
 
-// cost grows with what an upgrade takes away: an unscheduled pod, a pending
-// one, one that is not ready, one that serves.
+// cost orders pods by the harm of an upgrade: an unscheduled pod, a pending pod, a pod
+// that is not ready, a ready pod.
 func cost(pod *Pod) int8 {
 	var c int8
 	if pod.Spec.NodeName != "" {
@@ -48,8 +47,8 @@ func cost(pod *Pod) int8 {
 	return c
 }
 
-// compare orders candidates (SPEC §7.3): by priority, then the cheapest first,
-// ready for a shorter time, more restarts, newer; the name makes it total.
+// compare orders candidates (SPEC §7.3): by priority, lower cost, ready for a shorter
+// time, more restarts, newer. The name makes the order total.
 func (a *candidate) compare(b *candidate) int {
 	if a.rank != b.rank {
 		if order := a.rank.compare(b.rank); order != 0 {
@@ -68,7 +67,7 @@ func (a *candidate) compare(b *candidate) int {
 	)
 }
 
-// restarts are those of the container, or native sidecar, that restarted most.
+// restarts is the highest restart count of a container or native sidecar.
 func restarts(pod *corev1.Pod) int32 {
 	var most int32
 	for i := range pod.Status.ContainerStatuses {
@@ -86,33 +85,21 @@ func sortCandidates(all []candidate) {
 	slices.SortFunc(all, func(a, b candidate) int { return a.compare(&b) })
 }
 
-// first returns the n candidates that go first, in order. A plan needs few of
-// them, so all the others are compared once or twice instead of sorted.
+// first returns the n candidates that go first, in order. A plan needs few of them:
+// most of the others are compared once instead of sorted.
 func first(all []candidate, n int) []candidate {
-	if n >= len(all) {
-		sortCandidates(all)
-		return all
-	}
-	kept := lastOnTop(all[:n:n])
-	heap.Init(kept)
-	for i := n; i < len(all) && n > 0; i++ {
-		if all[i].compare(&kept[0]) < 0 {
-			kept[0], all[i] = all[i], kept[0]
-			heap.Fix(kept, 0)
+	kept := make([]candidate, 0, min(2*n, len(all)))
+	sorted := false
+	for i := range all {
+		if sorted && all[i].compare(&kept[n-1]) > 0 || n == 0 {
+			continue
+		}
+		kept = append(kept, all[i])
+		if len(kept) == 2*n {
+			sortCandidates(kept)
+			kept, sorted = kept[:n], true
 		}
 	}
 	sortCandidates(kept)
-	return kept
+	return kept[:min(n, len(kept))]
 }
-
-// lastOnTop is a heap of a fixed number of candidates, the one that goes last on
-// top.
-type lastOnTop []candidate
-
-func (h lastOnTop) Len() int           { return len(h) }
-func (h lastOnTop) Less(i, j int) bool { return h[i].compare(&h[j]) > 0 }
-func (h lastOnTop) Swap(i, j int)      { h[i], h[j] = h[j], h[i] }
-
-// Push and Pop make it a heap.Interface; its length never changes.
-func (h lastOnTop) Push(any) {}
-func (h lastOnTop) Pop() any { return nil }

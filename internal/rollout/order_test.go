@@ -114,7 +114,7 @@ func TestSpec7_3_ScatterKeepsThePlacesOfMixedValues(t *testing.T) {
 			for _, name := range drive(t, set, pods) {
 				i, err := strconv.Atoi(name)
 				require.NoError(t, err)
-				places = append(places, kind(term, candidate{Pod: &pods[i]})+kind(other, candidate{Pod: &pods[i]}))
+				places = append(places, referenceKind(term, candidate{Pod: &pods[i]})+referenceKind(other, candidate{Pod: &pods[i]}))
 			}
 			return places
 		}

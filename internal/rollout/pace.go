@@ -3,38 +3,32 @@ package rollout
 import "time"
 
 const (
-	// MinPause is the shortest time between two plans.
-	MinPause = 50 * time.Millisecond
-	// MaxShare bounds planning: it takes one part of the time in so many at most, and one in
-	// easyShare as long as free slots wait for easyPause at most.
-	MaxShare  = 4
-	easyShare = 40
-	easyPause = 250 * time.Millisecond
+	// MinInterval is the shortest time between two plans.
+	MinInterval = 50 * time.Millisecond
+	// MaxShare limits planning to one part in MaxShare of the time, and to one part in
+	// easyShare while open slots wait no longer than easyInterval.
+	MaxShare     = 4
+	easyShare    = 40
+	easyInterval = 250 * time.Millisecond
 )
 
-// Slots that become free within the batch window go into one batch, so that it is worth
-// its dozen events in the history.
+// Slots that open within the batch delay are filled by one batch, because a batch adds a
+// dozen events to the history.
 const (
-	maxBatchWindow     = 250 * time.Millisecond
-	batchWindowPerSlot = 5 * time.Millisecond
+	maxBatchDelay     = 250 * time.Millisecond
+	batchDelayPerSlot = 5 * time.Millisecond
 )
 
-// Pause is the time between a plan that took so long and the next one.
-func Pause(took time.Duration) time.Duration {
-	return max(MinPause, min(easyPause, (easyShare-1)*took), (MaxShare-1)*took)
+// Interval is the time between a plan that took so long and the next plan.
+func Interval(took time.Duration) time.Duration {
+	return max(MinInterval, min(easyInterval, (easyShare-1)*took), (MaxShare-1)*took)
 }
 
-// BatchWindow is how long to wait for more pods before the plan is handed out: not at
-// all when it is worth one.
-func (p *Plan) BatchWindow() time.Duration {
-	if p.isWorthHandingOut() {
+// BatchDelay is the time to wait for more pods before a batch of the plan starts. It is
+// zero if the plan has queued pods or two thirds of the pods that can be upgraded.
+func (p *Plan) BatchDelay() time.Duration {
+	if len(p.Queued) > 0 || len(p.Pods) == MaxBatch || 3*len(p.Pods) >= 2*min(p.MaxUnavailable, p.Counts.Remaining) {
 		return 0
 	}
-	return min(maxBatchWindow, time.Duration(p.Slots)*batchWindowPerSlot)
-}
-
-// isWorthHandingOut reports whether the plan's pods are worth a batch: it has a
-// reserve, which fills later slots, or takes two thirds of what may move.
-func (p *Plan) isWorthHandingOut() bool {
-	return len(p.Reserve) > 0 || len(p.Pods) == MaxBatch || 3*len(p.Pods) >= 2*min(p.Slots, p.Counts.Remaining)
+	return min(maxBatchDelay, time.Duration(p.MaxUnavailable)*batchDelayPerSlot)
 }

@@ -7,16 +7,16 @@ import (
 	"github.com/stretchr/testify/assert"
 )
 
-func TestThePauseAfterAPlan(t *testing.T) {
+func TestTheIntervalAfterAPlan(t *testing.T) {
 	for _, c := range []struct {
 		name       string
 		took, want time.Duration
 	}{
-		{"few pods", 100 * time.Microsecond, MinPause},
+		{"few pods", 100 * time.Microsecond, MinInterval},
 		{"ten thousand pods: one part in forty", 5 * time.Millisecond, 195 * time.Millisecond},
 		{"free slots wait no longer than that", 30 * time.Millisecond, 250 * time.Millisecond},
 		{"a million pods: one part in four", 400 * time.Millisecond, 1200 * time.Millisecond},
 	} {
-		assert.Equal(t, c.want, Pause(c.took), c.name)
+		assert.Equal(t, c.want, Interval(c.took), c.name)
 	}
 }

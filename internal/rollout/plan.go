@@ -6,39 +6,40 @@ import (
 	"github.com/outrigger/outrigger/api/protocol"
 )
 
-// MaxBatch bounds the pods of one plan that are upgraded at once, and MaxReserve
-// those that follow: together the size of one payload. The reserve is also
-// bounded by the window, reservePerSlot times: more would only be planned again.
+// MaxBatch limits the pods of one plan that are upgraded at once, and MaxQueued the pods
+// that follow: together they limit the size of a payload. A plan queues no more than
+// queuedPerSlot pods for each slot, because the next plan orders the rest again, and one
+// for each rejected pod, because the next pods may be rejected, too.
 const (
-	MaxBatch       = 200
-	MaxReserve     = 800
-	reservePerSlot = 10
+	MaxBatch      = 200
+	MaxQueued     = 800
+	queuedPerSlot = 10
 )
 
-// Plan is what to do next about a population, and how far it is.
+// Plan is the next step of a rollout, and its progress.
 type Plan struct {
 	Phase   protocol.Phase
 	Message string
 	Counts  protocol.Counts
-	// Pods to upgrade now, in order. They fit the budget together.
+	// Pods to upgrade now, in order. Together they fit maxUnavailable.
 	Pods []protocol.SelectedPod
-	// Reserve follows Pods, in order, as slots become free.
-	Reserve []protocol.SelectedPod
-	// Slots is how many ready pods may be unavailable at once, and Free how
-	// many more could become so now.
-	Slots, Free int
+	// Queued pods follow Pods, in order, as slots open.
+	Queued []protocol.SelectedPod
+	// MaxUnavailable is how many ready pods may be unavailable at once, and OpenSlots how
+	// many more can become unavailable now.
+	MaxUnavailable, OpenSlots int
 	// Example is a pod that the rollout waits for, namespace/name.
 	Example string
 	// NotUpgradable pods differ from the version in more than images. Sorted.
 	NotUpgradable []protocol.PodReference
-	// FalseConditions are pods whose condition SidecarSetUpgradable lacks the
-	// entry false for the set; TrueConditions those that lack the entry true.
-	// Nobody waits for the latter.
+	// FalseConditions are pods whose condition SidecarSetUpgradable lacks the entry false
+	// for the SidecarSet; TrueConditions lack the entry true. A rollout does not wait for
+	// TrueConditions.
 	FalseConditions, TrueConditions []protocol.PodReference
-	// Hot sets have standby twins to reset after an upgrade.
+	// Hot is set when standby twins are reset after an upgrade.
 	Hot bool
 
-	// candidates are all that the rollout may move, in no order.
+	// candidates of the rollout, in no order.
 	candidates []candidate
 }
 
@@ -48,7 +49,7 @@ func (p *Plan) count(pod *Pod) {
 	}
 	if pod.Updated {
 		p.Counts.Updated++
-		if pod.Settled() {
+		if pod.Converged() {
 			p.Counts.UpdatedReady++
 		}
 	}
@@ -58,11 +59,11 @@ func (p *Plan) count(pod *Pod) {
 	if pod.Migrated {
 		p.Counts.Migrated++
 	}
-	if !pod.InFlight() {
+	if !pod.UnavailableByUpgrade() {
 		return
 	}
 	p.Counts.Unavailable++
-	if pod.Updated && pod.Moved {
+	if pod.Updated && pod.UpgradedToVersion {
 		p.Counts.Settling++
 		if name := pod.Reference().String(); p.Example == "" || name < p.Example {
 			p.Example = name
@@ -70,19 +71,29 @@ func (p *Plan) count(pod *Pod) {
 	}
 }
 
+// Upgradable yields the pods that can be upgraded, now or once a slot opens.
+func (p *Plan) Upgradable(yield func(*Pod) bool) {
+	for i := range p.candidates {
+		if pod := p.candidates[i].Pod; !pod.Waits() && !yield(pod) {
+			return
+		}
+	}
+}
+
 // addCondition lists a pod whose condition is out of date.
 func (p *Plan) addCondition(pod *Pod) {
 	switch {
+	case pod.ConditionInBackoff:
 	case pod.FalseConditionDue && len(p.FalseConditions) < MaxBatch:
 		p.FalseConditions = append(p.FalseConditions, pod.Reference())
-	case pod.TrueConditionDue && len(p.TrueConditions) < MaxBatch:
+	case pod.TrueConditionDue && len(p.TrueConditions) < MaxBatch+MaxQueued:
 		p.TrueConditions = append(p.TrueConditions, pod.Reference())
 	}
 }
 
 func (p *Plan) message() string {
 	message := fmt.Sprintf("%d of %d pods updated, %d of them ready; %d to go, %d unavailable of %d allowed",
-		p.Counts.Updated, p.Counts.Matched, p.Counts.UpdatedReady, p.Counts.Remaining, p.Counts.Unavailable, p.Slots)
+		p.Counts.Updated, p.Counts.Matched, p.Counts.UpdatedReady, p.Counts.Remaining, p.Counts.Unavailable, p.MaxUnavailable)
 	if p.Counts.NotUpgradable > 0 {
 		message += fmt.Sprintf("; %d not upgradable in place, such as %s", p.Counts.NotUpgradable, p.NotUpgradable[0])
 	}

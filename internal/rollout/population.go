@@ -2,8 +2,11 @@ package rollout
 
 import (
 	"fmt"
+	"slices"
+	"sync"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/outrigger/outrigger/api/protocol"
 	"github.com/outrigger/outrigger/api/v1alpha1"
@@ -12,10 +15,13 @@ import (
 	"github.com/outrigger/outrigger/internal/record"
 )
 
-// Pod is a matched pod with its state towards the set's version.
+// Pod is a matched pod with its state towards the version of a SidecarSet.
 type Pod struct {
 	*corev1.Pod
 	podstate.State
+	// InBackoff is set while the rejected upgrade of the pod is not retried, and
+	// ConditionInBackoff while the rejected write of its condition is not.
+	InBackoff, ConditionInBackoff bool
 }
 
 // Reference names the pod.
@@ -23,28 +29,193 @@ func (p *Pod) Reference() protocol.PodReference {
 	return protocol.PodReference{Namespace: p.Pod.Namespace, Name: p.Pod.Name, UID: p.Pod.UID}
 }
 
-// Population picks the matched pods of a set (SPEC §3): active, in scope,
-// injected with the set, and holding every container of it. namespaceLabels is
-// asked only when the set selects namespaces by label; its failure is an error,
-// never "not matched".
+// Population returns the matched pods of a SidecarSet (SPEC §3): active, in scope,
+// injected with the SidecarSet, and with every container of it. It calls namespaceLabels
+// only when the SidecarSet selects namespaces by label. A failure of namespaceLabels is
+// an error, never "not matched".
 func Population(set *v1alpha1.SidecarSet, pods []*corev1.Pod, namespaceLabels func(string) (map[string]string, error)) ([]Pod, error) {
-	return (&setCache{records: &record.Reader{}}).population(set, pods, namespaceLabels)
+	return new(PopulationCache).Population(set, pods, namespaceLabels)
 }
 
-func namespaceFilter(scope match.Scope, labels func(string) (map[string]string, error)) func(string) (bool, error) {
-	cached := map[string]bool{}
-	return func(namespace string) (bool, error) {
-		if in, ok := cached[namespace]; ok {
-			return in, nil
+// PopulationCache keeps the states of the pods of each SidecarSet, so that a plan
+// evaluates only the pods that changed. The zero value is ready for concurrent use.
+type PopulationCache struct {
+	records record.Reader
+
+	mu   sync.Mutex
+	sets map[string]*setCache
+}
+
+// setCache holds the states of pods towards one version of a SidecarSet.
+type setCache struct {
+	mu         sync.Mutex
+	uid        types.UID
+	generation int64
+	hash       string
+	good       []v1alpha1.GoodRevision
+	version    *podstate.Version
+	states     map[types.UID]cachedState
+}
+
+type cachedState struct {
+	// pod is the object that was evaluated. Informers replace objects and never change
+	// them.
+	pod   *corev1.Pod
+	state podstate.State
+	// member reports whether the pod is matched if its namespace is in scope.
+	member bool
+	// unreadable is the error about the annotations of a selected pod.
+	unreadable error
+}
+
+// Population is the function of the same name.
+func (c *PopulationCache) Population(set *v1alpha1.SidecarSet, pods []*corev1.Pod, namespaceLabels func(string) (map[string]string, error)) ([]Pod, error) {
+	matched, inScope := make([]Pod, 0, len(pods)), map[string]bool{}
+	err := c.visit(set, pods, func(scope match.Scope, cached cachedState) error {
+		if !cached.member {
+			return nil
 		}
-		var found map[string]string
-		if scope.NeedsNamespaceLabels() {
-			var err error
-			if found, err = labels(namespace); err != nil {
-				return false, fmt.Errorf("look up namespace %s: %w", namespace, err)
+		namespace := cached.pod.Namespace
+		in, known := inScope[namespace]
+		if !known {
+			var labels map[string]string
+			if scope.NeedsNamespaceLabels() {
+				var err error
+				if labels, err = namespaceLabels(namespace); err != nil {
+					return fmt.Errorf("look up namespace %s: %w", namespace, err)
+				}
+			}
+			in = scope.Namespace(namespace, labels)
+			inScope[namespace] = in
+		}
+		if in {
+			matched = append(matched, Pod{Pod: cached.pod, State: cached.state})
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	return matched, nil
+}
+
+// CountUnavailable counts the pods that in-place upgrades of a SidecarSet made unavailable
+// (SPEC §7.5), including pods that its newest version does not match any more. A pod that
+// was created with a version does not count.
+func (c *PopulationCache) CountUnavailable(set *v1alpha1.SidecarSet, pods []*corev1.Pod) (all, newest int, err error) {
+	err = c.visit(set, pods, func(_ match.Scope, cached cachedState) error {
+		if cached.state.UpgradedInPlace && cached.state.UnavailableByUpgrade() {
+			all++
+			if cached.state.Updated {
+				newest++
 			}
 		}
-		cached[namespace] = scope.Namespace(namespace, found)
-		return cached[namespace], nil
+		return nil
+	})
+	return all, newest, err
+}
+
+// UnreadablePods are pods with annotations that cannot be read. Example is the first of
+// them by name, and Cause is the error about it.
+type UnreadablePods struct {
+	Count   int
+	Example string
+	Cause   error
+}
+
+// Unreadable returns the pods that would be matched if their annotations could be read,
+// by the states that Population found last. It ignores namespaces.
+func (c *PopulationCache) Unreadable(set string, pods []*corev1.Pod) (unreadable UnreadablePods) {
+	one := c.of(set)
+	one.mu.Lock()
+	defer one.mu.Unlock()
+	for _, pod := range pods {
+		cached := one.states[pod.UID]
+		if cached.pod != pod || cached.unreadable == nil {
+			continue
+		}
+		unreadable.Count++
+		if name := pod.Namespace + "/" + pod.Name; unreadable.Count == 1 || name < unreadable.Example {
+			unreadable.Example, unreadable.Cause = name, cached.unreadable
+		}
 	}
+	return unreadable
+}
+
+// Forget frees the states of a SidecarSet that is deleted or needs no plan for now.
+func (c *PopulationCache) Forget(set string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.sets, set)
+}
+
+func (c *PopulationCache) of(set string) *setCache {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.sets == nil {
+		c.sets = map[string]*setCache{}
+	}
+	if c.sets[set] == nil {
+		c.sets[set] = &setCache{}
+	}
+	return c.sets[set]
+}
+
+// visit calls f with the state of each pod until f fails.
+func (c *PopulationCache) visit(set *v1alpha1.SidecarSet, pods []*corev1.Pod, f func(match.Scope, cachedState) error) error {
+	scope, err := match.NewScope(&set.Spec)
+	if err != nil {
+		return fmt.Errorf("SidecarSet %s: %w", set.Name, err)
+	}
+	one := c.of(set.Name)
+	one.mu.Lock()
+	defer one.mu.Unlock()
+	if err := one.update(set, len(pods)); err != nil {
+		return err
+	}
+	for _, pod := range pods {
+		cached := one.states[pod.UID]
+		if cached.pod != pod {
+			cached = one.evaluate(&c.records, set.Name, scope, pod)
+			one.states[pod.UID] = cached
+		}
+		if err := f(scope, cached); err != nil {
+			return fmt.Errorf("SidecarSet %s: %w", set.Name, err)
+		}
+	}
+	return nil
+}
+
+// update drops the states towards another version, and all states once most of them are
+// of pods that are gone. Hashes are not computed for every plan: the content changes with
+// the generation, and its hashed form with the annotation.
+func (c *setCache) update(set *v1alpha1.SidecarSet, pods int) (err error) {
+	hash, good := set.Annotations[v1alpha1.HashAnnotation], set.Status.GoodRevisions
+	if c.version != nil && c.uid == set.UID && c.generation == set.Generation && c.hash == hash && slices.Equal(c.good, good) && len(c.states) <= 2*pods {
+		return nil
+	}
+	if c.version, err = podstate.NewVersion(set); err != nil {
+		return err
+	}
+	c.uid, c.generation, c.hash, c.good = set.UID, set.Generation, hash, slices.Clone(good)
+	c.states = make(map[types.UID]cachedState, pods)
+	return nil
+}
+
+func (c *setCache) evaluate(records *record.Reader, set string, scope match.Scope, pod *corev1.Pod) cachedState {
+	fresh := cachedState{pod: pod}
+	if !match.Active(pod) || !record.Injected(pod.Annotations, set) {
+		return fresh
+	}
+	read, err := records.Read(pod.Annotations)
+	switch {
+	case err == nil:
+		fresh.state = c.version.OfRecord(pod, read)
+		fresh.member = fresh.state.Complete && scope.Labels(pod.Labels)
+	case scope.Labels(pod.Labels):
+		// The pod does not stop the others. It is not managed until its annotations
+		// are repaired.
+		fresh.unreadable = err
+	}
+	return fresh
 }

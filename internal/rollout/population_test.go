@@ -12,16 +12,15 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/outrigger/outrigger/api/v1alpha1"
-	"github.com/outrigger/outrigger/internal/record"
+	"github.com/outrigger/outrigger/internal/fixture"
 )
 
 func populationSet() *v1alpha1.SidecarSet {
 	set := strategy(nil)
 	set.UID, set.Generation = "u", 1
-	set.Annotations = map[string]string{v1alpha1.HashAnnotation: "new", v1alpha1.HashWithoutImageAnnotation: "blank"}
 	set.Spec.Selector = &metav1.LabelSelector{MatchLabels: map[string]string{"app": "web"}}
 	set.Spec.Containers = []v1alpha1.SidecarContainer{{Container: corev1.Container{Name: "side", Image: "side:2"}}}
-	return set
+	return fixture.Hashed(set)
 }
 
 func member(name string, change ...func(*corev1.Pod)) *corev1.Pod {
@@ -30,7 +29,7 @@ func member(name string, change ...func(*corev1.Pod)) *corev1.Pod {
 		Annotations: map[string]string{
 			v1alpha1.InjectedListAnnotation:     "other,s",
 			v1alpha1.HashAnnotation:             `{"s":{"hash":"old"}}`,
-			v1alpha1.HashWithoutImageAnnotation: `{"s":{"hash":"blank"}}`,
+			v1alpha1.HashWithoutImageAnnotation: fixture.HashEntry(populationSet(), v1alpha1.HashWithoutImageAnnotation),
 		},
 	}}
 	pod.Spec.Containers = []corev1.Container{{Name: "side", Image: "side:1"}}
@@ -78,10 +77,10 @@ func TestPopulationCacheIsNeverStale(t *testing.T) {
 	}
 	assert.False(t, look().Updated)
 	pod = member("a", func(p *corev1.Pod) {
-		p.ResourceVersion, p.Annotations[v1alpha1.HashAnnotation] = "2", `{"s":{"hash":"new"}}`
+		p.ResourceVersion, p.Annotations[v1alpha1.HashAnnotation] = "2", fixture.HashEntry(populationSet(), v1alpha1.HashAnnotation)
 	})
 	assert.True(t, look().Updated, "the pod changed")
-	set.Generation, set.Annotations[v1alpha1.HashAnnotation] = 2, "newer"
+	set.Generation, set.Spec.Containers[0].Image = 2, "side:3"
 	assert.False(t, look().Updated, "the set changed")
 }
 
@@ -90,16 +89,14 @@ func BenchmarkPopulation(b *testing.B) {
 	for i := range pods {
 		pods[i] = member(fmt.Sprintf("p%d", i))
 	}
-	for name, cache := range map[string]func() *setCache{
-		"first look": func() *setCache { return &setCache{records: &record.Reader{}} },
-		"nothing changed": func() func() *setCache {
-			m := &setCache{records: &record.Reader{}}
-			return func() *setCache { return m }
-		}(),
+	kept := new(PopulationCache)
+	for name, cache := range map[string]func() *PopulationCache{
+		"first look":      func() *PopulationCache { return new(PopulationCache) },
+		"nothing changed": func() *PopulationCache { return kept },
 	} {
 		b.Run(name, func(b *testing.B) {
 			for b.Loop() {
-				if _, err := cache().population(populationSet(), pods, nil); err != nil {
+				if _, err := cache().Population(populationSet(), pods, nil); err != nil {
 					b.Fatal(err)
 				}
 			}
@@ -117,8 +114,10 @@ func TestSpec7_5_TheFleetCountsWhatUpgradesMadeUnavailable(t *testing.T) {
 		change func(*corev1.Pod)
 		want   int
 	}{
-		"never moved":                 {func(*corev1.Pod) {}, 0},
-		"made with the version":       {func(p *corev1.Pod) { p.Annotations[v1alpha1.HashAnnotation] = `{"s":{"hash":"new"}}` }, 0},
+		"never moved": {func(*corev1.Pod) {}, 0},
+		"made with the version": {func(p *corev1.Pod) {
+			p.Annotations[v1alpha1.HashAnnotation] = fixture.HashEntry(populationSet(), v1alpha1.HashAnnotation)
+		}, 0},
 		"moved":                       {moved, 1},
 		"moved, then relabelled":      {func(p *corev1.Pod) { moved(p); p.Labels = nil }, 1},
 		"moved, lacks a container":    {func(p *corev1.Pod) { moved(p); p.Spec.Containers = nil }, 1},
@@ -129,7 +128,7 @@ func TestSpec7_5_TheFleetCountsWhatUpgradesMadeUnavailable(t *testing.T) {
 		"moved, and not taken it yet": {func(p *corev1.Pod) { moved(p); serve(p, 0) }, 1},
 	} {
 		t.Run(name, func(t *testing.T) {
-			n, err := new(PopulationCache).Moving(populationSet(), []*corev1.Pod{member("a", c.change)})
+			n, _, err := new(PopulationCache).CountUnavailable(populationSet(), []*corev1.Pod{member("a", c.change)})
 			require.NoError(t, err)
 			assert.Equal(t, c.want, n)
 		})
@@ -146,4 +145,29 @@ func serve(p *corev1.Pod, restarts int32) {
 			State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}},
 		}},
 	}
+}
+
+// Nothing else would show them: they are injected, and not matched.
+func TestSpec3_PodsWithDamagedAnnotationsAreNamed(t *testing.T) {
+	damaged := func(p *corev1.Pod) { p.Annotations[v1alpha1.HashAnnotation] = "{" }
+	pods := []*corev1.Pod{
+		member("matched"),
+		member("b", damaged), member("a", damaged),
+		member("relabelled", damaged, func(p *corev1.Pod) { p.Labels = nil }),
+		member("ended", damaged, func(p *corev1.Pod) { p.Status.Phase = corev1.PodSucceeded }),
+		member("not-injected", damaged, func(p *corev1.Pod) { p.Annotations[v1alpha1.InjectedListAnnotation] = "other" }),
+	}
+	var cache PopulationCache
+	matched, err := cache.Population(populationSet(), pods, nil)
+	require.NoError(t, err)
+	assert.Len(t, matched, 1)
+	found := cache.Unreadable("s", pods)
+	assert.Equal(t, 2, found.Count)
+	assert.Equal(t, "d/a", found.Example)
+	assert.ErrorContains(t, found.Cause, v1alpha1.HashAnnotation)
+
+	pods[1], pods[2] = member("b"), member("a")
+	_, err = cache.Population(populationSet(), pods, nil)
+	require.NoError(t, err)
+	assert.Zero(t, cache.Unreadable("s", pods))
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/outrigger/outrigger/api/v1alpha1"
 )
 
-// priority orders pods by labels before anything else does (SPEC §7.3).
+// priority orders pods by labels, before all other sort keys (SPEC §7.3).
 type priority struct {
 	keys    []string
 	weights []weight
@@ -40,7 +40,7 @@ func newPriority(strategy *v1alpha1.UpdatePriorityStrategy) (priority, error) {
 	return p, nil
 }
 
-// rank of a pod: lower goes first, and of equal ones the larger number.
+// rank of a pod: the lower tier goes first and, within a tier, the larger number.
 type rank struct {
 	tier   int64
 	number string
@@ -72,8 +72,8 @@ func (r rank) compare(other rank) int {
 	)
 }
 
-// trailingNumber are the digits that a label's value ends in, without leading
-// zeros: "sts-10" has 10. Kept as text, it cannot overflow.
+// trailingNumber returns the digits at the end of a label value, without leading zeros:
+// "sts-10" has 10. As text, the number cannot overflow.
 func trailingNumber(value string) string {
 	start := len(value)
 	for start > 0 && value[start-1] >= '0' && value[start-1] <= '9' {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -17,6 +18,7 @@ import (
 
 	"github.com/outrigger/outrigger/api/protocol"
 	"github.com/outrigger/outrigger/api/v1alpha1"
+	"github.com/outrigger/outrigger/internal/fixture"
 	"github.com/outrigger/outrigger/internal/podstate"
 	"github.com/outrigger/outrigger/internal/rollout"
 	"github.com/outrigger/outrigger/internal/upgrade"
@@ -26,14 +28,22 @@ import (
 // written into them, kubelets that need time and whose clocks are off, apps that
 // crash by themselves, and new generations in the middle.
 type fleet struct {
-	t      *testing.T
-	random *rand.Rand
-	now    time.Time
-	set    *v1alpha1.SidecarSet
-	window int
-	hot    bool
-	pods   []*simulated
-	left   []protocol.SelectedPod
+	// runEnded is the newest generation whose run has ended by itself.
+	runEnded int64
+	t        *testing.T
+	random   *rand.Rand
+	now      time.Time
+	set      *v1alpha1.SidecarSet
+	window   int
+	hot      bool
+	pods     []*simulated
+	left     []protocol.SelectedPod
+	// before is the image of the generation before.
+	before string
+	// digests of images, by tag.
+	digests map[string]string
+	// version is the set's resourceVersion.
+	version int
 	// generation that left was planned for.
 	planned int64
 }
@@ -49,6 +59,10 @@ type simulated struct {
 	busy    time.Time
 	readyAt time.Time
 	crashed bool
+	// broken pods have an app that never comes up again, and scheduled ones a node.
+	broken, scheduled bool
+	// moved pods were upgraded by a rollout that has not ended.
+	moved bool
 	// taken pods served when their sidecar was changed, and have not been in
 	// order since.
 	taken bool
@@ -57,7 +71,7 @@ type simulated struct {
 const bad = "side:bad"
 
 func newFleet(t *testing.T, seed uint64) *fleet {
-	f := &fleet{t: t, random: rand.New(rand.NewPCG(seed, 2)), now: time.Date(2024, 1, 2, 12, 0, 0, 0, time.UTC), hot: seed%3 == 0}
+	f := &fleet{t: t, random: rand.New(rand.NewPCG(seed, 2)), now: time.Date(2024, 1, 2, 12, 0, 0, 0, time.UTC), hot: seed%3 == 0, digests: map[string]string{}}
 	f.window = 1 + f.random.IntN(4)
 	f.set = &v1alpha1.SidecarSet{ObjectMeta: metav1.ObjectMeta{Name: "s", UID: "u"}}
 	f.set.Spec.Selector = &metav1.LabelSelector{MatchLabels: map[string]string{"app": "web"}}
@@ -68,6 +82,7 @@ func newFleet(t *testing.T, seed uint64) *fleet {
 	}
 	f.set.Spec.Containers = []v1alpha1.SidecarContainer{container}
 	f.edit("side:v0")
+	f.before = "side:v0"
 	for i := range 4 + f.random.IntN(10) {
 		f.pods = append(f.pods, f.newPod(fmt.Sprintf("p%02d", i)))
 	}
@@ -76,10 +91,47 @@ func newFleet(t *testing.T, seed uint64) *fleet {
 
 func (f *fleet) edit(image string) {
 	f.set.Generation++
-	f.set.ResourceVersion = fmt.Sprint(100 + f.set.Generation)
+	f.before = f.set.Spec.Containers[0].Image
+	f.newVersion()
 	f.set.Spec.Containers[0].Image = image
-	f.set.Annotations = map[string]string{
-		v1alpha1.HashAnnotation: fmt.Sprint("hash-", image, f.set.Generation), v1alpha1.HashWithoutImageAnnotation: "blank",
+	fixture.Hashed(f.set)
+}
+
+// otherName is another string for an image: an alias, its digest, or another tag of it.
+func (f *fleet) otherName(image string) string {
+	tag := tagOf(image)
+	switch f.random.IntN(4) {
+	case 0:
+		return "side:" + tag
+	case 1:
+		return "docker.io/library/side:" + tag
+	case 2:
+		return "side:" + tag + "@" + f.digest(tag)
+	}
+	other := fmt.Sprint("same", f.set.Generation)
+	f.digests[other] = f.digest(tag)
+	return "side:" + other
+}
+
+func tagOf(image string) string {
+	name, _, _ := strings.Cut(image, "@")
+	return name[strings.LastIndex(name, ":")+1:]
+}
+
+func (f *fleet) digest(tag string) string {
+	if known, ok := f.digests[tag]; ok {
+		return known
+	}
+	return "sha256:" + tag
+}
+
+// run reports an image as runtimes do: by one of its names, whatever it was asked for.
+func (f *fleet) run(status *corev1.ContainerStatus, image string) {
+	name, _, _ := strings.Cut(image, ":")
+	name = "docker.io/library/" + strings.TrimPrefix(name, "docker.io/library/")
+	status.Image, status.ImageID = name+":"+tagOf(image), name+"@"+f.digest(tagOf(image))
+	if strings.Contains(image, "@") && f.random.IntN(2) == 0 {
+		status.Image = status.ImageID
 	}
 }
 
@@ -95,7 +147,7 @@ func (f *fleet) newPod(name string) *simulated {
 	p.Annotations = map[string]string{
 		v1alpha1.InjectedListAnnotation:     "s",
 		v1alpha1.HashAnnotation:             fmt.Sprintf(`{"s":{"hash":%q}}`, f.set.Annotations[v1alpha1.HashAnnotation]),
-		v1alpha1.HashWithoutImageAnnotation: `{"s":{"hash":"blank"}}`,
+		v1alpha1.HashWithoutImageAnnotation: fixture.HashEntry(f.set, v1alpha1.HashWithoutImageAnnotation),
 	}
 	images := [][2]string{{"app", "app:1"}, {"side", "side:v0"}}
 	if f.hot {
@@ -104,15 +156,42 @@ func (f *fleet) newPod(name string) *simulated {
 		p.Annotations[v1alpha1.VersionAnnotationPrefix+"side-1"] = "1"
 		p.Annotations[v1alpha1.VersionAnnotationPrefix+"side-2"] = "0"
 	}
-	p.Status.Phase = corev1.PodRunning
 	for _, image := range images {
 		p.Spec.Containers = append(p.Spec.Containers, corev1.Container{Name: image[0], Image: image[1]})
-		p.Status.ContainerStatuses = append(p.Status.ContainerStatuses, corev1.ContainerStatus{Name: image[0], Image: image[1], ImageID: "id-" + image[1], Ready: true})
+	}
+	if f.random.IntN(6) == 0 {
+		p.Status.Phase = corev1.PodPending
+		return p
+	}
+	p.scheduled, p.Status.Phase = true, corev1.PodRunning
+	for _, image := range images {
+		status := corev1.ContainerStatus{Name: image[0], Ready: true}
+		f.run(&status, image[1])
+		p.Status.ContainerStatuses = append(p.Status.ContainerStatuses, status)
 		p.runs[image[0]] = image[1]
 	}
 	p.setReady(f.now, f.random.IntN(4) > 0)
 	p.crashed = !p.ready()
 	return p
+}
+
+// schedule has a kubelet take a pod on, and start what the pod asks for by then.
+func (p *simulated) schedule(f *fleet) {
+	pod := p.DeepCopy()
+	p.scheduled, p.Pod, pod.Status.Phase = true, pod, corev1.PodRunning
+	pod.Status.StartTime = new(metav1.NewTime(f.now.Add(p.skew).Truncate(time.Second)))
+	for _, c := range pod.Spec.Containers {
+		status := corev1.ContainerStatus{Name: c.Name}
+		if tagOf(c.Image) == tagOf(bad) {
+			status.State.Waiting = &corev1.ContainerStateWaiting{Reason: "ImagePullBackOff"}
+		} else {
+			f.run(&status, c.Image)
+		}
+		p.runs[c.Name] = c.Image
+		pod.Status.ContainerStatuses = append(pod.Status.ContainerStatuses, status)
+	}
+	p.setReady(f.now, false)
+	p.readyAt = f.now.Add(p.readyTime)
 }
 
 func (p *simulated) ready() bool {
@@ -136,6 +215,12 @@ func (p *simulated) setReady(now time.Time, ready bool) {
 
 // tick lets half a second pass on a node.
 func (p *simulated) tick(f *fleet) {
+	if !p.scheduled {
+		if f.random.IntN(20) == 0 {
+			p.schedule(f)
+		}
+		return
+	}
 	pod := p.DeepCopy()
 	asked := slices.ContainsFunc(pod.Spec.Containers, func(c corev1.Container) bool { return c.Image != p.runs[c.Name] })
 	switch {
@@ -145,16 +230,18 @@ func (p *simulated) tick(f *fleet) {
 		p.busy = f.now.Add(p.restartTime)
 	case !f.now.Before(p.busy):
 		p.busy = time.Time{}
-		p.restart(pod)
+		p.restart(f, pod)
 		p.readyAt = f.now.Add(p.readyTime)
 	}
 	waiting := slices.ContainsFunc(pod.Status.ContainerStatuses, func(s corev1.ContainerStatus) bool { return s.State.Waiting != nil })
 	serves := !waiting && !f.now.Before(p.readyAt)
 	if serves {
-		p.crashed = false
+		p.crashed = p.broken
 	}
 	for i := range pod.Status.ContainerStatuses {
-		pod.Status.ContainerStatuses[i].Ready = pod.Status.ContainerStatuses[i].Ready || serves
+		status := &pod.Status.ContainerStatuses[i]
+		started := status.State.Waiting == nil && !f.now.Before(p.readyAt)
+		status.Ready = (status.Ready || started) && (status.Name != "app" || !p.crashed)
 	}
 	p.Pod = pod
 	p.setReady(f.now, serves && !p.crashed)
@@ -164,31 +251,33 @@ func (p *simulated) tick(f *fleet) {
 }
 
 // restart runs what the containers are asked to, or fails to.
-func (p *simulated) restart(pod *corev1.Pod) {
+func (p *simulated) restart(f *fleet, pod *corev1.Pod) {
 	for i := range pod.Spec.Containers {
 		c, status := &pod.Spec.Containers[i], &pod.Status.ContainerStatuses[i]
 		if c.Image == p.runs[c.Name] {
 			continue
 		}
 		p.runs[c.Name], status.Ready = c.Image, false
-		if c.Image == bad {
+		if tagOf(c.Image) == tagOf(bad) {
 			status.State.Waiting = &corev1.ContainerStateWaiting{Reason: "ImagePullBackOff"}
 			continue
 		}
 		status.State.Waiting = nil
-		status.Image, status.ImageID = c.Image, "id-"+c.Image
+		f.run(status, c.Image)
 		status.RestartCount++
 	}
 }
 
 // inOrder pods run what they are asked to, and serve.
-func (p *simulated) inOrder() bool {
+func (p *simulated) inOrder() bool { return p.runsWhatItAsks() && p.ready() }
+
+func (p *simulated) runsWhatItAsks() bool {
 	for i := range p.Spec.Containers {
 		if p.runs[p.Spec.Containers[i].Name] != p.Spec.Containers[i].Image {
 			return false
 		}
 	}
-	return p.ready()
+	return true
 }
 
 // write applies a patch, as the API server does.
@@ -218,7 +307,7 @@ func (f *fleet) upgrade() {
 	plan, err := rollout.Next(f.set, f.population(), nil)
 	require.NoError(f.t, err)
 	if f.planned != f.set.Generation || len(f.left) == 0 || f.random.IntN(8) == 0 {
-		f.left, f.planned = slices.Concat(plan.Pods, plan.Reserve), f.set.Generation
+		f.left, f.planned = slices.Concat(plan.Pods, plan.Queued), f.set.Generation
 		return // by the time that it is written, the cluster has moved on
 	}
 	refill := plan.Refill(f.left, nil, 0)
@@ -231,7 +320,7 @@ func (f *fleet) upgrade() {
 		target := upgrade.Target{Version: version, Revision: "r", SetVersion: f.set.ResourceVersion}
 		patch, err := upgrade.Patch(p.Pod, target, metav1.NewTime(f.now))
 		require.NoError(f.t, err)
-		p.taken = p.taken || p.ready()
+		p.taken, p.moved = p.taken || p.ready(), true
 		f.write(p, patch)
 	}
 	if taken := f.takenPods(); taken > before {
@@ -254,9 +343,9 @@ func (f *fleet) reset() {
 	}
 }
 
-// newest pods run the set's newest image, and are in order.
+// newest pods run the set's newest image, and are in order unless their app is broken.
 func (f *fleet) newest(p *simulated) bool {
-	return p.inOrder() && slices.ContainsFunc(p.Spec.Containers, func(c corev1.Container) bool { return c.Image == f.set.Spec.Containers[0].Image })
+	return p.runsWhatItAsks() && (p.ready() || p.broken) && slices.ContainsFunc(p.Spec.Containers, func(c corev1.Container) bool { return c.Image == f.set.Spec.Containers[0].Image })
 }
 
 func (f *fleet) takenPods() (n int) {
@@ -268,9 +357,38 @@ func (f *fleet) takenPods() (n int) {
 	return n
 }
 
-// crash has the app of a pod that serves fail for a while.
+// end ends the run of a rollout, and records that as the operator does.
+func (f *fleet) end() {
+	population := f.population()
+	version, err := podstate.NewVersion(f.set)
+	require.NoError(f.t, err)
+	plan, err := rollout.Next(f.set, population, nil)
+	require.NoError(f.t, err)
+	if plan.Ended() {
+		f.runEnded = f.set.Generation
+	}
+	// The operator may be down between the end of the run and the record.
+	if f.runEnded != f.set.Generation || f.random.IntN(3) == 0 || !rollout.EndToRecord(f.set, version, &plan, population) {
+		return
+	}
+	good := v1alpha1.GoodRevision{Revision: "r", Hash: version.Hash, ResourceVersion: f.set.ResourceVersion}
+	f.set.Status.GoodRevisions = rollout.WithGood(f.set.Status.GoodRevisions, good)
+	f.newVersion()
+	for i := range population {
+		f.pods[i].moved = f.pods[i].moved && !population[i].Updated
+	}
+}
+
+func (f *fleet) newVersion() {
+	f.version++
+	f.set.ResourceVersion = fmt.Sprint(f.version)
+}
+
+// crash has the app of a pod that serves fail: for a while or, if the rollout of what the
+// pod holds has ended, for ever.
 func (f *fleet) crash(p *simulated) {
 	if p.ready() && !p.taken {
+		p.broken = !p.moved && f.random.IntN(3) == 0
 		p.crashed, p.readyAt = true, f.now.Add(6*time.Second)
 		pod := p.DeepCopy()
 		p.Pod = pod
@@ -290,13 +408,14 @@ func TestSpec7_5_BudgetHoldsWithClocksThatAreOffSlowPodsAndGenerationsInBetween(
 		f := newFleet(t, seed)
 		for step := range 60 {
 			if step%5 == 0 && f.random.IntN(2) == 0 {
-				f.edit([]string{bad, fmt.Sprint("side:v", step)}[f.random.IntN(2)])
+				f.edit([]string{bad, fmt.Sprint("side:v", step), f.otherName(f.set.Spec.Containers[0].Image), f.before}[f.random.IntN(4)])
 			}
 			if f.random.IntN(6) == 0 {
 				f.crash(f.pods[f.random.IntN(len(f.pods))])
 			}
 			f.upgrade()
 			f.reset()
+			f.end()
 			f.pass()
 		}
 		// A good image in the end reaches every pod, whatever came before.

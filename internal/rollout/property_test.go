@@ -97,7 +97,7 @@ func (w *world) kubelet(pod *Pod) {
 func (w *world) newGeneration() {
 	w.generation++
 	for i := range w.pods {
-		w.pods[i].Updated, w.pods[i].Moved = false, false
+		w.pods[i].Updated, w.pods[i].UpgradedToVersion = false, false
 	}
 }
 
@@ -169,7 +169,7 @@ func mayBeWritten(pod *Pod) bool {
 
 // wasTaken pods are down because of an upgrade.
 func wasTaken(pod *Pod) bool {
-	return (pod.Updated || pod.Touched) && (!pod.Consistent || !pod.Ready) && !pod.UnavailableBefore
+	return (pod.Updated || pod.UpgradedInPlace) && (!pod.Consistent || !pod.Ready) && !pod.UnavailableBefore
 }
 
 // apply writes to pods, as UpgradeBatch does: each is judged once more. They were
@@ -190,7 +190,7 @@ func (w *world) apply(t *testing.T, pods []protocol.SelectedPod, matched, genera
 				w.taken[pod.Name] = true
 			}
 			pod.UnavailableBefore = !pod.Ready && !wasTaken(pod)
-			pod.Updated, pod.Touched, pod.Moved, pod.Consistent, pod.Ready = true, true, true, false, false
+			pod.Updated, pod.UpgradedInPlace, pod.UpgradedToVersion, pod.Consistent, pod.Ready = true, true, true, false, false
 		}
 	}
 	// A percentage of a fleet that shrinks may leave more in flight than it
@@ -220,7 +220,7 @@ func TestSpec7_BudgetHoldsAtEveryInstantInAnyPopulation(t *testing.T) {
 			}
 			before, old := updatedOf(w.pods), w.view()
 			// The room is counted at the write, for the first ones too.
-			for left := slices.Concat(plan.Pods, plan.Reserve); len(left) > 0 && w.random.IntN(4) > 0; {
+			for left := slices.Concat(plan.Pods, plan.Queued); len(left) > 0 && w.random.IntN(4) > 0; {
 				left = w.refill(t, left, old, generation)
 				if len(w.pods) > 0 {
 					w.kubelet(&w.pods[w.random.IntN(len(w.pods))])

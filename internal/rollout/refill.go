@@ -6,37 +6,41 @@ import (
 	"github.com/outrigger/outrigger/api/protocol"
 )
 
-// Refill is what a batch may do next, by a plan made now.
+// Refill is the next step of a batch by a new plan.
 type Refill struct {
-	// Now are pods to upgrade, in the order of the batch, and Left those that
+	// Now are the pods to upgrade, in the order of the batch. Left are the pods that
 	// must wait.
 	Now, Left []protocol.SelectedPod
-	// Others says that pods which the batch does not hold may move, and none of
-	// its own: a new batch would.
-	Others bool
+	// SlotWanted are the pods of Left that wait only for a slot.
+	SlotWanted []protocol.SelectedPod
+	// OnlyOthers is set when pods outside the batch can be upgraded, and none of its own:
+	// a new batch would upgrade them.
+	OnlyOthers bool
 }
 
-// Refill divides what is left of a batch. unseen counts writes of the batch that
-// the plan's population does not show; tried pods were taken by it. A pod that
-// the plan would not name first is taken all the same while there is room: it
-// was next when the batch was made.
+// Refill divides the rest of a batch. unseen counts the writes of the batch that the
+// population of the plan does not show; tried are the pods that the batch has tried. A
+// pod stays next while slots are open, even if the new plan selects others before it.
 func (p *Plan) Refill(left []protocol.SelectedPod, tried map[protocol.PodReference]bool, unseen int) Refill {
 	var refill Refill
 	candidates := p.candidatesAmong(left)
-	slots, quota := max(p.Free-unseen, 0), max(p.Counts.Remaining-unseen, 0)
-	for _, chosen := range left {
-		pod := candidates[chosen.UID]
+	slots, quota := max(p.OpenSlots-unseen, 0), max(p.Counts.Remaining-unseen, 0)
+	for _, selected := range left {
+		pod := candidates[selected.UID]
 		switch {
 		case pod == nil || pod.Waits() || quota == 0 || pod.Ready && slots == 0:
-			refill.Left = append(refill.Left, chosen)
+			refill.Left = append(refill.Left, selected)
+			if pod != nil && !pod.Waits() && pod.Ready {
+				refill.SlotWanted = append(refill.SlotWanted, protocol.SelectedPod{PodReference: selected.PodReference})
+			}
 			continue
 		case pod.Ready:
 			slots--
 		}
 		quota--
-		refill.Now = append(refill.Now, protocol.SelectedPod{PodReference: chosen.PodReference, Unready: !pod.Ready})
+		refill.Now = append(refill.Now, protocol.SelectedPod{PodReference: selected.PodReference, Unready: !pod.Ready})
 	}
-	refill.Others = len(refill.Now) == 0 && unseen == 0 && p.offersOthers(candidates, tried)
+	refill.OnlyOthers = len(refill.Now) == 0 && unseen == 0 && p.selectsOthers(candidates, tried)
 	return refill
 }
 
@@ -54,9 +58,9 @@ func (p *Plan) candidatesAmong(pods []protocol.SelectedPod) map[types.UID]*Pod {
 	return found
 }
 
-func (p *Plan) offersOthers(held map[types.UID]*Pod, tried map[protocol.PodReference]bool) bool {
+func (p *Plan) selectsOthers(ofBatch map[types.UID]*Pod, tried map[protocol.PodReference]bool) bool {
 	for _, pod := range p.Pods {
-		if _, ok := held[pod.UID]; !ok && !tried[pod.PodReference] {
+		if _, ok := ofBatch[pod.UID]; !ok && !tried[pod.PodReference] {
 			return true
 		}
 	}

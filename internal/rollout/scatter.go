@@ -1,87 +1,85 @@
 package rollout
 
 import (
-	"cmp"
 	"maps"
 	"slices"
+	"strings"
 
 	"github.com/outrigger/outrigger/api/v1alpha1"
 )
 
-// anyValue in a scatter term stands for each value found.
+// anyValue in a scatter term stands for each value that pods have.
 const anyValue = "*"
 
-// scatter spreads the pods of each term evenly over the whole rollout (SPEC
-// §7.3): of ten pods, three take the positions 1, 6 and 10. The pods that this
-// rollout has upgraded already stand first, in whatever order: they take the
-// first positions of their kind, so that those of the others do not depend
-// on how far the rollout is. Nor do the places of the kinds: they start sorted.
+// scatter spreads the pods of each term evenly over the whole rollout (SPEC §7.3): of ten
+// pods, three take the positions 1, 6 and 10. The pods that this rollout has upgraded come
+// first, in any order. They take the first positions of their kind, so that the positions
+// of the other pods do not depend on the progress of the rollout. Kinds start sorted for
+// the same reason.
 func scatter(terms v1alpha1.UpdateScatterStrategy, done, waiting []candidate) []candidate {
-	all := append(slices.Clone(done), waiting...)
-	slices.SortStableFunc(all, func(a, b candidate) int {
-		for _, term := range terms {
-			if order := cmp.Compare(kind(term, a), kind(term, b)); order != 0 {
+	all := slices.Concat(done, waiting)
+	kinds := make([][]string, len(terms))
+	for i, term := range terms {
+		kinds[i] = kindsOf(term, all)
+	}
+	order := make([]int, len(all))
+	for i := range order {
+		order[i] = i
+	}
+	slices.SortStableFunc(order, func(a, b int) int {
+		for _, kind := range kinds {
+			if order := strings.Compare(kind[a], kind[b]); order != 0 {
 				return order
 			}
 		}
 		return 0
 	})
-	for _, term := range terms {
-		for _, value := range values(term, all) {
-			all = spread(all, term.Key, value)
+	for _, kind := range kinds {
+		order = spread(order, kind)
+	}
+	left := make([]candidate, 0, len(waiting))
+	for _, i := range order {
+		if !all[i].Updated {
+			left = append(left, all[i])
 		}
 	}
-	return slices.DeleteFunc(all, func(c candidate) bool { return c.Updated })
+	return left
 }
 
-// kind is what a term tells of a pod: the value of a label that it spreads, or "".
-func kind(term v1alpha1.UpdateScatterTerm, c candidate) string {
-	value, ok := c.Labels[term.Key]
-	if !ok || term.Value != anyValue && term.Value != value {
-		return ""
-	}
-	return "=" + value
-}
-
-func values(term v1alpha1.UpdateScatterTerm, all []candidate) []string {
-	if term.Value != anyValue {
-		return []string{term.Value}
-	}
-	found := map[string]bool{}
+// kindsOf returns the kind of each pod: the value of a label that the term spreads, or "".
+func kindsOf(term v1alpha1.UpdateScatterTerm, all []candidate) []string {
+	kinds := make([]string, len(all))
 	for i := range all {
-		if value, ok := all[i].Labels[term.Key]; ok {
-			found[value] = true
+		if value, ok := all[i].Labels[term.Key]; ok && (term.Value == anyValue || term.Value == value) {
+			kinds[i] = "=" + value
 		}
 	}
-	return slices.Sorted(maps.Keys(found))
+	return kinds
 }
 
-// spread moves the pods that carry a label to even positions. Among themselves,
-// these and the others keep their order.
-func spread(all []candidate, key, value string) []candidate {
-	var chosen, others []candidate
-	for _, c := range all {
-		if have, ok := c.Labels[key]; ok && have == value {
-			chosen = append(chosen, c)
-		} else {
-			others = append(others, c)
+// spread moves the pods of one kind after the other to even positions. The pods of a kind
+// keep their order, and so do all other pods.
+func spread(order []int, kinds []string) []int {
+	chosen := map[string][]int{}
+	for _, pod := range order {
+		if kind := kinds[pod]; kind != "" {
+			chosen[kind] = append(chosen[kind], pod)
 		}
 	}
-	result := make([]candidate, 0, len(all))
-	for next := 0; len(result) < len(all); {
-		if next < len(chosen) && len(result) == position(next, len(chosen), len(all)) {
-			result = append(result, chosen[next])
-			next++
-			continue
+	s := newSequence(order)
+	for _, kind := range slices.Sorted(maps.Keys(chosen)) {
+		for _, pod := range chosen[kind] {
+			s.remove(pod)
 		}
-		result = append(result, others[0])
-		others = others[1:]
+		for i, pod := range chosen[kind] {
+			s.insert(pod, position(i, len(chosen[kind]), len(order)))
+		}
 	}
-	return result
+	return s.order()
 }
 
-// position of the i-th of m among n, counted from 0: the first is the first, the
-// last the last, the others in between, halves rounded up.
+// position returns the position of the i-th of m pods among n, counted from 0. The first
+// pod stays first and the last one last; halves round up.
 func position(i, m, n int) int {
 	if m == 1 {
 		return 0

@@ -1,3 +1,5 @@
+// Package switchover reports the differences of a switchover from OpenKruise to Outrigger:
+// stored SidecarSets and pods, and the webhooks that serve them.
 package switchover
 
 import (
@@ -12,7 +14,7 @@ import (
 	"github.com/outrigger/outrigger/api/v1alpha1"
 )
 
-// Facts are what a check goes by, beside pods.
+// Facts are the input of a check, except for the pods.
 type Facts struct {
 	Sets []v1alpha1.SidecarSet
 	// Revisions are those of the system namespace.
@@ -25,11 +27,11 @@ type Facts struct {
 	Deployments []appsv1.Deployment
 	Mutating    []admissionregistrationv1.MutatingWebhookConfiguration
 	Validating  []admissionregistrationv1.ValidatingWebhookConfiguration
-	// Unread is what could not be read, and why.
+	// Unread are the objects that could not be read, with the errors.
 	Unread []string
 }
 
-// Check looks at sets and pods. Pods come in parts, and none is kept.
+// Check checks SidecarSets and pods. It gets pods in pages and keeps none of them.
 type Check struct {
 	facts  Facts
 	gates  []gate
@@ -37,7 +39,7 @@ type Check struct {
 	report Report
 }
 
-// New begins a check with all but the pods.
+// New begins a check.
 func New(facts Facts) *Check {
 	c := &Check{facts: facts, pods: map[string]*setPods{}}
 	slices.SortFunc(c.facts.Sets, func(a, b v1alpha1.SidecarSet) int { return strings.Compare(a.Name, b.Name) })
@@ -50,14 +52,14 @@ func New(facts Facts) *Check {
 	return c
 }
 
-// Add looks at some of the pods.
+// Add checks a page of pods.
 func (c *Check) Add(pods []corev1.Pod) {
 	for i := range pods {
 		c.addPod(&pods[i])
 	}
 }
 
-// Report is what was found in all that was added. It is called once.
+// Report returns the findings. It is called once.
 func (c *Check) Report() *Report {
 	c.checkServing()
 	c.noteGates()
@@ -71,8 +73,8 @@ func (c *Check) Report() *Report {
 		c.checkPods(c.pods[set.Name])
 		c.noteStrategy(set)
 	}
-	for _, what := range c.facts.Unread {
-		c.find(Note, "unread", "", "Not looked at: %s.", what)
+	for _, object := range c.facts.Unread {
+		c.find(Note, "unread", "", "Not checked: %s.", object)
 	}
 	c.report.sort()
 	return &c.report

@@ -1,6 +1,7 @@
 package switchover
 
 import (
+	"encoding/json"
 	"slices"
 	"strings"
 	"testing"
@@ -17,7 +18,6 @@ import (
 	"github.com/outrigger/outrigger/internal/fixture"
 	"github.com/outrigger/outrigger/internal/record"
 	"github.com/outrigger/outrigger/internal/revision"
-	"github.com/outrigger/outrigger/internal/validation"
 )
 
 // stored is a set as its admission leaves it.
@@ -27,7 +27,7 @@ func stored(t *testing.T, name string, changes ...func(*v1alpha1.SidecarSet)) v1
 	for _, change := range changes {
 		change(set)
 	}
-	require.NoError(t, validation.Complete(set, nil))
+	require.NoError(t, revision.Complete(set, nil))
 	return *set
 }
 
@@ -125,7 +125,7 @@ func (r *Report) about(topic string) (found []string) {
 	return found
 }
 
-func TestNothingIsInTheWayOfAnOrdinarySwitch(t *testing.T) {
+func TestAnOrdinarySwitchoverHasNoBlockers(t *testing.T) {
 	cold, twins := stored(t, "cold"), stored(t, "twins", hot)
 	report := checked(served(cold, twins), injected(t, cold), injected(t, twins), *fixture.Pod())
 	assert.Zero(t, report.Blocked(), report.Findings)
@@ -145,26 +145,54 @@ func TestHashesThatTheNextWriteChanges(t *testing.T) {
 	assert.Contains(t, found[0], "blocks SidecarSet/none: It has no annotation kruise.io/sidecarset-hash-without-image")
 	hash, err := revision.Hash(&other.Spec)
 	require.NoError(t, err)
-	assert.Contains(t, found[1], "blocks SidecarSet/other: Annotation kruise.io/sidecarset-hash is theirs, and the next write of the set makes it "+hash+": its 1 matched pods")
+	assert.Contains(t, found[1], "blocks SidecarSet/other: Annotation kruise.io/sidecarset-hash is theirs, and the next write of the SidecarSet makes it "+hash+": its 1 matched pods")
 }
 
-func TestWhatIsTheMatterWithPods(t *testing.T) {
+// kubectl edit changes the stored containers, kubectl apply sends all of its manifest's.
+func TestAnImageChangeOfEverySetIsTried(t *testing.T) {
+	manifest := fixture.SidecarSet("cold", fixture.Sidecar("cold", func(c *v1alpha1.SidecarContainer) {
+		c.StartupProbe = &corev1.Probe{ProbeHandler: corev1.ProbeHandler{GRPC: &corev1.GRPCAction{Port: 1}}, SuccessThreshold: 1}
+	}))
+	cold := stored(t, "cold", func(s *v1alpha1.SidecarSet) {
+		s.Spec = *manifest.Spec.DeepCopy()
+		applied, err := json.Marshal(manifest)
+		require.NoError(t, err)
+		s.Annotations[corev1.LastAppliedConfigAnnotation] = string(applied)
+	})
+	assert.Empty(t, checked(served(cold), injected(t, cold)).about("image change"))
+
+	edited := *cold.DeepCopy()
+	edited.Spec.Containers[0].StartupProbe.TimeoutSeconds = 5
+	require.NoError(t, revision.Complete(&edited, nil))
+	found := checked(served(edited), injected(t, edited)).about("image change")
+	require.Len(t, found, 1)
+	assert.Contains(t, found[0], "differs SidecarSet/cold: 1 pod, such as default/p: the last manifest of kubectl apply")
+
+	older := *cold.DeepCopy()
+	older.Spec.Containers[0].TerminationMessagePath = "" // it was hashed without
+	require.NoError(t, revision.WriteHashes(&older))
+	found = checked(served(older), injected(t, older)).about("image change")
+	require.Len(t, found, 1)
+	assert.Contains(t, found[0], "blocks SidecarSet/cold: 1 pod, such as default/p: an image change cannot upgrade it")
+}
+
+func TestProblemsOfPods(t *testing.T) {
 	cold, twins := stored(t, "cold"), stored(t, "twins", hot)
 	older := `{"cold":"` + cold.Annotations[v1alpha1.HashAnnotation] + `"}`
 	const working = v1alpha1.WorkingHotUpgradeContainerAnnotation
 	for want, pod := range map[string]corev1.Pod{
 		"blocks SidecarSet/cold: 1 pod, such as default/p (annotation kruise.io/sidecarset-hash: ": injected(t, cold, annotated(v1alpha1.HashAnnotation, "{")),
 		"note SidecarSet/cold: 1 pod, such as default/p: the annotation has the older form":        injected(t, cold, annotated(v1alpha1.HashAnnotation, older)),
-		"blocks SidecarSet/twins: 1 pod, such as default/p (none is named for twins)":              injected(t, twins, annotated(working, "{}")),
-		"blocks SidecarSet/twins: 1 pod, such as default/p (x is none of the twins of twins)":      injected(t, twins, annotated(working, `{"twins":"x"}`)),
+		"blocks SidecarSet/twins: 1 pod, such as default/p (twins has no entry)":                   injected(t, twins, annotated(working, "{}")),
+		"blocks SidecarSet/twins: 1 pod, such as default/p (x is not a twin of twins)":             injected(t, twins, annotated(working, `{"twins":"x"}`)),
 		"blocks SidecarSet/twins: 1 pod, such as default/p (twins-2 holds the empty image)":        injected(t, twins, annotated(working, `{"twins":"twins-2"}`)),
 		"differs SidecarSet/twins: 1 pod, such as default/p: the standby twin of a hot upgrade": injected(t, twins, annotated("version.sidecarset.kruise.io/twins-2", "7"), func(p *corev1.Pod) {
 			p.Spec.Containers[1].Image = "twins:v0"
 		}),
-		"differs SidecarSet/cold: 1 pod, such as default/p: more than images differ":            injected(t, cold, annotated(v1alpha1.HashAnnotation, `{}`), annotated(v1alpha1.HashWithoutImageAnnotation, `{}`)),
-		"differs SidecarSet/cold: 1 pod, such as default/p: the set's newest version is yet to": injected(t, cold, annotated(v1alpha1.HashAnnotation, `{"cold":{"hash":"before","sidecarSetName":"cold"}}`)),
-		"note SidecarSet/cold: 1 pod, such as default/p: a container of the set is missing.":    injected(t, cold, func(p *corev1.Pod) { p.Spec.Containers = p.Spec.Containers[:1] }),
-		"note SidecarSet/cold: 1 pod, such as default/p: the last upgrade is not over":          injected(t, cold, annotated(v1alpha1.InPlaceUpdateStateAnnotation, `{"cold":{"revision":"r","updateTimestamp":null,"lastContainerStatuses":{}}}`)),
+		"differs SidecarSet/cold: 1 pod, such as default/p: more than images differ":                injected(t, cold, annotated(v1alpha1.HashAnnotation, `{}`), annotated(v1alpha1.HashWithoutImageAnnotation, `{}`)),
+		"differs SidecarSet/cold: 1 pod, such as default/p: an older version of the SidecarSet":     injected(t, cold, annotated(v1alpha1.HashAnnotation, `{"cold":{"hash":"before","sidecarSetName":"cold"}}`)),
+		"note SidecarSet/cold: 1 pod, such as default/p: a container of the SidecarSet is missing.": injected(t, cold, func(p *corev1.Pod) { p.Spec.Containers = p.Spec.Containers[:1] }),
+		"note SidecarSet/cold: 1 pod, such as default/p: the last upgrade is in progress":           injected(t, cold, annotated(v1alpha1.InPlaceUpdateStateAnnotation, `{"cold":{"revision":"r","updateTimestamp":null,"lastContainerStatuses":{}}}`)),
 	} {
 		report := checked(served(cold, twins), pod)
 		found := slices.Concat(report.about("annotations"), report.about("hot upgrade"), report.about("not upgradable"), report.about("rollout"), report.about("pods"))
@@ -181,7 +209,7 @@ func TestWhatIsTheMatterWithPods(t *testing.T) {
 	assert.Len(t, report.about("paused"), 1)
 }
 
-func TestSetsThatAreRefusedOnceTheyAreEdited(t *testing.T) {
+func TestSidecarSetsThatBreakRulesForNewOnes(t *testing.T) {
 	one := stored(t, "one", func(s *v1alpha1.SidecarSet) {
 		s.Spec.UpdateStrategy.MaxUnavailable = &intstr.IntOrString{Type: intstr.String, StrVal: "5"}
 	})
@@ -241,22 +269,22 @@ func TestTheGateThatTurnsTheWhitelistOff(t *testing.T) {
 	facts.Deployments = []appsv1.Deployment{manager(1, "--leader-election", "--feature-gates", "PodWebhook=true,AllAlpha=true, SidecarSetPatchPodMetadataDefaultsAllowed=true")}
 	found := checked(facts).about("feature gate")
 	require.Len(t, found, 3)
-	assert.Contains(t, found[0], "blocks SidecarSet/set: spec.patchPodMetadata[0].annotations[a]: only OpenKruise's feature gate")
-	assert.Contains(t, found[2], "note: Not looked at: AllAlpha.")
+	assert.Contains(t, found[0], "blocks SidecarSet/set: spec.patchPodMetadata[0].annotations[a]: only the feature gate SidecarSetPatchPodMetadataDefaultsAllowed of OpenKruise")
+	assert.Contains(t, found[2], "note: Not checked: AllAlpha.")
 	webhook := appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Name: outriggerWebhook}}
 	webhook.Spec.Template.Spec.Containers = []corev1.Container{{Args: []string{"webhook", "--feature-gates=SidecarSetPatchPodMetadataDefaultsAllowed=true"}}}
 	facts.Deployments = append(facts.Deployments, webhook)
 	assert.Zero(t, checked(facts).Blocked(), "Outrigger has the gate, too")
 }
 
-func TestWhoIsAsked(t *testing.T) {
+func TestWebhooksThatAreCalled(t *testing.T) {
 	ours, judges := mutatingAs("outrigger", "pods.outrigger.io", "sidecarsets.outrigger.io"), validatingAs("outrigger", "sidecarsets.outrigger.io")
 	both := served()
 	both.Mutating, both.Validating = append(both.Mutating, ours), append(both.Validating, judges)
 	report := checked(both)
 	assert.Zero(t, report.Blocked(), report.Findings)
 	require.Len(t, report.about("injection"), 1)
-	assert.Contains(t, report.about("injection")[0], "differs MutatingWebhookConfiguration/kruise-mutating-webhook-configuration: Webhook mpod.kb.io answers beside Outrigger's. Outrigger is asked after it")
+	assert.Contains(t, report.about("injection")[0], "differs MutatingWebhookConfiguration/kruise-mutating-webhook-configuration: Webhook mpod.kb.io is called beside the webhook of Outrigger. The webhook of Outrigger is called after it")
 	assert.Equal(t, `kubectl patch mutatingwebhookconfiguration kruise-mutating-webhook-configuration --type=json -p `+
 		`'[{"op":"test","path":"/webhooks/2/name","value":"msidecarset.kb.io"},{"op":"remove","path":"/webhooks/2"},`+
 		`{"op":"test","path":"/webhooks/1/name","value":"mpod.kb.io"},{"op":"remove","path":"/webhooks/1"}]'`, report.Findings[0].Remedy)
@@ -272,15 +300,32 @@ func TestWhoIsAsked(t *testing.T) {
 	installed := ours.DeepCopy()
 	installed.Webhooks[1].Rules = nil
 	alone.Mutating[0] = *installed
-	assert.Equal(t, []string{"blocks: Nobody is asked: no new pod gets sidecars."}, checked(alone).about("injection"), "a webhook without rules is not asked")
+	assert.Equal(t, []string{"blocks: No webhook is called: no new pod gets sidecars."}, checked(alone).about("injection"), "a webhook without rules is not asked")
 }
 
-func TestAManagerThatIsStoppedOrGoesOnBeside(t *testing.T) {
+func TestWebhooksBetweenOpenKruiseAndOutrigger(t *testing.T) {
+	facts := served()
+	for _, name := range []string{"istio-sidecar-injector", "kyverno-resource-mutating-webhook-cfg", "linkerd-proxy-injector-webhook-config", "vault-agent-injector-cfg"} {
+		other := mutatingAs(name, name+".example.com", "sets.example.com")
+		for i := range other.Webhooks {
+			other.Webhooks[i].ClientConfig = admissionregistrationv1.WebhookClientConfig{Service: &admissionregistrationv1.ServiceReference{Name: "other"}}
+		}
+		facts.Mutating = append(facts.Mutating, other)
+	}
+	found := checked(facts).about("order")
+	require.Len(t, found, 2, "between the two names alone")
+	assert.Contains(t, found[0], "differs MutatingWebhookConfiguration/kyverno-resource-mutating-webhook-cfg: Webhook kyverno-resource-mutating-webhook-cfg.example.com is called for new pods after OpenKruise, but before Outrigger")
+	assert.Contains(t, found[1], "MutatingWebhookConfiguration/linkerd-proxy-injector-webhook-config")
+	facts.Mutating = facts.Mutating[1:]
+	assert.Empty(t, checked(facts).about("order"), "nothing is compared without OpenKruise's")
+}
+
+func TestAManagerThatIsStoppedOrRunsBesideOutrigger(t *testing.T) {
 	facts := served()
 	facts.Deployments = []appsv1.Deployment{manager(0)}
 	report := checked(facts)
 	found := report.about("admission")
-	assert.Contains(t, found[0], "blocks MutatingWebhookConfiguration/kruise-mutating-webhook-configuration: Nobody answers for it, and 3 of its webhooks refuse requests then, such as mcloneset.kb.io")
+	assert.Contains(t, found[0], "blocks MutatingWebhookConfiguration/kruise-mutating-webhook-configuration: No manager serves it, and 3 of its webhooks reject requests, such as mcloneset.kb.io")
 	assert.Equal(t, "kubectl delete mutatingwebhookconfiguration kruise-mutating-webhook-configuration", report.Findings[0].Remedy)
 
 	worker := appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Name: outriggerWorker}}
@@ -291,18 +336,18 @@ func TestAManagerThatIsStoppedOrGoesOnBeside(t *testing.T) {
 	facts.Deployments = []appsv1.Deployment{others, worker}
 	assert.Empty(t, checked(facts).about("controllers"), "SidecarSets are not among its kinds")
 	facts.Deployments = nil
-	assert.Contains(t, checked(facts).about("controllers")[0], "note: OpenKruise's manager is not in the system namespace")
+	assert.Contains(t, checked(facts).about("controllers")[0], "note: The manager of OpenKruise is not in the system namespace")
 }
 
-func TestTheTextNamesWhatIsInTheWayFirst(t *testing.T) {
+func TestTheTextNamesBlockersFirst(t *testing.T) {
 	set := stored(t, "set")
 	set.Annotations[v1alpha1.HashAnnotation] = "theirs"
 	facts := served(set)
 	facts.Unread = []string{"the Deployments"}
 	var text strings.Builder
 	require.NoError(t, checked(facts).Write(&text))
-	way, differs, known := strings.Index(text.String(), "\nIn the way\n- hash: SidecarSet/set: "), strings.Index(text.String(), "What differs"), strings.Index(text.String(), "\nGood to know\n")
+	way, differs, known := strings.Index(text.String(), "\nBlockers\n- hash: SidecarSet/set: "), strings.Index(text.String(), "Differences"), strings.Index(text.String(), "\nNotes\n")
 	assert.True(t, way > 0 && way < known && differs < 0, text.String())
-	assert.Contains(t, text.String(), "- unread: Not looked at: the Deployments.\n")
-	assert.True(t, strings.HasSuffix(text.String(), "\n1 thing is in the way.\n"))
+	assert.Contains(t, text.String(), "- unread: Not checked: the Deployments.\n")
+	assert.True(t, strings.HasSuffix(text.String(), "\n1 blocker.\n"))
 }

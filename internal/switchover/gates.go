@@ -7,10 +7,10 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 )
 
-// patchPodMetadata is the one feature gate that both know (SPEC §2).
+// patchPodMetadata is the only feature gate of both (SPEC §2).
 const patchPodMetadata = "SidecarSetPatchPodMetadataDefaultsAllowed"
 
-// podWebhook turns OpenKruise's injection off.
+// podWebhook is the feature gate of the injection of OpenKruise.
 const podWebhook = "PodWebhook"
 
 // Names of Deployments.
@@ -20,7 +20,7 @@ const (
 	outriggerWorker  = "outrigger-worker"
 )
 
-// enabledResources is the variable that limits OpenKruise to some of its kinds.
+// enabledResources is the environment variable that limits OpenKruise to some kinds.
 const enabledResources = "CUSTOM_RESOURCE_ENABLE"
 
 // gate is a feature gate that a Deployment sets.
@@ -45,12 +45,12 @@ func named(all []appsv1.Deployment, name string) []appsv1.Deployment {
 	return slices.DeleteFunc(slices.Clone(all), func(d appsv1.Deployment) bool { return d.Name != name })
 }
 
-// running reports whether any of the Deployments is to have a pod.
+// running reports whether any of the Deployments has replicas.
 func running(all []appsv1.Deployment) bool {
 	return slices.ContainsFunc(all, func(d appsv1.Deployment) bool { return d.Spec.Replicas == nil || *d.Spec.Replicas > 0 })
 }
 
-// featureGates are those in the flag --feature-gates of the Deployments' containers.
+// featureGates reads the flag --feature-gates of the containers of Deployments.
 func featureGates(of []appsv1.Deployment) (gates []gate) {
 	for i := range of {
 		for _, c := range of[i].Spec.Template.Spec.Containers {
@@ -60,8 +60,11 @@ func featureGates(of []appsv1.Deployment) (gates []gate) {
 				if word == "--feature-gates" && at+1 < len(words) {
 					value, found = words[at+1], true
 				}
-				if found {
-					gates = append(gates, parseGates(value)...)
+				for setting := range strings.SplitSeq(value, ",") {
+					name, on, _ := strings.Cut(strings.TrimSpace(setting), "=")
+					if found && name != "" {
+						gates = append(gates, gate{name, strings.EqualFold(on, "true")})
+					}
 				}
 			}
 		}
@@ -69,19 +72,8 @@ func featureGates(of []appsv1.Deployment) (gates []gate) {
 	return gates
 }
 
-func parseGates(text string) (gates []gate) {
-	for setting := range strings.SplitSeq(text, ",") {
-		name, value, _ := strings.Cut(strings.TrimSpace(setting), "=")
-		if name != "" {
-			gates = append(gates, gate{name, strings.EqualFold(value, "true")})
-		}
-	}
-	return gates
-}
-
-// isOn reports what the last setting of a gate says. AllAlpha is not known to reach it.
-func isOn(gates []gate, name string) bool {
-	on := false
+// isOn returns the last setting of a gate. AllAlpha does not set gates here.
+func isOn(gates []gate, name string) (on bool) {
 	for _, g := range gates {
 		if g.name == name {
 			on = g.on
@@ -90,7 +82,7 @@ func isOn(gates []gate, name string) bool {
 	return on
 }
 
-// limited reports whether the Deployments leave SidecarSets to others.
+// limited reports whether the Deployments do not serve SidecarSets.
 func limited(of []appsv1.Deployment) bool {
 	for i := range of {
 		for _, c := range of[i].Spec.Template.Spec.Containers {
@@ -105,7 +97,7 @@ func limited(of []appsv1.Deployment) bool {
 	return false
 }
 
-// noteGates says which of OpenKruise's feature gates matter, and which nobody knows.
+// noteGates reports the feature gates of OpenKruise.
 func (c *Check) noteGates() {
 	var others []string
 	for _, g := range c.gates {
@@ -113,28 +105,28 @@ func (c *Check) noteGates() {
 		case g.name != patchPodMetadata && g.name != podWebhook:
 			others = append(others, g.name)
 		case g.name == patchPodMetadata && g.on:
-			c.find(Note, "feature gate", "", "%s is on: outrigger webhook has it as --feature-gates=%s=true.", g.name, g.name)
+			c.find(Note, "feature gate", "", "%s is on. The flag of outrigger webhook is --feature-gates=%s=true.", g.name, g.name)
 		case g.name == podWebhook && !g.on:
 			c.find(Note, "feature gate", "", "%s is off: OpenKruise injects into no pods, and Outrigger will.", g.name)
 		}
 	}
 	if len(others) > 0 {
-		c.find(Note, "feature gate", "", "Not looked at: %s. Outrigger has no such gates.", strings.Join(others, ", "))
+		c.find(Note, "feature gate", "", "Not checked: %s. Outrigger has no such gates.", strings.Join(others, ", "))
 	}
 }
 
-// checkControllers looks for two that upgrade the same pods.
+// checkControllers reports two controllers that upgrade the same pods.
 func (c *Check) checkControllers() {
 	theirs := managers(c.facts.Deployments)
 	if len(theirs) == 0 && len(c.facts.Unread) == 0 && slices.ContainsFunc(c.report.Answerers, func(a Answerer) bool { return a.Whose == openKruise }) {
-		c.find(Note, "controllers", "", "OpenKruise's manager is not in the system namespace: neither its feature gates nor whether it runs was looked at.")
+		c.find(Note, "controllers", "", "The manager of OpenKruise is not in the system namespace. Its feature gates and its replicas were not checked.")
 	}
 	if !running(theirs) || limited(theirs) {
 		return
 	}
 	object := "Deployment/" + theirs[0].Namespace + "/" + theirs[0].Name
 	if running(named(c.facts.Deployments, outriggerWorker)) {
-		c.find(Blocks, "controllers", object, "It upgrades pods of SidecarSets, and so does %s: each counts only part of what is unavailable.", outriggerWorker).Remedy = stop(&theirs[0])
+		c.find(Blocks, "controllers", object, "It upgrades pods of SidecarSets, and so does %s: each of them counts only some of the unavailable pods.", outriggerWorker).Remedy = stop(&theirs[0])
 		return
 	}
 	c.find(Note, "controllers", object, "It upgrades pods of SidecarSets. Stop it before outrigger operator and worker start.").Remedy = stop(&theirs[0])

@@ -1,6 +1,7 @@
 package switchover
 
 import (
+	"encoding/json"
 	"fmt"
 	"slices"
 
@@ -10,20 +11,23 @@ import (
 	"github.com/outrigger/outrigger/internal/match"
 	"github.com/outrigger/outrigger/internal/podstate"
 	"github.com/outrigger/outrigger/internal/record"
+	"github.com/outrigger/outrigger/internal/revision"
 )
 
-// setPods counts the pods that hold a set's sidecars, by what is the matter with them.
+// setPods counts the pods with the sidecars of a SidecarSet, by their problems.
 type setPods struct {
 	set   *v1alpha1.SidecarSet
 	scope match.Scope
-	// version is nil for a set without hashes, and scope of one whose selectors
-	// cannot be read is empty: rules and hashes say so.
-	version          *podstate.Version
+	// version is nil if the hashes cannot be computed.
+	version *podstate.Version
+	// edited is the version after a change of images in the stored containers, and applied
+	// after such a change in the last manifest of kubectl apply, or nil.
+	edited, applied  *podstate.Version
 	matched, updated int
-	matters          [numMatters]tally
+	problems         [numProblems]tally
 }
 
-// tally counts pods of which one is named.
+// tally counts pods, with the first one as an example.
 type tally struct {
 	pods    int
 	example string
@@ -36,27 +40,29 @@ func (t *tally) add(pod *corev1.Pod, detail string) {
 	t.pods++
 }
 
-// matter is what can be the matter with a pod.
-type matter int
+// problem of a pod.
+type problem int
 
 const (
-	unreadable matter = iota
-	twinsAstray
-	halfway
-	settling
+	unreadable problem = iota
+	noActiveTwin
+	migrating
+	inProgress
 	notUpgradable
+	unreachableByEdit
+	unreachableByApply
 	outOfDate
 	incomplete
 	olderForm
-	numMatters
+	numProblems
 )
 
 func newSetPods(set *v1alpha1.SidecarSet) *setPods {
 	p := &setPods{set: set}
+	// checkRules and checkHashes report these errors.
 	p.scope, _ = match.NewScope(&set.Spec)
-	if version, err := podstate.NewVersion(set); err == nil {
-		p.version = version
-	}
+	p.version, _ = podstate.NewVersion(set)
+	p.edited, p.applied = imageEdit(set, &set.Spec), imageEdit(set, lastApplied(set))
 	return p
 }
 
@@ -78,15 +84,15 @@ func (c *Check) addPod(pod *corev1.Pod) {
 func (p *setPods) add(pod *corev1.Pod) {
 	state, err := p.version.Of(pod)
 	if err != nil {
-		p.matters[unreadable].add(pod, fmt.Sprintf(" (%v)", err))
+		p.problems[unreadable].add(pod, fmt.Sprintf(" (%v)", err))
 		return
 	}
-	if detail := p.astray(pod); detail != "" {
-		p.matters[twinsAstray].add(pod, detail)
+	if detail := p.twinProblem(pod); detail != "" {
+		p.problems[noActiveTwin].add(pod, detail)
 		return
 	}
 	if !state.Complete {
-		p.matters[incomplete].add(pod, "")
+		p.problems[incomplete].add(pod, "")
 		return
 	}
 	p.matched++
@@ -95,31 +101,34 @@ func (p *setPods) add(pod *corev1.Pod) {
 	}
 	if entries, err := record.Hashes(pod.Annotations); err == nil {
 		if entry, found := entries[p.set.Name]; found && entry.SidecarSetName == "" {
-			p.matters[olderForm].add(pod, "")
+			p.problems[olderForm].add(pod, "")
 		}
 	}
-	if matter, found := progress(state); found {
-		p.matters[matter].add(pod, "")
+	if problem, found := progress(state); found {
+		p.problems[problem].add(pod, "")
+	}
+	if problem, found := p.unreachable(pod, state); found {
+		p.problems[problem].add(pod, "")
 	}
 }
 
-// progress says what of an upgrade is yet to come, if anything is.
-func progress(state podstate.State) (matter, bool) {
+// progress reports an upgrade that is due or in progress.
+func progress(state podstate.State) (problem, bool) {
 	switch {
 	case !state.Updated && !state.Upgradable:
 		return notUpgradable, true
 	case state.Migrating:
-		return halfway, true
+		return migrating, true
 	case !state.Updated:
 		return outOfDate, true
-	case state.Touched && !state.Settled():
-		return settling, true
+	case state.UpgradedInPlace && !state.Converged():
+		return inProgress, true
 	}
 	return 0, false
 }
 
-// astray says which hot sidecar of the pod has no twin that can be the active one.
-func (p *setPods) astray(pod *corev1.Pod) string {
+// twinProblem names a hot sidecar of the pod without a valid active twin.
+func (p *setPods) twinProblem(pod *corev1.Pod) string {
 	active, err := record.ActiveContainers(pod.Annotations)
 	if err != nil {
 		return ""
@@ -131,9 +140,9 @@ func (p *setPods) astray(pod *corev1.Pod) string {
 		}
 		switch {
 		case active[s.Name] == "":
-			return fmt.Sprintf(" (none is named for %s)", s.Name)
+			return fmt.Sprintf(" (%s has no entry)", s.Name)
 		case !slices.Contains(twins[:], active[s.Name]):
-			return fmt.Sprintf(" (%s is none of the twins of %s)", active[s.Name], s.Name)
+			return fmt.Sprintf(" (%s is not a twin of %s)", active[s.Name], s.Name)
 		case podstate.Container(pod, active[s.Name], false).Image == s.EmptyImage:
 			return fmt.Sprintf(" (%s holds the empty image)", active[s.Name])
 		}
@@ -141,31 +150,32 @@ func (p *setPods) astray(pod *corev1.Pod) string {
 	return ""
 }
 
-// checkPods reports what is the matter with the pods of a set.
+// checkPods reports the problems of the pods of a SidecarSet.
 func (c *Check) checkPods(of *setPods) {
 	c.report.Matched += of.matched
 	c.report.Updated += of.updated
-	old := Note
-	onwards := "They stay as they are while the set says so."
+	old, next := Note, "The SidecarSet keeps them as they are."
 	if rollsOut(of.set) {
-		old, onwards = Differs, "Outrigger goes on with the rollout, within the set's partition and maxUnavailable."
+		old, next = Differs, "Outrigger continues the rollout, within partition and maxUnavailable."
 	}
 	for _, m := range []struct {
-		matter  matter
+		problem problem
 		effect  Effect
 		topic   string
 		message string
 	}{
-		{unreadable, Blocks, "annotations", "annotations cannot be read. Outrigger leaves such a pod alone: create it again, or mend the annotation."},
-		{twinsAstray, Blocks, "hot upgrade", "annotation " + v1alpha1.WorkingHotUpgradeContainerAnnotation + " names no twin that can be the active one. Create the pod again, or mend the annotation."},
-		{halfway, Differs, "hot upgrade", "the standby twin of a hot upgrade is yet to be emptied. Outrigger does so once the pod is ready, unless updates are paused; better wait until OpenKruise has."},
-		{notUpgradable, Differs, "not upgradable", "more than images differ from the set. They stay as they are, and get condition " + v1alpha1.UpgradableCondition + "=False, until they are created again."},
-		{outOfDate, old, "rollout", "the set's newest version is yet to come. " + onwards},
-		{settling, Note, "rollout", "the last upgrade is not over: the pod is not ready, or a container does not run its image yet."},
-		{incomplete, Note, "pods", "a container of the set is missing. Such pods do not count as matched."},
-		{olderForm, Note, "annotations", "the annotation has the older form, set name to hash. It is read, and written in the newer form at the next upgrade."},
+		{unreadable, Blocks, "annotations", "annotations cannot be read. Outrigger does not manage such a pod: recreate it, or repair the annotation."},
+		{noActiveTwin, Blocks, "hot upgrade", "annotation " + v1alpha1.WorkingHotUpgradeContainerAnnotation + " names no valid active twin. Recreate the pod, or repair the annotation."},
+		{migrating, Differs, "hot upgrade", "the standby twin of a hot upgrade is not empty yet. Outrigger empties it once the pod is ready, unless updates are paused. Wait until OpenKruise has emptied it."},
+		{notUpgradable, Differs, "not upgradable", "more than images differ from the SidecarSet. They stay as they are, and get condition " + v1alpha1.UpgradableCondition + "=False, until they are recreated."},
+		{unreachableByEdit, Blocks, "image change", "an image change cannot upgrade it: Outrigger computes another hash of the SidecarSet than the pod has. It stays as it is until it is recreated."},
+		{unreachableByApply, Differs, "image change", "the last manifest of kubectl apply, with another image, cannot upgrade it: the manifest differs from the SidecarSet in more than images. Apply a manifest that does not."},
+		{outOfDate, old, "rollout", "an older version of the SidecarSet. " + next},
+		{inProgress, Note, "rollout", "the last upgrade is in progress: the pod is not ready, or a container does not run its image yet."},
+		{incomplete, Note, "pods", "a container of the SidecarSet is missing. Such pods do not count as matched."},
+		{olderForm, Note, "annotations", "the annotation has the older form, SidecarSet name to hash. The next upgrade writes the newer form."},
 	} {
-		if tally := of.matters[m.matter]; tally.pods > 0 {
+		if tally := of.problems[m.problem]; tally.pods > 0 {
 			c.find(m.effect, m.topic, objectOf(of.set), "%s, such as %s: %s", plural(tally.pods, "pod"), tally.example, m.message)
 		}
 	}
@@ -176,4 +186,58 @@ func plural(n int, noun string) string {
 		return "1 " + noun
 	}
 	return fmt.Sprintf("%d %ss", n, noun)
+}
+
+// imageEdit returns the version of a SidecarSet after a change of only the images in a
+// spec, or nil for a nil spec.
+func imageEdit(set *v1alpha1.SidecarSet, spec *v1alpha1.SidecarSetSpec) *podstate.Version {
+	if spec == nil {
+		return nil
+	}
+	written := set.DeepCopy()
+	written.Spec.Containers, written.Spec.InitContainers = otherImages(spec.Containers), otherImages(spec.InitContainers)
+	if revision.Complete(written, set) != nil {
+		return nil
+	}
+	// checkHashes reports the error.
+	version, _ := podstate.NewVersion(written)
+	return version
+}
+
+// lastApplied returns the last manifest of kubectl apply, or nil.
+func lastApplied(set *v1alpha1.SidecarSet) *v1alpha1.SidecarSetSpec {
+	var applied v1alpha1.SidecarSet
+	err := json.Unmarshal([]byte(set.Annotations[corev1.LastAppliedConfigAnnotation]), &applied)
+	if err != nil || len(applied.Spec.Containers)+len(applied.Spec.InitContainers) == 0 {
+		return nil
+	}
+	return &applied.Spec
+}
+
+// otherImages changes the names of the images only, because tags decide the default of
+// imagePullPolicy.
+func otherImages(containers []v1alpha1.SidecarContainer) []v1alpha1.SidecarContainer {
+	edited := make([]v1alpha1.SidecarContainer, len(containers))
+	for i := range containers {
+		containers[i].DeepCopyInto(&edited[i])
+		edited[i].Image = "edited/" + edited[i].Image
+	}
+	return edited
+}
+
+// unreachable reports a pod that the current version can upgrade, and a change of only
+// images could not.
+func (p *setPods) unreachable(pod *corev1.Pod, state podstate.State) (problem, bool) {
+	recorded, err := record.HashesWithoutImage(pod.Annotations)
+	if err != nil || !state.Updated && !state.Upgradable {
+		return 0, false
+	}
+	hash := recorded[p.set.Name].Hash
+	switch {
+	case p.edited != nil && !p.edited.Reaches(hash):
+		return unreachableByEdit, true
+	case p.applied != nil && !p.applied.Reaches(hash):
+		return unreachableByApply, true
+	}
+	return 0, false
 }

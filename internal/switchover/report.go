@@ -2,35 +2,39 @@ package switchover
 
 import (
 	"cmp"
+	"fmt"
+	"io"
 	"slices"
+	"strings"
+	"text/tabwriter"
 )
 
-// Effect is how much a finding matters.
+// Effect is the severity of a finding.
 type Effect string
 
-// The effects, the gravest first.
+// The effects, the most severe first.
 const (
-	// Blocks must be mended first: pods would be upgraded, refused or forgotten.
+	// Blocks has to be fixed first: pods would be upgraded, rejected or not managed.
 	Blocks Effect = "blocks"
-	// Differs is what Outrigger does in another way, or goes on with.
+	// Differs is a difference of behavior, or a rollout that Outrigger continues.
 	Differs Effect = "differs"
-	// Note is good to know.
+	// Note needs no action.
 	Note Effect = "note"
 )
 
-// Finding is one thing that was found.
+// Finding is one result of a check.
 type Finding struct {
 	Effect Effect `json:"effect"`
-	// Topic is what it is about, such as hash or injection.
+	// Topic is a short name, such as hash or injection.
 	Topic string `json:"topic"`
 	// Object is <kind>/<name>, with the namespace before the name if there is one.
 	Object  string `json:"object,omitempty"`
 	Message string `json:"message"`
-	// Remedy is a shell command, where one is known.
+	// Remedy is a shell command, or empty.
 	Remedy string `json:"remedy,omitempty"`
 }
 
-// Answerer is a webhook that the API server asks about pods or SidecarSets.
+// Answerer is a webhook that the API server calls for pods or SidecarSets.
 type Answerer struct {
 	// About is pods or sidecarsets.
 	About string `json:"about"`
@@ -39,30 +43,28 @@ type Answerer struct {
 	Kind          string `json:"kind"`
 	Configuration string `json:"configuration"`
 	Webhook       string `json:"webhook"`
-	// FailurePolicy says what happens to a request when nobody answers.
+	// FailurePolicy decides about requests while the webhook is down.
 	FailurePolicy string `json:"failurePolicy"`
 }
 
-// Report is what a check found.
+// Report is the result of a check.
 type Report struct {
 	Sets int `json:"sets"`
-	// Pods are the active ones that hold sidecars.
+	// Pods is the number of active pods with sidecars.
 	Pods int `json:"pods"`
-	// Matched are the pairs of such a pod and a set that matches it; Updated are
-	// those of them that need no upgrade.
+	// Matched is the number of pairs of such a pod and a SidecarSet that matches it; Updated
+	// pairs need no upgrade.
 	Matched   int        `json:"matched"`
 	Updated   int        `json:"updated"`
 	Answerers []Answerer `json:"answerers"`
-	// Findings are sorted, the gravest first.
+	// Findings are sorted, the most severe first.
 	Findings []Finding `json:"findings"`
 }
 
-// Blocked is how many findings are in the way.
-func (r *Report) Blocked() int { return r.count(Blocks) }
-
-func (r *Report) count(effect Effect) (n int) {
+// Blocked is the number of blockers.
+func (r *Report) Blocked() (n int) {
 	for i := range r.Findings {
-		if r.Findings[i].Effect == effect {
+		if r.Findings[i].Effect == Blocks {
 			n++
 		}
 	}
@@ -74,4 +76,54 @@ func (r *Report) sort() {
 	slices.SortStableFunc(r.Findings, func(a, b Finding) int {
 		return cmp.Compare(order[a.Effect], order[b.Effect])
 	})
+}
+
+// Write writes the report as text.
+func (r *Report) Write(out io.Writer) error {
+	var text strings.Builder
+	fmt.Fprintf(&text, "%s; %s with sidecars, %d of %d up to date\n", plural(r.Sets, "SidecarSet"), plural(r.Pods, "pod"), r.Updated, r.Matched)
+	r.writeAnswerers(&text)
+	headings := map[Effect]string{Blocks: "Blockers", Differs: "Differences", Note: "Notes"}
+	for i := range r.Findings {
+		f := &r.Findings[i]
+		if i == 0 || f.Effect != r.Findings[i-1].Effect {
+			fmt.Fprintf(&text, "\n%s\n", headings[f.Effect])
+		}
+		writeFinding(&text, f)
+	}
+	fmt.Fprintf(&text, "\n%s\n", r.Verdict())
+	_, err := io.WriteString(out, text.String())
+	return err
+}
+
+// Verdict is the report in one sentence.
+func (r *Report) Verdict() string {
+	if r.Blocked() == 0 {
+		return "No blockers."
+	}
+	return plural(r.Blocked(), "blocker") + "."
+}
+
+func writeFinding(text *strings.Builder, f *Finding) {
+	object := ""
+	if f.Object != "" {
+		object = f.Object + ": "
+	}
+	fmt.Fprintf(text, "- %s: %s%s\n", f.Topic, object, f.Message)
+	if f.Remedy != "" {
+		fmt.Fprintf(text, "    %s\n", f.Remedy)
+	}
+}
+
+func (r *Report) writeAnswerers(text *strings.Builder) {
+	if len(r.Answerers) == 0 {
+		return
+	}
+	text.WriteString("\nWebhooks\n")
+	table := tabwriter.NewWriter(text, 0, 0, 2, ' ', 0)
+	for _, a := range r.Answerers {
+		_, _ = fmt.Fprintf(table, "- %s\t%s\t%s\t%s\t%s\t%s\n", a.About, a.Whose,
+			strings.ToLower(strings.TrimSuffix(a.Kind, "WebhookConfiguration")), a.Webhook, a.Configuration, a.FailurePolicy)
+	}
+	_ = table.Flush()
 }

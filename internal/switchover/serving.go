@@ -11,13 +11,13 @@ import (
 	"github.com/outrigger/outrigger/api/v1alpha1"
 )
 
-// Who a webhook belongs to.
+// Owners of webhooks.
 const (
 	openKruise = "OpenKruise"
 	outrigger  = "Outrigger"
 )
 
-// What webhooks are asked about.
+// Resources that webhooks serve.
 const (
 	aboutPods = "pods"
 	aboutSets = "sidecarsets"
@@ -29,52 +29,60 @@ const (
 	validating = "ValidatingWebhookConfiguration"
 )
 
+// outriggerConfiguration is the name of the configurations of Outrigger in config/webhook.
+const outriggerConfiguration = "outrigger"
+
 // hook is a webhook of a configuration of either kind.
 type hook struct {
-	kind, configuration, name string
-	index                     int
-	client                    *admissionregistrationv1.WebhookClientConfig
-	rules                     []admissionregistrationv1.RuleWithOperations
-	policy                    *admissionregistrationv1.FailurePolicyType
+	Answerer
+	// index is the position in the configuration.
+	index   int
+	service bool
 }
 
 func (c *Check) hooks() (all []hook) {
 	for i := range c.facts.Mutating {
 		of := &c.facts.Mutating[i]
 		for j := range of.Webhooks {
-			w := &of.Webhooks[j]
-			all = append(all, hook{mutating, of.Name, w.Name, j, &w.ClientConfig, w.Rules, w.FailurePolicy})
+			all = append(all, newHook(mutating, of.Name, j, &of.Webhooks[j]))
 		}
 	}
 	for i := range c.facts.Validating {
 		of := &c.facts.Validating[i]
 		for j := range of.Webhooks {
 			w := &of.Webhooks[j]
-			all = append(all, hook{validating, of.Name, w.Name, j, &w.ClientConfig, w.Rules, w.FailurePolicy})
+			all = append(all, newHook(validating, of.Name, j, &admissionregistrationv1.MutatingWebhook{
+				Name: w.Name, ClientConfig: w.ClientConfig, Rules: w.Rules, FailurePolicy: w.FailurePolicy,
+			}))
 		}
 	}
 	return all
 }
 
-// whose is empty for the webhooks of others.
-func (h *hook) whose() string {
-	switch service := h.client.Service; {
-	case strings.HasSuffix(h.name, ".outrigger.io"):
-		return outrigger
-	case strings.HasPrefix(h.configuration, "kruise-"), service != nil && strings.HasPrefix(service.Name, "kruise-"):
-		return openKruise
+// newHook leaves Whose empty for webhooks of others, and About for other purposes.
+func newHook(kind, configuration string, index int, w *admissionregistrationv1.MutatingWebhook) hook {
+	h := hook{index: index, service: w.ClientConfig.Service != nil, Answerer: Answerer{
+		About: servedBy(kind, w.Rules), Kind: kind, Configuration: configuration, Webhook: w.Name, FailurePolicy: string(admissionregistrationv1.Fail),
+	}}
+	if w.FailurePolicy != nil {
+		h.FailurePolicy = string(*w.FailurePolicy)
 	}
-	return ""
+	switch {
+	case strings.HasSuffix(w.Name, ".outrigger.io"):
+		h.Whose = outrigger
+	case strings.HasPrefix(configuration, "kruise-"), h.service && strings.HasPrefix(w.ClientConfig.Service.Name, "kruise-"):
+		h.Whose = openKruise
+	}
+	return h
 }
 
-// about is empty for webhooks that neither inject nor are asked about SidecarSets.
-func (h *hook) about() string {
-	for i := range h.rules {
-		rule := &h.rules[i]
-		if h.kind == mutating && covers(rule, "", aboutPods, admissionregistrationv1.Create) {
+// servedBy returns the resource that the rules are about, or "" for rules about neither.
+func servedBy(kind string, rules []admissionregistrationv1.RuleWithOperations) string {
+	for i := range rules {
+		if kind == mutating && covers(&rules[i], "", aboutPods, admissionregistrationv1.Create) {
 			return aboutPods
 		}
-		if covers(rule, v1alpha1.GroupVersion.Group, aboutSets, admissionregistrationv1.Create, admissionregistrationv1.Update) {
+		if covers(&rules[i], v1alpha1.GroupVersion.Group, aboutSets, admissionregistrationv1.Create, admissionregistrationv1.Update) {
 			return aboutSets
 		}
 	}
@@ -89,46 +97,41 @@ func covers(rule *admissionregistrationv1.RuleWithOperations, group, resource st
 		slices.ContainsFunc(rule.Resources, func(r string) bool { return r == resource || r == "*" || r == "*/*" })
 }
 
-// refuses reports whether requests are refused when nobody answers.
-func (h *hook) refuses() bool { return h.policy == nil || *h.policy == admissionregistrationv1.Fail }
+func (h *hook) rejects() bool { return h.FailurePolicy == string(admissionregistrationv1.Fail) }
 
-func (h *hook) object() string { return h.kind + "/" + h.configuration }
+func (h *hook) object() string { return h.Kind + "/" + h.Configuration }
 
-// asked are the webhooks of one owner for one purpose.
-func asked(hooks []hook, whose, kind, about string) (found []hook) {
-	for _, h := range hooks {
-		if h.whose() == whose && h.kind == kind && h.about() == about {
-			found = append(found, h)
-		}
-	}
-	return found
+func filter(hooks []hook, keep func(*hook) bool) []hook {
+	return slices.DeleteFunc(slices.Clone(hooks), func(h hook) bool { return !keep(&h) })
 }
 
-// checkServing looks at who answers for pods and SidecarSets.
+// called are the webhooks of one owner for one purpose.
+func called(hooks []hook, whose, kind, about string) []hook {
+	return filter(hooks, func(h *hook) bool { return h.Whose == whose && h.Kind == kind && h.About == about })
+}
+
+// checkServing checks the webhooks for pods and SidecarSets.
 func (c *Check) checkServing() {
 	hooks := c.hooks()
 	for _, h := range hooks {
-		if whose, about := h.whose(), h.about(); whose != "" && about != "" {
-			policy := admissionregistrationv1.Fail
-			if !h.refuses() {
-				policy = admissionregistrationv1.Ignore
-			}
-			c.report.Answerers = append(c.report.Answerers, Answerer{about, whose, h.kind, h.configuration, h.name, string(policy)})
+		if h.Whose != "" && h.About != "" {
+			c.report.Answerers = append(c.report.Answerers, h.Answerer)
 		}
 	}
 	c.checkDead(hooks)
+	c.checkOrder(hooks)
 	var beside []hook
-	for _, duty := range []struct{ kind, about, topic, alone, nobody string }{
-		{mutating, aboutPods, "injection", "new pods are injected by OpenKruise", "no new pod gets sidecars"},
-		{mutating, aboutSets, "admission", "SidecarSets are completed by OpenKruise", "SidecarSets that are written get no hashes"},
-		{validating, aboutSets, "admission", "SidecarSets are judged by OpenKruise", "nothing is refused of SidecarSets that are written"},
+	for _, duty := range []struct{ kind, about, topic, alone, none string }{
+		{mutating, aboutPods, "injection", "OpenKruise injects into new pods", "no new pod gets sidecars"},
+		{mutating, aboutSets, "admission", "OpenKruise completes SidecarSets", "SidecarSets are stored without hashes"},
+		{validating, aboutSets, "admission", "OpenKruise validates SidecarSets", "SidecarSets are not validated"},
 	} {
-		theirs, ours := asked(hooks, openKruise, duty.kind, duty.about), asked(hooks, outrigger, duty.kind, duty.about)
+		theirs, ours := called(hooks, openKruise, duty.kind, duty.about), called(hooks, outrigger, duty.kind, duty.about)
 		switch {
 		case len(theirs)+len(ours) == 0:
-			c.find(Blocks, duty.topic, "", "Nobody is asked: %s.", duty.nobody)
+			c.find(Blocks, duty.topic, "", "No webhook is called: %s.", duty.none)
 		case len(ours) == 0:
-			c.find(Note, duty.topic, theirs[0].object(), "Outrigger is not asked yet: %s.", duty.alone)
+			c.find(Note, duty.topic, theirs[0].object(), "The webhook of Outrigger is not called yet: %s.", duty.alone)
 		case len(theirs) > 0:
 			c.checkBoth(duty.topic, theirs, ours)
 			beside = append(beside, theirs...)
@@ -137,13 +140,13 @@ func (c *Check) checkServing() {
 	c.addRemovals(beside)
 }
 
-// addRemovals adds to the first finding about a configuration what removes all of
-// these webhooks from it at once: places in it are counted.
+// addRemovals adds a remedy to the first finding about each configuration. One command
+// removes all of the webhooks, because their indexes change with each removal.
 func (c *Check) addRemovals(hooks []hook) {
 	removed := map[string]bool{}
 	for i := range c.report.Findings {
 		f := &c.report.Findings[i]
-		of := slices.DeleteFunc(slices.Clone(hooks), func(h hook) bool { return h.object() != f.Object })
+		of := filter(hooks, func(h *hook) bool { return h.object() == f.Object })
 		if f.Remedy == "" && len(of) > 0 && !removed[f.Object] {
 			removed[f.Object] = true
 			f.Remedy = removal(of)
@@ -151,49 +154,54 @@ func (c *Check) addRemovals(hooks []hook) {
 	}
 }
 
-// checkBoth looks at two that are asked for the same. API servers ask in the order of
-// the configurations' names, and whoever is asked last has the last word.
+// checkBoth checks webhooks of both for the same purpose. API servers call webhooks in the
+// order of the names of their configurations, and the last one decides.
 func (c *Check) checkBoth(topic string, theirs, ours []hook) {
 	for _, h := range theirs {
-		effect, order := Differs, "Outrigger is asked after it, and puts its own in place of what is there already: nothing is there twice."
+		effect, order := Differs, "The webhook of Outrigger is called after it and replaces its containers, so no container is injected twice."
 		switch {
-		case h.kind == validating:
-			order = "SidecarSets must please both."
-		case h.configuration > ours[0].configuration:
-			effect, order = Blocks, "It is asked after Outrigger, by the order of names, and may add what is there already."
+		case h.Kind == validating:
+			order = "A SidecarSet has to pass both."
+		case h.Configuration > ours[0].Configuration:
+			effect, order = Blocks, "It is called after the webhook of Outrigger, by the order of names, and may inject again."
 		}
-		c.find(effect, topic, h.object(), "Webhook %s answers beside Outrigger's. %s Remove it once its manager has stopped, which would put it back.", h.name, order)
+		c.find(effect, topic, h.object(), "Webhook %s is called beside the webhook of Outrigger. %s Remove it after its manager has stopped: the manager would create it again.", h.Webhook, order)
 	}
 }
 
-// checkDead looks for webhooks of a manager that is not there to answer.
+// checkOrder finds webhooks of others that API servers call for pods after OpenKruise and
+// will call before Outrigger, by the order of the names of their configurations.
+func (c *Check) checkOrder(hooks []hook) {
+	theirs := called(hooks, openKruise, mutating, aboutPods)
+	if len(theirs) == 0 {
+		return
+	}
+	for _, h := range called(hooks, "", mutating, aboutPods) {
+		if theirs[0].Configuration < h.Configuration && h.Configuration < outriggerConfiguration {
+			c.find(Differs, "order", h.object(), "Webhook %s is called for new pods after OpenKruise, but before Outrigger, by the order of names. It does not see "+
+				"the sidecars any more, and shareVolumePolicy, transferEnv and resourcesPolicy take its containers for containers of the app.", h.Webhook).
+				Remedy = "Give it reinvocationPolicy IfNeeded if it has to see sidecars: docs/migration.md"
+		}
+	}
+}
+
+// checkDead finds webhooks of a manager that does not run.
 func (c *Check) checkDead(hooks []hook) {
 	deployments := managers(c.facts.Deployments)
 	if len(deployments) == 0 || running(deployments) {
 		return
 	}
-	dead := map[string][]hook{}
-	var order []string
-	for _, h := range hooks {
-		if h.whose() != openKruise || h.client.Service == nil {
-			continue
-		}
-		if dead[h.object()] == nil {
-			order = append(order, h.object())
-		}
-		dead[h.object()] = append(dead[h.object()], h)
-	}
-	for _, object := range order {
-		all := dead[object]
-		refusing := slices.DeleteFunc(slices.Clone(all), func(h hook) bool { return !h.refuses() })
-		if len(refusing) > 0 {
-			c.find(Blocks, "admission", object, "Nobody answers for it, and %s of its webhooks refuse requests then, such as %s.", fmt.Sprint(len(refusing)), refusing[0].name).
-				Remedy = "kubectl delete " + strings.ToLower(all[0].kind) + " " + all[0].configuration
-		}
+	rejecting := filter(hooks, func(h *hook) bool { return h.Whose == openKruise && h.service && h.rejects() })
+	for len(rejecting) > 0 {
+		first := rejecting[0]
+		all := len(rejecting)
+		rejecting = filter(rejecting, func(h *hook) bool { return h.object() != first.object() })
+		c.find(Blocks, "admission", first.object(), "No manager serves it, and %d of its webhooks reject requests, such as %s.", all-len(rejecting), first.Webhook).
+			Remedy = "kubectl delete " + strings.ToLower(first.Kind) + " " + first.Configuration
 	}
 }
 
-// removal removes webhooks of one configuration, unless that has changed since.
+// removal removes webhooks of one configuration, unless the configuration has changed.
 func removal(hooks []hook) string {
 	type operation struct {
 		Op    string `json:"op"`
@@ -204,8 +212,8 @@ func removal(hooks []hook) string {
 	slices.SortFunc(hooks, func(a, b hook) int { return b.index - a.index })
 	for _, h := range hooks {
 		at := fmt.Sprintf("/webhooks/%d", h.index)
-		operations = append(operations, operation{"test", at + "/name", h.name}, operation{Op: "remove", Path: at})
+		operations = append(operations, operation{"test", at + "/name", h.Webhook}, operation{Op: "remove", Path: at})
 	}
 	patch, _ := json.Marshal(operations) // strings alone cannot fail
-	return fmt.Sprintf("kubectl patch %s %s --type=json -p '%s'", strings.ToLower(hooks[0].kind), hooks[0].configuration, patch)
+	return fmt.Sprintf("kubectl patch %s %s --type=json -p '%s'", strings.ToLower(hooks[0].Kind), hooks[0].Configuration, patch)
 }

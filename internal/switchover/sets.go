@@ -10,11 +10,11 @@ import (
 	"github.com/outrigger/outrigger/internal/validation"
 )
 
-// checkHashes compares the hashes that are stored with those that the next write
-// of the set would store, whatever it changes.
+// checkHashes compares the stored hashes with the hashes that the next write of the
+// SidecarSet would store.
 func (c *Check) checkHashes(set *v1alpha1.SidecarSet) {
 	written := set.DeepCopy()
-	if err := validation.Complete(written, set); err != nil {
+	if err := revision.Complete(written, set); err != nil {
 		c.find(Blocks, "hash", objectOf(set), "Its hash cannot be computed: %v.", err)
 		return
 	}
@@ -22,69 +22,68 @@ func (c *Check) checkHashes(set *v1alpha1.SidecarSet) {
 		stored, computed := set.Annotations[key], written.Annotations[key]
 		switch {
 		case stored == "":
-			c.find(Blocks, "hash", objectOf(set), "It has no annotation %s: it was stored while no webhook was asked. Write it again while one is.", key)
+			c.find(Blocks, "hash", objectOf(set), "It has no annotation %s, because no webhook was called when it was stored. Write it again.", key)
 		case stored != computed:
-			c.find(Blocks, "hash", objectOf(set), "Annotation %s is %s, and the next write of the set makes it %s: its %d matched pods would be out of date.",
+			c.find(Blocks, "hash", objectOf(set), "Annotation %s is %s, and the next write of the SidecarSet makes it %s: its %d matched pods would be out of date.",
 				key, stored, computed, c.pods[set.Name].matched)
 		}
 	}
 }
 
-// checkPin looks for the revision that injection is pinned to.
+// checkPin checks the revision that injection is pinned to.
 func (c *Check) checkPin(set *v1alpha1.SidecarSet) {
 	name, version := revision.Pin(set)
 	if name == "" && version == "" {
 		return
 	}
 	if _, err := revision.FindPinned(set, revision.Of(set, c.facts.Revisions)); err != nil {
-		c.find(Blocks, "pin", objectOf(set), "%v. OpenKruise injects the newest content instead; Outrigger refuses the pod.", err).
+		c.find(Blocks, "pin", objectOf(set), "%v. OpenKruise injects the newest content instead; Outrigger rejects the pod.", err).
 			Remedy = "kubectl get controllerrevisions -A -l " + v1alpha1.SidecarSetNameLabel + "=" + set.Name
 		return
 	}
 	pin := set.Spec.InjectionStrategy.Revision
 	if pin.Policy == v1alpha1.PartialSidecarSetInjectRevisionPolicy && set.Spec.UpdateStrategy.Selector == nil {
-		c.find(Differs, "pin", objectOf(set), "Policy Partial: which new pods get the pinned revision is decided by their name and owner, not at random.")
+		c.find(Differs, "pin", objectOf(set), "Policy Partial: name and owner of a new pod, or the request that creates it, decide whether it gets the pinned revision. OpenKruise decides at random.")
 	}
 }
 
 func (c *Check) whitelist() *validation.Whitelist {
 	parsed, err := validation.ParseWhitelist(c.facts.Whitelist)
 	if err != nil {
-		c.find(Blocks, "whitelist", "ConfigMap/"+v1alpha1.ConfigurationName, "No set with patchPodMetadata could be changed: %v.", err)
+		c.find(Blocks, "whitelist", "ConfigMap/"+v1alpha1.ConfigurationName, "No SidecarSet with patchPodMetadata could be changed: %v.", err)
 		return nil
 	}
 	return parsed
 }
 
-// stays is what refused parts of stored sets mean.
-const stays = "A set is not created with it. In this one it stays until it is changed, whatever else is edited."
+// stays explains a rule that a stored SidecarSet breaks.
+const stays = "A new SidecarSet with it is rejected. The stored one keeps it until this field changes; edits of other fields are accepted."
 
-// checkRules holds a set against the rules for sets that are created. What is
-// stored stays, also while other fields are edited.
+// checkRules checks a SidecarSet against the rules for new ones.
 func (c *Check) checkRules(set *v1alpha1.SidecarSet, whitelist *validation.Whitelist) {
 	ratchet := validation.NewRatchet(set, nil)
-	ratchet.Conflicts(c.facts.Sets)
-	c.report.refusals(set, ratchet.Refused())
+	ratchet.Conflicts(c.facts.Sets, c.facts.Revisions)
+	c.report.rejections(set, ratchet.Rejected())
 	if whitelist != nil {
 		c.checkMetadata(set, whitelist)
 	}
 }
 
-// checkMetadata holds what a set patches against the whitelist, which a feature gate
-// of OpenKruise's turns off.
+// checkMetadata checks patchPodMetadata against the whitelist. A feature gate of OpenKruise
+// turns the whitelist off.
 func (c *Check) checkMetadata(set *v1alpha1.SidecarSet, whitelist *validation.Whitelist) {
 	keys := validation.Causes(validation.ValidateMetadata(set, whitelist))
 	switch {
 	case len(keys) == 0 || isOn(featureGates(named(c.facts.Deployments, outriggerWebhook)), patchPodMetadata):
 	case isOn(c.gates, patchPodMetadata):
-		c.find(Blocks, "feature gate", objectOf(set), "%s: only OpenKruise's feature gate %s allows it. Give outrigger webhook --feature-gates=%s=true, or extend the whitelist.",
+		c.find(Blocks, "feature gate", objectOf(set), "%s: only the feature gate %s of OpenKruise allows it. Give outrigger webhook --feature-gates=%s=true, or extend the whitelist.",
 			fieldsOf(keys), patchPodMetadata, patchPodMetadata)
 	default:
-		c.report.refusals(set, keys)
+		c.report.rejections(set, keys)
 	}
 }
 
-func (r *Report) refusals(set *v1alpha1.SidecarSet, causes []metav1.StatusCause) {
+func (r *Report) rejections(set *v1alpha1.SidecarSet, causes []metav1.StatusCause) {
 	for _, cause := range causes {
 		r.Findings = append(r.Findings, Finding{Effect: Differs, Topic: "rules", Object: objectOf(set), Message: cause.Field + ": " + strings.TrimSuffix(cause.Message, ".") + ". " + stays})
 	}
@@ -98,7 +97,7 @@ func fieldsOf(causes []metav1.StatusCause) string {
 	return strings.Join(fields, ", ")
 }
 
-// noteStrategy names the sets that are not upgraded, whoever serves them.
+// noteStrategy reports paused SidecarSets and native sidecars.
 func (c *Check) noteStrategy(set *v1alpha1.SidecarSet) {
 	strategy := &set.Spec.UpdateStrategy
 	if set.Spec.InjectionStrategy.Paused {
@@ -114,7 +113,7 @@ func (c *Check) noteStrategy(set *v1alpha1.SidecarSet) {
 	}
 }
 
-// rollsOut reports whether pods of the set that are out of date are upgraded now.
+// rollsOut reports whether outdated pods are upgraded now.
 func rollsOut(set *v1alpha1.SidecarSet) bool {
 	strategy := &set.Spec.UpdateStrategy
 	return strategy.Type != v1alpha1.NotUpdateSidecarSetStrategyType && !strategy.Paused

@@ -11,11 +11,11 @@ import (
 	"github.com/outrigger/outrigger/internal/record"
 )
 
-// emptyVersion is the version of a twin that holds the empty image.
+// emptyVersion is the version of a twin with the empty image.
 const emptyVersion = "0"
 
-// switchTwins puts the new image into the standby twin and makes that one active
-// (SPEC §7.7, upgrade). Nothing changes when the active twin has the image.
+// switchTwins sets the new image in the standby twin and makes that twin active (SPEC §7.7,
+// upgrade). Nothing changes if the active twin has the image.
 func (w *write) switchTwins(sidecar podstate.Sidecar, setVersion string) error {
 	active, err := record.ActiveContainers(w.pod.Annotations)
 	if err != nil {
@@ -36,8 +36,8 @@ func (w *write) switchTwins(sidecar podstate.Sidecar, setVersion string) error {
 	return nil
 }
 
-// setActive names the active twin of one sidecar beside those of the others,
-// also of such that this write has switched before.
+// setActive records the active twin of a sidecar. The entries of other sidecars stay, also
+// those of this write.
 func (w *write) setActive(sidecar, twin string) error {
 	const key = v1alpha1.WorkingHotUpgradeContainerAnnotation
 	annotations := w.pod.Annotations
@@ -54,9 +54,8 @@ func (w *write) setActive(sidecar, twin string) error {
 	return err
 }
 
-// Reset returns the patch that empties the standby twins of a migrated pod (SPEC
-// §7.7, reset). It advances no hash: the record keeps the revision that the
-// pod was upgraded to.
+// Reset returns the patch that empties the standby twins of a migrated pod (SPEC §7.7,
+// reset). It changes no hash.
 func Reset(pod *corev1.Pod, version *podstate.Version, now metav1.Time) ([]byte, error) {
 	standby, err := version.StandbysToReset(pod)
 	if err != nil {
@@ -67,10 +66,11 @@ func Reset(pod *corev1.Pod, version *podstate.Version, now metav1.Time) ([]byte,
 		return nil, about(pod, err)
 	}
 	w := newWrite(pod, nil)
+	maps.Copy(w.before, podstate.Pending(pod, states[version.Set]))
 	for _, twin := range standby {
 		w.setImage(twin.Container, twin.EmptyImage, false)
 		w.annotations[v1alpha1.VersionAnnotationPrefix+twin.Container] = emptyVersion
 		w.annotations[v1alpha1.VersionAltAnnotationPrefix+twin.Twin(twin.Container)] = emptyVersion
 	}
-	return w.encode(version.Set, states[version.Set].Revision, now)
+	return w.encode(version.Set, states[version.Set], now)
 }

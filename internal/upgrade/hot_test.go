@@ -95,7 +95,7 @@ func TestSpec7_7_UpgradeMigrateReset(t *testing.T) {
 
 	run(pod)
 	migrated := state(t, pod, target)
-	assert.True(t, migrated.Migrated && migrated.InFlight(), "%+v", migrated)
+	assert.True(t, migrated.Migrated && migrated.UnavailableByUpgrade(), "%+v", migrated)
 
 	hash := pod.Annotations[v1alpha1.HashAnnotation]
 	patch, err = Reset(pod, target.Version, now)
@@ -104,10 +104,10 @@ func TestSpec7_7_UpgradeMigrateReset(t *testing.T) {
 	assert.Equal(t, []string{"app:1", "empty:1", "envoy:2"}, images(pod))
 	assert.Equal(t, []string{"0", "77", "77", "0"}, versions())
 	assert.Equal(t, hash, pod.Annotations[v1alpha1.HashAnnotation], "a reset advances no hash")
-	assert.True(t, state(t, pod, target).InFlight(), "the emptied twin restarts")
+	assert.True(t, state(t, pod, target).UnavailableByUpgrade(), "the emptied twin restarts")
 	run(pod)
 	settled := state(t, pod, target)
-	assert.True(t, settled.Settled() && settled.Moved && !settled.InFlight(), "%+v", settled)
+	assert.True(t, settled.Converged() && settled.UpgradedToVersion && !settled.UnavailableByUpgrade(), "%+v", settled)
 }
 
 func TestSpec7_7_NewerVersionOverAFailingOneKeepsTheOldTwin(t *testing.T) {

@@ -53,7 +53,7 @@ func TestSpec9_1_NativeSidecarsGetTheirImagesInTheSameWrite(t *testing.T) {
 	states, err := record.InPlaceStates(pod.Annotations)
 	require.NoError(t, err)
 	assert.Equal(t, map[string]record.ContainerStatus{
-		"mesh": {ImageID: "id-mesh", RestartCount: new(int32(4))}, "z": {ImageID: "id-1", RestartCount: new(int32(2))},
+		"mesh": {ImageID: "id-mesh", RestartCount: new(int32(4)), Image: "mesh:1"}, "z": {ImageID: "id-1", RestartCount: new(int32(2)), Image: "z:1"},
 	}, states["s"].LastContainerStatuses)
 	hashes, err := record.Hashes(pod.Annotations)
 	require.NoError(t, err)
@@ -61,9 +61,9 @@ func TestSpec9_1_NativeSidecarsGetTheirImagesInTheSameWrite(t *testing.T) {
 
 	// It counts until the kubelet has taken both.
 	pod.Status.ContainerStatuses[0].RestartCount++
-	assert.True(t, state(t, pod, target).InFlight())
+	assert.True(t, state(t, pod, target).UnavailableByUpgrade())
 	pod.Status.InitContainerStatuses[1] = corev1.ContainerStatus{Name: "mesh", Image: "mesh:2", ImageID: "id-mesh-2", RestartCount: 5}
-	assert.True(t, state(t, pod, target).Settled())
+	assert.True(t, state(t, pod, target).Converged())
 }
 
 // An older kubelet does not take the native sidecar's image; the container's is broken, and
@@ -81,9 +81,9 @@ func TestSpec9_1_WhatTheKubeletHasNotTakenIsWaitedForAfterTheNextUpgrade(t *test
 	require.NoError(t, err)
 	pod = apply(t, pod, patch)
 	pod.Status.ContainerStatuses[0] = corev1.ContainerStatus{Name: "z", Image: "z:3", ImageID: "id-3", RestartCount: 3, Ready: true}
-	assert.True(t, state(t, pod, mended).InFlight())
+	assert.True(t, state(t, pod, mended).UnavailableByUpgrade())
 	pod.Status.InitContainerStatuses[1] = corev1.ContainerStatus{Name: "mesh", Image: "mesh:2", ImageID: "id-mesh-2", RestartCount: 5}
-	assert.True(t, state(t, pod, mended).Settled())
+	assert.True(t, state(t, pod, mended).Converged())
 }
 
 // The image of an init container that ends is hashed beside a native sidecar's: the pod
@@ -99,7 +99,7 @@ func TestSpec9_1_AVersionThatDiffersInWhatEndedIsTakenWithoutAnImage(t *testing.
 	pod := apply(t, nativePod(), patch)
 	assert.Equal(t, nativePod().Spec, pod.Spec)
 	taken := state(t, pod, target)
-	assert.True(t, taken.Updated && taken.Settled(), "%+v", taken)
+	assert.True(t, taken.Updated && taken.Converged(), "%+v", taken)
 }
 
 func TestSpec9_1_AnInitContainerThatEndsIsNeverWritten(t *testing.T) {

@@ -7,12 +7,11 @@ import (
 	"github.com/outrigger/outrigger/internal/record"
 )
 
-// standbyTwin names the twin that takes the new image: the one that holds the
-// empty image, else the one that is not ready, else the older, else the one that is
-// not active (SPEC §7.7).
+// standbyTwin returns the twin that gets the new image: the twin with the empty image, or
+// the twin that is not ready, or the older twin, or the twin that is not active (SPEC §7.7).
 func standbyTwin(pod *corev1.Pod, sidecar podstate.Sidecar) string {
 	twins := sidecar.Twins()
-	// Annotations that cannot be read were refused before.
+	// The caller has rejected annotations that cannot be read.
 	active, _ := record.ActiveContainers(pod.Annotations)
 	for _, standby := range []func(string) bool{
 		func(name string) bool { return imageOf(pod, name) == sidecar.EmptyImage },
@@ -31,7 +30,7 @@ func standbyTwin(pod *corev1.Pod, sidecar podstate.Sidecar) string {
 	return twins[1]
 }
 
-// older reports whether a twin's version is the lower one; of unknown ones, nobody knows.
+// older reports whether both versions are known and the first is lower.
 func older(pod *corev1.Pod, twin, other string) bool {
 	version, known := podstate.TwinVersion(pod, twin)
 	others, knownOther := podstate.TwinVersion(pod, other)

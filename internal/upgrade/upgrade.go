@@ -1,3 +1,5 @@
+// Package upgrade computes the patch of an in-place upgrade of a pod: images and
+// annotations, nothing else (SPEC §7.6).
 package upgrade
 
 import (
@@ -17,16 +19,16 @@ import (
 // Target is a version that pods are upgraded to.
 type Target struct {
 	*podstate.Version
-	// Revision names the version's ControllerRevision.
+	// Revision is the name of the ControllerRevision.
 	Revision string
-	// SetVersion is the set's resourceVersion, the version of upgraded twins.
+	// SetVersion is the resourceVersion of the SidecarSet, the version of upgraded twins.
 	SetVersion string
-	// Metadata is written along with the images.
+	// Metadata is patched with the images.
 	Metadata []v1alpha1.SidecarSetPatchPodMetadata
 }
 
-// patch is a strategic merge patch of a pod. UID and resourceVersion make the
-// API server refuse it for any other pod, or any other state of this one.
+// patch is a strategic merge patch of a pod. Because of UID and resourceVersion, the API
+// server rejects it for any other pod or any other state of the pod.
 type patch struct {
 	Metadata patchMetadata `json:"metadata"`
 	Spec     patchSpec     `json:"spec,omitzero"`
@@ -48,20 +50,17 @@ type patchContainer struct {
 	Image string `json:"image"`
 }
 
-// Patch returns the strategic merge patch that upgrades a pod in one write: new
-// images for cold and native sidecars, and for the standby twins of hot ones. The
-// pod must be upgradable: it differs from the target in images alone. Init
-// containers that end keep theirs (SPEC §9.1).
+// Patch returns the strategic merge patch that upgrades a pod in one write: new images for
+// cold and native sidecars, and for the standby twins of hot sidecars. The pod must differ
+// from the target in nothing but images. Ordinary init containers keep their images (SPEC
+// §9.1).
 func Patch(pod *corev1.Pod, target Target, now metav1.Time) ([]byte, error) {
 	annotations, err := inject.PatchMetadata(pod.Annotations, target.Metadata)
 	if err != nil {
 		return nil, about(pod, err)
 	}
 	w := newWrite(pod, annotations)
-	if err := w.noteAvailability(target.Version); err != nil {
-		return nil, about(pod, err)
-	}
-	if err := w.keepPending(target.Set); err != nil {
+	if err := w.recordState(target.Version); err != nil {
 		return nil, about(pod, err)
 	}
 	for _, sidecar := range target.Sidecars {
@@ -81,14 +80,30 @@ func Patch(pod *corev1.Pod, target Target, now metav1.Time) ([]byte, error) {
 	if err != nil {
 		return nil, about(pod, err)
 	}
-	return w.encode(target.Set, target.Hash, now)
+	if err := w.renewHashWithoutImage(target, now); err != nil {
+		return nil, about(pod, err)
+	}
+	return w.encode(target.Set, record.State{Revision: target.Hash, SidecarSetVersion: target.SetVersion}, now)
+}
+
+// renewHashWithoutImage replaces the hash of an earlier release. All other upgradable pods
+// hold the hash of the target.
+func (w *write) renewHashWithoutImage(target Target, now metav1.Time) error {
+	recorded, err := record.HashesWithoutImage(w.pod.Annotations)
+	if err != nil || !target.HeldBefore(recorded[target.Set].Hash) {
+		return err
+	}
+	w.annotations[v1alpha1.HashWithoutImageAnnotation], err = record.With(w.pod.Annotations, v1alpha1.HashWithoutImageAnnotation, record.Entries{target.Set: {
+		UpdateTimestamp: now, Hash: target.HashWithoutImage, SidecarSetName: target.Set, SidecarList: target.Names(),
+	}})
+	return err
 }
 
 func about(pod *corev1.Pod, err error) error {
 	return fmt.Errorf("upgrade pod %s/%s: %w", pod.Namespace, pod.Name, err)
 }
 
-// write collects what one write changes.
+// write collects the changes of one write.
 type write struct {
 	pod         *corev1.Pod
 	annotations map[string]string
@@ -103,13 +118,15 @@ func newWrite(pod *corev1.Pod, annotations map[string]string) *write {
 	return &write{pod: pod, annotations: annotations, before: map[string]record.ContainerStatus{}}
 }
 
-// noteAvailability records a fact that cannot be seen later: that it was not
-// this upgrade, nor one before, that made the pod unavailable (SPEC §7.5).
-func (w *write) noteAvailability(version *podstate.Version) error {
-	state, err := version.Of(w.pod)
+// recordState records the state before the upgrade: whether the pod was unavailable (SPEC
+// §7.5), and the pending changes of the previous upgrade, because this upgrade may change
+// other containers.
+func (w *write) recordState(version *podstate.Version) error {
+	read, err := record.Read(w.pod.Annotations)
 	if err != nil {
 		return err
 	}
+	state := version.OfRecord(w.pod, read)
 	var since *metav1.Time
 	if !state.Available(w.pod) {
 		since = new(podstate.ReadyTransition(w.pod))
@@ -118,22 +135,14 @@ func (w *write) noteAvailability(version *podstate.Version) error {
 	if changed {
 		w.annotations[v1alpha1.UnavailableSinceAnnotation] = value
 	}
+	if !state.RolloutEnded {
+		maps.Copy(w.before, podstate.Pending(w.pod, read.States[version.Set]))
+	}
 	return err
 }
 
-// keepPending takes over from the record what the kubelet has not taken of the upgrade
-// before: this one may change other containers.
-func (w *write) keepPending(set string) error {
-	states, err := record.InPlaceStates(w.pod.Annotations)
-	if err != nil {
-		return err
-	}
-	maps.Copy(w.before, podstate.Pending(w.pod, states[set]))
-	return nil
-}
-
-// setImage changes a container's image and notes what it ran before. One that
-// the kubelet did not report yet has not restarted.
+// setImage changes the image of a container and records its status before the change. A
+// container that the kubelet has not reported yet has not restarted.
 func (w *write) setImage(name, image string, native bool) {
 	container := podstate.Container(w.pod, name, native)
 	if container == nil || container.Image == image {
@@ -144,18 +153,28 @@ func (w *write) setImage(name, image string, native bool) {
 		list = &w.images.InitContainers
 	}
 	*list = append(*list, patchContainer{Name: name, Image: image})
-	before := record.ContainerStatus{RestartCount: new(int32(0))}
-	if status := podstate.Status(w.pod, name, native); status != nil {
-		before = record.ContainerStatus{ImageID: status.ImageID, RestartCount: new(status.RestartCount)}
-	}
-	w.before[name] = before
+	w.before[name] = w.beforeChange(container, podstate.Status(w.pod, name, native))
 }
 
-// encode adds the record of the change and renders the patch.
-func (w *write) encode(set, revision string, now metav1.Time) ([]byte, error) {
+// beforeChange returns the status of a container before the change. The kubelet has not
+// started it with the image of a pending upgrade.
+func (w *write) beforeChange(container *corev1.Container, status *corev1.ContainerStatus) record.ContainerStatus {
+	before := record.ContainerStatus{RestartCount: new(int32(0)), Image: container.Image}
+	if pending, ok := w.before[container.Name]; ok {
+		before.Image = pending.Image
+	}
+	if status != nil {
+		before.ImageID, before.RestartCount = status.ImageID, new(status.RestartCount)
+	}
+	return before
+}
+
+// encode adds the in-place state and encodes the patch.
+func (w *write) encode(set string, state record.State, now metav1.Time) ([]byte, error) {
+	state.UpdateTimestamp, state.LastContainerStatuses = now, w.before
 	var err error
 	w.annotations[v1alpha1.InPlaceUpdateStateAnnotation], err = record.With(w.pod.Annotations, v1alpha1.InPlaceUpdateStateAnnotation,
-		record.States{set: {Revision: revision, UpdateTimestamp: now, LastContainerStatuses: w.before}})
+		record.States{set: state})
 	if err != nil {
 		return nil, about(w.pod, err)
 	}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/outrigger/outrigger/api/v1alpha1"
 	"github.com/outrigger/outrigger/internal/podstate"
+	"github.com/outrigger/outrigger/internal/record"
 )
 
 var now = metav1.NewTime(time.Date(2024, 1, 2, 12, 0, 0, 0, time.UTC))
@@ -65,7 +66,7 @@ func TestSpec7_5_TheWriteRecordsThatThePodWasNotAvailable(t *testing.T) {
 	moved.Status.Conditions[0].Status = corev1.ConditionFalse
 	moved = recorded(moved, newer)
 	assert.NotContains(t, moved.Annotations, key)
-	assert.True(t, state(t, moved, newer).InFlight())
+	assert.True(t, state(t, moved, newer).UnavailableByUpgrade())
 
 	// Ready, and moved again: it was available.
 	down.Status.Conditions[0].Status = corev1.ConditionTrue
@@ -77,7 +78,26 @@ func TestContainerThatWasNotReportedYetHasNotRestarted(t *testing.T) {
 	pod.Status.ContainerStatuses = nil
 	patch, err := Patch(pod, target(), now)
 	require.NoError(t, err)
-	assert.Contains(t, string(patch), `\"lastContainerStatuses\":{\"z\":{\"imageID\":\"\",\"restartCount\":0}}`)
+	assert.Contains(t, string(patch), `\"lastContainerStatuses\":{\"z\":{\"imageID\":\"\",\"restartCount\":0,\"image\":\"z:1\"}}`)
+}
+
+// The kubelet has not acted on the second image: nothing restarts the container.
+func TestSpec7_APodThatGetsItsImageBackBeforeTheKubeletActedIsConsistent(t *testing.T) {
+	pod := injected()
+	pod.Status.ContainerStatuses[0].State.Waiting = &corev1.ContainerStateWaiting{Reason: "CrashLoopBackOff"}
+	write := func(image string) podstate.State {
+		to := target()
+		to.Version.Hash, to.Version.Sidecars[0].Image = "hash of "+image, image
+		patch, err := Patch(pod, to, now)
+		require.NoError(t, err)
+		pod = apply(t, pod, patch)
+		return state(t, pod, to)
+	}
+	assert.False(t, write("docker.io/library/z:1").Consistent)
+	assert.True(t, write("z:1").Consistent)
+	assert.False(t, write("docker.io/library/z:1").Consistent)
+	pod.Status.ContainerStatuses[0].RestartCount++
+	assert.True(t, state(t, pod, target()).Consistent)
 }
 
 func TestSpec7_6_OneWriteHoldsImagesAndRecordsAndNothingElse(t *testing.T) {
@@ -100,7 +120,7 @@ func TestSpec7_6_OneWriteHoldsImagesAndRecordsAndNothingElse(t *testing.T) {
 	assert.Equal(t, map[string]string{
 		v1alpha1.HashAnnotation: `{"other":"an-older-form","s":{"updateTimestamp":"2024-01-02T12:00:00Z","hash":"new","sidecarSetName":"s",` +
 			`"sidecarList":["same","z"],"controllerRevision":"s-rev"}}`,
-		v1alpha1.InPlaceUpdateStateAnnotation: `{"s":{"revision":"new","updateTimestamp":"2024-01-02T12:00:00Z","lastContainerStatuses":{"z":{"imageID":"id-1","restartCount":2}}}}`,
+		v1alpha1.InPlaceUpdateStateAnnotation: `{"s":{"revision":"new","updateTimestamp":"2024-01-02T12:00:00Z","lastContainerStatuses":{"z":{"imageID":"id-1","restartCount":2,"image":"z:1"}}}}`,
 		"missing":                             "added",
 		"level":                               "3",
 	}, got.Metadata.Annotations)
@@ -113,4 +133,20 @@ func TestMetadataThatCannotBeMergedNamesThePod(t *testing.T) {
 		Annotations: map[string]string{"level": `{"a":1}`}, PatchPolicy: v1alpha1.SidecarSetMergePatchJSONPolicy,
 	}), now)
 	require.ErrorContains(t, err, "upgrade pod d/p: ")
+}
+
+func TestSpec7_2_AnUpgradeRenewsTheHashOfAnEarlierRelease(t *testing.T) {
+	const key = v1alpha1.HashWithoutImageAnnotation
+	to := target()
+	to.FormerHashWithoutImage = "former"
+	for recorded, want := range map[string]string{"former": "blank", "blank": "blank", "another": "another"} {
+		pod := injected()
+		pod.Annotations[key] = `{"other":"g","s":{"hash":"` + recorded + `"}}`
+		patch, err := Patch(pod, to, now)
+		require.NoError(t, err)
+		entries, err := record.HashesWithoutImage(apply(t, pod, patch).Annotations)
+		require.NoError(t, err)
+		assert.Equal(t, want, entries["s"].Hash)
+		assert.Equal(t, "g", entries["other"].Hash)
+	}
 }

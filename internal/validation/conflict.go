@@ -5,86 +5,116 @@ import (
 	"maps"
 	"slices"
 
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/outrigger/outrigger/api/v1alpha1"
 	"github.com/outrigger/outrigger/internal/inject"
 )
 
-// ValidateConflicts returns what a SidecarSet and others that can match the
-// same pods disagree about (SPEC §5). The set itself may be among the others.
-func ValidateConflicts(set *v1alpha1.SidecarSet, others []v1alpha1.SidecarSet) field.ErrorList {
+// ValidateConflicts returns the conflicts of a SidecarSet with others that can match the same
+// pods (SPEC §5). The others may include the SidecarSet itself. revisions must include the
+// revisions that their injection is pinned to.
+func ValidateConflicts(set *v1alpha1.SidecarSet, others []v1alpha1.SidecarSet, revisions []appsv1.ControllerRevision) field.ErrorList {
 	var errs field.ErrorList
+	ours := contentsOf(set, revisions)
 	for i := range others {
 		if others[i].Name == set.Name || !Overlap(&set.Spec, &others[i].Spec) {
 			continue
 		}
-		// It may have been stored before a default was one.
-		other := defaulted(&others[i])
-		at := field.NewPath("spec")
-		errs = append(errs, nameConflicts(set.Spec.Containers, other.Spec.Containers, other.Name, at.Child("containers"))...)
-		errs = append(errs, nameConflicts(set.Spec.InitContainers, other.Spec.InitContainers, other.Name, at.Child("initContainers"))...)
-		errs = append(errs, volumeConflicts(set.Spec.Volumes, other.Spec.Volumes, other.Name, at.Child("volumes"))...)
-		errs = append(errs, metadataConflicts(&set.Spec, &other.Spec, other.Name, at.Child("patchPodMetadata"))...)
+		// It may have been stored without a newer default.
+		theirs := contentsOf(defaulted(&others[i]), revisions)
+		reported := map[string]bool{}
+		for _, mine := range ours {
+			for _, other := range theirs {
+				for _, found := range conflicts(mine, other) {
+					if !reported[found.subject] {
+						reported[found.subject] = true
+						errs = append(errs, mine.report(found))
+					}
+				}
+			}
+		}
 	}
 	return errs
 }
 
-func nameConflicts(containers, theirs []v1alpha1.SidecarContainer, other string, at *field.Path) field.ErrorList {
+// conflict is a conflict of two contents. Its subject identifies it in all contents of the
+// two SidecarSets.
+type conflict struct {
+	subject string
+	at      *field.Path
+	value   string
+	detail  string
+}
+
+func conflicts(mine, other content) []conflict {
+	return slices.Concat(nameConflicts(mine.spec, other), volumeConflicts(mine.spec.Volumes, other), metadataConflicts(mine.spec, other))
+}
+
+// nameConflicts compares containers and init containers together, because their names are
+// unique in a pod.
+func nameConflicts(spec *v1alpha1.SidecarSetSpec, other content) []conflict {
 	taken := map[string]bool{}
-	for i := range theirs {
-		taken[theirs[i].Name] = true
-		for _, name := range inject.ContainerNames(&theirs[i]) {
-			taken[name] = true
+	for _, theirs := range [][]v1alpha1.SidecarContainer{other.spec.Containers, other.spec.InitContainers} {
+		for i := range theirs {
+			taken[theirs[i].Name] = true
+			for _, name := range inject.ContainerNames(&theirs[i]) {
+				taken[name] = true
+			}
 		}
 	}
-	var errs field.ErrorList
-	for i := range containers {
-		names := append(inject.ContainerNames(&containers[i]), containers[i].Name)
-		if slices.ContainsFunc(names, func(name string) bool { return taken[name] }) {
-			errs = append(errs, field.Invalid(at.Index(i).Child("name"), containers[i].Name, fmt.Sprintf(
-				"SidecarSet %s injects a container of this name into pods that both can match; rename it or narrow spec.selector", other)))
+	find := func(list []v1alpha1.SidecarContainer, at *field.Path) (found []conflict) {
+		for i := range list {
+			names := append(inject.ContainerNames(&list[i]), list[i].Name)
+			if slices.ContainsFunc(names, func(name string) bool { return taken[name] }) {
+				found = append(found, conflict{"container " + list[i].Name, at.Index(i).Child("name"), list[i].Name, fmt.Sprintf(
+					"%s injects a container of this name into pods that both can match; rename it or narrow spec.selector", other)})
+			}
 		}
+		return found
 	}
-	return errs
+	at := field.NewPath("spec")
+	return append(find(spec.Containers, at.Child("containers")), find(spec.InitContainers, at.Child("initContainers"))...)
 }
 
-func volumeConflicts(volumes, theirs []corev1.Volume, other string, at *field.Path) field.ErrorList {
-	var errs field.ErrorList
+func volumeConflicts(volumes []corev1.Volume, other content) []conflict {
+	var found []conflict
+	theirs := other.spec.Volumes
 	for i := range volumes {
 		for j := range theirs {
-			if volumes[i].Name == theirs[j].Name && !equality.Semantic.DeepEqual(volumes[i], theirs[j]) {
-				errs = append(errs, field.Invalid(at.Index(i), volumes[i].Name, fmt.Sprintf(
-					"SidecarSet %s has another volume of this name for pods that both can match; rename it or make them equal", other)))
+			if volumes[i].Name == theirs[j].Name && differ(volumes[i], theirs[j]) {
+				found = append(found, conflict{"volume " + volumes[i].Name, field.NewPath("spec", "volumes").Index(i), volumes[i].Name, fmt.Sprintf(
+					"%s has another volume of this name for pods that both can match; rename it or make them equal", other)})
 			}
 		}
 	}
-	return errs
+	return found
 }
 
-func metadataConflicts(spec, theirs *v1alpha1.SidecarSetSpec, other string, at *field.Path) field.ErrorList {
+func metadataConflicts(spec *v1alpha1.SidecarSetSpec, other content) []conflict {
 	policies := map[string]v1alpha1.SidecarSetPatchPolicyType{}
-	for i := range theirs.PatchPodMetadata {
-		for key := range theirs.PatchPodMetadata[i].Annotations {
-			policies[key] = theirs.PatchPodMetadata[i].PatchPolicy
+	theirs := other.spec.PatchPodMetadata
+	for i := range theirs {
+		for key := range theirs[i].Annotations {
+			policies[key] = theirs[i].PatchPolicy
 		}
 	}
-	var errs field.ErrorList
+	var found []conflict
 	for i := range spec.PatchPodMetadata {
-		patch := &spec.PatchPodMetadata[i]
+		patch, at := &spec.PatchPodMetadata[i], field.NewPath("spec", "patchPodMetadata").Index(i)
 		for _, key := range slices.Sorted(maps.Keys(patch.Annotations)) {
 			if policy, shared := policies[key]; shared && disagree(patch.PatchPolicy, policy) {
-				errs = append(errs, field.Invalid(at.Index(i).Child("annotations").Key(key), string(patch.PatchPolicy), fmt.Sprintf(
-					"SidecarSet %s writes this key too, with policy %s; use Retain in one of the two", other, policy)))
+				found = append(found, conflict{"annotation " + key, at.Child("annotations").Key(key), string(patch.PatchPolicy), fmt.Sprintf(
+					"%s writes this key too, with policy %s; use Retain in one of the two", other, policy)})
 			}
 		}
 	}
-	return errs
+	return found
 }
 
-// disagree: one overwrites what the other does not leave alone.
+// disagree reports whether one policy overwrites a key and the other one is not Retain.
 func disagree(a, b v1alpha1.SidecarSetPatchPolicyType) bool {
 	const overwrite, retain = v1alpha1.SidecarSetOverwritePatchPolicy, v1alpha1.SidecarSetRetainPatchPolicy
 	return a == overwrite && b != retain || b == overwrite && a != retain

@@ -5,8 +5,12 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	appsv1 "k8s.io/api/apps/v1"
 
 	"github.com/outrigger/outrigger/api/v1alpha1"
+	"github.com/outrigger/outrigger/internal/defaults"
+	"github.com/outrigger/outrigger/internal/revision"
 )
 
 func TestSpec5_ConflictsBetweenSets(t *testing.T) {
@@ -28,9 +32,10 @@ spec:
 		`containers: [{name: new, image: x}, {name: side, image: x}]`:                              `spec.containers[1].name: FieldValueInvalid`,
 		`containers: [{name: hot-2, image: x}]`:                                                    `spec.containers[0].name: FieldValueInvalid`,
 		`containers: [{name: hot, image: x}]`:                                                      `spec.containers[0].name: FieldValueInvalid`,
-		`containers: [{name: init, image: x}]`:                                                     ``,
+		`containers: [{name: init, image: x}]`:                                                     `spec.containers[0].name: FieldValueInvalid`,
 		`initContainers: [{name: init, image: x}]`:                                                 `spec.initContainers[0].name: FieldValueInvalid`,
-		`initContainers: [{name: side, image: x}]`:                                                 ``,
+		`initContainers: [{name: side, image: x}]`:                                                 `spec.initContainers[0].name: FieldValueInvalid`,
+		`initContainers: [{name: hot-1, image: x}]`:                                                `spec.initContainers[0].name: FieldValueInvalid`,
 		`volumes: [{name: v}]`:                                                                     ``,
 		`volumes: [{name: v, emptyDir: {medium: Memory}}]`:                                         `spec.volumes[0]: FieldValueInvalid`,
 		`volumes: [{name: w, hostPath: {path: /x}}]`:                                               ``,
@@ -44,14 +49,61 @@ spec:
 		if strings.Contains(text, "selector") {
 			set.Spec.Selector.MatchLabels = map[string]string{"app": "else"}
 		}
-		Default(set)
+		defaults.Write(set)
 		// What is stored may be older than a default.
-		errs := ValidateConflicts(set, []v1alpha1.SidecarSet{*set, *theirs})
+		errs := ValidateConflicts(set, []v1alpha1.SidecarSet{*set, *theirs}, nil)
 		assert.Equal(t, want, strings.Join(complaints(errs), ", "), text)
 		for _, err := range errs {
 			assert.Contains(t, err.Detail, "SidecarSet other")
 		}
 	}
+}
+
+// pinTo pins a set's injection to an older content of it, and returns its revisions.
+func pinTo(t *testing.T, set *v1alpha1.SidecarSet, older string) []appsv1.ControllerRevision {
+	t.Helper()
+	recorded, err := revision.New(merged(t, set, older), "system", 1)
+	require.NoError(t, err)
+	set.Spec.InjectionStrategy.Revision = &v1alpha1.SidecarSetInjectRevision{RevisionName: &recorded.Name}
+	return []appsv1.ControllerRevision{*recorded}
+}
+
+func TestSpec5_WhatInjectionIsPinnedToConflictsToo(t *testing.T) {
+	const older = `spec: {containers: [{name: agent, image: x}, {name: gone, image: x}], volumes: [{name: v, hostPath: {path: /old}}]}`
+	other := read(t, base, `{metadata: {name: other}, spec: {containers: [{name: agent, image: x}], volumes: [{name: v, hostPath: {path: /new}}]}}`)
+	theirs := pinTo(t, other, older)
+	for change, want := range map[string]string{
+		`spec: {containers: [{name: gone, image: x}]}`:                                              "spec.containers[0].name",
+		`spec: {initContainers: [{name: gone, image: x}], containers: [{name: new, image: x}]}`:     "spec.initContainers[0].name",
+		`spec: {containers: [{name: new, image: x}], volumes: [{name: v, hostPath: {path: /new}}]}`: "spec.volumes[0]",
+		`spec: {containers: [{name: new, image: x}], volumes: [{name: v, hostPath: {path: /old}}]}`: "spec.volumes[0]",
+		`spec: {containers: [{name: agent, image: x}]}`:                                             "spec.containers[0].name",
+		`spec: {containers: [{name: new, image: x}], volumes: [{name: w}]}`:                         "",
+		`spec: {containers: [{name: gone, image: x}], selector: {matchLabels: {app: db}}}`:          "",
+	} {
+		ratchet := NewRatchet(read(t, base, change), nil)
+		ratchet.Conflicts([]v1alpha1.SidecarSet{*other}, theirs)
+		assert.Equal(t, want, fields(ratchet.Rejected()), change)
+	}
+
+	// The set that is pinned is refused for it, too.
+	plain := read(t, base, `{metadata: {name: plain}, spec: {containers: [{name: gone, image: x}]}}`)
+	old := read(t, base, `{metadata: {name: other}, spec: {containers: [{name: agent, image: x}]}}`)
+	edited := old.DeepCopy()
+	ours := pinTo(t, edited, older)
+	ratchet := NewRatchet(edited, old)
+	require.True(t, ratchet.NeedsOthers())
+	require.Equal(t, []string{"other"}, ratchet.PinnedAmong([]v1alpha1.SidecarSet{*plain, *old}))
+	ratchet.Conflicts([]v1alpha1.SidecarSet{*plain, *old}, ours)
+	require.Equal(t, "spec.injectionStrategy.revision", fields(ratchet.Rejected()))
+	assert.Contains(t, ratchet.Rejected()[0].Message, "container gone of that revision: SidecarSet plain injects a container of this name")
+
+	// A conflict that exists already does not reject going back to an older revision.
+	stuck := read(t, base, `{metadata: {name: plain}, spec: {containers: [{name: agent, image: x}]}}`)
+	ratchet = NewRatchet(edited, old)
+	ratchet.Conflicts([]v1alpha1.SidecarSet{*stuck}, ours)
+	assert.Empty(t, ratchet.Rejected())
+	assert.False(t, NewRatchet(old, edited).NeedsOthers(), "nor from leaving it")
 }
 
 func TestSpec5_SetsOverlapWhenOnePodCanMatchBoth(t *testing.T) {

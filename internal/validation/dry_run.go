@@ -1,6 +1,7 @@
 package validation
 
 import (
+	"maps"
 	"reflect"
 	"regexp"
 	"slices"
@@ -14,33 +15,32 @@ import (
 	"github.com/outrigger/outrigger/internal/podstate"
 )
 
-// DryRunPod is a pod made of nothing but a SidecarSet's containers, init containers,
-// volumes and pull secrets: what Kubernetes refuses in it, the set is refused
-// for (SPEC §5). It is untyped, so that fields which this program does not know
-// are tried too.
+// DryRunPod is a pod with only the containers, init containers, volumes and pull secrets of a
+// SidecarSet. If Kubernetes rejects the pod, the SidecarSet is rejected (SPEC §5). The pod is
+// untyped, so that it includes unknown fields.
 type DryRunPod struct {
 	// Spec is the pod's spec.
 	Spec map[string]any
-	// origins are where the containers of the pod come from.
+	// origins are the containers of the SidecarSet, by index in the pod.
 	origins []origin
 }
 
 // origin is a container of a SidecarSet.
 type origin struct {
 	index int
-	// standby marks the twin with the empty image.
+	// standby is set for the twin with the empty image.
 	standby bool
 }
 
-// NewDryRunPod builds the pod for the untyped spec of a SidecarSet, which is not
-// changed. Nil means that there is nothing to try.
+// NewDryRunPod builds the pod for the untyped spec of a SidecarSet. It does not change the
+// spec, and returns nil for a spec without containers.
 func NewDryRunPod(spec map[string]any) *DryRunPod {
 	containers, initContainers := objects(spec["containers"]), objects(spec["initContainers"])
 	if len(containers)+len(initContainers) == 0 {
 		return nil
 	}
 	pod := &DryRunPod{Spec: map[string]any{
-		// A mounted token would be none of the set's.
+		// The SidecarSet does not mount a token.
 		"automountServiceAccountToken": false,
 	}}
 	pod.addContainers(containers)
@@ -85,12 +85,10 @@ func (p *DryRunPod) addContainers(containers []map[string]any) {
 	p.set("containers", all)
 }
 
-// coreContainer is a sidecar without the fields that injection uses up.
+// coreContainer returns a sidecar without the fields of SidecarSets.
 func coreContainer(sidecar map[string]any) map[string]any {
 	core := map[string]any{}
-	for name, value := range sidecar {
-		core[name] = value
-	}
+	maps.Copy(core, sidecar)
 	if sidecar["resourcesPolicy"] != nil {
 		delete(core, "resources")
 	}
@@ -104,7 +102,7 @@ func coreContainer(sidecar map[string]any) map[string]any {
 	return core
 }
 
-// placeholder stands for the app, without which there is no pod.
+// placeholder is a container in place of the app.
 func placeholder(initContainers []map[string]any) map[string]any {
 	name := "app"
 	for slices.ContainsFunc(initContainers, func(c map[string]any) bool { return c["name"] == name }) {
@@ -124,9 +122,8 @@ func objects(list any) []map[string]any {
 
 var podField = regexp.MustCompile(`^spec\.(containers|initContainers|volumes|imagePullSecrets)\[(\d+)\](.*)$`)
 
-// Causes turns what the API server said about the pod into what is wrong with
-// the SidecarSet. Fields that are known to be wrong already, and twins that are
-// wrong in the same way, are not named again.
+// Causes converts causes about the pod to causes about the SidecarSet. It omits known fields
+// and duplicates of twins.
 func (p *DryRunPod) Causes(ofPod, known []metav1.StatusCause) []metav1.StatusCause {
 	reported := map[string]bool{}
 	for _, cause := range known {

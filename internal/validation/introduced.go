@@ -10,8 +10,8 @@ import (
 	"github.com/outrigger/outrigger/api/v1alpha1"
 )
 
-// Introduced returns those of the causes found in the set that an update brings:
-// not those that were there before, at the same path, and about the same value.
+// Introduced returns the causes that an update introduces. A cause that existed before, at the
+// same path and about the same value, is not introduced.
 func (r *Ratchet) Introduced(found, before []metav1.StatusCause) []metav1.StatusCause {
 	if r.old == nil || len(before) == 0 {
 		return found
@@ -45,11 +45,11 @@ func document(set *v1alpha1.SidecarSet) any {
 	return decoded
 }
 
-// identity is equal for two causes, of two versions of a set, that are the same one.
+// identity is equal for the same cause in two versions of a SidecarSet.
 func identity(cause metav1.StatusCause, in any) string {
 	path, value := locate(cause.Field, in)
 	if cause.Field == "spec" {
-		// It is about something within that has no field of its own.
+		// The cause is about a part of the spec without a field.
 		value = nil
 	}
 	encoded, err := json.Marshal(value)
@@ -59,8 +59,8 @@ func identity(cause metav1.StatusCause, in any) string {
 	return strings.Join([]string{string(cause.Type), path, cause.Message, string(encoded)}, "\n")
 }
 
-// locate follows a field path, such as spec.list[0].map[a.b/c]. The path calls
-// elements of lists by their names, which stay when others come and go.
+// locate follows a field path, such as spec.list[0].map[a.b/c]. The returned path has names in
+// place of indexes, which change when elements are added or removed.
 func locate(field string, in any) (path string, value any) {
 	value = in
 	var steps []string
@@ -84,8 +84,8 @@ func locate(field string, in any) (path string, value any) {
 	return strings.Join(steps, "\n"), value
 }
 
-// next cuts the first step off a path. Keys may hold anything, also brackets:
-// there the value knows better where they end.
+// next returns the first step of a path. A key may contain brackets, so the keys of the value
+// decide where it ends.
 func next(field string, in any) (step, rest string) {
 	if field[0] != '[' {
 		field = strings.TrimPrefix(field, ".")

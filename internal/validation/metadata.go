@@ -41,7 +41,7 @@ func validatePatches(set *v1alpha1.SidecarSet, at *field.Path) field.ErrorList {
 	return errs
 }
 
-// Whitelist says which annotations SidecarSets may write into pods.
+// Whitelist decides which annotations of pods SidecarSets may write.
 type Whitelist struct {
 	rules []whitelistRule
 }
@@ -51,8 +51,8 @@ type whitelistRule struct {
 	keys []*regexp.Regexp
 }
 
-// ParseWhitelist reads the value of v1alpha1.MetadataWhitelistKey in the
-// configuration. No value allows nothing.
+// ParseWhitelist reads the value of v1alpha1.MetadataWhitelistKey in the configuration. An
+// empty value allows nothing.
 func ParseWhitelist(value string) (*Whitelist, error) {
 	var written struct {
 		Rules []struct {
@@ -97,7 +97,7 @@ func (w *Whitelist) allows(setLabels map[string]string, key string) bool {
 	return false
 }
 
-// ValidateMetadata returns the keys that the whitelist does not allow (SPEC §5).
+// ValidateMetadata returns errors about the keys that the whitelist does not allow (SPEC §5).
 func ValidateMetadata(set *v1alpha1.SidecarSet, whitelist *Whitelist) field.ErrorList {
 	at := field.NewPath("spec", "patchPodMetadata")
 	var errs field.ErrorList

@@ -9,9 +9,9 @@ import (
 	"github.com/outrigger/outrigger/internal/match"
 )
 
-// Overlap reports whether a pod can exist that both specs match: one whose labels
-// satisfy both selectors, in a namespace that satisfies both scopes. Labels of
-// a namespace can change, its name cannot.
+// Overlap reports whether both specs can match the same pod: labels that satisfy both
+// selectors, in a namespace that satisfies both scopes. The labels of a namespace can change,
+// its name cannot.
 func Overlap(a, b *v1alpha1.SidecarSetSpec) bool {
 	if match.MatchesNothing(a.Selector) || match.MatchesNothing(b.Selector) {
 		return false
@@ -43,15 +43,15 @@ func in(key, value string) metav1.LabelSelectorRequirement {
 	return metav1.LabelSelectorRequirement{Key: key, Operator: metav1.LabelSelectorOpIn, Values: []string{value}}
 }
 
-// labelRange is what the requirements leave of one label.
+// labelRange holds the values of a label that satisfy the requirements.
 type labelRange struct {
 	required, absent bool
-	// allowed is nil where any value is.
+	// allowed is nil if every value is allowed.
 	allowed   sets.Set[string]
 	forbidden sets.Set[string]
 }
 
-// satisfiable decides each label by itself: requirements never relate two.
+// satisfiable checks each label by itself: a requirement is about one label.
 func satisfiable(all []metav1.LabelSelectorRequirement) bool {
 	ranges := map[string]*labelRange{}
 	for i := range all {

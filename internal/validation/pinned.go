@@ -8,12 +8,11 @@ import (
 	"github.com/outrigger/outrigger/internal/revision"
 )
 
-// ValidatePinned returns an error when injection is pinned to none of the
-// set's revisions (SPEC §5). A custom version that the set itself carries is
-// about to be recorded.
+// ValidatePinned returns an error if injection is pinned to a missing revision (SPEC §5). The
+// operator will record the custom version of the SidecarSet itself.
 func ValidatePinned(set *v1alpha1.SidecarSet, listed []appsv1.ControllerRevision) field.ErrorList {
 	name, version := revision.Pin(set)
-	if name == "" && (version == "" || version == set.Labels[v1alpha1.CustomVersionLabel]) {
+	if name == "" && version == "" || revision.PinsOwnVersion(set) {
 		return nil
 	}
 	if _, err := revision.FindPinned(set, revision.Of(set, listed)); err == nil {
@@ -28,5 +27,5 @@ func ValidatePinned(set *v1alpha1.SidecarSet, listed []appsv1.ControllerRevision
 }
 
 func listing(set *v1alpha1.SidecarSet) string {
-	return "a ControllerRevision of this set: kubectl get controllerrevisions -A -l " + v1alpha1.SidecarSetNameLabel + "=" + set.Name
+	return "a ControllerRevision of this SidecarSet: kubectl get controllerrevisions -A -l " + v1alpha1.SidecarSetNameLabel + "=" + set.Name
 }

@@ -7,20 +7,20 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/outrigger/outrigger/api/v1alpha1"
+	"github.com/outrigger/outrigger/internal/defaults"
 )
 
-// Ratchet validates a SidecarSet at its creation as a whole, and later by what an
-// update changes (SPEC §5), like the validation ratcheting of Kubernetes: what is
-// stored was accepted under older rules, and must never keep a set from being paused.
+// Ratchet validates a new SidecarSet as a whole, and the changes of an update (SPEC §5), like
+// the validation ratcheting of Kubernetes. Older rules accepted the stored fields, which must
+// not prevent a pause.
 type Ratchet struct {
-	// old is nil at the creation. Both are defaulted: what a default changes,
-	// nobody has changed.
+	// old is nil at creation. Both are defaulted, so that a new default is not a change.
 	set, old *v1alpha1.SidecarSet
-	// found holds what is wrong with the set, before what was with old.
+	// found are the errors of set, and before the errors of old.
 	found, before field.ErrorList
 }
 
-// NewRatchet begins with what a set says by itself. stored is nil at its creation.
+// NewRatchet begins with the errors of a SidecarSet by itself. stored is nil at creation.
 func NewRatchet(set, stored *v1alpha1.SidecarSet) *Ratchet {
 	r := &Ratchet{set: defaulted(set)}
 	r.found = Validate(r.set)
@@ -34,64 +34,79 @@ func NewRatchet(set, stored *v1alpha1.SidecarSet) *Ratchet {
 
 func defaulted(set *v1alpha1.SidecarSet) *v1alpha1.SidecarSet {
 	set = set.DeepCopy()
-	Default(set)
+	defaults.Write(set)
 	return set
 }
 
-// NeedsOthers reports whether Conflicts could find something.
+// NeedsOthers reports whether Conflicts can find errors.
 func (r *Ratchet) NeedsOthers() bool {
 	if r.old == nil {
 		return true
 	}
 	set, old := &r.set.Spec, &r.old.Spec
 	return !sameScope(set, old) || differ(set.Containers, old.Containers) || differ(set.InitContainers, old.InitContainers) ||
-		differ(set.Volumes, old.Volumes) || differ(set.PatchPodMetadata, old.PatchPodMetadata)
+		differ(set.Volumes, old.Volumes) || differ(set.PatchPodMetadata, old.PatchPodMetadata) || r.NeedsRevisions()
 }
 
-// Conflicts looks for conflicts with other sets. Those there were stay only while
-// the set selects the same pods as before.
-func (r *Ratchet) Conflicts(others []v1alpha1.SidecarSet) {
-	r.found = append(r.found, ValidateConflicts(r.set, others)...)
+// PinnedAmong returns the SidecarSets whose revisions Conflicts needs: SidecarSets with pinned
+// injection that can match the same pods, including this one.
+func (r *Ratchet) PinnedAmong(others []v1alpha1.SidecarSet) []string {
+	var names []string
+	if isPinned(r.set) || r.old != nil && isPinned(r.old) {
+		names = append(names, r.set.Name)
+	}
+	for i := range others {
+		if other := &others[i]; other.Name != r.set.Name && isPinned(other) && Overlap(&r.set.Spec, &other.Spec) {
+			names = append(names, other.Name)
+		}
+	}
+	return names
+}
+
+// Conflicts adds conflicts with other SidecarSets. Former conflicts are accepted only while
+// the scope stays the same. revisions are the revisions of PinnedAmong.
+func (r *Ratchet) Conflicts(others []v1alpha1.SidecarSet, revisions []appsv1.ControllerRevision) {
+	r.found = append(r.found, ValidateConflicts(r.set, others, revisions)...)
 	if r.old != nil && sameScope(&r.set.Spec, &r.old.Spec) {
-		r.before = append(r.before, ValidateConflicts(r.old, others)...)
+		r.before = append(r.before, ValidateConflicts(r.old, others, revisions)...)
 	}
 }
 
-// NeedsWhitelist reports whether Metadata could find something.
+// NeedsWhitelist reports whether Metadata can find errors.
 func (r *Ratchet) NeedsWhitelist() bool {
 	patches := r.set.Spec.PatchPodMetadata
 	return len(patches) > 0 && (r.old == nil || differ(patches, r.old.Spec.PatchPodMetadata))
 }
 
-// Metadata holds the set against the whitelist.
+// Metadata adds errors about the whitelist.
 func (r *Ratchet) Metadata(whitelist *Whitelist) {
 	r.found = append(r.found, ValidateMetadata(r.set, whitelist)...)
 	if r.old != nil {
-		// A label always goes through, whatever a rule makes of it.
+		// A change of labels is always accepted, also if a rule of the whitelist selects
+		// by it.
 		relabelled := r.old.DeepCopy()
 		relabelled.Labels = r.set.Labels
 		r.before = append(r.before, ValidateMetadata(relabelled, whitelist)...)
 	}
 }
 
-// NeedsRevisions reports whether Pinned could find something.
+// NeedsRevisions reports whether Pinned can find errors.
 func (r *Ratchet) NeedsRevisions() bool {
 	pin := r.set.Spec.InjectionStrategy.Revision
 	return pin != nil && (r.old == nil || differ(pin, r.old.Spec.InjectionStrategy.Revision))
 }
 
-// Pinned looks for the revision that injection is pinned to, among those that
-// bear the set's name.
+// Pinned adds an error if injection is pinned to a revision that is not listed.
 func (r *Ratchet) Pinned(listed []appsv1.ControllerRevision) {
 	r.found = append(r.found, ValidatePinned(r.set, listed)...)
 }
 
-// Refused is what the set is refused for, so far.
-func (r *Ratchet) Refused() []metav1.StatusCause {
+// Rejected returns the causes to reject the SidecarSet, so far.
+func (r *Ratchet) Rejected() []metav1.StatusCause {
 	return r.Introduced(Causes(r.found), Causes(r.before))
 }
 
-// Causes are errors in the form that a Status holds.
+// Causes converts errors to the causes of a Status.
 func Causes(errs field.ErrorList) []metav1.StatusCause {
 	causes := make([]metav1.StatusCause, len(errs))
 	for i, err := range errs {

@@ -9,6 +9,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/outrigger/outrigger/api/v1alpha1"
+	"github.com/outrigger/outrigger/internal/defaults"
+	"github.com/outrigger/outrigger/internal/revision"
 )
 
 // brakes are the changes that always go through.
@@ -31,9 +33,9 @@ func checkBrakes(t *testing.T, stored *v1alpha1.SidecarSet, description string) 
 	for _, old := range []*v1alpha1.SidecarSet{stored, defaulted(stored)} {
 		for _, change := range changes {
 			edited := merged(t, old, change)
-			require.NoError(t, Complete(edited, old))
+			require.NoError(t, revision.Complete(edited, old))
 			ratchet := NewRatchet(edited, old)
-			assert.Empty(t, ratchet.Refused(), "%s, then %s", description, change)
+			assert.Empty(t, ratchet.Rejected(), "%s, then %s", description, change)
 			assert.False(t, ratchet.NeedsOthers() || ratchet.NeedsWhitelist() || ratchet.NeedsRevisions(), "%s, then %s", description, change)
 		}
 	}
@@ -83,8 +85,8 @@ func TestSpec5_WhatIsStoredMayStayButNotGetWorse(t *testing.T) {
 	} {
 		old := read(t, base, test.stored)
 		edited := merged(t, old, test.change)
-		require.NoError(t, Complete(edited, old))
-		assert.Equal(t, test.want, fields(NewRatchet(edited, old).Refused()), test.rule)
+		require.NoError(t, revision.Complete(edited, old))
+		assert.Equal(t, test.want, fields(NewRatchet(edited, old).Rejected()), test.rule)
 		checkBrakes(t, old, test.rule)
 	}
 }
@@ -92,7 +94,7 @@ func TestSpec5_WhatIsStoredMayStayButNotGetWorse(t *testing.T) {
 func TestSpec5_ConflictsAreAboutWhatAnUpdateTouches(t *testing.T) {
 	other := *read(t, base, `{metadata: {name: other}, spec: {containers: [{name: side, image: x}], volumes: [{name: v}],
 		patchPodMetadata: [{annotations: {k: x}, patchPolicy: Overwrite}]}}`)
-	Default(&other)
+	defaults.Write(&other)
 	const stored = `spec: {volumes: [{name: v, hostPath: {path: /x}}], patchPodMetadata: [{annotations: {k: y}, patchPolicy: Overwrite}]}`
 	for change, want := range map[string]string{
 		`spec: {containers: [{name: side, image: new}]}`:                                               "",
@@ -106,15 +108,15 @@ func TestSpec5_ConflictsAreAboutWhatAnUpdateTouches(t *testing.T) {
 	} {
 		old := read(t, base, stored)
 		edited := merged(t, old, change)
-		require.NoError(t, Complete(edited, old))
+		require.NoError(t, revision.Complete(edited, old))
 		ratchet := NewRatchet(edited, old)
 		require.True(t, ratchet.NeedsOthers(), change)
-		ratchet.Conflicts([]v1alpha1.SidecarSet{*old, other})
-		assert.Equal(t, want, fields(ratchet.Refused()), change)
+		ratchet.Conflicts([]v1alpha1.SidecarSet{*old, other}, nil)
+		assert.Equal(t, want, fields(ratchet.Rejected()), change)
 	}
 	ratchet := NewRatchet(read(t, base), nil)
-	ratchet.Conflicts([]v1alpha1.SidecarSet{other})
-	assert.Equal(t, "spec.containers[0].name", fields(ratchet.Refused()), "a new set")
+	ratchet.Conflicts([]v1alpha1.SidecarSet{other}, nil)
+	assert.Equal(t, "spec.containers[0].name", fields(ratchet.Rejected()), "a new set")
 }
 
 func TestSpec5_AKeyThatLeftTheWhitelistStays(t *testing.T) {
@@ -130,7 +132,7 @@ func TestSpec5_AKeyThatLeftTheWhitelistStays(t *testing.T) {
 		ratchet := NewRatchet(merged(t, old, change), old)
 		require.True(t, ratchet.NeedsWhitelist(), change)
 		ratchet.Metadata(none)
-		assert.Equal(t, want, fields(ratchet.Refused()), change)
+		assert.Equal(t, want, fields(ratchet.Rejected()), change)
 	}
 	checkBrakes(t, old, "a key that left the whitelist")
 }
@@ -141,7 +143,7 @@ func TestSpec5_APinThatWasLostStays(t *testing.T) {
 	ratchet := NewRatchet(merged(t, old, `spec: {injectionStrategy: {revision: {revisionName: gone}}}`), old)
 	require.True(t, ratchet.NeedsRevisions())
 	ratchet.Pinned(nil)
-	assert.Equal(t, "spec.injectionStrategy.revision.revisionName", fields(ratchet.Refused()))
+	assert.Equal(t, "spec.injectionStrategy.revision.revisionName", fields(ratchet.Rejected()))
 	assert.False(t, NewRatchet(merged(t, old, `spec: {injectionStrategy: {revision: null}}`), old).NeedsRevisions())
 }
 
@@ -161,20 +163,20 @@ func TestSpec5_AnUntouchedVersionKeepsItsHashUnderNewDefaults(t *testing.T) {
 	stored := defaulted(read(t, base, `spec: {containers: [{name: side, image: busybox}], volumes: [{name: v}]}`))
 	// A default of ours that whoever stored the set does not write.
 	stored.Spec.Containers[0].PodInjectPolicy = ""
-	require.NoError(t, WriteHashes(stored))
+	require.NoError(t, revision.WriteHashes(stored))
 	for _, change := range brakes {
 		edited := merged(t, stored, change)
-		require.NoError(t, Complete(edited, stored))
+		require.NoError(t, revision.Complete(edited, stored))
 		assert.Equal(t, stored.Spec.Containers, edited.Spec.Containers, change)
 		assert.Equal(t, stored.Annotations[v1alpha1.HashAnnotation], edited.Annotations[v1alpha1.HashAnnotation], change)
-		assert.Empty(t, NewRatchet(edited, stored).Refused(), change)
+		assert.Empty(t, NewRatchet(edited, stored).Rejected(), change)
 	}
 	edited := merged(t, stored, `spec: {containers: [{name: side, image: new}]}`)
-	require.NoError(t, Complete(edited, stored))
+	require.NoError(t, revision.Complete(edited, stored))
 	assert.Equal(t, v1alpha1.BeforeAppContainerType, edited.Spec.Containers[0].PodInjectPolicy, "another version is completed")
 
 	delete(stored.Annotations, v1alpha1.HashAnnotation)
 	edited = merged(t, stored, brakes[0])
-	require.NoError(t, Complete(edited, stored))
+	require.NoError(t, revision.Complete(edited, stored))
 	assert.Equal(t, v1alpha1.BeforeAppContainerType, edited.Spec.Containers[0].PodInjectPolicy, "nor was this one hashed")
 }

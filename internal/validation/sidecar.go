@@ -12,8 +12,7 @@ import (
 	"github.com/outrigger/outrigger/internal/inject"
 )
 
-// sidecarChecks see all containers of a set, so that names stay unique over
-// both lists, as they have to in a pod.
+// sidecarChecks checks the containers of both lists, because names are unique in a pod.
 type sidecarChecks struct {
 	names   sets.Set[string]
 	volumes sets.Set[string]
@@ -29,11 +28,13 @@ func validateSidecars(set *v1alpha1.SidecarSet, at *field.Path) field.ErrorList 
 	for i := range spec.InitContainers {
 		c, path := &spec.InitContainers[i], at.Child("initContainers").Index(i)
 		errs = append(errs, checks.sidecar(c, path)...)
-		errs = append(errs, validateInitContainer(c, path)...)
+		if c.UpgradeStrategy.UpgradeType == v1alpha1.SidecarContainerHotUpgrade {
+			errs = append(errs, field.Invalid(path.Child("upgradeStrategy", "upgradeType"), c.UpgradeStrategy.UpgradeType,
+				"init containers have no twins; declare the sidecar under spec.containers"))
+		}
 	}
 	for i := range spec.Containers {
-		c, path := &spec.Containers[i], at.Child("containers").Index(i)
-		errs = append(errs, checks.sidecar(c, path)...)
+		errs = append(errs, checks.sidecar(&spec.Containers[i], at.Child("containers").Index(i))...)
 	}
 	return errs
 }
@@ -41,8 +42,7 @@ func validateSidecars(set *v1alpha1.SidecarSet, at *field.Path) field.ErrorList 
 func (v sidecarChecks) sidecar(c *v1alpha1.SidecarContainer, at *field.Path) field.ErrorList {
 	errs := v.name(c, at.Child("name"))
 	errs = append(errs, validateImage(c.Image, at.Child("image"))...)
-	errs = append(errs, v.mounts(c.VolumeMounts, at.Child("volumeMounts"))...)
-	errs = append(errs, v.devices(c.VolumeDevices, at.Child("volumeDevices"))...)
+	errs = append(errs, v.mounts(c, at)...)
 	errs = append(errs, oneOf(c.ImagePullPolicy, at.Child("imagePullPolicy"), corev1.PullAlways, corev1.PullIfNotPresent, corev1.PullNever)...)
 	errs = append(errs, oneOf(c.PodInjectPolicy, at.Child("podInjectPolicy"),
 		v1alpha1.BeforeAppContainerType, v1alpha1.AfterAppContainerType)...)
@@ -86,22 +86,18 @@ func validateImage(image string, at *field.Path) field.ErrorList {
 	return nil
 }
 
-func (v sidecarChecks) mounts(mounts []corev1.VolumeMount, at *field.Path) field.ErrorList {
+func (v sidecarChecks) mounts(c *v1alpha1.SidecarContainer, at *field.Path) field.ErrorList {
 	var errs field.ErrorList
-	paths := sets.New[string]()
-	for i, mount := range mounts {
-		errs = append(errs, v.volume(mount.Name, at.Index(i).Child("name"))...)
-		errs = append(errs, uniquePath(paths, mount.MountPath, at.Index(i).Child("mountPath"))...)
+	paths, devices := sets.New[string](), sets.New[string]()
+	for i, mount := range c.VolumeMounts {
+		path := at.Child("volumeMounts").Index(i)
+		errs = append(errs, v.volume(mount.Name, path.Child("name"))...)
+		errs = append(errs, uniquePath(paths, mount.MountPath, path.Child("mountPath"))...)
 	}
-	return errs
-}
-
-func (v sidecarChecks) devices(devices []corev1.VolumeDevice, at *field.Path) field.ErrorList {
-	var errs field.ErrorList
-	paths := sets.New[string]()
-	for i, device := range devices {
-		errs = append(errs, v.volume(device.Name, at.Index(i).Child("name"))...)
-		errs = append(errs, uniquePath(paths, device.DevicePath, at.Index(i).Child("devicePath"))...)
+	for i, device := range c.VolumeDevices {
+		path := at.Child("volumeDevices").Index(i)
+		errs = append(errs, v.volume(device.Name, path.Child("name"))...)
+		errs = append(errs, uniquePath(devices, device.DevicePath, path.Child("devicePath"))...)
 	}
 	return errs
 }
@@ -141,14 +137,6 @@ func validateUpgrade(strategy *v1alpha1.SidecarContainerUpgradeStrategy, at *fie
 		errs = append(errs, field.Required(at.Child("hotUpgradeEmptyImage"), "name the image of the standby twin"))
 	}
 	return errs
-}
-
-func validateInitContainer(c *v1alpha1.SidecarContainer, at *field.Path) field.ErrorList {
-	if c.UpgradeStrategy.UpgradeType != v1alpha1.SidecarContainerHotUpgrade {
-		return nil
-	}
-	return field.ErrorList{field.Invalid(at.Child("upgradeStrategy", "upgradeType"), c.UpgradeStrategy.UpgradeType,
-		"init containers have no twins; declare the sidecar under spec.containers")}
 }
 
 func validateTransfer(transfer *v1alpha1.TransferEnvVar, at *field.Path) field.ErrorList {

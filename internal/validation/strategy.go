@@ -39,19 +39,19 @@ func validateUpdateStrategy(set *v1alpha1.SidecarSet, at *field.Path) field.Erro
 	errs = append(errs, validateShare(strategy.Partition, at.Child("partition"))...)
 	errs = append(errs, validateShare(strategy.MaxUnavailable, at.Child("maxUnavailable"))...)
 	errs = append(errs, validateSelector(strategy.Selector, at.Child("selector"))...)
-	if strategy.Selector != nil && holdsBack(strategy.Partition) {
+	if strategy.Selector != nil && keepsPods(strategy.Partition) {
 		errs = append(errs, field.Forbidden(at.Child("partition"), "does not apply to an update with a selector; remove one of the two"))
 	}
 	errs = append(errs, validatePriority(strategy.PriorityStrategy, at.Child("priorityStrategy"))...)
 	return append(errs, validateScatter(strategy.ScatterStrategy, at.Child("scatterStrategy"))...)
 }
 
-// holdsBack is false for zero, which is also the default.
-func holdsBack(partition *intstr.IntOrString) bool {
+// keepsPods reports whether the partition is not zero, the default.
+func keepsPods(partition *intstr.IntOrString) bool {
 	return partition != nil && strings.Trim(partition.String(), "0%") != ""
 }
 
-// validateShare takes numbers from 0 and percentages from 0% to 100%.
+// validateShare accepts numbers from 0 and percentages from 0% to 100%.
 func validateShare(share *intstr.IntOrString, at *field.Path) field.ErrorList {
 	if share == nil {
 		return nil

@@ -8,9 +8,9 @@ import (
 	"github.com/outrigger/outrigger/internal/revision"
 )
 
-// ValidateUpdate returns what may not change from old to new (SPEC §5): running
-// pods cannot gain or rename a container or native sidecar, nor turn one into
-// twins. Either may be removed. Init containers that end may come and go.
+// ValidateUpdate returns the changes that running pods cannot follow (SPEC §5): new or renamed
+// containers and native sidecars, and changes between one container and twins. Removals and
+// changes of ordinary init containers are accepted.
 func ValidateUpdate(set, old *v1alpha1.SidecarSet) field.ErrorList {
 	at := field.NewPath("spec")
 	return append(

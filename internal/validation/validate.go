@@ -1,3 +1,4 @@
+// Package validation is the validation of SidecarSets: rules and messages (SPEC §1, §5).
 package validation
 
 import (
@@ -15,36 +16,24 @@ import (
 
 var namePattern = regexp.MustCompile(`^[a-zA-Z0-9-]{1,63}$`)
 
-// check is one of the things that a defaulted SidecarSet is refused for. at is its
-// spec.
-type check func(set *v1alpha1.SidecarSet, at *field.Path) field.ErrorList
-
-// checks are all of them, in the order of their errors (SPEC §5). What takes more than
-// the set itself is in Ratchet.
-func checks() []check {
-	return []check{
-		validateName,
-		validateScope,
-		validateNotEmpty,
-		validateVolumes,
-		validateSidecars,
-		validateHistoryLimit,
-		validatePatches,
-		validatePinnedRevision,
-		validateUpdateStrategy,
-	}
-}
-
-// Validate returns what is wrong with a defaulted SidecarSet by itself (SPEC §5).
+// Validate returns the errors of a defaulted SidecarSet by itself (SPEC §5). Ratchet checks
+// it against other objects.
 func Validate(set *v1alpha1.SidecarSet) field.ErrorList {
-	var errs field.ErrorList
-	for _, check := range checks() {
-		errs = append(errs, check(set, field.NewPath("spec"))...)
-	}
-	return errs
+	at := field.NewPath("spec")
+	return slices.Concat(
+		validateName(set),
+		validateScope(set, at),
+		validateNotEmpty(set, at),
+		validateVolumes(set, at),
+		validateSidecars(set, at),
+		validateHistoryLimit(set, at),
+		validatePatches(set, at),
+		validatePinnedRevision(set, at),
+		validateUpdateStrategy(set, at),
+	)
 }
 
-func validateName(set *v1alpha1.SidecarSet, _ *field.Path) field.ErrorList {
+func validateName(set *v1alpha1.SidecarSet) field.ErrorList {
 	if namePattern.MatchString(set.Name) {
 		return nil
 	}
@@ -86,13 +75,13 @@ func validateSelector(selector *metav1.LabelSelector, at *field.Path) field.Erro
 	return metavalidation.ValidateLabelSelector(selector, metavalidation.LabelSelectorValidationOptions{}, at)
 }
 
-// advised adds what to do to an error that would only state a fact.
+// advised adds a remedy to an error.
 func advised(err *field.Error, remedy string) *field.Error {
 	err.Detail = remedy
 	return err
 }
 
-// oneOf refuses values outside an enum; the error names them all.
+// oneOf rejects values outside an enum. The error names the allowed values.
 func oneOf[T ~string](value T, at *field.Path, allowed ...T) field.ErrorList {
 	if slices.Contains(allowed, value) {
 		return nil

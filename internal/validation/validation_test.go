@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/outrigger/outrigger/api/v1alpha1"
+	"github.com/outrigger/outrigger/internal/defaults"
 )
 
 // base is a set without fault; changes are merged into it (RFC 7396).
@@ -62,7 +63,7 @@ func (r refusals) check(t *testing.T) {
 	t.Helper()
 	for change, want := range r {
 		set := read(t, base, change)
-		Default(set)
+		defaults.Write(set)
 		errs := Validate(set)
 		assert.Equal(t, want, strings.Join(complaints(errs), ", "), change)
 		for _, err := range errs {
@@ -304,7 +305,7 @@ func TestSpec5_TheWhitelistDecidesAboutMetadata(t *testing.T) {
 
 func TestSpec5_RunningPodsCannotGainContainersOrTwins(t *testing.T) {
 	old := read(t, base, `spec: {containers: [{name: a, image: b}, {name: h, image: b, upgradeStrategy: {upgradeType: HotUpgrade, hotUpgradeEmptyImage: e}}]}`)
-	Default(old)
+	defaults.Write(old)
 	for containers, want := range map[string]string{
 		`[{name: a, image: c}]`:                      ``,
 		`[{name: b, image: b}]`:                      `spec.containers[0].name: FieldValueForbidden`,
@@ -313,7 +314,7 @@ func TestSpec5_RunningPodsCannotGainContainersOrTwins(t *testing.T) {
 		`[{name: h, image: b, upgradeStrategy: {upgradeType: HotUpgrade, hotUpgradeEmptyImage: other}}]`: ``,
 	} {
 		set := read(t, base, "spec: {containers: "+containers+"}")
-		Default(set)
+		defaults.Write(set)
 		assert.Equal(t, want, strings.Join(complaints(ValidateUpdate(set, old)), ", "), containers)
 	}
 }
@@ -321,7 +322,7 @@ func TestSpec5_RunningPodsCannotGainContainersOrTwins(t *testing.T) {
 func TestSpec5_RunningPodsCannotGainNativeSidecars(t *testing.T) {
 	const native = "restartPolicy: Always"
 	old := read(t, base, `spec: {initContainers: [{name: nat, image: b, `+native+`}, {name: i, image: b}]}`)
-	Default(old)
+	defaults.Write(old)
 	for containers, want := range map[string]string{
 		`[{name: nat, image: c, ` + native + `}, {name: i, image: c}]`: ``,
 		`[{name: i, image: b}, {name: nat, image: b, ` + native + `}]`: ``,
@@ -333,7 +334,7 @@ func TestSpec5_RunningPodsCannotGainNativeSidecars(t *testing.T) {
 		`[{name: nat, image: b, ` + native + `}, {name: j, image: b}]`:                 ``,
 	} {
 		set := read(t, base, "spec: {initContainers: "+containers+"}")
-		Default(set)
+		defaults.Write(set)
 		assert.Equal(t, want, strings.Join(complaints(ValidateUpdate(set, old)), ", "), containers)
 	}
 }

@@ -1,3 +1,5 @@
+// Package expression computes the resources of sidecars from the resources of app
+// containers, exactly: `max(cpu*50%, 50m)` (SPEC §4.7).
 package expression
 
 import (
@@ -6,101 +8,187 @@ import (
 	"math/big"
 )
 
-// Expression is a parsed formula over one variable.
+// Expression is a valid expression over one variable.
 type Expression struct {
-	text string
-	root node
+	text, variable string
+	tokens         []token
 }
 
-// node is a part of a formula; value stands for the variable.
-type node func(value *big.Rat) (*big.Rat, error)
+var (
+	errDivisionByZero = errors.New("division by zero")
+	errEnd            = errors.New("ends too early")
+)
 
-var errDivisionByZero = errors.New("division by zero")
-
-// Parse reads a formula: numbers, percent (50%), quantities (100m, 1Gi), the
-// variable, + - * /, parentheses, max() and min(). The error says where and
-// what is wrong.
+// Parse reads an expression: numbers, percent (50%), quantities (100m, 1Gi), the variable,
+// + - * /, parentheses, max() and min(). The error names the column and the problem.
 func Parse(text, variable string) (*Expression, error) {
 	tokens, err := scan(text)
-	if err != nil {
+	e := &Expression{text: text, variable: variable, tokens: tokens}
+	if err == nil {
+		_, err = e.compute(new(big.Rat))
+	}
+	if err != nil && !errors.Is(err, errDivisionByZero) {
 		return nil, fmt.Errorf("expression %q: %w", text, err)
 	}
-	p := &parser{tokens: tokens, variable: variable}
-	root, err := p.all()
-	if err != nil {
-		return nil, fmt.Errorf("expression %q: %w", text, err)
-	}
-	return &Expression{text: text, root: root}, nil
+	return e, nil
 }
 
-// Evaluate computes the formula for a value of the variable. Division by zero
-// is an error.
+// Evaluate computes the expression for a value of the variable. Division by zero is an
+// error.
 func (e *Expression) Evaluate(value *big.Rat) (*big.Rat, error) {
-	result, err := e.root(value)
+	result, err := e.compute(value)
 	if err != nil {
 		return nil, fmt.Errorf("expression %q: %w", e.text, err)
 	}
 	return result, nil
 }
 
-func constant(number *big.Rat) node {
-	return func(*big.Rat) (*big.Rat, error) { return number, nil }
-}
-
-func variable(value *big.Rat) (*big.Rat, error) { return value, nil }
-
-func negative(of node) node {
-	return func(value *big.Rat) (*big.Rat, error) {
-		number, err := of(value)
-		if err != nil {
-			return nil, err
-		}
-		return new(big.Rat).Neg(number), nil
-	}
-}
-
-func binary(operator string, left, right node) node {
-	return func(value *big.Rat) (*big.Rat, error) {
-		a, err := left(value)
-		if err != nil {
-			return nil, err
-		}
-		b, err := right(value)
-		if err != nil {
-			return nil, err
-		}
-		return compute(operator, a, b)
-	}
-}
-
-func compute(operator string, a, b *big.Rat) (*big.Rat, error) {
-	switch operator {
-	case "+":
-		return new(big.Rat).Add(a, b), nil
-	case "-":
-		return new(big.Rat).Sub(a, b), nil
-	case "*":
-		return new(big.Rat).Mul(a, b), nil
-	}
-	if b.Sign() == 0 {
+func (e *Expression) compute(value *big.Rat) (*big.Rat, error) {
+	v := &evaluator{Expression: e, value: value}
+	result, err := v.sum()
+	switch {
+	case err != nil:
+		return nil, err
+	case v.at < len(v.tokens):
+		return nil, v.unexpected()
+	case v.dividedByZero:
 		return nil, errDivisionByZero
 	}
-	return new(big.Rat).Quo(a, b), nil
+	return result, nil
 }
 
-// extreme picks the largest argument for sign 1, the smallest for -1.
-func extreme(sign int, arguments []node) node {
-	return func(value *big.Rat) (*big.Rat, error) {
-		var best *big.Rat
-		for _, argument := range arguments {
-			number, err := argument(value)
-			if err != nil {
-				return nil, err
-			}
-			if best == nil || number.Cmp(best) == sign {
-				best = number
-			}
+// evaluator computes an expression while it reads the tokens:
+//
+//	sum     = product { ("+" | "-") product }
+//	product = factor { ("*" | "/") factor }
+//	factor  = "-" factor | atom { "%" }
+//	atom    = number | variable | "(" sum ")" | ("max" | "min") "(" sum { "," sum } ")"
+type evaluator struct {
+	*Expression
+	value *big.Rat
+	at    int
+	// dividedByZero does not stop the evaluator, so that it finds all syntax errors.
+	dividedByZero bool
+}
+
+func (v *evaluator) sum() (*big.Rat, error) { return v.chain(v.product, "+", "-") }
+
+func (v *evaluator) product() (*big.Rat, error) { return v.chain(v.factor, "*", "/") }
+
+// chain reads operands joined by either operator, from left to right.
+func (v *evaluator) chain(operand func() (*big.Rat, error), operators ...string) (*big.Rat, error) {
+	left, err := operand()
+	for err == nil {
+		operator, found := v.accept(operators...)
+		if !found {
+			return left, nil
 		}
-		return best, nil
+		var right *big.Rat
+		if right, err = operand(); err == nil {
+			left = v.apply(operator, left, right)
+		}
 	}
+	return nil, err
+}
+
+func (v *evaluator) apply(operator string, a, b *big.Rat) *big.Rat {
+	switch {
+	case operator == "+":
+		return new(big.Rat).Add(a, b)
+	case operator == "-":
+		return new(big.Rat).Sub(a, b)
+	case operator == "*":
+		return new(big.Rat).Mul(a, b)
+	case b.Sign() == 0:
+		v.dividedByZero = true
+		return b
+	}
+	return new(big.Rat).Quo(a, b)
+}
+
+func (v *evaluator) factor() (*big.Rat, error) {
+	if _, found := v.accept("-"); found {
+		of, err := v.factor()
+		if err != nil {
+			return nil, err
+		}
+		return new(big.Rat).Neg(of), nil
+	}
+	atom, err := v.atom()
+	for err == nil {
+		if _, found := v.accept("%"); !found {
+			return atom, nil
+		}
+		atom = new(big.Rat).Quo(atom, big.NewRat(100, 1))
+	}
+	return nil, err
+}
+
+func (v *evaluator) atom() (*big.Rat, error) {
+	if v.at == len(v.tokens) {
+		return nil, errEnd
+	}
+	next := v.tokens[v.at]
+	v.at++
+	switch {
+	case next.number != nil:
+		return next.number, nil
+	case next.text == v.variable:
+		return v.value, nil
+	case next.text == "(":
+		inner, err := v.sum()
+		if err != nil {
+			return nil, err
+		}
+		return inner, v.expect(")")
+	case next.text == "max", next.text == "min":
+		return v.extreme(next.text == "max")
+	}
+	v.at--
+	return nil, v.unexpected()
+}
+
+func (v *evaluator) extreme(largest bool) (*big.Rat, error) {
+	if err := v.expect("("); err != nil {
+		return nil, err
+	}
+	best, err := v.sum()
+	for err == nil {
+		if _, found := v.accept(","); !found {
+			return best, v.expect(")")
+		}
+		var next *big.Rat
+		if next, err = v.sum(); err == nil && (next.Cmp(best) > 0) == largest {
+			best = next
+		}
+	}
+	return nil, err
+}
+
+func (v *evaluator) accept(texts ...string) (string, bool) {
+	if v.at == len(v.tokens) || v.tokens[v.at].number != nil {
+		return "", false
+	}
+	for _, text := range texts {
+		if v.tokens[v.at].text == text {
+			v.at++
+			return text, true
+		}
+	}
+	return "", false
+}
+
+func (v *evaluator) expect(text string) error {
+	if _, found := v.accept(text); found {
+		return nil
+	}
+	if v.at == len(v.tokens) {
+		return fmt.Errorf("%q is missing at the end", text)
+	}
+	return v.unexpected()
+}
+
+func (v *evaluator) unexpected() error {
+	next := v.tokens[v.at]
+	return fmt.Errorf("column %d: unexpected %q; the variable is %q", next.column, next.text, v.variable)
 }

@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// maxLength bounds the work and the depth of recursion that a formula can cause.
+// maxLength limits the work and the recursion depth of an expression.
 const maxLength = 1024
 
 type token struct {
@@ -58,8 +58,8 @@ func scan(text string) ([]token, error) {
 	return tokens, nil
 }
 
-// quantity reads a number with an optional suffix, without rounding it as a
-// resource.Quantity would.
+// quantity reads a number with an optional suffix. Unlike resource.Quantity, it does not
+// round.
 func quantity(rest string) (string, *big.Rat, error) {
 	parts := numberPattern.FindStringSubmatch(rest)
 	if parts == nil {
@@ -76,7 +76,7 @@ func quantity(rest string) (string, *big.Rat, error) {
 	return parts[0], number.Mul(number, unit), nil
 }
 
-// unitOf knows the suffixes of Kubernetes quantities.
+// unitOf returns the factor of a suffix of Kubernetes quantities.
 func unitOf(suffix string) (*big.Rat, bool) {
 	switch suffix {
 	case "":

@@ -1,13 +1,16 @@
-package validation
+// Package defaults writes the defaults of a SidecarSet (SPEC §1). The table is frozen,
+// because hashes cover the result: it is the table of OpenKruise 1.9, even if a pod gets
+// more defaults.
+package defaults
 
 import (
-	"fmt"
-
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/outrigger/outrigger/api/v1alpha1"
-	"github.com/outrigger/outrigger/internal/revision"
 )
+
+// HistoryLimit is the default of revisionHistoryLimit.
+const HistoryLimit = 10
 
 const (
 	defaultPartition      = 0
@@ -15,10 +18,8 @@ const (
 	defaultTargets        = ".*"
 )
 
-// Default fills in what a SidecarSet leaves open (SPEC §1), among it what
-// Kubernetes would write into a pod with these containers and volumes: hashes
-// are taken over the result.
-func Default(set *v1alpha1.SidecarSet) {
+// Write writes the defaults of a SidecarSet (SPEC §1). A second write changes nothing.
+func Write(set *v1alpha1.SidecarSet) {
 	spec := &set.Spec
 	labelCustomVersion(set)
 	for i := range spec.InitContainers {
@@ -28,7 +29,7 @@ func Default(set *v1alpha1.SidecarSet) {
 		defaultSidecar(&spec.Containers[i], v1alpha1.BeforeAppContainerType)
 	}
 	for i := range spec.Volumes {
-		defaultVolume(&spec.Volumes[i])
+		Volume(&spec.Volumes[i])
 	}
 	for i := range spec.PatchPodMetadata {
 		orDefault(&spec.PatchPodMetadata[i].PatchPolicy, v1alpha1.SidecarSetRetainPatchPolicy)
@@ -36,8 +37,22 @@ func Default(set *v1alpha1.SidecarSet) {
 	if pinned := spec.InjectionStrategy.Revision; pinned != nil {
 		orDefault(&pinned.Policy, v1alpha1.AlwaysSidecarSetInjectRevisionPolicy)
 	}
-	pointerOrDefault(&spec.RevisionHistoryLimit, revision.DefaultHistoryLimit)
+	pointerOrDefault(&spec.RevisionHistoryLimit, HistoryLimit)
 	defaultStrategy(&spec.UpdateStrategy)
+}
+
+// labelCustomVersion moves the custom version to the label of v1alpha1. An existing label
+// wins, as it does in conversion.
+func labelCustomVersion(set *v1alpha1.SidecarSet) {
+	version := set.Spec.CustomVersion
+	set.Spec.CustomVersion = ""
+	if _, labelled := set.Labels[v1alpha1.CustomVersionLabel]; labelled || version == "" {
+		return
+	}
+	if set.Labels == nil {
+		set.Labels = map[string]string{}
+	}
+	set.Labels[v1alpha1.CustomVersionLabel] = version
 }
 
 func defaultStrategy(strategy *v1alpha1.SidecarSetUpdateStrategy) {
@@ -62,24 +77,6 @@ func defaultSidecar(c *v1alpha1.SidecarContainer, policy v1alpha1.PodInjectPolic
 		orDefault(&c.ResourcesPolicy.TargetContainersNameRegex, defaultTargets)
 	}
 	defaultContainer(&c.Container)
-}
-
-// WriteHashes puts both hashes of a defaulted SidecarSet into its annotations (SPEC §2).
-func WriteHashes(set *v1alpha1.SidecarSet) error {
-	hash, err := revision.Hash(&set.Spec)
-	if err != nil {
-		return fmt.Errorf("SidecarSet %s: %w", set.Name, err)
-	}
-	blank, err := revision.HashWithoutImage(&set.Spec)
-	if err != nil {
-		return fmt.Errorf("SidecarSet %s: %w", set.Name, err)
-	}
-	if set.Annotations == nil {
-		set.Annotations = map[string]string{}
-	}
-	set.Annotations[v1alpha1.HashAnnotation] = hash
-	set.Annotations[v1alpha1.HashWithoutImageAnnotation] = blank
-	return nil
 }
 
 func orDefault[T comparable](field *T, value T) {

@@ -1,13 +1,17 @@
-package validation
+package defaults
 
 import (
+	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
+
+	"github.com/outrigger/outrigger/api/v1alpha1"
 )
 
-// defaultContainer writes what Kubernetes writes into a pod's container.
+// defaultContainer writes the defaults of Kubernetes for a container of a pod, except for
+// those of PodProbes: OpenKruise computes hashes without them.
 func defaultContainer(c *corev1.Container) {
 	orDefault(&c.ImagePullPolicy, pullPolicy(c.Image))
 	orDefault(&c.TerminationMessagePath, corev1.TerminationMessagePathDefault)
@@ -22,9 +26,8 @@ func defaultContainer(c *corev1.Container) {
 	}
 	roundUp(c.Resources.Limits)
 	roundUp(c.Resources.Requests)
-	for _, probe := range []*corev1.Probe{c.LivenessProbe, c.ReadinessProbe, c.StartupProbe} {
-		defaultProbe(probe)
-	}
+	defaultProbe(c.LivenessProbe)
+	defaultProbe(c.ReadinessProbe)
 	if c.Lifecycle == nil {
 		return
 	}
@@ -35,7 +38,7 @@ func defaultContainer(c *corev1.Container) {
 	}
 }
 
-// pullPolicy is Always for tag latest, which is also what no tag and no digest mean.
+// pullPolicy is Always for the tag latest, and for an image without tag and digest.
 func pullPolicy(image string) corev1.PullPolicy {
 	name, _, hasDigest := strings.Cut(image, "@")
 	_, tag, hasTag := strings.Cut(name[strings.LastIndex(name, "/")+1:], ":")
@@ -61,9 +64,6 @@ func defaultProbe(probe *corev1.Probe) {
 	orDefault(&probe.SuccessThreshold, 1)
 	orDefault(&probe.FailureThreshold, 3)
 	defaultHTTPGet(probe.HTTPGet)
-	if probe.GRPC != nil {
-		pointerOrDefault(&probe.GRPC.Service, "")
-	}
 }
 
 func defaultHTTPGet(action *corev1.HTTPGetAction) {
@@ -79,8 +79,8 @@ func defaultFieldRef(ref *corev1.ObjectFieldSelector) {
 	}
 }
 
-// defaultVolume writes what Kubernetes writes into a pod's volume.
-func defaultVolume(v *corev1.Volume) {
+// Volume writes the defaults of Kubernetes for a volume of a pod.
+func Volume(v *corev1.Volume) {
 	if v.VolumeSource == (corev1.VolumeSource{}) {
 		v.EmptyDir = &corev1.EmptyDirVolumeSource{}
 	}
@@ -119,4 +119,35 @@ func defaultItems(items []corev1.DownwardAPIVolumeFile) {
 	for i := range items {
 		defaultFieldRef(items[i].FieldRef)
 	}
+}
+
+// PodProbes returns containers with the defaults that Kubernetes writes into probes of a pod
+// and Write does not: those of a startup probe, and the service of a gRPC probe. It does not
+// change its argument.
+func PodProbes(containers []v1alpha1.SidecarContainer) []v1alpha1.SidecarContainer {
+	containers = slices.Clone(containers)
+	for i := range containers {
+		if !HasPodProbes(&containers[i].Container) {
+			continue
+		}
+		containers[i] = *containers[i].DeepCopy()
+		defaultProbe(containers[i].StartupProbe)
+		for _, probe := range probesOf(&containers[i].Container) {
+			if probe != nil && probe.GRPC != nil {
+				pointerOrDefault(&probe.GRPC.Service, "")
+			}
+		}
+	}
+	return containers
+}
+
+// HasPodProbes reports whether PodProbes may change a probe of the container.
+func HasPodProbes(c *corev1.Container) bool {
+	return c.StartupProbe != nil || slices.ContainsFunc(probesOf(c), func(probe *corev1.Probe) bool {
+		return probe != nil && probe.GRPC != nil && probe.GRPC.Service == nil
+	})
+}
+
+func probesOf(c *corev1.Container) []*corev1.Probe {
+	return []*corev1.Probe{c.LivenessProbe, c.ReadinessProbe, c.StartupProbe}
 }

@@ -1,11 +1,13 @@
-package validation
+package defaults
 
 import (
 	"encoding/json"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/yaml"
 
 	"github.com/outrigger/outrigger/api/v1alpha1"
@@ -42,9 +44,17 @@ volumes:
 - {name: all, projected: {defaultMode: 0644, sources: [{serviceAccountToken: {path: t, expirationSeconds: 3600}}, {downwardAPI: {items: [{path: a, fieldRef: {apiVersion: v1, fieldPath: b}}]}}]}}`,
 	} {
 		set := read(t, "spec: "+indented(written))
-		Default(set)
+		Write(set)
 		assertSpec(t, want, set)
 	}
+}
+
+// read is a set of YAML.
+func read(t *testing.T, text string) *v1alpha1.SidecarSet {
+	t.Helper()
+	set := &v1alpha1.SidecarSet{}
+	require.NoError(t, yaml.UnmarshalStrict([]byte(text), set), text)
+	return set
 }
 
 // indented makes a YAML document a nested value.
@@ -86,17 +96,17 @@ ports: [{containerPort: 1, protocol: TCP}, {containerPort: 2, protocol: UDP}],
 env: [{name: e, valueFrom: {fieldRef: {apiVersion: v1, fieldPath: f}}}, {name: s, valueFrom: {secretKeyRef: {name: s, key: k}}}],
 transferEnv: [{envName: e, sourceContainerNameFrom: {fieldRef: {apiVersion: v1, fieldPath: f}}}],
 livenessProbe: {httpGet: {port: 1, path: /, scheme: HTTP}, timeoutSeconds: 1, periodSeconds: 10, successThreshold: 1, failureThreshold: 3},
-readinessProbe: {grpc: {port: 1, service: ""}, timeoutSeconds: 1, periodSeconds: 10, successThreshold: 1, failureThreshold: 3},
-startupProbe: {exec: {}, timeoutSeconds: 1, periodSeconds: 10, successThreshold: 1, failureThreshold: 30},
+readinessProbe: {grpc: {port: 1, service: null}, timeoutSeconds: 1, periodSeconds: 10, successThreshold: 1, failureThreshold: 3},
+startupProbe: {exec: {}, failureThreshold: 30},
 lifecycle: {postStart: {httpGet: {port: 1, path: /, scheme: HTTP}}, preStop: {httpGet: {port: 1, path: /x, scheme: HTTPS}}},
 upgradeStrategy: {upgradeType: HotUpgrade, hotUpgradeEmptyImage: e},
 resourcesPolicy: {targetContainersMode: max, targetContainersNameRegex: ".*", resourcesExpr: {}}}`,
 	} {
 		set := read(t, "spec: {containers: ["+indented(written)+"]}")
-		Default(set)
+		Write(set)
 		assertSpec(t, `{updateStrategy: {type: RollingUpdate, partition: 0, maxUnavailable: 1}, injectionStrategy: {}, revisionHistoryLimit: 10, containers: [`+want+`]}`, set)
 		again := set.DeepCopy()
-		Default(again)
+		Write(again)
 		assert.Equal(t, set, again, "defaults are stable")
 	}
 }
@@ -108,5 +118,39 @@ func TestSpec1_ThePullPolicyFollowsTheTag(t *testing.T) {
 		"busybox@sha256:00": "IfNotPresent", "busybox:latest@sha256:00": "Always", "busybox:1@sha256:00": "IfNotPresent",
 	} {
 		assert.Equal(t, want, string(pullPolicy(image)), image)
+	}
+}
+
+// OpenKruise hashes these probes as they are written; pods get their defaults from
+// Kubernetes.
+func TestSpec1_ProbesThatStayAsTheyAreWritten(t *testing.T) {
+	for _, list := range []string{"containers", "initContainers"} {
+		for written, inPods := range map[string]string{
+			`startupProbe: {exec: {}}`:                       `startupProbe: {exec: {}, timeoutSeconds: 1, periodSeconds: 10, successThreshold: 1, failureThreshold: 3}`,
+			`startupProbe: {httpGet: {port: 1}}`:             `startupProbe: {httpGet: {port: 1, path: /, scheme: HTTP}, timeoutSeconds: 1, periodSeconds: 10, successThreshold: 1, failureThreshold: 3}`,
+			`startupProbe: {grpc: {port: 1}}`:                `startupProbe: {grpc: {port: 1, service: ""}, timeoutSeconds: 1, periodSeconds: 10, successThreshold: 1, failureThreshold: 3}`,
+			`livenessProbe: {grpc: {port: 1}}`:               `livenessProbe: {grpc: {port: 1, service: ""}, timeoutSeconds: 1, periodSeconds: 10, successThreshold: 1, failureThreshold: 3}`,
+			`readinessProbe: {grpc: {port: 1}}`:              `readinessProbe: {grpc: {port: 1, service: ""}, timeoutSeconds: 1, periodSeconds: 10, successThreshold: 1, failureThreshold: 3}`,
+			`readinessProbe: {grpc: {port: 1, service: ""}}`: `readinessProbe: {grpc: {port: 1, service: ""}, timeoutSeconds: 1, periodSeconds: 10, successThreshold: 1, failureThreshold: 3}`,
+		} {
+			probes := func(container string) (c v1alpha1.SidecarContainer) {
+				set := read(t, "spec: {"+list+": [{name: a, image: b, restartPolicy: Always, "+container+"}]}")
+				Write(set)
+				return append(set.Spec.Containers, set.Spec.InitContainers...)[0]
+			}
+			own, filled := probes(written), probes(inPods)
+			var plain v1alpha1.SidecarContainer
+			require.NoError(t, yaml.Unmarshal([]byte("{"+written+"}"), &plain))
+			assert.Equal(t, plain.StartupProbe, own.StartupProbe, written)
+			for _, probe := range []*corev1.Probe{own.LivenessProbe, own.ReadinessProbe} {
+				if probe != nil {
+					assert.Equal(t, int32(3), probe.FailureThreshold, written)
+					assert.Equal(t, strings.Contains(written, "service"), probe.GRPC.Service != nil, written)
+				}
+			}
+			before := own.DeepCopy()
+			assert.Equal(t, []v1alpha1.SidecarContainer{filled}, PodProbes([]v1alpha1.SidecarContainer{own}), written)
+			assert.Equal(t, *before, own, "the given ones stay")
+		}
 	}
 }

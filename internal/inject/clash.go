@@ -1,0 +1,57 @@
+package inject
+
+import (
+	"fmt"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+
+	"github.com/outrigger/outrigger/internal/defaults"
+)
+
+// clash finds a container name that the pod would have twice. SidecarSets may have been
+// accepted at the same time, or under older rules. The API server would reject the pod
+// without naming them, or one SidecarSet would replace the container of another one.
+func clash(pod *corev1.Pod, sets []*Set) error {
+	injectedBy := map[string]string{}
+	for _, set := range sets {
+		if name, taken := inCommon(set.names, pod.Spec.InitContainers); taken {
+			return SetError{set.name, fmt.Errorf("SidecarSet %s: container %s: the pod has an init container of this name; rename one of them", set.name, name)}
+		}
+		if name, taken := inCommon(set.initNames, pod.Spec.Containers); taken {
+			return SetError{set.name, fmt.Errorf("SidecarSet %s: init container %s: the pod has a container of this name; rename one of them", set.name, name)}
+		}
+		for _, names := range [][]string{set.names, set.initNames} {
+			for _, name := range names {
+				if other, taken := injectedBy[name]; taken && other != set.name {
+					return SetError{set.name, fmt.Errorf("SidecarSet %s: container %s: SidecarSet %s injects a container of this name, too; rename it or narrow spec.selector",
+						set.name, name, other)}
+				}
+				injectedBy[name] = set.name
+			}
+		}
+	}
+	return nil
+}
+
+func inCommon(names []string, containers []corev1.Container) (string, bool) {
+	for i := range containers {
+		if slices.Contains(names, containers[i].Name) {
+			return containers[i].Name, true
+		}
+	}
+	return "", false
+}
+
+// sameVolume compares volumes with their defaults, as validation does: a SidecarSet may have
+// been stored without a newer default.
+func sameVolume(a, b *corev1.Volume) bool {
+	if equality.Semantic.DeepEqual(a, b) {
+		return true
+	}
+	a, b = a.DeepCopy(), b.DeepCopy()
+	defaults.Volume(a)
+	defaults.Volume(b)
+	return equality.Semantic.DeepEqual(a, b)
+}

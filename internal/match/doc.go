@@ -1,2 +1,0 @@
-// Package match decides which pods a SidecarSet applies to (SPEC §3).
-package match

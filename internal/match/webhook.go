@@ -1,0 +1,48 @@
+package match
+
+import (
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+
+	"github.com/outrigger/outrigger/api/v1alpha1"
+)
+
+// Webhook decides for which pods the API server calls the pod webhook (SPEC §4.13).
+type Webhook struct {
+	systemNamespace  string
+	namespaces, pods labels.Selector
+}
+
+// NewWebhook reads the selectors of the installed webhook. The selectors of every
+// installation apply in any case, also for nil or a selector that cannot be read: they
+// exclude the system namespace and namespaces labelled outrigger.io/injection=disabled.
+func NewWebhook(installed *admissionregistrationv1.MutatingWebhook, systemNamespace string) Webhook {
+	w := Webhook{systemNamespace: systemNamespace, namespaces: labels.Everything(), pods: labels.Everything()}
+	if installed != nil {
+		w.namespaces, w.pods = readable(installed.NamespaceSelector), readable(installed.ObjectSelector)
+	}
+	return w
+}
+
+func readable(selector *metav1.LabelSelector) labels.Selector {
+	if selector != nil {
+		if compiled, err := metav1.LabelSelectorAsSelector(selector); err == nil {
+			return compiled
+		}
+	}
+	return labels.Everything()
+}
+
+// Namespace reports whether the webhook is called for pods of a namespace with these labels.
+func (w Webhook) Namespace(name string, namespaceLabels map[string]string) bool {
+	return name != w.systemNamespace && namespaceLabels[v1alpha1.InjectionLabel] != v1alpha1.InjectionDisabled &&
+		w.namespaces.Matches(labels.Set(namespaceLabels))
+}
+
+// Pod reports whether the webhook is called for a pod, within the namespaces that it is
+// called for.
+func (w Webhook) Pod(pod *corev1.Pod) bool {
+	return !Critical(pod) && w.pods.Matches(labels.Set(pod.Labels))
+}

@@ -1,0 +1,68 @@
+package podstate
+
+import (
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/resourceversion"
+
+	"github.com/outrigger/outrigger/api/v1alpha1"
+	"github.com/outrigger/outrigger/internal/record"
+)
+
+// rolloutEnded reports whether the rollout of the content of a pod has ended, after the
+// upgrade of the pod to it. Content may be rolled out again: an upgrade that was written
+// after the recorded end is in progress.
+func (v *Version) rolloutEnded(hash string, newest record.State, upgraded bool) bool {
+	for i := range v.Good {
+		if good := &v.Good[i]; good.Hash == hash {
+			return !upgraded || endedSince(good, newest)
+		}
+	}
+	return false
+}
+
+// endedSince reports whether a rollout ended after an upgrade. A state that OpenKruise wrote
+// is older than the first rollout of Outrigger.
+func endedSince(good *v1alpha1.GoodRevision, upgrade record.State) bool {
+	switch {
+	case good.ResourceVersion == "":
+		return !upgrade.Ours()
+	case upgrade.SidecarSetVersion == "":
+		return true
+	}
+	order, err := resourceversion.CompareResourceVersion(upgrade.SidecarSetVersion, good.ResourceVersion)
+	return err == nil && order <= 0
+}
+
+// unavailableBefore compares times of the kubelet with each other only: the transition time
+// of the Ready condition at the write, and now. The kubelet changes it whenever the pod
+// becomes ready or unready.
+func unavailableBefore(pod *corev1.Pod, set string) bool {
+	if ready(pod) {
+		return false
+	}
+	since, recorded := record.UnavailableSince(pod.Annotations, set)
+	if recorded && since.IsZero() {
+		return neverReady(pod)
+	}
+	transition := ReadyTransition(pod)
+	return recorded && since.Equal(&transition)
+}
+
+// neverReady is for a pod that had no Ready condition when it was upgraded, because it was
+// not scheduled. The kubelet writes the start time and the first condition with the same
+// status, in whole seconds.
+func neverReady(pod *corev1.Pod) bool {
+	condition, started := readyCondition(pod), pod.Status.StartTime
+	return condition == nil || started == nil || condition.LastTransitionTime.Sub(started.Time) <= time.Second
+}
+
+// ReadyTransition returns when the Ready condition of the pod changed last, or zero.
+func ReadyTransition(pod *corev1.Pod) metav1.Time {
+	if condition := readyCondition(pod); condition != nil {
+		return condition.LastTransitionTime
+	}
+	return metav1.Time{}
+}

@@ -1,3 +1,0 @@
-// Package record is the one codec of what SidecarSets write into pods'
-// annotations (SPEC §2).
-package record

@@ -1,0 +1,55 @@
+package rollout
+
+import (
+	"math"
+	"slices"
+)
+
+// sequence is an order of the numbers below n in blocks of about √n numbers, so that a
+// removal and an insertion take O(√n).
+type sequence struct {
+	blocks [][]int
+	// block is the block of each number.
+	block []int
+	// inserted counts insertions since the blocks had the same size.
+	inserted int
+}
+
+// newSequence takes over the slice.
+func newSequence(order []int) *sequence {
+	s := &sequence{block: make([]int, len(order))}
+	s.divide(order)
+	return s
+}
+
+func (s *sequence) size() int { return 1 + int(math.Sqrt(float64(len(s.block)))) }
+
+func (s *sequence) divide(order []int) {
+	s.blocks, s.inserted = s.blocks[:0], 0
+	for block := range slices.Chunk(order, s.size()) {
+		for _, n := range block {
+			s.block[n] = len(s.blocks)
+		}
+		s.blocks = append(s.blocks, block)
+	}
+}
+
+func (s *sequence) remove(n int) {
+	block := &s.blocks[s.block[n]]
+	at := slices.Index(*block, n)
+	*block = slices.Delete(*block, at, at+1)
+}
+
+// insert inserts a removed number at an index.
+func (s *sequence) insert(n, at int) {
+	b := 0
+	for ; at > len(s.blocks[b]); b++ {
+		at -= len(s.blocks[b])
+	}
+	s.blocks[b], s.block[n] = slices.Insert(s.blocks[b], at, n), b
+	if s.inserted++; s.inserted == s.size() {
+		s.divide(s.order())
+	}
+}
+
+func (s *sequence) order() []int { return slices.Concat(s.blocks...) }
