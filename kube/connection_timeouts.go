@@ -11,18 +11,17 @@ import (
 )
 
 const (
-	// A connection without traffic for readIdleTimeout is pinged, and closed when no
-	// answer comes within pingTimeout.
+	// A connection without traffic for readIdleTimeout is pinged, and closed if no answer
+	// arrives within pingTimeout.
 	readIdleTimeout = 2 * time.Second
 	pingTimeout     = 3 * time.Second
-	// dialTimeout is short because the system retransmits a lost SYN ever more
-	// rarely: an attempt that began in an outage may end long after it.
+	// dialTimeout is short because the kernel retransmits a lost SYN with exponential
+	// backoff: an attempt that starts in an outage may end long after it.
 	dialTimeout = 2 * time.Second
 )
 
-// setConnectionTimeouts has dead connections closed within seconds; client-go would
-// wait for 45. It reads environment variables only, and those that are set already
-// stay.
+// setConnectionTimeouts makes client-go close dead connections within seconds instead of
+// 45 s. Only environment variables set its ping timeouts; variables that are set win.
 func setConnectionTimeouts(config *rest.Config) error {
 	for name, after := range map[string]time.Duration{
 		"HTTP2_READ_IDLE_TIMEOUT_SECONDS": readIdleTimeout,

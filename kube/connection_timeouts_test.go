@@ -12,8 +12,8 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// frozen passes on bytes until it is told to drop them, as a broken network
-// does.
+// frozen returns a proxy that forwards bytes, and a function that makes it drop them, as a
+// broken network does.
 func frozen(t *testing.T, to string) (address string, freeze func()) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)

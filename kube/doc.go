@@ -1,5 +1,3 @@
-// Package kube is the connection of all roles to the API server: flags, scheme, manager
-// and the index of pods. Its informers reconnect within a second and record since when
-// their watches are down, so that no role decides from a stale cache. It also keeps
-// SidecarSets readable while their conversion webhook does not answer.
+// Package kube connects the roles to the API server: options, scheme, transport and the
+// controller-runtime manager.
 package kube

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	appsv1 "k8s.io/api/apps/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -18,7 +19,6 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/utils/clock"
-	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/healthz"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
@@ -26,33 +26,35 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	"github.com/outrigger/outrigger/api/v1alpha1"
+	"github.com/outrigger/outrigger/kube/crd"
+	"github.com/outrigger/outrigger/kube/watches"
 )
 
-// connectTimeout bounds the first contact with the API server.
+// connectTimeout limits the first request to the API server.
 const connectTimeout = 10 * time.Second
 
-// Options are the flags that every role has.
+// Options are the flags of every role.
 type Options struct {
 	// Kubeconfig is a file; empty means in-cluster, then $KUBECONFIG and ~/.kube/config.
 	Kubeconfig string
-	// SystemNamespace holds revisions, configuration and leases.
+	// SystemNamespace contains revisions, configuration and Leases.
 	SystemNamespace string
-	// QPS and Burst limit this process's requests to the API server, a second.
+	// QPS and Burst limit the requests of this process to the API server.
 	QPS   float32
 	Burst int
 	// MetricsAddress and HealthAddress are host:port; "0" turns them off.
 	MetricsAddress string
 	HealthAddress  string
-	// ProfileAddress serves /debug/pprof to whoever reaches it; empty: nobody.
+	// ProfileAddress serves /debug/pprof without authentication; empty turns it off.
 	ProfileAddress string
 	Logger         logr.Logger
 }
 
-// NewScheme returns a scheme with the types that the processes read and write.
+// NewScheme returns a scheme with all types that the roles read and write.
 func NewScheme() (*runtime.Scheme, error) {
 	scheme := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{
-		corev1.AddToScheme, appsv1.AddToScheme, coordinationv1.AddToScheme, apiextensionsv1.AddToScheme, v1alpha1.AddToScheme,
+		corev1.AddToScheme, appsv1.AddToScheme, coordinationv1.AddToScheme, admissionregistrationv1.AddToScheme, apiextensionsv1.AddToScheme, v1alpha1.AddToScheme,
 	} {
 		if err := add(scheme); err != nil {
 			return nil, fmt.Errorf("register API types: %w", err)
@@ -61,18 +63,19 @@ func NewScheme() (*runtime.Scheme, error) {
 	return scheme, nil
 }
 
-// RESTConfig finds the cluster, and fails if its API server does not answer within
+// RESTConfig finds the cluster. It fails if the API server does not answer within
 // connectTimeout.
 func (o Options) RESTConfig() (*rest.Config, error) {
 	rules := clientcmd.NewDefaultClientConfigLoadingRules()
 	rules.ExplicitPath = o.Kubeconfig
 	config, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, nil).ClientConfig()
 	if err != nil {
-		return nil, fmt.Errorf("find a cluster: %w (name one with --kubeconfig)", err)
+		return nil, fmt.Errorf("find a cluster: %w (select one with --kubeconfig)", err)
 	}
 	if err := setConnectionTimeouts(config); err != nil {
 		return nil, err
 	}
+	config.Wrap(NewWriteGate)
 	config.Wrap(newRetryAfterLimiter)
 	config.QPS, config.Burst = o.QPS, o.Burst
 	config.UserAgent = rest.DefaultKubernetesUserAgent()
@@ -88,29 +91,39 @@ func (o Options) RESTConfig() (*rest.Config, error) {
 	return config, nil
 }
 
-// Manager is a controller-runtime manager that records how stale its caches are.
+// Manager is a controller-runtime manager that records outages of its watches.
 type Manager struct {
 	manager.Manager
-	Watches *Watches
-	// Direct reads past the cache.
-	Direct     client.Client
-	conversion *conversionGuard
+	Watches *watches.Watches
+	// Direct bypasses the cache.
+	Direct client.Client
+	// conversionGuard is nil in a process that does not patch the definition.
+	conversionGuard *crd.ConversionGuard
 }
 
-// Start runs the process until the context ends. Its cache of SidecarSets fills also
-// while their conversion webhook does not answer.
+// GuardConversion keeps SidecarSets readable for all roles while their conversion webhook does
+// not answer. Only one role has the permission to patch the definition.
+func (m *Manager) GuardConversion() (err error) {
+	down := func() time.Duration { return m.Watches.Down(&v1alpha1.SidecarSet{}) }
+	m.conversionGuard, err = crd.NewConversionGuard(m.Direct, m.GetConfig(), m.GetHTTPClient(), down, m.GetLogger())
+	return err
+}
+
+// Start runs the process until the context ends.
 func (m *Manager) Start(ctx context.Context) error {
-	m.conversion.prepare(ctx)
+	if m.conversionGuard == nil {
+		return m.run(ctx)
+	}
+	m.conversionGuard.Prepare(ctx)
 	ctx, cancel := context.WithCancel(ctx)
-	var watching sync.WaitGroup
-	watching.Go(func() { m.conversion.run(ctx) })
-	defer watching.Wait()
+	var guarding sync.WaitGroup
+	guarding.Go(func() { m.conversionGuard.Run(ctx) })
+	defer guarding.Wait()
 	defer cancel()
 	return m.run(ctx)
 }
 
-// NewManager builds a Manager with the caches that every role needs. adjust may change
-// the options before they take effect; nil changes nothing.
+// NewManager builds a Manager. adjust, if not nil, changes its options.
 func (o Options) NewManager(adjust func(*manager.Options)) (*Manager, error) {
 	config, err := o.RESTConfig()
 	if err != nil {
@@ -120,8 +133,8 @@ func (o Options) NewManager(adjust func(*manager.Options)) (*Manager, error) {
 	if err != nil {
 		return nil, err
 	}
-	watches := NewWatches(scheme, clock.RealClock{})
-	if err := metrics.Registry.Register(watches); err != nil {
+	watched := watches.New(scheme, clock.RealClock{})
+	if err := metrics.Registry.Register(watched); err != nil {
 		return nil, fmt.Errorf("register the metrics of watches: %w", err)
 	}
 	options := manager.Options{
@@ -130,7 +143,7 @@ func (o Options) NewManager(adjust func(*manager.Options)) (*Manager, error) {
 		Metrics:                server.Options{BindAddress: o.MetricsAddress},
 		HealthProbeBindAddress: o.HealthAddress,
 		PprofBindAddress:       o.ProfileAddress,
-		Cache:                  o.cacheOptions(watches),
+		Cache:                  watched.CacheOptions(o.SystemNamespace),
 	}
 	if adjust != nil {
 		adjust(&options)
@@ -143,35 +156,11 @@ func (o Options) NewManager(adjust func(*manager.Options)) (*Manager, error) {
 	if err != nil {
 		return nil, fmt.Errorf("set up a client: %w", err)
 	}
-	readSets, err := newReadSets(config, mgr.GetHTTPClient())
-	if err != nil {
-		return nil, err
-	}
-	down := func() time.Duration { return watches.Down(&v1alpha1.SidecarSet{}) }
-	return &Manager{Manager: mgr, Watches: watches, Direct: direct, conversion: &conversionGuard{
-		client: direct, readSets: readSets, down: down, clock: clock.RealClock{}, log: o.Logger,
-	}}, nil
+	return &Manager{Manager: mgr, Watches: watched, Direct: direct}, nil
 }
 
-// cacheOptions have every type stripped of what nobody reads.
-func (o Options) cacheOptions(watches *Watches) cache.Options {
-	inSystemNamespace := map[string]cache.Config{o.SystemNamespace: {}}
-	return cache.Options{
-		NewInformer:      watches.NewInformer,
-		DefaultTransform: cache.TransformStripManagedFields(),
-		ByObject: map[client.Object]cache.ByObject{
-			&corev1.Pod{}:       {Transform: NewPodTransform()},
-			&corev1.Namespace{}: {Transform: namespaceTransform},
-			// Revisions and configuration are read from one namespace alone.
-			&appsv1.ControllerRevision{}: {Namespaces: inSystemNamespace},
-			&corev1.ConfigMap{}:          {Namespaces: inSystemNamespace},
-			&corev1.Secret{}:             {Namespaces: inSystemNamespace},
-		},
-	}
-}
-
-// run returns when ctx ends. controller-runtime would wait for ever, and busily, for
-// caches that have not synced by then.
+// run returns when ctx ends. controller-runtime would then wait forever, in a busy loop, for
+// caches that have not synced.
 func (m *Manager) run(ctx context.Context) error {
 	ended := make(chan error, 1)
 	go func() { ended <- m.Manager.Start(ctx) }()
@@ -180,24 +169,22 @@ func (m *Manager) run(ctx context.Context) error {
 		return err
 	case <-ctx.Done():
 	}
-	if !m.synced(context.WithoutCancel(ctx)) {
+	if !synced(context.WithoutCancel(ctx), m, 100*time.Millisecond) {
 		return nil
 	}
 	return <-ended
 }
 
-func (m *Manager) synced(ctx context.Context) bool {
-	short, done := context.WithTimeout(ctx, 100*time.Millisecond)
-	defer done()
-	return m.GetCache().WaitForCacheSync(short)
+func synced(ctx context.Context, mgr manager.Manager, timeout time.Duration) bool {
+	short, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	return mgr.GetCache().WaitForCacheSync(short)
 }
 
-// CachesSynced is the readiness check of a process that decides from caches.
+// CachesSynced is the readiness check of a role that decides from caches.
 func CachesSynced(mgr manager.Manager) healthz.Checker {
 	return func(r *http.Request) error {
-		ctx, cancel := context.WithTimeout(r.Context(), time.Second)
-		defer cancel()
-		if !mgr.GetCache().WaitForCacheSync(ctx) {
+		if !synced(r.Context(), mgr, time.Second) {
 			return errors.New("caches are not synced yet")
 		}
 		return nil

@@ -9,7 +9,7 @@ import (
 )
 
 // NamespaceLabels returns a function that reads the labels of a namespace by its name.
-// It is called for each pod: reader should be a cache.
+// reader should be a cache, because rollouts call the function for each pod.
 func NamespaceLabels(ctx context.Context, reader client.Reader) func(string) (map[string]string, error) {
 	return func(name string) (map[string]string, error) {
 		var namespace corev1.Namespace

@@ -5,14 +5,12 @@ import (
 	"strconv"
 )
 
-// maxRetryAfter is the longest Retry-After of an unavailable API server that is
-// obeyed, in seconds.
+// maxRetryAfter is the longest Retry-After of an unavailable API server, in seconds.
 const maxRetryAfter = 1
 
-// retryAfterLimiter shortens the Retry-After of an API server that is starting. Such
-// a server answers 503 with five seconds until it has read the definitions, which
-// takes a fraction of one; client-go obeys, and no reflector hears of it. The
-// Retry-After of an overloaded server, with 429, stays.
+// retryAfterLimiter shortens the Retry-After of a starting API server, which answers 503
+// with five seconds although it reads the definitions within one. client-go waits for that
+// time inside the request. The Retry-After of an overloaded server (429) stays.
 type retryAfterLimiter struct{ http.RoundTripper }
 
 func newRetryAfterLimiter(next http.RoundTripper) http.RoundTripper { return retryAfterLimiter{next} }
@@ -29,5 +27,5 @@ func (l retryAfterLimiter) RoundTrip(request *http.Request) (*http.Response, err
 	return response, nil
 }
 
-// WrappedRoundTripper lets client-go find the transport.
+// WrappedRoundTripper implements net.RoundTripperWrapper of client-go.
 func (l retryAfterLimiter) WrappedRoundTripper() http.RoundTripper { return l.RoundTripper }

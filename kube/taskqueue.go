@@ -10,9 +10,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// TaskQueue returns the Temporal task queue of this cluster's rollouts: the override,
-// or else the UID of namespace kube-system, so that clusters can share one Temporal.
-// reader must work before caches are started.
+// TaskQueue returns the Temporal task queue of the rollouts of this cluster: the override, or
+// else the UID of namespace kube-system, so that several clusters can share one Temporal
+// namespace. reader must work before the caches start.
 func TaskQueue(ctx context.Context, reader client.Reader, override string) (string, error) {
 	if override != "" {
 		return override, nil

@@ -1,10 +1,8 @@
-package kube
+package watches
 
 import (
 	"context"
 	"errors"
-	"net/http"
-	"reflect"
 	"syscall"
 	"testing"
 	"time"
@@ -18,12 +16,13 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/kubernetes/scheme"
 	toolscache "k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/util/watchlist"
 	clocktesting "k8s.io/utils/clock/testing"
 )
 
-// scripted answers each request with what the test says.
+// scripted answers each request as the test sets it.
 type scripted struct {
 	lists   chan error
 	watches chan func() (watch.Interface, error)
@@ -50,27 +49,27 @@ func (s *scripted) refuses(err error) {
 	s.watches <- func() (watch.Interface, error) { return nil, err }
 }
 
-type watchScene struct {
+type watchEnvironment struct {
 	t     *testing.T
 	api   *scripted
 	clock *clocktesting.FakeClock
 	*monitoredListWatch
 }
 
-func newWatchScene(t *testing.T) *watchScene {
+func newWatchEnvironment(t *testing.T) *watchEnvironment {
 	api, clock := newScripted(), clocktesting.NewFakeClock(time.Date(2030, 1, 1, 12, 0, 0, 0, time.UTC))
-	return &watchScene{t: t, api: api, clock: clock, monitoredListWatch: newMonitoredListWatch(api.listWatch(), clock)}
+	return &watchEnvironment{t: t, api: api, clock: clock, monitoredListWatch: newMonitoredListWatch(api.listWatch(), clock)}
 }
 
-func (s *watchScene) open(from *watch.FakeWatcher, streaming bool) watch.Interface {
+func (s *watchEnvironment) open(from *watch.FakeWatcher, streaming bool) watch.Interface {
 	s.t.Helper()
 	s.api.grants(from)
-	opened, err := s.WatchWithContext(s.t.Context(), metav1.ListOptions{SendInitialEvents: &streaming})
+	opened, err := s.watch(s.t.Context(), metav1.ListOptions{SendInitialEvents: &streaming})
 	require.NoError(s.t, err)
 	return opened
 }
 
-func (s *watchScene) downFor(want time.Duration, why string) {
+func (s *watchEnvironment) downFor(want time.Duration, why string) {
 	s.t.Helper()
 	down, _ := s.down()
 	assert.Equal(s.t, want, down, why)
@@ -81,7 +80,7 @@ func initialEnd() *corev1.Pod {
 }
 
 func TestAWatchCountsAsUpOnceItLasts(t *testing.T) {
-	s := newWatchScene(t)
+	s := newWatchEnvironment(t)
 	s.clock.Step(5 * time.Second)
 	s.downFor(5*time.Second, "before the first one")
 	from := watch.NewFake()
@@ -96,14 +95,14 @@ func TestAWatchCountsAsUpOnceItLasts(t *testing.T) {
 	s.downFor(time.Second, "it has ended")
 }
 
-// eventually waits for what another goroutine brings about.
-func (s *watchScene) eventually(holds func() bool) {
+// eventually waits for another goroutine.
+func (s *watchEnvironment) eventually(holds func() bool) {
 	s.t.Helper()
 	require.Eventually(s.t, holds, 10*time.Second, time.Millisecond)
 }
 
 func TestAWatchThatEndsWithAnErrorAtOnceNeverCounts(t *testing.T) {
-	s := newWatchScene(t)
+	s := newWatchEnvironment(t)
 	from := watch.NewFakeWithChanSize(1, false)
 	expired := apierrors.NewResourceExpired("too old resource version").Status()
 	from.Error(&expired)
@@ -118,7 +117,7 @@ func TestAWatchThatEndsWithAnErrorAtOnceNeverCounts(t *testing.T) {
 }
 
 func TestAStreamIsBehindUntilItsFirstObjectsAreThere(t *testing.T) {
-	s := newWatchScene(t)
+	s := newWatchEnvironment(t)
 	from := watch.NewFakeWithChanSize(2, false)
 	from.Add(&corev1.Pod{})
 	opened := s.open(from, true)
@@ -132,7 +131,7 @@ func TestAStreamIsBehindUntilItsFirstObjectsAreThere(t *testing.T) {
 }
 
 func TestTheEndOfAReplacedWatchDoesNotCount(t *testing.T) {
-	s := newWatchScene(t)
+	s := newWatchEnvironment(t)
 	old := watch.NewFake()
 	first := s.open(old, false)
 	s.open(watch.NewFake(), false)
@@ -145,7 +144,7 @@ func TestTheEndOfAReplacedWatchDoesNotCount(t *testing.T) {
 }
 
 func TestAWatchThatIsReplacedAtOnceWasHardlyDown(t *testing.T) {
-	s := newWatchScene(t)
+	s := newWatchEnvironment(t)
 	old := watch.NewFake()
 	first := s.open(old, false)
 	s.clock.Step(5 * time.Minute)
@@ -171,12 +170,12 @@ func TestEveryFailurePassesThrough(t *testing.T) {
 		"unavailable":        apierrors.NewServiceUnavailable("starting"),
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := newWatchScene(t)
+			s := newWatchEnvironment(t)
 			s.api.lists <- failure
-			_, err := s.ListWithContext(t.Context(), metav1.ListOptions{})
+			_, err := s.list(t.Context(), metav1.ListOptions{})
 			assert.Equal(t, failure, err)
 			s.api.refuses(failure)
-			_, err = s.WatchWithContext(t.Context(), metav1.ListOptions{})
+			_, err = s.watch(t.Context(), metav1.ListOptions{})
 			assert.Equal(t, failure, err)
 			_, cause := s.down()
 			assert.Equal(t, failure, cause)
@@ -185,22 +184,22 @@ func TestEveryFailurePassesThrough(t *testing.T) {
 }
 
 func TestARefusalThatLastsIsRetriedRarely(t *testing.T) {
-	s := newWatchScene(t)
+	s := newWatchEnvironment(t)
 	forbidden := apierrors.NewForbidden(schema.GroupResource{Resource: "pods"}, "", errors.New("no role"))
 	ask := func(ctx context.Context) chan error {
 		answer := make(chan error, 1)
 		s.api.lists <- forbidden
 		go func() {
-			_, err := s.ListWithContext(ctx, metav1.ListOptions{})
+			_, err := s.list(ctx, metav1.ListOptions{})
 			answer <- err
 		}()
 		return answer
 	}
 	require.Equal(t, error(forbidden), <-ask(t.Context()), "an API server that has just started knows no roles")
-	s.clock.Step(refusalGracePeriod)
+	s.clock.Step(rejectionGracePeriod)
 	held := ask(t.Context())
 	s.eventually(s.clock.HasWaiters)
-	s.clock.Step(refusalBackoff - 1)
+	s.clock.Step(rejectionBackoff - 1)
 	assert.Empty(t, held)
 	s.clock.Step(1)
 	require.Equal(t, error(forbidden), <-held)
@@ -212,13 +211,13 @@ func TestARefusalThatLastsIsRetriedRarely(t *testing.T) {
 	require.Equal(t, error(forbidden), <-held, "the process ends")
 
 	s.api.lists <- nil
-	_, err := s.ListWithContext(t.Context(), metav1.ListOptions{})
+	_, err := s.list(t.Context(), metav1.ListOptions{})
 	require.NoError(t, err)
 	require.Equal(t, error(forbidden), <-ask(t.Context()), "the next refusal is a new one")
 }
 
 func TestAStoppedWatchLeavesNobodyWaiting(t *testing.T) {
-	s := newWatchScene(t)
+	s := newWatchEnvironment(t)
 	from := watch.NewFakeWithChanSize(1, false)
 	from.Add(&corev1.Pod{})
 	opened := s.open(from, false)
@@ -230,10 +229,8 @@ func TestAStoppedWatchLeavesNobodyWaiting(t *testing.T) {
 }
 
 func TestWatchesKnowTheirTypes(t *testing.T) {
-	scheme, err := NewScheme()
-	require.NoError(t, err)
 	clock := clocktesting.NewFakeClock(time.Now())
-	w := NewWatches(scheme, clock)
+	w := New(scheme.Scheme, clock)
 	clock.Step(time.Minute)
 	assert.Equal(t, time.Minute, w.Down(&corev1.Pod{}), "nothing watches pods")
 	api := newScripted()
@@ -242,14 +239,6 @@ func TestWatchesKnowTheirTypes(t *testing.T) {
 	require.NoError(t, w.Current(&corev1.Pod{}))
 	clock.Step(StaleAfter + time.Second)
 	require.EqualError(t, w.Current(&corev1.Pod{}), "the watch of Pods has been down for 3s, so that the cache may be out of date")
-	require.NoError(t, w.CutOff(&corev1.Pod{}, StaleAfter), "nothing was asked yet")
-
-	w.types[reflect.TypeOf(&corev1.Pod{})].watches[0].failed(syscall.ECONNREFUSED)
-	require.EqualError(t, w.CutOff(&corev1.Pod{}, StaleAfter), "the watch of Pods has been down for 3s, so that the cache may be out of date: connection refused")
-	require.NoError(t, w.CutOff(&corev1.Pod{}, time.Minute))
-	w.types[reflect.TypeOf(&corev1.Pod{})].watches[0].failed(apierrors.NewGenericServerResponse(http.StatusInternalServerError, "list", schema.GroupResource{}, "", "conversion failed", 0, true))
-	require.NoError(t, w.CutOff(&corev1.Pod{}, StaleAfter), "the API server answers")
-
 	registry := prometheus.NewRegistry()
 	require.NoError(t, registry.Register(w))
 	families, err := registry.Gather()
@@ -260,9 +249,16 @@ func TestWatchesKnowTheirTypes(t *testing.T) {
 	assert.Equal(t, 3.0, families[0].GetMetric()[0].GetGauge().GetValue())
 }
 
+// noWatchList is a client that cannot stream the initial list.
+type noWatchList struct{ toolscache.ListerWatcher }
+
+func (noWatchList) IsWatchListSemanticsUnSupported() bool { return true }
+
 func TestAClientWithoutWatchListIsRecognized(t *testing.T) {
-	w := newMonitoredListWatch(newRelay(&corev1.Pod{}), clocktesting.NewFakeClock(time.Now()))
-	assert.True(t, watchlist.DoesClientNotSupportWatchListSemantics(w))
-	w = newMonitoredListWatch(newScripted().listWatch(), clocktesting.NewFakeClock(time.Now()))
-	assert.False(t, watchlist.DoesClientNotSupportWatchListSemantics(w))
+	recognized := func(client toolscache.ListerWatcher) bool {
+		adapter := &reflectorAdapter{monitoredListWatch: newMonitoredListWatch(client, clocktesting.NewFakeClock(time.Now()))}
+		return watchlist.DoesClientNotSupportWatchListSemantics(adapter.listerWatcher())
+	}
+	assert.True(t, recognized(noWatchList{newScripted().listWatch()}))
+	assert.False(t, recognized(newScripted().listWatch()))
 }

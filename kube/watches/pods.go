@@ -1,4 +1,4 @@
-package kube
+package watches
 
 import (
 	"context"
@@ -14,14 +14,12 @@ import (
 
 const injectedSetIndex = "injected-set"
 
-// Pods finds cached pods by a set injected into them, without walking or
-// copying all the others.
+// Pods finds cached pods by an injected SidecarSet through an index.
 type Pods struct {
 	informer toolscache.SharedIndexInformer
 }
 
-// IndexPods adds the index to the cache of pods. It must be called before the cache
-// starts.
+// IndexPods adds the index to the cache of pods. Call it before the cache starts.
 func IndexPods(ctx context.Context, informers cache.Cache) (*Pods, error) {
 	informer, err := informers.GetInformer(ctx, &corev1.Pod{})
 	if err != nil {
@@ -29,40 +27,45 @@ func IndexPods(ctx context.Context, informers cache.Cache) (*Pods, error) {
 	}
 	shared, ok := informer.(toolscache.SharedIndexInformer)
 	if !ok {
-		return nil, fmt.Errorf("watch pods: the cache keeps them in a %T, which cannot be indexed", informer)
+		return nil, fmt.Errorf("watch pods: a %T cannot be indexed", informer)
 	}
 	err = shared.AddIndexers(toolscache.Indexers{injectedSetIndex: func(o any) ([]string, error) {
 		pod, ok := o.(*corev1.Pod)
 		if !ok {
-			return nil, fmt.Errorf("the pod cache holds a %T", o)
+			return nil, fmt.Errorf("the pod cache contains a %T", o)
 		}
 		return record.InjectedSets(pod.Annotations), nil
 	}})
 	if err != nil {
-		return nil, fmt.Errorf("index pods by injected set: %w", err)
+		return nil, fmt.Errorf("index pods by injected SidecarSet: %w", err)
 	}
 	return &Pods{informer: shared}, nil
 }
 
-// Of lists the pods that a set was injected into. They are the cache's own:
-// copy before changing one.
+// Of lists the pods that a SidecarSet was injected into. Copy a pod before changing it: the
+// cache owns it.
 func (p *Pods) Of(set string) ([]*corev1.Pod, error) {
 	found, err := p.informer.GetIndexer().ByIndex(injectedSetIndex, set)
 	if err != nil {
 		return nil, fmt.Errorf("list pods of SidecarSet %s: %w", set, err)
 	}
-	pods := make([]*corev1.Pod, 0, len(found))
-	for _, o := range found {
-		if pod, ok := o.(*corev1.Pod); ok {
-			pods = append(pods, pod)
-		}
-	}
-	return pods, nil
+	return podsOf(found), nil
 }
 
-// All lists every cached pod. They are the cache's own: copy before changing one.
-func (p *Pods) All() []*corev1.Pod {
-	found := p.informer.GetIndexer().List()
+// In lists the cached pods of a namespace, or of all namespaces if it is empty. Copy a pod
+// before changing it: the cache owns it.
+func (p *Pods) In(namespace string) ([]*corev1.Pod, error) {
+	if namespace == "" {
+		return podsOf(p.informer.GetIndexer().List()), nil
+	}
+	found, err := p.informer.GetIndexer().ByIndex(toolscache.NamespaceIndex, namespace)
+	if err != nil {
+		return nil, fmt.Errorf("list pods of namespace %s: %w", namespace, err)
+	}
+	return podsOf(found), nil
+}
+
+func podsOf(found []any) []*corev1.Pod {
 	pods := make([]*corev1.Pod, 0, len(found))
 	for _, o := range found {
 		if pod, ok := o.(*corev1.Pod); ok {
@@ -72,9 +75,8 @@ func (p *Pods) All() []*corev1.Pod {
 	return pods
 }
 
-// Shows reports whether the cache shows all that was written up to a resourceVersion of
-// pods. It may say no for a while although it does: only a change of a pod, or a bookmark,
-// tells it how recent it is.
+// Shows reports whether the cache contains all writes up to a resourceVersion of pods. It
+// may be late: only a changed pod or a bookmark tells the cache how recent it is.
 func (p *Pods) Shows(resourceVersion string) (bool, error) {
 	newest := p.informer.LastSyncResourceVersion()
 	if newest == "" {

@@ -1,4 +1,4 @@
-package kube
+package watches
 
 import (
 	"encoding/json"
@@ -17,6 +17,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/tools/reference"
 
 	"github.com/outrigger/outrigger/api/v1alpha1"
@@ -25,10 +26,10 @@ import (
 	"github.com/outrigger/outrigger/internal/record"
 	"github.com/outrigger/outrigger/internal/rollout"
 	"github.com/outrigger/outrigger/internal/upgrade"
-	"github.com/outrigger/outrigger/kube/podtest"
+	"github.com/outrigger/outrigger/kube/watches/podtest"
 )
 
-// decisions are all that is decided about pods.
+// decisions are all decisions about pods.
 type decisions struct {
 	population   []podstate.State
 	plan, refill string
@@ -49,8 +50,6 @@ type podDecisions struct {
 
 func decide(t *testing.T, set *v1alpha1.SidecarSet, pods []*corev1.Pod) (made decisions) {
 	t.Helper()
-	scheme, err := NewScheme()
-	require.NoError(t, err)
 	population, err := rollout.Population(set, pods, nil)
 	require.NoError(t, err)
 	for i := range population {
@@ -59,10 +58,10 @@ func decide(t *testing.T, set *v1alpha1.SidecarSet, pods []*corev1.Pod) (made de
 	plan, err := rollout.Next(set, population, nil)
 	require.NoError(t, err)
 	made.chosen = len(plan.Pods)
-	made.refill = encoded(t, plan.Refill(slices.Concat(plan.Pods, plan.Reserve), nil, 1))
+	made.refill = encoded(t, plan.Refill(slices.Concat(plan.Pods, plan.Queued), nil, 1))
 	made.plan = encoded(t, plan)
 	for _, pod := range pods {
-		about, err := reference.GetReference(scheme, pod)
+		about, err := reference.GetReference(scheme.Scheme, pod)
 		require.NoError(t, err)
 		one := decideOne(t, set, pod)
 		one.eventReference = *about
@@ -91,8 +90,7 @@ func decideOne(t *testing.T, set *v1alpha1.SidecarSet, pod *corev1.Pod) podDecis
 		active: match.Active(pod), sets: record.InjectedSets(pod.Annotations),
 		patch: string(patch), reset: string(reset), errs: []error{errState, errPatch, errReset},
 	}
-	made.condition, made.changed, err = podstate.UpgradableCondition(pod, set.Name, state, now)
-	require.NoError(t, err)
+	made.condition, made.changed = podstate.UpgradableCondition(pod, set.Name, state, now)
 	for _, native := range []bool{false, true} {
 		for _, name := range []string{"side", "hot-1", "hot-2", "native"} {
 			status := podstate.Status(pod, name, native)
@@ -104,8 +102,8 @@ func decideOne(t *testing.T, set *v1alpha1.SidecarSet, pod *corev1.Pod) podDecis
 	return made
 }
 
-// Whoever begins to read a field of a cached pod has to keep it in the cache: each field
-// of these pods has a value.
+// A decision that reads another field of a cached pod fails this test: each field of these pods
+// has a value.
 func TestDecisionsAboutACachedPodAreThoseAboutTheWholeOne(t *testing.T) {
 	transform := NewPodTransform()
 	matched, planned := 0, 0
@@ -152,7 +150,7 @@ func TestAPodThatIsStrippedTwiceStaysTheSame(t *testing.T) {
 
 func TestEveryRoleCachesStrippedPodsAndNamespaces(t *testing.T) {
 	stripped := 0
-	for object, by := range (Options{}).cacheOptions(&Watches{}).ByObject {
+	for object, by := range (&Watches{}).CacheOptions("system").ByObject {
 		switch object.(type) {
 		case *corev1.Pod:
 			kept, err := by.Transform(realistic(1))
@@ -170,7 +168,7 @@ func TestEveryRoleCachesStrippedPodsAndNamespaces(t *testing.T) {
 }
 
 func TestPodsOfOneWorkloadShareLabelsAndContainers(t *testing.T) {
-	shared := newInterner()
+	shared := newStringPool()
 	labels := shared.labels(map[string]string{"a": "1", "b": "2"})
 	again := shared.labels(map[string]string{"b": "2", "a": "1"})
 	again["c"] = "3"
@@ -179,20 +177,20 @@ func TestPodsOfOneWorkloadShareLabelsAndContainers(t *testing.T) {
 	containers := []corev1.Container{{Name: "a", Image: "i"}, {Name: "b", Image: "j"}}
 	require.Same(t, &shared.containers(containers)[0], &shared.containers(containers)[0])
 	require.NotEqual(t, shared.containers(containers), shared.containers(containers[:1]))
-	for i := range 3 * internLimit {
+	for i := range 3 * poolLimit {
 		shared.text(fmt.Sprint(i))
 		shared.labels(map[string]string{"a": fmt.Sprint(i)})
 		shared.containers([]corev1.Container{{Name: fmt.Sprint(i)}})
 	}
-	require.LessOrEqual(t, len(shared.texts), internLimit)
-	require.LessOrEqual(t, len(shared.labelMaps), internLimit)
-	require.LessOrEqual(t, len(shared.containerSet), internLimit)
+	require.LessOrEqual(t, len(shared.texts), poolLimit)
+	require.LessOrEqual(t, len(shared.labelMaps), poolLimit)
+	require.LessOrEqual(t, len(shared.containerSets), poolLimit)
 }
 
 func TestPodsOfOneSecondShareTheirRecord(t *testing.T) {
-	shared := newInterner()
+	shared := newStringPool()
 	record := func() map[string]string {
-		return map[string]string{v1alpha1.HashAnnotation: strings.Clone(`{"logs":{"hash":"1"}}`), "long": strings.Repeat("x", longestShared+1)}
+		return map[string]string{v1alpha1.HashAnnotation: strings.Clone(`{"logs":{"hash":"1"}}`), "long": strings.Repeat("x", maxPooledLength+1)}
 	}
 	first, second := shared.annotations(record()), shared.annotations(record())
 	require.Equal(t, record(), first)
@@ -211,8 +209,8 @@ func TestOfANamespaceTheLabelsAreCached(t *testing.T) {
 	require.Equal(t, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "n", UID: "u", ResourceVersion: "1", Labels: map[string]string{"a": "b"}}}, kept)
 }
 
-// BenchmarkPodCache prints what a cached pod takes of the heap: whole but for
-// managedFields, and as it is cached. Each is decoded from what the API server sends.
+// BenchmarkPodCache prints the heap of a pod without managedFields, and of a cached pod. Pods are
+// decoded from the format of the API server.
 func BenchmarkPodCache(b *testing.B) {
 	whole := func(o any) (any, error) {
 		o.(*corev1.Pod).ManagedFields = nil
@@ -245,7 +243,7 @@ func heap() uint64 {
 	return stats.HeapAlloc
 }
 
-// received is a pod of one of a hundred Deployments, decoded anew.
+// received is a pod of one of a hundred Deployments, decoded again.
 func received(b *testing.B, number int) *corev1.Pod {
 	b.Helper()
 	encoded, err := realistic(number).Marshal()

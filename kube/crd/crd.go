@@ -1,4 +1,4 @@
-package kube
+package crd
 
 import (
 	"context"
@@ -15,23 +15,22 @@ import (
 	"github.com/outrigger/outrigger/api/v1beta1"
 )
 
-// CRDName is the name of the CustomResourceDefinition of SidecarSets.
-const CRDName = "sidecarsets.apps.kruise.io"
+// Name is the name of the CustomResourceDefinition of SidecarSets.
+const Name = "sidecarsets.apps.kruise.io"
 
-// CRD reads the CustomResourceDefinition of SidecarSets.
-func CRD(ctx context.Context, reader client.Reader) (*apiextensionsv1.CustomResourceDefinition, error) {
+// Get reads the CustomResourceDefinition of SidecarSets.
+func Get(ctx context.Context, reader client.Reader) (*apiextensionsv1.CustomResourceDefinition, error) {
 	definition := &apiextensionsv1.CustomResourceDefinition{}
-	if err := reader.Get(ctx, client.ObjectKey{Name: CRDName}, definition); err != nil {
-		return nil, fmt.Errorf("read CustomResourceDefinition %s (config/crd defines it): %w", CRDName, err)
+	if err := reader.Get(ctx, client.ObjectKey{Name: Name}, definition); err != nil {
+		return nil, fmt.Errorf("read CustomResourceDefinition %s (config/crd defines it): %w", Name, err)
 	}
 	return definition, nil
 }
 
-// SuspendConversion makes the API server serve SidecarSets without any webhook, by
-// changing apiVersion alone, until the webhook role claims conversion again. It
-// reports whether it changed the definition.
+// SuspendConversion makes the API server serve SidecarSets without a conversion webhook, until
+// the webhook role claims the conversion again. It reports whether it changed the definition.
 func SuspendConversion(ctx context.Context, c client.Client) (bool, error) {
-	definition, err := CRD(ctx, c)
+	definition, err := Get(ctx, c)
 	if err != nil || !Converts(definition) {
 		return false, err
 	}
@@ -39,12 +38,11 @@ func SuspendConversion(ctx context.Context, c client.Client) (bool, error) {
 	return true, change(ctx, c, definition, append(missingFields(definition), suspend))
 }
 
-// KeepFields adds to each version of a definition without a conversion webhook the
-// fields that only the other version has. The API server drops fields that the
-// version it reads as does not know, and the next write, also one of status, would
-// lose them. It reports whether it changed the definition.
+// KeepFields adds the fields that only the other version has to each version of a definition
+// without conversion webhook. Otherwise the API server prunes them on each read, and the next
+// write loses them. It reports whether it changed the definition.
 func KeepFields(ctx context.Context, c client.Client) (bool, error) {
-	definition, err := CRD(ctx, c)
+	definition, err := Get(ctx, c)
 	if err != nil || Converts(definition) {
 		return false, err
 	}
@@ -55,22 +53,27 @@ func KeepFields(ctx context.Context, c client.Client) (bool, error) {
 	return true, change(ctx, c, definition, missing)
 }
 
+// KeepsFields reports whether a write of a SidecarSet loses no field of the version that is
+// stored: a webhook converts, or each version of the definition has the fields of the other.
+func KeepsFields(definition *apiextensionsv1.CustomResourceDefinition) bool {
+	return Converts(definition) || len(missingFields(definition)) == 0
+}
+
 // Converts reports whether a webhook converts between the versions of a definition.
 func Converts(definition *apiextensionsv1.CustomResourceDefinition) bool {
 	conversion := definition.Spec.Conversion
 	return conversion != nil && conversion.Strategy == apiextensionsv1.WebhookConverter
 }
 
-// operation is one of a JSON patch. A patch keeps what this program does not know of
-// a definition.
+// operation is part of a JSON patch, which keeps fields that this program does not know.
 type operation struct {
 	Op    string `json:"op"`
 	Path  string `json:"path"`
 	Value any    `json:"value"`
 }
 
-// missingFields returns the operations that add to each version the field that only
-// the other one has.
+// missingFields returns the operations that add to each version the field that only the
+// other version has.
 func missingFields(definition *apiextensionsv1.CustomResourceDefinition) []operation {
 	others := map[string]string{v1alpha1.GroupVersion.Version: "customVersion", v1beta1.GroupVersion.Version: "namespace"}
 	if len(definition.Spec.Versions) < len(others) {

@@ -15,24 +15,26 @@ import (
 	"github.com/outrigger/outrigger/internal/fixture"
 )
 
-// Pods draws them with a value in every field, those that nobody reads included, and a
-// SidecarSet that was injected into most of them. What decides comes from few values, so
-// that one field breaks the tie that others leave.
+// Pods creates random pods with a value in every field, and a SidecarSet that is injected into
+// most of them. Fields that decisions read have few values, so that pods often differ in one
+// field only.
 type Pods struct {
 	filler *randfill.Filler
 	drawn  int
+	// hash and blank are the hashes of the latest SidecarSet.
+	hash, blank string
 }
 
-// New draws the same for the same seed.
+// New returns a generator; equal seeds create equal objects.
 func New(seed int64) *Pods {
-	p := &Pods{}
+	p := &Pods{hash: "hash-drawn", blank: "blank-drawn"}
 	p.filler = randfill.NewWithSeed(seed).NilChance(0).NumElements(1, 2).MaxDepth(8).Funcs(
 		func(at *metav1.Time, c randfill.Continue) { *at = second(int64(c.Uint64() % 3)) },
 	)
 	return p
 }
 
-// Set has a cold, a hot and a native sidecar.
+// Set returns a SidecarSet with a cold sidecar, and perhaps a hot and a native one.
 func (p *Pods) Set() *v1alpha1.SidecarSet {
 	hot := fixture.Sidecar("hot", func(c *v1alpha1.SidecarContainer) {
 		c.UpgradeStrategy.UpgradeType, c.UpgradeStrategy.HotUpgradeEmptyImage = v1alpha1.SidecarContainerHotUpgrade, "empty:v1"
@@ -46,6 +48,8 @@ func (p *Pods) Set() *v1alpha1.SidecarSet {
 		native.RestartPolicy = new(corev1.ContainerRestartPolicyAlways)
 		set.Spec.InitContainers = []v1alpha1.SidecarContainer{native}
 	}
+	fixture.Hashed(set)
+	p.hash, p.blank = set.Annotations[v1alpha1.HashAnnotation], set.Annotations[v1alpha1.HashWithoutImageAnnotation]
 	set.Generation, set.UID, set.ResourceVersion = 2, "set", "100"
 	set.Spec.PatchPodMetadata = []v1alpha1.SidecarSetPatchPodMetadata{{
 		Annotations: map[string]string{"theirs": `{"b":2}`},
@@ -64,12 +68,12 @@ func (p *Pods) Set() *v1alpha1.SidecarSet {
 	return set
 }
 
-// Pod is drawn anew at each call; its name is its own.
+// Pod returns a new random pod with a unique name.
 func (p *Pods) Pod() *corev1.Pod {
 	pod := &corev1.Pod{}
 	p.filler.Fill(pod)
 	p.drawn++
-	// Decoders leave it to the cache.
+	// Decoders leave TypeMeta empty.
 	pod.TypeMeta = metav1.TypeMeta{}
 	pod.Namespace, pod.Name, pod.UID, pod.ResourceVersion = p.pick("a", "b"), "p-"+strconv.Itoa(p.drawn), types.UID(strconv.Itoa(p.drawn)), strconv.Itoa(1000+p.drawn)
 	pod.Labels["app"], pod.Labels["zone"] = "web", p.pick("z-1", "z-2", "z-3")
@@ -91,7 +95,7 @@ func (p *Pods) Pod() *corev1.Pod {
 }
 
 func (p *Pods) annotate(pod *corev1.Pod) {
-	hash, blank := p.pick("hash-drawn", "older"), p.pick("blank-drawn", "blank-drawn", "blank-drawn", "older")
+	hash, blank := p.pick(p.hash, "older"), p.pick(p.blank, p.blank, p.blank, "older")
 	for key, value := range map[string]string{
 		v1alpha1.InjectedListAnnotation:               p.pick("drawn", "drawn", "drawn,other", "other"),
 		v1alpha1.HashAnnotation:                       `{"drawn":{"hash":"` + hash + `"}}`,
@@ -164,7 +168,7 @@ func (p *Pods) below(n int) int {
 	return int(drawn) % n
 }
 
-// one is true in one of n cases.
+// one returns true in one of n cases.
 func (p *Pods) one(n int) bool { return p.below(n) == 0 }
 
 func (p *Pods) pick(values ...string) string { return values[p.below(len(values))] }

@@ -1,4 +1,4 @@
-package kube
+package crd
 
 import (
 	"context"
@@ -9,14 +9,26 @@ import (
 	"github.com/go-logr/logr"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	appsv1 "k8s.io/api/apps/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	clocktesting "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 )
 
-// defined is a definition of others, as the API server has it.
+func newScheme(t *testing.T) *runtime.Scheme {
+	t.Helper()
+	scheme := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{admissionregistrationv1.AddToScheme, appsv1.AddToScheme, apiextensionsv1.AddToScheme} {
+		require.NoError(t, add(scheme))
+	}
+	return scheme
+}
+
+// defined returns an API server with the definition of another installation.
 func defined(t *testing.T, strategy apiextensionsv1.ConversionStrategyType) client.Client {
 	t.Helper()
 	version := func(name string, fields ...string) apiextensionsv1.CustomResourceDefinitionVersion {
@@ -28,21 +40,19 @@ func defined(t *testing.T, strategy apiextensionsv1.ConversionStrategyType) clie
 			OpenAPIV3Schema: &apiextensionsv1.JSONSchemaProps{Type: "object", Properties: map[string]apiextensionsv1.JSONSchemaProps{"spec": spec}},
 		}}
 	}
-	definition := &apiextensionsv1.CustomResourceDefinition{ObjectMeta: metav1.ObjectMeta{Name: CRDName}}
+	definition := &apiextensionsv1.CustomResourceDefinition{ObjectMeta: metav1.ObjectMeta{Name: Name}}
 	definition.Spec.Versions = []apiextensionsv1.CustomResourceDefinitionVersion{version("v1alpha1", "namespace"), version("v1beta1", "customVersion")}
 	definition.Spec.Conversion = &apiextensionsv1.CustomResourceConversion{Strategy: strategy}
 	if strategy == apiextensionsv1.WebhookConverter {
 		definition.Spec.Conversion.Webhook = &apiextensionsv1.WebhookConversion{ConversionReviewVersions: []string{"v1"}}
 	}
-	scheme, err := NewScheme()
-	require.NoError(t, err)
-	return fake.NewClientBuilder().WithScheme(scheme).WithObjects(definition).Build()
+	return fake.NewClientBuilder().WithScheme(newScheme(t)).WithObjects(definition).Build()
 }
 
-// fieldsOf each version that the other one has, with their descriptions.
+// fieldsOf returns the fields of each version with their descriptions.
 func fieldsOf(t *testing.T, c client.Client) (strategy apiextensionsv1.ConversionStrategyType, fields map[string]map[string]string) {
 	t.Helper()
-	definition, err := CRD(t.Context(), c)
+	definition, err := Get(t.Context(), c)
 	require.NoError(t, err)
 	fields = map[string]map[string]string{}
 	for _, version := range definition.Spec.Versions {
@@ -86,9 +96,9 @@ func TestADefinitionThatConvertsIsTheirs(t *testing.T) {
 	assert.Len(t, fields["v1alpha1"], 1)
 }
 
-// stuck has a role that cannot read sets, for a reason.
+// stuck is a role that cannot read SidecarSets.
 type stuck struct {
-	*conversionGuard
+	*ConversionGuard
 	clock  *clocktesting.FakeClock
 	client client.Client
 	since  time.Time
@@ -99,7 +109,7 @@ func newStuck(t *testing.T, cause error) *stuck {
 	t.Helper()
 	s := &stuck{clock: clocktesting.NewFakeClock(time.Now()), client: defined(t, apiextensionsv1.WebhookConverter), asked: make(chan struct{})}
 	s.since = s.clock.Now()
-	s.conversionGuard = &conversionGuard{
+	s.ConversionGuard = &ConversionGuard{
 		client: s.client, clock: s.clock, log: logr.Discard(),
 		down: func() time.Duration {
 			s.asked <- struct{}{}
@@ -111,7 +121,7 @@ func newStuck(t *testing.T, cause error) *stuck {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		s.run(ctx)
+		s.Run(ctx)
 	}()
 	t.Cleanup(func() {
 		cancel()
@@ -121,7 +131,7 @@ func newStuck(t *testing.T, cause error) *stuck {
 	return s
 }
 
-// pass lets time pass, and returns once it was looked at before.
+// pass advances the clock, and returns after the check of each second.
 func (s *stuck) pass(seconds int) {
 	for range seconds {
 		s.clock.Step(time.Second)

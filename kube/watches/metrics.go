@@ -1,4 +1,4 @@
-package kube
+package watches
 
 import "github.com/prometheus/client_golang/prometheus"
 
@@ -12,13 +12,13 @@ func (w *Watches) Collect(metrics chan<- prometheus.Metric) {
 	description := watchDownDesc()
 	w.mu.RLock()
 	defer w.mu.RUnlock()
-	for _, known := range w.types {
-		down, _ := known.worst()
-		metrics <- prometheus.MustNewConstMetric(description, prometheus.GaugeValue, down.Seconds(), known.kind)
+	for kind, watches := range w.kinds {
+		down, _ := worst(watches)
+		metrics <- prometheus.MustNewConstMetric(description, prometheus.GaugeValue, down.Seconds(), kind)
 	}
 }
 
 func watchDownDesc() *prometheus.Desc {
 	return prometheus.NewDesc(watchDown,
-		"For how long the API server has told this process of no changes to objects of a kind; 0 while it is watched.", []string{"kind"}, nil)
+		"Time since the watch of a kind of objects went down; 0 while it is up.", []string{"kind"}, nil)
 }

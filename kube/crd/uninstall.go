@@ -1,4 +1,4 @@
-package kube
+package crd
 
 import (
 	"context"
@@ -18,19 +18,18 @@ import (
 // webhookService is the name of the Service of config/deploy.
 const webhookService = "outrigger-webhook"
 
-// goneInterval is the time between two looks at what is being deleted.
-const goneInterval = 500 * time.Millisecond
+// deletionInterval is the time between two checks for a deleted object.
+const deletionInterval = 500 * time.Millisecond
 
-// Uninstallation ends the roles in an order in which no request is ever sent to a
-// webhook that is not there. SidecarSets, their definition and their revisions stay.
-// What is gone already is no error.
+// Uninstallation removes the roles in an order in which the API server never calls a missing
+// webhook. SidecarSets, their definition and their revisions stay. Missing objects are no error.
 type Uninstallation struct {
 	Client          client.Client
 	SystemNamespace string
 	Out             io.Writer
 }
 
-// Run returns once all is done.
+// Run returns once everything is removed.
 func (u Uninstallation) Run(ctx context.Context) error {
 	configurations := []*metav1.PartialObjectMetadata{
 		named("admissionregistration.k8s.io", "ValidatingWebhookConfiguration", "", "outrigger"),
@@ -55,8 +54,8 @@ func named(group, kind, namespace, name string) *metav1.PartialObjectMetadata {
 	return object
 }
 
-// remove waits until the objects and what they own are gone: a role that still runs
-// would claim conversion again.
+// remove waits until the objects and their dependents are deleted: a running role would claim
+// the conversion again.
 func (u Uninstallation) remove(ctx context.Context, objects []*metav1.PartialObjectMetadata) error {
 	for _, object := range objects {
 		err := u.Client.Delete(ctx, object, client.PropagationPolicy(metav1.DeletePropagationForeground))
@@ -65,24 +64,24 @@ func (u Uninstallation) remove(ctx context.Context, objects []*metav1.PartialObj
 		}
 	}
 	for _, object := range objects {
-		err := wait.PollUntilContextCancel(ctx, goneInterval, true, func(ctx context.Context) (bool, error) {
+		err := wait.PollUntilContextCancel(ctx, deletionInterval, true, func(ctx context.Context) (bool, error) {
 			err := u.Client.Get(ctx, client.ObjectKeyFromObject(object), named(object.GroupVersionKind().Group, object.Kind, "", ""))
 			return apierrors.IsNotFound(err), client.IgnoreNotFound(err)
 		})
 		if err != nil {
-			return fmt.Errorf("wait until %s %s and its pods are gone: %w", object.Kind, object.Name, err)
+			return fmt.Errorf("wait until %s %s and its pods are deleted: %w", object.Kind, object.Name, err)
 		}
-		if err := u.say("%s %s is gone", object.Kind, object.Name); err != nil {
+		if err := u.say("%s %s is deleted", object.Kind, object.Name); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// stopConverting leaves a conversion alone that is somebody else's by now.
+// stopConverting suspends the conversion unless another installation owns it.
 func (u Uninstallation) stopConverting(ctx context.Context) error {
 	return retry.RetryOnConflict(retry.DefaultBackoff, func() error {
-		definition, err := CRD(ctx, u.Client)
+		definition, err := Get(ctx, u.Client)
 		if apierrors.IsNotFound(err) {
 			return nil
 		}
@@ -90,12 +89,12 @@ func (u Uninstallation) stopConverting(ctx context.Context) error {
 			return err
 		}
 		if !Converts(definition) || !u.ours(definition.Spec.Conversion.Webhook) {
-			return u.say("CustomResourceDefinition %s stays as it is", CRDName)
+			return u.say("CustomResourceDefinition %s stays as it is", Name)
 		}
 		if _, err := SuspendConversion(ctx, u.Client); err != nil {
 			return err
 		}
-		return u.say("CustomResourceDefinition %s stays, and needs no webhook any more", CRDName)
+		return u.say("CustomResourceDefinition %s stays and needs no webhook", Name)
 	})
 }
 

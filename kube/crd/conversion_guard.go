@@ -1,4 +1,4 @@
-package kube
+package crd
 
 import (
 	"context"
@@ -20,36 +20,46 @@ import (
 const (
 	// checkInterval is the time between two checks of the watch of SidecarSets.
 	checkInterval = time.Second
-	// propagationDelay is how long a changed definition takes to reach all API servers.
+	// propagationDelay is the time until all API servers observe a changed definition.
 	propagationDelay = 2 * time.Second
-	// startGracePeriod is short because a process that has never seen the sets can do
-	// nothing. Later, the webhook gets time to come back or to move to another
-	// replica, twice as much after each suspension, so that two processes that
-	// disagree do not keep the API server busy.
+	// startGracePeriod is short because a process cannot work before it has listed the
+	// SidecarSets. Later, minGracePeriod leaves the webhook time to restart. Each suspension
+	// doubles it, up to maxGracePeriod: two processes that disagree must not patch the
+	// definition all the time.
 	startGracePeriod = 3 * time.Second
 	minGracePeriod   = 20 * time.Second
 	maxGracePeriod   = 5 * time.Minute
-	// readTimeout bounds a request that may find no webhook to convert for it.
+	// readTimeout limits a request whose conversion webhook may not answer.
 	readTimeout = 10 * time.Second
 )
 
-// conversionGuard keeps SidecarSets readable while no webhook converts them: every
-// role needs them, also the webhook role before it can convert.
-type conversionGuard struct {
-	// client reads past the cache, which cannot sync before this has acted.
+// ConversionGuard keeps SidecarSets readable while no webhook converts them. Every role needs
+// them, even the webhook role before it can convert. Only the webhook role runs the guard: it
+// answers conversions, so the permission to patch the definition adds no power to it.
+type ConversionGuard struct {
+	// client bypasses the cache, which cannot sync without conversion.
 	client client.Client
-	// readSets lists all sets, as the cache has to.
+	// readSets lists all SidecarSets, as the cache does.
 	readSets func(context.Context) error
 	down     func() time.Duration
 	clock    clock.WithTicker
 	log      logr.Logger
 }
 
-// prepare must be called before this process writes any set.
-func (g *conversionGuard) prepare(ctx context.Context) {
+// NewConversionGuard returns a guard. down returns the outage of the watch of SidecarSets.
+func NewConversionGuard(direct client.Client, config *rest.Config, transport *http.Client, down func() time.Duration, log logr.Logger) (*ConversionGuard, error) {
+	readSets, err := newReadSets(config, transport)
+	if err != nil {
+		return nil, err
+	}
+	return &ConversionGuard{client: direct, readSets: readSets, down: down, clock: clock.RealClock{}, log: log}, nil
+}
+
+// Prepare adds the fields that a write of a SidecarSet would lose, see KeepFields.
+func (g *ConversionGuard) Prepare(ctx context.Context) {
 	changed, err := KeepFields(ctx, g.client)
 	if err != nil {
-		g.log.Info("cannot tell whether sets keep all fields without conversion", "cause", err.Error())
+		g.log.Info("cannot check whether SidecarSets keep all fields without conversion", "cause", err.Error())
 	}
 	if !changed {
 		return
@@ -60,7 +70,8 @@ func (g *conversionGuard) prepare(ctx context.Context) {
 	}
 }
 
-func (g *conversionGuard) run(ctx context.Context) {
+// Run suspends the conversion when it fails for longer than the grace period.
+func (g *ConversionGuard) Run(ctx context.Context) {
 	tick := g.clock.NewTicker(checkInterval)
 	defer tick.Stop()
 	gracePeriod, started := startGracePeriod, false
@@ -81,7 +92,7 @@ func (g *conversionGuard) run(ctx context.Context) {
 }
 
 // suspendIfUnconverted reports whether it suspended the conversion.
-func (g *conversionGuard) suspendIfUnconverted(ctx context.Context) bool {
+func (g *ConversionGuard) suspendIfUnconverted(ctx context.Context) bool {
 	cause := g.readSets(ctx)
 	if !unconverted(cause) {
 		return false
@@ -94,13 +105,13 @@ func (g *conversionGuard) suspendIfUnconverted(ctx context.Context) bool {
 		return false
 	}
 	if changed {
-		g.log.Info("nobody converted SidecarSets: their conversion is suspended until the webhook role claims it", "cause", cause.Error())
+		g.log.Info("suspended the conversion of SidecarSets until the webhook role claims it: no webhook answered", "cause", cause.Error())
 	}
 	return changed
 }
 
-// newReadSets returns a list request without retries: client-go repeats for long what an API
-// server refuses that cannot fill its own watch cache.
+// newReadSets returns a list request without retries. client-go would retry for long while the
+// API server cannot fill its own watch cache.
 func newReadSets(config *rest.Config, transport *http.Client) (func(context.Context) error, error) {
 	lister, err := discovery.NewDiscoveryClientForConfigAndClient(config, transport)
 	if err != nil {
@@ -114,8 +125,8 @@ func newReadSets(config *rest.Config, transport *http.Client) (func(context.Cont
 	}, nil
 }
 
-// unconverted reports whether a conversion failed. Only the message shows that: the
-// API server has no reason for it.
+// unconverted reports whether a conversion failed. Only the message shows it: the API server
+// returns no reason.
 func unconverted(err error) bool {
 	return err != nil && strings.Contains(err.Error(), "conversion webhook for "+v1alpha1.GroupVersion.Group+"/")
 }

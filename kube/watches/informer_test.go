@@ -1,4 +1,4 @@
-package kube
+package watches
 
 import (
 	"context"
@@ -18,6 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
 	toolscache "k8s.io/client-go/tools/cache"
+	"k8s.io/utils/clock"
 )
 
 func versioned(name, version string) *corev1.Pod {
@@ -27,13 +28,13 @@ func versioned(name, version string) *corev1.Pod {
 	}}
 }
 
-// source streams what is there, and then what the test says.
+// source streams its pods and then the events of the test.
 type source struct {
 	mu      sync.Mutex
 	pods    []*corev1.Pod
 	version string
 	refused int
-	// opened gets the watches that are granted.
+	// opened receives the opened watches.
 	opened chan *watch.FakeWatcher
 }
 
@@ -48,7 +49,7 @@ func (s *source) listWatch() *toolscache.ListWatch {
 				return nil, syscall.ECONNREFUSED
 			}
 			if options.SendInitialEvents == nil {
-				// A new API server remembers no changes of before.
+				// A restarted API server has no earlier changes.
 				gone := watch.NewFakeWithChanSize(1, false)
 				status := apierrors.NewResourceExpired("too old resource version").Status()
 				gone.Error(&status)
@@ -72,7 +73,7 @@ type handled chan string
 
 func (h handled) handler() toolscache.ResourceEventHandler {
 	say := func(verb string, object any) {
-		pod := object.(*corev1.Pod)
+		pod := lastState(object)
 		h <- fmt.Sprintf("%s %s/%s", verb, pod.Name, pod.ResourceVersion)
 	}
 	return toolscache.ResourceEventHandlerFuncs{
@@ -80,6 +81,14 @@ func (h handled) handler() toolscache.ResourceEventHandler {
 		UpdateFunc: func(_, object any) { say("update", object) },
 		DeleteFunc: func(object any) { say("delete", object) },
 	}
+}
+
+// lastState unwraps a pod whose deletion was not observed.
+func lastState(object any) *corev1.Pod {
+	if unknown, ok := object.(toolscache.DeletedFinalStateUnknown); ok {
+		object = unknown.Obj
+	}
+	return object.(*corev1.Pod)
 }
 
 func (h handled) next(n int) []string {
@@ -95,7 +104,7 @@ func TestAnInformerCatchesUpAfterAnOutage(t *testing.T) {
 		pods: []*corev1.Pod{versioned("changed", "1"), versioned("gone", "2"), versioned("same", "3")}, version: "3",
 		opened: make(chan *watch.FakeWatcher, 1),
 	}
-	followed := newInformer(api.listWatch(), &corev1.Pod{}, 0, toolscache.Indexers{})
+	followed := newInformer(newMonitoredListWatch(api.listWatch(), clock.RealClock{}), &corev1.Pod{}, 0, toolscache.Indexers{})
 	var seen sync.Map
 	require.NoError(t, followed.SetTransform(func(object any) (any, error) {
 		if _, already := seen.Load(object); already {
@@ -108,8 +117,8 @@ func TestAnInformerCatchesUpAfterAnOutage(t *testing.T) {
 	}))
 	events := make(handled, 20)
 	see := func(object any) {
-		seen.Store(object, true)
-		assert.Empty(t, object.(*corev1.Pod).ManagedFields)
+		seen.Store(lastState(object), true)
+		assert.Empty(t, lastState(object).ManagedFields)
 	}
 	_, err := followed.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
 		AddFunc: see, UpdateFunc: func(_, object any) { see(object) }, DeleteFunc: see,
@@ -146,10 +155,14 @@ func TestAnInformerCatchesUpAfterAnOutage(t *testing.T) {
 	api.pods = []*corev1.Pod{versioned("newest", "12"), versioned("newer", "11"), versioned("changed", "8"), versioned("same", "3"), versioned("new", "9"), versioned("older", "10")}
 	api.refused, api.version = 6, "20"
 	api.mu.Unlock()
+	refused := time.Now()
 	first.Stop()
 	second := <-api.opened
-	require.Equal(t, []string{"delete gone/2", "update changed/8", "add new/9", "add older/10", "add newer/11", "add newest/12"}, events.next(6), "in the order of the writes")
-	require.Eventually(t, func() bool { return shows("20") }, 10*time.Second, time.Millisecond, "the resourceVersion of the list")
+	assert.Less(t, time.Since(refused), 15*time.Second, "the reflector's own backoff would take 25 s at least")
+	require.Equal(t, []string{"delete gone/2"}, events.next(1), "deletions come first")
+	assert.True(t, shows("20"), "the store shows the whole list before the first event of it")
+	assert.ElementsMatch(t, []string{"default/changed", "default/same", "default/new", "default/older", "default/newer", "default/newest"}, followed.GetIndexer().ListKeys())
+	require.ElementsMatch(t, []string{"update changed/8", "update same/3", "add new/9", "add older/10", "add newer/11", "add newest/12"}, events.next(6))
 	second.Delete(versioned("same", "23"))
 	require.Equal(t, []string{"delete same/23"}, events.next(1))
 	assert.True(t, shows("23"))
@@ -165,7 +178,7 @@ func TestAnInformerCatchesUpAfterAnOutage(t *testing.T) {
 
 func TestAnInformerThatNeverGotAnAnswerEnds(t *testing.T) {
 	api := &source{refused: 1 << 30}
-	followed := newInformer(api.listWatch(), &corev1.Pod{}, 0, toolscache.Indexers{})
+	followed := newInformer(newMonitoredListWatch(api.listWatch(), clock.RealClock{}), &corev1.Pod{}, 0, toolscache.Indexers{})
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan struct{})
 	go func() {

@@ -1,4 +1,4 @@
-package kube
+package crd
 
 import (
 	"context"
@@ -16,7 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 )
 
-// installed is a cluster whose SidecarSets a Service converts, and what is asked of it.
+// installed is a cluster whose SidecarSets a Service converts, and the requests to it.
 type installed struct {
 	client.Client
 	asked []string
@@ -24,15 +24,12 @@ type installed struct {
 
 func newInstalled(t *testing.T, service string) *installed {
 	t.Helper()
-	scheme, err := NewScheme()
-	require.NoError(t, err)
-	require.NoError(t, admissionregistrationv1.AddToScheme(scheme))
-	definition := &apiextensionsv1.CustomResourceDefinition{ObjectMeta: metav1.ObjectMeta{Name: CRDName}}
+	definition := &apiextensionsv1.CustomResourceDefinition{ObjectMeta: metav1.ObjectMeta{Name: Name}}
 	definition.Spec.Conversion = &apiextensionsv1.CustomResourceConversion{Strategy: apiextensionsv1.WebhookConverter, Webhook: &apiextensionsv1.WebhookConversion{
 		ClientConfig: &apiextensionsv1.WebhookClientConfig{Service: &apiextensionsv1.ServiceReference{Namespace: "system", Name: service}},
 	}}
 	in := &installed{}
-	in.Client = fake.NewClientBuilder().WithScheme(scheme).WithObjects(
+	in.Client = fake.NewClientBuilder().WithScheme(newScheme(t)).WithObjects(
 		definition,
 		&admissionregistrationv1.MutatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: "outrigger"}},
 		&admissionregistrationv1.ValidatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: "outrigger"}},
@@ -58,19 +55,19 @@ func (in *installed) uninstall(t *testing.T) {
 
 func (in *installed) strategy(t *testing.T) apiextensionsv1.ConversionStrategyType {
 	t.Helper()
-	definition, err := CRD(t.Context(), in)
+	definition, err := Get(t.Context(), in)
 	require.NoError(t, err)
 	return definition.Spec.Conversion.Strategy
 }
 
-// Nobody is asked, then nobody runs, then nobody converts.
+// First the API server stops calling webhooks, then the roles end, then the conversion is suspended.
 func TestUninstallationEndsCallersFirst(t *testing.T) {
 	in := newInstalled(t, "outrigger-webhook")
 	in.uninstall(t)
 	assert.Equal(t, []string{
 		"delete ValidatingWebhookConfiguration outrigger", "delete MutatingWebhookConfiguration outrigger",
 		"delete Deployment outrigger-operator", "delete Deployment outrigger-worker", "delete Deployment outrigger-webhook",
-		"patch " + CRDName,
+		"patch " + Name,
 	}, in.asked)
 	assert.Equal(t, apiextensionsv1.NoneConverter, in.strategy(t))
 	require.NoError(t, in.Get(t.Context(), client.ObjectKey{Namespace: "system", Name: "others"}, &appsv1.Deployment{}))
@@ -85,6 +82,6 @@ func TestUninstallationLeavesTheConversionOfOthers(t *testing.T) {
 
 func TestUninstallationOfNothing(t *testing.T) {
 	in := newInstalled(t, "outrigger-webhook")
-	require.NoError(t, in.Delete(t.Context(), &apiextensionsv1.CustomResourceDefinition{ObjectMeta: metav1.ObjectMeta{Name: CRDName}}))
+	require.NoError(t, in.Delete(t.Context(), &apiextensionsv1.CustomResourceDefinition{ObjectMeta: metav1.ObjectMeta{Name: Name}}))
 	in.uninstall(t)
 }

@@ -1,0 +1,34 @@
+package kube
+
+import (
+	"context"
+	"fmt"
+
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// Names of the webhook of pods and of its configuration, as in config/webhook.
+const (
+	WebhookConfigurationName = "outrigger"
+	PodWebhookName           = "pods.outrigger.io"
+)
+
+// PodWebhook reads the installed webhook of pods; it returns nil if none is installed.
+func PodWebhook(ctx context.Context, reader client.Reader) (*admissionregistrationv1.MutatingWebhook, error) {
+	var configuration admissionregistrationv1.MutatingWebhookConfiguration
+	err := reader.Get(ctx, client.ObjectKey{Name: WebhookConfigurationName}, &configuration)
+	if apierrors.IsNotFound(err) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read MutatingWebhookConfiguration %s: %w", WebhookConfigurationName, err)
+	}
+	for i := range configuration.Webhooks {
+		if configuration.Webhooks[i].Name == PodWebhookName {
+			return &configuration.Webhooks[i], nil
+		}
+	}
+	return nil, nil
+}

@@ -1,0 +1,114 @@
+package watches
+
+import (
+	"fmt"
+	"sync"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	toolscache "k8s.io/client-go/tools/cache"
+
+	"github.com/outrigger/outrigger/api/v1alpha1"
+)
+
+// NewPodTransform returns the cache.Options.Transform of pods. It keeps the fields that a
+// role reads of cached pods; add a field here before code reads it.
+func NewPodTransform() toolscache.TransformFunc {
+	return (&podTransform{pool: newStringPool()}).strip
+}
+
+type podTransform struct {
+	mu   sync.Mutex
+	pool *stringPool
+}
+
+// strip keeps all annotations: patchPodMetadata may name any of them, and an upgrade would
+// write one that the cached pod lacks.
+func (t *podTransform) strip(o any) (any, error) {
+	pod, ok := o.(*corev1.Pod)
+	if !ok {
+		return nil, fmt.Errorf("the pod cache gets a %T", o)
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	*pod = corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: t.pool.text(pod.Namespace), Name: pod.Name, UID: pod.UID, ResourceVersion: pod.ResourceVersion,
+			CreationTimestamp: pod.CreationTimestamp, DeletionTimestamp: pod.DeletionTimestamp,
+			Labels: t.pool.labels(pod.Labels), Annotations: t.pool.annotations(pod.Annotations),
+		},
+		Spec: corev1.PodSpec{
+			NodeName:          t.pool.text(pod.Spec.NodeName),
+			PriorityClassName: t.pool.text(pod.Spec.PriorityClassName),
+			InitContainers:    t.pool.containers(pod.Spec.InitContainers),
+			Containers:        t.pool.containers(pod.Spec.Containers),
+		},
+		Status: corev1.PodStatus{
+			Phase:                 corev1.PodPhase(t.pool.text(string(pod.Status.Phase))),
+			StartTime:             pod.Status.StartTime,
+			Conditions:            t.conditions(pod.Status.Conditions),
+			InitContainerStatuses: t.statuses(pod.Status.InitContainerStatuses),
+			ContainerStatuses:     t.statuses(pod.Status.ContainerStatuses),
+		},
+	}
+	return pod, nil
+}
+
+func (t *podTransform) conditions(all []corev1.PodCondition) (kept []corev1.PodCondition) {
+	for i := range all {
+		condition := &all[i]
+		switch condition.Type {
+		case corev1.PodReady:
+			kept = append(kept, t.condition(condition, ""))
+		case v1alpha1.UpgradableCondition:
+			// The message contains the verdict of each SidecarSet about the pod.
+			kept = append(kept, t.condition(condition, condition.Message))
+		}
+	}
+	return kept
+}
+
+func (t *podTransform) condition(of *corev1.PodCondition, message string) corev1.PodCondition {
+	return corev1.PodCondition{
+		Type: corev1.PodConditionType(t.pool.text(string(of.Type))), Status: corev1.ConditionStatus(t.pool.text(string(of.Status))),
+		LastTransitionTime: of.LastTransitionTime, Message: t.pool.text(message),
+	}
+}
+
+func (t *podTransform) statuses(all []corev1.ContainerStatus) []corev1.ContainerStatus {
+	if len(all) == 0 {
+		return nil
+	}
+	kept := make([]corev1.ContainerStatus, len(all))
+	for i := range all {
+		status := &all[i]
+		kept[i] = corev1.ContainerStatus{
+			Name: t.pool.text(status.Name), Image: t.pool.text(status.Image), ImageID: t.pool.text(status.ImageID),
+			Ready: status.Ready, RestartCount: status.RestartCount, State: t.state(&status.State),
+		}
+	}
+	return kept
+}
+
+func (t *podTransform) state(state *corev1.ContainerState) (kept corev1.ContainerState) {
+	if state.Waiting != nil {
+		kept.Waiting = &corev1.ContainerStateWaiting{Reason: t.pool.text(state.Waiting.Reason)}
+	}
+	if state.Running != nil {
+		kept.Running = &corev1.ContainerStateRunning{StartedAt: state.Running.StartedAt}
+	}
+	return kept
+}
+
+// namespaceTransform keeps the labels of a namespace: SidecarSets select by them, and one
+// turns injection off.
+func namespaceTransform(o any) (any, error) {
+	namespace, ok := o.(*corev1.Namespace)
+	if !ok {
+		return nil, fmt.Errorf("the namespace cache gets a %T", o)
+	}
+	*namespace = corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
+		Name: namespace.Name, UID: namespace.UID, ResourceVersion: namespace.ResourceVersion, Labels: namespace.Labels,
+	}}
+	return namespace, nil
+}

@@ -1,0 +1,100 @@
+package watches
+
+import (
+	"encoding/binary"
+	"maps"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/utils/ptr"
+)
+
+const (
+	// poolLimit is the number of values of a kind at which the pool drops all of them. It
+	// limits the memory that values of deleted objects take.
+	poolLimit = 1 << 12
+	// maxPooledLength is the length of the longest map value that is pooled, in bytes.
+	maxPooledLength = 1 << 10
+)
+
+// stringPool makes cached pods share equal values: the pods of one workload differ in few
+// fields. Shared values must not be changed. It is not safe for concurrent use.
+type stringPool struct {
+	texts         map[string]string
+	labelMaps     map[string]map[string]string
+	containerSets map[string][]corev1.Container
+}
+
+func newStringPool() *stringPool {
+	return &stringPool{texts: map[string]string{}, labelMaps: map[string]map[string]string{}, containerSets: map[string][]corev1.Container{}}
+}
+
+func add[V any](pool map[string]V, key string, value V) V {
+	if len(pool) >= poolLimit {
+		clear(pool)
+	}
+	pool[key] = value
+	return value
+}
+
+func (p *stringPool) text(value string) string {
+	if known, ok := p.texts[value]; ok {
+		return known
+	}
+	return add(p.texts, value, value)
+}
+
+// annotations returns a new map with shared keys and values: pods that are upgraded in the
+// same second have equal records.
+func (p *stringPool) annotations(own map[string]string) map[string]string {
+	if own == nil {
+		return nil
+	}
+	kept := make(map[string]string, len(own))
+	for key, value := range own {
+		if len(value) <= maxPooledLength {
+			value = p.text(value)
+		}
+		kept[p.text(key)] = value
+	}
+	return kept
+}
+
+// labels returns a map that all pods with equal labels share.
+func (p *stringPool) labels(own map[string]string) map[string]string {
+	var key []byte
+	for _, name := range slices.Sorted(maps.Keys(own)) {
+		key = appendParts(key, name, own[name])
+	}
+	if known, ok := p.labelMaps[string(key)]; ok {
+		return known
+	}
+	return add(p.labelMaps, string(key), p.annotations(own))
+}
+
+// containers returns names, images and restart policies, which all pods with equal ones share.
+func (p *stringPool) containers(own []corev1.Container) []corev1.Container {
+	if len(own) == 0 {
+		return nil
+	}
+	var key []byte
+	for i := range own {
+		key = appendParts(key, own[i].Name, own[i].Image, string(ptr.Deref(own[i].RestartPolicy, "")))
+	}
+	if known, ok := p.containerSets[string(key)]; ok {
+		return known
+	}
+	kept := make([]corev1.Container, len(own))
+	for i := range own {
+		kept[i] = corev1.Container{Name: p.text(own[i].Name), Image: p.text(own[i].Image), RestartPolicy: own[i].RestartPolicy}
+	}
+	return add(p.containerSets, string(key), kept)
+}
+
+// appendParts appends each part with its length, so that different parts make different keys.
+func appendParts(key []byte, parts ...string) []byte {
+	for _, part := range parts {
+		key = append(binary.AppendUvarint(key, uint64(len(part))), part...)
+	}
+	return key
+}

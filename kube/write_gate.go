@@ -1,0 +1,145 @@
+package kube
+
+import (
+	"context"
+	"io"
+	"net/http"
+	"sync"
+)
+
+// SendIf calls send, whose request is sent only if check returns nil. check runs before each
+// attempt, after client-go's rate limiter and its waits for a Retry-After, and again once a
+// connection takes the body. The end of ctx cancels a request that waits for these, but not a
+// request on the wire. arrived reports whether the API server may have acted on the request.
+func SendIf(ctx context.Context, check func() error, send func(context.Context) error) (arrived bool, err error) {
+	sending, end := context.WithCancel(context.WithoutCancel(ctx))
+	defer end()
+	w := &guardedWrite{check: check, end: end}
+	defer context.AfterFunc(ctx, w.cancel)()
+	err = send(context.WithValue(sending, guardedWriteKey{}, w))
+	return w.arrived, err
+}
+
+type guardedWriteKey struct{}
+
+// guardedWrite is a request inside client-go, which may send it several times.
+type guardedWrite struct {
+	check func() error
+	end   context.CancelFunc
+
+	mu                sync.Mutex
+	onWire, cancelled bool
+	arrived           bool
+	// rejection is the error of the check that kept the body back.
+	rejection error
+}
+
+func (w *guardedWrite) cancel() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.cancelled = true
+	if !w.onWire {
+		w.end()
+	}
+}
+
+func (w *guardedWrite) sent() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.onWire = true
+}
+
+// answered records the result of an attempt. After a Retry-After client-go waits and retries.
+func (w *guardedWrite) answered(response *http.Response, err error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if err != nil || response.StatusCode != http.StatusTooManyRequests {
+		w.arrived = true
+	}
+	if err == nil && response.Header.Get("Retry-After") != "" {
+		w.onWire = false
+		if w.cancelled {
+			w.end()
+		}
+	}
+}
+
+// writeGate calls the checks. It is the innermost round tripper of a client, because the
+// outer ones may delay a request.
+type writeGate struct{ http.RoundTripper }
+
+// NewWriteGate returns a round tripper that calls the check of each SendIf.
+func NewWriteGate(next http.RoundTripper) http.RoundTripper { return writeGate{next} }
+
+// RoundTrip implements http.RoundTripper.
+func (g writeGate) RoundTrip(request *http.Request) (*http.Response, error) {
+	w, guarded := request.Context().Value(guardedWriteKey{}).(*guardedWrite)
+	if !guarded {
+		return g.RoundTripper.RoundTrip(request)
+	}
+	w.sent()
+	if err := w.check(); err != nil {
+		if request.Body != nil {
+			_ = request.Body.Close()
+		}
+		return nil, err
+	}
+	response, err := g.RoundTripper.RoundTrip(w.guard(request))
+	if rejection := w.rejected(); err != nil && rejection != nil {
+		return nil, rejection
+	}
+	w.answered(response, err)
+	return response, err
+}
+
+// guard returns a request whose body is read only after the check. A connection may take
+// seconds, and HTTP/2 repeats some requests.
+func (w *guardedWrite) guard(request *http.Request) *http.Request {
+	if request.Body == nil || request.Body == http.NoBody {
+		return request
+	}
+	guarded := request.WithContext(request.Context())
+	guarded.Body = &guardedBody{ReadCloser: request.Body, write: w}
+	if request.GetBody != nil {
+		guarded.GetBody = func() (io.ReadCloser, error) {
+			body, err := request.GetBody()
+			return &guardedBody{ReadCloser: body, write: w}, err
+		}
+	}
+	return guarded
+}
+
+// guardedBody checks before its first byte. The API server writes nothing without the body.
+type guardedBody struct {
+	io.ReadCloser
+	write *guardedWrite
+	// checked is set by the first Read.
+	checked bool
+}
+
+// Read implements io.Reader.
+func (b *guardedBody) Read(into []byte) (int, error) {
+	if !b.checked {
+		b.checked = true
+		if err := b.write.check(); err != nil {
+			b.write.reject(err)
+			return 0, err
+		}
+	}
+	return b.ReadCloser.Read(into)
+}
+
+func (w *guardedWrite) reject(err error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.rejection = err
+}
+
+func (w *guardedWrite) rejected() error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.rejection
+}
+
+// WrappedRoundTripper implements net.RoundTripperWrapper of client-go.
+func (g writeGate) WrappedRoundTripper() http.RoundTripper { return g.RoundTripper }
