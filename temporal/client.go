@@ -20,35 +20,34 @@ import (
 	"github.com/outrigger/outrigger/temporal/codec"
 )
 
-// Options say how to reach the Temporal namespace that holds the rollouts, see
-// Flags.Options.
+// Options describe the connection to a Temporal namespace; Flags.Options returns them.
 type Options struct {
 	// Address is host:port of the frontend.
 	Address string
-	// Namespace exists already.
+	// Namespace must exist.
 	Namespace string
-	// Identity names this process in histories and among pollers; empty: the SDK's choice.
+	// Identity is the name of this process in histories and among pollers; empty: the SDK's default.
 	Identity string
 	// TLS is nil for plaintext.
 	TLS *TLS
-	// APIKey is asked for the key at each call; nil: none.
+	// APIKey returns the key for each call; nil: no key.
 	APIKey func() (string, error)
-	// Headers go with each call. They may hold secrets.
+	// Headers are sent with each call. They may contain secrets.
 	Headers map[string]string
-	// Authority is the :authority of plaintext calls; empty: from the address.
+	// Authority is the :authority of plaintext calls; empty: the address.
 	Authority string
-	// Metrics takes the SDK's metrics; nil: nobody, see NewMetricsHandler.
+	// Metrics receives the metrics of the SDK, see NewMetricsHandler; nil: they are dropped.
 	Metrics client.MetricsHandler
-	// Codec encrypts payloads; nil: they are plain.
+	// Codec encrypts payloads; nil: no encryption.
 	Codec *codec.Codec
-	// HostsWorkflows has payloads that cannot be decoded fail workflow tasks, see
+	// HostsWorkflows makes payloads that cannot be decoded fail workflow tasks, see
 	// codec.Codec.WorkflowDataConverter.
 	HostsWorkflows bool
-	// Tracer makes spans of what the SDK does; nil: none.
+	// Tracer creates the spans of the SDK; nil: no spans.
 	Tracer trace.Tracer
 }
 
-// SpanTracer is the Tracer, or one that makes no spans.
+// SpanTracer returns the Tracer, or a tracer without spans.
 func (o Options) SpanTracer() trace.Tracer {
 	if o.Tracer == nil {
 		return noop.Tracer{}
@@ -56,8 +55,8 @@ func (o Options) SpanTracer() trace.Tracer {
 	return o.Tracer
 }
 
-// NewLazyClient connects with its first call, so that a process starts while
-// Temporal is away. The caller closes it.
+// NewLazyClient connects at the first call, so that a process can start without Temporal. The
+// caller closes the client.
 func NewLazyClient(options Options, logger logr.Logger) (client.Client, error) {
 	with := options.sdk(logger)
 	if options.Tracer != nil {
@@ -65,7 +64,7 @@ func NewLazyClient(options Options, logger logr.Logger) (client.Client, error) {
 		if err != nil {
 			return nil, err
 		}
-		// Workers take it from their client.
+		// Workers use the interceptors of their client.
 		with.Interceptors = []interceptor.ClientInterceptor{traces}
 	}
 	lazy, err := client.NewLazyClient(with)
@@ -83,11 +82,11 @@ func (o Options) sdk(logger logr.Logger) client.Options {
 		// A nil interface is the SDK's default.
 		MetricsHandler: o.Metrics,
 		Logger:         log.NewStructuredLogger(slog.New(logr.ToSlogHandler(logger))),
-		// With an API key the SDK turns TLS on unless it is told not to.
+		// With an API key the SDK turns TLS on by default.
 		ConnectionOptions: client.ConnectionOptions{Authority: o.Authority, TLSDisabled: o.TLS == nil},
 	}
 	if o.TLS != nil {
-		// The SDK would read the files once; its own credentials are overridden.
+		// The SDK would read the files only once; the dial option overrides its credentials.
 		options.ConnectionOptions.TLS = &tls.Config{ServerName: o.TLS.ServerName}
 		options.ConnectionOptions.DialOptions = []grpc.DialOption{grpc.WithTransportCredentials(newTransportCredentials(o.TLS))}
 	}

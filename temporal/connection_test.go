@@ -39,7 +39,7 @@ func TestConnections(t *testing.T) {
 	})
 }
 
-// assertCause asks three times: the cause stays the same.
+// assertCause calls three times: the cause stays equal.
 func assertCause(t *testing.T, flags *Flags, want string) {
 	t.Helper()
 	connected := connect(t, flags)
@@ -87,11 +87,11 @@ func testMutualTLS(t *testing.T, server string) {
 		{"the address as name", with(func(f *Flags) { f.ServerName = "" }), "the server's certificate is for another name"},
 		{"expired", &Flags{Address: expired.address, CAPath: files.ca, ServerName: serverName}, "the server's certificate is not valid at this time"},
 		{"no client certificate", with(func(f *Flags) { f.CertPath, f.KeyPath = "", "" }), "the server wants a client certificate"},
-		{"a stranger's certificate", foreign.flags(proxy.address), "the server refuses the client certificate"},
+		{"a stranger's certificate", foreign.flags(proxy.address), "the server rejects the client certificate"},
 		{"no certificate file", with(func(f *Flags) { f.CertPath = "/absent/tls.crt" }), "unusable file: open /absent/tls.crt: no such file or directory"},
 		{"no key file", with(func(f *Flags) { f.KeyPath = "/absent/tls.key" }), "unusable file: open /absent/tls.key: no such file or directory"},
 		{"no CA file", with(func(f *Flags) { f.CAPath = "/absent/ca.crt" }), "unusable file: open /absent/ca.crt: no such file or directory"},
-		{"an empty CA file", with(func(f *Flags) { f.CAPath = os.DevNull }), "unusable file: CA /dev/null holds no certificate in PEM form"},
+		{"an empty CA file", with(func(f *Flags) { f.CAPath = os.DevNull }), "unusable file: CA /dev/null contains no certificate in PEM format"},
 		{"another's key", with(func(f *Flags) { f.KeyPath = foreign.key }),
 			"unusable file: certificate " + files.cert + " with key " + foreign.key + ": tls: private key does not match public key"},
 	} {
@@ -115,7 +115,7 @@ func testRotation(t *testing.T, server string) {
 	assert.Empty(t, proxy.peers)
 }
 
-// frontend answers DescribeNamespace as check does, and keeps the headers of the last call.
+// frontend answers DescribeNamespace with the result of check, and records the headers of the last call.
 type frontend struct {
 	workflowservice.UnimplementedWorkflowServiceServer
 	mu      sync.Mutex
@@ -179,7 +179,7 @@ func TestAPIKeysAndHeaders(t *testing.T) {
 	assert.Equal(t, "unusable file: open "+file+": no such file or directory", cause)
 	require.NoError(t, os.WriteFile(file, []byte(" \n"), 0o600))
 	cause, _ = Explain(describeDefault(t.Context(), connected))
-	assert.Equal(t, "unusable file: "+file+" holds no API key", cause)
+	assert.Equal(t, "unusable file: "+file+" contains no API key", cause)
 
 	assertCause(t, &Flags{Address: address, CAPath: caFile, ServerName: serverName}, "unauthenticated")
 }

@@ -1,4 +1,4 @@
-// Package temporal connects to Temporal: where it is and who one is there (flags,
-// TEMPORAL_* variables, profiles), TLS whose files may be replaced at any time, the causes
-// of failures in stable words, and the preparation and cleaning of a namespace.
+// Package temporal connects to Temporal: flags, TEMPORAL_* variables and profiles, TLS files
+// that may be replaced at any time, stable texts for the causes of failures, and the setup
+// and cleanup of a namespace.
 package temporal

@@ -13,7 +13,7 @@ import (
 )
 
 func TestExplainedCausesAreStable(t *testing.T) {
-	// As gRPC hands on what happens to a connection.
+	// The format of connection errors in gRPC.
 	broken := func(text string) error {
 		return serviceerror.NewUnavailable(fmt.Sprintf("connection error: desc = %q", text))
 	}
@@ -39,13 +39,13 @@ func TestExplainedCausesAreStable(t *testing.T) {
 		{handshake("tls: failed to verify certificate: x509: certificate is valid for a, not b"), "the server's certificate is for another name"},
 		{handshake("tls: failed to verify certificate: x509: cannot validate certificate for 10.0.0.1 because it doesn't contain any IP SANs"), "the server's certificate is for another name"},
 		{handshake("tls: failed to verify certificate: x509: certificate has expired or is not yet valid: current time 2026-11-22T10:00:00Z is after"), "the server's certificate is not valid at this time"},
-		{handshake("tls: failed to verify certificate: x509: too many intermediates for path length constraint"), "the server's certificate is refused"},
+		{handshake("tls: failed to verify certificate: x509: too many intermediates for path length constraint"), "the server's certificate is rejected"},
 		{handshake("tls: first record does not look like a TLS handshake"), "the server does not speak TLS"},
 		{handshake("credentials: cannot check peer: missing selected ALPN property"), "the server does not speak HTTP/2 over TLS"},
 		{handshake("remote error: tls: unrecognized name"), "the server does not know the server name"},
-		{handshake("remote error: tls: handshake failure"), "the server refuses the TLS handshake"},
-		{handshake("remote error: tls: bad certificate"), "the server refuses the client certificate"},
-		{preface("remote error: tls: unknown certificate authority"), "the server refuses the client certificate"},
+		{handshake("remote error: tls: handshake failure"), "the server rejects the TLS handshake"},
+		{handshake("remote error: tls: bad certificate"), "the server rejects the client certificate"},
+		{preface("remote error: tls: unknown certificate authority"), "the server rejects the client certificate"},
 		{preface("remote error: tls: certificate required"), "the server wants a client certificate"},
 		{preface("http2: failed reading the frame payload: http2: frame too large, note that the frame header looked like an HTTP/1.1 header"), "the server does not speak gRPC"},
 		{preface("EOF"), ""},

@@ -13,33 +13,32 @@ import (
 	"go.temporal.io/sdk/contrib/envconfig"
 )
 
-// What holds where no flag, variable or profile says otherwise.
+// Defaults without flag, variable and profile.
 const (
 	DefaultAddress   = "127.0.0.1:7233"
 	DefaultNamespace = "default"
 )
 
-// apiKeyFileVariable is no variable of the temporal CLI, which reads keys from no file.
+// apiKeyFileVariable is Outrigger's own: the temporal CLI does not read keys from files.
 const apiKeyFileVariable = "TEMPORAL_API_KEY_FILE"
 
-// Flags are the connection flags of the temporal CLI. What is empty or nil is left to the
-// TEMPORAL_* variables, then to the profile, then to the defaults.
+// Flags are the connection flags of the temporal CLI. Empty flags fall back to the TEMPORAL_*
+// variables, then to the profile, then to the defaults.
 type Flags struct {
 	Address, Namespace string
 	// APIKey and APIKeyFile exclude each other. The file is read at each call.
 	APIKey, APIKeyFile string
-	// TLS, if false, turns off what an API key and the other TLS options turn on.
+	// TLS turns TLS on or off. If it is nil, an API key or another TLS option turns TLS on.
 	TLS                                   *bool
 	CertPath, KeyPath, CAPath, ServerName string
 	DisableHostVerification               *bool
 	// Headers are KEY=VALUE.
 	Headers []string
-	// Profile and ConfigFile have to exist if they are named.
+	// Profile and ConfigFile must exist if they are set.
 	Profile, ConfigFile string
 }
 
-// Identity is outrigger-<role>@<pod>: POD_NAME, else the host's name, which in a pod is
-// the pod's.
+// Identity returns outrigger-<role>@<pod>. The pod is POD_NAME, or else the host name.
 func Identity(role string, env envconfig.EnvLookup) string {
 	pod, _ := env.LookupEnv("POD_NAME")
 	if pod == "" {
@@ -48,8 +47,8 @@ func Identity(role string, env envconfig.EnvLookup) string {
 	return "outrigger-" + role + "@" + cmp.Or(pod, "unknown")
 }
 
-// Options joins flags, variables and profile. Its errors are about contradictions; files
-// with certificates and keys are read later. They quote no secrets.
+// Options merges flags, variables and profile. Errors report contradictions and contain no
+// secrets. Files with certificates and keys are read later.
 func (f *Flags) Options(env envconfig.EnvLookup) (Options, error) {
 	profile, err := f.profile(env)
 	if err != nil {
@@ -81,12 +80,12 @@ func (f *Flags) Options(env envconfig.EnvLookup) (Options, error) {
 	}, nil
 }
 
-// profile is that of the file with the variables over it.
+// profile returns the profile of the file, overridden by the variables.
 func (f *Flags) profile(env envconfig.EnvLookup) (envconfig.ClientConfigProfile, error) {
 	file, _ := env.LookupEnv("TEMPORAL_CONFIG_FILE")
 	file = cmp.Or(f.ConfigFile, file)
 	if file != "" {
-		// envconfig would go on without it.
+		// envconfig ignores a missing file.
 		if _, err := os.Stat(file); err != nil {
 			return envconfig.ClientConfigProfile{}, fmt.Errorf("read the configuration of Temporal: %w (see --temporal-config-file and TEMPORAL_CONFIG_FILE)", err)
 		}
@@ -99,7 +98,7 @@ func (f *Flags) profile(env envconfig.EnvLookup) (envconfig.ClientConfigProfile,
 	}
 	file = cmp.Or(file, envconfig.DefaultConfigFilePath())
 	if syntax := regexp.MustCompile(`toml: line \d+`).FindString(err.Error()); strings.Contains(err.Error(), "parsing") {
-		// The parser quotes what it cannot read, and that may be a key.
+		// The parser quotes the invalid text, which may be a key.
 		err = fmt.Errorf("not a TOML file of profiles (%s)", cmp.Or(syntax, "a value has another type"))
 	}
 	return envconfig.ClientConfigProfile{}, fmt.Errorf("read the configuration of Temporal, %s: %w", file, err)
@@ -113,7 +112,7 @@ func (f *Flags) apiKey(profile envconfig.ClientConfigProfile, env envconfig.EnvL
 	}
 	switch {
 	case file != "" && key != "":
-		return nil, errors.New("an API key and a file with one are given: give one of --temporal-api-key and --temporal-api-key-file (TEMPORAL_API_KEY, " + apiKeyFileVariable + ")")
+		return nil, errors.New("an API key and an API key file are given: use one of --temporal-api-key and --temporal-api-key-file (TEMPORAL_API_KEY, " + apiKeyFileVariable + ")")
 	case file != "":
 		return func() (string, error) { return readAPIKey(file) }, nil
 	}
@@ -129,7 +128,7 @@ func readAPIKey(file string) (string, error) {
 		return "", fmt.Errorf(unusable+"%w", err)
 	}
 	if data = bytes.TrimSpace(data); len(data) == 0 {
-		return "", fmt.Errorf(unusable+"%s holds no API key", file)
+		return "", fmt.Errorf(unusable+"%s contains no API key", file)
 	}
 	return string(data), nil
 }
@@ -149,7 +148,7 @@ func (f *Flags) headers(inherited map[string]string) (map[string]string, error) 
 	return headers, nil
 }
 
-// tls puts the flags over what was inherited; nil if nobody says anything about TLS.
+// tls returns the inherited configuration, overridden by the flags; nil if neither mentions TLS.
 func (f *Flags) tls(inherited *envconfig.ClientConfigTLS) *envconfig.ClientConfigTLS {
 	named := f.CertPath != "" || f.KeyPath != "" || f.CAPath != "" || f.ServerName != "" || f.DisableHostVerification != nil
 	if !named && f.TLS == nil {
@@ -191,11 +190,11 @@ func newTLS(security *envconfig.ClientConfigTLS) (*TLS, error) {
 		pemSource
 	}{{"client certificate", t.certificate}, {"client key", t.key}, {"CA", t.ca}} {
 		if pem.path != "" && len(pem.data) > 0 {
-			return nil, fmt.Errorf("TLS to Temporal: the %s is given as a path and as data: give one of them", pem.name)
+			return nil, fmt.Errorf("TLS to Temporal: the %s is given as a path and as data: use one of them", pem.name)
 		}
 	}
 	if t.certificate.given() != t.key.given() {
-		return nil, errors.New("TLS to Temporal: a client certificate and its key are given both or not at all (--temporal-tls-cert-path and --temporal-tls-key-path)")
+		return nil, errors.New("TLS to Temporal: a client certificate needs a key, and a key needs a certificate (--temporal-tls-cert-path and --temporal-tls-key-path)")
 	}
 	return t, nil
 }

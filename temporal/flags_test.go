@@ -48,7 +48,7 @@ func writeFile(t *testing.T, name, content string) string {
 	return path
 }
 
-// described is what Options hold, in words.
+// described returns Options as text.
 type described struct {
 	address, namespace, key string
 	headers                 map[string]string
@@ -176,8 +176,8 @@ func TestContradictionsAreRefused(t *testing.T) {
 		env   variables
 		want  string
 	}{
-		{"two keys", Flags{APIKey: secret, APIKeyFile: "key"}, nil, "give one of --temporal-api-key and --temporal-api-key-file"},
-		{"two keys by variable", Flags{}, variables{"TEMPORAL_API_KEY": secret, "TEMPORAL_API_KEY_FILE": "key"}, "give one of --temporal-api-key and --temporal-api-key-file"},
+		{"two keys", Flags{APIKey: secret, APIKeyFile: "key"}, nil, "use one of --temporal-api-key and --temporal-api-key-file"},
+		{"two keys by variable", Flags{}, variables{"TEMPORAL_API_KEY": secret, "TEMPORAL_API_KEY_FILE": "key"}, "use one of --temporal-api-key and --temporal-api-key-file"},
 		{"a certificate without key", Flags{CertPath: "tls.crt"}, nil, "--temporal-tls-cert-path and --temporal-tls-key-path"},
 		{"path and data", Flags{}, variables{"TEMPORAL_TLS_CLIENT_CERT_PATH": "x", "TEMPORAL_TLS_CLIENT_CERT_DATA": secret, "TEMPORAL_TLS_CLIENT_KEY_PATH": "x"}, "the client certificate is given as a path and as data"},
 		{"no header", Flags{Headers: []string{secret}}, nil, "--temporal-grpc-meta: use KEY=VALUE"},

@@ -2,157 +2,123 @@ package temporal
 
 import (
 	"fmt"
+	"maps"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"go.temporal.io/sdk/client"
 )
 
-// Labels that the SDK's metrics keep. Its other tags are dropped: they say the same
-// for all of a process, or anything that a caller names.
-const (
-	labelOperation    = "operation"
-	labelStatusCode   = "status_code"
-	labelTaskQueue    = "task_queue"
-	labelWorkerType   = "worker_type"
-	labelPollerType   = "poller_type"
-	labelActivityType = "activity_type"
-	labelReason       = "failure_reason"
-)
-
-// sdkMetric is one of the SDK's. Its name in Prometheus gets the suffix _total or
-// _seconds, as in Temporal's own dashboards.
+// sdkMetric is a metric of the SDK; one of its vectors is set.
 type sdkMetric struct {
-	name, help string
-	labels     []string
+	labels  []string
+	counter *prometheus.CounterVec
+	timer   *prometheus.HistogramVec
+	gauge   *prometheus.GaugeVec
 }
 
-func sdkCounters() []sdkMetric {
-	return []sdkMetric{
-		{"temporal_request", "Calls to Temporal.", []string{labelOperation}},
-		{"temporal_request_failure", "Calls to Temporal that failed.", []string{labelOperation, labelStatusCode}},
-		{"temporal_request_resource_exhausted", "Calls that Temporal refused because of a limit.", []string{labelOperation}},
-		{"temporal_long_request", "Long polls of Temporal.", []string{labelOperation}},
-		{"temporal_long_request_failure", "Long polls of Temporal that failed.", []string{labelOperation, labelStatusCode}},
-		{"temporal_long_request_resource_exhausted", "Long polls that Temporal refused because of a limit.", []string{labelOperation}},
-		{"temporal_workflow_task_queue_poll_succeed", "Workflow tasks that polls have brought.", []string{labelTaskQueue}},
-		{"temporal_workflow_task_execution_failed", "Workflow tasks that failed, by the SDK's reason.", []string{labelReason}},
-		{"temporal_activity_execution_failed", "Attempts at activities that failed.", []string{labelActivityType}},
-		{"temporal_activity_task_error", "Activity tasks that ended with an error inside the worker.", []string{labelActivityType}},
-		{"temporal_sticky_cache_hit", "Workflow tasks whose run was in the worker's cache.", nil},
-		{"temporal_sticky_cache_miss", "Workflow tasks whose run was not in the worker's cache.", nil},
+// sdkMetrics returns the exported metrics by the SDK's names. Counters and timers have the
+// suffix _total or _seconds in Prometheus, as in Temporal's own dashboards. All other tags of
+// the SDK are dropped: they are constant in a process, or callers choose them.
+func sdkMetrics() map[string]sdkMetric {
+	all := map[string]sdkMetric{}
+	counter := func(name, help string, labels ...string) {
+		all[name] = sdkMetric{labels: labels, counter: prometheus.NewCounterVec(prometheus.CounterOpts{Name: name + "_total", Help: help}, labels)}
 	}
-}
-
-func sdkTimers() []sdkMetric {
-	return []sdkMetric{
-		{"temporal_request_latency", "Time of a call to Temporal.", []string{labelOperation}},
-		{"temporal_workflow_task_schedule_to_start_latency", "Time that a workflow task waited in its queue.", []string{labelTaskQueue}},
-		{"temporal_workflow_task_execution_latency", "Time that a worker took for a workflow task.", nil},
-		{"temporal_workflow_task_replay_latency", "Time that a worker took to replay a run.", nil},
-		{"temporal_activity_schedule_to_start_latency", "Time that an activity waited in its queue.", []string{labelTaskQueue}},
-		{"temporal_activity_execution_latency", "Time of an attempt at an activity.", []string{labelActivityType}},
+	timer := func(name, help string, labels ...string) {
+		buckets := prometheus.ExponentialBuckets(1.0/1024, 4, 9) // 1 ms to 64 s
+		all[name] = sdkMetric{labels: labels, timer: prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: name + "_seconds", Help: help, Buckets: buckets}, labels)}
 	}
-}
-
-func sdkGauges() []sdkMetric {
-	return []sdkMetric{
-		{"temporal_num_pollers", "Polls of task queues that are open.", []string{labelTaskQueue, labelPollerType}},
-		{"temporal_worker_task_slots_available", "Tasks that the worker could take on beside those that it has.", []string{labelTaskQueue, labelWorkerType}},
-		{"temporal_worker_task_slots_used", "Tasks that the worker has.", []string{labelTaskQueue, labelWorkerType}},
-		{"temporal_sticky_cache_size", "Runs in the worker's cache.", nil},
+	gauge := func(name, help string, labels ...string) {
+		all[name] = sdkMetric{labels: labels, gauge: prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: name, Help: help}, labels)}
 	}
+	counter("temporal_request", "Calls to Temporal.", "operation")
+	counter("temporal_request_failure", "Calls to Temporal that failed.", "operation", "status_code")
+	counter("temporal_request_resource_exhausted", "Calls that Temporal rejected because of a limit.", "operation")
+	counter("temporal_long_request", "Long polls of Temporal.", "operation")
+	counter("temporal_long_request_failure", "Long polls of Temporal that failed.", "operation", "status_code")
+	counter("temporal_long_request_resource_exhausted", "Long polls that Temporal rejected because of a limit.", "operation")
+	counter("temporal_workflow_task_queue_poll_succeed", "Polls that returned a workflow task.", "task_queue")
+	counter("temporal_workflow_task_execution_failed", "Workflow tasks that failed, by the SDK's reason.", "failure_reason")
+	counter("temporal_activity_execution_failed", "Attempts of activities that failed.", "activity_type")
+	counter("temporal_activity_task_error", "Activity tasks that ended with an error inside the worker.", "activity_type")
+	counter("temporal_sticky_cache_hit", "Workflow tasks whose run was in the worker's cache.")
+	counter("temporal_sticky_cache_miss", "Workflow tasks whose run was not in the worker's cache.")
+	timer("temporal_request_latency", "Duration of a call to Temporal.", "operation")
+	timer("temporal_workflow_task_schedule_to_start_latency", "Time of a workflow task in its queue.", "task_queue")
+	timer("temporal_workflow_task_execution_latency", "Duration of a workflow task.")
+	timer("temporal_workflow_task_replay_latency", "Duration of the replay of a run.")
+	timer("temporal_activity_schedule_to_start_latency", "Time of an activity in its queue.", "task_queue")
+	timer("temporal_activity_execution_latency", "Duration of an attempt of an activity.", "activity_type")
+	gauge("temporal_num_pollers", "Open polls of task queues.", "task_queue", "poller_type")
+	gauge("temporal_worker_task_slots_available", "Tasks that the worker can accept in addition to its present ones.", "task_queue", "worker_type")
+	gauge("temporal_worker_task_slots_used", "Tasks that the worker executes.", "task_queue", "worker_type")
+	gauge("temporal_sticky_cache_size", "Runs in the worker's cache.")
+	return all
 }
 
-// NewMetricsHandler registers those of the SDK's metrics that are worth their series,
-// each with a fixed set of labels, and returns what the SDK writes them to. It drops
-// the others. A name that is registered already is an error.
+// NewMetricsHandler registers the metrics of the SDK, each with fixed labels, and returns the
+// handler that updates them. It drops metrics that are not in sdkMetrics.
 func NewMetricsHandler(registerer prometheus.Registerer) (client.MetricsHandler, error) {
-	known := &sdkMetrics{labels: map[string][]string{}, counters: map[string]*prometheus.CounterVec{}, timers: map[string]*prometheus.HistogramVec{}, gauges: map[string]*prometheus.GaugeVec{}}
-	var collectors []prometheus.Collector
-	for _, m := range sdkCounters() {
-		made := prometheus.NewCounterVec(prometheus.CounterOpts{Name: m.name + "_total", Help: m.help}, m.labels)
-		known.counters[m.name], known.labels[m.name] = made, m.labels
-		collectors = append(collectors, made)
-	}
-	for _, m := range sdkTimers() {
-		made := prometheus.NewHistogramVec(prometheus.HistogramOpts{
-			Name: m.name + "_seconds", Help: m.help, Buckets: prometheus.ExponentialBuckets(1.0/1024, 4, 9), // 1 ms to 64 s
-		}, m.labels)
-		known.timers[m.name], known.labels[m.name] = made, m.labels
-		collectors = append(collectors, made)
-	}
-	for _, m := range sdkGauges() {
-		made := prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: m.name, Help: m.help}, m.labels)
-		known.gauges[m.name], known.labels[m.name] = made, m.labels
-		collectors = append(collectors, made)
-	}
-	for _, collector := range collectors {
+	all := sdkMetrics()
+	for _, m := range all {
+		var collector prometheus.Collector = m.gauge
+		if m.counter != nil {
+			collector = m.counter
+		} else if m.timer != nil {
+			collector = m.timer
+		}
 		if err := registerer.Register(collector); err != nil {
 			return nil, fmt.Errorf("register the metrics of Temporal's SDK: %w", err)
 		}
 	}
-	return &metricsHandler{known: known}, nil
-}
-
-// sdkMetrics are keyed by the SDK's names, and do not change.
-type sdkMetrics struct {
-	labels   map[string][]string
-	counters map[string]*prometheus.CounterVec
-	timers   map[string]*prometheus.HistogramVec
-	gauges   map[string]*prometheus.GaugeVec
+	return &metricsHandler{metrics: all}, nil
 }
 
 type metricsHandler struct {
-	known *sdkMetrics
-	tags  map[string]string
+	metrics map[string]sdkMetric
+	tags    map[string]string
 }
 
 // WithTags implements client.MetricsHandler.
 func (h *metricsHandler) WithTags(tags map[string]string) client.MetricsHandler {
 	all := make(map[string]string, len(h.tags)+len(tags))
-	for _, some := range []map[string]string{h.tags, tags} {
-		for key, value := range some {
-			all[key] = value
-		}
-	}
-	return &metricsHandler{known: h.known, tags: all}
+	maps.Copy(all, h.tags)
+	maps.Copy(all, tags)
+	return &metricsHandler{metrics: h.metrics, tags: all}
 }
 
-// values are those of the labels that a metric keeps, in their order.
-func (h *metricsHandler) values(name string) []string {
-	values := make([]string, 0, len(h.known.labels[name]))
-	for _, label := range h.known.labels[name] {
-		values = append(values, h.tags[label])
+// values returns the values of labels, in their order.
+func (h *metricsHandler) values(labels []string) []string {
+	values := make([]string, len(labels))
+	for i, label := range labels {
+		values[i] = h.tags[label]
 	}
 	return values
 }
 
 // Counter implements client.MetricsHandler.
 func (h *metricsHandler) Counter(name string) client.MetricsCounter {
-	known, ok := h.known.counters[name]
-	if !ok {
-		return client.MetricsNopHandler.Counter(name)
+	if m := h.metrics[name]; m.counter != nil {
+		return counter{m.counter.WithLabelValues(h.values(m.labels)...)}
 	}
-	return counter{known.WithLabelValues(h.values(name)...)}
+	return client.MetricsNopHandler.Counter(name)
 }
 
 // Gauge implements client.MetricsHandler.
 func (h *metricsHandler) Gauge(name string) client.MetricsGauge {
-	known, ok := h.known.gauges[name]
-	if !ok {
-		return client.MetricsNopHandler.Gauge(name)
+	if m := h.metrics[name]; m.gauge != nil {
+		return gauge{m.gauge.WithLabelValues(h.values(m.labels)...)}
 	}
-	return gauge{known.WithLabelValues(h.values(name)...)}
+	return client.MetricsNopHandler.Gauge(name)
 }
 
 // Timer implements client.MetricsHandler.
 func (h *metricsHandler) Timer(name string) client.MetricsTimer {
-	known, ok := h.known.timers[name]
-	if !ok {
-		return client.MetricsNopHandler.Timer(name)
+	if m := h.metrics[name]; m.timer != nil {
+		return timer{m.timer.WithLabelValues(h.values(m.labels)...)}
 	}
-	return timer{known.WithLabelValues(h.values(name)...)}
+	return client.MetricsNopHandler.Timer(name)
 }
 
 type counter struct{ prometheus.Counter }

@@ -44,7 +44,7 @@ func (a *authority) pool() *x509.CertPool {
 	return pool
 }
 
-// sign returns a certificate for the name, and its key, in PEM form.
+// sign returns a certificate for the name, and its key, in PEM format.
 func (a *authority) sign(t *testing.T, name string, valid time.Duration) (certificate, private []byte) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	require.NoError(t, err)
@@ -69,7 +69,7 @@ func (a *authority) serverConfig(t *testing.T, name string, valid time.Duration,
 	return config
 }
 
-// identityFiles are what a client has on disk.
+// identityFiles are the files of a client.
 type identityFiles struct{ ca, cert, key string }
 
 func newIdentityFiles(t *testing.T) identityFiles {

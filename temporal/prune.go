@@ -22,26 +22,26 @@ import (
 	"github.com/outrigger/outrigger/api/protocol"
 )
 
-// pruneReason is shown with each run that was ended.
+// pruneReason is the reason of each terminated run.
 const pruneReason = "outrigger temporal prune: its cluster is gone"
 
-// Prune ends the open runs of a cluster that is gone: nobody takes up their tasks any more,
-// so that they would stay open for ever.
+// Prune terminates the open runs of a deleted cluster. Without workers they would stay open
+// forever.
 type Prune struct {
 	Client    client.Client
 	Namespace string
 	// Cluster is the task queue of the cluster: the UID of its namespace kube-system.
 	Cluster string
-	// Yes ends the runs without a question. The answer to it is read from In.
+	// Yes terminates the runs without confirmation. Otherwise the answer is read from In.
 	Yes bool
 	In  io.Reader
 	Out io.Writer
-	// Identity is that of who ends the runs.
+	// Identity is the identity of the caller in the histories.
 	Identity string
 }
 
-// Run lists the open runs, and ends them if that is wanted. Runs that ended by themselves
-// in the meantime count as ended.
+// Run lists the open runs and terminates them after confirmation. Runs that complete in the
+// meantime are no error.
 func (p *Prune) Run(ctx context.Context) error {
 	if p.Cluster == "" || strings.ContainsAny(p.Cluster, `'"\`) {
 		return fmt.Errorf("%q is no UID of a cluster: kubectl get namespace kube-system -o jsonpath={.metadata.uid} shows it", p.Cluster)
@@ -51,7 +51,8 @@ func (p *Prune) Run(ctx context.Context) error {
 		return err
 	}
 	if len(runs) == 0 {
-		return p.say("no open runs of cluster %s in namespace %s", p.Cluster, p.Namespace)
+		p.say("no open runs of cluster %s in namespace %s", p.Cluster, p.Namespace)
+		return nil
 	}
 	if err := p.show(runs); err != nil {
 		return err
@@ -64,14 +65,16 @@ func (p *Prune) Run(ctx context.Context) error {
 		return err
 	}
 	if !agreed {
-		return p.say("nothing was ended")
+		p.say("nothing was ended")
+		return nil
 	}
 	for i, run := range runs {
 		if err := p.end(ctx, run); err != nil {
 			return fmt.Errorf("end run %s (%d of %d are ended): %w", run.GetExecution().GetWorkflowId(), i, len(runs), explained(err))
 		}
 	}
-	return p.say("ended %d runs", len(runs))
+	p.say("ended %d runs", len(runs))
+	return nil
 }
 
 func (p *Prune) list(ctx context.Context) (runs []*workflow.WorkflowExecutionInfo, err error) {
@@ -106,7 +109,7 @@ func (p *Prune) show(runs []*workflow.WorkflowExecutionInfo) error {
 	return nil
 }
 
-// attribute is a search attribute as text; - if the run has none of that name.
+// attribute returns a search attribute as text; - if the run lacks it.
 func attribute(run *workflow.WorkflowExecutionInfo, name string) string {
 	payload := run.GetSearchAttributes().GetIndexedFields()[name]
 	if payload == nil {
@@ -115,7 +118,7 @@ func attribute(run *workflow.WorkflowExecutionInfo, name string) string {
 	return strings.Trim(converter.GetDefaultDataConverter().ToString(payload), `"`)
 }
 
-// warn names the workers that the cluster seems to have.
+// warn lists the workers that poll the task queue of the cluster.
 func (p *Prune) warn(ctx context.Context) error {
 	short, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
@@ -126,11 +129,8 @@ func (p *Prune) warn(ctx context.Context) error {
 		return fmt.Errorf("look for workers of cluster %s: %w", p.Cluster, explained(err))
 	}
 	for _, poller := range answer.GetPollers() {
-		err := p.say("warning: worker %s asked for work at %s: is the cluster gone? If it lives, its operator starts the runs again.",
+		p.say("warning: worker %s polled for tasks at %s; if the cluster still exists, its operator starts the runs again",
 			poller.GetIdentity(), poller.GetLastAccessTime().AsTime().Format(time.RFC3339))
-		if err != nil {
-			return err
-		}
 	}
 	return nil
 }
@@ -147,12 +147,11 @@ func (p *Prune) ask(runs int) (agreed bool, err error) {
 	return strings.TrimSpace(answer) == "yes", nil
 }
 
-// end terminates whatever run the workflow has now, if it goes back to the one that was
-// listed.
+// end terminates the current run of the workflow, if it continues the listed run.
 func (p *Prune) end(ctx context.Context, run *workflow.WorkflowExecutionInfo) error {
 	short, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
-	// Lists do not say which run was the first.
+	// Lists do not contain the first run id.
 	listed, err := p.Client.WorkflowService().DescribeWorkflowExecution(short, &workflowservice.DescribeWorkflowExecutionRequest{
 		Namespace: p.Namespace, Execution: run.GetExecution(),
 	})
@@ -169,9 +168,6 @@ func (p *Prune) end(ctx context.Context, run *workflow.WorkflowExecutionInfo) er
 	return err
 }
 
-func (p *Prune) say(format string, values ...any) error {
-	if _, err := fmt.Fprintf(p.Out, format+"\n", values...); err != nil {
-		return fmt.Errorf("write: %w", err)
-	}
-	return nil
+func (p *Prune) say(format string, values ...any) {
+	_, _ = fmt.Fprintf(p.Out, format+"\n", values...)
 }

@@ -6,8 +6,7 @@ import (
 	"github.com/outrigger/outrigger/api/protocol"
 )
 
-// SearchAttributes returns the types of those that every run carries. The namespace has to
-// know them.
+// SearchAttributes returns the search attributes of every run, which the namespace needs.
 func SearchAttributes() map[string]enums.IndexedValueType {
 	return map[string]enums.IndexedValueType{
 		protocol.SidecarSetAttribute:   enums.INDEXED_VALUE_TYPE_KEYWORD,

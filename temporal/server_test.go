@@ -47,7 +47,7 @@ func freeAddress(t *testing.T) string {
 	return listener.Addr().String()
 }
 
-// connect makes a client as the roles do, without variables.
+// connect creates a client as the roles do, without variables.
 func connect(t *testing.T, flags *Flags) client.Client {
 	t.Setenv("XDG_CONFIG_HOME", t.TempDir())
 	options, err := flags.Options(variables{})
@@ -80,10 +80,10 @@ func retry(t *testing.T, call func(context.Context) error) {
 	}
 }
 
-// proxy ends TLS in front of a server.
+// proxy terminates TLS in front of a server.
 type proxy struct {
 	address string
-	// peers gets the name in each client's certificate.
+	// peers receives the name in each client's certificate.
 	peers chan string
 
 	mu     sync.Mutex
@@ -141,7 +141,7 @@ func (p *proxy) serve(conn *tls.Conn, server string) {
 	_, _ = io.Copy(conn, backend)
 }
 
-// rotate has the next connections meet another config, and cuts the open ones.
+// rotate replaces the config for new connections, and closes open ones.
 func (p *proxy) rotate(config *tls.Config) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

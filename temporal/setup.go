@@ -19,27 +19,27 @@ import (
 )
 
 const (
-	// callTimeout bounds each call of a command.
+	// callTimeout limits each call of a command.
 	callTimeout = 10 * time.Second
-	// A new namespace is known to all parts of Temporal within namespaceTimeout; it is
-	// asked for each namespaceInterval.
+	// All parts of Temporal observe a new namespace within namespaceTimeout. Calls are
+	// retried every namespaceInterval until then.
 	namespaceTimeout  = time.Minute
 	namespaceInterval = 250 * time.Millisecond
 )
 
-// Setup prepares a namespace: it creates it, if it is absent, with the given retention, and
-// registers the search attributes that are missing. With DryRun it only says so.
+// Setup creates the namespace and its search attributes where they are missing. With DryRun
+// it only prints what it would do.
 type Setup struct {
 	Client    client.Client
 	Namespace string
-	// Retention is for how long ended runs are kept. A namespace that exists keeps its own.
+	// Retention of completed runs. An existing namespace keeps its retention.
 	Retention time.Duration
 	DryRun    bool
-	// Out gets a line for each thing that was found or done.
+	// Out receives a line for each object that was found or created.
 	Out io.Writer
 }
 
-// Run may be repeated. It fails where an attribute has another type.
+// Run is idempotent. It fails if a search attribute has another type.
 func (s *Setup) Run(ctx context.Context) error {
 	created, err := s.namespace(ctx)
 	if err != nil {
@@ -59,7 +59,7 @@ func (s *Setup) Run(ctx context.Context) error {
 			continue
 		}
 		if found != missing[name] {
-			return fmt.Errorf("search attribute %s of namespace %s is of type %s, not %s: remove it, or take another namespace", name, s.Namespace, found, missing[name])
+			return fmt.Errorf("search attribute %s of namespace %s is of type %s, not %s: remove it, or use another namespace", name, s.Namespace, found, missing[name])
 		}
 		s.say("search attribute %s exists", name)
 		delete(missing, name)
@@ -67,7 +67,7 @@ func (s *Setup) Run(ctx context.Context) error {
 	return s.add(ctx, missing)
 }
 
-// namespace reports whether it was, or would be, created.
+// namespace reports whether the namespace was created, or would be created.
 func (s *Setup) namespace(ctx context.Context) (created bool, err error) {
 	found, err := s.describe(ctx)
 	if err == nil {
@@ -89,7 +89,7 @@ func (s *Setup) namespace(ctx context.Context) (created bool, err error) {
 	})
 	var exists *serviceerror.NamespaceAlreadyExists
 	if err != nil && !errors.As(err, &exists) {
-		return false, fmt.Errorf("create namespace %s: %w; Temporal Cloud has its own commands for that, see docs/temporal.md", s.Namespace, explained(err))
+		return false, fmt.Errorf("create namespace %s: %w; on Temporal Cloud, use tcld, see docs/temporal.md", s.Namespace, explained(err))
 	}
 	s.say("created namespace %s, retention %s", s.Namespace, s.Retention)
 	return true, nil
@@ -101,7 +101,7 @@ func (s *Setup) describe(ctx context.Context) (*workflowservice.DescribeNamespac
 	return s.Client.WorkflowService().DescribeNamespace(short, &workflowservice.DescribeNamespaceRequest{Namespace: s.Namespace})
 }
 
-// known are the registered attributes. Those of a new namespace are waited for.
+// known returns the registered search attributes. It waits for those of a new namespace.
 func (s *Setup) known(ctx context.Context, created bool) (known map[string]enums.IndexedValueType, err error) {
 	list := func(ctx context.Context) error {
 		short, cancel := context.WithTimeout(ctx, callTimeout)
@@ -142,7 +142,7 @@ func (s *Setup) add(ctx context.Context, missing map[string]enums.IndexedValueTy
 	return nil
 }
 
-// cloud is the command for Temporal Cloud, which does not take these calls.
+// cloud returns the command for Temporal Cloud, which rejects these calls.
 func (s *Setup) cloud() string {
 	command := "on Temporal Cloud: tcld namespace search-attributes add --namespace " + s.Namespace
 	all := SearchAttributes()
@@ -152,7 +152,7 @@ func (s *Setup) cloud() string {
 	return command
 }
 
-// retryWhileNew repeats a call while Temporal has not noticed the namespace everywhere.
+// retryWhileNew repeats a call until all parts of Temporal observe the namespace.
 func retryWhileNew(ctx context.Context, call func(context.Context) error) error {
 	var last error
 	err := wait.PollUntilContextTimeout(ctx, namespaceInterval, namespaceTimeout, true, func(ctx context.Context) (bool, error) {

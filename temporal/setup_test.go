@@ -120,7 +120,7 @@ func testPrune(t *testing.T, server string) {
 		require.NoError(t, p.Run(t.Context()))
 		return out.String()
 	}
-	// Visibility is behind.
+	// Visibility is eventually consistent.
 	require.EventuallyWithT(t, func(collect *assert.CollectT) {
 		listed := prune("gone", "no\n", false)
 		assert.Regexp(collect, `sidecarset/a/1 +20\S+Z +7 +Paused\n`, listed)
@@ -153,10 +153,10 @@ func testPrune(t *testing.T, server string) {
 	t.Cleanup(polling.Stop)
 	start("d/4", "alive")
 	require.EventuallyWithT(t, func(collect *assert.CollectT) {
-		assert.Contains(collect, prune("alive", "no\n", false), "warning: worker outrigger-worker@here asked for work at ")
+		assert.Contains(collect, prune("alive", "no\n", false), "warning: worker outrigger-worker@here polled for tasks at ")
 	}, patience, 50*time.Millisecond)
 
-	// A run that continued another as new is ended, too.
+	// A run that continued as new is terminated, too.
 	continuing := worker.New(c, "continued", worker.Options{})
 	continuing.RegisterWorkflowWithOptions(func(ctx workflow.Context, left int) error {
 		if left > 0 {

@@ -13,25 +13,25 @@ import (
 	"google.golang.org/grpc/credentials"
 )
 
-// unusable begins the errors about files and PEM data; Explain looks for it.
+// unusable is the prefix of errors about files and PEM data; Explain searches for it.
 const unusable = "unusable file: "
 
-// alertTimeout bounds the wait for an alert on a connection that is broken anyway.
+// alertTimeout limits the wait for an alert on a broken connection.
 const alertTimeout = time.Second
 
-// TLS has its files read anew at each handshake, so that replaced ones are used by the
-// next connection. Open connections stay.
+// TLS reads its files again at each handshake, so that new connections use replaced files.
+// Open connections stay.
 type TLS struct {
-	// ServerName is verified instead of the host of the address.
+	// ServerName replaces the host of the address in the verification.
 	ServerName string
 	// DisableHostVerification accepts any certificate of the server.
 	DisableHostVerification bool
 
-	// certificate and key are both given or both absent; without ca the system's are used.
+	// certificate and key are both set or both empty. Without ca, the CAs of the system are used.
 	certificate, key, ca pemSource
 }
 
-// pemSource is a file or what one would hold; zero for none.
+// pemSource is a file or PEM data; the zero value is neither.
 type pemSource struct {
 	path string
 	data []byte
@@ -57,7 +57,7 @@ func (s pemSource) read() ([]byte, error) {
 	return data, nil
 }
 
-// config reads the files. Its errors quote nothing of them.
+// config reads the files. Errors contain no part of them.
 func (t *TLS) config() (*tls.Config, error) {
 	config := &tls.Config{ServerName: t.ServerName, InsecureSkipVerify: t.DisableHostVerification}
 	if t.ca.given() {
@@ -67,7 +67,7 @@ func (t *TLS) config() (*tls.Config, error) {
 		}
 		config.RootCAs = x509.NewCertPool()
 		if !config.RootCAs.AppendCertsFromPEM(data) {
-			return nil, fmt.Errorf(unusable+"CA %s holds no certificate in PEM form", t.ca)
+			return nil, fmt.Errorf(unusable+"CA %s contains no certificate in PEM format", t.ca)
 		}
 	}
 	if t.certificate.given() {
@@ -75,8 +75,8 @@ func (t *TLS) config() (*tls.Config, error) {
 		if err != nil {
 			return nil, err
 		}
-		// Offered even to a server that names other CAs: its refusal then says what is
-		// wrong, instead of that there is none.
+		// The certificate is sent even if the server asks for other CAs: the server's alert
+		// then says what is wrong with it, not that it is missing.
 		config.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return certificate, nil }
 	}
 	return config, nil
@@ -98,9 +98,9 @@ func (t *TLS) clientCertificate() (*tls.Certificate, error) {
 	return &pair, nil
 }
 
-// transportCredentials are gRPC's, made anew for each handshake.
+// transportCredentials create new gRPC credentials for each handshake.
 type transportCredentials struct {
-	// TransportCredentials tell gRPC the protocol and the server name.
+	// TransportCredentials provide protocol and server name to gRPC.
 	credentials.TransportCredentials
 	tls *TLS
 }
@@ -124,7 +124,7 @@ func (c *transportCredentials) ClientHandshake(ctx context.Context, authority st
 
 // ServerHandshake implements credentials.TransportCredentials.
 func (c *transportCredentials) ServerHandshake(net.Conn) (net.Conn, credentials.AuthInfo, error) {
-	return nil, nil, errors.New("these credentials are a client's")
+	return nil, nil, errors.New("these credentials are for clients only")
 }
 
 // Clone implements credentials.TransportCredentials.
@@ -132,9 +132,9 @@ func (c *transportCredentials) Clone() credentials.TransportCredentials {
 	return newTransportCredentials(c.tls)
 }
 
-// alertConn has a failed write return the server's TLS alert. From TLS 1.3 on the server
-// checks the client certificate after the client has done its part, and gRPC may write
-// before it reads.
+// alertConn returns the server's TLS alert from a failed write. Since TLS 1.3 the server
+// verifies the client certificate after the client's handshake is complete, and gRPC may
+// write before it reads.
 type alertConn struct{ net.Conn }
 
 // Write implements net.Conn.
@@ -143,7 +143,7 @@ func (c alertConn) Write(data []byte) (int, error) {
 	if err == nil {
 		return n, nil
 	}
-	// Nothing else is left to read, and the reader ends with the same error.
+	// There is nothing else to read, and the reader fails with the same error.
 	_ = c.SetReadDeadline(time.Now().Add(alertTimeout))
 	var alert *net.OpError
 	if _, reason := c.Read(make([]byte, 1)); errors.As(reason, &alert) && alert.Op == "remote error" {

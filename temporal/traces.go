@@ -12,25 +12,24 @@ import (
 	"go.temporal.io/sdk/interceptor"
 )
 
-// traceHeaderKey is that of Temporal's SDKs.
+// traceHeaderKey is the key of Temporal's SDKs.
 const traceHeaderKey = "_tracer-data"
 
-// newTracingInterceptor makes spans of runs, activities, signals and updates, under the
-// span that the header of each names. Baggage is not carried on: it may hold anything,
-// and headers stay in histories.
+// newTracingInterceptor creates spans of runs, activities, signals and updates, as children of
+// the span in their header. It drops baggage, because headers stay in histories.
 func newTracingInterceptor(tracer trace.Tracer) (interceptor.Interceptor, error) {
-	made, err := opentelemetry.NewTracingInterceptor(opentelemetry.TracerOptions{
+	traces, err := opentelemetry.NewTracingInterceptor(opentelemetry.TracerOptions{
 		Tracer: tracer, TextMapPropagator: propagation.TraceContext{}, HeaderKey: traceHeaderKey,
 		DisableQueryTracing: true, DisableBaggage: true, AllowInvalidParentSpans: true,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("set up traces of Temporal's SDK: %w", err)
 	}
-	return made, nil
+	return traces, nil
 }
 
-// TraceHeader names the span of ctx to a run that is started, or signalled, by a request
-// that passes the SDK's interceptors by. It is nil without one.
+// TraceHeader returns a header with the span of ctx, for requests that bypass the SDK's
+// interceptors; nil without a span.
 func TraceHeader(ctx context.Context) (*common.Header, error) {
 	carrier := propagation.MapCarrier{}
 	propagation.TraceContext{}.Inject(ctx, carrier)

@@ -1,5 +1,5 @@
-// Package tracing exports a process's OpenTelemetry spans, as the standard variables
-// OTEL_* say.
+// Package tracing exports the OpenTelemetry spans of a process. The standard OTEL_* variables
+// configure it.
 package tracing
 
 import (
@@ -22,15 +22,14 @@ import (
 
 const (
 	scope = "github.com/outrigger/outrigger"
-	// stopTimeout bounds how long the end of a process waits for its last spans.
+	// stopTimeout limits the export of the last spans before the process ends.
 	stopTimeout = 3 * time.Second
 )
 
-// Start returns the tracer of a role, such as operator, and what flushes its spans. The
-// tracer is nil, and nothing is exported, unless the environment names an endpoint
-// (OTEL_EXPORTER_OTLP_ENDPOINT, OTEL_EXPORTER_OTLP_TRACES_ENDPOINT) or asks for
-// OTEL_TRACES_EXPORTER=otlp. An endpoint that does not answer costs spans, and a line in
-// the log.
+// Start returns the tracer of a role, such as operator, and a function that flushes its spans.
+// The tracer is nil unless the environment sets OTEL_EXPORTER_OTLP_ENDPOINT,
+// OTEL_EXPORTER_OTLP_TRACES_ENDPOINT or OTEL_TRACES_EXPORTER=otlp. If the endpoint does not
+// answer, spans are lost and a line is logged.
 func Start(ctx context.Context, role string, getenv func(string) string, log logr.Logger) (tracer trace.Tracer, stop func(), err error) {
 	if on, err := enabled(getenv); err != nil || !on {
 		return nil, func() {}, err
@@ -43,7 +42,7 @@ func Start(ctx context.Context, role string, getenv func(string) string, log log
 	if err != nil {
 		return nil, nil, fmt.Errorf("set up the export of traces: %w", err)
 	}
-	// OTEL_SERVICE_NAME and OTEL_RESOURCE_ATTRIBUTES come last, so that they win.
+	// The last option wins: OTEL_SERVICE_NAME and OTEL_RESOURCE_ATTRIBUTES override the others.
 	of, err := resource.New(ctx, resource.WithAttributes(semconv.ServiceName("outrigger-"+role)), resource.WithTelemetrySDK(), resource.WithFromEnv())
 	if err != nil {
 		return nil, nil, fmt.Errorf("read OTEL_RESOURCE_ATTRIBUTES: %w", err)
@@ -75,7 +74,7 @@ func enabled(getenv func(string) string) (bool, error) {
 	}
 }
 
-// newClient reads endpoint, headers and TLS from the environment by itself.
+// newClient returns an exporter client, which reads endpoint, headers and TLS from the environment.
 func newClient(getenv func(string) string) (otlptrace.Client, error) {
 	switch protocol := cmp.Or(getenv("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL"), getenv("OTEL_EXPORTER_OTLP_PROTOCOL")); protocol {
 	case "", "http/protobuf":

@@ -20,17 +20,16 @@ const (
 )
 
 const (
-	// readInterval is how long keys are used before their files are read again.
+	// readInterval is the age at which keys are read again.
 	readInterval = 10 * time.Second
-	// minReadInterval bounds the reads that payloads with unknown keys cause.
+	// minReadInterval limits the reads that payloads with unknown keys cause.
 	minReadInterval = time.Second
 )
 
-// Codec encrypts payloads with AES-256-GCM under one of several keys, and decrypts those of
-// all keys. Payloads that are not encrypted are decoded as they are. It implements
-// converter.PayloadCodec.
+// Codec encrypts payloads with AES-256-GCM and one of several keys, and decrypts payloads of
+// all keys. It leaves unencrypted payloads as they are. It implements converter.PayloadCodec.
 type Codec struct {
-	// Log hears of keys that changed and cannot be used. Set it before the first use.
+	// Log receives errors about changed keys. Set it before the first use.
 	Log logr.Logger
 
 	options Options
@@ -39,12 +38,12 @@ type Codec struct {
 	mu     sync.Mutex
 	keys   *keyring
 	readAt time.Time
-	// readErr is that of the newest read, after which older keys went on.
+	// readErr is the error of the latest read, after which the previous keys stay in use.
 	readErr error
 }
 
-// Open reads the keys; nil if the options name none. Keys that cannot be read are an error
-// here; later, those that were read before stay in use.
+// Open reads the keys. It returns nil if the options name no keys. Later, keys that cannot be
+// read are no error: the previous keys stay in use.
 func Open(options Options) (*Codec, error) { return open(options, clock.RealClock{}) }
 
 func open(options Options, clock clock.PassiveClock) (*Codec, error) {
@@ -61,10 +60,10 @@ func open(options Options, clock clock.PassiveClock) (*Codec, error) {
 	return &Codec{options: options, clock: clock, keys: keys, readAt: clock.Now()}, nil
 }
 
-// Encrypts reports whether a key is named that encrypts.
+// Encrypts reports whether a key for encryption is set.
 func (c *Codec) Encrypts() bool { return c.options.KeyID != "" || c.options.KeyIDFile != "" }
 
-// Encode encrypts payloads, if a key is named that does. It never fails for a key.
+// Encode encrypts payloads, if a key for encryption is set.
 func (c *Codec) Encode(payloads []*common.Payload) ([]*common.Payload, error) {
 	keys := c.keysOf(readInterval)
 	if keys.encrypting == "" {
@@ -73,7 +72,7 @@ func (c *Codec) Encode(payloads []*common.Payload) ([]*common.Payload, error) {
 	result := make([]*common.Payload, len(payloads))
 	for i, payload := range payloads {
 		if string(payload.GetMetadata()[converter.MetadataEncoding]) == converter.MetadataEncodingNil {
-			// It says nothing, and Temporal removes a memo by it.
+			// Temporal removes a memo whose payload is nil.
 			result[i] = payload
 			continue
 		}
@@ -89,8 +88,7 @@ func (c *Codec) Encode(payloads []*common.Payload) ([]*common.Payload, error) {
 	return result, nil
 }
 
-// IsEncrypted reports whether a payload was encrypted by a Codec, or in the way of
-// Temporal's samples.
+// IsEncrypted reports whether a payload was encrypted by a Codec or as in Temporal's samples.
 func IsEncrypted(payload *common.Payload) bool {
 	return string(payload.GetMetadata()[converter.MetadataEncoding]) == encrypted
 }
@@ -110,17 +108,17 @@ func (c *Codec) Decode(payloads []*common.Payload) ([]*common.Payload, error) {
 		}
 		plain, err := key.Open(nil, nil, payload.GetData(), nil)
 		if err != nil {
-			return nil, fmt.Errorf("a payload cannot be decrypted with key %.64q of %s: the key has another content than the one that encrypted it, or the payload was changed", id, c.options.KeyDir)
+			return nil, fmt.Errorf("a payload cannot be decrypted with key %.64q of %s: the content of the key or the payload has changed", id, c.options.KeyDir)
 		}
 		result[i] = &common.Payload{}
 		if err := proto.Unmarshal(plain, result[i]); err != nil {
-			return nil, fmt.Errorf("a payload encrypted with key %.64q holds none: %w", id, err)
+			return nil, fmt.Errorf("a payload that was encrypted with key %.64q cannot be decoded: %w", id, err)
 		}
 	}
 	return result, nil
 }
 
-// key looks again when it does not know one: it may just have been added.
+// key returns the key of an id. It reads the files again for an unknown id.
 func (c *Codec) key(id string) (cipher.AEAD, error) {
 	keys := c.keysOf(readInterval)
 	if keys.ciphers[id] == nil {
@@ -129,10 +127,10 @@ func (c *Codec) key(id string) (cipher.AEAD, error) {
 	if key := keys.ciphers[id]; key != nil {
 		return key, nil
 	}
-	return nil, fmt.Errorf("a payload is encrypted with key %.64q, which is not in %s (there: %s): add its file, it is read without a restart", id, c.options.KeyDir, keys.ids())
+	return nil, fmt.Errorf("a payload is encrypted with key %.64q, which is not in %s (found: %s): add its file, no restart is needed", id, c.options.KeyDir, keys.ids())
 }
 
-// keysOf returns keys that were read at most maxAge ago, or the newest that could be read.
+// keysOf returns keys that were read at most maxAge ago, or the latest readable keys.
 func (c *Codec) keysOf(maxAge time.Duration) *keyring {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -144,20 +142,20 @@ func (c *Codec) keysOf(maxAge time.Duration) *keyring {
 	keys, err := c.options.read()
 	if err != nil {
 		if c.readErr == nil || c.readErr.Error() != err.Error() {
-			c.Log.Error(err, "payload keys cannot be read again; those that were read before stay in use")
+			c.Log.Error(err, "cannot read the payload keys again; the previous keys stay in use")
 		}
 		c.readErr = err
 		return c.keys
 	}
 	if keys.encrypting != c.keys.encrypting {
-		c.Log.Info("payloads are encrypted with another key", "key", keys.encrypting, "before", c.keys.encrypting)
+		c.Log.Info("payloads are now encrypted with another key", "key", keys.encrypting, "before", c.keys.encrypting)
 	}
 	c.keys, c.readErr = keys, nil
 	return keys
 }
 
-// DataConverter is for clients and activities: what cannot be decoded is an error. A nil
-// codec has the SDK's own.
+// DataConverter is for clients and activities: a payload that cannot be decoded is an error. A
+// nil codec returns the default converter of the SDK.
 func (c *Codec) DataConverter() converter.DataConverter {
 	if c == nil {
 		return converter.GetDefaultDataConverter()
@@ -165,9 +163,9 @@ func (c *Codec) DataConverter() converter.DataConverter {
 	return converter.NewCodecDataConverter(converter.GetDefaultDataConverter(), c)
 }
 
-// WorkflowDataConverter is for workers and replayers: what cannot be decoded is a panic,
-// which fails the workflow task, and Temporal tries that again. The workflow would take an
-// error for the result of what it asked for, and the SDK drops signals that it cannot decode.
+// WorkflowDataConverter is for workers and replayers: a payload that cannot be decoded is a
+// panic, which fails the workflow task, and Temporal retries it. An error would reach the
+// workflow as the result of its call, and the SDK drops signals that it cannot decode.
 func (c *Codec) WorkflowDataConverter() converter.DataConverter {
 	if c == nil {
 		return converter.GetDefaultDataConverter()

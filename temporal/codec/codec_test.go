@@ -18,7 +18,7 @@ import (
 	clocktesting "k8s.io/utils/clock/testing"
 )
 
-// writeKey makes a new key, and returns the text of its file.
+// writeKey creates a key, and returns the text of its file.
 func writeKey(t *testing.T, dir, id string) string {
 	key := make([]byte, keySize)
 	_, _ = rand.Read(key)
@@ -105,11 +105,11 @@ func TestKeysRotateWithoutARestart(t *testing.T) {
 	clock.SetTime(clock.Now().Add(readInterval))
 	rotated := encode(t, c, "new")
 	assert.Equal(t, "b", keyOf(rotated))
-	assert.Contains(t, log.String(), "payloads are encrypted with another key")
+	assert.Contains(t, log.String(), "payloads are now encrypted with another key")
 
-	// A key that is asked for is looked for at once, and not at each payload.
+	// An unknown key is read at once, but not for each payload.
 	var got string
-	require.ErrorContains(t, reader.DataConverter().FromPayload(rotated, &got), `encrypted with key "b", which is not in `+dir+" (there: a): add its file")
+	require.ErrorContains(t, reader.DataConverter().FromPayload(rotated, &got), `encrypted with key "b", which is not in `+dir+" (found: a): add its file")
 	readers.SetTime(readers.Now().Add(minReadInterval))
 	for payload, want := range map[*common.Payload]string{old: "old", rotated: "new"} {
 		for _, each := range []*Codec{c, reader} {
@@ -120,7 +120,7 @@ func TestKeysRotateWithoutARestart(t *testing.T) {
 
 	require.NoError(t, os.Remove(filepath.Join(dir, "a")))
 	clock.SetTime(clock.Now().Add(readInterval))
-	require.ErrorContains(t, c.DataConverter().FromPayload(old, &got), `encrypted with key "a", which is not in `+dir+" (there: b)")
+	require.ErrorContains(t, c.DataConverter().FromPayload(old, &got), `encrypted with key "a", which is not in `+dir+" (found: b)")
 	assert.Panics(t, func() { _ = c.WorkflowDataConverter().FromPayload(old, &got) }, "a workflow must not see it as a result")
 }
 
@@ -143,7 +143,7 @@ func TestUnusableChangesLeaveTheKeysThatWereRead(t *testing.T) {
 				clock.SetTime(clock.Now().Add(readInterval))
 				assert.Equal(t, "a", keyOf(encode(t, c, "never plain")))
 			}
-			assert.Equal(t, 1, bytes.Count(log.Bytes(), []byte("payload keys cannot be read again")), "said once")
+			assert.Equal(t, 1, bytes.Count(log.Bytes(), []byte("cannot read the payload keys again")), "said once")
 		})
 	}
 }
@@ -157,11 +157,11 @@ func TestUnusableKeysAreSaidAtTheStart(t *testing.T) {
 		options Options
 		want    string
 	}{
-		{"no directory", Options{KeyID: "a"}, "give --temporal-payload-key-dir (TEMPORAL_PAYLOAD_KEY_DIR)"},
+		{"no directory", Options{KeyID: "a"}, "set --temporal-payload-key-dir (TEMPORAL_PAYLOAD_KEY_DIR)"},
 		{"absent", Options{KeyDir: "/absent"}, "read the directory of payload keys: open /absent: no such file or directory"},
-		{"two ids", Options{KeyDir: dir, KeyID: "a", KeyIDFile: "f"}, "give one of --temporal-payload-key-id and --temporal-payload-key-id-file"},
-		{"unknown id", Options{KeyDir: dir, KeyID: "b"}, `payload key "b" is to encrypt, and is not in ` + dir + " (there: a): add its file, or name another"},
-		{"absent file of the id", Options{KeyDir: dir, KeyIDFile: "/absent"}, "read which payload key encrypts: open /absent"},
+		{"two ids", Options{KeyDir: dir, KeyID: "a", KeyIDFile: "f"}, "use one of --temporal-payload-key-id and --temporal-payload-key-id-file"},
+		{"unknown id", Options{KeyDir: dir, KeyID: "b"}, `payload key "b" for encryption is not in ` + dir + " (found: a): add its file, or select another key"},
+		{"absent file of the id", Options{KeyDir: dir, KeyIDFile: "/absent"}, "read the id of the payload key for encryption: open /absent"},
 	} {
 		_, err := Open(test.options)
 		require.ErrorContains(t, err, test.want, test.name)
@@ -170,7 +170,7 @@ func TestUnusableKeysAreSaidAtTheStart(t *testing.T) {
 	for name, text := range map[string]string{"not base64": "!" + key[1:], "too short": key[:40] + "AA==", "empty": "", "raw": string(make([]byte, keySize))} {
 		write(t, filepath.Join(dir, "b"), text)
 		_, err := Open(Options{KeyDir: dir, KeyID: "a"})
-		require.EqualError(t, err, filepath.Join(dir, "b")+" is no payload key: it must hold 32 random bytes in base64, as openssl rand -base64 32 prints", name)
+		require.EqualError(t, err, filepath.Join(dir, "b")+" is no payload key: it must contain 32 random bytes in base64, as printed by openssl rand -base64 32", name)
 	}
 	none, err := Open(Options{})
 	require.NoError(t, err)

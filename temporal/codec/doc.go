@@ -1,3 +1,2 @@
-// Package codec encrypts the payloads of runs before they leave for Temporal, and serves
-// what the Temporal UI and CLI ask to show them.
+// Package codec encrypts the payloads of runs, and serves decryption for the Temporal UI and CLI.
 package codec

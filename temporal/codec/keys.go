@@ -16,34 +16,34 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// keySize is that of AES-256, in bytes.
+// keySize is the key size of AES-256, in bytes.
 const keySize = 32
 
-// Variables of the options. The temporal CLI has none for keys.
+// Variables of the options. They are Outrigger's own.
 const (
 	keyDirVariable    = "TEMPORAL_PAYLOAD_KEY_DIR"
 	keyIDVariable     = "TEMPORAL_PAYLOAD_KEY_ID"
 	keyIDFileVariable = "TEMPORAL_PAYLOAD_KEY_ID_FILE"
 )
 
-// Options say where the keys are.
+// Options contain the paths of the keys.
 type Options struct {
-	// KeyDir has a file for each key, such as a mounted Secret: its name is the key's id,
-	// its content 32 random bytes in base64. Names with a dot in front are no keys.
+	// KeyDir contains a file for each key, such as a mounted Secret. The file name is the id
+	// of the key, the content 32 random bytes in base64. Files with a leading dot are no keys.
 	KeyDir string
-	// KeyID is the key that encrypts; KeyIDFile holds that id instead, and can be .current
-	// in KeyDir. With neither, payloads are only decrypted.
+	// KeyID is the id of the key for encryption. KeyIDFile contains that id instead, for
+	// example .current in KeyDir. Without both, payloads are only decrypted.
 	KeyID, KeyIDFile string
 }
 
-// AddTo adds the flags of whoever writes or reads payloads.
+// AddTo adds the flags of the keys.
 func (o *Options) AddTo(set *pflag.FlagSet) {
-	set.StringVar(&o.KeyDir, "temporal-payload-key-dir", "", "`directory` of the keys that decrypt payloads, one file for each key id, read again when they change (TEMPORAL_PAYLOAD_KEY_DIR)")
-	set.StringVar(&o.KeyID, "temporal-payload-key-id", "", "`id` of the key that encrypts payloads (TEMPORAL_PAYLOAD_KEY_ID); empty: they are not encrypted")
-	set.StringVar(&o.KeyIDFile, "temporal-payload-key-id-file", "", "`file` with that id, read again when it changes, such as .current beside the keys (TEMPORAL_PAYLOAD_KEY_ID_FILE)")
+	set.StringVar(&o.KeyDir, "temporal-payload-key-dir", "", "`directory` of the keys of payloads, one file for each key id; changes need no restart (TEMPORAL_PAYLOAD_KEY_DIR)")
+	set.StringVar(&o.KeyID, "temporal-payload-key-id", "", "`id` of the key that encrypts payloads (TEMPORAL_PAYLOAD_KEY_ID); empty: payloads are not encrypted")
+	set.StringVar(&o.KeyIDFile, "temporal-payload-key-id-file", "", "`file` with that id, such as .current in the directory of the keys; changes need no restart (TEMPORAL_PAYLOAD_KEY_ID_FILE)")
 }
 
-// WithVariables fills in what is empty from the variables of the environment.
+// WithVariables sets empty options from the variables of the environment.
 func (o Options) WithVariables(lookup func(string) (string, bool)) Options {
 	if o.KeyDir == "" {
 		o.KeyDir, _ = lookup(keyDirVariable)
@@ -58,24 +58,24 @@ func (o Options) WithVariables(lookup func(string) (string, bool)) Options {
 func (o Options) check() error {
 	switch {
 	case o.KeyDir == "":
-		return errors.New("the key that encrypts payloads is named, but no directory of keys: give --temporal-payload-key-dir (" + keyDirVariable + ")")
+		return errors.New("a key for encryption is set, but no directory of keys: set --temporal-payload-key-dir (" + keyDirVariable + ")")
 	case o.KeyID != "" && o.KeyIDFile != "":
-		return errors.New("the key that encrypts payloads is named, and a file that names it: give one of --temporal-payload-key-id and " +
+		return errors.New("the id of the key for encryption and a file with it are set: use one of --temporal-payload-key-id and " +
 			"--temporal-payload-key-id-file (" + keyIDVariable + ", " + keyIDFileVariable + ")")
 	}
 	return nil
 }
 
-// keyring is what the files held when they were read.
+// keyring contains the keys of one read.
 type keyring struct {
 	ciphers map[string]cipher.AEAD
-	// encrypting is the id of the key that encrypts; empty for none.
+	// encrypting is the id of the key for encryption; empty for none.
 	encrypting string
 }
 
 func (k *keyring) ids() string { return strings.Join(slices.Sorted(maps.Keys(k.ciphers)), ", ") }
 
-// read reads all keys. Its errors quote nothing of a key.
+// read reads all keys. Errors contain no part of a key.
 func (o Options) read() (*keyring, error) {
 	entries, err := os.ReadDir(o.KeyDir)
 	if err != nil {
@@ -93,14 +93,14 @@ func (o Options) read() (*keyring, error) {
 	if o.KeyIDFile != "" {
 		id, err := os.ReadFile(o.KeyIDFile)
 		if err != nil {
-			return nil, fmt.Errorf("read which payload key encrypts: %w", err)
+			return nil, fmt.Errorf("read the id of the payload key for encryption: %w", err)
 		}
 		if k.encrypting = string(bytes.TrimSpace(id)); k.encrypting == "" {
-			return nil, fmt.Errorf("%s names no payload key: write the id of one of %s into it", o.KeyIDFile, o.KeyDir)
+			return nil, fmt.Errorf("%s is empty: write the id of a key of %s into it", o.KeyIDFile, o.KeyDir)
 		}
 	}
 	if _, ok := k.ciphers[k.encrypting]; !ok && k.encrypting != "" {
-		return nil, fmt.Errorf("payload key %.64q is to encrypt, and is not in %s (there: %s): add its file, or name another", k.encrypting, o.KeyDir, k.ids())
+		return nil, fmt.Errorf("payload key %.64q for encryption is not in %s (found: %s): add its file, or select another key", k.encrypting, o.KeyDir, k.ids())
 	}
 	return k, nil
 }
@@ -112,13 +112,13 @@ func readKey(path string) (cipher.AEAD, error) {
 	}
 	key, err := base64.StdEncoding.DecodeString(string(bytes.TrimSpace(text)))
 	if err != nil || len(key) != keySize {
-		return nil, fmt.Errorf("%s is no payload key: it must hold %d random bytes in base64, as openssl rand -base64 %d prints", path, keySize, keySize)
+		return nil, fmt.Errorf("%s is no payload key: it must contain %d random bytes in base64, as printed by openssl rand -base64 %d", path, keySize, keySize)
 	}
 	block, err := aes.NewCipher(key)
 	if err != nil {
 		return nil, fmt.Errorf("payload key %s: %w", path, err)
 	}
-	// It puts a random nonce in front of what it seals.
+	// The cipher prepends a random nonce.
 	sealed, err := cipher.NewGCMWithRandomNonce(block)
 	if err != nil {
 		return nil, fmt.Errorf("payload key %s: %w", path, err)

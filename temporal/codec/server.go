@@ -19,30 +19,30 @@ import (
 )
 
 const (
-	// maxBody bounds a request, in bytes: a page of a history and more.
+	// maxBody limits a request, in bytes: more than a page of a history.
 	maxBody = 8 << 20
-	// maxConnections bounds what is read and decrypted at once.
+	// maxConnections limits concurrent requests.
 	maxConnections = 64
 
 	headerTimeout = 5 * time.Second
-	// callTimeout bounds the reading of a request and its answer.
+	// callTimeout limits the time to read a request and to write the response.
 	callTimeout  = 30 * time.Second
 	idleTimeout  = time.Minute
 	closeTimeout = 10 * time.Second
 )
 
-// Server decrypts payloads for those who ask with the Temporal UI or CLI. Whoever it answers
-// reads everything that is in histories.
+// Server decrypts payloads for the Temporal UI and CLI. Its clients can read all histories.
 type Server struct {
-	// Codec also encrypts, at /encode, if a key is named that does.
+	// Codec also serves /encode if it encrypts.
 	Codec *Codec
-	// Address is host:port. One that is not of the loopback needs a TokenFile, or
+	// Address is host:port. Other addresses than loopback need TokenFile or
 	// AllowUnauthenticated.
 	Address string
-	// TokenFile has the bearer token of all requests, read at each; empty: none is asked for.
+	// TokenFile contains the bearer token of all requests. It is read at each request; empty:
+	// no token.
 	TokenFile            string
 	AllowUnauthenticated bool
-	// Origins of web pages that may ask, such as https://temporal.example.com.
+	// Origins are the allowed origins of web pages, such as https://temporal.example.com.
 	Origins []string
 	// CertFile and KeyFile are read at each handshake; empty: no TLS.
 	CertFile, KeyFile string
@@ -62,7 +62,7 @@ func (s *Server) Run(ctx context.Context) error {
 
 func (s *Server) check() error {
 	if s.Codec == nil {
-		return errors.New("a codec server needs the directory of keys: give --temporal-payload-key-dir (" + keyDirVariable + ")")
+		return errors.New("a codec server needs the directory of keys: set --temporal-payload-key-dir (" + keyDirVariable + ")")
 	}
 	if err := s.checkAccess(); err != nil {
 		return err
@@ -73,7 +73,7 @@ func (s *Server) check() error {
 		}
 	}
 	if (s.CertFile == "") != (s.KeyFile == "") {
-		return errors.New("--tls-cert-file and --tls-private-key-file are given both or not at all")
+		return errors.New("--tls-cert-file and --tls-private-key-file need each other")
 	}
 	if s.CertFile == "" {
 		return nil
@@ -82,7 +82,7 @@ func (s *Server) check() error {
 	return err
 }
 
-// checkAccess refuses to be open to everybody unless that is said.
+// checkAccess rejects unauthenticated access from other hosts unless it is allowed explicitly.
 func (s *Server) checkAccess() error {
 	host, _, err := net.SplitHostPort(s.Address)
 	if err != nil {
@@ -92,12 +92,12 @@ func (s *Server) checkAccess() error {
 	loopback := host == "localhost" || ip != nil && ip.IsLoopback()
 	switch {
 	case s.TokenFile != "" && s.AllowUnauthenticated:
-		return errors.New("--token-file and --allow-unauthenticated contradict each other: give one")
+		return errors.New("--token-file and --allow-unauthenticated exclude each other")
 	case s.TokenFile != "":
 		_, err := readToken(s.TokenFile)
 		return err
 	case !loopback && !s.AllowUnauthenticated:
-		return fmt.Errorf("--bind-address %s lets everybody who reaches it read histories: give --token-file, or --allow-unauthenticated where something in front checks who asks", s.Address)
+		return fmt.Errorf("--bind-address %s would let every client read histories: set --token-file, or --allow-unauthenticated behind a proxy that authenticates", s.Address)
 	}
 	return nil
 }
@@ -144,14 +144,14 @@ func (s *Server) handler() http.Handler {
 	return mux
 }
 
-// guard refuses web pages of other origins, also where no token is asked for: a page that
-// somebody opens can reach what listens on their machine.
+// guard rejects web pages of other origins, even without a token: a page in a browser can
+// reach servers on the same machine.
 func (s *Server) guard(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Add("Vary", "Origin")
 		if origin := r.Header.Get("Origin"); origin != "" {
 			if !slices.Contains(s.Origins, origin) {
-				http.Error(w, "this origin may not ask, see --cors-origin", http.StatusForbidden)
+				http.Error(w, "this origin is not allowed, see --cors-origin", http.StatusForbidden)
 				return
 			}
 			w.Header().Set("Access-Control-Allow-Origin", origin)
@@ -166,12 +166,12 @@ func (s *Server) guard(next http.Handler) http.Handler {
 		if s.TokenFile != "" {
 			token, err := readToken(s.TokenFile)
 			if err != nil {
-				http.Error(w, "the token of this server cannot be read", http.StatusServiceUnavailable)
+				http.Error(w, "the server cannot read its token", http.StatusServiceUnavailable)
 				return
 			}
 			if subtle.ConstantTimeCompare([]byte(r.Header.Get("Authorization")), append([]byte("Bearer "), token...)) != 1 {
 				w.Header().Set("WWW-Authenticate", "Bearer")
-				http.Error(w, "bearer token absent or wrong", http.StatusUnauthorized)
+				http.Error(w, "bearer token missing or wrong", http.StatusUnauthorized)
 				return
 			}
 		}
@@ -185,7 +185,7 @@ func readToken(file string) ([]byte, error) {
 		return nil, fmt.Errorf("read the bearer token: %w", err)
 	}
 	if token = bytes.TrimSpace(token); len(token) == 0 {
-		return nil, fmt.Errorf("%s holds no bearer token", file)
+		return nil, fmt.Errorf("%s contains no bearer token", file)
 	}
 	return token, nil
 }

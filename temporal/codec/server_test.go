@@ -97,7 +97,7 @@ func TestServerAnswersPagesOfNamedOriginsAlone(t *testing.T) {
 		assert.Equal(t, 403, answer.Code, origin)
 		assert.Empty(t, answer.Header().Get("Access-Control-Allow-Origin"))
 	}
-	// Browsers ask before, without the token.
+	// Browsers send a preflight request without the token.
 	s.TokenFile = "/absent"
 	answer = ask(s, "OPTIONS", "/decode", nil, of("https://temporal.example"))
 	assert.Equal(t, 204, answer.Code)
@@ -114,15 +114,15 @@ func TestServerIsNotOpenByMistake(t *testing.T) {
 		change func(*Server)
 		want   string
 	}{
-		{"all interfaces", func(s *Server) { s.Address = ":8088" }, "--bind-address :8088 lets everybody who reaches it read histories: give --token-file, or --allow-unauthenticated"},
-		{"another host", func(s *Server) { s.Address = "10.0.0.1:8088" }, "lets everybody"},
+		{"all interfaces", func(s *Server) { s.Address = ":8088" }, "--bind-address :8088 would let every client read histories: set --token-file, or --allow-unauthenticated"},
+		{"another host", func(s *Server) { s.Address = "10.0.0.1:8088" }, "would let every client"},
 		{"no port", func(s *Server) { s.Address = "127.0.0.1" }, "use host:port"},
 		{"no keys", func(s *Server) { s.Codec = nil }, "--temporal-payload-key-dir"},
-		{"both", func(s *Server) { s.TokenFile, s.AllowUnauthenticated = token, true }, "contradict each other"},
+		{"both", func(s *Server) { s.TokenFile, s.AllowUnauthenticated = token, true }, "exclude each other"},
 		{"absent token", func(s *Server) { s.TokenFile = "/absent" }, "read the bearer token"},
 		{"any origin", func(s *Server) { s.Origins = []string{"*"} }, `--cors-origin "*": use scheme://host`},
 		{"a path", func(s *Server) { s.Origins = []string{"https://a.example/"} }, "--cors-origin"},
-		{"half a pair", func(s *Server) { s.CertFile = "c" }, "both or not at all"},
+		{"half a pair", func(s *Server) { s.CertFile = "c" }, "need each other"},
 		{"absent pair", func(s *Server) { s.CertFile, s.KeyFile = "/absent", "/absent" }, "certificate /absent with key /absent"},
 	} {
 		changed := *s
