@@ -1,3 +1,3 @@
-// Package webhook is the process that admits pods and SidecarSets: it wires the
-// server, the admission of each kind, and their registration together.
+// Package webhook is the webhook process. It connects the server, the admission of pods
+// and of SidecarSets, and their registration.
 package webhook

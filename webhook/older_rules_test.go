@@ -16,10 +16,11 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/outrigger/outrigger/api/v1alpha1"
+	"github.com/outrigger/outrigger/internal/revision"
 )
 
-// olderRules are specs that were stored when no rule was against them, each with
-// a change that makes it worse.
+// olderRules are specs that violate a rule that was added after they were stored, each with
+// a change that violates it again.
 var olderRules = map[string]struct{ spec, worse string }{
 	"selector":    {`{selector: {matchLabels: {app: selector}, matchExpressions: [{key: a, operator: Is}]}, containers: [{name: a, image: b}]}`, `{selector: {matchExpressions: [{key: a, operator: Was}]}}`},
 	"namespace":   {`{selector: {matchLabels: {app: namespace}}, namespace: A_B, containers: [{name: a, image: b}]}`, `{namespace: A_C}`},
@@ -27,7 +28,7 @@ var olderRules = map[string]struct{ spec, worse string }{
 	"image":       {`{selector: {matchLabels: {app: image}}, containers: [{name: a}]}`, `{containers: [{name: a, image: " b"}]}`},
 	"mount":       {`{selector: {matchLabels: {app: mount}}, containers: [{name: a, image: b, volumeMounts: [{name: v, mountPath: /v}]}]}`, `{containers: [{name: a, image: b, volumeMounts: [{name: w, mountPath: /v}]}]}`},
 	"enum":        {`{selector: {matchLabels: {app: enum}}, containers: [{name: a, image: b, podInjectPolicy: Sideways}]}`, `{containers: [{name: a, image: b, podInjectPolicy: Upwards}]}`},
-	"window":      {`{selector: {matchLabels: {app: window}}, containers: [{name: a, image: b}], updateStrategy: {maxUnavailable: "5"}}`, `{updateStrategy: {maxUnavailable: "6"}}`},
+	"limit":       {`{selector: {matchLabels: {app: limit}}, containers: [{name: a, image: b}], updateStrategy: {maxUnavailable: "5"}}`, `{updateStrategy: {maxUnavailable: "6"}}`},
 	"canary":      {`{selector: {matchLabels: {app: canary}}, containers: [{name: a, image: b}], updateStrategy: {partition: 1, selector: {matchLabels: {a: b}}}}`, `{updateStrategy: {partition: 2}}`},
 	"hot":         {`{selector: {matchLabels: {app: hot}}, containers: [{name: a, image: b, upgradeStrategy: {upgradeType: HotUpgrade}}]}`, `{containers: [{name: a, image: b, upgradeStrategy: {upgradeType: ColdUpgrade}}]}`},
 	"native":      {`{selector: {matchLabels: {app: native}}, initContainers: [{name: a, image: b, restartPolicy: Always}]}`, `{initContainers: [{name: a, image: b, restartPolicy: Always}, {name: c, image: b, restartPolicy: Always}]}`},
@@ -50,8 +51,8 @@ var olderRules = map[string]struct{ spec, worse string }{
 	"dotted.name": {`{selector: {matchLabels: {app: dotted}}, containers: [{name: a, image: b}]}`, `{revisionHistoryLimit: -1}`},
 }
 
-// olderDefinition is a kustomize folder with the definition as it was when its
-// schema described no containers and volumes, and knew no values of policies.
+// olderDefinition is a kustomize folder with an older definition: its schema does not
+// describe containers, volumes and policies.
 func olderDefinition(t *testing.T) string {
 	text, err := os.ReadFile("../config/crd/bases/apps.kruise.io_sidecarsets.yaml")
 	require.NoError(t, err)
@@ -72,8 +73,8 @@ func olderDefinition(t *testing.T) string {
 	return folder
 }
 
-// storeOlderSets fills the cluster before the definition and the webhook come.
-func (s *scene) storeOlderSets(t *testing.T) {
+// storeOlderSets stores SidecarSets before the new definition and the webhook.
+func (s *environment) storeOlderSets(t *testing.T) {
 	for name, rule := range olderRules {
 		require.NoError(t, s.admin.Create(s.ctx, older(t, name, rule.spec)), name)
 	}
@@ -86,8 +87,8 @@ func (s *scene) storeOlderSets(t *testing.T) {
 	require.Equal(t, before, s.storedSpecs(t), "a schema changes nothing that is stored")
 }
 
-// storedSpecs are what everybody reads: null is nothing.
-func (s *scene) storedSpecs(t *testing.T) map[string]v1alpha1.SidecarSetSpec {
+// storedSpecs are the decoded specs, in which null is nil.
+func (s *environment) storedSpecs(t *testing.T) map[string]v1alpha1.SidecarSetSpec {
 	var sets v1alpha1.SidecarSetList
 	require.NoError(t, s.admin.List(s.ctx, &sets))
 	require.Len(t, sets.Items, len(olderRules))
@@ -98,7 +99,23 @@ func (s *scene) storedSpecs(t *testing.T) map[string]v1alpha1.SidecarSetSpec {
 	return specs
 }
 
-func (s *scene) olderSets(t *testing.T) {
+// outdatedHashes runs the remedy in the condition of a SidecarSet that was stored without a webhook.
+func (s *environment) outdatedHashes(t *testing.T) {
+	for name := range olderRules {
+		set := &v1alpha1.SidecarSet{}
+		key := client.ObjectKey{Name: name}
+		require.NoError(t, s.admin.Get(s.ctx, key, set))
+		completed, err := revision.Completed(set)
+		require.NoError(t, err)
+		require.False(t, revision.HaveOwnHashes(set, completed), name)
+		out, err := s.kubectl("", "patch", "sidecarset", name, "--type=merge", "-p", "{}")
+		require.NoError(t, err, out)
+		require.NoError(t, s.admin.Get(s.ctx, key, set))
+		assert.True(t, revision.HaveOwnHashes(set, completed), name)
+	}
+}
+
+func (s *environment) olderSets(t *testing.T) {
 	for name, rule := range olderRules {
 		for _, change := range []string{
 			`{spec: {updateStrategy: {paused: true}}}`, `{spec: {injectionStrategy: {paused: true}}}`, `{metadata: {labels: {team: a}, annotations: {note: b}}}`,
@@ -116,7 +133,7 @@ func older(t *testing.T, name, spec string) *unstructured.Unstructured {
 	return set
 }
 
-func (s *scene) change(t *testing.T, name, change string) error {
+func (s *environment) change(t *testing.T, name, change string) error {
 	patch, err := yaml.YAMLToJSON([]byte(change))
 	require.NoError(t, err, change)
 	return s.admin.Patch(s.ctx, older(t, name, "{}"), client.RawPatch(types.MergePatchType, patch))

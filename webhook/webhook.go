@@ -5,13 +5,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/http"
+	"slices"
 	"time"
 
 	"go.opentelemetry.io/otel/trace"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/fields"
+	discoveryv1 "k8s.io/api/discovery/v1"
 	toolscache "k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/healthz"
@@ -21,6 +21,7 @@ import (
 
 	"github.com/outrigger/outrigger/api/v1alpha1"
 	"github.com/outrigger/outrigger/kube"
+	"github.com/outrigger/outrigger/kube/revisions"
 	"github.com/outrigger/outrigger/webhook/fallback"
 	"github.com/outrigger/outrigger/webhook/pods"
 	"github.com/outrigger/outrigger/webhook/registration"
@@ -34,38 +35,36 @@ type Options struct {
 	kube.Options
 	// Port to serve on.
 	Port int
-	// URL is how the API server reaches this process from outside the cluster;
-	// empty means through the Service.
+	// URL of this process for API servers when it runs outside the cluster; empty means
+	// the Service.
 	URL string
-	// ServiceName is the Service in the system namespace.
+	// ServiceName is the name of the Service in the system namespace.
 	ServiceName string
-	// ClientCAFile holds the CA of the API servers' client certificates; empty
-	// means that everybody is answered.
+	// ClientCAFile holds the CA of the API servers' client certificates. Without it,
+	// every client is answered.
 	ClientCAFile string
-	// ShutdownDelay is how long requests are still taken once the process is to
-	// end: nodes see late that its endpoint is gone.
+	// ShutdownDelay is the time between SIGTERM and the end of the server: nodes remove
+	// their routes to it late.
 	ShutdownDelay time.Duration
-	// FeatureGates change what SidecarSets may do.
+	// FeatureGates relax the validation of SidecarSets.
 	FeatureGates sidecarsets.FeatureGates
-	// Tracer makes a span of each edit of a SidecarSet; nil: none.
+	// Tracer starts a span for each edit of a SidecarSet; nil starts none.
 	Tracer trace.Tracer
 }
 
-// Run serves until the context ends. It is ready once caches are filled and the
-// certificate is there; then its rules are registered.
+// Run serves until the context ends. The process is ready once its caches are synced and
+// it has a certificate. Then the pod webhook is activated.
 func Run(ctx context.Context, options Options) error {
 	reconciler, err := registration.New(registration.Options{
-		URL: options.URL, ServiceName: options.ServiceName, SystemNamespace: options.SystemNamespace, Log: options.Logger,
+		URL: options.URL, ServiceName: options.ServiceName, SystemNamespace: options.SystemNamespace,
+		Log: options.Logger, Registerer: metrics.Registry,
 	})
 	if err != nil {
 		return err
 	}
-	mgr, err := options.newManager(reconciler)
+	mgr, err := options.newManager()
 	if err != nil {
 		return err
-	}
-	if err := metrics.Registry.Register(reconciler.Collector()); err != nil {
-		return fmt.Errorf("register metrics: %w", err)
 	}
 	srv, err := server.New(server.Options{
 		Log: options.Logger, Certificate: reconciler.Certificate, ClientCAFile: options.ClientCAFile, Registerer: metrics.Registry,
@@ -93,24 +92,19 @@ func Run(ctx context.Context, options Options) error {
 	return nil
 }
 
-// newManager watches what the reconciler and the handlers read, and no more.
-func (o Options) newManager(reconciler *registration.Reconciler) (*kube.Manager, error) {
-	var registered error
+func (o Options) newManager() (*kube.Manager, error) {
+	var added error
 	mgr, err := o.NewManager(func(options *manager.Options) {
-		registered = registration.AddToScheme(options.Scheme)
-		for object, by := range options.Cache.ByObject {
-			if _, isConfiguration := object.(*corev1.ConfigMap); isConfiguration {
-				by.Field = fields.OneTermEqualSelector("metadata.name", v1alpha1.ConfigurationName)
-				options.Cache.ByObject[object] = by
-			}
-		}
+		added = discoveryv1.AddToScheme(options.Scheme)
 		registration.LimitCache(options.Cache.ByObject)
-		options.Cache.NewInformer = reconciler.ObserveSets(options.Cache.NewInformer)
 	})
-	return mgr, cmp.Or(registered, err)
+	if err := cmp.Or(added, err); err != nil {
+		return nil, err
+	}
+	return mgr, mgr.GuardConversion()
 }
 
-// addTo has the manager run the server and the reconciler, and answer for both.
+// addTo adds the server, the reconciler and their health checks to a manager.
 func (o Options) addTo(mgr *kube.Manager, reconciler *registration.Reconciler, admission *manager.Server, serving healthz.Checker) error {
 	if err := mgr.Add(admission); err != nil {
 		return fmt.Errorf("set up the webhook server: %w", err)
@@ -118,53 +112,32 @@ func (o Options) addTo(mgr *kube.Manager, reconciler *registration.Reconciler, a
 	if err := reconciler.AddTo(mgr, serving); err != nil {
 		return err
 	}
-	checks := map[string]healthz.Checker{"serving": serving, "watches": notCutOff(mgr.Watches)}
-	if o.URL != "" {
-		checks["registered"] = reconciler.Registered
+	// An outage of the API server does not make replicas unready: all of them would leave
+	// the Service at the same time, and come back late.
+	err := cmp.Or(mgr.AddReadyzCheck("serving", serving), mgr.AddHealthzCheck("ping", healthz.Ping))
+	if err == nil && o.URL != "" {
+		err = mgr.AddReadyzCheck("registered", reconciler.Registered)
 	}
-	for name, check := range checks {
-		if err := mgr.AddReadyzCheck(name, check); err != nil {
-			return fmt.Errorf("set up health checks: %w", err)
-		}
-	}
-	if err := mgr.AddHealthzCheck("ping", healthz.Ping); err != nil {
+	if err != nil {
 		return fmt.Errorf("set up health checks: %w", err)
 	}
 	return nil
 }
 
-// cutOffAfter is how long a replica may be without the API server before others
-// are to answer.
-const cutOffAfter = 10 * time.Second
-
-// notCutOff stays nil while the API server answers that it cannot convert
-// SidecarSets: conversion needs replicas that are ready.
-func notCutOff(watches *kube.Watches) healthz.Checker {
-	return func(*http.Request) error {
-		return cmp.Or(
-			watches.CutOff(&v1alpha1.SidecarSet{}, cutOffAfter), watches.CutOff(&corev1.Namespace{}, cutOffAfter),
-			watches.CutOff(&appsv1.ControllerRevision{}, cutOffAfter),
-		)
-	}
-}
-
-// maxConcurrentValidations bounds what SidecarSets ask of the API server at once.
+// maxConcurrentValidations limits concurrent validations, which call the API server.
 const maxConcurrentValidations = 16
 
-// addHandlers puts the handlers on the server. The result reports whether all that they
-// read has been seen.
+// addHandlers registers the handlers. The result reports whether their caches are synced.
 func (o Options) addHandlers(ctx context.Context, mgr *kube.Manager, srv *server.Server) (toolscache.InformerSynced, error) {
 	reader := func(object client.Object) fallback.Reader {
 		return fallback.Reader{Cached: mgr.GetCache(), Live: mgr.GetAPIReader(), Stale: func() error { return mgr.Watches.Current(object) }}
 	}
 	sets := reader(&v1alpha1.SidecarSet{})
-	handler, err := pods.New(pods.Options{
-		Log: o.Logger, Sets: sets, Namespaces: reader(&corev1.Namespace{}), Revisions: reader(&appsv1.ControllerRevision{}),
-		SystemNamespace: o.SystemNamespace, Registerer: metrics.Registry,
+	recorded := fallback.Revisions{Reader: reader(&appsv1.ControllerRevision{}), SystemNamespace: o.SystemNamespace}
+	handler := pods.New(pods.Options{
+		Log: o.Logger, Sets: sets, Namespaces: reader(&corev1.Namespace{}), Revisions: recorded,
+		Registerer: metrics.Registry,
 	})
-	if err != nil {
-		return nil, err
-	}
 	synced, err := watch(ctx, mgr, handler)
 	if err != nil {
 		return nil, err
@@ -172,7 +145,7 @@ func (o Options) addHandlers(ctx context.Context, mgr *kube.Manager, srv *server
 	decoder := admission.NewDecoder(mgr.GetScheme())
 	defaulter := &sidecarsets.Defaulter{Decoder: decoder}
 	var validation admission.Handler = &sidecarsets.Validator{
-		Decoder: decoder, Sets: sets, Live: mgr.GetAPIReader(), Cached: mgr.GetCache(), Client: mgr.GetClient(),
+		Decoder: decoder, Sets: sets, Revisions: recorded, Cached: mgr.GetCache(), Client: mgr.GetClient(),
 		Gates: o.FeatureGates, SystemNamespace: o.SystemNamespace,
 	}
 	if o.Tracer != nil {
@@ -186,20 +159,28 @@ func (o Options) addHandlers(ctx context.Context, mgr *kube.Manager, srv *server
 	return synced, nil
 }
 
-// watch fills the caches that the handlers read, and the index of pods.
+// watch starts the caches of the handlers, and feeds the pod handler's index.
 func watch(ctx context.Context, mgr *kube.Manager, handler *pods.Handler) (toolscache.InformerSynced, error) {
-	informer, err := mgr.GetCache().GetInformer(ctx, &v1alpha1.SidecarSet{})
-	if err != nil {
-		return nil, fmt.Errorf("watch SidecarSets: %w", err)
+	if err := mgr.GetFieldIndexer().IndexField(ctx, &appsv1.ControllerRevision{}, revisions.SetField, revisions.SetNames); err != nil {
+		return nil, fmt.Errorf("index revisions by SidecarSet: %w", err)
 	}
-	handling, err := informer.AddEventHandler(handler.SetEventHandler())
-	if err != nil {
-		return nil, fmt.Errorf("watch SidecarSets: %w", err)
-	}
-	for _, read := range []client.Object{&corev1.Namespace{}, &corev1.ConfigMap{}} {
-		if _, err := mgr.GetCache().GetInformer(ctx, read); err != nil {
+	var filled []toolscache.InformerSynced
+	for _, read := range []client.Object{&v1alpha1.SidecarSet{}, &corev1.Namespace{}, &corev1.ConfigMap{}, &appsv1.ControllerRevision{}} {
+		informer, err := mgr.GetCache().GetInformer(ctx, read)
+		if err != nil {
 			return nil, fmt.Errorf("watch %T: %w", read, err)
 		}
+		synced := informer.HasSynced
+		if _, isSet := read.(*v1alpha1.SidecarSet); isSet {
+			handling, err := informer.AddEventHandler(handler.SetEventHandler())
+			if err != nil {
+				return nil, fmt.Errorf("watch SidecarSets: %w", err)
+			}
+			synced = handling.HasSynced
+		}
+		filled = append(filled, synced)
 	}
-	return handling.HasSynced, pods.IndexRevisions(ctx, mgr.GetFieldIndexer())
+	return func() bool {
+		return !slices.ContainsFunc(filled, func(synced toolscache.InformerSynced) bool { return !synced() })
+	}, nil
 }

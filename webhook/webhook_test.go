@@ -3,6 +3,7 @@ package webhook_test
 import (
 	"context"
 	"fmt"
+	"math"
 	"net"
 	"net/http"
 	"os/exec"
@@ -23,6 +24,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	"github.com/outrigger/outrigger/api/v1alpha1"
 	"github.com/outrigger/outrigger/dev/cluster"
@@ -30,36 +32,39 @@ import (
 	"github.com/outrigger/outrigger/webhook"
 )
 
-// TestWebhook walks one webhook, with the rights that config/rbac gives it,
-// through its life on a real API server.
+// TestWebhook runs a webhook with the permissions of config/rbac against a real API server.
 func TestWebhook(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
 	c, err := cluster.Start(ctx, cluster.Options{Dir: t.TempDir(), Nodes: 1, Manifests: []string{olderDefinition(t), "../config/rbac"}})
 	require.NoError(t, err)
 	t.Cleanup(c.Shutdown)
-	s := &scene{ctx: ctx, cluster: c, admin: admin(t, c)}
+	s := &environment{ctx: ctx, cluster: c, admin: admin(t, c)}
 	s.storeOlderSets(t)
-	s.stop = startWebhook(t, ctx, c)
+	s.stop, s.readyz = startWebhook(t, ctx, c)
 
 	t.Run("SetsAreStoredWithDefaultsHashesAndUnknownFields", s.defaults)
-	t.Run("RefusalsAre422AndKubectlPrintsTheField", s.refusals)
-	t.Run("ConflictsWithASetStoredAMomentAgoAreRefused", s.conflicts)
+	t.Run("RejectionsAre422AndKubectlPrintsTheField", s.rejections)
+	t.Run("ConflictsWithASetStoredAMomentAgoAreRejected", s.conflicts)
+	t.Run("TheRemedyOfOutdatedHashesRenewsThem", s.outdatedHashes)
 	t.Run("SetsStoredUnderOlderRulesCanBePaused", s.olderSets)
 	t.Run("PodsAreInjected", s.injection)
 	t.Run("PodsOfANamespaceCreatedAMomentAgoAreInjected", s.newNamespace)
 	t.Run("NamespacesWithInjectionDisabledAreLeftAlone", s.disabledNamespace)
 	t.Run("OfTheConfigurationsOnlyItsOwnPartIsWritten", s.configurationsShared)
 	t.Run("ALostSecretIsReplacedAndServed", s.lostSecret)
-	t.Run("NodeCriticalPodsAreCreatedWhileTheWebhookIsAway", s.nodeCritical)
+	t.Run("StaysReadyWhileTheAPIServerIsAway", s.apiServerAway)
+	t.Run("CriticalPodsAreCreatedWhileTheWebhookIsAway", s.criticalPods)
 }
 
-type scene struct {
+type environment struct {
 	ctx     context.Context
 	cluster *cluster.Cluster
 	admin   client.Client
-	// stop ends the webhook.
+	// stop stops the webhook.
 	stop func()
+	// readyz is the URL of the readiness check.
+	readyz string
 }
 
 func admin(t *testing.T, c *cluster.Cluster) client.Client {
@@ -73,7 +78,7 @@ func admin(t *testing.T, c *cluster.Cluster) client.Client {
 	return made
 }
 
-func startWebhook(t *testing.T, ctx context.Context, c *cluster.Cluster) (end func()) {
+func startWebhook(t *testing.T, ctx context.Context, c *cluster.Cluster) (end func(), readyz string) {
 	log := testr.NewWithInterface(quiet{}, testr.Options{})
 	ctrllog.SetLogger(log)
 	port, health := freePort(t), freePort(t)
@@ -95,6 +100,7 @@ func startWebhook(t *testing.T, ctx context.Context, c *cluster.Cluster) (end fu
 		assert.NoError(t, <-ended)
 	})
 	t.Cleanup(end)
+	readyz = fmt.Sprintf("http://127.0.0.1:%d/readyz", health)
 	await(t, ctx, func() (bool, error) {
 		select {
 		case err := <-ended:
@@ -102,16 +108,16 @@ func startWebhook(t *testing.T, ctx context.Context, c *cluster.Cluster) (end fu
 			return false, fmt.Errorf("webhook ended: %w", err)
 		default:
 		}
-		response, err := http.Get(fmt.Sprintf("http://127.0.0.1:%d/readyz", health))
+		response, err := http.Get(readyz)
 		if err != nil {
 			return false, nil
 		}
 		return response.StatusCode == http.StatusOK, response.Body.Close()
 	})
-	return end
+	return end, readyz
 }
 
-// quiet drops logs: what matters is asserted.
+// quiet drops logs.
 type quiet struct{}
 
 func (quiet) Helper()    {}
@@ -130,7 +136,7 @@ func await(t *testing.T, ctx context.Context, done func() (bool, error)) {
 	require.NoError(t, err)
 }
 
-func (s *scene) kubectl(stdin string, args ...string) (string, error) {
+func (s *environment) kubectl(stdin string, args ...string) (string, error) {
 	command := exec.CommandContext(s.ctx, "../bin/kubectl", append([]string{"--kubeconfig", s.cluster.Kubeconfig}, args...)...)
 	command.Stdin = strings.NewReader(stdin)
 	out, err := command.CombinedOutput()
@@ -154,7 +160,7 @@ spec:
   - {name: future, futureSource: {handle: x}}
 `
 
-func (s *scene) defaults(t *testing.T) {
+func (s *environment) defaults(t *testing.T) {
 	out, err := s.kubectl(stored, "apply", "-f", "-")
 	require.NoError(t, err, out)
 	set := &unstructured.Unstructured{}
@@ -200,7 +206,7 @@ func sidecarSet(name, app string, containers ...string) *v1alpha1.SidecarSet {
 	return set
 }
 
-func (s *scene) refusals(t *testing.T) {
+func (s *environment) rejections(t *testing.T) {
 	set := sidecarSet("refused", "refused", "side")
 	set.Spec.Selector = nil
 	set.Spec.Containers[0].Image = ""
@@ -232,7 +238,7 @@ spec: {selector: {matchLabels: {app: x}}, containers: [{name: 5, image: x}]}
 	assert.Contains(t, out, "want string")
 }
 
-func (s *scene) conflicts(t *testing.T) {
+func (s *environment) conflicts(t *testing.T) {
 	require.NoError(t, s.admin.Create(s.ctx, sidecarSet("first", "conflict", "same")))
 	err := s.admin.Create(s.ctx, sidecarSet("second", "conflict", "same"))
 	require.True(t, apierrors.IsInvalid(err), "%v", err)
@@ -246,9 +252,9 @@ func pod(namespace, app string) *corev1.Pod {
 	return made
 }
 
-// injected waits until the webhook has seen the newest sets, and returns the
-// names of a new pod's containers.
-func (s *scene) injected(t *testing.T, namespace, app string, want ...string) *corev1.Pod {
+// injected waits until a new pod has the wanted number of containers, and checks their
+// names.
+func (s *environment) injected(t *testing.T, namespace, app string, want ...string) *corev1.Pod {
 	var made *corev1.Pod
 	await(t, s.ctx, func() (bool, error) {
 		made = pod(namespace, app)
@@ -265,7 +271,7 @@ func (s *scene) injected(t *testing.T, namespace, app string, want ...string) *c
 	return made
 }
 
-func (s *scene) injection(t *testing.T) {
+func (s *environment) injection(t *testing.T) {
 	require.NoError(t, s.admin.Create(s.ctx, sidecarSet("inject-b", "inject", "b")))
 	require.NoError(t, s.admin.Create(s.ctx, sidecarSet("inject-a", "inject", "a")))
 	made := s.injected(t, metav1.NamespaceDefault, "inject", "a", "b", "app")
@@ -274,7 +280,7 @@ func (s *scene) injection(t *testing.T) {
 	s.injected(t, metav1.NamespaceDefault, "nobody", "app")
 }
 
-func (s *scene) newNamespace(t *testing.T) {
+func (s *environment) newNamespace(t *testing.T) {
 	set := sidecarSet("by-namespace", "by-namespace", "side")
 	set.Spec.NamespaceSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"env": "prod"}}
 	require.NoError(t, s.admin.Create(s.ctx, set))
@@ -289,23 +295,23 @@ func (s *scene) newNamespace(t *testing.T) {
 	}
 }
 
-func (s *scene) createNamespace(t *testing.T, name string, labels map[string]string) {
+func (s *environment) createNamespace(t *testing.T, name string, labels map[string]string) {
 	require.NoError(t, s.admin.Create(s.ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels}}))
-	// Without its service account no pod is admitted, sidecars or not.
+	// The API server rejects pods of a namespace without its service account.
 	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "default", Namespace: name}}
 	if err := s.admin.Create(s.ctx, account); !apierrors.IsAlreadyExists(err) {
 		require.NoError(t, err)
 	}
 }
 
-func (s *scene) disabledNamespace(t *testing.T) {
+func (s *environment) disabledNamespace(t *testing.T) {
 	s.createNamespace(t, "disabled", map[string]string{v1alpha1.InjectionLabel: v1alpha1.InjectionDisabled})
 	s.injected(t, metav1.NamespaceDefault, "inject", "a", "b", "app")
 	s.injected(t, "disabled", "inject", "app")
 	s.injected(t, cluster.SystemNamespace, "inject", "app")
 }
 
-func (s *scene) configurationsShared(t *testing.T) {
+func (s *environment) configurationsShared(t *testing.T) {
 	key := client.ObjectKey{Name: "outrigger"}
 	var original, live admissionregistrationv1.MutatingWebhookConfiguration
 	require.NoError(t, s.admin.Get(s.ctx, key, &original))
@@ -324,15 +330,50 @@ func (s *scene) configurationsShared(t *testing.T) {
 	}
 	await(t, s.ctx, is(changed.Webhooks))
 
-	// What is gone is for whoever installs to put back; then it is asked again.
+	// The installer recreates a deleted configuration, and the webhook activates it.
 	require.NoError(t, s.admin.Delete(s.ctx, &live))
 	require.NoError(t, s.cluster.InstallWebhooks(s.ctx, "https://localhost:1"))
 	await(t, s.ctx, is(original.Webhooks))
 	s.injected(t, metav1.NamespaceDefault, "inject", "a", "b", "app")
 }
 
-// A cluster whose webhook is away can still bring up its nodes.
-func (s *scene) nodeCritical(t *testing.T) {
+// All replicas see an outage of the API server. If they became unready, pods would be
+// rejected for some time after it.
+func (s *environment) apiServerAway(t *testing.T) {
+	const outage = 12 // seconds
+	require.NoError(t, s.cluster.Kill(cluster.APIServer))
+	await(t, s.ctx, func() (bool, error) {
+		return shortestWatchDown(t) > outage, nil
+	})
+	response, err := http.Get(s.readyz)
+	require.NoError(t, err)
+	require.NoError(t, response.Body.Close())
+	assert.Equal(t, http.StatusOK, response.StatusCode)
+	require.NoError(t, s.cluster.StartAgain(s.ctx, cluster.APIServer))
+	await(t, s.ctx, func() (bool, error) {
+		return s.admin.Create(s.ctx, pod(metav1.NamespaceDefault, "inject"), client.DryRunAll) == nil, nil
+	})
+	s.injected(t, metav1.NamespaceDefault, "inject", "a", "b", "app")
+}
+
+// shortestWatchDown is the number of seconds for which every watch has been down.
+func shortestWatchDown(t *testing.T) float64 {
+	families, err := metrics.Registry.Gather()
+	require.NoError(t, err)
+	shortest := 0.0
+	for _, family := range families {
+		if family.GetName() == "outrigger_watch_down_seconds" {
+			shortest = math.Inf(1)
+			for _, one := range family.GetMetric() {
+				shortest = min(shortest, one.GetGauge().GetValue())
+			}
+		}
+	}
+	return shortest
+}
+
+// Nodes can join a cluster without a running webhook.
+func (s *environment) criticalPods(t *testing.T) {
 	s.createNamespace(t, "kube-system-too", nil)
 	critical := func(namespace, class string) error {
 		made := pod(namespace, "inject")
@@ -343,7 +384,8 @@ func (s *scene) nodeCritical(t *testing.T) {
 	require.NoError(t, s.admin.Get(s.ctx, client.ObjectKey{Name: "outrigger"}, &live))
 	s.stop()
 	require.NoError(t, critical("kube-system", "system-node-critical"))
-	for namespace, class := range map[string]string{"kube-system": "system-cluster-critical", "kube-system-too": "system-node-critical", "default": ""} {
+	require.NoError(t, critical("kube-system", "system-cluster-critical"))
+	for namespace, class := range map[string]string{"kube-system": "", "kube-system-too": "system-node-critical", "default": ""} {
 		require.ErrorContains(t, critical(namespace, class), "failed calling webhook", "%s in %s", class, namespace)
 	}
 	config, err := s.cluster.RESTConfig()
@@ -355,7 +397,7 @@ func (s *scene) nodeCritical(t *testing.T) {
 	assert.Regexp(t, `apiserver_admission_match_condition_exclusions_total\{[^}]*name="pods.outrigger.io"[^}]*\} [1-9]`, string(metrics))
 }
 
-func (s *scene) lostSecret(t *testing.T) {
+func (s *environment) lostSecret(t *testing.T) {
 	key := client.ObjectKey{Namespace: cluster.SystemNamespace, Name: "outrigger-webhook-cert"}
 	var secret corev1.Secret
 	require.NoError(t, s.admin.Get(s.ctx, key, &secret))

@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/outrigger/outrigger/api/v1alpha1"
+	"github.com/outrigger/outrigger/internal/defaults"
 	"github.com/outrigger/outrigger/internal/fixture"
 	"github.com/outrigger/outrigger/internal/inject"
 	"github.com/outrigger/outrigger/internal/match"
@@ -26,7 +27,7 @@ import (
 
 func aMoment() metav1.Time { return metav1.NewTime(time.Date(2024, 1, 2, 12, 0, 0, 0, time.UTC)) }
 
-// fromWholePod decides like the handler, but from the pod as a whole.
+// fromWholePod injects like the handler, but into a completely decoded pod.
 func fromWholePod(t testing.TB, podJSON []byte, set *v1alpha1.SidecarSet) (patch []byte, refusal error) {
 	var pod corev1.Pod
 	require.NoError(t, utiljson.Unmarshal(podJSON, &pod))
@@ -37,7 +38,7 @@ func fromWholePod(t testing.TB, podJSON []byte, set *v1alpha1.SidecarSet) (patch
 		return nil, nil
 	}
 	compiled := compile(set)
-	require.NoError(t, compiled.err)
+	require.NoError(t, compiled.newestErr)
 	injection, err := inject.Pod(&pod, []*inject.Set{compiled.newest}, aMoment())
 	if err != nil {
 		return nil, err
@@ -65,7 +66,7 @@ func sameAsFromWholePod(t testing.TB, handler *Handler, podJSON []byte, set *v1a
 	}
 }
 
-// FuzzPods: shuttingDown out what injection does not read changes nothing.
+// FuzzPods: the fields that the handler does not decode do not change the patch.
 func FuzzPods(f *testing.F) {
 	for _, seed := range []string{"", "drawn", "\x05\x02\x01\x00\x03\x01\x02\x03\x00\x01\x02\x03\x04\x05\x06\x07"} {
 		f.Add([]byte(seed))
@@ -73,18 +74,18 @@ func FuzzPods(f *testing.F) {
 	handler := handlerFor(f, interceptor.Funcs{}, nil)
 	f.Fuzz(func(t *testing.T, data []byte) {
 		pod, set := fixture.Draw(data)
-		validation.Default(set)
+		defaults.Write(set)
 		if len(validation.Validate(set)) > 0 {
 			return
 		}
-		// The API server sends what it understood.
+		// The API server sends only decodable pods.
 		sent, err := json.Marshal(pod)
 		require.NoError(t, err)
 		sameAsFromWholePod(t, handler, sent, set)
 	})
 }
 
-// FuzzReviews: whatever the body, the answer is a review or a 400 that says why.
+// FuzzReviews: the answer to any body is a review, or status 400 with a reason.
 func FuzzReviews(f *testing.F) {
 	handler := handlerFor(f, interceptor.Funcs{}, nil, fixture.SidecarSet("s", fixture.Sidecar("side")))
 	answer := review.Answer(handler.Answer)

@@ -27,7 +27,7 @@ import (
 	"github.com/outrigger/outrigger/webhook/server"
 )
 
-// A namespace can be newer than the cache: it is polled for this long.
+// A namespace can be newer than the cache, so the cache is polled for a while.
 const (
 	namespaceTimeout      = 2 * time.Second
 	namespacePollInterval = 20 * time.Millisecond
@@ -35,45 +35,40 @@ const (
 
 // Options of a Handler.
 type Options struct {
-	// Log gets the SidecarSets whose selectors cannot be read.
+	// Log reports SidecarSets whose selectors cannot be parsed.
 	Log logr.Logger
-	// Sets, Namespaces and Revisions read one type each.
-	Sets, Namespaces, Revisions fallback.Reader
-	// SystemNamespace holds the revisions.
-	SystemNamespace string
-	// Registerer takes the metrics of admissions.
+	// Sets and Namespaces read one type each.
+	Sets, Namespaces fallback.Reader
+	Revisions        fallback.Revisions
+	// Registerer gets the metrics of admissions.
 	Registerer prometheus.Registerer
 }
 
-// Handler injects sidecars into new pods, from caches alone while these are up to
-// date.
+// Handler injects sidecars into new pods. It reads only caches while they are current.
 type Handler struct {
 	sets       *setSource
 	namespaces fallback.Reader
-	revisions  revisionSource
+	revisions  fallback.Revisions
 	metrics    *metrics
 	now        func() metav1.Time
 }
 
-// New makes a handler that knows no set before its SetEventHandler gets some.
-func New(o Options) (*Handler, error) {
-	metrics, err := newMetrics(o.Registerer)
-	if err != nil {
-		return nil, err
-	}
+// New returns a handler without any SidecarSet: SetEventHandler adds them.
+func New(o Options) *Handler {
+	metrics := newMetrics(o.Registerer)
 	return &Handler{
 		sets:       &setSource{Reader: o.Sets, informed: newSetIndex(o.Log, metrics), log: o.Log, clock: clock.RealClock{}},
 		namespaces: o.Namespaces,
-		revisions:  revisionSource{Reader: o.Revisions, systemNamespace: o.SystemNamespace},
+		revisions:  o.Revisions,
 		metrics:    metrics,
 		now:        metav1.Now,
-	}, nil
+	}
 }
 
-// SetEventHandler is for the informer of SidecarSets.
+// SetEventHandler returns the event handler for the informer of SidecarSets.
 func (h *Handler) SetEventHandler() cache.ResourceEventHandler { return h.sets.informed.handler() }
 
-// Answer decides about the pod of an AdmissionReview. It is a review.Decider.
+// Answer answers the AdmissionReview of a new pod. It is a review.Decider.
 func (h *Handler) Answer(ctx context.Context, buffers *server.Buffers) (*admissionv1.AdmissionResponse, error) {
 	began := time.Now()
 	request, err := readPodRequest(buffers.Body.Bytes())
@@ -82,16 +77,16 @@ func (h *Handler) Answer(ctx context.Context, buffers *server.Buffers) (*admissi
 	}
 	index, err := h.sets.index(ctx)
 	if err != nil {
-		h.metrics.refused.Inc()
+		h.metrics.rejected.Inc()
 		return nil, err
 	}
 	response := h.admit(ctx, index, request)
 	response.UID = request.UID
-	h.metrics.took(began)
+	h.metrics.duration.Observe(time.Since(began).Seconds())
 	return &response.AdmissionResponse, nil
 }
 
-// admit matches the pod, resolves the version of each set, and injects.
+// admit matches the pod, resolves the version of each SidecarSet, and injects.
 func (h *Handler) admit(ctx context.Context, index *setIndex, request *podRequest) admission.Response {
 	pod := request.pod()
 	if match.Mirror(pod) {
@@ -99,35 +94,35 @@ func (h *Handler) admit(ctx context.Context, index *setIndex, request *podReques
 	}
 	sets, err := h.matching(ctx, index, pod)
 	if err != nil {
-		return h.refused(sets, err, admission.Errored(http.StatusInternalServerError, err))
+		return h.rejected(sets, err, admission.Errored(http.StatusInternalServerError, err))
 	}
 	if len(sets) == 0 {
 		h.metrics.unmatched.Inc()
 		return admission.Allowed("")
 	}
-	if request.unread != nil {
-		return h.refused(sets, request.unread, admission.Errored(http.StatusBadRequest, request.unread))
+	if request.specErr != nil {
+		return h.rejected(sets, request.specErr, admission.Errored(http.StatusBadRequest, request.specErr))
 	}
-	versions, err := h.revisions.resolve(ctx, pod, sets)
+	versions, err := h.resolve(ctx, request.UID, pod, sets)
 	if err != nil {
-		return h.refused(sets, err, admission.Denied(err.Error()))
+		return h.rejected(sets, err, admission.Denied(err.Error()))
 	}
 	injection, err := inject.Pod(pod, versions, h.now())
 	if err != nil {
-		return h.refused(sets, err, admission.Denied(err.Error()))
+		return h.rejected(sets, err, admission.Denied(err.Error()))
 	}
 	h.injected(sets, injection)
 	return review.Patched(injection.Patch()).WithWarnings(injection.Warnings()...)
 }
 
-// refused counts a refusal for the set that is the cause, if one is.
-func (h *Handler) refused(sets []*compiledSet, err error, response admission.Response) admission.Response {
+// rejected counts a rejection for the SidecarSet that is the cause, if there is one.
+func (h *Handler) rejected(sets []*compiledSet, err error, response admission.Response) admission.Response {
 	var cause inject.SetError
-	counter := h.metrics.refused
+	counter := h.metrics.rejected
 	if errors.As(err, &cause) {
 		for _, set := range sets {
 			if set.name == cause.Set {
-				counter = set.metrics.refused
+				counter = set.metrics.rejected
 			}
 		}
 	}
@@ -144,9 +139,8 @@ func (h *Handler) injected(sets []*compiledSet, injection *inject.Injection) {
 	h.metrics.containers.Add(float64(injection.Containers()))
 }
 
-// matching returns the sets in whose scope the pod is (SPEC §3). A namespace
-// that cannot be looked up is an error, never "not matched"; then the set that
-// needs it comes last.
+// matching returns the SidecarSets that select the pod (SPEC §3). A failed read of the
+// namespace is an error, never "not matched". The last SidecarSet is then the cause.
 func (h *Handler) matching(ctx context.Context, index *setIndex, pod *corev1.Pod) (matching []*compiledSet, err error) {
 	var labels map[string]string
 	for _, candidate := range index.matching(pod.Labels) {

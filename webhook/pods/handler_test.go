@@ -4,7 +4,9 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"net/http"
+	"strings"
 	"testing"
 
 	"github.com/go-logr/logr"
@@ -17,6 +19,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/intstr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
@@ -25,6 +28,7 @@ import (
 	"github.com/outrigger/outrigger/internal/fixture"
 	"github.com/outrigger/outrigger/internal/revision"
 	"github.com/outrigger/outrigger/kube"
+	"github.com/outrigger/outrigger/kube/revisions"
 	"github.com/outrigger/outrigger/webhook/fallback"
 	"github.com/outrigger/outrigger/webhook/review"
 	"github.com/outrigger/outrigger/webhook/server"
@@ -33,12 +37,9 @@ import (
 func handlerFor(t testing.TB, functions interceptor.Funcs, objects []client.Object, sets ...*v1alpha1.SidecarSet) *Handler {
 	scheme, err := kube.NewScheme()
 	require.NoError(t, err)
-	builder := fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).WithInterceptorFuncs(functions)
-	builder = builder.WithIndex(&appsv1.ControllerRevision{}, setOfRevision, func(o client.Object) []string {
-		return []string{o.GetLabels()[v1alpha1.SidecarSetNameLabel]}
-	})
-	metrics, err := newMetrics(prometheus.NewRegistry())
-	require.NoError(t, err)
+	builder := fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).WithInterceptorFuncs(functions).
+		WithIndex(&appsv1.ControllerRevision{}, revisions.SetField, revisions.SetNames)
+	metrics := newMetrics(prometheus.NewRegistry())
 	index := newSetIndex(logr.Discard(), metrics)
 	for _, set := range sets {
 		index.put(set)
@@ -47,16 +48,20 @@ func handlerFor(t testing.TB, functions interceptor.Funcs, objects []client.Obje
 	cached := fallback.Reader{Cached: reader, Stale: func() error { return nil }}
 	return &Handler{
 		sets: &setSource{Reader: cached, informed: index}, namespaces: cached, metrics: metrics, now: metav1.Now,
-		revisions: revisionSource{Reader: cached, systemNamespace: "system"},
+		revisions: fallback.Revisions{Reader: cached, SystemNamespace: "system"},
 	}
 }
 
-// reviewOf is what the API server sends for a new pod.
+// reviewOf is the request of the API server for a new pod.
 func reviewOf(t testing.TB, pod any) []byte {
+	return reviewAs(t, "1", pod)
+}
+
+func reviewAs(t testing.TB, request types.UID, pod any) []byte {
 	raw, err := json.Marshal(pod)
 	require.NoError(t, err)
 	body, err := json.Marshal(admissionv1.AdmissionReview{TypeMeta: review.TypeMeta(), Request: &admissionv1.AdmissionRequest{
-		UID: "1", Kind: metav1.GroupVersionKind{Version: "v1", Kind: "Pod"}, Namespace: "default", Object: runtime.RawExtension{Raw: raw},
+		UID: request, Kind: metav1.GroupVersionKind{Version: "v1", Kind: "Pod"}, Namespace: "default", Object: runtime.RawExtension{Raw: raw},
 	}})
 	require.NoError(t, err)
 	return body
@@ -64,11 +69,16 @@ func reviewOf(t testing.TB, pod any) []byte {
 
 func admitted(t testing.TB, handler *Handler, pod any) *admissionv1.AdmissionResponse {
 	t.Helper()
+	return admittedAs(t, handler, "1", pod)
+}
+
+func admittedAs(t testing.TB, handler *Handler, request types.UID, pod any) *admissionv1.AdmissionResponse {
+	t.Helper()
 	buffers := &server.Buffers{}
-	buffers.Body.Write(reviewOf(t, pod))
+	buffers.Body.Write(reviewAs(t, request, pod))
 	response, err := handler.Answer(t.Context(), buffers)
 	require.NoError(t, err)
-	assert.Equal(t, types.UID("1"), response.UID)
+	assert.Equal(t, request, response.UID)
 	return response
 }
 
@@ -78,7 +88,7 @@ func inProduction(name string) *v1alpha1.SidecarSet {
 	return set
 }
 
-func TestSpec3_ANamespaceThatCannotBeLookedUpRefusesThePod(t *testing.T) {
+func TestSpec3_AnUnreadableNamespaceRejectsThePod(t *testing.T) {
 	failing := interceptor.Funcs{Get: func(context.Context, client.WithWatch, client.ObjectKey, client.Object, ...client.GetOption) error {
 		return errors.New("cache is broken")
 	}}
@@ -104,7 +114,7 @@ func TestSpec3_AnEmptyPodNamespaceIsTheRequests(t *testing.T) {
 	assert.Empty(t, admitted(t, handlerFor(t, interceptor.Funcs{}, nil, set), pod).Patch)
 }
 
-func TestSpec3_WhatAClientSendsAsStatusKeepsNoPodFromItsSidecars(t *testing.T) {
+func TestSpec3_TheStatusFromTheClientIsIgnored(t *testing.T) {
 	handler := handlerFor(t, interceptor.Funcs{}, nil, fixture.SidecarSet("s", fixture.Sidecar("side")))
 	for name, change := range map[string]func(*corev1.Pod){
 		"succeeded": func(p *corev1.Pod) { p.Status.Phase = corev1.PodSucceeded },
@@ -119,30 +129,54 @@ func TestSpec3_WhatAClientSendsAsStatusKeepsNoPodFromItsSidecars(t *testing.T) {
 	}
 }
 
+// unparsable makes a sidecar that cannot be injected.
+func unparsable(c *v1alpha1.SidecarContainer) {
+	c.ResourcesPolicy = &v1alpha1.ResourcesPolicy{TargetContainersMode: "sum", TargetContainersNameRegex: "("}
+}
+
+// The SidecarSet was edited without the webhook: its annotations belong to the former
+// content, and defaults are missing.
+func TestSpec2_APodGetsTheHashesOfWhatIsInjected(t *testing.T) {
+	set := fixture.SidecarSet("s", fixture.Sidecar("side"))
+	require.NoError(t, revision.Complete(set, nil))
+	edited := set.DeepCopy()
+	edited.Spec.Containers = []v1alpha1.SidecarContainer{fixture.Sidecar("side", func(c *v1alpha1.SidecarContainer) { c.Image = "side:v2" })}
+	completed, err := revision.Completed(edited)
+	require.NoError(t, err)
+	require.NotEqual(t, set.Annotations, completed.Annotations)
+	for name, annotations := range map[string]map[string]string{"outdated": set.Annotations, "none": nil} {
+		edited.Annotations = annotations
+		response := admitted(t, handlerFor(t, interceptor.Funcs{}, nil, edited), fixture.Pod(fixture.Container("app")))
+		require.True(t, response.Allowed, name)
+		for _, hash := range completed.Annotations {
+			assert.Contains(t, string(response.Patch), hash, name)
+		}
+		assert.Contains(t, string(response.Patch), `"image":"side:v2"`, name)
+		assert.Contains(t, string(response.Patch), `"imagePullPolicy":"IfNotPresent"`, name)
+	}
+}
+
 func TestSpec3_MirrorPodsAreNeverInjected(t *testing.T) {
 	pod := fixture.Pod(fixture.Container("app"))
 	pod.Annotations = map[string]string{corev1.MirrorPodAnnotationKey: ""}
-	unhashed := fixture.SidecarSet("unhashed", fixture.Sidecar("other"))
-	unhashed.Annotations = nil
-	response := admitted(t, handlerFor(t, interceptor.Funcs{}, nil, fixture.SidecarSet("s", fixture.Sidecar("side")), unhashed), pod)
-	assert.True(t, response.Allowed, "nor refused")
+	broken := fixture.SidecarSet("broken", fixture.Sidecar("other", unparsable))
+	response := admitted(t, handlerFor(t, interceptor.Funcs{}, nil, fixture.SidecarSet("s", fixture.Sidecar("side")), broken), pod)
+	assert.True(t, response.Allowed, "nor rejected")
 	assert.Empty(t, response.Patch)
 }
 
-func TestSpec4_12_ASetThatCannotBeInjectedRefusesOnlyItsPods(t *testing.T) {
-	unhashed := fixture.SidecarSet("s", fixture.Sidecar("side"))
-	unhashed.Annotations = nil
-	handler := handlerFor(t, interceptor.Funcs{}, nil, unhashed)
+func TestSpec4_12_AnInvalidSetRejectsOnlyItsPods(t *testing.T) {
+	handler := handlerFor(t, interceptor.Funcs{}, nil, fixture.SidecarSet("s", fixture.Sidecar("side", unparsable)))
 	response := admitted(t, handler, fixture.Pod())
 	assert.False(t, response.Allowed)
 	assert.Equal(t, int32(http.StatusForbidden), response.Result.Code)
-	assert.Contains(t, response.Result.Message, "SidecarSet s has no hash annotations")
+	assert.Contains(t, response.Result.Message, "SidecarSet s: container side: resourcesPolicy")
 	other := fixture.Pod()
 	other.Labels = nil
 	assert.True(t, admitted(t, handler, other).Allowed)
 }
 
-func TestSpec4_11_APinnedRevisionIsInjectedOrThePodIsRefused(t *testing.T) {
+func TestSpec4_11_APinnedRevisionIsInjectedOrThePodIsRejected(t *testing.T) {
 	set := fixture.SidecarSet("s", fixture.Sidecar("side"))
 	old, err := revision.New(set, "system", 1)
 	require.NoError(t, err)
@@ -165,6 +199,54 @@ func TestSpec4_11_APinnedRevisionIsInjectedOrThePodIsRefused(t *testing.T) {
 	assert.True(t, response.Allowed, "a paused set asks for no revision")
 }
 
+func TestSpec4_11_PartialSplitsThePodsOfOneReplicaSet(t *testing.T) {
+	set := fixture.SidecarSet("s", fixture.Sidecar("side"))
+	old, err := revision.New(set, "system", 1)
+	require.NoError(t, err)
+	set.Spec.Containers[0].Image = "side:v2"
+	set.Spec.InjectionStrategy.Revision = &v1alpha1.SidecarSetInjectRevision{RevisionName: &old.Name, Policy: v1alpha1.PartialSidecarSetInjectRevisionPolicy}
+	set.Spec.UpdateStrategy.Partition = new(intstr.FromString("50%"))
+	handler := handlerFor(t, interceptor.Funcs{}, []client.Object{old}, set)
+	pod := fixture.Pod(fixture.Container("app"))
+	pod.Name, pod.GenerateName = "", "web-5d9c-"
+	pod.OwnerReferences = []metav1.OwnerReference{{Kind: "ReplicaSet", UID: "rs", Controller: new(true)}}
+	held := 0
+	for i := range 40 {
+		request := types.UID(fmt.Sprintf("request-%d", i))
+		patch := string(admittedAs(t, handler, request, pod).Patch)
+		if strings.Contains(patch, "side:v1") {
+			held++
+		}
+		assert.Equal(t, strings.Contains(patch, "side:v1"), strings.Contains(string(admittedAs(t, handler, request, pod).Patch), "side:v1"), "sent again")
+	}
+	assert.InDelta(t, 20, held, 8)
+}
+
+// Pods can be created before the operator registers the new revision.
+func TestSpec4_11_APinToTheCurrentVersionNeedsNoRevision(t *testing.T) {
+	set := fixture.SidecarSet("s", fixture.Sidecar("side"))
+	older, err := revision.New(set, "system", 1)
+	require.NoError(t, err)
+	set.Spec.Containers[0].Image = "side:v2"
+	set.Labels = map[string]string{v1alpha1.CustomVersionLabel: "two"}
+	set.Spec.InjectionStrategy.Revision = &v1alpha1.SidecarSetInjectRevision{
+		CustomVersion: new("two"), Policy: v1alpha1.AlwaysSidecarSetInjectRevisionPolicy,
+	}
+	response := admitted(t, handlerFor(t, interceptor.Funcs{}, []client.Object{older}, set), fixture.Pod(fixture.Container("app")))
+	require.True(t, response.Allowed, "%v", response.Result)
+	assert.Contains(t, string(response.Patch), "side:v2")
+
+	set.Spec.InjectionStrategy.Revision.CustomVersion = new("three")
+	response = admitted(t, handlerFor(t, interceptor.Funcs{}, []client.Object{older}, set), fixture.Pod(fixture.Container("app")))
+	assert.False(t, response.Allowed)
+	assert.Contains(t, response.Result.Message, `inject custom version "three": it does not exist`)
+
+	set.Labels[v1alpha1.CustomVersionLabel] = "three"
+	set.Spec.InjectionStrategy.Revision.RevisionName = new("gone")
+	response = admitted(t, handlerFor(t, interceptor.Funcs{}, []client.Object{older}, set), fixture.Pod(fixture.Container("app")))
+	assert.False(t, response.Allowed, "a name counts more")
+}
+
 func TestSpec4_11_APinSurvivesRelabellingTheSet(t *testing.T) {
 	set := fixture.SidecarSet("s", fixture.Sidecar("side"))
 	set.Labels = map[string]string{v1alpha1.CustomVersionLabel: "one"}
@@ -180,7 +262,7 @@ func TestSpec4_11_APinSurvivesRelabellingTheSet(t *testing.T) {
 	assert.Contains(t, string(response.Patch), "side:v1")
 }
 
-func TestSpec3_ASetWhoseSelectorsCannotBeReadRefusesThePodsThatItCouldMatch(t *testing.T) {
+func TestSpec3_ASetWithInvalidSelectorsRejectsThePodsThatItCouldMatch(t *testing.T) {
 	set := fixture.SidecarSet("s", fixture.Sidecar("side"))
 	set.Spec.Namespace = "default"
 	set.Spec.Selector.MatchExpressions = []metav1.LabelSelectorRequirement{{Key: "tier", Operator: "Is", Values: []string{"a"}}}
@@ -200,7 +282,7 @@ func TestSpec3_ASetWhoseSelectorsCannotBeReadRefusesThePodsThatItCouldMatch(t *t
 	assert.True(t, admitted(t, handlerFor(t, interceptor.Funcs{}, nil, paused), fixture.Pod()).Allowed)
 }
 
-func TestSpec4_WhatKeepsASetFromItsPartIsWarnedOf(t *testing.T) {
+func TestSpec4_IncompleteInjectionCausesAWarning(t *testing.T) {
 	first, second := fixture.SidecarSet("first", fixture.Sidecar("side")), fixture.SidecarSet("second", fixture.Sidecar("other"))
 	first.Spec.Containers[0].VolumeMounts = []corev1.VolumeMount{{Name: "v", MountPath: "/v"}}
 	first.Spec.Volumes = []corev1.Volume{{Name: "v"}, {Name: "unused"}}
@@ -218,9 +300,9 @@ func TestSpec4_WhatKeepsASetFromItsPartIsWarnedOf(t *testing.T) {
 	response := admitted(t, handler, pod)
 	require.True(t, response.Allowed)
 	assert.Equal(t, []string{
-		"container sly: its variable IS_INJECTED keeps its volumes, variables and resources from SidecarSet first, second",
-		"container native: its variable IS_INJECTED keeps its volumes, variables and resources from SidecarSet first, second",
-		"volume v: the pod's own stays in place of that of SidecarSet first",
+		"container sly: because of its variable IS_INJECTED, its volumes, variables and resources are not shared with SidecarSet first, second",
+		"container native: because of its variable IS_INJECTED, its volumes, variables and resources are not shared with SidecarSet first, second",
+		"volume v: the pod has a volume of this name, so that of SidecarSet first is not added",
 	}, response.Warnings)
 	assert.Empty(t, admitted(t, handler, fixture.Pod(fixture.Container("app"))).Warnings)
 	pod.Labels = nil

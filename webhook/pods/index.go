@@ -12,19 +12,19 @@ import (
 	"github.com/outrigger/outrigger/internal/revision"
 )
 
-// compiledSet is what pod admission needs of one SidecarSet.
+// compiledSet is a SidecarSet, prepared for the admission of pods.
 type compiledSet struct {
 	name  string
 	scope match.Scope
-	// declared is the cache's own: it is only read.
+	// declared belongs to the cache and must not be changed.
 	declared *v1alpha1.SidecarSet
 	newest   *inject.Set
-	// err says why the newest cannot be injected; it refuses pods.
-	err error
-	// unreadable says what is wrong with the selectors; then scope holds all that
-	// the set could match.
-	unreadable error
-	// pinned is the last pinned revision that a pod got.
+	// newestErr is the reason why newest cannot be injected. It rejects pods.
+	newestErr error
+	// scopeErr is a parse error of the selectors. The scope then contains all pods that
+	// the SidecarSet could match.
+	scopeErr error
+	// pinned is the last pinned revision that was injected.
 	pinned  atomic.Pointer[pinnedSet]
 	metrics setMetrics
 }
@@ -33,17 +33,25 @@ func (s *compiledSet) paused() bool { return s.declared.Spec.InjectionStrategy.P
 
 func compile(set *v1alpha1.SidecarSet) *compiledSet {
 	compiled := &compiledSet{name: set.Name, declared: set}
-	compiled.scope, compiled.unreadable = match.NewScope(&set.Spec)
-	name, err := revision.Current(set)
-	if err == nil {
-		compiled.newest, err = inject.Prepare(set, name)
-	}
-	compiled.err = err
+	compiled.scope, compiled.scopeErr = match.NewScope(&set.Spec)
+	compiled.newest, compiled.newestErr = prepareNewest(set)
 	return compiled
 }
 
-// setIndex finds SidecarSets by the labels of a pod. It follows an informer and is safe
-// for concurrent use.
+func prepareNewest(set *v1alpha1.SidecarSet) (*inject.Set, error) {
+	set, err := revision.Completed(set)
+	if err != nil {
+		return nil, err
+	}
+	name, err := revision.Current(set)
+	if err != nil {
+		return nil, err
+	}
+	return inject.Prepare(set, name)
+}
+
+// setIndex finds SidecarSets by the labels of a pod. An informer feeds it. It is safe for
+// concurrent use.
 type setIndex struct {
 	log      logr.Logger
 	metrics  *metrics
@@ -54,15 +62,21 @@ func newSetIndex(log logr.Logger, metrics *metrics) *setIndex {
 	return &setIndex{log: log, metrics: metrics}
 }
 
-// matching returns the sets whose selectors take these labels, by name.
+// matching returns the SidecarSets whose selectors match the labels, ordered by name.
 func (i *setIndex) matching(podLabels map[string]string) []*compiledSet {
 	return i.compiled.Matching(podLabels)
 }
 
+// put adds or replaces a SidecarSet. It removes a terminating one, which finalizers may
+// keep for long.
 func (i *setIndex) put(set *v1alpha1.SidecarSet) {
+	if set.DeletionTimestamp != nil {
+		i.remove(set.Name)
+		return
+	}
 	compiled := compile(set)
-	if compiled.unreadable != nil {
-		i.log.Error(compiled.unreadable, "new pods that the SidecarSet could match are refused: its selectors cannot be read", "sidecarset", set.Name)
+	if compiled.scopeErr != nil {
+		i.log.Error(compiled.scopeErr, "rejecting new pods that the SidecarSet could match: its selectors cannot be parsed", "sidecarset", set.Name)
 	}
 	compiled.metrics = i.metrics.ofSet(set.Name)
 	i.compiled.Put(set.Name, compiled.scope, compiled)
@@ -75,22 +89,18 @@ func (i *setIndex) remove(name string) {
 
 // handler feeds the index from an informer.
 func (i *setIndex) handler() cache.ResourceEventHandler {
+	put := func(object any) {
+		if set, ok := object.(*v1alpha1.SidecarSet); ok {
+			i.put(set)
+		}
+	}
 	return cache.ResourceEventHandlerFuncs{
-		AddFunc:    i.observe,
-		UpdateFunc: func(_, object any) { i.observe(object) },
+		AddFunc:    put,
+		UpdateFunc: func(_, object any) { put(object) },
 		DeleteFunc: func(object any) {
-			if last, ok := object.(cache.DeletedFinalStateUnknown); ok {
-				object = last.Obj
-			}
-			if set, ok := object.(*v1alpha1.SidecarSet); ok {
-				i.remove(set.Name)
+			if name, err := cache.DeletionHandlingObjectToName(object); err == nil {
+				i.remove(name.Name)
 			}
 		},
-	}
-}
-
-func (i *setIndex) observe(object any) {
-	if set, ok := object.(*v1alpha1.SidecarSet); ok {
-		i.put(set)
 	}
 }

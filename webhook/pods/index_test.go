@@ -33,8 +33,7 @@ func found(index *setIndex, labels map[string]string) []string {
 }
 
 func TestTheIndexFindsWhatTheSelectorsMatch(t *testing.T) {
-	metrics, err := newMetrics(prometheus.NewRegistry())
-	assert.NoError(t, err)
+	metrics := newMetrics(prometheus.NewRegistry())
 	index := newSetIndex(logr.Discard(), metrics)
 	handler := index.handler()
 	for _, set := range []*v1alpha1.SidecarSet{
@@ -82,4 +81,19 @@ func TestTheRevisionIsTheRegisteredOneOfThisGeneration(t *testing.T) {
 	registered, err := revision.Current(set)
 	assert.NoError(t, err)
 	assert.Equal(t, "s-registered", registered)
+}
+
+func TestSpec4_1_ATerminatingSetIsNotInjected(t *testing.T) {
+	metrics := newMetrics(prometheus.NewRegistry())
+	index := newSetIndex(logr.Discard(), metrics)
+	set := selecting("held", metav1.LabelSelector{MatchLabels: map[string]string{"app": "web"}})
+	index.put(set)
+	assert.Equal(t, []string{"held"}, found(index, set.Spec.Selector.MatchLabels))
+
+	deleted := set.DeepCopy()
+	deleted.DeletionTimestamp, deleted.Finalizers = new(metav1.Now()), []string{"a/b"}
+	index.put(deleted)
+	assert.Empty(t, found(index, set.Spec.Selector.MatchLabels), "a finalizer holds it")
+	index.put(selecting("held", *set.Spec.Selector))
+	assert.Equal(t, []string{"held"}, found(index, set.Spec.Selector.MatchLabels), "it was recreated")
 }

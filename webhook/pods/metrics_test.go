@@ -20,7 +20,7 @@ func valueOf(t *testing.T, counter prometheus.Counter) float64 {
 	return metric.GetCounter().GetValue()
 }
 
-// admissions reads all series of outrigger_admissions_total, by result and set.
+// admissions reads all series of outrigger_admissions_total, by result and SidecarSet.
 func admissions(t *testing.T, m *metrics) map[string]float64 {
 	t.Helper()
 	registry := prometheus.NewRegistry()
@@ -30,7 +30,7 @@ func admissions(t *testing.T, m *metrics) map[string]float64 {
 	require.Len(t, families, 1)
 	series := map[string]float64{}
 	for _, metric := range families[0].GetMetric() {
-		// Labels come sorted by name: result, sidecarset.
+		// Labels are sorted by name: result, sidecarset.
 		series[metric.GetLabel()[0].GetValue()+" "+metric.GetLabel()[1].GetValue()] = metric.GetCounter().GetValue()
 	}
 	return series
@@ -40,8 +40,7 @@ func TestAdmissionsAreCountedBySetAndResult(t *testing.T) {
 	plain := fixture.SidecarSet("plain", fixture.Sidecar("one"), fixture.Sidecar("two"))
 	paused := fixture.SidecarSet("paused", fixture.Sidecar("three"))
 	paused.Spec.InjectionStrategy.Paused = true
-	broken := fixture.SidecarSet("broken", fixture.Sidecar("four"))
-	broken.Annotations = nil
+	broken := fixture.SidecarSet("broken", fixture.Sidecar("four", unparsable))
 	broken.Spec.Selector = &metav1.LabelSelector{MatchLabels: map[string]string{"broken": "yes"}}
 	lost := inProduction("lost")
 	lost.Spec.Selector = &metav1.LabelSelector{MatchLabels: map[string]string{"lost": "yes"}}
@@ -66,7 +65,7 @@ func TestAdmissionsAreCountedBySetAndResult(t *testing.T) {
 	assert.Equal(t, uint64(6), duration.GetHistogram().GetSampleCount())
 }
 
-func TestSeriesOfADeletedSetGoForGood(t *testing.T) {
+func TestTheSeriesOfADeletedSetAreNotRecreated(t *testing.T) {
 	handler := handlerFor(t, interceptor.Funcs{}, nil, fixture.SidecarSet("s", fixture.Sidecar("side")))
 	index := handler.sets.informed
 	onItsWay := index.matching(map[string]string{"app": "web"})

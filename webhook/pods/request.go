@@ -13,7 +13,7 @@ import (
 	"github.com/outrigger/outrigger/webhook/review"
 )
 
-// podReview is the AdmissionReview of a new pod, as far as injection needs it.
+// podReview has the fields of a new pod's AdmissionReview that injection needs.
 type podReview struct {
 	metav1.TypeMeta `json:",inline"`
 	Request         *podRequest `json:"request"`
@@ -25,13 +25,13 @@ type podRequest struct {
 	Kind      metav1.GroupVersionKind `json:"kind"`
 	Namespace string                  `json:"namespace"`
 	Object    *partialPod             `json:"object"`
-	// unread is why the pod's spec makes no sense.
-	unread error
+	// specErr is a parse error of the pod's spec.
+	specErr error
 }
 
-// partialPod is what injection reads of a pod. The rest would take longer, above all
-// managedFields; and status and deletionTimestamp are whatever the client sent,
-// as the API server resets them only after admission.
+// partialPod has the fields of a pod that injection reads. Decoding the others would take
+// longer, above all managedFields. The API server has not reset status and
+// deletionTimestamp yet, so their values mean nothing.
 type partialPod struct {
 	metav1.TypeMeta `json:",inline"`
 	Metadata        *podMetadata `json:"metadata"`
@@ -48,18 +48,18 @@ type podMetadata struct {
 }
 
 var (
-	errNoPod         = errors.New("the AdmissionReview is not about a pod of v1")
+	errNoPod         = errors.New("the AdmissionReview is not for a pod of version v1")
 	errIncompletePod = errors.New("the pod has no metadata or no spec")
 )
 
-// readPodRequest reads an AdmissionReview in one pass.
+// readPodRequest decodes an AdmissionReview in one pass.
 func readPodRequest(body []byte) (*podRequest, error) {
 	var read podReview
 	if err := json.Unmarshal(body, &read); err != nil {
 		if read = withoutSpec(body); read.Request == nil {
 			return nil, fmt.Errorf("read the AdmissionReview: %w", err)
 		}
-		read.Request.unread = fmt.Errorf("read the pod's spec: %w", err)
+		read.Request.specErr = fmt.Errorf("read the pod's spec: %w", err)
 	}
 	if err := review.Check(read.TypeMeta, read.Request != nil); err != nil {
 		return nil, err
@@ -72,13 +72,13 @@ func readPodRequest(body []byte) (*podRequest, error) {
 	if !isPod(object.Group, object.Version, object.Kind) {
 		return nil, errNoPod
 	}
-	if request.Object.Metadata == nil || request.Object.Spec == nil && request.unread == nil {
+	if request.Object.Metadata == nil || request.Object.Spec == nil && request.specErr == nil {
 		return nil, errIncompletePod
 	}
 	return request, nil
 }
 
-// withoutSpec reads a review in which nothing but the pod's spec is wrong.
+// withoutSpec decodes a review of a pod whose spec cannot be decoded.
 func withoutSpec(body []byte) podReview {
 	var read struct {
 		metav1.TypeMeta `json:",inline"`
@@ -98,12 +98,13 @@ func withoutSpec(body []byte) podReview {
 	return podReview{TypeMeta: read.TypeMeta, Request: request}
 }
 
-// isPod takes an empty kind for a pod: API servers send nothing else here.
+// isPod treats an empty kind as a pod: the rules of the webhook match only pods.
 func isPod(group, version, kind string) bool {
 	return kind == "" || group == "" && version == "v1" && kind == "Pod"
 }
 
-// pod is the pod as far as it was read. An empty namespace is the request's (SPEC §3).
+// pod returns the decoded fields of the pod. The namespace of the request replaces an
+// empty one (SPEC §3).
 func (r *podRequest) pod() *corev1.Pod {
 	metadata := r.Object.Metadata
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{

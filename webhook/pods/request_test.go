@@ -27,14 +27,14 @@ func answered(t *testing.T, body string) (status int, text string) {
 	return status, buffers.Answer.String()
 }
 
-func TestWhatIsNoReviewOfAPodIsABadRequest(t *testing.T) {
+func TestAnInvalidReviewOfAPodIsABadRequest(t *testing.T) {
 	pod := string(reviewOf(t, fixture.Pod(fixture.Container("app"))))
 	request := func(change, to string) string {
 		changed := strings.Replace(pod, change, to, 1)
 		require.NotEqual(t, pod, changed)
 		return changed
 	}
-	const noReview, noRequest = "this is no AdmissionReview", "has no request"
+	const noReview, noRequest = "not an AdmissionReview", "has no request"
 	for name, c := range map[string]struct {
 		body string
 		want int
@@ -67,7 +67,7 @@ func TestWhatIsNoReviewOfAPodIsABadRequest(t *testing.T) {
 	}
 }
 
-func TestASpecThatCannotBeReadRefusesThePod(t *testing.T) {
+func TestAnUndecodableSpecRejectsThePod(t *testing.T) {
 	body := strings.Replace(string(reviewOf(t, fixture.Pod(fixture.Container("app")))), `"containers":`, `"containers":"none","x":`, 1)
 	status, text := answered(t, body)
 	assert.Equal(t, http.StatusOK, status)

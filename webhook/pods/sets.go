@@ -15,10 +15,11 @@ import (
 	"github.com/outrigger/outrigger/webhook/review"
 )
 
-// liveIndexTTL is how long pods are decided about from the sets of one live list.
+// liveIndexTTL is the time for which one live list is used.
 const liveIndexTTL = time.Second
 
-// setSource indexes SidecarSets: those of the informer, or those of a live list.
+// setSource indexes the SidecarSets of the informer, or those of a live list while the
+// cache is stale.
 type setSource struct {
 	fallback.Reader
 	informed *setIndex
@@ -28,13 +29,13 @@ type setSource struct {
 	listed   atomic.Pointer[liveIndex]
 }
 
-// liveIndex is the index of a list that the API server was asked for at this time.
+// liveIndex is the index of one live list.
 type liveIndex struct {
 	requested time.Time
 	index     *setIndex
 }
 
-// index returns the index to look into. An error is a review.UndecidedError.
+// index returns the current index. An error is a review.UndecidedError.
 func (s *setSource) index(ctx context.Context) (*setIndex, error) {
 	stale := s.Stale()
 	if stale == nil {
@@ -43,7 +44,7 @@ func (s *setSource) index(ctx context.Context) (*setIndex, error) {
 	if last := s.listed.Load(); last != nil && s.clock.Since(last.requested) < liveIndexTTL {
 		return last.index, nil
 	}
-	// All pods that wait share one read, whoever of them gives up.
+	// Concurrent requests share one list, even if the first of them is canceled.
 	answer := s.listing.DoChan("", func() (any, error) { return s.list(context.WithoutCancel(ctx)) })
 	select {
 	case result := <-answer:
@@ -57,7 +58,7 @@ func (s *setSource) index(ctx context.Context) (*setIndex, error) {
 }
 
 func undecided(stale, err error) error {
-	return review.UndecidedError{Err: fmt.Errorf("whether this pod gets sidecars is not known: %w; list SidecarSets: %w", stale, err)}
+	return review.UndecidedError{Err: fmt.Errorf("cannot decide whether this pod gets sidecars: %w; list SidecarSets: %w", stale, err)}
 }
 
 func (s *setSource) list(ctx context.Context) (*liveIndex, error) {

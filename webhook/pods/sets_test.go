@@ -21,19 +21,20 @@ import (
 	"github.com/outrigger/outrigger/internal/fixture"
 	"github.com/outrigger/outrigger/internal/revision"
 	"github.com/outrigger/outrigger/kube"
+	"github.com/outrigger/outrigger/kube/watches"
 	"github.com/outrigger/outrigger/webhook/fallback"
 	"github.com/outrigger/outrigger/webhook/review"
 	"github.com/outrigger/outrigger/webhook/server"
 )
 
-// stale is a handler whose watches are down, and the API server that it may ask.
+// stale is a handler whose watches are down, and its API server.
 type stale struct {
 	*Handler
 	t     *testing.T
 	clock *clocktesting.FakeClock
 	live  client.WithWatch
 	lists atomic.Int32
-	// away is what the API server does instead of an answer to a list.
+	// away replaces the answer of the API server to a list.
 	away func(context.Context) error
 }
 
@@ -52,7 +53,7 @@ func staleHandler(t *testing.T, cached []*v1alpha1.SidecarSet, stored ...client.
 	}).Build()
 	for _, reads := range []*fallback.Reader{&o.sets.Reader, &o.namespaces, &o.revisions.Reader} {
 		reads.Live = o.live
-		reads.Stale = func() error { return kube.StaleError{Kind: "SidecarSet", Down: 3 * time.Second} }
+		reads.Stale = func() error { return watches.StaleError{Kind: "SidecarSet", Down: 3 * time.Second} }
 	}
 	o.sets.clock = o.clock
 	return o
@@ -64,7 +65,7 @@ func imaged(image string) *v1alpha1.SidecarSet {
 	return fixture.SidecarSet("s", sidecar)
 }
 
-func TestWithoutAWatchPodsGetWhatTheAPIServerHolds(t *testing.T) {
+func TestWithAStaleCacheSetsAreListedLive(t *testing.T) {
 	o := staleHandler(t, []*v1alpha1.SidecarSet{imaged("side:old")}, imaged("side:new"))
 	for range 3 {
 		response := admitted(t, o.Handler, fixture.Pod(fixture.Container("app")))
@@ -82,7 +83,7 @@ func TestWithoutAWatchPodsGetWhatTheAPIServerHolds(t *testing.T) {
 	assert.Equal(t, int32(2), o.lists.Load())
 }
 
-func TestPodsThatWaitShareOneList(t *testing.T) {
+func TestConcurrentRequestsShareOneList(t *testing.T) {
 	o := staleHandler(t, nil, imaged("side:new"))
 	answer := make(chan struct{})
 	o.away = func(context.Context) error {
@@ -107,7 +108,7 @@ func TestPodsThatWaitShareOneList(t *testing.T) {
 	require.ErrorAs(t, <-failure, new(review.UndecidedError))
 }
 
-func TestWithoutAnyViewTheFailurePolicyDecides(t *testing.T) {
+func TestWithoutCacheAndAPIServerTheFailurePolicyDecides(t *testing.T) {
 	o := staleHandler(t, []*v1alpha1.SidecarSet{imaged("side:old")})
 	o.away = func(ctx context.Context) error {
 		_, bounded := ctx.Deadline()
@@ -118,12 +119,12 @@ func TestWithoutAnyViewTheFailurePolicyDecides(t *testing.T) {
 	buffers.Body.Write(reviewOf(t, fixture.Pod()))
 	status, err := review.Answer(o.Answer)(t.Context(), buffers)
 	assert.Equal(t, http.StatusInternalServerError, status)
-	require.EqualError(t, err, "whether this pod gets sidecars is not known: "+
+	require.EqualError(t, err, "cannot decide whether this pod gets sidecars: "+
 		"the watch of SidecarSets has been down for 3s, so that the cache may be out of date; list SidecarSets: connection refused")
-	assert.Equal(t, 1.0, valueOf(t, o.metrics.refused))
+	assert.Equal(t, 1.0, valueOf(t, o.metrics.rejected))
 }
 
-func TestWithoutAWatchNamespacesAndRevisionsAreReadToo(t *testing.T) {
+func TestWithAStaleCacheNamespacesAndRevisionsAreReadLive(t *testing.T) {
 	set := inProduction("s")
 	old, err := revision.New(set, "system", 1)
 	require.NoError(t, err)

@@ -2,17 +2,20 @@ package registration
 
 import (
 	"bytes"
+	"context"
 	"fmt"
 	"slices"
 	"strings"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
-	applyadmissionregistrationv1 "k8s.io/client-go/applyconfigurations/admissionregistration/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// Names of config/webhook.
+// Names of config/crd and config/webhook.
 const (
+	definitionName    = "sidecarsets.apps.kruise.io"
 	configurationName = "outrigger"
 	podWebhook        = "pods.outrigger.io"
 	setWebhook        = "sidecarsets.outrigger.io"
@@ -20,17 +23,17 @@ const (
 
 // Paths of the webhooks, as in config/webhook.
 const (
-	// PodPath is where pods are injected.
+	// PodPath injects sidecars into pods.
 	PodPath = "/mutate-pod"
-	// DefaultingPath is where SidecarSets are completed.
+	// DefaultingPath writes the defaults and hashes of SidecarSets.
 	DefaultingPath = "/mutate-sidecarset"
-	// ValidatingPath is where SidecarSets are refused.
+	// ValidatingPath validates SidecarSets.
 	ValidatingPath = "/validate-sidecarset"
-	// ConversionPath is where ConversionReviews go.
+	// ConversionPath answers ConversionReviews.
 	ConversionPath = "/convert"
 )
 
-// endpoint is where the API server reaches this webhook.
+// endpoint is the address of this webhook for API servers.
 type endpoint struct {
 	// url is the base; empty means the Service.
 	url       string
@@ -38,7 +41,7 @@ type endpoint struct {
 	namespace string
 }
 
-// at is the URL of a path; nil means the Service that the manifests name.
+// at returns the URL of a path; nil means the Service of the manifests.
 func (e endpoint) at(path string) *string {
 	if e.url == "" {
 		return nil
@@ -46,118 +49,114 @@ func (e endpoint) at(path string) *string {
 	return new(strings.TrimSuffix(e.url, "/") + path)
 }
 
-// ownedWebhook is what this role writes of a webhook of config/webhook. All else,
-// such as selectors and timeouts, is of whoever installs.
-type ownedWebhook struct {
+// hook is one of this role's webhooks in an installed configuration. Its pointers lead
+// into the configuration. All fields but these belong to the installer, such as selectors
+// and timeouts.
+type hook struct {
 	name, path string
-	// rules switch the webhook on. Without any, as shipped, it is never called.
-	rules []admissionregistrationv1.RuleWithOperations
+	client     *admissionregistrationv1.WebhookClientConfig
+	rules      *[]admissionregistrationv1.RuleWithOperations
 }
 
-func ownedMutating() []ownedWebhook {
-	created := admissionregistrationv1.RuleWithOperations{
+// hooksOf leaves out webhooks that this role does not serve.
+func hooksOf(configuration client.Object) []hook {
+	var hooks []hook
+	switch c := configuration.(type) {
+	case *admissionregistrationv1.MutatingWebhookConfiguration:
+		paths := map[string]string{podWebhook: PodPath, setWebhook: DefaultingPath}
+		for i := range c.Webhooks {
+			one := &c.Webhooks[i]
+			hooks = append(hooks, hook{one.Name, paths[one.Name], &one.ClientConfig, &one.Rules})
+		}
+	case *admissionregistrationv1.ValidatingWebhookConfiguration:
+		paths := map[string]string{setWebhook: ValidatingPath}
+		for i := range c.Webhooks {
+			one := &c.Webhooks[i]
+			hooks = append(hooks, hook{one.Name, paths[one.Name], &one.ClientConfig, &one.Rules})
+		}
+	}
+	return slices.DeleteFunc(hooks, func(h hook) bool { return h.path == "" })
+}
+
+// podRules activate the pod webhook. The manifest has no rules for it, so that the API
+// server does not call it before they are written.
+func podRules() []admissionregistrationv1.RuleWithOperations {
+	return []admissionregistrationv1.RuleWithOperations{{
 		Operations: []admissionregistrationv1.OperationType{admissionregistrationv1.Create},
 		Rule: admissionregistrationv1.Rule{
 			APIGroups: []string{""}, APIVersions: []string{"v1"}, Resources: []string{"pods"}, Scope: new(admissionregistrationv1.NamespacedScope),
 		},
+	}}
+}
+
+// write sets this role's fields of a webhook. A webhook with another kind of address (a
+// Service or a URL) is an error: the installer chooses the kind.
+func (e endpoint) write(h hook, bundle []byte) error {
+	switch {
+	case e.url != "" && h.client.Service != nil:
+		return fmt.Errorf("webhook %s names a Service, but this process has an --url: delete the configuration and install it with that URL", h.name)
+	case e.url == "" && h.client.URL != nil:
+		return fmt.Errorf("webhook %s names a URL, but this process has no --url: delete the configuration and apply config/webhook", h.name)
 	}
-	return []ownedWebhook{
-		{name: podWebhook, path: PodPath, rules: []admissionregistrationv1.RuleWithOperations{created}},
-		{name: setWebhook, path: DefaultingPath},
+	h.client.CABundle, h.client.URL = bundle, e.at(h.path)
+	if h.name == podWebhook {
+		*h.rules = podRules()
 	}
+	return nil
 }
 
-func ownedValidating() []ownedWebhook {
-	return []ownedWebhook{{name: setWebhook, path: ValidatingPath}}
-}
-
-// installedWebhook is a webhook as the API server has it.
-type installedWebhook struct {
-	name   string
-	client *admissionregistrationv1.WebhookClientConfig
-	rules  []admissionregistrationv1.RuleWithOperations
-}
-
-func mutatingInstalled(c *admissionregistrationv1.MutatingWebhookConfiguration) []installedWebhook {
-	all := make([]installedWebhook, len(c.Webhooks))
-	for i := range c.Webhooks {
-		all[i] = installedWebhook{c.Webhooks[i].Name, &c.Webhooks[i].ClientConfig, c.Webhooks[i].Rules}
+// writeConfiguration corrects this role's fields of an installed configuration.
+func (r *Reconciler) writeConfiguration(ctx context.Context, live client.Object, bundle []byte) error {
+	wanted, _ := live.DeepCopyObject().(client.Object)
+	for _, h := range hooksOf(wanted) {
+		if err := r.endpoint.write(h, bundle); err != nil {
+			return fmt.Errorf("write %T %s: %w", live, live.GetName(), err)
+		}
 	}
-	return all
-}
-
-func validatingInstalled(c *admissionregistrationv1.ValidatingWebhookConfiguration) []installedWebhook {
-	all := make([]installedWebhook, len(c.Webhooks))
-	for i := range c.Webhooks {
-		all[i] = installedWebhook{c.Webhooks[i].Name, &c.Webhooks[i].ClientConfig, c.Webhooks[i].Rules}
-	}
-	return all
-}
-
-// find returns nil for a webhook that whoever installed has left out.
-func find(name string, in []installedWebhook) *installedWebhook {
-	at := slices.IndexFunc(in, func(i installedWebhook) bool { return i.name == name })
-	if at < 0 {
+	if equality.Semantic.DeepEqual(live, wanted) {
 		return nil
 	}
-	return &in[at]
-}
-
-// outdated reports whether webhooks need a change. One that is reached in another way
-// than this role is has to be installed anew: it names a Service or an URL.
-func (e endpoint) outdated(hooks []ownedWebhook, in []installedWebhook, bundle []byte) (bool, error) {
-	outdated := false
-	for _, h := range hooks {
-		i := find(h.name, in)
-		switch {
-		case i == nil:
-			continue
-		case e.url != "" && i.client.Service != nil:
-			return false, fmt.Errorf("webhook %s names a Service, but this process has an --url: delete the configuration and install it with that URL", h.name)
-		case e.url == "" && i.client.URL != nil:
-			return false, fmt.Errorf("webhook %s names an URL, but this process has no --url: delete the configuration and apply config/webhook", h.name)
-		}
-		outdated = outdated || !e.upToDate(h, i, bundle)
+	// A strategic merge keeps fields that this program does not know.
+	patch := client.StrategicMergeFrom(live, client.MergeFromWithOptimisticLock{})
+	if err := r.client.Patch(ctx, wanted, patch, client.FieldOwner(fieldOwner)); err != nil {
+		return fmt.Errorf("write %T %s: %w", live, live.GetName(), err)
 	}
-	return outdated, nil
+	return nil
 }
 
-// upToDate reports whether a webhook needs no change.
-func (e endpoint) upToDate(h ownedWebhook, i *installedWebhook, bundle []byte) bool {
-	return bytes.Equal(i.client.CABundle, bundle) && equality.Semantic.DeepEqual(i.client.URL, e.at(h.path)) &&
-		(len(h.rules) == 0 || equality.Semantic.DeepEqual(i.rules, h.rules))
+// registered is the registration in the cache of this process.
+type registered struct {
+	definition *apiextensionsv1.CustomResourceDefinition
+	// configurations are those that are installed, and hooks their webhooks.
+	configurations []client.Object
+	hooks          []hook
 }
 
-func (e endpoint) clientConfig(h ownedWebhook, bundle []byte) *applyadmissionregistrationv1.WebhookClientConfigApplyConfiguration {
-	applied := applyadmissionregistrationv1.WebhookClientConfig().WithCABundle(bundle...)
-	applied.URL = e.at(h.path)
-	return applied
-}
-
-// mutating is what the role applies of the webhooks that are installed.
-func (e endpoint) mutating(live *admissionregistrationv1.MutatingWebhookConfiguration, bundle []byte) *applyadmissionregistrationv1.MutatingWebhookConfigurationApplyConfiguration {
-	applied := applyadmissionregistrationv1.MutatingWebhookConfiguration(live.Name).WithResourceVersion(live.ResourceVersion)
-	for _, h := range ownedMutating() {
-		if find(h.name, mutatingInstalled(live)) == nil {
-			continue
-		}
-		one := applyadmissionregistrationv1.MutatingWebhook().WithName(h.name).WithClientConfig(e.clientConfig(h, bundle))
-		for _, rule := range h.rules {
-			one.WithRules(applyadmissionregistrationv1.RuleWithOperations().WithOperations(rule.Operations...).
-				WithAPIGroups(rule.APIGroups...).WithAPIVersions(rule.APIVersions...).WithResources(rule.Resources...).WithScope(*rule.Scope))
-		}
-		applied.WithWebhooks(one)
+func (r *Reconciler) read(ctx context.Context) (*registered, error) {
+	read := &registered{definition: &apiextensionsv1.CustomResourceDefinition{}}
+	if err := r.client.Get(ctx, client.ObjectKey{Name: definitionName}, read.definition); err != nil {
+		return nil, fmt.Errorf("read CustomResourceDefinition %s (config/crd defines it): %w", definitionName, err)
 	}
-	return applied
-}
-
-// validating is what the role applies of the webhooks that are installed.
-func (e endpoint) validating(live *admissionregistrationv1.ValidatingWebhookConfiguration, bundle []byte) *applyadmissionregistrationv1.ValidatingWebhookConfigurationApplyConfiguration {
-	applied := applyadmissionregistrationv1.ValidatingWebhookConfiguration(live.Name).WithResourceVersion(live.ResourceVersion)
-	for _, h := range ownedValidating() {
-		if find(h.name, validatingInstalled(live)) != nil {
-			applied.WithWebhooks(applyadmissionregistrationv1.ValidatingWebhook().WithName(h.name).WithClientConfig(e.clientConfig(h, bundle)))
+	for _, configuration := range []client.Object{&admissionregistrationv1.MutatingWebhookConfiguration{}, &admissionregistrationv1.ValidatingWebhookConfiguration{}} {
+		err := r.client.Get(ctx, client.ObjectKey{Name: configurationName}, configuration)
+		if client.IgnoreNotFound(err) != nil {
+			return nil, fmt.Errorf("read %T %s: %w", configuration, configurationName, err)
+		}
+		if err == nil {
+			read.configurations, read.hooks = append(read.configurations, configuration), append(read.hooks, hooksOf(configuration)...)
 		}
 	}
-	return applied
+	return read, nil
+}
+
+// callsPodWebhook reports whether the API server calls the pod webhook.
+func (r *registered) callsPodWebhook() bool {
+	return slices.ContainsFunc(r.hooks, func(h hook) bool { return h.name == podWebhook && len(*h.rules) > 0 })
+}
+
+// trusts reports whether the API server trusts a CA in every webhook.
+func (r *registered) trusts(ca []byte) bool {
+	conversion := r.definition.Spec.Conversion
+	return conversion != nil && conversion.Webhook != nil && bytes.Contains(conversion.Webhook.ClientConfig.CABundle, ca) &&
+		!slices.ContainsFunc(r.hooks, func(h hook) bool { return !bytes.Contains(h.client.CABundle, ca) })
 }

@@ -1,4 +1,4 @@
-// Package registration makes the API server call the webhooks: it writes their CA,
-// URL and rules, the conversion of SidecarSets, and the certificate that is served
-// (SPEC §4.14).
+// Package registration issues the serving certificate of the webhook, and writes its CA
+// and its rules into the webhook configurations and into the conversion of the
+// CustomResourceDefinition.
 package registration

@@ -1,6 +1,7 @@
 package registration
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"crypto/tls"
@@ -11,124 +12,122 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
+	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 )
 
-// certificateSecret holds what all replicas serve with.
+// certificateSecret holds the serving certificate of all replicas.
 const certificateSecret = "outrigger-webhook-cert"
 
-// renewalRequeueDelay is how often the age of the certificate is checked.
-const renewalRequeueDelay = time.Hour
+// fieldOwner is the field manager of this role in the configurations.
+const fieldOwner = "outrigger-webhook"
 
-// propagationDelay is how long API servers may take to see a new CA. Until then the
-// certificate before is served, which they trust as well.
-const propagationDelay = 10 * time.Second
-
-// watchRestartTimeout bounds how long sets may be without a watch once the definition was
-// changed: the API server ends the watches of SidecarSets after a second, and a
-// client backs off, again for seconds, before it watches anew.
 const (
-	watchRestartTimeout = 10 * time.Second
-	watchRequeueDelay   = 50 * time.Millisecond
+	// renewalInterval is the time between two checks of the certificate's age.
+	renewalInterval = time.Hour
+	// propagationDelay is the time that all API servers need to see a new CA. Until then
+	// the previous certificate is served, which they trust as well.
+	propagationDelay = 10 * time.Second
+	// endpointDelay is the time that nodes need to route to the first endpoint of the
+	// Service.
+	endpointDelay = 5 * time.Second
+	// reachableInterval is the time between two checks whether a replica is reachable.
+	reachableInterval = 200 * time.Millisecond
+	// After a change of the definition, the API server ends the watches of SidecarSets
+	// within about a second, and clients reconnect after a backoff. watchRestartTimeout
+	// limits the wait for that, and watchRestartInterval is the time between two checks.
+	watchRestartTimeout  = 10 * time.Second
+	watchRestartInterval = 50 * time.Millisecond
 )
 
-// endpointDelay is how long the nodes may take to see that the Service has its first
-// endpoint.
-const endpointDelay = 5 * time.Second
-
-// reachableRequeueDelay is how often it is checked whether a replica is reachable.
-const reachableRequeueDelay = 200 * time.Millisecond
-
-var errNoCertificate = errors.New("the webhook has no certificate yet")
-
-// fieldOwner is the field manager of what this role writes into the
-// configurations.
-const fieldOwner = "outrigger-webhook"
+var (
+	errNoCertificate = errors.New("the webhook has no certificate yet")
+	errNotRegistered = errors.New("the API server does not call the pod webhook yet")
+)
 
 // Options of a Reconciler.
 type Options struct {
-	// URL is how the API server reaches this process from outside the cluster;
-	// empty means through the Service.
+	// URL of this process for API servers when it runs outside the cluster; empty means
+	// the Service.
 	URL string
-	// ServiceName is the Service in SystemNamespace, which also holds the
+	// ServiceName is the name of the Service in SystemNamespace, which also holds the
 	// certificate.
 	ServiceName, SystemNamespace string
 	Log                          logr.Logger
+	// Registerer gets the metrics of the registration.
+	Registerer prometheus.Registerer
 }
 
-// Reconciler writes the certificate and the registration of the webhooks, together
-// with the other replicas: one that loses the race follows what it sees. Rules are
-// written only once a replica is reachable. From then on a new certificate is
-// served only once the API server's copy of the configurations trusts its CA, so
-// that no request meets a certificate that is not trusted.
+// Reconciler writes the certificate and the registration of the webhooks. All replicas
+// run one; the loser of a race follows the winner's write. The pod webhook is activated
+// only after a replica is reachable. Afterwards a new certificate is served only when the
+// API server's copy of the configurations trusts its CA, so that no request fails because
+// of an untrusted certificate.
 type Reconciler struct {
 	// client reads from the cache.
-	client    client.Client
-	secret    client.ObjectKey
-	authority authority
-	endpoint  endpoint
-	log       logr.Logger
-	now       func() time.Time
-	// reachable reports whether a request of the API server would be answered.
+	client   client.Client
+	secret   client.ObjectKey
+	issuer   issuer
+	endpoint endpoint
+	log      logr.Logger
+	now      func() time.Time
+	// reachable reports whether API servers can reach a replica.
 	reachable func(context.Context) (bool, error)
-	// endpointDelay is how long nodes may take to route to a Service that has become
-	// reachable.
+	// endpointDelay is 0 with a URL.
 	endpointDelay time.Duration
 	// reachableSince is zero while no replica is reachable.
 	reachableSince time.Time
-	// registered is set while the API server calls the pod webhook, and trusts it.
+	// registered is true while the API server calls the pod webhook and trusts it.
 	registered atomic.Bool
 
 	serving atomic.Pointer[tls.Certificate]
-	// servedCA has signed what is served.
+	// servedCA is the CA of the serving certificate.
 	servedCA []byte
-	// trusted is the newest CA that the configurations trust, and since when.
-	trusted struct {
-		ca    []byte
-		since time.Time
-	}
-	// conversionWritten is when the conversion in the definition was last corrected.
+	// trustedCA is the newest CA that the configurations trust, since trustedSince.
+	trustedCA    []byte
+	trustedSince time.Time
+	// conversionWritten is the time of the last change of the conversion, and watchLost is
+	// true once the watch of SidecarSets was down after it.
 	conversionWritten time.Time
-	sets              *setWatch
+	watchLost         bool
+	// watchDown is how long the watch of SidecarSets has been down.
+	watchDown func() time.Duration
 }
 
-// New makes a reconciler. An URL without https and a host name is an error.
+// New returns an error for a URL without https and a host name.
 func New(o Options) (*Reconciler, error) {
-	authority, err := newAuthority(o.ServiceName, o.SystemNamespace, o.URL)
+	issuer, err := newIssuer(o.ServiceName, o.SystemNamespace, o.URL)
 	if err != nil {
 		return nil, err
 	}
-	made := &Reconciler{
-		secret:    client.ObjectKey{Namespace: o.SystemNamespace, Name: certificateSecret},
-		authority: authority,
-		endpoint:  endpoint{url: o.URL, service: o.ServiceName, namespace: o.SystemNamespace},
-		log:       o.Log,
-		now:       time.Now,
-		sets:      &setWatch{now: time.Now},
+	r := &Reconciler{
+		secret:   client.ObjectKey{Namespace: o.SystemNamespace, Name: certificateSecret},
+		issuer:   issuer,
+		endpoint: endpoint{url: o.URL, service: o.ServiceName, namespace: o.SystemNamespace},
+		log:      o.Log,
+		now:      time.Now,
 	}
 	if o.URL == "" {
-		made.endpointDelay = endpointDelay
+		r.endpointDelay = endpointDelay
 	}
-	return made, nil
+	r.registerMetrics(o.Registerer)
+	return r, nil
 }
-
-var errNotRegistered = errors.New("the API server does not ask about pods yet")
 
 // Registered is a readiness check for processes outside the cluster, to which no
 // Service routes.
 func (r *Reconciler) Registered(*http.Request) error {
-	if r.registered.Load() {
-		return nil
+	if !r.registered.Load() {
+		return errNotRegistered
 	}
-	return errNotRegistered
+	return nil
 }
 
-// Certificate is for tls.Config.
+// Certificate is a tls.Config.GetCertificate.
 func (r *Reconciler) Certificate(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 	if pair := r.serving.Load(); pair != nil {
 		return pair, nil
@@ -136,40 +135,65 @@ func (r *Reconciler) Certificate(*tls.ClientHelloInfo) (*tls.Certificate, error)
 	return nil, errNoCertificate
 }
 
-// Reconcile takes the next step; each write brings the event for the one after.
+// Reconcile takes the next step. Each write causes the event for the step after it.
 func (r *Reconciler) Reconcile(ctx context.Context, _ reconcile.Request) (reconcile.Result, error) {
-	secret, err := r.currentSecret(ctx)
-	if err != nil || secret == nil {
-		return reconcile.Result{}, ignoreRace(err)
+	wait, err := r.step(ctx)
+	// The write of another replica, which was first, also causes an event.
+	if apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) {
+		err = nil
 	}
-	seen, err := r.observe(ctx)
-	if err != nil {
-		return reconcile.Result{}, err
-	}
-	if !seen.callsPodWebhook() {
-		if err := r.serveInitial(secret); err != nil {
-			return reconcile.Result{}, err
-		}
-		if wait, err := r.untilReachable(ctx); err != nil || wait > 0 {
-			return reconcile.Result{RequeueAfter: wait}, err
-		}
-	}
-	wait, err := r.register(ctx, seen, bundle(secret.Data, r.now()))
-	if err != nil || wait > 0 {
-		return reconcile.Result{RequeueAfter: wait}, ignoreRace(err)
-	}
-	if wait, err = r.serveTrusted(ctx, secret); err != nil {
-		return reconcile.Result{}, err
-	}
-	return reconcile.Result{RequeueAfter: cmp.Or(wait, renewalRequeueDelay)}, nil
+	return reconcile.Result{RequeueAfter: wait}, err
 }
 
-// untilReachable is how long to wait before rules may be written.
-func (r *Reconciler) untilReachable(ctx context.Context) (time.Duration, error) {
-	yes, err := r.reachable(ctx)
-	if err != nil || !yes {
+func (r *Reconciler) step(ctx context.Context) (wait time.Duration, err error) {
+	secret, err := r.currentSecret(ctx)
+	if err != nil || secret == nil {
+		return 0, err
+	}
+	live, err := r.read(ctx)
+	if err != nil {
+		return 0, err
+	}
+	active := live.callsPodWebhook()
+	if !active {
+		if wait, err := r.untilReachable(ctx, secret); err != nil || wait > 0 {
+			return wait, err
+		}
+	}
+	bundle := bundle(secret.Data, r.now())
+	if err := r.writeConversion(ctx, live.definition, bundle); err != nil {
+		return 0, err
+	}
+	// New pods would be admitted without the SidecarSets that the cache misses.
+	if !active && r.watchRestarting() {
+		return watchRestartInterval, nil
+	}
+	if len(live.configurations) < 2 {
+		r.log.Info("pods get no sidecars, because the webhook configurations are not installed: apply config/webhook", "name", configurationName)
+	}
+	for _, configuration := range live.configurations {
+		if err := r.writeConfiguration(ctx, configuration, bundle); err != nil {
+			return 0, err
+		}
+	}
+	if wait, err = r.serveTrusted(ctx, secret); err != nil {
+		return 0, err
+	}
+	return cmp.Or(wait, renewalInterval), nil
+}
+
+// untilReachable serves, because a replica must serve to become reachable, and returns the time
+// until the rules of the pod webhook may be written. No configuration trusts another CA yet.
+func (r *Reconciler) untilReachable(ctx context.Context, secret *corev1.Secret) (time.Duration, error) {
+	if r.servedCA == nil {
+		if err := r.serve(secret); err != nil {
+			return 0, err
+		}
+	}
+	reachable, err := r.reachable(ctx)
+	if err != nil || !reachable {
 		r.reachableSince = time.Time{}
-		return reachableRequeueDelay, err
+		return reachableInterval, err
 	}
 	if r.reachableSince.IsZero() {
 		r.reachableSince = r.now()
@@ -177,35 +201,16 @@ func (r *Reconciler) untilReachable(ctx context.Context) (time.Duration, error) 
 	return r.reachableSince.Add(r.endpointDelay).Sub(r.now()), nil
 }
 
-// register writes the conversion, and then CA and rules into the configurations. It
-// returns how long these have to wait.
-func (r *Reconciler) register(ctx context.Context, seen *observed, bundle []byte) (time.Duration, error) {
-	if err := r.writeConversion(ctx, r.endpoint.conversion(bundle)); err != nil {
-		return 0, err
-	}
-	// Pods that come while no set can be seen would go without their sidecars.
-	if r.watchEnding() && !seen.callsPodWebhook() {
-		return watchRequeueDelay, nil
-	}
-	return 0, r.writeConfigurations(ctx, seen, bundle)
+// watchRestarting reports whether the watch of SidecarSets has not restarted since the
+// conversion was written.
+func (r *Reconciler) watchRestarting() bool {
+	now, down := r.now(), r.watchDown()
+	r.watchLost = r.watchLost || down > 0 && now.Add(-down).After(r.conversionWritten)
+	restarted := r.watchLost && down == 0
+	return !restarted && now.Sub(r.conversionWritten) < watchRestartTimeout
 }
 
-// watchEnding reports whether the watch of SidecarSets may be one that the API server
-// is about to end.
-func (r *Reconciler) watchEnding() bool {
-	return r.now().Sub(r.conversionWritten) < watchRestartTimeout && !r.sets.lastRequest().After(r.conversionWritten)
-}
-
-// ignoreRace forgets that another replica was first: its write is on the way
-// here as an event.
-func ignoreRace(err error) error {
-	if apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) {
-		return nil
-	}
-	return err
-}
-
-// currentSecret returns the Secret, or nil after it wrote a new certificate.
+// currentSecret returns the Secret, or nil after writing a new certificate.
 func (r *Reconciler) currentSecret(ctx context.Context) (*corev1.Secret, error) {
 	secret := &corev1.Secret{}
 	err := r.client.Get(ctx, r.secret, secret)
@@ -213,11 +218,11 @@ func (r *Reconciler) currentSecret(ctx context.Context) (*corev1.Secret, error) 
 	if err != nil && !missing {
 		return nil, fmt.Errorf("read Secret %s: %w", r.secret, err)
 	}
-	if r.authority.valid(secret.Data, r.now()) {
+	if r.issuer.valid(secret.Data, r.now()) {
 		return secret, nil
 	}
-	// A Secret that was deleted or replaced no longer knows what is served.
-	data, err := r.authority.issue(r.now(), secret.Data[caKey], r.servedCA)
+	// The CA of the serving certificate is missing in a Secret that was deleted or replaced.
+	data, err := r.issuer.issue(r.now(), secret.Data[caKey], r.servedCA)
 	if err != nil {
 		return nil, err
 	}
@@ -236,32 +241,41 @@ func (r *Reconciler) currentSecret(ctx context.Context) (*corev1.Secret, error) 
 	return nil, nil
 }
 
-// writeConfigurations corrects what this role owns of the webhooks.
-func (r *Reconciler) writeConfigurations(ctx context.Context, seen *observed, bundle []byte) error {
-	if seen.mutating == nil || seen.validating == nil {
-		r.log.Info("Pods get no sidecars, because the webhook configurations are not installed: apply config/webhook", "name", configurationName)
+// serveTrusted switches to the Secret's certificate once the configurations in the cache
+// trust its CA, and all API servers have had the time to see that. It returns the
+// remaining time.
+func (r *Reconciler) serveTrusted(ctx context.Context, secret *corev1.Secret) (time.Duration, error) {
+	live, err := r.read(ctx)
+	if err != nil {
+		return 0, err
 	}
-	if seen.mutating != nil {
-		outdated, err := r.endpoint.outdated(ownedMutating(), mutatingInstalled(seen.mutating), bundle)
-		if err == nil && outdated {
-			err = r.apply(ctx, r.endpoint.mutating(seen.mutating, bundle))
-		}
-		if err != nil {
-			return fmt.Errorf("write MutatingWebhookConfiguration %s: %w", configurationName, err)
-		}
+	ca := secret.Data[caKey]
+	trusted := live.trusts(ca)
+	r.registered.Store(trusted && live.callsPodWebhook())
+	if !trusted {
+		return 0, nil
 	}
-	if seen.validating != nil {
-		outdated, err := r.endpoint.outdated(ownedValidating(), validatingInstalled(seen.validating), bundle)
-		if err == nil && outdated {
-			err = r.apply(ctx, r.endpoint.validating(seen.validating, bundle))
-		}
-		if err != nil {
-			return fmt.Errorf("write ValidatingWebhookConfiguration %s: %w", configurationName, err)
-		}
+	if !bytes.Equal(r.trustedCA, ca) {
+		r.trustedCA, r.trustedSince = ca, r.now()
 	}
-	return nil
+	// A replica without a certificate serves at once, and so does one whose certificate is
+	// trusted no more.
+	renewal := r.servedCA != nil && !bytes.Equal(r.servedCA, ca) && live.trusts(r.servedCA)
+	if wait := propagationDelay - r.now().Sub(r.trustedSince); renewal && wait > 0 {
+		return wait, nil
+	}
+	return 0, r.serve(secret)
 }
 
-func (r *Reconciler) apply(ctx context.Context, applied runtime.ApplyConfiguration) error {
-	return r.client.Apply(ctx, applied, client.FieldOwner(fieldOwner), client.ForceOwnership)
+func (r *Reconciler) serve(secret *corev1.Secret) error {
+	if bytes.Equal(r.servedCA, secret.Data[caKey]) {
+		return nil
+	}
+	pair, err := keyPair(secret.Data)
+	if err != nil {
+		return err
+	}
+	r.serving.Store(pair)
+	r.servedCA = secret.Data[caKey]
+	return nil
 }

@@ -23,65 +23,64 @@ import (
 	"github.com/outrigger/outrigger/kube"
 )
 
-// rig is a store with replicas at it, and a clock.
-type rig struct {
+// fixture is a store for several replicas, and a clock.
+type fixture struct {
 	t     *testing.T
 	store client.Client
 	now   time.Time
 }
 
-func newRig(t *testing.T) *rig {
+func newFixture(t *testing.T) *fixture {
 	scheme, err := kube.NewScheme()
 	require.NoError(t, err)
 	require.NoError(t, admissionregistrationv1.AddToScheme(scheme))
 	require.NoError(t, apiextensionsv1.AddToScheme(scheme))
 	definition := &apiextensionsv1.CustomResourceDefinition{ObjectMeta: metav1.ObjectMeta{Name: "sidecarsets.apps.kruise.io"}}
 	definition.Spec.Conversion = &apiextensionsv1.CustomResourceConversion{Strategy: apiextensionsv1.NoneConverter}
-	return &rig{t: t, store: fake.NewClientBuilder().WithScheme(scheme).WithObjects(definition).Build(), now: time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC)}
+	return &fixture{t: t, store: fake.NewClientBuilder().WithScheme(scheme).WithObjects(definition).Build(), now: time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC)}
 }
 
-// install applies config/webhook; with an URL, its webhooks are reached there.
-func (r *rig) install(url string) {
+// install applies config/webhook, with a URL in place of the Service if it is not empty.
+func (r *fixture) install(url string) {
 	r.t.Helper()
 	documents := yaml.NewYAMLOrJSONDecoder(bytes.NewReader(manifests.Manifests), len(manifests.Manifests))
 	mutating, validating := &admissionregistrationv1.MutatingWebhookConfiguration{}, &admissionregistrationv1.ValidatingWebhookConfiguration{}
 	require.NoError(r.t, documents.Decode(mutating))
 	require.NoError(r.t, documents.Decode(validating))
-	for _, i := range append(mutatingInstalled(mutating), validatingInstalled(validating)...) {
+	for _, h := range append(hooksOf(mutating), hooksOf(validating)...) {
 		if url != "" {
-			i.client.URL, i.client.Service = new(url+*i.client.Service.Path), nil
+			h.client.URL, h.client.Service = new(url+*h.client.Service.Path), nil
 		}
 	}
 	require.NoError(r.t, r.store.Create(r.t.Context(), mutating, client.FieldOwner("kubectl")))
 	require.NoError(r.t, r.store.Create(r.t.Context(), validating, client.FieldOwner("kubectl")))
 }
 
-func installedRig(t *testing.T) *rig {
-	r := newRig(t)
+func installedFixture(t *testing.T) *fixture {
+	r := newFixture(t)
 	r.install("")
 	return r
 }
 
-func (r *rig) replica(url string) *Reconciler {
+func (r *fixture) replica(url string) *Reconciler {
 	replica, err := New(Options{SystemNamespace: "system", URL: url, ServiceName: "hook"})
 	require.NoError(r.t, err)
 	replica.client, replica.now = r.store, func() time.Time { return r.now }
-	replica.endpointDelay = 0
+	replica.endpointDelay, replica.watchDown = 0, func() time.Duration { return 0 }
 	replica.reachable = func(context.Context) (bool, error) { return replica.serving.Load() != nil, nil }
 	return replica
 }
 
-// step reconciles once; what is served then is trusted by what the API server
-// was told.
-func (r *rig) step(replica *Reconciler) {
+// step reconciles once. Afterwards the registration must trust the serving certificate.
+func (r *fixture) step(replica *Reconciler) {
 	r.t.Helper()
 	_, err := replica.Reconcile(r.t.Context(), reconcile.Request{})
 	require.NoError(r.t, err)
 	r.trusted(replica)
 }
 
-// start takes replicas to where they serve.
-func (r *rig) start(replicas ...*Reconciler) {
+// start reconciles until all replicas serve.
+func (r *fixture) start(replicas ...*Reconciler) {
 	r.t.Helper()
 	for range 4 {
 		for _, replica := range replicas {
@@ -94,13 +93,13 @@ func (r *rig) start(replicas ...*Reconciler) {
 	}
 }
 
-func (r *rig) trusted(replica *Reconciler) {
+func (r *fixture) trusted(replica *Reconciler) {
 	r.t.Helper()
 	pair, err := replica.Certificate(nil)
 	if err != nil {
 		return
 	}
-	seen, err := replica.observe(r.t.Context())
+	seen, err := replica.read(r.t.Context())
 	require.NoError(r.t, err)
 	if !seen.callsPodWebhook() {
 		return
@@ -117,26 +116,26 @@ func (r *rig) trusted(replica *Reconciler) {
 	}
 }
 
-func (r *rig) conversion() *apiextensionsv1.WebhookConversion {
+func (r *fixture) conversion() *apiextensionsv1.WebhookConversion {
 	definition := &apiextensionsv1.CustomResourceDefinition{}
-	require.NoError(r.t, r.store.Get(r.t.Context(), definitionKey(), definition))
+	require.NoError(r.t, r.store.Get(r.t.Context(), client.ObjectKey{Name: definitionName}, definition))
 	return definition.Spec.Conversion.Webhook
 }
 
-func (r *rig) mutating() *admissionregistrationv1.MutatingWebhookConfiguration {
+func (r *fixture) mutating() *admissionregistrationv1.MutatingWebhookConfiguration {
 	live := &admissionregistrationv1.MutatingWebhookConfiguration{}
 	require.NoError(r.t, r.store.Get(r.t.Context(), client.ObjectKey{Name: configurationName}, live))
 	return live
 }
 
-func (r *rig) secret() *corev1.Secret {
+func (r *fixture) secret() *corev1.Secret {
 	secret := &corev1.Secret{}
 	require.NoError(r.t, r.store.Get(r.t.Context(), client.ObjectKey{Namespace: "system", Name: certificateSecret}, secret))
 	return secret
 }
 
-func TestTheFirstStepsMakeACertificateAndTellTheAPIServer(t *testing.T) {
-	r := newRig(t)
+func TestTheFirstStepsIssueACertificateAndRegisterIt(t *testing.T) {
+	r := newFixture(t)
 	r.install("https://localhost:1")
 	replica := r.replica("https://localhost:9443/base/")
 	_, err := replica.Certificate(nil)
@@ -161,10 +160,10 @@ func TestTheFirstStepsMakeACertificateAndTellTheAPIServer(t *testing.T) {
 	assert.Equal(t, before, r.mutating().ResourceVersion+r.secret().ResourceVersion, "in step, nothing is written")
 }
 
-// Whoever installs decides about selectors and timeouts, also later, and also by
-// deleting and installing anew.
+// Selectors and timeouts belong to the installer, also after changes and after a second
+// installation.
 func TestOnlyTheCAAndTheRulesOfPodsAreWritten(t *testing.T) {
-	r := installedRig(t)
+	r := installedFixture(t)
 	shipped := r.mutating()
 	replica := r.replica("")
 	r.start(replica)
@@ -174,10 +173,10 @@ func TestOnlyTheCAAndTheRulesOfPodsAreWritten(t *testing.T) {
 		live.Webhooks[i].ClientConfig.CABundle = nil
 	}
 	assert.Empty(t, shipped.Webhooks[0].Rules)
-	assert.Equal(t, ownedMutating()[0].rules, live.Webhooks[0].Rules)
+	assert.Equal(t, podRules(), live.Webhooks[0].Rules)
 	live.Webhooks[0].Rules = nil
 	for i := range live.Webhooks {
-		// The fake store empties what is always written, also where it is empty.
+		// The fake store drops fields that are always written, even if they are empty.
 		live.Webhooks[i].SideEffects, live.Webhooks[i].AdmissionReviewVersions = shipped.Webhooks[i].SideEffects, shipped.Webhooks[i].AdmissionReviewVersions
 	}
 	assert.Equal(t, shipped.Webhooks, live.Webhooks)
@@ -205,9 +204,9 @@ func TestOnlyTheCAAndTheRulesOfPodsAreWritten(t *testing.T) {
 	assert.NotEmpty(t, r.mutating().Webhooks[0].Rules)
 }
 
-func TestAWebhookThatIsReachedInAnotherWayIsAnErrorThatSaysWhatToDo(t *testing.T) {
+func TestAWebhookWithAnotherKindOfAddressIsAnErrorWithARemedy(t *testing.T) {
 	for installed, own := range map[string]string{"": "https://localhost:9443", "https://localhost:9443": ""} {
-		r := newRig(t)
+		r := newFixture(t)
 		r.install(installed)
 		replica := r.replica(own)
 		var err error
@@ -221,10 +220,10 @@ func TestAWebhookThatIsReachedInAnotherWayIsAnErrorThatSaysWhatToDo(t *testing.T
 	}
 }
 
-// First somebody serves and is ready, then the API servers hear where, and only
-// then are they told to ask.
-func TestNobodyIsAskedBeforeSomebodyAnswers(t *testing.T) {
-	r := installedRig(t)
+// A replica serves and becomes ready, then nodes route to it, and only then the webhook is
+// activated.
+func TestTheWebhookIsActivatedAfterAReplicaIsReachable(t *testing.T) {
+	r := installedFixture(t)
 	replica := r.replica("")
 	answers := false
 	replica.reachable, replica.endpointDelay = func(context.Context) (bool, error) { return answers, nil }, time.Second
@@ -241,12 +240,12 @@ func TestNobodyIsAskedBeforeSomebodyAnswers(t *testing.T) {
 	r.now = r.now.Add(time.Minute)
 	unregistered("no replica is ready")
 	answers = true
-	unregistered("the nodes have not heard of the endpoint")
+	unregistered("the nodes do not route to the endpoint yet")
 	answers = false
-	unregistered("it went away")
+	unregistered("no endpoint is ready")
 	r.now = r.now.Add(time.Minute)
 	answers = true
-	unregistered("they have to hear of it anew")
+	unregistered("the delay starts again")
 	r.now = r.now.Add(time.Second)
 	r.step(replica)
 	r.now = r.now.Add(watchRestartTimeout)
@@ -254,30 +253,36 @@ func TestNobodyIsAskedBeforeSomebodyAnswers(t *testing.T) {
 	require.NotEmpty(t, r.mutating().Webhooks[0].Rules)
 	answers = false
 	r.step(replica)
-	require.NotEmpty(t, r.mutating().Webhooks[0].Rules, "who was asked once stays asked: better no pod than one without sidecars")
+	require.NotEmpty(t, r.mutating().Webhooks[0].Rules, "an active webhook stays active: rejected pods are better than pods without sidecars")
 }
 
-func TestPodsAreAskedAboutOnlyOnceSetsCanBeSeenAgain(t *testing.T) {
-	r := installedRig(t)
+func TestTheWebhookIsActivatedAfterTheWatchOfSidecarSetsHasRestarted(t *testing.T) {
+	r := installedFixture(t)
 	writer, other := r.replica(""), r.replica("")
+	down := time.Minute // since before the definition was changed
+	writer.watchDown = func() time.Duration { return down }
 	for range 2 {
 		r.step(writer)
 	}
 	require.NotNil(t, r.conversion())
 	assert.Empty(t, r.mutating().Webhooks[0].Rules, "the definition was changed just now")
+	down = 0
 	r.now = r.now.Add(time.Second)
 	r.step(writer)
-	assert.Empty(t, r.mutating().Webhooks[0].Rules, "the watch is the one before")
-	writer.sets.requested.Store(&r.now)
+	assert.Empty(t, r.mutating().Webhooks[0].Rules, "the API server has not ended the watch yet")
+	down = 100 * time.Millisecond
+	r.step(writer)
+	assert.Empty(t, r.mutating().Webhooks[0].Rules, "the watch is down")
+	down = 0
 	r.step(writer)
 	require.NotEmpty(t, r.mutating().Webhooks[0].Rules)
 	r.step(other)
-	assert.NotNil(t, other.serving.Load(), "a replica that finds all in place need not wait")
+	assert.NotNil(t, other.serving.Load(), "a replica does not wait for an active webhook")
 	assert.NoError(t, other.Registered(nil))
 }
 
 func TestRenewalIsSeamlessForAllReplicas(t *testing.T) {
-	r := installedRig(t)
+	r := installedFixture(t)
 	a, b := r.replica(""), r.replica("")
 	r.start(a, b)
 	first := a.serving.Load().Leaf
@@ -290,9 +295,9 @@ func TestRenewalIsSeamlessForAllReplicas(t *testing.T) {
 	assert.True(t, first.Equal(a.serving.Load().Leaf), "too early")
 
 	r.now = first.NotAfter.Add(-renewBefore + time.Minute)
-	r.step(a) // makes the new certificate
-	r.step(b) // tells the API server
-	assert.True(t, first.Equal(b.serving.Load().Leaf), "other API servers may not have heard yet")
+	r.step(a) // issues the new certificate
+	r.step(b) // writes its CA
+	assert.True(t, first.Equal(b.serving.Load().Leaf), "other API servers may not have seen the CA yet")
 	r.now = r.now.Add(propagationDelay)
 	r.step(b) // serves it
 	r.trusted(a)
@@ -309,23 +314,23 @@ func TestRenewalIsSeamlessForAllReplicas(t *testing.T) {
 	assert.Equal(t, r.secret().Data[caKey], r.mutating().Webhooks[0].ClientConfig.CABundle, "an expired CA is dropped")
 }
 
-func TestWhatIsServedStaysTrustedWhenTheSecretIsLost(t *testing.T) {
-	for name, lose := range map[string]func(*rig){
-		"deleted": func(r *rig) { require.NoError(r.t, r.store.Delete(r.t.Context(), r.secret())) },
-		"emptied": func(r *rig) {
+func TestTheServingCertificateStaysTrustedWhenTheSecretIsLost(t *testing.T) {
+	for name, lose := range map[string]func(*fixture){
+		"deleted": func(r *fixture) { require.NoError(r.t, r.store.Delete(r.t.Context(), r.secret())) },
+		"emptied": func(r *fixture) {
 			secret := r.secret()
 			secret.Data = nil
 			require.NoError(r.t, r.store.Update(r.t.Context(), secret))
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			r := installedRig(t)
+			r := installedFixture(t)
 			replica := r.replica("")
 			r.start(replica)
 			first := replica.serving.Load().Leaf
 			lose(r)
-			r.step(replica) // makes another certificate
-			r.step(replica) // tells the API server
+			r.step(replica) // issues another certificate
+			r.step(replica) // writes its CA
 			assert.True(t, first.Equal(replica.serving.Load().Leaf))
 			r.now = r.now.Add(propagationDelay)
 			r.step(replica)
@@ -335,13 +340,18 @@ func TestWhatIsServedStaysTrustedWhenTheSecretIsLost(t *testing.T) {
 }
 
 func TestANewCertificateIsNotServedBeforeItIsTrusted(t *testing.T) {
-	r := installedRig(t)
+	r := installedFixture(t)
 	r.start(r.replica(""))
-	another := r.replica("") // starts where others are asked already
-	secret, seen := r.secret(), func() *observed {
-		seen, err := another.observe(t.Context())
+	another := r.replica("") // starts while the webhook is active
+	secret := r.secret()
+	// write writes the registration as of CAs.
+	write := func(configurations, conversion []byte) {
+		live, err := another.read(t.Context())
 		require.NoError(t, err)
-		return seen
+		for _, configuration := range live.configurations {
+			require.NoError(t, another.writeConfiguration(t.Context(), configuration, configurations))
+		}
+		require.NoError(t, another.writeConversion(t.Context(), live.definition, conversion))
 	}
 	unserved := func(why string) {
 		t.Helper()
@@ -351,19 +361,18 @@ func TestANewCertificateIsNotServedBeforeItIsTrusted(t *testing.T) {
 		require.ErrorIs(t, err, errNoCertificate, why)
 		require.Error(t, another.Registered(nil))
 	}
-	require.NoError(t, another.writeConfigurations(t.Context(), seen(), []byte("another")))
+	write([]byte("another"), secret.Data[caKey])
 	unserved("with configurations that trust another CA")
-	require.NoError(t, another.writeConfigurations(t.Context(), seen(), secret.Data[caKey]))
-	require.NoError(t, another.writeConversion(t.Context(), another.endpoint.conversion([]byte("another"))))
+	write(secret.Data[caKey], []byte("another"))
 	unserved("with a conversion that trusts another CA")
-	require.NoError(t, another.writeConversion(t.Context(), another.endpoint.conversion(secret.Data[caKey])))
+	write(secret.Data[caKey], secret.Data[caKey])
 	_, err := another.serveTrusted(t.Context(), secret)
 	require.NoError(t, err)
 	require.NotNil(t, another.serving.Load())
 }
 
 func TestACertificateForOtherHostsIsReplaced(t *testing.T) {
-	r := installedRig(t)
+	r := installedFixture(t)
 	inCluster := r.replica("")
 	r.start(inCluster)
 	outside := r.replica("https://dev.example.com:9443")
@@ -379,7 +388,7 @@ func TestACertificateForOtherHostsIsReplaced(t *testing.T) {
 	assert.True(t, outside.serving.Load().Leaf.Equal(inCluster.serving.Load().Leaf), "it serves both")
 }
 
-func TestURLsThatCannotWorkAreRefused(t *testing.T) {
+func TestInvalidURLsAreRejected(t *testing.T) {
 	for _, url := range []string{"http://localhost:9443", "https://127.0.0.1:9443", "https://[::1]:9443", "localhost:9443", "https://", "%"} {
 		_, err := New(Options{URL: url})
 		require.ErrorContains(t, err, "webhook URL", url)

@@ -1,3 +1,4 @@
+// Package review decodes and answers AdmissionReviews of pods and SidecarSets.
 package review
 
 import (
@@ -12,23 +13,24 @@ import (
 	utiljson "k8s.io/apimachinery/pkg/util/json"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
+	"github.com/outrigger/outrigger/internal/jsonpatch"
 	"github.com/outrigger/outrigger/webhook/server"
 )
 
-// Decider decides about the review in a request's body. An error is a review that
-// makes no sense, or an UndecidedError.
+// Decider decides about the review in the body of a request. Its error means an invalid
+// review, unless it is an UndecidedError.
 type Decider func(context.Context, *server.Buffers) (*admissionv1.AdmissionResponse, error)
 
-// UndecidedError is a request that nobody can decide about: it is answered with
-// HTTP 500, so that the failurePolicy of the webhook decides.
+// UndecidedError means that there is no decision. It is answered with status 500, so that the
+// failurePolicy of the webhook decides.
 type UndecidedError struct{ Err error }
 
 func (e UndecidedError) Error() string { return e.Err.Error() }
 
-// Unwrap returns what kept the request from being decided.
+// Unwrap returns the cause.
 func (e UndecidedError) Unwrap() error { return e.Err }
 
-// Answer answers AdmissionReviews.
+// Answer returns a responder for AdmissionReviews.
 func Answer(decide Decider) server.Responder {
 	return func(ctx context.Context, buffers *server.Buffers) (status int, err error) {
 		response, err := decide(ctx, buffers)
@@ -46,17 +48,17 @@ func Answer(decide Decider) server.Responder {
 	}
 }
 
-// TypeMeta is that of every AdmissionReview.
+// TypeMeta returns the type of AdmissionReviews.
 func TypeMeta() metav1.TypeMeta {
 	return metav1.TypeMeta{APIVersion: admissionv1.SchemeGroupVersion.String(), Kind: "AdmissionReview"}
 }
 
 var (
-	errNoReview  = errors.New("this is no AdmissionReview of admission.k8s.io/v1")
+	errNoReview  = errors.New("not an AdmissionReview of admission.k8s.io/v1")
 	errNoRequest = errors.New("the AdmissionReview has no request")
 )
 
-// Check refuses what is no AdmissionReview, by the parts that all of them have.
+// Check returns an error for an object of another type, or without a request.
 func Check(kind metav1.TypeMeta, hasRequest bool) error {
 	switch {
 	case kind != TypeMeta():
@@ -67,7 +69,7 @@ func Check(kind metav1.TypeMeta, hasRequest bool) error {
 	return nil
 }
 
-// Handle lets a handler of controller-runtime decide.
+// Handle returns the Decider of a controller-runtime handler.
 func Handle(handler admission.Handler) Decider {
 	return func(ctx context.Context, buffers *server.Buffers) (*admissionv1.AdmissionResponse, error) {
 		var review admissionv1.AdmissionReview
@@ -81,4 +83,17 @@ func Handle(handler admission.Handler) Decider {
 		response.UID = review.Request.UID
 		return &response.AdmissionResponse, nil
 	}
+}
+
+// Patched allows a request with a patch, or without one if there are no operations.
+func Patched(operations []jsonpatch.Operation) admission.Response {
+	encoded, err := json.Marshal(operations)
+	if err != nil {
+		return admission.Errored(http.StatusInternalServerError, fmt.Errorf("encode the patch: %w", err))
+	}
+	response := admission.Allowed("")
+	if len(operations) > 0 {
+		response.Patch, response.PatchType = encoded, new(admissionv1.PatchTypeJSONPatch)
+	}
+	return response
 }

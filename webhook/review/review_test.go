@@ -33,7 +33,7 @@ func TestAHandlerAnswersWholeReviews(t *testing.T) {
 	assert.JSONEq(t, `{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","response":{"uid":"u","allowed":true,"status":{"metadata":{},"code":200}}}`, text)
 }
 
-func TestWhatIsNoReviewIsABadRequest(t *testing.T) {
+func TestAnInvalidReviewIsABadRequest(t *testing.T) {
 	for body, want := range map[string]error{
 		"":   nil,
 		"{}": errNoReview,
@@ -50,7 +50,7 @@ func TestWhatIsNoReviewIsABadRequest(t *testing.T) {
 	}
 }
 
-func TestARequestThatNobodyCanDecideAboutIsLeftToTheFailurePolicy(t *testing.T) {
+func TestTheFailurePolicyDecidesAnUndecidedRequest(t *testing.T) {
 	cause := errors.New("away")
 	for wrapped, want := range map[error]int{UndecidedError{cause}: http.StatusInternalServerError, cause: http.StatusBadRequest} {
 		decide := Answer(func(context.Context, *server.Buffers) (*admissionv1.AdmissionResponse, error) { return nil, wrapped })

@@ -7,30 +7,30 @@ import (
 	"net/http"
 )
 
-// Buffers hold the body and the answer of one request.
+// Buffers hold the body and the answer of a request.
 type Buffers struct {
 	Body, Answer bytes.Buffer
 }
 
-// maxPooledBuffer is how much of a buffer waits for the next request: the usual ones
-// fit, and a few huge ones leave nothing behind.
+// maxPooledBuffer is the capacity up to which a buffer is reused. Typical requests fit, and
+// huge requests do not keep memory.
 const maxPooledBuffer = 64 << 10
 
-// read takes a body of at most this size; a length below zero is not known.
-func (b *Buffers) read(body io.Reader, length int64, most Size) (status int, err error) {
+// read reads a body up to the limit. A negative length is unknown.
+func (b *Buffers) read(body io.Reader, length int64, limit Size) (status int, err error) {
 	if length > 0 {
 		b.Body.Grow(int(min(length, smallBody)) + bytes.MinRead)
 	}
-	_, err = b.Body.ReadFrom(io.LimitReader(body, most.Bytes+1))
+	_, err = b.Body.ReadFrom(io.LimitReader(body, limit.Bytes+1))
 	switch {
 	case timedOut(err):
 		return http.StatusRequestTimeout, fmt.Errorf("read the body: %w", err)
 	case err != nil:
 		return http.StatusBadRequest, fmt.Errorf("read the body: %w", err)
-	case int64(b.Body.Len()) > most.Bytes:
-		return http.StatusRequestEntityTooLarge, most.tooLarge()
-	case count(b.Body.Bytes()) > most.Values:
-		return http.StatusRequestEntityTooLarge, fmt.Errorf("send at most %d values", most.Values)
+	case int64(b.Body.Len()) > limit.Bytes:
+		return http.StatusRequestEntityTooLarge, limit.tooLarge()
+	case count(b.Body.Bytes()) > limit.Values:
+		return http.StatusRequestEntityTooLarge, fmt.Errorf("send at most %d values", limit.Values)
 	}
 	return http.StatusOK, nil
 }

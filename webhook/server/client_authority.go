@@ -8,15 +8,15 @@ import (
 	"sync/atomic"
 )
 
-// clientAuthority knows API servers by their client certificates. A nil
-// one takes every client for an API server.
+// clientAuthority authenticates API servers by their client certificates. A nil
+// clientAuthority accepts every client.
 type clientAuthority struct {
 	file string
-	// last is what the file held when it was last of use.
+	// last is the last valid content of the file.
 	last atomic.Pointer[x509.CertPool]
 }
 
-// newClientAuthority reads a file of CA certificates; no file, no check.
+// newClientAuthority returns nil without a file.
 func newClientAuthority(file string) (*clientAuthority, error) {
 	if file == "" {
 		return nil, nil
@@ -38,8 +38,9 @@ func (a *clientAuthority) read() error {
 	return nil
 }
 
-// requestCertificate asks each new connection for a certificate. The file is read anew,
-// so that a new CA needs no restart; while it is of no use, the one before counts.
+// requestCertificate requests a client certificate on each connection. It reads the file
+// again, so that a new CA needs no restart. While the file is invalid, the last valid
+// content is used.
 func (a *clientAuthority) requestCertificate(config *tls.Config) func(*tls.ClientHelloInfo) (*tls.Config, error) {
 	return func(*tls.ClientHelloInfo) (*tls.Config, error) {
 		_ = a.read()
@@ -49,8 +50,8 @@ func (a *clientAuthority) requestCertificate(config *tls.Config) func(*tls.Clien
 	}
 }
 
-// knows reports whether a connection's client has shown a certificate: TLS ends
-// those whose certificate is of another CA, or not for clients.
-func (a *clientAuthority) knows(state *tls.ConnectionState) bool {
+// accepts reports whether the client of a connection sent a certificate. TLS has rejected
+// connections with a certificate of another CA, or without client usage.
+func (a *clientAuthority) accepts(state *tls.ConnectionState) bool {
 	return a == nil || state != nil && len(state.VerifiedChains) > 0
 }

@@ -21,7 +21,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// newClientCertificate makes a CA, as PEM, and a client certificate that it has signed.
+// newClientCertificate returns a CA as PEM, and a client certificate of that CA.
 func newClientCertificate(t *testing.T) ([]byte, tls.Certificate) {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -41,7 +41,7 @@ func newClientCertificate(t *testing.T) ([]byte, tls.Certificate) {
 	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: caDER}), tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}
 }
 
-func TestWhoShowsNoClientCertificateLearnsNothing(t *testing.T) {
+func TestClientsWithoutACertificateGet401(t *testing.T) {
 	ca, certificate := newClientCertificate(t)
 	anotherCA, another := newClientCertificate(t)
 	file := filepath.Join(t.TempDir(), "ca.crt")
@@ -82,7 +82,7 @@ func TestWhoShowsNoClientCertificateLearnsNothing(t *testing.T) {
 
 	require.NoError(t, os.WriteFile(file, anotherCA, 0o600))
 	status, _, err = ask(another)
-	require.NoError(t, err, "the file is read anew")
+	require.NoError(t, err, "the file is read again")
 	assert.Equal(t, http.StatusOK, status)
 	require.NoError(t, os.WriteFile(file, []byte("rubbish"), 0o600))
 	status, _, err = ask(another)
@@ -90,7 +90,7 @@ func TestWhoShowsNoClientCertificateLearnsNothing(t *testing.T) {
 	assert.Equal(t, http.StatusOK, status)
 }
 
-func TestAClientCAFileThatIsOfNoUseIsToldAtTheStart(t *testing.T) {
+func TestAnInvalidClientCAFileIsAnErrorAtTheStart(t *testing.T) {
 	empty := filepath.Join(t.TempDir(), "empty")
 	require.NoError(t, os.WriteFile(empty, nil, 0o600))
 	for _, file := range []string{empty, empty + "-missing"} {

@@ -14,12 +14,12 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// wholeRequest is one that is answered.
+// wholeRequest is a valid request.
 func wholeRequest() string {
 	return fmt.Sprintf("POST %s HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s", reviewPath, len(reviewBody), reviewBody)
 }
 
-// Who sends everything before listening gets the answer too.
+// Some clients send the whole body before they read the answer.
 func TestTheAnswerReachesAClientThatIsStillSending(t *testing.T) {
 	for _, header := range []string{"Connection: close", "X: y"} {
 		s := newServed(t, nil)
@@ -38,8 +38,8 @@ func TestTheAnswerReachesAClientThatIsStillSending(t *testing.T) {
 	}
 }
 
-// What follows a refused header is the refused body, whatever it looks like.
-func TestABodyIsNeverTakenForARequest(t *testing.T) {
+// The bytes after a rejected header are its body, even if they look like a request.
+func TestABodyIsNeverReadAsARequest(t *testing.T) {
 	inner := wholeRequest()
 	length := fmt.Sprintf("Content-Length: %d\r\n", len(inner))
 	chunked := "Transfer-Encoding: chunked\r\n"
@@ -92,8 +92,8 @@ func TestRequestsInARowAreAllAnswered(t *testing.T) {
 	}
 }
 
-// The end of the process takes no answer from a request that it has begun with.
-func TestARunningRequestOutlivesTheEnd(t *testing.T) {
+// A request in progress gets its answer before the process ends.
+func TestARequestInProgressIsAnsweredDuringShutdown(t *testing.T) {
 	began, goOn := make(chan struct{}), make(chan struct{})
 	s := newServed(t, func(s *Server) {
 		s.Register("/slow", reviewSize(), func(ctx context.Context, buffers *Buffers) (int, error) {
@@ -121,7 +121,7 @@ func TestARunningRequestOutlivesTheEnd(t *testing.T) {
 	assert.True(t, response.Close)
 }
 
-func TestAServerThatIsToldToEndBeforeItBeganEnds(t *testing.T) {
+func TestAServerWithACanceledContextEnds(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")

@@ -18,40 +18,39 @@ import (
 )
 
 const (
-	// shutdownTimeout is how long running requests may take once the process ends.
+	// shutdownTimeout limits requests in progress when the process ends.
 	shutdownTimeout = 15 * time.Second
-	// maxHeaderBytes bounds the header of a request, in bytes.
+	// maxHeaderBytes limits the header of a request.
 	maxHeaderBytes = 32 << 10
 )
 
-// timeouts are how long a client may take. API servers need far less; others get
-// nothing for free.
+// timeouts limit the time of a client. API servers need far less.
 type timeouts struct {
 	handshake, request, answer, idle time.Duration
 }
 
 func defaultTimeouts() timeouts {
 	return timeouts{
-		// TLS, and then each header.
+		// handshake limits TLS, and then each header.
 		handshake: 5 * time.Second,
-		// Header and body together.
+		// request limits header and body together.
 		request: 15 * time.Second,
-		// To be decided, and then to be sent.
+		// answer limits the responder, and then the sending of its answer.
 		answer: 20 * time.Second,
-		// API servers close idle connections after 90 s. Who closes first must
-		// be the client, or a request meets a connection that is being closed.
+		// API servers close idle connections after 90 s. The server must not close them
+		// first, or a request could arrive on a connection that is being closed.
 		idle: 2 * time.Minute,
 	}
 }
 
-// Runnable serves on a listener until its context ends, and then until running
-// requests have their answers. It starts before the caches and ends after them.
+// Runnable serves on a listener until its context ends, and then completes the requests in
+// progress. The manager starts it before the caches and stops it after them.
 func (s *Server) Runnable(plain net.Listener) *manager.Server {
 	s.mux.HandleFunc("/", func(w http.ResponseWriter, request *http.Request) {
-		if s.clients.knows(request.TLS) {
-			refuse(w, request, http.StatusNotFound, errNothingHere)
+		if s.clients.accepts(request.TLS) {
+			reject(w, request, http.StatusNotFound, errNotFound)
 		} else {
-			refuse(w, request, http.StatusUnauthorized, errUnknown)
+			reject(w, request, http.StatusUnauthorized, errUnauthorized)
 		}
 	})
 	return &manager.Server{
@@ -65,14 +64,14 @@ func (s *Server) Runnable(plain net.Listener) *manager.Server {
 			WriteTimeout:      s.timeouts.request + 2*s.timeouts.answer,
 			IdleTimeout:       s.timeouts.idle,
 			MaxHeaderBytes:    maxHeaderBytes,
-			// Failed handshakes: port scanners make many.
+			// Failed handshakes are logged at debug level: port scanners cause many.
 			ErrorLog: slog.NewLogLogger(logr.ToSlogHandler(s.log), slog.LevelDebug),
 		},
 	}
 }
 
-// tls speaks HTTP/1.1 alone, as API servers do to webhooks, so that replicas
-// share the load.
+// tls offers only HTTP/1.1, the protocol of API servers for webhooks. One connection for
+// each request in flight spreads the load over the replicas.
 func (s *Server) tls() *tls.Config {
 	config := &tls.Config{GetCertificate: s.certificate, MinVersion: tls.VersionTLS12, NextProtos: []string{"http/1.1"}}
 	if s.clients != nil {
@@ -81,8 +80,8 @@ func (s *Server) tls() *tls.Config {
 	return config
 }
 
-// Listen takes a port before anything is started, so that one that is taken is an
-// error at once.
+// Listen opens the port before other parts of the process start, so that a port in use is an
+// immediate error.
 func Listen(ctx context.Context, port int) (net.Listener, error) {
 	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", net.JoinHostPort("", strconv.Itoa(port)))
 	if err != nil {
@@ -91,5 +90,5 @@ func Listen(ctx context.Context, port int) (net.Listener, error) {
 	return listener, nil
 }
 
-// timedOut reports whether a client was too slow.
+// timedOut reports whether a client exceeded a timeout.
 func timedOut(err error) bool { return errors.Is(err, os.ErrDeadlineExceeded) }

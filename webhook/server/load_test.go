@@ -27,22 +27,22 @@ func TestTooManyRequestsInFlightGet429(t *testing.T) {
 	small, large := `{}`, `"`+strings.Repeat("a", 2*smallBody)+`"`
 	heavy := "[" + strings.Repeat("1,", 2*lightWeight/int(reviewSize().PerValue)) + "1]"
 	for name, c := range map[string]struct {
-		bounds      func(*bounds)
+		limit       func(*limits)
 		body, other string
 		says        string
 	}{
-		"requests":    {func(b *bounds) { b.requests = 1 }, small, small, "requests in flight exceed 1;"},
-		"bytes":       {func(b *bounds) { b.light = 8 }, small, small, "bytes in flight exceed 8;"},
-		"large bytes": {func(b *bounds) { b.reading = 3 * smallBody }, large, large, "bytes of large requests in flight exceed 196608;"},
-		"heavy":       {func(b *bounds) { b.heavy = 3 * lightWeight }, heavy, heavy, "bytes of large requests in flight exceed 3145728;"},
+		"requests":    {func(l *limits) { l.requests = 1 }, small, small, "requests in flight exceed 1;"},
+		"bytes":       {func(l *limits) { l.light = 8 }, small, small, "bytes in flight exceed 8;"},
+		"large bytes": {func(l *limits) { l.reading = 3 * smallBody }, large, large, "bytes of large requests in flight exceed 196608;"},
+		"heavy":       {func(l *limits) { l.heavy = 3 * lightWeight }, heavy, heavy, "bytes of large requests in flight exceed 3145728;"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			began, goOn := make(chan struct{}, 1), make(chan struct{})
 			s := newServed(t, func(s *Server) {
-				bounds := defaultBounds()
-				bounds.wait = time.Millisecond
-				c.bounds(&bounds)
-				s.load = newLoad(bounds)
+				limits := defaultLimits()
+				limits.wait = time.Millisecond
+				c.limit(&limits)
+				s.load = newLoad(limits)
 				held(s, "/held", began, goOn)
 			})
 			var first sync.WaitGroup
@@ -66,18 +66,18 @@ func TestTooManyRequestsInFlightGet429(t *testing.T) {
 			close(goOn)
 			first.Wait()
 			status, _ := s.do(t, http.MethodPost, "/held", "application/json", strings.NewReader(c.other))
-			assert.Equal(t, http.StatusOK, status, "what was held is free again")
+			assert.Equal(t, http.StatusOK, status, "the reservation is released")
 		})
 	}
 }
 
-// Pods are small: they do not stand in one queue with what is large.
-func TestLargeRequestsKeepNoPodWaiting(t *testing.T) {
+// Pods are light: they do not wait in the queue of heavy requests.
+func TestHeavyRequestsDoNotDelayPods(t *testing.T) {
 	began, goOn := make(chan struct{}, 1), make(chan struct{})
 	s := newServed(t, func(s *Server) {
-		bounds := defaultBounds()
-		bounds.wait, bounds.heavy, bounds.reading = time.Hour, 1, 1
-		s.load = newLoad(bounds)
+		limits := defaultLimits()
+		limits.wait, limits.heavy, limits.reading = time.Hour, 1, 1
+		s.load = newLoad(limits)
 		held(s, "/held", began, goOn)
 	})
 	large := `"` + strings.Repeat("a", lightWeight) + `"`
@@ -97,7 +97,7 @@ func TestLargeRequestsKeepNoPodWaiting(t *testing.T) {
 	all.Wait()
 }
 
-func TestMoreValuesThanMemoryIsForAreRefused(t *testing.T) {
+func TestTooManyValuesAreRejected(t *testing.T) {
 	s := newServed(t, nil)
 	body := `{"x":[` + strings.Repeat("{},", int(reviewSize().Values)+1) + `{}]}`
 	status, answer := s.do(t, http.MethodPost, reviewPath, "application/json", strings.NewReader(body))

@@ -1,10 +1,8 @@
 package server
 
 import (
-	"cmp"
-	"fmt"
-
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
 )
 
 type metrics struct {
@@ -12,19 +10,16 @@ type metrics struct {
 	inFlight prometheus.Gauge
 }
 
-func newMetrics(registerer prometheus.Registerer) (*metrics, error) {
-	m := &metrics{
-		requests: prometheus.NewCounterVec(prometheus.CounterOpts{
+func newMetrics(registerer prometheus.Registerer) *metrics {
+	factory := promauto.With(registerer)
+	return &metrics{
+		requests: factory.NewCounterVec(prometheus.CounterOpts{
 			Name: "outrigger_webhook_requests_total",
 			Help: "Requests to the webhook, by path and HTTP status.",
 		}, []string{"path", "code"}),
-		inFlight: prometheus.NewGauge(prometheus.GaugeOpts{
+		inFlight: factory.NewGauge(prometheus.GaugeOpts{
 			Name: "outrigger_webhook_requests_in_flight",
-			Help: "Requests that the webhook reads or decides about.",
+			Help: "Requests that the webhook is reading or answering.",
 		}),
 	}
-	if err := cmp.Or(registerer.Register(m.requests), registerer.Register(m.inFlight)); err != nil {
-		return nil, fmt.Errorf("register metrics: %w", err)
-	}
-	return m, nil
 }

@@ -9,9 +9,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/healthz"
 )
 
-var errNotSynced = errors.New("the webhook does not know all SidecarSets yet")
+var errNotSynced = errors.New("the caches of the webhook are not synced yet")
 
-// WhenSynced answers HTTP 503 before caches are filled.
+// WhenSynced answers with status 503 until the caches are synced.
 func WhenSynced(synced func() bool, respond Responder) Responder {
 	return func(ctx context.Context, buffers *Buffers) (status int, err error) {
 		if !synced() {
@@ -21,10 +21,10 @@ func WhenSynced(synced func() bool, respond Responder) Responder {
 	}
 }
 
-var errShuttingDown = errors.New("the process is about to end")
+var errShuttingDown = errors.New("the process is shutting down")
 
-// Ready is a readiness check: it fails before caches are filled, without a
-// certificate, and once the process is to end.
+// Ready returns a readiness check. It fails until the caches are synced, without a
+// certificate, and during the shutdown.
 func (s *Server) Ready(synced func() bool) healthz.Checker {
 	return func(*http.Request) error {
 		switch {
@@ -38,8 +38,8 @@ func (s *Server) Ready(synced func() bool) healthz.Checker {
 	}
 }
 
-// DelayShutdown returns a context that ends a delay after the given one. Until then the
-// server is not ready any more, but answers: routes to it are removed late.
+// DelayShutdown returns a context that ends a delay after the given one. During the delay the
+// server is unready, but answers: nodes remove their routes to it late.
 func (s *Server) DelayShutdown(ctx context.Context, delay time.Duration) (context.Context, context.CancelFunc) {
 	lasting, end := context.WithCancel(context.WithoutCancel(ctx))
 	stop := context.AfterFunc(ctx, func() {

@@ -21,63 +21,56 @@ import (
 
 // Options of a Server.
 type Options struct {
-	// Log gets panics and, at debug level, failed handshakes.
+	// Log reports panics and, at debug level, failed handshakes.
 	Log logr.Logger
-	// Certificate is what to serve with; an error of it makes the server unready.
+	// Certificate returns the serving certificate. Its error makes the server unready.
 	Certificate func(*tls.ClientHelloInfo) (*tls.Certificate, error)
-	// ClientCAFile holds the CA of the API servers' client certificates; empty
-	// means that everybody is answered.
+	// ClientCAFile holds the CA of the API servers' client certificates. Without it,
+	// every client is answered.
 	ClientCAFile string
-	// Registerer takes the server's metrics.
+	// Registerer gets the metrics of the server.
 	Registerer prometheus.Registerer
 }
 
-// Server serves admission over HTTPS to the API server, and turns others away.
+// Server answers API servers over HTTPS, and rejects other clients.
 type Server struct {
 	log         logr.Logger
 	certificate func(*tls.ClientHelloInfo) (*tls.Certificate, error)
-	// clients are those to answer; nil is all of them.
-	clients  *clientAuthority
-	metrics  *metrics
-	timeouts timeouts
-	load     *load
-	mux      http.ServeMux
-	// pool holds the buffers of requests that were answered.
+	clients     *clientAuthority
+	metrics     *metrics
+	timeouts    timeouts
+	load        *load
+	mux         http.ServeMux
+	// pool holds unused *Buffers.
 	pool sync.Pool
-	// shuttingDown is set once other replicas are to be called.
+	// shuttingDown is true once clients must connect to other replicas.
 	shuttingDown atomic.Bool
 }
 
-// New makes a server that serves nothing yet. A client CA file that cannot be used
-// is an error.
+// New returns a server without routes. An invalid client CA file is an error.
 func New(o Options) (*Server, error) {
 	clients, err := newClientAuthority(o.ClientCAFile)
 	if err != nil {
 		return nil, err
 	}
-	metrics, err := newMetrics(o.Registerer)
-	if err != nil {
-		return nil, err
-	}
 	return &Server{
-		log: o.Log, certificate: o.Certificate, clients: clients, metrics: metrics,
-		timeouts: defaultTimeouts(), load: newLoad(defaultBounds()),
+		log: o.Log, certificate: o.Certificate, clients: clients, metrics: newMetrics(o.Registerer),
+		timeouts: defaultTimeouts(), load: newLoad(defaultLimits()),
 	}, nil
 }
 
-// Responder makes the answer of a request from its body. An error comes with the
-// HTTP status to refuse with.
+// Responder writes the answer to a request. The status belongs to the error.
 type Responder func(context.Context, *Buffers) (status int, err error)
 
-// route is a path that is served.
+// route is a registered path.
 type route struct {
 	respond  Responder
 	size     Size
 	requests *prometheus.CounterVec
 }
 
-// Register serves a path. The responder gets only requests that look like one of
-// the API server's, with a body of at most this size.
+// Register adds a route. The responder gets only requests of the form that API servers send,
+// within the size limit.
 func (s *Server) Register(path string, size Size, respond Responder) {
 	r := route{respond, size, s.metrics.requests.MustCurryWith(prometheus.Labels{"path": path})}
 	s.mux.HandleFunc(path, func(w http.ResponseWriter, request *http.Request) {
@@ -85,71 +78,70 @@ func (s *Server) Register(path string, size Size, respond Responder) {
 	})
 }
 
-// serve answers one request, and returns the HTTP status.
+// serve answers a request, and returns the HTTP status.
 func (s *Server) serve(w http.ResponseWriter, request *http.Request, r *route) int {
 	buffers, used := s.pool.Get().(*Buffers)
 	if !used {
 		buffers = &Buffers{}
 	}
 	defer s.release(buffers)
-	// What is large counts until its answer is sent: clients may be slow to take it.
-	status, free, err := s.answer(request, r, buffers)
+	// A large body stays reserved until the answer is sent, because clients may be slow.
+	status, release, err := s.answer(request, r, buffers)
 	if err != nil {
-		free()
-		return refuse(w, request, status, err)
+		release()
+		return reject(w, request, status, err)
 	}
-	defer free()
+	defer release()
 	w.Header().Set("Content-Type", "application/json")
 	w.Header().Set("Content-Length", strconv.Itoa(buffers.Answer.Len()))
 	if s.shuttingDown.Load() {
 		w.Header().Set("Connection", "close")
 	}
-	_, _ = w.Write(buffers.Answer.Bytes()) // a client that went away needs no answer
+	_, _ = w.Write(buffers.Answer.Bytes()) // the client may have disconnected
 	return http.StatusOK
 }
 
-// answer leaves it in the buffers. What is returned is to be called once nothing
-// of that is of use any more.
-func (s *Server) answer(request *http.Request, r *route, buffers *Buffers) (status int, free func(), err error) {
-	free = func() {}
+// answer writes the answer into the buffers. The caller must call release after using them.
+func (s *Server) answer(request *http.Request, r *route, buffers *Buffers) (status int, release func(), err error) {
+	release = func() {}
 	if status, err = s.check(request, r); err != nil {
-		return status, free, err
+		return status, release, err
 	}
 	leave, err := s.load.enter()
 	if err != nil {
-		return http.StatusTooManyRequests, free, err
+		return http.StatusTooManyRequests, release, err
 	}
 	defer leave()
 	s.metrics.inFlight.Inc()
 	defer s.metrics.inFlight.Dec()
-	if free, err = s.load.reading(request.Context(), request.ContentLength, r.size.Bytes); err != nil {
-		return http.StatusTooManyRequests, free, err
+	if release, err = s.load.readBody(request.Context(), request.ContentLength, r.size.Bytes); err != nil {
+		return http.StatusTooManyRequests, release, err
 	}
 	if status, err = buffers.read(request.Body, request.ContentLength, r.size); err != nil {
-		return status, free, err
+		return status, release, err
 	}
-	decided, err := s.load.deciding(request.Context(), r.size.Weight(buffers.Body.Bytes()))
+	decoded, err := s.load.decode(request.Context(), r.size.Weight(buffers.Body.Bytes()))
 	if err != nil {
-		return http.StatusTooManyRequests, free, err
+		return http.StatusTooManyRequests, release, err
 	}
-	defer decided()
-	status, err = s.decide(request.Context(), r.respond, buffers)
-	return status, free, err
+	defer decoded()
+	status, err = s.respond(request.Context(), r.respond, buffers)
+	return status, release, err
 }
 
 var (
-	errNothingHere = errors.New("nothing is served here")
-	errUnknown     = errors.New("unauthorized")
-	errMethod      = errors.New("use POST")
-	errMedia       = errors.New("send application/json")
-	errInternal    = errors.New("internal error, see the webhook's log")
+	errNotFound     = errors.New("no such path")
+	errUnauthorized = errors.New("unauthorized")
+	errMethod       = errors.New("use POST")
+	errMedia        = errors.New("send application/json")
+	errInternal     = errors.New("internal error, see the webhook's log")
 )
 
-// check refuses what no API server sends, without reading its body.
+// check rejects requests that no API server sends, without reading the body.
 func (s *Server) check(request *http.Request, r *route) (status int, err error) {
 	switch {
-	case !s.clients.knows(request.TLS):
-		return http.StatusUnauthorized, errUnknown
+	case !s.clients.accepts(request.TLS):
+		return http.StatusUnauthorized, errUnauthorized
 	case request.Method != http.MethodPost:
 		return http.StatusMethodNotAllowed, errMethod
 	case !isJSON(request.Header.Get("Content-Type")):
@@ -169,8 +161,8 @@ func isJSON(contentType string) bool {
 	return err == nil && media == want
 }
 
-// decide makes a panic one failed request.
-func (s *Server) decide(ctx context.Context, respond Responder, buffers *Buffers) (status int, err error) {
+// respond calls a responder. A panic fails only this request.
+func (s *Server) respond(ctx context.Context, respond Responder, buffers *Buffers) (status int, err error) {
 	ctx, cancel := context.WithTimeout(ctx, s.timeouts.answer)
 	defer cancel()
 	defer func() {
@@ -191,18 +183,17 @@ func (s *Server) release(buffers *Buffers) {
 	s.pool.Put(buffers)
 }
 
-// lingerTimeout is how long the rest of a refused request is waited for.
+// lingerTimeout limits the time for the rest of a rejected request.
 const lingerTimeout = time.Second
 
-// refuse answers with the reason, and ends the connection: only clients
-// that ask as API servers do may keep one. The rest of the body is read, or the kernel
-// would drop the answer before a client that is still sending has read it.
-func refuse(w http.ResponseWriter, request *http.Request, status int, err error) int {
+// reject answers with the error, and closes the connection. It reads the rest of the body:
+// otherwise the kernel would drop the answer before a client that is still sending reads it.
+func reject(w http.ResponseWriter, request *http.Request, status int, err error) int {
 	if status == http.StatusMethodNotAllowed {
 		w.Header().Set("Allow", http.MethodPost)
 	}
 	if status == http.StatusTooManyRequests {
-		// API servers try again by themselves.
+		// API servers retry.
 		w.Header().Set("Retry-After", "1")
 	}
 	w.Header().Set("Connection", "close")

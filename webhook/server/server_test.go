@@ -2,6 +2,7 @@ package server
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -14,6 +15,7 @@ import (
 	"net/http/httptest"
 	"runtime"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -24,7 +26,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// served is a server on a port of its own.
+// served is a server on its own port.
 type served struct {
 	*Server
 	address string
@@ -33,7 +35,7 @@ type served struct {
 	stop    context.CancelFunc
 }
 
-// newServed serves reviewPath, with an answer as of a review.
+// newServed serves reviewPath with the answer of a review.
 func newServed(t *testing.T, change func(*Server)) *served {
 	t.Helper()
 	certificate, roots := selfSigned(t)
@@ -53,8 +55,7 @@ func newServed(t *testing.T, change func(*Server)) *served {
 		buffers.Answer.WriteString(answered)
 		return http.StatusOK, nil
 	})
-	s.client = &http.Client{Transport: &http.Transport{TLSClientConfig: s.clientTLS()}}
-
+	s.client = s.NewClient()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	s.address = listener.Addr().String()
@@ -72,14 +73,14 @@ func newServed(t *testing.T, change func(*Server)) *served {
 
 const (
 	reviewPath = "/review"
-	// reviewBody is enough of a review for a server.
+	// reviewBody is the part of a review that a server checks.
 	reviewBody = `{"kind":"AdmissionReview"}`
 	answered   = `{"kind":"AdmissionReview","response":{}}`
 )
 
 func reviewSize() Size { return Size{Bytes: 7 << 20, Values: 250_000, PerByte: 4, PerValue: 1000} }
 
-// selfSigned is a certificate for example.com, and who trusts it.
+// selfSigned returns a certificate for example.com, and the roots that trust it.
 func selfSigned(t *testing.T) (*tls.Certificate, *x509.CertPool) {
 	t.Helper()
 	made := httptest.NewTLSServer(nil)
@@ -98,6 +99,27 @@ func valueOf(t *testing.T, metric prometheus.Metric) float64 {
 
 func (s *served) clientTLS() *tls.Config {
 	return &tls.Config{RootCAs: s.roots, ServerName: "example.com", MinVersion: tls.VersionTLS10}
+}
+
+// NewClient returns a client with its own connections.
+func (s *served) NewClient() *http.Client {
+	return &http.Client{Transport: &http.Transport{TLSClientConfig: s.clientTLS()}}
+}
+
+// Post returns status 0 if the server closed the connection.
+func (s *served) Post(t *testing.T, client *http.Client, path string, body []byte, answer io.Writer) (status int) {
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "https://"+s.address+path, bytes.NewReader(body))
+	if err != nil {
+		return 0
+	}
+	request.Header.Set("Content-Type", "application/json")
+	response, err := client.Do(request)
+	if err != nil {
+		return 0
+	}
+	defer response.Body.Close()
+	_, _ = io.Copy(answer, response.Body)
+	return response.StatusCode
 }
 
 func (s *served) do(t *testing.T, method, path, contentType string, body io.Reader) (int, string) {
@@ -139,8 +161,8 @@ func TestWhatNoAPIServerSendsGetsA4xx(t *testing.T) {
 	assert.Equal(t, 2.0, valueOf(t, s.metrics.requests.With(prometheus.Labels{"path": reviewPath, "code": "405"})))
 }
 
-// A body that is announced too large is refused as soon as it begins.
-func TestALargeBodyIsRefusedUnread(t *testing.T) {
+// The server rejects a body with a large Content-Length without reading it.
+func TestALargeBodyIsRejectedUnread(t *testing.T) {
 	s := newServed(t, nil)
 	c := s.dial(t)
 	var before, after runtime.MemStats
@@ -174,7 +196,7 @@ func (letters) Read(p []byte) (int, error) {
 	return len(p), nil
 }
 
-func TestHugeHeadersAreRefused(t *testing.T) {
+func TestHugeHeadersAreRejected(t *testing.T) {
 	s := newServed(t, nil)
 	request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "https://"+s.address+reviewPath, nil)
 	require.NoError(t, err)
@@ -204,11 +226,11 @@ func TestOldTLSAndHTTP2AreNotSpoken(t *testing.T) {
 	assert.Equal(t, "http/1.1", c.ConnectionState().NegotiatedProtocol)
 }
 
-func TestClientsThatDawdleAreCutOff(t *testing.T) {
+func TestSlowClientsAreDisconnected(t *testing.T) {
 	soon := 20 * time.Millisecond
 	for name, c := range map[string]struct {
 		change func(*timeouts)
-		// sends is all that the client ever does.
+		// sends is all that the client sends.
 		sends string
 	}{
 		"header":  {func(l *timeouts) { l.handshake = time.Second }, "POST " + reviewPath + " HTTP/1.1\r\nHost: loc"},
@@ -221,7 +243,9 @@ func TestClientsThatDawdleAreCutOff(t *testing.T) {
 			_, err := io.WriteString(connection, c.sends)
 			require.NoError(t, err)
 			_, err = io.ReadAll(connection)
-			require.NoError(t, err, "the server closes the connection")
+			if !errors.Is(err, syscall.ECONNRESET) { // of a server that has not read everything
+				require.NoError(t, err, "the server closes the connection")
+			}
 		})
 	}
 	t.Run("handshake", func(t *testing.T) {
@@ -252,7 +276,7 @@ func TestAPanicIsOneFailedRequest(t *testing.T) {
 	assert.Equal(t, http.StatusOK, status)
 }
 
-func TestItIsReadyWhileItCanAnswerAndIsNotAboutToEnd(t *testing.T) {
+func TestReadinessNeedsCachesAndACertificateAndNoShutdown(t *testing.T) {
 	s := newServed(t, nil)
 	errNone := errors.New("no certificate yet")
 	none, synced := errNone, false
@@ -267,7 +291,7 @@ func TestItIsReadyWhileItCanAnswerAndIsNotAboutToEnd(t *testing.T) {
 	require.ErrorIs(t, ready(nil), errShuttingDown)
 }
 
-func TestNobodyIsAnsweredBeforeCachesAreFilled(t *testing.T) {
+func TestRequestsAreAnsweredOnceTheCachesAreSynced(t *testing.T) {
 	synced := false
 	respond := WhenSynced(func() bool { return synced }, func(context.Context, *Buffers) (int, error) { return http.StatusOK, nil })
 	status, err := respond(t.Context(), &Buffers{})
@@ -278,9 +302,8 @@ func TestNobodyIsAnsweredBeforeCachesAreFilled(t *testing.T) {
 	require.NoError(t, err)
 }
 
-// Whoever has not heard of the end yet is answered, on connections that are there
-// and on new ones; none of them is kept.
-func TestItAnswersAfterItHasTurnedUnready(t *testing.T) {
+// An unready server answers on existing and on new connections, and closes them.
+func TestItAnswersDuringTheShutdownDelay(t *testing.T) {
 	s := newServed(t, nil)
 	kept := s.dial(t)
 	reader := bufio.NewReader(kept)

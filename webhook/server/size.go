@@ -5,25 +5,20 @@ import (
 	"fmt"
 )
 
-// Size is what a request may hold at most, and what it costs.
+// Size limits the body of a request, and estimates the memory for it.
 type Size struct {
-	// Bytes and Values are the most that a body may have.
+	// Bytes and Values limit the body.
 	Bytes, Values int64
-	// PerByte and PerValue estimate the bytes of memory that decoding takes.
+	// PerByte and PerValue estimate the memory for decoding, in bytes.
 	PerByte, PerValue int64
 }
 
-// Weight estimates the bytes of memory that decoding a body takes.
+// Weight estimates the memory for decoding a body, in bytes.
 func (s Size) Weight(body []byte) int64 {
 	return s.PerByte*int64(len(body)) + s.PerValue*count(body)
 }
 
-// Holds reports whether a body is within the size.
-func (s Size) Holds(body []byte) bool {
-	return int64(len(body)) <= s.Bytes && count(body) <= s.Values
-}
-
 func (s Size) tooLarge() error { return fmt.Errorf("send at most %d bytes", s.Bytes) }
 
-// count is no less than the number of values: commas are between any two.
+// count returns an upper bound of the number of values: a comma separates any two.
 func count(body []byte) int64 { return int64(bytes.Count(body, []byte{','})) }

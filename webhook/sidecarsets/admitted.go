@@ -11,20 +11,19 @@ import (
 	"github.com/outrigger/outrigger/api/v1alpha1"
 )
 
-// A set that was admitted is stored and in the cache within milliseconds, unless
-// somebody else refuses it.
+// An admitted SidecarSet reaches the cache within milliseconds, unless another admission
+// check rejects it.
 const (
 	admittedTimeout      = 300 * time.Millisecond
 	admittedPollInterval = 5 * time.Millisecond
 )
 
-// admittedSet is the newest set that was admitted here. Two sets applied in a row
-// must see each other, and the cache comes a moment late.
+// admittedSet is the last SidecarSet that this process admitted. Conflicts between two
+// SidecarSets that are applied in a row must be found although the cache lags behind.
 type admittedSet struct {
-	mu   sync.Mutex
-	name string
-	// hash is that of the content.
-	hash string
+	mu sync.Mutex
+	// hash is the hash of the content.
+	name, hash string
 }
 
 func (a *admittedSet) remember(set *v1alpha1.SidecarSet) {
@@ -33,8 +32,8 @@ func (a *admittedSet) remember(set *v1alpha1.SidecarSet) {
 	a.name, a.hash = set.Name, set.Annotations[v1alpha1.HashAnnotation]
 }
 
-// awaitCached waits until the cache holds it, once and not for long: it is only a
-// hint, that whoever reaches the webhook can give.
+// awaitCached waits, once and briefly, until the cache has the SidecarSet. It never fails:
+// the SidecarSet may not exist, because any client of the webhook can have sent it.
 func (a *admittedSet) awaitCached(ctx context.Context, cached client.Reader) {
 	a.mu.Lock()
 	name, hash := a.name, a.hash

@@ -16,13 +16,13 @@ import (
 	"github.com/outrigger/outrigger/webhook/server"
 )
 
-var errNothingToConvert = errors.New("want a ConversionReview with a request")
+var errNothingToConvert = errors.New("the ConversionReview has no request")
 
-// Convert answers the API server's ConversionReviews.
+// Convert answers ConversionReviews.
 func Convert(_ context.Context, buffers *server.Buffers) (status int, err error) {
 	var review apiextensionsv1.ConversionReview
 	if err := json.Unmarshal(buffers.Body.Bytes(), &review); err != nil {
-		return http.StatusBadRequest, fmt.Errorf("want a ConversionReview: %w", err)
+		return http.StatusBadRequest, fmt.Errorf("decode the ConversionReview: %w", err)
 	}
 	if review.Request == nil {
 		return http.StatusBadRequest, errNothingToConvert
@@ -51,7 +51,7 @@ func converted(request *apiextensionsv1.ConversionRequest) *apiextensionsv1.Conv
 func convertRaw(raw []byte, toAPIVersion string) ([]byte, error) {
 	var object map[string]any
 	if err := utiljson.Unmarshal(raw, &object); err != nil {
-		return nil, fmt.Errorf("read the object to convert: %w", err)
+		return nil, fmt.Errorf("decode the object to convert: %w", err)
 	}
 	if err := conversion.Convert(object, toAPIVersion); err != nil {
 		return nil, err

@@ -51,10 +51,10 @@ func TestAReviewFailsAsAWhole(t *testing.T) {
 	assert.Empty(t, answer.Response.ConvertedObjects)
 }
 
-func TestWhatIsNoReviewIsABadRequest(t *testing.T) {
+func TestAnInvalidReviewIsABadRequest(t *testing.T) {
 	for _, body := range []string{"", "{}", "[]", `{"request":null}`} {
 		status, _, err := answer(t, body)
-		require.ErrorContains(t, err, "want a ConversionReview", body)
+		require.ErrorContains(t, err, "the ConversionReview", body)
 		assert.Equal(t, http.StatusBadRequest, status, body)
 	}
 }

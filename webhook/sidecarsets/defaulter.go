@@ -9,26 +9,26 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
 	"github.com/outrigger/outrigger/api/v1alpha1"
-	"github.com/outrigger/outrigger/internal/validation"
+	"github.com/outrigger/outrigger/internal/revision"
 	"github.com/outrigger/outrigger/webhook/review"
 )
 
-// Defaulter completes SidecarSets and writes their hashes.
+// Defaulter writes the defaults and hashes of SidecarSets.
 type Defaulter struct {
 	Decoder admission.Decoder
 }
 
-// Handle answers with what the defaults change.
+// Handle answers with a patch.
 func (d *Defaulter) Handle(_ context.Context, req admission.Request) admission.Response {
 	set := &v1alpha1.SidecarSet{}
 	if err := d.Decoder.Decode(req, set); err != nil {
-		return unreadable(&req, err)
+		return undecodable(&req, err)
 	}
 	stored, err := storedSet(d.Decoder, &req)
 	if err != nil {
 		return admission.Errored(http.StatusInternalServerError, fmt.Errorf("SidecarSet %s: %w", set.Name, err))
 	}
-	if err := validation.Complete(set, stored); err != nil {
+	if err := revision.Complete(set, stored); err != nil {
 		return admission.Errored(http.StatusInternalServerError, err)
 	}
 	operations, err := difference(req.Object.Raw, set)
@@ -38,14 +38,14 @@ func (d *Defaulter) Handle(_ context.Context, req admission.Request) admission.R
 	return review.Patched(operations).WithWarnings(unknownFields(req.Object.Raw)...)
 }
 
-// storedSet is what an update changes, and nil at the creation.
+// storedSet returns the object before an update, and nil for a creation.
 func storedSet(decoder admission.Decoder, req *admission.Request) (*v1alpha1.SidecarSet, error) {
 	if req.Operation != admissionv1.Update {
 		return nil, nil
 	}
 	stored := &v1alpha1.SidecarSet{}
 	if err := decoder.DecodeRaw(req.OldObject, stored); err != nil {
-		return nil, fmt.Errorf("read the stored object: %w", err)
+		return nil, fmt.Errorf("decode the stored object: %w", err)
 	}
 	return stored, nil
 }

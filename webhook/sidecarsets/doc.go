@@ -1,4 +1,4 @@
-// Package sidecarsets is the admission of SidecarSets: it completes and refuses them,
-// tries their containers in a dry run, and converts them between API versions
+// Package sidecarsets is the admission of SidecarSets. It writes defaults, validates,
+// creates a pod with their containers in a dry run, and converts between API versions
 // (SPEC §5).
 package sidecarsets

@@ -3,7 +3,6 @@ package sidecarsets
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -19,27 +18,28 @@ import (
 
 	"github.com/outrigger/outrigger/api/v1alpha1"
 	"github.com/outrigger/outrigger/config/rbac"
+	"github.com/outrigger/outrigger/internal/defaults"
 	"github.com/outrigger/outrigger/internal/validation"
 )
 
-// Names of config/rbac/validation.yaml, and of the pod that is never stored.
+// Names of config/rbac/validation.yaml, and of the pod of dry runs.
 const (
 	dryRunNamespace = "outrigger-validation"
 	dryRunQuota     = "no-pods"
 	dryRunPod       = "probe"
 )
 
-// podDryRun asks the API server itself what it would refuse in a pod (SPEC §5):
-// it knows the rules of its own version, and which of its features are on.
+// podDryRun creates a pod in a dry run (SPEC §5). The API server knows the validation rules
+// of its version and its feature gates.
 type podDryRun struct {
 	client client.Client
 }
 
-// refuses returns what the API server has against pods with the containers and
-// volumes of a raw SidecarSet, unless known holds it already. If they are the
-// same as before, defaults apart, it is not asked again. An error means that there was no
-// answer: other admission checks, lacking rights, an outage.
-func (d podDryRun) refuses(ctx context.Context, raw, before []byte, known []metav1.StatusCause) ([]metav1.StatusCause, error) {
+// causes returns the causes for which the API server rejects a pod with the containers and
+// volumes of a raw SidecarSet, without those that are known. There is no dry run if they
+// are the same as before, apart from defaults. An error means that the dry run failed for
+// another reason: another admission check, missing permissions, an outage.
+func (d podDryRun) causes(ctx context.Context, raw, before []byte, known []metav1.StatusCause) ([]metav1.StatusCause, error) {
 	pod, err := dryRunPodOf(raw)
 	if err != nil || pod == nil {
 		return nil, err
@@ -64,21 +64,15 @@ func (d podDryRun) refuses(ctx context.Context, raw, before []byte, known []meta
 	return pod.Causes(causes, known), err
 }
 
+// dryRunPodOf returns nil for a SidecarSet without containers and volumes.
 func dryRunPodOf(raw []byte) (*validation.DryRunPod, error) {
-	var written struct {
-		Spec json.RawMessage `json:"spec"`
-	}
-	if err := utiljson.Unmarshal(raw, &written); err != nil {
-		return nil, fmt.Errorf("read the raw object: %w", err)
-	}
-	spec, err := decodeJSON(written.Spec)
+	written, spec, err := readWritten(raw)
 	if err != nil {
 		return nil, err
 	}
-	// What this program cannot read is tried as it is: the API server says best what
-	// is wrong with it.
+	// An undecodable spec is sent as it is: the message of the API server is the best.
 	if set := (&v1alpha1.SidecarSet{}); utiljson.Unmarshal(raw, set) == nil {
-		validation.Default(set)
+		defaults.Write(set)
 		if spec, err = completedSpec(written.Spec, spec, set); err != nil {
 			return nil, err
 		}
@@ -96,16 +90,16 @@ func (d podDryRun) tryPod(ctx context.Context, spec map[string]any) error {
 	return d.client.Create(ctx, pod, client.DryRunAll, client.FieldValidation(metav1.FieldValidationIgnore))
 }
 
-// dryRunCauses reads the answer to a dry run. Pods are validated before quotas are
-// looked at: one that fails only for ours is valid. One that is admitted is,
-// too: then the quota is not in force yet.
+// dryRunCauses interprets the answer to a dry run. The API server validates pods before it
+// checks quotas, so a pod that only exceeds this namespace's quota is valid. An admitted pod
+// is also valid: the quota is not in force yet.
 func dryRunCauses(answer error) ([]metav1.StatusCause, error) {
 	if answer == nil {
 		return nil, nil
 	}
 	var api apierrors.APIStatus
 	if !errors.As(answer, &api) {
-		return nil, fmt.Errorf("ask the API server whether pods may hold these containers and volumes: %w; try again", answer)
+		return nil, dryRunError(answer, false)
 	}
 	status := api.Status()
 	messageStarts := func(format string, args ...any) bool {
@@ -118,27 +112,27 @@ func dryRunCauses(answer error) ([]metav1.StatusCause, error) {
 		return status.Details.Causes, nil
 	case apierrors.IsBadRequest(answer) && !messageStarts("admission webhook "):
 		return []metav1.StatusCause{{
-			Type: metav1.CauseTypeFieldValueInvalid, Field: "spec", Message: "the API server cannot read a pod with these containers and volumes: " + status.Message,
+			Type: metav1.CauseTypeFieldValueInvalid, Field: "spec", Message: "the API server cannot decode a pod with these containers and volumes: " + status.Message,
 		}}, nil
 	}
 	return nil, dryRunError(answer, messageStarts("pods is forbidden: User "))
 }
 
-// dryRunError says what keeps the API server's own opinion away, and what to do.
-func dryRunError(answer error, unauthorized bool) error {
+// dryRunError explains why a dry run failed, and how to fix it.
+func dryRunError(answer error, forbidden bool) error {
 	switch {
 	case apierrors.IsNotFound(answer):
-		return fmt.Errorf("no pod can be tried: %w; apply config/rbac", answer)
-	case unauthorized:
-		return fmt.Errorf("the webhook may not try a pod: %w; apply config/rbac", answer)
+		return fmt.Errorf("create a pod in a dry run: %w; apply config/rbac", answer)
+	case forbidden:
+		return fmt.Errorf("the webhook may not create a pod in a dry run: %w; apply config/rbac", answer)
 	case apierrors.IsForbidden(answer), apierrors.IsInvalid(answer), apierrors.IsBadRequest(answer):
-		return fmt.Errorf("another admission check of this cluster refused the pod that was tried: %w; exempt namespace %s from it", answer, dryRunNamespace)
+		return fmt.Errorf("another admission check of this cluster rejected the pod of the dry run: %w; exempt namespace %s from it", answer, dryRunNamespace)
 	}
-	return fmt.Errorf("ask the API server whether pods may hold these containers and volumes: %w; try again", answer)
+	return fmt.Errorf("create a pod with these containers and volumes in a dry run: %w; try again", answer)
 }
 
-// ensureNamespace puts the namespace and its quota in place, which a webhook can
-// that runs with an administrator's rights. Others rely on config/rbac.
+// ensureNamespace creates the namespace and its quota. A webhook without cluster-admin
+// permissions relies on config/rbac instead.
 func (d podDryRun) ensureNamespace(ctx context.Context) error {
 	documents := yaml.NewYAMLOrJSONDecoder(bytes.NewReader(rbac.Validation), len(rbac.Validation))
 	for {
@@ -151,7 +145,7 @@ func (d podDryRun) ensureNamespace(ctx context.Context) error {
 			return fmt.Errorf("read the shipped config/rbac/validation.yaml: %w", err)
 		}
 		if err := d.client.Apply(ctx, client.ApplyConfigurationFromUnstructured(object), client.FieldOwner("outrigger-webhook"), client.ForceOwnership); err != nil {
-			return fmt.Errorf("apply %s %s, where pods are tried: %w; apply config/rbac", object.GetKind(), object.GetName(), err)
+			return fmt.Errorf("apply %s %s for dry runs: %w; apply config/rbac", object.GetKind(), object.GetName(), err)
 		}
 	}
 }

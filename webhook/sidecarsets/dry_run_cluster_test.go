@@ -21,22 +21,22 @@ import (
 	"github.com/outrigger/outrigger/kube"
 )
 
-// asked is a real API server, reached with the webhook's rights and with an
-// administrator's.
-type asked struct {
+// environment is a real API server, with a client of the webhook and one of an
+// administrator.
+type environment struct {
 	t              *testing.T
 	ctx            context.Context
 	webhook, admin podDryRun
 }
 
-// TestDryRunOnAnAPIServer asks a real API server, with and without what has to be there.
+// TestDryRunOnAnAPIServer uses a real API server, with and without the namespace and quota.
 func TestDryRunOnAnAPIServer(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
 	c, err := cluster.Start(ctx, cluster.Options{Dir: t.TempDir(), Nodes: 1, WithoutTemporal: true})
 	require.NoError(t, err)
 	t.Cleanup(c.Shutdown)
-	a := &asked{t: t, ctx: ctx, webhook: reached(t, c.RoleKubeconfig(cluster.Webhook)), admin: reached(t, c.Kubeconfig)}
+	a := &environment{t: t, ctx: ctx, webhook: reached(t, c.RoleKubeconfig(cluster.Webhook)), admin: reached(t, c.Kubeconfig)}
 
 	a.answers()
 	a.newNamespaceWithoutQuotaFigures()
@@ -55,10 +55,10 @@ func reached(t *testing.T, kubeconfig string) podDryRun {
 	return podDryRun{client: made}
 }
 
-func (a *asked) ask(d podDryRun, spec string) ([]string, error) {
+func (a *environment) ask(d podDryRun, spec string) ([]string, error) {
 	raw, err := yaml.YAMLToJSON([]byte("spec: " + spec))
 	require.NoError(a.t, err)
-	causes, err := d.refuses(a.ctx, raw, nil, nil)
+	causes, err := d.causes(a.ctx, raw, nil, nil)
 	var fields []string
 	for _, cause := range causes {
 		fields = append(fields, fmt.Sprintf("%s: %s", cause.Field, cause.Type))
@@ -68,7 +68,7 @@ func (a *asked) ask(d podDryRun, spec string) ([]string, error) {
 
 const valid = `{containers: [{name: a, image: b}]}`
 
-func (a *asked) answers() {
+func (a *environment) answers() {
 	for spec, want := range map[string][]string{
 		valid: nil,
 		`{containers: [{name: a, image: b, fieldOfTheFuture: 1}], volumes: [{name: v, sourceOfTheFuture: {}}]}`:                                 nil,
@@ -91,8 +91,8 @@ func (a *asked) answers() {
 	assert.ErrorContains(a.t, a.webhook.client.Create(a.ctx, stored), "exceeded quota: no-pods")
 }
 
-// newNamespaceWithoutQuotaFigures: what is valid does not depend on a quota.
-func (a *asked) newNamespaceWithoutQuotaFigures() {
+// A valid pod is valid before the quota has a status.
+func (a *environment) newNamespaceWithoutQuotaFigures() {
 	quota := &corev1.ResourceQuota{ObjectMeta: metav1.ObjectMeta{Namespace: dryRunNamespace, Name: dryRunQuota}}
 	require.NoError(a.t, a.admin.client.Delete(a.ctx, quota))
 	got, err := a.ask(a.webhook, valid)
@@ -100,7 +100,7 @@ func (a *asked) newNamespaceWithoutQuotaFigures() {
 	assert.Empty(a.t, got)
 }
 
-func (a *asked) lostNamespace() {
+func (a *environment) lostNamespace() {
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: dryRunNamespace}}
 	require.NoError(a.t, a.admin.client.Delete(a.ctx, namespace))
 	err := wait.PollUntilContextCancel(a.ctx, 20*time.Millisecond, true, func(ctx context.Context) (bool, error) {
@@ -116,8 +116,8 @@ func (a *asked) lostNamespace() {
 	assert.Equal(a.t, "privileged", namespace.Labels["pod-security.kubernetes.io/enforce"])
 }
 
-// policies of the cluster are not Kubernetes' word on a pod.
-func (a *asked) policies() {
+// Rejections by policies of the cluster do not count as invalid.
+func (a *environment) policies() {
 	var namespace corev1.Namespace
 	require.NoError(a.t, a.admin.client.Get(a.ctx, client.ObjectKey{Name: dryRunNamespace}, &namespace))
 	enforce := func(level string) {

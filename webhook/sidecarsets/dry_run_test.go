@@ -28,7 +28,7 @@ import (
 
 var podResource = schema.GroupResource{Resource: "pods"}
 
-// ofPolicy is how a ValidatingAdmissionPolicy refuses.
+// ofPolicy is the rejection by a ValidatingAdmissionPolicy.
 func ofPolicy() error {
 	err := apierrors.NewForbidden(podResource, dryRunPod, errors.New("ValidatingAdmissionPolicy 'p' with binding 'b' denied request: no"))
 	err.ErrStatus.Reason, err.ErrStatus.Code = metav1.StatusReasonInvalid, 422
@@ -61,7 +61,7 @@ func TestSpec5_OnlyPodValidationDecides(t *testing.T) {
 		"no namespace":             {answer: apierrors.NewNotFound(schema.GroupResource{Resource: "namespaces"}, dryRunNamespace), remedy: "apply config/rbac"},
 		"invalid":                  {answer: invalidPod, causes: []metav1.StatusCause{{Type: metav1.CauseTypeFieldValueInvalid, Field: "spec.containers[0].image", Message: `Invalid value: "x": bad`}}},
 		"unreadable": {answer: apierrors.NewBadRequest("no such thing"), causes: []metav1.StatusCause{{
-			Type: metav1.CauseTypeFieldValueInvalid, Field: "spec", Message: "the API server cannot read a pod with these containers and volumes: no such thing",
+			Type: metav1.CauseTypeFieldValueInvalid, Field: "spec", Message: "the API server cannot decode a pod with these containers and volumes: no such thing",
 		}}},
 		"overloaded":  {answer: apierrors.NewTooManyRequests("slow down", 1), remedy: "try again"},
 		"broken":      {answer: apierrors.NewInternalError(errors.New("x")), remedy: "try again"},
@@ -99,7 +99,7 @@ func counted(t *testing.T, tries *int, answers ...error) podDryRun {
 	}).Build()}
 }
 
-func TestSpec5_PodsAreTriedOnlyWhenTheyWouldDiffer(t *testing.T) {
+func TestSpec5_ADryRunNeedsAChange(t *testing.T) {
 	const before = `{"spec":{"containers":[{"name":"a","image":"b"}],"volumes":[{"name":"v"}]}}`
 	for after, want := range map[string]int{
 		before: 0,
@@ -113,29 +113,29 @@ func TestSpec5_PodsAreTriedOnlyWhenTheyWouldDiffer(t *testing.T) {
 		`{"spec":{"containers":[],"volumes":[{"name":"w"}]}}`:                                                                        0,
 	} {
 		tries := 0
-		_, err := counted(t, &tries).refuses(t.Context(), []byte(after), []byte(before), nil)
+		_, err := counted(t, &tries).causes(t.Context(), []byte(after), []byte(before), nil)
 		require.NoError(t, err)
 		assert.Equal(t, want, tries, after)
 	}
 	tries := 0
-	_, err := counted(t, &tries).refuses(t.Context(), []byte(before), nil, nil)
+	_, err := counted(t, &tries).causes(t.Context(), []byte(before), nil, nil)
 	require.NoError(t, err)
-	assert.Equal(t, 1, tries, "a new set is always asked about")
+	assert.Equal(t, 1, tries, "a new set always needs a dry run")
 }
 
-func TestALostNamespaceIsAppliedAndThePodTriedAgain(t *testing.T) {
+func TestAMissingNamespaceIsAppliedAndTheDryRunRetried(t *testing.T) {
 	gone := apierrors.NewNotFound(schema.GroupResource{Resource: "namespaces"}, dryRunNamespace)
 	tries := 0
-	_, err := counted(t, &tries, gone).refuses(t.Context(), []byte(`{"spec":{"containers":[{"name":"a"}]}}`), nil, nil)
+	_, err := counted(t, &tries, gone).causes(t.Context(), []byte(`{"spec":{"containers":[{"name":"a"}]}}`), nil, nil)
 	require.NoError(t, err)
 	assert.Equal(t, 2, tries)
 	tries = 0
-	_, err = counted(t, &tries, gone, gone).refuses(t.Context(), []byte(`{"spec":{"containers":[{"name":"a"}]}}`), nil, nil)
+	_, err = counted(t, &tries, gone, gone).causes(t.Context(), []byte(`{"spec":{"containers":[{"name":"a"}]}}`), nil, nil)
 	require.ErrorIs(t, err, gone)
 	assert.Equal(t, 2, tries)
 }
 
-func TestTheShippedNamespaceIsTheOneThatIsUsed(t *testing.T) {
+func TestTheShippedNamespaceIsUsed(t *testing.T) {
 	var namespace corev1.Namespace
 	var quota corev1.ResourceQuota
 	documents := yaml.NewYAMLOrJSONDecoder(bytes.NewReader(rbac.Validation), len(rbac.Validation))

@@ -8,14 +8,14 @@ import (
 
 const patchPodMetadataGate = "SidecarSetPatchPodMetadataDefaultsAllowed"
 
-// FeatureGates are the value of a flag such as <gate>=true,<gate>=false.
+// FeatureGates is the value of a flag such as <gate>=true,<gate>=false.
 type FeatureGates struct {
-	// PatchPodMetadataDefaultsAllowed lets SidecarSets patch every annotation
-	// of pods, whatever the whitelist says (SPEC §2).
+	// PatchPodMetadataDefaultsAllowed allows SidecarSets to patch every annotation of
+	// pods, regardless of the whitelist (SPEC §2).
 	PatchPodMetadataDefaultsAllowed bool
 }
 
-// Set reads the flag. An unknown gate is an error that names the known one.
+// Set parses the flag.
 func (g *FeatureGates) Set(text string) error {
 	for setting := range strings.SplitSeq(text, ",") {
 		if strings.TrimSpace(setting) == "" {
@@ -34,10 +34,10 @@ func (g *FeatureGates) Set(text string) error {
 	return nil
 }
 
-// String is the flag's default in the help.
+// String returns the default of the flag for the help.
 func (g *FeatureGates) String() string {
 	return fmt.Sprintf("%s=%t", patchPodMetadataGate, g.PatchPodMetadataDefaultsAllowed)
 }
 
-// Type is how the help calls the flag's value.
+// Type returns the name of the flag's value for the help.
 func (g *FeatureGates) Type() string { return "gates" }

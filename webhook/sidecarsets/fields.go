@@ -14,17 +14,16 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// value is a part of an object as it was written, beside the type that it is decoded
-// into.
+// value is a JSON value of a written object, with the Go type that it is decoded into.
 type value struct {
 	raw json.RawMessage
-	// goType is nil for a field that the types of this program do not have.
+	// goType is nil for a field that the Go types do not have.
 	goType reflect.Type
 	path   *field.Path
-	// name and index lead here from the object or list around.
+	// name is the key in the parent object, index the position in the parent list.
 	name  string
 	index int
-	// fields remembers what structs hold.
+	// fields caches the fields of struct types.
 	fields map[reflect.Type]map[string]reflect.Type
 }
 
@@ -32,8 +31,8 @@ func newValue(raw []byte, t reflect.Type) value {
 	return value{raw: raw, goType: t, fields: map[reflect.Type]map[string]reflect.Type{}}
 }
 
-// children yields what an object holds, by name, or a list. What decodes itself has
-// none, nor has what is of another kind than its type.
+// children yields the values of an object, ordered by name, or of a list. There are none
+// for types with their own UnmarshalJSON, and for values of another kind than the type.
 func (v value) children() iter.Seq[value] {
 	return func(yield func(value) bool) {
 		t := pointedAt(v.goType)
@@ -73,11 +72,10 @@ func decodesItself(t reflect.Type) bool {
 	return reflect.PointerTo(t).Implements(reflect.TypeFor[json.Unmarshaler]())
 }
 
-// decoded is empty when the value is of another kind.
+// decoded returns the zero value for a value of another kind.
 func decoded[T any](raw []byte) T {
-	var value T
+	var value, none T
 	if json.Unmarshal(raw, &value) != nil {
-		var none T
 		return none
 	}
 	return value
@@ -104,7 +102,7 @@ func fieldTypes(t reflect.Type) map[string]reflect.Type {
 	return types
 }
 
-// typeErrors are about the innermost values that do not decode into their types.
+// typeErrors returns an error for each innermost value that does not decode into its type.
 func (v value) typeErrors() field.ErrorList {
 	if v.goType == nil {
 		return nil
@@ -139,7 +137,7 @@ func (v value) typeError(err error) *field.Error {
 	return field.Invalid(v.path, text, err.Error())
 }
 
-// kindOf calls a type as JSON does.
+// kindOf returns the JSON name of a type.
 func kindOf(t reflect.Type) string {
 	switch t.Kind() {
 	case reflect.Struct, reflect.Map:
@@ -150,7 +148,7 @@ func kindOf(t reflect.Type) string {
 	return t.Kind().String()
 }
 
-// unknown returns the paths of the fields that the types do not have.
+// unknown returns the paths of the fields that the Go types do not have.
 func (v value) unknown() []*field.Path {
 	if v.goType == nil {
 		return []*field.Path{v.path}
@@ -162,8 +160,8 @@ func (v value) unknown() []*field.Path {
 	return found
 }
 
-// keepUnknown adds to the completed form of what was written, as decoded JSON, the
-// fields that the types do not have.
+// keepUnknown copies the fields that the Go types do not have into the completed object,
+// which is decoded JSON.
 func (v value) keepUnknown(completed any) error {
 	for child := range v.children() {
 		if object, isObject := completed.(map[string]any); isObject && child.goType == nil {
@@ -179,8 +177,7 @@ func (v value) keepUnknown(completed any) error {
 	return nil
 }
 
-// within is the part of a completed object or list that stands for the value; nil
-// where there is none.
+// within returns the corresponding value in a completed object or list, or nil.
 func (v value) within(completed any) any {
 	switch completed := completed.(type) {
 	case map[string]any:

@@ -6,7 +6,7 @@ import (
 	"github.com/stretchr/testify/assert"
 )
 
-func TestSpec1_UnknownFieldsAreWarnedOf(t *testing.T) {
+func TestSpec1_UnknownFieldsCauseWarnings(t *testing.T) {
 	assert.Equal(t, []string{
 		`unknown field "spec.containers[0].futureField": it is kept, but not injected`,
 		`unknown field "spec.containers[0].lifecycle.futureHook": it is kept, but not injected`,

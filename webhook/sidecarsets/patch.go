@@ -13,21 +13,28 @@ import (
 	"github.com/outrigger/outrigger/internal/jsonpatch"
 )
 
-// difference returns what turns a raw SidecarSet into its completed form.
-// Fields that the types of this program know are taken from the completed form,
-// all others stay as they were written (SPEC §1).
+// written is a SidecarSet as the client wrote it.
+type written struct {
+	Metadata struct {
+		Annotations map[string]string `json:"annotations"`
+		Labels      map[string]string `json:"labels"`
+	} `json:"metadata"`
+	Spec json.RawMessage `json:"spec"`
+}
+
+// readWritten also returns the decoded spec.
+func readWritten(raw []byte) (object written, spec any, err error) {
+	if err := utiljson.Unmarshal(raw, &object); err != nil {
+		return object, nil, fmt.Errorf("decode the raw object: %w", err)
+	}
+	spec, err = decodeJSON(object.Spec)
+	return object, spec, err
+}
+
+// difference returns the patch from a raw SidecarSet to its completed form. Fields that the
+// Go types do not have are kept (SPEC §1).
 func difference(raw []byte, completed *v1alpha1.SidecarSet) ([]jsonpatch.Operation, error) {
-	var written struct {
-		Metadata struct {
-			Annotations map[string]string `json:"annotations"`
-			Labels      map[string]string `json:"labels"`
-		} `json:"metadata"`
-		Spec json.RawMessage `json:"spec"`
-	}
-	if err := utiljson.Unmarshal(raw, &written); err != nil {
-		return nil, fmt.Errorf("read the raw object: %w", err)
-	}
-	before, err := decodeJSON(written.Spec)
+	written, before, err := readWritten(raw)
 	if err != nil {
 		return nil, err
 	}
@@ -52,7 +59,7 @@ func difference(raw []byte, completed *v1alpha1.SidecarSet) ([]jsonpatch.Operati
 	return operations, nil
 }
 
-// changed returns those of the keys that differ, as they are completed.
+// changed returns the completed values of the keys whose values differ.
 func changed(written, completed map[string]string, keys ...string) map[string]string {
 	found := map[string]string{}
 	for _, key := range keys {
@@ -63,8 +70,8 @@ func changed(written, completed map[string]string, keys ...string) map[string]st
 	return found
 }
 
-// completedSpec is the spec of a completed set, with what is unknown of the written
-// one: raw, and decoded.
+// completedSpec returns the spec of a completed SidecarSet as decoded JSON, with the unknown
+// fields of the written spec, which is given raw and decoded.
 func completedSpec(raw json.RawMessage, written any, completed *v1alpha1.SidecarSet) (any, error) {
 	encoded, err := json.Marshal(completed.Spec)
 	if err != nil {
@@ -81,7 +88,7 @@ func completedSpec(raw json.RawMessage, written any, completed *v1alpha1.Sidecar
 	return spec, nil
 }
 
-// decodeJSON keeps the digits of integers. Nothing is null.
+// decodeJSON keeps the digits of integers. Empty input is null.
 func decodeJSON(raw []byte) (decoded any, err error) {
 	if len(raw) == 0 {
 		return nil, nil
@@ -92,8 +99,7 @@ func decodeJSON(raw []byte) (decoded any, err error) {
 	return decoded, nil
 }
 
-// dropGuessedSources removes the emptyDir that defaulting gave to volumes whose
-// source is of a kind that this program does not know.
+// dropGuessedSources removes the default emptyDir of volumes with an unknown kind of source.
 func dropGuessedSources(spec, written any) {
 	known := fieldTypes(reflect.TypeFor[corev1.Volume]())
 	volumes, writtenVolumes := volumesOf(spec), volumesOf(written)

@@ -9,7 +9,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/outrigger/outrigger/api/v1alpha1"
-	"github.com/outrigger/outrigger/internal/validation"
+	"github.com/outrigger/outrigger/internal/defaults"
+	"github.com/outrigger/outrigger/internal/revision"
 )
 
 // completed applies the difference to the raw object.
@@ -17,8 +18,8 @@ func completed(t *testing.T, raw string) string {
 	t.Helper()
 	set := &v1alpha1.SidecarSet{}
 	require.NoError(t, json.Unmarshal([]byte(raw), set))
-	validation.Default(set)
-	require.NoError(t, validation.WriteHashes(set))
+	defaults.Write(set)
+	require.NoError(t, revision.WriteHashes(set))
 	operations, err := difference([]byte(raw), set)
 	require.NoError(t, err)
 	encoded, err := json.Marshal(operations)
@@ -61,14 +62,14 @@ func TestACompletedSetHasNoDifference(t *testing.T) {
 	once := completed(t, `{"metadata":{"name":"s"},"spec":{"containers":[{"name":"a","image":"b","future":1}],"volumes":[{"name":"v","future":{}}]}}`)
 	set := &v1alpha1.SidecarSet{}
 	require.NoError(t, json.Unmarshal([]byte(once), set))
-	validation.Default(set)
-	require.NoError(t, validation.WriteHashes(set))
+	defaults.Write(set)
+	require.NoError(t, revision.WriteHashes(set))
 	operations, err := difference([]byte(once), set)
 	require.NoError(t, err)
 	assert.Empty(t, operations)
 }
 
-// As a set looks that was stored as v1beta1, and that no webhook has converted.
+// A SidecarSet that was stored as v1beta1 and not converted has the field.
 func TestACustomVersionBecomesTheLabel(t *testing.T) {
 	for metadata, want := range map[string]string{
 		`"name":"s"`:                       `{"apps.kruise.io/sidecarset-custom-version":"one"}`,

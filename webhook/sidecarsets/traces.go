@@ -14,15 +14,15 @@ import (
 	"github.com/outrigger/outrigger/tracing"
 )
 
-// Traced makes a span of each edit that validation lets through and that makes a generation:
-// the trace of its rollout begins with it. The API server validates what it is about to
-// store, so that uid and generation are known.
+// Traced starts a span for each allowed edit that creates a new generation. It is the
+// first span of the rollout's trace. Validation runs after all mutations, so uid and
+// generation are known.
 type Traced struct {
 	Validation admission.Handler
 	Tracer     trace.Tracer
 }
 
-// Handle answers as the validation does.
+// Handle answers with the response of the validation.
 func (t *Traced) Handle(ctx context.Context, req admission.Request) admission.Response {
 	began := time.Now()
 	response := t.Validation.Handle(ctx, req)
@@ -35,7 +35,7 @@ func (t *Traced) Handle(ctx context.Context, req admission.Request) admission.Re
 	return response
 }
 
-// edited is the set whose generation a request makes; nil if it makes none.
+// edited returns the SidecarSet if the request creates a new generation, else nil.
 func edited(req *admission.Request) *metav1.PartialObjectMetadata {
 	if req.DryRun != nil && *req.DryRun {
 		return nil

@@ -15,7 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 )
 
-func TestEditsThatMakeAGenerationHaveASpan(t *testing.T) {
+func TestEditsThatCreateAGenerationHaveASpan(t *testing.T) {
 	object := func(generation int, more string) runtime.RawExtension {
 		return runtime.RawExtension{Raw: fmt.Appendf(nil, `{"apiVersion":"apps.kruise.io/v1beta1","kind":"SidecarSet","metadata":{"name":"logs","uid":"u1","generation":%d%s},"spec":{"secret":"x"}}`, generation, more)}
 	}
@@ -26,14 +26,14 @@ func TestEditsThatMakeAGenerationHaveASpan(t *testing.T) {
 	dryRun := update(1, 2, "")
 	dryRun.DryRun = new(true)
 	for name, c := range map[string]struct {
-		request admissionv1.AdmissionRequest
-		refused bool
-		want    []int64
+		request  admissionv1.AdmissionRequest
+		rejected bool
+		want     []int64
 	}{
 		"creation":                 {create, false, []int64{1}},
 		"edit":                     {update(4, 5, ""), false, []int64{5}},
 		"edit of labels":           {update(4, 4, ""), false, nil},
-		"edit that is refused":     {update(4, 5, ""), true, nil},
+		"edit that is rejected":    {update(4, 5, ""), true, nil},
 		"dry run":                  {dryRun, false, nil},
 		"deletion with finalizers": {update(4, 5, `,"deletionTimestamp":"2024-01-02T12:00:00Z"`), false, nil},
 		"no object":                {admissionv1.AdmissionRequest{Operation: admissionv1.Create}, false, nil},
@@ -43,11 +43,11 @@ func TestEditsThatMakeAGenerationHaveASpan(t *testing.T) {
 			traced := &Traced{
 				Tracer: sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(recorder)).Tracer(""),
 				Validation: admission.HandlerFunc(func(context.Context, admission.Request) admission.Response {
-					return admission.ValidationResponse(!c.refused, "")
+					return admission.ValidationResponse(!c.rejected, "")
 				}),
 			}
 			response := traced.Handle(t.Context(), admission.Request{AdmissionRequest: c.request})
-			assert.Equal(t, !c.refused, response.Allowed)
+			assert.Equal(t, !c.rejected, response.Allowed)
 			var generations []int64
 			for _, span := range recorder.Ended() {
 				require.Equal(t, []attribute.KeyValue{attribute.String("outrigger.sidecarset", "logs"), span.Attributes()[1]}, span.Attributes())

@@ -19,19 +19,21 @@ import (
 	"github.com/outrigger/outrigger/webhook/fallback"
 )
 
-// validationTimeout bounds all checks of a SidecarSet together, well below the time that
-// the API server waits for an answer.
+// validationTimeout limits all checks of one SidecarSet. It is well below the timeout of
+// the API server.
 const validationTimeout = 3 * time.Second
 
-// Validator refuses SidecarSets that cannot work, and updates that make them
-// worse.
+// Validator rejects invalid SidecarSets. Updates of SidecarSets that are stored with errors
+// are rejected only for new errors.
 type Validator struct {
 	Decoder admission.Decoder
 	// Sets reads the other SidecarSets, for conflicts.
 	Sets fallback.Reader
-	// Live reads revisions, and Cached the whitelist.
-	Live, Cached client.Reader
-	// Client tries pods in a dry run.
+	// Revisions reads pinned revisions.
+	Revisions fallback.Revisions
+	// Cached reads the whitelist.
+	Cached client.Reader
+	// Client creates pods in a dry run.
 	Client          client.Client
 	Gates           FeatureGates
 	SystemNamespace string
@@ -39,18 +41,14 @@ type Validator struct {
 	admitted admittedSet
 }
 
-// Handle answers with every error found, each with its field. What an update
-// leaves as it is stays; what could not be checked of the rest refuses the set.
+// Handle answers with all errors, each with its field. A failed check also rejects the
+// SidecarSet.
 func (v *Validator) Handle(ctx context.Context, req admission.Request) admission.Response {
 	ctx, cancel := context.WithTimeout(ctx, validationTimeout)
 	defer cancel()
 	set := &v1alpha1.SidecarSet{}
 	if err := v.Decoder.Decode(req, set); err != nil {
-		return unreadable(&req, err)
-	}
-	if set.DeletionTimestamp != nil {
-		// Finalizers have to come off, whatever the rules are by now.
-		return admission.Allowed("")
+		return undecodable(&req, err)
 	}
 	stored, err := storedSet(v.Decoder, &req)
 	if err != nil {
@@ -58,9 +56,9 @@ func (v *Validator) Handle(ctx context.Context, req admission.Request) admission
 	}
 	ratchet := validation.NewRatchet(set, stored)
 	unchecked := v.compare(ctx, ratchet, set)
-	causes := ratchet.Refused()
-	refused, err := v.refusedInDryRun(ctx, &req, ratchet, causes)
-	causes, unchecked = append(causes, refused...), errors.Join(unchecked, err)
+	causes := ratchet.Rejected()
+	rejected, err := v.rejectedInDryRun(ctx, &req, ratchet, causes)
+	causes, unchecked = append(causes, rejected...), errors.Join(unchecked, err)
 	if len(causes) > 0 {
 		return invalid(set.Name, causes)
 	}
@@ -73,12 +71,12 @@ func (v *Validator) Handle(ctx context.Context, req admission.Request) admission
 	return admission.Allowed("")
 }
 
-// compare holds the set against what is stored beside it, as far as the update
-// could be refused for it. An error is what kept it from checking.
+// compare checks the SidecarSet against other objects, if the request changes a field that
+// depends on them. Its error is the failure of a check, not its result.
 func (v *Validator) compare(ctx context.Context, ratchet *validation.Ratchet, set *v1alpha1.SidecarSet) error {
 	var unchecked error
 	if ratchet.NeedsOthers() {
-		unchecked = errors.Join(unchecked, v.conflicts(ctx, ratchet))
+		unchecked = errors.Join(unchecked, v.conflicts(ctx, ratchet, set.Name))
 	}
 	if ratchet.NeedsWhitelist() && !v.Gates.PatchPodMetadataDefaultsAllowed {
 		unchecked = errors.Join(unchecked, v.metadata(ctx, ratchet))
@@ -89,25 +87,38 @@ func (v *Validator) compare(ctx context.Context, ratchet *validation.Ratchet, se
 	return unchecked
 }
 
-// refusedInDryRun leaves out what it has against the stored containers and
-// volumes already: its rules change, too.
-func (v *Validator) refusedInDryRun(ctx context.Context, req *admission.Request, ratchet *validation.Ratchet, known []metav1.StatusCause) ([]metav1.StatusCause, error) {
+// rejectedInDryRun leaves out the causes that also apply to the stored object: the rules of
+// the API server may have changed since it was stored.
+func (v *Validator) rejectedInDryRun(ctx context.Context, req *admission.Request, ratchet *validation.Ratchet, known []metav1.StatusCause) ([]metav1.StatusCause, error) {
 	dryRun := podDryRun{v.Client}
-	found, err := dryRun.refuses(ctx, req.Object.Raw, req.OldObject.Raw, known)
+	found, err := dryRun.causes(ctx, req.Object.Raw, req.OldObject.Raw, known)
 	if len(found) == 0 || len(req.OldObject.Raw) == 0 {
 		return found, err
 	}
-	before, unchecked := dryRun.refuses(ctx, req.OldObject.Raw, nil, nil)
+	before, unchecked := dryRun.causes(ctx, req.OldObject.Raw, nil, nil)
 	return ratchet.Introduced(found, before), errors.Join(err, unchecked)
 }
 
-func (v *Validator) conflicts(ctx context.Context, ratchet *validation.Ratchet) error {
+func (v *Validator) conflicts(ctx context.Context, ratchet *validation.Ratchet, set string) error {
 	v.admitted.awaitCached(ctx, v.Cached)
 	var others v1alpha1.SidecarSetList
 	if err := v.Sets.List(ctx, &others); err != nil {
-		return fmt.Errorf("look for conflicts with other SidecarSets: %w", err)
+		return fmt.Errorf("list the other SidecarSets: %w", err)
 	}
-	ratchet.Conflicts(others.Items)
+	var pinned []appsv1.ControllerRevision
+	for _, name := range ratchet.PinnedAmong(others.Items) {
+		list := v.Revisions.Of
+		if name == set {
+			// The pinned revision may be newer than the cache.
+			list = v.Revisions.LiveOf
+		}
+		revisions, err := list(ctx, name)
+		if err != nil {
+			return fmt.Errorf("list the revisions of SidecarSet %s: %w", name, err)
+		}
+		pinned = append(pinned, revisions...)
+	}
+	ratchet.Conflicts(others.Items, pinned)
 	return nil
 }
 
@@ -125,13 +136,12 @@ func (v *Validator) metadata(ctx context.Context, ratchet *validation.Ratchet) e
 	return nil
 }
 
-// pinned looks for the revision that injection is pinned to.
+// pinned checks that the pinned revision exists. It may be newer than the cache.
 func (v *Validator) pinned(ctx context.Context, ratchet *validation.Ratchet, set string) error {
-	var revisions appsv1.ControllerRevisionList
-	err := v.Live.List(ctx, &revisions, client.InNamespace(v.SystemNamespace), client.MatchingLabels{v1alpha1.SidecarSetNameLabel: set})
+	revisions, err := v.Revisions.LiveOf(ctx, set)
 	if err != nil {
-		return fmt.Errorf("look for the pinned revision: %w", err)
+		return fmt.Errorf("list its revisions: %w", err)
 	}
-	ratchet.Pinned(revisions.Items)
+	ratchet.Pinned(revisions)
 	return nil
 }

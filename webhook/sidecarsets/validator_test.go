@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	admissionv1 "k8s.io/api/admission/v1"
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -24,12 +25,14 @@ import (
 
 	"github.com/outrigger/outrigger/api/v1alpha1"
 	"github.com/outrigger/outrigger/internal/fixture"
+	"github.com/outrigger/outrigger/internal/revision"
 	"github.com/outrigger/outrigger/internal/validation"
 	"github.com/outrigger/outrigger/kube"
+	"github.com/outrigger/outrigger/kube/revisions"
 	"github.com/outrigger/outrigger/webhook/fallback"
 )
 
-func TestSpec5_TheWhitelistIsAskedUnlessTheGateIsOpen(t *testing.T) {
+func TestSpec5_TheWhitelistAppliesUnlessTheFeatureGateIsOn(t *testing.T) {
 	scheme, err := kube.NewScheme()
 	require.NoError(t, err)
 	set := fixture.SidecarSet("s", fixture.Sidecar("a"))
@@ -52,14 +55,14 @@ func TestSpec5_TheWhitelistIsAskedUnlessTheGateIsOpen(t *testing.T) {
 			Cached: fake.NewClientBuilder().WithScheme(scheme).WithObjects(configuration).Build(), SystemNamespace: "system",
 			Gates: FeatureGates{PatchPodMetadataDefaultsAllowed: test.open},
 		}
-		v.Live, v.Sets = v.Cached, current(v.Cached)
+		v.Sets = current(v.Cached)
 		ratchet := validation.NewRatchet(set, nil)
 		require.NoError(t, v.compare(t.Context(), ratchet, set))
-		assert.Len(t, ratchet.Refused(), test.want, "%+v", test)
+		assert.Len(t, ratchet.Rejected(), test.want, "%+v", test)
 	}
 }
 
-func TestSpec5_AWhitelistThatCannotBeReadRefuses(t *testing.T) {
+func TestSpec5_AnUnreadableWhitelistRejects(t *testing.T) {
 	scheme, err := kube.NewScheme()
 	require.NoError(t, err)
 	set := fixture.SidecarSet("s", fixture.Sidecar("a"))
@@ -75,8 +78,29 @@ func TestSpec5_AWhitelistThatCannotBeReadRefuses(t *testing.T) {
 	require.ErrorContains(t, err, "system/"+v1alpha1.ConfigurationName)
 }
 
-// updateOf is what the API server asks about a change of a stored set, after
-// the defaulting of the same update.
+// The pinned revision of another SidecarSet differs from its spec.
+func TestSpec5_PinnedRevisionsOfOtherSetsAreRead(t *testing.T) {
+	scheme, err := kube.NewScheme()
+	require.NoError(t, err)
+	older := fixture.SidecarSet("other", fixture.Sidecar("gone"))
+	recorded, err := revision.New(older, "system", 1)
+	require.NoError(t, err)
+	other := fixture.SidecarSet("other", fixture.Sidecar("side"))
+	other.Spec.InjectionStrategy.Revision = &v1alpha1.SidecarSetInjectRevision{RevisionName: &recorded.Name}
+	stored := fake.NewClientBuilder().WithScheme(scheme).WithObjects(other, recorded).
+		WithIndex(&appsv1.ControllerRevision{}, revisions.SetField, revisions.SetNames).Build()
+	set := fixture.SidecarSet("s", fixture.Sidecar("gone"))
+	for _, stale := range []error{nil, errors.New("the watch is down")} {
+		reader := fallback.Reader{Cached: stored, Live: stored, Stale: func() error { return stale }}
+		v := Validator{Cached: stored, Sets: reader, Revisions: fallback.Revisions{Reader: reader, SystemNamespace: "system"}}
+		ratchet := validation.NewRatchet(set, nil)
+		require.NoError(t, v.conflicts(t.Context(), ratchet, set.Name))
+		require.Len(t, ratchet.Rejected(), 1)
+		assert.Contains(t, ratchet.Rejected()[0].Message, "SidecarSet other, whose injection is pinned to revision "+recorded.Name+", injects a container of this name")
+	}
+}
+
+// updateOf is a request for an update of a stored SidecarSet after defaulting.
 func updateOf(t *testing.T, stored string, change func(map[string]any)) admission.Request {
 	t.Helper()
 	var set map[string]any
@@ -107,7 +131,7 @@ func applied(t *testing.T, raw, operations []byte) []byte {
 	return result
 }
 
-// olderSet breaks rules of each kind, and was stored without defaults.
+// olderSet violates rules of each kind, and was stored without defaults.
 const olderSet = `{"apiVersion":"apps.kruise.io/v1alpha1","kind":"SidecarSet","metadata":{"name":"s"},"spec":{
 	"selector":{"matchLabels":{"app":"web"}},"updateStrategy":{"maxUnavailable":"5"},
 	"injectionStrategy":{"revision":{"revisionName":"lost"}},
@@ -116,7 +140,7 @@ const olderSet = `{"apiVersion":"apps.kruise.io/v1alpha1","kind":"SidecarSet","m
 
 func spec(set map[string]any) map[string]any { return set["spec"].(map[string]any) }
 
-func TestSpec5_ASetOfOlderRulesCanBePausedWhateverIsOutOfOrder(t *testing.T) {
+func TestSpec5_ASetOfOlderRulesCanBePaused(t *testing.T) {
 	scheme, err := kube.NewScheme()
 	require.NoError(t, err)
 	down := fake.NewClientBuilder().WithScheme(scheme).WithInterceptorFuncs(interceptor.Funcs{
@@ -130,12 +154,12 @@ func TestSpec5_ASetOfOlderRulesCanBePausedWhateverIsOutOfOrder(t *testing.T) {
 			return ofPolicy()
 		},
 	}).Build()
-	v := Validator{Decoder: admission.NewDecoder(scheme), Live: down, Cached: down, Sets: current(down), Client: down, SystemNamespace: "system"}
+	v := Validator{Decoder: admission.NewDecoder(scheme), Cached: down, Sets: current(down), Revisions: fallback.Revisions{Reader: current(down), SystemNamespace: "system"}, Client: down, SystemNamespace: "system"}
 	for name, change := range map[string]func(map[string]any){
 		"paused":           func(set map[string]any) { spec(set)["updateStrategy"].(map[string]any)["paused"] = true },
 		"injection paused": func(set map[string]any) { spec(set)["injectionStrategy"].(map[string]any)["paused"] = true },
 		"partition":        func(set map[string]any) { spec(set)["updateStrategy"].(map[string]any)["partition"] = 3 },
-		"window":           func(set map[string]any) { spec(set)["updateStrategy"].(map[string]any)["maxUnavailable"] = 3 },
+		"maxUnavailable":   func(set map[string]any) { spec(set)["updateStrategy"].(map[string]any)["maxUnavailable"] = 3 },
 		"labels":           func(set map[string]any) { set["metadata"].(map[string]any)["labels"] = map[string]any{"a": "b"} },
 		"annotations":      func(set map[string]any) { set["metadata"].(map[string]any)["annotations"] = map[string]any{"a": "b"} },
 		"pin removed":      func(set map[string]any) { spec(set)["injectionStrategy"] = nil },
@@ -147,11 +171,33 @@ func TestSpec5_ASetOfOlderRulesCanBePausedWhateverIsOutOfOrder(t *testing.T) {
 	assert.False(t, response.Allowed)
 	assert.EqualValues(t, 422, response.Result.Code)
 	response = v.Handle(t.Context(), updateOf(t, olderSet, func(set map[string]any) { spec(set)["imagePullSecrets"] = []any{map[string]any{"name": "x"}} }))
-	assert.False(t, response.Allowed, "what is changed is checked, or refused")
+	assert.False(t, response.Allowed, "a failed check of a changed field rejects")
 	assert.EqualValues(t, 500, response.Result.Code)
 }
 
-func TestSpec5_AnUpdateIsRefusedForWhatKubernetesNewlyHasAgainstIt(t *testing.T) {
+// Finalizers can keep a terminating SidecarSet for long.
+func TestSpec5_ATerminatingSetIsValidated(t *testing.T) {
+	scheme, err := kube.NewScheme()
+	require.NoError(t, err)
+	empty := fake.NewClientBuilder().WithScheme(scheme).Build()
+	v := Validator{Decoder: admission.NewDecoder(scheme), Cached: empty, Sets: current(empty), Revisions: fallback.Revisions{Reader: current(empty), SystemNamespace: "system"}, Client: empty, SystemNamespace: "system"}
+	deleted := strings.Replace(olderSet, `{"name":"s"}`, `{"name":"s","deletionTimestamp":"2024-01-02T12:00:00Z","deletionGracePeriodSeconds":0,"finalizers":["a/b","c/d"]}`, 1)
+	response := v.Handle(t.Context(), updateOf(t, deleted, func(set map[string]any) { spec(set)["selector"] = map[string]any{} }))
+	require.False(t, response.Allowed)
+	assert.EqualValues(t, 422, response.Result.Code)
+
+	unreadable := strings.Replace(deleted, `"containerPort":70000`, `"containerPort":"http"`, 1)
+	for _, stored := range []string{deleted, unreadable} {
+		response = v.Handle(t.Context(), updateOf(t, stored, func(set map[string]any) { set["metadata"].(map[string]any)["finalizers"] = []any{"c/d"} }))
+		assert.True(t, response.Allowed, "finalizers come off: %v", response.Result)
+	}
+	req := admission.Request{AdmissionRequest: admissionv1.AdmissionRequest{
+		Operation: admissionv1.Update, Object: runtime.RawExtension{Raw: []byte(unreadable)}, OldObject: runtime.RawExtension{Raw: []byte(deleted)},
+	}}
+	assert.False(t, v.Handle(t.Context(), req).Allowed, "a set must not become undecodable")
+}
+
+func TestSpec5_AnUpdateIsRejectedOnlyForNewErrors(t *testing.T) {
 	scheme, err := kube.NewScheme()
 	require.NoError(t, err)
 	judge := interceptor.Funcs{Create: func(_ context.Context, _ client.WithWatch, object client.Object, _ ...client.CreateOption) error {
@@ -169,7 +215,7 @@ func TestSpec5_AnUpdateIsRefusedForWhatKubernetesNewlyHasAgainstIt(t *testing.T)
 		return nil
 	}}
 	reader := fake.NewClientBuilder().WithScheme(scheme).WithInterceptorFuncs(judge).Build()
-	v := Validator{Decoder: admission.NewDecoder(scheme), Live: reader, Cached: reader, Sets: current(reader), Client: reader, SystemNamespace: "system"}
+	v := Validator{Decoder: admission.NewDecoder(scheme), Cached: reader, Sets: current(reader), Revisions: fallback.Revisions{Reader: current(reader), SystemNamespace: "system"}, Client: reader, SystemNamespace: "system"}
 	container := func(set map[string]any) map[string]any { return spec(set)["containers"].([]any)[0].(map[string]any) }
 	response := v.Handle(t.Context(), updateOf(t, olderSet, func(set map[string]any) { container(set)["image"] = "c" }))
 	assert.True(t, response.Allowed, "%v", response.Result)
@@ -181,7 +227,7 @@ func TestSpec5_AnUpdateIsRefusedForWhatKubernetesNewlyHasAgainstIt(t *testing.T)
 	assert.Equal(t, "spec.containers[0].ports[0].containerPort", response.Result.Details.Causes[0].Field)
 }
 
-// current is a cache that the API server keeps up to date.
+// current is a reader of a cache that is not stale.
 func current(cached client.Reader) fallback.Reader {
-	return fallback.Reader{Cached: cached, Stale: func() error { return nil }}
+	return fallback.Reader{Cached: cached, Live: cached, Stale: func() error { return nil }}
 }

@@ -14,7 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 )
 
-func TestTheCacheIsReadUnlessItMayBeOutOfDate(t *testing.T) {
+func TestTheCacheIsReadUnlessItMayBeStale(t *testing.T) {
 	holding := func(name string, list interceptor.Funcs) client.Reader {
 		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name}}
 		return fake.NewClientBuilder().WithObjects(pod).WithInterceptorFuncs(list).Build()

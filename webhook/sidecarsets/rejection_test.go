@@ -13,7 +13,7 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-func TestSpec5_ValuesThatDoNotDecodeAreRefusedByField(t *testing.T) {
+func TestSpec5_UndecodableValuesAreRejectedByField(t *testing.T) {
 	for text, want := range map[string][]string{
 		`spec: {containers: side}`:                        {`spec.containers: Invalid value: "side": want list`},
 		`spec: {containers: [{name: 5, image: [x]}, {}]}`: {`spec.containers[0].image: Invalid value: "[\"x\"]": want string`, `spec.containers[0].name: Invalid value: "5": want string`},
@@ -29,7 +29,7 @@ func TestSpec5_ValuesThatDoNotDecodeAreRefusedByField(t *testing.T) {
 		raw, err := yaml.YAMLToJSON([]byte(text))
 		require.NoError(t, err)
 		req := &admission.Request{AdmissionRequest: admissionv1.AdmissionRequest{Name: "s", Object: runtime.RawExtension{Raw: raw}}}
-		result := unreadable(req, errors.New("cause")).Result
+		result := undecodable(req, errors.New("cause")).Result
 		if want == nil {
 			assert.EqualValues(t, 400, result.Code)
 			assert.Contains(t, result.Message, "SidecarSet s: cause")

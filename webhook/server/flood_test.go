@@ -1,16 +1,11 @@
-package webhook_test
+package server_test
 
 import (
 	"bytes"
-	"context"
-	"crypto/tls"
-	"crypto/x509"
 	"encoding/json"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
-	"net/http/httptest"
 	"runtime"
 	"runtime/debug"
 	"runtime/metrics"
@@ -39,7 +34,7 @@ import (
 	"github.com/outrigger/outrigger/webhook/sidecarsets"
 )
 
-// podReview is what the API server sends for a new pod.
+// podReview is a request of the API server for a new pod.
 func podReview(t *testing.T) []byte {
 	t.Helper()
 	raw, err := json.Marshal(fixture.Pod(fixture.Container("app")))
@@ -51,16 +46,15 @@ func podReview(t *testing.T) []byte {
 	return body
 }
 
-// routes are the paths whose bodies are decoded, with one set for pods.
+// routes are the paths whose bodies are decoded, with one SidecarSet for pods.
 func routes(t *testing.T) (map[string]server.Size, map[string]server.Responder) {
 	t.Helper()
 	scheme, err := kube.NewScheme()
 	require.NoError(t, err)
 	cached := fallback.Reader{Cached: fake.NewClientBuilder().WithScheme(scheme).Build(), Stale: func() error { return nil }}
-	handler, err := pods.New(pods.Options{
-		Log: logr.Discard(), Sets: cached, Namespaces: cached, Revisions: cached, SystemNamespace: "system", Registerer: prometheus.NewRegistry(),
+	handler := pods.New(pods.Options{
+		Log: logr.Discard(), Sets: cached, Namespaces: cached, Revisions: fallback.Revisions{Reader: cached, SystemNamespace: "system"}, Registerer: prometheus.NewRegistry(),
 	})
-	require.NoError(t, err)
 	handler.SetEventHandler().OnAdd(fixture.SidecarSet("s", fixture.Sidecar("side")), true)
 	return map[string]server.Size{
 			registration.PodPath: pods.Size(), registration.DefaultingPath: sidecarsets.Size(), registration.ConversionPath: sidecarsets.ConversionSize(),
@@ -71,47 +65,7 @@ func routes(t *testing.T) (map[string]server.Size, map[string]server.Responder) 
 		}
 }
 
-// served is a server of these routes.
-type served struct {
-	url    string
-	roots  *x509.CertPool
-	client *http.Client
-}
-
-func newServed(t *testing.T) *served {
-	t.Helper()
-	certified := httptest.NewTLSServer(nil)
-	defer certified.Close()
-	srv, err := server.New(server.Options{
-		Log: logr.Discard(), Registerer: prometheus.NewRegistry(),
-		Certificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return &certified.TLS.Certificates[0], nil },
-	})
-	require.NoError(t, err)
-	sizes, responders := routes(t)
-	for path, respond := range responders {
-		srv.Register(path, sizes[path], respond)
-	}
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	s := &served{url: "https://" + listener.Addr().String(), roots: x509.NewCertPool()}
-	s.roots.AddCert(certified.Certificate())
-	s.client = s.newClient()
-	ctx, stop := context.WithCancel(t.Context())
-	ended := make(chan error, 1)
-	go func() { ended <- srv.Runnable(listener).Start(ctx) }()
-	t.Cleanup(func() {
-		stop()
-		s.client.CloseIdleConnections()
-		assert.NoError(t, <-ended)
-	})
-	return s
-}
-
-func (s *served) newClient() *http.Client {
-	return &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: s.roots, ServerName: "example.com"}}}
-}
-
-// hostile are the largest bodies that are read, by path.
+// hostile are the largest bodies that the server reads, by path.
 func hostile(t *testing.T) map[string][][]byte {
 	t.Helper()
 	pod := string(podReview(t))
@@ -131,16 +85,24 @@ func hostile(t *testing.T) map[string][][]byte {
 	}
 }
 
-// TestAFloodTakesBoundedMemoryAndHonestClientsAreAnswered has 200 connections send
-// the largest bodies there are, all at once, under the memory limit of config/deploy.
+// 200 connections send the largest bodies concurrently, under the memory limit of
+// config/deploy.
 func TestAFloodTakesBoundedMemoryAndHonestClientsAreAnswered(t *testing.T) {
 	const connections, limit = 200, 850 << 20
-	s := newServed(t)
-	bodies := hostile(t)
+	sizes, responders := routes(t)
+	s := server.NewServed(t, func(s *server.Server) {
+		for path, respond := range responders {
+			s.Register(path, sizes[path], respond)
+		}
+	})
 	var flood []func() int
-	for path, each := range bodies {
+	for path, each := range hostile(t) {
 		for _, body := range each {
-			flood = append(flood, func() int { return s.send(t, path, body) })
+			flood = append(flood, func() int {
+				client := s.NewClient()
+				defer client.CloseIdleConnections()
+				return s.Post(t, client, path, body, io.Discard)
+			})
 		}
 	}
 	debug.SetMemoryLimit(limit)
@@ -158,12 +120,14 @@ func TestAFloodTakesBoundedMemoryAndHonestClientsAreAnswered(t *testing.T) {
 		clients.Wait()
 		close(ended)
 	}()
+	client := s.NewClient()
+	defer client.CloseIdleConnections()
 	honest, slowest := 0, time.Duration(0)
 	body := podReview(t)
 	for running := true; running; {
 		began := time.Now()
 		var answer bytes.Buffer
-		status := s.post(t, s.client, registration.PodPath, body, &answer)
+		status := s.Post(t, client, registration.PodPath, body, &answer)
 		require.Equal(t, http.StatusOK, status, answer.String())
 		require.Contains(t, answer.String(), `"patchType":"JSONPatch"`)
 		honest, slowest, peak = honest+1, max(slowest, time.Since(began)), max(peak, used())
@@ -180,41 +144,18 @@ func TestAFloodTakesBoundedMemoryAndHonestClientsAreAnswered(t *testing.T) {
 	t.Logf("%d MiB before, %d MiB at the peak; the flood got %v; %d honest requests were answered, the slowest in %s",
 		before>>20, peak>>20, counted, honest, slowest)
 	assert.Less(t, peak, uint64(limit))
-	assert.NotZero(t, counted[http.StatusOK], "the bounds let some through")
+	assert.NotZero(t, counted[http.StatusOK], "the limits admit some requests")
 	assert.Greater(t, honest, 5)
 }
 
-// used is the memory that the process has of the system.
+// used is the memory that the process has from the system.
 func used() uint64 {
 	samples := []metrics.Sample{{Name: "/memory/classes/total:bytes"}, {Name: "/memory/classes/heap/released:bytes"}}
 	metrics.Read(samples)
 	return samples[0].Value.Uint64() - samples[1].Value.Uint64()
 }
 
-// post returns status 0 where the connection was closed.
-func (s *served) post(t *testing.T, client *http.Client, path string, body []byte, answer io.Writer) (status int) {
-	request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, s.url+path, bytes.NewReader(body))
-	if err != nil {
-		return 0
-	}
-	request.Header.Set("Content-Type", "application/json")
-	response, err := client.Do(request)
-	if err != nil {
-		return 0
-	}
-	defer response.Body.Close()
-	_, _ = io.Copy(answer, response.Body)
-	return response.StatusCode
-}
-
-// send has a connection of its own.
-func (s *served) send(t *testing.T, path string, body []byte) int {
-	client := s.newClient()
-	defer client.CloseIdleConnections()
-	return s.post(t, client, path, body, io.Discard)
-}
-
-// What decoding takes is estimated, and must not be underestimated by much.
+// The estimate of the memory for decoding may not be much too low.
 func TestWeightsCoverWhatDecodingTakes(t *testing.T) {
 	sizes, responders := routes(t)
 	for path, bodies := range hostile(t) {
@@ -229,7 +170,7 @@ func TestWeightsCoverWhatDecodingTakes(t *testing.T) {
 			runtime.ReadMemStats(&before)
 			_, _ = responders[path](t.Context(), buffers)
 			runtime.ReadMemStats(&after)
-			// All that was ever allocated, of which much is garbage at once.
+			// All allocations, of which many are garbage at once.
 			took, weight := after.TotalAlloc-before.TotalAlloc, uint64(sizes[path].Weight(body))
 			t.Logf("%s %d: %s, %d MiB, took %d MiB, weighs %d MiB", path, i, summary(body), len(body)>>20, took>>20, weight>>20)
 			assert.Less(t, took, 5*weight)

@@ -1,6 +1,7 @@
 package sidecarsets
 
 import (
+	"encoding/json"
 	"fmt"
 	"net/http"
 	"reflect"
@@ -16,8 +17,8 @@ import (
 	"github.com/outrigger/outrigger/internal/validation"
 )
 
-// invalid refuses a SidecarSet the way the API server refuses its own objects:
-// 422 with a cause for each field, which kubectl prints.
+// invalid rejects a SidecarSet like the API server rejects invalid objects: with status
+// 422 and a cause for each field, which kubectl prints.
 func invalid(name string, causes []metav1.StatusCause) admission.Response {
 	kind := schema.GroupKind{Group: v1alpha1.GroupVersion.Group, Kind: "SidecarSet"}
 	status := apierrors.NewInvalid(kind, name, nil).Status()
@@ -30,17 +31,28 @@ func invalid(name string, causes []metav1.StatusCause) admission.Response {
 	return admission.Response{AdmissionResponse: admissionv1.AdmissionResponse{Result: &status}}
 }
 
-// unreadable refuses a SidecarSet that does not decode: a value of the wrong
-// type, or one that does not parse, is its field's fault.
-func unreadable(req *admission.Request, err error) admission.Response {
+// undecodable rejects a SidecarSet that cannot be decoded, with a cause for each field with
+// a value of the wrong type. It allows updates that do not change the spec, so that
+// finalizers can be removed from invalid stored objects.
+func undecodable(req *admission.Request, err error) admission.Response {
+	if keepsSpec(req) {
+		return admission.Allowed("")
+	}
 	if found := newValue(req.Object.Raw, reflect.TypeFor[v1alpha1.SidecarSet]()).typeErrors(); len(found) > 0 {
 		return invalid(req.Name, validation.Causes(found))
 	}
-	return admission.Errored(http.StatusBadRequest, fmt.Errorf("read SidecarSet %s: %w", req.Name, err))
+	return admission.Errored(http.StatusBadRequest, fmt.Errorf("decode SidecarSet %s: %w", req.Name, err))
 }
 
-// unknownFields warns of what a SidecarSet keeps (SPEC §1) but pods do not get:
-// fields of a newer Kubernetes, and misspelt ones.
+// keepsSpec reports whether the request is an update without a change of the spec.
+func keepsSpec(req *admission.Request) bool {
+	var written, stored struct{ Spec any }
+	return req.Operation == admissionv1.Update && json.Unmarshal(req.Object.Raw, &written) == nil &&
+		json.Unmarshal(req.OldObject.Raw, &stored) == nil && reflect.DeepEqual(written, stored)
+}
+
+// unknownFields returns a warning for each unknown field: one of a newer Kubernetes, or a
+// misspelled one. SidecarSets keep it (SPEC §1), but pods do not get it.
 func unknownFields(raw []byte) []string {
 	var warnings []string
 	for _, path := range newValue(raw, reflect.TypeFor[v1alpha1.SidecarSet]()).unknown() {
