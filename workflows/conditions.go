@@ -8,16 +8,14 @@ import (
 	"github.com/outrigger/outrigger/api/protocol"
 )
 
-// conditions is what a run keeps about the pods' condition SidecarSetUpgradable.
+// conditions is the state of the writes of the pods' condition SidecarSetUpgradable.
 type conditions struct {
-	// skip is set while writes are refused: the run goes on without.
-	skip bool
-	// running is set while conditions are written beside the batches, and
-	// omitted if they were when the newest plan was asked for, which then does
-	// not name them.
+	// running is set while an activity writes conditions in parallel with the batches.
+	// omitted is set if it was running when the newest plan was requested: that plan lists
+	// no conditions.
 	running, omitted bool
-	// written are the pods whose conditions were written last. The next plan
-	// waits until the cache shows them, or it would name them again.
+	// written are the pods whose conditions were written last. The next plan waits until
+	// the cache shows them, or the plan would list them again.
 	written []protocol.WrittenPod
 	err     error
 }
@@ -34,13 +32,13 @@ func (r *run) writeConditions(ctx workflow.Context, pods []protocol.PodReference
 	if err != nil {
 		return fmt.Errorf("mark pods of generation %d: %w", r.input.Generation, err)
 	}
-	r.conditions.skip = len(result.Failed) > 0
 	r.conditions.written = result.Written
-	r.failures = noteFailures(r.failures, nil, result.Failed)
+	r.rejectedConditions().record(workflow.Now(ctx), references(result.Written), result.Failed)
+	r.rejectedPods = recordRejected(r.rejectedPods, nil, result.Failed)
 	return nil
 }
 
-// writeConditionsLater writes conditions beside the batches, so that no pod
+// writeConditionsLater writes conditions in parallel with the batches, so that no upgrade
 // waits for them.
 func (r *run) writeConditionsLater(ctx workflow.Context, pods []protocol.PodReference) {
 	r.conditions.running = true

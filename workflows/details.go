@@ -13,18 +13,17 @@ import (
 )
 
 const (
-	// maxSummary is in bytes. Temporal refuses a workflow task with a longer one than
-	// 400, its encoding included.
+	// maxSummary is in bytes. Temporal rejects a workflow task with a summary of more than 400
+	// encoded bytes.
 	maxSummary = 200
-	// maxShownFailures bounds the refused pods that the details name.
-	maxShownFailures = 10
+	// maxShownRejected limits the rejected pods that the details list.
+	maxShownRejected = 10
 
-	waitRefused   = "no write of the batch was accepted; trying again later"
-	waitSkipped   = "the pods of the batch had changed; looking again"
-	waitMigration = "hot pods have not migrated yet"
+	waitRejected = "no write of the batch was accepted; retrying later"
+	waitSkipped  = "the pods of the batch had changed; retrying"
 )
 
-// waitOptions has the UI show why the run waits.
+// waitOptions shows in the UI why the run waits.
 func waitOptions(timeout time.Duration, reason string) workflow.AwaitOptions {
 	return workflow.AwaitOptions{Timeout: timeout, TimerOptions: workflow.TimerOptions{Summary: summary(reason)}}
 }
@@ -44,41 +43,41 @@ func summary(text string) string {
 
 func singleLine(text string) string { return strings.Join(strings.Fields(text), " ") }
 
-// details are what the UI shows of the run as it is, in Markdown.
+// details is the run's current state in Markdown, as the UI shows it.
 func (r *run) details() string {
 	paragraphs := []string{
 		fmt.Sprintf("**%s**, generation %d: **%s**", r.input.SidecarSet.Name, r.input.Generation, r.phase),
-		fmt.Sprintf("%d batches, %d pods upgraded, %d writes refused", r.progress.Batches, r.progress.Upgraded, r.progress.Failed),
+		fmt.Sprintf("%d batches, %d pods upgraded, %d writes rejected", r.progress.Batches, r.progress.Upgraded, r.progress.Failed),
 	}
 	if r.message != "" {
 		paragraphs = slices.Insert(paragraphs, 1, singleLine(r.message))
 	}
-	if len(r.failures) > 0 {
-		// The UI cuts off what ends with a list.
-		paragraphs = append(paragraphs, "Refused:", r.listFailures(), "\u00a0")
+	if len(r.rejectedPods) > 0 {
+		// The UI cuts off a text that ends with a list.
+		paragraphs = append(paragraphs, "Rejected:", r.listRejected(), "\u00a0")
 	}
 	return strings.Join(paragraphs, "\n\n")
 }
 
-func (r *run) listFailures() string {
+func (r *run) listRejected() string {
 	var lines []string
-	for _, pod := range r.failures[:min(len(r.failures), maxShownFailures)] {
+	for _, pod := range r.rejectedPods[:min(len(r.rejectedPods), maxShownRejected)] {
 		lines = append(lines, fmt.Sprintf("- `%s`: %s", pod.PodReference, summary(pod.Reason)))
 	}
-	if more := len(r.failures) - maxShownFailures; more > 0 {
+	if more := len(r.rejectedPods) - maxShownRejected; more > 0 {
 		lines = append(lines, fmt.Sprintf("- and %d more", more))
 	}
 	return strings.Join(lines, "\n")
 }
 
-// noteFailures adds refused pods with their newest reasons, and removes those that were
+// recordRejected adds rejected pods with their newest reasons, and removes pods that were
 // written since.
-func noteFailures(known []protocol.FailedPod, written []protocol.PodReference, failed []protocol.FailedPod) []protocol.FailedPod {
+func recordRejected(known []protocol.FailedPod, written []protocol.PodReference, failed []protocol.FailedPod) []protocol.FailedPod {
 	for _, pod := range failed {
 		written = append(written, pod.PodReference)
 	}
 	known = slices.DeleteFunc(known, func(pod protocol.FailedPod) bool { return slices.Contains(written, pod.PodReference) })
-	return append(known, failed[:min(len(failed), maxRefused-len(known))]...)
+	return append(known, failed[:min(len(failed), maxNamedRejected-len(known))]...)
 }
 
 func references(written []protocol.WrittenPod) []protocol.PodReference {

@@ -18,22 +18,22 @@ func failedPod(name, reason string) protocol.FailedPod {
 func TestDetailsSayHowFarARunIsAndWhatItWaitsFor(t *testing.T) {
 	r := &run{
 		input: input(3), phase: protocol.PhaseWaiting, message: "12 of 20 pods updated,\n10 of them ready",
-		progress: protocol.Progress{Batches: 7, Upgraded: 12, Failed: 1},
-		failures: []protocol.FailedPod{failedPod("a", "Invalid; spec: FieldValueForbidden")},
+		progress:     protocol.Progress{Batches: 7, Upgraded: 12, Failed: 1},
+		rejectedPods: []protocol.FailedPod{failedPod("a", "Invalid; spec: FieldValueForbidden")},
 	}
 	assert.Equal(t, strings.Join([]string{
 		"**logs**, generation 3: **Waiting**", "",
 		"12 of 20 pods updated, 10 of them ready", "",
-		"7 batches, 12 pods upgraded, 1 writes refused", "",
-		"Refused:", "",
+		"7 batches, 12 pods upgraded, 1 writes rejected", "",
+		"Rejected:", "",
 		"- `default/a`: Invalid; spec: FieldValueForbidden", "", "\u00a0",
 	}, "\n"), r.details())
 }
 
-func TestDetailsNameSomeRefusedPodsAndCountTheOthers(t *testing.T) {
+func TestDetailsNameSomeRejectedPodsAndCountTheOthers(t *testing.T) {
 	r := &run{input: input(1), phase: protocol.PhaseProgressing}
-	for i := range maxShownFailures + 3 {
-		r.failures = append(r.failures, failedPod(fmt.Sprintf("pod-%02d", i), "Forbidden"))
+	for i := range maxShownRejected + 3 {
+		r.rejectedPods = append(r.rejectedPods, failedPod(fmt.Sprintf("pod-%02d", i), "Forbidden"))
 	}
 	details := r.details()
 	assert.Contains(t, details, "`default/pod-09`: Forbidden")
@@ -41,22 +41,22 @@ func TestDetailsNameSomeRefusedPodsAndCountTheOthers(t *testing.T) {
 	assert.True(t, strings.HasSuffix(details, "- and 3 more\n\n\u00a0"), details)
 }
 
-func TestFailuresAreTheNewestOfEachPodUntilItIsWritten(t *testing.T) {
-	known := noteFailures(nil, nil, []protocol.FailedPod{failedPod("a", "Forbidden"), failedPod("b", "Forbidden")})
-	known = noteFailures(known, []protocol.PodReference{pod("b")}, []protocol.FailedPod{failedPod("a", "Invalid")})
+func TestRejectedPodsHaveTheirNewestReasonOfEachPodUntilItIsWritten(t *testing.T) {
+	known := recordRejected(nil, nil, []protocol.FailedPod{failedPod("a", "Forbidden"), failedPod("b", "Forbidden")})
+	known = recordRejected(known, []protocol.PodReference{pod("b")}, []protocol.FailedPod{failedPod("a", "Invalid")})
 	assert.Equal(t, []protocol.FailedPod{failedPod("a", "Invalid")}, known)
 
 	var many []protocol.FailedPod
-	for i := range maxRefused + 1 {
+	for i := range maxNamedRejected + 1 {
 		many = append(many, failedPod(fmt.Sprint(i), "Forbidden"))
 	}
-	require.Len(t, noteFailures(known, nil, many), maxRefused)
+	require.Len(t, recordRejected(known, nil, many), maxNamedRejected)
 }
 
-// Temporal refuses the whole task for a longer summary.
+// Temporal rejects the whole workflow task for a longer summary.
 func TestSummariesAreOneBoundedLine(t *testing.T) {
 	assert.Equal(t, "paused by signal: a b", summary("paused by signal: a\n\tb"))
-	long := summary(strings.Repeat("ä", maxHoldText))
+	long := summary(strings.Repeat("ä", maxPauseText))
 	assert.LessOrEqual(t, len(long), maxSummary)
 	assert.True(t, strings.HasSuffix(long, "ä…"), long)
 }

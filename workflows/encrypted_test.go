@@ -78,7 +78,7 @@ func (e *encryptedRun) connect(key string) client.Client {
 // roll has a worker that encrypts with a key make one step of the run.
 func (e *encryptedRun) roll(key string, step func(c client.Client), plan func() (protocol.NextBatchResult, error)) {
 	c := e.connect(key)
-	w := worker.New(c, "queue", worker.Options{})
+	w := worker.New(c, "queue", worker.Options{Interceptors: Interceptors()})
 	w.RegisterWorkflowWithOptions(Rollout, workflow.RegisterOptions{Name: protocol.RolloutWorkflow})
 	w.RegisterActivityWithOptions(func(context.Context, protocol.NextBatchInput) (protocol.NextBatchResult, error) { return plan() },
 		activity.RegisterOptions{Name: protocol.NextBatchActivity})
@@ -106,6 +106,7 @@ func replayWith(t *testing.T, keys string, recorded *history.History) error {
 	payloads := opened.WorkflowDataConverter()
 	replayer, err := worker.NewWorkflowReplayerWithOptions(worker.WorkflowReplayerOptions{
 		DataConverter:    payloads,
+		Interceptors:     Interceptors(),
 		FailureConverter: sdk.NewDefaultFailureConverter(sdk.DefaultFailureConverterOptions{DataConverter: payloads, EncodeCommonAttributes: true}),
 	})
 	require.NoError(t, err)
@@ -170,8 +171,10 @@ func TestRecordedHistoriesReplayWithKeys(t *testing.T) {
 	}
 }
 
-func status(t *testing.T, c client.Client) (answer protocol.RolloutStatus) {
-	value, err := c.QueryWorkflow(t.Context(), "one", "", protocol.StatusQuery)
+func status(t *testing.T, c client.Client) protocol.RolloutStatus { return statusOf(t, c, "one") }
+
+func statusOf(t *testing.T, c client.Client, id string) (answer protocol.RolloutStatus) {
+	value, err := c.QueryWorkflow(t.Context(), id, "", protocol.StatusQuery)
 	if err != nil {
 		return answer
 	}

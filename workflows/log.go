@@ -7,29 +7,28 @@ import (
 	"github.com/outrigger/outrigger/api/protocol"
 )
 
-// log writes nothing while a run is replayed.
+// log returns a logger that is silent during a replay.
 func (r *run) log(ctx workflow.Context) log.Logger {
 	return log.With(workflow.GetLogger(ctx), "sidecarset", r.input.SidecarSet.Name, "generation", r.input.Generation,
 		"runID", workflow.GetInfo(ctx).WorkflowExecution.RunID)
 }
 
-// logBatch says what became of a batch, and of each refused pod, maxShownFailures of them
-// at most.
+// logBatch logs the result of a batch, and up to maxShownRejected rejected pods.
 func (r *run) logBatch(ctx workflow.Context, result protocol.UpgradeBatchResult) {
 	logger := log.With(r.log(ctx), "batch", r.progress.Batches)
-	logger.Info("batch written", "written", countWritten(result.Written), "skipped", result.Skipped, "refused", len(result.Failed), "stopped", result.Stopped)
-	logRefused(logger, result.Failed)
+	logger.Info("batch written", "written", countWritten(result.Written), "skipped", result.Skipped, "rejected", len(result.Failed), "stopped", result.Stopped)
+	logRejected(logger, result.Failed)
 }
 
-// logReset does the same for the reset of standby twins.
+// logReset logs the result of a reset of standby twins likewise.
 func (r *run) logReset(ctx workflow.Context, result protocol.ResetBatchResult) {
 	logger := log.With(r.log(ctx), "resetBatch", r.migration.batches)
-	logger.Info("standby twins reset", "reset", result.Reset, "refused", len(result.Failed))
-	logRefused(logger, result.Failed)
+	logger.Info("standby twins reset", "reset", result.Reset, "rejected", len(result.Failed))
+	logRejected(logger, result.Failed)
 }
 
-func logRefused(logger log.Logger, failed []protocol.FailedPod) {
-	for _, pod := range failed[:min(len(failed), maxShownFailures)] {
-		logger.Warn("pod refused", "pod", pod.PodReference.String(), "cause", pod.Reason)
+func logRejected(logger log.Logger, failed []protocol.FailedPod) {
+	for _, pod := range failed[:min(len(failed), maxShownRejected)] {
+		logger.Warn("pod rejected", "pod", pod.PodReference.String(), "cause", pod.Reason)
 	}
 }

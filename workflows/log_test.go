@@ -27,7 +27,7 @@ func (s *rolloutSuite) TestEachDecisionOfARunIsOneLine() {
 	type line struct {
 		Level, Msg, SidecarSet, Pod, Cause, Phase string
 		RunID                                     string `json:"runID"`
-		Generation, Batch, Written, Refused       int
+		Generation, Batch, Written, Rejected      int
 	}
 	var lines []line
 	for decoder := json.NewDecoder(&out); decoder.More(); {
@@ -39,8 +39,8 @@ func (s *rolloutSuite) TestEachDecisionOfARunIsOneLine() {
 	}
 	s.Equal([]line{
 		{Level: "INFO", Msg: "batch chosen", SidecarSet: "logs", RunID: testRun, Generation: 1, Batch: 1},
-		{Level: "INFO", Msg: "batch written", SidecarSet: "logs", RunID: testRun, Generation: 1, Batch: 1, Written: 1, Refused: 1},
-		{Level: "WARN", Msg: "pod refused", SidecarSet: "logs", RunID: testRun, Generation: 1, Batch: 1, Pod: "default/b", Cause: "Forbidden"},
+		{Level: "INFO", Msg: "batch written", SidecarSet: "logs", RunID: testRun, Generation: 1, Batch: 1, Written: 1, Rejected: 1},
+		{Level: "WARN", Msg: "pod rejected", SidecarSet: "logs", RunID: testRun, Generation: 1, Batch: 1, Pod: "default/b", Cause: "Forbidden"},
 		{Level: "INFO", Msg: "rollout ended", SidecarSet: "logs", RunID: testRun, Generation: 1, Phase: "Complete"},
 	}, lines)
 }

@@ -2,89 +2,78 @@ package workflows
 
 import (
 	"fmt"
-	"time"
 
 	"go.temporal.io/sdk/workflow"
 
 	"github.com/outrigger/outrigger/api/protocol"
 )
 
-// migration resets the standby twins of hot pods beside the batches, so that the
-// window stays full. It heeds no pause: what was begun is finished (SPEC §7.1).
+// migration is the hot-upgrade migration: it resets the standby twins of hot pods in parallel
+// with the batches, so that no slot stays empty. A pause does not stop it: a hot upgrade that
+// has begun is finished (SPEC §7.1).
 type migration struct {
 	running bool
-	// asleep is set while nothing but a wake of the run has pods looked at.
+	// asleep is set while only a wake-up of the run starts the next check of the pods.
 	asleep bool
 	// writing is set while a reset batch is running.
 	writing bool
-	// end has the running reset batch finish what it is writing, and no more.
+	// end cancels the running reset batch, which finishes the writes that it has begun.
 	end     workflow.CancelFunc
 	batches int
-	// wakes of the run that were followed.
-	wakes   int
-	refused []protocol.PodReference
-	backoff time.Duration
-	err     error
+	// wakes is the value of run.wakes when the migration last woke up.
+	wakes    int
+	rejected protocol.Refusals
+	err      error
 }
 
-// migrate starts the migration unless it runs already. It ends by itself when
-// no pod is migrating any more.
+// migrate starts the migration unless it is running. The migration ends once no pod is
+// migrating.
 func (r *run) migrate(ctx workflow.Context) {
 	if r.migration.running {
 		return
 	}
 	r.migration.running = true
 	workflow.Go(ctx, func(ctx workflow.Context) {
-		defer func() { r.migration.running = false }()
+		defer func() { r.migration.running, r.migration.rejected = false, protocol.Refusals{} }()
 		for pending := true; pending && r.migration.err == nil; {
 			pending, r.migration.err = r.resetBatch(ctx)
 		}
 	})
 }
 
-// awaitWake sleeps until a signal says that the cluster offers work, or an
-// upgrade batch is running, whose pods will migrate.
+// awaitWake sleeps until a signal wakes the run, or until an upgrade batch is running, whose
+// pods will migrate.
 func (r *run) awaitWake(ctx workflow.Context) error {
-	if !waitsInWorkflow(ctx) {
-		return nil
-	}
 	r.migration.asleep = true
 	defer func() { r.migration.asleep = false }()
-	_, err := workflow.AwaitWithOptions(ctx, waitOptions(longestSleep, waitMigration), func() bool { return r.wakes != r.migration.wakes || r.upgrading })
+	err := workflow.Await(ctx, func() bool { return r.wakes != r.migration.wakes || r.upgrading })
 	r.migration.wakes = r.wakes
 	return err
 }
 
-// wakeMigration has a migration that is asleep look at the pods.
-func (r *run) wakeMigration(ctx workflow.Context) {
-	if r.migration.asleep && restsCanEnd(ctx) {
+// followMigration starts the migration if pods are migrating, and wakes it if pods can be reset.
+func (r *run) followMigration(ctx workflow.Context, counts protocol.Counts) {
+	if counts.Migrating > 0 {
+		r.migrate(ctx)
+	}
+	if counts.Migrated > 0 && r.migration.asleep {
 		r.wakes++
 	}
 }
 
-// rest pauses after a reset batch that reset nothing: longer each time if writes were
-// refused. It ends early when the run is woken, or upgrades more pods: those that
-// migrate must not wait for one that is refused.
-func (r *run) rest(ctx workflow.Context, refused bool) error {
+// rest waits after a reset batch that reset no pod, longer each time if writes were rejected.
+// It ends early when the run is woken, or upgrades more pods: pods that migrate must not wait
+// for a rejected one.
+func (r *run) rest(ctx workflow.Context, rejected bool) error {
 	m := &r.migration
-	if !restsCanEnd(ctx) {
-		m.backoff = doubled(m.backoff)
-		return workflow.NewTimerWithOptions(ctx, m.backoff, workflow.TimerOptions{Summary: summary(waitRefused)}).Get(ctx, nil)
-	}
-	pause, reason := skippedPause, waitSkipped
-	if refused {
-		m.backoff = doubled(m.backoff)
-		pause, reason = m.backoff, waitRefused
+	wait, reason := skippedPause, waitSkipped
+	if rejected {
+		wait, reason = m.rejected.Backoff, waitRejected
 	}
 	wakes, batches := r.wakes, r.progress.Batches
-	_, err := workflow.AwaitWithOptions(ctx, waitOptions(pause, reason), func() bool { return r.wakes != wakes || r.progress.Batches != batches })
+	_, err := workflow.AwaitWithOptions(ctx, waitOptions(wait, reason), func() bool { return r.wakes != wakes || r.progress.Batches != batches })
 	m.wakes = r.wakes
 	return err
-}
-
-// restsCanEnd is false for runs that began when nothing ended the rest of a migration.
-func restsCanEnd(ctx workflow.Context) bool {
-	return workflow.GetVersion(ctx, "wake a migration that rests", workflow.DefaultVersion, 1) == 1
 }
 
 // resetBatch awaits migrated pods and resets their standby twins.
@@ -93,7 +82,7 @@ func (r *run) resetBatch(ctx workflow.Context) (pending bool, err error) {
 	var next protocol.AwaitMigrationResult
 	err = workflow.ExecuteActivity(pollOptions(ctx, fmt.Sprintf("await migration, batch %d", m.batches+1)), protocol.AwaitMigrationActivity,
 		protocol.AwaitMigrationInput{
-			SidecarSet: r.input.SidecarSet, Written: r.progress.Written, Refused: m.refused, Upgrading: r.upgrading,
+			SidecarSet: r.input.SidecarSet, Written: r.progress.Written, Refused: m.rejected.Pods, Upgrading: r.upgrading,
 		}).Get(ctx, &next)
 	if err != nil {
 		return false, fmt.Errorf("await migration: %w", err)
@@ -110,23 +99,23 @@ func (r *run) resetBatch(ctx workflow.Context) (pending bool, err error) {
 	defer func() { m.writing = false }()
 	var result protocol.ResetBatchResult
 	var resetting workflow.Context
-	resetting, m.end = workflow.WithCancel(batchOptions(ctx, fmt.Sprintf("reset batch %d: %d pods, and those that migrate meanwhile", m.batches, len(next.Pods))))
+	resetting, m.end = workflow.WithCancel(batchOptions(ctx, fmt.Sprintf("reset batch %d: %d pods, and pods that migrate meanwhile", m.batches, len(next.Pods))))
 	err = workflow.ExecuteActivity(resetting, protocol.ResetBatchActivity, protocol.ResetBatchInput{
-		SidecarSet: r.input.SidecarSet, Pods: next.Pods, Refused: m.refused, Upgrading: r.upgrading,
+		SidecarSet: r.input.SidecarSet, Pods: next.Pods, Refused: m.rejected.Pods, Upgrading: r.upgrading,
 	}).Get(ctx, &result)
 	if err != nil && resetting.Err() != nil && ctx.Err() == nil {
-		// It was asked to end, and is not tried again. What it did shows in the pods.
+		// The batch was cancelled and is not retried. The pods show what it wrote.
 		return true, nil
 	}
 	if err != nil {
 		return false, fmt.Errorf("reset batch %d: %w", m.batches, err)
 	}
 	r.logReset(ctx, result)
-	m.refused = addRefused(m.refused, result.Failed)
-	r.failures = noteFailures(r.failures, nil, result.Failed)
+	rejections{&m.rejected}.record(workflow.Now(ctx), nil, result.Failed)
+	r.rejectedPods = recordRejected(r.rejectedPods, nil, result.Failed)
 	workflow.SetCurrentDetails(ctx, r.details())
 	if result.Reset > 0 {
-		m.backoff = 0
+		m.rejected.Backoff = 0
 		return true, nil
 	}
 	m.writing = false

@@ -58,7 +58,7 @@ func (s *rolloutSuite) TestSpec7_1_PauseDoesNotHoldResets() {
 	s.env.RegisterDelayedCallback(func() {
 		s.Len(*resets, 1)
 		s.env.SignalWorkflow(protocol.GenerationSignal, protocol.GenerationInput{Generation: 2})
-	}, time.Hour)
+	}, time.Minute)
 	s.False(s.continued().Progress.Migrating)
 }
 
@@ -100,9 +100,9 @@ func (s *rolloutSuite) TestRefusedResetsRestAndAreTriedAgain() {
 // theirs that migrate later.
 func (s *rolloutSuite) TestSpec7_8_ARestAfterRefusedResetsEndsWhenTheRunIsWoken() {
 	refused, migrated := []protocol.PodReference{pod("refused")}, []protocol.PodReference{pod("migrated")}
-	const refusals = 8
+	const rejections = 8
 	var answers []protocol.AwaitMigrationResult
-	for range refusals {
+	for range rejections {
 		answers = append(answers, protocol.AwaitMigrationResult{Pods: refused, Pending: 2})
 	}
 	s.migrations(append(answers, protocol.AwaitMigrationResult{Pods: migrated, Pending: 2}, protocol.AwaitMigrationResult{})...)
@@ -120,9 +120,9 @@ func (s *rolloutSuite) TestSpec7_8_ARestAfterRefusedResetsEndsWhenTheRunIsWoken(
 	// The second plan is answered while the migration ends, which the first one began.
 	s.answers(migrating, waiting, ends(protocol.PhaseComplete))
 	// The rest after the last refusal takes 512 s, from second 254 on.
-	woken := 300 * time.Second
+	woken := 280 * time.Second
 	s.env.RegisterDelayedCallback(func() {
-		s.Len(resets, refusals)
+		s.Len(resets, rejections)
 		s.env.SignalWorkflow(protocol.GenerationSignal, protocol.GenerationInput{Generation: 1})
 	}, woken)
 	s.env.RegisterDelayedCallback(func() {
@@ -196,16 +196,34 @@ func (s *rolloutSuite) TestSpec7_2_ConditionsAreWrittenOnceAndThenPlannedAgain()
 	s.run()
 	s.Equal([]protocol.WriteUpgradableConditionsInput{{SidecarSet: input(1).SidecarSet, Generation: 1, Pods: []protocol.PodReference{pod("a")}}}, written)
 	s.Equal("9", s.asked[1].Written[0].ResourceVersion)
-	s.False(s.asked[1].SkipConditions)
+	s.Empty(s.asked[1].RefusedConditions.Pods)
 }
 
-func (s *rolloutSuite) TestRefusedConditionsAreGivenUp() {
-	s.env.RegisterActivityWithOptions(func(context.Context, protocol.WriteUpgradableConditionsInput) (protocol.WriteUpgradableConditionsResult, error) {
-		return protocol.WriteUpgradableConditionsResult{Failed: []protocol.FailedPod{{PodReference: pod("a"), Reason: "Forbidden"}}}, nil
+func (s *rolloutSuite) TestSpec7_2_ARefusedConditionKeepsNoOtherFromBeingWritten() {
+	s.env.RegisterActivityWithOptions(func(_ context.Context, input protocol.WriteUpgradableConditionsInput) (protocol.WriteUpgradableConditionsResult, error) {
+		return protocol.WriteUpgradableConditionsResult{Failed: []protocol.FailedPod{{PodReference: input.Pods[0], Reason: "Forbidden"}}}, nil
 	}, activity.RegisterOptions{Name: protocol.WriteUpgradableConditionsActivity})
-	s.answers(protocol.NextBatchResult{Phase: protocol.PhaseProgressing, FalseConditions: []protocol.PodReference{pod("a")}}, ends(protocol.PhaseComplete))
+	due := func(name string) protocol.NextBatchResult {
+		return protocol.NextBatchResult{Phase: protocol.PhaseProgressing, FalseConditions: []protocol.PodReference{pod(name)}}
+	}
+	s.answers(due("a"), due("b"), protocol.NextBatchResult{Phase: protocol.PhaseWaiting}, ends(protocol.PhaseComplete))
 	s.run()
-	s.True(s.asked[1].SkipConditions)
+	s.Equal(protocol.Refused{Pods: prints(pod("a"))}, s.asked[1].RefusedConditions)
+	s.Equal(protocol.Refused{Pods: prints(pod("a"), pod("b"))}, s.asked[2].RefusedConditions)
+	s.Equal(2, s.asked[3].RefusedConditions.Again, "later they are tried again")
+}
+
+// The pod is gone, or its condition is right: it would keep a place among those that are
+// tried again.
+func (s *rolloutSuite) TestSpec7_2_ARefusedConditionThatIsNotDueAnyMoreIsForgotten() {
+	s.env.RegisterActivityWithOptions(func(_ context.Context, input protocol.WriteUpgradableConditionsInput) (protocol.WriteUpgradableConditionsResult, error) {
+		return protocol.WriteUpgradableConditionsResult{Failed: []protocol.FailedPod{{PodReference: input.Pods[0], Reason: "Forbidden"}}}, nil
+	}, activity.RegisterOptions{Name: protocol.WriteUpgradableConditionsActivity})
+	s.answers(protocol.NextBatchResult{Phase: protocol.PhaseProgressing, FalseConditions: []protocol.PodReference{pod("a")}},
+		protocol.NextBatchResult{Phase: protocol.PhaseWaiting, GoneConditions: prints(pod("a"))}, ends(protocol.PhaseComplete))
+	s.run()
+	s.Equal(protocol.Refused{Pods: prints(pod("a"))}, s.asked[1].RefusedConditions)
+	s.Empty(s.asked[2].RefusedConditions.Pods)
 }
 
 func (s *rolloutSuite) TestSpec7_7_MigrationBeginsBesideABatchThatGoesOn() {

@@ -31,9 +31,15 @@ func nameOf(file string) string {
 
 func replay(t *testing.T, definition any, file string) error {
 	t.Helper()
-	replayer := worker.NewWorkflowReplayer()
+	return newReplayer(t, definition).ReplayWorkflowHistoryFromJSONFile(nil, file)
+}
+
+func newReplayer(t *testing.T, definition any) worker.WorkflowReplayer {
+	t.Helper()
+	replayer, err := worker.NewWorkflowReplayerWithOptions(worker.WorkflowReplayerOptions{Interceptors: Interceptors()})
+	require.NoError(t, err)
 	replayer.RegisterWorkflowWithOptions(definition, workflow.RegisterOptions{Name: protocol.RolloutWorkflow})
-	return replayer.ReplayWorkflowHistoryFromJSONFile(nil, file)
+	return replayer
 }
 
 func TestRecordedHistoriesReplay(t *testing.T) {
@@ -54,8 +60,7 @@ func TestRecordedHistoriesReplayUpToEachTask(t *testing.T) {
 			defer text.Close()
 			whole, err := client.HistoryFromJSON(text, client.HistoryJSONOptions{})
 			require.NoError(t, err)
-			replayer := worker.NewWorkflowReplayer()
-			replayer.RegisterWorkflowWithOptions(Rollout, workflow.RegisterOptions{Name: protocol.RolloutWorkflow})
+			replayer := newReplayer(t, Rollout)
 			for i, event := range whole.Events {
 				if event.EventType == enums.EVENT_TYPE_WORKFLOW_TASK_STARTED {
 					require.NoError(t, replayer.ReplayWorkflowHistory(nil, &history.History{Events: whole.Events[:i+1]}), "event %d", event.EventId)

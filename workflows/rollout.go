@@ -8,11 +8,12 @@ import (
 	"github.com/outrigger/outrigger/api/protocol"
 )
 
-// Rollout carries one generation of a SidecarSet to its pods: batch after
-// batch, until nothing is left to do or a newer generation takes over.
+// Rollout upgrades the pods of a SidecarSet to one generation, batch after batch, until nothing is
+// left to do or a newer generation supersedes it.
 //
-// Signals: generation (a newer one continues the run as new; its own wakes a run
-// that sleeps), pause and resume, which are also updates. Query: status.
+// Signals: generation (a newer one continues the run as new; the run's own wakes a sleeping
+// run), pause and resume, which are also updates. Query: status. A waiting run checks the
+// cluster every few minutes, because the operator that wakes it may be down.
 func Rollout(ctx workflow.Context, input protocol.RolloutInput) (protocol.RolloutResult, error) {
 	r, err := newRun(ctx, input)
 	if err != nil {
@@ -36,22 +37,17 @@ func Rollout(ctx workflow.Context, input protocol.RolloutInput) (protocol.Rollou
 	return r.result(), nil
 }
 
-// step waits while the run is held, or else upgrades one batch.
+// step waits while the run is paused, or else upgrades one batch.
 func (r *run) step(ctx workflow.Context) error {
-	if r.hold != nil {
-		return r.stayHeld(ctx)
+	if r.paused != nil {
+		return r.stayPaused(ctx)
 	}
 	r.woken = false
 	next, answered, err := r.nextBatch(ctx)
 	if err != nil || !answered {
 		return err
 	}
-	if next.Counts.Migrating > 0 {
-		r.migrate(ctx)
-	}
-	if next.Counts.Migrated > 0 {
-		r.wakeMigration(ctx)
-	}
+	r.followMigration(ctx, next.Counts)
 	if len(next.FalseConditions) > 0 {
 		if err := r.writeConditions(ctx, next.FalseConditions); err != nil || len(next.Pods) == 0 {
 			return err
@@ -63,7 +59,7 @@ func (r *run) step(ctx workflow.Context) error {
 	return r.follow(ctx, next)
 }
 
-// follow does what a plan says.
+// follow carries out a plan.
 func (r *run) follow(ctx workflow.Context, next protocol.NextBatchResult) error {
 	switch {
 	case len(next.Pods) > 0:
@@ -73,13 +69,13 @@ func (r *run) follow(ctx workflow.Context, next protocol.NextBatchResult) error 
 	case next.Phase == protocol.PhasePaused:
 		return r.awaitSignal(ctx, next.Message)
 	case next.Phase == protocol.PhaseWaiting && !r.conditions.running:
-		return r.sleep(ctx, longestSleep, next.Message)
+		return r.sleep(ctx, next.Message)
 	case next.Phase == protocol.PhaseWaiting:
-		// Pods may move before the conditions are written.
+		// Pods may become upgradable before the conditions are written.
 	case r.conditions.running:
 		return workflow.Await(ctx, func() bool { return !r.conditions.running || r.hasSignals() })
 	case next.Phase.Ended():
-		// A signal that came with the answer may want more.
+		// A signal that arrived with the answer may require more.
 		r.ended = !r.hasSignals() && !r.conditions.omitted
 	}
 	return nil

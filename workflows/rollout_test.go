@@ -14,7 +14,9 @@ import (
 	"go.temporal.io/sdk/activity"
 	"go.temporal.io/sdk/converter"
 	"go.temporal.io/sdk/testsuite"
+	"go.temporal.io/sdk/worker"
 	"go.temporal.io/sdk/workflow"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/outrigger/outrigger/api/protocol"
 )
@@ -39,6 +41,7 @@ type rolloutSuite struct {
 
 func (s *rolloutSuite) SetupTest() {
 	s.env = s.NewTestWorkflowEnvironment()
+	s.env.SetWorkerOptions(worker.Options{Interceptors: Interceptors()})
 	s.script, s.asked, s.written = nil, nil, nil
 	s.upgrade = func(_ context.Context, input protocol.UpgradeBatchInput) (protocol.UpgradeBatchResult, error) {
 		return written(input.Pods), nil
@@ -97,7 +100,7 @@ func input(generation int64) protocol.RolloutInput {
 }
 
 func pod(name string) protocol.PodReference {
-	return protocol.PodReference{Namespace: "default", Name: name, UID: "uid-of-pod"}
+	return protocol.PodReference{Namespace: "default", Name: name, UID: types.UID("uid-of-" + name)}
 }
 
 func batch(names ...string) protocol.NextBatchResult {
@@ -154,7 +157,7 @@ func (s *rolloutSuite) TestPauseHoldsBetweenBatchesAndResumeGoesOn() {
 		s.Equal("paused by signal from ann: lunch", status.Message)
 		s.Equal(&protocol.Hold{Who: "ann", Why: "lunch"}, status.Hold)
 		s.env.SignalWorkflow(protocol.ResumeSignal, protocol.Hold{Who: "ann"})
-	}, time.Hour)
+	}, 4*time.Minute)
 	s.Equal(2, s.run().Upgraded)
 	s.Nil(s.query().Hold)
 }
@@ -178,13 +181,19 @@ func (s *rolloutSuite) TestTheMemoSaysWhoHoldsTheRunAndThenWhoResumedIt() {
 	}, memos)
 }
 
-func (s *rolloutSuite) TestPauseAndResumeThatArriveTogetherChangeNothing() {
-	s.answers(ends(protocol.PhaseComplete))
+// People send text for an object, or nothing.
+func (s *rolloutSuite) TestSpec7_1_APauseThatCannotBeReadPauses() {
+	s.waits()
 	s.env.RegisterDelayedCallback(func() {
-		s.env.SignalWorkflow(protocol.PauseSignal, protocol.Hold{})
-		s.env.SignalWorkflow(protocol.ResumeSignal, protocol.Hold{})
-	}, 0)
-	s.Equal(protocol.PhaseComplete, s.run().Phase)
+		s.env.SignalWorkflow(protocol.ResumeSignal, nil)
+		s.env.SignalWorkflow(protocol.PauseSignal, "lunch")
+	}, time.Minute)
+	s.env.RegisterDelayedCallback(func() {
+		s.Equal(&protocol.Hold{Why: "(a signal without who and why)"}, s.query().Hold)
+		s.answers(ends(protocol.PhaseComplete))
+		s.env.SignalWorkflow(protocol.ResumeSignal, nil)
+	}, 2*time.Minute)
+	s.run()
 }
 
 func (s *rolloutSuite) TestNewerGenerationTakesOver() {
@@ -209,7 +218,7 @@ func (s *rolloutSuite) TestHoldOutlivesANewGeneration() {
 	s.env.RegisterDelayedCallback(func() { s.env.SignalWorkflow(protocol.PauseSignal, protocol.Hold{Who: "ann"}) }, time.Minute)
 	s.env.RegisterDelayedCallback(func() {
 		s.env.SignalWorkflow(protocol.GenerationSignal, protocol.GenerationInput{Generation: 2})
-	}, time.Hour)
+	}, 4*time.Minute)
 	next := s.continued()
 	s.Equal(int64(2), next.Generation)
 	s.Equal(&protocol.Hold{Who: "ann"}, next.Hold)
@@ -225,7 +234,7 @@ func (s *rolloutSuite) TestSameOrOlderGenerationChangesNothing() {
 }
 
 func (s *rolloutSuite) TestSpecPauseWaitsForTheNextGenerationAndLooksRarely() {
-	for range 24*time.Hour/longestSleep + 1 {
+	for range 24*time.Hour/checkInterval + 1 {
 		s.answers(protocol.NextBatchResult{Phase: protocol.PhasePaused})
 	}
 	s.env.RegisterDelayedCallback(func() {
@@ -260,17 +269,40 @@ func (s *rolloutSuite) wakesAfter(d time.Duration) {
 
 func (s *rolloutSuite) TestWaitingSleepsInTheRunUntilItIsWoken() {
 	s.answers(protocol.NextBatchResult{Phase: protocol.PhaseWaiting}, batch("a"), ends(protocol.PhaseComplete))
-	s.wakesAfter(time.Hour)
+	s.wakesAfter(time.Minute)
 	started := s.env.Now()
 	s.Equal(1, s.run().Upgraded)
-	s.Equal(time.Hour, s.env.Now().Sub(started))
+	s.Equal(time.Minute, s.env.Now().Sub(started))
 }
 
-func (s *rolloutSuite) TestSleepThatNobodyEndsIsLong() {
+func (s *rolloutSuite) TestSpec8_3_ARunThatNobodyWakesLooksEveryFiveMinutes() {
 	s.answers(protocol.NextBatchResult{Phase: protocol.PhaseWaiting}, protocol.NextBatchResult{Phase: protocol.PhaseWaiting}, ends(protocol.PhaseComplete))
 	started := s.env.Now()
 	s.run()
-	s.Equal(2*longestSleep, s.env.Now().Sub(started))
+	s.Equal(2*checkInterval, s.env.Now().Sub(started))
+}
+
+// A look has a timer, an activity, and a workflow task after each.
+func (s *rolloutSuite) TestSpec8_3_ARunThatWaitsCosts150EventsAnHourAtMost() {
+	const task, timer, look = 3, 2, 3
+	events := 0
+	s.env.SetOnTimerScheduledListener(func(string, time.Duration) { events += timer + task })
+	s.env.SetOnActivityStartedListener(func(*activity.Info, context.Context, converter.EncodedValues) { events += look + task })
+	s.env.OnUpsertTypedSearchAttributes(mock.Anything).Run(func(mock.Arguments) { events++ }).Return(nil)
+	var wait func(context.Context, protocol.NextBatchInput) (protocol.NextBatchResult, error)
+	wait = func(context.Context, protocol.NextBatchInput) (protocol.NextBatchResult, error) {
+		s.script = append(s.script, wait)
+		return protocol.NextBatchResult{Phase: protocol.PhaseWaiting, Message: "an image cannot be pulled"}, nil
+	}
+	s.script = append(s.script, wait)
+	before := 0
+	s.env.RegisterDelayedCallback(func() { before = events }, time.Minute)
+	s.env.RegisterDelayedCallback(func() {
+		s.InDelta(132, events-before, 12)
+		s.LessOrEqual(events-before, 150)
+		s.env.SignalWorkflow(protocol.GenerationSignal, protocol.GenerationInput{Generation: 2})
+	}, time.Hour+time.Minute)
+	s.continued()
 }
 
 // A mistyped signal, or a restored cluster: the set has no such generation.
@@ -300,12 +332,46 @@ func (s *rolloutSuite) TestUpdatesPauseAndResumeAndAreAnswered() {
 	s.answers(ends(protocol.PhaseComplete))
 	s.update(protocol.ResumeUpdate, time.Second, protocol.Hold{Who: "ann"}, nil, "the run is not paused")
 	s.update(protocol.PauseUpdate, time.Minute, protocol.Hold{Who: "ann", Why: "lunch"}, &protocol.HoldResult{Held: true, Message: "paused"}, "")
-	s.update(protocol.PauseUpdate, 2*time.Minute, protocol.Hold{Who: strings.Repeat("a", maxHoldText+1)}, nil, "1024 bytes")
+	s.update(protocol.PauseUpdate, 2*time.Minute, protocol.Hold{Who: strings.Repeat("a", maxPauseText+1)}, nil, "1024 bytes")
 	s.env.RegisterDelayedCallback(func() {
 		s.Equal(&protocol.Hold{Who: "ann", Why: "lunch"}, s.query().Hold)
 		s.Equal(protocol.PhasePaused, s.query().Phase)
 	}, 3*time.Minute)
-	s.update(protocol.ResumeUpdate, time.Hour, protocol.Hold{Who: "bob"}, &protocol.HoldResult{Message: "resumed"}, "")
+	s.update(protocol.ResumeUpdate, 4*time.Minute, protocol.Hold{Who: "bob"}, &protocol.HoldResult{Message: "resumed"}, "")
+	s.run()
+}
+
+func (s *rolloutSuite) TestSpec7_1_AnUpdateAboutASignalOnlyAnswers() {
+	s.waits()
+	s.waits()
+	s.answers(ends(protocol.PhaseComplete))
+	send := func(name string, after time.Duration, who string) {
+		s.env.RegisterDelayedCallback(func() { s.env.SignalWorkflow(name, protocol.Hold{Who: who}) }, after)
+	}
+	send(protocol.PauseSignal, time.Minute, "ann")
+	s.update(protocol.PauseUpdate, time.Minute+time.Second, protocol.Hold{Who: "ann", Sent: true}, &protocol.HoldResult{Held: true, Message: "paused"}, "")
+	s.update(protocol.ResumeUpdate, 2*time.Minute, protocol.Hold{Who: "bob", Sent: true}, &protocol.HoldResult{Held: true, Message: "paused"}, "")
+	s.env.RegisterDelayedCallback(func() { s.Equal(&protocol.Hold{Who: "ann"}, s.query().Hold) }, 3*time.Minute)
+	send(protocol.ResumeSignal, 4*time.Minute, "bob")
+	s.update(protocol.PauseUpdate, 4*time.Minute+time.Second, protocol.Hold{Who: "ann", Sent: true}, &protocol.HoldResult{Message: "resumed"}, "")
+	s.update(protocol.ResumeUpdate, 4*time.Minute+time.Second, protocol.Hold{Who: "bob", Sent: true}, &protocol.HoldResult{Message: "resumed"}, "")
+	s.env.RegisterDelayedCallback(func() { s.env.SignalWorkflow(protocol.GenerationSignal, protocol.GenerationInput{Generation: 1}) }, 5*time.Minute)
+	s.run()
+}
+
+func (s *rolloutSuite) TestSpec7_1_AResumeOfARunThatIsNotPausedIsToldSo() {
+	s.waits()
+	s.waits()
+	s.answers(ends(protocol.PhaseComplete))
+	s.env.RegisterDelayedCallback(func() {
+		s.env.SignalWorkflow(protocol.ResumeSignal, protocol.Hold{Who: "bob"})
+		s.env.UpdateWorkflow(protocol.ResumeUpdate, "resume", &testsuite.TestUpdateCallback{
+			OnAccept:   func() {},
+			OnReject:   func(err error) { s.NoError(err) },
+			OnComplete: func(_ any, err error) { s.ErrorContains(err, "the run is not paused") },
+		}, protocol.Hold{Who: "bob", Sent: true})
+	}, time.Minute)
+	s.env.RegisterDelayedCallback(func() { s.env.SignalWorkflow(protocol.GenerationSignal, protocol.GenerationInput{Generation: 1}) }, 5*time.Minute)
 	s.run()
 }
 
@@ -374,11 +440,15 @@ func (s *rolloutSuite) TestRefusedPodsAreNamedToThePlannerAndTheRunRests() {
 	s.upgrade = func(_ context.Context, input protocol.UpgradeBatchInput) (protocol.UpgradeBatchResult, error) {
 		return protocol.UpgradeBatchResult{Failed: []protocol.FailedPod{{PodReference: input.Pods[0].PodReference, Reason: "Forbidden"}}}, nil
 	}
-	s.answers(batch("a"), batch("a"), ends(protocol.PhaseComplete))
+	waiting := protocol.NextBatchResult{Phase: protocol.PhaseWaiting}
+	s.answers(batch("a"), waiting, batch("a"), batch("a"), ends(protocol.PhaseComplete))
 	started := s.env.Now()
 	s.run()
-	s.Equal([]protocol.PodReference{pod("a")}, s.asked[2].Refused, "planned last")
-	s.Equal(3*minBackoff, s.env.Now().Sub(started))
+	known := prints(pod("a"))
+	s.Equal(protocol.Refused{Pods: known}, s.asked[1].Refused, "others come first")
+	s.Equal(protocol.Refused{Pods: known, Again: 1}, s.asked[2].Refused, "then it is tried again")
+	s.Equal(s.asked[2].Refused, s.written[1].Refused)
+	s.Equal((1+2+4)*minBackoff, s.env.Now().Sub(started))
 }
 
 // The test environment cancels an activity as the server does when no worker
@@ -395,7 +465,7 @@ func (s *rolloutSuite) TestASignalEndsABatchWithAReserveAndAllOfItMayHaveBeenWri
 		s.Zero(s.query().Upgraded)
 		s.answers(ends(protocol.PhaseComplete))
 		s.env.SignalWorkflow(protocol.ResumeSignal, protocol.Hold{})
-	}, time.Hour)
+	}, 4*time.Minute)
 	s.run()
 	s.Equal([]protocol.WrittenPod{{PodReference: pod("a")}, {PodReference: pod("b")}, {PodReference: pod("c")}}, s.asked[1].Written)
 }

@@ -12,21 +12,18 @@ import (
 )
 
 const (
-	// longHistory is how many events a run may have before it continues as
-	// new; the server ends runs at 51,200.
+	// longHistory is the number of events after which a run continues as new. The server
+	// terminates runs at 51,200.
 	longHistory = 4000
-	// maxRefused bounds the payload that names refused pods.
-	maxRefused = 200
-	// A batch in which every write was refused is followed by a backoff, which
-	// doubles each time.
-	minBackoff = 2 * time.Second
-	maxBackoff = 10 * time.Minute
-	// skippedPause follows a batch that found its pods changed: the caches of two
-	// workers may differ.
+	// maxNamedRejected limits the rejected pods that a run can name.
+	maxNamedRejected = 200
+	// skippedPause follows a batch whose pods had changed: the caches of two workers may differ.
 	skippedPause = time.Second
-	// longestSleep is when a run looks although nobody woke it.
-	longestSleep = 2 * time.Hour
-	// retryInterval bounds how late an outage of the API server is seen to be over.
+	// checkInterval is the longest time between two checks of the cluster by a waiting run. A
+	// check costs eleven events.
+	checkInterval = 5 * time.Minute
+	// retryInterval is the longest backoff of an activity, so that the run notices the end of an
+	// outage of the API server soon.
 	retryInterval = 5 * time.Second
 )
 
@@ -34,35 +31,38 @@ const (
 type run struct {
 	input    protocol.RolloutInput
 	newest   int64
-	hold     *protocol.Hold
+	paused   *protocol.Hold
 	progress protocol.Progress
 	phase    protocol.Phase
 	message  string
 	counts   protocol.Counts
-	refused  []protocol.PodReference
-	// failures are the pods whose newest write was refused, for people.
-	failures   []protocol.FailedPod
-	backoff    time.Duration
-	since      time.Time
-	signals    signals
-	shown      protocol.Phase
-	ended      bool
-	conditions conditions
-	migration  migration
-	// upgrading is set while an upgrade batch is running.
-	upgrading bool
-	// updated says that an update came since signals were read. woken says that a
-	// signal asked the run to look at the cluster, or that its wait has timed
-	// out; wakes counts these signals.
+	// asked are the rejected pods that the newest plan got as input.
+	asked protocol.Refused
+	// rejectedPods are the pods whose newest write was rejected, shown to people.
+	rejectedPods []protocol.FailedPod
+	since        time.Time
+	signals      signals
+	shown        protocol.Phase
+	ended        bool
+	conditions   conditions
+	migration    migration
+	// upgrading is set while an upgrade batch is running, and quiet once no pod has been
+	// upgraded for a while.
+	upgrading, quiet bool
+	// updated is set if an update arrived since the run read its signals. woken is set if a
+	// signal asks the run to check the cluster, or if its wait has timed out; wakes counts
+	// these signals.
 	updated, woken bool
 	wakes          int
+	// resumed is set while the last resume that was read ended a pause.
+	resumed bool
 }
 
 func newRun(ctx workflow.Context, input protocol.RolloutInput) (*run, error) {
 	r := &run{
 		input:    input,
 		newest:   input.Generation,
-		hold:     input.Hold,
+		paused:   input.Hold,
 		progress: input.Progress,
 		since:    workflow.Now(ctx),
 		signals:  newSignals(ctx),
@@ -76,8 +76,10 @@ func newRun(ctx workflow.Context, input protocol.RolloutInput) (*run, error) {
 	if r.progress.Run == "" || wasReset(ctx) {
 		r.progress.Run = workflow.GetInfo(ctx).WorkflowExecution.RunID
 	}
-	if _, noted := workflow.GetInfo(ctx).Memo.GetFields()[protocol.HoldMemo]; r.hold != nil && !noted {
-		if err := r.noteHold(ctx, nil); err != nil {
+	memo := workflow.GetInfo(ctx).Memo.GetFields()
+	_, r.resumed = memo[protocol.ResumeMemo]
+	if _, noted := memo[protocol.HoldMemo]; r.paused != nil && !noted {
+		if err := r.recordPause(ctx, nil); err != nil {
 			return nil, err
 		}
 	}
@@ -87,15 +89,15 @@ func newRun(ctx workflow.Context, input protocol.RolloutInput) (*run, error) {
 	return r, r.show(ctx, protocol.PhaseProgressing, "looking for pods to upgrade")
 }
 
-// wasReset reports whether this run was made from another by a reset: that one may
-// still have activities that write.
+// wasReset reports whether a reset made this run from another one, which may still have
+// activities that write.
 func wasReset(ctx workflow.Context) bool {
 	info := workflow.GetInfo(ctx)
 	return info.OriginalRunID != info.WorkflowExecution.RunID
 }
 
-// continueAsNewDue reports whether the run continues as new, and as which
-// generation: a newer one, or an older one if the cluster has no newer.
+// continueAsNewDue reports whether the run continues as new, and with which generation: a newer
+// one, or an older one if the cluster has no newer.
 func (r *run) continueAsNewDue(ctx workflow.Context) (generation int64, due bool) {
 	if r.newest != r.input.Generation {
 		return r.newest, true
@@ -105,21 +107,25 @@ func (r *run) continueAsNewDue(ctx workflow.Context) (generation int64, due bool
 	return r.input.Generation, long
 }
 
-// nextBatch asks for pods. It answers false when a signal came first: the
-// question is withdrawn, which is safe because it changes nothing.
+// nextBatch asks for pods. answered is false if a signal arrived first: the activity is then
+// cancelled, which is safe because it changes nothing.
 func (r *run) nextBatch(ctx workflow.Context) (next protocol.NextBatchResult, answered bool, err error) {
-	asking, withdraw := workflow.WithCancel(pollOptions(ctx, fmt.Sprintf("choose batch %d", r.progress.Batches+1)))
-	defer withdraw()
+	asking, cancel := workflow.WithCancel(pollOptions(ctx, fmt.Sprintf("choose batch %d", r.progress.Batches+1)))
+	defer cancel()
 	r.conditions.omitted = r.conditions.running
+	now := workflow.Now(ctx)
+	r.asked = r.rejected().asked(now)
 	answer := workflow.ExecuteActivity(asking, protocol.NextBatchActivity, protocol.NextBatchInput{
-		SidecarSet:     r.input.SidecarSet,
-		Generation:     r.input.Generation,
-		Written:        slices.Concat(r.progress.Written, r.conditions.written),
-		Refused:        r.refused,
-		SkipConditions: r.conditions.skip, SkipTrueConditions: r.conditions.running,
-		Held:          r.hold != nil,
-		MigrationIdle: !r.migration.running || r.migration.asleep,
-		Run:           r.progress.Run,
+		SidecarSet:         r.input.SidecarSet,
+		Generation:         r.input.Generation,
+		Written:            slices.Concat(r.progress.Written, r.conditions.written),
+		Refused:            r.asked,
+		RefusedConditions:  r.rejectedConditions().asked(now),
+		SkipTrueConditions: r.conditions.running,
+		Quiet:              r.quiet,
+		Held:               r.paused != nil,
+		MigrationIdle:      !r.migration.running || r.migration.asleep,
+		Run:                r.progress.Run,
 	})
 	err = workflow.Await(ctx, func() bool { return answer.IsReady() || r.hasSignals() })
 	if err != nil || !answer.IsReady() {
@@ -129,12 +135,14 @@ func (r *run) nextBatch(ctx workflow.Context) (next protocol.NextBatchResult, an
 		return next, false, fmt.Errorf("choose the next batch of generation %d: %w", r.input.Generation, err)
 	}
 	r.counts = next.Counts
+	r.rejected().forget(next.Gone)
+	r.rejectedConditions().forget(next.GoneConditions)
 	return next, true, r.show(ctx, next.Phase, next.Message)
 }
 
 func (r *run) upgradeBatch(ctx workflow.Context, next protocol.NextBatchResult) error {
 	r.progress.Batches++
-	r.log(ctx).Info("batch chosen", "batch", r.progress.Batches, "pods", len(next.Pods), "reserve", len(next.Reserve), "plan", next.Message)
+	r.log(ctx).Info("batch chosen", "batch", r.progress.Batches, "pods", len(next.Pods), "queued", len(next.Reserve), "plan", next.Message)
 	result, err := r.upgrade(ctx, next)
 	if err != nil {
 		return fmt.Errorf("upgrade batch %d of generation %d: %w", r.progress.Batches, r.input.Generation, err)
@@ -146,25 +154,26 @@ func (r *run) upgradeBatch(ctx workflow.Context, next protocol.NextBatchResult) 
 	if next.Hot {
 		r.migrate(ctx)
 	}
-	r.refused = addRefused(r.refused, result.Failed)
-	r.failures = noteFailures(r.failures, references(result.Written), result.Failed)
+	r.quiet = result.Quiet
+	again := r.rejected().record(workflow.Now(ctx), references(result.Written), result.Failed)
+	r.rejectedPods = recordRejected(r.rejectedPods, references(result.Written), result.Failed)
 	workflow.SetCurrentDetails(ctx, r.details())
-	if len(result.Written) > 0 {
-		r.backoff = 0
-		return nil
+	if again && len(result.Written) == 0 {
+		// They were retried because no other pod could be upgraded.
+		return r.sleep(ctx, waitRejected)
 	}
-	if !waitsInWorkflow(ctx) {
-		return r.awaitSignalFor(ctx, r.nextBackoff(), waitRefused)
-	}
-	if len(result.Failed) == 0 {
-		return nil
-	}
-	return r.sleep(ctx, r.nextBackoff(), waitRefused)
+	return nil
 }
 
-// written notes the pods that a batch wrote: the cache must show them before the
-// next plan. Those of the batch before count as shown once later ones are, but
-// not if it is unknown whether there are any.
+// rejected are the pods whose upgrade was rejected.
+func (r *run) rejected() rejections { return rejections{&r.progress.Refused} }
+
+// rejectedConditions are the pods whose condition was rejected.
+func (r *run) rejectedConditions() rejections { return rejections{&r.progress.RefusedConditions} }
+
+// written records the pods that a batch wrote: the cache must show them before the next plan.
+// The writes of the batch before count as shown once later writes are shown, but not if it is
+// unknown whether there are later writes.
 func (r *run) written(pods []protocol.WrittenPod) {
 	if countWritten(pods) == 0 {
 		pods = slices.Concat(r.progress.Written, pods)
@@ -172,8 +181,8 @@ func (r *run) written(pods []protocol.WrittenPod) {
 	r.progress.Written = pods
 }
 
-// upgrade runs one batch, which goes on while slots become free and ends early
-// when a signal comes.
+// upgrade runs one batch. The batch continues while slots become free, and ends early when a
+// signal arrives.
 func (r *run) upgrade(ctx workflow.Context, next protocol.NextBatchResult) (result protocol.UpgradeBatchResult, err error) {
 	summary := fmt.Sprintf("upgrade batch %d: %d pods", r.progress.Batches, len(next.Pods))
 	if len(next.Reserve) > 0 {
@@ -186,28 +195,26 @@ func (r *run) upgrade(ctx workflow.Context, next protocol.NextBatchResult) (resu
 		Generation: r.input.Generation,
 		Pods:       next.Pods,
 		Reserve:    next.Reserve,
-		Refused:    r.refused,
+		Refused:    r.asked,
 		Written:    r.progress.Written,
 		Run:        r.progress.Run,
 	})
-	if len(next.Reserve) > 0 || waitsInWorkflow(ctx) {
-		r.upgrading = true
-		defer func() { r.upgrading = false }()
-		if next.Hot {
-			// Slots become free by resets alone.
-			r.migrate(ctx)
-		}
-		if err := workflow.Await(ctx, func() bool { return batch.IsReady() || r.hasSignals() }); err != nil {
-			return result, err
-		}
-		if !batch.IsReady() {
-			end()
-		}
+	r.upgrading = true
+	defer func() { r.upgrading = false }()
+	if next.Hot {
+		// Only resets free slots.
+		r.migrate(ctx)
+	}
+	if err := workflow.Await(ctx, func() bool { return batch.IsReady() || r.hasSignals() }); err != nil {
+		return result, err
+	}
+	if !batch.IsReady() {
+		end()
 	}
 	err = batch.Get(ctx, &result)
 	if err != nil && upgrading.Err() != nil && ctx.Err() == nil {
-		// Nobody said what had been written: no worker was there, or it was
-		// lost. What is asked to end is not tried again.
+		// The result is unknown: no worker ran, or the worker was lost. A cancelled batch is
+		// not retried.
 		return protocol.UpgradeBatchResult{Written: possiblyWritten(next)}, nil
 	}
 	return result, err
@@ -222,7 +229,7 @@ func possiblyWritten(batch protocol.NextBatchResult) []protocol.WrittenPod {
 	return written
 }
 
-// countWritten counts the pods that were written for sure.
+// countWritten counts the pods that were certainly written.
 func countWritten(written []protocol.WrittenPod) (n int) {
 	for _, pod := range written {
 		if pod.ResourceVersion != "" {
@@ -232,27 +239,10 @@ func countWritten(written []protocol.WrittenPod) (n int) {
 	return n
 }
 
-// addRefused adds refused pods to the ones that go last.
-func addRefused(refused []protocol.PodReference, failed []protocol.FailedPod) []protocol.PodReference {
-	for _, pod := range failed {
-		if !slices.Contains(refused, pod.PodReference) && len(refused) < maxRefused {
-			refused = append(refused, pod.PodReference)
-		}
-	}
-	return refused
-}
-
-func (r *run) nextBackoff() time.Duration {
-	r.backoff = doubled(r.backoff)
-	return r.backoff
-}
-
-func doubled(backoff time.Duration) time.Duration { return min(max(2*backoff, minBackoff), maxBackoff) }
-
-// continueAs continues as a new run, which keeps the hold and what was written
-// last. A running reset batch ends first.
+// continueAs continues as a new run, which keeps the pause and the pods written last. A running
+// reset batch ends first.
 func (r *run) continueAs(ctx workflow.Context, generation int64) (protocol.RolloutResult, error) {
-	if r.migration.writing && workflow.GetVersion(ctx, "end the reset in hand", workflow.DefaultVersion, 1) == 1 {
+	if r.migration.writing {
 		r.migration.end()
 	}
 	if err := workflow.Await(ctx, func() bool { return !r.migration.writing }); err != nil {
@@ -261,8 +251,8 @@ func (r *run) continueAs(ctx workflow.Context, generation int64) (protocol.Rollo
 	if err := workflow.Await(ctx, func() bool { return !r.conditions.running }); err != nil {
 		return protocol.RolloutResult{}, err
 	}
-	// What came meanwhile is lost otherwise. Nothing comes after this: the
-	// server lets no run end that has not seen all.
+	// Signals that arrived meanwhile would be lost. None can arrive after this: the server
+	// rejects the end of a run that has unread signals.
 	if r.hasSignals() {
 		if err := r.readSignals(ctx); err != nil {
 			return protocol.RolloutResult{}, err
@@ -273,7 +263,7 @@ func (r *run) continueAs(ctx workflow.Context, generation int64) (protocol.Rollo
 	next := protocol.RolloutInput{
 		SidecarSet: r.input.SidecarSet,
 		Generation: generation,
-		Hold:       r.hold,
+		Hold:       r.paused,
 		Progress:   r.progress,
 	}
 	if generation != r.input.Generation {

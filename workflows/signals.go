@@ -3,14 +3,17 @@ package workflows
 import (
 	"time"
 
+	"go.temporal.io/sdk/converter"
 	"go.temporal.io/sdk/workflow"
 
 	"github.com/outrigger/outrigger/api/protocol"
 )
 
-// signals are the channels that people and the operator reach a run by.
+// signals are the channels by which people and the operator reach a run.
 type signals struct {
 	generation, pause, resume workflow.ReceiveChannel
+	// order of the pauses and resumes that the run has not read.
+	order *pauseOrder
 }
 
 func newSignals(ctx workflow.Context) signals {
@@ -18,33 +21,54 @@ func newSignals(ctx workflow.Context) signals {
 		generation: workflow.GetSignalChannel(ctx, protocol.GenerationSignal),
 		pause:      workflow.GetSignalChannel(ctx, protocol.PauseSignal),
 		resume:     workflow.GetSignalChannel(ctx, protocol.ResumeSignal),
+		order:      pauseOrderOf(ctx),
 	}
 }
 
-// hasSignals reports whether a signal waits, or an update came, that the run has
-// not read.
+// hasSignals reports whether the run has signals or updates that it has not read.
 func (r *run) hasSignals() bool {
-	return r.updated || r.signals.generation.Len()+r.signals.pause.Len()+r.signals.resume.Len() > 0
+	return r.updated || r.signals.generation.Len()+len(r.signals.order.names) > 0
 }
 
-// readSignals takes in every signal that waits. Pauses and resumes that wait
-// together have lost their order, but each is sent to change something: as
-// many of the one as of the other leave the run as it was.
+// willBePaused reports whether the run is paused once it has read its signals.
+func (r *run) willBePaused() bool {
+	if names := r.signals.order.names; len(names) > 0 {
+		return names[len(names)-1] == protocol.PauseSignal
+	}
+	return r.paused != nil
+}
+
+// readSignals reads every signal that has arrived. The last pause or resume counts.
 func (r *run) readSignals(ctx workflow.Context) error {
 	r.updated = false
 	for _, sent := range drain[protocol.GenerationInput](r.signals.generation) {
 		r.newest = max(r.newest, sent.Generation)
 		r.woken, r.wakes = true, r.wakes+1
 	}
-	pauses := drain[protocol.Hold](r.signals.pause)
-	resumes := drain[protocol.Hold](r.signals.resume)
-	switch {
-	case len(pauses) > len(resumes):
-		return r.pause(ctx, pauses[len(pauses)-1])
-	case len(resumes) > len(pauses):
-		return r.resume(ctx, resumes[len(resumes)-1])
+	names := r.signals.order.names
+	r.signals.order.names = nil
+	if len(names) == 0 {
+		return nil
 	}
-	return nil
+	pauses, resumes := drainPauses(r.signals.pause), drainPauses(r.signals.resume)
+	if names[len(names)-1] == protocol.PauseSignal {
+		return r.pause(ctx, pauses[len(pauses)-1])
+	}
+	r.resumed = r.paused != nil || len(pauses) > 0
+	return r.resume(ctx, resumes[len(resumes)-1])
+}
+
+// drainPauses reads one payload for each signal. A pause whose payload cannot be read is a pause.
+func drainPauses(channel workflow.ReceiveChannel) []protocol.Hold {
+	var all []protocol.Hold
+	for _, raw := range drain[converter.RawValue](channel) {
+		var pause protocol.Hold
+		if raw.Payload() != nil && converter.GetDefaultDataConverter().FromPayload(raw.Payload(), &pause) != nil {
+			pause = protocol.Hold{Why: "(a signal without who and why)"}
+		}
+		all = append(all, pause)
+	}
+	return all
 }
 
 func drain[T any](channel workflow.ReceiveChannel) []T {
@@ -58,36 +82,33 @@ func drain[T any](channel workflow.ReceiveChannel) []T {
 	}
 }
 
-// awaitSignal waits until a signal comes, for the reason that the UI shows. A run
-// that has waited for longestSleep looks for itself: whoever should have sent one
-// may be gone.
+// awaitSignal waits until a signal arrives, and shows the reason in the UI. After checkInterval
+// the run checks the cluster by itself: the sender of the signal may be gone.
 func (r *run) awaitSignal(ctx workflow.Context, reason string) error {
-	if !waitsInWorkflow(ctx) {
-		return workflow.Await(ctx, r.hasSignals)
-	}
-	return r.awaitSignalFor(ctx, longestSleep, reason)
+	return r.awaitSignalFor(ctx, checkInterval, reason)
 }
 
-// awaitSignalFor waits until a signal comes or the time is over.
+// awaitSignalFor waits until a signal arrives or the timeout is over.
 func (r *run) awaitSignalFor(ctx workflow.Context, timeout time.Duration, reason string) error {
 	signalled, err := workflow.AwaitWithOptions(ctx, waitOptions(timeout, reason), r.hasSignals)
 	r.woken = r.woken || !signalled
 	return err
 }
 
-// sleep waits for the cluster to offer work: the operator signals then. It costs
-// no slot of a worker, and hardly any history.
-func (r *run) sleep(ctx workflow.Context, atMost time.Duration, reason string) error {
-	if !waitsInWorkflow(ctx) {
+// sleep waits until the operator signals that pods may be upgraded, rejected pods are due for a
+// retry, or checkInterval is over. A sleeping run occupies no worker.
+func (r *run) sleep(ctx workflow.Context, reason string) error {
+	atMost := checkInterval
+	// Rejected pods that were due and could not be upgraded wait like others.
+	if r.asked.Again == 0 || reason == waitRejected {
+		atMost = r.rejected().left(workflow.Now(ctx), checkInterval)
+	}
+	if atMost <= 0 {
 		return nil
 	}
 	if err := r.upsertSearchAttributes(ctx, protocol.PhaseWaiting); err != nil {
 		return err
 	}
+	r.quiet = true
 	return r.awaitSignalFor(ctx, atMost, reason)
-}
-
-// waitsInWorkflow is false for runs that began when activities did the waiting.
-func waitsInWorkflow(ctx workflow.Context) bool {
-	return workflow.GetVersion(ctx, "wait in the workflow", workflow.DefaultVersion, 1) == 1
 }

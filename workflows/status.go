@@ -9,19 +9,23 @@ import (
 	"github.com/outrigger/outrigger/api/protocol"
 )
 
-// show makes a phase visible: to the query, in the UI's current details, and,
-// when people search by it, in the search attributes.
+// show publishes a phase: in the status query, in the UI's current details and, for phases that
+// people search by, in the search attributes.
 func (r *run) show(ctx workflow.Context, phase protocol.Phase, message string) error {
 	r.phase, r.message = phase, message
 	workflow.SetCurrentDetails(ctx, r.details())
 	if phase == protocol.PhaseWaiting {
-		// Waiting comes and goes with every batch and would only fill history.
+		// Waiting comes and goes with every batch and would only fill the history. A run that
+		// checks the cluster between two sleeps keeps the attribute Waiting.
+		if r.shown == protocol.PhaseWaiting {
+			return nil
+		}
 		phase = protocol.PhaseProgressing
 	}
 	return r.upsertSearchAttributes(ctx, phase)
 }
 
-// upsertSearchAttributes has the run found by a phase, and by its set.
+// upsertSearchAttributes writes the phase and, the first time, the SidecarSet and generation.
 func (r *run) upsertSearchAttributes(ctx workflow.Context, phase protocol.Phase) error {
 	if phase == r.shown {
 		return nil
@@ -44,7 +48,7 @@ func (r *run) upsertSearchAttributes(ctx workflow.Context, phase protocol.Phase)
 func (r *run) status() (protocol.RolloutStatus, error) {
 	return protocol.RolloutStatus{
 		SidecarSet: r.input.SidecarSet, Generation: r.input.Generation,
-		Phase: r.phase, Message: r.message, Hold: r.hold, Counts: r.counts,
+		Phase: r.phase, Message: r.message, Hold: r.paused, Counts: r.counts,
 		Batches: r.progress.Batches, Upgraded: r.progress.Upgraded, Failed: r.progress.Failed,
 		Since: r.since,
 	}, nil

@@ -1,0 +1,157 @@
+package workflows
+
+import (
+	"errors"
+	"fmt"
+
+	"go.temporal.io/sdk/workflow"
+
+	"github.com/outrigger/outrigger/api/protocol"
+)
+
+// maxPauseText limits the name and the reason of a pause: a condition shows both.
+const maxPauseText = 1024
+
+var errNotPaused = errors.New("the run is not paused")
+
+// handleUpdates answers pause and resume as updates. The signals have the same effect without
+// an answer.
+func (r *run) handleUpdates(ctx workflow.Context) error {
+	err := workflow.SetUpdateHandlerWithOptions(ctx, protocol.PauseUpdate,
+		func(ctx workflow.Context, pause protocol.Hold) (protocol.HoldResult, error) {
+			if err := r.readSignalsBefore(ctx, pause.Sent); err != nil || pause.Sent {
+				return r.answer(), err
+			}
+			return r.answerPause(), r.pause(ctx, pause)
+		},
+		workflow.UpdateHandlerOptions{Validator: checkPause})
+	if err != nil {
+		return fmt.Errorf("answer the update %s: %w", protocol.PauseUpdate, err)
+	}
+	err = workflow.SetUpdateHandlerWithOptions(ctx, protocol.ResumeUpdate,
+		func(ctx workflow.Context, by protocol.Hold) (protocol.HoldResult, error) {
+			if err := r.readSignalsBefore(ctx, by.Sent); err != nil {
+				return protocol.HoldResult{}, err
+			}
+			if by.Sent && r.paused == nil && !r.resumed {
+				return protocol.HoldResult{}, errNotPaused
+			}
+			if by.Sent {
+				return r.answer(), nil
+			}
+			return protocol.HoldResult{Message: "resumed"}, r.resume(ctx, by)
+		},
+		workflow.UpdateHandlerOptions{Validator: func(by protocol.Hold) error {
+			if !by.Sent && !r.willBePaused() {
+				return errNotPaused
+			}
+			return checkPause(by)
+		}})
+	if err != nil {
+		return fmt.Errorf("answer the update %s: %w", protocol.ResumeUpdate, err)
+	}
+	return nil
+}
+
+// readSignalsBefore reads the signals that arrived before an update. An update that only asks for
+// the answer to one of these signals changes nothing.
+func (r *run) readSignalsBefore(ctx workflow.Context, sent bool) error {
+	changed := !sent || r.hasSignals()
+	err := r.readSignals(ctx)
+	r.updated = changed
+	return err
+}
+
+func checkPause(pause protocol.Hold) error {
+	if len(pause.Who) > maxPauseText || len(pause.Why) > maxPauseText {
+		return fmt.Errorf("who and why may have %d bytes each", maxPauseText)
+	}
+	return nil
+}
+
+// answer says whether the run is paused after a signal.
+func (r *run) answer() protocol.HoldResult {
+	if r.paused == nil {
+		return protocol.HoldResult{Message: "resumed"}
+	}
+	return r.answerPause()
+}
+
+// answerPause says what a pause means for the work in progress.
+func (r *run) answerPause() protocol.HoldResult {
+	message := "paused"
+	switch {
+	case r.upgrading:
+		message += "; the running batch stops within seconds"
+	case r.migration.running:
+		message += "; hot upgrades that have begun are finished"
+	}
+	return protocol.HoldResult{Held: true, Message: message}
+}
+
+func (r *run) pause(ctx workflow.Context, pause protocol.Hold) error {
+	r.paused = &pause
+	r.log(ctx).Info("rollout paused", "by", pause.Who, "reason", pause.Why)
+	return r.recordPause(ctx, nil)
+}
+
+func (r *run) resume(ctx workflow.Context, by protocol.Hold) error {
+	r.paused = nil
+	r.log(ctx).Info("rollout resumed", "by", by.Who, "reason", by.Why)
+	return r.recordPause(ctx, &by)
+}
+
+// recordPause writes the pause, or the resume that ended it, to the run's memo. The operator reads
+// the memo and keeps the pause in status in case the run is lost. Replays do not compare the
+// content of memos, which may be encrypted, so fields can be added here.
+func (r *run) recordPause(ctx workflow.Context, ended *protocol.Hold) error {
+	// A nil value removes the memo.
+	memo := map[string]any{protocol.HoldMemo: nil, protocol.ResumeMemo: nil}
+	if r.paused != nil {
+		memo[protocol.HoldMemo] = *r.paused
+	}
+	if ended != nil {
+		memo[protocol.ResumeMemo] = *ended
+	}
+	if err := workflow.UpsertMemo(ctx, memo); err != nil {
+		return fmt.Errorf("write the memos %s and %s: %w", protocol.HoldMemo, protocol.ResumeMemo, err)
+	}
+	return nil
+}
+
+// stayPaused waits until a signal arrives. After a signal other than pause and resume, the run
+// checks whether pods are left to upgrade.
+func (r *run) stayPaused(ctx workflow.Context) error {
+	if !r.woken {
+		message := "paused by signal" + r.pausedBy()
+		if err := r.show(ctx, protocol.PhasePaused, message); err != nil {
+			return err
+		}
+		return r.awaitSignal(ctx, message)
+	}
+	r.woken = false
+	next, answered, err := r.nextBatch(ctx)
+	if err != nil || !answered {
+		return err
+	}
+	switch {
+	case next.Phase == protocol.PhaseSuperseded:
+		r.newest = next.Generation
+	case next.Phase.Ended():
+		r.ended = true
+	case next.Counts.Migrating > 0:
+		r.followMigration(ctx, next.Counts)
+	}
+	return nil
+}
+
+// pausedBy names the person who paused the run, and the reason, if known.
+func (r *run) pausedBy() (text string) {
+	if r.paused.Who != "" {
+		text = " from " + r.paused.Who
+	}
+	if r.paused.Why != "" {
+		text += ": " + r.paused.Why
+	}
+	return text
+}

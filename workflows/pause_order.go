@@ -1,0 +1,59 @@
+package workflows
+
+import (
+	"slices"
+
+	"go.temporal.io/sdk/interceptor"
+	"go.temporal.io/sdk/workflow"
+
+	"github.com/outrigger/outrigger/api/protocol"
+)
+
+// Interceptors are the interceptors that a worker or a replayer needs to host Rollout.
+func Interceptors() []interceptor.WorkerInterceptor {
+	return []interceptor.WorkerInterceptor{&ordering{}}
+}
+
+type ordering struct {
+	interceptor.WorkerInterceptorBase
+}
+
+func (*ordering) InterceptWorkflow(_ workflow.Context, next interceptor.WorkflowInboundInterceptor) interceptor.WorkflowInboundInterceptor {
+	return &pauseOrder{WorkflowInboundInterceptorBase: interceptor.WorkflowInboundInterceptorBase{Next: next}}
+}
+
+// pauseOrder records the order in which pauses and resumes reached a run. Each signal name has
+// its own channel, so the channels alone lose the order.
+type pauseOrder struct {
+	interceptor.WorkflowInboundInterceptorBase
+	// names of the signals that the run has not read, in the order of the server.
+	names []string
+}
+
+type pauseOrderKey struct{}
+
+// ExecuteWorkflow passes the order to the run.
+func (o *pauseOrder) ExecuteWorkflow(ctx workflow.Context, in *interceptor.ExecuteWorkflowInput) (any, error) {
+	return o.Next.ExecuteWorkflow(workflow.WithValue(ctx, pauseOrderKey{}, o), in)
+}
+
+// HandleSignal is called for each signal, in the order of history.
+func (o *pauseOrder) HandleSignal(ctx workflow.Context, in *interceptor.HandleSignalInput) error {
+	if err := o.Next.HandleSignal(ctx, in); err != nil {
+		return err
+	}
+	if slices.Contains([]string{protocol.PauseSignal, protocol.ResumeSignal}, in.SignalName) {
+		o.names = append(o.names, in.SignalName)
+	}
+	return nil
+}
+
+// pauseOrderOf returns the order of the run's pauses and resumes. The workflow tasks of a worker
+// without Interceptors fail: such a worker would lose the order.
+func pauseOrderOf(ctx workflow.Context) *pauseOrder {
+	order, ok := ctx.Value(pauseOrderKey{}).(*pauseOrder)
+	if !ok {
+		panic("the worker lacks workflows.Interceptors()")
+	}
+	return order
+}

@@ -1,0 +1,65 @@
+package workflows
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.temporal.io/sdk/client"
+
+	"github.com/outrigger/outrigger/api/protocol"
+)
+
+// The words are sent while no worker polls, so that a worker reads all of them in one
+// workflow task. A word with a capital letter is an update; one with a question mark asks
+// for the answer to the signal before.
+func TestSpec7_1_TheLastOfPausesAndResumesHolds(t *testing.T) {
+	e := startEncrypted(t)
+	c := e.connect("a")
+	for words, held := range map[string]bool{
+		"resume resume pause": true,
+		"pause resume":        false,
+		"resume pause":        true,
+		"pause pause resume":  false,
+		"pause resume Pause":  true,
+		"resume pause Resume": false,
+		"pause pause? resume": false,
+		"resume pause pause?": true,
+	} {
+		t.Run(words, func(t *testing.T) {
+			id := strings.NewReplacer(" ", "-", "?", "-asks").Replace(words)
+			_, err := c.ExecuteWorkflow(t.Context(), client.StartWorkflowOptions{ID: id, TaskQueue: "queue"}, protocol.RolloutWorkflow, input(1))
+			require.NoError(t, err)
+			answered := make(chan error, 1)
+			answered <- nil
+			for _, word := range strings.Fields(words) {
+				name, asks := strings.CutSuffix(strings.ToLower(word), "?")
+				if name == word {
+					require.NoError(t, c.SignalWorkflow(t.Context(), id, "", name, protocol.Hold{Who: word}))
+					continue
+				}
+				<-answered
+				go func() {
+					_, err := c.UpdateWorkflow(t.Context(), client.UpdateWorkflowOptions{
+						WorkflowID: id, UpdateName: name, Args: []any{protocol.Hold{Who: word, Sent: asks}}, WaitForStage: client.WorkflowUpdateStageCompleted})
+					answered <- err
+				}()
+			}
+			e.roll("a", func(client.Client) {
+				require.NoError(t, <-answered)
+				require.Eventually(t, func() bool {
+					run, err := c.DescribeWorkflowExecution(t.Context(), id, "")
+					return err == nil && run.PendingWorkflowTask == nil
+				}, time.Minute, 10*time.Millisecond, "the run has read its signals")
+				status := statusOf(t, c, id)
+				assert.Equal(t, held, status.Hold != nil)
+				assert.Equal(t, held, status.Phase == protocol.PhasePaused, status.Phase)
+				require.NoError(t, c.TerminateWorkflow(t.Context(), id, "", "test"))
+			}, func() (protocol.NextBatchResult, error) {
+				return protocol.NextBatchResult{Phase: protocol.PhaseWaiting, Message: "pods start"}, nil
+			})
+		})
+	}
+}

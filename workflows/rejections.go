@@ -1,0 +1,88 @@
+package workflows
+
+import (
+	"time"
+
+	"github.com/outrigger/outrigger/api/protocol"
+)
+
+const (
+	// maxRejected limits the rejected pods that a run remembers: 64 KiB in each payload.
+	maxRejected = 16384
+	// maxRetried limits the rejected pods that are retried at a time.
+	maxRetried = 200
+	// Rejected pods are retried after a backoff, which doubles each time that no write is
+	// accepted.
+	minBackoff = 2 * time.Second
+	maxBackoff = 10 * time.Minute
+)
+
+// rejections are pods whose write was rejected: an upgrade or a condition.
+type rejections struct{ *protocol.Refusals }
+
+// due reports whether the backoff is over.
+func (r rejections) due(now time.Time) bool { return len(r.Pods) > 0 && !now.Before(r.RetryAt) }
+
+// left is the time until the backoff is over, at most atMost; without pods it is atMost.
+func (r rejections) left(now time.Time, atMost time.Duration) time.Duration {
+	if len(r.Pods) == 0 {
+		return atMost
+	}
+	return min(r.RetryAt.Sub(now), atMost)
+}
+
+// asked is the input of activities: the pods, and how many of them to retry.
+func (r rejections) asked(now time.Time) protocol.Refused {
+	rejected := protocol.Refused{Pods: r.Pods}
+	if r.due(now) {
+		rejected.Again = min(len(r.Pods), maxRetried)
+	}
+	return rejected
+}
+
+// forget drops pods that are gone, or that need no write any more.
+func (r rejections) forget(gone protocol.Fingerprints) {
+	r.Pods = r.Pods.Without(gone.Set())
+	r.resetBackoff()
+}
+
+// resetBackoff clears the backoff once no pod is left.
+func (r rejections) resetBackoff() {
+	if len(r.Pods) == 0 {
+		r.Backoff, r.RetryAt = 0, time.Time{}
+	}
+}
+
+// record adds the result of a batch. It reports whether the batch made no progress: pods were
+// rejected again, and no pod was accepted that had been rejected before.
+func (r rejections) record(now time.Time, written []protocol.PodReference, failed []protocol.FailedPod) (again bool) {
+	known, full := r.Pods.Set(), len(r.Pods) == maxRejected
+	accepted, tried := false, map[protocol.Fingerprint]bool{}
+	for _, pod := range written {
+		print := protocol.FingerprintOf(pod.UID)
+		tried[print] = true
+		accepted = accepted || known[print]
+	}
+	var rejected protocol.Fingerprints
+	for _, pod := range failed {
+		print := protocol.FingerprintOf(pod.UID)
+		tried[print] = true
+		rejected = append(rejected, print)
+		again = again || known[print]
+	}
+	r.Pods = append(r.Pods.Without(tried), rejected...)
+	r.Pods = r.Pods[max(len(r.Pods)-maxRejected, 0):]
+	// A run that cannot remember all rejected pods must not try new ones without a backoff.
+	again = (again || full && len(rejected) > 0) && !accepted
+	switch {
+	case accepted:
+		r.Backoff, r.RetryAt = 0, now
+	case again, len(known) == 0 && len(rejected) > 0:
+		r.Backoff = doubled(r.Backoff)
+		r.RetryAt = now.Add(r.Backoff)
+	}
+	r.resetBackoff()
+	return again
+}
+
+func doubled(backoff time.Duration) time.Duration { return min(max(2*backoff, minBackoff), maxBackoff) }
