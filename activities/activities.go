@@ -11,42 +11,45 @@ import (
 
 	"github.com/outrigger/outrigger/internal/rollout"
 	"github.com/outrigger/outrigger/kube"
+	"github.com/outrigger/outrigger/kube/watches"
 )
 
-// Activities reach the cluster through an informer cache for what they read
-// often, and directly for what must be certain.
+// Activities read the cluster from an informer cache, and from the API server where a read must
+// not be stale.
 type Activities struct {
-	// Cache answers from informers; what it returns must not be changed.
+	// Cache reads from informers. Callers must not change the objects that it returns.
 	Cache client.Reader
 	// Index finds the pods of a set.
-	Index *kube.Pods
-	// Live answers from the API server.
+	Index *watches.Pods
+	// Live reads from the API server.
 	Live client.Reader
 	// Writer writes pods and Leases, Status the status of pods.
 	Writer client.Writer
 	Status client.SubResourceWriter
 	// SystemNamespace holds the Leases of rollouts.
 	SystemNamespace string
-	// PodUID is that of the pod that this process runs in: whatever had the same before it
-	// is dead. Empty: nobody knows.
+	// PodUID is the uid of the pod that this process runs in: an earlier process of the same pod
+	// has ended. It is empty if unknown.
 	PodUID string
 	// Events are recorded on pods.
 	Events events.EventRecorder
-	// Changes wakes activities that wait for something about a set to change.
+	// Deleted is the queue of CleanUp; nil without a clean-up.
+	Deleted *DeletedSets
+	// Changes wakes activities that wait for a change of a SidecarSet or its pods.
 	Changes *Changes
 	Clock   clock.WithTicker
-	// Metrics count what batches do.
+	// Metrics count the pods of batches and their results.
 	Metrics *Metrics
-	// Tracer makes a span of each write to a pod.
+	// Tracer starts a span for each write to a pod.
 	Tracer trace.Tracer
-	// Current returns an error while the cache of pods is known to be out of date; nil:
-	// it never is.
+	// Current returns an error while the cache of pods is known to be stale. A nil Current means
+	// that the cache is never stale.
 	Current func() error
-	// Writers is how many pods are written at a time.
+	// Writers is the number of pods that are written at a time.
 	Writers int
-	// Fleet bounds the pods of all sets; nil: each set has a budget of its own, and
-	// any worker may upgrade pods.
-	Fleet *FleetBudget
+	// Limit is the cluster-wide limit. Without one (nil), each SidecarSet has only its own
+	// maxUnavailable, and any worker may upgrade pods.
+	Limit *ClusterLimit
 
 	populations rollout.PopulationCache
 }
@@ -58,7 +61,7 @@ func (a *Activities) reader() *reader {
 	}
 }
 
-// writer counts what it does under the change.
+// writer counts its results by change.
 func (a *Activities) writer(change string) *writer {
 	return &writer{
 		reader: a.reader(), pods: a.Writer, status: a.Status, change: change, tracer: a.Tracer,
@@ -66,8 +69,8 @@ func (a *Activities) writer(change string) *writer {
 	}
 }
 
-// current is not asked before a write: that is guarded. Whoever says that nothing moves
-// must know it.
+// current returns an error while the cache is stale. Writes do not need it, because they are
+// guarded. The answer that no pod can be upgraded does.
 func (a *Activities) current() error {
 	if a.Current == nil {
 		return nil

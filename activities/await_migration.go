@@ -8,22 +8,22 @@ import (
 	"github.com/outrigger/outrigger/internal/rollout"
 )
 
-// AwaitMigration waits until hot pods run the new image everywhere but in the
-// standby twin, so that it can be reset, and returns them (SPEC §7.7). It returns
-// none when no pod is migrating any more and none is being upgraded, or when
-// nothing has moved for idleTimeout. A cache that is out of date cannot say so:
-// that is an error, and tried again. Pauses do not hold it, nor does a newer
-// generation: what was begun is finished.
+// AwaitMigration waits until hot pods run the new image in all containers but the standby twin,
+// and returns them, so that the twin can be reset (SPEC §7.7). It returns no pods when no pod is
+// migrating and none is being upgraded, or when nothing has changed for idleTimeout. A stale
+// cache is an error, and Temporal retries the activity. Neither a pause nor a newer generation
+// stops it: a hot upgrade that has begun is finished.
 func (a *Activities) AwaitMigration(ctx context.Context, input protocol.AwaitMigrationInput) (result protocol.AwaitMigrationResult, err error) {
 	defer keepHeartbeating(ctx, a.Clock)()
 	reader := a.reader()
-	set, refused := reader.recentSet(input.SidecarSet), setOf(input.Refused)
+	set, rejected := reader.recentSet(input.SidecarSet), input.Refused.Set()
+	excluded := func(pod protocol.PodReference) bool { return rejected[protocol.FingerprintOf(pod.UID)] }
 	written, idle := reader.unseenWrites(input.Written), newIdleTimer(a.Clock)
 	err = a.poller().poll(ctx, input.SidecarSet.Name, func() (time.Duration, error) {
 		if unseen, err := written.count(ctx); err != nil || unseen > 0 {
 			return heartbeatInterval, err
 		}
-		found, err := findMigrating(ctx, reader, set, refused)
+		found, err := findMigrating(ctx, reader, set, excluded)
 		if err != nil {
 			return 0, err
 		}
@@ -44,17 +44,16 @@ func (a *Activities) AwaitMigration(ctx context.Context, input protocol.AwaitMig
 	return result, err
 }
 
-// migrating are the hot pods of a set that hold a standby twin to reset.
+// migrating are the hot pods of a SidecarSet that have a standby twin to reset.
 type migrating struct {
 	pending int
-	// others are the pending ones that were not excluded.
+	// others is the number of pending pods that are not excluded.
 	others int
-	// migrated ones can be reset, MaxBatch at most; migratedExcluded are those
-	// of the excluded.
+	// migrated pods can be reset, at most MaxBatch; migratedExcluded are the excluded ones.
 	migrated, migratedExcluded []protocol.PodReference
 }
 
-func findMigrating(ctx context.Context, reader *reader, recent *recentSet, excluded map[protocol.PodReference]bool) (found migrating, err error) {
+func findMigrating(ctx context.Context, reader *reader, recent *recentSet, excluded func(protocol.PodReference) bool) (found migrating, err error) {
 	set, err := recent.get(ctx)
 	if err != nil || set == nil {
 		return found, err
@@ -70,7 +69,7 @@ func findMigrating(ctx context.Context, reader *reader, recent *recentSet, exclu
 		}
 		found.pending++
 		list := &found.migratedExcluded
-		if !excluded[pod.Reference()] {
+		if !excluded(pod.Reference()) {
 			found.others++
 			list = &found.migrated
 		}

@@ -2,6 +2,7 @@ package activities
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"time"
 
@@ -10,13 +11,13 @@ import (
 	"github.com/outrigger/outrigger/api/protocol"
 )
 
-// catchUpTime is how long a cache is waited for: while pods move it is rarely behind for as
-// long, and while none do no event says that it is not.
+// catchUpTime is how long a batch waits for the cache. While pods change, the cache is rarely
+// behind for as long; while no pod changes, no event shows that the cache is current.
 const catchUpTime = 300 * time.Millisecond
 
-// acquireLease makes the run the one that upgrades pods. In the place of another,
-// it first has the cache show whatever that one may have written; so it does when
-// an attempt before was lost, perhaps on taking over.
+// acquireLease acquires the Lease for the run. If another run held the Lease, or an earlier
+// attempt of the activity was lost, the batch first waits until the cache shows the writes of
+// that run or attempt.
 func (b *upgradeBatch) acquireLease(ctx context.Context, attempt int32) error {
 	if attempt == 1 {
 		return b.fence.lease.acquire(ctx, b.awaitWritesOfOthers)
@@ -27,9 +28,8 @@ func (b *upgradeBatch) acquireLease(ctx context.Context, attempt int32) error {
 	return b.awaitWritesOfOthers(ctx)
 }
 
-// awaitWritesOfOthers has the cache show them before the batch plans. A cache that is only
-// moments behind is waited for. Of another one, the API server's list says which pods it
-// does not show.
+// awaitWritesOfOthers waits until the cache shows the writes of others. If the cache stays
+// behind, a list from the API server tells which pods the cache does not show yet.
 func (b *upgradeBatch) awaitWritesOfOthers(ctx context.Context) (err error) {
 	if b.current, err = b.cacheCatchesUp(ctx); err != nil || b.current {
 		return err
@@ -50,8 +50,8 @@ func (b *upgradeBatch) awaitWritesOfOthers(ctx context.Context) (err error) {
 	return nil
 }
 
-// cacheCatchesUp waits for the cache to show what the API server has now, catchUpTime at
-// most.
+// cacheCatchesUp waits, at most for catchUpTime, until the cache shows the API server's current
+// state.
 func (b *upgradeBatch) cacheCatchesUp(ctx context.Context) (bool, error) {
 	version, err := b.reader.podsVersion(ctx)
 	if err != nil || version == "" {
@@ -60,16 +60,14 @@ func (b *upgradeBatch) cacheCatchesUp(ctx context.Context) (bool, error) {
 	return b.poller.await(ctx, b.input.SidecarSet.Name, catchUpTime, func() (bool, error) { return b.reader.index.Shows(version) })
 }
 
-// catchUp finds out what an attempt before this one has done, from the API
-// server, or from the cache where that is not behind. What that one may still have
-// on the wire comes first in what is left. Pods of a generation that was left are
-// all taken for written.
+// catchUp finds the pods that an earlier attempt has written, by the API server, or by the cache
+// where it is not behind. All pods of a superseded generation count as written.
 func (b *upgradeBatch) catchUp(ctx context.Context) error {
-	looks, looking := newPool(ctx, b.writers, errStopping)
+	reads, reading := newPool(ctx, b.writers)
 	for _, chosen := range b.left {
-		looks.submit(looking, func(ctx context.Context) error { return b.catchUpPod(ctx, chosen.PodReference) })
+		reads.submit(reading, func(ctx context.Context) error { return b.catchUpPod(ctx, chosen.PodReference) })
 	}
-	err := looks.wait()
+	err := reads.wait()
 	done := func(chosen protocol.SelectedPod) bool {
 		_, done := b.outcome.written[chosen.PodReference]
 		return done
@@ -84,15 +82,16 @@ func (b *upgradeBatch) catchUp(ctx context.Context) error {
 }
 
 func (b *upgradeBatch) catchUpPod(ctx context.Context, reference protocol.PodReference) error {
-	set, stopped, err := b.fence.check(ctx)
-	if err != nil {
+	set, err := b.fence.check(ctx)
+	var superseded stopped
+	if err != nil && !errors.As(err, &superseded) {
 		return err
 	}
 	pod, err := b.recentPod(ctx, reference)
 	if err != nil || pod == nil {
 		return err
 	}
-	if stopped == "" {
+	if set != nil {
 		state, _, err := b.reader.state(ctx, set, pod)
 		if err != nil || !state.Updated {
 			return err
@@ -102,8 +101,8 @@ func (b *upgradeBatch) catchUpPod(ctx context.Context, reference protocol.PodRef
 	return nil
 }
 
-// recentPod is a pod not older than when the cache was current, or the pod was listed.
-// Thousands of reads would keep the rollout waiting for seconds.
+// recentPod returns a pod no older than the moment at which the cache was current or the pod was
+// listed. Reading thousands of pods from the API server would delay the rollout for seconds.
 func (b *upgradeBatch) recentPod(ctx context.Context, reference protocol.PodReference) (*corev1.Pod, error) {
 	if b.current {
 		return b.reader.cachedPod(ctx, reference)

@@ -15,19 +15,19 @@ import (
 	"github.com/outrigger/outrigger/internal/record"
 )
 
-// Changes wakes whoever waits for something about a set to move.
+// Changes wakes activities that wait for a change of a SidecarSet or its pods.
 type Changes struct {
 	mu      sync.Mutex
 	waiting map[string]map[chan struct{}]struct{}
 }
 
-// NewChanges has nobody waiting.
+// NewChanges returns Changes without waiters.
 func NewChanges() *Changes {
 	return &Changes{waiting: map[string]map[chan struct{}]struct{}{}}
 }
 
-// Wait returns a channel that holds a token after each change about the set,
-// and a function that ends the waiting.
+// Wait returns a channel that receives a token after each change of the SidecarSet or its pods,
+// and a function that ends the wait.
 func (c *Changes) Wait(set string) (<-chan struct{}, func()) {
 	woken := make(chan struct{}, 1)
 	c.mu.Lock()
@@ -69,14 +69,14 @@ func (c *Changes) wakeAll() {
 	c.wake(sets...)
 }
 
-// Watch follows the cache's pods, sets and namespaces: it wakes whoever waits
-// for them, and frees what is kept of sets that are gone or rolled out.
+// Watch adds event handlers for pods, SidecarSets and namespaces. They wake waiting activities and
+// free the state of SidecarSets that are gone or rolled out.
 func (a *Activities) Watch(ctx context.Context, informers cache.Cache) error {
 	for kind, handler := range map[client.Object]toolscache.ResourceEventHandler{
 		&corev1.Pod{}: eachState(func(o any) {
 			if pod, ok := o.(*corev1.Pod); ok {
 				sets := record.InjectedSets(pod.Annotations)
-				a.Fleet.mark(sets...)
+				a.Limit.mark(sets...)
 				a.Changes.wake(sets...)
 			}
 		}),
@@ -98,8 +98,8 @@ func (a *Activities) Watch(ctx context.Context, informers cache.Cache) error {
 	return nil
 }
 
-// setChanged frees what is kept of a set that has nothing under way: a plan that
-// is asked for all the same only takes longer.
+// setChanged frees the state of a SidecarSet without a rollout in progress. A plan that is made
+// nevertheless only takes longer.
 func (a *Activities) setChanged(o any) {
 	set, ok := o.(*v1alpha1.SidecarSet)
 	if !ok {
@@ -115,10 +115,13 @@ func (a *Activities) setDeleted(o any) {
 	if set, ok := lastState(o).(*v1alpha1.SidecarSet); ok {
 		a.populations.Forget(set.Name)
 		a.Changes.wake(set.Name)
+		if a.Deleted != nil {
+			a.Deleted.queue.Add(set.Name)
+		}
 	}
 }
 
-// eachState calls handle with every state that an object has had.
+// eachState calls handle with every state of an object.
 func eachState(handle func(any)) toolscache.ResourceEventHandler {
 	return toolscache.ResourceEventHandlerFuncs{
 		AddFunc: handle,
@@ -130,7 +133,7 @@ func eachState(handle func(any)) toolscache.ResourceEventHandler {
 	}
 }
 
-// lastState unwraps an object whose deletion was not seen.
+// lastState unwraps an object whose deletion the watch missed.
 func lastState(o any) any {
 	if unknown, ok := o.(toolscache.DeletedFinalStateUnknown); ok {
 		return unknown.Obj

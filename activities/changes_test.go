@@ -12,6 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/outrigger/outrigger/api/v1alpha1"
+	"github.com/outrigger/outrigger/internal/fixture"
 )
 
 // What is kept of a pod is found again as long as the object is the same, so an
@@ -33,8 +34,8 @@ func TestWhatIsKeptOfASetIsFreedOnEveryWorkerOnceItIsRolledOutOrGone(t *testing.
 		t.Run(name, func(t *testing.T) {
 			a, _ := newActivities(t, interceptor.Funcs{})
 			set := logs(2)
-			set.Annotations = map[string]string{v1alpha1.HashAnnotation: "new", v1alpha1.HashWithoutImageAnnotation: "blank"}
 			set.Spec.Selector = &metav1.LabelSelector{MatchLabels: map[string]string{"app": "web"}}
+			fixture.Hashed(set)
 			pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{UID: "p1", Labels: set.Spec.Selector.MatchLabels, Annotations: map[string]string{
 				v1alpha1.InjectedListAnnotation: "logs", v1alpha1.HashAnnotation: `{"logs":{"hash":"old"}}`,
 			}}}
@@ -45,7 +46,7 @@ func TestWhatIsKeptOfASetIsFreedOnEveryWorkerOnceItIsRolledOutOrGone(t *testing.
 				return population[0].Updated
 			}
 			require.False(t, updated())
-			pod.Annotations[v1alpha1.HashAnnotation] = `{"logs":{"hash":"new"}}`
+			pod.Annotations[v1alpha1.HashAnnotation] = fixture.HashEntry(set, v1alpha1.HashAnnotation)
 			require.False(t, updated(), "kept")
 			woken, done := a.Changes.Wait("logs")
 			defer done()

@@ -20,14 +20,15 @@ import (
 
 	"github.com/outrigger/outrigger/api/protocol"
 	"github.com/outrigger/outrigger/api/v1alpha1"
-	"github.com/outrigger/outrigger/kube"
+	"github.com/outrigger/outrigger/internal/fixture"
+	"github.com/outrigger/outrigger/kube/watches"
 )
 
 // testCluster is an API server with a set and its pods, and a cache that shows
 // pods as they were at the last sync.
 type testCluster struct {
 	*Activities
-	t     *testing.T
+	t     testing.TB
 	clock *clocktesting.FakeClock
 	pods  podInformer
 	// cached makes of a pod what the cache of a process keeps.
@@ -66,7 +67,7 @@ func (i podInformer) Get(ctx context.Context, key client.ObjectKey, o client.Obj
 	return notFound(key.Name)
 }
 
-func newTestCluster(t *testing.T, calls interceptor.Funcs, set *v1alpha1.SidecarSet, pods ...*corev1.Pod) *testCluster {
+func newTestCluster(t testing.TB, calls interceptor.Funcs, set *v1alpha1.SidecarSet, pods ...*corev1.Pod) *testCluster {
 	t.Helper()
 	objects := []client.Object{set}
 	for _, pod := range pods {
@@ -75,10 +76,10 @@ func newTestCluster(t *testing.T, calls interceptor.Funcs, set *v1alpha1.Sidecar
 	a, clock := newActivities(t, calls, objects...)
 	informer := podInformer{SharedIndexInformer: toolscache.NewSharedIndexInformer(nil, &corev1.Pod{}, 0, toolscache.Indexers{}), version: new(atomic.Value)}
 	informer.version.Store("")
-	index, err := kube.IndexPods(t.Context(), informer)
+	index, err := watches.IndexPods(t.Context(), informer)
 	require.NoError(t, err)
 	a.Cache, a.Index, a.Writers = informer, index, 2
-	c := &testCluster{Activities: a, t: t, clock: clock, pods: informer, cached: kube.NewPodTransform()}
+	c := &testCluster{Activities: a, t: t, clock: clock, pods: informer, cached: watches.NewPodTransform()}
 	c.sync()
 	return c
 }
@@ -131,12 +132,11 @@ func (c *testCluster) images() map[string]string {
 func webSet(n int) *v1alpha1.SidecarSet {
 	set := logs(2)
 	set.ResourceVersion = "100"
-	set.Annotations = map[string]string{v1alpha1.HashAnnotation: "new", v1alpha1.HashWithoutImageAnnotation: "blank"}
 	set.Spec.Selector = &metav1.LabelSelector{MatchLabels: map[string]string{"app": "web"}}
 	set.Spec.Containers = []v1alpha1.SidecarContainer{{Container: corev1.Container{Name: "side", Image: "side:v2"}}}
 	set.Spec.UpdateStrategy.MaxUnavailable = new(intstr.FromInt(n))
 	set.Status.LatestRevision, set.Status.ObservedGeneration = "logs-new", 2
-	return set
+	return fixture.Hashed(set)
 }
 
 // webPod serves with side:v1.
@@ -147,7 +147,7 @@ func webPod(name string, changes ...func(*corev1.Pod)) *corev1.Pod {
 			Annotations: map[string]string{
 				v1alpha1.InjectedListAnnotation:     "logs",
 				v1alpha1.HashAnnotation:             `{"logs":{"hash":"old"}}`,
-				v1alpha1.HashWithoutImageAnnotation: `{"logs":{"hash":"blank"}}`,
+				v1alpha1.HashWithoutImageAnnotation: fixture.HashEntry(webSet(1), v1alpha1.HashWithoutImageAnnotation),
 			},
 		},
 		Spec: corev1.PodSpec{NodeName: "n", Containers: []corev1.Container{{Name: "side", Image: "side:v1"}}},
@@ -165,7 +165,7 @@ func webPod(name string, changes ...func(*corev1.Pod)) *corev1.Pod {
 
 // upgraded pods have been asked to run side:v2, by an upgrade that is over.
 func upgraded(pod *corev1.Pod) {
-	pod.Annotations[v1alpha1.HashAnnotation] = `{"logs":{"hash":"new"}}`
+	pod.Annotations[v1alpha1.HashAnnotation] = fixture.HashEntry(webSet(1), v1alpha1.HashAnnotation)
 	pod.Spec.Containers[0].Image = "side:v2"
 	pod.Status.ContainerStatuses[0].Image, pod.Status.ContainerStatuses[0].ImageID = "side:v2", "id-2"
 }
@@ -201,7 +201,7 @@ var webSetReference = protocol.SetReference{Name: "logs", UID: "u1"}
 
 // inActivity runs a function with the context of an activity, on a worker that
 // stops when the channel is closed.
-func inActivity(t *testing.T, stopping chan struct{}, do func(context.Context) error) error {
+func inActivity(t testing.TB, stopping chan struct{}, do func(context.Context) error) error {
 	t.Helper()
 	env := (&testsuite.WorkflowTestSuite{}).NewTestActivityEnvironment()
 	if stopping != nil {

@@ -1,44 +1,56 @@
 package activities
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 
 	"github.com/outrigger/outrigger/api/v1alpha1"
 )
 
-// fence stands before every write: Temporal cannot stop an activity that runs
-// already, so the set itself must still want this, and this run.
+// fence decides whether pods may still be upgraded. Temporal cannot stop a running activity, so
+// the fence reads the SidecarSet and the Lease. A batch checks the fence when it decides about a
+// write, and again when the write leaves the process.
 type fence struct {
 	generation int64
 	lease      *rolloutLease
-	fleet      *FleetBudget
+	limit      *ClusterLimit
 	permission *recent[permission]
 }
 
-// permission to upgrade pods of a set, which is nil when the batch must stop.
+// permission to upgrade pods. Without it, stopped names the reason.
 type permission struct {
 	set     *v1alpha1.SidecarSet
-	stopped string
+	stopped stopped
 }
 
-func newFence(reader *reader, lease *rolloutLease, fleet *FleetBudget, generation int64) *fence {
-	f := &fence{generation: generation, lease: lease, fleet: fleet}
+// stopped is the reason why a batch must write no more pods. A batch that ends with it has not
+// failed.
+type stopped string
+
+func (s stopped) Error() string { return string(s) }
+
+func newFence(reader *reader, lease *rolloutLease, limit *ClusterLimit, generation int64) *fence {
+	f := &fence{generation: generation, lease: lease, limit: limit}
 	f.permission = newRecent(reader.clock, "SidecarSet "+lease.set.Name+" and its Lease", func(ctx context.Context) (permission, error) {
 		return f.ask(ctx, reader)
 	})
 	return f
 }
 
-// check returns the set, or says why its pods must not be upgraded any more.
-func (f *fence) check(ctx context.Context) (set *v1alpha1.SidecarSet, stopped string, err error) {
+// check returns the SidecarSet, or the error stopped if its pods must not be upgraded.
+func (f *fence) check(ctx context.Context) (*v1alpha1.SidecarSet, error) {
 	now, err := f.permission.get(ctx)
-	return now.set, now.stopped, cmp.Or(err, f.fleet.check())
+	switch {
+	case err != nil:
+		return nil, err
+	case now.stopped != "":
+		return nil, now.stopped
+	}
+	return now.set, f.limit.check()
 }
 
-// ask reads the set and the Lease together, so that neither is older than maxAge
-// when a pod is written. The Lease does not matter when the set wants no upgrade.
+// ask reads the SidecarSet and the Lease at the same time, so that neither is older than maxAge
+// when a pod is written. The Lease does not matter if the SidecarSet allows no upgrade.
 func (f *fence) ask(ctx context.Context, reader *reader) (permission, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -55,8 +67,8 @@ func (f *fence) ask(ctx context.Context, reader *reader) (permission, error) {
 	if err != nil {
 		return permission{}, err
 	}
-	if stopped := f.stopped(set); stopped != "" {
-		return permission{stopped: stopped}, nil
+	if reason := f.stopped(set); reason != "" {
+		return permission{stopped: reason}, nil
 	}
 	switch now := <-lease; {
 	case now.err != nil:
@@ -67,13 +79,13 @@ func (f *fence) ask(ctx context.Context, reader *reader) (permission, error) {
 	return permission{set: set}, nil
 }
 
-// stopped says why the set wants no upgrade to the generation, or nothing.
-func (f *fence) stopped(set *v1alpha1.SidecarSet) string {
+// stopped returns why the SidecarSet allows no upgrade to the generation, or nothing.
+func (f *fence) stopped(set *v1alpha1.SidecarSet) stopped {
 	switch {
 	case set == nil:
 		return "the SidecarSet is gone"
 	case set.Generation != f.generation:
-		return fmt.Sprintf("generation is %d", set.Generation)
+		return stopped(fmt.Sprintf("generation is %d", set.Generation))
 	case set.Spec.UpdateStrategy.Paused:
 		return "paused"
 	case set.Spec.UpdateStrategy.Type == v1alpha1.NotUpdateSidecarSetStrategyType:

@@ -16,18 +16,18 @@ import (
 )
 
 const (
-	// heartbeatInterval is how often an activity heartbeats, and how often it
-	// looks again when nothing seems to change.
+	// heartbeatInterval is the time between two heartbeats, and between two checks while no event
+	// arrives.
 	heartbeatInterval = time.Second
-	// heartbeatGrace is how long a batch may fill slots after a heartbeat that was
-	// answered. The server gives the batch of a worker that it has not heard for
-	// HeartbeatTimeout to another one; half of that leaves what is on the wire
-	// time to arrive, so that no two workers fill the same slots.
+	// heartbeatGrace is how long a batch may fill slots after a heartbeat that the server
+	// answered. The server retries the activity of a worker on another one after
+	// HeartbeatTimeout without a heartbeat. Half of that time lets requests on the wire arrive,
+	// so that no two workers fill the same slots.
 	heartbeatGrace = protocol.HeartbeatTimeout / 2
 )
 
-// writeDeadline is until when a worker may fill slots. Each heartbeat that the
-// server answers moves it.
+// writeDeadline is the time until which a worker may fill slots. Each heartbeat that the server
+// answers extends it.
 type writeDeadline struct {
 	clock clock.WithTicker
 	mu    sync.Mutex
@@ -38,16 +38,16 @@ func newWriteDeadline(clock clock.WithTicker) *writeDeadline {
 	return &writeDeadline{clock: clock, at: clock.Now().Add(heartbeatGrace)}
 }
 
-// left is the time until then.
+// left is the time until the deadline.
 func (d *writeDeadline) left() time.Duration {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.at.Sub(d.clock.Now())
 }
 
-// keep heartbeats, and moves the deadline, until stop. The context that it returns ends
-// with ctx, when the server answers that the activity shall end, and when the deadline
-// passes; its cause says which.
+// keep heartbeats and extends the deadline, until stop. The returned context ends with ctx, when
+// the server answers that the activity must end, and when the deadline passes. Its cause tells
+// which.
 func (d *writeDeadline) keep(ctx context.Context, heartbeat func(context.Context) error) (working context.Context, stop func()) {
 	working, end := context.WithCancelCause(ctx)
 	stopHeartbeats := everyHeartbeat(working, d.clock, func(ctx context.Context) {
@@ -63,7 +63,7 @@ func (d *writeDeadline) keep(ctx context.Context, heartbeat func(context.Context
 }
 
 func (d *writeDeadline) extend(ctx context.Context, heartbeat func(context.Context) error) error {
-	// The server counts from when it hears, which is not before this.
+	// The server counts from the moment at which it receives the heartbeat, which is later.
 	sent := d.clock.Now()
 	asking, done := context.WithTimeout(ctx, heartbeatGrace)
 	defer done()
@@ -76,8 +76,8 @@ func (d *writeDeadline) extend(ctx context.Context, heartbeat func(context.Conte
 	return nil
 }
 
-// mustEnd reports whether a heartbeat was answered with the end of its activity: the
-// workflow or a person asks for it, or the server knows it no more.
+// mustEnd reports whether the answer to a heartbeat ends the activity: the workflow or a person
+// cancels it, or the server does not know it any more.
 func mustEnd(err error) bool {
 	var (
 		cancelled *temporal.CanceledError
@@ -89,9 +89,9 @@ func mustEnd(err error) bool {
 		errors.As(err, &over) || errors.As(err, &elsewhere) || errors.As(err, &gone)
 }
 
-// answeredHeartbeat heartbeats with the outcome so far, and waits for the
-// server's answer. activity.RecordHeartbeat would end the context by itself, but does not
-// say whether the server heard it; both would be two heartbeats.
+// answeredHeartbeat heartbeats with the current outcome and waits for the server's answer.
+// activity.RecordHeartbeat does not report whether the server received the heartbeat, and using
+// both would send two.
 func answeredHeartbeat(ctx context.Context, outcome *outcome) func(context.Context) error {
 	info, server := activity.GetInfo(ctx), activity.GetClient(ctx)
 	return func(asking context.Context) error {
@@ -103,12 +103,12 @@ func answeredHeartbeat(ctx context.Context, outcome *outcome) func(context.Conte
 	}
 }
 
-// keepHeartbeating heartbeats without waiting for the server's answer, until stop.
+// keepHeartbeating heartbeats until stop, without waiting for answers.
 func keepHeartbeating(ctx context.Context, clock clock.WithTicker) (stop func()) {
 	return everyHeartbeat(ctx, clock, func(context.Context) { activity.RecordHeartbeat(ctx) })
 }
 
-// everyHeartbeat calls do once in each heartbeat interval, until stop.
+// everyHeartbeat calls do once per heartbeatInterval, until stop.
 func everyHeartbeat(ctx context.Context, clock clock.WithTicker, do func(context.Context)) (stop func()) {
 	beating, stop := context.WithCancel(ctx)
 	go func() {

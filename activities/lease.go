@@ -3,7 +3,9 @@ package activities
 import (
 	"context"
 	"encoding/base64"
+	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"go.temporal.io/sdk/activity"
@@ -19,28 +21,28 @@ import (
 )
 
 const (
-	// takeoverDelay is how long a run waits before it upgrades pods in the place
-	// of one that did not say that it had ended: until the other has looked, and
-	// what it had on the wire has arrived.
+	// takeoverDelay is how long a run waits before it takes the Lease from a run that did not
+	// release it: until the other run has read the Lease again and its requests have arrived.
 	takeoverDelay = maxAge + time.Second
 	leasePrefix   = "outrigger-rollout-"
+	// cleanUpHolder holds the Lease of a deleted SidecarSet until the Lease is removed.
+	cleanUpHolder = "tidying-worker"
 )
 
-// rolloutLease is the Kubernetes Lease of a set's rollout, which the run that
-// upgrades its pods holds. Temporal has one open run of a set, but a run that was
-// terminated or reset leaves activities that go on for a while. No times are
-// compared: the holder looks at the Lease again and again, and whoever takes over
-// names itself first, waits, and holds it then.
+// rolloutLease is the Kubernetes Lease of a rollout. Only the run that holds it upgrades pods.
+// Temporal allows one open run of a SidecarSet, but the activities of a terminated or reset run
+// continue for a while. No times are compared: the holder reads the Lease once a second, and a
+// run that takes the Lease over announces itself in it, waits, and then becomes the holder.
 type rolloutLease struct {
 	live      client.Reader
 	writer    client.Writer
 	clock     clock.Clock
 	namespace string
 	set       protocol.SetReference
-	// run is the identity to hold it with.
+	// run is the identity of the holder.
 	run string
-	// podUID and task say which process has which batch in hand, for the process that
-	// comes after it; empty where none could know.
+	// podUID and task record which process has claimed which activity task, for the next process
+	// in the same pod. They are empty if the uid of the pod is unknown.
 	podUID string
 	task   []byte
 }
@@ -49,8 +51,8 @@ func (a *Activities) lease(set protocol.SetReference, run string) *rolloutLease 
 	return &rolloutLease{live: a.Live, writer: a.Writer, clock: a.Clock, namespace: a.SystemNamespace, set: set, run: run, podUID: a.PodUID}
 }
 
-// leaseIdentity names who holds the set's Lease: runs that began before there were
-// Leases do not say.
+// leaseIdentity is the identity of a run as a holder. An input without one comes from the run
+// itself.
 func leaseIdentity(ctx context.Context, run string) string {
 	if run == "" {
 		return activity.GetInfo(ctx).WorkflowExecution.RunID
@@ -64,8 +66,8 @@ func (l *rolloutLease) held(ctx context.Context) (bool, error) {
 	return err == nil && lease != nil && holder(lease) == l.run && nextHolder(lease) == "", err
 }
 
-// acquire makes the run the holder. Before it takes the Lease from another run,
-// which writes no more then, it calls takeOver.
+// acquire makes the run the holder. If another run held the Lease, acquire calls takeOver once
+// that run writes no more, and before it takes the Lease.
 func (l *rolloutLease) acquire(ctx context.Context, takeOver func(context.Context) error) error {
 	lease, err := l.read(ctx)
 	if err != nil {
@@ -75,10 +77,10 @@ func (l *rolloutLease) acquire(ctx context.Context, takeOver func(context.Contex
 	case lease == nil:
 		lease = &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: l.namespace, Name: l.name()}}
 		lease.Spec.HolderIdentity = &l.run
-		l.noteTask(lease)
+		l.recordTask(lease)
 		return l.wrapped("create", l.writer.Create(ctx, lease))
 	case holder(lease) == l.run && nextHolder(lease) == "":
-		if !l.noteTask(lease) {
+		if !l.recordTask(lease) {
 			return nil
 		}
 		return l.update(ctx, lease)
@@ -102,14 +104,17 @@ func (l *rolloutLease) acquire(ctx context.Context, takeOver func(context.Contex
 
 func (l *rolloutLease) hold(ctx context.Context, lease *coordinationv1.Lease) error {
 	lease.Spec.HolderIdentity = &l.run
+	// A held Lease outlives its SidecarSet: the run may still have writes on the wire when a
+	// SidecarSet of the same name is created.
+	lease.OwnerReferences = nil
 	delete(lease.Annotations, v1alpha1.NextHolderAnnotation)
-	l.noteTask(lease)
+	l.recordTask(lease)
 	return l.update(ctx, lease)
 }
 
-// noteTask writes into the Lease who has which batch in hand, and reports whether that is
-// new.
-func (l *rolloutLease) noteTask(lease *coordinationv1.Lease) (changed bool) {
+// recordTask records the claimed activity task in the Lease, and reports whether the Lease
+// changed.
+func (l *rolloutLease) recordTask(lease *coordinationv1.Lease) (changed bool) {
 	token := base64.StdEncoding.EncodeToString(l.task)
 	if l.podUID == "" || token == "" {
 		return false
@@ -120,22 +125,82 @@ func (l *rolloutLease) noteTask(lease *coordinationv1.Lease) (changed bool) {
 	return changed
 }
 
-// release lets the next run begin at once. Of a set that is gone, nothing stays.
+// release lets the next run begin at once. The Lease of a deleted SidecarSet is removed; a Lease
+// without a holder is garbage collected with its SidecarSet.
 func (l *rolloutLease) release(ctx context.Context, gone bool) error {
 	lease, err := l.read(ctx)
 	if err != nil || lease == nil || holder(lease) != l.run {
 		return err
 	}
 	if gone {
-		unchanged := client.Preconditions{UID: &lease.UID, ResourceVersion: &lease.ResourceVersion}
-		return l.wrapped("delete", client.IgnoreNotFound(l.writer.Delete(ctx, lease, unchanged)))
+		return l.remove(ctx, lease)
 	}
 	lease.Spec.HolderIdentity = nil
 	delete(lease.Annotations, v1alpha1.NextHolderAnnotation)
+	return l.ownBySet(ctx, lease)
+}
+
+func (l *rolloutLease) ownBySet(ctx context.Context, lease *coordinationv1.Lease) error {
+	lease.OwnerReferences = []metav1.OwnerReference{{
+		APIVersion: v1alpha1.GroupVersion.String(), Kind: "SidecarSet", Name: l.set.Name, UID: l.set.UID,
+	}}
 	return l.update(ctx, lease)
 }
 
-// update fails when somebody else has written the Lease since it was read.
+func (l *rolloutLease) remove(ctx context.Context, lease *coordinationv1.Lease) error {
+	unchanged := client.Preconditions{UID: &lease.UID, ResourceVersion: &lease.ResourceVersion}
+	return l.wrapped("delete", client.IgnoreNotFound(l.writer.Delete(ctx, lease, unchanged)))
+}
+
+// removeOrphan removes the Lease of a deleted SidecarSet. Its holder may still have writes on the
+// wire: a rollout of a SidecarSet of the same name must not start before they have arrived.
+func (l *rolloutLease) removeOrphan(ctx context.Context, lease *coordinationv1.Lease) error {
+	if holder(lease) == "" {
+		return l.remove(ctx, lease)
+	}
+	if err := l.acquire(ctx, func(context.Context) error { return nil }); err != nil {
+		return err
+	}
+	return l.release(ctx, true)
+}
+
+// CleanUpLeases removes the Leases of deleted SidecarSets, and sets the owner of Leases without a
+// holder. Runs of earlier releases did not, and a terminated run cannot.
+func (a *Activities) CleanUpLeases(ctx context.Context) error {
+	leases := &coordinationv1.LeaseList{}
+	if err := a.Live.List(ctx, leases, client.InNamespace(a.SystemNamespace)); err != nil {
+		return fmt.Errorf("list Leases in %s: %w", a.SystemNamespace, err)
+	}
+	var failed []error
+	for i := range leases.Items {
+		lease := &leases.Items[i]
+		name, ofRollout := strings.CutPrefix(lease.Name, leasePrefix)
+		if !ofRollout || len(lease.OwnerReferences) > 0 {
+			continue
+		}
+		failed = append(failed, a.cleanUpLease(ctx, name, lease))
+	}
+	return errors.Join(failed...)
+}
+
+func (a *Activities) cleanUpLease(ctx context.Context, name string, lease *coordinationv1.Lease) error {
+	set := &v1alpha1.SidecarSet{}
+	err := a.Live.Get(ctx, types.NamespacedName{Name: name}, set)
+	of := a.lease(protocol.SetReference{Name: name, UID: set.UID}, cleanUpHolder)
+	switch {
+	case apierrors.IsNotFound(err):
+		err = of.removeOrphan(ctx, lease)
+	case err == nil && holder(lease) == "":
+		err = of.ownBySet(ctx, lease)
+	}
+	// Another worker, or a run, was faster.
+	if apierrors.IsConflict(err) {
+		return nil
+	}
+	return err
+}
+
+// update fails with a conflict if the Lease has changed since it was read.
 func (l *rolloutLease) update(ctx context.Context, lease *coordinationv1.Lease) error {
 	return l.wrapped("update", l.writer.Update(ctx, lease))
 }
@@ -147,7 +212,7 @@ func (l *rolloutLease) wrapped(verb string, err error) error {
 	return nil
 }
 
-// read returns nil when there is no Lease yet.
+// read returns nil if there is no Lease.
 func (l *rolloutLease) read(ctx context.Context) (*coordinationv1.Lease, error) {
 	lease := &coordinationv1.Lease{}
 	err := l.live.Get(ctx, types.NamespacedName{Namespace: l.namespace, Name: l.name()}, lease)

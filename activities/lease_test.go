@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.opentelemetry.io/otel/trace/noop"
 	coordinationv1 "k8s.io/api/coordination/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	clocktesting "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -18,13 +19,14 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/outrigger/outrigger/api/protocol"
+	"github.com/outrigger/outrigger/api/v1alpha1"
 	"github.com/outrigger/outrigger/kube"
 )
 
 var noon = time.Date(2024, 1, 2, 12, 0, 0, 0, time.UTC)
 
 // newActivities are some whose API server holds these objects.
-func newActivities(t *testing.T, calls interceptor.Funcs, objects ...client.Object) (*Activities, *clocktesting.FakeClock) {
+func newActivities(t testing.TB, calls interceptor.Funcs, objects ...client.Object) (*Activities, *clocktesting.FakeClock) {
 	t.Helper()
 	scheme, err := kube.NewScheme()
 	require.NoError(t, err)
@@ -32,7 +34,7 @@ func newActivities(t *testing.T, calls interceptor.Funcs, objects ...client.Obje
 	clock := clocktesting.NewFakeClock(noon)
 	metrics, err := NewMetrics(prometheus.NewRegistry())
 	require.NoError(t, err)
-	return &Activities{Live: server, Cache: server, Writer: server, SystemNamespace: "kruise-system", Clock: clock, Changes: NewChanges(), Metrics: metrics, Tracer: noop.Tracer{}}, clock
+	return &Activities{Live: server, Cache: server, Writer: gatedClient{server}, SystemNamespace: "kruise-system", Clock: clock, Changes: NewChanges(), Metrics: metrics, Tracer: noop.Tracer{}}, clock
 }
 
 func leaseOf(a *Activities, run string) *rolloutLease {
@@ -128,15 +130,63 @@ func TestReleasedLeasesAreTakenAtOnce(t *testing.T) {
 	require.NoError(t, two.release(t.Context(), false), "not its own")
 	assert.True(t, held(t, one))
 	require.NoError(t, one.release(t.Context(), false))
+	assert.Equal(t, []metav1.OwnerReference{{APIVersion: "apps.kruise.io/v1alpha1", Kind: "SidecarSet", Name: "logs", UID: "u1"}}, owners(t, one),
+		"nobody is left to delete it after the set")
 	takenOver, err := acquire(t.Context(), two)
 	require.NoError(t, err)
 	assert.False(t, takenOver)
+	assert.Empty(t, owners(t, two), "the set may be made again while this run still writes")
 	assert.True(t, held(t, two))
 	assert.False(t, held(t, one))
 	require.NoError(t, two.release(t.Context(), true))
 	left, err := two.read(t.Context())
 	require.NoError(t, err)
 	assert.Nil(t, left, "nothing stays of a set that is gone")
+}
+
+func owners(t *testing.T, l *rolloutLease) []metav1.OwnerReference {
+	t.Helper()
+	lease, err := l.read(t.Context())
+	require.NoError(t, err)
+	require.NotNil(t, lease)
+	return lease.OwnerReferences
+}
+
+// Runs of earlier releases left them, and runs that were terminated.
+func TestLeasesOfSetsThatAreGoneAreRemoved(t *testing.T) {
+	lease := func(name, holder string) *coordinationv1.Lease {
+		return &coordinationv1.Lease{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "kruise-system", Name: name, UID: types.UID(name)},
+			Spec:       coordinationv1.LeaseSpec{HolderIdentity: &holder},
+		}
+	}
+	named := func(name string) *v1alpha1.SidecarSet {
+		set := logs(1)
+		set.Name, set.UID = name, types.UID("uid-of-"+name)
+		return set
+	}
+	a, clock := newActivities(t, interceptor.Funcs{}, named("idle"), named("busy"), lease("outrigger-worker", "w"),
+		lease("outrigger-rollout-idle", ""), lease("outrigger-rollout-busy", "run"), lease("outrigger-rollout-gone", ""), lease("outrigger-rollout-lost", "run"))
+	lost := a.lease(protocol.SetReference{Name: "lost"}, "run")
+	require.True(t, held(t, lost))
+	tidied := make(chan error)
+	go func() { tidied <- a.CleanUpLeases(t.Context()) }()
+	require.Eventually(t, clock.HasWaiters, 10*time.Second, time.Millisecond)
+	assert.False(t, held(t, lost), "a run of the set may still write")
+	require.NoError(t, a.Live.Get(t.Context(), types.NamespacedName{Namespace: "kruise-system", Name: "outrigger-rollout-lost"}, &coordinationv1.Lease{}),
+		"a new set of that name must not find its Lease free")
+	clock.Step(takeoverDelay)
+	require.NoError(t, <-tidied)
+	var left coordinationv1.LeaseList
+	require.NoError(t, a.Live.List(t.Context(), &left))
+	found := map[string][]metav1.OwnerReference{}
+	for _, lease := range left.Items {
+		found[lease.Name] = lease.OwnerReferences
+	}
+	assert.Equal(t, map[string][]metav1.OwnerReference{
+		"outrigger-worker": nil, "outrigger-rollout-busy": nil,
+		"outrigger-rollout-idle": {{APIVersion: "apps.kruise.io/v1alpha1", Kind: "SidecarSet", Name: "idle", UID: "uid-of-idle"}},
+	}, found)
 }
 
 // Whoever becomes the holder without having seen what the other one wrote would

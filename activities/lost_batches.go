@@ -17,22 +17,21 @@ import (
 
 const (
 	lostBatchType = "WorkerLost"
-	// lostBatchPause is before the next attempt. That reads each pod from the API server,
-	// so what the lost process had on its way to it should have arrived.
+	// lostBatchPause is the delay of the next attempt, which reads each pod from the API server:
+	// the requests of the lost process should have arrived by then.
 	lostBatchPause = 100 * time.Millisecond
 )
 
-// LostBatch is one that a process had in hand which is gone.
+// LostBatch is a batch that a process had claimed which has ended.
 type LostBatch struct {
-	// Lease is the name of that of its rollout.
+	// Lease is the name of the rollout's Lease.
 	Lease string
 	task  []byte
 }
 
-// LostBatches are those that were in the hand of the process which ran in this pod before
-// this one: the kubelet starts a container again only once the one before has ended, so
-// nobody writes for them any more. To be read before this process takes any task: batches
-// of its own look the same.
+// LostBatches lists the batches that an earlier process of this pod had claimed. The kubelet
+// restarts a container only once it has ended, so that process writes no more. Call it before
+// this process claims any task: its own batches look the same.
 func (a *Activities) LostBatches(ctx context.Context) ([]LostBatch, error) {
 	if a.PodUID == "" {
 		return nil, nil
@@ -43,16 +42,15 @@ func (a *Activities) LostBatches(ctx context.Context) ([]LostBatch, error) {
 	}
 	var lost []LostBatch
 	for i := range leases.Items {
-		if task := taskInHand(&leases.Items[i], a.PodUID); len(task) > 0 {
+		if task := claimedTask(&leases.Items[i], a.PodUID); len(task) > 0 {
 			lost = append(lost, LostBatch{leases.Items[i].Name, task})
 		}
 	}
 	return lost, nil
 }
 
-// taskInHand is the task that a pod noted in a Lease which is held. What others have
-// written there is none.
-func taskInHand(lease *coordinationv1.Lease, podUID string) []byte {
+// claimedTask returns the task that a pod recorded in a held Lease; a damaged record is none.
+func claimedTask(lease *coordinationv1.Lease, podUID string) []byte {
 	if holder(lease) == "" || lease.Annotations[v1alpha1.PodUIDAnnotation] != podUID {
 		return nil
 	}
@@ -63,10 +61,10 @@ func taskInHand(lease *coordinationv1.Lease, podUID string) []byte {
 	return task
 }
 
-// End has Temporal give the batch to somebody else, and reports whether it was still to be
-// given away. Without it the batch waits until heartbeats have been missed. end answers for
-// a task; the server ignores the answer unless it is about the newest attempt.
-func (b LostBatch) End(ctx context.Context, end func(ctx context.Context, task []byte, cause error) error) (given bool, err error) {
+// Release fails the batch, so that Temporal retries it at once and not only after the heartbeat
+// timeout. It reports whether the batch was still claimed. end answers for a task; the server
+// ignores an answer about any attempt but the newest.
+func (b LostBatch) Release(ctx context.Context, end func(ctx context.Context, task []byte, cause error) error) (released bool, err error) {
 	err = end(ctx, b.task, temporal.NewApplicationErrorWithOptions("the worker was lost in the middle of the batch", lostBatchType,
 		temporal.ApplicationErrorOptions{NextRetryDelay: lostBatchPause}))
 	var over *serviceerror.NotFound
@@ -74,7 +72,7 @@ func (b LostBatch) End(ctx context.Context, end func(ctx context.Context, task [
 	case errors.As(err, &over):
 		return false, nil
 	case err != nil:
-		return false, fmt.Errorf("end the batch of Lease %s: %w", b.Lease, err)
+		return false, fmt.Errorf("release the batch of Lease %s: %w", b.Lease, err)
 	}
 	return true, nil
 }

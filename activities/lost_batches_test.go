@@ -61,7 +61,7 @@ func TestABatchThatWasLostWithItsProcessGoesOnAtOnce(t *testing.T) {
 		require.NoError(t, err)
 		ended := 0
 		for _, batch := range lost {
-			given, err := batch.End(t.Context(), end)
+			given, err := batch.Release(t.Context(), end)
 			require.NoError(t, err)
 			if given {
 				ended++
@@ -79,7 +79,7 @@ func TestABatchThatWasLostWithItsProcessGoesOnAtOnce(t *testing.T) {
 	assert.Equal(t, []int32{1, 2}, []int32{first.number, second.number})
 
 	// What is late, or was read before, is about an attempt that is over.
-	given, err := read[0].End(t.Context(), end)
+	given, err := read[0].Release(t.Context(), end)
 	require.NoError(t, err)
 	assert.False(t, given)
 	close(second.done)

@@ -27,7 +27,7 @@ func TestABatchCountsPodsByWhatBecameOfThem(t *testing.T) {
 	b := cluster.batchOf("refused", "written")
 	gone := selectedPods("gone")
 	require.NoError(t, inActivity(t, nil, func(ctx context.Context) error {
-		pool, ctx := newPool(ctx, 2, nil)
+		pool, ctx := newPool(ctx, 2)
 		b.pool = pool
 		b.upgrade(ctx, append(b.left, gone...))
 		return pool.wait()
@@ -35,7 +35,7 @@ func TestABatchCountsPodsByWhatBecameOfThem(t *testing.T) {
 	count := func(change string, v podResult) float64 {
 		return testutil.ToFloat64(cluster.Metrics.pods.WithLabelValues(change, string(v)))
 	}
-	for _, v := range []podResult{resultWritten, resultRefused, resultSkipped} {
+	for _, v := range []podResult{resultWritten, resultRejected, resultSkipped} {
 		assert.InDelta(t, 1, count(changeUpgrade, v), 0, v)
 		assert.Zero(t, count(changeReset, v), v)
 	}

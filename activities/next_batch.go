@@ -11,16 +11,15 @@ import (
 	"github.com/outrigger/outrigger/internal/rollout"
 )
 
-// NextBatch waits until pods of the generation can be upgraded and returns
-// them, or says why none will be. It upgrades nothing. While pods move it goes
-// on, NextBatchPoll long at most; once nothing has moved for idleTimeout it
-// says what is waited for. A cache that is out of date cannot say so: that is an
-// error, and tried again.
+// NextBatch waits until pods of the generation can be upgraded and returns them, or returns why
+// none can. It writes no pod. While pods change it waits, at most for NextBatchPoll; once nothing
+// has changed for idleTimeout it returns what the rollout waits for. A stale cache is an error,
+// and Temporal retries the activity.
 func (a *Activities) NextBatch(ctx context.Context, input protocol.NextBatchInput) (result protocol.NextBatchResult, err error) {
 	defer keepHeartbeating(ctx, a.Clock)()
 	n := a.newNextBatch(input)
 	err = a.poller().poll(ctx, input.SidecarSet.Name, func() (again time.Duration, err error) {
-		result, again, err = n.look(ctx)
+		result, again, err = n.check(ctx)
 		return again, err
 	})
 	if err == nil && result.Phase.Ended() && result.Phase != protocol.PhaseSuperseded {
@@ -33,40 +32,32 @@ func (a *Activities) NextBatch(ctx context.Context, input protocol.NextBatchInpu
 func (a *Activities) newNextBatch(input protocol.NextBatchInput) *nextBatch {
 	reader := a.reader()
 	return &nextBatch{
-		reader: reader, clock: a.Clock, input: input, refused: setOf(input.Refused),
+		reader: reader, clock: a.Clock, input: input, began: a.Clock.Now(),
 		set: reader.recentSet(input.SidecarSet), unseen: reader.unseenWrites(input.Written), idle: newIdleTimer(a.Clock),
 		current: a.current,
 	}
 }
 
-func setOf(pods []protocol.PodReference) map[protocol.PodReference]bool {
-	set := make(map[protocol.PodReference]bool, len(pods))
-	for _, pod := range pods {
-		set[pod] = true
-	}
-	return set
-}
-
 // nextBatch is one NextBatch in progress.
 type nextBatch struct {
-	reader  *reader
-	clock   clock.PassiveClock
-	input   protocol.NextBatchInput
-	set     *recentSet
-	refused map[protocol.PodReference]bool
-	// unseen writes must show in the cache before it may be planned from.
+	reader *reader
+	clock  clock.PassiveClock
+	input  protocol.NextBatchInput
+	set    *recentSet
+	began  time.Time
+	// unseen are the writes that the cache must show before a plan is made from it.
 	unseen *unseenWrites
-	// firstFree is when slots were first seen free.
+	// firstFree is when slots were first observed to be free.
 	firstFree time.Time
-	// firstMigrated is when a pod was first seen that could be reset, and nobody does.
+	// firstMigrated is when a pod was first observed that can be reset while no reset runs.
 	firstMigrated time.Time
 	idle          *idleTimer
 	current       func() error
 }
 
-// look makes one attempt. again says when to make another even if nothing
-// changes; zero means that the result stands.
-func (n *nextBatch) look(ctx context.Context) (result protocol.NextBatchResult, again time.Duration, err error) {
+// check makes one attempt. again is the time until the next attempt if nothing changes; zero
+// means that the result is final.
+func (n *nextBatch) check(ctx context.Context) (result protocol.NextBatchResult, again time.Duration, err error) {
 	set, err := n.set.get(ctx)
 	switch {
 	case err != nil:
@@ -89,45 +80,51 @@ func (n *nextBatch) plan(ctx context.Context, set *v1alpha1.SidecarSet) (result 
 	if err != nil {
 		return result, 0, err
 	}
-	plan, err := rollout.Next(set, population, n.refused)
+	rejected := markRejected(population, n.input.Refused)
+	goneConditions := markRejectedConditions(population, n.input.RefusedConditions)
+	plan, err := rollout.Next(set, population, rejected)
 	if err != nil {
 		return result, 0, err
 	}
 	if n.input.Held {
 		return protocol.NextBatchResult{Phase: protocol.PhasePaused, Message: plan.Message, Counts: plan.Counts}, 0, nil
 	}
-	if n.input.SkipConditions {
-		plan.FalseConditions, plan.TrueConditions = nil, nil
-	}
-	again = n.migrationWindow(&plan, n.batchWindow(&plan))
+	again = n.migrationDelay(&plan, n.batchDelay(&plan))
 	if again == 0 && plan.Phase == protocol.PhaseWaiting {
 		if err := n.current(); err != nil {
 			return result, 0, err
 		}
 	}
-	n.postponeConditions(&plan, again)
+	again = n.postponeConditions(&plan, again)
 	result = protocol.NextBatchResult{
-		Phase: plan.Phase, Message: plan.Message, Pods: plan.Pods, Reserve: plan.Reserve,
+		Phase: plan.Phase, Message: plan.Message, Pods: plan.Pods, Reserve: plan.Queued,
 		Counts: plan.Counts, Hot: plan.Hot, FalseConditions: plan.FalseConditions, TrueConditions: plan.TrueConditions,
+		Gone: gone(n.input.Refused, &plan), GoneConditions: goneConditions,
 	}
 	return result, again, nil
 }
 
-// postponeConditions leaves out those that nobody waits for, until nothing moves any more.
-// A rollout that has some to write has not ended.
-func (n *nextBatch) postponeConditions(plan *rollout.Plan, again time.Duration) {
-	if n.input.SkipTrueConditions || len(plan.Pods) > 0 || again > 0 {
+// postponeConditions omits the conditions that no upgrade depends on, until no pod of the
+// generation is left to upgrade, or none was upgraded for a while: these writes would slow the
+// upgrades down. Then the plan returns them at once. A rollout with conditions to write has not
+// ended.
+func (n *nextBatch) postponeConditions(plan *rollout.Plan, again time.Duration) time.Duration {
+	quiet := n.input.Quiet || n.clock.Since(n.began) >= idleTimeout
+	if n.input.SkipTrueConditions || len(plan.Pods) > 0 || plan.Counts.Remaining > 0 && !quiet {
 		plan.TrueConditions = nil
+	}
+	if len(plan.TrueConditions) > 0 {
+		again = 0
 	}
 	if len(plan.FalseConditions)+len(plan.TrueConditions) > 0 && plan.Phase.Ended() {
 		plan.Phase = protocol.PhaseProgressing
 	}
+	return again
 }
 
-// batchWindow is how long to wait for more pods before the plan is handed out: not
-// at all when it is worth a batch. While nothing can move it is the time until the
-// next look.
-func (n *nextBatch) batchWindow(plan *rollout.Plan) time.Duration {
+// batchDelay is how long to wait for more pods before the plan is returned: zero if the plan is
+// worth a batch. While no pod can be upgraded it is the time until the next check.
+func (n *nextBatch) batchDelay(plan *rollout.Plan) time.Duration {
 	switch {
 	case len(plan.FalseConditions) > 0:
 		return 0
@@ -137,19 +134,19 @@ func (n *nextBatch) batchWindow(plan *rollout.Plan) time.Duration {
 	case plan.Phase != protocol.PhaseProgressing || len(plan.Pods) == 0:
 		return 0
 	}
-	window := plan.BatchWindow()
-	if window == 0 {
+	delay := plan.BatchDelay()
+	if delay == 0 {
 		return 0
 	}
 	if n.firstFree.IsZero() {
 		n.firstFree = n.clock.Now()
 	}
-	return max(window-n.clock.Since(n.firstFree), 0)
+	return max(delay-n.clock.Since(n.firstFree), 0)
 }
 
-// migrationWindow ends the wait when a pod could be reset for heartbeatInterval and the
-// run waits for this answer before it does so: resets alone may free slots.
-func (n *nextBatch) migrationWindow(plan *rollout.Plan, again time.Duration) time.Duration {
+// migrationDelay ends the wait once a pod can be reset for heartbeatInterval while the migration
+// waits for this answer: only resets may free slots.
+func (n *nextBatch) migrationDelay(plan *rollout.Plan, again time.Duration) time.Duration {
 	if plan.Phase != protocol.PhaseWaiting || !n.input.MigrationIdle || plan.Counts.Migrated == 0 {
 		n.firstMigrated = time.Time{}
 		return again

@@ -42,13 +42,19 @@ func TestNextBatch(t *testing.T) {
 		"a set that is gone":                          {func(s *v1alpha1.SidecarSet) { s.UID = "another" }, nil, nil, protocol.PhaseDeleted, []string{}, 0},
 		"nothing left":                                {same, []*corev1.Pod{webPod("a", upgraded)}, nil, protocol.PhaseComplete, []string{}, 0},
 		"no pods at all":                              {same, nil, nil, protocol.PhaseComplete, []string{}, 0},
-		"pods that settle":                            {same, []*corev1.Pod{webPod("a", upgraded, settling)}, nil, protocol.PhaseWaiting, []string{}, heartbeatInterval},
+		"pods that settle":                            {same, []*corev1.Pod{webPod("a", upgraded, settling)}, whileConditions, protocol.PhaseWaiting, []string{}, heartbeatInterval},
 		"held":                                        {same, []*corev1.Pod{webPod("a")}, func(i *protocol.NextBatchInput) { i.Held = true }, protocol.PhasePaused, []string{}, 0},
 		"a write that the cache does not show": {same, []*corev1.Pod{webPod("a")}, func(i *protocol.NextBatchInput) {
 			i.Written = []protocol.WrittenPod{{PodReference: refTo("a"), ResourceVersion: "8"}}
 		}, protocol.PhaseProgressing, []string{}, heartbeatInterval},
+		"refused pods that rest": {same, []*corev1.Pod{webPod("a"), webPod("b", upgraded)}, func(i *protocol.NextBatchInput) {
+			i.Refused = protocol.Refused{Pods: refusedAgain(refTo("a")).Pods}
+		}, protocol.PhaseWaiting, []string{}, heartbeatInterval},
+		"refused pods beside others": {same, []*corev1.Pod{webPod("a"), webPod("b")}, func(i *protocol.NextBatchInput) {
+			i.Refused = refusedAgain(refTo("a"))
+		}, protocol.PhaseProgressing, []string{"b"}, 10 * time.Millisecond},
 		"refused pods alone": {same, []*corev1.Pod{webPod("a"), webPod("b", upgraded)}, func(i *protocol.NextBatchInput) {
-			i.Refused = []protocol.PodReference{refTo("a")}
+			i.Refused = refusedAgain(refTo("a"))
 		}, protocol.PhaseProgressing, []string{"a"}, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -59,7 +65,7 @@ func TestNextBatch(t *testing.T) {
 			if c.input != nil {
 				c.input(&input)
 			}
-			result, again, err := cluster.newNextBatch(input).look(t.Context())
+			result, again, err := cluster.newNextBatch(input).check(t.Context())
 			require.NoError(t, err)
 			assert.Equal(t, c.want, result.Phase)
 			assert.Equal(t, c.names, selectedNames(result.Pods))
@@ -70,18 +76,18 @@ func TestNextBatch(t *testing.T) {
 
 // settling pods were moved to the set's version and have not taken it yet.
 func settling(pod *corev1.Pod) {
-	pod.Annotations[v1alpha1.InPlaceUpdateStateAnnotation] = `{"logs":{"revision":"new","lastContainerStatuses":{"side":{"imageID":"id-2","restartCount":0}}}}`
+	pod.Annotations[v1alpha1.InPlaceUpdateStateAnnotation] = `{"logs":{"revision":"` + webSet(1).Annotations[v1alpha1.HashAnnotation] + `","lastContainerStatuses":{"side":{"imageID":"id-2","restartCount":0}}}}`
 	pod.Status.ContainerStatuses[0].Image = "side:v1"
 }
 
 func TestAnActivityStopsWaitingWhenNothingMoves(t *testing.T) {
 	cluster := newTestCluster(t, interceptor.Funcs{}, webSet(1), webPod("a", upgraded, settling))
-	next := cluster.newNextBatch(protocol.NextBatchInput{SidecarSet: webSetReference, Generation: 2})
-	_, again, err := next.look(t.Context())
+	next := cluster.newNextBatch(protocol.NextBatchInput{SidecarSet: webSetReference, Generation: 2, SkipTrueConditions: true})
+	_, again, err := next.check(t.Context())
 	require.NoError(t, err)
 	assert.Equal(t, heartbeatInterval, again)
 	cluster.clock.Step(idleTimeout)
-	result, again, err := next.look(t.Context())
+	result, again, err := next.check(t.Context())
 	require.NoError(t, err)
 	assert.Zero(t, again, "the workflow waits from here on")
 	assert.Equal(t, protocol.PhaseWaiting, result.Phase)
@@ -92,12 +98,12 @@ func TestACacheThatIsOutOfDateDoesNotSayThatNothingMoves(t *testing.T) {
 	stale := errors.New("the watch is down")
 	cluster := newTestCluster(t, interceptor.Funcs{}, webSet(1), webPod("a", upgraded, settling))
 	cluster.Current = func() error { return stale }
-	next := cluster.newNextBatch(protocol.NextBatchInput{SidecarSet: webSetReference, Generation: 2})
-	_, again, err := next.look(t.Context())
+	next := cluster.newNextBatch(protocol.NextBatchInput{SidecarSet: webSetReference, Generation: 2, SkipTrueConditions: true})
+	_, again, err := next.check(t.Context())
 	require.NoError(t, err)
 	assert.Equal(t, heartbeatInterval, again)
 	cluster.clock.Step(idleTimeout)
-	_, _, err = next.look(t.Context())
+	_, _, err = next.check(t.Context())
 	require.ErrorIs(t, err, stale)
 }
 
@@ -120,12 +126,12 @@ func TestARunThatResetsNothingHearsOfPodsThatHaveMigrated(t *testing.T) {
 				set = webSet(2)
 			}
 			cluster := newTestCluster(t, interceptor.Funcs{}, set, c.pod)
-			next := cluster.newNextBatch(protocol.NextBatchInput{SidecarSet: webSetReference, Generation: 2, MigrationIdle: c.idle})
-			_, again, err := next.look(t.Context())
+			next := cluster.newNextBatch(protocol.NextBatchInput{SidecarSet: webSetReference, Generation: 2, SkipTrueConditions: true, MigrationIdle: c.idle})
+			_, again, err := next.check(t.Context())
 			require.NoError(t, err)
 			assert.Equal(t, heartbeatInterval, again)
 			cluster.clock.Step(heartbeatInterval)
-			result, again, err := next.look(t.Context())
+			result, again, err := next.check(t.Context())
 			require.NoError(t, err)
 			assert.Equal(t, c.phase, result.Phase)
 			assert.Equal(t, c.phase == protocol.PhaseProgressing, again == 0)
@@ -147,15 +153,18 @@ func TestSmallBatchesWaitForMorePodsWithinTheBatchWindow(t *testing.T) {
 	}))
 	cluster := newTestCluster(t, interceptor.Funcs{}, webSet(slots), pods...)
 	next := cluster.newNextBatch(protocol.NextBatchInput{SidecarSet: webSetReference, Generation: 2})
-	result, again, err := next.look(t.Context())
+	result, again, err := next.check(t.Context())
 	require.NoError(t, err)
 	assert.Equal(t, []string{"free"}, selectedNames(result.Pods))
 	assert.Equal(t, slots*5*time.Millisecond, again)
 	cluster.clock.Step(again)
-	_, again, err = next.look(t.Context())
+	_, again, err = next.check(t.Context())
 	require.NoError(t, err)
 	assert.Zero(t, again)
 }
+
+// whileConditions are being written, plans do not name them.
+func whileConditions(i *protocol.NextBatchInput) { i.SkipTrueConditions = true }
 
 func TestSpec7_2_ConditionsComeWithThePlan(t *testing.T) {
 	type lists struct{ no, yes []string }
@@ -165,11 +174,23 @@ func TestSpec7_2_ConditionsComeWithThePlan(t *testing.T) {
 		want  lists
 		phase protocol.Phase
 	}{
-		"that deny come first":                {[]*corev1.Pod{webPod("a", notUpgradable)}, nil, lists{no: []string{"a"}}, protocol.PhaseProgressing},
-		"were refused":                        {[]*corev1.Pod{webPod("a", notUpgradable)}, func(i *protocol.NextBatchInput) { i.SkipConditions = true }, lists{}, protocol.PhaseComplete},
-		"that allow come when nothing moves":  {[]*corev1.Pod{webPod("a", upgraded, moved)}, nil, lists{yes: []string{"a"}}, protocol.PhaseProgressing},
-		"that allow wait while pods can move": {[]*corev1.Pod{webPod("a", upgraded, moved), webPod("b")}, nil, lists{}, protocol.PhaseProgressing},
-		"that allow are being written":        {[]*corev1.Pod{webPod("a", upgraded, moved)}, func(i *protocol.NextBatchInput) { i.SkipTrueConditions = true }, lists{}, protocol.PhaseComplete},
+		"that deny come first": {[]*corev1.Pod{webPod("a", notUpgradable)}, nil, lists{no: []string{"a"}}, protocol.PhaseProgressing},
+		"were refused": {[]*corev1.Pod{webPod("a", notUpgradable), webPod("b", notUpgradable)}, func(i *protocol.NextBatchInput) {
+			i.RefusedConditions = protocol.Refused{Pods: refusedAgain(refTo("a")).Pods}
+		}, lists{no: []string{"b"}}, protocol.PhaseProgressing},
+		"were refused, all of them": {[]*corev1.Pod{webPod("a", notUpgradable)}, func(i *protocol.NextBatchInput) {
+			i.RefusedConditions = protocol.Refused{Pods: refusedAgain(refTo("a")).Pods}
+		}, lists{}, protocol.PhaseComplete},
+		"were refused, and are tried again": {[]*corev1.Pod{webPod("a", notUpgradable)}, func(i *protocol.NextBatchInput) {
+			i.RefusedConditions = refusedAgain(refTo("a"))
+		}, lists{no: []string{"a"}}, protocol.PhaseProgressing},
+		"that allow come once all is written":    {[]*corev1.Pod{webPod("a", upgraded, moved)}, nil, lists{yes: []string{"a"}}, protocol.PhaseProgressing},
+		"that allow wait for no pod that starts": {[]*corev1.Pod{webPod("a", upgraded, moved, settling)}, nil, lists{yes: []string{"a"}}, protocol.PhaseWaiting},
+		"that allow wait while pods can move":    {[]*corev1.Pod{webPod("a", upgraded, moved), webPod("b")}, nil, lists{}, protocol.PhaseProgressing},
+		"that allow wait between upgrades":       {[]*corev1.Pod{webPod("a", upgraded, moved, settling), webPod("b")}, nil, lists{}, protocol.PhaseWaiting},
+		"that allow come when no pod was upgraded for a while": {[]*corev1.Pod{webPod("a", upgraded, moved, settling), webPod("b")},
+			func(i *protocol.NextBatchInput) { i.Quiet = true }, lists{yes: []string{"a"}}, protocol.PhaseWaiting},
+		"that allow are being written": {[]*corev1.Pod{webPod("a", upgraded, moved)}, func(i *protocol.NextBatchInput) { i.SkipTrueConditions = true }, lists{}, protocol.PhaseComplete},
 	} {
 		t.Run(name, func(t *testing.T) {
 			cluster := newTestCluster(t, interceptor.Funcs{}, webSet(1), c.pods...)
@@ -177,7 +198,7 @@ func TestSpec7_2_ConditionsComeWithThePlan(t *testing.T) {
 			if c.input != nil {
 				c.input(&input)
 			}
-			result, _, err := cluster.newNextBatch(input).look(t.Context())
+			result, _, err := cluster.newNextBatch(input).check(t.Context())
 			require.NoError(t, err)
 			var got lists
 			for _, pod := range result.FalseConditions {
@@ -194,7 +215,7 @@ func TestSpec7_2_ConditionsComeWithThePlan(t *testing.T) {
 
 // moved pods were upgraded in place to the set's version.
 func moved(pod *corev1.Pod) {
-	pod.Annotations[v1alpha1.InPlaceUpdateStateAnnotation] = `{"logs":{"revision":"new","lastContainerStatuses":{"side":{"imageID":"id-1","restartCount":0}}}}`
+	pod.Annotations[v1alpha1.InPlaceUpdateStateAnnotation] = `{"logs":{"revision":"` + webSet(1).Annotations[v1alpha1.HashAnnotation] + `","lastContainerStatuses":{"side":{"imageID":"id-1","restartCount":0}}}}`
 }
 
 func TestNextBatchGivesTheLeaseBackOnceNothingIsLeft(t *testing.T) {

@@ -11,31 +11,30 @@ import (
 	"github.com/outrigger/outrigger/internal/rollout"
 )
 
-// idleTimeout is how long an activity stays although nothing moves. Longer waits are
-// the workflow's, which takes no slot of a worker.
+// idleTimeout is how long an activity waits although nothing changes. The workflow waits longer
+// without occupying a worker.
 const idleTimeout = 5 * time.Second
 
-// poller looks at a set again and again.
+// poller calls a function after each change of a SidecarSet or its pods.
 type poller struct {
 	clock   clock.Clock
 	changes *Changes
 }
 
-// poll calls look whenever something about a set changes, and when look asks for
-// it. It ends when look returns zero or an error, and after NextBatchPoll with
-// what was seen last.
-func (p *poller) poll(ctx context.Context, set string, look func() (again time.Duration, err error)) error {
+// poll calls check after each change of the SidecarSet or its pods, and after the time that check
+// returns. It ends when check returns zero or an error, and after NextBatchPoll.
+func (p *poller) poll(ctx context.Context, set string, check func() (again time.Duration, err error)) error {
 	changed, done := p.changes.Wait(set)
 	defer done()
 	end := p.clock.After(protocol.NextBatchPoll)
 	for {
 		began := p.clock.Now()
-		again, err := look()
+		again, err := check()
 		if err != nil || again == 0 {
 			return err
 		}
-		// A storm of events must not mean looking without pause.
-		if err := p.sleep(ctx, rollout.Pause(p.clock.Since(began))); err != nil {
+		// A burst of events must not cause checks without a pause.
+		if err := p.sleep(ctx, rollout.Interval(p.clock.Since(began))); err != nil {
 			return err
 		}
 		select {
@@ -51,13 +50,13 @@ func (p *poller) poll(ctx context.Context, set string, look func() (again time.D
 	}
 }
 
-// await looks for a condition now and after each change about a set, and reports whether
-// it held in time.
-func (p *poller) await(ctx context.Context, set string, atMost time.Duration, look func() (bool, error)) (bool, error) {
+// await checks a condition now and after each change of the SidecarSet or its pods, and reports
+// whether it held in time.
+func (p *poller) await(ctx context.Context, set string, atMost time.Duration, check func() (bool, error)) (bool, error) {
 	changed, done := p.changes.Wait(set)
 	defer done()
 	for end := p.clock.After(atMost); ; {
-		if held, err := look(); err != nil || held {
+		if held, err := check(); err != nil || held {
 			return held, err
 		}
 		select {
@@ -79,7 +78,7 @@ func (p *poller) sleep(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// idleTimer notices when nothing moves any more.
+// idleTimer measures the time since the counts last changed.
 type idleTimer struct {
 	clock  clock.PassiveClock
 	counts protocol.Counts
@@ -90,11 +89,10 @@ func newIdleTimer(clock clock.PassiveClock) *idleTimer {
 	return &idleTimer{clock: clock, since: clock.Now()}
 }
 
-// reset has the time begin anew.
+// reset restarts the timer.
 func (t *idleTimer) reset() { t.since = t.clock.Now() }
 
-// left is how long to stay until the next look, zero once nothing has moved for
-// idleTimeout.
+// left is the time until the next check, zero once nothing has changed for idleTimeout.
 func (t *idleTimer) left(counts protocol.Counts) time.Duration {
 	if counts != t.counts {
 		t.counts = counts

@@ -71,7 +71,7 @@ func (p *polling) look(again time.Duration) {
 	p.t.Helper()
 	p.answer(again)
 	p.await(p.timers + 1)
-	p.clock.Step(rollout.MinPause)
+	p.clock.Step(rollout.MinInterval)
 	p.timers++
 	p.await(p.timers)
 }

@@ -19,34 +19,34 @@ import (
 	"github.com/outrigger/outrigger/api/v1alpha1"
 	"github.com/outrigger/outrigger/internal/podstate"
 	"github.com/outrigger/outrigger/internal/record"
+	"github.com/outrigger/outrigger/internal/revision"
 	"github.com/outrigger/outrigger/internal/rollout"
-	"github.com/outrigger/outrigger/kube"
+	"github.com/outrigger/outrigger/kube/watches"
 )
 
 const (
-	// refreshAge is when what the API server said is asked for again, usableAge until
-	// when nobody waits for the new answer, and maxAge how old it may be when a pod is
-	// written.
+	// An answer of the API server is refreshed after refreshAge. Until usableAge, callers use the
+	// old answer meanwhile. No pod is written by an answer older than maxAge.
 	refreshAge = time.Second
 	usableAge  = 1500 * time.Millisecond
 	maxAge     = 2 * time.Second
-	// liveReadAfter is when writes that the cache still does not show are compared
-	// with the API server: resourceVersions go backwards when etcd is restored.
+	// liveReadAfter is the time after which writes that the cache does not show are compared with
+	// the API server: resourceVersions go backwards when etcd is restored.
 	liveReadAfter = 5 * time.Second
-	// pageSize is that of kubectl.
+	// pageSize is kubectl's page size.
 	pageSize = 500
 )
 
-// reader reads sets and pods, from the cache or from the API server.
+// reader reads SidecarSets and pods, from the cache or from the API server.
 type reader struct {
 	cache, live     client.Reader
-	index           *kube.Pods
+	index           *watches.Pods
 	clock           clock.PassiveClock
 	populations     *rollout.PopulationCache
 	namespaceLabels func(context.Context) func(string) (map[string]string, error)
 }
 
-// set returns the set as the API server has it, or nil when it is gone.
+// set reads the SidecarSet from the API server, completed with defaults; nil if it is gone.
 func (r *reader) set(ctx context.Context, reference protocol.SetReference) (*v1alpha1.SidecarSet, error) {
 	set := &v1alpha1.SidecarSet{}
 	err := r.live.Get(ctx, types.NamespacedName{Name: reference.Name}, set)
@@ -58,12 +58,11 @@ func (r *reader) set(ctx context.Context, reference protocol.SetReference) (*v1a
 	case set.UID != reference.UID || set.DeletionTimestamp != nil:
 		return nil, nil
 	}
-	return set, nil
+	return revision.Completed(set)
 }
 
-// recentSet is a set, or nil when it is gone, as it was at most maxAge ago. The
-// cache is not asked: after an outage its sets may be half a minute behind while
-// its pods are current again.
+// recentSet is a SidecarSet at most maxAge old, or nil if it is gone. It is not read from the
+// cache: after an outage the cached SidecarSets may be half a minute behind the pods.
 type recentSet = recent[*v1alpha1.SidecarSet]
 
 func (r *reader) recentSet(reference protocol.SetReference) *recentSet {
@@ -72,7 +71,7 @@ func (r *reader) recentSet(reference protocol.SetReference) *recentSet {
 	})
 }
 
-// population reads the matched pods of a set from the cache.
+// population reads the matched pods of a SidecarSet from the cache.
 func (r *reader) population(ctx context.Context, set *v1alpha1.SidecarSet) ([]rollout.Pod, error) {
 	pods, err := r.index.Of(set.Name)
 	if err != nil {
@@ -81,17 +80,18 @@ func (r *reader) population(ctx context.Context, set *v1alpha1.SidecarSet) ([]ro
 	return r.populations.Population(set, pods, r.namespaceLabels(ctx))
 }
 
-// moving counts the pods of a set in the cache that in-place upgrades made
-// unavailable, matched or not.
-func (r *reader) moving(set *v1alpha1.SidecarSet) (int, error) {
+// inFlight counts the pods of a SidecarSet in the cache that in-place upgrades made unavailable,
+// matched or not.
+func (r *reader) inFlight(set *v1alpha1.SidecarSet) (int, error) {
 	pods, err := r.index.Of(set.Name)
 	if err != nil {
 		return 0, err
 	}
-	return r.populations.Moving(set, pods)
+	all, _, err := r.populations.CountUnavailable(set, pods)
+	return all, err
 }
 
-// state compares one pod with the set, if it is one of its matched pods.
+// state compares a pod with the SidecarSet, if the pod is matched.
 func (r *reader) state(ctx context.Context, set *v1alpha1.SidecarSet, pod *corev1.Pod) (state podstate.State, matched bool, err error) {
 	population, err := rollout.Population(set, []*corev1.Pod{pod}, r.namespaceLabels(ctx))
 	if err != nil || len(population) == 0 {
@@ -100,8 +100,7 @@ func (r *reader) state(ctx context.Context, set *v1alpha1.SidecarSet, pod *corev
 	return population[0].State, true, nil
 }
 
-// cachedPod and livePod return a pod, or nil when the object of that uid is not
-// there.
+// cachedPod and livePod return a pod, or nil if there is no pod of that uid.
 func (r *reader) cachedPod(ctx context.Context, reference protocol.PodReference) (*corev1.Pod, error) {
 	return readPod(ctx, r.cache, reference)
 }
@@ -122,7 +121,7 @@ func readPod(ctx context.Context, from client.Reader, reference protocol.PodRefe
 	return &pod, nil
 }
 
-// podsVersion is the resourceVersion of all pods, as the API server has them now.
+// podsVersion is the current resourceVersion of the list of all pods.
 func (r *reader) podsVersion(ctx context.Context) (string, error) {
 	pods := newPodList()
 	if err := r.live.List(ctx, pods, client.Limit(1)); err != nil {
@@ -137,8 +136,7 @@ func newPodList() *metav1.PartialObjectMetadataList {
 	return pods
 }
 
-// livePods lists the pods that a set was injected into, as the API server has
-// them.
+// livePods lists, from the API server, the pods that a SidecarSet was injected into.
 func (r *reader) livePods(ctx context.Context, set *v1alpha1.SidecarSet) ([]protocol.WrittenPod, error) {
 	selector, err := metav1.LabelSelectorAsSelector(set.Spec.Selector)
 	if err != nil {
@@ -152,8 +150,8 @@ func (r *reader) livePods(ctx context.Context, set *v1alpha1.SidecarSet) ([]prot
 	return found, nil
 }
 
-// listLive lists pods that are injected, as the API server has them, a page at a time:
-// all of a large cluster would take more memory than the cache.
+// listLive lists injected pods from the API server in pages: one list of a large cluster would
+// take more memory than the cache.
 func (r *reader) listLive(ctx context.Context, injected func(annotations map[string]string) bool, options ...client.ListOption) (found []protocol.WrittenPod, err error) {
 	for next := ""; ; {
 		pods := newPodList()
@@ -172,14 +170,13 @@ func (r *reader) listLive(ctx context.Context, injected func(annotations map[str
 	}
 }
 
-// unseenWrites are pods that were written, by another worker or this one, and
-// that the cache does not show so yet: it lags behind, and must not be planned
-// from.
+// unseenWrites are writes of this or another worker that the cache does not show yet. No plan is
+// made from a cache that lacks writes.
 type unseenWrites struct {
 	reader *reader
 	pods   []protocol.WrittenPod
-	// since is when the cache was looked at first, and compared when the API
-	// server was asked last.
+	// since is the time of the first check of the cache, and compared that of the last comparison
+	// with the API server.
 	since, compared time.Time
 }
 
@@ -196,9 +193,9 @@ func (w *unseenWrites) add(written []protocol.WrittenPod) {
 	w.pods = append(w.pods, written...)
 }
 
-// count drops the writes that the cache shows, and counts the others. A pod that
-// the cache lacks counts as gone only when the API server says so, because a
-// late cache may not have seen its creation either.
+// count drops the writes that the cache shows, and counts the others. A pod that the cache lacks
+// counts as gone only if the API server lacks it, too: a late cache may not show its creation
+// yet.
 func (w *unseenWrites) count(ctx context.Context) (int, error) {
 	now := w.reader.clock.Now()
 	compare := now.Sub(w.since) >= liveReadAfter && now.Sub(w.compared) >= liveReadAfter
@@ -219,9 +216,8 @@ func (w *unseenWrites) count(ctx context.Context) (int, error) {
 	return len(left), nil
 }
 
-// cacheShows reports whether the cache has a pod as it was written. One that may
-// have been written, or is to be compared, must be in the cache as the API
-// server has it now.
+// cacheShows reports whether the cache shows a write. If the write is uncertain, or compare is set,
+// the cache must show the pod as the API server has it now.
 func (r *reader) cacheShows(ctx context.Context, written *protocol.WrittenPod, compare bool) (bool, error) {
 	if written.ResourceVersion == "" || compare {
 		pod, err := r.livePod(ctx, written.PodReference)
@@ -242,14 +238,14 @@ func (r *reader) cacheShows(ctx context.Context, written *protocol.WrittenPod, c
 	return err == nil && pod == nil, err
 }
 
-// recent is what the API server said at most maxAge ago.
+// recent is an answer of the API server that is at most maxAge old.
 type recent[T any] struct {
 	clock clock.PassiveClock
-	// what is asked for, in errors.
+	// what names the object in errors.
 	what string
 	ask  func(context.Context) (T, error)
 
-	// asking is held by whoever asks.
+	// asking is locked during a request.
 	asking sync.Mutex
 	mu     sync.Mutex
 	asked  time.Time
@@ -260,10 +256,10 @@ func newRecent[T any](clock clock.PassiveClock, what string, ask func(context.Co
 	return &recent[T]{clock: clock, what: what, ask: ask}
 }
 
-// get asks again when the last answer was asked for refreshAge ago, but waits only
-// when it is older than usableAge: slots that are free would wait as well. Who waited
-// while an answer was on its way takes it. One that took longer than maxAge is an
-// error: it says how things were when it was asked for.
+// get sends a request once the last one was sent refreshAge ago, but waits for the answer only if
+// the last one is older than usableAge: free slots would wait as well. Concurrent callers share
+// the answer of one request. An answer that took longer than maxAge is an error, because it may
+// describe the state at the time of the request.
 func (r *recent[T]) get(ctx context.Context) (T, error) {
 	answer, asked := r.known()
 	switch age := r.clock.Since(asked); {
@@ -273,7 +269,7 @@ func (r *recent[T]) get(ctx context.Context) (T, error) {
 		if r.asking.TryLock() {
 			go func() {
 				defer r.asking.Unlock()
-				// Who cannot do without the answer asks again, and is told why.
+				// The next caller that needs the answer repeats the request and gets its error.
 				_, _ = r.refresh(ctx)
 			}()
 		}
@@ -287,7 +283,7 @@ func (r *recent[T]) get(ctx context.Context) (T, error) {
 	return r.refresh(ctx)
 }
 
-// known is the last answer, and when it was asked for.
+// known is the last answer, and the time of its request.
 func (r *recent[T]) known() (answer T, asked time.Time) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

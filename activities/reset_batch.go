@@ -12,51 +12,48 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/outrigger/outrigger/api/protocol"
+	"github.com/outrigger/outrigger/api/v1alpha1"
 	"github.com/outrigger/outrigger/internal/podstate"
 	"github.com/outrigger/outrigger/internal/upgrade"
 )
 
-// Events on pods whose standby twin was to be reset.
+// Events on pods about the reset of a standby twin.
 const (
 	eventResetSucceed = "ResetContainerSucceed"
 	eventResetFailed  = "ResetContainerFailed"
 )
 
-// A reset batch goes on for resetTime with pods that have migrated meanwhile, and
-// ends earlier once none has been migrating for resetIdleTimeout.
+// A reset batch continues for resetTime with pods that migrate meanwhile, and ends earlier once
+// no pod is migrating for resetIdleTimeout.
 const (
 	resetTime        = 2 * refillTime
 	resetIdleTimeout = time.Second
 )
 
-// ResetBatch gives the standby twins of migrated pods the empty image, with one
-// guarded write and one event for each pod: of those named, and for resetTime
-// of those that have migrated by then. It advances no hash, and makes no pod
-// unavailable, so it needs no budget. When it is cancelled it ends what it
-// writes.
+// ResetBatch writes the empty image into the standby twins of migrated pods, with one guarded write
+// and one event for each pod: first of the named pods, then, for resetTime, of pods that migrate
+// meanwhile. A reset advances no hash and makes no pod unavailable, so it needs no slot. A
+// cancelled batch finishes the writes that it has begun.
 func (a *Activities) ResetBatch(ctx context.Context, input protocol.ResetBatchInput) (protocol.ResetBatchResult, error) {
 	defer keepHeartbeating(ctx, a.Clock)()
 	defer a.Metrics.time(changeReset, a.Clock)()
 	writer := a.writer(changeReset)
-	b := newResetBatch(writer, a.Events, input)
-	writing, done := withoutCancelRequest(ctx)
-	defer done()
-	b.pool, writing = newPool(writing, a.Writers, nil)
+	b := newResetBatch(writer, a.Events, a.Limit, input)
+	pool, writing := newPool(ctx, a.Writers)
+	b.pool = pool
 	b.reset(writing, input.Pods)
-	err := a.poller().poll(ctx, input.SidecarSet.Name, func() (time.Duration, error) { return b.look(writing) })
-	if failed := b.pool.wait(); failed != nil {
-		err = failed
-	} else if endedEarly(ctx, err) {
+	err := a.poller().poll(writing, input.SidecarSet.Name, func() (time.Duration, error) { return b.check(writing) })
+	if err = pool.finish(err); endedEarly(ctx, err) {
 		err = nil
 	}
 	return b.result(), err
 }
 
-func newResetBatch(writer *writer, recorder events.EventRecorder, input protocol.ResetBatchInput) *resetBatch {
+func newResetBatch(writer *writer, recorder events.EventRecorder, limit *ClusterLimit, input protocol.ResetBatchInput) *resetBatch {
 	clock := writer.reader.clock
 	return &resetBatch{
-		reader: writer.reader, writer: writer, events: recorder, clock: clock,
-		upgrading: input.Upgrading, set: writer.reader.recentSet(input.SidecarSet), done: setOf(input.Refused),
+		reader: writer.reader, writer: writer, events: recorder, clock: clock, limit: limit,
+		upgrading: input.Upgrading, set: writer.reader.recentSet(input.SidecarSet), rejected: input.Refused.Set(), done: map[protocol.PodReference]bool{},
 		skipped: map[protocol.PodReference]time.Time{}, end: clock.Now().Add(resetTime), busy: clock.Now(),
 	}
 }
@@ -69,28 +66,31 @@ type resetBatch struct {
 	events events.EventRecorder
 	clock  clock.PassiveClock
 	set    *recentSet
-	// upgrading says that more pods will be migrating.
+	limit  *ClusterLimit
+	// upgrading is set if an upgrade batch is running, whose pods will migrate.
 	upgrading bool
 	end       time.Time
 	outcome   outcome
 	tried     []protocol.PodReference
-	// done pods are not looked at again: the cache may not show it yet.
-	done map[protocol.PodReference]bool
-	// skipped is when pods were left alone last, by a cache that was behind or since
-	// others kept writing them; zero while they may be tried again.
+	// rejected pods of earlier batches and done pods are left out: the cache may not show them as
+	// reset yet.
+	rejected map[protocol.Fingerprint]bool
+	done     map[protocol.PodReference]bool
+	// skipped is the time at which a pod was skipped, because the cache was behind or because
+	// others kept writing the pod. It is zero while the pod may be retried.
 	skipped   map[protocol.PodReference]time.Time
 	skippedMu sync.Mutex
-	// busy is when a pod was migrating last.
+	// busy is the last time at which a pod was migrating.
 	busy time.Time
 }
 
-// look resets what has migrated.
-func (b *resetBatch) look(ctx context.Context) (again time.Duration, err error) {
+// check resets the pods that have migrated.
+func (b *resetBatch) check(ctx context.Context) (again time.Duration, err error) {
 	if ctx.Err() != nil {
 		return 0, nil
 	}
 	b.retrySkipped()
-	found, err := findMigrating(ctx, b.reader, b.set, b.done)
+	found, err := findMigrating(ctx, b.reader, b.set, b.isDone)
 	if err != nil {
 		return 0, err
 	}
@@ -106,11 +106,15 @@ func (b *resetBatch) look(ctx context.Context) (again time.Duration, err error) 
 	return min(left, heartbeatInterval), nil
 }
 
+func (b *resetBatch) isDone(pod protocol.PodReference) bool {
+	return b.done[pod] || b.rejected[protocol.FingerprintOf(pod.UID)]
+}
+
 func (b *resetBatch) reset(ctx context.Context, pods []protocol.PodReference) {
 	for _, pod := range pods {
 		b.try(pod)
 		b.pool.submit(ctx, func(ctx context.Context) error {
-			err := b.writer.apply(ctx, pod, &b.outcome, change{decide: b.decide, write: b.write})
+			err := b.writer.apply(ctx, pod, &b.outcome, change{wanted: b.wanted, decide: b.decide, write: b.write})
 			if !b.outcome.has(pod) {
 				b.skip(pod)
 			}
@@ -134,8 +138,8 @@ func (b *resetBatch) skip(pod protocol.PodReference) {
 	b.skipped[pod] = b.clock.Now()
 }
 
-// retrySkipped has pods that were left alone looked at again, each once in
-// heartbeatInterval: nobody else resets them while the batch goes on.
+// retrySkipped makes skipped pods candidates again, once per heartbeatInterval: no other batch
+// resets them meanwhile.
 func (b *resetBatch) retrySkipped() {
 	b.skippedMu.Lock()
 	defer b.skippedMu.Unlock()
@@ -146,8 +150,16 @@ func (b *resetBatch) retrySkipped() {
 	}
 }
 
+// wanted returns the SidecarSet, or nil if it is gone. A pause does not stop resets.
+func (b *resetBatch) wanted(ctx context.Context) (*v1alpha1.SidecarSet, error) {
+	if err := b.limit.check(); err != nil {
+		return nil, err
+	}
+	return b.set.get(ctx)
+}
+
 func (b *resetBatch) decide(ctx context.Context, pod *corev1.Pod) (decision, error) {
-	set, err := b.set.get(ctx)
+	set, err := b.wanted(ctx)
 	if err != nil || set == nil {
 		return decision{}, err
 	}
@@ -157,10 +169,10 @@ func (b *resetBatch) decide(ctx context.Context, pod *corev1.Pod) (decision, err
 	}
 	version, err := podstate.NewVersion(set)
 	if err != nil {
-		return decision{refusal: err}, nil
+		return decision{rejection: err}, nil
 	}
 	patch, err := upgrade.Reset(pod, version, metav1.NewTime(b.clock.Now()))
-	return decision{patch: patch, refusal: err}, nil
+	return decision{patch: patch, set: set, rejection: err}, nil
 }
 
 func (b *resetBatch) write(ctx context.Context, pod *corev1.Pod, patch []byte) error {
@@ -169,8 +181,8 @@ func (b *resetBatch) write(ctx context.Context, pod *corev1.Pod, patch []byte) e
 	switch {
 	case err == nil:
 		b.events.Eventf(pod, nil, corev1.EventTypeNormal, eventResetSucceed, "Reset", "the old containers of hot-upgrade sidecars were emptied")
-	case refused(err):
-		b.events.Eventf(before, nil, corev1.EventTypeWarning, eventResetFailed, "Reset", "%s", fmt.Sprintf("the API server refused to empty the old containers: %s", reason(err)))
+	case rejected(err):
+		b.events.Eventf(before, nil, corev1.EventTypeWarning, eventResetFailed, "Reset", "%s", fmt.Sprintf("the API server rejected the reset of the old containers: %s", reason(err)))
 	}
 	return err
 }

@@ -16,6 +16,7 @@ import (
 
 	"github.com/outrigger/outrigger/api/protocol"
 	"github.com/outrigger/outrigger/api/v1alpha1"
+	"github.com/outrigger/outrigger/internal/fixture"
 )
 
 // hotSet is webSet with a hot sidecar.
@@ -24,17 +25,18 @@ func hotSet() *v1alpha1.SidecarSet {
 	set.Spec.Containers[0].UpgradeStrategy = v1alpha1.SidecarContainerUpgradeStrategy{
 		UpgradeType: v1alpha1.SidecarContainerHotUpgrade, HotUpgradeEmptyImage: "empty:1",
 	}
-	return set
+	return fixture.Hashed(set)
 }
 
 // hotPod was switched to side-2, which runs side:v2; side-1 still holds side:v1.
 func hotPod(name string, changes ...func(*corev1.Pod)) *corev1.Pod {
 	return webPod(name, append([]func(*corev1.Pod){func(p *corev1.Pod) {
-		p.Annotations[v1alpha1.HashAnnotation] = `{"logs":{"hash":"new"}}`
+		p.Annotations[v1alpha1.HashAnnotation] = fixture.HashEntry(hotSet(), v1alpha1.HashAnnotation)
+		p.Annotations[v1alpha1.HashWithoutImageAnnotation] = fixture.HashEntry(hotSet(), v1alpha1.HashWithoutImageAnnotation)
 		p.Annotations[v1alpha1.WorkingHotUpgradeContainerAnnotation] = `{"side":"side-2"}`
 		p.Annotations[v1alpha1.VersionAnnotationPrefix+"side-1"] = "1"
 		p.Annotations[v1alpha1.VersionAnnotationPrefix+"side-2"] = "100"
-		p.Annotations[v1alpha1.InPlaceUpdateStateAnnotation] = `{"logs":{"revision":"new","lastContainerStatuses":{"side-2":{"imageID":"id-empty","restartCount":0}}}}`
+		p.Annotations[v1alpha1.InPlaceUpdateStateAnnotation] = `{"logs":{"revision":"` + hotSet().Annotations[v1alpha1.HashAnnotation] + `","lastContainerStatuses":{"side-2":{"imageID":"id-empty","restartCount":0}}}}`
 		p.Spec.Containers = []corev1.Container{{Name: "side-1", Image: "side:v1"}, {Name: "side-2", Image: "side:v2"}}
 		p.Status.ContainerStatuses = []corev1.ContainerStatus{
 			{Name: "side-1", Image: "side:v1", ImageID: "id-1", Ready: true}, {Name: "side-2", Image: "side:v2", ImageID: "id-2", Ready: true},
@@ -55,7 +57,7 @@ func TestMigratedPodsAreFound(t *testing.T) {
 			p.Annotations[v1alpha1.VersionAnnotationPrefix+"side-1"] = "0"
 		}))
 	reader := cluster.reader()
-	found, err := findMigrating(t.Context(), reader, reader.recentSet(webSetReference), setOf([]protocol.PodReference{refTo("refused")}))
+	found, err := findMigrating(t.Context(), reader, reader.recentSet(webSetReference), func(pod protocol.PodReference) bool { return pod.Name == "refused" })
 	require.NoError(t, err)
 	assert.Equal(t, migrating{
 		pending: 3, others: 2,
@@ -78,7 +80,7 @@ func TestAwaitMigration(t *testing.T) {
 			cluster := newTestCluster(t, interceptor.Funcs{}, hotSet(), c.pods...)
 			var result protocol.AwaitMigrationResult
 			err := inActivity(t, nil, func(ctx context.Context) (err error) {
-				result, err = cluster.AwaitMigration(ctx, protocol.AwaitMigrationInput{SidecarSet: webSetReference, Refused: c.refused})
+				result, err = cluster.AwaitMigration(ctx, protocol.AwaitMigrationInput{SidecarSet: webSetReference, Refused: refusedAgain(c.refused...).Pods})
 				return err
 			})
 			require.NoError(t, err)
@@ -100,7 +102,7 @@ func TestSpec7_7_ResetEmptiesTheStandbyTwin(t *testing.T) {
 	var result protocol.ResetBatchResult
 	err := inActivity(t, nil, func(ctx context.Context) (err error) {
 		result, err = cluster.ResetBatch(ctx, protocol.ResetBatchInput{
-			SidecarSet: webSetReference, Pods: []protocol.PodReference{refTo("a"), refTo("b"), refTo("c")}, Refused: []protocol.PodReference{refTo("d")},
+			SidecarSet: webSetReference, Pods: []protocol.PodReference{refTo("a"), refTo("b"), refTo("c")}, Refused: refusedAgain(refTo("d")).Pods,
 		})
 		return err
 	})
@@ -115,8 +117,8 @@ func TestSpec7_7_ResetEmptiesTheStandbyTwin(t *testing.T) {
 func lookOnce(t *testing.T, b *resetBatch) (again time.Duration) {
 	t.Helper()
 	err := inActivity(t, nil, func(ctx context.Context) (err error) {
-		b.pool, ctx = newPool(ctx, 1, nil)
-		if again, err = b.look(ctx); err != nil {
+		b.pool, ctx = newPool(ctx, 1)
+		if again, err = b.check(ctx); err != nil {
 			return err
 		}
 		return b.pool.wait()
@@ -137,7 +139,7 @@ func TestAResetBatchLooksAgainAtPodsThatItLeftAlone(t *testing.T) {
 	}}
 	cluster := newTestCluster(t, busy, hotSet(), hotPod("a"), hotPod("slow", migratingYet))
 	cluster.Events = events.NewFakeRecorder(10)
-	b := newResetBatch(cluster.writer(changeReset), cluster.Events, protocol.ResetBatchInput{SidecarSet: webSetReference})
+	b := newResetBatch(cluster.writer(changeReset), cluster.Events, nil, protocol.ResetBatchInput{SidecarSet: webSetReference})
 	assert.NotZero(t, lookOnce(t, b))
 	assert.Equal(t, protocol.ResetBatchResult{Skipped: 1}, b.result())
 	lookOnce(t, b)
@@ -153,7 +155,7 @@ func TestAResetBatchGoesOnWhileAnUpgradeBatchRuns(t *testing.T) {
 	pod := hotPod("a", migratingYet)
 	cluster := newTestCluster(t, interceptor.Funcs{}, hotSet(), pod)
 	cluster.Events = events.NewFakeRecorder(10)
-	b := newResetBatch(cluster.writer(changeReset), cluster.Events, protocol.ResetBatchInput{SidecarSet: webSetReference, Upgrading: true})
+	b := newResetBatch(cluster.writer(changeReset), cluster.Events, nil, protocol.ResetBatchInput{SidecarSet: webSetReference, Upgrading: true})
 	look := func() time.Duration { return lookOnce(t, b) }
 	assert.Equal(t, heartbeatInterval, look())
 	cluster.edit(pod, func() { pod.Status.ContainerStatuses = hotPod("a").Status.ContainerStatuses })

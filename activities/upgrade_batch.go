@@ -20,32 +20,29 @@ import (
 	"github.com/outrigger/outrigger/internal/upgrade"
 )
 
-// refillTime is how long a batch goes on with its reserve: long enough to be
-// worth its events, short enough that the history shows how far a run is.
+// refillTime is how long a batch continues with its queued pods: long enough for few events, short
+// enough that the history shows the progress of the run.
 const refillTime = 30 * time.Second
 
-// UpgradeBatch upgrades the chosen pods, each with one guarded write: those of
-// both lists, in order, for refillTime and as long as the cluster has room for
-// them by a plan made now, from the set as the API server has it. It ends early
-// when nothing moves, or when only pods that it does not hold could, and stops
-// filling slots when the server does not hear it any more. While only the fleet
-// has no room it stays for longer, NextBatchPoll at most. Pods that are gone,
-// changed, or upgraded already are no errors; a pod whose write the API server
-// refuses is reported and stops nothing. It fails only when the API server
-// cannot be reached, and may then be called again. When it is cancelled it ends
-// what it writes and says what it wrote.
+// UpgradeBatch upgrades the chosen pods, each with one guarded write: first Pods, then the queued
+// pods in order, for refillTime, while a new plan has slots for them. It ends early when nothing
+// changes, or when only pods outside the batch can be upgraded, and fills no slot without an
+// answered heartbeat. While only the cluster-wide limit has no slot it waits longer, at most for
+// NextBatchPoll. Pods that are gone, changed or upgraded already are skipped; a rejected pod is
+// reported and stops no other. The activity fails only if the API server is unreachable, and can
+// be retried. A cancelled batch finishes the writes that it has begun and returns them.
 func (a *Activities) UpgradeBatch(ctx context.Context, input protocol.UpgradeBatchInput) (protocol.UpgradeBatchResult, error) {
 	defer a.Metrics.time(changeUpgrade, a.Clock)()
 	b := a.newUpgradeBatch(input, leaseIdentity(ctx, input.Run))
 	ctx, stop := b.deadline.keep(ctx, answeredHeartbeat(ctx, &b.outcome))
 	defer stop()
-	ctx, leave, err := a.Fleet.within(ctx)
+	ctx, leave, err := a.Limit.within(ctx)
 	defer leave()
 	if err != nil {
 		return protocol.UpgradeBatchResult{}, err
 	}
-	defer a.Fleet.leave(b, input.SidecarSet.Name)
-	err = b.run(ctx)
+	defer a.Limit.leave(b, input.SidecarSet.Name)
+	err = b.run(ctx, activity.GetInfo(ctx).Attempt)
 	if err != nil && errors.Is(context.Cause(ctx), errNotLeading) {
 		err = errNotLeading
 	}
@@ -57,8 +54,8 @@ func (a *Activities) newUpgradeBatch(input protocol.UpgradeBatchInput, run strin
 	reader := writer.reader
 	b := &upgradeBatch{
 		reader: reader, writer: writer, writers: a.Writers, poller: a.poller(), clock: a.Clock,
-		input: input, deadline: newWriteDeadline(a.Clock),
-		fence: newFence(reader, a.lease(input.SidecarSet, run), a.Fleet, input.Generation), fleet: a.Fleet, countFleet: a.countFleet,
+		input: input, queued: &queuedPods{}, deadline: newWriteDeadline(a.Clock),
+		fence: newFence(reader, a.lease(input.SidecarSet, run), a.Limit, input.Generation), limit: a.Limit, countShares: a.countShares,
 		left: slices.Concat(input.Pods, input.Reserve), taken: map[protocol.PodReference]bool{},
 		before: reader.unseenWrites(input.Written), own: reader.unseenWrites(nil), idle: newIdleTimer(a.Clock),
 	}
@@ -70,59 +67,63 @@ func (a *Activities) newUpgradeBatch(input protocol.UpgradeBatchInput, run strin
 type upgradeBatch struct {
 	reader *reader
 	writer *writer
-	// writers is how many pods are written at a time, by the pool.
+	// writers is the number of pods that the pool writes at a time.
 	writers int
 	pool    *pool
 	poller  *poller
 	clock   clock.PassiveClock
 	input   protocol.UpgradeBatchInput
-	// end is moved while the fleet has no room.
+	// end is extended while the cluster-wide limit has no slot.
 	end      atomic.Pointer[time.Time]
 	deadline *writeDeadline
 	fence    *fence
-	// fleet is nil when sets have budgets of their own alone.
-	fleet      *FleetBudget
-	countFleet func(context.Context, time.Duration)
-	outcome    outcome
-	// left pods are still to be upgraded, in order; tried ones are not, and
-	// taken holds the same.
+	// limit is nil without a cluster-wide limit.
+	limit       *ClusterLimit
+	countShares func(context.Context, time.Duration)
+	outcome     outcome
+	// left are the pods to upgrade, in order. tried are the pods that were tried; taken is the
+	// same as a set.
 	left, tried []protocol.SelectedPod
 	taken       map[protocol.PodReference]bool
-	// Writes before the batch, and its own, that the cache does not show yet.
+	// before and own are the writes before the batch and of the batch that the cache does not
+	// show yet.
 	before, own *unseenWrites
-	// current is set while the cache is known to show all that others wrote; without, listed
-	// are the resourceVersions that the API server had of the pods.
+	// current is set while the cache is known to show all writes of others. Otherwise listed holds
+	// the resourceVersions of the pods from the API server.
 	current bool
 	listed  map[protocol.PodReference]string
 	idle    *idleTimer
+	// queued pods take the slots of rejected ones, until the next plan.
+	queued *queuedPods
+	// quiet is set once nothing has changed for idleTimeout.
+	quiet bool
 }
 
-func (b *upgradeBatch) run(ctx context.Context) error {
-	attempt := activity.GetInfo(ctx).Attempt
+func (b *upgradeBatch) run(ctx context.Context, attempt int32) error {
 	b.fence.lease.task = activity.GetInfo(ctx).TaskToken
 	if err := b.acquireLease(ctx, attempt); err != nil {
-		if endedEarly(ctx, err) {
+		// The writes of earlier attempts are not known yet. Without a result, the run counts
+		// all pods of the batch as written.
+		if attempt == 1 && endedEarly(ctx, err) {
 			return nil
 		}
 		return err
 	}
-	// A write that was begun must end, or nobody would know what it did.
-	writing, done := withoutCancelRequest(ctx)
-	defer done()
-	b.pool, writing = newPool(writing, b.writers, nil)
 	if attempt > 1 {
-		if err := b.catchUp(writing); err != nil {
+		if err := b.catchUp(ctx); err != nil {
 			return err
 		}
-		activity.GetLogger(ctx).Info("took a lost batch up again", "sidecarset", b.input.SidecarSet.Name, "generation", b.input.Generation,
+		activity.GetLogger(ctx).Info("resumed a lost batch", "sidecarset", b.input.SidecarSet.Name, "generation", b.input.Generation,
 			"written", len(b.outcome.written), "left", len(b.left))
 	}
 	b.current, b.listed = false, nil
-	err := b.poller.poll(ctx, b.input.SidecarSet.Name, func() (time.Duration, error) { return b.refill(writing) })
-	if failed := b.pool.wait(); failed != nil {
-		return failed
-	}
+	pool, writing := newPool(ctx, b.writers)
+	b.pool = pool
+	err := b.poller.poll(writing, b.input.SidecarSet.Name, func() (time.Duration, error) { return b.refill(writing) })
+	err = pool.finish(err)
+	b.takeQueued()
 	if endedEarly(ctx, err) {
+		b.outcome.stop(err)
 		return nil
 	}
 	return err
@@ -133,24 +134,21 @@ func (b *upgradeBatch) timeLeft() time.Duration {
 	return min(b.end.Load().Sub(b.clock.Now()), b.deadline.left())
 }
 
-// extend has the batch go on for refillTime from now.
+// extend lets the batch continue for refillTime from now.
 func (b *upgradeBatch) extend() { b.end.Store(new(b.clock.Now().Add(refillTime))) }
 
-// refill upgrades as many pods as the cluster has room for.
+// refill upgrades as many pods as there are free slots.
 func (b *upgradeBatch) refill(ctx context.Context) (again time.Duration, err error) {
 	left := b.timeLeft()
 	if left <= 0 || len(b.left) == 0 || ctx.Err() != nil {
 		return 0, nil
 	}
-	set, stopped, err := b.fence.check(ctx)
-	if stopped != "" {
-		b.outcome.stop(stopped)
-	}
-	if err != nil || stopped != "" {
+	set, err := b.fence.check(ctx)
+	if err != nil {
 		return 0, err
 	}
-	// Caches see writes in their order: one that shows the batch before this
-	// one shows all batches before.
+	// A cache shows writes in their order: if it shows the last batch, it shows all batches
+	// before.
 	if unseen, err := b.before.count(ctx); err != nil || unseen > 0 {
 		return min(left, heartbeatInterval), err
 	}
@@ -158,12 +156,15 @@ func (b *upgradeBatch) refill(ctx context.Context) (again time.Duration, err err
 	if err != nil || others || len(b.left) == 0 {
 		return 0, err
 	}
-	return min(left, b.idle.left(counts)), nil
+	idle := b.idle.left(counts)
+	b.quiet = idle == 0
+	return min(left, idle), nil
 }
 
-// fill plans anew and has pods upgraded. others says that only pods which the
-// batch does not hold may move.
+// fill makes a new plan and starts upgrades. others is set if only pods outside the batch can be
+// upgraded.
 func (b *upgradeBatch) fill(ctx context.Context, set *v1alpha1.SidecarSet) (counts protocol.Counts, others bool, err error) {
+	b.takeQueued()
 	unseen, err := b.notInCache(ctx)
 	if err != nil {
 		return counts, false, err
@@ -172,30 +173,31 @@ func (b *upgradeBatch) fill(ctx context.Context, set *v1alpha1.SidecarSet) (coun
 	if err != nil {
 		return counts, false, err
 	}
-	plan, err := rollout.Next(set, population, setOf(b.input.Refused))
+	plan, err := rollout.Next(set, population, markRejected(population, b.input.Refused))
 	if err != nil {
 		return counts, false, err
 	}
-	refill, err := b.withinFleet(ctx, set, &plan, unseen)
+	refill, err := b.withinLimit(ctx, set, &plan, unseen)
 	if err != nil {
 		return counts, false, err
 	}
 	b.left = refill.Left
+	b.queued = &queuedPods{pods: refill.SlotWanted}
 	b.upgrade(ctx, refill.Now)
 	if unseen > 0 || len(refill.Now) > 0 {
 		b.idle.reset()
 	}
-	return plan.Counts, refill.Others, nil
+	return plan.Counts, refill.OnlyOthers, nil
 }
 
-// withinFleet is what the batch may do next, as far as the fleet has room for it.
-// A batch that waits for the fleet stays: another one could do no more.
-func (b *upgradeBatch) withinFleet(ctx context.Context, set *v1alpha1.SidecarSet, plan *rollout.Plan, unseen int) (rollout.Refill, error) {
+// withinLimit reduces a refill to the slots of the cluster-wide limit. A batch that waits for the
+// limit continues: a new batch could do no more.
+func (b *upgradeBatch) withinLimit(ctx context.Context, set *v1alpha1.SidecarSet, plan *rollout.Plan, unseen int) (rollout.Refill, error) {
 	refill := plan.Refill(b.left, b.taken, unseen)
-	if b.fleet == nil {
+	if b.limit == nil {
 		return refill, nil
 	}
-	moving, err := b.reader.moving(set)
+	inFlight, err := b.reader.inFlight(set)
 	if err != nil {
 		return refill, err
 	}
@@ -205,56 +207,55 @@ func (b *upgradeBatch) withinFleet(ctx context.Context, set *v1alpha1.SidecarSet
 			more++
 		}
 	}
-	b.countFleet(ctx, recountAge)
-	granted := b.fleet.ask(b, set, moving+unseen, more)
-	if granted == more {
+	b.countShares(ctx, recountAge)
+	slots := b.limit.ask(b, set, inFlight+unseen, more)
+	if slots == more {
 		b.outcome.wait("")
 		return refill, nil
 	}
-	b.outcome.wait(b.fleet.waiting())
+	b.outcome.wait(b.limit.waiting())
 	b.idle.reset()
-	if !b.fleet.crowded() {
+	if !b.limit.crowded() {
 		b.extend()
 	}
-	plan.Free = min(plan.Free, unseen+granted)
+	plan.OpenSlots = min(plan.OpenSlots, unseen+slots)
 	refill = plan.Refill(b.left, b.taken, unseen)
-	refill.Others = false
+	refill.OnlyOthers = false
 	return refill, nil
 }
 
-// notInCache counts the pods that were written, or are being written, and that
-// the cache does not show so.
+// notInCache counts the pods that were written, or are being written, and that the cache does not
+// show as written.
 func (b *upgradeBatch) notInCache(ctx context.Context) (int, error) {
-	// In this order, one that ends meanwhile counts twice rather than never.
+	// In this order, a write that ends meanwhile counts twice rather than never.
 	pending := int(b.pool.pending.Load())
 	b.own.add(b.outcome.newWrites())
 	unseen, err := b.own.count(ctx)
 	return pending + unseen, err
 }
 
-// upgrade has pods taken through their upgrade while there is time.
+// upgrade starts the upgrades of pods.
 func (b *upgradeBatch) upgrade(ctx context.Context, chosen []protocol.SelectedPod) {
 	for _, one := range chosen {
 		b.try(one)
-		decide := func(ctx context.Context, pod *corev1.Pod) (decision, error) { return b.decide(ctx, one, pod) }
-		b.pool.submit(ctx, func(ctx context.Context) error {
-			return b.writer.apply(ctx, one.PodReference, &b.outcome, change{decide: decide, write: b.writer.patchPod})
-		})
+		queued := b.queued
+		b.pool.submit(ctx, func(ctx context.Context) error { return b.upgradeInSlot(ctx, one, queued) })
 	}
 }
 
-// decide looks at a chosen pod as it is now.
-func (b *upgradeBatch) decide(ctx context.Context, chosen protocol.SelectedPod, pod *corev1.Pod) (decision, error) {
+// wanted returns the SidecarSet while this batch may upgrade its pods.
+func (b *upgradeBatch) wanted(ctx context.Context) (*v1alpha1.SidecarSet, error) {
 	if b.timeLeft() <= 0 {
-		return decision{}, nil
+		return nil, stopped("")
 	}
-	set, stopped, err := b.fence.check(ctx)
+	return b.fence.check(ctx)
+}
+
+// decide decides about a chosen pod in its current state.
+func (b *upgradeBatch) decide(ctx context.Context, chosen protocol.SelectedPod, pod *corev1.Pod) (decision, error) {
+	set, err := b.wanted(ctx)
 	if err != nil {
 		return decision{}, err
-	}
-	if stopped != "" {
-		b.outcome.stop(stopped)
-		return decision{}, nil
 	}
 	state, matched, err := b.reader.state(ctx, set, pod)
 	switch {
@@ -267,11 +268,11 @@ func (b *upgradeBatch) decide(ctx context.Context, chosen protocol.SelectedPod, 
 		return decision{}, err
 	}
 	patch, err := b.patch(set, pod)
-	return decision{patch: patch, refusal: err}, nil
+	return decision{patch: patch, set: set, rejection: err}, nil
 }
 
-// stillDue reports whether a pod may be upgraded as it was chosen to be: since
-// then it may have become ready or have left the update selector (SPEC §7.2).
+// stillDue reports whether a chosen pod may still be upgraded: it may have become ready since, or
+// have left the update selector (SPEC §7.2).
 func stillDue(set *v1alpha1.SidecarSet, chosen protocol.SelectedPod, pod *corev1.Pod, state podstate.State) (bool, error) {
 	if !state.Upgradable || state.Waits() || chosen.Unready && state.Ready {
 		return false, nil
@@ -297,13 +298,19 @@ func (b *upgradeBatch) try(chosen protocol.SelectedPod) {
 	b.taken[chosen.PodReference] = true
 }
 
-// result lists the pods in the order they were chosen in.
+// result lists the pods in the order in which they were chosen.
 func (b *upgradeBatch) result() protocol.UpgradeBatchResult {
 	tried := make([]protocol.PodReference, 0, len(b.tried))
 	for _, pod := range b.tried {
 		tried = append(tried, pod.PodReference)
 	}
-	result := protocol.UpgradeBatchResult{Written: b.outcome.writes(tried), Failed: b.outcome.failures(tried), Stopped: b.outcome.stopped}
+	result := protocol.UpgradeBatchResult{Written: b.outcome.writes(tried), Failed: b.outcome.failures(tried), Stopped: b.outcome.stopped, Quiet: b.quiet}
 	result.Skipped = len(tried) - len(result.Written) - len(result.Failed)
 	return result
+}
+
+// unseenAtEnd returns the writes that the cache does not show once the batch writes no more.
+func (b *upgradeBatch) unseenAtEnd() (before, own *unseenWrites) {
+	b.own.add(b.outcome.newWrites())
+	return b.before, b.own
 }

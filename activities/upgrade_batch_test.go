@@ -16,6 +16,8 @@ import (
 
 	"github.com/outrigger/outrigger/api/protocol"
 	"github.com/outrigger/outrigger/api/v1alpha1"
+	"github.com/outrigger/outrigger/internal/fixture"
+	"github.com/outrigger/outrigger/internal/revision"
 	"github.com/outrigger/outrigger/internal/rollout"
 )
 
@@ -31,13 +33,11 @@ func (c *testCluster) batchOf(names ...string) *upgradeBatch {
 // refills lets a batch look once, and ends when what it began is written.
 func (c *testCluster) refills(b *upgradeBatch) (again time.Duration, err error) {
 	c.t.Helper()
-	err = inActivity(c.t, nil, func(ctx context.Context) error {
-		pool, ctx := newPool(ctx, 2, nil)
+	err = inActivity(c.t, nil, func(ctx context.Context) (err error) {
+		pool, ctx := newPool(ctx, 2)
 		b.pool = pool
-		if again, err = b.refill(ctx); err != nil {
-			return err
-		}
-		return pool.wait()
+		again, err = b.refill(ctx)
+		return pool.finish(err)
 	})
 	return again, err
 }
@@ -91,10 +91,13 @@ func TestARefillEndsTheBatch(t *testing.T) {
 			b := cluster.batchOf("a")
 			c.change(cluster, set, b)
 			again, err := cluster.refills(b)
-			require.NoError(t, err)
+			if c.stopped == "" {
+				require.NoError(t, err)
+			} else {
+				require.Equal(t, stopped(c.stopped), err)
+			}
 			assert.Zero(t, again)
 			assert.Equal(t, map[string]string{"a": "side:v1"}, cluster.images())
-			assert.Equal(t, c.stopped, b.result().Stopped)
 		})
 	}
 }
@@ -144,7 +147,7 @@ func TestAChosenPodIsDecidedAboutAsItIs(t *testing.T) {
 			decided, err := b.decide(t.Context(), protocol.SelectedPod{PodReference: refTo("a"), Unready: c.unready}, pod)
 			require.NoError(t, err)
 			assert.Equal(t, c.written, decided.done || decided.patch != nil)
-			require.NoError(t, decided.refusal)
+			require.NoError(t, decided.rejection)
 		})
 	}
 }
@@ -289,9 +292,34 @@ func TestUpgradeBatchSaysWhatItWroteHoweverItEnds(t *testing.T) {
 		// Heartbeats, the end of the poll, and the pause after the first look.
 		require.Eventually(t, func() bool { return cluster.clock.Waiters() == 3 }, 10*time.Second, time.Millisecond)
 		require.Eventually(t, func() bool { return cluster.images()["a"] == "side:v2" }, 10*time.Second, time.Millisecond)
-		cluster.clock.Step(rollout.MinPause)
+		cluster.clock.Step(rollout.MinInterval)
 		close(stopping)
 		assert.Equal(t, []string{"a"}, <-written)
 		assert.True(t, held(t, leaseOf(cluster.Activities, "one")), "the run goes on")
 	})
+}
+
+// Somebody edited the set while no webhook was asked: the annotations stayed.
+func TestSpec2_PodsFollowTheContentOfASetWhateverItsAnnotationsSay(t *testing.T) {
+	set := webSet(1)
+	set.Spec.Containers[0].Image = "side:v1"
+	require.NoError(t, revision.Complete(set, nil))
+	pod := webPod("a", func(p *corev1.Pod) {
+		for _, key := range []string{v1alpha1.HashAnnotation, v1alpha1.HashWithoutImageAnnotation} {
+			p.Annotations[key] = fixture.HashEntry(set, key)
+		}
+	})
+	set.Spec.Containers = webSet(1).Spec.Containers // side:v2, without defaults
+	cluster := newTestCluster(t, interceptor.Funcs{}, set, pod)
+	result, err := cluster.upgradeBatch(t, unchanged, "a")
+	require.NoError(t, err)
+	assert.Equal(t, []string{"a"}, writtenNames(result.Written))
+	assert.Equal(t, map[string]string{"a": "side:v2"}, cluster.images())
+
+	completed, err := revision.Completed(set)
+	require.NoError(t, err)
+	require.NotEqual(t, set.Annotations, completed.Annotations)
+	written, err := cluster.reader().livePod(t.Context(), refTo("a"))
+	require.NoError(t, err)
+	assert.Contains(t, written.Annotations[v1alpha1.HashAnnotation], completed.Annotations[v1alpha1.HashAnnotation])
 }

@@ -13,15 +13,15 @@ import (
 	"github.com/outrigger/outrigger/internal/podstate"
 )
 
-// WriteUpgradableConditions writes the pod condition SidecarSetUpgradable where it
-// is out of date, and only there (SPEC §7.2).
+// WriteUpgradableConditions writes the pod condition SidecarSetUpgradable where it is out of date
+// (SPEC §7.2).
 func (a *Activities) WriteUpgradableConditions(ctx context.Context, input protocol.WriteUpgradableConditionsInput) (protocol.WriteUpgradableConditionsResult, error) {
 	defer keepHeartbeating(ctx, a.Clock)()
 	var outcome outcome
 	defer a.Metrics.time(changeCondition, a.Clock)()
 	writer := a.writer(changeCondition)
 	decider := conditionDecider{reader: writer.reader, clock: a.Clock, set: writer.reader.recentSet(input.SidecarSet), generation: input.Generation}
-	pool, writing := newPool(ctx, a.Writers, errStopping)
+	pool, writing := newPool(ctx, a.Writers)
 	for _, pod := range input.Pods {
 		pool.submit(writing, func(ctx context.Context) error {
 			return writer.apply(ctx, pod, &outcome, change{decide: decider.decide, write: writer.patchStatus})
@@ -48,16 +48,21 @@ func (d *conditionDecider) decide(ctx context.Context, pod *corev1.Pod) (decisio
 	if err != nil || !matched {
 		return decision{}, err
 	}
-	condition, changed, err := podstate.UpgradableCondition(pod, set.Name, state, metav1.NewTime(d.clock.Now()))
-	if err != nil || !changed {
-		return decision{refusal: err}, nil
+	condition, changed := podstate.UpgradableCondition(pod, set.Name, state, metav1.NewTime(d.clock.Now()))
+	if !changed {
+		return decision{}, nil
 	}
+	return patchCondition(pod, condition), nil
+}
+
+// patchCondition returns the guarded patch of a condition of a pod.
+func patchCondition(pod *corev1.Pod, condition corev1.PodCondition) decision {
 	patch, err := json.Marshal(map[string]any{
 		"metadata": map[string]any{"uid": pod.UID, "resourceVersion": pod.ResourceVersion},
 		"status":   map[string]any{"conditions": []corev1.PodCondition{condition}},
 	})
 	if err != nil {
-		return decision{refusal: fmt.Errorf("encode the condition of pod %s/%s: %w", pod.Namespace, pod.Name, err)}, nil
+		return decision{rejection: fmt.Errorf("encode the condition of pod %s/%s: %w", pod.Namespace, pod.Name, err)}
 	}
-	return decision{patch: patch}, nil
+	return decision{patch: patch}
 }

@@ -6,15 +6,12 @@ import (
 	"fmt"
 	"net/http"
 	"sync"
-	"sync/atomic"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/codes"
 	semconv "go.opentelemetry.io/otel/semconv/v1.41.0"
 	"go.opentelemetry.io/otel/trace"
-	"go.temporal.io/sdk/activity"
-	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -22,55 +19,81 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/outrigger/outrigger/api/protocol"
+	"github.com/outrigger/outrigger/api/v1alpha1"
+	"github.com/outrigger/outrigger/kube"
 )
 
-// attempts is how often a pod is read anew when it changes between read and write.
+// attempts is the number of tries when a pod changes between read and write.
 const attempts = 3
 
-// writer takes pods through guarded writes.
+// writer writes pods with uid and resourceVersion as preconditions.
 type writer struct {
 	reader *reader
 	pods   client.Writer
 	status client.SubResourceWriter
-	// change is what it writes, for traces.
+	// change names the kind of the writes in traces.
 	change string
 	tracer trace.Tracer
 	// results counts pods by result.
 	results *prometheus.CounterVec
 }
 
-// podResult is what became of a pod in a batch.
+// podResult is the result of a pod in a batch.
 type podResult string
 
 const (
-	resultWritten podResult = "written"
-	resultRefused podResult = "refused"
-	// resultSkipped pods are gone, have the change already, or are not to have it.
+	resultWritten  podResult = "written"
+	resultRejected podResult = "refused"
+	// resultSkipped pods are gone, have the change already, or must not have it.
 	resultSkipped podResult = "skipped"
-	// resultConflict is an attempt's, never a batch's.
+	// resultConflict is the result of an attempt, never of a pod.
 	resultConflict podResult = "conflict"
 )
 
 // change is one guarded write to one pod.
 type change struct {
-	// decide looks at the pod as it was read and says what to write.
+	// wanted returns the current SidecarSet, or an error if its pods must not be written. It is
+	// called when the write leaves the process. Without it (nil), the write is always wanted.
+	wanted func(context.Context) (*v1alpha1.SidecarSet, error)
+	// decide returns the write for the pod as it was read.
 	decide func(context.Context, *corev1.Pod) (decision, error)
 	write  func(context.Context, *corev1.Pod, []byte) error
 }
 
-// decision about a pod. The zero decision leaves it alone.
+// decision about a pod. The zero decision skips the pod.
 type decision struct {
 	// done pods have the change already.
 	done bool
-	// patch carries uid and resourceVersion, so that it fits this pod in this
-	// state only.
+	// patch carries uid and resourceVersion, so that it applies only to this pod in this state.
 	patch []byte
-	// refusal says why no patch can be made for this pod.
-	refusal error
+	// set is the SidecarSet that the patch was made from.
+	set *v1alpha1.SidecarSet
+	// rejection is the reason why no patch can be made for this pod.
+	rejection error
 }
 
-// apply takes one pod through a change, or records why not. A pod that changed
-// since it was read is decided about again as it is now.
+var errOtherContent = errors.New("the SidecarSet has different content now")
+
+// stillWanted is called when a write is about to leave the process.
+func (c change) stillWanted(ctx context.Context, decided decision) error {
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	if c.wanted == nil {
+		return nil
+	}
+	set, err := c.wanted(ctx)
+	if err != nil {
+		return err
+	}
+	if set == nil || set.Generation != decided.set.Generation || set.Annotations[v1alpha1.HashAnnotation] != decided.set.Annotations[v1alpha1.HashAnnotation] {
+		return errOtherContent
+	}
+	return nil
+}
+
+// apply writes a change to one pod, or records why not. If the pod has changed since it was read,
+// apply reads it again and repeats the decision.
 func (w *writer) apply(ctx context.Context, reference protocol.PodReference, outcome *outcome, c change) error {
 	read := w.reader.cachedPod
 	for range attempts {
@@ -95,40 +118,47 @@ func (w *writer) apply(ctx context.Context, reference protocol.PodReference, out
 	return nil
 }
 
-// attempt decides about a pod and writes it. The result is of no use with an error.
+// attempt decides about a pod and writes it. The result is invalid with an error.
 func (w *writer) attempt(ctx context.Context, pod *corev1.Pod, outcome *outcome, c change) (podResult, error) {
 	reference := protocol.PodReference{Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID}
 	decided, err := c.decide(ctx, pod)
 	switch {
 	case err != nil:
 		return "", err
-	case decided.refusal != nil:
-		outcome.failed(reference, decided.refusal.Error())
-		return resultRefused, nil
+	case decided.rejection != nil:
+		outcome.failed(reference, decided.rejection.Error())
+		return resultRejected, nil
 	case decided.done:
 		outcome.wrote(reference, pod.ResourceVersion)
 		return resultSkipped, nil
 	case decided.patch == nil:
 		return resultSkipped, nil
 	}
-	err = w.traced(ctx, reference, func(ctx context.Context) error { return c.write(ctx, pod, decided.patch) })
+	var arrived bool
+	err = w.traced(ctx, reference, func(ctx context.Context) (err error) {
+		arrived, err = kube.SendIf(ctx, func() error { return c.stillWanted(ctx, decided) },
+			func(ctx context.Context) error { return c.write(ctx, pod, decided.patch) })
+		return err
+	})
 	switch {
 	case err == nil:
 		outcome.wrote(reference, pod.ResourceVersion)
 		return resultWritten, nil
-	case apierrors.IsConflict(err):
+	case apierrors.IsConflict(err), errors.Is(err, errOtherContent) && !arrived:
 		return resultConflict, nil
 	case apierrors.IsNotFound(err):
 		return resultSkipped, nil
-	case refused(err):
+	case rejected(err):
 		outcome.failed(reference, reason(err))
-		return resultRefused, nil
+		return resultRejected, nil
 	}
-	outcome.wrote(reference, "")
+	if arrived {
+		outcome.wrote(reference, "")
+	}
 	return "", fmt.Errorf("write pod %s: %w", reference, err)
 }
 
-// traced makes a span of a write, which names the pod and never what is written.
+// traced wraps a write in a span. The span names the pod and never the content of the write.
 func (w *writer) traced(ctx context.Context, pod protocol.PodReference, write func(context.Context) error) error {
 	ctx, span := w.tracer.Start(ctx, "PatchPod", trace.WithSpanKind(trace.SpanKindClient), trace.WithAttributes(
 		semconv.K8SNamespaceName(pod.Namespace), semconv.K8SPodName(pod.Name), semconv.K8SPodUID(string(pod.UID)),
@@ -142,7 +172,7 @@ func (w *writer) traced(ctx context.Context, pod protocol.PodReference, write fu
 }
 
 func (w *writer) patchPod(ctx context.Context, pod *corev1.Pod, patch []byte) error {
-	// Of the answer only the resourceVersion is of use.
+	// Only the resourceVersion of the answer is used.
 	written := &metav1.PartialObjectMetadata{}
 	written.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Pod"))
 	written.Namespace, written.Name = pod.Namespace, pod.Name
@@ -157,23 +187,23 @@ func (w *writer) patchStatus(ctx context.Context, pod *corev1.Pod, patch []byte)
 	return w.status.Patch(ctx, pod, client.RawPatch(types.StrategicMergePatchType, patch))
 }
 
-// refused reports whether an error is an answer about this pod, and not trouble
-// with the API server.
-func refused(err error) bool {
+// rejected reports whether an error is an answer about this pod, and not a failure of the API
+// server.
+func rejected(err error) bool {
 	switch {
 	case apierrors.IsServerTimeout(err), apierrors.IsTimeout(err), apierrors.IsTooManyRequests(err),
 		apierrors.IsServiceUnavailable(err), apierrors.IsUnauthorized(err):
 		return false
 	case apierrors.ReasonForError(err) == metav1.StatusReasonUnknown:
-		// A webhook that denies with a message alone gives no reason.
+		// A webhook that denies with only a message gives no reason.
 		code := statusCode(err)
 		return code == http.StatusBadRequest || code == http.StatusForbidden || code == http.StatusUnprocessableEntity
 	}
 	return true
 }
 
-// reason says why a write was refused without the server's message: that may
-// quote the pod, and with it what must not enter the history.
+// reason returns why a write was rejected, without the server's message, which may quote the pod
+// and must not enter the history.
 func reason(err error) string {
 	text := string(apierrors.ReasonForError(err))
 	switch code := int(statusCode(err)); {
@@ -194,7 +224,7 @@ func reason(err error) string {
 	return text
 }
 
-// statusCode is that of the answer; zero when there is none.
+// statusCode is the HTTP status of the answer; zero without an answer.
 func statusCode(err error) int32 {
 	var status apierrors.APIStatus
 	if !errors.As(err, &status) {
@@ -203,19 +233,19 @@ func statusCode(err error) int32 {
 	return status.Status().Code
 }
 
-// outcome collects what became of the pods of a batch.
+// outcome collects the results of the pods of a batch.
 type outcome struct {
 	mu      sync.Mutex
 	written map[protocol.PodReference]string
-	// fresh writes were not asked for yet.
-	fresh    []protocol.WrittenPod
-	refusals map[protocol.PodReference]string
-	stopped  string
-	// waiting says what the batch waits for, if that is not of its set.
+	// fresh are the writes that newWrites has not returned yet.
+	fresh      []protocol.WrittenPod
+	rejections map[protocol.PodReference]string
+	stopped    string
+	// waiting describes the wait of the batch, if it waits for the cluster-wide limit.
 	waiting string
 }
 
-// wrote records a write; without a resourceVersion, one that may have happened.
+// wrote records a write. A write without a resourceVersion may or may not have happened.
 func (o *outcome) wrote(pod protocol.PodReference, resourceVersion string) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -226,23 +256,23 @@ func (o *outcome) wrote(pod protocol.PodReference, resourceVersion string) {
 	o.fresh = append(o.fresh, protocol.WrittenPod{PodReference: pod, ResourceVersion: resourceVersion})
 }
 
-// has reports whether a pod was written, or its write refused.
+// has reports whether a pod was written or rejected.
 func (o *outcome) has(pod protocol.PodReference) bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	_, written := o.written[pod]
-	_, refused := o.refusals[pod]
-	return written || refused
+	_, rejected := o.rejections[pod]
+	return written || rejected
 }
 
-// count is how many pods were written.
+// count returns the number of written pods.
 func (o *outcome) count() int {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return len(o.written)
 }
 
-// details are those of a heartbeat: how many pods were written, and what is waited for.
+// details are the details of a heartbeat: the number of written pods, and the wait, if any.
 func (o *outcome) details() []any {
 	count := o.count()
 	o.mu.Lock()
@@ -253,7 +283,7 @@ func (o *outcome) details() []any {
 	return []any{count, o.waiting}
 }
 
-// newWrites are those since the last call.
+// newWrites returns the writes since the last call.
 func (o *outcome) newWrites() []protocol.WrittenPod {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -262,19 +292,21 @@ func (o *outcome) newWrites() []protocol.WrittenPod {
 	return fresh
 }
 
-func (o *outcome) failed(pod protocol.PodReference, why string) {
+func (o *outcome) failed(pod protocol.PodReference, reason string) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if o.refusals == nil {
-		o.refusals = map[protocol.PodReference]string{}
+	if o.rejections == nil {
+		o.rejections = map[protocol.PodReference]string{}
 	}
-	o.refusals[pod] = why
+	o.rejections[pod] = reason
 }
 
-func (o *outcome) stop(why string) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	o.stopped = why
+// stop records why a batch ended, if the SidecarSet or the Lease is the reason.
+func (o *outcome) stop(err error) {
+	var reason stopped
+	if errors.As(err, &reason) {
+		o.stopped = string(reason)
+	}
 }
 
 func (o *outcome) wait(what string) {
@@ -283,7 +315,7 @@ func (o *outcome) wait(what string) {
 	o.waiting = what
 }
 
-// writes lists those of the pods that were written, in their order.
+// writes lists the written pods, in the order of pods.
 func (o *outcome) writes(pods []protocol.PodReference) []protocol.WrittenPod {
 	var written []protocol.WrittenPod
 	for _, pod := range pods {
@@ -294,60 +326,13 @@ func (o *outcome) writes(pods []protocol.PodReference) []protocol.WrittenPod {
 	return written
 }
 
-// failures lists those of the pods whose write was refused, in their order.
+// failures lists the rejected pods, in the order of pods.
 func (o *outcome) failures(pods []protocol.PodReference) []protocol.FailedPod {
 	var failed []protocol.FailedPod
 	for _, pod := range pods {
-		if reason, ok := o.refusals[pod]; ok {
+		if reason, ok := o.rejections[pod]; ok {
 			failed = append(failed, protocol.FailedPod{PodReference: pod, Reason: reason})
 		}
 	}
 	return failed
 }
-
-// pool runs tasks, a bounded number at a time. The first error ends it: tasks
-// that have not begun then do nothing.
-type pool struct {
-	group *errgroup.Group
-	slots chan struct{}
-	// stopping is closed when the worker stops; tasks that have not begun then end
-	// with ifStopping.
-	stopping   <-chan struct{}
-	ifStopping error
-	// pending tasks were submitted, and are not done.
-	pending atomic.Int64
-}
-
-// newPool also returns the context of its tasks: it ends at the first error.
-func newPool(ctx context.Context, size int, ifStopping error) (*pool, context.Context) {
-	stopping := activity.GetWorkerStopChannel(ctx)
-	group, ctx := errgroup.WithContext(ctx)
-	return &pool{group: group, slots: make(chan struct{}, size), stopping: stopping, ifStopping: ifStopping}, ctx
-}
-
-// submit has a task run when its turn comes. It does not wait.
-func (p *pool) submit(ctx context.Context, task func(context.Context) error) {
-	p.pending.Add(1)
-	p.group.Go(func() error {
-		defer p.pending.Add(-1)
-		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-p.stopping:
-			return p.ifStopping
-		case p.slots <- struct{}{}:
-		}
-		defer func() { <-p.slots }()
-		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-p.stopping:
-			return p.ifStopping
-		default:
-			return task(ctx)
-		}
-	})
-}
-
-// wait ends when all tasks are done, with the first error.
-func (p *pool) wait() error { return p.group.Wait() }

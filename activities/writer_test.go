@@ -58,7 +58,7 @@ func TestWhatBecomesOfAGuardedWrite(t *testing.T) {
 		"written":                       {reference, patch, nil, []error{nil}, wrote("8"), nil, "", 1},
 		"left alone":                    {reference, decision{}, nil, nil, nil, nil, "", 0},
 		"done already":                  {reference, decision{done: true}, nil, nil, wrote("7"), nil, "", 0},
-		"no patch can be made":          {reference, decision{refusal: errors.New("bad annotation")}, nil, nil, nil, failed("bad annotation"), "", 0},
+		"no patch can be made":          {reference, decision{rejection: errors.New("bad annotation")}, nil, nil, nil, failed("bad annotation"), "", 0},
 		"no decision can be made":       {reference, decision{}, errors.New("away"), nil, nil, nil, "away", 0},
 		"gone before it is read":        {refTo("b"), patch, nil, nil, nil, nil, "", 0},
 		"another under its name":        {protocol.PodReference{Namespace: "d", Name: "a", UID: "before"}, patch, nil, nil, nil, nil, "", 0},
@@ -70,7 +70,7 @@ func TestWhatBecomesOfAGuardedWrite(t *testing.T) {
 		"denied without a reason":       {reference, patch, nil, []error{denied}, nil, failed("HTTP 400 Bad Request"), "", 1},
 		"a proxy fails":                 {reference, patch, nil, []error{gateway}, wrote(""), nil, "write pod d/a: bad gateway", 1},
 		"perhaps written":               {reference, patch, nil, []error{errors.New("connection reset")}, wrote(""), nil, "write pod d/a: connection reset", 1},
-		"throttled":                     {reference, patch, nil, []error{apierrors.NewTooManyRequests("slow down", 1)}, wrote(""), nil, "write pod d/a: slow down", 1},
+		"throttled":                     {reference, patch, nil, []error{apierrors.NewTooManyRequests("slow down", 1)}, nil, nil, "write pod d/a: slow down", 1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			cluster := newTestCluster(t, interceptor.Funcs{}, webSet(1), webPod("a"))
@@ -78,10 +78,12 @@ func TestWhatBecomesOfAGuardedWrite(t *testing.T) {
 			writes := 0
 			err := cluster.writer(changeUpgrade).apply(t.Context(), c.reference, &outcome, change{
 				decide: func(context.Context, *corev1.Pod) (decision, error) { return c.decision, c.decideErr },
-				write: func(_ context.Context, pod *corev1.Pod, _ []byte) error {
-					pod.ResourceVersion = "8"
-					writes++
-					return c.answers[writes-1]
+				write: func(ctx context.Context, pod *corev1.Pod, _ []byte) error {
+					return throughTheGate(ctx, func() error {
+						pod.ResourceVersion = "8"
+						writes++
+						return c.answers[writes-1]
+					})
 				},
 			})
 			if c.err == "" {
@@ -138,7 +140,7 @@ func TestPatchesCarryTheirPrecondition(t *testing.T) {
 
 func TestThePoolRunsABoundedNumberOfTasks(t *testing.T) {
 	err := inActivity(t, nil, func(ctx context.Context) error {
-		pool, ctx := newPool(ctx, 2, nil)
+		pool, ctx := newPool(ctx, 2)
 		begun, finish := make(chan struct{}), make(chan struct{})
 		var running atomic.Int64
 		for range 6 {
@@ -169,7 +171,7 @@ func TestThePoolRunsABoundedNumberOfTasks(t *testing.T) {
 func TestTheFirstErrorKeepsTasksThatWaitFromRunning(t *testing.T) {
 	away, ran := errors.New("away"), 0
 	err := inActivity(t, nil, func(ctx context.Context) error {
-		pool, ctx := newPool(ctx, 1, nil)
+		pool, ctx := newPool(ctx, 1)
 		for range 3 {
 			pool.submit(ctx, func(context.Context) error {
 				ran++
@@ -183,22 +185,18 @@ func TestTheFirstErrorKeepsTasksThatWaitFromRunning(t *testing.T) {
 }
 
 func TestTasksThatHaveNotBegunWhenTheWorkerStopsAreLeft(t *testing.T) {
-	for name, ifStopping := range map[string]error{"and stand": nil, "for another worker": errStopping} {
-		t.Run(name, func(t *testing.T) {
-			stopping, ran := make(chan struct{}), 0
-			err := inActivity(t, stopping, func(ctx context.Context) error {
-				pool, ctx := newPool(ctx, 1, ifStopping)
-				close(stopping)
-				for range 3 {
-					pool.submit(ctx, func(context.Context) error {
-						ran++
-						return nil
-					})
-				}
-				return pool.wait()
+	stopping, ran := make(chan struct{}), 0
+	err := inActivity(t, stopping, func(ctx context.Context) error {
+		pool, ctx := newPool(ctx, 1)
+		close(stopping)
+		for range 3 {
+			pool.submit(ctx, func(context.Context) error {
+				ran++
+				return nil
 			})
-			assert.Equal(t, ifStopping, err)
-			assert.Zero(t, ran)
-		})
-	}
+		}
+		return pool.wait()
+	})
+	require.ErrorIs(t, err, errStopping)
+	assert.Zero(t, ran)
 }

@@ -66,7 +66,7 @@ func TestABatchIsHandedOverOnceNoWorkflowTaskIsAskedFor(t *testing.T) {
 			t.Cleanup(counting.Close)
 			f := newFleet(t, server, queue, 1)
 			batches := &handingOver{stub: stub{pods: f.pods}, polls: &counted, begun: make(chan struct{})}
-			h := &host{client: counting, options: Options{MaxConcurrentLooks: 10, MaxConcurrentWrites: 10}, taskQueue: f.queue, log: logr.Discard(), activities: batches, lead: lead}
+			h := &host{client: counting, options: Options{MaxConcurrentSelects: 10, MaxConcurrentPatches: 10}, taskQueue: f.queue, log: logr.Discard(), activities: batches, lead: lead}
 			ctx, stop := context.WithCancel(t.Context())
 			defer stop()
 			ended := make(chan error)

@@ -2,9 +2,7 @@ package worker
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"net/http"
 	"sync"
 	"time"
 
@@ -14,15 +12,12 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/leaderelection"
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
-	"k8s.io/client-go/transport"
 	"k8s.io/utils/clock"
-	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/manager"
 )
 
-// The times of Kubernetes' own components. Whoever leads writes for renewDeadline
-// after a renewal was sent; another takes over leaseDuration after the renewal at
-// the earliest, so what was on the wire has arrived by then.
+// The durations are those of Kubernetes' own components. The leader writes for renewDeadline after
+// it sent a renewal. Another worker takes over leaseDuration after the renewal at the earliest, so
+// that requests on the wire have arrived.
 const (
 	leaseDuration = 15 * time.Second
 	renewDeadline = 10 * time.Second
@@ -30,21 +25,21 @@ const (
 	leaseName     = "outrigger-worker"
 )
 
-// leadership is the Lease of the worker that upgrades pods.
+// leadership is the Lease of the worker that leads.
 type leadership struct {
 	resourcelock.Interface
 	clock clock.Clock
 
 	mu sync.Mutex
-	// renewed is when the newest renewal that succeeded was sent, zero without.
+	// renewed is the time at which the last successful renewal was sent; zero without one.
 	renewed time.Time
-	// from is when writing may begin.
+	// from is the time at which this worker may start to write.
 	from time.Time
 }
 
-// newLeadership names the process like its client of Temporal.
+// newLeadership uses the identity of the Temporal client.
 func newLeadership(config *rest.Config, namespace, identity string) (*leadership, error) {
-	// One call that hangs must leave time for another.
+	// A call that hangs must leave time for a second one.
 	config = rest.CopyConfig(config)
 	config.Timeout = renewDeadline / 2
 	leases, err := coordinationv1client.NewForConfig(config)
@@ -58,15 +53,15 @@ func newLeadership(config *rest.Config, namespace, identity string) (*leadership
 	}}, nil
 }
 
-// held reports whether this process may write. No other may then, by a clock
-// that goes on while the process is frozen.
+// held reports whether this process may write. No other may then. The clock continues while the
+// process is frozen.
 func (l *leadership) held() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return !l.renewed.IsZero() && l.clock.Since(l.renewed) < renewDeadline
 }
 
-// Get notices when somebody else holds the Lease.
+// Get detects that another worker holds the Lease.
 func (l *leadership) Get(ctx context.Context) (*resourcelock.LeaderElectionRecord, []byte, error) {
 	record, raw, err := l.Interface.Get(ctx)
 	if err == nil && record.HolderIdentity != l.Identity() {
@@ -75,8 +70,8 @@ func (l *leadership) Get(ctx context.Context) (*resourcelock.LeaderElectionRecor
 	return record, raw, err
 }
 
-// Create waits before this process writes: somebody may have deleted the Lease of
-// one that still does.
+// Create delays the writes of this process: somebody may have deleted the Lease of a worker that
+// still writes.
 func (l *leadership) Create(ctx context.Context, record resourcelock.LeaderElectionRecord) error {
 	sent := l.clock.Now()
 	if err := l.Interface.Create(ctx, record); err != nil {
@@ -88,7 +83,7 @@ func (l *leadership) Create(ctx context.Context, record resourcelock.LeaderElect
 	return nil
 }
 
-// Update renews the Lease, or gives it back.
+// Update renews the Lease, or releases it.
 func (l *leadership) Update(ctx context.Context, record resourcelock.LeaderElectionRecord) error {
 	if record.HolderIdentity != l.Identity() {
 		l.lose()
@@ -110,8 +105,8 @@ func (l *leadership) lose() {
 	l.renewed = time.Time{}
 }
 
-// settled waits until whoever may have led before writes no more.
-func (l *leadership) settled(ctx context.Context) error {
+// waitForOthers waits until an earlier leader writes no more.
+func (l *leadership) waitForOthers(ctx context.Context) error {
 	l.mu.Lock()
 	wait := l.from.Sub(l.clock.Now())
 	l.mu.Unlock()
@@ -123,8 +118,8 @@ func (l *leadership) settled(ctx context.Context) error {
 	}
 }
 
-// run has lead called whenever this process leads, until ctx ends. The context of
-// lead ends with the leadership; the Lease is given back once lead has returned.
+// run calls lead whenever this process leads, until ctx ends. The context of lead ends with the
+// leadership. The Lease is released once lead has returned.
 func (l *leadership) run(ctx context.Context, lead func(context.Context)) error {
 	for ctx.Err() == nil {
 		if err := l.campaign(ctx, lead); err != nil {
@@ -144,7 +139,7 @@ func (l *leadership) campaign(ctx context.Context, lead func(context.Context)) e
 	var leading sync.WaitGroup
 	var mu sync.Mutex
 	led, over := false, false
-	// begin reports whether the campaign goes on, with a leader.
+	// begin reports whether the campaign continues, with a leader.
 	begin := func() bool {
 		mu.Lock()
 		defer mu.Unlock()
@@ -188,35 +183,4 @@ func (l *leadership) campaign(ctx context.Context, lead func(context.Context)) e
 	mu.Unlock()
 	leading.Wait()
 	return nil
-}
-
-var errNotHeld = errors.New("this worker does not lead: pods are left alone")
-
-// fence refuses patches while the Lease is not held. It stands behind whatever may
-// hold a request up, so that no process writes that was frozen meanwhile.
-func (l *leadership) fence(next http.RoundTripper) http.RoundTripper {
-	return roundTripper(func(request *http.Request) (*http.Response, error) {
-		if request.Method == http.MethodPatch && !l.held() {
-			if request.Body != nil {
-				_ = request.Body.Close()
-			}
-			return nil, errNotHeld
-		}
-		return next.RoundTrip(request)
-	})
-}
-
-type roundTripper func(*http.Request) (*http.Response, error)
-
-func (f roundTripper) RoundTrip(request *http.Request) (*http.Response, error) { return f(request) }
-
-// writer is a client that patches only while the Lease is held.
-func (l *leadership) writer(mgr manager.Manager) (client.Client, error) {
-	config := rest.CopyConfig(mgr.GetConfig())
-	config.WrapTransport = transport.Wrappers(l.fence, config.WrapTransport)
-	writer, err := client.New(config, client.Options{Scheme: mgr.GetScheme(), Mapper: mgr.GetRESTMapper()})
-	if err != nil {
-		return nil, fmt.Errorf("set up a client that writes pods: %w", err)
-	}
-	return writer, nil
 }

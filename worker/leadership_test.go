@@ -3,8 +3,6 @@ package worker
 import (
 	"context"
 	"errors"
-	"net/http"
-	"net/http/httptest"
 	"sync"
 	"testing"
 	"time"
@@ -111,33 +109,11 @@ func TestWhoMadeTheLeaseWaitsForTheOneBefore(t *testing.T) {
 	l := &leadership{Interface: &lock{identity: "me"}, clock: clock}
 	require.NoError(t, l.Create(t.Context(), resourcelock.LeaderElectionRecord{HolderIdentity: "me"}))
 	settled := make(chan error, 1)
-	go func() { settled <- l.settled(t.Context()) }()
+	go func() { settled <- l.waitForOthers(t.Context()) }()
 	require.Eventually(t, clock.HasWaiters, 10*time.Second, time.Millisecond)
 	assert.Empty(t, settled)
 	clock.Step(renewDeadline)
 	require.NoError(t, <-settled)
-}
-
-func TestOnlyPatchesNeedTheLease(t *testing.T) {
-	var got []string
-	server := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { got = append(got, r.Method) }))
-	defer server.Close()
-	l := &leadership{Interface: &lock{identity: "me"}, clock: clock.RealClock{}}
-	client := &http.Client{Transport: l.fence(http.DefaultTransport)}
-	send := func(method string) error {
-		request, err := http.NewRequestWithContext(t.Context(), method, server.URL, http.NoBody)
-		require.NoError(t, err)
-		response, err := client.Do(request)
-		if err == nil {
-			err = response.Body.Close()
-		}
-		return err
-	}
-	require.NoError(t, send(http.MethodPut))
-	require.ErrorIs(t, send(http.MethodPatch), errNotHeld)
-	require.NoError(t, l.Update(t.Context(), resourcelock.LeaderElectionRecord{HolderIdentity: "me"}))
-	require.NoError(t, send(http.MethodPatch))
-	assert.Equal(t, []string{http.MethodPut, http.MethodPatch}, got)
 }
 
 func TestTheLeaseIsGivenBackOnceNothingIsWrittenAnyMore(t *testing.T) {

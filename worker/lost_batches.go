@@ -14,29 +14,29 @@ import (
 	"github.com/outrigger/outrigger/api/protocol"
 )
 
-// lostBatchInterval is the time between two attempts to give away lost batches.
+// lostBatchInterval is the time between two attempts to release lost batches.
 const lostBatchInterval = 500 * time.Millisecond
 
-// lostBatches are those of the process that ran in this pod before this one.
+// lostBatches are the batches of the process that ran in this pod before.
 type lostBatches struct {
 	read func(context.Context) ([]activities.LostBatch, error)
 	end  func(ctx context.Context, task []byte, cause error) error
 	log  logr.Logger
-	// known is closed once they are read, or never will be.
+	// known is closed once the batches are read, or cannot be read.
 	known chan struct{}
 }
 
-// giveAway tries until the server notices by itself that heartbeats are missing.
-func (l *lostBatches) giveAway(ctx context.Context) {
+// release tries until the heartbeat timeout, after which the server retries the batches by itself.
+func (l *lostBatches) release(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, protocol.HeartbeatTimeout)
 	defer cancel()
 	lost := l.find(ctx)
 	l.retry(ctx, func() error {
 		var failed []error
 		lost = slices.DeleteFunc(lost, func(batch activities.LostBatch) bool {
-			given, err := batch.End(ctx, l.end)
-			if given {
-				l.log.Info("gave away a batch that was lost with the process before this one", "lease", batch.Lease)
+			released, err := batch.Release(ctx, l.end)
+			if released {
+				l.log.Info("released a batch that the previous process of this pod had claimed", "lease", batch.Lease)
 			}
 			failed = append(failed, err)
 			return err == nil
@@ -54,8 +54,8 @@ func (l *lostBatches) find(ctx context.Context) (found []activities.LostBatch) {
 	return found
 }
 
-// before runs what takes tasks, once the lost batches are known: those that this process
-// has in hand look the same, and must not be given away.
+// before calls run, which claims tasks, once the lost batches are known: batches that this process
+// claims look the same, and must not be released.
 func (l *lostBatches) before(ctx context.Context, run func(context.Context) error) error {
 	select {
 	case <-l.known:
@@ -65,13 +65,13 @@ func (l *lostBatches) before(ctx context.Context, run func(context.Context) erro
 	}
 }
 
-// retry ends with the context, or if the rights are missing, which an earlier Role lacks:
-// heartbeats decide then.
+// retry ends with the context, or if an earlier Role lacks the permission. The heartbeat timeout
+// then releases the batches.
 func (l *lostBatches) retry(ctx context.Context, try func() error) {
 	_ = wait.PollUntilContextCancel(ctx, lostBatchInterval, true, func(context.Context) (bool, error) {
 		err := try()
 		if err != nil {
-			l.log.Info("cannot give away batches that may be lost", "cause", err.Error())
+			l.log.Info("cannot release batches that may be lost", "cause", err.Error())
 		}
 		return err == nil || apierrors.IsForbidden(err), nil
 	})

@@ -25,7 +25,7 @@ func TestNoTaskIsTakenBeforeLostBatchesAreKnown(t *testing.T) {
 		return nil, <-answers
 	}}
 	hosting := make(chan struct{})
-	go lost.giveAway(t.Context())
+	go lost.release(t.Context())
 	go func() {
 		_ = lost.before(t.Context(), func(context.Context) error {
 			close(hosting)
@@ -56,7 +56,7 @@ func TestALostBatchThatCannotBeGivenAwayHoldsUpNoOther(t *testing.T) {
 			}
 			return nil
 		}
-		lost.giveAway(t.Context())
+		lost.release(t.Context())
 		require.Len(t, asked, 3)
 		assert.Equal(t, asked[0], asked[1], "the other one waits")
 		assert.Equal(t, asked[0].Add(lostBatchInterval), asked[2], "it is tried again")
@@ -69,7 +69,7 @@ func TestAWorkerThatMayNotListLeasesDoesNotWait(t *testing.T) {
 		asked++
 		return nil, apierrors.NewForbidden(schema.GroupResource{Group: coordinationv1.GroupName, Resource: "leases"}, "", nil)
 	}}
-	lost.giveAway(t.Context())
+	lost.release(t.Context())
 	require.NoError(t, lost.before(t.Context(), func(context.Context) error { return nil }))
 	assert.Equal(t, 1, asked)
 }

@@ -11,19 +11,19 @@ import (
 	"go.temporal.io/sdk/workflow"
 )
 
-// AutoUpgrade and Pinned are what an open run does when another build becomes
-// current: it goes on there, or stays with the build that it began with.
+// AutoUpgrade and Pinned are the behaviors of an open run when another build becomes current: the
+// run continues on the new build, or stays with the build on which it began.
 const (
 	AutoUpgrade = "auto-upgrade"
 	Pinned      = "pinned"
 )
 
-// Versioning puts a worker into a worker deployment of Temporal, as one of its
-// versions. The zero value is a worker without.
+// Versioning makes a worker a version of a Temporal worker deployment. The zero value is a worker
+// without versioning.
 type Versioning struct {
-	// DeploymentName is that of the workers of all versions.
+	// DeploymentName is the name that the workers of all versions share.
 	DeploymentName string
-	// BuildID tells the versions apart; two builds of the workflow must not share one.
+	// BuildID identifies the version; two builds of the workflow must not share one.
 	BuildID string
 	// Behavior is AutoUpgrade, the default, or Pinned.
 	Behavior string
@@ -31,7 +31,7 @@ type Versioning struct {
 
 // Resolve returns the versioning with its defaults: the build id is the revision or the
 // version that the build names. It fails when there is none, and for names that the
-// server refuses.
+// server rejects.
 func (v Versioning) Resolve(build *debug.BuildInfo) (Versioning, error) {
 	switch v.Behavior {
 	case "", AutoUpgrade, Pinned:
@@ -61,7 +61,7 @@ func (v Versioning) Resolve(build *debug.BuildInfo) (Versioning, error) {
 }
 
 // buildID is the revision that a binary was built from, or else the version of its
-// module. A tree with changes has none: others may differ from it and be called the same.
+// module. A tree with uncommitted changes has none, because different trees would share it.
 func buildID(build *debug.BuildInfo) string {
 	if build == nil {
 		return ""
@@ -81,7 +81,7 @@ func buildID(build *debug.BuildInfo) string {
 	return build.Main.Version
 }
 
-// options are those of the SDK.
+// options are the options for the SDK.
 func (v Versioning) options() sdk.DeploymentOptions {
 	if v.DeploymentName == "" {
 		return sdk.DeploymentOptions{}

@@ -132,7 +132,7 @@ func newFleet(t *testing.T, server *testsuite.DevServer, queue string, left int)
 // host starts a worker; one without a build is unversioned.
 func (f *fleet) host(build string) {
 	f.t.Helper()
-	options := Options{MaxConcurrentLooks: 10, MaxConcurrentWrites: 10}
+	options := Options{MaxConcurrentSelects: 10, MaxConcurrentPatches: 10}
 	if build != "" {
 		var err error
 		options.Versioning, err = Versioning{DeploymentName: f.deployment, BuildID: build, Behavior: f.behavior}.Resolve(nil)

@@ -22,23 +22,23 @@ import (
 	"github.com/outrigger/outrigger/activities"
 	"github.com/outrigger/outrigger/api/protocol"
 	"github.com/outrigger/outrigger/kube"
+	"github.com/outrigger/outrigger/kube/watches"
 	"github.com/outrigger/outrigger/temporal"
 	"github.com/outrigger/outrigger/workflows"
 )
 
 const (
-	// writesPerBatch is how many pods one batch writes at a time; the client's rate
-	// limit is the bound that counts.
+	// writesPerBatch is the number of pods that one batch writes at a time. The client's rate limit
+	// is the effective limit.
 	writesPerBatch = 32
-	// stopTimeout lets running activities end before the process does.
+	// stopTimeout is the time that running activities have to end when the process stops.
 	stopTimeout = 10 * time.Second
-	// heartbeatInterval bounds how soon an activity learns that its run has cancelled
-	// it.
+	// heartbeatInterval limits how late an activity learns that its run has cancelled it.
 	heartbeatInterval = time.Second
 	// deadlockTimeout suits small machines; the SDK's second is too short there.
 	deadlockTimeout = 5 * time.Second
-	// stickyTimeout is how long a workflow task waits for the worker that has the run in
-	// its cache, and may have been killed.
+	// stickyTimeout is how long a workflow task waits for the worker that caches the run, which may
+	// have been killed.
 	stickyTimeout = time.Second
 )
 
@@ -46,24 +46,24 @@ const (
 type Options struct {
 	kube.Options
 	Temporal temporal.Options
-	// TaskQueue is empty for the cluster's own, see kube.TaskQueue.
+	// TaskQueue is empty for the default of the cluster, see kube.TaskQueue.
 	TaskQueue string
-	// MaxConcurrentLooks bounds the activities that select pods, and
-	// MaxConcurrentWrites those that write them, so that neither waits for the other.
-	MaxConcurrentLooks, MaxConcurrentWrites int
-	// MaxUnavailablePods bounds the pods of all sets that upgrades make unavailable
-	// at once; 0: nothing does. One worker of the cluster upgrades pods then, and all
-	// must have the same bound.
+	// MaxConcurrentSelects limits the activities that select pods, and MaxConcurrentPatches the
+	// activities that patch pods, so that neither wait for the other.
+	MaxConcurrentSelects, MaxConcurrentPatches int
+	// MaxUnavailablePods is the cluster-wide limit of pods that upgrades make unavailable at once; 0
+	// is no limit. With a limit, one worker of the cluster upgrades pods, and all workers must
+	// have the same limit.
 	MaxUnavailablePods int
 	// Versioning is resolved.
 	Versioning Versioning
-	// PodUID is that of the pod that the process runs in; empty: unknown. See
+	// PodUID is the uid of the pod that the process runs in; empty if unknown. See
 	// activities.Activities.LostBatches.
 	PodUID string
 }
 
-// Run hosts rollouts until the context ends. It fails only when the cluster
-// cannot be reached at the start; Temporal is waited for.
+// Run hosts rollouts until the context ends. It fails only if the cluster is unreachable at the
+// start; it waits for Temporal.
 func Run(ctx context.Context, o Options) error {
 	mgr, err := o.NewManager(nil)
 	if err != nil {
@@ -73,7 +73,7 @@ func Run(ctx context.Context, o Options) error {
 	if err != nil {
 		return err
 	}
-	pods, err := kube.IndexPods(ctx, mgr.GetCache())
+	pods, err := watches.IndexPods(ctx, mgr.GetCache())
 	if err != nil {
 		return err
 	}
@@ -84,12 +84,12 @@ func Run(ctx context.Context, o Options) error {
 	hosted := &activities.Activities{
 		Cache: mgr.GetClient(), Index: pods, Live: mgr.GetAPIReader(),
 		Writer: mgr.GetClient(), Status: mgr.GetClient().Status(), Events: mgr.GetEventRecorder("outrigger-worker"),
-		SystemNamespace: o.SystemNamespace, PodUID: o.PodUID, Changes: activities.NewChanges(), Clock: clock.RealClock{}, Writers: writesPerBatch, Metrics: metrics,
+		SystemNamespace: o.SystemNamespace, PodUID: o.PodUID, Changes: activities.NewChanges(), Deleted: activities.NewDeletedSets(), Clock: clock.RealClock{}, Writers: writesPerBatch, Metrics: metrics,
 		Tracer:  o.Temporal.SpanTracer(),
 		Current: func() error { return mgr.Watches.Current(&corev1.Pod{}) },
 	}
 	h := &host{options: o, taskQueue: taskQueue, log: o.Logger, activities: hosted}
-	if err := h.boundFleet(mgr, hosted); err != nil {
+	if err := h.electLimiter(mgr, hosted); err != nil {
 		return err
 	}
 	if err := hosted.Watch(ctx, mgr.GetCache()); err != nil {
@@ -107,9 +107,24 @@ func Run(ctx context.Context, o Options) error {
 	lost := lostBatches{read: hosted.LostBatches, end: h.endTask, log: o.Logger, known: make(chan struct{})}
 	var ending sync.WaitGroup
 	defer ending.Wait()
-	ending.Go(func() { lost.giveAway(ctx) })
+	ending.Go(func() { lost.release(ctx) })
+	ending.Go(func() {
+		if err := hosted.CleanUpLeases(ctx); err != nil {
+			o.Logger.Info("cannot clean up the Leases of rollouts; the next start retries", "cause", err.Error())
+		}
+	})
 	if err := mgr.Add(manager.RunnableFunc(func(ctx context.Context) error { return lost.before(ctx, h.run) })); err != nil {
 		return fmt.Errorf("add the Temporal worker: %w", err)
+	}
+	if err := addCleanUpAndChecks(mgr, hosted); err != nil {
+		return err
+	}
+	return mgr.Start(ctx)
+}
+
+func addCleanUpAndChecks(mgr manager.Manager, hosted *activities.Activities) error {
+	if err := mgr.Add(manager.RunnableFunc(hosted.CleanUp)); err != nil {
+		return fmt.Errorf("add the clean-up after deleted SidecarSets: %w", err)
 	}
 	if err := mgr.AddHealthzCheck("ping", healthz.Ping); err != nil {
 		return fmt.Errorf("add health check: %w", err)
@@ -117,10 +132,10 @@ func Run(ctx context.Context, o Options) error {
 	if err := mgr.AddReadyzCheck("caches", kube.CachesSynced(mgr)); err != nil {
 		return fmt.Errorf("add readiness check: %w", err)
 	}
-	return mgr.Start(ctx)
+	return nil
 }
 
-// endTask fails a task of whoever has it.
+// endTask fails an activity task, whichever process claimed it.
 func (h *host) endTask(ctx context.Context, task []byte, cause error) error {
 	return h.client.CompleteActivity(ctx, task, nil, cause)
 }
@@ -132,12 +147,12 @@ type host struct {
 	taskQueue  string
 	activities rolloutActivities
 	log        logr.Logger
-	// lead is nil when every worker upgrades pods. Else it has the one that leads do
-	// so, until the context ends.
+	// lead is nil if every worker upgrades pods. Otherwise it calls its function while this worker
+	// leads, until the context ends.
 	lead func(ctx context.Context, upgrade func(context.Context) error) error
 }
 
-// rolloutActivities is what the workflow calls: *activities.Activities, in tests stubs.
+// rolloutActivities are the activities of the workflow: *activities.Activities, or stubs in tests.
 type rolloutActivities interface {
 	NextBatch(context.Context, protocol.NextBatchInput) (protocol.NextBatchResult, error)
 	UpgradeBatch(context.Context, protocol.UpgradeBatchInput) (protocol.UpgradeBatchResult, error)
@@ -146,8 +161,8 @@ type rolloutActivities interface {
 	WriteUpgradableConditions(context.Context, protocol.WriteUpgradableConditionsInput) (protocol.WriteUpgradableConditionsResult, error)
 }
 
-// run hosts rollouts until the context ends. Of several workers that must not upgrade
-// pods side by side, only the one that leads takes the tasks that write.
+// run hosts rollouts until the context ends. With a cluster-wide limit, only the worker that leads
+// claims the tasks that patch pods.
 func (h *host) run(ctx context.Context) error {
 	if h.lead == nil {
 		return h.keep(ctx, h.start)
@@ -155,17 +170,17 @@ func (h *host) run(ctx context.Context) error {
 	hosting, ctx := errgroup.WithContext(ctx)
 	writing, end := context.WithCancel(context.WithoutCancel(ctx))
 	hosting.Go(func() error {
-		defer end() // in the order that start has, too
-		return h.keep(ctx, h.startLooks)
+		defer end() // the same order as in start
+		return h.keep(ctx, h.startSelecting)
 	})
 	hosting.Go(func() error {
-		return h.lead(writing, func(leading context.Context) error { return h.keep(leading, h.startWrites) })
+		return h.lead(writing, func(leading context.Context) error { return h.keep(leading, h.startPatching) })
 	})
 	return hosting.Wait()
 }
 
-// keep starts workers, with a backoff while Temporal is unreachable, and again when
-// they stop by themselves.
+// keep starts workers, with a backoff while Temporal is unreachable, and restarts workers that
+// stop by themselves.
 func (h *host) keep(ctx context.Context, start func(fatal chan<- error) (stop func(), err error)) error {
 	backoff := wait.Backoff{Duration: time.Second, Factor: 2, Cap: 10 * time.Second, Steps: 5}
 	for ctx.Err() == nil {
@@ -184,7 +199,7 @@ func (h *host) keep(ctx context.Context, start func(fatal chan<- error) (stop fu
 		select {
 		case <-ctx.Done():
 		case err := <-fatal:
-			h.log.Error(err, "Temporal worker stopped; starting it again")
+			h.log.Error(err, "Temporal worker stopped; restarting it")
 		}
 		stop()
 	}
@@ -193,57 +208,57 @@ func (h *host) keep(ctx context.Context, start func(fatal chan<- error) (stop fu
 
 func (h *host) logUnavailable(err error, delay time.Duration) {
 	if cause, remedy := temporal.Explain(err); cause != "" {
-		h.log.Info("Temporal cannot be used; trying again", "after", delay, "address", h.options.Temporal.Address, "cause", cause, "remedy", remedy)
+		h.log.Info("Temporal cannot be used; retrying", "after", delay, "address", h.options.Temporal.Address, "cause", cause, "remedy", remedy)
 		return
 	}
-	h.log.Info("Temporal does not answer; trying again", "after", delay, "cause", err.Error())
+	h.log.Info("Temporal does not answer; retrying", "after", delay, "cause", err.Error())
 }
 
-// start starts a worker for each task queue. stop ends first the one that runs the
-// workflow: a batch that is handed over makes a workflow task, which the server could
-// give to a poll that is about to be cut; it would be missed only after ten seconds.
+// start starts a worker for each task queue. stop first stops the worker that runs the workflow: a
+// batch that drains causes a workflow task, which the server could assign to a poll that is about
+// to end, and retries only after ten seconds.
 func (h *host) start(fatal chan<- error) (stop func(), err error) {
-	stopLooks, err := h.startLooks(fatal)
+	stopSelecting, err := h.startSelecting(fatal)
 	if err != nil {
 		return nil, err
 	}
-	stopWrites, err := h.startWrites(fatal)
+	stopPatching, err := h.startPatching(fatal)
 	if err != nil {
-		stopLooks()
+		stopSelecting()
 		return nil, err
 	}
 	return func() {
-		stopLooks()
-		stopWrites()
+		stopSelecting()
+		stopPatching()
 	}, nil
 }
 
-// startLooks starts the worker that runs the workflow and selects pods.
-func (h *host) startLooks(fatal chan<- error) (stop func(), err error) {
-	looks := sdk.New(h.client, h.taskQueue, h.sdkOptions(h.options.MaxConcurrentLooks, fatal))
-	looks.RegisterWorkflowWithOptions(workflows.Rollout, workflow.RegisterOptions{Name: protocol.RolloutWorkflow})
+// startSelecting starts the worker that runs the workflow and the activities that select pods.
+func (h *host) startSelecting(fatal chan<- error) (stop func(), err error) {
+	selecting := sdk.New(h.client, h.taskQueue, h.sdkOptions(h.options.MaxConcurrentSelects, fatal))
+	selecting.RegisterWorkflowWithOptions(workflows.Rollout, workflow.RegisterOptions{Name: protocol.RolloutWorkflow})
 	for name, function := range map[string]any{
 		protocol.NextBatchActivity:      h.activities.NextBatch,
 		protocol.AwaitMigrationActivity: h.activities.AwaitMigration,
 	} {
-		looks.RegisterActivityWithOptions(function, activity.RegisterOptions{Name: name})
+		selecting.RegisterActivityWithOptions(function, activity.RegisterOptions{Name: name})
 	}
-	// Runs of a release without a queue for writes have them queued here.
-	h.registerWrites(looks)
-	return looks.Stop, looks.Start()
+	// Runs of a release without a queue for patches queue them here.
+	h.registerPatching(selecting)
+	return selecting.Stop, selecting.Start()
 }
 
-// startWrites starts the worker that writes pods.
-func (h *host) startWrites(fatal chan<- error) (stop func(), err error) {
-	options := h.sdkOptions(h.options.MaxConcurrentWrites, fatal)
-	// No workflow task comes to this queue.
+// startPatching starts the worker that runs the activities that patch pods.
+func (h *host) startPatching(fatal chan<- error) (stop func(), err error) {
+	options := h.sdkOptions(h.options.MaxConcurrentPatches, fatal)
+	// This queue gets no workflow tasks.
 	options.DisableWorkflowWorker = true
-	writes := sdk.New(h.client, protocol.WriteTaskQueue(h.taskQueue), options)
-	h.registerWrites(writes)
-	return writes.Stop, writes.Start()
+	patching := sdk.New(h.client, protocol.WriteTaskQueue(h.taskQueue), options)
+	h.registerPatching(patching)
+	return patching.Stop, patching.Start()
 }
 
-func (h *host) registerWrites(registry sdk.Worker) {
+func (h *host) registerPatching(registry sdk.Worker) {
 	for name, function := range map[string]any{
 		protocol.UpgradeBatchActivity:              h.activities.UpgradeBatch,
 		protocol.ResetBatchActivity:                h.activities.ResetBatch,
@@ -261,6 +276,7 @@ func (h *host) sdkOptions(slots int, fatal chan<- error) sdk.Options {
 		DeadlockDetectionTimeout:           deadlockTimeout,
 		StickyScheduleToStartTimeout:       stickyTimeout,
 		DeploymentOptions:                  h.options.Versioning.options(),
+		Interceptors:                       workflows.Interceptors(),
 		OnFatalError: func(err error) {
 			select {
 			case fatal <- err:

@@ -27,7 +27,7 @@ func TestTheLogNamesWhyTemporalCannotBeUsed(t *testing.T) {
 	t.Cleanup(client.Close)
 
 	lines := make(chan string, 100)
-	h := &host{client: client, options: Options{Temporal: options, MaxConcurrentLooks: 1, MaxConcurrentWrites: 1}, taskQueue: "queue", activities: &stub{},
+	h := &host{client: client, options: Options{Temporal: options, MaxConcurrentSelects: 1, MaxConcurrentPatches: 1}, taskQueue: "queue", activities: &stub{},
 		log: funcr.New(func(_, line string) { lines <- line }, funcr.Options{})}
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error)
@@ -35,6 +35,6 @@ func TestTheLogNamesWhyTemporalCannotBeUsed(t *testing.T) {
 	line := <-lines
 	cancel()
 	require.NoError(t, <-ended)
-	assert.Contains(t, line, `"msg"="Temporal cannot be used; trying again"`)
+	assert.Contains(t, line, `"msg"="Temporal cannot be used; retrying"`)
 	assert.Contains(t, line, `"cause"="the server does not speak TLS" "remedy"="turn it off with --temporal-tls=false, or correct the address"`)
 }

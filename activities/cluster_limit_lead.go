@@ -14,29 +14,28 @@ import (
 	"github.com/outrigger/outrigger/internal/record"
 )
 
-// Lead prepares this process to be the one that upgrades pods, calls upgrade,
-// and keeps the fleet's budget while that runs. Both end with ctx. Nothing is
-// written before the cache shows what those who led before have written.
+// Lead makes this process the only one that upgrades pods, calls upgrade, and maintains the
+// cluster-wide limit meanwhile. Both end with ctx. No pod is written before the cache shows the
+// writes of the previous leader.
 func (a *Activities) Lead(ctx context.Context, upgrade func(context.Context) error) error {
-	if err := a.catchUpWithFleet(ctx); err != nil {
+	if err := a.catchUpAll(ctx); err != nil {
 		return err
 	}
 	var sets v1alpha1.SidecarSetList
 	if err := a.Live.List(ctx, &sets); err != nil {
 		return fmt.Errorf("list SidecarSets: %w", err)
 	}
-	a.Fleet.begin(ctx, sets.Items)
-	defer a.Fleet.end()
-	a.countFleet(ctx, 0)
+	a.Limit.begin(ctx, sets.Items)
+	defer a.Limit.end()
+	a.countShares(ctx, 0)
 	counting, stop := context.WithCancel(ctx)
 	defer stop()
 	go a.keepCounting(counting)
 	return upgrade(ctx)
 }
 
-// catchUpWithFleet waits until the cache shows every pod that has sidecars as the
-// API server has it now.
-func (a *Activities) catchUpWithFleet(ctx context.Context) error {
+// catchUpAll waits until the cache shows the current state of every pod with sidecars.
+func (a *Activities) catchUpAll(ctx context.Context) error {
 	reader := a.reader()
 	injected := func(annotations map[string]string) bool { return len(record.InjectedSets(annotations)) > 0 }
 	pods, err := reader.listLive(ctx, injected)
@@ -56,7 +55,7 @@ func (a *Activities) catchUpWithFleet(ctx context.Context) error {
 	}
 }
 
-// keepCounting notices slots that become free in sets that have no batch.
+// keepCounting finds slots that become free in SidecarSets without a batch.
 func (a *Activities) keepCounting(ctx context.Context) {
 	ticker := a.Clock.NewTicker(recountInterval)
 	defer ticker.Stop()
@@ -65,18 +64,18 @@ func (a *Activities) keepCounting(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-ticker.C():
-			if a.Fleet.waitingBatches() > 0 {
-				a.countFleet(ctx, 0)
+			if a.Limit.waitingBatches() > 0 {
+				a.countShares(ctx, 0)
 			}
 		}
 	}
 }
 
-// countFleet counts the sets anew about which the cache has news and that no
-// batch counts, unless that was done less than age ago. A set that cannot be
-// counted keeps its count: nobody could upgrade its pods either.
-func (a *Activities) countFleet(ctx context.Context, age time.Duration) {
-	f := a.Fleet
+// countShares counts the SidecarSets without a batch whose cache has changed, unless the last count
+// is younger than age. A SidecarSet that cannot be counted keeps its count: its pods cannot be
+// upgraded either.
+func (a *Activities) countShares(ctx context.Context, age time.Duration) {
+	f := a.Limit
 	f.counting.Lock()
 	defer f.counting.Unlock()
 	if age > 0 && f.clock.Since(f.counted) < age {
@@ -96,8 +95,8 @@ func (a *Activities) countFleet(ctx context.Context, age time.Duration) {
 	f.wakeOthers("")
 }
 
-// inFlight counts the pods of a set that the cache shows as unavailable because of
-// upgrades. Those of a set that is gone count as it was last.
+// inFlight counts the pods of a SidecarSet that the cache shows as unavailable because of upgrades.
+// The pods of a deleted SidecarSet count by its last state.
 func (a *Activities) inFlight(ctx context.Context, name string, last *v1alpha1.SidecarSet) (n int, gone bool, err error) {
 	set := &v1alpha1.SidecarSet{}
 	if err := a.Cache.Get(ctx, types.NamespacedName{Name: name}, set); client.IgnoreNotFound(err) != nil {
@@ -107,27 +106,27 @@ func (a *Activities) inFlight(ctx context.Context, name string, last *v1alpha1.S
 			return 0, gone, nil
 		}
 	}
-	n, err = a.reader().moving(set)
+	n, err = a.reader().inFlight(set)
 	if gone && n == 0 {
 		a.populations.Forget(name)
 	}
 	return n, gone, err
 }
 
-// fleetCount is one set's share while it is counted.
-type fleetCount struct {
+// shareCount is the share of one SidecarSet while it is counted.
+type shareCount struct {
 	name    string
 	set     *v1alpha1.SidecarSet
 	unseen  []*unseenWrites
 	changes uint64
-	// busy sets have a batch, which knows what they use.
+	// busy is set if the SidecarSet has a batch, which knows the number of used slots.
 	busy, gone bool
 	used       int
 }
 
-// late counts first, like a batch: what arrives meanwhile counts twice rather
+// late counts the unseen writes first: a write that the cache shows meanwhile counts twice rather
 // than never.
-func (c *fleetCount) late(ctx context.Context) (sum int, err error) {
+func (c *shareCount) late(ctx context.Context) (sum int, err error) {
 	for _, unseen := range c.unseen {
 		n, err := unseen.count(ctx)
 		if err != nil {
@@ -139,7 +138,7 @@ func (c *fleetCount) late(ctx context.Context) (sum int, err error) {
 }
 
 // outdated lists the shares to count, by name.
-func (f *FleetBudget) outdated() (list []*fleetCount) {
+func (f *ClusterLimit) outdated() (list []*shareCount) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	now := f.clock.Now()
@@ -149,18 +148,18 @@ func (f *FleetBudget) outdated() (list []*fleetCount) {
 		if len(share.unseen) == 0 && (busy || !share.outdated) {
 			continue
 		}
-		// Those that use nothing have nothing to give.
+		// A SidecarSet without used slots frees none.
 		if share.used+share.late == 0 && now.Sub(share.counted) < recountAge {
 			continue
 		}
 		share.outdated, share.counted = share.outdated && busy, now
-		list = append(list, &fleetCount{name: name, set: share.set, unseen: slices.Clone(share.unseen), changes: share.changes, busy: busy})
+		list = append(list, &shareCount{name: name, set: share.set, unseen: slices.Clone(share.unseen), changes: share.changes, busy: busy})
 	}
 	return list
 }
 
-// counts takes what was counted, unless a batch knows better by now.
-func (f *FleetBudget) counts(c *fleetCount, late int, err error) {
+// counts stores a count, unless a batch has newer numbers.
+func (f *ClusterLimit) counts(c *shareCount, late int, err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	share := f.sets[c.name]

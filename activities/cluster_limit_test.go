@@ -20,12 +20,12 @@ import (
 )
 
 // withFleet bounds the pods of all sets, by a process that leads.
-func (c *testCluster) withFleet(limit int) *FleetBudget {
+func (c *testCluster) withFleet(limit int) *ClusterLimit {
 	c.t.Helper()
 	c.Cache = cacheOfSets{c.Cache, c.Live}
-	c.Fleet = NewFleetBudget(limit, 8, func() bool { return true }, c.clock, c.Changes, c.Metrics)
-	c.Fleet.begin(c.t.Context(), nil)
-	return c.Fleet
+	c.Limit = NewClusterLimit(limit, 8, func() bool { return true }, c.clock, c.Changes, c.Metrics)
+	c.Limit.begin(c.t.Context(), nil)
+	return c.Limit
 }
 
 // cacheOfSets has sets as the API server has them.
@@ -108,7 +108,7 @@ func TestSpec7_5_SlotsOfTheFleetGoToWhoHasWaitedLongest(t *testing.T) {
 	assert.Zero(t, f.ask(a, named("a"), 0, 3), "it is b's turn")
 	assert.True(t, woken(changed))
 	assert.Equal(t, 1, f.ask(b, named("b"), 0, 3))
-	assert.InDelta(t, 1, testutil.ToFloat64(cluster.Metrics.fleetUnavailable), 0)
+	assert.InDelta(t, 1, testutil.ToFloat64(cluster.Metrics.limitUnavailable), 0)
 
 	assert.Zero(t, f.ask(a, named("a"), 0, 3))
 	cluster.clock.Step(wantTTL)
@@ -136,7 +136,7 @@ func TestSpec7_5_ABatchStaysWhileTheFleetHasNoRoom(t *testing.T) {
 	_, err := cluster.refills(b)
 	require.NoError(t, err)
 	assert.Equal(t, []string{"b", "c"}, selectedNames(b.left), "the set alone would have room for two")
-	assert.Equal(t, []any{1, "waiting for the fleet: 2 of 2 pods are unavailable"}, b.outcome.details())
+	assert.Equal(t, []any{1, "waiting for the limit: 2 of 2 pods are unavailable"}, b.outcome.details())
 
 	for range 2 * refillTime / (2 * time.Second) {
 		cluster.clock.Step(2 * time.Second)
@@ -197,7 +197,7 @@ func TestSpec7_5_PodsOfABatchThatHasEndedKeepTheirSlots(t *testing.T) {
 	f.leave(next, "logs")
 	other := cluster.batch()
 	ask := func() int {
-		cluster.countFleet(t.Context(), 0)
+		cluster.countShares(t.Context(), 0)
 		return f.ask(other, named("other"), 0, 1)
 	}
 	assert.Zero(t, ask(), "the cache does not show the writes")
@@ -223,12 +223,12 @@ func TestSpec7_5_PodsOfASetThatIsGoneKeepTheirSlotsUntilTheyServe(t *testing.T) 
 	cluster.sync()
 	require.NoError(t, cluster.Live.(client.Client).Delete(t.Context(), set))
 	other := cluster.batch()
-	cluster.countFleet(t.Context(), 0)
+	cluster.countShares(t.Context(), 0)
 	assert.Zero(t, f.ask(other, named("other"), 0, 1))
 	cluster.edit(pod, func() { upgraded(pod) })
 	cluster.sync()
 	f.mark(set.Name)
-	cluster.countFleet(t.Context(), 0)
+	cluster.countShares(t.Context(), 0)
 	assert.Equal(t, 1, f.ask(other, named("other"), 0, 1))
 	assert.NotContains(t, f.sets, set.Name)
 }
@@ -236,7 +236,7 @@ func TestSpec7_5_PodsOfASetThatIsGoneKeepTheirSlotsUntilTheyServe(t *testing.T) 
 func TestSpec7_5_OnlyTheWorkerThatLeadsUpgradesPods(t *testing.T) {
 	cluster := newTestCluster(t, interceptor.Funcs{}, webSet(2), webPod("a"))
 	leads := false
-	cluster.Fleet = NewFleetBudget(2, 2, func() bool { return leads }, cluster.clock, cluster.Changes, cluster.Metrics)
+	cluster.Limit = NewClusterLimit(2, 2, func() bool { return leads }, cluster.clock, cluster.Changes, cluster.Metrics)
 	upgrade := func(ctx context.Context) error {
 		_, err := cluster.UpgradeBatch(ctx, protocol.UpgradeBatchInput{SidecarSet: webSetReference, Generation: 2, Pods: selectedPods("a"), Run: "one"})
 		return err
@@ -246,13 +246,13 @@ func TestSpec7_5_OnlyTheWorkerThatLeadsUpgradesPods(t *testing.T) {
 	require.ErrorIs(t, inActivity(t, nil, upgrade), errNotLeading, "it has not caught up yet")
 
 	term, over := context.WithCancel(t.Context())
-	cluster.Fleet.begin(term, nil)
+	cluster.Limit.begin(term, nil)
 	b := cluster.batchOf("a")
 	leads = false
 	_, err := cluster.refills(b)
 	require.ErrorIs(t, err, errNotLeading)
 	leads = true
-	ctx, done, err := cluster.Fleet.within(t.Context())
+	ctx, done, err := cluster.Limit.within(t.Context())
 	require.NoError(t, err)
 	defer done()
 	over()
@@ -283,5 +283,5 @@ func TestSpec7_5_WhoLeadsFirstWaitsForWhatOthersHaveWritten(t *testing.T) {
 	require.NoError(t, <-over)
 	_, _, err := f.within(t.Context())
 	require.ErrorIs(t, err, errNotLeading, "the term is over")
-	assert.Zero(t, testutil.CollectAndCount(cluster.Metrics.fleetUnavailable))
+	assert.Zero(t, testutil.CollectAndCount(cluster.Metrics.limitUnavailable))
 }

@@ -1,0 +1,279 @@
+package activities
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"k8s.io/utils/clock"
+
+	"github.com/outrigger/outrigger/api/v1alpha1"
+	"github.com/outrigger/outrigger/internal/rollout"
+)
+
+const (
+	// wantTTL is how long a request for slots counts: batches ask about once a second.
+	wantTTL = 5 * heartbeatInterval
+	// recountInterval is the time between two counts of the SidecarSets without a batch while
+	// others wait for slots. recountAge is the age after which a request of a batch counts them.
+	recountInterval = 100 * time.Millisecond
+	recountAge      = time.Second
+)
+
+// errNotLeading is the error of activities that another worker has to run.
+var errNotLeading = errors.New("another worker leads, or none yet: with a cluster-wide limit, only one worker upgrades pods")
+
+// ClusterLimit limits how many pods of all SidecarSets are unavailable because of upgrades (SPEC
+// §7.5), and divides the slots fairly. All batches are in this process, the only one that upgrades
+// pods while it leads, so the cache and the writes that the cache does not show yet are complete.
+// The slots of a SidecarSet count until its batch asks again.
+type ClusterLimit struct {
+	limit int
+	// maxWaiting is the number of batches that may wait for slots beyond their usual duration.
+	maxWaiting int
+	// leads reports whether this process may upgrade pods now.
+	leads   func() bool
+	clock   clock.WithTicker
+	changes *Changes
+	metrics *Metrics
+
+	mu   sync.Mutex
+	term context.Context //nolint:containedctx // what batches end with
+	sets map[string]*limitShare
+	// served numbers the answers that gave slots.
+	served uint64
+
+	// counting is locked while SidecarSets are counted.
+	counting sync.Mutex
+	counted  time.Time
+}
+
+// slotUser is a batch that fills slots of the limit.
+type slotUser interface {
+	// unseenAtEnd returns the writes before the batch and of the batch that the cache does not
+	// show.
+	unseenAtEnd() (before, own *unseenWrites)
+}
+
+// limitShare is the use of the limit by one SidecarSet.
+type limitShare struct {
+	set *v1alpha1.SidecarSet
+	// batch fills slots. Without a batch, the cache tells how many the SidecarSet uses.
+	batch slotUser
+	// used counts the pods in flight and the slots of the batch. want is the number of slots that
+	// the batch could use, as of its last request.
+	used, want int
+	asked      time.Time
+	// served is the number of the last answer with slots: the lowest number comes first.
+	served uint64
+	// unseen are the writes of batches that have ended; the cache lacks late of them.
+	unseen []*unseenWrites
+	late   int
+	// outdated is set if the cache has changed since the last count. changes tells counts apart
+	// that began before and after a batch.
+	outdated bool
+	counted  time.Time
+	changes  uint64
+}
+
+// NewClusterLimit returns a limit of so many pods of all SidecarSets, while the process leads.
+// maxBatches is the number of batches that run at once.
+func NewClusterLimit(limit, maxBatches int, leads func() bool, clock clock.WithTicker, changes *Changes, metrics *Metrics) *ClusterLimit {
+	return &ClusterLimit{
+		limit: limit, maxWaiting: maxBatches / 2, leads: leads, clock: clock, changes: changes, metrics: metrics,
+		sets: map[string]*limitShare{},
+	}
+}
+
+// check fails if this process must not upgrade pods now.
+func (f *ClusterLimit) check() error {
+	if f != nil && !f.leads() {
+		return errNotLeading
+	}
+	return nil
+}
+
+// within returns a context that ends when this process stops leading.
+func (f *ClusterLimit) within(ctx context.Context) (context.Context, context.CancelFunc, error) {
+	if f == nil {
+		return ctx, func() {}, nil
+	}
+	f.mu.Lock()
+	term := f.term
+	f.mu.Unlock()
+	if err := f.check(); err != nil || term == nil || term.Err() != nil {
+		return ctx, func() {}, errNotLeading
+	}
+	ctx, end := context.WithCancelCause(ctx)
+	stop := context.AfterFunc(term, func() { end(errNotLeading) })
+	return ctx, func() {
+		stop()
+		end(nil)
+	}, nil
+}
+
+// mark records that the cache has changed for SidecarSets.
+func (f *ClusterLimit) mark(sets ...string) {
+	if f == nil {
+		return
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.term == nil {
+		return
+	}
+	for _, set := range sets {
+		f.share(set).outdated = true
+	}
+}
+
+func (f *ClusterLimit) share(set string) *limitShare {
+	if f.sets[set] == nil {
+		f.sets[set] = &limitShare{}
+	}
+	return f.sets[set]
+}
+
+// ask reports that used pods of the SidecarSet are in flight, including writes that the cache does
+// not show, and returns how many of more slots are free for it. When others become free, the
+// batch is woken.
+func (f *ClusterLimit) ask(b slotUser, set *v1alpha1.SidecarSet, used, more int) (slots int) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	share := f.share(set.Name)
+	if share.batch != nil && share.batch != b {
+		// The writes of the other batch are not included in used.
+		return 0
+	}
+	share.set, share.batch = set, b
+	share.used, share.want, share.asked = used, used+more, f.clock.Now()
+	share.changes++
+	if more > 0 {
+		slots = max(0, f.allowed()[set.Name]-used-share.late)
+		slots = min(slots, more, max(0, f.limit-f.inUse()))
+	}
+	if slots > 0 {
+		f.served++
+		share.served = f.served
+		share.used += slots
+	}
+	f.report()
+	f.wakeOthers(set.Name)
+	return slots
+}
+
+// leave removes a batch that writes no more.
+func (f *ClusterLimit) leave(b slotUser, set string) {
+	if f == nil {
+		return
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	share := f.sets[set]
+	if share == nil || share.batch != b {
+		return
+	}
+	before, own := b.unseenAtEnd()
+	share.used, share.late = max(share.used-len(own.pods), 0), share.late+len(own.pods)+len(before.pods)
+	share.batch, share.want, share.outdated = nil, 0, true
+	share.changes++
+	share.unseen = append(share.unseen, before, own)
+}
+
+// crowded reports whether so many batches wait for slots that other batches may not get to run.
+func (f *ClusterLimit) crowded() bool { return f.waitingBatches() > f.maxWaiting }
+
+func (f *ClusterLimit) waitingBatches() (n int) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, share := range f.sets {
+		if share.batch != nil && share.want > share.used {
+			n++
+		}
+	}
+	return n
+}
+
+func (f *ClusterLimit) inUse() (sum int) {
+	for _, share := range f.sets {
+		sum += share.used + share.late
+	}
+	return sum
+}
+
+// allowed is the number of pods that each SidecarSet may have in flight now.
+func (f *ClusterLimit) allowed() map[string]int {
+	var names []string
+	for name, share := range f.sets {
+		if share.used+share.late > 0 || share.want > 0 {
+			names = append(names, name)
+		}
+	}
+	slices.SortFunc(names, func(a, b string) int {
+		return cmp.Or(cmp.Compare(f.sets[a].served, f.sets[b].served), cmp.Compare(a, b))
+	})
+	now := f.clock.Now()
+	claims := make([]rollout.Claim, 0, len(names))
+	for _, name := range names {
+		share := f.sets[name]
+		claim := rollout.Claim{Used: share.used + share.late}
+		if now.Sub(share.asked) < wantTTL {
+			claim.Want = share.want + share.late
+		}
+		claims = append(claims, claim)
+	}
+	allowed := make(map[string]int, len(names))
+	for i, share := range rollout.Shares(f.limit, claims) {
+		allowed[names[i]] = share
+	}
+	return allowed
+}
+
+// wakeOthers wakes the batches that could get slots now.
+func (f *ClusterLimit) wakeOthers(but string) {
+	if f.inUse() >= f.limit {
+		return
+	}
+	for name, allowed := range f.allowed() {
+		if share := f.sets[name]; name != but && share.batch != nil && allowed > share.used+share.late {
+			f.changes.wake(name)
+		}
+	}
+}
+
+func (f *ClusterLimit) report() {
+	if f.term == nil {
+		return
+	}
+	f.metrics.limitUnavailable.WithLabelValues().Set(float64(f.inUse()))
+	f.metrics.limitSize.WithLabelValues().Set(float64(f.limit))
+}
+
+// waiting describes the wait of a batch.
+func (f *ClusterLimit) waiting() string {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return fmt.Sprintf("waiting for the limit: %d of %d pods are unavailable", f.inUse(), f.limit)
+}
+
+// begin starts a term of leadership with the existing SidecarSets.
+func (f *ClusterLimit) begin(term context.Context, sets []v1alpha1.SidecarSet) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.term, f.sets = term, map[string]*limitShare{}
+	for i := range sets {
+		f.sets[sets[i].Name] = &limitShare{set: &sets[i], outdated: true}
+	}
+}
+
+func (f *ClusterLimit) end() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.term = nil
+	f.metrics.limitUnavailable.Reset()
+	f.metrics.limitSize.Reset()
+}

@@ -1,0 +1,120 @@
+package activities
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/workqueue"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/outrigger/outrigger/api/protocol"
+	"github.com/outrigger/outrigger/api/v1alpha1"
+	"github.com/outrigger/outrigger/internal/podstate"
+	"github.com/outrigger/outrigger/kube/watches"
+)
+
+const (
+	// A deleted SidecarSet is requeued after firstCleanup if a pod could not be written, then
+	// after twice as long each time, up to lastCleanup.
+	firstCleanup = time.Second
+	lastCleanup  = 5 * time.Minute
+)
+
+// DeletedSets is the queue of SidecarSets whose entries are removed from pods if they are gone.
+type DeletedSets struct {
+	queue workqueue.TypedRateLimitingInterface[string]
+}
+
+// NewDeletedSets returns an empty queue.
+func NewDeletedSets() *DeletedSets {
+	return &DeletedSets{workqueue.NewTypedRateLimitingQueue(workqueue.NewTypedItemExponentialFailureRateLimiter[string](firstCleanup, lastCleanup))}
+}
+
+// CleanUp removes the entries of deleted SidecarSets from the condition SidecarSetUpgradable of
+// pods (SPEC §7.2), until ctx ends, because such a SidecarSet has no run. At the start it finds
+// the deletions that no worker observed. Several workers may do this at once: the second finds
+// the entry removed.
+func (a *Activities) CleanUp(ctx context.Context) error {
+	if err := a.Deleted.addAll(a.Index); err != nil {
+		return err
+	}
+	stop := context.AfterFunc(ctx, a.Deleted.queue.ShutDown)
+	defer stop()
+	a.cleanUpEach(ctx)
+	return nil
+}
+
+// addAll adds the SidecarSets that pods name. Most of them exist.
+func (d *DeletedSets) addAll(index *watches.Pods) error {
+	pods, err := index.In("")
+	if err != nil {
+		return err
+	}
+	for _, pod := range pods {
+		for _, set := range podstate.BlockedSets(pod) {
+			d.queue.Add(set)
+		}
+	}
+	return nil
+}
+
+// cleanUpEach processes the queue until it is shut down and empty.
+func (a *Activities) cleanUpEach(ctx context.Context) {
+	for {
+		set, over := a.Deleted.queue.Get()
+		if over {
+			return
+		}
+		if err := a.cleanUp(ctx, set); err != nil {
+			log.FromContext(ctx).Info("cannot remove a deleted SidecarSet from the conditions of its pods; retrying", "sidecarset", set, "cause", err.Error())
+			a.Deleted.queue.AddRateLimited(set)
+		} else {
+			a.Deleted.queue.Forget(set)
+		}
+		a.Deleted.queue.Done(set)
+	}
+}
+
+// cleanUp reads the pods before the SidecarSet. If the SidecarSet is recreated meanwhile and
+// writes its own entry, the resourceVersions of the pods change and the write fails.
+func (a *Activities) cleanUp(ctx context.Context, set string) error {
+	pods, err := a.Index.Of(set)
+	if err != nil {
+		return err
+	}
+	err = a.Live.Get(ctx, types.NamespacedName{Name: set}, &v1alpha1.SidecarSet{})
+	if err == nil {
+		return nil
+	}
+	if !apierrors.IsNotFound(err) {
+		return fmt.Errorf("read SidecarSet %s: %w", set, err)
+	}
+	writer := a.writer(changeCondition)
+	var failed []error
+	for _, pod := range pods {
+		if condition, changed := podstate.ConditionWithoutSet(pod, set, metav1.NewTime(a.Clock.Now())); changed {
+			failed = append(failed, writer.patchCondition(ctx, pod, condition))
+		}
+	}
+	return errors.Join(failed...)
+}
+
+// patchCondition writes a condition of a pod, unless the pod is gone.
+func (w *writer) patchCondition(ctx context.Context, pod *corev1.Pod, condition corev1.PodCondition) error {
+	decided := patchCondition(pod, condition)
+	if decided.rejection != nil {
+		return decided.rejection
+	}
+	reference := protocol.PodReference{Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID}
+	err := w.traced(ctx, reference, func(ctx context.Context) error { return w.patchStatus(ctx, pod.DeepCopy(), decided.patch) })
+	if err == nil || apierrors.IsNotFound(err) {
+		return nil
+	}
+	return fmt.Errorf("write pod %s: %s", reference, reason(err))
+}

@@ -1,0 +1,78 @@
+package activities
+
+import (
+	"context"
+	"slices"
+	"sync"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/outrigger/outrigger/api/protocol"
+)
+
+// queuedPods are the pods of a batch that are next in order when a slot becomes free. A rejected
+// write passes its slot to the first of them at once: thousands of rejected pods must not cost a
+// plan each.
+type queuedPods struct {
+	mu    sync.Mutex
+	pods  []protocol.SelectedPod
+	taken []protocol.SelectedPod
+	ended bool
+}
+
+func (s *queuedPods) take() (next protocol.SelectedPod, ok bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.ended || len(s.pods) == 0 {
+		return next, false
+	}
+	next, s.pods = s.pods[0], s.pods[1:]
+	s.taken = append(s.taken, next)
+	return next, true
+}
+
+// end stops take, and returns the pods that were taken.
+func (s *queuedPods) end() []protocol.SelectedPod {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.ended = true
+	return s.taken
+}
+
+// takeQueued records the queued pods that were tried in the slots of rejected ones.
+func (b *upgradeBatch) takeQueued() {
+	for _, one := range b.queued.end() {
+		b.try(one)
+	}
+	b.left = slices.DeleteFunc(b.left, func(pod protocol.SelectedPod) bool { return b.taken[pod.PodReference] })
+	b.queued = &queuedPods{}
+}
+
+// upgradeInSlot upgrades a pod or, if its write is rejected, the next queued pod.
+func (b *upgradeBatch) upgradeInSlot(ctx context.Context, one protocol.SelectedPod, queued *queuedPods) error {
+	for {
+		decide := func(ctx context.Context, pod *corev1.Pod) (decision, error) { return b.decide(ctx, one, pod) }
+		err := b.writer.apply(ctx, one.PodReference, &b.outcome, change{wanted: b.wanted, decide: decide, write: b.writer.patchPod})
+		if err != nil || !b.outcome.wasRejected(one.PodReference) {
+			return err
+		}
+		if one.Unready {
+			return nil // it had no slot
+		}
+		next, ok := queued.take()
+		if !ok {
+			// No event announces that the slot is free.
+			b.poller.changes.wake(b.input.SidecarSet.Name)
+			return nil
+		}
+		one = next
+	}
+}
+
+// wasRejected reports whether the write of a pod was rejected.
+func (o *outcome) wasRejected(pod protocol.PodReference) bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	_, rejected := o.rejections[pod]
+	return rejected
+}

@@ -1,0 +1,52 @@
+package activities
+
+import (
+	"github.com/outrigger/outrigger/api/protocol"
+	"github.com/outrigger/outrigger/internal/rollout"
+)
+
+// markRejected finds the pods of a population whose upgrade was rejected, and marks the pods that
+// are not retried yet.
+func markRejected(population []rollout.Pod, rejected protocol.Refused) map[protocol.PodReference]bool {
+	if len(rejected.Pods) == 0 {
+		return nil
+	}
+	all, again := rejected.Pods.Set(), rejected.Pods[:rejected.Again].Set()
+	found := map[protocol.PodReference]bool{}
+	for i := range population {
+		pod := &population[i]
+		if print := protocol.FingerprintOf(pod.UID); all[print] && !pod.Updated {
+			found[pod.Reference()], pod.InBackoff = true, !again[print]
+		}
+	}
+	return found
+}
+
+// markRejectedConditions marks the pods whose condition was rejected and is not retried yet. It
+// returns the pods whose condition is not due any more.
+func markRejectedConditions(population []rollout.Pod, rejected protocol.Refused) (gone protocol.Fingerprints) {
+	if len(rejected.Pods) == 0 {
+		return nil
+	}
+	resting, due := rejected.Pods[rejected.Again:].Set(), map[protocol.Fingerprint]bool{}
+	for i := range population {
+		pod := &population[i]
+		print := protocol.FingerprintOf(pod.UID)
+		pod.ConditionInBackoff = resting[print]
+		due[print] = due[print] || pod.FalseConditionDue || pod.TrueConditionDue
+	}
+	return rejected.Pods.Without(due)
+}
+
+// gone lists rejected pods that are not upgradable any more: without a try they would keep their
+// places among the pods to retry.
+func gone(rejected protocol.Refused, plan *rollout.Plan) protocol.Fingerprints {
+	if len(rejected.Pods) == 0 {
+		return nil
+	}
+	upgradable := map[protocol.Fingerprint]bool{}
+	for pod := range plan.Upgradable {
+		upgradable[protocol.FingerprintOf(pod.UID)] = true
+	}
+	return rejected.Pods.Without(upgradable)
+}
