@@ -12,6 +12,7 @@ import (
 	"github.com/outrigger/outrigger/api/v1alpha1"
 	"github.com/outrigger/outrigger/internal/podstate"
 	"github.com/outrigger/outrigger/internal/rollout"
+	"github.com/outrigger/outrigger/operator/runs"
 )
 
 const generation = 3
@@ -27,7 +28,7 @@ func setAt(started int64) *v1alpha1.SidecarSet {
 }
 
 func plan(phase protocol.Phase, counts protocol.Counts) rollout.Plan {
-	p := rollout.Plan{Phase: phase, Message: "message", Counts: counts, Slots: 1}
+	p := rollout.Plan{Phase: phase, Message: "message", Counts: counts, MaxUnavailable: 1}
 	for range counts.NotUpgradable {
 		p.NotUpgradable = append(p.NotUpgradable, protocol.PodReference{Namespace: "shop", Name: "old"})
 	}
@@ -68,26 +69,26 @@ func TestSpec8_ConditionsGiveOneExactReason(t *testing.T) {
 		{name: "NotUpdate says nothing of pods it will not upgrade", started: generation,
 			seen:        observation{plan: plan(protocol.PhaseNotUpdate, protocol.Counts{Matched: 4, Ready: 4, NotUpgradable: 4})},
 			progressing: condition{no, "NotUpdate", "upgrades are off (updateStrategy.type NotUpdate); message"}, available: ready, degraded: good},
-		{name: "paused by signal", started: generation, seen: observation{plan: plan(protocol.PhaseProgressing, half), hold: &v1alpha1.RolloutHold{Who: "ann", Why: "lunch"}},
+		{name: "paused by signal", started: generation, seen: observation{plan: plan(protocol.PhaseProgressing, half), pause: &v1alpha1.RolloutPause{By: "ann", Reason: "lunch"}},
 			progressing: condition{no, "Paused", "paused by signal from ann: lunch; message"}, available: almost, degraded: good},
-		{name: "paused by signal of nobody while pods settle", started: generation, seen: observation{plan: plan(protocol.PhaseWaiting, half), hold: &v1alpha1.RolloutHold{}},
+		{name: "paused by signal of nobody while pods settle", started: generation, seen: observation{plan: plan(protocol.PhaseWaiting, half), pause: &v1alpha1.RolloutPause{}},
 			progressing: condition{no, "Paused", "paused by signal; message"}, available: almost, degraded: good},
-		{name: "paused by signal with nothing left", started: generation, seen: observation{plan: plan(protocol.PhaseComplete, all), hold: &v1alpha1.RolloutHold{}},
+		{name: "paused by signal with nothing left", started: generation, seen: observation{plan: plan(protocol.PhaseComplete, all), pause: &v1alpha1.RolloutPause{}},
 			progressing: condition{no, "RolloutComplete", "message"}, available: ready, degraded: good},
-		{name: "no worker", started: generation, seen: observation{plan: plan(protocol.PhaseProgressing, half), fault: fault{"WorkerUnavailable", "nobody"}, broken: broken},
+		{name: "no worker", started: generation, seen: observation{plan: plan(protocol.PhaseProgressing, half), fault: runs.Fault{Reason: "WorkerUnavailable", Message: "nobody"}, broken: broken},
 			progressing: condition{no, "WorkerUnavailable", "nobody; message"}, available: almost, degraded: condition{yes, "WorkerUnavailable", "nobody"}},
-		{name: "no key", started: generation, seen: observation{plan: plan(protocol.PhaseProgressing, half), fault: fault{"RunUnreadable", "no key"}},
+		{name: "no key", started: generation, seen: observation{plan: plan(protocol.PhaseProgressing, half), fault: runs.Fault{Reason: "RunUnreadable", Message: "no key"}},
 			progressing: condition{no, "RunUnreadable", "no key; message"}, available: almost, degraded: condition{yes, "RunUnreadable", "no key"}},
 		{name: "no key for what holds the run, whose holder was known before", started: generation,
-			seen:        observation{plan: plan(protocol.PhaseProgressing, half), fault: fault{"RunUnreadable", "no key"}, hold: &v1alpha1.RolloutHold{Who: "ann"}},
+			seen:        observation{plan: plan(protocol.PhaseProgressing, half), fault: runs.Fault{Reason: "RunUnreadable", Message: "no key"}, pause: &v1alpha1.RolloutPause{By: "ann"}},
 			progressing: condition{no, "Paused", "paused by signal from ann; message"}, available: almost, degraded: condition{yes, "RunUnreadable", "no key"}},
-		{name: "throttled", started: generation, seen: observation{plan: plan(protocol.PhaseProgressing, half), temporal: throttlingError{"host:1", "ns"}},
-			progressing: condition{no, "EngineThrottled", throttlingError{"host:1", "ns"}.Error() + "; message"}, available: almost,
-			degraded: condition{yes, "EngineThrottled", throttlingError{"host:1", "ns"}.Error()}},
+		{name: "throttled", started: generation, seen: observation{plan: plan(protocol.PhaseProgressing, half), temporal: runs.ThrottledError{Address: "host:1", Namespace: "ns"}},
+			progressing: condition{no, "EngineThrottled", runs.ThrottledError{Address: "host:1", Namespace: "ns"}.Error() + "; message"}, available: almost,
+			degraded: condition{yes, "EngineThrottled", runs.ThrottledError{Address: "host:1", Namespace: "ns"}.Error()}},
 		{name: "not upgradable", started: generation,
 			seen:        observation{plan: plan(protocol.PhaseComplete, protocol.Counts{Matched: 4, Updated: 3, Ready: 4, UpdatedReady: 3, NotUpgradable: 1})},
 			progressing: condition{no, "NotUpgradablePods", "message"}, available: ready,
-			degraded: condition{yes, "NotUpgradablePods", "1 of 4 pods differ in more than images and keep their version until they are created anew, such as shop/old"}},
+			degraded: condition{yes, "NotUpgradablePods", "1 of 4 pods differ in more than images and keep their version until they are recreated, such as shop/old"}},
 		{name: "Temporal is away in the middle", started: generation, seen: observation{plan: plan(protocol.PhaseProgressing, half), temporal: away, broken: broken},
 			progressing: condition{no, "EngineUnavailable", "Temporal is away; message"}, available: almost, degraded: condition{yes, "EngineUnavailable", "Temporal is away"}},
 		{name: "Temporal is away while the last pods settle", started: generation,
@@ -100,22 +101,31 @@ func TestSpec8_ConditionsGiveOneExactReason(t *testing.T) {
 		{name: "sidecar cannot start", started: generation, seen: observation{plan: plan(protocol.PhaseWaiting, half), broken: broken},
 			progressing: condition{yes, "WaitingForPods", "message"}, available: almost,
 			degraded: condition{yes, "ImagePullBackOff", "1 of 4 pods have a sidecar that cannot start, such as shop/p (container x: ImagePullBackOff, image x:v9)"}},
+		{name: "stored while no webhook was asked", started: generation, seen: observation{plan: plan(protocol.PhaseWaiting, half), outdatedHashes: true},
+			progressing: condition{yes, "WaitingForPods", "message"}, available: almost,
+			degraded: condition{yes, "OutdatedHashes", "the SidecarSet was stored while no webhook was asked: its content was not validated, and its hash annotations are not those of it; " +
+				"the rollout goes by the content; rewrite them once the webhook serves: kubectl patch sidecarset mesh --type=merge -p '{}'"}},
+		{name: "damaged annotations", started: generation,
+			seen:        observation{plan: plan(protocol.PhaseComplete, all), unreadable: rollout.UnreadablePods{Count: 2, Example: "shop/p", Cause: errors.New("annotation a: no JSON")}},
+			progressing: condition{no, "RolloutComplete", "message"}, available: ready,
+			degraded: condition{yes, "UnreadablePods", "2 pods are neither counted nor upgraded until their annotations are corrected or they are recreated, such as shop/p (annotation a: no JSON)"}},
 		{name: "more unready than allowed", started: generation, seen: observation{plan: plan(protocol.PhaseWaiting, protocol.Counts{Matched: 4, Ready: 2})},
 			progressing: condition{yes, "WaitingForPods", "message"}, available: condition{no, "WaitingForPods", "2 of 4 pods ready"}, degraded: good},
 		{name: "the only pod unready", started: generation, seen: observation{plan: plan(protocol.PhaseWaiting, protocol.Counts{Matched: 1})},
 			progressing: condition{yes, "WaitingForPods", "message"}, available: condition{no, "WaitingForPods", "0 of 1 pods ready"}, degraded: good},
 		{name: "invalid", seen: observation{invalid: errors.New("no hash"), temporal: away},
-			progressing: condition{no, "Invalid", "no hash"}, available: condition{unknown, "Invalid", "the pods of this set cannot be determined"},
-			degraded: condition{yes, "Invalid", "no hash"}, injected: &condition{unknown, "Invalid", "the pods of this set cannot be determined"}},
+			progressing: condition{no, "Invalid", "no hash"}, available: condition{unknown, "Invalid", "the pods of this SidecarSet cannot be determined"},
+			degraded: condition{yes, "Invalid", "no hash"}, injected: &condition{unknown, "Invalid", "the pods of this SidecarSet cannot be determined"}},
 		{name: "pods without the sidecar", started: generation,
 			seen:        observation{plan: plan(protocol.PhaseComplete, all), uninjected: uninjectedPods{count: 2, example: "shop/p"}},
 			progressing: condition{no, "RolloutComplete", "message"}, available: ready, degraded: good,
-			injected: &condition{no, "PodsWithoutSidecar", "2 pods match but were not injected, such as shop/p; they get the sidecars once they are created anew"}},
+			injected: &condition{no, "PodsWithoutSidecar", "2 pods match but were not injected, such as shop/p; they get the sidecars once they are recreated"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			at := time.Unix(1000, 500)
-			var got v1alpha1.SidecarSetStatus
-			c.seen.setConditions(&got, setAt(c.started), at)
+			p := &pass{observation: c.seen, set: setAt(c.started), now: at}
+			setConditions(p)
+			got := p.set.Status
 			want := []metav1.Condition{}
 			injected := condition{yes, "AsExpected", ""}
 			if c.injected != nil {
@@ -129,42 +139,37 @@ func TestSpec8_ConditionsGiveOneExactReason(t *testing.T) {
 			}
 			assert.Equal(t, want, got.Conditions)
 
-			again := got.DeepCopy()
-			c.seen.setConditions(again, setAt(c.started), at.Add(time.Hour))
-			assert.Equal(t, &got, again, "what stays the same is not written again")
+			before := got.DeepCopy()
+			p.now = at.Add(time.Hour)
+			setConditions(p)
+			assert.Equal(t, before, &p.set.Status, "what stays the same is not written again")
 		})
 	}
 }
 
 func TestSpec1_StatusCountsBelongToTheObservedGeneration(t *testing.T) {
-	seen := observation{plan: plan(protocol.PhaseProgressing, protocol.Counts{Matched: 9, Updated: 5, Ready: 7, UpdatedReady: 4})}
-	var got v1alpha1.SidecarSetStatus
-	seen.describe(&got, setAt(0), time.Unix(1000, 0))
-	got.Conditions = nil
+	p := &pass{set: setAt(0), now: time.Unix(1000, 0)}
+	p.plan = plan(protocol.PhaseProgressing, protocol.Counts{Matched: 9, Updated: 5, Ready: 7, UpdatedReady: 4})
+	describe(p)
+	p.set.Status.Conditions = nil
 	counted := v1alpha1.SidecarSetStatus{ObservedGeneration: generation, MatchedPods: 9, UpdatedPods: 5, ReadyPods: 7, UpdatedReadyPods: 4}
-	assert.Equal(t, counted, got)
+	assert.Equal(t, counted, p.set.Status)
 
-	invalid := observation{invalid: errors.New("no hash")}
-	later := setAt(0)
-	later.Generation++
-	invalid.describe(&got, later, time.Unix(2000, 0))
-	got.Conditions = nil
-	assert.Equal(t, counted, got, "pods that cannot be determined change no count")
-}
-
-func TestEveryChainDecides(t *testing.T) {
-	for name, rules := range map[string]chain{"progressing": progressing(), "available": available(), "degraded": degraded(), "injected": injected()} {
-		assert.NotEmpty(t, decide(rules, input{&observation{}, setAt(generation)}), name)
-	}
+	later := &pass{set: p.set, now: time.Unix(2000, 0)}
+	later.invalid = errors.New("no hash")
+	later.set.Generation++
+	describe(later)
+	later.set.Status.Conditions = nil
+	assert.Equal(t, counted, later.set.Status, "pods that cannot be determined change no count")
 }
 
 func TestSpec8_DegradedShowsThatInvalidSelectorsRefusePods(t *testing.T) {
 	set := &v1alpha1.SidecarSet{}
 	set.Spec.Selector = &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "a", Operator: "Is"}}}
 	_, err := rollout.Population(set, nil, nil)
-	seen := observation{invalid: err}
+	p := &pass{set: set, observation: observation{invalid: err}}
 	assert.Equal(t, condition{metav1.ConditionTrue, "Invalid",
-		`SidecarSet : spec.selector: "Is" is not a valid label selector operator; until it is corrected, new pods that the set could match are refused`}, decide(degraded(), input{&seen, set}))
+		`SidecarSet : spec.selector: "Is" is not a valid label selector operator; until it is corrected, new pods that the SidecarSet could match are rejected`}, degraded(p))
 	set.Spec.InjectionStrategy.Paused = true
-	assert.Equal(t, condition{metav1.ConditionTrue, "Invalid", `SidecarSet : spec.selector: "Is" is not a valid label selector operator`}, decide(degraded(), input{&seen, set}))
+	assert.Equal(t, condition{metav1.ConditionTrue, "Invalid", `SidecarSet : spec.selector: "Is" is not a valid label selector operator`}, degraded(p))
 }

@@ -14,8 +14,7 @@ import (
 // Reasons of events on a SidecarSet.
 const (
 	eventRolloutStarted = "RolloutStarted"
-	// A restart has its own reason: events that differ in their notes alone count
-	// as one.
+	// A restart has its own reason: events that differ only in their notes count as one.
 	eventRolloutRestarted = "RolloutRestarted"
 	eventRolloutPaused    = "RolloutPaused"
 	eventRolloutResumed   = "RolloutResumed"
@@ -23,11 +22,10 @@ const (
 	eventNotUpgradable    = "NotUpgradablePods"
 	// The other events about what is wrong have the reason of Degraded.
 	eventEngineAvailable = "EngineAvailable"
+	// reasonCannotStart is that of Degraded and of an event. No program reads it.
+	reasonCannotStart = "ContainerCannotStart"
 
-	// actionRollout is the action of every event.
-	actionRollout = "Rollout"
-
-	// maxNoteLength is how many bytes of a note the API server takes. It refuses an
+	// maxNoteLength is how many bytes of a note the API server accepts. It rejects an
 	// event with more.
 	maxNoteLength = 1024
 )
@@ -37,9 +35,9 @@ type rolloutEvent struct {
 	kind, reason, note string
 }
 
-// eventsFor returns the events that a change of status calls for. They come from
-// the two statuses alone, so that a restart repeats none; resumed is who ended the last
-// hold, nil if that is not known.
+// eventsFor returns the events for a change of status. They follow only from the two
+// statuses, so that a restart repeats none. resumed says by whom the last pause was ended,
+// nil if that is not known.
 func eventsFor(before, after *v1alpha1.SidecarSet, resumed *protocol.Hold) []rolloutEvent {
 	var events []rolloutEvent
 	was, is := reasonAndMessage(before, v1alpha1.ConditionProgressing), reasonAndMessage(after, v1alpha1.ConditionProgressing)
@@ -50,7 +48,7 @@ func eventsFor(before, after *v1alpha1.SidecarSet, resumed *protocol.Hold) []rol
 		events = append(events, rolloutEvent{corev1.EventTypeNormal, eventRolloutResumed, resumeNote(before, after, resumed) + is.message})
 	}
 	if was.reason != is.reason {
-		// A set that has no pods yet has completed nothing.
+		// A SidecarSet without pods has completed nothing.
 		if is.reason == v1alpha1.ReasonRolloutComplete && after.Status.MatchedPods > 0 {
 			events = append(events, rolloutEvent{corev1.EventTypeNormal, eventRolloutComplete, is.message})
 		}
@@ -62,63 +60,64 @@ func eventsFor(before, after *v1alpha1.SidecarSet, resumed *protocol.Hold) []rol
 	return append(events, faultEvents(was, is)...)
 }
 
-// pauseBegan also when somebody else holds what is paused already, but not when an outage
-// of Temporal ends, which a hold outlives.
+// pauseBegan reports whether a pause began. A second pause by another person counts. A
+// pause that outlives an outage of Temporal does not count again.
 func pauseBegan(before, after *v1alpha1.SidecarSet, was, is string) bool {
-	held, hold := holdIn(before), holdIn(after)
+	earlier, pause := pauseIn(before), pauseIn(after)
 	switch {
 	case is != v1alpha1.ReasonPaused:
 		return false
-	case hold != nil && held != nil && *hold == *held && isEngineReason(was):
+	case pause != nil && earlier != nil && *pause == *earlier && isTemporalReason(was):
 		return false
 	default:
-		return was != v1alpha1.ReasonPaused || hold != nil && (held == nil || *hold != *held)
+		return was != v1alpha1.ReasonPaused || pause != nil && (earlier == nil || *pause != *earlier)
 	}
 }
 
-// pauseEnded also when that was found out at the end of an outage of Temporal.
+// pauseEnded reports whether a pause ended, also if that shows only at the end of an outage
+// of Temporal.
 func pauseEnded(before, after *v1alpha1.SidecarSet, was, is string) bool {
-	if is == v1alpha1.ReasonPaused || isEngineReason(is) {
+	if is == v1alpha1.ReasonPaused || isTemporalReason(is) {
 		return false
 	}
-	return was == v1alpha1.ReasonPaused || isEngineReason(was) && holdIn(before) != nil && holdIn(after) == nil
+	return was == v1alpha1.ReasonPaused || isTemporalReason(was) && pauseIn(before) != nil && pauseIn(after) == nil
 }
 
-func holdIn(set *v1alpha1.SidecarSet) *v1alpha1.RolloutHold {
+func pauseIn(set *v1alpha1.SidecarSet) *v1alpha1.RolloutPause {
 	if set.Status.Rollout == nil {
 		return nil
 	}
-	return set.Status.Rollout.Hold
+	return set.Status.Rollout.Pause
 }
 
-// resumeNote names who ended the hold, and why; empty if no hold was ended, but the set
-// is paused no more.
+// resumeNote says by whom and for what reason the pause by signal was ended; empty if only
+// the spec was paused.
 func resumeNote(before, after *v1alpha1.SidecarSet, resumed *protocol.Hold) string {
-	if resumed == nil || holdIn(before) == nil || holdIn(after) != nil {
+	if resumed == nil || pauseIn(before) == nil || pauseIn(after) != nil {
 		return ""
 	}
 	return bySignal("resumed", resumed.Who, resumed.Why) + "; "
 }
 
-// faultEvents are about Temporal, workers, keys, refused pods and images, by the reason
-// alone: counts and causes in the message come and go.
+// faultEvents are about Temporal, workers, keys, rejected pods and images. Only a new reason
+// is an event: counts and causes in the message come and go.
 func faultEvents(was, is reasonMessage) (events []rolloutEvent) {
 	if is.reason == was.reason {
 		return nil
 	}
-	if isEngineReason(was.reason) && !isEngineReason(is.reason) {
+	if isTemporalReason(was.reason) && !isTemporalReason(is.reason) {
 		events = append(events, rolloutEvent{corev1.EventTypeNormal, eventEngineAvailable, "Temporal takes rollouts again"})
 	}
 	switch is.reason {
-	case v1alpha1.ReasonEngineUnavailable, v1alpha1.ReasonEngineThrottled, v1alpha1.ReasonWorkerUnavailable, v1alpha1.ReasonRolloutFailing,
+	case v1alpha1.ReasonTemporalUnavailable, v1alpha1.ReasonTemporalThrottled, v1alpha1.ReasonWorkerUnavailable, v1alpha1.ReasonRolloutFailing,
 		v1alpha1.ReasonRunUnreadable, podstate.ImagePullBackOff, reasonCannotStart:
 		events = append(events, rolloutEvent{corev1.EventTypeWarning, is.reason, is.message})
 	}
 	return events
 }
 
-func isEngineReason(reason string) bool {
-	return reason == v1alpha1.ReasonEngineUnavailable || reason == v1alpha1.ReasonEngineThrottled
+func isTemporalReason(reason string) bool {
+	return reason == v1alpha1.ReasonTemporalUnavailable || reason == v1alpha1.ReasonTemporalThrottled
 }
 
 type reasonMessage struct{ reason, message string }
@@ -130,13 +129,20 @@ func reasonAndMessage(set *v1alpha1.SidecarSet, kind string) reasonMessage {
 	return reasonMessage{}
 }
 
-func (r *reconciler) record(set *v1alpha1.SidecarSet, events []rolloutEvent) {
-	for _, event := range events {
-		r.recorder.Eventf(set, nil, event.kind, event.reason, actionRollout, "%s", boundedNote(event.note))
+// bySignal says that something was done by signal or update, by whom and for what reason,
+// as far as that is known.
+func bySignal(done, by, reason string) string {
+	done += " by signal"
+	if by != "" {
+		done += " from " + by
 	}
+	if reason != "" {
+		done += ": " + reason
+	}
+	return done
 }
 
-// boundedNote cuts what people or failures said at length.
+// boundedNote cuts a long note: it may quote a person or a failure.
 func boundedNote(note string) string {
 	const more = "…"
 	if len(note) <= maxNoteLength {

@@ -25,7 +25,7 @@ func withReasons(progressing, degraded, message string, matched int32) *v1alpha1
 func TestSpec8_EventsFollowFromTheChangeOfStatus(t *testing.T) {
 	const running, waiting, paused, complete, fine, stuck = v1alpha1.ReasonRolloutProgress, v1alpha1.ReasonWaitingForPods,
 		v1alpha1.ReasonPaused, v1alpha1.ReasonRolloutComplete, v1alpha1.ReasonAsExpected, v1alpha1.ReasonNotUpgradablePods
-	const engine = v1alpha1.ReasonEngineUnavailable
+	const engine = v1alpha1.ReasonTemporalUnavailable
 	for _, c := range []struct {
 		name          string
 		before, after *v1alpha1.SidecarSet
@@ -60,12 +60,12 @@ func TestSpec8_EventsFollowFromTheChangeOfStatus(t *testing.T) {
 }
 
 func TestSpec8_TheEventOfAResumeSaysWhoAndWhy(t *testing.T) {
-	withHold := func(reason string, hold *v1alpha1.RolloutHold) *v1alpha1.SidecarSet {
+	withHold := func(reason string, hold *v1alpha1.RolloutPause) *v1alpha1.SidecarSet {
 		set := withReasons(reason, v1alpha1.ReasonAsExpected, "counts", 2)
-		set.Status.Rollout = &v1alpha1.RolloutStatus{Hold: hold}
+		set.Status.Rollout = &v1alpha1.RolloutStatus{Pause: hold}
 		return set
 	}
-	held, free := withHold(v1alpha1.ReasonPaused, &v1alpha1.RolloutHold{Who: "ann"}), withHold(v1alpha1.ReasonRolloutProgress, nil)
+	held, free := withHold(v1alpha1.ReasonPaused, &v1alpha1.RolloutPause{By: "ann"}), withHold(v1alpha1.ReasonRolloutProgress, nil)
 	pausedBySpec := withHold(v1alpha1.ReasonPaused, nil)
 	bob := &protocol.Hold{Who: "bob", Why: "fixed"}
 	for _, c := range []struct {
@@ -86,13 +86,13 @@ func TestSpec8_TheEventOfAResumeSaysWhoAndWhy(t *testing.T) {
 }
 
 func TestSpec8_EachPauseHasItsEvent(t *testing.T) {
-	const running, paused, engine = v1alpha1.ReasonRolloutProgress, v1alpha1.ReasonPaused, v1alpha1.ReasonEngineUnavailable
-	status := func(reason string, hold *v1alpha1.RolloutHold) *v1alpha1.SidecarSet {
+	const running, paused, engine = v1alpha1.ReasonRolloutProgress, v1alpha1.ReasonPaused, v1alpha1.ReasonTemporalUnavailable
+	status := func(reason string, hold *v1alpha1.RolloutPause) *v1alpha1.SidecarSet {
 		set := withReasons(reason, "", "m", 2)
-		set.Status.Rollout = &v1alpha1.RolloutStatus{Hold: hold}
+		set.Status.Rollout = &v1alpha1.RolloutStatus{Pause: hold}
 		return set
 	}
-	ann, bob := &v1alpha1.RolloutHold{Who: "ann", Why: "errors"}, &v1alpha1.RolloutHold{Who: "bob", Why: "holidays"}
+	ann, bob := &v1alpha1.RolloutPause{By: "ann", Reason: "errors"}, &v1alpha1.RolloutPause{By: "bob", Reason: "holidays"}
 	for _, c := range []struct {
 		name          string
 		before, after *v1alpha1.SidecarSet
@@ -100,7 +100,7 @@ func TestSpec8_EachPauseHasItsEvent(t *testing.T) {
 	}{
 		{"somebody else, too", status(paused, ann), status(paused, bob), []string{"RolloutPaused"}},
 		{"a hold of what the set pauses", status(paused, nil), status(paused, bob), []string{"RolloutPaused"}},
-		{"the same hold", status(paused, ann), status(paused, &v1alpha1.RolloutHold{Who: "ann", Why: "errors"}), nil},
+		{"the same hold", status(paused, ann), status(paused, &v1alpha1.RolloutPause{By: "ann", Reason: "errors"}), nil},
 		{"the set pauses as well, without the hold", status(paused, ann), status(paused, nil), nil},
 		{"it outlives an outage", status(engine, ann), status(paused, ann), nil},
 		{"another one after an outage", status(engine, ann), status(paused, bob), []string{"RolloutPaused"}},

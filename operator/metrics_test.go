@@ -17,11 +17,12 @@ import (
 	"github.com/outrigger/outrigger/internal/fixture"
 	"github.com/outrigger/outrigger/internal/rollout"
 	"github.com/outrigger/outrigger/kube"
+	"github.com/outrigger/outrigger/operator/runs"
 )
 
 func moving(updated int) *observation {
 	return &observation{plan: rollout.Plan{
-		Phase: protocol.PhaseProgressing, Slots: 3,
+		Phase: protocol.PhaseProgressing, MaxUnavailable: 3,
 		Counts: protocol.Counts{Matched: 10, Ready: 9, Updated: updated, Remaining: 10 - updated, Unavailable: 1},
 	}}
 }
@@ -32,13 +33,13 @@ func TestRolloutMetricsAreTotalsOverSets(t *testing.T) {
 	require.NoError(t, registry.Register(m))
 	one, two := fixture.SidecarSet("one"), fixture.SidecarSet("two")
 	faulted := moving(5)
-	faulted.fault.reason = v1alpha1.ReasonWorkerUnavailable
+	faulted.fault.Reason = v1alpha1.ReasonWorkerUnavailable
 	held := moving(2)
-	held.hold, held.broken.count = &v1alpha1.RolloutHold{}, 2
+	held.pause, held.broken.count = &v1alpha1.RolloutPause{}, 2
 	m.observe(one, faulted)
 	m.observe(two, held)
 	require.NoError(t, testutil.GatherAndCompare(registry, strings.NewReader(`
-# HELP outrigger_rollouts_held SidecarSets whose run somebody has paused by signal.
+# HELP outrigger_rollouts_held SidecarSets whose run is paused by signal.
 # TYPE outrigger_rollouts_held gauge
 outrigger_rollouts_held 1
 # HELP outrigger_rollouts SidecarSets by the phase of their rollout (SPEC §8).
@@ -49,12 +50,12 @@ outrigger_rollouts{phase="PartitionReached"} 0
 outrigger_rollouts{phase="Paused"} 0
 outrigger_rollouts{phase="Progressing"} 2
 outrigger_rollouts{phase="Waiting"} 0
-# HELP outrigger_rollouts_faulted SidecarSets whose run makes no progress because of the workers or of an absent payload key, by the reason of Degraded.
+# HELP outrigger_rollouts_faulted SidecarSets whose run makes no progress because of the workers or a missing payload key, by the reason of Degraded.
 # TYPE outrigger_rollouts_faulted gauge
 outrigger_rollouts_faulted{reason="RolloutFailing"} 0
 outrigger_rollouts_faulted{reason="RunUnreadable"} 0
 outrigger_rollouts_faulted{reason="WorkerUnavailable"} 1
-# HELP outrigger_rollout_window_pods Pods that the SidecarSets that are being rolled out may make unavailable at once, in all.
+# HELP outrigger_rollout_window_pods Pods that all rollouts in progress together may make unavailable at once.
 # TYPE outrigger_rollout_window_pods gauge
 outrigger_rollout_window_pods 3
 # HELP outrigger_rollout_pods Pods of all SidecarSets, once for each set, by state; in_flight ones are unavailable because of an upgrade, broken ones have a sidecar that cannot start.
@@ -87,7 +88,7 @@ func TestAStalledRolloutIsOneWhoseCountsStayWhileItIsToMove(t *testing.T) {
 	assert.Zero(t, m.totals().stalled, "counts changed")
 	pass(time.Minute)
 	held := moving(2)
-	held.hold = &v1alpha1.RolloutHold{}
+	held.pause = &v1alpha1.RolloutPause{}
 	m.observe(set, held)
 	assert.Zero(t, m.totals().stalled, "held")
 	pass(time.Hour)
@@ -101,13 +102,12 @@ func TestTheStatusOfASetIsCountedUntilItIsGone(t *testing.T) {
 	metrics, err := newMetrics(prometheus.NewRegistry())
 	require.NoError(t, err)
 	clock := clocktesting.NewFakePassiveClock(time.Unix(1000, 0))
-	r := &reconciler{
-		client: fake.NewClientBuilder().WithScheme(scheme).Build(), metrics: metrics, clock: clock,
-		runStates: newRunStates(), limiter: newEnqueueLimiter(clock), uninjected: newUninjectedCache(),
-	}
+	client := fake.NewClientBuilder().WithScheme(scheme).Build()
+	status := &statusStep{statusWriter: &statusWriter{client: client, writes: metrics.statusWrites}, metrics: metrics.rollouts}
+	r := &reconciler{limiter: newEnqueueLimiter(clock), steps: []step{status}}
 	set := fixture.SidecarSet("one")
-	failing := outcome{fault: fault{reason: v1alpha1.ReasonRolloutFailing}}
-	require.NoError(t, r.publish(t.Context(), set.DeepCopy(), set, moving(1), failing))
+	failing := outcome{fault: runs.Fault{Reason: v1alpha1.ReasonRolloutFailing}}
+	require.NoError(t, status.reconcile(t.Context(), &pass{before: set.DeepCopy(), set: set, observation: *moving(1), out: failing}))
 	totals := metrics.rollouts.totals()
 	assert.Equal(t, 10, totals.counts.Matched)
 	assert.Equal(t, 1, totals.faults[v1alpha1.ReasonRolloutFailing])

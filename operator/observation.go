@@ -1,33 +1,34 @@
 package operator
 
 import (
-	"context"
-	"fmt"
 	"slices"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/equality"
-
 	"github.com/outrigger/outrigger/api/protocol"
 	"github.com/outrigger/outrigger/api/v1alpha1"
-	"github.com/outrigger/outrigger/internal/podstate"
 	"github.com/outrigger/outrigger/internal/rollout"
-	"github.com/outrigger/outrigger/kube"
+	"github.com/outrigger/outrigger/operator/runs"
 )
 
-// observation is what status says about a set.
+// observation is what status says about a SidecarSet.
 type observation struct {
-	// invalid is why the set's pods cannot be determined; plan is empty then.
+	// invalid is why the pods of the SidecarSet cannot be determined; plan is empty then.
 	invalid error
 	plan    rollout.Plan
 	broken  brokenPods
-	// uninjected pods match but lack the set.
+	// endToRecord is set while the rollout has ended if its run has, and status does not
+	// record that.
+	endToRecord bool
+	// unreadable pods are not matched, because their annotations are damaged.
+	unreadable rollout.UnreadablePods
+	// uninjected pods match but lack the sidecars.
 	uninjected uninjectedPods
-	// hold is set while the run is paused by signal, as of the last check.
-	hold *v1alpha1.RolloutHold
+	// pause is set while the run is paused by signal, as of the last check.
+	pause *v1alpha1.RolloutPause
 	// fault is what is wrong with the workers, or with reading the run.
-	fault fault
+	fault runs.Fault
+	// outdatedHashes is set while the annotations are not those of the content.
+	outdatedHashes bool
 	// temporal is why Temporal takes no rollouts; nil while it does.
 	temporal error
 }
@@ -39,56 +40,11 @@ type brokenPods struct {
 	reason, example, detail string
 }
 
-// observe plans the rollout of the set's pods, and finds the broken and the uninjected
-// ones.
-func (r *reconciler) observe(ctx context.Context, set *v1alpha1.SidecarSet, pods []*corev1.Pod) observation {
-	seen := observation{temporal: r.rollouts.awaitProbe(ctx)}
-	if set.Status.Rollout != nil {
-		seen.hold = set.Status.Rollout.Hold
-	}
-	matched, err := r.populations.Population(set, pods, kube.NamespaceLabels(ctx, r.client))
-	if err != nil {
-		seen.invalid = err
-		return seen
-	}
-	if seen.plan, seen.invalid = rollout.Next(set, matched, nil); seen.invalid != nil {
-		return seen
-	}
-	if seen.broken, seen.invalid = findBroken(set, matched); seen.invalid != nil {
-		return seen
-	}
-	seen.uninjected, seen.invalid = r.findUninjected(ctx, set)
-	r.metrics.withoutSidecar.WithLabelValues(set.Name).Set(float64(seen.uninjected.count))
-	return seen
-}
-
-// findBroken gives the same answer in whatever order the cache lists the pods.
-func findBroken(set *v1alpha1.SidecarSet, pods []rollout.Pod) (brokenPods, error) {
-	version, err := podstate.NewVersion(set)
-	if err != nil {
-		return brokenPods{}, err
-	}
-	var broken brokenPods
-	for i := range pods {
-		failed := version.FailedStart(pods[i].Pod)
-		if failed == nil {
-			continue
-		}
-		broken.count++
-		if name := pods[i].Reference().String(); broken.count == 1 || name < broken.example {
-			broken.reason, broken.example = startFailureReason(failed.Reason), name
-			broken.detail = fmt.Sprintf("container %s: %s, image %s", failed.Container, failed.Reason, failed.Image)
-		}
-	}
-	return broken, nil
-}
-
-// startFailureReason is the reason of Degraded for the kubelet's.
-func startFailureReason(kubelet string) string {
-	if kubelet == podstate.ImagePullBackOff {
-		return kubelet
-	}
-	return reasonCannotStart
+// uninjectedPods match a SidecarSet but were not injected: they are older than the
+// SidecarSet, or were admitted while the webhook was not called. Nothing else shows them.
+type uninjectedPods struct {
+	count   int
+	example string
 }
 
 // hasWork reports whether there is something for the run to do now.
@@ -96,14 +52,21 @@ func (o *observation) hasWork() bool {
 	return len(o.plan.Pods) > 0 || o.plan.Counts.Migrated > 0
 }
 
-// inProgress reports whether pods are still to be upgraded, or to settle.
+// hasWorkFor reports whether a run that sleeps would upgrade pods, which a pause prevents,
+// or reset standby twins.
+func (o *observation) hasWorkFor(run *runs.Run) bool {
+	return run.Pause == nil && len(o.plan.Pods) > 0 || o.plan.Counts.Migrated > 0 && !run.Resets()
+}
+
+// inProgress reports whether pods are still to be upgraded, or to converge.
 func (o *observation) inProgress() bool {
 	return o.plan.Phase == protocol.PhaseProgressing || o.plan.Phase == protocol.PhaseWaiting
 }
 
-// unfinished reports whether the run has to be checked.
+// unfinished reports whether the run has to be checked. A pause alone is no reason: the
+// pods that it stops are progress.
 func (o *observation) unfinished() bool {
-	return o.inProgress() || o.plan.Phase == protocol.PhasePaused || o.hold != nil
+	return o.inProgress() || o.plan.Phase == protocol.PhasePaused
 }
 
 // upgradableConditionPending reports whether a pod that cannot be upgraded does not
@@ -114,18 +77,20 @@ func (o *observation) upgradableConditionPending() bool {
 	})
 }
 
-// describe writes the observation into a status. The counts of an invalid set stay
-// those of the generation they were made for.
-func (o *observation) describe(status *v1alpha1.SidecarSetStatus, set *v1alpha1.SidecarSet, now time.Time) {
-	if o.invalid == nil {
-		counts := o.plan.Counts
-		status.ObservedGeneration = set.Generation
-		status.MatchedPods = int32(counts.Matched)
-		status.UpdatedPods = int32(counts.Updated)
-		status.ReadyPods = int32(counts.Ready)
-		status.UpdatedReadyPods = int32(counts.UpdatedReady)
-	}
-	o.setConditions(status, set, now)
+// outcome is the result of reconcileRun.
+type outcome struct {
+	// started is set once Temporal has accepted the generation.
+	started bool
+	// ended is set once the run has ended, and no other was started.
+	ended bool
+	// pause is the pause for status, if pauseKnown.
+	pause      *v1alpha1.RolloutPause
+	pauseKnown bool
+	// resumed says by whom the last pause was ended, if the run says so.
+	resumed *protocol.Hold
+	fault   runs.Fault
+	events  []rolloutEvent
+	// requeueAfter is zero if the next change requeues the SidecarSet anyway.
+	requeueAfter time.Duration
+	err          error
 }
-
-func sameStatus(a, b *v1alpha1.SidecarSetStatus) bool { return equality.Semantic.DeepEqual(a, b) }

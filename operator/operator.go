@@ -2,6 +2,7 @@ package operator
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -17,15 +18,19 @@ import (
 
 	"github.com/outrigger/outrigger/api/v1alpha1"
 	"github.com/outrigger/outrigger/kube"
+	"github.com/outrigger/outrigger/kube/revisions"
+	"github.com/outrigger/outrigger/kube/watches"
+	"github.com/outrigger/outrigger/operator/runs"
+	"github.com/outrigger/outrigger/operator/storage"
 	"github.com/outrigger/outrigger/temporal"
 )
 
 const (
-	// name is that of the lease and of the reporter of events.
+	// name is the name of the Lease and of the reporter of events.
 	name = "outrigger-operator"
-	// concurrency is how many sets are worked on at once.
+	// concurrency is how many SidecarSets are reconciled at once.
 	concurrency = 4
-	// A reconcile that fails is tried again after firstRetry, then twice as
+	// A reconcile that fails is retried after firstRetry, then after twice as
 	// long each time, up to lastRetry.
 	firstRetry = 100 * time.Millisecond
 	lastRetry  = 15 * time.Second
@@ -39,12 +44,12 @@ type Options struct {
 	TaskQueue string
 	// TemporalUI is the URL of the web UI, for links; empty for none.
 	TemporalUI string
-	// LeaderElect lets one of several operators work at a time.
+	// LeaderElect lets only one of several operators reconcile at a time.
 	LeaderElect bool
 }
 
-// Run works until ctx ends. A cluster that cannot be reached at the start is an
-// error; a Temporal that cannot is waited for.
+// Run runs the operator until ctx ends. It fails if the cluster cannot be reached at the
+// start, and waits for a Temporal that cannot.
 func Run(ctx context.Context, o Options) error {
 	mgr, err := o.NewManager(func(m *manager.Options) {
 		m.LeaderElection = o.LeaderElect
@@ -77,11 +82,13 @@ func Run(ctx context.Context, o Options) error {
 	if err != nil {
 		return err
 	}
-	rollouts := newRolloutClient(client, o, queue, metrics, clock.RealClock{})
-	if err := mgr.Add(rollouts); err != nil {
-		return fmt.Errorf("set up the watch over Temporal: %w", err)
+	temporal := runs.NewClient(client, runs.Options{
+		Temporal: o.Temporal, Name: name, TaskQueue: queue, UI: o.TemporalUI, Logger: o.Logger.WithName("rollouts"), Clock: clock.RealClock{},
+	}, metrics.runs)
+	if err := mgr.Add(temporal); err != nil {
+		return fmt.Errorf("set up the probes of Temporal: %w", err)
 	}
-	if err := addController(ctx, mgr, rollouts, o.SystemNamespace, metrics); err != nil {
+	if err := addController(ctx, mgr, temporal, o.SystemNamespace, metrics); err != nil {
 		return err
 	}
 	if err := mgr.Start(ctx); err != nil {
@@ -90,50 +97,57 @@ func Run(ctx context.Context, o Options) error {
 	return nil
 }
 
-func addController(ctx context.Context, mgr *kube.Manager, rollouts *rolloutClient, namespace string, metrics *metrics) error {
-	pods, err := kube.IndexPods(ctx, mgr.GetCache())
+func addController(ctx context.Context, mgr *kube.Manager, temporal *runs.Client, namespace string, metrics *metrics) error {
+	pods, err := watches.IndexPods(ctx, mgr.GetCache())
 	if err != nil {
 		return err
 	}
-	if err := mgr.GetFieldIndexer().IndexField(ctx, &appsv1.ControllerRevision{}, revisionSetIndex, setOfRevision); err != nil {
-		return fmt.Errorf("index revisions by set: %w", err)
+	if err := mgr.GetFieldIndexer().IndexField(ctx, &appsv1.ControllerRevision{}, revisions.SetField, revisions.SetNames); err != nil {
+		return fmt.Errorf("index revisions by SidecarSet: %w", err)
 	}
-	// The controller asks for them too, but not before the process looks ready.
+	// The controller needs this cache, too, but starts it after the process is ready.
 	if _, err := mgr.GetCache().GetInformer(ctx, &v1alpha1.SidecarSet{}); err != nil {
 		return fmt.Errorf("watch SidecarSets: %w", err)
 	}
-	limiter, mismatches := newEnqueueLimiter(clock.RealClock{}), &nameSet{}
-	sets := &setLister{Reader: mgr.GetClient(), limiter: limiter, uninjected: newUninjectedCache()}
-	orphans := newOrphanCollector(rollouts, mgr.GetClient(), mgr.GetAPIReader(), mismatches)
+	clock, cache, live := clock.RealClock{}, mgr.GetClient(), mgr.GetAPIReader()
+	sets := &setLister{Reader: cache, namespace: namespace, limiter: newEnqueueLimiter(clock), uninjected: newUninjectedCache()}
+	calls, orphans := runs.NewCalls[outcome](), runs.NewOrphans(temporal, cache, live)
 	if err := mgr.Add(orphans); err != nil {
 		return fmt.Errorf("set up the collection of orphaned runs: %w", err)
 	}
-	if err := (&storageMigrator{client: mgr.Direct}).addTo(mgr); err != nil {
+	if err := (&storage.Migrator{Client: mgr.Direct}).AddTo(mgr); err != nil {
 		return err
 	}
+	definition := &definitionCheck{reader: mgr.Direct, interval: definitionInterval}
+	if err := mgr.Add(definition); err != nil {
+		return fmt.Errorf("set up the check of the definition: %w", err)
+	}
+	status := &statusWriter{client: cache, writes: metrics.statusWrites}
 	c, err := controller.New("sidecarset", mgr, controller.Options{
 		MaxConcurrentReconciles: concurrency,
 		RateLimiter:             workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](firstRetry, lastRetry),
 		Reconciler: &reconciler{
-			client:     mgr.GetClient(),
-			pods:       pods,
-			live:       mgr.GetAPIReader(),
-			namespace:  namespace,
-			rollouts:   rollouts,
-			runStates:  newRunStates(),
-			limiter:    limiter,
-			mismatches: mismatches,
-			recorder:   mgr.GetEventRecorder(name),
-			metrics:    metrics,
-			clock:      clock.RealClock{},
-			uninjected: sets.uninjected,
-			current:    func() error { return mgr.Watches.Current(&v1alpha1.SidecarSet{}, &corev1.Pod{}) },
+			client:  cache,
+			pods:    pods,
+			limiter: sets.limiter,
+			clock:   clock,
+			current: func() error {
+				return errors.Join(definition.losesFields(), mgr.Watches.Current(&v1alpha1.SidecarSet{}, &corev1.Pod{}))
+			},
+			steps: steps(
+				&revisionStep{client: cache, live: live, namespace: namespace, status: status},
+				&populationStep{client: cache},
+				&injectionStep{client: cache, pods: pods, cache: sets.uninjected, uninjected: metrics.withoutSidecar,
+					webhook: &podWebhook{live: live, namespace: namespace, clock: clock}},
+				&runStep{client: temporal, calls: calls, states: &runStates{}, mismatched: orphans.TakeMismatch, clock: clock},
+				&statusStep{statusWriter: status, temporal: temporal, recorder: mgr.GetEventRecorder(name), metrics: metrics.rollouts},
+			),
 		},
 	})
 	if err != nil {
 		return fmt.Errorf("set up the controller: %w", err)
 	}
-	for _, source := range sources(mgr, rollouts, orphans, sets) {
+	for _, source := range sources(mgr, temporal, calls, orphans, sets) {
 		if err := c.Watch(source); err != nil {
 			return fmt.Errorf("set up the controller's watches: %w", err)
 		}

@@ -33,6 +33,7 @@ import (
 	"github.com/outrigger/outrigger/internal/record"
 	"github.com/outrigger/outrigger/internal/revision"
 	"github.com/outrigger/outrigger/kube"
+	"github.com/outrigger/outrigger/operator/runs"
 )
 
 const (
@@ -66,7 +67,8 @@ func TestOperator(t *testing.T) {
 		{"Spec8_StatusFollowsThePods", e.testStatus},
 		{"Spec3_NamespaceLabelsAreFollowed", e.testNamespaceLabels},
 		{"Spec8_PauseAndResumeAreReported", e.testPause},
-		{"Spec8_SetsPastAdmissionAreCalledInvalid", e.testInvalid},
+		{"Spec2_ASetThatNoWebhookSawIsRolledOutAndDegraded", e.testOutdatedHashes},
+		{"Spec8_SetsWhosePodsAreUnknownAreCalledInvalid", e.testInvalid},
 		{"EndedRunsAreFollowedByOthersWhilePodsWait", e.testRunAgain},
 		{"Spec1_RestartWritesNothing", e.testRestart},
 		{"Spec8_TemporalMayGoAndComeBack", e.testTemporalAway},
@@ -354,7 +356,7 @@ func (e *testEnv) testRevisions(t *testing.T) {
 	assert.Equal(t, map[string]int64{v1: 3, v2: 2}, numbers(t), "old content is numbered anew")
 	newest := e.revisions(t, "first")[1]
 	assert.Equal(t, "stable", newest.Labels[v1alpha1.CustomVersionLabel])
-	e.awaitRun(t, set.Status.Rollout.WorkflowID, func(c *assert.CollectT, found *run) { assert.Equal(c, int64(4), found.generation) })
+	e.awaitRun(t, set.Status.Rollout.WorkflowID, func(c *assert.CollectT, found *runs.Run) { assert.Equal(c, int64(4), found.Generation) })
 	assert.Equal(t, 4.0, e.metric(t, `outrigger_handovers_total{result="ok"}`), "every generation is started once")
 
 	require.NoError(t, e.Delete(t.Context(), newest))
@@ -412,7 +414,7 @@ func (e *testEnv) testStatus(t *testing.T) {
 		set.Spec.Containers[0].Env = []corev1.EnvVar{{Name: "NEW", Value: "x"}}
 	})
 	got = e.await(t, "counted", hasReason(v1alpha1.ConditionDegraded, "NotUpgradablePods"))
-	assert.Equal(t, "3 of 3 pods differ in more than images and keep their version until they are created anew, such as default/counted-1",
+	assert.Equal(t, "3 of 3 pods differ in more than images and keep their version until they are recreated, such as default/counted-1",
 		reasonAndMessage(got, v1alpha1.ConditionDegraded).message)
 	e.awaitEvent(t, "counted", "NotUpgradablePods", "3 of 3 pods")
 
@@ -458,21 +460,44 @@ func (e *testEnv) testPause(t *testing.T) {
 	e.awaitEvent(t, "pausing", "RolloutResumed", "0 of 1 pods updated")
 }
 
-func (e *testEnv) testInvalid(t *testing.T) {
+// Somebody edits a set while no webhook is asked.
+func (e *testEnv) testOutdatedHashes(t *testing.T) {
 	set := newSet(t, "unadmitted", "proxy:v1")
-	set.Annotations = nil
+	require.NoError(t, revision.Complete(set, nil))
 	require.NoError(t, e.Create(t.Context(), set))
-	got := e.await(t, "unadmitted", hasReason(v1alpha1.ConditionDegraded, "Invalid"))
-	assert.Equal(t, int64(0), got.Status.ObservedGeneration)
-	assert.Nil(t, got.Status.Rollout)
-	e.change(t, "unadmitted", func(*v1alpha1.SidecarSet) {})
-	e.await(t, "unadmitted", isStarted)
+	e.addPods(t, set, "default", "unadmitted-1", "unadmitted-2")
+	e.await(t, "unadmitted", func(c *assert.CollectT, set *v1alpha1.SidecarSet) { assert.EqualValues(c, 2, set.Status.UpdatedPods) })
 
+	before := set.DeepCopy()
+	set.Spec.Containers = newSet(t, "unadmitted", "proxy:v2").Spec.Containers // without defaults
+	require.NoError(t, e.Patch(t.Context(), set, client.MergeFrom(before)))
+	got := e.await(t, "unadmitted", func(c *assert.CollectT, set *v1alpha1.SidecarSet) {
+		hasReason(v1alpha1.ConditionDegraded, "OutdatedHashes")(c, set)
+		isStarted(c, set)
+		assert.Zero(c, set.Status.UpdatedPods)
+	})
+	assert.Contains(t, meta.FindStatusCondition(got.Status.Conditions, v1alpha1.ConditionDegraded).Message, "kubectl patch sidecarset unadmitted --type=merge -p '{}'")
+	assert.Equal(t, before.Annotations, got.Annotations, "the operator writes no set")
+	completed, err := revision.Completed(got)
+	require.NoError(t, err)
+	revisions := e.revisions(t, "unadmitted")
+	require.Len(t, revisions, 2)
+	assert.Equal(t, completed.Annotations[v1alpha1.HashAnnotation], revisions[1].Annotations[v1alpha1.HashAnnotation])
+	assert.Equal(t, revisions[1].Name, got.Status.LatestRevision)
+
+	e.change(t, "unadmitted", func(set *v1alpha1.SidecarSet) { set.Spec = completed.Spec })
+	e.await(t, "unadmitted", hasReason(v1alpha1.ConditionDegraded, "AsExpected"))
+	assert.Len(t, e.revisions(t, "unadmitted"), 2, "it is the same content")
+}
+
+func (e *testEnv) testInvalid(t *testing.T) {
 	unreadable := newSet(t, "unreadable", "proxy:v1")
 	unreadable.Spec.Selector.MatchExpressions = []metav1.LabelSelectorRequirement{{Key: "tier", Operator: "Is", Values: []string{"a"}}}
 	require.NoError(t, e.Create(t.Context(), unreadable))
-	got = e.await(t, "unreadable", hasReason(v1alpha1.ConditionDegraded, "Invalid"))
-	assert.Contains(t, meta.FindStatusCondition(got.Status.Conditions, v1alpha1.ConditionDegraded).Message, "new pods that the set could match are refused")
+	got := e.await(t, "unreadable", hasReason(v1alpha1.ConditionDegraded, "Invalid"))
+	assert.Equal(t, int64(0), got.Status.ObservedGeneration)
+	assert.Nil(t, got.Status.Rollout)
+	assert.Contains(t, meta.FindStatusCondition(got.Status.Conditions, v1alpha1.ConditionDegraded).Message, "new pods that the SidecarSet could match are rejected")
 	e.change(t, "unreadable", func(set *v1alpha1.SidecarSet) { set.Spec.Selector.MatchExpressions = nil })
 	e.await(t, "unreadable", isStarted)
 }

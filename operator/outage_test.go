@@ -123,7 +123,7 @@ func (e *testEnv) testRefusal(t *testing.T) {
 	e.switchTo(t, "operator-absent", "absent")
 	require.NoError(t, e.Create(t.Context(), newSet(t, "refused", "proxy:v1")))
 	got := e.await(t, "refused", hasReason(v1alpha1.ConditionDegraded, "EngineUnavailable"))
-	assert.Equal(t, "Temporal at "+e.cluster.TemporalAddress+", namespace absent, refuses rollouts: the namespace does not exist "+
+	assert.Equal(t, "Temporal at "+e.cluster.TemporalAddress+", namespace absent, rejects rollouts: the namespace does not exist "+
 		"(outrigger temporal setup creates it)", reasonAndMessage(got, v1alpha1.ConditionDegraded).message)
 	assert.Zero(t, e.metric(t, "outrigger_engine_available"))
 	assert.Zero(t, e.metric(t, `outrigger_handovers_total{result="ok"}`))

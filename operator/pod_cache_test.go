@@ -9,8 +9,8 @@ import (
 
 	"github.com/outrigger/outrigger/internal/podstate"
 	"github.com/outrigger/outrigger/internal/rollout"
-	"github.com/outrigger/outrigger/kube"
-	"github.com/outrigger/outrigger/kube/podtest"
+	"github.com/outrigger/outrigger/kube/watches"
+	"github.com/outrigger/outrigger/kube/watches/podtest"
 )
 
 // statusOf is what a set's status says because of one pod.
@@ -24,7 +24,7 @@ func statusOf(t *testing.T, version *podstate.Version, pod *corev1.Pod) []any {
 // A field that status is made from, and that the cache drops, would show in none of the
 // others.
 func TestStatusIsMadeFromWhatThePodCacheKeeps(t *testing.T) {
-	transform, broken, changes := kube.NewPodTransform(), 0, 0
+	transform, broken, changes := watches.NewPodTransform(), 0, 0
 	cached := func(pod *corev1.Pod) *corev1.Pod {
 		kept, err := transform(pod.DeepCopy())
 		require.NoError(t, err)
@@ -58,7 +58,7 @@ func TestStatusIsMadeFromWhatThePodCacheKeeps(t *testing.T) {
 
 // Most changes of a pod are of no interest: no set is walked for them.
 func TestAChangeOfWhatThePodCacheDropsAffectsNoStatus(t *testing.T) {
-	transform, drawn := kube.NewPodTransform(), podtest.New(1)
+	transform, drawn := watches.NewPodTransform(), podtest.New(1)
 	before, other := drawn.Pod(), drawn.Pod()
 	after := before.DeepCopy()
 	after.Spec.Volumes, after.Status.StartTime, after.Status.PodIPs = other.Spec.Volumes, other.Status.StartTime, other.Status.PodIPs

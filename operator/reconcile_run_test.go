@@ -5,16 +5,16 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/assert"
-	"github.com/stretchr/testify/require"
 	"go.temporal.io/api/common/v1"
 	"go.temporal.io/api/enums/v1"
+	"go.temporal.io/api/serviceerror"
 	"go.temporal.io/api/workflow/v1"
-	"go.temporal.io/sdk/converter"
 	clocktesting "k8s.io/utils/clock/testing"
 
 	"github.com/outrigger/outrigger/api/protocol"
 	"github.com/outrigger/outrigger/api/v1alpha1"
 	"github.com/outrigger/outrigger/internal/rollout"
+	"github.com/outrigger/outrigger/operator/runs"
 )
 
 const (
@@ -24,34 +24,34 @@ const (
 )
 
 func TestHoldsAreClearedByRunsThatShowSoAlone(t *testing.T) {
-	ann, nobody := &v1alpha1.RolloutHold{Who: "ann"}, &v1alpha1.RolloutHold{}
+	ann, nobody := &v1alpha1.RolloutPause{By: "ann"}, &v1alpha1.RolloutPause{}
 	memo := &protocol.Hold{Who: "ann"}
 	for _, c := range []struct {
 		name   string
-		before *v1alpha1.RolloutHold
+		before *v1alpha1.RolloutPause
 		paused bool
-		run    run
-		want   *v1alpha1.RolloutHold
+		run    runs.Run
+		want   *v1alpha1.RolloutPause
 		known  bool
 	}{
-		{"held", nil, false, run{status: opened, generation: generation, hold: memo, phase: protocol.PhasePaused}, ann, true},
-		{"resumed", ann, false, run{status: opened, generation: generation, phase: protocol.PhaseProgressing}, nil, true},
-		{"ended by itself", ann, false, run{status: completed, generation: generation, phase: protocol.PhaseComplete}, nil, true},
-		{"ended by somebody", ann, false, run{status: terminated, generation: generation, phase: protocol.PhaseProgressing}, nil, false},
-		{"ended by somebody while held", nil, false, run{status: terminated, generation: generation, hold: memo}, ann, true},
-		{"gone", ann, false, run{}, nil, false},
-		{"of a restored backup", ann, false, run{status: opened, generation: generation - 1, phase: protocol.PhaseProgressing}, nil, false},
-		{"ended in a restored backup", ann, false, run{status: completed, generation: generation - 1, phase: protocol.PhaseComplete}, nil, false},
-		{"of an earlier version", nil, false, run{status: opened, generation: generation, phase: protocol.PhasePaused}, nobody, true},
-		{"of an earlier version, known who", ann, false, run{status: opened, generation: generation, phase: protocol.PhasePaused}, ann, true},
-		{"paused by the set", nil, true, run{status: opened, generation: generation, phase: protocol.PhasePaused}, nil, false},
-		{"resumed while paused by the set", ann, true, run{status: opened, generation: generation, phase: protocol.PhasePaused}, nil, true},
-		{"of an earlier version, paused by the set too", nobody, true, run{status: opened, generation: generation, phase: protocol.PhasePaused}, nil, false},
+		{"held", nil, false, runs.Run{Status: opened, Generation: generation, Pause: memo, Phase: protocol.PhasePaused}, ann, true},
+		{"resumed", ann, false, runs.Run{Status: opened, Generation: generation, Phase: protocol.PhaseProgressing}, nil, true},
+		{"ended by itself", ann, false, runs.Run{Status: completed, Generation: generation, Phase: protocol.PhaseComplete}, nil, true},
+		{"ended by somebody", ann, false, runs.Run{Status: terminated, Generation: generation, Phase: protocol.PhaseProgressing}, nil, false},
+		{"ended by somebody while held", nil, false, runs.Run{Status: terminated, Generation: generation, Pause: memo}, ann, true},
+		{"gone", ann, false, runs.Run{}, nil, false},
+		{"of a restored backup", ann, false, runs.Run{Status: opened, Generation: generation - 1, Phase: protocol.PhaseProgressing}, nil, false},
+		{"ended in a restored backup", ann, false, runs.Run{Status: completed, Generation: generation - 1, Phase: protocol.PhaseComplete}, nil, false},
+		{"of an earlier version", nil, false, runs.Run{Status: opened, Generation: generation, Phase: protocol.PhasePaused}, nobody, true},
+		{"of an earlier version, known who", ann, false, runs.Run{Status: opened, Generation: generation, Phase: protocol.PhasePaused}, ann, true},
+		{"paused by the set", nil, true, runs.Run{Status: opened, Generation: generation, Phase: protocol.PhasePaused}, nil, false},
+		{"resumed while paused by the set", ann, true, runs.Run{Status: opened, Generation: generation, Phase: protocol.PhasePaused}, nil, true},
+		{"of an earlier version, paused by the set too", nobody, true, runs.Run{Status: opened, Generation: generation, Phase: protocol.PhasePaused}, nil, false},
 	} {
 		set := setAt(generation)
 		set.Spec.UpdateStrategy.Paused = c.paused
-		set.Status.Rollout.Hold = c.before
-		got, known := holdOf(set, &c.run)
+		set.Status.Rollout.Pause = c.before
+		got, known := pauseOf(set, &c.run)
 		assert.Equal(t, c.known, known, c.name)
 		assert.Equal(t, c.want, got, c.name)
 	}
@@ -59,71 +59,29 @@ func TestHoldsAreClearedByRunsThatShowSoAlone(t *testing.T) {
 
 // A generation begins with what the run before said last (SPEC §8.2).
 func TestTheLastRunsHoldIsTakenOver(t *testing.T) {
-	ann, memo := &v1alpha1.RolloutHold{Who: "ann"}, &protocol.Hold{Who: "ann"}
+	ann, memo := &v1alpha1.RolloutPause{By: "ann"}, &protocol.Hold{Who: "ann"}
 	for _, c := range []struct {
 		name  string
-		run   run
-		want  *v1alpha1.RolloutHold
+		run   runs.Run
+		want  *v1alpha1.RolloutPause
 		known bool
 	}{
-		{"held", run{status: opened, generation: generation, hold: memo, phase: protocol.PhasePaused}, ann, true},
-		{"resumed", run{status: opened, generation: generation, phase: protocol.PhaseProgressing}, nil, true},
-		{"its set was paused", run{status: opened, generation: generation, phase: protocol.PhasePaused}, nil, false},
-		{"resumed while its set was paused", run{status: opened, generation: generation, phase: protocol.PhasePaused, resumed: memo}, nil, true},
-		{"handed over before status was written", run{status: completed, generation: generation + 1, phase: protocol.PhaseComplete}, nil, true},
-		{"the one in between", run{status: completed, generation: generation + 2, phase: protocol.PhaseComplete}, nil, true},
-		{"of no generation that there was", run{status: completed, generation: generation + 3, phase: protocol.PhaseComplete}, nil, false},
-		{"of a restored backup", run{status: opened, generation: generation - 1, phase: protocol.PhaseProgressing}, nil, false},
-		{"gone", run{}, nil, false},
+		{"held", runs.Run{Status: opened, Generation: generation, Pause: memo, Phase: protocol.PhasePaused}, ann, true},
+		{"resumed", runs.Run{Status: opened, Generation: generation, Phase: protocol.PhaseProgressing}, nil, true},
+		{"its set was paused", runs.Run{Status: opened, Generation: generation, Phase: protocol.PhasePaused}, nil, false},
+		{"resumed while its set was paused", runs.Run{Status: opened, Generation: generation, Phase: protocol.PhasePaused, Resumed: memo}, nil, true},
+		{"handed over before status was written", runs.Run{Status: completed, Generation: generation + 1, Phase: protocol.PhaseComplete}, nil, true},
+		{"the one in between", runs.Run{Status: completed, Generation: generation + 2, Phase: protocol.PhaseComplete}, nil, true},
+		{"of no generation that there was", runs.Run{Status: completed, Generation: generation + 3, Phase: protocol.PhaseComplete}, nil, false},
+		{"of a restored backup", runs.Run{Status: opened, Generation: generation - 1, Phase: protocol.PhaseProgressing}, nil, false},
+		{"gone", runs.Run{}, nil, false},
 	} {
 		set := setAt(generation)
 		set.Generation = generation + 2
-		set.Status.Rollout.Hold = ann
-		got, known := lastHold(set, &c.run)
+		set.Status.Rollout.Pause = ann
+		got, known := lastPause(set, &c.run)
 		assert.Equal(t, c.known, known, c.name)
 		assert.Equal(t, c.want, got, c.name)
-	}
-}
-
-func TestARunWhoseHoldCannotBeReadIsReadOtherwise(t *testing.T) {
-	plain := converter.GetDefaultDataConverter()
-	attribute, err := plain.ToPayload(generation)
-	require.NoError(t, err)
-	info := &workflow.WorkflowExecutionInfo{
-		Status:           opened,
-		SearchAttributes: &common.SearchAttributes{IndexedFields: map[string]*common.Payload{protocol.GenerationAttribute: attribute}},
-		Memo: &common.Memo{Fields: map[string]*common.Payload{
-			protocol.HoldMemo: {Metadata: map[string][]byte{converter.MetadataEncoding: []byte("binary/encrypted")}, Data: []byte("sealed")}}},
-	}
-	found, err := readRun(plain, info)
-	require.NoError(t, err)
-	require.ErrorContains(t, found.unreadable, "memo hold: ")
-	assert.True(t, found.open())
-	assert.Equal(t, int64(generation), found.generation)
-
-	info.Memo.Fields = map[string]*common.Payload{protocol.ResumeMemo: info.Memo.Fields[protocol.HoldMemo]}
-	found, err = readRun(plain, info)
-	require.NoError(t, err)
-	require.NoError(t, found.unreadable, "who resumed a run that goes on is not needed")
-	assert.Nil(t, found.resumed)
-}
-
-func TestOnlyRunsThatWaitForASignalAreWoken(t *testing.T) {
-	sleeping := run{status: opened, phase: protocol.PhaseWaiting, events: 9}
-	assert.True(t, sleeping.waitsForSignal())
-	sleeping.activities = pendingOf(protocol.ResetBatchActivity)
-	assert.True(t, sleeping.waitsForSignal(), "resets free slots for others")
-	for name, r := range map[string]run{
-		"at work":          {status: opened, phase: protocol.PhaseProgressing},
-		"held":             {status: opened, phase: protocol.PhasePaused},
-		"ended":            {status: completed, phase: protocol.PhaseWaiting},
-		"about to plan":    {status: opened, phase: protocol.PhaseWaiting, events: 9, task: &workflow.PendingWorkflowTaskInfo{}},
-		"with a batch":     {status: opened, phase: protocol.PhaseWaiting, events: 9, activities: pendingOf(protocol.UpgradeBatchActivity)},
-		"about to choose":  {status: opened, phase: protocol.PhaseWaiting, events: 9, activities: pendingOf(protocol.AwaitMigrationActivity, protocol.NextBatchActivity)},
-		"continued as new": {status: opened, phase: protocol.PhaseWaiting, events: 1},
-		"gone altogether":  {phase: protocol.PhaseWaiting},
-	} {
-		assert.False(t, r.waitsForSignal(), name)
 	}
 }
 
@@ -153,12 +111,9 @@ func TestRunsAreWokenForWhatTheyWouldDo(t *testing.T) {
 		{"nothing", 0, 0, nil, nil, false},
 	} {
 		seen := &observation{plan: rollout.Plan{Phase: protocol.PhaseWaiting, Pods: make([]protocol.SelectedPod, c.pods), Counts: protocol.Counts{Migrating: 3, Migrated: c.migrated}}}
-		found := run{hold: c.hold, activities: c.activities}
-		assert.Equal(t, c.want, found.neededBy(seen), c.name)
+		found := runs.Run{Pause: c.hold, Activities: c.activities}
+		assert.Equal(t, c.want, seen.hasWorkFor(&found), c.name)
 	}
-	finished := &observation{plan: rollout.Plan{Phase: protocol.PhaseComplete}}
-	assert.True(t, (&run{}).neededBy(finished), "it ends")
-	assert.False(t, (&run{hold: ann}).neededBy(finished), "it is held")
 }
 
 func TestRunsAreCheckedOftenWhileSomethingChanges(t *testing.T) {
@@ -189,23 +144,26 @@ func TestRunsAreCheckedOftenWhileSomethingChanges(t *testing.T) {
 func TestSpec7_2_CountsOfAGenerationFollowItsConditions(t *testing.T) {
 	at := time.Unix(1000, 0)
 	clock := clocktesting.NewFakePassiveClock(at)
-	r := &reconciler{clock: clock}
+	s := &runStep{clock: clock}
 	pods := []protocol.PodReference{{Namespace: "shop", Name: "a"}}
 	seen := &observation{plan: rollout.Plan{NotUpgradable: pods, FalseConditions: pods}}
 	var state runState
 	state.observeGeneration(generation, at)
 	set := setAt(generation)
-	assert.Equal(t, statusTimeout, r.countsDelay(set, seen, &state))
-	assert.Zero(t, r.countsDelay(set, &observation{plan: rollout.Plan{FalseConditions: pods}}, &state), "what can be upgraded again")
-	assert.Zero(t, r.countsDelay(set, &observation{plan: rollout.Plan{NotUpgradable: pods}}, &state), "with their condition")
+	delay := func(seen *observation) time.Duration {
+		return s.countsDelay(&pass{set: set, observation: *seen, state: &state})
+	}
+	assert.Equal(t, statusTimeout, delay(seen))
+	assert.Zero(t, delay(&observation{plan: rollout.Plan{FalseConditions: pods}}), "what can be upgraded again")
+	assert.Zero(t, delay(&observation{plan: rollout.Plan{NotUpgradable: pods}}), "with their condition")
 	at = at.Add(statusTimeout)
 	clock.SetTime(at)
 	state.observeGeneration(generation, at)
-	assert.Zero(t, r.countsDelay(set, seen, &state), "for a while only")
+	assert.Zero(t, delay(seen), "for a while only")
 	at = at.Add(-statusTimeout)
 	clock.SetTime(at)
 	set.Status.ObservedGeneration = generation
-	assert.Zero(t, r.countsDelay(set, seen, &state), "written already")
+	assert.Zero(t, delay(seen), "written already")
 }
 
 func TestCorrectionsBecomeRare(t *testing.T) {
@@ -218,4 +176,16 @@ func TestCorrectionsBecomeRare(t *testing.T) {
 		assert.False(t, state.mayCorrect(now.Add(-time.Millisecond)))
 		assert.True(t, state.mayCorrect(now))
 	}
+}
+
+// A run that ends just as a generation is handed over is nobody's fault.
+func TestARunThatIsAboutToEndIsSignalledAgainSoon(t *testing.T) {
+	closing := &serviceerror.ResourceExhausted{Cause: enums.RESOURCE_EXHAUSTED_CAUSE_BUSY_WORKFLOW, Message: "workflow operation can not be applied because workflow is closing"}
+	env := newSlowEnv(t)
+	env.refused = closing
+	p := &pass{set: setAt(0), state: &runState{}}
+	env.reconcileRun(t.Context(), p)
+	assert.Equal(t, outcome{requeueAfter: busyRetryInterval}, p.out)
+	assert.False(t, runs.IsThrottled(closing))
+	assert.False(t, runs.IsUnreachable(closing))
 }

@@ -14,19 +14,20 @@ import (
 	"github.com/outrigger/outrigger/internal/fixture"
 	"github.com/outrigger/outrigger/internal/revision"
 	"github.com/outrigger/outrigger/kube"
+	"github.com/outrigger/outrigger/kube/revisions"
 )
 
-func registrar(t *testing.T, stored ...client.Object) *reconciler {
+func registrar(t *testing.T, stored ...client.Object) *revisionStep {
 	scheme, err := kube.NewScheme()
 	require.NoError(t, err)
 	c := fake.NewClientBuilder().WithScheme(scheme).WithObjects(stored...).
-		WithIndex(&appsv1.ControllerRevision{}, revisionSetIndex, setOfRevision).Build()
-	return &reconciler{client: c, live: c, namespace: "system"}
+		WithIndex(&appsv1.ControllerRevision{}, revisions.SetField, revisions.SetNames).Build()
+	return &revisionStep{client: c, live: c, namespace: "system"}
 }
 
-func registered(t *testing.T, r *reconciler, set *v1alpha1.SidecarSet) []*appsv1.ControllerRevision {
+func registered(t *testing.T, r *revisionStep, set *v1alpha1.SidecarSet) []*appsv1.ControllerRevision {
 	t.Helper()
-	require.NoError(t, r.registerRevision(t.Context(), set, nil))
+	require.NoError(t, r.reconcile(t.Context(), &pass{set: set}))
 	all, err := r.revisionsOf(t.Context(), set)
 	require.NoError(t, err)
 	return all

@@ -11,8 +11,8 @@ import (
 	"github.com/outrigger/outrigger/api/v1alpha1"
 )
 
-// rolloutMetrics are totals over all sets, made when they are asked for, so that
-// nothing is labelled by set.
+// rolloutMetrics are totals over all SidecarSets, calculated when they are collected, so
+// that no metric has a label per SidecarSet.
 type rolloutMetrics struct {
 	clock clock.PassiveClock
 	mu    sync.Mutex
@@ -20,16 +20,16 @@ type rolloutMetrics struct {
 	descs rolloutDescs
 }
 
-// rolloutMetric is what the totals need of one set.
+// rolloutMetric is what the totals need of one SidecarSet.
 type rolloutMetric struct {
-	generation     int64
-	phase          protocol.Phase
-	held           bool
-	fault          string
-	broken, window int
-	counts         protocol.Counts
-	// movedAt is when generation or counts were first seen as they are.
-	movedAt time.Time
+	generation    int64
+	phase         protocol.Phase
+	paused        bool
+	fault         string
+	broken, slots int
+	counts        protocol.Counts
+	// changedAt is when generation or counts were first observed as they are.
+	changedAt time.Time
 }
 
 type rolloutDescs struct{ rollouts, held, faulted, pods, window, stalled *prometheus.Desc }
@@ -40,25 +40,25 @@ func newRolloutMetrics(clock clock.PassiveClock) *rolloutMetrics {
 	}
 	return &rolloutMetrics{clock: clock, sets: map[string]rolloutMetric{}, descs: rolloutDescs{
 		rollouts: desc("outrigger_rollouts", "SidecarSets by the phase of their rollout (SPEC §8).", "phase"),
-		held:     desc("outrigger_rollouts_held", "SidecarSets whose run somebody has paused by signal."),
-		faulted:  desc("outrigger_rollouts_faulted", "SidecarSets whose run makes no progress because of the workers or of an absent payload key, by the reason of Degraded.", "reason"),
+		held:     desc("outrigger_rollouts_held", "SidecarSets whose run is paused by signal."),
+		faulted:  desc("outrigger_rollouts_faulted", "SidecarSets whose run makes no progress because of the workers or a missing payload key, by the reason of Degraded.", "reason"),
 		pods:     desc("outrigger_rollout_pods", "Pods of all SidecarSets, once for each set, by state; in_flight ones are unavailable because of an upgrade, broken ones have a sidecar that cannot start.", "state"),
-		window:   desc("outrigger_rollout_window_pods", "Pods that the SidecarSets that are being rolled out may make unavailable at once, in all."),
-		stalled:  desc("outrigger_rollout_stalled_seconds", "Time since the counts of a rollout have changed, of the one that has waited longest with pods left to upgrade or to become ready; 0 without any. Held and paused ones do not count."),
+		window:   desc("outrigger_rollout_window_pods", "Pods that all rollouts in progress together may make unavailable at once."),
+		stalled:  desc("outrigger_rollout_stalled_seconds", "Time since the counts of a rollout changed, for the rollout that has waited longest with pods left to upgrade or to become ready; 0 without any. Paused rollouts do not count."),
 	}}
 }
 
-// observe replaces what is known of a set.
+// observe replaces what is known of a SidecarSet.
 func (m *rolloutMetrics) observe(set *v1alpha1.SidecarSet, seen *observation) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	before, known := m.sets[set.Name]
 	now := rolloutMetric{
-		generation: set.Generation, phase: seen.plan.Phase, held: seen.hold != nil, fault: seen.fault.reason,
-		broken: seen.broken.count, window: seen.plan.Slots, counts: seen.plan.Counts, movedAt: before.movedAt,
+		generation: set.Generation, phase: seen.plan.Phase, paused: seen.pause != nil, fault: seen.fault.Reason,
+		broken: seen.broken.count, slots: seen.plan.MaxUnavailable, counts: seen.plan.Counts, changedAt: before.changedAt,
 	}
 	if !known || now.generation != before.generation || now.counts != before.counts || now.waits() != before.waits() {
-		now.movedAt = m.clock.Now()
+		now.changedAt = m.clock.Now()
 	}
 	m.sets[set.Name] = now
 }
@@ -69,9 +69,9 @@ func (m *rolloutMetrics) forget(name string) {
 	delete(m.sets, name)
 }
 
-// waits reports whether the rollout is to move by itself.
+// waits reports whether the rollout continues without a resume.
 func (m *rolloutMetric) waits() bool {
-	return !m.held && (m.phase == protocol.PhaseProgressing || m.phase == protocol.PhaseWaiting)
+	return !m.paused && (m.phase == protocol.PhaseProgressing || m.phase == protocol.PhaseWaiting)
 }
 
 // Describe implements prometheus.Collector.
@@ -94,8 +94,8 @@ func (m *rolloutMetrics) Collect(metrics chan<- prometheus.Metric) {
 	for _, reason := range faultReasons() {
 		gauge(m.descs.faulted, float64(t.faults[reason]), reason)
 	}
-	gauge(m.descs.held, float64(t.held))
-	gauge(m.descs.window, float64(t.window))
+	gauge(m.descs.held, float64(t.paused))
+	gauge(m.descs.window, float64(t.slots))
 	gauge(m.descs.stalled, t.stalled.Seconds())
 	for state, count := range map[string]int{
 		"matched": t.counts.Matched, "updated": t.counts.Updated, "ready": t.counts.Ready, "updated_ready": t.counts.UpdatedReady,
@@ -105,7 +105,7 @@ func (m *rolloutMetrics) Collect(metrics chan<- prometheus.Metric) {
 	}
 }
 
-// phases are those that a set can be in; of the others no set is left.
+// phases are those that a SidecarSet can be in.
 func phases() []protocol.Phase {
 	return []protocol.Phase{
 		protocol.PhaseProgressing, protocol.PhaseWaiting, protocol.PhasePaused,
@@ -118,11 +118,11 @@ func faultReasons() []string {
 }
 
 type rolloutTotals struct {
-	phases               map[protocol.Phase]int
-	faults               map[string]int
-	held, broken, window int
-	counts               protocol.Counts
-	stalled              time.Duration
+	phases                map[protocol.Phase]int
+	faults                map[string]int
+	paused, broken, slots int
+	counts                protocol.Counts
+	stalled               time.Duration
 }
 
 func (m *rolloutMetrics) totals() rolloutTotals {
@@ -140,12 +140,12 @@ func (m *rolloutMetrics) totals() rolloutTotals {
 		t.counts.Remaining += set.counts.Remaining
 		t.counts.NotUpgradable += set.counts.NotUpgradable
 		t.counts.Unavailable += set.counts.Unavailable
-		if set.held {
-			t.held++
+		if set.paused {
+			t.paused++
 		}
 		if set.waits() {
-			t.window += set.window
-			t.stalled = max(t.stalled, now.Sub(set.movedAt))
+			t.slots += set.slots
+			t.stalled = max(t.stalled, now.Sub(set.changedAt))
 		}
 	}
 	return t

@@ -1,104 +1,114 @@
 package operator
 
 import (
-	"fmt"
-	"slices"
+	"context"
+	"time"
 
-	"go.temporal.io/api/common/v1"
-	"go.temporal.io/api/enums/v1"
-	"go.temporal.io/api/workflow/v1"
-	"go.temporal.io/sdk/converter"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/log"
 
-	"github.com/outrigger/outrigger/api/protocol"
-	"github.com/outrigger/outrigger/api/v1alpha1"
+	"github.com/outrigger/outrigger/operator/runs"
 )
 
-// firstTask is the length of a history at the end of the run's first task:
-// started; task scheduled, started, completed.
-const firstTask = 4
+const (
+	// statusTimeout is how long a write of status waits for Temporal.
+	statusTimeout = time.Second
+	// reportedUnanswered is how many calls about a SidecarSet that are not answered, one
+	// after another, its conditions report. A single one may only be slow.
+	reportedUnanswered = 2
+)
 
-// run is the newest run of a set, as Temporal describes it.
-type run struct {
-	// status is unspecified if Temporal knows of no run.
-	status enums.WorkflowExecutionStatus
-	// generation that the run works on; zero if its search attribute is missing.
-	generation int64
-	phase      protocol.Phase
-	// hold is read from the run's memo, and resumed, who ended the last one.
-	hold, resumed *protocol.Hold
-	// unreadable is why the hold that there is cannot be read.
-	unreadable error
-	// events is the length of its history.
-	events int64
-	// task is the pending workflow task, if any.
-	task       *workflow.PendingWorkflowTaskInfo
-	activities []*workflow.PendingActivityInfo
-	// pinned is the version of the workers that the run is pinned to, if any.
-	pinned *version
+// runStep reconciles the run of a SidecarSet with its generation. A call to Temporal that
+// is slow continues beside the reconcile, which then writes status twice: without its
+// outcome after statusTimeout, and again with it.
+type runStep struct {
+	client *runs.Client
+	calls  *runs.Calls[outcome]
+	states *runStates
+	// mismatched reports whether the run of a SidecarSet was found to work on another
+	// generation.
+	mismatched func(set string) bool
+	clock      clock.PassiveClock
 }
 
-func (r *run) open() bool { return r.status == enums.WORKFLOW_EXECUTION_STATUS_RUNNING }
+func (s *runStep) forget(name string) {
+	s.states.forget(name)
+	s.calls.Forget(name)
+}
 
-// taskPending reports whether the run is about to plan by itself. A run that continued
-// another as new may wait for its first task for a second, and shows until then the
-// phase of that other.
-func (r *run) taskPending() bool { return r.task != nil || r.events < firstTask }
+func (s *runStep) reconcile(ctx context.Context, p *pass) error {
+	if p.invalid != nil {
+		return nil
+	}
+	p.temporal = s.unavailable(ctx, p.set.Name)
+	call, delay := s.calls.Of(p.set.Name), time.Duration(0)
+	started := call == nil
+	if started {
+		p.state = s.states.of(p.set)
+		p.state.observeGeneration(p.set.Generation, s.clock.Now())
+		delay = s.countsDelay(p)
+		call = s.start(ctx, p)
+	}
+	switch {
+	case !s.calls.Take(call):
+		if left := call.StartedAt.Add(statusTimeout).Sub(s.clock.Now()); left > 0 {
+			p.end(left)
+		}
+		p.out = call.Before
+	case !call.About(p.set):
+		p.end(time.Millisecond)
+	case delay > 0 && call.Err == nil && !s.client.Unreachable():
+		p.end(delay)
+	default:
+		s.finish(ctx, p, call, started)
+	}
+	return nil
+}
 
-// completed reports whether the run ended because it had nothing left to do, and
-// not because somebody ended it.
-func (r *run) completed() bool { return r.status == enums.WORKFLOW_EXECUTION_STATUS_COMPLETED }
-
-// waitsForSignal reports whether nothing but a signal makes the run plan again. Resets of
-// standby twins go on beside that, and do not.
-func (r *run) waitsForSignal() bool {
-	waits := r.phase == protocol.PhaseWaiting || r.phase == protocol.PhasePaused
-	return r.open() && waits && !r.taskPending() && !slices.ContainsFunc(r.activities, func(a *workflow.PendingActivityInfo) bool {
-		return !ofMigration(a)
+// start starts a call with a copy of the pass, which the call may outlive.
+func (s *runStep) start(ctx context.Context, p *pass) *runs.Call[outcome] {
+	asked := *p
+	asked.set = p.set.DeepCopy()
+	return s.calls.Start(ctx, asked.set, s.clock.Now(), outcome{fault: p.state.fault}, func() (outcome, error) {
+		asked.now = s.clock.Now()
+		s.reconcileRun(ctx, &asked)
+		confirmEnd(ctx, &asked, s.client)
+		return asked.out, asked.out.err
 	})
 }
 
-// resets reports whether the run looks for standby twins to reset, or resets them.
-func (r *run) resets() bool { return slices.ContainsFunc(r.activities, ofMigration) }
-
-func ofMigration(activity *workflow.PendingActivityInfo) bool {
-	name := activity.GetActivityType().GetName()
-	return name == protocol.AwaitMigrationActivity || name == protocol.ResetBatchActivity
+// finish adds the outcome of a call to the pass.
+func (s *runStep) finish(ctx context.Context, p *pass, call *runs.Call[outcome], started bool) {
+	p.out, p.temporal = call.Out, s.unavailable(ctx, p.set.Name)
+	switch p.out.err = call.Err; {
+	case started:
+		p.result.RequeueAfter = p.out.requeueAfter
+	case call.Err != nil:
+		log.FromContext(ctx).Info("a call to Temporal failed; trying again", "cause", call.Err.Error())
+		p.out.err, p.result.RequeueAfter = nil, min(time.Second<<min(s.calls.Unanswered(p.set.Name), 4), lastRetry)
+	default:
+		// Changes since the start of the call may need another one.
+		p.result.RequeueAfter = minReconcileInterval
+	}
 }
 
-// neededBy reports whether a run that waits for a signal would do something if it were
-// woken: end, upgrade pods unless it is held, or reset standby twins.
-func (r *run) neededBy(o *observation) bool {
-	return r.hold == nil && (len(o.plan.Pods) > 0 || !o.unfinished()) || o.plan.Counts.Migrated > 0 && !r.resets()
+// unavailable returns why Temporal is unavailable, for all SidecarSets or for this one.
+func (s *runStep) unavailable(ctx context.Context, set string) error {
+	if err := s.client.AwaitProbe(ctx); err != nil {
+		return err
+	}
+	if s.calls.Unanswered(set) >= reportedUnanswered {
+		return s.client.UnansweredError()
+	}
+	return nil
 }
 
-// generationMismatch reports whether the run works on another generation than the
-// set's: a signal was mistyped, or the cluster or Temporal was restored from a backup.
-func (r *run) generationMismatch(set *v1alpha1.SidecarSet) bool {
-	return r.generation != 0 && r.generation != set.Generation
-}
-
-// readRun reads a description. Search attributes are never encrypted.
-func readRun(payloads converter.DataConverter, info *workflow.WorkflowExecutionInfo) (*run, error) {
-	r := &run{status: info.GetStatus(), events: info.GetHistoryLength(), pinned: pinnedVersion(info.GetVersioningInfo())}
-	fields := info.GetSearchAttributes().GetIndexedFields()
-	if err := decode(converter.GetDefaultDataConverter(), fields[protocol.RolloutPhaseAttribute], &r.phase); err != nil {
-		return nil, fmt.Errorf("search attribute %s: %w", protocol.RolloutPhaseAttribute, err)
+// countsDelay is how long the counts of a new generation are withheld while pods that
+// it cannot upgrade do not have their condition yet, so that status is not ahead of
+// them (SPEC §8.1).
+func (s *runStep) countsDelay(p *pass) time.Duration {
+	if p.set.Status.ObservedGeneration == p.set.Generation || p.pause != nil || !p.upgradableConditionPending() {
+		return 0
 	}
-	if err := decode(converter.GetDefaultDataConverter(), fields[protocol.GenerationAttribute], &r.generation); err != nil {
-		return nil, fmt.Errorf("search attribute %s: %w", protocol.GenerationAttribute, err)
-	}
-	if err := decode(payloads, info.GetMemo().GetFields()[protocol.HoldMemo], &r.hold); err != nil {
-		r.unreadable = fmt.Errorf("memo %s: %w", protocol.HoldMemo, err)
-	}
-	// An event has fewer words without it.
-	_ = decode(payloads, info.GetMemo().GetFields()[protocol.ResumeMemo], &r.resumed)
-	return r, nil
-}
-
-// decode leaves into as it is when there is nothing to decode.
-func decode(payloads converter.DataConverter, payload *common.Payload, into any) error {
-	if payload == nil {
-		return nil
-	}
-	return payloads.FromPayload(payload, into)
+	return p.state.observedAt.Add(statusTimeout).Sub(s.clock.Now())
 }

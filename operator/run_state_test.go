@@ -5,60 +5,94 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/assert"
-	"github.com/stretchr/testify/require"
 
 	"github.com/outrigger/outrigger/api/protocol"
+	"github.com/outrigger/outrigger/api/v1alpha1"
 	"github.com/outrigger/outrigger/internal/rollout"
+	"github.com/outrigger/outrigger/operator/runs"
 )
 
-func TestARunThatDoesNothingWithItsWorkIsWokenLessAndLessOften(t *testing.T) {
+func TestARunThatDoesNothingWithItsWorkIsWokenOnce(t *testing.T) {
 	now := time.Date(2024, 1, 2, 12, 0, 0, 0, time.UTC)
 	state := runState{}
 	// checked checks a run that sleeps, as often as it is due.
-	checked := func(ready int) (woken bool) {
-		seen := &observation{plan: rollout.Plan{Pods: make([]protocol.SelectedPod, 1), Counts: protocol.Counts{Matched: 9, Ready: ready, Remaining: 1}}}
+	checked := func(counts protocol.Counts) (woken bool) {
+		seen := &observation{plan: rollout.Plan{Pods: make([]protocol.SelectedPod, 1), Counts: counts}}
 		if state.untilCheck(seen, now) > 0 {
 			return false
 		}
 		state.recordCheck(seen, now)
-		return state.mayWake(now)
+		return state.mayWake(counts, now)
 	}
-	woken := 0
-	for range 60 * 60 {
-		if checked(1) {
-			woken++
+	wakes := func(seconds int, counts func(second int) protocol.Counts) (woken int) {
+		for second := range seconds {
+			if checked(counts(second)) {
+				woken++
+			}
+			now = now.Add(time.Second)
 		}
-		now = now.Add(time.Second)
+		return woken
 	}
-	assert.Less(t, woken, 16, "in an hour")
-	now = now.Add(stuckCheckInterval)
-	assert.True(t, checked(2), "something changed")
-	assert.False(t, checked(2))
-	now = now.Add(minCheckInterval)
-	assert.True(t, checked(1), "what was seen before counts as well")
+	stuck := protocol.Counts{Matched: 9, Remaining: 3}
+	assert.Equal(t, 1, wakes(3600, func(int) protocol.Counts { return stuck }), "in an hour")
+	assert.Zero(t, wakes(600, func(second int) protocol.Counts {
+		other := stuck
+		other.Matched, other.Ready, other.Updated = second, second%2, second%3
+		return other
+	}), "other pods come, go and flap")
+	assert.InDelta(t, 10, wakes(600, func(second int) protocol.Counts {
+		other := stuck
+		other.Unavailable = second % 2
+		return other
+	}), 1, "slots come and go, and no pod takes them")
+	assert.Equal(t, 3, wakes(60, func(second int) protocol.Counts { return protocol.Counts{Matched: 9, Remaining: 2 - second/20} }), "each time that it did something")
 }
 
-func TestTheRunOfAFinishedSetIsCheckedUntilItHasEnded(t *testing.T) {
+func TestTheRunOfAFinishedSetIsCheckedAtOnceAndOnceMore(t *testing.T) {
 	now := time.Unix(1000, 0)
 	var state runState
-	var waited []time.Duration
-	for range 9 {
-		left, known := state.untilEndCheck(7, now)
-		require.False(t, known)
-		waited = append(waited, left/time.Second)
+	check := func(generation int64, found runs.Run) (left time.Duration, known bool) {
+		left, known = state.untilEndCheck(generation, now)
 		now = now.Add(left)
-		state.recordEndCheck(7, true, now)
+		state.recordEndCheck(generation, &found, now)
+		return left, known
 	}
-	assert.Equal(t, []time.Duration{3, 6, 12, 24, 48, 96, 192, 300, 300}, waited)
-	state.recordEndCheck(7, false, now)
-	_, known := state.untilEndCheck(7, now)
-	assert.True(t, known)
+	left, known := check(7, runs.Run{Status: opened})
+	assert.Zero(t, left, "at once")
+	assert.False(t, known)
+	left, known = check(7, runs.Run{Status: opened})
+	assert.Equal(t, endCheckInterval, left)
+	assert.False(t, known)
+	_, known = state.untilEndCheck(7, now)
+	assert.True(t, known, "from here on it looks by itself")
 
-	_, known = state.untilEndCheck(8, now)
+	_, known = check(8, runs.Run{Status: completed})
 	assert.False(t, known, "another generation")
-	state.recordEndCheck(8, false, now)
+	_, known = state.untilEndCheck(8, now)
+	assert.True(t, known, "it has ended")
 	state.recordCheck(&observation{plan: rollout.Plan{Phase: protocol.PhaseWaiting}}, now)
-	left, known := state.untilEndCheck(8, now)
+	left, known = state.untilEndCheck(8, now)
 	assert.False(t, known, "it went on meanwhile")
-	assert.Equal(t, minEndCheckInterval, left)
+	assert.Zero(t, left)
+}
+
+func TestMessagesAboutAFailureStay(t *testing.T) {
+	failing := func(what, cause string) runs.Fault {
+		return runs.Fault{Reason: v1alpha1.ReasonRolloutFailing, Message: what + " fails repeatedly: " + cause}
+	}
+	var state runState
+	now := time.Unix(1000, 0)
+	first, second, other := failing("activity A", "at 1"), failing("activity A", "at 2"), failing("activity B", "at 2")
+	state.recordFault(first, true, now)
+	state.recordFault(second, true, now.Add(time.Second))
+	assert.Equal(t, first, state.fault)
+	state.recordFault(runs.Fault{}, false, now.Add(time.Second))
+	assert.Equal(t, first, state.fault, "until it is sure")
+	state.recordFault(second, true, now.Add(minMessageAge))
+	assert.Equal(t, second, state.fault)
+	state.recordFault(other, true, now.Add(minMessageAge))
+	assert.Equal(t, other, state.fault)
+	state.recordFault(runs.Fault{}, true, now.Add(minMessageAge))
+	assert.Equal(t, runs.Fault{}, state.fault)
+	assert.False(t, state.faultMayChange)
 }

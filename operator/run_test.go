@@ -18,6 +18,7 @@ import (
 	"github.com/outrigger/outrigger/api/protocol"
 	"github.com/outrigger/outrigger/api/v1alpha1"
 	"github.com/outrigger/outrigger/dev/cluster"
+	"github.com/outrigger/outrigger/operator/runs"
 )
 
 // TestRuns tests how the operator reconciles runs, on a real Temporal.
@@ -66,17 +67,17 @@ func (e *testEnv) roll(t *testing.T, name string) *v1alpha1.SidecarSet {
 }
 
 // awaitRun waits until the newest run is as wanted.
-func (e *testEnv) awaitRun(t *testing.T, id string, wanted func(*assert.CollectT, *run)) {
+func (e *testEnv) awaitRun(t *testing.T, id string, wanted func(*assert.CollectT, *runs.Run)) {
 	t.Helper()
 	require.EventuallyWithT(t, func(c *assert.CollectT) {
 		wanted(c, e.run(c, id))
 	}, soon, tick)
 }
 
-func (e *testEnv) run(t require.TestingT, id string) *run {
+func (e *testEnv) run(t require.TestingT, id string) *runs.Run {
 	description, err := e.temporal.DescribeWorkflowExecution(context.Background(), id, "")
 	require.NoError(t, err)
-	found, err := readRun(converter.GetDefaultDataConverter(), description.WorkflowExecutionInfo)
+	found, err := runs.Read(converter.GetDefaultDataConverter(), description.WorkflowExecutionInfo)
 	require.NoError(t, err)
 	return found
 }
@@ -89,10 +90,10 @@ func (e *testEnv) signal(t *testing.T, id, signal string, payload any) {
 func (e *testEnv) testHold(t *testing.T) {
 	id := e.roll(t, "held").Status.Rollout.WorkflowID
 	e.signal(t, id, protocol.PauseSignal, protocol.Hold{Who: "ann", Why: "lunch"})
-	want := &v1alpha1.RolloutHold{Who: "ann", Why: "lunch"}
+	want := &v1alpha1.RolloutPause{By: "ann", Reason: "lunch"}
 	isHeld := func(c *assert.CollectT, set *v1alpha1.SidecarSet) {
 		isStarted(c, set)
-		assert.Equal(c, want, set.Status.Rollout.Hold)
+		assert.Equal(c, want, set.Status.Rollout.Pause)
 		assert.Equal(c, reasonMessage{"Paused", "paused by signal from ann: lunch; 0 of 2 pods updated, 0 of them ready; 2 to go, 0 unavailable of 1 allowed"},
 			reasonAndMessage(set, v1alpha1.ConditionProgressing))
 	}
@@ -100,20 +101,20 @@ func (e *testEnv) testHold(t *testing.T) {
 	e.awaitEvent(t, "held", "RolloutPaused", "paused by signal from ann: lunch")
 
 	require.NoError(t, e.temporal.TerminateWorkflow(t.Context(), id, "", "test"))
-	e.awaitRun(t, id, func(c *assert.CollectT, found *run) {
-		assert.True(c, found.open())
-		assert.Equal(c, &protocol.Hold{Who: "ann", Why: "lunch"}, found.hold)
-		assert.Equal(c, protocol.PhasePaused, found.phase)
+	e.awaitRun(t, id, func(c *assert.CollectT, found *runs.Run) {
+		assert.True(c, found.Open())
+		assert.Equal(c, &protocol.Hold{Who: "ann", Why: "lunch"}, found.Pause)
+		assert.Equal(c, protocol.PhasePaused, found.Phase)
 	})
 	e.change(t, "held", setImage("proxy:v3"))
 	e.await(t, "held", isHeld)
-	e.awaitRun(t, id, func(c *assert.CollectT, found *run) {
-		assert.Equal(c, int64(3), found.generation)
-		assert.Equal(c, &protocol.Hold{Who: "ann", Why: "lunch"}, found.hold)
+	e.awaitRun(t, id, func(c *assert.CollectT, found *runs.Run) {
+		assert.Equal(c, int64(3), found.Generation)
+		assert.Equal(c, &protocol.Hold{Who: "ann", Why: "lunch"}, found.Pause)
 	})
 	e.signal(t, id, protocol.ResumeSignal, protocol.Hold{Who: "bob", Why: strings.Repeat("no errors any more, ", 99)})
 	e.await(t, "held", func(c *assert.CollectT, set *v1alpha1.SidecarSet) {
-		assert.Nil(c, set.Status.Rollout.Hold)
+		assert.Nil(c, set.Status.Rollout.Pause)
 		hasReason(v1alpha1.ConditionProgressing, "RolloutInProgress")(c, set)
 	})
 	e.awaitEvent(t, "held", "RolloutResumed", "resumed by signal from bob: no errors any more, ")
@@ -128,7 +129,7 @@ func (e *testEnv) testHoldUnseen(t *testing.T) {
 	ids := map[string]string{}
 	for _, name := range []string{resumes, resumes + "-edited", pauses + "edited"} {
 		ids[name] = e.roll(t, name).Status.Rollout.WorkflowID
-		e.awaitRun(t, ids[name], func(c *assert.CollectT, found *run) { assert.Equal(c, int64(2), found.generation) })
+		e.awaitRun(t, ids[name], func(c *assert.CollectT, found *runs.Run) { assert.Equal(c, int64(2), found.Generation) })
 	}
 	for _, name := range []string{resumes, resumes + "-edited"} {
 		e.signal(t, ids[name], protocol.PauseSignal, protocol.Hold{Who: "ann"})
@@ -141,22 +142,22 @@ func (e *testEnv) testHoldUnseen(t *testing.T) {
 			signal = protocol.PauseSignal
 		}
 		e.signal(t, id, signal, protocol.Hold{Who: "bob"})
-		e.awaitRun(t, id, func(c *assert.CollectT, found *run) { assert.True(c, found.completed()) })
+		e.awaitRun(t, id, func(c *assert.CollectT, found *runs.Run) { assert.True(c, found.Completed()) })
 		if strings.HasSuffix(name, "edited") {
 			e.change(t, name, setImage("proxy:v3"))
 		}
 	}
 	require.NoError(t, e.cluster.StartAgain(t.Context(), cluster.Operator))
 	for name, id := range ids {
-		var want *v1alpha1.RolloutHold
+		var want *v1alpha1.RolloutPause
 		if strings.HasPrefix(name, pauses) {
-			want = &v1alpha1.RolloutHold{Who: "bob"}
+			want = &v1alpha1.RolloutPause{By: "bob"}
 		}
-		e.awaitRun(t, id, func(c *assert.CollectT, found *run) { assert.True(c, found.open()) })
-		assert.Equal(t, want != nil, e.run(t, id).hold != nil, name)
+		e.awaitRun(t, id, func(c *assert.CollectT, found *runs.Run) { assert.True(c, found.Open()) })
+		assert.Equal(t, want != nil, e.run(t, id).Pause != nil, name)
 		e.await(t, name, func(c *assert.CollectT, set *v1alpha1.SidecarSet) {
 			isStarted(c, set)
-			assert.Equal(c, want, set.Status.Rollout.Hold)
+			assert.Equal(c, want, set.Status.Rollout.Pause)
 		})
 		if want == nil {
 			e.awaitEvent(t, name, "RolloutResumed", "resumed by signal from bob")
@@ -178,12 +179,12 @@ func (e *testEnv) testPausedBySet(t *testing.T) {
 	}
 	id := e.change(t, suspend, pause(true)).Status.Rollout.WorkflowID
 	e.await(t, suspend, hasReason(v1alpha1.ConditionProgressing, "Paused"))
-	e.awaitRun(t, id, func(c *assert.CollectT, found *run) { assert.Equal(c, protocol.PhasePaused, found.phase) })
+	e.awaitRun(t, id, func(c *assert.CollectT, found *runs.Run) { assert.Equal(c, protocol.PhasePaused, found.Phase) })
 	e.change(t, suspend, pause(false))
 	e.awaitEvent(t, suspend, "RolloutResumed", "")
-	e.awaitRun(t, id, func(c *assert.CollectT, found *run) {
-		assert.Equal(c, int64(3), found.generation)
-		assert.Nil(c, found.hold)
+	e.awaitRun(t, id, func(c *assert.CollectT, found *runs.Run) {
+		assert.Equal(c, int64(3), found.Generation)
+		assert.Nil(c, found.Pause)
 	})
 	var events eventsv1.EventList
 	require.NoError(t, e.List(t.Context(), &events))
@@ -196,10 +197,10 @@ func (e *testEnv) testPausedBySet(t *testing.T) {
 
 func (e *testEnv) testMismatch(t *testing.T) {
 	id := e.roll(t, "mistyped").Status.Rollout.WorkflowID
-	e.awaitRun(t, id, func(c *assert.CollectT, found *run) { assert.Equal(c, int64(2), found.generation) })
+	e.awaitRun(t, id, func(c *assert.CollectT, found *runs.Run) { assert.Equal(c, int64(2), found.Generation) })
 	e.signal(t, id, protocol.GenerationSignal, protocol.GenerationInput{Generation: 999})
-	e.awaitRun(t, id, func(c *assert.CollectT, found *run) { assert.Equal(c, int64(999), found.generation) })
-	e.awaitRun(t, id, func(c *assert.CollectT, found *run) { assert.Equal(c, int64(2), found.generation) })
+	e.awaitRun(t, id, func(c *assert.CollectT, found *runs.Run) { assert.Equal(c, int64(999), found.Generation) })
+	e.awaitRun(t, id, func(c *assert.CollectT, found *runs.Run) { assert.Equal(c, int64(2), found.Generation) })
 }
 
 // An etcd that comes back from a backup knows an older set than status did.
@@ -217,16 +218,16 @@ func (e *testEnv) testMismatchedHold(t *testing.T) {
 	e.await(t, "restored", hasReason(v1alpha1.ConditionProgressing, "Paused"))
 	e.signal(t, id, protocol.ResumeSignal, protocol.Hold{})
 	e.signal(t, id, protocol.GenerationSignal, protocol.GenerationInput{Generation: 1})
-	e.awaitRun(t, id, func(c *assert.CollectT, found *run) { assert.Equal(c, int64(1), found.generation) })
-	e.awaitRun(t, id, func(c *assert.CollectT, found *run) {
-		assert.Equal(c, int64(2), found.generation)
-		assert.Equal(c, &protocol.Hold{Who: "ann"}, found.hold)
+	e.awaitRun(t, id, func(c *assert.CollectT, found *runs.Run) { assert.Equal(c, int64(1), found.Generation) })
+	e.awaitRun(t, id, func(c *assert.CollectT, found *runs.Run) {
+		assert.Equal(c, int64(2), found.Generation)
+		assert.Equal(c, &protocol.Hold{Who: "ann"}, found.Pause)
 	})
 }
 
 func (e *testEnv) testWake(t *testing.T) {
 	id := e.roll(t, sleeps).Status.Rollout.WorkflowID
-	e.awaitRun(t, id, func(c *assert.CollectT, found *run) { assert.Equal(c, int64(2), found.generation) })
+	e.awaitRun(t, id, func(c *assert.CollectT, found *runs.Run) { assert.Equal(c, int64(2), found.Generation) })
 	require.EventuallyWithT(t, func(c *assert.CollectT) {
 		assert.Contains(c, e.signals(t, id), int64(2))
 	}, soon, tick)
@@ -251,7 +252,7 @@ func (e *testEnv) testFinished(t *testing.T) {
 		})
 		e.await(t, name, isStarted)
 		e.signal(t, e.await(t, name, isStarted).Status.Rollout.WorkflowID, protocol.ResumeSignal, protocol.Hold{})
-		e.await(t, name, func(c *assert.CollectT, set *v1alpha1.SidecarSet) { assert.Nil(c, set.Status.Rollout.Hold) })
+		e.await(t, name, func(c *assert.CollectT, set *v1alpha1.SidecarSet) { assert.Nil(c, set.Status.Rollout.Pause) })
 	}
 	e.awaitMatchingRuns(t)
 	require.NoError(t, e.cluster.Stop(cluster.Operator))
@@ -272,13 +273,13 @@ func (e *testEnv) awaitMatchingRuns(t *testing.T) {
 		})
 		require.NoError(c, err)
 		for _, info := range list.GetExecutions() {
-			reference, ok := setOf(info.GetExecution().GetWorkflowId())
+			reference, ok := runs.ParseWorkflowID(info.GetExecution().GetWorkflowId())
 			require.True(c, ok)
-			found, err := readRun(converter.GetDefaultDataConverter(), info)
+			found, err := runs.Read(converter.GetDefaultDataConverter(), info)
 			require.NoError(c, err)
 			var set v1alpha1.SidecarSet
 			require.NoError(c, client.IgnoreNotFound(e.Get(t.Context(), client.ObjectKey{Name: reference.Name}, &set)))
-			assert.False(c, set.UID == reference.UID && found.generationMismatch(&set), reference.Name)
+			assert.False(c, set.UID == reference.UID && found.GenerationMismatch(&set), reference.Name)
 		}
 	}, soon, tick)
 }
@@ -286,8 +287,8 @@ func (e *testEnv) awaitMatchingRuns(t *testing.T) {
 func (e *testEnv) testDeletedRun(t *testing.T) {
 	id := e.roll(t, leaving).Status.Rollout.WorkflowID
 	require.NoError(t, e.Delete(t.Context(), &v1alpha1.SidecarSet{ObjectMeta: metav1.ObjectMeta{Name: leaving}}))
-	e.awaitRun(t, id, func(c *assert.CollectT, found *run) {
-		assert.Equal(c, enums.WORKFLOW_EXECUTION_STATUS_COMPLETED, found.status)
+	e.awaitRun(t, id, func(c *assert.CollectT, found *runs.Run) {
+		assert.Equal(c, enums.WORKFLOW_EXECUTION_STATUS_COMPLETED, found.Status)
 	})
 }
 
@@ -298,17 +299,17 @@ func (e *testEnv) testDeletedMeanwhile(t *testing.T) {
 	require.NoError(t, e.Delete(t.Context(), &v1alpha1.SidecarSet{ObjectMeta: metav1.ObjectMeta{Name: leaving + "-2"}}))
 	require.NoError(t, e.Create(t.Context(), newSet(t, leaving+"-2", "proxy:v1")))
 	require.NoError(t, e.cluster.StartAgain(t.Context(), cluster.Operator))
-	e.awaitRun(t, id, func(c *assert.CollectT, found *run) {
-		assert.Equal(c, enums.WORKFLOW_EXECUTION_STATUS_COMPLETED, found.status)
+	e.awaitRun(t, id, func(c *assert.CollectT, found *runs.Run) {
+		assert.Equal(c, enums.WORKFLOW_EXECUTION_STATUS_COMPLETED, found.Status)
 	})
 	again := e.await(t, leaving+"-2", isStarted).Status.Rollout.WorkflowID
 	assert.NotEqual(t, id, again)
-	e.awaitRun(t, again, func(c *assert.CollectT, found *run) { assert.True(c, found.open()) })
+	e.awaitRun(t, again, func(c *assert.CollectT, found *runs.Run) { assert.True(c, found.Open()) })
 }
 
 func (e *testEnv) testFailingActivity(t *testing.T) {
 	e.roll(t, fails3)
-	want := reasonMessage{"RolloutFailing", "activity NextBatch fails again and again: sidecarsets.apps.kruise.io is forbidden (it is tried again; see the logs of the workers)"}
+	want := reasonMessage{"RolloutFailing", "activity NextBatch fails repeatedly: sidecarsets.apps.kruise.io is forbidden (it is retried; see the logs of the workers)"}
 	got := e.await(t, fails3, func(c *assert.CollectT, set *v1alpha1.SidecarSet) {
 		assert.Equal(c, want, reasonAndMessage(set, v1alpha1.ConditionDegraded))
 	})
@@ -317,7 +318,7 @@ func (e *testEnv) testFailingActivity(t *testing.T) {
 
 func (e *testEnv) testRefusedWrites(t *testing.T) {
 	e.roll(t, refuses)
-	want := reasonMessage{"RolloutFailing", "the write of pods such as default/unwritten-1 fails again and again: pods is forbidden (it is tried again; see the logs of the workers)"}
+	want := reasonMessage{"RolloutFailing", "the write of pods such as default/unwritten-1 fails repeatedly: pods is forbidden (it is retried; see the logs of the workers)"}
 	e.await(t, refuses, func(c *assert.CollectT, set *v1alpha1.SidecarSet) {
 		assert.Equal(c, want, reasonAndMessage(set, v1alpha1.ConditionDegraded))
 	})
@@ -326,7 +327,7 @@ func (e *testEnv) testRefusedWrites(t *testing.T) {
 
 func (e *testEnv) testFailingTask(t *testing.T) {
 	e.roll(t, panics)
-	want := reasonMessage{"RolloutFailing", "the workflow task of the run fails again and again (it is tried again; see the logs of the workers)"}
+	want := reasonMessage{"RolloutFailing", "the workflow task of the run fails repeatedly (it is retried; see the logs of the workers)"}
 	e.await(t, panics, func(c *assert.CollectT, set *v1alpha1.SidecarSet) {
 		assert.Equal(c, want, reasonAndMessage(set, v1alpha1.ConditionDegraded))
 	})
@@ -339,7 +340,7 @@ func (e *testEnv) testNoWorker(t *testing.T) {
 	assert.Equal(t, "WorkerUnavailable", reasonAndMessage(got, v1alpha1.ConditionProgressing).reason)
 	assert.Contains(t, reasonAndMessage(got, v1alpha1.ConditionDegraded).message, e.taskQueue)
 
-	e.awaitEvent(t, "unattended", "WorkerUnavailable", "no worker takes up the tasks")
+	e.awaitEvent(t, "unattended", "WorkerUnavailable", "no worker claims the tasks")
 	e.await(t, fails3, hasReason(v1alpha1.ConditionDegraded, "WorkerUnavailable"))
 	e.testRestart(t)
 	e.work(t)
@@ -353,7 +354,7 @@ func (e *testEnv) testOtherVersion(t *testing.T) {
 	e.worker.Stop()
 	e.workAs(t, "v1")
 	e.roll(t, "versions")
-	e.awaitUnavailable(t, "versions", "no worker of the version that is current (unversioned) takes up the tasks", "others poll it (stubs:v1)", "set-current-version")
+	e.awaitUnavailable(t, "versions", "no worker of the version that is current (unversioned) claims the tasks", "others poll it (stubs:v1)", "set-current-version")
 	e.setCurrent(t, "v1")
 	e.await(t, "versions", hasReason(v1alpha1.ConditionDegraded, "AsExpected"))
 
@@ -362,14 +363,14 @@ func (e *testEnv) testOtherVersion(t *testing.T) {
 	e.workAs(t, "v2")
 	e.roll(t, "versions-2")
 	for _, name := range []string{"versions-2", fails3} {
-		e.awaitUnavailable(t, name, "no worker of the version that is current (stubs:v1) takes up the tasks", "stubs:v2")
+		e.awaitUnavailable(t, name, "no worker of the version that is current (stubs:v1) claims the tasks", "stubs:v2")
 	}
 	e.testRestart(t)
 
 	e.worker.Stop()
 	e.work(t)
 	e.roll(t, "versions-3")
-	e.awaitUnavailable(t, "versions-3", "no worker of the version that is current (stubs:v1) takes up the tasks", "unversioned")
+	e.awaitUnavailable(t, "versions-3", "no worker of the version that is current (stubs:v1) claims the tasks", "unversioned")
 	e.setCurrent(t, "")
 	for _, name := range []string{"versions-2", "versions-3"} {
 		e.await(t, name, hasReason(v1alpha1.ConditionDegraded, "AsExpected"))
@@ -393,7 +394,7 @@ func (e *testEnv) awaitUnavailable(t *testing.T, name string, parts ...string) {
 func (e *testEnv) testSealed(t *testing.T) {
 	id := e.roll(t, sealed).Status.Rollout.WorkflowID
 	e.signal(t, id, protocol.PauseSignal, protocol.Hold{Who: "ann"})
-	want := reasonMessage{"RunUnreadable", "the operator cannot read who holds the run: memo hold: encoding binary/encrypted: " +
+	want := reasonMessage{"RunUnreadable", "the operator cannot read the pause of the run: memo hold: encoding binary/encrypted: " +
 		"payload encoding is not supported (give it the payload keys that the workers have: --temporal-payload-key-dir)"}
 	got := e.await(t, sealed, func(c *assert.CollectT, set *v1alpha1.SidecarSet) {
 		assert.Equal(c, want, reasonAndMessage(set, v1alpha1.ConditionDegraded))

@@ -4,24 +4,97 @@ import (
 	"context"
 	"fmt"
 	"sync"
+	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/outrigger/outrigger/api/v1alpha1"
 	"github.com/outrigger/outrigger/internal/match"
 	"github.com/outrigger/outrigger/internal/record"
 	"github.com/outrigger/outrigger/kube"
+	"github.com/outrigger/outrigger/kube/watches"
 )
 
-// uninjectedPods match a set but were not injected: they are older than the set, or were
-// admitted while the webhook was not called. Nothing else shows them.
-type uninjectedPods struct {
-	count   int
-	example string
+// injectionStep finds pods that match a SidecarSet but were not injected.
+type injectionStep struct {
+	client     client.Reader
+	pods       *watches.Pods
+	webhook    *podWebhook
+	cache      *uninjectedCache
+	uninjected *prometheus.GaugeVec
 }
 
-// uninjectedCache keeps what was found for each set until an event about its namespaces,
-// or about a pod that it selects and lacks, so that other events cost no scan of all pods.
+func (s *injectionStep) reconcile(ctx context.Context, p *pass) error {
+	if p.invalid == nil {
+		p.uninjected, p.invalid = s.find(ctx, p.set)
+		s.uninjected.WithLabelValues(p.set.Name).Set(float64(p.uninjected.count))
+	}
+	return nil
+}
+
+func (s *injectionStep) forget(name string) {
+	s.cache.forget(name)
+	s.uninjected.DeleteLabelValues(name)
+}
+
+// find considers the pods that the API server calls the webhook for.
+func (s *injectionStep) find(ctx context.Context, set *v1alpha1.SidecarSet) (uninjectedPods, error) {
+	scope, err := match.NewScope(&set.Spec)
+	if err != nil || set.Spec.InjectionStrategy.Paused {
+		return uninjectedPods{}, err
+	}
+	return s.cache.find(set, func() (uninjectedPods, error) { return s.scan(ctx, set, scope) })
+}
+
+func (s *injectionStep) scan(ctx context.Context, set *v1alpha1.SidecarSet, scope match.Scope) (uninjectedPods, error) {
+	var found uninjectedPods
+	pods, err := s.pods.In(scope.OneNamespace())
+	if err != nil {
+		return uninjectedPods{}, err
+	}
+	asked := s.webhook.asked(ctx)
+	covered := s.covers(ctx, scope, asked)
+	for _, pod := range pods {
+		if !scope.Labels(pod.Labels) || !match.Active(pod) || !asked.Pod(pod) || record.Injected(pod.Annotations, set.Name) {
+			continue
+		}
+		if in, err := covered(pod.Namespace); err != nil {
+			return uninjectedPods{}, err
+		} else if !in {
+			continue
+		}
+		found.count++
+		if name := pod.Namespace + "/" + pod.Name; found.example == "" || name < found.example {
+			found.example = name
+		}
+	}
+	return found, nil
+}
+
+// covers returns a function that reports whether the API server calls the webhook for the
+// pods of a namespace, and the SidecarSet selects that.
+func (s *injectionStep) covers(ctx context.Context, scope match.Scope, asked match.Webhook) func(string) (bool, error) {
+	labels, known := kube.NamespaceLabels(ctx, s.client), map[string]bool{}
+	return func(namespace string) (bool, error) {
+		if in, ok := known[namespace]; ok {
+			return in, nil
+		}
+		found, err := labels(namespace)
+		if err != nil {
+			return false, fmt.Errorf("look up namespace %s: %w", namespace, err)
+		}
+		known[namespace] = asked.Namespace(namespace, found) && scope.Namespace(namespace, found)
+		return known[namespace], nil
+	}
+}
+
+// uninjectedCache keeps what was found for each SidecarSet until an event about its
+// namespaces, or about a pod that it selects and that lacks it. Other events cost no scan
+// of all pods.
 type uninjectedCache struct {
 	mu   sync.Mutex
 	sets map[string]*cachedUninjected
@@ -31,7 +104,7 @@ type cachedUninjected struct {
 	uid        types.UID
 	generation int64
 	found      uninjectedPods
-	// events so far; those after the scan make it out of date.
+	// events counts the events so far. An event after the scan makes it outdated.
 	events, scanned int
 }
 
@@ -77,48 +150,34 @@ func (c *uninjectedCache) find(set *v1alpha1.SidecarSet, scan func() (uninjected
 	return found, nil
 }
 
-// findUninjected finds them among the pods for which the webhook is called.
-func (r *reconciler) findUninjected(ctx context.Context, set *v1alpha1.SidecarSet) (uninjectedPods, error) {
-	scope, err := match.NewScope(&set.Spec)
-	if err != nil || set.Spec.InjectionStrategy.Paused {
-		return uninjectedPods{}, err
-	}
-	return r.uninjected.find(set, func() (uninjectedPods, error) { return r.scanUninjected(ctx, set, scope) })
+// webhookInterval is the time between two reads of the configuration.
+const webhookInterval = time.Minute
+
+// podWebhook caches for which pods the API server calls the webhook. It reads the
+// configuration instead of watching it: the operator may lack the right to read it, for
+// example when its image is updated before its ClusterRole.
+type podWebhook struct {
+	live      client.Reader
+	namespace string
+	clock     clock.PassiveClock
+
+	mu      sync.Mutex
+	read    time.Time
+	current match.Webhook
 }
 
-func (r *reconciler) scanUninjected(ctx context.Context, set *v1alpha1.SidecarSet, scope match.Scope) (uninjectedPods, error) {
-	var found uninjectedPods
-	covered := r.covers(ctx, scope)
-	for _, pod := range r.pods.All() {
-		if !scope.Labels(pod.Labels) || !match.Active(pod) || match.Critical(pod) || record.Injected(pod.Annotations, set.Name) {
-			continue
-		}
-		if in, err := covered(pod.Namespace); err != nil {
-			return uninjectedPods{}, err
-		} else if !in {
-			continue
-		}
-		found.count++
-		if name := pod.Namespace + "/" + pod.Name; found.example == "" || name < found.example {
-			found.example = name
-		}
+// asked returns what was read at most webhookInterval ago. Without the right to read, it
+// covers every namespace that no installation excludes.
+func (w *podWebhook) asked(ctx context.Context) match.Webhook {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if !w.read.IsZero() && w.clock.Since(w.read) < webhookInterval {
+		return w.current
 	}
-	return found, nil
-}
-
-// covers returns a function that reports whether the webhook is called for the pods of a
-// namespace, and the set selects that.
-func (r *reconciler) covers(ctx context.Context, scope match.Scope) func(string) (bool, error) {
-	labels, known := kube.NamespaceLabels(ctx, r.client), map[string]bool{}
-	return func(namespace string) (bool, error) {
-		if in, ok := known[namespace]; ok {
-			return in, nil
-		}
-		found, err := labels(namespace)
-		if err != nil {
-			return false, fmt.Errorf("look up namespace %s: %w", namespace, err)
-		}
-		known[namespace] = scope.Covers(namespace, found, r.namespace)
-		return known[namespace], nil
+	installed, err := kube.PodWebhook(ctx, w.live)
+	if err != nil {
+		log.FromContext(ctx).V(1).Info("not known which namespaces the webhook of pods leaves out", "cause", err.Error())
 	}
+	w.read, w.current = w.clock.Now(), match.NewWebhook(installed, w.namespace)
+	return w.current
 }

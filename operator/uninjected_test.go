@@ -1,6 +1,7 @@
 package operator
 
 import (
+	"fmt"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -9,11 +10,14 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/outrigger/outrigger/api/v1alpha1"
 	"github.com/outrigger/outrigger/internal/fixture"
+	"github.com/outrigger/outrigger/kube"
 )
 
 func TestPodsAreScannedAgainOnlyAfterWhatConcernsTheSet(t *testing.T) {
@@ -68,7 +72,7 @@ func TestPodsAreScannedAgainOnceASetIsFiledAnew(t *testing.T) {
 }
 
 func TestEventsOfPodsReachTheSetsThatTheyLack(t *testing.T) {
-	sets := &setLister{limiter: newEnqueueLimiter(clock.RealClock{}), uninjected: newUninjectedCache()}
+	sets := newSetLister(t)
 	for _, name := range []string{"one", "other"} {
 		set := fixture.SidecarSet(name)
 		set.Spec.Selector = &metav1.LabelSelector{MatchLabels: map[string]string{"app": name}}
@@ -119,4 +123,66 @@ func TestEventsOfPodsReachTheSetsThatTheyLack(t *testing.T) {
 		assert.ElementsMatch(t, c.concerned, concerned, c.name)
 		queue.ShutDown()
 	}
+}
+
+func newSetLister(t *testing.T, cached ...client.Object) *setLister {
+	t.Helper()
+	scheme, err := kube.NewScheme()
+	require.NoError(t, err)
+	return &setLister{
+		Reader: fake.NewClientBuilder().WithScheme(scheme).WithObjects(cached...).Build(), namespace: "kruise-system",
+		limiter: newEnqueueLimiter(clock.RealClock{}), uninjected: newUninjectedCache(),
+	}
+}
+
+// Teams have a set of one name and selector each, by namespace or by its label.
+func TestOnePodEventEnqueuesTheSetOfItsNamespaceAlone(t *testing.T) {
+	objects, specs := []client.Object{}, map[string]v1alpha1.SidecarSetSpec{}
+	for i := range 500 {
+		team := fmt.Sprint("team-", i)
+		objects = append(objects, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: team, Labels: map[string]string{"team": team}}})
+		spec := v1alpha1.SidecarSetSpec{Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "web"}}}
+		if i%2 == 0 {
+			spec.Namespace = team
+		} else {
+			spec.NamespaceSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"team": team}}
+		}
+		specs[team] = spec
+	}
+	closed := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "closed", Labels: map[string]string{"team": "team-1", v1alpha1.InjectionLabel: v1alpha1.InjectionDisabled}}}
+	sets := newSetLister(t, append(objects, closed, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "kruise-system"}})...)
+	for name, spec := range specs {
+		sets.index(&v1alpha1.SidecarSet{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: spec})
+	}
+	sets.uninjected = newUninjectedCache()
+	for _, c := range []struct {
+		namespace string
+		want      []string
+	}{
+		{"team-8", []string{"team-8"}},
+		{"team-9", []string{"team-9"}},
+		{"closed", nil},
+		{"kruise-system", nil},
+	} {
+		queue := workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[reconcile.Request]())
+		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: c.namespace, Name: "a", Labels: map[string]string{"app": "web"}}}
+		podEvents(sets).Create(t.Context(), event.TypedCreateEvent[*corev1.Pod]{Object: pod}, queue)
+		assert.Equal(t, c.want, drain(queue), c.namespace)
+		queue.ShutDown()
+	}
+	assert.Equal(t, 2, len(sets.uninjected.sets), "the others are not scanned again")
+}
+
+// The cache may show a pod before its namespace. Whether the set covers that is decided
+// when the pods are scanned, which fails and is tried again until the namespace is there.
+func TestAnEventOfAPodWhoseNamespaceIsUnknownReachesTheSet(t *testing.T) {
+	sets := newSetLister(t)
+	set := fixture.SidecarSet("one")
+	set.Spec.NamespaceSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"team": "a"}}
+	sets.index(set)
+	queue := workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[reconcile.Request]())
+	defer queue.ShutDown()
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "late", Name: "a", Labels: set.Spec.Selector.MatchLabels}}
+	podEvents(sets).Create(t.Context(), event.TypedCreateEvent[*corev1.Pod]{Object: pod}, queue)
+	assert.Equal(t, []string{"one"}, drain(queue))
 }

@@ -4,14 +4,15 @@ import (
 	"context"
 	"maps"
 	"slices"
+	"sync"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
-	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/workqueue"
+	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
@@ -22,28 +23,31 @@ import (
 
 	"github.com/outrigger/outrigger/api/v1alpha1"
 	"github.com/outrigger/outrigger/internal/match"
+	"github.com/outrigger/outrigger/internal/podstate"
 	"github.com/outrigger/outrigger/internal/record"
+	"github.com/outrigger/outrigger/kube"
+	"github.com/outrigger/outrigger/operator/runs"
 )
 
-// minReconcileInterval is the shortest time between two reconciles of a set for events
-// that only touch its status. Each of them walks all of the set's pods, and its write
-// of status is a watch event for every watcher.
+// minReconcileInterval is the shortest time between two reconciles of a SidecarSet for
+// events that only concern its status. Each of them walks all of its pods, and its write of
+// status is a watch event for every watcher.
 const minReconcileInterval = time.Second
 
 type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
 
-// sources are the watches that enqueue sets.
-func sources(mgr manager.Manager, rollouts *rolloutClient, orphans *orphanCollector, sets *setLister) []source.Source {
+// sources are the watches that enqueue SidecarSets.
+func sources(mgr manager.Manager, temporal *runs.Client, calls *runs.Calls[outcome], orphans *runs.Orphans, sets *setLister) []source.Source {
 	cache, limiter := mgr.GetCache(), sets.limiter
+	enqueue := handler.Funcs{GenericFunc: func(_ context.Context, e event.GenericEvent, q queue) { q.Add(request(e.Object.GetName())) }}
 	return []source.Source{
-		source.Kind(cache, &v1alpha1.SidecarSet{}, setEvents(sets, orphans.setDeleted)),
+		source.Kind(cache, &v1alpha1.SidecarSet{}, setEvents(sets, orphans.Add)),
 		source.Kind(cache, &corev1.Pod{}, podEvents(sets)),
 		source.Kind(cache, &corev1.Namespace{}, namespaceEvents(sets)),
 		source.Kind(cache, &appsv1.ControllerRevision{}, revisionEvents(limiter)),
-		source.Channel(rollouts.changes, temporalEvents(sets)),
-		source.Channel(orphans.requeues, handler.Funcs{GenericFunc: func(_ context.Context, e event.GenericEvent, q queue) {
-			q.Add(request(e.Object.GetName()))
-		}}),
+		source.Channel(temporal.Changes, temporalEvents(sets)),
+		source.Channel(orphans.Requeues, enqueue),
+		source.Channel(calls.Ended, enqueue),
 	}
 }
 
@@ -61,10 +65,10 @@ func setEvents(sets *setLister, deleted func(*v1alpha1.SidecarSet)) handler.Type
 				// The deletion between the two was missed.
 				deleted(e.ObjectOld)
 			}
-			// A change of the status alone is most likely our own write. The set is
-			// enqueued all the same: the write may have been based on a status older
-			// than the one it replaced.
-			if statusAlone(e.ObjectOld, e.ObjectNew) {
+			// A change of only the status is most likely a write of the operator. The
+			// SidecarSet is enqueued all the same: the write may have been based on a
+			// status older than the one it replaced.
+			if onlyStatus(e.ObjectOld, e.ObjectNew) {
 				q.AddAfter(request(e.ObjectNew.Name), minReconcileInterval)
 				return
 			}
@@ -78,45 +82,45 @@ func setEvents(sets *setLister, deleted func(*v1alpha1.SidecarSet)) handler.Type
 	}
 }
 
-func statusAlone(before, after *v1alpha1.SidecarSet) bool {
+func onlyStatus(before, after *v1alpha1.SidecarSet) bool {
 	return before.UID == after.UID && before.Generation == after.Generation &&
 		maps.Equal(before.Labels, after.Labels) && maps.Equal(before.Annotations, after.Annotations)
 }
 
 func podEvents(sets *setLister) handler.TypedFuncs[*corev1.Pod, reconcile.Request] {
 	return handler.TypedFuncs[*corev1.Pod, reconcile.Request]{
-		CreateFunc: func(_ context.Context, e event.TypedCreateEvent[*corev1.Pod], q queue) {
+		CreateFunc: func(ctx context.Context, e event.TypedCreateEvent[*corev1.Pod], q queue) {
 			sets.enqueueInjected(q, e.Object)
-			// At the start every set is enqueued anyway.
+			// At the start every SidecarSet is enqueued anyway.
 			if !e.IsInInitialList {
-				sets.enqueueUninjected(q, e.Object)
+				sets.enqueueUninjected(ctx, q, e.Object)
 			}
 		},
-		UpdateFunc: func(_ context.Context, e event.TypedUpdateEvent[*corev1.Pod], q queue) {
+		UpdateFunc: func(ctx context.Context, e event.TypedUpdateEvent[*corev1.Pod], q queue) {
 			if affectsStatus(e.ObjectOld, e.ObjectNew) {
 				sets.enqueueInjected(q, e.ObjectOld)
 				sets.enqueueInjected(q, e.ObjectNew)
 			}
 			if affectsUninjected(e.ObjectOld, e.ObjectNew) {
-				sets.enqueueUninjected(q, e.ObjectOld)
-				sets.enqueueUninjected(q, e.ObjectNew)
+				sets.enqueueUninjected(ctx, q, e.ObjectOld)
+				sets.enqueueUninjected(ctx, q, e.ObjectNew)
 			}
 		},
-		DeleteFunc: func(_ context.Context, e event.TypedDeleteEvent[*corev1.Pod], q queue) {
+		DeleteFunc: func(ctx context.Context, e event.TypedDeleteEvent[*corev1.Pod], q queue) {
 			sets.enqueueInjected(q, e.Object)
-			sets.enqueueUninjected(q, e.Object)
+			sets.enqueueUninjected(ctx, q, e.Object)
 		},
 	}
 }
 
-// affectsUninjected reports whether a change of a pod can change which sets it lacks.
+// affectsUninjected reports whether a change of a pod can change which SidecarSets it lacks.
 func affectsUninjected(before, after *corev1.Pod) bool {
 	return before.UID != after.UID || match.Active(before) != match.Active(after) || !maps.Equal(before.Labels, after.Labels) ||
 		before.Annotations[v1alpha1.InjectedListAnnotation] != after.Annotations[v1alpha1.InjectedListAnnotation]
 }
 
-// affectsStatus reports whether a change of a pod can change a set's status: everything
-// that matching, podstate and start failures read.
+// affectsStatus reports whether a change of a pod can change the status of a SidecarSet:
+// everything that matching, podstate and start failures read.
 func affectsStatus(before, after *corev1.Pod) bool {
 	if before.UID != after.UID || (before.DeletionTimestamp == nil) != (after.DeletionTimestamp == nil) ||
 		before.Status.Phase != after.Status.Phase || !maps.Equal(before.Labels, after.Labels) {
@@ -130,19 +134,10 @@ func affectsStatus(before, after *corev1.Pod) bool {
 			return true
 		}
 	}
-	return !equality.Semantic.DeepEqual(podCondition(before, corev1.PodReady), podCondition(after, corev1.PodReady)) ||
-		!equality.Semantic.DeepEqual(podCondition(before, v1alpha1.UpgradableCondition), podCondition(after, v1alpha1.UpgradableCondition)) ||
+	return !equality.Semantic.DeepEqual(podstate.Condition(before, corev1.PodReady), podstate.Condition(after, corev1.PodReady)) ||
+		!equality.Semantic.DeepEqual(podstate.Condition(before, v1alpha1.UpgradableCondition), podstate.Condition(after, v1alpha1.UpgradableCondition)) ||
 		!equality.Semantic.DeepEqual(before.Status.ContainerStatuses, after.Status.ContainerStatuses) ||
 		!equality.Semantic.DeepEqual(before.Status.InitContainerStatuses, after.Status.InitContainerStatuses)
-}
-
-func podCondition(pod *corev1.Pod, kind corev1.PodConditionType) *corev1.PodCondition {
-	for i := range pod.Status.Conditions {
-		if pod.Status.Conditions[i].Type == kind {
-			return &pod.Status.Conditions[i]
-		}
-	}
-	return nil
 }
 
 func (l *setLister) enqueueInjected(q queue, pod *corev1.Pod) {
@@ -167,7 +162,7 @@ func namespaceEvents(sets *setLister) handler.TypedFuncs[*corev1.Namespace, reco
 	}
 }
 
-// revisionEvents enqueue sets whose revisions somebody else deleted or changed.
+// revisionEvents enqueue SidecarSets whose revisions another client deleted or changed.
 func revisionEvents(limiter *enqueueLimiter) handler.TypedFuncs[*appsv1.ControllerRevision, reconcile.Request] {
 	enqueue := func(q queue, revision *appsv1.ControllerRevision) {
 		if set := revision.Labels[v1alpha1.SidecarSetNameLabel]; set != "" {
@@ -187,35 +182,29 @@ func revisionEvents(limiter *enqueueLimiter) handler.TypedFuncs[*appsv1.Controll
 func temporalEvents(sets *setLister) handler.Funcs {
 	return handler.Funcs{
 		GenericFunc: func(ctx context.Context, _ event.GenericEvent, q queue) {
-			sets.enqueue(ctx, q, concernsTemporal)
+			sets.enqueue(ctx, q, needsTemporal)
 		},
 	}
 }
 
-// concernsTemporal reports whether a set is to be looked at when Temporal goes away or comes
-// back: unless its status says that its rollout has ended. A status that is about to say
-// otherwise is an event of its own.
-func concernsTemporal(set *v1alpha1.SidecarSet) bool {
-	progressing := meta.FindStatusCondition(set.Status.Conditions, v1alpha1.ConditionProgressing)
-	if !rolloutStarted(set) || set.Status.Rollout.Hold != nil || progressing == nil {
-		return true
-	}
-	return !slices.Contains([]string{
-		v1alpha1.ReasonRolloutComplete, v1alpha1.ReasonPartitionReached, v1alpha1.ReasonNotUpgradablePods, v1alpha1.ReasonNotUpdate, v1alpha1.ReasonInvalid,
-	}, progressing.Reason)
-}
-
-// setLister finds the sets that an event concerns, and enqueues them.
+// setLister finds the SidecarSets that an event concerns, and enqueues them.
 type setLister struct {
 	client.Reader
-	limiter *enqueueLimiter
-	// byLabels holds the names of sets.
-	byLabels   match.Index[string]
+	// namespace is the system namespace.
+	namespace  string
+	limiter    *enqueueLimiter
+	byLabels   match.Index[scopedSet]
 	uninjected *uninjectedCache
 }
 
-// index files a set under its selector. One that cannot be read selects nothing. What was
-// scanned before may lack pods whose events the selector did not reach yet.
+// scopedSet is what events about pods need of a SidecarSet.
+type scopedSet struct {
+	name  string
+	scope match.Scope
+}
+
+// index indexes a SidecarSet by its selector. A selector that cannot be parsed selects
+// nothing. An earlier scan may lack pods whose events the new selector did not reach yet.
 func (l *setLister) index(set *v1alpha1.SidecarSet) {
 	defer l.uninjected.invalidate(set.Name)
 	scope, err := match.NewScope(&set.Spec)
@@ -223,7 +212,7 @@ func (l *setLister) index(set *v1alpha1.SidecarSet) {
 		l.byLabels.Delete(set.Name)
 		return
 	}
-	l.byLabels.Put(set.Name, scope, set.Name)
+	l.byLabels.Put(set.Name, scope, scopedSet{set.Name, scope})
 }
 
 func (l *setLister) enqueue(ctx context.Context, q queue, picked func(*v1alpha1.SidecarSet) bool) {
@@ -240,16 +229,57 @@ func (l *setLister) enqueue(ctx context.Context, q queue, picked func(*v1alpha1.
 	}
 }
 
-// enqueueUninjected enqueues the sets that select the pod but are not injected into it.
-func (l *setLister) enqueueUninjected(q queue, pod *corev1.Pod) {
-	for _, set := range l.byLabels.Matching(pod.Labels) {
-		if !record.Injected(pod.Annotations, set) {
-			l.uninjected.invalidate(set)
-			l.limiter.enqueue(q, set)
+// enqueueUninjected enqueues the SidecarSets that cover the pod but are not injected into
+// it. A later change of the labels of its namespace is an event of its own.
+func (l *setLister) enqueueUninjected(ctx context.Context, q queue, pod *corev1.Pod) {
+	selecting := slices.DeleteFunc(l.byLabels.Matching(pod.Labels), func(set scopedSet) bool {
+		return record.Injected(pod.Annotations, set.name)
+	})
+	if len(selecting) == 0 {
+		return
+	}
+	labels, err := kube.NamespaceLabels(ctx, l)(pod.Namespace)
+	for _, set := range selecting {
+		// The cache may not have the namespace yet. The scan fails until it has.
+		if err == nil && !set.scope.Covers(pod.Namespace, labels, l.namespace) {
+			continue
 		}
+		l.uninjected.invalidate(set.name)
+		l.limiter.enqueue(q, set.name)
 	}
 }
 
 func request(set string) reconcile.Request {
 	return reconcile.Request{NamespacedName: types.NamespacedName{Name: set}}
+}
+
+// enqueueLimiter delays events about pods and revisions, so that they reconcile a
+// SidecarSet at most once per minReconcileInterval.
+type enqueueLimiter struct {
+	clock clock.PassiveClock
+	// reconciledAt has the time of the last reconcile, by name.
+	reconciledAt sync.Map
+}
+
+func newEnqueueLimiter(clock clock.PassiveClock) *enqueueLimiter {
+	return &enqueueLimiter{clock: clock}
+}
+
+// recordReconcile records when a SidecarSet was reconciled.
+func (l *enqueueLimiter) recordReconcile(set string, at time.Time) { l.reconciledAt.Store(set, at) }
+
+func (l *enqueueLimiter) forget(set string) { l.reconciledAt.Delete(set) }
+
+// enqueue adds a SidecarSet to the queue: at once if minReconcileInterval has passed since
+// its last reconcile, or else when it has. The queue keeps the earliest time of an item.
+func (l *enqueueLimiter) enqueue(q queue, set string) {
+	var left time.Duration
+	if at, ok := l.reconciledAt.Load(set); ok {
+		left = at.(time.Time).Add(minReconcileInterval).Sub(l.clock.Now())
+	}
+	if left <= 0 {
+		q.Add(request(set))
+		return
+	}
+	q.AddAfter(request(set), left)
 }

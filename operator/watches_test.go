@@ -20,6 +20,7 @@ import (
 	"github.com/outrigger/outrigger/api/protocol"
 	"github.com/outrigger/outrigger/api/v1alpha1"
 	"github.com/outrigger/outrigger/kube"
+	"github.com/outrigger/outrigger/operator/runs"
 )
 
 func TestOnlyPodChangesThatStatusShowsAreFollowed(t *testing.T) {
@@ -75,7 +76,7 @@ func TestOwnStatusWritesAreNotUrgent(t *testing.T) {
 		before := setAt(0)
 		after := before.DeepCopy()
 		c.change(after)
-		assert.Equal(t, c.alone, statusAlone(before, after), c.name)
+		assert.Equal(t, c.alone, onlyStatus(before, after), c.name)
 	}
 }
 
@@ -84,9 +85,9 @@ func described(name string, started int64, seen observation) *v1alpha1.SidecarSe
 	set := setAt(started)
 	set.Name = name
 	if started > 0 {
-		set.Status.Rollout.Hold = seen.hold
+		set.Status.Rollout.Pause = seen.pause
 	}
-	seen.describe(&set.Status, set, time.Unix(1000, 0))
+	describe(&pass{set: set, observation: seen, now: time.Unix(1000, 0)})
 	return set
 }
 
@@ -108,9 +109,9 @@ func TestTemporalThatComesAndGoesConcernsSetsWithARolloutAlone(t *testing.T) {
 		"waiting-away": {plan: plan(protocol.PhaseWaiting, left), temporal: away},
 		"settling":     {plan: plan(protocol.PhaseWaiting, none), temporal: away},
 		"paused":       {plan: plan(protocol.PhasePaused, left)},
-		"held":         {plan: plan(protocol.PhaseProgressing, left), hold: &v1alpha1.RolloutHold{Who: "ann"}},
-		"held-idle":    {plan: plan(protocol.PhaseComplete, none), hold: &v1alpha1.RolloutHold{}},
-		"failing":      {plan: plan(protocol.PhaseProgressing, left), fault: fault{v1alpha1.ReasonRolloutFailing, "fails"}},
+		"held":         {plan: plan(protocol.PhaseProgressing, left), pause: &v1alpha1.RolloutPause{By: "ann"}},
+		"held-idle":    {plan: plan(protocol.PhaseComplete, none), pause: &v1alpha1.RolloutPause{}},
+		"failing":      {plan: plan(protocol.PhaseProgressing, left), fault: runs.Fault{Reason: v1alpha1.ReasonRolloutFailing, Message: "fails"}},
 	}
 	want := []string{"new", "older"}
 	for name, seen := range idle {
@@ -129,12 +130,17 @@ func TestTemporalThatComesAndGoesConcernsSetsWithARolloutAlone(t *testing.T) {
 	q := workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[reconcile.Request]())
 	defer q.ShutDown()
 	temporalEvents(sets).Generic(t.Context(), event.GenericEvent{}, q)
+	slices.Sort(want)
+	assert.Equal(t, want, drain(q))
+}
+
+// drain takes what is due from a queue, sorted.
+func drain(q queue) []string {
 	var enqueued []string
 	for q.Len() > 0 {
 		request, _ := q.Get()
 		enqueued = append(enqueued, request.Name)
 	}
 	slices.Sort(enqueued)
-	slices.Sort(want)
-	assert.Equal(t, want, enqueued)
+	return enqueued
 }

@@ -1,4 +1,4 @@
-package operator
+package runs
 
 import (
 	"strings"
@@ -37,23 +37,23 @@ func TestSpec8_WhatPendingTasksShow(t *testing.T) {
 	const wait, begun = enums.PENDING_WORKFLOW_TASK_STATE_SCHEDULED, enums.PENDING_WORKFLOW_TASK_STATE_STARTED
 	for _, c := range []struct {
 		name string
-		run  run
+		run  Run
 		// What is seen at first, and after a while in which nothing changed.
 		first, later string
 	}{
-		{"asleep", run{}, "idle", "idle"},
-		{"a batch goes on for long", run{activities: []*workflow.PendingActivityInfo{pending(started, 1, false)}}, "well", "well"},
-		{"an activity that nobody takes", run{activities: []*workflow.PendingActivityInfo{pending(scheduled, 1, false)}}, "unsure", "waiting"},
-		{"between two attempts", run{activities: []*workflow.PendingActivityInfo{pending(scheduled, 2, true)}}, "unsure", "unsure"},
-		{"between many attempts", run{activities: []*workflow.PendingActivityInfo{pending(scheduled, 3, true)}}, "failing", "failing"},
-		{"an attempt after many", run{activities: []*workflow.PendingActivityInfo{pending(started, 5, false)}}, "unsure", "well"},
-		{"nobody makes another attempt", run{activities: []*workflow.PendingActivityInfo{pending(scheduled, 5, false)}}, "failing", "waiting"},
-		{"a task that nobody takes", run{task: &workflow.PendingWorkflowTaskInfo{State: wait, Attempt: 1}}, "unsure", "waiting"},
-		{"a task in hand", run{task: &workflow.PendingWorkflowTaskInfo{State: begun, Attempt: 1}}, "well", "well"},
-		{"a task that failed once", run{task: &workflow.PendingWorkflowTaskInfo{State: begun, Attempt: 2}}, "unsure", "unsure"},
-		{"a task that fails", run{task: &workflow.PendingWorkflowTaskInfo{State: wait, Attempt: 3}}, "failing", "failing"},
+		{"asleep", Run{}, "idle", "idle"},
+		{"a batch goes on for long", Run{Activities: []*workflow.PendingActivityInfo{pending(started, 1, false)}}, "well", "well"},
+		{"an activity that nobody takes", Run{Activities: []*workflow.PendingActivityInfo{pending(scheduled, 1, false)}}, "unsure", "waiting"},
+		{"between two attempts", Run{Activities: []*workflow.PendingActivityInfo{pending(scheduled, 2, true)}}, "unsure", "unsure"},
+		{"between many attempts", Run{Activities: []*workflow.PendingActivityInfo{pending(scheduled, 3, true)}}, "failing", "failing"},
+		{"an attempt after many", Run{Activities: []*workflow.PendingActivityInfo{pending(started, 5, false)}}, "unsure", "well"},
+		{"nobody makes another attempt", Run{Activities: []*workflow.PendingActivityInfo{pending(scheduled, 5, false)}}, "failing", "waiting"},
+		{"a task that nobody takes", Run{Task: &workflow.PendingWorkflowTaskInfo{State: wait, Attempt: 1}}, "unsure", "waiting"},
+		{"a task in hand", Run{Task: &workflow.PendingWorkflowTaskInfo{State: begun, Attempt: 1}}, "well", "well"},
+		{"a task that failed once", Run{Task: &workflow.PendingWorkflowTaskInfo{State: begun, Attempt: 2}}, "unsure", "unsure"},
+		{"a task that fails", Run{Task: &workflow.PendingWorkflowTaskInfo{State: wait, Attempt: 3}}, "failing", "failing"},
 	} {
-		var s taskAges
+		var s TaskAges
 		for i, want := range []string{c.first, c.later} {
 			found := s.examine(&c.run, "queue", time.Unix(1000, 0).Add(time.Duration(i)*attemptGracePeriod))
 			s.prune()
@@ -77,22 +77,22 @@ func nameOf(found symptoms) string {
 }
 
 func TestWhatHasFailedMayWaitForAWorkerNow(t *testing.T) {
-	rollouts := &rolloutClient{clock: clocktesting.NewFakeClock(time.Unix(1000, 0))}
-	waits := &run{activities: []*workflow.PendingActivityInfo{pending(scheduled, 5, false)}}
-	_, sure, err := rollouts.diagnose(t.Context(), waits, &taskAges{}, fault{})
+	rollouts := &diagnoser{queues: queues{connection: &connection{availability: &availability{clock: clocktesting.NewFakeClock(time.Unix(1000, 0))}}}}
+	waits := &Run{Activities: []*workflow.PendingActivityInfo{pending(scheduled, 5, false)}}
+	_, sure, err := rollouts.Diagnose(t.Context(), waits, &TaskAges{}, Fault{})
 	require.NoError(t, err)
 	assert.True(t, sure)
-	_, sure, err = rollouts.diagnose(t.Context(), waits, &taskAges{}, rollouts.workerUnavailable("queue", true))
+	_, sure, err = rollouts.Diagnose(t.Context(), waits, &TaskAges{}, rollouts.workerUnavailable("queue", true))
 	require.NoError(t, err)
 	assert.False(t, sure, "a new operator keeps to what status says")
 }
 
 func TestTasksAreKnownByTheirAttempt(t *testing.T) {
-	var s taskAges
+	var s TaskAges
 	now := time.Unix(1000, 0)
 	for attempt := range int32(5) {
 		now = now.Add(pickupTimeout)
-		found := s.examine(&run{activities: []*workflow.PendingActivityInfo{{ActivityId: "1", State: scheduled, Attempt: attempt}}}, "queue", now)
+		found := s.examine(&Run{Activities: []*workflow.PendingActivityInfo{{ActivityId: "1", State: scheduled, Attempt: attempt}}}, "queue", now)
 		s.prune()
 		assert.Nil(t, found.waiting, "each waits for a short time")
 	}
@@ -142,22 +142,22 @@ func TestSpec8_WorkersOfOtherVersionsAreNone(t *testing.T) {
 		{"busy, beside the next version", []version{v1}, nil, map[version]time.Time{v1: after, v2: before}, well, well},
 		{"busy without versions", []version{none}, nil, map[version]time.Time{none: after}, well, well},
 		{"nobody", []version{none}, nil, nil, "no worker polls", "no worker polls"},
-		{"gone", []version{v1}, nil, map[version]time.Time{v1: before}, "no worker takes up", well},
+		{"gone", []version{v1}, nil, map[version]time.Time{v1: before}, "no worker claims", well},
 		{"before the first is current", []version{none}, nil, map[version]time.Time{v1: before}, "current (unversioned)", "current (unversioned)"},
 		{"replaced in place", []version{v1}, nil, map[version]time.Time{v1: before, v2: after}, "others poll it (d:2)", well},
 		{"replaced long ago", []version{v1}, nil, map[version]time.Time{v2: after}, "current (d:1)", "others poll it (d:2)"},
-		{"all gone", []version{v1}, nil, map[version]time.Time{v1: longAgo, v2: longAgo}, "no worker takes up the tasks", well},
+		{"all gone", []version{v1}, nil, map[version]time.Time{v1: longAgo, v2: longAgo}, "no worker claims the tasks", well},
 		{"two others", []version{v1}, nil, map[version]time.Time{v2: after, none: after}, "others poll it (d:2, unversioned)", "others poll it (d:2, unversioned)"},
 		{"ramping", []version{v1, v2}, nil, map[version]time.Time{v1: after, v2: after}, well, well},
-		{"ramping to nobody", []version{v1, v2}, nil, map[version]time.Time{v1: after}, "current (d:2) takes up", well},
+		{"ramping to nobody", []version{v1, v2}, nil, map[version]time.Time{v1: after}, "current (d:2) claims", well},
 		{"pinned", []version{v2}, &v1, map[version]time.Time{v1: after, v2: after}, well, well},
 		{"pinned to a version that is gone", []version{v2}, &v1, map[version]time.Time{v2: after}, "pinned (d:1)", "move the run"},
 	} {
-		rollouts := &rolloutClient{taskQueue: "q"}
+		rollouts := &diagnoser{queues: queues{connection: &connection{availability: &availability{}}}, taskQueue: "q"}
 		queue := &taskQueue{pollers: polled(c.polled), routed: c.routed}
-		says := func(want string, found fault) {
-			assert.Contains(t, found.message, want, c.name)
-			assert.Equal(t, want == well, found == fault{}, "%s: %s", c.name, found.message)
+		says := func(want string, found Fault) {
+			assert.Contains(t, found.Message, want, c.name)
+			assert.Equal(t, want == well, found == Fault{}, "%s: %s", c.name, found.Message)
 		}
 		says(c.waiting, rollouts.faultOfWaiting(queue, &task{queue: "q", scheduled: at}, c.pinned))
 		says(c.idle, rollouts.faultOfIdle(queue, c.pinned))
@@ -182,24 +182,6 @@ func TestVersionsThatTasksGoTo(t *testing.T) {
 	assert.Equal(t, &version{"d", "2"}, pinnedVersion(pinned))
 	pinned.VersioningOverride = &workflow.VersioningOverride{Override: &workflow.VersioningOverride_AutoUpgrade{AutoUpgrade: true}}
 	assert.Nil(t, pinnedVersion(pinned))
-}
-
-func TestMessagesAboutAFailureStay(t *testing.T) {
-	var state runState
-	now := time.Unix(1000, 0)
-	first, second, other := rolloutFailing("activity A", "at 1"), rolloutFailing("activity A", "at 2"), rolloutFailing("activity B", "at 2")
-	state.recordFault(first, true, now)
-	state.recordFault(second, true, now.Add(time.Second))
-	assert.Equal(t, first, state.fault)
-	state.recordFault(fault{}, false, now.Add(time.Second))
-	assert.Equal(t, first, state.fault, "until it is sure")
-	state.recordFault(second, true, now.Add(minMessageAge))
-	assert.Equal(t, second, state.fault)
-	state.recordFault(other, true, now.Add(minMessageAge))
-	assert.Equal(t, other, state.fault)
-	state.recordFault(fault{}, true, now.Add(minMessageAge))
-	assert.Equal(t, fault{}, state.fault)
-	assert.False(t, state.faultMayChange)
 }
 
 func TestQuotesAreBounded(t *testing.T) {

@@ -5,7 +5,6 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/stretchr/testify/require"
-	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	"github.com/outrigger/outrigger/internal/fixture"
@@ -18,9 +17,12 @@ func TestTheStatusOfADeletedSetIsNoError(t *testing.T) {
 	require.NoError(t, err)
 	metrics, err := newMetrics(prometheus.NewRegistry())
 	require.NoError(t, err)
-	r := &reconciler{client: fake.NewClientBuilder().WithScheme(scheme).Build(), metrics: metrics, clock: clock.RealClock{}}
+	status := &statusStep{
+		statusWriter: &statusWriter{client: fake.NewClientBuilder().WithScheme(scheme).Build(), writes: metrics.statusWrites},
+		metrics:      metrics.rollouts,
+	}
 	before := fixture.SidecarSet("gone")
 	set := before.DeepCopy()
 	set.Status.LatestRevision = "gone-1"
-	require.NoError(t, r.publish(t.Context(), before, set, &observation{}, outcome{}))
+	require.NoError(t, status.reconcile(t.Context(), &pass{before: before, set: set}))
 }

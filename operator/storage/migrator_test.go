@@ -1,4 +1,4 @@
-package operator
+package storage
 
 import (
 	"context"
@@ -19,11 +19,12 @@ import (
 	"github.com/outrigger/outrigger/api/v1alpha1"
 	"github.com/outrigger/outrigger/internal/fixture"
 	"github.com/outrigger/outrigger/kube"
+	"github.com/outrigger/outrigger/kube/crd"
 )
 
 // stores is a cluster whose sets may be stored in both versions.
 type stores struct {
-	*storageMigrator
+	*Migrator
 	t *testing.T
 	// written are the sets that were written, in order; refuse answers instead.
 	written []string
@@ -34,7 +35,7 @@ type stores struct {
 
 func newStores(t *testing.T, strategy apiextensionsv1.ConversionStrategyType) *stores {
 	t.Helper()
-	definition := &apiextensionsv1.CustomResourceDefinition{ObjectMeta: metav1.ObjectMeta{Name: kube.CRDName, UID: "u", Generation: 1}}
+	definition := &apiextensionsv1.CustomResourceDefinition{ObjectMeta: metav1.ObjectMeta{Name: crd.Name, UID: "u", Generation: 1}}
 	definition.Spec.Versions = []apiextensionsv1.CustomResourceDefinitionVersion{{Name: "v1alpha1", Storage: true}, {Name: "v1beta1"}}
 	definition.Spec.Conversion = &apiextensionsv1.CustomResourceConversion{Strategy: strategy}
 	definition.Status.StoredVersions = []string{"v1beta1", "v1alpha1"}
@@ -49,13 +50,13 @@ func newStores(t *testing.T, strategy apiextensionsv1.ConversionStrategyType) *s
 			s.written = append(s.written, set.GetName())
 			return s.refuse[set.GetName()]
 		}}).Build()
-	s.storageMigrator = &storageMigrator{client: c}
+	s.Migrator = &Migrator{Client: c}
 	return s
 }
 
 func (s *stores) definition() *apiextensionsv1.CustomResourceDefinition {
 	s.t.Helper()
-	definition, err := kube.CRD(s.t.Context(), s.client)
+	definition, err := crd.Get(s.t.Context(), s.Client)
 	require.NoError(s.t, err)
 	return definition
 }
@@ -73,7 +74,7 @@ func TestAVersionIsDroppedOnceNothingIsStoredInIt(t *testing.T) {
 	resource := schema.GroupResource{Resource: "sidecarsets"}
 	s.refuse["a"] = apierrors.NewConflict(resource, "a", nil)
 	s.refuse["b"] = apierrors.NewNotFound(resource, "b")
-	assert.Equal(t, settleTime, s.reconcile())
+	assert.Equal(t, propagationTime, s.reconcile())
 	assert.Empty(t, s.written, "some API servers may not know the definition yet")
 	assert.Zero(t, s.reconcile())
 	assert.Equal(t, []string{"a", "b", "c"}, s.written)
@@ -87,10 +88,10 @@ func TestAVersionStaysWhileASetMayBeStoredInIt(t *testing.T) {
 	t.Run("a write failed", func(t *testing.T) {
 		s := newStores(t, apiextensionsv1.WebhookConverter)
 		s.refuse["b"] = apierrors.NewInternalError(context.DeadlineExceeded)
-		require.Equal(t, settleTime, s.reconcile())
+		require.Equal(t, propagationTime, s.reconcile())
 		_, err := s.migrate(t.Context())
 		require.ErrorContains(t, err, "store SidecarSet b as v1alpha1")
-		assert.Equal(t, settleTime, s.reconcile(), "it is tried again")
+		assert.Equal(t, propagationTime, s.reconcile(), "it is tried again")
 		assert.Equal(t, both, s.definition().Status.StoredVersions)
 	})
 	t.Run("nobody converts", func(t *testing.T) {
@@ -105,9 +106,9 @@ func TestAVersionStaysWhileASetMayBeStoredInIt(t *testing.T) {
 			definition := s.definition()
 			definition.Spec.Versions[0].Storage, definition.Spec.Versions[1].Storage = false, true
 			definition.Generation++
-			require.NoError(t, s.client.Update(t.Context(), definition))
+			require.NoError(t, s.Client.Update(t.Context(), definition))
 		}
-		require.Equal(t, settleTime, s.reconcile())
+		require.Equal(t, propagationTime, s.reconcile())
 		_, err := s.migrate(t.Context())
 		require.True(t, apierrors.IsConflict(err))
 		assert.Equal(t, both, s.definition().Status.StoredVersions)

@@ -1,4 +1,4 @@
-package operator
+package runs
 
 import (
 	"context"
@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
-	"github.com/prometheus/client_golang/prometheus"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"go.temporal.io/api/enums/v1"
@@ -20,6 +19,12 @@ import (
 	"github.com/outrigger/outrigger/api/protocol"
 	"github.com/outrigger/outrigger/dev/cluster/process"
 	"github.com/outrigger/outrigger/temporal"
+)
+
+// soon bounds what happens by itself, and tick is the time between two looks.
+const (
+	soon = 30 * time.Second
+	tick = 50 * time.Millisecond
 )
 
 func TestThrottleLastsLongerEachTime(t *testing.T) {
@@ -43,14 +48,14 @@ func TestThrottleLastsLongerEachTime(t *testing.T) {
 }
 
 func TestBusyWorkflowsAreNoThrottle(t *testing.T) {
-	assert.False(t, isThrottle(serviceerror.NewResourceExhausted(enums.RESOURCE_EXHAUSTED_CAUSE_BUSY_WORKFLOW, "busy")))
-	assert.True(t, isThrottle(serviceerror.NewResourceExhausted(enums.RESOURCE_EXHAUSTED_CAUSE_RPS_LIMIT, "much")))
-	assert.True(t, isThrottle(fmt.Errorf("x: %w", notCalledError{time.Second})))
-	assert.False(t, isUnreachable(serviceerror.NewResourceExhausted(enums.RESOURCE_EXHAUSTED_CAUSE_RPS_LIMIT, "much")))
+	assert.False(t, IsThrottled(serviceerror.NewResourceExhausted(enums.RESOURCE_EXHAUSTED_CAUSE_BUSY_WORKFLOW, "busy")))
+	assert.True(t, IsThrottled(serviceerror.NewResourceExhausted(enums.RESOURCE_EXHAUSTED_CAUSE_RPS_LIMIT, "much")))
+	assert.True(t, IsThrottled(fmt.Errorf("x: %w", ThrottledError{})))
+	assert.False(t, IsUnreachable(serviceerror.NewResourceExhausted(enums.RESOURCE_EXHAUSTED_CAUSE_RPS_LIMIT, "much")))
 }
 
-// newRolloutClientOn connects to a Temporal server of its own.
-func newRolloutClientOn(t *testing.T, settings ...string) *rolloutClient {
+// newClientOn connects to a Temporal server of its own.
+func newClientOn(t *testing.T, settings ...string) *Client {
 	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	address := listener.Addr().String()
@@ -63,41 +68,38 @@ func newRolloutClientOn(t *testing.T, settings ...string) *rolloutClient {
 	}
 	group := process.NewGroup(t.TempDir())
 	t.Cleanup(group.Shutdown)
-	client, err := temporal.NewLazyClient(temporal.Options{Address: address, Namespace: "default"}, logr.Discard())
+	o := temporal.Options{Address: address, Namespace: "default"}
+	client, err := temporal.NewLazyClient(o, logr.Discard())
 	require.NoError(t, err)
 	t.Cleanup(client.Close)
 	require.NoError(t, group.Start(t.Context(), process.Spec{
-		Name: "temporal", Path: filepath.Join("..", "bin", "temporal"), Args: args,
+		Name: "temporal", Path: filepath.Join("..", "..", "bin", "temporal"), Args: args,
 		Ready: func(ctx context.Context) error {
 			_, err := client.CheckHealth(ctx, &sdk.CheckHealthRequest{})
 			return err
 		},
 	}))
-	metrics, err := newMetrics(prometheus.NewRegistry())
-	require.NoError(t, err)
-	var o Options
-	o.Temporal, o.Logger = temporal.Options{Address: address, Namespace: "default"}, logr.Discard()
-	return newRolloutClient(client, o, "queue", metrics, clock.RealClock{})
+	return NewClient(client, Options{Temporal: o, TaskQueue: "queue", Logger: logr.Discard(), Clock: clock.RealClock{}}, NewMetrics())
 }
 
 func TestSpec8_AThrottlingTemporalIsDistinguishedFromAnUnreachableOne(t *testing.T) {
-	rollouts := newRolloutClientOn(t, "frontend.namespaceRPS=2", "frontend.namespaceBurstRatio=1.0")
+	rollouts := newClientOn(t, "frontend.namespaceRPS=2", "frontend.namespaceBurstRatio=1.0")
 	require.NoError(t, rollouts.registerAttributes(t.Context()))
 	set := protocol.SetReference{Name: "busy", UID: "uid"}
 	require.EventuallyWithT(t, func(c *assert.CollectT) {
 		for range 4 {
-			_, err := rollouts.startOrSignal(t.Context(), set, 1, nil)
+			_, err := rollouts.StartOrSignal(t.Context(), set, 1, nil)
 			if err != nil {
-				assert.True(c, isThrottle(err), err)
+				assert.True(c, IsThrottled(err), err)
 			}
 		}
-		rollouts.mu.Lock()
-		defer rollouts.mu.Unlock()
-		assert.Equal(c, throttlingError{rollouts.address, "default"}, rollouts.unavailable())
+		rollouts.availability.mu.Lock()
+		defer rollouts.availability.mu.Unlock()
+		assert.Equal(c, ThrottledError{rollouts.address, "default"}, rollouts.unavailable())
 	}, soon, tick)
-	assert.False(t, rollouts.unreachable())
+	assert.False(t, rollouts.Unreachable())
 	require.EventuallyWithT(t, func(c *assert.CollectT) {
-		_, err := rollouts.startOrSignal(t.Context(), set, 1, nil)
+		_, err := rollouts.StartOrSignal(t.Context(), set, 1, nil)
 		assert.NoError(c, err)
 	}, soon, tick)
 }

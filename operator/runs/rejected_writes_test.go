@@ -1,4 +1,4 @@
-package operator
+package runs
 
 import (
 	"testing"
@@ -23,10 +23,10 @@ func TestSpec8_RefusedWritesAreFoundInTheNewestBatch(t *testing.T) {
 	next := result(protocol.NextBatchResult{Phase: protocol.PhaseProgressing, Pods: []protocol.SelectedPod{{PodReference: pod("a")}}})
 	refused := result(protocol.UpgradeBatchResult{Failed: []protocol.FailedPod{{PodReference: pod("b"), Reason: "no"}, {PodReference: pod("a"), Reason: "forbidden"}}})
 	mixed := result(protocol.UpgradeBatchResult{Failed: []protocol.FailedPod{{PodReference: pod("b"), Reason: "no"}}, Written: []protocol.WrittenPod{{PodReference: pod("a")}}})
-	want := fault{"RolloutFailing", "the write of pods such as shop/a fails again and again: forbidden (it is tried again; see the logs of the workers)"}
+	want := Fault{"RolloutFailing", "the write of pods such as shop/a fails repeatedly: forbidden (it is retried; see the logs of the workers)"}
 
-	assert.Equal(t, fault{}, refusal(converter.GetDefaultDataConverter(), nil))
-	assert.Equal(t, fault{}, refusal(converter.GetDefaultDataConverter(), []*history.HistoryEvent{other, next}))
-	assert.Equal(t, want, refusal(converter.GetDefaultDataConverter(), []*history.HistoryEvent{other, next, refused, mixed}))
-	assert.Equal(t, fault{}, refusal(converter.GetDefaultDataConverter(), []*history.HistoryEvent{next, mixed, refused}), "others can be written")
+	assert.Equal(t, Fault{}, faultOfWrites(converter.GetDefaultDataConverter(), nil))
+	assert.Equal(t, Fault{}, faultOfWrites(converter.GetDefaultDataConverter(), []*history.HistoryEvent{other, next}))
+	assert.Equal(t, want, faultOfWrites(converter.GetDefaultDataConverter(), []*history.HistoryEvent{other, next, refused, mixed}))
+	assert.Equal(t, Fault{}, faultOfWrites(converter.GetDefaultDataConverter(), []*history.HistoryEvent{next, mixed, refused}), "others can be written")
 }

@@ -1,4 +1,5 @@
-package operator
+// Package storage stores every SidecarSet in the storage version of its definition.
+package storage
 
 import (
 	"context"
@@ -25,40 +26,41 @@ import (
 
 	"github.com/outrigger/outrigger/api/v1alpha1"
 	"github.com/outrigger/outrigger/internal/conversion"
-	"github.com/outrigger/outrigger/kube"
+	"github.com/outrigger/outrigger/kube/crd"
 )
 
-// settleTime is how long a definition must be unchanged before sets are migrated: by then it
+// propagationTime is how long a definition must be unchanged before the migration: by then it
 // has reached all API servers. It is also the time between two attempts.
-const settleTime = 10 * time.Second
+const propagationTime = 10 * time.Second
 
-// storageMigrator stores every SidecarSet in the definition's storage version, and then
-// removes the others from status.storedVersions. From then on reading sets needs no
-// conversion. It runs on the leader alone, at each change of the definition.
-type storageMigrator struct {
-	// client reads past the cache.
-	client client.Client
-	// seen is the definition of the last look.
+// Migrator stores every SidecarSet in the definition's storage version, and then
+// removes the others from status.storedVersions. From then on a read needs no conversion. It
+// runs only on the leader, at each change of the definition.
+type Migrator struct {
+	// Client reads past the cache.
+	Client client.Client
+	// seen is the definition of the last reconcile.
 	seen struct {
 		uid        types.UID
 		generation int64
 	}
 }
 
-// addTo gives the definition a cache of its own: the operator does its main work before
-// it has the right to watch it, as when its image is updated ahead of its ClusterRole.
-func (m *storageMigrator) addTo(mgr manager.Manager) error {
+// AddTo gives the definition a cache of its own: the operator may lack the right to watch it,
+// for example when its image is updated before its ClusterRole, and reconciles SidecarSets
+// all the same.
+func (m *Migrator) AddTo(mgr manager.Manager) error {
 	definition := &metav1.PartialObjectMetadata{}
 	definition.SetGroupVersionKind(apiextensionsv1.SchemeGroupVersion.WithKind("CustomResourceDefinition"))
 	definitions, err := cache.New(mgr.GetConfig(), cache.Options{
 		HTTPClient: mgr.GetHTTPClient(), Scheme: mgr.GetScheme(), Mapper: mgr.GetRESTMapper(),
-		ByObject: map[client.Object]cache.ByObject{definition: {Field: fields.OneTermEqualSelector("metadata.name", kube.CRDName)}},
+		ByObject: map[client.Object]cache.ByObject{definition: {Field: fields.OneTermEqualSelector("metadata.name", crd.Name)}},
 	})
 	if err != nil {
-		return fmt.Errorf("set up the watch over CustomResourceDefinition %s: %w", kube.CRDName, err)
+		return fmt.Errorf("set up the watch over CustomResourceDefinition %s: %w", crd.Name, err)
 	}
 	if err := mgr.Add(definitions); err != nil {
-		return fmt.Errorf("set up the watch over CustomResourceDefinition %s: %w", kube.CRDName, err)
+		return fmt.Errorf("set up the watch over CustomResourceDefinition %s: %w", crd.Name, err)
 	}
 	c, err := controller.New("stored-versions", mgr, controller.Options{Reconciler: m, CacheSyncTimeout: math.MaxInt64})
 	if err != nil {
@@ -71,30 +73,30 @@ func (m *storageMigrator) addTo(mgr manager.Manager) error {
 }
 
 // Reconcile implements reconcile.Reconciler.
-func (m *storageMigrator) Reconcile(ctx context.Context, _ reconcile.Request) (reconcile.Result, error) {
-	settled, err := m.migrate(ctx)
+func (m *Migrator) Reconcile(ctx context.Context, _ reconcile.Request) (reconcile.Result, error) {
+	done, err := m.migrate(ctx)
 	if apierrors.IsNotFound(err) {
 		return reconcile.Result{}, nil // the definition is gone: it comes as an event
 	}
 	if err != nil && ctx.Err() == nil {
 		log.FromContext(ctx).Info("SidecarSets stay stored in several versions for now", "cause", err.Error())
 	}
-	if err != nil || !settled {
-		return reconcile.Result{RequeueAfter: settleTime}, nil
+	if err != nil || !done {
+		return reconcile.Result{RequeueAfter: propagationTime}, nil
 	}
 	return reconcile.Result{}, nil
 }
 
-// migrate rewrites the sets while a webhook converts them: without, the fields of one
-// version would be stored under the name of the other. It reports whether there is
-// nothing to do until the definition changes.
-func (m *storageMigrator) migrate(ctx context.Context) (settled bool, err error) {
-	definition, err := kube.CRD(ctx, m.client)
+// migrate rewrites the SidecarSets while a webhook converts them. Without a webhook, the
+// fields of one version would be stored under the name of the other. It reports whether
+// there is nothing to do until the definition changes.
+func (m *Migrator) migrate(ctx context.Context) (done bool, err error) {
+	definition, err := crd.Get(ctx, m.Client)
 	if err != nil {
 		return false, err
 	}
 	storage := storageVersion(definition)
-	if slices.Equal(definition.Status.StoredVersions, []string{storage}) || !kube.Converts(definition) {
+	if slices.Equal(definition.Status.StoredVersions, []string{storage}) || !crd.Converts(definition) {
 		return true, nil
 	}
 	before := m.seen
@@ -106,11 +108,11 @@ func (m *storageMigrator) migrate(ctx context.Context) (settled bool, err error)
 	if err != nil {
 		return false, err
 	}
-	// While the definition was changed, sets may have been stored in another version.
+	// Since the definition was changed, SidecarSets may have been stored in another version.
 	migrated := definition.DeepCopy()
 	migrated.Status.StoredVersions = []string{storage}
 	exactly := client.MergeFromWithOptions(definition, client.MergeFromWithOptimisticLock{})
-	if err := m.client.Status().Patch(ctx, migrated, exactly); err != nil {
+	if err := m.Client.Status().Patch(ctx, migrated, exactly); err != nil {
 		return false, fmt.Errorf("write status.storedVersions of CustomResourceDefinition %s: %w", definition.Name, err)
 	}
 	log.FromContext(ctx).Info("every SidecarSet is stored in one version", "version", storage, "sets", count, "before", definition.Status.StoredVersions)
@@ -126,10 +128,10 @@ func storageVersion(definition *apiextensionsv1.CustomResourceDefinition) string
 	return ""
 }
 
-func (m *storageMigrator) rewriteAll(ctx context.Context, storage string) (int, error) {
+func (m *Migrator) rewriteAll(ctx context.Context, storage string) (int, error) {
 	sets := &unstructured.UnstructuredList{}
 	sets.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind("SidecarSetList"))
-	if err := m.client.List(ctx, sets); err != nil {
+	if err := m.Client.List(ctx, sets); err != nil {
 		return 0, fmt.Errorf("list SidecarSets to store them as %s: %w", storage, err)
 	}
 	for i := range sets.Items {
@@ -140,23 +142,23 @@ func (m *storageMigrator) rewriteAll(ctx context.Context, storage string) (int, 
 	return len(sets.Items), nil
 }
 
-// rewrite changes nothing but the version that is stored. It updates status, because
-// admission may refuse a spec that is stored already.
-func (m *storageMigrator) rewrite(ctx context.Context, set *unstructured.Unstructured, storage string) error {
+// rewrite changes only the version that is stored. It updates status, because admission may
+// reject a spec that is stored already.
+func (m *Migrator) rewrite(ctx context.Context, set *unstructured.Unstructured, storage string) error {
 	if storage == v1alpha1.GroupVersion.Version {
 		if err := storeOwnership(set); err != nil {
 			return err
 		}
 	}
-	err := m.client.Status().Update(ctx, set)
-	// A set that has just been written is stored in the storage version.
+	err := m.Client.Status().Update(ctx, set)
+	// A SidecarSet that another client has just written is stored in the storage version.
 	if err == nil || apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
 		return nil
 	}
 	return fmt.Errorf("store SidecarSet %s as %s: %w", set.GetName(), storage, err)
 }
 
-// storeOwnership sets managed fields as defaulting does at other writes.
+// storeOwnership sets the managed fields that defaulting sets at other writes.
 func storeOwnership(set *unstructured.Unstructured) error {
 	typed := &v1alpha1.SidecarSet{}
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(set.Object, typed); err != nil {

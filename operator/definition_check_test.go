@@ -1,0 +1,91 @@
+package operator
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	"github.com/outrigger/outrigger/kube"
+	"github.com/outrigger/outrigger/kube/crd"
+)
+
+// losing is a definition of others whose conversion somebody has suspended by hand: each
+// version has its own fields alone.
+func losing() *apiextensionsv1.CustomResourceDefinition {
+	definition := &apiextensionsv1.CustomResourceDefinition{ObjectMeta: metav1.ObjectMeta{Name: crd.Name}}
+	definition.Spec.Conversion = &apiextensionsv1.CustomResourceConversion{Strategy: apiextensionsv1.NoneConverter}
+	for version, field := range map[string]string{"v1alpha1": "namespace", "v1beta1": "customVersion"} {
+		spec := apiextensionsv1.JSONSchemaProps{Type: "object", Properties: map[string]apiextensionsv1.JSONSchemaProps{field: {Type: "string"}}}
+		definition.Spec.Versions = append(definition.Spec.Versions, apiextensionsv1.CustomResourceDefinitionVersion{
+			Name: version, Schema: &apiextensionsv1.CustomResourceValidation{OpenAPIV3Schema: &apiextensionsv1.JSONSchemaProps{
+				Type: "object", Properties: map[string]apiextensionsv1.JSONSchemaProps{"spec": spec},
+			}},
+		})
+	}
+	return definition
+}
+
+func TestSpec1_NoStatusIsWrittenBeforeTheDefinitionKeepsAllFields(t *testing.T) {
+	scheme, err := kube.NewScheme()
+	require.NoError(t, err)
+	read := make(chan struct{})
+	c := fake.NewClientBuilder().WithScheme(scheme).WithObjects(losing()).WithInterceptorFuncs(interceptor.Funcs{
+		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, into client.Object, options ...client.GetOption) error {
+			err := c.Get(ctx, key, into, options...)
+			select {
+			case read <- struct{}{}:
+			case <-ctx.Done():
+			}
+			return err
+		},
+	}).Build()
+	check := &definitionCheck{reader: c, interval: time.Millisecond}
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	ended := make(chan error, 1)
+	go func() { ended <- check.Start(ctx) }()
+	<-read
+	<-read
+	require.ErrorIs(t, check.losesFields(), errLosesFields)
+
+	// The webhook role adds the fields. What it reads is let through here.
+	go func() {
+		for {
+			select {
+			case <-read:
+			case <-ctx.Done():
+				return
+			}
+		}
+	}()
+	changed, err := crd.KeepFields(ctx, c)
+	require.NoError(t, err)
+	require.True(t, changed)
+	require.NoError(t, <-ended)
+	assert.NoError(t, check.losesFields())
+}
+
+// The image of the operator is updated ahead of its ClusterRole.
+func TestADefinitionThatMayNotBeReadKeepsNobodyWaiting(t *testing.T) {
+	scheme, err := kube.NewScheme()
+	require.NoError(t, err)
+	forbidden := apierrors.NewForbidden(schema.GroupResource{Resource: "customresourcedefinitions"}, crd.Name, errors.New("no"))
+	check := &definitionCheck{interval: time.Millisecond, reader: fake.NewClientBuilder().WithScheme(scheme).WithInterceptorFuncs(interceptor.Funcs{
+		Get: func(context.Context, client.WithWatch, client.ObjectKey, client.Object, ...client.GetOption) error {
+			return forbidden
+		},
+	}).Build()}
+	require.NoError(t, check.Start(t.Context()))
+	assert.NoError(t, check.losesFields())
+}

@@ -1,0 +1,111 @@
+package operator
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.temporal.io/api/common/v1"
+	"go.temporal.io/api/enums/v1"
+	"go.temporal.io/api/workflow/v1"
+	"go.temporal.io/sdk/converter"
+
+	"github.com/outrigger/outrigger/api/protocol"
+	"github.com/outrigger/outrigger/api/v1alpha1"
+	"github.com/outrigger/outrigger/internal/fixture"
+	"github.com/outrigger/outrigger/internal/rollout"
+	"github.com/outrigger/outrigger/operator/runs"
+)
+
+func TestSpec7_5_TheEndIsRecordedOnceTheRunHasEnded(t *testing.T) {
+	set := setAt(generation)
+	for name, c := range map[string]struct {
+		found runs.Run
+		// after so long the end is recorded; zero is never.
+		after time.Duration
+	}{
+		"by itself":             {runs.Run{Status: completed, Generation: generation}, minEndInterval},
+		"open":                  {runs.Run{Status: opened, Generation: generation}, 0},
+		"of another generation": {runs.Run{Status: completed, Generation: generation - 1}, lostRunGrace},
+		"terminated":            {runs.Run{Status: terminated, Generation: generation}, lostRunGrace},
+		"gone":                  {runs.Run{}, lostRunGrace},
+	} {
+		var check endCheck
+		now := noon
+		ended := false
+		for range 12 {
+			left := check.left(generation, now)
+			assert.Positive(t, left, name)
+			now = now.Add(left)
+			if ended = check.ended(set, &c.found, now); ended {
+				break
+			}
+		}
+		assert.Equal(t, c.after > 0, ended, name)
+		assert.GreaterOrEqual(t, now.Sub(noon), c.after, name)
+	}
+}
+
+var noon = time.Date(2024, 1, 2, 12, 0, 0, 0, time.UTC)
+
+func TestSpec7_5_TheContentThatASetIsTakenOverWithIsRecorded(t *testing.T) {
+	serving := &observation{plan: rollout.Plan{Counts: protocol.Counts{Updated: 3}}}
+	ended := &observation{plan: serving.plan, endToRecord: true}
+	before := []v1alpha1.GoodRevision{{Revision: "s-0", Hash: "before", ResourceVersion: "3"}}
+	hash := fixture.SidecarSet("s").Annotations[v1alpha1.HashAnnotation]
+	takenOver := v1alpha1.GoodRevision{Revision: "s-1", Hash: hash}
+	done := v1alpha1.GoodRevision{Revision: "s-1", Hash: hash, ResourceVersion: "7"}
+	for name, c := range map[string]struct {
+		seen    *observation
+		out     outcome
+		rollout *v1alpha1.RolloutStatus
+		good    []v1alpha1.GoodRevision
+		want    []v1alpha1.GoodRevision
+	}{
+		"first seen":                      {serving, outcome{}, nil, nil, []v1alpha1.GoodRevision{takenOver}},
+		"first seen, and handed over":     {serving, outcome{started: true}, nil, nil, []v1alpha1.GoodRevision{takenOver}},
+		"first seen after an edit":        {&observation{}, outcome{}, nil, nil, nil},
+		"edited before it is handed over": {serving, outcome{}, nil, []v1alpha1.GoodRevision{takenOver}, []v1alpha1.GoodRevision{takenOver}},
+		"in mid-rollout":                  {serving, outcome{}, &v1alpha1.RolloutStatus{}, nil, nil},
+		"settled, the run is open":        {ended, outcome{}, &v1alpha1.RolloutStatus{}, before, before},
+		"ended":                           {ended, outcome{ended: true}, &v1alpha1.RolloutStatus{}, before, []v1alpha1.GoodRevision{done, before[0]}},
+		"ended, but pods moved since":     {serving, outcome{ended: true}, &v1alpha1.RolloutStatus{}, before, before},
+	} {
+		set := fixture.SidecarSet("s")
+		set.ResourceVersion, set.Status.LatestRevision = "7", "s-1"
+		set.Status.Rollout, set.Status.GoodRevisions = c.rollout, c.good
+		recordGoodRevision(&pass{set: set, observation: *c.seen, out: c.out})
+		assert.Equal(t, c.want, set.Status.GoodRevisions, name)
+	}
+}
+
+// An app fails for ever after its upgrade, before the operator has recorded the end.
+func TestSpec7_5_TheEndIsRecordedThoughAnAppFailsSince(t *testing.T) {
+	attribute, err := converter.GetDefaultDataConverter().ToPayload(generation)
+	require.NoError(t, err)
+	for _, c := range []struct {
+		name   string
+		status enums.WorkflowExecutionStatus
+		pods   int
+		want   bool
+	}{
+		{"its run has ended", completed, 0, true},
+		{"its run is open", opened, 0, false},
+		{"its run was terminated", terminated, 0, false},
+		{"another run was started", completed, 1, false},
+	} {
+		env, set := newSlowEnv(t), setAt(generation)
+		env.run = &workflow.WorkflowExecutionInfo{Status: c.status, HistoryLength: 20,
+			SearchAttributes: &common.SearchAttributes{IndexedFields: map[string]*common.Payload{protocol.GenerationAttribute: attribute}}}
+		seen := observation{plan: plan(protocol.PhaseWaiting, protocol.Counts{Matched: 2, Updated: 2, UpdatedReady: 1, Settling: 1}), endToRecord: true}
+		seen.plan.Pods = make([]protocol.SelectedPod, c.pods)
+		state := env.states.of(set)
+		state.endedAt = env.clock.Now().Add(-restartGracePeriod)
+		p := &pass{set: set, observation: seen, state: state, now: env.clock.Now()}
+		env.reconcileRun(t.Context(), p)
+		confirmEnd(t.Context(), p, env.client)
+		require.NoError(t, p.out.err, c.name)
+		assert.Equal(t, c.want, p.out.ended, c.name)
+	}
+}

@@ -1,0 +1,87 @@
+package operator
+
+import (
+	"context"
+	"fmt"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/outrigger/outrigger/api/v1alpha1"
+	"github.com/outrigger/outrigger/internal/podstate"
+	"github.com/outrigger/outrigger/internal/rollout"
+	"github.com/outrigger/outrigger/kube"
+)
+
+// populationStep plans the rollout of the pods, and finds broken ones.
+type populationStep struct {
+	client client.Reader
+	cache  rollout.PopulationCache
+}
+
+func (s *populationStep) reconcile(ctx context.Context, p *pass) error {
+	p.invalid = s.observe(ctx, p)
+	return nil
+}
+
+func (s *populationStep) forget(name string) { s.cache.Forget(name) }
+
+func (s *populationStep) observe(ctx context.Context, p *pass) error {
+	matched, err := s.cache.Population(p.set, p.pods, kube.NamespaceLabels(ctx, s.client))
+	if err != nil {
+		return err
+	}
+	p.unreadable = s.cache.Unreadable(p.set.Name, p.pods)
+	if p.plan, err = rollout.Next(p.set, matched, nil); err != nil {
+		return err
+	}
+	if p.broken, err = findBroken(p.set, matched); err != nil {
+		return err
+	}
+	p.endToRecord, err = s.findEnd(p, matched)
+	return err
+}
+
+// findEnd reports whether the end of a rollout is to be recorded, as far as pods tell:
+// matched ones, and those that are matched no more. Pods that have become unavailable since
+// the run ended do not matter: an app may fail before the end is recorded, or while the
+// operator is stopped.
+func (s *populationStep) findEnd(p *pass, matched []rollout.Pod) (bool, error) {
+	version, err := podstate.NewVersion(p.set)
+	if err != nil || !rollout.EndToRecord(p.set, version, &p.plan, matched) {
+		return false, err
+	}
+	if p.plan.MayHaveEnded() {
+		return true, nil
+	}
+	_, unavailable, err := s.cache.CountUnavailable(p.set, p.pods)
+	return unavailable == 0, err
+}
+
+// findBroken returns the same result in whatever order the cache lists the pods.
+func findBroken(set *v1alpha1.SidecarSet, pods []rollout.Pod) (brokenPods, error) {
+	version, err := podstate.NewVersion(set)
+	if err != nil {
+		return brokenPods{}, err
+	}
+	var broken brokenPods
+	for i := range pods {
+		failed := version.FailedStart(pods[i].Pod)
+		if failed == nil {
+			continue
+		}
+		broken.count++
+		if name := pods[i].Reference().String(); broken.count == 1 || name < broken.example {
+			broken.reason, broken.example = startFailureReason(failed.Reason), name
+			broken.detail = fmt.Sprintf("container %s: %s, image %s", failed.Container, failed.Reason, failed.Image)
+		}
+	}
+	return broken, nil
+}
+
+// startFailureReason is the reason of Degraded for the kubelet's.
+func startFailureReason(kubelet string) string {
+	if kubelet == podstate.ImagePullBackOff {
+		return kubelet
+	}
+	return reasonCannotStart
+}

@@ -1,0 +1,287 @@
+package operator
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/go-logr/logr"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.temporal.io/api/common/v1"
+	"go.temporal.io/api/enums/v1"
+	"go.temporal.io/api/serviceerror"
+	"go.temporal.io/api/workflow/v1"
+	"go.temporal.io/api/workflowservice/v1"
+	sdk "go.temporal.io/sdk/client"
+	"go.temporal.io/sdk/converter"
+	"google.golang.org/grpc"
+	"k8s.io/client-go/tools/events"
+	clocktesting "k8s.io/utils/clock/testing"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/outrigger/outrigger/api/protocol"
+	"github.com/outrigger/outrigger/api/v1alpha1"
+	"github.com/outrigger/outrigger/kube"
+	"github.com/outrigger/outrigger/operator/runs"
+	"github.com/outrigger/outrigger/temporal"
+)
+
+// slowTemporal answers the start of a set named slow when it is told to.
+type slowTemporal struct {
+	workflowservice.WorkflowServiceClient
+	answers chan error
+	// run is the newest of every set, and described how often it was asked for.
+	run       *workflow.WorkflowExecutionInfo
+	described int
+	// signals are the names of those that were sent to an open run.
+	signals []string
+	// refused answers the start of every set, if it is set.
+	refused error
+}
+
+type slowClient struct {
+	sdk.Client
+	service *slowTemporal
+}
+
+func (c slowClient) WorkflowService() workflowservice.WorkflowServiceClient { return c.service }
+
+func (s *slowTemporal) SignalWithStartWorkflowExecution(_ context.Context, request *workflowservice.SignalWithStartWorkflowExecutionRequest, _ ...grpc.CallOption) (*workflowservice.SignalWithStartWorkflowExecutionResponse, error) {
+	if s.refused != nil {
+		return nil, s.refused
+	}
+	if strings.HasPrefix(request.WorkflowId, "sidecarset/slow/") {
+		if err := <-s.answers; err != nil {
+			return nil, err
+		}
+	}
+	return &workflowservice.SignalWithStartWorkflowExecutionResponse{RunId: "run"}, nil
+}
+
+func (s *slowTemporal) DescribeWorkflowExecution(context.Context, *workflowservice.DescribeWorkflowExecutionRequest, ...grpc.CallOption) (*workflowservice.DescribeWorkflowExecutionResponse, error) {
+	s.described++
+	return &workflowservice.DescribeWorkflowExecutionResponse{WorkflowExecutionInfo: s.run}, nil
+}
+
+func (s *slowTemporal) SignalWorkflowExecution(_ context.Context, request *workflowservice.SignalWorkflowExecutionRequest, _ ...grpc.CallOption) (*workflowservice.SignalWorkflowExecutionResponse, error) {
+	s.signals = append(s.signals, request.SignalName)
+	return &workflowservice.SignalWorkflowExecutionResponse{}, nil
+}
+
+// DescribeNamespace answers probes with an error that says nothing about rollouts.
+func (s *slowTemporal) DescribeNamespace(context.Context, *workflowservice.DescribeNamespaceRequest, ...grpc.CallOption) (*workflowservice.DescribeNamespaceResponse, error) {
+	return nil, serviceerror.NewInvalidArgument("no")
+}
+
+func (s *slowTemporal) DescribeTaskQueue(context.Context, *workflowservice.DescribeTaskQueueRequest, ...grpc.CallOption) (*workflowservice.DescribeTaskQueueResponse, error) {
+	return &workflowservice.DescribeTaskQueueResponse{}, nil
+}
+
+type slowEnv struct {
+	*runStep
+	*slowTemporal
+	status *statusStep
+	clock  *clocktesting.FakeClock
+}
+
+func newSlowEnv(t *testing.T, sets ...*v1alpha1.SidecarSet) *slowEnv {
+	t.Helper()
+	scheme, err := kube.NewScheme()
+	require.NoError(t, err)
+	builder := fake.NewClientBuilder().WithScheme(scheme).WithStatusSubresource(&v1alpha1.SidecarSet{})
+	for _, set := range sets {
+		builder = builder.WithObjects(set)
+	}
+	metrics, err := newMetrics(prometheus.NewRegistry())
+	require.NoError(t, err)
+	slow, clock := &slowTemporal{answers: make(chan error)}, clocktesting.NewFakeClock(time.Unix(1000, 0))
+	o := runs.Options{Temporal: temporal.Options{Address: "temporal:7233", Namespace: "sidecars"}, TaskQueue: "queue", Logger: logr.Discard(), Clock: clock}
+	client := runs.NewClient(slowClient{service: slow}, o, metrics.runs)
+	go client.Start(t.Context())
+	require.NoError(t, client.AwaitProbe(t.Context()))
+	return &slowEnv{
+		runStep: &runStep{
+			client: client, calls: runs.NewCalls[outcome](), states: &runStates{}, mismatched: func(string) bool { return false }, clock: clock,
+		},
+		status: &statusStep{
+			statusWriter: &statusWriter{client: builder.Build(), writes: metrics.statusWrites}, temporal: client,
+			recorder: &events.FakeRecorder{}, metrics: metrics.rollouts,
+		},
+		clock: clock, slowTemporal: slow,
+	}
+}
+
+// look reconciles run and status of a set with pods to upgrade.
+func (e *slowEnv) look(t *testing.T, name string) (*v1alpha1.SidecarSet, reconcile.Result) {
+	t.Helper()
+	var set v1alpha1.SidecarSet
+	require.NoError(t, e.status.client.Get(t.Context(), client.ObjectKey{Name: name}, &set))
+	p := &pass{before: set.DeepCopy(), set: set.DeepCopy(), now: e.clock.Now()}
+	p.plan = plan(protocol.PhaseProgressing, protocol.Counts{Matched: 2, Remaining: 2})
+	require.NoError(t, e.reconcile(t.Context(), p))
+	if !p.ended {
+		require.NoError(t, e.status.reconcile(t.Context(), p))
+	}
+	require.NoError(t, p.out.err)
+	require.NoError(t, e.status.client.Get(t.Context(), client.ObjectKey{Name: name}, &set))
+	return &set, p.result
+}
+
+// outcomeOf is the outcome of a reconcile of the run of a set.
+func (e *slowEnv) outcomeOf(t *testing.T, set *v1alpha1.SidecarSet, seen observation, state *runState) outcome {
+	t.Helper()
+	p := &pass{set: set, observation: seen, state: state, now: e.clock.Now()}
+	e.reconcileRun(t.Context(), p)
+	require.NoError(t, p.out.err)
+	return p.out
+}
+
+func named(name string) *v1alpha1.SidecarSet {
+	set := setAt(0)
+	set.Name = name
+	return set
+}
+
+func TestSpec8_1_ASlowTemporalDelaysTheStatusOfNoOtherSet(t *testing.T) {
+	env := newSlowEnv(t, named("slow"), named("quick"))
+	slow, result := env.look(t, "slow")
+	assert.Equal(t, statusTimeout, result.RequeueAfter)
+	assert.Zero(t, slow.Status.ObservedGeneration, "Temporal is given the generation first, if it takes less than a second")
+	quick, _ := env.look(t, "quick")
+	assert.Equal(t, int64(generation), quick.Status.Rollout.Generation)
+
+	env.clock.Step(statusTimeout)
+	slow, result = env.look(t, "slow")
+	assert.Zero(t, result, "the end of the call is an event")
+	assert.Equal(t, int64(generation), slow.Status.ObservedGeneration)
+	assert.Nil(t, slow.Status.Rollout)
+
+	env.answers <- nil
+	assert.Equal(t, "slow", (<-env.calls.Ended).Object.GetName())
+	slow, result = env.look(t, "slow")
+	assert.Equal(t, int64(generation), slow.Status.Rollout.Generation)
+	assert.Positive(t, result.RequeueAfter, "what happened meanwhile may need another call")
+	assert.Nil(t, env.calls.Of("slow"))
+}
+
+func TestTheAnswerAboutAnEarlierGenerationIsNotTakenForTheSets(t *testing.T) {
+	env := newSlowEnv(t, named("slow"))
+	slow, _ := env.look(t, "slow")
+	slow.Generation++
+	require.NoError(t, env.status.client.Update(t.Context(), slow))
+	env.answers <- nil
+	<-env.calls.Ended
+	slow, result := env.look(t, "slow")
+	assert.Nil(t, slow.Status.Rollout)
+	assert.Positive(t, result.RequeueAfter)
+	env.look(t, "slow")
+	env.answers <- nil
+	<-env.calls.Ended
+	slow, _ = env.look(t, "slow")
+	assert.Equal(t, slow.Generation, slow.Status.Rollout.Generation)
+}
+
+// Only the set that Temporal is silent about says so, unless that was a single call.
+func TestSpec8_UnansweredCallsAreReportedByTheirSetAlone(t *testing.T) {
+	env := newSlowEnv(t, named("slow"), named("quick"))
+	for _, want := range []string{v1alpha1.ReasonRolloutProgress, v1alpha1.ReasonTemporalUnavailable} {
+		env.look(t, "slow")
+		env.answers <- serviceerror.NewDeadlineExceeded("late")
+		<-env.calls.Ended
+		slow, result := env.look(t, "slow")
+		assert.Equal(t, want, reasonAndMessage(slow, v1alpha1.ConditionProgressing).reason)
+		assert.Positive(t, result.RequeueAfter)
+	}
+	quick, _ := env.look(t, "quick")
+	assert.Equal(t, v1alpha1.ReasonRolloutProgress, reasonAndMessage(quick, v1alpha1.ConditionProgressing).reason)
+
+	env.look(t, "slow")
+	env.clock.Step(statusTimeout)
+	slow, _ := env.look(t, "slow")
+	assert.Equal(t, v1alpha1.ReasonTemporalUnavailable, reasonAndMessage(slow, v1alpha1.ConditionProgressing).reason, "while the next call is pending")
+	env.answers <- nil
+	<-env.calls.Ended
+	slow, _ = env.look(t, "slow")
+	assert.Equal(t, v1alpha1.ReasonRolloutProgress, reasonAndMessage(slow, v1alpha1.ConditionProgressing).reason)
+}
+
+func TestSpec8_1_AHeldSetWithNothingLeftToDoCostsHardlyACall(t *testing.T) {
+	hold, err := converter.GetDefaultDataConverter().ToPayload(protocol.Hold{Who: "ann"})
+	require.NoError(t, err)
+	memo := &common.Memo{Fields: map[string]*common.Payload{protocol.HoldMemo: hold}}
+	for status, most := range map[enums.WorkflowExecutionStatus]int{opened: 9, completed: 1} {
+		env := newSlowEnv(t)
+		env.run = &workflow.WorkflowExecutionInfo{Status: status, Memo: memo, HistoryLength: 20}
+		set := setAt(generation)
+		seen := observation{plan: plan(protocol.PhaseComplete, protocol.Counts{Matched: 2, Updated: 2}), pause: &v1alpha1.RolloutPause{By: "ann"}}
+		state, end := env.states.of(set), env.clock.Now().Add(10*time.Minute)
+		for env.clock.Now().Before(end) {
+			out := env.outcomeOf(t, set, seen, state)
+			if out.pauseKnown {
+				assert.Equal(t, seen.pause, out.pause)
+			}
+			if out.requeueAfter == 0 {
+				break // until something happens
+			}
+			env.clock.Step(out.requeueAfter)
+		}
+		assert.LessOrEqual(t, env.described, most, status)
+		assert.Positive(t, env.described, status)
+	}
+}
+
+// A pause that is over must not come back when the status that says so is refused, and
+// the run has not taken the new generation seconds later.
+func TestSpec8_2_ARunThatWasResumedIsNotPausedAgainByAnOlderStatus(t *testing.T) {
+	plain := converter.GetDefaultDataConverter()
+	env, set := newSlowEnv(t), setAt(generation)
+	attribute, err := plain.ToPayload(generation)
+	require.NoError(t, err)
+	resumed, err := plain.ToPayload(protocol.Hold{Who: "bob"})
+	require.NoError(t, err)
+	env.run = &workflow.WorkflowExecutionInfo{
+		Status: opened, HistoryLength: 20, Memo: &common.Memo{Fields: map[string]*common.Payload{protocol.ResumeMemo: resumed}},
+		SearchAttributes: &common.SearchAttributes{IndexedFields: map[string]*common.Payload{protocol.GenerationAttribute: attribute}},
+	}
+	set.Generation++
+	set.Status.Rollout.Pause = &v1alpha1.RolloutPause{By: "ann"}
+	seen := observation{plan: plan(protocol.PhaseProgressing, protocol.Counts{Matched: 2, Remaining: 2}), pause: set.Status.Rollout.Pause}
+	state := env.states.of(set)
+	for range 2 { // the write of status conflicts
+		out := env.outcomeOf(t, set, seen, state)
+		assert.True(t, out.started && out.pauseKnown)
+		assert.Nil(t, out.pause)
+		env.clock.Step(minCorrectionBackoff)
+	}
+
+	set.Status.Rollout = &v1alpha1.RolloutStatus{Generation: set.Generation}
+	seen.pause = nil
+	env.outcomeOf(t, set, seen, state)
+	assert.NotContains(t, env.signals, protocol.PauseSignal)
+}
+
+// Somebody resumes a finished, paused rollout long after the last change.
+func TestSpec8_2_AResumeIsMirroredAlsoWhenNothingIsLeftToDo(t *testing.T) {
+	hold, err := converter.GetDefaultDataConverter().ToPayload(protocol.Hold{Who: "ann"})
+	require.NoError(t, err)
+	env, set := newSlowEnv(t), setAt(generation)
+	env.run = &workflow.WorkflowExecutionInfo{Status: opened, HistoryLength: 20, Memo: &common.Memo{Fields: map[string]*common.Payload{protocol.HoldMemo: hold}}}
+	seen := observation{plan: plan(protocol.PhaseComplete, protocol.Counts{Matched: 2, Updated: 2}), pause: &v1alpha1.RolloutPause{By: "ann"}}
+	state, end := env.states.of(set), env.clock.Now().Add(time.Hour)
+	var out outcome
+	for env.clock.Now().Before(end) {
+		out = env.outcomeOf(t, set, seen, state)
+		require.Positive(t, out.requeueAfter, "a run that is paused may be resumed")
+		env.clock.Step(out.requeueAfter)
+	}
+	env.run = &workflow.WorkflowExecutionInfo{Status: completed, HistoryLength: 30}
+	out = env.outcomeOf(t, set, seen, state)
+	assert.True(t, out.pauseKnown)
+	assert.Nil(t, out.pause)
+	assert.Zero(t, out.requeueAfter)
+}

@@ -1,0 +1,231 @@
+package runs
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"net/url"
+	"strings"
+
+	"github.com/go-logr/logr"
+	"github.com/prometheus/client_golang/prometheus"
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/codes"
+	"go.opentelemetry.io/otel/trace"
+	"go.temporal.io/api/common/v1"
+	"go.temporal.io/api/enums/v1"
+	sdkpb "go.temporal.io/api/sdk/v1"
+	"go.temporal.io/api/taskqueue/v1"
+	"go.temporal.io/api/workflowservice/v1"
+	sdk "go.temporal.io/sdk/client"
+	"go.temporal.io/sdk/converter"
+	"k8s.io/apimachinery/pkg/util/uuid"
+	"k8s.io/utils/clock"
+
+	"github.com/outrigger/outrigger/api/protocol"
+	"github.com/outrigger/outrigger/api/v1alpha1"
+	"github.com/outrigger/outrigger/temporal"
+	"github.com/outrigger/outrigger/tracing"
+)
+
+// newestEvents is how many events of a run are read to find its newest batch.
+const newestEvents = 50
+
+// Client starts, signals and describes runs.
+type Client struct {
+	*prober
+	diagnoser
+	converter converter.DataConverter
+	identity  string
+	ui        string
+	starts    *prometheus.CounterVec
+	tracer    trace.Tracer
+}
+
+// Options of a Client.
+type Options struct {
+	Temporal temporal.Options
+	// Name is the identity unless Temporal has one.
+	Name string
+	// TaskQueue gets the tasks of runs.
+	TaskQueue string
+	// UI is the URL of the web UI, for links; empty for none.
+	UI     string
+	Logger logr.Logger
+	Clock  clock.Clock
+}
+
+// NewClient returns a client that knows nothing of Temporal until Start has probed it.
+func NewClient(client sdk.Client, o Options, metrics *Metrics) *Client {
+	at := endpoint{o.Temporal.Address, o.Temporal.Namespace}
+	calls := &connection{newAvailability(at, o.Logger, o.Clock, metrics.available), client, metrics.calls}
+	return &Client{
+		prober:    &prober{connection: calls},
+		diagnoser: diagnoser{queues: queues{connection: calls, known: map[queueKey]taskQueue{}}, taskQueue: o.TaskQueue},
+		converter: o.Temporal.Codec.DataConverter(),
+		identity:  cmp.Or(o.Temporal.Identity, o.Name),
+		ui:        o.UI,
+		starts:    metrics.starts,
+		tracer:    o.Temporal.SpanTracer(),
+	}
+}
+
+// StartOrSignal makes Temporal roll out a generation. Without an open run of the
+// SidecarSet it starts one, paused if pause is set. An open run of an older generation
+// continues with this one. A run of the same generation plans again. It returns the run's
+// id.
+//
+// The call continues the trace of the edit that made the generation, and so does the run.
+func (c *Client) StartOrSignal(ctx context.Context, set protocol.SetReference, generation int64, pause *v1alpha1.RolloutPause) (runID string, err error) {
+	// The webhook exports the span of the edit. Here the same span is started as a parent,
+	// with the same sampling, and never ended.
+	ctx, _ = c.tracer.Start(tracing.WithEdit(ctx, string(set.UID), generation), tracing.EditSpan)
+	ctx, span := c.tracer.Start(ctx, "StartRollout", trace.WithSpanKind(trace.SpanKindClient), trace.WithAttributes(
+		attribute.String("outrigger.sidecarset", set.Name), attribute.Int64("outrigger.generation", generation)))
+	defer func() {
+		if err != nil {
+			err = fmt.Errorf("start the rollout of generation %d of SidecarSet %s: %w", generation, set.Name, err)
+			span.SetStatus(codes.Error, "Temporal has not taken the generation")
+		}
+		span.End()
+	}()
+	request, err := c.startRequest(set, generation, pause)
+	if err != nil {
+		return "", err
+	}
+	if request.Header, err = temporal.TraceHeader(ctx); err != nil {
+		return "", err
+	}
+	start := func() (*workflowservice.SignalWithStartWorkflowExecutionResponse, error) {
+		return call(ctx, c.connection, "SignalWithStartWorkflowExecution", c.client.WorkflowService().SignalWithStartWorkflowExecution, request)
+	}
+	run, err := start()
+	if isUnknownAttribute(err) && c.registerAttributes(ctx) == nil {
+		// The attributes were removed since they were registered.
+		run, err = start()
+	}
+	c.starts.WithLabelValues(resultOf(err)).Inc()
+	if ctx.Err() == nil && !IsUnreachable(err) && !IsThrottled(err) && !IsBusy(err) {
+		c.recordStart(err)
+	}
+	return run.GetRunId(), err
+}
+
+// Signal signals the open run of a SidecarSet, and reports whether there is one. It never
+// starts one.
+func (c *Client) Signal(ctx context.Context, set protocol.SetReference, signal string, payload any) (delivered bool, err error) {
+	input, err := c.converter.ToPayloads(payload)
+	if err != nil {
+		return false, fmt.Errorf("encode signal %s: %w", signal, err)
+	}
+	_, err = call(ctx, c.connection, "SignalWorkflowExecution", c.client.WorkflowService().SignalWorkflowExecution, &workflowservice.SignalWorkflowExecutionRequest{
+		Namespace:         c.namespace,
+		WorkflowExecution: execution(set),
+		SignalName:        signal,
+		Input:             input,
+		Identity:          c.identity,
+		RequestId:         string(uuid.NewUUID()),
+	})
+	if isNotFound(err) {
+		return false, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("send signal %s to the run of SidecarSet %s: %w", signal, set.Name, err)
+	}
+	return true, nil
+}
+
+// NewestRun describes the newest run of a SidecarSet.
+func (c *Client) NewestRun(ctx context.Context, set protocol.SetReference) (*Run, error) {
+	description, err := call(ctx, c.connection, "DescribeWorkflowExecution", c.client.WorkflowService().DescribeWorkflowExecution,
+		&workflowservice.DescribeWorkflowExecutionRequest{Namespace: c.namespace, Execution: execution(set)})
+	if isNotFound(err) {
+		return &Run{}, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("ask for the run of SidecarSet %s: %w", set.Name, err)
+	}
+	found, err := Read(c.converter, description.GetWorkflowExecutionInfo())
+	if err != nil {
+		return nil, fmt.Errorf("read the run of SidecarSet %s: %w", set.Name, err)
+	}
+	found.Task, found.Activities = description.GetPendingWorkflowTask(), description.GetPendingActivities()
+	for _, activity := range found.Activities {
+		converter.DecodeCommonFailureAttributes(c.converter, activity.GetLastFailure())
+	}
+	return found, nil
+}
+
+// RejectedWrites returns a fault if the newest batch in a run's history wrote none of its
+// pods.
+func (c *Client) RejectedWrites(ctx context.Context, set protocol.SetReference) (Fault, error) {
+	answer, err := call(ctx, c.connection, "GetWorkflowExecutionHistoryReverse", c.client.WorkflowService().GetWorkflowExecutionHistoryReverse,
+		&workflowservice.GetWorkflowExecutionHistoryReverseRequest{Namespace: c.namespace, MaximumPageSize: newestEvents, Execution: execution(set)})
+	if err != nil {
+		return Fault{}, fmt.Errorf("read the history of the run of SidecarSet %s: %w", set.Name, err)
+	}
+	return faultOfWrites(c.converter, answer.GetHistory().GetEvents()), nil
+}
+
+// URL returns the address of a workflow in the web UI; empty without a UI.
+func (c *Client) URL(workflowID string) string {
+	if c.ui == "" {
+		return ""
+	}
+	return fmt.Sprintf("%s/namespaces/%s/workflows/%s", strings.TrimSuffix(c.ui, "/"), url.PathEscape(c.namespace), url.PathEscape(workflowID))
+}
+
+func execution(set protocol.SetReference) *common.WorkflowExecution {
+	return &common.WorkflowExecution{WorkflowId: protocol.WorkflowID(set.Name, set.UID)}
+}
+
+// Reference identifies a SidecarSet to its runs.
+func Reference(set *v1alpha1.SidecarSet) protocol.SetReference {
+	return protocol.SetReference{Name: set.Name, UID: set.UID}
+}
+
+func (c *Client) startRequest(set protocol.SetReference, generation int64, pause *v1alpha1.RolloutPause) (*workflowservice.SignalWithStartWorkflowExecutionRequest, error) {
+	input := protocol.RolloutInput{SidecarSet: set, Generation: generation}
+	phase := protocol.PhaseProgressing
+	var memo *common.Memo
+	if pause != nil {
+		input.Hold, phase = &protocol.Hold{Who: pause.By, Why: pause.Reason}, protocol.PhasePaused
+		payload, err := c.converter.ToPayload(input.Hold)
+		if err != nil {
+			return nil, fmt.Errorf("encode the pause: %w", err)
+		}
+		// The run shows the pause before its first task, too.
+		memo = &common.Memo{Fields: map[string]*common.Payload{protocol.HoldMemo: payload}}
+	}
+	arguments, err := c.converter.ToPayloads(input)
+	if err != nil {
+		return nil, fmt.Errorf("encode the input: %w", err)
+	}
+	signal, err := c.converter.ToPayloads(protocol.GenerationInput{Generation: generation})
+	if err != nil {
+		return nil, fmt.Errorf("encode the signal: %w", err)
+	}
+	attributes, err := attributesOf(set.Name, generation, phase)
+	if err != nil {
+		return nil, err
+	}
+	summary, err := c.converter.ToPayload("Rollout of SidecarSet " + set.Name)
+	if err != nil {
+		return nil, fmt.Errorf("encode the summary: %w", err)
+	}
+	return &workflowservice.SignalWithStartWorkflowExecutionRequest{
+		Namespace:             c.namespace,
+		WorkflowId:            protocol.WorkflowID(set.Name, set.UID),
+		WorkflowType:          &common.WorkflowType{Name: protocol.RolloutWorkflow},
+		TaskQueue:             &taskqueue.TaskQueue{Name: c.taskQueue, Kind: enums.TASK_QUEUE_KIND_NORMAL},
+		Input:                 arguments,
+		Identity:              c.identity,
+		RequestId:             string(uuid.NewUUID()),
+		WorkflowIdReusePolicy: enums.WORKFLOW_ID_REUSE_POLICY_ALLOW_DUPLICATE,
+		SignalName:            protocol.GenerationSignal,
+		SignalInput:           signal,
+		Memo:                  memo,
+		SearchAttributes:      attributes,
+		UserMetadata:          &sdkpb.UserMetadata{Summary: summary},
+	}, nil
+}

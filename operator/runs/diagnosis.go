@@ -1,0 +1,238 @@
+package runs
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"go.temporal.io/api/enums/v1"
+	"go.temporal.io/api/history/v1"
+	"go.temporal.io/api/workflow/v1"
+	"go.temporal.io/sdk/converter"
+
+	"github.com/outrigger/outrigger/api/protocol"
+	"github.com/outrigger/outrigger/api/v1alpha1"
+)
+
+const (
+	// pickupTimeout is how long a task waits for a worker before there counts as none;
+	// pollerGracePeriod is how long a queue may be without pollers, such as after a
+	// restart of Temporal.
+	pickupTimeout     = 8 * time.Second
+	pollerGracePeriod = 20 * time.Second
+	// attemptGracePeriod is how long an attempt has to last, after several that
+	// failed, to count as good.
+	attemptGracePeriod = 15 * time.Second
+	// failingAttempts is the attempt from which on a task counts as failing.
+	failingAttempts = 3
+)
+
+// symptoms are what a run's pending tasks show.
+type symptoms struct {
+	// waiting is a task that no worker has picked up within pickupTimeout.
+	waiting *task
+	// failing names what fails, and cause quotes how.
+	failing, cause string
+	// unsure is set while it is too early to decide, and idle if no task is pending.
+	unsure, idle bool
+}
+
+// task waits for a worker.
+type task struct {
+	queue     string
+	kind      enums.TaskQueueType
+	scheduled time.Time
+}
+
+// TaskAges records since when the operator has seen each task of a run, by its own clock:
+// that of Temporal may differ.
+type TaskAges struct{ since, current map[string]time.Time }
+
+// age returns for how long key has been seen, now included.
+func (a *TaskAges) age(key string, now time.Time) time.Duration {
+	first, ok := a.since[key]
+	if !ok {
+		first = now
+	}
+	a.current[key] = first
+	return now.Sub(first)
+}
+
+// prune forgets the tasks that the last examination has not seen.
+func (a *TaskAges) prune() { a.since, a.current = a.current, nil }
+
+// examine reads the symptoms from the pending tasks of an open run.
+func (a *TaskAges) examine(r *Run, queue string, now time.Time) symptoms {
+	a.current = map[string]time.Time{}
+	found := symptoms{idle: r.Task == nil && len(r.Activities) == 0}
+	if r.Task != nil {
+		a.examineTask(&found, r.Task, queue, now)
+	}
+	for _, activity := range r.Activities {
+		a.examineActivity(&found, activity, queue, now)
+	}
+	return found
+}
+
+func (a *TaskAges) examineTask(found *symptoms, pending *workflow.PendingWorkflowTaskInfo, queue string, now time.Time) {
+	switch {
+	case pending.Attempt >= failingAttempts:
+		found.failing = "the workflow task of the run"
+	case pending.State == enums.PENDING_WORKFLOW_TASK_STATE_SCHEDULED:
+		a.wait(found, "workflow task", &task{queue, enums.TASK_QUEUE_TYPE_WORKFLOW, pending.ScheduledTime.AsTime()}, now)
+	case pending.Attempt > 1:
+		found.unsure = true
+	}
+}
+
+func (a *TaskAges) examineActivity(found *symptoms, pending *workflow.PendingActivityInfo, queue string, now time.Time) {
+	key := fmt.Sprintf("activity %s, attempt %d, %s", pending.ActivityId, pending.Attempt, pending.State)
+	failing := pending.Attempt >= failingAttempts && pending.LastFailure != nil
+	switch {
+	case pending.State == enums.PENDING_ACTIVITY_STATE_STARTED:
+		found.unsure = found.unsure || failing && a.age(key, now) < attemptGracePeriod
+		return
+	case pending.State != enums.PENDING_ACTIVITY_STATE_SCHEDULED:
+		return
+	case pending.NextAttemptScheduleTime == nil:
+		if named := pending.GetActivityOptions().GetTaskQueue().GetName(); named != "" {
+			queue = named
+		}
+		a.wait(found, key, &task{queue, enums.TASK_QUEUE_TYPE_ACTIVITY, pending.ScheduledTime.AsTime()}, now)
+	}
+	if failing {
+		found.failing, found.cause = "activity "+pending.GetActivityType().GetName(), pending.LastFailure.Message
+	} else if pending.Attempt > 1 {
+		found.unsure = true
+	}
+}
+
+func (a *TaskAges) wait(found *symptoms, key string, pending *task, now time.Time) {
+	if a.age(fmt.Sprintf("%s of %s", key, pending.scheduled), now) >= pickupTimeout {
+		found.waiting = pending
+	} else {
+		found.unsure = true
+	}
+}
+
+// diagnoser finds out why an open run does not go on.
+type diagnoser struct {
+	queues
+	taskQueue string
+}
+
+// Diagnose returns the fault of the workers that an open run shows; before is the last
+// one. It is not sure while it is too early to decide.
+func (d *diagnoser) Diagnose(ctx context.Context, r *Run, ages *TaskAges, before Fault) (found Fault, sure bool, err error) {
+	now := d.clock.Now()
+	seen := ages.examine(r, d.taskQueue, now)
+	defer ages.prune()
+	switch {
+	case seen.waiting != nil:
+		queue, err := d.describe(ctx, seen.waiting.queue, seen.waiting.kind)
+		if err != nil {
+			return Fault{}, false, err
+		}
+		found := d.faultOfWaiting(queue, seen.waiting, r.pinned)
+		// Without a fault the workers are only busy.
+		return found, found != Fault{}, nil
+	case seen.failing != "":
+		// A task that has failed may wait for a worker now.
+		return rolloutFailing(seen.failing, seen.cause), !seen.unsure || before.Reason != v1alpha1.ReasonWorkerUnavailable, nil
+	case seen.unsure || !seen.idle:
+		return Fault{}, !seen.unsure, nil
+	}
+	queue, err := d.describe(ctx, d.taskQueue, enums.TASK_QUEUE_TYPE_WORKFLOW)
+	if err != nil {
+		return Fault{}, false, err
+	}
+	found = d.faultOfIdle(queue, r.pinned)
+	if found != (Fault{}) && ages.age("no pollers", now) < pollerGracePeriod {
+		return Fault{}, false, nil
+	}
+	return found, true, nil
+}
+
+// faultOfWaiting is the fault when a task has waited for a worker. A worker that was
+// polling when the task was scheduled would have got it, and does not poll again. A worker
+// of another version than those that the task goes to would not get it.
+func (d *diagnoser) faultOfWaiting(queue *taskQueue, waiting *task, pinned *version) Fault {
+	wanted, polling := queue.wanted(pinned), queue.polledBy(waiting.scheduled)
+	missing, others := without(wanted, polling), without(polling, wanted)
+	switch taken := polledSince(queue.of(wanted), waiting.scheduled); {
+	case !taken && len(others) > 0:
+		return d.otherVersions(waiting.queue, wanted, others, pinned != nil)
+	case !taken:
+		return d.workerUnavailable(waiting.queue, len(queue.pollers) == 0)
+	case len(missing) > 0:
+		return d.otherVersions(waiting.queue, missing, polling, false)
+	}
+	return Fault{}
+}
+
+// faultOfIdle is the fault when no worker will get the next task of a run.
+func (d *diagnoser) faultOfIdle(queue *taskQueue, pinned *version) Fault {
+	wanted := queue.wanted(pinned)
+	switch polling := queue.polledBy(time.Time{}); {
+	case len(queue.of(wanted)) > 0:
+		return Fault{}
+	case len(polling) > 0:
+		return d.otherVersions(d.taskQueue, wanted, polling, pinned != nil)
+	}
+	return d.workerUnavailable(d.taskQueue, true)
+}
+
+func (d *diagnoser) workerUnavailable(queue string, noPollers bool) Fault {
+	what := "no worker claims the tasks in task queue " + queue
+	if noPollers {
+		what = "no worker polls task queue " + queue
+	}
+	return Fault{v1alpha1.ReasonWorkerUnavailable, fmt.Sprintf("%s (Temporal at %s, namespace %s): are workers running, with this task queue and namespace?",
+		what, d.address, d.namespace)}
+}
+
+// otherVersions is the fault when the workers that poll have versions that get no tasks
+// of the run.
+func (d *diagnoser) otherVersions(queue string, wanted, polling []version, pinned bool) Fault {
+	kind, remedy := "current", "make theirs current (temporal worker deployment set-current-version)"
+	if pinned {
+		kind, remedy = "pinned", "move the run (temporal workflow update-options)"
+	}
+	return Fault{v1alpha1.ReasonWorkerUnavailable, fmt.Sprintf(
+		"no worker of the version that is %s (%s) claims the tasks in task queue %s (Temporal at %s, namespace %s), though workers of others poll it (%s): start workers of that version, or %s",
+		kind, listed(wanted), queue, d.address, d.namespace, listed(polling), remedy)}
+}
+
+// batchResult has the fields that the results of batches share. Results of other
+// activities name a phase, or no pods.
+type batchResult struct {
+	Written []protocol.WrittenPod `json:"written"`
+	Reset   int                   `json:"reset"`
+	Failed  []protocol.FailedPod  `json:"failed"`
+}
+
+// faultOfWrites returns a fault if the newest batch among events, the newest first, wrote
+// none of its pods. Such a batch is no failed activity, because one pod stops no other.
+func faultOfWrites(payloads converter.DataConverter, events []*history.HistoryEvent) Fault {
+	for _, event := range events {
+		results := event.GetActivityTaskCompletedEventAttributes().GetResult().GetPayloads()
+		if len(results) != 1 {
+			continue
+		}
+		var batch batchResult
+		if err := decode(payloads, results[0], &batch); err != nil || len(batch.Written)+len(batch.Failed)+batch.Reset == 0 {
+			continue
+		}
+		if len(batch.Written)+batch.Reset > 0 {
+			return Fault{}
+		}
+		first := slices.MinFunc(batch.Failed, func(a, b protocol.FailedPod) int {
+			return cmp.Or(strings.Compare(a.Namespace, b.Namespace), strings.Compare(a.Name, b.Name))
+		})
+		return rolloutFailing("the write of pods such as "+first.PodReference.String(), first.Reason)
+	}
+	return Fault{}
+}

@@ -1,0 +1,91 @@
+package runs
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"go.temporal.io/api/enums/v1"
+	"go.temporal.io/api/serviceerror"
+
+	"github.com/outrigger/outrigger/api/protocol"
+	"github.com/outrigger/outrigger/temporal"
+)
+
+// IsUnreachable reports whether Temporal did not answer a call.
+func IsUnreachable(err error) bool {
+	var unavailable *serviceerror.Unavailable
+	return errors.As(err, &unavailable) || isLate(err)
+}
+
+// isLate reports whether a call timed out.
+func isLate(err error) bool {
+	var late *serviceerror.DeadlineExceeded
+	return errors.As(err, &late) || errors.Is(err, context.DeadlineExceeded)
+}
+
+// IsThrottled reports whether Temporal throttles the namespace. A busy workflow is no
+// throttling.
+func IsThrottled(err error) bool {
+	var exhausted *serviceerror.ResourceExhausted
+	var throttled ThrottledError
+	return errors.As(err, &throttled) || errors.As(err, &exhausted) && exhausted.Cause != enums.RESOURCE_EXHAUSTED_CAUSE_BUSY_WORKFLOW
+}
+
+// IsBusy reports whether a run could not be signalled at that moment, for example because
+// it was completing.
+func IsBusy(err error) bool {
+	var exhausted *serviceerror.ResourceExhausted
+	return errors.As(err, &exhausted) && exhausted.Cause == enums.RESOURCE_EXHAUSTED_CAUSE_BUSY_WORKFLOW
+}
+
+func isNotFound(err error) bool {
+	var none *serviceerror.NotFound
+	return errors.As(err, &none)
+}
+
+func isUnknownAttribute(err error) bool {
+	return err != nil && (strings.Contains(err.Error(), "search attribute") || strings.Contains(err.Error(), protocol.SidecarSetAttribute))
+}
+
+// attributesRemedy registers the search attributes where the operator may not.
+const attributesRemedy = "outrigger temporal setup registers the search attributes"
+
+// endpoint is the Temporal namespace that the operator uses.
+type endpoint struct{ address, namespace string }
+
+// unreachableError names only causes that stay the same from one attempt to the next,
+// because conditions show it. The log has the others.
+func (e endpoint) unreachableError(err error) error {
+	message := fmt.Sprintf("Temporal at %s does not answer", e.address)
+	if cause, remedy := temporal.Explain(err); cause != "" {
+		message += fmt.Sprintf(": %s (%s)", cause, remedy)
+	}
+	return errors.New(message)
+}
+
+func (e endpoint) rejectedError(err error) error {
+	message := fmt.Sprintf("Temporal at %s, namespace %s, rejects rollouts", e.address, e.namespace)
+	switch cause, remedy := temporal.Explain(err); {
+	case cause != "":
+		return fmt.Errorf("%s: %s (%s)", message, cause, remedy)
+	case isUnknownAttribute(err):
+		return fmt.Errorf("%s: %w (%s)", message, err, attributesRemedy)
+	}
+	return fmt.Errorf("%s: %w (does the namespace exist, and may the operator use it?)", message, err)
+}
+
+// UnansweredError says that Temporal does not answer the calls about one SidecarSet.
+func (e endpoint) UnansweredError() error {
+	message := fmt.Sprintf("Temporal at %s answers, but not the calls about this SidecarSet", e.address)
+	return errors.New(message)
+}
+
+// ThrottledError says that Temporal rejects calls because of its rate limits. It is also the
+// result of a call that is not made for that reason.
+type ThrottledError struct{ Address, Namespace string }
+
+func (t ThrottledError) Error() string {
+	return fmt.Sprintf("Temporal at %s throttles the calls for namespace %s; they are made less often (raise its limits, such as frontend.namespaceRPS, or spread the load)", t.Address, t.Namespace)
+}

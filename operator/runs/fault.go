@@ -1,0 +1,47 @@
+package runs
+
+import (
+	"strings"
+	"unicode"
+
+	"github.com/outrigger/outrigger/api/v1alpha1"
+)
+
+// maxCauseLength limits what is quoted of a failure, in characters.
+const maxCauseLength = 300
+
+// Fault is what is wrong with the workers of a run, or with what the operator reads of
+// it; zero if nothing is. Its reason is that of a condition.
+type Fault struct{ Reason, Message string }
+
+const failsRepeatedly = " fails repeatedly"
+
+func rolloutFailing(what, cause string) Fault {
+	message := what + failsRepeatedly
+	if cause = singleLine(cause); cause != "" {
+		message += ": " + cause
+	}
+	return Fault{v1alpha1.ReasonRolloutFailing, message + " (it is retried; see the logs of the workers)"}
+}
+
+// UnreadableFault is the fault of an operator without the key of a run.
+func UnreadableFault(cause error) Fault {
+	return Fault{v1alpha1.ReasonRunUnreadable, "the operator cannot read the pause of the run: " + singleLine(cause.Error()) +
+		" (give it the payload keys that the workers have: --temporal-payload-key-dir)"}
+}
+
+// SameFailure reports whether two faults differ only in the quoted cause.
+func (f Fault) SameFailure(other Fault) bool {
+	what, _, ok := strings.Cut(f.Message, failsRepeatedly)
+	otherWhat, _, otherOK := strings.Cut(other.Message, failsRepeatedly)
+	return ok && otherOK && f.Reason == other.Reason && what == otherWhat
+}
+
+// singleLine makes one line of limited length of a failure's message.
+func singleLine(message string) string {
+	line := strings.Join(strings.FieldsFunc(message, func(c rune) bool { return unicode.IsControl(c) || c == ' ' }), " ")
+	if letters := []rune(line); len(letters) > maxCauseLength {
+		return string(letters[:maxCauseLength]) + "…"
+	}
+	return line
+}

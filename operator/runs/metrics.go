@@ -1,0 +1,45 @@
+package runs
+
+import "github.com/prometheus/client_golang/prometheus"
+
+// Metrics are about Temporal and the calls to it.
+type Metrics struct {
+	available prometheus.Gauge
+	starts    *prometheus.CounterVec
+	calls     *prometheus.CounterVec
+}
+
+// NewMetrics returns metrics that are yet to be registered.
+func NewMetrics() *Metrics {
+	m := &Metrics{
+		available: prometheus.NewGauge(prometheus.GaugeOpts{
+			Name: "outrigger_engine_available",
+			Help: "1 while Temporal answers and takes rollouts, else 0.",
+		}),
+		starts: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "outrigger_handovers_total",
+			Help: "Generations of SidecarSets whose rollout was started or signalled, by result.",
+		}, []string{"result"}),
+		calls: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "outrigger_temporal_calls_total",
+			Help: "Calls to Temporal, by operation and result.",
+		}, []string{"operation", "result"}),
+	}
+	for _, result := range []string{"ok", "error"} {
+		m.starts.WithLabelValues(result)
+	}
+	return m
+}
+
+// Collectors returns the metrics for their registration.
+func (m *Metrics) Collectors() []prometheus.Collector {
+	return []prometheus.Collector{m.available, m.starts, m.calls}
+}
+
+// resultOf is the label of a call.
+func resultOf(err error) string {
+	if err != nil {
+		return "error"
+	}
+	return "ok"
+}

@@ -1,0 +1,89 @@
+package operator
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/client-go/tools/events"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/outrigger/outrigger/api/protocol"
+	"github.com/outrigger/outrigger/api/v1alpha1"
+	"github.com/outrigger/outrigger/operator/runs"
+)
+
+// actionRollout is the action of every event.
+const actionRollout = "Rollout"
+
+// statusStep writes status, and records events for what changes in it.
+type statusStep struct {
+	*statusWriter
+	temporal *runs.Client
+	recorder events.EventRecorder
+	metrics  *rolloutMetrics
+}
+
+func (s *statusStep) reconcile(ctx context.Context, p *pass) error {
+	recordGoodRevision(p)
+	if p.out.started {
+		id := protocol.WorkflowID(p.set.Name, p.set.UID)
+		p.set.Status.Rollout = &v1alpha1.RolloutStatus{Generation: p.set.Generation, WorkflowID: id, URL: s.temporal.URL(id), Pause: p.pause}
+	}
+	if p.out.pauseKnown {
+		p.pause = p.out.pause
+		p.set.Status.Rollout.Pause = p.out.pause
+	}
+	p.fault = p.out.fault
+	s.metrics.observe(p.set, &p.observation)
+	describe(p)
+	if err := s.write(ctx, p.before, p.set); err != nil {
+		// A SidecarSet that is deleted meanwhile needs no status; its event is on the way.
+		return client.IgnoreNotFound(err)
+	}
+	for _, event := range append(eventsFor(p.before, p.set, p.out.resumed), p.out.events...) {
+		s.recorder.Eventf(p.set, nil, event.kind, event.reason, actionRollout, "%s", boundedNote(event.note))
+	}
+	return nil
+}
+
+func (s *statusStep) forget(name string) { s.metrics.forget(name) }
+
+// describe writes what the pass observed into status. The counts of an invalid SidecarSet
+// stay those of the generation that they were made for.
+func describe(p *pass) {
+	status := &p.set.Status
+	if p.invalid == nil {
+		counts := p.plan.Counts
+		status.ObservedGeneration = p.set.Generation
+		status.MatchedPods = int32(counts.Matched)
+		status.UpdatedPods = int32(counts.Updated)
+		status.ReadyPods = int32(counts.Ready)
+		status.UpdatedReadyPods = int32(counts.UpdatedReady)
+	}
+	setConditions(p)
+}
+
+// statusWriter writes the status of SidecarSets.
+type statusWriter struct {
+	client client.Client
+	writes prometheus.Counter
+}
+
+// write writes the status of set unless it is that of before. set then holds the
+// resourceVersion of the write.
+func (w *statusWriter) write(ctx context.Context, before, set *v1alpha1.SidecarSet) error {
+	if equality.Semantic.DeepEqual(&before.Status, &set.Status) {
+		return nil
+	}
+	// The response has the content as it is stored; that of set is completed.
+	written := set.DeepCopy()
+	// A patch would leave out counts of zero, which the CRD requires.
+	if err := w.client.Status().Update(ctx, written); err != nil {
+		return fmt.Errorf("write the status of SidecarSet %s: %w", set.Name, err)
+	}
+	set.Status, set.ResourceVersion = written.Status, written.ResourceVersion
+	w.writes.Inc()
+	return nil
+}
