@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -38,7 +39,8 @@ type cluster struct {
 	page int64
 }
 
-func (s *shared) cluster() (*cluster, error) {
+// reach finds the cluster that the flags name. It does not talk to it yet.
+func (s *shared) reach() (*cluster, error) {
 	config, err := s.config.ToRESTConfig()
 	if err != nil {
 		return nil, fmt.Errorf("find a cluster: %w (name one with --context or --kubeconfig)", err)
@@ -46,6 +48,18 @@ func (s *shared) cluster() (*cluster, error) {
 	// As kubectl: whoever waits here is one person.
 	config.QPS, config.Burst = 50, 300
 	config.UserAgent = name
+	scheme, err := newScheme()
+	if err != nil {
+		return nil, err
+	}
+	live, err := client.New(config, client.Options{Scheme: scheme})
+	if err != nil {
+		return nil, fmt.Errorf("set up a client: %w", err)
+	}
+	return &cluster{Reader: live, live: live, config: config, scheme: scheme, systemNamespace: s.systemNamespace, page: pageSize}, nil
+}
+
+func newScheme() (*runtime.Scheme, error) {
 	scheme, err := kube.NewScheme()
 	if err != nil {
 		return nil, err
@@ -55,17 +69,21 @@ func (s *shared) cluster() (*cluster, error) {
 			return nil, fmt.Errorf("register API types: %w", err)
 		}
 	}
-	live, err := client.New(config, client.Options{Scheme: scheme})
-	if err != nil {
-		return nil, fmt.Errorf("set up a client: %w", err)
-	}
-	return &cluster{Reader: live, live: live, config: config, scheme: scheme, systemNamespace: s.systemNamespace, page: pageSize}, nil
+	return scheme, nil
 }
 
+// sets are completed: what is shown is what the operator and the workers go by.
 func (c *cluster) sets(ctx context.Context) ([]v1alpha1.SidecarSet, error) {
 	var list v1alpha1.SidecarSetList
 	if err := c.List(ctx, &list); err != nil {
 		return nil, explain(err, "list SidecarSets")
+	}
+	for i := range list.Items {
+		completed, err := revision.Completed(&list.Items[i])
+		if err != nil {
+			return nil, err
+		}
+		list.Items[i] = *completed
 	}
 	slices.SortFunc(list.Items, func(a, b v1alpha1.SidecarSet) int { return strings.Compare(a.Name, b.Name) })
 	return list.Items, nil
@@ -77,8 +95,12 @@ func setKinds() []string {
 }
 
 func (c *cluster) set(ctx context.Context, name string) (*v1alpha1.SidecarSet, error) {
+	given := name
 	if kind, rest, ok := strings.Cut(name, "/"); ok && slices.Contains(setKinds(), kind) {
 		name = rest
+	}
+	if name == "" {
+		return nil, fmt.Errorf("name a SidecarSet: %q has none", given)
 	}
 	var set v1alpha1.SidecarSet
 	err := c.Get(ctx, client.ObjectKey{Name: name}, &set)
@@ -88,7 +110,7 @@ func (c *cluster) set(ctx context.Context, name string) (*v1alpha1.SidecarSet, e
 	if err != nil {
 		return nil, explain(err, "get SidecarSet "+name)
 	}
-	return &set, nil
+	return revision.Completed(&set)
 }
 
 var errNoSuchSet = errors.New("there is no SidecarSet")
@@ -113,16 +135,17 @@ func (c *cluster) noSuchSet(ctx context.Context, name string) error {
 	return fmt.Errorf("%w %q; there are %s", errNoSuchSet, name, strings.Join(names, ", "))
 }
 
-// pods that a set selects, or a few more.
-func (c *cluster) pods(ctx context.Context, set *v1alpha1.SidecarSet) ([]*corev1.Pod, error) {
+// pods that a set selects, or a few more, in a namespace; an empty one is all.
+func (c *cluster) pods(ctx context.Context, set *v1alpha1.SidecarSet, namespace string) ([]*corev1.Pod, error) {
 	scope, err := match.NewScope(&set.Spec)
 	if err != nil {
 		return nil, fmt.Errorf("SidecarSet %s: %w", set.Name, err)
 	}
-	options := []client.ListOption{client.MatchingLabelsSelector{Selector: scope.PodSelector()}}
-	if namespace := scope.OneNamespace(); namespace != "" {
-		options = append(options, client.InNamespace(namespace))
+	one := scope.OneNamespace()
+	if match.MatchesNothing(set.Spec.Selector) || one != "" && namespace != "" && one != namespace {
+		return nil, nil
 	}
+	options := []client.ListOption{client.MatchingLabelsSelector{Selector: scope.PodSelector()}, client.InNamespace(cmp.Or(one, namespace))}
 	var pods []*corev1.Pod
 	next := ""
 	for {
@@ -146,12 +169,18 @@ func (c *cluster) pods(ctx context.Context, set *v1alpha1.SidecarSet) ([]*corev1
 
 // revisions of a set, the oldest first.
 func (c *cluster) revisions(ctx context.Context, set *v1alpha1.SidecarSet) ([]*appsv1.ControllerRevision, error) {
+	listed, err := c.listRevisions(ctx, set.Name)
+	return revision.Of(set, listed), err
+}
+
+// listRevisions returns those that bear the name of a set.
+func (c *cluster) listRevisions(ctx context.Context, set string) ([]appsv1.ControllerRevision, error) {
 	var list appsv1.ControllerRevisionList
-	err := c.List(ctx, &list, client.InNamespace(c.systemNamespace), client.MatchingLabels{v1alpha1.SidecarSetNameLabel: set.Name})
+	err := c.List(ctx, &list, client.InNamespace(c.systemNamespace), client.MatchingLabels{v1alpha1.SidecarSetNameLabel: set})
 	if err != nil {
-		return nil, explain(err, "list the revisions of SidecarSet "+set.Name+" in namespace "+c.systemNamespace)
+		return nil, explain(err, "list the revisions of SidecarSet "+set+" in namespace "+c.systemNamespace)
 	}
-	return revision.Of(set, list.Items), nil
+	return list.Items, nil
 }
 
 // namespaceLabels keeps what it has read.

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -24,11 +25,18 @@ type shared struct {
 	keys            codec.Options
 	systemNamespace string
 	now             func() time.Time
+	// cluster returns the cluster that the flags name.
+	cluster func() (*cluster, error)
 }
 
 // NewCommand returns the root of the commands.
 func NewCommand(streams genericiooptions.IOStreams) *cobra.Command {
 	s := &shared{IOStreams: streams, config: genericclioptions.NewConfigFlags(true), now: time.Now}
+	s.cluster = s.reach
+	return s.command()
+}
+
+func (s *shared) command() *cobra.Command {
 	root := &cobra.Command{
 		Use:   "kubectl-sidecarset",
 		Short: "Watch, plan and steer the rollouts of SidecarSets",
@@ -39,15 +47,34 @@ func NewCommand(streams genericiooptions.IOStreams) *cobra.Command {
 		SilenceUsage:  true,
 		SilenceErrors: true,
 	}
-	root.SetIn(streams.In)
-	root.SetOut(streams.Out)
-	root.SetErr(streams.ErrOut)
+	root.SetIn(s.In)
+	root.SetOut(s.Out)
+	root.SetErr(s.ErrOut)
 	s.config.AddFlags(root.PersistentFlags())
 	s.temporal.AddTo(root.PersistentFlags())
 	s.keys.AddTo(root.PersistentFlags())
 	root.PersistentFlags().StringVar(&s.systemNamespace, "system-namespace", v1alpha1.DefaultSystemNamespace, "`namespace` that holds the revisions of SidecarSets")
-	root.AddCommand(newStatus(s), newList(s), newPlan(s), newWhy(s), newHistory(s), newDiff(s), newUndo(s), newPause(s), newResume(s), newOpen(s), version.NewCommand())
+	root.AddCommand(newList(s), newWhy(s), version.NewCommand())
+	for _, cmd := range []*cobra.Command{newStatus(s), newPlan(s), newHistory(s), newDiff(s), newUndo(s), newPause(s), newResume(s), newOpen(s)} {
+		s.refuseNamespace(cmd)
+		root.AddCommand(cmd)
+	}
 	return root
+}
+
+// refuseNamespace keeps a command about a set from being taken for one about those of its
+// pods that are in a namespace.
+func (s *shared) refuseNamespace(cmd *cobra.Command) {
+	check := cmd.PreRunE
+	cmd.PreRunE = func(cmd *cobra.Command, args []string) error {
+		if *s.config.Namespace != "" {
+			return fmt.Errorf("--namespace: %s is about the set in all namespaces", cmd.Name())
+		}
+		if check == nil {
+			return nil
+		}
+		return check(cmd, args)
+	}
 }
 
 // completeSets offers the names of the SidecarSets as first argument.

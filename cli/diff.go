@@ -10,8 +10,8 @@ import (
 	"github.com/spf13/cobra"
 	"sigs.k8s.io/yaml"
 
-	"github.com/outrigger/outrigger/cli/output"
 	"github.com/outrigger/outrigger/cli/view"
+	"github.com/outrigger/outrigger/output"
 )
 
 func newDiff(s *shared) *cobra.Command {

@@ -15,8 +15,8 @@ import (
 
 	"github.com/outrigger/outrigger/api/protocol"
 	"github.com/outrigger/outrigger/api/v1alpha1"
-	"github.com/outrigger/outrigger/cli/output"
 	"github.com/outrigger/outrigger/cli/view"
+	"github.com/outrigger/outrigger/output"
 	"github.com/outrigger/outrigger/temporal/codec"
 )
 
@@ -59,7 +59,7 @@ func (s *shared) history(ctx context.Context, name string, limit int) (*view.His
 	if err != nil {
 		return nil, err
 	}
-	pods, err := c.pods(ctx, set)
+	pods, err := c.pods(ctx, set, "")
 	if err != nil {
 		return nil, err
 	}
@@ -126,16 +126,9 @@ func rowOf(run *workflow.WorkflowExecutionInfo) view.RunRow {
 	}
 	fields := run.GetSearchAttributes().GetIndexedFields()
 	// Attributes that were removed since are left out.
-	_ = decode(fields[protocol.GenerationAttribute], &row.Generation)
-	_ = decode(fields[protocol.RolloutPhaseAttribute], &row.Phase)
+	_ = converter.GetDefaultDataConverter().FromPayload(fields[protocol.GenerationAttribute], &row.Generation)
+	_ = converter.GetDefaultDataConverter().FromPayload(fields[protocol.RolloutPhaseAttribute], &row.Phase)
 	return row
-}
-
-func decode(payload *common.Payload, into any) error {
-	if payload == nil {
-		return nil
-	}
-	return converter.GetDefaultDataConverter().FromPayload(payload, into)
 }
 
 // changes are the pauses and resumes that a run was sent, as signals or updates.
@@ -152,6 +145,9 @@ func (r *runs) changes(ctx context.Context, set *v1alpha1.SidecarSet, run string
 		// One that was sent by hand may hold anything.
 		if err := r.options.Codec.DataConverter().FromPayloads(by, &hold); err != nil && slices.ContainsFunc(by.GetPayloads(), codec.IsEncrypted) {
 			unreadable = fmt.Errorf("who sent %s to run %s, and why: %w; %s", what, run, err, needsKeys)
+		}
+		if hold.Sent {
+			return // its signal was found
 		}
 		found = append(found, view.Change{At: event.EventTime.AsTime(), Who: cmp.Or(hold.Who, identity), What: what + "d", Why: hold.Why})
 	})

@@ -13,15 +13,16 @@ import (
 	"go.temporal.io/sdk/temporal"
 
 	"github.com/outrigger/outrigger/api/protocol"
-	"github.com/outrigger/outrigger/cli/output"
 	"github.com/outrigger/outrigger/cli/view"
+	"github.com/outrigger/outrigger/output"
 )
 
 func newPause(s *shared) *cobra.Command {
 	cmd := newHold(s, "pause", protocol.PauseUpdate)
 	cmd.Short = "Hold the rollout of a set until it is resumed"
 	cmd.Long = "Hold the rollout of a set until it is resumed, and wait for its answer.\n\n" +
-		"The batch in hand ends first. The hold outlives generations and lost runs; status shows who holds it and why.\n" +
+		"The running batch stops within seconds: pods that the worker has not patched by then keep their version.\n" +
+		"The hold outlives generations and lost runs; status shows who holds it and why.\n" +
 		"spec.updateStrategy.paused holds rollouts, too, also those that have not begun, and needs no Temporal."
 	return cmd
 }

@@ -10,8 +10,8 @@ import (
 	tea "charm.land/bubbletea/v2"
 	"golang.org/x/term"
 
-	"github.com/outrigger/outrigger/cli/output"
 	"github.com/outrigger/outrigger/cli/view"
+	"github.com/outrigger/outrigger/output"
 )
 
 // live redraws the model in place. extra options come last.

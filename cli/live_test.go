@@ -13,8 +13,8 @@ import (
 	"github.com/stretchr/testify/require"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 
-	"github.com/outrigger/outrigger/cli/output"
 	"github.com/outrigger/outrigger/cli/view"
+	"github.com/outrigger/outrigger/output"
 )
 
 func TestTheLiveViewShowsTheNewestModelAndEndsWithTheRollout(t *testing.T) {

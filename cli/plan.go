@@ -1,6 +1,8 @@
 package cli
 
 import (
+	"bufio"
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -11,15 +13,18 @@ import (
 
 	"github.com/spf13/cobra"
 	"go.temporal.io/api/enums/v1"
+	appsv1 "k8s.io/api/apps/v1"
+	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
 	kubejson "sigs.k8s.io/json"
 	"sigs.k8s.io/yaml"
 
 	"github.com/outrigger/outrigger/api/protocol"
 	"github.com/outrigger/outrigger/api/v1alpha1"
-	"github.com/outrigger/outrigger/cli/output"
 	"github.com/outrigger/outrigger/cli/view"
 	"github.com/outrigger/outrigger/internal/conversion"
+	"github.com/outrigger/outrigger/internal/revision"
 	"github.com/outrigger/outrigger/internal/validation"
+	"github.com/outrigger/outrigger/output"
 )
 
 // plan are the flags of the command.
@@ -35,7 +40,8 @@ func newPlan(s *shared) *cobra.Command {
 		Use:   "plan (-f FILE | NAME [--image CONTAINER=IMAGE]...)",
 		Short: "Show what a rollout would do, and write nothing",
 		Long: "Show what a rollout would do to the pods as they are: which are upgraded, in which order and batches, and which\n" +
-			"keep their version and why. It is planned by the worker's own code; nothing is written.",
+			"keep their version and why. It is planned by the worker's own code; nothing is written. The exit code is 1 if\n" +
+			"admission would refuse the set.",
 		Args: cobra.MaximumNArgs(1), ValidArgsFunction: s.completeSets,
 		Example: "  kubectl sidecarset plan -f set.yaml\n  kubectl sidecarset plan logs --image agent=agent:v2",
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -46,7 +52,13 @@ func newPlan(s *shared) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return s.print(p.output, model)
+			if err := s.print(p.output, model); err != nil {
+				return err
+			}
+			if len(model.Refused) > 0 {
+				return refusal(model.Refused)
+			}
+			return nil
 		},
 	}
 	p.output.Add(cmd, output.Wide, output.JSON, output.YAML)
@@ -60,61 +72,65 @@ func (s *shared) plan(ctx context.Context, args []string, p plan) (*view.Plan, e
 	if err != nil {
 		return nil, err
 	}
-	var stored, wanted *v1alpha1.SidecarSet
-	var unknown []string
+	in := view.PlanInput{NamespaceLabels: c.namespaceLabels(ctx)}
 	if p.file != "" {
-		if wanted, unknown, err = s.readSet(p.file); err != nil {
+		if in.Set, in.Unknown, err = s.readSet(p.file); err != nil {
 			return nil, err
 		}
-		if stored, err = c.set(ctx, wanted.Name); errors.Is(err, errNoSuchSet) {
-			return c.planNew(ctx, wanted, unknown)
+		in.Stored, err = c.set(ctx, in.Set.Name)
+		if in.New = errors.Is(err, errNoSuchSet); in.New {
+			err = nil
 		}
-	} else if stored, err = c.set(ctx, args[0]); err == nil {
-		wanted = stored.DeepCopy()
-		err = setImages(wanted, p.images)
+	} else if in.Stored, err = c.set(ctx, args[0]); err == nil {
+		in.Set = in.Stored.DeepCopy()
+		err = setImages(in.Set, p.images)
 	}
 	if err != nil {
 		return nil, err
 	}
-	// What the file leaves out is the API server's.
-	wanted.Status, wanted.UID, wanted.ResourceVersion = stored.Status, stored.UID, stored.ResourceVersion
-	if err := validation.Complete(wanted, stored); err != nil {
+	if !in.New {
+		// The API server fills in fields that the file leaves out.
+		in.Set.Status, in.Set.UID, in.Set.ResourceVersion = in.Stored.Status, in.Stored.UID, in.Stored.ResourceVersion
+		if in.Pace, err = s.pace(ctx, in.Stored); err != nil {
+			in.PaceUnknown = err.Error()
+		}
+	}
+	if err := revision.Complete(in.Set, in.Stored); err != nil {
 		return nil, err
 	}
-	in := view.PlanInput{Set: wanted, Stored: stored, NamespaceLabels: c.namespaceLabels(ctx), Unknown: unknown}
-	if in.Pace, err = s.pace(ctx, stored); err != nil {
-		in.PaceUnknown = err.Error()
-	}
-	if in.Refused, err = c.refusals(ctx, wanted, stored); err != nil {
+	if in.Refused, err = c.refusals(ctx, in.Set, in.Stored); err != nil {
 		return nil, err
 	}
-	if in.Pods, err = c.pods(ctx, wanted); err != nil {
-		return nil, err
+	model, err := s.planPods(ctx, c, in)
+	if err != nil && len(in.Refused) > 0 {
+		// Nobody can plan for it, either.
+		return nil, refusal(in.Refused)
 	}
-	// Without them the fields that are to blame are not known.
-	in.Revisions, _ = c.revisions(ctx, stored)
-	return view.NewPlan(in)
+	return model, err
 }
 
-// planNew is for a set that is not stored yet.
-func (c *cluster) planNew(ctx context.Context, wanted *v1alpha1.SidecarSet, unknown []string) (*view.Plan, error) {
-	if err := validation.Complete(wanted, nil); err != nil {
+// refusal ends the command for a set that admission does not take.
+func refusal(causes []string) error {
+	return fmt.Errorf("admission refuses this SidecarSet: %s", strings.Join(causes, "; "))
+}
+
+// planPods reads the pods of a set, and plans for them.
+func (s *shared) planPods(ctx context.Context, c *cluster, in view.PlanInput) (*view.Plan, error) {
+	var err error
+	if in.Pods, err = c.pods(ctx, in.Set, ""); err != nil {
 		return nil, err
 	}
-	refused, err := c.refusals(ctx, wanted, nil)
-	if err != nil {
-		return nil, err
+	if in.New {
+		missing, err := view.Missing(in.Set, in.Pods, in.NamespaceLabels, c.systemNamespace, s.webhook(ctx, c))
+		if err != nil {
+			return nil, err
+		}
+		in.Missing = len(missing)
+	} else {
+		// Without them the fields that are to blame are not known.
+		in.Revisions, _ = c.revisions(ctx, in.Stored)
 	}
-	pods, err := c.pods(ctx, wanted)
-	if err != nil {
-		return nil, err
-	}
-	labels := c.namespaceLabels(ctx)
-	missing, err := view.Missing(wanted, pods, labels, c.systemNamespace)
-	if err != nil {
-		return nil, err
-	}
-	return view.NewPlan(view.PlanInput{Set: wanted, Pods: pods, NamespaceLabels: labels, Refused: refused, New: true, Missing: len(missing), Unknown: unknown})
+	return view.NewPlan(in)
 }
 
 // refusals are what admission would say, but for what it asks Kubernetes and the whitelist.
@@ -125,10 +141,25 @@ func (c *cluster) refusals(ctx context.Context, wanted, stored *v1alpha1.Sidecar
 		if err != nil {
 			return nil, err
 		}
-		ratchet.Conflicts(others)
+		var pinned []appsv1.ControllerRevision
+		for _, name := range ratchet.PinnedAmong(others) {
+			revisions, err := c.listRevisions(ctx, name)
+			if err != nil {
+				return nil, err
+			}
+			pinned = append(pinned, revisions...)
+		}
+		ratchet.Conflicts(others, pinned)
+	}
+	if ratchet.NeedsRevisions() {
+		listed, err := c.listRevisions(ctx, wanted.Name)
+		if err != nil {
+			return nil, err
+		}
+		ratchet.Pinned(listed)
 	}
 	var refused []string
-	for _, cause := range ratchet.Refused() {
+	for _, cause := range ratchet.Rejected() {
 		refused = append(refused, cause.Field+": "+cause.Message)
 	}
 	return refused, nil
@@ -145,12 +176,12 @@ func (s *shared) readSet(file string) (set *v1alpha1.SidecarSet, unknown []strin
 	if err != nil {
 		return nil, nil, fmt.Errorf("read the SidecarSet: %w", err)
 	}
-	object := map[string]any{}
-	if err := yaml.Unmarshal(data, &object); err != nil {
+	object, err := onlyDocument(data)
+	if err != nil {
 		return nil, nil, fmt.Errorf("read the SidecarSet in %s: %w", file, err)
 	}
 	if object["kind"] != "SidecarSet" {
-		return nil, nil, fmt.Errorf("%s: the first document is no SidecarSet, but %q", file, object["kind"])
+		return nil, nil, fmt.Errorf("%s: the document is no SidecarSet, but %q", file, object["kind"])
 	}
 	if err := conversion.Convert(object, v1alpha1.GroupVersion.String()); err != nil {
 		return nil, nil, fmt.Errorf("%s: %w", file, err)
@@ -164,10 +195,37 @@ func (s *shared) readSet(file string) (set *v1alpha1.SidecarSet, unknown []strin
 	if err != nil {
 		return nil, nil, fmt.Errorf("%s: %w", file, err)
 	}
+	if set.Name == "" {
+		return nil, nil, fmt.Errorf("%s: the SidecarSet has no metadata.name", file)
+	}
 	for _, one := range strict {
 		unknown = append(unknown, one.Error())
 	}
 	return set, unknown, nil
+}
+
+// onlyDocument refuses several: a plan of the first alone would pass for one of all.
+func onlyDocument(data []byte) (object map[string]any, err error) {
+	documents := utilyaml.NewYAMLReader(bufio.NewReader(bytes.NewReader(data)))
+	for {
+		document, err := documents.Read()
+		if errors.Is(err, io.EOF) {
+			return object, nil
+		}
+		if err != nil {
+			return nil, err
+		}
+		var next map[string]any
+		if err := yaml.Unmarshal(document, &next); err != nil {
+			return nil, err
+		}
+		if len(next) > 0 && object != nil {
+			return nil, errors.New("it holds several documents: give one SidecarSet")
+		}
+		if len(next) > 0 {
+			object = next
+		}
+	}
 }
 
 func setImages(set *v1alpha1.SidecarSet, images []string) error {

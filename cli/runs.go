@@ -114,16 +114,32 @@ func (r *runs) look(ctx context.Context, set *v1alpha1.SidecarSet) (*protocol.Ro
 	return &status, nil
 }
 
-// update sends pause or resume, and waits for the answer.
-func (r *runs) update(ctx context.Context, set *v1alpha1.SidecarSet, update string, hold protocol.Hold) (protocol.HoldResult, error) {
+// update sends pause or resume as a signal, and waits for the answer. Temporal keeps the
+// order of signals, also of those whose senders did not wait for the answer.
+func (r *runs) update(ctx context.Context, set *v1alpha1.SidecarSet, name string, hold protocol.Hold) (protocol.HoldResult, error) {
 	ctx, cancel := context.WithTimeout(ctx, updateTimeout)
 	defer cancel()
 	var result protocol.HoldResult
+	id := protocol.WorkflowID(set.Name, set.UID)
+	if err := r.SignalWorkflow(ctx, id, "", name, hold); err != nil {
+		return result, err
+	}
+	hold.Sent = true
 	handle, err := r.UpdateWorkflow(ctx, sdk.UpdateWorkflowOptions{
-		WorkflowID: protocol.WorkflowID(set.Name, set.UID), UpdateName: update, Args: []any{hold}, WaitForStage: sdk.WorkflowUpdateStageCompleted,
+		WorkflowID: id, UpdateName: name, Args: []any{hold}, WaitForStage: sdk.WorkflowUpdateStageCompleted,
 	})
 	if err == nil {
 		err = handle.Get(ctx, &result)
 	}
+	var none *serviceerror.NotFound
+	switch {
+	case errors.As(err, &none) && name == protocol.ResumeSignal:
+		return protocol.HoldResult{Message: "resumed"}, nil // and nothing was left to do
+	case unanswered(err):
+		return result, errUnread
+	}
 	return result, err
 }
+
+// errUnread is a pause or resume that Temporal keeps for the run.
+var errUnread = errors.New("the run has not answered yet (is a worker running?); it follows as soon as one does")

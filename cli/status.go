@@ -8,8 +8,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/outrigger/outrigger/api/v1alpha1"
-	"github.com/outrigger/outrigger/cli/output"
 	"github.com/outrigger/outrigger/cli/view"
+	"github.com/outrigger/outrigger/output"
 )
 
 func newStatus(s *shared) *cobra.Command {
@@ -26,6 +26,9 @@ func newStatus(s *shared) *cobra.Command {
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if !w.on && cmd.Flags().Changed("timeout") {
 				return errors.New("--timeout needs --watch")
+			}
+			if w.timeout < 0 {
+				return errors.New("--timeout must be positive, or 0 for none")
 			}
 			c, err := s.cluster()
 			if err != nil {
@@ -101,7 +104,7 @@ func (c *cluster) rolloutOf(ctx context.Context, set *v1alpha1.SidecarSet, run v
 
 // rolloutInput reads what a set's rollout is told from.
 func (c *cluster) rolloutInput(ctx context.Context, set *v1alpha1.SidecarSet, run view.RunInput) (view.RolloutInput, error) {
-	pods, err := c.pods(ctx, set)
+	pods, err := c.pods(ctx, set, "")
 	if err != nil {
 		return view.RolloutInput{}, err
 	}

@@ -7,19 +7,13 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
-	admissionv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/outrigger/outrigger/cli/output"
 	"github.com/outrigger/outrigger/cli/view"
-)
-
-// Names in config/webhook.
-const (
-	webhookConfiguration = "outrigger"
-	podWebhook           = "pods.outrigger.io"
+	"github.com/outrigger/outrigger/kube"
+	"github.com/outrigger/outrigger/output"
 )
 
 func newWhy(s *shared) *cobra.Command {
@@ -50,20 +44,22 @@ func (s *shared) why(ctx context.Context, about string) (text, error) {
 		return nil, fmt.Errorf("find the namespace: %w", err)
 	}
 	kind, name, ok := strings.Cut(about, "/")
-	if !ok {
+	if !ok && about != "" {
 		if kind, err = c.kindOf(ctx, namespace, about); err != nil {
 			return nil, err
 		}
 		name = about
 	}
 	switch {
+	case name == "":
+		return nil, fmt.Errorf("name a pod or a SidecarSet: %q has none", about)
 	case slices.Contains([]string{"pod", "pods", "po"}, kind):
-		return c.whyPod(ctx, client.ObjectKey{Namespace: namespace, Name: name})
+		return s.whyPod(ctx, c, client.ObjectKey{Namespace: namespace, Name: name})
 	case slices.Contains(setKinds(), kind):
 		return s.whySet(ctx, c, name)
 	}
 	// Other commands name pods so.
-	model, err := c.whyPod(ctx, client.ObjectKey{Namespace: kind, Name: name})
+	model, err := s.whyPod(ctx, c, client.ObjectKey{Namespace: kind, Name: name})
 	if apierrors.IsNotFound(err) && !missingKind(err) {
 		return nil, fmt.Errorf("there is no pod %s in namespace %s: use pod/NAME, NAMESPACE/POD or sidecarset/NAME", name, kind)
 	}
@@ -95,7 +91,7 @@ func (c *cluster) kindOf(ctx context.Context, namespace, name string) (string, e
 	return "pod", nil
 }
 
-func (c *cluster) whyPod(ctx context.Context, key client.ObjectKey) (text, error) {
+func (s *shared) whyPod(ctx context.Context, c *cluster, key client.ObjectKey) (text, error) {
 	in := view.PodWhyInput{Pod: &corev1.Pod{}, SystemNamespace: c.systemNamespace}
 	err := c.Get(ctx, key, in.Pod)
 	if err != nil {
@@ -107,16 +103,18 @@ func (c *cluster) whyPod(ctx context.Context, key client.ObjectKey) (text, error
 	if in.NamespaceLabels, err = c.namespaceLabels(ctx)(key.Namespace); err != nil {
 		return nil, err
 	}
-	var configuration admissionv1.MutatingWebhookConfiguration
-	err = c.Get(ctx, client.ObjectKey{Name: webhookConfiguration}, &configuration)
-	// Who may not see it learns the rest.
-	in.WebhookAbsent = apierrors.IsNotFound(err)
-	for i := range configuration.Webhooks {
-		if configuration.Webhooks[i].Name == podWebhook {
-			in.Webhook = &configuration.Webhooks[i]
-		}
+	in.Webhook = s.webhook(ctx, c)
+	return view.NewPodWhy(in), nil
+}
+
+// webhook reads the webhook of pods. Without the right to do so, the rest is shown, with a
+// note for people.
+func (s *shared) webhook(ctx context.Context, c *cluster) view.Webhook {
+	installed, err := kube.PodWebhook(ctx, c)
+	if err != nil {
+		_, _ = fmt.Fprintf(s.ErrOut, "Note: %v; pods that it is not asked about may be taken for missing\n", explain(err, "get the webhook of pods"))
 	}
-	return view.NewPodWhy(in)
+	return view.Webhook{Installed: installed, Absent: installed == nil && err == nil}
 }
 
 func (s *shared) whySet(ctx context.Context, c *cluster, name string) (text, error) {
@@ -134,7 +132,7 @@ func (s *shared) whySet(ctx context.Context, c *cluster, name string) (text, err
 	if err != nil {
 		return nil, err
 	}
-	missing, err := view.Missing(set, in.Pods, in.NamespaceLabels, c.systemNamespace)
+	missing, err := view.Missing(set, in.Pods, in.NamespaceLabels, c.systemNamespace, s.webhook(ctx, c))
 	if err != nil {
 		return nil, err
 	}

@@ -1,4 +1,4 @@
-// Package version says what a program was built from.
+// Package version reports the build information of a program.
 package version
 
 import (
@@ -11,20 +11,20 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/outrigger/outrigger/cli/output"
+	"github.com/outrigger/outrigger/output"
 )
 
-// version is set by the linker when a release is made:
+// version is set by the linker in releases:
 // -ldflags '-X github.com/outrigger/outrigger/version.version=v0.2.0'.
 var version string
 
-// Info is what a program was built from. What is not known is empty.
+// Info is the build information of a program. Unknown fields are empty.
 type Info struct {
 	Version string `json:"version"`
 	// Commit is the revision, and CommitTime its time in RFC 3339.
 	Commit     string `json:"commit,omitempty"`
 	CommitTime string `json:"commitTime,omitempty"`
-	// Modified says that files differed from the commit.
+	// Modified reports that files differed from the commit.
 	Modified         bool   `json:"modified,omitempty"`
 	GoVersion        string `json:"goVersion"`
 	Platform         string `json:"platform"`
@@ -32,8 +32,8 @@ type Info struct {
 	TemporalSDK      string `json:"temporalSDK,omitempty"`
 }
 
-// Of reads the build information of a program, which may be nil. A release knows
-// its version better.
+// Of reads the build information of a program, which may be nil. The release, if not empty,
+// overrides the version.
 func Of(build *debug.BuildInfo, release string) Info {
 	if build == nil {
 		build = &debug.BuildInfo{}
@@ -87,7 +87,7 @@ func (i Info) Write(out io.Writer) error {
 	return err
 }
 
-// NewCommand returns the command `version` of the program that runs.
+// NewCommand returns the command `version` of the running program.
 func NewCommand() *cobra.Command {
 	var o output.Flag
 	cmd := &cobra.Command{

@@ -72,7 +72,7 @@ func TestFormats(t *testing.T) {
 	require.Error(t, err)
 }
 
-// The linker says nothing if the name is wrong.
+// The linker ignores a wrong name.
 func TestAReleaseIsNamedByTheLinker(t *testing.T) {
 	out, err := exec.CommandContext(t.Context(), "go", "run", "-ldflags", "-X github.com/outrigger/outrigger/version.version=v9.8.7",
 		"./testdata/program", "--output=json").Output()

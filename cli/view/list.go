@@ -112,7 +112,8 @@ type BehindPod struct {
 // PodMissing pods match and were not injected.
 const PodMissing PodPhase = "Missing"
 
-// Outdated lists the pods that hold an older version of a set.
+// Outdated lists the pods that hold an older version of a set, also those that rollouts
+// leave out.
 func Outdated(set *v1alpha1.SidecarSet, pods []*corev1.Pod, labels func(string) (map[string]string, error)) (BehindPods, error) {
 	population, err := rollout.Population(set, pods, labels)
 	if err != nil {
@@ -139,34 +140,39 @@ func Outdated(set *v1alpha1.SidecarSet, pods []*corev1.Pod, labels func(string) 
 			Holds: cmp.Or(entries[set.Name].ControllerRevision, unknownRevision),
 		})
 	}
-	return found.sorted(), nil
+	left, err := findLeftAlone(set, pods, labels)
+	for _, pod := range left {
+		found = append(found, BehindPod{
+			Namespace: pod.Namespace, Name: pod.Name, Set: set.Name, Phase: pod.phase, Why: pod.why, Created: pod.CreationTimestamp.Time,
+			Holds: cmp.Or(pod.entries[set.Name].ControllerRevision, unknownRevision),
+		})
+	}
+	return found.sorted(), err
 }
 
-// Missing lists the pods that match a set, in namespaces that the webhook is called for,
-// and were not injected. A set whose injection is paused misses none.
-func Missing(set *v1alpha1.SidecarSet, pods []*corev1.Pod, labels func(string) (map[string]string, error), systemNamespace string) (BehindPods, error) {
+// Missing lists the pods that match a set, that the webhook is asked about, and that were
+// not injected. A set whose injection is paused misses none.
+func Missing(set *v1alpha1.SidecarSet, pods []*corev1.Pod, labels func(string) (map[string]string, error), systemNamespace string, webhook Webhook) (BehindPods, error) {
 	scope, err := match.NewScope(&set.Spec)
-	if err != nil || set.Spec.InjectionStrategy.Paused {
+	if err != nil || set.Spec.InjectionStrategy.Paused || set.DeletionTimestamp != nil {
 		return nil, err
 	}
+	asked := match.NewWebhook(webhook.Installed, systemNamespace)
 	var found BehindPods
 	for _, pod := range pods {
-		if !match.Active(pod) || match.Critical(pod) || record.Injected(pod.Annotations, set.Name) || !scope.Labels(pod.Labels) {
+		if !match.Active(pod) || !asked.Pod(pod) || record.Injected(pod.Annotations, set.Name) || !scope.Labels(pod.Labels) {
 			continue
 		}
 		of, err := labels(pod.Namespace)
 		if err != nil {
 			return nil, err
 		}
-		if !scope.Covers(pod.Namespace, of, systemNamespace) {
+		if !asked.Namespace(pod.Namespace, of) || !scope.Namespace(pod.Namespace, of) {
 			continue
 		}
-		why := "the webhook was not called, or the pod's labels changed"
-		if pod.CreationTimestamp.Before(&set.CreationTimestamp) {
-			why = "older than the set"
-		}
+		i := &injection{PodWhyInput: PodWhyInput{Pod: pod, NamespaceLabels: of, SystemNamespace: systemNamespace, Webhook: webhook}, set: set, scope: scope}
 		found = append(found, BehindPod{
-			Namespace: pod.Namespace, Name: pod.Name, Set: set.Name, Phase: PodMissing, Why: why, Created: pod.CreationTimestamp.Time,
+			Namespace: pod.Namespace, Name: pod.Name, Set: set.Name, Phase: PodMissing, Why: i.reason(), Created: pod.CreationTimestamp.Time,
 		})
 	}
 	return found.sorted(), nil

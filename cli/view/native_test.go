@@ -16,11 +16,12 @@ func mesh(set *v1alpha1.SidecarSet) *v1alpha1.SidecarSet {
 	agent := set.Spec.Containers[0]
 	agent.RestartPolicy = new(corev1.ContainerRestartPolicyAlways)
 	set.Spec.Containers, set.Spec.InitContainers = nil, []v1alpha1.SidecarContainer{fixture.Sidecar("first"), agent}
-	return set
+	return fixture.Hashed(set)
 }
 
 func meshed(p *corev1.Pod) {
 	agent := p.Spec.Containers[1]
+	rehash(p, logsOf(agent.Image), mesh(logsOf(agent.Image)))
 	agent.RestartPolicy = new(corev1.ContainerRestartPolicyAlways)
 	p.Spec.InitContainers, p.Spec.Containers = []corev1.Container{fixture.Container("first"), agent}, p.Spec.Containers[:1]
 	p.Status.InitContainerStatuses = []corev1.ContainerStatus{{Name: "first", Image: "first:v0"}, p.Status.ContainerStatuses[1]}
@@ -31,9 +32,7 @@ func TestWhyNamesTheKubeletThatDoesNotRestartANativeSidecar(t *testing.T) {
 	set, _ := logs(t)
 	mesh(set)
 	upgrade := func(change ...func(*corev1.Pod)) string {
-		w, err := NewPodWhy(PodWhyInput{Pod: pod(t, "p", "agent:v2", append(change, meshed)...), Sets: []v1alpha1.SidecarSet{*set}})
-		require.NoError(t, err)
-		return w.Sets[0].Upgrade
+		return NewPodWhy(PodWhyInput{Pod: pod(t, "p", "agent:v2", append(change, meshed)...), Sets: []v1alpha1.SidecarSet{*set}}).Sets[0].Upgrade
 	}
 	assert.Equal(t, "Updated", upgrade())
 	assert.Equal(t, "Upgrading: agent: runs agent:v1 still; kubelets before 1.33 do not restart a native sidecar", upgrade(written(t, 0, "")))
@@ -47,9 +46,8 @@ func TestAPlanSaysWhichImagesReachNewPodsAlone(t *testing.T) {
 	set, sorted := logs(t)
 	stored := mesh(set.DeepCopy())
 	wanted := stored.DeepCopy()
-	wanted.Annotations[v1alpha1.HashAnnotation] = "hash-of-agent:v3"
 	plan := func() *Plan {
-		p, err := NewPlan(PlanInput{Set: wanted, Stored: stored, Revisions: sorted, Pods: []*corev1.Pod{pod(t, "a", "agent:v2", meshed)}})
+		p, err := NewPlan(PlanInput{Set: fixture.Hashed(wanted), Stored: stored, Revisions: sorted, Pods: []*corev1.Pod{pod(t, "a", "agent:v2", meshed)}})
 		require.NoError(t, err)
 		return p
 	}

@@ -112,8 +112,8 @@ func planNotes(in PlanInput) []string {
 	if set.Spec.UpdateStrategy.Paused {
 		notes = append(notes, "spec.updateStrategy.paused holds this until it is false")
 	}
-	if status := set.Status.Rollout; status != nil && status.Hold != nil {
-		notes = append(notes, "the run is held "+heldBy(&protocol.Hold{Who: status.Hold.Who, Why: status.Hold.Why}))
+	if status := set.Status.Rollout; status != nil && status.Pause != nil {
+		notes = append(notes, "the run is held "+heldBy(&protocol.Hold{Who: status.Pause.By, Why: status.Pause.Reason}))
 	}
 	if set.Spec.UpdateStrategy.Type == v1alpha1.NotUpdateSidecarSetStrategyType {
 		notes = append(notes, "spec.updateStrategy.type is NotUpdate: no pod is upgraded")
@@ -153,7 +153,7 @@ func (p *Plan) simulate(set *v1alpha1.SidecarSet, population []rollout.Pod) (rol
 	for i := range population {
 		pod := &population[i]
 		byName[pod.Reference()] = pod
-		if !pod.Failed && (pod.InFlight() || pod.Waits()) {
+		if !pod.Failed && (pod.UnavailableByUpgrade() || pod.Waits()) {
 			// What is under way ends well.
 			pod.Consistent, pod.Ready, pod.Migrating, pod.Migrated = true, true, false, false
 		}
@@ -164,14 +164,14 @@ func (p *Plan) simulate(set *v1alpha1.SidecarSet, population []rollout.Pod) (rol
 			return plan, err
 		}
 		p.Batches = append(p.Batches, podNames(plan.Pods))
-		for reserve := plan.Reserve; len(reserve) > 0 && plan.Slots > 0; {
-			n := min(plan.Slots, len(reserve))
+		for reserve := plan.Queued; len(reserve) > 0 && plan.MaxUnavailable > 0; {
+			n := min(plan.MaxUnavailable, len(reserve))
 			p.Batches = append(p.Batches, podNames(reserve[:n]))
 			reserve = reserve[n:]
 		}
-		for _, chosen := range slices.Concat(plan.Pods, plan.Reserve) {
+		for _, chosen := range slices.Concat(plan.Pods, plan.Queued) {
 			pod := byName[chosen.PodReference]
-			pod.Updated, pod.Touched, pod.Moved, pod.Consistent, pod.Ready, pod.Failed = true, true, true, true, true, false
+			pod.Updated, pod.UpgradedInPlace, pod.UpgradedToVersion, pod.Consistent, pod.Ready, pod.Failed = true, true, true, true, true, false
 			pod.UnavailableBefore = false
 		}
 	}
@@ -203,7 +203,7 @@ func (p *Plan) addStaying(in PlanInput, population []rollout.Pod, last rollout.P
 			why = known.blame(entries[in.Set.Name], &in.Set.Spec)
 		case last.Phase == protocol.PhasePartitionReached:
 			why = "kept by spec.updateStrategy.partition"
-		case last.Counts.Remaining > 0 && last.Free == 0:
+		case last.Counts.Remaining > 0 && last.OpenSlots == 0:
 			why = "no slot becomes free: maxUnavailable is " + p.Window.MaxUnavailable + ", and pods that cannot start take it"
 		case in.Set.Spec.UpdateStrategy.Selector != nil:
 			why = "not taken by spec.updateStrategy.selector"

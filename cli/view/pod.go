@@ -11,7 +11,6 @@ import (
 
 	"github.com/outrigger/outrigger/api/protocol"
 	"github.com/outrigger/outrigger/internal/podstate"
-	"github.com/outrigger/outrigger/internal/policy"
 	"github.com/outrigger/outrigger/internal/record"
 	"github.com/outrigger/outrigger/internal/rollout"
 )
@@ -35,6 +34,8 @@ const (
 	PodRefused PodPhase = "Refused"
 	// PodNotUpgradable pods differ in more than images.
 	PodNotUpgradable PodPhase = "NotUpgradable"
+	// PodUnreadable pods have annotations that do not say what they hold.
+	PodUnreadable PodPhase = "Unreadable"
 	// PodSettling pods wait until an earlier upgrade has settled.
 	PodSettling PodPhase = "Settling"
 	// PodOld pods hold an older version.
@@ -61,7 +62,7 @@ func (p *Pod) tone() Tone {
 	switch p.Phase {
 	case PodUpdated:
 		return Good
-	case PodFailing, PodRefused, PodNotUpgradable, PodUnready:
+	case PodFailing, PodRefused, PodNotUpgradable, PodUnready, PodUnreadable:
 		return Bad
 	case PodUpgrading, PodMigrating, PodSettling:
 		return Busy
@@ -77,23 +78,27 @@ type standing struct {
 	refused map[protocol.PodReference]string
 }
 
-func podPhases() policy.Chain[*standing, PodPhase] {
-	return policy.Chain[*standing, PodPhase]{
-		{When: (*standing).updated, Then: PodUpdated},
-		{When: (*standing).failing, Then: PodFailing},
-		{When: func(s *standing) bool { return s.Updated && s.Migrating }, Then: PodMigrating},
-		{When: func(s *standing) bool { return s.Updated && s.InFlight() }, Then: PodUpgrading},
-		{When: func(s *standing) bool { return s.Updated }, Then: PodUnready},
-		{When: func(s *standing) bool { return s.refused[s.Reference()] != "" }, Then: PodRefused},
-		{When: func(s *standing) bool { return !s.Upgradable }, Then: PodNotUpgradable},
-		{When: func(s *standing) bool { return s.Waits() }, Then: PodSettling},
-		{When: func(*standing) bool { return true }, Then: PodOld},
+func (s *standing) phase() PodPhase {
+	switch {
+	case s.Updated && s.Converged():
+		return PodUpdated
+	case s.startFailure() != "":
+		return PodFailing
+	case s.Updated && s.Migrating:
+		return PodMigrating
+	case s.Updated && s.UnavailableByUpgrade():
+		return PodUpgrading
+	case s.Updated:
+		return PodUnready
+	case s.refused[s.Reference()] != "":
+		return PodRefused
+	case !s.Upgradable:
+		return PodNotUpgradable
+	case s.Waits():
+		return PodSettling
 	}
+	return PodOld
 }
-
-func (s *standing) updated() bool { return s.Updated && s.Settled() }
-
-func (s *standing) failing() bool { return s.startFailure() != "" }
 
 // startFailure says which sidecar cannot start.
 func (s *standing) startFailure() string {
@@ -105,7 +110,7 @@ func (s *standing) startFailure() string {
 }
 
 func (s *standing) pod() Pod {
-	p := Pod{Namespace: s.Namespace, Name: s.Name, Phase: podPhases().Decide(s), Ready: s.Ready, Node: s.Spec.NodeName}
+	p := Pod{Namespace: s.Namespace, Name: s.Name, Phase: s.phase(), Ready: s.Ready, Node: s.Spec.NodeName}
 	switch p.Phase {
 	case PodFailing:
 		p.Why, p.Since = s.startFailure(), s.written()

@@ -154,7 +154,7 @@ func NewRollout(in RolloutInput) (*Rollout, error) {
 }
 
 func windowOf(set *v1alpha1.SidecarSet, plan *rollout.Plan) Window {
-	w := Window{MaxUnavailable: "1", Slots: plan.Slots, Free: plan.Free}
+	w := Window{MaxUnavailable: "1", Slots: plan.MaxUnavailable, Free: plan.OpenSlots}
 	if bound := set.Spec.UpdateStrategy.MaxUnavailable; bound != nil {
 		w.MaxUnavailable = bound.String()
 	}
@@ -180,8 +180,8 @@ func holdOf(in RolloutInput) *protocol.Hold {
 	if in.Run.Status != nil {
 		return in.Run.Status.Hold
 	}
-	if status := in.Set.Status.Rollout; status != nil && status.Hold != nil {
-		return &protocol.Hold{Who: status.Hold.Who, Why: status.Hold.Why}
+	if status := in.Set.Status.Rollout; status != nil && status.Pause != nil {
+		return &protocol.Hold{Who: status.Pause.By, Why: status.Pause.Reason}
 	}
 	return nil
 }

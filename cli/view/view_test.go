@@ -59,19 +59,44 @@ func logs(t *testing.T) (*v1alpha1.SidecarSet, []*appsv1.ControllerRevision) {
 	var sorted []*appsv1.ControllerRevision
 	for number, image := range []string{"agent:v1", "agent:v2"} {
 		set.Spec.Containers[0].Image = image
+		fixture.Hashed(set)
 		one, err := revision.New(set, "kruise-system", int64(number+1))
 		require.NoError(t, err)
-		one.Annotations[v1alpha1.HashAnnotation] = "hash-of-" + image
 		one.CreationTimestamp = ago(time.Duration(60-20*number) * time.Minute)
 		sorted = append(sorted, one)
 	}
-	set.Annotations[v1alpha1.HashAnnotation] = "hash-of-agent:v2"
 	set.Spec.UpdateStrategy.MaxUnavailable = new(intstr.FromInt32(2))
 	set.Status = v1alpha1.SidecarSetStatus{ObservedGeneration: 2, MatchedPods: 6, UpdatedPods: 3, ReadyPods: 4, LatestRevision: sorted[1].Name, Conditions: []metav1.Condition{
 		{Type: v1alpha1.ConditionProgressing, Status: "True", Reason: v1alpha1.ReasonWaitingForPods, Message: "on its way", LastTransitionTime: ago(40 * time.Second)},
 		{Type: v1alpha1.ConditionDegraded, Status: "True", Reason: "ImagePullBackOff", Message: "1 of 6 pods has a sidecar that cannot start", LastTransitionTime: ago(30 * time.Second)},
 	}}
 	return set, sorted
+}
+
+// logsOf has the content of the version with an image.
+func logsOf(image string) *v1alpha1.SidecarSet {
+	return fixture.SidecarSet("logs", fixture.Sidecar("agent", func(c *v1alpha1.SidecarContainer) { c.Image = image }))
+}
+
+// holds records the version of a set in a pod.
+func holds(t *testing.T, p *corev1.Pod, set *v1alpha1.SidecarSet) {
+	t.Helper()
+	p.Annotations = map[string]string{v1alpha1.InjectedListAnnotation: set.Name}
+	for _, key := range []string{v1alpha1.HashAnnotation, v1alpha1.HashWithoutImageAnnotation} {
+		entries, err := record.Format(record.Entries{set.Name: {Hash: set.Annotations[key], SidecarSetName: set.Name}})
+		require.NoError(t, err)
+		p.Annotations[key] = entries
+	}
+}
+
+// rehash makes a pod one that holds other content.
+func rehash(p *corev1.Pod, from, to *v1alpha1.SidecarSet) {
+	for key, value := range p.Annotations {
+		for _, hash := range []string{v1alpha1.HashAnnotation, v1alpha1.HashWithoutImageAnnotation} {
+			value = strings.ReplaceAll(value, from.Annotations[hash], to.Annotations[hash])
+		}
+		p.Annotations[key] = value
+	}
 }
 
 // pod holds a version of logs and serves.
@@ -83,13 +108,7 @@ func pod(t *testing.T, name, image string, change ...func(*corev1.Pod)) *corev1.
 	p.OwnerReferences = []metav1.OwnerReference{{Kind: "ReplicaSet", Name: "web-5d6", Controller: new(true)}}
 	p.Spec.NodeName = "node-1"
 	p.Spec.Containers[1].Image = image
-	hashes, err := record.Format(record.Entries{"logs": {Hash: "hash-of-" + image, SidecarSetName: "logs"}})
-	require.NoError(t, err)
-	blank, err := record.Format(record.Entries{"logs": {Hash: "blank-logs", SidecarSetName: "logs"}})
-	require.NoError(t, err)
-	p.Annotations = map[string]string{
-		v1alpha1.InjectedListAnnotation: "logs", v1alpha1.HashAnnotation: hashes, v1alpha1.HashWithoutImageAnnotation: blank,
-	}
+	holds(t, p, logsOf(image))
 	p.Status.Phase = corev1.PodRunning
 	p.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue, LastTransitionTime: ago(50 * time.Minute)}}
 	p.Status.ContainerStatuses = []corev1.ContainerStatus{
@@ -104,7 +123,7 @@ func pod(t *testing.T, name, image string, change ...func(*corev1.Pod)) *corev1.
 // written makes it a pod that was upgraded a while ago and whose kubelet has not taken that.
 func written(t *testing.T, d time.Duration, reason string) func(*corev1.Pod) {
 	return func(p *corev1.Pod) {
-		states, err := record.Format(record.States{"logs": {Revision: "hash-of-agent:v2", UpdateTimestamp: ago(d), LastContainerStatuses: map[string]record.ContainerStatus{"agent": {ImageID: "id-agent:v1"}}}})
+		states, err := record.Format(record.States{"logs": {Revision: logsOf("agent:v2").Annotations[v1alpha1.HashAnnotation], UpdateTimestamp: ago(d), LastContainerStatuses: map[string]record.ContainerStatus{"agent": {ImageID: "id-agent:v1"}}}})
 		require.NoError(t, err)
 		p.Annotations[v1alpha1.InPlaceUpdateStateAnnotation] = states
 		p.Status.Conditions[0].Status = corev1.ConditionFalse
@@ -150,7 +169,7 @@ func TestARolloutUnderWay(t *testing.T) {
 
 func TestARolloutThatIsHeldWithTemporalAway(t *testing.T) {
 	in := input(t)
-	in.Set.Status.Rollout = &v1alpha1.RolloutStatus{Hold: &v1alpha1.RolloutHold{Who: "ann", Why: "errors in the logs"}}
+	in.Set.Status.Rollout = &v1alpha1.RolloutStatus{Pause: &v1alpha1.RolloutPause{By: "ann", Reason: "errors in the logs"}}
 	in.Set.Spec.UpdateStrategy.Partition = new(intstr.FromString("20%"))
 	in.Run.Unknown = "Temporal at 127.0.0.1:7233, namespace default does not answer"
 	in.Set.Status.ObservedGeneration = 1
@@ -212,7 +231,7 @@ func TestPodsThatAreBehind(t *testing.T) {
 		return pod(t, name, "agent:v1", func(p *corev1.Pod) { p.Annotations, p.CreationTimestamp = nil, ago(created) })
 	}
 	labels := func(string) (map[string]string, error) { return nil, nil }
-	missing, err := Missing(in.Set, append(in.Pods, lacking("older", 2*time.Hour), lacking("later", time.Minute)), labels, "kruise-system")
+	missing, err := Missing(in.Set, append(in.Pods, lacking("older", 2*time.Hour), lacking("later", time.Minute)), labels, "kruise-system", Webhook{})
 	require.NoError(t, err)
 	golden(t, "behind", append(old, missing...).Write)
 	golden(t, "behind-none", BehindPods{}.Write)
@@ -222,12 +241,12 @@ func TestPodsThatAreBehind(t *testing.T) {
 	off := func(string) (map[string]string, error) {
 		return map[string]string{v1alpha1.InjectionLabel: v1alpha1.InjectionDisabled}, nil
 	}
-	missing, err = Missing(in.Set, []*corev1.Pod{lacking("later", time.Minute)}, off, "kruise-system")
+	missing, err = Missing(in.Set, []*corev1.Pod{lacking("later", time.Minute)}, off, "kruise-system", Webhook{})
 	require.NoError(t, err)
 	assert.Empty(t, missing)
 	critical := lacking("proxy", time.Minute)
 	critical.Namespace, critical.Spec.PriorityClassName = "kube-system", "system-node-critical"
-	missing, err = Missing(in.Set, []*corev1.Pod{critical}, labels, "kruise-system")
+	missing, err = Missing(in.Set, []*corev1.Pod{critical}, labels, "kruise-system", Webhook{})
 	require.NoError(t, err)
 	assert.Empty(t, missing, "the webhook is never asked about it")
 }
@@ -235,7 +254,7 @@ func TestPodsThatAreBehind(t *testing.T) {
 func TestAPlanNamesBatchesAndWhoStays(t *testing.T) {
 	set, sorted := logs(t)
 	set.Spec.Containers[0].Image = "agent:v3"
-	set.Annotations[v1alpha1.HashAnnotation] = "hash-of-agent:v3"
+	fixture.Hashed(set)
 	set.Spec.UpdateStrategy.Partition = new(intstr.FromInt32(3))
 	set.Spec.UpdateStrategy.Paused = true
 	from := sorted[0].DeepCopy()
@@ -301,9 +320,7 @@ func TestWhyAPodIsOrIsNotInjected(t *testing.T) {
 		in := PodWhyInput{Pod: pod(t, "p", "agent:v1"), Sets: []v1alpha1.SidecarSet{*set.DeepCopy()}, SystemNamespace: "kruise-system"}
 		in.Pod.Annotations = nil
 		change(&in)
-		w, err := NewPodWhy(in)
-		require.NoError(t, err)
-		return w.Sets[0].Why
+		return NewPodWhy(in).Sets[0].Why
 	}
 	for want, change := range map[string]func(*PodWhyInput){
 		"mirrors a static pod":          func(in *PodWhyInput) { in.Pod.Annotations = map[string]string{corev1.MirrorPodAnnotationKey: "x"} },
@@ -320,19 +337,19 @@ func TestWhyAPodIsOrIsNotInjected(t *testing.T) {
 		"outrigger.io/injection=disabled": func(in *PodWhyInput) { in.NamespaceLabels = map[string]string{"outrigger.io/injection": "disabled"} },
 		"older than the set":              func(in *PodWhyInput) { in.Pod.CreationTimestamp = ago(2 * time.Hour) },
 		"injectionStrategy.paused":        func(in *PodWhyInput) { in.Sets[0].Spec.InjectionStrategy.Paused = true },
-		"is not installed":                func(in *PodWhyInput) { in.WebhookAbsent = true },
-		"is not switched on":              func(in *PodWhyInput) { in.Webhook = &admissionv1.MutatingWebhook{} },
+		"is not installed":                func(in *PodWhyInput) { in.Webhook.Absent = true },
+		"is not switched on":              func(in *PodWhyInput) { in.Webhook.Installed = &admissionv1.MutatingWebhook{} },
 		"failurePolicy is Ignore": func(in *PodWhyInput) {
-			in.Webhook = &admissionv1.MutatingWebhook{Rules: make([]admissionv1.RuleWithOperations, 1), FailurePolicy: new(admissionv1.Ignore)}
+			in.Webhook.Installed = &admissionv1.MutatingWebhook{Rules: make([]admissionv1.RuleWithOperations, 1), FailurePolicy: new(admissionv1.Ignore)}
 		},
 		"its objectSelector wants sidecars=yes": func(in *PodWhyInput) {
-			in.Webhook = &admissionv1.MutatingWebhook{Rules: make([]admissionv1.RuleWithOperations, 1), ObjectSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"sidecars": "yes"}}}
+			in.Webhook.Installed = &admissionv1.MutatingWebhook{Rules: make([]admissionv1.RuleWithOperations, 1), ObjectSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"sidecars": "yes"}}}
 		},
 		"its namespaceSelector wants team=b": func(in *PodWhyInput) {
-			in.Webhook = &admissionv1.MutatingWebhook{Rules: make([]admissionv1.RuleWithOperations, 1), NamespaceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"team": "b"}}}
+			in.Webhook.Installed = &admissionv1.MutatingWebhook{Rules: make([]admissionv1.RuleWithOperations, 1), NamespaceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"team": "b"}}}
 		},
 		"leaves it out (ours)": func(in *PodWhyInput) {
-			in.Webhook = &admissionv1.MutatingWebhook{Rules: make([]admissionv1.RuleWithOperations, 1), MatchConditions: []admissionv1.MatchCondition{{Name: "not-system-node-critical"}, {Name: "ours"}}}
+			in.Webhook.Installed = &admissionv1.MutatingWebhook{Rules: make([]admissionv1.RuleWithOperations, 1), MatchConditions: []admissionv1.MatchCondition{{Name: "not-system-critical"}, {Name: "ours"}}}
 		},
 		"the webhook was not installed or":  func(*PodWhyInput) {},
 		"annotation kruise.io/sidecarset-i": func(in *PodWhyInput) { in.Pod = pod(t, "p", "agent:v1") },
@@ -345,15 +362,12 @@ func TestWhyAnInjectedPodIsNotUpgraded(t *testing.T) {
 	set, _ := logs(t)
 	other := fixture.SidecarSet("other", fixture.Sidecar("x"))
 	other.Spec.Selector.MatchLabels["app"] = "shop"
-	w, err := NewPodWhy(PodWhyInput{Pod: pod(t, "p", "agent:v1"), Sets: []v1alpha1.SidecarSet{*set, *other}})
-	require.NoError(t, err)
+	w := NewPodWhy(PodWhyInput{Pod: pod(t, "p", "agent:v1"), Sets: []v1alpha1.SidecarSet{*set, *other}})
 	golden(t, "why-pod", w.Write)
 	upgrade := func(p *corev1.Pod, change func(*v1alpha1.SidecarSet)) string {
 		one := set.DeepCopy()
 		change(one)
-		w, err := NewPodWhy(PodWhyInput{Pod: p, Sets: []v1alpha1.SidecarSet{*one}})
-		require.NoError(t, err)
-		return w.Sets[0].Upgrade
+		return NewPodWhy(PodWhyInput{Pod: p, Sets: []v1alpha1.SidecarSet{*one}}).Sets[0].Upgrade
 	}
 	same := func(*v1alpha1.SidecarSet) {}
 	assert.Equal(t, "Updated", upgrade(pod(t, "p", "agent:v2"), same))
@@ -408,6 +422,7 @@ func TestAHotUpgradeWaitsForItsTwins(t *testing.T) {
 	set, sorted := logs(t)
 	set.Spec.Containers[0].UpgradeStrategy = v1alpha1.SidecarContainerUpgradeStrategy{UpgradeType: v1alpha1.SidecarContainerHotUpgrade, HotUpgradeEmptyImage: "empty:v1"}
 	p := pod(t, "p", "agent:v2", written(t, 3*time.Second, ""))
+	rehash(p, logsOf("agent:v2"), fixture.Hashed(set))
 	active, standby := fixture.Container("agent-2"), fixture.Container("agent-1")
 	active.Image, standby.Image = "agent:v2", "agent:v1"
 	p.Spec.Containers = []corev1.Container{fixture.Container("app"), standby, active}

@@ -13,7 +13,6 @@ import (
 	"github.com/outrigger/outrigger/api/v1alpha1"
 	"github.com/outrigger/outrigger/internal/match"
 	"github.com/outrigger/outrigger/internal/podstate"
-	"github.com/outrigger/outrigger/internal/policy"
 	"github.com/outrigger/outrigger/internal/record"
 	"github.com/outrigger/outrigger/internal/rollout"
 )
@@ -25,10 +24,14 @@ type PodWhyInput struct {
 	// NamespaceLabels are those of the pod's namespace.
 	NamespaceLabels map[string]string
 	SystemNamespace string
-	// Webhook is the webhook of pods; nil if it is not known.
-	Webhook *admissionv1.MutatingWebhook
-	// WebhookAbsent says that it is known not to be there.
-	WebhookAbsent bool
+	Webhook         Webhook
+}
+
+// Webhook is the webhook of pods, as far as it is known.
+type Webhook struct {
+	// Installed is nil if it is not known, or absent.
+	Installed *admissionv1.MutatingWebhook
+	Absent    bool
 }
 
 // PodWhy says of each set what became of a pod.
@@ -56,37 +59,56 @@ type injection struct {
 	scopeErr error
 }
 
-type explanation func(*injection) string
-
-func because(text string) explanation { return func(*injection) string { return text } }
-
-// injectionChain names the rule by which a pod was not injected; injected pods come first.
-func injectionChain() policy.Chain[*injection, explanation] {
-	return policy.Chain[*injection, explanation]{
-		{When: (*injection).injected, Then: because("its annotation " + v1alpha1.InjectedListAnnotation + " names the set")},
-		{When: func(i *injection) bool { return match.Mirror(i.Pod) }, Then: because("it mirrors a static pod, which the kubelet runs from a file")},
-		{When: func(i *injection) bool { return i.scopeErr != nil }, Then: func(i *injection) string { return "a selector of the set cannot be read: " + i.scopeErr.Error() }},
-		{When: func(i *injection) bool { return match.MatchesNothing(i.set.Spec.Selector) }, Then: because("spec.selector is empty, which matches nothing")},
-		{When: func(i *injection) bool { return !i.scope.Labels(i.Pod.Labels) }, Then: (*injection).unselected},
-		{When: func(i *injection) bool { return !i.scope.Namespace(i.Pod.Namespace, i.NamespaceLabels) }, Then: (*injection).outOfScope},
-		{When: func(i *injection) bool { return match.Critical(i.Pod) }, Then: because("pods of priority class system-node-critical in kube-system are left alone")},
-		{When: func(i *injection) bool { return i.Pod.Namespace == i.SystemNamespace }, Then: because("it is in Outrigger's own namespace")},
-		{When: (*injection).optedOut, Then: because("its namespace has the label " + v1alpha1.InjectionLabel + "=" + v1alpha1.InjectionDisabled)},
-		{When: (*injection).older, Then: because("it is older than the set: pods are injected when they are created")},
-		{When: func(i *injection) bool { return i.set.Spec.InjectionStrategy.Paused }, Then: because("spec.injectionStrategy.paused is true")},
-		{When: func(i *injection) bool { return i.WebhookAbsent }, Then: because("the webhook of pods is not installed (MutatingWebhookConfiguration outrigger)")},
-		{When: (*injection).switchedOff, Then: because("the webhook of pods is not switched on: it has no rules until the webhook role has been reachable")},
-		{When: func(i *injection) bool { return i.unasked() != "" }, Then: (*injection).unasked},
-		{When: (*injection).failOpen, Then: because("the webhook's failurePolicy is Ignore: it was away when the pod was created, or the pod's labels or the set's selector changed since")},
-		{When: func(*injection) bool { return true }, Then: (*injection).otherwise},
+// reason names the rule that decided about the injection. The rules of the pod and the
+// SidecarSet come before those of the webhook.
+func (i *injection) reason() string {
+	switch {
+	case i.injected():
+		return "its annotation " + v1alpha1.InjectedListAnnotation + " names the set"
+	case match.Mirror(i.Pod):
+		return "it mirrors a static pod, which the kubelet runs from a file"
+	case i.scopeErr != nil:
+		return "a selector of the set cannot be read: " + i.scopeErr.Error()
+	case match.MatchesNothing(i.set.Spec.Selector):
+		return "spec.selector is empty, which matches nothing"
+	case !i.scope.Labels(i.Pod.Labels):
+		return "spec.selector does not match its labels: it wants " + metav1.FormatLabelSelector(i.set.Spec.Selector)
+	case !i.scope.Namespace(i.Pod.Namespace, i.NamespaceLabels):
+		return i.outOfScope()
+	case match.Critical(i.Pod):
+		return "pods of priority class system-node-critical or system-cluster-critical in kube-system are left alone"
+	case i.Pod.Namespace == i.SystemNamespace:
+		return "it is in Outrigger's own namespace"
+	case i.NamespaceLabels[v1alpha1.InjectionLabel] == v1alpha1.InjectionDisabled:
+		return "its namespace has the label " + v1alpha1.InjectionLabel + "=" + v1alpha1.InjectionDisabled
+	case i.Pod.CreationTimestamp.Before(&i.set.CreationTimestamp):
+		return "it is older than the set: pods are injected when they are created"
+	case i.set.DeletionTimestamp != nil:
+		return "the set is being deleted"
+	case i.set.Spec.InjectionStrategy.Paused:
+		return "spec.injectionStrategy.paused is true"
 	}
+	return i.webhookReason()
+}
+
+func (i *injection) webhookReason() string {
+	installed := i.Webhook.Installed
+	switch {
+	case i.Webhook.Absent:
+		return "the webhook of pods is not installed (MutatingWebhookConfiguration outrigger)"
+	case installed == nil:
+		return uninjected
+	case len(installed.Rules) == 0:
+		return "the webhook of pods is not switched on: it has no rules until the webhook role has been reachable"
+	case i.unasked() != "":
+		return i.unasked()
+	case installed.FailurePolicy != nil && *installed.FailurePolicy == admissionv1.Ignore:
+		return "the webhook's failurePolicy is Ignore: it was away when the pod was created, or the pod's labels or the set's selector changed since"
+	}
+	return i.otherwise()
 }
 
 func (i *injection) injected() bool { return record.Injected(i.Pod.Annotations, i.set.Name) }
-
-func (i *injection) unselected() string {
-	return "spec.selector does not match its labels: it wants " + metav1.FormatLabelSelector(i.set.Spec.Selector)
-}
 
 func (i *injection) outOfScope() string {
 	if one := i.scope.OneNamespace(); one != "" && one != i.Pod.Namespace {
@@ -95,30 +117,15 @@ func (i *injection) outOfScope() string {
 	return "spec.namespaceSelector does not match its namespace: it wants " + metav1.FormatLabelSelector(i.set.Spec.NamespaceSelector)
 }
 
-func (i *injection) optedOut() bool {
-	return i.NamespaceLabels[v1alpha1.InjectionLabel] == v1alpha1.InjectionDisabled
-}
-
-func (i *injection) older() bool { return i.Pod.CreationTimestamp.Before(&i.set.CreationTimestamp) }
-
-func (i *injection) switchedOff() bool { return i.Webhook != nil && len(i.Webhook.Rules) == 0 }
-
-func (i *injection) failOpen() bool {
-	return i.Webhook != nil && i.Webhook.FailurePolicy != nil && *i.Webhook.FailurePolicy == admissionv1.Ignore
-}
-
 // unasked names the selector of the webhook that leaves the pod out; empty if none does.
 func (i *injection) unasked() string {
-	if i.Webhook == nil {
-		return ""
-	}
 	for _, one := range []struct {
 		field    string
 		selector *metav1.LabelSelector
 		labels   map[string]string
 	}{
-		{"namespaceSelector", i.Webhook.NamespaceSelector, i.NamespaceLabels},
-		{"objectSelector", i.Webhook.ObjectSelector, i.Pod.Labels},
+		{"namespaceSelector", i.Webhook.Installed.NamespaceSelector, i.NamespaceLabels},
+		{"objectSelector", i.Webhook.Installed.ObjectSelector, i.Pod.Labels},
 	} {
 		if one.selector == nil {
 			continue
@@ -130,16 +137,16 @@ func (i *injection) unasked() string {
 	return ""
 }
 
-// criticalCondition is the match condition that is installed; the chain has its rule.
-const criticalCondition = "not-system-node-critical"
+// criticalCondition is the match condition that is installed; reason has its rule.
+const criticalCondition = "not-system-critical"
+
+// uninjected is the reason of a pod that no rule left out.
+const uninjected = "the webhook was not installed or injection was paused when it was created, or the pod's labels or the set's selector changed since"
 
 func (i *injection) otherwise() string {
-	text := "the webhook was not installed or injection was paused when it was created, or the pod's labels or the set's selector changed since"
-	if i.Webhook == nil {
-		return text
-	}
+	text := uninjected
 	var names []string
-	for _, condition := range i.Webhook.MatchConditions {
+	for _, condition := range i.Webhook.Installed.MatchConditions {
 		if condition.Name != criticalCondition {
 			names = append(names, condition.Name)
 		}
@@ -151,42 +158,38 @@ func (i *injection) otherwise() string {
 }
 
 // NewPodWhy decides for each set, in their order.
-func NewPodWhy(in PodWhyInput) (*PodWhy, error) {
+func NewPodWhy(in PodWhyInput) *PodWhy {
 	w := &PodWhy{Namespace: in.Pod.Namespace, Name: in.Pod.Name, Sets: []SetWhy{}}
-	rules := injectionChain()
 	for n := range in.Sets {
 		i := &injection{PodWhyInput: in, set: &in.Sets[n]}
 		i.scope, i.scopeErr = match.NewScope(&i.set.Spec)
-		one := SetWhy{Set: i.set.Name, Injected: i.injected(), Why: rules.Decide(i)(i)}
+		one := SetWhy{Set: i.set.Name, Injected: i.injected(), Why: i.reason()}
 		if one.Injected {
-			var err error
-			if one.Upgrade, err = i.upgrade(); err != nil {
-				return nil, err
-			}
+			one.Upgrade = i.upgrade()
 		}
 		w.Sets = append(w.Sets, one)
 	}
-	return w, nil
+	return w
 }
 
-// upgrade says where an injected pod stands in the rollout.
-func (i *injection) upgrade() (string, error) {
+// upgrade says where an injected pod stands in the rollout. What keeps that from being
+// known is the answer, too: the other sets are explained all the same.
+func (i *injection) upgrade() string {
 	version, err := podstate.NewVersion(i.set)
 	if err != nil {
-		return "", err
+		return "left alone: " + err.Error()
 	}
 	state, err := version.Of(i.Pod)
 	if err != nil {
-		// This is the answer: rollouts leave such a pod out.
-		return "left alone: what is recorded in its annotations cannot be read: " + err.Error(), nil //nolint:nilerr // see above
+		return "left alone: " + unreadableRecord + err.Error()
 	}
 	switch {
 	case !match.Active(i.Pod):
-		return "not counted: it has ended, or is being deleted", nil
+		return "not counted: it has ended, or is being deleted"
 	case i.scopeErr != nil || !i.scope.Labels(i.Pod.Labels) || !i.scope.Namespace(i.Pod.Namespace, i.NamespaceLabels):
-		return "left alone: the set does not match it any longer", nil
+		return "left alone: the set does not match it any longer"
 	case !state.Complete:
-		return "left alone: it lacks containers of the set", nil
+		return "left alone: " + lacksContainers
 	}
 	s := standing{Pod: &rollout.Pod{Pod: i.Pod, State: state}, set: i.set.Name, version: version}
 	pod := s.pod()
@@ -197,7 +200,7 @@ func (i *injection) upgrade() (string, error) {
 	if pod.Phase == PodOld {
 		text += ": " + i.waits()
 	}
-	return text, nil
+	return text
 }
 
 // waits says what an old pod waits for, as far as the set tells.
@@ -208,7 +211,7 @@ func (i *injection) waits() string {
 		return "upgrades are off (spec.updateStrategy.type NotUpdate)"
 	case strategy.Paused:
 		return "spec.updateStrategy.paused is true"
-	case i.set.Status.Rollout != nil && i.set.Status.Rollout.Hold != nil:
+	case i.set.Status.Rollout != nil && i.set.Status.Rollout.Pause != nil:
 		return "the run is held " + heldBy(holdOf(RolloutInput{Set: i.set}))
 	}
 	for _, c := range conditions(i.set) {

@@ -29,6 +29,7 @@ type stillness struct {
 	pods      []*corev1.Pod
 	revisions []*appsv1.ControllerRevision
 	missing   int
+	leftAlone []leftAlone
 	// systemNamespace is where the operator runs.
 	systemNamespace string
 }
@@ -36,9 +37,11 @@ type stillness struct {
 // NewRolloutWhy explains what a Rollout shows. missing pods match and were not injected.
 func NewRolloutWhy(r *Rollout, in RolloutInput, missing int) *RolloutWhy {
 	s := stillness{Rollout: r, set: in.Set, pods: in.Pods, revisions: in.Revisions, missing: missing, systemNamespace: in.SystemNamespace}
+	// Labels of namespaces that could not be read have failed NewRollout.
+	s.leftAlone, _ = findLeftAlone(in.Set, in.Pods, in.NamespaceLabels)
 	w := &RolloutWhy{Name: r.Name, Phase: r.Phase, Message: r.Message, Reasons: []string{}}
 	for _, look := range []func(*stillness) []string{
-		(*stillness).unseen, (*stillness).switchedOff, (*stillness).engine, (*stillness).stuckPods, (*stillness).blamed, (*stillness).ended, (*stillness).uninjected,
+		(*stillness).unseen, (*stillness).switchedOff, (*stillness).engine, (*stillness).stuckPods, (*stillness).blamed, (*stillness).outside, (*stillness).ended, (*stillness).uninjected,
 	} {
 		w.Reasons = append(w.Reasons, look(&s)...)
 	}
@@ -73,7 +76,7 @@ func (s *stillness) switchedOff() []string {
 func (s *stillness) engine() []string {
 	for _, c := range s.Conditions {
 		switch c.Reason {
-		case v1alpha1.ReasonInvalid, v1alpha1.ReasonEngineUnavailable, v1alpha1.ReasonEngineThrottled, v1alpha1.ReasonWorkerUnavailable,
+		case v1alpha1.ReasonInvalid, v1alpha1.ReasonTemporalUnavailable, v1alpha1.ReasonTemporalThrottled, v1alpha1.ReasonWorkerUnavailable,
 			v1alpha1.ReasonRolloutFailing, v1alpha1.ReasonRunUnreadable:
 			return []string{c.Reason + ": " + c.Message}
 		}
@@ -136,8 +139,22 @@ func (s *stillness) blamed() []string {
 	return found
 }
 
+// outside names a pod that was injected and that rollouts leave out.
+func (s *stillness) outside() []string {
+	switch n := len(s.leftAlone); n {
+	case 0:
+		return nil
+	case 1:
+		return []string{fmt.Sprintf("%s/%s is left alone: %s", s.leftAlone[0].Namespace, s.leftAlone[0].Name, s.leftAlone[0].why)}
+	default:
+		return []string{fmt.Sprintf("%d pods are left alone, such as %s/%s: %s (kubectl sidecarset list --outdated)", n, s.leftAlone[0].Namespace, s.leftAlone[0].Name, s.leftAlone[0].why)}
+	}
+}
+
 func (s *stillness) ended() []string {
 	switch {
+	case s.Counts.Matched == 0 && len(s.leftAlone) > 0:
+		return nil
 	case s.Counts.Matched == 0:
 		return []string{"no pod is injected with this set"}
 	case s.Phase == protocol.PhasePartitionReached:

@@ -12,8 +12,8 @@ func newCodecServer(shared *flags) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "codec-server",
 		Short: "Decrypt payloads for the Temporal UI and CLI",
-		Long: "Answers POST /decode, and POST /encode if a key is named that encrypts, for the Temporal UI and the temporal CLI (--codec-endpoint). " +
-			"Whoever it answers can read all histories, so it listens to this machine alone unless there is a token.",
+		Long: "Serves POST /decode, and POST /encode if a key for encryption is set, for the Temporal UI and the temporal CLI (--codec-endpoint). " +
+			"Its clients can read all histories. Without a token it listens on the loopback address only.",
 		RunE: func(cmd *cobra.Command, args []string) (err error) {
 			options, err := shared.options(args)
 			if err != nil {
@@ -32,10 +32,10 @@ func newCodecServer(shared *flags) *cobra.Command {
 	keys.AddTo(cmd.Flags())
 	set := cmd.Flags()
 	set.StringVar(&s.Address, "bind-address", "127.0.0.1:8088", "`host:port` to listen on")
-	set.StringVar(&s.TokenFile, "token-file", "", "`file` with the bearer token that requests must have, read at each; required where the address is not 127.0.0.1")
-	set.BoolVar(&s.AllowUnauthenticated, "allow-unauthenticated", false, "answer everybody who reaches the address, such as a proxy that checks who asks")
-	set.StringArrayVar(&s.Origins, "cors-origin", nil, "`origin` of a Temporal UI whose pages may ask, such as https://temporal.example.com; may be repeated")
+	set.StringVar(&s.TokenFile, "token-file", "", "`file` with the bearer token of requests, read at each request; required unless the address is 127.0.0.1")
+	set.BoolVar(&s.AllowUnauthenticated, "allow-unauthenticated", false, "answer all clients, for example behind a proxy that authenticates")
+	set.StringArrayVar(&s.Origins, "cors-origin", nil, "allowed `origin` of a Temporal UI, such as https://temporal.example.com; may be repeated")
 	set.StringVar(&s.CertFile, "tls-cert-file", "", "`file` with the server's certificate, read at each handshake; empty: no TLS")
-	set.StringVar(&s.KeyFile, "tls-private-key-file", "", "`file` with the key of that certificate")
+	set.StringVar(&s.KeyFile, "tls-private-key-file", "", "`file` with the key of the certificate")
 	return cmd
 }

@@ -25,7 +25,7 @@ import (
 	"github.com/outrigger/outrigger/worker"
 )
 
-// flags are those that every role has.
+// flags are the flags of every role.
 type flags struct {
 	kube.Options
 	logLevel, logFormat string
@@ -48,21 +48,21 @@ func newCommand() *cobra.Command {
 
 func (f *flags) add(root *cobra.Command) {
 	set := root.PersistentFlags()
-	set.StringVar(&f.Kubeconfig, "kubeconfig", "", "kubeconfig `file`; empty: the cluster this runs in, then $KUBECONFIG and ~/.kube/config")
-	set.StringVar(&f.SystemNamespace, "namespace", v1alpha1.DefaultSystemNamespace, "system `namespace`, which holds revisions, configuration and leases")
-	set.Float32Var(&f.QPS, "kube-api-qps", 200, "requests a second to the API server, on average")
-	set.IntVar(&f.Burst, "kube-api-burst", 400, "requests to the API server at once")
+	set.StringVar(&f.Kubeconfig, "kubeconfig", "", "kubeconfig `file`; empty: the cluster of this pod, then $KUBECONFIG and ~/.kube/config")
+	set.StringVar(&f.SystemNamespace, "namespace", v1alpha1.DefaultSystemNamespace, "system `namespace`, which contains revisions, configuration and Leases")
+	set.Float32Var(&f.QPS, "kube-api-qps", 200, "requests per second to the API server, on average")
+	set.IntVar(&f.Burst, "kube-api-burst", 400, "requests to the API server in a burst")
 	set.StringVar(&f.MetricsAddress, "metrics-bind-address", ":8080", "`address` of /metrics; 0 turns it off")
 	set.StringVar(&f.HealthAddress, "health-probe-bind-address", ":8081", "`address` of /healthz and /readyz; 0 turns them off")
-	set.StringVar(&f.ProfileAddress, "pprof-bind-address", "", "`address` of /debug/pprof, which anybody who reaches it can read; empty: off")
+	set.StringVar(&f.ProfileAddress, "pprof-bind-address", "", "`address` of /debug/pprof, which has no authentication; empty turns it off")
 	set.StringVar(&f.logLevel, "log-level", "info", "debug, info, warn or error")
 	set.StringVar(&f.logFormat, "log-format", "text", "text or json")
 }
 
-// options validates the flags, and sets up logging.
+// options validates the flags and sets up logging.
 func (f *flags) options(args []string) (kube.Options, error) {
 	if len(args) > 0 {
-		return kube.Options{}, fmt.Errorf("unexpected argument %q: everything is a flag, see --help", args[0])
+		return kube.Options{}, fmt.Errorf("unexpected argument %q: only flags are allowed, see --help", args[0])
 	}
 	if f.QPS <= 0 || f.Burst < 1 {
 		return kube.Options{}, fmt.Errorf("--kube-api-qps and --kube-api-burst must be positive")
@@ -93,7 +93,7 @@ func (f *flags) options(args []string) (kube.Options, error) {
 func addTemporal(cmd *cobra.Command, f *temporal.Flags, keys *codec.Options, taskQueue *string) {
 	f.AddTo(cmd.Flags())
 	keys.AddTo(cmd.Flags())
-	cmd.Flags().StringVar(taskQueue, "task-queue", "", "Temporal task `queue`; empty: the UID of namespace kube-system, so that clusters can share a Temporal")
+	cmd.Flags().StringVar(taskQueue, "task-queue", "", "Temporal task `queue`; empty: the UID of namespace kube-system, so that several clusters can share a Temporal namespace")
 }
 
 func newOperator(shared *flags) *cobra.Command {
@@ -116,7 +116,7 @@ func newOperator(shared *flags) *cobra.Command {
 	}
 	addTemporal(cmd, &f, &keys, &o.TaskQueue)
 	cmd.Flags().StringVar(&o.TemporalUI, "temporal-ui-url", "", "`URL` of the Temporal UI, for links in status and events")
-	cmd.Flags().BoolVar(&o.LeaderElect, "leader-elect", true, "let one of several operators act")
+	cmd.Flags().BoolVar(&o.LeaderElect, "leader-elect", true, "run only one of several operators at a time")
 	return cmd
 }
 
@@ -126,12 +126,12 @@ func newWorker(shared *flags) *cobra.Command {
 	var keys codec.Options
 	cmd := &cobra.Command{
 		Use:   "worker",
-		Short: "Host rollouts: the Temporal workflow and the activities that upgrade pods",
+		Short: "Run the Temporal workflow and the activities that upgrade pods",
 		RunE: func(cmd *cobra.Command, args []string) (err error) {
 			if o.Options, err = shared.options(args); err != nil {
 				return err
 			}
-			if o.MaxConcurrentLooks < 1 || o.MaxConcurrentWrites < 1 {
+			if o.MaxConcurrentSelects < 1 || o.MaxConcurrentPatches < 1 {
 				return fmt.Errorf("--max-concurrent-looks and --max-concurrent-writes must be positive")
 			}
 			if o.MaxUnavailablePods < 0 {
@@ -142,7 +142,7 @@ func newWorker(shared *flags) *cobra.Command {
 				return err
 			}
 			if o.MaxUnavailablePods > 0 && o.Versioning.DeploymentName != "" {
-				return fmt.Errorf("--max-unavailable-pods and --deployment-name exclude each other: one worker takes the tasks that write, of whatever version")
+				return fmt.Errorf("--max-unavailable-pods and --deployment-name exclude each other: one worker executes all patch activities, of every version")
 			}
 			if o.Temporal, err = roleConnection(&f, keys, "worker"); err != nil {
 				return err
@@ -154,13 +154,13 @@ func newWorker(shared *flags) *cobra.Command {
 	}
 	addTemporal(cmd, &f, &keys, &o.TaskQueue)
 	addVersioning(cmd, &o.Versioning)
-	cmd.Flags().IntVar(&o.MaxConcurrentLooks, "max-concurrent-looks", 200, "activities that look for pods to upgrade, at once")
-	cmd.Flags().IntVar(&o.MaxConcurrentWrites, "max-concurrent-writes", 200, "activities that write pods, at once; each writes several")
-	cmd.Flags().IntVar(&o.MaxUnavailablePods, "max-unavailable-pods", 0, "pods of all SidecarSets that upgrades may make unavailable at once; one worker, elected by a Lease, upgrades all pods then; the same for all workers; 0: no bound but those of the sets")
+	cmd.Flags().IntVar(&o.MaxConcurrentSelects, "max-concurrent-looks", 200, "concurrent activities that select pods to upgrade")
+	cmd.Flags().IntVar(&o.MaxConcurrentPatches, "max-concurrent-writes", 200, "concurrent activities that patch pods; each patches several pods")
+	cmd.Flags().IntVar(&o.MaxUnavailablePods, "max-unavailable-pods", 0, "cluster-wide limit: pods of all SidecarSets that upgrades may make unavailable at the same time; must be equal for all workers, of which one, elected by a Lease, then upgrades all pods; 0: only the maxUnavailable of each SidecarSet applies")
 	return cmd
 }
 
-// traced runs a role with its tracer.
+// traced runs a role with a tracer.
 func traced(ctx context.Context, into *trace.Tracer, role string, log logr.Logger, run func() error) error {
 	tracer, stop, err := tracing.Start(ctx, role, os.Getenv, log.WithName("tracing"))
 	if err != nil {
@@ -172,9 +172,9 @@ func traced(ctx context.Context, into *trace.Tracer, role string, log logr.Logge
 }
 
 func addVersioning(cmd *cobra.Command, v *worker.Versioning) {
-	cmd.Flags().StringVar(&v.DeploymentName, "deployment-name", "", "`name` of the worker deployment in Temporal that this worker is a version of; it gets tasks once that version is current; empty: unversioned")
-	cmd.Flags().StringVar(&v.BuildID, "build-id", "", "`id` of that version; empty: the revision that the binary was built from")
-	cmd.Flags().StringVar(&v.Behavior, "versioning-behavior", worker.AutoUpgrade, "what open runs do when another version becomes current: auto-upgrade, they go on there; pinned, they stay")
+	cmd.Flags().StringVar(&v.DeploymentName, "deployment-name", "", "`name` of the Temporal worker deployment of this worker, which receives tasks once its version is current; empty: unversioned")
+	cmd.Flags().StringVar(&v.BuildID, "build-id", "", "`id` of the version; empty: the Git revision of the build")
+	cmd.Flags().StringVar(&v.Behavior, "versioning-behavior", worker.AutoUpgrade, "what open runs do when another version becomes current: auto-upgrade: continue there; pinned: stay on their version")
 }
 
 func newWebhook(shared *flags) *cobra.Command {
@@ -196,8 +196,8 @@ func newWebhook(shared *flags) *cobra.Command {
 	cmd.Flags().IntVar(&o.Port, "port", 9443, "`port` of the admission endpoints")
 	cmd.Flags().StringVar(&o.URL, "url", "", "`URL` at which the API server reaches this process, such as https://localhost:9443; empty: by the Service")
 	cmd.Flags().StringVar(&o.ServiceName, "service-name", "outrigger-webhook", "`name` of the Service in front of this process")
-	cmd.Flags().StringVar(&o.ClientCAFile, "client-ca-file", "", "`file` with the CA of the API servers' client certificates: others are answered 401; empty: no check")
-	cmd.Flags().DurationVar(&o.ShutdownDelay, "shutdown-delay-duration", 5*time.Second, "how long requests are taken after the process has turned unready to end; below the grace period of its pod by 20 s")
-	cmd.Flags().Var(&o.FeatureGates, "feature-gates", "gate=true,...: SidecarSetPatchPodMetadataDefaultsAllowed lets sets patch any annotation of pods, without the whitelist")
+	cmd.Flags().StringVar(&o.ClientCAFile, "client-ca-file", "", "`file` with the CA of the API servers' client certificates; other clients receive 401; empty: no check")
+	cmd.Flags().DurationVar(&o.ShutdownDelay, "shutdown-delay-duration", 5*time.Second, "time between the loss of readiness at a shutdown and the end of new requests; at least 20 s below the grace period of the pod")
+	cmd.Flags().Var(&o.FeatureGates, "feature-gates", "gate=true,...: SidecarSetPatchPodMetadataDefaultsAllowed allows SidecarSets to patch all annotations of pods, without the whitelist")
 	return cmd
 }

@@ -9,12 +9,12 @@ import (
 	"github.com/outrigger/outrigger/temporal/codec"
 )
 
-// payloadCodec is nil without keys.
+// payloadCodec returns nil without keys.
 func payloadCodec(o codec.Options) (*codec.Codec, error) {
 	return codec.Open(o.WithVariables(os.LookupEnv))
 }
 
-// roleConnection is how a role that writes and reads payloads connects to Temporal.
+// roleConnection returns the connection of a role that writes and reads payloads.
 func roleConnection(f *temporal.Flags, keys codec.Options, role string) (temporal.Options, error) {
 	options, err := connection(f, role)
 	if err != nil {
@@ -24,7 +24,7 @@ func roleConnection(f *temporal.Flags, keys codec.Options, role string) (tempora
 	return options, err
 }
 
-// connection is how a role, or a command, connects to Temporal.
+// connection returns the connection of a role or a command to Temporal.
 func connection(f *temporal.Flags, role string) (temporal.Options, error) {
 	options, err := f.Options(envconfig.EnvLookupOS)
 	options.Identity = temporal.Identity(role, envconfig.EnvLookupOS)

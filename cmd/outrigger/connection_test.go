@@ -20,7 +20,7 @@ func runCommand(t *testing.T, args ...string) (string, error) {
 func TestCommandsAgainstNobody(t *testing.T) {
 	nobody := "--temporal-address=127.0.0.1:1"
 	_, err := runCommand(t, "temporal", "setup", nobody, "--retention=1h")
-	require.EqualError(t, err, "--retention must be a day (24h) at least")
+	require.EqualError(t, err, "--retention must be at least a day (24h)")
 	_, err = runCommand(t, "temporal", "setup", nobody, "--temporal-tls-ca-path=/absent/ca.crt")
 	require.ErrorContains(t, err, "Temporal at 127.0.0.1:1: look for namespace default: ")
 	_, err = runCommand(t, "temporal", "prune", nobody, "--cluster-uid=u")
@@ -28,9 +28,9 @@ func TestCommandsAgainstNobody(t *testing.T) {
 	_, err = runCommand(t, "temporal", "prune", nobody)
 	require.ErrorContains(t, err, "is no UID of a cluster")
 	_, err = runCommand(t, "worker", "--temporal-tls-cert-path=c")
-	require.ErrorContains(t, err, "a client certificate and its key are given both or not at all")
+	require.ErrorContains(t, err, "a client certificate needs a key, and a key needs a certificate")
 	_, err = runCommand(t, "worker", "--temporal-payload-key-id=a")
-	require.ErrorContains(t, err, "no directory of keys: give --temporal-payload-key-dir")
+	require.ErrorContains(t, err, "no directory of keys: set --temporal-payload-key-dir")
 	_, err = runCommand(t, "operator", "--temporal-payload-key-dir=/absent")
 	require.ErrorContains(t, err, "read the directory of payload keys: open /absent")
 	_, err = runCommand(t, "codec-server")

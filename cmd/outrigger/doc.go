@@ -1,3 +1,3 @@
-// Command outrigger runs one of Outrigger's roles: operator, worker or webhook, and
-// the commands of those who install it.
+// Command outrigger runs the roles operator, worker and webhook, and the commands for
+// installation, switchover and uninstallation.
 package main

@@ -5,13 +5,13 @@ import (
 	"runtime/debug"
 )
 
-// webhookGCPercent is how much the webhook's heap grows between two garbage collections.
-// Admissions leave much garbage beside a small cache: the usual 100 % means ten
-// collections a second under load, and API requests wait for it.
+// webhookGCPercent is the growth of the webhook's heap between two garbage collections.
+// Admissions create much garbage beside a small cache: with the default of 100 %, ten
+// collections per second delay API requests under load.
 const webhookGCPercent = 300
 
-// cacheGCPercent is that of operator and worker. Most of their heap is a cache of pods,
-// which lives on, and so much again for garbage is memory that a node could use.
+// cacheGCPercent is the growth of the heap of operator and worker. Most of it is a cache of
+// pods, so that 100 % would double their memory.
 const cacheGCPercent = 40
 
 // setGCPercent does nothing if GOGC is set.

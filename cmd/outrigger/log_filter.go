@@ -2,47 +2,42 @@ package main
 
 import "github.com/go-logr/logr"
 
-// logFilter drops or demotes messages that need no attention.
-type logFilter struct{ logr.LogSink }
+// logFilter changes the level of messages of controller-runtime that need no attention.
+type logFilter struct {
+	logr.LogSink
+	// demotion is added to the level of messages.
+	demotion int
+}
 
-// filterLog returns a logger for controller-runtime.
-func filterLog(log logr.Logger) logr.Logger { return log.WithSink(logFilter{log.GetSink()}) }
+func filterLog(log logr.Logger) logr.Logger { return log.WithSink(logFilter{LogSink: log.GetSink()}) }
 
-// WithName demotes failed readiness probes to level debug: the prober sees the answer,
-// and until the process is ready every probe fails.
+func (f logFilter) Enabled(level int) bool { return f.LogSink.Enabled(level + f.demotion) }
+
+func (f logFilter) Info(level int, message string, pairs ...any) {
+	f.LogSink.Info(level+f.demotion, message, pairs...)
+}
+
+// WithName demotes failed readiness probes to level debug: the prober receives the result, and
+// every probe fails until the process is ready.
 func (f logFilter) WithName(name string) logr.LogSink {
-	named := f.LogSink.WithName(name)
+	f.LogSink = f.LogSink.WithName(name)
 	if name == "healthz" {
-		return verbose{named}
+		f.demotion = 1
 	}
-	return logFilter{named}
+	return f
 }
 
 func (f logFilter) WithValues(pairs ...any) logr.LogSink {
-	return logFilter{f.LogSink.WithValues(pairs...)}
+	f.LogSink = f.LogSink.WithValues(pairs...)
+	return f
 }
 
-// Error logs at level info that the lease is released at the end, which controller-runtime
-// reports as an error.
+// Error logs the release of the Lease at the end of the process at level info.
+// controller-runtime reports it as an error.
 func (f logFilter) Error(err error, message string, pairs ...any) {
 	if message == "error received after stop sequence was engaged" && err != nil && err.Error() == "leader election lost" {
-		f.Info(0, "gave the lease back")
+		f.Info(0, "released the Lease")
 		return
 	}
 	f.LogSink.Error(err, message, pairs...)
-}
-
-// verbose logs at level debug what would be logged at level info.
-type verbose struct{ logr.LogSink }
-
-func (v verbose) Enabled(level int) bool { return v.LogSink.Enabled(level + 1) }
-
-func (v verbose) Info(level int, message string, pairs ...any) {
-	v.LogSink.Info(level+1, message, pairs...)
-}
-
-func (v verbose) WithName(name string) logr.LogSink { return verbose{v.LogSink.WithName(name)} }
-
-func (v verbose) WithValues(pairs ...any) logr.LogSink {
-	return verbose{v.LogSink.WithValues(pairs...)}
 }

@@ -11,18 +11,18 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/outrigger/outrigger/api/v1alpha1"
-	"github.com/outrigger/outrigger/cli/output"
 	"github.com/outrigger/outrigger/internal/switchover"
 	"github.com/outrigger/outrigger/kube"
+	"github.com/outrigger/outrigger/output"
 )
 
-// podPage is how many pods are read at once, so that large clusters fit in memory.
+// podPage is the page size of the list of pods, which limits the memory in large clusters.
 const podPage = 500
 
 var errInTheWay = errors.New("not ready to switch")
 
 func newMigrate(shared *flags) *cobra.Command {
-	cmd := &cobra.Command{Use: "migrate", Short: "Move over from OpenKruise"}
+	cmd := &cobra.Command{Use: "migrate", Short: "Switch over from OpenKruise"}
 	cmd.AddCommand(newMigrateCheck(shared))
 	return cmd
 }
@@ -31,9 +31,9 @@ func newMigrateCheck(shared *flags) *cobra.Command {
 	var o output.Flag
 	cmd := &cobra.Command{
 		Use:   "check",
-		Short: "Say what would differ if Outrigger took this cluster over from OpenKruise, or does",
-		Long: "Reads SidecarSets, pods, revisions and webhook configurations, and writes nothing. The exit code is 0 if nothing is in " +
-			"the way, and 1 if something is or could not be read. docs/migration.md says what to do when.",
+		Short: "Report differences before or after a switchover from OpenKruise",
+		Long: "Reads SidecarSets, pods, revisions and webhook configurations, and writes nothing. The exit code is 0 if nothing blocks " +
+			"the switchover, and 1 if something does or could not be read. docs/migration.md describes the steps.",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			options, err := shared.options(args)
 			if err != nil {
@@ -83,13 +83,13 @@ func checkCluster(ctx context.Context, options kube.Options) (*switchover.Report
 	}
 }
 
-// readFacts reads all but pods.
+// readFacts reads everything except pods.
 func readFacts(ctx context.Context, reader client.Reader, system string) (facts switchover.Facts, err error) {
 	sets, namespaces := &v1alpha1.SidecarSetList{}, &corev1.NamespaceList{}
 	mutating, validating := &admissionregistrationv1.MutatingWebhookConfigurationList{}, &admissionregistrationv1.ValidatingWebhookConfigurationList{}
 	for _, list := range []client.ObjectList{sets, namespaces, mutating, validating} {
 		if err := reader.List(ctx, list); err != nil {
-			return facts, fmt.Errorf("list what the check goes by: %w", err)
+			return facts, fmt.Errorf("list the objects of the check: %w", err)
 		}
 	}
 	facts.Sets, facts.Mutating, facts.Validating = sets.Items, mutating.Items, validating.Items

@@ -13,8 +13,8 @@ import (
 	"github.com/outrigger/outrigger/internal/switchover"
 )
 
-// readSystemNamespace adds what the system namespace holds. Deployments that may not
-// be read are reported: they only say what OpenKruise's flags are.
+// readSystemNamespace adds the facts of the system namespace. A missing permission for
+// Deployments is only reported: they show nothing but the flags of OpenKruise.
 func readSystemNamespace(ctx context.Context, reader client.Reader, system string, facts *switchover.Facts) error {
 	revisions := &appsv1.ControllerRevisionList{}
 	if err := reader.List(ctx, revisions, client.InNamespace(system)); err != nil {

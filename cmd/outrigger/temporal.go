@@ -14,7 +14,7 @@ import (
 func newTemporal() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "temporal",
-		Short: "Prepare and clean a Temporal namespace",
+		Short: "Set up and clean up a Temporal namespace",
 	}
 	cmd.AddCommand(newSetup(), newPrune())
 	return cmd
@@ -29,7 +29,7 @@ func newSetup() *cobra.Command {
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if s.Retention < 24*time.Hour {
-				return fmt.Errorf("--retention must be a day (24h) at least")
+				return fmt.Errorf("--retention must be at least a day (24h)")
 			}
 			return withTemporal(&f, "setup", func(c client.Client, o temporal.Options) error {
 				s.Client, s.Namespace, s.Out = c, o.Namespace, cmd.OutOrStdout()
@@ -38,8 +38,8 @@ func newSetup() *cobra.Command {
 		},
 	}
 	f.AddTo(cmd.Flags())
-	cmd.Flags().DurationVar(&s.Retention, "retention", 72*time.Hour, "how long ended runs are kept; for a namespace that is created")
-	cmd.Flags().BoolVar(&s.DryRun, "dry-run", false, "only say what would be done")
+	cmd.Flags().DurationVar(&s.Retention, "retention", 72*time.Hour, "retention of completed runs in a new namespace")
+	cmd.Flags().BoolVar(&s.DryRun, "dry-run", false, "only print what would be done")
 	return cmd
 }
 
@@ -48,7 +48,7 @@ func newPrune() *cobra.Command {
 	var p temporal.Prune
 	cmd := &cobra.Command{
 		Use:   "prune",
-		Short: "List the open runs of a cluster that is gone, and end them",
+		Short: "List and terminate the open runs of a deleted cluster",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return withTemporal(&f, "prune", func(c client.Client, o temporal.Options) error {
@@ -59,12 +59,12 @@ func newPrune() *cobra.Command {
 		},
 	}
 	f.AddTo(cmd.Flags())
-	cmd.Flags().StringVar(&p.Cluster, "cluster-uid", "", "`UID` of the cluster's namespace kube-system, or the --task-queue that its roles had")
-	cmd.Flags().BoolVar(&p.Yes, "yes", false, "do not ask")
+	cmd.Flags().StringVar(&p.Cluster, "cluster-uid", "", "`UID` of the cluster's namespace kube-system, or the --task-queue of its roles")
+	cmd.Flags().BoolVar(&p.Yes, "yes", false, "terminate without confirmation")
 	return cmd
 }
 
-// withTemporal has do use a connection.
+// withTemporal calls do with a client.
 func withTemporal(f *temporal.Flags, role string, do func(client.Client, temporal.Options) error) error {
 	options, err := connection(f, role)
 	if err != nil {

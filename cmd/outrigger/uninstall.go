@@ -4,19 +4,19 @@ import (
 	"fmt"
 
 	"github.com/spf13/cobra"
-	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/outrigger/outrigger/kube"
+	"github.com/outrigger/outrigger/kube/crd"
 )
 
 func newUninstall(shared *flags) *cobra.Command {
 	return &cobra.Command{
 		Use:   "uninstall",
-		Short: "End the roles of a cluster; SidecarSets, their definition and their revisions stay",
-		Long: "Deletes the webhook configurations, then the Deployments, and has the API server serve SidecarSets without\n" +
-			"conversion. What is left of the manifests can then be deleted in any order, all but the CustomResourceDefinition:\n" +
-			"all SidecarSets would go with it.",
+		Short: "Remove the roles of a cluster; SidecarSets, their definition and their revisions stay",
+		Long: "Deletes the webhook configurations, then the Deployments, and makes the API server serve SidecarSets without\n" +
+			"conversion. All other manifests can then be deleted in any order. Keep the CustomResourceDefinition: its\n" +
+			"deletion deletes all SidecarSets.",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			options, err := shared.options(args)
 			if err != nil {
@@ -26,12 +26,12 @@ func newUninstall(shared *flags) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return kube.Uninstallation{Client: direct, SystemNamespace: options.SystemNamespace, Out: cmd.OutOrStdout()}.Run(cmd.Context())
+			return crd.Uninstallation{Client: direct, SystemNamespace: options.SystemNamespace, Out: cmd.OutOrStdout()}.Run(cmd.Context())
 		},
 	}
 }
 
-// directClient reads and writes the API server itself, webhook configurations too.
+// directClient returns a client without cache.
 func directClient(options kube.Options) (client.Client, error) {
 	config, err := options.RESTConfig()
 	if err != nil {
@@ -40,9 +40,6 @@ func directClient(options kube.Options) (client.Client, error) {
 	scheme, err := kube.NewScheme()
 	if err != nil {
 		return nil, err
-	}
-	if err := admissionregistrationv1.AddToScheme(scheme); err != nil {
-		return nil, fmt.Errorf("register API types: %w", err)
 	}
 	direct, err := client.New(config, client.Options{Scheme: scheme})
 	if err != nil {

@@ -1,4 +1,4 @@
-// Package output is the flag --output of commands, and what programs are given to read.
+// Package output adds the flag --output to commands, and writes JSON and YAML.
 package output
 
 import (
@@ -23,7 +23,7 @@ const (
 // Flag is --output.
 type Flag struct{ Format string }
 
-// Add gives a command the flag, which takes these formats beside text.
+// Add adds the flag to a command, with text and these formats.
 func (f *Flag) Add(cmd *cobra.Command, formats ...string) {
 	cmd.Flags().StringVarP(&f.Format, "output", "o", Text, strings.Join(formats, ", ")+"; empty: text")
 	cobra.CheckErr(cmd.RegisterFlagCompletionFunc("output", cobra.FixedCompletions(formats, cobra.ShellCompDirectiveNoFileComp)))
@@ -39,10 +39,10 @@ func (f *Flag) Add(cmd *cobra.Command, formats ...string) {
 	}
 }
 
-// Structured reports whether programs read the output.
+// Structured reports whether the format is JSON or YAML.
 func (f Flag) Structured() bool { return f.Format == JSON || f.Format == YAML }
 
-// Write writes a value for programs.
+// Write writes a value as JSON or YAML.
 func (f Flag) Write(out io.Writer, value any) error {
 	var data []byte
 	var err error
@@ -53,7 +53,7 @@ func (f Flag) Write(out io.Writer, value any) error {
 	case YAML:
 		data, err = yaml.Marshal(value)
 	default:
-		err = fmt.Errorf("no format for programs: %q", f.Format)
+		err = fmt.Errorf("%q is no structured format", f.Format)
 	}
 	if err == nil {
 		_, err = out.Write(data)

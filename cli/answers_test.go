@@ -1,0 +1,105 @@
+package cli
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"sigs.k8s.io/yaml"
+
+	"github.com/outrigger/outrigger/api/v1alpha1"
+	"github.com/outrigger/outrigger/cli/view"
+	"github.com/outrigger/outrigger/internal/fixture"
+)
+
+func manifest(t *testing.T, set *v1alpha1.SidecarSet) string {
+	t.Helper()
+	whole := set.DeepCopy()
+	whole.TypeMeta = metav1.TypeMeta{APIVersion: v1alpha1.GroupVersion.String(), Kind: "SidecarSet"}
+	data, err := yaml.Marshal(whole)
+	require.NoError(t, err)
+	return string(data)
+}
+
+func TestEachCommandAnswersPrograms(t *testing.T) {
+	s, set, _ := fourScene(t)
+	pod := injectedPod(t, set, "old", "before")
+	require.NoError(t, s.Create(t.Context(), pod))
+	require.NoError(t, s.Create(t.Context(), namespace("default")))
+	for _, command := range []string{
+		"list", "list --outdated", "list --missing", "status logs", "plan logs --image agent=agent:v9", "why pod/old", "why sidecarset/logs",
+		"history logs", "diff logs 1", "diff logs 1 2", "undo logs --dry-run=client", "undo logs --to-revision=4", "undo logs", "version",
+	} {
+		read[any](t, s.shows(append(strings.Fields(command), "-o", "json")...))
+		asYAML := s.shows(append(strings.Fields(command), "-o", "yaml")...)
+		require.NoError(t, yaml.Unmarshal([]byte(asYAML), new(any)), "%s: %s", command, asYAML)
+	}
+	assert.Equal(t, "[]", strings.TrimSpace(newScene(t).shows("list", "-o", "json")))
+	assert.Equal(t, "[]", strings.TrimSpace(newScene(t).shows("list", "--outdated", "-o", "json")))
+}
+
+func TestArgumentsThatNameNothingAreRefused(t *testing.T) {
+	s, set, _ := fourScene(t)
+	for want, args := range map[string][]string{
+		`name a SidecarSet`:                                  {"status", ""},
+		`name a SidecarSet: "sidecarset/" has none`:          {"status", "sidecarset/"},
+		`name a pod or a SidecarSet: "pod/" has none`:        {"why", "pod/"},
+		`there is no pod x/y in namespace default`:           {"why", "default/x/y"},
+		`--timeout must be positive`:                         {"status", "logs", "-w", "--timeout=-1s"},
+		`--runs must be positive`:                            {"history", "logs", "--runs=0"},
+		`--image "agent": use CONTAINER=IMAGE`:               {"plan", "logs", "--image=agent"},
+		`has no container "nobody"; it has agent`:            {"plan", "logs", "--image=nobody=x"},
+		`has no revision ""`:                                 {"diff", "logs", ""},
+		`unknown flag: --output`:                             {"open", "logs", "--output=json"},
+		`accepts 1 arg(s), received 0`:                       {"undo"},
+		`unknown command "rollback"`:                         {"rollback", "logs"},
+		`--to-revision: give a number, a name or a custom v`: {"undo", "logs", "--to-revision="},
+	} {
+		got := s.run(args...)
+		require.ErrorContains(t, got.err, want, "%v: %s", args, got.out)
+	}
+	two := manifest(t, set) + "---\n" + manifest(t, set)
+	require.ErrorContains(t, s.runWith(two, "plan", "-f", "-").err, "in -: it holds several documents: give one SidecarSet")
+	unnamed := set.DeepCopy()
+	unnamed.Name = ""
+	require.ErrorContains(t, s.runWith(manifest(t, unnamed), "plan", "-f", "-").err, "-: the SidecarSet has no metadata.name")
+	require.NoError(t, s.runWith("---\n"+manifest(t, set)+"---\n# the end\n", "plan", "-f", "-").err)
+}
+
+func TestAPlanThatCannotBeMadeSaysWhatAdmissionRefuses(t *testing.T) {
+	set := sidecarSet(t, "logs")
+	s := newScene(t, set)
+	for _, change := range []func(*v1alpha1.SidecarSet){
+		func(s *v1alpha1.SidecarSet) { s.Spec.UpdateStrategy.MaxUnavailable = new(intstr.FromString("few")) },
+		func(s *v1alpha1.SidecarSet) { s.Spec.Selector.MatchLabels["app"] = "!" },
+	} {
+		wanted := set.DeepCopy()
+		change(wanted)
+		got := s.runWith(manifest(t, wanted), "plan", "-f", "-")
+		require.ErrorContains(t, got.err, "admission refuses this SidecarSet: spec.", got.out)
+	}
+}
+
+func TestPodsThatRolloutsLeaveOutAreOutdated(t *testing.T) {
+	set := sidecarSet(t, "logs", func(s *v1alpha1.SidecarSet) {
+		s.Spec.Containers = append(s.Spec.Containers, fixture.Sidecar("second"))
+	})
+	broken := injectedPod(t, set, "broken", "before")
+	broken.Annotations[v1alpha1.HashAnnotation] = "{"
+	elsewhere := injectedPod(t, set, "elsewhere", "before")
+	elsewhere.Labels["app"] = "other"
+	s := newScene(t, set, broken, elsewhere)
+	assert.Contains(t, s.shows("why", "sidecarset/logs"), "\n  default/broken is left alone: what is recorded in its annotations cannot be read: annotation "+v1alpha1.HashAnnotation)
+	require.NoError(t, s.Create(t.Context(), injectedPod(t, set, "shorter", "before")))
+	phases := map[string]view.PodPhase{}
+	for _, one := range read[[]view.BehindPod](t, s.shows("list", "--outdated", "-o", "json")) {
+		phases[one.Name] = one.Phase
+	}
+	assert.Equal(t, map[string]view.PodPhase{"broken": view.PodUnreadable, "shorter": view.PodNotUpgradable}, phases)
+	why := s.shows("why", "sidecarset/logs")
+	assert.Contains(t, why, "2 pods are left alone, such as default/broken: ")
+	assert.NotContains(t, why, "no pod is injected with this set")
+}

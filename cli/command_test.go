@@ -1,0 +1,118 @@
+package cli
+
+import (
+	"bytes"
+	"encoding/json"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/cli-runtime/pkg/genericclioptions"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	"github.com/outrigger/outrigger/api/v1alpha1"
+	"github.com/outrigger/outrigger/internal/fixture"
+	"github.com/outrigger/outrigger/internal/revision"
+)
+
+// scene is a cluster of objects, in which commands run.
+type scene struct {
+	client.Client
+	t *testing.T
+}
+
+func newScene(t *testing.T, objects ...client.Object) scene {
+	t.Helper()
+	return interceptedScene(t, interceptor.Funcs{}, objects...)
+}
+
+func interceptedScene(t *testing.T, funcs interceptor.Funcs, objects ...client.Object) scene {
+	t.Helper()
+	scheme, err := newScheme()
+	require.NoError(t, err)
+	return scene{fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).WithInterceptorFuncs(funcs).Build(), t}
+}
+
+// ran is what a command printed and how it ended.
+type ran struct {
+	out, errOut string
+	err         error
+}
+
+func (s scene) run(args ...string) ran { return s.runWith("", args...) }
+
+func (s scene) runWith(stdin string, args ...string) ran {
+	s.t.Helper()
+	var out, errOut bytes.Buffer
+	sh := &shared{
+		IOStreams: genericiooptions.IOStreams{In: strings.NewReader(stdin), Out: &out, ErrOut: &errOut},
+		config:    genericclioptions.NewConfigFlags(true), now: func() time.Time { return noon },
+	}
+	sh.cluster = func() (*cluster, error) {
+		return &cluster{Reader: s.Client, live: s.Client, scheme: s.Scheme(), systemNamespace: sh.systemNamespace, page: pageSize}, nil
+	}
+	cmd := sh.command()
+	// No key directory: Temporal is not asked, and nothing waits for it.
+	cmd.SetArgs(append([]string{"--kubeconfig=", "--temporal-payload-key-dir=" + s.t.TempDir() + "/none"}, args...))
+	err := cmd.ExecuteContext(s.t.Context())
+	return ran{out.String(), errOut.String(), err}
+}
+
+// shows runs a command that succeeds.
+func (s scene) shows(args ...string) string {
+	s.t.Helper()
+	got := s.run(args...)
+	require.NoError(s.t, got.err, got.out)
+	return got.out
+}
+
+// read decodes what a command prints for programs.
+func read[T any](t *testing.T, out string) (value T) {
+	t.Helper()
+	require.NoError(t, json.Unmarshal([]byte(out), &value), out)
+	return value
+}
+
+var noon = time.Date(2026, 1, 2, 12, 0, 0, 0, time.UTC)
+
+// sidecarSet is one that admission has taken.
+func sidecarSet(t *testing.T, name string, change ...func(*v1alpha1.SidecarSet)) *v1alpha1.SidecarSet {
+	t.Helper()
+	set := fixture.SidecarSet(name, fixture.Sidecar("agent"))
+	set.Generation = 1
+	for _, one := range change {
+		one(set)
+	}
+	require.NoError(t, revision.Complete(set, nil))
+	return set
+}
+
+// recordedAs is the revision of a set with another image, called by custom versions.
+func recordedAs(t *testing.T, set *v1alpha1.SidecarSet, number int64, image string, customVersions ...string) *appsv1.ControllerRevision {
+	t.Helper()
+	of := set.DeepCopy()
+	of.Spec.Containers[0].Image, of.Labels = image, nil
+	one, err := revision.New(of, v1alpha1.DefaultSystemNamespace, number)
+	require.NoError(t, err)
+	for _, version := range customVersions {
+		of.Labels = map[string]string{v1alpha1.CustomVersionLabel: version}
+		revision.MakeLatest(one, of, number)
+	}
+	return one
+}
+
+// plainPod is one that sets match and none was injected into.
+func plainPod(namespace, name string, change ...func(*corev1.Pod)) *corev1.Pod {
+	pod := fixture.Pod(fixture.Container("app"))
+	pod.Namespace, pod.Name = namespace, name
+	for _, one := range change {
+		one(pod)
+	}
+	return pod
+}

@@ -1,0 +1,47 @@
+package cli
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/yaml"
+
+	"github.com/outrigger/outrigger/api/v1alpha1"
+	"github.com/outrigger/outrigger/cli/view"
+)
+
+func TestAPlanThatAdmissionRefusesFails(t *testing.T) {
+	set := sidecarSet(t, "logs")
+	s := newScene(t, set)
+	for _, stored := range []bool{true, false} {
+		wanted := set.DeepCopy()
+		wanted.APIVersion, wanted.Kind = "apps.kruise.io/v1alpha1", "SidecarSet"
+		wanted.Spec.Containers[0].Image = ""
+		if !stored {
+			wanted.Name, wanted.Spec.Selector = "new", &metav1.LabelSelector{MatchLabels: map[string]string{"app": "new"}}
+		}
+		file, err := yaml.Marshal(wanted)
+		require.NoError(t, err)
+		got := s.runWith(string(file), "plan", "-f", "-")
+		require.EqualError(t, got.err, "admission refuses this SidecarSet: spec.containers[0].image: Required value: name the image")
+		assert.Contains(t, got.out, "Refused: spec.containers[0].image: Required value: name the image\n", "the plan is shown")
+		got = s.runWith(string(file), "plan", "-f", "-", "-o", "json")
+		require.Error(t, got.err)
+		assert.Len(t, read[view.Plan](t, got.out).Refused, 1)
+	}
+	s.shows("plan", "logs", "--image", "agent=agent:v2")
+}
+
+func TestAPlanThatPinsInjectionToNothingFails(t *testing.T) {
+	set := sidecarSet(t, "logs")
+	s := newScene(t, set)
+	wanted := set.DeepCopy()
+	wanted.APIVersion, wanted.Kind = "apps.kruise.io/v1alpha1", "SidecarSet"
+	wanted.Spec.InjectionStrategy.Revision = &v1alpha1.SidecarSetInjectRevision{RevisionName: new("logs-gone")}
+	file, err := yaml.Marshal(wanted)
+	require.NoError(t, err)
+	got := s.runWith(string(file), "plan", "-f", "-")
+	require.ErrorContains(t, got.err, `admission refuses this SidecarSet: spec.injectionStrategy.revision.revisionName: Not found: "logs-gone"`)
+}

@@ -1,0 +1,97 @@
+package cli
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	appsv1 "k8s.io/api/apps/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/outrigger/outrigger/api/v1alpha1"
+)
+
+// four is a set at its fourth revision. That is called "2"; the third one is called like
+// the name of the first.
+func four(t *testing.T) (*v1alpha1.SidecarSet, []*appsv1.ControllerRevision) {
+	t.Helper()
+	set := sidecarSet(t, "logs", func(s *v1alpha1.SidecarSet) {
+		s.Labels = map[string]string{v1alpha1.CustomVersionLabel: "2", "team": "a"}
+		s.Spec.Containers[0].Image = "agent:v4"
+	})
+	first := recordedAs(t, set, 1, "agent:v1", "good")
+	return set, []*appsv1.ControllerRevision{
+		first, recordedAs(t, set, 2, "agent:v2", "twice"), recordedAs(t, set, 3, "agent:v3", first.Name, "twice", "last"), recordedAs(t, set, 4, "agent:v4", "2"),
+	}
+}
+
+func fourScene(t *testing.T) (scene, *v1alpha1.SidecarSet, []*appsv1.ControllerRevision) {
+	t.Helper()
+	set, sorted := four(t)
+	return newScene(t, set, sorted[0], sorted[1], sorted[2], sorted[3]), set, sorted
+}
+
+func TestARevisionIsFoundByNumberThenNameThenCustomVersion(t *testing.T) {
+	set, sorted := four(t)
+	v := versions{set, sorted}
+	for reference, want := range map[string]int64{"2": 2, "4": 4, sorted[0].Name: 1, "good": 1, "last": 3} {
+		found, err := v.find(reference)
+		require.NoError(t, err, reference)
+		assert.Equal(t, want, found.Revision, reference)
+	}
+	_, err := v.find("twice")
+	require.EqualError(t, err, `"twice" is a custom version of several revisions of SidecarSet logs: `+labelOf(sorted[2])+`, `+labelOf(sorted[1])+`; use the name of one`)
+	sorted[1].Revision = 1
+	_, err = v.find("1")
+	require.ErrorContains(t, err, `"1" is the number of several revisions of SidecarSet logs: `)
+	_, err = v.find("5")
+	require.ErrorContains(t, err, `SidecarSet logs has no revision "5"; it has logs-`)
+	_, err = versions{set: set}.find("5")
+	require.EqualError(t, err, `SidecarSet logs has no revision "5"; none is recorded`)
+}
+
+func TestUndoRestoresTheCustomVersionOfTheContent(t *testing.T) {
+	for reference, want := range map[string]struct{ image, version string }{
+		"2":    {"agent:v2", "twice"},
+		"3":    {"agent:v3", "last"},
+		"good": {"agent:v1", "good"},
+		"":     {"agent:v3", "last"},
+	} {
+		s, set, _ := fourScene(t)
+		args := []string{"undo", "logs"}
+		if reference != "" {
+			args = append(args, "--to-revision="+reference)
+		}
+		assert.Contains(t, s.shows(append(args, "--dry-run=client", "-o", "yaml")...), "sidecarset-custom-version: "+want.version+"\n    team: a\n")
+		s.shows(args...)
+		require.NoError(t, s.Get(t.Context(), client.ObjectKeyFromObject(set), set))
+		assert.Equal(t, want.image, set.Spec.Containers[0].Image, reference)
+		assert.Equal(t, map[string]string{v1alpha1.CustomVersionLabel: want.version, "team": "a"}, set.Labels, reference)
+	}
+}
+
+func TestUndoToContentWithoutACustomVersionLeavesNone(t *testing.T) {
+	set, sorted := four(t)
+	delete(sorted[0].Labels, v1alpha1.CustomVersionLabel)
+	set.Spec.CustomVersion = "of v1beta1"
+	s := newScene(t, set, sorted[0])
+	assert.NotContains(t, s.shows("undo", "logs", "--dry-run=client", "-o", "yaml"), "ersion: of v1beta1")
+	s.shows("undo", "logs")
+	require.NoError(t, s.Get(t.Context(), client.ObjectKeyFromObject(set), set))
+	assert.Equal(t, map[string]string{"team": "a"}, set.Labels)
+	assert.Empty(t, set.Spec.CustomVersion)
+}
+
+func TestUndoWritesNoContentThatCannotBeRead(t *testing.T) {
+	for _, damaged := range []string{`{}`, `{"spec":null}`, `{"spec":{"containers":"x"}}`} {
+		set, sorted := four(t)
+		sorted[0].Data.Raw = []byte(damaged)
+		s := newScene(t, set, sorted[0], sorted[3])
+		for _, args := range [][]string{{"undo", "logs"}, {"undo", "logs", "--to-revision=1", "--dry-run=client"}, {"diff", "logs", "1"}} {
+			got := s.run(args...)
+			require.ErrorContains(t, got.err, "revision "+sorted[0].Name+": read the content", "%s: %v", damaged, args)
+		}
+		require.NoError(t, s.Get(t.Context(), client.ObjectKeyFromObject(set), set))
+		assert.Equal(t, "agent:v4", set.Spec.Containers[0].Image)
+	}
+}
