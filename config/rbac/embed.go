@@ -1,5 +1,4 @@
-// Package rbac carries the namespace in which the webhook role asks the API
-// server about pods.
+// Package rbac embeds the namespace in which the webhook role validates pods by dry run.
 package rbac
 
 import _ "embed"

@@ -1,5 +1,5 @@
-// Package webhook carries the webhook configurations, for those who install them
-// with an URL in place of the Service.
+// Package webhook embeds the webhook configurations, for installations with a URL instead of
+// the Service.
 package webhook
 
 import _ "embed"

@@ -1,7 +1,27 @@
-{{/* A file of config/, for the namespace of the release. Arguments: root, path below config. */}}
+{{/*
+How the templates work: the manifests are not in this chart but in config/, which kustomize
+applies as well. charts/outrigger/config is a link to it (a copy in a packaged chart).
+"outrigger.file" reads such a file and replaces its namespace, kruise-system, by the namespace
+of the release. A template parses the text with fromYaml, sets what values.yaml contains, and
+prints it with toYaml. So a default comes from config/ unless values.yaml has it:
+
+  value of values.yaml            overrides, in config/
+  <role>.replicas, image, args    deploy/<role>.yaml, by "outrigger.deployment"
+  <role>.podSpec                  deploy/<role>.yaml, spec.template.spec, merged
+  temporal.*                      deploy/kustomization.yaml, ConfigMap outrigger-temporal
+  webhook.pods                    webhook/manifests.yaml, webhook pods.outrigger.io, merged
+  excludedNamespaces              webhook/manifests.yaml, its namespaceSelector
+  aggregateClusterRoles           rbac/*.yaml, labels of the ClusterRoles
+  networkPolicy.webhookFrom       networkpolicy/webhook.yaml
+  monitoring.labels               monitoring/*.yaml
+
+Only temporal.yaml (the dev server) and uninstall.yaml have manifests of their own.
+*/}}
+
+{{/* Returns a file of config/ with the namespace of the release. Arguments: root, path below config. */}}
 {{- define "outrigger.file" -}}
 {{- $root := index . 0 -}}
-{{- $text := $root.Files.Get (printf "config/%s" (index . 1)) | required (printf "config/%s is missing: charts/outrigger/config must be a link to config, or a copy" (index . 1)) -}}
+{{- $text := $root.Files.Get (printf "config/%s" (index . 1)) | required (printf "config/%s is missing: charts/outrigger/config must be a link to config or a copy of it" (index . 1)) -}}
 {{- $text | replace "kruise-system" $root.Release.Namespace -}}
 {{- end -}}
 
@@ -11,7 +31,7 @@
 {{- end -}}
 {{- end -}}
 
-{{/* Variables of operator and worker that say how Temporal is reached. */}}
+{{/* Variables of operator and worker for the connection to Temporal. */}}
 {{- define "outrigger.temporal.env" -}}
 {{- $t := .Values.temporal -}}
 {{- $env := dict "TEMPORAL_ADDRESS" $t.address "TEMPORAL_NAMESPACE" $t.namespace "TEMPORAL_UI_URL" $t.uiURL -}}
@@ -36,7 +56,7 @@
 {{- toYaml (merge (deepCopy $t.env) $env) -}}
 {{- end -}}
 
-{{/* Secrets by the directory that they are mounted at, below /etc/temporal. */}}
+{{/* Secrets by their mount directory below /etc/temporal. */}}
 {{- define "outrigger.temporal.secrets" -}}
 {{- with .Values.temporal -}}
 {{- range $directory, $secret := dict "api-key" .apiKey.secretName "tls" .tls.secretName "payload-keys" .payloadKeys.secretName -}}
@@ -47,7 +67,7 @@
 {{- end -}}
 {{- end -}}
 
-{{/* The Deployment of a role: that of config/deploy, with values over it. Arguments: root, role, Deployment. */}}
+{{/* The Deployment of a role: config/deploy/<role>.yaml with the values of the role. Arguments: root, role, Deployment. */}}
 {{- define "outrigger.deployment" -}}
 {{- $root := index . 0 -}}
 {{- $values := index $root.Values (index . 1) -}}
