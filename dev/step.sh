@@ -4,11 +4,13 @@
 set -euo pipefail
 what=$1
 shift
-began=$EPOCHREALTIME
+# Microseconds: the locale decides about the sign between seconds and their fraction.
+began=${EPOCHREALTIME//[!0-9]/}
 if [ -n "${V:-}" ]; then
 	"$@"
 elif ! said=$("$@" 2>&1); then
 	printf '%s: failed\n%s\n' "$what" "$said" >&2
 	exit 1
 fi
-LC_ALL=C awk -v began="$began" -v ended="$EPOCHREALTIME" -v what="$what" 'BEGIN { printf "%6.1f s  %s\n", ended - began, what }'
+tenths=$(((${EPOCHREALTIME//[!0-9]/} - began + 50000) / 100000))
+printf '%4d.%d s  %s\n' $((tenths / 10)) $((tenths % 10)) "$what"

@@ -1,6 +1,5 @@
-// Command bench measures a rollout on the local stack, and in the same run what
-// an ideal mover would need: one that knows nothing but pods, an image and a
-// window.
+// Command bench measures Outrigger on the local stack: rollouts, many SidecarSets,
+// restarts of the roles, and the admission of pods.
 package main
 
 import (
@@ -9,29 +8,17 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"syscall"
 	"time"
 
 	"github.com/go-logr/logr"
 	"github.com/spf13/cobra"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
-
-	"github.com/outrigger/outrigger/dev/bench/testbed"
 )
 
-type options struct {
-	pods    int
-	window  string
-	workers int
-	hot     bool
-	ready   time.Duration
-	ideal   bool
-	rounds  int
-	timeout time.Duration
-}
-
 func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	ctrllog.SetLogger(logr.Discard())
 	if err := newCommand().ExecuteContext(ctx); err != nil {
@@ -41,88 +28,70 @@ func main() {
 }
 
 func newCommand() *cobra.Command {
-	var o options
-	cmd := &cobra.Command{
-		Use:           "bench",
-		Short:         "Measure a rollout on simulated nodes",
-		Args:          cobra.NoArgs,
-		SilenceUsage:  true,
-		SilenceErrors: true,
-		RunE:          func(cmd *cobra.Command, _ []string) error { return run(cmd.Context(), o, cmd.OutOrStdout()) },
-	}
-	cmd.Flags().IntVar(&o.pods, "pods", 1000, "number of pods")
-	cmd.Flags().StringVar(&o.window, "window", "10%", "maxUnavailable: number or percent")
-	cmd.Flags().IntVar(&o.workers, "workers", 1, "number of workers")
-	cmd.Flags().BoolVar(&o.hot, "hot", false, "upgrade hot: two twins, two writes a pod")
-	cmd.Flags().DurationVar(&o.ready, "ready-after", 0, "what pods take to be ready after a restart; 0 is as fast as simulated pods are")
-	cmd.Flags().BoolVar(&o.ideal, "ideal", true, "have the ideal mover go before and after")
-	cmd.Flags().IntVar(&o.rounds, "rounds", 3, "measure so often beside the ideal mover, each time on a new cluster")
-	cmd.Flags().DurationVar(&o.timeout, "timeout", 45*time.Minute, "give up a round after this")
-	return cmd
+	root := &cobra.Command{Use: "bench", Short: "Measure Outrigger on the local stack", SilenceUsage: true, SilenceErrors: true}
+	root.PersistentFlags().Duration("timeout", 45*time.Minute, "give up after this")
+	root.AddCommand(newRollout(), newFleet(), newRestart(), newAdmission())
+	return root
 }
 
-func run(ctx context.Context, o options, out io.Writer) error {
-	window, err := intstr.GetScaledValueFromIntOrPercent(new(intstr.Parse(o.window)), o.pods, true)
-	if err != nil || window < 1 || o.pods < 1 {
-		return fmt.Errorf("--pods %d and --window %s: at least one pod must be allowed to move", o.pods, o.window)
+// bench is one of the subcommands.
+type bench interface {
+	// check rejects sizes that cannot be measured.
+	check() error
+	run(ctx context.Context, out io.Writer) error
+}
+
+func subcommand(use, short string, b bench) *cobra.Command {
+	return &cobra.Command{
+		Use: use, Short: short, Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			timeout, err := cmd.Flags().GetDuration("timeout")
+			if err != nil {
+				return err
+			}
+			if err := b.check(); err != nil {
+				return err
+			}
+			ctx, cancel := context.WithTimeoutCause(cmd.Context(), timeout, fmt.Errorf("no end after %s", timeout))
+			defer cancel()
+			return b.run(ctx, cmd.OutOrStdout())
+		},
 	}
-	if o.rounds < 1 {
-		return fmt.Errorf("--rounds %d: at least one", o.rounds)
-	}
-	if !o.ideal {
-		o.rounds = 1
-	}
-	var all []*result
-	for range o.rounds {
-		round, err := o.round(ctx, window)
-		if err != nil {
-			return err
+}
+
+// sizes of what is measured. pods is the number for all SidecarSets together, and window
+// the maxUnavailable of each.
+type sizes struct {
+	pods, sets, workers int
+	window              string
+}
+
+func (s *sizes) addFlags(cmd *cobra.Command) {
+	cmd.Flags().IntVar(&s.pods, "pods", s.pods, "number of pods, in all")
+	cmd.Flags().IntVar(&s.sets, "sets", s.sets, "number of SidecarSets")
+	cmd.Flags().StringVar(&s.window, "window", s.window, "maxUnavailable of each SidecarSet: number or percent")
+	cmd.Flags().IntVar(&s.workers, "workers", s.workers, "number of workers")
+}
+
+func (s *sizes) check() error {
+	for flag, n := range map[string]int{"sets": s.sets, "workers": s.workers} {
+		if n < 1 {
+			return fmt.Errorf("--%s %d: at least 1", flag, n)
 		}
-		if _, err := io.WriteString(out, round.String()); err != nil {
-			return err
-		}
-		all = append(all, round)
 	}
-	if len(all) > 1 {
-		_, err = fmt.Fprintf(out, "times the ideal, median of %d rounds           %.2f\n", len(all), medianTimesIdeal(all))
+	if s.pods == 0 {
+		return nil
 	}
-	return err
+	if s.pods < s.sets {
+		return fmt.Errorf("--sets %d and --pods %d: each SidecarSet needs a pod", s.sets, s.pods)
+	}
+	if slots, err := s.slots(); err != nil || slots < 1 {
+		return fmt.Errorf("--window %s: at least one pod of a SidecarSet must be allowed to be unavailable", s.window)
+	}
+	return nil
 }
 
-// round measures once, on a cluster of its own.
-func (o options) round(ctx context.Context, window int) (*result, error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, o.timeout, fmt.Errorf("no end after %s", o.timeout))
-	defer cancel()
-	bed, err := testbed.Start(ctx, o.pods)
-	if err != nil {
-		return nil, err
-	}
-	defer bed.Close()
-	b := &bench{Testbed: bed, pods: o.pods, window: window, ready: o.ready, hot: o.hot}
-	if o.ideal {
-		return b.compare(ctx, o.workers)
-	}
-	return b.rollout(ctx, o.workers)
-}
-
-// compare has the ideal mover go before and after, since a cluster grows slower
-// with what it has seen.
-func (b *bench) compare(ctx context.Context, workers int) (*result, error) {
-	before, err := b.ideal(ctx, "ideal-before")
-	if err != nil {
-		return nil, fmt.Errorf("ideal mover: %w", err)
-	}
-	r, err := b.rollout(ctx, workers)
-	if err != nil {
-		return nil, fmt.Errorf("rollout: %w", err)
-	}
-	if err := b.leave(ctx); err != nil {
-		return nil, fmt.Errorf("leave: %w", err)
-	}
-	after, err := b.ideal(ctx, "ideal-after")
-	if err != nil {
-		return nil, fmt.Errorf("ideal mover: %w", err)
-	}
-	r.before, r.after = before, after
-	return r, nil
+// slots is how many pods of each SidecarSet may be unavailable.
+func (s *sizes) slots() (int, error) {
+	return intstr.GetScaledValueFromIntOrPercent(new(intstr.Parse(s.window)), s.pods/s.sets, true)
 }

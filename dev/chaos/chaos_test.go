@@ -10,7 +10,7 @@ import (
 
 // A short run with one seed; make chaos has longer ones.
 func TestSpecHoldsUnderFaults(t *testing.T) {
-	o := options{seed: 64, faults: 40, pods: 80, gap: 450 * time.Millisecond}
+	o := options{seed: 114, faults: 40, pods: 80, gap: 450 * time.Millisecond}
 	drawn := map[Kind]int{}
 	for _, f := range Plan(o.seed, o.faults, o.gap, rules(setNames(), deploymentNames())) {
 		drawn[f.Kind]++

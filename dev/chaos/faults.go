@@ -10,24 +10,24 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/outrigger/outrigger/dev/chaos/link"
 	"github.com/outrigger/outrigger/dev/cluster"
 	"github.com/outrigger/outrigger/dev/cluster/process"
+	"github.com/outrigger/outrigger/dev/link"
 )
 
 const (
-	// applyWithin is for how long a fault of the API server's objects is tried: the
-	// API server or the webhook may be away.
+	// applyWithin is how long a fault is retried: the API server or the webhook may be
+	// down.
 	applyWithin = 40 * time.Second
 	applyAgain  = 300 * time.Millisecond
 	attemptTime = 15 * time.Second
-	// throttledRPS is too little for any rollout.
+	// throttledRPS is too low for any rollout.
 	throttledRPS = "3"
 	throttled    = "temporal-throttled"
 )
 
-// disturb does what a fault says, and returns when it is over.
-func (w *world) disturb(ctx context.Context, f Fault) error {
+// disturb carries out a fault, and returns when the fault is over.
+func (w *fixture) disturb(ctx context.Context, f Fault) error {
 	w.mu.Lock()
 	w.current[f.Number] = f
 	w.mu.Unlock()
@@ -43,12 +43,18 @@ func (w *world) disturb(ctx context.Context, f Fault) error {
 		return w.disturbLink(ctx, f)
 	case Conflicts, DeletePods, Relabel, Scale:
 		return w.disturbPods(ctx, f)
+	case Crash:
+		return w.crash(ctx, f)
+	case Reject:
+		return w.reject(ctx, f)
+	case Alias:
+		return w.rename(ctx, f)
 	default:
 		return w.disturbSet(ctx, f)
 	}
 }
 
-// last waits until the fault is over.
+// last waits for the duration of the fault.
 func last(ctx context.Context, f Fault) {
 	select {
 	case <-time.After(f.For):
@@ -56,9 +62,9 @@ func last(ctx context.Context, f Fault) {
 	}
 }
 
-// late tells the observer, until over, that writes of pods may arrive late: they come
-// from the workers, and pass nothing but the API server.
-func (w *world) late(target string) (over func()) {
+// late notifies the observer that writes of pods may arrive late, until over is called.
+// Only workers write pods, and only through the API server.
+func (w *fixture) late(target string) (over func()) {
 	process, end, _ := strings.Cut(target, "/")
 	if end == "temporal" || process != cluster.APIServer && !strings.HasPrefix(process, cluster.Worker) {
 		return func() {}
@@ -66,7 +72,7 @@ func (w *world) late(target string) (over func()) {
 	return w.observer.Late()
 }
 
-func (w *world) disturbProcess(ctx context.Context, f Fault) error {
+func (w *fixture) disturbProcess(ctx context.Context, f Fault) error {
 	switch f.Kind {
 	case Freeze:
 		defer w.late(f.Target)()
@@ -88,14 +94,14 @@ func (w *world) disturbProcess(ctx context.Context, f Fault) error {
 	return w.restart(ctx, f.Target)
 }
 
-// restart starts a process until it stays: a role ends when it cannot reach the
-// API server at its start, and whoever runs it starts it again.
-func (w *world) restart(ctx context.Context, process string) error {
+// restart retries the start of a process, as the kubelet does: a role exits when it cannot
+// reach the API server.
+func (w *fixture) restart(ctx context.Context, process string) error {
 	return w.insist(ctx, func(ctx context.Context) error { return w.StartAgain(ctx, process) })
 }
 
-// supervise starts again what ends by itself, until ctx ends.
-func (w *world) supervise(ctx context.Context) {
+// supervise restarts roles that exit by themselves, until ctx ends.
+func (w *fixture) supervise(ctx context.Context) {
 	for {
 		select {
 		case exit := <-w.Exited():
@@ -114,8 +120,8 @@ func (w *world) supervise(ctx context.Context) {
 	}
 }
 
-// exhaust has Temporal serve a few requests a second.
-func (w *world) exhaust(ctx context.Context, f Fault) error {
+// exhaust limits Temporal to a few requests a second.
+func (w *fixture) exhaust(ctx context.Context, f Fault) error {
 	if err := w.Kill(cluster.Temporal); err != nil {
 		return err
 	}
@@ -130,7 +136,7 @@ func (w *world) exhaust(ctx context.Context, f Fault) error {
 	return errors.Join(err, w.restart(ctx, cluster.Temporal))
 }
 
-func (w *world) disturbLink(ctx context.Context, f Fault) error {
+func (w *fixture) disturbLink(ctx context.Context, f Fault) error {
 	if f.Kind == CutEverybody {
 		for _, role := range w.Roles() {
 			l := w.links[role.Name+"/apiserver"]
@@ -166,7 +172,7 @@ func (w *world) disturbLink(ctx context.Context, f Fault) error {
 	return nil
 }
 
-func (w *world) disturbPods(ctx context.Context, f Fault) error {
+func (w *fixture) disturbPods(ctx context.Context, f Fault) error {
 	switch f.Kind {
 	case Scale:
 		var percent int32
@@ -197,7 +203,7 @@ func (w *world) disturbPods(ctx context.Context, f Fault) error {
 	for n := 0; time.Now().Before(end) && ctx.Err() == nil; n++ {
 		chosen, err := w.choose(ctx, f, client.MatchingLabels{"set-" + f.Target: "on"})
 		if err != nil {
-			continue // somebody else is disturbed now
+			continue // the API server is disturbed, too
 		}
 		for i := range chosen {
 			patch := fmt.Appendf(nil, `{"metadata":{"annotations":{"chaos/edit":"%d"}}}`, n)
@@ -207,7 +213,7 @@ func (w *world) disturbPods(ctx context.Context, f Fault) error {
 	return nil
 }
 
-func (w *world) label(ctx context.Context, f Fault, value string) error {
+func (w *fixture) label(ctx context.Context, f Fault, value string) error {
 	key := "set-" + f.Target
 	return w.insist(ctx, func(ctx context.Context) error {
 		chosen, err := w.choose(ctx, f, client.MatchingLabels{key: "on"})
@@ -218,8 +224,8 @@ func (w *world) label(ctx context.Context, f Fault, value string) error {
 	})
 }
 
-// labelBack has all pods that were taken from a set selected again.
-func (w *world) labelBack(ctx context.Context, set string) error {
+// labelBack makes a SidecarSet select all pods again that it does not select any more.
+func (w *fixture) labelBack(ctx context.Context, set string) error {
 	key := "set-" + set
 	return w.insist(ctx, func(ctx context.Context) error {
 		chosen, err := w.choose(ctx, Fault{Pods: 1 << 20}, client.MatchingLabels{key: "off"})
@@ -230,13 +236,13 @@ func (w *world) labelBack(ctx context.Context, set string) error {
 	})
 }
 
-func (w *world) setLabel(ctx context.Context, pod client.Object, key, value string) error {
+func (w *fixture) setLabel(ctx context.Context, pod client.Object, key, value string) error {
 	patch := fmt.Appendf(nil, `{"metadata":{"labels":{%q:%q}}}`, key, value)
 	return client.IgnoreNotFound(w.kube.Patch(ctx, pod, client.RawPatch(types.MergePatchType, patch)))
 }
 
-// insist tries until it works: other faults may be in the way.
-func (w *world) insist(ctx context.Context, do func(context.Context) error) error {
+// insist retries until do succeeds: other faults may interfere.
+func (w *fixture) insist(ctx context.Context, do func(context.Context) error) error {
 	end := time.Now().Add(applyWithin)
 	for {
 		attempt, done := context.WithTimeout(ctx, attemptTime)

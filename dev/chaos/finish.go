@@ -4,14 +4,16 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
 
 	"go.temporal.io/api/workflowservice/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/outrigger/outrigger/api/protocol"
 	"github.com/outrigger/outrigger/api/v1alpha1"
@@ -29,7 +31,7 @@ const (
 )
 
 // carryOut begins each fault at its time, and returns when all are over.
-func (w *world) carryOut(ctx context.Context, plan []Fault) {
+func (w *fixture) carryOut(ctx context.Context, plan []Fault) {
 	w.mu.Lock()
 	w.began = time.Now()
 	w.mu.Unlock()
@@ -54,7 +56,7 @@ func (w *world) carryOut(ctx context.Context, plan []Fault) {
 
 // finish undoes what holds rollouts up, and waits until every pod has what its sets
 // say.
-func (w *world) finish(ctx context.Context) error {
+func (w *fixture) finish(ctx context.Context) error {
 	w.say("faults are over")
 	// A process that could not be started again in its fault.
 	for _, process := range []string{cluster.APIServer, cluster.Temporal, cluster.Operator, cluster.Webhook, "worker-1", "worker-2"} {
@@ -70,11 +72,94 @@ func (w *world) finish(ctx context.Context) error {
 	if err := w.settle(ctx, 1); err != nil {
 		return err
 	}
+	if err := w.upgradeCrashed(ctx); err != nil {
+		return err
+	}
 	return w.checkRuns(ctx)
 }
 
+// upgradeCrashed rolls out to pods of which more crashed, after their upgrade was over,
+// than the window has slots (SPEC §7.5).
+func (w *fixture) upgradeCrashed(ctx context.Context) error {
+	if err := w.unmark(ctx, forEver); err != nil {
+		return err
+	}
+	if err := w.replaceCrashed(ctx); err != nil {
+		return err
+	}
+	if err := w.editAll(ctx, "after"); err != nil {
+		return err
+	}
+	if err := w.settle(ctx, 1); err != nil {
+		return err
+	}
+	if err := w.awaitComplete(ctx); err != nil {
+		return err
+	}
+	n := max(2, int(w.replicas)/12)
+	w.say("%d apps of each deployment crash, %d pods of each set may be unavailable", n, n)
+	for _, deployment := range deploymentNames() {
+		if err := w.crash(ctx, Fault{Target: deployment, Pods: n, Draw: uint64(n)}); err != nil {
+			return err
+		}
+	}
+	for _, set := range setNames() {
+		if err := w.edit(ctx, set, strategy("maxUnavailable", strconv.Itoa(n))); err != nil {
+			return err
+		}
+	}
+	if err := w.editAll(ctx, "last"); err != nil {
+		return err
+	}
+	return w.settle(ctx, 1)
+}
+
+func (w *fixture) editAll(ctx context.Context, tag string) error {
+	for _, set := range setNames() {
+		if err := w.edit(ctx, set, image(set, tag)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// replaceCrashed deletes the pods whose apps crash: some did so in their upgrade.
+func (w *fixture) replaceCrashed(ctx context.Context) error {
+	return w.insist(ctx, func(ctx context.Context) error {
+		all, err := w.choose(ctx, Fault{Pods: 1 << 20}, nil)
+		for i := range all {
+			if all[i].Annotations[crashedAnnotation] != "" {
+				err = errors.Join(err, client.IgnoreNotFound(w.kube.Delete(ctx, &all[i])))
+			}
+		}
+		return err
+	})
+}
+
+// awaitComplete waits until status says of every set that its rollout is over, and records
+// its content: before that, an app that fails takes a slot.
+func (w *fixture) awaitComplete(ctx context.Context) error {
+	return w.insist(ctx, func(ctx context.Context) error {
+		sets := &v1alpha1.SidecarSetList{}
+		if err := w.kube.List(ctx, sets); err != nil {
+			return err
+		}
+		for i := range sets.Items {
+			progressing := meta.FindStatusCondition(sets.Items[i].Status.Conditions, v1alpha1.ConditionProgressing)
+			if progressing == nil || progressing.Reason != v1alpha1.ReasonRolloutComplete || progressing.ObservedGeneration != sets.Items[i].Generation {
+				return fmt.Errorf("the rollout of set %s is not complete: %v", sets.Items[i].Name, progressing)
+			}
+			good := sets.Items[i].Status.LastGoodRevision()
+			if good == nil || good.Hash != sets.Items[i].Annotations[v1alpha1.HashAnnotation] {
+				return fmt.Errorf("the end of the rollout of set %s is not recorded: %v", sets.Items[i].Name, good)
+			}
+		}
+		return nil
+	})
+}
+
 // mend has a set roll out to all of its pods.
-func (w *world) mend(ctx context.Context, name string) error {
+func (w *fixture) mend(ctx context.Context, name string) error {
 	if err := w.labelBack(ctx, name); err != nil {
 		return err
 	}
@@ -88,19 +173,13 @@ func (w *world) mend(ctx context.Context, name string) error {
 	if err := w.edit(ctx, name, patch); err != nil {
 		return err
 	}
-	return w.insist(ctx, func(ctx context.Context) error {
-		set := &v1alpha1.SidecarSet{}
-		if err := w.kube.Get(ctx, types.NamespacedName{Name: name}, set); err != nil {
-			return err
-		}
-		return w.resume(ctx, protocol.WorkflowID(set.Name, set.UID))
-	})
+	return w.resume(ctx, name)
 }
 
 // settle waits until there are so many pods, at least, and the observer has nothing
 // to add for a while. Pods that no
 // upgrade in place can reach are deleted: their owners make others.
-func (w *world) settle(ctx context.Context, pods int) error {
+func (w *fixture) settle(ctx context.Context, pods int) error {
 	end, calm := time.Now().Add(settleWithin), time.Time{}
 	for {
 		pending := w.observer.Pending()
@@ -114,7 +193,8 @@ func (w *world) settle(ctx context.Context, pods int) error {
 			return nil
 		}
 		if time.Now().After(end) {
-			return fmt.Errorf("after %s still pending, of %d: %s", settleWithin, len(pending), strings.Join(pending[:min(shown, len(pending))], "\n    "))
+			return fmt.Errorf("after %s still pending, of %d: %s\n  SidecarSets:\n    %s", settleWithin, len(pending),
+				strings.Join(pending[:min(shown, len(pending))], "\n    "), strings.Join(w.rollouts(ctx), "\n    "))
 		}
 		if len(pending) > 0 {
 			w.replace(ctx)
@@ -127,8 +207,39 @@ func (w *world) settle(ctx context.Context, pods int) error {
 	}
 }
 
+// rollouts lists what status and the newest run say of each SidecarSet.
+func (w *fixture) rollouts(ctx context.Context) []string {
+	sets := &v1alpha1.SidecarSetList{}
+	if err := w.kube.List(ctx, sets); err != nil {
+		return []string{err.Error()}
+	}
+	lines := make([]string, 0, len(sets.Items))
+	for i := range sets.Items {
+		lines = append(lines, w.rollout(ctx, &sets.Items[i]))
+	}
+	return lines
+}
+
+func (w *fixture) rollout(ctx context.Context, set *v1alpha1.SidecarSet) string {
+	line := fmt.Sprintf("%s, generation %d (observed %d)", set.Name, set.Generation, set.Status.ObservedGeneration)
+	for _, condition := range set.Status.Conditions {
+		line += fmt.Sprintf(", %s=%s/%s %q", condition.Type, condition.Status, condition.Reason, condition.Message)
+	}
+	attempt, done := context.WithTimeout(ctx, attemptOfTemporal)
+	defer done()
+	var status protocol.RolloutStatus
+	answer, err := w.temporal.QueryWorkflow(attempt, protocol.WorkflowID(set.Name, set.UID), "", protocol.StatusQuery)
+	if err == nil {
+		err = answer.Get(&status)
+	}
+	if err != nil {
+		return line + ", run: " + err.Error()
+	}
+	return line + fmt.Sprintf(", run of generation %d: %s, paused %+v, %q", status.Generation, status.Phase, status.Hold, status.Message)
+}
+
 // replace deletes the pods that are not upgradable.
-func (w *world) replace(ctx context.Context) {
+func (w *fixture) replace(ctx context.Context) {
 	for _, name := range w.observer.NotUpgradable() {
 		_, name, _ = strings.Cut(name, "/")
 		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
@@ -137,7 +248,7 @@ func (w *world) replace(ctx context.Context) {
 }
 
 // checkRuns lets no set have more than one open run, nor one that is gone any.
-func (w *world) checkRuns(ctx context.Context) error {
+func (w *fixture) checkRuns(ctx context.Context) error {
 	sets := &v1alpha1.SidecarSetList{}
 	if err := w.kube.List(ctx, sets); err != nil {
 		return err

@@ -30,7 +30,7 @@ func toleranceOf(name string) tolerance {
 	return tolerance{0.10, 5}
 }
 
-// growth of a series: what is compared of the first half and of the second.
+// growth compares the first half of a series with the second.
 type growth struct {
 	name          string
 	first, second float64
@@ -38,8 +38,8 @@ type growth struct {
 }
 
 // judge prints whether each series is flat, and fails unless all are. The first
-// tenth does not count: caches fill. Databases keep histories for as long as they
-// are told to; of these, what an upgrade of a pod adds must not grow.
+// tenth does not count: caches fill. Databases keep
+// histories for their retention, so the bytes per upgrade of a pod are compared.
 func (s *soak) judge(out io.Writer) error {
 	if n := len(s.upgrades); n < minSamples {
 		return fmt.Errorf("soak: only %d samples, %d are needed; run for longer", n, minSamples)

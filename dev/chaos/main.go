@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/outrigger/outrigger/dev/chaos/observer"
+	"github.com/outrigger/outrigger/dev/cluster"
 )
 
 func main() {
@@ -38,7 +39,7 @@ type options struct {
 func command() *cobra.Command {
 	var o options
 	cmd := &cobra.Command{
-		Use: "chaos", Short: "Disturb a whole installation and check what it promises",
+		Use: "chaos", Short: "Disturb a whole installation and check the rules of docs/SPEC.md",
 		SilenceUsage: true, SilenceErrors: true, Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return run(cmd.Context(), o, cmd.OutOrStdout()) },
 	}
@@ -48,11 +49,11 @@ func command() *cobra.Command {
 	cmd.Flags().IntVar(&o.pods, "pods", 300, "on simulated nodes")
 	cmd.Flags().BoolVar(&o.keep, "keep", false, "keep the logs of a run without violations too")
 	cmd.Flags().BoolVar(&o.planOnly, "plan", false, "print the faults and do nothing")
-	cmd.AddCommand(soakCommand(), restartCommand())
+	cmd.AddCommand(soakCommand())
 	return cmd
 }
 
-// run fails when something was seen that must not be.
+// run fails when a rule was violated.
 func run(ctx context.Context, o options, out io.Writer) error {
 	plan := Plan(o.seed, o.faults, o.gap, rules(setNames(), deploymentNames()))
 	if o.planOnly {
@@ -66,11 +67,11 @@ func run(ctx context.Context, o options, out io.Writer) error {
 	return inFolder(ctx, o, plan, out, nil)
 }
 
-// inFolder carries a plan out, and removes what it leaves unless it failed.
-func inFolder(ctx context.Context, o options, plan []Fault, out io.Writer, during func(context.Context, *world) (stop func())) error {
-	dir, err := os.MkdirTemp(memory(), "outrigger-chaos-")
+// inFolder carries a plan out, and removes its files unless it failed.
+func inFolder(ctx context.Context, o options, plan []Fault, out io.Writer, during func(context.Context, *fixture) (stop func())) error {
+	dir, err := cluster.TempDir("outrigger-chaos-")
 	if err != nil {
-		return fmt.Errorf("make a state folder: %w", err)
+		return err
 	}
 	err = disturbed(ctx, o, plan, dir, out, during)
 	if err != nil {
@@ -83,19 +84,19 @@ func inFolder(ctx context.Context, o options, plan []Fault, out io.Writer, durin
 	return os.RemoveAll(dir)
 }
 
-// disturbed carries a plan out on an installation in dir. What is to be done
-// meanwhile is stopped before the end.
-func disturbed(ctx context.Context, o options, plan []Fault, dir string, out io.Writer, during func(context.Context, *world) (stop func())) error {
-	var w *world
+// disturbed carries a plan out on an installation in dir. The function during runs beside
+// the faults, and is stopped before the end.
+func disturbed(ctx context.Context, o options, plan []Fault, dir string, out io.Writer, during func(context.Context, *fixture) (stop func())) error {
+	var w *fixture
 	report := func(v observer.Violation) {
 		w.say("VIOLATION, seed %d: %s\n  faults in course:\n    %s", o.seed, v, w.inCourse())
 	}
-	w, err := newWorld(ctx, dir, o.pods, out, report)
+	w, err := newFixture(ctx, dir, o.pods, out, report)
 	if err != nil {
 		return err
 	}
 	defer w.close()
-	if err := w.populate(ctx, setNames()); err != nil {
+	if err := w.populate(ctx); err != nil {
 		return err
 	}
 	defer w.watch(ctx)()
@@ -113,13 +114,4 @@ func disturbed(ctx context.Context, o options, plan []Fault, dir string, out io.
 	w.say("%d faults, %d upgrades of pods seen, %d judged strictly, %d violations",
 		len(plan), len(w.observer.Upgrades()), w.observer.Strict(), w.observer.Violations())
 	return err
-}
-
-// memory is a folder that no disk slows down; empty where there is none.
-func memory() string {
-	const shared = "/dev/shm"
-	if info, err := os.Stat(shared); err == nil && info.IsDir() {
-		return shared
-	}
-	return ""
 }

@@ -12,7 +12,7 @@ import (
 type Kind string
 
 // Kinds of faults: of processes, of connections, of the API server and Temporal,
-// of pods, and what people do to SidecarSets.
+// of pods, and edits of SidecarSets.
 const (
 	Kill         Kind = "kill"          // SIGKILL; started again afterwards
 	Freeze       Kind = "freeze"        // SIGSTOP, then SIGCONT
@@ -22,19 +22,22 @@ const (
 	Delay        Kind = "delay"         // everything arrives late
 	TooMany      Kind = "too-many"      // most requests to the API server are answered with 429
 	Exhausted    Kind = "exhausted"     // Temporal is limited to a few requests a second
-	Conflicts    Kind = "conflicts"     // somebody else keeps writing the pods
+	Conflicts    Kind = "conflicts"     // another client keeps writing the pods
 	DeletePods   Kind = "delete-pods"   //
-	Relabel      Kind = "relabel"       // pods leave a set, and come back
+	Relabel      Kind = "relabel"       // a SidecarSet stops selecting pods, then selects them again
 	Scale        Kind = "scale"         // a Deployment grows or shrinks
+	Crash        Kind = "crash"         // the apps of pods crash forever
+	Reject       Kind = "reject"        // a policy rejects the upgrades of pods
 	Image        Kind = "image"         // a new image
+	Alias        Kind = "alias"         // another name of the image
 	Bad          Kind = "bad-image"     // one that cannot be pulled, then a good one
 	Window       Kind = "window"        // another maxUnavailable
 	Partition    Kind = "partition"     //
 	Order        Kind = "order"         // another priority or scatter
-	Env          Kind = "env"           // what no upgrade in place can carry
+	Env          Kind = "env"           // a change that needs new pods
 	Pause        Kind = "pause"         // spec.updateStrategy.paused, then not
 	PauseRun     Kind = "pause-run"     // the run is paused, then resumed
-	Remake       Kind = "remake"        // deleted, and made again
+	Remake       Kind = "remake"        // deleted, and created again
 	CutEverybody Kind = "cut-everybody" // all connections to the API server at once
 )
 
@@ -47,9 +50,9 @@ type Fault struct {
 	Target  string
 	// Value is a new value, where there is one.
 	Value string
-	// Pods is how many are meant, and Draw chooses them.
-	Pods int
-	Draw uint64
+	// Pods is how many are meant, or Share how many of a hundred, and Draw chooses them.
+	Pods, Share int
+	Draw        uint64
 }
 
 func (f Fault) String() string {
@@ -59,6 +62,9 @@ func (f Fault) String() string {
 	}
 	if f.Pods > 0 {
 		text += fmt.Sprintf(", %d pods", f.Pods)
+	}
+	if f.Share > 0 {
+		text += fmt.Sprintf(", %d%% of its pods", f.Share)
 	}
 	if f.For > 0 {
 		text += fmt.Sprintf(", for %.1fs", f.For.Seconds())
@@ -76,13 +82,13 @@ type rule struct {
 	targets []string
 	// least and most are the bounds of For.
 	least, most time.Duration
-	// occupies names what the fault has for itself while it lasts, beside its target.
+	// occupies names the kind of resource that no other fault of the target may use at the same time.
 	occupies string
 	draw     func(*planner, *Fault)
 }
 
-// rules of a full run. Freezes and held connections last longer than heartbeats,
-// leases and requests may take.
+// rules of a full run. Freezes and silent connections last longer than the timeouts of
+// heartbeats, Leases and requests.
 func rules(sets, deployments []string) []rule {
 	roles := []string{"worker-1", "worker-2", cluster.Operator, cluster.Webhook}
 	toTemporal := []string{"worker-1/temporal", "worker-2/temporal", "operator/temporal"}
@@ -106,6 +112,9 @@ func rules(sets, deployments []string) []rule {
 		{DeletePods, 5, deployments, 0, 0, "", (*planner).drawPods},
 		{Relabel, 5, sets, s, 8 * s, "labels", (*planner).drawPods},
 		{Scale, 4, deployments, 0, 0, "", (*planner).drawReplicas},
+		{Crash, 4, deployments, 0, 0, "", (*planner).drawCrashes},
+		{Reject, 5, deployments, 4 * s, 30 * s, "policy", (*planner).drawRejected},
+		{Alias, 8, sets, 0, 0, "image", nil},
 		{Image, 16, sets, 0, 0, "", (*planner).drawImage},
 		{Bad, 5, sets, 2 * s, 8 * s, "image", (*planner).drawImage},
 		{Window, 5, sets, 0, 0, "", (*planner).drawWindow},
@@ -118,13 +127,13 @@ func rules(sets, deployments []string) []rule {
 	}
 }
 
-// mildRules are for long runs: nobody is killed or frozen, so that a process shows
-// what it keeps.
+// mildRules are for long runs: no process is killed or frozen, so that growth of a process
+// shows.
 func mildRules(sets, deployments []string) []rule {
 	var mild []rule
 	for _, r := range rules(sets, deployments) {
 		switch r.kind {
-		case Image, Window, Order, Conflicts, DeletePods, Relabel, Pause, PauseRun, TooMany, Delay, Remake:
+		case Image, Alias, Window, Order, Conflicts, DeletePods, Relabel, Pause, PauseRun, TooMany, Delay, Remake:
 			mild = append(mild, r)
 		case Cut:
 			r.weight, r.most = 2, 2*time.Second
@@ -141,7 +150,7 @@ type planner struct {
 	now    time.Duration
 	busy   map[string]time.Duration
 	images map[string]int
-	// left are the kinds that every plan of enough faults has once, at least.
+	// left are the kinds that the plan does not have yet.
 	left []int
 }
 
@@ -163,8 +172,8 @@ func Plan(seed uint64, n int, gap time.Duration, rules []rule) []Fault {
 	return faults
 }
 
-// next draws until a fault fits beside those that last. Image edits always fit
-// but for a set that is being made again, so this ends.
+// next draws until a fault fits beside the faults in progress. Image edits always fit,
+// except for a SidecarSet that is being recreated, so the loop ends.
 func (p *planner) next() Fault {
 	for {
 		r, first := p.rule()
@@ -176,10 +185,10 @@ func (p *planner) next() Fault {
 			continue
 		}
 		if r.kind == Remake && p.busy["run/"+f.Target] > p.now {
-			continue // what is held is the run of the set that was there
+			continue // the run of the deleted SidecarSet is paused
 		}
 		if r.occupies != "" {
-			// What is started again takes a while.
+			// A restart takes a while.
 			p.busy[r.occupies+"/"+f.Target] = p.now + f.For + 2*time.Second
 		}
 		if r.draw != nil {
@@ -192,7 +201,7 @@ func (p *planner) next() Fault {
 	}
 }
 
-// rule draws one by weight, or the next of those that have not come yet.
+// rule draws one by weight, or the next kind that the plan does not have yet.
 func (p *planner) rule() (drawn rule, first bool) {
 	if len(p.left) > 0 && p.random.IntN(2) == 0 {
 		return p.rules[p.left[0]], true
@@ -215,6 +224,18 @@ func (p *planner) drawDelay(f *Fault) {
 }
 
 func (p *planner) drawPods(f *Fault) { f.Pods = 1 + p.random.IntN(12) }
+
+// drawCrashes stays far below the maxUnavailable of the end: an app that crashes during the
+// upgrade of its pod keeps a slot forever.
+func (p *planner) drawCrashes(f *Fault) { f.Pods = 1 + p.random.IntN(2) }
+
+// drawRejected draws a smaller share forever, or a larger share for a while.
+func (p *planner) drawRejected(f *Fault) {
+	f.Share = 20 + p.random.IntN(80)
+	if p.random.IntN(3) == 0 {
+		f.Share, f.For = f.Share/3, 0
+	}
+}
 
 func (p *planner) drawReplicas(f *Fault) { f.Value = fmt.Sprintf("%d%%", 60+p.random.IntN(70)) }
 

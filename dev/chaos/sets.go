@@ -25,7 +25,7 @@ const (
 	attemptOfTemporal = 3 * time.Second
 )
 
-func (w *world) disturbSet(ctx context.Context, f Fault) error {
+func (w *fixture) disturbSet(ctx context.Context, f Fault) error {
 	switch f.Kind {
 	case Pause:
 		err := w.edit(ctx, f.Target, strategy("paused", "true"))
@@ -83,14 +83,14 @@ func number(value string) string {
 }
 
 // edit patches a set, also one that is about to be made again.
-func (w *world) edit(ctx context.Context, set, patch string) error {
+func (w *fixture) edit(ctx context.Context, set, patch string) error {
 	return w.insist(ctx, func(ctx context.Context) error {
 		return w.kube.Patch(ctx, newSet(set, ""), client.RawPatch(types.JSONPatchType, []byte(patch)))
 	})
 }
 
 // remake deletes a set and makes it again as it was; its pods stay.
-func (w *world) remake(ctx context.Context, f Fault) error {
+func (w *fixture) remake(ctx context.Context, f Fault) error {
 	set := &v1alpha1.SidecarSet{}
 	err := w.insist(ctx, func(ctx context.Context) error {
 		if err := w.kube.Get(ctx, types.NamespacedName{Name: f.Target}, set); err != nil {
@@ -108,7 +108,7 @@ func (w *world) remake(ctx context.Context, f Fault) error {
 }
 
 // create makes a set, unless it is there.
-func (w *world) create(ctx context.Context, set *v1alpha1.SidecarSet) error {
+func (w *fixture) create(ctx context.Context, set *v1alpha1.SidecarSet) error {
 	return w.insist(ctx, func(ctx context.Context) error {
 		err := w.kube.Create(ctx, set.DeepCopy())
 		if apierrors.IsAlreadyExists(err) {
@@ -120,7 +120,7 @@ func (w *world) create(ctx context.Context, set *v1alpha1.SidecarSet) error {
 
 // pauseRun pauses the open run, if there is one, and resumes it. Once the pause is
 // answered, a batch may end; then nothing may be written, whatever the run says.
-func (w *world) pauseRun(ctx context.Context, f Fault) error {
+func (w *fixture) pauseRun(ctx context.Context, f Fault) error {
 	set := &v1alpha1.SidecarSet{}
 	if err := w.insist(ctx, func(ctx context.Context) error {
 		return w.kube.Get(ctx, types.NamespacedName{Name: f.Target}, set)
@@ -141,7 +141,7 @@ func (w *world) pauseRun(ctx context.Context, f Fault) error {
 		}
 		w.observer.Resumed(f.Target)
 	}
-	return w.resume(ctx, held.id)
+	return w.resume(ctx, f.Target)
 }
 
 // heldRun is a run that somebody pauses.
@@ -155,13 +155,7 @@ type heldRun struct {
 func (h *heldRun) pause(ctx context.Context, end time.Time) bool {
 	for ; time.Now().Before(end) && ctx.Err() == nil; time.Sleep(applyAgain) {
 		attempt, done := context.WithTimeout(ctx, attemptOfTemporal)
-		handle, err := h.temporal.UpdateWorkflow(attempt, sdk.UpdateWorkflowOptions{
-			WorkflowID: h.id, UpdateName: protocol.PauseUpdate, Args: []any{protocol.Hold{Who: "chaos"}},
-			WaitForStage: sdk.WorkflowUpdateStageCompleted,
-		})
-		if err == nil {
-			err = handle.Get(attempt, nil)
-		}
+		handle, err := h.askForPause(attempt)
 		if err == nil {
 			var run *workflowservice.DescribeWorkflowExecutionResponse
 			if run, err = h.temporal.DescribeWorkflowExecution(attempt, h.id, handle.RunID()); err == nil {
@@ -174,6 +168,21 @@ func (h *heldRun) pause(ctx context.Context, end time.Time) bool {
 		}
 	}
 	return false
+}
+
+// askForPause sends the pause as the plugin does, and waits for the answer.
+func (h *heldRun) askForPause(ctx context.Context) (sdk.WorkflowUpdateHandle, error) {
+	if err := h.temporal.SignalWorkflow(ctx, h.id, "", protocol.PauseSignal, protocol.Hold{Who: "chaos"}); err != nil {
+		return nil, err
+	}
+	handle, err := h.temporal.UpdateWorkflow(ctx, sdk.UpdateWorkflowOptions{
+		WorkflowID: h.id, UpdateName: protocol.PauseUpdate, Args: []any{protocol.Hold{Who: "chaos", Sent: true}},
+		WaitForStage: sdk.WorkflowUpdateStageCompleted,
+	})
+	if err == nil {
+		err = handle.Get(ctx, nil)
+	}
+	return handle, err
 }
 
 // saysSo reports whether the run says that it is held and has nothing in hand.
@@ -194,13 +203,21 @@ func (h *heldRun) over(ctx context.Context) bool {
 	return err == nil && (run.WorkflowExecutionInfo.Status != enums.WORKFLOW_EXECUTION_STATUS_RUNNING || run.WorkflowExecutionInfo.FirstRunId != h.first)
 }
 
-// resume ends the pause of the open run, if there is one.
-func (w *world) resume(ctx context.Context, id string) error {
+// resume ends a pause, and returns once status says so. A run that ends while it is paused
+// leaves the pause to the run of the next generation, which may not be open yet.
+func (w *fixture) resume(ctx context.Context, name string) error {
 	return w.insist(ctx, func(ctx context.Context) error {
-		err := w.temporal.SignalWorkflow(ctx, id, "", protocol.ResumeSignal, protocol.Hold{Who: "chaos"})
-		if missing := (*serviceerror.NotFound)(nil); errors.As(err, &missing) {
-			return nil
+		set := &v1alpha1.SidecarSet{}
+		if err := w.kube.Get(ctx, types.NamespacedName{Name: name}, set); err != nil {
+			return client.IgnoreNotFound(err)
 		}
-		return err
+		err := w.temporal.SignalWorkflow(ctx, protocol.WorkflowID(set.Name, set.UID), "", protocol.ResumeSignal, protocol.Hold{Who: "chaos"})
+		if missing := (*serviceerror.NotFound)(nil); err != nil && !errors.As(err, &missing) {
+			return err
+		}
+		if set.Status.ObservedGeneration != set.Generation || set.Status.Rollout != nil && set.Status.Rollout.Pause != nil {
+			return fmt.Errorf("the rollout of SidecarSet %s is paused, or its status is old: %+v", name, set.Status.Rollout)
+		}
+		return nil
 	})
 }

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
@@ -12,9 +13,11 @@ import (
 	dto "github.com/prometheus/client_model/go"
 	"github.com/spf13/cobra"
 	"k8s.io/client-go/rest"
+
+	"github.com/outrigger/outrigger/dev/cluster"
 )
 
-// soakGap leaves rollouts time to end.
+// soakGap is long enough for rollouts to complete.
 const soakGap = 4 * time.Second
 
 func soakCommand() *cobra.Command {
@@ -39,18 +42,18 @@ func soakCommand() *cobra.Command {
 	return cmd
 }
 
-// soak samples what could grow.
+// soak samples metrics that could grow.
 type soak struct {
 	every time.Duration
 	mu    sync.Mutex
-	// series are the samples by what was measured.
+	// series are the samples by metric.
 	series map[string][]float64
-	// upgrades are those that were seen until each sample.
+	// upgrades is the number of upgrades seen until each sample.
 	upgrades []float64
 }
 
-// sample measures again and again, until stop.
-func (s *soak) sample(ctx context.Context, w *world) (stop func()) {
+// sample measures at every tick, until stop.
+func (s *soak) sample(ctx context.Context, w *fixture) (stop func()) {
 	s.series = map[string][]float64{}
 	ctx, cancel := context.WithCancel(ctx)
 	var sampling sync.WaitGroup
@@ -74,16 +77,16 @@ func (s *soak) sample(ctx context.Context, w *world) (stop func()) {
 	}
 }
 
-// processMetrics are what each role says of itself, and how it is called here.
+// processMetrics are the metrics of each role, with the names of their series.
 func processMetrics() map[string]string {
 	return map[string]string{"go_goroutines": "goroutines", "process_open_fds": "open files", "process_resident_memory_bytes": "memory"}
 }
 
 // take measures once; a sample is kept whole or not at all.
-func (s *soak) take(ctx context.Context, w *world) error {
+func (s *soak) take(ctx context.Context, w *fixture) error {
 	now := map[string]float64{}
 	for _, role := range w.Roles() {
-		families, err := scrape(ctx, role.Metrics)
+		families, err := cluster.Scrape(ctx, http.DefaultClient, role.Metrics)
 		if err != nil {
 			return err
 		}
@@ -129,8 +132,8 @@ func bytesOf(pattern string) (sum float64, err error) {
 	return sum, err
 }
 
-// watches counts those that are open at the API server.
-func (w *world) watches(ctx context.Context) (float64, error) {
+// watches counts the open watches at the API server.
+func (w *fixture) watches(ctx context.Context) (float64, error) {
 	config, err := w.RESTConfig()
 	if err != nil {
 		return 0, err
@@ -139,7 +142,7 @@ func (w *world) watches(ctx context.Context) (float64, error) {
 	if err != nil {
 		return 0, err
 	}
-	families, err := scrapeWith(ctx, client, "https://"+w.apiServer+"/metrics")
+	families, err := cluster.Scrape(ctx, client, "https://"+w.apiServer+"/metrics")
 	if err != nil {
 		return 0, err
 	}

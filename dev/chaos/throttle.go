@@ -18,19 +18,18 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// passed of so many requests reach a throttled API server; the others are
-// answered with 429.
+// One of passedOf requests reaches a throttled API server; the others are answered with 429.
 const passedOf = 4
 
-// throttle is an API server that answers most requests with 429, as one does
-// that has too many in flight, and hands the others on.
+// throttle is a proxy of the API server that answers most requests with 429, as an
+// overloaded API server does.
 type throttle struct {
 	server   *http.Server
 	address  string
 	requests atomic.Int64
 }
 
-// newThrottle serves with the API server's own certificate, which lies in certs.
+// newThrottle serves with the API server's own certificate from the folder certs.
 func newThrottle(ctx context.Context, apiServer, certs string) (*throttle, error) {
 	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", "127.0.0.1:0")
 	if err != nil {
@@ -46,7 +45,7 @@ func newThrottle(ctx context.Context, apiServer, certs string) (*throttle, error
 	t := &throttle{address: listener.Addr().String()}
 	t.server = &http.Server{ErrorLog: forward.ErrorLog, ReadHeaderTimeout: 0, Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if t.requests.Add(1)%passedOf != 0 {
-			refuse(w)
+			reject(w)
 			return
 		}
 		forward.ServeHTTP(w, r)
@@ -60,11 +59,11 @@ func newThrottle(ctx context.Context, apiServer, certs string) (*throttle, error
 	return t, nil
 }
 
-func refuse(w http.ResponseWriter) {
+func reject(w http.ResponseWriter) {
 	w.Header().Set("Content-Type", "application/json")
 	w.Header().Set("Retry-After", "1")
 	w.WriteHeader(http.StatusTooManyRequests)
-	_ = json.NewEncoder(w).Encode(metav1.Status{ // whoever hung up asks again
+	_ = json.NewEncoder(w).Encode(metav1.Status{ // a client that hung up retries
 		TypeMeta: metav1.TypeMeta{Kind: "Status", APIVersion: "v1"}, Status: metav1.StatusFailure,
 		Message: "too many requests, please try again later", Reason: metav1.StatusReasonTooManyRequests, Code: http.StatusTooManyRequests,
 	})

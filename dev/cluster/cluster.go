@@ -18,7 +18,7 @@ import (
 // SystemNamespace is where the roles keep revisions, leases and configuration.
 const SystemNamespace = "kruise-system"
 
-// What lies in Options.Dir.
+// Files and folders in Options.Dir.
 const (
 	etcdDir        = "etcd"
 	certsDir       = "certs"
@@ -34,8 +34,7 @@ const (
 //go:embed stages.yaml
 var stages []byte
 
-// Cluster is a running cluster, or the roles run against one that others run
-// (see Attach). Its processes are stopped, killed and started again by name.
+// Cluster is a running cluster, or roles that run against an existing one (see Attach). Its processes are stopped, killed and started again by name.
 type Cluster struct {
 	*process.Group
 
@@ -48,16 +47,17 @@ type Cluster struct {
 	// TemporalMetrics is the URL of the frontend's metrics; empty without one.
 	TemporalMetrics string
 
-	// webhookURL is the URL that the webhook is to use; empty: any free port.
+	// webhookURL is the URL of the webhook; empty: any free port.
 	webhookURL string
-	// attached says that others run the control plane.
+	// attached is true for an existing control plane.
 	attached bool
 
 	options Options
-	ca      *authority
 	ports   *ports
-	at      addresses
-	// emptyDatabase says that no host of a Temporal cluster has used it yet.
+	// token of the admin.
+	token string
+	at    addresses
+	// emptyDatabase is true until a host of a Temporal cluster has used the database.
 	emptyDatabase bool
 
 	mu    sync.Mutex
@@ -114,7 +114,7 @@ func (c *Cluster) RESTConfig() (*rest.Config, error) {
 	return config, nil
 }
 
-// RemoveState deletes what a cluster has left in dir, and only that.
+// RemoveState deletes the state of an earlier cluster in dir, and no other files.
 func RemoveState(dir string) error {
 	for _, name := range []string{
 		etcdDir, certsDir, logsDir, temporalDB, temporalDB + "-shm", temporalDB + "-wal", stagesFile, kubeconfigFile,
@@ -140,7 +140,7 @@ func newCluster(options Options) (*Cluster, error) {
 	}, nil
 }
 
-// prepare does what needs no process: ports, certificates, files.
+// prepare assigns ports and writes certificates and files.
 func (c *Cluster) prepare() error {
 	err := c.ports.takeEach(&c.at.etcd, &c.at.etcdPeer, &c.at.apiServer, &c.at.controllerManager,
 		&c.at.scheduler, &c.at.kwok, &c.at.temporal, &c.at.temporalUI, &c.at.temporalMetrics)
@@ -159,9 +159,6 @@ func (c *Cluster) prepare() error {
 	if err := os.WriteFile(filepath.Join(c.options.Dir, stagesFile), stages, 0o644); err != nil {
 		return fmt.Errorf("write the KWOK stages: %w", err)
 	}
-	if c.ca, err = openAuthority(filepath.Join(c.options.Dir, certsDir)); err != nil {
-		return err
-	}
 	return c.writeIdentities()
 }
 
@@ -178,8 +175,7 @@ func (c *Cluster) addressTemporal() error {
 	return nil
 }
 
-// startAll starts side by side what does not need each other: start-up is bound
-// by processors, but much of it is waiting.
+// startAll starts independent processes in parallel.
 func (c *Cluster) startAll(ctx context.Context) error {
 	all, ctx := errgroup.WithContext(ctx)
 	if !c.options.WithoutTemporal {
@@ -198,7 +194,7 @@ func (c *Cluster) startAll(ctx context.Context) error {
 }
 
 func (c *Cluster) startClients(ctx context.Context) error {
-	client, err := c.client()
+	client, err := c.Client()
 	if err != nil {
 		return err
 	}

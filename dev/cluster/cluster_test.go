@@ -77,6 +77,8 @@ func TestCluster(t *testing.T) {
 	t.Run("ImageChangeRestartsOnlyThatContainer", func(t *testing.T) { testImageChange(ctx, t, c) })
 	t.Run("BadImageNeverGetsReadyUntilItIsTakenBack", func(t *testing.T) { testBadImage(ctx, t, c) })
 	t.Run("KubeletsCanBeLateAndSlow", func(t *testing.T) { testKubelets(ctx, t, c) })
+	t.Run("AnotherNameOfTheSameImageRestartsTheContainer", func(t *testing.T) { testAlias(ctx, t, c) })
+	t.Run("CrashedContainersKeepTheirPodsUnready", func(t *testing.T) { testCrash(ctx, t, c) })
 	t.Run("RolesHaveOnlyTheirOwnRights", func(t *testing.T) { testRights(ctx, t, c) })
 	t.Run("FurtherUsersSignInAndHaveNoRightsByThemselves", func(t *testing.T) { testFurtherUser(ctx, t, c) })
 	t.Run("RolesRunWithTheAgreedFlags", func(t *testing.T) { testRoles(ctx, t, c) })
@@ -111,9 +113,9 @@ func binWithFakeRole(t *testing.T) string {
 }
 
 func clientOf(t *testing.T, c *Cluster) kubernetes.Interface {
-	client, err := c.client()
+	config, err := c.RESTConfig()
 	require.NoError(t, err)
-	return client
+	return kubernetes.NewForConfigOrDie(config)
 }
 
 func testNodes(ctx context.Context, t *testing.T, c *Cluster) {
@@ -160,7 +162,7 @@ func testBadImage(ctx context.Context, t *testing.T, c *Cluster) {
 	pod := awaitPod(ctx, t, client, name, func(pod *corev1.Pod) bool { return statusOf(pod, "sidecar").State.Waiting != nil })
 	assert.False(t, ready(pod))
 	assert.Equal(t, "ImagePullBackOff", statusOf(pod, "sidecar").State.Waiting.Reason)
-	assert.Equal(t, "sim://sidecar:v1", statusOf(pod, "sidecar").ImageID)
+	assert.Equal(t, "sim://sidecar:v1", withoutDigest(statusOf(pod, "sidecar").ImageID))
 
 	setImage(ctx, t, client, name, "containers", "sidecar", "sidecar:v1")
 	pod = awaitPod(ctx, t, client, name, ready)
@@ -195,6 +197,49 @@ func testKubelets(ctx context.Context, t *testing.T, c *Cluster) {
 	assert.Equal(t, unready, readySince(pod))
 	pod = awaitPod(ctx, t, clientOf(t, c), "slow", ready)
 	assert.Equal(t, 2*time.Hour, late(pod))
+}
+
+func testAlias(ctx context.Context, t *testing.T, c *Cluster) {
+	client := clientOf(t, c)
+	deploy(ctx, t, client, "alias", 1)
+	pods, err := client.CoreV1().Pods("default").List(ctx, metav1.ListOptions{LabelSelector: "app=alias"})
+	require.NoError(t, err)
+	name, was := pods.Items[0].Name, statusOf(&pods.Items[0], "sidecar").ImageID
+	_, digest, _ := strings.Cut(was, "@")
+	for i, alias := range []string{"docker.io/library/sidecar:v1", "sidecar:v1@" + digest, "docker.io/library/sidecar:v1@" + digest, "sidecar:v1"} {
+		setImage(ctx, t, client, name, "containers", "sidecar", alias)
+		pod := awaitPod(ctx, t, client, name, func(pod *corev1.Pod) bool { return ready(pod) && statusOf(pod, "sidecar").Image == alias })
+		assert.Equal(t, was, statusOf(pod, "sidecar").ImageID, alias)
+		assert.Equal(t, int32(i+1), statusOf(pod, "sidecar").RestartCount, alias)
+	}
+}
+
+func testCrash(ctx context.Context, t *testing.T, c *Cluster) {
+	client := clientOf(t, c)
+	deploy(ctx, t, client, "crash", 1)
+	pods, err := client.CoreV1().Pods("default").List(ctx, metav1.ListOptions{LabelSelector: "app=crash"})
+	require.NoError(t, err)
+	name := pods.Items[0].Name
+	_, err = client.CoreV1().Pods("default").Patch(ctx, name, types.MergePatchType,
+		[]byte(`{"metadata":{"annotations":{"kwok.outrigger.io/crashed":"app"}}}`), metav1.PatchOptions{})
+	require.NoError(t, err)
+	pod := awaitPod(ctx, t, client, name, func(pod *corev1.Pod) bool { return !ready(pod) })
+	assert.Equal(t, "CrashLoopBackOff", statusOf(pod, "app").State.Waiting.Reason)
+	assert.True(t, statusOf(pod, "sidecar").Ready)
+	since := readySince(pod)
+
+	setImage(ctx, t, client, name, "containers", "sidecar", "sidecar:v2")
+	pod = awaitPod(ctx, t, client, name, func(pod *corev1.Pod) bool {
+		return statusOf(pod, "sidecar").Image == "sidecar:v2" && statusOf(pod, "sidecar").Ready
+	})
+	assert.False(t, ready(pod))
+	assert.Equal(t, since, readySince(pod))
+	assert.Equal(t, "CrashLoopBackOff", statusOf(pod, "app").State.Waiting.Reason)
+}
+
+func withoutDigest(imageID string) string {
+	name, _, _ := strings.Cut(imageID, "@")
+	return name
 }
 
 func readySince(pod *corev1.Pod) time.Time {
@@ -440,7 +485,7 @@ func containers(pod *corev1.Pod) []string {
 	all := slices.Concat(pod.Status.ContainerStatuses[:1], pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses[1:])
 	lines := make([]string, 0, len(all))
 	for _, s := range all {
-		lines = append(lines, fmt.Sprintf("%s %s %s %d", s.Name, s.Image, s.ImageID, s.RestartCount))
+		lines = append(lines, fmt.Sprintf("%s %s %s %d", s.Name, s.Image, withoutDigest(s.ImageID), s.RestartCount))
 	}
 	return lines
 }

@@ -27,12 +27,12 @@ const (
 // server: the first of the range.
 const APIServerAddress = "10.96.0.1"
 
-// No client of ours is to wait for its own rate limit.
+// The rate limit of clients is too high to matter.
 const clientQPS = "5000"
 
-// idleControllers are those of clouds, storage and certificate requests, which
-// have nothing to do here, and the collector of pods whose node is not there:
-// tests play the kubelets of such nodes.
+// idleControllers are the controllers of clouds, storage and certificate requests, which have
+// nothing to do here, and the collector of pods without a node: tests act as the kubelets of
+// such nodes.
 func idleControllers() []string {
 	return []string{
 		"node-ipam-controller", "service-lb-controller", "node-route-controller", "cloud-node-lifecycle-controller",
@@ -54,7 +54,7 @@ func (c *Cluster) etcdSpec() process.Spec {
 			"--data-dir=" + filepath.Join(c.options.Dir, etcdDir),
 			"--listen-client-urls=" + client, "--advertise-client-urls=" + client,
 			"--listen-peer-urls=" + peer, "--initial-advertise-peer-urls=" + peer, "--initial-cluster=default=" + peer,
-			"--unsafe-no-fsync", // survives our kills, and the machine's crash is not our subject
+			"--unsafe-no-fsync", // data survives SIGKILL; a crash of the machine is not tested
 			"--quota-backend-bytes=4294967296",
 			"--log-level=warn",
 		},
@@ -72,12 +72,12 @@ func (c *Cluster) apiServerSpec() process.Spec {
 		"--bind-address=" + listen, fmt.Sprintf("--secure-port=%d", c.at.apiServer),
 		"--advertise-address=127.0.0.1", "--endpoint-reconciler-type=none", // Endpoints may not hold a loopback address
 		"--service-cluster-ip-range=10.96.0.0/16",
-		"--tls-cert-file=" + c.ca.certFile(APIServer), "--tls-private-key-file=" + c.ca.keyFile(APIServer),
-		"--client-ca-file=" + c.ca.certFile("ca"),
+		"--tls-cert-file=" + c.certificate("apiserver.crt"), "--tls-private-key-file=" + c.certificate("apiserver.key"),
+		"--token-auth-file=" + c.certificate(tokenFile),
 		"--authorization-mode=RBAC",
 		"--service-account-issuer=https://kubernetes.default.svc",
-		"--service-account-key-file=" + c.ca.keyFile(serviceAccountKey),
-		"--service-account-signing-key-file=" + c.ca.keyFile(serviceAccountKey),
+		"--service-account-key-file=" + c.certificate("apiserver.key"),
+		"--service-account-signing-key-file=" + c.certificate("apiserver.key"),
 		"--enable-priority-and-fairness=false", "--max-requests-inflight=3000", "--max-mutating-requests-inflight=1000",
 		"--profiling=false",
 	}
@@ -95,13 +95,13 @@ func (c *Cluster) controllerManagerSpec() process.Spec {
 		Name: ControllerManager, Path: c.binary("kube-controller-manager"),
 		Args: []string{
 			"--kubeconfig=" + c.kubeconfigFile(ControllerManager),
-			"--bind-address=127.0.0.1", fmt.Sprintf("--secure-port=%d", c.at.controllerManager), "--cert-dir=" + c.ca.dir,
+			"--bind-address=127.0.0.1", fmt.Sprintf("--secure-port=%d", c.at.controllerManager), "--cert-dir=" + c.certificate(""),
 			"--leader-elect=false",
 			"--use-service-account-credentials",
-			"--service-account-private-key-file=" + c.ca.keyFile(serviceAccountKey),
-			"--root-ca-file=" + c.ca.certFile("ca"),
+			"--service-account-private-key-file=" + c.certificate("apiserver.key"),
+			"--root-ca-file=" + c.certificate("apiserver.crt"),
 			"--controllers=*,-" + strings.Join(idleControllers(), ",-"),
-			"--node-monitor-grace-period=5m", // a busy machine or a stopped KWOK evicts nobody
+			"--node-monitor-grace-period=5m", // a busy machine or a stopped KWOK evicts no pod
 			"--concurrent-deployment-syncs=10", "--concurrent-replicaset-syncs=20", "--concurrent-gc-syncs=10",
 			"--kube-api-qps=" + clientQPS, "--kube-api-burst=" + clientQPS,
 		},
@@ -114,7 +114,7 @@ func (c *Cluster) schedulerSpec() process.Spec {
 		Name: Scheduler, Path: c.binary("kube-scheduler"),
 		Args: []string{
 			"--kubeconfig=" + c.kubeconfigFile(Scheduler),
-			"--bind-address=127.0.0.1", fmt.Sprintf("--secure-port=%d", c.at.scheduler), "--cert-dir=" + c.ca.dir,
+			"--bind-address=127.0.0.1", fmt.Sprintf("--secure-port=%d", c.at.scheduler), "--cert-dir=" + c.certificate(""),
 			"--leader-elect=false",
 			"--kube-api-qps=" + clientQPS, "--kube-api-burst=" + clientQPS,
 		},

@@ -4,33 +4,29 @@ import (
 	"context"
 	"fmt"
 	"os/exec"
+	"slices"
 	"strings"
+	"time"
 
-	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/fields"
-	"k8s.io/apimachinery/pkg/watch"
-	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/tools/cache"
-	"k8s.io/client-go/tools/clientcmd/api"
-	watchtools "k8s.io/client-go/tools/watch"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/outrigger/outrigger/api/v1alpha1"
+	"github.com/outrigger/outrigger/kube/crd"
 )
 
-const tokenSeconds = 365 * 24 * 60 * 60
+const (
+	pollEvery  = 100 * time.Millisecond
+	pollWithin = time.Minute
+)
 
-func (c *Cluster) client() (kubernetes.Interface, error) {
-	config, err := c.RESTConfig()
-	if err != nil {
-		return nil, err
-	}
-	return kubernetes.NewForConfig(config)
-}
-
-// install makes the cluster ready for the roles: system namespace, manifests and
-// one kubeconfig per role, so that each runs under its own RBAC.
-func (c *Cluster) install(ctx context.Context, client kubernetes.Interface) error {
+// install makes the cluster ready for the roles and for pods: system namespace, manifests,
+// and the service account without which no pod is admitted.
+func (c *Cluster) install(ctx context.Context, direct client.Client) error {
 	if err := c.CreateSystemNamespace(ctx); err != nil {
 		return err
 	}
@@ -39,16 +35,27 @@ func (c *Cluster) install(ctx context.Context, client kubernetes.Interface) erro
 			return err
 		}
 	}
-	for _, role := range []string{Operator, Worker, Webhook} {
-		if err := c.writeRoleKubeconfig(ctx, client, role); err != nil {
-			return err
-		}
-	}
-	return awaitServiceAccount(ctx, client, metav1.NamespaceDefault)
+	account := client.ObjectKey{Namespace: metav1.NamespaceDefault, Name: "default"}
+	return poll(ctx, "wait for service account default/default (see the log of the controller manager)", func(ctx context.Context) error {
+		return direct.Get(ctx, account, &corev1.ServiceAccount{})
+	})
 }
 
-// Apply applies a kustomize folder as the admin and waits until its CRDs are served.
-// SidecarSets that are there can be read from then on, whoever converted them.
+// poll repeats a request until it succeeds.
+func poll(ctx context.Context, what string, request func(context.Context) error) error {
+	var cause error
+	err := wait.PollUntilContextTimeout(ctx, pollEvery, pollWithin, true, func(ctx context.Context) (bool, error) {
+		cause = request(ctx)
+		return cause == nil, nil
+	})
+	if err != nil {
+		return fmt.Errorf("%s: %w (%w)", what, err, cause)
+	}
+	return nil
+}
+
+// Apply applies a kustomize folder as the admin and waits until its CRDs are served. Existing
+// SidecarSets can be read from then on, whoever converted them.
 func (c *Cluster) Apply(ctx context.Context, folder string) error {
 	if err := c.suspendConversion(ctx); err != nil {
 		return fmt.Errorf("apply %s: %w", folder, err)
@@ -69,6 +76,47 @@ func (c *Cluster) Apply(ctx context.Context, folder string) error {
 	return nil
 }
 
+// suspendConversion removes the conversion webhook of an existing definition: a manifest
+// applied over it may be invalid, and SidecarSets cannot be read while nobody answers. The
+// webhook role claims the conversion again.
+func (c *Cluster) suspendConversion(ctx context.Context) error {
+	direct, err := c.Client()
+	if err != nil {
+		return err
+	}
+	suspended, err := crd.SuspendConversion(ctx, direct)
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	if err != nil || !suspended {
+		return err
+	}
+	return poll(ctx, "read SidecarSets without conversion", func(ctx context.Context) error {
+		return direct.List(ctx, &v1alpha1.SidecarSetList{})
+	})
+}
+
+// AwaitEstablished waits until a definition is served. kubectl wait fails while the API
+// server has no conditions for it yet.
+func (c *Cluster) AwaitEstablished(ctx context.Context, name string) error {
+	direct, err := c.Client()
+	if err != nil {
+		return err
+	}
+	return poll(ctx, fmt.Sprintf("wait until %s is established", name), func(ctx context.Context) error {
+		var definition apiextensionsv1.CustomResourceDefinition
+		if err := direct.Get(ctx, client.ObjectKey{Name: name}, &definition); err != nil {
+			return err
+		}
+		if !slices.ContainsFunc(definition.Status.Conditions, func(condition apiextensionsv1.CustomResourceDefinitionCondition) bool {
+			return condition.Type == apiextensionsv1.Established && condition.Status == apiextensionsv1.ConditionTrue
+		}) {
+			return fmt.Errorf("its conditions are %v", definition.Status.Conditions)
+		}
+		return nil
+	})
+}
+
 func (c *Cluster) kubectl(ctx context.Context, args ...string) (string, error) {
 	cmd := exec.CommandContext(ctx, c.binary("kubectl"), append([]string{"--kubeconfig", c.Kubeconfig}, args...)...)
 	var stdout, stderr strings.Builder
@@ -81,37 +129,13 @@ func (c *Cluster) kubectl(ctx context.Context, args ...string) (string, error) {
 
 // CreateSystemNamespace creates namespace SystemNamespace unless it exists.
 func (c *Cluster) CreateSystemNamespace(ctx context.Context) error {
-	client, err := c.client()
+	direct, err := c.Client()
 	if err != nil {
 		return err
 	}
-	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: SystemNamespace}}
-	_, err = client.CoreV1().Namespaces().Create(ctx, namespace, metav1.CreateOptions{})
-	if err != nil && !apierrors.IsAlreadyExists(err) {
+	err = direct.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: SystemNamespace}})
+	if client.IgnoreAlreadyExists(err) != nil {
 		return fmt.Errorf("create namespace %s: %w", SystemNamespace, err)
-	}
-	return nil
-}
-
-func (c *Cluster) writeRoleKubeconfig(ctx context.Context, client kubernetes.Interface, role string) error {
-	account := "outrigger-" + role
-	seconds := int64(tokenSeconds)
-	request := &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{ExpirationSeconds: &seconds}}
-	answer, err := client.CoreV1().ServiceAccounts(SystemNamespace).CreateToken(ctx, account, request, metav1.CreateOptions{})
-	if err != nil {
-		return fmt.Errorf("request a token of service account %s/%s (config/rbac defines it): %w", SystemNamespace, account, err)
-	}
-	return c.writeKubeconfig(role, &api.AuthInfo{Token: answer.Status.Token})
-}
-
-// awaitServiceAccount waits for the account without which no pod is admitted.
-func awaitServiceAccount(ctx context.Context, client kubernetes.Interface, namespace string) error {
-	accounts := cache.NewListWatchFromClient(client.CoreV1().RESTClient(), "serviceaccounts", namespace,
-		fields.OneTermEqualSelector("metadata.name", "default"))
-	_, err := watchtools.UntilWithSync(ctx, accounts, &corev1.ServiceAccount{}, nil,
-		func(event watch.Event) (bool, error) { return event.Type == watch.Added, nil })
-	if err != nil {
-		return fmt.Errorf("wait for service account %s/default (see the log of the controller manager): %w", namespace, err)
 	}
 	return nil
 }

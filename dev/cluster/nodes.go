@@ -6,39 +6,35 @@ import (
 	"strconv"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/fields"
-	"k8s.io/apimachinery/pkg/util/sets"
-	"k8s.io/apimachinery/pkg/watch"
-	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/tools/cache"
-	watchtools "k8s.io/client-go/tools/watch"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// createNodes registers n simulated nodes and waits until each is Ready and free
-// of the taint that new nodes carry.
-func createNodes(ctx context.Context, client kubernetes.Interface, n, pods int) error {
+// createNodes registers simulated nodes and waits until pods can be scheduled to each.
+func createNodes(ctx context.Context, direct client.Client, n, pods int) error {
 	for i := range n {
 		node := simulatedNode(fmt.Sprintf("node-%d", i+1), pods)
-		_, err := client.CoreV1().Nodes().Create(ctx, node, metav1.CreateOptions{})
-		if err != nil && !apierrors.IsAlreadyExists(err) {
+		if err := direct.Create(ctx, node); client.IgnoreAlreadyExists(err) != nil {
 			return fmt.Errorf("create node %s: %w", node.Name, err)
 		}
 	}
-	ready := sets.New[string]()
-	nodes := cache.NewListWatchFromClient(client.CoreV1().RESTClient(), "nodes", "", fields.Everything())
-	_, err := watchtools.UntilWithSync(ctx, nodes, &corev1.Node{}, nil, func(event watch.Event) (bool, error) {
-		if node, ok := event.Object.(*corev1.Node); ok && Schedulable(node) {
-			ready.Insert(node.Name)
+	return poll(ctx, "wait for the nodes (see the logs of kwok and of the controller manager)", func(ctx context.Context) error {
+		var nodes corev1.NodeList
+		if err := direct.List(ctx, &nodes); err != nil {
+			return err
 		}
-		return ready.Len() >= n, nil
+		ready := 0
+		for i := range nodes.Items {
+			if Schedulable(&nodes.Items[i]) {
+				ready++
+			}
+		}
+		if ready < n {
+			return fmt.Errorf("%d of %d are ready", ready, n)
+		}
+		return nil
 	})
-	if err != nil {
-		return fmt.Errorf("%d of %d nodes are ready (see the logs of kwok and of the controller manager): %w", ready.Len(), n, err)
-	}
-	return nil
 }
 
 func simulatedNode(name string, pods int) *corev1.Node {

@@ -14,7 +14,7 @@ const (
 	defaultPodsPerNode = 1100
 )
 
-// Options say what to start and where. Only Dir is required.
+// Options of a cluster. Only Dir is required.
 type Options struct {
 	// Dir holds data, certificates and logs; it is created when missing.
 	Dir string
@@ -28,22 +28,22 @@ type Options struct {
 	Manifests []string
 	// Nodes is the number of simulated nodes, 4 by default.
 	Nodes int
-	// WithoutNodes leaves nodes to others: none is simulated.
+	// WithoutNodes starts no simulated nodes.
 	WithoutNodes bool
 	// PodsPerNode is the pod capacity of each, 1100 by default.
 	PodsPerNode int
 	// Hosts are further names of the API server, for its certificate.
 	Hosts []string
-	// WebhooksAtPods has the API server call webhooks at the addresses of their pods, where
-	// nobody routes what is sent to a Service.
+	// WebhooksAtPods makes the API server call webhooks at the addresses of their pods, where
+	// no proxy routes Services.
 	WebhooksAtPods bool
 	// APIServerPort makes the API server listen there on every interface, for
 	// clients on other machines. Default: a free port of 127.0.0.1.
 	APIServerPort int
-	// Temporal is DevServer or TemporalCluster. Default: what the environment
-	// variable TemporalVariable says, or DevServer.
+	// Temporal is DevServer or TemporalCluster. Default: the environment variable
+	// TemporalVariable, or DevServer.
 	Temporal TemporalServer
-	// WithoutTemporal leaves Temporal to others.
+	// WithoutTemporal starts no Temporal.
 	WithoutTemporal bool
 	// TemporalReady is called, if there is one, as soon as Temporal answers, while
 	// other processes are still starting.
@@ -82,7 +82,7 @@ func (o Options) complete() (Options, error) {
 	return o, o.check()
 }
 
-// check finds missing parts now, before anything has been started.
+// check reports missing programs and manifests before any process starts.
 func (o Options) check() error {
 	programs := []string{"etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubectl"}
 	if !o.WithoutNodes {

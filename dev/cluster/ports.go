@@ -19,8 +19,8 @@ const (
 
 var errNoPort = errors.New("no free port left")
 
-// ports hands out the ports of one block. The block is claimed by listening on
-// its first port, so that clusters on one machine never share a block.
+// ports assigns the ports of one block. Listening on its first port claims the block, so that
+// clusters on one machine never share a block.
 type ports struct {
 	claim net.Listener
 
@@ -39,7 +39,7 @@ func claimPorts() (*ports, error) {
 	return nil, fmt.Errorf("claim ports %d-%d on 127.0.0.1: %w", firstPort, firstPort+blocks*blockSize-1, errNoPort)
 }
 
-// take returns a port that nobody listens on and that is handed out only once.
+// take returns a free port that was not returned before.
 func (p *ports) take() (int, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

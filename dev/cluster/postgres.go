@@ -12,7 +12,7 @@ import (
 	"github.com/outrigger/outrigger/dev/cluster/process"
 )
 
-// postgresUser owns the databases. Whoever reaches the port is trusted.
+// postgresUser owns the databases. Every connection is trusted.
 const postgresUser = "temporal"
 
 func (c *Cluster) postgresDir() string { return filepath.Join(c.options.Dir, postgresDir) }
@@ -67,8 +67,8 @@ func postgresProgram(name string) (string, error) {
 	return slices.Max(found), nil
 }
 
-// notRoot has a process of root run as nobody of a user namespace, since
-// PostgreSQL refuses to be root. Outside, and for files, it stays the same user.
+// notRoot runs a process of root as user nobody of a user namespace, since PostgreSQL does not
+// run as root. Outside of the namespace, and for files, it stays the same user.
 func notRoot() syscall.SysProcAttr {
 	if os.Geteuid() != 0 {
 		return syscall.SysProcAttr{}

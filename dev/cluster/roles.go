@@ -29,26 +29,23 @@ type Role struct {
 	WebhookURL string
 }
 
-// AttachOptions say how to run roles against a cluster that others run.
+// AttachOptions say how to run roles against an existing cluster.
 type AttachOptions struct {
 	// Dir holds the logs.
 	Dir string
 	// Bin holds outrigger and kubectl.
 	Bin        string
 	Kubeconfig string
-	// TemporalAddress is empty for what TEMPORAL_* variables and profiles say.
+	// TemporalAddress is empty to use the TEMPORAL_* variables and profiles.
 	TemporalAddress string
 	TemporalUI      string
 	// WebhookURL is how that cluster's API server reaches this machine.
 	WebhookURL string
 }
 
-// Attach prepares to run roles, with the rights of the given kubeconfig, against a
-// cluster and a Temporal that others run. It starts nothing.
-func Attach(ctx context.Context, options AttachOptions) (*Cluster, error) {
-	if err := checkWebhookURL(ctx, options.WebhookURL); err != nil {
-		return nil, err
-	}
+// Attach prepares to run roles, with the rights of the given kubeconfig, against an existing
+// cluster and Temporal. It starts nothing.
+func Attach(options AttachOptions) (*Cluster, error) {
 	c, err := newCluster(Options{Dir: options.Dir, Bin: options.Bin})
 	if err != nil {
 		return nil, err
@@ -106,7 +103,7 @@ func (c *Cluster) StartRole(ctx context.Context, name string, args ...string) (R
 	if err != nil {
 		return Role{}, err
 	}
-	// Who names another URL, or none, installs that.
+	// A caller that passes its own URL installs the webhooks itself.
 	if role.WebhookURL != "" && !slices.ContainsFunc(args, func(arg string) bool { return strings.HasPrefix(arg, "--url=") }) {
 		if err := c.InstallWebhooks(ctx, role.WebhookURL); err != nil {
 			return Role{}, err
@@ -123,8 +120,8 @@ func (c *Cluster) StartRole(ctx context.Context, name string, args ...string) (R
 	})
 }
 
-// addRole registers a role before its first start, because one that fails then
-// can be started again by name.
+// addRole registers a role before its first start, so that a failed role can be started again
+// by name.
 func (c *Cluster) addRole(role Role) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -135,9 +132,9 @@ func (c *Cluster) addRole(role Role) error {
 	return nil
 }
 
-// roleEnv tells the workers of one machine apart in Temporal. In a cluster of our own no
-// two processes have one name at a time, as pods have their uid. Our own Temporal takes
-// neither TLS nor keys, whatever this user's other one wants.
+// roleEnv gives each worker its own identity in Temporal. In a cluster of our own the name of
+// a process is unique, like the uid of a pod. Our own Temporal uses neither TLS nor keys, so
+// the user's configuration of another Temporal is switched off.
 func (c *Cluster) roleEnv(name string) []string {
 	env := []string{"POD_NAME=" + name}
 	if !c.attached {
@@ -157,7 +154,7 @@ func (c *Cluster) roleFlags(role *Role) ([]string, error) {
 	}
 	switch kindOf(role.Name) {
 	case Operator:
-		// There is one, and after kill -9 it should not wait for its own lease.
+		// There is one operator, which after kill -9 must not wait for its own Lease.
 		return append(temporal, "--temporal-ui-url="+c.TemporalUI, "--leader-elect=false"), nil
 	case Worker:
 		return temporal, nil
@@ -174,6 +171,6 @@ func (c *Cluster) roleFlags(role *Role) ([]string, error) {
 	if err != nil {
 		return nil, fmt.Errorf("webhook URL: %w", err)
 	}
-	// Nobody routes by readiness here.
+	// Nothing routes by readiness here.
 	return []string{"--url=" + role.WebhookURL, "--port=" + parsed.Port(), "--shutdown-delay-duration=0s"}, nil
 }

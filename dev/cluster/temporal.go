@@ -16,7 +16,7 @@ import (
 // TemporalNamespace is the namespace of all rollouts; the dev server creates it by itself.
 const TemporalNamespace = "default"
 
-// TemporalServer is what plays Temporal.
+// TemporalServer is a way to run Temporal.
 type TemporalServer string
 
 const (
@@ -25,8 +25,7 @@ const (
 	// TemporalCluster is Temporal's own server on PostgreSQL: a process for each
 	// service, and two for history.
 	TemporalCluster TemporalServer = "cluster"
-	// TemporalVariable is the environment variable that names the one to run where
-	// Options do not.
+	// TemporalVariable is the environment variable that names the server if Options do not.
 	TemporalVariable = "OUTRIGGER_TEMPORAL"
 )
 
@@ -35,7 +34,7 @@ type dynamicValue struct {
 	value int
 }
 
-// dynamicConfig is the same for both, so that what differs is the server.
+// dynamicConfig is the same for both servers.
 func dynamicConfig() []dynamicValue {
 	return []dynamicValue{
 		// The defaults poll so rarely that each dispatch waits about 50 ms.
@@ -90,8 +89,8 @@ func (c *Cluster) StartDevServerAs(ctx context.Context, name string, args ...str
 	return c.Start(ctx, spec)
 }
 
-// ForgetWorkflows removes what Temporal knows, as if its database were lost. It
-// must not run.
+// ForgetWorkflows removes Temporal's data, as if its database were lost. Temporal must not
+// run.
 func (c *Cluster) ForgetWorkflows(ctx context.Context) error {
 	if c.options.Temporal == TemporalCluster {
 		if err := c.dropDatabases(ctx); err != nil {

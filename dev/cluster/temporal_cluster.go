@@ -39,7 +39,7 @@ type temporalHost struct {
 	GRPC, Membership, Metrics int
 }
 
-// TemporalProcesses are those that Temporal consists of, without its database.
+// TemporalProcesses are the names of Temporal's processes, without its database.
 func (c *Cluster) TemporalProcesses() []string {
 	if c.options.Temporal == DevServer {
 		return []string{Temporal}
@@ -51,7 +51,7 @@ func (c *Cluster) TemporalProcesses() []string {
 	return names
 }
 
-// takeTemporalPorts takes ports for each host. Clients know those of the frontend.
+// takeTemporalPorts assigns ports to each host. Clients know the frontend's.
 func (c *Cluster) takeTemporalPorts() error {
 	const services = "temporal.api.workflowservice.v1."
 	c.at.temporalHosts = []*temporalHost{
@@ -105,9 +105,9 @@ func (c *Cluster) startTemporalCluster(ctx context.Context) error {
 	return c.setupNamespace(ctx)
 }
 
-// eachHost starts the hosts. Two of them cannot write the cluster's metadata into
-// an empty database at once, so there one goes ahead of the others. Elsewhere it
-// would look half a minute for those that were there before.
+// eachHost starts the hosts. Two hosts cannot write the cluster's metadata into an empty
+// database at once, so one starts first there. With a used database it would search half a
+// minute for the previous hosts.
 func (c *Cluster) eachHost(start func(name string) error) error {
 	names := c.TemporalProcesses()
 	if c.emptyDatabase {
@@ -149,7 +149,7 @@ func (c *Cluster) sqlTool(ctx context.Context, database string, args ...string) 
 	}, args...)...)
 }
 
-// setupNamespace does what docs/temporal.md has people do. It may be repeated.
+// setupNamespace runs the setup command of docs/temporal.md. It may be repeated.
 func (c *Cluster) setupNamespace(ctx context.Context) error {
 	return c.command(ctx, nil, c.binary("outrigger"), "temporal", "setup",
 		"--temporal-address="+c.TemporalAddress, "--temporal-namespace="+TemporalNamespace, "--retention=168h")
@@ -224,7 +224,7 @@ func (h *temporalHost) ready(ctx context.Context) error {
 	return nil
 }
 
-// named are the processes that a name means: temporal is all of Temporal.
+// named returns the processes of a name: temporal is all of Temporal.
 func (c *Cluster) named(name string) []string {
 	if name == Temporal && !c.attached {
 		return c.TemporalProcesses()

@@ -2,32 +2,25 @@ package cluster
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/yaml"
-	"k8s.io/client-go/dynamic"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/outrigger/outrigger/config/webhook"
 )
 
-// InstallWebhooks applies config/webhook with an URL in place of the Service.
-// Where an URL is installed already, it stays: the webhook role keeps that right.
-// Nobody is asked before the role says so.
+// InstallWebhooks applies config/webhook with a URL in place of the Service. A URL that is
+// installed already stays: the webhook role keeps it up to date.
 func (c *Cluster) InstallWebhooks(ctx context.Context, url string) error {
-	config, err := c.RESTConfig()
+	direct, err := c.Client()
 	if err != nil {
 		return err
-	}
-	client, err := dynamic.NewForConfig(config)
-	if err != nil {
-		return fmt.Errorf("install the webhook configurations: %w", err)
 	}
 	documents := yaml.NewYAMLOrJSONDecoder(bytes.NewReader(webhook.Manifests), len(webhook.Manifests))
 	for {
@@ -37,7 +30,7 @@ func (c *Cluster) InstallWebhooks(ctx context.Context, url string) error {
 			return nil
 		}
 		if err == nil {
-			err = installWebhooks(ctx, client, manifest, url)
+			err = installWebhooks(ctx, direct, manifest, url)
 		}
 		if err != nil {
 			return fmt.Errorf("install the webhook configurations: %w", err)
@@ -45,34 +38,25 @@ func (c *Cluster) InstallWebhooks(ctx context.Context, url string) error {
 	}
 }
 
-func installWebhooks(ctx context.Context, client dynamic.Interface, manifest *unstructured.Unstructured, url string) error {
-	kinds := map[string]string{
-		"MutatingWebhookConfiguration": "mutatingwebhookconfigurations", "ValidatingWebhookConfiguration": "validatingwebhookconfigurations",
-	}
-	resource := client.Resource(schema.GroupVersionResource{Group: "admissionregistration.k8s.io", Version: "v1", Resource: kinds[manifest.GetKind()]})
-	live, err := resource.Get(ctx, manifest.GetName(), metav1.GetOptions{})
-	if err != nil && !apierrors.IsNotFound(err) {
+func installWebhooks(ctx context.Context, direct client.Client, manifest *unstructured.Unstructured, url string) error {
+	live := &unstructured.Unstructured{}
+	live.SetGroupVersionKind(manifest.GroupVersionKind())
+	err := direct.Get(ctx, client.ObjectKeyFromObject(manifest), live)
+	if client.IgnoreNotFound(err) != nil {
 		return err
 	}
-	var installed map[string]string
-	if err == nil {
-		if installed = urls(live); len(installed) == 0 {
-			// It names a Service, and may not name both.
-			if err := resource.Delete(ctx, manifest.GetName(), metav1.DeleteOptions{}); err != nil {
-				return err
-			}
+	installed := urls(live)
+	if err == nil && len(installed) == 0 {
+		// A webhook cannot have both a Service and a URL.
+		if err := direct.Delete(ctx, live); err != nil {
+			return err
 		}
 	}
 	for _, hook := range hooks(manifest) {
 		path, _, _ := unstructured.NestedString(hook, "clientConfig", "service", "path")
-		at := url + path
-		if last := installed[fmt.Sprint(hook["name"])]; last != "" {
-			at = last
-		}
-		hook["clientConfig"] = map[string]any{"url": at}
+		hook["clientConfig"] = map[string]any{"url": cmp.Or(installed[fmt.Sprint(hook["name"])], url+path)}
 	}
-	_, err = resource.Apply(ctx, manifest.GetName(), manifest, metav1.ApplyOptions{FieldManager: "stack", Force: true})
-	return err
+	return direct.Apply(ctx, client.ApplyConfigurationFromUnstructured(manifest), client.FieldOwner("stack"), client.ForceOwnership)
 }
 
 // hooks are the object's own.

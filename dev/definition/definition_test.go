@@ -38,6 +38,24 @@ func TestEveryFieldIsDescribedAndNoneOfKubernetesIsDefaultedOrRefused(t *testing
 	}
 }
 
+// The webhook stores it so, as OpenKruise does.
+func TestWhatGoWritesAsNullMayBeNull(t *testing.T) {
+	definition, err := read(applied)
+	require.NoError(t, err)
+	for _, version := range definition.Spec.Versions {
+		spec := version.Schema.OpenAPIV3Schema.Properties["spec"]
+		for _, list := range []string{"containers", "initContainers"} {
+			for _, probe := range []string{"livenessProbe", "readinessProbe", "startupProbe"} {
+				grpc := spec.Properties[list].Items.Schema.Properties[probe].Properties["grpc"]
+				assert.True(t, grpc.Properties["service"].Nullable, "%s %s %s", version.Name, list, probe)
+				assert.False(t, grpc.Properties["port"].Nullable)
+			}
+		}
+		projected := spec.Properties["volumes"].Items.Schema.Properties["projected"]
+		assert.True(t, projected.Properties["sources"].Nullable, version.Name)
+	}
+}
+
 func assertDescribed(t *testing.T, path string, value apiextensionsv1.JSONSchemaProps) {
 	for name, field := range value.Properties {
 		assert.NotEmpty(t, field.Description, "%s.%s", path, name)

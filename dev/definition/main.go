@@ -1,6 +1,5 @@
-// The program definition finishes what controller-gen writes: the definition of
-// SidecarSets, so that its schema explains every field and refuses nothing that
-// was stored without one, and the reference of fields for people.
+// The program definition completes the CRD that controller-gen writes, so that its schema
+// describes every field and rejects no stored SidecarSet, and writes the reference of fields.
 package main
 
 import (

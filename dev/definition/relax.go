@@ -9,9 +9,8 @@ import (
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 )
 
-// core are the lists whose items are Kubernetes' own types, by the name of each.
-// Any cluster has some that were stored when no schema described them, or by a
-// Kubernetes whose types have more.
+// core are the lists whose items are Kubernetes' own types, by name. Stored SidecarSets may
+// have fields that this schema does not describe.
 func core() map[string]reflect.Type {
 	return map[string]reflect.Type{
 		"containers": reflect.TypeFor[corev1.Container](), "initContainers": reflect.TypeFor[corev1.Container](),
@@ -19,14 +18,13 @@ func core() map[string]reflect.Type {
 	}
 }
 
-// keyOf a list inside that server-side apply merges. Ports are none: the protocol
-// would have to be written.
+// keyOf returns the key by which server-side apply merges a list. Ports have none, since their
+// protocol may be omitted.
 func keyOf(list string) string {
 	return map[string]string{"env": "name", "volumeMounts": "mountPath", "volumeDevices": "devicePath"}[list]
 }
 
-// relax makes the schema of a spec describe, not decide: the webhook decides
-// (SPEC §5).
+// relax removes validation from the schema of a spec: the webhook validates (SPEC §5).
 func relax(spec apiextensionsv1.JSONSchemaProps) {
 	for name, kubernetes := range core() {
 		list := spec.Properties[name]
@@ -38,6 +36,7 @@ func relax(spec apiextensionsv1.JSONSchemaProps) {
 			}
 		}
 		relaxList(&list, "name")
+		admitNulls(list.Items.Schema, kubernetes)
 		list.Description = text
 		for field, described := range own {
 			relaxed := list.Items.Schema.Properties[field]
@@ -59,8 +58,7 @@ func relaxList(list *apiextensionsv1.JSONSchemaProps, key string) {
 	}
 }
 
-// relaxValue takes out of a value's schema what would change it, lose parts of it
-// or refuse it.
+// relaxValue removes defaults, pruning and validation from a value's schema.
 func relaxValue(value *apiextensionsv1.JSONSchemaProps, name string) {
 	value.Description = brief(value.Description)
 	value.Default, value.Required, value.AnyOf, value.Pattern, value.Format = nil, nil, nil, "", ""
@@ -79,7 +77,29 @@ func relaxValue(value *apiextensionsv1.JSONSchemaProps, name string) {
 	}
 }
 
-// restoreDescriptions leaves the fields of this project all that is said of them.
+// admitNulls makes the fields nullable that Go encodes as null when they are not set, such as
+// the service of a gRPC probe: the webhook stores them, and hashes depend on them.
+func admitNulls(value *apiextensionsv1.JSONSchemaProps, t reflect.Type) {
+	switch {
+	case t.Kind() == reflect.Pointer:
+		admitNulls(value, t.Elem())
+	case t.Kind() == reflect.Slice && value.Items != nil:
+		admitNulls(value.Items.Schema, t.Elem())
+	case t.Kind() == reflect.Struct:
+		for _, f := range reflect.VisibleFields(t) {
+			name, options, _ := strings.Cut(f.Tag.Get("json"), ",")
+			property, described := value.Properties[name]
+			if !described {
+				continue
+			}
+			property.Nullable = (f.Type.Kind() == reflect.Pointer || f.Type.Kind() == reflect.Slice) && !strings.Contains(options, "omitempty")
+			admitNulls(&property, f.Type)
+			value.Properties[name] = property
+		}
+	}
+}
+
+// restoreDescriptions restores the full descriptions of this project's fields.
 func restoreDescriptions(value *apiextensionsv1.JSONSchemaProps, described apiextensionsv1.JSONSchemaProps) {
 	value.Description = described.Description
 	if value.Items != nil {

@@ -12,9 +12,6 @@ import (
 	"time"
 
 	"go.temporal.io/sdk/client"
-	"go.temporal.io/sdk/log"
-
-	"log/slog"
 
 	"github.com/outrigger/outrigger/api/protocol"
 	"github.com/outrigger/outrigger/dev/cluster"
@@ -25,30 +22,30 @@ import (
 var manifests embed.FS
 
 const (
-	set     = "test-sidecarset"
-	pods    = 20
-	window  = 2
-	before  = "centos:6.7"
-	after   = "centos:7"
-	pauseAt = 6
-	// holding is how long the paused rollout is watched standing still.
-	holding = 3 * time.Second
-	timeout = 3 * time.Minute
+	set            = "test-sidecarset"
+	pods           = 20
+	maxUnavailable = 2
+	before         = "centos:6.7"
+	after          = "centos:7"
+	pauseAt        = 6
+	// pausedFor is how long the rollout stays paused.
+	pausedFor = 3 * time.Second
+	timeout   = 3 * time.Minute
 )
 
-// Demo runs the story against a stack that is up.
+// Demo shows a rollout on a running stack.
 type Demo struct {
 	Cluster *cluster.Cluster
 	// Bin holds kubectl.
-	Bin  string
-	Tell *Teller
+	Bin     string
+	Printer *Printer
 
 	temporal client.Client
 	witness  *witness.Witness
 	workflow string
 }
 
-// Run shows it. It fails when anything did not hold.
+// Run fails when the rollout breaks a rule.
 func (d *Demo) Run(ctx context.Context) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, timeout, fmt.Errorf("the demo took longer than %s", timeout))
 	defer cancel()
@@ -59,12 +56,8 @@ func (d *Demo) Run(ctx context.Context) error {
 	if d.witness, err = witness.Watch(ctx, config, "default", "app=nginx", "sidecar1"); err != nil {
 		return err
 	}
-	d.temporal, err = client.NewLazyClient(client.Options{
-		HostPort: d.Cluster.TemporalAddress,
-		Logger:   log.NewStructuredLogger(slog.New(slog.DiscardHandler)),
-	})
-	if err != nil {
-		return fmt.Errorf("connect to Temporal: %w", err)
+	if d.temporal, err = d.Cluster.TemporalClient(); err != nil {
+		return err
 	}
 	defer d.temporal.Close()
 	for _, step := range []func(context.Context) error{d.inject, d.change, d.pauseAndResume, d.finish} {
@@ -85,7 +78,7 @@ func (d *Demo) inject(ctx context.Context) error {
 	if _, err := d.witness.Await(ctx, witness.Settled(pods)); err != nil {
 		return fmt.Errorf("wait for injected pods: %w", err)
 	}
-	d.Tell.Step("%d pods match a SidecarSet: each was injected with sidecar1, running %s", pods, before)
+	d.Printer.Step("%d pods match a SidecarSet: each was injected with sidecar1, running %s", pods, before)
 	if err := d.show(ctx, "get", "sidecarset", set); err != nil {
 		return err
 	}
@@ -103,11 +96,11 @@ func (d *Demo) change(ctx context.Context) error {
 		`--patch=[{"op":"replace","path":"/spec/containers/0/image","value":"`+after+`"}]`); err != nil {
 		return err
 	}
-	d.Tell.Step("its image changes to %s; at most %d pods may be unavailable; the run: %s", after, window, d.runURL())
+	d.Printer.Step("its image changes to %s; at most %d pods may be unavailable; the run: %s", after, maxUnavailable, d.runURL())
 	if err := d.follow(ctx, func(v witness.View) bool { return v.Updated > 0 }); err != nil {
 		return err
 	}
-	d.Tell.Step("the first pod takes it, in place")
+	d.Printer.Step("the first pod takes it, in place")
 	return nil
 }
 
@@ -126,23 +119,23 @@ func (d *Demo) pauseAndResume(ctx context.Context) error {
 	if err := d.awaitPhase(ctx, protocol.PhasePaused); err != nil {
 		return err
 	}
-	held, err := d.witness.Await(ctx, func(v witness.View) bool { return v.InFlight == 0 })
+	paused, err := d.witness.Await(ctx, func(v witness.View) bool { return v.InFlight == 0 })
 	if err != nil {
-		return fmt.Errorf("wait for the batch in hand: %w", err)
+		return fmt.Errorf("wait for the batch in progress: %w", err)
 	}
-	d.Tell.Step("somebody pauses it at %d of %d; nothing moves for %s", held.Updated, pods, holding)
+	d.Printer.Step("somebody pauses it at %d of %d; nothing moves for %s", paused.Updated, pods, pausedFor)
 	select {
-	case <-time.After(holding):
+	case <-time.After(pausedFor):
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
-	if now := d.witness.View(); now.Updated != held.Updated || now.Updated == pods {
-		return fmt.Errorf("paused at %d updated pods, but there are %d now", held.Updated, now.Updated)
+	if now := d.witness.View(); now.Updated != paused.Updated || now.Updated == pods {
+		return fmt.Errorf("paused at %d updated pods, but there are %d now", paused.Updated, now.Updated)
 	}
 	if err := d.signal(ctx, protocol.ResumeSignal, "all is well"); err != nil {
 		return err
 	}
-	d.Tell.Step("and resumes it")
+	d.Printer.Step("and resumes it")
 	return nil
 }
 
@@ -152,11 +145,11 @@ func (d *Demo) finish(ctx context.Context) error {
 	}
 	worst, event := d.witness.Worst()
 	view := d.witness.View()
-	d.Tell.Step("done: %d pods run %s; at most %d were unavailable at once; app containers restarted %d times",
+	d.Printer.Step("done: %d pods run %s; at most %d were unavailable at once; app containers restarted %d times",
 		view.Updated, after, worst, view.AppRestarts)
 	var broken []error
-	if worst > window {
-		broken = append(broken, fmt.Errorf("%d pods were unavailable at once (event: %s), %d are allowed", worst, event, window))
+	if worst > maxUnavailable {
+		broken = append(broken, fmt.Errorf("%d pods were unavailable at once (event: %s), %d are allowed", worst, event, maxUnavailable))
 	}
 	if view.AppRestarts > 0 {
 		broken = append(broken, fmt.Errorf("app containers restarted %d times", view.AppRestarts))
@@ -173,7 +166,7 @@ func (d *Demo) finish(ctx context.Context) error {
 	return errors.Join(broken...)
 }
 
-// awaitStatus waits for the columns that people look at.
+// awaitStatus waits until the columns of kubectl get show the end.
 func (d *Demo) awaitStatus(ctx context.Context) error {
 	for column, field := range map[string]string{"matched": "matchedPods", "updated": "updatedPods", "ready": "readyPods", "updated and ready": "updatedReadyPods"} {
 		_, err := d.kubectl(ctx, nil, "wait", "sidecarset/"+set, "--timeout=30s", fmt.Sprintf("--for=jsonpath={.status.%s}=%d", field, pods))
@@ -184,12 +177,12 @@ func (d *Demo) awaitStatus(ctx context.Context) error {
 	return d.show(ctx, "get", "sidecarset", set)
 }
 
-// follow prints what the pods do until the condition holds.
+// follow prints the progress of the pods until the condition holds.
 func (d *Demo) follow(ctx context.Context, until func(witness.View) bool) error {
 	var shown witness.View
 	_, err := d.witness.Await(ctx, func(v witness.View) bool {
 		if v.Updated != shown.Updated || v.InFlight != shown.InFlight {
-			d.Tell.Detail("%s updated %2d/%d   in flight %d of %d", bar(v.Updated-v.InFlight, v.InFlight, pods), v.Updated, pods, v.InFlight, window)
+			d.Printer.Detail("%s updated %2d/%d   in flight %d of %d", bar(v.Updated-v.InFlight, v.InFlight, pods), v.Updated, pods, v.InFlight, maxUnavailable)
 			shown = v
 		}
 		return until(v)
@@ -201,14 +194,14 @@ func bar(done, moving, all int) string {
 	return strings.Repeat("█", max(done, 0)) + strings.Repeat("▒", moving) + strings.Repeat("·", max(all-done-moving, 0))
 }
 
-func (d *Demo) signal(ctx context.Context, name, why string) error {
-	if err := d.temporal.SignalWorkflow(ctx, d.workflow, "", name, protocol.Hold{Who: "demo", Why: why}); err != nil {
+func (d *Demo) signal(ctx context.Context, name, reason string) error {
+	if err := d.temporal.SignalWorkflow(ctx, d.workflow, "", name, protocol.Hold{Who: "demo", Why: reason}); err != nil {
 		return fmt.Errorf("send the signal %s: %w", name, err)
 	}
 	return nil
 }
 
-// awaitPhase asks the run what it is doing until it says so.
+// awaitPhase queries the run until it is in a phase.
 func (d *Demo) awaitPhase(ctx context.Context, phase protocol.Phase) error {
 	for {
 		answer, err := d.temporal.QueryWorkflow(ctx, d.workflow, "", protocol.StatusQuery)
@@ -220,7 +213,7 @@ func (d *Demo) awaitPhase(ctx context.Context, phase protocol.Phase) error {
 			return fmt.Errorf("query the run: %w", err)
 		}
 		if status.Phase == phase {
-			d.Tell.Detail("the run says: %s: %s", status.Phase, status.Message)
+			d.Printer.Detail("the run says: %s: %s", status.Phase, status.Message)
 			return nil
 		}
 		select {
@@ -240,7 +233,7 @@ func (d *Demo) apply(ctx context.Context, file string) error {
 	if err != nil {
 		return err
 	}
-	d.Tell.Detail("$ kubectl apply -f %s\n%s", file, out)
+	d.Printer.Detail("$ kubectl apply -f %s\n%s", file, out)
 	return nil
 }
 
@@ -249,7 +242,7 @@ func (d *Demo) show(ctx context.Context, args ...string) error {
 	if err != nil {
 		return err
 	}
-	d.Tell.Detail("$ kubectl %s\n%s", strings.Join(args, " "), out)
+	d.Printer.Detail("$ kubectl %s\n%s", strings.Join(args, " "), out)
 	return nil
 }
 

@@ -1,3 +1,2 @@
-// Package demo shows one rollout on the local stack, and checks
-// every word of it.
+// Package demo shows one rollout on the local stack, and fails when the rollout breaks a rule.
 package demo

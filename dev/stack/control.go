@@ -53,10 +53,10 @@ func answer(w http.ResponseWriter, result any, err error) {
 		http.Error(w, err.Error(), http.StatusInternalServerError)
 		return
 	}
-	_ = json.NewEncoder(w).Encode(result) // a caller that has gone needs no answer
+	_ = json.NewEncoder(w).Encode(result) // the caller may be gone
 }
 
-// act does an action to every process that name means and returns their names.
+// act applies an action to every process of a name and returns their names.
 func (s *supervisor) act(ctx context.Context, action, name string) ([]string, error) {
 	names := s.resolve(name)
 	if len(names) == 0 && action == "start" && cluster.IsRole(name) {
@@ -96,8 +96,8 @@ func (s *supervisor) startNew(ctx context.Context, name string) ([]string, error
 	return []string{role.Name}, nil
 }
 
-// resolve turns worker into all workers and leaves other names as they are. What
-// temporal is, the cluster knows.
+// resolve turns worker into all workers and leaves other names as they are. The cluster
+// resolves temporal.
 func (s *supervisor) resolve(name string) []string {
 	if name == cluster.Temporal {
 		return []string{name}
@@ -131,7 +131,7 @@ func ask(ctx context.Context, at stateDir, method, path string, result any) erro
 	}
 	defer func() { _ = response.Body.Close() }()
 	if response.StatusCode != http.StatusOK {
-		text, _ := io.ReadAll(response.Body) // what was read is the best message there is
+		text, _ := io.ReadAll(response.Body) // a partial message is better than none
 		return errors.New(strings.TrimSpace(string(text)))
 	}
 	return json.NewDecoder(response.Body).Decode(result)

@@ -8,17 +8,13 @@ import (
 	"os"
 
 	"github.com/spf13/cobra"
-	"k8s.io/utils/clock"
 
 	"github.com/outrigger/outrigger/dev/cluster"
 	"github.com/outrigger/outrigger/dev/demo"
 )
 
 func demoCommand(at *stateDir) *cobra.Command {
-	var (
-		exit, verbose bool
-		picture       string
-	)
+	var exit, verbose bool
 	o := upOptions{workers: 2, nodes: 4}
 	cmd := &cobra.Command{
 		Use:   "demo",
@@ -26,34 +22,26 @@ func demoCommand(at *stateDir) *cobra.Command {
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			o.at = *at
-			if picture == "" {
-				return runDemo(cmd.Context(), o, exit, demo.NewTeller(cmd.OutOrStdout(), verbose))
-			}
-			recording := &demo.Recording{Out: cmd.OutOrStdout(), Clock: clock.RealClock{}}
-			if err := runDemo(cmd.Context(), o, true, demo.NewTeller(recording, true)); err != nil {
-				return err
-			}
-			return os.WriteFile(picture, []byte(recording.SVG()), 0o644) //nolint:gosec // a picture that everybody may see
+			return runDemo(cmd.Context(), o, exit, demo.NewPrinter(cmd.OutOrStdout(), verbose))
 		},
 	}
 	cmd.Flags().IntVar(&o.workers, "workers", 2, "number of workers")
-	cmd.Flags().BoolVar(&exit, "exit", os.Getenv("DEMO_EXIT") != "", "end after the story instead of staying up ($DEMO_EXIT)")
-	cmd.Flags().StringVar(&picture, "picture", "", "end after the story, and write it to this `file` as an animated SVG")
+	cmd.Flags().BoolVar(&exit, "exit", os.Getenv("DEMO_EXIT") != "", "exit after the rollout instead of staying up ($DEMO_EXIT)")
 	cmd.Flags().BoolVarP(&verbose, "verbose", "v", os.Getenv("V") != "", "show the commands and each step of the pods ($V)")
 	return cmd
 }
 
-func runDemo(ctx context.Context, o upOptions, exit bool, tell *demo.Teller) error {
-	tell.Step("starting Kubernetes with %d simulated nodes, Temporal and Outrigger: about ten seconds", o.nodes)
-	o.temporalReady = func(c *cluster.Cluster) { tell.Step("Temporal is up; its UI: %s", c.TemporalUI) }
+func runDemo(ctx context.Context, o upOptions, exit bool, printer *demo.Printer) error {
+	printer.Step("starting Kubernetes with %d simulated nodes, Temporal and Outrigger: about ten seconds", o.nodes)
+	o.temporalReady = func(c *cluster.Cluster) { printer.Step("Temporal is up; its UI: %s", c.TemporalUI) }
 	err := withStack(ctx, o, func(s *supervisor) error {
-		tell.Step("Kubernetes and Outrigger are up: export KUBECONFIG=%s", s.cluster.Kubeconfig)
-		story := demo.Demo{Cluster: s.cluster, Bin: "bin", Tell: tell}
-		err := story.Run(ctx)
+		printer.Step("Kubernetes and Outrigger are up: export KUBECONFIG=%s", s.cluster.Kubeconfig)
+		d := demo.Demo{Cluster: s.cluster, Bin: "bin", Printer: printer}
+		err := d.Run(ctx)
 		if exit || ctx.Err() != nil {
 			return err
 		}
-		return stayUp(ctx, s, tell.Out, err)
+		return stayUp(ctx, s, printer.Out, err)
 	})
 	if errors.Is(err, errUp) {
 		return errors.New("a stack is up already; end it with `make down` first")
@@ -61,10 +49,10 @@ func runDemo(ctx context.Context, o upOptions, exit bool, tell *demo.Teller) err
 	return err
 }
 
-// stayUp returns the error of the story once ctx ends.
+// stayUp keeps the stack until ctx ends, and returns the error of the demo.
 func stayUp(ctx context.Context, s *supervisor, out io.Writer, err error) error {
 	if err != nil {
-		_, _ = fmt.Fprintf(out, "\nThis did not hold: %v\n", err)
+		_, _ = fmt.Fprintf(out, "\nThe demo failed: %v\n", err)
 	}
 	_, _ = fmt.Fprintln(out, "\nEverything stays up until Ctrl-C. Try, in another terminal:\n"+
 		"  make kill ROLE=worker; make start ROLE=worker\n  bin/kubectl --kubeconfig .run/kubeconfig edit sidecarset test-sidecarset")

@@ -43,7 +43,7 @@ func detach(ctx context.Context, o upOptions, out io.Writer) error {
 	supervisor.ExtraFiles = []*os.File{write}
 	supervisor.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	err = supervisor.Start()
-	_ = write.Close() // from now on only the supervisor holds it
+	_ = write.Close() // only the supervisor keeps it open
 	if err != nil {
 		return fmt.Errorf("start the supervisor: %w", err)
 	}
@@ -57,12 +57,12 @@ func detach(ctx context.Context, o upOptions, out io.Writer) error {
 	return fmt.Errorf("the stack did not start: %w\n%s", err, process.Tail(o.at.logFile()))
 }
 
-// reportTo returns where the summary goes and how to say that there is no more.
+// reportTo returns a writer for the summary, and a function that closes it.
 func reportTo(fd int, out io.Writer) (io.Writer, func()) {
 	if fd == 0 {
 		return out, func() {}
 	}
-	syscall.CloseOnExec(fd) // the processes of the stack would hold it open
+	syscall.CloseOnExec(fd) // the processes of the stack would keep it open
 	report := os.NewFile(uintptr(fd), "report")
 	return report, sync.OnceFunc(func() { _ = report.Close() })
 }

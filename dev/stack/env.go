@@ -9,8 +9,8 @@ import (
 	"github.com/outrigger/outrigger/dev/cluster/process"
 )
 
-// writeEnv writes the addresses and process ids as shell lines. Readers see the
-// old file or the new one, never a half.
+// writeEnv writes the addresses and process ids as shell lines, and replaces the file
+// atomically.
 func (s *supervisor) writeEnv() error {
 	text := envLines(s.cluster.Kubeconfig, s.cluster.TemporalAddress, s.cluster.TemporalUI, s.cluster.Roles(), s.cluster.Processes())
 	fresh, err := os.CreateTemp(string(s.at), "env-*")
@@ -51,8 +51,7 @@ func envKey(name string) string {
 	return strings.ToUpper(strings.ReplaceAll(name, "-", "_"))
 }
 
-// shellWord quotes only what needs it, so that the file also suits readers that
-// know no quotes.
+// shellWord quotes a value only if necessary, for readers that do not handle quotes.
 func shellWord(value string) string {
 	if !strings.ContainsAny(value, " \t\n'\"\\$`&|;<>()*?[]#~!{}") {
 		return value

@@ -15,10 +15,10 @@ import (
 )
 
 func main() {
-	ctrllog.SetLogger(logr.Discard()) // what goes wrong is printed
+	ctrllog.SetLogger(logr.Discard()) // errors are printed
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	context.AfterFunc(ctx, stop) // a second Ctrl-C ends us at once, and every child with us
+	context.AfterFunc(ctx, stop) // a second Ctrl-C kills this process, and the kernel its children
 	if err := newCommand().ExecuteContext(ctx); err != nil {
 		fmt.Fprintln(os.Stderr, "stack:", err)
 		os.Exit(1)

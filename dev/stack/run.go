@@ -15,7 +15,7 @@ import (
 	"github.com/outrigger/outrigger/dev/cluster"
 )
 
-// runOptions are the cluster, and what each role gets beside the usual flags.
+// runOptions are the cluster, and additional flags of each role.
 type runOptions struct {
 	cluster.AttachOptions
 	operator, worker, webhook string
@@ -50,7 +50,7 @@ func runCommand() *cobra.Command {
 }
 
 func run(ctx context.Context, o runOptions, out io.Writer) error {
-	c, err := cluster.Attach(ctx, o.AttachOptions)
+	c, err := cluster.Attach(o.AttachOptions)
 	if err != nil {
 		return err
 	}

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"net/http"
 	"os"
 	"os/signal"
@@ -209,26 +208,6 @@ func TestRunWantsAKubeconfig(t *testing.T) {
 	t.Setenv("KUBECONFIG", "")
 	_, err := stack(t, "run")
 	require.ErrorContains(t, err, "set --kubeconfig or KUBECONFIG")
-}
-
-// Nothing answers there: who asks the cluster first fails in another way.
-func TestRunChecksTheWebhooksURLFirst(t *testing.T) {
-	taken, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, taken.Close()) })
-	for url, want := range map[string]string{
-		"https://localhost":                "add the port to listen on",
-		"http://localhost:9443":            "API servers call https only",
-		"localhost:9443":                   "API servers call https only",
-		"https://:9443":                    "name the host",
-		"https://localhost:99999":          "port 99999",
-		"https://localhost:9443/?a=b":      "leave out the query",
-		"https://" + taken.Addr().String(): "address already in use",
-	} {
-		_, err := stack(t, "run", "--kubeconfig=/nowhere", "--webhook-url="+url)
-		require.ErrorContains(t, err, want, url)
-		require.NotContains(t, err.Error(), "/nowhere", url)
-	}
 }
 
 func TestRunPlaysTheRolesAgainstAnotherCluster(t *testing.T) {

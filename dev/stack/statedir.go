@@ -11,9 +11,8 @@ import (
 	"syscall"
 )
 
-// stateDir is the folder that a stack lives in. Whoever holds the lock on its
-// pid file is the supervisor; the kernel lets go of it when the supervisor dies,
-// so state that a killed one left never looks alive.
+// stateDir is the folder of a stack's state. The supervisor locks the pid file; the kernel
+// releases the lock when the supervisor dies, so the state of a killed stack never looks alive.
 type stateDir string
 
 var errUp = errors.New("the stack is up")
@@ -23,8 +22,8 @@ func (d stateDir) socket() string  { return filepath.Join(string(d), "stack.sock
 func (d stateDir) envFile() string { return filepath.Join(string(d), "env") }
 func (d stateDir) logFile() string { return filepath.Join(string(d), "stack.log") }
 
-// lock makes this process the supervisor until the file is closed. It fails with
-// errUp when there is one.
+// lock makes this process the supervisor until the file is closed. It fails with errUp when
+// another supervisor runs.
 func (d stateDir) lock() (*os.File, error) {
 	if err := os.MkdirAll(string(d), 0o755); err != nil {
 		return nil, fmt.Errorf("create the state folder: %w", err)

@@ -75,8 +75,8 @@ func up(ctx context.Context, o upOptions, out io.Writer) error {
 	return err
 }
 
-// withStack starts everything, lets use have it, and stops everything. It fails
-// with errUp when another supervisor lives.
+// withStack starts everything, calls use, and stops everything. It fails with errUp when
+// another supervisor runs.
 func withStack(ctx context.Context, o upOptions, use func(*supervisor) error) error {
 	lock, err := o.at.lock()
 	if err != nil {
@@ -152,7 +152,7 @@ func (s *supervisor) watch(ctx context.Context, out io.Writer) {
 		case <-ctx.Done():
 			return
 		case exit := <-s.cluster.Exited():
-			// A reader who has gone is no reason to end the stack.
+			// The stack goes on without a reader.
 			_, _ = io.WriteString(out, describe(exit))
 			if err := s.writeEnv(); err != nil {
 				fmt.Fprintln(os.Stderr, "stack:", err)

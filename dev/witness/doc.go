@@ -1,3 +1,3 @@
-// Package witness watches pods from outside, shares no code with what upgrades
-// them, and records the largest number that was unavailable at once.
+// Package witness watches pods from outside, shares no code with the roles, and records the
+// largest number of pods that were unavailable at once.
 package witness

@@ -16,12 +16,10 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// Witness counts, at every event, the pods whose sidecar is being replaced: from
-// when a pod that serves is asked to run something else until it runs what it is
-// asked to, and serves again.
+// Witness counts, at every event, the pods whose sidecar is being replaced: from the write of
+// another image into the spec of a serving pod until the pod runs that image and serves again.
 type Witness struct {
-	// names of the sidecar's containers: one, or two twins of which one holds
-	// the image empty.
+	// names of the sidecar's containers: one, or two twins of which one has the image empty.
 	names []string
 	empty string
 
@@ -37,23 +35,24 @@ type Witness struct {
 	askedAt, servedAt []Update
 }
 
-// observed is what was seen of a pod last.
+// observed is the last known state of a pod.
 type observed struct {
 	*corev1.Pod
-	// moving pods served when they were last asked to run something else, and
-	// have not served since.
+	// moving pods served at the last write of another image, and have not served since.
 	moving bool
+	// asked are the containers with another image that have not restarted yet.
+	asked map[string]asked
 }
 
-// View is what the witness sees at one moment.
+// View is the state of all pods at one moment.
 type View struct {
 	Pods int
 	// Ready pods have the condition Ready.
 	Ready int
-	// Updated pods were asked to run the image.
+	// Updated pods have the expected image in their spec.
 	Updated int
-	// InFlight pods served until they were asked to run something else, whatever
-	// it is, and do not serve with it yet.
+	// InFlight pods served until another image was written into their spec, and do not serve
+	// with it yet.
 	InFlight int
 	// AppRestarts counts restarts of containers, and init containers, other than the
 	// sidecar.
@@ -62,14 +61,14 @@ type View struct {
 	SidecarRestarts int32
 }
 
-// Watch follows the pods of a namespace that carry the labels, until ctx ends,
-// and looks at one container of each.
+// Watch follows one container of each pod of a namespace that matches the selector, until ctx
+// ends.
 func Watch(ctx context.Context, config *rest.Config, namespace, selector, container string) (*Witness, error) {
 	return watch(ctx, config, namespace, selector, &Witness{names: []string{container}})
 }
 
-// WatchTwins is Watch for a hot sidecar: one of its twins holds the image
-// empty unless it is being upgraded.
+// WatchTwins is Watch for a hot sidecar: one of its twins has the image empty unless the pod
+// is being upgraded.
 func WatchTwins(ctx context.Context, config *rest.Config, namespace, selector, container, empty string) (*Witness, error) {
 	return watch(ctx, config, namespace, selector, &Witness{names: []string{container + "-1", container + "-2"}, empty: empty})
 }
@@ -98,8 +97,7 @@ func watch(ctx context.Context, config *rest.Config, namespace, selector string,
 	return w, nil
 }
 
-// Expect names the image that the sidecar is to run from now on. The worst so
-// far stands.
+// Expect sets the image that the sidecar shall run from now on. Worst is not reset.
 func (w *Witness) Expect(image string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -119,21 +117,21 @@ func (w *Witness) Worst() (inFlight int, event string) {
 	return w.worst, w.when
 }
 
-// Asked is how many times a pod that ran something else was asked to run an image.
+// Asked is how often an image was written into the spec of a pod that had another one.
 func (w *Witness) Asked(image string) int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.asked[image]
 }
 
-// View is what the witness sees now.
+// View is the state of all pods now.
 func (w *Witness) View() View {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.total
 }
 
-// Await waits until what is seen fulfils the condition.
+// Await waits until the pods fulfil the condition.
 func (w *Witness) Await(ctx context.Context, condition func(View) bool) (View, error) {
 	for {
 		w.mu.Lock()
@@ -197,8 +195,7 @@ func (w *Witness) forget(o any) {
 	w.recordWorst(pod.Name + " gone")
 }
 
-// replace puts a pod in the place of what was observed before. Pods that are
-// being deleted no longer count.
+// replace replaces the state of a pod. Terminating pods do not count.
 func (w *Witness) replace(uid types.UID, pod *corev1.Pod) {
 	before, ok := w.pods[uid]
 	if ok {
@@ -207,14 +204,15 @@ func (w *Witness) replace(uid types.UID, pod *corev1.Pod) {
 		delete(w.pods, uid)
 	}
 	if pod != nil && pod.DeletionTimestamp == nil {
-		now := observed{pod, w.moving(before, pod)}
+		now := observed{Pod: pod, asked: w.stillAsked(before, pod)}
+		now.moving = w.moving(before, now)
 		w.pods[uid] = now
-		w.recordUpdate(before.Pod, pod, time.Now())
+		w.recordUpdate(before, now, time.Now())
 		w.count(now, 1)
 	}
 }
 
-// countAsked counts what a pod is newly asked to run.
+// countAsked counts new images in the spec of a pod.
 func (w *Witness) countAsked(before, pod *corev1.Pod) {
 	if pod == nil {
 		return
@@ -227,22 +225,22 @@ func (w *Witness) countAsked(before, pod *corev1.Pod) {
 	}
 }
 
-// moving reports whether a pod is in flight, by what was observed before.
-func (w *Witness) moving(before observed, pod *corev1.Pod) bool {
-	settled, ready := w.settled(pod), Ready(pod)
+// moving reports whether a pod is in flight, by its previous state.
+func (w *Witness) moving(before, now observed) bool {
+	settled, ready := w.settled(now), Ready(now.Pod)
 	switch {
 	case settled && ready:
 		return false
 	case ready:
-		// What it is asked to run will take it down.
+		// The pending restart will interrupt it.
 		return true
 	}
-	// Events may come together: then it served, and does not any more.
-	asked := before.Pod != nil && Ready(before.Pod) && !slices.Equal(w.images(before.Pod), w.images(pod))
+	// One event may show both the write and the restart.
+	asked := before.Pod != nil && Ready(before.Pod) && !slices.Equal(w.images(before.Pod), w.images(now.Pod))
 	return before.moving || asked
 }
 
-// recordWorst keeps the largest number in flight, and wakes those who wait.
+// recordWorst keeps the largest number in flight, and wakes waiting callers.
 func (w *Witness) recordWorst(event string) {
 	if w.total.InFlight > w.worst {
 		w.worst, w.when = w.total.InFlight, event
@@ -251,7 +249,7 @@ func (w *Witness) recordWorst(event string) {
 	w.change = make(chan struct{})
 }
 
-// count adds a pod to the total, or with sign -1 takes it out.
+// count adds a pod to the total, or removes it with sign -1.
 func (w *Witness) count(pod observed, sign int) {
 	w.total.Pods += sign
 	if Ready(pod.Pod) {
@@ -274,8 +272,7 @@ func (w *Witness) count(pod observed, sign int) {
 	}
 }
 
-// containers and statuses are those of init containers as well: a native sidecar
-// is one.
+// containers and statuses include init containers: a native sidecar is one.
 func containers(pod *corev1.Pod) [2][]corev1.Container {
 	return [...][]corev1.Container{pod.Spec.InitContainers, pod.Spec.Containers}
 }
@@ -284,7 +281,7 @@ func statuses(pod *corev1.Pod) [2][]corev1.ContainerStatus {
 	return [...][]corev1.ContainerStatus{pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses}
 }
 
-// images are those that the sidecar's containers are asked to run.
+// images are the images of the sidecar's containers in the spec.
 func (w *Witness) images(pod *corev1.Pod) (images []string) {
 	for _, list := range containers(pod) {
 		for i := range list {
@@ -294,25 +291,6 @@ func (w *Witness) images(pod *corev1.Pod) (images []string) {
 		}
 	}
 	return images
-}
-
-// settled reports whether the sidecar's containers run what they are asked to,
-// and one of two twins is empty.
-func (w *Witness) settled(pod *corev1.Pod) bool {
-	runs := map[string]string{}
-	for _, list := range statuses(pod) {
-		for i := range list {
-			runs[list[i].Name] = list[i].Image
-		}
-	}
-	for _, list := range containers(pod) {
-		for i := range list {
-			if slices.Contains(w.names, list[i].Name) && runs[list[i].Name] != list[i].Image {
-				return false
-			}
-		}
-	}
-	return w.empty == "" || slices.Contains(w.images(pod), w.empty)
 }
 
 // Ready reports whether a pod has the condition Ready.

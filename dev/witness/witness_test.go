@@ -13,6 +13,8 @@ import (
 type seen struct {
 	asked, runs []string
 	ready       bool
+	// restarts are the sidecar's.
+	restarts int32
 }
 
 func (s seen) pod(names []string) *corev1.Pod {
@@ -20,7 +22,7 @@ func (s seen) pod(names []string) *corev1.Pod {
 	pod.UID = "one"
 	for i, name := range names {
 		pod.Spec.Containers = append(pod.Spec.Containers, corev1.Container{Name: name, Image: s.asked[i]})
-		pod.Status.ContainerStatuses = append(pod.Status.ContainerStatuses, corev1.ContainerStatus{Name: name, Image: s.runs[i]})
+		pod.Status.ContainerStatuses = append(pod.Status.ContainerStatuses, corev1.ContainerStatus{Name: name, Image: s.runs[i], ImageID: "id", RestartCount: s.restarts})
 	}
 	status := corev1.ConditionFalse
 	if s.ready {
@@ -30,10 +32,19 @@ func (s seen) pod(names []string) *corev1.Pod {
 	return pod
 }
 
-func one(asked, runs string, ready bool) seen { return seen{[]string{asked}, []string{runs}, ready} }
+// one restarts with each image that it runs; of another name of v1 it says v1.
+func one(asked, runs string, ready bool) seen {
+	return seen{[]string{asked}, []string{runs}, ready, map[string]int32{"v2": 1, "v3": 2, "v4": 3}[runs]}
+}
+
+func renamed(ready bool, restarts int32) seen {
+	return seen{[]string{"docker.io/library/v1@sha256:1"}, []string{"v1"}, ready, restarts}
+}
 
 func twins(first, second, runsFirst, runsSecond string, ready bool) seen {
-	return seen{[]string{first, second}, []string{runsFirst, runsSecond}, ready}
+	// The images differ in length, so that this changes with each restart.
+	restarts := int32(len(runsFirst + runsSecond))
+	return seen{[]string{first, second}, []string{runsFirst, runsSecond}, ready, restarts}
 }
 
 func TestAPodIsInFlightFromWhenItIsTakenDownUntilItServesAgain(t *testing.T) {
@@ -46,6 +57,21 @@ func TestAPodIsInFlightFromWhenItIsTakenDownUntilItServesAgain(t *testing.T) {
 			[]string{"side"},
 			[]seen{one("v1", "v1", true), one("v2", "v1", true), one("v2", "v2", false), one("v2", "v2", true)},
 			[]int{0, 1, 1, 0},
+		},
+		"another name of the same image": {
+			[]string{"side"},
+			[]seen{one("v1", "v1", true), renamed(true, 0), renamed(false, 1), renamed(true, 1)},
+			[]int{0, 1, 1, 0},
+		},
+		"another name, taken back": {
+			[]string{"side"},
+			[]seen{one("v1", "v1", true), renamed(true, 0), one("v1", "v1", true)},
+			[]int{0, 1, 0},
+		},
+		"its app crashes later": {
+			[]string{"side"},
+			[]seen{one("v1", "v1", true), one("v2", "v1", true), one("v2", "v2", true), one("v2", "v2", false), one("v3", "v2", false), one("v3", "v3", false)},
+			[]int{0, 1, 0, 0, 0, 0},
 		},
 		"unready by itself": {
 			[]string{"side"},
@@ -102,7 +128,6 @@ func TestANativeSidecarIsSeenAsAContainerIs(t *testing.T) {
 		pod := event.pod(w.names)
 		pod.Spec.InitContainers, pod.Spec.Containers = pod.Spec.Containers, nil
 		pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses = pod.Status.ContainerStatuses, nil
-		pod.Status.InitContainerStatuses[0].RestartCount = 1
 		pod.Status.InitContainerStatuses = append(pod.Status.InitContainerStatuses, corev1.ContainerStatus{Name: "first", RestartCount: 2})
 		w.observe(pod)
 		got = append(got, w.View().InFlight)

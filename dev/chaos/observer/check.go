@@ -10,7 +10,7 @@ import (
 	"github.com/outrigger/outrigger/api/v1alpha1"
 )
 
-// injectedEnv marks the containers that a set brought (SPEC §2).
+// injectedEnv marks injected containers (SPEC §2).
 const injectedEnv = "IS_INJECTED"
 
 func isInjected(c *corev1.Container) bool {
@@ -22,7 +22,7 @@ func isInjected(c *corev1.Container) bool {
 	return false
 }
 
-// checkApp holds the containers that are not ours to what they were (SPEC §7.6).
+// checkApp checks that other containers keep their image and are not restarted (SPEC §7.6).
 func (o *Observer) checkApp(e event, p *pod) {
 	for i := range p.Spec.Containers {
 		c := &p.Spec.Containers[i]
@@ -32,18 +32,18 @@ func (o *Observer) checkApp(e event, p *pod) {
 		if p.created[c.Name] != c.Image {
 			o.fail(e, p, "app", "", fmt.Sprintf("container %s was created with %s and has %s", c.Name, p.created[c.Name], c.Image))
 		}
-		if status := p.status(c.Name); status != nil && status.RestartCount > 0 {
+		if status := p.status(c.Name); status != nil && status.RestartCount > 0 && !crashLoops(status) {
 			o.fail(e, p, "app", "", fmt.Sprintf("container %s was restarted %d times", c.Name, status.RestartCount))
 		}
 	}
 }
 
-// checkSet looks at what an event says of one set.
+// checkSet checks an event of a pod against one SidecarSet.
 func (o *Observer) checkSet(e event, h *history, before, now *pod) {
 	v := h.newest()
 	written := before.hashes[v.name] != now.hashes[v.name]
-	// What the set wanted at this write was never seen.
-	missed := o.feeds[0].missed(e.version)
+	// The content of the SidecarSet at this write, or shortly before, is unknown.
+	missed := o.feeds[0].missed(e.version, o.known(e.seen))
 	if !v.gone && !missed {
 		o.checkTwins(e, v, before, now, written)
 	}
@@ -66,8 +66,8 @@ func (o *Observer) checkSet(e event, h *history, before, now *pod) {
 	}
 }
 
-// follow keeps account of who keeps the pod from serving, and reports whether a
-// write has just taken a slot: the pod served, and nobody had taken it down.
+// follow records the upgrades that keep the pod from serving, and reports whether this write
+// takes a slot: the pod served, and no other write had taken a slot for it.
 func follow(e event, v *version, before, now *pod, written bool) (tookSlot bool) {
 	move, moves := now.moving[v.name]
 	if written {
@@ -84,16 +84,16 @@ func follow(e event, v *version, before, now *pod, written bool) (tookSlot bool)
 	case ready && now.settled(v):
 		delete(now.moving, v.name)
 	case moves && ready && !move.slot:
-		// It serves, and what it is asked to run will take it down: that counts
-		// from when it can be known (SPEC §7.5).
+		// The pod serves, and its pending restart will interrupt that: the slot counts from
+		// the moment at which a writer can know it (SPEC §7.5).
 		move.since, move.slot = e.seen, true
 		now.moving[v.name] = move
 	}
 	return false
 }
 
-// checkBound holds the number of pods that upgrades keep from serving to what was
-// allowed when this one was decided about (SPEC §7.5).
+// checkBound compares the number of pods that do not serve because of upgrades with the
+// maxUnavailable at the time of the decision (SPEC §7.5).
 func (o *Observer) checkBound(e event, h *history, now *pod) {
 	v := h.newest()
 	known := o.known(e.seen)
@@ -118,8 +118,8 @@ func (o *Observer) checkBound(e event, h *history, now *pod) {
 	}
 }
 
-// checkPartition holds back as many old pods as the partition says, whatever
-// pods have come and gone meanwhile (SPEC §7.4).
+// checkPartition checks that the partition's number of pods stays old, whichever pods were
+// created and deleted meanwhile (SPEC §7.4).
 func (o *Observer) checkPartition(e event, h *history, now *pod) {
 	v := h.newest()
 	if v.gone || v.hash != now.hashes[v.name] {
@@ -137,7 +137,7 @@ func (o *Observer) checkPartition(e event, h *history, now *pod) {
 	}
 }
 
-// countOld counts the pods that are old, and those that have left since then.
+// countOld counts the old pods, and the old pods that have left since a moment.
 func (o *Observer) countOld(v *version, since time.Time) (old int) {
 	for _, p := range o.pods {
 		if p.matched(v) && p.hashes[v.name] != v.hash {
@@ -152,7 +152,7 @@ func (o *Observer) countOld(v *version, since time.Time) (old int) {
 	return old
 }
 
-// checkFence lets nobody write what the set has not wanted for a while (SPEC §7.1).
+// checkFence checks that a write has a hash that the SidecarSet had recently (SPEC §7.1).
 func (o *Observer) checkFence(e event, h *history, now *pod) {
 	known := o.known(e.seen)
 	name := h.newest().name
@@ -166,7 +166,7 @@ func (o *Observer) checkFence(e event, h *history, now *pod) {
 	o.fail(e, now, "fence", name, fmt.Sprintf("hash %s was written, wanted since %s:%s", now.hashes[name], known.Format(clockFormat), found))
 }
 
-// checkHold lets nobody write once a hold is in force (SPEC §7.1).
+// checkHold checks that a paused run writes nothing (SPEC §7.1).
 func (o *Observer) checkHold(e event, v *version, now *pod) {
 	since, held := o.holds[v.name]
 	if held && since.Before(o.known(e.seen)) {
@@ -174,7 +174,7 @@ func (o *Observer) checkHold(e event, v *version, now *pod) {
 	}
 }
 
-// checkTwins: one of two twins is active and has an image (SPEC §7.7).
+// checkTwins checks that one of two twins is active and has an image (SPEC §7.7).
 func (o *Observer) checkTwins(e event, v *version, before, now *pod, written bool) {
 	for _, s := range v.sidecars {
 		if s.empty == "" {
@@ -192,8 +192,8 @@ func (o *Observer) checkTwins(e event, v *version, before, now *pod, written boo
 	}
 }
 
-// checkChangeOfTwins: the twin that serves is left alone, and emptied only when the
-// other one serves.
+// checkChangeOfTwins checks that the serving twin keeps its image, and is emptied only when
+// the other twin serves.
 func (o *Observer) checkChangeOfTwins(e event, v *version, s sidecar, before, now *pod, written bool) {
 	served := before.active[s.name]
 	if written && before.ready() && now.image(served) != before.image(served) {

@@ -11,8 +11,7 @@ import (
 // counts of a set's pods (SPEC §1, status).
 type counts struct{ matched, updated, ready, updatedReady int32 }
 
-// Pending lists what is still to happen until every set has reached all of its pods
-// and its status says so. It is empty in the end.
+// Pending lists the pods and status fields that have not converged.
 func (o *Observer) Pending() []string {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -46,10 +45,13 @@ func (o *Observer) pendingOf(v *version) (pending []string) {
 	return pending
 }
 
-// pending is what a pod that a set selects still lacks.
+// pending lists the differences between a selected pod and its SidecarSet.
 func (p *pod) pending(v *version) (pending []string) {
 	if !p.injected(v) {
 		return []string{"selected and not injected"}
+	}
+	if p.Labels[RejectedLabel] != "" {
+		return nil
 	}
 	if p.hashes[v.name] != v.hash {
 		pending = append(pending, "not updated")
@@ -58,7 +60,7 @@ func (p *pod) pending(v *version) (pending []string) {
 		active := s.name
 		if s.empty != "" {
 			active = p.active[s.name]
-			if standby := s.standby(p); p.image(standby) != s.empty {
+			if standby := s.standby(p); p.image(standby) != s.empty && !p.crashes() {
 				pending = append(pending, fmt.Sprintf("standby %s holds %s", standby, p.image(standby)))
 			}
 		}
@@ -66,10 +68,28 @@ func (p *pod) pending(v *version) (pending []string) {
 			pending = append(pending, fmt.Sprintf("%s holds %s instead of %s", active, p.image(active), s.image))
 		}
 	}
-	if !p.settled(v) || !p.ready() {
+	if !p.serves(v) {
 		pending = append(pending, "not ready")
 	}
 	return pending
+}
+
+// serves reports whether a pod serves with the SidecarSet's sidecars, or would if its app did
+// not crash. While the app crashes, a standby twin is not emptied (SPEC §7.7).
+func (p *pod) serves(v *version) bool {
+	if !p.crashes() {
+		return p.settled(v) && p.ready()
+	}
+	for _, s := range v.sidecars {
+		name := s.name
+		if s.empty != "" {
+			name = p.active[s.name]
+		}
+		if status := p.status(name); !p.runs(name) || !status.Ready {
+			return false
+		}
+	}
+	return true
 }
 
 func (c *counts) add(p *pod, v *version) {
@@ -90,8 +110,8 @@ func (c *counts) add(p *pod, v *version) {
 	}
 }
 
-// NotUpgradable lists pods that hold a set in another form than its own, so
-// that no upgrade reaches them, and those that a set selects and lacks.
+// NotUpgradable lists pods that no upgrade can reach: pods with sidecars of another shape than
+// the SidecarSet's, and selected pods without sidecars.
 func (o *Observer) NotUpgradable() []string {
 	o.mu.Lock()
 	defer o.mu.Unlock()

@@ -1,4 +1,4 @@
-// Package observer watches pods and SidecarSets at the API server and checks at
-// every event what docs/SPEC.md promises. It shares no code with what decides and
-// writes, and believes of their annotations only what a pod cannot show otherwise.
+// Package observer watches pods and SidecarSets at the API server and checks the rules of
+// docs/SPEC.md at every event. It shares no code with the roles, and reads an annotation only
+// where the pod itself does not show the same.
 package observer

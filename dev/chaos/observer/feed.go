@@ -23,46 +23,50 @@ import (
 // retryInterval is the pause before the API server is asked again.
 const retryInterval = 100 * time.Millisecond
 
-// event is what was seen of one object. The API server orders all writes by
-// resourceVersion, over kinds too.
+// event is a change of one object. The API server orders the writes of all kinds by
+// resourceVersion.
 type event struct {
 	object  client.Object
 	version uint64
 	seen    time.Time
 	deleted bool
-	// listed events come from a list: what happened before is not known.
+	// listed events come from a list: earlier changes are unknown.
 	listed bool
 }
 
-// feed follows the objects of one kind. An informer would back off for many
-// seconds when the API server is away, and miss what happens afterwards.
+// feed follows the objects of one kind. An informer would back off for many seconds while the
+// API server is down, and miss the changes afterwards.
 type feed struct {
 	client client.WithWatch
 	list   func() client.ObjectList
 	events chan<- event
-	// up since when, in nanoseconds since 1970; zero while the watch is down.
+	// up is the time since which the watch works, in nanoseconds since 1970; zero while it is
+	// down.
 	up    atomic.Int64
 	mu    sync.Mutex
 	known map[types.UID]client.Object
-	// reached is the newest version that was brought, and gaps are between those that
-	// lists left out.
+	// reached is the newest version that was passed on; gaps are the ranges of versions that
+	// only lists cover.
 	reached uint64
 	gaps    []gap
 }
 
-// gap is after one version, and up to another.
-type gap struct{ after, until uint64 }
-
-// missed reports whether the objects as they were at a version may never have been seen.
-func (f *feed) missed(version uint64) bool {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return slices.ContainsFunc(f.gaps, func(g gap) bool { return g.after < version && version <= g.until })
+// gap is a range of versions, of which only the last was listed.
+type gap struct {
+	after, until uint64
+	listed       time.Time
 }
 
-// current is until which version the feed has brought everything; zero when that
-// cannot be told. A watch that was granted may be silent for a while: an API server
-// that has just started fills its caches first.
+// missed reports whether a state of the objects at a version, or since an earlier moment, may
+// be unknown.
+func (f *feed) missed(version uint64, since time.Time) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return slices.ContainsFunc(f.gaps, func(g gap) bool { return g.after < version && (version <= g.until || g.listed.After(since)) })
+}
+
+// current is the version up to which the feed has passed on everything; zero if unknown. A
+// new watch may be silent for a while: a restarted API server fills its caches first.
 func (f *feed) current(ctx context.Context) uint64 {
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
 	defer cancel()
@@ -89,8 +93,7 @@ func (f *feed) current(ctx context.Context) uint64 {
 	return version
 }
 
-// numbered is the resourceVersion of an object. Versions of this API server are
-// numbers; one that is none comes first.
+// numbered is the resourceVersion of an object as a number; anything else is 0.
 func numbered(object client.Object) uint64 {
 	version, _ := strconv.ParseUint(object.GetResourceVersion(), 10, 64)
 	return version
@@ -120,8 +123,8 @@ func (f *feed) run(ctx context.Context) {
 	}
 }
 
-// follow watches from a version, and returns from which to go on, empty when the
-// API server has forgotten it.
+// follow watches from a version, and returns the version to continue from, which is empty when
+// the API server has compacted it.
 func (f *feed) follow(ctx context.Context, version string) string {
 	options := &client.ListOptions{Raw: &metav1.ListOptions{ResourceVersion: version, AllowWatchBookmarks: true}}
 	watching, err := f.client.Watch(ctx, f.list(), options)
@@ -153,17 +156,16 @@ func (f *feed) follow(ctx context.Context, version string) string {
 	return version
 }
 
-// relist passes on what has changed since the last event, and returns from which
-// version to watch.
+// relist passes on the changes since the last event, and returns the version to watch from.
 func (f *feed) relist(ctx context.Context) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
 	list := f.list()
-	// The newest state, not that of a cache that is still behind.
+	// A read from etcd, not from a cache of the API server that may lag.
 	if err := f.client.List(ctx, list); err != nil {
 		return "", fmt.Errorf("list: %w", err)
 	}
-	f.skipTo(list.GetResourceVersion())
+	f.skipTo(list.GetResourceVersion(), time.Now())
 	missing := maps.Clone(f.known) // only this goroutine writes it
 	err := meta.EachListItem(list, func(item runtime.Object) error {
 		object, ok := item.(client.Object)
@@ -188,17 +190,17 @@ func (f *feed) relist(ctx context.Context) (string, error) {
 	return list.GetResourceVersion(), err
 }
 
-// skipTo notes that a list stands for all that happened since the last event.
-func (f *feed) skipTo(version string) {
+// skipTo records that a list covers all changes since the last event.
+func (f *feed) skipTo(version string, listed time.Time) {
 	until, _ := strconv.ParseUint(version, 10, 64) // as in numbered
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.gaps = append(f.gaps, gap{after: f.reached, until: until})
+	f.gaps = append(f.gaps, gap{after: f.reached, until: until, listed: listed})
 	f.reached = max(f.reached, until)
 }
 
 func (f *feed) pass(object client.Object, deleted, listed bool) {
-	// Before it is known to have come, it is there to be put in order.
+	// The event is queued before current can count it.
 	f.events <- event{object: object, version: numbered(object), seen: time.Now(), deleted: deleted, listed: listed}
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -209,7 +211,7 @@ func (f *feed) pass(object client.Object, deleted, listed bool) {
 	}
 }
 
-// upFor is for how long the feed has brought every change; zero while it does not.
+// upFor is how long the watch has worked; zero while it is down.
 func (f *feed) upFor() time.Duration {
 	since := f.up.Load()
 	if since == 0 {

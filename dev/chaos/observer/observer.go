@@ -17,21 +17,20 @@ import (
 )
 
 const (
-	// fenceTime is how old what a writer knows of the set may be (SPEC §7.1), and
-	// what is on the wire meanwhile.
+	// fenceTime is the maximal age of a writer's copy of the SidecarSet (SPEC §7.1), and of
+	// a request on the wire.
 	fenceTime = 2*time.Second + 2*time.Second
-	// churnTime is how long ago pods may have come and gone without a cache showing
-	// it: while nobody knows that a connection is dead, and until it is listed again.
+	// churnTime is how long a cache may miss the creation and deletion of pods: until a dead
+	// connection is noticed, and pods are listed again.
 	churnTime = time.Minute
 	// compareInterval is how often the watch of sets is compared with the API server.
 	compareInterval = 500 * time.Millisecond
-	// strictTime is how much a writer may be late for its write to count as judged
-	// strictly.
+	// strictTime is the maximal delay of a write that counts as judged strictly.
 	strictTime  = 10 * time.Second
 	clockFormat = "15:04:05.000"
 )
 
-// Violation is something that must not be.
+// Violation is a broken rule.
 type Violation struct {
 	Seen time.Time
 	// Rule is bound, partition, fence, hold, twins, app or record.
@@ -51,22 +50,22 @@ type Observer struct {
 	events chan event
 	feeds  []*feed
 	order  order
-	// horizon is until which version all that happened to sets is known.
+	// horizon is the resourceVersion up to which all changes of SidecarSets are known.
 	horizon  uint64
 	compared time.Time
 
 	mu   sync.Mutex
 	sets map[string]*history
 	pods map[types.UID]*pod
-	// late are the times during which what was sent may have been held back.
+	// late are the times during which requests may have been delayed.
 	late []interval
-	// holds are the sets that somebody holds by signal, since when.
+	// holds are the SidecarSets whose runs are paused, since when.
 	holds map[string]time.Time
-	// departures are when pods that were old left a set.
+	// departures are the times at which old pods left a SidecarSet.
 	departures map[string][]time.Time
 	violations int
-	// upgrades are when pods were written, and strict how many of them are held to what
-	// the set wanted at most strictTime before.
+	// upgrades are the times of writes of pods, and strict is how many of them were compared
+	// with SidecarSets of the last strictTime.
 	upgrades []time.Time
 	strict   int
 }
@@ -74,8 +73,8 @@ type Observer struct {
 // interval ends never while until is zero.
 type interval struct{ from, until time.Time }
 
-// New returns an observer that reports violations as it sees them. The client
-// must reach the API server on a way that nothing disturbs.
+// New returns an observer that reports violations at once. The client's connection to the API
+// server must not be disturbed.
 func New(c client.WithWatch, report func(Violation)) *Observer {
 	o := &Observer{
 		report: report, events: make(chan event, 4096), sets: map[string]*history{}, pods: map[types.UID]*pod{},
@@ -104,7 +103,7 @@ func (o *Observer) Run(ctx context.Context) {
 		case <-tick.C:
 			o.process(ctx)
 		case <-ctx.Done():
-			// Feeds may be about to pass an event.
+			// Feeds may be blocked in passing an event.
 			go func() {
 				for range o.events { //nolint:revive // drained
 				}
@@ -116,8 +115,8 @@ func (o *Observer) Run(ctx context.Context) {
 	}
 }
 
-// process looks at what can be put in order: while a feed is down, an earlier
-// event may come.
+// process checks the events whose order is known: while a feed is down, an earlier event may
+// arrive.
 func (o *Observer) process(ctx context.Context) {
 	for _, f := range o.feeds {
 		if f.upFor() < settleTime {
@@ -143,7 +142,7 @@ func (o *Observer) process(ctx context.Context) {
 	}
 }
 
-// Late says that from now on writes of pods may arrive late, until over is called.
+// Late allows writes of pods to arrive late, until over is called.
 func (o *Observer) Late() (over func()) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -156,56 +155,56 @@ func (o *Observer) Late() (over func()) {
 	}
 }
 
-// Held says that a set is held by signal, and that no batch is in hand any more.
+// Held forbids upgrades by a SidecarSet: its run is paused, and no batch is in progress.
 func (o *Observer) Held(set string) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.holds[set] = time.Now()
 }
 
-// Resumed ends Held; it is called before the set is resumed.
+// Resumed ends Held; it is called before the run is resumed.
 func (o *Observer) Resumed(set string) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	delete(o.holds, set)
 }
 
-// Violations counts what must not have been.
+// Violations is the number of violations so far.
 func (o *Observer) Violations() int {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return o.violations
 }
 
-// Upgrades are the moments at which pods were upgraded.
+// Upgrades are the times at which pods were upgraded.
 func (o *Observer) Upgrades() []time.Time {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return slices.Clone(o.upgrades)
 }
 
-// Strict is how many of the upgrades were held to what the set wanted a few seconds
-// before, since nothing kept their writers.
+// Strict is how many upgrades were compared with SidecarSets of the last few seconds, since no
+// fault delayed their writers.
 func (o *Observer) Strict() int {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return o.strict
 }
 
-// Pods counts those that are there.
+// Pods is the number of existing pods.
 func (o *Observer) Pods() int {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return len(o.pods)
 }
 
-// known is since when a writer may know a set, of a write that is seen now.
+// known is the time of the oldest SidecarSet that a write may be based on.
 func (o *Observer) known(written time.Time) time.Time {
 	from := written.Add(-fenceTime)
 	for changed := true; changed; {
 		changed = false
 		for _, late := range o.late {
-			// What was held is sent on when that is over.
+			// Delayed requests arrive when the delay ends.
 			ends := late.until.IsZero() || late.until.Add(fenceTime).After(from)
 			if ends && late.from.Before(written) && from.After(late.from.Add(-fenceTime)) {
 				from, changed = late.from.Add(-fenceTime), true
@@ -247,7 +246,7 @@ func (o *Observer) countMatched(v *version) (n int) {
 	return n
 }
 
-// observePod compares a pod with what it was.
+// observePod compares a pod with its previous state.
 func (o *Observer) observePod(e event, object *corev1.Pod) {
 	before := o.pods[object.UID]
 	now, err := newPod(object, before)
@@ -257,7 +256,7 @@ func (o *Observer) observePod(e event, object *corev1.Pod) {
 	}
 	now.note(e)
 	if e.deleted {
-		now.DeletionTimestamp = &object.CreationTimestamp // it counts no more
+		now.DeletionTimestamp = &object.CreationTimestamp // a deleted pod does not count
 		delete(o.pods, object.UID)
 	} else {
 		o.pods[object.UID] = now
@@ -274,7 +273,7 @@ func (o *Observer) observePod(e event, object *corev1.Pod) {
 	}
 }
 
-// countChange notes how many pods a set matches when that changes.
+// countChange records the number of matched pods of a SidecarSet when it changes.
 func (o *Observer) countChange(e event, before, now *pod) {
 	for name, h := range o.sets {
 		v := h.newest()

@@ -105,6 +105,30 @@ func twins(active, first, second string, ready bool) func(*corev1.Pod) {
 	}
 }
 
+// crashed is a pod whose app does not come up while its sidecar serves.
+func crashed(pod *corev1.Pod) {
+	app, side := &pod.Status.ContainerStatuses[0], &pod.Status.ContainerStatuses[1]
+	app.RestartCount, app.State.Waiting = 1, &corev1.ContainerStateWaiting{Reason: "CrashLoopBackOff"}
+	side.Ready = true
+}
+
+func TestCrashedAndRejectedPodsConverge(t *testing.T) {
+	tape := begin(2)
+	tape.set("v2", func(set *v1alpha1.SidecarSet) {
+		set.Status = v1alpha1.SidecarSetStatus{MatchedPods: 2, UpdatedPods: 1, ReadyPods: 1, ObservedGeneration: set.Generation}
+	})
+	tape.pod(0, seen{asked: "v1", runs: "v1", ready: true, change: func(pod *corev1.Pod) { pod.Labels[RejectedLabel] = "ever" }})
+	tape.pod(1, seen{asked: "v1", runs: "v1", change: crashed})
+	assert.NotEmpty(t, tape.Pending(), "a pod whose app crashes is upgraded")
+	tape.pod(1, seen{asked: "v2", runs: "v2", change: crashed})
+	assert.Empty(t, tape.Pending())
+	tape.pod(1, seen{asked: "v2", runs: "v2", change: func(pod *corev1.Pod) {
+		crashed(pod)
+		pod.Status.ContainerStatuses[1].Ready = false
+	}})
+	assert.NotEmpty(t, tape.Pending(), "its sidecar is to serve")
+}
+
 func TestWhatIsBroken(t *testing.T) {
 	for name, c := range map[string]struct {
 		play func(*tape)
@@ -188,6 +212,34 @@ func TestWhatIsBroken(t *testing.T) {
 			t.pod(9, seen{asked: "v2", ready: true, change: twins("side-2", "v1", "v2", true)})
 			t.pod(9, seen{asked: "v2", ready: true, change: twins("side-2", "empty", "v2", true)})
 		}, nil},
+		"an app that crashed after its upgrade does not count": {func(t *tape) {
+			t.set("v2", nil)
+			t.pod(0, seen{asked: "v2", runs: "v1", ready: true})
+			t.pod(0, seen{asked: "v2", runs: "v2", ready: true})
+			t.pod(0, seen{asked: "v2", runs: "v2", change: crashed})
+			t.pod(1, seen{asked: "v2", runs: "v1", ready: true})
+		}, nil},
+		"nor when it is upgraded again": {func(t *tape) {
+			t.pod(0, seen{asked: "v1", runs: "v1", change: crashed})
+			t.set("v2", nil)
+			t.pod(0, seen{asked: "v2", runs: "v1", change: crashed})
+			t.pod(0, seen{asked: "v2", runs: "v2", change: crashed})
+			t.pod(1, seen{asked: "v2", runs: "v1", ready: true})
+		}, nil},
+		"an app that crashed in its upgrade counts, whatever the sidecar does": {func(t *tape) {
+			t.set("v2", nil)
+			t.pod(0, seen{asked: "v2", runs: "v1", ready: true})
+			t.pod(0, seen{asked: "v2", runs: "v2", change: crashed})
+			t.set("v3", nil)
+			t.pod(0, seen{asked: "v3", runs: "v3", change: crashed})
+			t.pod(1, seen{asked: "v3", runs: "v1", ready: true})
+		}, []string{"bound"}},
+		"another name of the image takes the pod down": {func(t *tape) {
+			t.set("docker.io/library/v1", nil)
+			alias := func(pod *corev1.Pod) { pod.Status.ContainerStatuses[1].ImageID = "v1" }
+			t.pod(0, seen{asked: "docker.io/library/v1", runs: "v1", ready: true, change: alias})
+			t.pod(1, seen{asked: "docker.io/library/v1", runs: "v1", ready: true, change: alias})
+		}, []string{"bound"}},
 		"the twin that serves": {func(t *tape) {
 			t.set("v1", hot)
 			t.pod(9, seen{asked: "v1", ready: true, change: twins("side-1", "v1", "empty", true)})
@@ -230,7 +282,7 @@ func TestWhatASetMayHaveWantedUnseenIsNotBroken(t *testing.T) {
 	tape := begin(3)
 	sets := tape.feeds[0]
 	sets.reached = tape.number
-	sets.skipTo(fmt.Sprint(tape.number + 3))
+	sets.skipTo(fmt.Sprint(tape.number+3), tape.now)
 	tape.pod(0, seen{asked: "v2", runs: "v1", ready: true})
 	tape.pod(0, seen{asked: "v2", runs: "v2", ready: true})
 	tape.set("v3", nil)
@@ -239,6 +291,24 @@ func TestWhatASetMayHaveWantedUnseenIsNotBroken(t *testing.T) {
 	tape.now = tape.now.Add(10 * time.Second)
 	tape.pod(1, seen{asked: "v2", runs: "v1", ready: true})
 	assert.Contains(t, tape.broken, "fence")
+}
+
+// The list shows only the newer one of two edits, and the older one was in force when the
+// writer read the set.
+func TestWhatASetWantedJustBeforeAListIsNotBroken(t *testing.T) {
+	tape := begin(3)
+	sets := tape.feeds[0]
+	sets.reached = tape.number
+	tape.now = tape.now.Add(10 * time.Second)
+	sets.skipTo(fmt.Sprint(tape.number), tape.now)
+	tape.set("v3", nil)
+	tape.now = tape.now.Add(time.Second)
+	tape.pod(0, seen{asked: "v2", runs: "v1", ready: true})
+	assert.Empty(t, tape.broken)
+	tape.now = tape.now.Add(10 * time.Second)
+	tape.pod(0, seen{asked: "v2", runs: "v2", ready: true})
+	tape.pod(1, seen{asked: "v2", runs: "v1", ready: true})
+	assert.Equal(t, []string{"fence"}, tape.broken)
 }
 
 func TestEventsComeInTheOrderOfTheirWrites(t *testing.T) {

@@ -5,11 +5,10 @@ import (
 	"time"
 )
 
-// settleTime is how long an event waits for those of other kinds that were
-// written before it.
+// settleTime is how long an event waits for earlier events of other kinds.
 const settleTime = 1500 * time.Millisecond
 
-// order puts events of several feeds into the order in which they were written.
+// order sorts the events of several feeds by resourceVersion.
 type order []event
 
 func (o order) Len() int           { return len(o) }
@@ -31,11 +30,11 @@ func (o *order) Pop() any {
 	return e
 }
 
-// add takes an event in.
+// add queues an event.
 func (o *order) add(e event) { heap.Push(o, e) }
 
-// settled takes out the events that nothing can come before any more: all sets are
-// known until the horizon.
+// settled removes the events before which no other event can arrive: up to the horizon all
+// changes of SidecarSets are known.
 func (o *order) settled(now time.Time, horizon uint64) []event {
 	var ready []event
 	for len(*o) > 0 && (*o)[0].version <= horizon && now.Sub((*o)[0].seen) >= settleTime {

@@ -13,30 +13,34 @@ import (
 	"github.com/outrigger/outrigger/api/v1alpha1"
 )
 
-// historyLength is how many lines of a pod's past are kept for a report.
+// RejectedLabel marks the pods whose upgrades a policy rejects. They keep their sidecars.
+const RejectedLabel = "chaos-rejected"
+
+// historyLength is the number of events of a pod that a report shows.
 const historyLength = 40
 
-// pod is what is known of one pod.
+// pod is the known state of one pod.
 type pod struct {
 	*corev1.Pod
-	// hashes of the sets, and those without images, as the pod's annotations have them.
+	// hashes and blank are the hashes of the SidecarSets, with and without images, from the
+	// pod's annotations.
 	hashes, blank map[string]string
 	// active twins, by hot sidecar.
 	active map[string]string
-	// moving are the sets that keep the pod from serving.
+	// moving are the SidecarSets whose upgrades keep the pod from serving.
 	moving map[string]moving
 	// created are the images that containers had when the pod was seen first.
 	created map[string]string
 	history []string
 }
 
-// moving says since when an upgrade by a set has kept a pod from serving, and
-// whether the pod served when it was written: then it took a slot.
+// moving is an upgrade that keeps a pod from serving. It takes a slot if the pod served at
+// the write.
 type moving struct {
 	since time.Time
 	slot  bool
-	// atWrite slots were taken by the write, and not when the pod served again:
-	// nobody can know the latter at once.
+	// atWrite slots were taken by the write. Other slots are taken when the pod serves again
+	// before its restart, which a writer cannot know at once.
 	atWrite bool
 	// unreadySince is the time of the Ready condition of a pod that did not serve
 	// when it was written.
@@ -86,7 +90,7 @@ func hashes(annotations map[string]string, key string) (map[string]string, error
 	return found, nil
 }
 
-// live pods count; those that end or have ended do not (SPEC §3).
+// live pods count; terminating and ended pods do not (SPEC §3).
 func (p *pod) live() bool {
 	return p.DeletionTimestamp == nil && p.Status.Phase != corev1.PodSucceeded && p.Status.Phase != corev1.PodFailed
 }
@@ -105,7 +109,7 @@ func (p *pod) readyCondition() *corev1.PodCondition {
 	return nil
 }
 
-// readySince is when the Ready condition changed last, as the kubelet says.
+// readySince is the kubelet's time of the last change of the Ready condition.
 func (p *pod) readySince() time.Time {
 	if c := p.readyCondition(); c != nil {
 		return c.LastTransitionTime.Time
@@ -113,12 +117,26 @@ func (p *pod) readySince() time.Time {
 	return time.Time{}
 }
 
-// takesSlot reports whether a pod does not serve because of a set's upgrade. One that
-// did not serve before, and since when has not changed, costs nothing: a kubelet that
-// takes back that it had become ready says so too (SPEC §7.5).
+// takesSlot reports whether a pod does not serve because of a SidecarSet's upgrade. A pod that
+// did not serve before takes no slot while the time of its Ready condition stays the same; a
+// kubelet that corrects its report restores that time (SPEC §7.5).
 func (p *pod) takesSlot(set string) bool {
 	move := p.moving[set]
 	return move.slot && (move.atWrite || p.ready() || !p.readySince().Equal(move.unreadySince))
+}
+
+// crashes reports whether the app of a pod, but not a sidecar, crashes in a loop.
+func (p *pod) crashes() bool {
+	for i := range p.Spec.Containers {
+		if c := &p.Spec.Containers[i]; !isInjected(c) && crashLoops(p.status(c.Name)) {
+			return true
+		}
+	}
+	return false
+}
+
+func crashLoops(status *corev1.ContainerStatus) bool {
+	return status != nil && status.State.Waiting != nil && status.State.Waiting.Reason == "CrashLoopBackOff"
 }
 
 func (p *pod) image(container string) string {
@@ -139,13 +157,13 @@ func (p *pod) status(container string) *corev1.ContainerStatus {
 	return nil
 }
 
-// runs reports whether a container runs what it is asked to.
+// runs reports whether a container runs the image of its spec.
 func (p *pod) runs(container string) bool {
 	status := p.status(container)
 	return status != nil && status.ImageID != "" && status.Image == p.image(container)
 }
 
-// injected reports whether the pod carries a set, by the list and by its containers.
+// injected reports whether the pod has the SidecarSet's sidecars, by annotation and containers.
 func (p *pod) injected(v *version) bool {
 	if !slices.Contains(strings.Split(p.Annotations[v1alpha1.InjectedListAnnotation], ","), v.name) {
 		return false
@@ -163,12 +181,13 @@ func (p *pod) injected(v *version) bool {
 	return true
 }
 
-// matched pods of a set (SPEC §3).
+// matched reports whether a pod counts for a SidecarSet (SPEC §3).
 func (p *pod) matched(v *version) bool {
 	return p.live() && v.selector.Matches(labels.Set(p.Labels)) && p.injected(v)
 }
 
-// settled pods run what the set asks them to, and no twin is left to be emptied.
+// settled reports whether the sidecars run the images of the pod's spec, and the standby twins
+// are empty.
 func (p *pod) settled(v *version) bool {
 	for _, s := range v.sidecars {
 		for _, container := range s.containers() {

@@ -12,14 +12,14 @@ import (
 	"github.com/outrigger/outrigger/api/v1alpha1"
 )
 
-// version is a set as it was for a while.
+// version is a state of a SidecarSet.
 type version struct {
 	name       string
 	uid        types.UID
 	number     uint64
 	generation int64
 	seen       time.Time
-	// gone says that there was no set.
+	// gone is true while the SidecarSet did not exist.
 	gone        bool
 	hash, blank string
 	stopped     bool
@@ -34,7 +34,7 @@ type version struct {
 // sidecar is a container of a set; a hot one has an empty image.
 type sidecar struct{ name, image, empty string }
 
-// containers of a pod that hold the sidecar.
+// containers are the names of the sidecar's containers in a pod.
 func (s sidecar) containers() []string {
 	if s.empty == "" {
 		return []string{s.name}
@@ -42,7 +42,7 @@ func (s sidecar) containers() []string {
 	return []string{s.name + "-1", s.name + "-2"}
 }
 
-// standby is the twin that is not active.
+// standby is the name of the inactive twin.
 func (s sidecar) standby(p *pod) string {
 	if p.active[s.name] == s.name+"-1" {
 		return s.name + "-2"
@@ -79,7 +79,7 @@ func newVersion(e event, set *v1alpha1.SidecarSet) (*version, error) {
 	return v, nil
 }
 
-// slots is how many pods may be unavailable at once, of so many (SPEC §7.5).
+// slots is how many of the matched pods may be unavailable at once (SPEC §7.5).
 func (v *version) slots(matched int) int {
 	if v.maxUnavailable == nil {
 		return 1
@@ -87,7 +87,7 @@ func (v *version) slots(matched int) int {
 	return scaled(v.maxUnavailable, matched)
 }
 
-// kept is how many of so many pods stay old (SPEC §7.4).
+// kept is how many of the matched pods stay old (SPEC §7.4).
 func (v *version) kept(matched int) int {
 	if v.partition == nil || v.canary != nil || matched == 0 {
 		return 0
@@ -99,7 +99,7 @@ func (v *version) kept(matched int) int {
 	return min(kept, matched)
 }
 
-// scaled rounds a percentage up. Admission lets no other text through.
+// scaled rounds a percentage up. Admission rejects any other text.
 func scaled(value *intstr.IntOrString, total int) int {
 	if value.Type == intstr.Int {
 		return int(value.IntVal)
@@ -111,10 +111,10 @@ func scaled(value *intstr.IntOrString, total int) int {
 	return (total*percent + 99) / 100
 }
 
-// history is what a set was, over time, also when it was deleted and made again.
+// history holds all versions of a SidecarSet name, also of a recreated SidecarSet.
 type history struct {
 	versions []*version
-	// sizes are how many pods it matched, from when on.
+	// sizes are the numbers of matched pods over time.
 	sizes []size
 }
 
@@ -125,9 +125,9 @@ type size struct {
 
 func (h *history) newest() *version { return h.versions[len(h.versions)-1] }
 
-// since returns what the set was from a moment on, oldest first. Events are looked
-// at in the order of their writes, so that the newest version was in force at the
-// write in hand, also if its event came late.
+// since returns the versions from a moment on, oldest first. Events are checked in the order
+// of their writes, so the newest version was in force at the checked write, even if its event
+// arrived late.
 func (h *history) since(from time.Time) []*version {
 	first := len(h.versions) - 1
 	for first > 0 && h.versions[first].seen.After(from) {

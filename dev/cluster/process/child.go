@@ -24,7 +24,7 @@ var errEnded = errors.New("it ended")
 type child struct {
 	spec     Spec
 	log      string
-	starting sync.Mutex // held from launch until ready, so that one life is started at a time
+	starting sync.Mutex // locked from launch until ready, so that one life is started at a time
 
 	mu   sync.Mutex
 	life *life // nil before the first start
@@ -96,7 +96,7 @@ func (c *child) watch(cmd *exec.Cmd, l *life, exits chan<- Exit) {
 	}
 	select {
 	case exits <- Exit{Name: c.spec.Name, Err: err, LogTail: Tail(c.log)}:
-	default: // a full channel means that nobody listens
+	default: // the channel is full when no caller reads it
 	}
 }
 
@@ -167,7 +167,7 @@ func Tail(path string) string {
 		return err.Error()
 	}
 	buf := make([]byte, min(info.Size(), tailBytes))
-	n, _ := f.ReadAt(buf, info.Size()-int64(len(buf))) // what was read is shown even if the log was cut meanwhile
+	n, _ := f.ReadAt(buf, info.Size()-int64(len(buf))) // the log may have been cut meanwhile
 	lines := strings.Split(strings.TrimSpace(string(buf[:n])), "\n")
 	return strings.Join(lines[max(0, len(lines)-tailLines):], "\n")
 }

@@ -22,8 +22,8 @@ type Spec struct {
 	Args []string
 	// Env is added to the parent's environment, as KEY=value.
 	Env []string
-	// System holds what else the operating system is to do for the process, which
-	// has a group of its own and dies with us in any case.
+	// System holds further attributes. The process has a group of its own and dies with us
+	// in any case.
 	System syscall.SysProcAttr
 	// StopSignal asks it to end; SIGTERM by default.
 	StopSignal syscall.Signal
@@ -38,7 +38,7 @@ func (s Spec) stopSignal() syscall.Signal {
 	return s.StopSignal
 }
 
-// Status is what is known of one process.
+// Status is the state of one process.
 type Status struct {
 	Name    string `json:"name"`
 	PID     int    `json:"pid"`
@@ -119,7 +119,7 @@ func (g *Group) spawn(cmd *exec.Cmd) error {
 }
 
 // Exited delivers the processes that end without being asked to. Reports that
-// nobody reads are dropped once 64 are waiting.
+// are not read are dropped once 64 are waiting.
 func (g *Group) Exited() <-chan Exit { return g.exits }
 
 // Start runs a new process and waits until it is ready, it ends, or ctx does.
@@ -163,11 +163,11 @@ func (g *Group) Kill(name string) error {
 	return nil
 }
 
-// Freeze stops the process group where it is; it goes on at Thaw. To the others
-// it looks like a machine that does not get any processor time.
+// Freeze stops the process group until Thaw. To other processes it looks like a machine
+// without processor time.
 func (g *Group) Freeze(name string) error { return g.signal(name, syscall.SIGSTOP) }
 
-// Thaw lets a frozen process group go on.
+// Thaw continues a frozen process group.
 func (g *Group) Thaw(name string) error { return g.signal(name, syscall.SIGCONT) }
 
 func (g *Group) signal(name string, sig syscall.Signal) error {
@@ -185,7 +185,7 @@ func (g *Group) signal(name string, sig syscall.Signal) error {
 	return nil
 }
 
-// Process returns what is known of the named process, or ErrUnknown.
+// Process returns the state of the named process, or ErrUnknown.
 func (g *Group) Process(name string) (Status, error) {
 	c, err := g.find(name)
 	if err != nil {

@@ -71,8 +71,8 @@ func run(ctx context.Context, o options) error {
 	if err != nil {
 		return err
 	}
-	// Served only now: whoever waits for it finds the kubeconfigs, the CRD and the
-	// webhook configurations.
+	// Health is served last: a container that waits for it finds the kubeconfigs, the CRD and
+	// the webhook configurations.
 	closeHealth, err := serveHealth(ctx, o.health, config)
 	if err != nil {
 		return err

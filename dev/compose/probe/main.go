@@ -24,7 +24,7 @@ func main() {
 }
 
 // probe fails unless GET of the one argument answers 200. Certificates are not
-// checked: it asks whether somebody answers, not who.
+// checked: the probe is about health, not identity.
 func probe(ctx context.Context, args []string) error {
 	if len(args) != 1 {
 		return errUsage

@@ -1,0 +1,185 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	jsonpatch "github.com/evanphx/json-patch/v5"
+	"golang.org/x/sync/errgroup"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/outrigger/outrigger/dev/witness"
+	"github.com/outrigger/outrigger/internal/defaults"
+	"github.com/outrigger/outrigger/internal/inject"
+	"github.com/outrigger/outrigger/internal/revision"
+)
+
+// baseline is the cost of upgrading the same pods by a loop that patches the next pod as soon
+// as one is ready again, and does nothing else.
+type baseline struct {
+	took time.Duration
+	// processor is the processor time of each process, in seconds.
+	processor map[string]float64
+}
+
+func (h *harness) measureBaseline(ctx context.Context, name string, pods, slots int) (*baseline, error) {
+	template, err := h.injected(name)
+	if err != nil {
+		return nil, err
+	}
+	if err := h.createNamespace(ctx, name); err != nil {
+		return nil, err
+	}
+	w, err := h.watchPods(ctx, name)
+	if err != nil {
+		return nil, err
+	}
+	w.Expect(image(1))
+	if err := h.createDeployment(ctx, name, name, pods, template); err != nil {
+		return nil, err
+	}
+	if _, err := w.Await(ctx, witness.Settled(pods)); err != nil {
+		return nil, fmt.Errorf("wait for the pods: %w", err)
+	}
+	before, after := newSample(), newSample()
+	if err := h.sampleProcesses(&before); err != nil {
+		return nil, err
+	}
+	began := time.Now()
+	if err := h.upgradeAll(ctx, w, name, slots); err != nil {
+		return nil, err
+	}
+	took := time.Since(began)
+	if err := h.sampleProcesses(&after); err != nil {
+		return nil, err
+	}
+	return &baseline{took: took, processor: after.since(before).processor}, h.clear(ctx, name)
+}
+
+// upgradeAll starts the upgrade of a pod whenever a slot is free.
+func (h *harness) upgradeAll(ctx context.Context, w *witness.Witness, namespace string, slots int) error {
+	var pods corev1.PodList
+	if err := h.kube.List(ctx, &pods, client.InNamespace(namespace)); err != nil {
+		return fmt.Errorf("list pods: %w", err)
+	}
+	w.Expect(image(2))
+	patching, patchCtx := errgroup.WithContext(ctx)
+	for next := 0; next < len(pods.Items); {
+		inProgress := func(v witness.View) int { return next - (v.Updated - v.InFlight) }
+		view, err := w.Await(ctx, func(v witness.View) bool { return inProgress(v) < slots })
+		if err != nil {
+			return err
+		}
+		for free := slots - inProgress(view); free > 0 && next < len(pods.Items); free-- {
+			pod := &pods.Items[next]
+			next++
+			patching.Go(func() error { return h.upgrade(patchCtx, w, pod) })
+		}
+	}
+	if err := patching.Wait(); err != nil {
+		return fmt.Errorf("patch a pod: %w", err)
+	}
+	_, err := w.Await(ctx, witness.Settled(len(pods.Items)))
+	return err
+}
+
+// upgrade writes a cold pod once. A hot pod needs a second write, which empties the standby
+// twin once the other one runs.
+func (h *harness) upgrade(ctx context.Context, w *witness.Witness, pod *corev1.Pod) error {
+	if !h.hot {
+		return h.setImage(ctx, pod, sidecar, image(2))
+	}
+	const active, standby = sidecar + "-2", sidecar + "-1"
+	if err := h.setImage(ctx, pod, active, image(2)); err != nil {
+		return err
+	}
+	migrated, err := w.AwaitPod(ctx, pod.UID, func(p *corev1.Pod) bool { return witness.Ready(p) && runsNewImage(p, active) })
+	if err != nil {
+		return err
+	}
+	return h.setImage(ctx, migrated, standby, emptyImage)
+}
+
+// runsNewImage reports whether a container runs the second version.
+func runsNewImage(pod *corev1.Pod, container string) bool {
+	for i := range pod.Status.ContainerStatuses {
+		if status := &pod.Status.ContainerStatuses[i]; status.Name == container {
+			return status.Image == image(2)
+		}
+	}
+	return false
+}
+
+func (h *harness) setImage(ctx context.Context, pod *corev1.Pod, container, image string) error {
+	patch := fmt.Appendf(nil, `{"spec":{"containers":[{"name":%q,"image":%q}]}}`, container, image)
+	return h.kube.Patch(ctx, pod.DeepCopy(), client.RawPatch(types.StrategicMergePatchType, patch))
+}
+
+// injected is the template of a pod with its sidecars, as the webhook would have made it.
+func (h *harness) injected(name string) (template corev1.PodTemplateSpec, err error) {
+	set := h.newSet(name, "1")
+	defaults.Write(set)
+	if err := revision.WriteHashes(set); err != nil {
+		return template, err
+	}
+	prepared, err := inject.Prepare(set, name)
+	if err != nil {
+		return template, err
+	}
+	bare := h.podTemplate()
+	injection, err := inject.Pod(&corev1.Pod{ObjectMeta: bare.ObjectMeta, Spec: bare.Spec}, []*inject.Set{prepared}, metav1.Now())
+	if err != nil {
+		return template, err
+	}
+	encoded, err := json.Marshal(injection.Patch())
+	if err != nil {
+		return template, fmt.Errorf("encode the patch of a pod: %w", err)
+	}
+	patch, err := jsonpatch.DecodePatch(encoded)
+	if err != nil {
+		return template, fmt.Errorf("read the patch of a pod: %w", err)
+	}
+	document, err := json.Marshal(bare)
+	if err != nil {
+		return template, fmt.Errorf("encode a pod: %w", err)
+	}
+	if document, err = patch.Apply(document); err != nil {
+		return template, fmt.Errorf("inject into a pod: %w", err)
+	}
+	return template, json.Unmarshal(document, &template)
+}
+
+// clear removes the pods of a namespace, so that they cost no time afterwards.
+func (h *harness) clear(ctx context.Context, namespace string) error {
+	gone, err := h.watchPods(ctx, namespace)
+	if err != nil {
+		return err
+	}
+	object := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}
+	if err := h.kube.Delete(ctx, object); err != nil {
+		return fmt.Errorf("delete namespace: %w", err)
+	}
+	_, err = gone.Await(ctx, func(v witness.View) bool { return v.Pods == 0 })
+	return err
+}
+
+// stopRoles stops the roles, the webhook configuration that rejects pods without them, and
+// removes their pods.
+func (h *harness) stopRoles(ctx context.Context) error {
+	for _, role := range h.stack.Roles() {
+		if err := h.stack.Stop(role.Name); err != nil {
+			return fmt.Errorf("stop %s: %w", role.Name, err)
+		}
+	}
+	configuration := &admissionregistrationv1.MutatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: "outrigger"}}
+	if err := h.kube.Delete(ctx, configuration); err != nil {
+		return fmt.Errorf("delete the webhook configuration: %w", err)
+	}
+	return h.clear(ctx, namespace)
+}

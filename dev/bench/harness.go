@@ -1,0 +1,330 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"sync/atomic"
+	"time"
+
+	sdk "go.temporal.io/sdk/client"
+	"golang.org/x/sync/errgroup"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/util/retry"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/outrigger/outrigger/api/v1alpha1"
+	"github.com/outrigger/outrigger/dev/cluster"
+	"github.com/outrigger/outrigger/dev/witness"
+)
+
+const (
+	// namespace of the pods of all SidecarSets.
+	namespace = "bench"
+	// appLabel holds the name of the Deployment and of the SidecarSet of a pod.
+	appLabel   = "app"
+	sidecar    = "side"
+	emptyImage = sidecar + ":empty"
+	// parallel is how many requests a client has in flight.
+	parallel    = 8
+	podsPerNode = 1000
+)
+
+// harness is a cluster of its own, with a number of SidecarSets, each of which has a
+// Deployment of its name.
+type harness struct {
+	stack    *cluster.Cluster
+	config   *rest.Config
+	kube     client.Client
+	temporal sdk.Client
+	dir      string
+	started  time.Time
+
+	// hot sidecars have two twins; readyAfter is what a pod takes to become ready after a
+	// restart.
+	hot        bool
+	readyAfter time.Duration
+
+	sets []*v1alpha1.SidecarSet
+	pods int
+	// idle is the number of SidecarSets without pods, beside sets.
+	idle    int
+	watched *witness.Witness
+	runs    *runs
+	// version of the image in the SidecarSets.
+	version int
+	// failed requests for SidecarSets.
+	failed atomic.Int64
+}
+
+// startHarness starts a cluster with nodes for the pods, and none of Outrigger's roles.
+func startHarness(ctx context.Context, pods int) (*harness, error) {
+	return startCluster(ctx, cluster.Options{Nodes: pods/podsPerNode + 1})
+}
+
+func startCluster(ctx context.Context, options cluster.Options) (*harness, error) {
+	dir, err := cluster.TempDir("outrigger-bench-")
+	if err != nil {
+		return nil, err
+	}
+	h := &harness{dir: dir, started: time.Now(), version: 1}
+	options.Dir = filepath.Join(dir, "stack")
+	if h.stack, err = cluster.Start(ctx, options); err == nil {
+		err = h.connect()
+	}
+	if err != nil {
+		h.close()
+		return nil, err
+	}
+	return h, nil
+}
+
+func (h *harness) connect() (err error) {
+	if h.config, err = h.stack.RESTConfig(); err != nil {
+		return err
+	}
+	if h.kube, err = h.stack.Client(); err != nil {
+		return err
+	}
+	h.temporal, err = h.stack.TemporalClient()
+	return err
+}
+
+// close stops the cluster and removes its state.
+func (h *harness) close() {
+	if h.temporal != nil {
+		h.temporal.Close()
+	}
+	if h.stack != nil {
+		h.stack.Shutdown()
+	}
+	_ = os.RemoveAll(h.dir) // the folder is in memory and of no further use
+}
+
+// startOutrigger starts a harness and the roles on it.
+func startOutrigger(ctx context.Context, pods, workers int, workerFlags ...string) (*harness, error) {
+	h, err := startHarness(ctx, pods)
+	if err != nil {
+		return nil, err
+	}
+	if err := h.startRoles(ctx, workers, workerFlags...); err != nil {
+		h.close()
+		return nil, err
+	}
+	return h, nil
+}
+
+func (h *harness) startRoles(ctx context.Context, workers int, workerFlags ...string) error {
+	for _, role := range []string{cluster.Operator, cluster.Webhook} {
+		if _, err := h.stack.StartRole(ctx, role); err != nil {
+			return err
+		}
+	}
+	for i := range workers {
+		if _, err := h.stack.StartRole(ctx, replicaName(cluster.Worker, i+1), workerFlags...); err != nil {
+			return err
+		}
+	}
+	return h.watch(ctx)
+}
+
+// replicaName is the process name of the nth replica of a role; the first is number 1.
+func replicaName(role string, n int) string { return fmt.Sprintf("%s-%d", role, n) }
+
+// watch follows the pods and SidecarSets until ctx ends.
+func (h *harness) watch(ctx context.Context) (err error) {
+	if err := h.createNamespace(ctx, namespace); err != nil {
+		return err
+	}
+	if h.runs, err = watchRuns(ctx, h); err != nil {
+		return err
+	}
+	h.watched, err = h.watchPods(ctx, namespace)
+	return err
+}
+
+func (h *harness) watchPods(ctx context.Context, namespace string) (*witness.Witness, error) {
+	if h.hot {
+		return witness.WatchTwins(ctx, h.config, namespace, appLabel, sidecar, emptyImage)
+	}
+	return witness.Watch(ctx, h.config, namespace, appLabel, sidecar)
+}
+
+// progress prints how far the bench is.
+func (h *harness) progress(what string) {
+	fmt.Fprintf(os.Stderr, "%6.1f s  %s\n", time.Since(h.started).Seconds(), what)
+}
+
+// image is what the sidecars run in a version.
+func image(version int) string { return fmt.Sprintf("%s:v%d", sidecar, version) }
+
+// newSet returns a SidecarSet that selects the pods of the Deployment of its name.
+func (h *harness) newSet(name, maxUnavailable string) *v1alpha1.SidecarSet {
+	set := &v1alpha1.SidecarSet{ObjectMeta: metav1.ObjectMeta{Name: name}}
+	set.Spec.Selector = &metav1.LabelSelector{MatchLabels: map[string]string{appLabel: name}}
+	container := v1alpha1.SidecarContainer{Container: corev1.Container{Name: sidecar, Image: image(1)}}
+	if h.hot {
+		container.UpgradeStrategy.UpgradeType = v1alpha1.SidecarContainerHotUpgrade
+		container.UpgradeStrategy.HotUpgradeEmptyImage = emptyImage
+	}
+	set.Spec.Containers = []v1alpha1.SidecarContainer{container}
+	set.Spec.UpdateStrategy.MaxUnavailable = new(intstr.Parse(maxUnavailable))
+	return set
+}
+
+// newSets returns SidecarSets named prefix-1 to prefix-n.
+func (h *harness) newSets(prefix string, n int, maxUnavailable string) []*v1alpha1.SidecarSet {
+	sets := make([]*v1alpha1.SidecarSet, 0, n)
+	for i := range n {
+		sets = append(sets, h.newSet(replicaName(prefix, i+1), maxUnavailable))
+	}
+	return sets
+}
+
+// podTemplate is the template of a pod without sidecars.
+func (h *harness) podTemplate() corev1.PodTemplateSpec {
+	var template corev1.PodTemplateSpec
+	template.Spec.Containers = []corev1.Container{{Name: "app", Image: "app:1"}}
+	if h.readyAfter > 0 {
+		template.Annotations = map[string]string{"kwok.outrigger.io/ready-after": h.readyAfter.String()}
+	}
+	return template
+}
+
+func (h *harness) createNamespace(ctx context.Context, name string) error {
+	if err := h.kube.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}); err != nil {
+		return fmt.Errorf("create namespace %s: %w", name, err)
+	}
+	return nil
+}
+
+// createDeployment creates a Deployment whose pods carry its name as appLabel.
+func (h *harness) createDeployment(ctx context.Context, namespace, name string, pods int, template corev1.PodTemplateSpec) error {
+	labels, replicas := map[string]string{appLabel: name}, int32(pods)
+	template.Labels = labels
+	err := h.kube.Create(ctx, &appsv1.Deployment{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name},
+		Spec: appsv1.DeploymentSpec{
+			Replicas: &replicas, Selector: &metav1.LabelSelector{MatchLabels: labels}, Template: template,
+		},
+	})
+	if err != nil {
+		return fmt.Errorf("create deployment %s/%s: %w", namespace, name, err)
+	}
+	return nil
+}
+
+// eachSet sends a request for each SidecarSet, some in parallel. A request that fails at the
+// server, as on an overloaded machine, is counted and repeated.
+func (h *harness) eachSet(ctx context.Context, sets []*v1alpha1.SidecarSet, send func(context.Context, *v1alpha1.SidecarSet) error) error {
+	all, ctx := errgroup.WithContext(ctx)
+	all.SetLimit(parallel)
+	for _, set := range sets {
+		all.Go(func() error {
+			err := retry.OnError(wait.Backoff{Duration: time.Second, Factor: 2, Steps: 5}, h.countFailed, func() error { return send(ctx, set) })
+			if err != nil {
+				return fmt.Errorf("SidecarSet %s: %w", set.Name, err)
+			}
+			return nil
+		})
+	}
+	return all.Wait()
+}
+
+func (h *harness) countFailed(err error) bool {
+	var status apierrors.APIStatus
+	failed := errors.As(err, &status) && status.Status().Code >= http.StatusInternalServerError
+	if failed {
+		h.failed.Add(1)
+	}
+	return failed
+}
+
+// createSets creates SidecarSets and returns once their first runs have ended.
+func (h *harness) createSets(ctx context.Context, sets []*v1alpha1.SidecarSet) error {
+	err := h.eachSet(ctx, sets, func(ctx context.Context, set *v1alpha1.SidecarSet) error { return h.kube.Create(ctx, set) })
+	if err != nil {
+		return err
+	}
+	h.progress("SidecarSets are created")
+	return h.runs.awaitEnd(ctx, len(sets)+len(h.sets))
+}
+
+// populate creates SidecarSets and their pods.
+func (h *harness) populate(ctx context.Context, sets []*v1alpha1.SidecarSet, pods int) error {
+	if err := h.createSets(ctx, sets); err != nil {
+		return err
+	}
+	h.sets = sets
+	return h.createPods(ctx, pods)
+}
+
+// createPods creates the same number of pods for each SidecarSet, and returns once they are
+// ready and status shows them.
+func (h *harness) createPods(ctx context.Context, pods int) error {
+	podsEach := pods / len(h.sets)
+	h.pods = len(h.sets) * podsEach
+	h.watched.Expect(image(h.version))
+	err := h.eachSet(ctx, h.sets, func(ctx context.Context, set *v1alpha1.SidecarSet) error {
+		return h.createDeployment(ctx, namespace, set.Name, podsEach, h.podTemplate())
+	})
+	if err != nil {
+		return err
+	}
+	if _, err := h.watched.Await(ctx, witness.Settled(h.pods)); err != nil {
+		return fmt.Errorf("wait for the pods: %w", err)
+	}
+	h.progress("pods are ready")
+	return h.runs.awaitEnd(ctx, len(h.sets))
+}
+
+// changeImage begins a rollout of all SidecarSets.
+func (h *harness) changeImage(ctx context.Context) error {
+	h.version++
+	h.watched.Expect(image(h.version))
+	patch := fmt.Appendf(nil, `[{"op":"replace","path":"/spec/containers/0/image","value":%q}]`, image(h.version))
+	return h.eachSet(ctx, h.sets, func(ctx context.Context, set *v1alpha1.SidecarSet) error {
+		return h.kube.Patch(ctx, set, client.RawPatch(types.JSONPatchType, patch))
+	})
+}
+
+// rolledOut is a measured rollout.
+type rolledOut struct {
+	sample
+	began time.Time
+	took  time.Duration
+}
+
+// rollOut changes the image of all SidecarSets and returns once the pods run it and the runs
+// have ended. The sample covers the time until the pods run it.
+func (h *harness) rollOut(ctx context.Context) (*rolledOut, error) {
+	before, err := h.sample(ctx)
+	if err != nil {
+		return nil, err
+	}
+	r := &rolledOut{began: time.Now()}
+	if err := h.changeImage(ctx); err != nil {
+		return nil, err
+	}
+	if _, err := h.watched.Await(ctx, witness.Settled(h.pods)); err != nil {
+		return nil, err
+	}
+	r.took = time.Since(r.began)
+	after, err := h.sample(ctx)
+	if err != nil {
+		return nil, err
+	}
+	r.sample = after.since(before)
+	h.progress(image(h.version) + " is rolled out")
+	return r, h.runs.awaitEnd(ctx, len(h.sets)+h.idle)
+}

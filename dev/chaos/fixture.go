@@ -1,0 +1,242 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	sdk "go.temporal.io/sdk/client"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/client-go/tools/clientcmd"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/outrigger/outrigger/api/v1alpha1"
+	"github.com/outrigger/outrigger/dev/chaos/observer"
+	"github.com/outrigger/outrigger/dev/cluster"
+	"github.com/outrigger/outrigger/dev/link"
+)
+
+const namespace = "chaos"
+
+// fixture is an installation with the means to disturb it.
+type fixture struct {
+	*cluster.Cluster
+	dir      string
+	kube     client.WithWatch
+	temporal sdk.Client
+	observer *observer.Observer
+	// links connect each role to the API server and to Temporal.
+	links     map[string]*link.Link
+	apiServer string
+	throttle  *throttle
+	// replicas is the initial number of pods of a deployment.
+	replicas int32
+	out      io.Writer
+
+	mu      sync.Mutex
+	began   time.Time
+	current map[int]Fault
+}
+
+// setNames and deploymentNames are the targets of faults.
+func setNames() []string        { return []string{"a", "b", "c", "d", "e"} }
+func deploymentNames() []string { return []string{"api", "batch", "jobs", "web"} }
+
+// carries returns the SidecarSets that select the pods of a deployment: each pod has several.
+func carries(deployment string) []string {
+	return map[string][]string{
+		"web": {"a", "c", "e"}, "api": {"a", "b", "e"}, "batch": {"b", "d", "e"}, "jobs": {"c", "d"},
+	}[deployment]
+}
+
+// newSet returns a SidecarSet in its initial state.
+func newSet(name, image string) *v1alpha1.SidecarSet {
+	set := &v1alpha1.SidecarSet{ObjectMeta: metav1.ObjectMeta{Name: name}}
+	set.Spec.Selector = &metav1.LabelSelector{MatchLabels: map[string]string{"set-" + name: "on"}}
+	container := v1alpha1.SidecarContainer{Container: corev1.Container{Name: "side-" + name, Image: "side-" + name + ":" + image}}
+	if name == "c" || name == "d" {
+		container.UpgradeStrategy.UpgradeType = v1alpha1.SidecarContainerHotUpgrade
+		container.UpgradeStrategy.HotUpgradeEmptyImage = "side-" + name + ":empty"
+	}
+	set.Spec.Containers = []v1alpha1.SidecarContainer{container}
+	window := map[string]intstr.IntOrString{
+		"a": intstr.FromString("10%"), "b": intstr.FromInt32(4), "c": intstr.FromInt32(8), "d": intstr.FromString("10%"), "e": intstr.FromInt32(12),
+	}[name]
+	set.Spec.UpdateStrategy.MaxUnavailable = &window
+	return set
+}
+
+func newDeployment(name string, replicas int32) *appsv1.Deployment {
+	labels := map[string]string{"app": name}
+	template := map[string]string{"app": name}
+	for _, set := range carries(name) {
+		template["set-"+set] = "on"
+	}
+	return &appsv1.Deployment{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name},
+		Spec: appsv1.DeploymentSpec{
+			Replicas: &replicas, Selector: &metav1.LabelSelector{MatchLabels: labels},
+			Template: corev1.PodTemplateSpec{
+				ObjectMeta: metav1.ObjectMeta{Labels: template},
+				Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "app", Image: "app:1"}}},
+			},
+		},
+	}
+}
+
+// newFixture starts the cluster without the roles, for about this number of pods.
+func newFixture(ctx context.Context, dir string, pods int, out io.Writer, report func(observer.Violation)) (*fixture, error) {
+	stack, err := cluster.Start(ctx, cluster.Options{Dir: filepath.Join(dir, "stack")})
+	if err != nil {
+		return nil, err
+	}
+	w := &fixture{Cluster: stack, dir: dir, links: map[string]*link.Link{}, current: map[int]Fault{}, out: out, began: time.Now()}
+	w.replicas = int32(pods / len(deploymentNames()))
+	if err := w.connect(ctx); err != nil {
+		w.close()
+		return nil, err
+	}
+	w.observer = observer.New(w.kube, report)
+	return w, nil
+}
+
+func (w *fixture) close() {
+	for _, l := range w.links {
+		l.Close()
+	}
+	if w.temporal != nil {
+		w.temporal.Close()
+	}
+	if w.throttle != nil {
+		_ = w.throttle.server.Close()
+	}
+	w.Shutdown()
+}
+
+// watch observes, and restarts roles that exit by themselves, until stop.
+func (w *fixture) watch(ctx context.Context) (stop func()) {
+	watching, stop := context.WithCancel(ctx)
+	go w.observer.Run(watching)
+	go w.supervise(watching)
+	return stop
+}
+
+// populate starts the roles, and creates SidecarSets and pods.
+func (w *fixture) populate(ctx context.Context) error {
+	for _, role := range []string{cluster.Operator, cluster.Webhook, "worker-1", "worker-2"} {
+		if err := w.startRole(ctx, role); err != nil {
+			return err
+		}
+	}
+	if err := w.kube.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}); err != nil {
+		return fmt.Errorf("create namespace: %w", err)
+	}
+	if err := w.makePolicy(ctx); err != nil {
+		return err
+	}
+	for _, name := range setNames() {
+		if err := w.kube.Create(ctx, newSet(name, "v1")); err != nil {
+			return fmt.Errorf("create SidecarSet %s: %w", name, err)
+		}
+	}
+	for _, name := range deploymentNames() {
+		if err := w.kube.Create(ctx, newDeployment(name, w.replicas)); err != nil {
+			return fmt.Errorf("create Deployment %s: %w", name, err)
+		}
+	}
+	return nil
+}
+
+func (w *fixture) connect(ctx context.Context) error {
+	config, err := w.RESTConfig()
+	if err != nil {
+		return err
+	}
+	w.apiServer = strings.TrimPrefix(config.Host, "https://")
+	if w.kube, err = w.Client(); err != nil {
+		return err
+	}
+	if w.temporal, err = w.TemporalClient(); err != nil {
+		return err
+	}
+	w.throttle, err = newThrottle(ctx, w.apiServer, filepath.Dir(w.RoleKubeconfig(cluster.Worker)))
+	return err
+}
+
+// startRole starts a role that reaches the API server and Temporal through links.
+func (w *fixture) startRole(ctx context.Context, role string) error {
+	toAPIServer, err := w.open(ctx, role+"/apiserver", w.apiServer)
+	if err != nil {
+		return err
+	}
+	config, err := clientcmd.LoadFromFile(w.RoleKubeconfig(role))
+	if err != nil {
+		return fmt.Errorf("kubeconfig of %s: %w", role, err)
+	}
+	for _, one := range config.Clusters {
+		one.Server = "https://" + toAPIServer
+	}
+	file := filepath.Join(w.dir, role+".kubeconfig")
+	if err := clientcmd.WriteToFile(*config, file); err != nil {
+		return fmt.Errorf("kubeconfig of %s: %w", role, err)
+	}
+	args := []string{"--kubeconfig=" + file}
+	if role != cluster.Webhook {
+		toTemporal, err := w.open(ctx, role+"/temporal", w.TemporalAddress)
+		if err != nil {
+			return err
+		}
+		args = append(args, "--temporal-address="+toTemporal)
+	}
+	_, err = w.StartRole(ctx, role, args...)
+	return err
+}
+
+func (w *fixture) open(ctx context.Context, name, upstream string) (address string, err error) {
+	l, err := link.Open(ctx, upstream)
+	if err != nil {
+		return "", err
+	}
+	w.links[name] = l
+	return l.Address(), nil
+}
+
+// say prints a line with the time since the first fault.
+func (w *fixture) say(format string, args ...any) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	_, _ = fmt.Fprintf(w.out, "%7.1fs  %s\n", time.Since(w.began).Seconds(), fmt.Sprintf(format, args...))
+}
+
+// inCourse lists the faults in progress.
+func (w *fixture) inCourse() string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	var all []string
+	for _, f := range w.current {
+		all = append(all, f.String())
+	}
+	slices.Sort(all)
+	return strings.Join(all, "\n    ")
+}
+
+// choose picks some pods with a label, by the fault's own draw among the existing pods.
+func (w *fixture) choose(ctx context.Context, f Fault, labels client.MatchingLabels) ([]corev1.Pod, error) {
+	list := &corev1.PodList{}
+	if err := w.kube.List(ctx, list, client.InNamespace(namespace), labels); err != nil {
+		return nil, err
+	}
+	random := rand.New(rand.NewPCG(f.Draw, 1))
+	slices.SortFunc(list.Items, func(a, b corev1.Pod) int { return strings.Compare(a.Name, b.Name) })
+	random.Shuffle(len(list.Items), func(i, j int) { list.Items[i], list.Items[j] = list.Items[j], list.Items[i] })
+	return list.Items[:min(f.Pods, len(list.Items))], nil
+}

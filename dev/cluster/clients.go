@@ -1,0 +1,80 @@
+package cluster
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"os"
+
+	dto "github.com/prometheus/client_model/go"
+	"github.com/prometheus/common/expfmt"
+	"github.com/prometheus/common/model"
+	sdk "go.temporal.io/sdk/client"
+	"go.temporal.io/sdk/log"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/outrigger/outrigger/kube"
+)
+
+// Client returns a client of the admin that reads from the API server, not from a cache.
+func (c *Cluster) Client() (client.WithWatch, error) {
+	config, err := c.RESTConfig()
+	if err != nil {
+		return nil, err
+	}
+	scheme, err := kube.NewScheme()
+	if err != nil {
+		return nil, err
+	}
+	if err := admissionregistrationv1.AddToScheme(scheme); err != nil {
+		return nil, fmt.Errorf("register API types: %w", err)
+	}
+	direct, err := client.NewWithWatch(config, client.Options{Scheme: scheme})
+	if err != nil {
+		return nil, fmt.Errorf("set up a client: %w", err)
+	}
+	return direct, nil
+}
+
+// TemporalClient returns a client of the cluster's Temporal, which may be down now.
+func (c *Cluster) TemporalClient() (sdk.Client, error) {
+	connected, err := sdk.NewLazyClient(sdk.Options{
+		HostPort: c.TemporalAddress, Logger: log.NewStructuredLogger(slog.New(slog.DiscardHandler)),
+	})
+	if err != nil {
+		return nil, fmt.Errorf("connect to Temporal: %w", err)
+	}
+	return connected, nil
+}
+
+// Scrape reads the metrics of a process.
+func Scrape(ctx context.Context, with *http.Client, url string) (map[string]*dto.MetricFamily, error) {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	if err != nil {
+		return nil, err
+	}
+	response, err := with.Do(request)
+	if err != nil {
+		return nil, fmt.Errorf("read metrics: %w", err)
+	}
+	defer func() { _ = response.Body.Close() }()
+	parser := expfmt.NewTextParser(model.UTF8Validation)
+	return parser.TextToMetricFamilies(response.Body)
+}
+
+// TempDir creates a folder for the state of a cluster, in memory where the machine has
+// such a file system.
+func TempDir(pattern string) (string, error) {
+	const shared = "/dev/shm"
+	parent := ""
+	if info, err := os.Stat(shared); err == nil && info.IsDir() {
+		parent = shared
+	}
+	dir, err := os.MkdirTemp(parent, pattern)
+	if err != nil {
+		return "", fmt.Errorf("create a state folder: %w", err)
+	}
+	return dir, nil
+}

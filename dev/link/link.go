@@ -1,0 +1,235 @@
+package link
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"sync"
+	"time"
+)
+
+const (
+	chunkBytes = 32 << 10
+	// inFlight limits the waiting chunks in one direction of a connection; beyond it the
+	// sender is blocked.
+	inFlight = 256
+)
+
+// State says how a link treats bytes. The zero State passes them on.
+type State struct {
+	// Cut resets all connections, and each new one.
+	Cut bool
+	// Hold keeps bytes back, in both directions, without closing anything.
+	Hold bool
+	// Delay is how long each byte takes, in each direction.
+	Delay time.Duration
+}
+
+// Link forwards connections to one address.
+type Link struct {
+	listener net.Listener
+	done     sync.WaitGroup
+
+	mu       sync.Mutex
+	upstream string
+	state    State
+	changed  chan struct{}
+	open     map[*connection]bool
+}
+
+// connection is a pair of connections, from the client and to the server.
+type connection struct {
+	client, server net.Conn
+	closed         chan struct{}
+	once           sync.Once
+}
+
+// Open listens on a free port of this machine, and forwards to upstream.
+func Open(ctx context.Context, upstream string) (*Link, error) {
+	return OpenAt(ctx, "127.0.0.1:0", upstream)
+}
+
+// OpenAt listens at an address, and forwards to upstream.
+func OpenAt(ctx context.Context, address, upstream string) (*Link, error) {
+	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", address)
+	if err != nil {
+		return nil, fmt.Errorf("open a link to %s: %w", upstream, err)
+	}
+	l := &Link{listener: listener, upstream: upstream, changed: make(chan struct{}), open: map[*connection]bool{}}
+	l.done.Go(l.accept)
+	return l, nil
+}
+
+// Address is host:port to connect to.
+func (l *Link) Address() string { return l.listener.Addr().String() }
+
+// Set changes the treatment of bytes, including waiting bytes.
+func (l *Link) Set(state State) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.state = state
+	l.wake()
+	if state.Cut {
+		l.cut()
+	}
+}
+
+// Reset cuts the open connections and discards their held bytes.
+func (l *Link) Reset() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.cut()
+}
+
+// Redirect forwards to another address, and cuts the open connections.
+func (l *Link) Redirect(upstream string) {
+	l.RedirectNew(upstream)
+	l.Reset()
+}
+
+// RedirectNew forwards new connections to another address.
+func (l *Link) RedirectNew(upstream string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.upstream = upstream
+}
+
+// Close closes the link and its connections.
+func (l *Link) Close() {
+	_ = l.listener.Close()
+	l.Set(State{Cut: true})
+	l.done.Wait()
+}
+
+func (l *Link) wake() {
+	close(l.changed)
+	l.changed = make(chan struct{})
+}
+
+func (l *Link) cut() {
+	for c := range l.open {
+		c.reset()
+	}
+	clear(l.open)
+}
+
+func (l *Link) accept() {
+	for {
+		client, err := l.listener.Accept()
+		if errors.Is(err, net.ErrClosed) {
+			return
+		}
+		if err == nil {
+			l.done.Go(func() { l.serve(client) })
+		}
+	}
+}
+
+func (l *Link) serve(client net.Conn) {
+	l.mu.Lock()
+	upstream, cut := l.upstream, l.state.Cut
+	l.mu.Unlock()
+	c := &connection{client: client, closed: make(chan struct{})}
+	if cut {
+		c.reset()
+		return
+	}
+	server, err := (&net.Dialer{Timeout: 2 * time.Second}).DialContext(context.Background(), "tcp", upstream)
+	if err != nil {
+		c.reset()
+		return
+	}
+	c.server = server
+	l.mu.Lock()
+	if l.state.Cut {
+		l.mu.Unlock()
+		c.reset()
+		return
+	}
+	l.open[c] = true
+	l.mu.Unlock()
+	var both sync.WaitGroup
+	both.Go(func() { l.forward(c, client, server) })
+	both.Go(func() { l.forward(c, server, client) })
+	both.Wait()
+	l.mu.Lock()
+	delete(l.open, c)
+	l.mu.Unlock()
+}
+
+// chunk is a number of bytes with the time at which they were sent.
+type chunk struct {
+	bytes []byte
+	sent  time.Time
+}
+
+// forward closes the connection when one side does: no client here closes one direction alone.
+func (l *Link) forward(c *connection, from io.Reader, to io.Writer) {
+	chunks := make(chan chunk, inFlight)
+	var reading sync.WaitGroup
+	reading.Go(func() {
+		defer close(chunks)
+		for {
+			buffer := make([]byte, chunkBytes)
+			n, err := from.Read(buffer)
+			if n > 0 {
+				select {
+				case chunks <- chunk{buffer[:n], time.Now()}:
+				case <-c.closed:
+					return
+				}
+			}
+			if err != nil {
+				return
+			}
+		}
+	})
+	for next := range chunks {
+		if !l.await(c, next.sent) {
+			break
+		}
+		if _, err := to.Write(next.bytes); err != nil {
+			break
+		}
+	}
+	c.reset()
+	reading.Wait()
+}
+
+// await waits until a chunk may arrive; false when the connection ends before.
+func (l *Link) await(c *connection, sent time.Time) bool {
+	for {
+		l.mu.Lock()
+		state, changed := l.state, l.changed
+		l.mu.Unlock()
+		var due <-chan time.Time
+		if !state.Hold {
+			left := time.Until(sent.Add(state.Delay))
+			if left <= 0 {
+				return true
+			}
+			due = time.After(left)
+		}
+		select {
+		case <-due:
+		case <-changed:
+		case <-c.closed:
+			return false
+		}
+	}
+}
+
+// reset closes both ends at once; unsent bytes are lost.
+func (c *connection) reset() {
+	c.once.Do(func() {
+		close(c.closed)
+		for _, end := range []net.Conn{c.client, c.server} {
+			if tcp, ok := end.(*net.TCPConn); ok {
+				_ = tcp.SetLinger(0)
+				_ = tcp.Close()
+			}
+		}
+	})
+}

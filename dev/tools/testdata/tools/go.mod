@@ -1,3 +1,0 @@
-module example.com/tools
-
-go 1.26.0
