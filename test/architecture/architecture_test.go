@@ -74,6 +74,13 @@ func TestRoomsThatImportOnly(t *testing.T) {
 	}
 }
 
+// The reconcile of the operator calls Temporal only through operator/runs.
+func TestReconcilesDoNotImportTemporal(t *testing.T) {
+	for _, imported := range packages(t)["operator"].Imports {
+		require.False(t, under(imported, "go.temporal.io"), imported)
+	}
+}
+
 // What these rooms' packages must not reach, not even through others.
 func TestRoomsThatNeverReach(t *testing.T) {
 	processes := []string{module + "/operator", module + "/webhook", module + "/worker"}
@@ -83,13 +90,19 @@ func TestRoomsThatNeverReach(t *testing.T) {
 		"workflows":  {{"k8s.io/client-go", "sigs.k8s.io/controller-runtime"}},
 		"activities": {{module + "/workflows"}, processes, programs},
 		"operator":   {{module + "/workflows", module + "/activities"}, processes[1:], programs},
-		"webhook":    {{"go.temporal.io", module + "/temporal", module + "/workflows", module + "/activities", module + "/operator", module + "/worker"}, programs},
-		"worker":     {processes[:2], programs},
-		"kube":       {{"go.temporal.io", module + "/workflows", module + "/activities"}, processes, programs},
-		"temporal":   {{"k8s.io/client-go", "sigs.k8s.io/controller-runtime"}, processes, programs},
-		"tracing":    {{module + "/temporal", module + "/kube", "go.temporal.io", "k8s.io"}, processes, programs},
-		"cli":        {{module + "/workflows", module + "/activities"}, processes, programs},
-		"cmd":        {{module + "/dev"}},
+		// Runs are started, signalled and described here, and decided about above.
+		"operator/runs":    {{module + "/internal", module + "/kube"}},
+		"operator/storage": {{"go.temporal.io", module + "/temporal", module + "/operator/runs"}},
+		"webhook":          {{"go.temporal.io", module + "/temporal", module + "/workflows", module + "/activities", module + "/operator", module + "/worker"}, programs},
+		"worker":           {processes[:2], programs},
+		"kube":             {{"go.temporal.io", module + "/workflows", module + "/activities"}, processes, programs},
+		// kube connects; what it is built from does not know it.
+		"kube/crd":     {{module + "/kube"}},
+		"kube/watches": {{module + "/kube"}},
+		"temporal":     {{"k8s.io/client-go", "sigs.k8s.io/controller-runtime"}, processes, programs},
+		"tracing":      {{module + "/temporal", module + "/kube", "go.temporal.io", "k8s.io"}, processes, programs},
+		"cli":          {{module + "/workflows", module + "/activities"}, processes, programs},
+		"cmd":          {{module + "/dev"}},
 		// The plugin is no process of the cluster's.
 		"cmd/kubectl-sidecarset": {{module + "/workflows", module + "/activities"}, processes},
 		// They run the processes as programs.

@@ -339,7 +339,7 @@ func TestANewSetIsPlanned(t *testing.T) {
 	set := kubectl(t, "", "get", "sidecarset", "old", "-o", "yaml")
 	set = strings.Replace(set, "  updateStrategy:\n", "  updateStrategy:\n    maxUnavaliable: 5\n", 1)
 	out, err := sidecarsetWith(t, strings.ReplaceAll(set, "name: old", "name: new"), "plan", "-f", "-")
-	require.NoError(t, err, out)
+	require.ErrorContains(t, err, "admission refuses this SidecarSet: spec.containers[0].name")
 	assert.Contains(t, out, "the set is new: pods get it when they are created; 6 pods match now")
 	assert.Contains(t, out, "Refused: spec.containers[0].name", "the other set has this container")
 	assert.Contains(t, out, `Note: unknown field "spec.updateStrategy.maxUnavaliable"`)

@@ -66,7 +66,7 @@ func TestEncryptedRunsAreShownToWhoHasTheKeys(t *testing.T) {
 	assert.Contains(t, without, "payload encoding is not supported; if the run is encrypted, name the keys with --temporal-payload-key-dir")
 
 	_, err := sidecarset(t, "pause", "secret", "--temporal-payload-key-id=a")
-	require.ErrorContains(t, err, "no directory of keys: give --temporal-payload-key-dir")
+	require.ErrorContains(t, err, "no directory of keys: set --temporal-payload-key-dir")
 	t.Setenv("TEMPORAL_PAYLOAD_KEY_DIR", stack.keys)
 	t.Setenv("TEMPORAL_PAYLOAD_KEY_ID", "a")
 	assert.Contains(t, shows(t, "resume", "secret"), "sidecarset/secret resumed")

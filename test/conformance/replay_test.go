@@ -17,6 +17,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/outrigger/outrigger/api/v1alpha1"
+	"github.com/outrigger/outrigger/internal/defaults"
 	"github.com/outrigger/outrigger/internal/inject"
 	"github.com/outrigger/outrigger/internal/match"
 	"github.com/outrigger/outrigger/internal/revision"
@@ -90,7 +91,7 @@ func (c *cluster) patch(name string, body []byte) answer {
 func (c *cluster) write(raw []byte, old *v1alpha1.SidecarSet) answer {
 	var set v1alpha1.SidecarSet
 	require.NoError(c.t, json.Unmarshal(raw, &set))
-	require.NoError(c.t, validation.Complete(&set, old))
+	require.NoError(c.t, revision.Complete(&set, old))
 	if refused := c.refuse(&set, old); len(refused) > 0 {
 		return refusal(refused)
 	}
@@ -114,7 +115,7 @@ func (c *cluster) refuse(set, old *v1alpha1.SidecarSet) []metav1.StatusCause {
 	require.NoError(c.t, err)
 	ratchet := validation.NewRatchet(set, old)
 	if ratchet.NeedsOthers() {
-		ratchet.Conflicts(c.sets)
+		ratchet.Conflicts(c.sets, c.revisions)
 	}
 	if ratchet.NeedsWhitelist() {
 		ratchet.Metadata(whitelist)
@@ -122,7 +123,7 @@ func (c *cluster) refuse(set, old *v1alpha1.SidecarSet) []metav1.StatusCause {
 	if ratchet.NeedsRevisions() {
 		ratchet.Pinned(c.revisions)
 	}
-	return ratchet.Refused()
+	return ratchet.Rejected()
 }
 
 // refusal says which fields a set is refused for.
@@ -185,7 +186,7 @@ func (c *cluster) matching(pod *corev1.Pod) []*inject.Set {
 }
 
 func (c *cluster) prepared(set *v1alpha1.SidecarSet, pod *corev1.Pod) *inject.Set {
-	usesPinned, err := inject.UsesPinned(set, pod)
+	usesPinned, err := inject.UsesPinned(set, pod, "request")
 	require.NoError(c.t, err)
 	if !usesPinned {
 		name, err := revision.Name(set)
@@ -202,7 +203,7 @@ func (c *cluster) prepared(set *v1alpha1.SidecarSet, pod *corev1.Pod) *inject.Se
 }
 
 // asStored writes the defaults that the API server writes into a pod; those of
-// containers and volumes are the same as a SidecarSet's.
+// containers and volumes are the same as a SidecarSet's, but for some probes.
 func asStored(pod *corev1.Pod) {
 	var set v1alpha1.SidecarSet
 	for _, container := range pod.Spec.InitContainers {
@@ -212,7 +213,8 @@ func asStored(pod *corev1.Pod) {
 		set.Spec.Containers = append(set.Spec.Containers, v1alpha1.SidecarContainer{Container: container})
 	}
 	set.Spec.Volumes = pod.Spec.Volumes
-	validation.Default(&set)
+	defaults.Write(&set)
+	set.Spec.Containers, set.Spec.InitContainers = defaults.PodProbes(set.Spec.Containers), defaults.PodProbes(set.Spec.InitContainers)
 	for i := range pod.Spec.InitContainers {
 		pod.Spec.InitContainers[i] = requesting(set.Spec.InitContainers[i].Container)
 	}

@@ -13,12 +13,12 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// chinese is where the documents in Chinese are; each has the name of the English page.
+// chinese is the folder of the Chinese documents. Each has the file name of the English page.
 const chinese = "docs/zh"
 
-// TestChinesePagesSayWhatEnglishOnesDo holds what can drift unseen: commands, output, rows
-// of tables and sections. The guides' commands are thereby tried for both.
-func TestChinesePagesSayWhatEnglishOnesDo(t *testing.T) {
+// TestChinesePagesMatchEnglishPages compares commands, output, rows of tables and sections.
+// The tests of the commands in English guides therefore cover the Chinese guides, too.
+func TestChinesePagesMatchEnglishPages(t *testing.T) {
 	pages := chinesePages(t)
 	require.Greater(t, len(pages), 8)
 	for _, name := range pages {
@@ -30,22 +30,22 @@ func TestChinesePagesSayWhatEnglishOnesDo(t *testing.T) {
 		source, translated := page(t, english), page(t, translation)
 		assert.Contains(t, linesUpTo(source, 4), "[中文]("+relative(t, english, translation)+")", "%s links to %s at its top", english, translation)
 		assert.Contains(t, linesUpTo(translated, 4), "[English]("+relative(t, translation, english)+")", "%s links to %s at its top", translation, english)
-		if name == "README.md" { // Half of it, and an index.
+		if name == "README.md" { // The Chinese README has half of the English one, and an index.
 			whole, half := outlineOf(source), outlineOf(translated)
-			assert.Subset(t, whole.blocks, half.blocks, "%s has blocks that %s has not", translation, english)
-			assert.Subset(t, whole.quoted, half.quoted, "%s quotes what %s does not", translation, english)
+			assert.Subset(t, whole.blocks, half.blocks, "%s has blocks that %s lacks", translation, english)
+			assert.Subset(t, whole.quoted, half.quoted, "%s has quotes that %s lacks", translation, english)
 			continue
 		}
 		for _, difference := range differences(source, translated) {
 			assert.Fail(t, fmt.Sprintf("%s and %s differ: %s", english, translation, difference))
 		}
 		for _, named := range regexp.MustCompile("`docs/([a-z-]+\\.md)`").FindAllStringSubmatch(translated, -1) {
-			assert.NotContains(t, pages, named[1], "%s names docs/%s, which there is in Chinese", translation, named[1])
+			assert.NotContains(t, pages, named[1], "%s names docs/%s, which has a Chinese page", translation, named[1])
 		}
 	}
 }
 
-// TestEveryTranslationIsLinked finds pages that nobody reaches from the index.
+// TestEveryTranslationIsLinked finds pages without a link from the index.
 func TestEveryTranslationIsLinked(t *testing.T) {
 	index := page(t, filepath.Join(chinese, "README.md"))
 	for _, name := range chinesePages(t) {
@@ -85,21 +85,21 @@ func linesUpTo(text string, n int) string {
 	return strings.Join(lines[:min(n, len(lines))], "\n")
 }
 
-// outline is what a page keeps when it is translated.
+// outline has the parts of a page that a translation keeps.
 type outline struct {
-	// headings are levels: ## is 2.
+	// headings are the levels of the headings: ## is 2.
 	headings []int
-	// tables are their numbers of rows.
+	// tables are the numbers of rows of the tables.
 	tables []int
-	// blocks are the fenced ones: all of their text, of diagrams the number of lines.
+	// blocks are the texts of the fenced blocks; of a diagram, the number of lines.
 	blocks []string
-	// quoted is what stands between backquotes, sorted, each once.
+	// quoted are the distinct texts between backquotes, sorted.
 	quoted []string
 }
 
 var quotedText = regexp.MustCompile("`[^`\n]+`")
 
-// outlineOf takes paths of Chinese pages for those of English ones.
+// outlineOf replaces paths of Chinese pages by those of the English pages.
 func outlineOf(text string) outline {
 	var found outline
 	inTable := false
@@ -130,7 +130,7 @@ func outlineOf(text string) outline {
 	return found
 }
 
-// prose is a page without its fenced blocks.
+// prose returns a page without its fenced blocks.
 func prose(text string) string {
 	var kept []string
 	open := false
@@ -144,7 +144,7 @@ func prose(text string) string {
 	return strings.Join(kept, "\n")
 }
 
-// differences between a page and its translation.
+// differences compares a page with its translation.
 func differences(source, translated string) []string {
 	english, other := outlineOf(source), outlineOf(translated)
 	var found []string

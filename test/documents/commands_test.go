@@ -15,10 +15,10 @@ import (
 	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
 )
 
-// program begins a line that somebody types.
-var program = regexp.MustCompile(`^(sudo )?(apt-get|curl|docker|export|git|go|helm|kubectl|make|openssl|outrigger|source|tcld|temporal|bin/\S+) `)
+// program matches the start of a line that is a command.
+var program = regexp.MustCompile(`^(sudo )?(apt-get|curl|docker|export|git|go|helm|kubectl|head|make|outrigger|source|tcld|temporal|bin/\S+) `)
 
-// commandsOf are what a document has its readers type, in fenced blocks.
+// commandsOf returns the commands in the fenced blocks of a document.
 func commandsOf(t *testing.T, document string) (found []step) {
 	t.Helper()
 	blocks, err := sessions(document)
@@ -47,39 +47,40 @@ func commandsOf(t *testing.T, document string) (found []step) {
 	return found
 }
 
-// manuals are tried from top to bottom, except for what is tried elsewhere.
+// manuals are tested from top to bottom, except commands that other tests cover.
 func manuals() []string { return []string{"docs/troubleshooting.md", "docs/temporal.md"} }
 
-// places say by which test a command is tried that stands neither in a guide nor in a
-// manual, or why by none.
+// places name the test of each command that is neither in a guide nor in a manual, or the
+// reason for having no test.
 func places() []struct{ commands, place string } {
 	return []struct{ commands, place string }{
-		{`make (verify|lint|test|precommit)\b`, "what CI runs, or part of it"},
+		{`make (verify|lint|test|precommit)\b`, "part of CI"},
 		{`make demo\b`, "TestTheDemoIsALineForEachStep"},
 		{`make (kill ROLE=temporal-history-1|stop ROLE=postgres|test-cluster)\b`, "TestTemporalClusterLosesAHistoryHost"},
 		{`make (up|down|start|stop|kill|status|build)\b|source \.run/env|bin/kubectl get nodes`, "TestStackFromUpToDown"},
 		{`make run\b`, "TestRunPlaysTheRolesAgainstAnotherCluster"},
 		{`make (chaos|soak)\b`, "TestSpecHoldsUnderFaults"},
-		{`make bench-`, "not tried: figures want a quiet machine and minutes"},
+		{`make bench-`, "not tested: figures need an idle machine and minutes"},
 		{`(sudo )?make e2e-node\b`, "TestSpec7_7_NoRequestFailsOverFiveHotUpgrades"},
-		{`go test `, "what CI runs, or part of it"},
-		{`apt-get `, "not tried: packages of the machine"},
-		{`(make compose|docker |export KUBECONFIG=\.run/compose|kubectl --kubeconfig kubeconfig )`, "not tried here: make compose-test does, where a container engine runs"},
+		{`go test `, "part of CI"},
+		{`apt-get `, "not tested: packages of the machine"},
+		{`(make compose|docker |export KUBECONFIG=\.run/compose|kubectl --kubeconfig kubeconfig )`, "not tested here: make compose-test needs a container engine"},
 		{`outrigger migrate check`, "TestThereAndBack"},
 		{`kubectl sidecarset (plan|status|pause)`, "TestARolloutFromTheFirstLookToTheUndo"},
 		{`helm (install|upgrade|uninstall) `, "TestHelmInstallsUpgradesAndUninstalls"},
 		{`kubectl (-n kruise-system )?(apply|delete|patch crd|rollout status) `, "TestKubectlInstallsAndUninstallsAsDocumented"},
-		{`kubectl -n kruise-system port-forward `, "not tried: the bundled Temporal needs a node that runs containers"},
+		{`kubectl -n kruise-system port-forward `, "not tested: the bundled Temporal needs a node that runs containers"},
 		{`kubectl -n kruise-system create secret generic temporal-api-key`, "TestTemporalIsReachedBySecrets"},
+		{`kubectl (label namespace my-network|get pods --all-namespaces) `, "TestSpec4_13_AColdClusterCreatesThePodsThatMakeItsNodesReady"},
 		{`kubectl get clusterrolebindings `, "TestRightsNeedNotBeAggregated"},
 		{`outrigger codec-server|temporal workflow show .*--codec-endpoint`, "TestTheTemporalCLIReadsEncryptedRunsThroughTheCodecServer"},
 		{`outrigger worker --deployment-name|temporal worker deployment `, "TestVersionsOfWorkers"},
-		{`tcld `, "not tried: Temporal Cloud"},
-		{`make build && install |go install |kubectl krew `, "not tried: a release, or the reader's machine"},
+		{`tcld `, "not tested: Temporal Cloud"},
+		{`make build && install |go install |kubectl krew `, "not tested: needs a release, or changes the reader's machine"},
 	}
 }
 
-// placeOf is the first of the places that knows a command.
+// placeOf returns the first entry of places that matches a command.
 func placeOf(command string) (commands, place string) {
 	for _, known := range places() {
 		if regexp.MustCompile(`^(` + known.commands + `)`).MatchString(command) {
@@ -89,20 +90,20 @@ func placeOf(command string) (commands, place string) {
 	return "", ""
 }
 
-func TestEachCommandOfTheDocumentsHasAPlaceWhereItIsTried(t *testing.T) {
+func TestEachCommandOfTheDocumentsHasATest(t *testing.T) {
 	tests := testNames(t)
 	used := map[string]bool{}
 	for _, document := range documents(t) {
 		name, err := filepath.Rel(root, document)
 		require.NoError(t, err)
-		// What Chinese pages have is what the English ones have, word by word.
+		// Chinese pages have the same commands as the English pages.
 		if strings.HasPrefix(name, "docs/decisions/") || strings.HasPrefix(name, "docs/zh/") || slices.Contains(guides(), name) {
 			continue
 		}
 		for _, step := range commandsOf(t, document) {
 			commands, place := placeOf(step.command)
 			used[commands] = true
-			assert.True(t, place != "" || slices.Contains(manuals(), name), "%s:%d: nothing tries: %s", name, step.line, step.command)
+			assert.True(t, place != "" || slices.Contains(manuals(), name), "%s:%d: no test runs: %s", name, step.line, step.command)
 			if strings.HasPrefix(place, "Test") {
 				assert.Contains(t, tests, place, "%s:%d", name, step.line)
 			}
@@ -113,7 +114,7 @@ func TestEachCommandOfTheDocumentsHasAPlaceWhereItIsTried(t *testing.T) {
 	}
 }
 
-// testNames are those of all tests of the project.
+// testNames returns the names of all tests of the project.
 func testNames(t *testing.T) map[string]bool {
 	t.Helper()
 	names, declaration := map[string]bool{}, regexp.MustCompile(`(?m)^func (Test\w+)\(t \*testing\.T\)`)
@@ -131,10 +132,10 @@ func testNames(t *testing.T) map[string]bool {
 	return names
 }
 
-func TestManualsHaveCommandsThatWork(t *testing.T) {
+func TestCommandsOfManualsWork(t *testing.T) {
 	ctrllog.SetLogger(logr.Discard())
 	stack := start(t)
-	// Secrets are made from files of the reader's.
+	// The commands create Secrets from files in this folder.
 	folder := t.TempDir()
 	require.NoError(t, os.WriteFile(filepath.Join(folder, "api-key"), []byte("key"), 0o600))
 	run := func(command string) {

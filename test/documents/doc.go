@@ -1,3 +1,3 @@
-// Package documents tests what people read: links lead somewhere, commands exist, and the
-// console sessions of the guides print what the guides say.
+// Package documents tests the documents: their links and commands exist, and the console
+// sessions of the guides print the text of the guides.
 package documents

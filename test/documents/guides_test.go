@@ -20,18 +20,18 @@ import (
 
 const (
 	root = "../.."
-	// stepTimeout is for one command, the longest of which wait for a rollout.
+	// stepTimeout limits one command. The longest commands wait for a rollout.
 	stepTimeout = 3 * time.Minute
 )
 
-// guides are tried from top to bottom, one after the other.
+// guides are tested from top to bottom, one after the other.
 func guides() []string { return []string{"docs/quick-start.md", "docs/recipes.md"} }
 
-// elsewhere begin commands of the reader's machine, in whose place the test has started
-// a stack.
+// elsewhere are prefixes of commands that start the stack of a reader. The test has its own
+// stack.
 func elsewhere() []string { return []string{"make ", "source .run/env"} }
 
-func TestGuidesPrintWhatTheySay(t *testing.T) {
+func TestCommandsOfGuidesPrintTheirOutput(t *testing.T) {
 	ctrllog.SetLogger(logr.Discard())
 	stack := start(t)
 	for _, guide := range guides() {
@@ -56,7 +56,7 @@ func TestGuidesPrintWhatTheySay(t *testing.T) {
 			assert.Positive(t, tried)
 		})
 		if !passed {
-			return // it left objects behind, over which the next one would stumble
+			return // The objects that it left behind would break the next guide.
 		}
 	}
 }
@@ -84,22 +84,22 @@ func start(t *testing.T) *cluster.Cluster {
 	return stack
 }
 
-// shell runs a command as a reader does, in the folder of the project, and returns all
-// that it prints. Commands may fail: documents show that, too.
+// shell runs a command in the folder of the project and returns its output. A command may
+// fail, because documents show failures, too.
 func shell(t *testing.T, stack *cluster.Cluster, command string) string {
 	t.Helper()
 	out, _ := typed(t, stack, root, command)
 	return out
 }
 
-// typed is what a command prints in a folder; whoever is asked says yes.
+// typed returns the output of a command in a folder. It answers prompts with yes.
 func typed(t *testing.T, stack *cluster.Cluster, folder, command string) (string, error) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), stepTimeout)
 	defer cancel()
 	bin, err := filepath.Abs(filepath.Join(root, "bin"))
 	require.NoError(t, err)
-	cmd := exec.CommandContext(ctx, "bash", "-c", command)
+	cmd := exec.CommandContext(ctx, "bash", "-eo", "pipefail", "-c", command)
 	cmd.Dir, cmd.Stdin = folder, strings.NewReader("yes\n")
 	cmd.Env = append(os.Environ(), "PATH="+bin+":"+os.Getenv("PATH"), "KUBECONFIG="+stack.Kubeconfig,
 		"TEMPORAL_ADDRESS="+stack.TemporalAddress, "TEMPORAL_TLS=false", "HOME="+t.TempDir(), "NO_COLOR=1")

@@ -18,14 +18,14 @@ import (
 
 var (
 	link = regexp.MustCompile(`\]\(([^)\s]+)\)`)
-	// quoted documents are links for readers of the repository.
+	// quoted matches paths of documents, which readers of the repository follow like links.
 	quoted  = regexp.MustCompile("`((?:docs|examples|charts|config)/[A-Za-z0-9_./-]+)`")
 	heading = regexp.MustCompile(`(?m)^#+ +(.+)$`)
-	// notInAnchors is what GitHub drops from a heading.
+	// notInAnchors matches the characters that GitHub removes from a heading.
 	notInAnchors = regexp.MustCompile(`[^\p{L}\p{N} _-]`)
 )
 
-// documents are all pages of the project.
+// documents returns the paths of all pages of the project.
 func documents(t *testing.T) []string {
 	t.Helper()
 	var found []string
@@ -45,7 +45,7 @@ func documents(t *testing.T) []string {
 	return found
 }
 
-func TestLinksLeadSomewhere(t *testing.T) {
+func TestLinksHaveTargets(t *testing.T) {
 	for _, document := range documents(t) {
 		text, err := os.ReadFile(document)
 		require.NoError(t, err)
@@ -70,7 +70,7 @@ func TestLinksLeadSomewhere(t *testing.T) {
 	}
 }
 
-// anchors are those of a page's headings.
+// anchors returns the anchors of a page's headings.
 func anchors(t *testing.T, path string) []string {
 	t.Helper()
 	text, err := os.ReadFile(path)
@@ -88,7 +88,7 @@ var (
 	typedCommand  = regexp.MustCompile(`(?:^|\$ |\| |&& )((?:make|kubectl sidecarset) .+)`)
 )
 
-// commands are those that a document names in quotes or in a block.
+// commands returns the commands that a document has in quotes or in a block.
 func commands(t *testing.T, document string) []string {
 	t.Helper()
 	text, err := os.ReadFile(document)
@@ -146,8 +146,8 @@ func makeTargets(t *testing.T) map[string]bool {
 	return targets
 }
 
-// assertTargets looks at the words up to the first that is no target: a variable, a
-// comment, or a pipe.
+// assertTargets checks the words up to the first that is no target: a variable, a comment,
+// or a pipe.
 func assertTargets(t *testing.T, targets map[string]bool, document string, words []string) {
 	t.Helper()
 	for i, word := range words {

@@ -8,20 +8,20 @@ import (
 
 // session is one fenced block of a document.
 type session struct {
-	// line is that of its fence, counted from 1.
+	// line is the number of the line with the fence, from 1.
 	line     int
 	language string
 	lines    []string
 }
 
-// step is a command of a console session and what it prints.
+// step is a command of a console session and its output.
 type step struct {
 	line    int
 	command string
 	want    []string
 }
 
-// sessions are the fenced blocks of a document.
+// sessions returns the fenced blocks of a document.
 func sessions(path string) ([]session, error) {
 	text, err := os.ReadFile(path)
 	if err != nil {
@@ -49,8 +49,8 @@ func sessionsIn(text string) []session {
 	return found
 }
 
-// steps are the commands of a console session: lines that begin with a dollar sign, up to
-// the first that does not end with a backslash.
+// steps returns the commands of a console session. A command begins with a dollar sign and
+// ends at the first line that does not end with a backslash.
 func (s session) steps() []step {
 	var found []step
 	continued := false
@@ -69,8 +69,8 @@ func (s session) steps() []step {
 	return found
 }
 
-// matches reports whether a line was printed as the document has it. Three dots stand for
-// what differs from time to time, and blanks for any number of them.
+// matches reports whether a printed line matches a line of the document. Three dots stand
+// for any text, and a blank stands for any number of blanks.
 func matches(want, got string) bool {
 	parts := strings.Split(strings.Join(strings.Fields(want), " "), "…")
 	for i := range parts {
@@ -79,8 +79,8 @@ func matches(want, got string) bool {
 	return regexp.MustCompile("^" + strings.Join(parts, ".*") + "$").MatchString(strings.Join(strings.Fields(got), " "))
 }
 
-// missing is the first line that the document has and the output does not, in the same
-// order; the output may have more where the document has a line of three dots.
+// missing returns the first line of the document that the output lacks, in the same order.
+// The output may have more lines where the document has a line of three dots.
 func missing(want []string, got string) (line string, ok bool) {
 	lines := strings.Split(strings.TrimRight(got, "\n"), "\n")
 	if got == "" {

@@ -19,7 +19,7 @@ func TestSessionsAreRead(t *testing.T) {
 	assert.Equal(t, "yaml", found[1].language)
 }
 
-func TestOutputIsComparedAsDocumentsWriteIt(t *testing.T) {
+func TestDocumentedOutputMatches(t *testing.T) {
 	for name, c := range map[string]struct {
 		want []string
 		got  string

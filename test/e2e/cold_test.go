@@ -15,11 +15,11 @@ import (
 )
 
 func TestSpec7_6_OnlyTheSidecarRestarts(t *testing.T) {
-	onlyTheSidecarRestarts(t, newScene(t, 1, nil))
+	onlyTheSidecarRestarts(t, newEnvironment(t, 1, nil))
 }
 
 // onlyTheSidecarRestarts upgrades three pods, and compares their containers.
-func onlyTheSidecarRestarts(t *testing.T, s *scene) {
+func onlyTheSidecarRestarts(t *testing.T, s *environment) {
 	t.Helper()
 	s.deploy(3, v1)
 	before := map[types.UID]corev1.Pod{}
@@ -43,7 +43,7 @@ func onlyTheSidecarRestarts(t *testing.T, s *scene) {
 }
 
 func TestSpec7_8_AnImageThatNobodyHasHoldsTheWindowUntilItIsMended(t *testing.T) {
-	s := newScene(t, 2, nil)
+	s := newEnvironment(t, 2, nil)
 	s.deploy(4, v1)
 	s.upgradeTo(absent)
 	s.await(func(v witness.View) bool { return v.InFlight == 2 && v.Ready == 2 })
@@ -57,7 +57,7 @@ func TestSpec7_8_AnImageThatNobodyHasHoldsTheWindowUntilItIsMended(t *testing.T)
 }
 
 func TestSpec7_1_APauseInTheMiddleHoldsTheOthers(t *testing.T) {
-	s := newScene(t, 1, nil)
+	s := newEnvironment(t, 1, nil)
 	s.deploy(4, v1)
 	s.upgradeTo(v2)
 	s.await(func(v witness.View) bool { return v.Updated == 1 })

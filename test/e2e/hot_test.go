@@ -26,7 +26,7 @@ import (
 func serverImage(release string) string { return repository + "server:" + release }
 
 // newHotScene has pods whose sidecar is that of examples/hot-upgrade.
-func newHotScene(t *testing.T, n int) *scene {
+func newHotScene(t *testing.T, n int) *environment {
 	t.Helper()
 	manifest, err := os.ReadFile("../../examples/hot-upgrade/sidecarset.yaml")
 	require.NoError(t, err)
@@ -34,7 +34,7 @@ func newHotScene(t *testing.T, n int) *scene {
 	require.NoError(t, yaml.UnmarshalStrict(manifest, &example))
 	server := &example.Spec.Containers[0]
 	server.Name, server.Image, server.UpgradeStrategy.HotUpgradeEmptyImage = sidecar, serverImage("r1"), empty
-	s := newScene(t, 1, func(set *v1alpha1.SidecarSet) {
+	s := newEnvironment(t, 1, func(set *v1alpha1.SidecarSet) {
 		set.Spec.Containers, set.Spec.Volumes = example.Spec.Containers, example.Spec.Volumes
 	})
 	s.deploy(n, serverImage("r1"))
@@ -52,7 +52,7 @@ type load struct {
 
 // asking sends requests until the test calls stop: with connections of their own, and
 // over some that are kept.
-func (s *scene) asking() (l *load, stop func()) {
+func (s *environment) asking() (l *load, stop func()) {
 	ctx, cancel := context.WithCancel(s.ctx)
 	l = &load{seen: map[string]int{}}
 	var clients sync.WaitGroup

@@ -6,7 +6,7 @@ import (
 	"path/filepath"
 	"strings"
 
-	"github.com/outrigger/outrigger/dev/realnode"
+	"github.com/outrigger/outrigger/test/realnode"
 )
 
 const (

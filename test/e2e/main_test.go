@@ -16,8 +16,8 @@ import (
 	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/outrigger/outrigger/dev/cluster"
-	"github.com/outrigger/outrigger/dev/realnode"
 	"github.com/outrigger/outrigger/kube"
+	"github.com/outrigger/outrigger/test/realnode"
 )
 
 // stack is what all tests of this package share.

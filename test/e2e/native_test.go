@@ -25,7 +25,7 @@ func native(update v1alpha1.SidecarSetUpdateStrategyType) func(*v1alpha1.Sidecar
 }
 
 func TestSpec4_2_AJobEndsAlthoughItsNativeSidecarDoesNot(t *testing.T) {
-	s := newScene(t, 1, native(v1alpha1.NotUpdateSidecarSetStrategyType))
+	s := newEnvironment(t, 1, native(v1alpha1.NotUpdateSidecarSetStrategyType))
 	job := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Namespace: s.name, Name: "job"}}
 	job.Spec.Template.Labels = map[string]string{appLabel: s.name}
 	job.Spec.Template.Spec = podSpec()
@@ -47,5 +47,5 @@ func TestSpec4_2_AJobEndsAlthoughItsNativeSidecarDoesNot(t *testing.T) {
 }
 
 func TestSpec7_6_ANativeSidecarRestartsAlone(t *testing.T) {
-	onlyTheSidecarRestarts(t, newScene(t, 1, native(v1alpha1.RollingUpdateSidecarSetStrategyType)))
+	onlyTheSidecarRestarts(t, newEnvironment(t, 1, native(v1alpha1.RollingUpdateSidecarSetStrategyType)))
 }

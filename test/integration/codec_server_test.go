@@ -9,16 +9,13 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
-	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strings"
 	"syscall"
 	"testing"
 	"time"
 
-	"github.com/chromedp/chromedp"
 	"github.com/go-logr/logr"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -132,21 +129,4 @@ func TestTheTemporalCLIReadsEncryptedRunsThroughTheCodecServer(t *testing.T) {
 	shown, err = r.show("--codec-endpoint", endpoint, "--codec-auth=Bearer another", "--command-timeout=5s")
 	require.Error(t, err, shown)
 	assert.NotContains(t, shown, sealedWords)
-}
-
-func TestTheWebUIReadsEncryptedRunsThroughTheCodecServer(t *testing.T) {
-	codecAddress, uiAddress := freeAddress(t), freeAddress(t)
-	r := startSealedRun(t, func(o *testsuite.DevServerOptions) {
-		o.EnableUI, o.UIPort = true, uiAddress[strings.LastIndex(uiAddress, ":")+1:]
-		o.ExtraArgs = []string{"--ui-ip", "127.0.0.1", "--ui-codec-endpoint", "http://" + codecAddress}
-	})
-	r.serveCodec(codecAddress, "--cors-origin=http://"+uiAddress)
-
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-	defer cancel()
-	page := newBrowser(ctx, t)
-	require.NoError(t, chromedp.Do(page, chromedp.Navigate(strings.Join([]string{
-		"http://" + uiAddress, "namespaces", sdk.DefaultNamespace, "workflows", url.PathEscape(r.run.GetID()), r.run.GetRunID(), "history",
-	}, "/"))))
-	awaitTexts(t, page, sealedWords)
 }

@@ -209,7 +209,7 @@ func TestColumnsAndExplanationsAreTheSameInBothVersions(t *testing.T) {
 		header, _, _ := strings.Cut(v.must("", "get", "sidecarsets."+version+".apps.kruise.io", v.name), "\n")
 		assert.Equal(t, []string{"NAME", "MATCHED", "UPDATED", "READY", "AGE"}, strings.Fields(header), version)
 		explained := v.must("", "explain", "sidecarset.spec.updateStrategy.maxUnavailable", "--api-version=apps.kruise.io/"+version)
-		assert.Contains(t, explained, "bounds the matched pods that upgrades make unavailable")
+		assert.Contains(t, explained, "limits the matched pods that are unavailable")
 	}
 }
 

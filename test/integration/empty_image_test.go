@@ -29,6 +29,7 @@ func (s *scene) recorded() map[string]string {
 
 // Another empty image is more than another image: pods keep the one they have.
 func TestSpec7_2_AnotherEmptyImageTouchesNoPod(t *testing.T) {
+	t.Parallel()
 	for name, strategy := range map[string]string{
 		"rolling": `{}`, "paused": `{"paused":true}`, "not update": `{"type":"NotUpdate"}`,
 	} {

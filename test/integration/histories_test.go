@@ -28,7 +28,9 @@ func replayHistories(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("list the runs to replay: %w", err)
 	}
-	replayer, err := worker.NewWorkflowReplayerWithOptions(worker.WorkflowReplayerOptions{DataConverter: stack.codec.WorkflowDataConverter()})
+	replayer, err := worker.NewWorkflowReplayerWithOptions(worker.WorkflowReplayerOptions{
+		DataConverter: stack.codec.WorkflowDataConverter(), Interceptors: workflows.Interceptors(),
+	})
 	if err != nil {
 		return fmt.Errorf("make a replayer: %w", err)
 	}

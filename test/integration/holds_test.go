@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"go.temporal.io/api/serviceerror"
+	sdk "go.temporal.io/sdk/client"
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/outrigger/outrigger/api/protocol"
@@ -44,13 +45,14 @@ func (s *scene) stillHeld(hold protocol.Hold, held witness.View) {
 	assert.Equal(s.t, &hold, status.Hold)
 	assert.Equal(s.t, held.Updated, s.witness.View().Updated, "a pod was upgraded during the hold")
 	set := s.awaitSet("status to show the hold", func(set *v1alpha1.SidecarSet) bool {
-		return set.Status.Rollout != nil && set.Status.Rollout.Hold != nil
+		return set.Status.Rollout != nil && set.Status.Rollout.Pause != nil
 	})
-	assert.Equal(s.t, v1alpha1.RolloutHold{Who: hold.Who, Why: hold.Why}, *set.Status.Rollout.Hold)
+	assert.Equal(s.t, v1alpha1.RolloutPause{By: hold.Who, Reason: hold.Why}, *set.Status.Rollout.Pause)
 	assert.Equal(s.t, held.Updated, s.witness.View().Updated, "a pod was upgraded during the hold")
 }
 
 func TestAPauseIsNeverLostBetweenGenerations(t *testing.T) {
+	t.Parallel()
 	s := newScene(t, 12, nil)
 	for round := range 20 {
 		s.upgradeTo(fmt.Sprintf("side:v%d", round%2+2))
@@ -69,6 +71,7 @@ func TestAPauseIsNeverLostBetweenGenerations(t *testing.T) {
 }
 
 func TestAHoldOutlivesItsRun(t *testing.T) {
+	t.Parallel()
 	s := newScene(t, 10, nil)
 	s.upgradeTo("side:v2")
 	s.await(func(v witness.View) bool { return v.Updated >= 2 })
@@ -86,7 +89,7 @@ func TestAHoldOutlivesItsRun(t *testing.T) {
 	s.signal(protocol.ResumeSignal, protocol.Hold{Who: "bob", Why: "no errors any more"})
 	s.await(witness.Settled(10))
 	s.within(2)
-	s.awaitSet("status to forget the hold", func(set *v1alpha1.SidecarSet) bool { return set.Status.Rollout.Hold == nil })
+	s.awaitSet("status to forget the hold", func(set *v1alpha1.SidecarSet) bool { return set.Status.Rollout.Pause == nil })
 	s.poll("the event that says who resumed it", func() (bool, error) {
 		var events corev1.EventList
 		err := stack.kube.List(s.ctx, &events)
@@ -96,7 +99,38 @@ func TestAHoldOutlivesItsRun(t *testing.T) {
 	})
 }
 
+// A window that is open for all pods has all of them queued in the worker. The pause is
+// answered before the worker hears of it, and drops what is not on the wire by then.
+func TestSpec7_1_APauseDropsTheWritesThatAreQueued(t *testing.T) {
+	const pods = 600
+	for name, pause := range map[string]func(*scene){
+		"by update": func(s *scene) {
+			handle, err := stack.temporal.UpdateWorkflow(s.ctx, sdk.UpdateWorkflowOptions{
+				WorkflowID: s.workflow(), UpdateName: protocol.PauseUpdate, Args: []any{protocol.Hold{Who: "ann"}},
+				WaitForStage: sdk.WorkflowUpdateStageCompleted,
+			})
+			require.NoError(s.t, err)
+			var answer protocol.HoldResult
+			require.NoError(s.t, handle.Get(s.ctx, &answer))
+			assert.Equal(s.t, protocol.HoldResult{Held: true, Message: "paused; the running batch stops within seconds"}, answer)
+		},
+		"by spec": func(s *scene) { s.edit(`[{"op":"replace","path":"/spec/updateStrategy/paused","value":true}]`) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newScene(t, pods, window(pods))
+			s.upgradeTo("side:v2")
+			s.await(func(v witness.View) bool { return v.Updated > 0 })
+			pause(s)
+			s.awaitPhase(protocol.PhasePaused)
+			held := s.await(func(v witness.View) bool { return v.InFlight == 0 })
+			assert.Less(t, held.Updated, pods)
+			t.Logf("%d of %d pods were written", held.Updated, pods)
+		})
+	}
+}
+
 func TestAPausedSetThatIsDeletedEndsItsRun(t *testing.T) {
+	t.Parallel()
 	for name, pause := range map[string]func(*scene){
 		"by spec":   func(s *scene) { s.edit(`[{"op":"replace","path":"/spec/updateStrategy/paused","value":true}]`) },
 		"by signal": func(s *scene) { s.signal(protocol.PauseSignal, protocol.Hold{Who: "ann"}) },

@@ -70,6 +70,7 @@ func (s *scene) awaitTwins(n int, image string) {
 }
 
 func TestSpec7_7_HotUpgradeSwitchesTwins(t *testing.T) {
+	t.Parallel()
 	s := newHotScene(t, 8)
 	for _, image := range []string{"side:v2", "side:v3"} {
 		s.upgradeTo(image)
@@ -83,6 +84,7 @@ func TestSpec7_7_HotUpgradeSwitchesTwins(t *testing.T) {
 }
 
 func TestSpec7_7_FailingImageLeavesTheStandbyServingUntilItIsMended(t *testing.T) {
+	t.Parallel()
 	s := newHotScene(t, 4)
 	s.upgradeTo("side:bad")
 	s.poll("three pods to hold the bad image beside the old one", func() (bool, error) {
@@ -101,6 +103,7 @@ func TestSpec7_7_FailingImageLeavesTheStandbyServingUntilItIsMended(t *testing.T
 }
 
 func TestSpec7_7_ARefusedResetStopsNobodyAndIsTriedAgain(t *testing.T) {
+	t.Parallel()
 	s := newHotScene(t, 5)
 	stuck := s.pods()[0].Name
 	s.refusing(stuck, "side-1")
@@ -119,6 +122,7 @@ func TestSpec7_7_ARefusedResetStopsNobodyAndIsTriedAgain(t *testing.T) {
 }
 
 func TestSpec7_1_PauseLetsHotUpgradesFinishTheirReset(t *testing.T) {
+	t.Parallel()
 	s := newHotScene(t, 6)
 	s.upgradeTo("side:v2")
 	s.poll("the first pods to migrate", func() (bool, error) { return len(s.twins()) > 1, nil })
@@ -136,6 +140,7 @@ func TestSpec7_1_PauseLetsHotUpgradesFinishTheirReset(t *testing.T) {
 }
 
 func TestSpec7_7_NewerGenerationInTheMiddleOfMigration(t *testing.T) {
+	t.Parallel()
 	s := newHotScene(t, 6)
 	s.upgradeTo("side:v2")
 	s.poll("the first pods to migrate", func() (bool, error) { return len(s.twins()) > 1, nil })

@@ -74,6 +74,7 @@ func (s *scene) images(image string) (names []string) {
 // A kubelet that finds the new tag's content already there reports neither
 // another image nor another imageID: the restart alone shows that it was taken.
 func TestSpec7_ARetagOfTheSameDigestFinishes(t *testing.T) {
+	t.Parallel()
 	s := newByHandScene(t, 4)
 	s.upgradeTo("side:v1-again")
 	for done := 2; done <= 4; done += 2 {
@@ -87,6 +88,7 @@ func TestSpec7_ARetagOfTheSameDigestFinishes(t *testing.T) {
 }
 
 func TestSpec7_8_PodsDeletedBetweenTheirWriteAndTheKubeletStopNobody(t *testing.T) {
+	t.Parallel()
 	s := newByHandScene(t, 4)
 	s.upgradeTo("side:v2")
 	s.await(func(v witness.View) bool { return v.Updated == 2 })

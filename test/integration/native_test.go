@@ -45,6 +45,7 @@ func (s *scene) firsts() (images []string) {
 }
 
 func TestSpec9_1_NativeSidecarsAreUpgradedInPlaceWithinTheWindow(t *testing.T) {
+	t.Parallel()
 	const pods = 20
 	s := newScene(t, pods, native)
 	s.upgradeNativeTo("side:v2")
@@ -67,6 +68,7 @@ func TestSpec9_1_NativeSidecarsAreUpgradedInPlaceWithinTheWindow(t *testing.T) {
 }
 
 func TestSpec9_1_ABadImageOfANativeSidecarStopsAtTheWindowAndIsMended(t *testing.T) {
+	t.Parallel()
 	s := newScene(t, 6, native)
 	s.upgradeNativeTo("side:bad")
 	s.awaitSet("Degraded to name the image", func(set *v1alpha1.SidecarSet) bool {
@@ -96,6 +98,7 @@ func (s *scene) awaitEvent(reason string) {
 // A kubelet that knows nothing of native sidecars goes on running the old one: its pods
 // serve, and hold their slots until something else restarts it.
 func TestSpec9_1_AnOldKubeletHoldsNoMoreThanTheWindow(t *testing.T) {
+	t.Parallel()
 	s := newScene(t, 0, native)
 	for _, name := range []string{"pod-0", "pod-1", "pod-2"} {
 		s.byHand(name)
@@ -114,6 +117,7 @@ func TestSpec9_1_AnOldKubeletHoldsNoMoreThanTheWindow(t *testing.T) {
 }
 
 func TestSpec9_1_TheNativeSidecarOfAJobIsUpgradedInPlace(t *testing.T) {
+	t.Parallel()
 	s := newScene(t, 0, native)
 	job := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Namespace: s.name, Name: "job"}}
 	job.Spec.Template = deployment(s.name, 1).Spec.Template

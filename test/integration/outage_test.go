@@ -63,7 +63,7 @@ func TestTemporalKilledInTheMiddle(t *testing.T) {
 	s.witness.Expect("side:v3")
 	s.awaitSet("the outage to be reported for the new generation", func(set *v1alpha1.SidecarSet) bool {
 		condition := meta.FindStatusCondition(set.Status.Conditions, v1alpha1.ConditionDegraded)
-		return condition != nil && condition.Reason == v1alpha1.ReasonEngineUnavailable && set.Status.ObservedGeneration == set.Generation
+		return condition != nil && condition.Reason == v1alpha1.ReasonTemporalUnavailable && set.Status.ObservedGeneration == set.Generation
 	})
 
 	require.NoError(t, stack.StartAgain(s.ctx, "temporal"))
@@ -79,8 +79,11 @@ func TestRestartOfTheOperatorWritesNothing(t *testing.T) {
 	quiet := newScene(t, 3, nil)
 	quiet.upgradeTo("side:v2")
 	quiet.awaitPhase(protocol.PhaseComplete)
+	// The operator records the end of a rollout after the run has ended.
 	quiet.awaitSet("final status", func(set *v1alpha1.SidecarSet) bool {
-		return counts(3)(set) && set.Status.Rollout.Generation == set.Generation
+		good := set.Status.LastGoodRevision()
+		return counts(3)(set) && set.Status.Rollout.Generation == set.Generation &&
+			good != nil && good.Hash == set.Annotations[v1alpha1.HashAnnotation]
 	})
 	before := quiet.stored().ResourceVersion
 	require.NoError(t, stack.Stop("operator"))

@@ -22,6 +22,7 @@ import (
 )
 
 func TestRolloutUpgradesEveryPodWithinItsBudget(t *testing.T) {
+	t.Parallel()
 	s := newScene(t, 20, nil)
 	s.awaitSet("counts of the injected pods", counts(20))
 	s.upgradeTo("side:v2")
@@ -49,6 +50,7 @@ func TestRolloutUpgradesEveryPodWithinItsBudget(t *testing.T) {
 }
 
 func TestPodsThatComeAndGoStopNothing(t *testing.T) {
+	t.Parallel()
 	s := newScene(t, 12, nil)
 	s.upgradeTo("side:v2")
 	s.await(func(v witness.View) bool { return v.Updated >= 2 })
@@ -65,6 +67,7 @@ func TestPodsThatComeAndGoStopNothing(t *testing.T) {
 }
 
 func TestNewPodsGetTheNewImageDuringARollout(t *testing.T) {
+	t.Parallel()
 	s := newScene(t, 2, func(set *v1alpha1.SidecarSet) { set.Spec.UpdateStrategy.Paused = true })
 	s.upgradeTo("side:v2")
 	s.awaitPhase(protocol.PhasePaused)
@@ -74,6 +77,7 @@ func TestNewPodsGetTheNewImageDuringARollout(t *testing.T) {
 }
 
 func TestSpec7_2_CanaryUpgradesOnlyItsPods(t *testing.T) {
+	t.Parallel()
 	s := newScene(t, 5, nil)
 	var pods corev1.PodList
 	require.NoError(t, stack.kube.List(s.ctx, &pods, client.InNamespace(s.name)))
@@ -89,6 +93,7 @@ func TestSpec7_2_CanaryUpgradesOnlyItsPods(t *testing.T) {
 }
 
 func TestSpec7_4_PartitionKeepsPodsUntilItIsLowered(t *testing.T) {
+	t.Parallel()
 	s := newScene(t, 5, nil)
 	s.witness.Expect("side:v2")
 	s.edit(`[{"op":"replace","path":"/spec/containers/0/image","value":"side:v2"},{"op":"replace","path":"/spec/updateStrategy/partition","value":"60%"}]`)
@@ -101,6 +106,7 @@ func TestSpec7_4_PartitionKeepsPodsUntilItIsLowered(t *testing.T) {
 }
 
 func TestSpec7_1_NotUpdateLeavesPodsAlone(t *testing.T) {
+	t.Parallel()
 	s := newScene(t, 3, func(set *v1alpha1.SidecarSet) {
 		set.Spec.UpdateStrategy.Type = v1alpha1.NotUpdateSidecarSetStrategyType
 	})
@@ -112,6 +118,7 @@ func TestSpec7_1_NotUpdateLeavesPodsAlone(t *testing.T) {
 }
 
 func TestSpec7_2_PodsThatDifferInMoreThanImagesGetTheirConditionAndAreLeft(t *testing.T) {
+	t.Parallel()
 	s := newScene(t, 3, nil)
 	s.witness.Expect("side:v2")
 	s.edit(`[{"op":"replace","path":"/spec/containers/0/image","value":"side:v2"},{"op":"add","path":"/spec/containers/0/command","value":["sleep"]}]`)
@@ -142,6 +149,7 @@ func TestSpec7_2_PodsThatDifferInMoreThanImagesGetTheirConditionAndAreLeft(t *te
 }
 
 func TestTwoEditsASecondApartLeaveOneRunAndTheNewerWins(t *testing.T) {
+	t.Parallel()
 	s := newScene(t, 20, nil)
 	s.upgradeTo("side:v2")
 	s.await(func(v witness.View) bool { return v.Updated >= 2 })
@@ -173,6 +181,7 @@ func TestTwoEditsASecondApartLeaveOneRunAndTheNewerWins(t *testing.T) {
 }
 
 func TestSignalsPauseAndResumeAlsoWithoutAnyInput(t *testing.T) {
+	t.Parallel()
 	s := newScene(t, 10, nil)
 	s.upgradeTo("side:v2")
 	s.await(func(v witness.View) bool { return v.Updated >= 2 })
@@ -200,6 +209,7 @@ func TestSignalsPauseAndResumeAlsoWithoutAnyInput(t *testing.T) {
 }
 
 func TestAPauseEndsTheBatchInHandWhichSaysWhatItWrote(t *testing.T) {
+	t.Parallel()
 	s := newScene(t, 12, func(set *v1alpha1.SidecarSet) {
 		set.Spec.UpdateStrategy.MaxUnavailable = new(intstr.FromInt32(1))
 	})
@@ -225,6 +235,7 @@ func TestAPauseEndsTheBatchInHandWhichSaysWhatItWrote(t *testing.T) {
 }
 
 func TestDeletedSetEndsItsRun(t *testing.T) {
+	t.Parallel()
 	s := newScene(t, 10, nil)
 	s.upgradeTo("side:v2")
 	s.await(func(v witness.View) bool { return v.Updated >= 2 })
@@ -236,6 +247,7 @@ func TestDeletedSetEndsItsRun(t *testing.T) {
 }
 
 func TestSpec6_RevisionsAreKeptAndCollected(t *testing.T) {
+	t.Parallel()
 	s := newScene(t, 1, nil)
 	first := s.awaitSet("first revision", counts(1)).Status.LatestRevision
 	s.upgradeTo("side:v2")
@@ -254,6 +266,7 @@ func TestSpec6_RevisionsAreKeptAndCollected(t *testing.T) {
 }
 
 func TestNamespaceLabelsDecideLive(t *testing.T) {
+	t.Parallel()
 	s := newScene(t, 0, func(set *v1alpha1.SidecarSet) {
 		set.Spec.NamespaceSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"tier": "web"}}
 	})

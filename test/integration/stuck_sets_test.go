@@ -40,6 +40,7 @@ func TestStuckRolloutsHoldNobodyUp(t *testing.T) {
 
 // An image may take a minute to pull. Who opens the run afterwards wants to see its end.
 func TestARunEndsOnceItsLastPodsServeHoweverLongTheyTake(t *testing.T) {
+	t.Parallel()
 	s := newByHandScene(t, 1)
 	s.upgradeTo("side:v2")
 	s.await(func(v witness.View) bool { return v.Updated == 1 })

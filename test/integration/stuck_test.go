@@ -47,6 +47,12 @@ func (s *scene) refusing(pod, container string) {
 // refusingBecause does so with a message, an expression in CEL, that holds the text says.
 func (s *scene) refusingBecause(pod, container, message, says string) {
 	s.t.Helper()
+	s.refusingWhere(fmt.Sprintf("object.metadata.name == '%s'", pod), pod, container, message, says)
+}
+
+// refusingWhere does so for all pods that fulfil a condition in CEL, as one of them does.
+func (s *scene) refusingWhere(condition, pod, container, message, says string) {
+	s.t.Helper()
 	policy := fmt.Sprintf(`
 apiVersion: admissionregistration.k8s.io/v1
 kind: ValidatingAdmissionPolicy
@@ -56,14 +62,14 @@ spec:
   matchConstraints:
     resourceRules: [{apiGroups: [""], apiVersions: [v1], operations: [UPDATE], resources: [pods]}]
   validations:
-  - expression: "object.metadata.name != '%[2]s' || object.spec.containers[0].image == oldObject.spec.containers[0].image"
+  - expression: "!(%[2]s) || object.spec.containers[0].image == oldObject.spec.containers[0].image"
     messageExpression: "%[3]s"
 ---
 apiVersion: admissionregistration.k8s.io/v1
 kind: ValidatingAdmissionPolicyBinding
 metadata: {name: %[1]s}
 spec: {policyName: %[1]s, validationActions: [Deny]}
-`, s.name, pod, message)
+`, s.name, condition, message)
 	out, err := kubectl(s.ctx, policy, "apply", "-f", "-")
 	require.NoError(s.t, err, out)
 	s.t.Cleanup(func() { s.allowing() })
@@ -84,6 +90,7 @@ func (s *scene) allowing() {
 }
 
 func TestSpec7_8_RefusedPodStopsNobodyAndIsTakenOnceItMayBe(t *testing.T) {
+	t.Parallel()
 	s := newScene(t, 8, nil)
 	stuck := s.pods()[0].Name
 	s.refusing(stuck, "side")
@@ -98,7 +105,27 @@ func TestSpec7_8_RefusedPodStopsNobodyAndIsTakenOnceItMayBe(t *testing.T) {
 	s.awaitPhase(protocol.PhaseComplete)
 }
 
+func TestSpec7_8_AnyNumberOfRefusedPodsStopsNobody(t *testing.T) {
+	t.Parallel()
+	const refused, others = 260, 20
+	s := newScene(t, refused+others, window(1))
+	pods := s.pods()
+	for i := range refused {
+		s.patchPod(&pods[i], `{"metadata":{"labels":{"frozen":"true"}}}`)
+	}
+	s.refusingWhere("'frozen' in object.metadata.labels", pods[0].Name, "side", "'frozen pods stay'", "frozen pods stay")
+	s.upgradeTo("side:v2")
+	s.await(func(v witness.View) bool { return v.Updated == others && v.InFlight == 0 })
+	s.within(1)
+	status := s.awaitStatus("the run to wait", func(status protocol.RolloutStatus) bool {
+		return status.Counts.Remaining == refused && status.Phase == protocol.PhaseWaiting
+	})
+	assert.GreaterOrEqual(t, status.Failed, refused)
+	assert.Less(t, status.Failed, refused+5*200, "each round tries 200 again, and rounds become rare")
+}
+
 func TestSpec7_8_ARefusedPodDoesNotWaitForOneThatCannotMove(t *testing.T) {
+	t.Parallel()
 	s := newByHandScene(t, 2)
 	s.refusing("pod-0", "side")
 	s.upgradeTo("side:v2")
@@ -114,6 +141,7 @@ func TestSpec7_8_ARefusedPodDoesNotWaitForOneThatCannotMove(t *testing.T) {
 }
 
 func TestSpec7_8_RelabelledPodLeavesAndComesBack(t *testing.T) {
+	t.Parallel()
 	s := newScene(t, 8, nil)
 	pod := s.pods()[0]
 	s.upgradeTo("side:v2")
@@ -127,6 +155,7 @@ func TestSpec7_8_RelabelledPodLeavesAndComesBack(t *testing.T) {
 }
 
 func TestSpec7_8_EvictedAndFailedPodsStopNobody(t *testing.T) {
+	t.Parallel()
 	s := newScene(t, 8, nil)
 	s.upgradeTo("side:v2")
 	s.await(func(v witness.View) bool { return v.Updated >= 2 })
@@ -141,6 +170,7 @@ func TestSpec7_8_EvictedAndFailedPodsStopNobody(t *testing.T) {
 }
 
 func TestSpec7_8_PodsOnADeadNodeStopNobody(t *testing.T) {
+	t.Parallel()
 	s := newScene(t, 8, nil)
 	// Two pods lose their node: nothing reports on them any more.
 	pods := s.pods()
@@ -161,6 +191,7 @@ func (s *scene) patchPodStatus(pod *corev1.Pod, patch string) {
 }
 
 func TestSpec7_8_NamespaceThatLosesItsLabelLeavesTheRollout(t *testing.T) {
+	t.Parallel()
 	s := newScene(t, 0, func(set *v1alpha1.SidecarSet) {
 		set.Spec.NamespaceSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"tier": "web"}}
 		set.Spec.UpdateStrategy.Paused = true
@@ -186,6 +217,7 @@ func TestSpec7_8_NamespaceThatLosesItsLabelLeavesTheRollout(t *testing.T) {
 }
 
 func TestSpec7_8_SetDeletedAndMadeAgainUnderTheSameName(t *testing.T) {
+	t.Parallel()
 	s := newScene(t, 8, nil)
 	s.upgradeTo("side:v2")
 	s.await(func(v witness.View) bool { return v.Updated >= 2 })
@@ -202,6 +234,7 @@ func TestSpec7_8_SetDeletedAndMadeAgainUnderTheSameName(t *testing.T) {
 }
 
 func TestSpec7_ImagesByDigest(t *testing.T) {
+	t.Parallel()
 	s := newScene(t, 4, nil)
 	s.upgradeTo("side@sha256:c3ab8ff13720e8ad9047dd39466b3c8974e592c2fa383d4a3960714caef0c4f2")
 	s.await(witness.Settled(4))
@@ -211,6 +244,7 @@ func TestSpec7_ImagesByDigest(t *testing.T) {
 }
 
 func TestFlappingReadinessStopsNobody(t *testing.T) {
+	t.Parallel()
 	s := newScene(t, 8, nil)
 	flapping := s.pods()[0]
 	flap := func(status string) {

@@ -136,7 +136,7 @@ func TestClustersThatShareATemporalDoNotSeeEachOther(t *testing.T) {
 	s.stillHeld(hold, held)
 	require.NoError(t, other.kube.Get(s.ctx, client.ObjectKeyFromObject(other.set), other.set))
 	require.NotNil(t, other.set.Status.Rollout)
-	assert.Nil(t, other.set.Status.Rollout.Hold)
+	assert.Nil(t, other.set.Status.Rollout.Pause)
 
 	// Each has an open run, of a set that the other's API server does not have.
 	other.upgradeTo(s.ctx, t, "side:v3")

@@ -18,6 +18,7 @@ import (
 // A slot that is free and a pod that may move meet although another set restarts
 // the same pods all the time, which puts other pods first in the order.
 func TestSpec7_5_AnotherSetOnTheSamePodsHoldsNothingUp(t *testing.T) {
+	t.Parallel()
 	s := newScene(t, 0, nil)
 	other := s.set.DeepCopy()
 	other.ObjectMeta = metav1.ObjectMeta{Name: s.name + "-other"}

@@ -2,6 +2,8 @@ package integration
 
 import (
 	"fmt"
+	"slices"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -30,6 +32,7 @@ func upgradableCondition(pod *corev1.Pod) string {
 }
 
 func TestSpec7_2_EachUpgradedPodGetsItsConditionOnce(t *testing.T) {
+	t.Parallel()
 	const pods = 6
 	s := newScene(t, pods, nil)
 	config, err := stack.RESTConfig()
@@ -38,7 +41,7 @@ func TestSpec7_2_EachUpgradedPodGetsItsConditionOnce(t *testing.T) {
 	require.NoError(t, err)
 	events := cache.NewListWatchFromClient(client.CoreV1().RESTClient(), "pods", s.name, fields.Everything())
 
-	// Conditions are written to pods that serve, and never again.
+	// Conditions are written to upgraded pods, and never again.
 	conditions, settled := map[types.UID]string{}, map[string]int{}
 	upgradedWithCondition := func(image string) func(watch.Event) (bool, error) {
 		return func(event watch.Event) (bool, error) {
@@ -49,7 +52,7 @@ func TestSpec7_2_EachUpgradedPodGetsItsConditionOnce(t *testing.T) {
 			if now := upgradableCondition(pod); now != conditions[pod.UID] {
 				assert.Empty(t, conditions[pod.UID], "%s had its condition before, and now %s", pod.Name, now)
 				assert.Contains(t, now, fmt.Sprintf(`True AllSidecarsetUpgradable {"%s":true}`, s.name))
-				assert.True(t, witness.Ready(pod), "%s had its condition before it was ready", pod.Name)
+				assert.Equal(t, image, pod.Spec.Containers[0].Image, "%s had its condition before its upgrade", pod.Name)
 				conditions[pod.UID] = now
 			}
 			if pod.Spec.Containers[0].Image == image && witness.Ready(pod) && upgradableCondition(pod) != "" && pod.Status.ContainerStatuses[0].Image == image {
@@ -67,4 +70,40 @@ func TestSpec7_2_EachUpgradedPodGetsItsConditionOnce(t *testing.T) {
 	_, err = watchtools.UntilWithSync(s.ctx, events, &corev1.Pod{}, nil, upgradedWithCondition("side:v3"))
 	require.NoError(t, err)
 	s.within(2)
+}
+
+// The old container may take half a minute to stop.
+func TestSpec7_2_TheConditionIsDueWithTheWriteOfTheUpgrade(t *testing.T) {
+	t.Parallel()
+	s := newByHandScene(t, 3) // two slots
+	s.upgradeTo("side:v2")
+	s.await(func(v witness.View) bool { return v.Updated == 2 && v.InFlight == 2 })
+	withCondition := func() (n int) {
+		for _, pod := range s.pods() {
+			if upgradableCondition(&pod) != "" {
+				n++
+			}
+		}
+		return n
+	}
+	s.poll("the conditions of pods that do not serve, of a rollout that is not over", func() (bool, error) { return withCondition() == 2, nil })
+	assert.Equal(t, 2, s.witness.View().InFlight)
+}
+
+func TestSpec7_2_PodsLoseTheConditionOfADeletedSet(t *testing.T) {
+	t.Parallel()
+	s := newScene(t, 3, nil)
+	s.edit(`[{"op":"add","path":"/spec/containers/0/env","value":[{"name":"NEW","value":"x"}]}]`)
+	s.awaitConditions("False UpdateImmutableField ")
+	require.NoError(t, stack.kube.Delete(s.ctx, s.set))
+	s.awaitConditions("True AllSidecarsetUpgradable {} ")
+}
+
+func (s *scene) awaitConditions(prefix string) {
+	s.t.Helper()
+	s.poll("the condition of all pods to be "+prefix, func() (bool, error) {
+		return !slices.ContainsFunc(s.pods(), func(pod corev1.Pod) bool {
+			return !strings.HasPrefix(upgradableCondition(&pod), prefix)
+		}), nil
+	})
 }

@@ -2,6 +2,7 @@ package manifests
 
 import (
 	"maps"
+	"net/netip"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -217,6 +218,34 @@ webhook:
 	assert.Equal(t, was["namespaceSelector"], hook["namespaceSelector"])
 }
 
+// Selectors and conditions of one's own are asked beside those without which a cluster of new
+// nodes, or Outrigger itself, could not start.
+func TestSpec4_13_SelectorsOfOnesOwnLeaveTheExcludedNamespacesOut(t *testing.T) {
+	values := `
+excludedNamespaces: [my-network]
+webhook:
+  pods:
+    namespaceSelector: {matchLabels: {team: a}, matchExpressions: [{key: tier, operator: Exists}]}
+    matchConditions: [{name: mine, expression: "true"}]
+`
+	file := t.TempDir() + "/values.yaml"
+	require.NoError(t, os.WriteFile(file, []byte(values), 0o600))
+	hook := func(args ...string) (selector object, conditions []any) {
+		one := rendered(t, args...)["MutatingWebhookConfiguration /outrigger"]["webhooks"].([]any)[0].(object)
+		return one["namespaceSelector"].(object), one["matchConditions"].([]any)
+	}
+	shipped, critical := hook("--set=excludedNamespaces={my-network}")
+	require.Len(t, critical, 1)
+	selector, conditions := hook("--values=" + file)
+	assert.Equal(t, object{"team": "a"}, selector["matchLabels"])
+	assert.Equal(t, append(slices.Clone(shipped["matchExpressions"].([]any)), object{"key": "tier", "operator": "Exists"}), selector["matchExpressions"])
+	assert.Equal(t, append(slices.Clone(critical), object{"name": "mine", "expression": "true"}), conditions)
+
+	// Names of conditions are unique: one's own takes the place of the shipped one.
+	_, conditions = hook("--set=webhook.pods.matchConditions[0].name=not-system-critical,webhook.pods.matchConditions[0].expression=false")
+	assert.Equal(t, []any{object{"name": "not-system-critical", "expression": false}}, conditions)
+}
+
 // What uninstalls must be admitted and scheduled where the roles are.
 func TestTheHookRunsWhereTheOperatorDoes(t *testing.T) {
 	hook := func(args ...string) object {
@@ -273,6 +302,23 @@ func TestTheDevServerIsWhereTheRolesLook(t *testing.T) {
 	assert.Equal(t, true, pod["securityContext"].(object)["runAsNonRoot"])
 	assert.Contains(t, container["args"], "--search-attribute=SidecarSet=Keyword")
 	assert.Contains(t, all, "Service kruise-system/outrigger-temporal")
+}
+
+// API servers are outside of the network of pods, whichever family they speak.
+func TestAPIServersOfBothFamiliesReachTheWebhook(t *testing.T) {
+	all := rendered(t, "--set=networkPolicy.enabled=true")
+	var policy networkingv1.NetworkPolicy
+	require.NoError(t, runtime.DefaultUnstructuredConverter.FromUnstructuredWithValidation(all["NetworkPolicy kruise-system/outrigger-webhook"], &policy, true))
+	reaches := func(address string) bool {
+		from := netip.MustParseAddr(address)
+		return slices.ContainsFunc(policy.Spec.Ingress[0].From, func(peer networkingv1.NetworkPolicyPeer) bool {
+			within := func(network string) bool { return netip.MustParsePrefix(network).Contains(from) }
+			return within(peer.IPBlock.CIDR) && !slices.ContainsFunc(peer.IPBlock.Except, within)
+		})
+	}
+	for address, want := range map[string]bool{"192.0.2.1": true, "2001:db8::1": true, "fd00::1": true, "10.244.3.4": false, "fd00:10:244::3": false} {
+		assert.Equal(t, want, reaches(address), address)
+	}
 }
 
 func TestOnlyTheRolesReachTheDevServer(t *testing.T) {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"golang.org/x/sync/errgroup"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	appsv1 "k8s.io/api/apps/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
@@ -27,9 +28,11 @@ import (
 	"github.com/outrigger/outrigger/api/v1beta1"
 	"github.com/outrigger/outrigger/dev/cluster"
 	"github.com/outrigger/outrigger/internal/conversion"
+	"github.com/outrigger/outrigger/internal/defaults"
 	"github.com/outrigger/outrigger/internal/fixture"
-	"github.com/outrigger/outrigger/internal/validation"
+	"github.com/outrigger/outrigger/internal/revision"
 	"github.com/outrigger/outrigger/kube"
+	"github.com/outrigger/outrigger/kube/crd"
 )
 
 // installer is the field manager of whoever applies definitions, ours and others.
@@ -86,7 +89,7 @@ func (s *switching) ours(folder string) *apiextensionsv1.CustomResourceDefinitio
 	for document := range strings.SplitSeq(out, "\n---\n") {
 		definition := &apiextensionsv1.CustomResourceDefinition{}
 		require.NoError(s.t, yaml.Unmarshal([]byte(document), definition))
-		if definition.Name == kube.CRDName {
+		if definition.Name == crd.Name {
 			return definition
 		}
 	}
@@ -121,7 +124,7 @@ func (s *switching) apply(definition *apiextensionsv1.CustomResourceDefinition, 
 	require.NoError(s.t, err)
 	out, err := s.kubectl(manifest, append(how, "-f", "-")...)
 	if err == nil {
-		require.NoError(s.t, s.cluster.AwaitEstablished(s.ctx, kube.CRDName))
+		require.NoError(s.t, s.cluster.AwaitEstablished(s.ctx, crd.Name))
 	}
 	return out, err
 }
@@ -131,7 +134,7 @@ func (s *switching) certify() {
 	s.t.Helper()
 	config, err := s.cluster.RESTConfig()
 	require.NoError(s.t, err)
-	definition, err := kube.CRD(s.ctx, s.client)
+	definition, err := crd.Get(s.ctx, s.client)
 	require.NoError(s.t, err)
 	definition.Spec.Conversion.Webhook.ClientConfig.CABundle = config.CAData
 	require.NoError(s.t, s.client.Update(s.ctx, definition, client.FieldOwner("their-manager")))
@@ -150,7 +153,7 @@ func (s *switching) reset() {
 		object.SetName("outrigger")
 		require.NoError(s.t, client.IgnoreNotFound(s.client.Delete(s.ctx, object)))
 	}
-	definition := &apiextensionsv1.CustomResourceDefinition{ObjectMeta: metav1.ObjectMeta{Name: kube.CRDName}}
+	definition := &apiextensionsv1.CustomResourceDefinition{ObjectMeta: metav1.ObjectMeta{Name: crd.Name}}
 	require.NoError(s.t, client.IgnoreNotFound(s.client.Delete(s.ctx, definition)))
 	s.await("the definition to go", func() error {
 		if err := s.client.Get(s.ctx, client.ObjectKeyFromObject(definition), definition); !apierrors.IsNotFound(err) {
@@ -167,8 +170,8 @@ func (s *switching) store(name, version string) {
 	set.TypeMeta = metav1.TypeMeta{APIVersion: v1alpha1.GroupVersion.String(), Kind: "SidecarSet"}
 	set.Labels = map[string]string{v1alpha1.CustomVersionLabel: "one"}
 	set.Spec.Namespace = "kube-public"
-	validation.Default(set)
-	require.NoError(s.t, validation.WriteHashes(set))
+	defaults.Write(set)
+	require.NoError(s.t, revision.WriteHashes(set))
 	object, err := runtime.DefaultUnstructuredConverter.ToUnstructured(set)
 	require.NoError(s.t, err)
 	require.NoError(s.t, conversion.Convert(object, v1alpha1.GroupVersion.Group+"/"+version))
@@ -200,7 +203,7 @@ func list(version string) *unstructured.UnstructuredList {
 
 func (s *switching) definition() *apiextensionsv1.CustomResourceDefinition {
 	s.t.Helper()
-	definition, err := kube.CRD(s.ctx, s.client)
+	definition, err := crd.Get(s.ctx, s.client)
 	require.NoError(s.t, err)
 	return definition
 }
@@ -216,20 +219,38 @@ type unexpected struct{ got any }
 
 func (u *unexpected) Error() string { return "got " + strings.Join(u.got.([]string), ", ") }
 
-func (s *switching) start(role string) {
+// start returns once all roles are ready. Each starts when the one before runs: the webhook role
+// alone may patch the definition, and the others are ready after it.
+func (s *switching) start(order []string) {
 	s.t.Helper()
+	var ready errgroup.Group
+	for _, role := range order {
+		ready.Go(func() error { return s.startRole(role) })
+		s.await(role+" to run", func() error {
+			process, err := s.cluster.Process(role)
+			if err == nil && !process.Running {
+				err = &unexpected{[]string{"a stopped " + role}}
+			}
+			return err
+		})
+	}
+	require.NoError(s.t, ready.Wait())
+}
+
+func (s *switching) startRole(role string) error {
 	for _, started := range s.cluster.Roles() {
 		if started.Name != role {
 			continue
 		}
 		if started.WebhookURL != "" {
-			require.NoError(s.t, s.cluster.InstallWebhooks(s.ctx, started.WebhookURL))
+			if err := s.cluster.InstallWebhooks(s.ctx, started.WebhookURL); err != nil {
+				return err
+			}
 		}
-		require.NoError(s.t, s.cluster.StartAgain(s.ctx, role))
-		return
+		return s.cluster.StartAgain(s.ctx, role)
 	}
 	_, err := s.cluster.StartRole(s.ctx, role)
-	require.NoError(s.t, err)
+	return err
 }
 
 // intact reports whether a set says in both versions what it said before, and
@@ -277,9 +298,9 @@ func namedNamespace(selector *metav1.LabelSelector) string {
 	return selector.MatchLabels["kubernetes.io/metadata.name"]
 }
 
-// Whoever comes first finds sets that nobody can read, and nobody else to help.
+// The first role finds sets that nobody can read, and the webhook role makes them readable.
 // Half of the rounds have the definition of the others, and half have ours.
-func TestRolesStartAloneInEveryOrderOverADeadConversion(t *testing.T) {
+func TestRolesStartInEveryOrderOverADeadConversion(t *testing.T) {
 	s := newSwitching(t)
 	for i, order := range [][]string{
 		{cluster.Operator, cluster.Worker, cluster.Webhook},
@@ -297,9 +318,7 @@ func TestRolesStartAloneInEveryOrderOverADeadConversion(t *testing.T) {
 				out, err := s.apply(s.ours("../../config/default"), "apply", "--server-side", "--force-conflicts", "--field-manager="+installer)
 				require.NoError(t, err, out)
 			}
-			for _, role := range order {
-				s.start(role)
-			}
+			s.start(order)
 			for _, name := range []string{"stored-as-v1alpha1", "stored-as-v1beta1"} {
 				s.await(name+" to be intact", func() error { return s.intact(name) })
 			}

@@ -124,8 +124,9 @@ func awaitSamples(t *testing.T, queries prometheus.API, where, expression string
 // startPrometheus scrapes the roles each second.
 func startPrometheus(ctx context.Context, t *testing.T, roles []cluster.Role) prometheus.API {
 	t.Helper()
-	program, err := exec.LookPath("prometheus")
-	require.NoError(t, err, "this test needs a Prometheus: apt-get install prometheus")
+	program, err := filepath.Abs("../../bin/prometheus")
+	require.NoError(t, err)
+	require.FileExists(t, program, "run tools/build.sh prometheus")
 	dir := t.TempDir()
 	config := "global: {scrape_interval: 1s, scrape_timeout: 1s}\nscrape_configs:\n"
 	for _, role := range roles {

@@ -147,7 +147,7 @@ func (s *scene) awaitComplete() {
 	}
 }
 
-// check runs outrigger migrate check, which is to find nothing in the way.
+// check runs outrigger migrate check, which has to find no blockers.
 func (s *scene) check(args ...string) string {
 	s.t.Helper()
 	cmd := exec.CommandContext(s.ctx, filepath.Join(bin, "outrigger"), append([]string{"migrate", "check", "--kubeconfig=" + s.cluster.Kubeconfig}, args...)...)

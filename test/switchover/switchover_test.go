@@ -136,7 +136,7 @@ func (s *scene) blocked() {
 	var exit *exec.ExitError
 	require.ErrorAs(s.t, err, &exit)
 	assert.Equal(s.t, 1, exit.ExitCode())
-	assert.Equal(s.t, "outrigger: not ready to switch: 1 thing is in the way.\n", string(exit.Stderr))
+	assert.Equal(s.t, "outrigger: not ready to switch: 1 blocker.\n", string(exit.Stderr))
 	assert.Contains(s.t, string(out), "findings:\n- effect: blocks\n  message: 'Annotation kruise.io/sidecarset-hash is another, ")
 }
 

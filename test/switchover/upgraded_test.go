@@ -50,9 +50,12 @@ type theirState struct {
 	UpdateTimestamp       time.Time `json:"updateTimestamp"`
 	LastContainerStatuses map[string]struct {
 		ImageID string `json:"imageID"`
-		// RestartCount is ours beside it: an unknown field is skipped.
+		// RestartCount and Image are Outrigger's: OpenKruise skips unknown fields.
 		RestartCount *int32 `json:"restartCount"`
+		Image        string `json:"image"`
 	} `json:"lastContainerStatuses"`
+	// SidecarSetVersion is Outrigger's, too.
+	SidecarSetVersion string `json:"sidecarSetVersion"`
 }
 
 func (s *scene) upgradedAsTheyWouldOne(f *fleet, recorded *v1alpha1.SidecarSet, was *recordedPod, set *v1alpha1.SidecarSet, pod *corev1.Pod) {
@@ -75,7 +78,8 @@ func (s *scene) upgradedAsTheyWouldOne(f *fleet, recorded *v1alpha1.SidecarSet, 
 		require.JSONEq(s.t, fmt.Sprintf(`{"envoy":%q}`, f.standby), pod.Annotations[v1alpha1.WorkingHotUpgradeContainerAnnotation])
 		require.Equal(s.t, "0", pod.Annotations[v1alpha1.VersionAnnotationPrefix+f.container], "the other twin is emptied")
 	} else {
-		require.Equal(s.t, "sim://"+recorded.Spec.Containers[0].Image, states[f.name].LastContainerStatuses[upgraded].ImageID)
+		ran, _, _ := strings.Cut(states[f.name].LastContainerStatuses[upgraded].ImageID, "@")
+		require.Equal(s.t, "sim://"+recorded.Spec.Containers[0].Image, ran)
 	}
 	for i := range was.Containers {
 		want := was.Containers[i].Image

@@ -15,9 +15,9 @@ import (
 
 	"sigs.k8s.io/yaml"
 
-	"github.com/outrigger/outrigger/dev/chaos/link"
 	"github.com/outrigger/outrigger/dev/cluster"
-	"github.com/outrigger/outrigger/dev/realnode"
+	"github.com/outrigger/outrigger/dev/link"
+	"github.com/outrigger/outrigger/test/realnode"
 )
 
 const (

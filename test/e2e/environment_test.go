@@ -27,12 +27,12 @@ import (
 const (
 	appLabel = "app"
 	sidecar  = "side"
-	// sceneWithin is long: the machine may have other things to do.
-	sceneWithin = 10 * time.Minute
+	// environmentWithin is long: the machine may have other things to do.
+	environmentWithin = 10 * time.Minute
 )
 
-// scene is a namespace with a set and pods of its own.
-type scene struct {
+// environment is a namespace with a SidecarSet and pods of its own.
+type environment struct {
 	t       testing.TB
 	ctx     context.Context
 	name    string
@@ -40,19 +40,19 @@ type scene struct {
 	witness *witness.Witness
 }
 
-// newScene makes a namespace and a set of idle sidecars for the pods in there.
-func newScene(t testing.TB, window int32, change func(*v1alpha1.SidecarSet)) *scene {
+// newEnvironment creates a namespace and a SidecarSet of idle sidecars for its pods.
+func newEnvironment(t testing.TB, maxUnavailable int32, change func(*v1alpha1.SidecarSet)) *environment {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), sceneWithin)
+	ctx, cancel := context.WithTimeout(t.Context(), environmentWithin)
 	t.Cleanup(cancel)
 	name := strings.ToLower(strings.ReplaceAll(t.Name(), "_", "-"))
 	name = strings.Trim(name[max(len(name)-40, 0):], "-")
-	s := &scene{t: t, ctx: ctx, name: name}
+	s := &environment{t: t, ctx: ctx, name: name}
 	require.NoError(t, stack.kube.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}))
 	s.set = &v1alpha1.SidecarSet{ObjectMeta: metav1.ObjectMeta{Name: name}}
 	s.set.Spec.Selector = &metav1.LabelSelector{MatchLabels: map[string]string{appLabel: name}}
 	s.set.Spec.Containers = []v1alpha1.SidecarContainer{{Container: corev1.Container{Name: sidecar, Image: v1}}}
-	s.set.Spec.UpdateStrategy.MaxUnavailable = new(intstr.FromInt32(window))
+	s.set.Spec.UpdateStrategy.MaxUnavailable = new(intstr.FromInt32(maxUnavailable))
 	if change != nil {
 		change(s.set)
 	}
@@ -61,10 +61,10 @@ func newScene(t testing.TB, window int32, change func(*v1alpha1.SidecarSet)) *sc
 	return s
 }
 
-// clean removes the namespace and waits until its containers are gone, for the sake of
-// what comes next.
-func (s *scene) clean() {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(s.ctx), sceneWithin)
+// clean removes the namespace and waits until its containers are gone, before the next
+// environment is created.
+func (s *environment) clean() {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(s.ctx), environmentWithin)
 	defer cancel()
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: s.name}}
 	for _, o := range []client.Object{s.set, namespace} {
@@ -78,8 +78,8 @@ func (s *scene) clean() {
 	require.NoError(s.t, err, "wait for the pods to go")
 }
 
-// deploy makes n pods, and waits until they run the sidecar.
-func (s *scene) deploy(n int, image string) {
+// deploy creates n pods, and waits until they run the sidecar.
+func (s *environment) deploy(n int, image string) {
 	s.t.Helper()
 	s.watch(image)
 	labels := map[string]string{appLabel: s.name}
@@ -98,7 +98,7 @@ func podSpec() corev1.PodSpec {
 	return corev1.PodSpec{Containers: []corev1.Container{{Name: "app", Image: repository + "app:1"}}}
 }
 
-func (s *scene) watch(image string) {
+func (s *environment) watch(image string) {
 	s.t.Helper()
 	config, err := stack.RESTConfig()
 	require.NoError(s.t, err)
@@ -112,7 +112,7 @@ func (s *scene) watch(image string) {
 	s.witness.Expect(image)
 }
 
-func (s *scene) await(condition func(witness.View) bool) witness.View {
+func (s *environment) await(condition func(witness.View) bool) witness.View {
 	s.t.Helper()
 	view, err := s.witness.Await(s.ctx, condition)
 	require.NoError(s.t, err)
@@ -120,7 +120,7 @@ func (s *scene) await(condition func(witness.View) bool) witness.View {
 }
 
 // upgradeTo changes the image and has the witness expect it.
-func (s *scene) upgradeTo(image string) {
+func (s *environment) upgradeTo(image string) {
 	s.t.Helper()
 	s.witness.Expect(image)
 	list := "containers"
@@ -131,21 +131,21 @@ func (s *scene) upgradeTo(image string) {
 }
 
 // edit applies a JSON patch to the set.
-func (s *scene) edit(patch string) {
+func (s *environment) edit(patch string) {
 	s.t.Helper()
 	require.NoError(s.t, stack.kube.Patch(s.ctx, s.set, client.RawPatch(types.JSONPatchType, []byte(patch))))
 }
 
 // within checks what must hold however a rollout went.
-func (s *scene) within(budget int) {
+func (s *environment) within(maxUnavailable int) {
 	s.t.Helper()
 	worst, event := s.witness.Worst()
-	require.LessOrEqual(s.t, worst, budget, "pods in flight at %s", event)
+	require.LessOrEqual(s.t, worst, maxUnavailable, "pods in flight at %s", event)
 	require.Zero(s.t, s.witness.View().AppRestarts, "an app container restarted")
 }
 
 // awaitReason waits until a condition of the set's generation has the reason.
-func (s *scene) awaitReason(condition, reason string) {
+func (s *environment) awaitReason(condition, reason string) {
 	s.t.Helper()
 	s.poll(fmt.Sprintf("condition %s to say %s", condition, reason), func() (bool, error) {
 		set := &v1alpha1.SidecarSet{}
@@ -155,15 +155,15 @@ func (s *scene) awaitReason(condition, reason string) {
 	})
 }
 
-// pods of the scene, as stored.
-func (s *scene) pods() []corev1.Pod {
+// pods of the environment, as stored.
+func (s *environment) pods() []corev1.Pod {
 	s.t.Helper()
 	var pods corev1.PodList
 	require.NoError(s.t, stack.kube.List(s.ctx, &pods, client.InNamespace(s.name)))
 	return pods.Items
 }
 
-func (s *scene) poll(what string, done func() (bool, error)) {
+func (s *environment) poll(what string, done func() (bool, error)) {
 	s.t.Helper()
 	err := wait.PollUntilContextCancel(s.ctx, time.Second/10, true, func(context.Context) (bool, error) { return done() })
 	require.NoError(s.t, err, "wait for %s", what)

@@ -1,9 +1,12 @@
+//go:build browser
+
 package integration
 
 import (
 	"context"
 	"flag"
 	"fmt"
+	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -13,6 +16,8 @@ import (
 
 	"github.com/chromedp/chromedp"
 	"github.com/stretchr/testify/require"
+	sdk "go.temporal.io/sdk/client"
+	"go.temporal.io/sdk/testsuite"
 
 	"github.com/outrigger/outrigger/api/protocol"
 	"github.com/outrigger/outrigger/api/v1alpha1"
@@ -59,7 +64,7 @@ func TestWebUI(t *testing.T) {
 func newBrowser(ctx context.Context, t *testing.T) context.Context {
 	t.Helper()
 	path, err := exec.LookPath("chromium")
-	require.NoError(t, err, "this test needs a browser: apt-get install chromium")
+	require.NoError(t, err, "apt-get install chromium")
 	// Root may not use the sandbox.
 	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(path), chromedp.NoSandbox, chromedp.DisableGPU, chromedp.WindowSize(1360, 1000))
 	allocating, stop := chromedp.NewExecAllocator(ctx, options...)
@@ -94,4 +99,21 @@ func writeScreenshot(t *testing.T, page context.Context, name string) {
 	}
 	require.NoError(t, os.MkdirAll(*screenshots, 0o755))
 	require.NoError(t, os.WriteFile(filepath.Join(*screenshots, name), png, 0o644))
+}
+
+func TestTheWebUIReadsEncryptedRunsThroughTheCodecServer(t *testing.T) {
+	codecAddress, uiAddress := freeAddress(t), freeAddress(t)
+	r := startSealedRun(t, func(o *testsuite.DevServerOptions) {
+		o.EnableUI, o.UIPort = true, uiAddress[strings.LastIndex(uiAddress, ":")+1:]
+		o.ExtraArgs = []string{"--ui-ip", "127.0.0.1", "--ui-codec-endpoint", "http://" + codecAddress}
+	})
+	r.serveCodec(codecAddress, "--cors-origin=http://"+uiAddress)
+
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	page := newBrowser(ctx, t)
+	require.NoError(t, chromedp.Do(page, chromedp.Navigate(strings.Join([]string{
+		"http://" + uiAddress, "namespaces", sdk.DefaultNamespace, "workflows", url.PathEscape(r.run.GetID()), r.run.GetRunID(), "history",
+	}, "/"))))
+	awaitTexts(t, page, sealedWords)
 }

@@ -1,0 +1,42 @@
+package integration
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+
+	"github.com/outrigger/outrigger/api/protocol"
+	"github.com/outrigger/outrigger/api/v1alpha1"
+	"github.com/outrigger/outrigger/dev/witness"
+)
+
+// awaitGood waits until the end of the rollout of the set's content is recorded.
+func (s *scene) awaitGood() *v1alpha1.SidecarSet {
+	s.t.Helper()
+	return s.awaitSet("the last good revision to be recorded", func(set *v1alpha1.SidecarSet) bool {
+		good := set.Status.LastGoodRevision()
+		return good != nil && good.Hash == set.Annotations[v1alpha1.HashAnnotation] && good.Revision == set.Status.LatestRevision
+	})
+}
+
+// The app of one pod fails long after its upgrade, and never comes up again.
+func TestSpec7_5_APodWhoseAppFailsAfterTheRolloutStopsNoneThatFollows(t *testing.T) {
+	t.Parallel()
+	s := newScene(t, 6, window(1))
+	s.upgradeTo("side:v2")
+	s.await(witness.Settled(6))
+	s.awaitGood()
+	broken := s.pods()[2]
+	_, err := kubectl(s.ctx, "", "set", "image", "pod/"+broken.Name, "-n", s.name, "app=app:bad")
+	assert.NoError(t, err)
+	s.await(func(v witness.View) bool { return v.Ready == 5 })
+
+	for _, image := range []string{"side:v3", "side:v2"} {
+		s.upgradeTo(image)
+		s.await(func(v witness.View) bool { return v.Updated == 6 && v.InFlight == 0 && v.Ready == 5 })
+		s.awaitPhase(protocol.PhaseComplete)
+		s.awaitGood()
+	}
+	worst, event := s.witness.Worst()
+	assert.LessOrEqual(t, worst, 1, "pods in flight at %s", event)
+}

@@ -1,0 +1,16 @@
+// Command check says what this machine lacks for a real node.
+package main
+
+import (
+	"fmt"
+	"os"
+
+	"github.com/outrigger/outrigger/test/realnode"
+)
+
+func main() {
+	if err := realnode.CheckMachine(); err != nil {
+		fmt.Fprintln(os.Stderr, "e2e-node:", err)
+		os.Exit(1)
+	}
+}

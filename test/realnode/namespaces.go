@@ -1,0 +1,199 @@
+package realnode
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"runtime"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/outrigger/outrigger/dev/cluster"
+)
+
+// stateVariable names the state folder to the process inside the namespaces.
+const stateVariable = "OUTRIGGER_REALNODE_STATE"
+
+// LogDir is the folder of logs within the state folder, which stays when the run failed.
+const LogDir = "logs"
+
+// Contain runs this program again, with the same arguments, in mount, PID and network
+// namespaces of its own, and there calls inside with a state folder. It returns the exit
+// code. When inside is done, or the program is killed, all processes that it left
+// behind, its mounts and interfaces are gone. So are, except after SIGKILL, its control
+// groups and the state folder, but for LogDir when the code is not 0.
+func Contain(inside func(state string) int) (code int, err error) {
+	// Nobody but the first process of a namespace may change what is mounted.
+	if state := os.Getenv(stateVariable); state != "" && os.Getpid() == 1 {
+		if err := isolate(state); err != nil {
+			return 1, fmt.Errorf("prepare the namespaces: %w", err)
+		}
+		return inside(state), nil
+	}
+	if err := CheckMachine(); err != nil {
+		return 1, err
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	state, err := os.MkdirTemp("", "outrigger-node-")
+	if err != nil {
+		return 1, fmt.Errorf("make a state folder: %w", err)
+	}
+	if err := makeControlGroups(controlGroup(state)); err != nil {
+		return 1, errors.Join(err, cleanUp(state, false))
+	}
+	code, err = again(ctx, state)
+	return code, errors.Join(err, cleanUp(state, code != 0 && err == nil))
+}
+
+// again runs this program inside. As the first process of a PID namespace it takes
+// all others of that with it.
+func again(ctx context.Context, state string) (int, error) {
+	// The kernel ties Pdeathsig to the forking thread, not to the process.
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	program, err := os.Executable()
+	if err != nil {
+		return 1, fmt.Errorf("find this program: %w", err)
+	}
+	cmd := exec.CommandContext(ctx, program, os.Args[1:]...)
+	cmd.Env = append(os.Environ(), stateVariable+"="+state)
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
+	cmd.SysProcAttr = &syscall.SysProcAttr{
+		Cloneflags: syscall.CLONE_NEWNS | syscall.CLONE_NEWPID | syscall.CLONE_NEWNET,
+		Pdeathsig:  syscall.SIGKILL,
+		Setpgid:    true, // Ctrl-C is for us to handle
+	}
+	err = cmd.Run()
+	var ended *exec.ExitError
+	switch {
+	case ctx.Err() != nil:
+		return 1, errors.New("interrupted")
+	case errors.As(err, &ended):
+		return max(ended.ExitCode(), 1), nil
+	case err != nil:
+		return 1, fmt.Errorf("enter namespaces of our own: %w", err)
+	}
+	return 0, nil
+}
+
+// cleanUp removes what namespaces do not.
+func cleanUp(state string, keepLogs bool) error {
+	failed := removeControlGroups(controlGroup(state))
+	entries, err := os.ReadDir(state)
+	if err != nil {
+		return errors.Join(failed, fmt.Errorf("clean up: %w", err))
+	}
+	for _, entry := range entries {
+		if !keepLogs || entry.Name() != LogDir {
+			failed = errors.Join(failed, os.RemoveAll(filepath.Join(state, entry.Name())))
+		}
+	}
+	if keepLogs {
+		fmt.Fprintln(os.Stderr, "logs are kept in", filepath.Join(state, LogDir))
+		return failed
+	}
+	return errors.Join(failed, os.Remove(state))
+}
+
+// isolate prepares the namespaces that this process is in.
+func isolate(state string) error {
+	if err := mountOwn(); err != nil {
+		return err
+	}
+	if err := maskKernelSettings(state); err != nil {
+		return err
+	}
+	return raiseLoopback()
+}
+
+// mountOwn hides the places where container runtimes keep what is of this machine.
+func mountOwn() error {
+	// Nothing of what is mounted here may reach the machine. The kubelet wants its
+	// mounts shared, which they are inside.
+	for _, propagation := range []uintptr{unix.MS_PRIVATE, unix.MS_SHARED} {
+		if err := unix.Mount("", "/", "", unix.MS_REC|propagation, ""); err != nil {
+			return fmt.Errorf("change the propagation of mounts: %w", err)
+		}
+	}
+	for _, m := range []struct{ kind, path string }{
+		{"proc", "/proc"}, {"tmpfs", "/run"}, {"tmpfs", "/var/lib"}, {"tmpfs", "/var/log"},
+	} {
+		if err := unix.Mount(m.kind, m.path, m.kind, 0, ""); err != nil {
+			return fmt.Errorf("mount %s: %w", m.path, err)
+		}
+	}
+	return nil
+}
+
+// kernelSettings are those that a kubelet writes to /proc/sys, and that are no
+// namespace's: it finds them as it wants them.
+func kernelSettings() map[string]string {
+	return map[string]string{
+		"vm/overcommit_memory":      "1",
+		"vm/panic_on_oom":           "0",
+		"kernel/panic":              "10",
+		"kernel/panic_on_oops":      "1",
+		"kernel/keys/root_maxkeys":  "1000000",
+		"kernel/keys/root_maxbytes": "25000000",
+	}
+}
+
+func maskKernelSettings(state string) error {
+	for name, value := range kernelSettings() {
+		file := filepath.Join(state, "sys", name)
+		if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
+			return fmt.Errorf("mask kernel settings: %w", err)
+		}
+		if err := os.WriteFile(file, []byte(value+"\n"), 0o644); err != nil {
+			return fmt.Errorf("mask kernel settings: %w", err)
+		}
+		if err := unix.Mount(file, filepath.Join("/proc/sys", name), "", unix.MS_BIND, ""); err != nil {
+			return fmt.Errorf("mask the kernel setting %s: %w", name, err)
+		}
+	}
+	return nil
+}
+
+// NodeAddress is the node's own, on the loopback interface: a kubelet wants one that
+// is not 127.0.0.1, and there is no other interface before the first pod.
+const NodeAddress = "10.89.255.1"
+
+// loopbackAddresses are those that the loopback interface has beside its own: pods reach
+// whoever listens there, as at the API server's Service.
+func loopbackAddresses() []string { return []string{NodeAddress, cluster.APIServerAddress} }
+
+func raiseLoopback() error {
+	socket, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return fmt.Errorf("open a socket: %w", err)
+	}
+	defer func() { _ = unix.Close(socket) }()
+	loopback, err := unix.NewIfreq("lo")
+	if err != nil {
+		return err
+	}
+	loopback.SetUint16(unix.IFF_UP | unix.IFF_RUNNING | unix.IFF_LOOPBACK)
+	if err := unix.IoctlIfreq(socket, unix.SIOCSIFFLAGS, loopback); err != nil {
+		return fmt.Errorf("raise the loopback interface: %w", err)
+	}
+	for i, address := range loopbackAddresses() {
+		further, err := unix.NewIfreq(fmt.Sprintf("lo:%d", i+1))
+		if err != nil {
+			return err
+		}
+		if err := further.SetInet4Addr(net.ParseIP(address).To4()); err != nil {
+			return err
+		}
+		if err := unix.IoctlIfreq(socket, unix.SIOCSIFADDR, further); err != nil {
+			return fmt.Errorf("give the loopback interface the address %s: %w", address, err)
+		}
+	}
+	return nil
+}
