@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -23,6 +24,7 @@ import (
 
 	"github.com/outrigger/outrigger/api/v1alpha1"
 	"github.com/outrigger/outrigger/dev/cluster"
+	"github.com/outrigger/outrigger/internal/switchover"
 )
 
 // creating creates pods in dry runs, one after the other, until the returned function is
@@ -76,15 +78,18 @@ func (s *scene) upgrade() {
 	}
 }
 
+// report is what migrate check prints for scripts.
+func (s *scene) report() (report switchover.Report) {
+	s.t.Helper()
+	require.NoError(s.t, json.Unmarshal([]byte(s.check("-o", "json")), &report))
+	return report
+}
+
 // remedies are the commands of the report that narrow OpenKruise's configurations.
 func (s *scene) remedies() (commands []string) {
 	s.t.Helper()
-	var report struct {
-		Findings []struct{ Effect, Remedy string }
-	}
-	require.NoError(s.t, json.Unmarshal([]byte(s.check("-o", "json")), &report))
-	for _, f := range report.Findings {
-		if f.Effect == "differs" && f.Remedy != "" {
+	for _, f := range s.report().Findings {
+		if f.Effect == switchover.Differs && f.Remedy != "" {
 			commands = append(commands, f.Remedy)
 		}
 	}
@@ -150,11 +155,11 @@ func (s *scene) there(kruise *openKruise) {
 	)
 	_, err := s.cluster.StartRole(s.ctx, cluster.Webhook)
 	require.NoError(s.t, err)
-	s.await("Outrigger to be asked", func() error {
-		if strings.Contains(s.check(), "Webhook mpod.kb.io answers beside Outrigger's") {
+	s.await("Outrigger to be called for pods", func() error {
+		if slices.ContainsFunc(s.report().Answerers, func(a switchover.Answerer) bool { return a.Whose == "Outrigger" && a.About == "pods" }) {
 			return nil
 		}
-		return errors.New("not yet")
+		return errors.New("no webhook of Outrigger for pods")
 	})
 	commands := s.remedies()
 	require.Len(s.t, commands, 2)
