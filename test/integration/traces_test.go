@@ -15,6 +15,7 @@ import (
 	otlp "go.opentelemetry.io/proto/otlp/trace/v1"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/outrigger/outrigger/api/protocol"
 	"github.com/outrigger/outrigger/dev/witness"
 )
 
@@ -122,6 +123,8 @@ func (r *receiver) writes(namespace string) map[string][]string {
 func TestATraceGoesFromTheEditToEachPod(t *testing.T) {
 	s := newScene(t, 4, nil)
 	s.awaitSet("counts of the injected pods", counts(4))
+	// An open run would take the edit into the trace of its own generation.
+	s.awaitPhase(protocol.PhaseComplete)
 	s.upgradeTo("side:v2")
 	s.await(witness.Settled(4))
 	path := []string{
