@@ -173,7 +173,7 @@ func (b *admission) stopWebhook(ctx context.Context) error {
 		&admissionregistrationv1.MutatingWebhookConfiguration{ObjectMeta: name},
 		&admissionregistrationv1.ValidatingWebhookConfiguration{ObjectMeta: name},
 	} {
-		if err := b.h.kube.Delete(ctx, configuration); err != nil {
+		if err := b.h.stack.Kube.Delete(ctx, configuration); err != nil {
 			return fmt.Errorf("remove the webhook configuration: %w", err)
 		}
 	}
@@ -183,7 +183,7 @@ func (b *admission) stopWebhook(ctx context.Context) error {
 // authority is the CA in the webhook configuration.
 func (b *admission) authority(ctx context.Context) (*x509.CertPool, error) {
 	var configuration admissionregistrationv1.MutatingWebhookConfiguration
-	if err := b.h.kube.Get(ctx, client.ObjectKey{Name: "outrigger"}, &configuration); err != nil {
+	if err := b.h.stack.Kube.Get(ctx, client.ObjectKey{Name: "outrigger"}, &configuration); err != nil {
 		return nil, fmt.Errorf("read the webhook's CA: %w", err)
 	}
 	pool := x509.NewCertPool()
@@ -199,7 +199,7 @@ func (b *admission) authority(ctx context.Context) (*x509.CertPool, error) {
 func (b *admission) store(ctx context.Context, n int) error {
 	for len(b.stored) > n {
 		last := len(b.stored) - 1
-		if err := b.h.kube.Delete(ctx, b.stored[last]); err != nil {
+		if err := b.h.stack.Kube.Delete(ctx, b.stored[last]); err != nil {
 			return fmt.Errorf("remove a SidecarSet: %w", err)
 		}
 		b.stored = b.stored[:last]
@@ -222,7 +222,7 @@ func (b *admission) create(ctx context.Context, set *v1alpha1.SidecarSet) error 
 		return err
 	}
 	for {
-		err := b.h.kube.Create(ctx, set)
+		err := b.h.stack.Kube.Create(ctx, set)
 		if err == nil {
 			return nil
 		}

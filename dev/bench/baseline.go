@@ -14,7 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/outrigger/outrigger/dev/witness"
+	"github.com/outrigger/outrigger/dev/observer"
 	"github.com/outrigger/outrigger/internal/defaults"
 	"github.com/outrigger/outrigger/internal/inject"
 	"github.com/outrigger/outrigger/internal/revision"
@@ -44,7 +44,7 @@ func (h *harness) measureBaseline(ctx context.Context, name string, pods, slots 
 	if err := h.createDeployment(ctx, name, name, pods, template); err != nil {
 		return nil, err
 	}
-	if _, err := w.Await(ctx, witness.Settled(pods)); err != nil {
+	if _, err := w.Await(ctx, observer.Converged(pods)); err != nil {
 		return nil, fmt.Errorf("wait for the pods: %w", err)
 	}
 	before, after := newSample(), newSample()
@@ -63,16 +63,16 @@ func (h *harness) measureBaseline(ctx context.Context, name string, pods, slots 
 }
 
 // upgradeAll starts the upgrade of a pod whenever a slot is free.
-func (h *harness) upgradeAll(ctx context.Context, w *witness.Witness, namespace string, slots int) error {
+func (h *harness) upgradeAll(ctx context.Context, w *observer.Watch, namespace string, slots int) error {
 	var pods corev1.PodList
-	if err := h.kube.List(ctx, &pods, client.InNamespace(namespace)); err != nil {
+	if err := h.stack.Kube.List(ctx, &pods, client.InNamespace(namespace)); err != nil {
 		return fmt.Errorf("list pods: %w", err)
 	}
 	w.Expect(image(2))
 	patching, patchCtx := errgroup.WithContext(ctx)
 	for next := 0; next < len(pods.Items); {
-		inProgress := func(v witness.View) int { return next - (v.Updated - v.InFlight) }
-		view, err := w.Await(ctx, func(v witness.View) bool { return inProgress(v) < slots })
+		inProgress := func(v observer.View) int { return next - (v.Updated - v.InFlight) }
+		view, err := w.Await(ctx, func(v observer.View) bool { return inProgress(v) < slots })
 		if err != nil {
 			return err
 		}
@@ -85,13 +85,13 @@ func (h *harness) upgradeAll(ctx context.Context, w *witness.Witness, namespace 
 	if err := patching.Wait(); err != nil {
 		return fmt.Errorf("patch a pod: %w", err)
 	}
-	_, err := w.Await(ctx, witness.Settled(len(pods.Items)))
+	_, err := w.Await(ctx, observer.Converged(len(pods.Items)))
 	return err
 }
 
 // upgrade writes a cold pod once. A hot pod needs a second write, which empties the standby
 // twin once the other one runs.
-func (h *harness) upgrade(ctx context.Context, w *witness.Witness, pod *corev1.Pod) error {
+func (h *harness) upgrade(ctx context.Context, w *observer.Watch, pod *corev1.Pod) error {
 	if !h.hot {
 		return h.setImage(ctx, pod, sidecar, image(2))
 	}
@@ -99,7 +99,7 @@ func (h *harness) upgrade(ctx context.Context, w *witness.Witness, pod *corev1.P
 	if err := h.setImage(ctx, pod, active, image(2)); err != nil {
 		return err
 	}
-	migrated, err := w.AwaitPod(ctx, pod.UID, func(p *corev1.Pod) bool { return witness.Ready(p) && runsNewImage(p, active) })
+	migrated, err := w.AwaitPod(ctx, pod.UID, func(p *corev1.Pod) bool { return observer.Ready(p) && runsNewImage(p, active) })
 	if err != nil {
 		return err
 	}
@@ -118,7 +118,7 @@ func runsNewImage(pod *corev1.Pod, container string) bool {
 
 func (h *harness) setImage(ctx context.Context, pod *corev1.Pod, container, image string) error {
 	patch := fmt.Appendf(nil, `{"spec":{"containers":[{"name":%q,"image":%q}]}}`, container, image)
-	return h.kube.Patch(ctx, pod.DeepCopy(), client.RawPatch(types.StrategicMergePatchType, patch))
+	return h.stack.Kube.Patch(ctx, pod.DeepCopy(), client.RawPatch(types.StrategicMergePatchType, patch))
 }
 
 // injected is the template of a pod with its sidecars, as the webhook would have made it.
@@ -162,10 +162,10 @@ func (h *harness) clear(ctx context.Context, namespace string) error {
 		return err
 	}
 	object := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}
-	if err := h.kube.Delete(ctx, object); err != nil {
+	if err := h.stack.Kube.Delete(ctx, object); err != nil {
 		return fmt.Errorf("delete namespace: %w", err)
 	}
-	_, err = gone.Await(ctx, func(v witness.View) bool { return v.Pods == 0 })
+	_, err = gone.Await(ctx, func(v observer.View) bool { return v.Pods == 0 })
 	return err
 }
 
@@ -178,7 +178,7 @@ func (h *harness) stopRoles(ctx context.Context) error {
 		}
 	}
 	configuration := &admissionregistrationv1.MutatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: "outrigger"}}
-	if err := h.kube.Delete(ctx, configuration); err != nil {
+	if err := h.stack.Kube.Delete(ctx, configuration); err != nil {
 		return fmt.Errorf("delete the webhook configuration: %w", err)
 	}
 	return h.clear(ctx, namespace)

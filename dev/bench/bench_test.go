@@ -8,16 +8,16 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/outrigger/outrigger/dev/witness"
+	"github.com/outrigger/outrigger/dev/observer"
 )
 
-func update(at time.Time, set string) witness.Update {
-	return witness.Update{At: at, Labels: map[string]string{appLabel: set}}
+func update(at time.Time, set string) observer.Update {
+	return observer.Update{At: at, Labels: map[string]string{appLabel: set}}
 }
 
 func TestASetReachesAPercentageWithThePodThatCompletesIt(t *testing.T) {
 	began := time.Unix(100, 0)
-	var served []witness.Update
+	var served []observer.Update
 	for i, set := range []string{"a", "b", "a", "a", "b", "b"} {
 		served = append(served, update(began.Add(time.Duration(i+1)*time.Second), set))
 	}
@@ -28,7 +28,7 @@ func TestASetReachesAPercentageWithThePodThatCompletesIt(t *testing.T) {
 
 func TestTheLongestGapAfterAMoment(t *testing.T) {
 	began := time.Unix(100, 0)
-	var asked []witness.Update
+	var asked []observer.Update
 	for _, second := range []int{0, 9, 10, 14, 15} {
 		asked = append(asked, update(began.Add(time.Duration(second)*time.Second), "a"))
 	}

@@ -13,7 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/outrigger/outrigger/api/v1alpha1"
-	"github.com/outrigger/outrigger/dev/witness"
+	"github.com/outrigger/outrigger/dev/observer"
 )
 
 // fleet measures many SidecarSets: their creation, their rollouts at the same time, and what
@@ -107,7 +107,7 @@ func (b *fleet) create(ctx context.Context) error {
 // apply creates a SidecarSet with the requests of kubectl apply: a read, and a create with the
 // applied content as an annotation.
 func (h *harness) apply(ctx context.Context, set *v1alpha1.SidecarSet) error {
-	err := h.kube.Get(ctx, client.ObjectKeyFromObject(set), &v1alpha1.SidecarSet{})
+	err := h.stack.Kube.Get(ctx, client.ObjectKeyFromObject(set), &v1alpha1.SidecarSet{})
 	if client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("read it: %w", err)
 	}
@@ -117,7 +117,7 @@ func (h *harness) apply(ctx context.Context, set *v1alpha1.SidecarSet) error {
 	}
 	applied := set.DeepCopy()
 	applied.Annotations = map[string]string{corev1.LastAppliedConfigAnnotation: string(content)}
-	return h.kube.Create(ctx, applied, client.FieldOwner("kubectl-client-side-apply"))
+	return h.stack.Kube.Create(ctx, applied, client.FieldOwner("kubectl-client-side-apply"))
 }
 
 func (b *fleet) rollOut(ctx context.Context) error {
@@ -147,7 +147,7 @@ func (b *fleet) rollOut(ctx context.Context) error {
 
 // reachedBySet is how long each SidecarSet took until a percentage of its pods served with
 // the new image, sorted.
-func reachedBySet(served []witness.Update, began time.Time, pods, percent int) []time.Duration {
+func reachedBySet(served []observer.Update, began time.Time, pods, percent int) []time.Duration {
 	seen := map[string]int{}
 	var reached []time.Duration
 	for _, update := range served {

@@ -10,7 +10,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	sdk "go.temporal.io/sdk/client"
 	"golang.org/x/sync/errgroup"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -19,13 +18,12 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/apimachinery/pkg/util/wait"
-	"k8s.io/client-go/rest"
 	"k8s.io/client-go/util/retry"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/outrigger/outrigger/api/v1alpha1"
 	"github.com/outrigger/outrigger/dev/cluster"
-	"github.com/outrigger/outrigger/dev/witness"
+	"github.com/outrigger/outrigger/dev/observer"
 )
 
 const (
@@ -43,12 +41,9 @@ const (
 // harness is a cluster of its own, with a number of SidecarSets, each of which has a
 // Deployment of its name.
 type harness struct {
-	stack    *cluster.Cluster
-	config   *rest.Config
-	kube     client.Client
-	temporal sdk.Client
-	dir      string
-	started  time.Time
+	stack   *cluster.Cluster
+	dir     string
+	started time.Time
 
 	// hot sidecars have two twins; readyAfter is what a pod takes to become ready after a
 	// restart.
@@ -59,7 +54,7 @@ type harness struct {
 	pods int
 	// idle is the number of SidecarSets without pods, beside sets.
 	idle    int
-	watched *witness.Witness
+	watched *observer.Watch
 	runs    *runs
 	// version of the image in the SidecarSets.
 	version int
@@ -79,32 +74,15 @@ func startCluster(ctx context.Context, options cluster.Options) (*harness, error
 	}
 	h := &harness{dir: dir, started: time.Now(), version: 1}
 	options.Dir = filepath.Join(dir, "stack")
-	if h.stack, err = cluster.Start(ctx, options); err == nil {
-		err = h.connect()
-	}
-	if err != nil {
+	if h.stack, err = cluster.Start(ctx, options); err != nil {
 		h.close()
 		return nil, err
 	}
 	return h, nil
 }
 
-func (h *harness) connect() (err error) {
-	if h.config, err = h.stack.RESTConfig(); err != nil {
-		return err
-	}
-	if h.kube, err = h.stack.Client(); err != nil {
-		return err
-	}
-	h.temporal, err = h.stack.TemporalClient()
-	return err
-}
-
 // close stops the cluster and removes its state.
 func (h *harness) close() {
-	if h.temporal != nil {
-		h.temporal.Close()
-	}
 	if h.stack != nil {
 		h.stack.Shutdown()
 	}
@@ -153,11 +131,15 @@ func (h *harness) watch(ctx context.Context) (err error) {
 	return err
 }
 
-func (h *harness) watchPods(ctx context.Context, namespace string) (*witness.Witness, error) {
-	if h.hot {
-		return witness.WatchTwins(ctx, h.config, namespace, appLabel, sidecar, emptyImage)
+func (h *harness) watchPods(ctx context.Context, namespace string) (*observer.Watch, error) {
+	config, err := h.stack.RESTConfig()
+	if err != nil {
+		return nil, err
 	}
-	return witness.Watch(ctx, h.config, namespace, appLabel, sidecar)
+	if h.hot {
+		return observer.WatchTwins(ctx, config, namespace, appLabel, sidecar, emptyImage)
+	}
+	return observer.WatchPods(ctx, config, namespace, appLabel, sidecar)
 }
 
 // progress prints how far the bench is.
@@ -202,7 +184,7 @@ func (h *harness) podTemplate() corev1.PodTemplateSpec {
 }
 
 func (h *harness) createNamespace(ctx context.Context, name string) error {
-	if err := h.kube.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}); err != nil {
+	if err := h.stack.Kube.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}); err != nil {
 		return fmt.Errorf("create namespace %s: %w", name, err)
 	}
 	return nil
@@ -212,7 +194,7 @@ func (h *harness) createNamespace(ctx context.Context, name string) error {
 func (h *harness) createDeployment(ctx context.Context, namespace, name string, pods int, template corev1.PodTemplateSpec) error {
 	labels, replicas := map[string]string{appLabel: name}, int32(pods)
 	template.Labels = labels
-	err := h.kube.Create(ctx, &appsv1.Deployment{
+	err := h.stack.Kube.Create(ctx, &appsv1.Deployment{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name},
 		Spec: appsv1.DeploymentSpec{
 			Replicas: &replicas, Selector: &metav1.LabelSelector{MatchLabels: labels}, Template: template,
@@ -252,7 +234,7 @@ func (h *harness) countFailed(err error) bool {
 
 // createSets creates SidecarSets and returns once their first runs have ended.
 func (h *harness) createSets(ctx context.Context, sets []*v1alpha1.SidecarSet) error {
-	err := h.eachSet(ctx, sets, func(ctx context.Context, set *v1alpha1.SidecarSet) error { return h.kube.Create(ctx, set) })
+	err := h.eachSet(ctx, sets, func(ctx context.Context, set *v1alpha1.SidecarSet) error { return h.stack.Kube.Create(ctx, set) })
 	if err != nil {
 		return err
 	}
@@ -281,7 +263,7 @@ func (h *harness) createPods(ctx context.Context, pods int) error {
 	if err != nil {
 		return err
 	}
-	if _, err := h.watched.Await(ctx, witness.Settled(h.pods)); err != nil {
+	if _, err := h.watched.Await(ctx, observer.Converged(h.pods)); err != nil {
 		return fmt.Errorf("wait for the pods: %w", err)
 	}
 	h.progress("pods are ready")
@@ -294,7 +276,7 @@ func (h *harness) changeImage(ctx context.Context) error {
 	h.watched.Expect(image(h.version))
 	patch := fmt.Appendf(nil, `[{"op":"replace","path":"/spec/containers/0/image","value":%q}]`, image(h.version))
 	return h.eachSet(ctx, h.sets, func(ctx context.Context, set *v1alpha1.SidecarSet) error {
-		return h.kube.Patch(ctx, set, client.RawPatch(types.JSONPatchType, patch))
+		return h.stack.Kube.Patch(ctx, set, client.RawPatch(types.JSONPatchType, patch))
 	})
 }
 
@@ -316,7 +298,7 @@ func (h *harness) rollOut(ctx context.Context) (*rolledOut, error) {
 	if err := h.changeImage(ctx); err != nil {
 		return nil, err
 	}
-	if _, err := h.watched.Await(ctx, witness.Settled(h.pods)); err != nil {
+	if _, err := h.watched.Await(ctx, observer.Converged(h.pods)); err != nil {
 		return nil, err
 	}
 	r.took = time.Since(r.began)

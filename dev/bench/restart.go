@@ -17,7 +17,7 @@ import (
 
 	"github.com/outrigger/outrigger/dev/cluster"
 	"github.com/outrigger/outrigger/dev/link"
-	"github.com/outrigger/outrigger/dev/witness"
+	"github.com/outrigger/outrigger/dev/observer"
 )
 
 // probeInterval is how often a pod is created to see whether it is admitted.
@@ -95,7 +95,7 @@ func (b *restart) run(ctx context.Context, out io.Writer) (err error) {
 	lines.seconds("longest gap during the restarts, seconds", gap)
 	lines.add("pods created meanwhile", "%d", created)
 	lines.add("pods rejected meanwhile", "%d", len(rejected))
-	if _, err := b.h.watched.Await(ctx, witness.Settled(b.pods)); err != nil {
+	if _, err := b.h.watched.Await(ctx, observer.Converged(b.pods)); err != nil {
 		return err
 	}
 	if _, err := io.WriteString(out, lines.String()); err != nil {
@@ -202,14 +202,14 @@ func (b *restart) restart(ctx context.Context, name string, lines *report) error
 // awaitMore waits until one pod in fifty more is written.
 func (b *restart) awaitMore(ctx context.Context) error {
 	until := min(b.h.watched.View().Updated+max(b.pods/50, 1), b.pods)
-	_, err := b.h.watched.Await(ctx, func(v witness.View) bool { return v.Updated >= until })
+	_, err := b.h.watched.Await(ctx, func(v observer.View) bool { return v.Updated >= until })
 	return err
 }
 
 // longestGap is the longest time between an update and the next one, of the gaps that ended
 // after a moment.
-func longestGap(updates []witness.Update, after time.Time) (longest time.Duration) {
-	slices.SortFunc(updates, func(a, b witness.Update) int { return a.At.Compare(b.At) })
+func longestGap(updates []observer.Update, after time.Time) (longest time.Duration) {
+	slices.SortFunc(updates, func(a, b observer.Update) int { return a.At.Compare(b.At) })
 	for i := 1; i < len(updates); i++ {
 		if updates[i].At.After(after) {
 			longest = max(longest, updates[i].At.Sub(updates[i-1].At))
@@ -229,7 +229,7 @@ func (b *restart) probe(ctx context.Context) (result func() (created int, reject
 		for ; ctx.Err() == nil; created++ {
 			pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: fmt.Sprintf("probe-%d", created), Labels: map[string]string{appLabel: "set-1"}}}
 			pod.Spec = b.h.podTemplate().Spec
-			if err := b.h.kube.Create(ctx, pod, client.DryRunAll); err != nil && ctx.Err() == nil {
+			if err := b.h.stack.Kube.Create(ctx, pod, client.DryRunAll); err != nil && ctx.Err() == nil {
 				rejected = append(rejected, err.Error())
 			}
 			<-tick.C

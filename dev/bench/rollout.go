@@ -129,7 +129,7 @@ func (b *rollout) measure(ctx context.Context, h *harness, slots int) (*rolloutR
 	r.worst, _ = h.watched.Worst()
 	id := protocol.WorkflowID(h.sets[0].Name, h.sets[0].UID)
 	var ended protocol.RolloutResult
-	if err := h.temporal.GetWorkflow(ctx, id, "").Get(ctx, &ended); err != nil {
+	if err := h.stack.Temporal.GetWorkflow(ctx, id, "").Get(ctx, &ended); err != nil {
 		return nil, fmt.Errorf("read the result of the run: %w", err)
 	}
 	r.batches, r.actions.heartbeats = ended.Batches, int(r.heartbeats)
@@ -151,7 +151,7 @@ type rolloutResult struct {
 // readHistory counts the events of a run, and of the runs that it continued.
 func (r *rolloutResult) readHistory(ctx context.Context, h *harness, id, run string) error {
 	continued := ""
-	history := h.temporal.GetWorkflowHistory(ctx, id, run, false, enums.HISTORY_EVENT_FILTER_TYPE_ALL_EVENT)
+	history := h.stack.Temporal.GetWorkflowHistory(ctx, id, run, false, enums.HISTORY_EVENT_FILTER_TYPE_ALL_EVENT)
 	for history.HasNext() {
 		event, err := history.Next()
 		if err != nil {

@@ -26,7 +26,11 @@ type runs struct {
 
 // watchRuns follows the SidecarSets in a cache of its own, until ctx ends.
 func watchRuns(ctx context.Context, h *harness) (*runs, error) {
-	sets, err := cache.New(h.config, cache.Options{Scheme: h.kube.Scheme()})
+	config, err := h.stack.RESTConfig()
+	if err != nil {
+		return nil, err
+	}
+	sets, err := cache.New(config, cache.Options{Scheme: h.stack.Kube.Scheme()})
 	if err != nil {
 		return nil, fmt.Errorf("watch SidecarSets: %w", err)
 	}
@@ -34,7 +38,7 @@ func watchRuns(ctx context.Context, h *harness) (*runs, error) {
 	if _, err := sets.GetInformer(ctx, &v1alpha1.SidecarSet{}); err != nil {
 		return nil, fmt.Errorf("watch SidecarSets: %w", err)
 	}
-	return &runs{sets: sets, temporal: h.temporal}, nil
+	return &runs{sets: sets, temporal: h.stack.Temporal}, nil
 }
 
 // awaitObserved waits until there are n SidecarSets, whose status belongs to the newest

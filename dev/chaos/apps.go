@@ -8,12 +8,13 @@ import (
 	"strings"
 
 	admissionv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/outrigger/outrigger/api/v1alpha1"
-	"github.com/outrigger/outrigger/dev/chaos/observer"
+	"github.com/outrigger/outrigger/dev/observer"
 )
 
 // crashedAnnotation names the container that the simulated kubelet crashes from now on.
@@ -26,7 +27,7 @@ const forEver = "ever"
 func (w *fixture) rename(ctx context.Context, f Fault) error {
 	return w.insist(ctx, func(ctx context.Context) error {
 		set := &v1alpha1.SidecarSet{}
-		if err := w.kube.Get(ctx, types.NamespacedName{Name: f.Target}, set); err != nil {
+		if err := w.Kube.Get(ctx, types.NamespacedName{Name: f.Target}, set); err != nil {
 			return client.IgnoreNotFound(err) // it is being recreated
 		}
 		next := otherName(set.Spec.Containers[0].Image)
@@ -34,7 +35,7 @@ func (w *fixture) rename(ctx context.Context, f Fault) error {
 			return nil
 		}
 		patch := fmt.Appendf(nil, `[{"op":"replace","path":"/spec/containers/0/image","value":%q}]`, next)
-		return client.IgnoreNotFound(w.kube.Patch(ctx, set, client.RawPatch(types.JSONPatchType, patch)))
+		return client.IgnoreNotFound(w.Kube.Patch(ctx, set, client.RawPatch(types.JSONPatchType, patch)))
 	})
 }
 
@@ -57,14 +58,7 @@ func otherName(image string) string {
 
 // crash makes the app of some pods crash from now on.
 func (w *fixture) crash(ctx context.Context, f Fault) error {
-	return w.insist(ctx, func(ctx context.Context) error {
-		chosen, err := w.choose(ctx, f, client.MatchingLabels{"app": f.Target})
-		patch := fmt.Appendf(nil, `{"metadata":{"annotations":{%q:"app"}}}`, crashedAnnotation)
-		for i := range chosen {
-			err = errors.Join(err, client.IgnoreNotFound(w.kube.Patch(ctx, &chosen[i], client.RawPatch(types.MergePatchType, patch))))
-		}
-		return err
-	})
+	return w.eachPod(ctx, f, client.MatchingLabels{"app": f.Target}, w.merging(`{"metadata":{"annotations":{%q:"app"}}}`, crashedAnnotation))
 }
 
 // reject makes a policy reject the upgrades of a share of the pods of a deployment, for a
@@ -74,14 +68,12 @@ func (w *fixture) reject(ctx context.Context, f Fault) error {
 	if f.For == 0 {
 		mark = forEver
 	}
-	err := w.insist(ctx, func(ctx context.Context) error {
-		all, err := w.choose(ctx, Fault{Pods: 1 << 20, Draw: f.Draw}, client.MatchingLabels{"app": f.Target})
-		for i := range all[:len(all)*f.Share/100] {
-			if all[i].Labels[observer.RejectedLabel] == "" {
-				err = errors.Join(err, w.setLabel(ctx, &all[i], observer.RejectedLabel, mark))
-			}
+	label := w.merging(`{"metadata":{"labels":{%q:%q}}}`, observer.RejectedLabel, mark)
+	err := w.eachPod(ctx, f, client.MatchingLabels{"app": f.Target}, func(ctx context.Context, pod *corev1.Pod) error {
+		if pod.Labels[observer.RejectedLabel] != "" {
+			return nil
 		}
-		return err
+		return label(ctx, pod)
 	})
 	if f.For == 0 {
 		return err
@@ -92,14 +84,7 @@ func (w *fixture) reject(ctx context.Context, f Fault) error {
 
 // unmark lets the upgrades of pods pass again.
 func (w *fixture) unmark(ctx context.Context, mark string) error {
-	return w.insist(ctx, func(ctx context.Context) error {
-		marked, err := w.choose(ctx, Fault{Pods: 1 << 20}, client.MatchingLabels{observer.RejectedLabel: mark})
-		patch := fmt.Appendf(nil, `{"metadata":{"labels":{%q:null}}}`, observer.RejectedLabel)
-		for i := range marked {
-			err = errors.Join(err, client.IgnoreNotFound(w.kube.Patch(ctx, &marked[i], client.RawPatch(types.MergePatchType, patch))))
-		}
-		return err
-	})
+	return w.eachPod(ctx, Fault{}, client.MatchingLabels{observer.RejectedLabel: mark}, w.merging(`{"metadata":{"labels":{%q:null}}}`, observer.RejectedLabel))
 }
 
 // makePolicy rejects other images of the pods that carry the label. Twins may be emptied, so
@@ -124,7 +109,7 @@ func (w *fixture) makePolicy(ctx context.Context) error {
 	binding := &admissionv1.ValidatingAdmissionPolicyBinding{ObjectMeta: metav1.ObjectMeta{Name: name}}
 	binding.Spec.PolicyName, binding.Spec.ValidationActions = name, []admissionv1.ValidationAction{admissionv1.Deny}
 	for _, object := range []client.Object{policy, binding} {
-		if err := w.kube.Create(ctx, object); err != nil {
+		if err := w.Kube.Create(ctx, object); err != nil {
 			return fmt.Errorf("create the policy that rejects upgrades: %w", err)
 		}
 	}

@@ -181,64 +181,35 @@ func (w *fixture) disturbPods(ctx context.Context, f Fault) error {
 		}
 		patch := fmt.Appendf(nil, `{"spec":{"replicas":%d}}`, w.replicas*percent/100)
 		return w.insist(ctx, func(ctx context.Context) error {
-			return w.kube.Patch(ctx, newDeployment(f.Target, 0), client.RawPatch(types.MergePatchType, patch))
+			return w.Kube.Patch(ctx, newDeployment(f.Target, 0), client.RawPatch(types.MergePatchType, patch))
 		})
 	case DeletePods:
-		return w.insist(ctx, func(ctx context.Context) error {
-			chosen, err := w.choose(ctx, f, client.MatchingLabels{"app": f.Target})
-			for i := range chosen {
-				err = errors.Join(err, client.IgnoreNotFound(w.kube.Delete(ctx, &chosen[i])))
-			}
-			return err
-		})
+		return w.eachPod(ctx, f, client.MatchingLabels{"app": f.Target}, w.deletePod)
 	case Relabel:
-		if err := w.label(ctx, f, "off"); err != nil {
+		if err := w.label(ctx, f, "on", "off"); err != nil {
 			return err
 		}
 		last(ctx, f)
-		return w.labelBack(ctx, f.Target)
+		return w.label(ctx, Fault{Target: f.Target}, "off", "on")
 	}
-	end := time.Now().Add(f.For)
 	f.Pods = 40
-	for n := 0; time.Now().Before(end) && ctx.Err() == nil; n++ {
+	for n, end := 0, time.Now().Add(f.For); time.Now().Before(end) && ctx.Err() == nil; n++ {
 		chosen, err := w.choose(ctx, f, client.MatchingLabels{"set-" + f.Target: "on"})
 		if err != nil {
 			continue // the API server is disturbed, too
 		}
+		edit := w.merging(`{"metadata":{"annotations":{"chaos/edit":"%d"}}}`, n)
 		for i := range chosen {
-			patch := fmt.Appendf(nil, `{"metadata":{"annotations":{"chaos/edit":"%d"}}}`, n)
-			_ = w.kube.Patch(ctx, &chosen[i], client.RawPatch(types.MergePatchType, patch)) // it may be gone
+			_ = edit(ctx, &chosen[i]) // it may be gone
 		}
 	}
 	return nil
 }
 
-func (w *fixture) label(ctx context.Context, f Fault, value string) error {
+// label makes a SidecarSet stop selecting the pods of a fault, or select them again.
+func (w *fixture) label(ctx context.Context, f Fault, from, to string) error {
 	key := "set-" + f.Target
-	return w.insist(ctx, func(ctx context.Context) error {
-		chosen, err := w.choose(ctx, f, client.MatchingLabels{key: "on"})
-		for i := range chosen {
-			err = errors.Join(err, w.setLabel(ctx, &chosen[i], key, value))
-		}
-		return err
-	})
-}
-
-// labelBack makes a SidecarSet select all pods again that it does not select any more.
-func (w *fixture) labelBack(ctx context.Context, set string) error {
-	key := "set-" + set
-	return w.insist(ctx, func(ctx context.Context) error {
-		chosen, err := w.choose(ctx, Fault{Pods: 1 << 20}, client.MatchingLabels{key: "off"})
-		for i := range chosen {
-			err = errors.Join(err, w.setLabel(ctx, &chosen[i], key, "on"))
-		}
-		return err
-	})
-}
-
-func (w *fixture) setLabel(ctx context.Context, pod client.Object, key, value string) error {
-	patch := fmt.Appendf(nil, `{"metadata":{"labels":{%q:%q}}}`, key, value)
-	return client.IgnoreNotFound(w.kube.Patch(ctx, pod, client.RawPatch(types.MergePatchType, patch)))
+	return w.eachPod(ctx, f, client.MatchingLabels{key: from}, w.merging(`{"metadata":{"labels":{%q:%q}}}`, key, to))
 }
 
 // insist retries until do succeeds: other faults may interfere.

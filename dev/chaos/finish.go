@@ -13,7 +13,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/outrigger/outrigger/api/protocol"
 	"github.com/outrigger/outrigger/api/v1alpha1"
@@ -21,11 +20,11 @@ import (
 )
 
 const (
-	// settleWithin is how long everything may take once nothing is disturbed.
-	settleWithin = 4 * time.Minute
-	// calmTime is for how long everything stays as it should be before that counts.
-	calmTime    = 3 * time.Second
-	settleAgain = 500 * time.Millisecond
+	// convergeWithin is how long everything may take once nothing is disturbed.
+	convergeWithin = 4 * time.Minute
+	// calmTime is for how long nothing is pending before that counts.
+	calmTime      = 3 * time.Second
+	convergeAgain = 500 * time.Millisecond
 	// shown is how much of what is pending an error names.
 	shown = 12
 )
@@ -54,8 +53,8 @@ func (w *fixture) carryOut(ctx context.Context, plan []Fault) {
 	lasting.Wait()
 }
 
-// finish undoes what holds rollouts up, and waits until every pod has what its sets
-// say.
+// finish undoes what delays rollouts, and waits until every pod has the content of its
+// SidecarSets.
 func (w *fixture) finish(ctx context.Context) error {
 	w.say("faults are over")
 	// A process that could not be started again in its fault.
@@ -69,7 +68,7 @@ func (w *fixture) finish(ctx context.Context) error {
 			return fmt.Errorf("mend set %s: %w", set, err)
 		}
 	}
-	if err := w.settle(ctx, 1); err != nil {
+	if err := w.converge(ctx, 1); err != nil {
 		return err
 	}
 	if err := w.upgradeCrashed(ctx); err != nil {
@@ -79,7 +78,7 @@ func (w *fixture) finish(ctx context.Context) error {
 }
 
 // upgradeCrashed rolls out to pods of which more crashed, after their upgrade was over,
-// than the window has slots (SPEC §7.5).
+// than maxUnavailable has slots (SPEC §7.5).
 func (w *fixture) upgradeCrashed(ctx context.Context) error {
 	if err := w.unmark(ctx, forEver); err != nil {
 		return err
@@ -90,7 +89,7 @@ func (w *fixture) upgradeCrashed(ctx context.Context) error {
 	if err := w.editAll(ctx, "after"); err != nil {
 		return err
 	}
-	if err := w.settle(ctx, 1); err != nil {
+	if err := w.converge(ctx, 1); err != nil {
 		return err
 	}
 	if err := w.awaitComplete(ctx); err != nil {
@@ -111,7 +110,7 @@ func (w *fixture) upgradeCrashed(ctx context.Context) error {
 	if err := w.editAll(ctx, "last"); err != nil {
 		return err
 	}
-	return w.settle(ctx, 1)
+	return w.converge(ctx, 1)
 }
 
 func (w *fixture) editAll(ctx context.Context, tag string) error {
@@ -125,23 +124,20 @@ func (w *fixture) editAll(ctx context.Context, tag string) error {
 
 // replaceCrashed deletes the pods whose apps crash: some did so in their upgrade.
 func (w *fixture) replaceCrashed(ctx context.Context) error {
-	return w.insist(ctx, func(ctx context.Context) error {
-		all, err := w.choose(ctx, Fault{Pods: 1 << 20}, nil)
-		for i := range all {
-			if all[i].Annotations[crashedAnnotation] != "" {
-				err = errors.Join(err, client.IgnoreNotFound(w.kube.Delete(ctx, &all[i])))
-			}
+	return w.eachPod(ctx, Fault{}, nil, func(ctx context.Context, pod *corev1.Pod) error {
+		if pod.Annotations[crashedAnnotation] == "" {
+			return nil
 		}
-		return err
+		return w.deletePod(ctx, pod)
 	})
 }
 
-// awaitComplete waits until status says of every set that its rollout is over, and records
-// its content: before that, an app that fails takes a slot.
+// awaitComplete waits until the status of every SidecarSet reports and records a complete
+// rollout: before that, an app that fails takes a slot.
 func (w *fixture) awaitComplete(ctx context.Context) error {
 	return w.insist(ctx, func(ctx context.Context) error {
 		sets := &v1alpha1.SidecarSetList{}
-		if err := w.kube.List(ctx, sets); err != nil {
+		if err := w.Kube.List(ctx, sets); err != nil {
 			return err
 		}
 		for i := range sets.Items {
@@ -158,12 +154,12 @@ func (w *fixture) awaitComplete(ctx context.Context) error {
 	})
 }
 
-// mend has a set roll out to all of its pods.
+// mend edits a SidecarSet so that it rolls out to all of its pods.
 func (w *fixture) mend(ctx context.Context, name string) error {
-	if err := w.labelBack(ctx, name); err != nil {
+	if err := w.label(ctx, Fault{Target: name}, "off", "on"); err != nil {
 		return err
 	}
-	// One that could not be made again in its fault.
+	// One that could not be recreated in its fault.
 	if err := w.create(ctx, newSet(name, "v1")); err != nil {
 		return err
 	}
@@ -176,11 +172,10 @@ func (w *fixture) mend(ctx context.Context, name string) error {
 	return w.resume(ctx, name)
 }
 
-// settle waits until there are so many pods, at least, and the observer has nothing
-// to add for a while. Pods that no
-// upgrade in place can reach are deleted: their owners make others.
-func (w *fixture) settle(ctx context.Context, pods int) error {
-	end, calm := time.Now().Add(settleWithin), time.Time{}
+// converge waits until there are so many pods, at least, and nothing has been pending for a
+// while. Pods that are not upgradable are deleted: their owners create others.
+func (w *fixture) converge(ctx context.Context, pods int) error {
+	end, calm := time.Now().Add(convergeWithin), time.Time{}
 	for {
 		pending := w.observer.Pending()
 		switch {
@@ -189,28 +184,28 @@ func (w *fixture) settle(ctx context.Context, pods int) error {
 		case calm.IsZero():
 			calm = time.Now()
 		case time.Since(calm) >= calmTime:
-			w.say("settled")
+			w.say("converged")
 			return nil
 		}
 		if time.Now().After(end) {
-			return fmt.Errorf("after %s still pending, of %d: %s\n  SidecarSets:\n    %s", settleWithin, len(pending),
+			return fmt.Errorf("after %s still pending, of %d: %s\n  SidecarSets:\n    %s", convergeWithin, len(pending),
 				strings.Join(pending[:min(shown, len(pending))], "\n    "), strings.Join(w.rollouts(ctx), "\n    "))
 		}
 		if len(pending) > 0 {
 			w.replace(ctx)
 		}
 		select {
-		case <-time.After(settleAgain):
+		case <-time.After(convergeAgain):
 		case <-ctx.Done():
 			return ctx.Err()
 		}
 	}
 }
 
-// rollouts lists what status and the newest run say of each SidecarSet.
+// rollouts lists the status and the newest run of each SidecarSet.
 func (w *fixture) rollouts(ctx context.Context) []string {
 	sets := &v1alpha1.SidecarSetList{}
-	if err := w.kube.List(ctx, sets); err != nil {
+	if err := w.Kube.List(ctx, sets); err != nil {
 		return []string{err.Error()}
 	}
 	lines := make([]string, 0, len(sets.Items))
@@ -228,7 +223,7 @@ func (w *fixture) rollout(ctx context.Context, set *v1alpha1.SidecarSet) string 
 	attempt, done := context.WithTimeout(ctx, attemptOfTemporal)
 	defer done()
 	var status protocol.RolloutStatus
-	answer, err := w.temporal.QueryWorkflow(attempt, protocol.WorkflowID(set.Name, set.UID), "", protocol.StatusQuery)
+	answer, err := w.Temporal.QueryWorkflow(attempt, protocol.WorkflowID(set.Name, set.UID), "", protocol.StatusQuery)
 	if err == nil {
 		err = answer.Get(&status)
 	}
@@ -243,14 +238,14 @@ func (w *fixture) replace(ctx context.Context) {
 	for _, name := range w.observer.NotUpgradable() {
 		_, name, _ = strings.Cut(name, "/")
 		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
-		_ = w.kube.Delete(ctx, pod) // or in the next look
+		_ = w.Kube.Delete(ctx, pod) // or in the next look
 	}
 }
 
-// checkRuns lets no set have more than one open run, nor one that is gone any.
+// checkRuns fails when a SidecarSet has more than one open run, or a deleted one has any.
 func (w *fixture) checkRuns(ctx context.Context) error {
 	sets := &v1alpha1.SidecarSetList{}
-	if err := w.kube.List(ctx, sets); err != nil {
+	if err := w.Kube.List(ctx, sets); err != nil {
 		return err
 	}
 	allowed := map[string]int{}
@@ -261,7 +256,7 @@ func (w *fixture) checkRuns(ctx context.Context) error {
 	err := w.insist(ctx, func(ctx context.Context) error {
 		problems = nil
 		open := map[string]int{}
-		list, err := w.temporal.ListOpenWorkflow(ctx, &workflowservice.ListOpenWorkflowExecutionsRequest{Namespace: cluster.TemporalNamespace, MaximumPageSize: 1000})
+		list, err := w.Temporal.ListOpenWorkflow(ctx, &workflowservice.ListOpenWorkflowExecutionsRequest{Namespace: cluster.TemporalNamespace, MaximumPageSize: 1000})
 		if err != nil {
 			return err
 		}

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"math/rand/v2"
@@ -11,18 +12,18 @@ import (
 	"sync"
 	"time"
 
-	sdk "go.temporal.io/sdk/client"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/client-go/tools/clientcmd"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/outrigger/outrigger/api/v1alpha1"
-	"github.com/outrigger/outrigger/dev/chaos/observer"
 	"github.com/outrigger/outrigger/dev/cluster"
 	"github.com/outrigger/outrigger/dev/link"
+	"github.com/outrigger/outrigger/dev/observer"
 )
 
 const namespace = "chaos"
@@ -31,8 +32,6 @@ const namespace = "chaos"
 type fixture struct {
 	*cluster.Cluster
 	dir      string
-	kube     client.WithWatch
-	temporal sdk.Client
 	observer *observer.Observer
 	// links connect each role to the API server and to Temporal.
 	links     map[string]*link.Link
@@ -99,22 +98,25 @@ func newFixture(ctx context.Context, dir string, pods int, out io.Writer, report
 	if err != nil {
 		return nil, err
 	}
-	w := &fixture{Cluster: stack, dir: dir, links: map[string]*link.Link{}, current: map[int]Fault{}, out: out, began: time.Now()}
-	w.replicas = int32(pods / len(deploymentNames()))
-	if err := w.connect(ctx); err != nil {
+	w := &fixture{
+		Cluster: stack, dir: dir, observer: observer.New(report), links: map[string]*link.Link{},
+		replicas: int32(pods / len(deploymentNames())), current: map[int]Fault{}, out: out, began: time.Now(),
+	}
+	config, err := w.RESTConfig()
+	if err == nil {
+		w.apiServer = strings.TrimPrefix(config.Host, "https://")
+		w.throttle, err = newThrottle(ctx, w.apiServer, filepath.Dir(w.RoleKubeconfig(cluster.Worker)))
+	}
+	if err != nil {
 		w.close()
 		return nil, err
 	}
-	w.observer = observer.New(w.kube, report)
 	return w, nil
 }
 
 func (w *fixture) close() {
 	for _, l := range w.links {
 		l.Close()
-	}
-	if w.temporal != nil {
-		w.temporal.Close()
 	}
 	if w.throttle != nil {
 		_ = w.throttle.server.Close()
@@ -125,7 +127,7 @@ func (w *fixture) close() {
 // watch observes, and restarts roles that exit by themselves, until stop.
 func (w *fixture) watch(ctx context.Context) (stop func()) {
 	watching, stop := context.WithCancel(ctx)
-	go w.observer.Run(watching)
+	go w.observer.Run(watching, w.EtcdURL())
 	go w.supervise(watching)
 	return stop
 }
@@ -137,39 +139,23 @@ func (w *fixture) populate(ctx context.Context) error {
 			return err
 		}
 	}
-	if err := w.kube.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}); err != nil {
+	if err := w.Kube.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}); err != nil {
 		return fmt.Errorf("create namespace: %w", err)
 	}
 	if err := w.makePolicy(ctx); err != nil {
 		return err
 	}
 	for _, name := range setNames() {
-		if err := w.kube.Create(ctx, newSet(name, "v1")); err != nil {
+		if err := w.Kube.Create(ctx, newSet(name, "v1")); err != nil {
 			return fmt.Errorf("create SidecarSet %s: %w", name, err)
 		}
 	}
 	for _, name := range deploymentNames() {
-		if err := w.kube.Create(ctx, newDeployment(name, w.replicas)); err != nil {
+		if err := w.Kube.Create(ctx, newDeployment(name, w.replicas)); err != nil {
 			return fmt.Errorf("create Deployment %s: %w", name, err)
 		}
 	}
 	return nil
-}
-
-func (w *fixture) connect(ctx context.Context) error {
-	config, err := w.RESTConfig()
-	if err != nil {
-		return err
-	}
-	w.apiServer = strings.TrimPrefix(config.Host, "https://")
-	if w.kube, err = w.Client(); err != nil {
-		return err
-	}
-	if w.temporal, err = w.TemporalClient(); err != nil {
-		return err
-	}
-	w.throttle, err = newThrottle(ctx, w.apiServer, filepath.Dir(w.RoleKubeconfig(cluster.Worker)))
-	return err
 }
 
 // startRole starts a role that reaches the API server and Temporal through links.
@@ -229,14 +215,43 @@ func (w *fixture) inCourse() string {
 	return strings.Join(all, "\n    ")
 }
 
-// choose picks some pods with a label, by the fault's own draw among the existing pods.
+// choose picks the pods of a fault among those with a label: its number or share of them, or
+// all. The fault's own draw decides.
 func (w *fixture) choose(ctx context.Context, f Fault, labels client.MatchingLabels) ([]corev1.Pod, error) {
 	list := &corev1.PodList{}
-	if err := w.kube.List(ctx, list, client.InNamespace(namespace), labels); err != nil {
+	if err := w.Kube.List(ctx, list, client.InNamespace(namespace), labels); err != nil {
 		return nil, err
 	}
 	random := rand.New(rand.NewPCG(f.Draw, 1))
 	slices.SortFunc(list.Items, func(a, b corev1.Pod) int { return strings.Compare(a.Name, b.Name) })
 	random.Shuffle(len(list.Items), func(i, j int) { list.Items[i], list.Items[j] = list.Items[j], list.Items[i] })
-	return list.Items[:min(f.Pods, len(list.Items))], nil
+	n := len(list.Items)
+	switch {
+	case f.Pods > 0:
+		n = min(n, f.Pods)
+	case f.Share > 0:
+		n = n * f.Share / 100
+	}
+	return list.Items[:n], nil
+}
+
+// eachPod acts on the pods of a fault, and retries.
+func (w *fixture) eachPod(ctx context.Context, f Fault, labels client.MatchingLabels, act func(context.Context, *corev1.Pod) error) error {
+	return w.insist(ctx, func(ctx context.Context) error {
+		chosen, err := w.choose(ctx, f, labels)
+		for i := range chosen {
+			err = errors.Join(err, client.IgnoreNotFound(act(ctx, &chosen[i])))
+		}
+		return err
+	})
+}
+
+// merging returns an action that applies a merge patch to a pod.
+func (w *fixture) merging(format string, args ...any) func(context.Context, *corev1.Pod) error {
+	patch := client.RawPatch(types.MergePatchType, fmt.Appendf(nil, format, args...))
+	return func(ctx context.Context, pod *corev1.Pod) error { return w.Kube.Patch(ctx, pod, patch) }
+}
+
+func (w *fixture) deletePod(ctx context.Context, pod *corev1.Pod) error {
+	return w.Kube.Delete(ctx, pod)
 }

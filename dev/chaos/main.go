@@ -12,8 +12,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/outrigger/outrigger/dev/chaos/observer"
 	"github.com/outrigger/outrigger/dev/cluster"
+	"github.com/outrigger/outrigger/dev/observer"
 )
 
 func main() {
@@ -100,7 +100,7 @@ func disturbed(ctx context.Context, o options, plan []Fault, dir string, out io.
 		return err
 	}
 	defer w.watch(ctx)()
-	if err := w.settle(ctx, int(w.replicas)*len(deploymentNames())); err != nil {
+	if err := w.converge(ctx, int(w.replicas)*len(deploymentNames())); err != nil {
 		return fmt.Errorf("before any fault: %w", err)
 	}
 	if during != nil {

@@ -8,10 +8,10 @@ import (
 
 	"go.temporal.io/api/enums/v1"
 	"go.temporal.io/api/serviceerror"
-	"go.temporal.io/api/workflowservice/v1"
 	sdk "go.temporal.io/sdk/client"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/outrigger/outrigger/api/protocol"
@@ -82,21 +82,21 @@ func number(value string) string {
 	return value
 }
 
-// edit patches a set, also one that is about to be made again.
+// edit patches a SidecarSet, also one that is about to be recreated.
 func (w *fixture) edit(ctx context.Context, set, patch string) error {
 	return w.insist(ctx, func(ctx context.Context) error {
-		return w.kube.Patch(ctx, newSet(set, ""), client.RawPatch(types.JSONPatchType, []byte(patch)))
+		return w.Kube.Patch(ctx, newSet(set, ""), client.RawPatch(types.JSONPatchType, []byte(patch)))
 	})
 }
 
-// remake deletes a set and makes it again as it was; its pods stay.
+// remake deletes a SidecarSet and recreates it as it was; its pods stay.
 func (w *fixture) remake(ctx context.Context, f Fault) error {
 	set := &v1alpha1.SidecarSet{}
 	err := w.insist(ctx, func(ctx context.Context) error {
-		if err := w.kube.Get(ctx, types.NamespacedName{Name: f.Target}, set); err != nil {
+		if err := w.Kube.Get(ctx, types.NamespacedName{Name: f.Target}, set); err != nil {
 			return err
 		}
-		return w.kube.Delete(ctx, set.DeepCopy())
+		return w.Kube.Delete(ctx, set.DeepCopy())
 	})
 	if err != nil {
 		return err
@@ -107,10 +107,10 @@ func (w *fixture) remake(ctx context.Context, f Fault) error {
 	return w.create(ctx, again)
 }
 
-// create makes a set, unless it is there.
+// create creates a SidecarSet, unless it exists.
 func (w *fixture) create(ctx context.Context, set *v1alpha1.SidecarSet) error {
 	return w.insist(ctx, func(ctx context.Context) error {
-		err := w.kube.Create(ctx, set.DeepCopy())
+		err := w.Kube.Create(ctx, set.DeepCopy())
 		if apierrors.IsAlreadyExists(err) {
 			return nil
 		}
@@ -118,89 +118,69 @@ func (w *fixture) create(ctx context.Context, set *v1alpha1.SidecarSet) error {
 	})
 }
 
-// pauseRun pauses the open run, if there is one, and resumes it. Once the pause is
-// answered, a batch may end; then nothing may be written, whatever the run says.
+// pauseRun pauses the open run, if there is one, and resumes it. Once the pause is answered, a
+// batch may end; then nothing may be written, whatever the run reports.
 func (w *fixture) pauseRun(ctx context.Context, f Fault) error {
 	set := &v1alpha1.SidecarSet{}
 	if err := w.insist(ctx, func(ctx context.Context) error {
-		return w.kube.Get(ctx, types.NamespacedName{Name: f.Target}, set)
+		return w.Kube.Get(ctx, types.NamespacedName{Name: f.Target}, set)
 	}); err != nil {
 		return err
 	}
-	end := time.Now().Add(f.For)
-	held := &heldRun{temporal: w.temporal, id: protocol.WorkflowID(set.Name, set.UID)}
-	if held.pause(ctx, end) {
-		inForce := time.Now().Add(batchTime)
-		for time.Now().Before(inForce) && !held.saysSo(ctx) && !held.over(ctx) && ctx.Err() == nil {
-			time.Sleep(applyAgain)
-		}
-		w.observer.Held(f.Target)
-		// A run that has nothing left to do ends, held or not.
-		for !held.over(ctx) && time.Now().Before(end) && ctx.Err() == nil {
-			time.Sleep(applyAgain)
-		}
+	await := func(until time.Time, done func(context.Context) bool) bool {
+		return wait.PollUntilContextTimeout(ctx, applyAgain, time.Until(until), true, func(ctx context.Context) (bool, error) {
+			attempt, cancel := context.WithTimeout(ctx, attemptOfTemporal)
+			defer cancel()
+			return done(attempt), nil
+		}) == nil
+	}
+	run, end := &pausedRun{temporal: w.Temporal, id: protocol.WorkflowID(set.Name, set.UID)}, time.Now().Add(f.For)
+	if await(end, run.pause) {
+		await(time.Now().Add(batchTime), func(ctx context.Context) bool { return run.isOver(ctx) || run.isPaused(ctx) })
+		w.observer.Paused(f.Target)
+		// A run that has nothing left to do ends, paused or not.
+		await(end, run.isOver)
 		w.observer.Resumed(f.Target)
 	}
 	return w.resume(ctx, f.Target)
 }
 
-// heldRun is a run that somebody pauses.
-type heldRun struct {
+// pausedRun is a run that chaos pauses.
+type pausedRun struct {
 	temporal sdk.Client
 	// id is the workflow's, first the id of the first run of the chain that is paused.
 	id, first string
 }
 
-// pause asks for a pause until it is answered, and reports whether it was.
-func (h *heldRun) pause(ctx context.Context, end time.Time) bool {
-	for ; time.Now().Before(end) && ctx.Err() == nil; time.Sleep(applyAgain) {
-		attempt, done := context.WithTimeout(ctx, attemptOfTemporal)
-		handle, err := h.askForPause(attempt)
-		if err == nil {
-			var run *workflowservice.DescribeWorkflowExecutionResponse
-			if run, err = h.temporal.DescribeWorkflowExecution(attempt, h.id, handle.RunID()); err == nil {
-				h.first = run.WorkflowExecutionInfo.FirstRunId
-			}
-		}
-		done()
-		if err == nil {
-			return true
-		}
+// pause sends the pause as the plugin does, and reports whether it was answered.
+func (r *pausedRun) pause(ctx context.Context) bool {
+	if r.temporal.SignalWorkflow(ctx, r.id, "", protocol.PauseSignal, protocol.Hold{Who: "chaos"}) != nil {
+		return false
 	}
-	return false
-}
-
-// askForPause sends the pause as the plugin does, and waits for the answer.
-func (h *heldRun) askForPause(ctx context.Context) (sdk.WorkflowUpdateHandle, error) {
-	if err := h.temporal.SignalWorkflow(ctx, h.id, "", protocol.PauseSignal, protocol.Hold{Who: "chaos"}); err != nil {
-		return nil, err
-	}
-	handle, err := h.temporal.UpdateWorkflow(ctx, sdk.UpdateWorkflowOptions{
-		WorkflowID: h.id, UpdateName: protocol.PauseUpdate, Args: []any{protocol.Hold{Who: "chaos", Sent: true}},
+	handle, err := r.temporal.UpdateWorkflow(ctx, sdk.UpdateWorkflowOptions{
+		WorkflowID: r.id, UpdateName: protocol.PauseUpdate, Args: []any{protocol.Hold{Who: "chaos", Sent: true}},
 		WaitForStage: sdk.WorkflowUpdateStageCompleted,
 	})
-	if err == nil {
-		err = handle.Get(ctx, nil)
+	if err != nil || handle.Get(ctx, nil) != nil {
+		return false
 	}
-	return handle, err
+	run, err := r.temporal.DescribeWorkflowExecution(ctx, r.id, handle.RunID())
+	r.first = run.GetWorkflowExecutionInfo().GetFirstRunId()
+	return err == nil
 }
 
-// saysSo reports whether the run says that it is held and has nothing in hand.
-func (h *heldRun) saysSo(ctx context.Context) bool {
-	attempt, done := context.WithTimeout(ctx, attemptOfTemporal)
-	defer done()
+// isPaused reports whether the run reports a pause and no batch in progress.
+func (r *pausedRun) isPaused(ctx context.Context) bool {
 	var status protocol.RolloutStatus
-	answer, err := h.temporal.QueryWorkflow(attempt, h.id, "", protocol.StatusQuery)
+	answer, err := r.temporal.QueryWorkflow(ctx, r.id, "", protocol.StatusQuery)
 	return err == nil && answer.Get(&status) == nil && status.Hold != nil && status.Phase == protocol.PhasePaused
 }
 
-// over reports whether the run has ended, as far as Temporal answers: another one is
-// not held.
-func (h *heldRun) over(ctx context.Context) bool {
-	attempt, done := context.WithTimeout(ctx, attemptOfTemporal)
-	defer done()
-	run, err := h.temporal.DescribeWorkflowExecution(attempt, h.id, "")
-	return err == nil && (run.WorkflowExecutionInfo.Status != enums.WORKFLOW_EXECUTION_STATUS_RUNNING || run.WorkflowExecutionInfo.FirstRunId != h.first)
+// isOver reports whether the run has ended, as far as Temporal answers: another one is not
+// paused.
+func (r *pausedRun) isOver(ctx context.Context) bool {
+	run, err := r.temporal.DescribeWorkflowExecution(ctx, r.id, "")
+	return err == nil && (run.WorkflowExecutionInfo.Status != enums.WORKFLOW_EXECUTION_STATUS_RUNNING || run.WorkflowExecutionInfo.FirstRunId != r.first)
 }
 
 // resume ends a pause, and returns once status says so. A run that ends while it is paused
@@ -208,10 +188,10 @@ func (h *heldRun) over(ctx context.Context) bool {
 func (w *fixture) resume(ctx context.Context, name string) error {
 	return w.insist(ctx, func(ctx context.Context) error {
 		set := &v1alpha1.SidecarSet{}
-		if err := w.kube.Get(ctx, types.NamespacedName{Name: name}, set); err != nil {
+		if err := w.Kube.Get(ctx, types.NamespacedName{Name: name}, set); err != nil {
 			return client.IgnoreNotFound(err)
 		}
-		err := w.temporal.SignalWorkflow(ctx, protocol.WorkflowID(set.Name, set.UID), "", protocol.ResumeSignal, protocol.Hold{Who: "chaos"})
+		err := w.Temporal.SignalWorkflow(ctx, protocol.WorkflowID(set.Name, set.UID), "", protocol.ResumeSignal, protocol.Hold{Who: "chaos"})
 		if missing := (*serviceerror.NotFound)(nil); err != nil && !errors.As(err, &missing) {
 			return err
 		}

@@ -18,35 +18,29 @@ import (
 	"github.com/outrigger/outrigger/kube"
 )
 
-// Client returns a client of the admin that reads from the API server, not from a cache.
-func (c *Cluster) Client() (client.WithWatch, error) {
+// connect sets the clients of the admin and of Temporal, both of which may be down now.
+func (c *Cluster) connect() error {
 	config, err := c.RESTConfig()
 	if err != nil {
-		return nil, err
+		return err
 	}
 	scheme, err := kube.NewScheme()
 	if err != nil {
-		return nil, err
+		return err
 	}
 	if err := admissionregistrationv1.AddToScheme(scheme); err != nil {
-		return nil, fmt.Errorf("register API types: %w", err)
+		return fmt.Errorf("register API types: %w", err)
 	}
-	direct, err := client.NewWithWatch(config, client.Options{Scheme: scheme})
-	if err != nil {
-		return nil, fmt.Errorf("set up a client: %w", err)
+	if c.Kube, err = client.New(config, client.Options{Scheme: scheme}); err != nil {
+		return fmt.Errorf("set up a client: %w", err)
 	}
-	return direct, nil
-}
-
-// TemporalClient returns a client of the cluster's Temporal, which may be down now.
-func (c *Cluster) TemporalClient() (sdk.Client, error) {
-	connected, err := sdk.NewLazyClient(sdk.Options{
+	c.Temporal, err = sdk.NewLazyClient(sdk.Options{
 		HostPort: c.TemporalAddress, Logger: log.NewStructuredLogger(slog.New(slog.DiscardHandler)),
 	})
 	if err != nil {
-		return nil, fmt.Errorf("connect to Temporal: %w", err)
+		return fmt.Errorf("set up a client of Temporal: %w", err)
 	}
-	return connected, nil
+	return nil
 }
 
 // Scrape reads the metrics of a process.

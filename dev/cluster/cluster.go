@@ -8,9 +8,11 @@ import (
 	"path/filepath"
 	"sync"
 
+	sdk "go.temporal.io/sdk/client"
 	"golang.org/x/sync/errgroup"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/outrigger/outrigger/dev/cluster/process"
 )
@@ -34,7 +36,8 @@ const (
 //go:embed stages.yaml
 var stages []byte
 
-// Cluster is a running cluster, or roles that run against an existing one (see Attach). Its processes are stopped, killed and started again by name.
+// Cluster is a running cluster, or roles that run against an existing one (see Attach). Its
+// processes are stopped, killed and started again by name.
 type Cluster struct {
 	*process.Group
 
@@ -46,6 +49,11 @@ type Cluster struct {
 	TemporalUI string
 	// TemporalMetrics is the URL of the frontend's metrics; empty without one.
 	TemporalMetrics string
+
+	// Kube acts as the admin, and reads from the API server, not from a cache.
+	Kube client.Client
+	// Temporal is a client of the cluster's Temporal.
+	Temporal sdk.Client
 
 	// webhookURL is the URL of the webhook; empty: any free port.
 	webhookURL string
@@ -86,11 +94,10 @@ func Start(ctx context.Context, options Options) (*Cluster, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := c.prepare(); err != nil {
-		c.Shutdown()
-		return nil, err
+	if err = c.prepare(); err == nil {
+		err = c.startAll(ctx)
 	}
-	if err := c.startAll(ctx); err != nil {
+	if err != nil {
 		c.Shutdown()
 		return nil, err
 	}
@@ -100,6 +107,9 @@ func Start(ctx context.Context, options Options) (*Cluster, error) {
 // Shutdown stops every process in reverse order of start and returns when all
 // are gone. A second call does nothing.
 func (c *Cluster) Shutdown() {
+	if c.Temporal != nil {
+		c.Temporal.Close()
+	}
 	c.Group.Shutdown()
 	c.ports.release()
 }
@@ -159,7 +169,10 @@ func (c *Cluster) prepare() error {
 	if err := os.WriteFile(filepath.Join(c.options.Dir, stagesFile), stages, 0o644); err != nil {
 		return fmt.Errorf("write the KWOK stages: %w", err)
 	}
-	return c.writeIdentities()
+	if err := c.writeIdentities(); err != nil {
+		return err
+	}
+	return c.connect()
 }
 
 func (c *Cluster) addressTemporal() error {
@@ -194,22 +207,21 @@ func (c *Cluster) startAll(ctx context.Context) error {
 }
 
 func (c *Cluster) startClients(ctx context.Context) error {
-	client, err := c.Client()
-	if err != nil {
-		return err
-	}
 	all, ctx := errgroup.WithContext(ctx)
 	specs := []process.Spec{c.controllerManagerSpec(), c.schedulerSpec()}
 	if !c.options.WithoutNodes {
 		specs = append(specs, c.kwokSpec())
-		all.Go(func() error { return createNodes(ctx, client, c.options.Nodes, c.options.PodsPerNode) })
+		all.Go(func() error { return createNodes(ctx, c.Kube, c.options.Nodes) })
 	}
 	for _, spec := range specs {
 		all.Go(func() error { return c.Start(ctx, spec) })
 	}
-	all.Go(func() error { return c.install(ctx, client) })
+	all.Go(func() error { return c.install(ctx) })
 	return all.Wait()
 }
+
+// EtcdURL is the URL of etcd, which accepts every client of this machine.
+func (c *Cluster) EtcdURL() string { return "http://" + loopback(c.at.etcd) }
 
 // LogDir is the folder of <process>.log files.
 func (c *Cluster) LogDir() string { return filepath.Join(c.options.Dir, logsDir) }

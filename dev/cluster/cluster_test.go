@@ -124,7 +124,7 @@ func testNodes(ctx context.Context, t *testing.T, c *Cluster) {
 	require.Len(t, nodes.Items, 2)
 	for i := range nodes.Items {
 		assert.True(t, Schedulable(&nodes.Items[i]), nodes.Items[i].Name)
-		assert.Equal(t, int64(defaultPodsPerNode), nodes.Items[i].Status.Allocatable.Pods().Value())
+		assert.Equal(t, int64(podsPerNode), nodes.Items[i].Status.Allocatable.Pods().Value())
 	}
 }
 

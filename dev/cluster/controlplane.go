@@ -46,7 +46,7 @@ func idleControllers() []string {
 }
 
 func (c *Cluster) etcdSpec() process.Spec {
-	client, peer := "http://"+loopback(c.at.etcd), "http://"+loopback(c.at.etcdPeer)
+	client, peer := c.EtcdURL(), "http://"+loopback(c.at.etcdPeer)
 	return process.Spec{
 		Name: Etcd,
 		Path: c.binary("etcd"),
@@ -68,7 +68,7 @@ func (c *Cluster) apiServerSpec() process.Spec {
 		listen = "0.0.0.0"
 	}
 	flags := []string{
-		"--etcd-servers=http://" + loopback(c.at.etcd),
+		"--etcd-servers=" + c.EtcdURL(),
 		"--bind-address=" + listen, fmt.Sprintf("--secure-port=%d", c.at.apiServer),
 		"--advertise-address=127.0.0.1", "--endpoint-reconciler-type=none", // Endpoints may not hold a loopback address
 		"--service-cluster-ip-range=10.96.0.0/16",

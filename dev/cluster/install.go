@@ -26,7 +26,7 @@ const (
 
 // install makes the cluster ready for the roles and for pods: system namespace, manifests,
 // and the service account without which no pod is admitted.
-func (c *Cluster) install(ctx context.Context, direct client.Client) error {
+func (c *Cluster) install(ctx context.Context) error {
 	if err := c.CreateSystemNamespace(ctx); err != nil {
 		return err
 	}
@@ -37,7 +37,7 @@ func (c *Cluster) install(ctx context.Context, direct client.Client) error {
 	}
 	account := client.ObjectKey{Namespace: metav1.NamespaceDefault, Name: "default"}
 	return poll(ctx, "wait for service account default/default (see the log of the controller manager)", func(ctx context.Context) error {
-		return direct.Get(ctx, account, &corev1.ServiceAccount{})
+		return c.Kube.Get(ctx, account, &corev1.ServiceAccount{})
 	})
 }
 
@@ -80,11 +80,7 @@ func (c *Cluster) Apply(ctx context.Context, folder string) error {
 // applied over it may be invalid, and SidecarSets cannot be read while nobody answers. The
 // webhook role claims the conversion again.
 func (c *Cluster) suspendConversion(ctx context.Context) error {
-	direct, err := c.Client()
-	if err != nil {
-		return err
-	}
-	suspended, err := crd.SuspendConversion(ctx, direct)
+	suspended, err := crd.SuspendConversion(ctx, c.Kube)
 	if apierrors.IsNotFound(err) {
 		return nil
 	}
@@ -92,20 +88,16 @@ func (c *Cluster) suspendConversion(ctx context.Context) error {
 		return err
 	}
 	return poll(ctx, "read SidecarSets without conversion", func(ctx context.Context) error {
-		return direct.List(ctx, &v1alpha1.SidecarSetList{})
+		return c.Kube.List(ctx, &v1alpha1.SidecarSetList{})
 	})
 }
 
 // AwaitEstablished waits until a definition is served. kubectl wait fails while the API
 // server has no conditions for it yet.
 func (c *Cluster) AwaitEstablished(ctx context.Context, name string) error {
-	direct, err := c.Client()
-	if err != nil {
-		return err
-	}
 	return poll(ctx, fmt.Sprintf("wait until %s is established", name), func(ctx context.Context) error {
 		var definition apiextensionsv1.CustomResourceDefinition
-		if err := direct.Get(ctx, client.ObjectKey{Name: name}, &definition); err != nil {
+		if err := c.Kube.Get(ctx, client.ObjectKey{Name: name}, &definition); err != nil {
 			return err
 		}
 		if !slices.ContainsFunc(definition.Status.Conditions, func(condition apiextensionsv1.CustomResourceDefinitionCondition) bool {
@@ -129,11 +121,7 @@ func (c *Cluster) kubectl(ctx context.Context, args ...string) (string, error) {
 
 // CreateSystemNamespace creates namespace SystemNamespace unless it exists.
 func (c *Cluster) CreateSystemNamespace(ctx context.Context) error {
-	direct, err := c.Client()
-	if err != nil {
-		return err
-	}
-	err = direct.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: SystemNamespace}})
+	err := c.Kube.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: SystemNamespace}})
 	if client.IgnoreAlreadyExists(err) != nil {
 		return fmt.Errorf("create namespace %s: %w", SystemNamespace, err)
 	}

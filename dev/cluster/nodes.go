@@ -3,7 +3,6 @@ package cluster
 import (
 	"context"
 	"fmt"
-	"strconv"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -12,16 +11,16 @@ import (
 )
 
 // createNodes registers simulated nodes and waits until pods can be scheduled to each.
-func createNodes(ctx context.Context, direct client.Client, n, pods int) error {
+func createNodes(ctx context.Context, kube client.Client, n int) error {
 	for i := range n {
-		node := simulatedNode(fmt.Sprintf("node-%d", i+1), pods)
-		if err := direct.Create(ctx, node); client.IgnoreAlreadyExists(err) != nil {
+		node := simulatedNode(fmt.Sprintf("node-%d", i+1))
+		if err := kube.Create(ctx, node); client.IgnoreAlreadyExists(err) != nil {
 			return fmt.Errorf("create node %s: %w", node.Name, err)
 		}
 	}
 	return poll(ctx, "wait for the nodes (see the logs of kwok and of the controller manager)", func(ctx context.Context) error {
 		var nodes corev1.NodeList
-		if err := direct.List(ctx, &nodes); err != nil {
+		if err := kube.List(ctx, &nodes); err != nil {
 			return err
 		}
 		ready := 0
@@ -37,11 +36,11 @@ func createNodes(ctx context.Context, direct client.Client, n, pods int) error {
 	})
 }
 
-func simulatedNode(name string, pods int) *corev1.Node {
+func simulatedNode(name string) *corev1.Node {
 	capacity := corev1.ResourceList{
 		corev1.ResourceCPU:    resource.MustParse("1k"),
 		corev1.ResourceMemory: resource.MustParse("4Ti"),
-		corev1.ResourcePods:   resource.MustParse(strconv.Itoa(pods)),
+		corev1.ResourcePods:   *resource.NewQuantity(podsPerNode, resource.DecimalSI),
 	}
 	return &corev1.Node{
 		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{

@@ -10,8 +10,9 @@ import (
 )
 
 const (
-	defaultNodes       = 4
-	defaultPodsPerNode = 1100
+	defaultNodes = 4
+	// podsPerNode is the pod capacity of a node.
+	podsPerNode = 1100
 )
 
 // Options of a cluster. Only Dir is required.
@@ -30,8 +31,6 @@ type Options struct {
 	Nodes int
 	// WithoutNodes starts no simulated nodes.
 	WithoutNodes bool
-	// PodsPerNode is the pod capacity of each, 1100 by default.
-	PodsPerNode int
 	// Hosts are further names of the API server, for its certificate.
 	Hosts []string
 	// WebhooksAtPods makes the API server call webhooks at the addresses of their pods, where
@@ -72,9 +71,6 @@ func (o Options) complete() (Options, error) {
 	}
 	if o.Nodes == 0 {
 		o.Nodes = defaultNodes
-	}
-	if o.PodsPerNode == 0 {
-		o.PodsPerNode = defaultPodsPerNode
 	}
 	if o.Temporal == "" {
 		o.Temporal = TemporalServer(cmp.Or(os.Getenv(TemporalVariable), string(DevServer)))

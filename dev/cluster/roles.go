@@ -54,7 +54,7 @@ func Attach(options AttachOptions) (*Cluster, error) {
 	c.TemporalAddress, c.TemporalUI = options.TemporalAddress, options.TemporalUI
 	c.webhookURL = options.WebhookURL
 	c.attached = true
-	return c, nil
+	return c, c.connect()
 }
 
 // IsRole reports whether name is that of a role: operator, webhook, worker or worker-<n>.

@@ -18,10 +18,6 @@ import (
 // InstallWebhooks applies config/webhook with a URL in place of the Service. A URL that is
 // installed already stays: the webhook role keeps it up to date.
 func (c *Cluster) InstallWebhooks(ctx context.Context, url string) error {
-	direct, err := c.Client()
-	if err != nil {
-		return err
-	}
 	documents := yaml.NewYAMLOrJSONDecoder(bytes.NewReader(webhook.Manifests), len(webhook.Manifests))
 	for {
 		manifest := &unstructured.Unstructured{}
@@ -30,7 +26,7 @@ func (c *Cluster) InstallWebhooks(ctx context.Context, url string) error {
 			return nil
 		}
 		if err == nil {
-			err = installWebhooks(ctx, direct, manifest, url)
+			err = installWebhooks(ctx, c.Kube, manifest, url)
 		}
 		if err != nil {
 			return fmt.Errorf("install the webhook configurations: %w", err)
@@ -38,17 +34,17 @@ func (c *Cluster) InstallWebhooks(ctx context.Context, url string) error {
 	}
 }
 
-func installWebhooks(ctx context.Context, direct client.Client, manifest *unstructured.Unstructured, url string) error {
+func installWebhooks(ctx context.Context, kube client.Client, manifest *unstructured.Unstructured, url string) error {
 	live := &unstructured.Unstructured{}
 	live.SetGroupVersionKind(manifest.GroupVersionKind())
-	err := direct.Get(ctx, client.ObjectKeyFromObject(manifest), live)
+	err := kube.Get(ctx, client.ObjectKeyFromObject(manifest), live)
 	if client.IgnoreNotFound(err) != nil {
 		return err
 	}
 	installed := urls(live)
 	if err == nil && len(installed) == 0 {
 		// A webhook cannot have both a Service and a URL.
-		if err := direct.Delete(ctx, live); err != nil {
+		if err := kube.Delete(ctx, live); err != nil {
 			return err
 		}
 	}
@@ -56,7 +52,7 @@ func installWebhooks(ctx context.Context, direct client.Client, manifest *unstru
 		path, _, _ := unstructured.NestedString(hook, "clientConfig", "service", "path")
 		hook["clientConfig"] = map[string]any{"url": cmp.Or(installed[fmt.Sprint(hook["name"])], url+path)}
 	}
-	return direct.Apply(ctx, client.ApplyConfigurationFromUnstructured(manifest), client.FieldOwner("stack"), client.ForceOwnership)
+	return kube.Apply(ctx, client.ApplyConfigurationFromUnstructured(manifest), client.FieldOwner("stack"), client.ForceOwnership)
 }
 
 // hooks are the object's own.

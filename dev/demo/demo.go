@@ -11,11 +11,9 @@ import (
 	"strings"
 	"time"
 
-	"go.temporal.io/sdk/client"
-
 	"github.com/outrigger/outrigger/api/protocol"
 	"github.com/outrigger/outrigger/dev/cluster"
-	"github.com/outrigger/outrigger/dev/witness"
+	"github.com/outrigger/outrigger/dev/observer"
 )
 
 //go:embed manifests
@@ -40,8 +38,7 @@ type Demo struct {
 	Bin     string
 	Printer *Printer
 
-	temporal client.Client
-	witness  *witness.Witness
+	watched  *observer.Watch
 	workflow string
 }
 
@@ -53,13 +50,9 @@ func (d *Demo) Run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if d.witness, err = witness.Watch(ctx, config, "default", "app=nginx", "sidecar1"); err != nil {
+	if d.watched, err = observer.WatchPods(ctx, config, "default", "app=nginx", "sidecar1"); err != nil {
 		return err
 	}
-	if d.temporal, err = d.Cluster.TemporalClient(); err != nil {
-		return err
-	}
-	defer d.temporal.Close()
 	for _, step := range []func(context.Context) error{d.inject, d.change, d.pauseAndResume, d.finish} {
 		if err := step(ctx); err != nil {
 			return err
@@ -74,8 +67,8 @@ func (d *Demo) inject(ctx context.Context) error {
 			return err
 		}
 	}
-	d.witness.Expect(before)
-	if _, err := d.witness.Await(ctx, witness.Settled(pods)); err != nil {
+	d.watched.Expect(before)
+	if _, err := d.watched.Await(ctx, observer.Converged(pods)); err != nil {
 		return fmt.Errorf("wait for injected pods: %w", err)
 	}
 	d.Printer.Step("%d pods match a SidecarSet: each was injected with sidecar1, running %s", pods, before)
@@ -91,13 +84,13 @@ func (d *Demo) inject(ctx context.Context) error {
 }
 
 func (d *Demo) change(ctx context.Context) error {
-	d.witness.Expect(after)
+	d.watched.Expect(after)
 	if err := d.show(ctx, "patch", "sidecarset", set, "--type=json",
 		`--patch=[{"op":"replace","path":"/spec/containers/0/image","value":"`+after+`"}]`); err != nil {
 		return err
 	}
 	d.Printer.Step("its image changes to %s; at most %d pods may be unavailable; the run: %s", after, maxUnavailable, d.runURL())
-	if err := d.follow(ctx, func(v witness.View) bool { return v.Updated > 0 }); err != nil {
+	if err := d.follow(ctx, func(v observer.View) bool { return v.Updated > 0 }); err != nil {
 		return err
 	}
 	d.Printer.Step("the first pod takes it, in place")
@@ -110,7 +103,7 @@ func (d *Demo) runURL() string {
 }
 
 func (d *Demo) pauseAndResume(ctx context.Context) error {
-	if err := d.follow(ctx, func(v witness.View) bool { return v.Updated >= pauseAt }); err != nil {
+	if err := d.follow(ctx, func(v observer.View) bool { return v.Updated >= pauseAt }); err != nil {
 		return err
 	}
 	if err := d.signal(ctx, protocol.PauseSignal, "to look around"); err != nil {
@@ -119,7 +112,7 @@ func (d *Demo) pauseAndResume(ctx context.Context) error {
 	if err := d.awaitPhase(ctx, protocol.PhasePaused); err != nil {
 		return err
 	}
-	paused, err := d.witness.Await(ctx, func(v witness.View) bool { return v.InFlight == 0 })
+	paused, err := d.watched.Await(ctx, func(v observer.View) bool { return v.InFlight == 0 })
 	if err != nil {
 		return fmt.Errorf("wait for the batch in progress: %w", err)
 	}
@@ -129,7 +122,7 @@ func (d *Demo) pauseAndResume(ctx context.Context) error {
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
-	if now := d.witness.View(); now.Updated != paused.Updated || now.Updated == pods {
+	if now := d.watched.View(); now.Updated != paused.Updated || now.Updated == pods {
 		return fmt.Errorf("paused at %d updated pods, but there are %d now", paused.Updated, now.Updated)
 	}
 	if err := d.signal(ctx, protocol.ResumeSignal, "all is well"); err != nil {
@@ -140,11 +133,11 @@ func (d *Demo) pauseAndResume(ctx context.Context) error {
 }
 
 func (d *Demo) finish(ctx context.Context) error {
-	if err := d.follow(ctx, witness.Settled(pods)); err != nil {
+	if err := d.follow(ctx, observer.Converged(pods)); err != nil {
 		return err
 	}
-	worst, event := d.witness.Worst()
-	view := d.witness.View()
+	worst, event := d.watched.Worst()
+	view := d.watched.View()
 	d.Printer.Step("done: %d pods run %s; at most %d were unavailable at once; app containers restarted %d times",
 		view.Updated, after, worst, view.AppRestarts)
 	var broken []error
@@ -178,9 +171,9 @@ func (d *Demo) awaitStatus(ctx context.Context) error {
 }
 
 // follow prints the progress of the pods until the condition holds.
-func (d *Demo) follow(ctx context.Context, until func(witness.View) bool) error {
-	var shown witness.View
-	_, err := d.witness.Await(ctx, func(v witness.View) bool {
+func (d *Demo) follow(ctx context.Context, until func(observer.View) bool) error {
+	var shown observer.View
+	_, err := d.watched.Await(ctx, func(v observer.View) bool {
 		if v.Updated != shown.Updated || v.InFlight != shown.InFlight {
 			d.Printer.Detail("%s updated %2d/%d   in flight %d of %d", bar(v.Updated-v.InFlight, v.InFlight, pods), v.Updated, pods, v.InFlight, maxUnavailable)
 			shown = v
@@ -195,7 +188,7 @@ func bar(done, moving, all int) string {
 }
 
 func (d *Demo) signal(ctx context.Context, name, reason string) error {
-	if err := d.temporal.SignalWorkflow(ctx, d.workflow, "", name, protocol.Hold{Who: "demo", Why: reason}); err != nil {
+	if err := d.Cluster.Temporal.SignalWorkflow(ctx, d.workflow, "", name, protocol.Hold{Who: "demo", Why: reason}); err != nil {
 		return fmt.Errorf("send the signal %s: %w", name, err)
 	}
 	return nil
@@ -204,7 +197,7 @@ func (d *Demo) signal(ctx context.Context, name, reason string) error {
 // awaitPhase queries the run until it is in a phase.
 func (d *Demo) awaitPhase(ctx context.Context, phase protocol.Phase) error {
 	for {
-		answer, err := d.temporal.QueryWorkflow(ctx, d.workflow, "", protocol.StatusQuery)
+		answer, err := d.Cluster.Temporal.QueryWorkflow(ctx, d.workflow, "", protocol.StatusQuery)
 		if err != nil {
 			return fmt.Errorf("query the run: %w", err)
 		}

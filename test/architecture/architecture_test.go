@@ -107,9 +107,8 @@ func TestRoomsThatNeverReach(t *testing.T) {
 		"cmd/kubectl-sidecarset": {{module + "/workflows", module + "/activities"}, processes},
 		// They run the processes as programs.
 		"dev": {processes},
-		// What counts from outside shares no code with what it counts.
-		"dev/witness":        {{module}},
-		"dev/chaos/observer": {{module + "/internal", module + "/kube", module + "/api/protocol", module + "/workflows", module + "/activities"}, processes},
+		// It observes from outside, and shares no code with the roles.
+		"dev/observer": {{module + "/internal", module + "/kube", module + "/api/protocol", module + "/workflows", module + "/activities"}, processes},
 	}
 	for path, one := range packages(t) {
 		for room, strangers := range never {

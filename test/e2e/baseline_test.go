@@ -13,7 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/outrigger/outrigger/api/v1alpha1"
-	"github.com/outrigger/outrigger/dev/witness"
+	"github.com/outrigger/outrigger/dev/observer"
 )
 
 const (
@@ -52,7 +52,7 @@ func (s *environment) rollout(image string) time.Duration {
 	s.t.Helper()
 	began := time.Now()
 	s.upgradeTo(image)
-	s.await(witness.Settled(baselinePods))
+	s.await(observer.Converged(baselinePods))
 	took := time.Since(began)
 	s.awaitReason(v1alpha1.ConditionProgressing, v1alpha1.ReasonRolloutComplete)
 	return took
@@ -62,7 +62,7 @@ func (s *environment) rollout(image string) time.Duration {
 func (s *environment) upgradeAll(image string) time.Duration {
 	s.t.Helper()
 	pods := s.pods()
-	s.witness.Expect(image)
+	s.watched.Expect(image)
 	began := time.Now()
 	slots := make(chan struct{}, maxUnavailable)
 	upgraded := make(chan error, len(pods))
@@ -76,7 +76,7 @@ func (s *environment) upgradeAll(image string) time.Duration {
 	for range pods {
 		require.NoError(s.t, <-upgraded)
 	}
-	s.await(witness.Settled(len(pods)))
+	s.await(observer.Converged(len(pods)))
 	return time.Since(began)
 }
 
@@ -86,8 +86,8 @@ func (s *environment) upgrade(pod *corev1.Pod, to string) error {
 	if err := stack.kube.Patch(s.ctx, pod.DeepCopy(), client.RawPatch(types.StrategicMergePatchType, patch)); err != nil {
 		return err
 	}
-	_, err := s.witness.AwaitPod(s.ctx, pod.UID, func(p *corev1.Pod) bool {
-		return witness.Ready(p) && containers(p)[sidecar].Image == to
+	_, err := s.watched.AwaitPod(s.ctx, pod.UID, func(p *corev1.Pod) bool {
+		return observer.Ready(p) && containers(p)[sidecar].Image == to
 	})
 	return err
 }

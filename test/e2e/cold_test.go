@@ -11,7 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/outrigger/outrigger/api/v1alpha1"
-	"github.com/outrigger/outrigger/dev/witness"
+	"github.com/outrigger/outrigger/dev/observer"
 )
 
 func TestSpec7_6_OnlyTheSidecarRestarts(t *testing.T) {
@@ -27,7 +27,7 @@ func onlyTheSidecarRestarts(t *testing.T, s *environment) {
 		before[pod.UID] = pod
 	}
 	s.upgradeTo(v2)
-	s.await(witness.Settled(3))
+	s.await(observer.Converged(3))
 	s.awaitReason(v1alpha1.ConditionProgressing, v1alpha1.ReasonRolloutComplete)
 	s.within(1)
 	for _, pod := range s.pods() {
@@ -46,13 +46,13 @@ func TestSpec7_8_AnImageThatNobodyHasHoldsTheWindowUntilItIsMended(t *testing.T)
 	s := newEnvironment(t, 2, nil)
 	s.deploy(4, v1)
 	s.upgradeTo(absent)
-	s.await(func(v witness.View) bool { return v.InFlight == 2 && v.Ready == 2 })
+	s.await(func(v observer.View) bool { return v.InFlight == 2 && v.Ready == 2 })
 	s.awaitReason(v1alpha1.ConditionDegraded, "ImagePullBackOff")
-	require.Equal(t, 2, s.witness.View().Updated, "the window is two")
+	require.Equal(t, 2, s.watched.View().Updated, "the window is two")
 	s.upgradeTo(v2)
-	s.await(witness.Settled(4))
+	s.await(observer.Converged(4))
 	s.awaitReason(v1alpha1.ConditionProgressing, v1alpha1.ReasonRolloutComplete)
-	require.Equal(t, 2, s.witness.Asked(absent))
+	require.Equal(t, 2, s.watched.Asked(absent))
 	s.within(2)
 }
 
@@ -60,13 +60,13 @@ func TestSpec7_1_APauseInTheMiddleHoldsTheOthers(t *testing.T) {
 	s := newEnvironment(t, 1, nil)
 	s.deploy(4, v1)
 	s.upgradeTo(v2)
-	s.await(func(v witness.View) bool { return v.Updated == 1 })
+	s.await(func(v observer.View) bool { return v.Updated == 1 })
 	s.edit(`[{"op":"add","path":"/spec/updateStrategy/paused","value":true}]`)
 	s.awaitReason(v1alpha1.ConditionProgressing, v1alpha1.ReasonPaused)
-	s.await(func(v witness.View) bool { return v.InFlight == 0 && v.Ready == 4 })
-	held := s.witness.Asked(v2)
+	s.await(func(v observer.View) bool { return v.InFlight == 0 && v.Ready == 4 })
+	held := s.watched.Asked(v2)
 	require.Less(t, held, 4, "nothing was left to pause")
 	s.edit(`[{"op":"remove","path":"/spec/updateStrategy/paused"}]`)
-	s.await(witness.Settled(4))
+	s.await(observer.Converged(4))
 	s.within(1)
 }

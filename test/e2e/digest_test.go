@@ -16,7 +16,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/outrigger/outrigger/api/v1alpha1"
-	"github.com/outrigger/outrigger/dev/witness"
+	"github.com/outrigger/outrigger/dev/observer"
 )
 
 // restarts follows pods of which each container is to restart once, whatever its image is
@@ -40,7 +40,7 @@ func (r *restarts) observe(o any) {
 	for i := range pod.Spec.Containers {
 		asked = asked || pod.Spec.Containers[i].Image == r.image
 	}
-	r.done[pod.UID] = asked && containers(pod)[sidecar].RestartCount > 0 && witness.Ready(pod)
+	r.done[pod.UID] = asked && containers(pod)[sidecar].RestartCount > 0 && observer.Ready(pod)
 	delete(r.down, pod.UID)
 	if asked && !r.done[pod.UID] {
 		r.down[pod.UID] = true

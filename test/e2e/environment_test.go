@@ -21,7 +21,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/outrigger/outrigger/api/v1alpha1"
-	"github.com/outrigger/outrigger/dev/witness"
+	"github.com/outrigger/outrigger/dev/observer"
 )
 
 const (
@@ -37,7 +37,7 @@ type environment struct {
 	ctx     context.Context
 	name    string
 	set     *v1alpha1.SidecarSet
-	witness *witness.Witness
+	watched *observer.Watch
 }
 
 // newEnvironment creates a namespace and a SidecarSet of idle sidecars for its pods.
@@ -91,7 +91,7 @@ func (s *environment) deploy(n int, image string) {
 		},
 	}
 	require.NoError(s.t, stack.kube.Create(s.ctx, deployment))
-	s.await(witness.Settled(n))
+	s.await(observer.Converged(n))
 }
 
 func podSpec() corev1.PodSpec {
@@ -104,25 +104,25 @@ func (s *environment) watch(image string) {
 	require.NoError(s.t, err)
 	all := slices.Concat(s.set.Spec.Containers, s.set.Spec.InitContainers)
 	if strategy := all[0].UpgradeStrategy; strategy.UpgradeType == v1alpha1.SidecarContainerHotUpgrade {
-		s.witness, err = witness.WatchTwins(s.ctx, config, s.name, "", sidecar, strategy.HotUpgradeEmptyImage)
+		s.watched, err = observer.WatchTwins(s.ctx, config, s.name, "", sidecar, strategy.HotUpgradeEmptyImage)
 	} else {
-		s.witness, err = witness.Watch(s.ctx, config, s.name, "", sidecar)
+		s.watched, err = observer.WatchPods(s.ctx, config, s.name, "", sidecar)
 	}
 	require.NoError(s.t, err)
-	s.witness.Expect(image)
+	s.watched.Expect(image)
 }
 
-func (s *environment) await(condition func(witness.View) bool) witness.View {
+func (s *environment) await(condition func(observer.View) bool) observer.View {
 	s.t.Helper()
-	view, err := s.witness.Await(s.ctx, condition)
+	view, err := s.watched.Await(s.ctx, condition)
 	require.NoError(s.t, err)
 	return view
 }
 
-// upgradeTo changes the image and has the witness expect it.
+// upgradeTo changes the image and expects it in the pods.
 func (s *environment) upgradeTo(image string) {
 	s.t.Helper()
-	s.witness.Expect(image)
+	s.watched.Expect(image)
 	list := "containers"
 	if len(s.set.Spec.Containers) == 0 {
 		list = "initContainers"
@@ -139,9 +139,9 @@ func (s *environment) edit(patch string) {
 // within checks what must hold however a rollout went.
 func (s *environment) within(maxUnavailable int) {
 	s.t.Helper()
-	worst, event := s.witness.Worst()
+	worst, event := s.watched.Worst()
 	require.LessOrEqual(s.t, worst, maxUnavailable, "pods in flight at %s", event)
-	require.Zero(s.t, s.witness.View().AppRestarts, "an app container restarted")
+	require.Zero(s.t, s.watched.View().AppRestarts, "an app container restarted")
 }
 
 // awaitReason waits until a condition of the set's generation has the reason.

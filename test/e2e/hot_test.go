@@ -20,7 +20,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/outrigger/outrigger/api/v1alpha1"
-	"github.com/outrigger/outrigger/dev/witness"
+	"github.com/outrigger/outrigger/dev/observer"
 )
 
 func serverImage(release string) string { return repository + "server:" + release }
@@ -115,7 +115,7 @@ func TestSpec7_7_NoRequestFailsOverFiveHotUpgrades(t *testing.T) {
 	load, stop := s.asking()
 	for _, release := range releases()[1:] {
 		s.upgradeTo(serverImage(release))
-		s.await(witness.Settled(2))
+		s.await(observer.Converged(2))
 		s.awaitReason(v1alpha1.ConditionProgressing, v1alpha1.ReasonRolloutComplete)
 		before := load.asked.Load()
 		s.poll("requests to the release that is left", func() (bool, error) { return load.asked.Load() > before+100, nil })
@@ -135,12 +135,12 @@ func TestSpec7_7_TheOldTwinServesWhileTheNewOneMigratesSlowly(t *testing.T) {
 	load, stop := s.asking()
 	s.upgradeTo(slow)
 	// Seen from the first event on that says so: the other twin is asked to be empty.
-	_, err := s.witness.AwaitPod(s.ctx, pod.UID, func(p *corev1.Pod) bool { return image(p, sidecar+"-1") == empty })
+	_, err := s.watched.AwaitPod(s.ctx, pod.UID, func(p *corev1.Pod) bool { return image(p, sidecar+"-1") == empty })
 	require.NoError(t, err)
 	release, err := get(http.DefaultClient, "http://"+pod.Status.PodIP+":8080")
 	require.NoError(t, err)
 	assert.Equal(t, "slow", release, "the old twin was taken before the new one served")
-	s.await(witness.Settled(1))
+	s.await(observer.Converged(1))
 	stop()
 	t.Logf("%d requests, of which %d failed; answers: %v", load.asked.Load(), len(load.failed), load.seen)
 	assert.Empty(t, load.failed)
@@ -154,7 +154,7 @@ func TestSpec7_7_ANewReleaseThatNobodyHasLeavesTheOldOneServing(t *testing.T) {
 	s.upgradeTo(absent)
 	s.awaitReason(v1alpha1.ConditionDegraded, "ImagePullBackOff")
 	s.upgradeTo(serverImage("r2"))
-	s.await(witness.Settled(2))
+	s.await(observer.Converged(2))
 	stop()
 	assert.Empty(t, load.failed)
 	assert.Positive(t, load.seen["r2"])

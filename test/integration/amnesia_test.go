@@ -7,13 +7,13 @@ import (
 
 	"github.com/outrigger/outrigger/api/protocol"
 	"github.com/outrigger/outrigger/dev/cluster"
-	"github.com/outrigger/outrigger/dev/witness"
+	"github.com/outrigger/outrigger/dev/observer"
 )
 
 func TestAHoldOutlivesTemporalsDatabase(t *testing.T) {
 	s := newScene(t, 8, nil)
 	s.upgradeTo("side:v2")
-	s.await(func(v witness.View) bool { return v.Updated >= 2 })
+	s.await(func(v observer.View) bool { return v.Updated >= 2 })
 	hold := protocol.Hold{Who: "ann", Why: "errors in the logs"}
 	held := s.hold(hold)
 	s.stillHeld(hold, held)
@@ -23,7 +23,7 @@ func TestAHoldOutlivesTemporalsDatabase(t *testing.T) {
 	require.NoError(t, stack.StartAgain(s.ctx, cluster.Temporal))
 	s.stillHeld(hold, held)
 	s.signal(protocol.ResumeSignal, protocol.Hold{Who: "ann"})
-	s.await(witness.Settled(8))
+	s.await(observer.Converged(8))
 	s.within(2)
 	s.awaitPhase(protocol.PhaseComplete)
 }

@@ -125,7 +125,7 @@ func TestAfterAnOutageOfTheAPIServerNobodyDecidesFromOldSets(t *testing.T) {
 		return refused == nil, nil
 	})
 	t.Logf("%s after the API server the edit was accepted", time.Since(back))
-	s.witness.Expect("side:v2")
+	s.watched.Expect("side:v2")
 	var refusals []error
 	s.poll("a pod to be admitted", func() (bool, error) {
 		image, err := sidecarImage(s.ctx, s.name)

@@ -21,7 +21,7 @@ import (
 
 	"github.com/outrigger/outrigger/api/protocol"
 	"github.com/outrigger/outrigger/api/v1alpha1"
-	"github.com/outrigger/outrigger/dev/witness"
+	"github.com/outrigger/outrigger/dev/observer"
 )
 
 var screenshots = flag.String("screenshots", "", "`folder` that the pages of a run in Temporal's web UI are written to")
@@ -33,7 +33,7 @@ func TestWebUI(t *testing.T) {
 	stuck := s.pods()[0].Name
 	s.refusing(stuck, "side")
 	s.upgradeTo("side:v2")
-	s.await(func(v witness.View) bool { return v.Updated == 11 && v.InFlight == 0 })
+	s.await(func(v observer.View) bool { return v.Updated == 11 && v.InFlight == 0 })
 	set := s.awaitSet("the link to the run", func(set *v1alpha1.SidecarSet) bool { return set.Status.Rollout != nil && set.Status.Rollout.URL != "" })
 	s.awaitStatus("the run to have tried the refused pod", func(status protocol.RolloutStatus) bool {
 		return status.Phase == protocol.PhaseProgressing && status.Failed > 0 && status.Counts.Remaining == 1
@@ -56,7 +56,7 @@ func TestWebUI(t *testing.T) {
 	writeScreenshot(t, page, "run-details.png")
 
 	s.allowing()
-	s.await(witness.Settled(12))
+	s.await(observer.Converged(12))
 	s.awaitPhase(protocol.PhaseComplete)
 }
 

@@ -9,7 +9,7 @@ import (
 
 	"github.com/outrigger/outrigger/api/protocol"
 	"github.com/outrigger/outrigger/api/v1alpha1"
-	"github.com/outrigger/outrigger/dev/witness"
+	"github.com/outrigger/outrigger/dev/observer"
 )
 
 // window allows so many pods to be unavailable.
@@ -49,12 +49,12 @@ func TestSpec7_5_TheBudgetHoldsWhateverKubeletsAndEdits(t *testing.T) {
 			}
 			s := newKubeletScene(t, c.pods, c.kubelet, strategy)
 			for _, image := range c.images[:len(c.images)-1] {
-				moving := s.witness.View().InFlight
+				moving := s.watched.View().InFlight
 				s.upgradeTo(image)
-				s.await(func(v witness.View) bool { return v.Updated >= max(1, int(c.window)-moving) })
+				s.await(func(v observer.View) bool { return v.Updated >= max(1, int(c.window)-moving) })
 			}
 			s.upgradeTo(c.images[len(c.images)-1])
-			s.await(witness.Settled(int(c.pods)))
+			s.await(observer.Converged(int(c.pods)))
 			s.within(int(c.window))
 			s.awaitPhase(protocol.PhaseComplete)
 		})
@@ -66,17 +66,17 @@ func TestSpec7_5_TheBudgetHoldsWhateverKubeletsAndEdits(t *testing.T) {
 func TestSpec7_5_ABatchThatIsTakenUpAgainFitsWhatIsFreeThen(t *testing.T) {
 	s := newByHandScene(t, 10)
 	s.onlyWorker("worker-slow", "--kube-api-qps=1", "--kube-api-burst=1")
-	s.witness.Expect("side:v2")
+	s.watched.Expect("side:v2")
 	s.edit(`[{"op":"replace","path":"/spec/containers/0/image","value":"side:v2"},
 		{"op":"replace","path":"/spec/updateStrategy/maxUnavailable","value":"50%"}]`)
-	s.await(func(v witness.View) bool { return v.Updated == 5 })
+	s.await(func(v observer.View) bool { return v.Updated == 5 })
 	done := s.images("side:v2")
 	for _, name := range done {
 		s.report(name, "side:v2", "sha256:v2", 1)
 	}
-	s.await(func(v witness.View) bool { return v.Updated >= 6 })
+	s.await(func(v observer.View) bool { return v.Updated >= 6 })
 	require.NoError(t, stack.Kill("worker-slow"))
-	require.Less(t, s.witness.View().Updated, 8, "the worker is not slow enough")
+	require.Less(t, s.watched.View().Updated, 8, "the worker is not slow enough")
 	for _, name := range done[:3] {
 		s.patchPodStatus(s.pod(name), `{"status":{"conditions":[{"type":"Ready","status":"False"}]}}`)
 	}
@@ -84,7 +84,7 @@ func TestSpec7_5_ABatchThatIsTakenUpAgainFitsWhatIsFreeThen(t *testing.T) {
 	s.awaitStatus("the run to wait for pods", func(status protocol.RolloutStatus) bool {
 		return status.Phase == protocol.PhaseWaiting && status.Counts.Unavailable >= 5
 	})
-	v := s.await(func(witness.View) bool { return true })
+	v := s.await(func(observer.View) bool { return true })
 	assert.LessOrEqual(t, v.InFlight+3, 5, "pods that do not serve")
 }
 
@@ -92,10 +92,10 @@ func TestSpec7_5_WithoutAnyBudgetPodsThatDoNotServeAreMended(t *testing.T) {
 	t.Parallel()
 	s := newScene(t, 6, window(3))
 	s.upgradeTo("side:bad")
-	s.await(func(v witness.View) bool { return v.Updated == 3 && v.Ready == 3 })
-	s.witness.Expect("side:v2")
+	s.await(func(v observer.View) bool { return v.Updated == 3 && v.Ready == 3 })
+	s.watched.Expect("side:v2")
 	s.edit(`[{"op":"replace","path":"/spec/containers/0/image","value":"side:v2"},
 		{"op":"replace","path":"/spec/updateStrategy/maxUnavailable","value":0}]`)
-	s.await(func(v witness.View) bool { return v.Updated == 3 && v.Ready == 6 && v.InFlight == 0 })
+	s.await(func(v observer.View) bool { return v.Updated == 3 && v.Ready == 6 && v.InFlight == 0 })
 	s.within(3)
 }

@@ -13,7 +13,7 @@ import (
 
 	"github.com/outrigger/outrigger/api/protocol"
 	"github.com/outrigger/outrigger/dev/cluster"
-	"github.com/outrigger/outrigger/dev/witness"
+	"github.com/outrigger/outrigger/dev/observer"
 )
 
 // rounds is how often each disturbance comes; OUTRIGGER_ROUNDS asks for more.
@@ -40,9 +40,9 @@ func TestSpec7_5_TheBudgetHoldsWhenARunIsTakenFromItsWorker(t *testing.T) {
 				t.Run(fmt.Sprint(round), func(t *testing.T) {
 					s := newScene(t, 30, window(6))
 					s.upgradeTo("side:v2")
-					s.await(func(v witness.View) bool { return v.Updated >= 8 })
+					s.await(func(v observer.View) bool { return v.Updated >= 8 })
 					disturb(s)
-					s.await(witness.Settled(30))
+					s.await(observer.Converged(30))
 					s.within(6)
 					s.awaitPhase(protocol.PhaseComplete)
 				})
@@ -90,8 +90,8 @@ func (s *scene) freeze() {
 		thawed = true
 	}
 	s.t.Cleanup(thaw)
-	held := s.await(func(v witness.View) bool { return v.InFlight == 0 })
-	s.await(func(v witness.View) bool { return v.Updated > held.Updated })
+	held := s.await(func(v observer.View) bool { return v.InFlight == 0 })
+	s.await(func(v observer.View) bool { return v.Updated > held.Updated })
 	thaw()
 }
 

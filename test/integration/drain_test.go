@@ -14,7 +14,7 @@ import (
 	"github.com/outrigger/outrigger/api/protocol"
 	"github.com/outrigger/outrigger/api/v1alpha1"
 	"github.com/outrigger/outrigger/dev/cluster"
-	"github.com/outrigger/outrigger/dev/witness"
+	"github.com/outrigger/outrigger/dev/observer"
 )
 
 // A worker that is asked to end hands over what it has in hand: nobody has to wait
@@ -24,13 +24,13 @@ func TestAWorkerThatEndsHandsItsBatchOver(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s := newScene(t, 24, strategy)
 			s.upgradeTo("side:v2")
-			s.await(func(v witness.View) bool { return v.Updated >= 4 })
+			s.await(func(v observer.View) bool { return v.Updated >= 4 })
 			ended := s.workerInHand()
 			require.NoError(t, stack.Stop(ended))
 			t.Cleanup(func() { require.NoError(t, stack.StartAgain(context.WithoutCancel(s.ctx), ended)) })
-			before := s.witness.View()
+			before := s.watched.View()
 			require.Less(t, before.Updated, 24, "the worker has ended too late")
-			s.await(witness.Settled(24))
+			s.await(observer.Converged(24))
 			s.within(2)
 			s.awaitPhase(protocol.PhaseComplete)
 			assert.Empty(t, s.timeouts())
@@ -43,13 +43,13 @@ func TestAWorkerThatEndsHandsItsBatchOver(t *testing.T) {
 func TestARollingRestartWaitsForNobody(t *testing.T) {
 	s := newScene(t, 40, window(2))
 	s.upgradeTo("side:v2")
-	s.await(func(v witness.View) bool { return v.Updated >= 4 })
+	s.await(func(v observer.View) bool { return v.Updated >= 4 })
 	for _, role := range []string{"worker-1", cluster.Operator, "worker-2"} {
 		require.NoError(t, stack.Stop(role))
 		require.NoError(t, stack.StartAgain(s.ctx, role))
 	}
-	require.Less(t, s.witness.View().Updated, 40, "the rollout was over before the restarts")
-	s.await(witness.Settled(40))
+	require.Less(t, s.watched.View().Updated, 40, "the rollout was over before the restarts")
+	s.await(observer.Converged(40))
 	s.within(2)
 	s.awaitPhase(protocol.PhaseComplete)
 	assert.Empty(t, s.timeouts())

@@ -18,7 +18,7 @@ import (
 	"github.com/outrigger/outrigger/api/protocol"
 	"github.com/outrigger/outrigger/api/v1alpha1"
 	"github.com/outrigger/outrigger/dev/cluster"
-	"github.com/outrigger/outrigger/dev/witness"
+	"github.com/outrigger/outrigger/dev/observer"
 )
 
 // fleet is a namespace with several sets, each with pods of its own, and workers
@@ -58,13 +58,13 @@ func newFleet(t *testing.T, name string, sets, pods int32, limit int, late time.
 	t.Cleanup(f.clean)
 	config, err := stack.RESTConfig()
 	require.NoError(t, err)
-	f.witness, err = witness.Watch(ctx, config, name, "", "side")
+	f.watched, err = observer.WatchPods(ctx, config, name, "", "side")
 	require.NoError(t, err)
-	f.witness.Expect("side:v1")
+	f.watched.Expect("side:v1")
 	for i := range sets {
 		f.add(fmt.Sprintf("%s-%d", name, i), pods, kubelet)
 	}
-	f.await(witness.Settled(f.pods))
+	f.await(observer.Converged(f.pods))
 	return f
 }
 
@@ -91,7 +91,7 @@ func (f *fleet) add(name string, pods int32, kubelet map[string]string) {
 
 func (f *fleet) upgradeAll(image string) {
 	f.t.Helper()
-	f.witness.Expect(image)
+	f.watched.Expect(image)
 	for i := range f.sets {
 		f.upgrade(i, image)
 	}
@@ -142,7 +142,7 @@ func (f *fleet) leader(before string) (name string) {
 // however they went.
 func (f *fleet) complete(limit int) {
 	f.t.Helper()
-	f.await(witness.Settled(f.pods))
+	f.await(observer.Converged(f.pods))
 	f.within(limit)
 	for _, f.set = range f.sets {
 		f.awaitPhase(protocol.PhaseComplete)
@@ -152,8 +152,8 @@ func (f *fleet) complete(limit int) {
 // goesOn waits until more pods are upgraded.
 func (f *fleet) goesOn(by int) {
 	f.t.Helper()
-	before := f.witness.View().Updated
-	f.await(func(v witness.View) bool { return v.Updated >= before+by })
+	before := f.watched.View().Updated
+	f.await(func(v observer.View) bool { return v.Updated >= before+by })
 }
 
 // However many sets are rolled out at once, and whatever becomes of the worker
@@ -176,7 +176,7 @@ func TestSpec7_5_TheFleetsBudgetHoldsWhateverBecomesOfWorkers(t *testing.T) {
 	f.goesOn(7)
 	require.NoError(t, stack.Thaw(leader))
 	f.complete(7)
-	worst, _ := f.witness.Worst()
+	worst, _ := f.watched.Worst()
 	assert.Equal(t, 7, worst, "the budget was not made use of")
 }
 
@@ -184,7 +184,7 @@ func TestSpec7_5_TheFleetsBudgetHoldsWhateverBecomesOfWorkers(t *testing.T) {
 func TestSpec7_5_SetsTakeTurnsWithAFleetsBudgetThatIsSmall(t *testing.T) {
 	f := newFleet(t, "turns", 4, 6, 2, 0, nil)
 	f.upgradeAll("side:v2")
-	f.await(func(v witness.View) bool { return v.Updated >= 12 })
+	f.await(func(v observer.View) bool { return v.Updated >= 12 })
 	updated := f.updated("side:v2")
 	for _, set := range f.sets {
 		assert.Greater(t, updated[set.Name], 0, "%v", updated)
@@ -197,11 +197,11 @@ func TestSpec7_5_SetsTakeTurnsWithAFleetsBudgetThatIsSmall(t *testing.T) {
 func TestSpec7_5_APausedSetGivesItsPartOfTheFleetsBudgetBack(t *testing.T) {
 	f := newFleet(t, "paused", 2, 6, 3, 0, map[string]string{readyAfter: "3s"})
 	f.upgrade(0, "side:v2")
-	f.witness.Expect("side:v2")
-	f.await(func(v witness.View) bool { return v.Updated >= 3 })
+	f.watched.Expect("side:v2")
+	f.await(func(v observer.View) bool { return v.Updated >= 3 })
 	f.edit(`[{"op":"replace","path":"/spec/updateStrategy/paused","value":true}]`)
 	f.upgrade(1, "side:v2")
-	f.await(func(v witness.View) bool { return v.Ready == f.pods && v.InFlight == 0 && v.Updated >= 9 })
+	f.await(func(v observer.View) bool { return v.Ready == f.pods && v.InFlight == 0 && v.Updated >= 9 })
 	assert.Less(t, f.updated("side:v2")[f.sets[0].Name], 6)
 	f.set = f.sets[0]
 	f.edit(`[{"op":"replace","path":"/spec/updateStrategy/paused","value":false}]`)
@@ -213,7 +213,7 @@ func TestSpec7_5_HotPodsKeepToTheFleetsBudget(t *testing.T) {
 	newFleet(t, "hot", 0, 0, 2, 0, nil)
 	s := newScene(t, 8, hot(4))
 	s.upgradeTo("side:v2")
-	s.await(witness.Settled(8))
+	s.await(observer.Converged(8))
 	s.within(2)
 	s.awaitPhase(protocol.PhaseComplete)
 }

@@ -7,7 +7,7 @@ import (
 
 	"github.com/outrigger/outrigger/api/protocol"
 	"github.com/outrigger/outrigger/api/v1alpha1"
-	"github.com/outrigger/outrigger/dev/witness"
+	"github.com/outrigger/outrigger/dev/observer"
 )
 
 // awaitGood waits until the end of the rollout of the set's content is recorded.
@@ -24,19 +24,19 @@ func TestSpec7_5_APodWhoseAppFailsAfterTheRolloutStopsNoneThatFollows(t *testing
 	t.Parallel()
 	s := newScene(t, 6, window(1))
 	s.upgradeTo("side:v2")
-	s.await(witness.Settled(6))
+	s.await(observer.Converged(6))
 	s.awaitGood()
 	broken := s.pods()[2]
 	_, err := kubectl(s.ctx, "", "set", "image", "pod/"+broken.Name, "-n", s.name, "app=app:bad")
 	assert.NoError(t, err)
-	s.await(func(v witness.View) bool { return v.Ready == 5 })
+	s.await(func(v observer.View) bool { return v.Ready == 5 })
 
 	for _, image := range []string{"side:v3", "side:v2"} {
 		s.upgradeTo(image)
-		s.await(func(v witness.View) bool { return v.Updated == 6 && v.InFlight == 0 && v.Ready == 5 })
+		s.await(func(v observer.View) bool { return v.Updated == 6 && v.InFlight == 0 && v.Ready == 5 })
 		s.awaitPhase(protocol.PhaseComplete)
 		s.awaitGood()
 	}
-	worst, event := s.witness.Worst()
+	worst, event := s.watched.Worst()
 	assert.LessOrEqual(t, worst, 1, "pods in flight at %s", event)
 }

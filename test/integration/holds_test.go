@@ -15,7 +15,7 @@ import (
 
 	"github.com/outrigger/outrigger/api/protocol"
 	"github.com/outrigger/outrigger/api/v1alpha1"
-	"github.com/outrigger/outrigger/dev/witness"
+	"github.com/outrigger/outrigger/dev/observer"
 )
 
 // signal reaches the open run, once there is one.
@@ -31,24 +31,24 @@ func (s *scene) signal(name string, payload any) {
 }
 
 // hold pauses by signal and returns once the run says so and nothing moves.
-func (s *scene) hold(hold protocol.Hold) (held witness.View) {
+func (s *scene) hold(hold protocol.Hold) (held observer.View) {
 	s.t.Helper()
 	s.signal(protocol.PauseSignal, hold)
 	s.awaitPhase(protocol.PhasePaused)
-	return s.await(func(v witness.View) bool { return v.InFlight == 0 })
+	return s.await(func(v observer.View) bool { return v.InFlight == 0 })
 }
 
 // stillHeld reports whether a run is held, by whom and why, and no pod has moved.
-func (s *scene) stillHeld(hold protocol.Hold, held witness.View) {
+func (s *scene) stillHeld(hold protocol.Hold, held observer.View) {
 	s.t.Helper()
 	status := s.awaitPhase(protocol.PhasePaused)
 	assert.Equal(s.t, &hold, status.Hold)
-	assert.Equal(s.t, held.Updated, s.witness.View().Updated, "a pod was upgraded during the hold")
+	assert.Equal(s.t, held.Updated, s.watched.View().Updated, "a pod was upgraded during the hold")
 	set := s.awaitSet("status to show the hold", func(set *v1alpha1.SidecarSet) bool {
 		return set.Status.Rollout != nil && set.Status.Rollout.Pause != nil
 	})
 	assert.Equal(s.t, v1alpha1.RolloutPause{By: hold.Who, Reason: hold.Why}, *set.Status.Rollout.Pause)
-	assert.Equal(s.t, held.Updated, s.witness.View().Updated, "a pod was upgraded during the hold")
+	assert.Equal(s.t, held.Updated, s.watched.View().Updated, "a pod was upgraded during the hold")
 }
 
 func TestAPauseIsNeverLostBetweenGenerations(t *testing.T) {
@@ -60,12 +60,12 @@ func TestAPauseIsNeverLostBetweenGenerations(t *testing.T) {
 		status, err := s.status()
 		require.NoError(t, err)
 		require.NotNil(t, status.Hold, "round %d", round)
-		require.Equal(t, held.Updated, s.witness.View().Updated, "a pod was upgraded in pause %d", round)
+		require.Equal(t, held.Updated, s.watched.View().Updated, "a pod was upgraded in pause %d", round)
 		for _, name := range []string{protocol.ResumeSignal, protocol.PauseSignal, protocol.ResumeSignal} {
 			s.signal(name, protocol.Hold{Who: "ann"})
 		}
 	}
-	s.await(witness.Settled(12))
+	s.await(observer.Converged(12))
 	s.within(2)
 	s.awaitPhase(protocol.PhaseComplete)
 }
@@ -74,7 +74,7 @@ func TestAHoldOutlivesItsRun(t *testing.T) {
 	t.Parallel()
 	s := newScene(t, 10, nil)
 	s.upgradeTo("side:v2")
-	s.await(func(v witness.View) bool { return v.Updated >= 2 })
+	s.await(func(v observer.View) bool { return v.Updated >= 2 })
 	hold := protocol.Hold{Who: "ann", Why: "errors in the logs"}
 	held := s.hold(hold)
 	s.stillHeld(hold, held)
@@ -87,7 +87,7 @@ func TestAHoldOutlivesItsRun(t *testing.T) {
 	})
 	s.stillHeld(hold, held)
 	s.signal(protocol.ResumeSignal, protocol.Hold{Who: "bob", Why: "no errors any more"})
-	s.await(witness.Settled(10))
+	s.await(observer.Converged(10))
 	s.within(2)
 	s.awaitSet("status to forget the hold", func(set *v1alpha1.SidecarSet) bool { return set.Status.Rollout.Pause == nil })
 	s.poll("the event that says who resumed it", func() (bool, error) {
@@ -119,10 +119,10 @@ func TestSpec7_1_APauseDropsTheWritesThatAreQueued(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s := newScene(t, pods, window(pods))
 			s.upgradeTo("side:v2")
-			s.await(func(v witness.View) bool { return v.Updated > 0 })
+			s.await(func(v observer.View) bool { return v.Updated > 0 })
 			pause(s)
 			s.awaitPhase(protocol.PhasePaused)
-			held := s.await(func(v witness.View) bool { return v.InFlight == 0 })
+			held := s.await(func(v observer.View) bool { return v.InFlight == 0 })
 			assert.Less(t, held.Updated, pods)
 			t.Logf("%d of %d pods were written", held.Updated, pods)
 		})
@@ -139,7 +139,7 @@ func TestAPausedSetThatIsDeletedEndsItsRun(t *testing.T) {
 			t.Parallel()
 			s := newScene(t, 8, nil)
 			s.upgradeTo("side:v2")
-			s.await(func(v witness.View) bool { return v.Updated >= 2 })
+			s.await(func(v observer.View) bool { return v.Updated >= 2 })
 			pause(s)
 			s.awaitPhase(protocol.PhasePaused)
 			require.NoError(t, stack.kube.Delete(s.ctx, s.set))

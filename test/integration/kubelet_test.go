@@ -12,7 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/outrigger/outrigger/api/protocol"
-	"github.com/outrigger/outrigger/dev/witness"
+	"github.com/outrigger/outrigger/dev/observer"
 )
 
 // newByHandScene is a scene with n pods on a node whose kubelet is the test.
@@ -22,7 +22,7 @@ func newByHandScene(t *testing.T, n int) *scene {
 	for i := range n {
 		s.byHand(fmt.Sprintf("pod-%d", i))
 	}
-	s.await(func(v witness.View) bool { return v.Ready == n })
+	s.await(func(v observer.View) bool { return v.Ready == n })
 	return s
 }
 
@@ -78,7 +78,7 @@ func TestSpec7_ARetagOfTheSameDigestFinishes(t *testing.T) {
 	s := newByHandScene(t, 4)
 	s.upgradeTo("side:v1-again")
 	for done := 2; done <= 4; done += 2 {
-		s.await(func(v witness.View) bool { return v.Updated == done })
+		s.await(func(v observer.View) bool { return v.Updated == done })
 		for _, name := range s.images("side:v1-again") {
 			s.report(name, "side:v1", "sha256:same", 1)
 		}
@@ -91,16 +91,16 @@ func TestSpec7_8_PodsDeletedBetweenTheirWriteAndTheKubeletStopNobody(t *testing.
 	t.Parallel()
 	s := newByHandScene(t, 4)
 	s.upgradeTo("side:v2")
-	s.await(func(v witness.View) bool { return v.Updated == 2 })
+	s.await(func(v observer.View) bool { return v.Updated == 2 })
 	for _, name := range s.images("side:v2") {
 		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: s.name, Name: name}}
 		require.NoError(t, stack.kube.Delete(s.ctx, pod, client.GracePeriodSeconds(0)))
 	}
-	s.await(func(v witness.View) bool { return v.Pods == 2 && v.Updated == 2 })
+	s.await(func(v observer.View) bool { return v.Pods == 2 && v.Updated == 2 })
 	for _, name := range s.images("side:v2") {
 		s.report(name, "side:v2", "sha256:v2", 1)
 	}
 	s.awaitPhase(protocol.PhaseComplete)
-	worst, event := s.witness.Worst()
+	worst, event := s.watched.Worst()
 	assert.LessOrEqual(t, worst, 2, "pods in flight at %s", event)
 }

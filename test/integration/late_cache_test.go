@@ -21,7 +21,7 @@ import (
 
 	"github.com/outrigger/outrigger/api/protocol"
 	"github.com/outrigger/outrigger/dev/cluster"
-	"github.com/outrigger/outrigger/dev/witness"
+	"github.com/outrigger/outrigger/dev/observer"
 )
 
 // A worker whose cache is ten seconds behind takes part, and must not plan from
@@ -40,9 +40,9 @@ func TestSpec7_5_WorkerWithALateCacheDoesNotLoosenTheBudget(t *testing.T) {
 		}
 	})
 	s.upgradeTo("side:v2")
-	s.await(func(v witness.View) bool { return v.Updated >= 2 })
+	s.await(func(v observer.View) bool { return v.Updated >= 2 })
 	require.NoError(t, stack.StartAgain(s.ctx, "worker-1"))
-	s.await(witness.Settled(6))
+	s.await(observer.Converged(6))
 	s.within(2)
 	s.awaitPhase(protocol.PhaseComplete)
 }
@@ -62,20 +62,20 @@ func TestTheFenceDoesNotWaitForALateCacheOfSets(t *testing.T) {
 		require.NoError(t, stack.StartAgain(context.WithoutCancel(s.ctx), cluster.Operator))
 	})
 	s.upgradeTo("side:v2")
-	s.await(func(v witness.View) bool { return v.Updated >= 8 })
+	s.await(func(v observer.View) bool { return v.Updated >= 8 })
 	s.edit(`[{"op":"replace","path":"/spec/updateStrategy/paused","value":true}]`)
-	before := s.witness.Asked("side:v2")
+	before := s.watched.Asked("side:v2")
 	s.awaitPhase(protocol.PhasePaused)
 	// In two seconds each place of the window is filled once at most.
-	assert.LessOrEqual(t, s.witness.Asked("side:v2")-before, 8, "pods upgraded after the pause")
+	assert.LessOrEqual(t, s.watched.Asked("side:v2")-before, 8, "pods upgraded after the pause")
 
-	before = s.witness.Asked("side:v2")
+	before = s.watched.Asked("side:v2")
 	s.edit(`[{"op":"replace","path":"/spec/updateStrategy/paused","value":false}]`)
-	s.await(func(witness.View) bool { return s.witness.Asked("side:v2") > before })
+	s.await(func(observer.View) bool { return s.watched.Asked("side:v2") > before })
 	s.upgradeTo("side:v3")
-	before = s.witness.Asked("side:v2")
-	s.await(func(v witness.View) bool { return v.Updated >= 8 })
-	assert.LessOrEqual(t, s.witness.Asked("side:v2")-before, 8, "pods that got the image of a generation that was left")
+	before = s.watched.Asked("side:v2")
+	s.await(func(v observer.View) bool { return v.Updated >= 8 })
+	assert.LessOrEqual(t, s.watched.Asked("side:v2")-before, 8, "pods that got the image of a generation that was left")
 	s.within(8)
 }
 

@@ -14,7 +14,7 @@ import (
 
 	"github.com/outrigger/outrigger/api/protocol"
 	"github.com/outrigger/outrigger/api/v1alpha1"
-	"github.com/outrigger/outrigger/dev/witness"
+	"github.com/outrigger/outrigger/dev/observer"
 )
 
 // native makes side a native sidecar, after an init container that ends.
@@ -25,10 +25,10 @@ func native(set *v1alpha1.SidecarSet) {
 	set.Spec.Containers, set.Spec.InitContainers = nil, []v1alpha1.SidecarContainer{first, side}
 }
 
-// upgradeNativeTo changes the image of the native sidecar, and has the witness expect it.
+// upgradeNativeTo changes the image of the native sidecar, and expects it in the pods.
 func (s *scene) upgradeNativeTo(image string) {
 	s.t.Helper()
-	s.witness.Expect(image)
+	s.watched.Expect(image)
 	s.edit(`[{"op":"replace","path":"/spec/initContainers/1/image","value":"` + image + `"}]`)
 }
 
@@ -49,7 +49,7 @@ func TestSpec9_1_NativeSidecarsAreUpgradedInPlaceWithinTheWindow(t *testing.T) {
 	const pods = 20
 	s := newScene(t, pods, native)
 	s.upgradeNativeTo("side:v2")
-	view := s.await(witness.Settled(pods))
+	view := s.await(observer.Converged(pods))
 	assert.Equal(t, int32(pods), view.SidecarRestarts)
 	s.awaitPhase(protocol.PhaseComplete)
 	s.awaitSet("all pods to be updated and ready", counts(pods))
@@ -59,10 +59,10 @@ func TestSpec9_1_NativeSidecarsAreUpgradedInPlaceWithinTheWindow(t *testing.T) {
 	s.edit(`[{"op":"replace","path":"/spec/initContainers/0/image","value":"first:v2"}]`)
 	assert.Equal(t, pods, s.awaitPhase(protocol.PhaseComplete).Upgraded, "all pods take the version")
 	s.awaitSet("all pods to be updated and ready", counts(pods))
-	assert.Equal(t, int32(pods), s.witness.View().SidecarRestarts, "nothing restarts")
+	assert.Equal(t, int32(pods), s.watched.View().SidecarRestarts, "nothing restarts")
 	assert.Equal(t, slices.Repeat([]string{"first:v1"}, pods), s.firsts())
 	s.scale(pods + 1)
-	s.await(witness.Settled(pods + 1))
+	s.await(observer.Converged(pods + 1))
 	assert.Equal(t, append(slices.Repeat([]string{"first:v1"}, pods), "first:v2"), s.firsts())
 	s.within(2)
 }
@@ -76,11 +76,11 @@ func TestSpec9_1_ABadImageOfANativeSidecarStopsAtTheWindowAndIsMended(t *testing
 		return c != nil && c.Status == metav1.ConditionTrue && c.Reason == "ImagePullBackOff"
 	})
 	s.awaitEvent("ImagePullBackOff")
-	s.await(func(v witness.View) bool { return v.Updated == 2 })
+	s.await(func(v observer.View) bool { return v.Updated == 2 })
 	s.upgradeNativeTo("side:v3")
-	s.await(witness.Settled(6))
+	s.await(observer.Converged(6))
 	s.awaitPhase(protocol.PhaseComplete)
-	assert.Equal(t, 2, s.witness.Asked("side:bad"))
+	assert.Equal(t, 2, s.watched.Asked("side:bad"))
 	s.within(2)
 }
 
@@ -103,12 +103,12 @@ func TestSpec9_1_AnOldKubeletHoldsNoMoreThanTheWindow(t *testing.T) {
 	for _, name := range []string{"pod-0", "pod-1", "pod-2"} {
 		s.byHand(name)
 	}
-	s.await(func(v witness.View) bool { return v.Ready == 3 })
+	s.await(func(v observer.View) bool { return v.Ready == 3 })
 	s.upgradeNativeTo("side:v2")
-	s.await(func(v witness.View) bool { return v.Updated == 2 })
+	s.await(func(v observer.View) bool { return v.Updated == 2 })
 	// The third follows when a slot becomes free, and not before: see within.
 	s.report(s.images("side:v2")[0], "side:v2", "sha256:v2", 1)
-	s.await(func(v witness.View) bool { return v.Updated == 3 })
+	s.await(func(v observer.View) bool { return v.Updated == 3 })
 	for _, name := range s.images("side:v2") {
 		s.report(name, "side:v2", "sha256:v2", 1)
 	}
@@ -123,10 +123,10 @@ func TestSpec9_1_TheNativeSidecarOfAJobIsUpgradedInPlace(t *testing.T) {
 	job.Spec.Template = deployment(s.name, 1).Spec.Template
 	job.Spec.Template.Spec.RestartPolicy = corev1.RestartPolicyNever
 	require.NoError(t, stack.kube.Create(s.ctx, job))
-	s.await(witness.Settled(1))
+	s.await(observer.Converged(1))
 	before := s.pods()[0].UID
 	s.upgradeNativeTo("side:v2")
-	view := s.await(witness.Settled(1))
+	view := s.await(observer.Converged(1))
 	assert.Equal(t, int32(1), view.SidecarRestarts)
 	s.awaitPhase(protocol.PhaseComplete)
 	s.within(2)

@@ -15,16 +15,16 @@ import (
 
 	"github.com/outrigger/outrigger/api/protocol"
 	"github.com/outrigger/outrigger/api/v1alpha1"
-	"github.com/outrigger/outrigger/dev/witness"
+	"github.com/outrigger/outrigger/dev/observer"
 )
 
 func TestWorkersKilledInTheMiddle(t *testing.T) {
 	s := newScene(t, 20, nil)
 	s.upgradeTo("side:v2")
-	s.await(func(v witness.View) bool { return v.Updated >= 6 })
+	s.await(func(v observer.View) bool { return v.Updated >= 6 })
 	killWorkers(t)
 	startWorkers(s.ctx, t)
-	s.await(witness.Settled(20))
+	s.await(observer.Converged(20))
 	s.within(2)
 	s.awaitPhase(protocol.PhaseComplete)
 }
@@ -36,15 +36,15 @@ func TestAPauseOutlivesTheWorkerOfTheBatchInHand(t *testing.T) {
 		set.Spec.UpdateStrategy.MaxUnavailable = new(intstr.FromInt32(1))
 	})
 	s.upgradeTo("side:v2")
-	s.await(func(v witness.View) bool { return v.Updated >= 3 })
+	s.await(func(v observer.View) bool { return v.Updated >= 3 })
 	killWorkers(t)
 	require.NoError(t, stack.temporal.SignalWorkflow(s.ctx, s.workflow(), "", protocol.PauseSignal, protocol.Hold{Who: "ann"}))
 	startWorkers(s.ctx, t)
 	s.awaitPhase(protocol.PhasePaused)
-	held := s.await(func(v witness.View) bool { return v.InFlight == 0 })
+	held := s.await(func(v observer.View) bool { return v.InFlight == 0 })
 	assert.Less(t, held.Updated, 16)
 	require.NoError(t, stack.temporal.SignalWorkflow(s.ctx, s.workflow(), "", protocol.ResumeSignal, protocol.Hold{Who: "ann"}))
-	s.await(witness.Settled(16))
+	s.await(observer.Converged(16))
 	s.within(1)
 	s.awaitPhase(protocol.PhaseComplete)
 }
@@ -52,22 +52,22 @@ func TestAPauseOutlivesTheWorkerOfTheBatchInHand(t *testing.T) {
 func TestTemporalKilledInTheMiddle(t *testing.T) {
 	s := newScene(t, 20, nil)
 	s.upgradeTo("side:v2")
-	s.await(func(v witness.View) bool { return v.Updated >= 6 })
+	s.await(func(v observer.View) bool { return v.Updated >= 6 })
 	require.NoError(t, stack.Kill("temporal"))
 
 	// New pods are injected, and status moves on, while Temporal is away.
 	s.scale(22)
-	s.await(func(v witness.View) bool { return v.Pods == 22 && v.Ready == 22 })
+	s.await(func(v observer.View) bool { return v.Pods == 22 && v.Ready == 22 })
 	s.awaitSet("status without Temporal", func(set *v1alpha1.SidecarSet) bool { return set.Status.MatchedPods == 22 })
 	s.edit(`[{"op":"replace","path":"/spec/containers/0/image","value":"side:v3"}]`)
-	s.witness.Expect("side:v3")
+	s.watched.Expect("side:v3")
 	s.awaitSet("the outage to be reported for the new generation", func(set *v1alpha1.SidecarSet) bool {
 		condition := meta.FindStatusCondition(set.Status.Conditions, v1alpha1.ConditionDegraded)
 		return condition != nil && condition.Reason == v1alpha1.ReasonTemporalUnavailable && set.Status.ObservedGeneration == set.Generation
 	})
 
 	require.NoError(t, stack.StartAgain(s.ctx, "temporal"))
-	s.await(witness.Settled(22))
+	s.await(observer.Converged(22))
 	s.within(2)
 	s.awaitPhase(protocol.PhaseComplete)
 	s.awaitSet("the outage to be over", func(set *v1alpha1.SidecarSet) bool {
@@ -105,7 +105,7 @@ func (s *scene) stored() *v1alpha1.SidecarSet {
 func TestMissingWorkersAreReported(t *testing.T) {
 	s := newScene(t, 12, nil)
 	s.upgradeTo("side:v2")
-	s.await(func(v witness.View) bool { return v.Updated >= 2 })
+	s.await(func(v observer.View) bool { return v.Updated >= 2 })
 	killWorkers(t)
 	t.Cleanup(func() { startWorkers(context.WithoutCancel(s.ctx), t) })
 	var degraded *metav1.Condition
@@ -116,7 +116,7 @@ func TestMissingWorkersAreReported(t *testing.T) {
 	assert.Equal(t, v1alpha1.ReasonWorkerUnavailable, degraded.Reason)
 	assert.Contains(t, degraded.Message, s.taskQueue())
 	startWorkers(s.ctx, t)
-	s.await(witness.Settled(12))
+	s.await(observer.Converged(12))
 	s.awaitSet("nothing to report", func(set *v1alpha1.SidecarSet) bool {
 		return counts(12)(set) && meta.IsStatusConditionFalse(set.Status.Conditions, v1alpha1.ConditionDegraded)
 	})
@@ -155,9 +155,9 @@ func TestASignalOfAGenerationThatIsNotThereStopsNoLaterOne(t *testing.T) {
 			t.Parallel()
 			s := newScene(t, 4, nil)
 			begin(s)
-			s.witness.Expect("side:v3")
+			s.watched.Expect("side:v3")
 			s.edit(`[{"op":"replace","path":"/spec/updateStrategy/paused","value":false},{"op":"replace","path":"/spec/containers/0/image","value":"side:v3"}]`)
-			s.await(witness.Settled(4))
+			s.await(observer.Converged(4))
 			s.awaitPhase(protocol.PhaseComplete)
 		})
 	}

@@ -15,7 +15,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/outrigger/outrigger/api/protocol"
-	"github.com/outrigger/outrigger/dev/witness"
+	"github.com/outrigger/outrigger/dev/observer"
 )
 
 // release is the one whose histories are recorded.
@@ -53,22 +53,22 @@ func newColdScene(t *testing.T, n int32) *scene { return newScene(t, n, nil) }
 
 func (s *scene) recordUpgrade() {
 	s.upgradeTo("side:v2")
-	s.await(witness.Settled(6))
+	s.await(observer.Converged(6))
 }
 
 func (s *scene) recordPause() {
 	s.upgradeTo("side:v2")
-	s.await(func(v witness.View) bool { return v.Updated >= 2 })
+	s.await(func(v observer.View) bool { return v.Updated >= 2 })
 	s.hold(protocol.Hold{Who: "ann", Why: "lunch"})
 	s.signal(protocol.ResumeSignal, protocol.Hold{Who: "ann"})
-	s.await(witness.Settled(6))
+	s.await(observer.Converged(6))
 }
 
 func (s *scene) recordSuperseded() {
 	s.upgradeTo("side:v2")
-	s.await(func(v witness.View) bool { return v.Updated >= 2 })
+	s.await(func(v observer.View) bool { return v.Updated >= 2 })
 	s.upgradeTo("side:v3")
-	s.await(witness.Settled(6))
+	s.await(observer.Converged(6))
 }
 
 // The window fills with pods that do not start, so that the run sleeps.
@@ -83,7 +83,7 @@ func (s *scene) recordFailingImage() {
 		return phase == string(protocol.PhaseWaiting), nil
 	})
 	s.upgradeTo("side:v2")
-	s.await(witness.Settled(6))
+	s.await(observer.Converged(6))
 }
 
 func (s *scene) recordNotUpgradable() {

@@ -17,7 +17,7 @@ import (
 
 	"github.com/outrigger/outrigger/api/protocol"
 	"github.com/outrigger/outrigger/api/v1alpha1"
-	"github.com/outrigger/outrigger/dev/witness"
+	"github.com/outrigger/outrigger/dev/observer"
 	"github.com/outrigger/outrigger/internal/record"
 )
 
@@ -31,7 +31,7 @@ func TestRolloutUpgradesEveryPodWithinItsBudget(t *testing.T) {
 	set := &v1alpha1.SidecarSet{}
 	require.NoError(t, stack.kube.Get(s.ctx, client.ObjectKeyFromObject(s.set), set))
 	require.True(t, counts(20)(set), "the condition came before its counts: %+v", set.Status)
-	view := s.await(witness.Settled(20))
+	view := s.await(observer.Converged(20))
 	s.within(2)
 	assert.Equal(t, int32(20), view.SidecarRestarts)
 	status := s.awaitPhase(protocol.PhaseComplete)
@@ -53,15 +53,15 @@ func TestPodsThatComeAndGoStopNothing(t *testing.T) {
 	t.Parallel()
 	s := newScene(t, 12, nil)
 	s.upgradeTo("side:v2")
-	s.await(func(v witness.View) bool { return v.Updated >= 2 })
+	s.await(func(v observer.View) bool { return v.Updated >= 2 })
 	s.scale(20)
-	s.await(func(v witness.View) bool { return v.Updated >= 6 })
+	s.await(func(v observer.View) bool { return v.Updated >= 6 })
 	var pods corev1.PodList
 	require.NoError(t, stack.kube.List(s.ctx, &pods, client.InNamespace(s.name)))
 	for i := range pods.Items[:4] {
 		require.NoError(t, client.IgnoreNotFound(stack.kube.Delete(s.ctx, &pods.Items[i])))
 	}
-	s.await(witness.Settled(20))
+	s.await(observer.Converged(20))
 	s.within(2)
 	s.awaitSet("counts", counts(20))
 }
@@ -72,7 +72,7 @@ func TestNewPodsGetTheNewImageDuringARollout(t *testing.T) {
 	s.upgradeTo("side:v2")
 	s.awaitPhase(protocol.PhasePaused)
 	s.scale(5)
-	view := s.await(func(v witness.View) bool { return v.Pods == 5 && v.Ready == 5 })
+	view := s.await(func(v observer.View) bool { return v.Pods == 5 && v.Ready == 5 })
 	assert.Equal(t, 3, view.Updated)
 }
 
@@ -83,11 +83,11 @@ func TestSpec7_2_CanaryUpgradesOnlyItsPods(t *testing.T) {
 	require.NoError(t, stack.kube.List(s.ctx, &pods, client.InNamespace(s.name)))
 	pod := &pods.Items[3]
 	require.NoError(t, stack.kube.Patch(s.ctx, pod, client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"labels":{"canary":"true"}}}`))))
-	s.witness.Expect("side:v2")
+	s.watched.Expect("side:v2")
 	s.edit(`[{"op":"replace","path":"/spec/containers/0/image","value":"side:v2"},
 		{"op":"add","path":"/spec/updateStrategy/selector","value":{"matchLabels":{"canary":"true"}}}]`)
 	s.awaitPhase(protocol.PhaseComplete)
-	assert.Equal(t, 1, s.witness.View().Updated)
+	assert.Equal(t, 1, s.watched.View().Updated)
 	require.NoError(t, stack.kube.Get(s.ctx, client.ObjectKeyFromObject(pod), pod))
 	assert.Equal(t, "side:v2", pod.Spec.Containers[0].Image)
 }
@@ -95,12 +95,12 @@ func TestSpec7_2_CanaryUpgradesOnlyItsPods(t *testing.T) {
 func TestSpec7_4_PartitionKeepsPodsUntilItIsLowered(t *testing.T) {
 	t.Parallel()
 	s := newScene(t, 5, nil)
-	s.witness.Expect("side:v2")
+	s.watched.Expect("side:v2")
 	s.edit(`[{"op":"replace","path":"/spec/containers/0/image","value":"side:v2"},{"op":"replace","path":"/spec/updateStrategy/partition","value":"60%"}]`)
 	s.awaitPhase(protocol.PhasePartitionReached)
-	assert.Equal(t, 2, s.witness.View().Updated)
+	assert.Equal(t, 2, s.watched.View().Updated)
 	s.edit(`[{"op":"replace","path":"/spec/updateStrategy/partition","value":0}]`)
-	s.await(witness.Settled(5))
+	s.await(observer.Converged(5))
 	s.awaitPhase(protocol.PhaseComplete)
 	s.within(2)
 }
@@ -114,17 +114,17 @@ func TestSpec7_1_NotUpdateLeavesPodsAlone(t *testing.T) {
 	s.awaitPhase(protocol.PhaseNotUpdate)
 	set := s.awaitSet("fresh counts", func(set *v1alpha1.SidecarSet) bool { return set.Status.ObservedGeneration == set.Generation })
 	assert.Equal(t, []int32{3, 0, 3}, []int32{set.Status.MatchedPods, set.Status.UpdatedPods, set.Status.ReadyPods})
-	assert.Zero(t, s.witness.View().Updated)
+	assert.Zero(t, s.watched.View().Updated)
 }
 
 func TestSpec7_2_PodsThatDifferInMoreThanImagesGetTheirConditionAndAreLeft(t *testing.T) {
 	t.Parallel()
 	s := newScene(t, 3, nil)
-	s.witness.Expect("side:v2")
+	s.watched.Expect("side:v2")
 	s.edit(`[{"op":"replace","path":"/spec/containers/0/image","value":"side:v2"},{"op":"add","path":"/spec/containers/0/command","value":["sleep"]}]`)
 	status := s.awaitPhase(protocol.PhaseComplete)
 	assert.Equal(t, 3, status.Counts.NotUpgradable)
-	assert.Zero(t, s.witness.View().Updated)
+	assert.Zero(t, s.watched.View().Updated)
 	conditions := func() (conditions []string) {
 		var pods corev1.PodList
 		require.NoError(t, stack.kube.List(s.ctx, &pods, client.InNamespace(s.name)))
@@ -142,7 +142,7 @@ func TestSpec7_2_PodsThatDifferInMoreThanImagesGetTheirConditionAndAreLeft(t *te
 
 	// A later generation that they can take turns the condition.
 	s.edit(`[{"op":"remove","path":"/spec/containers/0/command"}]`)
-	s.await(witness.Settled(3))
+	s.await(observer.Converged(3))
 	s.awaitPhase(protocol.PhaseComplete)
 	can := fmt.Sprintf(`True AllSidecarsetUpgradable {"%s":true}`, s.name)
 	assert.Equal(t, []string{can, can, can}, conditions())
@@ -152,9 +152,9 @@ func TestTwoEditsASecondApartLeaveOneRunAndTheNewerWins(t *testing.T) {
 	t.Parallel()
 	s := newScene(t, 20, nil)
 	s.upgradeTo("side:v2")
-	s.await(func(v witness.View) bool { return v.Updated >= 2 })
+	s.await(func(v observer.View) bool { return v.Updated >= 2 })
 	s.upgradeTo("side:v3")
-	s.await(witness.Settled(20))
+	s.await(observer.Converged(20))
 	s.within(2)
 	s.awaitPhase(protocol.PhaseComplete)
 
@@ -184,20 +184,20 @@ func TestSignalsPauseAndResumeAlsoWithoutAnyInput(t *testing.T) {
 	t.Parallel()
 	s := newScene(t, 10, nil)
 	s.upgradeTo("side:v2")
-	s.await(func(v witness.View) bool { return v.Updated >= 2 })
+	s.await(func(v observer.View) bool { return v.Updated >= 2 })
 	out, err := temporal(s.ctx, "workflow", "signal", "--workflow-id", s.workflow(), "--name", protocol.PauseSignal)
 	require.NoError(t, err, out)
 	s.awaitPhase(protocol.PhasePaused)
-	held := s.await(func(v witness.View) bool { return v.InFlight == 0 })
+	held := s.await(func(v observer.View) bool { return v.InFlight == 0 })
 	assert.Less(t, held.Updated, 10)
 	s.awaitSet("condition Progressing to say that it is paused", func(set *v1alpha1.SidecarSet) bool {
 		c := meta.FindStatusCondition(set.Status.Conditions, v1alpha1.ConditionProgressing)
 		return c != nil && c.Reason == v1alpha1.ReasonPaused && strings.HasPrefix(c.Message, "paused by signal")
 	})
-	assert.Equal(t, held.Updated, s.witness.View().Updated, "a pod was upgraded during the pause")
+	assert.Equal(t, held.Updated, s.watched.View().Updated, "a pod was upgraded during the pause")
 	out, err = temporal(s.ctx, "workflow", "signal", "--workflow-id", s.workflow(), "--name", protocol.ResumeSignal, "--input", `{"who":"ann"}`)
 	require.NoError(t, err, out)
-	s.await(witness.Settled(10))
+	s.await(observer.Converged(10))
 	s.within(2)
 	s.awaitPhase(protocol.PhaseComplete)
 	for _, reason := range []string{"RolloutPaused", "RolloutResumed"} {
@@ -214,7 +214,7 @@ func TestAPauseEndsTheBatchInHandWhichSaysWhatItWrote(t *testing.T) {
 		set.Spec.UpdateStrategy.MaxUnavailable = new(intstr.FromInt32(1))
 	})
 	s.upgradeTo("side:v2")
-	s.await(func(v witness.View) bool { return v.Updated >= 2 })
+	s.await(func(v observer.View) bool { return v.Updated >= 2 })
 	require.NoError(t, stack.temporal.SignalWorkflow(s.ctx, s.workflow(), "", protocol.PauseSignal, protocol.Hold{Who: "ann"}))
 	s.awaitPhase(protocol.PhasePaused)
 	history := stack.temporal.GetWorkflowHistory(s.ctx, s.workflow(), "", false, enums.HISTORY_EVENT_FILTER_TYPE_ALL_EVENT)
@@ -230,7 +230,7 @@ func TestAPauseEndsTheBatchInHandWhichSaysWhatItWrote(t *testing.T) {
 	}
 	assert.True(t, cut, "no batch was asked to end, and ended with its result")
 	require.NoError(t, stack.temporal.SignalWorkflow(s.ctx, s.workflow(), "", protocol.ResumeSignal, protocol.Hold{Who: "ann"}))
-	s.await(witness.Settled(12))
+	s.await(observer.Converged(12))
 	s.within(1)
 }
 
@@ -238,7 +238,7 @@ func TestDeletedSetEndsItsRun(t *testing.T) {
 	t.Parallel()
 	s := newScene(t, 10, nil)
 	s.upgradeTo("side:v2")
-	s.await(func(v witness.View) bool { return v.Updated >= 2 })
+	s.await(func(v observer.View) bool { return v.Updated >= 2 })
 	require.NoError(t, stack.kube.Delete(s.ctx, s.set))
 	var result protocol.RolloutResult
 	require.NoError(t, stack.temporal.GetWorkflow(s.ctx, s.workflow(), "").Get(s.ctx, &result))
@@ -271,8 +271,8 @@ func TestNamespaceLabelsDecideLive(t *testing.T) {
 		set.Spec.NamespaceSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"tier": "web"}}
 	})
 	require.NoError(t, stack.kube.Create(s.ctx, deployment(s.name, 1)))
-	s.await(func(v witness.View) bool { return v.Ready == 1 })
-	assert.Zero(t, s.witness.View().Updated, "injected out of scope")
+	s.await(func(v observer.View) bool { return v.Ready == 1 })
+	assert.Zero(t, s.watched.View().Updated, "injected out of scope")
 	out, err := kubectl(s.ctx, "", "label", "namespace", s.name, "tier=web")
 	require.NoError(t, err, out)
 	s.poll("a new pod to be injected", func() (bool, error) {

@@ -7,7 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/outrigger/outrigger/api/protocol"
-	"github.com/outrigger/outrigger/dev/witness"
+	"github.com/outrigger/outrigger/dev/observer"
 )
 
 // The kubelet restarts a container for another name of the image that it runs.
@@ -15,7 +15,7 @@ func TestSpec7_5_TheBudgetHoldsWhenAnAliasNamesTheImageThatRuns(t *testing.T) {
 	t.Parallel()
 	s := newScene(t, 12, window(1))
 	s.upgradeTo("docker.io/library/side:v1")
-	view := s.await(witness.Settled(12))
+	view := s.await(observer.Converged(12))
 	s.within(1)
 	assert.Equal(t, int32(12), view.SidecarRestarts, "each restarts once")
 	s.awaitPhase(protocol.PhaseComplete)

@@ -25,7 +25,7 @@ import (
 	"github.com/outrigger/outrigger/api/protocol"
 	"github.com/outrigger/outrigger/api/v1alpha1"
 	"github.com/outrigger/outrigger/dev/cluster"
-	"github.com/outrigger/outrigger/dev/witness"
+	"github.com/outrigger/outrigger/dev/observer"
 	outrigger "github.com/outrigger/outrigger/temporal"
 	"github.com/outrigger/outrigger/temporal/codec"
 )
@@ -46,14 +46,14 @@ func withSecrets(set *v1alpha1.SidecarSet) {
 func (s *scene) failRollouts() {
 	s.t.Helper()
 	s.upgradeTo("side:bad")
-	s.await(func(v witness.View) bool { return v.InFlight == 2 })
+	s.await(func(v observer.View) bool { return v.InFlight == 2 })
 	refused := s.pods()[0].Name
 	// The refusal quotes the secret.
 	s.refusingBecause(refused, "side", "'refused: ' + object.spec.containers.filter(c, has(c.env))[0].env[0].value", secret)
 	s.upgradeTo("side:v2")
 	s.poll("the write to be refused", func() (bool, error) { return s.asked().Failed > 0, nil })
 	s.allowing()
-	s.await(witness.Settled(3))
+	s.await(observer.Converged(3))
 	s.awaitSet("the end of the rollout", counts(3))
 }
 

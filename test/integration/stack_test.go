@@ -29,7 +29,7 @@ import (
 	"github.com/outrigger/outrigger/api/protocol"
 	"github.com/outrigger/outrigger/api/v1alpha1"
 	"github.com/outrigger/outrigger/dev/cluster"
-	"github.com/outrigger/outrigger/dev/witness"
+	"github.com/outrigger/outrigger/dev/observer"
 	"github.com/outrigger/outrigger/kube"
 	"github.com/outrigger/outrigger/temporal/codec"
 )
@@ -129,7 +129,7 @@ type scene struct {
 	ctx     context.Context
 	name    string
 	set     *v1alpha1.SidecarSet
-	witness *witness.Witness
+	watched *observer.Watch
 }
 
 // Annotations that choose a pod's kubelet: how late its clock is, and how long
@@ -168,17 +168,17 @@ func newKubeletScene(t *testing.T, n int32, kubelet map[string]string, change fu
 	config, err := stack.RESTConfig()
 	require.NoError(t, err)
 	if all := s.set.Spec.Containers; len(all) > 0 && all[0].UpgradeStrategy.UpgradeType == v1alpha1.SidecarContainerHotUpgrade {
-		s.witness, err = witness.WatchTwins(ctx, config, name, "app="+name, "side", all[0].UpgradeStrategy.HotUpgradeEmptyImage)
+		s.watched, err = observer.WatchTwins(ctx, config, name, "app="+name, "side", all[0].UpgradeStrategy.HotUpgradeEmptyImage)
 	} else {
-		s.witness, err = witness.Watch(ctx, config, name, "app="+name, "side")
+		s.watched, err = observer.WatchPods(ctx, config, name, "app="+name, "side")
 	}
 	require.NoError(t, err)
-	s.witness.Expect("side:v1")
+	s.watched.Expect("side:v1")
 	if n > 0 {
 		pods := deployment(name, n)
 		pods.Spec.Template.Annotations = kubelet
 		require.NoError(t, stack.kube.Create(ctx, pods))
-		s.await(witness.Settled(int(n)))
+		s.await(observer.Converged(int(n)))
 	}
 	return s
 }
@@ -212,17 +212,17 @@ func (s *scene) scale(n int32) {
 	require.NoError(s.t, stack.kube.Patch(s.ctx, deployment(s.name, n), patch))
 }
 
-func (s *scene) await(condition func(witness.View) bool) witness.View {
+func (s *scene) await(condition func(observer.View) bool) observer.View {
 	s.t.Helper()
-	view, err := s.witness.Await(s.ctx, condition)
+	view, err := s.watched.Await(s.ctx, condition)
 	require.NoError(s.t, err)
 	return view
 }
 
-// upgradeTo changes the image and has the witness expect it.
+// upgradeTo changes the image and expects it in the pods.
 func (s *scene) upgradeTo(image string) {
 	s.t.Helper()
-	s.witness.Expect(image)
+	s.watched.Expect(image)
 	s.edit(fmt.Sprintf(`[{"op":"replace","path":"/spec/containers/0/image","value":%q}]`, image))
 }
 
@@ -235,9 +235,9 @@ func (s *scene) edit(patch string) {
 // within checks what must hold however a rollout went.
 func (s *scene) within(budget int) {
 	s.t.Helper()
-	worst, event := s.witness.Worst()
+	worst, event := s.watched.Worst()
 	require.LessOrEqual(s.t, worst, budget, "pods in flight at %s", event)
-	require.Zero(s.t, s.witness.View().AppRestarts, "an app container restarted")
+	require.Zero(s.t, s.watched.View().AppRestarts, "an app container restarted")
 }
 
 // awaitSet waits until the set, as stored, fulfils the condition.

@@ -13,7 +13,7 @@ import (
 
 	"github.com/outrigger/outrigger/api/protocol"
 	"github.com/outrigger/outrigger/api/v1alpha1"
-	"github.com/outrigger/outrigger/dev/witness"
+	"github.com/outrigger/outrigger/dev/observer"
 )
 
 // A rollout that waits holds no place at a worker and writes no history.
@@ -43,7 +43,7 @@ func TestARunEndsOnceItsLastPodsServeHoweverLongTheyTake(t *testing.T) {
 	t.Parallel()
 	s := newByHandScene(t, 1)
 	s.upgradeTo("side:v2")
-	s.await(func(v witness.View) bool { return v.Updated == 1 })
+	s.await(func(v observer.View) bool { return v.Updated == 1 })
 	s.awaitStatus("the run to wait", func(status protocol.RolloutStatus) bool { return status.Phase == protocol.PhaseWaiting })
 	s.poll("the run to sleep", func() (asleep bool, err error) {
 		_, working, err := s.histories([]string{s.workflow()})
@@ -58,7 +58,7 @@ func (s *scene) timed(image string) time.Duration {
 	s.t.Helper()
 	began := time.Now()
 	s.upgradeTo(image)
-	s.await(witness.Settled(10))
+	s.await(observer.Converged(10))
 	s.awaitPhase(protocol.PhaseComplete)
 	return time.Since(began)
 }

@@ -13,7 +13,7 @@ import (
 
 	"github.com/outrigger/outrigger/api/protocol"
 	"github.com/outrigger/outrigger/api/v1alpha1"
-	"github.com/outrigger/outrigger/dev/witness"
+	"github.com/outrigger/outrigger/dev/observer"
 )
 
 // pods of the scene, as stored.
@@ -95,12 +95,12 @@ func TestSpec7_8_RefusedPodStopsNobodyAndIsTakenOnceItMayBe(t *testing.T) {
 	stuck := s.pods()[0].Name
 	s.refusing(stuck, "side")
 	s.upgradeTo("side:v2")
-	s.await(func(v witness.View) bool { return v.Updated == 7 && v.InFlight == 0 })
+	s.await(func(v observer.View) bool { return v.Updated == 7 && v.InFlight == 0 })
 	s.awaitStatus("the run to know that one pod is left", func(status protocol.RolloutStatus) bool {
 		return status.Counts.Remaining == 1 && status.Counts.UpdatedReady == 7
 	})
 	s.allowing()
-	s.await(witness.Settled(8))
+	s.await(observer.Converged(8))
 	s.within(2)
 	s.awaitPhase(protocol.PhaseComplete)
 }
@@ -115,7 +115,7 @@ func TestSpec7_8_AnyNumberOfRefusedPodsStopsNobody(t *testing.T) {
 	}
 	s.refusingWhere("'frozen' in object.metadata.labels", pods[0].Name, "side", "'frozen pods stay'", "frozen pods stay")
 	s.upgradeTo("side:v2")
-	s.await(func(v witness.View) bool { return v.Updated == others && v.InFlight == 0 })
+	s.await(func(v observer.View) bool { return v.Updated == others && v.InFlight == 0 })
 	s.within(1)
 	status := s.awaitStatus("the run to wait", func(status protocol.RolloutStatus) bool {
 		return status.Counts.Remaining == refused && status.Phase == protocol.PhaseWaiting
@@ -130,13 +130,13 @@ func TestSpec7_8_ARefusedPodDoesNotWaitForOneThatCannotMove(t *testing.T) {
 	s.refusing("pod-0", "side")
 	s.upgradeTo("side:v2")
 	// Nobody says that pod-1 runs it.
-	s.await(func(v witness.View) bool { return v.Updated == 1 })
+	s.await(func(v observer.View) bool { return v.Updated == 1 })
 	s.upgradeTo("side:v3")
 	s.awaitStatus("the refusal of pod-0", func(status protocol.RolloutStatus) bool {
 		return status.Generation == s.set.Generation && status.Failed > 0
 	})
 	s.allowing()
-	s.await(func(v witness.View) bool { return v.Updated == 1 })
+	s.await(func(v observer.View) bool { return v.Updated == 1 })
 	assert.Equal(t, []string{"pod-0"}, s.images("side:v3"))
 }
 
@@ -145,12 +145,12 @@ func TestSpec7_8_RelabelledPodLeavesAndComesBack(t *testing.T) {
 	s := newScene(t, 8, nil)
 	pod := s.pods()[0]
 	s.upgradeTo("side:v2")
-	s.await(func(v witness.View) bool { return v.Updated >= 2 })
+	s.await(func(v observer.View) bool { return v.Updated >= 2 })
 	// The deployment replaces the pod that left; both end up new.
 	s.patchPod(&pod, `{"metadata":{"labels":{"app":"elsewhere"}}}`)
-	s.await(witness.Settled(8))
+	s.await(observer.Converged(8))
 	s.patchPod(&pod, fmt.Sprintf(`{"metadata":{"labels":{"app":%q}}}`, s.name))
-	s.await(func(v witness.View) bool { return v.Pods == v.Updated && v.InFlight == 0 && v.Pods >= 8 })
+	s.await(func(v observer.View) bool { return v.Pods == v.Updated && v.InFlight == 0 && v.Pods >= 8 })
 	s.within(2)
 }
 
@@ -158,7 +158,7 @@ func TestSpec7_8_EvictedAndFailedPodsStopNobody(t *testing.T) {
 	t.Parallel()
 	s := newScene(t, 8, nil)
 	s.upgradeTo("side:v2")
-	s.await(func(v witness.View) bool { return v.Updated >= 2 })
+	s.await(func(v observer.View) bool { return v.Updated >= 2 })
 	pods := s.pods()
 	require.NoError(t, stack.kube.SubResource("eviction").Create(s.ctx, &pods[0],
 		&policyv1.Eviction{ObjectMeta: metav1.ObjectMeta{Name: pods[0].Name, Namespace: s.name}}))
@@ -177,11 +177,11 @@ func TestSpec7_8_PodsOnADeadNodeStopNobody(t *testing.T) {
 	for i := range 2 {
 		s.patchPodStatus(&pods[i], `{"status":{"conditions":[{"type":"Ready","status":"False","reason":"NodeStatusUnknown","lastTransitionTime":"2020-01-01T00:00:00Z"}],"phase":"Unknown"}}`)
 	}
-	s.witness.Expect("side:v2")
+	s.watched.Expect("side:v2")
 	s.edit(`[{"op":"replace","path":"/spec/containers/0/image","value":"side:v2"},{"op":"replace","path":"/spec/updateStrategy/maxUnavailable","value":1}]`)
-	s.await(func(v witness.View) bool { return v.Updated == 8 })
+	s.await(func(v observer.View) bool { return v.Updated == 8 })
 	s.poll("the six others to be ready", func() (bool, error) {
-		return s.witness.View().Ready >= 6, nil
+		return s.watched.View().Ready >= 6, nil
 	})
 }
 
@@ -203,7 +203,7 @@ func TestSpec7_8_NamespaceThatLosesItsLabelLeavesTheRollout(t *testing.T) {
 		return out == "side probe", err
 	})
 	require.NoError(t, stack.kube.Create(s.ctx, deployment(s.name, 4)))
-	s.await(witness.Settled(4))
+	s.await(observer.Converged(4))
 	s.upgradeTo("side:v2")
 	s.awaitPhase(protocol.PhasePaused)
 	out, err = kubectl(s.ctx, "", "label", "namespace", s.name, "tier-")
@@ -213,21 +213,21 @@ func TestSpec7_8_NamespaceThatLosesItsLabelLeavesTheRollout(t *testing.T) {
 	})
 	s.edit(`[{"op":"remove","path":"/spec/updateStrategy/paused"}]`)
 	s.awaitPhase(protocol.PhaseComplete)
-	assert.Zero(t, s.witness.View().Updated)
+	assert.Zero(t, s.watched.View().Updated)
 }
 
 func TestSpec7_8_SetDeletedAndMadeAgainUnderTheSameName(t *testing.T) {
 	t.Parallel()
 	s := newScene(t, 8, nil)
 	s.upgradeTo("side:v2")
-	s.await(func(v witness.View) bool { return v.Updated >= 2 })
+	s.await(func(v observer.View) bool { return v.Updated >= 2 })
 	again := &v1alpha1.SidecarSet{ObjectMeta: metav1.ObjectMeta{Name: s.name}, Spec: *s.set.Spec.DeepCopy()}
 	again.Spec.Containers[0].Image = "side:v3"
 	require.NoError(t, stack.kube.Delete(s.ctx, s.set))
 	require.NoError(t, stack.kube.Create(s.ctx, again))
-	s.witness.Expect("side:v3")
+	s.watched.Expect("side:v3")
 	s.set = again
-	s.await(witness.Settled(8))
+	s.await(observer.Converged(8))
 	s.within(2)
 	s.awaitPhase(protocol.PhaseComplete)
 	s.awaitSet("counts", counts(8))
@@ -237,7 +237,7 @@ func TestSpec7_ImagesByDigest(t *testing.T) {
 	t.Parallel()
 	s := newScene(t, 4, nil)
 	s.upgradeTo("side@sha256:c3ab8ff13720e8ad9047dd39466b3c8974e592c2fa383d4a3960714caef0c4f2")
-	s.await(witness.Settled(4))
+	s.await(observer.Converged(4))
 	s.within(2)
 	s.awaitSet("counts", counts(4))
 	s.awaitPhase(protocol.PhaseComplete)
@@ -252,9 +252,9 @@ func TestFlappingReadinessStopsNobody(t *testing.T) {
 	}
 	s.upgradeTo("side:v2")
 	for _, n := range []int{2, 4, 6} {
-		s.await(func(v witness.View) bool { return v.Updated >= n })
+		s.await(func(v observer.View) bool { return v.Updated >= n })
 		flap("False") // the simulated kubelet turns it back after half a second
 	}
-	s.await(witness.Settled(8))
+	s.await(observer.Converged(8))
 	s.awaitPhase(protocol.PhaseComplete)
 }

@@ -13,7 +13,7 @@ import (
 
 	"github.com/outrigger/outrigger/api/protocol"
 	"github.com/outrigger/outrigger/dev/cluster"
-	"github.com/outrigger/outrigger/dev/witness"
+	"github.com/outrigger/outrigger/dev/observer"
 )
 
 const (
@@ -27,7 +27,7 @@ func newClusterScene(t *testing.T) (s *scene, run string) {
 	t.Helper()
 	s = newKubeletScene(t, clusterPods, map[string]string{readyAfter: "3s"}, window(clusterWindow))
 	s.upgradeTo("side:v2")
-	s.await(func(v witness.View) bool { return v.Updated >= 2*clusterWindow })
+	s.await(func(v observer.View) bool { return v.Updated >= 2*clusterWindow })
 	return s, s.run()
 }
 
@@ -63,18 +63,18 @@ func (s *scene) holdAndResume() {
 	hold := protocol.Hold{Who: "ann", Why: "a test"}
 	s.insist(protocol.PauseSignal, hold)
 	require.Equal(s.t, &hold, s.awaitPhase(protocol.PhasePaused).Hold)
-	held := s.await(func(v witness.View) bool { return v.InFlight == 0 })
+	held := s.await(func(v observer.View) bool { return v.InFlight == 0 })
 	require.Less(s.t, held.Updated, clusterPods, "the rollout was over before Temporal could do anything")
 	s.insist(protocol.ResumeSignal, protocol.Hold{Who: "ann"})
 }
 
 // settled awaits the end of the rollout, within the budget.
-func (s *scene) settled() witness.View {
+func (s *scene) settled() observer.View {
 	s.t.Helper()
-	view := s.await(witness.Settled(clusterPods))
+	view := s.await(observer.Converged(clusterPods))
 	s.within(clusterWindow)
 	s.awaitPhase(protocol.PhaseComplete)
-	worst, _ := s.witness.Worst()
+	worst, _ := s.watched.Worst()
 	s.t.Logf("%d in flight at most, %d allowed", worst, clusterWindow)
 	return view
 }
@@ -130,7 +130,7 @@ func TestTemporalClusterLosesMatching(t *testing.T) {
 func TestTemporalClusterLosesItsFrontend(t *testing.T) {
 	s, run := newClusterScene(t)
 	s.lose(cluster.TemporalFrontend)
-	s.await(func(v witness.View) bool { return v.InFlight == 0 })
+	s.await(func(v observer.View) bool { return v.InFlight == 0 })
 	require.NoError(t, stack.StartAgain(s.ctx, cluster.TemporalFrontend))
 	s.holdAndResume()
 	s.settledInRun(run)

@@ -16,7 +16,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/outrigger/outrigger/api/protocol"
-	"github.com/outrigger/outrigger/dev/witness"
+	"github.com/outrigger/outrigger/dev/observer"
 )
 
 // receiver takes traces by OTLP over HTTP and keeps them.
@@ -126,7 +126,7 @@ func TestATraceGoesFromTheEditToEachPod(t *testing.T) {
 	// An open run would take the edit into the trace of its own generation.
 	s.awaitPhase(protocol.PhaseComplete)
 	s.upgradeTo("side:v2")
-	s.await(witness.Settled(4))
+	s.await(observer.Converged(4))
 	path := []string{
 		"outrigger-webhook AdmitSidecarSet",
 		"outrigger-operator StartRollout",

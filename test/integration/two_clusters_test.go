@@ -21,7 +21,7 @@ import (
 	"github.com/outrigger/outrigger/api/protocol"
 	"github.com/outrigger/outrigger/api/v1alpha1"
 	"github.com/outrigger/outrigger/dev/cluster"
-	"github.com/outrigger/outrigger/dev/witness"
+	"github.com/outrigger/outrigger/dev/observer"
 	"github.com/outrigger/outrigger/kube"
 )
 
@@ -32,7 +32,7 @@ type otherCluster struct {
 	kube    client.Client
 	uid     string
 	set     *v1alpha1.SidecarSet
-	witness *witness.Witness
+	watched *observer.Watch
 }
 
 func (s *scene) startOtherCluster(n int32) *otherCluster {
@@ -56,20 +56,20 @@ func (s *scene) startOtherCluster(n int32) *otherCluster {
 	var system corev1.Namespace
 	require.NoError(t, o.kube.Get(s.ctx, client.ObjectKey{Name: metav1.NamespaceSystem}, &system))
 	o.uid = string(system.UID)
-	o.witness, err = witness.Watch(s.ctx, config, s.name, "app="+s.name, "side")
+	o.watched, err = observer.WatchPods(s.ctx, config, s.name, "app="+s.name, "side")
 	require.NoError(t, err)
-	o.witness.Expect("side:v1")
+	o.watched.Expect("side:v1")
 	for _, object := range []client.Object{&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: s.name}}, o.set, deployment(s.name, n)} {
 		require.NoError(t, o.kube.Create(s.ctx, object))
 	}
-	_, err = o.witness.Await(s.ctx, witness.Settled(int(n)))
+	_, err = o.watched.Await(s.ctx, observer.Converged(int(n)))
 	require.NoError(t, err)
 	return o
 }
 
 func (o *otherCluster) upgradeTo(ctx context.Context, t *testing.T, image string) {
 	t.Helper()
-	o.witness.Expect(image)
+	o.watched.Expect(image)
 	patch := `[{"op":"replace","path":"/spec/containers/0/image","value":"` + image + `"}]`
 	require.NoError(t, o.kube.Patch(ctx, o.set, client.RawPatch(types.JSONPatchType, []byte(patch))))
 }
@@ -127,11 +127,11 @@ func TestClustersThatShareATemporalDoNotSeeEachOther(t *testing.T) {
 
 	// A pause in the one holds nothing in the other.
 	s.upgradeTo("side:v2")
-	s.await(func(v witness.View) bool { return v.Updated >= 2 })
+	s.await(func(v observer.View) bool { return v.Updated >= 2 })
 	hold := protocol.Hold{Who: "ann", Why: "lunch"}
 	held := s.hold(hold)
 	other.upgradeTo(s.ctx, t, "side:v2")
-	_, err := other.witness.Await(s.ctx, witness.Settled(6))
+	_, err := other.watched.Await(s.ctx, observer.Converged(6))
 	require.NoError(t, err)
 	s.stillHeld(hold, held)
 	require.NoError(t, other.kube.Get(s.ctx, client.ObjectKeyFromObject(other.set), other.set))
@@ -163,7 +163,7 @@ func TestClustersThatShareATemporalDoNotSeeEachOther(t *testing.T) {
 	assert.Equal(t, enums.WORKFLOW_EXECUTION_STATUS_TERMINATED, s.runStatus(other.workflow()))
 	s.stillHeld(hold, held)
 	s.signal(protocol.ResumeSignal, protocol.Hold{Who: "ann"})
-	s.await(witness.Settled(6))
+	s.await(observer.Converged(6))
 	s.within(2)
 	s.awaitPhase(protocol.PhaseComplete)
 }

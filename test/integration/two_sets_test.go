@@ -12,7 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/outrigger/outrigger/api/v1alpha1"
-	"github.com/outrigger/outrigger/dev/witness"
+	"github.com/outrigger/outrigger/dev/observer"
 )
 
 // A slot that is free and a pod that may move meet although another set restarts
@@ -32,22 +32,22 @@ func TestSpec7_5_AnotherSetOnTheSamePodsHoldsNothingUp(t *testing.T) {
 		return len(containers) == 3, err
 	})
 	require.NoError(t, stack.kube.Create(s.ctx, deployment(s.name, 20)))
-	s.await(witness.Settled(20))
+	s.await(observer.Converged(20))
 
 	began := time.Now()
 	s.upgradeTo("side:v2")
-	s.await(witness.Settled(20))
+	s.await(observer.Converged(20))
 	alone := time.Since(began)
 
 	began = time.Now()
 	s.upgradeTo("side:v3")
-	s.await(func(v witness.View) bool { return v.Updated >= 2 })
+	s.await(func(v observer.View) bool { return v.Updated >= 2 })
 	require.NoError(t, stack.kube.Patch(s.ctx, other, client.RawPatch("application/json-patch+json",
 		[]byte(`[{"op":"replace","path":"/spec/containers/0/image","value":"other:v2"}]`))))
-	s.await(witness.Settled(20))
+	s.await(observer.Converged(20))
 	together := time.Since(began)
 	t.Logf("20 pods take %s alone, %s while another set restarts them", alone, together)
 	assert.Less(t, together, 3*alone)
-	worst, event := s.witness.Worst()
+	worst, event := s.watched.Worst()
 	assert.LessOrEqual(t, worst, 2, "pods in flight at %s", event)
 }

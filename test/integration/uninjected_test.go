@@ -8,13 +8,13 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 
 	"github.com/outrigger/outrigger/api/v1alpha1"
-	"github.com/outrigger/outrigger/dev/witness"
+	"github.com/outrigger/outrigger/dev/observer"
 )
 
 func TestPodsThatLackTheirSidecarAreReported(t *testing.T) {
 	s := newScene(t, 0, func(set *v1alpha1.SidecarSet) { set.Spec.Selector.MatchLabels = map[string]string{"app": "not-yet"} })
 	require.NoError(t, stack.kube.Create(s.ctx, deployment(s.name, 2)))
-	s.await(func(v witness.View) bool { return v.Ready == 2 })
+	s.await(func(v observer.View) bool { return v.Ready == 2 })
 	s.edit(`[{"op":"replace","path":"/spec/selector/matchLabels/app","value":"` + s.name + `"}]`)
 	set := s.awaitSet("the pods without their sidecar to be reported", func(set *v1alpha1.SidecarSet) bool {
 		return meta.IsStatusConditionFalse(set.Status.Conditions, v1alpha1.ConditionInjected)

@@ -18,7 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/fields"
 
 	"github.com/outrigger/outrigger/api/v1alpha1"
-	"github.com/outrigger/outrigger/dev/witness"
+	"github.com/outrigger/outrigger/dev/observer"
 )
 
 // upgradableCondition is the condition SidecarSetUpgradable of a pod, with its time.
@@ -55,7 +55,7 @@ func TestSpec7_2_EachUpgradedPodGetsItsConditionOnce(t *testing.T) {
 				assert.Equal(t, image, pod.Spec.Containers[0].Image, "%s had its condition before its upgrade", pod.Name)
 				conditions[pod.UID] = now
 			}
-			if pod.Spec.Containers[0].Image == image && witness.Ready(pod) && upgradableCondition(pod) != "" && pod.Status.ContainerStatuses[0].Image == image {
+			if pod.Spec.Containers[0].Image == image && observer.Ready(pod) && upgradableCondition(pod) != "" && pod.Status.ContainerStatuses[0].Image == image {
 				settled[pod.Name+image]++
 			}
 			return len(conditions) == pods && len(settled) >= pods, nil
@@ -64,7 +64,7 @@ func TestSpec7_2_EachUpgradedPodGetsItsConditionOnce(t *testing.T) {
 	s.upgradeTo("side:v2")
 	_, err = watchtools.UntilWithSync(s.ctx, events, &corev1.Pod{}, nil, upgradedWithCondition("side:v2"))
 	require.NoError(t, err)
-	s.await(witness.Settled(pods))
+	s.await(observer.Converged(pods))
 	clear(settled)
 	s.upgradeTo("side:v3")
 	_, err = watchtools.UntilWithSync(s.ctx, events, &corev1.Pod{}, nil, upgradedWithCondition("side:v3"))
@@ -77,7 +77,7 @@ func TestSpec7_2_TheConditionIsDueWithTheWriteOfTheUpgrade(t *testing.T) {
 	t.Parallel()
 	s := newByHandScene(t, 3) // two slots
 	s.upgradeTo("side:v2")
-	s.await(func(v witness.View) bool { return v.Updated == 2 && v.InFlight == 2 })
+	s.await(func(v observer.View) bool { return v.Updated == 2 && v.InFlight == 2 })
 	withCondition := func() (n int) {
 		for _, pod := range s.pods() {
 			if upgradableCondition(&pod) != "" {
@@ -87,7 +87,7 @@ func TestSpec7_2_TheConditionIsDueWithTheWriteOfTheUpgrade(t *testing.T) {
 		return n
 	}
 	s.poll("the conditions of pods that do not serve, of a rollout that is not over", func() (bool, error) { return withCondition() == 2, nil })
-	assert.Equal(t, 2, s.witness.View().InFlight)
+	assert.Equal(t, 2, s.watched.View().InFlight)
 }
 
 func TestSpec7_2_PodsLoseTheConditionOfADeletedSet(t *testing.T) {

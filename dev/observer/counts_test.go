@@ -1,23 +1,22 @@
-package witness
+package observer
 
 import (
 	"testing"
 
 	"github.com/stretchr/testify/assert"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/types"
 )
 
-// seen is one event of the pod: what its containers shall run, and do, and
-// whether it serves.
-type seen struct {
+// shown is one event of the pod: the images in its spec, the images that run, and whether it
+// serves.
+type shown struct {
 	asked, runs []string
 	ready       bool
 	// restarts are the sidecar's.
 	restarts int32
 }
 
-func (s seen) pod(names []string) *corev1.Pod {
+func (s shown) pod(names []string) *corev1.Pod {
 	pod := &corev1.Pod{}
 	pod.UID = "one"
 	for i, name := range names {
@@ -33,77 +32,77 @@ func (s seen) pod(names []string) *corev1.Pod {
 }
 
 // one restarts with each image that it runs; of another name of v1 it says v1.
-func one(asked, runs string, ready bool) seen {
-	return seen{[]string{asked}, []string{runs}, ready, map[string]int32{"v2": 1, "v3": 2, "v4": 3}[runs]}
+func one(asked, runs string, ready bool) shown {
+	return shown{[]string{asked}, []string{runs}, ready, map[string]int32{"v2": 1, "v3": 2, "v4": 3}[runs]}
 }
 
-func renamed(ready bool, restarts int32) seen {
-	return seen{[]string{"docker.io/library/v1@sha256:1"}, []string{"v1"}, ready, restarts}
+func renamed(ready bool, restarts int32) shown {
+	return shown{[]string{"docker.io/library/v1@sha256:1"}, []string{"v1"}, ready, restarts}
 }
 
-func twins(first, second, runsFirst, runsSecond string, ready bool) seen {
+func twinned(first, second, runsFirst, runsSecond string, ready bool) shown {
 	// The images differ in length, so that this changes with each restart.
 	restarts := int32(len(runsFirst + runsSecond))
-	return seen{[]string{first, second}, []string{runsFirst, runsSecond}, ready, restarts}
+	return shown{[]string{first, second}, []string{runsFirst, runsSecond}, ready, restarts}
 }
 
 func TestAPodIsInFlightFromWhenItIsTakenDownUntilItServesAgain(t *testing.T) {
 	for name, c := range map[string]struct {
 		names  []string
-		events []seen
+		events []shown
 		want   []int
 	}{
 		"upgraded": {
 			[]string{"side"},
-			[]seen{one("v1", "v1", true), one("v2", "v1", true), one("v2", "v2", false), one("v2", "v2", true)},
+			[]shown{one("v1", "v1", true), one("v2", "v1", true), one("v2", "v2", false), one("v2", "v2", true)},
 			[]int{0, 1, 1, 0},
 		},
 		"another name of the same image": {
 			[]string{"side"},
-			[]seen{one("v1", "v1", true), renamed(true, 0), renamed(false, 1), renamed(true, 1)},
+			[]shown{one("v1", "v1", true), renamed(true, 0), renamed(false, 1), renamed(true, 1)},
 			[]int{0, 1, 1, 0},
 		},
 		"another name, taken back": {
 			[]string{"side"},
-			[]seen{one("v1", "v1", true), renamed(true, 0), one("v1", "v1", true)},
+			[]shown{one("v1", "v1", true), renamed(true, 0), one("v1", "v1", true)},
 			[]int{0, 1, 0},
 		},
 		"its app crashes later": {
 			[]string{"side"},
-			[]seen{one("v1", "v1", true), one("v2", "v1", true), one("v2", "v2", true), one("v2", "v2", false), one("v3", "v2", false), one("v3", "v3", false)},
+			[]shown{one("v1", "v1", true), one("v2", "v1", true), one("v2", "v2", true), one("v2", "v2", false), one("v3", "v2", false), one("v3", "v3", false)},
 			[]int{0, 1, 0, 0, 0, 0},
 		},
 		"unready by itself": {
 			[]string{"side"},
-			[]seen{one("v1", "v1", true), one("v1", "v1", false), one("v2", "v1", false), one("v2", "v2", false), one("v2", "v2", true)},
+			[]shown{one("v1", "v1", true), one("v1", "v1", false), one("v2", "v1", false), one("v2", "v2", false), one("v2", "v2", true)},
 			[]int{0, 0, 0, 0, 0},
 		},
 		"new and not ready yet": {
 			[]string{"side"},
-			[]seen{one("v1", "", false), one("v1", "v1", false), one("v2", "v1", false), one("v2", "v2", true)},
+			[]shown{one("v1", "", false), one("v1", "v1", false), one("v2", "v1", false), one("v2", "v2", true)},
 			[]int{0, 0, 0, 0},
 		},
 		"a second image before it serves with the first": {
 			[]string{"side"},
-			[]seen{one("v1", "v1", true), one("bad", "v1", false), one("v2", "v1", false), one("v1", "v1", false), one("v1", "v1", true)},
+			[]shown{one("v1", "v1", true), one("bad", "v1", false), one("v2", "v1", false), one("v1", "v1", false), one("v1", "v1", true)},
 			[]int{0, 1, 1, 1, 0},
 		},
 		"ready before it is taken down": {
 			[]string{"side"},
-			[]seen{one("v1", "v1", false), one("v2", "v1", false), one("v2", "v1", true), one("v2", "v2", false), one("v2", "v2", true)},
+			[]shown{one("v1", "v1", false), one("v2", "v1", false), one("v2", "v1", true), one("v2", "v2", false), one("v2", "v2", true)},
 			[]int{0, 0, 1, 1, 0},
 		},
 		"twins": {
 			[]string{"side-1", "side-2"},
-			[]seen{
-				twins("v1", "empty", "v1", "empty", true), twins("v1", "v2", "v1", "empty", true), twins("v1", "v2", "v1", "v2", true),
-				twins("empty", "v2", "v1", "v2", true), twins("empty", "v2", "empty", "v2", false), twins("empty", "v2", "empty", "v2", true),
+			[]shown{
+				twinned("v1", "empty", "v1", "empty", true), twinned("v1", "v2", "v1", "empty", true), twinned("v1", "v2", "v1", "v2", true),
+				twinned("empty", "v2", "v1", "v2", true), twinned("empty", "v2", "empty", "v2", false), twinned("empty", "v2", "empty", "v2", true),
 			},
 			[]int{0, 1, 1, 1, 1, 0},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := &Witness{names: c.names, pods: map[types.UID]observed{}, asked: map[string]int{}, change: make(chan struct{})}
+			w := newWatch("", c.names...)
 			if len(c.names) > 1 {
 				w.empty = "empty"
 			}
@@ -121,10 +120,10 @@ func TestAPodIsInFlightFromWhenItIsTakenDownUntilItServesAgain(t *testing.T) {
 
 // A native sidecar is an init container; other ones must not restart either.
 func TestANativeSidecarIsSeenAsAContainerIs(t *testing.T) {
-	w := &Witness{names: []string{"side"}, pods: map[types.UID]observed{}, asked: map[string]int{}, change: make(chan struct{})}
+	w := newWatch("", "side")
 	w.Expect("v2")
 	var got []int
-	for _, event := range []seen{one("v1", "v1", true), one("v2", "v1", true), one("v2", "v2", false), one("v2", "v2", true)} {
+	for _, event := range []shown{one("v1", "v1", true), one("v2", "v1", true), one("v2", "v2", false), one("v2", "v2", true)} {
 		pod := event.pod(w.names)
 		pod.Spec.InitContainers, pod.Spec.Containers = pod.Spec.Containers, nil
 		pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses = pod.Status.ContainerStatuses, nil
@@ -137,9 +136,9 @@ func TestANativeSidecarIsSeenAsAContainerIs(t *testing.T) {
 }
 
 func TestUpdatesAreThoseToTheExpectedImage(t *testing.T) {
-	w := &Witness{names: []string{"side"}, pods: map[types.UID]observed{}, asked: map[string]int{}, change: make(chan struct{})}
+	w := newWatch("", "side")
 	w.Expect("v1")
-	count := func(events ...seen) (asked, served int) {
+	count := func(events ...shown) (asked, served int) {
 		for _, event := range events {
 			pod := event.pod(w.names)
 			pod.Labels = map[string]string{"app": "a"}

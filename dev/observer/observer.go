@@ -1,3 +1,7 @@
+// Package observer watches a cluster from outside. An Observer checks the rules of docs/SPEC.md
+// at every write of a pod or SidecarSet. A Watch counts the pods of one sidecar, and knows
+// nothing of SidecarSets. Both share no code with the roles, and read an annotation only where
+// the pod itself does not show the same.
 package observer
 
 import (
@@ -11,7 +15,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/outrigger/outrigger/api/v1alpha1"
 )
@@ -23,8 +26,6 @@ const (
 	// churnTime is how long a cache may miss the creation and deletion of pods: until a dead
 	// connection is noticed, and pods are listed again.
 	churnTime = time.Minute
-	// compareInterval is how often the watch of sets is compared with the API server.
-	compareInterval = 500 * time.Millisecond
 	// strictTime is the maximal delay of a write that counts as judged strictly.
 	strictTime  = 10 * time.Second
 	clockFormat = "15:04:05.000"
@@ -33,7 +34,7 @@ const (
 // Violation is a broken rule.
 type Violation struct {
 	Seen time.Time
-	// Rule is bound, partition, fence, hold, twins, app or record.
+	// Rule is bound, partition, fence, pause, twins, app or record.
 	Rule, Set, Pod, Text string
 	// History is the pod's.
 	History []string
@@ -44,23 +45,17 @@ func (v Violation) String() string {
 	return strings.Join(append([]string{text}, v.History...), "\n    ")
 }
 
-// Observer of all pods and sets of a cluster.
+// Observer of all pods and SidecarSets of a cluster.
 type Observer struct {
 	report func(Violation)
-	events chan event
-	feeds  []*feed
-	order  order
-	// horizon is the resourceVersion up to which all changes of SidecarSets are known.
-	horizon  uint64
-	compared time.Time
 
 	mu   sync.Mutex
 	sets map[string]*history
 	pods map[types.UID]*pod
 	// late are the times during which requests may have been delayed.
 	late []interval
-	// holds are the SidecarSets whose runs are paused, since when.
-	holds map[string]time.Time
+	// pauses are the SidecarSets whose runs are paused, since when.
+	pauses map[string]time.Time
 	// departures are the times at which old pods left a SidecarSet.
 	departures map[string][]time.Time
 	violations int
@@ -73,72 +68,32 @@ type Observer struct {
 // interval ends never while until is zero.
 type interval struct{ from, until time.Time }
 
-// New returns an observer that reports violations at once. The client's connection to the API
-// server must not be disturbed.
-func New(c client.WithWatch, report func(Violation)) *Observer {
-	o := &Observer{
-		report: report, events: make(chan event, 4096), sets: map[string]*history{}, pods: map[types.UID]*pod{},
-		holds: map[string]time.Time{}, departures: map[string][]time.Time{},
-	}
-	o.feeds = []*feed{
-		newFeed(c, func() client.ObjectList { return &v1alpha1.SidecarSetList{} }, o.events),
-		newFeed(c, func() client.ObjectList { return &corev1.PodList{} }, o.events),
-	}
-	return o
-}
-
-// Run observes until ctx ends.
-func (o *Observer) Run(ctx context.Context) {
-	var following sync.WaitGroup
-	defer following.Wait()
-	for _, f := range o.feeds {
-		following.Go(func() { f.run(ctx) })
-	}
-	tick := time.NewTicker(settleTime / 10)
-	defer tick.Stop()
-	for {
-		select {
-		case e := <-o.events:
-			o.order.add(e)
-		case <-tick.C:
-			o.process(ctx)
-		case <-ctx.Done():
-			// Feeds may be blocked in passing an event.
-			go func() {
-				for range o.events { //nolint:revive // drained
-				}
-			}()
-			following.Wait()
-			close(o.events)
-			return
-		}
+// New returns an observer that reports violations at once.
+func New(report func(Violation)) *Observer {
+	return &Observer{
+		report: report, sets: map[string]*history{}, pods: map[types.UID]*pod{},
+		pauses: map[string]time.Time{}, departures: map[string][]time.Time{},
 	}
 }
 
-// process checks the events whose order is known: while a feed is down, an earlier event may
-// arrive.
-func (o *Observer) process(ctx context.Context) {
-	for _, f := range o.feeds {
-		if f.upFor() < settleTime {
-			return
-		}
+// Run observes the writes of etcd, whose URL is given, until ctx ends. etcd must not be disturbed.
+func (o *Observer) Run(ctx context.Context, etcd string) {
+	err := watch(ctx, etcd, o.observe)
+	if ctx.Err() == nil {
+		o.mu.Lock()
+		defer o.mu.Unlock()
+		o.violated(Violation{Rule: "record", Text: fmt.Sprintf("the watch of etcd ended: %v", err)})
 	}
-	if now := time.Now(); now.Sub(o.compared) >= compareInterval {
-		o.compared = now
-		o.horizon = max(o.horizon, o.feeds[0].current(ctx))
-	}
-	for len(o.events) > 0 {
-		o.order.add(<-o.events)
-	}
+}
+
+func (o *Observer) observe(e event) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	for _, e := range o.order.settled(time.Now(), o.horizon) {
-		switch object := e.object.(type) {
-		case *v1alpha1.SidecarSet:
-			o.observeSet(e, object)
-		case *corev1.Pod:
-			o.observePod(e, object)
-		}
+	switch object := e.object.(type) {
+	case *v1alpha1.SidecarSet:
+		o.observeSet(e, object)
+	case *corev1.Pod:
+		o.observePod(e, object)
 	}
 }
 
@@ -155,18 +110,18 @@ func (o *Observer) Late() (over func()) {
 	}
 }
 
-// Held forbids upgrades by a SidecarSet: its run is paused, and no batch is in progress.
-func (o *Observer) Held(set string) {
+// Paused forbids upgrades by a SidecarSet: its run is paused, and no batch is in progress.
+func (o *Observer) Paused(set string) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	o.holds[set] = time.Now()
+	o.pauses[set] = time.Now()
 }
 
-// Resumed ends Held; it is called before the run is resumed.
+// Resumed ends Paused; it is called before the run is resumed.
 func (o *Observer) Resumed(set string) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	delete(o.holds, set)
+	delete(o.pauses, set)
 }
 
 // Violations is the number of violations so far.

@@ -16,7 +16,6 @@ import (
 type version struct {
 	name       string
 	uid        types.UID
-	number     uint64
 	generation int64
 	seen       time.Time
 	// gone is true while the SidecarSet did not exist.
@@ -52,7 +51,7 @@ func (s sidecar) standby(p *pod) string {
 
 func newVersion(e event, set *v1alpha1.SidecarSet) (*version, error) {
 	v := &version{
-		name: set.Name, uid: set.UID, number: e.version, generation: set.Generation, seen: e.seen,
+		name: set.Name, uid: set.UID, generation: set.Generation, seen: e.seen,
 		gone: e.deleted || set.DeletionTimestamp != nil, hash: set.Annotations[v1alpha1.HashAnnotation],
 		blank:          set.Annotations[v1alpha1.HashWithoutImageAnnotation],
 		maxUnavailable: set.Spec.UpdateStrategy.MaxUnavailable, partition: set.Spec.UpdateStrategy.Partition,

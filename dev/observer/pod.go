@@ -1,8 +1,10 @@
 package observer
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
+	"iter"
 	"slices"
 	"strings"
 	"time"
@@ -27,16 +29,15 @@ type pod struct {
 	hashes, blank map[string]string
 	// active twins, by hot sidecar.
 	active map[string]string
-	// moving are the SidecarSets whose upgrades keep the pod from serving.
-	moving map[string]moving
+	// upgrades by SidecarSet that keep the pod from serving.
+	upgrades map[string]upgrade
 	// created are the images that containers had when the pod was seen first.
 	created map[string]string
 	history []string
 }
 
-// moving is an upgrade that keeps a pod from serving. It takes a slot if the pod served at
-// the write.
-type moving struct {
+// upgrade keeps a pod from serving. It takes a slot if the pod served at the write.
+type upgrade struct {
 	since time.Time
 	slot  bool
 	// atWrite slots were taken by the write. Other slots are taken when the pod serves again
@@ -48,9 +49,9 @@ type moving struct {
 }
 
 func newPod(object *corev1.Pod, before *pod) (*pod, error) {
-	p := &pod{Pod: object, moving: map[string]moving{}}
+	p := &pod{Pod: object, upgrades: map[string]upgrade{}}
 	if before != nil {
-		p.moving, p.created, p.history = before.moving, before.created, before.history
+		p.upgrades, p.created, p.history = before.upgrades, before.created, before.history
 	} else {
 		p.created = map[string]string{}
 		for i := range object.Spec.Containers {
@@ -95,40 +96,23 @@ func (p *pod) live() bool {
 	return p.DeletionTimestamp == nil && p.Status.Phase != corev1.PodSucceeded && p.Status.Phase != corev1.PodFailed
 }
 
-func (p *pod) ready() bool {
-	c := p.readyCondition()
-	return p.Status.Phase == corev1.PodRunning && c != nil && c.Status == corev1.ConditionTrue
-}
-
-func (p *pod) readyCondition() *corev1.PodCondition {
-	for i := range p.Status.Conditions {
-		if c := &p.Status.Conditions[i]; c.Type == corev1.PodReady {
-			return c
-		}
-	}
-	return nil
-}
+func (p *pod) ready() bool { return p.Status.Phase == corev1.PodRunning && Ready(p.Pod) }
 
 // readySince is the kubelet's time of the last change of the Ready condition.
-func (p *pod) readySince() time.Time {
-	if c := p.readyCondition(); c != nil {
-		return c.LastTransitionTime.Time
-	}
-	return time.Time{}
-}
+func (p *pod) readySince() time.Time { return readyCondition(p.Pod).LastTransitionTime.Time }
 
 // takesSlot reports whether a pod does not serve because of a SidecarSet's upgrade. A pod that
 // did not serve before takes no slot while the time of its Ready condition stays the same; a
 // kubelet that corrects its report restores that time (SPEC §7.5).
 func (p *pod) takesSlot(set string) bool {
-	move := p.moving[set]
-	return move.slot && (move.atWrite || p.ready() || !p.readySince().Equal(move.unreadySince))
+	started := p.upgrades[set]
+	return started.slot && (started.atWrite || p.ready() || !p.readySince().Equal(started.unreadySince))
 }
 
 // crashes reports whether the app of a pod, but not a sidecar, crashes in a loop.
 func (p *pod) crashes() bool {
 	for i := range p.Spec.Containers {
-		if c := &p.Spec.Containers[i]; !isInjected(c) && crashLoops(p.status(c.Name)) {
+		if c := &p.Spec.Containers[i]; !isInjected(c) && crashLoops(statusOf(p.Pod, c.Name)) {
 			return true
 		}
 	}
@@ -136,31 +120,15 @@ func (p *pod) crashes() bool {
 }
 
 func crashLoops(status *corev1.ContainerStatus) bool {
-	return status != nil && status.State.Waiting != nil && status.State.Waiting.Reason == "CrashLoopBackOff"
+	return status.State.Waiting != nil && status.State.Waiting.Reason == "CrashLoopBackOff"
 }
 
-func (p *pod) image(container string) string {
-	for i := range p.Spec.Containers {
-		if p.Spec.Containers[i].Name == container {
-			return p.Spec.Containers[i].Image
-		}
-	}
-	return ""
-}
-
-func (p *pod) status(container string) *corev1.ContainerStatus {
-	for i := range p.Status.ContainerStatuses {
-		if p.Status.ContainerStatuses[i].Name == container {
-			return &p.Status.ContainerStatuses[i]
-		}
-	}
-	return nil
-}
+func (p *pod) image(container string) string { return imageOf(p.Pod, container) }
 
 // runs reports whether a container runs the image of its spec.
 func (p *pod) runs(container string) bool {
-	status := p.status(container)
-	return status != nil && status.ImageID != "" && status.Image == p.image(container)
+	status := statusOf(p.Pod, container)
+	return status.ImageID != "" && status.Image == p.image(container)
 }
 
 // injected reports whether the pod has the SidecarSet's sidecars, by annotation and containers.
@@ -186,9 +154,9 @@ func (p *pod) matched(v *version) bool {
 	return p.live() && v.selector.Matches(labels.Set(p.Labels)) && p.injected(v)
 }
 
-// settled reports whether the sidecars run the images of the pod's spec, and the standby twins
+// converged reports whether the sidecars run the images of the pod's spec, and the standby twins
 // are empty.
-func (p *pod) settled(v *version) bool {
+func (p *pod) converged(v *version) bool {
 	for _, s := range v.sidecars {
 		for _, container := range s.containers() {
 			if !p.runs(container) {
@@ -204,28 +172,20 @@ func (p *pod) settled(v *version) bool {
 
 // note adds a line to the pod's history.
 func (p *pod) note(e event) {
-	line := fmt.Sprintf("%s rv=%d", e.seen.Format(clockFormat), e.version)
-	if e.listed {
-		line += " listed"
-	}
+	line := fmt.Sprintf("%s rv=%s", e.seen.Format(clockFormat), p.ResourceVersion)
 	if e.deleted {
 		line += " gone"
 	}
 	if p.DeletionTimestamp != nil {
 		line += " terminating"
 	}
-	line += fmt.Sprintf(" ready=%t", p.ready())
-	if c := p.readyCondition(); c != nil {
-		line += " since " + c.LastTransitionTime.UTC().Format(time.TimeOnly)
-	}
+	line += fmt.Sprintf(" ready=%t since %s", p.ready(), p.readySince().UTC().Format(time.TimeOnly))
 	for i := range p.Spec.Containers {
 		c := &p.Spec.Containers[i]
-		runs := "-"
-		if status := p.status(c.Name); status != nil {
-			runs = status.Image
-			if status.State.Waiting != nil {
-				runs += "!" + status.State.Waiting.Reason
-			}
+		status := statusOf(p.Pod, c.Name)
+		runs := cmp.Or(status.Image, "-")
+		if status.State.Waiting != nil {
+			runs += "!" + status.State.Waiting.Reason
 		}
 		if runs == c.Image {
 			line += " " + c.Image
@@ -239,3 +199,56 @@ func (p *pod) note(e event) {
 
 // key is namespace/name.
 func (p *pod) key() string { return p.Namespace + "/" + p.Name }
+
+// containers and statuses include init containers: a native sidecar is one.
+func containers(pod *corev1.Pod) iter.Seq[*corev1.Container] {
+	return each(pod.Spec.InitContainers, pod.Spec.Containers)
+}
+
+func statuses(pod *corev1.Pod) iter.Seq[*corev1.ContainerStatus] {
+	return each(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses)
+}
+
+func each[T any](lists ...[]T) iter.Seq[*T] {
+	return func(yield func(*T) bool) {
+		for _, list := range lists {
+			for i := range list {
+				if !yield(&list[i]) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// imageOf is the image of a container in the spec.
+func imageOf(pod *corev1.Pod, name string) string {
+	for c := range containers(pod) {
+		if c.Name == name {
+			return c.Image
+		}
+	}
+	return ""
+}
+
+// statusOf is the status of a container, which is empty while the kubelet has not reported one.
+func statusOf(pod *corev1.Pod, name string) *corev1.ContainerStatus {
+	for status := range statuses(pod) {
+		if status.Name == name {
+			return status
+		}
+	}
+	return &corev1.ContainerStatus{}
+}
+
+func readyCondition(pod *corev1.Pod) corev1.PodCondition {
+	for i := range pod.Status.Conditions {
+		if c := &pod.Status.Conditions[i]; c.Type == corev1.PodReady {
+			return *c
+		}
+	}
+	return corev1.PodCondition{}
+}
+
+// Ready reports whether a pod has the condition Ready.
+func Ready(pod *corev1.Pod) bool { return readyCondition(pod).Status == corev1.ConditionTrue }

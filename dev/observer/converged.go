@@ -78,14 +78,14 @@ func (p *pod) pending(v *version) (pending []string) {
 // not crash. While the app crashes, a standby twin is not emptied (SPEC §7.7).
 func (p *pod) serves(v *version) bool {
 	if !p.crashes() {
-		return p.settled(v) && p.ready()
+		return p.converged(v) && p.ready()
 	}
 	for _, s := range v.sidecars {
 		name := s.name
 		if s.empty != "" {
 			name = p.active[s.name]
 		}
-		if status := p.status(name); !p.runs(name) || !status.Ready {
+		if !p.runs(name) || !statusOf(p.Pod, name).Ready {
 			return false
 		}
 	}
@@ -105,7 +105,7 @@ func (c *counts) add(p *pod, v *version) {
 	if ready {
 		c.ready++
 	}
-	if updated && ready && p.settled(v) {
+	if updated && ready && p.converged(v) {
 		c.updatedReady++
 	}
 }

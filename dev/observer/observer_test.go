@@ -1,15 +1,19 @@
 package observer
 
 import (
+	"bytes"
 	"fmt"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/serializer/protobuf"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/client-go/kubernetes/scheme"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/outrigger/outrigger/api/v1alpha1"
@@ -25,14 +29,14 @@ type tape struct {
 
 func newTape() *tape {
 	tape := &tape{now: time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)}
-	tape.Observer = New(nil, func(v Violation) { tape.broken = append(tape.broken, v.Rule) })
+	tape.Observer = New(func(v Violation) { tape.broken = append(tape.broken, v.Rule) })
 	return tape
 }
 
 func (t *tape) event(object client.Object) event {
 	t.number++
 	t.now = t.now.Add(10 * time.Millisecond)
-	return event{object: object, version: t.number, seen: t.now}
+	return event{object: object, seen: t.now}
 }
 
 func (t *tape) set(image string, change func(*v1alpha1.SidecarSet)) {
@@ -188,12 +192,12 @@ func TestWhatIsBroken(t *testing.T) {
 			t.now = t.now.Add(10 * time.Second)
 			t.pod(0, seen{asked: "v2", runs: "v1", ready: true})
 		}, []string{"fence"}},
-		"during a hold": {func(t *tape) {
+		"while its run is paused": {func(t *tape) {
 			t.set("v2", nil)
-			t.holds["one"] = t.now
+			t.pauses["one"] = t.now
 			t.now = t.now.Add(10 * time.Second)
 			t.pod(0, seen{asked: "v2", runs: "v1", ready: true})
-		}, []string{"hold"}},
+		}, []string{"pause"}},
 		"more than the partition lets go": {func(t *tape) {
 			t.set("v2", func(set *v1alpha1.SidecarSet) { set.Spec.UpdateStrategy.Partition = new(intstr.FromString("50%")) })
 			t.now = t.now.Add(2 * time.Minute)
@@ -277,52 +281,25 @@ func TestWhatIsLateIsNotBroken(t *testing.T) {
 	assert.Equal(t, []string{"fence"}, tape.broken)
 }
 
-// A list after an outage shows only the last of what a set was meanwhile.
-func TestWhatASetMayHaveWantedUnseenIsNotBroken(t *testing.T) {
-	tape := begin(3)
-	sets := tape.feeds[0]
-	sets.reached = tape.number
-	sets.skipTo(fmt.Sprint(tape.number+3), tape.now)
-	tape.pod(0, seen{asked: "v2", runs: "v1", ready: true})
-	tape.pod(0, seen{asked: "v2", runs: "v2", ready: true})
-	tape.set("v3", nil)
-	tape.pod(1, seen{asked: "v3", runs: "v1", ready: true})
-	assert.Empty(t, tape.broken, "the first pod serves again, and leaves its slot")
-	tape.now = tape.now.Add(10 * time.Second)
-	tape.pod(1, seen{asked: "v2", runs: "v1", ready: true})
-	assert.Contains(t, tape.broken, "fence")
-}
-
-// The list shows only the newer one of two edits, and the older one was in force when the
-// writer read the set.
-func TestWhatASetWantedJustBeforeAListIsNotBroken(t *testing.T) {
-	tape := begin(3)
-	sets := tape.feeds[0]
-	sets.reached = tape.number
-	tape.now = tape.now.Add(10 * time.Second)
-	sets.skipTo(fmt.Sprint(tape.number), tape.now)
-	tape.set("v3", nil)
-	tape.now = tape.now.Add(time.Second)
-	tape.pod(0, seen{asked: "v2", runs: "v1", ready: true})
-	assert.Empty(t, tape.broken)
-	tape.now = tape.now.Add(10 * time.Second)
-	tape.pod(0, seen{asked: "v2", runs: "v2", ready: true})
-	tape.pod(1, seen{asked: "v2", runs: "v1", ready: true})
-	assert.Equal(t, []string{"fence"}, tape.broken)
-}
-
-func TestEventsComeInTheOrderOfTheirWrites(t *testing.T) {
-	var o order
-	now := time.Now()
-	for _, version := range []uint64{3, 1, 2, 5} {
-		o.add(event{version: version, seen: now.Add(-time.Minute)})
+// A pod is stored in protobuf, a SidecarSet in JSON.
+func TestObjectsAreDecodedAsTheAPIServerStoresThem(t *testing.T) {
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web-1"}}
+	var stored bytes.Buffer
+	storage := protobuf.NewSerializer(scheme.Scheme, scheme.Scheme)
+	require.NoError(t, scheme.Codecs.EncoderForVersion(storage, corev1.SchemeGroupVersion).Encode(pod, &stored))
+	decoded, err := decode(podsPrefix+"shop/web-1", stored.Bytes())
+	require.NoError(t, err)
+	assert.Equal(t, "web-1", decoded.GetName())
+	decoded, err = decode(setsPrefix+"one", []byte(`{"apiVersion":"apps.kruise.io/v1alpha1","kind":"SidecarSet","metadata":{"name":"one"}}`))
+	require.NoError(t, err)
+	assert.Equal(t, "one", decoded.GetName())
+	decoded, err = decode("/registry/leases/chaos/one", []byte("else"))
+	require.NoError(t, err)
+	assert.Nil(t, decoded)
+	for key, value := range map[string]string{podsPrefix + "a/b": "nonsense", setsPrefix + "one": `{"apiVersion":"apps.kruise.io/v1beta1"}`} {
+		_, err = decode(key, []byte(value))
+		require.ErrorContains(t, err, key)
 	}
-	o.add(event{version: 4, seen: now})
-	var got []uint64
-	for _, e := range o.settled(now, 4) {
-		got = append(got, e.version)
-	}
-	assert.Equal(t, []uint64{1, 2, 3}, got)
 }
 
 // A kubelet that has said that a pod was ready, and takes that back, has not had it

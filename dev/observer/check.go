@@ -32,7 +32,7 @@ func (o *Observer) checkApp(e event, p *pod) {
 		if p.created[c.Name] != c.Image {
 			o.fail(e, p, "app", "", fmt.Sprintf("container %s was created with %s and has %s", c.Name, p.created[c.Name], c.Image))
 		}
-		if status := p.status(c.Name); status != nil && status.RestartCount > 0 && !crashLoops(status) {
+		if status := statusOf(p.Pod, c.Name); status.RestartCount > 0 && !crashLoops(status) {
 			o.fail(e, p, "app", "", fmt.Sprintf("container %s was restarted %d times", c.Name, status.RestartCount))
 		}
 	}
@@ -42,24 +42,19 @@ func (o *Observer) checkApp(e event, p *pod) {
 func (o *Observer) checkSet(e event, h *history, before, now *pod) {
 	v := h.newest()
 	written := before.hashes[v.name] != now.hashes[v.name]
-	// The content of the SidecarSet at this write, or shortly before, is unknown.
-	missed := o.feeds[0].missed(e.version, o.known(e.seen))
-	if !v.gone && !missed {
+	if !v.gone {
 		o.checkTwins(e, v, before, now, written)
 	}
 	tookSlot := follow(e, v, before, now, written)
-	if !written || e.listed {
+	if !written {
 		return
 	}
 	o.upgrades = append(o.upgrades, e.seen)
-	if missed {
-		return
-	}
 	if e.seen.Sub(o.known(e.seen)) <= strictTime {
 		o.strict++
 	}
 	o.checkFence(e, h, now)
-	o.checkHold(e, v, now)
+	o.checkPause(e, v, now)
 	o.checkPartition(e, h, now)
 	if tookSlot {
 		o.checkBound(e, h, now)
@@ -69,25 +64,25 @@ func (o *Observer) checkSet(e event, h *history, before, now *pod) {
 // follow records the upgrades that keep the pod from serving, and reports whether this write
 // takes a slot: the pod served, and no other write had taken a slot for it.
 func follow(e event, v *version, before, now *pod, written bool) (tookSlot bool) {
-	move, moves := now.moving[v.name]
+	started, inProgress := now.upgrades[v.name]
 	if written {
-		served := before.ready() && !e.listed
-		if !moves {
-			move = moving{since: e.seen, unreadySince: before.readySince()}
+		served := before.ready()
+		if !inProgress {
+			started = upgrade{since: e.seen, unreadySince: before.readySince()}
 		}
-		tookSlot = served && !move.slot
-		move.slot, move.atWrite = move.slot || served, move.atWrite || tookSlot
-		now.moving[v.name] = move
+		tookSlot = served && !started.slot
+		started.slot, started.atWrite = started.slot || served, started.atWrite || tookSlot
+		now.upgrades[v.name] = started
 		return tookSlot
 	}
 	switch ready := now.ready(); {
-	case ready && now.settled(v):
-		delete(now.moving, v.name)
-	case moves && ready && !move.slot:
+	case ready && now.converged(v):
+		delete(now.upgrades, v.name)
+	case inProgress && ready && !started.slot:
 		// The pod serves, and its pending restart will interrupt that: the slot counts from
 		// the moment at which a writer can know it (SPEC §7.5).
-		move.since, move.slot = e.seen, true
-		now.moving[v.name] = move
+		started.since, started.slot = e.seen, true
+		now.upgrades[v.name] = started
 	}
 	return false
 }
@@ -104,13 +99,13 @@ func (o *Observer) checkBound(e event, h *history, now *pod) {
 	}
 	count, counted := 0, []string(nil)
 	for _, p := range o.pods {
-		move := p.moving[v.name]
-		if !p.takesSlot(v.name) || !p.matched(v) || p.UID != now.UID && move.since.After(known) && !move.atWrite {
+		started := p.upgrades[v.name]
+		if !p.takesSlot(v.name) || !p.matched(v) || p.UID != now.UID && started.since.After(known) && !started.atWrite {
 			continue
 		}
 		count++
 		counted = append(counted, fmt.Sprintf("%s, since %s, at its write: %t, record of unavailability: %s",
-			p.key(), move.since.Format(clockFormat), move.atWrite, p.Annotations[v1alpha1.UnavailableSinceAnnotation]))
+			p.key(), started.since.Format(clockFormat), started.atWrite, p.Annotations[v1alpha1.UnavailableSinceAnnotation]))
 		counted = append(counted, p.history[max(0, len(p.history)-10):]...)
 	}
 	if count > allowed {
@@ -166,11 +161,11 @@ func (o *Observer) checkFence(e event, h *history, now *pod) {
 	o.fail(e, now, "fence", name, fmt.Sprintf("hash %s was written, wanted since %s:%s", now.hashes[name], known.Format(clockFormat), found))
 }
 
-// checkHold checks that a paused run writes nothing (SPEC §7.1).
-func (o *Observer) checkHold(e event, v *version, now *pod) {
-	since, held := o.holds[v.name]
-	if held && since.Before(o.known(e.seen)) {
-		o.fail(e, now, "hold", v.name, fmt.Sprintf("it was written although the set is held since %s", since.Format(clockFormat)))
+// checkPause checks that a paused run writes nothing (SPEC §7.1).
+func (o *Observer) checkPause(e event, v *version, now *pod) {
+	since, paused := o.pauses[v.name]
+	if paused && since.Before(o.known(e.seen)) {
+		o.fail(e, now, "pause", v.name, fmt.Sprintf("it was written although the run is paused since %s", since.Format(clockFormat)))
 	}
 }
 
@@ -186,7 +181,7 @@ func (o *Observer) checkTwins(e event, v *version, before, now *pod, written boo
 			o.fail(e, now, "twins", v.name, fmt.Sprintf("%q is active of the twins of %s", active, s.name))
 		case now.image(active) == s.empty:
 			o.fail(e, now, "twins", v.name, fmt.Sprintf("%s is active and empty", active))
-		case !e.listed:
+		default:
 			o.checkChangeOfTwins(e, v, s, before, now, written)
 		}
 	}
@@ -201,7 +196,7 @@ func (o *Observer) checkChangeOfTwins(e event, v *version, s sidecar, before, no
 	}
 	active, standby := now.active[s.name], s.standby(now)
 	emptied := now.image(standby) == s.empty && before.image(standby) != s.empty
-	if status := before.status(active); emptied && (!before.runs(active) || !status.Ready) {
+	if status := statusOf(before.Pod, active); emptied && (!before.runs(active) || !status.Ready) {
 		o.fail(e, now, "twins", v.name, fmt.Sprintf("%s was emptied before %s served", standby, active))
 	}
 }
