@@ -11,13 +11,16 @@ type sequence struct {
 	blocks [][]int
 	// block is the block of each number.
 	block []int
-	// inserted counts insertions since the blocks had the same size.
+	// inserted counts insertions since the blocks had the same size. A block has space for all
+	// of them.
 	inserted int
+	// memory is that of the blocks, and flat the last order.
+	memory, flat []int
 }
 
-// newSequence takes over the slice.
 func newSequence(order []int) *sequence {
 	s := &sequence{block: make([]int, len(order))}
+	s.memory = make([]int, 2*(len(order)+s.size()))
 	s.divide(order)
 	return s
 }
@@ -26,11 +29,13 @@ func (s *sequence) size() int { return 1 + int(math.Sqrt(float64(len(s.block))))
 
 func (s *sequence) divide(order []int) {
 	s.blocks, s.inserted = s.blocks[:0], 0
+	free := s.memory
 	for block := range slices.Chunk(order, s.size()) {
 		for _, n := range block {
 			s.block[n] = len(s.blocks)
 		}
-		s.blocks = append(s.blocks, block)
+		s.blocks = append(s.blocks, append(free[:0:2*s.size()], block...))
+		free = free[2*s.size():]
 	}
 }
 
@@ -52,4 +57,11 @@ func (s *sequence) insert(n, at int) {
 	}
 }
 
-func (s *sequence) order() []int { return slices.Concat(s.blocks...) }
+// order returns the order. The next insertion may change it.
+func (s *sequence) order() []int {
+	s.flat = s.flat[:0]
+	for _, block := range s.blocks {
+		s.flat = append(s.flat, block...)
+	}
+	return s.flat
+}
