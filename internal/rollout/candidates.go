@@ -2,37 +2,50 @@ package rollout
 
 import (
 	"fmt"
+	"slices"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
+
+	"github.com/outrigger/outrigger/api/protocol"
 )
 
-// candidateState is the state of a matched pod in a rollout. Pods that wait or can be
-// upgraded are the candidates (SPEC §7.2).
-type candidateState int
-
-const (
-	notSelected candidateState = iota
-	alreadyUpdated
-	notUpgradable
-	waiting
-	upgradable
-)
-
-// stateOf returns the state of a pod. A nil selector selects every pod.
-func stateOf(pod *Pod, selector labels.Selector) candidateState {
-	switch {
-	case selector != nil && !selector.Matches(labels.Set(pod.Labels)):
-		return notSelected
-	case pod.Updated:
-		return alreadyUpdated
-	case !pod.Upgradable:
-		return notUpgradable
-	case pod.Waits():
-		return waiting
+// candidates are the pods that the rollout upgrades: not updated, upgradable, and
+// selected by the update selector (SPEC §7.2). They include pods that cannot be upgraded yet.
+func (p *planner) candidates() ([]candidate, error) {
+	priority, err := newPriority(p.strategy.PriorityStrategy)
+	if err != nil {
+		return nil, err
 	}
-	return upgradable
+	selector, err := compile(p.strategy.Selector)
+	if err != nil {
+		return nil, err
+	}
+	candidates := make([]candidate, 0, p.plan.Counts.Matched-p.plan.Counts.Updated)
+	for i := range p.pods {
+		pod := &p.pods[i]
+		if selector != nil && !selector.Matches(labels.Set(pod.Labels)) {
+			continue
+		}
+		p.plan.addCondition(pod)
+		switch {
+		case pod.Updated:
+		case !pod.Upgradable:
+			p.plan.Counts.NotUpgradable++
+			p.plan.NotUpgradable = append(p.plan.NotUpgradable, pod.Reference())
+		default:
+			if pod.Waits() {
+				p.waiting++
+			}
+			candidates = append(candidates, newCandidate(pod, &priority))
+		}
+	}
+	for _, references := range [...][]protocol.PodReference{p.plan.NotUpgradable, p.plan.FalseConditions, p.plan.TrueConditions} {
+		slices.SortFunc(references, func(a, b protocol.PodReference) int { return strings.Compare(a.String(), b.String()) })
+	}
+	return candidates, nil
 }
 
 // Selected reports whether the update selector selects a pod. A nil selector selects

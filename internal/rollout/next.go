@@ -6,7 +6,6 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
-	"strings"
 
 	"github.com/outrigger/outrigger/api/protocol"
 	"github.com/outrigger/outrigger/api/v1alpha1"
@@ -87,40 +86,6 @@ func (p *planner) phase() protocol.Phase {
 		return protocol.PhasePartitionReached
 	}
 	return protocol.PhaseComplete
-}
-
-// candidates are the pods that the rollout upgrades: not updated, upgradable, and
-// selected by the update selector (SPEC §7.2).
-func (p *planner) candidates() ([]candidate, error) {
-	priority, err := newPriority(p.strategy.PriorityStrategy)
-	if err != nil {
-		return nil, err
-	}
-	selector, err := compile(p.strategy.Selector)
-	if err != nil {
-		return nil, err
-	}
-	candidates := make([]candidate, 0, p.plan.Counts.Matched-p.plan.Counts.Updated)
-	for i := range p.pods {
-		pod := &p.pods[i]
-		switch stateOf(pod, selector) {
-		case notSelected:
-			continue
-		case notUpgradable:
-			p.plan.Counts.NotUpgradable++
-			p.plan.NotUpgradable = append(p.plan.NotUpgradable, pod.Reference())
-		case waiting:
-			p.waiting++
-			candidates = append(candidates, newCandidate(pod, &priority))
-		case upgradable:
-			candidates = append(candidates, newCandidate(pod, &priority))
-		}
-		p.plan.addCondition(pod)
-	}
-	for _, references := range [...][]protocol.PodReference{p.plan.NotUpgradable, p.plan.FalseConditions, p.plan.TrueConditions} {
-		slices.SortFunc(references, func(a, b protocol.PodReference) int { return strings.Compare(a.String(), b.String()) })
-	}
-	return candidates, nil
 }
 
 // ordered returns the candidates within the partition, in order.
