@@ -32,7 +32,7 @@ func (i *Injection) annotate(sets []*Set, now metav1.Time) error {
 	names := record.InjectedSets(i.annotations)
 	hashes, blank := make([]record.EncodedEntry, len(sets)), make([]record.EncodedEntry, len(sets))
 	for at, set := range sets {
-		names = append(names, set.name)
+		names = append(names, set.Name)
 		hashes[at], blank[at] = set.hash, set.blank
 	}
 	var err error

@@ -17,18 +17,18 @@ func clash(pod *corev1.Pod, sets []*Set) error {
 	injectedBy := map[string]string{}
 	for _, set := range sets {
 		if name, taken := inCommon(set.names, pod.Spec.InitContainers); taken {
-			return SetError{set.name, fmt.Errorf("SidecarSet %s: container %s: the pod has an init container of this name; rename one of them", set.name, name)}
+			return SetError{set.Name, fmt.Errorf("SidecarSet %s: container %s: the pod has an init container of this name; rename one of them", set.Name, name)}
 		}
 		if name, taken := inCommon(set.initNames, pod.Spec.Containers); taken {
-			return SetError{set.name, fmt.Errorf("SidecarSet %s: init container %s: the pod has a container of this name; rename one of them", set.name, name)}
+			return SetError{set.Name, fmt.Errorf("SidecarSet %s: init container %s: the pod has a container of this name; rename one of them", set.Name, name)}
 		}
 		for _, names := range [][]string{set.names, set.initNames} {
 			for _, name := range names {
-				if other, taken := injectedBy[name]; taken && other != set.name {
-					return SetError{set.name, fmt.Errorf("SidecarSet %s: container %s: SidecarSet %s injects a container of this name, too; rename it or narrow spec.selector",
-						set.name, name, other)}
+				if other, taken := injectedBy[name]; taken && other != set.Name {
+					return SetError{set.Name, fmt.Errorf("SidecarSet %s: container %s: SidecarSet %s injects a container of this name, too; rename it or narrow spec.selector",
+						set.Name, name, other)}
 				}
-				injectedBy[name] = set.name
+				injectedBy[name] = set.Name
 			}
 		}
 	}

@@ -68,7 +68,7 @@ func Pod(pod *corev1.Pod, sets []*Set, now metav1.Time) (*Injection, error) {
 	injection.warnOfInjectedEnv(own.selfDeclared, sets)
 	for _, set := range sets {
 		if err := injection.add(set, own); err != nil {
-			return nil, SetError{set.name, fmt.Errorf("SidecarSet %s: %w", set.name, err)}
+			return nil, SetError{set.Name, fmt.Errorf("SidecarSet %s: %w", set.Name, err)}
 		}
 	}
 	injection.initContainers.sortByName()
@@ -81,7 +81,7 @@ func Pod(pod *corev1.Pod, sets []*Set, now metav1.Time) (*Injection, error) {
 func namesOf(sets []*Set) string {
 	names := make([]string, 0, len(sets))
 	for _, set := range sets {
-		names = append(names, set.name)
+		names = append(names, set.Name)
 	}
 	return strings.Join(names, ", ")
 }
@@ -109,8 +109,8 @@ func (i *Injection) add(set *Set, own app) error {
 	if err := i.addVolumes(set, used); err != nil {
 		return err
 	}
-	i.addPullSecrets(set.spec.ImagePullSecrets)
-	changes, err := PatchMetadata(i.annotations, set.spec.PatchPodMetadata)
+	i.addPullSecrets(set.Spec.ImagePullSecrets)
+	changes, err := PatchMetadata(i.annotations, set.Spec.PatchPodMetadata)
 	if err != nil {
 		return err
 	}
@@ -157,19 +157,20 @@ func noteVolumes(used map[string]bool, container *corev1.Container) {
 
 // addVolumes adds the used volumes. A volume of the pod stays (SPEC §4.3).
 func (i *Injection) addVolumes(set *Set, used map[string]bool) error {
-	for _, one := range set.volumes {
+	for n := range set.Spec.Volumes {
+		one := &set.Spec.Volumes[n]
 		if !used[one.Name] {
 			continue
 		}
 		if slices.ContainsFunc(i.pod.Spec.Volumes, func(v corev1.Volume) bool { return v.Name == one.Name }) {
-			i.warnings = append(i.warnings, fmt.Sprintf("volume %s: the pod has a volume of this name, so that of SidecarSet %s is not added", one.Name, set.name))
+			i.warnings = append(i.warnings, fmt.Sprintf("volume %s: the pod has a volume of this name, so that of SidecarSet %s is not added", one.Name, set.Name))
 			continue
 		}
 		at := slices.IndexFunc(i.volumes, func(v *corev1.Volume) bool { return v.Name == one.Name })
 		switch {
 		case at < 0:
-			i.volumes, i.volumeSets = append(i.volumes, one), append(i.volumeSets, set.name)
-		case i.volumeSets[at] != set.name && !sameVolume(i.volumes[at], one):
+			i.volumes, i.volumeSets = append(i.volumes, one), append(i.volumeSets, set.Name)
+		case i.volumeSets[at] != set.Name && !sameVolume(i.volumes[at], one):
 			return fmt.Errorf("volume %s: SidecarSet %s has another volume of this name; rename it or make them equal", one.Name, i.volumeSets[at])
 		}
 	}
@@ -181,7 +182,7 @@ func (i *Injection) warnOfReplaced(replaced []string, sets []*Set) {
 	for _, container := range replaced {
 		for _, set := range sets {
 			if slices.Contains(set.names, container) || slices.Contains(set.initNames, container) {
-				i.warnings = append(i.warnings, fmt.Sprintf("container %s: a container of SidecarSet %s replaces it", container, set.name))
+				i.warnings = append(i.warnings, fmt.Sprintf("container %s: a container of SidecarSet %s replaces it", container, set.Name))
 			}
 		}
 	}

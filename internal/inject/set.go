@@ -17,12 +17,9 @@ import (
 // pod is computed once. It shares memory with the SidecarSet and never changes it. It is
 // safe for concurrent use.
 type Set struct {
-	name           string
-	paused         bool
-	spec           *v1alpha1.SidecarSetSpec
+	*v1alpha1.SidecarSet
 	containers     []sidecar
 	initContainers []sidecar
-	volumes        []*corev1.Volume
 	// names and initNames are the names of all its containers, twins included.
 	names, initNames []string
 	// hash and blank are its entries in the annotations of a pod.
@@ -50,8 +47,7 @@ func ContainerNames(c *v1alpha1.SidecarContainer) []string {
 	if !isHot(c) {
 		return []string{c.Name}
 	}
-	twins := podstate.Sidecar{Name: c.Name}.Twins()
-	return twins[:]
+	return podstate.Twins(c.Name)
 }
 
 // Prepare prepares a SidecarSet. name is the name of the ControllerRevision of its content.
@@ -65,11 +61,7 @@ func Prepare(set *v1alpha1.SidecarSet, name string) (*Set, error) {
 	if err != nil {
 		return nil, err
 	}
-	prepared := &Set{
-		name:   set.Name,
-		paused: set.Spec.InjectionStrategy.Paused,
-		spec:   &set.Spec,
-	}
+	prepared := &Set{SidecarSet: set}
 	if err := prepared.encodeEntries(version, name); err != nil {
 		return nil, err
 	}
@@ -78,9 +70,6 @@ func Prepare(set *v1alpha1.SidecarSet, name string) (*Set, error) {
 	}
 	if prepared.initContainers, err = prepare(set.Spec.InitContainers); err != nil {
 		return nil, fmt.Errorf("SidecarSet %s: %w", set.Name, err)
-	}
-	for i := range set.Spec.Volumes {
-		prepared.volumes = append(prepared.volumes, &set.Spec.Volumes[i])
 	}
 	for _, s := range prepared.containers {
 		prepared.names = append(prepared.names, ContainerNames(s.SidecarContainer)...)
@@ -93,7 +82,7 @@ func Prepare(set *v1alpha1.SidecarSet, name string) (*Set, error) {
 
 // encodeEntries prepares the entries in annotations (SPEC §2).
 func (s *Set) encodeEntries(version *podstate.Version, revision string) (err error) {
-	entry := record.Entry{Hash: version.HashWithoutImage, SidecarSetName: s.name, SidecarList: version.Names()}
+	entry := record.Entry{Hash: version.HashWithoutImage, SidecarSetName: s.Name, SidecarList: version.Names()}
 	if s.blank, err = record.EncodeEntry(entry); err != nil {
 		return err
 	}
@@ -101,9 +90,6 @@ func (s *Set) encodeEntries(version *podstate.Version, revision string) (err err
 	s.hash, err = record.EncodeEntry(entry)
 	return err
 }
-
-// Name of the SidecarSet.
-func (s *Set) Name() string { return s.name }
 
 func prepare(containers []v1alpha1.SidecarContainer) ([]sidecar, error) {
 	prepared := make([]sidecar, len(containers))
@@ -129,10 +115,10 @@ func newSidecar(container *v1alpha1.SidecarContainer) (made sidecar, err error) 
 func active(sets []*Set) []*Set {
 	kept := make([]*Set, 0, len(sets))
 	for _, set := range sets {
-		if !set.paused {
+		if !set.Spec.InjectionStrategy.Paused {
 			kept = append(kept, set)
 		}
 	}
-	slices.SortFunc(kept, func(a, b *Set) int { return strings.Compare(a.name, b.name) })
+	slices.SortFunc(kept, func(a, b *Set) int { return strings.Compare(a.Name, b.Name) })
 	return kept
 }

@@ -133,12 +133,3 @@ func (v *Version) FailedStart(pod *corev1.Pod) *FailedStart {
 	}
 	return nil
 }
-
-// InPod are the names of the sidecar's containers in a pod.
-func (s Sidecar) InPod() []string {
-	if !s.Hot() {
-		return []string{s.Name}
-	}
-	twins := s.Twins()
-	return twins[:]
-}

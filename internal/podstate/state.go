@@ -79,7 +79,7 @@ func (v *Version) OfRecord(pod *corev1.Pod, read *record.Record) State {
 		UpgradedInPlace:   upgraded,
 		UpgradedToVersion: upgraded && newest.Revision == v.Hash,
 	}
-	standbys := v.standbysToReset(pod, read.Active)
+	standbys := v.StandbysToReset(pod, read.Active)
 	state.Ready = ready(pod) && len(standbys) == 0
 	state.RolloutEnded = v.rolloutEnded(read.Hashes[v.Set].Hash, newest, upgraded)
 	pending := Pending(pod, newest)
@@ -97,15 +97,13 @@ func (s State) Available(pod *corev1.Pod) bool { return ready(pod) || s.Unavaila
 
 func (v *Version) complete(pod *corev1.Pod, active map[string]string) bool {
 	for _, s := range v.Sidecars {
-		if !s.Hot() {
-			if Container(pod, s.Name, s.Native) == nil {
+		if s.Hot() && !s.isTwin(active[s.Name]) {
+			return false
+		}
+		for _, name := range s.InPod() {
+			if Container(pod, name, s.Native) == nil {
 				return false
 			}
-			continue
-		}
-		twins := s.Twins()
-		if !s.isTwin(active[s.Name]) || Container(pod, twins[0], false) == nil || Container(pod, twins[1], false) == nil {
-			return false
 		}
 	}
 	return true
@@ -131,16 +129,9 @@ type StandbyToReset struct {
 	Container string
 }
 
-// StandbysToReset lists the twins of a pod to reset.
-func (v *Version) StandbysToReset(pod *corev1.Pod) ([]StandbyToReset, error) {
-	active, err := record.ActiveContainers(pod.Annotations)
-	if err != nil {
-		return nil, err
-	}
-	return v.standbysToReset(pod, active), nil
-}
-
-func (v *Version) standbysToReset(pod *corev1.Pod, active map[string]string) []StandbyToReset {
+// StandbysToReset lists the twins of a pod to reset. active is the active twin of each hot
+// sidecar.
+func (v *Version) StandbysToReset(pod *corev1.Pod, active map[string]string) []StandbyToReset {
 	var standbys []StandbyToReset
 	for _, s := range v.Sidecars {
 		if !s.Hot() || !s.isTwin(active[s.Name]) {

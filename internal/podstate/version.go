@@ -37,22 +37,28 @@ type Sidecar struct {
 // Hot reports whether the sidecar has two twins.
 func (s Sidecar) Hot() bool { return s.EmptyImage != "" }
 
-// Twins are the names of the two containers of a hot sidecar.
-func (s Sidecar) Twins() [2]string { return [2]string{s.Name + "-1", s.Name + "-2"} }
+// Twins are the names of the two containers of a hot sidecar, the one that is active at
+// injection first.
+func Twins(sidecar string) []string { return []string{sidecar + "-1", sidecar + "-2"} }
+
+// InPod are the names of the sidecar's containers in a pod.
+func (s Sidecar) InPod() []string {
+	if s.Hot() {
+		return Twins(s.Name)
+	}
+	return []string{s.Name}
+}
 
 // Twin returns the other one of the two containers of a hot sidecar.
 func (s Sidecar) Twin(name string) string {
-	if twins := s.Twins(); name == twins[0] {
+	if twins := Twins(s.Name); name == twins[0] {
 		return twins[1]
 	}
-	return s.Twins()[0]
+	return Twins(s.Name)[0]
 }
 
 // isTwin reports whether a container is one of the two of a hot sidecar.
-func (s Sidecar) isTwin(name string) bool {
-	twins := s.Twins()
-	return name == twins[0] || name == twins[1]
-}
+func (s Sidecar) isTwin(name string) bool { return slices.Contains(Twins(s.Name), name) }
 
 // NewVersion returns the current version of a SidecarSet. It computes the hashes of the
 // content and ignores hash annotations that differ.

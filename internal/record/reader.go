@@ -20,7 +20,7 @@ func Read(annotations map[string]string) (read *Record, err error) {
 	if read.Hashes, err = Hashes(annotations); err != nil {
 		return nil, err
 	}
-	if read.HashesWithoutImage, err = HashesWithoutImage(annotations); err != nil {
+	if read.HashesWithoutImage, err = decode[Entries](annotations, v1alpha1.HashWithoutImageAnnotation); err != nil {
 		return nil, err
 	}
 	if read.States, err = InPlaceStates(annotations); err != nil {

@@ -67,11 +67,6 @@ func Hashes(annotations map[string]string) (Entries, error) {
 	return decode[Entries](annotations, v1alpha1.HashAnnotation)
 }
 
-// HashesWithoutImage reads the entries of HashWithoutImageAnnotation.
-func HashesWithoutImage(annotations map[string]string) (Entries, error) {
-	return decode[Entries](annotations, v1alpha1.HashWithoutImageAnnotation)
-}
-
 // UnmarshalJSON also reads the older form of an entry, a bare hash. A pod may hold entries
 // of both forms.
 func (e *Entry) UnmarshalJSON(data []byte) error {

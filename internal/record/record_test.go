@@ -22,9 +22,9 @@ func TestSpec2_HashEntriesRoundTrip(t *testing.T) {
 }
 
 func TestSpec2_OlderHashFormIsRead(t *testing.T) {
-	entries, err := HashesWithoutImage(map[string]string{v1alpha1.HashWithoutImageAnnotation: `{"a":"h"}`})
+	read, err := Read(map[string]string{v1alpha1.HashWithoutImageAnnotation: `{"a":"h"}`})
 	require.NoError(t, err)
-	assert.Equal(t, Entries{"a": {Hash: "h"}}, entries)
+	assert.Equal(t, Entries{"a": {Hash: "h"}}, read.HashesWithoutImage)
 }
 
 func TestSpec2_UpgradedPodsMayHoldBothForms(t *testing.T) {

@@ -82,15 +82,16 @@ func (c *Check) addPod(pod *corev1.Pod) {
 }
 
 func (p *setPods) add(pod *corev1.Pod) {
-	state, err := p.version.Of(pod)
+	read, err := record.Read(pod.Annotations)
 	if err != nil {
 		p.problems[unreadable].add(pod, fmt.Sprintf(" (%v)", err))
 		return
 	}
-	if detail := p.twinProblem(pod); detail != "" {
+	if detail := p.twinProblem(pod, read.Active); detail != "" {
 		p.problems[noActiveTwin].add(pod, detail)
 		return
 	}
+	state := p.version.OfRecord(pod, read)
 	if !state.Complete {
 		p.problems[incomplete].add(pod, "")
 		return
@@ -99,15 +100,13 @@ func (p *setPods) add(pod *corev1.Pod) {
 	if state.Updated {
 		p.updated++
 	}
-	if entries, err := record.Hashes(pod.Annotations); err == nil {
-		if entry, found := entries[p.set.Name]; found && entry.SidecarSetName == "" {
-			p.problems[olderForm].add(pod, "")
-		}
+	if entry, found := read.Hashes[p.set.Name]; found && entry.SidecarSetName == "" {
+		p.problems[olderForm].add(pod, "")
 	}
 	if problem, found := progress(state); found {
 		p.problems[problem].add(pod, "")
 	}
-	if problem, found := p.unreachable(pod, state); found {
+	if problem, found := p.unreachable(read.HashesWithoutImage[p.set.Name].Hash, state); found {
 		p.problems[problem].add(pod, "")
 	}
 }
@@ -128,20 +127,16 @@ func progress(state podstate.State) (problem, bool) {
 }
 
 // twinProblem names a hot sidecar of the pod without a valid active twin.
-func (p *setPods) twinProblem(pod *corev1.Pod) string {
-	active, err := record.ActiveContainers(pod.Annotations)
-	if err != nil {
-		return ""
-	}
+func (p *setPods) twinProblem(pod *corev1.Pod, active map[string]string) string {
 	for _, s := range p.version.Sidecars {
-		twins := s.Twins()
+		twins := s.InPod()
 		if !s.Hot() || podstate.Container(pod, twins[0], false) == nil || podstate.Container(pod, twins[1], false) == nil {
 			continue
 		}
 		switch {
 		case active[s.Name] == "":
 			return fmt.Sprintf(" (%s has no entry)", s.Name)
-		case !slices.Contains(twins[:], active[s.Name]):
+		case !slices.Contains(twins, active[s.Name]):
 			return fmt.Sprintf(" (%s is not a twin of %s)", active[s.Name], s.Name)
 		case podstate.Container(pod, active[s.Name], false).Image == s.EmptyImage:
 			return fmt.Sprintf(" (%s holds the empty image)", active[s.Name])
@@ -227,16 +222,12 @@ func otherImages(containers []v1alpha1.SidecarContainer) []v1alpha1.SidecarConta
 
 // unreachable reports a pod that the current version can upgrade, and a change of only
 // images could not.
-func (p *setPods) unreachable(pod *corev1.Pod, state podstate.State) (problem, bool) {
-	recorded, err := record.HashesWithoutImage(pod.Annotations)
-	if err != nil || !state.Updated && !state.Upgradable {
-		return 0, false
-	}
-	hash := recorded[p.set.Name].Hash
+func (p *setPods) unreachable(hashWithoutImage string, state podstate.State) (problem, bool) {
 	switch {
-	case p.edited != nil && !p.edited.Reaches(hash):
+	case !state.Updated && !state.Upgradable:
+	case p.edited != nil && !p.edited.Reaches(hashWithoutImage):
 		return unreachableByEdit, true
-	case p.applied != nil && !p.applied.Reaches(hash):
+	case p.applied != nil && !p.applied.Reaches(hashWithoutImage):
 		return unreachableByApply, true
 	}
 	return 0, false

@@ -4,20 +4,17 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/outrigger/outrigger/internal/podstate"
-	"github.com/outrigger/outrigger/internal/record"
 )
 
 // standbyTwin returns the twin that gets the new image: the twin with the empty image, or
 // the twin that is not ready, or the older twin, or the twin that is not active (SPEC §7.7).
-func standbyTwin(pod *corev1.Pod, sidecar podstate.Sidecar) string {
-	twins := sidecar.Twins()
-	// The caller has rejected annotations that cannot be read.
-	active, _ := record.ActiveContainers(pod.Annotations)
+func standbyTwin(pod *corev1.Pod, sidecar podstate.Sidecar, active string) string {
+	twins := podstate.Twins(sidecar.Name)
 	for _, standby := range []func(string) bool{
 		func(name string) bool { return imageOf(pod, name) == sidecar.EmptyImage },
 		func(name string) bool { return !ready(pod, name) },
 		func(name string) bool { return older(pod, name, sidecar.Twin(name)) },
-		func(name string) bool { return active[sidecar.Name] != name },
+		func(name string) bool { return active != name },
 	} {
 		first, second := standby(twins[0]), standby(twins[1])
 		switch {

@@ -4,10 +4,12 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/outrigger/outrigger/api/v1alpha1"
 	"github.com/outrigger/outrigger/internal/podstate"
+	"github.com/outrigger/outrigger/internal/record"
 )
 
 type twin struct {
@@ -49,6 +51,9 @@ func TestSpec7_7_StandbyTwin(t *testing.T) {
 		"equally old: the one not active":          {twin{"envoy:1", true, "2", false}, twin{"envoy:2", true, "2", true}, "envoy-1"},
 		"nothing tells them apart: the second one": {twin{"envoy:1", true, "2", false}, twin{"envoy:2", true, "2", false}, "envoy-2"},
 	} {
-		assert.Equal(t, c.want, standbyTwin(podWithTwins(c.one, c.two), sidecar), name)
+		pod := podWithTwins(c.one, c.two)
+		active, err := record.ActiveContainers(pod.Annotations)
+		require.NoError(t, err)
+		assert.Equal(t, c.want, standbyTwin(pod, sidecar, active["envoy"]), name)
 	}
 }

@@ -55,78 +55,78 @@ type patchContainer struct {
 // from the target in nothing but images. Ordinary init containers keep their images (SPEC
 // §9.1).
 func Patch(pod *corev1.Pod, target Target, now metav1.Time) ([]byte, error) {
+	patch, err := upgradeOf(pod, target, now)
+	return patch, about(pod, err)
+}
+
+func upgradeOf(pod *corev1.Pod, target Target, now metav1.Time) ([]byte, error) {
 	annotations, err := inject.PatchMetadata(pod.Annotations, target.Metadata)
 	if err != nil {
-		return nil, about(pod, err)
+		return nil, err
 	}
-	w := newWrite(pod, annotations)
+	w, err := newWrite(pod, annotations)
+	if err != nil {
+		return nil, err
+	}
 	if err := w.recordState(target.Version); err != nil {
-		return nil, about(pod, err)
+		return nil, err
 	}
 	for _, sidecar := range target.Sidecars {
 		if !sidecar.Hot() {
 			w.setImage(sidecar.Name, sidecar.Image, sidecar.Native)
 		} else if err := w.switchTwins(sidecar, target.SetVersion); err != nil {
-			return nil, about(pod, err)
+			return nil, err
 		}
 	}
-	w.annotations[v1alpha1.HashAnnotation], err = record.With(pod.Annotations, v1alpha1.HashAnnotation, record.Entries{target.Set: {
-		UpdateTimestamp:    now,
-		Hash:               target.Hash,
-		SidecarSetName:     target.Set,
-		SidecarList:        target.Names(),
-		ControllerRevision: target.Revision,
-	}})
-	if err != nil {
-		return nil, about(pod, err)
+	entry := record.Entry{
+		UpdateTimestamp: now, Hash: target.Hash, SidecarSetName: target.Set, SidecarList: target.Names(), ControllerRevision: target.Revision,
 	}
-	if err := w.renewHashWithoutImage(target, now); err != nil {
-		return nil, about(pod, err)
+	if err := w.setEntry(v1alpha1.HashAnnotation, entry); err != nil {
+		return nil, err
+	}
+	// The hash of an earlier release is replaced. All other upgradable pods hold the hash of
+	// the target.
+	if target.HeldBefore(w.read.HashesWithoutImage[target.Set].Hash) {
+		entry.Hash, entry.ControllerRevision = target.HashWithoutImage, ""
+		if err := w.setEntry(v1alpha1.HashWithoutImageAnnotation, entry); err != nil {
+			return nil, err
+		}
 	}
 	return w.encode(target.Set, record.State{Revision: target.Hash, SidecarSetVersion: target.SetVersion}, now)
 }
 
-// renewHashWithoutImage replaces the hash of an earlier release. All other upgradable pods
-// hold the hash of the target.
-func (w *write) renewHashWithoutImage(target Target, now metav1.Time) error {
-	recorded, err := record.HashesWithoutImage(w.pod.Annotations)
-	if err != nil || !target.HeldBefore(recorded[target.Set].Hash) {
-		return err
-	}
-	w.annotations[v1alpha1.HashWithoutImageAnnotation], err = record.With(w.pod.Annotations, v1alpha1.HashWithoutImageAnnotation, record.Entries{target.Set: {
-		UpdateTimestamp: now, Hash: target.HashWithoutImage, SidecarSetName: target.Set, SidecarList: target.Names(),
-	}})
-	return err
-}
-
 func about(pod *corev1.Pod, err error) error {
+	if err == nil {
+		return nil
+	}
 	return fmt.Errorf("upgrade pod %s/%s: %w", pod.Namespace, pod.Name, err)
 }
 
 // write collects the changes of one write.
 type write struct {
-	pod         *corev1.Pod
+	pod *corev1.Pod
+	// read is the record of the pod, with the twins that this write makes active.
+	read        *record.Record
 	annotations map[string]string
 	images      patchSpec
 	before      map[string]record.ContainerStatus
 }
 
-func newWrite(pod *corev1.Pod, annotations map[string]string) *write {
-	if annotations == nil {
-		annotations = map[string]string{}
-	}
-	return &write{pod: pod, annotations: annotations, before: map[string]record.ContainerStatus{}}
+func newWrite(pod *corev1.Pod, annotations map[string]string) (*write, error) {
+	read, err := record.Read(pod.Annotations)
+	return &write{pod: pod, read: read, annotations: annotations, before: map[string]record.ContainerStatus{}}, err
+}
+
+func (w *write) setEntry(key string, entry record.Entry) (err error) {
+	w.annotations[key], err = record.With(w.pod.Annotations, key, record.Entries{entry.SidecarSetName: entry})
+	return err
 }
 
 // recordState records the state before the upgrade: whether the pod was unavailable (SPEC
 // §7.5), and the pending changes of the previous upgrade, because this upgrade may change
 // other containers.
 func (w *write) recordState(version *podstate.Version) error {
-	read, err := record.Read(w.pod.Annotations)
-	if err != nil {
-		return err
-	}
-	state := version.OfRecord(w.pod, read)
+	state := version.OfRecord(w.pod, w.read)
 	var since *metav1.Time
 	if !state.Available(w.pod) {
 		since = new(podstate.ReadyTransition(w.pod))
@@ -136,7 +136,7 @@ func (w *write) recordState(version *podstate.Version) error {
 		w.annotations[v1alpha1.UnavailableSinceAnnotation] = value
 	}
 	if !state.RolloutEnded {
-		maps.Copy(w.before, podstate.Pending(w.pod, read.States[version.Set]))
+		maps.Copy(w.before, podstate.Pending(w.pod, w.read.States[version.Set]))
 	}
 	return err
 }
@@ -170,20 +170,18 @@ func (w *write) beforeChange(container *corev1.Container, status *corev1.Contain
 }
 
 // encode adds the in-place state and encodes the patch.
-func (w *write) encode(set string, state record.State, now metav1.Time) ([]byte, error) {
+func (w *write) encode(set string, state record.State, now metav1.Time) (encoded []byte, err error) {
+	const key = v1alpha1.InPlaceUpdateStateAnnotation
 	state.UpdateTimestamp, state.LastContainerStatuses = now, w.before
-	var err error
-	w.annotations[v1alpha1.InPlaceUpdateStateAnnotation], err = record.With(w.pod.Annotations, v1alpha1.InPlaceUpdateStateAnnotation,
-		record.States{set: state})
-	if err != nil {
-		return nil, about(w.pod, err)
+	if w.annotations[key], err = record.With(w.pod.Annotations, key, record.States{set: state}); err != nil {
+		return nil, err
 	}
-	encoded, err := json.Marshal(patch{
+	encoded, err = json.Marshal(patch{
 		Metadata: patchMetadata{UID: string(w.pod.UID), ResourceVersion: w.pod.ResourceVersion, Annotations: w.annotations},
 		Spec:     w.images,
 	})
 	if err != nil {
-		return nil, about(w.pod, fmt.Errorf("encode patch: %w", err))
+		return nil, fmt.Errorf("encode patch: %w", err)
 	}
 	return encoded, nil
 }

@@ -144,9 +144,9 @@ func TestSpec7_2_AnUpgradeRenewsTheHashOfAnEarlierRelease(t *testing.T) {
 		pod.Annotations[key] = `{"other":"g","s":{"hash":"` + recorded + `"}}`
 		patch, err := Patch(pod, to, now)
 		require.NoError(t, err)
-		entries, err := record.HashesWithoutImage(apply(t, pod, patch).Annotations)
+		read, err := record.Read(apply(t, pod, patch).Annotations)
 		require.NoError(t, err)
-		assert.Equal(t, want, entries["s"].Hash)
-		assert.Equal(t, "g", entries["other"].Hash)
+		assert.Equal(t, want, read.HashesWithoutImage["s"].Hash)
+		assert.Equal(t, "g", read.HashesWithoutImage["other"].Hash)
 	}
 }

@@ -75,7 +75,7 @@ func (p *DryRunPod) addContainers(containers []map[string]any) {
 			p.origins = append(p.origins, origin{index: i})
 			continue
 		}
-		names := podstate.Sidecar{Name: name}.Twins()
+		names := podstate.Twins(name)
 		active, standby := coreContainer(c), coreContainer(c)
 		active["name"], standby["name"] = names[0], names[1]
 		standby["image"] = upgrade["hotUpgradeEmptyImage"]
