@@ -1,9 +1,8 @@
 package activities
 
 import (
-	"fmt"
-
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
 	"k8s.io/utils/clock"
 )
 
@@ -22,23 +21,24 @@ type Metrics struct {
 	limitUnavailable, limitSize *prometheus.GaugeVec
 }
 
-// NewMetrics registers the metrics. It fails if one is registered already.
-func NewMetrics(registerer prometheus.Registerer) (*Metrics, error) {
+// NewMetrics registers the metrics.
+func NewMetrics(registerer prometheus.Registerer) *Metrics {
+	factory := promauto.With(registerer)
 	m := &Metrics{
-		pods: prometheus.NewCounterVec(prometheus.CounterOpts{
+		pods: factory.NewCounterVec(prometheus.CounterOpts{
 			Name: "outrigger_batch_pods_total",
 			Help: "Pods of batches, by change (upgrade, reset, condition) and result (written, refused: rejected by the API server, skipped).",
 		}, []string{"change", "result"}),
-		seconds: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+		seconds: factory.NewHistogramVec(prometheus.HistogramOpts{
 			Name:    "outrigger_batch_duration_seconds",
 			Help:    "Duration of a batch in seconds, by change (upgrade, reset, condition).",
 			Buckets: prometheus.ExponentialBuckets(1.0/64, 2, 14), // 16 ms to 128 s; a reset may take 60
 		}, []string{"change"}),
-		limitUnavailable: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+		limitUnavailable: factory.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "outrigger_fleet_unavailable_pods",
 			Help: "Pods of the cluster that are unavailable because of upgrades, and slots of running batches; only from the worker that leads, with --max-unavailable-pods.",
 		}, nil),
-		limitSize: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+		limitSize: factory.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "outrigger_fleet_max_unavailable_pods",
 			Help: "Cluster-wide limit of the pods that upgrades make unavailable: --max-unavailable-pods of the worker that leads.",
 		}, nil),
@@ -49,12 +49,7 @@ func NewMetrics(registerer prometheus.Registerer) (*Metrics, error) {
 			m.pods.WithLabelValues(change, string(result))
 		}
 	}
-	for _, collector := range []prometheus.Collector{m.pods, m.seconds, m.limitUnavailable, m.limitSize} {
-		if err := registerer.Register(collector); err != nil {
-			return nil, fmt.Errorf("register metrics: %w", err)
-		}
-	}
-	return m, nil
+	return m
 }
 
 // time starts the clock of a batch; the returned function stops it.

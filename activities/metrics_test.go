@@ -27,9 +27,9 @@ func TestABatchCountsPodsByWhatBecameOfThem(t *testing.T) {
 	b := cluster.batchOf("refused", "written")
 	gone := selectedPods("gone")
 	require.NoError(t, inActivity(t, nil, func(ctx context.Context) error {
-		pool, ctx := newPool(ctx, 2)
+		pool, _ := newPool(ctx, 2)
 		b.pool = pool
-		b.upgrade(ctx, append(b.left, gone...))
+		b.upgrade(append(b.left, gone...))
 		return pool.wait()
 	}))
 	count := func(change string, v podResult) float64 {
@@ -43,8 +43,7 @@ func TestABatchCountsPodsByWhatBecameOfThem(t *testing.T) {
 
 func TestABatchIsTimed(t *testing.T) {
 	registry := prometheus.NewRegistry()
-	metrics, err := NewMetrics(registry)
-	require.NoError(t, err)
+	metrics := NewMetrics(registry)
 	_, clock := newActivities(t, interceptor.Funcs{})
 	end := metrics.time(changeReset, clock)
 	clock.Step(heartbeatInterval)

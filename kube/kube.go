@@ -134,9 +134,7 @@ func (o Options) NewManager(adjust func(*manager.Options)) (*Manager, error) {
 		return nil, err
 	}
 	watched := watches.New(scheme, clock.RealClock{})
-	if err := metrics.Registry.Register(watched); err != nil {
-		return nil, fmt.Errorf("register the metrics of watches: %w", err)
-	}
+	metrics.Registry.MustRegister(watched)
 	options := manager.Options{
 		Scheme:                 scheme,
 		Logger:                 o.Logger,

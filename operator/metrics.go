@@ -1,9 +1,8 @@
 package operator
 
 import (
-	"fmt"
-
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
 	"k8s.io/utils/clock"
 
 	"github.com/outrigger/outrigger/operator/runs"
@@ -19,28 +18,22 @@ type metrics struct {
 
 // RegisterMetrics registers the operator's metrics without an operator, for their
 // documentation.
-func RegisterMetrics(registerer prometheus.Registerer) error {
-	_, err := newMetrics(registerer)
-	return err
-}
+func RegisterMetrics(registerer prometheus.Registerer) { newMetrics(registerer) }
 
-func newMetrics(registerer prometheus.Registerer) (*metrics, error) {
+func newMetrics(registerer prometheus.Registerer) *metrics {
+	factory := promauto.With(registerer)
 	m := &metrics{
-		runs: runs.NewMetrics(),
-		statusWrites: prometheus.NewCounter(prometheus.CounterOpts{
+		runs: runs.NewMetrics(registerer),
+		statusWrites: factory.NewCounter(prometheus.CounterOpts{
 			Name: "outrigger_status_writes_total",
 			Help: "Writes of a SidecarSet's status.",
 		}),
-		withoutSidecar: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+		withoutSidecar: factory.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "outrigger_pods_without_sidecar",
 			Help: "Pods that match a SidecarSet but were not injected with it.",
 		}, []string{"sidecarset"}),
 		rollouts: newRolloutMetrics(clock.RealClock{}),
 	}
-	for _, collector := range append(m.runs.Collectors(), m.statusWrites, m.withoutSidecar, m.rollouts) {
-		if err := registerer.Register(collector); err != nil {
-			return nil, fmt.Errorf("register metrics: %w", err)
-		}
-	}
-	return m, nil
+	registerer.MustRegister(m.rollouts)
+	return m
 }

@@ -99,8 +99,7 @@ func TestAStalledRolloutIsOneWhoseCountsStayWhileItIsToMove(t *testing.T) {
 func TestTheStatusOfASetIsCountedUntilItIsGone(t *testing.T) {
 	scheme, err := kube.NewScheme()
 	require.NoError(t, err)
-	metrics, err := newMetrics(prometheus.NewRegistry())
-	require.NoError(t, err)
+	metrics := newMetrics(prometheus.NewRegistry())
 	clock := clocktesting.NewFakePassiveClock(time.Unix(1000, 0))
 	client := fake.NewClientBuilder().WithScheme(scheme).Build()
 	status := &statusStep{statusWriter: &statusWriter{client: client, writes: metrics.statusWrites}, metrics: metrics.rollouts}

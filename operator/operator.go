@@ -70,18 +70,13 @@ func Run(ctx context.Context, o Options) error {
 	if err != nil {
 		return err
 	}
-	if o.Temporal.Metrics, err = temporal.NewMetricsHandler(ctrlmetrics.Registry); err != nil {
-		return err
-	}
+	o.Temporal.Metrics = temporal.NewMetricsHandler(ctrlmetrics.Registry)
 	client, err := temporal.NewLazyClient(o.Temporal, o.Logger.WithName("temporal"))
 	if err != nil {
 		return err
 	}
 	defer client.Close()
-	metrics, err := newMetrics(ctrlmetrics.Registry)
-	if err != nil {
-		return err
-	}
+	metrics := newMetrics(ctrlmetrics.Registry)
 	temporal := runs.NewClient(client, runs.Options{
 		Temporal: o.Temporal, Name: name, TaskQueue: queue, UI: o.TemporalUI, Logger: o.Logger.WithName("rollouts"), Clock: clock.RealClock{},
 	}, metrics.runs)

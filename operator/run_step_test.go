@@ -97,8 +97,7 @@ func newSlowEnv(t *testing.T, sets ...*v1alpha1.SidecarSet) *slowEnv {
 	for _, set := range sets {
 		builder = builder.WithObjects(set)
 	}
-	metrics, err := newMetrics(prometheus.NewRegistry())
-	require.NoError(t, err)
+	metrics := newMetrics(prometheus.NewRegistry())
 	slow, clock := &slowTemporal{answers: make(chan error)}, clocktesting.NewFakeClock(time.Unix(1000, 0))
 	o := runs.Options{Temporal: temporal.Options{Address: "temporal:7233", Namespace: "sidecars"}, TaskQueue: "queue", Logger: logr.Discard(), Clock: clock}
 	client := runs.NewClient(slowClient{service: slow}, o, metrics.runs)

@@ -15,8 +15,7 @@ import (
 func TestTheStatusOfADeletedSetIsNoError(t *testing.T) {
 	scheme, err := kube.NewScheme()
 	require.NoError(t, err)
-	metrics, err := newMetrics(prometheus.NewRegistry())
-	require.NoError(t, err)
+	metrics := newMetrics(prometheus.NewRegistry())
 	status := &statusStep{
 		statusWriter: &statusWriter{client: fake.NewClientBuilder().WithScheme(scheme).Build(), writes: metrics.statusWrites},
 		metrics:      metrics.rollouts,

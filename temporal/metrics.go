@@ -1,11 +1,11 @@
 package temporal
 
 import (
-	"fmt"
 	"maps"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
 	"go.temporal.io/sdk/client"
 )
 
@@ -17,20 +17,20 @@ type sdkMetric struct {
 	gauge   *prometheus.GaugeVec
 }
 
-// sdkMetrics returns the exported metrics by the SDK's names. Counters and timers have the
+// sdkMetrics registers the exported metrics and returns them by the SDK's names. Counters and timers have the
 // suffix _total or _seconds in Prometheus, as in Temporal's own dashboards. All other tags of
 // the SDK are dropped: they are constant in a process, or callers choose them.
-func sdkMetrics() map[string]sdkMetric {
-	all := map[string]sdkMetric{}
+func sdkMetrics(registerer prometheus.Registerer) map[string]sdkMetric {
+	factory, all := promauto.With(registerer), map[string]sdkMetric{}
 	counter := func(name, help string, labels ...string) {
-		all[name] = sdkMetric{labels: labels, counter: prometheus.NewCounterVec(prometheus.CounterOpts{Name: name + "_total", Help: help}, labels)}
+		all[name] = sdkMetric{labels: labels, counter: factory.NewCounterVec(prometheus.CounterOpts{Name: name + "_total", Help: help}, labels)}
 	}
 	timer := func(name, help string, labels ...string) {
 		buckets := prometheus.ExponentialBuckets(1.0/1024, 4, 9) // 1 ms to 64 s
-		all[name] = sdkMetric{labels: labels, timer: prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: name + "_seconds", Help: help, Buckets: buckets}, labels)}
+		all[name] = sdkMetric{labels: labels, timer: factory.NewHistogramVec(prometheus.HistogramOpts{Name: name + "_seconds", Help: help, Buckets: buckets}, labels)}
 	}
 	gauge := func(name, help string, labels ...string) {
-		all[name] = sdkMetric{labels: labels, gauge: prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: name, Help: help}, labels)}
+		all[name] = sdkMetric{labels: labels, gauge: factory.NewGaugeVec(prometheus.GaugeOpts{Name: name, Help: help}, labels)}
 	}
 	counter("temporal_request", "Calls to Temporal.", "operation")
 	counter("temporal_request_failure", "Calls to Temporal that failed.", "operation", "status_code")
@@ -59,20 +59,8 @@ func sdkMetrics() map[string]sdkMetric {
 
 // NewMetricsHandler registers the metrics of the SDK, each with fixed labels, and returns the
 // handler that updates them. It drops metrics that are not in sdkMetrics.
-func NewMetricsHandler(registerer prometheus.Registerer) (client.MetricsHandler, error) {
-	all := sdkMetrics()
-	for _, m := range all {
-		var collector prometheus.Collector = m.gauge
-		if m.counter != nil {
-			collector = m.counter
-		} else if m.timer != nil {
-			collector = m.timer
-		}
-		if err := registerer.Register(collector); err != nil {
-			return nil, fmt.Errorf("register the metrics of Temporal's SDK: %w", err)
-		}
-	}
-	return &metricsHandler{metrics: all}, nil
+func NewMetricsHandler(registerer prometheus.Registerer) client.MetricsHandler {
+	return &metricsHandler{metrics: sdkMetrics(registerer)}
 }
 
 type metricsHandler struct {

@@ -77,15 +77,11 @@ func Run(ctx context.Context, o Options) error {
 	if err != nil {
 		return err
 	}
-	metrics, err := activities.NewMetrics(ctrlmetrics.Registry)
-	if err != nil {
-		return err
-	}
 	hosted := &activities.Activities{
 		Cache: mgr.GetClient(), Index: pods, Live: mgr.GetAPIReader(),
 		Writer: mgr.GetClient(), Status: mgr.GetClient().Status(), Events: mgr.GetEventRecorder("outrigger-worker"),
-		SystemNamespace: o.SystemNamespace, PodUID: o.PodUID, Changes: activities.NewChanges(), Deleted: activities.NewDeletedSets(), Clock: clock.RealClock{}, Writers: writesPerBatch, Metrics: metrics,
-		Tracer:  o.Temporal.SpanTracer(),
+		SystemNamespace: o.SystemNamespace, PodUID: o.PodUID, Changes: &activities.Changes{}, Deleted: activities.NewDeletedSets(), Clock: clock.RealClock{}, Writers: writesPerBatch,
+		Metrics: activities.NewMetrics(ctrlmetrics.Registry), Tracer: o.Temporal.SpanTracer(),
 		Current: func() error { return mgr.Watches.Current(&corev1.Pod{}) },
 	}
 	h := &host{options: o, taskQueue: taskQueue, log: o.Logger, activities: hosted}
@@ -95,9 +91,7 @@ func Run(ctx context.Context, o Options) error {
 	if err := hosted.Watch(ctx, mgr.GetCache()); err != nil {
 		return err
 	}
-	if o.Temporal.Metrics, err = temporal.NewMetricsHandler(ctrlmetrics.Registry); err != nil {
-		return err
-	}
+	o.Temporal.Metrics = temporal.NewMetricsHandler(ctrlmetrics.Registry)
 	o.Temporal.HostsWorkflows = true
 	h.options.Temporal = o.Temporal
 	if h.client, err = temporal.NewLazyClient(o.Temporal, o.Logger.WithName("temporal")); err != nil {

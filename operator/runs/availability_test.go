@@ -64,7 +64,7 @@ func newClientOf(t *testing.T, frontend workflowservice.WorkflowServiceServer, c
 	client, err := temporal.NewLazyClient(o, logr.Discard())
 	require.NoError(t, err)
 	t.Cleanup(client.Close)
-	c := NewClient(client, Options{Temporal: o, TaskQueue: "queue", Logger: logr.Discard(), Clock: clock}, NewMetrics())
+	c := NewClient(client, Options{Temporal: o, TaskQueue: "queue", Logger: logr.Discard(), Clock: clock}, NewMetrics(prometheus.NewRegistry()))
 	<-c.probeNow
 	close(c.probed)
 	return c

@@ -1,6 +1,9 @@
 package runs
 
-import "github.com/prometheus/client_golang/prometheus"
+import (
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
+)
 
 // Metrics are about Temporal and the calls to it.
 type Metrics struct {
@@ -9,18 +12,19 @@ type Metrics struct {
 	calls     *prometheus.CounterVec
 }
 
-// NewMetrics returns metrics that are yet to be registered.
-func NewMetrics() *Metrics {
+// NewMetrics registers the metrics.
+func NewMetrics(registerer prometheus.Registerer) *Metrics {
+	factory := promauto.With(registerer)
 	m := &Metrics{
-		available: prometheus.NewGauge(prometheus.GaugeOpts{
+		available: factory.NewGauge(prometheus.GaugeOpts{
 			Name: "outrigger_engine_available",
 			Help: "1 while Temporal answers and takes rollouts, else 0.",
 		}),
-		starts: prometheus.NewCounterVec(prometheus.CounterOpts{
+		starts: factory.NewCounterVec(prometheus.CounterOpts{
 			Name: "outrigger_handovers_total",
 			Help: "Generations of SidecarSets whose rollout was started or signalled, by result.",
 		}, []string{"result"}),
-		calls: prometheus.NewCounterVec(prometheus.CounterOpts{
+		calls: factory.NewCounterVec(prometheus.CounterOpts{
 			Name: "outrigger_temporal_calls_total",
 			Help: "Calls to Temporal, by operation and result.",
 		}, []string{"operation", "result"}),
@@ -29,11 +33,6 @@ func NewMetrics() *Metrics {
 		m.starts.WithLabelValues(result)
 	}
 	return m
-}
-
-// Collectors returns the metrics for their registration.
-func (m *Metrics) Collectors() []prometheus.Collector {
-	return []prometheus.Collector{m.available, m.starts, m.calls}
 }
 
 // resultOf is the label of a call.

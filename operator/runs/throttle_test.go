@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"go.temporal.io/api/enums/v1"
@@ -79,7 +80,7 @@ func newClientOn(t *testing.T, settings ...string) *Client {
 			return err
 		},
 	}))
-	return NewClient(client, Options{Temporal: o, TaskQueue: "queue", Logger: logr.Discard(), Clock: clock.RealClock{}}, NewMetrics())
+	return NewClient(client, Options{Temporal: o, TaskQueue: "queue", Logger: logr.Discard(), Clock: clock.RealClock{}}, NewMetrics(prometheus.NewRegistry()))
 }
 
 func TestSpec8_AThrottlingTemporalIsDistinguishedFromAnUnreachableOne(t *testing.T) {

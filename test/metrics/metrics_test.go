@@ -103,20 +103,15 @@ func registered(t *testing.T) map[string]*metric {
 	t.Helper()
 	all := map[string]*metric{}
 	as := func(role string) *recorder { return &recorder{t: t, role: role, metrics: all} }
-	sdk := func(role string) {
-		_, err := temporal.NewMetricsHandler(as(role))
-		require.NoError(t, err)
-	}
 	for _, role := range []string{"operator", "webhook", "worker"} {
 		require.NoError(t, as(role).Register(&watches.Watches{}))
 	}
-	require.NoError(t, operator.RegisterMetrics(as("operator")))
-	sdk("operator")
-	_, err := activities.NewMetrics(as("worker"))
-	require.NoError(t, err)
-	sdk("worker")
+	operator.RegisterMetrics(as("operator"))
+	temporal.NewMetricsHandler(as("operator"))
+	activities.NewMetrics(as("worker"))
+	temporal.NewMetricsHandler(as("worker"))
 	pods.New(pods.Options{Registerer: as("webhook")})
-	_, err = server.New(server.Options{Registerer: as("webhook")})
+	_, err := server.New(server.Options{Registerer: as("webhook")})
 	require.NoError(t, err)
 	_, err = registration.New(registration.Options{Registerer: as("webhook")})
 	require.NoError(t, err)
