@@ -13,7 +13,6 @@ import (
 	"go.temporal.io/api/common/v1"
 	"go.temporal.io/api/enums/v1"
 	"go.temporal.io/api/serviceerror"
-	"go.temporal.io/api/taskqueue/v1"
 	"go.temporal.io/api/workflow/v1"
 	"go.temporal.io/api/workflowservice/v1"
 	"go.temporal.io/sdk/client"
@@ -36,8 +35,6 @@ type Prune struct {
 	Yes bool
 	In  io.Reader
 	Out io.Writer
-	// Identity is the identity of the caller in the histories.
-	Identity string
 }
 
 // Run lists the open runs and terminates them after confirmation. Runs that complete in the
@@ -51,7 +48,7 @@ func (p *Prune) Run(ctx context.Context) error {
 		return err
 	}
 	if len(runs) == 0 {
-		p.say("no open runs of cluster %s in namespace %s", p.Cluster, p.Namespace)
+		say(p.Out, "no open runs of cluster %s in namespace %s", p.Cluster, p.Namespace)
 		return nil
 	}
 	if err := p.show(runs); err != nil {
@@ -65,27 +62,25 @@ func (p *Prune) Run(ctx context.Context) error {
 		return err
 	}
 	if !agreed {
-		p.say("nothing was ended")
+		say(p.Out, "nothing was ended")
 		return nil
 	}
 	for i, run := range runs {
-		if err := p.end(ctx, run); err != nil {
+		if err := p.end(ctx, run.GetExecution()); err != nil {
 			return fmt.Errorf("end run %s (%d of %d are ended): %w", run.GetExecution().GetWorkflowId(), i, len(runs), explained(err))
 		}
 	}
-	p.say("ended %d runs", len(runs))
+	say(p.Out, "ended %d runs", len(runs))
 	return nil
 }
 
 func (p *Prune) list(ctx context.Context) (runs []*workflow.WorkflowExecutionInfo, err error) {
 	var page []byte
 	for {
-		short, cancel := context.WithTimeout(ctx, callTimeout)
-		answer, err := p.Client.WorkflowService().ListWorkflowExecutions(short, &workflowservice.ListWorkflowExecutionsRequest{
+		answer, err := call(ctx, p.Client.WorkflowService().ListWorkflowExecutions, &workflowservice.ListWorkflowExecutionsRequest{
 			Namespace: p.Namespace, NextPageToken: page,
 			Query: fmt.Sprintf("WorkflowType='%s' AND ExecutionStatus='Running' AND TaskQueue='%s'", protocol.RolloutWorkflow, p.Cluster),
 		})
-		cancel()
 		if err != nil {
 			return nil, fmt.Errorf("list the open runs in namespace %s: %w", p.Namespace, explained(err))
 		}
@@ -120,16 +115,12 @@ func attribute(run *workflow.WorkflowExecutionInfo, name string) string {
 
 // warn lists the workers that poll the task queue of the cluster.
 func (p *Prune) warn(ctx context.Context) error {
-	short, cancel := context.WithTimeout(ctx, callTimeout)
-	defer cancel()
-	answer, err := p.Client.WorkflowService().DescribeTaskQueue(short, &workflowservice.DescribeTaskQueueRequest{
-		Namespace: p.Namespace, TaskQueue: &taskqueue.TaskQueue{Name: p.Cluster}, TaskQueueType: enums.TASK_QUEUE_TYPE_WORKFLOW,
-	})
+	answer, err := p.Client.DescribeTaskQueue(ctx, p.Cluster, enums.TASK_QUEUE_TYPE_WORKFLOW)
 	if err != nil {
 		return fmt.Errorf("look for workers of cluster %s: %w", p.Cluster, explained(err))
 	}
 	for _, poller := range answer.GetPollers() {
-		p.say("warning: worker %s polled for tasks at %s; if the cluster still exists, its operator starts the runs again",
+		say(p.Out, "warning: worker %s polled for tasks at %s; if the cluster still exists, its operator starts the runs again",
 			poller.GetIdentity(), poller.GetLastAccessTime().AsTime().Format(time.RFC3339))
 	}
 	return nil
@@ -148,17 +139,12 @@ func (p *Prune) ask(runs int) (agreed bool, err error) {
 }
 
 // end terminates the current run of the workflow, if it continues the listed run.
-func (p *Prune) end(ctx context.Context, run *workflow.WorkflowExecutionInfo) error {
-	short, cancel := context.WithTimeout(ctx, callTimeout)
-	defer cancel()
+func (p *Prune) end(ctx context.Context, run *common.WorkflowExecution) error {
 	// Lists do not contain the first run id.
-	listed, err := p.Client.WorkflowService().DescribeWorkflowExecution(short, &workflowservice.DescribeWorkflowExecutionRequest{
-		Namespace: p.Namespace, Execution: run.GetExecution(),
-	})
+	listed, err := p.Client.DescribeWorkflowExecution(ctx, run.GetWorkflowId(), run.GetRunId())
 	if err == nil {
-		_, err = p.Client.WorkflowService().TerminateWorkflowExecution(short, &workflowservice.TerminateWorkflowExecutionRequest{
-			Namespace: p.Namespace, WorkflowExecution: &common.WorkflowExecution{WorkflowId: run.GetExecution().GetWorkflowId()},
-			FirstExecutionRunId: listed.GetWorkflowExecutionInfo().GetFirstRunId(), Reason: pruneReason, Identity: p.Identity,
+		err = p.Client.TerminateWorkflowWithOptions(ctx, client.TerminateWorkflowOptions{
+			WorkflowID: run.GetWorkflowId(), FirstExecutionRunID: listed.GetWorkflowExecutionInfo().GetFirstRunId(), Reason: pruneReason,
 		})
 	}
 	var ended *serviceerror.NotFound
@@ -166,8 +152,4 @@ func (p *Prune) end(ctx context.Context, run *workflow.WorkflowExecutionInfo) er
 		return nil
 	}
 	return err
-}
-
-func (p *Prune) say(format string, values ...any) {
-	_, _ = fmt.Fprintf(p.Out, format+"\n", values...)
 }

@@ -14,6 +14,7 @@ import (
 	"go.temporal.io/api/serviceerror"
 	"go.temporal.io/api/workflowservice/v1"
 	"go.temporal.io/sdk/client"
+	"google.golang.org/grpc"
 	"google.golang.org/protobuf/types/known/durationpb"
 	"k8s.io/apimachinery/pkg/util/wait"
 )
@@ -61,7 +62,7 @@ func (s *Setup) Run(ctx context.Context) error {
 		if found != missing[name] {
 			return fmt.Errorf("search attribute %s of namespace %s is of type %s, not %s: remove it, or use another namespace", name, s.Namespace, found, missing[name])
 		}
-		s.say("search attribute %s exists", name)
+		say(s.Out, "search attribute %s exists", name)
 		delete(missing, name)
 	}
 	return s.add(ctx, missing)
@@ -69,9 +70,10 @@ func (s *Setup) Run(ctx context.Context) error {
 
 // namespace reports whether the namespace was created, or would be created.
 func (s *Setup) namespace(ctx context.Context) (created bool, err error) {
-	found, err := s.describe(ctx)
+	service := s.Client.WorkflowService()
+	found, err := call(ctx, service.DescribeNamespace, &workflowservice.DescribeNamespaceRequest{Namespace: s.Namespace})
 	if err == nil {
-		s.say("namespace %s exists, retention %s", s.Namespace, found.GetConfig().GetWorkflowExecutionRetentionTtl().AsDuration())
+		say(s.Out, "namespace %s exists, retention %s", s.Namespace, found.GetConfig().GetWorkflowExecutionRetentionTtl().AsDuration())
 		return false, nil
 	}
 	var absent *serviceerror.NamespaceNotFound
@@ -79,34 +81,24 @@ func (s *Setup) namespace(ctx context.Context) (created bool, err error) {
 		return false, fmt.Errorf("look for namespace %s: %w", s.Namespace, explained(err))
 	}
 	if s.DryRun {
-		s.say("would create namespace %s, retention %s", s.Namespace, s.Retention)
+		say(s.Out, "would create namespace %s, retention %s", s.Namespace, s.Retention)
 		return true, nil
 	}
-	short, cancel := context.WithTimeout(ctx, callTimeout)
-	defer cancel()
-	_, err = s.Client.WorkflowService().RegisterNamespace(short, &workflowservice.RegisterNamespaceRequest{
+	_, err = call(ctx, service.RegisterNamespace, &workflowservice.RegisterNamespaceRequest{
 		Namespace: s.Namespace, Description: "Rollouts of Outrigger", WorkflowExecutionRetentionPeriod: durationpb.New(s.Retention),
 	})
 	var exists *serviceerror.NamespaceAlreadyExists
 	if err != nil && !errors.As(err, &exists) {
 		return false, fmt.Errorf("create namespace %s: %w; on Temporal Cloud, use tcld, see docs/temporal.md", s.Namespace, explained(err))
 	}
-	s.say("created namespace %s, retention %s", s.Namespace, s.Retention)
+	say(s.Out, "created namespace %s, retention %s", s.Namespace, s.Retention)
 	return true, nil
-}
-
-func (s *Setup) describe(ctx context.Context) (*workflowservice.DescribeNamespaceResponse, error) {
-	short, cancel := context.WithTimeout(ctx, callTimeout)
-	defer cancel()
-	return s.Client.WorkflowService().DescribeNamespace(short, &workflowservice.DescribeNamespaceRequest{Namespace: s.Namespace})
 }
 
 // known returns the registered search attributes. It waits for those of a new namespace.
 func (s *Setup) known(ctx context.Context, created bool) (known map[string]enums.IndexedValueType, err error) {
 	list := func(ctx context.Context) error {
-		short, cancel := context.WithTimeout(ctx, callTimeout)
-		defer cancel()
-		answer, err := s.Client.OperatorService().ListSearchAttributes(short, &operatorservice.ListSearchAttributesRequest{Namespace: s.Namespace})
+		answer, err := call(ctx, s.Client.OperatorService().ListSearchAttributes, &operatorservice.ListSearchAttributesRequest{Namespace: s.Namespace})
 		known = answer.GetCustomAttributes()
 		return err
 	}
@@ -122,9 +114,7 @@ func (s *Setup) add(ctx context.Context, missing map[string]enums.IndexedValueTy
 	}
 	if !s.DryRun {
 		err := retryWhileNew(ctx, func(ctx context.Context) error {
-			short, cancel := context.WithTimeout(ctx, callTimeout)
-			defer cancel()
-			_, err := s.Client.OperatorService().AddSearchAttributes(short, &operatorservice.AddSearchAttributesRequest{Namespace: s.Namespace, SearchAttributes: missing})
+			_, err := call(ctx, s.Client.OperatorService().AddSearchAttributes, &operatorservice.AddSearchAttributesRequest{Namespace: s.Namespace, SearchAttributes: missing})
 			return err
 		})
 		var exists *serviceerror.AlreadyExists
@@ -137,7 +127,7 @@ func (s *Setup) add(ctx context.Context, missing map[string]enums.IndexedValueTy
 		verb = "would add"
 	}
 	for _, name := range slices.Sorted(maps.Keys(missing)) {
-		s.say("%s search attribute %s, %s", verb, name, missing[name])
+		say(s.Out, "%s search attribute %s, %s", verb, name, missing[name])
 	}
 	return nil
 }
@@ -166,6 +156,13 @@ func retryWhileNew(ctx context.Context, call func(context.Context) error) error 
 	return last
 }
 
-func (s *Setup) say(format string, values ...any) {
-	_, _ = fmt.Fprintf(s.Out, format+"\n", values...)
+func say(out io.Writer, format string, values ...any) {
+	_, _ = fmt.Fprintf(out, format+"\n", values...)
+}
+
+// call calls Temporal for at most callTimeout.
+func call[Request, Answer any](ctx context.Context, do func(context.Context, Request, ...grpc.CallOption) (Answer, error), request Request) (Answer, error) {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	return do(ctx, request)
 }

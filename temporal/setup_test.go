@@ -116,7 +116,7 @@ func testPrune(t *testing.T, server string) {
 	start("c/3", "alive")
 	prune := func(cluster, answer string, yes bool) string {
 		var out strings.Builder
-		p := &Prune{Client: c, Namespace: DefaultNamespace, Cluster: cluster, Yes: yes, In: strings.NewReader(answer), Out: &out, Identity: "outrigger-prune@test"}
+		p := &Prune{Client: c, Namespace: DefaultNamespace, Cluster: cluster, Yes: yes, In: strings.NewReader(answer), Out: &out}
 		require.NoError(t, p.Run(t.Context()))
 		return out.String()
 	}

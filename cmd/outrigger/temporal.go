@@ -52,7 +52,7 @@ func newPrune() *cobra.Command {
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return withTemporal(&f, "prune", func(c client.Client, o temporal.Options) error {
-				p.Client, p.Namespace, p.Identity = c, o.Namespace, o.Identity
+				p.Client, p.Namespace = c, o.Namespace
 				p.In, p.Out = cmd.InOrStdin(), cmd.OutOrStdout()
 				return p.Run(cmd.Context())
 			})
