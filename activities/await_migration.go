@@ -15,15 +15,14 @@ import (
 // stops it: a hot upgrade that has begun is finished.
 func (a *Activities) AwaitMigration(ctx context.Context, input protocol.AwaitMigrationInput) (result protocol.AwaitMigrationResult, err error) {
 	defer keepHeartbeating(ctx, a.Clock)()
-	reader := a.reader()
-	set, rejected := reader.recentSet(input.SidecarSet), input.Refused.Set()
+	set, rejected := a.recentSet(input.SidecarSet), input.Refused.Set()
 	excluded := func(pod protocol.PodReference) bool { return rejected[protocol.FingerprintOf(pod.UID)] }
-	written, idle := reader.unseenWrites(input.Written), newIdleTimer(a.Clock)
-	err = a.poller().poll(ctx, input.SidecarSet.Name, func() (time.Duration, error) {
+	written, idle := a.unseenWrites(input.Written), newIdleTimer(a.Clock)
+	err = a.poll(ctx, input.SidecarSet.Name, func() (time.Duration, error) {
 		if unseen, err := written.count(ctx); err != nil || unseen > 0 {
 			return heartbeatInterval, err
 		}
-		found, err := findMigrating(ctx, reader, set, excluded)
+		found, err := a.findMigrating(ctx, set, excluded)
 		if err != nil {
 			return 0, err
 		}
@@ -39,7 +38,7 @@ func (a *Activities) AwaitMigration(ctx context.Context, input protocol.AwaitMig
 				return left, nil
 			}
 		}
-		return 0, a.current()
+		return 0, a.Current()
 	})
 	return result, err
 }
@@ -53,12 +52,12 @@ type migrating struct {
 	migrated, migratedExcluded []protocol.PodReference
 }
 
-func findMigrating(ctx context.Context, reader *reader, recent *recentSet, excluded func(protocol.PodReference) bool) (found migrating, err error) {
+func (a *Activities) findMigrating(ctx context.Context, recent *recentSet, excluded func(protocol.PodReference) bool) (found migrating, err error) {
 	set, err := recent.get(ctx)
 	if err != nil || set == nil {
 		return found, err
 	}
-	population, err := reader.population(ctx, set)
+	population, err := a.population(ctx, set)
 	if err != nil {
 		return found, err
 	}

@@ -31,14 +31,14 @@ func (b *upgradeBatch) acquireLease(ctx context.Context, attempt int32) error {
 // awaitWritesOfOthers waits until the cache shows the writes of others. If the cache stays
 // behind, a list from the API server tells which pods the cache does not show yet.
 func (b *upgradeBatch) awaitWritesOfOthers(ctx context.Context) (err error) {
-	if b.current, err = b.cacheCatchesUp(ctx); err != nil || b.current {
+	if b.cacheCurrent, err = b.cacheCatchesUp(ctx); err != nil || b.cacheCurrent {
 		return err
 	}
-	set, err := b.reader.set(ctx, b.input.SidecarSet)
+	set, err := b.liveSet(ctx, b.input.SidecarSet)
 	if err != nil || set == nil {
 		return err
 	}
-	pods, err := b.reader.livePods(ctx, set)
+	pods, err := b.livePods(ctx, set)
 	if err != nil {
 		return err
 	}
@@ -53,19 +53,19 @@ func (b *upgradeBatch) awaitWritesOfOthers(ctx context.Context) (err error) {
 // cacheCatchesUp waits, at most for catchUpTime, until the cache shows the API server's current
 // state.
 func (b *upgradeBatch) cacheCatchesUp(ctx context.Context) (bool, error) {
-	version, err := b.reader.podsVersion(ctx)
+	version, err := b.podsVersion(ctx)
 	if err != nil || version == "" {
 		return false, err
 	}
-	return b.poller.await(ctx, b.input.SidecarSet.Name, catchUpTime, func() (bool, error) { return b.reader.index.Shows(version) })
+	return b.await(ctx, b.input.SidecarSet.Name, catchUpTime, func() (bool, error) { return b.Index.Shows(version) })
 }
 
 // catchUp finds the pods that an earlier attempt has written, by the API server, or by the cache
 // where it is not behind. All pods of a superseded generation count as written.
 func (b *upgradeBatch) catchUp(ctx context.Context) error {
-	reads, reading := newPool(ctx, b.writers)
+	reads, _ := newPool(ctx, b.Writers)
 	for _, chosen := range b.left {
-		reads.submit(reading, func(ctx context.Context) error { return b.catchUpPod(ctx, chosen.PodReference) })
+		reads.submit(func(ctx context.Context) error { return b.catchUpPod(ctx, chosen.PodReference) })
 	}
 	err := reads.wait()
 	done := func(chosen protocol.SelectedPod) bool {
@@ -92,7 +92,7 @@ func (b *upgradeBatch) catchUpPod(ctx context.Context, reference protocol.PodRef
 		return err
 	}
 	if set != nil {
-		state, _, err := b.reader.state(ctx, set, pod)
+		state, _, err := b.state(ctx, set, pod)
 		if err != nil || !state.Updated {
 			return err
 		}
@@ -104,14 +104,14 @@ func (b *upgradeBatch) catchUpPod(ctx context.Context, reference protocol.PodRef
 // recentPod returns a pod no older than the moment at which the cache was current or the pod was
 // listed. Reading thousands of pods from the API server would delay the rollout for seconds.
 func (b *upgradeBatch) recentPod(ctx context.Context, reference protocol.PodReference) (*corev1.Pod, error) {
-	if b.current {
-		return b.reader.cachedPod(ctx, reference)
+	if b.cacheCurrent {
+		return b.cachedPod(ctx, reference)
 	}
 	if version, ok := b.listed[reference]; ok {
-		pod, err := b.reader.cachedPod(ctx, reference)
+		pod, err := b.cachedPod(ctx, reference)
 		if err != nil || pod != nil && pod.ResourceVersion == version {
 			return pod, err
 		}
 	}
-	return b.reader.livePod(ctx, reference)
+	return b.livePod(ctx, reference)
 }

@@ -15,58 +15,44 @@ import (
 	"github.com/outrigger/outrigger/internal/record"
 )
 
-// Changes wakes activities that wait for a change of a SidecarSet or its pods.
+// Changes wakes activities that wait for a change of a SidecarSet or its pods. The zero value is
+// ready for use.
 type Changes struct {
 	mu      sync.Mutex
-	waiting map[string]map[chan struct{}]struct{}
+	waiting map[string]chan struct{}
 }
 
-// NewChanges returns Changes without waiters.
-func NewChanges() *Changes {
-	return &Changes{waiting: map[string]map[chan struct{}]struct{}{}}
-}
-
-// Wait returns a channel that receives a token after each change of the SidecarSet or its pods,
-// and a function that ends the wait.
-func (c *Changes) Wait(set string) (<-chan struct{}, func()) {
-	woken := make(chan struct{}, 1)
+// Next returns a channel that is closed at the next change of the SidecarSet or its pods.
+func (c *Changes) Next(set string) <-chan struct{} {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if c.waiting == nil {
+		c.waiting = map[string]chan struct{}{}
+	}
 	if c.waiting[set] == nil {
-		c.waiting[set] = map[chan struct{}]struct{}{}
+		c.waiting[set] = make(chan struct{})
 	}
-	c.waiting[set][woken] = struct{}{}
-	return woken, func() {
-		c.mu.Lock()
-		defer c.mu.Unlock()
-		delete(c.waiting[set], woken)
-		if len(c.waiting[set]) == 0 {
-			delete(c.waiting, set)
-		}
-	}
+	return c.waiting[set]
 }
 
 func (c *Changes) wake(sets ...string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, set := range sets {
-		for woken := range c.waiting[set] {
-			select {
-			case woken <- struct{}{}:
-			default:
-			}
+		if changed, waited := c.waiting[set]; waited {
+			close(changed)
+			delete(c.waiting, set)
 		}
 	}
 }
 
 func (c *Changes) wakeAll() {
 	c.mu.Lock()
-	sets := make([]string, 0, len(c.waiting))
-	for set := range c.waiting {
-		sets = append(sets, set)
+	defer c.mu.Unlock()
+	for _, changed := range c.waiting {
+		close(changed)
 	}
-	c.mu.Unlock()
-	c.wake(sets...)
+	clear(c.waiting)
 }
 
 // Watch adds event handlers for pods, SidecarSets and namespaces. They wake waiting activities and
@@ -116,7 +102,7 @@ func (a *Activities) setDeleted(o any) {
 		a.populations.Forget(set.Name)
 		a.Changes.wake(set.Name)
 		if a.Deleted != nil {
-			a.Deleted.queue.Add(set.Name)
+			a.Deleted.Add(set.Name)
 		}
 	}
 }

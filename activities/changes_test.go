@@ -1,7 +1,6 @@
 package activities
 
 import (
-	"context"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -13,6 +12,7 @@ import (
 
 	"github.com/outrigger/outrigger/api/v1alpha1"
 	"github.com/outrigger/outrigger/internal/fixture"
+	"github.com/outrigger/outrigger/kube"
 )
 
 // What is kept of a pod is found again as long as the object is the same, so an
@@ -40,7 +40,7 @@ func TestWhatIsKeptOfASetIsFreedOnEveryWorkerOnceItIsRolledOutOrGone(t *testing.
 				v1alpha1.InjectedListAnnotation: "logs", v1alpha1.HashAnnotation: `{"logs":{"hash":"old"}}`,
 			}}}
 			updated := func() bool {
-				population, err := a.populations.Population(set, []*corev1.Pod{pod}, a.namespaceLabels(context.Background()))
+				population, err := a.populations.Population(set, []*corev1.Pod{pod}, kube.NamespaceLabels(t.Context(), a.Cache))
 				require.NoError(t, err)
 				require.Len(t, population, 1)
 				return population[0].Updated
@@ -48,11 +48,10 @@ func TestWhatIsKeptOfASetIsFreedOnEveryWorkerOnceItIsRolledOutOrGone(t *testing.
 			require.False(t, updated())
 			pod.Annotations[v1alpha1.HashAnnotation] = fixture.HashEntry(set, v1alpha1.HashAnnotation)
 			require.False(t, updated(), "kept")
-			woken, done := a.Changes.Wait("logs")
-			defer done()
+			changed := a.Changes.Next("logs")
 			c.event(a)
 			assert.Equal(t, c.freed, updated())
-			<-woken
+			<-changed
 		})
 	}
 }

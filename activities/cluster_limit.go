@@ -52,18 +52,11 @@ type ClusterLimit struct {
 	counted  time.Time
 }
 
-// slotUser is a batch that fills slots of the limit.
-type slotUser interface {
-	// unseenAtEnd returns the writes before the batch and of the batch that the cache does not
-	// show.
-	unseenAtEnd() (before, own *unseenWrites)
-}
-
 // limitShare is the use of the limit by one SidecarSet.
 type limitShare struct {
 	set *v1alpha1.SidecarSet
 	// batch fills slots. Without a batch, the cache tells how many the SidecarSet uses.
-	batch slotUser
+	batch *upgradeBatch
 	// used counts the pods in flight and the slots of the batch. want is the number of slots that
 	// the batch could use, as of its last request.
 	used, want int
@@ -141,7 +134,7 @@ func (f *ClusterLimit) share(set string) *limitShare {
 // ask reports that used pods of the SidecarSet are in flight, including writes that the cache does
 // not show, and returns how many of more slots are free for it. When others become free, the
 // batch is woken.
-func (f *ClusterLimit) ask(b slotUser, set *v1alpha1.SidecarSet, used, more int) (slots int) {
+func (f *ClusterLimit) ask(b *upgradeBatch, set *v1alpha1.SidecarSet, used, more int) (slots int) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	share := f.share(set.Name)
@@ -167,7 +160,7 @@ func (f *ClusterLimit) ask(b slotUser, set *v1alpha1.SidecarSet, used, more int)
 }
 
 // leave removes a batch that writes no more.
-func (f *ClusterLimit) leave(b slotUser, set string) {
+func (f *ClusterLimit) leave(b *upgradeBatch, set string) {
 	if f == nil {
 		return
 	}
@@ -177,11 +170,12 @@ func (f *ClusterLimit) leave(b slotUser, set string) {
 	if share == nil || share.batch != b {
 		return
 	}
-	before, own := b.unseenAtEnd()
-	share.used, share.late = max(share.used-len(own.pods), 0), share.late+len(own.pods)+len(before.pods)
+	b.own.add(b.outcome.newWrites())
+	own := len(b.own.pods)
+	share.used, share.late = max(share.used-own, 0), share.late+own+len(b.before.pods)
 	share.batch, share.want, share.outdated = nil, 0, true
 	share.changes++
-	share.unseen = append(share.unseen, before, own)
+	share.unseen = append(share.unseen, b.before, b.own)
 }
 
 // crowded reports whether so many batches wait for slots that other batches may not get to run.

@@ -36,13 +36,12 @@ func (a *Activities) Lead(ctx context.Context, upgrade func(context.Context) err
 
 // catchUpAll waits until the cache shows the current state of every pod with sidecars.
 func (a *Activities) catchUpAll(ctx context.Context) error {
-	reader := a.reader()
 	injected := func(annotations map[string]string) bool { return len(record.InjectedSets(annotations)) > 0 }
-	pods, err := reader.listLive(ctx, injected)
+	pods, err := a.listLive(ctx, injected)
 	if err != nil {
 		return err
 	}
-	for unseen := reader.unseenWrites(pods); ; {
+	for unseen := a.unseenWrites(pods); ; {
 		left, err := unseen.count(ctx)
 		if err != nil || left == 0 {
 			return err
@@ -85,7 +84,7 @@ func (a *Activities) countShares(ctx context.Context, age time.Duration) {
 	for _, one := range f.outdated() {
 		late, err := one.late(ctx)
 		if err == nil && !one.busy {
-			one.used, one.gone, err = a.inFlight(ctx, one.name, one.set)
+			one.used, one.gone, err = a.inFlightOf(ctx, one.name, one.set)
 		}
 		f.counts(one, late, err)
 	}
@@ -95,9 +94,9 @@ func (a *Activities) countShares(ctx context.Context, age time.Duration) {
 	f.wakeOthers("")
 }
 
-// inFlight counts the pods of a SidecarSet that the cache shows as unavailable because of upgrades.
+// inFlightOf counts the pods of a SidecarSet that the cache shows as unavailable because of upgrades.
 // The pods of a deleted SidecarSet count by its last state.
-func (a *Activities) inFlight(ctx context.Context, name string, last *v1alpha1.SidecarSet) (n int, gone bool, err error) {
+func (a *Activities) inFlightOf(ctx context.Context, name string, last *v1alpha1.SidecarSet) (n int, gone bool, err error) {
 	set := &v1alpha1.SidecarSet{}
 	if err := a.Cache.Get(ctx, types.NamespacedName{Name: name}, set); client.IgnoreNotFound(err) != nil {
 		return 0, false, fmt.Errorf("read SidecarSet %s: %w", name, err)
@@ -106,7 +105,7 @@ func (a *Activities) inFlight(ctx context.Context, name string, last *v1alpha1.S
 			return 0, gone, nil
 		}
 	}
-	n, err = a.reader().inFlight(set)
+	n, err = a.inFlight(set)
 	if gone && n == 0 {
 		a.populations.Forget(name)
 	}

@@ -47,8 +47,7 @@ func named(name string) *v1alpha1.SidecarSet {
 
 // batch is one that has written nothing.
 func (c *testCluster) batch() *upgradeBatch {
-	reader := c.reader()
-	return &upgradeBatch{before: reader.unseenWrites(nil), own: reader.unseenWrites(nil)}
+	return &upgradeBatch{before: c.unseenWrites(nil), own: c.unseenWrites(nil)}
 }
 
 func woken(changed <-chan struct{}) bool {
@@ -100,8 +99,7 @@ func TestSpec7_5_SlotsOfTheFleetGoToWhoHasWaitedLongest(t *testing.T) {
 	cluster := newTestCluster(t, interceptor.Funcs{}, webSet(2))
 	f := cluster.withFleet(1)
 	a, b := cluster.batch(), cluster.batch()
-	changed, done := cluster.Changes.Wait("b")
-	defer done()
+	changed := cluster.Changes.Next("b")
 	assert.Equal(t, 1, f.ask(a, named("a"), 0, 3))
 	assert.Zero(t, f.ask(b, named("b"), 0, 3))
 	assert.False(t, woken(changed))

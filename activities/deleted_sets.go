@@ -16,7 +16,6 @@ import (
 	"github.com/outrigger/outrigger/api/protocol"
 	"github.com/outrigger/outrigger/api/v1alpha1"
 	"github.com/outrigger/outrigger/internal/podstate"
-	"github.com/outrigger/outrigger/kube/watches"
 )
 
 const (
@@ -26,58 +25,39 @@ const (
 	lastCleanup  = 5 * time.Minute
 )
 
-// DeletedSets is the queue of SidecarSets whose entries are removed from pods if they are gone.
-type DeletedSets struct {
-	queue workqueue.TypedRateLimitingInterface[string]
-}
-
-// NewDeletedSets returns an empty queue.
-func NewDeletedSets() *DeletedSets {
-	return &DeletedSets{workqueue.NewTypedRateLimitingQueue(workqueue.NewTypedItemExponentialFailureRateLimiter[string](firstCleanup, lastCleanup))}
+// NewDeletedSets returns the queue of SidecarSets whose entries are removed from pods if they are
+// gone.
+func NewDeletedSets() workqueue.TypedRateLimitingInterface[string] {
+	return workqueue.NewTypedRateLimitingQueue(workqueue.NewTypedItemExponentialFailureRateLimiter[string](firstCleanup, lastCleanup))
 }
 
 // CleanUp removes the entries of deleted SidecarSets from the condition SidecarSetUpgradable of
-// pods (SPEC §7.2), until ctx ends, because such a SidecarSet has no run. At the start it finds
-// the deletions that no worker observed. Several workers may do this at once: the second finds
-// the entry removed.
+// pods (SPEC §7.2), until ctx ends, because such a SidecarSet has no run. At the start it adds the
+// SidecarSets that pods name, most of which exist: no worker may have observed a deletion. Several
+// workers may do this at once: the second finds the entry removed.
 func (a *Activities) CleanUp(ctx context.Context) error {
-	if err := a.Deleted.addAll(a.Index); err != nil {
-		return err
-	}
-	stop := context.AfterFunc(ctx, a.Deleted.queue.ShutDown)
-	defer stop()
-	a.cleanUpEach(ctx)
-	return nil
-}
-
-// addAll adds the SidecarSets that pods name. Most of them exist.
-func (d *DeletedSets) addAll(index *watches.Pods) error {
-	pods, err := index.In("")
+	pods, err := a.Index.In("")
 	if err != nil {
 		return err
 	}
 	for _, pod := range pods {
 		for _, set := range podstate.BlockedSets(pod) {
-			d.queue.Add(set)
+			a.Deleted.Add(set)
 		}
 	}
-	return nil
-}
-
-// cleanUpEach processes the queue until it is shut down and empty.
-func (a *Activities) cleanUpEach(ctx context.Context) {
+	defer context.AfterFunc(ctx, a.Deleted.ShutDown)()
 	for {
-		set, over := a.Deleted.queue.Get()
+		set, over := a.Deleted.Get()
 		if over {
-			return
+			return nil
 		}
 		if err := a.cleanUp(ctx, set); err != nil {
 			log.FromContext(ctx).Info("cannot remove a deleted SidecarSet from the conditions of its pods; retrying", "sidecarset", set, "cause", err.Error())
-			a.Deleted.queue.AddRateLimited(set)
+			a.Deleted.AddRateLimited(set)
 		} else {
-			a.Deleted.queue.Forget(set)
+			a.Deleted.Forget(set)
 		}
-		a.Deleted.queue.Done(set)
+		a.Deleted.Done(set)
 	}
 }
 

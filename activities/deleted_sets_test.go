@@ -1,6 +1,7 @@
 package activities
 
 import (
+	"context"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -25,7 +26,7 @@ func TestSpec7_2_PodsLoseTheEntriesOfDeletedSets(t *testing.T) {
 	messages := func() map[string]string {
 		found := map[string]string{}
 		for _, name := range []string{"can", "cannot"} {
-			pod, err := cluster.reader().livePod(t.Context(), refTo(name))
+			pod, err := cluster.livePod(t.Context(), refTo(name))
 			require.NoError(t, err)
 			for _, condition := range pod.Status.Conditions {
 				if condition.Type == v1alpha1.UpgradableCondition {
@@ -35,8 +36,8 @@ func TestSpec7_2_PodsLoseTheEntriesOfDeletedSets(t *testing.T) {
 		}
 		return found
 	}
-	require.NoError(t, cluster.Deleted.addAll(cluster.Index))
-	cluster.Deleted.queue.ShutDown()
-	cluster.cleanUpEach(t.Context())
+	ctx, end := context.WithCancel(t.Context())
+	end() // the queue is processed nevertheless
+	require.NoError(t, cluster.CleanUp(ctx))
 	assert.Equal(t, map[string]string{"can": "True{}", "cannot": `False{"logs":false}`}, messages())
 }

@@ -11,9 +11,9 @@ import (
 // the fence reads the SidecarSet and the Lease. A batch checks the fence when it decides about a
 // write, and again when the write leaves the process.
 type fence struct {
+	*Activities
 	generation int64
 	lease      *rolloutLease
-	limit      *ClusterLimit
 	permission *recent[permission]
 }
 
@@ -29,11 +29,9 @@ type stopped string
 
 func (s stopped) Error() string { return string(s) }
 
-func newFence(reader *reader, lease *rolloutLease, limit *ClusterLimit, generation int64) *fence {
-	f := &fence{generation: generation, lease: lease, limit: limit}
-	f.permission = newRecent(reader.clock, "SidecarSet "+lease.set.Name+" and its Lease", func(ctx context.Context) (permission, error) {
-		return f.ask(ctx, reader)
-	})
+func (a *Activities) newFence(lease *rolloutLease, generation int64) *fence {
+	f := &fence{Activities: a, generation: generation, lease: lease}
+	f.permission = newRecent(a.Clock, "SidecarSet "+lease.set.Name+" and its Lease", f.ask)
 	return f
 }
 
@@ -46,12 +44,12 @@ func (f *fence) check(ctx context.Context) (*v1alpha1.SidecarSet, error) {
 	case now.stopped != "":
 		return nil, now.stopped
 	}
-	return now.set, f.limit.check()
+	return now.set, f.Limit.check()
 }
 
 // ask reads the SidecarSet and the Lease at the same time, so that neither is older than maxAge
 // when a pod is written. The Lease does not matter if the SidecarSet allows no upgrade.
-func (f *fence) ask(ctx context.Context, reader *reader) (permission, error) {
+func (f *fence) ask(ctx context.Context) (permission, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	type answer struct {
@@ -63,7 +61,7 @@ func (f *fence) ask(ctx context.Context, reader *reader) (permission, error) {
 		held, err := f.lease.held(ctx)
 		lease <- answer{held, err}
 	}()
-	set, err := reader.set(ctx, f.lease.set)
+	set, err := f.liveSet(ctx, f.lease.set)
 	if err != nil {
 		return permission{}, err
 	}

@@ -39,7 +39,7 @@ func TestTheFenceStopsWhatTheSetDoesNotWantAnyMore(t *testing.T) {
 		change(set)
 		a, _ := newActivities(t, interceptor.Funcs{}, set)
 		a.Cache = nil
-		fence := newFence(a.reader(), leaseOf(a, "one"), nil, 2)
+		fence := a.newFence(leaseOf(a, "one"), 2)
 		_, err := acquire(t.Context(), fence.lease)
 		require.NoError(t, err)
 		_, err = fence.check(t.Context())
@@ -53,7 +53,7 @@ func TestTheFenceStopsWhatTheSetDoesNotWantAnyMore(t *testing.T) {
 
 func TestTheFenceStopsARunThatAnotherHasTakenOverFrom(t *testing.T) {
 	a, clock := newActivities(t, interceptor.Funcs{}, logs(2))
-	fence := newFence(a.reader(), leaseOf(a, "one"), nil, 2)
+	fence := a.newFence(leaseOf(a, "one"), 2)
 	_, err := acquire(t.Context(), fence.lease)
 	require.NoError(t, err)
 	acquiring(t, leaseOf(a, "two"), clock, func() {})
@@ -73,7 +73,7 @@ func TestALateAnswerAboutTheLeaseMakesThatAboutTheSetTooOld(t *testing.T) {
 	}}
 	var a *Activities
 	a, clock = newActivities(t, slow, logs(2))
-	fence := newFence(a.reader(), leaseOf(a, "one"), nil, 2)
+	fence := a.newFence(leaseOf(a, "one"), 2)
 	_, err := acquire(t.Context(), fence.lease)
 	require.NoError(t, err)
 	_, err = fence.check(t.Context())
@@ -92,9 +92,9 @@ func TestASetThatWantsNoUpgradeNeedsNoLease(t *testing.T) {
 	}}
 	set := logs(2)
 	a, _ := newActivities(t, away, set)
-	_, err := newFence(a.reader(), leaseOf(a, "one"), nil, 2).check(t.Context())
+	_, err := a.newFence(leaseOf(a, "one"), 2).check(t.Context())
 	require.EqualError(t, err, "read Lease kruise-system/outrigger-rollout-logs: connection refused")
-	_, err = newFence(a.reader(), leaseOf(a, "one"), nil, 1).check(t.Context())
+	_, err = a.newFence(leaseOf(a, "one"), 1).check(t.Context())
 	assert.Equal(t, stopped("generation is 2"), err)
 }
 
@@ -103,7 +103,7 @@ func TestNothingIsWrittenWhileTheSetCannotBeRead(t *testing.T) {
 		return errors.New("connection refused")
 	}}
 	a, _ := newActivities(t, away, logs(2))
-	_, err := newFence(a.reader(), leaseOf(a, "one"), nil, 2).check(t.Context())
+	_, err := a.newFence(leaseOf(a, "one"), 2).check(t.Context())
 	require.EqualError(t, err, "read SidecarSet logs: connection refused")
 }
 
@@ -130,7 +130,7 @@ func TestWritesAreWaitedForUntilTheCacheShowsThem(t *testing.T) {
 			a, clock := newActivities(t, interceptor.Funcs{}, c.live...)
 			cache, _ := newActivities(t, interceptor.Funcs{}, c.cached...)
 			a.Cache = cache.Live
-			writes := a.reader().unseenWrites([]protocol.WrittenPod{{PodReference: reference, ResourceVersion: c.written}})
+			writes := a.unseenWrites([]protocol.WrittenPod{{PodReference: reference, ResourceVersion: c.written}})
 			for i, want := range c.left {
 				clock.Step(time.Duration(i) * liveReadAfter)
 				left, err := writes.count(t.Context())

@@ -13,7 +13,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/outrigger/outrigger/api/protocol"
@@ -34,21 +33,17 @@ const (
 // continue for a while. No times are compared: the holder reads the Lease once a second, and a
 // run that takes the Lease over announces itself in it, waits, and then becomes the holder.
 type rolloutLease struct {
-	live      client.Reader
-	writer    client.Writer
-	clock     clock.Clock
-	namespace string
-	set       protocol.SetReference
+	*Activities
+	set protocol.SetReference
 	// run is the identity of the holder.
 	run string
-	// podUID and task record which process has claimed which activity task, for the next process
-	// in the same pod. They are empty if the uid of the pod is unknown.
-	podUID string
-	task   []byte
+	// task is the activity task that this process has claimed, recorded with PodUID for the next
+	// process in the same pod.
+	task []byte
 }
 
 func (a *Activities) lease(set protocol.SetReference, run string) *rolloutLease {
-	return &rolloutLease{live: a.Live, writer: a.Writer, clock: a.Clock, namespace: a.SystemNamespace, set: set, run: run, podUID: a.PodUID}
+	return &rolloutLease{Activities: a, set: set, run: run}
 }
 
 // leaseIdentity is the identity of a run as a holder. An input without one comes from the run
@@ -75,10 +70,10 @@ func (l *rolloutLease) acquire(ctx context.Context, takeOver func(context.Contex
 	}
 	switch {
 	case lease == nil:
-		lease = &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: l.namespace, Name: l.name()}}
+		lease = &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: l.SystemNamespace, Name: l.name()}}
 		lease.Spec.HolderIdentity = &l.run
 		l.recordTask(lease)
-		return l.wrapped("create", l.writer.Create(ctx, lease))
+		return l.wrapped("create", l.Writer.Create(ctx, lease))
 	case holder(lease) == l.run && nextHolder(lease) == "":
 		if !l.recordTask(lease) {
 			return nil
@@ -92,7 +87,7 @@ func (l *rolloutLease) acquire(ctx context.Context, takeOver func(context.Contex
 		return err
 	}
 	select {
-	case <-l.clock.After(takeoverDelay):
+	case <-l.Clock.After(takeoverDelay):
 	case <-ctx.Done():
 		return ctx.Err()
 	}
@@ -116,11 +111,11 @@ func (l *rolloutLease) hold(ctx context.Context, lease *coordinationv1.Lease) er
 // changed.
 func (l *rolloutLease) recordTask(lease *coordinationv1.Lease) (changed bool) {
 	token := base64.StdEncoding.EncodeToString(l.task)
-	if l.podUID == "" || token == "" {
+	if l.PodUID == "" || token == "" {
 		return false
 	}
-	changed = lease.Annotations[v1alpha1.PodUIDAnnotation] != l.podUID || lease.Annotations[v1alpha1.TaskTokenAnnotation] != token
-	metav1.SetMetaDataAnnotation(&lease.ObjectMeta, v1alpha1.PodUIDAnnotation, l.podUID)
+	changed = lease.Annotations[v1alpha1.PodUIDAnnotation] != l.PodUID || lease.Annotations[v1alpha1.TaskTokenAnnotation] != token
+	metav1.SetMetaDataAnnotation(&lease.ObjectMeta, v1alpha1.PodUIDAnnotation, l.PodUID)
 	metav1.SetMetaDataAnnotation(&lease.ObjectMeta, v1alpha1.TaskTokenAnnotation, token)
 	return changed
 }
@@ -149,7 +144,7 @@ func (l *rolloutLease) ownBySet(ctx context.Context, lease *coordinationv1.Lease
 
 func (l *rolloutLease) remove(ctx context.Context, lease *coordinationv1.Lease) error {
 	unchanged := client.Preconditions{UID: &lease.UID, ResourceVersion: &lease.ResourceVersion}
-	return l.wrapped("delete", client.IgnoreNotFound(l.writer.Delete(ctx, lease, unchanged)))
+	return l.wrapped("delete", client.IgnoreNotFound(l.Writer.Delete(ctx, lease, unchanged)))
 }
 
 // removeOrphan removes the Lease of a deleted SidecarSet. Its holder may still have writes on the
@@ -202,12 +197,12 @@ func (a *Activities) cleanUpLease(ctx context.Context, name string, lease *coord
 
 // update fails with a conflict if the Lease has changed since it was read.
 func (l *rolloutLease) update(ctx context.Context, lease *coordinationv1.Lease) error {
-	return l.wrapped("update", l.writer.Update(ctx, lease))
+	return l.wrapped("update", l.Writer.Update(ctx, lease))
 }
 
 func (l *rolloutLease) wrapped(verb string, err error) error {
 	if err != nil {
-		return fmt.Errorf("%s Lease %s/%s: %w", verb, l.namespace, l.name(), err)
+		return fmt.Errorf("%s Lease %s/%s: %w", verb, l.SystemNamespace, l.name(), err)
 	}
 	return nil
 }
@@ -215,12 +210,12 @@ func (l *rolloutLease) wrapped(verb string, err error) error {
 // read returns nil if there is no Lease.
 func (l *rolloutLease) read(ctx context.Context) (*coordinationv1.Lease, error) {
 	lease := &coordinationv1.Lease{}
-	err := l.live.Get(ctx, types.NamespacedName{Namespace: l.namespace, Name: l.name()}, lease)
+	err := l.Live.Get(ctx, types.NamespacedName{Namespace: l.SystemNamespace, Name: l.name()}, lease)
 	if apierrors.IsNotFound(err) {
 		return nil, nil
 	}
 	if err != nil {
-		return nil, fmt.Errorf("read Lease %s/%s: %w", l.namespace, l.name(), err)
+		return nil, fmt.Errorf("read Lease %s/%s: %w", l.SystemNamespace, l.name(), err)
 	}
 	return lease, nil
 }

@@ -32,9 +32,10 @@ func newActivities(t testing.TB, calls interceptor.Funcs, objects ...client.Obje
 	require.NoError(t, err)
 	server := fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).WithInterceptorFuncs(calls).Build()
 	clock := clocktesting.NewFakeClock(noon)
-	metrics, err := NewMetrics(prometheus.NewRegistry())
-	require.NoError(t, err)
-	return &Activities{Live: server, Cache: server, Writer: gatedClient{server}, SystemNamespace: "kruise-system", Clock: clock, Changes: NewChanges(), Metrics: metrics, Tracer: noop.Tracer{}}, clock
+	return &Activities{
+		Live: server, Cache: server, Writer: gatedClient{server}, SystemNamespace: "kruise-system", Clock: clock, Changes: &Changes{},
+		Metrics: NewMetrics(prometheus.NewRegistry()), Tracer: noop.Tracer{}, Current: func() error { return nil },
+	}, clock
 }
 
 func leaseOf(a *Activities, run string) *rolloutLease {

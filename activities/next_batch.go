@@ -4,8 +4,6 @@ import (
 	"context"
 	"time"
 
-	"k8s.io/utils/clock"
-
 	"github.com/outrigger/outrigger/api/protocol"
 	"github.com/outrigger/outrigger/api/v1alpha1"
 	"github.com/outrigger/outrigger/internal/rollout"
@@ -18,7 +16,7 @@ import (
 func (a *Activities) NextBatch(ctx context.Context, input protocol.NextBatchInput) (result protocol.NextBatchResult, err error) {
 	defer keepHeartbeating(ctx, a.Clock)()
 	n := a.newNextBatch(input)
-	err = a.poller().poll(ctx, input.SidecarSet.Name, func() (again time.Duration, err error) {
+	err = a.poll(ctx, input.SidecarSet.Name, func() (again time.Duration, err error) {
 		result, again, err = n.check(ctx)
 		return again, err
 	})
@@ -30,21 +28,18 @@ func (a *Activities) NextBatch(ctx context.Context, input protocol.NextBatchInpu
 }
 
 func (a *Activities) newNextBatch(input protocol.NextBatchInput) *nextBatch {
-	reader := a.reader()
 	return &nextBatch{
-		reader: reader, clock: a.Clock, input: input, began: a.Clock.Now(),
-		set: reader.recentSet(input.SidecarSet), unseen: reader.unseenWrites(input.Written), idle: newIdleTimer(a.Clock),
-		current: a.current,
+		Activities: a, input: input, began: a.Clock.Now(),
+		set: a.recentSet(input.SidecarSet), unseen: a.unseenWrites(input.Written), idle: newIdleTimer(a.Clock),
 	}
 }
 
 // nextBatch is one NextBatch in progress.
 type nextBatch struct {
-	reader *reader
-	clock  clock.PassiveClock
-	input  protocol.NextBatchInput
-	set    *recentSet
-	began  time.Time
+	*Activities
+	input protocol.NextBatchInput
+	set   *recentSet
+	began time.Time
 	// unseen are the writes that the cache must show before a plan is made from it.
 	unseen *unseenWrites
 	// firstFree is when slots were first observed to be free.
@@ -52,7 +47,6 @@ type nextBatch struct {
 	// firstMigrated is when a pod was first observed that can be reset while no reset runs.
 	firstMigrated time.Time
 	idle          *idleTimer
-	current       func() error
 }
 
 // check makes one attempt. again is the time until the next attempt if nothing changes; zero
@@ -76,7 +70,7 @@ func (n *nextBatch) check(ctx context.Context) (result protocol.NextBatchResult,
 }
 
 func (n *nextBatch) plan(ctx context.Context, set *v1alpha1.SidecarSet) (result protocol.NextBatchResult, again time.Duration, err error) {
-	population, err := n.reader.population(ctx, set)
+	population, err := n.population(ctx, set)
 	if err != nil {
 		return result, 0, err
 	}
@@ -91,7 +85,7 @@ func (n *nextBatch) plan(ctx context.Context, set *v1alpha1.SidecarSet) (result 
 	}
 	again = n.migrationDelay(&plan, n.batchDelay(&plan))
 	if again == 0 && plan.Phase == protocol.PhaseWaiting {
-		if err := n.current(); err != nil {
+		if err := n.Current(); err != nil {
 			return result, 0, err
 		}
 	}
@@ -109,7 +103,7 @@ func (n *nextBatch) plan(ctx context.Context, set *v1alpha1.SidecarSet) (result 
 // upgrades down. Then the plan returns them at once. A rollout with conditions to write has not
 // ended.
 func (n *nextBatch) postponeConditions(plan *rollout.Plan, again time.Duration) time.Duration {
-	quiet := n.input.Quiet || n.clock.Since(n.began) >= idleTimeout
+	quiet := n.input.Quiet || n.Clock.Since(n.began) >= idleTimeout
 	if n.input.SkipTrueConditions || len(plan.Pods) > 0 || plan.Counts.Remaining > 0 && !quiet {
 		plan.TrueConditions = nil
 	}
@@ -139,9 +133,9 @@ func (n *nextBatch) batchDelay(plan *rollout.Plan) time.Duration {
 		return 0
 	}
 	if n.firstFree.IsZero() {
-		n.firstFree = n.clock.Now()
+		n.firstFree = n.Clock.Now()
 	}
-	return max(delay-n.clock.Since(n.firstFree), 0)
+	return max(delay-n.Clock.Since(n.firstFree), 0)
 }
 
 // migrationDelay ends the wait once a pod can be reset for heartbeatInterval while the migration
@@ -152,9 +146,9 @@ func (n *nextBatch) migrationDelay(plan *rollout.Plan, again time.Duration) time
 		return again
 	}
 	if n.firstMigrated.IsZero() {
-		n.firstMigrated = n.clock.Now()
+		n.firstMigrated = n.Clock.Now()
 	}
-	again = min(again, max(heartbeatInterval-n.clock.Since(n.firstMigrated), 0))
+	again = min(again, max(heartbeatInterval-n.Clock.Since(n.firstMigrated), 0))
 	if again == 0 {
 		plan.Phase = protocol.PhaseProgressing
 	}

@@ -15,31 +15,24 @@ import (
 // without occupying a worker.
 const idleTimeout = 5 * time.Second
 
-// poller calls a function after each change of a SidecarSet or its pods.
-type poller struct {
-	clock   clock.Clock
-	changes *Changes
-}
-
 // poll calls check after each change of the SidecarSet or its pods, and after the time that check
 // returns. It ends when check returns zero or an error, and after NextBatchPoll.
-func (p *poller) poll(ctx context.Context, set string, check func() (again time.Duration, err error)) error {
-	changed, done := p.changes.Wait(set)
-	defer done()
-	end := p.clock.After(protocol.NextBatchPoll)
+func (a *Activities) poll(ctx context.Context, set string, check func() (again time.Duration, err error)) error {
+	end := a.Clock.After(protocol.NextBatchPoll)
 	for {
-		began := p.clock.Now()
+		changed := a.Changes.Next(set)
+		began := a.Clock.Now()
 		again, err := check()
 		if err != nil || again == 0 {
 			return err
 		}
 		// A burst of events must not cause checks without a pause.
-		if err := p.sleep(ctx, rollout.Interval(p.clock.Since(began))); err != nil {
+		if err := a.sleep(ctx, rollout.Interval(a.Clock.Since(began))); err != nil {
 			return err
 		}
 		select {
 		case <-changed:
-		case <-p.clock.After(again):
+		case <-a.Clock.After(again):
 		case <-end:
 			return nil
 		case <-ctx.Done():
@@ -52,10 +45,9 @@ func (p *poller) poll(ctx context.Context, set string, check func() (again time.
 
 // await checks a condition now and after each change of the SidecarSet or its pods, and reports
 // whether it held in time.
-func (p *poller) await(ctx context.Context, set string, atMost time.Duration, check func() (bool, error)) (bool, error) {
-	changed, done := p.changes.Wait(set)
-	defer done()
-	for end := p.clock.After(atMost); ; {
+func (a *Activities) await(ctx context.Context, set string, atMost time.Duration, check func() (bool, error)) (bool, error) {
+	for end := a.Clock.After(atMost); ; {
+		changed := a.Changes.Next(set)
 		if held, err := check(); err != nil || held {
 			return held, err
 		}
@@ -69,9 +61,9 @@ func (p *poller) await(ctx context.Context, set string, atMost time.Duration, ch
 	}
 }
 
-func (p *poller) sleep(ctx context.Context, d time.Duration) error {
+func (a *Activities) sleep(ctx context.Context, d time.Duration) error {
 	select {
-	case <-p.clock.After(d):
+	case <-a.Clock.After(d):
 		return nil
 	case <-ctx.Done():
 		return ctx.Err()

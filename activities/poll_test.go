@@ -31,7 +31,7 @@ type polling struct {
 
 func newPolling(t *testing.T) *polling {
 	p := &polling{
-		t: t, clock: clocktesting.NewFakeClock(noon), changes: NewChanges(), stopping: make(chan struct{}),
+		t: t, clock: clocktesting.NewFakeClock(noon), changes: &Changes{}, stopping: make(chan struct{}),
 		looking: make(chan struct{}), looks: make(chan time.Duration), done: make(chan error, 1), timers: 1,
 	}
 	begun := make(chan struct{})
@@ -39,8 +39,8 @@ func newPolling(t *testing.T) *polling {
 		p.done <- inActivity(t, p.stopping, func(ctx context.Context) error {
 			ctx, p.cancel = context.WithCancel(ctx)
 			close(begun)
-			poller := &poller{clock: p.clock, changes: p.changes}
-			return poller.poll(ctx, "logs", func() (time.Duration, error) {
+			a := &Activities{Clock: p.clock, Changes: p.changes}
+			return a.poll(ctx, "logs", func() (time.Duration, error) {
 				p.looking <- struct{}{}
 				again := <-p.looks
 				if again < 0 {

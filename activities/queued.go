@@ -52,7 +52,7 @@ func (b *upgradeBatch) takeQueued() {
 func (b *upgradeBatch) upgradeInSlot(ctx context.Context, one protocol.SelectedPod, queued *queuedPods) error {
 	for {
 		decide := func(ctx context.Context, pod *corev1.Pod) (decision, error) { return b.decide(ctx, one, pod) }
-		err := b.writer.apply(ctx, one.PodReference, &b.outcome, change{wanted: b.wanted, decide: decide, write: b.writer.patchPod})
+		err := b.apply(ctx, one.PodReference, &b.outcome, change{wanted: b.wanted, decide: decide, write: b.patchPod})
 		if err != nil || !b.outcome.wasRejected(one.PodReference) {
 			return err
 		}
@@ -62,7 +62,7 @@ func (b *upgradeBatch) upgradeInSlot(ctx context.Context, one protocol.SelectedP
 		next, ok := queued.take()
 		if !ok {
 			// No event announces that the slot is free.
-			b.poller.changes.wake(b.input.SidecarSet.Name)
+			b.Changes.wake(b.input.SidecarSet.Name)
 			return nil
 		}
 		one = next

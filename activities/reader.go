@@ -21,7 +21,7 @@ import (
 	"github.com/outrigger/outrigger/internal/record"
 	"github.com/outrigger/outrigger/internal/revision"
 	"github.com/outrigger/outrigger/internal/rollout"
-	"github.com/outrigger/outrigger/kube/watches"
+	"github.com/outrigger/outrigger/kube"
 )
 
 const (
@@ -37,19 +37,10 @@ const (
 	pageSize = 500
 )
 
-// reader reads SidecarSets and pods, from the cache or from the API server.
-type reader struct {
-	cache, live     client.Reader
-	index           *watches.Pods
-	clock           clock.PassiveClock
-	populations     *rollout.PopulationCache
-	namespaceLabels func(context.Context) func(string) (map[string]string, error)
-}
-
-// set reads the SidecarSet from the API server, completed with defaults; nil if it is gone.
-func (r *reader) set(ctx context.Context, reference protocol.SetReference) (*v1alpha1.SidecarSet, error) {
+// liveSet reads the SidecarSet from the API server, completed with defaults; nil if it is gone.
+func (a *Activities) liveSet(ctx context.Context, reference protocol.SetReference) (*v1alpha1.SidecarSet, error) {
 	set := &v1alpha1.SidecarSet{}
-	err := r.live.Get(ctx, types.NamespacedName{Name: reference.Name}, set)
+	err := a.Live.Get(ctx, types.NamespacedName{Name: reference.Name}, set)
 	switch {
 	case apierrors.IsNotFound(err):
 		return nil, nil
@@ -65,35 +56,35 @@ func (r *reader) set(ctx context.Context, reference protocol.SetReference) (*v1a
 // cache: after an outage the cached SidecarSets may be half a minute behind the pods.
 type recentSet = recent[*v1alpha1.SidecarSet]
 
-func (r *reader) recentSet(reference protocol.SetReference) *recentSet {
-	return newRecent(r.clock, "SidecarSet "+reference.Name, func(ctx context.Context) (*v1alpha1.SidecarSet, error) {
-		return r.set(ctx, reference)
+func (a *Activities) recentSet(reference protocol.SetReference) *recentSet {
+	return newRecent(a.Clock, "SidecarSet "+reference.Name, func(ctx context.Context) (*v1alpha1.SidecarSet, error) {
+		return a.liveSet(ctx, reference)
 	})
 }
 
 // population reads the matched pods of a SidecarSet from the cache.
-func (r *reader) population(ctx context.Context, set *v1alpha1.SidecarSet) ([]rollout.Pod, error) {
-	pods, err := r.index.Of(set.Name)
+func (a *Activities) population(ctx context.Context, set *v1alpha1.SidecarSet) ([]rollout.Pod, error) {
+	pods, err := a.Index.Of(set.Name)
 	if err != nil {
 		return nil, err
 	}
-	return r.populations.Population(set, pods, r.namespaceLabels(ctx))
+	return a.populations.Population(set, pods, kube.NamespaceLabels(ctx, a.Cache))
 }
 
 // inFlight counts the pods of a SidecarSet in the cache that in-place upgrades made unavailable,
 // matched or not.
-func (r *reader) inFlight(set *v1alpha1.SidecarSet) (int, error) {
-	pods, err := r.index.Of(set.Name)
+func (a *Activities) inFlight(set *v1alpha1.SidecarSet) (int, error) {
+	pods, err := a.Index.Of(set.Name)
 	if err != nil {
 		return 0, err
 	}
-	all, _, err := r.populations.CountUnavailable(set, pods)
+	all, _, err := a.populations.CountUnavailable(set, pods)
 	return all, err
 }
 
 // state compares a pod with the SidecarSet, if the pod is matched.
-func (r *reader) state(ctx context.Context, set *v1alpha1.SidecarSet, pod *corev1.Pod) (state podstate.State, matched bool, err error) {
-	population, err := rollout.Population(set, []*corev1.Pod{pod}, r.namespaceLabels(ctx))
+func (a *Activities) state(ctx context.Context, set *v1alpha1.SidecarSet, pod *corev1.Pod) (state podstate.State, matched bool, err error) {
+	population, err := rollout.Population(set, []*corev1.Pod{pod}, kube.NamespaceLabels(ctx, a.Cache))
 	if err != nil || len(population) == 0 {
 		return podstate.State{}, false, err
 	}
@@ -101,12 +92,12 @@ func (r *reader) state(ctx context.Context, set *v1alpha1.SidecarSet, pod *corev
 }
 
 // cachedPod and livePod return a pod, or nil if there is no pod of that uid.
-func (r *reader) cachedPod(ctx context.Context, reference protocol.PodReference) (*corev1.Pod, error) {
-	return readPod(ctx, r.cache, reference)
+func (a *Activities) cachedPod(ctx context.Context, reference protocol.PodReference) (*corev1.Pod, error) {
+	return readPod(ctx, a.Cache, reference)
 }
 
-func (r *reader) livePod(ctx context.Context, reference protocol.PodReference) (*corev1.Pod, error) {
-	return readPod(ctx, r.live, reference)
+func (a *Activities) livePod(ctx context.Context, reference protocol.PodReference) (*corev1.Pod, error) {
+	return readPod(ctx, a.Live, reference)
 }
 
 func readPod(ctx context.Context, from client.Reader, reference protocol.PodReference) (*corev1.Pod, error) {
@@ -122,9 +113,9 @@ func readPod(ctx context.Context, from client.Reader, reference protocol.PodRefe
 }
 
 // podsVersion is the current resourceVersion of the list of all pods.
-func (r *reader) podsVersion(ctx context.Context) (string, error) {
+func (a *Activities) podsVersion(ctx context.Context) (string, error) {
 	pods := newPodList()
-	if err := r.live.List(ctx, pods, client.Limit(1)); err != nil {
+	if err := a.Live.List(ctx, pods, client.Limit(1)); err != nil {
 		return "", fmt.Errorf("list pods: %w", err)
 	}
 	return pods.ResourceVersion, nil
@@ -137,13 +128,13 @@ func newPodList() *metav1.PartialObjectMetadataList {
 }
 
 // livePods lists, from the API server, the pods that a SidecarSet was injected into.
-func (r *reader) livePods(ctx context.Context, set *v1alpha1.SidecarSet) ([]protocol.WrittenPod, error) {
+func (a *Activities) livePods(ctx context.Context, set *v1alpha1.SidecarSet) ([]protocol.WrittenPod, error) {
 	selector, err := metav1.LabelSelectorAsSelector(set.Spec.Selector)
 	if err != nil {
 		return nil, fmt.Errorf("SidecarSet %s: spec.selector: %w", set.Name, err)
 	}
 	injected := func(annotations map[string]string) bool { return record.Injected(annotations, set.Name) }
-	found, err := r.listLive(ctx, injected, client.MatchingLabelsSelector{Selector: selector})
+	found, err := a.listLive(ctx, injected, client.MatchingLabelsSelector{Selector: selector})
 	if err != nil {
 		return nil, fmt.Errorf("SidecarSet %s: %w", set.Name, err)
 	}
@@ -152,10 +143,10 @@ func (r *reader) livePods(ctx context.Context, set *v1alpha1.SidecarSet) ([]prot
 
 // listLive lists injected pods from the API server in pages: one list of a large cluster would
 // take more memory than the cache.
-func (r *reader) listLive(ctx context.Context, injected func(annotations map[string]string) bool, options ...client.ListOption) (found []protocol.WrittenPod, err error) {
+func (a *Activities) listLive(ctx context.Context, injected func(annotations map[string]string) bool, options ...client.ListOption) (found []protocol.WrittenPod, err error) {
 	for next := ""; ; {
 		pods := newPodList()
-		if err := r.live.List(ctx, pods, append(slices.Clone(options), client.Limit(pageSize), client.Continue(next))...); err != nil {
+		if err := a.Live.List(ctx, pods, append(slices.Clone(options), client.Limit(pageSize), client.Continue(next))...); err != nil {
 			return nil, fmt.Errorf("list pods: %w", err)
 		}
 		for i := range pods.Items {
@@ -173,21 +164,21 @@ func (r *reader) listLive(ctx context.Context, injected func(annotations map[str
 // unseenWrites are writes of this or another worker that the cache does not show yet. No plan is
 // made from a cache that lacks writes.
 type unseenWrites struct {
-	reader *reader
-	pods   []protocol.WrittenPod
+	*Activities
+	pods []protocol.WrittenPod
 	// since is the time of the first check of the cache, and compared that of the last comparison
 	// with the API server.
 	since, compared time.Time
 }
 
-func (r *reader) unseenWrites(written []protocol.WrittenPod) *unseenWrites {
-	now := r.clock.Now()
-	return &unseenWrites{reader: r, pods: written, since: now, compared: now}
+func (a *Activities) unseenWrites(written []protocol.WrittenPod) *unseenWrites {
+	now := a.Clock.Now()
+	return &unseenWrites{Activities: a, pods: written, since: now, compared: now}
 }
 
 func (w *unseenWrites) add(written []protocol.WrittenPod) {
 	if len(w.pods) == 0 {
-		now := w.reader.clock.Now()
+		now := w.Clock.Now()
 		w.since, w.compared = now, now
 	}
 	w.pods = append(w.pods, written...)
@@ -197,14 +188,14 @@ func (w *unseenWrites) add(written []protocol.WrittenPod) {
 // counts as gone only if the API server lacks it, too: a late cache may not show its creation
 // yet.
 func (w *unseenWrites) count(ctx context.Context) (int, error) {
-	now := w.reader.clock.Now()
+	now := w.Clock.Now()
 	compare := now.Sub(w.since) >= liveReadAfter && now.Sub(w.compared) >= liveReadAfter
 	if compare {
 		w.compared = now
 	}
 	var left []protocol.WrittenPod
 	for _, pod := range w.pods {
-		shown, err := w.reader.cacheShows(ctx, &pod, compare)
+		shown, err := w.cacheShows(ctx, &pod, compare)
 		if err != nil {
 			return 0, fmt.Errorf("look for the write to pod %s: %w", pod.PodReference, err)
 		}
@@ -218,15 +209,15 @@ func (w *unseenWrites) count(ctx context.Context) (int, error) {
 
 // cacheShows reports whether the cache shows a write. If the write is uncertain, or compare is set,
 // the cache must show the pod as the API server has it now.
-func (r *reader) cacheShows(ctx context.Context, written *protocol.WrittenPod, compare bool) (bool, error) {
+func (a *Activities) cacheShows(ctx context.Context, written *protocol.WrittenPod, compare bool) (bool, error) {
 	if written.ResourceVersion == "" || compare {
-		pod, err := r.livePod(ctx, written.PodReference)
+		pod, err := a.livePod(ctx, written.PodReference)
 		if err != nil || pod == nil {
 			return err == nil, err
 		}
 		written.ResourceVersion = pod.ResourceVersion
 	}
-	pod, err := r.cachedPod(ctx, written.PodReference)
+	pod, err := a.cachedPod(ctx, written.PodReference)
 	if err != nil {
 		return false, err
 	}
@@ -234,7 +225,7 @@ func (r *reader) cacheShows(ctx context.Context, written *protocol.WrittenPod, c
 		order, err := resourceversion.CompareResourceVersion(pod.ResourceVersion, written.ResourceVersion)
 		return order >= 0, err
 	}
-	pod, err = r.livePod(ctx, written.PodReference)
+	pod, err = a.livePod(ctx, written.PodReference)
 	return err == nil && pod == nil, err
 }
 

@@ -8,8 +8,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/tools/events"
-	"k8s.io/utils/clock"
 
 	"github.com/outrigger/outrigger/api/protocol"
 	"github.com/outrigger/outrigger/api/v1alpha1"
@@ -37,36 +35,30 @@ const (
 func (a *Activities) ResetBatch(ctx context.Context, input protocol.ResetBatchInput) (protocol.ResetBatchResult, error) {
 	defer keepHeartbeating(ctx, a.Clock)()
 	defer a.Metrics.time(changeReset, a.Clock)()
-	writer := a.writer(changeReset)
-	b := newResetBatch(writer, a.Events, a.Limit, input)
+	b := a.newResetBatch(input)
 	pool, writing := newPool(ctx, a.Writers)
 	b.pool = pool
-	b.reset(writing, input.Pods)
-	err := a.poller().poll(writing, input.SidecarSet.Name, func() (time.Duration, error) { return b.check(writing) })
+	b.reset(input.Pods)
+	err := a.poll(writing, input.SidecarSet.Name, func() (time.Duration, error) { return b.check(writing) })
 	if err = pool.finish(err); endedEarly(ctx, err) {
 		err = nil
 	}
 	return b.result(), err
 }
 
-func newResetBatch(writer *writer, recorder events.EventRecorder, limit *ClusterLimit, input protocol.ResetBatchInput) *resetBatch {
-	clock := writer.reader.clock
+func (a *Activities) newResetBatch(input protocol.ResetBatchInput) *resetBatch {
+	now := a.Clock.Now()
 	return &resetBatch{
-		reader: writer.reader, writer: writer, events: recorder, clock: clock, limit: limit,
-		upgrading: input.Upgrading, set: writer.reader.recentSet(input.SidecarSet), rejected: input.Refused.Set(), done: map[protocol.PodReference]bool{},
-		skipped: map[protocol.PodReference]time.Time{}, end: clock.Now().Add(resetTime), busy: clock.Now(),
+		writer: a.writer(changeReset), upgrading: input.Upgrading, set: a.recentSet(input.SidecarSet), rejected: input.Refused.Set(),
+		done: map[protocol.PodReference]bool{}, skipped: map[protocol.PodReference]time.Time{}, end: now.Add(resetTime), busy: now,
 	}
 }
 
 // resetBatch is one ResetBatch in progress.
 type resetBatch struct {
-	reader *reader
-	writer *writer
-	pool   *pool
-	events events.EventRecorder
-	clock  clock.PassiveClock
-	set    *recentSet
-	limit  *ClusterLimit
+	*writer
+	pool *pool
+	set  *recentSet
 	// upgrading is set if an upgrade batch is running, whose pods will migrate.
 	upgrading bool
 	end       time.Time
@@ -90,11 +82,11 @@ func (b *resetBatch) check(ctx context.Context) (again time.Duration, err error)
 		return 0, nil
 	}
 	b.retrySkipped()
-	found, err := findMigrating(ctx, b.reader, b.set, b.isDone)
+	found, err := b.findMigrating(ctx, b.set, b.isDone)
 	if err != nil {
 		return 0, err
 	}
-	now := b.clock.Now()
+	now := b.Clock.Now()
 	if found.others > 0 {
 		b.busy = now
 	}
@@ -102,7 +94,7 @@ func (b *resetBatch) check(ctx context.Context) (again time.Duration, err error)
 	if left <= 0 || found.others == 0 && (!b.upgrading || now.Sub(b.busy) >= resetIdleTimeout) {
 		return 0, nil
 	}
-	b.reset(ctx, found.migrated)
+	b.reset(found.migrated)
 	return min(left, heartbeatInterval), nil
 }
 
@@ -110,11 +102,11 @@ func (b *resetBatch) isDone(pod protocol.PodReference) bool {
 	return b.done[pod] || b.rejected[protocol.FingerprintOf(pod.UID)]
 }
 
-func (b *resetBatch) reset(ctx context.Context, pods []protocol.PodReference) {
+func (b *resetBatch) reset(pods []protocol.PodReference) {
 	for _, pod := range pods {
 		b.try(pod)
-		b.pool.submit(ctx, func(ctx context.Context) error {
-			err := b.writer.apply(ctx, pod, &b.outcome, change{wanted: b.wanted, decide: b.decide, write: b.write})
+		b.pool.submit(func(ctx context.Context) error {
+			err := b.apply(ctx, pod, &b.outcome, change{wanted: b.wanted, decide: b.decide, write: b.write})
 			if !b.outcome.has(pod) {
 				b.skip(pod)
 			}
@@ -135,7 +127,7 @@ func (b *resetBatch) try(pod protocol.PodReference) {
 func (b *resetBatch) skip(pod protocol.PodReference) {
 	b.skippedMu.Lock()
 	defer b.skippedMu.Unlock()
-	b.skipped[pod] = b.clock.Now()
+	b.skipped[pod] = b.Clock.Now()
 }
 
 // retrySkipped makes skipped pods candidates again, once per heartbeatInterval: no other batch
@@ -144,7 +136,7 @@ func (b *resetBatch) retrySkipped() {
 	b.skippedMu.Lock()
 	defer b.skippedMu.Unlock()
 	for pod, at := range b.skipped {
-		if !at.IsZero() && b.clock.Since(at) >= heartbeatInterval {
+		if !at.IsZero() && b.Clock.Since(at) >= heartbeatInterval {
 			b.done[pod], b.skipped[pod] = false, time.Time{}
 		}
 	}
@@ -152,7 +144,7 @@ func (b *resetBatch) retrySkipped() {
 
 // wanted returns the SidecarSet, or nil if it is gone. A pause does not stop resets.
 func (b *resetBatch) wanted(ctx context.Context) (*v1alpha1.SidecarSet, error) {
-	if err := b.limit.check(); err != nil {
+	if err := b.Limit.check(); err != nil {
 		return nil, err
 	}
 	return b.set.get(ctx)
@@ -163,7 +155,7 @@ func (b *resetBatch) decide(ctx context.Context, pod *corev1.Pod) (decision, err
 	if err != nil || set == nil {
 		return decision{}, err
 	}
-	state, matched, err := b.reader.state(ctx, set, pod)
+	state, matched, err := b.state(ctx, set, pod)
 	if err != nil || !matched || !state.Migrated {
 		return decision{}, err
 	}
@@ -171,18 +163,18 @@ func (b *resetBatch) decide(ctx context.Context, pod *corev1.Pod) (decision, err
 	if err != nil {
 		return decision{rejection: err}, nil
 	}
-	patch, err := upgrade.Reset(pod, version, metav1.NewTime(b.clock.Now()))
+	patch, err := upgrade.Reset(pod, version, metav1.NewTime(b.Clock.Now()))
 	return decision{patch: patch, set: set, rejection: err}, nil
 }
 
 func (b *resetBatch) write(ctx context.Context, pod *corev1.Pod, patch []byte) error {
 	before := pod.DeepCopy()
-	err := b.writer.patchPod(ctx, pod, patch)
+	err := b.patchPod(ctx, pod, patch)
 	switch {
 	case err == nil:
-		b.events.Eventf(pod, nil, corev1.EventTypeNormal, eventResetSucceed, "Reset", "the old containers of hot-upgrade sidecars were emptied")
+		b.Events.Eventf(pod, nil, corev1.EventTypeNormal, eventResetSucceed, "Reset", "the old containers of hot-upgrade sidecars were emptied")
 	case rejected(err):
-		b.events.Eventf(before, nil, corev1.EventTypeWarning, eventResetFailed, "Reset", "%s", fmt.Sprintf("the API server rejected the reset of the old containers: %s", reason(err)))
+		b.Events.Eventf(before, nil, corev1.EventTypeWarning, eventResetFailed, "Reset", "%s", fmt.Sprintf("the API server rejected the reset of the old containers: %s", reason(err)))
 	}
 	return err
 }

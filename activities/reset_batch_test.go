@@ -56,8 +56,7 @@ func TestMigratedPodsAreFound(t *testing.T) {
 			p.Spec.Containers[0].Image = "empty:1"
 			p.Annotations[v1alpha1.VersionAnnotationPrefix+"side-1"] = "0"
 		}))
-	reader := cluster.reader()
-	found, err := findMigrating(t.Context(), reader, reader.recentSet(webSetReference), func(pod protocol.PodReference) bool { return pod.Name == "refused" })
+	found, err := cluster.findMigrating(t.Context(), cluster.recentSet(webSetReference), func(pod protocol.PodReference) bool { return pod.Name == "refused" })
 	require.NoError(t, err)
 	assert.Equal(t, migrating{
 		pending: 3, others: 2,
@@ -139,7 +138,7 @@ func TestAResetBatchLooksAgainAtPodsThatItLeftAlone(t *testing.T) {
 	}}
 	cluster := newTestCluster(t, busy, hotSet(), hotPod("a"), hotPod("slow", migratingYet))
 	cluster.Events = events.NewFakeRecorder(10)
-	b := newResetBatch(cluster.writer(changeReset), cluster.Events, nil, protocol.ResetBatchInput{SidecarSet: webSetReference})
+	b := cluster.newResetBatch(protocol.ResetBatchInput{SidecarSet: webSetReference})
 	assert.NotZero(t, lookOnce(t, b))
 	assert.Equal(t, protocol.ResetBatchResult{Skipped: 1}, b.result())
 	lookOnce(t, b)
@@ -155,7 +154,7 @@ func TestAResetBatchGoesOnWhileAnUpgradeBatchRuns(t *testing.T) {
 	pod := hotPod("a", migratingYet)
 	cluster := newTestCluster(t, interceptor.Funcs{}, hotSet(), pod)
 	cluster.Events = events.NewFakeRecorder(10)
-	b := newResetBatch(cluster.writer(changeReset), cluster.Events, nil, protocol.ResetBatchInput{SidecarSet: webSetReference, Upgrading: true})
+	b := cluster.newResetBatch(protocol.ResetBatchInput{SidecarSet: webSetReference, Upgrading: true})
 	look := func() time.Duration { return lookOnce(t, b) }
 	assert.Equal(t, heartbeatInterval, look())
 	cluster.edit(pod, func() { pod.Status.ContainerStatuses = hotPod("a").Status.ContainerStatuses })

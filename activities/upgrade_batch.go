@@ -10,7 +10,6 @@ import (
 	"go.temporal.io/sdk/activity"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/utils/clock"
 
 	"github.com/outrigger/outrigger/api/protocol"
 	"github.com/outrigger/outrigger/api/v1alpha1"
@@ -50,14 +49,11 @@ func (a *Activities) UpgradeBatch(ctx context.Context, input protocol.UpgradeBat
 }
 
 func (a *Activities) newUpgradeBatch(input protocol.UpgradeBatchInput, run string) *upgradeBatch {
-	writer := a.writer(changeUpgrade)
-	reader := writer.reader
 	b := &upgradeBatch{
-		reader: reader, writer: writer, writers: a.Writers, poller: a.poller(), clock: a.Clock,
-		input: input, queued: &queuedPods{}, deadline: newWriteDeadline(a.Clock),
-		fence: newFence(reader, a.lease(input.SidecarSet, run), a.Limit, input.Generation), limit: a.Limit, countShares: a.countShares,
-		left: slices.Concat(input.Pods, input.Reserve), taken: map[protocol.PodReference]bool{},
-		before: reader.unseenWrites(input.Written), own: reader.unseenWrites(nil), idle: newIdleTimer(a.Clock),
+		writer: a.writer(changeUpgrade), input: input, queued: &queuedPods{}, deadline: newWriteDeadline(a.Clock),
+		fence: a.newFence(a.lease(input.SidecarSet, run), input.Generation),
+		left:  slices.Concat(input.Pods, input.Reserve), taken: map[protocol.PodReference]bool{},
+		before: a.unseenWrites(input.Written), own: a.unseenWrites(nil), idle: newIdleTimer(a.Clock),
 	}
 	b.extend()
 	return b
@@ -65,22 +61,14 @@ func (a *Activities) newUpgradeBatch(input protocol.UpgradeBatchInput, run strin
 
 // upgradeBatch is one UpgradeBatch in progress.
 type upgradeBatch struct {
-	reader *reader
-	writer *writer
-	// writers is the number of pods that the pool writes at a time.
-	writers int
-	pool    *pool
-	poller  *poller
-	clock   clock.PassiveClock
-	input   protocol.UpgradeBatchInput
+	*writer
+	pool  *pool
+	input protocol.UpgradeBatchInput
 	// end is extended while the cluster-wide limit has no slot.
 	end      atomic.Pointer[time.Time]
 	deadline *writeDeadline
 	fence    *fence
-	// limit is nil without a cluster-wide limit.
-	limit       *ClusterLimit
-	countShares func(context.Context, time.Duration)
-	outcome     outcome
+	outcome  outcome
 	// left are the pods to upgrade, in order. tried are the pods that were tried; taken is the
 	// same as a set.
 	left, tried []protocol.SelectedPod
@@ -88,11 +76,11 @@ type upgradeBatch struct {
 	// before and own are the writes before the batch and of the batch that the cache does not
 	// show yet.
 	before, own *unseenWrites
-	// current is set while the cache is known to show all writes of others. Otherwise listed holds
-	// the resourceVersions of the pods from the API server.
-	current bool
-	listed  map[protocol.PodReference]string
-	idle    *idleTimer
+	// cacheCurrent is set while the cache is known to show all writes of others. Otherwise listed
+	// holds the resourceVersions of the pods from the API server.
+	cacheCurrent bool
+	listed       map[protocol.PodReference]string
+	idle         *idleTimer
 	// queued pods take the slots of rejected ones, until the next plan.
 	queued *queuedPods
 	// quiet is set once nothing has changed for idleTimeout.
@@ -116,10 +104,10 @@ func (b *upgradeBatch) run(ctx context.Context, attempt int32) error {
 		activity.GetLogger(ctx).Info("resumed a lost batch", "sidecarset", b.input.SidecarSet.Name, "generation", b.input.Generation,
 			"written", len(b.outcome.written), "left", len(b.left))
 	}
-	b.current, b.listed = false, nil
-	pool, writing := newPool(ctx, b.writers)
+	b.cacheCurrent, b.listed = false, nil
+	pool, writing := newPool(ctx, b.Writers)
 	b.pool = pool
-	err := b.poller.poll(writing, b.input.SidecarSet.Name, func() (time.Duration, error) { return b.refill(writing) })
+	err := b.poll(writing, b.input.SidecarSet.Name, func() (time.Duration, error) { return b.refill(writing) })
 	err = pool.finish(err)
 	b.takeQueued()
 	if endedEarly(ctx, err) {
@@ -131,11 +119,11 @@ func (b *upgradeBatch) run(ctx context.Context, attempt int32) error {
 
 // timeLeft is how long slots may still be filled.
 func (b *upgradeBatch) timeLeft() time.Duration {
-	return min(b.end.Load().Sub(b.clock.Now()), b.deadline.left())
+	return min(b.end.Load().Sub(b.Clock.Now()), b.deadline.left())
 }
 
 // extend lets the batch continue for refillTime from now.
-func (b *upgradeBatch) extend() { b.end.Store(new(b.clock.Now().Add(refillTime))) }
+func (b *upgradeBatch) extend() { b.end.Store(new(b.Clock.Now().Add(refillTime))) }
 
 // refill upgrades as many pods as there are free slots.
 func (b *upgradeBatch) refill(ctx context.Context) (again time.Duration, err error) {
@@ -169,7 +157,7 @@ func (b *upgradeBatch) fill(ctx context.Context, set *v1alpha1.SidecarSet) (coun
 	if err != nil {
 		return counts, false, err
 	}
-	population, err := b.reader.population(ctx, set)
+	population, err := b.population(ctx, set)
 	if err != nil {
 		return counts, false, err
 	}
@@ -183,7 +171,7 @@ func (b *upgradeBatch) fill(ctx context.Context, set *v1alpha1.SidecarSet) (coun
 	}
 	b.left = refill.Left
 	b.queued = &queuedPods{pods: refill.SlotWanted}
-	b.upgrade(ctx, refill.Now)
+	b.upgrade(refill.Now)
 	if unseen > 0 || len(refill.Now) > 0 {
 		b.idle.reset()
 	}
@@ -194,10 +182,10 @@ func (b *upgradeBatch) fill(ctx context.Context, set *v1alpha1.SidecarSet) (coun
 // limit continues: a new batch could do no more.
 func (b *upgradeBatch) withinLimit(ctx context.Context, set *v1alpha1.SidecarSet, plan *rollout.Plan, unseen int) (rollout.Refill, error) {
 	refill := plan.Refill(b.left, b.taken, unseen)
-	if b.limit == nil {
+	if b.Limit == nil {
 		return refill, nil
 	}
-	inFlight, err := b.reader.inFlight(set)
+	inFlight, err := b.inFlight(set)
 	if err != nil {
 		return refill, err
 	}
@@ -208,14 +196,14 @@ func (b *upgradeBatch) withinLimit(ctx context.Context, set *v1alpha1.SidecarSet
 		}
 	}
 	b.countShares(ctx, recountAge)
-	slots := b.limit.ask(b, set, inFlight+unseen, more)
+	slots := b.Limit.ask(b, set, inFlight+unseen, more)
 	if slots == more {
 		b.outcome.wait("")
 		return refill, nil
 	}
-	b.outcome.wait(b.limit.waiting())
+	b.outcome.wait(b.Limit.waiting())
 	b.idle.reset()
-	if !b.limit.crowded() {
+	if !b.Limit.crowded() {
 		b.extend()
 	}
 	plan.OpenSlots = min(plan.OpenSlots, unseen+slots)
@@ -235,11 +223,11 @@ func (b *upgradeBatch) notInCache(ctx context.Context) (int, error) {
 }
 
 // upgrade starts the upgrades of pods.
-func (b *upgradeBatch) upgrade(ctx context.Context, chosen []protocol.SelectedPod) {
+func (b *upgradeBatch) upgrade(chosen []protocol.SelectedPod) {
 	for _, one := range chosen {
 		b.try(one)
 		queued := b.queued
-		b.pool.submit(ctx, func(ctx context.Context) error { return b.upgradeInSlot(ctx, one, queued) })
+		b.pool.submit(func(ctx context.Context) error { return b.upgradeInSlot(ctx, one, queued) })
 	}
 }
 
@@ -257,7 +245,7 @@ func (b *upgradeBatch) decide(ctx context.Context, chosen protocol.SelectedPod, 
 	if err != nil {
 		return decision{}, err
 	}
-	state, matched, err := b.reader.state(ctx, set, pod)
+	state, matched, err := b.state(ctx, set, pod)
 	switch {
 	case err != nil || !matched:
 		return decision{}, err
@@ -290,7 +278,7 @@ func (b *upgradeBatch) patch(set *v1alpha1.SidecarSet, pod *corev1.Pod) ([]byte,
 		return nil, err
 	}
 	target := upgrade.Target{Version: version, Revision: name, SetVersion: set.ResourceVersion, Metadata: set.Spec.PatchPodMetadata}
-	return upgrade.Patch(pod, target, metav1.NewTime(b.clock.Now()))
+	return upgrade.Patch(pod, target, metav1.NewTime(b.Clock.Now()))
 }
 
 func (b *upgradeBatch) try(chosen protocol.SelectedPod) {
@@ -307,10 +295,4 @@ func (b *upgradeBatch) result() protocol.UpgradeBatchResult {
 	result := protocol.UpgradeBatchResult{Written: b.outcome.writes(tried), Failed: b.outcome.failures(tried), Stopped: b.outcome.stopped, Quiet: b.quiet}
 	result.Skipped = len(tried) - len(result.Written) - len(result.Failed)
 	return result
-}
-
-// unseenAtEnd returns the writes that the cache does not show once the batch writes no more.
-func (b *upgradeBatch) unseenAtEnd() (before, own *unseenWrites) {
-	b.own.add(b.outcome.newWrites())
-	return b.before, b.own
 }

@@ -107,7 +107,7 @@ func TestARefillWaitsForTheBatchBefore(t *testing.T) {
 	cluster := newTestCluster(t, interceptor.Funcs{}, webSet(1), before, webPod("a"))
 	cluster.edit(before, func() { upgraded(before) })
 	b := cluster.batchOf("a")
-	b.before = b.reader.unseenWrites([]protocol.WrittenPod{{PodReference: refTo("before"), ResourceVersion: before.ResourceVersion}})
+	b.before = b.unseenWrites([]protocol.WrittenPod{{PodReference: refTo("before"), ResourceVersion: before.ResourceVersion}})
 	again, err := cluster.refills(b)
 	require.NoError(t, err)
 	assert.Equal(t, heartbeatInterval, again)
@@ -181,7 +181,7 @@ func TestAnAttemptReadsOnlyPodsThatTheCacheIsBehindWith(t *testing.T) {
 	cluster.sync()
 	cluster.edit(behind, func() { upgraded(behind) })
 	b := cluster.batchOf("left", "behind", "known")
-	read, b.writers = nil, 1
+	read, b.Writers = nil, 1
 	require.NoError(t, inActivity(t, nil, b.awaitWritesOfOthers))
 	require.NoError(t, inActivity(t, nil, b.catchUp))
 	assert.Equal(t, []string{"behind"}, read)
@@ -242,7 +242,7 @@ func TestAnotherAttemptWaitsForWhatOthersMayHaveWritten(t *testing.T) {
 	b := cluster.batchOf("b")
 	cluster.edit(pod, func() { upgraded(pod) })
 	for attempt, want := range map[int32]int{1: 0, 2: 1} {
-		b.before = b.reader.unseenWrites(nil)
+		b.before = b.unseenWrites(nil)
 		require.NoError(t, b.acquireLease(t.Context(), attempt))
 		unseen, err := b.before.count(t.Context())
 		require.NoError(t, err)
@@ -319,7 +319,7 @@ func TestSpec2_PodsFollowTheContentOfASetWhateverItsAnnotationsSay(t *testing.T)
 	completed, err := revision.Completed(set)
 	require.NoError(t, err)
 	require.NotEqual(t, set.Annotations, completed.Annotations)
-	written, err := cluster.reader().livePod(t.Context(), refTo("a"))
+	written, err := cluster.livePod(t.Context(), refTo("a"))
 	require.NoError(t, err)
 	assert.Contains(t, written.Annotations[v1alpha1.HashAnnotation], completed.Annotations[v1alpha1.HashAnnotation])
 }

@@ -7,7 +7,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/utils/clock"
 
 	"github.com/outrigger/outrigger/api/protocol"
 	"github.com/outrigger/outrigger/internal/podstate"
@@ -17,42 +16,32 @@ import (
 // (SPEC §7.2).
 func (a *Activities) WriteUpgradableConditions(ctx context.Context, input protocol.WriteUpgradableConditionsInput) (protocol.WriteUpgradableConditionsResult, error) {
 	defer keepHeartbeating(ctx, a.Clock)()
-	var outcome outcome
 	defer a.Metrics.time(changeCondition, a.Clock)()
-	writer := a.writer(changeCondition)
-	decider := conditionDecider{reader: writer.reader, clock: a.Clock, set: writer.reader.recentSet(input.SidecarSet), generation: input.Generation}
-	pool, writing := newPool(ctx, a.Writers)
+	var outcome outcome
+	writer, recent := a.writer(changeCondition), a.recentSet(input.SidecarSet)
+	decide := func(ctx context.Context, pod *corev1.Pod) (decision, error) {
+		set, err := recent.get(ctx)
+		if err != nil || set == nil || set.Generation != input.Generation {
+			return decision{}, err
+		}
+		state, matched, err := a.state(ctx, set, pod)
+		if err != nil || !matched {
+			return decision{}, err
+		}
+		condition, changed := podstate.UpgradableCondition(pod, set.Name, state, metav1.NewTime(a.Clock.Now()))
+		if !changed {
+			return decision{}, nil
+		}
+		return patchCondition(pod, condition), nil
+	}
+	pool, _ := newPool(ctx, a.Writers)
 	for _, pod := range input.Pods {
-		pool.submit(writing, func(ctx context.Context) error {
-			return writer.apply(ctx, pod, &outcome, change{decide: decider.decide, write: writer.patchStatus})
+		pool.submit(func(ctx context.Context) error {
+			return writer.apply(ctx, pod, &outcome, change{decide: decide, write: writer.patchStatus})
 		})
 	}
 	err := pool.wait()
 	return protocol.WriteUpgradableConditionsResult{Written: outcome.writes(input.Pods), Failed: outcome.failures(input.Pods)}, err
-}
-
-// conditionDecider decides which condition a pod needs.
-type conditionDecider struct {
-	reader     *reader
-	clock      clock.PassiveClock
-	set        *recentSet
-	generation int64
-}
-
-func (d *conditionDecider) decide(ctx context.Context, pod *corev1.Pod) (decision, error) {
-	set, err := d.set.get(ctx)
-	if err != nil || set == nil || set.Generation != d.generation {
-		return decision{}, err
-	}
-	state, matched, err := d.reader.state(ctx, set, pod)
-	if err != nil || !matched {
-		return decision{}, err
-	}
-	condition, changed := podstate.UpgradableCondition(pod, set.Name, state, metav1.NewTime(d.clock.Now()))
-	if !changed {
-		return decision{}, nil
-	}
-	return patchCondition(pod, condition), nil
 }
 
 // patchCondition returns the guarded patch of a condition of a pod.

@@ -7,7 +7,6 @@ import (
 	"net/http"
 	"sync"
 
-	"github.com/prometheus/client_golang/prometheus"
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/codes"
 	semconv "go.opentelemetry.io/otel/semconv/v1.41.0"
@@ -28,14 +27,15 @@ const attempts = 3
 
 // writer writes pods with uid and resourceVersion as preconditions.
 type writer struct {
-	reader *reader
-	pods   client.Writer
-	status client.SubResourceWriter
-	// change names the kind of the writes in traces.
+	*Activities
+	// change names the kind of the writes in metrics and traces.
 	change string
-	tracer trace.Tracer
-	// results counts pods by result.
-	results *prometheus.CounterVec
+}
+
+func (a *Activities) writer(change string) *writer { return &writer{a, change} }
+
+func (w *writer) count(result podResult) {
+	w.Metrics.pods.WithLabelValues(w.change, string(result)).Inc()
 }
 
 // podResult is the result of a pod in a batch.
@@ -95,7 +95,7 @@ func (c change) stillWanted(ctx context.Context, decided decision) error {
 // apply writes a change to one pod, or records why not. If the pod has changed since it was read,
 // apply reads it again and repeats the decision.
 func (w *writer) apply(ctx context.Context, reference protocol.PodReference, outcome *outcome, c change) error {
-	read := w.reader.cachedPod
+	read := w.cachedPod
 	for range attempts {
 		pod, err := read(ctx, reference)
 		if err != nil {
@@ -109,12 +109,12 @@ func (w *writer) apply(ctx context.Context, reference protocol.PodReference, out
 			return err
 		}
 		if result != resultConflict {
-			w.results.WithLabelValues(string(result)).Inc()
+			w.count(result)
 			return nil
 		}
-		read = w.reader.livePod
+		read = w.livePod
 	}
-	w.results.WithLabelValues(string(resultSkipped)).Inc()
+	w.count(resultSkipped)
 	return nil
 }
 
@@ -160,7 +160,7 @@ func (w *writer) attempt(ctx context.Context, pod *corev1.Pod, outcome *outcome,
 
 // traced wraps a write in a span. The span names the pod and never the content of the write.
 func (w *writer) traced(ctx context.Context, pod protocol.PodReference, write func(context.Context) error) error {
-	ctx, span := w.tracer.Start(ctx, "PatchPod", trace.WithSpanKind(trace.SpanKindClient), trace.WithAttributes(
+	ctx, span := w.Tracer.Start(ctx, "PatchPod", trace.WithSpanKind(trace.SpanKindClient), trace.WithAttributes(
 		semconv.K8SNamespaceName(pod.Namespace), semconv.K8SPodName(pod.Name), semconv.K8SPodUID(string(pod.UID)),
 		attribute.String("outrigger.change", w.change)))
 	defer span.End()
@@ -176,7 +176,7 @@ func (w *writer) patchPod(ctx context.Context, pod *corev1.Pod, patch []byte) er
 	written := &metav1.PartialObjectMetadata{}
 	written.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Pod"))
 	written.Namespace, written.Name = pod.Namespace, pod.Name
-	if err := w.pods.Patch(ctx, written, client.RawPatch(types.StrategicMergePatchType, patch)); err != nil {
+	if err := w.Writer.Patch(ctx, written, client.RawPatch(types.StrategicMergePatchType, patch)); err != nil {
 		return err
 	}
 	pod.ResourceVersion = written.ResourceVersion
@@ -184,7 +184,7 @@ func (w *writer) patchPod(ctx context.Context, pod *corev1.Pod, patch []byte) er
 }
 
 func (w *writer) patchStatus(ctx context.Context, pod *corev1.Pod, patch []byte) error {
-	return w.status.Patch(ctx, pod, client.RawPatch(types.StrategicMergePatchType, patch))
+	return w.Status.Patch(ctx, pod, client.RawPatch(types.StrategicMergePatchType, patch))
 }
 
 // rejected reports whether an error is an answer about this pod, and not a failure of the API
@@ -265,22 +265,14 @@ func (o *outcome) has(pod protocol.PodReference) bool {
 	return written || rejected
 }
 
-// count returns the number of written pods.
-func (o *outcome) count() int {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return len(o.written)
-}
-
 // details are the details of a heartbeat: the number of written pods, and the wait, if any.
 func (o *outcome) details() []any {
-	count := o.count()
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.waiting == "" {
-		return []any{count}
+		return []any{len(o.written)}
 	}
-	return []any{count, o.waiting}
+	return []any{len(o.written), o.waiting}
 }
 
 // newWrites returns the writes since the last call.

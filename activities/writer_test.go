@@ -132,7 +132,7 @@ func TestPatchesCarryTheirPrecondition(t *testing.T) {
 	require.True(t, apierrors.IsConflict(err), "%v", err)
 	written := pod.DeepCopy()
 	require.NoError(t, cluster.writer(changeUpgrade).patchPod(t.Context(), written, patch(pod.ResourceVersion)))
-	live, err := cluster.reader().livePod(t.Context(), refTo("a"))
+	live, err := cluster.livePod(t.Context(), refTo("a"))
 	require.NoError(t, err)
 	assert.Equal(t, live.ResourceVersion, written.ResourceVersion)
 	assert.Equal(t, "yes", live.Labels["patched"])
@@ -140,11 +140,11 @@ func TestPatchesCarryTheirPrecondition(t *testing.T) {
 
 func TestThePoolRunsABoundedNumberOfTasks(t *testing.T) {
 	err := inActivity(t, nil, func(ctx context.Context) error {
-		pool, ctx := newPool(ctx, 2)
+		pool, _ := newPool(ctx, 2)
 		begun, finish := make(chan struct{}), make(chan struct{})
 		var running atomic.Int64
 		for range 6 {
-			pool.submit(ctx, func(context.Context) error {
+			pool.submit(func(context.Context) error {
 				running.Add(1)
 				defer running.Add(-1)
 				begun <- struct{}{}
@@ -171,9 +171,9 @@ func TestThePoolRunsABoundedNumberOfTasks(t *testing.T) {
 func TestTheFirstErrorKeepsTasksThatWaitFromRunning(t *testing.T) {
 	away, ran := errors.New("away"), 0
 	err := inActivity(t, nil, func(ctx context.Context) error {
-		pool, ctx := newPool(ctx, 1)
+		pool, _ := newPool(ctx, 1)
 		for range 3 {
-			pool.submit(ctx, func(context.Context) error {
+			pool.submit(func(context.Context) error {
 				ran++
 				return away
 			})
@@ -187,10 +187,10 @@ func TestTheFirstErrorKeepsTasksThatWaitFromRunning(t *testing.T) {
 func TestTasksThatHaveNotBegunWhenTheWorkerStopsAreLeft(t *testing.T) {
 	stopping, ran := make(chan struct{}), 0
 	err := inActivity(t, stopping, func(ctx context.Context) error {
-		pool, ctx := newPool(ctx, 1)
+		pool, _ := newPool(ctx, 1)
 		close(stopping)
 		for range 3 {
-			pool.submit(ctx, func(context.Context) error {
+			pool.submit(func(context.Context) error {
 				ran++
 				return nil
 			})
