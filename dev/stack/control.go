@@ -2,17 +2,15 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"net"
-	"net/http"
+	"net/rpc"
 	"os"
 	"strconv"
 	"strings"
 	"text/tabwriter"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -20,15 +18,17 @@ import (
 	"github.com/outrigger/outrigger/dev/cluster/process"
 )
 
-var errDown = errors.New("the stack is not running; start it with `make up`")
-
-// supervisor answers the other commands over a unix socket while `up` runs.
+// supervisor runs a stack. Other commands call its exported methods over a unix socket.
 type supervisor struct {
+	at stateDir
+	// started is closed once cluster is set and all processes are ready.
+	started chan struct{}
 	cluster *cluster.Cluster
-	at      stateDir
+	summary string
+	stop    context.CancelFunc
 }
 
-// listen serves GET /status and POST /{action}/{name} until the returned function is called.
+// listen serves the methods until the returned function is called.
 func (s *supervisor) listen(ctx context.Context) (func(), error) {
 	if err := os.RemoveAll(s.at.socket()); err != nil { // left by a killed supervisor
 		return nil, fmt.Errorf("remove the old control socket: %w", err)
@@ -37,63 +37,69 @@ func (s *supervisor) listen(ctx context.Context) (func(), error) {
 	if err != nil {
 		return nil, fmt.Errorf("open the control socket (its path must be short): %w", err)
 	}
-	mux := http.NewServeMux()
-	mux.HandleFunc("GET /status", func(w http.ResponseWriter, _ *http.Request) { answer(w, s.cluster.Processes(), nil) })
-	mux.HandleFunc("POST /{action}/{name}", func(w http.ResponseWriter, r *http.Request) {
-		names, err := s.act(r.Context(), r.PathValue("action"), r.PathValue("name"))
-		answer(w, names, errors.Join(err, s.writeEnv()))
-	})
-	server := &http.Server{Handler: mux, ReadHeaderTimeout: 5 * time.Second}
-	go func() { _ = server.Serve(socket) }() // always ErrServerClosed
-	return func() { _ = server.Close() }, nil
+	server := rpc.NewServer()
+	go server.Accept(socket)
+	return func() { _ = socket.Close() }, server.RegisterName("Supervisor", s)
 }
 
-func answer(w http.ResponseWriter, result any, err error) {
-	if err != nil {
-		http.Error(w, err.Error(), http.StatusInternalServerError)
-		return
-	}
-	_ = json.NewEncoder(w).Encode(result) // the caller may be gone
+// Summary describes the stack to its users.
+func (s *supervisor) Summary(_ string, text *string) error {
+	<-s.started
+	*text = s.summary
+	return nil
 }
 
-// act applies an action to every process of a name and returns their names.
-func (s *supervisor) act(ctx context.Context, action, name string) ([]string, error) {
-	names := s.resolve(name)
-	if len(names) == 0 && action == "start" && cluster.IsRole(name) {
-		return s.startNew(ctx, name)
-	}
-	if len(names) == 0 {
-		return nil, fmt.Errorf("%q: %w; `make status` lists them", name, process.ErrUnknown)
-	}
-	for _, each := range names {
-		var err error
-		switch action {
-		case "stop":
-			err = s.cluster.Stop(each)
-		case "kill":
-			err = s.cluster.Kill(each)
-		case "start":
-			err = s.cluster.StartAgain(ctx, each)
-		default:
-			err = fmt.Errorf("action %q is none of stop, kill, start", action)
-		}
-		if err != nil {
-			return nil, err
-		}
-	}
-	return names, nil
+// Status lists the processes.
+func (s *supervisor) Status(_ string, processes *[]process.Status) error {
+	<-s.started
+	*processes = s.cluster.Processes()
+	return nil
 }
 
-// startNew starts a role that does not exist yet.
-func (s *supervisor) startNew(ctx context.Context, name string) ([]string, error) {
+// Down stops the stack. The call ends with the supervisor.
+func (s *supervisor) Down(string, *string) error {
+	s.stop()
+	select {}
+}
+
+// Stop stops the processes of a name, and returns their names.
+func (s *supervisor) Stop(name string, names *[]string) error {
+	<-s.started
+	return s.each(name, names, s.cluster.Stop)
+}
+
+// Kill kills the processes of a name, and returns their names.
+func (s *supervisor) Kill(name string, names *[]string) error {
+	<-s.started
+	return s.each(name, names, s.cluster.Kill)
+}
+
+// Start starts the processes of a name again, or a new role, and returns their names.
+func (s *supervisor) Start(name string, names *[]string) error {
+	<-s.started
+	ctx := context.Background() // a start ends when the stack does
+	if len(s.resolve(name)) > 0 || !cluster.IsRole(name) {
+		return s.each(name, names, func(each string) error { return s.cluster.StartAgain(ctx, each) })
+	}
 	if name == cluster.Worker {
 		name += "-1"
 	}
-	role, err := s.cluster.StartRole(ctx, name)
-	if err != nil {
-		return nil, err
+	*names = []string{name}
+	_, err := s.cluster.StartRole(ctx, name)
+	return errors.Join(err, s.writeEnv())
+}
+
+func (s *supervisor) each(name string, names *[]string, act func(string) error) error {
+	*names = s.resolve(name)
+	if len(*names) == 0 {
+		return fmt.Errorf("%q: %w; `make status` lists them", name, process.ErrUnknown)
 	}
-	return []string{role.Name}, nil
+	for _, each := range *names {
+		if err := act(each); err != nil {
+			return errors.Join(err, s.writeEnv())
+		}
+	}
+	return s.writeEnv()
 }
 
 // resolve turns worker into all workers and leaves other names as they are. The cluster
@@ -111,33 +117,8 @@ func (s *supervisor) resolve(name string) []string {
 	return names
 }
 
-// ask sends one request to the supervisor and decodes its answer into result.
-func ask(ctx context.Context, at stateDir, method, path string, result any) error {
-	if up, err := at.isUp(); err != nil || !up {
-		return errors.Join(err, errDown)
-	}
-	client := &http.Client{Transport: &http.Transport{
-		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
-			return (&net.Dialer{}).DialContext(ctx, "unix", at.socket())
-		},
-	}}
-	request, err := http.NewRequestWithContext(ctx, method, "http://stack"+path, nil)
-	if err != nil {
-		return fmt.Errorf("ask the supervisor: %w", err)
-	}
-	response, err := client.Do(request)
-	if err != nil {
-		return fmt.Errorf("ask the supervisor (it may still be starting): %w", err)
-	}
-	defer func() { _ = response.Body.Close() }()
-	if response.StatusCode != http.StatusOK {
-		text, _ := io.ReadAll(response.Body) // a partial message is better than none
-		return errors.New(strings.TrimSpace(string(text)))
-	}
-	return json.NewDecoder(response.Body).Decode(result)
-}
-
-func controlCommand(at *stateDir, action, short string) *cobra.Command {
+func controlCommand(at *stateDir, method, short string) *cobra.Command {
+	action := strings.ToLower(method)
 	return &cobra.Command{
 		Use:   action + " ROLE",
 		Short: short,
@@ -147,7 +128,7 @@ temporal-history-1, temporal-history-2, temporal-matching, temporal-worker or po
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			var names []string
-			if err := ask(cmd.Context(), *at, http.MethodPost, "/"+action+"/"+args[0], &names); err != nil {
+			if err := at.call(cmd.Context(), method, args[0], &names); err != nil {
 				return err
 			}
 			_, err := fmt.Fprintf(cmd.OutOrStdout(), "%s: %s\n", action, strings.Join(names, ", "))
@@ -163,7 +144,7 @@ func statusCommand(at *stateDir) *cobra.Command {
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			var processes []process.Status
-			if err := ask(cmd.Context(), *at, http.MethodGet, "/status", &processes); err != nil {
+			if err := at.call(cmd.Context(), "Status", "", &processes); err != nil {
 				return err
 			}
 			return printStatus(cmd.OutOrStdout(), processes)
@@ -194,16 +175,14 @@ func downCommand(at *stateDir) *cobra.Command {
 		Short: "Stop everything",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			up, err := at.isUp()
-			if err != nil {
-				return err
+			message := "the stack is down"
+			err := at.call(cmd.Context(), "Down", "", new(string))
+			if errors.Is(err, errDown) {
+				message, err = "nothing is running", nil
 			}
-			message := "nothing is running"
-			if up {
-				if err := at.end(cmd.Context()); err != nil {
-					return err
-				}
-				message = "the stack is down"
+			// The supervisor is gone.
+			if err != nil && !errors.Is(err, io.ErrUnexpectedEOF) {
+				return err
 			}
 			_, err = fmt.Fprintln(cmd.OutOrStdout(), message)
 			return err

@@ -34,7 +34,7 @@ func demoCommand(at *stateDir) *cobra.Command {
 func runDemo(ctx context.Context, o upOptions, exit bool, printer *demo.Printer) error {
 	printer.Step("starting Kubernetes with %d simulated nodes, Temporal and Outrigger: about ten seconds", o.nodes)
 	o.temporalReady = func(c *cluster.Cluster) { printer.Step("Temporal is up; its UI: %s", c.TemporalUI) }
-	err := withStack(ctx, o, func(s *supervisor) error {
+	err := withStack(ctx, o, func(ctx context.Context, s *supervisor) error {
 		printer.Step("Kubernetes and Outrigger are up: export KUBECONFIG=%s", s.cluster.Kubeconfig)
 		d := demo.Demo{Cluster: s.cluster, Bin: "bin", Printer: printer}
 		err := d.Run(ctx)

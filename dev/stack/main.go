@@ -36,9 +36,9 @@ func newCommand() *cobra.Command {
 	root.PersistentFlags().StringVar((*string)(&at), "dir", ".run", "folder of the stack's state")
 	root.AddCommand(
 		upCommand(&at), demoCommand(&at), downCommand(&at), statusCommand(&at),
-		controlCommand(&at, "stop", "End a process with SIGTERM"),
-		controlCommand(&at, "kill", "End a process with SIGKILL"),
-		controlCommand(&at, "start", "Start a process again"),
+		controlCommand(&at, "Stop", "End a process with SIGTERM"),
+		controlCommand(&at, "Kill", "End a process with SIGKILL"),
+		controlCommand(&at, "Start", "Start a process again"),
 		runCommand(),
 	)
 	return root

@@ -7,9 +7,12 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"os/exec"
+	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 	"golang.org/x/sync/errgroup"
 
 	"github.com/outrigger/outrigger/dev/cluster"
@@ -23,24 +26,28 @@ type upOptions struct {
 	temporal string
 	noRoles  bool
 	keep     bool
-	detach   bool
-	reportFD int
 
 	temporalReady func(*cluster.Cluster)
 }
 
 func upCommand(at *stateDir) *cobra.Command {
 	var o upOptions
+	var detached bool
 	cmd := &cobra.Command{
 		Use:   "up",
 		Short: "Start everything; Ctrl-C stops it",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			o.at = *at
-			if o.detach {
-				return detach(cmd.Context(), o, cmd.OutOrStdout())
+			start := func() error { return up(cmd.Context(), o, cmd.OutOrStdout()) }
+			if detached {
+				start = func() error { return detach(cmd.Context(), o.at, cmd.Flags(), cmd.OutOrStdout()) }
 			}
-			return up(cmd.Context(), o, cmd.OutOrStdout())
+			err := start()
+			if errors.Is(err, errUp) {
+				_, err = fmt.Fprintln(cmd.OutOrStdout(), "already up; `make status` shows it, `make down` ends it")
+			}
+			return err
 		},
 	}
 	flags := cmd.Flags()
@@ -50,63 +57,105 @@ func upCommand(at *stateDir) *cobra.Command {
 		fmt.Sprintf("%s: one process on SQLite; %s: Temporal's own server on PostgreSQL ($%s)", cluster.DevServer, cluster.TemporalCluster, cluster.TemporalVariable))
 	flags.BoolVar(&o.noRoles, "no-roles", false, "start the control plane and Temporal only")
 	flags.BoolVar(&o.keep, "keep", false, "go on with the cluster and the history of the last time")
-	flags.BoolVar(&o.detach, "detach", false, "return once everything is ready and leave it running")
-	flags.IntVar(&o.reportFD, reportFlag, 0, "file descriptor that gets the summary")
-	_ = flags.MarkHidden(reportFlag) // the flag was defined one line above
+	flags.BoolVar(&detached, "detach", false, "return once everything is ready and leave it running")
 	return cmd
 }
 
-// up runs the stack until ctx ends. The summary goes to out once all is ready.
+// up runs the stack until ctx ends.
 func up(ctx context.Context, o upOptions, out io.Writer) error {
-	report, closeReport := reportTo(o.reportFD, out)
-	defer closeReport()
-	began := time.Now()
-	err := withStack(ctx, o, func(s *supervisor) error {
-		if _, err := io.WriteString(report, summary(s.cluster, o.at, time.Since(began))); err != nil {
+	return withStack(ctx, o, func(ctx context.Context, s *supervisor) error {
+		if _, err := io.WriteString(out, s.summary); err != nil {
 			return fmt.Errorf("print the summary: %w", err)
 		}
-		closeReport()
 		s.watch(ctx, out)
 		return nil
 	})
-	if errors.Is(err, errUp) {
-		_, err = fmt.Fprintln(report, "already up; `make status` shows it, `make down` ends it")
+}
+
+// detach runs `up` with the same flags in a session of its own, and waits until it is ready or
+// has failed.
+func detach(ctx context.Context, at stateDir, flags *pflag.FlagSet, out io.Writer) error {
+	lock, err := at.lock()
+	if err != nil {
+		return err
 	}
-	return err
+	_ = lock.Close() // the supervisor locks it
+	log, err := os.Create(at.logFile())
+	if err != nil {
+		return fmt.Errorf("create the log of the supervisor: %w", err)
+	}
+	defer func() { _ = log.Close() }()
+	self, err := os.Executable()
+	if err != nil {
+		return fmt.Errorf("find the own program: %w", err)
+	}
+	args := []string{"up"}
+	flags.Visit(func(flag *pflag.Flag) {
+		if flag.Name != "detach" {
+			args = append(args, fmt.Sprintf("--%s=%s", flag.Name, flag.Value))
+		}
+	})
+	// No context: the supervisor outlives this command.
+	supervisor := exec.CommandContext(context.Background(), self, args...)
+	supervisor.Stdout, supervisor.Stderr = log, log
+	supervisor.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	if err := supervisor.Start(); err != nil {
+		return fmt.Errorf("start the supervisor: %w", err)
+	}
+	defer context.AfterFunc(ctx, func() { _ = supervisor.Process.Signal(syscall.SIGTERM) })()
+	ended := make(chan error, 1)
+	go func() { ended <- supervisor.Wait() }()
+	for {
+		var summary string
+		if err := at.call(ctx, "Summary", "", &summary); err == nil {
+			_, err = io.WriteString(out, summary)
+			return err
+		}
+		select {
+		case err := <-ended:
+			return fmt.Errorf("the stack did not start: %w\n%s", err, process.Tail(at.logFile()))
+		case <-time.After(20 * time.Millisecond): // it does not listen yet
+		}
+	}
 }
 
 // withStack starts everything, calls use, and stops everything. It fails with errUp when
 // another supervisor runs.
-func withStack(ctx context.Context, o upOptions, use func(*supervisor) error) error {
+func withStack(ctx context.Context, o upOptions, use func(context.Context, *supervisor) error) error {
+	began := time.Now()
 	lock, err := o.at.lock()
 	if err != nil {
 		return err
 	}
 	defer func() { _ = lock.Close() }()
-	if !o.keep {
-		if err := cluster.RemoveState(string(o.at)); err != nil {
-			return err
-		}
-	}
-	c, err := cluster.Start(ctx, cluster.Options{Dir: string(o.at), Nodes: o.nodes, Temporal: cluster.TemporalServer(o.temporal), TemporalReady: o.temporalReady})
-	if err != nil {
-		return err
-	}
-	defer c.Shutdown()
-	if err := startRoles(ctx, c, o); err != nil {
-		return err
-	}
-	s := &supervisor{cluster: c, at: o.at}
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	s := &supervisor{at: o.at, started: make(chan struct{}), stop: stop}
 	closeControl, err := s.listen(ctx)
 	if err != nil {
 		return err
 	}
 	defer closeControl()
+	if !o.keep {
+		if err := cluster.RemoveState(string(o.at)); err != nil {
+			return err
+		}
+	}
+	s.cluster, err = cluster.Start(ctx, cluster.Options{Dir: string(o.at), Nodes: o.nodes, Temporal: cluster.TemporalServer(o.temporal), TemporalReady: o.temporalReady})
+	if err != nil {
+		return err
+	}
+	defer s.cluster.Shutdown()
+	if err := startRoles(ctx, s.cluster, o); err != nil {
+		return err
+	}
 	defer func() { _ = os.Remove(o.at.envFile()) }() // its pids and ports mean nothing any more
 	if err := s.writeEnv(); err != nil {
 		return err
 	}
-	return use(s)
+	s.summary = summary(s.cluster, o.at, time.Since(began))
+	close(s.started)
+	return use(ctx, s)
 }
 
 func startRoles(ctx context.Context, c *cluster.Cluster, o upOptions) error {
