@@ -74,7 +74,7 @@ func TestOneHeartbeatTellsTheServerAndHearsCancellation(t *testing.T) {
 	require.NoError(t, w.Start())
 	t.Cleanup(w.Stop)
 	run, err := c.ExecuteWorkflow(t.Context(), temporalclient.StartWorkflowOptions{TaskQueue: "queue"}, oneBatch,
-		protocol.UpgradeBatchInput{SidecarSet: webSetReference, Generation: 2, Pods: selectedPods("a"), Reserve: selectedPods("b"), Run: "one"})
+		protocol.UpgradeBatchInput{SidecarSet: webSetReference, Generation: 2, Pods: selectedPods("a"), Queued: selectedPods("b"), Run: "one"})
 	require.NoError(t, err)
 	pending := func() *workflow.PendingActivityInfo {
 		found, err := c.DescribeWorkflowExecution(t.Context(), run.GetID(), run.GetRunID())

@@ -74,13 +74,13 @@ func (n *nextBatch) plan(ctx context.Context, set *v1alpha1.SidecarSet) (result 
 	if err != nil {
 		return result, 0, err
 	}
-	rejected := markRejected(population, n.input.Refused)
-	goneConditions := markRejectedConditions(population, n.input.RefusedConditions)
+	rejected := markRejected(population, n.input.Rejected)
+	goneConditions := markRejectedConditions(population, n.input.RejectedConditions)
 	plan, err := rollout.Next(set, population, rejected)
 	if err != nil {
 		return result, 0, err
 	}
-	if n.input.Held {
+	if n.input.Paused {
 		return protocol.NextBatchResult{Phase: protocol.PhasePaused, Message: plan.Message, Counts: plan.Counts}, 0, nil
 	}
 	again = n.migrationDelay(&plan, n.batchDelay(&plan))
@@ -91,9 +91,9 @@ func (n *nextBatch) plan(ctx context.Context, set *v1alpha1.SidecarSet) (result 
 	}
 	again = n.postponeConditions(&plan, again)
 	result = protocol.NextBatchResult{
-		Phase: plan.Phase, Message: plan.Message, Pods: plan.Pods, Reserve: plan.Queued,
+		Phase: plan.Phase, Message: plan.Message, Pods: plan.Pods, Queued: plan.Queued,
 		Counts: plan.Counts, Hot: plan.Hot, FalseConditions: plan.FalseConditions, TrueConditions: plan.TrueConditions,
-		Gone: gone(n.input.Refused, &plan), GoneConditions: goneConditions,
+		Gone: gone(n.input.Rejected, &plan), GoneConditions: goneConditions,
 	}
 	return result, again, nil
 }

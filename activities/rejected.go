@@ -7,7 +7,7 @@ import (
 
 // markRejected finds the pods of a population whose upgrade was rejected, and marks the pods that
 // are not retried yet.
-func markRejected(population []rollout.Pod, rejected protocol.Refused) map[protocol.PodReference]bool {
+func markRejected(population []rollout.Pod, rejected protocol.Rejected) map[protocol.PodReference]bool {
 	if len(rejected.Pods) == 0 {
 		return nil
 	}
@@ -24,7 +24,7 @@ func markRejected(population []rollout.Pod, rejected protocol.Refused) map[proto
 
 // markRejectedConditions marks the pods whose condition was rejected and is not retried yet. It
 // returns the pods whose condition is not due any more.
-func markRejectedConditions(population []rollout.Pod, rejected protocol.Refused) (gone protocol.Fingerprints) {
+func markRejectedConditions(population []rollout.Pod, rejected protocol.Rejected) (gone protocol.Fingerprints) {
 	if len(rejected.Pods) == 0 {
 		return nil
 	}
@@ -40,7 +40,7 @@ func markRejectedConditions(population []rollout.Pod, rejected protocol.Refused)
 
 // gone lists rejected pods that are not upgradable any more: without a try they would keep their
 // places among the pods to retry.
-func gone(rejected protocol.Refused, plan *rollout.Plan) protocol.Fingerprints {
+func gone(rejected protocol.Rejected, plan *rollout.Plan) protocol.Fingerprints {
 	if len(rejected.Pods) == 0 {
 		return nil
 	}

@@ -19,7 +19,7 @@ import (
 )
 
 // refusedAgain are pods that were refused, and are due.
-func refusedAgain(pods ...protocol.PodReference) (refused protocol.Refused) {
+func refusedAgain(pods ...protocol.PodReference) (refused protocol.Rejected) {
 	for _, pod := range pods {
 		refused.Pods = append(refused.Pods, protocol.FingerprintOf(pod.UID))
 	}
@@ -48,7 +48,7 @@ func TestSpec7_8_ARefusedWriteLeavesItsSlotToTheNextPodAtOnce(t *testing.T) {
 	require.NoError(t, err)
 	b.takeQueued()
 	result := b.result()
-	assert.Len(t, result.Failed, 260)
+	assert.Len(t, result.Rejected, 260)
 	assert.Equal(t, []string{"z"}, writtenNames(result.Written))
 	assert.Equal(t, []protocol.SelectedPod{{PodReference: refTo("z-2")}}, b.left, "the slot is taken")
 }
@@ -57,7 +57,7 @@ func TestGoneNamesRefusedPodsThatAreNotToBeUpgradedAnyMore(t *testing.T) {
 	cluster := newTestCluster(t, interceptor.Funcs{}, webSet(1), webPod("a"), webPod("b", upgraded))
 	refused := refusedAgain(refTo("a"), refTo("b"), refTo("deleted"))
 	refused.Again = 0
-	result, _, err := cluster.newNextBatch(protocol.NextBatchInput{SidecarSet: webSetReference, Generation: 2, Refused: refused}).check(t.Context())
+	result, _, err := cluster.newNextBatch(protocol.NextBatchInput{SidecarSet: webSetReference, Generation: 2, Rejected: refused}).check(t.Context())
 	require.NoError(t, err)
 	assert.Equal(t, refused.Pods[1:], result.Gone)
 }
@@ -75,7 +75,7 @@ func TestSpec7_8_ARefusedPodThatIsNoCandidateKeepsNoOtherFromBeingTried(t *testi
 	}(), webPod("a"), left)
 	refused := refusedAgain(refTo("left"), refTo("a"))
 	refused.Again = 0
-	result, _, err := cluster.newNextBatch(protocol.NextBatchInput{SidecarSet: webSetReference, Generation: 2, Refused: refused}).check(t.Context())
+	result, _, err := cluster.newNextBatch(protocol.NextBatchInput{SidecarSet: webSetReference, Generation: 2, Rejected: refused}).check(t.Context())
 	require.NoError(t, err)
 	assert.Equal(t, refused.Pods[:1], result.Gone)
 }
@@ -83,7 +83,7 @@ func TestSpec7_8_ARefusedPodThatIsNoCandidateKeepsNoOtherFromBeingTried(t *testi
 func TestSpec7_2_ARefusedConditionThatIsNotDueAnyMoreIsForgotten(t *testing.T) {
 	cluster := newTestCluster(t, interceptor.Funcs{}, webSet(1), webPod("a"), webPod("b", upgraded, settling))
 	refused := refusedAgain(refTo("deleted"), refTo("a"), refTo("b"))
-	result, _, err := cluster.newNextBatch(protocol.NextBatchInput{SidecarSet: webSetReference, Generation: 2, RefusedConditions: refused}).check(t.Context())
+	result, _, err := cluster.newNextBatch(protocol.NextBatchInput{SidecarSet: webSetReference, Generation: 2, RejectedConditions: refused}).check(t.Context())
 	require.NoError(t, err)
 	assert.Equal(t, refused.Pods[:2], result.GoneConditions, "the condition of b is due with its upgrade")
 }

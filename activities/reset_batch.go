@@ -49,7 +49,7 @@ func (a *Activities) ResetBatch(ctx context.Context, input protocol.ResetBatchIn
 func (a *Activities) newResetBatch(input protocol.ResetBatchInput) *resetBatch {
 	now := a.Clock.Now()
 	return &resetBatch{
-		writer: a.writer(changeReset), upgrading: input.Upgrading, set: a.recentSet(input.SidecarSet), rejected: input.Refused.Set(),
+		writer: a.writer(changeReset), upgrading: input.Upgrading, set: a.recentSet(input.SidecarSet), rejected: input.Rejected.Set(),
 		done: map[protocol.PodReference]bool{}, skipped: map[protocol.PodReference]time.Time{}, end: now.Add(resetTime), busy: now,
 	}
 }
@@ -181,5 +181,5 @@ func (b *resetBatch) write(ctx context.Context, pod *corev1.Pod, patch []byte) e
 
 func (b *resetBatch) result() protocol.ResetBatchResult {
 	reset, failed := len(b.outcome.written), b.outcome.failures(b.tried)
-	return protocol.ResetBatchResult{Reset: reset, Skipped: len(b.tried) - reset - len(failed), Failed: failed}
+	return protocol.ResetBatchResult{Reset: reset, Skipped: len(b.tried) - reset - len(failed), Rejected: failed}
 }

@@ -79,7 +79,7 @@ func TestAwaitMigration(t *testing.T) {
 			cluster := newTestCluster(t, interceptor.Funcs{}, hotSet(), c.pods...)
 			var result protocol.AwaitMigrationResult
 			err := inActivity(t, nil, func(ctx context.Context) (err error) {
-				result, err = cluster.AwaitMigration(ctx, protocol.AwaitMigrationInput{SidecarSet: webSetReference, Refused: refusedAgain(c.refused...).Pods})
+				result, err = cluster.AwaitMigration(ctx, protocol.AwaitMigrationInput{SidecarSet: webSetReference, Rejected: refusedAgain(c.refused...).Pods})
 				return err
 			})
 			require.NoError(t, err)
@@ -101,12 +101,12 @@ func TestSpec7_7_ResetEmptiesTheStandbyTwin(t *testing.T) {
 	var result protocol.ResetBatchResult
 	err := inActivity(t, nil, func(ctx context.Context) (err error) {
 		result, err = cluster.ResetBatch(ctx, protocol.ResetBatchInput{
-			SidecarSet: webSetReference, Pods: []protocol.PodReference{refTo("a"), refTo("b"), refTo("c")}, Refused: refusedAgain(refTo("d")).Pods,
+			SidecarSet: webSetReference, Pods: []protocol.PodReference{refTo("a"), refTo("b"), refTo("c")}, Rejected: refusedAgain(refTo("d")).Pods,
 		})
 		return err
 	})
 	require.NoError(t, err)
-	assert.Equal(t, protocol.ResetBatchResult{Reset: 1, Skipped: 1, Failed: []protocol.FailedPod{{PodReference: refTo("b"), Reason: "Forbidden"}}}, result)
+	assert.Equal(t, protocol.ResetBatchResult{Reset: 1, Skipped: 1, Rejected: []protocol.RejectedPod{{PodReference: refTo("b"), Reason: "Forbidden"}}}, result)
 	assert.Equal(t, map[string]string{"a": "empty:1", "b": "side:v1", "c": "side:v1", "d": "side:v1"}, cluster.images())
 	recorded := map[string]bool{(<-recorder.Events)[:len("Warning ResetContainer")]: true, (<-recorder.Events)[:len("Warning ResetContainer")]: true}
 	assert.Len(t, recorded, 2, "one of success, one of failure")

@@ -52,7 +52,7 @@ func (a *Activities) newUpgradeBatch(input protocol.UpgradeBatchInput, run strin
 	b := &upgradeBatch{
 		writer: a.writer(changeUpgrade), input: input, queued: &queuedPods{}, deadline: newWriteDeadline(a.Clock),
 		fence: a.newFence(a.lease(input.SidecarSet, run), input.Generation),
-		left:  slices.Concat(input.Pods, input.Reserve), taken: map[protocol.PodReference]bool{},
+		left:  slices.Concat(input.Pods, input.Queued), taken: map[protocol.PodReference]bool{},
 		before: a.unseenWrites(input.Written), own: a.unseenWrites(nil), idle: newIdleTimer(a.Clock),
 	}
 	b.extend()
@@ -161,7 +161,7 @@ func (b *upgradeBatch) fill(ctx context.Context, set *v1alpha1.SidecarSet) (coun
 	if err != nil {
 		return counts, false, err
 	}
-	plan, err := rollout.Next(set, population, markRejected(population, b.input.Refused))
+	plan, err := rollout.Next(set, population, markRejected(population, b.input.Rejected))
 	if err != nil {
 		return counts, false, err
 	}
@@ -292,7 +292,7 @@ func (b *upgradeBatch) result() protocol.UpgradeBatchResult {
 	for _, pod := range b.tried {
 		tried = append(tried, pod.PodReference)
 	}
-	result := protocol.UpgradeBatchResult{Written: b.outcome.writes(tried), Failed: b.outcome.failures(tried), Stopped: b.outcome.stopped, Quiet: b.quiet}
-	result.Skipped = len(tried) - len(result.Written) - len(result.Failed)
+	result := protocol.UpgradeBatchResult{Written: b.outcome.writes(tried), Rejected: b.outcome.failures(tried), Stopped: b.outcome.stopped, Quiet: b.quiet}
+	result.Skipped = len(tried) - len(result.Written) - len(result.Rejected)
 	return result
 }

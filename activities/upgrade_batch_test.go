@@ -262,7 +262,7 @@ func TestARefusedPodStopsNoOther(t *testing.T) {
 	_, err := cluster.refills(b)
 	require.NoError(t, err)
 	result := b.result()
-	assert.Equal(t, []protocol.FailedPod{{PodReference: refTo("a"), Reason: "Forbidden"}}, result.Failed)
+	assert.Equal(t, []protocol.RejectedPod{{PodReference: refTo("a"), Reason: "Forbidden"}}, result.Rejected)
 	assert.Equal(t, []string{"b"}, writtenNames(result.Written))
 	assert.Equal(t, map[string]string{"a": "side:v1", "b": "side:v2", "c": "side:v1"}, cluster.images(), "c is not of the batch")
 }
@@ -273,7 +273,7 @@ func TestUpgradeBatchSaysWhatItWroteHoweverItEnds(t *testing.T) {
 		go func() {
 			assert.NoError(t, inActivity(t, stopping, func(ctx context.Context) error {
 				result, err := cluster.UpgradeBatch(ctx, protocol.UpgradeBatchInput{
-					SidecarSet: webSetReference, Generation: 2, Pods: selectedPods("a"), Reserve: selectedPods("b"), Run: "one",
+					SidecarSet: webSetReference, Generation: 2, Pods: selectedPods("a"), Queued: selectedPods("b"), Run: "one",
 				})
 				written <- writtenNames(result.Written)
 				return err

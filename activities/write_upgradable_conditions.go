@@ -41,7 +41,7 @@ func (a *Activities) WriteUpgradableConditions(ctx context.Context, input protoc
 		})
 	}
 	err := pool.wait()
-	return protocol.WriteUpgradableConditionsResult{Written: outcome.writes(input.Pods), Failed: outcome.failures(input.Pods)}, err
+	return protocol.WriteUpgradableConditionsResult{Written: outcome.writes(input.Pods), Rejected: outcome.failures(input.Pods)}, err
 }
 
 // patchCondition returns the guarded patch of a condition of a pod.

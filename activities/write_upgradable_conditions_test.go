@@ -35,7 +35,7 @@ func TestSpec7_2_ConditionsAreWrittenWhereTheyAreOutOfDate(t *testing.T) {
 			})
 			require.NoError(t, err)
 			assert.Equal(t, c.written, writtenNames(result.Written))
-			assert.Empty(t, result.Failed)
+			assert.Empty(t, result.Rejected)
 			assert.Equal(t, c.written, cluster.withCondition())
 		})
 	}

@@ -319,11 +319,11 @@ func (o *outcome) writes(pods []protocol.PodReference) []protocol.WrittenPod {
 }
 
 // failures lists the rejected pods, in the order of pods.
-func (o *outcome) failures(pods []protocol.PodReference) []protocol.FailedPod {
-	var failed []protocol.FailedPod
+func (o *outcome) failures(pods []protocol.PodReference) []protocol.RejectedPod {
+	var failed []protocol.RejectedPod
 	for _, pod := range pods {
 		if reason, ok := o.rejections[pod]; ok {
-			failed = append(failed, protocol.FailedPod{PodReference: pod, Reason: reason})
+			failed = append(failed, protocol.RejectedPod{PodReference: pod, Reason: reason})
 		}
 	}
 	return failed

@@ -41,8 +41,8 @@ func TestWhatBecomesOfAGuardedWrite(t *testing.T) {
 	wrote := func(version string) []protocol.WrittenPod {
 		return []protocol.WrittenPod{{PodReference: reference, ResourceVersion: version}}
 	}
-	failed := func(reason string) []protocol.FailedPod {
-		return []protocol.FailedPod{{PodReference: reference, Reason: reason}}
+	failed := func(reason string) []protocol.RejectedPod {
+		return []protocol.RejectedPod{{PodReference: reference, Reason: reason}}
 	}
 	for name, c := range map[string]struct {
 		reference protocol.PodReference
@@ -51,7 +51,7 @@ func TestWhatBecomesOfAGuardedWrite(t *testing.T) {
 		// answers of the API server to one write after the other.
 		answers []error
 		written []protocol.WrittenPod
-		failed  []protocol.FailedPod
+		failed  []protocol.RejectedPod
 		err     string
 		writes  int
 	}{

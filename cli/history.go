@@ -141,7 +141,7 @@ func (r *runs) changes(ctx context.Context, set *v1alpha1.SidecarSet, run string
 		if what != protocol.PauseSignal && what != protocol.ResumeSignal {
 			return
 		}
-		var hold protocol.Hold
+		var hold protocol.Pause
 		// One that was sent by hand may hold anything.
 		if err := r.options.Codec.DataConverter().FromPayloads(by, &hold); err != nil && slices.ContainsFunc(by.GetPayloads(), codec.IsEncrypted) {
 			unreadable = fmt.Errorf("who sent %s to run %s, and why: %w; %s", what, run, err, needsKeys)
@@ -149,7 +149,7 @@ func (r *runs) changes(ctx context.Context, set *v1alpha1.SidecarSet, run string
 		if hold.Sent {
 			return // its signal was found
 		}
-		found = append(found, view.Change{At: event.EventTime.AsTime(), Who: cmp.Or(hold.Who, identity), What: what + "d", Why: hold.Why})
+		found = append(found, view.Change{At: event.EventTime.AsTime(), Who: cmp.Or(hold.By, identity), What: what + "d", Why: hold.Reason})
 	})
 	return found, unreadable, err
 }

@@ -52,7 +52,7 @@ func newHold(s *shared, verb, update string) *cobra.Command {
 // holdAnswer is what a run answered.
 type holdAnswer struct {
 	Name string `json:"name"`
-	protocol.HoldResult
+	protocol.PauseResult
 }
 
 func (a holdAnswer) Write(out io.Writer, _ view.Text) error {
@@ -75,7 +75,7 @@ func (s *shared) hold(ctx context.Context, name, update, why string, o output.Fl
 	}
 	defer r.Close()
 	who := cmp.Or(c.user(ctx), os.Getenv("USER"))
-	result, err := r.update(ctx, set, update, protocol.Hold{Who: who, Why: why})
+	result, err := r.update(ctx, set, update, protocol.Pause{By: who, Reason: why})
 	if err != nil {
 		return fmt.Errorf("%s the rollout of SidecarSet %s: %w", update, set.Name, r.explainUpdate(err))
 	}

@@ -25,7 +25,7 @@ func (r *runs) events(ctx context.Context, workflow, run string, each func(*hist
 
 // refused lists the pods whose writes the API server refused, and why, each with the
 // newest reason. Pods that were written later are not among them.
-func (r *runs) refused(ctx context.Context, set *v1alpha1.SidecarSet) ([]protocol.FailedPod, error) {
+func (r *runs) refused(ctx context.Context, set *v1alpha1.SidecarSet) ([]protocol.RejectedPod, error) {
 	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
 	defer cancel()
 	reasons := map[protocol.PodReference]string{}
@@ -38,13 +38,13 @@ func (r *runs) refused(ctx context.Context, set *v1alpha1.SidecarSet) ([]protoco
 		for _, pod := range result.Written {
 			delete(reasons, pod.PodReference)
 		}
-		for _, pod := range result.Failed {
+		for _, pod := range result.Rejected {
 			reasons[pod.PodReference] = pod.Reason
 		}
 	})
-	var refused []protocol.FailedPod
+	var refused []protocol.RejectedPod
 	for pod, reason := range reasons {
-		refused = append(refused, protocol.FailedPod{PodReference: pod, Reason: reason})
+		refused = append(refused, protocol.RejectedPod{PodReference: pod, Reason: reason})
 	}
 	return refused, err
 }

@@ -116,10 +116,10 @@ func (r *runs) look(ctx context.Context, set *v1alpha1.SidecarSet) (*protocol.Ro
 
 // update sends pause or resume as a signal, and waits for the answer. Temporal keeps the
 // order of signals, also of those whose senders did not wait for the answer.
-func (r *runs) update(ctx context.Context, set *v1alpha1.SidecarSet, name string, hold protocol.Hold) (protocol.HoldResult, error) {
+func (r *runs) update(ctx context.Context, set *v1alpha1.SidecarSet, name string, hold protocol.Pause) (protocol.PauseResult, error) {
 	ctx, cancel := context.WithTimeout(ctx, updateTimeout)
 	defer cancel()
-	var result protocol.HoldResult
+	var result protocol.PauseResult
 	id := protocol.WorkflowID(set.Name, set.UID)
 	if err := r.SignalWorkflow(ctx, id, "", name, hold); err != nil {
 		return result, err
@@ -134,7 +134,7 @@ func (r *runs) update(ctx context.Context, set *v1alpha1.SidecarSet, name string
 	var none *serviceerror.NotFound
 	switch {
 	case errors.As(err, &none) && name == protocol.ResumeSignal:
-		return protocol.HoldResult{Message: "resumed"}, nil // and nothing was left to do
+		return protocol.PauseResult{Message: "resumed"}, nil // and nothing was left to do
 	case unanswered(err):
 		return result, errUnread
 	}

@@ -75,7 +75,7 @@ func (s *shared) lookOnly() (ask look, done func()) {
 			return view.RunInput{Unknown: err.Error()}
 		}
 		in := view.RunInput{Status: status, Where: r.where()}
-		if status != nil && status.Failed > 0 {
+		if status != nil && status.RejectedWrites > 0 {
 			in.Refused, err = r.refused(ctx, set)
 		}
 		if err != nil {

@@ -92,7 +92,7 @@ func TestSpec8_ConditionsGiveOneExactReason(t *testing.T) {
 		{name: "Temporal is away in the middle", started: generation, seen: observation{plan: plan(protocol.PhaseProgressing, half), temporal: away, broken: broken},
 			progressing: condition{no, "EngineUnavailable", "Temporal is away; message"}, available: almost, degraded: condition{yes, "EngineUnavailable", "Temporal is away"}},
 		{name: "Temporal is away while the last pods settle", started: generation,
-			seen:        observation{plan: plan(protocol.PhaseWaiting, protocol.Counts{Matched: 4, Updated: 4, Ready: 3, Unavailable: 1, Settling: 1}), temporal: away},
+			seen:        observation{plan: plan(protocol.PhaseWaiting, protocol.Counts{Matched: 4, Updated: 4, Ready: 3, Unavailable: 1, Converging: 1}), temporal: away},
 			progressing: condition{yes, "WaitingForPods", "message"}, available: almost, degraded: good},
 		{name: "Temporal is away before the start", started: generation - 1, seen: observation{plan: plan(protocol.PhaseComplete, all), temporal: away},
 			progressing: condition{no, "EngineUnavailable", "Temporal is away; message"}, available: ready, degraded: condition{yes, "EngineUnavailable", "Temporal is away"}},

@@ -38,7 +38,7 @@ type rolloutEvent struct {
 // eventsFor returns the events for a change of status. They follow only from the two
 // statuses, so that a restart repeats none. resumed says by whom the last pause was ended,
 // nil if that is not known.
-func eventsFor(before, after *v1alpha1.SidecarSet, resumed *protocol.Hold) []rolloutEvent {
+func eventsFor(before, after *v1alpha1.SidecarSet, resumed *protocol.Pause) []rolloutEvent {
 	var events []rolloutEvent
 	was, is := reasonAndMessage(before, v1alpha1.ConditionProgressing), reasonAndMessage(after, v1alpha1.ConditionProgressing)
 	switch {
@@ -92,11 +92,11 @@ func pauseIn(set *v1alpha1.SidecarSet) *v1alpha1.RolloutPause {
 
 // resumeNote says by whom and for what reason the pause by signal was ended; empty if only
 // the spec was paused.
-func resumeNote(before, after *v1alpha1.SidecarSet, resumed *protocol.Hold) string {
+func resumeNote(before, after *v1alpha1.SidecarSet, resumed *protocol.Pause) string {
 	if resumed == nil || pauseIn(before) == nil || pauseIn(after) != nil {
 		return ""
 	}
-	return bySignal("resumed", resumed.Who, resumed.Why) + "; "
+	return bySignal("resumed", resumed.By, resumed.Reason) + "; "
 }
 
 // faultEvents are about Temporal, workers, keys, rejected pods and images. Only a new reason

@@ -67,15 +67,15 @@ func TestSpec8_TheEventOfAResumeSaysWhoAndWhy(t *testing.T) {
 	}
 	held, free := withHold(v1alpha1.ReasonPaused, &v1alpha1.RolloutPause{By: "ann"}), withHold(v1alpha1.ReasonRolloutProgress, nil)
 	pausedBySpec := withHold(v1alpha1.ReasonPaused, nil)
-	bob := &protocol.Hold{Who: "bob", Why: "fixed"}
+	bob := &protocol.Pause{By: "bob", Reason: "fixed"}
 	for _, c := range []struct {
 		name          string
 		before, after *v1alpha1.SidecarSet
-		resumed       *protocol.Hold
+		resumed       *protocol.Pause
 		want          string
 	}{
 		{"who and why", held, free, bob, "resumed by signal from bob: fixed; counts"},
-		{"nobody says who", held, free, &protocol.Hold{}, "resumed by signal; counts"},
+		{"nobody says who", held, free, &protocol.Pause{}, "resumed by signal; counts"},
 		{"a run of an earlier version", held, free, nil, "counts"},
 		{"paused by the set, after a hold", pausedBySpec, free, bob, "counts"},
 		{"paused by the set, before there was a run", withReasons(v1alpha1.ReasonPaused, v1alpha1.ReasonAsExpected, "m", 2), free, bob, "counts"},

@@ -98,7 +98,7 @@ func TestSpec7_5_TheEndIsRecordedThoughAnAppFailsSince(t *testing.T) {
 		env, set := newSlowEnv(t), setAt(generation)
 		env.run = &workflow.WorkflowExecutionInfo{Status: c.status, HistoryLength: 20,
 			SearchAttributes: &common.SearchAttributes{IndexedFields: map[string]*common.Payload{protocol.GenerationAttribute: attribute}}}
-		seen := observation{plan: plan(protocol.PhaseWaiting, protocol.Counts{Matched: 2, Updated: 2, UpdatedReady: 1, Settling: 1}), endToRecord: true}
+		seen := observation{plan: plan(protocol.PhaseWaiting, protocol.Counts{Matched: 2, Updated: 2, UpdatedReady: 1, Converging: 1}), endToRecord: true}
 		seen.plan.Pods = make([]protocol.SelectedPod, c.pods)
 		state := env.states.of(set)
 		state.endedAt = env.clock.Now().Add(-restartGracePeriod)

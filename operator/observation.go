@@ -87,7 +87,7 @@ type outcome struct {
 	pause      *v1alpha1.RolloutPause
 	pauseKnown bool
 	// resumed says by whom the last pause was ended, if the run says so.
-	resumed *protocol.Hold
+	resumed *protocol.Pause
 	fault   runs.Fault
 	events  []rolloutEvent
 	// requeueAfter is zero if the next change requeues the SidecarSet anyway.

@@ -10,7 +10,7 @@ import (
 // it. A run that is gone, or was terminated, shows nothing: its successor keeps the pause.
 func pauseOf(set *v1alpha1.SidecarSet, run *runs.Run) (pause *v1alpha1.RolloutPause, known bool) {
 	if run.Pause != nil {
-		return &v1alpha1.RolloutPause{By: run.Pause.Who, Reason: run.Pause.Why}, true
+		return &v1alpha1.RolloutPause{By: run.Pause.By, Reason: run.Pause.Reason}, true
 	}
 	if run.GenerationMismatch(set) || !run.Open() && !run.Completed() {
 		return nil, false

@@ -199,7 +199,7 @@ func (s *runStep) correctGeneration(ctx context.Context, p *pass) error {
 	}
 	if pause := p.pause; pause != nil && p.run.Pause == nil {
 		// The run is older than the pause.
-		if _, err := s.client.Signal(ctx, runs.Reference(p.set), protocol.PauseSignal, protocol.Hold{Who: pause.By, Why: pause.Reason}); err != nil {
+		if _, err := s.client.Signal(ctx, runs.Reference(p.set), protocol.PauseSignal, protocol.Pause{By: pause.By, Reason: pause.Reason}); err != nil {
 			return err
 		}
 	}

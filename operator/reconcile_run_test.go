@@ -25,7 +25,7 @@ const (
 
 func TestHoldsAreClearedByRunsThatShowSoAlone(t *testing.T) {
 	ann, nobody := &v1alpha1.RolloutPause{By: "ann"}, &v1alpha1.RolloutPause{}
-	memo := &protocol.Hold{Who: "ann"}
+	memo := &protocol.Pause{By: "ann"}
 	for _, c := range []struct {
 		name   string
 		before *v1alpha1.RolloutPause
@@ -59,7 +59,7 @@ func TestHoldsAreClearedByRunsThatShowSoAlone(t *testing.T) {
 
 // A generation begins with what the run before said last (SPEC §8.2).
 func TestTheLastRunsHoldIsTakenOver(t *testing.T) {
-	ann, memo := &v1alpha1.RolloutPause{By: "ann"}, &protocol.Hold{Who: "ann"}
+	ann, memo := &v1alpha1.RolloutPause{By: "ann"}, &protocol.Pause{By: "ann"}
 	for _, c := range []struct {
 		name  string
 		run   runs.Run
@@ -93,11 +93,11 @@ func pendingOf(activities ...string) (infos []*workflow.PendingActivityInfo) {
 }
 
 func TestRunsAreWokenForWhatTheyWouldDo(t *testing.T) {
-	ann := &protocol.Hold{Who: "ann"}
+	ann := &protocol.Pause{By: "ann"}
 	for _, c := range []struct {
 		name           string
 		pods, migrated int
-		hold           *protocol.Hold
+		hold           *protocol.Pause
 		activities     []*workflow.PendingActivityInfo
 		want           bool
 	}{

@@ -197,7 +197,7 @@ func (s *runState) stuck() bool { return s.hadWork && s.checkInterval > runs.Bac
 // so. One wake is enough: the run also plans again at its timer.
 func (s *runState) mayWake(counts protocol.Counts, now time.Time) bool {
 	// Pods that the run does not upgrade change the other counts.
-	done := func(c protocol.Counts) [4]int { return [4]int{c.Remaining, c.Settling, c.Migrating, c.Migrated} }
+	done := func(c protocol.Counts) [4]int { return [4]int{c.Remaining, c.Converging, c.Migrating, c.Migrated} }
 	slotsChanged := counts.Unavailable != s.wokenFor.Unavailable && now.Sub(s.wokenAt) >= minWakeInterval
 	if !s.wokenAt.IsZero() && done(counts) == done(s.wokenFor) && !slotsChanged {
 		return false

@@ -210,9 +210,9 @@ func TestSpec8_UnansweredCallsAreReportedByTheirSetAlone(t *testing.T) {
 }
 
 func TestSpec8_1_AHeldSetWithNothingLeftToDoCostsHardlyACall(t *testing.T) {
-	hold, err := converter.GetDefaultDataConverter().ToPayload(protocol.Hold{Who: "ann"})
+	hold, err := converter.GetDefaultDataConverter().ToPayload(protocol.Pause{By: "ann"})
 	require.NoError(t, err)
-	memo := &common.Memo{Fields: map[string]*common.Payload{protocol.HoldMemo: hold}}
+	memo := &common.Memo{Fields: map[string]*common.Payload{protocol.PauseMemo: hold}}
 	for status, most := range map[enums.WorkflowExecutionStatus]int{opened: 9, completed: 1} {
 		env := newSlowEnv(t)
 		env.run = &workflow.WorkflowExecutionInfo{Status: status, Memo: memo, HistoryLength: 20}
@@ -241,7 +241,7 @@ func TestSpec8_2_ARunThatWasResumedIsNotPausedAgainByAnOlderStatus(t *testing.T)
 	env, set := newSlowEnv(t), setAt(generation)
 	attribute, err := plain.ToPayload(generation)
 	require.NoError(t, err)
-	resumed, err := plain.ToPayload(protocol.Hold{Who: "bob"})
+	resumed, err := plain.ToPayload(protocol.Pause{By: "bob"})
 	require.NoError(t, err)
 	env.run = &workflow.WorkflowExecutionInfo{
 		Status: opened, HistoryLength: 20, Memo: &common.Memo{Fields: map[string]*common.Payload{protocol.ResumeMemo: resumed}},
@@ -266,10 +266,10 @@ func TestSpec8_2_ARunThatWasResumedIsNotPausedAgainByAnOlderStatus(t *testing.T)
 
 // Somebody resumes a finished, paused rollout long after the last change.
 func TestSpec8_2_AResumeIsMirroredAlsoWhenNothingIsLeftToDo(t *testing.T) {
-	hold, err := converter.GetDefaultDataConverter().ToPayload(protocol.Hold{Who: "ann"})
+	hold, err := converter.GetDefaultDataConverter().ToPayload(protocol.Pause{By: "ann"})
 	require.NoError(t, err)
 	env, set := newSlowEnv(t), setAt(generation)
-	env.run = &workflow.WorkflowExecutionInfo{Status: opened, HistoryLength: 20, Memo: &common.Memo{Fields: map[string]*common.Payload{protocol.HoldMemo: hold}}}
+	env.run = &workflow.WorkflowExecutionInfo{Status: opened, HistoryLength: 20, Memo: &common.Memo{Fields: map[string]*common.Payload{protocol.PauseMemo: hold}}}
 	seen := observation{plan: plan(protocol.PhaseComplete, protocol.Counts{Matched: 2, Updated: 2}), pause: &v1alpha1.RolloutPause{By: "ann"}}
 	state, end := env.states.of(set), env.clock.Now().Add(time.Hour)
 	var out outcome

@@ -89,7 +89,7 @@ func (e *testEnv) signal(t *testing.T, id, signal string, payload any) {
 
 func (e *testEnv) testHold(t *testing.T) {
 	id := e.roll(t, "held").Status.Rollout.WorkflowID
-	e.signal(t, id, protocol.PauseSignal, protocol.Hold{Who: "ann", Why: "lunch"})
+	e.signal(t, id, protocol.PauseSignal, protocol.Pause{By: "ann", Reason: "lunch"})
 	want := &v1alpha1.RolloutPause{By: "ann", Reason: "lunch"}
 	isHeld := func(c *assert.CollectT, set *v1alpha1.SidecarSet) {
 		isStarted(c, set)
@@ -103,24 +103,24 @@ func (e *testEnv) testHold(t *testing.T) {
 	require.NoError(t, e.temporal.TerminateWorkflow(t.Context(), id, "", "test"))
 	e.awaitRun(t, id, func(c *assert.CollectT, found *runs.Run) {
 		assert.True(c, found.Open())
-		assert.Equal(c, &protocol.Hold{Who: "ann", Why: "lunch"}, found.Pause)
+		assert.Equal(c, &protocol.Pause{By: "ann", Reason: "lunch"}, found.Pause)
 		assert.Equal(c, protocol.PhasePaused, found.Phase)
 	})
 	e.change(t, "held", setImage("proxy:v3"))
 	e.await(t, "held", isHeld)
 	e.awaitRun(t, id, func(c *assert.CollectT, found *runs.Run) {
 		assert.Equal(c, int64(3), found.Generation)
-		assert.Equal(c, &protocol.Hold{Who: "ann", Why: "lunch"}, found.Pause)
+		assert.Equal(c, &protocol.Pause{By: "ann", Reason: "lunch"}, found.Pause)
 	})
-	e.signal(t, id, protocol.ResumeSignal, protocol.Hold{Who: "bob", Why: strings.Repeat("no errors any more, ", 99)})
+	e.signal(t, id, protocol.ResumeSignal, protocol.Pause{By: "bob", Reason: strings.Repeat("no errors any more, ", 99)})
 	e.await(t, "held", func(c *assert.CollectT, set *v1alpha1.SidecarSet) {
 		assert.Nil(c, set.Status.Rollout.Pause)
 		hasReason(v1alpha1.ConditionProgressing, "RolloutInProgress")(c, set)
 	})
 	e.awaitEvent(t, "held", "RolloutResumed", "resumed by signal from bob: no errors any more, ")
-	e.signal(t, id, protocol.PauseSignal, protocol.Hold{Who: "eve"})
+	e.signal(t, id, protocol.PauseSignal, protocol.Pause{By: "eve"})
 	e.awaitEvent(t, "held", "RolloutPaused", "paused by signal from eve")
-	e.signal(t, id, protocol.PauseSignal, protocol.Hold{Who: "ann", Why: "lunch"})
+	e.signal(t, id, protocol.PauseSignal, protocol.Pause{By: "ann", Reason: "lunch"})
 	e.await(t, "held", isHeld)
 }
 
@@ -132,7 +132,7 @@ func (e *testEnv) testHoldUnseen(t *testing.T) {
 		e.awaitRun(t, ids[name], func(c *assert.CollectT, found *runs.Run) { assert.Equal(c, int64(2), found.Generation) })
 	}
 	for _, name := range []string{resumes, resumes + "-edited"} {
-		e.signal(t, ids[name], protocol.PauseSignal, protocol.Hold{Who: "ann"})
+		e.signal(t, ids[name], protocol.PauseSignal, protocol.Pause{By: "ann"})
 		e.await(t, name, hasReason(v1alpha1.ConditionProgressing, "Paused"))
 	}
 	require.NoError(t, e.cluster.Stop(cluster.Operator))
@@ -141,7 +141,7 @@ func (e *testEnv) testHoldUnseen(t *testing.T) {
 		if strings.HasPrefix(name, pauses) {
 			signal = protocol.PauseSignal
 		}
-		e.signal(t, id, signal, protocol.Hold{Who: "bob"})
+		e.signal(t, id, signal, protocol.Pause{By: "bob"})
 		e.awaitRun(t, id, func(c *assert.CollectT, found *runs.Run) { assert.True(c, found.Completed()) })
 		if strings.HasSuffix(name, "edited") {
 			e.change(t, name, setImage("proxy:v3"))
@@ -214,14 +214,14 @@ func (e *testEnv) testNewerStatus(t *testing.T) {
 // A Temporal that comes back from a backup knows an older run.
 func (e *testEnv) testMismatchedHold(t *testing.T) {
 	id := e.roll(t, "restored").Status.Rollout.WorkflowID
-	e.signal(t, id, protocol.PauseSignal, protocol.Hold{Who: "ann"})
+	e.signal(t, id, protocol.PauseSignal, protocol.Pause{By: "ann"})
 	e.await(t, "restored", hasReason(v1alpha1.ConditionProgressing, "Paused"))
-	e.signal(t, id, protocol.ResumeSignal, protocol.Hold{})
+	e.signal(t, id, protocol.ResumeSignal, protocol.Pause{})
 	e.signal(t, id, protocol.GenerationSignal, protocol.GenerationInput{Generation: 1})
 	e.awaitRun(t, id, func(c *assert.CollectT, found *runs.Run) { assert.Equal(c, int64(1), found.Generation) })
 	e.awaitRun(t, id, func(c *assert.CollectT, found *runs.Run) {
 		assert.Equal(c, int64(2), found.Generation)
-		assert.Equal(c, &protocol.Hold{Who: "ann"}, found.Pause)
+		assert.Equal(c, &protocol.Pause{By: "ann"}, found.Pause)
 	})
 }
 
@@ -251,7 +251,7 @@ func (e *testEnv) testFinished(t *testing.T) {
 			set.Spec.UpdateStrategy.Type = v1alpha1.NotUpdateSidecarSetStrategyType
 		})
 		e.await(t, name, isStarted)
-		e.signal(t, e.await(t, name, isStarted).Status.Rollout.WorkflowID, protocol.ResumeSignal, protocol.Hold{})
+		e.signal(t, e.await(t, name, isStarted).Status.Rollout.WorkflowID, protocol.ResumeSignal, protocol.Pause{})
 		e.await(t, name, func(c *assert.CollectT, set *v1alpha1.SidecarSet) { assert.Nil(c, set.Status.Rollout.Pause) })
 	}
 	e.awaitMatchingRuns(t)
@@ -393,7 +393,7 @@ func (e *testEnv) awaitUnavailable(t *testing.T, name string, parts ...string) {
 // The operator has no key.
 func (e *testEnv) testSealed(t *testing.T) {
 	id := e.roll(t, sealed).Status.Rollout.WorkflowID
-	e.signal(t, id, protocol.PauseSignal, protocol.Hold{Who: "ann"})
+	e.signal(t, id, protocol.PauseSignal, protocol.Pause{By: "ann"})
 	want := reasonMessage{"RunUnreadable", "the operator cannot read the pause of the run: memo hold: encoding binary/encrypted: " +
 		"payload encoding is not supported (give it the payload keys that the workers have: --temporal-payload-key-dir)"}
 	got := e.await(t, sealed, func(c *assert.CollectT, set *v1alpha1.SidecarSet) {
@@ -402,7 +402,7 @@ func (e *testEnv) testSealed(t *testing.T) {
 	assert.Equal(t, "RunUnreadable", reasonAndMessage(got, v1alpha1.ConditionProgressing).reason)
 	e.awaitEvent(t, sealed, "RunUnreadable", want.message)
 	e.testRestart(t)
-	e.signal(t, id, protocol.ResumeSignal, protocol.Hold{})
+	e.signal(t, id, protocol.ResumeSignal, protocol.Pause{})
 	e.await(t, sealed, func(c *assert.CollectT, set *v1alpha1.SidecarSet) {
 		hasReason(v1alpha1.ConditionDegraded, "AsExpected")(c, set)
 		hasReason(v1alpha1.ConditionProgressing, "RolloutInProgress")(c, set)

@@ -72,7 +72,7 @@ const (
 
 // stubRollout shows of a run what the operator reads and does not do the work.
 func stubRollout(ctx workflow.Context, input protocol.RolloutInput) error {
-	stub := &stubRun{input: input, hold: input.Hold, is: func(kind string) bool { return strings.HasPrefix(input.SidecarSet.Name, kind) }}
+	stub := &stubRun{input: input, hold: input.Pause, is: func(kind string) bool { return strings.HasPrefix(input.SidecarSet.Name, kind) }}
 	if err := stub.show(ctx); err != nil {
 		return err
 	}
@@ -96,7 +96,7 @@ func stubRollout(ctx workflow.Context, input protocol.RolloutInput) error {
 }
 
 func stubBatch(context.Context) (protocol.UpgradeBatchResult, error) {
-	return protocol.UpgradeBatchResult{Failed: []protocol.FailedPod{
+	return protocol.UpgradeBatchResult{Rejected: []protocol.RejectedPod{
 		{PodReference: protocol.PodReference{Namespace: "default", Name: "unwritten-1"}, Reason: "pods is forbidden"}}}, nil
 }
 
@@ -106,9 +106,9 @@ func stubActivity(context.Context) error {
 
 type stubRun struct {
 	input protocol.RolloutInput
-	hold  *protocol.Hold
+	hold  *protocol.Pause
 	// resumed is who ended the last hold.
-	resumed *protocol.Hold
+	resumed *protocol.Pause
 	is      func(string) bool
 	looked  int
 }
@@ -129,11 +129,11 @@ func (s *stubRun) show(ctx workflow.Context) error {
 	if err != nil {
 		return err
 	}
-	memo := map[string]any{protocol.HoldMemo: nil, protocol.ResumeMemo: nil}
+	memo := map[string]any{protocol.PauseMemo: nil, protocol.ResumeMemo: nil}
 	if s.hold != nil {
-		memo[protocol.HoldMemo] = s.hold
+		memo[protocol.PauseMemo] = s.hold
 		if s.is(sealed) {
-			memo[protocol.HoldMemo] = converter.NewRawValue(&common.Payload{
+			memo[protocol.PauseMemo] = converter.NewRawValue(&common.Payload{
 				Metadata: map[string][]byte{converter.MetadataEncoding: []byte("binary/encrypted")}, Data: []byte("sealed")})
 		}
 	} else if s.resumed != nil {
@@ -156,12 +156,12 @@ func (s *stubRun) listen(ctx workflow.Context) error {
 		}
 	})
 	selector.AddReceive(workflow.GetSignalChannel(ctx, protocol.PauseSignal), func(c workflow.ReceiveChannel, _ bool) {
-		s.hold = &protocol.Hold{}
+		s.hold = &protocol.Pause{}
 		c.Receive(ctx, s.hold)
 		ended = s.is(pauses)
 	})
 	selector.AddReceive(workflow.GetSignalChannel(ctx, protocol.ResumeSignal), func(c workflow.ReceiveChannel, _ bool) {
-		s.hold, s.resumed = nil, &protocol.Hold{}
+		s.hold, s.resumed = nil, &protocol.Pause{}
 		c.Receive(ctx, s.resumed)
 		ended = s.is(resumes)
 	})
@@ -175,6 +175,6 @@ func (s *stubRun) listen(ctx workflow.Context) error {
 	if ended {
 		return nil
 	}
-	next.Hold = s.hold
+	next.Pause = s.hold
 	return workflow.NewContinueAsNewError(ctx, protocol.RolloutWorkflow, *next)
 }

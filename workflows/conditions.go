@@ -33,8 +33,8 @@ func (r *run) writeConditions(ctx workflow.Context, pods []protocol.PodReference
 		return fmt.Errorf("mark pods of generation %d: %w", r.input.Generation, err)
 	}
 	r.conditions.written = result.Written
-	r.rejectedConditions().record(workflow.Now(ctx), references(result.Written), result.Failed)
-	r.rejectedPods = recordRejected(r.rejectedPods, nil, result.Failed)
+	r.rejectedConditions().record(workflow.Now(ctx), references(result.Written), result.Rejected)
+	r.rejectedPods = recordRejected(r.rejectedPods, nil, result.Rejected)
 	return nil
 }
 

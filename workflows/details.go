@@ -47,7 +47,7 @@ func singleLine(text string) string { return strings.Join(strings.Fields(text), 
 func (r *run) details() string {
 	paragraphs := []string{
 		fmt.Sprintf("**%s**, generation %d: **%s**", r.input.SidecarSet.Name, r.input.Generation, r.phase),
-		fmt.Sprintf("%d batches, %d pods upgraded, %d writes rejected", r.progress.Batches, r.progress.Upgraded, r.progress.Failed),
+		fmt.Sprintf("%d batches, %d pods upgraded, %d writes rejected", r.progress.Batches, r.progress.Upgraded, r.progress.RejectedWrites),
 	}
 	if r.message != "" {
 		paragraphs = slices.Insert(paragraphs, 1, singleLine(r.message))
@@ -72,11 +72,11 @@ func (r *run) listRejected() string {
 
 // recordRejected adds rejected pods with their newest reasons, and removes pods that were
 // written since.
-func recordRejected(known []protocol.FailedPod, written []protocol.PodReference, failed []protocol.FailedPod) []protocol.FailedPod {
+func recordRejected(known []protocol.RejectedPod, written []protocol.PodReference, failed []protocol.RejectedPod) []protocol.RejectedPod {
 	for _, pod := range failed {
 		written = append(written, pod.PodReference)
 	}
-	known = slices.DeleteFunc(known, func(pod protocol.FailedPod) bool { return slices.Contains(written, pod.PodReference) })
+	known = slices.DeleteFunc(known, func(pod protocol.RejectedPod) bool { return slices.Contains(written, pod.PodReference) })
 	return append(known, failed[:min(len(failed), maxNamedRejected-len(known))]...)
 }
 

@@ -11,15 +11,15 @@ import (
 	"github.com/outrigger/outrigger/api/protocol"
 )
 
-func failedPod(name, reason string) protocol.FailedPod {
-	return protocol.FailedPod{PodReference: pod(name), Reason: reason}
+func failedPod(name, reason string) protocol.RejectedPod {
+	return protocol.RejectedPod{PodReference: pod(name), Reason: reason}
 }
 
 func TestDetailsSayHowFarARunIsAndWhatItWaitsFor(t *testing.T) {
 	r := &run{
 		input: input(3), phase: protocol.PhaseWaiting, message: "12 of 20 pods updated,\n10 of them ready",
-		progress:     protocol.Progress{Batches: 7, Upgraded: 12, Failed: 1},
-		rejectedPods: []protocol.FailedPod{failedPod("a", "Invalid; spec: FieldValueForbidden")},
+		progress:     protocol.Progress{Batches: 7, Upgraded: 12, RejectedWrites: 1},
+		rejectedPods: []protocol.RejectedPod{failedPod("a", "Invalid; spec: FieldValueForbidden")},
 	}
 	assert.Equal(t, strings.Join([]string{
 		"**logs**, generation 3: **Waiting**", "",
@@ -42,11 +42,11 @@ func TestDetailsNameSomeRejectedPodsAndCountTheOthers(t *testing.T) {
 }
 
 func TestRejectedPodsHaveTheirNewestReasonOfEachPodUntilItIsWritten(t *testing.T) {
-	known := recordRejected(nil, nil, []protocol.FailedPod{failedPod("a", "Forbidden"), failedPod("b", "Forbidden")})
-	known = recordRejected(known, []protocol.PodReference{pod("b")}, []protocol.FailedPod{failedPod("a", "Invalid")})
-	assert.Equal(t, []protocol.FailedPod{failedPod("a", "Invalid")}, known)
+	known := recordRejected(nil, nil, []protocol.RejectedPod{failedPod("a", "Forbidden"), failedPod("b", "Forbidden")})
+	known = recordRejected(known, []protocol.PodReference{pod("b")}, []protocol.RejectedPod{failedPod("a", "Invalid")})
+	assert.Equal(t, []protocol.RejectedPod{failedPod("a", "Invalid")}, known)
 
-	var many []protocol.FailedPod
+	var many []protocol.RejectedPod
 	for i := range maxNamedRejected + 1 {
 		many = append(many, failedPod(fmt.Sprint(i), "Forbidden"))
 	}

@@ -118,11 +118,11 @@ func replayWith(t *testing.T, keys string, recorded *history.History) error {
 // pod, are in the history, and neither can be read in it.
 func TestEncryptedHistoriesReplayOverARotation(t *testing.T) {
 	e := startEncrypted(t)
-	hold := protocol.Hold{Who: "ann", Why: "the-reason-of-the-hold"}
+	hold := protocol.Pause{By: "ann", Reason: "the-reason-of-the-hold"}
 	e.roll("a", func(c client.Client) {
 		var err error
 		e.run, err = c.ExecuteWorkflow(t.Context(), client.StartWorkflowOptions{ID: "one", TaskQueue: "queue", StaticSummary: "name-in-the-summary"}, protocol.RolloutWorkflow,
-			protocol.RolloutInput{SidecarSet: protocol.SetReference{Name: "set", UID: "uid-in-the-input"}, Generation: 1, Hold: &hold})
+			protocol.RolloutInput{SidecarSet: protocol.SetReference{Name: "set", UID: "uid-in-the-input"}, Generation: 1, Pause: &hold})
 		require.NoError(t, err)
 		require.Eventually(t, func() bool { return status(t, c).Phase == protocol.PhasePaused }, patience, pause)
 	}, func() (protocol.NextBatchResult, error) {
@@ -130,8 +130,8 @@ func TestEncryptedHistoriesReplayOverARotation(t *testing.T) {
 	})
 	failed := false
 	e.roll("b", func(c client.Client) {
-		assert.Equal(t, &hold, status(t, c).Hold, "read with a key that no longer encrypts")
-		require.NoError(t, c.SignalWorkflow(t.Context(), "one", "", protocol.ResumeSignal, protocol.Hold{Who: "ann"}))
+		assert.Equal(t, &hold, status(t, c).Pause, "read with a key that no longer encrypts")
+		require.NoError(t, c.SignalWorkflow(t.Context(), "one", "", protocol.ResumeSignal, protocol.Pause{By: "ann"}))
 		require.NoError(t, e.run.Get(t.Context(), nil))
 	}, func() (protocol.NextBatchResult, error) {
 		if !failed {

@@ -18,7 +18,7 @@ func (s *rolloutSuite) TestEachDecisionOfARunIsOneLine() {
 	s.SetupTest()
 	s.upgrade = func(_ context.Context, input protocol.UpgradeBatchInput) (protocol.UpgradeBatchResult, error) {
 		result := written(input.Pods[:1])
-		result.Failed = []protocol.FailedPod{failedPod("b", "Forbidden")}
+		result.Rejected = []protocol.RejectedPod{failedPod("b", "Forbidden")}
 		return result, nil
 	}
 	s.answers(batch("a", "b"), ends(protocol.PhaseComplete))

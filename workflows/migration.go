@@ -22,7 +22,7 @@ type migration struct {
 	batches int
 	// wakes is the value of run.wakes when the migration last woke up.
 	wakes    int
-	rejected protocol.Refusals
+	rejected protocol.Rejections
 	err      error
 }
 
@@ -34,7 +34,7 @@ func (r *run) migrate(ctx workflow.Context) {
 	}
 	r.migration.running = true
 	workflow.Go(ctx, func(ctx workflow.Context) {
-		defer func() { r.migration.running, r.migration.rejected = false, protocol.Refusals{} }()
+		defer func() { r.migration.running, r.migration.rejected = false, protocol.Rejections{} }()
 		for pending := true; pending && r.migration.err == nil; {
 			pending, r.migration.err = r.resetBatch(ctx)
 		}
@@ -82,7 +82,7 @@ func (r *run) resetBatch(ctx workflow.Context) (pending bool, err error) {
 	var next protocol.AwaitMigrationResult
 	err = workflow.ExecuteActivity(pollOptions(ctx, fmt.Sprintf("await migration, batch %d", m.batches+1)), protocol.AwaitMigrationActivity,
 		protocol.AwaitMigrationInput{
-			SidecarSet: r.input.SidecarSet, Written: r.progress.Written, Refused: m.rejected.Pods, Upgrading: r.upgrading,
+			SidecarSet: r.input.SidecarSet, Written: r.progress.Written, Rejected: m.rejected.Pods, Upgrading: r.upgrading,
 		}).Get(ctx, &next)
 	if err != nil {
 		return false, fmt.Errorf("await migration: %w", err)
@@ -101,7 +101,7 @@ func (r *run) resetBatch(ctx workflow.Context) (pending bool, err error) {
 	var resetting workflow.Context
 	resetting, m.end = workflow.WithCancel(batchOptions(ctx, fmt.Sprintf("reset batch %d: %d pods, and pods that migrate meanwhile", m.batches, len(next.Pods))))
 	err = workflow.ExecuteActivity(resetting, protocol.ResetBatchActivity, protocol.ResetBatchInput{
-		SidecarSet: r.input.SidecarSet, Pods: next.Pods, Refused: m.rejected.Pods, Upgrading: r.upgrading,
+		SidecarSet: r.input.SidecarSet, Pods: next.Pods, Rejected: m.rejected.Pods, Upgrading: r.upgrading,
 	}).Get(ctx, &result)
 	if err != nil && resetting.Err() != nil && ctx.Err() == nil {
 		// The batch was cancelled and is not retried. The pods show what it wrote.
@@ -111,13 +111,13 @@ func (r *run) resetBatch(ctx workflow.Context) (pending bool, err error) {
 		return false, fmt.Errorf("reset batch %d: %w", m.batches, err)
 	}
 	r.logReset(ctx, result)
-	rejections{&m.rejected}.record(workflow.Now(ctx), nil, result.Failed)
-	r.rejectedPods = recordRejected(r.rejectedPods, nil, result.Failed)
+	rejections{&m.rejected}.record(workflow.Now(ctx), nil, result.Rejected)
+	r.rejectedPods = recordRejected(r.rejectedPods, nil, result.Rejected)
 	workflow.SetCurrentDetails(ctx, r.details())
 	if result.Reset > 0 {
 		m.rejected.Backoff = 0
 		return true, nil
 	}
 	m.writing = false
-	return true, r.rest(ctx, len(result.Failed) > 0)
+	return true, r.rest(ctx, len(result.Rejected) > 0)
 }

@@ -82,7 +82,7 @@ func (s *rolloutSuite) TestRefusedResetsRestAndAreTriedAgain() {
 	s.env.RegisterActivityWithOptions(func(context.Context, protocol.ResetBatchInput) (protocol.ResetBatchResult, error) {
 		tries++
 		if tries == 1 {
-			return protocol.ResetBatchResult{Failed: []protocol.FailedPod{{PodReference: pod("a"), Reason: "Forbidden"}}}, nil
+			return protocol.ResetBatchResult{Rejected: []protocol.RejectedPod{{PodReference: pod("a"), Reason: "Forbidden"}}}, nil
 		}
 		return protocol.ResetBatchResult{Reset: 1}, nil
 	}, activity.RegisterOptions{Name: protocol.ResetBatchActivity, DisableAlreadyRegisteredCheck: true})
@@ -110,7 +110,7 @@ func (s *rolloutSuite) TestSpec7_8_ARestAfterRefusedResetsEndsWhenTheRunIsWoken(
 	s.env.RegisterActivityWithOptions(func(_ context.Context, input protocol.ResetBatchInput) (protocol.ResetBatchResult, error) {
 		resets = append(resets, input.Pods[0].Name)
 		if input.Pods[0] == refused[0] {
-			return protocol.ResetBatchResult{Failed: []protocol.FailedPod{{PodReference: refused[0], Reason: "Forbidden"}}}, nil
+			return protocol.ResetBatchResult{Rejected: []protocol.RejectedPod{{PodReference: refused[0], Reason: "Forbidden"}}}, nil
 		}
 		return protocol.ResetBatchResult{Reset: 1}, nil
 	}, activity.RegisterOptions{Name: protocol.ResetBatchActivity, DisableAlreadyRegisteredCheck: true})
@@ -196,34 +196,34 @@ func (s *rolloutSuite) TestSpec7_2_ConditionsAreWrittenOnceAndThenPlannedAgain()
 	s.run()
 	s.Equal([]protocol.WriteUpgradableConditionsInput{{SidecarSet: input(1).SidecarSet, Generation: 1, Pods: []protocol.PodReference{pod("a")}}}, written)
 	s.Equal("9", s.asked[1].Written[0].ResourceVersion)
-	s.Empty(s.asked[1].RefusedConditions.Pods)
+	s.Empty(s.asked[1].RejectedConditions.Pods)
 }
 
 func (s *rolloutSuite) TestSpec7_2_ARefusedConditionKeepsNoOtherFromBeingWritten() {
 	s.env.RegisterActivityWithOptions(func(_ context.Context, input protocol.WriteUpgradableConditionsInput) (protocol.WriteUpgradableConditionsResult, error) {
-		return protocol.WriteUpgradableConditionsResult{Failed: []protocol.FailedPod{{PodReference: input.Pods[0], Reason: "Forbidden"}}}, nil
+		return protocol.WriteUpgradableConditionsResult{Rejected: []protocol.RejectedPod{{PodReference: input.Pods[0], Reason: "Forbidden"}}}, nil
 	}, activity.RegisterOptions{Name: protocol.WriteUpgradableConditionsActivity})
 	due := func(name string) protocol.NextBatchResult {
 		return protocol.NextBatchResult{Phase: protocol.PhaseProgressing, FalseConditions: []protocol.PodReference{pod(name)}}
 	}
 	s.answers(due("a"), due("b"), protocol.NextBatchResult{Phase: protocol.PhaseWaiting}, ends(protocol.PhaseComplete))
 	s.run()
-	s.Equal(protocol.Refused{Pods: prints(pod("a"))}, s.asked[1].RefusedConditions)
-	s.Equal(protocol.Refused{Pods: prints(pod("a"), pod("b"))}, s.asked[2].RefusedConditions)
-	s.Equal(2, s.asked[3].RefusedConditions.Again, "later they are tried again")
+	s.Equal(protocol.Rejected{Pods: prints(pod("a"))}, s.asked[1].RejectedConditions)
+	s.Equal(protocol.Rejected{Pods: prints(pod("a"), pod("b"))}, s.asked[2].RejectedConditions)
+	s.Equal(2, s.asked[3].RejectedConditions.Again, "later they are tried again")
 }
 
 // The pod is gone, or its condition is right: it would keep a place among those that are
 // tried again.
 func (s *rolloutSuite) TestSpec7_2_ARefusedConditionThatIsNotDueAnyMoreIsForgotten() {
 	s.env.RegisterActivityWithOptions(func(_ context.Context, input protocol.WriteUpgradableConditionsInput) (protocol.WriteUpgradableConditionsResult, error) {
-		return protocol.WriteUpgradableConditionsResult{Failed: []protocol.FailedPod{{PodReference: input.Pods[0], Reason: "Forbidden"}}}, nil
+		return protocol.WriteUpgradableConditionsResult{Rejected: []protocol.RejectedPod{{PodReference: input.Pods[0], Reason: "Forbidden"}}}, nil
 	}, activity.RegisterOptions{Name: protocol.WriteUpgradableConditionsActivity})
 	s.answers(protocol.NextBatchResult{Phase: protocol.PhaseProgressing, FalseConditions: []protocol.PodReference{pod("a")}},
 		protocol.NextBatchResult{Phase: protocol.PhaseWaiting, GoneConditions: prints(pod("a"))}, ends(protocol.PhaseComplete))
 	s.run()
-	s.Equal(protocol.Refused{Pods: prints(pod("a"))}, s.asked[1].RefusedConditions)
-	s.Empty(s.asked[2].RefusedConditions.Pods)
+	s.Equal(protocol.Rejected{Pods: prints(pod("a"))}, s.asked[1].RejectedConditions)
+	s.Empty(s.asked[2].RejectedConditions.Pods)
 }
 
 func (s *rolloutSuite) TestSpec7_7_MigrationBeginsBesideABatchThatGoesOn() {

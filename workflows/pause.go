@@ -18,7 +18,7 @@ var errNotPaused = errors.New("the run is not paused")
 // an answer.
 func (r *run) handleUpdates(ctx workflow.Context) error {
 	err := workflow.SetUpdateHandlerWithOptions(ctx, protocol.PauseUpdate,
-		func(ctx workflow.Context, pause protocol.Hold) (protocol.HoldResult, error) {
+		func(ctx workflow.Context, pause protocol.Pause) (protocol.PauseResult, error) {
 			if err := r.readSignalsBefore(ctx, pause.Sent); err != nil || pause.Sent {
 				return r.answer(), err
 			}
@@ -29,19 +29,19 @@ func (r *run) handleUpdates(ctx workflow.Context) error {
 		return fmt.Errorf("answer the update %s: %w", protocol.PauseUpdate, err)
 	}
 	err = workflow.SetUpdateHandlerWithOptions(ctx, protocol.ResumeUpdate,
-		func(ctx workflow.Context, by protocol.Hold) (protocol.HoldResult, error) {
+		func(ctx workflow.Context, by protocol.Pause) (protocol.PauseResult, error) {
 			if err := r.readSignalsBefore(ctx, by.Sent); err != nil {
-				return protocol.HoldResult{}, err
+				return protocol.PauseResult{}, err
 			}
 			if by.Sent && r.paused == nil && !r.resumed {
-				return protocol.HoldResult{}, errNotPaused
+				return protocol.PauseResult{}, errNotPaused
 			}
 			if by.Sent {
 				return r.answer(), nil
 			}
-			return protocol.HoldResult{Message: "resumed"}, r.resume(ctx, by)
+			return protocol.PauseResult{Message: "resumed"}, r.resume(ctx, by)
 		},
-		workflow.UpdateHandlerOptions{Validator: func(by protocol.Hold) error {
+		workflow.UpdateHandlerOptions{Validator: func(by protocol.Pause) error {
 			if !by.Sent && !r.willBePaused() {
 				return errNotPaused
 			}
@@ -62,23 +62,23 @@ func (r *run) readSignalsBefore(ctx workflow.Context, sent bool) error {
 	return err
 }
 
-func checkPause(pause protocol.Hold) error {
-	if len(pause.Who) > maxPauseText || len(pause.Why) > maxPauseText {
+func checkPause(pause protocol.Pause) error {
+	if len(pause.By) > maxPauseText || len(pause.Reason) > maxPauseText {
 		return fmt.Errorf("who and why may have %d bytes each", maxPauseText)
 	}
 	return nil
 }
 
 // answer says whether the run is paused after a signal.
-func (r *run) answer() protocol.HoldResult {
+func (r *run) answer() protocol.PauseResult {
 	if r.paused == nil {
-		return protocol.HoldResult{Message: "resumed"}
+		return protocol.PauseResult{Message: "resumed"}
 	}
 	return r.answerPause()
 }
 
 // answerPause says what a pause means for the work in progress.
-func (r *run) answerPause() protocol.HoldResult {
+func (r *run) answerPause() protocol.PauseResult {
 	message := "paused"
 	switch {
 	case r.upgrading:
@@ -86,35 +86,35 @@ func (r *run) answerPause() protocol.HoldResult {
 	case r.migration.running:
 		message += "; hot upgrades that have begun are finished"
 	}
-	return protocol.HoldResult{Held: true, Message: message}
+	return protocol.PauseResult{Paused: true, Message: message}
 }
 
-func (r *run) pause(ctx workflow.Context, pause protocol.Hold) error {
+func (r *run) pause(ctx workflow.Context, pause protocol.Pause) error {
 	r.paused = &pause
-	r.log(ctx).Info("rollout paused", "by", pause.Who, "reason", pause.Why)
+	r.log(ctx).Info("rollout paused", "by", pause.By, "reason", pause.Reason)
 	return r.recordPause(ctx, nil)
 }
 
-func (r *run) resume(ctx workflow.Context, by protocol.Hold) error {
+func (r *run) resume(ctx workflow.Context, by protocol.Pause) error {
 	r.paused = nil
-	r.log(ctx).Info("rollout resumed", "by", by.Who, "reason", by.Why)
+	r.log(ctx).Info("rollout resumed", "by", by.By, "reason", by.Reason)
 	return r.recordPause(ctx, &by)
 }
 
 // recordPause writes the pause, or the resume that ended it, to the run's memo. The operator reads
 // the memo and keeps the pause in status in case the run is lost. Replays do not compare the
 // content of memos, which may be encrypted, so fields can be added here.
-func (r *run) recordPause(ctx workflow.Context, ended *protocol.Hold) error {
+func (r *run) recordPause(ctx workflow.Context, ended *protocol.Pause) error {
 	// A nil value removes the memo.
-	memo := map[string]any{protocol.HoldMemo: nil, protocol.ResumeMemo: nil}
+	memo := map[string]any{protocol.PauseMemo: nil, protocol.ResumeMemo: nil}
 	if r.paused != nil {
-		memo[protocol.HoldMemo] = *r.paused
+		memo[protocol.PauseMemo] = *r.paused
 	}
 	if ended != nil {
 		memo[protocol.ResumeMemo] = *ended
 	}
 	if err := workflow.UpsertMemo(ctx, memo); err != nil {
-		return fmt.Errorf("write the memos %s and %s: %w", protocol.HoldMemo, protocol.ResumeMemo, err)
+		return fmt.Errorf("write the memos %s and %s: %w", protocol.PauseMemo, protocol.ResumeMemo, err)
 	}
 	return nil
 }
@@ -147,11 +147,11 @@ func (r *run) stayPaused(ctx workflow.Context) error {
 
 // pausedBy names the person who paused the run, and the reason, if known.
 func (r *run) pausedBy() (text string) {
-	if r.paused.Who != "" {
-		text = " from " + r.paused.Who
+	if r.paused.By != "" {
+		text = " from " + r.paused.By
 	}
-	if r.paused.Why != "" {
-		text += ": " + r.paused.Why
+	if r.paused.Reason != "" {
+		text += ": " + r.paused.Reason
 	}
 	return text
 }

@@ -37,13 +37,13 @@ func TestSpec7_1_TheLastOfPausesAndResumesHolds(t *testing.T) {
 			for _, word := range strings.Fields(words) {
 				name, asks := strings.CutSuffix(strings.ToLower(word), "?")
 				if name == word {
-					require.NoError(t, c.SignalWorkflow(t.Context(), id, "", name, protocol.Hold{Who: word}))
+					require.NoError(t, c.SignalWorkflow(t.Context(), id, "", name, protocol.Pause{By: word}))
 					continue
 				}
 				<-answered
 				go func() {
 					_, err := c.UpdateWorkflow(t.Context(), client.UpdateWorkflowOptions{
-						WorkflowID: id, UpdateName: name, Args: []any{protocol.Hold{Who: word, Sent: asks}}, WaitForStage: client.WorkflowUpdateStageCompleted})
+						WorkflowID: id, UpdateName: name, Args: []any{protocol.Pause{By: word, Sent: asks}}, WaitForStage: client.WorkflowUpdateStageCompleted})
 					answered <- err
 				}()
 			}
@@ -54,7 +54,7 @@ func TestSpec7_1_TheLastOfPausesAndResumesHolds(t *testing.T) {
 					return err == nil && run.PendingWorkflowTask == nil
 				}, time.Minute, 10*time.Millisecond, "the run has read its signals")
 				status := statusOf(t, c, id)
-				assert.Equal(t, held, status.Hold != nil)
+				assert.Equal(t, held, status.Pause != nil)
 				assert.Equal(t, held, status.Phase == protocol.PhasePaused, status.Phase)
 				require.NoError(t, c.TerminateWorkflow(t.Context(), id, "", "test"))
 			}, func() (protocol.NextBatchResult, error) {

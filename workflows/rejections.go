@@ -18,7 +18,7 @@ const (
 )
 
 // rejections are pods whose write was rejected: an upgrade or a condition.
-type rejections struct{ *protocol.Refusals }
+type rejections struct{ *protocol.Rejections }
 
 // due reports whether the backoff is over.
 func (r rejections) due(now time.Time) bool { return len(r.Pods) > 0 && !now.Before(r.RetryAt) }
@@ -32,8 +32,8 @@ func (r rejections) left(now time.Time, atMost time.Duration) time.Duration {
 }
 
 // asked is the input of activities: the pods, and how many of them to retry.
-func (r rejections) asked(now time.Time) protocol.Refused {
-	rejected := protocol.Refused{Pods: r.Pods}
+func (r rejections) asked(now time.Time) protocol.Rejected {
+	rejected := protocol.Rejected{Pods: r.Pods}
 	if r.due(now) {
 		rejected.Again = min(len(r.Pods), maxRetried)
 	}
@@ -55,7 +55,7 @@ func (r rejections) resetBackoff() {
 
 // record adds the result of a batch. It reports whether the batch made no progress: pods were
 // rejected again, and no pod was accepted that had been rejected before.
-func (r rejections) record(now time.Time, written []protocol.PodReference, failed []protocol.FailedPod) (again bool) {
+func (r rejections) record(now time.Time, written []protocol.PodReference, failed []protocol.RejectedPod) (again bool) {
 	known, full := r.Pods.Set(), len(r.Pods) == maxRejected
 	accepted, tried := false, map[protocol.Fingerprint]bool{}
 	for _, pod := range written {

@@ -21,10 +21,10 @@ func prints(pods ...protocol.PodReference) (all protocol.Fingerprints) {
 	return all
 }
 
-func numbered(from, to int) (pods []protocol.PodReference, failed []protocol.FailedPod) {
+func numbered(from, to int) (pods []protocol.PodReference, failed []protocol.RejectedPod) {
 	for i := from; i < to; i++ {
 		pod := protocol.PodReference{Namespace: "default", Name: fmt.Sprint("pod-", i), UID: types.UID(fmt.Sprint("uid-", i))}
-		pods, failed = append(pods, pod), append(failed, protocol.FailedPod{PodReference: pod, Reason: "Forbidden"})
+		pods, failed = append(pods, pod), append(failed, protocol.RejectedPod{PodReference: pod, Reason: "Forbidden"})
 	}
 	return pods, failed
 }
@@ -32,7 +32,7 @@ func numbered(from, to int) (pods []protocol.PodReference, failed []protocol.Fai
 func TestSpec7_8_TenThousandRefusedPodsAreTriedLessAndLessOftenInTurn(t *testing.T) {
 	const all = 10_000
 	now := time.Unix(1000, 0)
-	r := rejections{&protocol.Refusals{}}
+	r := rejections{&protocol.Rejections{}}
 	pods, failed := numbered(0, all)
 	byPrint := map[protocol.Fingerprint]int{}
 	for i, print := range prints(pods...) {
@@ -48,7 +48,7 @@ func TestSpec7_8_TenThousandRefusedPodsAreTriedLessAndLessOftenInTurn(t *testing
 			break
 		}
 		asked := r.asked(now)
-		var again []protocol.FailedPod
+		var again []protocol.RejectedPod
 		for _, print := range asked.Pods[:asked.Again] {
 			tries[print]++
 			again = append(again, failed[byPrint[print]])
@@ -58,32 +58,32 @@ func TestSpec7_8_TenThousandRefusedPodsAreTriedLessAndLessOftenInTurn(t *testing
 	assert.InDelta(t, 9, rounds, 1, "in ten minutes")
 	assert.Len(t, tries, rounds*maxRetried, "each in its turn")
 	assert.Len(t, r.Pods, all)
-	text, err := json.Marshal(r.Refusals)
+	text, err := json.Marshal(r.Rejections)
 	require.NoError(t, err)
 	assert.Less(t, len(text), 64<<10)
-	var read protocol.Refusals
+	var read protocol.Rejections
 	require.NoError(t, json.Unmarshal(text, &read))
 	assert.Equal(t, r.Pods, read.Pods)
 }
 
 func TestSpec7_8_OnePodThatIsAcceptedAfterAllHasTheOthersTriedAtOnce(t *testing.T) {
 	now := time.Unix(1000, 0)
-	r := rejections{&protocol.Refusals{}}
+	r := rejections{&protocol.Rejections{}}
 	pods, failed := numbered(0, 3)
 	r.record(now, nil, failed)
 	assert.True(t, r.record(now, nil, failed))
 	assert.Equal(t, 2*minBackoff, r.left(now, time.Hour))
 	assert.False(t, r.record(now, pods[:1], failed[1:]))
-	assert.Equal(t, protocol.Refused{Pods: prints(pods[1:]...), Again: 2}, r.asked(now))
+	assert.Equal(t, protocol.Rejected{Pods: prints(pods[1:]...), Again: 2}, r.asked(now))
 	r.forget(prints(pods[1]))
 	assert.Equal(t, prints(pods[2]), r.Pods)
 	r.record(now, pods[2:], nil)
-	assert.Equal(t, protocol.Refusals{Pods: r.Pods[:0]}, *r.Refusals, "nothing is left of it")
+	assert.Equal(t, protocol.Rejections{Pods: r.Pods[:0]}, *r.Rejections, "nothing is left of it")
 }
 
 func TestARunThatCannotRememberAllRefusedPodsPauses(t *testing.T) {
 	now := time.Unix(1000, 0)
-	r := rejections{&protocol.Refusals{}}
+	r := rejections{&protocol.Rejections{}}
 	_, failed := numbered(0, maxRejected+10)
 	assert.False(t, r.record(now, nil, failed[:maxRejected]))
 	assert.True(t, r.record(now, nil, failed[maxRejected:]))

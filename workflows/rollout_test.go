@@ -148,18 +148,18 @@ func (s *rolloutSuite) TestPauseHoldsBetweenBatchesAndResumeGoesOn() {
 	s.waits()
 	s.answers(batch("b"), ends(protocol.PhaseComplete))
 	s.env.RegisterDelayedCallback(func() {
-		s.env.SignalWorkflow(protocol.PauseSignal, protocol.Hold{Who: "ann", Why: "lunch"})
+		s.env.SignalWorkflow(protocol.PauseSignal, protocol.Pause{By: "ann", Reason: "lunch"})
 	}, time.Minute)
 	s.env.RegisterDelayedCallback(func() {
 		s.Len(s.written, 1)
 		status := s.query()
 		s.Equal(protocol.PhasePaused, status.Phase)
 		s.Equal("paused by signal from ann: lunch", status.Message)
-		s.Equal(&protocol.Hold{Who: "ann", Why: "lunch"}, status.Hold)
-		s.env.SignalWorkflow(protocol.ResumeSignal, protocol.Hold{Who: "ann"})
+		s.Equal(&protocol.Pause{By: "ann", Reason: "lunch"}, status.Pause)
+		s.env.SignalWorkflow(protocol.ResumeSignal, protocol.Pause{By: "ann"})
 	}, 4*time.Minute)
 	s.Equal(2, s.run().Upgraded)
-	s.Nil(s.query().Hold)
+	s.Nil(s.query().Pause)
 }
 
 func (s *rolloutSuite) TestTheMemoSaysWhoHoldsTheRunAndThenWhoResumedIt() {
@@ -168,16 +168,16 @@ func (s *rolloutSuite) TestTheMemoSaysWhoHoldsTheRunAndThenWhoResumedIt() {
 	s.waits()
 	s.waits()
 	s.answers(ends(protocol.PhaseComplete))
-	s.env.RegisterDelayedCallback(func() { s.env.SignalWorkflow(protocol.PauseSignal, protocol.Hold{Who: "ann", Why: "lunch"}) }, time.Minute)
-	s.env.RegisterDelayedCallback(func() { s.env.SignalWorkflow(protocol.ResumeSignal, protocol.Hold{Who: "bob", Why: "back"}) }, 2*time.Minute)
-	s.update(protocol.PauseUpdate, 3*time.Minute, protocol.Hold{Who: "eve"}, &protocol.HoldResult{Held: true, Message: "paused"}, "")
-	s.update(protocol.ResumeUpdate, 4*time.Minute, protocol.Hold{}, &protocol.HoldResult{Message: "resumed"}, "")
+	s.env.RegisterDelayedCallback(func() { s.env.SignalWorkflow(protocol.PauseSignal, protocol.Pause{By: "ann", Reason: "lunch"}) }, time.Minute)
+	s.env.RegisterDelayedCallback(func() { s.env.SignalWorkflow(protocol.ResumeSignal, protocol.Pause{By: "bob", Reason: "back"}) }, 2*time.Minute)
+	s.update(protocol.PauseUpdate, 3*time.Minute, protocol.Pause{By: "eve"}, &protocol.PauseResult{Paused: true, Message: "paused"}, "")
+	s.update(protocol.ResumeUpdate, 4*time.Minute, protocol.Pause{}, &protocol.PauseResult{Message: "resumed"}, "")
 	s.run()
 	s.Equal([]map[string]any{
-		{protocol.HoldMemo: protocol.Hold{Who: "ann", Why: "lunch"}, protocol.ResumeMemo: nil},
-		{protocol.HoldMemo: nil, protocol.ResumeMemo: protocol.Hold{Who: "bob", Why: "back"}},
-		{protocol.HoldMemo: protocol.Hold{Who: "eve"}, protocol.ResumeMemo: nil},
-		{protocol.HoldMemo: nil, protocol.ResumeMemo: protocol.Hold{}},
+		{protocol.PauseMemo: protocol.Pause{By: "ann", Reason: "lunch"}, protocol.ResumeMemo: nil},
+		{protocol.PauseMemo: nil, protocol.ResumeMemo: protocol.Pause{By: "bob", Reason: "back"}},
+		{protocol.PauseMemo: protocol.Pause{By: "eve"}, protocol.ResumeMemo: nil},
+		{protocol.PauseMemo: nil, protocol.ResumeMemo: protocol.Pause{}},
 	}, memos)
 }
 
@@ -189,7 +189,7 @@ func (s *rolloutSuite) TestSpec7_1_APauseThatCannotBeReadPauses() {
 		s.env.SignalWorkflow(protocol.PauseSignal, "lunch")
 	}, time.Minute)
 	s.env.RegisterDelayedCallback(func() {
-		s.Equal(&protocol.Hold{Why: "(a signal without who and why)"}, s.query().Hold)
+		s.Equal(&protocol.Pause{Reason: "(a signal without who and why)"}, s.query().Pause)
 		s.answers(ends(protocol.PhaseComplete))
 		s.env.SignalWorkflow(protocol.ResumeSignal, nil)
 	}, 2*time.Minute)
@@ -215,13 +215,13 @@ func (s *rolloutSuite) TestGenerationSeenInTheClusterTakesOver() {
 
 func (s *rolloutSuite) TestHoldOutlivesANewGeneration() {
 	s.waits()
-	s.env.RegisterDelayedCallback(func() { s.env.SignalWorkflow(protocol.PauseSignal, protocol.Hold{Who: "ann"}) }, time.Minute)
+	s.env.RegisterDelayedCallback(func() { s.env.SignalWorkflow(protocol.PauseSignal, protocol.Pause{By: "ann"}) }, time.Minute)
 	s.env.RegisterDelayedCallback(func() {
 		s.env.SignalWorkflow(protocol.GenerationSignal, protocol.GenerationInput{Generation: 2})
 	}, 4*time.Minute)
 	next := s.continued()
 	s.Equal(int64(2), next.Generation)
-	s.Equal(&protocol.Hold{Who: "ann"}, next.Hold)
+	s.Equal(&protocol.Pause{By: "ann"}, next.Pause)
 }
 
 func (s *rolloutSuite) TestSameOrOlderGenerationChangesNothing() {
@@ -253,11 +253,11 @@ func (s *rolloutSuite) TestSetThatIsDeletedWhileItIsPausedEndsItsRun() {
 func (s *rolloutSuite) TestSetThatIsDeletedWhileItIsHeldEndsItsRun() {
 	s.waits()
 	s.answers(protocol.NextBatchResult{Phase: protocol.PhasePaused}, ends(protocol.PhaseDeleted))
-	s.env.RegisterDelayedCallback(func() { s.env.SignalWorkflow(protocol.PauseSignal, protocol.Hold{Who: "ann"}) }, time.Minute)
+	s.env.RegisterDelayedCallback(func() { s.env.SignalWorkflow(protocol.PauseSignal, protocol.Pause{By: "ann"}) }, time.Minute)
 	s.wakesAfter(2 * time.Minute)
 	s.wakesAfter(3 * time.Minute)
 	s.Equal(protocol.PhaseDeleted, s.run().Phase)
-	s.True(s.asked[1].Held)
+	s.True(s.asked[1].Paused)
 }
 
 // wakesAfter has the operator say that the cluster offers work.
@@ -317,27 +317,27 @@ func (s *rolloutSuite) TestHoldThatArrivesWhileTheRunContinuesAsNewIsKept() {
 	s.env.RegisterActivityWithOptions(func(ctx context.Context, _ protocol.ResetBatchInput) (protocol.ResetBatchResult, error) {
 		// The run waits for this one to end before it continues.
 		s.env.SignalWorkflow(protocol.GenerationSignal, protocol.GenerationInput{Generation: 2})
-		s.env.SignalWorkflow(protocol.PauseSignal, protocol.Hold{Who: "ann"})
+		s.env.SignalWorkflow(protocol.PauseSignal, protocol.Pause{By: "ann"})
 		return protocol.ResetBatchResult{Reset: 1}, nil
 	}, activity.RegisterOptions{Name: protocol.ResetBatchActivity, DisableAlreadyRegisteredCheck: true})
 	s.answers(hotBatch("a"))
 	s.waits()
 	next := s.continued()
 	s.Equal(int64(2), next.Generation)
-	s.Equal(&protocol.Hold{Who: "ann"}, next.Hold)
+	s.Equal(&protocol.Pause{By: "ann"}, next.Pause)
 }
 
 func (s *rolloutSuite) TestUpdatesPauseAndResumeAndAreAnswered() {
 	s.waits()
 	s.answers(ends(protocol.PhaseComplete))
-	s.update(protocol.ResumeUpdate, time.Second, protocol.Hold{Who: "ann"}, nil, "the run is not paused")
-	s.update(protocol.PauseUpdate, time.Minute, protocol.Hold{Who: "ann", Why: "lunch"}, &protocol.HoldResult{Held: true, Message: "paused"}, "")
-	s.update(protocol.PauseUpdate, 2*time.Minute, protocol.Hold{Who: strings.Repeat("a", maxPauseText+1)}, nil, "1024 bytes")
+	s.update(protocol.ResumeUpdate, time.Second, protocol.Pause{By: "ann"}, nil, "the run is not paused")
+	s.update(protocol.PauseUpdate, time.Minute, protocol.Pause{By: "ann", Reason: "lunch"}, &protocol.PauseResult{Paused: true, Message: "paused"}, "")
+	s.update(protocol.PauseUpdate, 2*time.Minute, protocol.Pause{By: strings.Repeat("a", maxPauseText+1)}, nil, "1024 bytes")
 	s.env.RegisterDelayedCallback(func() {
-		s.Equal(&protocol.Hold{Who: "ann", Why: "lunch"}, s.query().Hold)
+		s.Equal(&protocol.Pause{By: "ann", Reason: "lunch"}, s.query().Pause)
 		s.Equal(protocol.PhasePaused, s.query().Phase)
 	}, 3*time.Minute)
-	s.update(protocol.ResumeUpdate, 4*time.Minute, protocol.Hold{Who: "bob"}, &protocol.HoldResult{Message: "resumed"}, "")
+	s.update(protocol.ResumeUpdate, 4*time.Minute, protocol.Pause{By: "bob"}, &protocol.PauseResult{Message: "resumed"}, "")
 	s.run()
 }
 
@@ -346,15 +346,15 @@ func (s *rolloutSuite) TestSpec7_1_AnUpdateAboutASignalOnlyAnswers() {
 	s.waits()
 	s.answers(ends(protocol.PhaseComplete))
 	send := func(name string, after time.Duration, who string) {
-		s.env.RegisterDelayedCallback(func() { s.env.SignalWorkflow(name, protocol.Hold{Who: who}) }, after)
+		s.env.RegisterDelayedCallback(func() { s.env.SignalWorkflow(name, protocol.Pause{By: who}) }, after)
 	}
 	send(protocol.PauseSignal, time.Minute, "ann")
-	s.update(protocol.PauseUpdate, time.Minute+time.Second, protocol.Hold{Who: "ann", Sent: true}, &protocol.HoldResult{Held: true, Message: "paused"}, "")
-	s.update(protocol.ResumeUpdate, 2*time.Minute, protocol.Hold{Who: "bob", Sent: true}, &protocol.HoldResult{Held: true, Message: "paused"}, "")
-	s.env.RegisterDelayedCallback(func() { s.Equal(&protocol.Hold{Who: "ann"}, s.query().Hold) }, 3*time.Minute)
+	s.update(protocol.PauseUpdate, time.Minute+time.Second, protocol.Pause{By: "ann", Sent: true}, &protocol.PauseResult{Paused: true, Message: "paused"}, "")
+	s.update(protocol.ResumeUpdate, 2*time.Minute, protocol.Pause{By: "bob", Sent: true}, &protocol.PauseResult{Paused: true, Message: "paused"}, "")
+	s.env.RegisterDelayedCallback(func() { s.Equal(&protocol.Pause{By: "ann"}, s.query().Pause) }, 3*time.Minute)
 	send(protocol.ResumeSignal, 4*time.Minute, "bob")
-	s.update(protocol.PauseUpdate, 4*time.Minute+time.Second, protocol.Hold{Who: "ann", Sent: true}, &protocol.HoldResult{Message: "resumed"}, "")
-	s.update(protocol.ResumeUpdate, 4*time.Minute+time.Second, protocol.Hold{Who: "bob", Sent: true}, &protocol.HoldResult{Message: "resumed"}, "")
+	s.update(protocol.PauseUpdate, 4*time.Minute+time.Second, protocol.Pause{By: "ann", Sent: true}, &protocol.PauseResult{Message: "resumed"}, "")
+	s.update(protocol.ResumeUpdate, 4*time.Minute+time.Second, protocol.Pause{By: "bob", Sent: true}, &protocol.PauseResult{Message: "resumed"}, "")
 	s.env.RegisterDelayedCallback(func() { s.env.SignalWorkflow(protocol.GenerationSignal, protocol.GenerationInput{Generation: 1}) }, 5*time.Minute)
 	s.run()
 }
@@ -364,19 +364,19 @@ func (s *rolloutSuite) TestSpec7_1_AResumeOfARunThatIsNotPausedIsToldSo() {
 	s.waits()
 	s.answers(ends(protocol.PhaseComplete))
 	s.env.RegisterDelayedCallback(func() {
-		s.env.SignalWorkflow(protocol.ResumeSignal, protocol.Hold{Who: "bob"})
+		s.env.SignalWorkflow(protocol.ResumeSignal, protocol.Pause{By: "bob"})
 		s.env.UpdateWorkflow(protocol.ResumeUpdate, "resume", &testsuite.TestUpdateCallback{
 			OnAccept:   func() {},
 			OnReject:   func(err error) { s.NoError(err) },
 			OnComplete: func(_ any, err error) { s.ErrorContains(err, "the run is not paused") },
-		}, protocol.Hold{Who: "bob", Sent: true})
+		}, protocol.Pause{By: "bob", Sent: true})
 	}, time.Minute)
 	s.env.RegisterDelayedCallback(func() { s.env.SignalWorkflow(protocol.GenerationSignal, protocol.GenerationInput{Generation: 1}) }, 5*time.Minute)
 	s.run()
 }
 
 // update sends one and expects an answer, or a refusal.
-func (s *rolloutSuite) update(name string, after time.Duration, hold protocol.Hold, answer *protocol.HoldResult, refusal string) {
+func (s *rolloutSuite) update(name string, after time.Duration, hold protocol.Pause, answer *protocol.PauseResult, refusal string) {
 	s.env.RegisterDelayedCallback(func() {
 		s.env.UpdateWorkflow(name, fmt.Sprint(name, after), &testsuite.TestUpdateCallback{
 			OnAccept: func() { s.Empty(refusal) },
@@ -438,16 +438,16 @@ func (s *rolloutSuite) TestSpec7_2_NobodyWaitsForConditionsThatSayYes() {
 
 func (s *rolloutSuite) TestRefusedPodsAreNamedToThePlannerAndTheRunRests() {
 	s.upgrade = func(_ context.Context, input protocol.UpgradeBatchInput) (protocol.UpgradeBatchResult, error) {
-		return protocol.UpgradeBatchResult{Failed: []protocol.FailedPod{{PodReference: input.Pods[0].PodReference, Reason: "Forbidden"}}}, nil
+		return protocol.UpgradeBatchResult{Rejected: []protocol.RejectedPod{{PodReference: input.Pods[0].PodReference, Reason: "Forbidden"}}}, nil
 	}
 	waiting := protocol.NextBatchResult{Phase: protocol.PhaseWaiting}
 	s.answers(batch("a"), waiting, batch("a"), batch("a"), ends(protocol.PhaseComplete))
 	started := s.env.Now()
 	s.run()
 	known := prints(pod("a"))
-	s.Equal(protocol.Refused{Pods: known}, s.asked[1].Refused, "others come first")
-	s.Equal(protocol.Refused{Pods: known, Again: 1}, s.asked[2].Refused, "then it is tried again")
-	s.Equal(s.asked[2].Refused, s.written[1].Refused)
+	s.Equal(protocol.Rejected{Pods: known}, s.asked[1].Rejected, "others come first")
+	s.Equal(protocol.Rejected{Pods: known, Again: 1}, s.asked[2].Rejected, "then it is tried again")
+	s.Equal(s.asked[2].Rejected, s.written[1].Rejected)
 	s.Equal((1+2+4)*minBackoff, s.env.Now().Sub(started))
 }
 
@@ -456,15 +456,15 @@ func (s *rolloutSuite) TestRefusedPodsAreNamedToThePlannerAndTheRunRests() {
 func (s *rolloutSuite) TestASignalEndsABatchWithAReserveAndAllOfItMayHaveBeenWritten() {
 	s.answers(withReserve(batch("a"), "b", "c"))
 	s.upgrade = func(_ context.Context, input protocol.UpgradeBatchInput) (protocol.UpgradeBatchResult, error) {
-		s.Equal(batch("b", "c").Pods, input.Reserve)
+		s.Equal(batch("b", "c").Pods, input.Queued)
 		return protocol.UpgradeBatchResult{}, activity.ErrResultPending
 	}
-	s.env.RegisterDelayedCallback(func() { s.env.SignalWorkflow(protocol.PauseSignal, protocol.Hold{Who: "ann"}) }, time.Minute)
+	s.env.RegisterDelayedCallback(func() { s.env.SignalWorkflow(protocol.PauseSignal, protocol.Pause{By: "ann"}) }, time.Minute)
 	s.env.RegisterDelayedCallback(func() {
 		s.Equal(protocol.PhasePaused, s.query().Phase)
 		s.Zero(s.query().Upgraded)
 		s.answers(ends(protocol.PhaseComplete))
-		s.env.SignalWorkflow(protocol.ResumeSignal, protocol.Hold{})
+		s.env.SignalWorkflow(protocol.ResumeSignal, protocol.Pause{})
 	}, 4*time.Minute)
 	s.run()
 	s.Equal([]protocol.WrittenPod{{PodReference: pod("a")}, {PodReference: pod("b")}, {PodReference: pod("c")}}, s.asked[1].Written)
@@ -485,7 +485,7 @@ func (s *rolloutSuite) TestASignalEndsABatchWithoutAReserve() {
 }
 
 func withReserve(result protocol.NextBatchResult, names ...string) protocol.NextBatchResult {
-	result.Reserve = batch(names...).Pods
+	result.Queued = batch(names...).Pods
 	return result
 }
 

@@ -31,15 +31,15 @@ const (
 type run struct {
 	input    protocol.RolloutInput
 	newest   int64
-	paused   *protocol.Hold
+	paused   *protocol.Pause
 	progress protocol.Progress
 	phase    protocol.Phase
 	message  string
 	counts   protocol.Counts
 	// asked are the rejected pods that the newest plan got as input.
-	asked protocol.Refused
+	asked protocol.Rejected
 	// rejectedPods are the pods whose newest write was rejected, shown to people.
-	rejectedPods []protocol.FailedPod
+	rejectedPods []protocol.RejectedPod
 	since        time.Time
 	signals      signals
 	shown        protocol.Phase
@@ -62,7 +62,7 @@ func newRun(ctx workflow.Context, input protocol.RolloutInput) (*run, error) {
 	r := &run{
 		input:    input,
 		newest:   input.Generation,
-		paused:   input.Hold,
+		paused:   input.Pause,
 		progress: input.Progress,
 		since:    workflow.Now(ctx),
 		signals:  newSignals(ctx),
@@ -78,7 +78,7 @@ func newRun(ctx workflow.Context, input protocol.RolloutInput) (*run, error) {
 	}
 	memo := workflow.GetInfo(ctx).Memo.GetFields()
 	_, r.resumed = memo[protocol.ResumeMemo]
-	if _, noted := memo[protocol.HoldMemo]; r.paused != nil && !noted {
+	if _, noted := memo[protocol.PauseMemo]; r.paused != nil && !noted {
 		if err := r.recordPause(ctx, nil); err != nil {
 			return nil, err
 		}
@@ -119,11 +119,11 @@ func (r *run) nextBatch(ctx workflow.Context) (next protocol.NextBatchResult, an
 		SidecarSet:         r.input.SidecarSet,
 		Generation:         r.input.Generation,
 		Written:            slices.Concat(r.progress.Written, r.conditions.written),
-		Refused:            r.asked,
-		RefusedConditions:  r.rejectedConditions().asked(now),
+		Rejected:           r.asked,
+		RejectedConditions: r.rejectedConditions().asked(now),
 		SkipTrueConditions: r.conditions.running,
 		Quiet:              r.quiet,
-		Held:               r.paused != nil,
+		Paused:             r.paused != nil,
 		MigrationIdle:      !r.migration.running || r.migration.asleep,
 		Run:                r.progress.Run,
 	})
@@ -142,21 +142,21 @@ func (r *run) nextBatch(ctx workflow.Context) (next protocol.NextBatchResult, an
 
 func (r *run) upgradeBatch(ctx workflow.Context, next protocol.NextBatchResult) error {
 	r.progress.Batches++
-	r.log(ctx).Info("batch chosen", "batch", r.progress.Batches, "pods", len(next.Pods), "queued", len(next.Reserve), "plan", next.Message)
+	r.log(ctx).Info("batch chosen", "batch", r.progress.Batches, "pods", len(next.Pods), "queued", len(next.Queued), "plan", next.Message)
 	result, err := r.upgrade(ctx, next)
 	if err != nil {
 		return fmt.Errorf("upgrade batch %d of generation %d: %w", r.progress.Batches, r.input.Generation, err)
 	}
 	r.logBatch(ctx, result)
 	r.progress.Upgraded += countWritten(result.Written)
-	r.progress.Failed += len(result.Failed)
+	r.progress.RejectedWrites += len(result.Rejected)
 	r.written(result.Written)
 	if next.Hot {
 		r.migrate(ctx)
 	}
 	r.quiet = result.Quiet
-	again := r.rejected().record(workflow.Now(ctx), references(result.Written), result.Failed)
-	r.rejectedPods = recordRejected(r.rejectedPods, references(result.Written), result.Failed)
+	again := r.rejected().record(workflow.Now(ctx), references(result.Written), result.Rejected)
+	r.rejectedPods = recordRejected(r.rejectedPods, references(result.Written), result.Rejected)
 	workflow.SetCurrentDetails(ctx, r.details())
 	if again && len(result.Written) == 0 {
 		// They were retried because no other pod could be upgraded.
@@ -166,10 +166,10 @@ func (r *run) upgradeBatch(ctx workflow.Context, next protocol.NextBatchResult) 
 }
 
 // rejected are the pods whose upgrade was rejected.
-func (r *run) rejected() rejections { return rejections{&r.progress.Refused} }
+func (r *run) rejected() rejections { return rejections{&r.progress.Rejected} }
 
 // rejectedConditions are the pods whose condition was rejected.
-func (r *run) rejectedConditions() rejections { return rejections{&r.progress.RefusedConditions} }
+func (r *run) rejectedConditions() rejections { return rejections{&r.progress.RejectedConditions} }
 
 // written records the pods that a batch wrote: the cache must show them before the next plan.
 // The writes of the batch before count as shown once later writes are shown, but not if it is
@@ -185,8 +185,8 @@ func (r *run) written(pods []protocol.WrittenPod) {
 // signal arrives.
 func (r *run) upgrade(ctx workflow.Context, next protocol.NextBatchResult) (result protocol.UpgradeBatchResult, err error) {
 	summary := fmt.Sprintf("upgrade batch %d: %d pods", r.progress.Batches, len(next.Pods))
-	if len(next.Reserve) > 0 {
-		summary += fmt.Sprintf(", and of %d more as slots become free", len(next.Reserve))
+	if len(next.Queued) > 0 {
+		summary += fmt.Sprintf(", and of %d more as slots become free", len(next.Queued))
 	}
 	upgrading, end := workflow.WithCancel(batchOptions(ctx, summary))
 	defer end()
@@ -194,8 +194,8 @@ func (r *run) upgrade(ctx workflow.Context, next protocol.NextBatchResult) (resu
 		SidecarSet: r.input.SidecarSet,
 		Generation: r.input.Generation,
 		Pods:       next.Pods,
-		Reserve:    next.Reserve,
-		Refused:    r.asked,
+		Queued:     next.Queued,
+		Rejected:   r.asked,
 		Written:    r.progress.Written,
 		Run:        r.progress.Run,
 	})
@@ -223,7 +223,7 @@ func (r *run) upgrade(ctx workflow.Context, next protocol.NextBatchResult) (resu
 // possiblyWritten lists the pods that a batch may have written.
 func possiblyWritten(batch protocol.NextBatchResult) []protocol.WrittenPod {
 	var written []protocol.WrittenPod
-	for _, pod := range slices.Concat(batch.Pods, batch.Reserve) {
+	for _, pod := range slices.Concat(batch.Pods, batch.Queued) {
 		written = append(written, protocol.WrittenPod{PodReference: pod.PodReference})
 	}
 	return written
@@ -263,7 +263,7 @@ func (r *run) continueAs(ctx workflow.Context, generation int64) (protocol.Rollo
 	next := protocol.RolloutInput{
 		SidecarSet: r.input.SidecarSet,
 		Generation: generation,
-		Hold:       r.paused,
+		Pause:      r.paused,
 		Progress:   r.progress,
 	}
 	if generation != r.input.Generation {

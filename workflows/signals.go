@@ -59,12 +59,12 @@ func (r *run) readSignals(ctx workflow.Context) error {
 }
 
 // drainPauses reads one payload for each signal. A pause whose payload cannot be read is a pause.
-func drainPauses(channel workflow.ReceiveChannel) []protocol.Hold {
-	var all []protocol.Hold
+func drainPauses(channel workflow.ReceiveChannel) []protocol.Pause {
+	var all []protocol.Pause
 	for _, raw := range drain[converter.RawValue](channel) {
-		var pause protocol.Hold
+		var pause protocol.Pause
 		if raw.Payload() != nil && converter.GetDefaultDataConverter().FromPayload(raw.Payload(), &pause) != nil {
-			pause = protocol.Hold{Why: "(a signal without who and why)"}
+			pause = protocol.Pause{Reason: "(a signal without who and why)"}
 		}
 		all = append(all, pause)
 	}

@@ -48,8 +48,8 @@ func (r *run) upsertSearchAttributes(ctx workflow.Context, phase protocol.Phase)
 func (r *run) status() (protocol.RolloutStatus, error) {
 	return protocol.RolloutStatus{
 		SidecarSet: r.input.SidecarSet, Generation: r.input.Generation,
-		Phase: r.phase, Message: r.message, Hold: r.paused, Counts: r.counts,
-		Batches: r.progress.Batches, Upgraded: r.progress.Upgraded, Failed: r.progress.Failed,
+		Phase: r.phase, Message: r.message, Pause: r.paused, Counts: r.counts,
+		Batches: r.progress.Batches, Upgraded: r.progress.Upgraded, RejectedWrites: r.progress.RejectedWrites,
 		Since: r.since,
 	}, nil
 }

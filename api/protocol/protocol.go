@@ -22,25 +22,25 @@ const (
 	PauseUpdate                       = "pause"
 	ResumeUpdate                      = "resume"
 	StatusQuery                       = "status"
-	HoldMemo                          = "hold"
+	PauseMemo                         = "hold"
 	ResumeMemo                        = "resume"
 	SidecarSetAttribute               = "SidecarSet"
 	GenerationAttribute               = "SidecarSetGeneration"
 	RolloutPhaseAttribute             = "RolloutPhase"
 )
 
-// WorkflowID of every run of a set. The server keeps at most one run of an id
-// open, so two generations never roll out at once.
+// WorkflowID is the id of every run of a SidecarSet. Temporal keeps at most one run
+// of an id open, so two generations never roll out at once.
 func WorkflowID(name string, uid types.UID) string {
 	return fmt.Sprintf("sidecarset/%s/%s", name, uid)
 }
 
-// WriteTaskQueue is where the activities that write pods are queued, beside the
-// task queue of the runs and of what only looks: neither waits for the other.
+// WriteTaskQueue is the task queue of the activities that write pods. Workflow tasks
+// and activities that only read have the other one, so neither waits for the other.
 func WriteTaskQueue(taskQueue string) string { return taskQueue + "/write" }
 
-// SetReference names a SidecarSet object: one that was made again under the same
-// name has another uid.
+// SetReference names a SidecarSet object: one that is recreated under the same name
+// has another uid.
 type SetReference struct {
 	Name string    `json:"name"`
 	UID  types.UID `json:"uid"`
@@ -55,8 +55,8 @@ type PodReference struct {
 
 func (p PodReference) String() string { return p.Namespace + "/" + p.Name }
 
-// WrittenPod is a pod as it was after a write. Without a resourceVersion it may
-// have been written, or not.
+// WrittenPod is a pod after a write. Without a resourceVersion, the result of the
+// write is unknown.
 type WrittenPod struct {
 	PodReference
 	ResourceVersion string `json:"resourceVersion"`
@@ -65,13 +65,13 @@ type WrittenPod struct {
 // SelectedPod is a pod that a batch shall upgrade.
 type SelectedPod struct {
 	PodReference
-	// Unready says that the pod was chosen outside the budget because it was
-	// not ready; it must not be touched once it is.
+	// Unready is set if the pod needs no slot of maxUnavailable because it was not
+	// ready. It is not upgraded once it is ready.
 	Unready bool `json:"unready,omitempty"`
 }
 
-// Phase of a run, also its search attribute RolloutPhase. As an attribute,
-// Waiting means that the run sleeps until a signal comes, or it looks by itself.
+// Phase of a run, also its search attribute RolloutPhase. As an attribute, Waiting
+// means that the run sleeps until a signal or its timer.
 type Phase string
 
 // Phases. The last five are ends of a run.
@@ -95,7 +95,7 @@ func (p Phase) Ended() bool {
 	return false
 }
 
-// Counts of a set's pods, as the newest plan saw them.
+// Counts of a SidecarSet's pods in the newest plan.
 type Counts struct {
 	Matched      int `json:"matched"`
 	Updated      int `json:"updated"`
@@ -103,14 +103,14 @@ type Counts struct {
 	UpdatedReady int `json:"updatedReady"`
 	// Unavailable pods are so because of an upgrade.
 	Unavailable int `json:"unavailable"`
-	// Settling pods were upgraded to this version and are not ready yet.
-	Settling int `json:"settling"`
+	// Converging pods were upgraded to this version and are not ready yet.
+	Converging int `json:"settling"`
 	// Remaining pods are to be upgraded by this run.
 	Remaining int `json:"remaining"`
 	// NotUpgradable pods differ in more than images.
 	NotUpgradable int `json:"notUpgradable"`
-	// Migrating pods hold a standby twin that is yet to be reset; of these,
-	// Migrated ones have taken everything else, so that it can be.
+	// Migrating pods have a standby twin that is yet to be reset. The standby twins
+	// of Migrated ones, which Migrating includes, can be reset now.
 	Migrating int `json:"migrating,omitempty"`
 	Migrated  int `json:"migrated,omitempty"`
 }
@@ -119,31 +119,31 @@ type Counts struct {
 type RolloutInput struct {
 	SidecarSet SetReference `json:"sidecarSet"`
 	Generation int64        `json:"generation"`
-	// Hold is set while somebody paused the run by signal.
-	Hold *Hold `json:"hold,omitempty"`
+	// Pause is set while the run is paused by signal or update.
+	Pause *Pause `json:"hold,omitempty"`
 	// Progress of the same generation before a continue-as-new.
 	Progress Progress `json:"progress,omitzero"`
 }
 
-// Progress is what a run has done so far.
+// Progress is the state of a run that outlives a continue-as-new.
 type Progress struct {
-	Batches  int `json:"batches,omitempty"`
-	Upgraded int `json:"upgraded,omitempty"`
-	Failed   int `json:"failed,omitempty"`
-	// Written are the pods of the newest batch: no plan is made before the
-	// cache that it is made from shows them (or they are gone).
+	Batches        int `json:"batches,omitempty"`
+	Upgraded       int `json:"upgraded,omitempty"`
+	RejectedWrites int `json:"failed,omitempty"`
+	// Written are the pods of the newest batch. The next plan waits until the cache
+	// shows these writes, or that the pods are gone.
 	Written []WrittenPod `json:"written,omitempty"`
 	// Migrating is set while standby twins may be left to reset.
 	Migrating bool `json:"migrating,omitempty"`
-	// Run is the first one of the chain, which holds the set's Lease.
+	// Run is the id of the first run of the chain, which holds the SidecarSet's Lease.
 	Run string `json:"run,omitempty"`
-	// Refused pods could not be upgraded; of RefusedConditions the condition
-	// SidecarSetUpgradable could not be written.
-	Refused           Refusals `json:"refused,omitzero"`
-	RefusedConditions Refusals `json:"refusedConditions,omitzero"`
+	// Rejected are the pods whose upgrade was rejected, and RejectedConditions those
+	// whose condition SidecarSetUpgradable was.
+	Rejected           Rejections `json:"refused,omitzero"`
+	RejectedConditions Rejections `json:"refusedConditions,omitzero"`
 }
 
-// RolloutResult is what a run ends with.
+// RolloutResult is the result of a run.
 type RolloutResult struct {
 	Phase    Phase  `json:"phase"`
 	Message  string `json:"message"`
@@ -152,44 +152,45 @@ type RolloutResult struct {
 	Upgraded int    `json:"upgraded"`
 }
 
-// GenerationInput is the payload of the signal generation. A newer generation
-// than the run's takes over; the run's own has a run that sleeps look again.
+// GenerationInput is the payload of the signal generation. A run of an older
+// generation continues as new with it; a sleeping run of this generation plans again.
 type GenerationInput struct {
 	Generation int64 `json:"generation"`
 }
 
-// Hold is the payload of pause and resume, as signals and as updates: who sent
-// it and why. The memo HoldMemo holds the pause that is in force, if one is, and
-// ResumeMemo the resume that ended the last one, if none is.
-type Hold struct {
-	Who string `json:"who,omitempty"`
-	Why string `json:"why,omitempty"`
-	// Sent says, in an update, that a signal of the same name was sent before: the update
-	// only asks for the answer. An update that takes effect itself, and whose sender waits
-	// no more, may take effect after a later signal.
+// Pause is the payload of pause and resume, as signals and as updates. The memo
+// PauseMemo has the pause in effect, if any; otherwise ResumeMemo has the resume that
+// ended the last one.
+type Pause struct {
+	// By is the user that sent it.
+	By     string `json:"who,omitempty"`
+	Reason string `json:"why,omitempty"`
+	// Sent is set in an update that follows a signal of the same name, and only asks
+	// for the answer. An update that took effect by itself could do so after a later
+	// signal, once its sender no longer waits.
 	Sent bool `json:"sent,omitempty"`
 }
 
-// HoldResult answers the updates pause and resume.
-type HoldResult struct {
-	// Held says whether the run is held now.
-	Held bool `json:"held"`
-	// Message says what that means for what is under way.
+// PauseResult answers the updates pause and resume.
+type PauseResult struct {
+	// Paused reports whether the run is paused now.
+	Paused bool `json:"held"`
+	// Message describes the effect on a batch in progress.
 	Message string `json:"message"`
 }
 
 // RolloutStatus answers the query status.
 type RolloutStatus struct {
-	SidecarSet SetReference `json:"sidecarSet"`
-	Generation int64        `json:"generation"`
-	Phase      Phase        `json:"phase"`
-	Message    string       `json:"message"`
-	Hold       *Hold        `json:"hold,omitempty"`
-	Counts     Counts       `json:"counts"`
-	Batches    int          `json:"batches"`
-	Upgraded   int          `json:"upgraded"`
-	Failed     int          `json:"failed"`
-	// Since is when the run took up this generation.
+	SidecarSet     SetReference `json:"sidecarSet"`
+	Generation     int64        `json:"generation"`
+	Phase          Phase        `json:"phase"`
+	Message        string       `json:"message"`
+	Pause          *Pause       `json:"hold,omitempty"`
+	Counts         Counts       `json:"counts"`
+	Batches        int          `json:"batches"`
+	Upgraded       int          `json:"upgraded"`
+	RejectedWrites int          `json:"failed"`
+	// Since is when the run started with this generation.
 	Since time.Time `json:"since"`
 }
 
@@ -198,46 +199,46 @@ type NextBatchInput struct {
 	SidecarSet SetReference `json:"sidecarSet"`
 	Generation int64        `json:"generation"`
 	Written    []WrittenPod `json:"written,omitempty"`
-	// Refused pods failed in earlier batches of this run.
-	Refused Refused `json:"refused,omitzero"`
-	// RefusedConditions are pods whose condition could not be written.
-	RefusedConditions Refused `json:"refusedConditions,omitzero"`
-	// SkipTrueConditions leaves conditions alone that nobody waits for.
+	// Rejected are pods whose writes were rejected in earlier batches of this run.
+	Rejected Rejected `json:"refused,omitzero"`
+	// RejectedConditions are pods whose condition was rejected.
+	RejectedConditions Rejected `json:"refusedConditions,omitzero"`
+	// SkipTrueConditions skips TrueConditions of the result.
 	SkipTrueConditions bool `json:"skipLateMarks,omitempty"`
-	// Quiet says that no pod has been upgraded for a while.
+	// Quiet is set if no pod has been upgraded for a while.
 	Quiet bool `json:"quiet,omitempty"`
-	// Held asks only whether there is still something to hold.
-	Held bool `json:"held,omitempty"`
-	// MigrationIdle says that the run resets no standby twin until this answer, or a
-	// signal, says that one can be.
+	// Paused asks only whether there is still something to pause.
+	Paused bool `json:"held,omitempty"`
+	// MigrationIdle is set if the run resets no standby twin until this result, or a
+	// signal, reports one that can be reset.
 	MigrationIdle bool `json:"migrationIdle,omitempty"`
-	// Run holds the set's Lease while it upgrades pods, and gives it back when
+	// Run holds the SidecarSet's Lease while it upgrades pods, and releases it when
 	// nothing is left to do.
 	Run string `json:"run,omitempty"`
 }
 
-// NextBatchResult holds the chosen pods, or says why there are none.
+// NextBatchResult has the selected pods. Without any, Message gives the reason.
 type NextBatchResult struct {
 	Phase   Phase         `json:"phase"`
 	Message string        `json:"message"`
 	Pods    []SelectedPod `json:"pods,omitempty"`
-	// Reserve follows Pods, in order, as slots become free.
-	Reserve []SelectedPod `json:"reserve,omitempty"`
-	Counts  Counts        `json:"counts"`
-	// Generation that the set has, when superseded: another than asked for. It
-	// is an older one where somebody asked for one that the cluster never had,
-	// or the cluster was restored.
+	// Queued pods follow Pods, in order, as slots are released.
+	Queued []SelectedPod `json:"reserve,omitempty"`
+	Counts Counts        `json:"counts"`
+	// Generation is set if the SidecarSet has another generation than the input. It is
+	// an older one if a signal named a generation that the cluster never had, or if
+	// the cluster was restored.
 	Generation int64 `json:"generation,omitempty"`
-	// Hot sets have pods whose standby twins must be reset after an upgrade.
+	// Hot is set if standby twins must be reset after an upgrade.
 	Hot bool `json:"hot,omitempty"`
-	// FalseConditions are pods whose condition SidecarSetUpgradable must be
-	// written before anything else; TrueConditions those where it may be written
+	// FalseConditions are pods whose condition SidecarSetUpgradable must be written
+	// before anything else; TrueConditions are those whose condition may be written
 	// beside the batches.
 	FalseConditions []PodReference `json:"marks,omitempty"`
 	TrueConditions  []PodReference `json:"lateMarks,omitempty"`
-	// Gone are refused pods that are not to be upgraded any more.
+	// Gone are rejected pods that are not to be upgraded any more.
 	Gone Fingerprints `json:"gone,omitempty"`
-	// GoneConditions are pods whose condition could not be written, and is not due any more.
+	// GoneConditions are pods whose condition was rejected, and is not due any more.
 	GoneConditions Fingerprints `json:"goneConditions,omitempty"`
 }
 
@@ -245,36 +246,36 @@ type NextBatchResult struct {
 type AwaitMigrationInput struct {
 	SidecarSet SetReference `json:"sidecarSet"`
 	Written    []WrittenPod `json:"written,omitempty"`
-	Refused    Fingerprints `json:"refused,omitempty"`
-	// Upgrading says that an upgrade batch is running: pods will be migrating.
+	Rejected   Fingerprints `json:"refused,omitempty"`
+	// Upgrading is set while an upgrade batch is running, so pods will be migrating.
 	Upgrading bool `json:"upgrading,omitempty"`
 }
 
-// AwaitMigrationResult names them; Pending counts all that are migrating.
+// AwaitMigrationResult names these pods; Pending counts all that are migrating.
 type AwaitMigrationResult struct {
 	Pods    []PodReference `json:"pods,omitempty"`
 	Pending int            `json:"pending"`
 }
 
-// ResetBatchInput names the pods whose standby twins are reset; others follow as
-// they have migrated, but for those that were refused before.
+// ResetBatchInput names the pods whose standby twins are reset. Other pods follow
+// once they have migrated, except rejected ones.
 type ResetBatchInput struct {
 	SidecarSet SetReference   `json:"sidecarSet"`
 	Pods       []PodReference `json:"pods"`
-	Refused    Fingerprints   `json:"refused,omitempty"`
-	// Upgrading says that an upgrade batch is running: more pods will be migrating.
+	Rejected   Fingerprints   `json:"refused,omitempty"`
+	// Upgrading is set while an upgrade batch is running, so more pods will be migrating.
 	Upgrading bool `json:"upgrading,omitempty"`
 }
 
-// ResetBatchResult says what became of them.
+// ResetBatchResult is the result of a ResetBatchInput.
 type ResetBatchResult struct {
-	Reset   int         `json:"reset"`
-	Skipped int         `json:"skipped,omitempty"`
-	Failed  []FailedPod `json:"failed,omitempty"`
+	Reset    int           `json:"reset"`
+	Skipped  int           `json:"skipped,omitempty"`
+	Rejected []RejectedPod `json:"failed,omitempty"`
 }
 
 // WriteUpgradableConditionsInput names pods whose condition SidecarSetUpgradable
-// is written anew.
+// is written.
 type WriteUpgradableConditionsInput struct {
 	SidecarSet SetReference   `json:"sidecarSet"`
 	Generation int64          `json:"generation"`
@@ -283,39 +284,39 @@ type WriteUpgradableConditionsInput struct {
 
 // WriteUpgradableConditionsResult names the pods whose condition was written.
 type WriteUpgradableConditionsResult struct {
-	Written []WrittenPod `json:"written,omitempty"`
-	Failed  []FailedPod  `json:"failed,omitempty"`
+	Written  []WrittenPod  `json:"written,omitempty"`
+	Rejected []RejectedPod `json:"failed,omitempty"`
 }
 
-// UpgradeBatchInput names the pods to upgrade: Pods at once, and Reserve in
-// order as slots become free. No pod outside these two lists is touched.
+// UpgradeBatchInput names the pods to upgrade: Pods at once, and Queued in order as
+// slots are released. No other pod is upgraded.
 type UpgradeBatchInput struct {
 	SidecarSet SetReference  `json:"sidecarSet"`
 	Generation int64         `json:"generation"`
 	Pods       []SelectedPod `json:"pods"`
-	Reserve    []SelectedPod `json:"reserve,omitempty"`
-	// Refused pods are those of NextBatch.
-	Refused Refused `json:"refused,omitzero"`
+	Queued     []SelectedPod `json:"reserve,omitempty"`
+	// Rejected is that of NextBatchInput.
+	Rejected Rejected `json:"refused,omitzero"`
 	// Written pods must show in the cache before any pod is written.
 	Written []WrittenPod `json:"written,omitempty"`
 	// Run must hold the set's Lease.
 	Run string `json:"run,omitempty"`
 }
 
-// UpgradeBatchResult says what became of each pod of a batch: written, gone or
-// changed since it was read (skipped), or failed.
+// UpgradeBatchResult has the result of each pod of a batch: written, rejected, or
+// skipped because the pod is gone or has changed since it was read.
 type UpgradeBatchResult struct {
-	Written []WrittenPod `json:"written,omitempty"`
-	Skipped int          `json:"skipped,omitempty"`
-	Failed  []FailedPod  `json:"failed,omitempty"`
-	// Stopped says why the fence stopped the batch before its end.
+	Written  []WrittenPod  `json:"written,omitempty"`
+	Skipped  int           `json:"skipped,omitempty"`
+	Rejected []RejectedPod `json:"failed,omitempty"`
+	// Stopped is the reason for which the fence stopped the batch before its end.
 	Stopped string `json:"stopped,omitempty"`
-	// Quiet says that nothing moved for a while before the end.
+	// Quiet is set if no pod was upgraded for a while before the end.
 	Quiet bool `json:"quiet,omitempty"`
 }
 
-// FailedPod is a pod whose write was refused.
-type FailedPod struct {
+// RejectedPod is a pod whose write was rejected.
+type RejectedPod struct {
 	PodReference
 	Reason string `json:"reason"`
 }
@@ -324,8 +325,10 @@ type FailedPod struct {
 const (
 	// NextBatchPoll is how long NextBatch waits for something to do.
 	NextBatchPoll = 5 * time.Minute
-	// UpgradeBatchLimit bounds one batch, API-server back-pressure included.
+	// UpgradeBatchLimit limits the time of one batch, throttling by the API server
+	// included.
 	UpgradeBatchLimit = 10 * time.Minute
-	// HeartbeatTimeout is when a worker counts as lost.
+	// HeartbeatTimeout is the time without a heartbeat after which a worker counts as
+	// lost.
 	HeartbeatTimeout = 10 * time.Second
 )

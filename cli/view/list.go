@@ -24,18 +24,18 @@ type Summaries []Summary
 
 // Summary is what status says of a set.
 type Summary struct {
-	Name     string         `json:"name"`
-	Revision string         `json:"revision,omitempty"`
-	Matched  int32          `json:"matched"`
-	Updated  int32          `json:"updated"`
-	Ready    int32          `json:"ready"`
-	Reason   string         `json:"reason,omitempty"`
-	Message  string         `json:"message,omitempty"`
-	Degraded string         `json:"degraded,omitempty"`
-	Missing  bool           `json:"missing,omitempty"`
-	Hold     *protocol.Hold `json:"hold,omitempty"`
-	Images   []Image        `json:"images,omitempty"`
-	Created  time.Time      `json:"created"`
+	Name     string          `json:"name"`
+	Revision string          `json:"revision,omitempty"`
+	Matched  int32           `json:"matched"`
+	Updated  int32           `json:"updated"`
+	Ready    int32           `json:"ready"`
+	Reason   string          `json:"reason,omitempty"`
+	Message  string          `json:"message,omitempty"`
+	Degraded string          `json:"degraded,omitempty"`
+	Missing  bool            `json:"missing,omitempty"`
+	Hold     *protocol.Pause `json:"hold,omitempty"`
+	Images   []Image         `json:"images,omitempty"`
+	Created  time.Time       `json:"created"`
 }
 
 // NewSummaries keeps the order of the sets.

@@ -113,7 +113,7 @@ func planNotes(in PlanInput) []string {
 		notes = append(notes, "spec.updateStrategy.paused holds this until it is false")
 	}
 	if status := set.Status.Rollout; status != nil && status.Pause != nil {
-		notes = append(notes, "the run is held "+heldBy(&protocol.Hold{Who: status.Pause.By, Why: status.Pause.Reason}))
+		notes = append(notes, "the run is held "+heldBy(&protocol.Pause{By: status.Pause.By, Reason: status.Pause.Reason}))
 	}
 	if set.Spec.UpdateStrategy.Type == v1alpha1.NotUpdateSidecarSetStrategyType {
 		notes = append(notes, "spec.updateStrategy.type is NotUpdate: no pod is upgraded")

@@ -40,7 +40,7 @@ type RunInput struct {
 	// Status is nil if no run is open.
 	Status *protocol.RolloutStatus
 	// Refused are the pods whose writes the run reported as refused.
-	Refused []protocol.FailedPod
+	Refused []protocol.RejectedPod
 	// Unknown says why the run could not be asked.
 	Unknown string
 	// Where is the Temporal that was asked.
@@ -59,7 +59,7 @@ type Rollout struct {
 	Counts  protocol.Counts `json:"counts"`
 	Window  Window          `json:"window"`
 	Images  []Image         `json:"images"`
-	Hold    *protocol.Hold  `json:"hold,omitempty"`
+	Hold    *protocol.Pause `json:"hold,omitempty"`
 	// Conditions are those that the operator wrote, Progressing first.
 	Conditions []Condition `json:"conditions,omitempty"`
 	Run        *Run        `json:"run,omitempty"`
@@ -176,12 +176,12 @@ func images(spec *v1alpha1.SidecarSetSpec) []Image {
 }
 
 // holdOf prefers what the run says to status, which follows it.
-func holdOf(in RolloutInput) *protocol.Hold {
+func holdOf(in RolloutInput) *protocol.Pause {
 	if in.Run.Status != nil {
-		return in.Run.Status.Hold
+		return in.Run.Status.Pause
 	}
 	if status := in.Set.Status.Rollout; status != nil && status.Pause != nil {
-		return &protocol.Hold{Who: status.Pause.By, Why: status.Pause.Reason}
+		return &protocol.Pause{By: status.Pause.By, Reason: status.Pause.Reason}
 	}
 	return nil
 }
@@ -202,7 +202,7 @@ func runOf(in RolloutInput) *Run {
 	}
 	run := &Run{
 		WorkflowID: protocol.WorkflowID(in.Set.Name, in.Set.UID), Generation: in.Run.Status.Generation, Phase: in.Run.Status.Phase, Message: in.Run.Status.Message,
-		Batches: in.Run.Status.Batches, Upgraded: in.Run.Status.Upgraded, Failed: in.Run.Status.Failed, Since: in.Run.Status.Since,
+		Batches: in.Run.Status.Batches, Upgraded: in.Run.Status.Upgraded, Failed: in.Run.Status.RejectedWrites, Since: in.Run.Status.Since,
 	}
 	if in.Set.Status.Rollout != nil {
 		run.URL = in.Set.Status.Rollout.URL

@@ -116,13 +116,13 @@ func joinImages(images []Image) string {
 	return strings.Join(words, ", ")
 }
 
-func heldBy(hold *protocol.Hold) string {
+func heldBy(hold *protocol.Pause) string {
 	text := "by somebody"
-	if hold.Who != "" {
-		text = "by " + hold.Who
+	if hold.By != "" {
+		text = "by " + hold.By
 	}
-	if hold.Why != "" {
-		text += ": " + hold.Why
+	if hold.Reason != "" {
+		text += ": " + hold.Reason
 	}
 	return text
 }

@@ -154,8 +154,8 @@ func input(t *testing.T) RolloutInput {
 func TestARolloutUnderWay(t *testing.T) {
 	in := input(t)
 	in.Run = RunInput{Status: &protocol.RolloutStatus{
-		Generation: 2, Phase: protocol.PhaseWaiting, Batches: 2, Upgraded: 3, Failed: 1, Since: noon.Add(-40 * time.Second),
-	}, Refused: []protocol.FailedPod{{PodReference: protocol.PodReference{Namespace: "default", Name: "alone", UID: "uid-of-alone"}, Reason: "denied by quota"}}}
+		Generation: 2, Phase: protocol.PhaseWaiting, Batches: 2, Upgraded: 3, RejectedWrites: 1, Since: noon.Add(-40 * time.Second),
+	}, Refused: []protocol.RejectedPod{{PodReference: protocol.PodReference{Namespace: "default", Name: "alone", UID: "uid-of-alone"}, Reason: "denied by quota"}}}
 	r, err := NewRollout(in)
 	require.NoError(t, err)
 	golden(t, "rollout", r.Write)

@@ -230,7 +230,7 @@ func (w *fixture) rollout(ctx context.Context, set *v1alpha1.SidecarSet) string 
 	if err != nil {
 		return line + ", run: " + err.Error()
 	}
-	return line + fmt.Sprintf(", run of generation %d: %s, paused %+v, %q", status.Generation, status.Phase, status.Hold, status.Message)
+	return line + fmt.Sprintf(", run of generation %d: %s, paused %+v, %q", status.Generation, status.Phase, status.Pause, status.Message)
 }
 
 // replace deletes the pods that are not upgradable.

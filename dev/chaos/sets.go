@@ -154,11 +154,11 @@ type pausedRun struct {
 
 // pause sends the pause as the plugin does, and reports whether it was answered.
 func (r *pausedRun) pause(ctx context.Context) bool {
-	if r.temporal.SignalWorkflow(ctx, r.id, "", protocol.PauseSignal, protocol.Hold{Who: "chaos"}) != nil {
+	if r.temporal.SignalWorkflow(ctx, r.id, "", protocol.PauseSignal, protocol.Pause{By: "chaos"}) != nil {
 		return false
 	}
 	handle, err := r.temporal.UpdateWorkflow(ctx, sdk.UpdateWorkflowOptions{
-		WorkflowID: r.id, UpdateName: protocol.PauseUpdate, Args: []any{protocol.Hold{Who: "chaos", Sent: true}},
+		WorkflowID: r.id, UpdateName: protocol.PauseUpdate, Args: []any{protocol.Pause{By: "chaos", Sent: true}},
 		WaitForStage: sdk.WorkflowUpdateStageCompleted,
 	})
 	if err != nil || handle.Get(ctx, nil) != nil {
@@ -173,7 +173,7 @@ func (r *pausedRun) pause(ctx context.Context) bool {
 func (r *pausedRun) isPaused(ctx context.Context) bool {
 	var status protocol.RolloutStatus
 	answer, err := r.temporal.QueryWorkflow(ctx, r.id, "", protocol.StatusQuery)
-	return err == nil && answer.Get(&status) == nil && status.Hold != nil && status.Phase == protocol.PhasePaused
+	return err == nil && answer.Get(&status) == nil && status.Pause != nil && status.Phase == protocol.PhasePaused
 }
 
 // isOver reports whether the run has ended, as far as Temporal answers: another one is not
@@ -191,7 +191,7 @@ func (w *fixture) resume(ctx context.Context, name string) error {
 		if err := w.Kube.Get(ctx, types.NamespacedName{Name: name}, set); err != nil {
 			return client.IgnoreNotFound(err)
 		}
-		err := w.Temporal.SignalWorkflow(ctx, protocol.WorkflowID(set.Name, set.UID), "", protocol.ResumeSignal, protocol.Hold{Who: "chaos"})
+		err := w.Temporal.SignalWorkflow(ctx, protocol.WorkflowID(set.Name, set.UID), "", protocol.ResumeSignal, protocol.Pause{By: "chaos"})
 		if missing := (*serviceerror.NotFound)(nil); err != nil && !errors.As(err, &missing) {
 			return err
 		}

@@ -188,7 +188,7 @@ func bar(done, moving, all int) string {
 }
 
 func (d *Demo) signal(ctx context.Context, name, reason string) error {
-	if err := d.Cluster.Temporal.SignalWorkflow(ctx, d.workflow, "", name, protocol.Hold{Who: "demo", Why: reason}); err != nil {
+	if err := d.Cluster.Temporal.SignalWorkflow(ctx, d.workflow, "", name, protocol.Pause{By: "demo", Reason: reason}); err != nil {
 		return fmt.Errorf("send the signal %s: %w", name, err)
 	}
 	return nil

@@ -28,7 +28,7 @@ func TestSpec7_5_TheEndOfARolloutIsRecordedOnce(t *testing.T) {
 		"with the partition reached":     {protocol.PhasePartitionReached, 1, nil, upgraded, true, protocol.Counts{}},
 		"still waiting":                  {protocol.PhaseWaiting, 1, nil, upgraded, false, protocol.Counts{Remaining: 1}},
 		"twins are left to reset":        {protocol.PhaseWaiting, 1, nil, upgraded, false, protocol.Counts{Migrating: 1}},
-		"an app fails after its upgrade": {protocol.PhaseWaiting, 1, nil, upgraded, true, protocol.Counts{Settling: 1}},
+		"an app fails after its upgrade": {protocol.PhaseWaiting, 1, nil, upgraded, true, protocol.Counts{Converging: 1}},
 		"paused":                         {protocol.PhasePaused, 1, nil, upgraded, false, protocol.Counts{}},
 		"no pod serves with it":          {protocol.PhaseComplete, 0, nil, upgraded, false, protocol.Counts{}},
 		"recorded":                       {protocol.PhaseComplete, 1, is, recorded, false, protocol.Counts{}},

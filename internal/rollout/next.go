@@ -80,7 +80,7 @@ func (p *planner) phase() protocol.Phase {
 		return protocol.PhasePaused
 	case len(p.plan.Pods) > 0:
 		return protocol.PhaseProgressing
-	case counts.Remaining+counts.Settling+counts.Migrating > 0:
+	case counts.Remaining+counts.Converging+counts.Migrating > 0:
 		return protocol.PhaseWaiting
 	case p.keepsOld:
 		return protocol.PhasePartitionReached

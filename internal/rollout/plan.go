@@ -64,7 +64,7 @@ func (p *Plan) count(pod *Pod) {
 	}
 	p.Counts.Unavailable++
 	if pod.Updated && pod.UpgradedToVersion {
-		p.Counts.Settling++
+		p.Counts.Converging++
 		if name := pod.Reference().String(); p.Example == "" || name < p.Example {
 			p.Example = name
 		}

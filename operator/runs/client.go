@@ -189,13 +189,13 @@ func (c *Client) startRequest(set protocol.SetReference, generation int64, pause
 	phase := protocol.PhaseProgressing
 	var memo *common.Memo
 	if pause != nil {
-		input.Hold, phase = &protocol.Hold{Who: pause.By, Why: pause.Reason}, protocol.PhasePaused
-		payload, err := c.converter.ToPayload(input.Hold)
+		input.Pause, phase = &protocol.Pause{By: pause.By, Reason: pause.Reason}, protocol.PhasePaused
+		payload, err := c.converter.ToPayload(input.Pause)
 		if err != nil {
 			return nil, fmt.Errorf("encode the pause: %w", err)
 		}
 		// The run shows the pause before its first task, too.
-		memo = &common.Memo{Fields: map[string]*common.Payload{protocol.HoldMemo: payload}}
+		memo = &common.Memo{Fields: map[string]*common.Payload{protocol.PauseMemo: payload}}
 	}
 	arguments, err := c.converter.ToPayloads(input)
 	if err != nil {

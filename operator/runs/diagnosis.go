@@ -209,9 +209,9 @@ func (d *diagnoser) otherVersions(queue string, wanted, polling []version, pinne
 // batchResult has the fields that the results of batches share. Results of other
 // activities name a phase, or no pods.
 type batchResult struct {
-	Written []protocol.WrittenPod `json:"written"`
-	Reset   int                   `json:"reset"`
-	Failed  []protocol.FailedPod  `json:"failed"`
+	Written  []protocol.WrittenPod  `json:"written"`
+	Reset    int                    `json:"reset"`
+	Rejected []protocol.RejectedPod `json:"failed"`
 }
 
 // faultOfWrites returns a fault if the newest batch among events, the newest first, wrote
@@ -223,13 +223,13 @@ func faultOfWrites(payloads converter.DataConverter, events []*history.HistoryEv
 			continue
 		}
 		var batch batchResult
-		if err := decode(payloads, results[0], &batch); err != nil || len(batch.Written)+len(batch.Failed)+batch.Reset == 0 {
+		if err := decode(payloads, results[0], &batch); err != nil || len(batch.Written)+len(batch.Rejected)+batch.Reset == 0 {
 			continue
 		}
 		if len(batch.Written)+batch.Reset > 0 {
 			return Fault{}
 		}
-		first := slices.MinFunc(batch.Failed, func(a, b protocol.FailedPod) int {
+		first := slices.MinFunc(batch.Rejected, func(a, b protocol.RejectedPod) int {
 			return cmp.Or(strings.Compare(a.Namespace, b.Namespace), strings.Compare(a.Name, b.Name))
 		})
 		return rolloutFailing("the write of pods such as "+first.PodReference.String(), first.Reason)

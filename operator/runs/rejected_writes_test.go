@@ -21,8 +21,8 @@ func TestSpec8_RefusedWritesAreFoundInTheNewestBatch(t *testing.T) {
 	pod := func(name string) protocol.PodReference { return protocol.PodReference{Namespace: "shop", Name: name} }
 	other := &history.HistoryEvent{}
 	next := result(protocol.NextBatchResult{Phase: protocol.PhaseProgressing, Pods: []protocol.SelectedPod{{PodReference: pod("a")}}})
-	refused := result(protocol.UpgradeBatchResult{Failed: []protocol.FailedPod{{PodReference: pod("b"), Reason: "no"}, {PodReference: pod("a"), Reason: "forbidden"}}})
-	mixed := result(protocol.UpgradeBatchResult{Failed: []protocol.FailedPod{{PodReference: pod("b"), Reason: "no"}}, Written: []protocol.WrittenPod{{PodReference: pod("a")}}})
+	refused := result(protocol.UpgradeBatchResult{Rejected: []protocol.RejectedPod{{PodReference: pod("b"), Reason: "no"}, {PodReference: pod("a"), Reason: "forbidden"}}})
+	mixed := result(protocol.UpgradeBatchResult{Rejected: []protocol.RejectedPod{{PodReference: pod("b"), Reason: "no"}}, Written: []protocol.WrittenPod{{PodReference: pod("a")}}})
 	want := Fault{"RolloutFailing", "the write of pods such as shop/a fails repeatedly: forbidden (it is retried; see the logs of the workers)"}
 
 	assert.Equal(t, Fault{}, faultOfWrites(converter.GetDefaultDataConverter(), nil))

@@ -25,7 +25,7 @@ type Run struct {
 	Generation int64
 	Phase      protocol.Phase
 	// Pause is the pause in effect, and Resumed says by whom the last one was ended.
-	Pause, Resumed *protocol.Hold
+	Pause, Resumed *protocol.Pause
 	// Unreadable is set if the run has a pause that cannot be decoded.
 	Unreadable error
 	// Events is the length of its history.
@@ -82,8 +82,8 @@ func Read(payloads converter.DataConverter, info *workflow.WorkflowExecutionInfo
 	if err := decode(converter.GetDefaultDataConverter(), fields[protocol.GenerationAttribute], &r.Generation); err != nil {
 		return nil, fmt.Errorf("search attribute %s: %w", protocol.GenerationAttribute, err)
 	}
-	if err := decode(payloads, memo[protocol.HoldMemo], &r.Pause); err != nil {
-		r.Unreadable = fmt.Errorf("memo %s: %w", protocol.HoldMemo, err)
+	if err := decode(payloads, memo[protocol.PauseMemo], &r.Pause); err != nil {
+		r.Unreadable = fmt.Errorf("memo %s: %w", protocol.PauseMemo, err)
 	}
 	// Without it, an event lacks a name and a reason.
 	_ = decode(payloads, memo[protocol.ResumeMemo], &r.Resumed)

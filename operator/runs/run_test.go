@@ -28,7 +28,7 @@ func TestARunWhoseHoldCannotBeReadIsReadOtherwise(t *testing.T) {
 		Status:           opened,
 		SearchAttributes: &common.SearchAttributes{IndexedFields: map[string]*common.Payload{protocol.GenerationAttribute: attribute}},
 		Memo: &common.Memo{Fields: map[string]*common.Payload{
-			protocol.HoldMemo: {Metadata: map[string][]byte{converter.MetadataEncoding: []byte("binary/encrypted")}, Data: []byte("sealed")}}},
+			protocol.PauseMemo: {Metadata: map[string][]byte{converter.MetadataEncoding: []byte("binary/encrypted")}, Data: []byte("sealed")}}},
 	}
 	found, err := Read(plain, info)
 	require.NoError(t, err)
@@ -36,7 +36,7 @@ func TestARunWhoseHoldCannotBeReadIsReadOtherwise(t *testing.T) {
 	assert.True(t, found.Open())
 	assert.Equal(t, int64(generation), found.Generation)
 
-	info.Memo.Fields = map[string]*common.Payload{protocol.ResumeMemo: info.Memo.Fields[protocol.HoldMemo]}
+	info.Memo.Fields = map[string]*common.Payload{protocol.ResumeMemo: info.Memo.Fields[protocol.PauseMemo]}
 	found, err = Read(plain, info)
 	require.NoError(t, err)
 	require.NoError(t, found.Unreadable, "who resumed a run that goes on is not needed")

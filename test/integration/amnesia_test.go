@@ -14,7 +14,7 @@ func TestAHoldOutlivesTemporalsDatabase(t *testing.T) {
 	s := newScene(t, 8, nil)
 	s.upgradeTo("side:v2")
 	s.await(func(v observer.View) bool { return v.Updated >= 2 })
-	hold := protocol.Hold{Who: "ann", Why: "errors in the logs"}
+	hold := protocol.Pause{By: "ann", Reason: "errors in the logs"}
 	held := s.hold(hold)
 	s.stillHeld(hold, held)
 	require.NoError(t, replayHistories(s.ctx), "the histories made so far, which are lost now")
@@ -22,7 +22,7 @@ func TestAHoldOutlivesTemporalsDatabase(t *testing.T) {
 	require.NoError(t, stack.ForgetWorkflows(s.ctx))
 	require.NoError(t, stack.StartAgain(s.ctx, cluster.Temporal))
 	s.stillHeld(hold, held)
-	s.signal(protocol.ResumeSignal, protocol.Hold{Who: "ann"})
+	s.signal(protocol.ResumeSignal, protocol.Pause{By: "ann"})
 	s.await(observer.Converged(8))
 	s.within(2)
 	s.awaitPhase(protocol.PhaseComplete)

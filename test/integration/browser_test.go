@@ -36,7 +36,7 @@ func TestWebUI(t *testing.T) {
 	s.await(func(v observer.View) bool { return v.Updated == 11 && v.InFlight == 0 })
 	set := s.awaitSet("the link to the run", func(set *v1alpha1.SidecarSet) bool { return set.Status.Rollout != nil && set.Status.Rollout.URL != "" })
 	s.awaitStatus("the run to have tried the refused pod", func(status protocol.RolloutStatus) bool {
-		return status.Phase == protocol.PhaseProgressing && status.Failed > 0 && status.Counts.Remaining == 1
+		return status.Phase == protocol.PhaseProgressing && status.RejectedWrites > 0 && status.Counts.Remaining == 1
 	})
 
 	page := newBrowser(s.ctx, t)

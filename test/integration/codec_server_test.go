@@ -67,7 +67,7 @@ func startSealedRun(t *testing.T, change func(*testsuite.DevServerOptions)) *sea
 	require.NoError(t, err)
 	t.Cleanup(c.Close)
 	r.run, err = c.ExecuteWorkflow(t.Context(), sdk.StartWorkflowOptions{ID: protocol.WorkflowID("mesh", "uid"), TaskQueue: "nobody"}, protocol.RolloutWorkflow,
-		protocol.RolloutInput{SidecarSet: protocol.SetReference{Name: "mesh", UID: "uid"}, Generation: 1, Hold: &protocol.Hold{Why: sealedWords}})
+		protocol.RolloutInput{SidecarSet: protocol.SetReference{Name: "mesh", UID: "uid"}, Generation: 1, Pause: &protocol.Pause{Reason: sealedWords}})
 	require.NoError(t, err)
 	return r
 }

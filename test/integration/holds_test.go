@@ -31,7 +31,7 @@ func (s *scene) signal(name string, payload any) {
 }
 
 // hold pauses by signal and returns once the run says so and nothing moves.
-func (s *scene) hold(hold protocol.Hold) (held observer.View) {
+func (s *scene) hold(hold protocol.Pause) (held observer.View) {
 	s.t.Helper()
 	s.signal(protocol.PauseSignal, hold)
 	s.awaitPhase(protocol.PhasePaused)
@@ -39,15 +39,15 @@ func (s *scene) hold(hold protocol.Hold) (held observer.View) {
 }
 
 // stillHeld reports whether a run is held, by whom and why, and no pod has moved.
-func (s *scene) stillHeld(hold protocol.Hold, held observer.View) {
+func (s *scene) stillHeld(hold protocol.Pause, held observer.View) {
 	s.t.Helper()
 	status := s.awaitPhase(protocol.PhasePaused)
-	assert.Equal(s.t, &hold, status.Hold)
+	assert.Equal(s.t, &hold, status.Pause)
 	assert.Equal(s.t, held.Updated, s.watched.View().Updated, "a pod was upgraded during the hold")
 	set := s.awaitSet("status to show the hold", func(set *v1alpha1.SidecarSet) bool {
 		return set.Status.Rollout != nil && set.Status.Rollout.Pause != nil
 	})
-	assert.Equal(s.t, v1alpha1.RolloutPause{By: hold.Who, Reason: hold.Why}, *set.Status.Rollout.Pause)
+	assert.Equal(s.t, v1alpha1.RolloutPause{By: hold.By, Reason: hold.Reason}, *set.Status.Rollout.Pause)
 	assert.Equal(s.t, held.Updated, s.watched.View().Updated, "a pod was upgraded during the hold")
 }
 
@@ -56,13 +56,13 @@ func TestAPauseIsNeverLostBetweenGenerations(t *testing.T) {
 	s := newScene(t, 12, nil)
 	for round := range 20 {
 		s.upgradeTo(fmt.Sprintf("side:v%d", round%2+2))
-		held := s.hold(protocol.Hold{Who: "ann", Why: fmt.Sprint(round)})
+		held := s.hold(protocol.Pause{By: "ann", Reason: fmt.Sprint(round)})
 		status, err := s.status()
 		require.NoError(t, err)
-		require.NotNil(t, status.Hold, "round %d", round)
+		require.NotNil(t, status.Pause, "round %d", round)
 		require.Equal(t, held.Updated, s.watched.View().Updated, "a pod was upgraded in pause %d", round)
 		for _, name := range []string{protocol.ResumeSignal, protocol.PauseSignal, protocol.ResumeSignal} {
-			s.signal(name, protocol.Hold{Who: "ann"})
+			s.signal(name, protocol.Pause{By: "ann"})
 		}
 	}
 	s.await(observer.Converged(12))
@@ -75,7 +75,7 @@ func TestAHoldOutlivesItsRun(t *testing.T) {
 	s := newScene(t, 10, nil)
 	s.upgradeTo("side:v2")
 	s.await(func(v observer.View) bool { return v.Updated >= 2 })
-	hold := protocol.Hold{Who: "ann", Why: "errors in the logs"}
+	hold := protocol.Pause{By: "ann", Reason: "errors in the logs"}
 	held := s.hold(hold)
 	s.stillHeld(hold, held)
 	run, err := stack.temporal.DescribeWorkflowExecution(s.ctx, s.workflow(), "")
@@ -86,7 +86,7 @@ func TestAHoldOutlivesItsRun(t *testing.T) {
 		return err == nil && next.WorkflowExecutionInfo.Execution.RunId != run.WorkflowExecutionInfo.Execution.RunId, err
 	})
 	s.stillHeld(hold, held)
-	s.signal(protocol.ResumeSignal, protocol.Hold{Who: "bob", Why: "no errors any more"})
+	s.signal(protocol.ResumeSignal, protocol.Pause{By: "bob", Reason: "no errors any more"})
 	s.await(observer.Converged(10))
 	s.within(2)
 	s.awaitSet("status to forget the hold", func(set *v1alpha1.SidecarSet) bool { return set.Status.Rollout.Pause == nil })
@@ -106,13 +106,13 @@ func TestSpec7_1_APauseDropsTheWritesThatAreQueued(t *testing.T) {
 	for name, pause := range map[string]func(*scene){
 		"by update": func(s *scene) {
 			handle, err := stack.temporal.UpdateWorkflow(s.ctx, sdk.UpdateWorkflowOptions{
-				WorkflowID: s.workflow(), UpdateName: protocol.PauseUpdate, Args: []any{protocol.Hold{Who: "ann"}},
+				WorkflowID: s.workflow(), UpdateName: protocol.PauseUpdate, Args: []any{protocol.Pause{By: "ann"}},
 				WaitForStage: sdk.WorkflowUpdateStageCompleted,
 			})
 			require.NoError(s.t, err)
-			var answer protocol.HoldResult
+			var answer protocol.PauseResult
 			require.NoError(s.t, handle.Get(s.ctx, &answer))
-			assert.Equal(s.t, protocol.HoldResult{Held: true, Message: "paused; the running batch stops within seconds"}, answer)
+			assert.Equal(s.t, protocol.PauseResult{Paused: true, Message: "paused; the running batch stops within seconds"}, answer)
 		},
 		"by spec": func(s *scene) { s.edit(`[{"op":"replace","path":"/spec/updateStrategy/paused","value":true}]`) },
 	} {
@@ -133,7 +133,7 @@ func TestAPausedSetThatIsDeletedEndsItsRun(t *testing.T) {
 	t.Parallel()
 	for name, pause := range map[string]func(*scene){
 		"by spec":   func(s *scene) { s.edit(`[{"op":"replace","path":"/spec/updateStrategy/paused","value":true}]`) },
-		"by signal": func(s *scene) { s.signal(protocol.PauseSignal, protocol.Hold{Who: "ann"}) },
+		"by signal": func(s *scene) { s.signal(protocol.PauseSignal, protocol.Pause{By: "ann"}) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -59,8 +59,8 @@ func (s *scene) recordUpgrade() {
 func (s *scene) recordPause() {
 	s.upgradeTo("side:v2")
 	s.await(func(v observer.View) bool { return v.Updated >= 2 })
-	s.hold(protocol.Hold{Who: "ann", Why: "lunch"})
-	s.signal(protocol.ResumeSignal, protocol.Hold{Who: "ann"})
+	s.hold(protocol.Pause{By: "ann", Reason: "lunch"})
+	s.signal(protocol.ResumeSignal, protocol.Pause{By: "ann"})
 	s.await(observer.Converged(6))
 }
 

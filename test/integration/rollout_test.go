@@ -215,7 +215,7 @@ func TestAPauseEndsTheBatchInHandWhichSaysWhatItWrote(t *testing.T) {
 	})
 	s.upgradeTo("side:v2")
 	s.await(func(v observer.View) bool { return v.Updated >= 2 })
-	require.NoError(t, stack.temporal.SignalWorkflow(s.ctx, s.workflow(), "", protocol.PauseSignal, protocol.Hold{Who: "ann"}))
+	require.NoError(t, stack.temporal.SignalWorkflow(s.ctx, s.workflow(), "", protocol.PauseSignal, protocol.Pause{By: "ann"}))
 	s.awaitPhase(protocol.PhasePaused)
 	history := stack.temporal.GetWorkflowHistory(s.ctx, s.workflow(), "", false, enums.HISTORY_EVENT_FILTER_TYPE_ALL_EVENT)
 	scheduled, cut := int64(0), false
@@ -229,7 +229,7 @@ func TestAPauseEndsTheBatchInHandWhichSaysWhatItWrote(t *testing.T) {
 		cut = cut || completed != nil && scheduled != 0 && completed.ScheduledEventId == scheduled
 	}
 	assert.True(t, cut, "no batch was asked to end, and ended with its result")
-	require.NoError(t, stack.temporal.SignalWorkflow(s.ctx, s.workflow(), "", protocol.ResumeSignal, protocol.Hold{Who: "ann"}))
+	require.NoError(t, stack.temporal.SignalWorkflow(s.ctx, s.workflow(), "", protocol.ResumeSignal, protocol.Pause{By: "ann"}))
 	s.await(observer.Converged(12))
 	s.within(1)
 }

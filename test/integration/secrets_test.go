@@ -51,7 +51,7 @@ func (s *scene) failRollouts() {
 	// The refusal quotes the secret.
 	s.refusingBecause(refused, "side", "'refused: ' + object.spec.containers.filter(c, has(c.env))[0].env[0].value", secret)
 	s.upgradeTo("side:v2")
-	s.poll("the write to be refused", func() (bool, error) { return s.asked().Failed > 0, nil })
+	s.poll("the write to be refused", func() (bool, error) { return s.asked().RejectedWrites > 0, nil })
 	s.allowing()
 	s.await(observer.Converged(3))
 	s.awaitSet("the end of the rollout", counts(3))

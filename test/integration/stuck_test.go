@@ -120,8 +120,8 @@ func TestSpec7_8_AnyNumberOfRefusedPodsStopsNobody(t *testing.T) {
 	status := s.awaitStatus("the run to wait", func(status protocol.RolloutStatus) bool {
 		return status.Counts.Remaining == refused && status.Phase == protocol.PhaseWaiting
 	})
-	assert.GreaterOrEqual(t, status.Failed, refused)
-	assert.Less(t, status.Failed, refused+5*200, "each round tries 200 again, and rounds become rare")
+	assert.GreaterOrEqual(t, status.RejectedWrites, refused)
+	assert.Less(t, status.RejectedWrites, refused+5*200, "each round tries 200 again, and rounds become rare")
 }
 
 func TestSpec7_8_ARefusedPodDoesNotWaitForOneThatCannotMove(t *testing.T) {
@@ -133,7 +133,7 @@ func TestSpec7_8_ARefusedPodDoesNotWaitForOneThatCannotMove(t *testing.T) {
 	s.await(func(v observer.View) bool { return v.Updated == 1 })
 	s.upgradeTo("side:v3")
 	s.awaitStatus("the refusal of pod-0", func(status protocol.RolloutStatus) bool {
-		return status.Generation == s.set.Generation && status.Failed > 0
+		return status.Generation == s.set.Generation && status.RejectedWrites > 0
 	})
 	s.allowing()
 	s.await(func(v observer.View) bool { return v.Updated == 1 })

@@ -60,12 +60,12 @@ func (s *scene) insist(name string, payload any) {
 // holdAndResume shows that the run takes signals and obeys them.
 func (s *scene) holdAndResume() {
 	s.t.Helper()
-	hold := protocol.Hold{Who: "ann", Why: "a test"}
+	hold := protocol.Pause{By: "ann", Reason: "a test"}
 	s.insist(protocol.PauseSignal, hold)
-	require.Equal(s.t, &hold, s.awaitPhase(protocol.PhasePaused).Hold)
+	require.Equal(s.t, &hold, s.awaitPhase(protocol.PhasePaused).Pause)
 	held := s.await(func(v observer.View) bool { return v.InFlight == 0 })
 	require.Less(s.t, held.Updated, clusterPods, "the rollout was over before Temporal could do anything")
-	s.insist(protocol.ResumeSignal, protocol.Hold{Who: "ann"})
+	s.insist(protocol.ResumeSignal, protocol.Pause{By: "ann"})
 }
 
 // settled awaits the end of the rollout, within the budget.

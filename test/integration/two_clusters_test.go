@@ -128,7 +128,7 @@ func TestClustersThatShareATemporalDoNotSeeEachOther(t *testing.T) {
 	// A pause in the one holds nothing in the other.
 	s.upgradeTo("side:v2")
 	s.await(func(v observer.View) bool { return v.Updated >= 2 })
-	hold := protocol.Hold{Who: "ann", Why: "lunch"}
+	hold := protocol.Pause{By: "ann", Reason: "lunch"}
 	held := s.hold(hold)
 	other.upgradeTo(s.ctx, t, "side:v2")
 	_, err := other.watched.Await(s.ctx, observer.Converged(6))
@@ -141,7 +141,7 @@ func TestClustersThatShareATemporalDoNotSeeEachOther(t *testing.T) {
 	// Each has an open run, of a set that the other's API server does not have.
 	other.upgradeTo(s.ctx, t, "side:v3")
 	s.poll("the hold of the other cluster's run", func() (bool, error) {
-		err := stack.temporal.SignalWorkflow(s.ctx, other.workflow(), "", protocol.PauseSignal, protocol.Hold{Who: "bob"})
+		err := stack.temporal.SignalWorkflow(s.ctx, other.workflow(), "", protocol.PauseSignal, protocol.Pause{By: "bob"})
 		return err == nil, nil // it may not have started yet
 	})
 	restartOperator(s, other.Cluster)
@@ -162,7 +162,7 @@ func TestClustersThatShareATemporalDoNotSeeEachOther(t *testing.T) {
 	assert.Contains(t, s.prune(other.uid, "yes\n"), "ended 1 runs")
 	assert.Equal(t, enums.WORKFLOW_EXECUTION_STATUS_TERMINATED, s.runStatus(other.workflow()))
 	s.stillHeld(hold, held)
-	s.signal(protocol.ResumeSignal, protocol.Hold{Who: "ann"})
+	s.signal(protocol.ResumeSignal, protocol.Pause{By: "ann"})
 	s.await(observer.Converged(6))
 	s.within(2)
 	s.awaitPhase(protocol.PhaseComplete)

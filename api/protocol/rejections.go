@@ -11,18 +11,18 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// Fingerprint stands for a pod in histories, where thousands of names would not fit.
-// A pod that shares the fingerprint of a refused one is tried later, and that is all.
+// Fingerprint identifies a pod in histories, where thousands of names would not fit.
+// A pod with the fingerprint of a rejected pod is only upgraded later.
 type Fingerprint uint32
 
-// FingerprintOf is that of the pod's uid.
+// FingerprintOf returns the fingerprint of a pod's uid.
 func FingerprintOf(uid types.UID) Fingerprint {
 	hash := fnv.New32a()
 	_, _ = hash.Write([]byte(uid))
 	return Fingerprint(hash.Sum32())
 }
 
-// Fingerprints are pods, in order. In JSON they are four bytes each, in base64.
+// Fingerprints are those of pods, in order. In JSON they are four bytes each, in base64.
 type Fingerprints []Fingerprint
 
 // Set returns them for look-ups.
@@ -69,16 +69,15 @@ func (f *Fingerprints) UnmarshalJSON(text []byte) error {
 	return nil
 }
 
-// Refused are pods whose newest write was refused, the one first that was tried least
-// recently.
-type Refused struct {
+// Rejected are pods whose newest write was rejected, the least recently tried first.
+type Rejected struct {
 	Pods Fingerprints `json:"pods,omitempty"`
-	// Again is how many of the first may be tried again, after all other pods.
+	// Again is how many of the first may be retried, after all other pods.
 	Again int `json:"again,omitempty"`
 }
 
-// Refusals are refused pods, and when they are tried again.
-type Refusals struct {
+// Rejections are rejected pods, and the time of their next retry.
+type Rejections struct {
 	Pods    Fingerprints  `json:"pods,omitempty"`
 	Backoff time.Duration `json:"backoff,omitempty"`
 	RetryAt time.Time     `json:"retryAt,omitzero"`
