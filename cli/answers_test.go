@@ -25,7 +25,7 @@ func manifest(t *testing.T, set *v1alpha1.SidecarSet) string {
 }
 
 func TestEachCommandAnswersPrograms(t *testing.T) {
-	s, set, _ := fourScene(t)
+	s, set, _ := fourRevisionsCluster(t)
 	pod := injectedPod(t, set, "old", "before")
 	require.NoError(t, s.Create(t.Context(), pod))
 	require.NoError(t, s.Create(t.Context(), namespace("default")))
@@ -37,12 +37,12 @@ func TestEachCommandAnswersPrograms(t *testing.T) {
 		asYAML := s.shows(append(strings.Fields(command), "-o", "yaml")...)
 		require.NoError(t, yaml.Unmarshal([]byte(asYAML), new(any)), "%s: %s", command, asYAML)
 	}
-	assert.Equal(t, "[]", strings.TrimSpace(newScene(t).shows("list", "-o", "json")))
-	assert.Equal(t, "[]", strings.TrimSpace(newScene(t).shows("list", "--outdated", "-o", "json")))
+	assert.Equal(t, "[]", strings.TrimSpace(newTestCluster(t).shows("list", "-o", "json")))
+	assert.Equal(t, "[]", strings.TrimSpace(newTestCluster(t).shows("list", "--outdated", "-o", "json")))
 }
 
 func TestArgumentsThatNameNothingAreRefused(t *testing.T) {
-	s, set, _ := fourScene(t)
+	s, set, _ := fourRevisionsCluster(t)
 	for want, args := range map[string][]string{
 		`name a SidecarSet`:                                  {"status", ""},
 		`name a SidecarSet: "sidecarset/" has none`:          {"status", "sidecarset/"},
@@ -71,7 +71,7 @@ func TestArgumentsThatNameNothingAreRefused(t *testing.T) {
 
 func TestAPlanThatCannotBeMadeSaysWhatAdmissionRefuses(t *testing.T) {
 	set := sidecarSet(t, "logs")
-	s := newScene(t, set)
+	s := newTestCluster(t, set)
 	for _, change := range []func(*v1alpha1.SidecarSet){
 		func(s *v1alpha1.SidecarSet) { s.Spec.UpdateStrategy.MaxUnavailable = new(intstr.FromString("few")) },
 		func(s *v1alpha1.SidecarSet) { s.Spec.Selector.MatchLabels["app"] = "!" },
@@ -79,7 +79,7 @@ func TestAPlanThatCannotBeMadeSaysWhatAdmissionRefuses(t *testing.T) {
 		wanted := set.DeepCopy()
 		change(wanted)
 		got := s.runWith(manifest(t, wanted), "plan", "-f", "-")
-		require.ErrorContains(t, got.err, "admission refuses this SidecarSet: spec.", got.out)
+		require.ErrorContains(t, got.err, "admission rejects this SidecarSet: spec.", got.out)
 	}
 }
 
@@ -91,8 +91,8 @@ func TestPodsThatRolloutsLeaveOutAreOutdated(t *testing.T) {
 	broken.Annotations[v1alpha1.HashAnnotation] = "{"
 	elsewhere := injectedPod(t, set, "elsewhere", "before")
 	elsewhere.Labels["app"] = "other"
-	s := newScene(t, set, broken, elsewhere)
-	assert.Contains(t, s.shows("why", "sidecarset/logs"), "\n  default/broken is left alone: what is recorded in its annotations cannot be read: annotation "+v1alpha1.HashAnnotation)
+	s := newTestCluster(t, set, broken, elsewhere)
+	assert.Contains(t, s.shows("why", "sidecarset/logs"), "\n  default/broken is not managed: its annotations cannot be read: annotation "+v1alpha1.HashAnnotation)
 	require.NoError(t, s.Create(t.Context(), injectedPod(t, set, "shorter", "before")))
 	phases := map[string]view.PodPhase{}
 	for _, one := range read[[]view.BehindPod](t, s.shows("list", "--outdated", "-o", "json")) {
@@ -100,6 +100,6 @@ func TestPodsThatRolloutsLeaveOutAreOutdated(t *testing.T) {
 	}
 	assert.Equal(t, map[string]view.PodPhase{"broken": view.PodUnreadable, "shorter": view.PodNotUpgradable}, phases)
 	why := s.shows("why", "sidecarset/logs")
-	assert.Contains(t, why, "2 pods are left alone, such as default/broken: ")
-	assert.NotContains(t, why, "no pod is injected with this set")
+	assert.Contains(t, why, "2 pods are not managed, such as default/broken: ")
+	assert.NotContains(t, why, "no pod is injected with this SidecarSet")
 }

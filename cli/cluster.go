@@ -8,47 +8,45 @@ import (
 	"slices"
 	"strings"
 
-	admissionv1 "k8s.io/api/admissionregistration/v1"
 	appsv1 "k8s.io/api/apps/v1"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/outrigger/outrigger/api/v1alpha1"
+	"github.com/outrigger/outrigger/cli/view"
 	"github.com/outrigger/outrigger/internal/match"
 	"github.com/outrigger/outrigger/internal/revision"
 	"github.com/outrigger/outrigger/kube"
 )
 
-// pageSize is how many objects kubectl asks for at once.
+// pageSize is the page size of kubectl.
 const pageSize = 500
 
 // cluster reads what the commands need.
 type cluster struct {
 	client.Reader
-	// live writes, too.
+	// live bypasses the cache of a watch, and writes.
 	live            client.Client
 	config          *rest.Config
-	scheme          *runtime.Scheme
 	systemNamespace string
-	// page is 0 for a cache, which gives everything at once.
+	// page is the page size of lists; 0 for a cache, which has no pages.
 	page int64
 }
 
-// reach finds the cluster that the flags name. It does not talk to it yet.
-func (s *shared) reach() (*cluster, error) {
+// connectCluster returns before the API server answers.
+func (s *shared) connectCluster() (*cluster, error) {
 	config, err := s.config.ToRESTConfig()
 	if err != nil {
 		return nil, fmt.Errorf("find a cluster: %w (name one with --context or --kubeconfig)", err)
 	}
-	// As kubectl: whoever waits here is one person.
+	// The limits of kubectl: a single user waits here.
 	config.QPS, config.Burst = 50, 300
 	config.UserAgent = name
-	scheme, err := newScheme()
+	scheme, err := kube.NewScheme()
 	if err != nil {
 		return nil, err
 	}
@@ -56,23 +54,10 @@ func (s *shared) reach() (*cluster, error) {
 	if err != nil {
 		return nil, fmt.Errorf("set up a client: %w", err)
 	}
-	return &cluster{Reader: live, live: live, config: config, scheme: scheme, systemNamespace: s.systemNamespace, page: pageSize}, nil
+	return &cluster{Reader: live, live: live, config: config, systemNamespace: s.systemNamespace, page: pageSize}, nil
 }
 
-func newScheme() (*runtime.Scheme, error) {
-	scheme, err := kube.NewScheme()
-	if err != nil {
-		return nil, err
-	}
-	for _, add := range []func(*runtime.Scheme) error{authenticationv1.AddToScheme, admissionv1.AddToScheme} {
-		if err := add(scheme); err != nil {
-			return nil, fmt.Errorf("register API types: %w", err)
-		}
-	}
-	return scheme, nil
-}
-
-// sets are completed: what is shown is what the operator and the workers go by.
+// sets completes the SidecarSets as the operator and the workers do.
 func (c *cluster) sets(ctx context.Context) ([]v1alpha1.SidecarSet, error) {
 	var list v1alpha1.SidecarSetList
 	if err := c.List(ctx, &list); err != nil {
@@ -89,7 +74,15 @@ func (c *cluster) sets(ctx context.Context) ([]v1alpha1.SidecarSet, error) {
 	return list.Items, nil
 }
 
-// setKinds are what kubectl calls SidecarSets.
+func setNames(sets []v1alpha1.SidecarSet) []string {
+	names := make([]string, len(sets))
+	for i := range sets {
+		names[i] = sets[i].Name
+	}
+	return names
+}
+
+// setKinds are the names of SidecarSets in kubectl.
 func setKinds() []string {
 	return []string{"sidecarset", "sidecarsets", "scs", "sidecarset.apps.kruise.io", "sidecarsets.apps.kruise.io"}
 }
@@ -115,27 +108,31 @@ func (c *cluster) set(ctx context.Context, name string) (*v1alpha1.SidecarSet, e
 
 var errNoSuchSet = errors.New("there is no SidecarSet")
 
-// noSuchSet names those that there are.
+// noSuchSet names the SidecarSets that exist.
 func (c *cluster) noSuchSet(ctx context.Context, name string) error {
 	const enough = 10
 	sets, err := c.sets(ctx)
 	if err != nil {
 		return fmt.Errorf("%w %q", errNoSuchSet, name)
 	}
-	var names []string
-	for i := range sets[:min(enough, len(sets))] {
-		names = append(names, sets[i].Name)
-	}
+	names := setNames(sets)
 	switch {
 	case len(names) == 0:
 		return fmt.Errorf("%w %q, nor any other", errNoSuchSet, name)
-	case len(sets) > enough:
-		names = append(names, "…")
+	case len(names) > enough:
+		names = append(names[:enough], "…")
 	}
 	return fmt.Errorf("%w %q; there are %s", errNoSuchSet, name, strings.Join(names, ", "))
 }
 
-// pods that a set selects, or a few more, in a namespace; an empty one is all.
+// input reads the pods of a SidecarSet in a namespace; an empty one is all.
+func (c *cluster) input(ctx context.Context, set *v1alpha1.SidecarSet, namespace string) (*view.Input, error) {
+	pods, err := c.pods(ctx, set, namespace)
+	return &view.Input{Set: set, Pods: pods, NamespaceLabels: c.namespaceLabels(ctx), SystemNamespace: c.systemNamespace}, err
+}
+
+// pods returns the pods that a SidecarSet selects by label. It may select fewer of them by
+// namespace labels.
 func (c *cluster) pods(ctx context.Context, set *v1alpha1.SidecarSet, namespace string) ([]*corev1.Pod, error) {
 	scope, err := match.NewScope(&set.Spec)
 	if err != nil {
@@ -145,35 +142,30 @@ func (c *cluster) pods(ctx context.Context, set *v1alpha1.SidecarSet, namespace 
 	if match.MatchesNothing(set.Spec.Selector) || one != "" && namespace != "" && one != namespace {
 		return nil, nil
 	}
-	options := []client.ListOption{client.MatchingLabelsSelector{Selector: scope.PodSelector()}, client.InNamespace(cmp.Or(one, namespace))}
 	var pods []*corev1.Pod
-	next := ""
-	for {
+	for next := ""; ; {
 		var list corev1.PodList
-		page := options
-		if c.page > 0 {
-			page = append(slices.Clone(options), client.Limit(c.page), client.Continue(next))
-		}
-		if err := c.List(ctx, &list, page...); err != nil {
+		if err := c.List(ctx, &list, client.MatchingLabelsSelector{Selector: scope.PodSelector()}, client.InNamespace(cmp.Or(one, namespace)),
+			client.Limit(c.page), client.Continue(next)); err != nil {
 			return nil, explain(err, "list the pods of SidecarSet "+set.Name)
 		}
 		for i := range list.Items {
 			pods = append(pods, &list.Items[i])
 		}
-		// A cache gives everything at once, and a token that it does not take.
+		// A cache returns a token that it does not accept.
 		if next = list.Continue; next == "" || c.page == 0 {
 			return pods, nil
 		}
 	}
 }
 
-// revisions of a set, the oldest first.
+// revisions of a SidecarSet, the oldest first.
 func (c *cluster) revisions(ctx context.Context, set *v1alpha1.SidecarSet) ([]*appsv1.ControllerRevision, error) {
 	listed, err := c.listRevisions(ctx, set.Name)
 	return revision.Of(set, listed), err
 }
 
-// listRevisions returns those that bear the name of a set.
+// listRevisions returns the revisions with the label of a SidecarSet.
 func (c *cluster) listRevisions(ctx context.Context, set string) ([]appsv1.ControllerRevision, error) {
 	var list appsv1.ControllerRevisionList
 	err := c.List(ctx, &list, client.InNamespace(c.systemNamespace), client.MatchingLabels{v1alpha1.SidecarSetNameLabel: set})
@@ -183,7 +175,7 @@ func (c *cluster) listRevisions(ctx context.Context, set string) ([]appsv1.Contr
 	return list.Items, nil
 }
 
-// namespaceLabels keeps what it has read.
+// namespaceLabels reads each namespace once.
 func (c *cluster) namespaceLabels(ctx context.Context) func(string) (map[string]string, error) {
 	read, known := kube.NamespaceLabels(ctx, c), map[string]map[string]string{}
 	return func(namespace string) (map[string]string, error) {
@@ -199,7 +191,7 @@ func (c *cluster) namespaceLabels(ctx context.Context) func(string) (map[string]
 	}
 }
 
-// user is who the API server says that this is; empty if it does not.
+// user is the name under which the API server authenticates the user; empty if it is not known.
 func (c *cluster) user(ctx context.Context) string {
 	review := &authenticationv1.SelfSubjectReview{}
 	if err := c.live.Create(ctx, review); err != nil {
@@ -208,25 +200,25 @@ func (c *cluster) user(ctx context.Context) string {
 	return review.Status.UserInfo.Username
 }
 
-// missingKind reports whether the cluster does not know SidecarSets.
+// missingKind reports whether the cluster has no CRD of SidecarSets.
 func missingKind(err error) bool {
 	var status apierrors.APIStatus
 	if meta.IsNoMatchError(err) {
 		return true
 	}
-	// Discovery was cached, or is not allowed: the path itself is unknown.
+	// If discovery was cached or is forbidden, the path is not found.
 	return apierrors.IsNotFound(err) && errors.As(err, &status) && (status.Status().Details == nil || status.Status().Details.Name == "")
 }
 
-// explain says what was tried and, where it is known, what helps.
-func explain(err error, what string) error {
+// explain adds the failed action and, if it is known, a remedy.
+func explain(err error, action string) error {
 	switch {
 	case missingKind(err):
-		return fmt.Errorf("%s: this cluster does not know SidecarSets (CRD sidecarsets.apps.kruise.io): is it the right one (--context), and is Outrigger installed in it?", what)
+		return fmt.Errorf("%s: this cluster does not know SidecarSets (CRD sidecarsets.apps.kruise.io): is it the right one (--context), and is Outrigger installed in it?", action)
 	case apierrors.IsForbidden(err):
-		return fmt.Errorf("%s: not allowed: %w; ask for a role that grants that verb on that resource", what, err)
+		return fmt.Errorf("%s: not allowed: %w; ask for a role that grants that verb on that resource", action, err)
 	case apierrors.IsUnauthorized(err):
-		return fmt.Errorf("%s: the API server does not accept these credentials: %w", what, err)
+		return fmt.Errorf("%s: the API server does not accept these credentials: %w", action, err)
 	}
-	return fmt.Errorf("%s: %w", what, err)
+	return fmt.Errorf("%s: %w", action, err)
 }

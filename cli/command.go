@@ -10,6 +10,7 @@ import (
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 
 	"github.com/outrigger/outrigger/api/v1alpha1"
+	"github.com/outrigger/outrigger/output"
 	"github.com/outrigger/outrigger/temporal"
 	"github.com/outrigger/outrigger/temporal/codec"
 	"github.com/outrigger/outrigger/version"
@@ -17,7 +18,10 @@ import (
 
 const name = "kubectl-sidecarset"
 
-// shared is what every command has.
+// completionTimeout limits the time until a shell offers names.
+const completionTimeout = 3 * time.Second
+
+// shared are the flags and streams of every command.
 type shared struct {
 	genericiooptions.IOStreams
 	config          *genericclioptions.ConfigFlags
@@ -32,16 +36,16 @@ type shared struct {
 // NewCommand returns the root of the commands.
 func NewCommand(streams genericiooptions.IOStreams) *cobra.Command {
 	s := &shared{IOStreams: streams, config: genericclioptions.NewConfigFlags(true), now: time.Now}
-	s.cluster = s.reach
+	s.cluster = s.connectCluster
 	return s.command()
 }
 
 func (s *shared) command() *cobra.Command {
 	root := &cobra.Command{
-		Use:   "kubectl-sidecarset",
+		Use:   name,
 		Short: "Watch, plan and steer the rollouts of SidecarSets",
 		Long: "Watch, plan and steer the rollouts of SidecarSets.\n\n" +
-			"What pods do is read from the cluster; what a run does, from Temporal. Without Temporal everything but\n" +
+			"The state of pods is read from the cluster, and that of runs from Temporal. Without Temporal everything but\n" +
 			"pause, resume and the list of runs works.",
 		Annotations:   map[string]string{cobra.CommandDisplayNameAnnotation: "kubectl sidecarset"},
 		SilenceUsage:  true,
@@ -53,28 +57,46 @@ func (s *shared) command() *cobra.Command {
 	s.config.AddFlags(root.PersistentFlags())
 	s.temporal.AddTo(root.PersistentFlags())
 	s.keys.AddTo(root.PersistentFlags())
-	root.PersistentFlags().StringVar(&s.systemNamespace, "system-namespace", v1alpha1.DefaultSystemNamespace, "`namespace` that holds the revisions of SidecarSets")
-	root.AddCommand(newList(s), newWhy(s), version.NewCommand())
-	for _, cmd := range []*cobra.Command{newStatus(s), newPlan(s), newHistory(s), newDiff(s), newUndo(s), newPause(s), newResume(s), newOpen(s)} {
-		s.refuseNamespace(cmd)
-		root.AddCommand(cmd)
-	}
+	root.PersistentFlags().StringVar(&s.systemNamespace, "system-namespace", v1alpha1.DefaultSystemNamespace, "`namespace` with the revisions of SidecarSets")
+	versions := version.NewCommand()
+	versions.Example = "  kubectl sidecarset version\n  kubectl sidecarset version -o json"
+	root.AddCommand(newList(s), newWhy(s), newStatus(s), newPlan(s), newHistory(s), newDiff(s), newUndo(s), newPause(s), newResume(s), newOpen(s), versions)
 	return root
 }
 
-// refuseNamespace keeps a command about a set from being taken for one about those of its
-// pods that are in a namespace.
-func (s *shared) refuseNamespace(cmd *cobra.Command) {
-	check := cmd.PreRunE
-	cmd.PreRunE = func(cmd *cobra.Command, args []string) error {
+// ofSet completes a command about one SidecarSet. It rejects --namespace, which could be
+// meant to select pods of the SidecarSet.
+func (s *shared) ofSet(cmd *cobra.Command) *cobra.Command {
+	cmd.ValidArgsFunction = s.completeSets
+	cmd.PreRunE = func(cmd *cobra.Command, _ []string) error {
 		if *s.config.Namespace != "" {
-			return fmt.Errorf("--namespace: %s is about the set in all namespaces", cmd.Name())
+			return fmt.Errorf("--namespace: %s is about the SidecarSet in all namespaces", cmd.Name())
 		}
-		if check == nil {
-			return nil
-		}
-		return check(cmd, args)
+		return nil
 	}
+	return cmd
+}
+
+// reader returns the model that a command prints. It may return one with an error.
+type reader func(ctx context.Context, c *cluster, args []string) (model, error)
+
+// prints completes a command that reads a model.
+func (s *shared) prints(cmd *cobra.Command, o *output.Flag, read reader, formats ...string) *cobra.Command {
+	o.Add(cmd, formats...)
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		c, err := s.cluster()
+		if err != nil {
+			return err
+		}
+		model, err := read(cmd.Context(), c, args)
+		if model != nil {
+			if err := s.print(*o, model); err != nil {
+				return err
+			}
+		}
+		return err
+	}
+	return cmd
 }
 
 // completeSets offers the names of the SidecarSets as first argument.
@@ -88,16 +110,9 @@ func (s *shared) completeSets(cmd *cobra.Command, args []string, _ string) ([]st
 	if err != nil {
 		return nil, cobra.ShellCompDirectiveError
 	}
-	var names []string
 	sets, err := c.sets(ctx)
 	if err != nil {
 		return nil, cobra.ShellCompDirectiveError
 	}
-	for i := range sets {
-		names = append(names, sets[i].Name)
-	}
-	return names, cobra.ShellCompDirectiveNoFileComp
+	return setNames(sets), cobra.ShellCompDirectiveNoFileComp
 }
-
-// completionTimeout is how long somebody who presses tab waits.
-const completionTimeout = 3 * time.Second

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -19,24 +20,25 @@ import (
 	"github.com/outrigger/outrigger/api/v1alpha1"
 	"github.com/outrigger/outrigger/internal/fixture"
 	"github.com/outrigger/outrigger/internal/revision"
+	"github.com/outrigger/outrigger/kube"
 )
 
-// scene is a cluster of objects, in which commands run.
-type scene struct {
+// testCluster is a cluster of objects, in which commands run.
+type testCluster struct {
 	client.Client
 	t *testing.T
 }
 
-func newScene(t *testing.T, objects ...client.Object) scene {
+func newTestCluster(t *testing.T, objects ...client.Object) testCluster {
 	t.Helper()
-	return interceptedScene(t, interceptor.Funcs{}, objects...)
+	return newInterceptedCluster(t, interceptor.Funcs{}, objects...)
 }
 
-func interceptedScene(t *testing.T, funcs interceptor.Funcs, objects ...client.Object) scene {
+func newInterceptedCluster(t *testing.T, funcs interceptor.Funcs, objects ...client.Object) testCluster {
 	t.Helper()
-	scheme, err := newScheme()
+	scheme, err := kube.NewScheme()
 	require.NoError(t, err)
-	return scene{fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).WithInterceptorFuncs(funcs).Build(), t}
+	return testCluster{fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).WithInterceptorFuncs(funcs).Build(), t}
 }
 
 // ran is what a command printed and how it ended.
@@ -45,9 +47,9 @@ type ran struct {
 	err         error
 }
 
-func (s scene) run(args ...string) ran { return s.runWith("", args...) }
+func (s testCluster) run(args ...string) ran { return s.runWith("", args...) }
 
-func (s scene) runWith(stdin string, args ...string) ran {
+func (s testCluster) runWith(stdin string, args ...string) ran {
 	s.t.Helper()
 	var out, errOut bytes.Buffer
 	sh := &shared{
@@ -55,7 +57,7 @@ func (s scene) runWith(stdin string, args ...string) ran {
 		config:    genericclioptions.NewConfigFlags(true), now: func() time.Time { return noon },
 	}
 	sh.cluster = func() (*cluster, error) {
-		return &cluster{Reader: s.Client, live: s.Client, scheme: s.Scheme(), systemNamespace: sh.systemNamespace, page: pageSize}, nil
+		return &cluster{Reader: s.Client, live: s.Client, systemNamespace: sh.systemNamespace, page: pageSize}, nil
 	}
 	cmd := sh.command()
 	// No key directory: Temporal is not asked, and nothing waits for it.
@@ -65,7 +67,7 @@ func (s scene) runWith(stdin string, args ...string) ran {
 }
 
 // shows runs a command that succeeds.
-func (s scene) shows(args ...string) string {
+func (s testCluster) shows(args ...string) string {
 	s.t.Helper()
 	got := s.run(args...)
 	require.NoError(s.t, got.err, got.out)
@@ -115,4 +117,13 @@ func plainPod(namespace, name string, change ...func(*corev1.Pod)) *corev1.Pod {
 		one(pod)
 	}
 	return pod
+}
+
+func TestEachCommandHasAnExample(t *testing.T) {
+	root := NewCommand(genericiooptions.NewTestIOStreamsDiscard())
+	for _, cmd := range root.Commands() {
+		for _, line := range strings.Split(cmd.Example, "\n") {
+			assert.True(t, strings.HasPrefix(line, "  kubectl sidecarset "+cmd.Name()), "%s: %q", cmd.Name(), line)
+		}
+	}
 }

@@ -27,9 +27,9 @@ func injectedPod(t *testing.T, set *v1alpha1.SidecarSet, name, hash string) *cor
 	})
 }
 
-// damagedScene has a set that is fine, with one old pod and one that misses it, among sets
+// damagedCluster has a set that is fine, with one old pod and one that misses it, among sets
 // that were stored past admission.
-func damagedScene(t *testing.T) (s scene, stored []string) {
+func damagedCluster(t *testing.T) (s testCluster, stored []string) {
 	t.Helper()
 	fine := sidecarSet(t, "fine")
 	unreadable := sidecarSet(t, "a-unreadable", func(s *v1alpha1.SidecarSet) {
@@ -44,14 +44,14 @@ func damagedScene(t *testing.T) (s scene, stored []string) {
 	ofAll := injectedPod(t, hashless, "of-hashless", "before")
 	broken := injectedPod(t, fine, "broken", "before")
 	broken.Annotations[v1alpha1.HashAnnotation] = "{"
-	return newScene(t, fine, unreadable, namespaces, hashless, empty,
+	return newTestCluster(t, fine, unreadable, namespaces, hashless, empty,
 		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "default"}},
 		injectedPod(t, fine, "old", "before"), plainPod("default", "plain"), broken, ofAll,
 	), []string{"a-empty", "a-hashless", "a-namespaces", "a-unreadable", "fine"}
 }
 
 func TestADamagedSetDoesNotKeepTheOthersFromBeingListed(t *testing.T) {
-	s, _ := damagedScene(t)
+	s, _ := damagedCluster(t)
 	got := s.run("list", "--outdated")
 	assert.Regexp(t, `default +old +fine +Old`, got.out)
 	require.ErrorContains(t, got.err, "SidecarSet a-unreadable: spec.selector: ")
@@ -65,7 +65,7 @@ func TestADamagedSetDoesNotKeepTheOthersFromBeingListed(t *testing.T) {
 }
 
 func TestADamagedSetDoesNotKeepOthersFromBeingExplained(t *testing.T) {
-	s, stored := damagedScene(t)
+	s, stored := damagedCluster(t)
 	for _, pod := range []string{"old", "plain", "broken", "of-hashless"} {
 		out := s.shows("why", "pod/"+pod)
 		for _, set := range stored {
@@ -77,7 +77,7 @@ func TestADamagedSetDoesNotKeepOthersFromBeingExplained(t *testing.T) {
 // Each command about a set that is fine works beside damaged ones, and tells of a damaged
 // one what is wrong with it.
 func TestEachCommandTakesDamagedSets(t *testing.T) {
-	s, stored := damagedScene(t)
+	s, stored := damagedCluster(t)
 	for _, set := range []string{"a-namespaces", "a-unreadable", "fine"} {
 		for _, args := range [][]string{
 			{"status", set}, {"status", set, "-o", "json"}, {"why", "sidecarset/" + set}, {"why", "sidecarset/" + set, "-o", "json"}, {"history", set}, {"plan", set}, {"plan", set, "-o", "json"},

@@ -1,13 +1,13 @@
 package cli
 
 import (
-	"fmt"
-	"io"
+	"context"
 	"maps"
 	"strings"
 
 	"github.com/aymanbagabas/go-udiff"
 	"github.com/spf13/cobra"
+	appsv1 "k8s.io/api/apps/v1"
 	"sigs.k8s.io/yaml"
 
 	"github.com/outrigger/outrigger/cli/view"
@@ -15,39 +15,40 @@ import (
 )
 
 func newDiff(s *shared) *cobra.Command {
-	var o output.Flag
-	cmd := &cobra.Command{
+	return s.prints(s.ofSet(&cobra.Command{
 		Use:   "diff NAME REVISION [REVISION]",
-		Short: "Show what changed between two revisions, or between one and now",
-		Long:  "Show what changed between two revisions, or between one and now. A revision is named by number, name or custom version.",
-		Args:  cobra.RangeArgs(2, 3), ValidArgsFunction: s.completeSets,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			c, err := s.cluster()
-			if err != nil {
-				return err
-			}
-			v, err := c.versions(cmd.Context(), args[0])
-			if err != nil {
-				return err
-			}
-			d, err := v.diff(args[1:])
-			if err != nil {
-				return err
-			}
-			return s.print(o, d)
-		},
-	}
-	o.Add(cmd, output.JSON, output.YAML)
-	return cmd
+		Short: "Show the changes between two revisions, or since one",
+		Long:  "Show the changes between two revisions, or since one. A revision is named by number, name or custom version.",
+		Example: `  kubectl sidecarset diff logs 2          # the changes since revision 2
+  kubectl sidecarset diff logs 2 v1.4.0   # a number and a custom version`,
+		Args: cobra.RangeArgs(2, 3),
+	}), &output.Flag{}, func(ctx context.Context, c *cluster, args []string) (model, error) {
+		v, err := c.versions(ctx, args[0])
+		if err != nil {
+			return nil, err
+		}
+		from, err := v.find(args[1])
+		if err != nil {
+			return nil, err
+		}
+		to, err := v.current()
+		if len(args) > 2 {
+			to, err = v.find(args[2])
+		}
+		if err != nil {
+			return nil, err
+		}
+		return v.diff(from, to)
+	}, output.JSON, output.YAML)
 }
 
-// contentDiff is what two contents of a set are.
+// contentDiff is two contents of a SidecarSet.
 type contentDiff struct {
 	From side `json:"from"`
 	To   side `json:"to"`
 }
 
-// side is a recorded content, or that of the set as it is, which has no name and number.
+// side is the content of a revision, or the present content, which has no name and number.
 type side struct {
 	Name   string         `json:"name,omitempty"`
 	Number int64          `json:"number,omitempty"`
@@ -55,84 +56,42 @@ type side struct {
 	label  string
 }
 
-// Write shows the lines that differ.
-func (d contentDiff) Write(out io.Writer, _ view.Text) error {
-	before, err := d.From.yaml()
-	if err != nil {
-		return err
-	}
-	after, err := d.To.yaml()
-	if err != nil {
-		return err
-	}
-	_, err = io.WriteString(out, colouredDiff(udiff.Unified(d.From.label, d.To.label, before, after)))
-	return err
-}
-
-func (s side) yaml() (string, error) {
-	text, err := yaml.Marshal(map[string]any{"spec": s.Spec})
-	if err != nil {
-		return "", fmt.Errorf("write revision %s: %w", s.label, err)
-	}
-	return string(text), nil
-}
-
-func (v versions) diff(references []string) (contentDiff, error) {
-	from, err := v.side(references[0])
-	if err != nil {
-		return contentDiff{}, err
-	}
-	var to side
-	if len(references) > 1 {
-		to, err = v.side(references[1])
-	} else {
-		to, err = v.now()
-	}
-	return contentDiff{From: from, To: to}, err
-}
-
-func (v versions) side(reference string) (side, error) {
-	found, err := v.find(reference)
-	if err != nil {
-		return side{}, err
-	}
-	spec, err := readable(found.Data.Raw)
-	if err != nil {
-		return side{}, fmt.Errorf("revision %s: %w", found.Name, err)
-	}
-	return side{Name: found.Name, Number: found.Revision, Spec: spec, label: labelOf(found)}, nil
-}
-
-func (v versions) now() (side, error) {
-	data, err := v.current()
-	if err != nil {
-		return side{}, err
-	}
-	spec, err := readable(data)
-	return side{Spec: spec, label: v.set.Name + " (now)"}, err
-}
-
-// readable is recorded content without what is not set.
-func readable(data []byte) (map[string]any, error) {
-	fields, err := recorded(data)
-	maps.DeleteFunc(fields, func(_ string, value any) bool { return value == nil })
-	return fields, err
-}
-
-func colouredDiff(text string) string {
-	lines := strings.SplitAfter(text, "\n")
+// Text is the unified diff.
+func (d contentDiff) Text(s view.Style) string {
+	diff := udiff.Unified(d.From.label, d.To.label, d.From.yaml(), d.To.yaml())
+	lines := strings.SplitAfter(diff, "\n")
 	for i, line := range lines {
 		bare := strings.TrimSuffix(line, "\n")
-		tone := view.Plain
 		switch {
 		case strings.HasPrefix(line, "+"):
-			tone = view.Good
+			lines[i] = s.Paint(view.Good, bare) + line[len(bare):]
 		case strings.HasPrefix(line, "-"):
-			tone = view.Bad
-		}
-		if tone != view.Plain {
-			lines[i] = paint(tone, bare) + line[len(bare):]
+			lines[i] = s.Paint(view.Bad, bare) + line[len(bare):]
 		}
 	}
 	return strings.Join(lines, "")
+}
+
+func (s side) yaml() string {
+	text, err := yaml.Marshal(map[string]any{"spec": s.Spec})
+	if err != nil {
+		return err.Error() // content that was decoded can be encoded
+	}
+	return string(text)
+}
+
+func (v versions) diff(from, to *appsv1.ControllerRevision) (model, error) {
+	var sides [2]side
+	for i, r := range []*appsv1.ControllerRevision{from, to} {
+		fields, err := contentOf(r)
+		if err != nil {
+			return nil, err
+		}
+		maps.DeleteFunc(fields, func(_ string, value any) bool { return value == nil })
+		sides[i] = side{Name: r.Name, Number: r.Revision, Spec: fields, label: labelOf(r)}
+		if r.Name == "" {
+			sides[i].label = v.set.Name + " (now)"
+		}
+	}
+	return contentDiff{From: sides[0], To: sides[1]}, nil
 }

@@ -1,4 +1,4 @@
-// Package cli is kubectl sidecarset. It reads the cluster and the runs in Temporal, has
-// cli/view make a model of that, and prints it. It writes in two places only: undo writes
-// a SidecarSet, pause and resume update its run.
+// Package cli is kubectl sidecarset. A command reads the cluster and the runs in Temporal,
+// and prints a model of cli/view. Two commands write: undo patches a SidecarSet, and pause
+// and resume update its run.
 package cli

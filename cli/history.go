@@ -3,6 +3,7 @@ package cli
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 
@@ -21,89 +22,59 @@ import (
 )
 
 func newHistory(s *shared) *cobra.Command {
-	var o output.Flag
 	var limit int
-	cmd := &cobra.Command{
+	cmd := s.ofSet(&cobra.Command{
 		Use:   "history NAME",
-		Short: "List the revisions and runs of a set, and who changed it",
-		Long: "List the revisions and runs of a set, and who changed it: field managers as the API server remembers them, and\n" +
-			"those who paused and resumed, as the listed runs tell.",
-		Args:              cobra.ExactArgs(1),
-		ValidArgsFunction: s.completeSets,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			if limit < 1 {
-				return fmt.Errorf("--runs must be positive")
-			}
-			model, err := s.history(cmd.Context(), args[0], limit)
-			if err != nil {
-				return err
-			}
-			return s.print(o, model)
-		},
-	}
-	o.Add(cmd, output.JSON, output.YAML)
+		Short: "List the revisions, runs and changes of a SidecarSet",
+		Long: "List the revisions and runs of a SidecarSet, and by whom it was changed: the field managers that the API server\n" +
+			"remembers, and the users that paused and resumed the listed runs.",
+		Example: `  kubectl sidecarset history logs
+  kubectl sidecarset history logs --runs 50                           # also pauses of older runs
+  kubectl sidecarset history logs -o json | jq -r '.changes[0].who'   # the user of the newest change`,
+		Args: cobra.ExactArgs(1),
+	})
 	cmd.Flags().IntVar(&limit, "runs", 10, "how many runs to list, the newest first")
-	return cmd
+	return s.prints(cmd, &output.Flag{}, func(ctx context.Context, c *cluster, args []string) (model, error) {
+		if limit < 1 {
+			return nil, errors.New("--runs must be positive")
+		}
+		v, err := c.versions(ctx, args[0])
+		if err != nil {
+			return nil, err
+		}
+		in, err := c.input(ctx, v.set, "")
+		if err != nil {
+			return nil, err
+		}
+		in.Revisions = v.sorted
+		return view.NewHistory(in, s.runHistory(ctx, v.set, limit)), nil
+	}, output.JSON, output.YAML)
 }
 
-func (s *shared) history(ctx context.Context, name string, limit int) (*view.History, error) {
-	c, err := s.cluster()
-	if err != nil {
-		return nil, err
-	}
-	set, err := c.set(ctx, name)
-	if err != nil {
-		return nil, err
-	}
-	revisions, err := c.revisions(ctx, set)
-	if err != nil {
-		return nil, err
-	}
-	pods, err := c.pods(ctx, set, "")
-	if err != nil {
-		return nil, err
-	}
-	told := s.runsOf(ctx, set, limit)
-	model, err := view.NewHistory(set, revisions, pods, told.rows, told.changes)
-	if err != nil {
-		return nil, err
-	}
-	model.RunsUnknown, model.ChangesUnknown = told.rowsUnknown, told.changesUnknown
-	return model, nil
-}
-
-// told is what the runs of a set say, and why they do not say all.
-type told struct {
-	rows                        []view.RunRow
-	changes                     []view.Change
-	rowsUnknown, changesUnknown string
-}
-
-func (s *shared) runsOf(ctx context.Context, set *v1alpha1.SidecarSet, limit int) (all told) {
+func (s *shared) runHistory(ctx context.Context, set *v1alpha1.SidecarSet, limit int) (all view.RunHistory) {
 	r, err := s.connect()
 	if err != nil {
-		return told{rowsUnknown: err.Error()}
+		return view.RunHistory{RunsUnknown: err.Error()}
 	}
 	defer r.Close()
-	if all.rows, err = r.list(ctx, set, limit); err != nil {
-		return told{rowsUnknown: err.Error()}
+	if all.Runs, err = r.list(ctx, set, limit); err != nil {
+		return view.RunHistory{RunsUnknown: err.Error()}
 	}
-	for _, row := range all.rows {
+	for _, row := range all.Runs {
 		changes, unreadable, err := r.changes(ctx, set, row.RunID)
-		all.changes = append(all.changes, changes...)
-		if why := cmp.Or(err, unreadable); why != nil && all.changesUnknown == "" {
-			all.changesUnknown = why.Error()
+		all.Changes = append(all.Changes, changes...)
+		if cause := cmp.Or(err, unreadable); cause != nil && all.ChangesUnknown == "" {
+			all.ChangesUnknown = cause.Error()
 		}
 		if err != nil {
-			// The next one would be waited for as long.
-			break
+			break // other runs would time out, too
 		}
 	}
 	return all
 }
 
 func (r *runs) list(ctx context.Context, set *v1alpha1.SidecarSet, limit int) ([]view.RunRow, error) {
-	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
+	ctx, cancel := context.WithTimeout(ctx, readTimeout)
 	defer cancel()
 	listed, err := r.ListWorkflow(ctx, &workflowservice.ListWorkflowExecutionsRequest{
 		Namespace: r.options.Namespace, PageSize: int32(limit), Query: fmt.Sprintf("WorkflowId = '%s'", protocol.WorkflowID(set.Name, set.UID)),
@@ -121,8 +92,7 @@ func (r *runs) list(ctx context.Context, set *v1alpha1.SidecarSet, limit int) ([
 func rowOf(run *workflow.WorkflowExecutionInfo) view.RunRow {
 	row := view.RunRow{RunID: run.Execution.RunId, Status: run.Status.String(), Started: run.StartTime.AsTime()}
 	if run.CloseTime != nil {
-		ended := run.CloseTime.AsTime()
-		row.Ended = &ended
+		row.Ended = new(run.CloseTime.AsTime())
 	}
 	fields := run.GetSearchAttributes().GetIndexedFields()
 	// Attributes that were removed since are left out.
@@ -131,36 +101,32 @@ func rowOf(run *workflow.WorkflowExecutionInfo) view.RunRow {
 	return row
 }
 
-// changes are the pauses and resumes that a run was sent, as signals or updates.
-// unreadable is why it is not known of all who sent them.
+// changes are the pauses and resumes of a run, as signals or updates. unreadable is the reason
+// that senders and reasons are missing.
 func (r *runs) changes(ctx context.Context, set *v1alpha1.SidecarSet, run string) (found []view.Change, unreadable, err error) {
-	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
-	defer cancel()
-	err = r.events(ctx, protocol.WorkflowID(set.Name, set.UID), run, func(event *history.HistoryEvent) {
-		what, by, identity := holdOf(event)
-		if what != protocol.PauseSignal && what != protocol.ResumeSignal {
+	err = r.events(ctx, set, run, func(event *history.HistoryEvent) {
+		action, payload, identity := received(event)
+		if action != protocol.PauseSignal && action != protocol.ResumeSignal {
 			return
 		}
-		var hold protocol.Pause
-		// One that was sent by hand may hold anything.
-		if err := r.options.Codec.DataConverter().FromPayloads(by, &hold); err != nil && slices.ContainsFunc(by.GetPayloads(), codec.IsEncrypted) {
-			unreadable = fmt.Errorf("who sent %s to run %s, and why: %w; %s", what, run, err, needsKeys)
+		var pause protocol.Pause
+		// A signal of another client may have any payload.
+		if err := r.options.Codec.DataConverter().FromPayloads(payload, &pause); err != nil && slices.ContainsFunc(payload.GetPayloads(), codec.IsEncrypted) {
+			unreadable = fmt.Errorf("the sender and the reason of %s in run %s: %w; %s", action, run, err, needsKeys)
 		}
-		if hold.Sent {
-			return // its signal was found
+		if pause.Sent {
+			return // the signal before this update is in the history
 		}
-		found = append(found, view.Change{At: event.EventTime.AsTime(), Who: cmp.Or(hold.By, identity), What: what + "d", Why: hold.Reason})
+		found = append(found, view.Change{At: event.EventTime.AsTime(), By: cmp.Or(pause.By, identity), Action: action + "d", Reason: pause.Reason})
 	})
 	return found, unreadable, err
 }
 
-// holdOf returns the name and the payload of the signal or update that an event is about.
-func holdOf(event *history.HistoryEvent) (name string, payload *common.Payloads, identity string) {
+// received returns the name and the payload of the signal or update of an event.
+func received(event *history.HistoryEvent) (name string, payload *common.Payloads, identity string) {
 	if signal := event.GetWorkflowExecutionSignaledEventAttributes(); signal != nil {
 		return signal.SignalName, signal.Input, signal.Identity
 	}
-	if update := event.GetWorkflowExecutionUpdateAcceptedEventAttributes().GetAcceptedRequest(); update != nil {
-		return update.GetInput().GetName(), update.GetInput().GetArgs(), update.GetMeta().GetIdentity()
-	}
-	return "", nil, ""
+	update := event.GetWorkflowExecutionUpdateAcceptedEventAttributes().GetAcceptedRequest()
+	return update.GetInput().GetName(), update.GetInput().GetArgs(), update.GetMeta().GetIdentity()
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/outrigger/outrigger/output"
 )
 
-// behind are the flags of the command that ask for pods.
+// behind has the flags of the command that select pods.
 type behind struct {
 	outdated, missing bool
 	// namespace is empty for all.
@@ -26,73 +26,51 @@ func newList(s *shared) *cobra.Command {
 	var everywhere bool
 	cmd := &cobra.Command{
 		Use:   "list",
-		Short: "List all sets, or the pods that are behind",
-		Long: "List all sets; with --outdated the pods that hold an older version of a set, and with --missing those that\n" +
-			"match a set and were not injected: in all namespaces, or in that of -n.",
+		Short: "List all SidecarSets, or the pods that are behind",
+		Long: "List all SidecarSets; with --outdated the pods that have an older version of a SidecarSet, and with --missing the\n" +
+			"pods that match a SidecarSet and were not injected: in all namespaces, or in that of -n.",
+		Example: `  kubectl sidecarset list -o wide              # with revisions, images and messages
+  kubectl sidecarset list --outdated -n shop   # pods of a namespace
+  kubectl sidecarset list --missing            # pods of all namespaces`,
 		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			ofPods := b.outdated || b.missing
-			if b.namespace = *s.config.Namespace; !ofPods && (b.namespace != "" || everywhere) {
-				return errors.New("--namespace and --all-namespaces need --outdated or --missing: sets are in no namespace")
-			}
-			if everywhere {
-				b.namespace = ""
-			}
-			c, err := s.cluster()
-			if err != nil {
-				return err
-			}
-			if ofPods {
-				return s.listBehind(cmd.Context(), c, b, o)
-			}
-			model, err := c.summaries(cmd.Context())
-			if err != nil {
-				return err
-			}
-			return s.print(o, model)
-		},
 	}
-	o.Add(cmd, output.Wide, output.JSON, output.YAML)
-	cmd.Flags().BoolVar(&b.outdated, "outdated", false, "list pods that hold an older version")
+	cmd.Flags().BoolVar(&b.outdated, "outdated", false, "list pods that have an older version")
 	cmd.Flags().BoolVar(&b.missing, "missing", false, "list pods that match and were not injected")
 	cmd.Flags().BoolVarP(&everywhere, "all-namespaces", "A", false, "list pods of all namespaces, also with -n")
-	return cmd
+	return s.prints(cmd, &o, func(ctx context.Context, c *cluster, _ []string) (model, error) {
+		ofPods := b.outdated || b.missing
+		if b.namespace = *s.config.Namespace; !ofPods && (b.namespace != "" || everywhere) {
+			return nil, errors.New("--namespace and --all-namespaces need --outdated or --missing: SidecarSets are in no namespace")
+		}
+		if everywhere {
+			b.namespace = ""
+		}
+		sets, err := c.sets(ctx)
+		switch {
+		case err != nil:
+			return nil, err
+		case !ofPods:
+			return view.NewSummaries(sets), nil
+		}
+		found, err := s.behind(ctx, c, b, sets)
+		if err != nil {
+			err = fmt.Errorf("not all is listed: %w", err)
+		}
+		if len(found) == 0 && err != nil && !o.Structured() {
+			return nil, err
+		}
+		return found, err
+	}, output.Wide, output.JSON, output.YAML)
 }
 
-func (c *cluster) summaries(ctx context.Context) (view.Summaries, error) {
-	sets, err := c.sets(ctx)
-	if err != nil {
-		return nil, err
-	}
-	return view.NewSummaries(sets), nil
-}
-
-// listBehind prints what was found, and fails if there may be more.
-func (s *shared) listBehind(ctx context.Context, c *cluster, b behind, o output.Flag) error {
-	sets, err := c.sets(ctx)
-	if err != nil {
-		return err
-	}
+// behind also returns pods with an error. A SidecarSet that cannot be read does not prevent
+// the list of the others. If pods cannot be listed for one, they can be for none.
+func (s *shared) behind(ctx context.Context, c *cluster, b behind, sets []v1alpha1.SidecarSet) (view.BehindPods, error) {
+	found, errs := view.BehindPods{}, []error{}
 	var webhook view.Webhook
 	if b.missing {
 		webhook = s.webhook(ctx, c)
 	}
-	found, unread := c.behind(ctx, b, sets, webhook)
-	if len(found) > 0 || unread == nil || o.Structured() {
-		if err := s.print(o, found); err != nil {
-			return err
-		}
-	}
-	if unread != nil {
-		return fmt.Errorf("not all is listed: %w", unread)
-	}
-	return nil
-}
-
-// behind returns what it found also beside an error. A set that cannot be read does not
-// keep the others from being listed; pods that cannot be listed for one can be for none.
-func (c *cluster) behind(ctx context.Context, b behind, sets []v1alpha1.SidecarSet, webhook view.Webhook) (view.BehindPods, error) {
-	found, errs := view.BehindPods{}, []error{}
 	labels := c.namespaceLabels(ctx)
 	for i := range sets {
 		set := &sets[i]
@@ -100,18 +78,19 @@ func (c *cluster) behind(ctx context.Context, b behind, sets []v1alpha1.SidecarS
 			errs = append(errs, fmt.Errorf("SidecarSet %s: %w", set.Name, err))
 			continue
 		}
-		pods, err := c.pods(ctx, set, b.namespace)
+		in, err := c.input(ctx, set, b.namespace)
 		if err != nil {
 			errs = append(errs, err)
 			break
 		}
+		in.NamespaceLabels, in.Webhook = labels, webhook
 		if b.outdated {
-			old, err := view.Outdated(set, pods, labels)
+			old, err := view.Outdated(in)
 			found, errs = append(found, old...), append(errs, err)
 		}
 		if b.missing {
-			lacking, err := view.Missing(set, pods, labels, c.systemNamespace, webhook)
-			found, errs = append(found, lacking...), append(errs, err)
+			missing, err := view.Missing(in)
+			found, errs = append(found, missing...), append(errs, err)
 		}
 	}
 	return found, errors.Join(errs...)

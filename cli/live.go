@@ -14,22 +14,21 @@ import (
 	"github.com/outrigger/outrigger/output"
 )
 
-// live redraws the model in place. extra options come last.
-func (s *shared) live(ctx context.Context, o output.Flag, follow followFunc, extra ...tea.ProgramOption) error {
+// live redraws the progress in place.
+func (s *shared) live(ctx context.Context, o output.Flag, follow follow, extra ...tea.ProgramOption) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	options := []tea.ProgramOption{tea.WithContext(ctx), tea.WithOutput(s.Out), tea.WithoutSignalHandler(), tea.WithInput(nil)}
 	if in, ok := s.In.(*os.File); ok && term.IsTerminal(int(in.Fd())) {
 		options = append(options, tea.WithInput(in))
 	}
-	program := tea.NewProgram(screen{text: func() view.Text { return s.text(o) }}, append(options, extra...)...)
+	program := tea.NewProgram(screen{style: func() view.Style { return s.style(o) }}, append(options, extra...)...)
 	ended := make(chan error, 1)
 	go func() {
-		err := follow(ctx, func(model *view.Rollout) error {
-			program.Send(model)
+		ended <- follow(ctx, func(rollout *view.Rollout) error {
+			program.Send(rollout)
 			return nil
 		})
-		ended <- err
 		program.Send(tea.Quit())
 	}()
 	last, err := program.Run()
@@ -37,30 +36,24 @@ func (s *shared) live(ctx context.Context, o output.Flag, follow followFunc, ext
 		return errInterrupted
 	}
 	cancel()
-	// What ended the watch says more than what that did to the screen.
+	// The error of the program is only a consequence.
 	if cause := <-ended; cause != nil {
 		return cause
 	}
 	return err
 }
 
-// screen is the model that bubbletea shows.
+// screen is the model of bubbletea.
 type screen struct {
 	rollout *view.Rollout
-	text    func() view.Text
+	style   func() view.Style
 	height  int
-	// left is set once somebody has pressed q or Ctrl-C.
+	// left reports that the user pressed q or Ctrl-C.
 	left bool
 }
 
-type second time.Time
-
-func everySecond() tea.Cmd {
-	return tea.Every(time.Second, func(t time.Time) tea.Msg { return second(t) })
-}
-
-// Init implements tea.Model.
-func (s screen) Init() tea.Cmd { return everySecond() }
+// Init implements tea.Model. The screen is redrawn every second, because it shows ages.
+func (s screen) Init() tea.Cmd { return tea.Every(time.Second, func(t time.Time) tea.Msg { return t }) }
 
 // Update implements tea.Model.
 func (s screen) Update(message tea.Msg) (tea.Model, tea.Cmd) {
@@ -69,8 +62,8 @@ func (s screen) Update(message tea.Msg) (tea.Model, tea.Cmd) {
 		s.rollout = message
 	case tea.WindowSizeMsg:
 		s.height = message.Height
-	case second:
-		return s, everySecond()
+	case time.Time:
+		return s, s.Init()
 	case tea.KeyPressMsg:
 		if key := message.String(); key == "q" || key == "ctrl+c" {
 			s.left = true
@@ -85,14 +78,11 @@ func (s screen) View() tea.View {
 	if s.rollout == nil {
 		return tea.NewView("reading …\n")
 	}
-	var out strings.Builder
-	if err := s.rollout.Write(&out, s.text()); err != nil {
-		return tea.NewView(err.Error())
-	}
-	return tea.NewView(fitted(out.String(), s.height))
+	return tea.NewView(fitted(s.rollout.Text(s.style()), s.height))
 }
 
-// fitted cuts what a window does not hold: lines that have scrolled away cannot be redrawn.
+// fitted leaves out the lines below the window: lines that have scrolled away cannot be
+// redrawn.
 func fitted(text string, height int) string {
 	lines := strings.Split(text, "\n")
 	if height < 2 || len(lines) <= height {

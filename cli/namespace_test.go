@@ -25,7 +25,7 @@ func TestListsOfPodsKeepToTheNamespaceThatIsNamed(t *testing.T) {
 	shopOnly := sidecarSet(t, "shop-only", func(s *v1alpha1.SidecarSet) { s.Spec.Namespace = "shop" })
 	old := injectedPod(t, set, "old", "before")
 	old.Namespace = "shop"
-	s := newScene(t, set, shopOnly, namespace("shop"), namespace("bank"), old, injectedPod(t, set, "old", "before"), plainPod("shop", "plain"), plainPod("bank", "plain"))
+	s := newTestCluster(t, set, shopOnly, namespace("shop"), namespace("bank"), old, injectedPod(t, set, "old", "before"), plainPod("shop", "plain"), plainPod("bank", "plain"))
 	pods := func(args ...string) []string {
 		var found []string
 		for _, one := range read[[]view.BehindPod](t, s.shows(append([]string{"list", "-o", "json"}, args...)...)) {
@@ -43,13 +43,13 @@ func TestListsOfPodsKeepToTheNamespaceThatIsNamed(t *testing.T) {
 }
 
 func TestANamespaceIsRefusedWhereItSaysNothing(t *testing.T) {
-	s := newScene(t, sidecarSet(t, "logs"))
+	s := newTestCluster(t, sidecarSet(t, "logs"))
 	for _, args := range [][]string{{"list", "-n", "shop"}, {"list", "-A"}} {
-		require.EqualError(t, s.run(args...).err, "--namespace and --all-namespaces need --outdated or --missing: sets are in no namespace", "%v", args)
+		require.EqualError(t, s.run(args...).err, "--namespace and --all-namespaces need --outdated or --missing: SidecarSets are in no namespace", "%v", args)
 	}
 	for _, args := range [][]string{
 		{"status", "logs"}, {"plan", "logs"}, {"history", "logs"}, {"diff", "logs", "1"}, {"undo", "logs"}, {"pause", "logs"}, {"resume", "logs"}, {"open", "logs"},
 	} {
-		require.EqualError(t, s.run(append(args, "--namespace=shop")...).err, "--namespace: "+args[0]+" is about the set in all namespaces", "%v", args)
+		require.EqualError(t, s.run(append(args, "--namespace=shop")...).err, "--namespace: "+args[0]+" is about the SidecarSet in all namespaces", "%v", args)
 	}
 }

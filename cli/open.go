@@ -11,6 +11,7 @@ import (
 
 	"github.com/cli/browser"
 	"github.com/spf13/cobra"
+	"go.temporal.io/sdk/contrib/envconfig"
 
 	"github.com/outrigger/outrigger/api/protocol"
 )
@@ -18,11 +19,13 @@ import (
 func newOpen(s *shared) *cobra.Command {
 	var ui string
 	var printOnly bool
-	cmd := &cobra.Command{
+	cmd := s.ofSet(&cobra.Command{
 		Use:   "open NAME",
-		Short: "Open the newest run of a set in the Temporal UI",
-		Long:  "Print the URL of the newest run of a set in the Temporal UI and, in a terminal with a browser, open it.",
-		Args:  cobra.ExactArgs(1), ValidArgsFunction: s.completeSets,
+		Short: "Open the newest run of a SidecarSet in the Temporal UI",
+		Long:  "Print the URL of the newest run of a SidecarSet in the Temporal UI and, in a terminal with a browser, open it.",
+		Example: `  kubectl sidecarset open logs
+  kubectl sidecarset open logs --print --temporal-ui-url https://temporal.example.com   # without a browser`,
+		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			address, err := s.uiAddress(cmd.Context(), args[0], cmp.Or(ui, os.Getenv("TEMPORAL_UI_URL")))
 			if err != nil {
@@ -32,20 +35,18 @@ func newOpen(s *shared) *cobra.Command {
 				return err
 			}
 			browser.Stdout, browser.Stderr = s.ErrOut, s.ErrOut
-			if err := browser.OpenURL(address); err != nil {
-				// The URL is printed; nobody needs more on a machine without a browser.
-				return nil //nolint:nilerr // see above
-			}
+			// Without a browser, the printed URL is enough.
+			_ = browser.OpenURL(address)
 			return nil
 		},
-	}
-	cmd.Flags().StringVar(&ui, "temporal-ui-url", "", "`URL` of the Temporal UI (TEMPORAL_UI_URL); empty: the one that the operator knows")
+	})
+	cmd.Flags().StringVar(&ui, "temporal-ui-url", "", "`URL` of the Temporal UI (TEMPORAL_UI_URL); empty: the one of the operator")
 	cmd.Flags().BoolVar(&printOnly, "print", false, "only print the URL")
 	return cmd
 }
 
-// uiAddress is where a Temporal UI shows the newest run of a set; base is empty for the
-// UI that the operator knows.
+// uiAddress is the URL of the newest run of a SidecarSet. An empty base is the UI of the
+// operator.
 func (s *shared) uiAddress(ctx context.Context, name, base string) (string, error) {
 	c, err := s.cluster()
 	if err != nil {
@@ -56,19 +57,16 @@ func (s *shared) uiAddress(ctx context.Context, name, base string) (string, erro
 		return "", err
 	}
 	if base != "" {
-		r, err := s.connect()
-		if err != nil {
-			return "", err
-		}
-		r.Close()
+		options, err := s.temporal.Options(envconfig.EnvLookupOS)
 		return fmt.Sprintf("%s/namespaces/%s/workflows/%s", strings.TrimSuffix(base, "/"),
-			url.PathEscape(r.options.Namespace), url.PathEscape(protocol.WorkflowID(set.Name, set.UID))), nil
+			url.PathEscape(options.Namespace), url.PathEscape(protocol.WorkflowID(set.Name, set.UID))), err
 	}
-	if set.Status.Rollout == nil {
+	switch rollout := set.Status.Rollout; {
+	case rollout == nil:
 		return "", fmt.Errorf("SidecarSet %s had no rollout yet", set.Name)
+	case rollout.URL == "":
+		return "", errors.New("the operator has no URL of a Temporal UI (its flag --temporal-ui-url): name one with --temporal-ui-url or TEMPORAL_UI_URL")
+	default:
+		return rollout.URL, nil
 	}
-	if set.Status.Rollout.URL == "" {
-		return "", errors.New("the operator knows no Temporal UI (its flag --temporal-ui-url): name one with --temporal-ui-url or TEMPORAL_UI_URL")
-	}
-	return set.Status.Rollout.URL, nil
 }

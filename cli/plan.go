@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"bufio"
 	"bytes"
 	"context"
 	"encoding/json"
@@ -16,7 +15,6 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
 	kubejson "sigs.k8s.io/json"
-	"sigs.k8s.io/yaml"
 
 	"github.com/outrigger/outrigger/api/protocol"
 	"github.com/outrigger/outrigger/api/v1alpha1"
@@ -27,114 +25,85 @@ import (
 	"github.com/outrigger/outrigger/output"
 )
 
-// plan are the flags of the command.
-type plan struct {
-	output output.Flag
-	file   string
-	images []string
-}
-
 func newPlan(s *shared) *cobra.Command {
-	var p plan
-	cmd := &cobra.Command{
+	var file string
+	var images []string
+	cmd := s.ofSet(&cobra.Command{
 		Use:   "plan (-f FILE | NAME [--image CONTAINER=IMAGE]...)",
-		Short: "Show what a rollout would do, and write nothing",
-		Long: "Show what a rollout would do to the pods as they are: which are upgraded, in which order and batches, and which\n" +
-			"keep their version and why. It is planned by the worker's own code; nothing is written. The exit code is 1 if\n" +
-			"admission would refuse the set.",
-		Args: cobra.MaximumNArgs(1), ValidArgsFunction: s.completeSets,
-		Example: "  kubectl sidecarset plan -f set.yaml\n  kubectl sidecarset plan logs --image agent=agent:v2",
-		RunE: func(cmd *cobra.Command, args []string) error {
-			if (len(args) == 1) == (p.file != "") || p.file != "" && len(p.images) > 0 {
-				return errors.New("give either the NAME of a set, with --image, or a file with -f")
-			}
-			model, err := s.plan(cmd.Context(), args, p)
-			if err != nil {
-				return err
-			}
-			if err := s.print(p.output, model); err != nil {
-				return err
-			}
-			if len(model.Refused) > 0 {
-				return refusal(model.Refused)
-			}
-			return nil
-		},
-	}
-	p.output.Add(cmd, output.Wide, output.JSON, output.YAML)
-	cmd.Flags().StringVarP(&p.file, "filename", "f", "", "`file` with the SidecarSet as it would be; -: standard input")
-	cmd.Flags().StringArrayVar(&p.images, "image", nil, "`CONTAINER=IMAGE` to plan for; may be repeated")
-	return cmd
-}
-
-func (s *shared) plan(ctx context.Context, args []string, p plan) (*view.Plan, error) {
-	c, err := s.cluster()
-	if err != nil {
-		return nil, err
-	}
-	in := view.PlanInput{NamespaceLabels: c.namespaceLabels(ctx)}
-	if p.file != "" {
-		if in.Set, in.Unknown, err = s.readSet(p.file); err != nil {
-			return nil, err
+		Short: "Show the effect of a rollout, and write nothing",
+		Long: "Show the effect of a rollout on the present pods: which pods are upgraded, in which order and batches, and which\n" +
+			"pods keep their version for which reason. It is planned by the worker's own code; nothing is written. The exit\n" +
+			"code is 1 if admission would reject the SidecarSet.",
+		Example: `  kubectl sidecarset plan logs --image agent=agent:v2
+  kubectl sidecarset plan logs --image agent=agent:v2 -o wide   # every batch and pod
+  kubectl sidecarset plan -f set.yaml                           # a changed or new SidecarSet`,
+		Args: cobra.MaximumNArgs(1),
+	})
+	cmd.Flags().StringVarP(&file, "filename", "f", "", "`file` with the changed SidecarSet; -: standard input")
+	cmd.Flags().StringArrayVar(&images, "image", nil, "`CONTAINER=IMAGE` to plan for; may be repeated")
+	return s.prints(cmd, &output.Flag{}, func(ctx context.Context, c *cluster, args []string) (model, error) {
+		if (len(args) == 1) == (file != "") || file != "" && len(images) > 0 {
+			return nil, errors.New("give either the NAME of a SidecarSet, with --image, or a file with -f")
 		}
-		in.Stored, err = c.set(ctx, in.Set.Name)
-		if in.New = errors.Is(err, errNoSuchSet); in.New {
-			err = nil
+		in := &view.PlanInput{}
+		var err error
+		if file != "" {
+			err = s.readFile(ctx, c, file, in)
+		} else if in.Stored, err = c.set(ctx, args[0]); err == nil {
+			in.Set = in.Stored.DeepCopy()
+			err = setImages(in.Set, images)
 		}
-	} else if in.Stored, err = c.set(ctx, args[0]); err == nil {
-		in.Set = in.Stored.DeepCopy()
-		err = setImages(in.Set, p.images)
-	}
-	if err != nil {
-		return nil, err
-	}
-	if !in.New {
-		// The API server fills in fields that the file leaves out.
-		in.Set.Status, in.Set.UID, in.Set.ResourceVersion = in.Stored.Status, in.Stored.UID, in.Stored.ResourceVersion
-		if in.Pace, err = s.pace(ctx, in.Stored); err != nil {
-			in.PaceUnknown = err.Error()
-		}
-	}
-	if err := revision.Complete(in.Set, in.Stored); err != nil {
-		return nil, err
-	}
-	if in.Refused, err = c.refusals(ctx, in.Set, in.Stored); err != nil {
-		return nil, err
-	}
-	model, err := s.planPods(ctx, c, in)
-	if err != nil && len(in.Refused) > 0 {
-		// Nobody can plan for it, either.
-		return nil, refusal(in.Refused)
-	}
-	return model, err
-}
-
-// refusal ends the command for a set that admission does not take.
-func refusal(causes []string) error {
-	return fmt.Errorf("admission refuses this SidecarSet: %s", strings.Join(causes, "; "))
-}
-
-// planPods reads the pods of a set, and plans for them.
-func (s *shared) planPods(ctx context.Context, c *cluster, in view.PlanInput) (*view.Plan, error) {
-	var err error
-	if in.Pods, err = c.pods(ctx, in.Set, ""); err != nil {
-		return nil, err
-	}
-	if in.New {
-		missing, err := view.Missing(in.Set, in.Pods, in.NamespaceLabels, c.systemNamespace, s.webhook(ctx, c))
 		if err != nil {
 			return nil, err
 		}
-		in.Missing = len(missing)
-	} else {
-		// Without them the fields that are to blame are not known.
-		in.Revisions, _ = c.revisions(ctx, in.Stored)
+		return s.plan(ctx, c, in)
+	}, output.Wide, output.JSON, output.YAML)
+}
+
+// plan returns a plan with an error if admission would reject the SidecarSet.
+func (s *shared) plan(ctx context.Context, c *cluster, in *view.PlanInput) (model, error) {
+	if err := revision.Complete(in.Set, in.Stored); err != nil {
+		return nil, err
+	}
+	var rejection, err error
+	if in.Rejected, err = c.rejections(ctx, in.Set, in.Stored); err != nil {
+		return nil, err
+	}
+	if len(in.Rejected) > 0 {
+		rejection = fmt.Errorf("admission rejects this SidecarSet: %s", strings.Join(in.Rejected, "; "))
+	}
+	plan, err := s.planPods(ctx, c, in)
+	switch {
+	case err == nil:
+		return plan, rejection
+	case rejection != nil:
+		return nil, rejection // the reason that there is no plan
+	}
+	return nil, err
+}
+
+// planPods reads the pods of a SidecarSet, and plans for them.
+func (s *shared) planPods(ctx context.Context, c *cluster, in *view.PlanInput) (*view.Plan, error) {
+	read, err := c.input(ctx, in.Set, "")
+	if err != nil {
+		return nil, err
+	}
+	in.Input = *read
+	if in.Stored == nil {
+		in.Webhook = s.webhook(ctx, c)
+		return view.NewPlan(in)
+	}
+	// Without revisions, the changed fields of other pods are not known.
+	in.Revisions, _ = c.revisions(ctx, in.Stored)
+	if in.Pace, err = s.pace(ctx, in.Stored); err != nil {
+		in.PaceUnknown = err.Error()
 	}
 	return view.NewPlan(in)
 }
 
-// refusals are what admission would say, but for what it asks Kubernetes and the whitelist.
-func (c *cluster) refusals(ctx context.Context, wanted, stored *v1alpha1.SidecarSet) ([]string, error) {
+// rejections are the causes for which admission would reject a SidecarSet, except for the
+// rules of Kubernetes and the whitelist.
+func (c *cluster) rejections(ctx context.Context, wanted, stored *v1alpha1.SidecarSet) ([]string, error) {
 	ratchet := validation.NewRatchet(wanted, stored)
 	if ratchet.NeedsOthers() {
 		others, err := c.sets(ctx)
@@ -158,74 +127,80 @@ func (c *cluster) refusals(ctx context.Context, wanted, stored *v1alpha1.Sidecar
 		}
 		ratchet.Pinned(listed)
 	}
-	var refused []string
+	var rejections []string
 	for _, cause := range ratchet.Rejected() {
-		refused = append(refused, cause.Field+": "+cause.Message)
+		rejections = append(rejections, cause.Field+": "+cause.Message)
 	}
-	return refused, nil
+	return rejections, nil
 }
 
-// readSet reads either version of a SidecarSet. unknown are its unknown fields.
-func (s *shared) readSet(file string) (set *v1alpha1.SidecarSet, unknown []string, err error) {
+// readFile reads a SidecarSet of either version, and the stored one.
+func (s *shared) readFile(ctx context.Context, c *cluster, file string, in *view.PlanInput) error {
 	var data []byte
+	var err error
 	if file == "-" {
 		data, err = io.ReadAll(s.In)
 	} else {
 		data, err = os.ReadFile(file)
 	}
 	if err != nil {
-		return nil, nil, fmt.Errorf("read the SidecarSet: %w", err)
+		return fmt.Errorf("read the SidecarSet: %w", err)
 	}
-	object, err := onlyDocument(data)
-	if err != nil {
-		return nil, nil, fmt.Errorf("read the SidecarSet in %s: %w", file, err)
+	if in.Set, in.Unknown, err = parseSet(data); err != nil {
+		return fmt.Errorf("read the SidecarSet in %s: %w", file, err)
 	}
-	if object["kind"] != "SidecarSet" {
-		return nil, nil, fmt.Errorf("%s: the document is no SidecarSet, but %q", file, object["kind"])
+	in.Stored, err = c.set(ctx, in.Set.Name)
+	if errors.Is(err, errNoSuchSet) {
+		return nil
 	}
-	if err := conversion.Convert(object, v1alpha1.GroupVersion.String()); err != nil {
-		return nil, nil, fmt.Errorf("%s: %w", file, err)
+	if err == nil {
+		// The API server fills in fields that the file leaves out.
+		in.Set.Status, in.Set.UID, in.Set.ResourceVersion = in.Stored.Status, in.Stored.UID, in.Stored.ResourceVersion
 	}
-	converted, err := json.Marshal(object)
-	if err != nil {
-		return nil, nil, fmt.Errorf("%s: %w", file, err)
-	}
-	set = &v1alpha1.SidecarSet{}
-	strict, err := kubejson.UnmarshalStrict(converted, set)
-	if err != nil {
-		return nil, nil, fmt.Errorf("%s: %w", file, err)
-	}
-	if set.Name == "" {
-		return nil, nil, fmt.Errorf("%s: the SidecarSet has no metadata.name", file)
-	}
-	for _, one := range strict {
-		unknown = append(unknown, one.Error())
-	}
-	return set, unknown, nil
+	return err
 }
 
-// onlyDocument refuses several: a plan of the first alone would pass for one of all.
-func onlyDocument(data []byte) (object map[string]any, err error) {
-	documents := utilyaml.NewYAMLReader(bufio.NewReader(bytes.NewReader(data)))
-	for {
-		document, err := documents.Read()
-		if errors.Is(err, io.EOF) {
-			return object, nil
-		}
-		if err != nil {
-			return nil, err
-		}
+// parseSet rejects several documents: a plan of the first could be taken for a plan of all.
+func parseSet(data []byte) (set *v1alpha1.SidecarSet, unknown []string, err error) {
+	var object map[string]any
+	for documents := utilyaml.NewYAMLOrJSONDecoder(bytes.NewReader(data), len(data)+1); ; {
 		var next map[string]any
-		if err := yaml.Unmarshal(document, &next); err != nil {
-			return nil, err
-		}
-		if len(next) > 0 && object != nil {
-			return nil, errors.New("it holds several documents: give one SidecarSet")
-		}
-		if len(next) > 0 {
+		err := documents.Decode(&next)
+		switch {
+		case errors.Is(err, io.EOF):
+			return convertSet(object)
+		case err != nil:
+			return nil, nil, err
+		case len(next) > 0 && object != nil:
+			return nil, nil, errors.New("it holds several documents: give one SidecarSet")
+		case len(next) > 0:
 			object = next
 		}
 	}
+}
+
+// convertSet also returns the unknown fields.
+func convertSet(object map[string]any) (*v1alpha1.SidecarSet, []string, error) {
+	if object["kind"] != "SidecarSet" {
+		return nil, nil, fmt.Errorf("the document is no SidecarSet, but %q", object["kind"])
+	}
+	if err := conversion.Convert(object, v1alpha1.GroupVersion.String()); err != nil {
+		return nil, nil, err
+	}
+	converted, err := json.Marshal(object)
+	if err != nil {
+		return nil, nil, err
+	}
+	set := &v1alpha1.SidecarSet{}
+	strict, err := kubejson.UnmarshalStrict(converted, set)
+	if err == nil && set.Name == "" {
+		err = errors.New("the SidecarSet has no metadata.name")
+	}
+	var unknown []string
+	for _, one := range strict {
+		unknown = append(unknown, one.Error())
+	}
+	return set, unknown, err
 }
 
 func setImages(set *v1alpha1.SidecarSet, images []string) error {
@@ -263,12 +238,11 @@ func (s *shared) pace(ctx context.Context, set *v1alpha1.SidecarSet) (*view.Pace
 	if err != nil {
 		return nil, err
 	}
-	completed := enums.WORKFLOW_EXECUTION_STATUS_COMPLETED.String()
 	for _, row := range rows {
-		if row.Status != completed || row.Ended == nil {
+		if row.Status != enums.WORKFLOW_EXECUTION_STATUS_COMPLETED.String() || row.Ended == nil {
 			continue
 		}
-		short, cancel := context.WithTimeout(ctx, lookTimeout)
+		short, cancel := context.WithTimeout(ctx, readTimeout)
 		var result protocol.RolloutResult
 		err := r.GetWorkflow(short, protocol.WorkflowID(set.Name, set.UID), row.RunID).Get(short, &result)
 		cancel()

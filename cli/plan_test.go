@@ -14,7 +14,7 @@ import (
 
 func TestAPlanThatAdmissionRefusesFails(t *testing.T) {
 	set := sidecarSet(t, "logs")
-	s := newScene(t, set)
+	s := newTestCluster(t, set)
 	for _, stored := range []bool{true, false} {
 		wanted := set.DeepCopy()
 		wanted.APIVersion, wanted.Kind = "apps.kruise.io/v1alpha1", "SidecarSet"
@@ -25,23 +25,23 @@ func TestAPlanThatAdmissionRefusesFails(t *testing.T) {
 		file, err := yaml.Marshal(wanted)
 		require.NoError(t, err)
 		got := s.runWith(string(file), "plan", "-f", "-")
-		require.EqualError(t, got.err, "admission refuses this SidecarSet: spec.containers[0].image: Required value: name the image")
-		assert.Contains(t, got.out, "Refused: spec.containers[0].image: Required value: name the image\n", "the plan is shown")
+		require.EqualError(t, got.err, "admission rejects this SidecarSet: spec.containers[0].image: Required value: name the image")
+		assert.Contains(t, got.out, "Rejected: spec.containers[0].image: Required value: name the image\n", "the plan is shown")
 		got = s.runWith(string(file), "plan", "-f", "-", "-o", "json")
 		require.Error(t, got.err)
-		assert.Len(t, read[view.Plan](t, got.out).Refused, 1)
+		assert.Len(t, read[view.Plan](t, got.out).Rejected, 1)
 	}
 	s.shows("plan", "logs", "--image", "agent=agent:v2")
 }
 
 func TestAPlanThatPinsInjectionToNothingFails(t *testing.T) {
 	set := sidecarSet(t, "logs")
-	s := newScene(t, set)
+	s := newTestCluster(t, set)
 	wanted := set.DeepCopy()
 	wanted.APIVersion, wanted.Kind = "apps.kruise.io/v1alpha1", "SidecarSet"
 	wanted.Spec.InjectionStrategy.Revision = &v1alpha1.SidecarSetInjectRevision{RevisionName: new("logs-gone")}
 	file, err := yaml.Marshal(wanted)
 	require.NoError(t, err)
 	got := s.runWith(string(file), "plan", "-f", "-")
-	require.ErrorContains(t, got.err, `admission refuses this SidecarSet: spec.injectionStrategy.revision.revisionName: Not found: "logs-gone"`)
+	require.ErrorContains(t, got.err, `admission rejects this SidecarSet: spec.injectionStrategy.revision.revisionName: Not found: "logs-gone"`)
 }

@@ -1,7 +1,7 @@
 package cli
 
 import (
-	"io"
+	"fmt"
 	"os"
 
 	"charm.land/lipgloss/v2"
@@ -12,28 +12,26 @@ import (
 	"github.com/outrigger/outrigger/output"
 )
 
-// text is what a model can write for people.
-type text interface {
-	Write(out io.Writer, t view.Text) error
+// model is the data of a command's output.
+type model interface {
+	Text(s view.Style) string
 }
 
-// print writes a model in the format asked for.
-func (s *shared) print(o output.Flag, model text) error {
+// print writes a model in the format of the flag. Colours are removed if the output is no
+// terminal or NO_COLOR is set.
+func (s *shared) print(o output.Flag, m model) error {
 	if o.Structured() {
-		return o.Write(s.Out, model)
+		return o.Write(s.Out, m)
 	}
-	return model.Write(s.coloured(), s.text(o))
+	_, err := fmt.Fprint(colorprofile.NewWriter(s.Out, os.Environ()), m.Text(s.style(o)))
+	return err
 }
 
-func (s *shared) text(o output.Flag) view.Text {
-	return view.Text{Now: s.now(), Paint: paint, Wide: o.Format == output.Wide}
+func (s *shared) style(o output.Flag) view.Style {
+	return view.Style{Now: s.now(), Paint: paint, Wide: o.Format == output.Wide}
 }
 
-// coloured takes colours out again where nobody sees them: without a terminal, and with
-// NO_COLOR.
-func (s *shared) coloured() io.Writer { return colorprofile.NewWriter(s.Out, os.Environ()) }
-
-// paint uses the sixteen colours, which people choose for their terminal.
+// paint uses the sixteen colours, which users choose for their terminal.
 func paint(tone view.Tone, word string) string {
 	style := lipgloss.NewStyle()
 	switch tone {
@@ -51,7 +49,7 @@ func paint(tone view.Tone, word string) string {
 	return style.Render(word)
 }
 
-// terminal reports whether people watch the output as it is written.
+// terminal reports whether the output is a terminal that can be redrawn.
 func (s *shared) terminal() bool {
 	file, ok := s.Out.(*os.File)
 	return ok && term.IsTerminal(int(file.Fd())) && os.Getenv("TERM") != "dumb"

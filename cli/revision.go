@@ -9,12 +9,13 @@ import (
 	"strings"
 
 	appsv1 "k8s.io/api/apps/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/outrigger/outrigger/api/v1alpha1"
 	"github.com/outrigger/outrigger/internal/revision"
 )
 
-// versions are a set with its revisions, the oldest first.
+// versions are a SidecarSet with its revisions, the oldest first.
 type versions struct {
 	set    *v1alpha1.SidecarSet
 	sorted []*appsv1.ControllerRevision
@@ -29,8 +30,8 @@ func (c *cluster) versions(ctx context.Context, name string) (versions, error) {
 	return versions{set, sorted}, err
 }
 
-// find takes a number, a name or a custom version, in this order: a custom version may
-// look like either. A reference to several revisions is an error.
+// find finds a revision by number, name or custom version, in this order: a custom version
+// may look like either. A reference to several revisions is an error.
 func (v versions) find(reference string) (*appsv1.ControllerRevision, error) {
 	number, notANumber := strconv.ParseInt(reference, 10, 64)
 	for _, kind := range []struct {
@@ -56,17 +57,20 @@ func (v versions) find(reference string) (*appsv1.ControllerRevision, error) {
 	return nil, fmt.Errorf("SidecarSet %s has no revision %q; it has %s", v.set.Name, reference, labelsOf(v.sorted))
 }
 
-// current is the content that the set has now, as a revision records it.
-func (v versions) current() ([]byte, error) { return revision.Content(&v.set.Spec) }
+// current is the present content, as a revision without name and number.
+func (v versions) current() (*appsv1.ControllerRevision, error) {
+	data, err := revision.Content(&v.set.Spec)
+	return &appsv1.ControllerRevision{Data: runtime.RawExtension{Raw: data}}, err
+}
 
-// previous is the newest revision with another content than the set's.
+// previous is the newest revision with another content than the SidecarSet.
 func (v versions) previous() (*appsv1.ControllerRevision, error) {
 	current, err := v.current()
 	if err != nil {
 		return nil, err
 	}
 	for _, one := range slices.Backward(v.sorted) {
-		if !revision.Equal(one.Data.Raw, current) {
+		if !revision.Equal(one.Data.Raw, current.Data.Raw) {
 			return one, nil
 		}
 	}
@@ -84,30 +88,18 @@ func labelsOf(sorted []*appsv1.ControllerRevision) string {
 	return strings.Join(labels, ", ")
 }
 
-// customVersionOf is what the content of a revision is called: by what it was found, or
-// the newest of its custom versions. It is empty if it has none.
-func customVersionOf(found *appsv1.ControllerRevision, reference string) string {
-	all := revision.CustomVersions(found)
-	switch {
-	case len(all) == 0:
-		return ""
-	case slices.Contains(all, reference):
-		return reference
-	}
-	return all[len(all)-1]
-}
-
-// recorded are the five keys of spec that a revision has, also such fields of containers
-// that this program does not know.
-func recorded(data []byte) (map[string]any, error) {
-	if err := revision.Restore(data, &v1alpha1.SidecarSetSpec{}); err != nil {
-		return nil, err
-	}
+// contentOf returns the five fields of spec in a revision; unset ones are null. Fields of
+// containers that this program does not know are kept.
+func contentOf(r *appsv1.ControllerRevision) (map[string]any, error) {
 	var content struct {
 		Spec map[string]any `json:"spec"`
 	}
-	if err := json.Unmarshal(data, &content); err != nil {
-		return nil, fmt.Errorf("read the recorded content: %w", err)
+	err := revision.Restore(r.Data.Raw, &v1alpha1.SidecarSetSpec{})
+	if err == nil {
+		err = json.Unmarshal(r.Data.Raw, &content)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("revision %s: %w", r.Name, err)
 	}
 	fields := map[string]any{}
 	for _, key := range []string{"containers", "imagePullSecrets", "initContainers", "patchPodMetadata", "volumes"} {

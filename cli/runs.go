@@ -9,21 +9,36 @@ import (
 
 	"github.com/go-logr/logr"
 	"go.temporal.io/api/enums/v1"
+	"go.temporal.io/api/history/v1"
 	"go.temporal.io/api/serviceerror"
 	sdk "go.temporal.io/sdk/client"
 	"go.temporal.io/sdk/contrib/envconfig"
 
 	"github.com/outrigger/outrigger/api/protocol"
 	"github.com/outrigger/outrigger/api/v1alpha1"
+	"github.com/outrigger/outrigger/cli/view"
 	"github.com/outrigger/outrigger/temporal"
 	"github.com/outrigger/outrigger/temporal/codec"
 )
 
 const (
-	// lookTimeout bounds a question to Temporal that can also stay unanswered.
-	lookTimeout = 3 * time.Second
-	// updateTimeout bounds pause and resume, which somebody waits for.
+	// readTimeout limits a read of Temporal, without which the rest is shown.
+	readTimeout = 3 * time.Second
+	// updateTimeout limits pause and resume.
 	updateTimeout = 15 * time.Second
+)
+
+const (
+	// otherTemporal is the remedy for a run that is not found.
+	otherTemporal = "name it with --temporal-address and --temporal-namespace, or TEMPORAL_ADDRESS and TEMPORAL_NAMESPACE"
+	// needsKeys is the remedy for payloads that cannot be read.
+	needsKeys = "if the run is encrypted, name the keys with --temporal-payload-key-dir"
+)
+
+var (
+	errNoWorker = errors.New("the run does not answer: is a worker running?")
+	// errUnread is the error of a pause or resume that Temporal keeps for the run.
+	errUnread = errors.New("the run has not answered yet (is a worker running?); it follows as soon as one does")
 )
 
 // runs are the rollouts in Temporal.
@@ -32,7 +47,7 @@ type runs struct {
 	options temporal.Options
 }
 
-// connect does not talk to Temporal yet. The caller closes it.
+// connect returns before Temporal answers. The caller closes the client.
 func (s *shared) connect() (*runs, error) {
 	options, err := s.temporal.Options(envconfig.EnvLookupOS)
 	if err != nil {
@@ -43,30 +58,22 @@ func (s *shared) connect() (*runs, error) {
 	}
 	options.Identity = temporal.Identity("kubectl", envconfig.EnvLookupOS)
 	c, err := temporal.NewLazyClient(options, logr.Discard())
-	if err != nil {
-		return nil, err
-	}
-	return &runs{c, options}, nil
+	return &runs{c, options}, err
 }
 
-// elsewhere is the remedy for what is looked for in the wrong Temporal.
-const elsewhere = "name it with --temporal-address and --temporal-namespace, or TEMPORAL_ADDRESS and TEMPORAL_NAMESPACE"
-
-// where says where runs are looked for.
-func (r *runs) where() string {
+func (r *runs) endpoint() string {
 	return fmt.Sprintf("Temporal at %s, namespace %s", r.options.Address, r.options.Namespace)
 }
 
-// explain says where Temporal was looked for and, where it is known, what helps.
+// explain adds the endpoint and, if it is known, a remedy.
 func (r *runs) explain(err error) error {
-	where := r.where()
 	if cause, remedy := temporal.Explain(err); cause != "" {
-		return fmt.Errorf("%s: %s (%s)", where, cause, remedy)
+		return fmt.Errorf("%s: %s (%s)", r.endpoint(), cause, remedy)
 	}
 	if unanswered(err) {
-		return fmt.Errorf("%s does not answer (name it with --temporal-address or TEMPORAL_ADDRESS)", where)
+		return fmt.Errorf("%s does not answer (name it with --temporal-address or TEMPORAL_ADDRESS)", r.endpoint())
 	}
-	return fmt.Errorf("%s: %w", where, err)
+	return fmt.Errorf("%s: %w", r.endpoint(), err)
 }
 
 func unanswered(err error) bool {
@@ -75,36 +82,51 @@ func unanswered(err error) bool {
 	return errors.As(err, &unavailable) || errors.As(err, &late) || errors.Is(err, context.DeadlineExceeded)
 }
 
-// errNoWorker is a run that exists and does not answer.
-var errNoWorker = errors.New("the run does not answer: is a worker running?")
+func isNotFound(err error) bool {
+	var none *serviceerror.NotFound
+	return errors.As(err, &none)
+}
 
-// needsKeys is the remedy for payloads that are encrypted.
-const needsKeys = "if the run is encrypted, name the keys with --temporal-payload-key-dir"
+// readRun reads the open run of a SidecarSet. Without Temporal, the output names the reason
+// that the run is not known.
+func (s *shared) readRun(ctx context.Context, set *v1alpha1.SidecarSet) view.RunInput {
+	r, err := s.connect()
+	if err != nil {
+		return view.RunInput{Unknown: err.Error()}
+	}
+	defer r.Close()
+	status, err := r.status(ctx, set)
+	if err != nil {
+		return view.RunInput{Unknown: err.Error()}
+	}
+	in := view.RunInput{Status: status, Temporal: r.endpoint()}
+	if status != nil && status.RejectedWrites > 0 {
+		if in.Rejected, err = r.rejected(ctx, set); err != nil {
+			in.Unknown = err.Error()
+		}
+	}
+	return in
+}
 
-// look asks the open run of a set; nil if none is.
-func (r *runs) look(ctx context.Context, set *v1alpha1.SidecarSet) (*protocol.RolloutStatus, error) {
-	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
+// status queries the open run of a SidecarSet; nil without one.
+func (r *runs) status(ctx context.Context, set *v1alpha1.SidecarSet) (*protocol.RolloutStatus, error) {
+	ctx, cancel := context.WithTimeout(ctx, readTimeout)
 	defer cancel()
 	id := protocol.WorkflowID(set.Name, set.UID)
 	described, err := r.DescribeWorkflowExecution(ctx, id, "")
-	var none *serviceerror.NotFound
-	if errors.As(err, &none) {
+	if err == nil && described.WorkflowExecutionInfo.Status != enums.WORKFLOW_EXECUTION_STATUS_RUNNING || isNotFound(err) {
 		return nil, nil
 	}
 	if err != nil {
 		return nil, r.explain(err)
 	}
-	if described.WorkflowExecutionInfo.Status != enums.WORKFLOW_EXECUTION_STATUS_RUNNING {
-		return nil, nil
-	}
 	answer, err := r.QueryWorkflow(ctx, id, "", protocol.StatusQuery)
-	if errors.As(err, &none) {
+	switch {
+	case isNotFound(err):
 		return nil, nil
-	}
-	if unanswered(err) {
+	case unanswered(err):
 		return nil, errNoWorker
-	}
-	if err != nil {
+	case err != nil:
 		return nil, r.explain(err)
 	}
 	var status protocol.RolloutStatus
@@ -114,32 +136,67 @@ func (r *runs) look(ctx context.Context, set *v1alpha1.SidecarSet) (*protocol.Ro
 	return &status, nil
 }
 
-// update sends pause or resume as a signal, and waits for the answer. Temporal keeps the
-// order of signals, also of those whose senders did not wait for the answer.
-func (r *runs) update(ctx context.Context, set *v1alpha1.SidecarSet, name string, hold protocol.Pause) (protocol.PauseResult, error) {
+// events calls each with the events of a run, in order; an empty run is the newest.
+func (r *runs) events(ctx context.Context, set *v1alpha1.SidecarSet, run string, each func(*history.HistoryEvent)) error {
+	ctx, cancel := context.WithTimeout(ctx, readTimeout)
+	defer cancel()
+	all := r.GetWorkflowHistory(ctx, protocol.WorkflowID(set.Name, set.UID), run, false, enums.HISTORY_EVENT_FILTER_TYPE_ALL_EVENT)
+	for all.HasNext() {
+		event, err := all.Next()
+		if err != nil {
+			return r.explain(err)
+		}
+		each(event)
+	}
+	return nil
+}
+
+// rejected lists the pods whose writes the API server rejected, each with the newest reason.
+// It leaves out pods that were written later.
+func (r *runs) rejected(ctx context.Context, set *v1alpha1.SidecarSet) ([]protocol.RejectedPod, error) {
+	reasons := map[protocol.PodReference]string{}
+	err := r.events(ctx, set, "", func(event *history.HistoryEvent) {
+		var result protocol.UpgradeBatchResult
+		payloads := event.GetActivityTaskCompletedEventAttributes().GetResult()
+		if payloads == nil || r.options.Codec.DataConverter().FromPayloads(payloads, &result) != nil {
+			return
+		}
+		for _, pod := range result.Written {
+			delete(reasons, pod.PodReference)
+		}
+		for _, pod := range result.Rejected {
+			reasons[pod.PodReference] = pod.Reason
+		}
+	})
+	var rejected []protocol.RejectedPod
+	for pod, reason := range reasons {
+		rejected = append(rejected, protocol.RejectedPod{PodReference: pod, Reason: reason})
+	}
+	return rejected, err
+}
+
+// update sends pause or resume as a signal, and waits for the answer of an update. Temporal
+// keeps the order of signals, also if their senders do not wait for the answer (SPEC §7.1).
+func (r *runs) update(ctx context.Context, set *v1alpha1.SidecarSet, name string, pause protocol.Pause) (protocol.PauseResult, error) {
 	ctx, cancel := context.WithTimeout(ctx, updateTimeout)
 	defer cancel()
 	var result protocol.PauseResult
 	id := protocol.WorkflowID(set.Name, set.UID)
-	if err := r.SignalWorkflow(ctx, id, "", name, hold); err != nil {
+	if err := r.SignalWorkflow(ctx, id, "", name, pause); err != nil {
 		return result, err
 	}
-	hold.Sent = true
+	pause.Sent = true
 	handle, err := r.UpdateWorkflow(ctx, sdk.UpdateWorkflowOptions{
-		WorkflowID: id, UpdateName: name, Args: []any{hold}, WaitForStage: sdk.WorkflowUpdateStageCompleted,
+		WorkflowID: id, UpdateName: name, Args: []any{pause}, WaitForStage: sdk.WorkflowUpdateStageCompleted,
 	})
 	if err == nil {
 		err = handle.Get(ctx, &result)
 	}
-	var none *serviceerror.NotFound
 	switch {
-	case errors.As(err, &none) && name == protocol.ResumeSignal:
+	case isNotFound(err) && name == protocol.ResumeUpdate:
 		return protocol.PauseResult{Message: "resumed"}, nil // and nothing was left to do
 	case unanswered(err):
 		return result, errUnread
 	}
 	return result, err
 }
-
-// errUnread is a pause or resume that Temporal keeps for the run.
-var errUnread = errors.New("the run has not answered yet (is a worker running?); it follows as soon as one does")

@@ -14,103 +14,58 @@ import (
 
 func newStatus(s *shared) *cobra.Command {
 	var o output.Flag
-	var w watch
-	cmd := &cobra.Command{
+	var watch bool
+	var timeout time.Duration
+	cmd := s.ofSet(&cobra.Command{
 		Use:   "status NAME",
-		Short: "Show how far the rollout of a set is",
-		Long: "Show how far the rollout of a set is: what it waits for, who holds it, and the set's pods by revision and owner.\n\n" +
-			"With --watch it waits for the end as kubectl rollout status does: exit code 0 once every pod that is to be\n" +
-			"upgraded is, and ready; 1 at the timeout, or where pods cannot be upgraded.",
-		Args:              cobra.ExactArgs(1),
-		ValidArgsFunction: s.completeSets,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			if !w.on && cmd.Flags().Changed("timeout") {
-				return errors.New("--timeout needs --watch")
-			}
-			if w.timeout < 0 {
-				return errors.New("--timeout must be positive, or 0 for none")
-			}
-			c, err := s.cluster()
-			if err != nil {
-				return err
-			}
-			if w.on {
-				return s.watchStatus(cmd.Context(), c, args[0], o, w)
-			}
-			runs, closeRuns := s.lookOnly()
-			defer closeRuns()
-			model, err := c.rollout(cmd.Context(), args[0], runs)
-			if err != nil {
-				return err
-			}
-			return s.print(o, model)
-		},
-	}
-	o.Add(cmd, output.Wide, output.JSON, output.YAML)
-	cmd.Flags().BoolVarP(&w.on, "watch", "w", false, "show it live, until the rollout ends")
-	cmd.Flags().DurationVar(&w.timeout, "timeout", 0, "how long --watch waits; 0: for ever")
-	return cmd
-}
-
-// watch are the flags of a command that waits.
-type watch struct {
-	on      bool
-	timeout time.Duration
-}
-
-// look asks for the open run of a set; nil if none is.
-type look func(context.Context, *v1alpha1.SidecarSet) view.RunInput
-
-// lookOnly asks Temporal where it can be asked; what is missing otherwise is said in the
-// answer.
-func (s *shared) lookOnly() (ask look, done func()) {
-	r, err := s.connect()
-	if err != nil {
-		unknown := view.RunInput{Unknown: err.Error()}
-		return func(context.Context, *v1alpha1.SidecarSet) view.RunInput { return unknown }, func() {}
-	}
-	return func(ctx context.Context, set *v1alpha1.SidecarSet) view.RunInput {
-		status, err := r.look(ctx, set)
+		Short: "Show the progress of the rollout of a SidecarSet",
+		Long: "Show the progress of the rollout of a SidecarSet: what it waits for, by whom it is paused, and the pods by revision\n" +
+			"and owner.\n\n" +
+			"With --watch it waits for the end as kubectl rollout status does: exit code 0 once every pod of the rollout is\n" +
+			"upgraded and ready; 1 at the timeout, or if pods cannot be upgraded.",
+		Example: `  kubectl sidecarset status logs
+  kubectl sidecarset status logs -o wide                 # every pod, with its node
+  kubectl sidecarset status logs --watch --timeout 10m   # wait for the end, for example in a pipeline`,
+		Args: cobra.ExactArgs(1),
+	})
+	cmd.Flags().BoolVarP(&watch, "watch", "w", false, "show the progress until the rollout ends")
+	cmd.Flags().DurationVar(&timeout, "timeout", 0, "time limit of --watch; 0: none")
+	return s.prints(cmd, &o, func(ctx context.Context, c *cluster, args []string) (model, error) {
+		switch {
+		case !watch && cmd.Flags().Changed("timeout"):
+			return nil, errors.New("--timeout needs --watch")
+		case timeout < 0:
+			return nil, errors.New("--timeout must be positive, or 0 for none")
+		}
+		set, err := c.set(ctx, args[0])
 		if err != nil {
-			return view.RunInput{Unknown: err.Error()}
+			return nil, err
 		}
-		in := view.RunInput{Status: status, Where: r.where()}
-		if status != nil && status.RejectedWrites > 0 {
-			in.Refused, err = r.refused(ctx, set)
+		if watch {
+			return nil, s.watch(ctx, c, set, o, timeout)
 		}
+		r, err := c.rollout(ctx, set, s.readRun(ctx, set))
 		if err != nil {
-			in.Unknown = err.Error()
+			return nil, err
 		}
-		return in
-	}, r.Close
+		return r, nil
+	}, output.Wide, output.JSON, output.YAML)
 }
 
-// rollout reads the set and its pods, and asks its run.
-func (c *cluster) rollout(ctx context.Context, name string, ask look) (*view.Rollout, error) {
-	set, err := c.set(ctx, name)
+func (c *cluster) rollout(ctx context.Context, set *v1alpha1.SidecarSet, run view.RunInput) (*view.Rollout, error) {
+	in, err := c.inputWithRevisions(ctx, set)
 	if err != nil {
 		return nil, err
 	}
-	return c.rolloutOf(ctx, set, ask(ctx, set))
-}
-
-func (c *cluster) rolloutOf(ctx context.Context, set *v1alpha1.SidecarSet, run view.RunInput) (*view.Rollout, error) {
-	in, err := c.rolloutInput(ctx, set, run)
-	if err != nil {
-		return nil, err
-	}
+	in.Run = run
 	return view.NewRollout(in)
 }
 
-// rolloutInput reads what a set's rollout is told from.
-func (c *cluster) rolloutInput(ctx context.Context, set *v1alpha1.SidecarSet, run view.RunInput) (view.RolloutInput, error) {
-	pods, err := c.pods(ctx, set, "")
-	if err != nil {
-		return view.RolloutInput{}, err
+// inputWithRevisions leaves out revisions that cannot be read: pods have their names, too.
+func (c *cluster) inputWithRevisions(ctx context.Context, set *v1alpha1.SidecarSet) (*view.Input, error) {
+	in, err := c.input(ctx, set, "")
+	if err == nil {
+		in.Revisions, _ = c.revisions(ctx, set)
 	}
-	// Names of revisions are on the pods; the rest is an extra.
-	revisions, _ := c.revisions(ctx, set)
-	return view.RolloutInput{
-		Set: set, Pods: pods, NamespaceLabels: c.namespaceLabels(ctx), Revisions: revisions, Run: run, SystemNamespace: c.systemNamespace,
-	}, nil
+	return in, err
 }

@@ -25,10 +25,10 @@ func four(t *testing.T) (*v1alpha1.SidecarSet, []*appsv1.ControllerRevision) {
 	}
 }
 
-func fourScene(t *testing.T) (scene, *v1alpha1.SidecarSet, []*appsv1.ControllerRevision) {
+func fourRevisionsCluster(t *testing.T) (testCluster, *v1alpha1.SidecarSet, []*appsv1.ControllerRevision) {
 	t.Helper()
 	set, sorted := four(t)
-	return newScene(t, set, sorted[0], sorted[1], sorted[2], sorted[3]), set, sorted
+	return newTestCluster(t, set, sorted[0], sorted[1], sorted[2], sorted[3]), set, sorted
 }
 
 func TestARevisionIsFoundByNumberThenNameThenCustomVersion(t *testing.T) {
@@ -57,7 +57,7 @@ func TestUndoRestoresTheCustomVersionOfTheContent(t *testing.T) {
 		"good": {"agent:v1", "good"},
 		"":     {"agent:v3", "last"},
 	} {
-		s, set, _ := fourScene(t)
+		s, set, _ := fourRevisionsCluster(t)
 		args := []string{"undo", "logs"}
 		if reference != "" {
 			args = append(args, "--to-revision="+reference)
@@ -74,7 +74,7 @@ func TestUndoToContentWithoutACustomVersionLeavesNone(t *testing.T) {
 	set, sorted := four(t)
 	delete(sorted[0].Labels, v1alpha1.CustomVersionLabel)
 	set.Spec.CustomVersion = "of v1beta1"
-	s := newScene(t, set, sorted[0])
+	s := newTestCluster(t, set, sorted[0])
 	assert.NotContains(t, s.shows("undo", "logs", "--dry-run=client", "-o", "yaml"), "ersion: of v1beta1")
 	s.shows("undo", "logs")
 	require.NoError(t, s.Get(t.Context(), client.ObjectKeyFromObject(set), set))
@@ -86,7 +86,7 @@ func TestUndoWritesNoContentThatCannotBeRead(t *testing.T) {
 	for _, damaged := range []string{`{}`, `{"spec":null}`, `{"spec":{"containers":"x"}}`} {
 		set, sorted := four(t)
 		sorted[0].Data.Raw = []byte(damaged)
-		s := newScene(t, set, sorted[0], sorted[3])
+		s := newTestCluster(t, set, sorted[0], sorted[3])
 		for _, args := range [][]string{{"undo", "logs"}, {"undo", "logs", "--to-revision=1", "--dry-run=client"}, {"diff", "logs", "1"}} {
 			got := s.run(args...)
 			require.ErrorContains(t, got.err, "revision "+sorted[0].Name+": read the content", "%s: %v", damaged, args)

@@ -23,57 +23,67 @@ import (
 )
 
 const (
-	// showInterval is the least time between two models.
+	// showInterval is the shortest time between two models.
 	showInterval = 250 * time.Millisecond
-	// askInterval is how often the run is asked while somebody watches.
-	askInterval = 3 * time.Second
+	// readInterval is the time between two reads of the run.
+	readInterval = 3 * time.Second
 )
 
-// showFunc takes a newer model, and followFunc shows models until the rollout ends.
-type (
-	showFunc   func(*view.Rollout) error
-	followFunc func(context.Context, showFunc) error
+var (
+	// errInterrupted is the error of a watch that the user ended.
+	errInterrupted = errors.New("interrupted; the rollout continues")
+	// errScopeChanged is the error of a watch of the wrong pods.
+	errScopeChanged = errors.New("the SidecarSet selects other pods now")
 )
 
-// watchStatus waits for the end of a rollout: live in a terminal, line by line without.
-func (s *shared) watchStatus(ctx context.Context, c *cluster, name string, o output.Flag, w watch) error {
-	if w.timeout > 0 {
+// follow shows a model after each change, until the rollout ends.
+type follow func(ctx context.Context, show func(*view.Rollout) error) error
+
+// watch waits for the end of a rollout. In a terminal it redraws the progress; otherwise it
+// prints a line for each change.
+func (s *shared) watch(ctx context.Context, c *cluster, set *v1alpha1.SidecarSet, o output.Flag, timeout time.Duration) error {
+	if timeout > 0 {
 		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, w.timeout)
+		ctx, cancel = context.WithTimeout(ctx, timeout)
 		defer cancel()
 	}
-	ask, done := s.lookOnly()
-	defer done()
-	follow := func(ctx context.Context, show showFunc) error { return c.follow(ctx, name, ask, show) }
+	follow := func(ctx context.Context, show func(*view.Rollout) error) error {
+		for set := set; ; {
+			err := c.followScope(ctx, set, s.readRun, show)
+			if !errors.Is(err, errScopeChanged) {
+				return err
+			}
+			if set, err = c.set(ctx, set.Name); err != nil {
+				return err
+			}
+		}
+	}
 	var err error
 	if s.terminal() && !o.Structured() {
 		err = s.live(ctx, o, follow)
 	} else {
-		err = s.lines(ctx, name, o, follow)
+		err = s.lines(ctx, set.Name, o, follow)
 	}
 	switch {
 	case errors.Is(ctx.Err(), context.DeadlineExceeded):
-		return fmt.Errorf("the rollout of SidecarSet %s has not ended after %s", name, w.timeout)
+		return fmt.Errorf("the rollout of SidecarSet %s has not ended after %s", set.Name, timeout)
 	case ctx.Err() != nil:
 		return errInterrupted
 	}
 	return err
 }
 
-// errInterrupted ends a watch that somebody left.
-var errInterrupted = errors.New("interrupted; the rollout goes on")
-
 // lines prints each change.
-func (s *shared) lines(ctx context.Context, name string, o output.Flag, follow followFunc) error {
+func (s *shared) lines(ctx context.Context, name string, o output.Flag, follow follow) error {
 	last := ""
-	err := follow(ctx, func(model *view.Rollout) error {
-		line := model.Line()
+	err := follow(ctx, func(rollout *view.Rollout) error {
+		line := rollout.Line()
 		if line == last {
 			return nil
 		}
 		last = line
 		if o.Structured() {
-			return s.print(o, model)
+			return s.print(o, rollout)
 		}
 		_, err := fmt.Fprintln(s.Out, line)
 		return err
@@ -84,34 +94,18 @@ func (s *shared) lines(ctx context.Context, name string, o output.Flag, follow f
 	return err
 }
 
-// follow shows a model whenever something has changed, until the rollout ends.
-func (c *cluster) follow(ctx context.Context, name string, ask look, show showFunc) error {
-	for {
-		set, err := c.set(ctx, name)
-		if err != nil {
-			return err
-		}
-		if err := c.followScope(ctx, set, ask, show); !errors.Is(err, errScopeChanged) {
-			return err
-		}
-	}
-}
-
-// errScopeChanged says that other pods have to be watched.
-var errScopeChanged = errors.New("the set selects other pods now")
-
-// followScope watches the pods that a set selects.
-func (c *cluster) followScope(ctx context.Context, from *v1alpha1.SidecarSet, ask look, show showFunc) error {
+// followScope watches the pods that a SidecarSet selects.
+func (c *cluster) followScope(ctx context.Context, from *v1alpha1.SidecarSet, readRun func(context.Context, *v1alpha1.SidecarSet) view.RunInput, show func(*view.Rollout) error) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	cached, changed, err := c.watched(ctx, from, cancel)
 	if err != nil {
 		return err
 	}
-	timer := time.NewTicker(askInterval)
-	defer timer.Stop()
+	ticker := time.NewTicker(readInterval)
+	defer ticker.Stop()
 	var run view.RunInput
-	var asked time.Time
+	var read time.Time
 	for {
 		var set v1alpha1.SidecarSet
 		if err := cached.Get(ctx, client.ObjectKeyFromObject(from), &set); err != nil {
@@ -120,43 +114,30 @@ func (c *cluster) followScope(ctx context.Context, from *v1alpha1.SidecarSet, as
 		if set.Spec.Namespace != from.Spec.Namespace || !equality.Semantic.DeepEqual(set.Spec.Selector, from.Spec.Selector) {
 			return errScopeChanged
 		}
-		if time.Since(asked) >= askInterval {
-			run, asked = ask(ctx, &set), time.Now()
+		if time.Since(read) >= readInterval {
+			run, read = readRun(ctx, &set), time.Now()
 		}
-		model, err := cached.rolloutOf(ctx, &set, run)
+		rollout, err := cached.rollout(ctx, &set, run)
 		if err != nil {
 			return watchError(ctx, from, err)
 		}
-		if err := show(model); err != nil {
+		if err := show(rollout); err != nil {
 			return err
 		}
-		if done, err := model.Done(); done {
+		if done, err := rollout.Done(); done {
 			return err
 		}
-		if err := awaitChange(ctx, changed, timer.C); err != nil {
-			return watchError(ctx, from, err)
+		select {
+		case <-ctx.Done():
+			return watchError(ctx, from, ctx.Err())
+		case <-changed:
+			time.Sleep(showInterval) // changes come in bursts
+		case <-ticker.C:
 		}
 	}
 }
 
-// awaitChange waits for a change, and a little longer for those that come with it.
-func awaitChange(ctx context.Context, changed <-chan struct{}, asked <-chan time.Time) error {
-	select {
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-changed:
-	case <-asked:
-		return nil
-	}
-	select {
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-time.After(showInterval):
-		return nil
-	}
-}
-
-// watchError prefers what ended the watch.
+// watchError prefers the cause of the end of the watch.
 func watchError(ctx context.Context, set *v1alpha1.SidecarSet, err error) error {
 	if cause := context.Cause(ctx); cause != nil {
 		return cause
@@ -167,12 +148,12 @@ func watchError(ctx context.Context, set *v1alpha1.SidecarSet, err error) error 
 	return err
 }
 
-// watched returns a cluster that reads from a cache of what concerns a set. A watch that
-// is not allowed ends the context.
+// watched returns a cluster that reads from a cache of the objects of a SidecarSet. A watch
+// that is forbidden cancels the context.
 func (c *cluster) watched(ctx context.Context, set *v1alpha1.SidecarSet, cancel context.CancelCauseFunc) (*cluster, <-chan struct{}, error) {
 	informers, err := c.cacheOf(set, cancel)
 	if err != nil {
-		return nil, nil, err
+		return nil, nil, fmt.Errorf("SidecarSet %s: %w", set.Name, err)
 	}
 	changed := make(chan struct{}, 1)
 	notify := func(any) {
@@ -184,11 +165,11 @@ func (c *cluster) watched(ctx context.Context, set *v1alpha1.SidecarSet, cancel 
 	handler := toolscache.ResourceEventHandlerFuncs{AddFunc: notify, UpdateFunc: func(_, o any) { notify(o) }, DeleteFunc: notify}
 	for _, object := range []client.Object{&v1alpha1.SidecarSet{}, &corev1.Pod{}, &appsv1.ControllerRevision{}} {
 		informer, err := informers.GetInformer(ctx, object, cache.BlockUntilSynced(false))
+		if err == nil {
+			_, err = informer.AddEventHandler(handler)
+		}
 		if err != nil {
 			return nil, nil, explain(err, "watch SidecarSet "+set.Name)
-		}
-		if _, err := informer.AddEventHandler(handler); err != nil {
-			return nil, nil, fmt.Errorf("watch SidecarSet %s: %w", set.Name, err)
 		}
 	}
 	go func() { cancel(informers.Start(ctx)) }()
@@ -203,20 +184,22 @@ func (c *cluster) watched(ctx context.Context, set *v1alpha1.SidecarSet, cancel 
 func (c *cluster) cacheOf(set *v1alpha1.SidecarSet, cancel context.CancelCauseFunc) (cache.Cache, error) {
 	scope, err := match.NewScope(&set.Spec)
 	if err != nil {
-		return nil, fmt.Errorf("SidecarSet %s: %w", set.Name, err)
+		return nil, err
 	}
 	pods := cache.ByObject{Label: scope.PodSelector()}
 	if namespace := scope.OneNamespace(); namespace != "" {
 		pods.Namespaces = map[string]cache.Config{namespace: {}}
 	}
-	ofSet := labels.SelectorFromSet(labels.Set{v1alpha1.SidecarSetNameLabel: set.Name})
-	informers, err := cache.New(c.config, cache.Options{
-		Scheme:           c.scheme,
+	return cache.New(c.config, cache.Options{
+		Scheme:           c.live.Scheme(),
 		DefaultTransform: cache.TransformStripManagedFields(),
 		ByObject: map[client.Object]cache.ByObject{
-			&v1alpha1.SidecarSet{}:       {Field: fields.OneTermEqualSelector("metadata.name", set.Name)},
-			&corev1.Pod{}:                pods,
-			&appsv1.ControllerRevision{}: {Namespaces: map[string]cache.Config{c.systemNamespace: {}}, Label: ofSet},
+			&v1alpha1.SidecarSet{}: {Field: fields.OneTermEqualSelector("metadata.name", set.Name)},
+			&corev1.Pod{}:          pods,
+			&appsv1.ControllerRevision{}: {
+				Namespaces: map[string]cache.Config{c.systemNamespace: {}},
+				Label:      labels.SelectorFromSet(labels.Set{v1alpha1.SidecarSetNameLabel: set.Name}),
+			},
 		},
 		DefaultWatchErrorHandler: func(ctx context.Context, reflector *toolscache.Reflector, err error) {
 			if apierrors.IsForbidden(err) {
@@ -224,8 +207,4 @@ func (c *cluster) cacheOf(set *v1alpha1.SidecarSet, cancel context.CancelCauseFu
 			}
 		},
 	})
-	if err != nil {
-		return nil, fmt.Errorf("watch SidecarSet %s: %w", set.Name, err)
-	}
-	return informers, nil
 }

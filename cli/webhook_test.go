@@ -41,7 +41,7 @@ func missingPods(t *testing.T, got ran) map[string]string {
 	require.NoError(t, got.err, got.out)
 	found := map[string]string{}
 	for _, one := range read[[]view.BehindPod](t, got.out) {
-		found[one.Namespace+"/"+one.Name] = one.Why
+		found[one.Namespace+"/"+one.Name] = one.Reason
 	}
 	return found
 }
@@ -54,9 +54,9 @@ func TestMissingPodsAreThoseThatTheInstalledWebhookIsAskedAbout(t *testing.T) {
 		plainPod(metav1.NamespaceSystem, "agent", func(p *corev1.Pod) { p.Spec.PriorityClassName = "system-cluster-critical" }),
 	}
 	missing := func(change func(*admissionv1.MutatingWebhook)) map[string]string {
-		return missingPods(t, newScene(t, append(objects, installed(change))...).run("list", "--missing", "-o", "json"))
+		return missingPods(t, newTestCluster(t, append(objects, installed(change))...).run("list", "--missing", "-o", "json"))
 	}
-	const calledOff = "the webhook was not installed or injection was paused when it was created, or the pod's labels or the set's selector changed since"
+	const calledOff = "the webhook was not installed or injection was paused when it was created, or the pod's labels or the SidecarSet's selector changed since"
 	assert.Equal(t, map[string]string{"shop/plain": calledOff, "lab/plain": calledOff, "shop/opted-out": calledOff}, missing(func(*admissionv1.MutatingWebhook) {}))
 	assert.Equal(t, map[string]string{"shop/plain": calledOff}, missing(func(w *admissionv1.MutatingWebhook) {
 		managedOnly(w)
@@ -66,13 +66,13 @@ func TestMissingPodsAreThoseThatTheInstalledWebhookIsAskedAbout(t *testing.T) {
 	assert.Contains(t, missing(func(w *admissionv1.MutatingWebhook) {
 		w.MatchConditions = []admissionv1.MatchCondition{{Name: "ours", Expression: "true"}}
 	})["shop/plain"], "or a match condition of the webhook leaves it out (ours)", "the expression is not evaluated")
-	assert.Contains(t, missing(func(w *admissionv1.MutatingWebhook) { w.Rules = nil })["shop/plain"], "the webhook of pods is not switched on")
-	assert.Contains(t, missingPods(t, newScene(t, objects...).run("list", "--missing", "-o", "json"))["shop/plain"], "the webhook of pods is not installed")
+	assert.Contains(t, missing(func(w *admissionv1.MutatingWebhook) { w.Rules = nil })["shop/plain"], "the webhook of pods is not activated")
+	assert.Contains(t, missingPods(t, newTestCluster(t, objects...).run("list", "--missing", "-o", "json"))["shop/plain"], "the webhook of pods is not installed")
 }
 
 func TestMissingPodsAreCountedAlike(t *testing.T) {
 	set := sidecarSet(t, "logs")
-	s := newScene(t, set, namespace("shop"), namespace("lab", unmanaged), plainPod("shop", "plain"), plainPod("lab", "plain"), installed(managedOnly))
+	s := newTestCluster(t, set, namespace("shop"), namespace("lab", unmanaged), plainPod("shop", "plain"), plainPod("lab", "plain"), installed(managedOnly))
 	assert.Contains(t, s.shows("why", "sidecarset/logs"), "not injected though they match: 1 pod ")
 	wanted := &v1alpha1.SidecarSet{TypeMeta: metav1.TypeMeta{APIVersion: v1alpha1.GroupVersion.String(), Kind: "SidecarSet"}, Spec: set.Spec}
 	wanted.Name, wanted.Spec.Containers[0].Name = "new", "other"
@@ -90,11 +90,11 @@ func TestWithoutTheRightToReadTheWebhookThePluginSaysWhatItDoesNotKnow(t *testin
 		}
 		return c.Get(ctx, key, into, options...)
 	}}
-	s := interceptedScene(t, forbidden, sidecarSet(t, "logs"), namespace("lab", unmanaged), plainPod("lab", "plain"), installed(managedOnly))
+	s := newInterceptedCluster(t, forbidden, sidecarSet(t, "logs"), namespace("lab", unmanaged), plainPod("lab", "plain"), installed(managedOnly))
 	for _, args := range [][]string{{"list", "--missing"}, {"list", "--missing", "-o", "json"}, {"why", "lab/plain"}, {"why", "sidecarset/logs"}} {
 		got := s.run(args...)
 		require.NoError(t, got.err, "%v", args)
-		assert.Regexp(t, `^Note: get the webhook of pods: not allowed: .*; pods that it is not asked about may be taken for missing\n$`, got.errOut, "%v", args)
+		assert.Regexp(t, `^Note: get the webhook of pods: not allowed: .*; pods that it is not called for may be listed as missing\n$`, got.errOut, "%v", args)
 	}
 	assert.Contains(t, missingPods(t, s.run("list", "--missing", "-o", "json")), "lab/plain")
 	assert.Empty(t, s.run("list").errOut)

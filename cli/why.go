@@ -17,28 +17,19 @@ import (
 )
 
 func newWhy(s *shared) *cobra.Command {
-	var o output.Flag
-	cmd := &cobra.Command{
+	return s.prints(&cobra.Command{
 		Use:   "why (POD | NAMESPACE/POD | SET | pod/NAME | sidecarset/NAME)",
-		Short: "Say why a pod is or is not injected and upgraded, or why a rollout does not move",
-		Args:  cobra.ExactArgs(1), ValidArgsFunction: s.completeSets,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			model, err := s.why(cmd.Context(), args[0])
-			if err != nil {
-				return err
-			}
-			return s.print(o, model)
-		},
-	}
-	o.Add(cmd, output.JSON, output.YAML)
-	return cmd
+		Short: "Explain the injection and upgrade of a pod, or a rollout without progress",
+		Example: `  kubectl sidecarset why web-7d4b9c6f5b-x2x9p        # a pod of the present namespace
+  kubectl sidecarset why shop/web-7d4b9c6f5b-x2x9p   # a pod of namespace shop
+  kubectl sidecarset why sidecarset/logs             # a rollout without progress`,
+		Args: cobra.ExactArgs(1), ValidArgsFunction: s.completeSets,
+	}, &output.Flag{}, func(ctx context.Context, c *cluster, args []string) (model, error) {
+		return s.why(ctx, c, args[0])
+	}, output.JSON, output.YAML)
 }
 
-func (s *shared) why(ctx context.Context, about string) (text, error) {
-	c, err := s.cluster()
-	if err != nil {
-		return nil, err
-	}
+func (s *shared) why(ctx context.Context, c *cluster, about string) (model, error) {
 	namespace, _, err := s.config.ToRawKubeConfigLoader().Namespace()
 	if err != nil {
 		return nil, fmt.Errorf("find the namespace: %w", err)
@@ -58,26 +49,22 @@ func (s *shared) why(ctx context.Context, about string) (text, error) {
 	case slices.Contains(setKinds(), kind):
 		return s.whySet(ctx, c, name)
 	}
-	// Other commands name pods so.
-	model, err := s.whyPod(ctx, c, client.ObjectKey{Namespace: kind, Name: name})
+	// The output of other commands names pods by NAMESPACE/POD.
+	m, err := s.whyPod(ctx, c, client.ObjectKey{Namespace: kind, Name: name})
 	if apierrors.IsNotFound(err) && !missingKind(err) {
 		return nil, fmt.Errorf("there is no pod %s in namespace %s: use pod/NAME, NAMESPACE/POD or sidecarset/NAME", name, kind)
 	}
-	return model, err
+	return m, err
 }
 
-// kindOf finds out what has a name.
+// kindOf returns the kind of the object with a name.
 func (c *cluster) kindOf(ctx context.Context, namespace, name string) (string, error) {
 	sets, err := c.sets(ctx)
 	if err != nil {
 		return "", err
 	}
-	isSet := false
-	for i := range sets {
-		isSet = isSet || sets[i].Name == name
-	}
-	var pod corev1.Pod
-	err = c.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, &pod)
+	isSet := slices.Contains(setNames(sets), name)
+	err = c.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, &corev1.Pod{})
 	switch {
 	case err == nil && isSet:
 		return "", fmt.Errorf("%s is a SidecarSet, and a pod in namespace %s: say sidecarset/%[1]s or pod/%[1]s", name, namespace)
@@ -91,7 +78,7 @@ func (c *cluster) kindOf(ctx context.Context, namespace, name string) (string, e
 	return "pod", nil
 }
 
-func (s *shared) whyPod(ctx context.Context, c *cluster, key client.ObjectKey) (text, error) {
+func (s *shared) whyPod(ctx context.Context, c *cluster, key client.ObjectKey) (model, error) {
 	in := view.PodWhyInput{Pod: &corev1.Pod{}, SystemNamespace: c.systemNamespace}
 	err := c.Get(ctx, key, in.Pod)
 	if err != nil {
@@ -107,34 +94,29 @@ func (s *shared) whyPod(ctx context.Context, c *cluster, key client.ObjectKey) (
 	return view.NewPodWhy(in), nil
 }
 
-// webhook reads the webhook of pods. Without the right to do so, the rest is shown, with a
-// note for people.
+// webhook reads the webhook of pods. Without the right to do so, a note names the
+// consequence.
 func (s *shared) webhook(ctx context.Context, c *cluster) view.Webhook {
 	installed, err := kube.PodWebhook(ctx, c)
 	if err != nil {
-		_, _ = fmt.Fprintf(s.ErrOut, "Note: %v; pods that it is not asked about may be taken for missing\n", explain(err, "get the webhook of pods"))
+		_, _ = fmt.Fprintf(s.ErrOut, "Note: %v; pods that it is not called for may be listed as missing\n", explain(err, "get the webhook of pods"))
 	}
 	return view.Webhook{Installed: installed, Absent: installed == nil && err == nil}
 }
 
-func (s *shared) whySet(ctx context.Context, c *cluster, name string) (text, error) {
-	ask, done := s.lookOnly()
-	defer done()
+func (s *shared) whySet(ctx context.Context, c *cluster, name string) (model, error) {
 	set, err := c.set(ctx, name)
 	if err != nil {
 		return nil, err
 	}
-	in, err := c.rolloutInput(ctx, set, ask(ctx, set))
+	in, err := c.inputWithRevisions(ctx, set)
 	if err != nil {
 		return nil, err
 	}
-	model, err := view.NewRollout(in)
+	in.Run, in.Webhook = s.readRun(ctx, set), s.webhook(ctx, c)
+	why, err := view.NewRolloutWhy(in)
 	if err != nil {
 		return nil, err
 	}
-	missing, err := view.Missing(set, in.Pods, in.NamespaceLabels, c.systemNamespace, s.webhook(ctx, c))
-	if err != nil {
-		return nil, err
-	}
-	return view.NewRolloutWhy(model, in, len(missing)), nil
+	return why, nil
 }

@@ -2,33 +2,33 @@ package view
 
 import (
 	"fmt"
-	"io"
 	"slices"
 	"strings"
 	"time"
 
-	appsv1 "k8s.io/api/apps/v1"
-	corev1 "k8s.io/api/core/v1"
-
 	"github.com/outrigger/outrigger/api/protocol"
 	"github.com/outrigger/outrigger/api/v1alpha1"
-	"github.com/outrigger/outrigger/internal/record"
 	"github.com/outrigger/outrigger/internal/revision"
 )
 
-// History is what a set has been, and who changed it, as far as that is known.
+// History has the revisions, runs and changes of a SidecarSet, as far as they are known.
 type History struct {
 	Name      string        `json:"name"`
 	Revisions []RevisionRow `json:"revisions"`
-	Runs      []RunRow      `json:"runs,omitempty"`
-	// RunsUnknown says why runs are not listed.
+	RunHistory
+}
+
+// RunHistory is the history of a SidecarSet in Temporal.
+type RunHistory struct {
+	Runs []RunRow `json:"runs,omitempty"`
+	// RunsUnknown is the reason that runs are not listed.
 	RunsUnknown string   `json:"runsUnknown,omitempty"`
 	Changes     []Change `json:"changes,omitempty"`
-	// ChangesUnknown says why pauses and resumes are missing, or who sent them.
+	// ChangesUnknown is the reason that pauses and resumes, or their senders, are missing.
 	ChangesUnknown string `json:"changesUnknown,omitempty"`
 }
 
-// RevisionRow is a version that is recorded.
+// RevisionRow is a recorded revision.
 type RevisionRow struct {
 	Number        int64     `json:"number"`
 	Name          string    `json:"name"`
@@ -50,56 +50,49 @@ type RunRow struct {
 	Ended *time.Time `json:"ended,omitempty"`
 }
 
-// Change is something that somebody did to a set or its run.
+// Change is a change of a SidecarSet or of its run.
 type Change struct {
-	At  time.Time `json:"at"`
-	Who string    `json:"who,omitempty"`
-	// What is one of: the last write of spec by a field manager, pause, resume.
-	What string `json:"what"`
-	Why  string `json:"why,omitempty"`
+	At time.Time `json:"at"`
+	By string    `json:"who,omitempty"`
+	// Action is the last write of spec by a field manager, or a pause or resume.
+	Action string `json:"what"`
+	Reason string `json:"why,omitempty"`
 }
 
-// NewHistory lists the newest first. changes are those that the runs tell; the set's own
-// are added.
-func NewHistory(set *v1alpha1.SidecarSet, sorted []*appsv1.ControllerRevision, pods []*corev1.Pod, runs []RunRow, changes []Change) (*History, error) {
-	known := newHistory(set, sorted)
-	held := map[string]int{}
-	for _, pod := range pods {
-		// Annotations that cannot be read name no revision.
-		entries, err := record.Hashes(pod.Annotations)
-		if err != nil {
-			continue
-		}
-		if entry, ok := entries[set.Name]; ok {
-			held[known.held(entry)]++
-		}
+// NewHistory lists the newest first. It adds the changes of the SidecarSet to those of its
+// runs.
+func NewHistory(in *Input, runs RunHistory) *History {
+	known, pods := in.revisions(), map[string]int{}
+	for _, pod := range in.Pods {
+		pods[known.of(pod)]++
 	}
-	h := &History{Name: set.Name, Runs: runs, Changes: append(writes(set), changes...), Revisions: []RevisionRow{}}
-	for _, one := range slices.Backward(sorted) {
+	h := &History{Name: in.Set.Name, Revisions: []RevisionRow{}, RunHistory: runs}
+	for _, one := range slices.Backward(in.Revisions) {
 		h.Revisions = append(h.Revisions, RevisionRow{
-			Number: one.Revision, Name: one.Name, Current: one.Name == known.current, Images: recordedImages(one), Pods: held[one.Name],
+			Number: one.Revision, Name: one.Name, Current: one.Name == known.current, Images: recordedImages(one), Pods: pods[one.Name],
 			CustomVersion: strings.Join(revision.CustomVersions(one), ","), Created: one.CreationTimestamp.Time,
 		})
 	}
+	h.Changes = append(writes(in.Set), runs.Changes...)
 	slices.SortFunc(h.Runs, func(a, b RunRow) int { return b.Started.Compare(a.Started) })
 	slices.SortStableFunc(h.Changes, func(a, b Change) int { return b.At.Compare(a.At) })
-	return h, nil
+	return h
 }
 
-// writes are the last writes of spec that the API server remembers, one for each manager.
+// writes are the last writes of spec by each field manager that the API server remembers.
 func writes(set *v1alpha1.SidecarSet) []Change {
 	var all []Change
 	for _, entry := range set.ManagedFields {
 		if entry.Time == nil || entry.FieldsV1 == nil || entry.Subresource != "" || !strings.Contains(entry.FieldsV1.GetRawString(), `"f:spec"`) {
 			continue
 		}
-		all = append(all, Change{At: entry.Time.Time, Who: entry.Manager, What: "wrote spec", Why: "by " + strings.ToLower(string(entry.Operation))})
+		all = append(all, Change{At: entry.Time.Time, By: entry.Manager, Action: "wrote spec", Reason: "by " + strings.ToLower(string(entry.Operation))})
 	}
 	return all
 }
 
-// Write writes three tables.
-func (h *History) Write(out io.Writer, t Text) error {
+// Text has three tables.
+func (h *History) Text(s Style) string {
 	rows := [][]string{{"REVISION", "NAME", "CURRENT", "VERSION", "PODS", "AGE", "IMAGES"}}
 	for i := range h.Revisions {
 		r := &h.Revisions[i]
@@ -107,56 +100,39 @@ func (h *History) Write(out io.Writer, t Text) error {
 		if r.Current {
 			current = "yes"
 		}
-		rows = append(rows, []string{fmt.Sprint(r.Number), r.Name, orDash(current), orDash(r.CustomVersion), fmt.Sprint(r.Pods), age(t.Now, &r.Created), joinImages(r.Images)})
+		rows = append(rows, []string{fmt.Sprint(r.Number), r.Name, current, r.CustomVersion, fmt.Sprint(r.Pods), age(s.Now, r.Created), joinImages(r.Images)})
 	}
-	if err := table(out, rows); err != nil {
-		return err
-	}
-	if err := h.writeRuns(out, t); err != nil {
-		return err
-	}
-	return h.writeChanges(out, t)
-}
-
-func (h *History) writeChanges(out io.Writer, t Text) error {
+	out := table(rows) + "\n" + h.runsText(s)
 	if len(h.Changes) == 0 && h.ChangesUnknown == "" {
-		return nil
+		return out
 	}
-	if _, err := fmt.Fprintln(out); err != nil {
-		return err
-	}
+	out += "\n"
 	if h.ChangesUnknown != "" {
-		if _, err := fmt.Fprintln(out, "Not all is known of pauses and resumes: "+h.ChangesUnknown); err != nil {
-			return err
-		}
+		out += "Pauses and resumes are incomplete: " + h.ChangesUnknown + "\n"
 	}
 	if len(h.Changes) == 0 {
-		return nil
+		return out
 	}
-	rows := [][]string{{"AGE", "WHO", "WHAT", "WHY"}}
+	rows = [][]string{{"AGE", "BY", "CHANGE", "REASON"}}
 	for i := range h.Changes {
 		c := &h.Changes[i]
-		rows = append(rows, []string{age(t.Now, &c.At), orDash(c.Who), c.What, orDash(c.Why)})
+		rows = append(rows, []string{age(s.Now, c.At), c.By, c.Action, c.Reason})
 	}
-	return table(out, rows)
+	return out + table(rows)
 }
 
-func (h *History) writeRuns(out io.Writer, t Text) error {
-	if _, err := fmt.Fprintln(out); err != nil {
-		return err
-	}
+func (h *History) runsText(s Style) string {
 	if h.RunsUnknown != "" {
-		_, err := fmt.Fprintln(out, "Runs are not listed: "+h.RunsUnknown)
-		return err
+		return "Runs are not listed: " + h.RunsUnknown + "\n"
 	}
 	rows := [][]string{{"GENERATION", "RUN", "STATUS", "PHASE", "STARTED", "TOOK"}}
 	for i := range h.Runs {
 		r := &h.Runs[i]
-		end := t.Now
+		end := s.Now
 		if r.Ended != nil {
 			end = *r.Ended
 		}
-		rows = append(rows, []string{fmt.Sprint(r.Generation), r.RunID, r.Status, orDash(string(r.Phase)), age(t.Now, &r.Started), age(end, &r.Started)})
+		rows = append(rows, []string{fmt.Sprint(r.Generation), r.RunID, r.Status, string(r.Phase), age(s.Now, r.Started), age(end, r.Started)})
 	}
-	return table(out, rows)
+	return table(rows)
 }

@@ -3,7 +3,6 @@ package view
 import (
 	"cmp"
 	"fmt"
-	"io"
 	"slices"
 	"strings"
 	"time"
@@ -14,15 +13,13 @@ import (
 	"github.com/outrigger/outrigger/api/protocol"
 	"github.com/outrigger/outrigger/api/v1alpha1"
 	"github.com/outrigger/outrigger/internal/match"
-	"github.com/outrigger/outrigger/internal/podstate"
 	"github.com/outrigger/outrigger/internal/record"
-	"github.com/outrigger/outrigger/internal/rollout"
 )
 
-// Summaries are the sets of a cluster.
+// Summaries are the SidecarSets of a cluster.
 type Summaries []Summary
 
-// Summary is what status says of a set.
+// Summary is the status of a SidecarSet.
 type Summary struct {
 	Name     string          `json:"name"`
 	Revision string          `json:"revision,omitempty"`
@@ -33,20 +30,20 @@ type Summary struct {
 	Message  string          `json:"message,omitempty"`
 	Degraded string          `json:"degraded,omitempty"`
 	Missing  bool            `json:"missing,omitempty"`
-	Hold     *protocol.Pause `json:"hold,omitempty"`
+	Pause    *protocol.Pause `json:"hold,omitempty"`
 	Images   []Image         `json:"images,omitempty"`
 	Created  time.Time       `json:"created"`
 }
 
-// NewSummaries keeps the order of the sets.
+// NewSummaries keeps the order of the SidecarSets.
 func NewSummaries(sets []v1alpha1.SidecarSet) Summaries {
 	all := Summaries{}
 	for i := range sets {
 		set := &sets[i]
 		one := Summary{
 			Name: set.Name, Revision: set.Status.LatestRevision, Images: images(&set.Spec), Created: set.CreationTimestamp.Time,
-			Matched: set.Status.MatchedPods, Updated: set.Status.UpdatedPods, Ready: set.Status.ReadyPods,
-			Hold: holdOf(RolloutInput{Set: set}),
+			Matched: set.Status.MatchedPods, Updated: set.Status.UpdatedPods, Ready: set.Status.ReadyPods, Pause: pauseOf(set, nil),
+			Missing: meta.IsStatusConditionFalse(set.Status.Conditions, v1alpha1.ConditionInjected),
 		}
 		if c := meta.FindStatusCondition(set.Status.Conditions, v1alpha1.ConditionProgressing); c != nil {
 			one.Reason, one.Message = c.Reason, c.Message
@@ -54,147 +51,120 @@ func NewSummaries(sets []v1alpha1.SidecarSet) Summaries {
 		if c := meta.FindStatusCondition(set.Status.Conditions, v1alpha1.ConditionDegraded); c != nil && c.Status == "True" {
 			one.Degraded = c.Reason
 		}
-		one.Missing = meta.IsStatusConditionFalse(set.Status.Conditions, v1alpha1.ConditionInjected)
 		all = append(all, one)
 	}
 	return all
 }
 
-// Write writes a line for each set; wide adds revision, images and message.
-func (s Summaries) Write(out io.Writer, t Text) error {
-	if len(s) == 0 {
-		_, err := fmt.Fprintln(out, "No SidecarSets found.")
-		return err
+// Text has a line for each SidecarSet. Wide adds revision, images and message.
+func (all Summaries) Text(s Style) string {
+	if len(all) == 0 {
+		return "No SidecarSets found.\n"
 	}
-	head := []string{"NAME", "MATCHED", "UPDATED", "READY", "STATE", "NEEDS ATTENTION", "AGE"}
-	if t.Wide {
-		head = append(head, "REVISION", "IMAGES", "MESSAGE")
+	rows := [][]string{{"NAME", "MATCHED", "UPDATED", "READY", "STATE", "NEEDS ATTENTION", "AGE", "REVISION", "IMAGES", "MESSAGE"}}
+	for i := range all {
+		one := &all[i]
+		rows = append(rows, []string{one.Name, fmt.Sprint(one.Matched), fmt.Sprint(one.Updated), fmt.Sprint(one.Ready),
+			one.Reason, one.attention(), age(s.Now, one.Created), one.Revision, joinImages(one.Images), one.Message})
 	}
-	rows := [][]string{head}
-	for i := range s {
-		one := &s[i]
-		row := []string{one.Name, fmt.Sprint(one.Matched), fmt.Sprint(one.Updated), fmt.Sprint(one.Ready),
-			orDash(one.Reason), orDash(one.attention()), age(t.Now, &one.Created)}
-		if t.Wide {
-			row = append(row, orDash(one.Revision), joinImages(one.Images), orDash(one.Message))
+	if !s.Wide {
+		for i := range rows {
+			rows[i] = rows[i][:7]
 		}
-		rows = append(rows, row)
 	}
-	return table(out, rows)
+	return table(rows)
 }
 
 func (s *Summary) attention() string {
-	var words []string
-	if s.Degraded != "" {
-		words = append(words, s.Degraded)
-	}
+	missing := ""
 	if s.Missing {
-		words = append(words, v1alpha1.ReasonPodsWithoutSidecar)
+		missing = v1alpha1.ReasonPodsWithoutSidecar
 	}
-	return strings.Join(words, ",")
+	return strings.Trim(s.Degraded+","+missing, ",")
 }
 
-// BehindPods are pods that lack a set, or its newest version.
+// BehindPods are pods that lack a SidecarSet, or its newest version.
 type BehindPods []BehindPod
 
-// BehindPod is one of them.
+// BehindPod is a pod that lacks a SidecarSet, or its newest version.
 type BehindPod struct {
 	Namespace string `json:"namespace"`
 	Name      string `json:"name"`
 	Set       string `json:"sidecarSet"`
-	// Holds is the revision that the pod holds; empty if it lacks the set.
-	Holds   string    `json:"holds,omitempty"`
-	Phase   PodPhase  `json:"phase"`
-	Why     string    `json:"why,omitempty"`
-	Created time.Time `json:"created"`
+	// Revision of the pod; empty if it lacks the SidecarSet.
+	Revision string    `json:"holds,omitempty"`
+	Phase    PodPhase  `json:"phase"`
+	Reason   string    `json:"why,omitempty"`
+	Created  time.Time `json:"created"`
 }
 
-// PodMissing pods match and were not injected.
-const PodMissing PodPhase = "Missing"
+func (in *Input) behind(pod *corev1.Pod, phase PodPhase, reason string) BehindPod {
+	row := BehindPod{Namespace: pod.Namespace, Name: pod.Name, Set: in.Set.Name, Phase: phase, Reason: reason, Created: pod.CreationTimestamp.Time}
+	if phase != PodMissing {
+		row.Revision = cmp.Or(entryOf(pod, in.Set.Name).ControllerRevision, unknownRevision)
+	}
+	return row
+}
 
-// Outdated lists the pods that hold an older version of a set, also those that rollouts
+// Outdated lists the pods with an older version of a SidecarSet, also pods that rollouts
 // leave out.
-func Outdated(set *v1alpha1.SidecarSet, pods []*corev1.Pod, labels func(string) (map[string]string, error)) (BehindPods, error) {
-	population, err := rollout.Population(set, pods, labels)
+func Outdated(in *Input) (BehindPods, error) {
+	matched, version, err := in.matched()
 	if err != nil {
 		return nil, err
 	}
-	version, err := podstate.NewVersion(set)
-	if err != nil {
-		return nil, err
-	}
-	var found BehindPods
-	for i := range population {
-		pod := &population[i]
-		if pod.Updated {
-			continue
+	found, err := in.leftOut(version)
+	for i := range matched {
+		if pod := &matched[i]; !pod.Updated {
+			shown := newPod(pod, version, "")
+			found = append(found, in.behind(pod.Pod, shown.Phase, shown.Reason))
 		}
-		entries, err := record.Hashes(pod.Annotations)
-		if err != nil {
-			return nil, err
-		}
-		s := standing{Pod: pod, set: set.Name, version: version}
-		shown := s.pod()
-		found = append(found, BehindPod{
-			Namespace: pod.Namespace, Name: pod.Name, Set: set.Name, Phase: shown.Phase, Why: shown.Why, Created: pod.CreationTimestamp.Time,
-			Holds: cmp.Or(entries[set.Name].ControllerRevision, unknownRevision),
-		})
-	}
-	left, err := findLeftAlone(set, pods, labels)
-	for _, pod := range left {
-		found = append(found, BehindPod{
-			Namespace: pod.Namespace, Name: pod.Name, Set: set.Name, Phase: pod.phase, Why: pod.why, Created: pod.CreationTimestamp.Time,
-			Holds: cmp.Or(pod.entries[set.Name].ControllerRevision, unknownRevision),
-		})
 	}
 	return found.sorted(), err
 }
 
-// Missing lists the pods that match a set, that the webhook is asked about, and that were
-// not injected. A set whose injection is paused misses none.
-func Missing(set *v1alpha1.SidecarSet, pods []*corev1.Pod, labels func(string) (map[string]string, error), systemNamespace string, webhook Webhook) (BehindPods, error) {
-	scope, err := match.NewScope(&set.Spec)
-	if err != nil || set.Spec.InjectionStrategy.Paused || set.DeletionTimestamp != nil {
+// Missing lists the pods that match a SidecarSet, that the webhook is called for, and that
+// were not injected. It lists none while injection is paused.
+func Missing(in *Input) (BehindPods, error) {
+	scope, err := match.NewScope(&in.Set.Spec)
+	if err != nil || in.Set.Spec.InjectionStrategy.Paused || in.Set.DeletionTimestamp != nil {
 		return nil, err
 	}
-	asked := match.NewWebhook(webhook.Installed, systemNamespace)
+	webhook := match.NewWebhook(in.Webhook.Installed, in.SystemNamespace)
 	var found BehindPods
-	for _, pod := range pods {
-		if !match.Active(pod) || !asked.Pod(pod) || record.Injected(pod.Annotations, set.Name) || !scope.Labels(pod.Labels) {
+	for _, pod := range in.Pods {
+		if !match.Active(pod) || !webhook.Pod(pod) || record.Injected(pod.Annotations, in.Set.Name) || !scope.Labels(pod.Labels) {
 			continue
 		}
-		of, err := labels(pod.Namespace)
+		labels, err := in.NamespaceLabels(pod.Namespace)
 		if err != nil {
 			return nil, err
 		}
-		if !asked.Namespace(pod.Namespace, of) || !scope.Namespace(pod.Namespace, of) {
+		if !webhook.Namespace(pod.Namespace, labels) || !scope.Namespace(pod.Namespace, labels) {
 			continue
 		}
-		i := &injection{PodWhyInput: PodWhyInput{Pod: pod, NamespaceLabels: of, SystemNamespace: systemNamespace, Webhook: webhook}, set: set, scope: scope}
-		found = append(found, BehindPod{
-			Namespace: pod.Namespace, Name: pod.Name, Set: set.Name, Phase: PodMissing, Why: i.reason(), Created: pod.CreationTimestamp.Time,
-		})
+		i := &injection{PodWhyInput: PodWhyInput{Pod: pod, NamespaceLabels: labels, SystemNamespace: in.SystemNamespace, Webhook: in.Webhook}, set: in.Set, scope: scope}
+		found = append(found, in.behind(pod, PodMissing, i.reason()))
 	}
 	return found.sorted(), nil
 }
 
-func (p BehindPods) sorted() BehindPods {
-	slices.SortFunc(p, func(a, b BehindPod) int {
+func (all BehindPods) sorted() BehindPods {
+	slices.SortFunc(all, func(a, b BehindPod) int {
 		return cmp.Or(strings.Compare(a.Namespace, b.Namespace), strings.Compare(a.Name, b.Name))
 	})
-	return p
+	return all
 }
 
-// Write writes a line for each pod.
-func (p BehindPods) Write(out io.Writer, t Text) error {
-	if len(p) == 0 {
-		_, err := fmt.Fprintln(out, "No pods are behind.")
-		return err
+// Text has a line for each pod.
+func (all BehindPods) Text(s Style) string {
+	if len(all) == 0 {
+		return "No pods are behind.\n"
 	}
-	rows := [][]string{{"NAMESPACE", "POD", "SIDECARSET", "STATE", "HOLDS", "AGE", "WHY"}}
-	for i := range p {
-		one := &p[i]
-		rows = append(rows, []string{one.Namespace, one.Name, one.Set, string(one.Phase), orDash(one.Holds), age(t.Now, &one.Created), orDash(one.Why)})
+	rows := [][]string{{"NAMESPACE", "POD", "SIDECARSET", "STATE", "REVISION", "AGE", "REASON"}}
+	for i := range all {
+		one := &all[i]
+		rows = append(rows, []string{one.Namespace, one.Name, one.Set, string(one.Phase), one.Revision, age(s.Now, one.Created), one.Reason})
 	}
-	return table(out, rows)
+	return table(rows)
 }

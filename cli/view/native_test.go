@@ -35,7 +35,7 @@ func TestWhyNamesTheKubeletThatDoesNotRestartANativeSidecar(t *testing.T) {
 		return NewPodWhy(PodWhyInput{Pod: pod(t, "p", "agent:v2", append(change, meshed)...), Sets: []v1alpha1.SidecarSet{*set}}).Sets[0].Upgrade
 	}
 	assert.Equal(t, "Updated", upgrade())
-	assert.Equal(t, "Upgrading: agent: runs agent:v1 still; kubelets before 1.33 do not restart a native sidecar", upgrade(written(t, 0, "")))
+	assert.Equal(t, "Upgrading: agent: still runs agent:v1; kubelets before 1.33 do not restart a native sidecar", upgrade(written(t, 0, "")))
 	assert.Equal(t, "Failing: agent: ImagePullBackOff, image agent:v2", upgrade(written(t, 0, "ErrImagePull")))
 	assert.Equal(t, "Upgrading: not ready: agent", upgrade(written(t, 0, ""), func(p *corev1.Pod) {
 		p.Status.ContainerStatuses[1].Image, p.Status.ContainerStatuses[1].ImageID = "agent:v2", "id-agent:v2"
@@ -47,24 +47,24 @@ func TestAPlanSaysWhichImagesReachNewPodsAlone(t *testing.T) {
 	stored := mesh(set.DeepCopy())
 	wanted := stored.DeepCopy()
 	plan := func() *Plan {
-		p, err := NewPlan(PlanInput{Set: fixture.Hashed(wanted), Stored: stored, Revisions: sorted, Pods: []*corev1.Pod{pod(t, "a", "agent:v2", meshed)}})
+		p, err := NewPlan(&PlanInput{Input: Input{Set: fixture.Hashed(wanted), Revisions: sorted, Pods: []*corev1.Pod{pod(t, "a", "agent:v2", meshed)}}, Stored: stored})
 		require.NoError(t, err)
 		return p
 	}
 	wanted.Spec.InitContainers[1].Image = "agent:v3"
 	assert.Empty(t, plan().Notes)
 	wanted.Spec.InitContainers[0].Image = "first:v2"
-	assert.Equal(t, []string{"new pods alone get the new image of what ends before they start: spec.initContainers[first]"}, plan().Notes)
+	assert.Equal(t, []string{"only new pods get the new image of ordinary init containers: spec.initContainers[first]"}, plan().Notes)
 	assert.Equal(t, [][]string{{"default/a"}}, plan().Batches)
 	assert.Empty(t, plan().Stay)
 }
 
-func TestBlameOfNativeSidecars(t *testing.T) {
+func TestChangedFieldsOfNativeSidecars(t *testing.T) {
 	set, _ := logs(t)
 	from := mesh(set).Spec
 	to := *from.DeepCopy()
 	to.InitContainers[0].Image, to.InitContainers[1].Image = "first:v9", "agent:v9"
-	assert.Empty(t, Blame(&from, &to))
+	assert.Empty(t, ChangedFields(&from, &to))
 	to.InitContainers[0].Args, to.InitContainers[1].Args = []string{"-a"}, []string{"-b"}
-	assert.Equal(t, []string{"spec.initContainers[agent].args", "spec.initContainers[first].args"}, Blame(&from, &to))
+	assert.Equal(t, []string{"spec.initContainers[agent].args", "spec.initContainers[first].args"}, ChangedFields(&from, &to))
 }

@@ -9,37 +9,38 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/outrigger/outrigger/api/protocol"
 	"github.com/outrigger/outrigger/internal/podstate"
 	"github.com/outrigger/outrigger/internal/record"
 	"github.com/outrigger/outrigger/internal/rollout"
 )
 
-// PodPhase is where a pod stands in the rollout of a set.
+// PodPhase is the phase of a pod in the rollout of a SidecarSet.
 type PodPhase string
 
-// Where a pod can stand.
+// Phases of a pod.
 const (
-	// PodUpdated pods hold the newest version and serve.
+	// PodUpdated pods have the newest version and have converged.
 	PodUpdated PodPhase = "Updated"
-	// PodUpgrading pods were written and are not ready yet.
+	// PodUpgrading pods were upgraded and are not ready yet.
 	PodUpgrading PodPhase = "Upgrading"
-	// PodMigrating pods hold a standby twin that is yet to be reset.
+	// PodMigrating pods have a standby twin that is not reset yet.
 	PodMigrating PodPhase = "Migrating"
 	// PodFailing pods have a sidecar that cannot start.
 	PodFailing PodPhase = "Failing"
-	// PodUnready pods hold the newest version, and are not ready for other reasons.
+	// PodUnready pods have the newest version, and are not ready for other reasons.
 	PodUnready PodPhase = "NotReady"
-	// PodRefused pods are old because the API server refused their upgrade.
-	PodRefused PodPhase = "Refused"
+	// PodRejected pods are old because the API server rejected their upgrade.
+	PodRejected PodPhase = "Refused"
 	// PodNotUpgradable pods differ in more than images.
 	PodNotUpgradable PodPhase = "NotUpgradable"
-	// PodUnreadable pods have annotations that do not say what they hold.
+	// PodUnreadable pods have annotations that cannot be read.
 	PodUnreadable PodPhase = "Unreadable"
-	// PodSettling pods wait until an earlier upgrade has settled.
-	PodSettling PodPhase = "Settling"
-	// PodOld pods hold an older version.
+	// PodWaiting pods wait until an earlier upgrade has converged.
+	PodWaiting PodPhase = "Settling"
+	// PodOld pods have an older version.
 	PodOld PodPhase = "Old"
+	// PodMissing pods match and were not injected.
+	PodMissing PodPhase = "Missing"
 )
 
 // Pod is a matched pod.
@@ -49,123 +50,97 @@ type Pod struct {
 	Phase     PodPhase `json:"phase"`
 	Ready     bool     `json:"ready"`
 	Node      string   `json:"node,omitempty"`
-	// Why says what the pod waits for.
-	Why string `json:"why,omitempty"`
-	// Since is when the upgrade was written, for one that is under way or fails.
+	// Reason is what the pod waits for.
+	Reason string `json:"why,omitempty"`
+	// Since is the time of the write of an upgrade that is in progress or fails.
 	Since *time.Time `json:"since,omitempty"`
 }
 
-// quiet pods are counted instead of listed.
-func (p *Pod) quiet() bool { return p.Phase == PodUpdated || p.Phase == PodOld }
+// counted pods are counted instead of listed.
+func (p *Pod) counted() bool { return p.Phase == PodUpdated || p.Phase == PodOld }
 
 func (p *Pod) tone() Tone {
 	switch p.Phase {
 	case PodUpdated:
 		return Good
-	case PodFailing, PodRefused, PodNotUpgradable, PodUnready, PodUnreadable:
+	case PodFailing, PodRejected, PodNotUpgradable, PodUnready, PodUnreadable:
 		return Bad
-	case PodUpgrading, PodMigrating, PodSettling:
+	case PodUpgrading, PodMigrating, PodWaiting:
 		return Busy
 	}
 	return Plain
 }
 
-// standing is a pod with what is known about it.
-type standing struct {
-	*rollout.Pod
-	set     string
-	version *podstate.Version
-	refused map[protocol.PodReference]string
-}
-
-func (s *standing) phase() PodPhase {
+// newPod describes a pod. rejection is the reason of a rejected upgrade.
+func newPod(pod *rollout.Pod, version *podstate.Version, rejection string) Pod {
+	p := Pod{Namespace: pod.Namespace, Name: pod.Name, Ready: pod.Ready, Node: pod.Spec.NodeName}
+	failed := version.FailedStart(pod.Pod)
 	switch {
-	case s.Updated && s.Converged():
-		return PodUpdated
-	case s.startFailure() != "":
-		return PodFailing
-	case s.Updated && s.Migrating:
-		return PodMigrating
-	case s.Updated && s.UnavailableByUpgrade():
-		return PodUpgrading
-	case s.Updated:
-		return PodUnready
-	case s.refused[s.Reference()] != "":
-		return PodRefused
-	case !s.Upgradable:
-		return PodNotUpgradable
-	case s.Waits():
-		return PodSettling
+	case pod.Updated && pod.Converged():
+		p.Phase = PodUpdated
+	case failed != nil:
+		p.Phase, p.Reason = PodFailing, fmt.Sprintf("%s: %s, image %s", failed.Container, failed.Reason, failed.Image)
+	case pod.Updated && pod.Migrating:
+		p.Phase, p.Reason = PodMigrating, waitsFor(pod, version)
+	case pod.Updated && pod.UnavailableByUpgrade():
+		p.Phase, p.Reason = PodUpgrading, waitsFor(pod, version)
+	case pod.Updated:
+		p.Phase, p.Reason = PodUnready, cmp.Or(notReady(pod.Pod), "not ready")
+	case rejection != "":
+		// The reason ends with the fields that it is about, or with a colon.
+		p.Phase, p.Reason = PodRejected, strings.TrimRight(rejection, " :;")
+	case !pod.Upgradable:
+		p.Phase, p.Reason = PodNotUpgradable, "differs in more than images"
+	case pod.Waits():
+		p.Phase, p.Reason = PodWaiting, waitsFor(pod, version)
+	default:
+		p.Phase = PodOld
 	}
-	return PodOld
-}
-
-// startFailure says which sidecar cannot start.
-func (s *standing) startFailure() string {
-	failed := s.version.FailedStart(s.Pod.Pod)
-	if failed == nil {
-		return ""
-	}
-	return fmt.Sprintf("%s: %s, image %s", failed.Container, failed.Reason, failed.Image)
-}
-
-func (s *standing) pod() Pod {
-	p := Pod{Namespace: s.Namespace, Name: s.Name, Phase: s.phase(), Ready: s.Ready, Node: s.Spec.NodeName}
-	switch p.Phase {
-	case PodFailing:
-		p.Why, p.Since = s.startFailure(), s.written()
-	case PodRefused:
-		// A reason names fields, of which there may be none.
-		p.Why = strings.TrimRight(s.refused[s.Reference()], " :;")
-	case PodNotUpgradable:
-		p.Why = "differs in more than images"
-	case PodUnready:
-		p.Why = cmp.Or(s.notReady(), "not ready")
-	case PodUpgrading, PodMigrating, PodSettling:
-		p.Why, p.Since = s.waitsFor(), s.written()
+	if p.Phase == PodFailing || p.tone() == Busy {
+		p.Since = writtenAt(pod.Pod, version.Set)
 	}
 	return p
 }
 
-// waitsFor says what keeps an upgrade from being done.
-func (s *standing) waitsFor() string {
+// waitsFor returns what an upgrade in progress waits for.
+func waitsFor(pod *rollout.Pod, version *podstate.Version) string {
 	switch {
-	case !s.Consistent:
-		return cmp.Or(s.untaken(), "the kubelet has not taken the change")
-	case s.Migrated:
-		return "the standby container is emptied next"
+	case !pod.Consistent:
+		return cmp.Or(pendingContainer(pod.Pod, version), "the kubelet has not observed the change")
+	case pod.Migrated:
+		return "the standby container is reset next"
 	}
-	return cmp.Or(s.notReady(), "not ready yet")
+	return cmp.Or(notReady(pod.Pod), "not ready yet")
 }
 
-// untaken names the first container whose status the kubelet reports as waiting.
-func (s *standing) untaken() string {
-	for _, sidecar := range s.version.Sidecars {
+// pendingContainer names the first container that does not run its image yet.
+func pendingContainer(pod *corev1.Pod, version *podstate.Version) string {
+	for _, sidecar := range version.Sidecars {
 		for _, name := range sidecar.InPod() {
-			container, status := podstate.Container(s.Pod.Pod, name, sidecar.Native), podstate.Status(s.Pod.Pod, name, sidecar.Native)
+			container, status := podstate.Container(pod, name, sidecar.Native), podstate.Status(pod, name, sidecar.Native)
 			switch {
 			case container == nil || status == nil:
 			case status.State.Waiting != nil && status.State.Waiting.Reason != "":
 				return name + ": " + status.State.Waiting.Reason
 			case status.Image != container.Image && sidecar.Native:
-				return name + ": runs " + status.Image + " still; kubelets before 1.33 do not restart a native sidecar"
+				return name + ": still runs " + status.Image + "; kubelets before 1.33 do not restart a native sidecar"
 			case status.Image != container.Image:
-				return name + ": runs " + status.Image + " still"
+				return name + ": still runs " + status.Image
 			}
 		}
 	}
 	return ""
 }
 
-// notReady names the containers that are not.
-func (s *standing) notReady() string {
+// notReady names the containers that are not ready.
+func notReady(pod *corev1.Pod) string {
 	var names []string
-	for i := range s.Status.ContainerStatuses {
-		if status := &s.Status.ContainerStatuses[i]; !status.Ready {
+	for i := range pod.Status.ContainerStatuses {
+		if status := &pod.Status.ContainerStatuses[i]; !status.Ready {
 			names = append(names, status.Name)
 		}
 	}
-	for _, status := range podstate.Natives(s.Pod.Pod) {
+	for _, status := range podstate.Natives(pod) {
 		if status != nil && !status.Ready {
 			names = append(names, status.Name)
 		}
@@ -176,22 +151,19 @@ func (s *standing) notReady() string {
 	return "not ready: " + strings.Join(names, ", ")
 }
 
-func (s *standing) written() *time.Time {
-	// Annotations were read already, so they can be.
-	states, err := record.InPlaceStates(s.Annotations)
-	if err != nil {
-		return nil
-	}
-	if at := states[s.set].UpdateTimestamp; !at.IsZero() {
+// writtenAt is the time of the newest upgrade of a pod, or nil.
+func writtenAt(pod *corev1.Pod, set string) *time.Time {
+	states, err := record.InPlaceStates(pod.Annotations)
+	if at := states[set].UpdateTimestamp; err == nil && !at.IsZero() {
 		return &at.Time
 	}
 	return nil
 }
 
-// owner is the workload of a pod: that of a ReplicaSet, whose name holds the hash of its
-// template, is its Deployment.
+// owner is the workload of a pod. For a ReplicaSet of a Deployment, whose name ends with the
+// hash of the template, it is the Deployment.
 func owner(pod *corev1.Pod) (kind, name string) {
-	controller := metav1.GetControllerOf(pod)
+	controller := metav1.GetControllerOfNoCopy(pod)
 	if controller == nil {
 		return "", ""
 	}

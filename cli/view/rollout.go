@@ -8,7 +8,6 @@ import (
 	"strings"
 	"time"
 
-	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -17,76 +16,49 @@ import (
 	"github.com/outrigger/outrigger/api/protocol"
 	"github.com/outrigger/outrigger/api/v1alpha1"
 	"github.com/outrigger/outrigger/internal/podstate"
-	"github.com/outrigger/outrigger/internal/record"
 	"github.com/outrigger/outrigger/internal/rollout"
 )
 
-// RolloutInput is what a Rollout is made from.
-type RolloutInput struct {
-	Set *v1alpha1.SidecarSet
-	// Pods may hold others than the set's.
-	Pods []*corev1.Pod
-	// NamespaceLabels are asked for where the set selects namespaces by label.
-	NamespaceLabels func(string) (map[string]string, error)
-	// Revisions are the set's, sorted; empty where they cannot be read.
-	Revisions []*appsv1.ControllerRevision
-	Run       RunInput
-	// SystemNamespace is where Outrigger runs.
-	SystemNamespace string
-}
-
-// RunInput is what the open run of a set says.
-type RunInput struct {
-	// Status is nil if no run is open.
-	Status *protocol.RolloutStatus
-	// Refused are the pods whose writes the run reported as refused.
-	Refused []protocol.RejectedPod
-	// Unknown says why the run could not be asked.
-	Unknown string
-	// Where is the Temporal that was asked.
-	Where string
-}
-
-// Rollout is how far a set's newest version is.
+// Rollout is the progress of the newest version of a SidecarSet.
 type Rollout struct {
 	Name       string `json:"name"`
 	Generation int64  `json:"generation"`
-	// Observed says that status is about this generation.
+	// Observed reports whether status is about this generation.
 	Observed bool `json:"observed"`
-	// Phase is the plan's, or Paused while somebody holds the run.
+	// Phase is that of the plan, or Paused while the run is paused.
 	Phase   protocol.Phase  `json:"phase"`
 	Message string          `json:"message"`
 	Counts  protocol.Counts `json:"counts"`
-	Window  Window          `json:"window"`
+	Limits  Limits          `json:"window"`
 	Images  []Image         `json:"images"`
-	Hold    *protocol.Pause `json:"hold,omitempty"`
+	Pause   *protocol.Pause `json:"hold,omitempty"`
 	// Conditions are those that the operator wrote, Progressing first.
 	Conditions []Condition `json:"conditions,omitempty"`
 	Run        *Run        `json:"run,omitempty"`
-	// RunUnknown says why nothing is known about the run.
+	// RunUnknown is the reason that the state of the run is not known.
 	RunUnknown string `json:"runUnknown,omitempty"`
-	// RunWhere is the Temporal that was asked for the run.
-	RunWhere  string     `json:"runWhere,omitempty"`
+	// Temporal is the address and the namespace of runs.
+	Temporal  string     `json:"runWhere,omitempty"`
 	Revisions []Revision `json:"revisions,omitempty"`
 }
 
-// Window is the bound of a rollout.
-type Window struct {
+// Limits of a rollout.
+type Limits struct {
 	MaxUnavailable string `json:"maxUnavailable"`
-	// Slots is that as a number of pods, and Free how many of them are left.
+	// Slots is MaxUnavailable as a number of pods, and Open how many of them are unused.
 	Slots int `json:"slots"`
-	Free  int `json:"free"`
+	Open  int `json:"free"`
 	// Partition is empty if no pod is kept old.
 	Partition string `json:"partition,omitempty"`
 }
 
-// Image is what a sidecar runs.
+// Image of a sidecar.
 type Image struct {
 	Container string `json:"container"`
 	Image     string `json:"image"`
 }
 
-// Condition is one of the set's.
+// Condition of a SidecarSet.
 type Condition struct {
 	Type    string                 `json:"type"`
 	Status  metav1.ConditionStatus `json:"status"`
@@ -95,7 +67,7 @@ type Condition struct {
 	Since   time.Time              `json:"since"`
 }
 
-// Run is the workflow run that carries the generation.
+// Run is the workflow run of a generation.
 type Run struct {
 	WorkflowID string         `json:"workflowID"`
 	URL        string         `json:"url,omitempty"`
@@ -108,7 +80,7 @@ type Run struct {
 	Since      time.Time      `json:"since"`
 }
 
-// Revision is a version with the pods that hold it.
+// Revision is a version with its pods.
 type Revision struct {
 	Name    string  `json:"name"`
 	Number  int64   `json:"number,omitempty"`
@@ -117,7 +89,7 @@ type Revision struct {
 	Owners  []Owner `json:"owners"`
 }
 
-// Owner is a workload with its pods; kind and name are empty for bare pods.
+// Owner is a workload with its pods. Kind and name are empty for pods without a controller.
 type Owner struct {
 	Namespace string `json:"namespace"`
 	Kind      string `json:"kind,omitempty"`
@@ -125,62 +97,56 @@ type Owner struct {
 	Pods      []Pod  `json:"pods"`
 }
 
-// NewRollout plans as the worker does, and says where each pod stands. It fails where the
-// pods of the set cannot be determined.
-func NewRollout(in RolloutInput) (*Rollout, error) {
+// NewRollout plans as the worker does. It fails if the pods of the SidecarSet cannot be
+// determined.
+func NewRollout(in *Input) (*Rollout, error) {
+	matched, version, err := in.matched()
+	if err != nil {
+		return nil, err
+	}
 	set := in.Set
-	population, err := rollout.Population(set, in.Pods, in.NamespaceLabels)
-	if err != nil {
-		return nil, err
-	}
-	plan, err := rollout.Next(set, population, nil)
-	if err != nil {
-		return nil, err
-	}
-	version, err := podstate.NewVersion(set)
+	plan, err := rollout.Next(set, matched, nil)
 	if err != nil {
 		return nil, err
 	}
 	r := &Rollout{
 		Name: set.Name, Generation: set.Generation, Observed: set.Status.ObservedGeneration == set.Generation,
-		Phase: plan.Phase, Message: plan.Message, Counts: plan.Counts, Window: windowOf(set, &plan),
-		Images: images(&set.Spec), Hold: holdOf(in), Conditions: conditions(set), Run: runOf(in), RunUnknown: in.Run.Unknown, RunWhere: in.Run.Where,
+		Phase: plan.Phase, Message: plan.Message, Counts: plan.Counts, Limits: limitsOf(set, &plan),
+		Images: images(&set.Spec), Pause: pauseOf(set, in.Run.Status), Conditions: conditions(set), Run: runOf(in),
+		RunUnknown: in.Run.Unknown, Temporal: in.Run.Temporal, Revisions: in.byRevision(matched, version),
 	}
-	if r.Hold != nil && r.Counts.Remaining > 0 {
+	if r.Pause != nil && r.Counts.Remaining > 0 {
 		r.Phase = protocol.PhasePaused
 	}
-	r.Revisions, err = revisions(in, population, version)
-	return r, err
+	return r, nil
 }
 
-func windowOf(set *v1alpha1.SidecarSet, plan *rollout.Plan) Window {
-	w := Window{MaxUnavailable: "1", Slots: plan.MaxUnavailable, Free: plan.OpenSlots}
-	if bound := set.Spec.UpdateStrategy.MaxUnavailable; bound != nil {
-		w.MaxUnavailable = bound.String()
+func limitsOf(set *v1alpha1.SidecarSet, plan *rollout.Plan) Limits {
+	limits := Limits{MaxUnavailable: "1", Slots: plan.MaxUnavailable, Open: plan.OpenSlots}
+	if limit := set.Spec.UpdateStrategy.MaxUnavailable; limit != nil {
+		limits.MaxUnavailable = limit.String()
 	}
 	kept := set.Spec.UpdateStrategy.Partition
 	if kept != nil && *kept != intstr.FromInt32(0) && *kept != intstr.FromString("0%") && set.Spec.UpdateStrategy.Selector == nil {
-		w.Partition = kept.String()
+		limits.Partition = kept.String()
 	}
-	return w
+	return limits
 }
 
 func images(spec *v1alpha1.SidecarSetSpec) []Image {
 	var all []Image
-	for _, list := range [][]v1alpha1.SidecarContainer{spec.InitContainers, spec.Containers} {
-		for i := range list {
-			all = append(all, Image{Container: list[i].Name, Image: list[i].Image})
-		}
+	for _, c := range slices.Concat(spec.InitContainers, spec.Containers) {
+		all = append(all, Image{Container: c.Name, Image: c.Image})
 	}
 	return all
 }
 
-// holdOf prefers what the run says to status, which follows it.
-func holdOf(in RolloutInput) *protocol.Pause {
-	if in.Run.Status != nil {
-		return in.Run.Status.Pause
+// pauseOf prefers the run to status, which is written later.
+func pauseOf(set *v1alpha1.SidecarSet, run *protocol.RolloutStatus) *protocol.Pause {
+	if run != nil {
+		return run.Pause
 	}
-	if status := in.Set.Status.Rollout; status != nil && status.Pause != nil {
+	if status := set.Status.Rollout; status != nil && status.Pause != nil {
 		return &protocol.Pause{By: status.Pause.By, Reason: status.Pause.Reason}
 	}
 	return nil
@@ -196,13 +162,14 @@ func conditions(set *v1alpha1.SidecarSet) []Condition {
 	return found
 }
 
-func runOf(in RolloutInput) *Run {
-	if in.Run.Status == nil {
+func runOf(in *Input) *Run {
+	status := in.Run.Status
+	if status == nil {
 		return nil
 	}
 	run := &Run{
-		WorkflowID: protocol.WorkflowID(in.Set.Name, in.Set.UID), Generation: in.Run.Status.Generation, Phase: in.Run.Status.Phase, Message: in.Run.Status.Message,
-		Batches: in.Run.Status.Batches, Upgraded: in.Run.Status.Upgraded, Failed: in.Run.Status.RejectedWrites, Since: in.Run.Status.Since,
+		WorkflowID: protocol.WorkflowID(in.Set.Name, in.Set.UID), Generation: status.Generation, Phase: status.Phase, Message: status.Message,
+		Batches: status.Batches, Upgraded: status.Upgraded, Failed: status.RejectedWrites, Since: status.Since,
 	}
 	if in.Set.Status.Rollout != nil {
 		run.URL = in.Set.Status.Rollout.URL
@@ -210,28 +177,23 @@ func runOf(in RolloutInput) *Run {
 	return run
 }
 
-// revisions groups the pods: by what they hold, the newest first, then by owner.
-func revisions(in RolloutInput, population []rollout.Pod, version *podstate.Version) ([]Revision, error) {
-	refused := map[protocol.PodReference]string{}
-	for _, pod := range in.Run.Refused {
-		refused[pod.PodReference] = pod.Reason
+// byRevision groups the matched pods by revision, the newest first, and by owner.
+func (in *Input) byRevision(matched []rollout.Pod, version *podstate.Version) []Revision {
+	rejections := map[protocol.PodReference]string{}
+	for _, pod := range in.Run.Rejected {
+		rejections[pod.PodReference] = pod.Reason
 	}
-	known := newHistory(in.Set, in.Revisions)
-	byName := map[string]*Revision{}
-	for i := range population {
-		entries, err := record.Hashes(population[i].Annotations)
-		if err != nil {
-			return nil, err
+	known, byName := in.revisions(), map[string]*Revision{}
+	for i := range matched {
+		pod := &matched[i]
+		name := known.of(pod.Pod)
+		if pod.Updated {
+			name = known.current
 		}
-		held := known.held(entries[in.Set.Name])
-		if population[i].Updated {
-			held = known.current
+		if byName[name] == nil {
+			byName[name] = known.describe(name)
 		}
-		if byName[held] == nil {
-			byName[held] = known.describe(held)
-		}
-		s := standing{Pod: &population[i], set: in.Set.Name, version: version, refused: refused}
-		byName[held].add(population[i].Pod, s.pod())
+		byName[name].add(pod.Pod, newPod(pod, version, rejections[pod.Reference()]))
 	}
 	all := make([]Revision, 0, len(byName))
 	for _, one := range byName {
@@ -241,7 +203,7 @@ func revisions(in RolloutInput, population []rollout.Pod, version *podstate.Vers
 	slices.SortFunc(all, func(a, b Revision) int {
 		return cmp.Or(cmp.Compare(b.Number, a.Number), strings.Compare(a.Name, b.Name))
 	})
-	return all, nil
+	return all
 }
 
 func (r *Revision) add(object *corev1.Pod, pod Pod) {
@@ -263,18 +225,18 @@ func (r *Revision) sort() {
 	}
 }
 
-// Done reports whether there is nothing to wait for, with an error where that is no
-// success.
+// Done reports whether there is nothing to wait for. Its error is the reason that this is
+// no success.
 func (r *Rollout) Done() (bool, error) {
 	switch {
 	case !r.Observed:
 		return false, nil
 	case r.Phase == protocol.PhaseNotUpdate:
-		return true, errors.New("upgrades are off (spec.updateStrategy.type NotUpdate): there is no rollout to wait for")
+		return true, errors.New("upgrades are disabled (spec.updateStrategy.type NotUpdate): there is no rollout to wait for")
 	case !r.Phase.Ended():
 		return false, nil
 	case r.Counts.NotUpgradable > 0:
-		return true, fmt.Errorf("the rollout ended, but %s cannot be upgraded in place: they take the new version when they are created anew", plural(r.Counts.NotUpgradable, "pod"))
+		return true, fmt.Errorf("the rollout ended, but %s cannot be upgraded in place; they get the new version when they are recreated", plural(r.Counts.NotUpgradable, "pod"))
 	}
 	return true, nil
 }

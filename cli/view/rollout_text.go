@@ -2,54 +2,39 @@ package view
 
 import (
 	"fmt"
-	"io"
 	"strings"
-	"time"
 
 	"github.com/outrigger/outrigger/api/protocol"
 	"github.com/outrigger/outrigger/api/v1alpha1"
 )
 
-// Text says how a model is written.
-type Text struct {
-	Now   time.Time
-	Paint Paint
-	// Wide lists every pod.
-	Wide bool
-}
-
 const barWidth = 24
 
-// Write writes a head of facts, and the tree: set, revisions, owners, pods.
-func (r *Rollout) Write(out io.Writer, t Text) error {
-	lines := append(r.head(t), "")
-	lines = append(lines, r.tree(t)...)
-	_, err := io.WriteString(out, strings.Join(lines, "\n")+"\n")
-	return err
+// Text is a head of facts, and the tree: SidecarSet, revisions, owners, pods.
+func (r *Rollout) Text(s Style) string {
+	return text(append(append(r.head(s), ""), r.tree(s)...))
 }
 
-func (r *Rollout) head(t Text) []string {
+func (r *Rollout) head(s Style) []string {
 	var lines []string
 	fact := func(name, text string) {
 		if text != "" {
 			lines = append(lines, fmt.Sprintf("%-10s %s", name+":", text))
 		}
 	}
-	fact("Name", t.Paint.in(Strong, r.Name))
-	fact("Status", r.statusLine(t))
-	fact("Progress", r.bar(t))
-	fact("Window", r.windowLine())
+	fact("Name", s.Paint.in(Strong, r.Name))
+	fact("Status", r.statusLine(s))
+	fact("Progress", r.bar(s))
+	fact("Slots", r.slotsLine())
 	fact("Images", joinImages(r.Images))
-	if r.Hold != nil {
-		fact("Held", t.Paint.in(Busy, heldBy(r.Hold)))
+	if r.Pause != nil {
+		fact("Paused", s.Paint.in(Busy, pausedBy(r.Pause)))
 	}
-	fact("Run", r.runLine(t))
-	if waiting := r.waitingLine(t); waiting != "" {
-		fact("Waiting", waiting)
-	}
+	fact("Run", r.runLine(s))
+	fact("Waiting", r.waitingLine(s))
 	for _, c := range r.Conditions {
 		if c.needsAttention() {
-			fact(c.Type, t.Paint.in(Bad, c.Reason)+": "+c.Message)
+			fact(c.Type, s.Paint.in(Bad, c.Reason)+": "+c.Message)
 		}
 	}
 	return lines
@@ -65,14 +50,14 @@ func (c *Condition) needsAttention() bool {
 	return false
 }
 
-func (r *Rollout) statusLine(t Text) string {
-	line := t.Paint.in(phaseTone(r.Phase), string(r.Phase))
+func (r *Rollout) statusLine(s Style) string {
+	line := s.Paint.in(phaseTone(r.Phase), string(r.Phase))
 	if len(r.Conditions) > 0 && r.Conditions[0].Type == v1alpha1.ConditionProgressing {
 		c := r.Conditions[0]
-		line += fmt.Sprintf(" (%s for %s)", c.Reason, age(t.Now, &c.Since))
+		line += fmt.Sprintf(" (%s for %s)", c.Reason, age(s.Now, c.Since))
 	}
 	if !r.Observed {
-		line += fmt.Sprintf(", the operator has not seen generation %d yet", r.Generation)
+		line += fmt.Sprintf(", the operator has not observed generation %d yet", r.Generation)
 	}
 	return line
 }
@@ -88,22 +73,22 @@ func phaseTone(phase protocol.Phase) Tone {
 }
 
 // bar shows updated and ready pods, updated ones, and the others.
-func (r *Rollout) bar(t Text) string {
+func (r *Rollout) bar(s Style) string {
 	c := r.Counts
 	full, part := 0, 0
 	if c.Matched > 0 {
 		full = barWidth * c.UpdatedReady / c.Matched
 		part = barWidth*c.Updated/c.Matched - full
 	}
-	return t.Paint.in(Good, strings.Repeat("█", full)) + t.Paint.in(Busy, strings.Repeat("▒", part)) +
-		t.Paint.in(Faint, strings.Repeat("░", barWidth-full-part)) +
+	return s.Paint.in(Good, strings.Repeat("█", full)) + s.Paint.in(Busy, strings.Repeat("▒", part)) +
+		s.Paint.in(Faint, strings.Repeat("░", barWidth-full-part)) +
 		fmt.Sprintf(" %d of %d updated, %d of them ready, %d to go", c.Updated, c.Matched, c.UpdatedReady, c.Remaining)
 }
 
-func (r *Rollout) windowLine() string {
-	line := fmt.Sprintf("%d of %d unavailable (maxUnavailable %s)", r.Counts.Unavailable, r.Window.Slots, r.Window.MaxUnavailable)
-	if r.Window.Partition != "" {
-		line += ", partition " + r.Window.Partition
+func (r *Rollout) slotsLine() string {
+	line := fmt.Sprintf("%d of %d used (maxUnavailable %s)", r.Counts.Unavailable, r.Limits.Slots, r.Limits.MaxUnavailable)
+	if r.Limits.Partition != "" {
+		line += ", partition " + r.Limits.Partition
 	}
 	return line
 }
@@ -116,47 +101,38 @@ func joinImages(images []Image) string {
 	return strings.Join(words, ", ")
 }
 
-func heldBy(hold *protocol.Pause) string {
-	text := "by somebody"
-	if hold.By != "" {
-		text = "by " + hold.By
+func pausedBy(pause *protocol.Pause) string {
+	text := "by an unknown user"
+	if pause.By != "" {
+		text = "by " + pause.By
 	}
-	if hold.Reason != "" {
-		text += ": " + hold.Reason
+	if pause.Reason != "" {
+		text += ": " + pause.Reason
 	}
 	return text
 }
 
-func (r *Rollout) runLine(t Text) string {
+func (r *Rollout) runLine(s Style) string {
 	switch {
 	case r.RunUnknown != "":
-		return t.Paint.in(Faint, r.RunUnknown)
+		return s.Paint.in(Faint, r.RunUnknown)
+	case r.Run == nil && r.Temporal != "":
+		return s.Paint.in(Faint, "none is open in "+r.Temporal)
 	case r.Run == nil:
-		none := "none is open"
-		if r.RunWhere != "" {
-			none += " in " + r.RunWhere
-		}
-		return t.Paint.in(Faint, none)
+		return s.Paint.in(Faint, "none is open")
 	}
-	line := fmt.Sprintf("%s on generation %d for %s, %s, %s upgraded", r.Run.Phase, r.Run.Generation, age(t.Now, &r.Run.Since),
-		countBatches(r.Run.Batches), plural(r.Run.Upgraded, "pod"))
+	line := fmt.Sprintf("%s on generation %d for %s, %s, %s upgraded", r.Run.Phase, r.Run.Generation, age(s.Now, r.Run.Since),
+		plural(r.Run.Batches, "batch"), plural(r.Run.Upgraded, "pod"))
 	if r.Run.Failed > 0 {
-		line += fmt.Sprintf(", %s refused", plural(r.Run.Failed, "write"))
+		line += fmt.Sprintf(", %s rejected", plural(r.Run.Failed, "write"))
 	}
 	return line
 }
 
-func countBatches(n int) string {
-	if n == 1 {
-		return "1 batch"
-	}
-	return fmt.Sprintf("%d batches", n)
-}
-
-// waitingLine names the pod that has been on its way the longest.
-func (r *Rollout) waitingLine(t Text) string {
+// waitingLine names the pod whose upgrade has been in progress the longest.
+func (r *Rollout) waitingLine(s Style) string {
 	var longest *Pod
-	for pod := range r.pods() {
+	for _, pod := range r.pods() {
 		if pod.Since != nil && (longest == nil || pod.Since.Before(*longest.Since)) {
 			longest = pod
 		}
@@ -164,29 +140,26 @@ func (r *Rollout) waitingLine(t Text) string {
 	if longest == nil {
 		return ""
 	}
-	return fmt.Sprintf("%s/%s, written %s ago: %s", longest.Namespace, longest.Name, age(t.Now, longest.Since), longest.Why)
+	return fmt.Sprintf("%s/%s, written %s ago: %s", longest.Namespace, longest.Name, age(s.Now, *longest.Since), longest.Reason)
 }
 
-func (r *Rollout) pods() func(func(*Pod) bool) {
-	return func(yield func(*Pod) bool) {
-		for i := range r.Revisions {
-			for j := range r.Revisions[i].Owners {
-				pods := r.Revisions[i].Owners[j].Pods
-				for k := range pods {
-					if !yield(&pods[k]) {
-						return
-					}
-				}
+func (r *Rollout) pods() []*Pod {
+	var all []*Pod
+	for i := range r.Revisions {
+		for _, owner := range r.Revisions[i].Owners {
+			for k := range owner.Pods {
+				all = append(all, &owner.Pods[k])
 			}
 		}
 	}
+	return all
 }
 
-// Line is how far the rollout is, in one line.
+// Line is the progress of the rollout in one line.
 func (r *Rollout) Line() string {
 	line := fmt.Sprintf("sidecarset/%s: %s, %s", r.Name, r.Phase, r.Message)
-	if r.Hold != nil {
-		line += "; held " + heldBy(r.Hold)
+	if r.Pause != nil {
+		line += "; paused " + pausedBy(r.Pause)
 	}
 	if !r.Observed {
 		line += fmt.Sprintf("; generation %d is not observed yet", r.Generation)

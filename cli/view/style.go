@@ -1,8 +1,8 @@
 package view
 
 import (
+	"cmp"
 	"fmt"
-	"io"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -10,7 +10,15 @@ import (
 	"k8s.io/apimachinery/pkg/util/duration"
 )
 
-// Tone is what a word means to the reader.
+// Style is how the text of a model is written.
+type Style struct {
+	Now   time.Time
+	Paint Paint
+	// Wide lists every pod.
+	Wide bool
+}
+
+// Tone is the meaning of a word, which is shown by its colour.
 type Tone int
 
 // Tones of words.
@@ -33,37 +41,37 @@ func (p Paint) in(tone Tone, word string) string {
 	return p(tone, word)
 }
 
-// age is written as kubectl writes it; a dash without a time.
-func age(now time.Time, then *time.Time) string {
-	if then == nil || then.IsZero() {
+// age has the format of kubectl; a dash without a time.
+func age(now, then time.Time) string {
+	if then.IsZero() {
 		return "-"
 	}
-	return duration.HumanDuration(max(now.Sub(*then), 0))
+	return duration.HumanDuration(max(now.Sub(then), 0))
 }
 
-// table writes rows in columns. The first is the heading.
-func table(out io.Writer, rows [][]string) error {
-	w := tabwriter.NewWriter(out, 0, 8, 3, ' ', 0)
+// table aligns rows in columns. The first row is the heading. Empty cells become dashes.
+func table(rows [][]string) string {
+	var out strings.Builder
+	w := tabwriter.NewWriter(&out, 0, 8, 3, ' ', 0)
 	for _, row := range rows {
-		if _, err := fmt.Fprintln(w, strings.Join(row, "\t")); err != nil {
-			return err
+		for i := range row {
+			row[i] = cmp.Or(row[i], "-")
 		}
+		_, _ = fmt.Fprintln(w, strings.Join(row, "\t"))
 	}
-	return w.Flush()
+	_ = w.Flush() // a Builder takes everything
+	return out.String()
 }
 
-// orDash stands for a cell that is empty.
-func orDash(cell string) string {
-	if cell == "" {
-		return "-"
-	}
-	return cell
-}
+func text(lines []string) string { return strings.Join(lines, "\n") + "\n" }
 
-// plural counts things.
 func plural(n int, thing string) string {
-	if n == 1 {
-		return "1 " + thing
+	switch {
+	case n == 1:
+	case strings.HasSuffix(thing, "ch"):
+		thing += "es"
+	default:
+		thing += "s"
 	}
-	return fmt.Sprintf("%d %ss", n, thing)
+	return fmt.Sprintf("%d %s", n, thing)
 }

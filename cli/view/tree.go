@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// node is a line of a tree with those below it.
+// node is a line of a tree with its subtrees.
 type node struct {
 	text  string
 	below []node
@@ -29,37 +29,37 @@ func (n node) lines() []string {
 	return lines
 }
 
-func (r *Rollout) tree(t Text) []string {
-	root := node{text: t.Paint.in(Strong, "sidecarset/"+r.Name)}
+func (r *Rollout) tree(s Style) []string {
+	root := node{text: s.Paint.in(Strong, "sidecarset/"+r.Name)}
 	for i := range r.Revisions {
-		root.below = append(root.below, r.Revisions[i].node(t))
+		root.below = append(root.below, r.Revisions[i].node(s))
 	}
 	if len(r.Revisions) == 0 {
-		root.below = []node{{text: "no pods: none that match were injected"}}
+		root.below = []node{{text: "no matched pods"}}
 	}
 	return root.lines()
 }
 
-func (r *Revision) node(t Text) node {
-	text := "revision " + t.Paint.in(Strong, r.Name)
+func (r *Revision) node(s Style) node {
+	text := "revision " + s.Paint.in(Strong, r.Name)
 	if r.Number > 0 {
 		text += fmt.Sprintf(" (%d)", r.Number)
 	}
 	if r.Current {
-		text += t.Paint.in(Good, " current")
+		text += s.Paint.in(Good, " current")
 	}
 	if len(r.Images) > 0 {
 		text += "  " + joinImages(r.Images)
 	}
 	n := node{text: text}
 	for i := range r.Owners {
-		n.below = append(n.below, r.Owners[i].node(t))
+		n.below = append(n.below, r.Owners[i].node(s))
 	}
 	return n
 }
 
-func (o *Owner) node(t Text) node {
-	name := "pods of nobody"
+func (o *Owner) node(s Style) node {
+	name := "pods without controller"
 	if o.Kind != "" {
 		name = strings.ToLower(o.Kind) + "/" + o.Name
 	}
@@ -70,39 +70,39 @@ func (o *Owner) node(t Text) node {
 		}
 	}
 	n := node{text: fmt.Sprintf("%s in %s  %s, %d ready", name, o.Namespace, plural(len(o.Pods), "pod"), ready)}
-	quiet := map[PodPhase]int{}
+	counted := map[PodPhase]int{}
 	width := 0
 	for i := range o.Pods {
-		if t.Wide || !o.Pods[i].quiet() {
+		if s.Wide || !o.Pods[i].counted() {
 			width = max(width, len(o.Pods[i].Name))
 		}
 	}
 	for i := range o.Pods {
 		pod := &o.Pods[i]
-		if !t.Wide && pod.quiet() {
-			quiet[pod.Phase]++
+		if !s.Wide && pod.counted() {
+			counted[pod.Phase]++
 			continue
 		}
-		n.below = append(n.below, node{text: pod.line(t, width)})
+		n.below = append(n.below, node{text: pod.line(s, width)})
 	}
 	for _, phase := range []PodPhase{PodUpdated, PodOld} {
-		if quiet[phase] > 0 {
-			n.below = append(n.below, node{text: fmt.Sprintf("%d %s", quiet[phase], t.Paint.in((&Pod{Phase: phase}).tone(), string(phase)))})
+		if counted[phase] > 0 {
+			n.below = append(n.below, node{text: fmt.Sprintf("%d %s", counted[phase], s.Paint.in((&Pod{Phase: phase}).tone(), string(phase)))})
 		}
 	}
 	return n
 }
 
-func (p *Pod) line(t Text, width int) string {
-	line := fmt.Sprintf("%-*s  %s", width, p.Name, t.Paint.in(p.tone(), string(p.Phase)))
+func (p *Pod) line(s Style, width int) string {
+	line := fmt.Sprintf("%-*s  %s", width, p.Name, s.Paint.in(p.tone(), string(p.Phase)))
 	if p.Since != nil {
-		line += " for " + age(t.Now, p.Since)
+		line += " for " + age(s.Now, *p.Since)
 	}
-	if p.Why != "" {
-		line += ", " + p.Why
+	if p.Reason != "" {
+		line += ", " + p.Reason
 	}
-	if t.Wide && p.Node != "" {
-		line += t.Paint.in(Faint, "  on "+p.Node)
+	if s.Wide && p.Node != "" {
+		line += s.Paint.in(Faint, "  on "+p.Node)
 	}
 	return line
 }

@@ -1,9 +1,7 @@
 package view
 
 import (
-	"bytes"
 	"flag"
-	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -32,24 +30,23 @@ var noon = time.Date(2026, 1, 2, 12, 0, 0, 0, time.UTC)
 
 func ago(d time.Duration) metav1.Time { return metav1.NewTime(noon.Add(-d)) }
 
-func golden(t *testing.T, name string, write func(io.Writer, Text) error, change ...func(*Text)) {
+func golden(t *testing.T, name string, text func(Style) string, change ...func(*Style)) {
 	t.Helper()
-	var out bytes.Buffer
-	text := Text{Now: noon}
+	style := Style{Now: noon}
 	for _, one := range change {
-		one(&text)
+		one(&style)
 	}
-	require.NoError(t, write(&out, text))
+	got := text(style)
 	file := filepath.Join("testdata", name+".txt")
 	if *update {
-		require.NoError(t, os.WriteFile(file, out.Bytes(), 0o644))
+		require.NoError(t, os.WriteFile(file, []byte(got), 0o644))
 	}
 	want, err := os.ReadFile(file)
 	require.NoError(t, err)
-	assert.Equal(t, string(want), out.String())
+	assert.Equal(t, string(want), got)
 }
 
-func wide(t *Text) { t.Wide = true }
+func wide(s *Style) { s.Wide = true }
 
 // logs has version 2; two revisions of it are recorded.
 func logs(t *testing.T) (*v1alpha1.SidecarSet, []*appsv1.ControllerRevision) {
@@ -134,13 +131,19 @@ func written(t *testing.T, d time.Duration, reason string) func(*corev1.Pod) {
 	}
 }
 
+// lacking is a pod that was not injected.
+func lacking(t *testing.T, name string, age time.Duration) *corev1.Pod {
+	return pod(t, name, "agent:v1", func(p *corev1.Pod) { p.Annotations, p.CreationTimestamp = nil, ago(age) })
+}
+
 func notUpgradable(p *corev1.Pod) {
 	p.Annotations[v1alpha1.HashWithoutImageAnnotation] = `{"logs":{"hash":"another"}}`
 }
 
-func input(t *testing.T) RolloutInput {
+func input(t *testing.T) *Input {
 	set, sorted := logs(t)
-	return RolloutInput{Set: set, Revisions: sorted, Pods: []*corev1.Pod{
+	noLabels := func(string) (map[string]string, error) { return nil, nil }
+	return &Input{Set: set, Revisions: sorted, NamespaceLabels: noLabels, SystemNamespace: "kruise-system", Pods: []*corev1.Pod{
 		pod(t, "web-5d6-a", "agent:v2"),
 		pod(t, "web-5d6-b", "agent:v2", written(t, 8*time.Second, "ContainerCreating")),
 		pod(t, "web-5d6-c", "agent:v2", written(t, 30*time.Second, "ErrImagePull")),
@@ -155,19 +158,22 @@ func TestARolloutUnderWay(t *testing.T) {
 	in := input(t)
 	in.Run = RunInput{Status: &protocol.RolloutStatus{
 		Generation: 2, Phase: protocol.PhaseWaiting, Batches: 2, Upgraded: 3, RejectedWrites: 1, Since: noon.Add(-40 * time.Second),
-	}, Refused: []protocol.RejectedPod{{PodReference: protocol.PodReference{Namespace: "default", Name: "alone", UID: "uid-of-alone"}, Reason: "denied by quota"}}}
+	}, Rejected: []protocol.RejectedPod{{PodReference: protocol.PodReference{Namespace: "default", Name: "alone", UID: "uid-of-alone"}, Reason: "denied by quota"}}}
 	r, err := NewRollout(in)
 	require.NoError(t, err)
-	golden(t, "rollout", r.Write)
-	golden(t, "rollout-wide", r.Write, wide)
+	golden(t, "rollout", r.Text)
+	golden(t, "rollout-wide", r.Text, wide)
 	assert.Equal(t, "sidecarset/logs: Waiting, 3 of 6 pods updated, 1 of them ready; 2 to go, 2 unavailable of 2 allowed; 1 not upgradable in place, such as default/web-5d6-e; waiting for pods such as default/web-5d6-b", r.Line())
 	done, err := r.Done()
 	assert.False(t, done)
 	require.NoError(t, err)
-	golden(t, "why-rollout", NewRolloutWhy(r, in, 1).Write)
+	in.Pods = append(in.Pods, lacking(t, "lacking", time.Minute))
+	why, err := NewRolloutWhy(in)
+	require.NoError(t, err)
+	golden(t, "why-rollout", why.Text)
 }
 
-func TestARolloutThatIsHeldWithTemporalAway(t *testing.T) {
+func TestAPausedRolloutWithoutTemporal(t *testing.T) {
 	in := input(t)
 	in.Set.Status.Rollout = &v1alpha1.RolloutStatus{Pause: &v1alpha1.RolloutPause{By: "ann", Reason: "errors in the logs"}}
 	in.Set.Spec.UpdateStrategy.Partition = new(intstr.FromString("20%"))
@@ -176,82 +182,81 @@ func TestARolloutThatIsHeldWithTemporalAway(t *testing.T) {
 	r, err := NewRollout(in)
 	require.NoError(t, err)
 	assert.Equal(t, protocol.PhasePaused, r.Phase)
-	golden(t, "rollout-held", r.Write)
+	golden(t, "rollout-paused", r.Text)
 }
 
-func TestAnOperatorThatHasNotSeenASetIsLookedForWhereItRuns(t *testing.T) {
+func TestTheNamespaceOfAnOperatorThatIsBehindIsNamed(t *testing.T) {
 	in := input(t)
 	in.Set.Generation, in.SystemNamespace = 3, "sidecars"
-	r, err := NewRollout(in)
+	why, err := NewRolloutWhy(in)
 	require.NoError(t, err)
-	assert.Equal(t, "the operator has not seen generation 3: is it running? (kubectl -n sidecars get pods)", NewRolloutWhy(r, in, 0).Reasons[0])
+	assert.Equal(t, "the operator has not observed generation 3: is it running? (kubectl -n sidecars get pods)", why.Reasons[0])
 }
 
 func TestTheEndsOfARollout(t *testing.T) {
-	end := func(change func(*RolloutInput)) (bool, error) {
+	end := func(change func(*Input)) (bool, error) {
 		set, sorted := logs(t)
-		in := RolloutInput{Set: set, Revisions: sorted, Pods: []*corev1.Pod{pod(t, "a", "agent:v2"), pod(t, "b", "agent:v2")}}
-		change(&in)
+		in := &Input{Set: set, Revisions: sorted, Pods: []*corev1.Pod{pod(t, "a", "agent:v2"), pod(t, "b", "agent:v2")}}
+		change(in)
 		r, err := NewRollout(in)
 		require.NoError(t, err)
 		return r.Done()
 	}
-	done, err := end(func(*RolloutInput) {})
+	done, err := end(func(*Input) {})
 	assert.True(t, done)
 	require.NoError(t, err)
-	done, _ = end(func(in *RolloutInput) { in.Set.Generation = 3 })
+	done, _ = end(func(in *Input) { in.Set.Generation = 3 })
 	assert.False(t, done, "nobody has looked at the generation")
-	done, err = end(func(in *RolloutInput) {
+	done, err = end(func(in *Input) {
 		in.Pods[1] = pod(t, "b", "agent:v1")
 		in.Set.Spec.UpdateStrategy.Partition = new(intstr.FromInt32(1))
 	})
 	assert.True(t, done, "the partition is reached")
 	require.NoError(t, err)
-	done, err = end(func(in *RolloutInput) { in.Pods[1] = pod(t, "b", "agent:v1", notUpgradable) })
+	done, err = end(func(in *Input) { in.Pods[1] = pod(t, "b", "agent:v1", notUpgradable) })
 	assert.True(t, done)
 	require.ErrorContains(t, err, "1 pod cannot be upgraded in place")
-	_, err = end(func(in *RolloutInput) {
+	_, err = end(func(in *Input) {
 		in.Set.Spec.UpdateStrategy.Type = v1alpha1.NotUpdateSidecarSetStrategyType
 	})
-	require.ErrorContains(t, err, "upgrades are off")
+	require.ErrorContains(t, err, "upgrades are disabled")
 }
 
 func TestASetWithoutPods(t *testing.T) {
 	set, _ := logs(t)
-	r, err := NewRollout(RolloutInput{Set: set})
+	r, err := NewRollout(&Input{Set: set})
 	require.NoError(t, err)
-	golden(t, "rollout-empty", r.Write)
+	golden(t, "rollout-empty", r.Text)
 }
 
 func TestPodsThatAreBehind(t *testing.T) {
 	in := input(t)
-	old, err := Outdated(in.Set, in.Pods, nil)
+	old, err := Outdated(in)
 	require.NoError(t, err)
-	lacking := func(name string, created time.Duration) *corev1.Pod {
-		return pod(t, name, "agent:v1", func(p *corev1.Pod) { p.Annotations, p.CreationTimestamp = nil, ago(created) })
-	}
-	labels := func(string) (map[string]string, error) { return nil, nil }
-	missing, err := Missing(in.Set, append(in.Pods, lacking("older", 2*time.Hour), lacking("later", time.Minute)), labels, "kruise-system", Webhook{})
+	in.Pods = append(in.Pods, lacking(t, "older", 2*time.Hour), lacking(t, "later", time.Minute))
+	missing, err := Missing(in)
 	require.NoError(t, err)
-	golden(t, "behind", append(old, missing...).Write)
-	golden(t, "behind-none", BehindPods{}.Write)
-	golden(t, "list", NewSummaries([]v1alpha1.SidecarSet{*in.Set}).Write)
-	golden(t, "list-wide", NewSummaries([]v1alpha1.SidecarSet{*in.Set}).Write, wide)
-	golden(t, "list-none", Summaries{}.Write)
-	off := func(string) (map[string]string, error) {
+	golden(t, "behind", append(old, missing...).Text)
+	golden(t, "behind-none", BehindPods{}.Text)
+	golden(t, "list", NewSummaries([]v1alpha1.SidecarSet{*in.Set}).Text)
+	golden(t, "list-wide", NewSummaries([]v1alpha1.SidecarSet{*in.Set}).Text, wide)
+	golden(t, "list-none", Summaries{}.Text)
+	critical := lacking(t, "proxy", time.Minute)
+	critical.Namespace, critical.Spec.PriorityClassName = "kube-system", "system-node-critical"
+	in.Pods = []*corev1.Pod{critical}
+	missing, err = Missing(in)
+	require.NoError(t, err)
+	assert.Empty(t, missing, "the webhook is never called for it")
+	in.Pods = []*corev1.Pod{lacking(t, "later", time.Minute)}
+	in.NamespaceLabels = func(string) (map[string]string, error) {
 		return map[string]string{v1alpha1.InjectionLabel: v1alpha1.InjectionDisabled}, nil
 	}
-	missing, err = Missing(in.Set, []*corev1.Pod{lacking("later", time.Minute)}, off, "kruise-system", Webhook{})
+	missing, err = Missing(in)
 	require.NoError(t, err)
 	assert.Empty(t, missing)
-	critical := lacking("proxy", time.Minute)
-	critical.Namespace, critical.Spec.PriorityClassName = "kube-system", "system-node-critical"
-	missing, err = Missing(in.Set, []*corev1.Pod{critical}, labels, "kruise-system", Webhook{})
-	require.NoError(t, err)
-	assert.Empty(t, missing, "the webhook is never asked about it")
 }
 
-func TestAPlanNamesBatchesAndWhoStays(t *testing.T) {
+func TestAPlanNamesBatchesAndPodsThatStay(t *testing.T) {
 	set, sorted := logs(t)
 	set.Spec.Containers[0].Image = "agent:v3"
 	fixture.Hashed(set)
@@ -263,14 +268,14 @@ func TestAPlanNamesBatchesAndWhoStays(t *testing.T) {
 	var err error
 	from.Data.Raw, err = revision.Content(&old.Spec)
 	require.NoError(t, err)
-	in := PlanInput{Set: set, Revisions: []*appsv1.ControllerRevision{from, sorted[1]}, Refused: []string{"spec.containers[0].name: may not change"}, Pace: &Pace{Pods: 10, Took: time.Minute}}
+	in := &PlanInput{Input: Input{Set: set, Revisions: []*appsv1.ControllerRevision{from, sorted[1]}}, Stored: set, Rejected: []string{"spec.containers[0].name: may not change"}, Pace: &Pace{Pods: 10, Took: time.Minute}}
 	for _, name := range []string{"a", "b", "c", "d", "e", "f", "g"} {
 		in.Pods = append(in.Pods, pod(t, name, "agent:v2"))
 	}
 	in.Pods = append(in.Pods, pod(t, "z", "agent:v1", notUpgradable))
 	p, err := NewPlan(in)
 	require.NoError(t, err)
-	golden(t, "plan", p.Write)
+	golden(t, "plan", p.Text)
 	assert.Equal(t, 30*time.Second, *p.Estimate)
 
 	set.Spec.UpdateStrategy.Type = v1alpha1.NotUpdateSidecarSetStrategyType
@@ -282,7 +287,7 @@ func TestAPlanNamesBatchesAndWhoStays(t *testing.T) {
 
 func TestAPlanWithManyPodsIsThePlannersOwnOrder(t *testing.T) {
 	set, sorted := logs(t)
-	in := PlanInput{Set: set, Revisions: sorted}
+	in := &PlanInput{Input: Input{Set: set, Revisions: sorted}, Stored: set}
 	for i := range 300 {
 		in.Pods = append(in.Pods, pod(t, "web-"+string(rune('a'+i/26%26))+string(rune('a'+i%26)), "agent:v1", func(p *corev1.Pod) {
 			p.UID = types.UID(p.Name + string(rune('a'+i/26)))
@@ -291,27 +296,27 @@ func TestAPlanWithManyPodsIsThePlannersOwnOrder(t *testing.T) {
 	p, err := NewPlan(in)
 	require.NoError(t, err)
 	assert.Len(t, p.Batches, 150)
-	assert.Equal(t, 300, p.moved())
-	golden(t, "plan-long", p.Write)
+	assert.Equal(t, 300, p.upgraded())
+	golden(t, "plan-long", p.Text)
 }
 
-func TestBlameNamesFields(t *testing.T) {
+func TestChangedFieldsAreNamed(t *testing.T) {
 	from := fixture.SidecarSet("x", fixture.Sidecar("a"), fixture.Sidecar("b")).Spec
 	to := *from.DeepCopy()
-	assert.Empty(t, Blame(&from, &to))
+	assert.Empty(t, ChangedFields(&from, &to))
 	to.Containers[0].Image = "a:v2"
-	assert.Empty(t, Blame(&from, &to), "images can be upgraded")
+	assert.Empty(t, ChangedFields(&from, &to), "images can be upgraded")
 	to.Containers[0].Args = []string{"-v"}
 	to.Containers[1].Name = "c"
-	assert.Equal(t, []string{"spec.containers[a].args", "spec.containers[b] (removed)", "spec.containers[c] (added)"}, Blame(&from, &to))
+	assert.Equal(t, []string{"spec.containers[a].args", "spec.containers[b] (removed)", "spec.containers[c] (added)"}, ChangedFields(&from, &to))
 	to = *from.DeepCopy()
 	to.InitContainers = []v1alpha1.SidecarContainer{fixture.Sidecar("i")}
-	assert.Empty(t, Blame(&from, &to), "init containers that end are not hashed")
+	assert.Empty(t, ChangedFields(&from, &to), "init containers that end are not hashed")
 	to.InitContainers[0].RestartPolicy = new(corev1.ContainerRestartPolicyAlways)
-	assert.Equal(t, []string{"spec.initContainers[i] (added)"}, Blame(&from, &to))
+	assert.Equal(t, []string{"spec.initContainers[i] (added)"}, ChangedFields(&from, &to))
 	to = *from.DeepCopy()
 	to.Containers[0], to.Containers[1] = to.Containers[1], to.Containers[0]
-	assert.Equal(t, []string{"the order of spec.containers"}, Blame(&from, &to))
+	assert.Equal(t, []string{"the order of spec.containers"}, ChangedFields(&from, &to))
 }
 
 func TestWhyAPodIsOrIsNotInjected(t *testing.T) {
@@ -320,14 +325,14 @@ func TestWhyAPodIsOrIsNotInjected(t *testing.T) {
 		in := PodWhyInput{Pod: pod(t, "p", "agent:v1"), Sets: []v1alpha1.SidecarSet{*set.DeepCopy()}, SystemNamespace: "kruise-system"}
 		in.Pod.Annotations = nil
 		change(&in)
-		return NewPodWhy(in).Sets[0].Why
+		return NewPodWhy(in).Sets[0].Reason
 	}
 	for want, change := range map[string]func(*PodWhyInput){
-		"mirrors a static pod":          func(in *PodWhyInput) { in.Pod.Annotations = map[string]string{corev1.MirrorPodAnnotationKey: "x"} },
-		"it wants app=web":              func(in *PodWhyInput) { in.Pod.Labels = nil },
-		"spec.selector is empty":        func(in *PodWhyInput) { in.Sets[0].Spec.Selector = nil },
-		"the set is for namespace shop": func(in *PodWhyInput) { in.Sets[0].Spec.Namespace = "shop" },
-		"it wants team=a": func(in *PodWhyInput) {
+		"mirrors a static pod":                 func(in *PodWhyInput) { in.Pod.Annotations = map[string]string{corev1.MirrorPodAnnotationKey: "x"} },
+		"it requires app=web":                  func(in *PodWhyInput) { in.Pod.Labels = nil },
+		"spec.selector is empty":               func(in *PodWhyInput) { in.Sets[0].Spec.Selector = nil },
+		"the SidecarSet is for namespace shop": func(in *PodWhyInput) { in.Sets[0].Spec.Namespace = "shop" },
+		"it requires team=a": func(in *PodWhyInput) {
 			in.Sets[0].Spec.NamespaceSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"team": "a"}}
 		},
 		"system-node-critical": func(in *PodWhyInput) {
@@ -335,17 +340,17 @@ func TestWhyAPodIsOrIsNotInjected(t *testing.T) {
 		},
 		"Outrigger's own namespace":       func(in *PodWhyInput) { in.Pod.Namespace = "kruise-system" },
 		"outrigger.io/injection=disabled": func(in *PodWhyInput) { in.NamespaceLabels = map[string]string{"outrigger.io/injection": "disabled"} },
-		"older than the set":              func(in *PodWhyInput) { in.Pod.CreationTimestamp = ago(2 * time.Hour) },
+		"older than the SidecarSet":       func(in *PodWhyInput) { in.Pod.CreationTimestamp = ago(2 * time.Hour) },
 		"injectionStrategy.paused":        func(in *PodWhyInput) { in.Sets[0].Spec.InjectionStrategy.Paused = true },
 		"is not installed":                func(in *PodWhyInput) { in.Webhook.Absent = true },
-		"is not switched on":              func(in *PodWhyInput) { in.Webhook.Installed = &admissionv1.MutatingWebhook{} },
+		"is not activated":                func(in *PodWhyInput) { in.Webhook.Installed = &admissionv1.MutatingWebhook{} },
 		"failurePolicy is Ignore": func(in *PodWhyInput) {
 			in.Webhook.Installed = &admissionv1.MutatingWebhook{Rules: make([]admissionv1.RuleWithOperations, 1), FailurePolicy: new(admissionv1.Ignore)}
 		},
-		"its objectSelector wants sidecars=yes": func(in *PodWhyInput) {
+		"its objectSelector requires sidecars=yes": func(in *PodWhyInput) {
 			in.Webhook.Installed = &admissionv1.MutatingWebhook{Rules: make([]admissionv1.RuleWithOperations, 1), ObjectSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"sidecars": "yes"}}}
 		},
-		"its namespaceSelector wants team=b": func(in *PodWhyInput) {
+		"its namespaceSelector requires team=b": func(in *PodWhyInput) {
 			in.Webhook.Installed = &admissionv1.MutatingWebhook{Rules: make([]admissionv1.RuleWithOperations, 1), NamespaceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"team": "b"}}}
 		},
 		"leaves it out (ours)": func(in *PodWhyInput) {
@@ -363,7 +368,7 @@ func TestWhyAnInjectedPodIsNotUpgraded(t *testing.T) {
 	other := fixture.SidecarSet("other", fixture.Sidecar("x"))
 	other.Spec.Selector.MatchLabels["app"] = "shop"
 	w := NewPodWhy(PodWhyInput{Pod: pod(t, "p", "agent:v1"), Sets: []v1alpha1.SidecarSet{*set, *other}})
-	golden(t, "why-pod", w.Write)
+	golden(t, "why-pod", w.Text)
 	upgrade := func(p *corev1.Pod, change func(*v1alpha1.SidecarSet)) string {
 		one := set.DeepCopy()
 		change(one)
@@ -374,15 +379,15 @@ func TestWhyAnInjectedPodIsNotUpgraded(t *testing.T) {
 	assert.Equal(t, "Failing: agent: ImagePullBackOff, image agent:v2", upgrade(pod(t, "p", "agent:v2", written(t, time.Second, "ErrImagePull")), same))
 	assert.Equal(t, "NotUpgradable: differs in more than images", upgrade(pod(t, "p", "agent:v1", notUpgradable), same))
 	assert.Equal(t, "Old: spec.updateStrategy.paused is true", upgrade(pod(t, "p", "agent:v1"), func(s *v1alpha1.SidecarSet) { s.Spec.UpdateStrategy.Paused = true }))
-	assert.Contains(t, upgrade(pod(t, "p", "agent:v1"), func(s *v1alpha1.SidecarSet) { s.Spec.Selector.MatchLabels["app"] = "x" }), "does not match it any longer")
+	assert.Contains(t, upgrade(pod(t, "p", "agent:v1"), func(s *v1alpha1.SidecarSet) { s.Spec.Selector.MatchLabels["app"] = "x" }), "does not match it any more")
 	assert.Contains(t, upgrade(pod(t, "p", "agent:v1", func(p *corev1.Pod) { p.Spec.Containers = p.Spec.Containers[:1] }), same), "lacks containers")
-	assert.Contains(t, upgrade(pod(t, "p", "agent:v1", damaged), same), "left alone: what is recorded in its annotations cannot be read: ")
+	assert.Contains(t, upgrade(pod(t, "p", "agent:v1", damaged), same), "not managed: its annotations cannot be read: ")
 }
 
 // damaged has the annotation that says what a pod holds be no JSON.
 func damaged(p *corev1.Pod) { p.Annotations[v1alpha1.HashAnnotation] = "{" }
 
-func TestHistoryNamesWhoAndWhat(t *testing.T) {
+func TestHistoryNamesUsersAndChanges(t *testing.T) {
 	in := input(t)
 	in.Pods = append(in.Pods, pod(t, "damaged", "agent:v1", damaged))
 	at := ago(20 * time.Minute)
@@ -391,31 +396,28 @@ func TestHistoryNamesWhoAndWhat(t *testing.T) {
 		{Manager: "outrigger", Operation: metav1.ManagedFieldsOperationUpdate, Time: &at, Subresource: "status", FieldsV1: metav1.NewFieldsV1(`{"f:status":{}}`)},
 	}
 	ended := noon.Add(-30 * time.Minute)
-	h, err := NewHistory(in.Set, in.Revisions, in.Pods, []RunRow{
+	h := NewHistory(in, RunHistory{Runs: []RunRow{
 		{RunID: "r1", Generation: 1, Status: "Completed", Phase: protocol.PhaseComplete, Started: noon.Add(-31 * time.Minute), Ended: &ended},
 		{RunID: "r2", Generation: 2, Status: "Running", Phase: protocol.PhaseWaiting, Started: noon.Add(-40 * time.Second)},
-	}, []Change{{At: noon.Add(-10 * time.Second), Who: "ann", What: "paused", Why: "errors"}})
-	require.NoError(t, err)
-	golden(t, "history", h.Write)
-	h.Runs, h.RunsUnknown, h.Changes = nil, "Temporal does not answer", nil
-	golden(t, "history-without-runs", h.Write)
+	}, Changes: []Change{{At: noon.Add(-10 * time.Second), By: "ann", Action: "paused", Reason: "errors"}}})
+	golden(t, "history", h.Text)
+	h.RunHistory = RunHistory{RunsUnknown: "Temporal does not answer"}
+	golden(t, "history-without-runs", h.Text)
 	h.ChangesUnknown = "Temporal at 127.0.0.1:7233, namespace default does not answer"
-	var out bytes.Buffer
-	require.NoError(t, h.Write(&out, Text{Now: noon}))
-	assert.True(t, strings.HasSuffix(out.String(), "\n\nNot all is known of pauses and resumes: "+h.ChangesUnknown+"\n"), out.String())
+	out := h.Text(Style{Now: noon})
+	assert.True(t, strings.HasSuffix(out, "\n\nPauses and resumes are incomplete: "+h.ChangesUnknown+"\n"), out)
 }
 
 func TestWordsAreColouredWhereAskedFor(t *testing.T) {
-	var out bytes.Buffer
 	r, err := NewRollout(input(t))
 	require.NoError(t, err)
-	require.NoError(t, r.Write(&out, Text{Now: noon, Paint: func(tone Tone, word string) string {
+	out := r.Text(Style{Now: noon, Paint: func(tone Tone, word string) string {
 		if tone == Bad {
 			return "<" + word + ">"
 		}
 		return word
-	}}))
-	assert.Contains(t, out.String(), "web-5d6-c  <Failing> for 30s, agent: ImagePullBackOff")
+	}})
+	assert.Contains(t, out, "web-5d6-c  <Failing> for 30s, agent: ImagePullBackOff")
 }
 
 func TestAHotUpgradeWaitsForItsTwins(t *testing.T) {
@@ -434,13 +436,13 @@ func TestAHotUpgradeWaitsForItsTwins(t *testing.T) {
 		p.Status.ContainerStatuses = append(p.Status.ContainerStatuses, corev1.ContainerStatus{Name: c.Name, Image: c.Image, ImageID: "id-" + c.Image, Ready: true})
 	}
 	show := func() Pod {
-		r, err := NewRollout(RolloutInput{Set: set, Revisions: sorted, Pods: []*corev1.Pod{p}})
+		r, err := NewRollout(&Input{Set: set, Revisions: sorted, Pods: []*corev1.Pod{p}})
 		require.NoError(t, err)
 		return r.Revisions[0].Owners[0].Pods[0]
 	}
-	assert.Equal(t, []any{PodMigrating, "the standby container is emptied next"}, []any{show().Phase, show().Why})
+	assert.Equal(t, []any{PodMigrating, "the standby container is reset next"}, []any{show().Phase, show().Reason})
 	p.Status.ContainerStatuses[2].Ready = false
-	assert.Equal(t, []any{PodMigrating, "not ready: agent-2"}, []any{show().Phase, show().Why})
+	assert.Equal(t, []any{PodMigrating, "not ready: agent-2"}, []any{show().Phase, show().Reason})
 	p.Status.ContainerStatuses[2].Ready, p.Spec.Containers[1].Image = true, "empty:v1"
 	assert.Equal(t, PodUpdated, show().Phase)
 }

@@ -2,19 +2,15 @@ package view
 
 import (
 	"fmt"
-	"io"
 	"slices"
-	"strings"
-
-	appsv1 "k8s.io/api/apps/v1"
-	corev1 "k8s.io/api/core/v1"
 
 	"github.com/outrigger/outrigger/api/protocol"
 	"github.com/outrigger/outrigger/api/v1alpha1"
-	"github.com/outrigger/outrigger/internal/record"
+	"github.com/outrigger/outrigger/internal/podstate"
 )
 
-// RolloutWhy says why the rollout of a set does not move, the decisive reason first.
+// RolloutWhy explains why the rollout of a SidecarSet makes no progress, the decisive reason
+// first.
 type RolloutWhy struct {
 	Name    string         `json:"name"`
 	Phase   protocol.Phase `json:"phase"`
@@ -22,59 +18,64 @@ type RolloutWhy struct {
 	Reasons []string       `json:"reasons"`
 }
 
-// stillness collects reasons.
-type stillness struct {
-	*Rollout
-	set       *v1alpha1.SidecarSet
-	pods      []*corev1.Pod
-	revisions []*appsv1.ControllerRevision
-	missing   int
-	leftAlone []leftAlone
-	// systemNamespace is where the operator runs.
-	systemNamespace string
+// NewRolloutWhy fails if the pods of the SidecarSet cannot be determined.
+func NewRolloutWhy(in *Input) (*RolloutWhy, error) {
+	r, err := NewRollout(in)
+	if err != nil {
+		return nil, err
+	}
+	version, err := podstate.NewVersion(in.Set)
+	if err != nil {
+		return nil, err
+	}
+	left, err := in.leftOut(version)
+	if err != nil {
+		return nil, err
+	}
+	missing, err := Missing(in)
+	if err != nil {
+		return nil, err
+	}
+	reasons := slices.Concat(r.stoppedBy(in), r.operatorReason(), r.stuckPods(), r.notUpgradable(in))
+	switch n := len(left); {
+	case n == 1:
+		reasons = append(reasons, fmt.Sprintf("%s/%s is not managed: %s", left[0].Namespace, left[0].Name, left[0].Reason))
+	case n > 1:
+		reasons = append(reasons, fmt.Sprintf("%d pods are not managed, such as %s/%s: %s (kubectl sidecarset list --outdated)", n, left[0].Namespace, left[0].Name, left[0].Reason))
+	}
+	if end := r.end(in, len(left)); end != "" {
+		reasons = append(reasons, end)
+	}
+	if len(missing) > 0 {
+		reasons = append(reasons, fmt.Sprintf("not injected though they match: %s (kubectl sidecarset list --missing)", plural(len(missing), "pod")))
+	}
+	if len(reasons) == 0 {
+		reasons = []string{"in progress: " + r.Message}
+	}
+	return &RolloutWhy{Name: r.Name, Phase: r.Phase, Message: r.Message, Reasons: reasons}, nil
 }
 
-// NewRolloutWhy explains what a Rollout shows. missing pods match and were not injected.
-func NewRolloutWhy(r *Rollout, in RolloutInput, missing int) *RolloutWhy {
-	s := stillness{Rollout: r, set: in.Set, pods: in.Pods, revisions: in.Revisions, missing: missing, systemNamespace: in.SystemNamespace}
-	// Labels of namespaces that could not be read have failed NewRollout.
-	s.leftAlone, _ = findLeftAlone(in.Set, in.Pods, in.NamespaceLabels)
-	w := &RolloutWhy{Name: r.Name, Phase: r.Phase, Message: r.Message, Reasons: []string{}}
-	for _, look := range []func(*stillness) []string{
-		(*stillness).unseen, (*stillness).switchedOff, (*stillness).engine, (*stillness).stuckPods, (*stillness).blamed, (*stillness).outside, (*stillness).ended, (*stillness).uninjected,
-	} {
-		w.Reasons = append(w.Reasons, look(&s)...)
-	}
-	if len(w.Reasons) == 0 {
-		w.Reasons = append(w.Reasons, "it moves: "+r.Message)
-	}
-	return w
-}
-
-func (s *stillness) unseen() []string {
-	if s.Observed {
-		return nil
-	}
-	return []string{fmt.Sprintf("the operator has not seen generation %d: is it running? (kubectl -n %s get pods)", s.Generation, s.systemNamespace)}
-}
-
-func (s *stillness) switchedOff() []string {
+// stoppedBy lists the reasons of an operator that is behind, and of users.
+func (r *Rollout) stoppedBy(in *Input) []string {
 	var found []string
-	if s.set.Spec.UpdateStrategy.Type == v1alpha1.NotUpdateSidecarSetStrategyType {
-		found = append(found, "upgrades are off: spec.updateStrategy.type is NotUpdate")
+	if !r.Observed {
+		found = append(found, fmt.Sprintf("the operator has not observed generation %d: is it running? (kubectl -n %s get pods)", r.Generation, in.SystemNamespace))
 	}
-	if s.set.Spec.UpdateStrategy.Paused {
+	if in.Set.Spec.UpdateStrategy.Type == v1alpha1.NotUpdateSidecarSetStrategyType {
+		found = append(found, "upgrades are disabled: spec.updateStrategy.type is NotUpdate")
+	}
+	if in.Set.Spec.UpdateStrategy.Paused {
 		found = append(found, "spec.updateStrategy.paused is true")
 	}
-	if s.Hold != nil {
-		found = append(found, "held "+heldBy(s.Hold)+" (kubectl sidecarset resume "+s.Name+")")
+	if r.Pause != nil {
+		found = append(found, "paused "+pausedBy(r.Pause)+" (kubectl sidecarset resume "+r.Name+")")
 	}
 	return found
 }
 
-// engine is what the operator says about Temporal and the workers.
-func (s *stillness) engine() []string {
-	for _, c := range s.Conditions {
+// operatorReason is a condition about Temporal, the workers or the run.
+func (r *Rollout) operatorReason() []string {
+	for _, c := range r.Conditions {
 		switch c.Reason {
 		case v1alpha1.ReasonInvalid, v1alpha1.ReasonTemporalUnavailable, v1alpha1.ReasonTemporalThrottled, v1alpha1.ReasonWorkerUnavailable,
 			v1alpha1.ReasonRolloutFailing, v1alpha1.ReasonRunUnreadable:
@@ -84,23 +85,23 @@ func (s *stillness) engine() []string {
 	return nil
 }
 
-// stuckPods are those that take the window, or whose writes were refused.
-func (s *stillness) stuckPods() []string {
+// stuckPods lists pods that use slots, or whose writes were rejected.
+func (r *Rollout) stuckPods() []string {
 	var found []string
-	if s.Counts.Remaining > 0 && s.Window.Slots == 0 {
-		found = append(found, "maxUnavailable is "+s.Window.MaxUnavailable+": no pod that serves may be upgraded")
+	if r.Counts.Remaining > 0 && r.Limits.Slots == 0 {
+		found = append(found, "maxUnavailable is "+r.Limits.MaxUnavailable+": no ready pod may be upgraded")
 	}
-	if s.Counts.Remaining > 0 && s.Window.Free == 0 && s.Window.Slots > 0 {
-		found = append(found, fmt.Sprintf("the window is full: %d of %d pods are unavailable", s.Counts.Unavailable, s.Window.Slots))
+	if r.Counts.Remaining > 0 && r.Limits.Open == 0 && r.Limits.Slots > 0 {
+		found = append(found, fmt.Sprintf("all slots are used: %d of %d pods are unavailable", r.Counts.Unavailable, r.Limits.Slots))
 	}
 	const enough = 10
 	named := 0
-	for pod := range s.Rollout.pods() {
-		if pod.quiet() || pod.Phase == PodNotUpgradable {
+	for _, pod := range r.pods() {
+		if pod.counted() || pod.Phase == PodNotUpgradable {
 			continue
 		}
 		if named++; named <= enough {
-			found = append(found, fmt.Sprintf("%s/%s is %s: %s", pod.Namespace, pod.Name, pod.Phase, pod.Why))
+			found = append(found, fmt.Sprintf("%s/%s is %s: %s", pod.Namespace, pod.Name, pod.Phase, pod.Reason))
 		}
 	}
 	if named > enough {
@@ -109,77 +110,54 @@ func (s *stillness) stuckPods() []string {
 	return found
 }
 
-// blamed names the fields that keep pods from their upgrade in place.
-func (s *stillness) blamed() []string {
-	if s.Counts.NotUpgradable == 0 {
+// notUpgradable names the fields that prevent upgrades in place.
+func (r *Rollout) notUpgradable(in *Input) []string {
+	if r.Counts.NotUpgradable == 0 {
 		return nil
 	}
-	known := newHistory(s.set, s.revisions)
-	refused := map[string]bool{}
-	for pod := range s.Rollout.pods() {
+	names := map[string]bool{}
+	for _, pod := range r.pods() {
 		if pod.Phase == PodNotUpgradable {
-			refused[pod.Namespace+"/"+pod.Name] = true
+			names[pod.Namespace+"/"+pod.Name] = true
 		}
 	}
-	count := map[string]int{}
-	for _, pod := range s.pods {
-		if !refused[pod.Namespace+"/"+pod.Name] {
-			continue
-		}
-		// The annotations were read before.
-		if entries, err := record.Hashes(pod.Annotations); err == nil {
-			count[known.blame(entries[s.Name], &s.set.Spec)]++
+	known, count := in.revisions(), map[string]int{}
+	for _, pod := range in.Pods {
+		if names[pod.Namespace+"/"+pod.Name] {
+			count[known.whyNotInPlace(pod, &in.Set.Spec)]++
 		}
 	}
 	var found []string
-	for why, n := range count {
-		found = append(found, fmt.Sprintf("%s %s; create them anew", plural(n, "pod"), why))
+	for reason, n := range count {
+		found = append(found, fmt.Sprintf("%s %s; recreate them", plural(n, "pod"), reason))
 	}
 	slices.Sort(found)
 	return found
 }
 
-// outside names a pod that was injected and that rollouts leave out.
-func (s *stillness) outside() []string {
-	switch n := len(s.leftAlone); n {
-	case 0:
-		return nil
-	case 1:
-		return []string{fmt.Sprintf("%s/%s is left alone: %s", s.leftAlone[0].Namespace, s.leftAlone[0].Name, s.leftAlone[0].why)}
-	default:
-		return []string{fmt.Sprintf("%d pods are left alone, such as %s/%s: %s (kubectl sidecarset list --outdated)", n, s.leftAlone[0].Namespace, s.leftAlone[0].Name, s.leftAlone[0].why)}
-	}
-}
-
-func (s *stillness) ended() []string {
+// end is the reason that nothing is left to do; empty if something is, or if leftOut pods
+// are the only ones.
+func (r *Rollout) end(in *Input, leftOut int) string {
 	switch {
-	case s.Counts.Matched == 0 && len(s.leftAlone) > 0:
-		return nil
-	case s.Counts.Matched == 0:
-		return []string{"no pod is injected with this set"}
-	case s.Phase == protocol.PhasePartitionReached:
-		return []string{"spec.updateStrategy.partition (" + s.Window.Partition + ") keeps the other pods old"}
-	case s.Phase == protocol.PhaseComplete && s.set.Spec.UpdateStrategy.Selector != nil && s.Counts.Updated < s.Counts.Matched:
-		return []string{"spec.updateStrategy.selector takes no other pods"}
-	case s.Phase == protocol.PhaseComplete && s.Counts.NotUpgradable == 0:
-		return []string{"nothing is left to do: " + s.Message}
+	case r.Counts.Matched == 0 && leftOut > 0:
+		return ""
+	case r.Counts.Matched == 0:
+		return "no pod is injected with this SidecarSet"
+	case r.Phase == protocol.PhasePartitionReached:
+		return "spec.updateStrategy.partition (" + r.Limits.Partition + ") keeps the other pods old"
+	case r.Phase == protocol.PhaseComplete && in.Set.Spec.UpdateStrategy.Selector != nil && r.Counts.Updated < r.Counts.Matched:
+		return "spec.updateStrategy.selector selects no other pods"
+	case r.Phase == protocol.PhaseComplete && r.Counts.NotUpgradable == 0:
+		return "nothing is left to do: " + r.Message
 	}
-	return nil
+	return ""
 }
 
-func (s *stillness) uninjected() []string {
-	if s.missing == 0 {
-		return nil
-	}
-	return []string{fmt.Sprintf("not injected though they match: %s (kubectl sidecarset list --missing)", plural(s.missing, "pod"))}
-}
-
-// Write writes a line for each reason.
-func (w *RolloutWhy) Write(out io.Writer, t Text) error {
-	lines := []string{"sidecarset/" + t.Paint.in(Strong, w.Name) + ": " + t.Paint.in(phaseTone(w.Phase), string(w.Phase)) + ", " + w.Message}
+// Text has a line for each reason.
+func (w *RolloutWhy) Text(s Style) string {
+	lines := []string{"sidecarset/" + s.Paint.in(Strong, w.Name) + ": " + s.Paint.in(phaseTone(w.Phase), string(w.Phase)) + ", " + w.Message}
 	for _, reason := range w.Reasons {
 		lines = append(lines, "  "+reason)
 	}
-	_, err := io.WriteString(out, strings.Join(lines, "\n")+"\n")
-	return err
+	return text(lines)
 }

@@ -175,13 +175,13 @@ func TestARolloutFromTheFirstLookToTheUndo(t *testing.T) {
 	eventually(t, []string{"status", "logs"}, "2 of 6 updated", "Failing", "ImagePullBackOff", "deployment/logs in default", "current  agent=agent:bad")
 	_, err := sidecarset(t, "status", "logs", "--watch", "--timeout=500ms")
 	require.EqualError(t, err, "the rollout of SidecarSet logs has not ended after 500ms")
-	assert.Contains(t, shows(t, "why", "logs"), "the window is full: 2 of 2 pods are unavailable")
+	assert.Contains(t, shows(t, "why", "logs"), "all slots are used: 2 of 2 pods are unavailable")
 	assert.Contains(t, shows(t, "list", "--outdated"), "Old")
 
 	paused := shows(t, "pause", "logs", "--reason=errors in the logs")
 	assert.Contains(t, paused, "sidecarset/logs paused")
-	eventually(t, []string{"status", "logs"}, "Status:    Paused", "Held:      by admin: errors in the logs", "Run:       Paused on generation 2")
-	assert.Contains(t, shows(t, "why", "sidecarset/logs"), "held by admin: errors in the logs")
+	eventually(t, []string{"status", "logs"}, "Status:    Paused", "Paused:    by admin: errors in the logs", "Run:       Paused on generation 2")
+	assert.Contains(t, shows(t, "why", "sidecarset/logs"), "paused by admin: errors in the logs")
 
 	back := shows(t, "undo", "logs", "--dry-run=client", "-o", "yaml")
 	assert.Contains(t, back, "image: agent:v1")
@@ -193,7 +193,7 @@ func TestARolloutFromTheFirstLookToTheUndo(t *testing.T) {
 	watched := shows(t, "status", "logs", "--watch", "--timeout=30s")
 	assert.True(t, strings.HasSuffix(watched, "sidecarset/logs: rollout ended\n"), watched)
 
-	eventually(t, []string{"resume", "logs"}, "has no open run of the set")
+	eventually(t, []string{"resume", "logs"}, "has no open run of the SidecarSet")
 	eventually(t, []string{"history", "logs"}, "agent=agent:bad", "Completed", "paused", "errors in the logs", "resumed", "kubectl-sidecarset")
 	assert.Contains(t, shows(t, "diff", "logs", "2"), "-  - image: agent:bad\n+  - image: agent:v1\n")
 	assert.Regexp(t, `(?s)^from:\n  name: logs-.*\n  number: 2\n  spec:\n .*image: agent:bad\n.*\nto:\n  spec:\n .*image: agent:v1\n`, shows(t, "diff", "logs", "2", "-o", "yaml"))
@@ -224,7 +224,7 @@ func TestPodsWhoseUpgradeIsRefusedAreShownWithTheReason(t *testing.T) {
 	scene(t, "frozen")
 	freeze(t, "frozen")
 	setImage(t, "frozen", "agent:v2")
-	eventually(t, []string{"status", "frozen"}, "Refused, Invalid\n", "writes refused")
+	eventually(t, []string{"status", "frozen"}, "Refused, Invalid\n", "writes rejected")
 	assert.Contains(t, shows(t, "why", "frozen"), "is Refused: Invalid")
 }
 
@@ -269,7 +269,7 @@ spec:
 	assert.Contains(t, shows(t, "why", "pod/lonely", "-n", "quiet"), "sidecarset/lonely: not injected, its namespace has the label outrigger.io/injection=disabled")
 	_, err := sidecarset(t, "why", "lonely")
 	require.ErrorContains(t, err, "say sidecarset/lonely or pod/lonely")
-	assert.Contains(t, shows(t, "why", "sidecarset/lonely"), "no pod is injected with this set")
+	assert.Contains(t, shows(t, "why", "sidecarset/lonely"), "no pod is injected with this SidecarSet")
 	missing := shows(t, "list", "--missing")
 	assert.Regexp(t, `default +lonely +lonely +Missing`, missing)
 	assert.NotContains(t, missing, "quiet")
@@ -283,7 +283,7 @@ func TestErrorsSayWhatHelps(t *testing.T) {
 		`use pod/NAME, NAMESPACE/POD or sidecarset/NAME`:                             {"why", "node/x"},
 		`--timeout needs --watch`:                                                    {"status", "x", "--timeout=1m"},
 		`--output "table": use wide, json, yaml`:                                     {"list", "-o", "table"},
-		`give either the NAME of a set, with --image, or a file with -f`:             {"plan"},
+		`give either the NAME of a SidecarSet, with --image, or a file with -f`:      {"plan"},
 		`--dry-run "perhaps": use none, client or server`:                            {"undo", "x", "--dry-run=perhaps"},
 		`no such host`: {"--server=https://nowhere.invalid", "list"},
 	} {
@@ -339,9 +339,9 @@ func TestANewSetIsPlanned(t *testing.T) {
 	set := kubectl(t, "", "get", "sidecarset", "old", "-o", "yaml")
 	set = strings.Replace(set, "  updateStrategy:\n", "  updateStrategy:\n    maxUnavaliable: 5\n", 1)
 	out, err := sidecarsetWith(t, strings.ReplaceAll(set, "name: old", "name: new"), "plan", "-f", "-")
-	require.ErrorContains(t, err, "admission refuses this SidecarSet: spec.containers[0].name")
-	assert.Contains(t, out, "the set is new: pods get it when they are created; 6 pods match now")
-	assert.Contains(t, out, "Refused: spec.containers[0].name", "the other set has this container")
+	require.ErrorContains(t, err, "admission rejects this SidecarSet: spec.containers[0].name")
+	assert.Contains(t, out, "the SidecarSet is new: pods get it when they are created; 6 pods match now")
+	assert.Contains(t, out, "Rejected: spec.containers[0].name", "the other set has this container")
 	assert.Contains(t, out, `Note: unknown field "spec.updateStrategy.maxUnavaliable"`)
 }
 

@@ -52,7 +52,7 @@ func TestEncryptedRunsAreShownToWhoHasTheKeys(t *testing.T) {
 	withKeys := func(args ...string) []string {
 		return append(args, "--temporal-payload-key-dir="+stack.keys, "--temporal-payload-key-id=a")
 	}
-	eventually(t, withKeys("status", "secret"), "Refused, Invalid\n", "writes refused")
+	eventually(t, withKeys("status", "secret"), "Refused, Invalid\n", "writes rejected")
 	assert.Contains(t, shows(t, withKeys("why", "secret")...), "is Refused: Invalid")
 	without := shows(t, "status", "secret")
 	assert.Contains(t, without, "0 of 6 updated", "what the cluster knows")
@@ -62,7 +62,7 @@ func TestEncryptedRunsAreShownToWhoHasTheKeys(t *testing.T) {
 	assert.Regexp(t, `admin +paused +in confidence`, shows(t, withKeys("history", "secret")...))
 	without = shows(t, "history", "secret")
 	assert.NotContains(t, without, "in confidence")
-	assert.Contains(t, without, "Not all is known of pauses and resumes: who sent pause to run ")
+	assert.Contains(t, without, "Pauses and resumes are incomplete: the sender and the reason of pause in run ")
 	assert.Contains(t, without, "payload encoding is not supported; if the run is encrypted, name the keys with --temporal-payload-key-dir")
 
 	_, err := sidecarset(t, "pause", "secret", "--temporal-payload-key-id=a")

@@ -1,0 +1,87 @@
+package cli
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+
+	"github.com/spf13/cobra"
+	"go.temporal.io/sdk/temporal"
+
+	"github.com/outrigger/outrigger/api/protocol"
+	"github.com/outrigger/outrigger/cli/view"
+	"github.com/outrigger/outrigger/output"
+)
+
+func newPause(s *shared) *cobra.Command {
+	return s.updates(protocol.PauseUpdate, &cobra.Command{
+		Use:   "pause NAME --reason TEXT",
+		Short: "Pause the rollout of a SidecarSet until it is resumed",
+		Long: "Pause the rollout of a SidecarSet until it is resumed, and wait for the answer of its run.\n\n" +
+			"The running batch stops within seconds: pods that the worker has not patched by then keep their version.\n" +
+			"The pause outlives generations and lost runs; status shows by whom the rollout is paused, and the reason.\n" +
+			"spec.updateStrategy.paused also pauses rollouts that have not started, and needs no Temporal.",
+		Example: `  kubectl sidecarset pause logs --reason "errors in the logs"
+  kubectl sidecarset pause logs --reason "change freeze" -o json   # the answer of the run as JSON`,
+	})
+}
+
+func newResume(s *shared) *cobra.Command {
+	return s.updates(protocol.ResumeUpdate, &cobra.Command{
+		Use:   "resume NAME --reason TEXT",
+		Short: "Resume a paused rollout",
+		Example: `  kubectl sidecarset resume logs
+  kubectl sidecarset resume logs --reason "the errors had another cause"   # the history shows the reason`,
+	})
+}
+
+// updates completes a command that sends an update to a run.
+func (s *shared) updates(update string, cmd *cobra.Command) *cobra.Command {
+	var reason string
+	cmd.Args = cobra.ExactArgs(1)
+	cmd.Flags().StringVar(&reason, "reason", "", "`text` that status, conditions and the run show")
+	return s.prints(s.ofSet(cmd), &output.Flag{}, func(ctx context.Context, c *cluster, args []string) (model, error) {
+		set, err := c.set(ctx, args[0])
+		if err != nil {
+			return nil, err
+		}
+		r, err := s.connect()
+		if err != nil {
+			return nil, err
+		}
+		defer r.Close()
+		user := cmp.Or(c.user(ctx), os.Getenv("USER"))
+		result, err := r.update(ctx, set, update, protocol.Pause{By: user, Reason: reason})
+		if err != nil {
+			return nil, fmt.Errorf("%s the rollout of SidecarSet %s: %w", update, set.Name, r.explainUpdate(err))
+		}
+		return updateAnswer{set.Name, result}, nil
+	}, output.JSON, output.YAML)
+}
+
+// updateAnswer is the answer of a run.
+type updateAnswer struct {
+	Name string `json:"name"`
+	protocol.PauseResult
+}
+
+func (a updateAnswer) Text(view.Style) string {
+	return fmt.Sprintf("sidecarset/%s %s\n", a.Name, a.Message)
+}
+
+// explainUpdate adds a remedy to the error of an update.
+func (r *runs) explainUpdate(err error) error {
+	var rejected *temporal.ApplicationError
+	switch {
+	case isNotFound(err):
+		return fmt.Errorf("%s has no open run of the SidecarSet: all pods that can be upgraded are, or the operator uses another Temporal (%s); spec.updateStrategy.paused pauses the next run",
+			r.endpoint(), otherTemporal)
+	case errors.As(err, &rejected):
+		return errors.New(rejected.Message())
+	case unanswered(err):
+		return fmt.Errorf("%w; or no worker runs: spec.updateStrategy.paused is followed as soon as one runs", r.explain(err))
+	}
+	return r.explain(err)
+}
