@@ -61,8 +61,12 @@ func (n *Node) startContainerd(ctx context.Context) error {
 	})
 }
 
-// Load makes an image known to the node.
+// Load makes an image known to the node, by its name and, as a pulled image, by its digest.
 func (n *Node) Load(ctx context.Context, image Image) error {
+	repository, _, ok := strings.Cut(image.Name, ":")
+	if !ok {
+		return fmt.Errorf("image %s: no tag", image.Name)
+	}
 	archive, err := os.CreateTemp(n.state, "image-*.tar")
 	if err != nil {
 		return fmt.Errorf("image %s: %w", image.Name, err)
@@ -73,7 +77,7 @@ func (n *Node) Load(ctx context.Context, image Image) error {
 		err = closed
 	}
 	if err == nil {
-		err = n.ctr(ctx, "images", "import", archive.Name())
+		err = n.ctr(ctx, "images", "import", "--digests", "--base-name="+repository, archive.Name())
 	}
 	if err != nil {
 		return fmt.Errorf("image %s: %w", image.Name, err)
