@@ -1,6 +1,7 @@
 package kube
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -181,12 +182,16 @@ func synced(ctx context.Context, mgr manager.Manager, timeout time.Duration) boo
 	return mgr.GetCache().WaitForCacheSync(short)
 }
 
-// CachesSynced is the readiness check of a role that decides from caches.
-func CachesSynced(mgr manager.Manager) healthz.Checker {
-	return func(r *http.Request) error {
-		if !synced(r.Context(), mgr, time.Second) {
+// AddChecks adds the health and readiness checks of a role that decides from caches.
+func (m *Manager) AddChecks() error {
+	cachesSynced := func(r *http.Request) error {
+		if !synced(r.Context(), m, time.Second) {
 			return errors.New("caches are not synced yet")
 		}
 		return nil
 	}
+	if err := cmp.Or(m.AddHealthzCheck("ping", healthz.Ping), m.AddReadyzCheck("caches", cachesSynced)); err != nil {
+		return fmt.Errorf("add health checks: %w", err)
+	}
+	return nil
 }

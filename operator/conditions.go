@@ -51,7 +51,7 @@ func progressing(p *pass) condition {
 	case lacksTemporal(p):
 		return andPlan(temporalReason(p), p.temporal.Error())
 	case p.inProgress() && p.pause != nil && p.plan.Counts.Remaining > 0:
-		return andPlan(v1alpha1.ReasonPaused, bySignal("paused", p.pause.By, p.pause.Reason))
+		return andPlan(v1alpha1.ReasonPaused, "paused by signal"+signalOf(p.pause).Details())
 	case p.inProgress() && p.fault != runs.Fault{}:
 		return andPlan(p.fault.Reason, p.fault.Message)
 	case p.plan.Phase == protocol.PhaseWaiting:
@@ -128,8 +128,7 @@ func lacksTemporal(p *pass) bool {
 }
 
 func temporalReason(p *pass) string {
-	var throttled runs.ThrottledError
-	if errors.As(p.temporal, &throttled) {
+	if _, throttled := errors.AsType[runs.ThrottledError](p.temporal); throttled {
 		return v1alpha1.ReasonTemporalThrottled
 	}
 	return v1alpha1.ReasonTemporalUnavailable

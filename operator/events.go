@@ -96,7 +96,7 @@ func resumeNote(before, after *v1alpha1.SidecarSet, resumed *protocol.Pause) str
 	if resumed == nil || pauseIn(before) == nil || pauseIn(after) != nil {
 		return ""
 	}
-	return bySignal("resumed", resumed.By, resumed.Reason) + "; "
+	return "resumed by signal" + resumed.Details() + "; "
 }
 
 // faultEvents are about Temporal, workers, keys, rejected pods and images. Only a new reason
@@ -127,19 +127,6 @@ func reasonAndMessage(set *v1alpha1.SidecarSet, kind string) reasonMessage {
 		return reasonMessage{condition.Reason, condition.Message}
 	}
 	return reasonMessage{}
-}
-
-// bySignal says that something was done by signal or update, by whom and for what reason,
-// as far as that is known.
-func bySignal(done, by, reason string) string {
-	done += " by signal"
-	if by != "" {
-		done += " from " + by
-	}
-	if reason != "" {
-		done += ": " + reason
-	}
-	return done
 }
 
 // boundedNote cuts a long note: it may quote a person or a failure.

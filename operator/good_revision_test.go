@@ -22,28 +22,29 @@ func TestSpec7_5_TheEndIsRecordedOnceTheRunHasEnded(t *testing.T) {
 	set := setAt(generation)
 	for name, c := range map[string]struct {
 		found runs.Run
-		// after so long the end is recorded; zero is never.
+		ends  bool
 		after time.Duration
 	}{
-		"by itself":             {runs.Run{Status: completed, Generation: generation}, minEndInterval},
-		"open":                  {runs.Run{Status: opened, Generation: generation}, 0},
-		"of another generation": {runs.Run{Status: completed, Generation: generation - 1}, lostRunGrace},
-		"terminated":            {runs.Run{Status: terminated, Generation: generation}, lostRunGrace},
-		"gone":                  {runs.Run{}, lostRunGrace},
+		"by itself":             {runs.Run{Status: completed, Generation: generation}, true, 0},
+		"open":                  {runs.Run{Status: opened, Generation: generation}, false, time.Hour / 2},
+		"of another generation": {runs.Run{Status: completed, Generation: generation - 1}, true, lostRunGrace},
+		"terminated":            {runs.Run{Status: terminated, Generation: generation}, true, lostRunGrace},
+		"gone":                  {runs.Run{}, true, lostRunGrace},
 	} {
-		var check endCheck
+		var state runState
 		now := noon
 		ended := false
-		for range 12 {
-			left := check.left(generation, now)
-			assert.Positive(t, left, name)
+		for i := 0; i < 15 && !ended; i++ {
+			left, due := state.untilEndCheck(generation, true, now)
+			assert.True(t, due, name)
+			assert.Equal(t, i > 0, left > 0, name)
 			now = now.Add(left)
-			if ended = check.ended(set, &c.found, now); ended {
-				break
-			}
+			ended = state.recordEndCheck(set, &c.found, true, now)
 		}
-		assert.Equal(t, c.after > 0, ended, name)
+		assert.Equal(t, c.ends, ended, name)
 		assert.GreaterOrEqual(t, now.Sub(noon), c.after, name)
+		_, due := state.untilEndCheck(generation, false, now)
+		assert.Equal(t, !c.ends, due, name)
 	}
 }
 
@@ -104,7 +105,6 @@ func TestSpec7_5_TheEndIsRecordedThoughAnAppFailsSince(t *testing.T) {
 		state.endedAt = env.clock.Now().Add(-restartGracePeriod)
 		p := &pass{set: set, observation: seen, state: state, now: env.clock.Now()}
 		env.reconcileRun(t.Context(), p)
-		confirmEnd(t.Context(), p, env.client)
 		require.NoError(t, p.out.err, c.name)
 		assert.Equal(t, c.want, p.out.ended, c.name)
 	}

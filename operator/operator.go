@@ -6,12 +6,10 @@ import (
 	"fmt"
 	"time"
 
-	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
-	"sigs.k8s.io/controller-runtime/pkg/healthz"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
@@ -60,11 +58,8 @@ func Run(ctx context.Context, o Options) error {
 	if err != nil {
 		return err
 	}
-	if err := mgr.AddHealthzCheck("ping", healthz.Ping); err != nil {
-		return fmt.Errorf("add health check: %w", err)
-	}
-	if err := mgr.AddReadyzCheck("caches", kube.CachesSynced(mgr)); err != nil {
-		return fmt.Errorf("add readiness check: %w", err)
+	if err := mgr.AddChecks(); err != nil {
+		return err
 	}
 	queue, err := kube.TaskQueue(ctx, mgr.GetAPIReader(), o.TaskQueue)
 	if err != nil {
@@ -97,8 +92,8 @@ func addController(ctx context.Context, mgr *kube.Manager, temporal *runs.Client
 	if err != nil {
 		return err
 	}
-	if err := mgr.GetFieldIndexer().IndexField(ctx, &appsv1.ControllerRevision{}, revisions.SetField, revisions.SetNames); err != nil {
-		return fmt.Errorf("index revisions by SidecarSet: %w", err)
+	if err := revisions.AddIndex(ctx, mgr.GetFieldIndexer()); err != nil {
+		return err
 	}
 	// The controller needs this cache, too, but starts it after the process is ready.
 	if _, err := mgr.GetCache().GetInformer(ctx, &v1alpha1.SidecarSet{}); err != nil {
@@ -106,7 +101,7 @@ func addController(ctx context.Context, mgr *kube.Manager, temporal *runs.Client
 	}
 	clock, cache, live := clock.RealClock{}, mgr.GetClient(), mgr.GetAPIReader()
 	sets := &setLister{Reader: cache, namespace: namespace, limiter: newEnqueueLimiter(clock), uninjected: newUninjectedCache()}
-	calls, orphans := runs.NewCalls[outcome](), runs.NewOrphans(temporal, cache, live)
+	calls, orphans := newCalls(), runs.NewOrphans(temporal, cache, live)
 	if err := mgr.Add(orphans); err != nil {
 		return fmt.Errorf("set up the collection of orphaned runs: %w", err)
 	}

@@ -30,6 +30,11 @@ func pauseOf(set *v1alpha1.SidecarSet, run *runs.Run) (pause *v1alpha1.RolloutPa
 	return &v1alpha1.RolloutPause{}, true
 }
 
+// signalOf is the payload of the signal of a pause.
+func signalOf(pause *v1alpha1.RolloutPause) protocol.Pause {
+	return protocol.Pause{By: pause.By, Reason: pause.Reason}
+}
+
 // lastPause is pauseOf a run of a generation before that of the SidecarSet, or of that
 // generation if status was not written since it was started.
 func lastPause(set *v1alpha1.SidecarSet, run *runs.Run) (pause *v1alpha1.RolloutPause, known bool) {

@@ -36,10 +36,8 @@ func TestStatusIsMadeFromWhatThePodCacheKeeps(t *testing.T) {
 		version, err := podstate.NewVersion(set)
 		require.NoError(t, err)
 		before, other := drawn.Pod(), drawn.Pod()
-		whole, err := findBroken(set, []rollout.Pod{{Pod: before}, {Pod: other}})
-		require.NoError(t, err)
-		kept, err := findBroken(set, []rollout.Pod{{Pod: cached(before)}, {Pod: cached(other)}})
-		require.NoError(t, err)
+		whole := findBroken(version, []rollout.Pod{{Pod: before}, {Pod: other}})
+		kept := findBroken(version, []rollout.Pod{{Pod: cached(before)}, {Pod: cached(other)}})
 		require.Equal(t, whole, kept, "seed %d", seed)
 		broken += whole.count
 

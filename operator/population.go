@@ -6,7 +6,6 @@ import (
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/outrigger/outrigger/api/v1alpha1"
 	"github.com/outrigger/outrigger/internal/podstate"
 	"github.com/outrigger/outrigger/internal/rollout"
 	"github.com/outrigger/outrigger/kube"
@@ -34,10 +33,12 @@ func (s *populationStep) observe(ctx context.Context, p *pass) error {
 	if p.plan, err = rollout.Next(p.set, matched, nil); err != nil {
 		return err
 	}
-	if p.broken, err = findBroken(p.set, matched); err != nil {
+	version, err := podstate.NewVersion(p.set)
+	if err != nil {
 		return err
 	}
-	p.endToRecord, err = s.findEnd(p, matched)
+	p.broken = findBroken(version, matched)
+	p.endToRecord, err = s.findEnd(p, version, matched)
 	return err
 }
 
@@ -45,10 +46,9 @@ func (s *populationStep) observe(ctx context.Context, p *pass) error {
 // matched ones, and those that are matched no more. Pods that have become unavailable since
 // the run ended do not matter: an app may fail before the end is recorded, or while the
 // operator is stopped.
-func (s *populationStep) findEnd(p *pass, matched []rollout.Pod) (bool, error) {
-	version, err := podstate.NewVersion(p.set)
-	if err != nil || !rollout.EndToRecord(p.set, version, &p.plan, matched) {
-		return false, err
+func (s *populationStep) findEnd(p *pass, version *podstate.Version, matched []rollout.Pod) (bool, error) {
+	if !rollout.EndToRecord(p.set, version, &p.plan, matched) {
+		return false, nil
 	}
 	if p.plan.MayHaveEnded() {
 		return true, nil
@@ -58,12 +58,7 @@ func (s *populationStep) findEnd(p *pass, matched []rollout.Pod) (bool, error) {
 }
 
 // findBroken returns the same result in whatever order the cache lists the pods.
-func findBroken(set *v1alpha1.SidecarSet, pods []rollout.Pod) (brokenPods, error) {
-	version, err := podstate.NewVersion(set)
-	if err != nil {
-		return brokenPods{}, err
-	}
-	var broken brokenPods
+func findBroken(version *podstate.Version, pods []rollout.Pod) (broken brokenPods) {
 	for i := range pods {
 		failed := version.FailedStart(pods[i].Pod)
 		if failed == nil {
@@ -75,7 +70,7 @@ func findBroken(set *v1alpha1.SidecarSet, pods []rollout.Pod) (brokenPods, error
 			broken.detail = fmt.Sprintf("container %s: %s, image %s", failed.Container, failed.Reason, failed.Image)
 		}
 	}
-	return broken, nil
+	return broken
 }
 
 // startFailureReason is the reason of Degraded for the kubelet's.

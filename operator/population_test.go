@@ -9,6 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/outrigger/outrigger/api/v1alpha1"
+	"github.com/outrigger/outrigger/internal/podstate"
 	"github.com/outrigger/outrigger/internal/rollout"
 )
 
@@ -31,6 +32,8 @@ func TestSpec8_SidecarsThatCannotStartAreNamed(t *testing.T) {
 		{Container: corev1.Container{Name: "hot"}, UpgradeStrategy: v1alpha1.SidecarContainerUpgradeStrategy{
 			UpgradeType: v1alpha1.SidecarContainerHotUpgrade, HotUpgradeEmptyImage: "empty"}},
 	}
+	version, err := podstate.NewVersion(set)
+	require.NoError(t, err)
 	for _, c := range []struct {
 		name string
 		pods []rollout.Pod
@@ -44,8 +47,6 @@ func TestSpec8_SidecarsThatCannotStartAreNamed(t *testing.T) {
 		{"a hot twin", []rollout.Pod{podWaiting("a", "hot-2", "CrashLoopBackOff")},
 			brokenPods{count: 1, reason: "ContainerCannotStart", example: "shop/a", detail: "container hot-2: CrashLoopBackOff, image image:v9"}},
 	} {
-		got, err := findBroken(set, c.pods)
-		require.NoError(t, err, c.name)
-		assert.Equal(t, c.want, got, c.name)
+		assert.Equal(t, c.want, findBroken(version, c.pods), c.name)
 	}
 }

@@ -45,6 +45,9 @@ func (s *runStep) callRun(ctx context.Context, p *pass) error {
 		// SidecarSets that have a run are requeued once Temporal answers again.
 		if rolloutStarted(p.set) && !p.unfinished() {
 			p.state.recordFinished(p.set.Generation)
+			if p.endToRecord {
+				p.out.requeueAfter = endCheckInterval
+			}
 		}
 		return nil
 	case left > 0:
@@ -108,19 +111,23 @@ func (s *runStep) readLastPause(ctx context.Context, p *pass) (err error) {
 	return nil
 }
 
-// endRun completes the run of a finished SidecarSet. Without it, a sleeping run would
-// notice only at its next timer.
+// endRun completes the run of a finished SidecarSet, and finds out whether it has ended.
+// Without endRun, a sleeping run would notice only at its next timer.
 func (s *runStep) endRun(ctx context.Context, p *pass) (err error) {
 	p.state.recordFinished(p.set.Generation)
-	left, known := p.state.untilEndCheck(p.set.Generation, p.now)
-	if known || left > 0 {
+	left, due := p.state.untilEndCheck(p.set.Generation, p.endToRecord, p.now)
+	if !due {
+		return nil
+	}
+	if left > 0 {
 		p.out.requeueAfter = left
 		return nil
 	}
 	if p.run, err = s.client.NewestRun(ctx, runs.Reference(p.set)); err != nil {
+		p.state.end.lostSince = time.Time{}
 		return err
 	}
-	p.state.recordEndCheck(p.set.Generation, p.run, p.now)
+	p.out.ended = p.state.recordEndCheck(p.set, p.run, p.endToRecord, p.now)
 	if p.run.Pause == nil && p.run.Unreadable == nil && p.run.WaitsForSignal() {
 		if err := s.wake(ctx, p); err != nil {
 			return err
@@ -128,7 +135,9 @@ func (s *runStep) endRun(ctx context.Context, p *pass) (err error) {
 	}
 	p.out.resumed = p.run.Resumed
 	p.out.pause, p.out.pauseKnown = pauseOf(p.set, p.run)
-	p.out.requeueAfter, _ = p.state.untilEndCheck(p.set.Generation, p.now)
+	if left, due = p.state.untilEndCheck(p.set.Generation, p.endToRecord && !p.out.ended, p.now); due {
+		p.out.requeueAfter = left
+	}
 	return nil
 }
 
@@ -158,7 +167,7 @@ func (s *runStep) checkRun(ctx context.Context, p *pass) (err error) {
 	if err != nil {
 		return err
 	}
-	if p.unfinished() {
+	if p.unfinished() || p.endToRecord && !p.out.ended {
 		p.out.requeueAfter = max(p.state.untilCheck(&p.observation, s.clock.Now()), time.Millisecond)
 	}
 	return nil
@@ -199,7 +208,7 @@ func (s *runStep) correctGeneration(ctx context.Context, p *pass) error {
 	}
 	if pause := p.pause; pause != nil && p.run.Pause == nil {
 		// The run is older than the pause.
-		if _, err := s.client.Signal(ctx, runs.Reference(p.set), protocol.PauseSignal, protocol.Pause{By: pause.By, Reason: pause.Reason}); err != nil {
+		if _, err := s.client.Signal(ctx, runs.Reference(p.set), protocol.PauseSignal, signalOf(pause)); err != nil {
 			return err
 		}
 	}

@@ -17,7 +17,6 @@ type rolloutMetrics struct {
 	clock clock.PassiveClock
 	mu    sync.Mutex
 	sets  map[string]rolloutMetric
-	descs rolloutDescs
 }
 
 // rolloutMetric is what the totals need of one SidecarSet.
@@ -32,20 +31,8 @@ type rolloutMetric struct {
 	changedAt time.Time
 }
 
-type rolloutDescs struct{ rollouts, held, faulted, pods, window, stalled *prometheus.Desc }
-
 func newRolloutMetrics(clock clock.PassiveClock) *rolloutMetrics {
-	desc := func(name, help string, labels ...string) *prometheus.Desc {
-		return prometheus.NewDesc(name, help, labels, nil)
-	}
-	return &rolloutMetrics{clock: clock, sets: map[string]rolloutMetric{}, descs: rolloutDescs{
-		rollouts: desc("outrigger_rollouts", "SidecarSets by the phase of their rollout (SPEC §8).", "phase"),
-		held:     desc("outrigger_rollouts_held", "SidecarSets whose run is paused by signal."),
-		faulted:  desc("outrigger_rollouts_faulted", "SidecarSets whose run makes no progress because of the workers or a missing payload key, by the reason of Degraded.", "reason"),
-		pods:     desc("outrigger_rollout_pods", "Pods of all SidecarSets, once for each set, by state; in_flight ones are unavailable because of an upgrade, broken ones have a sidecar that cannot start.", "state"),
-		window:   desc("outrigger_rollout_window_pods", "Pods that all rollouts in progress together may make unavailable at once."),
-		stalled:  desc("outrigger_rollout_stalled_seconds", "Time since the counts of a rollout changed, for the rollout that has waited longest with pods left to upgrade or to become ready; 0 without any. Paused rollouts do not count."),
-	}}
+	return &rolloutMetrics{clock: clock, sets: map[string]rolloutMetric{}}
 }
 
 // observe replaces what is known of a SidecarSet.
@@ -76,50 +63,34 @@ func (m *rolloutMetric) waits() bool {
 
 // Describe implements prometheus.Collector.
 func (m *rolloutMetrics) Describe(descriptions chan<- *prometheus.Desc) {
-	d := m.descs
-	for _, one := range []*prometheus.Desc{d.rollouts, d.held, d.faulted, d.pods, d.window, d.stalled} {
-		descriptions <- one
-	}
+	prometheus.DescribeByCollect(m, descriptions)
 }
 
 // Collect implements prometheus.Collector.
 func (m *rolloutMetrics) Collect(metrics chan<- prometheus.Metric) {
-	gauge := func(desc *prometheus.Desc, value float64, labels ...string) {
-		metrics <- prometheus.MustNewConstMetric(desc, prometheus.GaugeValue, value, labels...)
+	gauge := func(name, help string, value float64) {
+		metrics <- prometheus.MustNewConstMetric(prometheus.NewDesc(name, help, nil, nil), prometheus.GaugeValue, value)
+	}
+	gauges := func(name, help, label string, counts map[string]int) {
+		desc := prometheus.NewDesc(name, help, []string{label}, nil)
+		for of, count := range counts {
+			metrics <- prometheus.MustNewConstMetric(desc, prometheus.GaugeValue, float64(count), of)
+		}
 	}
 	t := m.totals()
-	for _, phase := range phases() {
-		gauge(m.descs.rollouts, float64(t.phases[phase]), string(phase))
-	}
-	for _, reason := range faultReasons() {
-		gauge(m.descs.faulted, float64(t.faults[reason]), reason)
-	}
-	gauge(m.descs.held, float64(t.paused))
-	gauge(m.descs.window, float64(t.slots))
-	gauge(m.descs.stalled, t.stalled.Seconds())
-	for state, count := range map[string]int{
+	gauges("outrigger_rollouts", "SidecarSets by the phase of their rollout (SPEC §8).", "phase", t.phases)
+	gauge("outrigger_rollouts_held", "SidecarSets whose run is paused by signal.", float64(t.paused))
+	gauges("outrigger_rollouts_faulted", "SidecarSets whose run makes no progress because of the workers or a missing payload key, by the reason of Degraded.", "reason", t.faults)
+	gauges("outrigger_rollout_pods", "Pods of all SidecarSets, once for each set, by state; in_flight ones are unavailable because of an upgrade, broken ones have a sidecar that cannot start.", "state", map[string]int{
 		"matched": t.counts.Matched, "updated": t.counts.Updated, "ready": t.counts.Ready, "updated_ready": t.counts.UpdatedReady,
 		"remaining": t.counts.Remaining, "not_upgradable": t.counts.NotUpgradable, "in_flight": t.counts.Unavailable, "broken": t.broken,
-	} {
-		gauge(m.descs.pods, float64(count), state)
-	}
-}
-
-// phases are those that a SidecarSet can be in.
-func phases() []protocol.Phase {
-	return []protocol.Phase{
-		protocol.PhaseProgressing, protocol.PhaseWaiting, protocol.PhasePaused,
-		protocol.PhaseComplete, protocol.PhasePartitionReached, protocol.PhaseNotUpdate,
-	}
-}
-
-func faultReasons() []string {
-	return []string{v1alpha1.ReasonWorkerUnavailable, v1alpha1.ReasonRolloutFailing, v1alpha1.ReasonRunUnreadable}
+	})
+	gauge("outrigger_rollout_window_pods", "Pods that all rollouts in progress together may make unavailable at once.", float64(t.slots))
+	gauge("outrigger_rollout_stalled_seconds", "Time since the counts of a rollout changed, for the rollout that has waited longest with pods left to upgrade or to become ready; 0 without any. Paused rollouts do not count.", t.stalled.Seconds())
 }
 
 type rolloutTotals struct {
-	phases                map[protocol.Phase]int
-	faults                map[string]int
+	phases, faults        map[string]int
 	paused, broken, slots int
 	counts                protocol.Counts
 	stalled               time.Duration
@@ -128,9 +99,9 @@ type rolloutTotals struct {
 func (m *rolloutMetrics) totals() rolloutTotals {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	t, now := rolloutTotals{phases: map[protocol.Phase]int{}, faults: map[string]int{}}, m.clock.Now()
+	t, now := rolloutTotals{phases: map[string]int{}, faults: map[string]int{}}, m.clock.Now()
 	for _, set := range m.sets {
-		t.phases[set.phase]++
+		t.phases[string(set.phase)]++
 		t.faults[set.fault]++
 		t.broken += set.broken
 		t.counts.Matched += set.counts.Matched
@@ -148,5 +119,16 @@ func (m *rolloutMetrics) totals() rolloutTotals {
 			t.stalled = max(t.stalled, now.Sub(set.changedAt))
 		}
 	}
+	t.phases = only(t.phases, protocol.PhaseProgressing, protocol.PhaseWaiting, protocol.PhasePaused, protocol.PhaseComplete, protocol.PhasePartitionReached, protocol.PhaseNotUpdate)
+	t.faults = only(t.faults, v1alpha1.ReasonWorkerUnavailable, v1alpha1.ReasonRolloutFailing, v1alpha1.ReasonRunUnreadable)
 	return t
+}
+
+// only returns the counts of the keys, zeros included.
+func only[Key ~string](counts map[string]int, keys ...Key) map[string]int {
+	found := map[string]int{}
+	for _, key := range keys {
+		found[string(key)] = counts[string(key)]
+	}
+	return found
 }

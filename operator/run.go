@@ -23,7 +23,7 @@ const (
 // outcome after statusTimeout, and again with it.
 type runStep struct {
 	client *runs.Client
-	calls  *runs.Calls[outcome]
+	calls  *calls
 	states *runStates
 	// mismatched reports whether the run of a SidecarSet was found to work on another
 	// generation.
@@ -33,7 +33,7 @@ type runStep struct {
 
 func (s *runStep) forget(name string) {
 	s.states.forget(name)
-	s.calls.Forget(name)
+	s.calls.forget(name)
 }
 
 func (s *runStep) reconcile(ctx context.Context, p *pass) error {
@@ -41,7 +41,7 @@ func (s *runStep) reconcile(ctx context.Context, p *pass) error {
 		return nil
 	}
 	p.temporal = s.unavailable(ctx, p.set.Name)
-	call, delay := s.calls.Of(p.set.Name), time.Duration(0)
+	call, delay := s.calls.of(p.set.Name), time.Duration(0)
 	started := call == nil
 	if started {
 		p.state = s.states.of(p.set)
@@ -50,14 +50,14 @@ func (s *runStep) reconcile(ctx context.Context, p *pass) error {
 		call = s.start(ctx, p)
 	}
 	switch {
-	case !s.calls.Take(call):
-		if left := call.StartedAt.Add(statusTimeout).Sub(s.clock.Now()); left > 0 {
+	case !s.calls.take(call):
+		if left := call.startedAt.Add(statusTimeout).Sub(s.clock.Now()); left > 0 {
 			p.end(left)
 		}
-		p.out = call.Before
-	case !call.About(p.set):
+		p.out = call.before
+	case !call.about(p.set):
 		p.end(time.Millisecond)
-	case delay > 0 && call.Err == nil && !s.client.Unreachable():
+	case delay > 0 && call.err == nil && !s.client.Unreachable():
 		p.end(delay)
 	default:
 		s.finish(ctx, p, call, started)
@@ -66,26 +66,27 @@ func (s *runStep) reconcile(ctx context.Context, p *pass) error {
 }
 
 // start starts a call with a copy of the pass, which the call may outlive.
-func (s *runStep) start(ctx context.Context, p *pass) *runs.Call[outcome] {
+func (s *runStep) start(ctx context.Context, p *pass) *call {
 	asked := *p
 	asked.set = p.set.DeepCopy()
-	return s.calls.Start(ctx, asked.set, s.clock.Now(), outcome{fault: p.state.fault}, func() (outcome, error) {
+	started := &call{set: asked.set, startedAt: s.clock.Now(), before: outcome{fault: p.state.fault}}
+	s.calls.start(ctx, started, func() (outcome, error) {
 		asked.now = s.clock.Now()
 		s.reconcileRun(ctx, &asked)
-		confirmEnd(ctx, &asked, s.client)
 		return asked.out, asked.out.err
 	})
+	return started
 }
 
 // finish adds the outcome of a call to the pass.
-func (s *runStep) finish(ctx context.Context, p *pass, call *runs.Call[outcome], started bool) {
-	p.out, p.temporal = call.Out, s.unavailable(ctx, p.set.Name)
-	switch p.out.err = call.Err; {
+func (s *runStep) finish(ctx context.Context, p *pass, call *call, started bool) {
+	p.out, p.temporal = call.out, s.unavailable(ctx, p.set.Name)
+	switch p.out.err = call.err; {
 	case started:
 		p.result.RequeueAfter = p.out.requeueAfter
-	case call.Err != nil:
-		log.FromContext(ctx).Info("a call to Temporal failed; trying again", "cause", call.Err.Error())
-		p.out.err, p.result.RequeueAfter = nil, min(time.Second<<min(s.calls.Unanswered(p.set.Name), 4), lastRetry)
+	case call.err != nil:
+		log.FromContext(ctx).Info("a call to Temporal failed; trying again", "cause", call.err.Error())
+		p.out.err, p.result.RequeueAfter = nil, min(time.Second<<min(s.calls.unansweredInARow(p.set.Name), 4), lastRetry)
 	default:
 		// Changes since the start of the call may need another one.
 		p.result.RequeueAfter = minReconcileInterval
@@ -97,7 +98,7 @@ func (s *runStep) unavailable(ctx context.Context, set string) error {
 	if err := s.client.AwaitProbe(ctx); err != nil {
 		return err
 	}
-	if s.calls.Unanswered(set) >= reportedUnanswered {
+	if s.calls.unansweredInARow(set) >= reportedUnanswered {
 		return s.client.UnansweredError()
 	}
 	return nil

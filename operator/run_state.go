@@ -32,6 +32,13 @@ const (
 	endChecks        = 2
 	// pausedEndCheckInterval is for a finished run that is paused and may be resumed.
 	pausedEndCheckInterval = 5 * time.Minute
+	// A run whose end is to be recorded is checked after minEndInterval, then after twice
+	// as long each time.
+	minEndInterval = time.Second
+	maxEndInterval = 5 * time.Minute
+	// lostRunGrace is how long a run that did not complete must be gone before the end is
+	// recorded: its last activity may not know yet, and write.
+	lostRunGrace = time.Minute
 )
 
 const (
@@ -79,10 +86,9 @@ type runState struct {
 	// finished is the newest generation of which nothing was left to do.
 	finished int64
 	// ended is the newest generation that was finished, and whose run needs no more
-	// checks. Until then the run is checked at endCheckAt, endChecksLeft more times.
-	ended         int64
-	endCheckAt    time.Time
-	endChecksLeft int
+	// checks unless its end is to be recorded.
+	ended int64
+	end   endCheck
 	// checkedAt is the time of the last check of the run, checkedCounts and hadWork
 	// what there was to do then, and checkInterval the time to the next one unless
 	// that changes.
@@ -105,7 +111,17 @@ type runState struct {
 	faultAt        time.Time
 	faultMayChange bool
 	tasks          runs.TaskAges
-	end            endCheck
+}
+
+// endCheck is the state of the checks of the run of a finished SidecarSet.
+type endCheck struct {
+	// generation that is finished; zero before the first check.
+	generation int64
+	done       int
+	nextAt     time.Time
+	interval   runs.Backoff
+	// lostSince is when the run was first not open.
+	lostSince time.Time
 }
 
 // observeGeneration records which generation a SidecarSet has.
@@ -118,7 +134,7 @@ func (s *runState) observeGeneration(generation int64, now time.Time) {
 // recordStart records that a rollout was started or signalled.
 func (s *runState) recordStart(generation int64, now time.Time) {
 	s.started, s.start, s.checkedAt, s.checkInterval = generation, outcome{}, now, runs.Backoff(minCheckInterval)
-	s.ended, s.endCheckAt = 0, time.Time{}
+	s.ended, s.end = 0, endCheck{}
 	s.endedAt, s.correctedAt, s.correctionBackoff = time.Time{}, now, runs.Backoff(minCorrectionBackoff)
 	s.wokenAt = time.Time{}
 }
@@ -130,28 +146,38 @@ func (s *runState) recordFinished(generation int64) {
 }
 
 // untilEndCheck returns how long the next check can wait whether the run of a finished
-// SidecarSet has ended; known is true once it has.
-func (s *runState) untilEndCheck(generation int64, now time.Time) (left time.Duration, known bool) {
-	if s.ended == generation {
-		return 0, true
+// SidecarSet has ended; due is false if it needs no more checks. toRecord is set while
+// status does not record the end.
+func (s *runState) untilEndCheck(generation int64, toRecord bool, now time.Time) (left time.Duration, due bool) {
+	if s.end.generation != generation {
+		s.end = endCheck{generation: generation, nextAt: now}
 	}
-	if s.endCheckAt.IsZero() {
-		s.endCheckAt, s.endChecksLeft = now, endChecks
-	}
-	return s.endCheckAt.Sub(now), false
+	return s.end.nextAt.Sub(now), s.ended != generation || toRecord
 }
 
-// recordEndCheck records a check of the run of a finished SidecarSet.
-func (s *runState) recordEndCheck(generation int64, run *runs.Run, now time.Time) {
-	s.endChecksLeft--
-	switch {
-	case run.Open() && s.endChecksLeft > 0:
-		s.endCheckAt = now.Add(endCheckInterval)
-	case run.Open() && run.Pause != nil:
-		s.endCheckAt = now.Add(pausedEndCheckInterval)
-	default:
-		s.ended, s.endCheckAt = generation, time.Time{}
+// recordEndCheck records a check of the run of a finished SidecarSet, and reports whether
+// the run shows the end. Status records the end only then, and before another run begins:
+// each pod that a later run upgrades names a later resourceVersion of the SidecarSet.
+func (s *runState) recordEndCheck(set *v1alpha1.SidecarSet, run *runs.Run, toRecord bool, now time.Time) (ended bool) {
+	check := &s.end
+	check.done++
+	if run.Open() {
+		check.lostSince = time.Time{}
+	} else if check.lostSince.IsZero() {
+		check.lostSince = now
 	}
+	ended = run.Completed() && !run.GenerationMismatch(set) || !run.Open() && now.Sub(check.lostSince) >= lostRunGrace
+	switch {
+	case toRecord && !ended:
+		check.nextAt = now.Add(check.interval.Next(minEndInterval, maxEndInterval))
+	case run.Open() && check.done < endChecks:
+		check.nextAt = now.Add(endCheckInterval)
+	case run.Open() && run.Pause != nil:
+		check.nextAt = now.Add(pausedEndCheckInterval)
+	default:
+		s.ended = set.Generation
+	}
+	return ended
 }
 
 // untilCheck returns how long the next check can wait.
@@ -181,7 +207,7 @@ func (s *runState) changed(o *observation) bool {
 // recordCheck records a check of the run.
 func (s *runState) recordCheck(o *observation, now time.Time) {
 	if o.unfinished() {
-		s.ended, s.endCheckAt = 0, time.Time{}
+		s.ended, s.end = 0, endCheck{}
 	}
 	if s.changed(o) {
 		s.checkInterval = 0

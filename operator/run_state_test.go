@@ -48,31 +48,35 @@ func TestARunThatDoesNothingWithItsWorkIsWokenOnce(t *testing.T) {
 	assert.Equal(t, 3, wakes(60, func(second int) protocol.Counts { return protocol.Counts{Matched: 9, Remaining: 2 - second/20} }), "each time that it did something")
 }
 
-func TestTheRunOfAFinishedSetIsCheckedAtOnceAndOnceMore(t *testing.T) {
+func TestTheRunOfAFinishedSidecarSetIsCheckedAtOnceAndOnceMore(t *testing.T) {
 	now := time.Unix(1000, 0)
 	var state runState
-	check := func(generation int64, found runs.Run) (left time.Duration, known bool) {
-		left, known = state.untilEndCheck(generation, now)
+	check := func(generation int64, found runs.Run) (left time.Duration, due bool) {
+		left, due = state.untilEndCheck(generation, false, now)
 		now = now.Add(left)
-		state.recordEndCheck(generation, &found, now)
-		return left, known
+		set := setAt(0)
+		set.Generation = generation
+		state.recordEndCheck(set, &found, false, now)
+		return left, due
 	}
-	left, known := check(7, runs.Run{Status: opened})
+	left, due := check(7, runs.Run{Status: opened})
 	assert.Zero(t, left, "at once")
-	assert.False(t, known)
-	left, known = check(7, runs.Run{Status: opened})
+	assert.True(t, due)
+	left, due = check(7, runs.Run{Status: opened})
 	assert.Equal(t, endCheckInterval, left)
-	assert.False(t, known)
-	_, known = state.untilEndCheck(7, now)
-	assert.True(t, known, "from here on it looks by itself")
+	assert.True(t, due)
+	_, due = state.untilEndCheck(7, false, now)
+	assert.False(t, due, "the run checks by itself from now on")
+	_, due = state.untilEndCheck(7, true, now)
+	assert.True(t, due, "its end is to be recorded")
 
-	_, known = check(8, runs.Run{Status: completed})
-	assert.False(t, known, "another generation")
-	_, known = state.untilEndCheck(8, now)
-	assert.True(t, known, "it has ended")
+	_, due = check(8, runs.Run{Status: completed})
+	assert.True(t, due, "another generation")
+	_, due = state.untilEndCheck(8, false, now)
+	assert.False(t, due, "it has ended")
 	state.recordCheck(&observation{plan: rollout.Plan{Phase: protocol.PhaseWaiting}}, now)
-	left, known = state.untilEndCheck(8, now)
-	assert.False(t, known, "it went on meanwhile")
+	left, due = state.untilEndCheck(8, false, now)
+	assert.True(t, due, "it continued meanwhile")
 	assert.Zero(t, left)
 }
 

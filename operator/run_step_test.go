@@ -105,7 +105,7 @@ func newSlowEnv(t *testing.T, sets ...*v1alpha1.SidecarSet) *slowEnv {
 	require.NoError(t, client.AwaitProbe(t.Context()))
 	return &slowEnv{
 		runStep: &runStep{
-			client: client, calls: runs.NewCalls[outcome](), states: &runStates{}, mismatched: func(string) bool { return false }, clock: clock,
+			client: client, calls: newCalls(), states: &runStates{}, mismatched: func(string) bool { return false }, clock: clock,
 		},
 		status: &statusStep{
 			statusWriter: &statusWriter{client: builder.Build(), writes: metrics.statusWrites}, temporal: client,
@@ -161,11 +161,11 @@ func TestSpec8_1_ASlowTemporalDelaysTheStatusOfNoOtherSet(t *testing.T) {
 	assert.Nil(t, slow.Status.Rollout)
 
 	env.answers <- nil
-	assert.Equal(t, "slow", (<-env.calls.Ended).Object.GetName())
+	assert.Equal(t, "slow", (<-env.calls.ended).Object.GetName())
 	slow, result = env.look(t, "slow")
 	assert.Equal(t, int64(generation), slow.Status.Rollout.Generation)
 	assert.Positive(t, result.RequeueAfter, "what happened meanwhile may need another call")
-	assert.Nil(t, env.calls.Of("slow"))
+	assert.Nil(t, env.calls.of("slow"))
 }
 
 func TestTheAnswerAboutAnEarlierGenerationIsNotTakenForTheSets(t *testing.T) {
@@ -174,13 +174,13 @@ func TestTheAnswerAboutAnEarlierGenerationIsNotTakenForTheSets(t *testing.T) {
 	slow.Generation++
 	require.NoError(t, env.status.client.Update(t.Context(), slow))
 	env.answers <- nil
-	<-env.calls.Ended
+	<-env.calls.ended
 	slow, result := env.look(t, "slow")
 	assert.Nil(t, slow.Status.Rollout)
 	assert.Positive(t, result.RequeueAfter)
 	env.look(t, "slow")
 	env.answers <- nil
-	<-env.calls.Ended
+	<-env.calls.ended
 	slow, _ = env.look(t, "slow")
 	assert.Equal(t, slow.Generation, slow.Status.Rollout.Generation)
 }
@@ -191,7 +191,7 @@ func TestSpec8_UnansweredCallsAreReportedByTheirSetAlone(t *testing.T) {
 	for _, want := range []string{v1alpha1.ReasonRolloutProgress, v1alpha1.ReasonTemporalUnavailable} {
 		env.look(t, "slow")
 		env.answers <- serviceerror.NewDeadlineExceeded("late")
-		<-env.calls.Ended
+		<-env.calls.ended
 		slow, result := env.look(t, "slow")
 		assert.Equal(t, want, reasonAndMessage(slow, v1alpha1.ConditionProgressing).reason)
 		assert.Positive(t, result.RequeueAfter)
@@ -204,7 +204,7 @@ func TestSpec8_UnansweredCallsAreReportedByTheirSetAlone(t *testing.T) {
 	slow, _ := env.look(t, "slow")
 	assert.Equal(t, v1alpha1.ReasonTemporalUnavailable, reasonAndMessage(slow, v1alpha1.ConditionProgressing).reason, "while the next call is pending")
 	env.answers <- nil
-	<-env.calls.Ended
+	<-env.calls.ended
 	slow, _ = env.look(t, "slow")
 	assert.Equal(t, v1alpha1.ReasonRolloutProgress, reasonAndMessage(slow, v1alpha1.ConditionProgressing).reason)
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/outrigger/outrigger/api/protocol"
 	"github.com/outrigger/outrigger/api/v1alpha1"
+	"github.com/outrigger/outrigger/internal/rollout"
 	"github.com/outrigger/outrigger/operator/runs"
 )
 
@@ -49,6 +50,25 @@ func (s *statusStep) reconcile(ctx context.Context, p *pass) error {
 }
 
 func (s *statusStep) forget(name string) { s.metrics.forget(name) }
+
+// recordGoodRevision records the end of a rollout and, before the first one, the content
+// of pods that the operator finds updated. The status that is written names the
+// resourceVersion that it replaces: the API server rejects it if the SidecarSet has
+// changed since.
+func recordGoodRevision(p *pass) {
+	if p.invalid != nil {
+		return
+	}
+	status := &p.set.Status
+	good := v1alpha1.GoodRevision{Revision: status.LatestRevision, Hash: p.set.Annotations[v1alpha1.HashAnnotation]}
+	switch {
+	case p.endToRecord && p.out.ended:
+		good.ResourceVersion = p.set.ResourceVersion
+	case status.Rollout != nil || len(status.GoodRevisions) > 0 || p.plan.Counts.Updated == 0:
+		return
+	}
+	status.GoodRevisions = rollout.WithGood(status.GoodRevisions, good)
+}
 
 // describe writes what the pass observed into status. The counts of an invalid SidecarSet
 // stay those of the generation that they were made for.

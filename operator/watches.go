@@ -37,7 +37,7 @@ const minReconcileInterval = time.Second
 type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
 
 // sources are the watches that enqueue SidecarSets.
-func sources(mgr manager.Manager, temporal *runs.Client, calls *runs.Calls[outcome], orphans *runs.Orphans, sets *setLister) []source.Source {
+func sources(mgr manager.Manager, temporal *runs.Client, calls *calls, orphans *runs.Orphans, sets *setLister) []source.Source {
 	cache, limiter := mgr.GetCache(), sets.limiter
 	enqueue := handler.Funcs{GenericFunc: func(_ context.Context, e event.GenericEvent, q queue) { q.Add(request(e.Object.GetName())) }}
 	return []source.Source{
@@ -47,7 +47,7 @@ func sources(mgr manager.Manager, temporal *runs.Client, calls *runs.Calls[outco
 		source.Kind(cache, &appsv1.ControllerRevision{}, revisionEvents(limiter)),
 		source.Channel(temporal.Changes, temporalEvents(sets)),
 		source.Channel(orphans.Requeues, enqueue),
-		source.Channel(calls.Ended, enqueue),
+		source.Channel(calls.ended, enqueue),
 	}
 }
 
@@ -122,22 +122,16 @@ func affectsUninjected(before, after *corev1.Pod) bool {
 // affectsStatus reports whether a change of a pod can change the status of a SidecarSet:
 // everything that matching, podstate and start failures read.
 func affectsStatus(before, after *corev1.Pod) bool {
-	if before.UID != after.UID || (before.DeletionTimestamp == nil) != (after.DeletionTimestamp == nil) ||
-		before.Status.Phase != after.Status.Phase || !maps.Equal(before.Labels, after.Labels) {
-		return true
-	}
-	for _, key := range []string{
-		v1alpha1.InjectedListAnnotation, v1alpha1.HashAnnotation, v1alpha1.HashWithoutImageAnnotation,
-		v1alpha1.InPlaceUpdateStateAnnotation, v1alpha1.WorkingHotUpgradeContainerAnnotation,
-	} {
-		if before.Annotations[key] != after.Annotations[key] {
-			return true
+	read := func(pod *corev1.Pod) []any {
+		return []any{
+			pod.UID, pod.DeletionTimestamp != nil, pod.Labels,
+			pod.Annotations[v1alpha1.InjectedListAnnotation], pod.Annotations[v1alpha1.HashAnnotation], pod.Annotations[v1alpha1.HashWithoutImageAnnotation],
+			pod.Annotations[v1alpha1.InPlaceUpdateStateAnnotation], pod.Annotations[v1alpha1.WorkingHotUpgradeContainerAnnotation],
+			pod.Status.Phase, pod.Status.ContainerStatuses, pod.Status.InitContainerStatuses,
+			podstate.Condition(pod, corev1.PodReady), podstate.Condition(pod, v1alpha1.UpgradableCondition),
 		}
 	}
-	return !equality.Semantic.DeepEqual(podstate.Condition(before, corev1.PodReady), podstate.Condition(after, corev1.PodReady)) ||
-		!equality.Semantic.DeepEqual(podstate.Condition(before, v1alpha1.UpgradableCondition), podstate.Condition(after, v1alpha1.UpgradableCondition)) ||
-		!equality.Semantic.DeepEqual(before.Status.ContainerStatuses, after.Status.ContainerStatuses) ||
-		!equality.Semantic.DeepEqual(before.Status.InitContainerStatuses, after.Status.InitContainerStatuses)
+	return !equality.Semantic.DeepEqual(read(before), read(after))
 }
 
 func (l *setLister) enqueueInjected(q queue, pod *corev1.Pod) {
@@ -150,12 +144,13 @@ func namespaceEvents(sets *setLister) handler.TypedFuncs[*corev1.Namespace, reco
 	return handler.TypedFuncs[*corev1.Namespace, reconcile.Request]{
 		UpdateFunc: func(ctx context.Context, e event.TypedUpdateEvent[*corev1.Namespace], q queue) {
 			if !maps.Equal(e.ObjectOld.Labels, e.ObjectNew.Labels) {
+				injection := e.ObjectOld.Labels[v1alpha1.InjectionLabel] != e.ObjectNew.Labels[v1alpha1.InjectionLabel]
 				sets.enqueue(ctx, q, func(s *v1alpha1.SidecarSet) bool {
-					concerned := s.Spec.NamespaceSelector != nil || e.ObjectOld.Labels[v1alpha1.InjectionLabel] != e.ObjectNew.Labels[v1alpha1.InjectionLabel]
-					if concerned {
-						sets.uninjected.invalidate(s.Name)
+					if s.Spec.NamespaceSelector == nil && !injection {
+						return false
 					}
-					return concerned
+					sets.uninjected.invalidate(s.Name)
+					return true
 				})
 			}
 		},

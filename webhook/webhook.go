@@ -161,8 +161,8 @@ func (o Options) addHandlers(ctx context.Context, mgr *kube.Manager, srv *server
 
 // watch starts the caches of the handlers, and feeds the pod handler's index.
 func watch(ctx context.Context, mgr *kube.Manager, handler *pods.Handler) (toolscache.InformerSynced, error) {
-	if err := mgr.GetFieldIndexer().IndexField(ctx, &appsv1.ControllerRevision{}, revisions.SetField, revisions.SetNames); err != nil {
-		return nil, fmt.Errorf("index revisions by SidecarSet: %w", err)
+	if err := revisions.AddIndex(ctx, mgr.GetFieldIndexer()); err != nil {
+		return nil, err
 	}
 	var filled []toolscache.InformerSynced
 	for _, read := range []client.Object{&v1alpha1.SidecarSet{}, &corev1.Namespace{}, &corev1.ConfigMap{}, &appsv1.ControllerRevision{}} {

@@ -15,7 +15,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/utils/clock"
-	"sigs.k8s.io/controller-runtime/pkg/healthz"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
 
@@ -69,6 +68,9 @@ func Run(ctx context.Context, o Options) error {
 	if err != nil {
 		return err
 	}
+	if err := mgr.AddChecks(); err != nil {
+		return err
+	}
 	taskQueue, err := kube.TaskQueue(ctx, mgr.GetAPIReader(), o.TaskQueue)
 	if err != nil {
 		return err
@@ -110,23 +112,10 @@ func Run(ctx context.Context, o Options) error {
 	if err := mgr.Add(manager.RunnableFunc(func(ctx context.Context) error { return lost.before(ctx, h.run) })); err != nil {
 		return fmt.Errorf("add the Temporal worker: %w", err)
 	}
-	if err := addCleanUpAndChecks(mgr, hosted); err != nil {
-		return err
-	}
-	return mgr.Start(ctx)
-}
-
-func addCleanUpAndChecks(mgr manager.Manager, hosted *activities.Activities) error {
 	if err := mgr.Add(manager.RunnableFunc(hosted.CleanUp)); err != nil {
 		return fmt.Errorf("add the clean-up after deleted SidecarSets: %w", err)
 	}
-	if err := mgr.AddHealthzCheck("ping", healthz.Ping); err != nil {
-		return fmt.Errorf("add health check: %w", err)
-	}
-	if err := mgr.AddReadyzCheck("caches", kube.CachesSynced(mgr)); err != nil {
-		return fmt.Errorf("add readiness check: %w", err)
-	}
-	return nil
+	return mgr.Start(ctx)
 }
 
 // endTask fails an activity task, whichever process claimed it.

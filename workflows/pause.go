@@ -123,7 +123,7 @@ func (r *run) recordPause(ctx workflow.Context, ended *protocol.Pause) error {
 // checks whether pods are left to upgrade.
 func (r *run) stayPaused(ctx workflow.Context) error {
 	if !r.woken {
-		message := "paused by signal" + r.pausedBy()
+		message := "paused by signal" + r.paused.Details()
 		if err := r.show(ctx, protocol.PhasePaused, message); err != nil {
 			return err
 		}
@@ -143,15 +143,4 @@ func (r *run) stayPaused(ctx workflow.Context) error {
 		r.followMigration(ctx, next.Counts)
 	}
 	return nil
-}
-
-// pausedBy names the person who paused the run, and the reason, if known.
-func (r *run) pausedBy() (text string) {
-	if r.paused.By != "" {
-		text = " from " + r.paused.By
-	}
-	if r.paused.Reason != "" {
-		text += ": " + r.paused.Reason
-	}
-	return text
 }

@@ -171,6 +171,18 @@ type Pause struct {
 	Sent bool `json:"sent,omitempty"`
 }
 
+// Details returns the user and the reason, as far as both are known, for the end of a
+// sentence.
+func (p Pause) Details() (text string) {
+	if p.By != "" {
+		text = " from " + p.By
+	}
+	if p.Reason != "" {
+		text += ": " + p.Reason
+	}
+	return text
+}
+
 // PauseResult answers the updates pause and resume.
 type PauseResult struct {
 	// Paused reports whether the run is paused now.

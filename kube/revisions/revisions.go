@@ -3,6 +3,7 @@ package revisions
 
 import (
 	"context"
+	"fmt"
 
 	appsv1 "k8s.io/api/apps/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -12,6 +13,14 @@ import (
 
 // SetField is the index of cached revisions by the name of their SidecarSet.
 const SetField = "sidecarset"
+
+// AddIndex adds the index to a cache.
+func AddIndex(ctx context.Context, cache client.FieldIndexer) error {
+	if err := cache.IndexField(ctx, &appsv1.ControllerRevision{}, SetField, SetNames); err != nil {
+		return fmt.Errorf("index revisions by SidecarSet: %w", err)
+	}
+	return nil
+}
 
 // SetNames returns the index keys of a revision.
 func SetNames(revision client.Object) []string {

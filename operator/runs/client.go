@@ -8,13 +8,13 @@ import (
 	"strings"
 
 	"github.com/go-logr/logr"
-	"github.com/prometheus/client_golang/prometheus"
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/codes"
 	"go.opentelemetry.io/otel/trace"
 	"go.temporal.io/api/common/v1"
 	"go.temporal.io/api/enums/v1"
 	sdkpb "go.temporal.io/api/sdk/v1"
+	"go.temporal.io/api/serviceerror"
 	"go.temporal.io/api/taskqueue/v1"
 	"go.temporal.io/api/workflowservice/v1"
 	sdk "go.temporal.io/sdk/client"
@@ -33,12 +33,12 @@ const newestEvents = 50
 
 // Client starts, signals and describes runs.
 type Client struct {
+	*connection
 	*prober
 	diagnoser
 	converter converter.DataConverter
 	identity  string
 	ui        string
-	starts    *prometheus.CounterVec
 	tracer    trace.Tracer
 }
 
@@ -57,16 +57,15 @@ type Options struct {
 
 // NewClient returns a client that knows nothing of Temporal until Start has probed it.
 func NewClient(client sdk.Client, o Options, metrics *Metrics) *Client {
-	at := endpoint{o.Temporal.Address, o.Temporal.Namespace}
-	calls := &connection{newAvailability(at, o.Logger, o.Clock, metrics.available), client, metrics.calls}
+	calls := newConnection(client, o, metrics)
 	return &Client{
-		prober:    &prober{connection: calls},
-		diagnoser: diagnoser{queues: queues{connection: calls, known: map[queueKey]taskQueue{}}, taskQueue: o.TaskQueue},
-		converter: o.Temporal.Codec.DataConverter(),
-		identity:  cmp.Or(o.Temporal.Identity, o.Name),
-		ui:        o.UI,
-		starts:    metrics.starts,
-		tracer:    o.Temporal.SpanTracer(),
+		connection: calls,
+		prober:     &prober{connection: calls},
+		diagnoser:  diagnoser{connection: calls, taskQueue: o.TaskQueue, queues: map[queueKey]taskQueue{}},
+		converter:  o.Temporal.Codec.DataConverter(),
+		identity:   cmp.Or(o.Temporal.Identity, o.Name),
+		ui:         o.UI,
+		tracer:     o.Temporal.SpanTracer(),
 	}
 }
 
@@ -104,7 +103,7 @@ func (c *Client) StartOrSignal(ctx context.Context, set protocol.SetReference, g
 		// The attributes were removed since they were registered.
 		run, err = start()
 	}
-	c.starts.WithLabelValues(resultOf(err)).Inc()
+	c.metrics.starts.WithLabelValues(resultOf(err)).Inc()
 	if ctx.Err() == nil && !IsUnreachable(err) && !IsThrottled(err) && !IsBusy(err) {
 		c.recordStart(err)
 	}
@@ -126,7 +125,7 @@ func (c *Client) Signal(ctx context.Context, set protocol.SetReference, signal s
 		Identity:          c.identity,
 		RequestId:         string(uuid.NewUUID()),
 	})
-	if isNotFound(err) {
+	if is[*serviceerror.NotFound](err) {
 		return false, nil
 	}
 	if err != nil {
@@ -139,7 +138,7 @@ func (c *Client) Signal(ctx context.Context, set protocol.SetReference, signal s
 func (c *Client) NewestRun(ctx context.Context, set protocol.SetReference) (*Run, error) {
 	description, err := call(ctx, c.connection, "DescribeWorkflowExecution", c.client.WorkflowService().DescribeWorkflowExecution,
 		&workflowservice.DescribeWorkflowExecutionRequest{Namespace: c.namespace, Execution: execution(set)})
-	if isNotFound(err) {
+	if is[*serviceerror.NotFound](err) {
 		return &Run{}, nil
 	}
 	if err != nil {
@@ -197,21 +196,12 @@ func (c *Client) startRequest(set protocol.SetReference, generation int64, pause
 		// The run shows the pause before its first task, too.
 		memo = &common.Memo{Fields: map[string]*common.Payload{protocol.PauseMemo: payload}}
 	}
-	arguments, err := c.converter.ToPayloads(input)
-	if err != nil {
-		return nil, fmt.Errorf("encode the input: %w", err)
-	}
-	signal, err := c.converter.ToPayloads(protocol.GenerationInput{Generation: generation})
-	if err != nil {
-		return nil, fmt.Errorf("encode the signal: %w", err)
-	}
-	attributes, err := attributesOf(set.Name, generation, phase)
-	if err != nil {
-		return nil, err
-	}
-	summary, err := c.converter.ToPayload("Rollout of SidecarSet " + set.Name)
-	if err != nil {
-		return nil, fmt.Errorf("encode the summary: %w", err)
+	arguments, inputErr := c.converter.ToPayloads(input)
+	signal, signalErr := c.converter.ToPayloads(protocol.GenerationInput{Generation: generation})
+	summary, summaryErr := c.converter.ToPayload("Rollout of SidecarSet " + set.Name)
+	attributes, attributesErr := attributesOf(set.Name, generation, phase)
+	if err := cmp.Or(inputErr, signalErr, summaryErr, attributesErr); err != nil {
+		return nil, fmt.Errorf("encode the request: %w", err)
 	}
 	return &workflowservice.SignalWithStartWorkflowExecutionRequest{
 		Namespace:             c.namespace,

@@ -2,21 +2,175 @@ package runs
 
 import (
 	"context"
+	"sync"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
+	"github.com/go-logr/logr"
 	sdk "go.temporal.io/sdk/client"
 	"google.golang.org/grpc"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/event"
 )
 
 // callTimeout limits each call to Temporal.
 const callTimeout = 3 * time.Second
 
-// connection makes calls to Temporal.
+// connection makes calls to Temporal, and records whether Temporal takes rollouts.
 type connection struct {
-	*availability
-	client sdk.Client
-	calls  *prometheus.CounterVec
+	endpoint
+	client  sdk.Client
+	log     logr.Logger
+	clock   clock.Clock
+	metrics *Metrics
+	// Changes gets an event when the result of AwaitProbe changes.
+	Changes chan event.GenericEvent
+	// reconnected gets a value each time that Temporal answers again.
+	reconnected chan struct{}
+	// probed is closed after the first probe, and probeNow triggers the next one.
+	probed, probeNow chan struct{}
+
+	mu sync.Mutex
+	// answers counts the calls that Temporal answered.
+	answers int
+	// unreachableErr is set while Temporal does not answer; rejectedErr while it answers
+	// and has rejected the newest start of a rollout.
+	unreachableErr, rejectedErr error
+	rejectedAt                  time.Time
+	throttle                    throttle
+}
+
+func newConnection(client sdk.Client, o Options, metrics *Metrics) *connection {
+	c := &connection{
+		endpoint: endpoint{o.Temporal.Address, o.Temporal.Namespace}, client: client, log: o.Logger, clock: o.Clock, metrics: metrics,
+		Changes: make(chan event.GenericEvent, 1), reconnected: make(chan struct{}, 1),
+		probed: make(chan struct{}), probeNow: make(chan struct{}, 1),
+	}
+	c.probeSoon()
+	return c
+}
+
+// AwaitProbe waits for the first probe, so that a restart does not report what it cannot
+// know. It returns why Temporal takes no rollouts; nil if it does.
+func (c *connection) AwaitProbe(ctx context.Context) error {
+	select {
+	case <-c.probed:
+	case <-ctx.Done():
+		return nil
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.unavailable()
+}
+
+// Unreachable reports whether Temporal does not answer.
+func (c *connection) Unreachable() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.unreachableErr != nil
+}
+
+// Throttled returns for how long the operator makes no calls.
+func (c *connection) Throttled() time.Duration {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.throttle.until.Sub(c.clock.Now())
+}
+
+// unavailable returns why Temporal takes no rollouts; nil if it does. The caller has
+// locked mu.
+func (c *connection) unavailable() error {
+	switch {
+	case c.unreachableErr != nil:
+		return c.unreachableErr
+	case c.throttle.reportable():
+		return ThrottledError{c.address, c.namespace}
+	}
+	return c.rejectedErr
+}
+
+func (c *connection) answered() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.answers
+}
+
+// recordAnswer records what the result of a call shows about Temporal as a whole. A call
+// without an answer shows nothing: the shard of one run may be slow. The probe decides.
+func (c *connection) recordAnswer(err error) {
+	if IsUnreachable(err) {
+		c.log.V(1).Info("no answer from Temporal", "address", c.address, "cause", err.Error())
+		return
+	}
+	throttled := IsThrottled(err)
+	if throttled {
+		c.log.V(1).Info("Temporal throttles", "address", c.address, "cause", err.Error())
+	}
+	c.update(func() {
+		c.answers++
+		c.unreachableErr = nil
+		if throttled {
+			c.throttle.extend(c.clock.Now())
+		} else {
+			c.throttle.succeeded(c.clock.Now())
+		}
+	})
+}
+
+// recordStart records the answer to the start of a rollout: a rejection, or nil.
+func (c *connection) recordStart(err error) {
+	c.update(func() {
+		if c.rejectedErr = nil; err != nil {
+			c.rejectedErr, c.rejectedAt = c.rejectedError(err), c.clock.Now()
+		}
+	})
+}
+
+func (c *connection) probeSoon() {
+	select {
+	case c.probeNow <- struct{}{}:
+	default:
+	}
+}
+
+// update changes what is recorded. It sends an event if that changes whether, or why not,
+// Temporal takes rollouts.
+func (c *connection) update(change func()) {
+	c.mu.Lock()
+	before, wasUnreachable := c.unavailable(), c.unreachableErr != nil
+	change()
+	after, reconnected := c.unavailable(), wasUnreachable && c.unreachableErr == nil
+	c.mu.Unlock()
+
+	available := 1.0
+	if after != nil {
+		available = 0
+	}
+	c.metrics.available.Set(available)
+	if reconnected {
+		select {
+		case c.reconnected <- struct{}{}:
+		default:
+		}
+	}
+	if errorText(before) == errorText(after) {
+		return
+	}
+	if after != nil {
+		c.log.Info("Temporal takes no rollouts", "cause", after.Error())
+	} else {
+		c.log.Info("Temporal takes rollouts again")
+	}
+	select {
+	case c.Changes <- event.GenericEvent{}:
+	default: // one is in the channel already
+	}
+}
+
+func errorText(err error) string {
+	if err == nil {
+		return ""
+	}
+	return err.Error()
 }
 
 // method is a method of one of Temporal's services.
@@ -40,7 +194,7 @@ func callNow[Request, Response any](ctx context.Context, c *connection, name str
 	short, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	response, err := do(short, request)
-	c.calls.WithLabelValues(name, resultOf(err)).Inc()
+	c.metrics.calls.WithLabelValues(name, resultOf(err)).Inc()
 	if ctx.Err() == nil {
 		c.recordAnswer(err)
 	}

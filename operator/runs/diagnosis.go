@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"go.temporal.io/api/enums/v1"
@@ -118,10 +119,13 @@ func (a *TaskAges) wait(found *symptoms, key string, pending *task, now time.Tim
 	}
 }
 
-// diagnoser finds out why an open run does not go on.
+// diagnoser finds out why an open run makes no progress.
 type diagnoser struct {
-	queues
+	*connection
 	taskQueue string
+	// mu guards queues, which caches descriptions of task queues.
+	mu     sync.Mutex
+	queues map[queueKey]taskQueue
 }
 
 // Diagnose returns the fault of the workers that an open run shows; before is the last

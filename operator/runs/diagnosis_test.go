@@ -77,7 +77,7 @@ func nameOf(found symptoms) string {
 }
 
 func TestWhatHasFailedMayWaitForAWorkerNow(t *testing.T) {
-	rollouts := &diagnoser{queues: queues{connection: &connection{availability: &availability{clock: clocktesting.NewFakeClock(time.Unix(1000, 0))}}}}
+	rollouts := &diagnoser{connection: &connection{clock: clocktesting.NewFakeClock(time.Unix(1000, 0))}}
 	waits := &Run{Activities: []*workflow.PendingActivityInfo{pending(scheduled, 5, false)}}
 	_, sure, err := rollouts.Diagnose(t.Context(), waits, &TaskAges{}, Fault{})
 	require.NoError(t, err)
@@ -153,7 +153,7 @@ func TestSpec8_WorkersOfOtherVersionsAreNone(t *testing.T) {
 		{"pinned", []version{v2}, &v1, map[version]time.Time{v1: after, v2: after}, well, well},
 		{"pinned to a version that is gone", []version{v2}, &v1, map[version]time.Time{v2: after}, "pinned (d:1)", "move the run"},
 	} {
-		rollouts := &diagnoser{queues: queues{connection: &connection{availability: &availability{}}}, taskQueue: "q"}
+		rollouts := &diagnoser{connection: &connection{}, taskQueue: "q"}
 		queue := &taskQueue{pollers: polled(c.polled), routed: c.routed}
 		says := func(want string, found Fault) {
 			assert.Contains(t, found.Message, want, c.name)

@@ -13,36 +13,32 @@ import (
 	"github.com/outrigger/outrigger/temporal"
 )
 
+func is[E error](err error) bool {
+	_, ok := errors.AsType[E](err)
+	return ok
+}
+
 // IsUnreachable reports whether Temporal did not answer a call.
 func IsUnreachable(err error) bool {
-	var unavailable *serviceerror.Unavailable
-	return errors.As(err, &unavailable) || isLate(err)
+	return is[*serviceerror.Unavailable](err) || isLate(err)
 }
 
 // isLate reports whether a call timed out.
 func isLate(err error) bool {
-	var late *serviceerror.DeadlineExceeded
-	return errors.As(err, &late) || errors.Is(err, context.DeadlineExceeded)
+	return is[*serviceerror.DeadlineExceeded](err) || errors.Is(err, context.DeadlineExceeded)
 }
 
 // IsThrottled reports whether Temporal throttles the namespace. A busy workflow is no
 // throttling.
 func IsThrottled(err error) bool {
-	var exhausted *serviceerror.ResourceExhausted
-	var throttled ThrottledError
-	return errors.As(err, &throttled) || errors.As(err, &exhausted) && exhausted.Cause != enums.RESOURCE_EXHAUSTED_CAUSE_BUSY_WORKFLOW
+	return is[ThrottledError](err) || is[*serviceerror.ResourceExhausted](err) && !IsBusy(err)
 }
 
 // IsBusy reports whether a run could not be signalled at that moment, for example because
 // it was completing.
 func IsBusy(err error) bool {
-	var exhausted *serviceerror.ResourceExhausted
-	return errors.As(err, &exhausted) && exhausted.Cause == enums.RESOURCE_EXHAUSTED_CAUSE_BUSY_WORKFLOW
-}
-
-func isNotFound(err error) bool {
-	var none *serviceerror.NotFound
-	return errors.As(err, &none)
+	exhausted, ok := errors.AsType[*serviceerror.ResourceExhausted](err)
+	return ok && exhausted.Cause == enums.RESOURCE_EXHAUSTED_CAUSE_BUSY_WORKFLOW
 }
 
 func isUnknownAttribute(err error) bool {

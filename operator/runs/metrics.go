@@ -7,9 +7,8 @@ import (
 
 // Metrics are about Temporal and the calls to it.
 type Metrics struct {
-	available prometheus.Gauge
-	starts    *prometheus.CounterVec
-	calls     *prometheus.CounterVec
+	available     prometheus.Gauge
+	starts, calls *prometheus.CounterVec
 }
 
 // NewMetrics registers the metrics.

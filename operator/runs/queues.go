@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"go.temporal.io/api/deployment/v1"
@@ -23,13 +22,6 @@ const (
 	pollTimeout = 70 * time.Second
 )
 
-// queues caches descriptions of task queues.
-type queues struct {
-	*connection
-	cacheMu sync.Mutex
-	known   map[queueKey]taskQueue
-}
-
 type queueKey struct {
 	name string
 	kind enums.TaskQueueType
@@ -46,24 +38,24 @@ type taskQueue struct {
 }
 
 // describe describes a task queue, unless that was done just before.
-func (q *queues) describe(ctx context.Context, name string, kind enums.TaskQueueType) (*taskQueue, error) {
+func (d *diagnoser) describe(ctx context.Context, name string, kind enums.TaskQueueType) (*taskQueue, error) {
 	key := queueKey{name, kind}
-	q.cacheMu.Lock()
-	known, ok := q.known[key]
-	q.cacheMu.Unlock()
-	if ok && q.clock.Since(known.at) < pollersTTL {
+	d.mu.Lock()
+	known, ok := d.queues[key]
+	d.mu.Unlock()
+	if ok && d.clock.Since(known.at) < pollersTTL {
 		return &known, nil
 	}
-	answer, err := call(ctx, q.connection, "DescribeTaskQueue", q.client.WorkflowService().DescribeTaskQueue, &workflowservice.DescribeTaskQueueRequest{
-		Namespace: q.namespace, TaskQueue: &taskqueue.TaskQueue{Name: name, Kind: enums.TASK_QUEUE_KIND_NORMAL}, TaskQueueType: kind,
+	answer, err := call(ctx, d.connection, "DescribeTaskQueue", d.client.WorkflowService().DescribeTaskQueue, &workflowservice.DescribeTaskQueueRequest{
+		Namespace: d.namespace, TaskQueue: &taskqueue.TaskQueue{Name: name, Kind: enums.TASK_QUEUE_KIND_NORMAL}, TaskQueueType: kind,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("list the pollers of task queue %s: %w", name, err)
 	}
-	described := taskQueue{at: q.clock.Now(), pollers: answer.GetPollers(), routed: routedVersions(answer.GetVersioningInfo())}
-	q.cacheMu.Lock()
-	defer q.cacheMu.Unlock()
-	q.known[key] = described
+	described := taskQueue{at: d.clock.Now(), pollers: answer.GetPollers(), routed: routedVersions(answer.GetVersioningInfo())}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.queues[key] = described
 	return &described, nil
 }
 

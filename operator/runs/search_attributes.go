@@ -2,7 +2,6 @@ package runs
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -49,8 +48,7 @@ func (c *connection) registerAttributes(ctx context.Context) error {
 	}
 	_, err = call(ctx, c, "AddSearchAttributes", service.AddSearchAttributes,
 		&operatorservice.AddSearchAttributesRequest{Namespace: c.namespace, SearchAttributes: missing})
-	var exists *serviceerror.AlreadyExists
-	if err != nil && !errors.As(err, &exists) {
+	if err != nil && !is[*serviceerror.AlreadyExists](err) {
 		return fmt.Errorf("add search attributes: %w", err)
 	}
 	c.log.Info("registered search attributes", "names", slices.Sorted(maps.Keys(missing)))

@@ -32,3 +32,12 @@ func (t *throttle) succeeded(now time.Time) {
 // reportable reports whether conditions show the throttling. They ignore a single
 // throttled call.
 func (t *throttle) reportable() bool { return t.backoff > Backoff(MinThrottleBackoff) }
+
+// Backoff is the pause before the last retry. The zero value is that before any retry.
+type Backoff time.Duration
+
+// Next doubles the pause, within shortest and longest.
+func (b *Backoff) Next(shortest, longest time.Duration) time.Duration {
+	*b = Backoff(min(max(2*time.Duration(*b), shortest), longest))
+	return time.Duration(*b)
+}

@@ -94,8 +94,8 @@ func TestSpec8_AThrottlingTemporalIsDistinguishedFromAnUnreachableOne(t *testing
 				assert.True(c, IsThrottled(err), err)
 			}
 		}
-		rollouts.availability.mu.Lock()
-		defer rollouts.availability.mu.Unlock()
+		rollouts.connection.mu.Lock()
+		defer rollouts.connection.mu.Unlock()
 		assert.Equal(c, ThrottledError{rollouts.address, "default"}, rollouts.unavailable())
 	}, soon, tick)
 	assert.False(t, rollouts.Unreachable())

@@ -82,12 +82,12 @@ func TestProbeReportsWhatHoldsForEveryCall(t *testing.T) {
 		c.probe(t.Context())
 		require.ErrorContains(t, c.AwaitProbe(t.Context()), "rejects rollouts: "+cause+" (")
 	}
-	assert.Zero(t, gauge(t, c.gauge))
+	assert.Zero(t, gauge(t, c.metrics.available))
 	frontend.code.Store(uint32(codes.OK))
 	clock.Step(rejectionTTL + time.Second)
 	c.probe(t.Context())
 	require.NoError(t, c.AwaitProbe(t.Context()))
-	assert.Equal(t, 1.0, gauge(t, c.gauge))
+	assert.Equal(t, 1.0, gauge(t, c.metrics.available))
 }
 
 // One shard of Temporal may be slow, or one run busy.

@@ -1,0 +1,137 @@
+package operator
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"sigs.k8s.io/controller-runtime/pkg/event"
+
+	"github.com/outrigger/outrigger/api/v1alpha1"
+	"github.com/outrigger/outrigger/operator/runs"
+)
+
+const (
+	// callPatience is how long a reconcile waits for Temporal, which answers within
+	// milliseconds unless it is slow.
+	callPatience = 100 * time.Millisecond
+	// maxCalls is how many SidecarSets call a slow Temporal at once.
+	maxCalls = 32
+)
+
+// calls to Temporal that reconciles have started, at most one for each SidecarSet. A slow
+// call continues after its reconcile, and requeues the SidecarSet at its end: meanwhile
+// the few workers of the controller write the status of others.
+type calls struct {
+	// ended gets the SidecarSets whose reconciles did not wait.
+	ended chan event.GenericEvent
+	slots chan struct{}
+
+	mu     sync.Mutex
+	byName map[string]*call
+	// unanswered counts the calls about a SidecarSet since one was answered.
+	unanswered map[string]int
+}
+
+// call is a call about one SidecarSet.
+type call struct {
+	set       *v1alpha1.SidecarSet
+	startedAt time.Time
+	// before is what was known of the run before the call.
+	before outcome
+	// out and err may be read once take has returned true.
+	out  outcome
+	err  error
+	done chan struct{}
+	// left is set once no reconcile waits for the call.
+	left bool
+}
+
+func newCalls() *calls {
+	return &calls{
+		ended: make(chan event.GenericEvent), slots: make(chan struct{}, maxCalls),
+		byName: map[string]*call{}, unanswered: map[string]int{},
+	}
+}
+
+// of returns the call about a SidecarSet that is in progress, or that has ended and was
+// not taken; nil without one.
+func (c *calls) of(set string) *call {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.byName[set]
+}
+
+// start starts a call, and waits for its end for at most callPatience. The call continues
+// until ctx ends, which outlives the reconcile.
+func (c *calls) start(ctx context.Context, started *call, do func() (outcome, error)) {
+	started.done = make(chan struct{})
+	c.mu.Lock()
+	c.byName[started.set.Name] = started
+	c.mu.Unlock()
+	go c.run(ctx, started, do)
+	patience, cancel := context.WithTimeout(ctx, callPatience)
+	defer cancel()
+	select {
+	case <-started.done:
+	case <-patience.Done():
+	}
+}
+
+func (c *calls) run(ctx context.Context, started *call, do func() (outcome, error)) {
+	select {
+	case c.slots <- struct{}{}:
+		started.out, started.err = do()
+		<-c.slots
+	case <-ctx.Done():
+		started.err = ctx.Err()
+	}
+	close(started.done)
+	c.mu.Lock()
+	left := started.left
+	c.mu.Unlock()
+	if left {
+		select {
+		case c.ended <- event.GenericEvent{Object: started.set}:
+		case <-ctx.Done():
+		}
+	}
+}
+
+// take removes a call if it has ended. Otherwise its end requeues the SidecarSet.
+func (c *calls) take(started *call) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	select {
+	case <-started.done:
+	default:
+		started.left = true
+		return false
+	}
+	delete(c.byName, started.set.Name)
+	if runs.IsUnreachable(started.err) {
+		c.unanswered[started.set.Name]++
+	} else {
+		delete(c.unanswered, started.set.Name)
+	}
+	return true
+}
+
+// unansweredInARow returns how many calls about a SidecarSet were not answered in a row.
+func (c *calls) unansweredInARow(set string) int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.unanswered[set]
+}
+
+func (c *calls) forget(set string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.byName, set)
+	delete(c.unanswered, set)
+}
+
+// about reports whether the call was about the SidecarSet as it is now.
+func (c *call) about(set *v1alpha1.SidecarSet) bool {
+	return c.set.UID == set.UID && c.set.Generation == set.Generation
+}
