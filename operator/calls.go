@@ -37,7 +37,7 @@ type calls struct {
 type call struct {
 	set       *v1alpha1.SidecarSet
 	startedAt time.Time
-	// before is what was known of the run before the call.
+	// before is the outcome for status until the call ends.
 	before outcome
 	// out and err may be read once take has returned true.
 	out  outcome

@@ -14,13 +14,13 @@ import (
 	"github.com/outrigger/outrigger/kube/crd"
 )
 
-// definitionInterval is the time between two looks at a definition that loses fields.
+// definitionInterval is the time between two reads of a definition that loses fields.
 const definitionInterval = time.Second
 
 var errLosesFields = errors.New("the CustomResourceDefinition of SidecarSets may lack fields of one version, which a write of status would lose")
 
 // definitionCheck keeps the operator from writing SidecarSets until their definition keeps all
-// fields. Somebody may have suspended the conversion by hand; the webhook role, which may patch
+// fields. The conversion may have been suspended by hand; the webhook role, which may patch
 // the definition, then adds the fields that it lacks.
 type definitionCheck struct {
 	reader   client.Reader

@@ -20,7 +20,7 @@ const (
 	eventRolloutResumed   = "RolloutResumed"
 	eventRolloutComplete  = "RolloutComplete"
 	eventNotUpgradable    = "NotUpgradablePods"
-	// The other events about what is wrong have the reason of Degraded.
+	// Other events about faults have the reason of Degraded.
 	eventEngineAvailable = "EngineAvailable"
 	// reasonCannotStart is that of Degraded and of an event. No program reads it.
 	reasonCannotStart = "ContainerCannotStart"

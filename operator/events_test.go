@@ -25,7 +25,7 @@ func withReasons(progressing, degraded, message string, matched int32) *v1alpha1
 func TestSpec8_EventsFollowFromTheChangeOfStatus(t *testing.T) {
 	const running, waiting, paused, complete, fine, stuck = v1alpha1.ReasonRolloutProgress, v1alpha1.ReasonWaitingForPods,
 		v1alpha1.ReasonPaused, v1alpha1.ReasonRolloutComplete, v1alpha1.ReasonAsExpected, v1alpha1.ReasonNotUpgradablePods
-	const engine = v1alpha1.ReasonTemporalUnavailable
+	const unavailable = v1alpha1.ReasonTemporalUnavailable
 	for _, c := range []struct {
 		name          string
 		before, after *v1alpha1.SidecarSet
@@ -44,13 +44,13 @@ func TestSpec8_EventsFollowFromTheChangeOfStatus(t *testing.T) {
 		{"not upgradable", withReasons(running, fine, "a", 2), withReasons(running, stuck, "b", 2), []rolloutEvent{{"Warning", "NotUpgradablePods", "b"}}},
 		{"the same not upgradable", withReasons(running, stuck, "b", 2), withReasons(waiting, stuck, "b", 2), nil},
 		{"others not upgradable", withReasons(running, stuck, "a", 2), withReasons(running, stuck, "b", 2), []rolloutEvent{{"Warning", "NotUpgradablePods", "b"}}},
-		{"engine lost", withReasons(running, fine, "a", 2), withReasons(engine, engine, "b", 2), []rolloutEvent{{"Warning", "EngineUnavailable", "b"}}},
-		{"engine still lost", withReasons(engine, engine, "a", 2), withReasons(engine, engine, "b", 2), nil},
-		{"engine back", withReasons(engine, engine, "a", 2), withReasons(running, fine, "b", 2), []rolloutEvent{{"Normal", "EngineAvailable", "Temporal takes rollouts again"}}},
-		{"engine lost while held", withReasons(paused, fine, "a", 2), withReasons(engine, engine, "b", 2), []rolloutEvent{{"Warning", "EngineUnavailable", "b"}}},
-		{"engine back, and no workers", withReasons(engine, engine, "a", 2), withReasons("WorkerUnavailable", "WorkerUnavailable", "b", 2),
+		{"Temporal lost", withReasons(running, fine, "a", 2), withReasons(unavailable, unavailable, "b", 2), []rolloutEvent{{"Warning", "EngineUnavailable", "b"}}},
+		{"Temporal still lost", withReasons(unavailable, unavailable, "a", 2), withReasons(unavailable, unavailable, "b", 2), nil},
+		{"Temporal back", withReasons(unavailable, unavailable, "a", 2), withReasons(running, fine, "b", 2), []rolloutEvent{{"Normal", "EngineAvailable", "Temporal takes rollouts again"}}},
+		{"Temporal lost while paused", withReasons(paused, fine, "a", 2), withReasons(unavailable, unavailable, "b", 2), []rolloutEvent{{"Warning", "EngineUnavailable", "b"}}},
+		{"Temporal back, and no workers", withReasons(unavailable, unavailable, "a", 2), withReasons("WorkerUnavailable", "WorkerUnavailable", "b", 2),
 			[]rolloutEvent{{"Normal", "EngineAvailable", "Temporal takes rollouts again"}, {"Warning", "WorkerUnavailable", "b"}}},
-		{"pods refused", withReasons(running, fine, "a", 2), withReasons("RolloutFailing", "RolloutFailing", "b", 2), []rolloutEvent{{"Warning", "RolloutFailing", "b"}}},
+		{"pods rejected", withReasons(running, fine, "a", 2), withReasons("RolloutFailing", "RolloutFailing", "b", 2), []rolloutEvent{{"Warning", "RolloutFailing", "b"}}},
 		{"broken image", withReasons(waiting, fine, "a", 2), withReasons(waiting, "ImagePullBackOff", "b", 2), []rolloutEvent{{"Warning", "ImagePullBackOff", "b"}}},
 		{"more pods with the broken image", withReasons(waiting, "ImagePullBackOff", "a", 2), withReasons(waiting, "ImagePullBackOff", "b", 2), nil},
 		{"container that cannot start", withReasons(waiting, fine, "a", 2), withReasons(waiting, "ContainerCannotStart", "b", 2), []rolloutEvent{{"Warning", "ContainerCannotStart", "b"}}},
@@ -59,14 +59,14 @@ func TestSpec8_EventsFollowFromTheChangeOfStatus(t *testing.T) {
 	}
 }
 
-func TestSpec8_TheEventOfAResumeSaysWhoAndWhy(t *testing.T) {
-	withHold := func(reason string, hold *v1alpha1.RolloutPause) *v1alpha1.SidecarSet {
+func TestSpec8_TheEventOfAResumeNamesUserAndReason(t *testing.T) {
+	withPause := func(reason string, pause *v1alpha1.RolloutPause) *v1alpha1.SidecarSet {
 		set := withReasons(reason, v1alpha1.ReasonAsExpected, "counts", 2)
-		set.Status.Rollout = &v1alpha1.RolloutStatus{Pause: hold}
+		set.Status.Rollout = &v1alpha1.RolloutStatus{Pause: pause}
 		return set
 	}
-	held, free := withHold(v1alpha1.ReasonPaused, &v1alpha1.RolloutPause{By: "ann"}), withHold(v1alpha1.ReasonRolloutProgress, nil)
-	pausedBySpec := withHold(v1alpha1.ReasonPaused, nil)
+	paused, running := withPause(v1alpha1.ReasonPaused, &v1alpha1.RolloutPause{By: "ann"}), withPause(v1alpha1.ReasonRolloutProgress, nil)
+	pausedBySpec := withPause(v1alpha1.ReasonPaused, nil)
 	bob := &protocol.Pause{By: "bob", Reason: "fixed"}
 	for _, c := range []struct {
 		name          string
@@ -74,22 +74,22 @@ func TestSpec8_TheEventOfAResumeSaysWhoAndWhy(t *testing.T) {
 		resumed       *protocol.Pause
 		want          string
 	}{
-		{"who and why", held, free, bob, "resumed by signal from bob: fixed; counts"},
-		{"nobody says who", held, free, &protocol.Pause{}, "resumed by signal; counts"},
-		{"a run of an earlier version", held, free, nil, "counts"},
-		{"paused by the set, after a hold", pausedBySpec, free, bob, "counts"},
-		{"paused by the set, before there was a run", withReasons(v1alpha1.ReasonPaused, v1alpha1.ReasonAsExpected, "m", 2), free, bob, "counts"},
+		{"user and reason", paused, running, bob, "resumed by signal from bob: fixed; counts"},
+		{"no user", paused, running, &protocol.Pause{}, "resumed by signal; counts"},
+		{"a run of an earlier version", paused, running, nil, "counts"},
+		{"paused by the spec, after a pause by signal", pausedBySpec, running, bob, "counts"},
+		{"paused by the spec, before there was a run", withReasons(v1alpha1.ReasonPaused, v1alpha1.ReasonAsExpected, "m", 2), running, bob, "counts"},
 	} {
 		assert.Equal(t, []rolloutEvent{{"Normal", "RolloutResumed", c.want}}, eventsFor(c.before, c.after, c.resumed), c.name)
 	}
-	assert.Empty(t, eventsFor(held, withHold(v1alpha1.ReasonPaused, nil), bob), "the set is still paused")
+	assert.Empty(t, eventsFor(paused, withPause(v1alpha1.ReasonPaused, nil), bob), "the spec is still paused")
 }
 
 func TestSpec8_EachPauseHasItsEvent(t *testing.T) {
-	const running, paused, engine = v1alpha1.ReasonRolloutProgress, v1alpha1.ReasonPaused, v1alpha1.ReasonTemporalUnavailable
-	status := func(reason string, hold *v1alpha1.RolloutPause) *v1alpha1.SidecarSet {
+	const running, paused, unavailable = v1alpha1.ReasonRolloutProgress, v1alpha1.ReasonPaused, v1alpha1.ReasonTemporalUnavailable
+	status := func(reason string, pause *v1alpha1.RolloutPause) *v1alpha1.SidecarSet {
 		set := withReasons(reason, "", "m", 2)
-		set.Status.Rollout = &v1alpha1.RolloutStatus{Pause: hold}
+		set.Status.Rollout = &v1alpha1.RolloutStatus{Pause: pause}
 		return set
 	}
 	ann, bob := &v1alpha1.RolloutPause{By: "ann", Reason: "errors"}, &v1alpha1.RolloutPause{By: "bob", Reason: "holidays"}
@@ -99,14 +99,14 @@ func TestSpec8_EachPauseHasItsEvent(t *testing.T) {
 		want          []string
 	}{
 		{"somebody else, too", status(paused, ann), status(paused, bob), []string{"RolloutPaused"}},
-		{"a hold of what the set pauses", status(paused, nil), status(paused, bob), []string{"RolloutPaused"}},
-		{"the same hold", status(paused, ann), status(paused, &v1alpha1.RolloutPause{By: "ann", Reason: "errors"}), nil},
-		{"the set pauses as well, without the hold", status(paused, ann), status(paused, nil), nil},
-		{"it outlives an outage", status(engine, ann), status(paused, ann), nil},
-		{"another one after an outage", status(engine, ann), status(paused, bob), []string{"RolloutPaused"}},
-		{"paused during an outage", status(engine, nil), status(paused, nil), []string{"RolloutPaused"}},
-		{"resumed during an outage", status(engine, ann), status(running, nil), []string{"RolloutResumed"}},
-		{"an outage that held nothing", status(engine, nil), status(running, nil), nil},
+		{"a pause by signal of a SidecarSet with a paused spec", status(paused, nil), status(paused, bob), []string{"RolloutPaused"}},
+		{"the same pause", status(paused, ann), status(paused, &v1alpha1.RolloutPause{By: "ann", Reason: "errors"}), nil},
+		{"the spec is paused, and the run resumed", status(paused, ann), status(paused, nil), nil},
+		{"it outlives an outage", status(unavailable, ann), status(paused, ann), nil},
+		{"another one after an outage", status(unavailable, ann), status(paused, bob), []string{"RolloutPaused"}},
+		{"paused during an outage", status(unavailable, nil), status(paused, nil), []string{"RolloutPaused"}},
+		{"resumed during an outage", status(unavailable, ann), status(running, nil), []string{"RolloutResumed"}},
+		{"an outage without a pause", status(unavailable, nil), status(running, nil), nil},
 	} {
 		var got []string
 		for _, event := range eventsFor(c.before, c.after, nil) {

@@ -50,12 +50,12 @@ func TestSpec7_5_TheEndIsRecordedOnceTheRunHasEnded(t *testing.T) {
 
 var noon = time.Date(2024, 1, 2, 12, 0, 0, 0, time.UTC)
 
-func TestSpec7_5_TheContentThatASetIsTakenOverWithIsRecorded(t *testing.T) {
+func TestSpec7_5_TheContentOfPodsBeforeTheFirstRolloutIsRecorded(t *testing.T) {
 	serving := &observation{plan: rollout.Plan{Counts: protocol.Counts{Updated: 3}}}
 	ended := &observation{plan: serving.plan, endToRecord: true}
 	before := []v1alpha1.GoodRevision{{Revision: "s-0", Hash: "before", ResourceVersion: "3"}}
 	hash := fixture.SidecarSet("s").Annotations[v1alpha1.HashAnnotation]
-	takenOver := v1alpha1.GoodRevision{Revision: "s-1", Hash: hash}
+	initial := v1alpha1.GoodRevision{Revision: "s-1", Hash: hash}
 	done := v1alpha1.GoodRevision{Revision: "s-1", Hash: hash, ResourceVersion: "7"}
 	for name, c := range map[string]struct {
 		seen    *observation
@@ -64,14 +64,14 @@ func TestSpec7_5_TheContentThatASetIsTakenOverWithIsRecorded(t *testing.T) {
 		good    []v1alpha1.GoodRevision
 		want    []v1alpha1.GoodRevision
 	}{
-		"first seen":                      {serving, outcome{}, nil, nil, []v1alpha1.GoodRevision{takenOver}},
-		"first seen, and handed over":     {serving, outcome{started: true}, nil, nil, []v1alpha1.GoodRevision{takenOver}},
-		"first seen after an edit":        {&observation{}, outcome{}, nil, nil, nil},
-		"edited before it is handed over": {serving, outcome{}, nil, []v1alpha1.GoodRevision{takenOver}, []v1alpha1.GoodRevision{takenOver}},
-		"in mid-rollout":                  {serving, outcome{}, &v1alpha1.RolloutStatus{}, nil, nil},
-		"settled, the run is open":        {ended, outcome{}, &v1alpha1.RolloutStatus{}, before, before},
-		"ended":                           {ended, outcome{ended: true}, &v1alpha1.RolloutStatus{}, before, []v1alpha1.GoodRevision{done, before[0]}},
-		"ended, but pods moved since":     {serving, outcome{ended: true}, &v1alpha1.RolloutStatus{}, before, before},
+		"first seen":                    {serving, outcome{}, nil, nil, []v1alpha1.GoodRevision{initial}},
+		"first seen, and started":       {serving, outcome{started: true}, nil, nil, []v1alpha1.GoodRevision{initial}},
+		"first seen after an edit":      {&observation{}, outcome{}, nil, nil, nil},
+		"edited before it is started":   {serving, outcome{}, nil, []v1alpha1.GoodRevision{initial}, []v1alpha1.GoodRevision{initial}},
+		"in mid-rollout":                {serving, outcome{}, &v1alpha1.RolloutStatus{}, nil, nil},
+		"converged, the run is open":    {ended, outcome{}, &v1alpha1.RolloutStatus{}, before, before},
+		"ended":                         {ended, outcome{ended: true}, &v1alpha1.RolloutStatus{}, before, []v1alpha1.GoodRevision{done, before[0]}},
+		"ended, but pods changed since": {serving, outcome{ended: true}, &v1alpha1.RolloutStatus{}, before, before},
 	} {
 		set := fixture.SidecarSet("s")
 		set.ResourceVersion, set.Status.LatestRevision = "7", "s-1"

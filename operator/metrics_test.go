@@ -34,10 +34,10 @@ func TestRolloutMetricsAreTotalsOverSets(t *testing.T) {
 	one, two := fixture.SidecarSet("one"), fixture.SidecarSet("two")
 	faulted := moving(5)
 	faulted.fault.Reason = v1alpha1.ReasonWorkerUnavailable
-	held := moving(2)
-	held.pause, held.broken.count = &v1alpha1.RolloutPause{}, 2
+	paused := moving(2)
+	paused.pause, paused.broken.count = &v1alpha1.RolloutPause{}, 2
 	m.observe(one, faulted)
-	m.observe(two, held)
+	m.observe(two, paused)
 	require.NoError(t, testutil.GatherAndCompare(registry, strings.NewReader(`
 # HELP outrigger_rollouts_held SidecarSets whose run is paused by signal.
 # TYPE outrigger_rollouts_held gauge
@@ -87,10 +87,10 @@ func TestAStalledRolloutIsOneWhoseCountsStayWhileItIsToMove(t *testing.T) {
 	m.observe(set, moving(2))
 	assert.Zero(t, m.totals().stalled, "counts changed")
 	pass(time.Minute)
-	held := moving(2)
-	held.pause = &v1alpha1.RolloutPause{}
-	m.observe(set, held)
-	assert.Zero(t, m.totals().stalled, "held")
+	paused := moving(2)
+	paused.pause = &v1alpha1.RolloutPause{}
+	m.observe(set, paused)
+	assert.Zero(t, m.totals().stalled, "paused")
 	pass(time.Hour)
 	m.observe(set, moving(2))
 	assert.Zero(t, m.totals().stalled, "resumed")

@@ -72,7 +72,7 @@ func TestOperator(t *testing.T) {
 		{"EndedRunsAreFollowedByOthersWhilePodsWait", e.testRunAgain},
 		{"Spec1_RestartWritesNothing", e.testRestart},
 		{"Spec8_TemporalMayGoAndComeBack", e.testTemporalAway},
-		{"Spec8_RefusalsOfTemporalAreReported", e.testRefusal},
+		{"Spec8_RejectionsOfTemporalAreReported", e.testRejection},
 		{"SearchAttributesAreRegistered", e.testSearchAttributes},
 		{"Spec6_DeletedSetsLeaveNothing", e.testDeletion},
 	} {
@@ -353,7 +353,7 @@ func (e *testEnv) testRevisions(t *testing.T) {
 	})
 	set := e.await(t, "first", isStarted)
 	assert.Equal(t, v1, set.Status.LatestRevision)
-	assert.Equal(t, map[string]int64{v1: 3, v2: 2}, numbers(t), "old content is numbered anew")
+	assert.Equal(t, map[string]int64{v1: 3, v2: 2}, numbers(t), "old content gets a new number")
 	newest := e.revisions(t, "first")[1]
 	assert.Equal(t, "stable", newest.Labels[v1alpha1.CustomVersionLabel])
 	e.awaitRun(t, set.Status.Rollout.WorkflowID, func(c *assert.CollectT, found *runs.Run) { assert.Equal(c, int64(4), found.Generation) })

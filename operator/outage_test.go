@@ -119,10 +119,10 @@ func (e *testEnv) switchTo(t *testing.T, role, temporalNamespace string) {
 	require.NoError(t, err)
 }
 
-func (e *testEnv) testRefusal(t *testing.T) {
+func (e *testEnv) testRejection(t *testing.T) {
 	e.switchTo(t, "operator-absent", "absent")
-	require.NoError(t, e.Create(t.Context(), newSet(t, "refused", "proxy:v1")))
-	got := e.await(t, "refused", hasReason(v1alpha1.ConditionDegraded, "EngineUnavailable"))
+	require.NoError(t, e.Create(t.Context(), newSet(t, "rejected", "proxy:v1")))
+	got := e.await(t, "rejected", hasReason(v1alpha1.ConditionDegraded, "EngineUnavailable"))
 	assert.Equal(t, "Temporal at "+e.cluster.TemporalAddress+", namespace absent, rejects rollouts: the namespace does not exist "+
 		"(outrigger temporal setup creates it)", reasonAndMessage(got, v1alpha1.ConditionDegraded).message)
 	assert.Zero(t, e.metric(t, "outrigger_engine_available"))
@@ -137,7 +137,7 @@ func (e *testEnv) testSearchAttributes(t *testing.T) {
 	e.switchTo(t, "operator-bare", "bare")
 	require.NoError(t, e.Create(t.Context(), newSet(t, "searchable", "proxy:v1")))
 	got := e.await(t, "searchable", isStarted)
-	e.await(t, "refused", isStarted)
+	e.await(t, "rejected", isStarted)
 
 	bare, err := sdk.NewLazyClient(sdk.Options{HostPort: e.cluster.TemporalAddress, Namespace: "bare"})
 	require.NoError(t, err)

@@ -39,7 +39,7 @@ func (p *pass) end(requeueAfter time.Duration) {
 
 // observation is what status says about a SidecarSet.
 type observation struct {
-	// invalid is why the pods of the SidecarSet cannot be determined; plan is empty then.
+	// invalid is the error if the pods of the SidecarSet cannot be determined; plan is empty then.
 	invalid error
 	plan    rollout.Plan
 	broken  brokenPods
@@ -52,11 +52,11 @@ type observation struct {
 	uninjected uninjectedPods
 	// pause is set while the run is paused by signal, as of the last check.
 	pause *v1alpha1.RolloutPause
-	// fault is what is wrong with the workers, or with reading the run.
+	// fault is that of the workers, or of reading the run.
 	fault runs.Fault
 	// outdatedHashes is set while the annotations are not those of the content.
 	outdatedHashes bool
-	// temporal is why Temporal takes no rollouts; nil while it does.
+	// temporal is the error while Temporal accepts no rollouts.
 	temporal error
 }
 

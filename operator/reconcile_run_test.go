@@ -23,8 +23,8 @@ const (
 	terminated = enums.WORKFLOW_EXECUTION_STATUS_TERMINATED
 )
 
-func TestHoldsAreClearedByRunsThatShowSoAlone(t *testing.T) {
-	ann, nobody := &v1alpha1.RolloutPause{By: "ann"}, &v1alpha1.RolloutPause{}
+func TestPausesAreClearedOnlyByRunsThatShowIt(t *testing.T) {
+	ann, anonymous := &v1alpha1.RolloutPause{By: "ann"}, &v1alpha1.RolloutPause{}
 	memo := &protocol.Pause{By: "ann"}
 	for _, c := range []struct {
 		name   string
@@ -34,19 +34,19 @@ func TestHoldsAreClearedByRunsThatShowSoAlone(t *testing.T) {
 		want   *v1alpha1.RolloutPause
 		known  bool
 	}{
-		{"held", nil, false, runs.Run{Status: opened, Generation: generation, Pause: memo, Phase: protocol.PhasePaused}, ann, true},
+		{"paused", nil, false, runs.Run{Status: opened, Generation: generation, Pause: memo, Phase: protocol.PhasePaused}, ann, true},
 		{"resumed", ann, false, runs.Run{Status: opened, Generation: generation, Phase: protocol.PhaseProgressing}, nil, true},
 		{"ended by itself", ann, false, runs.Run{Status: completed, Generation: generation, Phase: protocol.PhaseComplete}, nil, true},
-		{"ended by somebody", ann, false, runs.Run{Status: terminated, Generation: generation, Phase: protocol.PhaseProgressing}, nil, false},
-		{"ended by somebody while held", nil, false, runs.Run{Status: terminated, Generation: generation, Pause: memo}, ann, true},
+		{"terminated", ann, false, runs.Run{Status: terminated, Generation: generation, Phase: protocol.PhaseProgressing}, nil, false},
+		{"terminated while paused", nil, false, runs.Run{Status: terminated, Generation: generation, Pause: memo}, ann, true},
 		{"gone", ann, false, runs.Run{}, nil, false},
 		{"of a restored backup", ann, false, runs.Run{Status: opened, Generation: generation - 1, Phase: protocol.PhaseProgressing}, nil, false},
 		{"ended in a restored backup", ann, false, runs.Run{Status: completed, Generation: generation - 1, Phase: protocol.PhaseComplete}, nil, false},
-		{"of an earlier version", nil, false, runs.Run{Status: opened, Generation: generation, Phase: protocol.PhasePaused}, nobody, true},
-		{"of an earlier version, known who", ann, false, runs.Run{Status: opened, Generation: generation, Phase: protocol.PhasePaused}, ann, true},
-		{"paused by the set", nil, true, runs.Run{Status: opened, Generation: generation, Phase: protocol.PhasePaused}, nil, false},
-		{"resumed while paused by the set", ann, true, runs.Run{Status: opened, Generation: generation, Phase: protocol.PhasePaused}, nil, true},
-		{"of an earlier version, paused by the set too", nobody, true, runs.Run{Status: opened, Generation: generation, Phase: protocol.PhasePaused}, nil, false},
+		{"of an earlier version", nil, false, runs.Run{Status: opened, Generation: generation, Phase: protocol.PhasePaused}, anonymous, true},
+		{"of an earlier version, with a user in status", ann, false, runs.Run{Status: opened, Generation: generation, Phase: protocol.PhasePaused}, ann, true},
+		{"paused by the spec", nil, true, runs.Run{Status: opened, Generation: generation, Phase: protocol.PhasePaused}, nil, false},
+		{"resumed while paused by the spec", ann, true, runs.Run{Status: opened, Generation: generation, Phase: protocol.PhasePaused}, nil, true},
+		{"of an earlier version, paused by the spec too", anonymous, true, runs.Run{Status: opened, Generation: generation, Phase: protocol.PhasePaused}, nil, false},
 	} {
 		set := setAt(generation)
 		set.Spec.UpdateStrategy.Paused = c.paused
@@ -58,7 +58,7 @@ func TestHoldsAreClearedByRunsThatShowSoAlone(t *testing.T) {
 }
 
 // A generation begins with what the run before said last (SPEC §8.2).
-func TestTheLastRunsHoldIsTakenOver(t *testing.T) {
+func TestThePauseOfTheLastRunIsClaimed(t *testing.T) {
 	ann, memo := &v1alpha1.RolloutPause{By: "ann"}, &protocol.Pause{By: "ann"}
 	for _, c := range []struct {
 		name  string
@@ -66,11 +66,11 @@ func TestTheLastRunsHoldIsTakenOver(t *testing.T) {
 		want  *v1alpha1.RolloutPause
 		known bool
 	}{
-		{"held", runs.Run{Status: opened, Generation: generation, Pause: memo, Phase: protocol.PhasePaused}, ann, true},
+		{"paused", runs.Run{Status: opened, Generation: generation, Pause: memo, Phase: protocol.PhasePaused}, ann, true},
 		{"resumed", runs.Run{Status: opened, Generation: generation, Phase: protocol.PhaseProgressing}, nil, true},
-		{"its set was paused", runs.Run{Status: opened, Generation: generation, Phase: protocol.PhasePaused}, nil, false},
-		{"resumed while its set was paused", runs.Run{Status: opened, Generation: generation, Phase: protocol.PhasePaused, Resumed: memo}, nil, true},
-		{"handed over before status was written", runs.Run{Status: completed, Generation: generation + 1, Phase: protocol.PhaseComplete}, nil, true},
+		{"the spec was paused", runs.Run{Status: opened, Generation: generation, Phase: protocol.PhasePaused}, nil, false},
+		{"resumed while the spec was paused", runs.Run{Status: opened, Generation: generation, Phase: protocol.PhasePaused, Resumed: memo}, nil, true},
+		{"started before status was written", runs.Run{Status: completed, Generation: generation + 1, Phase: protocol.PhaseComplete}, nil, true},
 		{"the one in between", runs.Run{Status: completed, Generation: generation + 2, Phase: protocol.PhaseComplete}, nil, true},
 		{"of no generation that there was", runs.Run{Status: completed, Generation: generation + 3, Phase: protocol.PhaseComplete}, nil, false},
 		{"of a restored backup", runs.Run{Status: opened, Generation: generation - 1, Phase: protocol.PhaseProgressing}, nil, false},
@@ -97,21 +97,21 @@ func TestRunsAreWokenForWhatTheyWouldDo(t *testing.T) {
 	for _, c := range []struct {
 		name           string
 		pods, migrated int
-		hold           *protocol.Pause
+		pause          *protocol.Pause
 		activities     []*workflow.PendingActivityInfo
 		want           bool
 	}{
 		{"pods to upgrade", 1, 0, nil, nil, true},
 		{"pods to upgrade beside resets", 1, 2, nil, pendingOf(protocol.ResetBatchActivity), true},
-		{"pods to upgrade, held", 1, 0, ann, nil, false},
+		{"pods to upgrade, paused", 1, 0, ann, nil, false},
 		{"twins to reset", 0, 2, nil, nil, true},
-		{"twins to reset, held", 0, 2, ann, nil, true},
+		{"twins to reset, paused", 0, 2, ann, nil, true},
 		{"twins that are being reset", 0, 2, nil, pendingOf(protocol.ResetBatchActivity), false},
-		{"twins that are looked at", 0, 2, nil, pendingOf(protocol.AwaitMigrationActivity), false},
+		{"twins that the run waits for", 0, 2, nil, pendingOf(protocol.AwaitMigrationActivity), false},
 		{"nothing", 0, 0, nil, nil, false},
 	} {
 		seen := &observation{plan: rollout.Plan{Phase: protocol.PhaseWaiting, Pods: make([]protocol.SelectedPod, c.pods), Counts: protocol.Counts{Migrating: 3, Migrated: c.migrated}}}
-		found := runs.Run{Pause: c.hold, Activities: c.activities}
+		found := runs.Run{Pause: c.pause, Activities: c.activities}
 		assert.Equal(t, c.want, seen.hasWorkFor(&found), c.name)
 	}
 }
@@ -178,11 +178,11 @@ func TestCorrectionsBecomeRare(t *testing.T) {
 	}
 }
 
-// A run that ends just as a generation is handed over is nobody's fault.
+// A run that ends just as a generation is started is no fault of Temporal.
 func TestARunThatIsAboutToEndIsSignalledAgainSoon(t *testing.T) {
 	closing := &serviceerror.ResourceExhausted{Cause: enums.RESOURCE_EXHAUSTED_CAUSE_BUSY_WORKFLOW, Message: "workflow operation can not be applied because workflow is closing"}
 	env := newSlowEnv(t)
-	env.refused = closing
+	env.rejected = closing
 	p := &pass{set: setAt(0), state: &runState{}}
 	env.reconcileRun(t.Context(), p)
 	assert.Equal(t, outcome{requeueAfter: busyRetryInterval}, p.out)

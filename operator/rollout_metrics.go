@@ -19,7 +19,7 @@ type rolloutMetrics struct {
 	sets  map[string]rolloutMetric
 }
 
-// rolloutMetric is what the totals need of one SidecarSet.
+// rolloutMetric is the part of the totals of one SidecarSet.
 type rolloutMetric struct {
 	generation    int64
 	phase         protocol.Phase
@@ -35,7 +35,7 @@ func newRolloutMetrics(clock clock.PassiveClock) *rolloutMetrics {
 	return &rolloutMetrics{clock: clock, sets: map[string]rolloutMetric{}}
 }
 
-// observe replaces what is known of a SidecarSet.
+// observe replaces the values of a SidecarSet.
 func (m *rolloutMetrics) observe(set *v1alpha1.SidecarSet, seen *observation) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

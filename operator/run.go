@@ -93,7 +93,7 @@ func (s *runStep) finish(ctx context.Context, p *pass, call *call, started bool)
 	}
 }
 
-// unavailable returns why Temporal is unavailable, for all SidecarSets or for this one.
+// unavailable returns an error if Temporal is unavailable, for all SidecarSets or for this one.
 func (s *runStep) unavailable(ctx context.Context, set string) error {
 	if err := s.client.AwaitProbe(ctx); err != nil {
 		return err

@@ -31,7 +31,7 @@ import (
 	"github.com/outrigger/outrigger/temporal"
 )
 
-// slowTemporal answers the start of a set named slow when it is told to.
+// slowTemporal answers the start of a set named slow only once answers has a value.
 type slowTemporal struct {
 	workflowservice.WorkflowServiceClient
 	answers chan error
@@ -40,8 +40,8 @@ type slowTemporal struct {
 	described int
 	// signals are the names of those that were sent to an open run.
 	signals []string
-	// refused answers the start of every set, if it is set.
-	refused error
+	// rejected answers the start of every set, if it is set.
+	rejected error
 }
 
 type slowClient struct {
@@ -52,8 +52,8 @@ type slowClient struct {
 func (c slowClient) WorkflowService() workflowservice.WorkflowServiceClient { return c.service }
 
 func (s *slowTemporal) SignalWithStartWorkflowExecution(_ context.Context, request *workflowservice.SignalWithStartWorkflowExecutionRequest, _ ...grpc.CallOption) (*workflowservice.SignalWithStartWorkflowExecutionResponse, error) {
-	if s.refused != nil {
-		return nil, s.refused
+	if s.rejected != nil {
+		return nil, s.rejected
 	}
 	if strings.HasPrefix(request.WorkflowId, "sidecarset/slow/") {
 		if err := <-s.answers; err != nil {
@@ -115,8 +115,8 @@ func newSlowEnv(t *testing.T, sets ...*v1alpha1.SidecarSet) *slowEnv {
 	}
 }
 
-// look reconciles run and status of a set with pods to upgrade.
-func (e *slowEnv) look(t *testing.T, name string) (*v1alpha1.SidecarSet, reconcile.Result) {
+// observe reconciles run and status of a set with pods to upgrade.
+func (e *slowEnv) observe(t *testing.T, name string) (*v1alpha1.SidecarSet, reconcile.Result) {
 	t.Helper()
 	var set v1alpha1.SidecarSet
 	require.NoError(t, e.status.client.Get(t.Context(), client.ObjectKey{Name: name}, &set))
@@ -148,21 +148,21 @@ func named(name string) *v1alpha1.SidecarSet {
 
 func TestSpec8_1_ASlowTemporalDelaysTheStatusOfNoOtherSet(t *testing.T) {
 	env := newSlowEnv(t, named("slow"), named("quick"))
-	slow, result := env.look(t, "slow")
+	slow, result := env.observe(t, "slow")
 	assert.Equal(t, statusTimeout, result.RequeueAfter)
 	assert.Zero(t, slow.Status.ObservedGeneration, "Temporal is given the generation first, if it takes less than a second")
-	quick, _ := env.look(t, "quick")
+	quick, _ := env.observe(t, "quick")
 	assert.Equal(t, int64(generation), quick.Status.Rollout.Generation)
 
 	env.clock.Step(statusTimeout)
-	slow, result = env.look(t, "slow")
+	slow, result = env.observe(t, "slow")
 	assert.Zero(t, result, "the end of the call is an event")
 	assert.Equal(t, int64(generation), slow.Status.ObservedGeneration)
 	assert.Nil(t, slow.Status.Rollout)
 
 	env.answers <- nil
 	assert.Equal(t, "slow", (<-env.calls.ended).Object.GetName())
-	slow, result = env.look(t, "slow")
+	slow, result = env.observe(t, "slow")
 	assert.Equal(t, int64(generation), slow.Status.Rollout.Generation)
 	assert.Positive(t, result.RequeueAfter, "what happened meanwhile may need another call")
 	assert.Nil(t, env.calls.of("slow"))
@@ -170,18 +170,18 @@ func TestSpec8_1_ASlowTemporalDelaysTheStatusOfNoOtherSet(t *testing.T) {
 
 func TestTheAnswerAboutAnEarlierGenerationIsNotTakenForTheSets(t *testing.T) {
 	env := newSlowEnv(t, named("slow"))
-	slow, _ := env.look(t, "slow")
+	slow, _ := env.observe(t, "slow")
 	slow.Generation++
 	require.NoError(t, env.status.client.Update(t.Context(), slow))
 	env.answers <- nil
 	<-env.calls.ended
-	slow, result := env.look(t, "slow")
+	slow, result := env.observe(t, "slow")
 	assert.Nil(t, slow.Status.Rollout)
 	assert.Positive(t, result.RequeueAfter)
-	env.look(t, "slow")
+	env.observe(t, "slow")
 	env.answers <- nil
 	<-env.calls.ended
-	slow, _ = env.look(t, "slow")
+	slow, _ = env.observe(t, "slow")
 	assert.Equal(t, slow.Generation, slow.Status.Rollout.Generation)
 }
 
@@ -189,30 +189,30 @@ func TestTheAnswerAboutAnEarlierGenerationIsNotTakenForTheSets(t *testing.T) {
 func TestSpec8_UnansweredCallsAreReportedByTheirSetAlone(t *testing.T) {
 	env := newSlowEnv(t, named("slow"), named("quick"))
 	for _, want := range []string{v1alpha1.ReasonRolloutProgress, v1alpha1.ReasonTemporalUnavailable} {
-		env.look(t, "slow")
+		env.observe(t, "slow")
 		env.answers <- serviceerror.NewDeadlineExceeded("late")
 		<-env.calls.ended
-		slow, result := env.look(t, "slow")
+		slow, result := env.observe(t, "slow")
 		assert.Equal(t, want, reasonAndMessage(slow, v1alpha1.ConditionProgressing).reason)
 		assert.Positive(t, result.RequeueAfter)
 	}
-	quick, _ := env.look(t, "quick")
+	quick, _ := env.observe(t, "quick")
 	assert.Equal(t, v1alpha1.ReasonRolloutProgress, reasonAndMessage(quick, v1alpha1.ConditionProgressing).reason)
 
-	env.look(t, "slow")
+	env.observe(t, "slow")
 	env.clock.Step(statusTimeout)
-	slow, _ := env.look(t, "slow")
+	slow, _ := env.observe(t, "slow")
 	assert.Equal(t, v1alpha1.ReasonTemporalUnavailable, reasonAndMessage(slow, v1alpha1.ConditionProgressing).reason, "while the next call is pending")
 	env.answers <- nil
 	<-env.calls.ended
-	slow, _ = env.look(t, "slow")
+	slow, _ = env.observe(t, "slow")
 	assert.Equal(t, v1alpha1.ReasonRolloutProgress, reasonAndMessage(slow, v1alpha1.ConditionProgressing).reason)
 }
 
-func TestSpec8_1_AHeldSetWithNothingLeftToDoCostsHardlyACall(t *testing.T) {
-	hold, err := converter.GetDefaultDataConverter().ToPayload(protocol.Pause{By: "ann"})
+func TestSpec8_1_APausedSidecarSetWithNothingLeftToDoCostsFewCalls(t *testing.T) {
+	pause, err := converter.GetDefaultDataConverter().ToPayload(protocol.Pause{By: "ann"})
 	require.NoError(t, err)
-	memo := &common.Memo{Fields: map[string]*common.Payload{protocol.PauseMemo: hold}}
+	memo := &common.Memo{Fields: map[string]*common.Payload{protocol.PauseMemo: pause}}
 	for status, most := range map[enums.WorkflowExecutionStatus]int{opened: 9, completed: 1} {
 		env := newSlowEnv(t)
 		env.run = &workflow.WorkflowExecutionInfo{Status: status, Memo: memo, HistoryLength: 20}
@@ -234,8 +234,8 @@ func TestSpec8_1_AHeldSetWithNothingLeftToDoCostsHardlyACall(t *testing.T) {
 	}
 }
 
-// A pause that is over must not come back when the status that says so is refused, and
-// the run has not taken the new generation seconds later.
+// A pause that is over must not come back when the write of that status is rejected, and
+// the run has not read the new generation seconds later.
 func TestSpec8_2_ARunThatWasResumedIsNotPausedAgainByAnOlderStatus(t *testing.T) {
 	plain := converter.GetDefaultDataConverter()
 	env, set := newSlowEnv(t), setAt(generation)
@@ -264,12 +264,12 @@ func TestSpec8_2_ARunThatWasResumedIsNotPausedAgainByAnOlderStatus(t *testing.T)
 	assert.NotContains(t, env.signals, protocol.PauseSignal)
 }
 
-// Somebody resumes a finished, paused rollout long after the last change.
+// A user resumes a finished, paused rollout long after the last change.
 func TestSpec8_2_AResumeIsMirroredAlsoWhenNothingIsLeftToDo(t *testing.T) {
-	hold, err := converter.GetDefaultDataConverter().ToPayload(protocol.Pause{By: "ann"})
+	pause, err := converter.GetDefaultDataConverter().ToPayload(protocol.Pause{By: "ann"})
 	require.NoError(t, err)
 	env, set := newSlowEnv(t), setAt(generation)
-	env.run = &workflow.WorkflowExecutionInfo{Status: opened, HistoryLength: 20, Memo: &common.Memo{Fields: map[string]*common.Payload{protocol.PauseMemo: hold}}}
+	env.run = &workflow.WorkflowExecutionInfo{Status: opened, HistoryLength: 20, Memo: &common.Memo{Fields: map[string]*common.Payload{protocol.PauseMemo: pause}}}
 	seen := observation{plan: plan(protocol.PhaseComplete, protocol.Counts{Matched: 2, Updated: 2}), pause: &v1alpha1.RolloutPause{By: "ann"}}
 	state, end := env.states.of(set), env.clock.Now().Add(time.Hour)
 	var out outcome

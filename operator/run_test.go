@@ -28,8 +28,8 @@ func TestRuns(t *testing.T) {
 		name string
 		test func(*testing.T)
 	}{
-		{"HoldsAreMirroredAndSurviveTheRun", e.testHold},
-		{"HoldsOfRunsThatEndedUnseenAreMirrored", e.testHoldUnseen},
+		{"PausesAreMirroredAndSurviveTheRun", e.testPauseBySignal},
+		{"PausesOfRunsThatEndedUnseenAreMirrored", e.testPauseUnseen},
 		{"ASetThatGoesOnIsNotHeldBySignal", e.testPausedBySet},
 		{"RunsOfAnotherGenerationAreSignalledTheirs", e.testMismatch},
 		{"RunsOlderThanTheirHoldAreHeldAgain", e.testMismatchedHold},
@@ -41,7 +41,7 @@ func TestRuns(t *testing.T) {
 		{"RunsOfDeletedSetsEnd", e.testDeletedRun},
 		{"RunsOfSetsDeletedMeanwhileEnd", e.testDeletedMeanwhile},
 		{"Spec8_FailingActivitiesAreReported", e.testFailingActivity},
-		{"Spec8_RefusedWritesAreReported", e.testRefusedWrites},
+		{"Spec8_RejectedWritesAreReported", e.testRejectedWrites},
 		{"Spec8_FailingWorkflowTasksAreReported", e.testFailingTask},
 		{"Spec8_MissingWorkersAreReported", e.testNoWorker},
 		{"Spec8_WorkersOfAnotherVersionAreReported", e.testOtherVersion},
@@ -87,18 +87,18 @@ func (e *testEnv) signal(t *testing.T, id, signal string, payload any) {
 	require.NoError(t, e.temporal.SignalWorkflow(t.Context(), id, "", signal, payload))
 }
 
-func (e *testEnv) testHold(t *testing.T) {
-	id := e.roll(t, "held").Status.Rollout.WorkflowID
+func (e *testEnv) testPauseBySignal(t *testing.T) {
+	id := e.roll(t, "paused").Status.Rollout.WorkflowID
 	e.signal(t, id, protocol.PauseSignal, protocol.Pause{By: "ann", Reason: "lunch"})
 	want := &v1alpha1.RolloutPause{By: "ann", Reason: "lunch"}
-	isHeld := func(c *assert.CollectT, set *v1alpha1.SidecarSet) {
+	isPaused := func(c *assert.CollectT, set *v1alpha1.SidecarSet) {
 		isStarted(c, set)
 		assert.Equal(c, want, set.Status.Rollout.Pause)
 		assert.Equal(c, reasonMessage{"Paused", "paused by signal from ann: lunch; 0 of 2 pods updated, 0 of them ready; 2 to go, 0 unavailable of 1 allowed"},
 			reasonAndMessage(set, v1alpha1.ConditionProgressing))
 	}
-	e.await(t, "held", isHeld)
-	e.awaitEvent(t, "held", "RolloutPaused", "paused by signal from ann: lunch")
+	e.await(t, "paused", isPaused)
+	e.awaitEvent(t, "paused", "RolloutPaused", "paused by signal from ann: lunch")
 
 	require.NoError(t, e.temporal.TerminateWorkflow(t.Context(), id, "", "test"))
 	e.awaitRun(t, id, func(c *assert.CollectT, found *runs.Run) {
@@ -106,26 +106,26 @@ func (e *testEnv) testHold(t *testing.T) {
 		assert.Equal(c, &protocol.Pause{By: "ann", Reason: "lunch"}, found.Pause)
 		assert.Equal(c, protocol.PhasePaused, found.Phase)
 	})
-	e.change(t, "held", setImage("proxy:v3"))
-	e.await(t, "held", isHeld)
+	e.change(t, "paused", setImage("proxy:v3"))
+	e.await(t, "paused", isPaused)
 	e.awaitRun(t, id, func(c *assert.CollectT, found *runs.Run) {
 		assert.Equal(c, int64(3), found.Generation)
 		assert.Equal(c, &protocol.Pause{By: "ann", Reason: "lunch"}, found.Pause)
 	})
 	e.signal(t, id, protocol.ResumeSignal, protocol.Pause{By: "bob", Reason: strings.Repeat("no errors any more, ", 99)})
-	e.await(t, "held", func(c *assert.CollectT, set *v1alpha1.SidecarSet) {
+	e.await(t, "paused", func(c *assert.CollectT, set *v1alpha1.SidecarSet) {
 		assert.Nil(c, set.Status.Rollout.Pause)
 		hasReason(v1alpha1.ConditionProgressing, "RolloutInProgress")(c, set)
 	})
-	e.awaitEvent(t, "held", "RolloutResumed", "resumed by signal from bob: no errors any more, ")
+	e.awaitEvent(t, "paused", "RolloutResumed", "resumed by signal from bob: no errors any more, ")
 	e.signal(t, id, protocol.PauseSignal, protocol.Pause{By: "eve"})
-	e.awaitEvent(t, "held", "RolloutPaused", "paused by signal from eve")
+	e.awaitEvent(t, "paused", "RolloutPaused", "paused by signal from eve")
 	e.signal(t, id, protocol.PauseSignal, protocol.Pause{By: "ann", Reason: "lunch"})
-	e.await(t, "held", isHeld)
+	e.await(t, "paused", isPaused)
 }
 
 // A run that is paused or resumed may end before the operator looks at it again.
-func (e *testEnv) testHoldUnseen(t *testing.T) {
+func (e *testEnv) testPauseUnseen(t *testing.T) {
 	ids := map[string]string{}
 	for _, name := range []string{resumes, resumes + "-edited", pauses + "edited"} {
 		ids[name] = e.roll(t, name).Status.Rollout.WorkflowID
@@ -165,7 +165,7 @@ func (e *testEnv) testHoldUnseen(t *testing.T) {
 	}
 }
 
-// The set that goes on says nothing about why the run of its last generation was paused.
+// The status says nothing of the pause of the run before once the SidecarSet continues.
 func (e *testEnv) testPausedBySet(t *testing.T) {
 	set := newSet(t, suspend, "proxy:v1")
 	require.NoError(t, e.Create(t.Context(), set))
@@ -246,7 +246,7 @@ func (e *testEnv) testWakeToEnd(t *testing.T) {
 
 // testFinished counts the calls of an operator that has nothing left to do.
 func (e *testEnv) testFinished(t *testing.T) {
-	for _, name := range []string{"held", resumes, resumes + "-edited", pauses + "edited", suspend, "mistyped", "restored", "rewound", sleeps} {
+	for _, name := range []string{"paused", resumes, resumes + "-edited", pauses + "edited", suspend, "mistyped", "restored", "rewound", sleeps} {
 		e.change(t, name, func(set *v1alpha1.SidecarSet) {
 			set.Spec.UpdateStrategy.Type = v1alpha1.NotUpdateSidecarSetStrategyType
 		})
@@ -316,13 +316,13 @@ func (e *testEnv) testFailingActivity(t *testing.T) {
 	assert.Equal(t, "RolloutFailing", reasonAndMessage(got, v1alpha1.ConditionProgressing).reason)
 }
 
-func (e *testEnv) testRefusedWrites(t *testing.T) {
-	e.roll(t, refuses)
+func (e *testEnv) testRejectedWrites(t *testing.T) {
+	e.roll(t, rejects)
 	want := reasonMessage{"RolloutFailing", "the write of pods such as default/unwritten-1 fails repeatedly: pods is forbidden (it is retried; see the logs of the workers)"}
-	e.await(t, refuses, func(c *assert.CollectT, set *v1alpha1.SidecarSet) {
+	e.await(t, rejects, func(c *assert.CollectT, set *v1alpha1.SidecarSet) {
 		assert.Equal(c, want, reasonAndMessage(set, v1alpha1.ConditionDegraded))
 	})
-	e.awaitEvent(t, refuses, want.reason, want.message)
+	e.awaitEvent(t, rejects, want.reason, want.message)
 }
 
 func (e *testEnv) testFailingTask(t *testing.T) {

@@ -70,7 +70,7 @@ func recordGoodRevision(p *pass) {
 	status.GoodRevisions = rollout.WithGood(status.GoodRevisions, good)
 }
 
-// describe writes what the pass observed into status. The counts of an invalid SidecarSet
+// describe writes the observation into status. The counts of an invalid SidecarSet
 // stay those of the generation that they were made for.
 func describe(p *pass) {
 	status := &p.set.Status

@@ -62,7 +62,7 @@ const (
 	sleeps  = "sleepy"    // sleeps until it is signalled
 	fails3  = "failing"   // has an activity that fails until the run is signalled
 	panics  = "looping"   // has a workflow task that fails
-	refuses = "unwritten" // could write none of a batch's pods
+	rejects = "unwritten" // could write none of a batch's pods
 	leaving = "leaving"   // ends when it is signalled three times
 	sealed  = "sealed"    // encrypts its memo
 	resumes = "resuming"  // ends when it is resumed
@@ -72,7 +72,7 @@ const (
 
 // stubRollout shows of a run what the operator reads and does not do the work.
 func stubRollout(ctx workflow.Context, input protocol.RolloutInput) error {
-	stub := &stubRun{input: input, hold: input.Pause, is: func(kind string) bool { return strings.HasPrefix(input.SidecarSet.Name, kind) }}
+	stub := &stubRun{input: input, pause: input.Pause, is: func(kind string) bool { return strings.HasPrefix(input.SidecarSet.Name, kind) }}
 	if err := stub.show(ctx); err != nil {
 		return err
 	}
@@ -86,7 +86,7 @@ func stubRollout(ctx workflow.Context, input protocol.RolloutInput) error {
 			workflow.ExecuteActivity(failing, protocol.NextBatchActivity)
 		})
 	}
-	if stub.is(refuses) {
+	if stub.is(rejects) {
 		once := workflow.WithActivityOptions(ctx, workflow.ActivityOptions{StartToCloseTimeout: time.Minute})
 		if err := workflow.ExecuteActivity(once, protocol.UpgradeBatchActivity).Get(ctx, nil); err != nil {
 			return err
@@ -106,8 +106,8 @@ func stubActivity(context.Context) error {
 
 type stubRun struct {
 	input protocol.RolloutInput
-	hold  *protocol.Pause
-	// resumed is who ended the last hold.
+	pause *protocol.Pause
+	// resumed is the resume that ended the last pause.
 	resumed *protocol.Pause
 	is      func(string) bool
 	looked  int
@@ -116,7 +116,7 @@ type stubRun struct {
 func (s *stubRun) show(ctx workflow.Context) error {
 	phase := protocol.PhaseProgressing
 	switch {
-	case s.hold != nil:
+	case s.pause != nil:
 		phase = protocol.PhasePaused
 	case s.is(suspend) && s.input.Generation == 2:
 		phase = protocol.PhasePaused
@@ -130,8 +130,8 @@ func (s *stubRun) show(ctx workflow.Context) error {
 		return err
 	}
 	memo := map[string]any{protocol.PauseMemo: nil, protocol.ResumeMemo: nil}
-	if s.hold != nil {
-		memo[protocol.PauseMemo] = s.hold
+	if s.pause != nil {
+		memo[protocol.PauseMemo] = s.pause
 		if s.is(sealed) {
 			memo[protocol.PauseMemo] = converter.NewRawValue(&common.Payload{
 				Metadata: map[string][]byte{converter.MetadataEncoding: []byte("binary/encrypted")}, Data: []byte("sealed")})
@@ -156,16 +156,16 @@ func (s *stubRun) listen(ctx workflow.Context) error {
 		}
 	})
 	selector.AddReceive(workflow.GetSignalChannel(ctx, protocol.PauseSignal), func(c workflow.ReceiveChannel, _ bool) {
-		s.hold = &protocol.Pause{}
-		c.Receive(ctx, s.hold)
+		s.pause = &protocol.Pause{}
+		c.Receive(ctx, s.pause)
 		ended = s.is(pauses)
 	})
 	selector.AddReceive(workflow.GetSignalChannel(ctx, protocol.ResumeSignal), func(c workflow.ReceiveChannel, _ bool) {
-		s.hold, s.resumed = nil, &protocol.Pause{}
+		s.pause, s.resumed = nil, &protocol.Pause{}
 		c.Receive(ctx, s.resumed)
 		ended = s.is(resumes)
 	})
-	// What is not read before the run continues as new is lost.
+	// Signals that are not read before the run continues as new are lost.
 	for !ended && (next == nil || selector.HasPending()) {
 		selector.Select(ctx)
 		if err := s.show(ctx); err != nil {
@@ -175,6 +175,6 @@ func (s *stubRun) listen(ctx workflow.Context) error {
 	if ended {
 		return nil
 	}
-	next.Pause = s.hold
+	next.Pause = s.pause
 	return workflow.NewContinueAsNewError(ctx, protocol.RolloutWorkflow, *next)
 }

@@ -92,7 +92,7 @@ func (s *injectionStep) covers(ctx context.Context, scope match.Scope, asked mat
 	}
 }
 
-// uninjectedCache keeps what was found for each SidecarSet until an event about its
+// uninjectedCache keeps the result of the scan for each SidecarSet until an event about its
 // namespaces, or about a pod that it selects and that lacks it. Other events cost no scan
 // of all pods.
 type uninjectedCache struct {
@@ -131,7 +131,7 @@ func (c *uninjectedCache) of(set string) *cachedUninjected {
 	return c.sets[set]
 }
 
-// find returns what the last scan found, or scans.
+// find returns the result of the last scan, or scans.
 func (c *uninjectedCache) find(set *v1alpha1.SidecarSet, scan func() (uninjectedPods, error)) (uninjectedPods, error) {
 	c.mu.Lock()
 	cached := *c.of(set.Name)
@@ -166,7 +166,7 @@ type podWebhook struct {
 	current match.Webhook
 }
 
-// asked returns what was read at most webhookInterval ago. Without the right to read, it
+// asked returns the configuration as read at most webhookInterval ago. Without the right to read, it
 // covers every namespace that no installation excludes.
 func (w *podWebhook) asked(ctx context.Context) match.Webhook {
 	w.mu.Lock()

@@ -51,9 +51,9 @@ func TestPodsAreScannedAgainOnlyAfterWhatConcernsTheSet(t *testing.T) {
 	assert.Equal(t, 6, find())
 }
 
-// Until the set is filed anew, events of pods reach it by its old selector, and a scan by
+// Until the index has the new selector, events of pods use the old one, and a scan by
 // the new one may have been made already.
-func TestPodsAreScannedAgainOnceASetIsFiledAnew(t *testing.T) {
+func TestPodsAreScannedAgainOnceASidecarSetIsIndexedAgain(t *testing.T) {
 	sets, set := &setLister{limiter: newEnqueueLimiter(clock.RealClock{}), uninjected: newUninjectedCache()}, fixture.SidecarSet("one")
 	sets.index(set)
 	changed := set.DeepCopy()
@@ -87,7 +87,7 @@ func TestEventsOfPodsReachTheSetsThatTheyLack(t *testing.T) {
 		return pod
 	}
 	injected := with(func(p *corev1.Pod) { p.Annotations = map[string]string{v1alpha1.InjectedListAnnotation: "one"} })
-	moved := with(func(p *corev1.Pod) { p.Labels["app"] = "other" })
+	relabelled := with(func(p *corev1.Pod) { p.Labels["app"] = "other" })
 	for _, c := range []struct {
 		name          string
 		before, after *corev1.Pod
@@ -97,9 +97,9 @@ func TestEventsOfPodsReachTheSetsThatTheyLack(t *testing.T) {
 		{"created with", nil, injected, nil},
 		{"deleted", bare(), nil, []string{"one"}},
 		{"nothing new", bare(), bare(), nil},
-		{"relabelled", bare(), moved, []string{"one", "other"}},
+		{"relabelled", bare(), relabelled, []string{"one", "other"}},
 		{"ended", bare(), with(func(p *corev1.Pod) { p.Status.Phase = corev1.PodSucceeded }), []string{"one"}},
-		{"remade in between", injected, with(func(p *corev1.Pod) { p.UID = "2" }), []string{"one"}},
+		{"recreated in between", injected, with(func(p *corev1.Pod) { p.UID = "2" }), []string{"one"}},
 		{"the list was edited", injected, bare(), []string{"one"}},
 		{"an injected pod changes", injected, with(func(p *corev1.Pod) {
 			p.Annotations, p.Status.Phase = injected.Annotations, corev1.PodRunning

@@ -107,10 +107,10 @@ func TestTemporalThatComesAndGoesConcernsSetsWithARolloutAlone(t *testing.T) {
 		"progressing":  {plan: plan(protocol.PhaseProgressing, left)},
 		"waiting":      {plan: plan(protocol.PhaseWaiting, left)},
 		"waiting-away": {plan: plan(protocol.PhaseWaiting, left), temporal: away},
-		"settling":     {plan: plan(protocol.PhaseWaiting, none), temporal: away},
+		"converging":   {plan: plan(protocol.PhaseWaiting, none), temporal: away},
 		"paused":       {plan: plan(protocol.PhasePaused, left)},
-		"held":         {plan: plan(protocol.PhaseProgressing, left), pause: &v1alpha1.RolloutPause{By: "ann"}},
-		"held-idle":    {plan: plan(protocol.PhaseComplete, none), pause: &v1alpha1.RolloutPause{}},
+		"paused-run":   {plan: plan(protocol.PhaseProgressing, left), pause: &v1alpha1.RolloutPause{By: "ann"}},
+		"paused-idle":  {plan: plan(protocol.PhaseComplete, none), pause: &v1alpha1.RolloutPause{}},
 		"failing":      {plan: plan(protocol.PhaseProgressing, left), fault: runs.Fault{Reason: v1alpha1.ReasonRolloutFailing, Message: "fails"}},
 	}
 	want := []string{"new", "older"}

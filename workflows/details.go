@@ -23,7 +23,7 @@ const (
 	waitSkipped  = "the pods of the batch had changed; retrying"
 )
 
-// waitOptions shows in the UI why the run waits.
+// waitOptions shows the reason of a wait in the UI.
 func waitOptions(timeout time.Duration, reason string) workflow.AwaitOptions {
 	return workflow.AwaitOptions{Timeout: timeout, TimerOptions: workflow.TimerOptions{Summary: summary(reason)}}
 }

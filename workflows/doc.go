@@ -1,5 +1,5 @@
 // Package workflows holds the durable run of a rollout. It keeps what must
-// survive: which generation, held or not, how far. Everything that depends on
+// survive: the generation, the pause, the progress. Everything that depends on
 // the cluster is decided inside activities, so that planning can change
 // without breaking the replay of recorded runs.
 package workflows

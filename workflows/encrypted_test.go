@@ -114,15 +114,15 @@ func replayWith(t *testing.T, keys string, recorded *history.History) error {
 	return replayer.ReplayWorkflowHistory(nil, recorded)
 }
 
-// A run starts with one key and goes on with another: its hold, and a failure that names a
+// A run starts with one key and continues with another: its pause, and a failure that names a
 // pod, are in the history, and neither can be read in it.
 func TestEncryptedHistoriesReplayOverARotation(t *testing.T) {
 	e := startEncrypted(t)
-	hold := protocol.Pause{By: "ann", Reason: "the-reason-of-the-hold"}
+	byAnn := protocol.Pause{By: "ann", Reason: "the-reason-of-the-pause"}
 	e.roll("a", func(c client.Client) {
 		var err error
 		e.run, err = c.ExecuteWorkflow(t.Context(), client.StartWorkflowOptions{ID: "one", TaskQueue: "queue", StaticSummary: "name-in-the-summary"}, protocol.RolloutWorkflow,
-			protocol.RolloutInput{SidecarSet: protocol.SetReference{Name: "set", UID: "uid-in-the-input"}, Generation: 1, Pause: &hold})
+			protocol.RolloutInput{SidecarSet: protocol.SetReference{Name: "set", UID: "uid-in-the-input"}, Generation: 1, Pause: &byAnn})
 		require.NoError(t, err)
 		require.Eventually(t, func() bool { return status(t, c).Phase == protocol.PhasePaused }, patience, pause)
 	}, func() (protocol.NextBatchResult, error) {
@@ -130,13 +130,13 @@ func TestEncryptedHistoriesReplayOverARotation(t *testing.T) {
 	})
 	failed := false
 	e.roll("b", func(c client.Client) {
-		assert.Equal(t, &hold, status(t, c).Pause, "read with a key that no longer encrypts")
+		assert.Equal(t, &byAnn, status(t, c).Pause, "read with a key that no longer encrypts")
 		require.NoError(t, c.SignalWorkflow(t.Context(), "one", "", protocol.ResumeSignal, protocol.Pause{By: "ann"}))
 		require.NoError(t, e.run.Get(t.Context(), nil))
 	}, func() (protocol.NextBatchResult, error) {
 		if !failed {
 			failed = true
-			return protocol.NextBatchResult{}, sdk.NewApplicationError("name-in-a-failure", "refused", "name-in-its-details")
+			return protocol.NextBatchResult{}, sdk.NewApplicationError("name-in-a-failure", "rejected", "name-in-its-details")
 		}
 		return protocol.NextBatchResult{Phase: protocol.PhaseComplete, Message: "words-of-the-end"}, nil
 	})

@@ -75,7 +75,7 @@ func (s *rolloutSuite) TestMigrationOutlivesANewGeneration() {
 	s.True(s.continued().Progress.Migrating)
 }
 
-func (s *rolloutSuite) TestRefusedResetsRestAndAreTriedAgain() {
+func (s *rolloutSuite) TestRejectedResetsRestAndAreTriedAgain() {
 	pods := []protocol.PodReference{pod("a")}
 	s.migrations(protocol.AwaitMigrationResult{Pods: pods, Pending: 1}, protocol.AwaitMigrationResult{Pods: pods, Pending: 1}, protocol.AwaitMigrationResult{})
 	tries := 0
@@ -96,21 +96,20 @@ func (s *rolloutSuite) TestRefusedResetsRestAndAreTriedAgain() {
 	s.run()
 }
 
-// A pod whose reset is refused, for as long as anybody looks, must not keep those from
-// theirs that migrate later.
-func (s *rolloutSuite) TestSpec7_8_ARestAfterRefusedResetsEndsWhenTheRunIsWoken() {
-	refused, migrated := []protocol.PodReference{pod("refused")}, []protocol.PodReference{pod("migrated")}
+// A pod whose reset is always rejected must not delay the resets of pods that migrate later.
+func (s *rolloutSuite) TestSpec7_8_ARestAfterRejectedResetsEndsWhenTheRunIsWoken() {
+	rejected, migrated := []protocol.PodReference{pod("rejected")}, []protocol.PodReference{pod("migrated")}
 	const rejections = 8
 	var answers []protocol.AwaitMigrationResult
 	for range rejections {
-		answers = append(answers, protocol.AwaitMigrationResult{Pods: refused, Pending: 2})
+		answers = append(answers, protocol.AwaitMigrationResult{Pods: rejected, Pending: 2})
 	}
 	s.migrations(append(answers, protocol.AwaitMigrationResult{Pods: migrated, Pending: 2}, protocol.AwaitMigrationResult{})...)
 	var resets []string
 	s.env.RegisterActivityWithOptions(func(_ context.Context, input protocol.ResetBatchInput) (protocol.ResetBatchResult, error) {
 		resets = append(resets, input.Pods[0].Name)
-		if input.Pods[0] == refused[0] {
-			return protocol.ResetBatchResult{Rejected: []protocol.RejectedPod{{PodReference: refused[0], Reason: "Forbidden"}}}, nil
+		if input.Pods[0] == rejected[0] {
+			return protocol.ResetBatchResult{Rejected: []protocol.RejectedPod{{PodReference: rejected[0], Reason: "Forbidden"}}}, nil
 		}
 		return protocol.ResetBatchResult{Reset: 1}, nil
 	}, activity.RegisterOptions{Name: protocol.ResetBatchActivity, DisableAlreadyRegisteredCheck: true})
@@ -119,7 +118,7 @@ func (s *rolloutSuite) TestSpec7_8_ARestAfterRefusedResetsEndsWhenTheRunIsWoken(
 	migrating.Counts.Migrating = 2
 	// The second plan is answered while the migration ends, which the first one began.
 	s.answers(migrating, waiting, ends(protocol.PhaseComplete))
-	// The rest after the last refusal takes 512 s, from second 254 on.
+	// The rest after the last rejection takes 512 s, from second 254 on.
 	woken := 280 * time.Second
 	s.env.RegisterDelayedCallback(func() {
 		s.Len(resets, rejections)
@@ -156,7 +155,7 @@ func (s *rolloutSuite) TestResetsThatFoundNothingAreTriedAgainSoon() {
 	s.run()
 }
 
-// Other pods may keep the plan busy for minutes, in which nobody wakes the run.
+// Other pods may keep the plan busy for minutes, in which the operator does not wake the run.
 func (s *rolloutSuite) TestAPlanWithMigratedPodsWakesTheMigration() {
 	resets := s.migrations(
 		protocol.AwaitMigrationResult{Pending: 1},
@@ -199,7 +198,7 @@ func (s *rolloutSuite) TestSpec7_2_ConditionsAreWrittenOnceAndThenPlannedAgain()
 	s.Empty(s.asked[1].RejectedConditions.Pods)
 }
 
-func (s *rolloutSuite) TestSpec7_2_ARefusedConditionKeepsNoOtherFromBeingWritten() {
+func (s *rolloutSuite) TestSpec7_2_ARejectedConditionKeepsNoOtherFromBeingWritten() {
 	s.env.RegisterActivityWithOptions(func(_ context.Context, input protocol.WriteUpgradableConditionsInput) (protocol.WriteUpgradableConditionsResult, error) {
 		return protocol.WriteUpgradableConditionsResult{Rejected: []protocol.RejectedPod{{PodReference: input.Pods[0], Reason: "Forbidden"}}}, nil
 	}, activity.RegisterOptions{Name: protocol.WriteUpgradableConditionsActivity})
@@ -215,7 +214,7 @@ func (s *rolloutSuite) TestSpec7_2_ARefusedConditionKeepsNoOtherFromBeingWritten
 
 // The pod is gone, or its condition is right: it would keep a place among those that are
 // tried again.
-func (s *rolloutSuite) TestSpec7_2_ARefusedConditionThatIsNotDueAnyMoreIsForgotten() {
+func (s *rolloutSuite) TestSpec7_2_ARejectedConditionThatIsNotDueAnyMoreIsForgotten() {
 	s.env.RegisterActivityWithOptions(func(_ context.Context, input protocol.WriteUpgradableConditionsInput) (protocol.WriteUpgradableConditionsResult, error) {
 		return protocol.WriteUpgradableConditionsResult{Rejected: []protocol.RejectedPod{{PodReference: input.Pods[0], Reason: "Forbidden"}}}, nil
 	}, activity.RegisterOptions{Name: protocol.WriteUpgradableConditionsActivity})

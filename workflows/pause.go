@@ -64,7 +64,7 @@ func (r *run) readSignalsBefore(ctx workflow.Context, sent bool) error {
 
 func checkPause(pause protocol.Pause) error {
 	if len(pause.By) > maxPauseText || len(pause.Reason) > maxPauseText {
-		return fmt.Errorf("who and why may have %d bytes each", maxPauseText)
+		return fmt.Errorf("the name and the reason may have %d bytes each", maxPauseText)
 	}
 	return nil
 }

@@ -18,7 +18,7 @@ import (
 func TestSpec7_1_TheLastOfPausesAndResumesHolds(t *testing.T) {
 	e := startEncrypted(t)
 	c := e.connect("a")
-	for words, held := range map[string]bool{
+	for words, paused := range map[string]bool{
 		"resume resume pause": true,
 		"pause resume":        false,
 		"resume pause":        true,
@@ -54,8 +54,8 @@ func TestSpec7_1_TheLastOfPausesAndResumesHolds(t *testing.T) {
 					return err == nil && run.PendingWorkflowTask == nil
 				}, time.Minute, 10*time.Millisecond, "the run has read its signals")
 				status := statusOf(t, c, id)
-				assert.Equal(t, held, status.Pause != nil)
-				assert.Equal(t, held, status.Phase == protocol.PhasePaused, status.Phase)
+				assert.Equal(t, paused, status.Pause != nil)
+				assert.Equal(t, paused, status.Phase == protocol.PhasePaused, status.Phase)
 				require.NoError(t, c.TerminateWorkflow(t.Context(), id, "", "test"))
 			}, func() (protocol.NextBatchResult, error) {
 				return protocol.NextBatchResult{Phase: protocol.PhaseWaiting, Message: "pods start"}, nil

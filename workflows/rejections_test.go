@@ -29,7 +29,7 @@ func numbered(from, to int) (pods []protocol.PodReference, failed []protocol.Rej
 	return pods, failed
 }
 
-func TestSpec7_8_TenThousandRefusedPodsAreTriedLessAndLessOftenInTurn(t *testing.T) {
+func TestSpec7_8_TenThousandRejectedPodsAreTriedLessAndLessOftenInTurn(t *testing.T) {
 	const all = 10_000
 	now := time.Unix(1000, 0)
 	r := rejections{&protocol.Rejections{}}
@@ -81,7 +81,7 @@ func TestSpec7_8_OnePodThatIsAcceptedAfterAllHasTheOthersTriedAtOnce(t *testing.
 	assert.Equal(t, protocol.Rejections{Pods: r.Pods[:0]}, *r.Rejections, "nothing is left of it")
 }
 
-func TestARunThatCannotRememberAllRefusedPodsPauses(t *testing.T) {
+func TestARunThatCannotRememberAllRejectedPodsPauses(t *testing.T) {
 	now := time.Unix(1000, 0)
 	r := rejections{&protocol.Rejections{}}
 	_, failed := numbered(0, maxRejected+10)

@@ -15,7 +15,7 @@ import (
 	"github.com/outrigger/outrigger/api/protocol"
 )
 
-// Recorded histories are never made anew: a change that cannot replay one
+// Recorded histories are never recorded again: a change that cannot replay one
 // would break the runs that are open when it is rolled out.
 func histories(t *testing.T) []string {
 	files, err := filepath.Glob("testdata/histories/*/*.json")

@@ -189,7 +189,7 @@ func (s *rolloutSuite) TestSpec7_1_APauseThatCannotBeReadPauses() {
 		s.env.SignalWorkflow(protocol.PauseSignal, "lunch")
 	}, time.Minute)
 	s.env.RegisterDelayedCallback(func() {
-		s.Equal(&protocol.Pause{Reason: "(a signal without who and why)"}, s.query().Pause)
+		s.Equal(&protocol.Pause{Reason: "(a signal without name and reason)"}, s.query().Pause)
 		s.answers(ends(protocol.PhaseComplete))
 		s.env.SignalWorkflow(protocol.ResumeSignal, nil)
 	}, 2*time.Minute)
@@ -375,17 +375,17 @@ func (s *rolloutSuite) TestSpec7_1_AResumeOfARunThatIsNotPausedIsToldSo() {
 	s.run()
 }
 
-// update sends one and expects an answer, or a refusal.
-func (s *rolloutSuite) update(name string, after time.Duration, hold protocol.Pause, answer *protocol.PauseResult, refusal string) {
+// update sends one and expects an answer, or a rejection.
+func (s *rolloutSuite) update(name string, after time.Duration, pause protocol.Pause, answer *protocol.PauseResult, rejection string) {
 	s.env.RegisterDelayedCallback(func() {
 		s.env.UpdateWorkflow(name, fmt.Sprint(name, after), &testsuite.TestUpdateCallback{
-			OnAccept: func() { s.Empty(refusal) },
-			OnReject: func(err error) { s.ErrorContains(err, refusal) },
+			OnAccept: func() { s.Empty(rejection) },
+			OnReject: func(err error) { s.ErrorContains(err, rejection) },
 			OnComplete: func(result any, err error) {
 				s.Require().NoError(err)
 				s.Equal(*answer, result)
 			},
-		}, hold)
+		}, pause)
 	}, after)
 }
 
@@ -436,7 +436,7 @@ func (s *rolloutSuite) TestSpec7_2_NobodyWaitsForConditionsThatSayYes() {
 	s.True(s.asked[1].SkipTrueConditions, "not twice")
 }
 
-func (s *rolloutSuite) TestRefusedPodsAreNamedToThePlannerAndTheRunRests() {
+func (s *rolloutSuite) TestRejectedPodsAreNamedToThePlannerAndTheRunRests() {
 	s.upgrade = func(_ context.Context, input protocol.UpgradeBatchInput) (protocol.UpgradeBatchResult, error) {
 		return protocol.UpgradeBatchResult{Rejected: []protocol.RejectedPod{{PodReference: input.Pods[0].PodReference, Reason: "Forbidden"}}}, nil
 	}

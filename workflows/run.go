@@ -181,7 +181,7 @@ func (r *run) written(pods []protocol.WrittenPod) {
 	r.progress.Written = pods
 }
 
-// upgrade runs one batch. The batch continues while slots become free, and ends early when a
+// upgrade runs one batch. The batch continues while slots are released, and ends early when a
 // signal arrives.
 func (r *run) upgrade(ctx workflow.Context, next protocol.NextBatchResult) (result protocol.UpgradeBatchResult, err error) {
 	summary := fmt.Sprintf("upgrade batch %d: %d pods", r.progress.Batches, len(next.Pods))
@@ -202,7 +202,7 @@ func (r *run) upgrade(ctx workflow.Context, next protocol.NextBatchResult) (resu
 	r.upgrading = true
 	defer func() { r.upgrading = false }()
 	if next.Hot {
-		// Only resets free slots.
+		// Only resets release slots.
 		r.migrate(ctx)
 	}
 	if err := workflow.Await(ctx, func() bool { return batch.IsReady() || r.hasSignals() }); err != nil {

@@ -64,7 +64,7 @@ func drainPauses(channel workflow.ReceiveChannel) []protocol.Pause {
 	for _, raw := range drain[converter.RawValue](channel) {
 		var pause protocol.Pause
 		if raw.Payload() != nil && converter.GetDefaultDataConverter().FromPayload(raw.Payload(), &pause) != nil {
-			pause = protocol.Pause{Reason: "(a signal without who and why)"}
+			pause = protocol.Pause{Reason: "(a signal without name and reason)"}
 		}
 		all = append(all, pause)
 	}

@@ -59,7 +59,7 @@ func newMonitoredListWatch(client toolscache.ListerWatcher, clock clock.Clock) *
 	return w
 }
 
-// down returns how long the watch has been down, and why; zero while it is up.
+// down returns how long the watch has been down, and the cause; zero while it is up.
 func (w *monitoredListWatch) down() (time.Duration, error) {
 	current := w.outage.Load()
 	if current == nil {

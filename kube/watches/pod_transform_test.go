@@ -139,7 +139,7 @@ func TestAPodThatIsStrippedTwiceStaysTheSame(t *testing.T) {
 	pod := podtest.New(1).Pod()
 	once, err := transform(pod)
 	require.NoError(t, err)
-	require.Same(t, pod, once, "the relay and the cache hold one object")
+	require.Same(t, pod, once, "the watch and the cache share one object")
 	before := pod.DeepCopy()
 	_, err = transform(pod)
 	require.NoError(t, err)

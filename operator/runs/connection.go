@@ -50,7 +50,7 @@ func newConnection(client sdk.Client, o Options, metrics *Metrics) *connection {
 }
 
 // AwaitProbe waits for the first probe, so that a restart does not report what it cannot
-// know. It returns why Temporal takes no rollouts; nil if it does.
+// know. It returns an error if Temporal accepts no rollouts.
 func (c *connection) AwaitProbe(ctx context.Context) error {
 	select {
 	case <-c.probed:
@@ -76,7 +76,7 @@ func (c *connection) Throttled() time.Duration {
 	return c.throttle.until.Sub(c.clock.Now())
 }
 
-// unavailable returns why Temporal takes no rollouts; nil if it does. The caller has
+// unavailable returns an error if Temporal accepts no rollouts. The caller has
 // locked mu.
 func (c *connection) unavailable() error {
 	switch {
@@ -94,7 +94,7 @@ func (c *connection) answered() int {
 	return c.answers
 }
 
-// recordAnswer records what the result of a call shows about Temporal as a whole. A call
+// recordAnswer records the result of a call, as far as it concerns all calls. A call
 // without an answer shows nothing: the shard of one run may be slow. The probe decides.
 func (c *connection) recordAnswer(err error) {
 	if IsUnreachable(err) {
@@ -177,7 +177,7 @@ func errorText(err error) string {
 type method[Request, Response any] = func(context.Context, Request, ...grpc.CallOption) (Response, error)
 
 // call makes one call to Temporal, unless that throttles. It bypasses the SDK's own
-// retries: they would go on against a throttling server until the deadline, and then
+// retries: they would continue against a throttling server until the deadline, and then
 // return nothing but the deadline.
 func call[Request, Response any](ctx context.Context, c *connection, name string, do method[Request, Response], request Request) (response Response, err error) {
 	if c.Throttled() > 0 {

@@ -37,18 +37,18 @@ func TestMessagesNameStableCauses(t *testing.T) {
 	assert.ErrorContains(t, c.rejectedError(serviceerror.NewInvalidArgument("unknown search attribute X")), "outrigger temporal setup")
 }
 
-// refusing answers the probe with one code, and calls about runs with another.
-type refusing struct {
+// rejecting answers the probe with one code, and calls about runs with another.
+type rejecting struct {
 	workflowservice.UnimplementedWorkflowServiceServer
 	code, runs atomic.Uint32
 }
 
-func (r *refusing) DescribeNamespace(context.Context, *workflowservice.DescribeNamespaceRequest) (*workflowservice.DescribeNamespaceResponse, error) {
-	return &workflowservice.DescribeNamespaceResponse{}, status.Error(codes.Code(r.code.Load()), "request refused")
+func (r *rejecting) DescribeNamespace(context.Context, *workflowservice.DescribeNamespaceRequest) (*workflowservice.DescribeNamespaceResponse, error) {
+	return &workflowservice.DescribeNamespaceResponse{}, status.Error(codes.Code(r.code.Load()), "request rejected")
 }
 
-func (r *refusing) DescribeWorkflowExecution(context.Context, *workflowservice.DescribeWorkflowExecutionRequest) (*workflowservice.DescribeWorkflowExecutionResponse, error) {
-	return &workflowservice.DescribeWorkflowExecutionResponse{}, status.Error(codes.Code(r.runs.Load()), "request refused")
+func (r *rejecting) DescribeWorkflowExecution(context.Context, *workflowservice.DescribeWorkflowExecutionRequest) (*workflowservice.DescribeWorkflowExecutionResponse, error) {
+	return &workflowservice.DescribeWorkflowExecutionResponse{}, status.Error(codes.Code(r.runs.Load()), "request rejected")
 }
 
 // newClientOf connects to a server that only answers, and has probed it.
@@ -71,7 +71,7 @@ func newClientOf(t *testing.T, frontend workflowservice.WorkflowServiceServer, c
 }
 
 func TestProbeReportsWhatHoldsForEveryCall(t *testing.T) {
-	frontend, clock := &refusing{}, clocktesting.NewFakeClock(time.Now())
+	frontend, clock := &rejecting{}, clocktesting.NewFakeClock(time.Now())
 	c := newClientOf(t, frontend, clock)
 
 	frontend.code.Store(uint32(codes.InvalidArgument))
@@ -93,7 +93,7 @@ func TestProbeReportsWhatHoldsForEveryCall(t *testing.T) {
 // One shard of Temporal may be slow, or one run busy.
 func TestSpec8_OneUnansweredCallDoesNotMakeTemporalUnavailable(t *testing.T) {
 	for _, code := range []codes.Code{codes.DeadlineExceeded, codes.Unavailable} {
-		frontend := &refusing{}
+		frontend := &rejecting{}
 		c := newClientOf(t, frontend, clocktesting.NewFakeClock(time.Now()))
 		frontend.runs.Store(uint32(code))
 		_, err := c.NewestRun(t.Context(), protocol.SetReference{Name: "slow", UID: "1"})
@@ -107,7 +107,7 @@ func TestSpec8_OneUnansweredCallDoesNotMakeTemporalUnavailable(t *testing.T) {
 }
 
 func TestSpec8_TemporalIsUnavailableOnceItsProbeFails(t *testing.T) {
-	frontend := &refusing{}
+	frontend := &rejecting{}
 	c := newClientOf(t, frontend, clocktesting.NewFakeClock(time.Now()))
 	frontend.code.Store(uint32(codes.Unavailable))
 	c.probe(t.Context())
@@ -128,7 +128,7 @@ func TestSpec8_TemporalIsUnavailableOnceItsProbeFails(t *testing.T) {
 
 // Probes of a slow Temporal may be late though calls are answered.
 func TestSpec8_LateProbesWhileCallsAreAnsweredAreNoOutage(t *testing.T) {
-	frontend := &refusing{}
+	frontend := &rejecting{}
 	c := newClientOf(t, frontend, clocktesting.NewFakeClock(time.Now()))
 	frontend.code.Store(uint32(codes.DeadlineExceeded))
 	for range 3 {

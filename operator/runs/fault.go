@@ -7,11 +7,11 @@ import (
 	"github.com/outrigger/outrigger/api/v1alpha1"
 )
 
-// maxCauseLength limits what is quoted of a failure, in characters.
+// maxCauseLength limits the quoted part of a failure, in characters.
 const maxCauseLength = 300
 
-// Fault is what is wrong with the workers of a run, or with what the operator reads of
-// it; zero if nothing is. Its reason is that of a condition.
+// Fault is a fault of the workers of a run, or of reading the run; zero without any. Its
+// reason is that of a condition.
 type Fault struct{ Reason, Message string }
 
 const failsRepeatedly = " fails repeatedly"

@@ -146,7 +146,7 @@ func (o *Orphans) collect(ctx context.Context) time.Duration {
 	}
 }
 
-// compare looks for the SidecarSet of an open run, by name and UID.
+// compare finds the SidecarSet of an open run, by name and UID.
 func (o *Orphans) compare(ctx context.Context, info *workflow.WorkflowExecutionInfo) error {
 	reference, ok := ParseWorkflowID(info.GetExecution().GetWorkflowId())
 	if !ok {

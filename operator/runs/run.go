@@ -58,7 +58,7 @@ func (r *Run) WaitsForSignal() bool {
 	})
 }
 
-// Resets reports whether the run looks for standby twins to reset, or resets them.
+// Resets reports whether the run waits for standby twins to reset, or resets them.
 func (r *Run) Resets() bool { return slices.ContainsFunc(r.Activities, ofMigration) }
 
 func ofMigration(activity *workflow.PendingActivityInfo) bool {

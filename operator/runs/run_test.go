@@ -50,7 +50,7 @@ func TestOnlyRunsThatWaitForASignalAreWoken(t *testing.T) {
 	assert.True(t, sleeping.WaitsForSignal(), "resets free slots for others")
 	for name, r := range map[string]Run{
 		"at work":          {Status: opened, Phase: protocol.PhaseProgressing},
-		"held":             {Status: opened, Phase: protocol.PhasePaused},
+		"paused":           {Status: opened, Phase: protocol.PhasePaused},
 		"ended":            {Status: completed, Phase: protocol.PhaseWaiting},
 		"about to plan":    {Status: opened, Phase: protocol.PhaseWaiting, Events: 9, Task: &workflow.PendingWorkflowTaskInfo{}},
 		"with a batch":     {Status: opened, Phase: protocol.PhaseWaiting, Events: 9, Activities: pendingOf(protocol.UpgradeBatchActivity)},

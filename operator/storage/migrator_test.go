@@ -26,9 +26,9 @@ import (
 type stores struct {
 	*Migrator
 	t *testing.T
-	// written are the sets that were written, in order; refuse answers instead.
+	// written are the sets that were written, in order; reject answers instead.
 	written []string
-	refuse  map[string]error
+	reject  map[string]error
 	// meanwhile happens at every write.
 	meanwhile func()
 }
@@ -41,14 +41,14 @@ func newStores(t *testing.T, strategy apiextensionsv1.ConversionStrategyType) *s
 	definition.Status.StoredVersions = []string{"v1beta1", "v1alpha1"}
 	scheme, err := kube.NewScheme()
 	require.NoError(t, err)
-	s := &stores{t: t, refuse: map[string]error{}, meanwhile: func() {}}
+	s := &stores{t: t, reject: map[string]error{}, meanwhile: func() {}}
 	c := fake.NewClientBuilder().WithScheme(scheme).
 		WithObjects(definition, fixture.SidecarSet("a"), fixture.SidecarSet("b"), fixture.SidecarSet("c")).
 		WithStatusSubresource(definition, &v1alpha1.SidecarSet{}).
 		WithInterceptorFuncs(interceptor.Funcs{SubResourceUpdate: func(_ context.Context, _ client.Client, _ string, set client.Object, _ ...client.SubResourceUpdateOption) error {
 			s.meanwhile()
 			s.written = append(s.written, set.GetName())
-			return s.refuse[set.GetName()]
+			return s.reject[set.GetName()]
 		}}).Build()
 	s.Migrator = &Migrator{Client: c}
 	return s
@@ -72,8 +72,8 @@ func (s *stores) reconcile() time.Duration {
 func TestAVersionIsDroppedOnceNothingIsStoredInIt(t *testing.T) {
 	s := newStores(t, apiextensionsv1.WebhookConverter)
 	resource := schema.GroupResource{Resource: "sidecarsets"}
-	s.refuse["a"] = apierrors.NewConflict(resource, "a", nil)
-	s.refuse["b"] = apierrors.NewNotFound(resource, "b")
+	s.reject["a"] = apierrors.NewConflict(resource, "a", nil)
+	s.reject["b"] = apierrors.NewNotFound(resource, "b")
 	assert.Equal(t, propagationTime, s.reconcile())
 	assert.Empty(t, s.written, "some API servers may not know the definition yet")
 	assert.Zero(t, s.reconcile())
@@ -87,7 +87,7 @@ func TestAVersionStaysWhileASetMayBeStoredInIt(t *testing.T) {
 	both := []string{"v1beta1", "v1alpha1"}
 	t.Run("a write failed", func(t *testing.T) {
 		s := newStores(t, apiextensionsv1.WebhookConverter)
-		s.refuse["b"] = apierrors.NewInternalError(context.DeadlineExceeded)
+		s.reject["b"] = apierrors.NewInternalError(context.DeadlineExceeded)
 		require.Equal(t, propagationTime, s.reconcile())
 		_, err := s.migrate(t.Context())
 		require.ErrorContains(t, err, "store SidecarSet b as v1alpha1")

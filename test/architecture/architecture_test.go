@@ -1,4 +1,4 @@
-// Package architecture holds the arrows between the rooms: who may know whom.
+// Package architecture tests which packages may import which.
 package architecture
 
 import (
@@ -48,21 +48,21 @@ func under(path string, prefixes ...string) bool {
 	return false
 }
 
-// Everything that these rooms' packages import themselves is listed.
-func TestRoomsThatImportOnly(t *testing.T) {
+// Packages of these folders import nothing but the listed ones.
+func TestAllowedImports(t *testing.T) {
 	types := []string{"k8s.io/api", "k8s.io/apimachinery", module + "/api"}
 	only := map[string][]string{
 		"api": types,
 		// Decisions know no client, logger, clock, randomness or Temporal.
 		"internal":  append(types, module+"/internal"),
 		"workflows": {"go.temporal.io/sdk", module + "/api/protocol"},
-		// What people are shown is as pure as what decides.
+		// The output of the plugin is as pure as the decisions.
 		"cli/view": append(types, module+"/internal", module+"/cli/view"),
 	}
 	effects := []string{"math/rand", "math/rand/v2", "net/http", "os", "log", "log/slog"}
 	for path, one := range packages(t) {
-		for room, allowed := range only {
-			if !under(path, room) {
+		for folder, allowed := range only {
+			if !under(path, folder) {
 				continue
 			}
 			for _, imported := range one.Imports {
@@ -81,11 +81,11 @@ func TestReconcilesDoNotImportTemporal(t *testing.T) {
 	}
 }
 
-// What these rooms' packages must not reach, not even through others.
-func TestRoomsThatNeverReach(t *testing.T) {
+// Packages of these folders must not import the listed ones, not even indirectly.
+func TestForbiddenImports(t *testing.T) {
 	processes := []string{module + "/operator", module + "/webhook", module + "/worker"}
 	programs := []string{module + "/dev", module + "/cmd"}
-	never := map[string][][]string{
+	forbidden := map[string][][]string{
 		"api":        {{"sigs.k8s.io/controller-runtime", "go.temporal.io"}},
 		"workflows":  {{"k8s.io/client-go", "sigs.k8s.io/controller-runtime"}},
 		"activities": {{module + "/workflows"}, processes, programs},
@@ -96,14 +96,14 @@ func TestRoomsThatNeverReach(t *testing.T) {
 		"webhook":          {{"go.temporal.io", module + "/temporal", module + "/workflows", module + "/activities", module + "/operator", module + "/worker"}, programs},
 		"worker":           {processes[:2], programs},
 		"kube":             {{"go.temporal.io", module + "/workflows", module + "/activities"}, processes, programs},
-		// kube connects; what it is built from does not know it.
+		// kube connects; the packages below it do not import it.
 		"kube/crd":     {{module + "/kube"}},
 		"kube/watches": {{module + "/kube"}},
 		"temporal":     {{"k8s.io/client-go", "sigs.k8s.io/controller-runtime"}, processes, programs},
 		"tracing":      {{module + "/temporal", module + "/kube", "go.temporal.io", "k8s.io"}, processes, programs},
 		"cli":          {{module + "/workflows", module + "/activities"}, processes, programs},
 		"cmd":          {{module + "/dev"}},
-		// The plugin is no process of the cluster's.
+		// The plugin runs outside the cluster.
 		"cmd/kubectl-sidecarset": {{module + "/workflows", module + "/activities"}, processes},
 		// They run the processes as programs.
 		"dev": {processes},
@@ -111,12 +111,12 @@ func TestRoomsThatNeverReach(t *testing.T) {
 		"dev/observer": {{module + "/internal", module + "/kube", module + "/api/protocol", module + "/workflows", module + "/activities"}, processes},
 	}
 	for path, one := range packages(t) {
-		for room, strangers := range never {
-			if !under(path, room) {
+		for folder, lists := range forbidden {
+			if !under(path, folder) {
 				continue
 			}
 			for _, dependency := range one.Deps {
-				require.False(t, under(dependency, slices.Concat(strangers...)...), "%s depends on %s", path, dependency)
+				require.False(t, under(dependency, slices.Concat(lists...)...), "%s depends on %s", path, dependency)
 			}
 		}
 	}

@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Places that the documents name are there: who looks for a rule finds its file.
+// Files and folders that the documents name exist.
 func TestDocumentsNamePlacesThatExist(t *testing.T) {
 	const root = "../.."
 	documents, err := filepath.Glob(root + "/docs/*.md")
@@ -34,7 +34,7 @@ func TestDocumentsNamePlacesThatExist(t *testing.T) {
 
 var (
 	quoted = regexp.MustCompile("`[^`\n]+`")
-	// What holds other characters is a pattern, an address or an assignment.
+	// A word with other characters is a pattern, an address or an assignment.
 	plain = regexp.MustCompile(`^[A-Za-z0-9_.-]+(/[A-Za-z0-9_.-]+)*/?$`)
 )
 

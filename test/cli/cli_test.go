@@ -135,8 +135,8 @@ func kubectl(t *testing.T, stdin string, args ...string) string {
 	return string(out)
 }
 
-// scene makes a set with six pods that hold its first version.
-func scene(t *testing.T, name string) {
+// scenario creates a SidecarSet with six pods of its first version.
+func scenario(t *testing.T, name string) {
 	t.Helper()
 	kubectl(t, strings.ReplaceAll(`
 apiVersion: apps.kruise.io/v1alpha1
@@ -166,7 +166,7 @@ func setImage(t *testing.T, name, image string) {
 }
 
 func TestARolloutFromTheFirstLookToTheUndo(t *testing.T) {
-	scene(t, "logs")
+	scenario(t, "logs")
 	eventually(t, []string{"list"}, "logs   6         6         6       RolloutComplete")
 	assert.Contains(t, shows(t, "plan", "logs", "--image", "agent=agent:v2"), "6 of 6 pods in 3 batches, at most 2 unavailable at once")
 
@@ -202,7 +202,7 @@ func TestARolloutFromTheFirstLookToTheUndo(t *testing.T) {
 }
 
 func TestAPlanOfAFileBlamesTheField(t *testing.T) {
-	scene(t, "files")
+	scenario(t, "files")
 	set := kubectl(t, "", "get", "sidecarset", "files", "-o", "yaml")
 	changed := strings.Replace(set, "image: agent:v1", "image: agent:v1\n    command: [sleep]", 1)
 	require.NotEqual(t, set, changed)
@@ -221,14 +221,14 @@ func TestAPlanOfAFileBlamesTheField(t *testing.T) {
 }
 
 func TestPodsWhoseUpgradeIsRefusedAreShownWithTheReason(t *testing.T) {
-	scene(t, "frozen")
+	scenario(t, "frozen")
 	freeze(t, "frozen")
 	setImage(t, "frozen", "agent:v2")
 	eventually(t, []string{"status", "frozen"}, "Refused, Invalid\n", "writes rejected")
 	assert.Contains(t, shows(t, "why", "frozen"), "is Refused: Invalid")
 }
 
-// freeze has the API server refuse image changes of a scene's pods.
+// freeze has the API server refuse image changes of the pods of a scenario.
 func freeze(t *testing.T, name string) {
 	t.Helper()
 	kubectl(t, strings.ReplaceAll(`
@@ -293,7 +293,7 @@ func TestErrorsSayWhatHelps(t *testing.T) {
 }
 
 func TestWithoutTemporalWhatTheClusterKnowsIsShown(t *testing.T) {
-	scene(t, "away")
+	scenario(t, "away")
 	nobody := "--temporal-address=127.0.0.1:1"
 	out := shows(t, nobody, "status", "away")
 	assert.Contains(t, out, "Temporal at 127.0.0.1:1, namespace default does not answer")
@@ -307,7 +307,7 @@ func TestWithoutTemporalWhatTheClusterKnowsIsShown(t *testing.T) {
 }
 
 func TestAWatchEndsWithItsSet(t *testing.T) {
-	scene(t, "gone")
+	scenario(t, "gone")
 	kubectl(t, "", "patch", "sidecarset", "gone", "--type=json", "-p",
 		`[{"op":"replace","path":"/spec/containers/0/image","value":"agent:v2"},{"op":"replace","path":"/spec/updateStrategy/paused","value":true}]`)
 	read, write := io.Pipe()
@@ -325,7 +325,7 @@ func TestAWatchEndsWithItsSet(t *testing.T) {
 }
 
 func TestAWatchThatIsNotAllowedSaysSo(t *testing.T) {
-	scene(t, "seen")
+	scenario(t, "seen")
 	setImage(t, "seen", "agent:bad")
 	kubectl(t, "", "create", "clusterrole", "look", "--verb=get,list", "--resource=sidecarsets.apps.kruise.io,pods,controllerrevisions.apps")
 	kubectl(t, "", "create", "clusterrolebinding", "look", "--clusterrole=look", "--user=eve")
@@ -335,7 +335,7 @@ func TestAWatchThatIsNotAllowedSaysSo(t *testing.T) {
 }
 
 func TestANewSetIsPlanned(t *testing.T) {
-	scene(t, "old")
+	scenario(t, "old")
 	set := kubectl(t, "", "get", "sidecarset", "old", "-o", "yaml")
 	set = strings.Replace(set, "  updateStrategy:\n", "  updateStrategy:\n    maxUnavaliable: 5\n", 1)
 	out, err := sidecarsetWith(t, strings.ReplaceAll(set, "name: old", "name: new"), "plan", "-f", "-")
@@ -365,6 +365,6 @@ func TestKubectlRunsThePlugin(t *testing.T) {
 }
 
 func TestNamesOfSetsAreCompleted(t *testing.T) {
-	scene(t, "named")
+	scenario(t, "named")
 	assert.Contains(t, shows(t, "__complete", "status", ""), "named\n")
 }

@@ -46,7 +46,7 @@ func encrypting(t *testing.T) {
 
 func TestEncryptedRunsAreShownToWhoHasTheKeys(t *testing.T) {
 	encrypting(t)
-	scene(t, "secret")
+	scenario(t, "secret")
 	freeze(t, "secret")
 	setImage(t, "secret", "agent:v2")
 	withKeys := func(args ...string) []string {

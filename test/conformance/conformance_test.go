@@ -18,7 +18,7 @@ func TestRecordedCasesAreAnsweredTheSame(t *testing.T) {
 	files, err := filepath.Glob("cases/*.yaml")
 	require.NoError(t, err)
 	require.NotEmpty(t, files)
-	refused := readRefusals(t)
+	rejected := readRejections(t)
 	for _, file := range files {
 		name := strings.TrimSuffix(filepath.Base(file), ".yaml")
 		t.Run(name, func(t *testing.T) {
@@ -27,9 +27,9 @@ func TestRecordedCasesAreAnsweredTheSame(t *testing.T) {
 			require.Len(t, got, len(want))
 			for i := range want {
 				if want[i]["allowed"] == false {
-					reason, known := refused[name][i]
-					require.True(t, known, "step %d: refusals.yaml does not say what for", i)
-					assertRefusal(t, reason, got[i], "step %d: want a refusal like %v", i, want[i]["message"])
+					reason, known := rejected[name][i]
+					require.True(t, known, "step %d: rejections.yaml does not say what for", i)
+					assertRejection(t, reason, got[i], "step %d: want a rejection like %v", i, want[i]["message"])
 					continue
 				}
 				assert.Equal(t, want[i], got[i], "step %d", i)
@@ -38,7 +38,7 @@ func TestRecordedCasesAreAnsweredTheSame(t *testing.T) {
 	}
 }
 
-func assertRefusal(t *testing.T, reason any, got answer, message ...any) {
+func assertRejection(t *testing.T, reason any, got answer, message ...any) {
 	t.Helper()
 	if fields, ok := reason.([]any); ok && len(fields) == 0 {
 		assert.Equal(t, true, got["allowed"], message...)
@@ -58,14 +58,14 @@ func readAnswers(t *testing.T, file string) []answer {
 	return answers
 }
 
-// readRefusals reads what is refused for what, by case and step: the recorded
-// words are others than ours.
-func readRefusals(t *testing.T) map[string]map[int]any {
-	raw, err := os.ReadFile("refusals.yaml")
+// readRejections reads the fields of the expected rejections, by case and step: OpenKruise's
+// recorded messages differ from ours.
+func readRejections(t *testing.T) map[string]map[int]any {
+	raw, err := os.ReadFile("rejections.yaml")
 	require.NoError(t, err)
-	var refused map[string]map[int]any
-	require.NoError(t, yaml.UnmarshalStrict(raw, &refused))
-	return refused
+	var rejected map[string]map[int]any
+	require.NoError(t, yaml.UnmarshalStrict(raw, &rejected))
+	return rejected
 }
 
 // plain is the JSON form of a value.

@@ -92,8 +92,8 @@ func (c *cluster) write(raw []byte, old *v1alpha1.SidecarSet) answer {
 	var set v1alpha1.SidecarSet
 	require.NoError(c.t, json.Unmarshal(raw, &set))
 	require.NoError(c.t, revision.Complete(&set, old))
-	if refused := c.refuse(&set, old); len(refused) > 0 {
-		return refusal(refused)
+	if rejected := c.reject(&set, old); len(rejected) > 0 {
+		return rejection(rejected)
 	}
 	built, err := revision.New(&set, "kruise-system", int64(len(c.revisions)))
 	require.NoError(c.t, err)
@@ -110,7 +110,7 @@ func (c *cluster) write(raw []byte, old *v1alpha1.SidecarSet) answer {
 	}}
 }
 
-func (c *cluster) refuse(set, old *v1alpha1.SidecarSet) []metav1.StatusCause {
+func (c *cluster) reject(set, old *v1alpha1.SidecarSet) []metav1.StatusCause {
 	whitelist, err := validation.ParseWhitelist(c.whitelist)
 	require.NoError(c.t, err)
 	ratchet := validation.NewRatchet(set, old)
@@ -126,8 +126,8 @@ func (c *cluster) refuse(set, old *v1alpha1.SidecarSet) []metav1.StatusCause {
 	return ratchet.Rejected()
 }
 
-// refusal says which fields a set is refused for.
-func refusal(causes []metav1.StatusCause) answer {
+// rejection says which fields a set is rejected for.
+func rejection(causes []metav1.StatusCause) answer {
 	fields := []any{}
 	for _, cause := range causes {
 		fields = append(fields, cause.Field)

@@ -45,7 +45,7 @@ type served struct {
 	answers []answer
 }
 
-// Beside what TestRecordedCasesAreAnsweredTheSame holds, requests pass the definition's schema,
+// Unlike in TestRecordedCasesAreAnsweredTheSame, requests pass the definition's schema,
 // both admission webhooks, defaulting of pods, and the operator's revisions.
 func TestRecordedCasesAreAnsweredTheSameThroughTheAPIServer(t *testing.T) {
 	ctrllog.SetLogger(logr.Discard())
@@ -67,19 +67,19 @@ func TestRecordedCasesAreAnsweredTheSameThroughTheAPIServer(t *testing.T) {
 	files, err := filepath.Glob("cases/*.yaml")
 	require.NoError(t, err)
 	require.NotEmpty(t, files)
-	refused := readRefusals(t)
+	rejected := readRejections(t)
 	for _, file := range files {
 		name := strings.TrimSuffix(filepath.Base(file), ".yaml")
 		t.Run(name, func(t *testing.T) {
 			s := &served{t: t, client: direct}
 			t.Cleanup(s.clean)
-			s.replay(file, readAnswers(t, filepath.Join("expected", name+".json")), refused[name])
+			s.replay(file, readAnswers(t, filepath.Join("expected", name+".json")), rejected[name])
 		})
 	}
 }
 
-// replay compares each answer at its step. refused says which refusals are none here.
-func (s *served) replay(file string, want []answer, refused map[int]any) {
+// replay compares each answer at its step. rejected says which rejections are none here.
+func (s *served) replay(file string, want []answer, rejected map[int]any) {
 	raw, err := os.ReadFile(file)
 	require.NoError(s.t, err)
 	var recorded struct{ Steps []step }
@@ -96,7 +96,7 @@ func (s *served) replay(file string, want []answer, refused map[int]any) {
 		}
 		require.Less(s.t, at, len(want))
 		allowed := want[at]["allowed"] == true
-		if fields, ok := refused[at].([]any); ok && len(fields) == 0 {
+		if fields, ok := rejected[at].([]any); ok && len(fields) == 0 {
 			allowed = true
 		}
 		got := s.answer(one, want[at], allowed)
@@ -110,7 +110,7 @@ func (s *served) replay(file string, want []answer, refused map[int]any) {
 	require.Len(s.t, want, at)
 }
 
-// answer waits until caches show the steps before: until an object is admitted or refused as
+// answer waits until caches show the steps before: until an object is admitted or rejected as
 // recorded, and a pod that is never stored gets what is recorded.
 func (s *served) answer(one step, want answer, allowed bool) answer {
 	var got answer
@@ -192,7 +192,7 @@ func (s *served) admitted(set *unstructured.Unstructured) answer {
 	return s.renamed(got)
 }
 
-// pod is tried, as nobody runs it here.
+// pod is tried, as no kubelet runs it here.
 func (s *served) pod(ctx context.Context, raw []byte) answer {
 	pod := &corev1.Pod{}
 	require.NoError(s.t, json.Unmarshal(raw, pod))

@@ -19,8 +19,8 @@ import (
 	"github.com/outrigger/outrigger/dev/observer"
 )
 
-// restarts follows pods of which each container is to restart once, whatever its image is
-// called: a pod is down from its write until it is ready after that restart.
+// restarts follows pods whose containers restart once each, also if only the name of the
+// image changes: a pod is down from its write until it is ready after that restart.
 type restarts struct {
 	mu    sync.Mutex
 	image string

@@ -136,7 +136,7 @@ func (s *environment) edit(patch string) {
 	require.NoError(s.t, stack.kube.Patch(s.ctx, s.set, client.RawPatch(types.JSONPatchType, []byte(patch))))
 }
 
-// within checks what must hold however a rollout went.
+// within checks the invariants of every rollout.
 func (s *environment) within(maxUnavailable int) {
 	s.t.Helper()
 	worst, event := s.watched.Worst()

@@ -25,8 +25,8 @@ import (
 
 func serverImage(release string) string { return repository + "server:" + release }
 
-// newHotScene has pods whose sidecar is that of examples/hot-upgrade.
-func newHotScene(t *testing.T, n int) *environment {
+// newHotScenario has pods whose sidecar is that of examples/hot-upgrade.
+func newHotScenario(t *testing.T, n int) *environment {
 	t.Helper()
 	manifest, err := os.ReadFile("../../examples/hot-upgrade/sidecarset.yaml")
 	require.NoError(t, err)
@@ -111,7 +111,7 @@ func get(client *http.Client, url string) (string, error) {
 }
 
 func TestSpec7_7_NoRequestFailsOverFiveHotUpgrades(t *testing.T) {
-	s := newHotScene(t, 2)
+	s := newHotScenario(t, 2)
 	load, stop := s.asking()
 	for _, release := range releases()[1:] {
 		s.upgradeTo(serverImage(release))
@@ -130,7 +130,7 @@ func TestSpec7_7_NoRequestFailsOverFiveHotUpgrades(t *testing.T) {
 }
 
 func TestSpec7_7_TheOldTwinServesWhileTheNewOneMigratesSlowly(t *testing.T) {
-	s := newHotScene(t, 1)
+	s := newHotScenario(t, 1)
 	pod := s.pods()[0]
 	load, stop := s.asking()
 	s.upgradeTo(slow)
@@ -149,7 +149,7 @@ func TestSpec7_7_TheOldTwinServesWhileTheNewOneMigratesSlowly(t *testing.T) {
 }
 
 func TestSpec7_7_ANewReleaseThatNobodyHasLeavesTheOldOneServing(t *testing.T) {
-	s := newHotScene(t, 2)
+	s := newHotScenario(t, 2)
 	load, stop := s.asking()
 	s.upgradeTo(absent)
 	s.awaitReason(v1alpha1.ConditionDegraded, "ImagePullBackOff")

@@ -14,7 +14,7 @@ const (
 
 	v1, v2 = repository + "side:v1", repository + "side:v2"
 	empty  = repository + "server:empty"
-	// absent is an image that nobody has.
+	// absent is an image that no node has.
 	absent = repository + "side:absent"
 	// slow takes ten seconds before it can take over.
 	slow = repository + "server:slow"

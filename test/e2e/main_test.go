@@ -50,8 +50,8 @@ func run(m *testing.M, state string) int {
 	return m.Run()
 }
 
-// start runs the control plane, the node and the roles. Who fails ends the process, and
-// with it everything that was started.
+// start runs the control plane, the node and the roles. A failure ends the
+// process, and with it everything that was started.
 func start(state string) (err error) {
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
 	defer cancel()

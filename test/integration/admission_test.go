@@ -22,7 +22,7 @@ import (
 	"github.com/outrigger/outrigger/api/v1alpha1"
 )
 
-func TestBadManifestsAreRefusedByTheFieldThatIsWrong(t *testing.T) {
+func TestBadManifestsAreRejectedByTheFieldThatIsWrong(t *testing.T) {
 	for name, c := range map[string]struct{ spec, field string }{
 		"no selector":                     {`{containers: [{name: side, image: "side:v1"}]}`, "spec.selector"},
 		"no containers":                   {`{selector: {matchLabels: {app: x}}}`, "spec.containers"},
@@ -62,7 +62,7 @@ func TestUnknownContainerFieldsSurvive(t *testing.T) {
 }
 
 func TestOptedOutNamespacesAreLeftAlone(t *testing.T) {
-	s := newScene(t, 0, nil)
+	s := newScenario(t, 0, nil)
 	image := func() string {
 		out, err := kubectl(s.ctx, "", "run", "probe", "-n", s.name, "--image=app:1", "--labels=app="+s.name, "--dry-run=server", "-o", "jsonpath={.spec.containers[*].name}")
 		require.NoError(t, err, out)
@@ -74,8 +74,8 @@ func TestOptedOutNamespacesAreLeftAlone(t *testing.T) {
 	s.poll("the API server to leave the webhook out", func() (bool, error) { return image() == "probe", nil })
 }
 
-// refusal applies a set with this spec, dry, and returns the fields of the refusal.
-func refusal(t *testing.T, spec string) []string {
+// rejection applies a set with this spec, dry, and returns the fields of the rejection.
+func rejection(t *testing.T, spec string) []string {
 	t.Helper()
 	set := &unstructured.Unstructured{}
 	text := "{apiVersion: apps.kruise.io/v1alpha1, kind: SidecarSet, metadata: {name: bad}, spec: " + spec + "}"
@@ -94,7 +94,7 @@ func refusal(t *testing.T, spec string) []string {
 	return slices.Compact(fields)
 }
 
-func TestSpec5_WhatKubernetesRefuses(t *testing.T) {
+func TestSpec5_WhatKubernetesRejects(t *testing.T) {
 	for container, want := range map[string][]string{
 		`image: b`:    nil,
 		`image: "b "`: {"image"},
@@ -120,7 +120,7 @@ func TestSpec5_WhatKubernetesRefuses(t *testing.T) {
 		for i := range want {
 			want[i] = "spec.containers[1]." + want[i]
 		}
-		got := refusal(t, `{selector: {matchLabels: {app: bad}}, volumes: [{name: v}], containers: [{name: first, image: b}, {name: second, `+container+`}]}`)
+		got := rejection(t, `{selector: {matchLabels: {app: bad}}, volumes: [{name: v}], containers: [{name: first, image: b}, {name: second, `+container+`}]}`)
 		assert.ElementsMatch(t, want, got, container)
 	}
 	for rest, want := range map[string][]string{
@@ -137,20 +137,20 @@ func TestSpec5_WhatKubernetesRefuses(t *testing.T) {
 		if rest[0] == 'v' {
 			rest += `, containers: [{name: c, image: b}]`
 		}
-		assert.ElementsMatch(t, want, refusal(t, `{selector: {matchLabels: {app: bad}}, `+rest+`}`), rest)
+		assert.ElementsMatch(t, want, rejection(t, `{selector: {matchLabels: {app: bad}}, `+rest+`}`), rest)
 	}
 }
 
-func TestSpec5_OurRefusalsAndThoseOfKubernetesComeTogether(t *testing.T) {
+func TestSpec5_OurRejectionsAndThoseOfKubernetesComeTogether(t *testing.T) {
 	assert.Equal(t, []string{
 		"spec.selector", "spec.containers[0].image", "spec.updateStrategy.partition", "spec.containers[0].ports[0].containerPort",
-	}, refusal(t, `{containers: [{name: a, ports: [{containerPort: 0}]}], updateStrategy: {partition: -1}}`))
+	}, rejection(t, `{containers: [{name: a, ports: [{containerPort: 0}]}], updateStrategy: {partition: -1}}`))
 }
 
-// Whoever may change a set's strategy can do so even when Kubernetes has become
-// stricter about its containers since, or cannot be asked.
+// An update of only the strategy is admitted although Kubernetes has become stricter about
+// the containers since, or does not answer the dry run.
 func TestSpec5_OnlyChangedContainersAreAskedAbout(t *testing.T) {
-	s := newScene(t, 0, nil)
+	s := newScenario(t, 0, nil)
 	enforce := func(level string) {
 		out, err := kubectl(context.WithoutCancel(s.ctx), "", "label", "namespace", "outrigger-validation", "pod-security.kubernetes.io/enforce="+level, "--overwrite")
 		require.NoError(t, err, out)
@@ -172,7 +172,7 @@ func TestSpec5_OnlyChangedContainersAreAskedAbout(t *testing.T) {
 }
 
 // allowMetadata writes a whitelist for the time of the test.
-func (s *scene) allowMetadata(keys string) {
+func (s *scenario) allowMetadata(keys string) {
 	configuration := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "kruise-system", Name: v1alpha1.ConfigurationName}}
 	configuration.Data = map[string]string{v1alpha1.MetadataWhitelistKey: `{"rules":[{"allowedAnnotationKeyExprs":["` + keys + `"]}]}`}
 	require.NoError(s.t, stack.kube.Create(s.ctx, configuration))
@@ -180,15 +180,15 @@ func (s *scene) allowMetadata(keys string) {
 }
 
 func TestSpec5_TheWhitelistIsFollowed(t *testing.T) {
-	s := newScene(t, 0, nil)
+	s := newScenario(t, 0, nil)
 	const spec = `{selector: {matchLabels: {app: bad}}, containers: [{name: a, image: b}], patchPodMetadata: [{annotations: {oom-score: '1', other: '2'}}]}`
 	s.poll("whitelists of other tests to be gone", func() (bool, error) {
 		both := []string{"spec.patchPodMetadata[0].annotations[oom-score]", "spec.patchPodMetadata[0].annotations[other]"}
-		return slices.Equal(both, refusal(t, spec)), nil
+		return slices.Equal(both, rejection(t, spec)), nil
 	})
 	s.allowMetadata("^oom-score$")
-	s.poll("the whitelist", func() (bool, error) { return len(refusal(t, spec)) == 1, nil })
-	assert.Equal(t, []string{"spec.patchPodMetadata[0].annotations[other]"}, refusal(t, spec))
+	s.poll("the whitelist", func() (bool, error) { return len(rejection(t, spec)) == 1, nil })
+	assert.Equal(t, []string{"spec.patchPodMetadata[0].annotations[other]"}, rejection(t, spec))
 }
 
 // everyField are sets that use all fields together.
@@ -243,7 +243,7 @@ func unused(values []reflect.Value, t reflect.Type, at string) []string {
 }
 
 func TestAppliedSetsDoNotDriftWhateverFieldsTheyUse(t *testing.T) {
-	s := newScene(t, 0, nil)
+	s := newScenario(t, 0, nil)
 	manifest, sets := everyField(t)
 	var specs []reflect.Value
 	for _, set := range sets {

@@ -11,17 +11,17 @@ import (
 )
 
 func TestAHoldOutlivesTemporalsDatabase(t *testing.T) {
-	s := newScene(t, 8, nil)
+	s := newScenario(t, 8, nil)
 	s.upgradeTo("side:v2")
 	s.await(func(v observer.View) bool { return v.Updated >= 2 })
-	hold := protocol.Pause{By: "ann", Reason: "errors in the logs"}
-	held := s.hold(hold)
-	s.stillHeld(hold, held)
+	pause := protocol.Pause{By: "ann", Reason: "errors in the logs"}
+	paused := s.pause(pause)
+	s.stillPaused(pause, paused)
 	require.NoError(t, replayHistories(s.ctx), "the histories made so far, which are lost now")
 	require.NoError(t, stack.Kill(cluster.Temporal))
 	require.NoError(t, stack.ForgetWorkflows(s.ctx))
 	require.NoError(t, stack.StartAgain(s.ctx, cluster.Temporal))
-	s.stillHeld(hold, held)
+	s.stillPaused(pause, paused)
 	s.signal(protocol.ResumeSignal, protocol.Pause{By: "ann"})
 	s.await(observer.Converged(8))
 	s.within(2)

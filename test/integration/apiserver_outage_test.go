@@ -52,8 +52,8 @@ func watchesDown(ctx context.Context, role cluster.Role) (map[string]float64, er
 	return down, nil
 }
 
-// awaitWatches waits until the watches of a role are as they shall be.
-func (s *scene) awaitWatches(role cluster.Role, what string, holds func(down map[string]float64) bool) {
+// awaitWatches waits until the watches of a role fulfil a condition.
+func (s *scenario) awaitWatches(role cluster.Role, what string, holds func(down map[string]float64) bool) {
 	s.t.Helper()
 	s.poll("the watches of "+role.Name+" to be "+what, func() (bool, error) {
 		down, err := watchesDown(s.ctx, role)
@@ -88,7 +88,7 @@ func sidecarImage(ctx context.Context, app string) (string, error) {
 }
 
 func TestAfterAnOutageOfTheAPIServerNobodyDecidesFromOldSets(t *testing.T) {
-	s := newScene(t, 0, nil)
+	s := newScenario(t, 0, nil)
 	var roles []cluster.Role
 	for _, role := range stack.Roles() {
 		if process, err := stack.Process(role.Name); err == nil && process.Running {
@@ -119,24 +119,24 @@ func TestAfterAnOutageOfTheAPIServerNobodyDecidesFromOldSets(t *testing.T) {
 	up()
 	back := time.Now()
 	patch := client.RawPatch(types.JSONPatchType, []byte(`[{"op":"replace","path":"/spec/containers/0/image","value":"side:v2"}]`))
-	var refused error
+	var rejected error
 	s.poll("the edit to be accepted", func() (bool, error) {
-		refused = stack.kube.Patch(s.ctx, s.set, patch)
-		return refused == nil, nil
+		rejected = stack.kube.Patch(s.ctx, s.set, patch)
+		return rejected == nil, nil
 	})
 	t.Logf("%s after the API server the edit was accepted", time.Since(back))
 	s.watched.Expect("side:v2")
-	var refusals []error
+	var rejections []error
 	s.poll("a pod to be admitted", func() (bool, error) {
 		image, err := sidecarImage(s.ctx, s.name)
 		if err != nil {
-			refusals = append(refusals, err)
+			rejections = append(rejections, err)
 			return false, nil
 		}
-		require.Equal(t, "side:v2", image, "a pod that was admitted after the edit, after %v", refusals)
+		require.Equal(t, "side:v2", image, "a pod that was admitted after the edit, after %v", rejections)
 		return true, nil
 	})
-	t.Logf("%s after the API server a pod was admitted, after %v", time.Since(back), refusals)
+	t.Logf("%s after the API server a pod was admitted, after %v", time.Since(back), rejections)
 	// Half of the half minute is a bound that no busy machine reaches, and no backoff of client-go keeps.
 	soon, cancel := context.WithTimeout(s.ctx, 15*time.Second)
 	defer cancel()

@@ -27,15 +27,15 @@ import (
 var screenshots = flag.String("screenshots", "", "`folder` that the pages of a run in Temporal's web UI are written to")
 
 // The page that the link in status opens shows what each batch was, and its tab User
-// Metadata how far the run is, and which pod was refused and why.
+// Metadata the progress of the run, and the rejected pods with their reasons.
 func TestWebUI(t *testing.T) {
-	s := newScene(t, 12, nil)
+	s := newScenario(t, 12, nil)
 	stuck := s.pods()[0].Name
-	s.refusing(stuck, "side")
+	s.rejecting(stuck, "side")
 	s.upgradeTo("side:v2")
 	s.await(func(v observer.View) bool { return v.Updated == 11 && v.InFlight == 0 })
 	set := s.awaitSet("the link to the run", func(set *v1alpha1.SidecarSet) bool { return set.Status.Rollout != nil && set.Status.Rollout.URL != "" })
-	s.awaitStatus("the run to have tried the refused pod", func(status protocol.RolloutStatus) bool {
+	s.awaitStatus("the run to have tried the rejected pod", func(status protocol.RolloutStatus) bool {
 		return status.Phase == protocol.PhaseProgressing && status.RejectedWrites > 0 && status.Counts.Remaining == 1
 	})
 

@@ -29,7 +29,7 @@ import (
 )
 
 // sealedWords are part of the input of sealedRun.
-const sealedWords = "words-of-the-hold"
+const sealedWords = "words-of-the-pause"
 
 // makeKey writes the payload key a into a directory of its own.
 func makeKey(t *testing.T) codec.Options {
@@ -40,7 +40,7 @@ func makeKey(t *testing.T) codec.Options {
 	return codec.Options{KeyDir: keys, KeyID: "a"}
 }
 
-// sealedRun is an encrypted run that nobody works on, on a server of its own.
+// sealedRun is an encrypted run without a worker, on a server of its own.
 type sealedRun struct {
 	t       *testing.T
 	keys    codec.Options

@@ -187,7 +187,7 @@ func TestCustomVersionsAreSetByKubectlLabel(t *testing.T) {
 	assert.Equal(t, "v2", v.scope("v1beta1")["customVersion"])
 }
 
-func TestRefusalsInV1beta1NameTheField(t *testing.T) {
+func TestRejectionsInV1beta1NameTheField(t *testing.T) {
 	for field, spec := range map[string]string{
 		"spec.selector":            `{containers: [{name: side, image: "side:v1"}]}`,
 		"spec.customVersion":       `{selector: {matchLabels: {app: x}}, containers: [{name: side, image: "side:v1"}], customVersion: "not a label"}`,
@@ -241,7 +241,7 @@ func TestTheDefinitionCanBeAppliedAgain(t *testing.T) {
 	})
 }
 
-// Injection is refused without the webhook; everything that runs goes on.
+// Injection is rejected without the webhook; everything that runs goes on.
 func TestWithoutTheWebhookTheStoredVersionLives(t *testing.T) {
 	v := newVersions(t)
 	for name, apply := range map[string][]string{

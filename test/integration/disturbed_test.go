@@ -30,15 +30,15 @@ func rounds(t *testing.T) int {
 
 // Temporal cannot stop what a worker does already: a run that comes in its place
 // must not add to it.
-func TestSpec7_5_TheBudgetHoldsWhenARunIsTakenFromItsWorker(t *testing.T) {
-	for name, disturb := range map[string]func(*scene){
-		"terminated": (*scene).terminate, "reset": (*scene).reset, "frozen": (*scene).freeze,
+func TestSpec7_5_MaxUnavailableHoldsWhenARunIsTakenFromItsWorker(t *testing.T) {
+	for name, disturb := range map[string]func(*scenario){
+		"terminated": (*scenario).terminate, "reset": (*scenario).reset, "frozen": (*scenario).freeze,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			for round := range rounds(t) {
 				t.Run(fmt.Sprint(round), func(t *testing.T) {
-					s := newScene(t, 30, window(6))
+					s := newScenario(t, 30, maxUnavailable(6))
 					s.upgradeTo("side:v2")
 					s.await(func(v observer.View) bool { return v.Updated >= 8 })
 					disturb(s)
@@ -51,13 +51,13 @@ func TestSpec7_5_TheBudgetHoldsWhenARunIsTakenFromItsWorker(t *testing.T) {
 	}
 }
 
-func (s *scene) terminate() {
+func (s *scenario) terminate() {
 	s.t.Helper()
 	require.NoError(s.t, stack.temporal.TerminateWorkflow(s.ctx, s.workflow(), "", "a test"))
 }
 
 // reset has the open run begin again from its first task.
-func (s *scene) reset() {
+func (s *scenario) reset() {
 	s.t.Helper()
 	history := stack.temporal.GetWorkflowHistory(s.ctx, s.workflow(), "", false, enums.HISTORY_EVENT_FILTER_TYPE_ALL_EVENT)
 	for history.HasNext() {
@@ -78,7 +78,7 @@ func (s *scene) reset() {
 
 // freeze stops the worker that has the batch in hand until the server has given
 // it to another one, which has begun to write.
-func (s *scene) freeze() {
+func (s *scenario) freeze() {
 	s.t.Helper()
 	frozen := s.workerInHand()
 	require.NoError(s.t, stack.Freeze(frozen))
@@ -90,13 +90,13 @@ func (s *scene) freeze() {
 		thawed = true
 	}
 	s.t.Cleanup(thaw)
-	held := s.await(func(v observer.View) bool { return v.InFlight == 0 })
-	s.await(func(v observer.View) bool { return v.Updated > held.Updated })
+	paused := s.await(func(v observer.View) bool { return v.InFlight == 0 })
+	s.await(func(v observer.View) bool { return v.Updated > paused.Updated })
 	thaw()
 }
 
 // workerInHand names the worker that upgrades pods of the set now.
-func (s *scene) workerInHand() (name string) {
+func (s *scenario) workerInHand() (name string) {
 	s.t.Helper()
 	s.poll("a batch in hand", func() (bool, error) {
 		run, err := stack.temporal.DescribeWorkflowExecution(s.ctx, s.workflow(), "")

@@ -17,12 +17,12 @@ import (
 	"github.com/outrigger/outrigger/dev/observer"
 )
 
-// A worker that is asked to end hands over what it has in hand: nobody has to wait
-// until the server has missed its heartbeats, or its answer to a workflow task.
+// A worker that ends releases its tasks: another worker claims them before a heartbeat or a
+// workflow task times out.
 func TestAWorkerThatEndsHandsItsBatchOver(t *testing.T) {
-	for name, strategy := range map[string]func(*v1alpha1.SidecarSet){"cold": window(2), "hot": hot(2)} {
+	for name, strategy := range map[string]func(*v1alpha1.SidecarSet){"cold": maxUnavailable(2), "hot": hot(2)} {
 		t.Run(name, func(t *testing.T) {
-			s := newScene(t, 24, strategy)
+			s := newScenario(t, 24, strategy)
 			s.upgradeTo("side:v2")
 			s.await(func(v observer.View) bool { return v.Updated >= 4 })
 			ended := s.workerInHand()
@@ -38,10 +38,9 @@ func TestAWorkerThatEndsHandsItsBatchOver(t *testing.T) {
 	}
 }
 
-// Who restarts everything, one process after the other, stops no rollout: no
-// task is waited for in vain.
+// Restarts of all processes, one after the other, stop no rollout: no task times out.
 func TestARollingRestartWaitsForNobody(t *testing.T) {
-	s := newScene(t, 40, window(2))
+	s := newScenario(t, 40, maxUnavailable(2))
 	s.upgradeTo("side:v2")
 	s.await(func(v observer.View) bool { return v.Updated >= 4 })
 	for _, role := range []string{"worker-1", cluster.Operator, "worker-2"} {
@@ -58,7 +57,7 @@ func TestARollingRestartWaitsForNobody(t *testing.T) {
 // timeouts lists what the server gave up waiting for in the newest run of the set. A
 // server that does not end the polls of a worker that stops may hand a workflow task to
 // one that is cut in that moment; no worker can prevent that.
-func (s *scene) timeouts() (found []string) {
+func (s *scenario) timeouts() (found []string) {
 	s.t.Helper()
 	namespace, err := stack.temporal.WorkflowService().DescribeNamespace(s.ctx, &workflowservice.DescribeNamespaceRequest{Namespace: cluster.TemporalNamespace})
 	require.NoError(s.t, err)
@@ -81,7 +80,7 @@ func (s *scene) timeouts() (found []string) {
 }
 
 // events visits those of the newest run of the set.
-func (s *scene) events(visit func(*historypb.HistoryEvent)) {
+func (s *scenario) events(visit func(*historypb.HistoryEvent)) {
 	s.t.Helper()
 	history := stack.temporal.GetWorkflowHistory(s.ctx, s.workflow(), "", false, enums.HISTORY_EVENT_FILTER_TYPE_ALL_EVENT)
 	for history.HasNext() {

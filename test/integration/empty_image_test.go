@@ -15,7 +15,7 @@ import (
 
 // recorded is what the sidecar's containers of each pod are to run, and what
 // the upgrades of it wrote down.
-func (s *scene) recorded() map[string]string {
+func (s *scenario) recorded() map[string]string {
 	s.t.Helper()
 	recorded := map[string]string{}
 	for _, pod := range s.pods() {
@@ -35,7 +35,7 @@ func TestSpec7_2_AnotherEmptyImageTouchesNoPod(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			s := newHotScene(t, 4)
+			s := newHotScenario(t, 4)
 			before := s.recorded()
 			s.edit(fmt.Sprintf(`[{"op":"replace","path":"/spec/containers/0/upgradeStrategy/hotUpgradeEmptyImage","value":"empty:2"},
 				{"op":"replace","path":"/spec/updateStrategy","value":%s}]`, strategy))

@@ -41,7 +41,7 @@ spec:
   - {name: disk, persistentVolumeClaim: {claimName: disk}}
 `
 
-// What jsonpath shows of a pod.
+// JSONPath templates of fields of a pod.
 const (
 	containerNames = `{.spec.containers[*].name}`
 	images         = `{.spec.containers[*].image}`
@@ -115,7 +115,7 @@ func exampleTable() []example {
 }
 
 func TestExamplesDoWhatTheySay(t *testing.T) {
-	s := newScene(t, 0, nil)
+	s := newScenario(t, 0, nil)
 	s.kubectl("", "create", "namespace", "ns-1")
 	s.kubectl("", "label", "namespace", "ns-1", "environment=production")
 	t.Cleanup(func() { s.cleanly("delete", "namespace", "ns-1") })
@@ -171,7 +171,7 @@ func exampleFiles(t *testing.T) []string {
 }
 
 // applyExample returns the name of the set, if the file holds one.
-func (s *scene) applyExample(file, revision string) string {
+func (s *scenario) applyExample(file, revision string) string {
 	s.t.Helper()
 	text, err := os.ReadFile(filepath.Join(examples, file))
 	require.NoError(s.t, err)
@@ -186,7 +186,7 @@ func (s *scene) applyExample(file, revision string) string {
 }
 
 // latestRevision is of a set that the next file may refer to.
-func (s *scene) latestRevision(name string) string {
+func (s *scenario) latestRevision(name string) string {
 	s.t.Helper()
 	latest := ""
 	s.poll("a revision of "+name, func() (bool, error) {
@@ -196,7 +196,7 @@ func (s *scene) latestRevision(name string) string {
 	return latest
 }
 
-func (s *scene) removeExamples(files []string) {
+func (s *scenario) removeExamples(files []string) {
 	s.t.Helper()
 	for _, file := range files {
 		s.cleanly("delete", "--ignore-not-found", "-f", filepath.Join(examples, file))
@@ -204,7 +204,7 @@ func (s *scene) removeExamples(files []string) {
 }
 
 // seesPod waits until caches have seen the newest set, and says what came instead.
-func (s *scene) seesPod(file, app, namespace, show, want string) {
+func (s *scenario) seesPod(file, app, namespace, show, want string) {
 	s.t.Helper()
 	pod := strings.NewReplacer("APP", app, "NAMESPACE", namespace).Replace(examplePod)
 	got := ""
@@ -219,7 +219,7 @@ func (s *scene) seesPod(file, app, namespace, show, want string) {
 }
 
 // kubectl must succeed.
-func (s *scene) kubectl(stdin string, args ...string) string {
+func (s *scenario) kubectl(stdin string, args ...string) string {
 	s.t.Helper()
 	out, err := kubectl(s.ctx, stdin, args...)
 	require.NoError(s.t, err, "kubectl %s: %s", strings.Join(args, " "), out)
@@ -227,7 +227,7 @@ func (s *scene) kubectl(stdin string, args ...string) string {
 }
 
 // cleanly works also after the test's context is over.
-func (s *scene) cleanly(args ...string) {
+func (s *scenario) cleanly(args ...string) {
 	s.t.Helper()
 	out, err := kubectl(context.WithoutCancel(s.ctx), "", args...)
 	assert.NoError(s.t, err, out)

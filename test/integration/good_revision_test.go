@@ -11,7 +11,7 @@ import (
 )
 
 // awaitGood waits until the end of the rollout of the set's content is recorded.
-func (s *scene) awaitGood() *v1alpha1.SidecarSet {
+func (s *scenario) awaitGood() *v1alpha1.SidecarSet {
 	s.t.Helper()
 	return s.awaitSet("the last good revision to be recorded", func(set *v1alpha1.SidecarSet) bool {
 		good := set.Status.LastGoodRevision()
@@ -22,7 +22,7 @@ func (s *scene) awaitGood() *v1alpha1.SidecarSet {
 // The app of one pod fails long after its upgrade, and never comes up again.
 func TestSpec7_5_APodWhoseAppFailsAfterTheRolloutStopsNoneThatFollows(t *testing.T) {
 	t.Parallel()
-	s := newScene(t, 6, window(1))
+	s := newScenario(t, 6, maxUnavailable(1))
 	s.upgradeTo("side:v2")
 	s.await(observer.Converged(6))
 	s.awaitGood()

@@ -17,10 +17,10 @@ import (
 
 const emptyImage = "empty:1"
 
-// newHotScene is a scene whose sidecar is upgraded hot.
-func newHotScene(t *testing.T, n int32) *scene {
+// newHotScenario is a scenario whose sidecar is upgraded hot.
+func newHotScenario(t *testing.T, n int32) *scenario {
 	t.Helper()
-	return newScene(t, n, hot(3))
+	return newScenario(t, n, hot(3))
 }
 
 // hot makes the sidecar one that is upgraded hot, so many at a time.
@@ -34,7 +34,7 @@ func hot(window int32) func(*v1alpha1.SidecarSet) {
 }
 
 // twins counts which images the twins of each pod hold: active, standby.
-func (s *scene) twins() map[string]int {
+func (s *scenario) twins() map[string]int {
 	s.t.Helper()
 	var pods corev1.PodList
 	require.NoError(s.t, stack.kube.List(s.ctx, &pods, client.InNamespace(s.name)))
@@ -61,7 +61,7 @@ func (s *scene) twins() map[string]int {
 }
 
 // awaitTwins waits until each of n pods has one active twin and one empty one.
-func (s *scene) awaitTwins(n int, image string) {
+func (s *scenario) awaitTwins(n int, image string) {
 	s.t.Helper()
 	want := fmt.Sprintf("%s+%s running %s true+%s true", image, emptyImage, image, emptyImage)
 	s.poll("one active twin and one empty one in each pod", func() (bool, error) {
@@ -71,7 +71,7 @@ func (s *scene) awaitTwins(n int, image string) {
 
 func TestSpec7_7_HotUpgradeSwitchesTwins(t *testing.T) {
 	t.Parallel()
-	s := newHotScene(t, 8)
+	s := newHotScenario(t, 8)
 	for _, image := range []string{"side:v2", "side:v3"} {
 		s.upgradeTo(image)
 		s.awaitTwins(8, image)
@@ -85,7 +85,7 @@ func TestSpec7_7_HotUpgradeSwitchesTwins(t *testing.T) {
 
 func TestSpec7_7_FailingImageLeavesTheStandbyServingUntilItIsMended(t *testing.T) {
 	t.Parallel()
-	s := newHotScene(t, 4)
+	s := newHotScenario(t, 4)
 	s.upgradeTo("side:bad")
 	s.poll("three pods to hold the bad image beside the old one", func() (bool, error) {
 		stuck := 0
@@ -96,17 +96,17 @@ func TestSpec7_7_FailingImageLeavesTheStandbyServingUntilItIsMended(t *testing.T
 		}
 		return stuck == 3, nil
 	})
-	assert.Equal(t, 1, s.twins()["side:v1+empty:1 running side:v1 true+empty:1 true"], "the budget is three")
+	assert.Equal(t, 1, s.twins()["side:v1+empty:1 running side:v1 true+empty:1 true"], "maxUnavailable is three")
 	s.upgradeTo("side:v2")
 	s.awaitTwins(4, "side:v2")
 	s.awaitPhase(protocol.PhaseComplete)
 }
 
-func TestSpec7_7_ARefusedResetStopsNobodyAndIsTriedAgain(t *testing.T) {
+func TestSpec7_7_ARejectedResetStopsNoOtherAndIsRetried(t *testing.T) {
 	t.Parallel()
-	s := newHotScene(t, 5)
+	s := newHotScenario(t, 5)
 	stuck := s.pods()[0].Name
-	s.refusing(stuck, "side-1")
+	s.rejecting(stuck, "side-1")
 	s.upgradeTo("side:v2")
 	s.poll("all other pods to be done, and this one to keep its standby twin full", func() (bool, error) {
 		twins := s.twins()
@@ -123,7 +123,7 @@ func TestSpec7_7_ARefusedResetStopsNobodyAndIsTriedAgain(t *testing.T) {
 
 func TestSpec7_1_PauseLetsHotUpgradesFinishTheirReset(t *testing.T) {
 	t.Parallel()
-	s := newHotScene(t, 6)
+	s := newHotScenario(t, 6)
 	s.upgradeTo("side:v2")
 	s.poll("the first pods to migrate", func() (bool, error) { return len(s.twins()) > 1, nil })
 	s.edit(`[{"op":"add","path":"/spec/updateStrategy/paused","value":true}]`)
@@ -141,7 +141,7 @@ func TestSpec7_1_PauseLetsHotUpgradesFinishTheirReset(t *testing.T) {
 
 func TestSpec7_7_NewerGenerationInTheMiddleOfMigration(t *testing.T) {
 	t.Parallel()
-	s := newHotScene(t, 6)
+	s := newHotScenario(t, 6)
 	s.upgradeTo("side:v2")
 	s.poll("the first pods to migrate", func() (bool, error) { return len(s.twins()) > 1, nil })
 	s.upgradeTo("side:v3")
@@ -150,7 +150,7 @@ func TestSpec7_7_NewerGenerationInTheMiddleOfMigration(t *testing.T) {
 }
 
 func TestSpec7_7_WorkersKilledInTheMiddleOfMigration(t *testing.T) {
-	s := newHotScene(t, 6)
+	s := newHotScenario(t, 6)
 	s.upgradeTo("side:v2")
 	s.poll("the first pods to migrate", func() (bool, error) { return len(s.twins()) > 1, nil })
 	for _, name := range []string{"worker-1", "worker-2"} {

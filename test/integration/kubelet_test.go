@@ -15,10 +15,10 @@ import (
 	"github.com/outrigger/outrigger/dev/observer"
 )
 
-// newByHandScene is a scene with n pods on a node whose kubelet is the test.
-func newByHandScene(t *testing.T, n int) *scene {
+// newByHandScenario is a scenario with n pods on a node whose kubelet is the test.
+func newByHandScenario(t *testing.T, n int) *scenario {
 	t.Helper()
-	s := newScene(t, 0, nil)
+	s := newScenario(t, 0, nil)
 	for i := range n {
 		s.byHand(fmt.Sprintf("pod-%d", i))
 	}
@@ -27,7 +27,7 @@ func newByHandScene(t *testing.T, n int) *scene {
 }
 
 // byHand makes a pod on a node whose kubelet is the test, and reports it running.
-func (s *scene) byHand(name string) {
+func (s *scenario) byHand(name string) {
 	s.t.Helper()
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: s.name, Name: name, Labels: map[string]string{"app": s.name}}}
 	pod.Spec.NodeName = "by-hand"
@@ -37,7 +37,7 @@ func (s *scene) byHand(name string) {
 }
 
 // report writes what a kubelet would say of a pod's sidecar.
-func (s *scene) report(name, image, imageID string, restarts int32) {
+func (s *scenario) report(name, image, imageID string, restarts int32) {
 	s.t.Helper()
 	pod := &corev1.Pod{}
 	require.NoError(s.t, stack.kube.Get(s.ctx, client.ObjectKey{Namespace: s.name, Name: name}, pod))
@@ -60,7 +60,7 @@ func (s *scene) report(name, image, imageID string, restarts int32) {
 }
 
 // images counts the pods whose spec asks for an image of the sidecar.
-func (s *scene) images(image string) (names []string) {
+func (s *scenario) images(image string) (names []string) {
 	for _, pod := range s.pods() {
 		for _, c := range slices.Concat(pod.Spec.InitContainers, pod.Spec.Containers) {
 			if c.Name == "side" && c.Image == image {
@@ -75,7 +75,7 @@ func (s *scene) images(image string) (names []string) {
 // another image nor another imageID: the restart alone shows that it was taken.
 func TestSpec7_ARetagOfTheSameDigestFinishes(t *testing.T) {
 	t.Parallel()
-	s := newByHandScene(t, 4)
+	s := newByHandScenario(t, 4)
 	s.upgradeTo("side:v1-again")
 	for done := 2; done <= 4; done += 2 {
 		s.await(func(v observer.View) bool { return v.Updated == done })
@@ -89,7 +89,7 @@ func TestSpec7_ARetagOfTheSameDigestFinishes(t *testing.T) {
 
 func TestSpec7_8_PodsDeletedBetweenTheirWriteAndTheKubeletStopNobody(t *testing.T) {
 	t.Parallel()
-	s := newByHandScene(t, 4)
+	s := newByHandScenario(t, 4)
 	s.upgradeTo("side:v2")
 	s.await(func(v observer.View) bool { return v.Updated == 2 })
 	for _, name := range s.images("side:v2") {

@@ -26,8 +26,8 @@ import (
 
 // A worker whose cache is ten seconds behind takes part, and must not plan from
 // what it sees before it sees what was written.
-func TestSpec7_5_WorkerWithALateCacheDoesNotLoosenTheBudget(t *testing.T) {
-	s := newScene(t, 6, nil)
+func TestSpec7_5_WorkerWithALateCacheKeepsToMaxUnavailable(t *testing.T) {
+	s := newScenario(t, 6, nil)
 	_, err := stack.StartRole(s.ctx, "worker-3", "--kubeconfig="+lateKubeconfig(t, "worker-1", "", 10*time.Second))
 	require.NoError(t, err)
 	for _, name := range workers() {
@@ -48,10 +48,10 @@ func TestSpec7_5_WorkerWithALateCacheDoesNotLoosenTheBudget(t *testing.T) {
 }
 
 // After an outage of the API server the watches of pods may be back long before
-// those of SidecarSets. Who pauses then, or corrects an image, must not wait for
-// the latter.
+// those of SidecarSets. A pause or a corrected image in between takes effect before
+// the watches of SidecarSets are back.
 func TestTheFenceDoesNotWaitForALateCacheOfSets(t *testing.T) {
-	s := newKubeletScene(t, 48, map[string]string{readyAfter: "2s"}, window(8))
+	s := newKubeletScenario(t, 48, map[string]string{readyAfter: "2s"}, maxUnavailable(8))
 	const lag = 6 * time.Second
 	s.onlyWorker("worker-late", "--kubeconfig="+lateKubeconfig(t, "worker-1", "sidecarsets", lag))
 	require.NoError(t, stack.Stop(cluster.Operator))
@@ -79,7 +79,7 @@ func TestTheFenceDoesNotWaitForALateCacheOfSets(t *testing.T) {
 	s.within(8)
 }
 
-// lateKubeconfig leads to the API server through a proxy that holds back what
+// lateKubeconfig leads to the API server through a proxy that delays what
 // watches report to a role, those of a resource, or all.
 func lateKubeconfig(t *testing.T, role, resource string, lag time.Duration) string {
 	t.Helper()
@@ -115,16 +115,16 @@ func late(stream io.ReadCloser, lag time.Duration) io.ReadCloser {
 		data []byte
 		due  time.Time
 	}
-	held := make(chan chunk, 10_000)
+	delayed := make(chan chunk, 10_000)
 	out, in := io.Pipe()
 	go func() {
-		defer close(held)
+		defer close(delayed)
 		reader := bufio.NewReaderSize(stream, 1<<20)
 		for {
 			data := make([]byte, 64<<10)
 			n, err := reader.Read(data)
 			if n > 0 {
-				held <- chunk{data[:n], time.Now().Add(lag)}
+				delayed <- chunk{data[:n], time.Now().Add(lag)}
 			}
 			if err != nil {
 				return
@@ -132,7 +132,7 @@ func late(stream io.ReadCloser, lag time.Duration) io.ReadCloser {
 		}
 	}()
 	go func() {
-		for next := range held {
+		for next := range delayed {
 			<-time.After(time.Until(next.due))
 			if _, err := in.Write(next.data); err != nil {
 				_ = stream.Close()

@@ -26,14 +26,14 @@ func native(set *v1alpha1.SidecarSet) {
 }
 
 // upgradeNativeTo changes the image of the native sidecar, and expects it in the pods.
-func (s *scene) upgradeNativeTo(image string) {
+func (s *scenario) upgradeNativeTo(image string) {
 	s.t.Helper()
 	s.watched.Expect(image)
 	s.edit(`[{"op":"replace","path":"/spec/initContainers/1/image","value":"` + image + `"}]`)
 }
 
 // firsts are the images that pods name for the init container that ends, sorted.
-func (s *scene) firsts() (images []string) {
+func (s *scenario) firsts() (images []string) {
 	s.t.Helper()
 	for _, pod := range s.pods() {
 		at := slices.IndexFunc(pod.Spec.InitContainers, func(c corev1.Container) bool { return c.Name == "a-first" })
@@ -47,7 +47,7 @@ func (s *scene) firsts() (images []string) {
 func TestSpec9_1_NativeSidecarsAreUpgradedInPlaceWithinTheWindow(t *testing.T) {
 	t.Parallel()
 	const pods = 20
-	s := newScene(t, pods, native)
+	s := newScenario(t, pods, native)
 	s.upgradeNativeTo("side:v2")
 	view := s.await(observer.Converged(pods))
 	assert.Equal(t, int32(pods), view.SidecarRestarts)
@@ -69,7 +69,7 @@ func TestSpec9_1_NativeSidecarsAreUpgradedInPlaceWithinTheWindow(t *testing.T) {
 
 func TestSpec9_1_ABadImageOfANativeSidecarStopsAtTheWindowAndIsMended(t *testing.T) {
 	t.Parallel()
-	s := newScene(t, 6, native)
+	s := newScenario(t, 6, native)
 	s.upgradeNativeTo("side:bad")
 	s.awaitSet("Degraded to name the image", func(set *v1alpha1.SidecarSet) bool {
 		c := meta.FindStatusCondition(set.Status.Conditions, v1alpha1.ConditionDegraded)
@@ -84,7 +84,7 @@ func TestSpec9_1_ABadImageOfANativeSidecarStopsAtTheWindowAndIsMended(t *testing
 	s.within(2)
 }
 
-func (s *scene) awaitEvent(reason string) {
+func (s *scenario) awaitEvent(reason string) {
 	s.t.Helper()
 	s.poll("the event "+reason, func() (bool, error) {
 		var events corev1.EventList
@@ -99,7 +99,7 @@ func (s *scene) awaitEvent(reason string) {
 // serve, and hold their slots until something else restarts it.
 func TestSpec9_1_AnOldKubeletHoldsNoMoreThanTheWindow(t *testing.T) {
 	t.Parallel()
-	s := newScene(t, 0, native)
+	s := newScenario(t, 0, native)
 	for _, name := range []string{"pod-0", "pod-1", "pod-2"} {
 		s.byHand(name)
 	}
@@ -118,7 +118,7 @@ func TestSpec9_1_AnOldKubeletHoldsNoMoreThanTheWindow(t *testing.T) {
 
 func TestSpec9_1_TheNativeSidecarOfAJobIsUpgradedInPlace(t *testing.T) {
 	t.Parallel()
-	s := newScene(t, 0, native)
+	s := newScenario(t, 0, native)
 	job := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Namespace: s.name, Name: "job"}}
 	job.Spec.Template = deployment(s.name, 1).Spec.Template
 	job.Spec.Template.Spec.RestartPolicy = corev1.RestartPolicyNever

@@ -19,7 +19,7 @@ import (
 )
 
 func TestWorkersKilledInTheMiddle(t *testing.T) {
-	s := newScene(t, 20, nil)
+	s := newScenario(t, 20, nil)
 	s.upgradeTo("side:v2")
 	s.await(func(v observer.View) bool { return v.Updated >= 6 })
 	killWorkers(t)
@@ -29,10 +29,10 @@ func TestWorkersKilledInTheMiddle(t *testing.T) {
 	s.awaitPhase(protocol.PhaseComplete)
 }
 
-// A batch that is asked to end is not tried again when its worker is lost, so
-// nobody says what it wrote.
+// A cancelled batch is not retried when its worker is lost, so its writes are reported by
+// nothing.
 func TestAPauseOutlivesTheWorkerOfTheBatchInHand(t *testing.T) {
-	s := newScene(t, 16, func(set *v1alpha1.SidecarSet) {
+	s := newScenario(t, 16, func(set *v1alpha1.SidecarSet) {
 		set.Spec.UpdateStrategy.MaxUnavailable = new(intstr.FromInt32(1))
 	})
 	s.upgradeTo("side:v2")
@@ -41,8 +41,8 @@ func TestAPauseOutlivesTheWorkerOfTheBatchInHand(t *testing.T) {
 	require.NoError(t, stack.temporal.SignalWorkflow(s.ctx, s.workflow(), "", protocol.PauseSignal, protocol.Pause{By: "ann"}))
 	startWorkers(s.ctx, t)
 	s.awaitPhase(protocol.PhasePaused)
-	held := s.await(func(v observer.View) bool { return v.InFlight == 0 })
-	assert.Less(t, held.Updated, 16)
+	paused := s.await(func(v observer.View) bool { return v.InFlight == 0 })
+	assert.Less(t, paused.Updated, 16)
 	require.NoError(t, stack.temporal.SignalWorkflow(s.ctx, s.workflow(), "", protocol.ResumeSignal, protocol.Pause{By: "ann"}))
 	s.await(observer.Converged(16))
 	s.within(1)
@@ -50,7 +50,7 @@ func TestAPauseOutlivesTheWorkerOfTheBatchInHand(t *testing.T) {
 }
 
 func TestTemporalKilledInTheMiddle(t *testing.T) {
-	s := newScene(t, 20, nil)
+	s := newScenario(t, 20, nil)
 	s.upgradeTo("side:v2")
 	s.await(func(v observer.View) bool { return v.Updated >= 6 })
 	require.NoError(t, stack.Kill("temporal"))
@@ -76,7 +76,7 @@ func TestTemporalKilledInTheMiddle(t *testing.T) {
 }
 
 func TestRestartOfTheOperatorWritesNothing(t *testing.T) {
-	quiet := newScene(t, 3, nil)
+	quiet := newScenario(t, 3, nil)
 	quiet.upgradeTo("side:v2")
 	quiet.awaitPhase(protocol.PhaseComplete)
 	// The operator records the end of a rollout after the run has ended.
@@ -90,20 +90,20 @@ func TestRestartOfTheOperatorWritesNothing(t *testing.T) {
 	require.NoError(t, stack.StartAgain(quiet.ctx, "operator"))
 	// The operator goes over all sets that it finds before it gets to a new one.
 	t.Run("busy", func(t *testing.T) {
-		busy := newScene(t, 1, nil)
+		busy := newScenario(t, 1, nil)
 		busy.awaitSet("the operator to work again", counts(1))
 		busy.awaitPhase(protocol.PhaseComplete)
 	})
 	assert.Equal(t, before, quiet.stored().ResourceVersion)
 }
 
-func (s *scene) stored() *v1alpha1.SidecarSet {
+func (s *scenario) stored() *v1alpha1.SidecarSet {
 	s.t.Helper()
 	return s.awaitSet("the set", func(*v1alpha1.SidecarSet) bool { return true })
 }
 
 func TestMissingWorkersAreReported(t *testing.T) {
-	s := newScene(t, 12, nil)
+	s := newScenario(t, 12, nil)
 	s.upgradeTo("side:v2")
 	s.await(func(v observer.View) bool { return v.Updated >= 2 })
 	killWorkers(t)
@@ -124,23 +124,23 @@ func TestMissingWorkersAreReported(t *testing.T) {
 }
 
 // taskQueue is the one of this cluster.
-func (s *scene) taskQueue() string {
+func (s *scenario) taskQueue() string {
 	s.t.Helper()
 	namespace := &corev1.Namespace{}
 	require.NoError(s.t, stack.kube.Get(s.ctx, client.ObjectKey{Name: metav1.NamespaceSystem}, namespace))
 	return string(namespace.UID)
 }
 
-// Anybody who may signal may be wrong about the generation.
+// A signal may name a wrong generation.
 func TestASignalOfAGenerationThatIsNotThereStopsNoLaterOne(t *testing.T) {
 	wrong := protocol.GenerationInput{Generation: 999}
-	for name, begin := range map[string]func(*scene){
-		"open": func(s *scene) {
+	for name, begin := range map[string]func(*scenario){
+		"open": func(s *scenario) {
 			s.edit(`[{"op":"replace","path":"/spec/updateStrategy/paused","value":true},{"op":"replace","path":"/spec/containers/0/image","value":"side:v2"}]`)
 			s.awaitPhase(protocol.PhasePaused)
 			s.signal(protocol.GenerationSignal, wrong)
 		},
-		"idle": func(s *scene) {
+		"idle": func(s *scenario) {
 			s.edit(`[{"op":"replace","path":"/spec/updateStrategy/paused","value":true}]`)
 			s.awaitSet("its counts", counts(4))
 			require.NoError(s.t, stack.temporal.GetWorkflow(s.ctx, s.workflow(), "").Get(s.ctx, nil))
@@ -153,7 +153,7 @@ func TestASignalOfAGenerationThatIsNotThereStopsNoLaterOne(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			s := newScene(t, 4, nil)
+			s := newScenario(t, 4, nil)
 			begin(s)
 			s.watched.Expect("side:v3")
 			s.edit(`[{"op":"replace","path":"/spec/updateStrategy/paused","value":false},{"op":"replace","path":"/spec/containers/0/image","value":"side:v3"}]`)

@@ -29,16 +29,16 @@ func TestRecordHistories(t *testing.T) {
 	require.NoError(t, os.Mkdir(dir, 0o755), "the histories of a release are recorded once")
 	for _, recorded := range []struct {
 		name   string
-		new    func(*testing.T, int32) *scene
-		record func(*scene)
+		new    func(*testing.T, int32) *scenario
+		record func(*scenario)
 	}{
-		{"cold", newColdScene, (*scene).recordUpgrade},
-		{"hot", newHotScene, (*scene).recordUpgrade},
-		{"paused-and-resumed", newColdScene, (*scene).recordPause},
-		{"superseded", newColdScene, (*scene).recordSuperseded},
-		{"hot-superseded", newHotScene, (*scene).recordSuperseded},
-		{"failing-image", newColdScene, (*scene).recordFailingImage},
-		{"not-upgradable", newColdScene, (*scene).recordNotUpgradable},
+		{"cold", newColdScenario, (*scenario).recordUpgrade},
+		{"hot", newHotScenario, (*scenario).recordUpgrade},
+		{"paused-and-resumed", newColdScenario, (*scenario).recordPause},
+		{"superseded", newColdScenario, (*scenario).recordSuperseded},
+		{"hot-superseded", newHotScenario, (*scenario).recordSuperseded},
+		{"failing-image", newColdScenario, (*scenario).recordFailingImage},
+		{"not-upgradable", newColdScenario, (*scenario).recordNotUpgradable},
 	} {
 		t.Run(recorded.name, func(t *testing.T) {
 			s := recorded.new(t, 6)
@@ -49,22 +49,22 @@ func TestRecordHistories(t *testing.T) {
 	}
 }
 
-func newColdScene(t *testing.T, n int32) *scene { return newScene(t, n, nil) }
+func newColdScenario(t *testing.T, n int32) *scenario { return newScenario(t, n, nil) }
 
-func (s *scene) recordUpgrade() {
+func (s *scenario) recordUpgrade() {
 	s.upgradeTo("side:v2")
 	s.await(observer.Converged(6))
 }
 
-func (s *scene) recordPause() {
+func (s *scenario) recordPause() {
 	s.upgradeTo("side:v2")
 	s.await(func(v observer.View) bool { return v.Updated >= 2 })
-	s.hold(protocol.Pause{By: "ann", Reason: "lunch"})
+	s.pause(protocol.Pause{By: "ann", Reason: "lunch"})
 	s.signal(protocol.ResumeSignal, protocol.Pause{By: "ann"})
 	s.await(observer.Converged(6))
 }
 
-func (s *scene) recordSuperseded() {
+func (s *scenario) recordSuperseded() {
 	s.upgradeTo("side:v2")
 	s.await(func(v observer.View) bool { return v.Updated >= 2 })
 	s.upgradeTo("side:v3")
@@ -72,7 +72,7 @@ func (s *scene) recordSuperseded() {
 }
 
 // The window fills with pods that do not start, so that the run sleeps.
-func (s *scene) recordFailingImage() {
+func (s *scenario) recordFailingImage() {
 	s.upgradeTo("side:bad")
 	s.poll("the run to sleep", func() (bool, error) {
 		described, err := stack.temporal.DescribeWorkflow(s.ctx, s.workflow(), "")
@@ -86,7 +86,7 @@ func (s *scene) recordFailingImage() {
 	s.await(observer.Converged(6))
 }
 
-func (s *scene) recordNotUpgradable() {
+func (s *scenario) recordNotUpgradable() {
 	s.edit(`[{"op":"add","path":"/spec/containers/0/env","value":[{"name":"NEW","value":"x"}]}]`)
 	s.poll("the condition of all pods", func() (bool, error) {
 		return !slices.ContainsFunc(s.pods(), func(pod corev1.Pod) bool {
@@ -99,7 +99,7 @@ func (s *scene) recordNotUpgradable() {
 
 // save writes the history of the newest run, and of those that it continues, the
 // newest first, once it has ended.
-func (s *scene) save(path string) {
+func (s *scenario) save(path string) {
 	s.t.Helper()
 	require.NoError(s.t, stack.temporal.GetWorkflow(s.ctx, s.workflow(), "").Get(s.ctx, nil))
 	described, err := stack.temporal.DescribeWorkflow(s.ctx, s.workflow(), "")
@@ -113,7 +113,7 @@ func (s *scene) save(path string) {
 }
 
 // continues returns the run that another one continues; empty if there is none.
-func (s *scene) continues(run string) string {
+func (s *scenario) continues(run string) string {
 	s.t.Helper()
 	events := stack.temporal.GetWorkflowHistory(s.ctx, s.workflow(), run, false, enums.HISTORY_EVENT_FILTER_TYPE_ALL_EVENT)
 	started, err := events.Next()

@@ -21,9 +21,9 @@ import (
 	"github.com/outrigger/outrigger/internal/record"
 )
 
-func TestRolloutUpgradesEveryPodWithinItsBudget(t *testing.T) {
+func TestRolloutUpgradesEveryPodWithinMaxUnavailable(t *testing.T) {
 	t.Parallel()
-	s := newScene(t, 20, nil)
+	s := newScenario(t, 20, nil)
 	s.awaitSet("counts of the injected pods", counts(20))
 	s.upgradeTo("side:v2")
 	out, err := kubectl(s.ctx, "", "wait", "sidecarset/"+s.name, "--for=condition=Progressing=False", "--timeout=2m")
@@ -51,7 +51,7 @@ func TestRolloutUpgradesEveryPodWithinItsBudget(t *testing.T) {
 
 func TestPodsThatComeAndGoStopNothing(t *testing.T) {
 	t.Parallel()
-	s := newScene(t, 12, nil)
+	s := newScenario(t, 12, nil)
 	s.upgradeTo("side:v2")
 	s.await(func(v observer.View) bool { return v.Updated >= 2 })
 	s.scale(20)
@@ -68,7 +68,7 @@ func TestPodsThatComeAndGoStopNothing(t *testing.T) {
 
 func TestNewPodsGetTheNewImageDuringARollout(t *testing.T) {
 	t.Parallel()
-	s := newScene(t, 2, func(set *v1alpha1.SidecarSet) { set.Spec.UpdateStrategy.Paused = true })
+	s := newScenario(t, 2, func(set *v1alpha1.SidecarSet) { set.Spec.UpdateStrategy.Paused = true })
 	s.upgradeTo("side:v2")
 	s.awaitPhase(protocol.PhasePaused)
 	s.scale(5)
@@ -78,7 +78,7 @@ func TestNewPodsGetTheNewImageDuringARollout(t *testing.T) {
 
 func TestSpec7_2_CanaryUpgradesOnlyItsPods(t *testing.T) {
 	t.Parallel()
-	s := newScene(t, 5, nil)
+	s := newScenario(t, 5, nil)
 	var pods corev1.PodList
 	require.NoError(t, stack.kube.List(s.ctx, &pods, client.InNamespace(s.name)))
 	pod := &pods.Items[3]
@@ -94,7 +94,7 @@ func TestSpec7_2_CanaryUpgradesOnlyItsPods(t *testing.T) {
 
 func TestSpec7_4_PartitionKeepsPodsUntilItIsLowered(t *testing.T) {
 	t.Parallel()
-	s := newScene(t, 5, nil)
+	s := newScenario(t, 5, nil)
 	s.watched.Expect("side:v2")
 	s.edit(`[{"op":"replace","path":"/spec/containers/0/image","value":"side:v2"},{"op":"replace","path":"/spec/updateStrategy/partition","value":"60%"}]`)
 	s.awaitPhase(protocol.PhasePartitionReached)
@@ -107,7 +107,7 @@ func TestSpec7_4_PartitionKeepsPodsUntilItIsLowered(t *testing.T) {
 
 func TestSpec7_1_NotUpdateLeavesPodsAlone(t *testing.T) {
 	t.Parallel()
-	s := newScene(t, 3, func(set *v1alpha1.SidecarSet) {
+	s := newScenario(t, 3, func(set *v1alpha1.SidecarSet) {
 		set.Spec.UpdateStrategy.Type = v1alpha1.NotUpdateSidecarSetStrategyType
 	})
 	s.upgradeTo("side:v2")
@@ -119,7 +119,7 @@ func TestSpec7_1_NotUpdateLeavesPodsAlone(t *testing.T) {
 
 func TestSpec7_2_PodsThatDifferInMoreThanImagesGetTheirConditionAndAreLeft(t *testing.T) {
 	t.Parallel()
-	s := newScene(t, 3, nil)
+	s := newScenario(t, 3, nil)
 	s.watched.Expect("side:v2")
 	s.edit(`[{"op":"replace","path":"/spec/containers/0/image","value":"side:v2"},{"op":"add","path":"/spec/containers/0/command","value":["sleep"]}]`)
 	status := s.awaitPhase(protocol.PhaseComplete)
@@ -150,7 +150,7 @@ func TestSpec7_2_PodsThatDifferInMoreThanImagesGetTheirConditionAndAreLeft(t *te
 
 func TestTwoEditsASecondApartLeaveOneRunAndTheNewerWins(t *testing.T) {
 	t.Parallel()
-	s := newScene(t, 20, nil)
+	s := newScenario(t, 20, nil)
 	s.upgradeTo("side:v2")
 	s.await(func(v observer.View) bool { return v.Updated >= 2 })
 	s.upgradeTo("side:v3")
@@ -182,19 +182,19 @@ func TestTwoEditsASecondApartLeaveOneRunAndTheNewerWins(t *testing.T) {
 
 func TestSignalsPauseAndResumeAlsoWithoutAnyInput(t *testing.T) {
 	t.Parallel()
-	s := newScene(t, 10, nil)
+	s := newScenario(t, 10, nil)
 	s.upgradeTo("side:v2")
 	s.await(func(v observer.View) bool { return v.Updated >= 2 })
 	out, err := temporal(s.ctx, "workflow", "signal", "--workflow-id", s.workflow(), "--name", protocol.PauseSignal)
 	require.NoError(t, err, out)
 	s.awaitPhase(protocol.PhasePaused)
-	held := s.await(func(v observer.View) bool { return v.InFlight == 0 })
-	assert.Less(t, held.Updated, 10)
+	paused := s.await(func(v observer.View) bool { return v.InFlight == 0 })
+	assert.Less(t, paused.Updated, 10)
 	s.awaitSet("condition Progressing to say that it is paused", func(set *v1alpha1.SidecarSet) bool {
 		c := meta.FindStatusCondition(set.Status.Conditions, v1alpha1.ConditionProgressing)
 		return c != nil && c.Reason == v1alpha1.ReasonPaused && strings.HasPrefix(c.Message, "paused by signal")
 	})
-	assert.Equal(t, held.Updated, s.watched.View().Updated, "a pod was upgraded during the pause")
+	assert.Equal(t, paused.Updated, s.watched.View().Updated, "a pod was upgraded during the pause")
 	out, err = temporal(s.ctx, "workflow", "signal", "--workflow-id", s.workflow(), "--name", protocol.ResumeSignal, "--input", `{"who":"ann"}`)
 	require.NoError(t, err, out)
 	s.await(observer.Converged(10))
@@ -210,7 +210,7 @@ func TestSignalsPauseAndResumeAlsoWithoutAnyInput(t *testing.T) {
 
 func TestAPauseEndsTheBatchInHandWhichSaysWhatItWrote(t *testing.T) {
 	t.Parallel()
-	s := newScene(t, 12, func(set *v1alpha1.SidecarSet) {
+	s := newScenario(t, 12, func(set *v1alpha1.SidecarSet) {
 		set.Spec.UpdateStrategy.MaxUnavailable = new(intstr.FromInt32(1))
 	})
 	s.upgradeTo("side:v2")
@@ -236,7 +236,7 @@ func TestAPauseEndsTheBatchInHandWhichSaysWhatItWrote(t *testing.T) {
 
 func TestDeletedSetEndsItsRun(t *testing.T) {
 	t.Parallel()
-	s := newScene(t, 10, nil)
+	s := newScenario(t, 10, nil)
 	s.upgradeTo("side:v2")
 	s.await(func(v observer.View) bool { return v.Updated >= 2 })
 	require.NoError(t, stack.kube.Delete(s.ctx, s.set))
@@ -248,7 +248,7 @@ func TestDeletedSetEndsItsRun(t *testing.T) {
 
 func TestSpec6_RevisionsAreKeptAndCollected(t *testing.T) {
 	t.Parallel()
-	s := newScene(t, 1, nil)
+	s := newScenario(t, 1, nil)
 	first := s.awaitSet("first revision", counts(1)).Status.LatestRevision
 	s.upgradeTo("side:v2")
 	s.awaitSet("second revision", func(set *v1alpha1.SidecarSet) bool { return counts(1)(set) && set.Status.LatestRevision != first })
@@ -267,7 +267,7 @@ func TestSpec6_RevisionsAreKeptAndCollected(t *testing.T) {
 
 func TestNamespaceLabelsDecideLive(t *testing.T) {
 	t.Parallel()
-	s := newScene(t, 0, func(set *v1alpha1.SidecarSet) {
+	s := newScenario(t, 0, func(set *v1alpha1.SidecarSet) {
 		set.Spec.NamespaceSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"tier": "web"}}
 	})
 	require.NoError(t, stack.kube.Create(s.ctx, deployment(s.name, 1)))

@@ -32,9 +32,9 @@ func certificateSecret() *corev1.Secret {
 }
 
 func TestCertificatesRotateWithoutAFailedRequest(t *testing.T) {
-	for name, begin := range map[string]func(*scene){
-		"after the Secret was deleted": func(s *scene) { require.NoError(s.t, stack.kube.Delete(s.ctx, certificateSecret())) },
-		"planned before the end": func(s *scene) {
+	for name, begin := range map[string]func(*scenario){
+		"after the Secret was deleted": func(s *scenario) { require.NoError(s.t, stack.kube.Delete(s.ctx, certificateSecret())) },
+		"planned before the end": func(s *scenario) {
 			secret := certificateSecret()
 			require.NoError(s.t, stack.kube.Get(s.ctx, client.ObjectKeyFromObject(secret), secret))
 			secret.Data = endingSoon(s.t)
@@ -42,7 +42,7 @@ func TestCertificatesRotateWithoutAFailedRequest(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := newScene(t, 0, nil)
+			s := newScenario(t, 0, nil)
 			s.poll("pods to be injected", func() (bool, error) {
 				containers, err := tryPod(s.ctx, s.name, s.name)
 				return len(containers) == 2, err
@@ -68,7 +68,7 @@ func served(t *testing.T) *x509.Certificate {
 	at := slices.IndexFunc(roles, func(r cluster.Role) bool { return r.Name == cluster.Webhook })
 	address, err := url.Parse(roles[at].WebhookURL)
 	require.NoError(t, err)
-	// Who has signed it is what this test changes.
+	// The test changes its issuer.
 	connection, err := tls.Dial("tcp", address.Host, &tls.Config{InsecureSkipVerify: true})
 	require.NoError(t, err)
 	defer connection.Close()
@@ -83,7 +83,7 @@ type hammer struct {
 	answered atomic.Int64
 }
 
-func (s *scene) hammer(clients int) *hammer {
+func (s *scenario) hammer(clients int) *hammer {
 	h := &hammer{}
 	h.ctx, h.cancel = context.WithCancel(s.ctx)
 	h.all, h.ctx = errgroup.WithContext(h.ctx)

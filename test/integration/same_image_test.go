@@ -11,9 +11,9 @@ import (
 )
 
 // The kubelet restarts a container for another name of the image that it runs.
-func TestSpec7_5_TheBudgetHoldsWhenAnAliasNamesTheImageThatRuns(t *testing.T) {
+func TestSpec7_5_MaxUnavailableHoldsWhenAnAliasNamesTheImageThatRuns(t *testing.T) {
 	t.Parallel()
-	s := newScene(t, 12, window(1))
+	s := newScenario(t, 12, maxUnavailable(1))
 	s.upgradeTo("docker.io/library/side:v1")
 	view := s.await(observer.Converged(12))
 	s.within(1)
@@ -22,10 +22,10 @@ func TestSpec7_5_TheBudgetHoldsWhenAnAliasNamesTheImageThatRuns(t *testing.T) {
 }
 
 // Nothing but the restart count changes.
-func TestSpec7_5_TheBudgetHoldsWhenAnImageIsPinnedToTheDigestThatRuns(t *testing.T) {
+func TestSpec7_5_MaxUnavailableHoldsWhenAnImageIsPinnedToTheDigestThatRuns(t *testing.T) {
 	t.Parallel()
 	const digest = "sha256:aa"
-	s := newByHandScene(t, 4)
+	s := newByHandScenario(t, 4)
 	for _, pod := range s.pods() {
 		s.report(pod.Name, "side:v1", "docker.io/library/side@"+digest, 0)
 	}

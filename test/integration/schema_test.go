@@ -9,9 +9,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Both versions, since kubectl explains the newest unless it is told otherwise.
+// Both versions: kubectl explains the newest by default.
 func TestKubectlExplainsEveryField(t *testing.T) {
-	s := newScene(t, 0, nil)
+	s := newScenario(t, 0, nil)
 	for _, version := range []string{"v1alpha1", "v1beta1"} {
 		var document struct {
 			Components struct{ Schemas map[string]described }
@@ -57,7 +57,7 @@ func (d described) silent(path string) []string {
 func TestManagersShareASet(t *testing.T) {
 	for _, version := range []string{"v1alpha1", "v1beta1"} {
 		t.Run(version, func(t *testing.T) {
-			s := newScene(t, 0, nil)
+			s := newScenario(t, 0, nil)
 			name := "shared-" + version
 			t.Cleanup(func() { s.cleanly("delete", "scs", name) })
 			apply := func(manager, spec string, flags ...string) string {
@@ -84,12 +84,12 @@ func TestManagersShareASet(t *testing.T) {
 			} {
 				assert.Equal(t, want, show(path), path)
 			}
-			// What a manager no longer names goes, and nothing else.
+			// Only fields that a manager no longer names are removed.
 			apply("tuner", `{containers: [{name: a, env: [{name: B, value: "3"}]}], volumes: [{name: w, configMap: {name: c}}]}`)
 			assert.Equal(t, "1 3", show("{.spec.containers[0].env[*].value}"))
 			assert.Equal(t, "/v", show("{.spec.containers[0].volumeMounts[*].mountPath}"))
 			assert.Equal(t, "{}", show("{.spec.containers[0].resources}"))
-			// Two who want different images are told so.
+			// Two managers with different images get a conflict.
 			manifest := "{apiVersion: apps.kruise.io/" + version + ", kind: SidecarSet, metadata: {name: " + name + `}, spec: {containers: [{name: a, image: "a:3"}]}}`
 			out, err := kubectl(s.ctx, manifest, "apply", "--server-side", "--field-manager=tuner", "-f", "-")
 			require.Error(t, err)
@@ -99,7 +99,7 @@ func TestManagersShareASet(t *testing.T) {
 }
 
 func TestColumnsSayWhereARolloutStands(t *testing.T) {
-	s := newScene(t, 0, nil)
+	s := newScenario(t, 0, nil)
 	s.kubectl("", "patch", "scs", s.name, "--type=merge", "-p", `{"spec":{"updateStrategy":{"maxUnavailable":"10%","partition":3}}}`)
 	status := ""
 	s.poll("status", func() (bool, error) {

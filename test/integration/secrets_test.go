@@ -42,23 +42,23 @@ func withSecrets(set *v1alpha1.SidecarSet) {
 	side.Command, side.Args = []string{"run", secret + "-command"}, []string{"--token=" + secret + "-argument"}
 }
 
-// failRollouts goes through an image that cannot be pulled and refused writes to the end.
-func (s *scene) failRollouts() {
+// failRollouts goes through an image that cannot be pulled and rejected writes to the end.
+func (s *scenario) failRollouts() {
 	s.t.Helper()
 	s.upgradeTo("side:bad")
 	s.await(func(v observer.View) bool { return v.InFlight == 2 })
-	refused := s.pods()[0].Name
-	// The refusal quotes the secret.
-	s.refusingBecause(refused, "side", "'refused: ' + object.spec.containers.filter(c, has(c.env))[0].env[0].value", secret)
+	rejected := s.pods()[0].Name
+	// The rejection quotes the secret.
+	s.rejectingBecause(rejected, "side", "'rejected: ' + object.spec.containers.filter(c, has(c.env))[0].env[0].value", secret)
 	s.upgradeTo("side:v2")
-	s.poll("the write to be refused", func() (bool, error) { return s.asked().RejectedWrites > 0, nil })
+	s.poll("the write to be rejected", func() (bool, error) { return s.asked().RejectedWrites > 0, nil })
 	s.allowing()
 	s.await(observer.Converged(3))
 	s.awaitSet("the end of the rollout", counts(3))
 }
 
 // asked is the status of the newest run, also of an encrypted one; zero if it cannot answer.
-func (s *scene) asked() (status protocol.RolloutStatus) {
+func (s *scenario) asked() (status protocol.RolloutStatus) {
 	s.t.Helper()
 	reader, err := outrigger.NewLazyClient(outrigger.Options{Address: stack.TemporalAddress, Namespace: cluster.TemporalNamespace, Codec: stack.codec}, logr.Discard())
 	require.NoError(s.t, err)
@@ -72,7 +72,7 @@ func (s *scene) asked() (status protocol.RolloutStatus) {
 }
 
 // described is the set's status as text.
-func (s *scene) described() string {
+func (s *scenario) described() string {
 	set := &v1alpha1.SidecarSet{}
 	require.NoError(s.t, stack.kube.Get(s.ctx, client.ObjectKeyFromObject(s.set), set))
 	text, err := yaml.Marshal(set.Status)
@@ -81,7 +81,7 @@ func (s *scene) described() string {
 }
 
 // rawHistories are those of all runs of the set, and their descriptions, as bytes.
-func (s *scene) rawHistories() string {
+func (s *scenario) rawHistories() string {
 	s.t.Helper()
 	var all []byte
 	add := func(message proto.Message) {
@@ -110,8 +110,9 @@ func (s *scene) rawHistories() string {
 	return string(all)
 }
 
-// told is everything that the roles say outside the set, its revisions and its pods.
-func (s *scene) told() map[string]string {
+// published is everything that the roles write outside the SidecarSet, its revisions and its
+// pods.
+func (s *scenario) published() map[string]string {
 	s.t.Helper()
 	all := map[string]string{"histories": s.rawHistories(), "status": s.described()}
 	for _, role := range stack.Roles() {
@@ -139,9 +140,9 @@ func (s *scene) told() map[string]string {
 	return all
 }
 
-func (s *scene) toldNoSecret() {
+func (s *scenario) toldNoSecret() {
 	s.t.Helper()
-	for what, text := range s.told() {
+	for what, text := range s.published() {
 		// Not the whole text: it may be long.
 		if at := strings.Index(text, secret); at >= 0 {
 			assert.Fail(s.t, "a secret is in the "+what, text[max(0, at-200):min(len(text), at+100)])
@@ -150,14 +151,14 @@ func (s *scene) toldNoSecret() {
 }
 
 func TestSecretsOfASetStayInIt(t *testing.T) {
-	s := newScene(t, 3, withSecrets)
+	s := newScenario(t, 3, withSecrets)
 	s.failRollouts()
 	s.toldNoSecret()
 	assert.Contains(t, s.rawHistories(), s.pods()[0].Name, "what is searched is what the runs wrote")
 }
 
 // awaitNoOpenRuns waits until no run needs a worker: the next ones have other keys.
-func (s *scene) awaitNoOpenRuns() {
+func (s *scenario) awaitNoOpenRuns() {
 	s.t.Helper()
 	s.poll("all runs to end", func() (bool, error) {
 		open, err := stack.temporal.CountWorkflow(s.ctx, &workflowservice.CountWorkflowExecutionsRequest{
@@ -168,7 +169,7 @@ func (s *scene) awaitNoOpenRuns() {
 }
 
 // encrypted has operator and worker that encrypt do all work until the test ends.
-func (s *scene) encrypted() {
+func (s *scenario) encrypted() {
 	s.t.Helper()
 	keys := makeKey(s.t)
 	var err error
@@ -196,10 +197,10 @@ func (s *scene) encrypted() {
 func TestEncryptedRunsTellNoNamesOfPods(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	before := &scene{t: t, ctx: ctx}
+	before := &scenario{t: t, ctx: ctx}
 	before.awaitNoOpenRuns()
 	before.encrypted()
-	s := newScene(t, 3, withSecrets)
+	s := newScenario(t, 3, withSecrets)
 	s.failRollouts()
 	s.awaitNoOpenRuns()
 	s.toldNoSecret()
@@ -210,7 +211,7 @@ func TestEncryptedRunsTellNoNamesOfPods(t *testing.T) {
 	assert.NotContains(t, raw, "Rollout of SidecarSet", "the summary")
 	assert.Contains(t, raw, "binary/encrypted")
 
-	// Who has the key reads them as before.
+	// The key still decrypts them.
 	status := s.asked()
 	assert.Equal(t, s.name, status.SidecarSet.Name)
 	assert.Equal(t, protocol.PhaseComplete, status.Phase)

@@ -123,8 +123,8 @@ func connect() error {
 	return err
 }
 
-// scene is a namespace with a set and pods of its own.
-type scene struct {
+// scenario is a namespace with a set and pods of its own.
+type scenario struct {
 	t       *testing.T
 	ctx     context.Context
 	name    string
@@ -139,21 +139,21 @@ const (
 	readyAfter  = "kwok.outrigger.io/ready-after"
 )
 
-// newScene makes a set, side:v1, for pods labelled app=<name>, and n of them.
-func newScene(t *testing.T, n int32, change func(*v1alpha1.SidecarSet)) *scene {
+// newScenario makes a set, side:v1, for pods labelled app=<name>, and n of them.
+func newScenario(t *testing.T, n int32, change func(*v1alpha1.SidecarSet)) *scenario {
 	t.Helper()
-	return newKubeletScene(t, n, nil, change)
+	return newKubeletScenario(t, n, nil, change)
 }
 
-// newKubeletScene is newScene with pods whose kubelet is chosen.
-func newKubeletScene(t *testing.T, n int32, kubelet map[string]string, change func(*v1alpha1.SidecarSet)) *scene {
+// newKubeletScenario is newScenario with pods whose kubelet is chosen.
+func newKubeletScenario(t *testing.T, n int32, kubelet map[string]string, change func(*v1alpha1.SidecarSet)) *scenario {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 	t.Cleanup(cancel)
 	name := strings.ToLower(strings.NewReplacer("_", "-", "/", "-").Replace(strings.TrimPrefix(t.Name(), "Test")))
 	name = name[max(len(name)-40, 0):]
 	name = strings.Trim(name, "-")
-	s := &scene{t: t, ctx: ctx, name: name}
+	s := &scenario{t: t, ctx: ctx, name: name}
 	require.NoError(t, stack.kube.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}))
 	s.set = &v1alpha1.SidecarSet{ObjectMeta: metav1.ObjectMeta{Name: name}}
 	s.set.Spec.Selector = &metav1.LabelSelector{MatchLabels: map[string]string{"app": name}}
@@ -183,7 +183,7 @@ func newKubeletScene(t *testing.T, n int32, kubelet map[string]string, change fu
 	return s
 }
 
-func (s *scene) clean() {
+func (s *scenario) clean() {
 	// The test's own context is over by now.
 	ctx := context.WithoutCancel(s.ctx)
 	for _, o := range []client.Object{s.set, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: s.name}}} {
@@ -206,13 +206,13 @@ func deployment(name string, n int32) *appsv1.Deployment {
 }
 
 // scale sets the number of pods that the deployment keeps.
-func (s *scene) scale(n int32) {
+func (s *scenario) scale(n int32) {
 	s.t.Helper()
 	patch := client.RawPatch(types.MergePatchType, fmt.Appendf(nil, `{"spec":{"replicas":%d}}`, n))
 	require.NoError(s.t, stack.kube.Patch(s.ctx, deployment(s.name, n), patch))
 }
 
-func (s *scene) await(condition func(observer.View) bool) observer.View {
+func (s *scenario) await(condition func(observer.View) bool) observer.View {
 	s.t.Helper()
 	view, err := s.watched.Await(s.ctx, condition)
 	require.NoError(s.t, err)
@@ -220,28 +220,28 @@ func (s *scene) await(condition func(observer.View) bool) observer.View {
 }
 
 // upgradeTo changes the image and expects it in the pods.
-func (s *scene) upgradeTo(image string) {
+func (s *scenario) upgradeTo(image string) {
 	s.t.Helper()
 	s.watched.Expect(image)
 	s.edit(fmt.Sprintf(`[{"op":"replace","path":"/spec/containers/0/image","value":%q}]`, image))
 }
 
 // edit applies a JSON patch to the set.
-func (s *scene) edit(patch string) {
+func (s *scenario) edit(patch string) {
 	s.t.Helper()
 	require.NoError(s.t, stack.kube.Patch(s.ctx, s.set, client.RawPatch(types.JSONPatchType, []byte(patch))))
 }
 
-// within checks what must hold however a rollout went.
-func (s *scene) within(budget int) {
+// within checks the invariants of every rollout.
+func (s *scenario) within(limit int) {
 	s.t.Helper()
 	worst, event := s.watched.Worst()
-	require.LessOrEqual(s.t, worst, budget, "pods in flight at %s", event)
+	require.LessOrEqual(s.t, worst, limit, "pods in flight at %s", event)
 	require.Zero(s.t, s.watched.View().AppRestarts, "an app container restarted")
 }
 
 // awaitSet waits until the set, as stored, fulfils the condition.
-func (s *scene) awaitSet(what string, condition func(*v1alpha1.SidecarSet) bool) *v1alpha1.SidecarSet {
+func (s *scenario) awaitSet(what string, condition func(*v1alpha1.SidecarSet) bool) *v1alpha1.SidecarSet {
 	s.t.Helper()
 	set := &v1alpha1.SidecarSet{}
 	s.poll(what, func() (bool, error) {
@@ -258,10 +258,10 @@ func counts(n int32) func(*v1alpha1.SidecarSet) bool {
 	}
 }
 
-func (s *scene) workflow() string { return protocol.WorkflowID(s.set.Name, s.set.UID) }
+func (s *scenario) workflow() string { return protocol.WorkflowID(s.set.Name, s.set.UID) }
 
 // status asks the newest run what it does.
-func (s *scene) status() (protocol.RolloutStatus, error) {
+func (s *scenario) status() (protocol.RolloutStatus, error) {
 	var status protocol.RolloutStatus
 	answer, err := stack.temporal.QueryWorkflow(s.ctx, s.workflow(), "", protocol.StatusQuery)
 	if err != nil {
@@ -271,14 +271,14 @@ func (s *scene) status() (protocol.RolloutStatus, error) {
 }
 
 // awaitPhase waits until the newest run is of the set's generation and in the phase.
-func (s *scene) awaitPhase(phase protocol.Phase) protocol.RolloutStatus {
+func (s *scenario) awaitPhase(phase protocol.Phase) protocol.RolloutStatus {
 	s.t.Helper()
 	return s.awaitStatus(fmt.Sprintf("run of generation %d to be %s", s.set.Generation, phase), func(status protocol.RolloutStatus) bool {
 		return status.Generation == s.set.Generation && status.Phase == phase
 	})
 }
 
-func (s *scene) awaitStatus(what string, holds func(protocol.RolloutStatus) bool) (status protocol.RolloutStatus) {
+func (s *scenario) awaitStatus(what string, holds func(protocol.RolloutStatus) bool) (status protocol.RolloutStatus) {
 	s.t.Helper()
 	s.poll(what, func() (bool, error) {
 		var err error
@@ -290,7 +290,7 @@ func (s *scene) awaitStatus(what string, holds func(protocol.RolloutStatus) bool
 	return status
 }
 
-func (s *scene) poll(what string, done func() (bool, error)) {
+func (s *scenario) poll(what string, done func() (bool, error)) {
 	s.t.Helper()
 	err := wait.PollUntilContextCancel(s.ctx, 50*time.Millisecond, true, func(context.Context) (bool, error) { return done() })
 	require.NoError(s.t, err, "wait for %s", what)

@@ -16,9 +16,9 @@ import (
 	"github.com/outrigger/outrigger/dev/observer"
 )
 
-// A rollout that waits holds no place at a worker and writes no history.
+// A rollout that waits occupies no task slot of a worker and writes no history.
 func TestStuckRolloutsHoldNobodyUp(t *testing.T) {
-	s := newScene(t, 10, nil)
+	s := newScenario(t, 10, nil)
 	s.onlyWorker("worker-narrow", "--max-concurrent-looks=2", "--max-concurrent-writes=2")
 	alone := s.timed("side:v2")
 	stuck := s.stuckSets(20)
@@ -38,10 +38,10 @@ func TestStuckRolloutsHoldNobodyUp(t *testing.T) {
 	s.within(2)
 }
 
-// An image may take a minute to pull. Who opens the run afterwards wants to see its end.
+// An image may take a minute to pull. The run shows its end afterwards.
 func TestARunEndsOnceItsLastPodsServeHoweverLongTheyTake(t *testing.T) {
 	t.Parallel()
-	s := newByHandScene(t, 1)
+	s := newByHandScenario(t, 1)
 	s.upgradeTo("side:v2")
 	s.await(func(v observer.View) bool { return v.Updated == 1 })
 	s.awaitStatus("the run to wait", func(status protocol.RolloutStatus) bool { return status.Phase == protocol.PhaseWaiting })
@@ -54,7 +54,7 @@ func TestARunEndsOnceItsLastPodsServeHoweverLongTheyTake(t *testing.T) {
 }
 
 // timed is how long a rollout takes.
-func (s *scene) timed(image string) time.Duration {
+func (s *scenario) timed(image string) time.Duration {
 	s.t.Helper()
 	began := time.Now()
 	s.upgradeTo(image)
@@ -64,7 +64,7 @@ func (s *scene) timed(image string) time.Duration {
 }
 
 // stuckSets makes sets whose first pod gets an image that cannot be pulled.
-func (s *scene) stuckSets(n int) (ids []string) {
+func (s *scenario) stuckSets(n int) (ids []string) {
 	s.t.Helper()
 	var sets []*v1alpha1.SidecarSet
 	for i := range n {
@@ -72,7 +72,7 @@ func (s *scene) stuckSets(n int) (ids []string) {
 		set := s.set.DeepCopy()
 		set.ObjectMeta = metav1.ObjectMeta{Name: name}
 		set.Spec.Selector.MatchLabels = map[string]string{"app": name}
-		window(1)(set)
+		maxUnavailable(1)(set)
 		require.NoError(s.t, stack.kube.Create(s.ctx, set))
 		s.t.Cleanup(func() {
 			require.NoError(s.t, client.IgnoreNotFound(stack.kube.Delete(context.WithoutCancel(s.ctx), set)))
@@ -83,12 +83,12 @@ func (s *scene) stuckSets(n int) (ids []string) {
 		sets, ids = append(sets, set), append(ids, protocol.WorkflowID(name, set.UID))
 	}
 	for _, set := range sets {
-		one := &scene{t: s.t, ctx: s.ctx, name: s.name, set: set}
+		one := &scenario{t: s.t, ctx: s.ctx, name: s.name, set: set}
 		one.awaitSet("its pods", counts(2))
 		one.edit(`[{"op":"replace","path":"/spec/containers/0/image","value":"side:bad"}]`)
 	}
 	for _, set := range sets {
-		one := &scene{t: s.t, ctx: s.ctx, name: s.name, set: set}
+		one := &scenario{t: s.t, ctx: s.ctx, name: s.name, set: set}
 		one.awaitPhase(protocol.PhaseWaiting)
 	}
 	return ids
@@ -96,7 +96,7 @@ func (s *scene) stuckSets(n int) (ids []string) {
 
 // histories are how many events runs have, and how many of them have an
 // activity in hand.
-func (s *scene) histories(ids []string) (events map[string]int64, working int, err error) {
+func (s *scenario) histories(ids []string) (events map[string]int64, working int, err error) {
 	events = map[string]int64{}
 	for _, id := range ids {
 		run, err := stack.temporal.DescribeWorkflowExecution(s.ctx, id, "")

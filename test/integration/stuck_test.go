@@ -16,42 +16,42 @@ import (
 	"github.com/outrigger/outrigger/dev/observer"
 )
 
-// pods of the scene, as stored.
-func (s *scene) pods() []corev1.Pod {
+// pods of the scenario, as stored.
+func (s *scenario) pods() []corev1.Pod {
 	s.t.Helper()
 	var pods corev1.PodList
 	require.NoError(s.t, stack.kube.List(s.ctx, &pods, client.InNamespace(s.name)))
 	return pods.Items
 }
 
-func (s *scene) pod(name string) *corev1.Pod {
+func (s *scenario) pod(name string) *corev1.Pod {
 	s.t.Helper()
 	pod := &corev1.Pod{}
 	require.NoError(s.t, stack.kube.Get(s.ctx, client.ObjectKey{Namespace: s.name, Name: name}, pod))
 	return pod
 }
 
-func (s *scene) patchPod(pod *corev1.Pod, patch string) {
+func (s *scenario) patchPod(pod *corev1.Pod, patch string) {
 	s.t.Helper()
 	require.NoError(s.t, stack.kube.Patch(s.ctx, pod, client.RawPatch("application/merge-patch+json", []byte(patch))))
 }
 
-// refusing makes the API server refuse every image change of one pod's first
+// rejecting makes the API server reject every image change of one pod's first
 // container.
-func (s *scene) refusing(pod, container string) {
+func (s *scenario) rejecting(pod, container string) {
 	s.t.Helper()
 	const says = "this pod stays as it is"
-	s.refusingBecause(pod, container, "'"+says+"'", says)
+	s.rejectingBecause(pod, container, "'"+says+"'", says)
 }
 
-// refusingBecause does so with a message, an expression in CEL, that holds the text says.
-func (s *scene) refusingBecause(pod, container, message, says string) {
+// rejectingBecause does so with a message, a CEL expression whose value contains says.
+func (s *scenario) rejectingBecause(pod, container, message, says string) {
 	s.t.Helper()
-	s.refusingWhere(fmt.Sprintf("object.metadata.name == '%s'", pod), pod, container, message, says)
+	s.rejectingWhere(fmt.Sprintf("object.metadata.name == '%s'", pod), pod, container, message, says)
 }
 
-// refusingWhere does so for all pods that fulfil a condition in CEL, as one of them does.
-func (s *scene) refusingWhere(condition, pod, container, message, says string) {
+// rejectingWhere does so for all pods that match a CEL condition; pod is one of them.
+func (s *scenario) rejectingWhere(condition, pod, container, message, says string) {
 	s.t.Helper()
 	policy := fmt.Sprintf(`
 apiVersion: admissionregistration.k8s.io/v1
@@ -79,7 +79,7 @@ spec: {policyName: %[1]s, validationActions: [Deny]}
 	})
 }
 
-func (s *scene) allowing() {
+func (s *scenario) allowing() {
 	ctx := s.t.Context()
 	for _, kind := range []string{"validatingadmissionpolicybinding", "validatingadmissionpolicy"} {
 		out, err := kubectl(ctx, "", "delete", kind, s.name, "--ignore-not-found")
@@ -89,11 +89,11 @@ func (s *scene) allowing() {
 	}
 }
 
-func TestSpec7_8_RefusedPodStopsNobodyAndIsTakenOnceItMayBe(t *testing.T) {
+func TestSpec7_8_ARejectedPodStopsNoOtherAndIsUpgradedOnceAdmitted(t *testing.T) {
 	t.Parallel()
-	s := newScene(t, 8, nil)
+	s := newScenario(t, 8, nil)
 	stuck := s.pods()[0].Name
-	s.refusing(stuck, "side")
+	s.rejecting(stuck, "side")
 	s.upgradeTo("side:v2")
 	s.await(func(v observer.View) bool { return v.Updated == 7 && v.InFlight == 0 })
 	s.awaitStatus("the run to know that one pod is left", func(status protocol.RolloutStatus) bool {
@@ -105,34 +105,34 @@ func TestSpec7_8_RefusedPodStopsNobodyAndIsTakenOnceItMayBe(t *testing.T) {
 	s.awaitPhase(protocol.PhaseComplete)
 }
 
-func TestSpec7_8_AnyNumberOfRefusedPodsStopsNobody(t *testing.T) {
+func TestSpec7_8_AnyNumberOfRejectedPodsStopsNoOther(t *testing.T) {
 	t.Parallel()
-	const refused, others = 260, 20
-	s := newScene(t, refused+others, window(1))
+	const rejected, others = 260, 20
+	s := newScenario(t, rejected+others, maxUnavailable(1))
 	pods := s.pods()
-	for i := range refused {
+	for i := range rejected {
 		s.patchPod(&pods[i], `{"metadata":{"labels":{"frozen":"true"}}}`)
 	}
-	s.refusingWhere("'frozen' in object.metadata.labels", pods[0].Name, "side", "'frozen pods stay'", "frozen pods stay")
+	s.rejectingWhere("'frozen' in object.metadata.labels", pods[0].Name, "side", "'frozen pods stay'", "frozen pods stay")
 	s.upgradeTo("side:v2")
 	s.await(func(v observer.View) bool { return v.Updated == others && v.InFlight == 0 })
 	s.within(1)
 	status := s.awaitStatus("the run to wait", func(status protocol.RolloutStatus) bool {
-		return status.Counts.Remaining == refused && status.Phase == protocol.PhaseWaiting
+		return status.Counts.Remaining == rejected && status.Phase == protocol.PhaseWaiting
 	})
-	assert.GreaterOrEqual(t, status.RejectedWrites, refused)
-	assert.Less(t, status.RejectedWrites, refused+5*200, "each round tries 200 again, and rounds become rare")
+	assert.GreaterOrEqual(t, status.RejectedWrites, rejected)
+	assert.Less(t, status.RejectedWrites, rejected+5*200, "each round tries 200 again, and rounds become rare")
 }
 
-func TestSpec7_8_ARefusedPodDoesNotWaitForOneThatCannotMove(t *testing.T) {
+func TestSpec7_8_ARejectedPodDoesNotWaitForOneThatCannotMove(t *testing.T) {
 	t.Parallel()
-	s := newByHandScene(t, 2)
-	s.refusing("pod-0", "side")
+	s := newByHandScenario(t, 2)
+	s.rejecting("pod-0", "side")
 	s.upgradeTo("side:v2")
 	// Nobody says that pod-1 runs it.
 	s.await(func(v observer.View) bool { return v.Updated == 1 })
 	s.upgradeTo("side:v3")
-	s.awaitStatus("the refusal of pod-0", func(status protocol.RolloutStatus) bool {
+	s.awaitStatus("the rejection of pod-0", func(status protocol.RolloutStatus) bool {
 		return status.Generation == s.set.Generation && status.RejectedWrites > 0
 	})
 	s.allowing()
@@ -142,7 +142,7 @@ func TestSpec7_8_ARefusedPodDoesNotWaitForOneThatCannotMove(t *testing.T) {
 
 func TestSpec7_8_RelabelledPodLeavesAndComesBack(t *testing.T) {
 	t.Parallel()
-	s := newScene(t, 8, nil)
+	s := newScenario(t, 8, nil)
 	pod := s.pods()[0]
 	s.upgradeTo("side:v2")
 	s.await(func(v observer.View) bool { return v.Updated >= 2 })
@@ -154,9 +154,9 @@ func TestSpec7_8_RelabelledPodLeavesAndComesBack(t *testing.T) {
 	s.within(2)
 }
 
-func TestSpec7_8_EvictedAndFailedPodsStopNobody(t *testing.T) {
+func TestSpec7_8_EvictedAndFailedPodsStopNoOther(t *testing.T) {
 	t.Parallel()
-	s := newScene(t, 8, nil)
+	s := newScenario(t, 8, nil)
 	s.upgradeTo("side:v2")
 	s.await(func(v observer.View) bool { return v.Updated >= 2 })
 	pods := s.pods()
@@ -171,7 +171,7 @@ func TestSpec7_8_EvictedAndFailedPodsStopNobody(t *testing.T) {
 
 func TestSpec7_8_PodsOnADeadNodeStopNobody(t *testing.T) {
 	t.Parallel()
-	s := newScene(t, 8, nil)
+	s := newScenario(t, 8, nil)
 	// Two pods lose their node: nothing reports on them any more.
 	pods := s.pods()
 	for i := range 2 {
@@ -185,14 +185,14 @@ func TestSpec7_8_PodsOnADeadNodeStopNobody(t *testing.T) {
 	})
 }
 
-func (s *scene) patchPodStatus(pod *corev1.Pod, patch string) {
+func (s *scenario) patchPodStatus(pod *corev1.Pod, patch string) {
 	s.t.Helper()
 	require.NoError(s.t, stack.kube.Status().Patch(s.ctx, pod, client.RawPatch("application/merge-patch+json", []byte(patch))))
 }
 
 func TestSpec7_8_NamespaceThatLosesItsLabelLeavesTheRollout(t *testing.T) {
 	t.Parallel()
-	s := newScene(t, 0, func(set *v1alpha1.SidecarSet) {
+	s := newScenario(t, 0, func(set *v1alpha1.SidecarSet) {
 		set.Spec.NamespaceSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"tier": "web"}}
 		set.Spec.UpdateStrategy.Paused = true
 	})
@@ -218,7 +218,7 @@ func TestSpec7_8_NamespaceThatLosesItsLabelLeavesTheRollout(t *testing.T) {
 
 func TestSpec7_8_SetDeletedAndMadeAgainUnderTheSameName(t *testing.T) {
 	t.Parallel()
-	s := newScene(t, 8, nil)
+	s := newScenario(t, 8, nil)
 	s.upgradeTo("side:v2")
 	s.await(func(v observer.View) bool { return v.Updated >= 2 })
 	again := &v1alpha1.SidecarSet{ObjectMeta: metav1.ObjectMeta{Name: s.name}, Spec: *s.set.Spec.DeepCopy()}
@@ -235,7 +235,7 @@ func TestSpec7_8_SetDeletedAndMadeAgainUnderTheSameName(t *testing.T) {
 
 func TestSpec7_ImagesByDigest(t *testing.T) {
 	t.Parallel()
-	s := newScene(t, 4, nil)
+	s := newScenario(t, 4, nil)
 	s.upgradeTo("side@sha256:c3ab8ff13720e8ad9047dd39466b3c8974e592c2fa383d4a3960714caef0c4f2")
 	s.await(observer.Converged(4))
 	s.within(2)
@@ -245,7 +245,7 @@ func TestSpec7_ImagesByDigest(t *testing.T) {
 
 func TestFlappingReadinessStopsNobody(t *testing.T) {
 	t.Parallel()
-	s := newScene(t, 8, nil)
+	s := newScenario(t, 8, nil)
 	flapping := s.pods()[0]
 	flap := func(status string) {
 		s.patchPodStatus(&flapping, fmt.Sprintf(`{"status":{"conditions":[{"type":"Ready","status":%q,"lastTransitionTime":%q}]}}`, status, metav1.Now().Format("2006-01-02T15:04:05Z")))

@@ -21,17 +21,17 @@ const (
 	clusterWindow = 4
 )
 
-// newClusterScene is in the middle of a rollout that takes half a minute, so that
+// newClusterScenario is in the middle of a rollout that takes half a minute, so that
 // Temporal's hosts notice a loss before its end. It returns the id of the run.
-func newClusterScene(t *testing.T) (s *scene, run string) {
+func newClusterScenario(t *testing.T) (s *scenario, run string) {
 	t.Helper()
-	s = newKubeletScene(t, clusterPods, map[string]string{readyAfter: "3s"}, window(clusterWindow))
+	s = newKubeletScenario(t, clusterPods, map[string]string{readyAfter: "3s"}, maxUnavailable(clusterWindow))
 	s.upgradeTo("side:v2")
 	s.await(func(v observer.View) bool { return v.Updated >= 2*clusterWindow })
 	return s, s.run()
 }
 
-func (s *scene) run() string {
+func (s *scenario) run() string {
 	s.t.Helper()
 	open, err := stack.temporal.DescribeWorkflowExecution(s.ctx, s.workflow(), "")
 	require.NoError(s.t, err)
@@ -39,14 +39,14 @@ func (s *scene) run() string {
 }
 
 // lose kills a process, which is started again at the end of the test.
-func (s *scene) lose(name string) {
+func (s *scenario) lose(name string) {
 	s.t.Helper()
 	require.NoError(s.t, stack.Kill(name))
 	s.t.Cleanup(func() { require.NoError(s.t, stack.StartAgain(context.WithoutCancel(s.ctx), name)) })
 }
 
 // insist repeats a signal until Temporal has taken it.
-func (s *scene) insist(name string, payload any) {
+func (s *scenario) insist(name string, payload any) {
 	s.t.Helper()
 	s.poll("Temporal to take "+name, func() (bool, error) {
 		err := stack.temporal.SignalWorkflow(s.ctx, s.workflow(), "", name, payload)
@@ -57,19 +57,19 @@ func (s *scene) insist(name string, payload any) {
 	})
 }
 
-// holdAndResume shows that the run takes signals and obeys them.
-func (s *scene) holdAndResume() {
+// pauseAndResume shows that signals pause and resume the run.
+func (s *scenario) pauseAndResume() {
 	s.t.Helper()
-	hold := protocol.Pause{By: "ann", Reason: "a test"}
-	s.insist(protocol.PauseSignal, hold)
-	require.Equal(s.t, &hold, s.awaitPhase(protocol.PhasePaused).Pause)
-	held := s.await(func(v observer.View) bool { return v.InFlight == 0 })
-	require.Less(s.t, held.Updated, clusterPods, "the rollout was over before Temporal could do anything")
+	pause := protocol.Pause{By: "ann", Reason: "a test"}
+	s.insist(protocol.PauseSignal, pause)
+	require.Equal(s.t, &pause, s.awaitPhase(protocol.PhasePaused).Pause)
+	paused := s.await(func(v observer.View) bool { return v.InFlight == 0 })
+	require.Less(s.t, paused.Updated, clusterPods, "the rollout was over before Temporal could do anything")
 	s.insist(protocol.ResumeSignal, protocol.Pause{By: "ann"})
 }
 
-// settled awaits the end of the rollout, within the budget.
-func (s *scene) settled() observer.View {
+// converged awaits the end of the rollout, within maxUnavailable.
+func (s *scenario) converged() observer.View {
 	s.t.Helper()
 	view := s.await(observer.Converged(clusterPods))
 	s.within(clusterWindow)
@@ -79,73 +79,73 @@ func (s *scene) settled() observer.View {
 	return view
 }
 
-// settledInRun shows that the rollout completes in the run that it began in, and
+// convergedInRun shows that the rollout completes in the run that it began in, and
 // that each sidecar has restarted once.
-func (s *scene) settledInRun(run string) {
+func (s *scenario) convergedInRun(run string) {
 	s.t.Helper()
-	view := s.settled()
+	view := s.converged()
 	require.Equal(s.t, run, s.run())
 	require.Equal(s.t, int32(clusterPods), view.SidecarRestarts)
 }
 
-// generations counts the generations that the newest run was told.
-func (s *scene) generations() int {
+// generations counts the signals generation in the history of the newest run.
+func (s *scenario) generations() int {
 	s.t.Helper()
-	told := 0
+	signals := 0
 	history := stack.temporal.GetWorkflowHistory(s.ctx, s.workflow(), "", false, enums.HISTORY_EVENT_FILTER_TYPE_ALL_EVENT)
 	for history.HasNext() {
 		event, err := history.Next()
 		require.NoError(s.t, err)
 		if event.GetWorkflowExecutionSignaledEventAttributes().GetSignalName() == protocol.GenerationSignal {
-			told++
+			signals++
 		}
 	}
-	return told
+	return signals
 }
 
 // One of two history hosts has the run's shard; whichever is lost, the other
-// one goes on with it.
+// one continues it.
 func TestTemporalClusterLosesAHistoryHost(t *testing.T) {
 	for _, host := range []string{cluster.TemporalHistory1, cluster.TemporalHistory2} {
 		t.Run(host, func(t *testing.T) {
-			s, run := newClusterScene(t)
+			s, run := newClusterScenario(t)
 			s.lose(host)
-			s.holdAndResume()
-			s.settledInRun(run)
+			s.pauseAndResume()
+			s.convergedInRun(run)
 		})
 	}
 }
 
-// Without matching no task reaches a worker, but the run takes what it is told.
+// Without matching no task reaches a worker, but Temporal accepts signals of the run.
 func TestTemporalClusterLosesMatching(t *testing.T) {
-	s, _ := newClusterScene(t)
+	s, _ := newClusterScenario(t)
 	s.lose(cluster.TemporalMatching)
-	told := s.generations()
+	before := s.generations()
 	s.upgradeTo("side:v3")
-	s.poll("the run to be told the new generation", func() (bool, error) { return s.generations() > told, nil })
+	s.poll("the signal of the new generation", func() (bool, error) { return s.generations() > before, nil })
 	require.NoError(t, stack.StartAgain(s.ctx, cluster.TemporalMatching))
-	s.settled()
+	s.converged()
 }
 
 func TestTemporalClusterLosesItsFrontend(t *testing.T) {
-	s, run := newClusterScene(t)
+	s, run := newClusterScenario(t)
 	s.lose(cluster.TemporalFrontend)
 	s.await(func(v observer.View) bool { return v.InFlight == 0 })
 	require.NoError(t, stack.StartAgain(s.ctx, cluster.TemporalFrontend))
-	s.holdAndResume()
-	s.settledInRun(run)
+	s.pauseAndResume()
+	s.convergedInRun(run)
 }
 
 func TestTemporalClusterOutlivesItsDatabase(t *testing.T) {
 	for name, end := range map[string]func(string) error{"restarted": stack.Stop, "killed": stack.Kill} {
 		t.Run(name, func(t *testing.T) {
-			s, run := newClusterScene(t)
+			s, run := newClusterScenario(t)
 			require.NoError(t, end(cluster.Postgres))
 			s.poll("PostgreSQL to start again", func() (bool, error) {
 				return stack.StartAgain(s.ctx, cluster.Postgres) == nil, nil // not while its old children live
 			})
-			s.holdAndResume()
-			s.settledInRun(run)
+			s.pauseAndResume()
+			s.convergedInRun(run)
 		})
 	}
 }

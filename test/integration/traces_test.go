@@ -121,7 +121,7 @@ func (r *receiver) writes(namespace string) map[string][]string {
 }
 
 func TestATraceGoesFromTheEditToEachPod(t *testing.T) {
-	s := newScene(t, 4, nil)
+	s := newScenario(t, 4, nil)
 	s.awaitSet("counts of the injected pods", counts(4))
 	// An open run would take the edit into the trace of its own generation.
 	s.awaitPhase(protocol.PhaseComplete)

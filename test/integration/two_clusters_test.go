@@ -26,7 +26,7 @@ import (
 )
 
 // otherCluster is one with an API server, roles and pods of its own, on the
-// stack's Temporal, with a set of the same name as the scene's.
+// stack's Temporal, with a set of the same name as the scenario's.
 type otherCluster struct {
 	*cluster.Cluster
 	kube    client.Client
@@ -35,7 +35,7 @@ type otherCluster struct {
 	watched *observer.Watch
 }
 
-func (s *scene) startOtherCluster(n int32) *otherCluster {
+func (s *scenario) startOtherCluster(n int32) *otherCluster {
 	t := s.t
 	t.Helper()
 	c, err := cluster.Start(s.ctx, cluster.Options{Dir: t.TempDir(), Nodes: 1, WithoutTemporal: true})
@@ -78,7 +78,7 @@ func (o *otherCluster) workflow() string { return protocol.WorkflowID(o.set.Name
 
 // restartOperator returns once the operator has compared the open runs of its
 // cluster with the sets.
-func restartOperator(s *scene, c *cluster.Cluster) {
+func restartOperator(s *scenario, c *cluster.Cluster) {
 	s.t.Helper()
 	require.NoError(s.t, c.Stop(cluster.Operator))
 	require.NoError(s.t, c.StartAgain(s.ctx, cluster.Operator))
@@ -91,7 +91,7 @@ func restartOperator(s *scene, c *cluster.Cluster) {
 	}
 }
 
-func metrics(s *scene, url string) string {
+func metrics(s *scenario, url string) string {
 	s.t.Helper()
 	request, err := http.NewRequestWithContext(s.ctx, http.MethodGet, url, nil)
 	require.NoError(s.t, err)
@@ -104,7 +104,7 @@ func metrics(s *scene, url string) string {
 }
 
 // prune runs the command with an answer to its question.
-func (s *scene) prune(cluster, answer string) string {
+func (s *scenario) prune(cluster, answer string) string {
 	s.t.Helper()
 	cmd := exec.CommandContext(s.ctx, filepath.Join(bin, "outrigger"), "temporal", "prune", "--temporal-address", stack.TemporalAddress, "--cluster-uid", cluster)
 	cmd.Stdin = strings.NewReader(answer)
@@ -114,7 +114,7 @@ func (s *scene) prune(cluster, answer string) string {
 	return out.String()
 }
 
-func (s *scene) runStatus(id string) enums.WorkflowExecutionStatus {
+func (s *scenario) runStatus(id string) enums.WorkflowExecutionStatus {
 	s.t.Helper()
 	described, err := stack.temporal.DescribeWorkflow(s.ctx, id, "")
 	require.NoError(s.t, err)
@@ -122,25 +122,25 @@ func (s *scene) runStatus(id string) enums.WorkflowExecutionStatus {
 }
 
 func TestClustersThatShareATemporalDoNotSeeEachOther(t *testing.T) {
-	s := newScene(t, 6, nil)
+	s := newScenario(t, 6, nil)
 	other := s.startOtherCluster(6)
 
-	// A pause in the one holds nothing in the other.
+	// A pause in one cluster pauses nothing in the other.
 	s.upgradeTo("side:v2")
 	s.await(func(v observer.View) bool { return v.Updated >= 2 })
-	hold := protocol.Pause{By: "ann", Reason: "lunch"}
-	held := s.hold(hold)
+	pause := protocol.Pause{By: "ann", Reason: "lunch"}
+	paused := s.pause(pause)
 	other.upgradeTo(s.ctx, t, "side:v2")
 	_, err := other.watched.Await(s.ctx, observer.Converged(6))
 	require.NoError(t, err)
-	s.stillHeld(hold, held)
+	s.stillPaused(pause, paused)
 	require.NoError(t, other.kube.Get(s.ctx, client.ObjectKeyFromObject(other.set), other.set))
 	require.NotNil(t, other.set.Status.Rollout)
 	assert.Nil(t, other.set.Status.Rollout.Pause)
 
 	// Each has an open run, of a set that the other's API server does not have.
 	other.upgradeTo(s.ctx, t, "side:v3")
-	s.poll("the hold of the other cluster's run", func() (bool, error) {
+	s.poll("the pause of the other cluster's run", func() (bool, error) {
 		err := stack.temporal.SignalWorkflow(s.ctx, other.workflow(), "", protocol.PauseSignal, protocol.Pause{By: "bob"})
 		return err == nil, nil // it may not have started yet
 	})
@@ -149,7 +149,7 @@ func TestClustersThatShareATemporalDoNotSeeEachOther(t *testing.T) {
 	for _, id := range []string{s.workflow(), other.workflow()} {
 		assert.Equal(t, enums.WORKFLOW_EXECUTION_STATUS_RUNNING, s.runStatus(id))
 	}
-	s.stillHeld(hold, held)
+	s.stillPaused(pause, paused)
 
 	// When the other cluster is gone, its runs can be ended, and no others.
 	other.Shutdown()
@@ -161,7 +161,7 @@ func TestClustersThatShareATemporalDoNotSeeEachOther(t *testing.T) {
 	assert.Equal(t, enums.WORKFLOW_EXECUTION_STATUS_RUNNING, s.runStatus(other.workflow()))
 	assert.Contains(t, s.prune(other.uid, "yes\n"), "ended 1 runs")
 	assert.Equal(t, enums.WORKFLOW_EXECUTION_STATUS_TERMINATED, s.runStatus(other.workflow()))
-	s.stillHeld(hold, held)
+	s.stillPaused(pause, paused)
 	s.signal(protocol.ResumeSignal, protocol.Pause{By: "ann"})
 	s.await(observer.Converged(6))
 	s.within(2)

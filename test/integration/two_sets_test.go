@@ -19,7 +19,7 @@ import (
 // the same pods all the time, which puts other pods first in the order.
 func TestSpec7_5_AnotherSetOnTheSamePodsHoldsNothingUp(t *testing.T) {
 	t.Parallel()
-	s := newScene(t, 0, nil)
+	s := newScenario(t, 0, nil)
 	other := s.set.DeepCopy()
 	other.ObjectMeta = metav1.ObjectMeta{Name: s.name + "-other"}
 	other.Spec.Containers = []v1alpha1.SidecarContainer{{Container: corev1.Container{Name: "other", Image: "other:v1"}}}

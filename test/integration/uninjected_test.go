@@ -12,7 +12,7 @@ import (
 )
 
 func TestPodsThatLackTheirSidecarAreReported(t *testing.T) {
-	s := newScene(t, 0, func(set *v1alpha1.SidecarSet) { set.Spec.Selector.MatchLabels = map[string]string{"app": "not-yet"} })
+	s := newScenario(t, 0, func(set *v1alpha1.SidecarSet) { set.Spec.Selector.MatchLabels = map[string]string{"app": "not-yet"} })
 	require.NoError(t, stack.kube.Create(s.ctx, deployment(s.name, 2)))
 	s.await(func(v observer.View) bool { return v.Ready == 2 })
 	s.edit(`[{"op":"replace","path":"/spec/selector/matchLabels/app","value":"` + s.name + `"}]`)
@@ -22,7 +22,7 @@ func TestPodsThatLackTheirSidecarAreReported(t *testing.T) {
 	condition := meta.FindStatusCondition(set.Status.Conditions, v1alpha1.ConditionInjected)
 	assert.Equal(t, v1alpha1.ReasonPodsWithoutSidecar, condition.Reason)
 	assert.Regexp(t, "^2 pods match but were not injected, such as "+s.name+"/app-", condition.Message)
-	// Created anew, they have it.
+	// Recreated, they have it.
 	out, err := kubectl(s.ctx, "", "delete", "pods", "-n", s.name, "--all", "--wait=false")
 	require.NoError(t, err, out)
 	s.awaitSet("nothing to report", func(set *v1alpha1.SidecarSet) bool {

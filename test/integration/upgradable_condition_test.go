@@ -34,7 +34,7 @@ func upgradableCondition(pod *corev1.Pod) string {
 func TestSpec7_2_EachUpgradedPodGetsItsConditionOnce(t *testing.T) {
 	t.Parallel()
 	const pods = 6
-	s := newScene(t, pods, nil)
+	s := newScenario(t, pods, nil)
 	config, err := stack.RESTConfig()
 	require.NoError(t, err)
 	client, err := kubernetes.NewForConfig(config)
@@ -42,7 +42,7 @@ func TestSpec7_2_EachUpgradedPodGetsItsConditionOnce(t *testing.T) {
 	events := cache.NewListWatchFromClient(client.CoreV1().RESTClient(), "pods", s.name, fields.Everything())
 
 	// Conditions are written to upgraded pods, and never again.
-	conditions, settled := map[types.UID]string{}, map[string]int{}
+	conditions, converged := map[types.UID]string{}, map[string]int{}
 	upgradedWithCondition := func(image string) func(watch.Event) (bool, error) {
 		return func(event watch.Event) (bool, error) {
 			pod, ok := event.Object.(*corev1.Pod)
@@ -56,16 +56,16 @@ func TestSpec7_2_EachUpgradedPodGetsItsConditionOnce(t *testing.T) {
 				conditions[pod.UID] = now
 			}
 			if pod.Spec.Containers[0].Image == image && observer.Ready(pod) && upgradableCondition(pod) != "" && pod.Status.ContainerStatuses[0].Image == image {
-				settled[pod.Name+image]++
+				converged[pod.Name+image]++
 			}
-			return len(conditions) == pods && len(settled) >= pods, nil
+			return len(conditions) == pods && len(converged) >= pods, nil
 		}
 	}
 	s.upgradeTo("side:v2")
 	_, err = watchtools.UntilWithSync(s.ctx, events, &corev1.Pod{}, nil, upgradedWithCondition("side:v2"))
 	require.NoError(t, err)
 	s.await(observer.Converged(pods))
-	clear(settled)
+	clear(converged)
 	s.upgradeTo("side:v3")
 	_, err = watchtools.UntilWithSync(s.ctx, events, &corev1.Pod{}, nil, upgradedWithCondition("side:v3"))
 	require.NoError(t, err)
@@ -75,7 +75,7 @@ func TestSpec7_2_EachUpgradedPodGetsItsConditionOnce(t *testing.T) {
 // The old container may take half a minute to stop.
 func TestSpec7_2_TheConditionIsDueWithTheWriteOfTheUpgrade(t *testing.T) {
 	t.Parallel()
-	s := newByHandScene(t, 3) // two slots
+	s := newByHandScenario(t, 3) // two slots
 	s.upgradeTo("side:v2")
 	s.await(func(v observer.View) bool { return v.Updated == 2 && v.InFlight == 2 })
 	withCondition := func() (n int) {
@@ -92,14 +92,14 @@ func TestSpec7_2_TheConditionIsDueWithTheWriteOfTheUpgrade(t *testing.T) {
 
 func TestSpec7_2_PodsLoseTheConditionOfADeletedSet(t *testing.T) {
 	t.Parallel()
-	s := newScene(t, 3, nil)
+	s := newScenario(t, 3, nil)
 	s.edit(`[{"op":"add","path":"/spec/containers/0/env","value":[{"name":"NEW","value":"x"}]}]`)
 	s.awaitConditions("False UpdateImmutableField ")
 	require.NoError(t, stack.kube.Delete(s.ctx, s.set))
 	s.awaitConditions("True AllSidecarsetUpgradable {} ")
 }
 
-func (s *scene) awaitConditions(prefix string) {
+func (s *scenario) awaitConditions(prefix string) {
 	s.t.Helper()
 	s.poll("the condition of all pods to be "+prefix, func() (bool, error) {
 		return !slices.ContainsFunc(s.pods(), func(pod corev1.Pod) bool {

@@ -25,7 +25,7 @@ func tryPod(ctx context.Context, namespace, app string) ([]string, error) {
 }
 
 func TestWithTheWebhookDownItsFailurePolicyHolds(t *testing.T) {
-	s := newScene(t, 0, nil)
+	s := newScenario(t, 0, nil)
 	require.NoError(t, stack.Stop("webhook"))
 	up := func() { require.NoError(t, stack.StartAgain(context.WithoutCancel(s.ctx), "webhook")) }
 	defer up()

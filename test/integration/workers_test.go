@@ -26,7 +26,7 @@ func startWorkers(ctx context.Context, t *testing.T) {
 
 // onlyWorker has one worker of a special kind do all work until the test ends,
 // or the usual ones are started again.
-func (s *scene) onlyWorker(name string, args ...string) {
+func (s *scenario) onlyWorker(name string, args ...string) {
 	s.t.Helper()
 	_, err := stack.StartRole(s.ctx, name, args...)
 	require.NoError(s.t, err)

@@ -195,7 +195,7 @@ webhook:
 	spec, pod, container := deployed(t, all, "worker")
 	assert.EqualValues(t, 1, spec["replicas"])
 	assert.Equal(t, "a", spec["template"].(object)["metadata"].(object)["labels"].(object)["team"])
-	assert.Equal(t, "worker", spec["template"].(object)["metadata"].(object)["labels"].(object)["app.kubernetes.io/component"], "or the Deployment is refused")
+	assert.Equal(t, "worker", spec["template"].(object)["metadata"].(object)["labels"].(object)["app.kubernetes.io/component"], "or the Deployment is rejected")
 	assert.Equal(t, "mine", pod["priorityClassName"])
 	assert.Equal(t, object{"pool": "system"}, pod["nodeSelector"])
 	assert.Empty(t, pod["topologySpreadConstraints"])
@@ -208,7 +208,7 @@ webhook:
 	assert.Equal(t, slices.Concat([]any{object{"name": "GOMEMLIMIT", "value": "1700MiB"}}, own, []any{object{"name": "GOGC", "value": "50"}}), container["env"])
 	assert.NotEmpty(t, own)
 	assert.Equal(t, append(slices.Clone(before["args"].([]any)), "--max-unavailable-pods=100"), container["args"])
-	assert.NotContains(t, all, "PodDisruptionBudget kruise-system/outrigger-worker", "it would hold drains forever")
+	assert.NotContains(t, all, "PodDisruptionBudget kruise-system/outrigger-worker", "it would block drains forever")
 	assert.Contains(t, all, "PodDisruptionBudget kruise-system/outrigger-operator")
 
 	hook := all["MutatingWebhookConfiguration /outrigger"]["webhooks"].([]any)[0].(object)
@@ -246,7 +246,7 @@ webhook:
 	assert.Equal(t, []any{object{"name": "not-system-critical", "expression": false}}, conditions)
 }
 
-// What uninstalls must be admitted and scheduled where the roles are.
+// The uninstall Job must be admitted and scheduled like the roles.
 func TestTheHookRunsWhereTheOperatorDoes(t *testing.T) {
 	hook := func(args ...string) object {
 		out, err := output(t, "helm", append([]string{"template", "outrigger", packaged(t), "--namespace=kruise-system", "--show-only=templates/uninstall.yaml"}, args...)...)
@@ -343,7 +343,7 @@ func TestOnlyTheRolesReachTheDevServer(t *testing.T) {
 	}
 }
 
-func TestValuesThatMeanNothingAreRefused(t *testing.T) {
+func TestValuesThatMeanNothingAreRejected(t *testing.T) {
 	for _, values := range []string{
 		"worker.replica=3", "worker.replicas=-1", "webhook.replicas=0", "worker.replicas=many", "replicas=3", "webhook.args={port=1}",
 		"worker.podSpec.containers[0].name=x", "temporal.adress=x:1", "temporal.address=https://x:1", "temporal.env.TEMPORAL_API_KEY=secret",

@@ -20,8 +20,7 @@ import (
 	"github.com/outrigger/outrigger/dev/cluster"
 )
 
-// bare is a cluster that nobody has installed anything in, where pods are created all
-// the time.
+// bare is a cluster without an installation, in which pods are created all the time.
 type bare struct {
 	t       *testing.T
 	cluster *cluster.Cluster
@@ -186,7 +185,7 @@ func (b *bare) holdPods(finalizers string) {
 	kubectl(b.t, b.cluster, "", args...)
 }
 
-// Pods are created all the time, and none is refused.
+// Pods are created all the time, and none is rejected.
 func TestHelmInstallsUpgradesAndUninstalls(t *testing.T) {
 	b := newBare(t)
 	release := packaged(t)
@@ -212,11 +211,11 @@ func TestHelmInstallsUpgradesAndUninstalls(t *testing.T) {
 	b.helm("install", "outrigger", release, "--wait")
 	b.serve()
 	require.NoError(t, b.pods.end())
-	t.Logf("%d pods were created, 0 refused; %d got their sidecar", b.pods.created.Load(), b.pods.injected.Load())
+	t.Logf("%d pods were created, 0 rejected; %d got their sidecar", b.pods.created.Load(), b.pods.injected.Load())
 }
 
-// assertRights wants whoever has edit in the whole cluster to write sets, and nobody
-// who has it in a namespace.
+// assertRights asserts that a ClusterRoleBinding of edit includes writes of SidecarSets, and
+// that a RoleBinding does not.
 func (b *bare) assertRights() {
 	b.t.Helper()
 	kubectl(b.t, b.cluster, "", "create", "clusterrolebinding", "ann", "--clusterrole=edit", "--user=ann")

@@ -18,7 +18,7 @@ import (
 	"github.com/outrigger/outrigger/dev/cluster"
 )
 
-// stream creates pods, dry, one after the other, until one is refused.
+// stream creates pods, dry, one after the other, until one is rejected.
 type stream struct {
 	cancel  context.CancelFunc
 	all     *errgroup.Group
@@ -56,7 +56,7 @@ func newStream(t *testing.T, client kubernetes.Interface, clients int) *stream {
 	return s
 }
 
-// end returns what the first pod that was refused was told.
+// end returns the error of the first rejected pod.
 func (s *stream) end() error {
 	s.cancel()
 	return s.all.Wait()
@@ -85,7 +85,7 @@ func tryKubectl(t *testing.T, c *cluster.Cluster, stdin string, args ...string) 
 }
 
 // The webhooks are installed before anybody serves them, and must not be called.
-func TestDefaultInstallationRefusesNoPodOfOthers(t *testing.T) {
+func TestDefaultInstallationRejectsNoPodOfOthers(t *testing.T) {
 	c, err := cluster.Start(t.Context(), cluster.Options{Dir: t.TempDir(), Nodes: 2, WithoutTemporal: true})
 	require.NoError(t, err)
 	t.Cleanup(c.Shutdown)
@@ -98,5 +98,5 @@ func TestDefaultInstallationRefusesNoPodOfOthers(t *testing.T) {
 	kubectl(t, c, "", "rollout", "status", "deployment/outrigger-webhook", "-n", "kruise-system", "--timeout=60s")
 	kubectl(t, c, "", "apply", "-k", "../../config/default")
 	require.NoError(t, pods.end())
-	t.Logf("%d pods were created, 0 refused", pods.created.Load())
+	t.Logf("%d pods were created, 0 rejected", pods.created.Load())
 }

@@ -91,7 +91,7 @@ func (p *policed) try(role string, one patch) error {
 	return err
 }
 
-// awaitInForce waits for the refusal of a patch.
+// awaitInForce waits for the rejection of a patch.
 func (p *policed) awaitInForce(role string, one patch) {
 	p.t.Helper()
 	require.Eventually(p.t, func() bool { return p.try(role, one) != nil }, time.Minute, 100*time.Millisecond)

@@ -136,7 +136,7 @@ func (s *service) start(c *cluster.Cluster, name string) {
 
 // The API server reaches the webhook through its Service, as in a cluster, and
 // pods are created all the time.
-func TestNoPodIsRefusedByAFirstInstallationAndRollingRestarts(t *testing.T) {
+func TestNoPodIsRejectedByAFirstInstallationAndRollingRestarts(t *testing.T) {
 	c, err := cluster.Start(t.Context(), cluster.Options{Dir: t.TempDir(), Nodes: 1, WithoutTemporal: true})
 	require.NoError(t, err)
 	t.Cleanup(c.Shutdown)
@@ -179,6 +179,6 @@ spec: {selector: {matchLabels: {app: stream}}, containers: [{name: side, image: 
 	}
 	await("pods to be injected by other replicas", func() bool { return pods.injected.Load() > before+500 })
 	require.NoError(t, pods.end())
-	t.Logf("%d pods were created, 0 refused; %d got their sidecar, %d did not after the first had", pods.created.Load(), pods.injected.Load(), pods.late.Load())
+	t.Logf("%d pods were created, 0 rejected; %d got their sidecar, %d did not after the first had", pods.created.Load(), pods.injected.Load(), pods.late.Load())
 	assert.Zero(t, pods.late.Load())
 }

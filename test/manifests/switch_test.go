@@ -35,7 +35,7 @@ import (
 	"github.com/outrigger/outrigger/kube/crd"
 )
 
-// installer is the field manager of whoever applies definitions, ours and others.
+// installer is the field manager that applies definitions, ours and others.
 const installer = "installer"
 
 // switching is a cluster whose SidecarSets others have defined: stored as v1beta1,
@@ -175,13 +175,13 @@ func (s *switching) store(name, version string) {
 	object, err := runtime.DefaultUnstructuredConverter.ToUnstructured(set)
 	require.NoError(s.t, err)
 	require.NoError(s.t, conversion.Convert(object, v1alpha1.GroupVersion.Group+"/"+version))
-	// Before the API server has taken up the definition, it would convert.
+	// Before the API server serves the new definition, it would convert.
 	s.await("the set to be stored", func() error {
 		return s.client.Create(s.ctx, &unstructured.Unstructured{Object: runtime.DeepCopyJSON(object)})
 	})
 }
 
-// storeBoth leaves a set stored in each version, that nobody can read in the other.
+// storeBoth leaves a SidecarSet stored in each version that cannot be read in the other.
 func (s *switching) storeBoth() {
 	s.t.Helper()
 	for _, version := range []string{"v1alpha1", "v1beta1"} {
@@ -298,7 +298,7 @@ func namedNamespace(selector *metav1.LabelSelector) string {
 	return selector.MatchLabels["kubernetes.io/metadata.name"]
 }
 
-// The first role finds sets that nobody can read, and the webhook role makes them readable.
+// The first role finds unreadable SidecarSets, and the webhook role makes them readable.
 // Half of the rounds have the definition of the others, and half have ours.
 func TestRolesStartInEveryOrderOverADeadConversion(t *testing.T) {
 	s := newSwitching(t)
@@ -334,7 +334,7 @@ func TestRolesStartInEveryOrderOverADeadConversion(t *testing.T) {
 	}
 }
 
-// The certificate in it is always somebody else's.
+// The certificate in it always belongs to another installation.
 func TestTheDefinitionCanBeAppliedOverTheirs(t *testing.T) {
 	s := newSwitching(t)
 	for _, before := range []string{"create", "apply", "apply --server-side --field-manager=" + installer} {

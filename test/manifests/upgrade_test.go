@@ -168,8 +168,8 @@ spec:
 `
 
 // From the previous release to the chart at hand, while pods are created all the time:
-// none is refused, none goes without its sidecar, and none that is there is written.
-func TestAnUpgradeRefusesNoPodAndWritesNone(t *testing.T) {
+// none is rejected, none goes without its sidecar, and none that is there is written.
+func TestAnUpgradeRejectsNoPodAndWritesNone(t *testing.T) {
 	u := newUpgrading(t)
 	for i := range 2 {
 		u.service.start(u.cluster, fmt.Sprintf("webhook-%d", i))
@@ -204,7 +204,7 @@ func TestAnUpgradeRefusesNoPodAndWritesNone(t *testing.T) {
 	assert.Zero(t, stream.late.Load(), "they went without their sidecar")
 	_, after := u.pods()
 	assert.Equal(t, before, after, "resourceVersions")
-	t.Logf("%d pods were created, 0 refused; 0 of 20 were written", stream.created.Load())
+	t.Logf("%d pods were created, 0 rejected; 0 of 20 were written", stream.created.Load())
 
 	kubectl(t, u.cluster, strings.ReplaceAll(streamSet, "side:v1", "side:v2"), "apply", "-f", "-")
 	u.await("the next rollout to end", func() bool {

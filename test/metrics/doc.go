@@ -1,3 +1,3 @@
-// Package metrics holds docs/metrics.md to what the roles register, and what
-// config/monitoring asks to what is in there.
+// Package metrics compares docs/metrics.md with the metrics that the roles register, and the
+// queries of config/monitoring with docs/metrics.md.
 package metrics

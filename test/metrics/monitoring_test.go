@@ -80,8 +80,8 @@ var (
 	quoted   = regexp.MustCompile(`"[^"]*"`)
 )
 
-// What an expression asks is on the page, labels included: a name that is gone would be
-// an alert that never comes. It also fails for a bracket that is not closed.
+// The metrics and labels of each expression are on the page: an alert on a metric that does
+// not exist would never fire. The test also fails for a bracket that is not closed.
 func TestExpressionsAskForWhatIsThere(t *testing.T) {
 	known := documented(t)
 	for where, expression := range expressions(t) {

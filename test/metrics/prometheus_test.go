@@ -30,7 +30,7 @@ import (
 	"github.com/outrigger/outrigger/kube"
 )
 
-// What has no series while nothing is wrong.
+// Queries without series while nothing is wrong.
 var needsAFault = map[string]string{
 	`temporal_request_failure_total`:                    "no call fails",
 	`outrigger_admissions_total{result="refused"}`:      "no pod is refused",
@@ -193,13 +193,13 @@ func rollOut(ctx context.Context, t *testing.T, stack *cluster.Cluster) {
 			},
 		},
 	}))
-	settled := func(c *assert.CollectT) {
+	converged := func(c *assert.CollectT) {
 		require.NoError(c, kubernetes.Get(ctx, client.ObjectKeyFromObject(set), set))
 		assert.Equal(c, set.Generation, set.Status.ObservedGeneration)
 		assert.EqualValues(c, pods, set.Status.UpdatedReadyPods)
 	}
-	require.EventuallyWithT(t, settled, time.Minute, 100*time.Millisecond)
+	require.EventuallyWithT(t, converged, time.Minute, 100*time.Millisecond)
 	patch := []byte(`[{"op":"replace","path":"/spec/containers/0/image","value":"agent:v2"}]`)
 	require.NoError(t, kubernetes.Patch(ctx, set, client.RawPatch("application/json-patch+json", patch)))
-	require.EventuallyWithT(t, settled, time.Minute, 100*time.Millisecond)
+	require.EventuallyWithT(t, converged, time.Minute, 100*time.Millisecond)
 }

@@ -13,7 +13,7 @@ import (
 )
 
 // PauseImage is the name of the image that holds the namespaces of each pod. Its program
-// waits until it is told to end.
+// waits for SIGTERM.
 const PauseImage = "docker.io/local/pause:1"
 
 // Image is one with a single program and nothing else. Images with the same program

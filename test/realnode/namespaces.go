@@ -166,7 +166,7 @@ func maskKernelSettings(state string) error {
 const NodeAddress = "10.89.255.1"
 
 // loopbackAddresses are those that the loopback interface has beside its own: pods reach
-// whoever listens there, as at the API server's Service.
+// listeners there, such as the API server's Service.
 func loopbackAddresses() []string { return []string{NodeAddress, cluster.APIServerAddress} }
 
 func raiseLoopback() error {

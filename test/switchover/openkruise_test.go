@@ -24,15 +24,15 @@ import (
 // test/conformance has recorded of them, of which internal/inject is the copy.
 type openKruise struct {
 	*httptest.Server
-	scene *scene
+	scenario *scenario
 	// stopped is a manager that is scaled to zero.
 	stopped atomic.Bool
 	// late is set once it was asked about a pod that Outrigger had injected.
 	late atomic.Bool
 }
 
-func (s *scene) startOpenKruise() *openKruise {
-	k := &openKruise{scene: s}
+func (s *scenario) startOpenKruise() *openKruise {
+	k := &openKruise{scenario: s}
 	handlers := http.NewServeMux()
 	handlers.HandleFunc("/mutate-pod", k.answer(k.injection))
 	handlers.HandleFunc("/", k.answer(func(*admissionv1.AdmissionRequest) (any, error) { return nil, nil }))
@@ -68,7 +68,7 @@ func (k *openKruise) injection(request *admissionv1.AdmissionRequest) (any, erro
 	if pod.Annotations[v1alpha1.InjectedListAnnotation] != "" {
 		k.late.Store(true)
 	}
-	if err := k.scene.client.List(k.scene.ctx, sets); err != nil {
+	if err := k.scenario.client.List(k.scenario.ctx, sets); err != nil {
 		return nil, err
 	}
 	var matching []*inject.Set
@@ -96,7 +96,7 @@ func (k *openKruise) injection(request *admissionv1.AdmissionRequest) (any, erro
 // install leaves the cluster as an installation of OpenKruise does, as far as
 // SidecarSets go: the names are those of its chart.
 func (k *openKruise) install() {
-	s := k.scene
+	s := k.scenario
 	s.t.Helper()
 	certificate := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: k.Certificate().Raw})
 	at := func(path string) admissionregistrationv1.WebhookClientConfig {

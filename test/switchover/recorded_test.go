@@ -17,9 +17,9 @@ import (
 	"github.com/outrigger/outrigger/internal/revision"
 )
 
-// fleet is a set and pods that it was injected into, as test/conformance has them of
+// workload is a SidecarSet and pods that it was injected into, as test/conformance has them of
 // OpenKruise: hashes, containers and annotations are the recorded ones.
-type fleet struct {
+type workload struct {
 	name, recorded string
 	pods           int
 	// upgraded is the image that the set gets, and hash what OpenKruise recorded of
@@ -31,8 +31,8 @@ type fleet struct {
 
 const injectionCases = "../conformance/expected/"
 
-func fleets() []fleet {
-	return []fleet{
+func workloads() []workload {
+	return []workload{
 		{name: "cold", recorded: "inject-basic", pods: 500, container: "side", upgraded: "side:v2", hash: "wv7454c29c58cxzb2zfx48xfwx2692ccbvw25bw5dwf8b454zx9d25c5b8cxfzx9"},
 		{name: "volumes", recorded: "share-volumes", pods: 150, container: "side", upgraded: "busybox:1.37"},
 		{name: "variables", recorded: "transfer-env", pods: 150, container: "side", upgraded: "busybox:1.37"},
@@ -50,9 +50,9 @@ type recordedPod struct {
 	ImagePullSecrets []corev1.LocalObjectReference `json:"imagePullSecrets"`
 }
 
-// read returns the set and a pod of a fleet. Names, labels and what a record leaves
+// read returns the set and a pod of a workload. Names, labels and what a record leaves
 // out are this cluster's.
-func (s *scene) read(f *fleet) (*v1alpha1.SidecarSet, *recordedPod) {
+func (s *scenario) read(f *workload) (*v1alpha1.SidecarSet, *recordedPod) {
 	s.t.Helper()
 	raw, err := os.ReadFile(injectionCases + f.recorded + ".json")
 	require.NoError(s.t, err)
@@ -71,8 +71,8 @@ func (s *scene) read(f *fleet) (*v1alpha1.SidecarSet, *recordedPod) {
 	return set, steps[1].Pod
 }
 
-// store creates a fleet as OpenKruise left it.
-func (s *scene) store(f *fleet) {
+// store creates a workload as OpenKruise left it.
+func (s *scenario) store(f *workload) {
 	s.t.Helper()
 	set, recorded := s.read(f)
 	require.NoError(s.t, s.client.Create(s.ctx, set))
@@ -92,7 +92,7 @@ func (s *scene) store(f *fleet) {
 	require.NoError(s.t, creations.Wait())
 }
 
-func (s *scene) build(recorded *recordedPod, revisionName string) *corev1.Pod {
+func (s *scenario) build(recorded *recordedPod, revisionName string) *corev1.Pod {
 	s.t.Helper()
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Labels: recorded.Labels, Annotations: map[string]string{}}}
 	pod.Spec.Containers, pod.Spec.InitContainers = recorded.Containers, recorded.InitContainers

@@ -29,7 +29,7 @@ import (
 
 // creating creates pods in dry runs, one after the other, until the returned function is
 // called: each must be injected, and nothing twice. They see what a pod sees.
-func (s *scene) creating() (stop func()) {
+func (s *scenario) creating() (stop func()) {
 	ctx, cancel := context.WithCancel(s.ctx)
 	broken, created := make(chan error, 1), 0
 	go func() {
@@ -53,7 +53,7 @@ func (s *scene) creating() (stop func()) {
 	}
 }
 
-func (s *scene) injectedOnce(ctx context.Context) error {
+func (s *scenario) injectedOnce(ctx context.Context) error {
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, GenerateName: "new-", Labels: map[string]string{"app": "hot"}}}
 	pod.Spec.Containers = []corev1.Container{{Name: "app", Image: "app:1"}}
 	if err := s.client.Create(ctx, pod, client.DryRunAll); err != nil {
@@ -69,9 +69,9 @@ func (s *scene) injectedOnce(ctx context.Context) error {
 	return nil
 }
 
-func (s *scene) upgrade() {
+func (s *scenario) upgrade() {
 	s.t.Helper()
-	for _, f := range fleets() {
+	for _, f := range workloads() {
 		set := &v1alpha1.SidecarSet{ObjectMeta: metav1.ObjectMeta{Name: f.name}}
 		patch := fmt.Appendf(nil, `[{"op":"replace","path":"/spec/containers/0/image","value":%q}]`, f.upgraded)
 		require.NoError(s.t, s.client.Patch(s.ctx, set, client.RawPatch(types.JSONPatchType, patch)))
@@ -79,14 +79,14 @@ func (s *scene) upgrade() {
 }
 
 // report is what migrate check prints for scripts.
-func (s *scene) report() (report switchover.Report) {
+func (s *scenario) report() (report switchover.Report) {
 	s.t.Helper()
 	require.NoError(s.t, json.Unmarshal([]byte(s.check("-o", "json")), &report))
 	return report
 }
 
 // remedies are the commands of the report that narrow OpenKruise's configurations.
-func (s *scene) remedies() (commands []string) {
+func (s *scenario) remedies() (commands []string) {
 	s.t.Helper()
 	for _, f := range s.report().Findings {
 		if f.Effect == switchover.Differs && f.Remedy != "" {
@@ -98,8 +98,8 @@ func (s *scene) remedies() (commands []string) {
 
 // A cluster is taken over, upgraded, and given back.
 func TestThereAndBack(t *testing.T) {
-	s := newScene(t)
-	for _, f := range fleets() {
+	s := newScenario(t)
+	for _, f := range workloads() {
 		s.store(&f)
 	}
 	kruise := s.startOpenKruise()
@@ -131,7 +131,7 @@ func TestThereAndBack(t *testing.T) {
 }
 
 // blocked is what a script sees of a set that the switch would upgrade.
-func (s *scene) blocked() {
+func (s *scenario) blocked() {
 	s.t.Helper()
 	set := &v1alpha1.SidecarSet{ObjectMeta: metav1.ObjectMeta{Name: "cold"}}
 	patch := fmt.Appendf(nil, `{"metadata":{"annotations":{%q:"another"}}}`, v1alpha1.HashAnnotation)
@@ -146,7 +146,7 @@ func (s *scene) blocked() {
 }
 
 // there follows docs/migration.md.
-func (s *scene) there(kruise *openKruise) {
+func (s *scenario) there(kruise *openKruise) {
 	s.t.Helper()
 	s.documented(
 		"kubectl get mutatingwebhookconfiguration kruise-mutating-webhook-configuration -o yaml | grep -v '^  resourceVersion:' > mutating.yaml",
@@ -175,8 +175,8 @@ func (s *scene) there(kruise *openKruise) {
 	s.awaitComplete()
 }
 
-// awaitUnasked waits until API servers have taken up that Outrigger's webhook is gone.
-func (s *scene) awaitUnasked() {
+// awaitUnasked waits until API servers do not call Outrigger's webhook any more.
+func (s *scenario) awaitUnasked() {
 	s.t.Helper()
 	s.await("Outrigger to be asked no more", func() error {
 		before := s.requests()
@@ -191,7 +191,7 @@ func (s *scene) awaitUnasked() {
 }
 
 // requests are those to Outrigger's webhook so far, as its metrics have them.
-func (s *scene) requests() string {
+func (s *scenario) requests() string {
 	s.t.Helper()
 	for _, role := range s.cluster.Roles() {
 		if role.Name != cluster.Webhook {
@@ -214,7 +214,7 @@ func (s *scene) requests() string {
 }
 
 // back is the other direction.
-func (s *scene) back(kruise *openKruise) {
+func (s *scenario) back(kruise *openKruise) {
 	s.t.Helper()
 	for _, role := range []string{cluster.Operator, cluster.Worker} {
 		require.NoError(s.t, s.cluster.Stop(role))

@@ -16,22 +16,22 @@ import (
 )
 
 // upgradedAsTheyWould compares upgraded pods with what OpenKruise writes.
-func (s *scene) upgradedAsTheyWould() {
+func (s *scenario) upgradedAsTheyWould() {
 	s.t.Helper()
-	byFleet := map[string][]corev1.Pod{}
+	byWorkload := map[string][]corev1.Pod{}
 	for _, pod := range s.pods() {
-		byFleet[pod.Labels["app"]] = append(byFleet[pod.Labels["app"]], pod)
+		byWorkload[pod.Labels["app"]] = append(byWorkload[pod.Labels["app"]], pod)
 	}
-	for _, f := range fleets() {
+	for _, f := range workloads() {
 		set := &v1alpha1.SidecarSet{}
 		require.NoError(s.t, s.client.Get(s.ctx, client.ObjectKey{Name: f.name}, set))
 		if f.hash != "" {
 			require.Equal(s.t, f.hash, set.Annotations[v1alpha1.HashAnnotation], "what OpenKruise recorded of these containers")
 		}
-		require.Len(s.t, byFleet[f.name], f.pods)
+		require.Len(s.t, byWorkload[f.name], f.pods)
 		recorded, was := s.read(&f)
-		for i := range byFleet[f.name] {
-			s.upgradedAsTheyWouldOne(&f, recorded, was, set, &byFleet[f.name][i])
+		for i := range byWorkload[f.name] {
+			s.upgradedAsTheyWouldOne(&f, recorded, was, set, &byWorkload[f.name][i])
 		}
 	}
 }
@@ -58,7 +58,7 @@ type theirState struct {
 	SidecarSetVersion string `json:"sidecarSetVersion"`
 }
 
-func (s *scene) upgradedAsTheyWouldOne(f *fleet, recorded *v1alpha1.SidecarSet, was *recordedPod, set *v1alpha1.SidecarSet, pod *corev1.Pod) {
+func (s *scenario) upgradedAsTheyWouldOne(f *workload, recorded *v1alpha1.SidecarSet, was *recordedPod, set *v1alpha1.SidecarSet, pod *corev1.Pod) {
 	s.t.Helper()
 	hashes, blank := s.entries(pod.Annotations[v1alpha1.HashAnnotation]), s.entries(pod.Annotations[v1alpha1.HashWithoutImageAnnotation])
 	require.Equal(s.t, set.Annotations[v1alpha1.HashAnnotation], hashes[f.name].Hash)
@@ -93,7 +93,7 @@ func (s *scene) upgradedAsTheyWouldOne(f *fleet, recorded *v1alpha1.SidecarSet, 
 	}
 }
 
-func (s *scene) entries(value string) (entries map[string]theirEntry) {
+func (s *scenario) entries(value string) (entries map[string]theirEntry) {
 	s.t.Helper()
 	strictly(s.t, value, &entries)
 	require.Len(s.t, entries, 1)

@@ -28,7 +28,7 @@ import (
 func aMoment() metav1.Time { return metav1.NewTime(time.Date(2024, 1, 2, 12, 0, 0, 0, time.UTC)) }
 
 // fromWholePod injects like the handler, but into a completely decoded pod.
-func fromWholePod(t testing.TB, podJSON []byte, set *v1alpha1.SidecarSet) (patch []byte, refusal error) {
+func fromWholePod(t testing.TB, podJSON []byte, set *v1alpha1.SidecarSet) (patch []byte, rejection error) {
 	var pod corev1.Pod
 	require.NoError(t, utiljson.Unmarshal(podJSON, &pod))
 	if pod.Namespace == "" {
@@ -52,11 +52,11 @@ func sameAsFromWholePod(t testing.TB, handler *Handler, podJSON []byte, set *v1a
 	handler.now = aMoment
 	handler.sets.informed.put(set)
 	response := admitted(t, handler, json.RawMessage(podJSON))
-	patch, refusal := fromWholePod(t, podJSON, set)
+	patch, rejection := fromWholePod(t, podJSON, set)
 	switch {
-	case refusal != nil:
+	case rejection != nil:
 		require.False(t, response.Allowed)
-		assert.Equal(t, refusal.Error(), response.Result.Message)
+		assert.Equal(t, rejection.Error(), response.Result.Message)
 	case patch == nil:
 		require.True(t, response.Allowed)
 		assert.Empty(t, response.Patch)

@@ -86,14 +86,14 @@ func TestTheRevisionIsTheRegisteredOneOfThisGeneration(t *testing.T) {
 func TestSpec4_1_ATerminatingSetIsNotInjected(t *testing.T) {
 	metrics := newMetrics(prometheus.NewRegistry())
 	index := newSetIndex(logr.Discard(), metrics)
-	set := selecting("held", metav1.LabelSelector{MatchLabels: map[string]string{"app": "web"}})
+	set := selecting("handled", metav1.LabelSelector{MatchLabels: map[string]string{"app": "web"}})
 	index.put(set)
-	assert.Equal(t, []string{"held"}, found(index, set.Spec.Selector.MatchLabels))
+	assert.Equal(t, []string{"handled"}, found(index, set.Spec.Selector.MatchLabels))
 
 	deleted := set.DeepCopy()
 	deleted.DeletionTimestamp, deleted.Finalizers = new(metav1.Now()), []string{"a/b"}
 	index.put(deleted)
-	assert.Empty(t, found(index, set.Spec.Selector.MatchLabels), "a finalizer holds it")
-	index.put(selecting("held", *set.Spec.Selector))
-	assert.Equal(t, []string{"held"}, found(index, set.Spec.Selector.MatchLabels), "it was recreated")
+	assert.Empty(t, found(index, set.Spec.Selector.MatchLabels), "a finalizer keeps it")
+	index.put(selecting("handled", *set.Spec.Selector))
+	assert.Equal(t, []string{"handled"}, found(index, set.Spec.Selector.MatchLabels), "it was recreated")
 }

@@ -13,8 +13,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// held registers a path whose requests wait for goOn.
-func held(s *Server, path string, began chan<- struct{}, goOn <-chan struct{}) {
+// delayed registers a path whose requests wait for goOn.
+func delayed(s *Server, path string, began chan<- struct{}, goOn <-chan struct{}) {
 	s.Register(path, reviewSize(), func(_ context.Context, buffers *Buffers) (int, error) {
 		began <- struct{}{}
 		<-goOn
@@ -43,16 +43,16 @@ func TestTooManyRequestsInFlightGet429(t *testing.T) {
 				limits.wait = time.Millisecond
 				c.limit(&limits)
 				s.load = newLoad(limits)
-				held(s, "/held", began, goOn)
+				delayed(s, "/delayed", began, goOn)
 			})
 			var first sync.WaitGroup
 			first.Go(func() {
-				status, _ := s.do(t, http.MethodPost, "/held", "application/json", strings.NewReader(c.body))
+				status, _ := s.do(t, http.MethodPost, "/delayed", "application/json", strings.NewReader(c.body))
 				assert.Equal(t, http.StatusOK, status)
 			})
 			<-began
 			assert.Equal(t, 1.0, valueOf(t, s.metrics.inFlight))
-			request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "https://"+s.address+"/held", strings.NewReader(c.other))
+			request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "https://"+s.address+"/delayed", strings.NewReader(c.other))
 			require.NoError(t, err)
 			request.Header.Set("Content-Type", "application/json")
 			response, err := s.client.Do(request)
@@ -65,7 +65,7 @@ func TestTooManyRequestsInFlightGet429(t *testing.T) {
 			assert.Contains(t, string(text), c.says)
 			close(goOn)
 			first.Wait()
-			status, _ := s.do(t, http.MethodPost, "/held", "application/json", strings.NewReader(c.other))
+			status, _ := s.do(t, http.MethodPost, "/delayed", "application/json", strings.NewReader(c.other))
 			assert.Equal(t, http.StatusOK, status, "the reservation is released")
 		})
 	}
@@ -78,13 +78,13 @@ func TestHeavyRequestsDoNotDelayPods(t *testing.T) {
 		limits := defaultLimits()
 		limits.wait, limits.heavy, limits.reading = time.Hour, 1, 1
 		s.load = newLoad(limits)
-		held(s, "/held", began, goOn)
+		delayed(s, "/delayed", began, goOn)
 	})
 	large := `"` + strings.Repeat("a", lightWeight) + `"`
 	var all sync.WaitGroup
 	for range 3 {
 		all.Go(func() {
-			status, _ := s.do(t, http.MethodPost, "/held", "application/json", strings.NewReader(large))
+			status, _ := s.do(t, http.MethodPost, "/delayed", "application/json", strings.NewReader(large))
 			assert.Equal(t, http.StatusOK, status)
 		})
 	}

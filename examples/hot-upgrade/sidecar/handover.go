@@ -15,7 +15,7 @@ import (
 	"time"
 )
 
-// What a connection to the socket of who serves asks for, in its first line.
+// Requests to the serving twin: the first line of a connection to its socket.
 const (
 	askVersion = "version" // answered by a line
 	askSocket  = "socket"  // answered by a message that carries the listening socket, and taken by the line done
@@ -28,13 +28,13 @@ const (
 	answerWithin = 10 * time.Second
 )
 
-var errNobody = errors.New("nobody serves")
+var errNotServing = errors.New("no twin serves")
 
-// dial connects to who serves, or fails with errNobody.
+// dial connects to the serving twin, or fails with errNotServing.
 func (h handover) dial(ctx context.Context) (*net.UnixConn, error) {
 	connection, err := new(net.Dialer).DialContext(ctx, "unix", h.socket())
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ECONNREFUSED) {
-		return nil, errNobody
+		return nil, errNotServing
 	}
 	if err != nil {
 		return nil, fmt.Errorf("connect to the other twin: %w", err)
@@ -76,8 +76,8 @@ func (h handover) serving(ctx context.Context) (string, error) {
 	return strings.TrimSpace(line), err
 }
 
-// takeOver asks for the listening socket. The other twin serves until it is told that
-// this one does.
+// takeOver requests the listening socket. The other twin serves until this one reports that
+// it serves.
 func takeOver(predecessor *net.UnixConn) (net.Listener, error) {
 	if _, err := fmt.Fprintln(predecessor, askSocket); err != nil {
 		return nil, fmt.Errorf("ask for the listening socket: %w", err)
@@ -103,8 +103,8 @@ func takeOver(predecessor *net.UnixConn) (net.Listener, error) {
 	return net.FileListener(file)
 }
 
-// announce is called once this process serves. It frees the predecessor, if there is
-// one, and takes its place for whoever comes next.
+// announce is called once this process serves. It ends the service of the predecessor, if
+// there is one, and listens for successors in its place.
 func (h handover) announce(ctx context.Context, predecessor *net.UnixConn) (*net.UnixListener, error) {
 	next := filepath.Join(h.folder, "next.sock")
 	successors, err := listenUnix(ctx, next)
@@ -140,8 +140,7 @@ func listenUnix(ctx context.Context, path string) (*net.UnixListener, error) {
 	return unix, nil
 }
 
-// handOn answers whoever connects. The channel is closed once a successor has said that
-// it serves.
+// handOn answers successors. The channel is closed once one of them reports that it serves.
 func (h handover) handOn(successors *net.UnixListener, listener net.Listener) <-chan struct{} {
 	taken := make(chan struct{})
 	go func() {

@@ -82,7 +82,7 @@ func TestNoRequestFailsWhileTwinsTakeTurns(t *testing.T) {
 		require.NoError(t, w.handover(version).awaitOwn(t.Context()))
 		before := asked.Load()
 		require.Eventually(t, func() bool { return asked.Load() > before+10 }, time.Minute, time.Millisecond)
-		require.NoError(t, end(), "the twin that has handed over ends when it is told to")
+		require.NoError(t, end(), "the twin that has passed its socket on ends on SIGTERM")
 		answer, err := w.ask(&http.Client{Transport: &http.Transport{DisableKeepAlives: true}})
 		require.NoError(t, err)
 		require.Equal(t, fmt.Sprint("r ", version), answer)

@@ -1,8 +1,8 @@
 // Command sidecar is a server that is upgraded hot: the new version takes the listening
-// socket over from the old one, so that no request is refused meanwhile.
+// socket over from the old one, so that no connection is refused meanwhile.
 //
-// Both twins of the sidecar mount the same emptyDir volume. Whoever serves listens on a
-// unix socket in there, and hands the listening socket to who comes next.
+// Both twins of the sidecar mount the same emptyDir volume. The serving twin
+// listens on a unix socket in there, and passes the listening socket to its successor.
 package main
 
 import (
@@ -18,7 +18,7 @@ import (
 	"time"
 )
 
-// What may be set in the environment. SIDECARSET_VERSION is set by the SidecarSet.
+// Environment variables. Injection sets SIDECARSET_VERSION.
 const (
 	versionVariable = "SIDECARSET_VERSION"
 	addressVariable = "ADDRESS"       // :8080 by default
@@ -68,5 +68,5 @@ type handover struct {
 	version string
 }
 
-// socket is where who serves listens for its successor.
+// socket is the path at which the serving twin listens for its successor.
 func (h handover) socket() string { return filepath.Join(h.folder, "handover.sock") }

@@ -73,7 +73,7 @@ func serve(ctx context.Context, o options) error {
 // was given, or a new one.
 func (o options) listener(ctx context.Context) (net.Listener, *net.UnixConn, error) {
 	predecessor, err := o.dial(ctx)
-	if errors.Is(err, errNobody) {
+	if errors.Is(err, errNotServing) {
 		listener, err := new(net.ListenConfig).Listen(ctx, "tcp", o.address)
 		return listener, nil, err
 	}

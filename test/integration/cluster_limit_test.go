@@ -21,22 +21,22 @@ import (
 	"github.com/outrigger/outrigger/dev/observer"
 )
 
-// fleet is a namespace with several sets, each with pods of its own, and workers
-// that bound the pods of all.
-type fleet struct {
-	scene
+// limitedCluster is a namespace with several SidecarSets, each with pods of its own, and
+// workers with a cluster-wide limit.
+type limitedCluster struct {
+	scenario
 	sets    []*v1alpha1.SidecarSet
 	pods    int
 	workers []string
 }
 
-// newFleet starts the workers first, so that one has been elected when pods move.
+// newLimitedCluster starts the workers first, so that one is elected before the rollouts start.
 // The cache of one of them is late.
-func newFleet(t *testing.T, name string, sets, pods int32, limit int, late time.Duration, kubelet map[string]string) *fleet {
+func newLimitedCluster(t *testing.T, name string, sets, pods int32, limit int, late time.Duration, kubelet map[string]string) *limitedCluster {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 	t.Cleanup(cancel)
-	f := &fleet{scene: scene{t: t, ctx: ctx, name: name}, pods: int(sets * pods)}
+	f := &limitedCluster{scenario: scenario{t: t, ctx: ctx, name: name}, pods: int(sets * pods)}
 	for i := range 2 {
 		f.workers = append(f.workers, fmt.Sprintf("worker-%s-%d", name, i))
 	}
@@ -54,7 +54,7 @@ func newFleet(t *testing.T, name string, sets, pods int32, limit int, late time.
 		t.Cleanup(func() { require.NoError(t, stack.Stop(worker)) })
 	}
 	require.NoError(t, stack.kube.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}))
-	f.set = &v1alpha1.SidecarSet{ObjectMeta: metav1.ObjectMeta{Name: name}} // of the scene: never made
+	f.set = &v1alpha1.SidecarSet{ObjectMeta: metav1.ObjectMeta{Name: name}} // of the scenario: never made
 	t.Cleanup(f.clean)
 	config, err := stack.RESTConfig()
 	require.NoError(t, err)
@@ -69,7 +69,7 @@ func newFleet(t *testing.T, name string, sets, pods int32, limit int, late time.
 }
 
 // add makes a set, half of whose pods may be unavailable, and its pods.
-func (f *fleet) add(name string, pods int32, kubelet map[string]string) {
+func (f *limitedCluster) add(name string, pods int32, kubelet map[string]string) {
 	f.t.Helper()
 	set := &v1alpha1.SidecarSet{ObjectMeta: metav1.ObjectMeta{Name: name}}
 	set.Spec.Selector = &metav1.LabelSelector{MatchLabels: map[string]string{"app": name}}
@@ -89,7 +89,7 @@ func (f *fleet) add(name string, pods int32, kubelet map[string]string) {
 	require.NoError(f.t, stack.kube.Create(f.ctx, app))
 }
 
-func (f *fleet) upgradeAll(image string) {
+func (f *limitedCluster) upgradeAll(image string) {
 	f.t.Helper()
 	f.watched.Expect(image)
 	for i := range f.sets {
@@ -97,14 +97,14 @@ func (f *fleet) upgradeAll(image string) {
 	}
 }
 
-func (f *fleet) upgrade(set int, image string) {
+func (f *limitedCluster) upgrade(set int, image string) {
 	f.t.Helper()
 	f.set = f.sets[set]
 	f.edit(fmt.Sprintf(`[{"op":"replace","path":"/spec/containers/0/image","value":%q}]`, image))
 }
 
 // updated counts the pods of each set that were asked to run an image.
-func (f *fleet) updated(image string) map[string]int {
+func (f *limitedCluster) updated(image string) map[string]int {
 	f.t.Helper()
 	var pods corev1.PodList
 	require.NoError(f.t, stack.kube.List(f.ctx, &pods, client.InNamespace(f.name)))
@@ -120,7 +120,7 @@ func (f *fleet) updated(image string) map[string]int {
 }
 
 // leader names the worker that upgrades pods, another one than before.
-func (f *fleet) leader(before string) (name string) {
+func (f *limitedCluster) leader(before string) (name string) {
 	f.t.Helper()
 	f.poll("a worker to lead", func() (bool, error) {
 		lease := &coordinationv1.Lease{}
@@ -138,9 +138,8 @@ func (f *fleet) leader(before string) (name string) {
 	return name
 }
 
-// complete waits until the runs of all sets have ended, and checks what must hold
-// however they went.
-func (f *fleet) complete(limit int) {
+// complete waits until the runs of all SidecarSets have ended, and checks the invariants.
+func (f *limitedCluster) complete(limit int) {
 	f.t.Helper()
 	f.await(observer.Converged(f.pods))
 	f.within(limit)
@@ -149,40 +148,40 @@ func (f *fleet) complete(limit int) {
 	}
 }
 
-// goesOn waits until more pods are upgraded.
-func (f *fleet) goesOn(by int) {
+// progresses waits until more pods are upgraded.
+func (f *limitedCluster) progresses(by int) {
 	f.t.Helper()
 	before := f.watched.View().Updated
 	f.await(func(v observer.View) bool { return v.Updated >= before+by })
 }
 
-// However many sets are rolled out at once, and whatever becomes of the worker
-// that leads, no more pods are in flight than the fleet allows.
-func TestSpec7_5_TheFleetsBudgetHoldsWhateverBecomesOfWorkers(t *testing.T) {
-	f := newFleet(t, "fleet", 6, 20, 7, time.Second, map[string]string{readyAfter: "1s"})
+// No more pods are in flight than the cluster-wide limit allows, with many rollouts at once
+// and when the leading worker is lost.
+func TestSpec7_5_TheClusterWideLimitHoldsWhateverBecomesOfWorkers(t *testing.T) {
+	f := newLimitedCluster(t, "limit", 6, 20, 7, time.Second, map[string]string{readyAfter: "1s"})
 	f.upgradeAll("side:v2")
-	f.goesOn(14)
+	f.progresses(14)
 	leader := f.leader("")
 	require.NoError(t, stack.Kill(leader))
 	next := f.leader(leader)
 	require.NoError(t, stack.StartAgain(f.ctx, leader))
-	f.goesOn(14)
+	f.progresses(14)
 	require.NoError(t, stack.Stop(next))
 	leader = f.leader(next)
 	require.NoError(t, stack.StartAgain(f.ctx, next))
-	f.goesOn(14)
+	f.progresses(14)
 	require.NoError(t, stack.Freeze(leader))
 	f.leader(leader)
-	f.goesOn(7)
+	f.progresses(7)
 	require.NoError(t, stack.Thaw(leader))
 	f.complete(7)
 	worst, _ := f.watched.Worst()
-	assert.Equal(t, 7, worst, "the budget was not made use of")
+	assert.Equal(t, 7, worst, "the limit was not reached")
 }
 
-// With fewer slots than sets they take turns: none waits until another is done.
-func TestSpec7_5_SetsTakeTurnsWithAFleetsBudgetThatIsSmall(t *testing.T) {
-	f := newFleet(t, "turns", 4, 6, 2, 0, nil)
+// SidecarSets share fewer slots than there are SidecarSets: none waits until another is done.
+func TestSpec7_5_SidecarSetsShareASmallClusterWideLimit(t *testing.T) {
+	f := newLimitedCluster(t, "turns", 4, 6, 2, 0, nil)
 	f.upgradeAll("side:v2")
 	f.await(func(v observer.View) bool { return v.Updated >= 12 })
 	updated := f.updated("side:v2")
@@ -193,9 +192,9 @@ func TestSpec7_5_SetsTakeTurnsWithAFleetsBudgetThatIsSmall(t *testing.T) {
 	f.complete(2)
 }
 
-// A set that is paused takes room as long as its pods do not serve, and no longer.
-func TestSpec7_5_APausedSetGivesItsPartOfTheFleetsBudgetBack(t *testing.T) {
-	f := newFleet(t, "paused", 2, 6, 3, 0, map[string]string{readyAfter: "3s"})
+// A paused SidecarSet occupies slots only until its pods are ready.
+func TestSpec7_5_APausedSidecarSetReleasesItsShareOfTheClusterWideLimit(t *testing.T) {
+	f := newLimitedCluster(t, "paused", 2, 6, 3, 0, map[string]string{readyAfter: "3s"})
 	f.upgrade(0, "side:v2")
 	f.watched.Expect("side:v2")
 	f.await(func(v observer.View) bool { return v.Updated >= 3 })
@@ -208,10 +207,10 @@ func TestSpec7_5_APausedSetGivesItsPartOfTheFleetsBudgetBack(t *testing.T) {
 	f.complete(3)
 }
 
-// Slots of hot pods become free by resets, which need none.
-func TestSpec7_5_HotPodsKeepToTheFleetsBudget(t *testing.T) {
-	newFleet(t, "hot", 0, 0, 2, 0, nil)
-	s := newScene(t, 8, hot(4))
+// Resets, which need no slots, release those of hot pods.
+func TestSpec7_5_HotPodsKeepToTheClusterWideLimit(t *testing.T) {
+	newLimitedCluster(t, "hot", 0, 0, 2, 0, nil)
+	s := newScenario(t, 8, hot(4))
 	s.upgradeTo("side:v2")
 	s.await(observer.Converged(8))
 	s.within(2)

@@ -13,13 +13,13 @@ import (
 )
 
 // window allows so many pods to be unavailable.
-func window(n int32) func(*v1alpha1.SidecarSet) {
+func maxUnavailable(n int32) func(*v1alpha1.SidecarSet) {
 	return func(set *v1alpha1.SidecarSet) { set.Spec.UpdateStrategy.MaxUnavailable = new(intstr.FromInt32(n)) }
 }
 
-// Whatever kubelets the pods have, and whatever comes while they are on their
-// way, no more of them are than the budget allows.
-func TestSpec7_5_TheBudgetHoldsWhateverKubeletsAndEdits(t *testing.T) {
+// No more pods are unavailable than maxUnavailable allows, with fast, slow and failing
+// kubelets, and with edits during the rollout.
+func TestSpec7_5_MaxUnavailableHoldsWhateverKubeletsAndEdits(t *testing.T) {
 	t.Parallel()
 	late, slow := map[string]string{clockBehind: "5s"}, map[string]string{readyAfter: "4s"}
 	both := map[string]string{clockBehind: "5s", readyAfter: "4s"}
@@ -27,7 +27,7 @@ func TestSpec7_5_TheBudgetHoldsWhateverKubeletsAndEdits(t *testing.T) {
 		pods, window int32
 		hot          bool
 		kubelet      map[string]string
-		// images follow each other as soon as as many pods as the window
+		// images follow each other as soon as as many pods as maxUnavailable
 		// allows were asked to run one of them, or any when some are on their way.
 		images []string
 	}{
@@ -43,11 +43,11 @@ func TestSpec7_5_TheBudgetHoldsWhateverKubeletsAndEdits(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			strategy := window(c.window)
+			strategy := maxUnavailable(c.window)
 			if c.hot {
 				strategy = hot(c.window)
 			}
-			s := newKubeletScene(t, c.pods, c.kubelet, strategy)
+			s := newKubeletScenario(t, c.pods, c.kubelet, strategy)
 			for _, image := range c.images[:len(c.images)-1] {
 				moving := s.watched.View().InFlight
 				s.upgradeTo(image)
@@ -64,7 +64,7 @@ func TestSpec7_5_TheBudgetHoldsWhateverKubeletsAndEdits(t *testing.T) {
 // A batch that was planned while there was room is not finished when the room
 // has gone meanwhile: pods became unready while no worker lived.
 func TestSpec7_5_ABatchThatIsTakenUpAgainFitsWhatIsFreeThen(t *testing.T) {
-	s := newByHandScene(t, 10)
+	s := newByHandScenario(t, 10)
 	s.onlyWorker("worker-slow", "--kube-api-qps=1", "--kube-api-burst=1")
 	s.watched.Expect("side:v2")
 	s.edit(`[{"op":"replace","path":"/spec/containers/0/image","value":"side:v2"},
@@ -88,9 +88,9 @@ func TestSpec7_5_ABatchThatIsTakenUpAgainFitsWhatIsFreeThen(t *testing.T) {
 	assert.LessOrEqual(t, v.InFlight+3, 5, "pods that do not serve")
 }
 
-func TestSpec7_5_WithoutAnyBudgetPodsThatDoNotServeAreMended(t *testing.T) {
+func TestSpec7_5_WithMaxUnavailable0UnavailablePodsAreUpgraded(t *testing.T) {
 	t.Parallel()
-	s := newScene(t, 6, window(3))
+	s := newScenario(t, 6, maxUnavailable(3))
 	s.upgradeTo("side:bad")
 	s.await(func(v observer.View) bool { return v.Updated == 3 && v.Ready == 3 })
 	s.watched.Expect("side:v2")

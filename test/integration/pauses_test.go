@@ -19,7 +19,7 @@ import (
 )
 
 // signal reaches the open run, once there is one.
-func (s *scene) signal(name string, payload any) {
+func (s *scenario) signal(name string, payload any) {
 	s.t.Helper()
 	s.poll("an open run to signal", func() (bool, error) {
 		err := stack.temporal.SignalWorkflow(s.ctx, s.workflow(), "", name, payload)
@@ -30,37 +30,37 @@ func (s *scene) signal(name string, payload any) {
 	})
 }
 
-// hold pauses by signal and returns once the run says so and nothing moves.
-func (s *scene) hold(hold protocol.Pause) (held observer.View) {
+// pause pauses by signal and returns once the run is paused and no pod is in flight.
+func (s *scenario) pause(pause protocol.Pause) (paused observer.View) {
 	s.t.Helper()
-	s.signal(protocol.PauseSignal, hold)
+	s.signal(protocol.PauseSignal, pause)
 	s.awaitPhase(protocol.PhasePaused)
 	return s.await(func(v observer.View) bool { return v.InFlight == 0 })
 }
 
-// stillHeld reports whether a run is held, by whom and why, and no pod has moved.
-func (s *scene) stillHeld(hold protocol.Pause, held observer.View) {
+// stillPaused asserts that run and status show the pause, and that no pod was upgraded since.
+func (s *scenario) stillPaused(pause protocol.Pause, paused observer.View) {
 	s.t.Helper()
 	status := s.awaitPhase(protocol.PhasePaused)
-	assert.Equal(s.t, &hold, status.Pause)
-	assert.Equal(s.t, held.Updated, s.watched.View().Updated, "a pod was upgraded during the hold")
-	set := s.awaitSet("status to show the hold", func(set *v1alpha1.SidecarSet) bool {
+	assert.Equal(s.t, &pause, status.Pause)
+	assert.Equal(s.t, paused.Updated, s.watched.View().Updated, "a pod was upgraded during the pause")
+	set := s.awaitSet("status to show the pause", func(set *v1alpha1.SidecarSet) bool {
 		return set.Status.Rollout != nil && set.Status.Rollout.Pause != nil
 	})
-	assert.Equal(s.t, v1alpha1.RolloutPause{By: hold.By, Reason: hold.Reason}, *set.Status.Rollout.Pause)
-	assert.Equal(s.t, held.Updated, s.watched.View().Updated, "a pod was upgraded during the hold")
+	assert.Equal(s.t, v1alpha1.RolloutPause{By: pause.By, Reason: pause.Reason}, *set.Status.Rollout.Pause)
+	assert.Equal(s.t, paused.Updated, s.watched.View().Updated, "a pod was upgraded during the pause")
 }
 
 func TestAPauseIsNeverLostBetweenGenerations(t *testing.T) {
 	t.Parallel()
-	s := newScene(t, 12, nil)
+	s := newScenario(t, 12, nil)
 	for round := range 20 {
 		s.upgradeTo(fmt.Sprintf("side:v%d", round%2+2))
-		held := s.hold(protocol.Pause{By: "ann", Reason: fmt.Sprint(round)})
+		paused := s.pause(protocol.Pause{By: "ann", Reason: fmt.Sprint(round)})
 		status, err := s.status()
 		require.NoError(t, err)
 		require.NotNil(t, status.Pause, "round %d", round)
-		require.Equal(t, held.Updated, s.watched.View().Updated, "a pod was upgraded in pause %d", round)
+		require.Equal(t, paused.Updated, s.watched.View().Updated, "a pod was upgraded in pause %d", round)
 		for _, name := range []string{protocol.ResumeSignal, protocol.PauseSignal, protocol.ResumeSignal} {
 			s.signal(name, protocol.Pause{By: "ann"})
 		}
@@ -72,12 +72,12 @@ func TestAPauseIsNeverLostBetweenGenerations(t *testing.T) {
 
 func TestAHoldOutlivesItsRun(t *testing.T) {
 	t.Parallel()
-	s := newScene(t, 10, nil)
+	s := newScenario(t, 10, nil)
 	s.upgradeTo("side:v2")
 	s.await(func(v observer.View) bool { return v.Updated >= 2 })
-	hold := protocol.Pause{By: "ann", Reason: "errors in the logs"}
-	held := s.hold(hold)
-	s.stillHeld(hold, held)
+	pause := protocol.Pause{By: "ann", Reason: "errors in the logs"}
+	paused := s.pause(pause)
+	s.stillPaused(pause, paused)
 	run, err := stack.temporal.DescribeWorkflowExecution(s.ctx, s.workflow(), "")
 	require.NoError(t, err)
 	s.terminate()
@@ -85,11 +85,11 @@ func TestAHoldOutlivesItsRun(t *testing.T) {
 		next, err := stack.temporal.DescribeWorkflowExecution(s.ctx, s.workflow(), "")
 		return err == nil && next.WorkflowExecutionInfo.Execution.RunId != run.WorkflowExecutionInfo.Execution.RunId, err
 	})
-	s.stillHeld(hold, held)
+	s.stillPaused(pause, paused)
 	s.signal(protocol.ResumeSignal, protocol.Pause{By: "bob", Reason: "no errors any more"})
 	s.await(observer.Converged(10))
 	s.within(2)
-	s.awaitSet("status to forget the hold", func(set *v1alpha1.SidecarSet) bool { return set.Status.Rollout.Pause == nil })
+	s.awaitSet("status to forget the pause", func(set *v1alpha1.SidecarSet) bool { return set.Status.Rollout.Pause == nil })
 	s.poll("the event that says who resumed it", func() (bool, error) {
 		var events corev1.EventList
 		err := stack.kube.List(s.ctx, &events)
@@ -103,8 +103,8 @@ func TestAHoldOutlivesItsRun(t *testing.T) {
 // answered before the worker hears of it, and drops what is not on the wire by then.
 func TestSpec7_1_APauseDropsTheWritesThatAreQueued(t *testing.T) {
 	const pods = 600
-	for name, pause := range map[string]func(*scene){
-		"by update": func(s *scene) {
+	for name, pause := range map[string]func(*scenario){
+		"by update": func(s *scenario) {
 			handle, err := stack.temporal.UpdateWorkflow(s.ctx, sdk.UpdateWorkflowOptions{
 				WorkflowID: s.workflow(), UpdateName: protocol.PauseUpdate, Args: []any{protocol.Pause{By: "ann"}},
 				WaitForStage: sdk.WorkflowUpdateStageCompleted,
@@ -114,30 +114,30 @@ func TestSpec7_1_APauseDropsTheWritesThatAreQueued(t *testing.T) {
 			require.NoError(s.t, handle.Get(s.ctx, &answer))
 			assert.Equal(s.t, protocol.PauseResult{Paused: true, Message: "paused; the running batch stops within seconds"}, answer)
 		},
-		"by spec": func(s *scene) { s.edit(`[{"op":"replace","path":"/spec/updateStrategy/paused","value":true}]`) },
+		"by spec": func(s *scenario) { s.edit(`[{"op":"replace","path":"/spec/updateStrategy/paused","value":true}]`) },
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := newScene(t, pods, window(pods))
+			s := newScenario(t, pods, maxUnavailable(pods))
 			s.upgradeTo("side:v2")
 			s.await(func(v observer.View) bool { return v.Updated > 0 })
 			pause(s)
 			s.awaitPhase(protocol.PhasePaused)
-			held := s.await(func(v observer.View) bool { return v.InFlight == 0 })
-			assert.Less(t, held.Updated, pods)
-			t.Logf("%d of %d pods were written", held.Updated, pods)
+			paused := s.await(func(v observer.View) bool { return v.InFlight == 0 })
+			assert.Less(t, paused.Updated, pods)
+			t.Logf("%d of %d pods were written", paused.Updated, pods)
 		})
 	}
 }
 
 func TestAPausedSetThatIsDeletedEndsItsRun(t *testing.T) {
 	t.Parallel()
-	for name, pause := range map[string]func(*scene){
-		"by spec":   func(s *scene) { s.edit(`[{"op":"replace","path":"/spec/updateStrategy/paused","value":true}]`) },
-		"by signal": func(s *scene) { s.signal(protocol.PauseSignal, protocol.Pause{By: "ann"}) },
+	for name, pause := range map[string]func(*scenario){
+		"by spec":   func(s *scenario) { s.edit(`[{"op":"replace","path":"/spec/updateStrategy/paused","value":true}]`) },
+		"by signal": func(s *scenario) { s.signal(protocol.PauseSignal, protocol.Pause{By: "ann"}) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			s := newScene(t, 8, nil)
+			s := newScenario(t, 8, nil)
 			s.upgradeTo("side:v2")
 			s.await(func(v observer.View) bool { return v.Updated >= 2 })
 			pause(s)

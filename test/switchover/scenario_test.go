@@ -29,8 +29,8 @@ const (
 	namespace = "apps"
 )
 
-// scene is a cluster of its own.
-type scene struct {
+// scenario is a cluster of its own.
+type scenario struct {
 	t       *testing.T
 	ctx     context.Context
 	cluster *cluster.Cluster
@@ -39,7 +39,7 @@ type scene struct {
 	dir string
 }
 
-func newScene(t *testing.T) *scene {
+func newScenario(t *testing.T) *scenario {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	t.Cleanup(cancel)
@@ -54,7 +54,7 @@ func newScene(t *testing.T) *scene {
 	require.NoError(t, admissionregistrationv1.AddToScheme(scheme))
 	direct, err := client.New(config, client.Options{Scheme: scheme})
 	require.NoError(t, err)
-	s := &scene{t: t, ctx: ctx, cluster: c, client: direct, dir: t.TempDir()}
+	s := &scenario{t: t, ctx: ctx, cluster: c, client: direct, dir: t.TempDir()}
 	require.NoError(t, direct.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}))
 	s.await("the service account", func() error {
 		return direct.Get(ctx, client.ObjectKey{Namespace: namespace, Name: "default"}, &corev1.ServiceAccount{})
@@ -62,7 +62,7 @@ func newScene(t *testing.T) *scene {
 	return s
 }
 
-func (s *scene) await(what string, done func() error) {
+func (s *scenario) await(what string, done func() error) {
 	s.t.Helper()
 	var cause error
 	err := wait.PollUntilContextCancel(s.ctx, 500*time.Millisecond, true, func(context.Context) (bool, error) {
@@ -72,7 +72,7 @@ func (s *scene) await(what string, done func() error) {
 	require.NoError(s.t, err, "wait for %s: %v", what, cause)
 }
 
-func (s *scene) pods() []corev1.Pod {
+func (s *scenario) pods() []corev1.Pod {
 	s.t.Helper()
 	list := &corev1.PodList{}
 	require.NoError(s.t, s.client.List(s.ctx, list, client.InNamespace(namespace)))
@@ -80,19 +80,19 @@ func (s *scene) pods() []corev1.Pod {
 }
 
 // awaitReady waits for all pods: from then on no kubelet has a reason to write them.
-func (s *scene) awaitReady() {
+func (s *scenario) awaitReady() {
 	s.t.Helper()
 	s.awaitPods("ready", corev1.PodReady)
 }
 
 // awaitCondition waits for what Outrigger writes into pods last, once they are upgraded.
-func (s *scene) awaitCondition() {
+func (s *scenario) awaitCondition() {
 	s.t.Helper()
 	s.awaitPods("ready, and upgradable as far as they say", corev1.PodReady, v1alpha1.UpgradableCondition)
 }
 
 // awaitPods waits until all conditions are true in all pods.
-func (s *scene) awaitPods(what string, conditions ...corev1.PodConditionType) {
+func (s *scenario) awaitPods(what string, conditions ...corev1.PodConditionType) {
 	s.t.Helper()
 	s.await("all pods to be "+what, func() error {
 		waiting := 0
@@ -113,8 +113,8 @@ func holds(pod *corev1.Pod, kind corev1.PodConditionType) bool {
 	return slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool { return c.Type == kind && c.Status == corev1.ConditionTrue })
 }
 
-// versions are those of all pods: whoever writes one changes it.
-func (s *scene) versions() map[string]string {
+// versions are the resourceVersions of all pods: each write changes one.
+func (s *scenario) versions() map[string]string {
 	s.t.Helper()
 	versions := map[string]string{}
 	for _, pod := range s.pods() {
@@ -125,9 +125,9 @@ func (s *scene) versions() map[string]string {
 
 // awaitComplete waits until status says of each set that all of its pods are updated and
 // ready, and that the rollout is over.
-func (s *scene) awaitComplete() {
+func (s *scenario) awaitComplete() {
 	s.t.Helper()
-	for _, f := range fleets() {
+	for _, f := range workloads() {
 		s.await("the rollout of "+f.name, func() error {
 			set := &v1alpha1.SidecarSet{}
 			if err := s.client.Get(s.ctx, client.ObjectKey{Name: f.name}, set); err != nil {
@@ -148,7 +148,7 @@ func (s *scene) awaitComplete() {
 }
 
 // check runs outrigger migrate check, which has to find no blockers.
-func (s *scene) check(args ...string) string {
+func (s *scenario) check(args ...string) string {
 	s.t.Helper()
 	cmd := exec.CommandContext(s.ctx, filepath.Join(bin, "outrigger"), append([]string{"migrate", "check", "--kubeconfig=" + s.cluster.Kubeconfig}, args...)...)
 	var out, failure bytes.Buffer
@@ -158,7 +158,7 @@ func (s *scene) check(args ...string) string {
 }
 
 // shell runs what the report or docs/migration.md says.
-func (s *scene) shell(command string) {
+func (s *scenario) shell(command string) {
 	s.t.Helper()
 	cmd := exec.CommandContext(s.ctx, "sh", "-c", command)
 	path, err := filepath.Abs(bin)
@@ -169,7 +169,7 @@ func (s *scene) shell(command string) {
 }
 
 // documented runs what docs/migration.md says, word by word.
-func (s *scene) documented(commands ...string) {
+func (s *scenario) documented(commands ...string) {
 	s.t.Helper()
 	guide, err := os.ReadFile("../../docs/migration.md")
 	require.NoError(s.t, err)
@@ -179,7 +179,7 @@ func (s *scene) documented(commands ...string) {
 	}
 }
 
-func (s *scene) golden(file, got string) {
+func (s *scenario) golden(file, got string) {
 	s.t.Helper()
 	want, err := os.ReadFile(filepath.Join("testdata", file))
 	require.NoError(s.t, err)
