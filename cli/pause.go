@@ -8,11 +8,12 @@ import (
 	"os"
 
 	"github.com/spf13/cobra"
-	"go.temporal.io/sdk/temporal"
+	sdk "go.temporal.io/sdk/temporal"
 
 	"github.com/outrigger/outrigger/api/protocol"
 	"github.com/outrigger/outrigger/cli/view"
 	"github.com/outrigger/outrigger/output"
+	"github.com/outrigger/outrigger/temporal"
 )
 
 func newPause(s *shared) *cobra.Command {
@@ -73,14 +74,14 @@ func (a updateAnswer) Text(view.Style) string {
 
 // explainUpdate adds a remedy to the error of an update.
 func (r *runs) explainUpdate(err error) error {
-	var rejected *temporal.ApplicationError
+	var rejected *sdk.ApplicationError
 	switch {
-	case isNotFound(err):
+	case temporal.IsNotFound(err):
 		return fmt.Errorf("%s has no open run of the SidecarSet: all pods that can be upgraded are, or the operator uses another Temporal (%s); spec.updateStrategy.paused pauses the next run",
 			r.endpoint(), otherTemporal)
 	case errors.As(err, &rejected):
 		return errors.New(rejected.Message())
-	case unanswered(err):
+	case temporal.IsUnreachable(err):
 		return fmt.Errorf("%w; or no worker runs: spec.updateStrategy.paused is followed as soon as one runs", r.explain(err))
 	}
 	return r.explain(err)

@@ -4,21 +4,17 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"time"
 
 	"github.com/go-logr/logr"
 	"go.temporal.io/api/enums/v1"
 	"go.temporal.io/api/history/v1"
-	"go.temporal.io/api/serviceerror"
 	sdk "go.temporal.io/sdk/client"
-	"go.temporal.io/sdk/contrib/envconfig"
 
 	"github.com/outrigger/outrigger/api/protocol"
 	"github.com/outrigger/outrigger/api/v1alpha1"
 	"github.com/outrigger/outrigger/cli/view"
 	"github.com/outrigger/outrigger/temporal"
-	"github.com/outrigger/outrigger/temporal/codec"
 )
 
 const (
@@ -49,14 +45,10 @@ type runs struct {
 
 // connect returns before Temporal answers. The caller closes the client.
 func (s *shared) connect() (*runs, error) {
-	options, err := s.temporal.Options(envconfig.EnvLookupOS)
+	options, err := s.temporal.ProcessOptions("kubectl", s.keys)
 	if err != nil {
 		return nil, err
 	}
-	if options.Codec, err = codec.Open(s.keys.WithVariables(os.LookupEnv)); err != nil {
-		return nil, err
-	}
-	options.Identity = temporal.Identity("kubectl", envconfig.EnvLookupOS)
 	c, err := temporal.NewLazyClient(options, logr.Discard())
 	return &runs{c, options}, err
 }
@@ -70,21 +62,10 @@ func (r *runs) explain(err error) error {
 	if cause, remedy := temporal.Explain(err); cause != "" {
 		return fmt.Errorf("%s: %s (%s)", r.endpoint(), cause, remedy)
 	}
-	if unanswered(err) {
+	if temporal.IsUnreachable(err) {
 		return fmt.Errorf("%s does not answer (name it with --temporal-address or TEMPORAL_ADDRESS)", r.endpoint())
 	}
 	return fmt.Errorf("%s: %w", r.endpoint(), err)
-}
-
-func unanswered(err error) bool {
-	var unavailable *serviceerror.Unavailable
-	var late *serviceerror.DeadlineExceeded
-	return errors.As(err, &unavailable) || errors.As(err, &late) || errors.Is(err, context.DeadlineExceeded)
-}
-
-func isNotFound(err error) bool {
-	var none *serviceerror.NotFound
-	return errors.As(err, &none)
 }
 
 // readRun reads the open run of a SidecarSet. Without Temporal, the output names the reason
@@ -114,7 +95,7 @@ func (r *runs) status(ctx context.Context, set *v1alpha1.SidecarSet) (*protocol.
 	defer cancel()
 	id := protocol.WorkflowID(set.Name, set.UID)
 	described, err := r.DescribeWorkflowExecution(ctx, id, "")
-	if err == nil && described.WorkflowExecutionInfo.Status != enums.WORKFLOW_EXECUTION_STATUS_RUNNING || isNotFound(err) {
+	if err == nil && described.WorkflowExecutionInfo.Status != enums.WORKFLOW_EXECUTION_STATUS_RUNNING || temporal.IsNotFound(err) {
 		return nil, nil
 	}
 	if err != nil {
@@ -122,9 +103,9 @@ func (r *runs) status(ctx context.Context, set *v1alpha1.SidecarSet) (*protocol.
 	}
 	answer, err := r.QueryWorkflow(ctx, id, "", protocol.StatusQuery)
 	switch {
-	case isNotFound(err):
+	case temporal.IsNotFound(err):
 		return nil, nil
-	case unanswered(err):
+	case temporal.IsUnreachable(err):
 		return nil, errNoWorker
 	case err != nil:
 		return nil, r.explain(err)
@@ -193,9 +174,9 @@ func (r *runs) update(ctx context.Context, set *v1alpha1.SidecarSet, name string
 		err = handle.Get(ctx, &result)
 	}
 	switch {
-	case isNotFound(err) && name == protocol.ResumeUpdate:
+	case temporal.IsNotFound(err) && name == protocol.ResumeUpdate:
 		return protocol.PauseResult{Message: "resumed"}, nil // and nothing was left to do
-	case unanswered(err):
+	case temporal.IsUnreachable(err):
 		return result, errUnread
 	}
 	return result, err

@@ -8,7 +8,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/event"
 
 	"github.com/outrigger/outrigger/api/v1alpha1"
-	"github.com/outrigger/outrigger/operator/runs"
+	"github.com/outrigger/outrigger/temporal"
 )
 
 const (
@@ -109,7 +109,7 @@ func (c *calls) take(started *call) bool {
 		return false
 	}
 	delete(c.byName, started.set.Name)
-	if runs.IsUnreachable(started.err) {
+	if temporal.IsUnreachable(started.err) {
 		c.unanswered[started.set.Name]++
 	} else {
 		delete(c.unanswered, started.set.Name)

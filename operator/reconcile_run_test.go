@@ -15,6 +15,7 @@ import (
 	"github.com/outrigger/outrigger/api/v1alpha1"
 	"github.com/outrigger/outrigger/internal/rollout"
 	"github.com/outrigger/outrigger/operator/runs"
+	"github.com/outrigger/outrigger/temporal"
 )
 
 const (
@@ -187,5 +188,5 @@ func TestARunThatIsAboutToEndIsSignalledAgainSoon(t *testing.T) {
 	env.reconcileRun(t.Context(), p)
 	assert.Equal(t, outcome{requeueAfter: busyRetryInterval}, p.out)
 	assert.False(t, runs.IsThrottled(closing))
-	assert.False(t, runs.IsUnreachable(closing))
+	assert.False(t, temporal.IsUnreachable(closing))
 }

@@ -11,6 +11,8 @@ import (
 	"strings"
 
 	"go.temporal.io/sdk/contrib/envconfig"
+
+	"github.com/outrigger/outrigger/temporal/codec"
 )
 
 // Defaults without flag, variable and profile.
@@ -78,6 +80,18 @@ func (f *Flags) Options(env envconfig.EnvLookup) (Options, error) {
 		Headers:   headers,
 		Authority: profile.Authority,
 	}, nil
+}
+
+// ProcessOptions returns the options of a process, with its identity and with the codec of
+// payloads.
+func (f *Flags) ProcessOptions(process string, keys codec.Options) (Options, error) {
+	options, err := f.Options(envconfig.EnvLookupOS)
+	if err != nil {
+		return options, err
+	}
+	options.Identity = Identity(process, envconfig.EnvLookupOS)
+	options.Codec, err = codec.Open(keys.WithVariables(os.LookupEnv))
+	return options, err
 }
 
 // profile returns the profile of the file, overridden by the variables.

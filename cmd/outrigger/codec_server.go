@@ -1,6 +1,8 @@
 package main
 
 import (
+	"os"
+
 	"github.com/spf13/cobra"
 
 	"github.com/outrigger/outrigger/temporal/codec"
@@ -19,7 +21,7 @@ func newCodecServer(shared *flags) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if s.Codec, err = payloadCodec(keys); err != nil {
+			if s.Codec, err = codec.Open(keys.WithVariables(os.LookupEnv)); err != nil {
 				return err
 			}
 			if s.Codec != nil {

@@ -107,7 +107,7 @@ func newOperator(shared *flags) *cobra.Command {
 			if o.Options, err = shared.options(args); err != nil {
 				return err
 			}
-			if o.Temporal, err = roleConnection(&f, keys, "operator"); err != nil {
+			if o.Temporal, err = f.ProcessOptions("operator", keys); err != nil {
 				return err
 			}
 			setGCPercent(cacheGCPercent)
@@ -144,7 +144,7 @@ func newWorker(shared *flags) *cobra.Command {
 			if o.MaxUnavailablePods > 0 && o.Versioning.DeploymentName != "" {
 				return fmt.Errorf("--max-unavailable-pods and --deployment-name exclude each other: one worker executes all patch activities, of every version")
 			}
-			if o.Temporal, err = roleConnection(&f, keys, "worker"); err != nil {
+			if o.Temporal, err = f.ProcessOptions("worker", keys); err != nil {
 				return err
 			}
 			setGCPercent(cacheGCPercent)

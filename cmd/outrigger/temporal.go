@@ -7,6 +7,7 @@ import (
 	"github.com/go-logr/logr"
 	"github.com/spf13/cobra"
 	"go.temporal.io/sdk/client"
+	"go.temporal.io/sdk/contrib/envconfig"
 
 	"github.com/outrigger/outrigger/temporal"
 )
@@ -66,10 +67,11 @@ func newPrune() *cobra.Command {
 
 // withTemporal calls do with a client.
 func withTemporal(f *temporal.Flags, role string, do func(client.Client, temporal.Options) error) error {
-	options, err := connection(f, role)
+	options, err := f.Options(envconfig.EnvLookupOS)
 	if err != nil {
 		return err
 	}
+	options.Identity = temporal.Identity(role, envconfig.EnvLookupOS)
 	c, err := temporal.NewLazyClient(options, logr.Discard())
 	if err != nil {
 		return err

@@ -104,7 +104,7 @@ func (c *Client) StartOrSignal(ctx context.Context, set protocol.SetReference, g
 		run, err = start()
 	}
 	c.metrics.starts.WithLabelValues(resultOf(err)).Inc()
-	if ctx.Err() == nil && !IsUnreachable(err) && !IsThrottled(err) && !IsBusy(err) {
+	if ctx.Err() == nil && !temporal.IsUnreachable(err) && !IsThrottled(err) && !IsBusy(err) {
 		c.recordStart(err)
 	}
 	return run.GetRunId(), err

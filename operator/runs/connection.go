@@ -10,6 +10,8 @@ import (
 	"google.golang.org/grpc"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/event"
+
+	"github.com/outrigger/outrigger/temporal"
 )
 
 // callTimeout limits each call to Temporal.
@@ -97,7 +99,7 @@ func (c *connection) answered() int {
 // recordAnswer records the result of a call, as far as it concerns all calls. A call
 // without an answer shows nothing: the shard of one run may be slow. The probe decides.
 func (c *connection) recordAnswer(err error) {
-	if IsUnreachable(err) {
+	if temporal.IsUnreachable(err) {
 		c.log.V(1).Info("no answer from Temporal", "address", c.address, "cause", err.Error())
 		return
 	}
@@ -184,7 +186,7 @@ func call[Request, Response any](ctx context.Context, c *connection, name string
 		return response, ThrottledError{c.address, c.namespace}
 	}
 	response, err = callNow(ctx, c, name, do, request)
-	if ctx.Err() == nil && IsUnreachable(err) {
+	if ctx.Err() == nil && temporal.IsUnreachable(err) {
 		c.probeSoon()
 	}
 	return response, err

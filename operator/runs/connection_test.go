@@ -97,7 +97,7 @@ func TestSpec8_OneUnansweredCallDoesNotMakeTemporalUnavailable(t *testing.T) {
 		c := newClientOf(t, frontend, clocktesting.NewFakeClock(time.Now()))
 		frontend.runs.Store(uint32(code))
 		_, err := c.NewestRun(t.Context(), protocol.SetReference{Name: "slow", UID: "1"})
-		require.True(t, IsUnreachable(err), "%v", err)
+		require.True(t, temporal.IsUnreachable(err), "%v", err)
 		require.NoError(t, c.AwaitProbe(t.Context()), code)
 		<-c.probeNow
 		c.probe(t.Context())

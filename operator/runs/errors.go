@@ -1,7 +1,6 @@
 package runs
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"strings"
@@ -16,16 +15,6 @@ import (
 func is[E error](err error) bool {
 	_, ok := errors.AsType[E](err)
 	return ok
-}
-
-// IsUnreachable reports whether Temporal did not answer a call.
-func IsUnreachable(err error) bool {
-	return is[*serviceerror.Unavailable](err) || isLate(err)
-}
-
-// isLate reports whether a call timed out.
-func isLate(err error) bool {
-	return is[*serviceerror.DeadlineExceeded](err) || errors.Is(err, context.DeadlineExceeded)
 }
 
 // IsThrottled reports whether Temporal throttles the namespace. A busy workflow is no

@@ -61,7 +61,7 @@ func (p *prober) probe(ctx context.Context) {
 	if ctx.Err() != nil {
 		return
 	}
-	if IsUnreachable(err) {
+	if temporal.IsUnreachable(err) {
 		p.recordUnanswered(err, p.answered() == before)
 		return
 	}
@@ -87,8 +87,8 @@ func (p *prober) probe(ctx context.Context) {
 // recordUnanswered records that Temporal is unreachable, unless it answered other calls
 // since the probe was sent. A single late probe may only be slow.
 func (p *prober) recordUnanswered(err error, silent bool) {
-	again := isLate(err) && !p.late && !p.Unreachable()
-	p.late = isLate(err)
+	again := temporal.IsLate(err) && !p.late && !p.Unreachable()
+	p.late = temporal.IsLate(err)
 	switch {
 	case !silent:
 	case again:

@@ -52,7 +52,7 @@ func TestBusyWorkflowsAreNoThrottle(t *testing.T) {
 	assert.False(t, IsThrottled(serviceerror.NewResourceExhausted(enums.RESOURCE_EXHAUSTED_CAUSE_BUSY_WORKFLOW, "busy")))
 	assert.True(t, IsThrottled(serviceerror.NewResourceExhausted(enums.RESOURCE_EXHAUSTED_CAUSE_RPS_LIMIT, "much")))
 	assert.True(t, IsThrottled(fmt.Errorf("x: %w", ThrottledError{})))
-	assert.False(t, IsUnreachable(serviceerror.NewResourceExhausted(enums.RESOURCE_EXHAUSTED_CAUSE_RPS_LIMIT, "much")))
+	assert.False(t, temporal.IsUnreachable(serviceerror.NewResourceExhausted(enums.RESOURCE_EXHAUSTED_CAUSE_RPS_LIMIT, "much")))
 }
 
 // newClientOn connects to a Temporal server of its own.
