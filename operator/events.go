@@ -47,11 +47,9 @@ func eventsFor(before, after *v1alpha1.SidecarSet, resumed *protocol.Pause) []ro
 	case pauseEnded(before, after, was.reason, is.reason):
 		events = append(events, rolloutEvent{corev1.EventTypeNormal, eventRolloutResumed, resumeNote(before, after, resumed) + is.message})
 	}
-	if was.reason != is.reason {
-		// A SidecarSet without pods has completed nothing.
-		if is.reason == v1alpha1.ReasonRolloutComplete && after.Status.MatchedPods > 0 {
-			events = append(events, rolloutEvent{corev1.EventTypeNormal, eventRolloutComplete, is.message})
-		}
+	// A SidecarSet without pods has completed nothing.
+	if was.reason != is.reason && is.reason == v1alpha1.ReasonRolloutComplete && after.Status.MatchedPods > 0 {
+		events = append(events, rolloutEvent{corev1.EventTypeNormal, eventRolloutComplete, is.message})
 	}
 	was, is = reasonAndMessage(before, v1alpha1.ConditionDegraded), reasonAndMessage(after, v1alpha1.ConditionDegraded)
 	if is.reason == v1alpha1.ReasonNotUpgradablePods && is != was {

@@ -1,6 +1,7 @@
 package operator
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -102,15 +103,9 @@ func addController(ctx context.Context, mgr *kube.Manager, temporal *runs.Client
 	clock, cache, live := clock.RealClock{}, mgr.GetClient(), mgr.GetAPIReader()
 	sets := &setLister{Reader: cache, namespace: namespace, limiter: newEnqueueLimiter(clock), uninjected: newUninjectedCache()}
 	calls, orphans := newCalls(), runs.NewOrphans(temporal, cache, live)
-	if err := mgr.Add(orphans); err != nil {
-		return fmt.Errorf("set up the collection of orphaned runs: %w", err)
-	}
-	if err := (&storage.Migrator{Client: mgr.Direct}).AddTo(mgr); err != nil {
-		return err
-	}
 	definition := &definitionCheck{reader: mgr.Direct, interval: definitionInterval}
-	if err := mgr.Add(definition); err != nil {
-		return fmt.Errorf("set up the check of the definition: %w", err)
+	if err := cmp.Or(mgr.Add(orphans), mgr.Add(definition), (&storage.Migrator{Client: mgr.Direct}).AddTo(mgr)); err != nil {
+		return fmt.Errorf("set up the checks of runs and of the definition: %w", err)
 	}
 	status := &statusWriter{client: cache, writes: metrics.statusWrites}
 	c, err := controller.New("sidecarset", mgr, controller.Options{

@@ -46,11 +46,13 @@ func (s *revisionStep) reconcile(ctx context.Context, p *pass) error {
 		sorted = append(sorted, current)
 	}
 	for _, recorded := range sorted {
-		mutate := revision.Adopt
+		wanted := recorded.DeepCopy()
 		if recorded == current {
-			mutate = func(on *appsv1.ControllerRevision, set *v1alpha1.SidecarSet) { revision.MakeLatest(on, set, number) }
+			revision.MakeLatest(wanted, set, number)
+		} else {
+			revision.Adopt(wanted, set)
 		}
-		if err := s.updateRevision(ctx, set, recorded, mutate); err != nil {
+		if err := s.updateRevision(ctx, recorded, wanted); err != nil {
 			return err
 		}
 	}
@@ -111,9 +113,7 @@ func (s *revisionStep) countCollision(ctx context.Context, set *v1alpha1.Sidecar
 	return s.status.write(ctx, before, set)
 }
 
-func (s *revisionStep) updateRevision(ctx context.Context, set *v1alpha1.SidecarSet, cached *appsv1.ControllerRevision, mutate func(*appsv1.ControllerRevision, *v1alpha1.SidecarSet)) error {
-	wanted := cached.DeepCopy()
-	mutate(wanted, set)
+func (s *revisionStep) updateRevision(ctx context.Context, cached, wanted *appsv1.ControllerRevision) error {
 	if equality.Semantic.DeepEqual(cached, wanted) {
 		return nil
 	}

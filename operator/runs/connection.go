@@ -2,6 +2,7 @@ package runs
 
 import (
 	"context"
+	"fmt"
 	"sync"
 	"time"
 
@@ -127,9 +128,12 @@ func (c *connection) recordStart(err error) {
 	})
 }
 
-func (c *connection) probeSoon() {
+func (c *connection) probeSoon() { sendUnlessFull(c.probeNow, struct{}{}) }
+
+// sendUnlessFull sends one value to a channel of capacity one: a second one means the same.
+func sendUnlessFull[T any](to chan<- T, value T) {
 	select {
-	case c.probeNow <- struct{}{}:
+	case to <- value:
 	default:
 	}
 }
@@ -149,12 +153,9 @@ func (c *connection) update(change func()) {
 	}
 	c.metrics.available.Set(available)
 	if reconnected {
-		select {
-		case c.reconnected <- struct{}{}:
-		default:
-		}
+		sendUnlessFull(c.reconnected, struct{}{})
 	}
-	if errorText(before) == errorText(after) {
+	if fmt.Sprint(before) == fmt.Sprint(after) {
 		return
 	}
 	if after != nil {
@@ -162,17 +163,7 @@ func (c *connection) update(change func()) {
 	} else {
 		c.log.Info("Temporal takes rollouts again")
 	}
-	select {
-	case c.Changes <- event.GenericEvent{}:
-	default: // one is in the channel already
-	}
-}
-
-func errorText(err error) string {
-	if err == nil {
-		return ""
-	}
-	return err.Error()
+	sendUnlessFull(c.Changes, event.GenericEvent{})
 }
 
 // method is a method of one of Temporal's services.
