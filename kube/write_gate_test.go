@@ -66,7 +66,7 @@ func TestEveryProcessHasTheWriteGate(t *testing.T) {
 	require.NoError(t, err)
 	assert.True(t, arrived)
 	assert.Equal(t, int32(1), received.Load())
-	require.NoError(t, patch(t.Context()), "requests that nobody guards")
+	require.NoError(t, patch(t.Context()), "requests without a guard")
 }
 
 func TestARequestThatIsThrottledHasNotArrived(t *testing.T) {

@@ -77,7 +77,7 @@ func TestSpec1_NoStatusIsWrittenBeforeTheDefinitionKeepsAllFields(t *testing.T) 
 }
 
 // The image of the operator is updated ahead of its ClusterRole.
-func TestADefinitionThatMayNotBeReadKeepsNobodyWaiting(t *testing.T) {
+func TestADefinitionThatMayNotBeReadDelaysNoReconcile(t *testing.T) {
 	scheme, err := kube.NewScheme()
 	require.NoError(t, err)
 	forbidden := apierrors.NewForbidden(schema.GroupResource{Resource: "customresourcedefinitions"}, crd.Name, errors.New("no"))

@@ -98,7 +98,7 @@ func TestSpec8_EachPauseHasItsEvent(t *testing.T) {
 		before, after *v1alpha1.SidecarSet
 		want          []string
 	}{
-		{"somebody else, too", status(paused, ann), status(paused, bob), []string{"RolloutPaused"}},
+		{"another user, too", status(paused, ann), status(paused, bob), []string{"RolloutPaused"}},
 		{"a pause by signal of a SidecarSet with a paused spec", status(paused, nil), status(paused, bob), []string{"RolloutPaused"}},
 		{"the same pause", status(paused, ann), status(paused, &v1alpha1.RolloutPause{By: "ann", Reason: "errors"}), nil},
 		{"the spec is paused, and the run resumed", status(paused, ann), status(paused, nil), nil},

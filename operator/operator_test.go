@@ -460,7 +460,7 @@ func (e *testEnv) testPause(t *testing.T) {
 	e.awaitEvent(t, "pausing", "RolloutResumed", "0 of 1 pods updated")
 }
 
-// Somebody edits a set while no webhook is asked.
+// A SidecarSet is edited while the webhook is not called.
 func (e *testEnv) testOutdatedHashes(t *testing.T) {
 	set := newSet(t, "unadmitted", "proxy:v1")
 	require.NoError(t, revision.Complete(set, nil))

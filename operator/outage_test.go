@@ -84,7 +84,7 @@ func (e *testEnv) testTemporalAway(t *testing.T) {
 
 	e.change(t, "away", setImage("proxy:v2"))
 	got := e.await(t, "away", func(c *assert.CollectT, set *v1alpha1.SidecarSet) {
-		assert.Equal(c, set.Generation, set.Status.ObservedGeneration, "status goes on")
+		assert.Equal(c, set.Generation, set.Status.ObservedGeneration, "status continues")
 		hasReason(v1alpha1.ConditionProgressing, "EngineUnavailable")(c, set)
 	})
 	assert.Equal(t, int64(1), got.Status.Rollout.Generation)
@@ -110,7 +110,7 @@ func (e *testEnv) testTemporalAway(t *testing.T) {
 	assert.Equal(t, 1.0, e.metric(t, "outrigger_engine_available"))
 }
 
-// switchTo goes on with an operator for another Temporal namespace, which has to
+// switchTo continues with an operator for another Temporal namespace, which has to
 // win the lease first.
 func (e *testEnv) switchTo(t *testing.T, role, temporalNamespace string) {
 	require.NoError(t, e.cluster.Stop(e.role.Name))

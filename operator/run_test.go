@@ -32,7 +32,7 @@ func TestRuns(t *testing.T) {
 		{"PausesOfRunsThatEndedUnseenAreMirrored", e.testPauseUnseen},
 		{"ASetThatGoesOnIsNotHeldBySignal", e.testPausedBySet},
 		{"RunsOfAnotherGenerationAreSignalledTheirs", e.testMismatch},
-		{"RunsOlderThanTheirHoldAreHeldAgain", e.testMismatchedHold},
+		{"RunsOlderThanTheirPauseArePausedAgain", e.testMismatchedPause},
 		{"StatusOfAnotherGenerationIsCorrected", e.testNewerStatus},
 		{"SleepingRunsAreWokenWhenPodsMayMove", e.testWake},
 		{"SleepingRunsAreWokenWhenNothingIsLeft", e.testWakeToEnd},
@@ -212,7 +212,7 @@ func (e *testEnv) testNewerStatus(t *testing.T) {
 }
 
 // A Temporal that comes back from a backup knows an older run.
-func (e *testEnv) testMismatchedHold(t *testing.T) {
+func (e *testEnv) testMismatchedPause(t *testing.T) {
 	id := e.roll(t, "restored").Status.Rollout.WorkflowID
 	e.signal(t, id, protocol.PauseSignal, protocol.Pause{By: "ann"})
 	e.await(t, "restored", hasReason(v1alpha1.ConditionProgressing, "Paused"))
@@ -358,7 +358,7 @@ func (e *testEnv) testOtherVersion(t *testing.T) {
 	e.setCurrent(t, "v1")
 	e.await(t, "versions", hasReason(v1alpha1.ConditionDegraded, "AsExpected"))
 
-	// Temporal goes on to name workers that have stopped, for a while.
+	// Temporal lists stopped workers for a while.
 	e.worker.Stop()
 	e.workAs(t, "v2")
 	e.roll(t, "versions-2")

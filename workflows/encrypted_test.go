@@ -158,7 +158,7 @@ func TestEncryptedHistoriesReplayOverARotation(t *testing.T) {
 	require.ErrorContains(t, replayWith(t, e.keys, recorded), `encrypted with key "a", which is not in `+e.keys)
 }
 
-// Runs of a release that did not encrypt go on: their payloads are read as they are.
+// Runs of a release that did not encrypt continue: their payloads are read as they are.
 func TestRecordedHistoriesReplayWithKeys(t *testing.T) {
 	keys := t.TempDir()
 	require.NoError(t, os.WriteFile(filepath.Join(keys, "b"), []byte(base64.StdEncoding.EncodeToString(make([]byte, 32))), 0o600))

@@ -50,7 +50,7 @@ func (s *rolloutSuite) TestSpec7_7_StandbyTwinsAreResetBesideTheBatches() {
 	s.Equal([][]protocol.PodReference{{pod("a")}, {pod("b")}}, [][]protocol.PodReference{(*resets)[0].Pods, (*resets)[1].Pods})
 }
 
-func (s *rolloutSuite) TestSpec7_1_PauseDoesNotHoldResets() {
+func (s *rolloutSuite) TestSpec7_1_PauseDoesNotDelayResets() {
 	resets := s.migrations(protocol.AwaitMigrationResult{Pods: []protocol.PodReference{pod("a")}, Pending: 1}, protocol.AwaitMigrationResult{})
 	paused := protocol.NextBatchResult{Phase: protocol.PhasePaused}
 	paused.Counts.Migrating = 1
@@ -225,7 +225,7 @@ func (s *rolloutSuite) TestSpec7_2_ARejectedConditionThatIsNotDueAnyMoreIsForgot
 	s.Empty(s.asked[2].RejectedConditions.Pods)
 }
 
-func (s *rolloutSuite) TestSpec7_7_MigrationBeginsBesideABatchThatGoesOn() {
+func (s *rolloutSuite) TestSpec7_7_MigrationBeginsBesideARunningBatch() {
 	var awaited []protocol.AwaitMigrationInput
 	s.migrations()
 	s.env.RegisterActivityWithOptions(func(_ context.Context, input protocol.AwaitMigrationInput) (protocol.AwaitMigrationResult, error) {
@@ -235,7 +235,7 @@ func (s *rolloutSuite) TestSpec7_7_MigrationBeginsBesideABatchThatGoesOn() {
 	s.upgrade = func(context.Context, protocol.UpgradeBatchInput) (protocol.UpgradeBatchResult, error) {
 		return protocol.UpgradeBatchResult{}, activity.ErrResultPending
 	}
-	s.answers(withReserve(hotBatch("a"), "b"))
+	s.answers(withQueued(hotBatch("a"), "b"))
 	s.env.RegisterDelayedCallback(func() {
 		s.Require().Len(awaited, 1)
 		s.True(awaited[0].Upgrading)
@@ -244,7 +244,7 @@ func (s *rolloutSuite) TestSpec7_7_MigrationBeginsBesideABatchThatGoesOn() {
 	s.True(s.continued().Progress.Migrating)
 }
 
-func (s *rolloutSuite) TestANewerGenerationEndsTheResetInHand() {
+func (s *rolloutSuite) TestANewerGenerationEndsTheResetInProgress() {
 	s.migrations(protocol.AwaitMigrationResult{Pods: []protocol.PodReference{pod("a")}, Pending: 1}, protocol.AwaitMigrationResult{Pending: 1})
 	s.env.RegisterActivityWithOptions(func(context.Context, protocol.ResetBatchInput) (protocol.ResetBatchResult, error) {
 		return protocol.ResetBatchResult{}, activity.ErrResultPending

@@ -143,7 +143,7 @@ func (s *rolloutSuite) TestEveryKindOfEndEndsTheRun() {
 	}
 }
 
-func (s *rolloutSuite) TestPauseHoldsBetweenBatchesAndResumeGoesOn() {
+func (s *rolloutSuite) TestAPauseStopsBetweenBatchesAndAResumeContinues() {
 	s.answers(batch("a"))
 	s.waits()
 	s.answers(batch("b"), ends(protocol.PhaseComplete))
@@ -213,7 +213,7 @@ func (s *rolloutSuite) TestGenerationSeenInTheClusterTakesOver() {
 	s.Equal(int64(2), s.continued().Generation)
 }
 
-func (s *rolloutSuite) TestHoldOutlivesANewGeneration() {
+func (s *rolloutSuite) TestPauseOutlivesANewGeneration() {
 	s.waits()
 	s.env.RegisterDelayedCallback(func() { s.env.SignalWorkflow(protocol.PauseSignal, protocol.Pause{By: "ann"}) }, time.Minute)
 	s.env.RegisterDelayedCallback(func() {
@@ -275,7 +275,7 @@ func (s *rolloutSuite) TestWaitingSleepsInTheRunUntilItIsWoken() {
 	s.Equal(time.Minute, s.env.Now().Sub(started))
 }
 
-func (s *rolloutSuite) TestSpec8_3_ARunThatNobodyWakesLooksEveryFiveMinutes() {
+func (s *rolloutSuite) TestSpec8_3_ASleepingRunPlansEveryFiveMinutes() {
 	s.answers(protocol.NextBatchResult{Phase: protocol.PhaseWaiting}, protocol.NextBatchResult{Phase: protocol.PhaseWaiting}, ends(protocol.PhaseComplete))
 	started := s.env.Now()
 	s.run()
@@ -312,7 +312,7 @@ func (s *rolloutSuite) TestGenerationThatTheClusterNeverHadIsCorrected() {
 	s.Equal(int64(1), continuedAs(s.T(), s.env.GetWorkflowError()).Generation)
 }
 
-func (s *rolloutSuite) TestHoldThatArrivesWhileTheRunContinuesAsNewIsKept() {
+func (s *rolloutSuite) TestPauseThatArrivesWhileTheRunContinuesAsNewIsKept() {
 	s.migrations(protocol.AwaitMigrationResult{Pods: []protocol.PodReference{pod("a")}, Pending: 1}, protocol.AwaitMigrationResult{})
 	s.env.RegisterActivityWithOptions(func(ctx context.Context, _ protocol.ResetBatchInput) (protocol.ResetBatchResult, error) {
 		// The run waits for this one to end before it continues.
@@ -412,7 +412,7 @@ func (s *rolloutSuite) TestSpec7_2_ARunThatEndsWhileConditionsAreWrittenLooksOnc
 	s.run()
 }
 
-func (s *rolloutSuite) TestSpec7_2_NobodyWaitsForConditionsThatSayYes() {
+func (s *rolloutSuite) TestSpec7_2_NoBatchWaitsForTrueConditions() {
 	var written [][]protocol.PodReference
 	s.env.RegisterActivityWithOptions(func(_ context.Context, input protocol.WriteUpgradableConditionsInput) (protocol.WriteUpgradableConditionsResult, error) {
 		written = append(written, input.Pods)
@@ -452,9 +452,9 @@ func (s *rolloutSuite) TestRejectedPodsAreNamedToThePlannerAndTheRunRests() {
 }
 
 // The test environment cancels an activity as the server does when no worker
-// has it in hand: there is no result.
-func (s *rolloutSuite) TestASignalEndsABatchWithAReserveAndAllOfItMayHaveBeenWritten() {
-	s.answers(withReserve(batch("a"), "b", "c"))
+// runs it: there is no result.
+func (s *rolloutSuite) TestASignalEndsABatchAndAllQueuedPodsMayHaveBeenWritten() {
+	s.answers(withQueued(batch("a"), "b", "c"))
 	s.upgrade = func(_ context.Context, input protocol.UpgradeBatchInput) (protocol.UpgradeBatchResult, error) {
 		s.Equal(batch("b", "c").Pods, input.Queued)
 		return protocol.UpgradeBatchResult{}, activity.ErrResultPending
@@ -470,8 +470,8 @@ func (s *rolloutSuite) TestASignalEndsABatchWithAReserveAndAllOfItMayHaveBeenWri
 	s.Equal([]protocol.WrittenPod{{PodReference: pod("a")}, {PodReference: pod("b")}, {PodReference: pod("c")}}, s.asked[1].Written)
 }
 
-// A batch without a reserve may have to wait for room too.
-func (s *rolloutSuite) TestASignalEndsABatchWithoutAReserve() {
+// A batch without queued pods may wait for slots, too.
+func (s *rolloutSuite) TestASignalEndsABatchWithoutQueuedPods() {
 	s.answers(batch("a"))
 	s.upgrade = func(context.Context, protocol.UpgradeBatchInput) (protocol.UpgradeBatchResult, error) {
 		return protocol.UpgradeBatchResult{}, activity.ErrResultPending
@@ -484,7 +484,7 @@ func (s *rolloutSuite) TestASignalEndsABatchWithoutAReserve() {
 	s.Less(s.env.Now().Sub(started), time.Minute)
 }
 
-func withReserve(result protocol.NextBatchResult, names ...string) protocol.NextBatchResult {
+func withQueued(result protocol.NextBatchResult, names ...string) protocol.NextBatchResult {
 	result.Queued = batch(names...).Pods
 	return result
 }

@@ -84,7 +84,7 @@ func TestSuspendedConversionLosesNoField(t *testing.T) {
 	require.NoError(t, err)
 	assert.True(t, changed)
 	_, fields = fieldsOf(t, c)
-	assert.Equal(t, both, fields, "somebody suspended it by hand")
+	assert.Equal(t, both, fields, "suspended by hand")
 }
 
 func TestADefinitionThatConvertsIsTheirs(t *testing.T) {
@@ -145,7 +145,7 @@ func (s *stuck) strategy(t *testing.T) apiextensionsv1.ConversionStrategyType {
 	return strategy
 }
 
-func TestConversionIsSuspendedOnceNobodyHasConvertedForLong(t *testing.T) {
+func TestConversionIsSuspendedAfterALongOutageOfTheWebhook(t *testing.T) {
 	cause := errors.New(`conversion webhook for apps.kruise.io/v1beta1, Kind=SidecarSet failed: Post "https://gone.svc:443/convert": not found`)
 	s := newStuck(t, cause)
 	s.pass(2)

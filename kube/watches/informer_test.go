@@ -108,7 +108,7 @@ func TestAnInformerCatchesUpAfterAnOutage(t *testing.T) {
 	var seen sync.Map
 	require.NoError(t, followed.SetTransform(func(object any) (any, error) {
 		if _, already := seen.Load(object); already {
-			return nil, errors.New("somebody may be reading this object")
+			return nil, errors.New("a reader may have this object")
 		}
 		if pod, ok := object.(*corev1.Pod); ok {
 			pod.ManagedFields = nil

@@ -216,7 +216,7 @@ func TestARefusalThatLastsIsRetriedRarely(t *testing.T) {
 	require.Equal(t, error(forbidden), <-ask(t.Context()), "the next refusal is a new one")
 }
 
-func TestAStoppedWatchLeavesNobodyWaiting(t *testing.T) {
+func TestAStoppedWatchReleasesItsWaiters(t *testing.T) {
 	s := newWatchEnvironment(t)
 	from := watch.NewFakeWithChanSize(1, false)
 	from.Add(&corev1.Pod{})

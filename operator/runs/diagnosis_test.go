@@ -42,14 +42,14 @@ func TestSpec8_WhatPendingTasksShow(t *testing.T) {
 		first, later string
 	}{
 		{"asleep", Run{}, "idle", "idle"},
-		{"a batch goes on for long", Run{Activities: []*workflow.PendingActivityInfo{pending(started, 1, false)}}, "well", "well"},
-		{"an activity that nobody takes", Run{Activities: []*workflow.PendingActivityInfo{pending(scheduled, 1, false)}}, "unsure", "waiting"},
+		{"a long batch", Run{Activities: []*workflow.PendingActivityInfo{pending(started, 1, false)}}, "well", "well"},
+		{"an activity without a worker", Run{Activities: []*workflow.PendingActivityInfo{pending(scheduled, 1, false)}}, "unsure", "waiting"},
 		{"between two attempts", Run{Activities: []*workflow.PendingActivityInfo{pending(scheduled, 2, true)}}, "unsure", "unsure"},
 		{"between many attempts", Run{Activities: []*workflow.PendingActivityInfo{pending(scheduled, 3, true)}}, "failing", "failing"},
 		{"an attempt after many", Run{Activities: []*workflow.PendingActivityInfo{pending(started, 5, false)}}, "unsure", "well"},
-		{"nobody makes another attempt", Run{Activities: []*workflow.PendingActivityInfo{pending(scheduled, 5, false)}}, "failing", "waiting"},
-		{"a task that nobody takes", Run{Task: &workflow.PendingWorkflowTaskInfo{State: wait, Attempt: 1}}, "unsure", "waiting"},
-		{"a task in hand", Run{Task: &workflow.PendingWorkflowTaskInfo{State: begun, Attempt: 1}}, "well", "well"},
+		{"no worker for another attempt", Run{Activities: []*workflow.PendingActivityInfo{pending(scheduled, 5, false)}}, "failing", "waiting"},
+		{"a task without a worker", Run{Task: &workflow.PendingWorkflowTaskInfo{State: wait, Attempt: 1}}, "unsure", "waiting"},
+		{"a task in progress", Run{Task: &workflow.PendingWorkflowTaskInfo{State: begun, Attempt: 1}}, "well", "well"},
 		{"a task that failed once", Run{Task: &workflow.PendingWorkflowTaskInfo{State: begun, Attempt: 2}}, "unsure", "unsure"},
 		{"a task that fails", Run{Task: &workflow.PendingWorkflowTaskInfo{State: wait, Attempt: 3}}, "failing", "failing"},
 	} {
@@ -141,7 +141,7 @@ func TestSpec8_WorkersOfOtherVersionsAreNone(t *testing.T) {
 		{"busy", []version{v1}, nil, map[version]time.Time{v1: after}, well, well},
 		{"busy, beside the next version", []version{v1}, nil, map[version]time.Time{v1: after, v2: before}, well, well},
 		{"busy without versions", []version{none}, nil, map[version]time.Time{none: after}, well, well},
-		{"nobody", []version{none}, nil, nil, "no worker polls", "no worker polls"},
+		{"no worker", []version{none}, nil, nil, "no worker polls", "no worker polls"},
 		{"gone", []version{v1}, nil, map[version]time.Time{v1: before}, "no worker claims", well},
 		{"before the first is current", []version{none}, nil, map[version]time.Time{v1: before}, "current (unversioned)", "current (unversioned)"},
 		{"replaced in place", []version{v1}, nil, map[version]time.Time{v1: before, v2: after}, "others poll it (d:2)", well},
@@ -149,7 +149,7 @@ func TestSpec8_WorkersOfOtherVersionsAreNone(t *testing.T) {
 		{"all gone", []version{v1}, nil, map[version]time.Time{v1: longAgo, v2: longAgo}, "no worker claims the tasks", well},
 		{"two others", []version{v1}, nil, map[version]time.Time{v2: after, none: after}, "others poll it (d:2, unversioned)", "others poll it (d:2, unversioned)"},
 		{"ramping", []version{v1, v2}, nil, map[version]time.Time{v1: after, v2: after}, well, well},
-		{"ramping to nobody", []version{v1, v2}, nil, map[version]time.Time{v1: after}, "current (d:2) claims", well},
+		{"ramping to no worker", []version{v1, v2}, nil, map[version]time.Time{v1: after}, "current (d:2) claims", well},
 		{"pinned", []version{v2}, &v1, map[version]time.Time{v1: after, v2: after}, well, well},
 		{"pinned to a version that is gone", []version{v2}, &v1, map[version]time.Time{v2: after}, "pinned (d:1)", "move the run"},
 	} {

@@ -20,7 +20,7 @@ const (
 	generation = 3
 )
 
-func TestARunWhoseHoldCannotBeReadIsReadOtherwise(t *testing.T) {
+func TestOnlyThePauseOfARunMayBeUnreadable(t *testing.T) {
 	plain := converter.GetDefaultDataConverter()
 	attribute, err := plain.ToPayload(generation)
 	require.NoError(t, err)
@@ -39,7 +39,7 @@ func TestARunWhoseHoldCannotBeReadIsReadOtherwise(t *testing.T) {
 	info.Memo.Fields = map[string]*common.Payload{protocol.ResumeMemo: info.Memo.Fields[protocol.PauseMemo]}
 	found, err = Read(plain, info)
 	require.NoError(t, err)
-	require.NoError(t, found.Unreadable, "who resumed a run that goes on is not needed")
+	require.NoError(t, found.Unreadable, "the resume is needed only for an event")
 	assert.Nil(t, found.Resumed)
 }
 

@@ -94,7 +94,7 @@ func TestAVersionStaysWhileASetMayBeStoredInIt(t *testing.T) {
 		assert.Equal(t, propagationTime, s.reconcile(), "it is tried again")
 		assert.Equal(t, both, s.definition().Status.StoredVersions)
 	})
-	t.Run("nobody converts", func(t *testing.T) {
+	t.Run("no conversion", func(t *testing.T) {
 		s := newStores(t, apiextensionsv1.NoneConverter)
 		assert.Zero(t, s.reconcile(), "conversion comes with another definition")
 		assert.Empty(t, s.written)

@@ -42,13 +42,13 @@ func onlyTheSidecarRestarts(t *testing.T, s *environment) {
 	}
 }
 
-func TestSpec7_8_AnImageThatNobodyHasHoldsTheWindowUntilItIsMended(t *testing.T) {
+func TestSpec7_8_AMissingImageKeepsItsSlotsUntilItIsCorrected(t *testing.T) {
 	s := newEnvironment(t, 2, nil)
 	s.deploy(4, v1)
 	s.upgradeTo(absent)
 	s.await(func(v observer.View) bool { return v.InFlight == 2 && v.Ready == 2 })
 	s.awaitReason(v1alpha1.ConditionDegraded, "ImagePullBackOff")
-	require.Equal(t, 2, s.watched.View().Updated, "the window is two")
+	require.Equal(t, 2, s.watched.View().Updated, "maxUnavailable is two")
 	s.upgradeTo(v2)
 	s.await(observer.Converged(4))
 	s.awaitReason(v1alpha1.ConditionProgressing, v1alpha1.ReasonRolloutComplete)

@@ -63,8 +63,8 @@ func (r *restarts) all(n int) bool {
 
 // The runtime has the image, and reports neither another one nor another id.
 func TestSpec7_5_PinningTheDigestThatRunsKeepsTheWindow(t *testing.T) {
-	const pods, window = 10, 2
-	s := newEnvironment(t, window, nil)
+	const pods, limit = 10, 2
+	s := newEnvironment(t, limit, nil)
 	s.deploy(pods, v1)
 	_, digest, ok := strings.Cut(containers(&s.pods()[0])[sidecar].ImageID, "@")
 	require.True(t, ok, "the runtime reports no digest")
@@ -92,5 +92,5 @@ func TestSpec7_5_PinningTheDigestThatRunsKeepsTheWindow(t *testing.T) {
 	}
 	seen.mu.Lock()
 	defer seen.mu.Unlock()
-	assert.LessOrEqual(t, seen.worst, window, "pods that were written and have not served since")
+	assert.LessOrEqual(t, seen.worst, limit, "pods that were written and have not served since")
 }

@@ -148,7 +148,7 @@ func TestSpec7_7_TheOldTwinServesWhileTheNewOneMigratesSlowly(t *testing.T) {
 	s.within(1)
 }
 
-func TestSpec7_7_ANewReleaseThatNobodyHasLeavesTheOldOneServing(t *testing.T) {
+func TestSpec7_7_AMissingReleaseLeavesTheOldOneServing(t *testing.T) {
 	s := newHotScenario(t, 2)
 	load, stop := s.asking()
 	s.upgradeTo(absent)

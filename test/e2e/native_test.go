@@ -15,7 +15,7 @@ import (
 	"github.com/outrigger/outrigger/api/v1alpha1"
 )
 
-// native makes the sidecar an init container that goes on.
+// native makes the sidecar a native one.
 func native(update v1alpha1.SidecarSetUpdateStrategyType) func(*v1alpha1.SidecarSet) {
 	return func(set *v1alpha1.SidecarSet) {
 		set.Spec.InitContainers, set.Spec.Containers = set.Spec.Containers, nil

@@ -32,7 +32,7 @@ func TestBadManifestsAreRejectedByTheFieldThatIsWrong(t *testing.T) {
 		"a type that the schema disowns":  {`{selector: {matchLabels: {app: x}}, containers: [{name: side, image: "side:v1"}], updateStrategy: {paused: "yes"}}`, "spec.updateStrategy.paused"},
 		"a container that has no name":    {`{selector: {matchLabels: {app: x}}, containers: [{image: "side:v1"}]}`, "spec.containers[0].name"},
 		"a mount that names no volume":    {`{selector: {matchLabels: {app: x}}, containers: [{name: side, image: "side:v1", volumeMounts: [{name: v, mountPath: /v}]}]}`, "spec.containers[0].volumeMounts[0].name"},
-		"a policy that nobody knows":      {`{selector: {matchLabels: {app: x}}, containers: [{name: side, image: "side:v1", podInjectPolicy: Sideways}]}`, "spec.containers[0].podInjectPolicy"},
+		"an unknown policy":               {`{selector: {matchLabels: {app: x}}, containers: [{name: side, image: "side:v1", podInjectPolicy: Sideways}]}`, "spec.containers[0].podInjectPolicy"},
 		"an update strategy of no kind":   {`{selector: {matchLabels: {app: x}}, containers: [{name: side, image: "side:v1"}], updateStrategy: {type: Recreate}}`, "spec.updateStrategy.type"},
 		"hot upgrade without empty image": {`{selector: {matchLabels: {app: x}}, containers: [{name: side, image: "side:v1", upgradeStrategy: {upgradeType: HotUpgrade}}]}`, "spec.containers[0].upgradeStrategy.hotUpgradeEmptyImage"},
 	} {

@@ -10,7 +10,7 @@ import (
 	"github.com/outrigger/outrigger/dev/observer"
 )
 
-func TestAHoldOutlivesTemporalsDatabase(t *testing.T) {
+func TestAPauseOutlivesTemporalsDatabase(t *testing.T) {
 	s := newScenario(t, 8, nil)
 	s.upgradeTo("side:v2")
 	s.await(func(v observer.View) bool { return v.Updated >= 2 })

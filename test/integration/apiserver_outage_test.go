@@ -87,7 +87,7 @@ func sidecarImage(ctx context.Context, app string) (string, error) {
 	return "", nil
 }
 
-func TestAfterAnOutageOfTheAPIServerNobodyDecidesFromOldSets(t *testing.T) {
+func TestNoProcessDecidesFromSidecarSetsOlderThanAnOutageOfTheAPIServer(t *testing.T) {
 	s := newScenario(t, 0, nil)
 	var roles []cluster.Role
 	for _, role := range stack.Roles() {

@@ -241,7 +241,7 @@ func TestTheDefinitionCanBeAppliedAgain(t *testing.T) {
 	})
 }
 
-// Injection is rejected without the webhook; everything that runs goes on.
+// Injection is rejected without the webhook; running pods and rollouts continue.
 func TestWithoutTheWebhookTheStoredVersionLives(t *testing.T) {
 	v := newVersions(t)
 	for name, apply := range map[string][]string{

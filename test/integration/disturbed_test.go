@@ -76,11 +76,11 @@ func (s *scenario) reset() {
 	require.Fail(s.t, "the run has done nothing yet")
 }
 
-// freeze stops the worker that has the batch in hand until the server has given
+// freeze stops the worker that runs the batch until the server has given
 // it to another one, which has begun to write.
 func (s *scenario) freeze() {
 	s.t.Helper()
-	frozen := s.workerInHand()
+	frozen := s.workerOfBatch()
 	require.NoError(s.t, stack.Freeze(frozen))
 	thawed := false
 	thaw := func() {
@@ -95,10 +95,10 @@ func (s *scenario) freeze() {
 	thaw()
 }
 
-// workerInHand names the worker that upgrades pods of the set now.
-func (s *scenario) workerInHand() (name string) {
+// workerOfBatch names the worker that upgrades pods of the set now.
+func (s *scenario) workerOfBatch() (name string) {
 	s.t.Helper()
-	s.poll("a batch in hand", func() (bool, error) {
+	s.poll("a batch in progress", func() (bool, error) {
 		run, err := stack.temporal.DescribeWorkflowExecution(s.ctx, s.workflow(), "")
 		if err != nil {
 			return false, err

@@ -25,7 +25,7 @@ func TestAWorkerThatEndsHandsItsBatchOver(t *testing.T) {
 			s := newScenario(t, 24, strategy)
 			s.upgradeTo("side:v2")
 			s.await(func(v observer.View) bool { return v.Updated >= 4 })
-			ended := s.workerInHand()
+			ended := s.workerOfBatch()
 			require.NoError(t, stack.Stop(ended))
 			t.Cleanup(func() { require.NoError(t, stack.StartAgain(context.WithoutCancel(s.ctx), ended)) })
 			before := s.watched.View()
@@ -39,7 +39,7 @@ func TestAWorkerThatEndsHandsItsBatchOver(t *testing.T) {
 }
 
 // Restarts of all processes, one after the other, stop no rollout: no task times out.
-func TestARollingRestartWaitsForNobody(t *testing.T) {
+func TestARollingRestartDelaysNoRollout(t *testing.T) {
 	s := newScenario(t, 40, maxUnavailable(2))
 	s.upgradeTo("side:v2")
 	s.await(func(v observer.View) bool { return v.Updated >= 4 })

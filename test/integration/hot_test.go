@@ -24,12 +24,12 @@ func newHotScenario(t *testing.T, n int32) *scenario {
 }
 
 // hot makes the sidecar one that is upgraded hot, so many at a time.
-func hot(window int32) func(*v1alpha1.SidecarSet) {
+func hot(limit int32) func(*v1alpha1.SidecarSet) {
 	return func(set *v1alpha1.SidecarSet) {
 		set.Spec.Containers[0].UpgradeStrategy = v1alpha1.SidecarContainerUpgradeStrategy{
 			UpgradeType: v1alpha1.SidecarContainerHotUpgrade, HotUpgradeEmptyImage: emptyImage,
 		}
-		set.Spec.UpdateStrategy.MaxUnavailable = new(intstr.FromInt32(window))
+		set.Spec.UpdateStrategy.MaxUnavailable = new(intstr.FromInt32(limit))
 	}
 }
 

@@ -87,7 +87,7 @@ func TestSpec7_ARetagOfTheSameDigestFinishes(t *testing.T) {
 	s.awaitSet("all pods to be updated and ready", counts(4))
 }
 
-func TestSpec7_8_PodsDeletedBetweenTheirWriteAndTheKubeletStopNobody(t *testing.T) {
+func TestSpec7_8_PodsDeletedBetweenTheirWriteAndTheKubeletStopNoOther(t *testing.T) {
 	t.Parallel()
 	s := newByHandScenario(t, 4)
 	s.upgradeTo("side:v2")

@@ -66,7 +66,7 @@ func TestTheFenceDoesNotWaitForALateCacheOfSets(t *testing.T) {
 	s.edit(`[{"op":"replace","path":"/spec/updateStrategy/paused","value":true}]`)
 	before := s.watched.Asked("side:v2")
 	s.awaitPhase(protocol.PhasePaused)
-	// In two seconds each place of the window is filled once at most.
+	// In two seconds each slot is used once at most.
 	assert.LessOrEqual(t, s.watched.Asked("side:v2")-before, 8, "pods upgraded after the pause")
 
 	before = s.watched.Asked("side:v2")

@@ -12,7 +12,7 @@ import (
 	"github.com/outrigger/outrigger/dev/observer"
 )
 
-// window allows so many pods to be unavailable.
+// maxUnavailable sets the limit of a SidecarSet.
 func maxUnavailable(n int32) func(*v1alpha1.SidecarSet) {
 	return func(set *v1alpha1.SidecarSet) { set.Spec.UpdateStrategy.MaxUnavailable = new(intstr.FromInt32(n)) }
 }
@@ -24,9 +24,9 @@ func TestSpec7_5_MaxUnavailableHoldsWhateverKubeletsAndEdits(t *testing.T) {
 	late, slow := map[string]string{clockBehind: "5s"}, map[string]string{readyAfter: "4s"}
 	both := map[string]string{clockBehind: "5s", readyAfter: "4s"}
 	for name, c := range map[string]struct {
-		pods, window int32
-		hot          bool
-		kubelet      map[string]string
+		pods, limit int32
+		hot         bool
+		kubelet     map[string]string
 		// images follow each other as soon as as many pods as maxUnavailable
 		// allows were asked to run one of them, or any when some are on their way.
 		images []string
@@ -43,19 +43,19 @@ func TestSpec7_5_MaxUnavailableHoldsWhateverKubeletsAndEdits(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			strategy := maxUnavailable(c.window)
+			strategy := maxUnavailable(c.limit)
 			if c.hot {
-				strategy = hot(c.window)
+				strategy = hot(c.limit)
 			}
 			s := newKubeletScenario(t, c.pods, c.kubelet, strategy)
 			for _, image := range c.images[:len(c.images)-1] {
 				moving := s.watched.View().InFlight
 				s.upgradeTo(image)
-				s.await(func(v observer.View) bool { return v.Updated >= max(1, int(c.window)-moving) })
+				s.await(func(v observer.View) bool { return v.Updated >= max(1, int(c.limit)-moving) })
 			}
 			s.upgradeTo(c.images[len(c.images)-1])
 			s.await(observer.Converged(int(c.pods)))
-			s.within(int(c.window))
+			s.within(int(c.limit))
 			s.awaitPhase(protocol.PhaseComplete)
 		})
 	}
@@ -63,7 +63,7 @@ func TestSpec7_5_MaxUnavailableHoldsWhateverKubeletsAndEdits(t *testing.T) {
 
 // A batch that was planned while there was room is not finished when the room
 // has gone meanwhile: pods became unready while no worker lived.
-func TestSpec7_5_ABatchThatIsTakenUpAgainFitsWhatIsFreeThen(t *testing.T) {
+func TestSpec7_5_ABatchThatIsClaimedAgainFitsTheSlotsLeft(t *testing.T) {
 	s := newByHandScenario(t, 10)
 	s.onlyWorker("worker-slow", "--kube-api-qps=1", "--kube-api-burst=1")
 	s.watched.Expect("side:v2")

@@ -95,7 +95,7 @@ func (s *scenario) awaitEvent(reason string) {
 	})
 }
 
-// A kubelet that knows nothing of native sidecars goes on running the old one: its pods
+// A kubelet that knows nothing of native sidecars keeps running the old one: its pods
 // serve, and hold their slots until something else restarts it.
 func TestSpec9_1_AnOldKubeletHoldsNoMoreThanTheWindow(t *testing.T) {
 	t.Parallel()

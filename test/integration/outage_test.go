@@ -31,7 +31,7 @@ func TestWorkersKilledInTheMiddle(t *testing.T) {
 
 // A cancelled batch is not retried when its worker is lost, so its writes are reported by
 // nothing.
-func TestAPauseOutlivesTheWorkerOfTheBatchInHand(t *testing.T) {
+func TestAPauseOutlivesTheWorkerOfTheBatch(t *testing.T) {
 	s := newScenario(t, 16, func(set *v1alpha1.SidecarSet) {
 		set.Spec.UpdateStrategy.MaxUnavailable = new(intstr.FromInt32(1))
 	})

@@ -70,7 +70,7 @@ func TestAPauseIsNeverLostBetweenGenerations(t *testing.T) {
 	s.awaitPhase(protocol.PhaseComplete)
 }
 
-func TestAHoldOutlivesItsRun(t *testing.T) {
+func TestAPauseOutlivesItsRun(t *testing.T) {
 	t.Parallel()
 	s := newScenario(t, 10, nil)
 	s.upgradeTo("side:v2")
@@ -99,7 +99,7 @@ func TestAHoldOutlivesItsRun(t *testing.T) {
 	})
 }
 
-// A window that is open for all pods has all of them queued in the worker. The pause is
+// With maxUnavailable 100%, all pods are queued in the worker. The pause is
 // answered before the worker hears of it, and drops what is not on the wire by then.
 func TestSpec7_1_APauseDropsTheWritesThatAreQueued(t *testing.T) {
 	const pods = 600

@@ -71,7 +71,7 @@ func (s *scenario) recordSuperseded() {
 	s.await(observer.Converged(6))
 }
 
-// The window fills with pods that do not start, so that the run sleeps.
+// Pods that do not start occupy all slots, so that the run sleeps.
 func (s *scenario) recordFailingImage() {
 	s.upgradeTo("side:bad")
 	s.poll("the run to sleep", func() (bool, error) {

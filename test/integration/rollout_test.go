@@ -208,7 +208,7 @@ func TestSignalsPauseAndResumeAlsoWithoutAnyInput(t *testing.T) {
 	}
 }
 
-func TestAPauseEndsTheBatchInHandWhichSaysWhatItWrote(t *testing.T) {
+func TestAPauseEndsTheBatchInProgressWhichReportsItsWrites(t *testing.T) {
 	t.Parallel()
 	s := newScenario(t, 12, func(set *v1alpha1.SidecarSet) {
 		set.Spec.UpdateStrategy.MaxUnavailable = new(intstr.FromInt32(1))

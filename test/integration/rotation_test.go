@@ -51,7 +51,7 @@ func TestCertificatesRotateWithoutAFailedRequest(t *testing.T) {
 			hammer := s.hammer(8)
 			begin(s)
 			s.poll("another certificate to be served", func() (bool, error) { return !before.Equal(served(t)), nil })
-			// Requests go on over connections that are made now.
+			// Later requests use new connections.
 			answered := hammer.answered.Load()
 			s.poll("more requests to be answered", func() (bool, error) {
 				return hammer.answered.Load() > answered+200 || hammer.ctx.Err() != nil, nil

@@ -17,7 +17,7 @@ import (
 )
 
 // A rollout that waits occupies no task slot of a worker and writes no history.
-func TestStuckRolloutsHoldNobodyUp(t *testing.T) {
+func TestStuckRolloutsDelayNoOther(t *testing.T) {
 	s := newScenario(t, 10, nil)
 	s.onlyWorker("worker-narrow", "--max-concurrent-looks=2", "--max-concurrent-writes=2")
 	alone := s.timed("side:v2")
@@ -95,7 +95,7 @@ func (s *scenario) stuckSets(n int) (ids []string) {
 }
 
 // histories are how many events runs have, and how many of them have an
-// activity in hand.
+// activity in progress.
 func (s *scenario) histories(ids []string) (events map[string]int64, working int, err error) {
 	events = map[string]int64{}
 	for _, id := range ids {

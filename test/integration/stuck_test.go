@@ -129,7 +129,7 @@ func TestSpec7_8_ARejectedPodDoesNotWaitForOneThatCannotMove(t *testing.T) {
 	s := newByHandScenario(t, 2)
 	s.rejecting("pod-0", "side")
 	s.upgradeTo("side:v2")
-	// Nobody says that pod-1 runs it.
+	// No status says that pod-1 runs it.
 	s.await(func(v observer.View) bool { return v.Updated == 1 })
 	s.upgradeTo("side:v3")
 	s.awaitStatus("the rejection of pod-0", func(status protocol.RolloutStatus) bool {
@@ -169,7 +169,7 @@ func TestSpec7_8_EvictedAndFailedPodsStopNoOther(t *testing.T) {
 	s.awaitSet("counts without the failed pod", counts(8))
 }
 
-func TestSpec7_8_PodsOnADeadNodeStopNobody(t *testing.T) {
+func TestSpec7_8_PodsOnADeadNodeStopNoOther(t *testing.T) {
 	t.Parallel()
 	s := newScenario(t, 8, nil)
 	// Two pods lose their node: nothing reports on them any more.
@@ -243,7 +243,7 @@ func TestSpec7_ImagesByDigest(t *testing.T) {
 	s.awaitPhase(protocol.PhaseComplete)
 }
 
-func TestFlappingReadinessStopsNobody(t *testing.T) {
+func TestFlappingReadinessStopsNoOther(t *testing.T) {
 	t.Parallel()
 	s := newScenario(t, 8, nil)
 	flapping := s.pods()[0]

@@ -136,7 +136,7 @@ func TestTheWorkerWritesNothingOfPodsButImagesAnnotationsAndItsCondition(t *test
 	}
 }
 
-func TestTheDefinitionIsConvertedByNobodyOrByOurService(t *testing.T) {
+func TestTheDefinitionHasNoConversionOrThatOfOurService(t *testing.T) {
 	p := newPoliced(t, cluster.Options{WithoutNodes: true, WithoutTemporal: true}, "../../config/policy/definition.yaml", "outrigger-definition")
 	definition := func(operation string) patch { return ofDefinition(types.JSONPatchType, "["+operation+"]") }
 	conversion := func(config string) patch {
@@ -146,7 +146,7 @@ func TestTheDefinitionIsConvertedByNobodyOrByOurService(t *testing.T) {
 	p.awaitInForce(cluster.Webhook, conversion(`"url":"https://elsewhere.example/convert"`))
 	for name, allowed := range map[string]patch{
 		"ours":         conversion(ours),
-		"nobody":       definition(`{"op":"add","path":"/spec/conversion","value":{"strategy":"None"}}`),
+		"none":         definition(`{"op":"add","path":"/spec/conversion","value":{"strategy":"None"}}`),
 		"a field more": definition(`{"op":"add","path":"/spec/versions/0/schema/openAPIV3Schema/properties/spec/properties/further","value":{"type":"string"}}`),
 	} {
 		assert.NoError(t, p.try(cluster.Webhook, allowed), name)

@@ -9,7 +9,7 @@ import (
 )
 
 // kubeletConfig asks for nothing of a machine that tests may not have: swap may be on,
-// disks may be full, control groups may be of version 1. Nobody calls the kubelet.
+// disks may be full, control groups may be of version 1. No program calls the kubelet.
 const kubeletConfig = `apiVersion: kubelet.config.k8s.io/v1beta1
 kind: KubeletConfiguration
 address: 127.0.0.1

@@ -96,7 +96,7 @@ func (s *scenario) remedies() (commands []string) {
 	return commands
 }
 
-// A cluster is taken over, upgraded, and given back.
+// A cluster switches to Outrigger, is upgraded, and switches back.
 func TestThereAndBack(t *testing.T) {
 	s := newScenario(t)
 	for _, f := range workloads() {
