@@ -3,7 +3,6 @@ package activities
 import (
 	"context"
 	"fmt"
-	"maps"
 	"slices"
 	"time"
 
@@ -81,12 +80,8 @@ func (a *Activities) countShares(ctx context.Context, age time.Duration) {
 		return
 	}
 	f.counted = f.clock.Now()
-	for _, one := range f.outdated() {
-		late, err := one.late(ctx)
-		if err == nil && !one.busy {
-			one.used, one.gone, err = a.inFlightOf(ctx, one.name, one.set)
-		}
-		f.counts(one, late, err)
+	for name, before := range f.outdated() {
+		a.recount(ctx, name, before)
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -112,37 +107,12 @@ func (a *Activities) inFlightOf(ctx context.Context, name string, last *v1alpha1
 	return n, gone, err
 }
 
-// shareCount is the share of one SidecarSet while it is counted.
-type shareCount struct {
-	name    string
-	set     *v1alpha1.SidecarSet
-	unseen  []*unseenWrites
-	changes uint64
-	// busy is set if the SidecarSet has a batch, which knows the number of used slots.
-	busy, gone bool
-	used       int
-}
-
-// late counts the unseen writes first: a write that the cache shows meanwhile counts twice rather
-// than never.
-func (c *shareCount) late(ctx context.Context) (sum int, err error) {
-	for _, unseen := range c.unseen {
-		n, err := unseen.count(ctx)
-		if err != nil {
-			return 0, err
-		}
-		sum += n
-	}
-	return sum, nil
-}
-
-// outdated lists the shares to count, by name.
-func (f *ClusterLimit) outdated() (list []*shareCount) {
+// outdated returns copies of the shares to count.
+func (f *ClusterLimit) outdated() map[string]limitShare {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	now := f.clock.Now()
-	for _, name := range slices.Sorted(maps.Keys(f.sets)) {
-		share := f.sets[name]
+	now, found := f.clock.Now(), map[string]limitShare{}
+	for name, share := range f.sets {
 		busy := share.batch != nil
 		if len(share.unseen) == 0 && (busy || !share.outdated) {
 			continue
@@ -152,32 +122,48 @@ func (f *ClusterLimit) outdated() (list []*shareCount) {
 			continue
 		}
 		share.outdated, share.counted = share.outdated && busy, now
-		list = append(list, &shareCount{name: name, set: share.set, unseen: slices.Clone(share.unseen), changes: share.changes, busy: busy})
+		found[name] = *share
 	}
-	return list
+	return found
 }
 
-// counts stores a count, unless a batch has newer numbers.
-func (f *ClusterLimit) counts(c *shareCount, late int, err error) {
+// recount counts a SidecarSet, and stores the count unless a batch has newer numbers. A batch
+// knows the number of used slots. The unseen writes are counted first: a write that the cache
+// shows meanwhile counts twice rather than never.
+func (a *Activities) recount(ctx context.Context, name string, before limitShare) {
+	var late, n, used int
+	var gone bool
+	var err error
+	for _, unseen := range before.unseen {
+		if n, err = unseen.count(ctx); err != nil {
+			break
+		}
+		late += n
+	}
+	if err == nil && before.batch == nil {
+		used, gone, err = a.inFlightOf(ctx, name, before.set)
+	}
+	f := a.Limit
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	share := f.sets[c.name]
+	share := f.sets[name]
 	switch {
 	case share == nil:
 		return
 	case err != nil:
 		share.outdated = true
 		return
-	case !c.busy && share.changes == c.changes:
-		share.used = c.used
-	case !c.busy:
+	case before.batch != nil:
+	case share.changes == before.changes:
+		share.used = used
+	default:
 		share.outdated = true
 	}
-	if len(share.unseen) == len(c.unseen) {
+	if len(share.unseen) == len(before.unseen) {
 		share.late = late
 		share.unseen = slices.DeleteFunc(share.unseen, func(w *unseenWrites) bool { return len(w.pods) == 0 })
 	}
-	if c.gone && share.used+share.late == 0 && share.batch == nil {
-		delete(f.sets, c.name)
+	if gone && share.used+share.late == 0 && share.batch == nil {
+		delete(f.sets, name)
 	}
 }

@@ -52,8 +52,8 @@ func (b *upgradeBatch) takeQueued() {
 func (b *upgradeBatch) upgradeInSlot(ctx context.Context, one protocol.SelectedPod, queued *queuedPods) error {
 	for {
 		decide := func(ctx context.Context, pod *corev1.Pod) (decision, error) { return b.decide(ctx, one, pod) }
-		err := b.apply(ctx, one.PodReference, &b.outcome, change{wanted: b.wanted, decide: decide, write: b.patchPod})
-		if err != nil || !b.outcome.wasRejected(one.PodReference) {
+		result, err := b.apply(ctx, one.PodReference, &b.outcome, change{wanted: b.wanted, decide: decide, write: b.patchPod})
+		if err != nil || result != resultRejected {
 			return err
 		}
 		if one.Unready {
@@ -67,12 +67,4 @@ func (b *upgradeBatch) upgradeInSlot(ctx context.Context, one protocol.SelectedP
 		}
 		one = next
 	}
-}
-
-// wasRejected reports whether the write of a pod was rejected.
-func (o *outcome) wasRejected(pod protocol.PodReference) bool {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	_, rejected := o.rejections[pod]
-	return rejected
 }

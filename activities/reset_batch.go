@@ -106,8 +106,8 @@ func (b *resetBatch) reset(pods []protocol.PodReference) {
 	for _, pod := range pods {
 		b.try(pod)
 		b.pool.submit(func(ctx context.Context) error {
-			err := b.apply(ctx, pod, &b.outcome, change{wanted: b.wanted, decide: b.decide, write: b.write})
-			if !b.outcome.has(pod) {
+			result, err := b.apply(ctx, pod, &b.outcome, change{wanted: b.wanted, decide: b.decide, write: b.write})
+			if result == resultSkipped {
 				b.skip(pod)
 			}
 			return err

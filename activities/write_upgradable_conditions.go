@@ -37,7 +37,8 @@ func (a *Activities) WriteUpgradableConditions(ctx context.Context, input protoc
 	pool, _ := newPool(ctx, a.Writers)
 	for _, pod := range input.Pods {
 		pool.submit(func(ctx context.Context) error {
-			return writer.apply(ctx, pod, &outcome, change{decide: decide, write: writer.patchStatus})
+			_, err := writer.apply(ctx, pod, &outcome, change{decide: decide, write: writer.patchStatus})
+			return err
 		})
 	}
 	err := pool.wait()

@@ -34,10 +34,6 @@ type writer struct {
 
 func (a *Activities) writer(change string) *writer { return &writer{a, change} }
 
-func (w *writer) count(result podResult) {
-	w.Metrics.pods.WithLabelValues(w.change, string(result)).Inc()
-}
-
 // podResult is the result of a pod in a batch.
 type podResult string
 
@@ -93,29 +89,29 @@ func (c change) stillWanted(ctx context.Context, decided decision) error {
 }
 
 // apply writes a change to one pod, or records why not. If the pod has changed since it was read,
-// apply reads it again and repeats the decision.
-func (w *writer) apply(ctx context.Context, reference protocol.PodReference, outcome *outcome, c change) error {
-	read := w.cachedPod
+// apply reads it again and repeats the decision. The result is invalid with an error.
+func (w *writer) apply(ctx context.Context, reference protocol.PodReference, outcome *outcome, c change) (podResult, error) {
+	read, result := w.cachedPod, resultSkipped
 	for range attempts {
 		pod, err := read(ctx, reference)
 		if err != nil {
-			return fmt.Errorf("read pod %s: %w", reference, err)
+			return "", fmt.Errorf("read pod %s: %w", reference, err)
 		}
 		if pod == nil {
 			break
 		}
-		result, err := w.attempt(ctx, pod, outcome, c)
+		attempted, err := w.attempt(ctx, pod, outcome, c)
 		if err != nil {
-			return err
+			return "", err
 		}
-		if result != resultConflict {
-			w.count(result)
-			return nil
+		if attempted != resultConflict {
+			result = attempted
+			break
 		}
 		read = w.livePod
 	}
-	w.count(resultSkipped)
-	return nil
+	w.Metrics.pods.WithLabelValues(w.change, string(result)).Inc()
+	return result, nil
 }
 
 // attempt decides about a pod and writes it. The result is invalid with an error.
@@ -254,15 +250,6 @@ func (o *outcome) wrote(pod protocol.PodReference, resourceVersion string) {
 	}
 	o.written[pod] = resourceVersion
 	o.fresh = append(o.fresh, protocol.WrittenPod{PodReference: pod, ResourceVersion: resourceVersion})
-}
-
-// has reports whether a pod was written or rejected.
-func (o *outcome) has(pod protocol.PodReference) bool {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	_, written := o.written[pod]
-	_, rejected := o.rejections[pod]
-	return written || rejected
 }
 
 // details are the details of a heartbeat: the number of written pods, and the wait, if any.

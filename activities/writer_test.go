@@ -76,7 +76,7 @@ func TestWhatBecomesOfAGuardedWrite(t *testing.T) {
 			cluster := newTestCluster(t, interceptor.Funcs{}, webSet(1), webPod("a"))
 			var outcome outcome
 			writes := 0
-			err := cluster.writer(changeUpgrade).apply(t.Context(), c.reference, &outcome, change{
+			_, err := cluster.writer(changeUpgrade).apply(t.Context(), c.reference, &outcome, change{
 				decide: func(context.Context, *corev1.Pod) (decision, error) { return c.decision, c.decideErr },
 				write: func(ctx context.Context, pod *corev1.Pod, _ []byte) error {
 					return throughTheGate(ctx, func() error {
@@ -106,7 +106,7 @@ func TestAfterAConflictThePodIsReadFromTheAPIServer(t *testing.T) {
 	cluster.edit(pod, func() { pod.Labels["seen"] = "live" })
 	var seen []string
 	var outcome outcome
-	err := cluster.writer(changeUpgrade).apply(t.Context(), refTo("a"), &outcome, change{
+	_, err := cluster.writer(changeUpgrade).apply(t.Context(), refTo("a"), &outcome, change{
 		decide: func(_ context.Context, pod *corev1.Pod) (decision, error) {
 			seen = append(seen, pod.Labels["seen"])
 			return decision{patch: []byte("{}")}, nil

@@ -49,7 +49,7 @@ func (s *Setup) Run(ctx context.Context) error {
 	if created && s.DryRun {
 		return s.add(ctx, SearchAttributes())
 	}
-	known, err := s.known(ctx, created)
+	known, err := s.known(ctx)
 	if err != nil {
 		return fmt.Errorf("list the search attributes of namespace %s: %w; %s", s.Namespace, explained(err), s.cloud())
 	}
@@ -96,16 +96,13 @@ func (s *Setup) namespace(ctx context.Context) (created bool, err error) {
 }
 
 // known returns the registered search attributes. It waits for those of a new namespace.
-func (s *Setup) known(ctx context.Context, created bool) (known map[string]enums.IndexedValueType, err error) {
-	list := func(ctx context.Context) error {
+func (s *Setup) known(ctx context.Context) (known map[string]enums.IndexedValueType, err error) {
+	err = retryWhileNew(ctx, func(ctx context.Context) error {
 		answer, err := call(ctx, s.Client.OperatorService().ListSearchAttributes, &operatorservice.ListSearchAttributesRequest{Namespace: s.Namespace})
 		known = answer.GetCustomAttributes()
 		return err
-	}
-	if !created {
-		return known, list(ctx)
-	}
-	return known, retryWhileNew(ctx, list)
+	})
+	return known, err
 }
 
 func (s *Setup) add(ctx context.Context, missing map[string]enums.IndexedValueType) error {

@@ -133,54 +133,35 @@ func (l *leadership) run(ctx context.Context, lead func(context.Context)) error 
 	return nil
 }
 
+// campaign returns once this process has led and released the Lease, or ctx ends.
 func (l *leadership) campaign(ctx context.Context, lead func(context.Context)) error {
-	electing, release := context.WithCancel(context.WithoutCancel(ctx))
-	defer release()
-	var leading sync.WaitGroup
-	var mu sync.Mutex
-	led, over := false, false
-	// begin reports whether the campaign continues, with a leader.
-	begin := func() bool {
-		mu.Lock()
-		defer mu.Unlock()
-		if !over {
-			led = true
-			leading.Add(1)
-		}
-		return !over
-	}
-	defer context.AfterFunc(ctx, func() {
-		mu.Lock()
-		defer mu.Unlock()
-		if over = true; !led {
-			release()
-		}
-	})()
+	started := make(chan context.Context, 1)
 	elector, err := leaderelection.NewLeaderElector(leaderelection.LeaderElectionConfig{
 		Lock: l, LeaseDuration: leaseDuration, RenewDeadline: renewDeadline, RetryPeriod: retryPeriod,
 		ReleaseOnCancel: true, Name: leaseName,
 		Callbacks: leaderelection.LeaderCallbacks{
-			OnStartedLeading: func(term context.Context) {
-				if !begin() {
-					return
-				}
-				defer leading.Done()
-				term, end := context.WithCancel(term)
-				defer end()
-				defer context.AfterFunc(ctx, end)()
-				lead(term)
-				release()
-			},
+			OnStartedLeading: func(term context.Context) { started <- term },
 			OnStoppedLeading: func() {},
 		},
 	})
 	if err != nil {
 		return fmt.Errorf("set up the election of a worker: %w", err)
 	}
-	elector.Run(electing)
-	mu.Lock()
-	over = true
-	mu.Unlock()
-	leading.Wait()
+	// The Lease is renewed until lead has returned, also after the end of ctx.
+	electing, release := context.WithCancel(context.WithoutCancel(ctx))
+	var election sync.WaitGroup
+	election.Go(func() { elector.Run(electing) })
+	defer election.Wait()
+	defer release()
+	select {
+	case term := <-started:
+		term, end := context.WithCancel(term)
+		defer end()
+		defer context.AfterFunc(ctx, end)()
+		if ctx.Err() == nil {
+			lead(term)
+		}
+	case <-ctx.Done():
+	}
 	return nil
 }

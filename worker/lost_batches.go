@@ -30,7 +30,12 @@ type lostBatches struct {
 func (l *lostBatches) release(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, protocol.HeartbeatTimeout)
 	defer cancel()
-	lost := l.find(ctx)
+	var lost []activities.LostBatch
+	l.retry(ctx, func() (err error) {
+		lost, err = l.read(ctx)
+		return err
+	})
+	close(l.known)
 	l.retry(ctx, func() error {
 		var failed []error
 		lost = slices.DeleteFunc(lost, func(batch activities.LostBatch) bool {
@@ -43,15 +48,6 @@ func (l *lostBatches) release(ctx context.Context) {
 		})
 		return errors.Join(failed...)
 	})
-}
-
-func (l *lostBatches) find(ctx context.Context) (found []activities.LostBatch) {
-	defer close(l.known)
-	l.retry(ctx, func() (err error) {
-		found, err = l.read(ctx)
-		return err
-	})
-	return found
 }
 
 // before calls run, which claims tasks, once the lost batches are known: batches that this process

@@ -100,7 +100,9 @@ func Run(ctx context.Context, o Options) error {
 		return err
 	}
 	defer h.client.Close()
-	lost := lostBatches{read: hosted.LostBatches, end: h.endTask, log: o.Logger, known: make(chan struct{})}
+	lost := lostBatches{read: hosted.LostBatches, log: o.Logger, known: make(chan struct{}), end: func(ctx context.Context, task []byte, cause error) error {
+		return h.client.CompleteActivity(ctx, task, nil, cause)
+	}}
 	var ending sync.WaitGroup
 	defer ending.Wait()
 	ending.Go(func() { lost.release(ctx) })
@@ -116,11 +118,6 @@ func Run(ctx context.Context, o Options) error {
 		return fmt.Errorf("add the clean-up after deleted SidecarSets: %w", err)
 	}
 	return mgr.Start(ctx)
-}
-
-// endTask fails an activity task, whichever process claimed it.
-func (h *host) endTask(ctx context.Context, task []byte, cause error) error {
-	return h.client.CompleteActivity(ctx, task, nil, cause)
 }
 
 // host runs the Temporal workers of this process.

@@ -10,11 +10,11 @@ import (
 	"github.com/outrigger/outrigger/internal/defaults"
 )
 
-// clash finds a container name that the pod would have twice. SidecarSets may have been
-// accepted at the same time, or under older rules. The API server would reject the pod
-// without naming them, or one SidecarSet would replace the container of another one.
-func clash(pod *corev1.Pod, sets []*Set) error {
-	injectedBy := map[string]string{}
+// claimNames adds the container names of the SidecarSets to injectedBy. A name that the pod
+// would have twice is an error. SidecarSets may have been accepted at the same time, or under older
+// rules. The API server would reject the pod without naming them, or one SidecarSet would
+// replace the container of another one.
+func claimNames(injectedBy map[string]string, pod *corev1.Pod, sets []*Set) error {
 	for _, set := range sets {
 		if name, taken := inCommon(set.names, pod.Spec.InitContainers); taken {
 			return SetError{set.Name, fmt.Errorf("SidecarSet %s: container %s: the pod has an init container of this name; rename one of them", set.Name, name)}

@@ -23,21 +23,14 @@ type app struct {
 	replaced []string
 }
 
-func ownPart(pod *corev1.Pod, sets []*Set) app {
+// ownPart gets the SidecarSet of each injected container name.
+func ownPart(pod *corev1.Pod, injectedBy map[string]string) app {
 	own := app{pod: pod}
-	replaces := map[string]bool{}
-	for _, set := range sets {
-		for _, name := range set.names {
-			replaces[name] = true
-		}
-		for _, name := range set.initNames {
-			replaces[name] = true
-		}
-	}
 	pick := func(c *corev1.Container, into *[]*corev1.Container) {
+		_, replaced := injectedBy[c.Name]
 		switch {
-		case replaces[c.Name] && injected(c):
-		case replaces[c.Name]:
+		case replaced && injected(c):
+		case replaced:
 			own.replaced = append(own.replaced, c.Name)
 		case injected(c):
 			own.selfDeclared = append(own.selfDeclared, c.Name)
@@ -52,7 +45,7 @@ func ownPart(pod *corev1.Pod, sets []*Set) app {
 		switch c := &pod.Spec.InitContainers[i]; {
 		case revision.IsNativeSidecar(c):
 			pick(c, &own.natives)
-		case replaces[c.Name] && !injected(c):
+		case injectedBy[c.Name] != "" && !injected(c):
 			own.replaced = append(own.replaced, c.Name)
 		}
 	}

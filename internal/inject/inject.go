@@ -60,12 +60,12 @@ func Pod(pod *corev1.Pod, sets []*Set, now metav1.Time) (*Injection, error) {
 		changed:        map[string]string{},
 	}
 	sets = active(sets)
-	if err := clash(pod, sets); err != nil {
+	injectedBy := map[string]string{}
+	if err := claimNames(injectedBy, pod, sets); err != nil {
 		return nil, err
 	}
-	own := ownPart(pod, sets)
-	injection.warnOfReplaced(own.replaced, sets)
-	injection.warnOfInjectedEnv(own.selfDeclared, sets)
+	own := ownPart(pod, injectedBy)
+	injection.warn(own, injectedBy, sets)
 	for _, set := range sets {
 		if err := injection.add(set, own); err != nil {
 			return nil, SetError{set.Name, fmt.Errorf("SidecarSet %s: %w", set.Name, err)}
@@ -177,20 +177,13 @@ func (i *Injection) addVolumes(set *Set, used map[string]bool) error {
 	return nil
 }
 
-// warnOfReplaced warns of containers of the pod that never run (SPEC §4.2).
-func (i *Injection) warnOfReplaced(replaced []string, sets []*Set) {
-	for _, container := range replaced {
-		for _, set := range sets {
-			if slices.Contains(set.names, container) || slices.Contains(set.initNames, container) {
-				i.warnings = append(i.warnings, fmt.Sprintf("container %s: a container of SidecarSet %s replaces it", container, set.Name))
-			}
-		}
+// warn warns of containers of the pod that never run, and of those with the variable of
+// injected containers (SPEC §4.2, §4.5).
+func (i *Injection) warn(own app, injectedBy map[string]string, sets []*Set) {
+	for _, container := range own.replaced {
+		i.warnings = append(i.warnings, fmt.Sprintf("container %s: a container of SidecarSet %s replaces it", container, injectedBy[container]))
 	}
-}
-
-// warnOfInjectedEnv warns of containers of the pod with the variable of injected containers.
-func (i *Injection) warnOfInjectedEnv(selfDeclared []string, sets []*Set) {
-	for _, container := range selfDeclared {
+	for _, container := range own.selfDeclared {
 		if len(sets) > 0 {
 			i.warnings = append(i.warnings, fmt.Sprintf("container %s: because of its variable %s, its volumes, variables and resources are not shared with SidecarSet %s",
 				container, v1alpha1.InjectedEnv, namesOf(sets)))

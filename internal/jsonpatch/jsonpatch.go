@@ -12,7 +12,7 @@ import (
 type Operation struct {
 	Op    string `json:"op"`
 	Path  string `json:"path"`
-	Value any    `json:"value"`
+	Value any    `json:"value,omitempty"`
 }
 
 // Pointer escapes names and indexes, and joins them to a pointer.

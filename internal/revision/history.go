@@ -62,7 +62,7 @@ func Expendable(set *v1alpha1.SidecarSet, sorted []*appsv1.ControllerRevision, c
 		if len(expendable) == excess {
 			break
 		}
-		if candidate.Name != current && candidate != pinned && !used.holds(candidate) {
+		if candidate.Name != current && candidate != pinned && !used(candidate) {
 			expendable = append(expendable, candidate)
 		}
 	}
@@ -76,37 +76,27 @@ func historyLimit(set *v1alpha1.SidecarSet) int {
 	return max(int(*set.Spec.RevisionHistoryLimit), 1)
 }
 
-// usage holds the revisions of pods.
-type usage struct {
-	names map[string]bool
-	// hashes are of pods whose entry names no revision with their hash: the webhook may have
-	// predicted a name, and the revision got another one.
-	hashes map[string]bool
-}
-
-func usedBy(pods []*corev1.Pod, set string, all []*appsv1.ControllerRevision) usage {
+// usedBy returns a function that reports whether a revision is that of a pod.
+func usedBy(pods []*corev1.Pod, set string, all []*appsv1.ControllerRevision) func(*appsv1.ControllerRevision) bool {
 	hashOf := map[string]string{}
 	for _, revision := range all {
 		hashOf[revision.Name] = revision.Annotations[v1alpha1.HashAnnotation]
 	}
-	used := usage{names: map[string]bool{}, hashes: map[string]bool{}}
+	// hashes are of pods whose entry names no revision with their hash: the webhook may have
+	// predicted a name, and the revision got another one.
+	names, hashes := map[string]bool{}, map[string]bool{}
 	for i := range pods {
 		entries, err := record.Hashes(pods[i].Annotations)
 		if err != nil {
 			continue
 		}
 		entry := entries[set]
-		hash, known := hashOf[entry.ControllerRevision]
-		if known {
-			used.names[entry.ControllerRevision] = true
-		}
-		if entry.Hash != "" && entry.Hash != hash {
-			used.hashes[entry.Hash] = true
+		names[entry.ControllerRevision] = true
+		if entry.Hash != "" && entry.Hash != hashOf[entry.ControllerRevision] {
+			hashes[entry.Hash] = true
 		}
 	}
-	return used
-}
-
-func (u usage) holds(revision *appsv1.ControllerRevision) bool {
-	return u.names[revision.Name] || u.hashes[revision.Annotations[v1alpha1.HashAnnotation]]
+	return func(revision *appsv1.ControllerRevision) bool {
+		return names[revision.Name] || hashes[hashOf[revision.Name]]
+	}
 }

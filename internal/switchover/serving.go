@@ -9,6 +9,7 @@ import (
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 
 	"github.com/outrigger/outrigger/api/v1alpha1"
+	"github.com/outrigger/outrigger/internal/jsonpatch"
 )
 
 // Owners of webhooks.
@@ -203,16 +204,11 @@ func (c *Check) checkDead(hooks []hook) {
 
 // removal removes webhooks of one configuration, unless the configuration has changed.
 func removal(hooks []hook) string {
-	type operation struct {
-		Op    string `json:"op"`
-		Path  string `json:"path"`
-		Value string `json:"value,omitempty"`
-	}
-	var operations []operation
+	var operations []jsonpatch.Operation
 	slices.SortFunc(hooks, func(a, b hook) int { return b.index - a.index })
 	for _, h := range hooks {
 		at := fmt.Sprintf("/webhooks/%d", h.index)
-		operations = append(operations, operation{"test", at + "/name", h.Webhook}, operation{Op: "remove", Path: at})
+		operations = append(operations, jsonpatch.Operation{Op: "test", Path: at + "/name", Value: h.Webhook}, jsonpatch.Operation{Op: "remove", Path: at})
 	}
 	patch, _ := json.Marshal(operations) // strings alone cannot fail
 	return fmt.Sprintf("kubectl patch %s %s --type=json -p '%s'", strings.ToLower(hooks[0].Kind), hooks[0].Configuration, patch)
