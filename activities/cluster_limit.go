@@ -16,7 +16,7 @@ import (
 )
 
 const (
-	// wantTTL is how long a request for slots counts: batches ask about once a second.
+	// wantTTL is how long a request for slots counts: batches request about once a second.
 	wantTTL = 5 * heartbeatInterval
 	// recountInterval is the time between two counts of the SidecarSets without a batch while
 	// others wait for slots. recountAge is the age after which a request of a batch counts them.
@@ -30,7 +30,7 @@ var errNotLeading = errors.New("another worker leads, or none yet: with a cluste
 // ClusterLimit limits how many pods of all SidecarSets are unavailable because of upgrades (SPEC
 // §7.5), and divides the slots fairly. All batches are in this process, the only one that upgrades
 // pods while it leads, so the cache and the writes that the cache does not show yet are complete.
-// The slots of a SidecarSet count until its batch asks again.
+// The slots of a SidecarSet count until the next request of its batch.
 type ClusterLimit struct {
 	limit int
 	// maxWaiting is the number of batches that may wait for slots beyond their usual duration.
@@ -59,8 +59,8 @@ type limitShare struct {
 	batch *upgradeBatch
 	// used counts the pods in flight and the slots of the batch. want is the number of slots that
 	// the batch could use, as of its last request.
-	used, want int
-	asked      time.Time
+	used, want  int
+	requestedAt time.Time
 	// served is the number of the last answer with slots: the lowest number comes first.
 	served uint64
 	// unseen are the writes of batches that have ended; the cache lacks late of them.
@@ -131,10 +131,10 @@ func (f *ClusterLimit) share(set string) *limitShare {
 	return f.sets[set]
 }
 
-// ask reports that used pods of the SidecarSet are in flight, including writes that the cache does
+// request reports that used pods of the SidecarSet are in flight, including writes that the cache does
 // not show, and returns how many of more slots are free for it. When others become free, the
 // batch is woken.
-func (f *ClusterLimit) ask(b *upgradeBatch, set *v1alpha1.SidecarSet, used, more int) (slots int) {
+func (f *ClusterLimit) request(b *upgradeBatch, set *v1alpha1.SidecarSet, used, more int) (slots int) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	share := f.share(set.Name)
@@ -143,7 +143,7 @@ func (f *ClusterLimit) ask(b *upgradeBatch, set *v1alpha1.SidecarSet, used, more
 		return 0
 	}
 	share.set, share.batch = set, b
-	share.used, share.want, share.asked = used, used+more, f.clock.Now()
+	share.used, share.want, share.requestedAt = used, used+more, f.clock.Now()
 	share.changes++
 	if more > 0 {
 		slots = max(0, f.allowed()[set.Name]-used-share.late)
@@ -215,7 +215,7 @@ func (f *ClusterLimit) allowed() map[string]int {
 	for _, name := range names {
 		share := f.sets[name]
 		claim := rollout.Claim{Used: share.used + share.late}
-		if now.Sub(share.asked) < wantTTL {
+		if now.Sub(share.requestedAt) < wantTTL {
 			claim.Want = share.want + share.late
 		}
 		claims = append(claims, claim)

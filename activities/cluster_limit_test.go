@@ -78,7 +78,7 @@ func TestSpec7_5_WhateverBatchesAskTheFleetsBudgetHolds(t *testing.T) {
 				batches[i] = cluster.batch()
 			}
 			name := fmt.Sprint(i)
-			granted := f.ask(batches[i], named(name), moving[i], random.IntN(4))
+			granted := f.request(batches[i], named(name), moving[i], random.IntN(4))
 			moving[i] += granted
 			served[i] = served[i] || granted > 0
 			sum := 0
@@ -100,17 +100,17 @@ func TestSpec7_5_SlotsOfTheFleetGoToWhoHasWaitedLongest(t *testing.T) {
 	f := cluster.withFleet(1)
 	a, b := cluster.batch(), cluster.batch()
 	changed := cluster.Changes.Next("b")
-	assert.Equal(t, 1, f.ask(a, named("a"), 0, 3))
-	assert.Zero(t, f.ask(b, named("b"), 0, 3))
+	assert.Equal(t, 1, f.request(a, named("a"), 0, 3))
+	assert.Zero(t, f.request(b, named("b"), 0, 3))
 	assert.False(t, woken(changed))
-	assert.Zero(t, f.ask(a, named("a"), 0, 3), "it is b's turn")
+	assert.Zero(t, f.request(a, named("a"), 0, 3), "it is b's turn")
 	assert.True(t, woken(changed))
-	assert.Equal(t, 1, f.ask(b, named("b"), 0, 3))
+	assert.Equal(t, 1, f.request(b, named("b"), 0, 3))
 	assert.InDelta(t, 1, testutil.ToFloat64(cluster.Metrics.limitUnavailable), 0)
 
-	assert.Zero(t, f.ask(a, named("a"), 0, 3))
+	assert.Zero(t, f.request(a, named("a"), 0, 3))
 	cluster.clock.Step(wantTTL)
-	assert.Equal(t, 1, f.ask(b, named("b"), 0, 3), "who asks no more does not keep slots free")
+	assert.Equal(t, 1, f.request(b, named("b"), 0, 3), "who asks no more does not keep slots free")
 }
 
 // Two attempts at a batch may overlap: the later one does not know what the
@@ -119,17 +119,17 @@ func TestSpec7_5_OneBatchOfASetAtATimeIsGrantedSlotsOfTheFleet(t *testing.T) {
 	cluster := newTestCluster(t, interceptor.Funcs{}, webSet(2))
 	f := cluster.withFleet(3)
 	first, second := cluster.batch(), cluster.batch()
-	assert.Equal(t, 2, f.ask(first, named("a"), 0, 2))
-	assert.Zero(t, f.ask(second, named("a"), 0, 2))
+	assert.Equal(t, 2, f.request(first, named("a"), 0, 2))
+	assert.Zero(t, f.request(second, named("a"), 0, 2))
 	f.leave(first, "a")
-	assert.Equal(t, 1, f.ask(second, named("a"), 2, 2))
+	assert.Equal(t, 1, f.request(second, named("a"), 2, 2))
 }
 
 func TestSpec7_5_ABatchStaysWhileTheFleetHasNoRoom(t *testing.T) {
 	cluster := newTestCluster(t, interceptor.Funcs{}, webSet(2), webPod("a"), webPod("b"), webPod("c"))
 	f := cluster.withFleet(2)
 	other := cluster.batch()
-	require.Equal(t, 1, f.ask(other, named("other"), 0, 1))
+	require.Equal(t, 1, f.request(other, named("other"), 0, 1))
 	b := cluster.batchOf("a", "b", "c")
 	_, err := cluster.refills(b)
 	require.NoError(t, err)
@@ -139,12 +139,12 @@ func TestSpec7_5_ABatchStaysWhileTheFleetHasNoRoom(t *testing.T) {
 	for range 2 * refillTime / (2 * time.Second) {
 		cluster.clock.Step(2 * time.Second)
 		b.deadline = newWriteDeadline(cluster.clock) // the server answers
-		require.Zero(t, f.ask(other, named("other"), 1, 1))
+		require.Zero(t, f.request(other, named("other"), 1, 1))
 		again, err := cluster.refills(b)
 		require.NoError(t, err)
 		assert.NotZero(t, again, "the batch ended")
 	}
-	assert.Zero(t, f.ask(other, named("other"), 0, 0))
+	assert.Zero(t, f.request(other, named("other"), 0, 0))
 	_, err = cluster.refills(b)
 	require.NoError(t, err)
 	assert.Equal(t, []string{"c"}, selectedNames(b.left))
@@ -156,7 +156,7 @@ func TestSpec7_5_BatchesThatCrowdTheWorkerDoNotWaitForTheFleet(t *testing.T) {
 	cluster := newTestCluster(t, interceptor.Funcs{}, webSet(2), webPod("a"))
 	f := cluster.withFleet(1)
 	for i := range 5 {
-		f.ask(cluster.batch(), named(fmt.Sprint(i)), 0, 2)
+		f.request(cluster.batch(), named(fmt.Sprint(i)), 0, 2)
 	}
 	b := cluster.batchOf("a")
 	again, err := cluster.refills(b)
@@ -174,7 +174,7 @@ func TestSpec7_5_PodsThatDoNotServeNeedNoSlotOfTheFleet(t *testing.T) {
 	down := webPod("down", func(p *corev1.Pod) { p.Status.Conditions[0].Status = corev1.ConditionFalse })
 	cluster := newTestCluster(t, interceptor.Funcs{}, webSet(2), down, webPod("up"))
 	f := cluster.withFleet(1)
-	require.Equal(t, 1, f.ask(cluster.batch(), named("other"), 0, 1))
+	require.Equal(t, 1, f.request(cluster.batch(), named("other"), 0, 1))
 	b := cluster.batchOf("down", "up")
 	_, err := cluster.refills(b)
 	require.NoError(t, err)
@@ -191,12 +191,12 @@ func TestSpec7_5_PodsOfABatchThatHasEndedKeepTheirSlots(t *testing.T) {
 	require.NoError(t, err)
 	f.leave(b, "logs")
 	next := cluster.batch()
-	assert.Zero(t, f.ask(next, named("logs"), 0, 1), "the next batch of the set does not know the writes")
+	assert.Zero(t, f.request(next, named("logs"), 0, 1), "the next batch of the set does not know the writes")
 	f.leave(next, "logs")
 	other := cluster.batch()
 	ask := func() int {
 		cluster.countShares(t.Context(), 0)
-		return f.ask(other, named("other"), 0, 1)
+		return f.request(other, named("other"), 0, 1)
 	}
 	assert.Zero(t, ask(), "the cache does not show the writes")
 	cluster.sync()
@@ -222,12 +222,12 @@ func TestSpec7_5_PodsOfASetThatIsGoneKeepTheirSlotsUntilTheyServe(t *testing.T) 
 	require.NoError(t, cluster.Live.(client.Client).Delete(t.Context(), set))
 	other := cluster.batch()
 	cluster.countShares(t.Context(), 0)
-	assert.Zero(t, f.ask(other, named("other"), 0, 1))
+	assert.Zero(t, f.request(other, named("other"), 0, 1))
 	cluster.edit(pod, func() { upgraded(pod) })
 	cluster.sync()
 	f.mark(set.Name)
 	cluster.countShares(t.Context(), 0)
-	assert.Equal(t, 1, f.ask(other, named("other"), 0, 1))
+	assert.Equal(t, 1, f.request(other, named("other"), 0, 1))
 	assert.NotContains(t, f.sets, set.Name)
 }
 

@@ -31,7 +31,7 @@ func (s stopped) Error() string { return string(s) }
 
 func (a *Activities) newFence(lease *rolloutLease, generation int64) *fence {
 	f := &fence{Activities: a, generation: generation, lease: lease}
-	f.permission = newRecent(a.Clock, "SidecarSet "+lease.set.Name+" and its Lease", f.ask)
+	f.permission = newRecent(a.Clock, "SidecarSet "+lease.set.Name+" and its Lease", f.read)
 	return f
 }
 
@@ -47,9 +47,9 @@ func (f *fence) check(ctx context.Context) (*v1alpha1.SidecarSet, error) {
 	return now.set, f.Limit.check()
 }
 
-// ask reads the SidecarSet and the Lease at the same time, so that neither is older than maxAge
+// read reads the SidecarSet and the Lease at the same time, so that neither is older than maxAge
 // when a pod is written. The Lease does not matter if the SidecarSet allows no upgrade.
-func (f *fence) ask(ctx context.Context) (permission, error) {
+func (f *fence) read(ctx context.Context) (permission, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	type answer struct {
@@ -77,7 +77,7 @@ func (f *fence) ask(ctx context.Context) (permission, error) {
 	return permission{set: set}, nil
 }
 
-// stopped returns why the SidecarSet allows no upgrade to the generation, or nothing.
+// stopped returns the reason if the SidecarSet allows no upgrade to the generation.
 func (f *fence) stopped(set *v1alpha1.SidecarSet) stopped {
 	switch {
 	case set == nil:

@@ -65,9 +65,9 @@ func (d *writeDeadline) keep(ctx context.Context, heartbeat func(context.Context
 func (d *writeDeadline) extend(ctx context.Context, heartbeat func(context.Context) error) error {
 	// The server counts from the moment at which it receives the heartbeat, which is later.
 	sent := d.clock.Now()
-	asking, done := context.WithTimeout(ctx, heartbeatGrace)
+	ctx, done := context.WithTimeout(ctx, heartbeatGrace)
 	defer done()
-	if err := heartbeat(asking); err != nil {
+	if err := heartbeat(ctx); err != nil {
 		return err
 	}
 	d.mu.Lock()
@@ -94,8 +94,8 @@ func mustEnd(err error) bool {
 // both would send two.
 func answeredHeartbeat(ctx context.Context, outcome *outcome) func(context.Context) error {
 	info, server := activity.GetInfo(ctx), activity.GetClient(ctx)
-	return func(asking context.Context) error {
-		return server.RecordActivityHeartbeatWithOptions(asking, client.RecordActivityHeartbeatOptions{
+	return func(ctx context.Context) error {
+		return server.RecordActivityHeartbeatWithOptions(ctx, client.RecordActivityHeartbeatOptions{
 			TaskToken: info.TaskToken, Details: outcome.details(),
 			Namespace: info.Namespace, WorkflowID: info.WorkflowExecution.ID, WorkflowType: info.WorkflowType.Name,
 			ActivityType: info.ActivityType.Name, TaskQueue: info.TaskQueue,

@@ -14,37 +14,37 @@ import (
 // write passes its slot to the first of them at once: thousands of rejected pods must not cost a
 // plan each.
 type queuedPods struct {
-	mu    sync.Mutex
-	pods  []protocol.SelectedPod
-	taken []protocol.SelectedPod
-	ended bool
+	mu      sync.Mutex
+	pods    []protocol.SelectedPod
+	started []protocol.SelectedPod
+	ended   bool
 }
 
-func (s *queuedPods) take() (next protocol.SelectedPod, ok bool) {
+func (s *queuedPods) next() (next protocol.SelectedPod, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.ended || len(s.pods) == 0 {
 		return next, false
 	}
 	next, s.pods = s.pods[0], s.pods[1:]
-	s.taken = append(s.taken, next)
+	s.started = append(s.started, next)
 	return next, true
 }
 
-// end stops take, and returns the pods that were taken.
+// end stops next, and returns the pods that were started.
 func (s *queuedPods) end() []protocol.SelectedPod {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.ended = true
-	return s.taken
+	return s.started
 }
 
-// takeQueued records the queued pods that were tried in the slots of rejected ones.
-func (b *upgradeBatch) takeQueued() {
+// endQueued records the queued pods that were tried in the slots of rejected ones.
+func (b *upgradeBatch) endQueued() {
 	for _, one := range b.queued.end() {
 		b.try(one)
 	}
-	b.left = slices.DeleteFunc(b.left, func(pod protocol.SelectedPod) bool { return b.taken[pod.PodReference] })
+	b.left = slices.DeleteFunc(b.left, func(pod protocol.SelectedPod) bool { return b.isTried[pod.PodReference] })
 	b.queued = &queuedPods{}
 }
 
@@ -59,7 +59,7 @@ func (b *upgradeBatch) upgradeInSlot(ctx context.Context, one protocol.SelectedP
 		if one.Unready {
 			return nil // it had no slot
 		}
-		next, ok := queued.take()
+		next, ok := queued.next()
 		if !ok {
 			// No event announces that the slot is free.
 			b.Changes.wake(b.input.SidecarSet.Name)

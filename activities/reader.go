@@ -233,18 +233,18 @@ func (a *Activities) cacheShows(ctx context.Context, written *protocol.WrittenPo
 type recent[T any] struct {
 	clock clock.PassiveClock
 	// what names the object in errors.
-	what string
-	ask  func(context.Context) (T, error)
+	what    string
+	request func(context.Context) (T, error)
 
-	// asking is locked during a request.
-	asking sync.Mutex
-	mu     sync.Mutex
-	asked  time.Time
-	answer T
+	// requesting is locked during a request.
+	requesting  sync.Mutex
+	mu          sync.Mutex
+	requestedAt time.Time
+	answer      T
 }
 
-func newRecent[T any](clock clock.PassiveClock, what string, ask func(context.Context) (T, error)) *recent[T] {
-	return &recent[T]{clock: clock, what: what, ask: ask}
+func newRecent[T any](clock clock.PassiveClock, what string, request func(context.Context) (T, error)) *recent[T] {
+	return &recent[T]{clock: clock, what: what, request: request}
 }
 
 // get sends a request once the last one was sent refreshAge ago, but waits for the answer only if
@@ -252,39 +252,39 @@ func newRecent[T any](clock clock.PassiveClock, what string, ask func(context.Co
 // the answer of one request. An answer that took longer than maxAge is an error, because it may
 // describe the state at the time of the request.
 func (r *recent[T]) get(ctx context.Context) (T, error) {
-	answer, asked := r.known()
-	switch age := r.clock.Since(asked); {
+	answer, requestedAt := r.known()
+	switch age := r.clock.Since(requestedAt); {
 	case age < refreshAge:
 		return answer, nil
 	case age <= usableAge:
-		if r.asking.TryLock() {
+		if r.requesting.TryLock() {
 			go func() {
-				defer r.asking.Unlock()
+				defer r.requesting.Unlock()
 				// The next caller that needs the answer repeats the request and gets its error.
 				_, _ = r.refresh(ctx)
 			}()
 		}
 		return answer, nil
 	}
-	r.asking.Lock()
-	defer r.asking.Unlock()
-	if newer, again := r.known(); again.After(asked) && r.clock.Since(again) <= maxAge {
+	r.requesting.Lock()
+	defer r.requesting.Unlock()
+	if newer, again := r.known(); again.After(requestedAt) && r.clock.Since(again) <= maxAge {
 		return newer, nil
 	}
 	return r.refresh(ctx)
 }
 
 // known is the last answer, and the time of its request.
-func (r *recent[T]) known() (answer T, asked time.Time) {
+func (r *recent[T]) known() (answer T, requestedAt time.Time) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.answer, r.asked
+	return r.answer, r.requestedAt
 }
 
 func (r *recent[T]) refresh(ctx context.Context) (T, error) {
-	asked := r.clock.Now()
-	answer, err := r.ask(ctx)
-	if late := r.clock.Since(asked); err == nil && late > maxAge {
+	requestedAt := r.clock.Now()
+	answer, err := r.request(ctx)
+	if late := r.clock.Since(requestedAt); err == nil && late > maxAge {
 		err = fmt.Errorf("read %s: the answer took %s and is too old to act on", r.what, late)
 	}
 	if err != nil {
@@ -293,6 +293,6 @@ func (r *recent[T]) refresh(ctx context.Context) (T, error) {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.asked, r.answer = asked, answer
+	r.requestedAt, r.answer = requestedAt, answer
 	return answer, nil
 }

@@ -46,7 +46,7 @@ func TestSpec7_8_ARefusedWriteLeavesItsSlotToTheNextPodAtOnce(t *testing.T) {
 	b := cluster.batchOf(all...)
 	_, err := cluster.refills(b)
 	require.NoError(t, err)
-	b.takeQueued()
+	b.endQueued()
 	result := b.result()
 	assert.Len(t, result.Rejected, 260)
 	assert.Equal(t, []string{"z"}, writtenNames(result.Written))

@@ -12,8 +12,8 @@ var errStopping = errors.New("this worker is stopping; another one continues")
 // endedEarly reports whether an activity ended because of its workflow, the SidecarSet or a stop of
 // the worker. Its result is then valid.
 func endedEarly(ctx context.Context, err error) bool {
-	var asked stopped
-	return cancelRequested(ctx) || errors.Is(err, errStopping) || errors.As(err, &asked)
+	var reason stopped
+	return cancelRequested(ctx) || errors.Is(err, errStopping) || errors.As(err, &reason)
 }
 
 // cancelRequested reports whether the workflow cancelled ctx.

@@ -52,7 +52,7 @@ func (a *Activities) newUpgradeBatch(input protocol.UpgradeBatchInput, run strin
 	b := &upgradeBatch{
 		writer: a.writer(changeUpgrade), input: input, queued: &queuedPods{}, deadline: newWriteDeadline(a.Clock),
 		fence: a.newFence(a.lease(input.SidecarSet, run), input.Generation),
-		left:  slices.Concat(input.Pods, input.Queued), taken: map[protocol.PodReference]bool{},
+		left:  slices.Concat(input.Pods, input.Queued), isTried: map[protocol.PodReference]bool{},
 		before: a.unseenWrites(input.Written), own: a.unseenWrites(nil), idle: newIdleTimer(a.Clock),
 	}
 	b.extend()
@@ -69,10 +69,10 @@ type upgradeBatch struct {
 	deadline *writeDeadline
 	fence    *fence
 	outcome  outcome
-	// left are the pods to upgrade, in order. tried are the pods that were tried; taken is the
+	// left are the pods to upgrade, in order. tried are the pods that were tried; isTried is the
 	// same as a set.
 	left, tried []protocol.SelectedPod
-	taken       map[protocol.PodReference]bool
+	isTried     map[protocol.PodReference]bool
 	// before and own are the writes before the batch and of the batch that the cache does not
 	// show yet.
 	before, own *unseenWrites
@@ -109,7 +109,7 @@ func (b *upgradeBatch) run(ctx context.Context, attempt int32) error {
 	b.pool = pool
 	err := b.poll(writing, b.input.SidecarSet.Name, func() (time.Duration, error) { return b.refill(writing) })
 	err = pool.finish(err)
-	b.takeQueued()
+	b.endQueued()
 	if endedEarly(ctx, err) {
 		b.outcome.stop(err)
 		return nil
@@ -152,7 +152,7 @@ func (b *upgradeBatch) refill(ctx context.Context) (again time.Duration, err err
 // fill makes a new plan and starts upgrades. others is set if only pods outside the batch can be
 // upgraded.
 func (b *upgradeBatch) fill(ctx context.Context, set *v1alpha1.SidecarSet) (counts protocol.Counts, others bool, err error) {
-	b.takeQueued()
+	b.endQueued()
 	unseen, err := b.notInCache(ctx)
 	if err != nil {
 		return counts, false, err
@@ -181,7 +181,7 @@ func (b *upgradeBatch) fill(ctx context.Context, set *v1alpha1.SidecarSet) (coun
 // withinLimit reduces a refill to the slots of the cluster-wide limit. A batch that waits for the
 // limit continues: a new batch could do no more.
 func (b *upgradeBatch) withinLimit(ctx context.Context, set *v1alpha1.SidecarSet, plan *rollout.Plan, unseen int) (rollout.Refill, error) {
-	refill := plan.Refill(b.left, b.taken, unseen)
+	refill := plan.Refill(b.left, b.isTried, unseen)
 	if b.Limit == nil {
 		return refill, nil
 	}
@@ -196,7 +196,7 @@ func (b *upgradeBatch) withinLimit(ctx context.Context, set *v1alpha1.SidecarSet
 		}
 	}
 	b.countShares(ctx, recountAge)
-	slots := b.Limit.ask(b, set, inFlight+unseen, more)
+	slots := b.Limit.request(b, set, inFlight+unseen, more)
 	if slots == more {
 		b.outcome.wait("")
 		return refill, nil
@@ -207,7 +207,7 @@ func (b *upgradeBatch) withinLimit(ctx context.Context, set *v1alpha1.SidecarSet
 		b.extend()
 	}
 	plan.OpenSlots = min(plan.OpenSlots, unseen+slots)
-	refill = plan.Refill(b.left, b.taken, unseen)
+	refill = plan.Refill(b.left, b.isTried, unseen)
 	refill.OnlyOthers = false
 	return refill, nil
 }
@@ -283,7 +283,7 @@ func (b *upgradeBatch) patch(set *v1alpha1.SidecarSet, pod *corev1.Pod) ([]byte,
 
 func (b *upgradeBatch) try(chosen protocol.SelectedPod) {
 	b.tried = append(b.tried, chosen)
-	b.taken[chosen.PodReference] = true
+	b.isTried[chosen.PodReference] = true
 }
 
 // result lists the pods in the order in which they were chosen.
