@@ -1,11 +1,12 @@
 package process
 
 import (
+	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"sync"
 	"syscall"
@@ -18,52 +19,50 @@ const (
 	tailLines  = 20
 )
 
-var errEnded = errors.New("it ended")
-
-// child is one process of a group over all its lives.
+// child is one process of a group over all its starts.
 type child struct {
 	spec     Spec
 	log      string
-	starting sync.Mutex // locked from launch until ready, so that one life is started at a time
+	starting sync.Mutex // locked until it is ready, so that it is started once at a time
 
-	mu   sync.Mutex
-	life *life // nil before the first start
-}
-
-// life is one run of a child.
-type life struct {
-	pid   int
-	done  chan struct{} // closed once the process is gone
-	asked bool          // the end was asked for; guarded by child.mu
-}
-
-func (l *life) running() bool {
-	if l == nil {
-		return false
-	}
-	select {
-	case <-l.done:
-		return false
-	default:
-		return true
-	}
+	mu  sync.Mutex
+	pid int // 0 while it does not run
+	// gone is closed once the process is; stopping is true if a caller ended it.
+	gone     chan struct{}
+	stopping bool
 }
 
 func (c *child) status() Status {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	s := Status{Name: c.spec.Name, Log: c.log, Running: c.life.running()}
-	if s.Running {
-		s.PID = c.life.pid
+	return Status{Name: c.spec.Name, Log: c.log, Running: c.pid != 0, PID: c.pid}
+}
+
+// run starts the process unless it runs, and waits until it is ready.
+func (c *child) run(ctx context.Context, g *Group) error {
+	c.starting.Lock()
+	defer c.starting.Unlock()
+	if c.status().Running {
+		return nil
 	}
-	return s
+	if err := c.launch(g); err != nil {
+		return fmt.Errorf("start process %s from %s: %w", c.spec.Name, c.spec.Path, err)
+	}
+	if err := c.awaitReady(ctx); err != nil {
+		c.stop(0)
+		return fmt.Errorf("%w; last lines of %s:\n%s", err, c.log, Tail(c.log))
+	}
+	return nil
 }
 
 // launch forks the process through the group's thread and watches for its end.
 func (c *child) launch(g *Group) error {
+	if err := os.MkdirAll(filepath.Dir(c.log), 0o755); err != nil {
+		return err
+	}
 	log, err := os.OpenFile(c.log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
 	if err != nil {
-		return fmt.Errorf("open the log of process %s: %w", c.spec.Name, err)
+		return err
 	}
 	defer func() { _ = log.Close() }() // the child keeps its own handle
 	// No context: a process outlives the call that starts it.
@@ -73,25 +72,24 @@ func (c *child) launch(g *Group) error {
 	system := c.spec.System
 	system.Setpgid, system.Pdeathsig = true, syscall.SIGKILL
 	cmd.SysProcAttr = &system
-
 	if err := g.spawn(cmd); err != nil {
-		return fmt.Errorf("start process %s from %s: %w", c.spec.Name, c.spec.Path, err)
+		return err
 	}
-	l := &life{pid: cmd.Process.Pid, done: make(chan struct{})}
 	c.mu.Lock()
-	c.life = l
+	c.pid, c.gone, c.stopping = cmd.Process.Pid, make(chan struct{}), false
 	c.mu.Unlock()
-	go c.watch(cmd, l, g.exits)
+	go c.watch(cmd, g.exits)
 	return nil
 }
 
-func (c *child) watch(cmd *exec.Cmd, l *life, exits chan<- Exit) {
+func (c *child) watch(cmd *exec.Cmd, exits chan<- Exit) {
 	err := cmd.Wait()
 	c.mu.Lock()
-	close(l.done)
-	asked := l.asked
+	c.pid = 0
+	close(c.gone)
+	stopping := c.stopping
 	c.mu.Unlock()
-	if asked {
+	if stopping {
 		return
 	}
 	select {
@@ -100,25 +98,38 @@ func (c *child) watch(cmd *exec.Cmd, l *life, exits chan<- Exit) {
 	}
 }
 
-// stop signals the process group, kills it once the grace period has run out, and
+// stop sends the StopSignal to the process group, kills the group after the grace period, and
 // returns when the process is gone.
-func (c *child) stop(sig syscall.Signal, gracePeriod time.Duration) {
+func (c *child) stop(gracePeriod time.Duration) {
 	c.mu.Lock()
-	l := c.life
-	if !l.running() {
-		c.mu.Unlock()
+	pid, gone := c.pid, c.gone
+	c.stopping = true
+	c.mu.Unlock()
+	if pid == 0 {
 		return
 	}
-	l.asked = true
-	// Errors mean that the group is gone already; done says when.
-	_ = syscall.Kill(-l.pid, sig)
-	c.mu.Unlock()
-	select {
-	case <-l.done:
-	case <-time.After(gracePeriod):
-		_ = syscall.Kill(-l.pid, syscall.SIGKILL)
-		<-l.done
+	// Errors mean that the group is gone already.
+	if gracePeriod > 0 {
+		_ = syscall.Kill(-pid, cmp.Or(c.spec.StopSignal, syscall.SIGTERM))
+		select {
+		case <-gone:
+			return
+		case <-time.After(gracePeriod):
+		}
 	}
+	_ = syscall.Kill(-pid, syscall.SIGKILL)
+	<-gone
+}
+
+func (c *child) signal(sig syscall.Signal) error {
+	pid, err := c.status().PID, errEnded
+	if pid != 0 {
+		err = syscall.Kill(-pid, sig)
+	}
+	if err != nil {
+		return fmt.Errorf("send %s to process %s: %w", sig, c.spec.Name, err)
+	}
+	return nil
 }
 
 // awaitReady polls the probe: a foreign process offers no event to wait for.
@@ -126,16 +137,14 @@ func (c *child) awaitReady(ctx context.Context) error {
 	if c.spec.Ready == nil {
 		return nil
 	}
-	c.mu.Lock()
-	l := c.life
-	c.mu.Unlock()
+	gone := c.gone
 	ctx, expire := context.WithTimeout(ctx, ReadyWithin)
 	defer expire()
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	go func() {
 		select {
-		case <-l.done:
+		case <-gone:
 			cancel(errEnded)
 		case <-ctx.Done():
 		}
