@@ -28,28 +28,23 @@ func keyOf(list string) string {
 func relax(spec apiextensionsv1.JSONSchemaProps) {
 	for name, kubernetes := range core() {
 		list := spec.Properties[name]
-		text := list.Description
-		own := map[string]apiextensionsv1.JSONSchemaProps{}
-		for field, schema := range list.Items.Schema.Properties {
-			if !hasField(kubernetes, field) {
-				own[field] = *schema.DeepCopy()
-			}
+		item := list.Items.Schema
+		fields := item.Properties
+		item.Properties = nil
+		relaxList(&list, "name", false)
+		for field, value := range fields {
+			relaxValue(&value, field, !hasField(kubernetes, field))
+			fields[field] = value
 		}
-		relaxList(&list, "name")
-		admitNulls(list.Items.Schema, kubernetes)
-		list.Description = text
-		for field, described := range own {
-			relaxed := list.Items.Schema.Properties[field]
-			restoreDescriptions(&relaxed, described)
-			list.Items.Schema.Properties[field] = relaxed
-		}
+		item.Properties = fields
+		admitNulls(item, kubernetes)
 		spec.Properties[name] = list
 	}
 }
 
-func relaxList(list *apiextensionsv1.JSONSchemaProps, key string) {
+func relaxList(list *apiextensionsv1.JSONSchemaProps, key string, own bool) {
 	item := list.Items.Schema
-	relaxValue(item, "")
+	relaxValue(item, "", own)
 	item.Description = ""
 	list.XListType, list.XListMapKeys = nil, nil
 	if key != "" {
@@ -58,20 +53,23 @@ func relaxList(list *apiextensionsv1.JSONSchemaProps, key string) {
 	}
 }
 
-// relaxValue removes defaults, pruning and validation from a value's schema.
-func relaxValue(value *apiextensionsv1.JSONSchemaProps, name string) {
-	value.Description = brief(value.Description)
+// relaxValue removes defaults, pruning and validation from a value's schema. The project's own
+// fields keep their full descriptions.
+func relaxValue(value *apiextensionsv1.JSONSchemaProps, name string, own bool) {
+	if !own {
+		value.Description = brief(value.Description)
+	}
 	value.Default, value.Required, value.AnyOf, value.Pattern, value.Format = nil, nil, nil, "", ""
 	switch {
 	case value.Items != nil:
-		relaxList(value, keyOf(name))
+		relaxList(value, keyOf(name), own)
 	case value.AdditionalProperties != nil:
-		relaxValue(value.AdditionalProperties.Schema, "")
+		relaxValue(value.AdditionalProperties.Schema, "", own)
 		value.AdditionalProperties.Schema.Description = ""
 	case value.Type == "object":
 		value.XPreserveUnknownFields = new(true)
 		for name, property := range value.Properties {
-			relaxValue(&property, name)
+			relaxValue(&property, name, own)
 			value.Properties[name] = property
 		}
 	}
@@ -96,19 +94,6 @@ func admitNulls(value *apiextensionsv1.JSONSchemaProps, t reflect.Type) {
 			admitNulls(&property, f.Type)
 			value.Properties[name] = property
 		}
-	}
-}
-
-// restoreDescriptions restores the full descriptions of this project's fields.
-func restoreDescriptions(value *apiextensionsv1.JSONSchemaProps, described apiextensionsv1.JSONSchemaProps) {
-	value.Description = described.Description
-	if value.Items != nil {
-		restoreDescriptions(value.Items.Schema, *described.Items.Schema)
-		value.Items.Schema.Description = ""
-	}
-	for name, property := range value.Properties {
-		restoreDescriptions(&property, described.Properties[name])
-		value.Properties[name] = property
 	}
 }
 
