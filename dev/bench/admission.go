@@ -57,7 +57,7 @@ func (b *admission) check() error {
 }
 
 func (b *admission) run(ctx context.Context, out io.Writer) (err error) {
-	if b.h, err = startCluster(ctx, cluster.Options{Nodes: 1, WithoutTemporal: true}); err != nil {
+	if b.h, err = startHarness(ctx, cluster.Options{Nodes: 1, WithoutTemporal: true}); err != nil {
 		return err
 	}
 	defer b.h.close()
@@ -162,22 +162,13 @@ func (b *admission) startWebhook(ctx context.Context) error {
 	return nil
 }
 
-// stopWebhook also removes the webhook configurations, so that SidecarSets can be stored
+// stopWebhook also deletes the webhook configurations, so that SidecarSets can be stored
 // without the webhook.
 func (b *admission) stopWebhook(ctx context.Context) error {
 	if err := b.h.stack.Stop(cluster.Webhook); err != nil {
 		return err
 	}
-	name := metav1.ObjectMeta{Name: "outrigger"}
-	for _, configuration := range []client.Object{
-		&admissionregistrationv1.MutatingWebhookConfiguration{ObjectMeta: name},
-		&admissionregistrationv1.ValidatingWebhookConfiguration{ObjectMeta: name},
-	} {
-		if err := b.h.stack.Kube.Delete(ctx, configuration); err != nil {
-			return fmt.Errorf("remove the webhook configuration: %w", err)
-		}
-	}
-	return nil
+	return b.h.deleteConfigurations(ctx)
 }
 
 // authority is the CA in the webhook configuration.

@@ -8,7 +8,6 @@ import (
 
 	jsonpatch "github.com/evanphx/json-patch/v5"
 	"golang.org/x/sync/errgroup"
-	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -169,17 +168,15 @@ func (h *harness) clear(ctx context.Context, namespace string) error {
 	return err
 }
 
-// stopRoles stops the roles, the webhook configuration that rejects pods without them, and
-// removes their pods.
+// stopRoles stops the roles, and removes the webhook configurations and the pods.
 func (h *harness) stopRoles(ctx context.Context) error {
 	for _, role := range h.stack.Roles() {
 		if err := h.stack.Stop(role.Name); err != nil {
 			return fmt.Errorf("stop %s: %w", role.Name, err)
 		}
 	}
-	configuration := &admissionregistrationv1.MutatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: "outrigger"}}
-	if err := h.stack.Kube.Delete(ctx, configuration); err != nil {
-		return fmt.Errorf("delete the webhook configuration: %w", err)
+	if err := h.deleteConfigurations(ctx); err != nil {
+		return err
 	}
 	return h.clear(ctx, namespace)
 }

@@ -42,10 +42,13 @@ func (b *fleet) run(ctx context.Context, out io.Writer) (err error) {
 	if b.maxUnavailablePods > 0 {
 		flags = append(flags, fmt.Sprintf("--max-unavailable-pods=%d", b.maxUnavailablePods))
 	}
-	if b.h, err = startOutrigger(ctx, b.pods, b.workers, flags...); err != nil {
+	if b.h, err = startHarness(ctx, forPods(b.pods)); err != nil {
 		return err
 	}
 	defer b.h.close()
+	if err := b.h.startRoles(ctx, b.workers, flags...); err != nil {
+		return err
+	}
 	b.lines.add("sets", "%d", b.sets)
 	b.lines.add("pods", "%d", b.pods)
 	if err := b.create(ctx); err != nil {

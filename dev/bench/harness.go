@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"golang.org/x/sync/errgroup"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -62,12 +63,11 @@ type harness struct {
 	failed atomic.Int64
 }
 
-// startHarness starts a cluster with nodes for the pods, and none of Outrigger's roles.
-func startHarness(ctx context.Context, pods int) (*harness, error) {
-	return startCluster(ctx, cluster.Options{Nodes: pods/podsPerNode + 1})
-}
+// forPods are the options of a cluster with nodes for a number of pods.
+func forPods(pods int) cluster.Options { return cluster.Options{Nodes: pods/podsPerNode + 1} }
 
-func startCluster(ctx context.Context, options cluster.Options) (*harness, error) {
+// startHarness starts a cluster, and none of Outrigger's roles.
+func startHarness(ctx context.Context, options cluster.Options) (*harness, error) {
 	dir, err := cluster.TempDir("outrigger-bench-")
 	if err != nil {
 		return nil, err
@@ -89,19 +89,7 @@ func (h *harness) close() {
 	_ = os.RemoveAll(h.dir) // the folder is in memory and of no further use
 }
 
-// startOutrigger starts a harness and the roles on it.
-func startOutrigger(ctx context.Context, pods, workers int, workerFlags ...string) (*harness, error) {
-	h, err := startHarness(ctx, pods)
-	if err != nil {
-		return nil, err
-	}
-	if err := h.startRoles(ctx, workers, workerFlags...); err != nil {
-		h.close()
-		return nil, err
-	}
-	return h, nil
-}
-
+// startRoles starts the roles, and follows the pods and SidecarSets until ctx ends.
 func (h *harness) startRoles(ctx context.Context, workers int, workerFlags ...string) error {
 	for _, role := range []string{cluster.Operator, cluster.Webhook} {
 		if _, err := h.stack.StartRole(ctx, role); err != nil {
@@ -162,6 +150,21 @@ func (h *harness) newSet(name, maxUnavailable string) *v1alpha1.SidecarSet {
 	set.Spec.Containers = []v1alpha1.SidecarContainer{container}
 	set.Spec.UpdateStrategy.MaxUnavailable = new(intstr.Parse(maxUnavailable))
 	return set
+}
+
+// deleteConfigurations deletes the webhook configurations, which reject pods and SidecarSets
+// while no webhook runs.
+func (h *harness) deleteConfigurations(ctx context.Context) error {
+	name := metav1.ObjectMeta{Name: "outrigger"}
+	for _, configuration := range []client.Object{
+		&admissionregistrationv1.MutatingWebhookConfiguration{ObjectMeta: name},
+		&admissionregistrationv1.ValidatingWebhookConfiguration{ObjectMeta: name},
+	} {
+		if err := h.stack.Kube.Delete(ctx, configuration); err != nil {
+			return fmt.Errorf("delete a webhook configuration: %w", err)
+		}
+	}
+	return nil
 }
 
 // newSets returns SidecarSets named prefix-1 to prefix-n.

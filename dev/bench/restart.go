@@ -56,7 +56,7 @@ func (b *restart) check() error {
 }
 
 func (b *restart) run(ctx context.Context, out io.Writer) (err error) {
-	if b.h, err = startHarness(ctx, b.pods); err != nil {
+	if b.h, err = startHarness(ctx, forPods(b.pods)); err != nil {
 		return err
 	}
 	defer b.h.close()

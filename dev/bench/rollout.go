@@ -67,7 +67,7 @@ func (b *rollout) run(ctx context.Context, out io.Writer) error {
 	}
 	slices.Sort(ratios)
 	median := (ratios[(len(ratios)-1)/2] + ratios[len(ratios)/2]) / 2
-	_, err := fmt.Fprintf(out, "times the ideal, median of %d rounds           %.2f\n", len(ratios), median)
+	_, err := fmt.Fprintf(out, "times the baseline, median of %d rounds        %.2f\n", len(ratios), median)
 	return err
 }
 
@@ -78,7 +78,7 @@ func (b *rollout) round(ctx context.Context) (*rolloutResult, error) {
 	if err != nil {
 		return nil, err
 	}
-	h, err := startHarness(ctx, b.pods)
+	h, err := startHarness(ctx, forPods(b.pods))
 	if err != nil {
 		return nil, err
 	}
@@ -178,9 +178,9 @@ func (r *rolloutResult) String() string {
 	lines.add("window", "%d", r.slots)
 	lines.seconds("seconds", r.took)
 	if r.before != nil {
-		lines.seconds("ideal mover before, seconds", r.before.took)
-		lines.seconds("ideal mover after, seconds", r.after.took)
-		lines.add("times the ideal", "%.2f", r.timesBaseline())
+		lines.seconds("baseline before, seconds", r.before.took)
+		lines.seconds("baseline after, seconds", r.after.took)
+		lines.add("times the baseline", "%.2f", r.timesBaseline())
 	}
 	lines.add("most in flight at once", "%d", r.worst)
 	lines.add("app containers restarted", "%d", r.restarts)
@@ -197,7 +197,7 @@ func (r *rolloutResult) String() string {
 	if r.before == nil {
 		lines.each("processor seconds", "%.1f", r.processor)
 	} else {
-		lines.compare("processor seconds", "ideal", "%.1f", r.processor, r.before.processor, r.after.processor)
+		lines.compare("processor seconds", "baseline", "%.1f", r.processor, r.before.processor, r.after.processor)
 	}
 	return lines.String()
 }

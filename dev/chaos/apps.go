@@ -1,17 +1,19 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"crypto/sha256"
+	_ "embed"
 	"errors"
 	"fmt"
 	"strings"
 
-	admissionv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
 
 	"github.com/outrigger/outrigger/api/v1alpha1"
 	"github.com/outrigger/outrigger/dev/observer"
@@ -87,28 +89,16 @@ func (w *fixture) unmark(ctx context.Context, mark string) error {
 	return w.eachPod(ctx, Fault{}, client.MatchingLabels{observer.RejectedLabel: mark}, w.merging(`{"metadata":{"labels":{%q:null}}}`, observer.RejectedLabel))
 }
 
-// makePolicy rejects other images of the pods that carry the label. Twins may be emptied, so
-// that a started upgrade can complete.
-func (w *fixture) makePolicy(ctx context.Context) error {
-	const name = "rejected-pods"
-	policy := &admissionv1.ValidatingAdmissionPolicy{ObjectMeta: metav1.ObjectMeta{Name: name}}
-	policy.Spec.FailurePolicy = new(admissionv1.Fail)
-	policy.Spec.MatchConstraints = &admissionv1.MatchResources{
-		ObjectSelector: &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{
-			{Key: observer.RejectedLabel, Operator: metav1.LabelSelectorOpExists},
-		}},
-		ResourceRules: []admissionv1.NamedRuleWithOperations{{RuleWithOperations: admissionv1.RuleWithOperations{
-			Operations: []admissionv1.OperationType{admissionv1.Update},
-			Rule:       admissionv1.Rule{APIGroups: []string{""}, APIVersions: []string{"v1"}, Resources: []string{"pods"}},
-		}}},
-	}
-	policy.Spec.Validations = []admissionv1.Validation{{
-		Expression: `object.spec.containers.all(c, c.image.endsWith(":empty") || oldObject.spec.containers.exists(o, o.name == c.name && o.image == c.image))`,
-		Message:    "images of this pod may not change",
-	}}
-	binding := &admissionv1.ValidatingAdmissionPolicyBinding{ObjectMeta: metav1.ObjectMeta{Name: name}}
-	binding.Spec.PolicyName, binding.Spec.ValidationActions = name, []admissionv1.ValidationAction{admissionv1.Deny}
-	for _, object := range []client.Object{policy, binding} {
+//go:embed policy.yaml
+var policy []byte
+
+// createPolicy creates the policy that rejects upgrades of pods with observer.RejectedLabel.
+func (w *fixture) createPolicy(ctx context.Context) error {
+	for document := range bytes.SplitSeq(policy, []byte("---\n")) {
+		object := &unstructured.Unstructured{}
+		if err := yaml.Unmarshal(document, object); err != nil {
+			return fmt.Errorf("read the policy that rejects upgrades: %w", err)
+		}
 		if err := w.Kube.Create(ctx, object); err != nil {
 			return fmt.Errorf("create the policy that rejects upgrades: %w", err)
 		}

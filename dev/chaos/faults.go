@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/outrigger/outrigger/dev/cluster"
@@ -213,18 +214,12 @@ func (w *fixture) label(ctx context.Context, f Fault, from, to string) error {
 }
 
 // insist retries until do succeeds: other faults may interfere.
-func (w *fixture) insist(ctx context.Context, do func(context.Context) error) error {
-	end := time.Now().Add(applyWithin)
-	for {
+func (w *fixture) insist(ctx context.Context, do func(context.Context) error) (err error) {
+	_ = wait.PollUntilContextTimeout(ctx, applyAgain, applyWithin, true, func(ctx context.Context) (bool, error) {
 		attempt, done := context.WithTimeout(ctx, attemptTime)
-		err := do(attempt)
-		done()
-		if err == nil || ctx.Err() != nil || time.Now().After(end) {
-			return err
-		}
-		select {
-		case <-time.After(applyAgain):
-		case <-ctx.Done():
-		}
-	}
+		defer done()
+		err = do(attempt)
+		return err == nil, nil
+	}) // the error of the last attempt says more
+	return err
 }

@@ -142,7 +142,7 @@ func (w *fixture) populate(ctx context.Context) error {
 	if err := w.Kube.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}); err != nil {
 		return fmt.Errorf("create namespace: %w", err)
 	}
-	if err := w.makePolicy(ctx); err != nil {
+	if err := w.createPolicy(ctx); err != nil {
 		return err
 	}
 	for _, name := range setNames() {

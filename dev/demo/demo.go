@@ -11,6 +11,8 @@ import (
 	"strings"
 	"time"
 
+	"k8s.io/apimachinery/pkg/util/wait"
+
 	"github.com/outrigger/outrigger/api/protocol"
 	"github.com/outrigger/outrigger/dev/cluster"
 	"github.com/outrigger/outrigger/dev/observer"
@@ -196,25 +198,19 @@ func (d *Demo) signal(ctx context.Context, name, reason string) error {
 
 // awaitPhase queries the run until it is in a phase.
 func (d *Demo) awaitPhase(ctx context.Context, phase protocol.Phase) error {
-	for {
+	var status protocol.RolloutStatus
+	err := wait.PollUntilContextCancel(ctx, 100*time.Millisecond, true, func(ctx context.Context) (bool, error) {
 		answer, err := d.Cluster.Temporal.QueryWorkflow(ctx, d.workflow, "", protocol.StatusQuery)
-		if err != nil {
-			return fmt.Errorf("query the run: %w", err)
+		if err == nil {
+			err = answer.Get(&status)
 		}
-		var status protocol.RolloutStatus
-		if err := answer.Get(&status); err != nil {
-			return fmt.Errorf("query the run: %w", err)
-		}
-		if status.Phase == phase {
-			d.Printer.Detail("the run says: %s: %s", status.Phase, status.Message)
-			return nil
-		}
-		select {
-		case <-time.After(100 * time.Millisecond):
-		case <-ctx.Done():
-			return fmt.Errorf("the run is %s, not %s: %w", status.Phase, phase, context.Cause(ctx))
-		}
+		return status.Phase == phase, err
+	})
+	if err != nil {
+		return fmt.Errorf("wait until the run is %s, it is %q: %w (%w)", phase, status.Phase, err, context.Cause(ctx))
 	}
+	d.Printer.Detail("the run reports %s: %s", status.Phase, status.Message)
+	return nil
 }
 
 func (d *Demo) apply(ctx context.Context, file string) error {

@@ -5,7 +5,6 @@ package main
 import (
 	"context"
 	"errors"
-	"flag"
 	"fmt"
 	"net"
 	"net/http"
@@ -22,26 +21,23 @@ import (
 	"github.com/outrigger/outrigger/dev/cluster"
 )
 
+// options are paths in the container, and addresses in its network.
 type options struct {
-	root        string
-	dir         string
-	kubeconfigs string
-	host        string
-	port        int
-	webhook     string
-	health      string
+	// root has bin, config/crd and config/rbac; dir gets data, certificates and logs;
+	// kubeconfigs gets a kubeconfig for each role.
+	root, dir, kubeconfigs string
+	// host and port are those of the API server.
+	host string
+	port int
+	// webhook is the URL that the API server calls; health is the address of /readyz.
+	webhook, health string
 }
 
 func main() {
-	var o options
-	flag.StringVar(&o.root, "root", "/", "`folder` that holds bin, config/crd and config/rbac")
-	flag.StringVar(&o.dir, "dir", "/var/lib/controlplane", "`folder` of data, certificates and logs")
-	flag.StringVar(&o.kubeconfigs, "kubeconfigs", "/kubeconfigs", "`folder` that gets a kubeconfig for each role")
-	flag.StringVar(&o.host, "host", "controlplane", "`name` by which other containers reach the API server")
-	flag.IntVar(&o.port, "port", 6443, "`port` of the API server")
-	flag.StringVar(&o.webhook, "webhook-url", "https://webhook:9443", "`URL` at which the API server reaches the webhook")
-	flag.StringVar(&o.health, "health-address", ":8081", "`address` of /readyz")
-	flag.Parse()
+	o := options{
+		root: "/", dir: "/var/lib/controlplane", kubeconfigs: "/kubeconfigs",
+		host: "controlplane", port: 6443, webhook: "https://webhook:9443", health: ":8081",
+	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	if err := run(ctx, o); err != nil {
