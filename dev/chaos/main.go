@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"sync"
 	"syscall"
 	"time"
 
@@ -64,11 +65,11 @@ func run(ctx context.Context, o options, out io.Writer) error {
 		}
 		return nil
 	}
-	return inFolder(ctx, o, plan, out, nil)
+	return inFolder(ctx, o, plan, out, func(context.Context, *fixture) {})
 }
 
 // inFolder carries a plan out, and removes its files unless it failed.
-func inFolder(ctx context.Context, o options, plan []Fault, out io.Writer, during func(context.Context, *fixture) (stop func())) error {
+func inFolder(ctx context.Context, o options, plan []Fault, out io.Writer, during func(context.Context, *fixture)) error {
 	dir, err := cluster.TempDir("outrigger-chaos-")
 	if err != nil {
 		return err
@@ -85,8 +86,8 @@ func inFolder(ctx context.Context, o options, plan []Fault, out io.Writer, durin
 }
 
 // disturbed carries a plan out on an installation in dir. The function during runs beside
-// the faults, and is stopped before the end.
-func disturbed(ctx context.Context, o options, plan []Fault, dir string, out io.Writer, during func(context.Context, *fixture) (stop func())) error {
+// the faults, until its context ends.
+func disturbed(ctx context.Context, o options, plan []Fault, dir string, out io.Writer, during func(context.Context, *fixture)) error {
 	var w *fixture
 	report := func(v observer.Violation) {
 		w.say("VIOLATION, seed %d: %s\n  faults in course:\n    %s", o.seed, v, w.inCourse())
@@ -103,11 +104,13 @@ func disturbed(ctx context.Context, o options, plan []Fault, dir string, out io.
 	if err := w.converge(ctx, int(w.replicas)*len(deploymentNames())); err != nil {
 		return fmt.Errorf("before any fault: %w", err)
 	}
-	if during != nil {
-		defer during(ctx, w)()
-	}
+	beside, stop := context.WithCancel(ctx)
+	var measuring sync.WaitGroup
+	measuring.Go(func() { during(beside, w) })
 	w.carryOut(ctx, plan)
 	err = w.finish(ctx)
+	stop()
+	measuring.Wait()
 	if n := w.observer.Violations(); n > 0 {
 		err = errors.Join(fmt.Errorf("%d violations", n), err)
 	}

@@ -2,16 +2,20 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io"
+	"maps"
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	dto "github.com/prometheus/client_model/go"
 	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/rest"
 
 	"github.com/outrigger/outrigger/dev/cluster"
@@ -29,7 +33,7 @@ func soakCommand() *cobra.Command {
 			o.gap = soakGap
 			o.faults = int(duration / soakGap)
 			plan := Plan(o.seed, o.faults, o.gap, mildRules(setNames(), deploymentNames()))
-			s := &soak{every: max(duration/180, time.Second)}
+			s := &soak{every: max(duration/180, time.Second), series: map[string][]float64{}}
 			if err := inFolder(cmd.Context(), o, plan, cmd.OutOrStdout(), s.sample); err != nil {
 				return err
 			}
@@ -45,36 +49,19 @@ func soakCommand() *cobra.Command {
 // soak samples metrics that could grow.
 type soak struct {
 	every time.Duration
-	mu    sync.Mutex
 	// series are the samples by metric.
 	series map[string][]float64
 	// upgrades is the number of upgrades seen until each sample.
 	upgrades []float64
 }
 
-// sample measures at every tick, until stop.
-func (s *soak) sample(ctx context.Context, w *fixture) (stop func()) {
-	s.series = map[string][]float64{}
-	ctx, cancel := context.WithCancel(ctx)
-	var sampling sync.WaitGroup
-	sampling.Go(func() {
-		tick := time.NewTicker(s.every)
-		defer tick.Stop()
-		for {
-			select {
-			case <-tick.C:
-				if err := s.take(ctx, w); err != nil && ctx.Err() == nil {
-					w.say("no sample: %s", err)
-				}
-			case <-ctx.Done():
-				return
-			}
+// sample measures at every tick, until ctx ends.
+func (s *soak) sample(ctx context.Context, w *fixture) {
+	wait.UntilWithContext(ctx, func(ctx context.Context) {
+		if err := s.measure(ctx, w); err != nil && ctx.Err() == nil {
+			w.say("no sample: %s", err)
 		}
-	})
-	return func() {
-		cancel()
-		sampling.Wait()
-	}
+	}, s.every)
 }
 
 // processMetrics are the metrics of each role, with the names of their series.
@@ -82,8 +69,8 @@ func processMetrics() map[string]string {
 	return map[string]string{"go_goroutines": "goroutines", "process_open_fds": "open files", "process_resident_memory_bytes": "memory"}
 }
 
-// take measures once; a sample is kept whole or not at all.
-func (s *soak) take(ctx context.Context, w *fixture) error {
+// measure takes one sample, and keeps it whole or not at all.
+func (s *soak) measure(ctx context.Context, w *fixture) error {
 	now := map[string]float64{}
 	for _, role := range w.Roles() {
 		families, err := cluster.Scrape(ctx, http.DefaultClient, role.Metrics)
@@ -104,8 +91,6 @@ func (s *soak) take(ctx context.Context, w *fixture) error {
 			return err
 		}
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
 	for name, value := range now {
 		s.series[name] = append(s.series[name], value)
 	}
@@ -155,4 +140,66 @@ func (w *fixture) watches(ctx context.Context) (float64, error) {
 		}
 	}
 	return open, nil
+}
+
+// minSamples are needed to tell growth from noise.
+const minSamples = 20
+
+// tolerance is by how much the mean of the second half may exceed that of the first:
+// a share of it, and something on top for small numbers.
+type tolerance struct{ share, more float64 }
+
+func toleranceOf(name string) tolerance {
+	switch {
+	case strings.HasPrefix(name, "goroutines"):
+		return tolerance{0.10, 20}
+	case strings.HasPrefix(name, "open files"):
+		return tolerance{0.10, 5}
+	case strings.HasPrefix(name, "memory"):
+		return tolerance{0.20, 16 << 20}
+	case strings.HasPrefix(name, "database"):
+		return tolerance{0.25, 256}
+	}
+	return tolerance{0.10, 5}
+}
+
+// judge prints whether each series is flat, and fails unless all are: it compares the second
+// half with the first. The first tenth does not count, because caches fill. Databases keep
+// histories for their retention, so their bytes per upgrade of a pod are compared.
+func (s *soak) judge(out io.Writer) error {
+	if n := len(s.upgrades); n < minSamples {
+		return fmt.Errorf("soak: only %d samples, %d are needed; run for longer", n, minSamples)
+	}
+	warm := len(s.upgrades) / 10
+	half := warm + (len(s.upgrades)-warm)/2
+	var grown []error
+	for _, name := range slices.Sorted(maps.Keys(s.series)) {
+		values, allowed := s.series[name], toleranceOf(name)
+		first, second := mean(values[warm:half]), mean(values[half:])
+		if strings.HasPrefix(name, "database") {
+			first, second = perUpgrade(values[warm:half], s.upgrades[warm:half]), perUpgrade(values[half:], s.upgrades[half:])
+			name += ", bytes an upgrade"
+		}
+		verdict := "flat"
+		if second > first*(1+allowed.share)+allowed.more {
+			verdict = "GROWS"
+			grown = append(grown, fmt.Errorf("soak: %s grows from %.0f to %.0f", name, first, second))
+		}
+		if _, err := fmt.Fprintf(out, "%-32s %14.0f %14.0f  %s (+%.0f%% and %.0f allowed)\n", name, first, second, verdict, 100*allowed.share, allowed.more); err != nil {
+			return err
+		}
+	}
+	return errors.Join(grown...)
+}
+
+func perUpgrade(bytes, upgrades []float64) float64 {
+	last := len(bytes) - 1
+	return max(bytes[last]-bytes[0], 0) / max(upgrades[last]-upgrades[0], 1)
+}
+
+func mean(values []float64) (m float64) {
+	for _, v := range values {
+		m += v / float64(len(values))
+	}
+	return m
 }
