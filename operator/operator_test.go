@@ -53,7 +53,7 @@ type testEnv struct {
 	taskQueue string
 }
 
-// TestOperator walks one cluster through the life of several sets: starting
+// TestOperator walks one cluster through the life of several SidecarSets: starting
 // several clusters would cost more than it shows.
 func TestOperator(t *testing.T) {
 	e := newTestEnv(t)
@@ -133,7 +133,7 @@ func binWithTestedOperator(t *testing.T) string {
 	return bin
 }
 
-// newSet is a set as admission stores it.
+// newSet is a SidecarSet as admission stores it.
 func newSet(t *testing.T, name, image string) *v1alpha1.SidecarSet {
 	set := &v1alpha1.SidecarSet{
 		ObjectMeta: metav1.ObjectMeta{Name: name},
@@ -157,7 +157,7 @@ func admit(t *testing.T, set *v1alpha1.SidecarSet) {
 	set.Annotations = map[string]string{v1alpha1.HashAnnotation: hash, v1alpha1.HashWithoutImageAnnotation: blank}
 }
 
-// change writes a set after a change, the way admission lets it pass.
+// change writes a SidecarSet after a change, the way admission lets it pass.
 func (e *testEnv) change(t *testing.T, name string, how func(*v1alpha1.SidecarSet)) *v1alpha1.SidecarSet {
 	t.Helper()
 	var set v1alpha1.SidecarSet
@@ -173,7 +173,7 @@ func setImage(image string) func(*v1alpha1.SidecarSet) {
 	return func(set *v1alpha1.SidecarSet) { set.Spec.Containers[0].Image = image }
 }
 
-// addPods creates pods that hold the present version of the set.
+// addPods creates pods that hold the present version of the SidecarSet.
 func (e *testEnv) addPods(t *testing.T, set *v1alpha1.SidecarSet, namespace string, names ...string) {
 	t.Helper()
 	entry := func(key string) string {
@@ -200,7 +200,7 @@ func (e *testEnv) addPods(t *testing.T, set *v1alpha1.SidecarSet, namespace stri
 	}
 }
 
-// await returns the set once it is as wanted, and on its newest generation.
+// await returns the SidecarSet once it is as wanted, and on its newest generation.
 func (e *testEnv) await(t *testing.T, name string, wanted func(*assert.CollectT, *v1alpha1.SidecarSet)) *v1alpha1.SidecarSet {
 	t.Helper()
 	var set v1alpha1.SidecarSet
@@ -225,7 +225,7 @@ func hasReason(kind, reason string) func(*assert.CollectT, *v1alpha1.SidecarSet)
 	}
 }
 
-// revisions lists name, number and custom version of a set's revisions by number.
+// revisions lists name, number and custom version of a SidecarSet's revisions by number.
 func (e *testEnv) revisions(t require.TestingT, set string) []*appsv1.ControllerRevision {
 	var list appsv1.ControllerRevisionList
 	require.NoError(t, e.List(context.Background(), &list, client.InNamespace(cluster.SystemNamespace),

@@ -62,7 +62,7 @@ func (e *testEnv) testRestart(t *testing.T) {
 	assert.Zero(t, e.metric(t, `outrigger_handovers_total{result="error"}`))
 }
 
-// awaitAllSeen waits until a new operator has reconciled every set. It does so
+// awaitAllSeen waits until a new operator has reconciled every SidecarSet. It does so
 // with full caches only.
 func (e *testEnv) awaitAllSeen(t *testing.T) {
 	var sets v1alpha1.SidecarSetList

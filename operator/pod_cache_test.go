@@ -13,7 +13,7 @@ import (
 	"github.com/outrigger/outrigger/kube/watches/podtest"
 )
 
-// statusOf is what a set's status says because of one pod.
+// statusOf is what a SidecarSet's status says because of one pod.
 func statusOf(t *testing.T, version *podstate.Version, pod *corev1.Pod) []any {
 	t.Helper()
 	state, err := version.Of(pod)
@@ -54,7 +54,7 @@ func TestStatusIsMadeFromWhatThePodCacheKeeps(t *testing.T) {
 	assert.Positive(t, changes)
 }
 
-// Most changes of a pod are of no interest: no set is walked for them.
+// Most changes of a pod are of no interest: no SidecarSet is walked for them.
 func TestAChangeOfWhatThePodCacheDropsAffectsNoStatus(t *testing.T) {
 	transform, drawn := watches.NewPodTransform(), podtest.New(1)
 	before, other := drawn.Pod(), drawn.Pod()

@@ -42,7 +42,7 @@ const (
 )
 
 const (
-	// A run of another generation than the set's is signalled again after
+	// A run of another generation than the SidecarSet's is signalled again after
 	// minCorrectionBackoff, then twice as long each time.
 	minCorrectionBackoff = 5 * time.Second
 	maxCorrectionBackoff = 5 * time.Minute

@@ -31,16 +31,16 @@ import (
 	"github.com/outrigger/outrigger/temporal"
 )
 
-// slowTemporal answers the start of a set named slow only once answers has a value.
+// slowTemporal answers the start of a SidecarSet named slow only once answers has a value.
 type slowTemporal struct {
 	workflowservice.WorkflowServiceClient
 	answers chan error
-	// run is the newest of every set, and described how often it was asked for.
+	// run is the newest of every SidecarSet, and described how often it was asked for.
 	run       *workflow.WorkflowExecutionInfo
 	described int
 	// signals are the names of those that were sent to an open run.
 	signals []string
-	// rejected answers the start of every set, if it is set.
+	// rejected answers the start of every SidecarSet, if it is set.
 	rejected error
 }
 
@@ -115,7 +115,7 @@ func newSlowEnv(t *testing.T, sets ...*v1alpha1.SidecarSet) *slowEnv {
 	}
 }
 
-// observe reconciles run and status of a set with pods to upgrade.
+// observe reconciles run and status of a SidecarSet with pods to upgrade.
 func (e *slowEnv) observe(t *testing.T, name string) (*v1alpha1.SidecarSet, reconcile.Result) {
 	t.Helper()
 	var set v1alpha1.SidecarSet
@@ -131,7 +131,7 @@ func (e *slowEnv) observe(t *testing.T, name string) (*v1alpha1.SidecarSet, reco
 	return &set, p.result
 }
 
-// outcomeOf is the outcome of a reconcile of the run of a set.
+// outcomeOf is the outcome of a reconcile of the run of a SidecarSet.
 func (e *slowEnv) outcomeOf(t *testing.T, set *v1alpha1.SidecarSet, seen observation, state *runState) outcome {
 	t.Helper()
 	p := &pass{set: set, observation: seen, state: state, now: e.clock.Now()}
@@ -185,7 +185,7 @@ func TestTheAnswerAboutAnEarlierGenerationIsNotTakenForTheSets(t *testing.T) {
 	assert.Equal(t, slow.Generation, slow.Status.Rollout.Generation)
 }
 
-// Only the set that Temporal is silent about says so, unless that was a single call.
+// Only the SidecarSet that Temporal is silent about says so, unless that was a single call.
 func TestSpec8_UnansweredCallsAreReportedByTheirSetAlone(t *testing.T) {
 	env := newSlowEnv(t, named("slow"), named("quick"))
 	for _, want := range []string{v1alpha1.ReasonRolloutProgress, v1alpha1.ReasonTemporalUnavailable} {

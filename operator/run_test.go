@@ -55,7 +55,7 @@ func TestRuns(t *testing.T) {
 	}
 }
 
-// roll creates a set with pods and gives it a version that they lack.
+// roll creates a SidecarSet with pods and gives it a version that they lack.
 func (e *testEnv) roll(t *testing.T, name string) *v1alpha1.SidecarSet {
 	t.Helper()
 	set := newSet(t, name, "proxy:v1")

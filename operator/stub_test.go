@@ -57,7 +57,7 @@ func (e *testEnv) setCurrent(t *testing.T, build string) {
 
 const stubDeployment = "stubs"
 
-// The name of a set decides what its run does.
+// The name of a SidecarSet decides what its run does.
 const (
 	sleeps  = "sleepy"    // sleeps until it is signalled
 	fails3  = "failing"   // has an activity that fails until the run is signalled

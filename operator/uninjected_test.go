@@ -173,7 +173,7 @@ func TestOnePodEventEnqueuesTheSetOfItsNamespaceAlone(t *testing.T) {
 	assert.Equal(t, 2, len(sets.uninjected.sets), "the others are not scanned again")
 }
 
-// The cache may show a pod before its namespace. Whether the set covers that is decided
+// The cache may show a pod before its namespace. Whether the SidecarSet covers that is decided
 // when the pods are scanned, which fails and is tried again until the namespace is there.
 func TestAnEventOfAPodWhoseNamespaceIsUnknownReachesTheSet(t *testing.T) {
 	sets := newSetLister(t)

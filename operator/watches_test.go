@@ -80,7 +80,7 @@ func TestOwnStatusWritesAreNotUrgent(t *testing.T) {
 	}
 }
 
-// described is a set as a reconcile leaves it.
+// described is a SidecarSet as a reconcile leaves it.
 func described(name string, started int64, seen observation) *v1alpha1.SidecarSet {
 	set := setAt(started)
 	set.Name = name

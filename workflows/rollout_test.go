@@ -305,7 +305,7 @@ func (s *rolloutSuite) TestSpec8_3_ARunThatWaitsCosts150EventsAnHourAtMost() {
 	s.continued()
 }
 
-// A mistyped signal, or a restored cluster: the set has no such generation.
+// A mistyped signal, or a restored cluster: the SidecarSet has no such generation.
 func (s *rolloutSuite) TestGenerationThatTheClusterNeverHadIsCorrected() {
 	s.answers(protocol.NextBatchResult{Phase: protocol.PhaseSuperseded, Generation: 1})
 	s.env.ExecuteWorkflow(protocol.RolloutWorkflow, input(999))

@@ -311,7 +311,7 @@ type UpgradeBatchInput struct {
 	Rejected Rejected `json:"refused,omitzero"`
 	// Written pods must show in the cache before any pod is written.
 	Written []WrittenPod `json:"written,omitempty"`
-	// Run must hold the set's Lease.
+	// Run must hold the SidecarSet's Lease.
 	Run string `json:"run,omitempty"`
 }
 

@@ -34,7 +34,7 @@ func (f Fingerprints) Set() map[Fingerprint]bool {
 	return set
 }
 
-// Without returns those that are not in a set, in order.
+// Without returns those that are not in the map, in order.
 func (f Fingerprints) Without(set map[Fingerprint]bool) (left Fingerprints) {
 	for _, one := range f {
 		if !set[one] {

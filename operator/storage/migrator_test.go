@@ -26,7 +26,7 @@ import (
 type stores struct {
 	*Migrator
 	t *testing.T
-	// written are the sets that were written, in order; reject answers instead.
+	// written are the SidecarSets that were written, in order; reject answers instead.
 	written []string
 	reject  map[string]error
 	// meanwhile happens at every write.

@@ -126,7 +126,7 @@ func (c *cluster) reject(set, old *v1alpha1.SidecarSet) []metav1.StatusCause {
 	return ratchet.Rejected()
 }
 
-// rejection says which fields a set is rejected for.
+// rejection says which fields a SidecarSet is rejected for.
 func rejection(causes []metav1.StatusCause) answer {
 	fields := []any{}
 	for _, cause := range causes {

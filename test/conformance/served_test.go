@@ -169,7 +169,7 @@ func (s *served) firstRevision() string {
 	return ""
 }
 
-// admitted is the answer about a set that was stored, with the revision that the operator has
+// admitted is the answer about a SidecarSet that was stored, with the revision that the operator has
 // registered for it.
 func (s *served) admitted(set *unstructured.Unstructured) answer {
 	if !slices.Contains(s.sets, set.GetName()) {
@@ -227,7 +227,7 @@ func (s *served) apply(object client.Object) {
 	require.NoError(s.t, err)
 }
 
-// clean leaves no set, revision or whitelist for the next case.
+// clean leaves no SidecarSet, revision or whitelist for the next case.
 func (s *served) clean() {
 	ctx := context.WithoutCancel(s.t.Context())
 	for _, name := range s.sets {

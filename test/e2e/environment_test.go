@@ -130,7 +130,7 @@ func (s *environment) upgradeTo(image string) {
 	s.edit(fmt.Sprintf(`[{"op":"replace","path":"/spec/%s/0/image","value":%q}]`, list, image))
 }
 
-// edit applies a JSON patch to the set.
+// edit applies a JSON patch to the SidecarSet.
 func (s *environment) edit(patch string) {
 	s.t.Helper()
 	require.NoError(s.t, stack.kube.Patch(s.ctx, s.set, client.RawPatch(types.JSONPatchType, []byte(patch))))
@@ -144,7 +144,7 @@ func (s *environment) within(maxUnavailable int) {
 	require.Zero(s.t, s.watched.View().AppRestarts, "an app container restarted")
 }
 
-// awaitReason waits until a condition of the set's generation has the reason.
+// awaitReason waits until a condition of the SidecarSet's generation has the reason.
 func (s *environment) awaitReason(condition, reason string) {
 	s.t.Helper()
 	s.poll(fmt.Sprintf("condition %s to say %s", condition, reason), func() (bool, error) {

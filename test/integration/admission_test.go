@@ -74,7 +74,7 @@ func TestOptedOutNamespacesAreLeftAlone(t *testing.T) {
 	s.poll("the API server to leave the webhook out", func() (bool, error) { return image() == "probe", nil })
 }
 
-// rejection applies a set with this spec, dry, and returns the fields of the rejection.
+// rejection applies a SidecarSet with this spec, dry, and returns the fields of the rejection.
 func rejection(t *testing.T, spec string) []string {
 	t.Helper()
 	set := &unstructured.Unstructured{}

@@ -68,7 +68,7 @@ func newLimitedCluster(t *testing.T, name string, sets, pods int32, limit int, l
 	return f
 }
 
-// add makes a set, half of whose pods may be unavailable, and its pods.
+// add makes a SidecarSet, half of whose pods may be unavailable, and its pods.
 func (f *limitedCluster) add(name string, pods int32, kubelet map[string]string) {
 	f.t.Helper()
 	set := &v1alpha1.SidecarSet{ObjectMeta: metav1.ObjectMeta{Name: name}}
@@ -103,7 +103,7 @@ func (f *limitedCluster) upgrade(set int, image string) {
 	f.edit(fmt.Sprintf(`[{"op":"replace","path":"/spec/containers/0/image","value":%q}]`, image))
 }
 
-// updated counts the pods of each set that were asked to run an image.
+// updated counts the pods of each SidecarSet that were asked to run an image.
 func (f *limitedCluster) updated(image string) map[string]int {
 	f.t.Helper()
 	var pods corev1.PodList

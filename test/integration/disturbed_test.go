@@ -95,7 +95,7 @@ func (s *scenario) freeze() {
 	thaw()
 }
 
-// workerOfBatch names the worker that upgrades pods of the set now.
+// workerOfBatch names the worker that upgrades pods of the SidecarSet now.
 func (s *scenario) workerOfBatch() (name string) {
 	s.t.Helper()
 	s.poll("a batch in progress", func() (bool, error) {

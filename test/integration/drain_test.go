@@ -54,7 +54,7 @@ func TestARollingRestartDelaysNoRollout(t *testing.T) {
 	assert.Empty(t, s.timeouts())
 }
 
-// timeouts lists what the server gave up waiting for in the newest run of the set. A
+// timeouts lists what the server gave up waiting for in the newest run of the SidecarSet. A
 // server that does not end the polls of a worker that stops may hand a workflow task to
 // one that is cut in that moment; no worker can prevent that.
 func (s *scenario) timeouts() (found []string) {
@@ -79,7 +79,7 @@ func (s *scenario) timeouts() (found []string) {
 	return found
 }
 
-// events visits those of the newest run of the set.
+// events visits those of the newest run of the SidecarSet.
 func (s *scenario) events(visit func(*historypb.HistoryEvent)) {
 	s.t.Helper()
 	history := stack.temporal.GetWorkflowHistory(s.ctx, s.workflow(), "", false, enums.HISTORY_EVENT_FILTER_TYPE_ALL_EVENT)

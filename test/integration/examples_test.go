@@ -170,7 +170,7 @@ func exampleFiles(t *testing.T) []string {
 	return files
 }
 
-// applyExample returns the name of the set, if the file holds one.
+// applyExample returns the name of the SidecarSet, if the file holds one.
 func (s *scenario) applyExample(file, revision string) string {
 	s.t.Helper()
 	text, err := os.ReadFile(filepath.Join(examples, file))
@@ -185,7 +185,7 @@ func (s *scenario) applyExample(file, revision string) string {
 	return name
 }
 
-// latestRevision is of a set that the next file may refer to.
+// latestRevision is of a SidecarSet that the next file may refer to.
 func (s *scenario) latestRevision(name string) string {
 	s.t.Helper()
 	latest := ""
@@ -203,7 +203,7 @@ func (s *scenario) removeExamples(files []string) {
 	}
 }
 
-// seesPod waits until caches have seen the newest set, and says what came instead.
+// seesPod waits until caches have seen the newest SidecarSet, and says what came instead.
 func (s *scenario) seesPod(file, app, namespace, show, want string) {
 	s.t.Helper()
 	pod := strings.NewReplacer("APP", app, "NAMESPACE", namespace).Replace(examplePod)

@@ -10,7 +10,7 @@ import (
 	"github.com/outrigger/outrigger/dev/observer"
 )
 
-// awaitGood waits until the end of the rollout of the set's content is recorded.
+// awaitGood waits until the end of the rollout of the SidecarSet's content is recorded.
 func (s *scenario) awaitGood() *v1alpha1.SidecarSet {
 	s.t.Helper()
 	return s.awaitSet("the last good revision to be recorded", func(set *v1alpha1.SidecarSet) bool {

@@ -88,7 +88,7 @@ func TestRestartOfTheOperatorWritesNothing(t *testing.T) {
 	before := quiet.stored().ResourceVersion
 	require.NoError(t, stack.Stop("operator"))
 	require.NoError(t, stack.StartAgain(quiet.ctx, "operator"))
-	// The operator goes over all sets that it finds before it gets to a new one.
+	// The operator goes over all SidecarSets that it finds before it gets to a new one.
 	t.Run("busy", func(t *testing.T) {
 		busy := newScenario(t, 1, nil)
 		busy.awaitSet("the operator to work again", counts(1))

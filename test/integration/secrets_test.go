@@ -30,10 +30,10 @@ import (
 	"github.com/outrigger/outrigger/temporal/codec"
 )
 
-// secret is part of every value that must stay in the set, its revisions and its pods.
+// secret is part of every value that must stay in the SidecarSet, its revisions and its pods.
 const secret = "hunter2"
 
-// withSecrets puts them wherever a set has room for one.
+// withSecrets puts them wherever a SidecarSet has room for one.
 func withSecrets(set *v1alpha1.SidecarSet) {
 	set.Annotations = map[string]string{"example.com/token": secret + "-annotation"}
 	set.Spec.ImagePullSecrets = []corev1.LocalObjectReference{{Name: secret + "-pull"}}
@@ -71,7 +71,7 @@ func (s *scenario) asked() (status protocol.RolloutStatus) {
 	return status
 }
 
-// described is the set's status as text.
+// described is the SidecarSet's status as text.
 func (s *scenario) described() string {
 	set := &v1alpha1.SidecarSet{}
 	require.NoError(s.t, stack.kube.Get(s.ctx, client.ObjectKeyFromObject(s.set), set))
@@ -80,7 +80,7 @@ func (s *scenario) described() string {
 	return string(text)
 }
 
-// rawHistories are those of all runs of the set, and their descriptions, as bytes.
+// rawHistories are those of all runs of the SidecarSet, and their descriptions, as bytes.
 func (s *scenario) rawHistories() string {
 	s.t.Helper()
 	var all []byte

@@ -123,7 +123,7 @@ func connect() error {
 	return err
 }
 
-// scenario is a namespace with a set and pods of its own.
+// scenario is a namespace with a SidecarSet and pods of its own.
 type scenario struct {
 	t       *testing.T
 	ctx     context.Context
@@ -139,7 +139,7 @@ const (
 	readyAfter  = "kwok.outrigger.io/ready-after"
 )
 
-// newScenario makes a set, side:v1, for pods labelled app=<name>, and n of them.
+// newScenario makes a SidecarSet, side:v1, for pods labelled app=<name>, and n of them.
 func newScenario(t *testing.T, n int32, change func(*v1alpha1.SidecarSet)) *scenario {
 	t.Helper()
 	return newKubeletScenario(t, n, nil, change)
@@ -226,7 +226,7 @@ func (s *scenario) upgradeTo(image string) {
 	s.edit(fmt.Sprintf(`[{"op":"replace","path":"/spec/containers/0/image","value":%q}]`, image))
 }
 
-// edit applies a JSON patch to the set.
+// edit applies a JSON patch to the SidecarSet.
 func (s *scenario) edit(patch string) {
 	s.t.Helper()
 	require.NoError(s.t, stack.kube.Patch(s.ctx, s.set, client.RawPatch(types.JSONPatchType, []byte(patch))))
@@ -240,7 +240,7 @@ func (s *scenario) within(limit int) {
 	require.Zero(s.t, s.watched.View().AppRestarts, "an app container restarted")
 }
 
-// awaitSet waits until the set, as stored, fulfils the condition.
+// awaitSet waits until the SidecarSet, as stored, fulfils the condition.
 func (s *scenario) awaitSet(what string, condition func(*v1alpha1.SidecarSet) bool) *v1alpha1.SidecarSet {
 	s.t.Helper()
 	set := &v1alpha1.SidecarSet{}
@@ -270,7 +270,7 @@ func (s *scenario) status() (protocol.RolloutStatus, error) {
 	return status, answer.Get(&status)
 }
 
-// awaitPhase waits until the newest run is of the set's generation and in the phase.
+// awaitPhase waits until the newest run is of the SidecarSet's generation and in the phase.
 func (s *scenario) awaitPhase(phase protocol.Phase) protocol.RolloutStatus {
 	s.t.Helper()
 	return s.awaitStatus(fmt.Sprintf("run of generation %d to be %s", s.set.Generation, phase), func(status protocol.RolloutStatus) bool {

@@ -77,7 +77,7 @@ func (o *otherCluster) upgradeTo(ctx context.Context, t *testing.T, image string
 func (o *otherCluster) workflow() string { return protocol.WorkflowID(o.set.Name, o.set.UID) }
 
 // restartOperator returns once the operator has compared the open runs of its
-// cluster with the sets.
+// cluster with the SidecarSets.
 func restartOperator(s *scenario, c *cluster.Cluster) {
 	s.t.Helper()
 	require.NoError(s.t, c.Stop(cluster.Operator))
@@ -138,7 +138,7 @@ func TestClustersThatShareATemporalDoNotSeeEachOther(t *testing.T) {
 	require.NotNil(t, other.set.Status.Rollout)
 	assert.Nil(t, other.set.Status.Rollout.Pause)
 
-	// Each has an open run, of a set that the other's API server does not have.
+	// Each has an open run, of a SidecarSet that the other's API server does not have.
 	other.upgradeTo(s.ctx, t, "side:v3")
 	s.poll("the pause of the other cluster's run", func() (bool, error) {
 		err := stack.temporal.SignalWorkflow(s.ctx, other.workflow(), "", protocol.PauseSignal, protocol.Pause{By: "bob"})

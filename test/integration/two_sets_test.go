@@ -15,7 +15,7 @@ import (
 	"github.com/outrigger/outrigger/dev/observer"
 )
 
-// A slot that is free and a pod that may move meet although another set restarts
+// A slot that is free and a pod that may move meet although another SidecarSet restarts
 // the same pods all the time, which puts other pods first in the order.
 func TestSpec7_5_AnotherSetOnTheSamePodsHoldsNothingUp(t *testing.T) {
 	t.Parallel()

@@ -116,7 +116,7 @@ func (b *bare) stopServing(failed <-chan error) {
 	require.NoError(b.t, b.cluster.Stop(fmt.Sprintf("webhook-%d", b.roles)))
 }
 
-// assertLeft wants the sets to be there, readable and writable, and nothing that would ask a webhook.
+// assertLeft wants the SidecarSets to be there, readable and writable, and nothing that would ask a webhook.
 func (b *bare) assertLeft() {
 	b.t.Helper()
 	for _, version := range []string{"v1alpha1", "v1beta1"} {

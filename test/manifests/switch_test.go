@@ -163,7 +163,7 @@ func (s *switching) reset() {
 	})
 }
 
-// store creates a set as one version, completed as the other's admission does.
+// store creates a SidecarSet as one version, completed as the other's admission does.
 func (s *switching) store(name, version string) {
 	s.t.Helper()
 	set := fixture.SidecarSet(name, fixture.Sidecar("side"))
@@ -253,7 +253,7 @@ func (s *switching) startRole(role string) error {
 	return err
 }
 
-// intact reports whether a set says in both versions what it said before, and
+// intact reports whether a SidecarSet says in both versions what it said before, and
 // whether its status and its revision do.
 func (s *switching) intact(name string) error {
 	set := &v1alpha1.SidecarSet{}

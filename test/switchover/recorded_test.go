@@ -22,7 +22,7 @@ import (
 type workload struct {
 	name, recorded string
 	pods           int
-	// upgraded is the image that the set gets, and hash what OpenKruise recorded of
+	// upgraded is the image that the SidecarSet gets, and hash what OpenKruise recorded of
 	// the same containers with that image; empty where it recorded none.
 	upgraded, hash string
 	// container runs the image, and standby is its other twin's name, if it has one.
@@ -50,7 +50,7 @@ type recordedPod struct {
 	ImagePullSecrets []corev1.LocalObjectReference `json:"imagePullSecrets"`
 }
 
-// read returns the set and a pod of a workload. Names, labels and what a record leaves
+// read returns the SidecarSet and a pod of a workload. Names, labels and what a record leaves
 // out are this cluster's.
 func (s *scenario) read(f *workload) (*v1alpha1.SidecarSet, *recordedPod) {
 	s.t.Helper()

@@ -123,7 +123,7 @@ func (s *scenario) versions() map[string]string {
 	return versions
 }
 
-// awaitComplete waits until status says of each set that all of its pods are updated and
+// awaitComplete waits until status says of each SidecarSet that all of its pods are updated and
 // ready, and that the rollout is over.
 func (s *scenario) awaitComplete() {
 	s.t.Helper()

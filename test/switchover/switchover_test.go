@@ -130,7 +130,7 @@ func TestThereAndBack(t *testing.T) {
 	s.blocked()
 }
 
-// blocked is what a script sees of a set that the switch would upgrade.
+// blocked is what a script sees of a SidecarSet that the switch would upgrade.
 func (s *scenario) blocked() {
 	s.t.Helper()
 	set := &v1alpha1.SidecarSet{ObjectMeta: metav1.ObjectMeta{Name: "cold"}}
