@@ -125,24 +125,18 @@ func (c *cluster) noSuchSet(ctx context.Context, name string) error {
 	return fmt.Errorf("%w %q; there are %s", errNoSuchSet, name, strings.Join(names, ", "))
 }
 
-// input reads the pods of a SidecarSet in a namespace; an empty one is all.
+// input reads the pods that a SidecarSet selects by label, in a namespace; an empty one is
+// all. The SidecarSet may select fewer of them by labels of namespaces.
 func (c *cluster) input(ctx context.Context, set *v1alpha1.SidecarSet, namespace string) (*view.Input, error) {
-	pods, err := c.pods(ctx, set, namespace)
-	return &view.Input{Set: set, Pods: pods, NamespaceLabels: c.namespaceLabels(ctx), SystemNamespace: c.systemNamespace}, err
-}
-
-// pods returns the pods that a SidecarSet selects by label. It may select fewer of them by
-// namespace labels.
-func (c *cluster) pods(ctx context.Context, set *v1alpha1.SidecarSet, namespace string) ([]*corev1.Pod, error) {
 	scope, err := match.NewScope(&set.Spec)
 	if err != nil {
 		return nil, fmt.Errorf("SidecarSet %s: %w", set.Name, err)
 	}
+	in := &view.Input{Set: set, NamespaceLabels: c.namespaceLabels(ctx), SystemNamespace: c.systemNamespace}
 	one := scope.OneNamespace()
 	if match.MatchesNothing(set.Spec.Selector) || one != "" && namespace != "" && one != namespace {
-		return nil, nil
+		return in, nil
 	}
-	var pods []*corev1.Pod
 	for next := ""; ; {
 		var list corev1.PodList
 		if err := c.List(ctx, &list, client.MatchingLabelsSelector{Selector: scope.PodSelector()}, client.InNamespace(cmp.Or(one, namespace)),
@@ -150,11 +144,11 @@ func (c *cluster) pods(ctx context.Context, set *v1alpha1.SidecarSet, namespace 
 			return nil, explain(err, "list the pods of SidecarSet "+set.Name)
 		}
 		for i := range list.Items {
-			pods = append(pods, &list.Items[i])
+			in.Pods = append(in.Pods, &list.Items[i])
 		}
 		// A cache returns a token that it does not accept.
 		if next = list.Continue; next == "" || c.page == 0 {
-			return pods, nil
+			return in, nil
 		}
 	}
 }

@@ -18,9 +18,6 @@ import (
 
 const name = "kubectl-sidecarset"
 
-// completionTimeout limits the time until a shell offers names.
-const completionTimeout = 3 * time.Second
-
 // shared are the flags and streams of every command.
 type shared struct {
 	genericiooptions.IOStreams
@@ -104,7 +101,7 @@ func (s *shared) completeSets(cmd *cobra.Command, args []string, _ string) ([]st
 	if len(args) > 0 {
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}
-	ctx, cancel := context.WithTimeout(cmd.Context(), completionTimeout)
+	ctx, cancel := context.WithTimeout(cmd.Context(), 3*time.Second)
 	defer cancel()
 	c, err := s.cluster()
 	if err != nil {

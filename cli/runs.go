@@ -31,11 +31,8 @@ const (
 	needsKeys = "if the run is encrypted, name the keys with --temporal-payload-key-dir"
 )
 
-var (
-	errNoWorker = errors.New("the run does not answer: is a worker running?")
-	// errUnread is the error of a pause or resume that Temporal keeps for the run.
-	errUnread = errors.New("the run has not answered yet (is a worker running?); it follows as soon as one does")
-)
+// errUnread is the error of a pause or resume that Temporal keeps for the run.
+var errUnread = errors.New("the run has not answered yet (is a worker running?); it follows as soon as one does")
 
 // runs are the rollouts in Temporal.
 type runs struct {
@@ -106,7 +103,7 @@ func (r *runs) status(ctx context.Context, set *v1alpha1.SidecarSet) (*protocol.
 	case temporal.IsNotFound(err):
 		return nil, nil
 	case temporal.IsUnreachable(err):
-		return nil, errNoWorker
+		return nil, errors.New("the run does not answer: is a worker running?")
 	case err != nil:
 		return nil, r.explain(err)
 	}

@@ -19,11 +19,8 @@ import (
 	"github.com/outrigger/outrigger/output"
 )
 
-// undo has the flags of the command.
-type undo struct{ to, dryRun string }
-
 func newUndo(s *shared) *cobra.Command {
-	var u undo
+	var to, dryRun string
 	cmd := s.ofSet(&cobra.Command{
 		Use:   "undo NAME",
 		Short: "Write an earlier revision back, as a new generation",
@@ -35,27 +32,27 @@ func newUndo(s *shared) *cobra.Command {
   kubectl sidecarset undo logs --dry-run=client -o yaml > logs.yaml`,
 		Args: cobra.ExactArgs(1),
 	})
-	cmd.Flags().StringVar(&u.to, "to-revision", "", "number, name or custom version of the `revision`; without it: the one before")
-	cmd.Flags().StringVar(&u.dryRun, "dry-run", "none", "none; client: write nothing; server: have the API server try it")
+	cmd.Flags().StringVar(&to, "to-revision", "", "number, name or custom version of the `revision`; without it: the one before")
+	cmd.Flags().StringVar(&dryRun, "dry-run", "none", "none; client: write nothing; server: have the API server try it")
 	return s.prints(cmd, &output.Flag{}, func(ctx context.Context, c *cluster, args []string) (model, error) {
-		if !slices.Contains([]string{"none", "client", "server"}, u.dryRun) {
-			return nil, fmt.Errorf("--dry-run %q: use none, client or server", u.dryRun)
+		if !slices.Contains([]string{"none", "client", "server"}, dryRun) {
+			return nil, fmt.Errorf("--dry-run %q: use none, client or server", dryRun)
 		}
-		if u.to == "" && cmd.Flags().Changed("to-revision") {
+		if to == "" && cmd.Flags().Changed("to-revision") {
 			return nil, errors.New("--to-revision: give a number, a name or a custom version; without the flag it is the one before")
 		}
-		return c.undo(ctx, args[0], u)
+		return c.undo(ctx, args[0], to, dryRun)
 	}, output.JSON, output.YAML)
 }
 
-func (c *cluster) undo(ctx context.Context, name string, u undo) (model, error) {
+func (c *cluster) undo(ctx context.Context, name, reference, dryRun string) (model, error) {
 	v, err := c.versions(ctx, name)
 	if err != nil {
 		return nil, err
 	}
 	to, err := v.previous()
-	if u.to != "" {
-		to, err = v.find(u.to)
+	if reference != "" {
+		to, err = v.find(reference)
 	}
 	if err != nil {
 		return nil, err
@@ -78,15 +75,15 @@ func (c *cluster) undo(ctx context.Context, name string, u undo) (model, error) 
 		done.message = fmt.Sprintf("sidecarset/%s goes back to revision %s", v.set.Name, labelOf(to))
 		before := set.DeepCopy()
 		before.SetResourceVersion(v.set.ResourceVersion)
-		if err := restore(set, fields, customVersionOf(to, u.to)); err != nil {
+		if err := restore(set, fields, customVersionOf(to, reference)); err != nil {
 			return nil, err
 		}
-		if err := c.patch(ctx, before, set, u.dryRun); err != nil {
+		if err := c.patch(ctx, before, set, dryRun); err != nil {
 			return nil, err
 		}
 	}
-	if u.dryRun != "none" {
-		done.message += " (" + u.dryRun + " dry run)"
+	if dryRun != "none" {
+		done.message += " (" + dryRun + " dry run)"
 	}
 	return done, nil
 }

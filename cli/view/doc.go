@@ -1,3 +1,3 @@
-// Package view holds what kubectl sidecarset shows, as models made from what was read
-// and as text. It is pure: time and everything read are parameters.
+// Package view has the models of the output of kubectl sidecarset, and their text. It is pure:
+// time and the data of the cluster and of Temporal are parameters.
 package view

@@ -63,26 +63,21 @@ func (o *Owner) node(s Style) node {
 	if o.Kind != "" {
 		name = strings.ToLower(o.Kind) + "/" + o.Name
 	}
-	ready := 0
-	for i := range o.Pods {
-		if o.Pods[i].Ready {
-			ready++
-		}
-	}
-	n := node{text: fmt.Sprintf("%s in %s  %s, %d ready", name, o.Namespace, plural(len(o.Pods), "pod"), ready)}
-	counted := map[PodPhase]int{}
-	width := 0
-	for i := range o.Pods {
-		if s.Wide || !o.Pods[i].counted() {
-			width = max(width, len(o.Pods[i].Name))
-		}
-	}
+	var listed []*Pod
+	ready, width, counted := 0, 0, map[PodPhase]int{}
 	for i := range o.Pods {
 		pod := &o.Pods[i]
+		if pod.Ready {
+			ready++
+		}
 		if !s.Wide && pod.counted() {
 			counted[pod.Phase]++
 			continue
 		}
+		listed, width = append(listed, pod), max(width, len(pod.Name))
+	}
+	n := node{text: fmt.Sprintf("%s in %s  %s, %d ready", name, o.Namespace, plural(len(o.Pods), "pod"), ready)}
+	for _, pod := range listed {
 		n.below = append(n.below, node{text: pod.line(s, width)})
 	}
 	for _, phase := range []PodPhase{PodUpdated, PodOld} {
