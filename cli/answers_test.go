@@ -24,7 +24,7 @@ func manifest(t *testing.T, set *v1alpha1.SidecarSet) string {
 	return string(data)
 }
 
-func TestEachCommandAnswersPrograms(t *testing.T) {
+func TestEachCommandWritesJSONAndYAML(t *testing.T) {
 	s, set, _ := fourRevisionsCluster(t)
 	pod := injectedPod(t, set, "old", "before")
 	require.NoError(t, s.Create(t.Context(), pod))
@@ -41,7 +41,7 @@ func TestEachCommandAnswersPrograms(t *testing.T) {
 	assert.Equal(t, "[]", strings.TrimSpace(newTestCluster(t).shows("list", "--outdated", "-o", "json")))
 }
 
-func TestArgumentsThatNameNothingAreRefused(t *testing.T) {
+func TestInvalidArgumentsAreRejected(t *testing.T) {
 	s, set, _ := fourRevisionsCluster(t)
 	for want, args := range map[string][]string{
 		`name a SidecarSet`:                                  {"status", ""},
@@ -69,7 +69,7 @@ func TestArgumentsThatNameNothingAreRefused(t *testing.T) {
 	require.NoError(t, s.runWith("---\n"+manifest(t, set)+"---\n# the end\n", "plan", "-f", "-").err)
 }
 
-func TestAPlanThatCannotBeMadeSaysWhatAdmissionRefuses(t *testing.T) {
+func TestWithoutAPlanTheCausesOfARejectionAreNamed(t *testing.T) {
 	set := sidecarSet(t, "logs")
 	s := newTestCluster(t, set)
 	for _, change := range []func(*v1alpha1.SidecarSet){

@@ -23,7 +23,7 @@ import (
 	"github.com/outrigger/outrigger/kube"
 )
 
-// testCluster is a cluster of objects, in which commands run.
+// testCluster runs commands against the objects of a fake client.
 type testCluster struct {
 	client.Client
 	t *testing.T
@@ -41,7 +41,7 @@ func newInterceptedCluster(t *testing.T, funcs interceptor.Funcs, objects ...cli
 	return testCluster{fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).WithInterceptorFuncs(funcs).Build(), t}
 }
 
-// ran is what a command printed and how it ended.
+// ran is the output and the error of a command.
 type ran struct {
 	out, errOut string
 	err         error
@@ -60,7 +60,7 @@ func (s testCluster) runWith(stdin string, args ...string) ran {
 		return &cluster{Reader: s.Client, live: s.Client, systemNamespace: sh.systemNamespace, page: pageSize}, nil
 	}
 	cmd := sh.command()
-	// No key directory: Temporal is not asked, and nothing waits for it.
+	// The key directory is missing: commands do not wait for Temporal.
 	cmd.SetArgs(append([]string{"--kubeconfig=", "--temporal-payload-key-dir=" + s.t.TempDir() + "/none"}, args...))
 	err := cmd.ExecuteContext(s.t.Context())
 	return ran{out.String(), errOut.String(), err}
@@ -74,7 +74,7 @@ func (s testCluster) shows(args ...string) string {
 	return got.out
 }
 
-// read decodes what a command prints for programs.
+// read decodes the JSON of a command.
 func read[T any](t *testing.T, out string) (value T) {
 	t.Helper()
 	require.NoError(t, json.Unmarshal([]byte(out), &value), out)
@@ -83,7 +83,7 @@ func read[T any](t *testing.T, out string) (value T) {
 
 var noon = time.Date(2026, 1, 2, 12, 0, 0, 0, time.UTC)
 
-// sidecarSet is one that admission has taken.
+// sidecarSet has the defaults and hashes of admission.
 func sidecarSet(t *testing.T, name string, change ...func(*v1alpha1.SidecarSet)) *v1alpha1.SidecarSet {
 	t.Helper()
 	set := fixture.SidecarSet(name, fixture.Sidecar("agent"))
@@ -95,7 +95,7 @@ func sidecarSet(t *testing.T, name string, change ...func(*v1alpha1.SidecarSet))
 	return set
 }
 
-// recordedAs is the revision of a set with another image, called by custom versions.
+// recordedAs is the revision of a SidecarSet with another image, with custom versions.
 func recordedAs(t *testing.T, set *v1alpha1.SidecarSet, number int64, image string, customVersions ...string) *appsv1.ControllerRevision {
 	t.Helper()
 	of := set.DeepCopy()
@@ -109,7 +109,7 @@ func recordedAs(t *testing.T, set *v1alpha1.SidecarSet, number int64, image stri
 	return one
 }
 
-// plainPod is one that sets match and none was injected into.
+// plainPod is a pod that SidecarSets match and that was not injected.
 func plainPod(namespace, name string, change ...func(*corev1.Pod)) *corev1.Pod {
 	pod := fixture.Pod(fixture.Container("app"))
 	pod.Namespace, pod.Name = namespace, name

@@ -13,7 +13,7 @@ import (
 	"github.com/outrigger/outrigger/internal/record"
 )
 
-// injectedPod holds a version of a set.
+// injectedPod has a version of a SidecarSet.
 func injectedPod(t *testing.T, set *v1alpha1.SidecarSet, name, hash string) *corev1.Pod {
 	t.Helper()
 	return plainPod("default", name, func(p *corev1.Pod) {
@@ -27,8 +27,8 @@ func injectedPod(t *testing.T, set *v1alpha1.SidecarSet, name, hash string) *cor
 	})
 }
 
-// damagedCluster has a set that is fine, with one old pod and one that misses it, among sets
-// that were stored past admission.
+// damagedCluster has a valid SidecarSet, with one old pod and one pod that lacks it, and
+// SidecarSets that were stored without admission.
 func damagedCluster(t *testing.T) (s testCluster, stored []string) {
 	t.Helper()
 	fine := sidecarSet(t, "fine")
@@ -50,7 +50,7 @@ func damagedCluster(t *testing.T) (s testCluster, stored []string) {
 	), []string{"a-empty", "a-hashless", "a-namespaces", "a-unreadable", "fine"}
 }
 
-func TestADamagedSetDoesNotKeepTheOthersFromBeingListed(t *testing.T) {
+func TestADamagedSidecarSetDoesNotPreventTheListOfOthers(t *testing.T) {
 	s, _ := damagedCluster(t)
 	got := s.run("list", "--outdated")
 	assert.Regexp(t, `default +old +fine +Old`, got.out)
@@ -64,7 +64,7 @@ func TestADamagedSetDoesNotKeepTheOthersFromBeingListed(t *testing.T) {
 	assert.Contains(t, got.out, `"sidecarSet": "fine"`)
 }
 
-func TestADamagedSetDoesNotKeepOthersFromBeingExplained(t *testing.T) {
+func TestADamagedSidecarSetDoesNotPreventTheExplanationOfOthers(t *testing.T) {
 	s, stored := damagedCluster(t)
 	for _, pod := range []string{"old", "plain", "broken", "of-hashless"} {
 		out := s.shows("why", "pod/"+pod)
@@ -74,9 +74,9 @@ func TestADamagedSetDoesNotKeepOthersFromBeingExplained(t *testing.T) {
 	}
 }
 
-// Each command about a set that is fine works beside damaged ones, and tells of a damaged
-// one what is wrong with it.
-func TestEachCommandTakesDamagedSets(t *testing.T) {
+// Commands about a valid SidecarSet work beside damaged ones, and the errors about damaged
+// ones name the field.
+func TestCommandsWorkBesideDamagedSidecarSets(t *testing.T) {
 	s, stored := damagedCluster(t)
 	for _, set := range []string{"a-namespaces", "a-unreadable", "fine"} {
 		for _, args := range [][]string{

@@ -24,11 +24,11 @@ func TestTheLiveViewShowsTheNewestModelAndEndsWithTheRollout(t *testing.T) {
 		return errors.Join(show(&view.Rollout{Name: "first"}), show(&view.Rollout{Name: "second"}))
 	}, tea.WithWindowSize(80, 24)))
 	assert.Contains(t, out.String(), "sidecarset/second")
-	cause := errors.New("the set was deleted")
+	cause := errors.New("the SidecarSet was deleted")
 	require.ErrorIs(t, s.live(t.Context(), output.Flag{}, func(context.Context, func(*view.Rollout) error) error { return cause }), cause)
 }
 
-func TestTheLiveViewIsLeftWithAKey(t *testing.T) {
+func TestAKeyEndsTheLiveView(t *testing.T) {
 	left, _ := screen{}.Update(tea.KeyPressMsg{Code: 'q', Text: "q"})
 	assert.True(t, left.(screen).left)
 	stays, _ := screen{}.Update(tea.KeyPressMsg{Code: 'x', Text: "x"})

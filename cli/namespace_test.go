@@ -20,7 +20,7 @@ func namespace(name string, change ...func(*corev1.Namespace)) *corev1.Namespace
 	return n
 }
 
-func TestListsOfPodsKeepToTheNamespaceThatIsNamed(t *testing.T) {
+func TestListsOfPodsAreLimitedToTheNamespace(t *testing.T) {
 	set := sidecarSet(t, "logs")
 	shopOnly := sidecarSet(t, "shop-only", func(s *v1alpha1.SidecarSet) { s.Spec.Namespace = "shop" })
 	old := injectedPod(t, set, "old", "before")
@@ -42,7 +42,7 @@ func TestListsOfPodsKeepToTheNamespaceThatIsNamed(t *testing.T) {
 	assert.Empty(t, pods("--outdated", "-n", "bank"))
 }
 
-func TestANamespaceIsRefusedWhereItSaysNothing(t *testing.T) {
+func TestANamespaceIsRejectedByCommandsAboutSidecarSets(t *testing.T) {
 	s := newTestCluster(t, sidecarSet(t, "logs"))
 	for _, args := range [][]string{{"list", "-n", "shop"}, {"list", "-A"}} {
 		require.EqualError(t, s.run(args...).err, "--namespace and --all-namespaces need --outdated or --missing: SidecarSets are in no namespace", "%v", args)

@@ -12,7 +12,7 @@ import (
 	"github.com/outrigger/outrigger/cli/view"
 )
 
-func TestAPlanThatAdmissionRefusesFails(t *testing.T) {
+func TestAPlanThatAdmissionRejectsFails(t *testing.T) {
 	set := sidecarSet(t, "logs")
 	s := newTestCluster(t, set)
 	for _, stored := range []bool{true, false} {
@@ -34,7 +34,7 @@ func TestAPlanThatAdmissionRefusesFails(t *testing.T) {
 	s.shows("plan", "logs", "--image", "agent=agent:v2")
 }
 
-func TestAPlanThatPinsInjectionToNothingFails(t *testing.T) {
+func TestAPlanThatPinsInjectionToAMissingRevisionFails(t *testing.T) {
 	set := sidecarSet(t, "logs")
 	s := newTestCluster(t, set)
 	wanted := set.DeepCopy()

@@ -11,8 +11,8 @@ import (
 	"github.com/outrigger/outrigger/api/v1alpha1"
 )
 
-// four is a set at its fourth revision. That is called "2"; the third one is called like
-// the name of the first.
+// four is a SidecarSet at its fourth revision, whose custom version is "2". A custom version
+// of the third one is the name of the first.
 func four(t *testing.T) (*v1alpha1.SidecarSet, []*appsv1.ControllerRevision) {
 	t.Helper()
 	set := sidecarSet(t, "logs", func(s *v1alpha1.SidecarSet) {

@@ -20,7 +20,7 @@ import (
 	"github.com/outrigger/outrigger/kube"
 )
 
-// installed is the configuration of the webhook, with a change of the one of pods.
+// installed is the webhook configuration, with a change of the webhook of pods.
 func installed(change func(*admissionv1.MutatingWebhook)) *admissionv1.MutatingWebhookConfiguration {
 	pods := admissionv1.MutatingWebhook{Name: kube.PodWebhookName, Rules: make([]admissionv1.RuleWithOperations, 1)}
 	change(&pods)
@@ -46,7 +46,7 @@ func missingPods(t *testing.T, got ran) map[string]string {
 	return found
 }
 
-func TestMissingPodsAreThoseThatTheInstalledWebhookIsAskedAbout(t *testing.T) {
+func TestPodsThatBypassTheInstalledWebhookAreNotMissing(t *testing.T) {
 	optedOut := func(p *corev1.Pod) { p.Labels["sidecars"] = "no" }
 	objects := []client.Object{
 		sidecarSet(t, "logs"), namespace("shop"), namespace("lab", unmanaged), namespace(metav1.NamespaceSystem),
@@ -70,7 +70,7 @@ func TestMissingPodsAreThoseThatTheInstalledWebhookIsAskedAbout(t *testing.T) {
 	assert.Contains(t, missingPods(t, newTestCluster(t, objects...).run("list", "--missing", "-o", "json"))["shop/plain"], "the webhook of pods is not installed")
 }
 
-func TestMissingPodsAreCountedAlike(t *testing.T) {
+func TestWhyAndPlanCountTheMissingPodsOfList(t *testing.T) {
 	set := sidecarSet(t, "logs")
 	s := newTestCluster(t, set, namespace("shop"), namespace("lab", unmanaged), plainPod("shop", "plain"), plainPod("lab", "plain"), installed(managedOnly))
 	assert.Contains(t, s.shows("why", "sidecarset/logs"), "not injected though they match: 1 pod ")
@@ -83,7 +83,7 @@ func TestMissingPodsAreCountedAlike(t *testing.T) {
 	assert.Contains(t, got.out, "1 pod match now")
 }
 
-func TestWithoutTheRightToReadTheWebhookThePluginSaysWhatItDoesNotKnow(t *testing.T) {
+func TestANoteNamesTheConsequenceOfAMissingRight(t *testing.T) {
 	forbidden := interceptor.Funcs{Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, into client.Object, options ...client.GetOption) error {
 		if _, ok := into.(*admissionv1.MutatingWebhookConfiguration); ok {
 			return apierrors.NewForbidden(schema.GroupResource{Group: "admissionregistration.k8s.io", Resource: "mutatingwebhookconfigurations"}, key.Name, nil)

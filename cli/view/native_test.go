@@ -11,7 +11,7 @@ import (
 	"github.com/outrigger/outrigger/internal/fixture"
 )
 
-// mesh makes agent a native sidecar, after an init container that ends.
+// mesh makes agent a native sidecar, after an ordinary init container.
 func mesh(set *v1alpha1.SidecarSet) *v1alpha1.SidecarSet {
 	agent := set.Spec.Containers[0]
 	agent.RestartPolicy = new(corev1.ContainerRestartPolicyAlways)
@@ -28,7 +28,7 @@ func meshed(p *corev1.Pod) {
 	p.Status.ContainerStatuses = p.Status.ContainerStatuses[:1]
 }
 
-func TestWhyNamesTheKubeletThatDoesNotRestartANativeSidecar(t *testing.T) {
+func TestWhyNamesKubeletsThatDoNotRestartNativeSidecars(t *testing.T) {
 	set, _ := logs(t)
 	mesh(set)
 	upgrade := func(change ...func(*corev1.Pod)) string {
@@ -39,10 +39,10 @@ func TestWhyNamesTheKubeletThatDoesNotRestartANativeSidecar(t *testing.T) {
 	assert.Equal(t, "Failing: agent: ImagePullBackOff, image agent:v2", upgrade(written(t, 0, "ErrImagePull")))
 	assert.Equal(t, "Upgrading: not ready: agent", upgrade(written(t, 0, ""), func(p *corev1.Pod) {
 		p.Status.ContainerStatuses[1].Image, p.Status.ContainerStatuses[1].ImageID = "agent:v2", "id-agent:v2"
-	}), "an init container that ended is not missed")
+	}), "an ordinary init container has ended")
 }
 
-func TestAPlanSaysWhichImagesReachNewPodsAlone(t *testing.T) {
+func TestAPlanNamesImagesThatOnlyNewPodsGet(t *testing.T) {
 	set, sorted := logs(t)
 	stored := mesh(set.DeepCopy())
 	wanted := stored.DeepCopy()

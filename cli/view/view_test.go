@@ -48,7 +48,7 @@ func golden(t *testing.T, name string, text func(Style) string, change ...func(*
 
 func wide(s *Style) { s.Wide = true }
 
-// logs has version 2; two revisions of it are recorded.
+// logs is a SidecarSet with two recorded revisions.
 func logs(t *testing.T) (*v1alpha1.SidecarSet, []*appsv1.ControllerRevision) {
 	t.Helper()
 	set := fixture.SidecarSet("logs", fixture.Sidecar("agent"))
@@ -70,13 +70,13 @@ func logs(t *testing.T) (*v1alpha1.SidecarSet, []*appsv1.ControllerRevision) {
 	return set, sorted
 }
 
-// logsOf has the content of the version with an image.
+// logsOf is logs with an image.
 func logsOf(image string) *v1alpha1.SidecarSet {
 	return fixture.SidecarSet("logs", fixture.Sidecar("agent", func(c *v1alpha1.SidecarContainer) { c.Image = image }))
 }
 
-// holds records the version of a set in a pod.
-func holds(t *testing.T, p *corev1.Pod, set *v1alpha1.SidecarSet) {
+// recordVersion records the version of a SidecarSet in a pod.
+func recordVersion(t *testing.T, p *corev1.Pod, set *v1alpha1.SidecarSet) {
 	t.Helper()
 	p.Annotations = map[string]string{v1alpha1.InjectedListAnnotation: set.Name}
 	for _, key := range []string{v1alpha1.HashAnnotation, v1alpha1.HashWithoutImageAnnotation} {
@@ -86,7 +86,7 @@ func holds(t *testing.T, p *corev1.Pod, set *v1alpha1.SidecarSet) {
 	}
 }
 
-// rehash makes a pod one that holds other content.
+// rehash gives a pod the hashes of other content.
 func rehash(p *corev1.Pod, from, to *v1alpha1.SidecarSet) {
 	for key, value := range p.Annotations {
 		for _, hash := range []string{v1alpha1.HashAnnotation, v1alpha1.HashWithoutImageAnnotation} {
@@ -96,7 +96,7 @@ func rehash(p *corev1.Pod, from, to *v1alpha1.SidecarSet) {
 	}
 }
 
-// pod holds a version of logs and serves.
+// pod is a ready pod with a version of logs.
 func pod(t *testing.T, name, image string, change ...func(*corev1.Pod)) *corev1.Pod {
 	t.Helper()
 	p := fixture.Pod(fixture.Container("app"), fixture.Container("agent"))
@@ -105,7 +105,7 @@ func pod(t *testing.T, name, image string, change ...func(*corev1.Pod)) *corev1.
 	p.OwnerReferences = []metav1.OwnerReference{{Kind: "ReplicaSet", Name: "web-5d6", Controller: new(true)}}
 	p.Spec.NodeName = "node-1"
 	p.Spec.Containers[1].Image = image
-	holds(t, p, logsOf(image))
+	recordVersion(t, p, logsOf(image))
 	p.Status.Phase = corev1.PodRunning
 	p.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue, LastTransitionTime: ago(50 * time.Minute)}}
 	p.Status.ContainerStatuses = []corev1.ContainerStatus{
@@ -117,7 +117,7 @@ func pod(t *testing.T, name, image string, change ...func(*corev1.Pod)) *corev1.
 	return p
 }
 
-// written makes it a pod that was upgraded a while ago and whose kubelet has not taken that.
+// written upgrades a pod. The kubelet has not observed the change.
 func written(t *testing.T, d time.Duration, reason string) func(*corev1.Pod) {
 	return func(p *corev1.Pod) {
 		states, err := record.Format(record.States{"logs": {Revision: logsOf("agent:v2").Annotations[v1alpha1.HashAnnotation], UpdateTimestamp: ago(d), LastContainerStatuses: map[string]record.ContainerStatus{"agent": {ImageID: "id-agent:v1"}}}})
@@ -154,7 +154,7 @@ func input(t *testing.T) *Input {
 	}}
 }
 
-func TestARolloutUnderWay(t *testing.T) {
+func TestARolloutInProgress(t *testing.T) {
 	in := input(t)
 	in.Run = RunInput{Status: &protocol.RolloutStatus{
 		Generation: 2, Phase: protocol.PhaseWaiting, Batches: 2, Upgraded: 3, RejectedWrites: 1, Since: noon.Add(-40 * time.Second),
@@ -206,7 +206,7 @@ func TestTheEndsOfARollout(t *testing.T) {
 	assert.True(t, done)
 	require.NoError(t, err)
 	done, _ = end(func(in *Input) { in.Set.Generation = 3 })
-	assert.False(t, done, "nobody has looked at the generation")
+	assert.False(t, done, "the generation is not observed")
 	done, err = end(func(in *Input) {
 		in.Pods[1] = pod(t, "b", "agent:v1")
 		in.Set.Spec.UpdateStrategy.Partition = new(intstr.FromInt32(1))
@@ -222,7 +222,7 @@ func TestTheEndsOfARollout(t *testing.T) {
 	require.ErrorContains(t, err, "upgrades are disabled")
 }
 
-func TestASetWithoutPods(t *testing.T) {
+func TestASidecarSetWithoutPods(t *testing.T) {
 	set, _ := logs(t)
 	r, err := NewRollout(&Input{Set: set})
 	require.NoError(t, err)
@@ -311,7 +311,7 @@ func TestChangedFieldsAreNamed(t *testing.T) {
 	assert.Equal(t, []string{"spec.containers[a].args", "spec.containers[b] (removed)", "spec.containers[c] (added)"}, ChangedFields(&from, &to))
 	to = *from.DeepCopy()
 	to.InitContainers = []v1alpha1.SidecarContainer{fixture.Sidecar("i")}
-	assert.Empty(t, ChangedFields(&from, &to), "init containers that end are not hashed")
+	assert.Empty(t, ChangedFields(&from, &to), "ordinary init containers are not hashed")
 	to.InitContainers[0].RestartPolicy = new(corev1.ContainerRestartPolicyAlways)
 	assert.Equal(t, []string{"spec.initContainers[i] (added)"}, ChangedFields(&from, &to))
 	to = *from.DeepCopy()
@@ -319,7 +319,7 @@ func TestChangedFieldsAreNamed(t *testing.T) {
 	assert.Equal(t, []string{"the order of spec.containers"}, ChangedFields(&from, &to))
 }
 
-func TestWhyAPodIsOrIsNotInjected(t *testing.T) {
+func TestTheRuleOfAnInjectionIsNamed(t *testing.T) {
 	set, _ := logs(t)
 	why := func(change func(*PodWhyInput)) string {
 		in := PodWhyInput{Pod: pod(t, "p", "agent:v1"), Sets: []v1alpha1.SidecarSet{*set.DeepCopy()}, SystemNamespace: "kruise-system"}
@@ -363,7 +363,7 @@ func TestWhyAPodIsOrIsNotInjected(t *testing.T) {
 	}
 }
 
-func TestWhyAnInjectedPodIsNotUpgraded(t *testing.T) {
+func TestTheReasonOfAMissingUpgradeIsNamed(t *testing.T) {
 	set, _ := logs(t)
 	other := fixture.SidecarSet("other", fixture.Sidecar("x"))
 	other.Spec.Selector.MatchLabels["app"] = "shop"
@@ -384,7 +384,7 @@ func TestWhyAnInjectedPodIsNotUpgraded(t *testing.T) {
 	assert.Contains(t, upgrade(pod(t, "p", "agent:v1", damaged), same), "not managed: its annotations cannot be read: ")
 }
 
-// damaged has the annotation that says what a pod holds be no JSON.
+// damaged makes the record of a pod unreadable.
 func damaged(p *corev1.Pod) { p.Annotations[v1alpha1.HashAnnotation] = "{" }
 
 func TestHistoryNamesUsersAndChanges(t *testing.T) {
@@ -408,7 +408,7 @@ func TestHistoryNamesUsersAndChanges(t *testing.T) {
 	assert.True(t, strings.HasSuffix(out, "\n\nPauses and resumes are incomplete: "+h.ChangesUnknown+"\n"), out)
 }
 
-func TestWordsAreColouredWhereAskedFor(t *testing.T) {
+func TestWordsAreColoured(t *testing.T) {
 	r, err := NewRollout(input(t))
 	require.NoError(t, err)
 	out := r.Text(Style{Now: noon, Paint: func(tone Tone, word string) string {

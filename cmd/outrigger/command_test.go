@@ -6,7 +6,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestABoundOnTheFleetIsRefusedWhereItCouldNotHold(t *testing.T) {
+func TestAnInvalidClusterWideLimitIsRejected(t *testing.T) {
 	for want, args := range map[string][]string{
 		"--max-unavailable-pods must not be negative":                          {"--max-unavailable-pods=-1"},
 		"--max-unavailable-pods and --deployment-name exclude each other: one": {"--max-unavailable-pods=1", "--deployment-name=outrigger", "--build-id=one"},

@@ -16,7 +16,7 @@ func logged(level slog.Level, log func(logr.Logger)) string {
 	return out.String()
 }
 
-func TestRefusedProbesAreNoNews(t *testing.T) {
+func TestFailedProbesAreLoggedAtLevelDebug(t *testing.T) {
 	probe := func(log logr.Logger) {
 		log.WithName("controller-runtime").WithName("healthz").Info("healthz check failed", "statuses", "x")
 	}
@@ -26,7 +26,7 @@ func TestRefusedProbesAreNoNews(t *testing.T) {
 	assert.Contains(t, logged(slog.LevelInfo, other), `msg=started`)
 }
 
-func TestALeaseGivenBackAtTheEndIsNoError(t *testing.T) {
+func TestTheReleaseOfTheLeaseIsNoError(t *testing.T) {
 	const message = "error received after stop sequence was engaged"
 	end := func(cause string) string {
 		return logged(slog.LevelInfo, func(log logr.Logger) { log.WithValues("a", "b").Error(errors.New(cause), message) })

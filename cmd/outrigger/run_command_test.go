@@ -17,15 +17,15 @@ func runCommand(t *testing.T, args ...string) (string, error) {
 	return out.String(), err
 }
 
-func TestCommandsAgainstNobody(t *testing.T) {
-	nobody := "--temporal-address=127.0.0.1:1"
-	_, err := runCommand(t, "temporal", "setup", nobody, "--retention=1h")
+func TestCommandsWithoutTemporal(t *testing.T) {
+	unreachable := "--temporal-address=127.0.0.1:1"
+	_, err := runCommand(t, "temporal", "setup", unreachable, "--retention=1h")
 	require.EqualError(t, err, "--retention must be at least a day (24h)")
-	_, err = runCommand(t, "temporal", "setup", nobody, "--temporal-tls-ca-path=/absent/ca.crt")
+	_, err = runCommand(t, "temporal", "setup", unreachable, "--temporal-tls-ca-path=/absent/ca.crt")
 	require.ErrorContains(t, err, "Temporal at 127.0.0.1:1: look for namespace default: ")
-	_, err = runCommand(t, "temporal", "prune", nobody, "--cluster-uid=u")
+	_, err = runCommand(t, "temporal", "prune", unreachable, "--cluster-uid=u")
 	require.ErrorContains(t, err, "Temporal at 127.0.0.1:1: list the open runs in namespace default: ")
-	_, err = runCommand(t, "temporal", "prune", nobody)
+	_, err = runCommand(t, "temporal", "prune", unreachable)
 	require.ErrorContains(t, err, "is no UID of a cluster")
 	_, err = runCommand(t, "worker", "--temporal-tls-cert-path=c")
 	require.ErrorContains(t, err, "a client certificate needs a key, and a key needs a certificate")
@@ -41,7 +41,7 @@ func TestCommandsAgainstNobody(t *testing.T) {
 	require.EqualError(t, err, `--versioning-behavior "pin": use auto-upgrade or pinned`)
 }
 
-func TestACheckOfNoCluster(t *testing.T) {
+func TestACheckWithoutACluster(t *testing.T) {
 	_, err := runCommand(t, "migrate", "check", "--kubeconfig=/absent")
 	require.ErrorContains(t, err, "find a cluster: ")
 	_, err = runCommand(t, "migrate", "check", "--output=xml")
