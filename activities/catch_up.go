@@ -105,13 +105,13 @@ func (b *upgradeBatch) catchUpPod(ctx context.Context, reference protocol.PodRef
 // listed. Reading thousands of pods from the API server would delay the rollout for seconds.
 func (b *upgradeBatch) recentPod(ctx context.Context, reference protocol.PodReference) (*corev1.Pod, error) {
 	if b.cacheCurrent {
-		return b.cachedPod(ctx, reference)
+		return readPod(ctx, b.Cache, reference)
 	}
 	if version, ok := b.listed[reference]; ok {
-		pod, err := b.cachedPod(ctx, reference)
+		pod, err := readPod(ctx, b.Cache, reference)
 		if err != nil || pod != nil && pod.ResourceVersion == version {
 			return pod, err
 		}
 	}
-	return b.livePod(ctx, reference)
+	return readPod(ctx, b.Live, reference)
 }

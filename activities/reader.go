@@ -91,15 +91,7 @@ func (a *Activities) state(ctx context.Context, set *v1alpha1.SidecarSet, pod *c
 	return population[0].State, true, nil
 }
 
-// cachedPod and livePod return a pod, or nil if there is no pod of that uid.
-func (a *Activities) cachedPod(ctx context.Context, reference protocol.PodReference) (*corev1.Pod, error) {
-	return readPod(ctx, a.Cache, reference)
-}
-
-func (a *Activities) livePod(ctx context.Context, reference protocol.PodReference) (*corev1.Pod, error) {
-	return readPod(ctx, a.Live, reference)
-}
-
+// readPod returns a pod, or nil if there is no pod of that uid.
 func readPod(ctx context.Context, from client.Reader, reference protocol.PodReference) (*corev1.Pod, error) {
 	var pod corev1.Pod
 	err := from.Get(ctx, types.NamespacedName{Namespace: reference.Namespace, Name: reference.Name}, &pod)
@@ -211,13 +203,13 @@ func (w *unseenWrites) count(ctx context.Context) (int, error) {
 // the cache must show the pod as the API server has it now.
 func (a *Activities) cacheShows(ctx context.Context, written *protocol.WrittenPod, compare bool) (bool, error) {
 	if written.ResourceVersion == "" || compare {
-		pod, err := a.livePod(ctx, written.PodReference)
+		pod, err := readPod(ctx, a.Live, written.PodReference)
 		if err != nil || pod == nil {
 			return err == nil, err
 		}
 		written.ResourceVersion = pod.ResourceVersion
 	}
-	pod, err := a.cachedPod(ctx, written.PodReference)
+	pod, err := readPod(ctx, a.Cache, written.PodReference)
 	if err != nil {
 		return false, err
 	}
@@ -225,7 +217,7 @@ func (a *Activities) cacheShows(ctx context.Context, written *protocol.WrittenPo
 		order, err := resourceversion.CompareResourceVersion(pod.ResourceVersion, written.ResourceVersion)
 		return order >= 0, err
 	}
-	pod, err = a.livePod(ctx, written.PodReference)
+	pod, err = readPod(ctx, a.Live, written.PodReference)
 	return err == nil && pod == nil, err
 }
 

@@ -91,16 +91,16 @@ func (c change) stillWanted(ctx context.Context, decided decision) error {
 // apply writes a change to one pod, or records why not. If the pod has changed since it was read,
 // apply reads it again and repeats the decision. The result is invalid with an error.
 func (w *writer) apply(ctx context.Context, reference protocol.PodReference, outcome *outcome, c change) (podResult, error) {
-	read, result := w.cachedPod, resultSkipped
+	from, result := w.Cache, resultSkipped
 	for range attempts {
-		pod, err := read(ctx, reference)
+		pod, err := readPod(ctx, from, reference)
 		if err != nil {
 			return "", fmt.Errorf("read pod %s: %w", reference, err)
 		}
 		if pod == nil {
 			break
 		}
-		attempted, err := w.attempt(ctx, pod, outcome, c)
+		attempted, err := w.attempt(ctx, reference, pod, outcome, c)
 		if err != nil {
 			return "", err
 		}
@@ -108,15 +108,14 @@ func (w *writer) apply(ctx context.Context, reference protocol.PodReference, out
 			result = attempted
 			break
 		}
-		read = w.livePod
+		from = w.Live
 	}
 	w.Metrics.pods.WithLabelValues(w.change, string(result)).Inc()
 	return result, nil
 }
 
 // attempt decides about a pod and writes it. The result is invalid with an error.
-func (w *writer) attempt(ctx context.Context, pod *corev1.Pod, outcome *outcome, c change) (podResult, error) {
-	reference := protocol.PodReference{Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID}
+func (w *writer) attempt(ctx context.Context, reference protocol.PodReference, pod *corev1.Pod, outcome *outcome, c change) (podResult, error) {
 	decided, err := c.decide(ctx, pod)
 	switch {
 	case err != nil:

@@ -27,24 +27,7 @@ type Target struct {
 	Metadata []v1alpha1.SidecarSetPatchPodMetadata
 }
 
-// patch is a strategic merge patch of a pod. Because of UID and resourceVersion, the API
-// server rejects it for any other pod or any other state of the pod.
-type patch struct {
-	Metadata patchMetadata `json:"metadata"`
-	Spec     patchSpec     `json:"spec,omitzero"`
-}
-
-type patchMetadata struct {
-	UID             string            `json:"uid"`
-	ResourceVersion string            `json:"resourceVersion"`
-	Annotations     map[string]string `json:"annotations"`
-}
-
-type patchSpec struct {
-	InitContainers []patchContainer `json:"initContainers,omitempty"`
-	Containers     []patchContainer `json:"containers,omitempty"`
-}
-
+// patchContainer sets the image of a container in a strategic merge patch.
 type patchContainer struct {
 	Name  string `json:"name"`
 	Image string `json:"image"`
@@ -84,9 +67,9 @@ func upgradeOf(pod *corev1.Pod, target Target, now metav1.Time) ([]byte, error) 
 	if err := w.setEntry(v1alpha1.HashAnnotation, entry); err != nil {
 		return nil, err
 	}
-	// The hash of an earlier release is replaced. All other upgradable pods hold the hash of
+	// The hash of an earlier release is replaced. All other upgradable pods have the hash of
 	// the target.
-	if target.HeldBefore(w.read.HashesWithoutImage[target.Set].Hash) {
+	if target.RecordedBefore(w.read.HashesWithoutImage[target.Set].Hash) {
 		entry.Hash, entry.ControllerRevision = target.HashWithoutImage, ""
 		if err := w.setEntry(v1alpha1.HashWithoutImageAnnotation, entry); err != nil {
 			return nil, err
@@ -108,13 +91,14 @@ type write struct {
 	// read is the record of the pod, with the twins that this write makes active.
 	read        *record.Record
 	annotations map[string]string
-	images      patchSpec
-	before      map[string]record.ContainerStatus
+	// images are the changed containers, by the name of their list in the spec of the pod.
+	images map[string][]patchContainer
+	before map[string]record.ContainerStatus
 }
 
 func newWrite(pod *corev1.Pod, annotations map[string]string) (*write, error) {
 	read, err := record.Read(pod.Annotations)
-	return &write{pod: pod, read: read, annotations: annotations, before: map[string]record.ContainerStatus{}}, err
+	return &write{pod: pod, read: read, annotations: annotations, images: map[string][]patchContainer{}, before: map[string]record.ContainerStatus{}}, err
 }
 
 func (w *write) setEntry(key string, entry record.Entry) (err error) {
@@ -148,11 +132,11 @@ func (w *write) setImage(name, image string, native bool) {
 	if container == nil || container.Image == image {
 		return
 	}
-	list := &w.images.Containers
+	list := "containers"
 	if native {
-		list = &w.images.InitContainers
+		list = "initContainers"
 	}
-	*list = append(*list, patchContainer{Name: name, Image: image})
+	w.images[list] = append(w.images[list], patchContainer{Name: name, Image: image})
 	w.before[name] = w.beforeChange(container, podstate.Status(w.pod, name, native))
 }
 
@@ -169,18 +153,21 @@ func (w *write) beforeChange(container *corev1.Container, status *corev1.Contain
 	return before
 }
 
-// encode adds the in-place state and encodes the patch.
+// encode adds the in-place state and encodes the patch. Because of UID and resourceVersion, the
+// API server rejects the patch for any other pod or any other state of the pod.
 func (w *write) encode(set string, state record.State, now metav1.Time) (encoded []byte, err error) {
 	const key = v1alpha1.InPlaceUpdateStateAnnotation
 	state.UpdateTimestamp, state.LastContainerStatuses = now, w.before
 	if w.annotations[key], err = record.With(w.pod.Annotations, key, record.States{set: state}); err != nil {
 		return nil, err
 	}
-	encoded, err = json.Marshal(patch{
-		Metadata: patchMetadata{UID: string(w.pod.UID), ResourceVersion: w.pod.ResourceVersion, Annotations: w.annotations},
-		Spec:     w.images,
-	})
-	if err != nil {
+	patch := map[string]any{"metadata": map[string]any{
+		"uid": w.pod.UID, "resourceVersion": w.pod.ResourceVersion, "annotations": w.annotations,
+	}}
+	if len(w.images) > 0 {
+		patch["spec"] = w.images
+	}
+	if encoded, err = json.Marshal(patch); err != nil {
 		return nil, fmt.Errorf("encode patch: %w", err)
 	}
 	return encoded, nil
