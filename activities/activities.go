@@ -23,7 +23,7 @@ type Activities struct {
 	// Writer writes pods and Leases, Status the status of pods.
 	Writer client.Writer
 	Status client.SubResourceWriter
-	// SystemNamespace holds the Leases of rollouts.
+	// SystemNamespace contains the Leases of rollouts.
 	SystemNamespace string
 	// PodUID is the uid of the pod that this process runs in: an earlier process of the same pod
 	// has ended. It is empty if unknown.

@@ -19,8 +19,8 @@ import (
 	"github.com/outrigger/outrigger/api/v1alpha1"
 )
 
-// withFleet bounds the pods of all sets, by a process that leads.
-func (c *testCluster) withFleet(limit int) *ClusterLimit {
+// withClusterLimit bounds the pods of all sets, by a process that leads.
+func (c *testCluster) withClusterLimit(limit int) *ClusterLimit {
 	c.t.Helper()
 	c.Cache = cacheOfSets{c.Cache, c.Live}
 	c.Limit = NewClusterLimit(limit, 8, func() bool { return true }, c.clock, c.Changes, c.Metrics)
@@ -59,12 +59,12 @@ func woken(changed <-chan struct{}) bool {
 	}
 }
 
-func TestSpec7_5_WhateverBatchesAskTheFleetsBudgetHolds(t *testing.T) {
+func TestSpec7_5_TheClusterWideLimitIsKeptForAnyRequestsOfBatches(t *testing.T) {
 	const limit, sets = 5, 4
 	cluster := newTestCluster(t, interceptor.Funcs{}, webSet(2))
 	for seed := range uint64(500) {
 		random := rand.New(rand.NewPCG(seed, 3))
-		f := cluster.withFleet(limit)
+		f := cluster.withClusterLimit(limit)
 		var moving [sets]int
 		var batches [sets]*upgradeBatch
 		served := map[int]bool{}
@@ -95,9 +95,9 @@ func TestSpec7_5_WhateverBatchesAskTheFleetsBudgetHolds(t *testing.T) {
 	}
 }
 
-func TestSpec7_5_SlotsOfTheFleetGoToWhoHasWaitedLongest(t *testing.T) {
+func TestSpec7_5_SlotsOfTheClusterWideLimitGoToTheBatchThatHasWaitedLongest(t *testing.T) {
 	cluster := newTestCluster(t, interceptor.Funcs{}, webSet(2))
-	f := cluster.withFleet(1)
+	f := cluster.withClusterLimit(1)
 	a, b := cluster.batch(), cluster.batch()
 	changed := cluster.Changes.Next("b")
 	assert.Equal(t, 1, f.request(a, named("a"), 0, 3))
@@ -115,9 +115,9 @@ func TestSpec7_5_SlotsOfTheFleetGoToWhoHasWaitedLongest(t *testing.T) {
 
 // Two attempts at a batch may overlap: the later one does not know what the
 // earlier one has on the wire.
-func TestSpec7_5_OneBatchOfASetAtATimeIsGrantedSlotsOfTheFleet(t *testing.T) {
+func TestSpec7_5_OneBatchOfASetAtATimeGetsSlotsOfTheClusterWideLimit(t *testing.T) {
 	cluster := newTestCluster(t, interceptor.Funcs{}, webSet(2))
-	f := cluster.withFleet(3)
+	f := cluster.withClusterLimit(3)
 	first, second := cluster.batch(), cluster.batch()
 	assert.Equal(t, 2, f.request(first, named("a"), 0, 2))
 	assert.Zero(t, f.request(second, named("a"), 0, 2))
@@ -125,15 +125,15 @@ func TestSpec7_5_OneBatchOfASetAtATimeIsGrantedSlotsOfTheFleet(t *testing.T) {
 	assert.Equal(t, 1, f.request(second, named("a"), 2, 2))
 }
 
-func TestSpec7_5_ABatchStaysWhileTheFleetHasNoRoom(t *testing.T) {
+func TestSpec7_5_ABatchStaysWhileTheClusterWideLimitHasNoSlot(t *testing.T) {
 	cluster := newTestCluster(t, interceptor.Funcs{}, webSet(2), webPod("a"), webPod("b"), webPod("c"))
-	f := cluster.withFleet(2)
+	f := cluster.withClusterLimit(2)
 	other := cluster.batch()
 	require.Equal(t, 1, f.request(other, named("other"), 0, 1))
 	b := cluster.batchOf("a", "b", "c")
 	_, err := cluster.refills(b)
 	require.NoError(t, err)
-	assert.Equal(t, []string{"b", "c"}, selectedNames(b.left), "the set alone would have room for two")
+	assert.Equal(t, []string{"b", "c"}, selectedNames(b.left), "the set alone would have slots for two")
 	assert.Equal(t, []any{1, "waiting for the limit: 2 of 2 pods are unavailable"}, b.outcome.details())
 
 	for range 2 * refillTime / (2 * time.Second) {
@@ -151,10 +151,10 @@ func TestSpec7_5_ABatchStaysWhileTheFleetHasNoRoom(t *testing.T) {
 	assert.Equal(t, []any{2}, b.outcome.details())
 }
 
-// Batches that wait must leave others a chance to run: resets make room.
-func TestSpec7_5_BatchesThatCrowdTheWorkerDoNotWaitForTheFleet(t *testing.T) {
+// Batches that wait must leave others a chance to run: resets free slots.
+func TestSpec7_5_BatchesThatCrowdTheWorkerDoNotWaitForTheClusterWideLimit(t *testing.T) {
 	cluster := newTestCluster(t, interceptor.Funcs{}, webSet(2), webPod("a"))
-	f := cluster.withFleet(1)
+	f := cluster.withClusterLimit(1)
 	for i := range 5 {
 		f.request(cluster.batch(), named(fmt.Sprint(i)), 0, 2)
 	}
@@ -169,11 +169,11 @@ func TestSpec7_5_BatchesThatCrowdTheWorkerDoNotWaitForTheFleet(t *testing.T) {
 	assert.Zero(t, again, "the batch waits on")
 }
 
-// Pods that do not serve are mended outside of any budget.
-func TestSpec7_5_PodsThatDoNotServeNeedNoSlotOfTheFleet(t *testing.T) {
+// Unready pods are upgraded outside of every limit.
+func TestSpec7_5_UnreadyPodsNeedNoSlotOfTheClusterWideLimit(t *testing.T) {
 	down := webPod("down", func(p *corev1.Pod) { p.Status.Conditions[0].Status = corev1.ConditionFalse })
 	cluster := newTestCluster(t, interceptor.Funcs{}, webSet(2), down, webPod("up"))
-	f := cluster.withFleet(1)
+	f := cluster.withClusterLimit(1)
 	require.Equal(t, 1, f.request(cluster.batch(), named("other"), 0, 1))
 	b := cluster.batchOf("down", "up")
 	_, err := cluster.refills(b)
@@ -185,7 +185,7 @@ func TestSpec7_5_PodsThatDoNotServeNeedNoSlotOfTheFleet(t *testing.T) {
 // serve again, also when the set is not upgraded any more.
 func TestSpec7_5_PodsOfABatchThatHasEndedKeepTheirSlots(t *testing.T) {
 	cluster := newTestCluster(t, interceptor.Funcs{}, webSet(2), webPod("a"), webPod("b"))
-	f := cluster.withFleet(2)
+	f := cluster.withClusterLimit(2)
 	b := cluster.batchOf("a", "b")
 	_, err := cluster.refills(b)
 	require.NoError(t, err)
@@ -213,7 +213,7 @@ func TestSpec7_5_PodsOfABatchThatHasEndedKeepTheirSlots(t *testing.T) {
 func TestSpec7_5_PodsOfASetThatIsGoneKeepTheirSlotsUntilTheyServe(t *testing.T) {
 	set, pod := webSet(1), webPod("a")
 	cluster := newTestCluster(t, interceptor.Funcs{}, set, pod)
-	f := cluster.withFleet(1)
+	f := cluster.withClusterLimit(1)
 	b := cluster.batchOf("a")
 	_, err := cluster.refills(b)
 	require.NoError(t, err)
@@ -260,10 +260,10 @@ func TestSpec7_5_OnlyTheWorkerThatLeadsUpgradesPods(t *testing.T) {
 }
 
 // Who led before has written pods that the cache does not show yet.
-func TestSpec7_5_WhoLeadsFirstWaitsForWhatOthersHaveWritten(t *testing.T) {
+func TestSpec7_5_ANewLeaderFirstWaitsForTheWritesOfOthers(t *testing.T) {
 	pod := webPod("a")
 	cluster := newTestCluster(t, interceptor.Funcs{}, webSet(2), pod, webPod("b"))
-	f := cluster.withFleet(2)
+	f := cluster.withClusterLimit(2)
 	cluster.edit(pod, func() { pod.Labels["written"] = "by another" })
 	led := make(chan struct{})
 	over := make(chan error)

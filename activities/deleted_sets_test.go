@@ -15,18 +15,18 @@ import (
 
 // The entry says that a set cannot upgrade the pod, and there is no set.
 func TestSpec7_2_PodsLoseTheEntriesOfDeletedSets(t *testing.T) {
-	refused := func(message string) func(*corev1.Pod) {
+	rejected := func(message string) func(*corev1.Pod) {
 		return func(pod *corev1.Pod) {
 			pod.Annotations[v1alpha1.InjectedListAnnotation] += ",gone,lost"
 			pod.Status.Conditions = append(pod.Status.Conditions, corev1.PodCondition{Type: v1alpha1.UpgradableCondition, Status: corev1.ConditionFalse, Message: message})
 		}
 	}
-	cluster := newTestCluster(t, interceptor.Funcs{}, webSet(1), webPod("can", refused(`{"gone":false}`)), webPod("cannot", refused(`{"lost":false,"logs":false}`)))
+	cluster := newTestCluster(t, interceptor.Funcs{}, webSet(1), webPod("can", rejected(`{"gone":false}`)), webPod("cannot", rejected(`{"lost":false,"logs":false}`)))
 	cluster.Status, cluster.Deleted = cluster.Live.(client.Client).Status(), NewDeletedSets()
 	messages := func() map[string]string {
 		found := map[string]string{}
 		for _, name := range []string{"can", "cannot"} {
-			pod, err := cluster.livePod(t.Context(), refTo(name))
+			pod, err := readPod(t.Context(), cluster.Live, refTo(name))
 			require.NoError(t, err)
 			for _, condition := range pod.Status.Conditions {
 				if condition.Type == v1alpha1.UpgradableCondition {

@@ -103,7 +103,7 @@ func TestARunThatTakesOverWaitsUntilTheOtherMustHaveStopped(t *testing.T) {
 }
 
 // A worker that was frozen in the middle of taking over wakes up too late.
-func TestOnlyOneOfTwoThatTakeOverHoldsTheLease(t *testing.T) {
+func TestOnlyOneOfTwoRunsThatTakeOverHoldsTheLease(t *testing.T) {
 	a, clock := newActivities(t, interceptor.Funcs{})
 	_, err := acquire(t.Context(), leaseOf(a, "one"))
 	require.NoError(t, err)

@@ -87,7 +87,7 @@ func TestABatchThatWasLostWithItsProcessGoesOnAtOnce(t *testing.T) {
 	assert.Zero(t, endAs("pod-1"), "the batch has ended")
 }
 
-func TestOnlyBatchesThatMayBeInHandAreLost(t *testing.T) {
+func TestOnlyBatchesThatMayBeInProgressAreLost(t *testing.T) {
 	lease := func(name, holder, podUID, task string) client.Object {
 		return &coordinationv1.Lease{
 			ObjectMeta: metav1.ObjectMeta{Namespace: "kruise-system", Name: name, Annotations: map[string]string{

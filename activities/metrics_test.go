@@ -18,13 +18,13 @@ import (
 func TestABatchCountsPodsByWhatBecameOfThem(t *testing.T) {
 	cluster := newTestCluster(t, interceptor.Funcs{
 		Patch: func(ctx context.Context, server client.WithWatch, o client.Object, patch client.Patch, options ...client.PatchOption) error {
-			if o.GetName() == "refused" {
+			if o.GetName() == "rejected" {
 				return apierrors.NewForbidden(corev1.Resource("pods"), o.GetName(), nil)
 			}
 			return server.Patch(ctx, o, patch, options...)
 		},
-	}, webSet(4), webPod("refused"), webPod("written"))
-	b := cluster.batchOf("refused", "written")
+	}, webSet(4), webPod("rejected"), webPod("written"))
+	b := cluster.batchOf("rejected", "written")
 	gone := selectedPods("gone")
 	require.NoError(t, inActivity(t, nil, func(ctx context.Context) error {
 		pool, _ := newPool(ctx, 2)

@@ -9,8 +9,8 @@ import (
 	"github.com/outrigger/outrigger/internal/rollout"
 )
 
-// NextBatch waits until pods of the generation can be upgraded and returns them, or returns why
-// none can. It writes no pod. While pods change it waits, at most for NextBatchPoll; once nothing
+// NextBatch waits until pods of the generation can be upgraded and returns them, or the reason why
+// none can be. It writes no pod. While pods change it waits, at most for NextBatchPoll; once nothing
 // has changed for idleTimeout it returns what the rollout waits for. A stale cache is an error,
 // and Temporal retries the activity.
 func (a *Activities) NextBatch(ctx context.Context, input protocol.NextBatchInput) (result protocol.NextBatchResult, err error) {

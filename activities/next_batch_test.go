@@ -43,18 +43,18 @@ func TestNextBatch(t *testing.T) {
 		"nothing left":                                {same, []*corev1.Pod{webPod("a", upgraded)}, nil, protocol.PhaseComplete, []string{}, 0},
 		"no pods at all":                              {same, nil, nil, protocol.PhaseComplete, []string{}, 0},
 		"pods that settle":                            {same, []*corev1.Pod{webPod("a", upgraded, settling)}, whileConditions, protocol.PhaseWaiting, []string{}, heartbeatInterval},
-		"held":                                        {same, []*corev1.Pod{webPod("a")}, func(i *protocol.NextBatchInput) { i.Paused = true }, protocol.PhasePaused, []string{}, 0},
+		"paused":                                      {same, []*corev1.Pod{webPod("a")}, func(i *protocol.NextBatchInput) { i.Paused = true }, protocol.PhasePaused, []string{}, 0},
 		"a write that the cache does not show": {same, []*corev1.Pod{webPod("a")}, func(i *protocol.NextBatchInput) {
 			i.Written = []protocol.WrittenPod{{PodReference: refTo("a"), ResourceVersion: "8"}}
 		}, protocol.PhaseProgressing, []string{}, heartbeatInterval},
-		"refused pods that rest": {same, []*corev1.Pod{webPod("a"), webPod("b", upgraded)}, func(i *protocol.NextBatchInput) {
-			i.Rejected = protocol.Rejected{Pods: refusedAgain(refTo("a")).Pods}
+		"rejected pods that rest": {same, []*corev1.Pod{webPod("a"), webPod("b", upgraded)}, func(i *protocol.NextBatchInput) {
+			i.Rejected = protocol.Rejected{Pods: rejectedAgain(refTo("a")).Pods}
 		}, protocol.PhaseWaiting, []string{}, heartbeatInterval},
-		"refused pods beside others": {same, []*corev1.Pod{webPod("a"), webPod("b")}, func(i *protocol.NextBatchInput) {
-			i.Rejected = refusedAgain(refTo("a"))
+		"rejected pods beside others": {same, []*corev1.Pod{webPod("a"), webPod("b")}, func(i *protocol.NextBatchInput) {
+			i.Rejected = rejectedAgain(refTo("a"))
 		}, protocol.PhaseProgressing, []string{"b"}, 10 * time.Millisecond},
-		"refused pods alone": {same, []*corev1.Pod{webPod("a"), webPod("b", upgraded)}, func(i *protocol.NextBatchInput) {
-			i.Rejected = refusedAgain(refTo("a"))
+		"rejected pods alone": {same, []*corev1.Pod{webPod("a"), webPod("b", upgraded)}, func(i *protocol.NextBatchInput) {
+			i.Rejected = rejectedAgain(refTo("a"))
 		}, protocol.PhaseProgressing, []string{"a"}, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -175,14 +175,14 @@ func TestSpec7_2_ConditionsComeWithThePlan(t *testing.T) {
 		phase protocol.Phase
 	}{
 		"that deny come first": {[]*corev1.Pod{webPod("a", notUpgradable)}, nil, lists{no: []string{"a"}}, protocol.PhaseProgressing},
-		"were refused": {[]*corev1.Pod{webPod("a", notUpgradable), webPod("b", notUpgradable)}, func(i *protocol.NextBatchInput) {
-			i.RejectedConditions = protocol.Rejected{Pods: refusedAgain(refTo("a")).Pods}
+		"were rejected": {[]*corev1.Pod{webPod("a", notUpgradable), webPod("b", notUpgradable)}, func(i *protocol.NextBatchInput) {
+			i.RejectedConditions = protocol.Rejected{Pods: rejectedAgain(refTo("a")).Pods}
 		}, lists{no: []string{"b"}}, protocol.PhaseProgressing},
-		"were refused, all of them": {[]*corev1.Pod{webPod("a", notUpgradable)}, func(i *protocol.NextBatchInput) {
-			i.RejectedConditions = protocol.Rejected{Pods: refusedAgain(refTo("a")).Pods}
+		"were rejected, all of them": {[]*corev1.Pod{webPod("a", notUpgradable)}, func(i *protocol.NextBatchInput) {
+			i.RejectedConditions = protocol.Rejected{Pods: rejectedAgain(refTo("a")).Pods}
 		}, lists{}, protocol.PhaseComplete},
-		"were refused, and are tried again": {[]*corev1.Pod{webPod("a", notUpgradable)}, func(i *protocol.NextBatchInput) {
-			i.RejectedConditions = refusedAgain(refTo("a"))
+		"were rejected, and are tried again": {[]*corev1.Pod{webPod("a", notUpgradable)}, func(i *protocol.NextBatchInput) {
+			i.RejectedConditions = rejectedAgain(refTo("a"))
 		}, lists{no: []string{"a"}}, protocol.PhaseProgressing},
 		"that allow come once all is written":    {[]*corev1.Pod{webPod("a", upgraded, moved)}, nil, lists{yes: []string{"a"}}, protocol.PhaseProgressing},
 		"that allow wait for no pod that starts": {[]*corev1.Pod{webPod("a", upgraded, moved, settling)}, nil, lists{yes: []string{"a"}}, protocol.PhaseWaiting},

@@ -102,7 +102,7 @@ func TestAPollEnds(t *testing.T) {
 	}
 }
 
-func TestAPollLooksAgainWhenTheSetChangesAndWhenTheLookAsksForIt(t *testing.T) {
+func TestAPollChecksAgainAfterAChangeAndAfterTheRequestedTime(t *testing.T) {
 	p := newPolling(t)
 	p.look(time.Hour)
 	p.changes.wake("another")

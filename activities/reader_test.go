@@ -97,7 +97,7 @@ func (c *countedClock) Since(t time.Time) time.Duration {
 }
 
 // Or else many writers would ask one after the other while the API server is slow.
-func TestWhoWaitedForASlowAnswerTakesIt(t *testing.T) {
+func TestConcurrentCallersShareASlowAnswer(t *testing.T) {
 	clock := &countedClock{FakeClock: clocktesting.NewFakeClock(noon)}
 	answers, asked := make(chan int), atomic.Int32{}
 	set := newRecent(clock, "the set", func(context.Context) (int, error) {

@@ -18,17 +18,17 @@ import (
 	"github.com/outrigger/outrigger/api/v1alpha1"
 )
 
-// refusedAgain are pods that were refused, and are due.
-func refusedAgain(pods ...protocol.PodReference) (refused protocol.Rejected) {
+// rejectedAgain are pods that were rejected, and are due.
+func rejectedAgain(pods ...protocol.PodReference) (rejected protocol.Rejected) {
 	for _, pod := range pods {
-		refused.Pods = append(refused.Pods, protocol.FingerprintOf(pod.UID))
+		rejected.Pods = append(rejected.Pods, protocol.FingerprintOf(pod.UID))
 	}
-	refused.Again = len(refused.Pods)
-	return refused
+	rejected.Again = len(rejected.Pods)
+	return rejected
 }
 
-// One slot at a time, a plan for each refused pod would take minutes.
-func TestSpec7_8_ARefusedWriteLeavesItsSlotToTheNextPodAtOnce(t *testing.T) {
+// One slot at a time, a plan for each rejected pod would take minutes.
+func TestSpec7_8_ARejectedWriteLeavesItsSlotToTheNextPodAtOnce(t *testing.T) {
 	refuse := interceptor.Funcs{Patch: func(ctx context.Context, c client.WithWatch, o client.Object, patch client.Patch, opts ...client.PatchOption) error {
 		if o.GetName() != "z" {
 			return apierrors.NewForbidden(podResource, o.GetName(), errors.New("policy"))
@@ -53,18 +53,18 @@ func TestSpec7_8_ARefusedWriteLeavesItsSlotToTheNextPodAtOnce(t *testing.T) {
 	assert.Equal(t, []protocol.SelectedPod{{PodReference: refTo("z-2")}}, b.left, "the slot is taken")
 }
 
-func TestGoneNamesRefusedPodsThatAreNotToBeUpgradedAnyMore(t *testing.T) {
+func TestGoneNamesRejectedPodsThatAreNotUpgradableAnyMore(t *testing.T) {
 	cluster := newTestCluster(t, interceptor.Funcs{}, webSet(1), webPod("a"), webPod("b", upgraded))
-	refused := refusedAgain(refTo("a"), refTo("b"), refTo("deleted"))
-	refused.Again = 0
-	result, _, err := cluster.newNextBatch(protocol.NextBatchInput{SidecarSet: webSetReference, Generation: 2, Rejected: refused}).check(t.Context())
+	rejected := rejectedAgain(refTo("a"), refTo("b"), refTo("deleted"))
+	rejected.Again = 0
+	result, _, err := cluster.newNextBatch(protocol.NextBatchInput{SidecarSet: webSetReference, Generation: 2, Rejected: rejected}).check(t.Context())
 	require.NoError(t, err)
-	assert.Equal(t, refused.Pods[1:], result.Gone)
+	assert.Equal(t, rejected.Pods[1:], result.Gone)
 }
 
 // A pod that cannot be tried keeps its place for ever: two hundred of them would keep all
 // others from being tried.
-func TestSpec7_8_ARefusedPodThatIsNoCandidateKeepsNoOtherFromBeingTried(t *testing.T) {
+func TestSpec7_8_ARejectedPodThatIsNoCandidateKeepsNoOtherFromBeingTried(t *testing.T) {
 	left := webPod("left", func(p *corev1.Pod) { p.Labels["canary"] = "no" })
 	cluster := newTestCluster(t, interceptor.Funcs{}, func() *v1alpha1.SidecarSet {
 		set := webSet(1)
@@ -73,17 +73,17 @@ func TestSpec7_8_ARefusedPodThatIsNoCandidateKeepsNoOtherFromBeingTried(t *testi
 		}}
 		return set
 	}(), webPod("a"), left)
-	refused := refusedAgain(refTo("left"), refTo("a"))
-	refused.Again = 0
-	result, _, err := cluster.newNextBatch(protocol.NextBatchInput{SidecarSet: webSetReference, Generation: 2, Rejected: refused}).check(t.Context())
+	rejected := rejectedAgain(refTo("left"), refTo("a"))
+	rejected.Again = 0
+	result, _, err := cluster.newNextBatch(protocol.NextBatchInput{SidecarSet: webSetReference, Generation: 2, Rejected: rejected}).check(t.Context())
 	require.NoError(t, err)
-	assert.Equal(t, refused.Pods[:1], result.Gone)
+	assert.Equal(t, rejected.Pods[:1], result.Gone)
 }
 
-func TestSpec7_2_ARefusedConditionThatIsNotDueAnyMoreIsForgotten(t *testing.T) {
+func TestSpec7_2_ARejectedConditionThatIsNotDueAnyMoreIsForgotten(t *testing.T) {
 	cluster := newTestCluster(t, interceptor.Funcs{}, webSet(1), webPod("a"), webPod("b", upgraded, settling))
-	refused := refusedAgain(refTo("deleted"), refTo("a"), refTo("b"))
-	result, _, err := cluster.newNextBatch(protocol.NextBatchInput{SidecarSet: webSetReference, Generation: 2, RejectedConditions: refused}).check(t.Context())
+	rejected := rejectedAgain(refTo("deleted"), refTo("a"), refTo("b"))
+	result, _, err := cluster.newNextBatch(protocol.NextBatchInput{SidecarSet: webSetReference, Generation: 2, RejectedConditions: rejected}).check(t.Context())
 	require.NoError(t, err)
-	assert.Equal(t, refused.Pods[:2], result.GoneConditions, "the condition of b is due with its upgrade")
+	assert.Equal(t, rejected.Pods[:2], result.GoneConditions, "the condition of b is due with its upgrade")
 }

@@ -51,35 +51,35 @@ func migratingYet(pod *corev1.Pod) {
 
 func TestMigratedPodsAreFound(t *testing.T) {
 	cluster := newTestCluster(t, interceptor.Funcs{}, hotSet(),
-		hotPod("migrated"), hotPod("waits", migratingYet), hotPod("refused"),
+		hotPod("migrated"), hotPod("waits", migratingYet), hotPod("rejected"),
 		hotPod("reset", func(p *corev1.Pod) {
 			p.Spec.Containers[0].Image = "empty:1"
 			p.Annotations[v1alpha1.VersionAnnotationPrefix+"side-1"] = "0"
 		}))
-	found, err := cluster.findMigrating(t.Context(), cluster.recentSet(webSetReference), func(pod protocol.PodReference) bool { return pod.Name == "refused" })
+	found, err := cluster.findMigrating(t.Context(), cluster.recentSet(webSetReference), func(pod protocol.PodReference) bool { return pod.Name == "rejected" })
 	require.NoError(t, err)
 	assert.Equal(t, migrating{
 		pending: 3, others: 2,
-		migrated: []protocol.PodReference{refTo("migrated")}, migratedExcluded: []protocol.PodReference{refTo("refused")},
+		migrated: []protocol.PodReference{refTo("migrated")}, migratedExcluded: []protocol.PodReference{refTo("rejected")},
 	}, found)
 }
 
 func TestAwaitMigration(t *testing.T) {
 	for name, c := range map[string]struct {
-		pods    []*corev1.Pod
-		refused []protocol.PodReference
-		want    protocol.AwaitMigrationResult
+		pods     []*corev1.Pod
+		rejected []protocol.PodReference
+		want     protocol.AwaitMigrationResult
 	}{
 		"migrated pods":            {[]*corev1.Pod{hotPod("a"), hotPod("b", migratingYet)}, nil, protocol.AwaitMigrationResult{Pods: []protocol.PodReference{refTo("a")}, Pending: 2}},
-		"refused pods come last":   {[]*corev1.Pod{hotPod("a"), hotPod("b")}, []protocol.PodReference{refTo("a")}, protocol.AwaitMigrationResult{Pods: []protocol.PodReference{refTo("b")}, Pending: 2}},
-		"refused pods alone":       {[]*corev1.Pod{hotPod("a")}, []protocol.PodReference{refTo("a")}, protocol.AwaitMigrationResult{Pods: []protocol.PodReference{refTo("a")}, Pending: 1}},
+		"rejected pods come last":  {[]*corev1.Pod{hotPod("a"), hotPod("b")}, []protocol.PodReference{refTo("a")}, protocol.AwaitMigrationResult{Pods: []protocol.PodReference{refTo("b")}, Pending: 2}},
+		"rejected pods alone":      {[]*corev1.Pod{hotPod("a")}, []protocol.PodReference{refTo("a")}, protocol.AwaitMigrationResult{Pods: []protocol.PodReference{refTo("a")}, Pending: 1}},
 		"no pod migrates any more": {nil, nil, protocol.AwaitMigrationResult{}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			cluster := newTestCluster(t, interceptor.Funcs{}, hotSet(), c.pods...)
 			var result protocol.AwaitMigrationResult
 			err := inActivity(t, nil, func(ctx context.Context) (err error) {
-				result, err = cluster.AwaitMigration(ctx, protocol.AwaitMigrationInput{SidecarSet: webSetReference, Rejected: refusedAgain(c.refused...).Pods})
+				result, err = cluster.AwaitMigration(ctx, protocol.AwaitMigrationInput{SidecarSet: webSetReference, Rejected: rejectedAgain(c.rejected...).Pods})
 				return err
 			})
 			require.NoError(t, err)
@@ -101,7 +101,7 @@ func TestSpec7_7_ResetEmptiesTheStandbyTwin(t *testing.T) {
 	var result protocol.ResetBatchResult
 	err := inActivity(t, nil, func(ctx context.Context) (err error) {
 		result, err = cluster.ResetBatch(ctx, protocol.ResetBatchInput{
-			SidecarSet: webSetReference, Pods: []protocol.PodReference{refTo("a"), refTo("b"), refTo("c")}, Rejected: refusedAgain(refTo("d")).Pods,
+			SidecarSet: webSetReference, Pods: []protocol.PodReference{refTo("a"), refTo("b"), refTo("c")}, Rejected: rejectedAgain(refTo("d")).Pods,
 		})
 		return err
 	})
@@ -128,7 +128,7 @@ func lookOnce(t *testing.T, b *resetBatch) (again time.Duration) {
 
 // Whoever named the pods may have had a newer cache: a batch that goes on for others
 // must not leave them.
-func TestAResetBatchLooksAgainAtPodsThatItLeftAlone(t *testing.T) {
+func TestAResetBatchRetriesPodsThatItSkipped(t *testing.T) {
 	writes := 0
 	busy := interceptor.Funcs{Patch: func(ctx context.Context, c client.WithWatch, o client.Object, patch client.Patch, opts ...client.PatchOption) error {
 		if writes++; writes <= attempts {

@@ -77,7 +77,7 @@ type upgradeBatch struct {
 	// show yet.
 	before, own *unseenWrites
 	// cacheCurrent is set while the cache is known to show all writes of others. Otherwise listed
-	// holds the resourceVersions of the pods from the API server.
+	// contains the resourceVersions of the pods from the API server.
 	cacheCurrent bool
 	listed       map[protocol.PodReference]string
 	idle         *idleTimer

@@ -42,7 +42,7 @@ func (c *testCluster) refills(b *upgradeBatch) (again time.Duration, err error) 
 	return again, err
 }
 
-func TestARefillTakesThePodsThatTheClusterHasRoomFor(t *testing.T) {
+func TestARefillUpgradesThePodsThatHaveSlots(t *testing.T) {
 	cluster := newTestCluster(t, interceptor.Funcs{}, webSet(2), webPod("a"), webPod("b"), webPod("c"), webPod("d"))
 	b := cluster.batchOf("a", "b", "c", "d")
 
@@ -58,7 +58,7 @@ func TestARefillTakesThePodsThatTheClusterHasRoomFor(t *testing.T) {
 	cluster.sync()
 	_, err = cluster.refills(b)
 	require.NoError(t, err)
-	assert.Equal(t, []string{"c", "d"}, selectedNames(b.left), "no pod has settled")
+	assert.Equal(t, []string{"c", "d"}, selectedNames(b.left), "no pod has converged")
 
 	pod := webPod("b")
 	cluster.edit(pod, func() { upgraded(pod) })
@@ -250,7 +250,7 @@ func TestAnotherAttemptWaitsForWhatOthersMayHaveWritten(t *testing.T) {
 	}
 }
 
-func TestARefusedPodStopsNoOther(t *testing.T) {
+func TestARejectedPodStopsNoOther(t *testing.T) {
 	refuse := interceptor.Funcs{Patch: func(ctx context.Context, c client.WithWatch, o client.Object, patch client.Patch, opts ...client.PatchOption) error {
 		if o.GetName() == "a" {
 			return apierrors.NewForbidden(podResource, "a", errors.New("policy"))
@@ -319,7 +319,7 @@ func TestSpec2_PodsFollowTheContentOfASetWhateverItsAnnotationsSay(t *testing.T)
 	completed, err := revision.Completed(set)
 	require.NoError(t, err)
 	require.NotEqual(t, set.Annotations, completed.Annotations)
-	written, err := cluster.livePod(t.Context(), refTo("a"))
+	written, err := readPod(t.Context(), cluster.Live, refTo("a"))
 	require.NoError(t, err)
 	assert.Contains(t, written.Annotations[v1alpha1.HashAnnotation], completed.Annotations[v1alpha1.HashAnnotation])
 }

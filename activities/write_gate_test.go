@@ -286,7 +286,7 @@ func TestAWriteThatIsTriedAgainHasTheContentOfTheSetByThen(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, []string{"a"}, wire.taken())
 	assert.Equal(t, []string{"a"}, writtenNames(result.Written))
-	pod, err := cluster.livePod(t.Context(), refTo("a"))
+	pod, err := readPod(t.Context(), cluster.Live, refTo("a"))
 	require.NoError(t, err)
 	assert.Contains(t, pod.Annotations[v1alpha1.HashAnnotation], set.Annotations[v1alpha1.HashAnnotation])
 	assert.Equal(t, "side:v3", pod.Spec.Containers[0].Image)

@@ -45,7 +45,7 @@ func (c *testCluster) withCondition() []string {
 	c.t.Helper()
 	found := []string{}
 	for _, name := range []string{"can", "cannot"} {
-		pod, err := c.livePod(c.t.Context(), refTo(name))
+		pod, err := readPod(c.t.Context(), c.Live, refTo(name))
 		require.NoError(c.t, err)
 		for _, condition := range pod.Status.Conditions {
 			if condition.Type == v1alpha1.UpgradableCondition && condition.Status == corev1.ConditionFalse {

@@ -55,22 +55,22 @@ func TestWhatBecomesOfAGuardedWrite(t *testing.T) {
 		err     string
 		writes  int
 	}{
-		"written":                       {reference, patch, nil, []error{nil}, wrote("8"), nil, "", 1},
-		"left alone":                    {reference, decision{}, nil, nil, nil, nil, "", 0},
-		"done already":                  {reference, decision{done: true}, nil, nil, wrote("7"), nil, "", 0},
-		"no patch can be made":          {reference, decision{rejection: errors.New("bad annotation")}, nil, nil, nil, failed("bad annotation"), "", 0},
-		"no decision can be made":       {reference, decision{}, errors.New("away"), nil, nil, nil, "away", 0},
-		"gone before it is read":        {refTo("b"), patch, nil, nil, nil, nil, "", 0},
-		"another under its name":        {protocol.PodReference{Namespace: "d", Name: "a", UID: "before"}, patch, nil, nil, nil, nil, "", 0},
-		"gone before it is written":     {reference, patch, nil, []error{notFound("a")}, nil, nil, "", 1},
-		"changed, then written":         {reference, patch, nil, []error{conflict, nil}, wrote("8"), nil, "", 2},
-		"changes all the time":          {reference, patch, nil, []error{conflict, conflict, conflict}, nil, nil, "", attempts},
-		"refused, the pod is not named": {reference, patch, nil, []error{invalid}, nil, failed("Invalid; spec.containers: FieldValueInvalid"), "", 1},
-		"forbidden":                     {reference, patch, nil, []error{apierrors.NewForbidden(podResource, "a", errors.New("policy"))}, nil, failed("Forbidden"), "", 1},
-		"denied without a reason":       {reference, patch, nil, []error{denied}, nil, failed("HTTP 400 Bad Request"), "", 1},
-		"a proxy fails":                 {reference, patch, nil, []error{gateway}, wrote(""), nil, "write pod d/a: bad gateway", 1},
-		"perhaps written":               {reference, patch, nil, []error{errors.New("connection reset")}, wrote(""), nil, "write pod d/a: connection reset", 1},
-		"throttled":                     {reference, patch, nil, []error{apierrors.NewTooManyRequests("slow down", 1)}, nil, nil, "write pod d/a: slow down", 1},
+		"written":                        {reference, patch, nil, []error{nil}, wrote("8"), nil, "", 1},
+		"left alone":                     {reference, decision{}, nil, nil, nil, nil, "", 0},
+		"done already":                   {reference, decision{done: true}, nil, nil, wrote("7"), nil, "", 0},
+		"no patch can be made":           {reference, decision{rejection: errors.New("bad annotation")}, nil, nil, nil, failed("bad annotation"), "", 0},
+		"no decision can be made":        {reference, decision{}, errors.New("away"), nil, nil, nil, "away", 0},
+		"gone before it is read":         {refTo("b"), patch, nil, nil, nil, nil, "", 0},
+		"another under its name":         {protocol.PodReference{Namespace: "d", Name: "a", UID: "before"}, patch, nil, nil, nil, nil, "", 0},
+		"gone before it is written":      {reference, patch, nil, []error{notFound("a")}, nil, nil, "", 1},
+		"changed, then written":          {reference, patch, nil, []error{conflict, nil}, wrote("8"), nil, "", 2},
+		"changes all the time":           {reference, patch, nil, []error{conflict, conflict, conflict}, nil, nil, "", attempts},
+		"rejected, the pod is not named": {reference, patch, nil, []error{invalid}, nil, failed("Invalid; spec.containers: FieldValueInvalid"), "", 1},
+		"forbidden":                      {reference, patch, nil, []error{apierrors.NewForbidden(podResource, "a", errors.New("policy"))}, nil, failed("Forbidden"), "", 1},
+		"denied without a reason":        {reference, patch, nil, []error{denied}, nil, failed("HTTP 400 Bad Request"), "", 1},
+		"a proxy fails":                  {reference, patch, nil, []error{gateway}, wrote(""), nil, "write pod d/a: bad gateway", 1},
+		"perhaps written":                {reference, patch, nil, []error{errors.New("connection reset")}, wrote(""), nil, "write pod d/a: connection reset", 1},
+		"throttled":                      {reference, patch, nil, []error{apierrors.NewTooManyRequests("slow down", 1)}, nil, nil, "write pod d/a: slow down", 1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			cluster := newTestCluster(t, interceptor.Funcs{}, webSet(1), webPod("a"))
@@ -132,7 +132,7 @@ func TestPatchesCarryTheirPrecondition(t *testing.T) {
 	require.True(t, apierrors.IsConflict(err), "%v", err)
 	written := pod.DeepCopy()
 	require.NoError(t, cluster.writer(changeUpgrade).patchPod(t.Context(), written, patch(pod.ResourceVersion)))
-	live, err := cluster.livePod(t.Context(), refTo("a"))
+	live, err := readPod(t.Context(), cluster.Live, refTo("a"))
 	require.NoError(t, err)
 	assert.Equal(t, live.ResourceVersion, written.ResourceVersion)
 	assert.Equal(t, "yes", live.Labels["patched"])

@@ -166,7 +166,7 @@ func TestWithoutAHomeThereIsNoProfile(t *testing.T) {
 	assert.Equal(t, "127.0.0.1:7233", options.Address)
 }
 
-func TestContradictionsAreRefused(t *testing.T) {
+func TestContradictionsAreRejected(t *testing.T) {
 	const secret = "s3cr3t"
 	t.Setenv("XDG_CONFIG_HOME", t.TempDir())
 	file := writeFile(t, "temporal.toml", profiles)

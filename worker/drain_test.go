@@ -50,7 +50,7 @@ func (h *handingOver) UpgradeBatch(ctx context.Context, _ protocol.UpgradeBatchI
 
 // The end of a batch makes a workflow task. Whoever hands it over must not be asking for
 // one: the server could give it to a poll that is about to be cut.
-func TestABatchIsHandedOverOnceNoWorkflowTaskIsAskedFor(t *testing.T) {
+func TestABatchDrainsOnceNoWorkflowTaskIsPolled(t *testing.T) {
 	server := startTemporal(t)
 	for queue, lead := range map[string]func(ctx context.Context, upgrade func(context.Context) error) error{
 		"each-worker-writes": nil,

@@ -88,7 +88,7 @@ func TestALeaseIsHeldFromWhenItsRenewalWasSent(t *testing.T) {
 	require.NoError(t, l.Update(t.Context(), mine))
 	server.answer = func() error { return errors.New("conflict") }
 	require.Error(t, l.Update(t.Context(), mine))
-	assert.True(t, l.held(), "somebody may just have touched it")
+	assert.True(t, l.held(), "another worker may just have updated it")
 	server.record = &resourcelock.LeaderElectionRecord{HolderIdentity: "other"}
 	_, _, err := l.Get(t.Context())
 	require.NoError(t, err)
@@ -97,26 +97,26 @@ func TestALeaseIsHeldFromWhenItsRenewalWasSent(t *testing.T) {
 	server.answer = nil
 	require.NoError(t, l.Update(t.Context(), mine))
 	server.answer = func() error {
-		assert.False(t, l.held(), "it is given back")
+		assert.False(t, l.held(), "it is released")
 		return nil
 	}
 	require.NoError(t, l.Update(t.Context(), resourcelock.LeaderElectionRecord{}))
 }
 
 // Somebody may have deleted the Lease of a worker that still writes.
-func TestWhoMadeTheLeaseWaitsForTheOneBefore(t *testing.T) {
+func TestAWorkerThatCreatesTheLeaseWaitsForTheLeaderBefore(t *testing.T) {
 	clock := clocktesting.NewFakeClock(time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC))
 	l := &leadership{Interface: &lock{identity: "me"}, clock: clock}
 	require.NoError(t, l.Create(t.Context(), resourcelock.LeaderElectionRecord{HolderIdentity: "me"}))
-	settled := make(chan error, 1)
-	go func() { settled <- l.waitForOthers(t.Context()) }()
+	waited := make(chan error, 1)
+	go func() { waited <- l.waitForOthers(t.Context()) }()
 	require.Eventually(t, clock.HasWaiters, 10*time.Second, time.Millisecond)
-	assert.Empty(t, settled)
+	assert.Empty(t, waited)
 	clock.Step(renewDeadline)
-	require.NoError(t, <-settled)
+	require.NoError(t, <-waited)
 }
 
-func TestTheLeaseIsGivenBackOnceNothingIsWrittenAnyMore(t *testing.T) {
+func TestTheLeaseIsReleasedOnceNothingIsWrittenAnyMore(t *testing.T) {
 	server := &lock{identity: "me"}
 	l := &leadership{Interface: server, clock: clock.RealClock{}}
 	ctx, stop := context.WithCancel(t.Context())

@@ -33,7 +33,7 @@ func TestNoTaskIsTakenBeforeLostBatchesAreKnown(t *testing.T) {
 		})
 	}()
 	answers <- errors.New("connection refused")
-	// It asks again, and nobody has been told to begin.
+	// It retries, and nothing has started.
 	select {
 	case <-hosting:
 		require.Fail(t, "tasks are taken")
@@ -43,7 +43,7 @@ func TestNoTaskIsTakenBeforeLostBatchesAreKnown(t *testing.T) {
 }
 
 // A Lease may hold what the server takes for no task.
-func TestALostBatchThatCannotBeGivenAwayHoldsUpNoOther(t *testing.T) {
+func TestALostBatchThatCannotBeReleasedDelaysNoOther(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var asked []time.Time
 		lost := lostBatches{log: logr.Discard(), known: make(chan struct{})}

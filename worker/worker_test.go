@@ -15,7 +15,7 @@ import (
 	"github.com/outrigger/outrigger/temporal"
 )
 
-func TestTheLogNamesWhyTemporalCannotBeUsed(t *testing.T) {
+func TestTheLogNamesTheCauseWhileTemporalCannotBeUsed(t *testing.T) {
 	web := httptest.NewServer(http.NotFoundHandler())
 	t.Cleanup(web.Close)
 	flags := temporal.Flags{Address: web.Listener.Addr().String(), TLS: new(true)}

@@ -119,7 +119,7 @@ func TestFragmentsBecomeObjects(t *testing.T) {
 	}
 }
 
-func TestVersionsThatDoNotExistAreRefused(t *testing.T) {
+func TestVersionsThatDoNotExistAreRejected(t *testing.T) {
 	for _, c := range [][2]string{{alpha, "apps.kruise.io/v1"}, {"apps.kruise.io/v1", alpha}, {"v1", "v1"}, {"", beta}} {
 		object := map[string]any{"apiVersion": c[0]}
 		require.ErrorContains(t, Convert(object, c[1]), "use apps.kruise.io/v1alpha1 or apps.kruise.io/v1beta1", "%v", c)

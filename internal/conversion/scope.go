@@ -20,7 +20,7 @@ const (
 	expressionsField = "matchExpressions"
 )
 
-// scope holds the fields of v1alpha1 about namespaces.
+// scope contains the fields of v1alpha1 about namespaces.
 type scope map[string]any
 
 func scopeIn(spec map[string]any) scope {

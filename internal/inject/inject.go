@@ -13,7 +13,7 @@ import (
 	"github.com/outrigger/outrigger/api/v1alpha1"
 )
 
-// Injection holds the changes of SidecarSets to one pod. The size of its patch depends on
+// Injection contains the changes of SidecarSets to one pod. The size of its patch depends on
 // the changes, not on the pod.
 type Injection struct {
 	pod            *corev1.Pod

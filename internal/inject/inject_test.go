@@ -388,7 +388,7 @@ func TestSpec4_12_ErrorsNameSetContainerAndCause(t *testing.T) {
 }
 
 // Sets that are created at the same time are not held against each other.
-func TestSpec4_12_TwoSetsWithOneContainerNameRefuseThePodByName(t *testing.T) {
+func TestSpec4_12_TwoSetsWithOneContainerNameRejectThePodByName(t *testing.T) {
 	var sets []*Set
 	for _, set := range []*v1alpha1.SidecarSet{
 		fixture.SidecarSet("a", fixture.Sidecar("proxy-1")), fixture.SidecarSet("b", fixture.Sidecar("other")),
@@ -407,7 +407,7 @@ func TestSpec4_12_TwoSetsWithOneContainerNameRefuseThePodByName(t *testing.T) {
 }
 
 // Names are unique over the containers and the init containers of a pod.
-func TestSpec4_12_AContainerAndAnInitContainerOfOneNameRefuseThePodByName(t *testing.T) {
+func TestSpec4_12_AContainerAndAnInitContainerOfOneNameRejectThePodByName(t *testing.T) {
 	asInit := fixture.SidecarSet("init")
 	asInit.Spec.InitContainers = []v1alpha1.SidecarContainer{fixture.Sidecar("agent")}
 	asContainer := fixture.SidecarSet("main", fixture.Sidecar("agent"))
@@ -427,7 +427,7 @@ func TestSpec4_12_AContainerAndAnInitContainerOfOneNameRefuseThePodByName(t *tes
 	}
 }
 
-func TestSpec4_12_TwoVolumesOfOneNameRefuseThePodByName(t *testing.T) {
+func TestSpec4_12_TwoVolumesOfOneNameRejectThePodByName(t *testing.T) {
 	set := func(name string, volume corev1.Volume) *v1alpha1.SidecarSet {
 		made := fixture.SidecarSet(name, fixture.Sidecar("in-"+name, mounting(mount("data", "/data"))))
 		made.Spec.Volumes = []corev1.Volume{volume}

@@ -58,7 +58,7 @@ func TestSpec4_9_PatchedMetadataIsOnlyWhatChanges(t *testing.T) {
 	}
 }
 
-func TestSpec4_9_TrailingJSONIsRefused(t *testing.T) {
+func TestSpec4_9_TrailingJSONIsRejected(t *testing.T) {
 	_, err := PatchMetadata(nil, []v1alpha1.SidecarSetPatchPodMetadata{patch(v1alpha1.SidecarSetMergePatchJSONPolicy, map[string]string{"k": `{} {}`})})
 	require.ErrorContains(t, err, "annotation k")
 }

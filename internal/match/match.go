@@ -21,7 +21,7 @@ type Scope struct {
 }
 
 // NewScope compiles the selectors of a spec. A missing or empty pod selector matches
-// nothing. On an error, the scope holds the requirements that can be read: it includes every
+// nothing. On an error, the scope contains the requirements that can be read: it includes every
 // pod that the SidecarSet could match.
 func NewScope(spec *v1alpha1.SidecarSetSpec) (Scope, error) {
 	scope := Scope{pods: labels.Nothing(), namespace: spec.Namespace}

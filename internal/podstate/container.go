@@ -22,8 +22,7 @@ type containerChange struct {
 func (c *containerChange) observed() bool {
 	switch {
 	case c.status == nil || c.status.ImageID == "":
-		// The kubelet has not created the container. It reports the image that it was
-		// asked for.
+		// The kubelet has not created the container. It reports the requested image.
 		return false
 	case c.before.RestartCount != nil && c.status.RestartCount != *c.before.RestartCount:
 		// A recreated node may have lost the count.
@@ -40,7 +39,7 @@ func (c *containerChange) observed() bool {
 	case c.before.RestartCount != nil:
 		return false
 	}
-	// The records of OpenKruise hold no restart count. Only here a node's clock is
+	// The records of OpenKruise have no restart count. Only here a node's clock is
 	// compared with another one.
 	return c.runsImage() || c.status.State.Running != nil && c.status.State.Running.StartedAt.After(c.patched)
 }

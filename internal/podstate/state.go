@@ -1,4 +1,4 @@
-// Package podstate compares a pod with a version of a SidecarSet: whether it holds the
+// Package podstate compares a pod with a version of a SidecarSet: whether it has the
 // sidecars, is updated, runs the images of its newest upgrade, and is ready (SPEC §3, §7).
 package podstate
 
@@ -15,13 +15,13 @@ import (
 
 // State of a pod towards a version.
 type State struct {
-	// Complete pods hold every sidecar of the SidecarSet (SPEC §3).
+	// Complete pods have every sidecar of the SidecarSet (SPEC §3).
 	Complete bool
-	// Updated pods hold the hash of the version.
+	// Updated pods have the hash of the version.
 	Updated bool
 	// Upgradable pods differ from the version in nothing but images.
 	Upgradable bool
-	// Consistent pods run the images that their newest upgrade asked for.
+	// Consistent pods run the images that their newest upgrade requested.
 	Consistent bool
 	// Ready pods are Running and Ready, and their standby twins are empty.
 	Ready bool
@@ -31,8 +31,8 @@ type State struct {
 	UpgradedToVersion bool
 	// Failed pods have a container that the newest upgrade changed and that cannot start.
 	Failed bool
-	// Migrating pods hold a standby twin that is not reset yet. Migrated pods can be reset:
-	// all their other containers run as asked (SPEC §7.7).
+	// Migrating pods have a standby twin that is not reset yet. Migrated pods can be reset:
+	// all their other containers run the requested images (SPEC §7.7).
 	Migrating, Migrated bool
 	// FalseConditionDue pods lack the entry false for the SidecarSet in their condition
 	// SidecarSetUpgradable; TrueConditionDue pods lack the entry true.
@@ -40,12 +40,12 @@ type State struct {
 	// UnavailableBefore pods were not available when they were upgraded, and have not been
 	// ready since: the upgrade did not make them unavailable.
 	UnavailableBefore bool
-	// RolloutEnded pods hold content whose rollout has ended. They have been available with
+	// RolloutEnded pods have content whose rollout has ended. They have been available with
 	// it, so no upgrade makes them unavailable now.
 	RolloutEnded bool
 }
 
-// Converged pods run what their newest upgrade asked for, and are ready.
+// Converged pods run what their newest upgrade requested, and are ready.
 func (s State) Converged() bool { return s.Consistent && s.Ready }
 
 // UnavailableByUpgrade pods are unavailable because of an upgrade (SPEC §7.5).

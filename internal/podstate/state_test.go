@@ -289,7 +289,7 @@ func TestSpec7_7_OnlyAStandbyThatARecordedSwitchLeftBehindIsReset(t *testing.T) 
 	}
 }
 
-func TestSpec3_CompletePodsHoldEverySidecar(t *testing.T) {
+func TestSpec3_CompletePodsHaveEverySidecar(t *testing.T) {
 	hot := &Version{Set: "s", Sidecars: []Sidecar{{Name: "envoy", EmptyImage: "empty:1"}, {Name: "nat", Native: true}}}
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{v1alpha1.WorkingHotUpgradeContainerAnnotation: `{"envoy":"envoy-2"}`}}}
 	pod.Spec.Containers = []corev1.Container{{Name: "envoy-1", Image: "empty:1"}, {Name: "envoy-2", Image: "envoy:1"}}
@@ -327,7 +327,7 @@ func TestSpec7_2_PodsOfEarlierReleasesAreUpgradable(t *testing.T) {
 		state, err := v.Of(pod)
 		require.NoError(t, err)
 		assert.Equal(t, want, state.Upgradable, recorded)
-		assert.Equal(t, recorded == "former", v.HeldBefore(recorded), recorded)
+		assert.Equal(t, recorded == "former", v.RecordedBefore(recorded), recorded)
 	}
-	assert.False(t, version().HeldBefore(""), "most versions have no former hash")
+	assert.False(t, version().RecordedBefore(""), "most versions have no former hash")
 }

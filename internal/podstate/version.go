@@ -98,12 +98,12 @@ func newSidecar(c *v1alpha1.SidecarContainer) Sidecar {
 // Reaches reports whether a pod with this hash without images differs from the version in
 // nothing but images.
 func (v *Version) Reaches(hashWithoutImage string) bool {
-	return hashWithoutImage == v.HashWithoutImage || v.HeldBefore(hashWithoutImage)
+	return hashWithoutImage == v.HashWithoutImage || v.RecordedBefore(hashWithoutImage)
 }
 
-// HeldBefore reports whether an earlier release recorded this hash for the content of the
+// RecordedBefore reports whether an earlier release recorded this hash for the content of the
 // version.
-func (v *Version) HeldBefore(hashWithoutImage string) bool {
+func (v *Version) RecordedBefore(hashWithoutImage string) bool {
 	return hashWithoutImage != "" && hashWithoutImage == v.FormerHashWithoutImage && hashWithoutImage != v.HashWithoutImage
 }
 

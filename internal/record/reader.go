@@ -6,7 +6,7 @@ import (
 	"github.com/outrigger/outrigger/api/v1alpha1"
 )
 
-// Record holds the annotations of a pod about its SidecarSets.
+// Record contains the annotations of a pod about its SidecarSets.
 type Record struct {
 	Hashes, HashesWithoutImage Entries
 	States                     States

@@ -14,12 +14,12 @@ import (
 	"github.com/outrigger/outrigger/api/v1alpha1"
 )
 
-// Entry is the version of a SidecarSet that a pod holds.
+// Entry is the version of a SidecarSet of a pod.
 type Entry struct {
 	UpdateTimestamp metav1.Time `json:"updateTimestamp"`
 	Hash            string      `json:"hash"`
 	SidecarSetName  string      `json:"sidecarSetName"`
-	// SidecarList holds the sorted names of containers and native sidecars.
+	// SidecarList contains the sorted names of containers and native sidecars.
 	SidecarList []string `json:"sidecarList"`
 	// ControllerRevision is absent from the entry without images.
 	ControllerRevision string `json:"controllerRevision,omitempty"`
@@ -67,7 +67,7 @@ func Hashes(annotations map[string]string) (Entries, error) {
 	return decode[Entries](annotations, v1alpha1.HashAnnotation)
 }
 
-// UnmarshalJSON also reads the older form of an entry, a bare hash. A pod may hold entries
+// UnmarshalJSON also reads the older form of an entry, a bare hash. A pod may have entries
 // of both forms.
 func (e *Entry) UnmarshalJSON(data []byte) error {
 	if len(data) > 0 && data[0] == '"' {

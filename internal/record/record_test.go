@@ -27,7 +27,7 @@ func TestSpec2_OlderHashFormIsRead(t *testing.T) {
 	assert.Equal(t, Entries{"a": {Hash: "h"}}, read.HashesWithoutImage)
 }
 
-func TestSpec2_UpgradedPodsMayHoldBothForms(t *testing.T) {
+func TestSpec2_UpgradedPodsMayHaveBothForms(t *testing.T) {
 	annotations := map[string]string{v1alpha1.HashAnnotation: `{"a":"h","b":"g"}`}
 	value, err := With(annotations, v1alpha1.HashAnnotation, Entries{"b": {Hash: "new", SidecarSetName: "b", SidecarList: []string{}}})
 	require.NoError(t, err)

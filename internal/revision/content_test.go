@@ -36,7 +36,7 @@ const contentV1 = `{"spec":{"$patch":"replace","volumes":[{"name":"tmp"}],"conta
 // briefV1 is the form of earlier releases.
 const briefV1 = `{"spec":{"volumes":[{"name":"tmp"}],"containers":[{"name":"proxy","image":"proxy:v1","resources":{},"upgradeStrategy":{},"shareVolumePolicy":{}}]}}`
 
-func TestSpec6_ContentHoldsTheRevisionedFieldsAlone(t *testing.T) {
+func TestSpec6_ContentHasTheRevisionedFieldsAlone(t *testing.T) {
 	got, err := Content(&set("proxy:v1").Spec)
 	require.NoError(t, err)
 	assert.Equal(t, contentV1, string(got))
@@ -67,7 +67,7 @@ func TestSpec6_RestoreToleratesPatchMarkersAndUnknownKeys(t *testing.T) {
 	assert.Equal(t, set("proxy:v1").Spec, onto)
 }
 
-func TestSpec6_RestoreRefusesWhatHoldsNoContent(t *testing.T) {
+func TestSpec6_RestoreRejectsDataWithoutContent(t *testing.T) {
 	for _, data := range []string{``, `null`, `{}`, `{"spec":null}`, `{"spec":{"containers":"x"}}`} {
 		onto := set("proxy:v2").Spec
 		assert.Error(t, Restore([]byte(data), &onto), data)

@@ -19,7 +19,7 @@ func (p *Plan) MayHaveEnded() bool {
 
 // EndToRecord reports whether the rollout has ended by the plan, or may have, and status does
 // not show it: the content is not the last good revision, or was rolled out again since.
-// Content is good only if a ready pod holds it.
+// Content is good only if a ready pod has it.
 func EndToRecord(set *v1alpha1.SidecarSet, version *podstate.Version, plan *Plan, pods []Pod) bool {
 	if !plan.Ended() && !plan.MayHaveEnded() || plan.Counts.UpdatedReady == 0 {
 		return false

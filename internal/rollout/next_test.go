@@ -59,7 +59,7 @@ func unavailable(v intstr.IntOrString) *v1alpha1.SidecarSet {
 	return strategy(func(s *v1alpha1.SidecarSetUpdateStrategy) { s.MaxUnavailable = ptr(v) })
 }
 
-func fleet(states ...podstate.State) []Pod {
+func matched(states ...podstate.State) []Pod {
 	var pods []Pod
 	for i, state := range states {
 		pods = append(pods, newPod(string(rune('a'+i)), state))
@@ -90,7 +90,7 @@ func TestSpec7_Next(t *testing.T) {
 			s.Partition, s.MaxUnavailable = ptr(v), ptr(intstr.FromString("100%"))
 		})
 	}
-	labelled := fleet(old, old, old)
+	labelled := matched(old, old, old)
 	labelled[1].Labels = map[string]string{"canary": "true"}
 	for _, c := range []struct {
 		name    string
@@ -100,31 +100,31 @@ func TestSpec7_Next(t *testing.T) {
 		chosen  []string
 		remains int
 	}{
-		{"1 not update", strategy(func(s *v1alpha1.SidecarSetUpdateStrategy) { s.Type = v1alpha1.NotUpdateSidecarSetStrategyType }), fleet(old, old), protocol.PhaseNotUpdate, []string{}, 2},
-		{"1 paused", strategy(func(s *v1alpha1.SidecarSetUpdateStrategy) { s.Paused = true }), fleet(old, updated), protocol.PhasePaused, []string{}, 1},
-		{"1 paused with nothing to do", strategy(func(s *v1alpha1.SidecarSetUpdateStrategy) { s.Paused = true }), fleet(updated), protocol.PhaseComplete, []string{}, 0},
+		{"1 not update", strategy(func(s *v1alpha1.SidecarSetUpdateStrategy) { s.Type = v1alpha1.NotUpdateSidecarSetStrategyType }), matched(old, old), protocol.PhaseNotUpdate, []string{}, 2},
+		{"1 paused", strategy(func(s *v1alpha1.SidecarSetUpdateStrategy) { s.Paused = true }), matched(old, updated), protocol.PhasePaused, []string{}, 1},
+		{"1 paused with nothing to do", strategy(func(s *v1alpha1.SidecarSetUpdateStrategy) { s.Paused = true }), matched(updated), protocol.PhaseComplete, []string{}, 0},
 		{"2 canary alone, partition ignored", canary, labelled, protocol.PhaseProgressing, []string{"b"}, 1},
-		{"2 not upgradable are left", unavailable(intstr.FromInt32(9)), fleet(fixed, old), protocol.PhaseProgressing, []string{"b"}, 1},
-		{"2 settling from before waits and counts", unavailable(intstr.FromInt32(2)), fleet(previous, old, old), protocol.PhaseProgressing, []string{"b"}, 3},
-		{"2 failed before may be mended, outside the budget", unavailable(intstr.FromInt32(1)), fleet(broken, old), protocol.PhaseProgressing, []string{"a*"}, 2},
-		{"4 number kept", held(intstr.FromInt32(2)), fleet(old, old, old, updated), protocol.PhaseProgressing, []string{"a"}, 1},
-		{"4 partition reached", held(intstr.FromInt32(3)), fleet(old, old, old, updated), protocol.PhasePartitionReached, []string{}, 0},
-		{"4 percent rounds up", held(intstr.FromString("30%")), fleet(old, old, old, old), protocol.PhaseProgressing, []string{"a", "b"}, 2},
-		{"4 small percent keeps one", held(intstr.FromString("1%")), fleet(old, old), protocol.PhaseProgressing, []string{"a"}, 1},
-		{"4 none however it is written", held(intstr.FromString("00%")), fleet(old, old), protocol.PhaseProgressing, []string{"a", "b"}, 2},
-		{"4 none by an older rule", held(intstr.FromString("-5%")), fleet(old, old), protocol.PhaseProgressing, []string{"a", "b"}, 2},
-		{"4 large percent moves one", held(intstr.FromString("99%")), fleet(old, old), protocol.PhaseProgressing, []string{"a"}, 1},
-		{"4 all kept", held(intstr.FromString("100%")), fleet(old, old), protocol.PhasePartitionReached, []string{}, 0},
-		{"4 pods that cannot move count among the kept", held(intstr.FromInt32(1)), fleet(fixed, old, old), protocol.PhaseProgressing, []string{"b", "c"}, 2},
-		{"5 default is one", strategy(nil), fleet(old, old), protocol.PhaseProgressing, []string{"a"}, 2},
-		{"5 percent rounds up", unavailable(intstr.FromString("34%")), fleet(old, old, old), protocol.PhaseProgressing, []string{"a", "b"}, 3},
-		{"5 updated and not ready counts", unavailable(intstr.FromInt32(2)), fleet(restart, old, old), protocol.PhaseProgressing, []string{"b"}, 2},
-		{"5 full window waits", unavailable(intstr.FromInt32(1)), fleet(restart, old), protocol.PhaseWaiting, []string{}, 1},
-		{"5 not ready costs nothing", unavailable(intstr.FromInt32(1)), fleet(oldDown, oldDown, old, old), protocol.PhaseProgressing, []string{"a*", "b*", "c"}, 4},
-		{"5 not ready before its upgrade costs nothing after it", unavailable(intstr.FromInt32(1)), fleet(deadWhen, old), protocol.PhaseProgressing, []string{"b"}, 1},
-		{"5 nothing may become unavailable, what is so is mended", unavailable(intstr.FromInt32(0)), fleet(oldDown, old), protocol.PhaseProgressing, []string{"a*"}, 2},
-		{"last one settles", strategy(nil), fleet(updated, restart), protocol.PhaseWaiting, []string{}, 0},
-		{"complete", strategy(nil), fleet(updated, updated), protocol.PhaseComplete, []string{}, 0},
+		{"2 not upgradable are left", unavailable(intstr.FromInt32(9)), matched(fixed, old), protocol.PhaseProgressing, []string{"b"}, 1},
+		{"2 settling from before waits and counts", unavailable(intstr.FromInt32(2)), matched(previous, old, old), protocol.PhaseProgressing, []string{"b"}, 3},
+		{"2 failed before may be mended, outside the budget", unavailable(intstr.FromInt32(1)), matched(broken, old), protocol.PhaseProgressing, []string{"a*"}, 2},
+		{"4 number kept", held(intstr.FromInt32(2)), matched(old, old, old, updated), protocol.PhaseProgressing, []string{"a"}, 1},
+		{"4 partition reached", held(intstr.FromInt32(3)), matched(old, old, old, updated), protocol.PhasePartitionReached, []string{}, 0},
+		{"4 percent rounds up", held(intstr.FromString("30%")), matched(old, old, old, old), protocol.PhaseProgressing, []string{"a", "b"}, 2},
+		{"4 small percent keeps one", held(intstr.FromString("1%")), matched(old, old), protocol.PhaseProgressing, []string{"a"}, 1},
+		{"4 none however it is written", held(intstr.FromString("00%")), matched(old, old), protocol.PhaseProgressing, []string{"a", "b"}, 2},
+		{"4 none by an older rule", held(intstr.FromString("-5%")), matched(old, old), protocol.PhaseProgressing, []string{"a", "b"}, 2},
+		{"4 large percent moves one", held(intstr.FromString("99%")), matched(old, old), protocol.PhaseProgressing, []string{"a"}, 1},
+		{"4 all kept", held(intstr.FromString("100%")), matched(old, old), protocol.PhasePartitionReached, []string{}, 0},
+		{"4 pods that cannot move count among the kept", held(intstr.FromInt32(1)), matched(fixed, old, old), protocol.PhaseProgressing, []string{"b", "c"}, 2},
+		{"5 default is one", strategy(nil), matched(old, old), protocol.PhaseProgressing, []string{"a"}, 2},
+		{"5 percent rounds up", unavailable(intstr.FromString("34%")), matched(old, old, old), protocol.PhaseProgressing, []string{"a", "b"}, 3},
+		{"5 updated and not ready counts", unavailable(intstr.FromInt32(2)), matched(restart, old, old), protocol.PhaseProgressing, []string{"b"}, 2},
+		{"5 full window waits", unavailable(intstr.FromInt32(1)), matched(restart, old), protocol.PhaseWaiting, []string{}, 1},
+		{"5 not ready costs nothing", unavailable(intstr.FromInt32(1)), matched(oldDown, oldDown, old, old), protocol.PhaseProgressing, []string{"a*", "b*", "c"}, 4},
+		{"5 not ready before its upgrade costs nothing after it", unavailable(intstr.FromInt32(1)), matched(deadWhen, old), protocol.PhaseProgressing, []string{"b"}, 1},
+		{"5 nothing may become unavailable, what is so is mended", unavailable(intstr.FromInt32(0)), matched(oldDown, old), protocol.PhaseProgressing, []string{"a*"}, 2},
+		{"last one settles", strategy(nil), matched(updated, restart), protocol.PhaseWaiting, []string{}, 0},
+		{"complete", strategy(nil), matched(updated, updated), protocol.PhaseComplete, []string{}, 0},
 		{"nobody", strategy(nil), nil, protocol.PhaseComplete, []string{}, 0},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -187,13 +187,13 @@ func TestSpec7_3_BaseOrder(t *testing.T) {
 	}
 }
 
-func TestRefusedPodsWaitUntilNobodyElseIsLeft(t *testing.T) {
-	refused := map[protocol.PodReference]bool{{Namespace: "d", Name: "a", UID: "u-a"}: true}
+func TestRejectedPodsWaitUntilNoOtherPodIsLeft(t *testing.T) {
+	rejected := map[protocol.PodReference]bool{{Namespace: "d", Name: "a", UID: "u-a"}: true}
 	set := unavailable(intstr.FromInt32(9))
-	plan, err := Next(set, fleet(old, old, old), refused)
+	plan, err := Next(set, matched(old, old, old), rejected)
 	require.NoError(t, err)
 	assert.Equal(t, []string{"b", "c"}, chosen(plan))
-	plan, err = Next(set, fleet(old, updated, updated), refused)
+	plan, err = Next(set, matched(old, updated, updated), rejected)
 	require.NoError(t, err)
 	assert.Equal(t, []string{"a"}, chosen(plan))
 }
@@ -216,31 +216,31 @@ func TestPlansAreBounded(t *testing.T) {
 func TestSpec7_5_QueuedPodsFollowInOrderAndNeverExceedMaxUnavailable(t *testing.T) {
 	set := unavailable(intstr.FromInt32(2))
 	set.Spec.UpdateStrategy.Partition = ptr(intstr.FromInt32(1))
-	pods := fleet(old, old, old, old, old)
+	pods := matched(old, old, old, old, old)
 	plan, err := Next(set, pods, nil)
 	require.NoError(t, err)
 	assert.Equal(t, []string{"a", "b"}, chosen(plan))
 	assert.Equal(t, []string{"c", "d"}, chosen(Plan{Pods: plan.Queued}), "one is kept by the partition")
-	plan, err = Next(set, fleet(old, old, old, old, old), map[protocol.PodReference]bool{pods[0].Reference(): true})
+	plan, err = Next(set, matched(old, old, old, old, old), map[protocol.PodReference]bool{pods[0].Reference(): true})
 	require.NoError(t, err)
 	assert.Equal(t, []string{"d", "e"}, chosen(Plan{Pods: plan.Queued}), "rejected pods are not queued while others are left")
 }
 
-func TestARefusedPodDoesNotWaitBehindOneThatCannotMove(t *testing.T) {
-	pods := fleet(oldDown, previous)
-	refused := map[protocol.PodReference]bool{pods[0].Reference(): true}
-	plan, err := Next(unavailable(intstr.FromInt32(3)), pods, refused)
+func TestARejectedPodDoesNotWaitBehindAPodThatCannotBeUpgraded(t *testing.T) {
+	pods := matched(oldDown, previous)
+	rejected := map[protocol.PodReference]bool{pods[0].Reference(): true}
+	plan, err := Next(unavailable(intstr.FromInt32(3)), pods, rejected)
 	require.NoError(t, err)
 	assert.Equal(t, []string{"a*"}, chosen(plan), "b waits for its previous upgrade")
-	plan, err = Next(unavailable(intstr.FromInt32(1)), fleet(oldDown, restart, old), refused)
+	plan, err = Next(unavailable(intstr.FromInt32(1)), matched(oldDown, restart, old), rejected)
 	require.NoError(t, err)
 	assert.Equal(t, []string{"a*"}, chosen(plan), "c waits for a slot")
 }
 
-func TestSpec7_5_RefillCountsTheRoomAtTheWrite(t *testing.T) {
+func TestSpec7_5_RefillCountsTheSlotsAtTheWrite(t *testing.T) {
 	names := func(pods []protocol.SelectedPod) []string { return chosen(Plan{Pods: pods}) }
 	set := unavailable(intstr.FromInt32(2))
-	whole, err := Next(set, fleet(old, old, old, old), nil)
+	whole, err := Next(set, matched(old, old, old, old), nil)
 	require.NoError(t, err)
 	left := append(whole.Pods, whole.Queued...)
 	for _, c := range []struct {
@@ -260,7 +260,7 @@ func TestSpec7_5_RefillCountsTheRoomAtTheWrite(t *testing.T) {
 		{"others, but a write is not seen", []podstate.State{updated, updated, updated, updated, old}, 1, []string{}, []string{"a", "b", "c", "d"}, false},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			plan, err := Next(set, fleet(c.states...), nil)
+			plan, err := Next(set, matched(c.states...), nil)
 			require.NoError(t, err)
 			refill := plan.Refill(left, nil, c.unseen)
 			assert.Equal(t, c.now, names(refill.Now))
@@ -274,28 +274,28 @@ func TestSpec7_5_RefillCountsTheRoomAtTheWrite(t *testing.T) {
 }
 
 func TestSpec7_4_RefillHeedsThePartition(t *testing.T) {
-	whole, err := Next(unavailable(intstr.FromInt32(4)), fleet(old, old, old, old), nil)
+	whole, err := Next(unavailable(intstr.FromInt32(4)), matched(old, old, old, old), nil)
 	require.NoError(t, err)
 	set := unavailable(intstr.FromInt32(4))
 	set.Spec.UpdateStrategy.Partition = ptr(intstr.FromInt32(3))
-	plan, err := Next(set, fleet(oldDown, oldDown, old, old), nil)
+	plan, err := Next(set, matched(oldDown, oldDown, old, old), nil)
 	require.NoError(t, err)
 	assert.Len(t, plan.Refill(whole.Pods, nil, 0).Now, 1)
 	assert.Empty(t, plan.Refill(whole.Pods, nil, 1).Now)
 }
 
 // A partition lets one of three pods move. Whichever pod is due is tried: the others rest.
-func TestSpec7_8_APartitionKeepsNoRefusedPodFromItsTurn(t *testing.T) {
+func TestSpec7_8_APartitionKeepsNoRejectedPodFromARetry(t *testing.T) {
 	for due := range 3 {
-		pods := fleet(old, old, old)
-		refused := map[protocol.PodReference]bool{}
+		pods := matched(old, old, old)
+		rejected := map[protocol.PodReference]bool{}
 		for i := range pods {
-			refused[pods[i].Reference()] = true
+			rejected[pods[i].Reference()] = true
 			pods[i].InBackoff = i != due
 		}
 		set := unavailable(intstr.FromInt32(1))
 		set.Spec.UpdateStrategy.Partition = new(intstr.FromInt32(2))
-		plan, err := Next(set, pods, refused)
+		plan, err := Next(set, pods, rejected)
 		require.NoError(t, err)
 		assert.Equal(t, []string{pods[due].Name}, chosen(plan))
 	}

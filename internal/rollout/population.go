@@ -46,7 +46,7 @@ type PopulationCache struct {
 	sets map[string]*setCache
 }
 
-// setCache holds the states of pods towards one version of a SidecarSet.
+// setCache contains the states of pods towards one version of a SidecarSet.
 type setCache struct {
 	mu         sync.Mutex
 	uid        types.UID

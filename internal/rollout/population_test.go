@@ -106,7 +106,7 @@ func BenchmarkPopulation(b *testing.B) {
 
 // What an upgrade took away is away whatever becomes of the set, and a pod that was
 // made with the version was not taken away.
-func TestSpec7_5_TheFleetCountsWhatUpgradesMadeUnavailable(t *testing.T) {
+func TestSpec7_5_TheClusterWideLimitCountsPodsThatUpgradesMadeUnavailable(t *testing.T) {
 	moved := func(p *corev1.Pod) {
 		p.Annotations[v1alpha1.InPlaceUpdateStateAnnotation] = `{"s":{"revision":"old","lastContainerStatuses":{"side":{"imageID":"id-1","restartCount":0}}}}`
 	}

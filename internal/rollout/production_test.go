@@ -403,7 +403,7 @@ func (f *fleet) pass() {
 	}
 }
 
-func TestSpec7_5_BudgetHoldsWithClocksThatAreOffSlowPodsAndGenerationsInBetween(t *testing.T) {
+func TestSpec7_5_MaxUnavailableIsKeptWithSkewedClocksSlowPodsAndGenerationsInBetween(t *testing.T) {
 	for seed := range uint64(150) {
 		f := newFleet(t, seed)
 		for step := range 60 {

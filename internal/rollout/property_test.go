@@ -203,7 +203,7 @@ func (w *world) apply(t *testing.T, pods []protocol.SelectedPod, matched, genera
 	}
 }
 
-func TestSpec7_BudgetHoldsAtEveryInstantInAnyPopulation(t *testing.T) {
+func TestSpec7_MaxUnavailableIsKeptAtEveryInstantInAnyPopulation(t *testing.T) {
 	for seed := range uint64(populations) {
 		w := newWorld(seed)
 		for range 40 {
@@ -271,21 +271,21 @@ func TestSpec7_3_PlansDoNotDependOnTheOrderOfTheCache(t *testing.T) {
 	}
 }
 
-func TestSpec7_8_RefusedPodsDoNotStopTheOthers(t *testing.T) {
+func TestSpec7_8_RejectedPodsDoNotStopTheOthers(t *testing.T) {
 	for seed := range uint64(populations / 10) {
 		w := newWorld(seed)
-		refused := map[protocol.PodReference]bool{}
+		rejected := map[protocol.PodReference]bool{}
 		stuck := w.pods[w.random.IntN(len(w.pods))].Reference()
 		for range 100 {
-			plan, err := Next(w.set, w.view(), refused)
+			plan, err := Next(w.set, w.view(), rejected)
 			require.NoError(t, err)
-			if refused[stuck] && len(plan.Pods) == 1 && plan.Pods[0].PodReference == stuck {
+			if rejected[stuck] && len(plan.Pods) == 1 && plan.Pods[0].PodReference == stuck {
 				break
 			}
 			var allowed []protocol.SelectedPod
 			for _, pod := range plan.Pods {
 				if pod.PodReference == stuck {
-					refused[stuck] = true
+					rejected[stuck] = true
 				} else {
 					allowed = append(allowed, pod)
 				}
@@ -295,7 +295,7 @@ func TestSpec7_8_RefusedPodsDoNotStopTheOthers(t *testing.T) {
 				w.kubelet(&w.pods[i])
 			}
 		}
-		plan, err := Next(w.set, w.view(), refused)
+		plan, err := Next(w.set, w.view(), rejected)
 		require.NoError(t, err)
 		require.LessOrEqual(t, plan.Counts.Remaining, 1, "seed %d: %s", seed, plan.Message)
 	}

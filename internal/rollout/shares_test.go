@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestSpec7_5_TheFleetsBudgetIsDividedMaxMinFairly(t *testing.T) {
+func TestSpec7_5_TheClusterWideLimitIsDividedMaxMinFairly(t *testing.T) {
 	for name, c := range map[string]struct {
 		limit  int
 		claims []Claim

@@ -19,7 +19,7 @@ type Facts struct {
 	Sets []v1alpha1.SidecarSet
 	// Revisions are those of the system namespace.
 	Revisions []appsv1.ControllerRevision
-	// Namespaces holds the labels of each.
+	// Namespaces contains the labels of each.
 	Namespaces map[string]map[string]string
 	// Whitelist is the value of v1alpha1.MetadataWhitelistKey.
 	Whitelist string

@@ -86,7 +86,7 @@ func TestSpec5_WhatInjectionIsPinnedToConflictsToo(t *testing.T) {
 		assert.Equal(t, want, fields(ratchet.Rejected()), change)
 	}
 
-	// The set that is pinned is refused for it, too.
+	// The set that is pinned is rejected for it, too.
 	plain := read(t, base, `{metadata: {name: plain}, spec: {containers: [{name: gone, image: x}]}}`)
 	old := read(t, base, `{metadata: {name: other}, spec: {containers: [{name: agent, image: x}]}}`)
 	edited := old.DeepCopy()

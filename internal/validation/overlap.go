@@ -43,7 +43,7 @@ func in(key, value string) metav1.LabelSelectorRequirement {
 	return metav1.LabelSelectorRequirement{Key: key, Operator: metav1.LabelSelectorOpIn, Values: []string{value}}
 }
 
-// labelRange holds the values of a label that satisfy the requirements.
+// labelRange contains the values of a label that satisfy the requirements.
 type labelRange struct {
 	required, absent bool
 	// allowed is nil if every value is allowed.

@@ -103,7 +103,7 @@ func TestSpec5_AtLeastOneContainerOfEitherKind(t *testing.T) {
 	}.of("spec: {%s}").check(t)
 }
 
-// What the API server knows better is left to it, see TestSpec5_WhatKubernetesRefuses.
+// What the API server knows better is left to it, see TestSpec5_KubernetesRejects.
 func TestSpec5_NamesImagesAndMountsOfContainers(t *testing.T) {
 	refusals{
 		`{name: a, image: b}`:    ``,
@@ -177,11 +177,11 @@ func TestSpec5_PartitionExcludesAnUpdateSelector(t *testing.T) {
 
 func TestSpec5_NumbersFrom0AndPercentagesFrom0To100(t *testing.T) {
 	for _, field := range []string{"partition", "maxUnavailable"} {
-		refused := "spec.updateStrategy." + field + ": FieldValueInvalid"
+		rejected := "spec.updateStrategy." + field + ": FieldValueInvalid"
 		refusals{
 			`0`: ``, `5`: ``, `0%`: ``, `20%`: ``, `100%`: ``,
-			`-1`: refused, `-5%`: refused, `101%`: refused, `9999999999999999999%`: refused,
-			`"5"`: refused, `""`: refused, `"%"`: refused, `5.5%`: refused, `" 5%"`: refused, `5%%`: refused, `all`: refused, `"+5%"`: refused,
+			`-1`: rejected, `-5%`: rejected, `101%`: rejected, `9999999999999999999%`: rejected,
+			`"5"`: rejected, `""`: rejected, `"%"`: rejected, `5.5%`: rejected, `" 5%"`: rejected, `5%%`: rejected, `all`: rejected, `"+5%"`: rejected,
 		}.of("spec: {updateStrategy: {" + field + ": %s}}").check(t)
 	}
 	refusals{`spec: {revisionHistoryLimit: -1}`: `spec.revisionHistoryLimit: FieldValueInvalid`, `spec: {revisionHistoryLimit: 0}`: ``}.check(t)
@@ -228,10 +228,10 @@ func TestSpec5_TransferEnvReadsDocumentedFields(t *testing.T) {
 		`{sourceContainerName: x}`:                  `transferEnv[0].envName: FieldValueRequired`,
 		`{envName: E, sourceContainerNameFrom: {}}`: `transferEnv[0].sourceContainerNameFrom.fieldRef: FieldValueRequired`,
 	}.of("{name: a, image: b, transferEnv: [%s]}").ofContainer().check(t)
-	const refused = `transferEnv[0].sourceContainerNameFrom.fieldRef.fieldPath: FieldValueNotSupported`
+	const rejected = `transferEnv[0].sourceContainerNameFrom.fieldRef.fieldPath: FieldValueNotSupported`
 	refusals{
 		`metadata.name`: ``, `metadata.labels['k']`: ``, `metadata.annotations['a/b']`: ``,
-		`spec.nodeName`: refused, `metadata.labels`: refused, `metadata.labels['']`: refused, `metadata.namespace`: refused, ``: refused,
+		`spec.nodeName`: rejected, `metadata.labels`: rejected, `metadata.labels['']`: rejected, `metadata.namespace`: rejected, ``: rejected,
 	}.of(`{name: a, image: b, transferEnv: [{envName: E, sourceContainerNameFrom: {fieldRef: {fieldPath: "%s"}}}]}`).ofContainer().check(t)
 }
 
