@@ -86,8 +86,8 @@ func (b *fleet) create(ctx context.Context) error {
 		await func() error
 	}{
 		{"until all are accepted, seconds", func() error { return b.h.eachSet(ctx, sets, b.h.apply) }},
-		{"until all are observed, seconds", func() error { return b.h.runs.awaitObserved(ctx, b.sets) }},
-		{"until all runs have ended, seconds", func() error { return b.h.runs.awaitEnd(ctx, b.sets) }},
+		{"until all are observed, seconds", func() error { return b.h.awaitObserved(ctx, b.sets) }},
+		{"until all runs have ended, seconds", func() error { return b.h.awaitEnd(ctx, b.sets) }},
 	} {
 		if err := phase.await(); err != nil {
 			return err

@@ -56,7 +56,8 @@ type harness struct {
 	// idle is the number of SidecarSets without pods, beside sets.
 	idle    int
 	watched *observer.Watch
-	runs    *runs
+	// cached SidecarSets of a watch.
+	cached client.Reader
 	// version of the image in the SidecarSets.
 	version int
 	// failed requests for SidecarSets.
@@ -112,7 +113,7 @@ func (h *harness) watch(ctx context.Context) (err error) {
 	if err := h.createNamespace(ctx, namespace); err != nil {
 		return err
 	}
-	if h.runs, err = watchRuns(ctx, h); err != nil {
+	if h.cached, err = h.watchSets(ctx); err != nil {
 		return err
 	}
 	h.watched, err = h.watchPods(ctx, namespace)
@@ -242,7 +243,7 @@ func (h *harness) createSets(ctx context.Context, sets []*v1alpha1.SidecarSet) e
 		return err
 	}
 	h.progress("SidecarSets are created")
-	return h.runs.awaitEnd(ctx, len(sets)+len(h.sets))
+	return h.awaitEnd(ctx, len(sets)+len(h.sets))
 }
 
 // populate creates SidecarSets and their pods.
@@ -270,7 +271,7 @@ func (h *harness) createPods(ctx context.Context, pods int) error {
 		return fmt.Errorf("wait for the pods: %w", err)
 	}
 	h.progress("pods are ready")
-	return h.runs.awaitEnd(ctx, len(h.sets))
+	return h.awaitEnd(ctx, len(h.sets))
 }
 
 // changeImage begins a rollout of all SidecarSets.
@@ -311,5 +312,5 @@ func (h *harness) rollOut(ctx context.Context) (*rolledOut, error) {
 	}
 	r.sample = after.since(before)
 	h.progress(image(h.version) + " is rolled out")
-	return r, h.runs.awaitEnd(ctx, len(h.sets)+h.idle)
+	return r, h.awaitEnd(ctx, len(h.sets)+h.idle)
 }

@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"go.temporal.io/api/workflowservice/v1"
-	sdk "go.temporal.io/sdk/client"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -18,14 +17,8 @@ import (
 // pollEvery is how often the cache and Temporal are read while the bench waits.
 const pollEvery = 200 * time.Millisecond
 
-// runs are those of all SidecarSets.
-type runs struct {
-	sets     client.Reader
-	temporal sdk.Client
-}
-
-// watchRuns follows the SidecarSets in a cache of its own, until ctx ends.
-func watchRuns(ctx context.Context, h *harness) (*runs, error) {
+// watchSets follows the SidecarSets in a cache of its own, until ctx ends.
+func (h *harness) watchSets(ctx context.Context) (client.Reader, error) {
 	config, err := h.stack.RESTConfig()
 	if err != nil {
 		return nil, err
@@ -38,15 +31,15 @@ func watchRuns(ctx context.Context, h *harness) (*runs, error) {
 	if _, err := sets.GetInformer(ctx, &v1alpha1.SidecarSet{}); err != nil {
 		return nil, fmt.Errorf("watch SidecarSets: %w", err)
 	}
-	return &runs{sets: sets, temporal: h.stack.Temporal}, nil
+	return sets, nil
 }
 
 // awaitObserved waits until there are n SidecarSets, whose status belongs to the newest
 // generation and whose runs were started.
-func (r *runs) awaitObserved(ctx context.Context, n int) error {
+func (h *harness) awaitObserved(ctx context.Context, n int) error {
 	err := wait.PollUntilContextCancel(ctx, pollEvery, true, func(ctx context.Context) (bool, error) {
 		var sets v1alpha1.SidecarSetList
-		if err := r.sets.List(ctx, &sets, client.UnsafeDisableDeepCopy); err != nil {
+		if err := h.cached.List(ctx, &sets, client.UnsafeDisableDeepCopy); err != nil {
 			return false, err
 		}
 		for i := range sets.Items {
@@ -66,17 +59,17 @@ func (r *runs) awaitObserved(ctx context.Context, n int) error {
 
 // awaitEnd waits until there are n SidecarSets, and the run of the newest generation of each
 // has ended.
-func (r *runs) awaitEnd(ctx context.Context, n int) error {
-	if err := r.awaitObserved(ctx, n); err != nil {
+func (h *harness) awaitEnd(ctx context.Context, n int) error {
+	if err := h.awaitObserved(ctx, n); err != nil {
 		return err
 	}
 	var all, open int64
 	err := wait.PollUntilContextCancel(ctx, pollEvery, true, func(ctx context.Context) (done bool, err error) {
 		// A run that was just started is listed a moment later.
-		if all, err = r.count(ctx, ""); err != nil || all < int64(n) {
+		if all, err = h.countRuns(ctx, ""); err != nil || all < int64(n) {
 			return false, err
 		}
-		open, err = r.count(ctx, " AND ExecutionStatus = 'Running'")
+		open, err = h.countRuns(ctx, " AND ExecutionStatus = 'Running'")
 		return open == 0, err
 	})
 	if err != nil {
@@ -85,8 +78,8 @@ func (r *runs) awaitEnd(ctx context.Context, n int) error {
 	return nil
 }
 
-func (r *runs) count(ctx context.Context, condition string) (int64, error) {
-	counted, err := r.temporal.CountWorkflow(ctx, &workflowservice.CountWorkflowExecutionsRequest{
+func (h *harness) countRuns(ctx context.Context, condition string) (int64, error) {
+	counted, err := h.stack.Temporal.CountWorkflow(ctx, &workflowservice.CountWorkflowExecutionsRequest{
 		Query: fmt.Sprintf("WorkflowType = '%s'", protocol.RolloutWorkflow) + condition,
 	})
 	return counted.GetCount(), err

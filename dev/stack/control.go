@@ -43,14 +43,14 @@ func (s *supervisor) listen(ctx context.Context) (func(), error) {
 }
 
 // Summary describes the stack to its users.
-func (s *supervisor) Summary(_ string, text *string) error {
+func (s *supervisor) Summary(_ string, text *string) error { //nolint:unparam // net/rpc needs the error
 	<-s.started
 	*text = s.summary
 	return nil
 }
 
 // Status lists the processes.
-func (s *supervisor) Status(_ string, processes *[]process.Status) error {
+func (s *supervisor) Status(_ string, processes *[]process.Status) error { //nolint:unparam // net/rpc needs the error
 	<-s.started
 	*processes = s.cluster.Processes()
 	return nil
