@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 
 	"github.com/spf13/cobra"
@@ -18,8 +17,6 @@ import (
 
 // podPage is the page size of the list of pods, which limits the memory in large clusters.
 const podPage = 500
-
-var errInTheWay = errors.New("not ready to switch")
 
 func newMigrate(shared *flags) *cobra.Command {
 	cmd := &cobra.Command{Use: "migrate", Short: "Switch over from OpenKruise"}
@@ -52,7 +49,7 @@ func newMigrateCheck(shared *flags) *cobra.Command {
 				return err
 			}
 			if report.Blocked() > 0 {
-				return fmt.Errorf("%w: %s", errInTheWay, report.Verdict())
+				return fmt.Errorf("not ready to switch: %s", report.Verdict())
 			}
 			return nil
 		},

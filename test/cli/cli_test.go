@@ -28,11 +28,11 @@ import (
 
 const bin = "../../bin"
 
-// stack is the one that all tests share.
+// stack is shared by all tests.
 var stack struct {
 	*cluster.Cluster
 	// keys is the directory of payload keys. The roles decrypt with them, and encrypt
-	// where a test says so.
+	// in the tests of encryption.
 	keys string
 }
 
@@ -220,7 +220,7 @@ func TestAPlanOfAFileBlamesTheField(t *testing.T) {
 	assert.Contains(t, shows(t, "list", "-o", "yaml"), "name: files")
 }
 
-func TestPodsWhoseUpgradeIsRefusedAreShownWithTheReason(t *testing.T) {
+func TestPodsWithARejectedUpgradeAreShownWithTheReason(t *testing.T) {
 	scenario(t, "frozen")
 	freeze(t, "frozen")
 	setImage(t, "frozen", "agent:v2")
@@ -228,7 +228,7 @@ func TestPodsWhoseUpgradeIsRefusedAreShownWithTheReason(t *testing.T) {
 	assert.Contains(t, shows(t, "why", "frozen"), "is Refused: Invalid")
 }
 
-// freeze has the API server refuse image changes of the pods of a scenario.
+// freeze makes the API server reject image changes of the pods of a scenario.
 func freeze(t *testing.T, name string) {
 	t.Helper()
 	kubectl(t, strings.ReplaceAll(`

@@ -1,2 +1,2 @@
-// Package cli tries kubectl sidecarset against a real API server and a real Temporal.
+// Package cli tests kubectl sidecarset against a real API server and a real Temporal.
 package cli

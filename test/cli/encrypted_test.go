@@ -23,7 +23,7 @@ func makeKeys(dir string) (string, error) {
 	return keys, os.WriteFile(filepath.Join(keys, "a"), []byte(base64.StdEncoding.EncodeToString(key)), 0o600)
 }
 
-// encrypting has operator and worker encrypt until the test ends.
+// encrypting makes operator and worker encrypt until the test ends.
 func encrypting(t *testing.T) {
 	t.Helper()
 	usual, other := []string{"operator", "worker"}, []string{"operator-encrypting", "worker-encrypting"}
@@ -44,7 +44,7 @@ func encrypting(t *testing.T) {
 	}
 }
 
-func TestEncryptedRunsAreShownToWhoHasTheKeys(t *testing.T) {
+func TestEncryptedRunsAreShownWithTheKeys(t *testing.T) {
 	encrypting(t)
 	scenario(t, "secret")
 	freeze(t, "secret")
