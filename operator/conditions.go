@@ -105,11 +105,13 @@ func degraded(p *pass) condition {
 	return no(v1alpha1.ReasonAsExpected, "")
 }
 
-// injected decides whether every matching pod was injected.
+// injected decides whether every matching pod was injected, and new ones will be.
 func injected(p *pass) condition {
 	switch {
 	case p.invalid != nil:
 		return podsUnknown()
+	case p.webhookFault != "":
+		return no(v1alpha1.ReasonWebhookUnavailable, p.webhookFault)
 	case p.uninjected.count > 0:
 		return no(v1alpha1.ReasonPodsWithoutSidecar, fmt.Sprintf("%d pods match but were not injected, such as %s; they get the sidecars once they are recreated",
 			p.uninjected.count, p.uninjected.example))

@@ -120,6 +120,10 @@ func TestSpec8_ConditionsGiveOneExactReason(t *testing.T) {
 			seen:        observation{plan: plan(protocol.PhaseComplete, all), uninjected: uninjectedPods{count: 2, example: "shop/p"}},
 			progressing: condition{no, "RolloutComplete", "message"}, available: ready, degraded: good,
 			injected: &condition{no, "PodsWithoutSidecar", "2 pods match but were not injected, such as shop/p; they get the sidecars once they are recreated"}},
+		{name: "the webhook does not answer", started: generation,
+			seen:        observation{plan: plan(protocol.PhaseComplete, all), uninjected: uninjectedPods{count: 2, example: "shop/p"}, webhookFault: "fault"},
+			progressing: condition{no, "RolloutComplete", "message"}, available: ready, degraded: good,
+			injected: &condition{no, "WebhookUnavailable", "fault"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			at := time.Unix(1000, 500)

@@ -102,10 +102,12 @@ func addController(ctx context.Context, mgr *kube.Manager, temporal *runs.Client
 	}
 	clock, cache, live := clock.RealClock{}, mgr.GetClient(), mgr.GetAPIReader()
 	sets := &setLister{Reader: cache, namespace: namespace, limiter: newEnqueueLimiter(clock), uninjected: newUninjectedCache()}
+	webhook := &podWebhook{live: live, namespace: namespace, clock: clock}
+	probe := newWebhookProbe(webhook)
 	calls, orphans := newCalls(), runs.NewOrphans(temporal, cache, live)
 	definition := &definitionCheck{reader: mgr.Direct, interval: definitionInterval}
-	if err := cmp.Or(mgr.Add(orphans), mgr.Add(definition), (&storage.Migrator{Client: mgr.Direct}).AddTo(mgr)); err != nil {
-		return fmt.Errorf("set up the checks of runs and of the definition: %w", err)
+	if err := cmp.Or(mgr.Add(orphans), mgr.Add(definition), mgr.Add(probe), (&storage.Migrator{Client: mgr.Direct}).AddTo(mgr)); err != nil {
+		return fmt.Errorf("set up the checks of runs, of the definition and of the webhook: %w", err)
 	}
 	status := &statusWriter{client: cache, writes: metrics.statusWrites}
 	c, err := controller.New("sidecarset", mgr, controller.Options{
@@ -123,7 +125,7 @@ func addController(ctx context.Context, mgr *kube.Manager, temporal *runs.Client
 				&revisionStep{client: cache, live: live, namespace: namespace, status: status},
 				&populationStep{client: cache},
 				&injectionStep{client: cache, pods: pods, cache: sets.uninjected, uninjected: metrics.withoutSidecar,
-					webhook: &podWebhook{live: live, namespace: namespace, clock: clock}},
+					webhook: webhook, probe: probe},
 				&runStep{client: temporal, calls: calls, states: &runStates{}, mismatched: orphans.TakeMismatch, clock: clock},
 				&statusStep{statusWriter: status, temporal: temporal, recorder: mgr.GetEventRecorder(name), metrics: metrics.rollouts},
 			),
@@ -132,7 +134,7 @@ func addController(ctx context.Context, mgr *kube.Manager, temporal *runs.Client
 	if err != nil {
 		return fmt.Errorf("set up the controller: %w", err)
 	}
-	for _, source := range sources(mgr, temporal, calls, orphans, sets) {
+	for _, source := range sources(mgr, temporal, calls, orphans, probe, sets) {
 		if err := c.Watch(source); err != nil {
 			return fmt.Errorf("set up the controller's watches: %w", err)
 		}

@@ -50,6 +50,8 @@ type observation struct {
 	unreadable rollout.UnreadablePods
 	// uninjected pods match but lack the sidecars.
 	uninjected uninjectedPods
+	// webhookFault says why new pods are not injected; empty if they are.
+	webhookFault string
 	// pause is set while the run is paused by signal, as of the last check.
 	pause *v1alpha1.RolloutPause
 	// fault is that of the workers, or of reading the run.

@@ -44,19 +44,19 @@ func TestPodsOfExcludedNamespacesLackNoSidecars(t *testing.T) {
 	})
 	clock := clocktesting.NewFakePassiveClock(time.Unix(1000, 0))
 	w := &podWebhook{live: live, namespace: "kruise-system", clock: clock}
-	asked := func(namespace string) bool {
-		return w.asked(t.Context()).Namespace(namespace, map[string]string{corev1.LabelMetadataName: namespace})
+	called := func(namespace string) bool {
+		return w.called(t.Context()).Namespace(namespace, map[string]string{corev1.LabelMetadataName: namespace})
 	}
-	assert.True(t, asked("kube-flannel"), "an older ClusterRole does not let the operator know")
-	assert.False(t, asked("kruise-system"))
+	assert.True(t, called("kube-flannel"), "an older ClusterRole does not let the operator know")
+	assert.False(t, called("kruise-system"))
 
 	forbidden = false
 	clock.SetTime(clock.Now().Add(webhookInterval))
-	assert.False(t, asked("kube-flannel"))
-	assert.True(t, asked("web"))
+	assert.False(t, called("kube-flannel"))
+	assert.True(t, called("web"))
 	assert.Equal(t, 2, reads, "at most one read in a minute")
 
 	require.NoError(t, live.Delete(t.Context(), configuration))
 	clock.SetTime(clock.Now().Add(webhookInterval))
-	assert.True(t, asked("kube-flannel"))
+	assert.True(t, called("kube-flannel"))
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -19,11 +20,13 @@ import (
 	"github.com/outrigger/outrigger/kube/watches"
 )
 
-// injectionStep finds pods that match a SidecarSet but were not injected.
+// injectionStep finds pods that match a SidecarSet but were not injected, and whether new
+// pods are.
 type injectionStep struct {
 	client     client.Reader
 	pods       *watches.Pods
 	webhook    *podWebhook
+	probe      *webhookProbe
 	cache      *uninjectedCache
 	uninjected *prometheus.GaugeVec
 }
@@ -31,6 +34,9 @@ type injectionStep struct {
 func (s *injectionStep) reconcile(ctx context.Context, p *pass) error {
 	if p.invalid == nil {
 		p.uninjected, p.invalid = s.find(ctx, p.set)
+		if !p.set.Spec.InjectionStrategy.Paused {
+			p.webhookFault = s.probe.unavailable()
+		}
 		s.uninjected.WithLabelValues(p.set.Name).Set(float64(p.uninjected.count))
 	}
 	return nil
@@ -56,10 +62,10 @@ func (s *injectionStep) scan(ctx context.Context, set *v1alpha1.SidecarSet, scop
 	if err != nil {
 		return uninjectedPods{}, err
 	}
-	asked := s.webhook.asked(ctx)
-	covered := s.covers(ctx, scope, asked)
+	called := s.webhook.called(ctx)
+	covered := s.covers(ctx, scope, called)
 	for _, pod := range pods {
-		if !scope.Labels(pod.Labels) || !match.Active(pod) || !asked.Pod(pod) || record.Injected(pod.Annotations, set.Name) {
+		if !scope.Labels(pod.Labels) || !match.Active(pod) || !called.Pod(pod) || record.Injected(pod.Annotations, set.Name) {
 			continue
 		}
 		if in, err := covered(pod.Namespace); err != nil {
@@ -77,7 +83,7 @@ func (s *injectionStep) scan(ctx context.Context, set *v1alpha1.SidecarSet, scop
 
 // covers returns a function that reports whether the API server calls the webhook for the
 // pods of a namespace, and the SidecarSet selects that.
-func (s *injectionStep) covers(ctx context.Context, scope match.Scope, asked match.Webhook) func(string) (bool, error) {
+func (s *injectionStep) covers(ctx context.Context, scope match.Scope, called match.Webhook) func(string) (bool, error) {
 	labels, known := kube.NamespaceLabels(ctx, s.client), map[string]bool{}
 	return func(namespace string) (bool, error) {
 		if in, ok := known[namespace]; ok {
@@ -87,7 +93,7 @@ func (s *injectionStep) covers(ctx context.Context, scope match.Scope, asked mat
 		if err != nil {
 			return false, fmt.Errorf("look up namespace %s: %w", namespace, err)
 		}
-		known[namespace] = asked.Namespace(namespace, found) && scope.Namespace(namespace, found)
+		known[namespace] = called.Namespace(namespace, found) && scope.Namespace(namespace, found)
 		return known[namespace], nil
 	}
 }
@@ -153,9 +159,9 @@ func (c *uninjectedCache) find(set *v1alpha1.SidecarSet, scan func() (uninjected
 // webhookInterval is the time between two reads of the configuration.
 const webhookInterval = time.Minute
 
-// podWebhook caches for which pods the API server calls the webhook. It reads the
-// configuration instead of watching it: the operator may lack the right to read it, for
-// example when its image is updated before its ClusterRole.
+// podWebhook caches the installed webhook of pods. It reads the configuration instead of
+// watching it: the operator may lack the right to read it, for example when its image is
+// updated before its ClusterRole.
 type podWebhook struct {
 	live      client.Reader
 	namespace string
@@ -163,21 +169,40 @@ type podWebhook struct {
 
 	mu      sync.Mutex
 	read    time.Time
-	current match.Webhook
+	current *admissionregistrationv1.MutatingWebhook
 }
 
-// asked returns the configuration as read at most webhookInterval ago. Without the right to read, it
-// covers every namespace that no installation excludes.
-func (w *podWebhook) asked(ctx context.Context) match.Webhook {
+// installed returns the webhook as read at most webhookInterval ago, or before the reads
+// failed. It returns nil if none is installed, or if the operator could never read it.
+func (w *podWebhook) installed(ctx context.Context) *admissionregistrationv1.MutatingWebhook {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if !w.read.IsZero() && w.clock.Since(w.read) < webhookInterval {
-		return w.current
+	if w.read.IsZero() || w.clock.Since(w.read) >= webhookInterval {
+		w.update(ctx)
 	}
+	return w.current
+}
+
+// reread is installed, as of now.
+func (w *podWebhook) reread(ctx context.Context) *admissionregistrationv1.MutatingWebhook {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.update(ctx)
+	return w.current
+}
+
+func (w *podWebhook) update(ctx context.Context) {
 	installed, err := kube.PodWebhook(ctx, w.live)
+	w.read = w.clock.Now()
 	if err != nil {
 		log.FromContext(ctx).V(1).Info("not known which namespaces the webhook of pods leaves out", "cause", err.Error())
+		return
 	}
-	w.read, w.current = w.clock.Now(), match.NewWebhook(installed, w.namespace)
-	return w.current
+	w.current = installed
+}
+
+// called decides for which pods the API server calls the webhook. Without the right to read
+// its configuration, it covers every namespace that no installation excludes.
+func (w *podWebhook) called(ctx context.Context) match.Webhook {
+	return match.NewWebhook(w.installed(ctx), w.namespace)
 }

@@ -37,7 +37,7 @@ const minReconcileInterval = time.Second
 type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
 
 // sources are the watches that enqueue SidecarSets.
-func sources(mgr manager.Manager, temporal *runs.Client, calls *calls, orphans *runs.Orphans, sets *setLister) []source.Source {
+func sources(mgr manager.Manager, temporal *runs.Client, calls *calls, orphans *runs.Orphans, probe *webhookProbe, sets *setLister) []source.Source {
 	cache, limiter := mgr.GetCache(), sets.limiter
 	enqueue := handler.Funcs{GenericFunc: func(_ context.Context, e event.GenericEvent, q queue) { q.Add(request(e.Object.GetName())) }}
 	return []source.Source{
@@ -45,7 +45,8 @@ func sources(mgr manager.Manager, temporal *runs.Client, calls *calls, orphans *
 		source.Kind(cache, &corev1.Pod{}, podEvents(sets)),
 		source.Kind(cache, &corev1.Namespace{}, namespaceEvents(sets)),
 		source.Kind(cache, &appsv1.ControllerRevision{}, revisionEvents(limiter)),
-		source.Channel(temporal.Changes, temporalEvents(sets)),
+		source.Channel(temporal.Changes, eventsOfAll(sets, needsTemporal)),
+		source.Channel(probe.changes, eventsOfAll(sets, func(*v1alpha1.SidecarSet) bool { return true })),
 		source.Channel(orphans.Requeues, enqueue),
 		source.Channel(calls.ended, enqueue),
 	}
@@ -174,11 +175,10 @@ func revisionEvents(limiter *enqueueLimiter) handler.TypedFuncs[*appsv1.Controll
 	}
 }
 
-func temporalEvents(sets *setLister) handler.Funcs {
+// eventsOfAll enqueue the picked ones of all SidecarSets.
+func eventsOfAll(sets *setLister, picked func(*v1alpha1.SidecarSet) bool) handler.Funcs {
 	return handler.Funcs{
-		GenericFunc: func(ctx context.Context, _ event.GenericEvent, q queue) {
-			sets.enqueue(ctx, q, needsTemporal)
-		},
+		GenericFunc: func(ctx context.Context, _ event.GenericEvent, q queue) { sets.enqueue(ctx, q, picked) },
 	}
 }
 

@@ -129,7 +129,7 @@ func TestTemporalThatComesAndGoesConcernsSetsWithARolloutAlone(t *testing.T) {
 	}
 	q := workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[reconcile.Request]())
 	defer q.ShutDown()
-	temporalEvents(sets).Generic(t.Context(), event.GenericEvent{}, q)
+	eventsOfAll(sets, needsTemporal).Generic(t.Context(), event.GenericEvent{}, q)
 	slices.Sort(want)
 	assert.Equal(t, want, drain(q))
 }

@@ -103,5 +103,7 @@ const (
 	// ReasonRunUnreadable: the operator cannot decrypt the answers of the run.
 	ReasonRunUnreadable      = "RunUnreadable"
 	ReasonPodsWithoutSidecar = "PodsWithoutSidecar"
+	// ReasonWebhookUnavailable says that API servers cannot call the webhook of pods.
+	ReasonWebhookUnavailable = "WebhookUnavailable"
 	ReasonAsExpected         = "AsExpected"
 )

@@ -2,12 +2,17 @@ package integration
 
 import (
 	"context"
+	"strings"
+	"sync"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/outrigger/outrigger/api/v1alpha1"
 )
 
 // tryPod asks whether a pod would be admitted, and returns its containers.
@@ -27,16 +32,24 @@ func tryPod(ctx context.Context, namespace, app string) ([]string, error) {
 func TestWithTheWebhookDownItsFailurePolicyHolds(t *testing.T) {
 	s := newScenario(t, 0, nil)
 	require.NoError(t, stack.Stop("webhook"))
-	up := func() { require.NoError(t, stack.StartAgain(context.WithoutCancel(s.ctx), "webhook")) }
+	up := sync.OnceFunc(func() { require.NoError(t, stack.StartAgain(context.WithoutCancel(s.ctx), "webhook")) })
 	defer up()
 	_, err := tryPod(s.ctx, s.name, s.name)
 	require.ErrorContains(t, err, "failed calling webhook", "a namespace that is asked about")
 	_, err = tryPod(s.ctx, "kruise-system", s.name)
 	require.NoError(t, err, "the system namespace")
+	s.awaitSet("status to say that new pods are rejected", func(set *v1alpha1.SidecarSet) bool {
+		condition := meta.FindStatusCondition(set.Status.Conditions, v1alpha1.ConditionInjected)
+		return condition != nil && condition.Reason == v1alpha1.ReasonWebhookUnavailable && strings.Contains(condition.Message, "new pods are rejected")
+	})
 	out, err := kubectl(s.ctx, "", "label", "namespace", s.name, "outrigger.io/injection=disabled")
 	require.NoError(t, err, out)
 	s.poll("the opted-out namespace to admit pods", func() (bool, error) {
 		_, err := tryPod(s.ctx, s.name, s.name)
 		return err == nil, nil
+	})
+	up()
+	s.awaitSet("status to say that pods are injected again", func(set *v1alpha1.SidecarSet) bool {
+		return meta.IsStatusConditionTrue(set.Status.Conditions, v1alpha1.ConditionInjected)
 	})
 }

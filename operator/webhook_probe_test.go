@@ -1,0 +1,100 @@
+package operator
+
+import (
+	"encoding/pem"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clocktesting "k8s.io/utils/clock/testing"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+
+	"github.com/outrigger/outrigger/kube"
+)
+
+// configurationOf is that of a webhook that a test serves.
+func configurationOf(server *httptest.Server) *admissionregistrationv1.MutatingWebhookConfiguration {
+	return &admissionregistrationv1.MutatingWebhookConfiguration{
+		ObjectMeta: metav1.ObjectMeta{Name: kube.WebhookConfigurationName},
+		Webhooks: []admissionregistrationv1.MutatingWebhook{{
+			Name: kube.PodWebhookName, Rules: make([]admissionregistrationv1.RuleWithOperations, 1),
+			ClientConfig: admissionregistrationv1.WebhookClientConfig{
+				URL:      ptr.To(server.URL + "/mutate-pod"),
+				CABundle: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw}),
+			},
+		}},
+	}
+}
+
+func TestSpec8_AWebhookThatDoesNotAnswerIsUnavailable(t *testing.T) {
+	server := httptest.NewTLSServer(nil)
+	defer server.Close()
+	configuration := configurationOf(server)
+	scheme, err := kube.NewScheme()
+	require.NoError(t, err)
+	live := fake.NewClientBuilder().WithScheme(scheme).WithObjects(configuration).Build()
+	p := newWebhookProbe(&podWebhook{live: live, namespace: "kruise-system", clock: clocktesting.NewFakePassiveClock(time.Unix(1000, 0))})
+
+	p.check(t.Context())
+	assert.Empty(t, p.unavailable())
+	server.Close()
+	p.check(t.Context())
+	assert.Empty(t, p.unavailable(), "one failure may be a restart")
+	assert.Empty(t, p.changes)
+	p.check(t.Context())
+	assert.Regexp(t, `^the webhook does not answer, and new pods are rejected: dial tcp 127.0.0.1:\d+: connect: connection refused; `+
+		`find its pods: kubectl get pods -n kruise-system -l app.kubernetes.io/component=webhook$`, p.unavailable())
+	assert.Len(t, p.changes, 1, "SidecarSets are requeued")
+	p.check(t.Context())
+	assert.Len(t, p.changes, 1)
+	<-p.changes
+
+	// Another replica serves with another certificate, and its CA is in the configuration.
+	other := httptest.NewTLSServer(nil)
+	defer other.Close()
+	require.NoError(t, live.Delete(t.Context(), configuration))
+	require.NoError(t, live.Create(t.Context(), configurationOf(other)))
+	p.check(t.Context())
+	assert.Empty(t, p.unavailable(), "the configuration is read again")
+	assert.Len(t, p.changes, 1)
+}
+
+func TestConnect(t *testing.T) {
+	server := httptest.NewTLSServer(nil)
+	defer server.Close()
+	for name, c := range map[string]struct {
+		change func(*admissionregistrationv1.MutatingWebhook)
+		want   string
+	}{
+		"it serves": {func(*admissionregistrationv1.MutatingWebhook) {}, ""},
+		"not activated": {func(w *admissionregistrationv1.MutatingWebhook) {
+			w.Rules, w.ClientConfig.CABundle = nil, []byte("none")
+		}, ""},
+		"the CA is another one": {func(w *admissionregistrationv1.MutatingWebhook) { w.ClientConfig.CABundle = []byte("none") }, "certificate signed by unknown authority"},
+		"the name is another one": {func(w *admissionregistrationv1.MutatingWebhook) {
+			*w.ClientConfig.URL = strings.Replace(*w.ClientConfig.URL, "127.0.0.1", "localhost", 1)
+		}, "certificate is valid for"},
+		"no host": {func(w *admissionregistrationv1.MutatingWebhook) { *w.ClientConfig.URL = "/mutate-pod" }, "neither a service nor a URL"},
+		"outside of the cluster": {func(w *admissionregistrationv1.MutatingWebhook) {
+			w.ClientConfig.URL, w.ClientConfig.Service = nil, &admissionregistrationv1.ServiceReference{Namespace: "kruise-system", Name: "no-such-service"}
+		}, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			webhook := &configurationOf(server).Webhooks[0]
+			c.change(webhook)
+			err := connect(t.Context(), webhook)
+			if c.want == "" {
+				require.NoError(t, err)
+				return
+			}
+			require.ErrorContains(t, err, c.want)
+		})
+	}
+	require.NoError(t, connect(t.Context(), nil), "no webhook is installed")
+}
