@@ -9,6 +9,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/outrigger/outrigger/api/protocol"
 	"github.com/outrigger/outrigger/api/v1alpha1"
@@ -21,15 +22,17 @@ type Summaries []Summary
 
 // Summary is the status of a SidecarSet.
 type Summary struct {
-	Name     string          `json:"name"`
-	Revision string          `json:"revision,omitempty"`
-	Matched  int32           `json:"matched"`
-	Updated  int32           `json:"updated"`
-	Ready    int32           `json:"ready"`
-	Reason   string          `json:"reason,omitempty"`
-	Message  string          `json:"message,omitempty"`
-	Degraded string          `json:"degraded,omitempty"`
-	Missing  bool            `json:"missing,omitempty"`
+	Name     string `json:"name"`
+	Revision string `json:"revision,omitempty"`
+	Matched  int32  `json:"matched"`
+	Updated  int32  `json:"updated"`
+	Ready    int32  `json:"ready"`
+	Reason   string `json:"reason,omitempty"`
+	Message  string `json:"message,omitempty"`
+	Degraded string `json:"degraded,omitempty"`
+	Missing  bool   `json:"missing,omitempty"`
+	// Injected is the reason why pods are not injected, or new ones will not be.
+	Injected string          `json:"injected,omitempty"`
 	Pause    *protocol.Pause `json:"hold,omitempty"`
 	Images   []Image         `json:"images,omitempty"`
 	Created  time.Time       `json:"created"`
@@ -43,7 +46,9 @@ func NewSummaries(sets []v1alpha1.SidecarSet) Summaries {
 		one := Summary{
 			Name: set.Name, Revision: set.Status.LatestRevision, Images: images(&set.Spec), Created: set.CreationTimestamp.Time,
 			Matched: set.Status.MatchedPods, Updated: set.Status.UpdatedPods, Ready: set.Status.ReadyPods, Pause: pauseOf(set, nil),
-			Missing: meta.IsStatusConditionFalse(set.Status.Conditions, v1alpha1.ConditionInjected),
+		}
+		if c := meta.FindStatusCondition(set.Status.Conditions, v1alpha1.ConditionInjected); c != nil && c.Status == metav1.ConditionFalse {
+			one.Injected, one.Missing = c.Reason, c.Reason == v1alpha1.ReasonPodsWithoutSidecar
 		}
 		if c := meta.FindStatusCondition(set.Status.Conditions, v1alpha1.ConditionProgressing); c != nil {
 			one.Reason, one.Message = c.Reason, c.Message
@@ -75,13 +80,7 @@ func (all Summaries) Text(s Style) string {
 	return table(rows)
 }
 
-func (s *Summary) attention() string {
-	missing := ""
-	if s.Missing {
-		missing = v1alpha1.ReasonPodsWithoutSidecar
-	}
-	return strings.Trim(s.Degraded+","+missing, ",")
-}
+func (s *Summary) attention() string { return strings.Trim(s.Degraded+","+s.Injected, ",") }
 
 // BehindPods are pods that lack a SidecarSet, or its newest version.
 type BehindPods []BehindPod

@@ -193,6 +193,19 @@ func TestTheNamespaceOfAnOperatorThatIsBehindIsNamed(t *testing.T) {
 	assert.Equal(t, "the operator has not observed generation 3: is it running? (kubectl -n sidecars get pods)", why.Reasons[0])
 }
 
+func TestAWebhookThatDoesNotAnswerIsNamed(t *testing.T) {
+	in := input(t)
+	in.Set.Status.Conditions = append(in.Set.Status.Conditions, metav1.Condition{
+		Type: v1alpha1.ConditionInjected, Status: "False", Reason: v1alpha1.ReasonWebhookUnavailable, Message: "the webhook does not answer", LastTransitionTime: ago(time.Minute)})
+	why, err := NewRolloutWhy(in)
+	require.NoError(t, err)
+	assert.Equal(t, "WebhookUnavailable: the webhook does not answer", why.Reasons[0])
+	r, err := NewRollout(in)
+	require.NoError(t, err)
+	assert.Contains(t, r.Text(Style{Now: noon}), "Injected:  WebhookUnavailable: the webhook does not answer\n")
+	assert.Contains(t, NewSummaries([]v1alpha1.SidecarSet{*in.Set}).Text(Style{Now: noon}), "ImagePullBackOff,WebhookUnavailable")
+}
+
 func TestTheEndsOfARollout(t *testing.T) {
 	end := func(change func(*Input)) (bool, error) {
 		set, sorted := logs(t)

@@ -3,6 +3,7 @@ package view
 import (
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/outrigger/outrigger/api/protocol"
 	"github.com/outrigger/outrigger/api/v1alpha1"
@@ -36,7 +37,7 @@ func NewRolloutWhy(in *Input) (*RolloutWhy, error) {
 	if err != nil {
 		return nil, err
 	}
-	reasons := slices.Concat(r.stoppedBy(in), r.operatorReason(), r.stuckPods(), r.notUpgradable(in))
+	reasons := slices.Concat(r.stoppedBy(in), r.operatorReasons(), r.stuckPods(), r.notUpgradable(in))
 	switch n := len(left); {
 	case n == 1:
 		reasons = append(reasons, fmt.Sprintf("%s/%s is not managed: %s", left[0].Namespace, left[0].Name, left[0].Reason))
@@ -73,16 +74,20 @@ func (r *Rollout) stoppedBy(in *Input) []string {
 	return found
 }
 
-// operatorReason is a condition about Temporal, the workers or the run.
-func (r *Rollout) operatorReason() []string {
+// operatorReasons are conditions about Temporal, the workers, the run or the webhook.
+func (r *Rollout) operatorReasons() []string {
+	var found []string
 	for _, c := range r.Conditions {
 		switch c.Reason {
 		case v1alpha1.ReasonInvalid, v1alpha1.ReasonTemporalUnavailable, v1alpha1.ReasonTemporalThrottled, v1alpha1.ReasonWorkerUnavailable,
-			v1alpha1.ReasonRolloutFailing, v1alpha1.ReasonRunUnreadable:
-			return []string{c.Reason + ": " + c.Message}
+			v1alpha1.ReasonRolloutFailing, v1alpha1.ReasonRunUnreadable, v1alpha1.ReasonWebhookUnavailable:
+			// Progressing and Degraded may have the same reason.
+			if !slices.ContainsFunc(found, func(reason string) bool { return strings.HasPrefix(reason, c.Reason+":") }) {
+				found = append(found, c.Reason+": "+c.Message)
+			}
 		}
 	}
-	return nil
+	return found
 }
 
 // stuckPods lists pods that use slots, or whose writes were rejected.
