@@ -57,7 +57,7 @@ func (s *shared) command() *cobra.Command {
 	root.PersistentFlags().StringVar(&s.systemNamespace, "system-namespace", v1alpha1.DefaultSystemNamespace, "`namespace` with the revisions of SidecarSets")
 	versions := version.NewCommand()
 	versions.Example = "  kubectl sidecarset version\n  kubectl sidecarset version -o json"
-	root.AddCommand(newList(s), newWhy(s), newStatus(s), newPlan(s), newHistory(s), newDiff(s), newUndo(s), newPause(s), newResume(s), newOpen(s), versions)
+	root.AddCommand(newList(s), newWhy(s), newStatus(s), newPlan(s), newHistory(s), newDiff(s), newUndo(s), newPause(s), newResume(s), newOpen(s), newCheck(s), versions)
 	return root
 }
 

@@ -1,0 +1,288 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"go.temporal.io/api/enums/v1"
+	"go.temporal.io/api/operatorservice/v1"
+	"go.temporal.io/api/serviceerror"
+	authorizationv1 "k8s.io/api/authorization/v1"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/outrigger/outrigger/api/v1alpha1"
+	"github.com/outrigger/outrigger/cli/view"
+	"github.com/outrigger/outrigger/internal/match"
+	"github.com/outrigger/outrigger/kube"
+	"github.com/outrigger/outrigger/kube/crd"
+	"github.com/outrigger/outrigger/output"
+	"github.com/outrigger/outrigger/temporal"
+)
+
+const (
+	// checkTimeout limits the check of one part.
+	checkTimeout = 5 * time.Second
+	// pollTime is longer than one poll of an idle worker.
+	pollTime = 70 * time.Second
+	// operatorLease is the Lease of the operator that leads.
+	operatorLease = "outrigger-operator"
+)
+
+// installation is what check checks.
+type installation struct {
+	*cluster
+	shared    *shared
+	taskQueue string
+}
+
+func newCheck(s *shared) *cobra.Command {
+	var queue string
+	cmd := &cobra.Command{
+		Use:   "check",
+		Short: "Check the parts of the installation",
+		Long: "Check the definition of SidecarSets, the webhook, the operator, Temporal, the workers, and the rights of the user.\n" +
+			"Each line has the next step. The webhook is called for a pod in the namespace of -n that is not stored.\n" +
+			"The exit code is 1 if a part failed.",
+		Example: `  kubectl sidecarset check
+  kubectl sidecarset check -n shop   # call the webhook for a pod of namespace shop
+  kubectl sidecarset check -o json`,
+		Args: cobra.NoArgs,
+	}
+	cmd.Flags().StringVar(&queue, "task-queue", "", "Temporal task `queue` of the workers; empty: the one of the cluster")
+	return s.prints(cmd, &output.Flag{}, func(ctx context.Context, c *cluster, _ []string) (model, error) {
+		checks := (&installation{c, s, queue}).check(ctx)
+		if failed := checks.Failed(); len(failed) > 0 {
+			return checks, fmt.Errorf("failed: %s", strings.Join(failed, ", "))
+		}
+		return checks, nil
+	}, output.JSON, output.YAML)
+}
+
+// check checks the parts in the order in which they need each other.
+func (i *installation) check(ctx context.Context) view.Checks {
+	var checks view.Checks
+	for _, part := range []struct {
+		name  string
+		check func(context.Context) (string, error)
+	}{
+		{"definition", i.definition},
+		{"webhook", i.webhook},
+		{"operator", i.operator},
+		{"temporal", i.temporalServer},
+		{"workers", i.workers},
+		{"rights", i.rights},
+	} {
+		short, cancel := context.WithTimeout(ctx, checkTimeout)
+		message, err := part.check(short)
+		cancel()
+		check := view.Check{Part: part.name, State: view.CheckOK, Message: message}
+		if err != nil {
+			check.State, check.Message = view.CheckFailed, err.Error()
+			if _, unknown := errors.AsType[unknownError](err); unknown {
+				check.State = view.CheckUnknown
+			}
+		}
+		checks = append(checks, check)
+	}
+	return checks
+}
+
+// unknownError says why the state of a part cannot be determined.
+type unknownError struct{ cause string }
+
+func (e unknownError) Error() string { return e.cause }
+
+// read reads an object. Without the right to do so, the state of its part is unknown.
+func (i *installation) read(err error, action string) error {
+	if err == nil {
+		return nil
+	}
+	if err := explain(err, action); !apierrors.IsForbidden(err) {
+		return err
+	}
+	return unknownError{action + ": not allowed"}
+}
+
+func (i *installation) definition(ctx context.Context) (string, error) {
+	definition, err := crd.Get(ctx, i)
+	if apierrors.IsNotFound(err) {
+		return "", fmt.Errorf("CustomResourceDefinition %s does not exist: install Outrigger, see docs/install.md", crd.Name)
+	}
+	if err != nil {
+		return "", i.read(err, "read CustomResourceDefinition "+crd.Name)
+	}
+	switch {
+	case !crd.KeepsFields(definition):
+		return "", errors.New("no webhook converts SidecarSets, and a version lacks fields of the other: the webhook adds them as soon as it runs")
+	case !crd.Converts(definition):
+		return "no webhook converts SidecarSets; each version has the fields of the other", nil
+	}
+	return "serves " + strings.Join(definition.Status.StoredVersions, ", ") + " from storage, and a webhook converts", nil
+}
+
+// webhook reads the configuration of the webhook, and has the API server call it.
+func (i *installation) webhook(ctx context.Context) (string, error) {
+	namespace, _, err := i.shared.config.ToRawKubeConfigLoader().Namespace()
+	if err != nil {
+		return "", fmt.Errorf("find the namespace of the context: %w", err)
+	}
+	installed, unread := kube.PodWebhook(ctx, i)
+	switch {
+	case apierrors.IsForbidden(unread):
+		// The call below shows a webhook that does not answer.
+	case unread != nil:
+		return "", i.read(unread, "read MutatingWebhookConfiguration "+kube.WebhookConfigurationName)
+	case installed == nil:
+		return "", fmt.Errorf("MutatingWebhookConfiguration %s has no webhook %s: new pods get no sidecars; install it again, see docs/install.md",
+			kube.WebhookConfigurationName, kube.PodWebhookName)
+	case len(installed.Rules) == 0:
+		return "", fmt.Errorf("not activated yet: no replica has been reachable long enough: kubectl -n %s get pods", i.systemNamespace)
+	default:
+		labels, err := i.namespaceLabels(ctx)(namespace)
+		if err != nil {
+			return "", err
+		}
+		if !match.NewWebhook(installed, i.systemNamespace).Namespace(namespace, labels) {
+			return "", unknownError{"it is not called for pods of namespace " + namespace + ": name another one with -n"}
+		}
+	}
+	if err := i.callWebhook(ctx, namespace); err != nil {
+		return "", err
+	}
+	if unread != nil {
+		return "", unknownError{"a pod is admitted, but you may not read whether the webhook is called for it"}
+	}
+	return "answers for pods of namespace " + namespace, nil
+}
+
+// callWebhook has the API server admit a pod that it does not store.
+func (i *installation) callWebhook(ctx context.Context, namespace string) error {
+	pod := &corev1.Pod{Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "app", Image: "check"}}}}
+	pod.Namespace, pod.GenerateName = namespace, "outrigger-check-"
+	err := i.live.Create(ctx, pod, client.DryRunAll)
+	switch {
+	case err != nil && strings.Contains(err.Error(), "failed calling webhook"):
+		return fmt.Errorf("%w: kubectl -n %s get pods,endpointslices", err, i.systemNamespace)
+	case apierrors.IsForbidden(err) && strings.Contains(err.Error(), "cannot create resource"):
+		return unknownError{"you may not create pods in namespace " + namespace + ": name another one with -n"}
+	}
+	// Validation and policies reject a pod after all mutating webhooks were called.
+	return nil
+}
+
+func (i *installation) operator(ctx context.Context) (string, error) {
+	sets, err := i.sets(ctx)
+	if err != nil {
+		return "", i.read(err, "list SidecarSets")
+	}
+	behind := slices.DeleteFunc(sets, func(set v1alpha1.SidecarSet) bool { return set.Status.ObservedGeneration == set.Generation })
+	lease := &coordinationv1.Lease{}
+	err = i.Get(ctx, client.ObjectKey{Namespace: i.systemNamespace, Name: operatorLease}, lease)
+	next := fmt.Sprintf("kubectl -n %s get deployment,pods -l app.kubernetes.io/component=operator", i.systemNamespace)
+	switch {
+	case err == nil && expired(lease, i.shared.now()):
+		return "", fmt.Errorf("no operator has renewed Lease %s/%s since %s: %s", i.systemNamespace, operatorLease, lease.Spec.RenewTime.Format(time.RFC3339), next)
+	case len(behind) > 0:
+		return "", fmt.Errorf("it has not observed generation %d of SidecarSet %s (%d of them in all): %s", behind[0].Generation, behind[0].Name, len(behind), next)
+	case apierrors.IsNotFound(err):
+		return "", unknownError{fmt.Sprintf("no Lease %s/%s: it runs without --leader-elect, or not at all; the newest generations were observed", i.systemNamespace, operatorLease)}
+	case err != nil:
+		return "", i.read(err, "read Lease "+i.systemNamespace+"/"+operatorLease)
+	}
+	return fmt.Sprintf("%s leads, and has observed all SidecarSets", *lease.Spec.HolderIdentity), nil
+}
+
+// expired reports whether nobody holds a Lease.
+func expired(lease *coordinationv1.Lease, now time.Time) bool {
+	spec := &lease.Spec
+	return spec.RenewTime == nil || spec.LeaseDurationSeconds == nil || spec.HolderIdentity == nil || *spec.HolderIdentity == "" ||
+		now.Sub(spec.RenewTime.Time) > time.Duration(*spec.LeaseDurationSeconds)*time.Second
+}
+
+// temporalServer checks that the namespace has the search attributes, without which no run starts.
+func (i *installation) temporalServer(ctx context.Context) (string, error) {
+	r, err := i.shared.connect()
+	if err != nil {
+		return "", err
+	}
+	defer r.Close()
+	known, err := r.OperatorService().ListSearchAttributes(ctx, &operatorservice.ListSearchAttributesRequest{Namespace: r.options.Namespace})
+	if _, denied := errors.AsType[*serviceerror.PermissionDenied](err); denied {
+		return "", unknownError{r.endpoint() + " answers; you may not list its search attributes"}
+	}
+	if err != nil {
+		return "", r.explain(err)
+	}
+	for _, name := range slices.Sorted(maps.Keys(temporal.SearchAttributes())) {
+		if _, ok := known.GetCustomAttributes()[name]; !ok {
+			return "", fmt.Errorf("%s lacks search attribute %s: outrigger temporal setup", r.endpoint(), name)
+		}
+	}
+	return r.endpoint() + " answers", nil
+}
+
+// workers checks that workers poll for tasks of workflows and of activities.
+func (i *installation) workers(ctx context.Context) (string, error) {
+	queue, err := kube.TaskQueue(ctx, i, i.taskQueue)
+	if err != nil {
+		return "", unknownError{err.Error()}
+	}
+	r, err := i.shared.connect()
+	if err != nil {
+		return "", err
+	}
+	defer r.Close()
+	polling := map[string]bool{}
+	for _, kind := range []enums.TaskQueueType{enums.TASK_QUEUE_TYPE_WORKFLOW, enums.TASK_QUEUE_TYPE_ACTIVITY} {
+		described, err := r.DescribeTaskQueue(ctx, queue, kind)
+		if err != nil {
+			return "", r.explain(err)
+		}
+		found := 0
+		for _, poller := range described.GetPollers() {
+			if i.shared.now().Sub(poller.GetLastAccessTime().AsTime()) < pollTime {
+				polling[poller.GetIdentity()] = true
+				found++
+			}
+		}
+		if found == 0 {
+			return "", fmt.Errorf("Temporal answers, but no worker polls task queue %s for %s tasks: kubectl -n %s get deployment,pods -l app.kubernetes.io/component=worker",
+				queue, strings.ToLower(kind.String()), i.systemNamespace)
+		}
+	}
+	return fmt.Sprintf("polled within %s: %s", pollTime, strings.Join(slices.Sorted(maps.Keys(polling)), ", ")), nil
+}
+
+// rights lists the commands that the user may not use.
+func (i *installation) rights(ctx context.Context) (string, error) {
+	var denied []string
+	for _, needed := range []struct{ verb, group, resource, namespace, commands string }{
+		{"get", v1alpha1.GroupVersion.Group, "sidecarsets", "", "all commands"},
+		{"list", "", "pods", "", "status, plan, why"},
+		{"list", "apps", "controllerrevisions", i.systemNamespace, "history, diff, undo"},
+		{"patch", v1alpha1.GroupVersion.Group, "sidecarsets", "", "undo"},
+	} {
+		review := &authorizationv1.SelfSubjectAccessReview{Spec: authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: &authorizationv1.ResourceAttributes{
+			Verb: needed.verb, Group: needed.group, Resource: needed.resource, Namespace: needed.namespace,
+		}}}
+		if err := i.live.Create(ctx, review); err != nil {
+			return "", i.read(err, "ask for the rights of the user")
+		}
+		if !review.Status.Allowed {
+			denied = append(denied, fmt.Sprintf("%s %s (%s)", needed.verb, needed.resource, needed.commands))
+		}
+	}
+	if len(denied) > 0 {
+		return "", unknownError{"you may not " + strings.Join(denied, ", ") + ": ask for ClusterRole outrigger-view or outrigger-edit"}
+	}
+	return "you may use all commands; Temporal decides about pause and resume", nil
+}

@@ -1,0 +1,71 @@
+package cli
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/outrigger/outrigger/cli/view"
+)
+
+// checked runs check, and returns its lines by part.
+func checked(t *testing.T, args ...string) (map[string]view.Check, error) {
+	t.Helper()
+	out, err := sidecarset(t, append([]string{"check", "-o", "json"}, args...)...)
+	var checks view.Checks
+	require.NoError(t, json.NewDecoder(strings.NewReader(out)).Decode(&checks), out)
+	parts := map[string]view.Check{}
+	for _, check := range checks {
+		parts[check.Part] = check
+	}
+	return parts, err
+}
+
+func TestCheckNamesThePartThatFailed(t *testing.T) {
+	// The roles of this stack elect no leader.
+	states := func(parts map[string]view.Check) map[string]view.CheckState {
+		found := map[string]view.CheckState{}
+		for part, check := range parts {
+			found[part] = check.State
+		}
+		return found
+	}
+	healthy := map[string]view.CheckState{"definition": "ok", "webhook": "ok", "operator": "unknown", "temporal": "ok", "workers": "ok", "rights": "ok"}
+	parts, err := checked(t)
+	require.NoError(t, err, parts)
+	assert.Equal(t, healthy, states(parts), parts)
+	assert.Contains(t, parts["operator"].Message, "runs without --leader-elect")
+	text := shows(t, "check")
+	assert.Regexp(t, `(?m)^PART +STATE +MESSAGE\ndefinition +ok +.*\nwebhook +ok +answers for pods of namespace default\n`, text)
+
+	parts, err = checked(t, "--task-queue=another")
+	require.EqualError(t, err, "failed: workers")
+	assert.Contains(t, parts["workers"].Message, "Temporal answers, but no worker polls task queue another for workflow tasks")
+
+	parts, err = checked(t, "-n", "kruise-system")
+	require.NoError(t, err)
+	assert.Equal(t, view.CheckUnknown, parts["webhook"].State, "its pods never wait for the webhook")
+
+	parts, err = checked(t, "--temporal-namespace=another")
+	require.EqualError(t, err, "failed: temporal, workers")
+	assert.Contains(t, parts["temporal"].Message, "namespace another")
+
+	require.NoError(t, stack.Stop("webhook"))
+	defer func() { require.NoError(t, stack.StartAgain(t.Context(), "webhook")) }()
+	parts, err = checked(t)
+	require.EqualError(t, err, "failed: webhook")
+	assert.Contains(t, parts["webhook"].Message, `failed calling webhook "pods.outrigger.io"`)
+	assert.Contains(t, parts["webhook"].Message, "kubectl -n kruise-system get pods,endpointslices")
+}
+
+func TestCheckNamesTheRightsThatAUserLacks(t *testing.T) {
+	parts, err := checked(t, "--as=nobody")
+	require.NoError(t, err, "nothing is known to have failed")
+	for _, part := range []string{"definition", "webhook", "operator", "workers", "rights"} {
+		assert.Equal(t, view.CheckUnknown, parts[part].State, parts[part].Message)
+	}
+	assert.Contains(t, parts["rights"].Message, "get sidecarsets (all commands)")
+}
