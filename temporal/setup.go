@@ -17,6 +17,8 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/protobuf/types/known/durationpb"
 	"k8s.io/apimachinery/pkg/util/wait"
+
+	"github.com/outrigger/outrigger/api/protocol"
 )
 
 const (
@@ -27,6 +29,15 @@ const (
 	namespaceTimeout  = time.Minute
 	namespaceInterval = 250 * time.Millisecond
 )
+
+// SearchAttributes returns the search attributes of every run, which the namespace needs.
+func SearchAttributes() map[string]enums.IndexedValueType {
+	return map[string]enums.IndexedValueType{
+		protocol.SidecarSetAttribute:   enums.INDEXED_VALUE_TYPE_KEYWORD,
+		protocol.GenerationAttribute:   enums.INDEXED_VALUE_TYPE_INT,
+		protocol.RolloutPhaseAttribute: enums.INDEXED_VALUE_TYPE_KEYWORD,
+	}
+}
 
 // Setup creates the namespace and its search attributes where they are missing. With DryRun
 // it only prints what it would do.

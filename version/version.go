@@ -18,6 +18,9 @@ import (
 // -ldflags '-X github.com/outrigger/outrigger/version.version=v0.2.0'.
 var version string
 
+// Unknown is the version of a program that was built from a clone.
+const Unknown = "(devel)"
+
 // Info is the build information of a program. Unknown fields are empty.
 type Info struct {
 	Version string `json:"version"`
@@ -39,7 +42,7 @@ func Of(build *debug.BuildInfo, release string) Info {
 		build = &debug.BuildInfo{}
 	}
 	info := Info{
-		Version:   cmp.Or(release, build.Main.Version, "(devel)"),
+		Version:   cmp.Or(release, build.Main.Version, Unknown),
 		GoVersion: cmp.Or(build.GoVersion, runtime.Version()),
 		Platform:  runtime.GOOS + "/" + runtime.GOARCH,
 	}

@@ -9,6 +9,8 @@ import (
 
 	sdk "go.temporal.io/sdk/worker"
 	"go.temporal.io/sdk/workflow"
+
+	"github.com/outrigger/outrigger/version"
 )
 
 // AutoUpgrade and Pinned are the behaviors of an open run when another build becomes current: the
@@ -63,22 +65,11 @@ func (v Versioning) Resolve(build *debug.BuildInfo) (Versioning, error) {
 // buildID is the revision that a binary was built from, or else the version of its
 // module. A tree with uncommitted changes has none, because different trees would share it.
 func buildID(build *debug.BuildInfo) string {
-	if build == nil {
+	info := version.Of(build, "")
+	if info.Modified || info.Commit == "" && info.Version == version.Unknown {
 		return ""
 	}
-	settings := map[string]string{}
-	for _, setting := range build.Settings {
-		settings[setting.Key] = setting.Value
-	}
-	switch {
-	case settings["vcs.modified"] == "true":
-		return ""
-	case settings["vcs.revision"] != "":
-		return settings["vcs.revision"]
-	case build.Main.Version == "(devel)":
-		return ""
-	}
-	return build.Main.Version
+	return cmp.Or(info.Commit, info.Version)
 }
 
 // options are the options for the SDK.

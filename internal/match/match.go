@@ -96,8 +96,7 @@ func (s Scope) Namespace(name string, namespaceLabels map[string]string) bool {
 // Covers reports whether a namespace with these labels is in scope and the webhook is called
 // for its pods. The webhook is never called for pods of the system namespace.
 func (s Scope) Covers(name string, namespaceLabels map[string]string, systemNamespace string) bool {
-	return name != systemNamespace && namespaceLabels[v1alpha1.InjectionLabel] != v1alpha1.InjectionDisabled &&
-		s.Namespace(name, namespaceLabels)
+	return NewWebhook(nil, systemNamespace).Namespace(name, namespaceLabels) && s.Namespace(name, namespaceLabels)
 }
 
 // Active reports whether a pod counts. Pods that have ended, are being deleted or mirror a
