@@ -24,7 +24,6 @@ type step interface {
 	forget(name string)
 }
 
-// reconciler reconciles SidecarSets.
 type reconciler struct {
 	client  client.Reader
 	pods    *watches.Pods

@@ -141,7 +141,6 @@ func (s *runStep) endRun(ctx context.Context, p *pass) (err error) {
 	return nil
 }
 
-// checkRun checks the run of a SidecarSet that is not finished.
 func (s *runStep) checkRun(ctx context.Context, p *pass) (err error) {
 	if left := p.state.untilCheck(&p.observation, p.now); left > 0 {
 		p.out.requeueAfter = left
@@ -219,9 +218,8 @@ func (s *runStep) correctGeneration(ctx context.Context, p *pass) error {
 	return err
 }
 
-// wake makes a sleeping run plan at once.
+// wake makes a sleeping run plan at once. A run that has ended meanwhile needs no signal.
 func (s *runStep) wake(ctx context.Context, p *pass) error {
-	// A run that has ended meanwhile needs no signal.
 	_, err := s.client.Signal(ctx, runs.Reference(p.set), protocol.GenerationSignal, protocol.GenerationInput{Generation: p.set.Generation})
 	return err
 }

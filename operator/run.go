@@ -32,7 +32,7 @@ type runStep struct {
 }
 
 func (s *runStep) forget(name string) {
-	s.states.forget(name)
+	s.states.Delete(name)
 	s.calls.forget(name)
 }
 

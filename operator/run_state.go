@@ -53,25 +53,23 @@ const (
 	minMessageAge = time.Minute
 )
 
-// runStates holds what status does not show of the runs of SidecarSets. Losing it with
-// the process is harmless: a second start changes nothing.
-type runStates struct{ byName sync.Map }
+// runStates are the states of the runs of SidecarSets, by name. Losing them with the process
+// is harmless: a second start changes nothing.
+type runStates struct{ sync.Map }
 
 // of returns the state of the run of a SidecarSet. Only the reconcile of that SidecarSet
 // uses it.
 func (s *runStates) of(set *v1alpha1.SidecarSet) *runState {
-	if known, ok := s.byName.Load(set.Name); ok && known.(*runState).uid == set.UID {
+	if known, ok := s.Load(set.Name); ok && known.(*runState).uid == set.UID {
 		return known.(*runState)
 	}
 	state := &runState{uid: set.UID, fault: faultOf(set)}
 	if !needsTemporal(set) {
 		state.ended = set.Generation
 	}
-	s.byName.Store(set.Name, state)
+	s.Store(set.Name, state)
 	return state
 }
-
-func (s *runStates) forget(name string) { s.byName.Delete(name) }
 
 // runState is what this process remembers of the run of one SidecarSet.
 type runState struct {
@@ -124,14 +122,12 @@ type endCheck struct {
 	lostSince time.Time
 }
 
-// observeGeneration records which generation a SidecarSet has.
 func (s *runState) observeGeneration(generation int64, now time.Time) {
 	if s.observed != generation {
 		s.observed, s.observedAt = generation, now
 	}
 }
 
-// recordStart records that a rollout was started or signalled.
 func (s *runState) recordStart(generation int64, now time.Time) {
 	s.started, s.start, s.checkedAt, s.checkInterval = generation, outcome{}, now, runs.Backoff(minCheckInterval)
 	s.ended, s.end = 0, endCheck{}
@@ -139,7 +135,6 @@ func (s *runState) recordStart(generation int64, now time.Time) {
 	s.wokenAt = time.Time{}
 }
 
-// recordFinished records that nothing is left to do for a generation.
 func (s *runState) recordFinished(generation int64) {
 	s.finished, s.endedAt, s.checkedAt = generation, time.Time{}, time.Time{}
 	s.fault, s.faultMayChange, s.tasks = runs.Fault{}, false, runs.TaskAges{}
@@ -199,12 +194,10 @@ func (s *runState) untilCheck(o *observation, now time.Time) time.Duration {
 	return s.checkedAt.Add(interval).Sub(now)
 }
 
-// changed reports whether the work differs from that of the last check.
 func (s *runState) changed(o *observation) bool {
 	return s.checkedAt.IsZero() || o.plan.Counts != s.checkedCounts || o.hasWork() && !s.hadWork
 }
 
-// recordCheck records a check of the run.
 func (s *runState) recordCheck(o *observation, now time.Time) {
 	if o.unfinished() {
 		s.ended, s.end = 0, endCheck{}
@@ -243,7 +236,6 @@ func (s *runState) mayCorrect(now time.Time) bool {
 	return true
 }
 
-// recordReading records whether the newest run could be read.
 func (s *runState) recordReading(run *runs.Run, now time.Time) {
 	switch {
 	case run.Unreadable != nil:

@@ -47,7 +47,6 @@ func (s *injectionStep) forget(name string) {
 	s.uninjected.DeleteLabelValues(name)
 }
 
-// find considers the pods that the API server calls the webhook for.
 func (s *injectionStep) find(ctx context.Context, set *v1alpha1.SidecarSet) (uninjectedPods, error) {
 	scope, err := match.NewScope(&set.Spec)
 	if err != nil || set.Spec.InjectionStrategy.Paused {
@@ -56,21 +55,29 @@ func (s *injectionStep) find(ctx context.Context, set *v1alpha1.SidecarSet) (uni
 	return s.cache.find(set, func() (uninjectedPods, error) { return s.scan(ctx, set, scope) })
 }
 
+// scan counts the pods for which the API server calls the webhook, and which the SidecarSet
+// selects.
 func (s *injectionStep) scan(ctx context.Context, set *v1alpha1.SidecarSet, scope match.Scope) (uninjectedPods, error) {
 	var found uninjectedPods
 	pods, err := s.pods.In(scope.OneNamespace())
 	if err != nil {
 		return uninjectedPods{}, err
 	}
-	called := s.webhook.called(ctx)
-	covered := s.covers(ctx, scope, called)
+	called, labels, covered := s.webhook.called(ctx), kube.NamespaceLabels(ctx, s.client), map[string]bool{}
 	for _, pod := range pods {
 		if !scope.Labels(pod.Labels) || !match.Active(pod) || !called.Pod(pod) || record.Injected(pod.Annotations, set.Name) {
 			continue
 		}
-		if in, err := covered(pod.Namespace); err != nil {
-			return uninjectedPods{}, err
-		} else if !in {
+		in, known := covered[pod.Namespace]
+		if !known {
+			of, err := labels(pod.Namespace)
+			if err != nil {
+				return uninjectedPods{}, fmt.Errorf("look up namespace %s: %w", pod.Namespace, err)
+			}
+			in = called.Namespace(pod.Namespace, of) && scope.Namespace(pod.Namespace, of)
+			covered[pod.Namespace] = in
+		}
+		if !in {
 			continue
 		}
 		found.count++
@@ -79,23 +86,6 @@ func (s *injectionStep) scan(ctx context.Context, set *v1alpha1.SidecarSet, scop
 		}
 	}
 	return found, nil
-}
-
-// covers returns a function that reports whether the API server calls the webhook for the
-// pods of a namespace, and the SidecarSet selects that.
-func (s *injectionStep) covers(ctx context.Context, scope match.Scope, called match.Webhook) func(string) (bool, error) {
-	labels, known := kube.NamespaceLabels(ctx, s.client), map[string]bool{}
-	return func(namespace string) (bool, error) {
-		if in, ok := known[namespace]; ok {
-			return in, nil
-		}
-		found, err := labels(namespace)
-		if err != nil {
-			return false, fmt.Errorf("look up namespace %s: %w", namespace, err)
-		}
-		known[namespace] = called.Namespace(namespace, found) && scope.Namespace(namespace, found)
-		return known[namespace], nil
-	}
 }
 
 // uninjectedCache keeps the result of the scan for each SidecarSet until an event about its

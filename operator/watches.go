@@ -260,7 +260,6 @@ func newEnqueueLimiter(clock clock.PassiveClock) *enqueueLimiter {
 	return &enqueueLimiter{clock: clock}
 }
 
-// recordReconcile records when a SidecarSet was reconciled.
 func (l *enqueueLimiter) recordReconcile(set string, at time.Time) { l.reconciledAt.Store(set, at) }
 
 func (l *enqueueLimiter) forget(set string) { l.reconciledAt.Delete(set) }

@@ -222,12 +222,9 @@ type batchResult struct {
 // none of its pods. Such a batch is no failed activity, because one pod stops no other.
 func faultOfWrites(payloads converter.DataConverter, events []*history.HistoryEvent) Fault {
 	for _, event := range events {
-		results := event.GetActivityTaskCompletedEventAttributes().GetResult().GetPayloads()
-		if len(results) != 1 {
-			continue
-		}
 		var batch batchResult
-		if err := decode(payloads, results[0], &batch); err != nil || len(batch.Written)+len(batch.Rejected)+batch.Reset == 0 {
+		result := event.GetActivityTaskCompletedEventAttributes().GetResult()
+		if err := payloads.FromPayloads(result, &batch); err != nil || len(batch.Written)+len(batch.Rejected)+batch.Reset == 0 {
 			continue
 		}
 		if len(batch.Written)+batch.Reset > 0 {

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"slices"
 
-	"go.temporal.io/api/common/v1"
 	"go.temporal.io/api/enums/v1"
 	"go.temporal.io/api/workflow/v1"
 	"go.temporal.io/sdk/converter"
@@ -72,28 +71,20 @@ func (r *Run) GenerationMismatch(set *v1alpha1.SidecarSet) bool {
 	return r.Generation != 0 && r.Generation != set.Generation
 }
 
-// Read reads a description. Search attributes are never encrypted.
+// Read reads a description. Search attributes are never encrypted. A missing payload leaves
+// its field as it is.
 func Read(payloads converter.DataConverter, info *workflow.WorkflowExecutionInfo) (*Run, error) {
 	r := &Run{Status: info.GetStatus(), Events: info.GetHistoryLength(), pinned: pinnedVersion(info.GetVersioningInfo())}
 	fields, memo := info.GetSearchAttributes().GetIndexedFields(), info.GetMemo().GetFields()
-	if err := decode(converter.GetDefaultDataConverter(), fields[protocol.RolloutPhaseAttribute], &r.Phase); err != nil {
-		return nil, fmt.Errorf("search attribute %s: %w", protocol.RolloutPhaseAttribute, err)
+	for name, into := range map[string]any{protocol.RolloutPhaseAttribute: &r.Phase, protocol.GenerationAttribute: &r.Generation} {
+		if err := converter.GetDefaultDataConverter().FromPayload(fields[name], into); err != nil {
+			return nil, fmt.Errorf("search attribute %s: %w", name, err)
+		}
 	}
-	if err := decode(converter.GetDefaultDataConverter(), fields[protocol.GenerationAttribute], &r.Generation); err != nil {
-		return nil, fmt.Errorf("search attribute %s: %w", protocol.GenerationAttribute, err)
-	}
-	if err := decode(payloads, memo[protocol.PauseMemo], &r.Pause); err != nil {
+	if err := payloads.FromPayload(memo[protocol.PauseMemo], &r.Pause); err != nil {
 		r.Unreadable = fmt.Errorf("memo %s: %w", protocol.PauseMemo, err)
 	}
 	// Without it, an event lacks a name and a reason.
-	_ = decode(payloads, memo[protocol.ResumeMemo], &r.Resumed)
+	_ = payloads.FromPayload(memo[protocol.ResumeMemo], &r.Resumed)
 	return r, nil
-}
-
-// decode leaves into as it is if there is no payload.
-func decode(payloads converter.DataConverter, payload *common.Payload, into any) error {
-	if payload == nil {
-		return nil
-	}
-	return payloads.FromPayload(payload, into)
 }

@@ -2,6 +2,7 @@
 package storage
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"math"
@@ -59,14 +60,12 @@ func (m *Migrator) AddTo(mgr manager.Manager) error {
 	if err != nil {
 		return fmt.Errorf("set up the watch over CustomResourceDefinition %s: %w", crd.Name, err)
 	}
-	if err := mgr.Add(definitions); err != nil {
-		return fmt.Errorf("set up the watch over CustomResourceDefinition %s: %w", crd.Name, err)
-	}
 	c, err := controller.New("stored-versions", mgr, controller.Options{Reconciler: m, CacheSyncTimeout: math.MaxInt64})
 	if err != nil {
 		return fmt.Errorf("set up the migration of stored versions: %w", err)
 	}
-	if err := c.Watch(source.Kind(definitions, definition, &handler.TypedEnqueueRequestForObject[*metav1.PartialObjectMetadata]{})); err != nil {
+	changes := source.Kind(definitions, definition, &handler.TypedEnqueueRequestForObject[*metav1.PartialObjectMetadata]{})
+	if err := cmp.Or(mgr.Add(definitions), c.Watch(changes)); err != nil {
 		return fmt.Errorf("set up the migration of stored versions: %w", err)
 	}
 	return nil
