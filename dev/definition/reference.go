@@ -15,24 +15,6 @@ const introduction = "# Fields of a SidecarSet\n\n" +
 	"The webhook writes the defaults; the schema has none. Fields of Kubernetes' own types have the defaults that they have in a pod.\n" +
 	"`scs` is the short name of `sidecarsets`. This page is about v1alpha1, the stored version; the differences of v1beta1 are at the end.\n"
 
-// part is a table of the reference: the fields under a path.
-type part struct {
-	title, path string
-	// own limits it to fields that Kubernetes' type does not have, others to fields that it
-	// has.
-	own, others bool
-}
-
-func parts() []part {
-	return []part{
-		{title: "spec", path: "spec"},
-		{title: "spec.containers[] and spec.initContainers[]: fields of SidecarSets", path: "spec.containers", own: true},
-		{title: "spec.containers[] and spec.initContainers[]: fields of Kubernetes", path: "spec.containers", others: true},
-		{title: "spec.volumes[]: fields of Kubernetes", path: "spec.volumes", others: true},
-		{title: "status", path: "status"},
-	}
-}
-
 // describe is the reference in Markdown.
 func describe(definition *apiextensionsv1.CustomResourceDefinition) string {
 	var text strings.Builder
@@ -42,10 +24,13 @@ func describe(definition *apiextensionsv1.CustomResourceDefinition) string {
 		versions[version.Name] = *version.Schema.OpenAPIV3Schema
 	}
 	stored := versions["v1alpha1"]
-	for _, p := range parts() {
-		writeTable(&text, p.title, p.rows(stored))
-	}
-	writeTable(&text, "v1beta1: spec, where it differs", differences(versions["v1beta1"].Properties["spec"], stored.Properties["spec"]))
+	spec := stored.Properties["spec"]
+	writeTable(&text, "spec", rowsOf(spec, ""))
+	writeTable(&text, "spec.containers[] and spec.initContainers[]: fields of SidecarSets", itemRows(spec, "containers", false))
+	writeTable(&text, "spec.containers[] and spec.initContainers[]: fields of Kubernetes", itemRows(spec, "containers", true))
+	writeTable(&text, "spec.volumes[]: fields of Kubernetes", itemRows(spec, "volumes", true))
+	writeTable(&text, "status", rowsOf(stored.Properties["status"], ""))
+	writeTable(&text, "v1beta1: spec, where it differs", differences(versions["v1beta1"].Properties["spec"], spec))
 	text.WriteString("\n## Columns\n\n`kubectl get sidecarsets`; those in italics with `-o wide`.\n\n| column | shows | meaning |\n|---|---|---|\n")
 	for _, column := range definition.Spec.Versions[0].AdditionalPrinterColumns {
 		name := column.Name
@@ -57,23 +42,19 @@ func describe(definition *apiextensionsv1.CustomResourceDefinition) string {
 	return text.String()
 }
 
-func (p part) rows(root apiextensionsv1.JSONSchemaProps) []string {
-	value := root
-	for name := range strings.SplitSeq(p.path, ".") {
-		value = value.Properties[name]
-	}
-	if !p.own && !p.others {
-		return rowsOf(value, "")
-	}
-	_, list, _ := strings.Cut(p.path, ".")
+// itemRows are the fields of the items of a list in core: those that Kubernetes' type has, or
+// the others, recursively.
+func itemRows(spec apiextensionsv1.JSONSchemaProps, list string, kubernetes bool) []string {
+	fields := spec.Properties[list].Items.Schema.Properties
 	var found []string
-	for _, name := range slices.Sorted(maps.Keys(value.Items.Schema.Properties)) {
-		if hasField(core()[list], name) == p.others {
-			field := value.Items.Schema.Properties[name]
-			found = append(found, row(name, field))
-			if p.own {
-				found = append(found, rowsOf(inner(field), name+suffix(field)+".")...)
-			}
+	for _, name := range slices.Sorted(maps.Keys(fields)) {
+		field := fields[name]
+		if hasField(core()[list], name) != kubernetes {
+			continue
+		}
+		found = append(found, row(name, field))
+		if !kubernetes {
+			found = append(found, rowsOf(inner(field), name+suffix(field)+".")...)
 		}
 	}
 	return found
