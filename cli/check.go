@@ -255,7 +255,7 @@ func (i *installation) workers(ctx context.Context) (string, error) {
 			}
 		}
 		if found == 0 {
-			return "", fmt.Errorf("Temporal answers, but no worker polls task queue %s for %s tasks: kubectl -n %s get deployment,pods -l app.kubernetes.io/component=worker",
+			return "", fmt.Errorf("no worker polls task queue %s for %s tasks, though Temporal answers: kubectl -n %s get deployment,pods -l app.kubernetes.io/component=worker",
 				queue, strings.ToLower(kind.String()), i.systemNamespace)
 		}
 	}

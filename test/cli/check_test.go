@@ -43,7 +43,7 @@ func TestCheckNamesThePartThatFailed(t *testing.T) {
 
 	parts, err = checked(t, "--task-queue=another")
 	require.EqualError(t, err, "failed: workers")
-	assert.Contains(t, parts["workers"].Message, "Temporal answers, but no worker polls task queue another for workflow tasks")
+	assert.Contains(t, parts["workers"].Message, "no worker polls task queue another for workflow tasks, though Temporal answers")
 
 	parts, err = checked(t, "-n", "kruise-system")
 	require.NoError(t, err)
