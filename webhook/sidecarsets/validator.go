@@ -68,7 +68,7 @@ func (v *Validator) Handle(ctx context.Context, req admission.Request) admission
 	if req.DryRun == nil || !*req.DryRun {
 		v.admitted.remember(set)
 	}
-	return admission.Allowed("")
+	return admission.Allowed("").WithWarnings(validation.Warnings(set)...)
 }
 
 // compare checks the SidecarSet against other objects, if the request changes a field that
