@@ -27,6 +27,9 @@ const (
 	showInterval = 250 * time.Millisecond
 	// readInterval is the time between two reads of the run.
 	readInterval = 3 * time.Second
+	// endTimeout limits the wait for the end of the run once its pods have converged. The
+	// rollout has succeeded by then, also if no worker is there to end the run.
+	endTimeout = 10 * time.Second
 )
 
 var (
@@ -105,7 +108,7 @@ func (c *cluster) followScope(ctx context.Context, from *v1alpha1.SidecarSet, re
 	ticker := time.NewTicker(readInterval)
 	defer ticker.Stop()
 	var run view.RunInput
-	var read time.Time
+	var read, converged time.Time
 	for {
 		var set v1alpha1.SidecarSet
 		if err := cached.Get(ctx, client.ObjectKeyFromObject(from), &set); err != nil {
@@ -124,15 +127,22 @@ func (c *cluster) followScope(ctx context.Context, from *v1alpha1.SidecarSet, re
 		if err := show(rollout); err != nil {
 			return err
 		}
+		next := ticker.C
 		if done, err := rollout.Done(); done {
-			return err
+			if converged.IsZero() {
+				converged = time.Now()
+			}
+			if !rollout.RunEnds() || time.Since(converged) >= endTimeout {
+				return err
+			}
+			read, next = time.Time{}, time.After(showInterval)
 		}
 		select {
 		case <-ctx.Done():
 			return watchError(ctx, from, ctx.Err())
 		case <-changed:
 			time.Sleep(showInterval) // changes come in bursts
-		case <-ticker.C:
+		case <-next:
 		}
 	}
 }

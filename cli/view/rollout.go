@@ -240,3 +240,6 @@ func (r *Rollout) Done() (bool, error) {
 	}
 	return true, nil
 }
+
+// RunEnds reports whether the run is open, and ends by itself once the pods have converged.
+func (r *Rollout) RunEnds() bool { return r.Run != nil && r.Pause == nil }
