@@ -158,7 +158,7 @@ func (f *limitedCluster) progresses(by int) {
 // No more pods are in flight than the cluster-wide limit allows, with many rollouts at once
 // and when the leading worker is lost.
 func TestSpec7_5_TheClusterWideLimitHoldsWhateverBecomesOfWorkers(t *testing.T) {
-	f := newLimitedCluster(t, "limit", 6, 20, 7, time.Second, map[string]string{readyAfter: "1s"})
+	f := newLimitedCluster(t, "limit", 6, 12, 7, time.Second, map[string]string{readyAfter: "1s"})
 	f.upgradeAll("side:v2")
 	f.progresses(14)
 	leader := f.leader("")

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -16,19 +15,21 @@ import (
 	"github.com/outrigger/outrigger/dev/observer"
 )
 
-// A rollout that waits occupies no task slot of a worker and writes no history.
+// A rollout that waits occupies no task slot of a worker and writes no history. The worker has
+// fewer slots than there are such rollouts.
 func TestStuckRolloutsDelayNoOther(t *testing.T) {
 	s := newScenario(t, 10, nil)
 	s.onlyWorker("worker-narrow", "--max-concurrent-looks=2", "--max-concurrent-writes=2")
-	alone := s.timed("side:v2")
-	stuck := s.stuckSets(20)
+	stuck := s.stuckSets(6)
 	var before map[string]int64
 	s.poll("the stuck rollouts to sleep", func() (asleep bool, err error) {
 		var working int
 		before, working, err = s.histories(stuck)
 		return working == 0, err
 	})
-	assert.Less(t, s.timed("side:v3"), 3*alone, "alone it took %s", alone)
+	s.upgradeTo("side:v2")
+	s.await(observer.Converged(10))
+	s.awaitPhase(protocol.PhaseComplete)
 	after, working, err := s.histories(stuck)
 	require.NoError(t, err)
 	assert.Zero(t, working, "activities of stuck rollouts")
@@ -51,16 +52,6 @@ func TestARunEndsOnceItsLastPodsServeHoweverLongTheyTake(t *testing.T) {
 	})
 	s.report("pod-0", "side:v2", "sha256:v2", 1)
 	s.awaitPhase(protocol.PhaseComplete)
-}
-
-// timed is how long a rollout takes.
-func (s *scenario) timed(image string) time.Duration {
-	s.t.Helper()
-	began := time.Now()
-	s.upgradeTo(image)
-	s.await(observer.Converged(10))
-	s.awaitPhase(protocol.PhaseComplete)
-	return time.Since(began)
 }
 
 // stuckSets makes sets whose first pod gets an image that cannot be pulled.
