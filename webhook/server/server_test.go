@@ -227,14 +227,15 @@ func TestOldTLSAndHTTP2AreNotSpoken(t *testing.T) {
 }
 
 func TestSlowClientsAreDisconnected(t *testing.T) {
-	soon := 20 * time.Millisecond
+	// A handshake and a header, which timeouts of both limit, take less than late.
+	soon, late := 20*time.Millisecond, time.Second
 	for name, c := range map[string]struct {
 		change func(*timeouts)
 		// sends is all that the client sends.
 		sends string
 	}{
-		"header":  {func(l *timeouts) { l.handshake = time.Second }, "POST " + reviewPath + " HTTP/1.1\r\nHost: loc"},
-		"body":    {func(l *timeouts) { l.request = soon }, "POST " + reviewPath + " HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 9\r\n\r\n{"},
+		"header":  {func(l *timeouts) { l.handshake = late }, "POST " + reviewPath + " HTTP/1.1\r\nHost: loc"},
+		"body":    {func(l *timeouts) { l.request = late }, "POST " + reviewPath + " HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 9\r\n\r\n{"},
 		"silence": {func(l *timeouts) { l.idle = soon }, "POST " + reviewPath + " HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 2\r\n\r\n{}"},
 	} {
 		t.Run(name, func(t *testing.T) {
