@@ -108,7 +108,8 @@ func (c *cluster) followScope(ctx context.Context, from *v1alpha1.SidecarSet, re
 	ticker := time.NewTicker(readInterval)
 	defer ticker.Stop()
 	var run view.RunInput
-	var read, converged time.Time
+	var read time.Time
+	var end rolloutEnd
 	for {
 		var set v1alpha1.SidecarSet
 		if err := cached.Get(ctx, client.ObjectKeyFromObject(from), &set); err != nil {
@@ -127,14 +128,11 @@ func (c *cluster) followScope(ctx context.Context, from *v1alpha1.SidecarSet, re
 		if err := show(rollout); err != nil {
 			return err
 		}
+		if ended, err := end.reached(rollout); ended {
+			return err
+		}
 		next := ticker.C
-		if done, err := rollout.Done(); done {
-			if converged.IsZero() {
-				converged = time.Now()
-			}
-			if !rollout.RunEnds() || time.Since(converged) >= endTimeout {
-				return err
-			}
+		if !end.converged.IsZero() {
 			read, next = time.Time{}, time.After(showInterval)
 		}
 		select {
@@ -145,6 +143,22 @@ func (c *cluster) followScope(ctx context.Context, from *v1alpha1.SidecarSet, re
 		case <-next:
 		}
 	}
+}
+
+// rolloutEnd waits for the end of the run after its pods have converged.
+type rolloutEnd struct{ converged time.Time }
+
+// reached reports whether there is nothing more to wait for. Its error is the reason that this
+// is no success.
+func (e *rolloutEnd) reached(rollout *view.Rollout) (bool, error) {
+	done, err := rollout.Done()
+	if !done {
+		return false, nil
+	}
+	if e.converged.IsZero() {
+		e.converged = time.Now()
+	}
+	return !rollout.RunEnds() || time.Since(e.converged) >= endTimeout, err
 }
 
 // watchError prefers the cause of the end of the watch.
