@@ -16,7 +16,7 @@ import (
 const catchUpTime = 300 * time.Millisecond
 
 // acquireLease acquires the Lease for the run. If another run held the Lease, or an earlier
-// attempt of the activity was lost, the batch first waits until the cache shows the writes of
+// attempt of the activity was lost, the batch then waits until the cache shows the writes of
 // that run or attempt.
 func (b *upgradeBatch) acquireLease(ctx context.Context, attempt int32) error {
 	if attempt == 1 {
@@ -60,8 +60,8 @@ func (b *upgradeBatch) cacheCatchesUp(ctx context.Context) (bool, error) {
 	return b.await(ctx, b.input.SidecarSet.Name, catchUpTime, func() (bool, error) { return b.Index.Shows(version) })
 }
 
-// catchUp finds the pods that an earlier attempt has written, by the API server, or by the cache
-// where it is not behind. All pods of a superseded generation count as written.
+// catchUp finds the pods that an earlier attempt has written. It reads a pod from the cache if the
+// cache is current, and otherwise from the API server. All pods of a superseded generation count as written.
 func (b *upgradeBatch) catchUp(ctx context.Context) error {
 	reads, _ := newPool(ctx, b.Writers)
 	for _, chosen := range b.left {

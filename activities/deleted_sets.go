@@ -25,8 +25,8 @@ const (
 	lastCleanup  = 5 * time.Minute
 )
 
-// NewDeletedSets returns the queue of SidecarSets whose entries are removed from pods if they are
-// gone.
+// NewDeletedSets returns a queue of names of SidecarSets. CleanUp removes the entries of a queued
+// SidecarSet from pods if the SidecarSet is deleted.
 func NewDeletedSets() workqueue.TypedRateLimitingInterface[string] {
 	return workqueue.NewTypedRateLimitingQueue(workqueue.NewTypedItemExponentialFailureRateLimiter[string](firstCleanup, lastCleanup))
 }

@@ -112,8 +112,8 @@ func (o Options) addTo(mgr *kube.Manager, reconciler *registration.Reconciler, a
 	if err := reconciler.AddTo(mgr, serving); err != nil {
 		return err
 	}
-	// An outage of the API server does not make replicas unready: all of them would leave
-	// the Service at the same time, and come back late.
+	// Readiness does not depend on the API server. Otherwise, an outage of the API server would
+	// remove all replicas from the Service at once.
 	err := cmp.Or(mgr.AddReadyzCheck("serving", serving), mgr.AddHealthzCheck("ping", healthz.Ping))
 	if err == nil && o.URL != "" {
 		err = mgr.AddReadyzCheck("registered", reconciler.Registered)

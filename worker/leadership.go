@@ -53,8 +53,8 @@ func newLeadership(config *rest.Config, namespace, identity string) (*leadership
 	}}, nil
 }
 
-// held reports whether this process may write. No other may then. The clock continues while the
-// process is frozen.
+// held reports whether this process may write. While held is true, no other process may write.
+// The clock also advances while the process is suspended, so held is false after a long suspension.
 func (l *leadership) held() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -22,7 +22,8 @@ func FingerprintOf(uid types.UID) Fingerprint {
 	return Fingerprint(hash.Sum32())
 }
 
-// Fingerprints are those of pods, in order. In JSON they are four bytes each, in base64.
+// Fingerprints is an ordered list of fingerprints of pods. JSON encodes the list as one base64
+// string, with four bytes for each fingerprint.
 type Fingerprints []Fingerprint
 
 // Set returns them for look-ups.

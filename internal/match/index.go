@@ -93,8 +93,8 @@ func (i *Index[T]) Matching(podLabels map[string]string) []T {
 	return values
 }
 
-// required returns labels of which a pod must have one. They are of a single requirement,
-// so that a lookup finds a SidecarSet at most once.
+// required returns the labels that one requirement of the selector accepts. A matching pod has
+// exactly one of them, so a lookup finds a SidecarSet at most once.
 func required(selector labels.Selector) []label {
 	requirements, _ := selector.Requirements()
 	var fewest []label

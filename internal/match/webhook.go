@@ -15,9 +15,9 @@ type Webhook struct {
 	namespaces, pods labels.Selector
 }
 
-// NewWebhook reads the selectors of the installed webhook. The selectors of every
-// installation apply in any case, also for nil or a selector that cannot be read: they
-// exclude the system namespace and namespaces labelled outrigger.io/injection=disabled.
+// NewWebhook reads the selectors of the installed webhook, which may be nil. A selector that
+// cannot be parsed matches everything. Every Webhook excludes the system namespace and the
+// namespaces labelled outrigger.io/injection=disabled.
 func NewWebhook(installed *admissionregistrationv1.MutatingWebhook, systemNamespace string) Webhook {
 	w := Webhook{systemNamespace: systemNamespace, namespaces: labels.Everything(), pods: labels.Everything()}
 	if installed != nil {

@@ -11,9 +11,9 @@ import (
 	"github.com/outrigger/outrigger/internal/record"
 )
 
-// rolloutEnded reports whether the rollout of the content of a pod has ended, after the
-// upgrade of the pod to it. Content may be rolled out again: an upgrade that was written
-// after the recorded end is in progress.
+// rolloutEnded reports whether the rollout of the pod's content has ended. If the pod was
+// upgraded to that content, the rollout has to have ended after the upgrade, because the same
+// content may be rolled out again.
 func (v *Version) rolloutEnded(hash string, newest record.State, upgraded bool) bool {
 	for i := range v.Good {
 		if good := &v.Good[i]; good.Hash == hash {
