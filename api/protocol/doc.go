@@ -1,4 +1,4 @@
-// Package protocol holds the names and payloads of the Rollout workflow, and is
-// all that the operator and the worker share of it. A change here changes recorded
-// histories: add fields, never rename or reuse them on the wire.
+// Package protocol defines the names and payloads of the Rollout workflow. The operator and the
+// worker share nothing else of this workflow. Recorded histories contain these names and
+// payloads. Therefore, add fields, but never rename a field or reuse its name on the wire.
 package protocol

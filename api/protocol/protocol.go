@@ -7,8 +7,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// Names registered with Temporal. They are written out so that a Go rename
-// breaks no history.
+// These names are registered with Temporal. They are string literals, so that a rename of a Go
+// function does not break recorded histories.
 const (
 	RolloutWorkflow                   = "Rollout"
 	NextBatchActivity                 = "NextBatch"
@@ -29,24 +29,25 @@ const (
 	RolloutPhaseAttribute             = "RolloutPhase"
 )
 
-// WorkflowID is the id of every run of a SidecarSet. Temporal keeps at most one run
-// of an id open, so two generations never roll out at once.
+// WorkflowID returns the workflow id of every run of a SidecarSet. Temporal keeps at most one run
+// open for a workflow id, so two generations never roll out at the same time.
 func WorkflowID(name string, uid types.UID) string {
 	return fmt.Sprintf("sidecarset/%s/%s", name, uid)
 }
 
-// WriteTaskQueue is the task queue of the activities that write pods. Workflow tasks
-// and activities that only read have the other one, so neither waits for the other.
+// WriteTaskQueue returns the task queue of the activities that write pods. Workflow tasks and
+// read-only activities use the other task queue, so the tasks of one queue do not wait for the
+// tasks of the other queue.
 func WriteTaskQueue(taskQueue string) string { return taskQueue + "/write" }
 
-// SetReference names a SidecarSet object: one that is recreated under the same name
-// has another uid.
+// SetReference identifies a SidecarSet by name and uid. A SidecarSet that is recreated under the
+// same name has another uid.
 type SetReference struct {
 	Name string    `json:"name"`
 	UID  types.UID `json:"uid"`
 }
 
-// PodReference names a pod object, likewise.
+// PodReference identifies a pod by namespace, name and uid.
 type PodReference struct {
 	Namespace string    `json:"namespace"`
 	Name      string    `json:"name"`
@@ -55,26 +56,26 @@ type PodReference struct {
 
 func (p PodReference) String() string { return p.Namespace + "/" + p.Name }
 
-// WrittenPod is a pod after a write. Without a resourceVersion, the result of the
-// write is unknown.
+// WrittenPod is a pod after a write. If resourceVersion is empty, the result of the write is
+// unknown.
 type WrittenPod struct {
 	PodReference
 	ResourceVersion string `json:"resourceVersion"`
 }
 
-// SelectedPod is a pod that a batch shall upgrade.
+// SelectedPod is a pod that is selected for a batch.
 type SelectedPod struct {
 	PodReference
-	// Unready is set if the pod needs no slot of maxUnavailable because it was not
-	// ready. It is not upgraded once it is ready.
+	// Unready is set if the pod was not ready when it was selected. Such a pod needs no slot of
+	// maxUnavailable. The batch does not upgrade the pod if it has become ready.
 	Unready bool `json:"unready,omitempty"`
 }
 
-// Phase of a run, also its search attribute RolloutPhase. As an attribute, Waiting
-// means that the run sleeps until a signal or its timer.
+// Phase is the phase of a run. The run also has its phase as search attribute RolloutPhase. The
+// attribute value Waiting means that the run sleeps until a signal or its timer.
 type Phase string
 
-// Phases. The last five are ends of a run.
+// These are the phases of a run. A run ends in one of the last five phases.
 const (
 	PhaseProgressing      Phase = "Progressing"
 	PhaseWaiting          Phase = "Waiting"
@@ -95,33 +96,34 @@ func (p Phase) Ended() bool {
 	return false
 }
 
-// Counts of a SidecarSet's pods in the newest plan.
+// Counts contains the numbers of pods of a SidecarSet in the newest plan.
 type Counts struct {
 	Matched      int `json:"matched"`
 	Updated      int `json:"updated"`
 	Ready        int `json:"ready"`
 	UpdatedReady int `json:"updatedReady"`
-	// Unavailable pods are so because of an upgrade.
+	// Unavailable counts the pods that are unavailable because of an upgrade.
 	Unavailable int `json:"unavailable"`
-	// Converging pods were upgraded to this version and are not ready yet.
+	// Converging counts the pods that were upgraded to this version and are not ready yet.
 	Converging int `json:"settling"`
-	// Remaining pods are to be upgraded by this run.
+	// Remaining counts the pods that this run still has to upgrade.
 	Remaining int `json:"remaining"`
-	// NotUpgradable pods differ in more than images.
+	// NotUpgradable counts the pods that differ from this version in more than images.
 	NotUpgradable int `json:"notUpgradable"`
-	// Migrating pods have a standby twin that is yet to be reset. The standby twins
-	// of Migrated ones, which Migrating includes, can be reset now.
+	// Migrating counts the pods with a standby twin that is not reset yet. Migrated counts those
+	// of these pods whose standby twins can be reset now.
 	Migrating int `json:"migrating,omitempty"`
 	Migrated  int `json:"migrated,omitempty"`
 }
 
-// RolloutInput starts a run, or carries one over a continue-as-new.
+// RolloutInput is the input of a run. A continue-as-new passes the state of a run to the next run
+// in this input.
 type RolloutInput struct {
 	SidecarSet SetReference `json:"sidecarSet"`
 	Generation int64        `json:"generation"`
-	// Pause is set while the run is paused by signal or update.
+	// Pause is set while the run is paused by a signal or an update.
 	Pause *Pause `json:"hold,omitempty"`
-	// Progress of the same generation before a continue-as-new.
+	// Progress is the progress of the same generation before a continue-as-new.
 	Progress Progress `json:"progress,omitzero"`
 }
 
@@ -130,15 +132,16 @@ type Progress struct {
 	Batches        int `json:"batches,omitempty"`
 	Upgraded       int `json:"upgraded,omitempty"`
 	RejectedWrites int `json:"failed,omitempty"`
-	// Written are the pods of the newest batch. The next plan waits until the cache
-	// shows these writes, or that the pods are gone.
+	// Written contains the pods that the newest batch wrote. The next plan waits until the cache
+	// shows the write or the deletion of each of these pods.
 	Written []WrittenPod `json:"written,omitempty"`
-	// Migrating is set while standby twins may be left to reset.
+	// Migrating is set while some standby twins may still have to be reset.
 	Migrating bool `json:"migrating,omitempty"`
-	// Run is the id of the first run of the chain, which holds the SidecarSet's Lease.
+	// Run is the id of the first run of the chain. This id is the holder in the Lease of the
+	// SidecarSet.
 	Run string `json:"run,omitempty"`
-	// Rejected are the pods whose upgrade was rejected, and RejectedConditions those
-	// whose condition SidecarSetUpgradable was.
+	// Rejected contains the pods whose upgrade was rejected. RejectedConditions contains the pods
+	// for which the write of condition SidecarSetUpgradable was rejected.
 	Rejected           Rejections `json:"refused,omitzero"`
 	RejectedConditions Rejections `json:"refusedConditions,omitzero"`
 }
@@ -152,27 +155,27 @@ type RolloutResult struct {
 	Upgraded int    `json:"upgraded"`
 }
 
-// GenerationInput is the payload of the signal generation. A run of an older
-// generation continues as new with it; a sleeping run of this generation plans again.
+// GenerationInput is the payload of the signal generation. A run of an older generation continues
+// as new with the generation of the signal. A sleeping run of the same generation plans again.
 type GenerationInput struct {
 	Generation int64 `json:"generation"`
 }
 
-// Pause is the payload of pause and resume, as signals and as updates. The memo
-// PauseMemo has the pause in effect, if any; otherwise ResumeMemo has the resume that
-// ended the last one.
+// Pause is the payload of pause and resume, as signals and as updates. The memo PauseMemo
+// contains the pause that is in effect. If no pause is in effect, ResumeMemo contains the resume
+// that ended the last pause.
 type Pause struct {
-	// By is the user that sent it.
+	// By is the user that sent the pause or the resume.
 	By     string `json:"who,omitempty"`
 	Reason string `json:"why,omitempty"`
-	// Sent is set in an update that follows a signal of the same name, and only asks
-	// for the answer. An update that took effect by itself could do so after a later
-	// signal, once its sender no longer waits.
+	// Sent is set in an update that follows a signal of the same name. Such an update only
+	// requests the answer. Otherwise, the update could take effect after a later signal, when its
+	// sender no longer waits for the answer.
 	Sent bool `json:"sent,omitempty"`
 }
 
-// Details returns the user and the reason, as far as both are known, for the end of a
-// sentence.
+// Details returns a suffix for messages, with the user and the reason. It omits a part that is
+// unknown.
 func (p Pause) Details() (text string) {
 	if p.By != "" {
 		text = " from " + p.By
@@ -202,7 +205,7 @@ type RolloutStatus struct {
 	Batches        int          `json:"batches"`
 	Upgraded       int          `json:"upgraded"`
 	RejectedWrites int          `json:"failed"`
-	// Since is when the run started with this generation.
+	// Since is the time at which the run started with this generation.
 	Since time.Time `json:"since"`
 }
 
@@ -213,44 +216,46 @@ type NextBatchInput struct {
 	Written    []WrittenPod `json:"written,omitempty"`
 	// Rejected are pods whose writes were rejected in earlier batches of this run.
 	Rejected Rejected `json:"refused,omitzero"`
-	// RejectedConditions are pods whose condition was rejected.
+	// RejectedConditions are the pods for which the write of condition SidecarSetUpgradable was
+	// rejected.
 	RejectedConditions Rejected `json:"refusedConditions,omitzero"`
-	// SkipTrueConditions skips TrueConditions of the result.
+	// SkipTrueConditions leaves TrueConditions of the result empty.
 	SkipTrueConditions bool `json:"skipLateMarks,omitempty"`
 	// Quiet is set if no pod has been upgraded for a while.
 	Quiet bool `json:"quiet,omitempty"`
-	// Paused asks only whether there is still something to pause.
+	// Paused is set while the run is paused. NextBatch then selects no pods, and only returns the
+	// counts.
 	Paused bool `json:"held,omitempty"`
-	// MigrationIdle is set if the run resets no standby twin until this result, or a
-	// signal, reports one that can be reset.
+	// MigrationIdle is set while the run resets no standby twin. The run then waits for this
+	// result, or for a signal, to report a standby twin that can be reset.
 	MigrationIdle bool `json:"migrationIdle,omitempty"`
-	// Run holds the SidecarSet's Lease while it upgrades pods, and releases it when
-	// nothing is left to do.
+	// Run is the id of the run. The run holds the Lease of the SidecarSet while it upgrades pods.
+	// It releases the Lease when nothing is left to do.
 	Run string `json:"run,omitempty"`
 }
 
-// NextBatchResult has the selected pods. Without any, Message gives the reason.
+// NextBatchResult contains the selected pods. If no pod is selected, Message gives the reason.
 type NextBatchResult struct {
 	Phase   Phase         `json:"phase"`
 	Message string        `json:"message"`
 	Pods    []SelectedPod `json:"pods,omitempty"`
-	// Queued pods follow Pods, in order, as slots are released.
+	// Queued contains the pods that are upgraded after Pods, in order, as slots are released.
 	Queued []SelectedPod `json:"reserve,omitempty"`
 	Counts Counts        `json:"counts"`
-	// Generation is set if the SidecarSet has another generation than the input. It is
-	// an older one if a signal named a generation that the cluster never had, or if
-	// the cluster was restored.
+	// Generation is set if the SidecarSet has another generation than the input. The generation
+	// is older than the input if a signal named a generation that the cluster never had, or if
+	// the cluster was restored from a backup.
 	Generation int64 `json:"generation,omitempty"`
 	// Hot is set if standby twins must be reset after an upgrade.
 	Hot bool `json:"hot,omitempty"`
-	// FalseConditions are pods whose condition SidecarSetUpgradable must be written
-	// before anything else; TrueConditions are those whose condition may be written
-	// beside the batches.
+	// FalseConditions are pods whose condition SidecarSetUpgradable must be written before
+	// anything else. TrueConditions are pods whose condition may be written while batches are
+	// running.
 	FalseConditions []PodReference `json:"marks,omitempty"`
 	TrueConditions  []PodReference `json:"lateMarks,omitempty"`
-	// Gone are rejected pods that are not to be upgraded any more.
+	// Gone identifies the rejected pods that this run no longer has to upgrade.
 	Gone Fingerprints `json:"gone,omitempty"`
-	// GoneConditions are pods whose condition was rejected, and is not due any more.
+	// GoneConditions identifies the pods whose condition was rejected and is no longer due.
 	GoneConditions Fingerprints `json:"goneConditions,omitempty"`
 }
 
@@ -259,35 +264,37 @@ type AwaitMigrationInput struct {
 	SidecarSet SetReference `json:"sidecarSet"`
 	Written    []WrittenPod `json:"written,omitempty"`
 	Rejected   Fingerprints `json:"refused,omitempty"`
-	// Upgrading is set while an upgrade batch is running, so pods will be migrating.
+	// Upgrading is set while an upgrade batch is running. The batch will add migrating pods.
 	Upgrading bool `json:"upgrading,omitempty"`
 }
 
-// AwaitMigrationResult names these pods; Pending counts all that are migrating.
+// AwaitMigrationResult contains the pods whose standby twins can be reset. Pending counts all
+// migrating pods.
 type AwaitMigrationResult struct {
 	Pods    []PodReference `json:"pods,omitempty"`
 	Pending int            `json:"pending"`
 }
 
-// ResetBatchInput names the pods whose standby twins are reset. Other pods follow
-// once they have migrated, except rejected ones.
+// ResetBatchInput contains the pods whose standby twins the batch resets. The batch also resets
+// the standby twins of other pods once these pods have migrated, except for rejected pods.
 type ResetBatchInput struct {
 	SidecarSet SetReference   `json:"sidecarSet"`
 	Pods       []PodReference `json:"pods"`
 	Rejected   Fingerprints   `json:"refused,omitempty"`
-	// Upgrading is set while an upgrade batch is running, so more pods will be migrating.
+	// Upgrading is set while an upgrade batch is running. The upgrade batch will add migrating
+	// pods.
 	Upgrading bool `json:"upgrading,omitempty"`
 }
 
-// ResetBatchResult is the result of a ResetBatchInput.
+// ResetBatchResult is the result of a batch that resets standby twins.
 type ResetBatchResult struct {
 	Reset    int           `json:"reset"`
 	Skipped  int           `json:"skipped,omitempty"`
 	Rejected []RejectedPod `json:"failed,omitempty"`
 }
 
-// WriteUpgradableConditionsInput names pods whose condition SidecarSetUpgradable
-// is written.
+// WriteUpgradableConditionsInput contains the pods whose condition SidecarSetUpgradable the
+// activity writes.
 type WriteUpgradableConditionsInput struct {
 	SidecarSet SetReference   `json:"sidecarSet"`
 	Generation int64          `json:"generation"`
@@ -300,30 +307,30 @@ type WriteUpgradableConditionsResult struct {
 	Rejected []RejectedPod `json:"failed,omitempty"`
 }
 
-// UpgradeBatchInput names the pods to upgrade: Pods at once, and Queued in order as
-// slots are released. No other pod is upgraded.
+// UpgradeBatchInput contains the pods of a batch. The batch upgrades Pods at once. It upgrades
+// Queued in order, as slots are released. It upgrades no other pod.
 type UpgradeBatchInput struct {
 	SidecarSet SetReference  `json:"sidecarSet"`
 	Generation int64         `json:"generation"`
 	Pods       []SelectedPod `json:"pods"`
 	Queued     []SelectedPod `json:"reserve,omitempty"`
-	// Rejected is that of NextBatchInput.
+	// Rejected has the same meaning as in NextBatchInput.
 	Rejected Rejected `json:"refused,omitzero"`
-	// Written pods must show in the cache before any pod is written.
+	// Written contains the writes that the cache must show before the batch writes any pod.
 	Written []WrittenPod `json:"written,omitempty"`
-	// Run must hold the SidecarSet's Lease.
+	// Run is the id of the run. It must be the holder in the Lease of the SidecarSet.
 	Run string `json:"run,omitempty"`
 }
 
-// UpgradeBatchResult has the result of each pod of a batch: written, rejected, or
-// skipped because the pod is gone or has changed since it was read.
+// UpgradeBatchResult contains the result for each pod of a batch. A pod is written, rejected or
+// skipped. A pod is skipped if it is gone, or has changed since it was read.
 type UpgradeBatchResult struct {
 	Written  []WrittenPod  `json:"written,omitempty"`
 	Skipped  int           `json:"skipped,omitempty"`
 	Rejected []RejectedPod `json:"failed,omitempty"`
-	// Stopped is the reason for which the fence stopped the batch before its end.
+	// Stopped is the reason of the fence if the fence stopped the batch before its end.
 	Stopped string `json:"stopped,omitempty"`
-	// Quiet is set if no pod was upgraded for a while before the end.
+	// Quiet is set if no pod was upgraded for a while before the batch ended.
 	Quiet bool `json:"quiet,omitempty"`
 }
 
@@ -333,12 +340,11 @@ type RejectedPod struct {
 	Reason string `json:"reason"`
 }
 
-// Timings that the workflow and its activities agree on.
+// The workflow and its activities both depend on these timings.
 const (
-	// NextBatchPoll is how long NextBatch waits for something to do.
+	// NextBatchPoll limits the time for which NextBatch waits until the run has something to do.
 	NextBatchPoll = 5 * time.Minute
-	// UpgradeBatchLimit limits the time of one batch, throttling by the API server
-	// included.
+	// UpgradeBatchLimit limits the time of one batch, including throttling by the API server.
 	UpgradeBatchLimit = 10 * time.Minute
 	// HeartbeatTimeout is the time without a heartbeat after which a worker counts as
 	// lost.

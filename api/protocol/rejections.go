@@ -11,8 +11,9 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// Fingerprint identifies a pod in histories, where thousands of names would not fit.
-// A pod with the fingerprint of a rejected pod is only upgraded later.
+// Fingerprint is a short hash that identifies a pod in histories. Thousands of names would be too
+// large for a history. If a pod has the same fingerprint as a rejected pod, its upgrade is only
+// delayed.
 type Fingerprint uint32
 
 // FingerprintOf returns the fingerprint of a pod's uid.
@@ -26,7 +27,7 @@ func FingerprintOf(uid types.UID) Fingerprint {
 // string, with four bytes for each fingerprint.
 type Fingerprints []Fingerprint
 
-// Set returns them for look-ups.
+// Set returns the fingerprints as a set for lookups.
 func (f Fingerprints) Set() map[Fingerprint]bool {
 	set := make(map[Fingerprint]bool, len(f))
 	for _, one := range f {
@@ -35,7 +36,7 @@ func (f Fingerprints) Set() map[Fingerprint]bool {
 	return set
 }
 
-// Without returns those that are not in the map, in order.
+// Without returns the fingerprints that are not in the set, in the same order.
 func (f Fingerprints) Without(set map[Fingerprint]bool) (left Fingerprints) {
 	for _, one := range f {
 		if !set[one] {
@@ -45,7 +46,7 @@ func (f Fingerprints) Without(set map[Fingerprint]bool) (left Fingerprints) {
 	return left
 }
 
-// MarshalJSON writes them as bytes.
+// MarshalJSON encodes the fingerprints as bytes.
 func (f Fingerprints) MarshalJSON() ([]byte, error) {
 	packed := make([]byte, 0, 4*len(f))
 	for _, one := range f {
@@ -54,7 +55,7 @@ func (f Fingerprints) MarshalJSON() ([]byte, error) {
 	return json.Marshal(packed)
 }
 
-// UnmarshalJSON reads them back.
+// UnmarshalJSON decodes the bytes that MarshalJSON wrote.
 func (f *Fingerprints) UnmarshalJSON(text []byte) error {
 	var packed []byte
 	if err := json.Unmarshal(text, &packed); err != nil {
@@ -70,14 +71,16 @@ func (f *Fingerprints) UnmarshalJSON(text []byte) error {
 	return nil
 }
 
-// Rejected are pods whose newest write was rejected, the least recently tried first.
+// Rejected contains the pods whose newest write was rejected. The pod with the oldest attempt
+// comes first.
 type Rejected struct {
 	Pods Fingerprints `json:"pods,omitempty"`
-	// Again is how many of the first may be retried, after all other pods.
+	// Again is the number of pods at the start of Pods whose writes may be retried. The retries
+	// come after the upgrades of all other pods.
 	Again int `json:"again,omitempty"`
 }
 
-// Rejections are rejected pods, and the time of their next retry.
+// Rejections contains rejected pods, and the time of their next retry.
 type Rejections struct {
 	Pods    Fingerprints  `json:"pods,omitempty"`
 	Backoff time.Duration `json:"backoff,omitempty"`

@@ -1,5 +1,5 @@
-// Package v1alpha1 holds the stored version of the SidecarSet API, group
-// apps.kruise.io: types and names on the wire, no logic (SPEC §1, §2).
+// Package v1alpha1 defines the stored version of the SidecarSet API in group apps.kruise.io. It
+// contains types and names on the wire, and no logic (SPEC §1, §2).
 //
 // +kubebuilder:object:generate=true
 // +groupName=apps.kruise.io

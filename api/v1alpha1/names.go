@@ -1,11 +1,12 @@
 package v1alpha1
 
-// Annotations on pods, SidecarSets and revisions (SPEC §2).
+// These are the annotations of pods, SidecarSets and revisions (SPEC §2).
 const (
-	// HashAnnotation holds the hash of a SidecarSet. On a pod it is a JSON object
-	// from SidecarSet name to an entry with the hash and the revision of the pod.
+	// HashAnnotation contains the hash of a SidecarSet. The annotation of a pod is a JSON object
+	// that maps the name of a SidecarSet to an entry. The entry contains the hash and the
+	// revision that the pod has.
 	HashAnnotation = "kruise.io/sidecarset-hash"
-	// HashWithoutImageAnnotation holds the hash of the content with empty images.
+	// HashWithoutImageAnnotation contains the hash of the content with empty images.
 	HashWithoutImageAnnotation = "kruise.io/sidecarset-hash-without-image"
 	// InjectedListAnnotation is the sorted, comma-separated list of the SidecarSets
 	// that are injected into a pod.
@@ -20,29 +21,30 @@ const (
 	// NextHolderAnnotation is on the Lease of a rollout. It names the run that
 	// takes over the Lease from the holder.
 	NextHolderAnnotation = "outrigger.io/next-holder"
-	// PodUIDAnnotation and TaskTokenAnnotation are on the same Lease. They identify
-	// the worker that runs the current batch, by the uid of its pod, and the batch,
-	// by its activity task token in base64.
+	// PodUIDAnnotation and TaskTokenAnnotation are on the same Lease. PodUIDAnnotation contains
+	// the uid of the worker pod that runs the current batch. TaskTokenAnnotation contains the
+	// activity task token of the batch in base64.
 	PodUIDAnnotation    = "outrigger.io/pod-uid"
 	TaskTokenAnnotation = "outrigger.io/task-token"
-	// CustomVersionsAnnotation holds the custom versions of a revision other than
-	// the one in its label, comma-separated.
+	// CustomVersionsAnnotation contains the custom versions of a revision, separated by commas.
+	// It omits the custom version that the label of the revision contains.
 	CustomVersionsAnnotation = "outrigger.io/sidecarset-custom-versions"
 	// WorkingHotUpgradeContainerAnnotation maps hot sidecars to their active twins.
 	WorkingHotUpgradeContainerAnnotation = "kruise.io/sidecarset-working-hotupgrade-container"
-	// VersionAnnotationPrefix and VersionAltAnnotationPrefix, followed by the name of
-	// a hot container, are the keys of its own version and of its twin's version.
+	// VersionAnnotationPrefix and VersionAltAnnotationPrefix are prefixes of keys. The name of a
+	// hot container follows the prefix. The first key contains the version of this container. The
+	// second key contains the version of its twin.
 	VersionAnnotationPrefix    = "version.sidecarset.kruise.io/"
 	VersionAltAnnotationPrefix = "versionalt.sidecarset.kruise.io/"
 )
 
-// Labels.
+// These are the labels of revisions, SidecarSets and namespaces.
 const (
 	// SidecarSetNameLabel is on every ControllerRevision of a SidecarSet.
 	SidecarSetNameLabel = "kruise.io/sidecarset-name"
-	// CustomVersionLabel holds the custom version of a SidecarSet. Its revision has
-	// the same label, unless the revision already had another custom version: see
-	// CustomVersionsAnnotation.
+	// CustomVersionLabel contains the custom version of a SidecarSet. The revision of the
+	// SidecarSet has the same label. If the revision already had another custom version,
+	// CustomVersionsAnnotation of the revision contains the new custom version instead.
 	CustomVersionLabel = "apps.kruise.io/sidecarset-custom-version"
 	// InjectionLabel with the value InjectionDisabled on a namespace disables the
 	// pod webhook for that namespace.
@@ -50,7 +52,7 @@ const (
 	InjectionDisabled = "disabled"
 )
 
-// Environment variables of injected containers.
+// These environment variables are set in injected containers.
 const (
 	InjectedEnv   = "IS_INJECTED"
 	VersionEnv    = "SIDECARSET_VERSION"
@@ -61,14 +63,15 @@ const (
 // SidecarSet can upgrade the pod in place (SPEC §7.2).
 const UpgradableCondition = "SidecarSetUpgradable"
 
-// Default namespace of revisions and configuration, and the names of the latter.
+// These are the default namespace of revisions and configuration, the name of the configuration,
+// and a key of the configuration.
 const (
 	DefaultSystemNamespace = "kruise-system"
 	ConfigurationName      = "kruise-configuration"
 	MetadataWhitelistKey   = "SidecarSet_PatchPodMetadata_WhiteList"
 )
 
-// Conditions of a SidecarSet (SPEC §8).
+// These are the conditions of a SidecarSet (SPEC §8).
 const (
 	ConditionProgressing = "Progressing"
 	ConditionAvailable   = "Available"
@@ -77,7 +80,7 @@ const (
 	ConditionInjected = "Injected"
 )
 
-// Reasons of a SidecarSet's conditions.
+// These are the reasons of the conditions of a SidecarSet.
 const (
 	ReasonPaused            = "Paused"
 	ReasonNotUpdate         = "NotUpdate"
@@ -86,24 +89,24 @@ const (
 	ReasonRolloutProgress   = "RolloutInProgress"
 	ReasonWaitingForPods    = "WaitingForPods"
 	ReasonNotUpgradablePods = "NotUpgradablePods"
-	// ReasonUnreadablePods: annotations of pods cannot be parsed.
+	// ReasonUnreadablePods means that annotations of pods cannot be parsed.
 	ReasonUnreadablePods = "UnreadablePods"
-	// ReasonOutdatedHashes: the SidecarSet was stored without the webhook.
+	// ReasonOutdatedHashes means that the SidecarSet was stored without the webhook.
 	ReasonOutdatedHashes = "OutdatedHashes"
-	// ReasonInvalid: the selectors of the spec cannot be parsed.
+	// ReasonInvalid means that the selectors of the spec cannot be parsed.
 	ReasonInvalid = "Invalid"
-	// ReasonTemporalUnavailable: Temporal cannot be reached or rejects rollouts.
+	// ReasonTemporalUnavailable means that Temporal cannot be reached or rejects rollouts.
 	ReasonTemporalUnavailable = "EngineUnavailable"
-	// ReasonTemporalThrottled: Temporal rejects some calls because of its rate limits.
+	// ReasonTemporalThrottled means that Temporal rejects some calls because of its rate limits.
 	ReasonTemporalThrottled = "EngineThrottled"
-	// ReasonWorkerUnavailable: no worker polls the task queue of the run.
+	// ReasonWorkerUnavailable means that no worker polls the task queue of the run.
 	ReasonWorkerUnavailable = "WorkerUnavailable"
-	// ReasonRolloutFailing: the tasks of the run fail repeatedly.
+	// ReasonRolloutFailing means that the tasks of the run fail repeatedly.
 	ReasonRolloutFailing = "RolloutFailing"
-	// ReasonRunUnreadable: the operator cannot decrypt the answers of the run.
+	// ReasonRunUnreadable means that the operator cannot decrypt the answers of the run.
 	ReasonRunUnreadable      = "RunUnreadable"
 	ReasonPodsWithoutSidecar = "PodsWithoutSidecar"
-	// ReasonWebhookUnavailable says that API servers cannot call the webhook of pods.
+	// ReasonWebhookUnavailable means that API servers cannot call the webhook of pods.
 	ReasonWebhookUnavailable = "WebhookUnavailable"
 	ReasonAsExpected         = "AsExpected"
 )

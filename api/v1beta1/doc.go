@@ -1,6 +1,6 @@
-// Package v1beta1 holds the next version of the SidecarSet API, group
-// apps.kruise.io. Only customVersion and namespaceSelector differ from v1alpha1; the
-// other types are those of v1alpha1. Package internal/conversion converts.
+// Package v1beta1 defines the next version of the SidecarSet API in group apps.kruise.io. Only
+// customVersion and namespaceSelector differ from v1alpha1. All other types are the types of
+// v1alpha1. Package internal/conversion converts between the versions.
 //
 // +kubebuilder:object:generate=true
 // +groupName=apps.kruise.io

@@ -15,9 +15,9 @@ import (
 	"github.com/outrigger/outrigger/api/v1beta1"
 )
 
-// Convert converts a SidecarSet, as decoded JSON, to another version in place. An invalid
-// value (a namespace that is a number) stays as it is, and validation rejects it. Only an
-// unknown version is an error.
+// Convert converts a SidecarSet, as decoded JSON, to another version in place. Convert does not
+// change an invalid value, such as a namespace that is a number, because validation rejects it.
+// Only an unknown version is an error.
 func Convert(object map[string]any, toAPIVersion string) error {
 	alpha, beta := v1alpha1.GroupVersion.String(), v1beta1.GroupVersion.String()
 	from, _ := object["apiVersion"].(string)
@@ -35,7 +35,7 @@ func Convert(object map[string]any, toAPIVersion string) error {
 	}
 	object["apiVersion"] = toAPIVersion
 	if object["metadata"] == nil {
-		// The API server may prune metadata, and expects it in the answer.
+		// The API server may prune metadata, but expects metadata in the answer.
 		object["metadata"] = map[string]any{}
 	}
 	return nil
@@ -50,8 +50,8 @@ func labelToCustomVersion(object map[string]any) {
 	set(object, version, "spec", "customVersion")
 }
 
-// customVersionToLabel keeps an existing label. Objects of v1beta1 are read without it, so
-// a client has just set it, for example with kubectl label.
+// customVersionToLabel does not replace an existing label. A conversion to v1beta1 removes the
+// label, so a client has just set it, for example with kubectl label.
 func customVersionToLabel(object map[string]any) {
 	version, isString := child(object, "spec")["customVersion"].(string)
 	if !isString || len(validation.IsValidLabelValue(version)) > 0 {
@@ -85,8 +85,8 @@ func set(object map[string]any, value any, path ...string) {
 	object[path[last]] = value
 }
 
-// remove deletes the value at a path, and objects that become empty. It reports whether
-// there was a value.
+// remove deletes the value at a path, and objects that become empty. It reports whether the path
+// had a value.
 func remove(object map[string]any, path ...string) bool {
 	name := path[0]
 	if len(path) == 1 {

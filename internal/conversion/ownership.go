@@ -12,9 +12,9 @@ import (
 )
 
 // StoredOwnership returns metadata.managedFields with the entries of v1beta1 converted to
-// v1alpha1, or nil if there are none. At each write, the API server converts an object to
-// the versions of all its entries. With entries of the stored version only, a write of
-// status needs no conversion.
+// v1alpha1. It returns nil if no entry has version v1beta1. At each write, the API server
+// converts an object to the versions of all its entries. If all entries have the stored version,
+// a write of status needs no conversion.
 func StoredOwnership(set *v1alpha1.SidecarSet) ([]metav1.ManagedFieldsEntry, error) {
 	beta := v1beta1.GroupVersion.String()
 	if !slices.ContainsFunc(set.ManagedFields, func(e metav1.ManagedFieldsEntry) bool { return e.APIVersion == beta }) {
@@ -41,8 +41,8 @@ func StoredOwnership(set *v1alpha1.SidecarSet) ([]metav1.ManagedFieldsEntry, err
 	return stored, nil
 }
 
-// storeFields converts names of fields, as customVersionToLabel and selectorToNamespace
-// convert the fields.
+// storeFields converts the names of owned fields. customVersionToLabel and selectorToNamespace
+// convert the fields themselves.
 func storeFields(owned map[string]any, in *v1alpha1.SidecarSet) {
 	leaf := map[string]any{}
 	remove(owned, "f:metadata", "f:annotations", "f:"+v1beta1.V1alpha1ScopeAnnotation)

@@ -13,14 +13,14 @@ import (
 	"github.com/outrigger/outrigger/api/v1beta1"
 )
 
-// Fields of the scope.
+// These fields define the scope.
 const (
 	namespaceField   = "namespace"
 	selectorField    = "namespaceSelector"
 	expressionsField = "matchExpressions"
 )
 
-// scope contains the fields of v1alpha1 about namespaces.
+// scope contains the fields of v1alpha1 that select namespaces.
 type scope map[string]any
 
 func scopeIn(spec map[string]any) scope {
@@ -33,7 +33,8 @@ func scopeIn(spec map[string]any) scope {
 	return found
 }
 
-// selector returns the scope as one selector, nil for all namespaces.
+// selector returns the scope as one selector of namespaces. It returns nil for a scope of all
+// namespaces.
 func (s scope) selector() (selector any, valid bool) {
 	written, present := s[selectorField]
 	object, isObject := written.(map[string]any)
@@ -67,8 +68,8 @@ func narrowed(selector map[string]any, namespace string) (narrow any, valid bool
 	return narrower, true
 }
 
-// scopeOf converts a selector of v1beta1 to the usual form of v1alpha1: a selector that only
-// names a namespace is spec.namespace.
+// scopeOf converts a selector of v1beta1 to the usual form in v1alpha1. A selector that only
+// names a namespace becomes spec.namespace.
 func scopeOf(selector any) scope {
 	if selector == nil {
 		return scope{}
@@ -90,7 +91,7 @@ func (s scope) replaceIn(spec map[string]any) {
 }
 
 // namespaceToSelector replaces the scope by one selector. An annotation records the scope if
-// the selector does not convert back to it.
+// scopeOf does not convert the selector back to the same scope.
 func namespaceToSelector(object map[string]any) {
 	remove(object, "metadata", "annotations", v1beta1.V1alpha1ScopeAnnotation)
 	spec := child(object, "spec")
@@ -112,8 +113,8 @@ func namespaceToSelector(object map[string]any) {
 	}
 }
 
-// selectorToNamespace converts back. An annotation that differs from the selector is
-// ignored, because a client has changed the selector since.
+// selectorToNamespace replaces the selector by the scope. It ignores an annotation that does not
+// match the selector, because a client has changed the selector since the annotation was written.
 func selectorToNamespace(object map[string]any) {
 	annotation, _ := child(object, "metadata", "annotations")[v1beta1.V1alpha1ScopeAnnotation].(string)
 	remove(object, "metadata", "annotations", v1beta1.V1alpha1ScopeAnnotation)

@@ -10,8 +10,8 @@ import (
 	"github.com/outrigger/outrigger/api/v1alpha1"
 )
 
-// defaultContainer writes the defaults of Kubernetes for a container of a pod, except for
-// those of PodProbes: OpenKruise computes hashes without them.
+// defaultContainer writes the defaults of Kubernetes for a container of a pod. It omits the
+// defaults that PodProbes writes, because OpenKruise computes hashes without these defaults.
 func defaultContainer(c *corev1.Container) {
 	orDefault(&c.ImagePullPolicy, pullPolicy(c.Image))
 	orDefault(&c.TerminationMessagePath, corev1.TerminationMessagePathDefault)
@@ -121,9 +121,9 @@ func defaultItems(items []corev1.DownwardAPIVolumeFile) {
 	}
 }
 
-// PodProbes returns containers with the defaults that Kubernetes writes into probes of a pod
-// and Write does not: those of a startup probe, and the service of a gRPC probe. It does not
-// change its argument.
+// PodProbes returns the containers with further defaults for probes. These are the defaults of a
+// startup probe, and the service of a gRPC probe. Kubernetes writes these defaults into a pod,
+// but Write does not. PodProbes does not change its argument.
 func PodProbes(containers []v1alpha1.SidecarContainer) []v1alpha1.SidecarContainer {
 	containers = slices.Clone(containers)
 	for i := range containers {

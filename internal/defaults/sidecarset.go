@@ -1,6 +1,6 @@
-// Package defaults writes the defaults of a SidecarSet (SPEC §1). The table is frozen,
-// because hashes cover the result: it is the table of OpenKruise 1.9, even if a pod gets
-// more defaults.
+// Package defaults writes the defaults of a SidecarSet (SPEC §1). The defaults are the defaults
+// of OpenKruise 1.9. They must not change, even if Kubernetes writes more defaults into pods,
+// because hashes cover the defaults.
 package defaults
 
 import (
@@ -41,8 +41,8 @@ func Write(set *v1alpha1.SidecarSet) {
 	defaultStrategy(&spec.UpdateStrategy)
 }
 
-// labelCustomVersion moves the custom version to the label of v1alpha1. An existing label
-// wins, as it does in conversion.
+// labelCustomVersion moves the custom version to the label of v1alpha1. An existing label takes
+// precedence, as in the conversion.
 func labelCustomVersion(set *v1alpha1.SidecarSet) {
 	version := set.Spec.CustomVersion
 	set.Spec.CustomVersion = ""

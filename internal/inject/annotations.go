@@ -7,7 +7,7 @@ import (
 	"github.com/outrigger/outrigger/internal/record"
 )
 
-// Versions of the twins of a hot sidecar at injection (SPEC §4.8).
+// The twins of a hot sidecar have these versions at injection (SPEC §4.8).
 const (
 	activeVersion  = "1"
 	standbyVersion = "0"
@@ -23,8 +23,8 @@ func (i *Injection) setAnnotations(changes map[string]string) {
 	}
 }
 
-// annotate records the SidecarSets of the pod. Entries of other SidecarSets stay (SPEC
-// §4.10).
+// annotate records the injected SidecarSets in the annotations of the pod. It keeps the entries
+// of other SidecarSets (SPEC §4.10).
 func (i *Injection) annotate(sets []*Set, now metav1.Time) error {
 	if len(sets) == 0 {
 		return nil

@@ -10,10 +10,11 @@ import (
 	"github.com/outrigger/outrigger/internal/defaults"
 )
 
-// claimNames adds the container names of the SidecarSets to injectedBy. A name that the pod
-// would have twice is an error. SidecarSets may have been accepted at the same time, or under older
-// rules. The API server would reject the pod without naming them, or one SidecarSet would
-// replace the container of another one.
+// claimNames adds the container names of the SidecarSets to injectedBy. A name that the pod would
+// have twice is an error. Two SidecarSets with the same name of a container may have been
+// accepted at the same time, or under older rules. Without claimNames, the API server would
+// reject the pod without the names of the SidecarSets, or one SidecarSet would replace a
+// container of another SidecarSet.
 func claimNames(injectedBy map[string]string, pod *corev1.Pod, sets []*Set) error {
 	for _, set := range sets {
 		if name, taken := inCommon(set.names, pod.Spec.InitContainers); taken {
@@ -44,8 +45,8 @@ func inCommon(names []string, containers []corev1.Container) (string, bool) {
 	return "", false
 }
 
-// sameVolume compares volumes with their defaults, as validation does: a SidecarSet may have
-// been stored without a newer default.
+// sameVolume compares volumes after it has written their defaults, as validation does. A
+// SidecarSet may have been stored before a default existed.
 func sameVolume(a, b *corev1.Volume) bool {
 	if equality.Semantic.DeepEqual(a, b) {
 		return true

@@ -11,19 +11,21 @@ import (
 	"github.com/outrigger/outrigger/internal/revision"
 )
 
-// app is the part of the pod that its author wrote: without containers of an earlier
-// injection into a copied pod, and without containers that this injection replaces.
+// app is the part of the pod that its author wrote. It excludes containers of an earlier
+// injection into a copied pod, and containers that this injection replaces.
 type app struct {
 	pod        *corev1.Pod
 	containers []*corev1.Container
 	natives    []*corev1.Container
-	// selfDeclared are the containers that do not count only because of IS_INJECTED.
+	// selfDeclared contains the names of containers that are excluded only because of
+	// IS_INJECTED.
 	selfDeclared []string
-	// replaced are the containers of the author that a sidecar replaces.
+	// replaced contains the names of the author's containers that a sidecar replaces.
 	replaced []string
 }
 
-// ownPart gets the SidecarSet of each injected container name.
+// ownPart returns the part of the pod that its author wrote. injectedBy maps the name of each
+// injected container to its SidecarSet.
 func ownPart(pod *corev1.Pod, injectedBy map[string]string) app {
 	own := app{pod: pod}
 	pick := func(c *corev1.Container, into *[]*corev1.Container) {
@@ -67,9 +69,9 @@ func (a app) container(name string) *corev1.Container {
 	return nil
 }
 
-// inject builds the container of a sidecar in this pod, before twins of a hot sidecar are
-// made of it. Its lists begin with the lists of the sidecar, which are copied before they
-// grow.
+// inject builds the container of a sidecar for this pod. The caller then builds the twins of a
+// hot sidecar from this container. Each list of the container begins with the list of the
+// sidecar. inject copies the list of the sidecar before it appends to the list.
 func (a app) inject(s sidecar) (*corev1.Container, error) {
 	built := new(s.Container)
 	built.Env = addMissingEnv(s.env, a.transferred(s.TransferEnv))
@@ -91,8 +93,8 @@ func (a app) inject(s sidecar) (*corev1.Container, error) {
 	return built, nil
 }
 
-// sharedMounts adds the mounts of the app containers at paths without a mount (SPEC §4.5),
-// and returns the variables of their subPathExpr.
+// sharedMounts adds the mounts of the app containers at paths that have no mount yet (SPEC §4.5).
+// It also returns the variables that the subPathExpr of these mounts reference.
 func (a app) sharedMounts(mounts []corev1.VolumeMount) ([]corev1.VolumeMount, []corev1.EnvVar) {
 	mounts = slices.Clip(mounts)
 	var needed []corev1.EnvVar
@@ -123,8 +125,8 @@ func (a app) sharedDevices(devices []corev1.VolumeDevice) []corev1.VolumeDevice 
 
 func samePath(a, b string) bool { return path.Clean(a) == path.Clean(b) }
 
-// twins returns the containers of a sidecar: one, or the active and the standby twin of a
-// hot sidecar (SPEC §4.8).
+// twins returns the containers of a sidecar. A cold sidecar has one container. A hot sidecar has
+// an active and a standby twin (SPEC §4.8).
 func twins(s sidecar, built *corev1.Container) []*corev1.Container {
 	if !s.hot() {
 		return []*corev1.Container{built}

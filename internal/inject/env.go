@@ -10,9 +10,9 @@ import (
 )
 
 var (
-	// keyedField is a label or an annotation of the pod.
+	// keyedField matches the field path of a label or an annotation of the pod.
 	keyedField = regexp.MustCompile(`^metadata\.(labels|annotations)\['(.+)'\]$`)
-	// reference is $(NAME); $$ escapes a dollar sign.
+	// reference matches $(NAME). It also matches $$, which escapes a dollar sign.
 	reference = regexp.MustCompile(`\$\$|\$\(([^()$]+)\)`)
 )
 
@@ -80,7 +80,8 @@ func referenced(expression string, env []corev1.EnvVar) []corev1.EnvVar {
 	return found
 }
 
-// envIndex finds the last variable of a name: the kubelet uses the last one.
+// envIndex returns the index of the last variable with a name, because the kubelet uses the last
+// variable.
 func envIndex(env []corev1.EnvVar, name string) int {
 	for index, variable := range slices.Backward(env) {
 		if variable.Name == name {
@@ -90,7 +91,7 @@ func envIndex(env []corev1.EnvVar, name string) int {
 	return -1
 }
 
-// addMissingEnv appends variables whose names are missing.
+// addMissingEnv appends the variables of more whose names do not exist in env.
 func addMissingEnv(env, more []corev1.EnvVar) []corev1.EnvVar {
 	env = slices.Grow(env, len(more))
 	for _, variable := range more {

@@ -20,17 +20,17 @@ type Injection struct {
 	containers     insertions
 	initContainers insertions
 	volumes        []*corev1.Volume
-	// volumeSets are the SidecarSets of the volumes.
+	// volumeSets contains the name of the SidecarSet of each volume.
 	volumeSets  []string
 	pullSecrets []corev1.LocalObjectReference
-	// annotations of the pod, with the changes applied.
+	// annotations contains the annotations of the pod after the changes.
 	annotations map[string]string
 	changed     map[string]string
 	// warnings name parts of the pod that limit the injection.
 	warnings []string
 }
 
-// insertions are the injected containers of one list of the pod, by position.
+// insertions contains the containers to inject into one list of the pod, by position.
 type insertions struct {
 	existing      []corev1.Container
 	before, after []*corev1.Container
@@ -155,7 +155,8 @@ func noteVolumes(used map[string]bool, container *corev1.Container) {
 	}
 }
 
-// addVolumes adds the used volumes. A volume of the pod stays (SPEC §4.3).
+// addVolumes adds the used volumes of a SidecarSet. It does not replace a volume of the pod (SPEC
+// §4.3).
 func (i *Injection) addVolumes(set *Set, used map[string]bool) error {
 	for n := range set.Spec.Volumes {
 		one := &set.Spec.Volumes[n]
@@ -177,8 +178,8 @@ func (i *Injection) addVolumes(set *Set, used map[string]bool) error {
 	return nil
 }
 
-// warn warns of containers of the pod that never run, and of those with the variable of
-// injected containers (SPEC §4.2, §4.5).
+// warn adds a warning for each container of the pod that a sidecar replaces. It also adds a
+// warning for each other container with the variable of injected containers (SPEC §4.2, §4.5).
 func (i *Injection) warn(own app, injectedBy map[string]string, sets []*Set) {
 	for _, container := range own.replaced {
 		i.warnings = append(i.warnings, fmt.Sprintf("container %s: a container of SidecarSet %s replaces it", container, injectedBy[container]))
@@ -191,8 +192,8 @@ func (i *Injection) warn(own app, injectedBy map[string]string, sets []*Set) {
 	}
 }
 
-// Warnings are for the creator of the pod: parts of the pod that limit the injection without
-// an error (SPEC §4.3, §4.5).
+// Warnings returns the warnings for the creator of the pod. A warning names a part of the pod
+// that limits the injection without an error (SPEC §4.3, §4.5).
 func (i *Injection) Warnings() []string { return i.warnings }
 
 func (i *Injection) addPullSecrets(secrets []corev1.LocalObjectReference) {

@@ -13,8 +13,8 @@ import (
 )
 
 // PatchMetadata returns the annotations that patchPodMetadata changes, with their new values
-// (SPEC §4.9). It does not change its arguments. A value that MergePatchJson cannot read as
-// JSON is an error that names the key.
+// (SPEC §4.9). It does not change its arguments. A value that MergePatchJson cannot parse as JSON
+// is an error. The error names the key of the value.
 func PatchMetadata(annotations map[string]string, patches []v1alpha1.SidecarSetPatchPodMetadata) (map[string]string, error) {
 	changes := map[string]string{}
 	for i := range patches {

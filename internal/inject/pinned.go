@@ -17,10 +17,10 @@ import (
 	"github.com/outrigger/outrigger/internal/revision"
 )
 
-// UsesPinned reports whether a new pod gets the revision that injection is pinned to,
-// instead of the newest content (SPEC §4.11). A recreated pod of the same name gets the same
-// revision. Pods of a ReplicaSet get their names after admission and differ only in request,
-// the UID of the admission request. A request that is sent again gets the same revision.
+// UsesPinned reports whether a new pod gets the pinned revision instead of the newest content
+// (SPEC §4.11). A recreated pod with the same name gets the same revision. Pods of a ReplicaSet
+// get their names after admission, so they differ only in request. request is the UID of the
+// admission request. If the API server repeats a request, the pod gets the same revision again.
 func UsesPinned(set *v1alpha1.SidecarSet, pod *corev1.Pod, request types.UID) (bool, error) {
 	pinned, strategy := set.Spec.InjectionStrategy.Revision, &set.Spec.UpdateStrategy
 	switch {
@@ -42,8 +42,9 @@ func UsesPinned(set *v1alpha1.SidecarSet, pod *corev1.Pod, request types.UID) (b
 	return podHash(pod, request)%uint64(of) < uint64(kept), nil
 }
 
-// share is the part of the pods that the partition keeps at the pinned revision. A number is
-// relative to the matched pods. Without matched pods, it keeps all pods.
+// share returns the share of the pods that the partition keeps at the pinned revision, as the
+// fraction kept/of. A number is relative to the matched pods. Without matched pods, a number
+// above zero keeps all pods.
 func share(partition *intstr.IntOrString, matched int64) (kept, of int64, err error) {
 	switch {
 	case partition == nil:
@@ -58,7 +59,8 @@ func share(partition *intstr.IntOrString, matched int64) (kept, of int64, err er
 	return int64(max(percent, 0)), 100, nil
 }
 
-// podHash is a uniform hash of the pod or, without a name, of the request.
+// podHash returns a uniform hash of the pod. If the pod has no name yet, the hash covers the
+// request instead.
 func podHash(pod *corev1.Pod, request types.UID) uint64 {
 	identity := []string{pod.Namespace, pod.Name}
 	if pod.Name == "" {

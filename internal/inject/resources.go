@@ -33,8 +33,8 @@ var (
 	errTooLarge = errors.New("the result does not fit a quantity")
 )
 
-// maxExponent limits the powers of ten of quantities: the API server accepts 1e100000000 in
-// a pod. A result has at most the 19 digits of an int64.
+// maxExponent limits the powers of ten of quantities, because the API server accepts 1e100000000
+// in a pod. A result is an int64, which has at most 19 digits.
 const maxExponent = 64
 
 func compileResources(policy *v1alpha1.ResourcesPolicy) (*resourcesPolicy, error) {
@@ -95,7 +95,8 @@ func (p *resourcesPolicy) compute(own app) (computed corev1.ResourceRequirements
 	return computed, nil
 }
 
-// list computes formulas. A resource without a limit in one target is unlimited.
+// list computes the formulas. It computes no limit for a resource if one target has no limit for
+// this resource.
 func (p *resourcesPolicy) list(formulas []formula, targets []*corev1.Container, limits bool, of func(*corev1.Container) corev1.ResourceList) (corev1.ResourceList, error) {
 	var computed corev1.ResourceList
 	for _, f := range formulas {

@@ -13,16 +13,16 @@ import (
 	"github.com/outrigger/outrigger/internal/revision"
 )
 
-// Set is a SidecarSet that is prepared for injection: everything that does not depend on the
-// pod is computed once. It shares memory with the SidecarSet and never changes it. It is
-// safe for concurrent use.
+// Set is a SidecarSet that is prepared for injection. It contains all results that do not depend
+// on the pod. Set shares memory with the SidecarSet, and never changes the SidecarSet. It is safe
+// for concurrent use.
 type Set struct {
 	*v1alpha1.SidecarSet
 	containers     []sidecar
 	initContainers []sidecar
-	// names and initNames are the names of all its containers, twins included.
+	// names and initNames are the container names of the SidecarSet, including twins.
 	names, initNames []string
-	// hash and blank are its entries in the annotations of a pod.
+	// hash and blank are the entries of the SidecarSet in the annotations of a pod.
 	hash, blank record.EncodedEntry
 }
 
@@ -41,8 +41,8 @@ func isHot(c *v1alpha1.SidecarContainer) bool {
 	return c.UpgradeStrategy.UpgradeType == v1alpha1.SidecarContainerHotUpgrade
 }
 
-// ContainerNames returns the names of the containers of a sidecar in a pod: its own name, or
-// the names of the twins of a hot sidecar, the active one first (SPEC §4.8).
+// ContainerNames returns the names of a sidecar's containers in a pod. A cold sidecar has one
+// container. A hot sidecar has two twins, and the active twin comes first (SPEC §4.8).
 func ContainerNames(c *v1alpha1.SidecarContainer) []string {
 	if !isHot(c) {
 		return []string{c.Name}
@@ -80,7 +80,7 @@ func Prepare(set *v1alpha1.SidecarSet, name string) (*Set, error) {
 	return prepared, nil
 }
 
-// encodeEntries prepares the entries in annotations (SPEC §2).
+// encodeEntries encodes the entries for the annotations of pods (SPEC §2).
 func (s *Set) encodeEntries(version *podstate.Version, revision string) (err error) {
 	entry := record.Entry{Hash: version.HashWithoutImage, SidecarSetName: s.Name, SidecarList: version.Names()}
 	if s.blank, err = record.EncodeEntry(entry); err != nil {

@@ -1,5 +1,5 @@
-// Package jsonpatch builds patches of pods and SidecarSets: operations (RFC 6902) and
-// pointers (RFC 6901).
+// Package jsonpatch builds JSON patches of pods and SidecarSets. It builds operations (RFC 6902)
+// and pointers (RFC 6901).
 package jsonpatch
 
 import (
@@ -30,8 +30,8 @@ func Add(pointer string, value any) Operation {
 	return Operation{Op: "add", Path: pointer, Value: value}
 }
 
-// SetKeys sets keys of an object of strings, such as annotations. An empty object may be
-// missing, so it is set as a whole.
+// SetKeys sets keys of an object of strings, such as annotations. If the object is empty, SetKeys
+// sets the whole object, because the object may be missing.
 func SetKeys(pointer string, existing, changed map[string]string) []Operation {
 	switch {
 	case len(changed) == 0:
@@ -46,8 +46,8 @@ func SetKeys(pointer string, existing, changed map[string]string) []Operation {
 	return operations
 }
 
-// Append appends items to a list of the given length. An empty list may be missing, so it is
-// set as a whole.
+// Append appends items to a list of the given length. If the list is empty, Append sets the whole
+// list, because the list may be missing.
 func Append[T any](pointer string, existing int, items []T) []Operation {
 	switch {
 	case len(items) == 0:

@@ -16,7 +16,7 @@ type Index[T any] struct {
 	mu      sync.RWMutex
 	keys    map[string][]label
 	byLabel map[label]map[string]*indexed[T]
-	// anywhere contains the SidecarSets whose selectors require no label by value.
+	// anywhere contains the SidecarSets whose selectors require no label with a certain value.
 	anywhere map[string]*indexed[T]
 }
 

@@ -12,17 +12,17 @@ import (
 	"github.com/outrigger/outrigger/api/v1alpha1"
 )
 
-// Scope is the compiled selection of a SidecarSet: pods by label, in one namespace or in
-// namespaces by label.
+// Scope contains the compiled selectors of a SidecarSet. It selects pods by label. It is limited
+// to one namespace, or to namespaces with certain labels, or not limited.
 type Scope struct {
 	pods       labels.Selector
 	namespace  string
 	namespaces labels.Selector
 }
 
-// NewScope compiles the selectors of a spec. A missing or empty pod selector matches
-// nothing. On an error, the scope contains the requirements that can be read: it includes every
-// pod that the SidecarSet could match.
+// NewScope compiles the selectors of a spec. A missing or empty pod selector matches nothing. On
+// an error, the scope contains only the requirements that can be parsed. It then still includes
+// every pod that the SidecarSet could match.
 func NewScope(spec *v1alpha1.SidecarSetSpec) (Scope, error) {
 	scope := Scope{pods: labels.Nothing(), namespace: spec.Namespace}
 	var errs []error
@@ -49,7 +49,8 @@ func MatchesNothing(selector *metav1.LabelSelector) bool {
 	return selector == nil || len(selector.MatchLabels)+len(selector.MatchExpressions) == 0
 }
 
-// compile omits requirements that cannot be read, and returns the error of the first one.
+// compile omits requirements that cannot be parsed. It returns the error of the first such
+// requirement.
 func compile(selector *metav1.LabelSelector) (labels.Selector, error) {
 	compiled, err := metav1.LabelSelectorAsSelector(selector)
 	if err == nil {
@@ -76,10 +77,11 @@ func (s Scope) Labels(podLabels map[string]string) bool {
 	return s.pods.Matches(labels.Set(podLabels))
 }
 
-// PodSelector is the compiled selector of pods.
+// PodSelector returns the compiled selector of pods.
 func (s Scope) PodSelector() labels.Selector { return s.pods }
 
-// OneNamespace is the only namespace of the scope, or empty.
+// OneNamespace returns the namespace of a scope that is limited to one namespace. Otherwise, it
+// returns an empty string.
 func (s Scope) OneNamespace() string { return s.namespace }
 
 // NeedsNamespaceLabels reports whether Namespace needs the labels of the namespace.
@@ -99,15 +101,15 @@ func (s Scope) Covers(name string, namespaceLabels map[string]string, systemName
 	return NewWebhook(nil, systemNamespace).Namespace(name, namespaceLabels) && s.Namespace(name, namespaceLabels)
 }
 
-// Active reports whether a pod counts. Pods that have ended, are being deleted or mirror a
-// static pod are never counted or upgraded.
+// Active reports whether a SidecarSet counts and upgrades a pod. Ended pods, terminating pods and
+// mirrors of static pods are not active.
 func Active(pod *corev1.Pod) bool {
 	return pod.DeletionTimestamp == nil && !Mirror(pod) &&
 		pod.Status.Phase != corev1.PodSucceeded && pod.Status.Phase != corev1.PodFailed
 }
 
-// Critical reports whether nodes or the control plane may need a pod before the webhook can
-// run. The webhook is never called for it (SPEC §4.13).
+// Critical reports whether nodes or the control plane may need a pod before the webhook can run.
+// The webhook is never called for a critical pod (SPEC §4.13).
 func Critical(pod *corev1.Pod) bool {
 	class := pod.Spec.PriorityClassName
 	return pod.Namespace == metav1.NamespaceSystem && (class == "system-node-critical" || class == "system-cluster-critical")

@@ -41,8 +41,8 @@ func (w Webhook) Namespace(name string, namespaceLabels map[string]string) bool 
 		w.namespaces.Matches(labels.Set(namespaceLabels))
 }
 
-// Pod reports whether the webhook is called for a pod, within the namespaces that it is
-// called for.
+// Pod reports whether the webhook is called for a pod. It assumes that the webhook is called for
+// pods of the pod's namespace.
 func (w Webhook) Pod(pod *corev1.Pod) bool {
 	return !Critical(pod) && w.pods.Matches(labels.Set(pod.Labels))
 }

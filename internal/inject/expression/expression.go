@@ -1,5 +1,5 @@
-// Package expression computes the resources of sidecars from the resources of app
-// containers, exactly: `max(cpu*50%, 50m)` (SPEC §4.7).
+// Package expression evaluates expressions such as `max(cpu*50%, 50m)` without rounding. An
+// expression computes a resource of a sidecar from the resources of app containers (SPEC §4.7).
 package expression
 
 import (
@@ -67,7 +67,8 @@ type evaluator struct {
 	*Expression
 	value *big.Rat
 	at    int
-	// dividedByZero does not stop the evaluator, so that it finds all syntax errors.
+	// dividedByZero is set after a division by zero. The evaluator continues, so that it finds
+	// all syntax errors.
 	dividedByZero bool
 }
 
