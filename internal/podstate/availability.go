@@ -36,9 +36,10 @@ func endedSince(good *v1alpha1.GoodRevision, upgrade record.State) bool {
 	return err == nil && order <= 0
 }
 
-// unavailableBefore compares times of the kubelet with each other only: the transition time
-// of the Ready condition at the write, and now. The kubelet changes it whenever the pod
-// becomes ready or unready.
+// unavailableBefore reports whether the pod was unavailable at its upgrade and has not been ready
+// since. It compares the transition time of the Ready condition at the upgrade with the current
+// transition time. The kubelet changes the transition time whenever the pod becomes ready or
+// unready. Both times come from the kubelet, so clocks of different machines do not matter.
 func unavailableBefore(pod *corev1.Pod, set string) bool {
 	if ready(pod) {
 		return false
@@ -51,15 +52,15 @@ func unavailableBefore(pod *corev1.Pod, set string) bool {
 	return recorded && since.Equal(&transition)
 }
 
-// neverReady is for a pod that had no Ready condition when it was upgraded, because it was
-// not scheduled. The kubelet writes the start time and the first condition with the same
-// status, in whole seconds.
+// neverReady reports whether the pod still has its first Ready condition. It applies to a pod
+// that had no Ready condition at its upgrade, because the pod was not scheduled. The kubelet
+// writes the start time and the first Ready condition with the same status, in whole seconds.
 func neverReady(pod *corev1.Pod) bool {
 	condition, started := readyCondition(pod), pod.Status.StartTime
 	return condition == nil || started == nil || condition.LastTransitionTime.Sub(started.Time) <= time.Second
 }
 
-// ReadyTransition returns when the Ready condition of the pod changed last, or zero.
+// ReadyTransition returns the last transition time of the pod's Ready condition, or zero.
 func ReadyTransition(pod *corev1.Pod) metav1.Time {
 	if condition := readyCondition(pod); condition != nil {
 		return condition.LastTransitionTime

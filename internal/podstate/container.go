@@ -22,36 +22,38 @@ type containerChange struct {
 func (c *containerChange) observed() bool {
 	switch {
 	case c.status == nil || c.status.ImageID == "":
-		// The kubelet has not created the container. It reports the requested image.
+		// The kubelet has not created the container yet, but it reports the requested image.
 		return false
 	case c.before.RestartCount != nil && c.status.RestartCount != *c.before.RestartCount:
-		// A recreated node may have lost the count.
+		// The restart count may also be lower, because a recreated node may have lost the count.
 		return true
 	case c.before.ImageID == "":
-		// The container did not exist before the change. With the former image it does
-		// not become ready: the kubelet restarts it.
+		// The container did not exist before the change. If it was created with the former image,
+		// it does not become ready, because the kubelet restarts it with the new image.
 		return c.runsImage() || c.status.Ready
 	case c.imageChanged():
 		return true
 	case c.before.Image != "" && c.before.Image == c.container.Image:
-		// The change was reverted: nothing restarts the container.
+		// The change was reverted, so nothing restarts the container.
 		return true
 	case c.before.RestartCount != nil:
 		return false
 	}
-	// The records of OpenKruise have no restart count. Only here a node's clock is
-	// compared with another one.
+	// The records of OpenKruise have no restart count, so times are compared instead. Only this
+	// comparison uses the clocks of two machines.
 	return c.runsImage() || c.status.State.Running != nil && c.status.State.Running.StartedAt.After(c.patched)
 }
 
-// runsImage proves nothing of a container that existed before the change: the kubelet
-// restarts it when the string of its image changes, even if both name the same image.
+// runsImage reports whether the container runs the image of the spec. For a container that
+// existed before the change, this does not prove a restart. The kubelet restarts such a container
+// if the string of its image changes, even if both strings name the same image.
 func (c *containerChange) runsImage() bool {
 	return canonicalImage(c.status.Image) == canonicalImage(c.container.Image) || sameDigest(c.status.ImageID, c.container.Image)
 }
 
-// imageChanged compares digests: the runtime names an image by any of its
-// repositories, and may name another one once that is pulled, without a restart.
+// imageChanged compares digests, because names of images are not stable. The runtime names an
+// image by any of its repositories. If the image is also pulled from another repository, the name
+// may change without a restart.
 func (c *containerChange) imageChanged() bool {
 	_, before, named := strings.Cut(c.before.ImageID, "@")
 	_, now, still := strings.Cut(c.status.ImageID, "@")
@@ -110,12 +112,12 @@ type FailedStart struct {
 	Container string
 	// Reason is the reason of the kubelet.
 	Reason string
-	// Image is the image in the spec. The kubelet may still report the image before.
+	// Image is the image in the spec. The kubelet may still report the previous image.
 	Image string
 }
 
-// FailedStart returns the first container of the version that cannot start, or nil. Twins
-// count.
+// FailedStart returns the first container of the version that cannot start, or nil. It checks
+// both twins of a hot sidecar.
 func (v *Version) FailedStart(pod *corev1.Pod) *FailedStart {
 	for _, sidecar := range v.Sidecars {
 		for _, name := range sidecar.InPod() {

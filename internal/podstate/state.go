@@ -1,5 +1,6 @@
-// Package podstate compares a pod with a version of a SidecarSet: whether it has the
-// sidecars, is updated, runs the images of its newest upgrade, and is ready (SPEC §3, §7).
+// Package podstate compares a pod with a version of a SidecarSet. It determines whether the pod
+// has the sidecars, is updated, runs the images of its newest upgrade, and is ready (SPEC §3,
+// §7).
 package podstate
 
 import (
@@ -13,7 +14,7 @@ import (
 	"github.com/outrigger/outrigger/internal/record"
 )
 
-// State of a pod towards a version.
+// State is the state of a pod relative to a version.
 type State struct {
 	// Complete pods have every sidecar of the SidecarSet (SPEC §3).
 	Complete bool
@@ -31,36 +32,37 @@ type State struct {
 	UpgradedToVersion bool
 	// Failed pods have a container that the newest upgrade changed and that cannot start.
 	Failed bool
-	// Migrating pods have a standby twin that is not reset yet. Migrated pods can be reset:
-	// all their other containers run the requested images (SPEC §7.7).
+	// Migrating pods have a standby twin that is not reset yet. The standby twins of Migrated
+	// pods can be reset, because all other containers of the pod run the requested images (SPEC
+	// §7.7).
 	Migrating, Migrated bool
 	// FalseConditionDue pods lack the entry false for the SidecarSet in their condition
-	// SidecarSetUpgradable; TrueConditionDue pods lack the entry true.
+	// SidecarSetUpgradable. TrueConditionDue pods lack the entry true.
 	FalseConditionDue, TrueConditionDue bool
-	// UnavailableBefore pods were not available when they were upgraded, and have not been
-	// ready since: the upgrade did not make them unavailable.
+	// UnavailableBefore pods were not available when they were upgraded, and have not been ready
+	// since. The upgrade did not make these pods unavailable.
 	UnavailableBefore bool
-	// RolloutEnded pods have content whose rollout has ended. They have been available with
-	// it, so no upgrade makes them unavailable now.
+	// RolloutEnded pods have content whose rollout has ended. These pods were available with this
+	// content. If such a pod is unavailable now, an upgrade is not the cause.
 	RolloutEnded bool
 }
 
-// Converged pods run what their newest upgrade requested, and are ready.
+// Converged reports whether the pod runs the images of its newest upgrade and is ready.
 func (s State) Converged() bool { return s.Consistent && s.Ready }
 
-// UnavailableByUpgrade pods are unavailable because of an upgrade (SPEC §7.5).
+// UnavailableByUpgrade reports whether an upgrade made the pod unavailable (SPEC §7.5).
 func (s State) UnavailableByUpgrade() bool {
 	return (s.Updated || s.UpgradedInPlace) && !s.Converged() && !s.UnavailableBefore && !s.RolloutEnded
 }
 
-// Waits reports whether a pod cannot be upgraded yet because its previous upgrade is in
-// progress (SPEC §7.2). A failed pod does not wait: a fix has to reach it.
+// Waits reports whether a pod cannot be upgraded yet because its previous upgrade is in progress
+// (SPEC §7.2). A failed pod does not wait. Otherwise, a fix could not reach the pod.
 func (s State) Waits() bool {
 	return !s.Updated && !s.Failed && (!s.Consistent || s.Migrated)
 }
 
-// Of compares a pod with the version. An annotation that cannot be read is an error that
-// names it.
+// Of compares a pod with the version. An annotation that cannot be parsed is an error. The error
+// names the annotation.
 func (v *Version) Of(pod *corev1.Pod) (State, error) {
 	read, err := record.Read(pod.Annotations)
 	if err != nil {
@@ -69,7 +71,7 @@ func (v *Version) Of(pod *corev1.Pod) (State, error) {
 	return v.OfRecord(pod, read), nil
 }
 
-// OfRecord is Of for a pod whose record was read.
+// OfRecord compares a pod with the version. read is the record of the pod.
 func (v *Version) OfRecord(pod *corev1.Pod, read *record.Record) State {
 	newest, upgraded := read.States[v.Set]
 	state := State{
@@ -91,8 +93,9 @@ func (v *Version) OfRecord(pod *corev1.Pod, read *record.Record) State {
 	return state
 }
 
-// Available reports whether an upgrade that is written now makes the pod unavailable: the
-// pod is ready, or an earlier upgrade is the reason that it is not.
+// Available reports whether an upgrade that is written now is the cause if the pod is unavailable
+// afterwards. This is the case if the pod is ready, or if an earlier upgrade made the pod
+// unavailable.
 func (s State) Available(pod *corev1.Pod) bool { return ready(pod) || s.UnavailableByUpgrade() }
 
 func (v *Version) complete(pod *corev1.Pod, active map[string]string) bool {
@@ -167,7 +170,7 @@ func othersReady(pod *corev1.Pod, but []StandbyToReset) bool {
 	return true
 }
 
-// onlyOf reports whether all pending changes are of the given twins.
+// onlyOf reports whether all pending changes are changes of the given twins.
 func onlyOf(standbys []StandbyToReset, pending map[string]record.ContainerStatus) bool {
 	for name := range pending {
 		if !slices.ContainsFunc(standbys, func(t StandbyToReset) bool { return t.Container == name }) {
@@ -188,8 +191,8 @@ func failed(pod *corev1.Pod, newest record.State) bool {
 	return false
 }
 
-// Pending returns the changes of an upgrade that the kubelet has not observed: the recorded
-// status before the change, by container.
+// Pending returns the changes of an upgrade that the kubelet has not observed. The result maps
+// the name of a container to its recorded status before the change.
 func Pending(pod *corev1.Pod, newest record.State) map[string]record.ContainerStatus {
 	var pending map[string]record.ContainerStatus
 	for name, before := range newest.LastContainerStatuses {
@@ -233,7 +236,7 @@ func Condition(pod *corev1.Pod, kind corev1.PodConditionType) *corev1.PodConditi
 	return nil
 }
 
-// ReadySince returns when a ready pod became ready, or zero.
+// ReadySince returns the time at which a ready pod became ready, or zero.
 func ReadySince(pod *corev1.Pod) time.Time {
 	condition := readyCondition(pod)
 	if condition == nil || condition.Status != corev1.ConditionTrue {

@@ -9,15 +9,15 @@ import (
 	"github.com/outrigger/outrigger/api/v1alpha1"
 )
 
-// Reasons of the pod condition SidecarSetUpgradable.
+// These are the reasons of the pod condition SidecarSetUpgradable.
 const (
 	ReasonUpdateImmutableField    = "UpdateImmutableField"
 	ReasonAllSidecarsetUpgradable = "AllSidecarsetUpgradable"
 )
 
-// UpgradableCondition returns the condition SidecarSetUpgradable for the state of a pod
-// towards a SidecarSet (SPEC §7.2), and whether it is a change. A pod that never had the
-// condition, and was not upgraded in place, needs none.
+// UpgradableCondition returns the condition SidecarSetUpgradable for the state of a pod relative
+// to a SidecarSet (SPEC §7.2). changed reports whether the pod needs this condition written. An
+// upgradable pod that never had the condition, and was not upgraded in place, needs no condition.
 func UpgradableCondition(pod *corev1.Pod, set string, state State, now metav1.Time) (condition corev1.PodCondition, changed bool) {
 	if falseDue, trueDue := conditionDue(pod, set, state); !falseDue && !trueDue {
 		return corev1.PodCondition{}, false
@@ -28,8 +28,9 @@ func UpgradableCondition(pod *corev1.Pod, set string, state State, now metav1.Ti
 	return conditionOf(before, entries, now), true
 }
 
-// ConditionWithoutSet returns the condition SidecarSetUpgradable without the entry of a
-// deleted SidecarSet, and whether it is a change. An entry true is not wrong, and stays.
+// ConditionWithoutSet returns the condition SidecarSetUpgradable without the entry false of a
+// deleted SidecarSet. changed reports whether the pod has such an entry. An entry true is not
+// removed, because it does not make the condition False.
 func ConditionWithoutSet(pod *corev1.Pod, set string, now metav1.Time) (condition corev1.PodCondition, changed bool) {
 	before := Condition(pod, v1alpha1.UpgradableCondition)
 	entries := upgradableEntries(before)
@@ -40,8 +41,8 @@ func ConditionWithoutSet(pod *corev1.Pod, set string, now metav1.Time) (conditio
 	return conditionOf(before, entries, now), true
 }
 
-// BlockedSets returns the SidecarSets that cannot upgrade a pod by its condition, in no
-// order.
+// BlockedSets returns the SidecarSets that cannot upgrade a pod according to its condition. The
+// result is not sorted.
 func BlockedSets(pod *corev1.Pod) (sets []string) {
 	for set, can := range upgradableEntries(Condition(pod, v1alpha1.UpgradableCondition)) {
 		if !can {
@@ -51,7 +52,8 @@ func BlockedSets(pod *corev1.Pod) (sets []string) {
 	return sets
 }
 
-// conditionOf writes the entries. The transition time stays while the status does.
+// conditionOf returns the condition with the entries. The transition time changes only with the
+// status.
 func conditionOf(before *corev1.PodCondition, entries map[string]bool, now metav1.Time) corev1.PodCondition {
 	message, _ := json.Marshal(entries) // cannot fail
 	condition := corev1.PodCondition{
@@ -69,8 +71,9 @@ func conditionOf(before *corev1.PodCondition, entries map[string]bool, now metav
 	return condition
 }
 
-// upgradableEntries reads SidecarSet name → upgradable. A message that cannot be read is
-// replaced.
+// upgradableEntries parses the message of the condition. The message maps the name of a
+// SidecarSet to whether the SidecarSet can upgrade the pod. If the message cannot be parsed, the
+// result is empty.
 func upgradableEntries(condition *corev1.PodCondition) map[string]bool {
 	entries := map[string]bool{}
 	if condition == nil || json.Unmarshal([]byte(condition.Message), &entries) != nil || entries == nil {
@@ -79,9 +82,10 @@ func upgradableEntries(condition *corev1.PodCondition) map[string]bool {
 	return entries
 }
 
-// conditionDue reports which entry the condition of the pod lacks: false if the SidecarSet
-// cannot upgrade the pod; true if it can although the condition says false, or if it has
-// upgraded the pod in place.
+// conditionDue reports which entry the condition of the pod lacks. falseDue is true if the
+// SidecarSet cannot upgrade the pod and the entry is not false. trueDue is true if the SidecarSet
+// can upgrade the pod and the entry is false. trueDue is also true if the SidecarSet has upgraded
+// the pod in place to its version and the entry is missing.
 func conditionDue(pod *corev1.Pod, set string, state State) (falseDue, trueDue bool) {
 	entry, present := upgradableEntries(Condition(pod, v1alpha1.UpgradableCondition))[set]
 	if !state.Updated && !state.Upgradable {

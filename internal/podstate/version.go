@@ -16,11 +16,11 @@ type Version struct {
 	Set              string
 	Hash             string
 	HashWithoutImage string
-	// FormerHashWithoutImage is revision.FormerHashWithoutImage, or empty.
+	// FormerHashWithoutImage is the result of revision.FormerHashWithoutImage.
 	FormerHashWithoutImage string
 	// Sidecars are the containers and native sidecars of the SidecarSet.
 	Sidecars []Sidecar
-	// Good are the contents whose rollout has ended.
+	// Good contains the revisions whose rollout has ended.
 	Good []v1alpha1.GoodRevision
 }
 
@@ -28,7 +28,8 @@ type Version struct {
 type Sidecar struct {
 	Name  string
 	Image string
-	// EmptyImage is the image of the standby twin of a hot sidecar; empty for a cold one.
+	// EmptyImage is the image of the standby twin of a hot sidecar. It is empty for a cold
+	// sidecar.
 	EmptyImage string
 	// Native sidecars are init containers with restartPolicy Always.
 	Native bool
@@ -37,11 +38,11 @@ type Sidecar struct {
 // Hot reports whether the sidecar has two twins.
 func (s Sidecar) Hot() bool { return s.EmptyImage != "" }
 
-// Twins are the names of the two containers of a hot sidecar, the one that is active at
-// injection first.
+// Twins returns the names of the two containers of a hot sidecar. The first twin is active at
+// injection.
 func Twins(sidecar string) []string { return []string{sidecar + "-1", sidecar + "-2"} }
 
-// InPod are the names of the sidecar's containers in a pod.
+// InPod returns the names of the sidecar's containers in a pod.
 func (s Sidecar) InPod() []string {
 	if s.Hot() {
 		return Twins(s.Name)
@@ -49,7 +50,7 @@ func (s Sidecar) InPod() []string {
 	return []string{s.Name}
 }
 
-// Twin returns the other one of the two containers of a hot sidecar.
+// Twin returns the name of the other twin of a hot sidecar.
 func (s Sidecar) Twin(name string) string {
 	if twins := Twins(s.Name); name == twins[0] {
 		return twins[1]
@@ -57,7 +58,7 @@ func (s Sidecar) Twin(name string) string {
 	return Twins(s.Name)[0]
 }
 
-// isTwin reports whether a container is one of the two of a hot sidecar.
+// isTwin reports whether a container is one of the two twins of a hot sidecar.
 func (s Sidecar) isTwin(name string) bool { return slices.Contains(Twins(s.Name), name) }
 
 // NewVersion returns the current version of a SidecarSet. It computes the hashes of the
@@ -110,7 +111,8 @@ func (v *Version) RecordedBefore(hashWithoutImage string) bool {
 // Hot reports whether any sidecar is upgraded hot.
 func (v *Version) Hot() bool { return slices.ContainsFunc(v.Sidecars, Sidecar.Hot) }
 
-// Names are the sorted names of the sidecars; empty, not nil, if there are none.
+// Names returns the sorted names of the sidecars. Without sidecars, the result is empty, but not
+// nil.
 func (v *Version) Names() []string {
 	names := make([]string, 0, len(v.Sidecars))
 	for _, s := range v.Sidecars {
@@ -120,8 +122,8 @@ func (v *Version) Names() []string {
 	return names
 }
 
-// Container finds a container of a pod by name, or a native sidecar. It does not find
-// ordinary init containers: they do not run again (SPEC §9.1).
+// Container returns a container of a pod by name or, with native, a native sidecar. It does not
+// return ordinary init containers, because they do not run again (SPEC §9.1).
 func Container(pod *corev1.Pod, name string, native bool) *corev1.Container {
 	containers := pod.Spec.Containers
 	if native {
@@ -135,8 +137,8 @@ func Container(pod *corev1.Pod, name string, native bool) *corev1.Container {
 	return nil
 }
 
-// Natives yields the native sidecars of a pod, also its own, and their statuses. A status
-// that the kubelet has not reported yet is nil.
+// Natives yields the native sidecars of a pod and their statuses. It includes native sidecars
+// that the author of the pod wrote. A status that the kubelet has not reported yet is nil.
 func Natives(pod *corev1.Pod) iter.Seq2[*corev1.Container, *corev1.ContainerStatus] {
 	return func(yield func(*corev1.Container, *corev1.ContainerStatus) bool) {
 		for i := range pod.Spec.InitContainers {
@@ -148,8 +150,8 @@ func Natives(pod *corev1.Pod) iter.Seq2[*corev1.Container, *corev1.ContainerStat
 	}
 }
 
-// Status finds the status of a container of a pod by name or, with native, of an init
-// container.
+// Status returns the status of a container of a pod by name or, with native, the status of an
+// init container.
 func Status(pod *corev1.Pod, name string, native bool) *corev1.ContainerStatus {
 	statuses := pod.Status.ContainerStatuses
 	if native {

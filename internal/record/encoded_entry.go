@@ -8,17 +8,18 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// EncodedEntry is an entry for many pods. Everything but its timestamp is encoded once.
+// EncodedEntry is an entry that many pods get. All fields except its timestamp are encoded only
+// once.
 type EncodedEntry struct {
-	// set is the name of the SidecarSet, and key its JSON with the colon.
+	// set is the name of the SidecarSet. key is this name in JSON, followed by a colon.
 	set, key string
-	// rest follows the timestamp.
+	// rest is the JSON after the timestamp.
 	rest string
 }
 
 const timestampField = `{"updateTimestamp":`
 
-// EncodeEntry encodes an entry of the SidecarSet that it names.
+// EncodeEntry encodes an entry. The entry names its SidecarSet.
 func EncodeEntry(entry Entry) (EncodedEntry, error) {
 	entry.UpdateTimestamp = metav1.Time{}
 	encoded, err := json.Marshal(map[string]Entry{entry.SidecarSetName: entry})
@@ -29,8 +30,8 @@ func EncodeEntry(entry Entry) (EncodedEntry, error) {
 	return EncodedEntry{entry.SidecarSetName, key, rest}, nil
 }
 
-// WithEncoded is With for encoded entries with a timestamp. The entries are sorted by
-// SidecarSet.
+// WithEncoded does the same as With for encoded entries. now is the timestamp of the entries. The
+// entries must be sorted by SidecarSet.
 func WithEncoded(annotations map[string]string, key string, entries []EncodedEntry, now metav1.Time) (string, error) {
 	timestamp, err := now.MarshalJSON()
 	if err != nil {

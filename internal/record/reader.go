@@ -14,7 +14,8 @@ type Record struct {
 	Active map[string]string
 }
 
-// Read reads the record. An annotation that cannot be read is an error that names it.
+// Read reads the record. An annotation that cannot be parsed is an error. The error names the
+// annotation.
 func Read(annotations map[string]string) (read *Record, err error) {
 	read = &Record{}
 	if read.Hashes, err = Hashes(annotations); err != nil {
@@ -33,14 +34,14 @@ func Read(annotations map[string]string) (read *Record, err error) {
 }
 
 const (
-	// maxRecords is the number of records that a Reader keeps before it drops all.
+	// maxRecords is the number of records at which a Reader drops all its records.
 	maxRecords = 1 << 10
 	// maxRecordBytes is the size of the largest record that a Reader keeps.
 	maxRecordBytes = 4 << 10
 )
 
-// Reader decodes equal records once. A plan reads a pod after each change of its status,
-// and pods that were upgraded in the same second have equal records. The zero value is ready
+// Reader decodes equal records only once. Pods that were upgraded in the same second have equal
+// records, and a plan reads a pod again after each change of its status. The zero value is ready
 // for concurrent use. Callers must not change the records.
 type Reader struct {
 	mu    sync.Mutex
@@ -50,7 +51,7 @@ type Reader struct {
 // written is an encoded record.
 type written struct{ hashes, hashesWithoutImage, states, active string }
 
-// Read is the function of the same name.
+// Read returns the same result as the function Read.
 func (r *Reader) Read(annotations map[string]string) (*Record, error) {
 	w := written{
 		annotations[v1alpha1.HashAnnotation], annotations[v1alpha1.HashWithoutImageAnnotation],

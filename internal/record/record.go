@@ -14,14 +14,14 @@ import (
 	"github.com/outrigger/outrigger/api/v1alpha1"
 )
 
-// Entry is the version of a SidecarSet of a pod.
+// Entry describes the version of a SidecarSet that a pod has.
 type Entry struct {
 	UpdateTimestamp metav1.Time `json:"updateTimestamp"`
 	Hash            string      `json:"hash"`
 	SidecarSetName  string      `json:"sidecarSetName"`
 	// SidecarList contains the sorted names of containers and native sidecars.
 	SidecarList []string `json:"sidecarList"`
-	// ControllerRevision is absent from the entry without images.
+	// ControllerRevision is empty in an entry with the hash without images.
 	ControllerRevision string `json:"controllerRevision,omitempty"`
 }
 
@@ -32,14 +32,14 @@ type Entries map[string]Entry
 type State struct {
 	Revision        string      `json:"revision"`
 	UpdateTimestamp metav1.Time `json:"updateTimestamp"`
-	// LastContainerStatuses are the changed containers before the change.
+	// LastContainerStatuses contains the status of each changed container before the change.
 	LastContainerStatuses map[string]ContainerStatus `json:"lastContainerStatuses"`
-	// SidecarSetVersion is the resourceVersion of the SidecarSet of the upgrade. OpenKruise
-	// does not write it.
+	// SidecarSetVersion is the resourceVersion of the SidecarSet at the upgrade. OpenKruise does
+	// not write this field.
 	SidecarSetVersion string `json:"sidecarSetVersion,omitempty"`
 }
 
-// Ours reports whether Outrigger wrote the state, not OpenKruise.
+// Ours reports whether Outrigger, and not OpenKruise, wrote the state.
 func (s State) Ours() bool {
 	for _, before := range s.LastContainerStatuses {
 		if before.RestartCount != nil {
@@ -62,7 +62,7 @@ type ContainerStatus struct {
 // States maps the name of a SidecarSet to its newest in-place upgrade of the pod.
 type States map[string]State
 
-// Hashes reads the entries of HashAnnotation. A missing annotation is empty.
+// Hashes reads the entries of HashAnnotation. A missing annotation has no entries.
 func Hashes(annotations map[string]string) (Entries, error) {
 	return decode[Entries](annotations, v1alpha1.HashAnnotation)
 }
@@ -88,9 +88,9 @@ func ActiveContainers(annotations map[string]string) (map[string]string, error) 
 	return decode[map[string]string](annotations, v1alpha1.WorkingHotUpgradeContainerAnnotation)
 }
 
-// UnavailableSince reads the transition time of the Ready condition of a pod that was not
-// ready when a SidecarSet upgraded it (SPEC §7.5). An annotation that cannot be read counts
-// as absent: the pod is unavailable because of the upgrade.
+// UnavailableSince reads the transition time of the Ready condition of a pod that was not ready
+// when a SidecarSet upgraded it (SPEC §7.5). An annotation that cannot be parsed counts as
+// absent. The upgrade then counts as the cause of the unavailability.
 func UnavailableSince(annotations map[string]string, set string) (since metav1.Time, recorded bool) {
 	all, err := decode[map[string]metav1.Time](annotations, v1alpha1.UnavailableSinceAnnotation)
 	if err != nil {
@@ -100,8 +100,9 @@ func UnavailableSince(annotations map[string]string, set string) (since metav1.T
 	return since, recorded
 }
 
-// WithUnavailableSince returns the value of that annotation with the entry of a SidecarSet
-// replaced, or removed if since is nil. changed is false if the value stays the same.
+// WithUnavailableSince replaces the entry of a SidecarSet in UnavailableSinceAnnotation. If since
+// is nil, it removes the entry. It returns the new value of the annotation. changed is false if
+// the value stays the same.
 func WithUnavailableSince(annotations map[string]string, set string, since *metav1.Time) (value string, changed bool, err error) {
 	const key = v1alpha1.UnavailableSinceAnnotation
 	all, err := decode[map[string]metav1.Time](annotations, key)
@@ -156,7 +157,7 @@ func Injected(annotations map[string]string, set string) bool {
 	return false
 }
 
-// FormatInjectedSets writes names sorted, each once.
+// FormatInjectedSets encodes the names as a sorted list without duplicates.
 func FormatInjectedSets(names []string) string {
 	return strings.Join(slices.Compact(slices.Sorted(slices.Values(names))), ",")
 }

@@ -9,9 +9,9 @@ import (
 	"github.com/outrigger/outrigger/internal/defaults"
 )
 
-// Complete writes defaults and hashes into a SidecarSet. stored is the stored SidecarSet, nil
+// Complete writes defaults and hashes into a SidecarSet. stored is the stored SidecarSet, or nil
 // at creation. Unchanged containers and volumes keep the form that was hashed under older
-// defaults: an edit of other fields must not create another version.
+// defaults. Otherwise, an edit of other fields would create another version.
 func Complete(set, stored *v1alpha1.SidecarSet) error {
 	keep, err := keepsVersion(set, stored)
 	if err != nil {
@@ -36,9 +36,9 @@ func keepsVersion(set, stored *v1alpha1.SidecarSet) (bool, error) {
 	return hash == stored.Annotations[v1alpha1.HashAnnotation], err
 }
 
-// Completed returns a SidecarSet with the hashes of its content. If no webhook was called for
-// the last write, the hashes are missing or outdated, and defaults are missing. Then
-// Completed returns a copy with defaults and hashes, as admission writes them. Content that
+// Completed returns a SidecarSet with the hashes of its content. If no webhook was called for the
+// last write, the hashes are missing or outdated, and defaults are missing. In this case,
+// Completed returns a copy with the defaults and hashes that admission would write. Content that
 // matches its hash keeps its form. Completed does not change its argument.
 func Completed(set *v1alpha1.SidecarSet) (*v1alpha1.SidecarSet, error) {
 	hash, blank, err := hashes(set)

@@ -12,9 +12,9 @@ import (
 	"github.com/outrigger/outrigger/api/v1alpha1"
 )
 
-// content is the part of a SidecarSet that a revision records, in the form of existing
-// revisions: all keys, null if unset, and a marker that makes a patch replace instead of
-// merge.
+// content is the part of a SidecarSet that a revision records. It has the form of existing
+// revisions. All keys are present, and an unset key is null. A marker makes a patch replace the
+// spec instead of merging the spec.
 type content struct {
 	Spec *marked `json:"spec"`
 }
@@ -34,8 +34,8 @@ type versioned struct {
 	PatchPodMetadata []v1alpha1.SidecarSetPatchPodMetadata `json:"patchPodMetadata"`
 }
 
-// brief is versioned without unset keys. It was the former content of revisions, and names
-// of revisions still depend on it.
+// brief has the fields of versioned, but omits unset keys. Earlier revisions had this form, and
+// the names of revisions still depend on this form.
 type brief struct {
 	Volumes          []corev1.Volume                       `json:"volumes,omitempty"`
 	Containers       []v1alpha1.SidecarContainer           `json:"containers,omitempty"`
@@ -70,7 +70,7 @@ func Content(spec *v1alpha1.SidecarSetSpec) ([]byte, error) {
 	return encoded(content{Spec: &marked{replaceMarker, versionedPart(spec)}})
 }
 
-// briefContent is the input of the names of revisions.
+// briefContent returns the content from which Name computes the name of a revision.
 func briefContent(spec *v1alpha1.SidecarSetSpec) ([]byte, error) {
 	return encoded(map[string]brief{"spec": brief(versionedPart(spec))})
 }
@@ -99,7 +99,7 @@ func Restore(data []byte, onto *v1alpha1.SidecarSetSpec) error {
 }
 
 // Equal reports whether two recorded contents have the same meaning. Content that cannot be
-// read equals only itself.
+// parsed equals only itself.
 func Equal(a, b []byte) bool {
 	if bytes.Equal(a, b) {
 		return true

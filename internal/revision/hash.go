@@ -1,5 +1,5 @@
-// Package revision knows the versions of a SidecarSet: hashes, recorded content, and when two
-// versions are equal (SPEC §2, §6).
+// Package revision computes and compares the versions of a SidecarSet. A version has hashes, and
+// a ControllerRevision records its content (SPEC §2, §6).
 package revision
 
 import (
@@ -22,14 +22,14 @@ func Hash(spec *v1alpha1.SidecarSetSpec) (string, error) {
 	return hashOf(spec.Containers, spec.InitContainers)
 }
 
-// HashWithoutImage is Hash with empty images. Two specs with the same HashWithoutImage differ
-// in nothing but images: an in-place upgrade is possible.
+// HashWithoutImage returns the hash of a spec with empty images. Two specs with the same
+// HashWithoutImage differ in nothing but images, so an in-place upgrade is possible.
 func HashWithoutImage(spec *v1alpha1.SidecarSetSpec) (string, error) {
 	return hashOf(withoutImages(spec.Containers), withoutImages(spec.InitContainers))
 }
 
-// FormerHashWithoutImage is the HashWithoutImage of earlier releases, which hashed probes
-// with the defaults of pods. It is empty if the spec has no such probes.
+// FormerHashWithoutImage returns the HashWithoutImage of earlier releases. Earlier releases
+// hashed probes with the defaults of pods. The result is empty if the spec has no such probes.
 func FormerHashWithoutImage(spec *v1alpha1.SidecarSetSpec) (string, error) {
 	open := func(c v1alpha1.SidecarContainer) bool { return defaults.HasPodProbes(&c.Container) }
 	if !slices.ContainsFunc(spec.Containers, open) && !slices.ContainsFunc(spec.InitContainers, open) {

@@ -34,8 +34,8 @@ func Find(sorted []*appsv1.ControllerRevision, data []byte) *appsv1.ControllerRe
 	return nil
 }
 
-// NumberFor returns the number that makes a revision the newest of the sorted ones. The
-// newest revision keeps its number. A nil revision is a new one.
+// NumberFor returns the number that makes a revision the newest of the sorted revisions. If the
+// revision is already the newest, it keeps its number. revision is nil for a new revision.
 func NumberFor(revision *appsv1.ControllerRevision, sorted []*appsv1.ControllerRevision) int64 {
 	if len(sorted) == 0 {
 		return 1
@@ -47,9 +47,9 @@ func NumberFor(revision *appsv1.ControllerRevision, sorted []*appsv1.ControllerR
 	return newest.Revision + 1
 }
 
-// Expendable returns the oldest of the sorted revisions beyond the history limit, except for
-// the current revision, revisions of pods, and the revision that injection is pinned to (SPEC
-// §6).
+// Expendable returns the revisions that exceed the history limit, the oldest first. It never
+// returns the current revision, revisions of pods, or the revision that injection is pinned to
+// (SPEC §6).
 func Expendable(set *v1alpha1.SidecarSet, sorted []*appsv1.ControllerRevision, current string, pods []*corev1.Pod) []*appsv1.ControllerRevision {
 	excess := len(sorted) - historyLimit(set)
 	if excess <= 0 {
@@ -76,14 +76,14 @@ func historyLimit(set *v1alpha1.SidecarSet) int {
 	return max(int(*set.Spec.RevisionHistoryLimit), 1)
 }
 
-// usedBy returns a function that reports whether a revision is that of a pod.
+// usedBy returns a function that reports whether a pod has a revision.
 func usedBy(pods []*corev1.Pod, set string, all []*appsv1.ControllerRevision) func(*appsv1.ControllerRevision) bool {
 	hashOf := map[string]string{}
 	for _, revision := range all {
 		hashOf[revision.Name] = revision.Annotations[v1alpha1.HashAnnotation]
 	}
-	// hashes are of pods whose entry names no revision with their hash: the webhook may have
-	// predicted a name, and the revision got another one.
+	// hashes contains the hash of each pod whose entry names no revision with this hash. The
+	// webhook may have predicted the name of a revision, and the revision then got another name.
 	names, hashes := map[string]bool{}, map[string]bool{}
 	for i := range pods {
 		entries, err := record.Hashes(pods[i].Annotations)

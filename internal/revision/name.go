@@ -16,9 +16,10 @@ import (
 // OwnerKind is the kind that owns revisions.
 const OwnerKind = "SidecarSet"
 
-// Name returns the name of a new ControllerRevision of the current content: <set>-<hash>
-// (SPEC §6). The hash covers status.collisionCount. Content that is registered already, under
-// another count or by another controller, keeps its name: see Find.
+// Name returns the name of a new ControllerRevision of the current content: <set>-<hash> (SPEC
+// §6). The hash covers status.collisionCount. If a revision already has this content, under
+// another count or from another controller, the content keeps the name of that revision. See
+// Find.
 func Name(set *v1alpha1.SidecarSet) (string, error) {
 	data, err := briefContent(&set.Spec)
 	if err != nil {
@@ -51,9 +52,9 @@ func New(set *v1alpha1.SidecarSet, namespace string, number int64) (*appsv1.Cont
 	return built, nil
 }
 
-// MakeLatest makes a revision the latest one of a SidecarSet: number, owner, labels and hash
-// annotations (SPEC §6). It keeps the custom versions of the revision, because injection may
-// be pinned to one. A second call changes nothing.
+// MakeLatest makes a revision the latest revision of a SidecarSet. It sets number, owner, labels
+// and hash annotations (SPEC §6). It keeps the custom versions of the revision, because injection
+// may be pinned to a custom version. A second call changes nothing.
 func MakeLatest(on *appsv1.ControllerRevision, set *v1alpha1.SidecarSet, number int64) {
 	on.Revision = number
 	Adopt(on, set)
@@ -64,8 +65,8 @@ func MakeLatest(on *appsv1.ControllerRevision, set *v1alpha1.SidecarSet, number 
 	}
 }
 
-// Adopt makes a SidecarSet the controller of a revision without controller, or of a deleted
-// SidecarSet of the same name.
+// Adopt makes a SidecarSet the controller of a revision. Before, the revision has no controller,
+// or a deleted SidecarSet with the same name is its controller.
 func Adopt(on *appsv1.ControllerRevision, set *v1alpha1.SidecarSet) {
 	if metav1.IsControlledBy(on, set) {
 		return
@@ -91,8 +92,8 @@ func with(onto map[string]string, key, value string) map[string]string {
 	return onto
 }
 
-// Current returns the name of the revision of the current content: the registered name, or
-// the name that the operator will register.
+// Current returns the name of the revision of the current content. If status is current, this is
+// the registered name. Otherwise, this is the name that the operator will register.
 func Current(set *v1alpha1.SidecarSet) (string, error) {
 	if status := &set.Status; status.ObservedGeneration == set.Generation && status.LatestRevision != "" {
 		return status.LatestRevision, nil

@@ -13,11 +13,11 @@ import (
 	"github.com/outrigger/outrigger/api/v1alpha1"
 )
 
-// ErrNoSuchRevision is the error of a pin to a missing revision.
+// ErrNoSuchRevision is the error if injection is pinned to a missing revision.
 var ErrNoSuchRevision = errors.New("it does not exist; correct spec.injectionStrategy.revision, or create that version again")
 
-// Pin returns the pin of injection: the name of a revision or, without a name, a custom
-// version. Both are empty without a pin.
+// Pin returns the name or the custom version of the revision that injection is pinned to. If the
+// spec contains both, Pin returns only the name. If injection is not pinned, both are empty.
 func Pin(set *v1alpha1.SidecarSet) (name, version string) {
 	pin := set.Spec.InjectionStrategy.Revision
 	switch {
@@ -31,22 +31,22 @@ func Pin(set *v1alpha1.SidecarSet) (name, version string) {
 	return "", ""
 }
 
-// CustomVersion returns the custom version of a SidecarSet. A SidecarSet that was stored as
-// v1beta1 and not converted by a webhook has it in its spec only.
+// CustomVersion returns the custom version of a SidecarSet. If a SidecarSet was stored as v1beta1
+// and no webhook converted it, only its spec contains the custom version.
 func CustomVersion(set *v1alpha1.SidecarSet) string {
 	return cmp.Or(set.Labels[v1alpha1.CustomVersionLabel], set.Spec.CustomVersion)
 }
 
 // PinsOwnVersion reports whether injection is pinned to the custom version of the SidecarSet
-// itself. While no revision has it, that is the current content.
+// itself. While no revision has this custom version, injection uses the current content.
 func PinsOwnVersion(set *v1alpha1.SidecarSet) bool {
 	name, version := Pin(set)
 	return name == "" && version != "" && version == CustomVersion(set)
 }
 
-// FindPinned returns the revision that injection is pinned to, among the sorted revisions of
-// the SidecarSet: by name, or the newest with the custom version (SPEC §4.11). A missing
-// revision is an error, and so is a missing pin.
+// FindPinned returns the revision that injection is pinned to, among the sorted revisions of the
+// SidecarSet. It finds the revision by name, or finds the newest revision with the custom version
+// (SPEC §4.11). A missing revision is an error. A missing pin is also an error.
 func FindPinned(set *v1alpha1.SidecarSet, sorted []*appsv1.ControllerRevision) (*appsv1.ControllerRevision, error) {
 	name, version := Pin(set)
 	if name != "" {
@@ -100,7 +100,7 @@ func HasCustomVersion(recorded *appsv1.ControllerRevision, version string) bool 
 	return version != "" && slices.Contains(CustomVersions(recorded), version)
 }
 
-// addCustomVersion adds a custom version. The first one stays in the label.
+// addCustomVersion adds a custom version. The first custom version stays in the label.
 func addCustomVersion(on *appsv1.ControllerRevision, version string) {
 	if version == "" || HasCustomVersion(on, version) {
 		return
@@ -115,9 +115,9 @@ func addCustomVersion(on *appsv1.ControllerRevision, version string) {
 	on.Annotations = with(on.Annotations, v1alpha1.CustomVersionsAnnotation, version)
 }
 
-// Of returns the revisions of a SidecarSet among the listed ones, sorted. Revisions of another
-// kind of controller do not count. Revisions of a deleted SidecarSet of the same name count,
-// because its pods are matched again.
+// Of returns the revisions of a SidecarSet among the listed revisions, sorted. It omits revisions
+// whose controller is of another kind. It includes revisions of a deleted SidecarSet with the
+// same name, because the new SidecarSet matches the pods of the deleted SidecarSet again.
 func Of(set *v1alpha1.SidecarSet, listed []appsv1.ControllerRevision) []*appsv1.ControllerRevision {
 	var own []*appsv1.ControllerRevision
 	for i := range listed {

@@ -8,8 +8,8 @@ import (
 	"github.com/outrigger/outrigger/api/v1alpha1"
 )
 
-// partition is the number of matched pods that keep the old version (SPEC §7.4). An
-// update selector turns it off.
+// partition returns the number of matched pods that keep the old version (SPEC §7.4). It is 0 if
+// the strategy has an update selector.
 func partition(strategy *v1alpha1.SidecarSetUpdateStrategy, matched int) (int, error) {
 	if strategy.Selector != nil || strategy.Partition == nil {
 		return 0, nil
@@ -18,15 +18,15 @@ func partition(strategy *v1alpha1.SidecarSetUpdateStrategy, matched int) (int, e
 	if err != nil {
 		return 0, err
 	}
-	// A percentage below 100 % keeps at most all pods but one.
+	// A percentage below 100 % leaves at least one pod to upgrade.
 	if strategy.Partition.Type == intstr.String && matched > 1 && kept > 0 && strategy.Partition.StrVal != "100%" {
 		kept = min(kept, matched-1)
 	}
 	return min(kept, matched), nil
 }
 
-// maxUnavailable is the number of pods that upgrades may make unavailable (SPEC §7.5), 1
-// by default.
+// maxUnavailable returns the number of pods that upgrades may make unavailable (SPEC §7.5). The
+// default is 1.
 func maxUnavailable(strategy *v1alpha1.SidecarSetUpdateStrategy, matched int) (int, error) {
 	if strategy.MaxUnavailable == nil {
 		return 1, nil

@@ -12,8 +12,9 @@ import (
 	"github.com/outrigger/outrigger/api/protocol"
 )
 
-// candidates are the pods that the rollout upgrades: not updated, upgradable, and
-// selected by the update selector (SPEC §7.2). They include pods that cannot be upgraded yet.
+// candidates returns the pods that the rollout upgrades. These pods are not updated, are
+// upgradable, and match the update selector (SPEC §7.2). Some of these pods cannot be upgraded
+// yet.
 func (p *planner) candidates() ([]candidate, error) {
 	priority, err := newPriority(p.strategy.PriorityStrategy)
 	if err != nil {

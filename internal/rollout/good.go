@@ -6,20 +6,21 @@ import (
 	"github.com/outrigger/outrigger/internal/podstate"
 )
 
-// Ended reports whether every pod has the version that the rollout has for it.
+// Ended reports whether the rollout is complete, or has reached the partition.
 func (p *Plan) Ended() bool {
 	return p.Phase == protocol.PhaseComplete || p.Phase == protocol.PhasePartitionReached
 }
 
-// MayHaveEnded reports whether the rollout waits only for pods that are unavailable with the
-// version. If its run has ended by itself, each of them was available before.
+// MayHaveEnded reports whether the rollout waits only for pods that have the version and are
+// unavailable. If the run has ended by itself, each of these pods was available before.
 func (p *Plan) MayHaveEnded() bool {
 	return p.Phase == protocol.PhaseWaiting && p.Counts.Remaining+p.Counts.Migrating == 0
 }
 
-// EndToRecord reports whether the rollout has ended by the plan, or may have, and status does
-// not show it: the content is not the last good revision, or was rolled out again since.
-// Content is good only if a ready pod has it.
+// EndToRecord reports whether status must record the end of the rollout. According to the plan,
+// the rollout has ended or may have ended, but status does not show this end. The content is then
+// not the last good revision, or it was rolled out again since it became good. Content is good
+// only if a ready pod has it.
 func EndToRecord(set *v1alpha1.SidecarSet, version *podstate.Version, plan *Plan, pods []Pod) bool {
 	if !plan.Ended() && !plan.MayHaveEnded() || plan.Counts.UpdatedReady == 0 {
 		return false

@@ -11,8 +11,8 @@ import (
 	"github.com/outrigger/outrigger/api/v1alpha1"
 )
 
-// Next plans the next step of the rollout of a SidecarSet. Rejected pods come after all
-// others. Next does not change its arguments.
+// Next plans the next step of the rollout of a SidecarSet. Rejected pods come after all other
+// pods. Next does not change its arguments.
 func Next(set *v1alpha1.SidecarSet, pods []Pod, rejected map[protocol.PodReference]bool) (Plan, error) {
 	p := planner{strategy: &set.Spec.UpdateStrategy, pods: pods, rejected: rejected}
 	if err := p.run(); err != nil {
@@ -69,8 +69,8 @@ func (p *planner) run() error {
 	return nil
 }
 
-// phase names the phase of the plan. NotUpdate does not stop the reset of a hot upgrade
-// that has begun (SPEC §7.1).
+// phase returns the phase of the plan. With NotUpdate, a hot upgrade that has begun still resets
+// its standby twin (SPEC §7.1).
 func (p *planner) phase() protocol.Phase {
 	counts := &p.plan.Counts
 	switch {
@@ -125,8 +125,8 @@ func compareBool(a, b bool) int {
 	return 1
 }
 
-// selectPods selects candidates, in order, within maxUnavailable (SPEC §7.5): a pod that
-// is not ready takes no slot, a ready pod takes one, and the next pods are queued.
+// selectPods selects candidates, in order, within maxUnavailable (SPEC §7.5). A pod that is not
+// ready takes no slot. A ready pod takes one slot. If no slot is open, the next pods are queued.
 func (p *planner) selectPods(candidates []candidate) {
 	plan, slots := &p.plan, p.plan.OpenSlots
 	maxQueued := min(MaxQueued, queuedPerSlot*plan.MaxUnavailable+len(p.rejected))
@@ -139,7 +139,7 @@ func (p *planner) selectPods(candidates []candidate) {
 			return
 		case pod.Waits(), pod.InBackoff:
 		case p.rejected[selected.PodReference] && len(plan.Pods) > 0 && !p.rejected[plan.Pods[0].PodReference]:
-			// Rejected pods are upgraded when no other pod can be (SPEC §7.8).
+			// Rejected pods are upgraded only if no other pod can be upgraded (SPEC §7.8).
 			return
 		case !pod.Ready && !batchFull:
 			selected.Unready = true

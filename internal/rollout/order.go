@@ -27,8 +27,8 @@ func newCandidate(pod *Pod, p *priority) candidate {
 	}
 }
 
-// cost orders pods by the harm of an upgrade: an unscheduled pod, a pending pod, a pod
-// that is not ready, a ready pod.
+// cost orders pods by the harm of an upgrade. An unscheduled pod has the lowest cost, followed by
+// a pending pod, a pod that is not ready, and a ready pod.
 func cost(pod *Pod) int8 {
 	var c int8
 	if pod.Spec.NodeName != "" {
@@ -47,8 +47,9 @@ func cost(pod *Pod) int8 {
 	return c
 }
 
-// compare orders candidates (SPEC §7.3): by priority, lower cost, ready for a shorter
-// time, more restarts, newer. The name makes the order total.
+// compare orders candidates (SPEC §7.3). The priority comes first, then a lower cost, a shorter
+// time since the pod became ready, more restarts, and a later creation. The name orders all other
+// candidates.
 func (a *candidate) compare(b *candidate) int {
 	if a.rank != b.rank {
 		if order := a.rank.compare(b.rank); order != 0 {
@@ -67,7 +68,7 @@ func (a *candidate) compare(b *candidate) int {
 	)
 }
 
-// restarts is the highest restart count of a container or native sidecar.
+// restarts returns the highest restart count of the containers and native sidecars of a pod.
 func restarts(pod *corev1.Pod) int32 {
 	var most int32
 	for i := range pod.Status.ContainerStatuses {
@@ -85,8 +86,8 @@ func sortCandidates(all []candidate) {
 	slices.SortFunc(all, func(a, b candidate) int { return a.compare(&b) })
 }
 
-// first returns the n candidates that go first, in order. A plan needs few of them:
-// most of the others are compared once instead of sorted.
+// first returns the first n candidates, in order. A plan needs few candidates, so first sorts
+// only few of them. It compares most of the other candidates only once.
 func first(all []candidate, n int) []candidate {
 	kept := make([]candidate, 0, min(2*n, len(all)))
 	sorted := false

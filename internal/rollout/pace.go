@@ -5,27 +5,30 @@ import "time"
 const (
 	// MinInterval is the shortest time between two plans.
 	MinInterval = 50 * time.Millisecond
-	// MaxShare limits planning to one part in MaxShare of the time, and to one part in
-	// easyShare while open slots wait no longer than easyInterval.
+	// MaxShare limits planning to the fraction 1/MaxShare of the time. easyShare limits planning
+	// to the fraction 1/easyShare of the time, as long as open slots wait no longer than
+	// easyInterval because of this limit.
 	MaxShare     = 4
 	easyShare    = 40
 	easyInterval = 250 * time.Millisecond
 )
 
-// Slots that open within the batch delay are filled by one batch, because a batch adds a
-// dozen events to the history.
+// One batch fills all slots that open within the batch delay. Each batch adds a dozen events to
+// the history, so few large batches are better than many small batches.
 const (
 	maxBatchDelay     = 250 * time.Millisecond
 	batchDelayPerSlot = 5 * time.Millisecond
 )
 
-// Interval is the time between a plan that took so long and the next plan.
+// Interval returns the time between a plan and the next plan. took is the duration of the first
+// plan.
 func Interval(took time.Duration) time.Duration {
 	return max(MinInterval, min(easyInterval, (easyShare-1)*took), (MaxShare-1)*took)
 }
 
-// BatchDelay is the time to wait for more pods before a batch of the plan starts. It is
-// zero if the plan has queued pods or two thirds of the pods that can be upgraded.
+// BatchDelay returns the time to wait for more pods before a batch of the plan starts. It is zero
+// if the plan has queued pods or a full batch. It is also zero if the plan has two thirds of the
+// pods that can be upgraded.
 func (p *Plan) BatchDelay() time.Duration {
 	if len(p.Queued) > 0 || len(p.Pods) == MaxBatch || 3*len(p.Pods) >= 2*min(p.MaxUnavailable, p.Counts.Remaining) {
 		return 0

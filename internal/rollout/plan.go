@@ -6,10 +6,10 @@ import (
 	"github.com/outrigger/outrigger/api/protocol"
 )
 
-// MaxBatch limits the pods of one plan that are upgraded at once, and MaxQueued the pods
-// that follow: together they limit the size of a payload. A plan queues no more than
-// queuedPerSlot pods for each slot, because the next plan orders the rest again, and one
-// for each rejected pod, because the next pods may be rejected, too.
+// MaxBatch limits the pods of one plan that are upgraded at once. MaxQueued limits the queued
+// pods of a plan. Together, MaxBatch and MaxQueued limit the size of a payload. A plan queues at
+// most queuedPerSlot pods for each slot, because the next plan orders the remaining pods again.
+// It queues one more pod for each rejected pod, because the next pods may be rejected, too.
 const (
 	MaxBatch      = 200
 	MaxQueued     = 800
@@ -21,25 +21,26 @@ type Plan struct {
 	Phase   protocol.Phase
 	Message string
 	Counts  protocol.Counts
-	// Pods to upgrade now, in order. Together they fit maxUnavailable.
+	// Pods contains the pods to upgrade now, in order. Their upgrades do not exceed
+	// maxUnavailable.
 	Pods []protocol.SelectedPod
-	// Queued pods follow Pods, in order, as slots open.
+	// Queued contains the pods that are upgraded after Pods, in order, as slots open.
 	Queued []protocol.SelectedPod
-	// MaxUnavailable is how many ready pods may be unavailable at once, and OpenSlots how
-	// many more can become unavailable now.
+	// MaxUnavailable is the number of ready pods that upgrades may make unavailable at once.
+	// OpenSlots is the number of pods that upgrades may make unavailable now.
 	MaxUnavailable, OpenSlots int
-	// Example is a pod that the rollout waits for, namespace/name.
+	// Example is a pod that the rollout waits for, in the form namespace/name.
 	Example string
-	// NotUpgradable pods differ from the version in more than images. Sorted.
+	// NotUpgradable is the sorted list of pods that differ from the version in more than images.
 	NotUpgradable []protocol.PodReference
-	// FalseConditions are pods whose condition SidecarSetUpgradable lacks the entry false
-	// for the SidecarSet; TrueConditions lack the entry true. A rollout does not wait for
-	// TrueConditions.
+	// FalseConditions are pods whose condition SidecarSetUpgradable lacks the entry false for the
+	// SidecarSet. TrueConditions are pods whose condition lacks the entry true. A rollout does
+	// not wait until the conditions of TrueConditions are written.
 	FalseConditions, TrueConditions []protocol.PodReference
 	// Hot is set when standby twins are reset after an upgrade.
 	Hot bool
 
-	// candidates of the rollout, in no order.
+	// candidates are the candidates of the rollout. The list is not sorted.
 	candidates []candidate
 }
 

@@ -15,12 +15,13 @@ import (
 	"github.com/outrigger/outrigger/internal/record"
 )
 
-// Pod is a matched pod with its state towards the version of a SidecarSet.
+// Pod is a matched pod with its state relative to the version of a SidecarSet.
 type Pod struct {
 	*corev1.Pod
 	podstate.State
-	// InBackoff is set while the rejected upgrade of the pod is not retried, and
-	// ConditionInBackoff while the rejected write of its condition is not.
+	// InBackoff is set while a rejected upgrade of the pod waits for its retry.
+	// ConditionInBackoff is set while a rejected write of the pod's condition waits for its
+	// retry.
 	InBackoff, ConditionInBackoff bool
 }
 
@@ -29,10 +30,10 @@ func (p *Pod) Reference() protocol.PodReference {
 	return protocol.PodReference{Namespace: p.Pod.Namespace, Name: p.Pod.Name, UID: p.Pod.UID}
 }
 
-// Population returns the matched pods of a SidecarSet (SPEC §3): active, in scope,
-// injected with the SidecarSet, and with every container of it. It calls namespaceLabels
-// only when the SidecarSet selects namespaces by label. A failure of namespaceLabels is
-// an error, never "not matched".
+// Population returns the matched pods of a SidecarSet (SPEC §3). A matched pod is active, is in
+// scope, is injected with the SidecarSet, and has every container of the SidecarSet. Population
+// calls namespaceLabels only if the SidecarSet selects namespaces by label. If namespaceLabels
+// fails, Population returns an error, and does not treat the pod as not matched.
 func Population(set *v1alpha1.SidecarSet, pods []*corev1.Pod, namespaceLabels func(string) (map[string]string, error)) ([]Pod, error) {
 	return new(PopulationCache).Population(set, pods, namespaceLabels)
 }
@@ -46,7 +47,7 @@ type PopulationCache struct {
 	sets map[string]*setCache
 }
 
-// setCache contains the states of pods towards one version of a SidecarSet.
+// setCache contains the states of pods relative to one version of a SidecarSet.
 type setCache struct {
 	mu         sync.Mutex
 	uid        types.UID
@@ -58,8 +59,7 @@ type setCache struct {
 }
 
 type cachedState struct {
-	// pod is the object that was evaluated. Informers replace objects and never change
-	// them.
+	// pod is the object that was evaluated. An informer replaces an object, and never changes it.
 	pod   *corev1.Pod
 	state podstate.State
 	// member reports whether the pod is matched if its namespace is in scope.
@@ -68,7 +68,7 @@ type cachedState struct {
 	unreadable error
 }
 
-// Population is the function of the same name.
+// Population returns the same result as the function Population.
 func (c *PopulationCache) Population(set *v1alpha1.SidecarSet, pods []*corev1.Pod, namespaceLabels func(string) (map[string]string, error)) ([]Pod, error) {
 	matched, inScope := make([]Pod, 0, len(pods)), map[string]bool{}
 	err := c.visit(set, pods, func(scope match.Scope, cached cachedState) error {
@@ -99,9 +99,9 @@ func (c *PopulationCache) Population(set *v1alpha1.SidecarSet, pods []*corev1.Po
 	return matched, nil
 }
 
-// CountUnavailable counts the pods that in-place upgrades of a SidecarSet made unavailable
-// (SPEC §7.5), including pods that its newest version does not match any more. A pod that
-// was created with a version does not count.
+// CountUnavailable counts the pods that in-place upgrades of a SidecarSet made unavailable (SPEC
+// §7.5). It includes pods that the newest version of the SidecarSet does not match any more. It
+// does not count a pod that was created with its version.
 func (c *PopulationCache) CountUnavailable(set *v1alpha1.SidecarSet, pods []*corev1.Pod) (all, newest int, err error) {
 	err = c.visit(set, pods, func(_ match.Scope, cached cachedState) error {
 		if cached.state.UpgradedInPlace && cached.state.UnavailableByUpgrade() {
@@ -115,16 +115,16 @@ func (c *PopulationCache) CountUnavailable(set *v1alpha1.SidecarSet, pods []*cor
 	return all, newest, err
 }
 
-// UnreadablePods are pods with annotations that cannot be read. Example is the first of
-// them by name, and Cause is the error about it.
+// UnreadablePods describes the pods with annotations that cannot be parsed. Example is the first
+// such pod by name. Cause is the error about this pod.
 type UnreadablePods struct {
 	Count   int
 	Example string
 	Cause   error
 }
 
-// Unreadable returns the pods that would be matched if their annotations could be read,
-// by the states that Population found last. It ignores namespaces.
+// Unreadable returns the pods that would be matched if their annotations could be parsed. It uses
+// the states of the last call of Population. It ignores namespaces.
 func (c *PopulationCache) Unreadable(set string, pods []*corev1.Pod) (unreadable UnreadablePods) {
 	one := c.of(set)
 	one.mu.Lock()
@@ -161,7 +161,7 @@ func (c *PopulationCache) of(set string) *setCache {
 	return c.sets[set]
 }
 
-// visit calls f with the state of each pod until f fails.
+// visit calls f with the state of each pod, until f returns an error.
 func (c *PopulationCache) visit(set *v1alpha1.SidecarSet, pods []*corev1.Pod, f func(match.Scope, cachedState) error) error {
 	scope, err := match.NewScope(&set.Spec)
 	if err != nil {
@@ -186,9 +186,9 @@ func (c *PopulationCache) visit(set *v1alpha1.SidecarSet, pods []*corev1.Pod, f 
 	return nil
 }
 
-// update drops the states towards another version, and all states once most of them are
-// of pods that are gone. Hashes are not computed for every plan: the content changes with
-// the generation, and its hashed form with the annotation.
+// update drops all states if the version has changed. It also drops all states if most of the
+// states belong to deleted pods. update does not compute hashes for every plan. The content
+// changes only with the generation, and its hashed form changes only with the annotation.
 func (c *setCache) update(set *v1alpha1.SidecarSet, pods int) (err error) {
 	hash, good := set.Annotations[v1alpha1.HashAnnotation], set.Status.GoodRevisions
 	if c.version != nil && c.uid == set.UID && c.generation == set.Generation && c.hash == hash && slices.Equal(c.good, good) && len(c.states) <= 2*pods {
@@ -213,8 +213,8 @@ func (c *setCache) evaluate(records *record.Reader, set string, scope match.Scop
 		fresh.state = c.version.OfRecord(pod, read)
 		fresh.member = fresh.state.Complete && scope.Labels(pod.Labels)
 	case scope.Labels(pod.Labels):
-		// The pod does not stop the others. It is not managed until its annotations
-		// are repaired.
+		// The error does not affect other pods. This pod is not managed until its annotations are
+		// repaired.
 		fresh.unreadable = err
 	}
 	return fresh

@@ -40,7 +40,8 @@ func newPriority(strategy *v1alpha1.UpdatePriorityStrategy) (priority, error) {
 	return p, nil
 }
 
-// rank of a pod: the lower tier goes first and, within a tier, the larger number.
+// rank is the rank of a pod. The lower tier comes first. Within a tier, the larger number comes
+// first.
 type rank struct {
 	tier   int64
 	number string
@@ -72,8 +73,8 @@ func (r rank) compare(other rank) int {
 	)
 }
 
-// trailingNumber returns the digits at the end of a label value, without leading zeros:
-// "sts-10" has 10. As text, the number cannot overflow.
+// trailingNumber returns the digits at the end of a label value, without leading zeros. For
+// example, it returns "10" for "sts-10". The number is a text, so it cannot overflow.
 func trailingNumber(value string) string {
 	start := len(value)
 	for start > 0 && value[start-1] >= '0' && value[start-1] <= '9' {

@@ -6,21 +6,22 @@ import (
 	"github.com/outrigger/outrigger/api/protocol"
 )
 
-// Refill is the next step of a batch by a new plan.
+// Refill is the next step of a batch according to a new plan.
 type Refill struct {
-	// Now are the pods to upgrade, in the order of the batch. Left are the pods that
+	// Now contains the pods to upgrade, in the order of the batch. Left contains the pods that
 	// must wait.
 	Now, Left []protocol.SelectedPod
-	// SlotWanted are the pods of Left that wait only for a slot.
+	// SlotWanted contains the pods of Left that wait only for a slot.
 	SlotWanted []protocol.SelectedPod
-	// OnlyOthers is set when pods outside the batch can be upgraded, and none of its own:
-	// a new batch would upgrade them.
+	// OnlyOthers is set if pods outside the batch can be upgraded, but no pod of the batch. A new
+	// batch would upgrade these pods.
 	OnlyOthers bool
 }
 
-// Refill divides the rest of a batch. unseen counts the writes of the batch that the
-// population of the plan does not show; tried are the pods that the batch has tried. A
-// pod stays next while slots are open, even if the new plan selects others before it.
+// Refill divides the remaining pods of a batch into pods to upgrade now and pods that must wait.
+// unseen is the number of writes of the batch that the population of the plan does not show.
+// tried contains the pods that the batch has tried. The batch keeps its order while slots are
+// open, even if the new plan selects other pods first.
 func (p *Plan) Refill(left []protocol.SelectedPod, tried map[protocol.PodReference]bool, unseen int) Refill {
 	var refill Refill
 	candidates := p.candidatesAmong(left)

@@ -11,11 +11,11 @@ import (
 // anyValue in a scatter term stands for each value that pods have.
 const anyValue = "*"
 
-// scatter spreads the pods of each term evenly over the whole rollout (SPEC §7.3): of ten
-// pods, three take the positions 1, 6 and 10. The pods that this rollout has upgraded come
-// first, in any order. They take the first positions of their kind, so that the positions
-// of the other pods do not depend on the progress of the rollout. Kinds start sorted for
-// the same reason.
+// scatter spreads the pods of each term evenly over the whole rollout (SPEC §7.3). For example,
+// three of ten pods get the positions 1, 6 and 10. The pods that this rollout has upgraded come
+// first, in any order. They get the first positions of their kind. Therefore, the positions of
+// the other pods do not depend on the progress of the rollout. For the same reason, the initial
+// order is sorted by kind.
 func scatter(terms v1alpha1.UpdateScatterStrategy, done, waiting []candidate) []candidate {
 	all := slices.Concat(done, waiting)
 	kinds := make([][]string, len(terms))
@@ -57,8 +57,8 @@ func kindsOf(term v1alpha1.UpdateScatterTerm, all []candidate) []string {
 	return kinds
 }
 
-// spread moves the pods of one kind after the other to even positions. The pods of a kind
-// keep their order, and so do all other pods.
+// spread moves the pods of each kind to evenly spaced positions, one kind after the other. The
+// pods of a kind keep their order. All other pods also keep their order.
 func spread(order []int, kinds []string) []int {
 	chosen := map[string][]int{}
 	for _, pod := range order {
@@ -78,8 +78,9 @@ func spread(order []int, kinds []string) []int {
 	return s.order()
 }
 
-// position returns the position of the i-th of m pods among n, counted from 0. The first
-// pod stays first and the last one last; halves round up.
+// position returns the position of the i-th of m pods among n pods. Positions and i start at 0.
+// The first pod gets the first position, and the last pod gets the last position. Halves are
+// rounded up.
 func position(i, m, n int) int {
 	if m == 1 {
 		return 0

@@ -5,16 +5,16 @@ import (
 	"slices"
 )
 
-// sequence is an order of the numbers below n in blocks of about √n numbers, so that a
-// removal and an insertion take O(√n).
+// sequence is an order of the numbers below n. It consists of blocks of about √n numbers, so that
+// a removal and an insertion take O(√n).
 type sequence struct {
 	blocks [][]int
-	// block is the block of each number.
+	// block contains the index of the block of each number.
 	block []int
-	// inserted counts insertions since the blocks had the same size. A block has space for all
-	// of them.
+	// inserted counts the insertions since the numbers were last divided into blocks of equal
+	// size. A block has enough capacity for all these insertions.
 	inserted int
-	// memory is that of the blocks, and flat the last order.
+	// memory is the memory of the blocks. flat is the last result of order.
 	memory, flat []int
 }
 

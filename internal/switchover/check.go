@@ -1,5 +1,5 @@
-// Package switchover reports the differences of a switchover from OpenKruise to Outrigger:
-// stored SidecarSets and pods, and the webhooks that serve them.
+// Package switchover checks a switchover from OpenKruise to Outrigger. It reports the differences
+// for stored SidecarSets and pods, and for the webhooks of SidecarSets and pods.
 package switchover
 
 import (
@@ -17,21 +17,21 @@ import (
 // Facts are the input of a check, except for the pods.
 type Facts struct {
 	Sets []v1alpha1.SidecarSet
-	// Revisions are those of the system namespace.
+	// Revisions are the revisions of the system namespace.
 	Revisions []appsv1.ControllerRevision
-	// Namespaces contains the labels of each.
+	// Namespaces maps the name of each namespace to its labels.
 	Namespaces map[string]map[string]string
 	// Whitelist is the value of v1alpha1.MetadataWhitelistKey.
 	Whitelist string
-	// Deployments are those of the system namespace.
+	// Deployments are the Deployments of the system namespace.
 	Deployments []appsv1.Deployment
 	Mutating    []admissionregistrationv1.MutatingWebhookConfiguration
 	Validating  []admissionregistrationv1.ValidatingWebhookConfiguration
-	// Unread are the objects that could not be read, with the errors.
+	// Unread contains the objects that could not be read, with the errors.
 	Unread []string
 }
 
-// Check checks SidecarSets and pods. It gets pods in pages and keeps none of them.
+// Check checks SidecarSets and pods. It processes pods in pages, and keeps no pod in memory.
 type Check struct {
 	facts  Facts
 	gates  []gate

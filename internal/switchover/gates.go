@@ -7,13 +7,14 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 )
 
-// patchPodMetadata is the only feature gate of both (SPEC §2).
+// patchPodMetadata is the only feature gate that OpenKruise and Outrigger have in common (SPEC
+// §2).
 const patchPodMetadata = "SidecarSetPatchPodMetadataDefaultsAllowed"
 
-// podWebhook is the feature gate of the injection of OpenKruise.
+// podWebhook is the feature gate of OpenKruise for injection.
 const podWebhook = "PodWebhook"
 
-// Names of Deployments.
+// These are the names of Deployments.
 const (
 	kruiseManager    = "kruise-controller-manager"
 	outriggerWebhook = "outrigger-webhook"
@@ -29,7 +30,7 @@ type gate struct {
 	on   bool
 }
 
-// managers are the Deployments that run OpenKruise.
+// managers returns the Deployments that run OpenKruise.
 func managers(all []appsv1.Deployment) []appsv1.Deployment {
 	return slices.DeleteFunc(slices.Clone(all), func(d appsv1.Deployment) bool {
 		for i := range d.Spec.Template.Spec.Containers {
@@ -72,7 +73,7 @@ func featureGates(of []appsv1.Deployment) (gates []gate) {
 	return gates
 }
 
-// isOn returns the last setting of a gate. AllAlpha does not set gates here.
+// isOn reports whether the last setting of a gate is true. AllAlpha does not affect these gates.
 func isOn(gates []gate, name string) (on bool) {
 	for _, g := range gates {
 		if g.name == name {

@@ -20,14 +20,15 @@ type setPods struct {
 	scope match.Scope
 	// version is nil if the hashes cannot be computed.
 	version *podstate.Version
-	// edited is the version after a change of images in the stored containers, and applied
-	// after such a change in the last manifest of kubectl apply, or nil.
+	// edited is the version after a change of images in the stored containers. applied is the
+	// version after a change of images in the last manifest of kubectl apply. applied is nil
+	// without such a manifest.
 	edited, applied  *podstate.Version
 	matched, updated int
 	problems         [numProblems]tally
 }
 
-// tally counts pods, with the first one as an example.
+// tally counts pods. It keeps the first pod as an example.
 type tally struct {
 	pods    int
 	example string
@@ -40,7 +41,7 @@ func (t *tally) add(pod *corev1.Pod, detail string) {
 	t.pods++
 }
 
-// problem of a pod.
+// problem is a problem of a pod.
 type problem int
 
 const (
@@ -183,8 +184,8 @@ func plural(n int, noun string) string {
 	return fmt.Sprintf("%d %ss", n, noun)
 }
 
-// imageEdit returns the version of a SidecarSet after a change of only the images in a
-// spec, or nil for a nil spec.
+// imageEdit returns the version of a SidecarSet after a spec with other images is applied. It
+// returns nil for a nil spec.
 func imageEdit(set *v1alpha1.SidecarSet, spec *v1alpha1.SidecarSetSpec) *podstate.Version {
 	if spec == nil {
 		return nil
@@ -209,8 +210,8 @@ func lastApplied(set *v1alpha1.SidecarSet) *v1alpha1.SidecarSetSpec {
 	return &applied.Spec
 }
 
-// otherImages changes the names of the images only, because tags decide the default of
-// imagePullPolicy.
+// otherImages changes the names of the images, but not the tags, because tags determine the
+// default of imagePullPolicy.
 func otherImages(containers []v1alpha1.SidecarContainer) []v1alpha1.SidecarContainer {
 	edited := make([]v1alpha1.SidecarContainer, len(containers))
 	for i := range containers {
@@ -220,8 +221,8 @@ func otherImages(containers []v1alpha1.SidecarContainer) []v1alpha1.SidecarConta
 	return edited
 }
 
-// unreachable reports a pod that the current version can upgrade, and a change of only
-// images could not.
+// unreachable reports a pod that can be upgraded to the current version, but could not be
+// upgraded after a change of only images.
 func (p *setPods) unreachable(hashWithoutImage string, state podstate.State) (problem, bool) {
 	switch {
 	case !state.Updated && !state.Upgradable:

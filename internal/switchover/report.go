@@ -12,13 +12,14 @@ import (
 // Effect is the severity of a finding.
 type Effect string
 
-// The effects, the most severe first.
+// The effects are sorted, the most severe first.
 const (
-	// Blocks has to be fixed first: pods would be upgraded, rejected or not managed.
+	// Blocks means that the finding must be fixed before the switchover. Otherwise, pods would be
+	// upgraded, rejected or not managed.
 	Blocks Effect = "blocks"
-	// Differs is a difference of behavior, or a rollout that Outrigger continues.
+	// Differs means a difference in behavior, or a rollout that Outrigger continues.
 	Differs Effect = "differs"
-	// Note needs no action.
+	// Note means that no action is needed.
 	Note Effect = "note"
 )
 
@@ -38,7 +39,7 @@ type Finding struct {
 type Answerer struct {
 	// About is pods or sidecarsets.
 	About string `json:"about"`
-	// Whose is OpenKruise or Outrigger.
+	// Whose is the owner of the webhook, OpenKruise or Outrigger.
 	Whose         string `json:"whose"`
 	Kind          string `json:"kind"`
 	Configuration string `json:"configuration"`
@@ -52,8 +53,8 @@ type Report struct {
 	Sets int `json:"sets"`
 	// Pods is the number of active pods with sidecars.
 	Pods int `json:"pods"`
-	// Matched is the number of pairs of such a pod and a SidecarSet that matches it; Updated
-	// pairs need no upgrade.
+	// Matched is the number of pairs of an active pod and a SidecarSet that matches the pod.
+	// Updated is the number of these pairs that need no upgrade.
 	Matched   int        `json:"matched"`
 	Updated   int        `json:"updated"`
 	Answerers []Answerer `json:"answerers"`
@@ -61,7 +62,7 @@ type Report struct {
 	Findings []Finding `json:"findings"`
 }
 
-// Blocked is the number of blockers.
+// Blocked returns the number of findings with effect Blocks.
 func (r *Report) Blocked() (n int) {
 	for i := range r.Findings {
 		if r.Findings[i].Effect == Blocks {
@@ -96,7 +97,7 @@ func (r *Report) Write(out io.Writer) error {
 	return err
 }
 
-// Verdict is the report in one sentence.
+// Verdict returns the result of the report in one sentence.
 func (r *Report) Verdict() string {
 	if r.Blocked() == 0 {
 		return "No blockers."

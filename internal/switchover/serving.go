@@ -12,19 +12,19 @@ import (
 	"github.com/outrigger/outrigger/internal/jsonpatch"
 )
 
-// Owners of webhooks.
+// These are the owners of webhooks.
 const (
 	openKruise = "OpenKruise"
 	outrigger  = "Outrigger"
 )
 
-// Resources that webhooks serve.
+// These are the resources of webhooks.
 const (
 	aboutPods = "pods"
 	aboutSets = "sidecarsets"
 )
 
-// Kinds of configurations.
+// These are the kinds of configurations.
 const (
 	mutating   = "MutatingWebhookConfiguration"
 	validating = "ValidatingWebhookConfiguration"
@@ -60,7 +60,8 @@ func (c *Check) hooks() (all []hook) {
 	return all
 }
 
-// newHook leaves Whose empty for webhooks of others, and About for other purposes.
+// newHook leaves Whose empty if the webhook belongs to neither OpenKruise nor Outrigger. It
+// leaves About empty if the webhook has another purpose.
 func newHook(kind, configuration string, index int, w *admissionregistrationv1.MutatingWebhook) hook {
 	h := hook{index: index, service: w.ClientConfig.Service != nil, Answerer: Answerer{
 		About: servedBy(kind, w.Rules), Kind: kind, Configuration: configuration, Webhook: w.Name, FailurePolicy: string(admissionregistrationv1.Fail),
@@ -77,7 +78,8 @@ func newHook(kind, configuration string, index int, w *admissionregistrationv1.M
 	return h
 }
 
-// servedBy returns the resource that the rules are about, or "" for rules about neither.
+// servedBy returns the resource that the rules match, pods or SidecarSets. It returns "" if the
+// rules match neither resource.
 func servedBy(kind string, rules []admissionregistrationv1.RuleWithOperations) string {
 	for i := range rules {
 		if kind == mutating && covers(&rules[i], "", aboutPods, admissionregistrationv1.Create) {
@@ -106,7 +108,7 @@ func filter(hooks []hook, keep func(*hook) bool) []hook {
 	return slices.DeleteFunc(slices.Clone(hooks), func(h hook) bool { return !keep(&h) })
 }
 
-// called are the webhooks of one owner for one purpose.
+// called returns the webhooks of one owner for one purpose.
 func called(hooks []hook, whose, kind, about string) []hook {
 	return filter(hooks, func(h *hook) bool { return h.Whose == whose && h.Kind == kind && h.About == about })
 }
@@ -141,8 +143,8 @@ func (c *Check) checkServing() {
 	c.addRemovals(beside)
 }
 
-// addRemovals adds a remedy to the first finding about each configuration. One command
-// removes all of the webhooks, because their indexes change with each removal.
+// addRemovals adds a remedy to the first finding about each configuration. One command removes
+// all webhooks of a configuration, because the indexes of webhooks change with each removal.
 func (c *Check) addRemovals(hooks []hook) {
 	removed := map[string]bool{}
 	for i := range c.report.Findings {
@@ -155,8 +157,9 @@ func (c *Check) addRemovals(hooks []hook) {
 	}
 }
 
-// checkBoth checks webhooks of both for the same purpose. API servers call webhooks in the
-// order of the names of their configurations, and the last one decides.
+// checkBoth reports webhooks of OpenKruise with the same purpose as webhooks of Outrigger. API
+// servers call webhooks in the order of the names of their configurations. The result of the last
+// webhook counts.
 func (c *Check) checkBoth(topic string, theirs, ours []hook) {
 	for _, h := range theirs {
 		effect, order := Differs, "The webhook of Outrigger is called after it and replaces its containers, so no container is injected twice."
@@ -170,8 +173,9 @@ func (c *Check) checkBoth(topic string, theirs, ours []hook) {
 	}
 }
 
-// checkOrder finds webhooks of others that API servers call for pods after OpenKruise and
-// will call before Outrigger, by the order of the names of their configurations.
+// checkOrder reports pod webhooks of other owners whose place in the order changes. API servers
+// call such a webhook after the webhook of OpenKruise, and will call it before the webhook of
+// Outrigger. The names of the configurations determine the order.
 func (c *Check) checkOrder(hooks []hook) {
 	theirs := called(hooks, openKruise, mutating, aboutPods)
 	if len(theirs) == 0 {
@@ -186,7 +190,7 @@ func (c *Check) checkOrder(hooks []hook) {
 	}
 }
 
-// checkDead finds webhooks of a manager that does not run.
+// checkDead reports webhooks of OpenKruise if no manager of OpenKruise is running.
 func (c *Check) checkDead(hooks []hook) {
 	deployments := managers(c.facts.Deployments)
 	if len(deployments) == 0 || running(deployments) {
@@ -202,7 +206,8 @@ func (c *Check) checkDead(hooks []hook) {
 	}
 }
 
-// removal removes webhooks of one configuration, unless the configuration has changed.
+// removal returns a command that removes webhooks of one configuration. The command fails if the
+// configuration has changed.
 func removal(hooks []hook) string {
 	var operations []jsonpatch.Operation
 	slices.SortFunc(hooks, func(a, b hook) int { return b.index - a.index })

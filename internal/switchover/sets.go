@@ -56,7 +56,7 @@ func (c *Check) whitelist() *validation.Whitelist {
 	return parsed
 }
 
-// stays explains a rule that a stored SidecarSet breaks.
+// stays explains what happens if a stored SidecarSet breaks a rule.
 const stays = "A new SidecarSet with it is rejected. The stored one keeps it until this field changes; edits of other fields are accepted."
 
 // checkRules checks a SidecarSet against the rules for new ones.

@@ -15,7 +15,7 @@ import (
 const emptyVersion = "0"
 
 // switchTwins sets the new image in the standby twin and makes that twin active (SPEC §7.7,
-// upgrade). Nothing changes if the active twin has the image.
+// upgrade). If the active twin already has the new image, switchTwins changes nothing.
 func (w *write) switchTwins(sidecar podstate.Sidecar, setVersion string) (err error) {
 	active := w.read.Active[sidecar.Name]
 	if c := podstate.Container(w.pod, active, false); c != nil && c.Image == sidecar.Image {

@@ -6,8 +6,9 @@ import (
 	"github.com/outrigger/outrigger/internal/podstate"
 )
 
-// standbyTwin returns the twin that gets the new image: the twin with the empty image, or
-// the twin that is not ready, or the older twin, or the twin that is not active (SPEC §7.7).
+// standbyTwin returns the twin that gets the new image (SPEC §7.7). This is the twin with the
+// empty image. If no twin or both twins have it, this is the twin that is not ready, else the
+// older twin, else the twin that is not active.
 func standbyTwin(pod *corev1.Pod, sidecar podstate.Sidecar, active string) string {
 	twins := podstate.Twins(sidecar.Name)
 	for _, standby := range []func(string) bool{

@@ -1,5 +1,5 @@
-// Package upgrade computes the patch of an in-place upgrade of a pod: images and
-// annotations, nothing else (SPEC §7.6).
+// Package upgrade computes the patch of an in-place upgrade of a pod. The patch changes only
+// images and annotations (SPEC §7.6).
 package upgrade
 
 import (
@@ -21,9 +21,9 @@ type Target struct {
 	*podstate.Version
 	// Revision is the name of the ControllerRevision.
 	Revision string
-	// SetVersion is the resourceVersion of the SidecarSet, the version of upgraded twins.
+	// SetVersion is the resourceVersion of the SidecarSet. It is the version of upgraded twins.
 	SetVersion string
-	// Metadata is patched with the images.
+	// Metadata is written together with the images.
 	Metadata []v1alpha1.SidecarSetPatchPodMetadata
 }
 
@@ -33,9 +33,9 @@ type patchContainer struct {
 	Image string `json:"image"`
 }
 
-// Patch returns the strategic merge patch that upgrades a pod in one write: new images for
-// cold and native sidecars, and for the standby twins of hot sidecars. The pod must differ
-// from the target in nothing but images. Ordinary init containers keep their images (SPEC
+// Patch returns the strategic merge patch that upgrades a pod in one write. The patch sets new
+// images for cold and native sidecars, and for the standby twins of hot sidecars. The pod must
+// differ from the target in nothing but images. Ordinary init containers keep their images (SPEC
 // §9.1).
 func Patch(pod *corev1.Pod, target Target, now metav1.Time) ([]byte, error) {
 	patch, err := upgradeOf(pod, target, now)
@@ -67,8 +67,8 @@ func upgradeOf(pod *corev1.Pod, target Target, now metav1.Time) ([]byte, error) 
 	if err := w.setEntry(v1alpha1.HashAnnotation, entry); err != nil {
 		return nil, err
 	}
-	// The hash of an earlier release is replaced. All other upgradable pods have the hash of
-	// the target.
+	// If an earlier release recorded the hash without images, the upgrade replaces this hash. All
+	// other upgradable pods already have the hash of the target.
 	if target.RecordedBefore(w.read.HashesWithoutImage[target.Set].Hash) {
 		entry.Hash, entry.ControllerRevision = target.HashWithoutImage, ""
 		if err := w.setEntry(v1alpha1.HashWithoutImageAnnotation, entry); err != nil {
@@ -91,7 +91,8 @@ type write struct {
 	// read is the record of the pod, with the twins that this write makes active.
 	read        *record.Record
 	annotations map[string]string
-	// images are the changed containers, by the name of their list in the spec of the pod.
+	// images maps the name of a list in the spec of the pod to the changed containers of this
+	// list.
 	images map[string][]patchContainer
 	before map[string]record.ContainerStatus
 }
@@ -106,9 +107,9 @@ func (w *write) setEntry(key string, entry record.Entry) (err error) {
 	return err
 }
 
-// recordState records the state before the upgrade: whether the pod was unavailable (SPEC
-// §7.5), and the pending changes of the previous upgrade, because this upgrade may change
-// other containers.
+// recordState records the state before the upgrade. It records whether the pod was unavailable
+// (SPEC §7.5). It keeps the pending changes of the previous upgrade, because this upgrade may
+// change other containers.
 func (w *write) recordState(version *podstate.Version) error {
 	state := version.OfRecord(w.pod, w.read)
 	var since *metav1.Time
@@ -140,8 +141,8 @@ func (w *write) setImage(name, image string, native bool) {
 	w.before[name] = w.beforeChange(container, podstate.Status(w.pod, name, native))
 }
 
-// beforeChange returns the status of a container before the change. The kubelet has not
-// started it with the image of a pending upgrade.
+// beforeChange returns the status of a container before the change. If an earlier upgrade is
+// pending, the kubelet has not started the container with the image of that upgrade.
 func (w *write) beforeChange(container *corev1.Container, status *corev1.ContainerStatus) record.ContainerStatus {
 	before := record.ContainerStatus{RestartCount: new(int32(0)), Image: container.Image}
 	if pending, ok := w.before[container.Name]; ok {

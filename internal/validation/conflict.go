@@ -13,9 +13,9 @@ import (
 	"github.com/outrigger/outrigger/internal/inject"
 )
 
-// ValidateConflicts returns the conflicts of a SidecarSet with others that can match the same
-// pods (SPEC §5). The others may include the SidecarSet itself. revisions must include the
-// revisions that their injection is pinned to.
+// ValidateConflicts returns the conflicts of a SidecarSet with other SidecarSets that can match
+// the same pods (SPEC §5). others may include the SidecarSet itself. revisions must include the
+// revisions to which the injection of all these SidecarSets is pinned.
 func ValidateConflicts(set *v1alpha1.SidecarSet, others []v1alpha1.SidecarSet, revisions []appsv1.ControllerRevision) field.ErrorList {
 	var errs field.ErrorList
 	ours := contentsOf(set, revisions)
@@ -23,7 +23,7 @@ func ValidateConflicts(set *v1alpha1.SidecarSet, others []v1alpha1.SidecarSet, r
 		if others[i].Name == set.Name || !Overlap(&set.Spec, &others[i].Spec) {
 			continue
 		}
-		// It may have been stored without a newer default.
+		// The other SidecarSet may have been stored before a default existed.
 		theirs := contentsOf(defaulted(&others[i]), revisions)
 		reported := map[string]bool{}
 		for _, mine := range ours {
@@ -40,8 +40,8 @@ func ValidateConflicts(set *v1alpha1.SidecarSet, others []v1alpha1.SidecarSet, r
 	return errs
 }
 
-// conflict is a conflict of two contents. Its subject identifies it in all contents of the
-// two SidecarSets.
+// conflict is a conflict between two contents. The subject of a conflict is the same in all
+// contents of the two SidecarSets.
 type conflict struct {
 	subject string
 	at      *field.Path
@@ -114,7 +114,7 @@ func metadataConflicts(spec *v1alpha1.SidecarSetSpec, other content) []conflict 
 	return found
 }
 
-// disagree reports whether one policy overwrites a key and the other one is not Retain.
+// disagree reports whether one policy overwrites a key and the other policy is not Retain.
 func disagree(a, b v1alpha1.SidecarSetPatchPolicyType) bool {
 	const overwrite, retain = v1alpha1.SidecarSetOverwritePatchPolicy, v1alpha1.SidecarSetRetainPatchPolicy
 	return a == overwrite && b != retain || b == overwrite && a != retain

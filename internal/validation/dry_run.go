@@ -21,7 +21,7 @@ import (
 type DryRunPod struct {
 	// Spec is the pod's spec.
 	Spec map[string]any
-	// origins are the containers of the SidecarSet, by index in the pod.
+	// origins contains the container of the SidecarSet for each container of the pod, by index.
 	origins []origin
 }
 
@@ -102,7 +102,7 @@ func coreContainer(sidecar map[string]any) map[string]any {
 	return core
 }
 
-// placeholder is a container in place of the app.
+// placeholder returns a container that takes the place of the app.
 func placeholder(initContainers []map[string]any) map[string]any {
 	name := "app"
 	for slices.ContainsFunc(initContainers, func(c map[string]any) bool { return c["name"] == name }) {
@@ -122,8 +122,8 @@ func objects(list any) []map[string]any {
 
 var podField = regexp.MustCompile(`^spec\.(containers|initContainers|volumes|imagePullSecrets)\[(\d+)\](.*)$`)
 
-// Causes converts causes about the pod to causes about the SidecarSet. It omits known fields
-// and duplicates of twins.
+// Causes converts causes about the pod to causes about the SidecarSet. It omits causes about
+// known fields, and duplicate causes about twins.
 func (p *DryRunPod) Causes(ofPod, known []metav1.StatusCause) []metav1.StatusCause {
 	reported := map[string]bool{}
 	for _, cause := range known {

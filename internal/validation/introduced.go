@@ -45,11 +45,11 @@ func document(set *v1alpha1.SidecarSet) any {
 	return decoded
 }
 
-// identity is equal for the same cause in two versions of a SidecarSet.
+// identity returns a key that is equal for the same cause in two versions of a SidecarSet.
 func identity(cause metav1.StatusCause, in any) string {
 	path, value := locate(cause.Field, in)
 	if cause.Field == "spec" {
-		// The cause is about a part of the spec without a field.
+		// The cause belongs to no field of the spec, so it has no value.
 		value = nil
 	}
 	encoded, err := json.Marshal(value)
@@ -59,8 +59,8 @@ func identity(cause metav1.StatusCause, in any) string {
 	return strings.Join([]string{string(cause.Type), path, cause.Message, string(encoded)}, "\n")
 }
 
-// locate follows a field path, such as spec.list[0].map[a.b/c]. The returned path has names in
-// place of indexes, which change when elements are added or removed.
+// locate follows a field path, such as spec.list[0].map[a.b/c]. The returned path contains names
+// instead of indexes, because indexes change when elements are added or removed.
 func locate(field string, in any) (path string, value any) {
 	value = in
 	var steps []string
@@ -85,7 +85,7 @@ func locate(field string, in any) (path string, value any) {
 }
 
 // next returns the first step of a path. A key may contain brackets, so the keys of the value
-// decide where it ends.
+// determine where the step ends.
 func next(field string, in any) (step, rest string) {
 	if field[0] != '[' {
 		field = strings.TrimPrefix(field, ".")

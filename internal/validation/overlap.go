@@ -9,9 +9,9 @@ import (
 	"github.com/outrigger/outrigger/internal/match"
 )
 
-// Overlap reports whether both specs can match the same pod: labels that satisfy both
-// selectors, in a namespace that satisfies both scopes. The labels of a namespace can change,
-// its name cannot.
+// Overlap reports whether both specs can match the same pod. The labels of such a pod satisfy
+// both selectors, and its namespace satisfies both scopes. The labels of a namespace can change,
+// but its name cannot change.
 func Overlap(a, b *v1alpha1.SidecarSetSpec) bool {
 	if match.MatchesNothing(a.Selector) || match.MatchesNothing(b.Selector) {
 		return false
@@ -51,7 +51,7 @@ type labelRange struct {
 	forbidden sets.Set[string]
 }
 
-// satisfiable checks each label by itself: a requirement is about one label.
+// satisfiable checks each label separately, because a requirement concerns only one label.
 func satisfiable(all []metav1.LabelSelectorRequirement) bool {
 	ranges := map[string]*labelRange{}
 	for i := range all {

@@ -10,17 +10,19 @@ import (
 	"github.com/outrigger/outrigger/internal/defaults"
 )
 
-// Ratchet validates a new SidecarSet as a whole, and the changes of an update (SPEC §5), like
-// the validation ratcheting of Kubernetes. Older rules accepted the stored fields, which must
-// not prevent a pause.
+// Ratchet validates a new SidecarSet as a whole, but only the changes of an update (SPEC §5). The
+// validation ratcheting of Kubernetes works in the same way. Stored fields were valid under older
+// rules. If Ratchet rejected them now, a client could not pause the SidecarSet.
 type Ratchet struct {
-	// old is nil at creation. Both are defaulted, so that a new default is not a change.
+	// set is the new SidecarSet. old is the stored SidecarSet, or nil at creation. Both have all
+	// defaults, so that a new default is not a change.
 	set, old *v1alpha1.SidecarSet
-	// found are the errors of set, and before the errors of old.
+	// found contains the errors of set. before contains the errors of old.
 	found, before field.ErrorList
 }
 
-// NewRatchet begins with the errors of a SidecarSet by itself. stored is nil at creation.
+// NewRatchet returns a Ratchet with the errors of a SidecarSet that do not depend on other
+// objects. stored is nil at creation.
 func NewRatchet(set, stored *v1alpha1.SidecarSet) *Ratchet {
 	r := &Ratchet{set: defaulted(set)}
 	r.found = Validate(r.set)
@@ -48,8 +50,9 @@ func (r *Ratchet) NeedsOthers() bool {
 		differ(set.Volumes, old.Volumes) || differ(set.PatchPodMetadata, old.PatchPodMetadata) || r.NeedsRevisions()
 }
 
-// PinnedAmong returns the SidecarSets whose revisions Conflicts needs: SidecarSets with pinned
-// injection that can match the same pods, including this one.
+// PinnedAmong returns the names of the SidecarSets whose revisions Conflicts needs. These
+// SidecarSets have pinned injection and can match the same pods. They may include this
+// SidecarSet.
 func (r *Ratchet) PinnedAmong(others []v1alpha1.SidecarSet) []string {
 	var names []string
 	if isPinned(r.set) || r.old != nil && isPinned(r.old) {
@@ -63,8 +66,9 @@ func (r *Ratchet) PinnedAmong(others []v1alpha1.SidecarSet) []string {
 	return names
 }
 
-// Conflicts adds conflicts with other SidecarSets. Former conflicts are accepted only while
-// the scope stays the same. revisions are the revisions of PinnedAmong.
+// Conflicts adds conflicts with other SidecarSets. It accepts former conflicts only if the scope
+// stays the same. revisions must contain the revisions of the SidecarSets that PinnedAmong
+// returns.
 func (r *Ratchet) Conflicts(others []v1alpha1.SidecarSet, revisions []appsv1.ControllerRevision) {
 	r.found = append(r.found, ValidateConflicts(r.set, others, revisions)...)
 	if r.old != nil && sameScope(&r.set.Spec, &r.old.Spec) {
@@ -78,12 +82,12 @@ func (r *Ratchet) NeedsWhitelist() bool {
 	return len(patches) > 0 && (r.old == nil || differ(patches, r.old.Spec.PatchPodMetadata))
 }
 
-// Metadata adds errors about the whitelist.
+// Metadata adds errors about annotations that the whitelist does not allow.
 func (r *Ratchet) Metadata(whitelist *Whitelist) {
 	r.found = append(r.found, ValidateMetadata(r.set, whitelist)...)
 	if r.old != nil {
-		// A change of labels is always accepted, also if a rule of the whitelist selects
-		// by it.
+		// A change of labels is always accepted, even if a rule of the whitelist selects
+		// SidecarSets by these labels.
 		relabelled := r.old.DeepCopy()
 		relabelled.Labels = r.set.Labels
 		r.before = append(r.before, ValidateMetadata(relabelled, whitelist)...)
@@ -101,7 +105,7 @@ func (r *Ratchet) Pinned(listed []appsv1.ControllerRevision) {
 	r.found = append(r.found, ValidatePinned(r.set, listed)...)
 }
 
-// Rejected returns the causes to reject the SidecarSet, so far.
+// Rejected returns the causes, found so far, to reject the SidecarSet.
 func (r *Ratchet) Rejected() []metav1.StatusCause {
 	return r.Introduced(Causes(r.found), Causes(r.before))
 }

@@ -47,7 +47,7 @@ func validateExpression(text, variable string, at *field.Path) field.ErrorList {
 		return nil
 	}
 	if _, err := expression.Parse(text, variable); err != nil {
-		// The error repeats the text, and so does Invalid.
+		// Only the inner error is used. Otherwise, the message would contain the text twice.
 		return field.ErrorList{field.Invalid(at.Child(variable), text, errors.Unwrap(err).Error())}
 	}
 	return nil

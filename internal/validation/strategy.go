@@ -46,7 +46,7 @@ func validateUpdateStrategy(set *v1alpha1.SidecarSet, at *field.Path) field.Erro
 	return append(errs, validateScatter(strategy.ScatterStrategy, at.Child("scatterStrategy"))...)
 }
 
-// keepsPods reports whether the partition is not zero, the default.
+// keepsPods reports whether the partition is not zero. Zero is the default.
 func keepsPods(partition *intstr.IntOrString) bool {
 	return partition != nil && strings.Trim(partition.String(), "0%") != ""
 }

@@ -1,4 +1,5 @@
-// Package validation is the validation of SidecarSets: rules and messages (SPEC §1, §5).
+// Package validation contains the rules and the messages for the validation of SidecarSets (SPEC
+// §1, §5).
 package validation
 
 import (
@@ -16,8 +17,8 @@ import (
 
 var namePattern = regexp.MustCompile(`^[a-zA-Z0-9-]{1,63}$`)
 
-// Validate returns the errors of a defaulted SidecarSet by itself (SPEC §5). Ratchet checks
-// it against other objects.
+// Validate returns the errors of a defaulted SidecarSet that do not depend on other objects (SPEC
+// §5). Ratchet compares the SidecarSet with other objects.
 func Validate(set *v1alpha1.SidecarSet) field.ErrorList {
 	at := field.NewPath("spec")
 	return slices.Concat(
