@@ -11,17 +11,18 @@ import (
 )
 
 const (
-	// A connection without traffic for readIdleTimeout is pinged, and closed if no answer
-	// arrives within pingTimeout.
+	// readIdleTimeout is the time without traffic after which a connection is pinged. The
+	// connection is closed if no answer arrives within pingTimeout.
 	readIdleTimeout = 2 * time.Second
 	pingTimeout     = 3 * time.Second
-	// dialTimeout is short because the kernel retransmits a lost SYN with exponential
-	// backoff: an attempt that starts in an outage may end long after it.
+	// dialTimeout is short because the kernel retransmits a lost SYN with exponential backoff.
+	// With a longer timeout, an attempt that starts in an outage could end long after the outage.
 	dialTimeout = 2 * time.Second
 )
 
-// setConnectionTimeouts makes client-go close dead connections within seconds instead of
-// 45 s. Only environment variables set its ping timeouts; variables that are set win.
+// setConnectionTimeouts makes client-go close dead connections within seconds instead of 45 s.
+// Only environment variables set the ping timeouts of client-go. Variables that are already set
+// take precedence.
 func setConnectionTimeouts(config *rest.Config) error {
 	for name, after := range map[string]time.Duration{
 		"HTTP2_READ_IDLE_TIMEOUT_SECONDS": readIdleTimeout,

@@ -1,3 +1,3 @@
-// Package kube connects the roles to the API server: options, scheme, transport and the
-// controller-runtime manager.
+// Package kube connects the roles to the API server. It contains options, scheme, transport and
+// the controller-runtime manager.
 package kube

@@ -38,17 +38,20 @@ const connectTimeout = 10 * time.Second
 
 // Options are the flags of every role.
 type Options struct {
-	// Kubeconfig is a file; empty means in-cluster, then $KUBECONFIG and ~/.kube/config.
+	// Kubeconfig is the path of a kubeconfig file. If it is empty, $KUBECONFIG, ~/.kube/config
+	// and the in-cluster configuration are used.
 	Kubeconfig string
 	// SystemNamespace contains revisions, configuration and Leases.
 	SystemNamespace string
 	// QPS and Burst limit the requests of this process to the API server.
 	QPS   float32
 	Burst int
-	// MetricsAddress and HealthAddress are host:port; "0" turns them off.
+	// MetricsAddress and HealthAddress have the form host:port. The value "0" disables an
+	// endpoint.
 	MetricsAddress string
 	HealthAddress  string
-	// ProfileAddress serves /debug/pprof without authentication; empty turns it off.
+	// ProfileAddress is the address of /debug/pprof, which has no authentication. If it is empty,
+	// /debug/pprof is disabled.
 	ProfileAddress string
 	Logger         logr.Logger
 }
@@ -67,8 +70,8 @@ func NewScheme() (*runtime.Scheme, error) {
 	return scheme, nil
 }
 
-// RESTConfig finds the cluster. It fails if the API server does not answer within
-// connectTimeout.
+// RESTConfig returns the configuration of the connection to the cluster. It fails if the API
+// server does not answer within connectTimeout.
 func (o Options) RESTConfig() (*rest.Config, error) {
 	rules := clientcmd.NewDefaultClientConfigLoadingRules()
 	rules.ExplicitPath = o.Kubeconfig
@@ -161,7 +164,7 @@ func (o Options) NewManager(adjust func(*manager.Options)) (*Manager, error) {
 	return &Manager{Manager: mgr, Watches: watched, Direct: direct}, nil
 }
 
-// run returns when ctx ends. controller-runtime would then wait forever, in a busy loop, for
+// run returns when ctx ends. controller-runtime itself would wait forever, in a busy loop, for
 // caches that have not synced.
 func (m *Manager) run(ctx context.Context) error {
 	ended := make(chan error, 1)

@@ -9,13 +9,13 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// Names of the webhook of pods and of its configuration, as in config/webhook.
+// These are the names of the webhook of pods and of its configuration, as in config/webhook.
 const (
 	WebhookConfigurationName = "outrigger"
 	PodWebhookName           = "pods.outrigger.io"
 )
 
-// PodWebhook reads the installed webhook of pods; it returns nil if none is installed.
+// PodWebhook reads the installed webhook of pods. It returns nil if no such webhook is installed.
 func PodWebhook(ctx context.Context, reader client.Reader) (*admissionregistrationv1.MutatingWebhook, error) {
 	var configuration admissionregistrationv1.MutatingWebhookConfiguration
 	err := reader.Get(ctx, client.ObjectKey{Name: WebhookConfigurationName}, &configuration)

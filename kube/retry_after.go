@@ -8,9 +8,10 @@ import (
 // maxRetryAfter is the longest Retry-After of an unavailable API server, in seconds.
 const maxRetryAfter = 1
 
-// retryAfterLimiter shortens the Retry-After of a starting API server, which answers 503
-// with five seconds although it reads the definitions within one. client-go waits for that
-// time inside the request. The Retry-After of an overloaded server (429) stays.
+// retryAfterLimiter shortens the Retry-After of a starting API server. Such an API server answers
+// 503 with a Retry-After of five seconds, although it reads the definitions within one second.
+// client-go waits for this time inside the request. retryAfterLimiter does not change the
+// Retry-After of an overloaded API server (429).
 type retryAfterLimiter struct{ http.RoundTripper }
 
 func newRetryAfterLimiter(next http.RoundTripper) http.RoundTripper { return retryAfterLimiter{next} }

@@ -7,10 +7,11 @@ import (
 	"sync"
 )
 
-// SendIf calls send, whose request is sent only if check returns nil. check runs before each
-// attempt, after client-go's rate limiter and its waits for a Retry-After, and again once a
-// connection takes the body. The end of ctx cancels a request that waits for these, but not a
-// request on the wire. arrived reports whether the API server may have acted on the request.
+// SendIf calls send. client-go sends the request of send only if check returns nil. check runs
+// before each attempt, after client-go's rate limiter and its waits for a Retry-After. check runs
+// again once a connection takes the body. The end of ctx cancels a request that waits in
+// client-go, but not a request on the wire. arrived reports whether the API server may have acted
+// on the request.
 func SendIf(ctx context.Context, check func() error, send func(context.Context) error) (arrived bool, err error) {
 	sending, end := context.WithCancel(context.WithoutCancel(ctx))
 	defer end()
@@ -30,7 +31,7 @@ type guardedWrite struct {
 	mu                sync.Mutex
 	onWire, cancelled bool
 	arrived           bool
-	// rejection is the error of the check that kept the body back.
+	// rejection is the error of the check that prevented the sending of the body.
 	rejection error
 }
 
@@ -49,7 +50,8 @@ func (w *guardedWrite) sent() {
 	w.onWire = true
 }
 
-// answered records the result of an attempt. After a Retry-After client-go waits and retries.
+// answered records the result of an attempt. If the response has a Retry-After, client-go waits
+// and retries.
 func (w *guardedWrite) answered(response *http.Response, err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -64,8 +66,8 @@ func (w *guardedWrite) answered(response *http.Response, err error) {
 	}
 }
 
-// writeGate calls the checks. It is the innermost round tripper of a client, because the
-// outer ones may delay a request.
+// writeGate calls the checks. It is the innermost round tripper of a client, because outer round
+// trippers may delay a request.
 type writeGate struct{ http.RoundTripper }
 
 // NewWriteGate returns a round tripper that calls the check of each SendIf.
@@ -92,8 +94,8 @@ func (g writeGate) RoundTrip(request *http.Request) (*http.Response, error) {
 	return response, err
 }
 
-// guard returns a request whose body is read only after the check. A connection may take
-// seconds, and HTTP/2 repeats some requests.
+// guard returns a request whose body is read only after another check. The second check is
+// necessary because a connection may take seconds, and because HTTP/2 repeats some requests.
 func (w *guardedWrite) guard(request *http.Request) *http.Request {
 	if request.Body == nil || request.Body == http.NoBody {
 		return request
@@ -109,7 +111,8 @@ func (w *guardedWrite) guard(request *http.Request) *http.Request {
 	return guarded
 }
 
-// guardedBody checks before its first byte. The API server writes nothing without the body.
+// guardedBody runs the check before it returns the first byte. Without the body, the API server
+// writes nothing.
 type guardedBody struct {
 	io.ReadCloser
 	write *guardedWrite

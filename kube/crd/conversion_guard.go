@@ -24,8 +24,8 @@ const (
 	propagationDelay = 2 * time.Second
 	// startGracePeriod is short because a process cannot work before it has listed the
 	// SidecarSets. Later, minGracePeriod leaves the webhook time to restart. Each suspension
-	// doubles it, up to maxGracePeriod: two processes that disagree must not patch the
-	// definition all the time.
+	// doubles the grace period, up to maxGracePeriod. Otherwise, two processes that disagree
+	// would patch the definition all the time.
 	startGracePeriod = 3 * time.Second
 	minGracePeriod   = 20 * time.Second
 	maxGracePeriod   = 5 * time.Minute
@@ -33,9 +33,10 @@ const (
 	readTimeout = 10 * time.Second
 )
 
-// ConversionGuard keeps SidecarSets readable while no webhook converts them. Every role needs
-// them, even the webhook role before it can convert. Only the webhook role runs the guard: it
-// answers conversions, so the permission to patch the definition adds no power to it.
+// ConversionGuard keeps SidecarSets readable while no webhook converts them. Every role needs to
+// read SidecarSets, even the webhook role before it can convert SidecarSets. Only the webhook
+// role runs the guard. The webhook role answers conversions anyway, so the permission to patch
+// the definition does not extend its power.
 type ConversionGuard struct {
 	// client bypasses the cache, which cannot sync without conversion.
 	client client.Client
@@ -55,7 +56,7 @@ func NewConversionGuard(direct client.Client, config *rest.Config, transport *ht
 	return &ConversionGuard{client: direct, readSets: readSets, down: down, clock: clock.RealClock{}, log: log}, nil
 }
 
-// Prepare adds the fields that a write of a SidecarSet would lose, see KeepFields.
+// Prepare adds the fields that a write of a SidecarSet would lose. See KeepFields.
 func (g *ConversionGuard) Prepare(ctx context.Context) {
 	changed, err := KeepFields(ctx, g.client)
 	if err != nil {
@@ -110,8 +111,8 @@ func (g *ConversionGuard) suspendIfUnconverted(ctx context.Context) bool {
 	return changed
 }
 
-// newReadSets returns a list request without retries. client-go would retry for long while the
-// API server cannot fill its own watch cache.
+// newReadSets returns a function that lists the SidecarSets without retries. Otherwise, client-go
+// would retry for a long time while the API server cannot fill its own watch cache.
 func newReadSets(config *rest.Config, transport *http.Client) (func(context.Context) error, error) {
 	lister, err := discovery.NewDiscoveryClientForConfigAndClient(config, transport)
 	if err != nil {
@@ -125,8 +126,8 @@ func newReadSets(config *rest.Config, transport *http.Client) (func(context.Cont
 	}, nil
 }
 
-// unconverted reports whether a conversion failed. Only the message shows it: the API server
-// returns no reason.
+// unconverted reports whether a conversion failed. It searches the message of the error, because
+// the API server returns no reason.
 func unconverted(err error) bool {
 	return err != nil && strings.Contains(err.Error(), "conversion webhook for "+v1alpha1.GroupVersion.Group+"/")
 }

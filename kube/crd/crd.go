@@ -38,9 +38,9 @@ func SuspendConversion(ctx context.Context, c client.Client) (bool, error) {
 	return true, change(ctx, c, definition, append(missingFields(definition), suspend))
 }
 
-// KeepFields adds the fields that only the other version has to each version of a definition
-// without conversion webhook. Otherwise the API server prunes them on each read, and the next
-// write loses them. It reports whether it changed the definition.
+// KeepFields changes a definition without conversion webhook. It adds to each version the fields
+// that only the other version has. Otherwise, the API server would prune these fields on each
+// read, and the next write would lose them. KeepFields reports whether it changed the definition.
 func KeepFields(ctx context.Context, c client.Client) (bool, error) {
 	definition, err := Get(ctx, c)
 	if err != nil || Converts(definition) {
@@ -53,8 +53,9 @@ func KeepFields(ctx context.Context, c client.Client) (bool, error) {
 	return true, change(ctx, c, definition, missing)
 }
 
-// KeepsFields reports whether a write of a SidecarSet loses no field of the version that is
-// stored: a webhook converts, or each version of the definition has the fields of the other.
+// KeepsFields reports whether a write of a SidecarSet loses no field of the stored version. This
+// is the case if a webhook converts, or if each version of the definition has the fields of the
+// other version.
 func KeepsFields(definition *apiextensionsv1.CustomResourceDefinition) bool {
 	return Converts(definition) || len(missingFields(definition)) == 0
 }
@@ -65,7 +66,8 @@ func Converts(definition *apiextensionsv1.CustomResourceDefinition) bool {
 	return conversion != nil && conversion.Strategy == apiextensionsv1.WebhookConverter
 }
 
-// operation is part of a JSON patch, which keeps fields that this program does not know.
+// operation is an operation of a JSON patch. A JSON patch keeps fields that this program does not
+// know.
 type operation struct {
 	Op    string `json:"op"`
 	Path  string `json:"path"`

@@ -22,7 +22,8 @@ const webhookService = "outrigger-webhook"
 const deletionInterval = 500 * time.Millisecond
 
 // Uninstallation removes the roles in an order in which the API server never calls a missing
-// webhook. SidecarSets, their definition and their revisions stay. Missing objects are no error.
+// webhook. It does not remove SidecarSets, their definition and their revisions. A missing object
+// is not an error.
 type Uninstallation struct {
 	Client          client.Client
 	SystemNamespace string
@@ -54,8 +55,8 @@ func named(group, kind, namespace, name string) *metav1.PartialObjectMetadata {
 	return object
 }
 
-// remove waits until the objects and their dependents are deleted: a running role would claim
-// the conversion again.
+// remove deletes the objects, and waits until the objects and their dependents are gone.
+// Otherwise, a running role would claim the conversion again.
 func (u Uninstallation) remove(ctx context.Context, objects []*metav1.PartialObjectMetadata) error {
 	for _, object := range objects {
 		err := u.Client.Delete(ctx, object, client.PropagationPolicy(metav1.DeletePropagationForeground))

@@ -30,8 +30,8 @@ func SetNames(revision client.Object) []string {
 	return nil
 }
 
-// List returns the cached revisions of a SidecarSet. The cache owns them: callers must
-// not change them.
+// List returns the cached revisions of a SidecarSet. Callers must not change the revisions,
+// because the cache owns them.
 func List(ctx context.Context, cache client.Reader, namespace, set string) ([]appsv1.ControllerRevision, error) {
 	var list appsv1.ControllerRevisionList
 	err := cache.List(ctx, &list, client.InNamespace(namespace), client.MatchingFields{SetField: set}, client.UnsafeDisableDeepCopy)

@@ -20,8 +20,8 @@ import (
 // backoffReset is the uptime after which the backoff starts again from its first wait.
 const backoffReset = 2 * time.Minute
 
-// newBackoff returns the waits between two attempts to reconnect. The reflector's own waits
-// of up to a minute would leave caches stale long after the API server is back.
+// newBackoff returns the waits between two attempts to reconnect. The reflector itself waits for
+// up to a minute, so caches would stay stale long after the API server is back.
 func newBackoff() wait.DelayFunc {
 	backoff := wait.Backoff{Duration: 100 * time.Millisecond, Factor: 2, Cap: 800 * time.Millisecond, Jitter: 0.25, Steps: math.MaxInt32}
 	return backoff.DelayWithReset(clock.RealClock{}, backoffReset)
@@ -33,20 +33,20 @@ type informer struct{ toolscache.SharedIndexInformer }
 func newInformer(lists *monitoredListWatch, object runtime.Object, resync time.Duration, indexers toolscache.Indexers) informer {
 	adapter := &reflectorAdapter{monitoredListWatch: lists}
 	shared := toolscache.NewSharedIndexInformer(adapter.listerWatcher(), object, resync, indexers)
-	// Only an informer that has started returns an error.
+	// SetWatchErrorHandlerWithContext fails only after the informer has started.
 	_ = shared.SetWatchErrorHandlerWithContext(adapter.run)
 	return informer{shared}
 }
 
-// LastSyncResourceVersion is the resourceVersion up to which the store shows all writes.
-// The reflector's own one may be ahead of the store.
+// LastSyncResourceVersion returns the resourceVersion up to which the store shows all writes. The
+// resourceVersion of the reflector may be newer than the store.
 func (i informer) LastSyncResourceVersion() string {
 	return i.GetIndexer().LastStoreSyncResourceVersion()
 }
 
-// reflectorAdapter replaces the backoff of a reflector, which the options of shared informers
-// do not contain (kubernetes/kubernetes#136943). The first attempt of the reflector fails, and
-// its error handler repeats the attempts from then on.
+// reflectorAdapter replaces the backoff of a reflector. Shared informers have no option for this
+// backoff (kubernetes/kubernetes#136943). The first attempt of the reflector fails. The error
+// handler of the reflector then repeats the attempts with newBackoff.
 type reflectorAdapter struct {
 	*monitoredListWatch
 	running atomic.Bool
@@ -76,7 +76,7 @@ func (a *reflectorAdapter) list(ctx context.Context, options metav1.ListOptions)
 	return a.monitoredListWatch.list(ctx, options)
 }
 
-// watch retries the errors for which the reflector would wait with its own backoff.
+// watch retries after errors for which the reflector would wait with its own backoff.
 func (a *reflectorAdapter) watch(ctx context.Context, options metav1.ListOptions) (opened watch.Interface, err error) {
 	if !a.running.Load() {
 		return nil, errNotRunning

@@ -16,9 +16,9 @@ import (
 )
 
 const (
-	// minUptime is how long a watch has to last before it counts as up. The API server
-	// may end an accepted watch with an error at once, and events take a moment to reach
-	// the cache.
+	// minUptime is the time that a watch must last before it counts as up. The API server may
+	// accept a watch and end it with an error at once. Events also take a moment to reach the
+	// cache.
 	minUptime = time.Second
 	// A list that has been rejected for rejectionGracePeriod is retried only every
 	// rejectionBackoff. An API server that has just started rejects lists until it has
@@ -35,7 +35,7 @@ type outage struct {
 	cause  error
 }
 
-// over reports whether the newest watch has lasted.
+// over reports whether the newest watch has lasted for minUptime.
 func (o *outage) over(now time.Time) bool {
 	return !o.opened.IsZero() && now.Sub(o.opened) >= minUptime
 }
@@ -47,7 +47,7 @@ type monitoredListWatch struct {
 	clock  clock.Clock
 
 	outage atomic.Pointer[outage]
-	// mu orders changes of outage; newest is the number of the newest watch.
+	// mu orders changes of outage. newest is the number of the newest watch.
 	mu            sync.Mutex
 	newest        int
 	rejectedSince time.Time
@@ -59,7 +59,8 @@ func newMonitoredListWatch(client toolscache.ListerWatcher, clock clock.Clock) *
 	return w
 }
 
-// down returns how long the watch has been down, and the cause; zero while it is up.
+// down returns the time for which the watch has been down, and the cause. The time is zero while
+// the watch is up.
 func (w *monitoredListWatch) down() (time.Duration, error) {
 	current := w.outage.Load()
 	if current == nil {
@@ -104,7 +105,8 @@ func (w *monitoredListWatch) lastingRejection(err error) bool {
 	return w.clock.Since(w.rejectedSince) >= rejectionGracePeriod
 }
 
-// rejection reports whether retries will not help: lost permissions, a missing definition.
+// rejection reports whether retries cannot help. Examples are lost permissions and a missing
+// definition.
 func rejection(err error) bool {
 	return apierrors.IsForbidden(err) || apierrors.IsUnauthorized(err) || apierrors.IsNotFound(err) || apierrors.IsMethodNotSupported(err)
 }
@@ -117,7 +119,7 @@ func (w *monitoredListWatch) watch(ctx context.Context, options metav1.ListOptio
 		return nil, err
 	}
 	number := w.begun()
-	// A watch that streams the initial list is behind until its bookmark.
+	// A watch that streams the initial list is not up to date before its bookmark.
 	if options.SendInitialEvents == nil || !*options.SendInitialEvents {
 		w.opened(number)
 	}
@@ -201,7 +203,7 @@ func (s *observedWatch) Stop() {
 	})
 }
 
-// run calls ended before the receiver can see the end.
+// run calls ended before the receiver can observe the end of the watch.
 func (s *observedWatch) run(observe func(watch.Event), ended func()) {
 	defer close(s.to)
 	defer ended()

@@ -11,8 +11,8 @@ import (
 	"github.com/outrigger/outrigger/api/v1alpha1"
 )
 
-// NewPodTransform returns the cache.Options.Transform of pods. It keeps the fields that a
-// role reads of cached pods; add a field here before code reads it.
+// NewPodTransform returns the cache.Options.Transform of pods. The transform keeps only the
+// fields of cached pods that a role reads. Add a field here before code reads the field.
 func NewPodTransform() toolscache.TransformFunc {
 	return (&podTransform{pool: newStringPool()}).strip
 }
@@ -22,8 +22,8 @@ type podTransform struct {
 	pool *stringPool
 }
 
-// strip keeps all annotations: patchPodMetadata may name any of them, and an upgrade would
-// write one that the cached pod lacks.
+// strip keeps all annotations, because patchPodMetadata may name any annotation. Otherwise, an
+// upgrade would write an annotation that the pod already has and the cached pod lacks.
 func (t *podTransform) strip(o any) (any, error) {
 	pod, ok := o.(*corev1.Pod)
 	if !ok {
@@ -100,8 +100,8 @@ func (t *podTransform) state(state *corev1.ContainerState) (kept corev1.Containe
 	return kept
 }
 
-// namespaceTransform keeps the labels of a namespace: SidecarSets select by them, and one
-// turns injection off.
+// namespaceTransform keeps the labels of a namespace. SidecarSets select namespaces by label, and
+// one label disables injection.
 func namespaceTransform(o any) (any, error) {
 	namespace, ok := o.(*corev1.Namespace)
 	if !ok {

@@ -42,8 +42,8 @@ func IndexPods(ctx context.Context, informers cache.Cache) (*Pods, error) {
 	return &Pods{informer: shared}, nil
 }
 
-// Of lists the pods that a SidecarSet was injected into. Copy a pod before changing it: the
-// cache owns it.
+// Of lists the pods that a SidecarSet was injected into. Copy a pod before you change it, because
+// the cache owns the pod.
 func (p *Pods) Of(set string) ([]*corev1.Pod, error) {
 	found, err := p.informer.GetIndexer().ByIndex(injectedSetIndex, set)
 	if err != nil {
@@ -52,8 +52,8 @@ func (p *Pods) Of(set string) ([]*corev1.Pod, error) {
 	return podsOf(found), nil
 }
 
-// In lists the cached pods of a namespace, or of all namespaces if it is empty. Copy a pod
-// before changing it: the cache owns it.
+// In lists the cached pods of a namespace. If namespace is empty, In lists the pods of all
+// namespaces. Copy a pod before you change it, because the cache owns the pod.
 func (p *Pods) In(namespace string) ([]*corev1.Pod, error) {
 	if namespace == "" {
 		return podsOf(p.informer.GetIndexer().List()), nil
@@ -75,8 +75,9 @@ func podsOf(found []any) []*corev1.Pod {
 	return pods
 }
 
-// Shows reports whether the cache contains all writes up to a resourceVersion of pods. It
-// may be late: only a changed pod or a bookmark tells the cache how recent it is.
+// Shows reports whether the cache contains all writes up to a resourceVersion of pods. Shows may
+// return false although the cache is current, because only a changed pod or a bookmark tells the
+// cache its resourceVersion.
 func (p *Pods) Shows(resourceVersion string) (bool, error) {
 	newest := p.informer.LastSyncResourceVersion()
 	if newest == "" {

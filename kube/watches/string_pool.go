@@ -10,15 +10,15 @@ import (
 )
 
 const (
-	// poolLimit is the number of values of a kind at which the pool drops all of them. It
-	// limits the memory that values of deleted objects take.
+	// poolLimit is the number of values of one kind at which the pool drops all values of this
+	// kind. It limits the memory for values of deleted objects.
 	poolLimit = 1 << 12
 	// maxPooledLength is the length of the longest map value that is pooled, in bytes.
 	maxPooledLength = 1 << 10
 )
 
-// stringPool makes cached pods share equal values: the pods of one workload differ in few
-// fields. Shared values must not be changed. It is not safe for concurrent use.
+// stringPool makes cached pods share equal values, because the pods of one workload differ in few
+// fields. Shared values must not be changed. stringPool is not safe for concurrent use.
 type stringPool struct {
 	texts         map[string]string
 	labelMaps     map[string]map[string]string
@@ -44,8 +44,8 @@ func (p *stringPool) text(value string) string {
 	return add(p.texts, value, value)
 }
 
-// annotations returns a new map with shared keys and values: pods that are upgraded in the
-// same second have equal records.
+// annotations returns a new map with shared keys and values, because pods that are upgraded in
+// the same second have equal records.
 func (p *stringPool) annotations(own map[string]string) map[string]string {
 	if own == nil {
 		return nil
@@ -72,7 +72,8 @@ func (p *stringPool) labels(own map[string]string) map[string]string {
 	return add(p.labelMaps, string(key), p.annotations(own))
 }
 
-// containers returns names, images and restart policies, which all pods with equal ones share.
+// containers returns containers with names, images and restart policies only. Pods for which
+// these fields are equal share the result.
 func (p *stringPool) containers(own []corev1.Container) []corev1.Container {
 	if len(own) == 0 {
 		return nil

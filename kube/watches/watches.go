@@ -15,8 +15,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 )
 
-// StaleAfter is how long a watch may be down before its cache is too old for decisions.
-// The API server ends each watch every few minutes; the informer reconnects well before.
+// StaleAfter is the time that a watch may be down before its cache is too old for decisions. The
+// API server ends each watch every few minutes, but the informer reconnects well within
+// StaleAfter.
 const StaleAfter = 2 * time.Second
 
 // Watches records for each cached type how long its watch has been down. It is safe for
@@ -31,7 +32,7 @@ type Watches struct {
 	kinds map[string][]*monitoredListWatch
 }
 
-// New returns Watches without any type; NewInformer adds them.
+// New returns Watches without any type. NewInformer adds types.
 func New(scheme *runtime.Scheme, clock clock.Clock) *Watches {
 	return &Watches{scheme: scheme, clock: clock, start: clock.Now(), kinds: map[string][]*monitoredListWatch{}}
 }
@@ -54,8 +55,8 @@ func (w *Watches) CacheOptions(systemNamespace string) cache.Options {
 	}
 }
 
-// NewInformer is a cache.Options.NewInformer. Its informers reconnect within a second
-// of the API server's return, and their watches are recorded.
+// NewInformer is a cache.Options.NewInformer. Its informers reconnect within a second after the
+// API server is back. Watches records the outages of these informers.
 func (w *Watches) NewInformer(
 	lists toolscache.ListerWatcher, object runtime.Object, resync time.Duration, indexers toolscache.Indexers,
 ) toolscache.SharedIndexInformer {
@@ -67,8 +68,8 @@ func (w *Watches) NewInformer(
 	return newInformer(monitored, object, resync, indexers)
 }
 
-// Down returns how long the cache may have missed changes to objects of this type; zero
-// while the watch is up. A type without a watch has been down since the start.
+// Down returns the time for which the cache may have missed changes to objects of this type. The
+// time is zero while the watch is up. A type without a watch counts as down since the start.
 func (w *Watches) Down(object client.Object) time.Duration {
 	down, _ := w.worst(object)
 	return down
@@ -89,7 +90,7 @@ func (w *Watches) Current(objects ...client.Object) error {
 type StaleError struct {
 	Kind string
 	Down time.Duration
-	// Cause is the error of the last attempt; nil before the first one ends.
+	// Cause is the error of the last attempt. It is nil before the first attempt ends.
 	Cause error
 }
 

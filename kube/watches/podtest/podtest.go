@@ -25,7 +25,7 @@ type Pods struct {
 	hash, blank string
 }
 
-// New returns a generator; equal seeds create equal objects.
+// New returns a generator. Equal seeds create equal objects.
 func New(seed int64) *Pods {
 	p := &Pods{hash: "hash-drawn", blank: "blank-drawn"}
 	p.filler = randfill.NewWithSeed(seed).NilChance(0).NumElements(1, 2).MaxDepth(8).Funcs(
