@@ -20,30 +20,32 @@ import (
 	"github.com/outrigger/outrigger/temporal/codec"
 )
 
-// Options describe the connection to a Temporal namespace; Flags.Options returns them.
+// Options describes the connection to a Temporal namespace. Flags.Options returns Options.
 type Options struct {
 	// Address is host:port of the frontend.
 	Address string
 	// Namespace must exist.
 	Namespace string
-	// Identity is the name of this process in histories and among pollers; empty: the SDK's default.
+	// Identity is the name of this process in histories and among pollers. If it is empty, the
+	// SDK uses its default.
 	Identity string
-	// TLS is nil for plaintext.
+	// TLS is nil for plaintext connections.
 	TLS *TLS
-	// APIKey returns the key for each call; nil: no key.
+	// APIKey returns the API key for each call. If it is nil, calls have no API key.
 	APIKey func() (string, error)
 	// Headers are sent with each call. They may contain secrets.
 	Headers map[string]string
-	// Authority is the :authority of plaintext calls; empty: the address.
+	// Authority is the :authority of plaintext calls. If it is empty, calls use the address.
 	Authority string
-	// Metrics receives the metrics of the SDK, see NewMetricsHandler; nil: they are dropped.
+	// Metrics receives the metrics of the SDK. See NewMetricsHandler. If it is nil, the metrics
+	// are dropped.
 	Metrics client.MetricsHandler
-	// Codec encrypts payloads; nil: no encryption.
+	// Codec encrypts payloads. If it is nil, payloads are not encrypted.
 	Codec *codec.Codec
-	// HostsWorkflows makes payloads that cannot be decoded fail workflow tasks, see
-	// codec.Codec.WorkflowDataConverter.
+	// HostsWorkflows is set in a process that runs workflows. A payload that cannot be decoded
+	// then fails the workflow task. See codec.Codec.WorkflowDataConverter.
 	HostsWorkflows bool
-	// Tracer creates the spans of the SDK; nil: no spans.
+	// Tracer creates the spans of the SDK. If it is nil, there are no spans.
 	Tracer trace.Tracer
 }
 
@@ -55,8 +57,8 @@ func (o Options) SpanTracer() trace.Tracer {
 	return o.Tracer
 }
 
-// NewLazyClient connects at the first call, so that a process can start without Temporal. The
-// caller closes the client.
+// NewLazyClient returns a client that connects at the first call, so that a process can start
+// without Temporal. The caller closes the client.
 func NewLazyClient(options Options, logger logr.Logger) (client.Client, error) {
 	with := options.sdk(logger)
 	if options.Tracer != nil {
@@ -86,7 +88,8 @@ func (o Options) sdk(logger logr.Logger) client.Options {
 		ConnectionOptions: client.ConnectionOptions{Authority: o.Authority, TLSDisabled: o.TLS == nil},
 	}
 	if o.TLS != nil {
-		// The SDK would read the files only once; the dial option overrides its credentials.
+		// The SDK would read the files only once, so the dial option overrides the credentials of
+		// the SDK.
 		options.ConnectionOptions.TLS = &tls.Config{ServerName: o.TLS.ServerName}
 		options.ConnectionOptions.DialOptions = []grpc.DialOption{grpc.WithTransportCredentials(newTransportCredentials(o.TLS))}
 	}

@@ -1,4 +1,4 @@
-// Package temporal connects to Temporal: flags, TEMPORAL_* variables and profiles, TLS files
-// that may be replaced at any time, stable texts for the causes of failures, and the setup
-// and cleanup of a namespace.
+// Package temporal connects to Temporal. It reads flags, TEMPORAL_* variables and profiles. TLS
+// files may be replaced at any time. The package explains failures in stable texts. It also sets
+// up and cleans up a namespace.
 package temporal

@@ -19,7 +19,7 @@ func IsLate(err error) bool {
 	return late || errors.Is(err, context.DeadlineExceeded)
 }
 
-// IsNotFound reports whether there is no such workflow, or no open run of it.
+// IsNotFound reports whether Temporal has no such workflow, or no open run of the workflow.
 func IsNotFound(err error) bool {
 	_, none := errors.AsType[*serviceerror.NotFound](err)
 	return none

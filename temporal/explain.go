@@ -9,16 +9,16 @@ import (
 	"google.golang.org/grpc/codes"
 )
 
-// Explain returns the cause of a failed call to Temporal and a remedy. The texts are equal for
-// each attempt and contain no secrets, so that conditions can show them. Both are empty for an
-// outage and for unknown errors.
+// Explain returns the cause of a failed call to Temporal, and a remedy. The texts are equal for
+// each attempt and contain no secrets, so that conditions can show the texts. Both texts are
+// empty for an outage and for unknown errors.
 func Explain(err error) (cause, remedy string) {
 	if err == nil {
 		return "", ""
 	}
 	text := err.Error()
 	if _, file, found := strings.Cut(text, unusable); found {
-		// gRPC quotes the text.
+		// gRPC quotes the error text.
 		file, _, _ = strings.Cut(file, `"`)
 		return unusable + file, "mount the file, or correct the flag or variable with its path; the file is read again at the next attempt"
 	}
@@ -55,7 +55,8 @@ type handshake struct {
 	cause, remedy string
 }
 
-// handshakes are the failures of TLS; the first match counts. gRPC returns only their texts.
+// handshakes returns the known failures of TLS handshakes. The first match counts. gRPC returns
+// only the texts of these failures.
 func handshakes() []handshake {
 	return []handshake{
 		{[]string{"x509: certificate signed by unknown authority", "x509: certificate is not standards compliant"},

@@ -15,32 +15,34 @@ import (
 	"github.com/outrigger/outrigger/temporal/codec"
 )
 
-// Defaults without flag, variable and profile.
+// These defaults apply if flag, variable and profile are empty.
 const (
 	DefaultAddress   = "127.0.0.1:7233"
 	DefaultNamespace = "default"
 )
 
-// apiKeyFileVariable is Outrigger's own: the temporal CLI does not read keys from files.
+// apiKeyFileVariable exists only in Outrigger, because the temporal CLI does not read API keys
+// from files.
 const apiKeyFileVariable = "TEMPORAL_API_KEY_FILE"
 
 // Flags are the connection flags of the temporal CLI. Empty flags fall back to the TEMPORAL_*
 // variables, then to the profile, then to the defaults.
 type Flags struct {
 	Address, Namespace string
-	// APIKey and APIKeyFile exclude each other. The file is read at each call.
+	// APIKey and APIKeyFile exclude each other. APIKeyFile is read at each call.
 	APIKey, APIKeyFile string
 	// TLS turns TLS on or off. If it is nil, an API key or another TLS option turns TLS on.
 	TLS                                   *bool
 	CertPath, KeyPath, CAPath, ServerName string
 	DisableHostVerification               *bool
-	// Headers are KEY=VALUE.
+	// Headers have the form KEY=VALUE.
 	Headers []string
 	// Profile and ConfigFile must exist if they are set.
 	Profile, ConfigFile string
 }
 
-// Identity returns outrigger-<role>@<pod>. The pod is POD_NAME, or else the host name.
+// Identity returns outrigger-<role>@<pod>. The pod is the value of POD_NAME. Without POD_NAME,
+// the pod is the host name.
 func Identity(role string, env envconfig.EnvLookup) string {
 	pod, _ := env.LookupEnv("POD_NAME")
 	if pod == "" {
@@ -162,7 +164,8 @@ func (f *Flags) headers(inherited map[string]string) (map[string]string, error) 
 	return headers, nil
 }
 
-// tls returns the inherited configuration, overridden by the flags; nil if neither mentions TLS.
+// tls returns the inherited configuration, overridden by the flags. It returns nil if neither the
+// configuration nor the flags mention TLS.
 func (f *Flags) tls(inherited *envconfig.ClientConfigTLS) *envconfig.ClientConfigTLS {
 	named := f.CertPath != "" || f.KeyPath != "" || f.CAPath != "" || f.ServerName != "" || f.DisableHostVerification != nil
 	if !named && f.TLS == nil {

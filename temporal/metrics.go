@@ -9,7 +9,7 @@ import (
 	"go.temporal.io/sdk/client"
 )
 
-// sdkMetric is a metric of the SDK; one of its vectors is set.
+// sdkMetric is a metric of the SDK. Exactly one of its vectors is set.
 type sdkMetric struct {
 	labels  []string
 	counter *prometheus.CounterVec
@@ -17,9 +17,10 @@ type sdkMetric struct {
 	gauge   *prometheus.GaugeVec
 }
 
-// sdkMetrics registers the exported metrics and returns them by the SDK's names. Counters and timers have the
-// suffix _total or _seconds in Prometheus, as in Temporal's own dashboards. All other tags of
-// the SDK are dropped: they are constant in a process, or callers choose them.
+// sdkMetrics registers the exported metrics, and returns the metrics by their names in the SDK.
+// In Prometheus, counters have the suffix _total and timers have the suffix _seconds, as in
+// Temporal's own dashboards. All other tags of the SDK are dropped, because a tag is constant in
+// a process, or because callers choose its value.
 func sdkMetrics(registerer prometheus.Registerer) map[string]sdkMetric {
 	factory, all := promauto.With(registerer), map[string]sdkMetric{}
 	counter := func(name, help string, labels ...string) {

@@ -24,21 +24,22 @@ import (
 // pruneReason is the reason of each terminated run.
 const pruneReason = "outrigger temporal prune: its cluster is gone"
 
-// Prune terminates the open runs of a deleted cluster. Without workers they would stay open
-// forever.
+// Prune terminates the open runs of a deleted cluster. Without workers, these runs would stay
+// open forever.
 type Prune struct {
 	Client    client.Client
 	Namespace string
-	// Cluster is the task queue of the cluster: the UID of its namespace kube-system.
+	// Cluster is the task queue of the cluster, which is the UID of its namespace kube-system.
 	Cluster string
-	// Yes terminates the runs without confirmation. Otherwise the answer is read from In.
+	// Yes terminates the runs without confirmation. Without Yes, Prune reads the confirmation
+	// from In.
 	Yes bool
 	In  io.Reader
 	Out io.Writer
 }
 
-// Run lists the open runs and terminates them after confirmation. Runs that complete in the
-// meantime are no error.
+// Run lists the open runs and terminates them after confirmation. A run that completes in the
+// meantime is not an error.
 func (p *Prune) Run(ctx context.Context) error {
 	if p.Cluster == "" || strings.ContainsAny(p.Cluster, `'"\`) {
 		return fmt.Errorf("%q is no UID of a cluster: kubectl get namespace kube-system -o jsonpath={.metadata.uid} shows it", p.Cluster)
@@ -104,7 +105,8 @@ func (p *Prune) show(runs []*workflow.WorkflowExecutionInfo) error {
 	return nil
 }
 
-// attribute returns a search attribute as text; - if the run lacks it.
+// attribute returns a search attribute as text. It returns "-" if the run lacks the search
+// attribute.
 func attribute(run *workflow.WorkflowExecutionInfo, name string) string {
 	payload := run.GetSearchAttributes().GetIndexedFields()[name]
 	if payload == nil {

@@ -30,7 +30,8 @@ const (
 	namespaceInterval = 250 * time.Millisecond
 )
 
-// SearchAttributes returns the search attributes of every run, which the namespace needs.
+// SearchAttributes returns the search attributes of every run. The namespace needs all these
+// search attributes.
 func SearchAttributes() map[string]enums.IndexedValueType {
 	return map[string]enums.IndexedValueType{
 		protocol.SidecarSetAttribute:   enums.INDEXED_VALUE_TYPE_KEYWORD,
@@ -39,12 +40,12 @@ func SearchAttributes() map[string]enums.IndexedValueType {
 	}
 }
 
-// Setup creates the namespace and its search attributes where they are missing. With DryRun
-// it only prints what it would do.
+// Setup creates the namespace and its search attributes if they are missing. With DryRun, Setup
+// only prints the changes that it would make.
 type Setup struct {
 	Client    client.Client
 	Namespace string
-	// Retention of completed runs. An existing namespace keeps its retention.
+	// Retention is the retention of completed runs. An existing namespace keeps its retention.
 	Retention time.Duration
 	DryRun    bool
 	// Out receives a line for each object that was found or created.
@@ -106,7 +107,8 @@ func (s *Setup) namespace(ctx context.Context) (created bool, err error) {
 	return true, nil
 }
 
-// known returns the registered search attributes. It waits for those of a new namespace.
+// known returns the registered search attributes. For a new namespace, known waits until the
+// search attributes can be listed.
 func (s *Setup) known(ctx context.Context) (known map[string]enums.IndexedValueType, err error) {
 	err = retryWhileNew(ctx, func(ctx context.Context) error {
 		answer, err := call(ctx, s.Client.OperatorService().ListSearchAttributes, &operatorservice.ListSearchAttributesRequest{Namespace: s.Namespace})
@@ -140,7 +142,7 @@ func (s *Setup) add(ctx context.Context, missing map[string]enums.IndexedValueTy
 	return nil
 }
 
-// cloud returns the command for Temporal Cloud, which rejects these calls.
+// cloud returns the command for Temporal Cloud. Temporal Cloud rejects the calls of Setup.
 func (s *Setup) cloud() string {
 	command := "on Temporal Cloud: tcld namespace search-attributes add --namespace " + s.Namespace
 	all := SearchAttributes()

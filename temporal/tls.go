@@ -19,8 +19,8 @@ const unusable = "unusable file: "
 // alertTimeout limits the wait for an alert on a broken connection.
 const alertTimeout = time.Second
 
-// TLS reads its files again at each handshake, so that new connections use replaced files.
-// Open connections stay.
+// TLS reads its files again at each handshake, so that new connections use replaced files. Open
+// connections stay open.
 type TLS struct {
 	// ServerName replaces the host of the address in the verification.
 	ServerName string
@@ -31,7 +31,7 @@ type TLS struct {
 	certificate, key, ca pemSource
 }
 
-// pemSource is a file or PEM data; the zero value is neither.
+// pemSource is a file or PEM data. The zero value contains neither.
 type pemSource struct {
 	path string
 	data []byte
@@ -57,7 +57,7 @@ func (s pemSource) read() ([]byte, error) {
 	return data, nil
 }
 
-// config reads the files. Errors contain no part of them.
+// config reads the files. Its errors contain no part of the files.
 func (t *TLS) config() (*tls.Config, error) {
 	config := &tls.Config{ServerName: t.ServerName, InsecureSkipVerify: t.DisableHostVerification}
 	if t.ca.given() {
@@ -75,8 +75,9 @@ func (t *TLS) config() (*tls.Config, error) {
 		if err != nil {
 			return nil, err
 		}
-		// The certificate is sent even if the server asks for other CAs: the server's alert
-		// then says what is wrong with it, not that it is missing.
+		// The client sends its certificate even if the server asks for certificates of other CAs.
+		// The alert of the server then names the problem of the certificate. Otherwise, the alert
+		// would only say that the certificate is missing.
 		config.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return certificate, nil }
 	}
 	return config, nil
@@ -132,9 +133,9 @@ func (c *transportCredentials) Clone() credentials.TransportCredentials {
 	return newTransportCredentials(c.tls)
 }
 
-// alertConn returns the server's TLS alert from a failed write. Since TLS 1.3 the server
-// verifies the client certificate after the client's handshake is complete, and gRPC may
-// write before it reads.
+// alertConn returns the TLS alert of the server from a failed write. Since TLS 1.3, the server
+// verifies the client certificate after the handshake of the client is complete. gRPC may write
+// to the connection before it reads the alert.
 type alertConn struct{ net.Conn }
 
 // Write implements net.Conn.
@@ -143,7 +144,7 @@ func (c alertConn) Write(data []byte) (int, error) {
 	if err == nil {
 		return n, nil
 	}
-	// There is nothing else to read, and the reader fails with the same error.
+	// The connection contains nothing else to read. The reader of gRPC fails with the same error.
 	_ = c.SetReadDeadline(time.Now().Add(alertTimeout))
 	var alert *net.OpError
 	if _, reason := c.Read(make([]byte, 1)); errors.As(reason, &alert) && alert.Op == "remote error" {

@@ -12,11 +12,12 @@ import (
 	"go.temporal.io/sdk/interceptor"
 )
 
-// traceHeaderKey is the key of Temporal's SDKs.
+// traceHeaderKey is the key of the header in which Temporal's SDKs send spans.
 const traceHeaderKey = "_tracer-data"
 
-// newTracingInterceptor creates spans of runs, activities, signals and updates, as children of
-// the span in their header. It drops baggage, because headers stay in histories.
+// newTracingInterceptor creates spans of runs, activities, signals and updates. Each span is a
+// child of the span in its header. The interceptor drops baggage, because headers stay in
+// histories.
 func newTracingInterceptor(tracer trace.Tracer) (interceptor.Interceptor, error) {
 	traces, err := opentelemetry.NewTracingInterceptor(opentelemetry.TracerOptions{
 		Tracer: tracer, TextMapPropagator: propagation.TraceContext{}, HeaderKey: traceHeaderKey,
@@ -29,7 +30,7 @@ func newTracingInterceptor(tracer trace.Tracer) (interceptor.Interceptor, error)
 }
 
 // TraceHeader returns a header with the span of ctx, for requests that bypass the SDK's
-// interceptors; nil without a span.
+// interceptors. It returns nil if ctx has no span.
 func TraceHeader(ctx context.Context) (*common.Header, error) {
 	carrier := propagation.MapCarrier{}
 	propagation.TraceContext{}.Inject(ctx, carrier)

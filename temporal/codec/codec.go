@@ -13,7 +13,7 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// Metadata of encrypted payloads, as in Temporal's samples.
+// Encrypted payloads have this metadata, as in Temporal's samples.
 const (
 	encrypted     = "binary/encrypted"
 	metadataKeyID = "encryption-key-id"
@@ -26,8 +26,8 @@ const (
 	minReadInterval = time.Second
 )
 
-// Codec encrypts payloads with AES-256-GCM and one of several keys, and decrypts payloads of
-// all keys. It leaves unencrypted payloads as they are. It implements converter.PayloadCodec.
+// Codec encrypts payloads with AES-256-GCM and one of several keys. It decrypts payloads of all
+// keys. It does not change unencrypted payloads. Codec implements converter.PayloadCodec.
 type Codec struct {
 	// Log receives errors about changed keys. Set it before the first use.
 	Log logr.Logger
@@ -38,12 +38,12 @@ type Codec struct {
 	mu     sync.Mutex
 	keys   *keyring
 	readAt time.Time
-	// readErr is the error of the latest read, after which the previous keys stay in use.
+	// readErr is the error of the latest read. After an error, the previous keys stay in use.
 	readErr error
 }
 
-// Open reads the keys. It returns nil if the options name no keys. Later, keys that cannot be
-// read are no error: the previous keys stay in use.
+// Open reads the keys. It returns nil if the options name no keys. If a later read of the keys
+// fails, the previous keys stay in use.
 func Open(options Options) (*Codec, error) { return open(options, clock.RealClock{}) }
 
 func open(options Options, clock clock.PassiveClock) (*Codec, error) {
@@ -154,8 +154,8 @@ func (c *Codec) keysOf(maxAge time.Duration) *keyring {
 	return keys
 }
 
-// DataConverter is for clients and activities: a payload that cannot be decoded is an error. A
-// nil codec returns the default converter of the SDK.
+// DataConverter returns a data converter for clients and activities. A payload that cannot be
+// decoded is an error. For a nil codec, DataConverter returns the default converter of the SDK.
 func (c *Codec) DataConverter() converter.DataConverter {
 	if c == nil {
 		return converter.GetDefaultDataConverter()
@@ -163,9 +163,10 @@ func (c *Codec) DataConverter() converter.DataConverter {
 	return converter.NewCodecDataConverter(converter.GetDefaultDataConverter(), c)
 }
 
-// WorkflowDataConverter is for workers and replayers: a payload that cannot be decoded is a
-// panic, which fails the workflow task, and Temporal retries it. An error would reach the
-// workflow as the result of its call, and the SDK drops signals that it cannot decode.
+// WorkflowDataConverter returns a data converter for workers and replayers. A payload that cannot
+// be decoded is a panic. The panic fails the workflow task, and Temporal retries the task. An
+// error would reach the workflow as the result of its call. In addition, the SDK drops signals
+// that it cannot decode.
 func (c *Codec) WorkflowDataConverter() converter.DataConverter {
 	if c == nil {
 		return converter.GetDefaultDataConverter()

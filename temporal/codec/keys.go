@@ -19,20 +19,21 @@ import (
 // keySize is the key size of AES-256, in bytes.
 const keySize = 32
 
-// Variables of the options. They are Outrigger's own.
+// These environment variables set the options. They exist only in Outrigger.
 const (
 	keyDirVariable    = "TEMPORAL_PAYLOAD_KEY_DIR"
 	keyIDVariable     = "TEMPORAL_PAYLOAD_KEY_ID"
 	keyIDFileVariable = "TEMPORAL_PAYLOAD_KEY_ID_FILE"
 )
 
-// Options contain the paths of the keys.
+// Options contains the paths of the keys.
 type Options struct {
-	// KeyDir contains a file for each key, such as a mounted Secret. The file name is the id
-	// of the key, the content 32 random bytes in base64. Files with a leading dot are no keys.
+	// KeyDir is a directory with a file for each key, such as a mounted Secret. The file name is
+	// the id of the key. The content is 32 random bytes in base64. A file with a leading dot in
+	// its name is not a key.
 	KeyDir string
-	// KeyID is the id of the key for encryption. KeyIDFile contains that id instead, for
-	// example .current in KeyDir. Without both, payloads are only decrypted.
+	// KeyID is the id of the key for encryption. KeyIDFile is a file that contains this id
+	// instead, for example .current in KeyDir. If both are empty, payloads are only decrypted.
 	KeyID, KeyIDFile string
 }
 
@@ -69,7 +70,7 @@ func (o Options) check() error {
 // keyring contains the keys of one read.
 type keyring struct {
 	ciphers map[string]cipher.AEAD
-	// encrypting is the id of the key for encryption; empty for none.
+	// encrypting is the id of the key for encryption. It is empty if payloads are only decrypted.
 	encrypting string
 }
 

@@ -19,7 +19,7 @@ import (
 )
 
 const (
-	// maxBody limits a request, in bytes: more than a page of a history.
+	// maxBody limits the size of a request, in bytes. A page of a history is smaller.
 	maxBody = 8 << 20
 	// maxConnections limits concurrent requests.
 	maxConnections = 64
@@ -33,18 +33,19 @@ const (
 
 // Server decrypts payloads for the Temporal UI and CLI. Its clients can read all histories.
 type Server struct {
-	// Codec also serves /encode if it encrypts.
+	// Codec decrypts the payloads. If Codec also encrypts, the server serves /encode.
 	Codec *Codec
-	// Address is host:port. Other addresses than loopback need TokenFile or
+	// Address has the form host:port. Any address other than loopback needs TokenFile or
 	// AllowUnauthenticated.
 	Address string
-	// TokenFile contains the bearer token of all requests. It is read at each request; empty:
-	// no token.
+	// TokenFile contains the bearer token of all requests. It is read at each request. If
+	// TokenFile is empty, requests need no token.
 	TokenFile            string
 	AllowUnauthenticated bool
 	// Origins are the allowed origins of web pages, such as https://temporal.example.com.
 	Origins []string
-	// CertFile and KeyFile are read at each handshake; empty: no TLS.
+	// CertFile and KeyFile are read at each handshake. If they are empty, the server does not use
+	// TLS.
 	CertFile, KeyFile string
 }
 
@@ -144,8 +145,8 @@ func (s *Server) handler() http.Handler {
 	return mux
 }
 
-// guard rejects web pages of other origins, even without a token: a page in a browser can
-// reach servers on the same machine.
+// guard rejects requests of web pages from other origins, even if no token is configured. A web
+// page in a browser can reach servers on the same machine.
 func (s *Server) guard(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Add("Vary", "Origin")
