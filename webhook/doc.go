@@ -1,3 +1,3 @@
-// Package webhook is the webhook process. It connects the server, the admission of pods
-// and of SidecarSets, and their registration.
+// Package webhook runs the webhook process. It connects the server, the admission of pods, the
+// admission of SidecarSets, and the registration of the webhooks.
 package webhook

@@ -33,27 +33,27 @@ import (
 // Options of the webhook process.
 type Options struct {
 	kube.Options
-	// Port to serve on.
+	// Port is the port of the server.
 	Port int
-	// URL of this process for API servers when it runs outside the cluster; empty means
-	// the Service.
+	// URL is the address of this process for API servers if the process runs outside the cluster.
+	// If URL is empty, API servers use the Service.
 	URL string
 	// ServiceName is the name of the Service in the system namespace.
 	ServiceName string
-	// ClientCAFile holds the CA of the API servers' client certificates. Without it,
-	// every client is answered.
+	// ClientCAFile contains the CA of the API servers' client certificates. If ClientCAFile is
+	// empty, the server answers every client.
 	ClientCAFile string
-	// ShutdownDelay is the time between SIGTERM and the end of the server: nodes remove
-	// their routes to it late.
+	// ShutdownDelay is the time between SIGTERM and the end of the server. Nodes remove their
+	// routes to the server late.
 	ShutdownDelay time.Duration
 	// FeatureGates relax the validation of SidecarSets.
 	FeatureGates sidecarsets.FeatureGates
-	// Tracer starts a span for each edit of a SidecarSet; nil starts none.
+	// Tracer starts a span for each edit of a SidecarSet. If it is nil, no span is started.
 	Tracer trace.Tracer
 }
 
-// Run serves until the context ends. The process is ready once its caches are synced and
-// it has a certificate. Then the pod webhook is activated.
+// Run serves until the context ends. The process is ready once its caches are synced and it has a
+// certificate. The pod webhook is activated after that.
 func Run(ctx context.Context, options Options) error {
 	reconciler, err := registration.New(registration.Options{
 		URL: options.URL, ServiceName: options.ServiceName, SystemNamespace: options.SystemNamespace,

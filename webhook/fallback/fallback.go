@@ -17,13 +17,13 @@ const Timeout = 2 * time.Second
 
 // Reader reads objects of one type.
 type Reader struct {
-	// Cached is read while Stale returns nil, otherwise Live.
+	// Cached is read while Stale returns nil. Otherwise, Live is read.
 	Cached, Live client.Reader
-	// Stale returns the reason why the cache may be stale, or nil.
+	// Stale returns an error while the cache may be stale, and nil otherwise.
 	Stale func() error
 }
 
-// List returns shared objects of the cache: callers must not change them.
+// List returns objects of the cache without a copy, so callers must not change the objects.
 func (r Reader) List(ctx context.Context, into client.ObjectList) error {
 	if r.Stale() == nil {
 		return r.Cached.List(ctx, into, client.UnsafeDisableDeepCopy)

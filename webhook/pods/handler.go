@@ -37,14 +37,15 @@ const (
 type Options struct {
 	// Log reports SidecarSets whose selectors cannot be parsed.
 	Log logr.Logger
-	// Sets and Namespaces read one type each.
+	// Sets reads SidecarSets, and Namespaces reads namespaces.
 	Sets, Namespaces fallback.Reader
 	Revisions        fallback.Revisions
 	// Registerer gets the metrics of admissions.
 	Registerer prometheus.Registerer
 }
 
-// Handler injects sidecars into new pods. It reads only caches while they are current.
+// Handler injects sidecars into new pods. While the caches are current, Handler reads only from
+// caches.
 type Handler struct {
 	sets       *setSource
 	namespaces fallback.Reader
@@ -53,7 +54,7 @@ type Handler struct {
 	now        func() metav1.Time
 }
 
-// New returns a handler without any SidecarSet: SetEventHandler adds them.
+// New returns a handler without SidecarSets. SetEventHandler adds the SidecarSets.
 func New(o Options) *Handler {
 	metrics := newMetrics(o.Registerer)
 	return &Handler{
@@ -86,7 +87,7 @@ func (h *Handler) Answer(ctx context.Context, buffers *server.Buffers) (*admissi
 	return &response.AdmissionResponse, nil
 }
 
-// admit matches the pod, resolves the version of each SidecarSet, and injects.
+// admit matches the pod, resolves the version of each SidecarSet, and injects the sidecars.
 func (h *Handler) admit(ctx context.Context, index *setIndex, request *podRequest) admission.Response {
 	pod := request.pod()
 	if match.Mirror(pod) {
@@ -115,7 +116,7 @@ func (h *Handler) admit(ctx context.Context, index *setIndex, request *podReques
 	return review.Patched(injection.Patch()).WithWarnings(injection.Warnings()...)
 }
 
-// rejected counts a rejection for the SidecarSet that is the cause, if there is one.
+// rejected counts a rejection for the SidecarSet that is the cause, if a SidecarSet is the cause.
 func (h *Handler) rejected(sets []*compiledSet, err error, response admission.Response) admission.Response {
 	var cause inject.SetError
 	counter := h.metrics.rejected
@@ -139,8 +140,9 @@ func (h *Handler) injected(sets []*compiledSet, injection *inject.Injection) {
 	h.metrics.containers.Add(float64(injection.Containers()))
 }
 
-// matching returns the SidecarSets that select the pod (SPEC §3). A failed read of the
-// namespace is an error, never "not matched". The last SidecarSet is then the cause.
+// matching returns the SidecarSets that select the pod (SPEC §3). If the namespace cannot be
+// read, matching returns an error, and does not treat the pod as not matched. The last returned
+// SidecarSet is then the cause of the error.
 func (h *Handler) matching(ctx context.Context, index *setIndex, pod *corev1.Pod) (matching []*compiledSet, err error) {
 	var labels map[string]string
 	for _, candidate := range index.matching(pod.Labels) {

@@ -19,7 +19,8 @@ type compiledSet struct {
 	// declared belongs to the cache and must not be changed.
 	declared *v1alpha1.SidecarSet
 	newest   *inject.Set
-	// newestErr is the reason why newest cannot be injected. It rejects pods.
+	// newestErr is the error because of which newest cannot be injected. Pods are rejected with
+	// this error.
 	newestErr error
 	// scopeErr is a parse error of the selectors. The scope then contains all pods that
 	// the SidecarSet could match.
@@ -67,8 +68,8 @@ func (i *setIndex) matching(podLabels map[string]string) []*compiledSet {
 	return i.compiled.Matching(podLabels)
 }
 
-// put adds or replaces a SidecarSet. It removes a terminating one, which finalizers may
-// keep for long.
+// put adds or replaces a SidecarSet. It removes a terminating SidecarSet, because finalizers may
+// keep such a SidecarSet for a long time.
 func (i *setIndex) put(set *v1alpha1.SidecarSet) {
 	if set.DeletionTimestamp != nil {
 		i.remove(set.Name)

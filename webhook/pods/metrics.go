@@ -5,7 +5,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promauto"
 )
 
-// Results of an admission.
+// These are the results of an admission.
 const (
 	resultInjected = "injected"
 	resultRejected = "refused"
@@ -24,7 +24,7 @@ type metrics struct {
 	rejected prometheus.Counter
 }
 
-// setMetrics are the counters of one SidecarSet. compiledSet holds them, so that a
+// setMetrics are the counters of one SidecarSet. compiledSet contains the counters, so that a
 // request in progress cannot recreate the series of a deleted SidecarSet.
 type setMetrics struct{ injected, rejected prometheus.Counter }
 

@@ -29,9 +29,9 @@ type podRequest struct {
 	specErr error
 }
 
-// partialPod has the fields of a pod that injection reads. Decoding the others would take
-// longer, above all managedFields. The API server has not reset status and
-// deletionTimestamp yet, so their values mean nothing.
+// partialPod has the fields of a pod that injection reads. Decoding all fields would take longer,
+// above all managedFields. status and deletionTimestamp are omitted because the API server has
+// not reset these fields yet, so their values mean nothing.
 type partialPod struct {
 	metav1.TypeMeta `json:",inline"`
 	Metadata        *podMetadata `json:"metadata"`
@@ -98,7 +98,7 @@ func withoutSpec(body []byte) podReview {
 	return podReview{TypeMeta: read.TypeMeta, Request: request}
 }
 
-// isPod treats an empty kind as a pod: the rules of the webhook match only pods.
+// isPod treats an empty kind as a pod, because the rules of the webhook match only pods.
 func isPod(group, version, kind string) bool {
 	return kind == "" || group == "" && version == "v1" && kind == "Pod"
 }

@@ -18,8 +18,8 @@ import (
 // liveIndexTTL is the time for which one live list is used.
 const liveIndexTTL = time.Second
 
-// setSource indexes the SidecarSets of the informer, or those of a live list while the
-// cache is stale.
+// setSource provides the index of SidecarSets. The index contains the SidecarSets of the informer
+// or, while the cache is stale, the SidecarSets of a live list.
 type setSource struct {
 	fallback.Reader
 	informed *setIndex

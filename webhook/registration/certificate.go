@@ -18,7 +18,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// Keys of the Secret beside the standard ones of TLS Secrets.
+// These are the keys of the Secret in addition to the standard keys of TLS Secrets.
 const (
 	caKey         = "ca.crt"
 	previousCAKey = "ca-previous.crt"
@@ -26,18 +26,18 @@ const (
 
 const (
 	certificateLifetime = 365 * 24 * time.Hour
-	// renewBefore is the remaining lifetime at which a certificate is replaced. The
-	// old one stays trusted until its end.
+	// renewBefore is the remaining lifetime at which a certificate is replaced. The replaced
+	// certificate stays trusted until it expires.
 	renewBefore = 90 * 24 * time.Hour
-	// backdated is the time between the start of validity and the issue: the clock of
-	// the issuing replica may be ahead of other clocks.
+	// backdated is the time between the start of validity and the issue. The clock of the issuing
+	// replica may be ahead of other clocks.
 	backdated = 365 * 24 * time.Hour
 )
 
-// issuer issues serving certificates. Each one is self-signed, and so its own CA:
-// no CA key exists that could sign another certificate.
+// issuer issues serving certificates. Each certificate is self-signed, so it is its own CA.
+// Therefore, no CA key exists that could sign another certificate.
 type issuer struct {
-	// hosts are the DNS names of the webhook. A stored certificate must have the first.
+	// hosts are the DNS names of the webhook. A stored certificate must have the first DNS name.
 	hosts []string
 }
 

@@ -13,7 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// Names of config/crd and config/webhook.
+// These are the names in config/crd and config/webhook.
 const (
 	definitionName    = "sidecarsets.apps.kruise.io"
 	configurationName = "outrigger"
@@ -21,7 +21,7 @@ const (
 	setWebhook        = "sidecarsets.outrigger.io"
 )
 
-// Paths of the webhooks, as in config/webhook.
+// These are the paths of the webhooks, as in config/webhook.
 const (
 	// PodPath injects sidecars into pods.
 	PodPath = "/mutate-pod"
@@ -35,13 +35,13 @@ const (
 
 // endpoint is the address of this webhook for API servers.
 type endpoint struct {
-	// url is the base; empty means the Service.
+	// url is the base URL. If it is empty, API servers use the Service.
 	url       string
 	service   string
 	namespace string
 }
 
-// at returns the URL of a path; nil means the Service of the manifests.
+// at returns the URL of a path. It returns nil if API servers use the Service of the manifests.
 func (e endpoint) at(path string) *string {
 	if e.url == "" {
 		return nil
@@ -49,16 +49,15 @@ func (e endpoint) at(path string) *string {
 	return new(strings.TrimSuffix(e.url, "/") + path)
 }
 
-// hook is one of this role's webhooks in an installed configuration. Its pointers lead
-// into the configuration. All fields but these belong to the installer, such as selectors
-// and timeouts.
+// hook is one of this role's webhooks in an installed configuration. Its pointers point into the
+// configuration. All other fields, such as selectors and timeouts, belong to the installer.
 type hook struct {
 	name, path string
 	client     *admissionregistrationv1.WebhookClientConfig
 	rules      *[]admissionregistrationv1.RuleWithOperations
 }
 
-// hooksOf leaves out webhooks that this role does not serve.
+// hooksOf returns the webhooks of a configuration that this role serves.
 func hooksOf(configuration client.Object) []hook {
 	var hooks []hook
 	switch c := configuration.(type) {
@@ -78,8 +77,9 @@ func hooksOf(configuration client.Object) []hook {
 	return slices.DeleteFunc(hooks, func(h hook) bool { return h.path == "" })
 }
 
-// podRules activate the pod webhook. The manifest has no rules for it, so that the API
-// server does not call it before they are written.
+// podRules returns the rules that activate the pod webhook. The manifest has no rules for the pod
+// webhook. Therefore, the API server does not call the pod webhook before this role has written
+// the rules.
 func podRules() []admissionregistrationv1.RuleWithOperations {
 	return []admissionregistrationv1.RuleWithOperations{{
 		Operations: []admissionregistrationv1.OperationType{admissionregistrationv1.Create},
@@ -127,7 +127,8 @@ func (r *Reconciler) writeConfiguration(ctx context.Context, live client.Object,
 // registered is the registration in the cache of this process.
 type registered struct {
 	definition *apiextensionsv1.CustomResourceDefinition
-	// configurations are those that are installed, and hooks their webhooks.
+	// configurations are the installed configurations. hooks are the webhooks of these
+	// configurations.
 	configurations []client.Object
 	hooks          []hook
 }

@@ -23,8 +23,8 @@ import (
 	"github.com/outrigger/outrigger/kube"
 )
 
-// LimitCache limits the watches to the objects that a Reconciler reads, like the RBAC
-// rules of its process.
+// LimitCache limits the watches to the objects that a Reconciler reads. The RBAC rules of the
+// process have the same limits.
 func LimitCache(watched map[client.Object]cache.ByObject) {
 	named := func(name string) fields.Selector { return fields.OneTermEqualSelector("metadata.name", name) }
 	for object, by := range watched {
@@ -41,9 +41,9 @@ func LimitCache(watched map[client.Object]cache.ByObject) {
 	watched[&apiextensionsv1.CustomResourceDefinition{}] = cache.ByObject{Field: named(definitionName)}
 }
 
-// AddTo adds the reconciler to a manager. It runs at the start, when its objects may not
-// exist yet, and after each change of one of them. serving is the readiness check of this
-// process.
+// AddTo adds the reconciler to a manager. The reconciler runs at the start, when its objects may
+// not exist yet. It also runs after each change of one of these objects. serving is the readiness
+// check of this process.
 func (r *Reconciler) AddTo(mgr *kube.Manager, serving healthz.Checker) error {
 	r.client = mgr.GetClient()
 	r.watchDown = func() time.Duration { return mgr.Watches.Down(&v1alpha1.SidecarSet{}) }
@@ -69,8 +69,8 @@ func (r *Reconciler) AddTo(mgr *kube.Manager, serving healthz.Checker) error {
 	return nil
 }
 
-// reachable reports whether API servers can reach this process at its URL, or without a
-// URL, any replica of the Service.
+// reachable returns a function that reports whether API servers can reach the webhook. With a
+// URL, this process must be ready. Without a URL, any replica of the Service must be ready.
 func (e endpoint) reachable(live client.Reader, serving healthz.Checker) func(context.Context) (bool, error) {
 	return func(ctx context.Context) (bool, error) {
 		if e.url != "" {

@@ -20,7 +20,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 )
 
-// certificateSecret holds the serving certificate of all replicas.
+// certificateSecret is the name of the Secret with the serving certificate of all replicas.
 const certificateSecret = "outrigger-webhook-cert"
 
 // fieldOwner is the field manager of this role in the configurations.
@@ -29,17 +29,17 @@ const fieldOwner = "outrigger-webhook"
 const (
 	// renewalInterval is the time between two checks of the certificate's age.
 	renewalInterval = time.Hour
-	// propagationDelay is the time that all API servers need to see a new CA. Until then
-	// the previous certificate is served, which they trust as well.
+	// propagationDelay is the time that all API servers need to observe a new CA. Until then,
+	// replicas serve the previous certificate, because API servers still trust its CA.
 	propagationDelay = 10 * time.Second
 	// endpointDelay is the time that nodes need to route to the first endpoint of the
 	// Service.
 	endpointDelay = 5 * time.Second
-	// reachableInterval is the time between two checks whether a replica is reachable.
+	// reachableInterval is the time between two checks for a reachable replica.
 	reachableInterval = 200 * time.Millisecond
-	// After a change of the definition, the API server ends the watches of SidecarSets
-	// within about a second, and clients reconnect after a backoff. watchRestartTimeout
-	// limits the wait for that, and watchRestartInterval is the time between two checks.
+	// After a change of the definition, the API server ends the watches of SidecarSets within
+	// about a second. Clients reconnect after a backoff. watchRestartTimeout limits the wait for
+	// the new watch. watchRestartInterval is the time between two checks.
 	watchRestartTimeout  = 10 * time.Second
 	watchRestartInterval = 50 * time.Millisecond
 )
@@ -51,22 +51,23 @@ var (
 
 // Options of a Reconciler.
 type Options struct {
-	// URL of this process for API servers when it runs outside the cluster; empty means
-	// the Service.
+	// URL is the address of this process for API servers if the process runs outside the cluster.
+	// If URL is empty, API servers use the Service.
 	URL string
-	// ServiceName is the name of the Service in SystemNamespace, which also holds the
-	// certificate.
+	// ServiceName is the name of the Service in SystemNamespace. SystemNamespace also contains
+	// the Secret with the certificate.
 	ServiceName, SystemNamespace string
 	Log                          logr.Logger
 	// Registerer gets the metrics of the registration.
 	Registerer prometheus.Registerer
 }
 
-// Reconciler writes the certificate and the registration of the webhooks. All replicas
-// run one; the loser of a race follows the winner's write. The pod webhook is activated
-// only after a replica is reachable. Afterwards a new certificate is served only when the
-// API server's copy of the configurations trusts its CA, so that no request fails because
-// of an untrusted certificate.
+// Reconciler writes the certificate and the registration of the webhooks. Every replica runs a
+// Reconciler. If two replicas write at the same time, the replica whose write is rejected uses
+// the result of the other write. The pod webhook is activated only after a replica is reachable.
+// After that, a replica serves a new certificate only when the API server's copy of the
+// configurations trusts its CA. Otherwise, requests would fail because of an untrusted
+// certificate.
 type Reconciler struct {
 	// client reads from the cache.
 	client   client.Client
@@ -77,28 +78,29 @@ type Reconciler struct {
 	now      func() time.Time
 	// reachable reports whether API servers can reach a replica.
 	reachable func(context.Context) (bool, error)
-	// endpointDelay is 0 with a URL.
+	// endpointDelay is 0 if a URL is set.
 	endpointDelay time.Duration
 	// reachableSince is zero while no replica is reachable.
 	reachableSince time.Time
-	// registered is true while the API server calls the pod webhook and trusts it.
+	// registered is true while the API server calls the pod webhook and trusts its certificate.
 	registered atomic.Bool
 
 	serving atomic.Pointer[tls.Certificate]
 	// servedCA is the CA of the serving certificate.
 	servedCA []byte
-	// trustedCA is the newest CA that the configurations trust, since trustedSince.
+	// trustedCA is the newest CA that the configurations trust. They have trusted trustedCA since
+	// trustedSince.
 	trustedCA    []byte
 	trustedSince time.Time
-	// conversionWritten is the time of the last change of the conversion, and watchLost is
-	// true once the watch of SidecarSets was down after it.
+	// conversionWritten is the time of the last change of the conversion. watchLost is true once
+	// the watch of SidecarSets has been down after this change.
 	conversionWritten time.Time
 	watchLost         bool
-	// watchDown is how long the watch of SidecarSets has been down.
+	// watchDown returns the time for which the watch of SidecarSets has been down.
 	watchDown func() time.Duration
 }
 
-// New returns an error for a URL without https and a host name.
+// New returns a Reconciler. A URL without https or without a host name is an error.
 func New(o Options) (*Reconciler, error) {
 	issuer, err := newIssuer(o.ServiceName, o.SystemNamespace, o.URL)
 	if err != nil {
@@ -135,10 +137,11 @@ func (r *Reconciler) Certificate(*tls.ClientHelloInfo) (*tls.Certificate, error)
 	return nil, errNoCertificate
 }
 
-// Reconcile takes the next step. Each write causes the event for the step after it.
+// Reconcile takes the next step. Each write causes an event, and the event starts the step after
+// the write.
 func (r *Reconciler) Reconcile(ctx context.Context, _ reconcile.Request) (reconcile.Result, error) {
 	wait, err := r.step(ctx)
-	// The write of another replica, which was first, also causes an event.
+	// Another replica has already written the object. That write also causes an event.
 	if apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) {
 		err = nil
 	}
@@ -164,7 +167,8 @@ func (r *Reconciler) step(ctx context.Context) (wait time.Duration, err error) {
 	if err := r.writeConversion(ctx, live.definition, bundle); err != nil {
 		return 0, err
 	}
-	// New pods would be admitted without the SidecarSets that the cache misses.
+	// Until the watch has restarted, the cache may miss SidecarSets. If the pod webhook were
+	// activated now, new pods would be admitted without these SidecarSets.
 	if !active && r.watchRestarting() {
 		return watchRestartInterval, nil
 	}
@@ -182,8 +186,9 @@ func (r *Reconciler) step(ctx context.Context) (wait time.Duration, err error) {
 	return cmp.Or(wait, renewalInterval), nil
 }
 
-// untilReachable serves, because a replica must serve to become reachable, and returns the time
-// until the rules of the pod webhook may be written. No configuration trusts another CA yet.
+// untilReachable returns the time until the rules of the pod webhook may be written. It starts to
+// serve the certificate, because a replica must serve to become reachable. This is safe, because
+// no configuration trusts another CA yet.
 func (r *Reconciler) untilReachable(ctx context.Context, secret *corev1.Secret) (time.Duration, error) {
 	if r.servedCA == nil {
 		if err := r.serve(secret); err != nil {
@@ -221,7 +226,8 @@ func (r *Reconciler) currentSecret(ctx context.Context) (*corev1.Secret, error) 
 	if r.issuer.valid(secret.Data, r.now()) {
 		return secret, nil
 	}
-	// The CA of the serving certificate is missing in a Secret that was deleted or replaced.
+	// The new Secret must also contain the CA of the serving certificate. A Secret that was
+	// deleted or replaced does not contain this CA.
 	data, err := r.issuer.issue(r.now(), secret.Data[caKey], r.servedCA)
 	if err != nil {
 		return nil, err
@@ -241,9 +247,8 @@ func (r *Reconciler) currentSecret(ctx context.Context) (*corev1.Secret, error) 
 	return nil, nil
 }
 
-// serveTrusted switches to the Secret's certificate once the configurations in the cache
-// trust its CA, and all API servers have had the time to see that. It returns the
-// remaining time.
+// serveTrusted serves the certificate of the Secret once the configurations in the cache trust
+// its CA, and all API servers have had time to observe this CA. It returns the remaining time.
 func (r *Reconciler) serveTrusted(ctx context.Context, secret *corev1.Secret) (time.Duration, error) {
 	live, err := r.read(ctx)
 	if err != nil {
@@ -258,8 +263,8 @@ func (r *Reconciler) serveTrusted(ctx context.Context, secret *corev1.Secret) (t
 	if !bytes.Equal(r.trustedCA, ca) {
 		r.trustedCA, r.trustedSince = ca, r.now()
 	}
-	// A replica without a certificate serves at once, and so does one whose certificate is
-	// trusted no more.
+	// A replica serves the new certificate at once if it has no certificate, or if its current
+	// certificate is no longer trusted.
 	renewal := r.servedCA != nil && !bytes.Equal(r.servedCA, ca) && live.trusts(r.servedCA)
 	if wait := propagationDelay - r.now().Sub(r.trustedSince); renewal && wait > 0 {
 		return wait, nil

@@ -17,11 +17,11 @@ import (
 	"github.com/outrigger/outrigger/webhook/server"
 )
 
-// Decider decides about the review in the body of a request. Its error means an invalid
-// review, unless it is an UndecidedError.
+// Decider decides about the review in the body of a request. An error means that the review is
+// invalid, unless the error is an UndecidedError.
 type Decider func(context.Context, *server.Buffers) (*admissionv1.AdmissionResponse, error)
 
-// UndecidedError means that there is no decision. It is answered with status 500, so that the
+// UndecidedError means that there is no decision. The server answers with status 500, so that the
 // failurePolicy of the webhook decides.
 type UndecidedError struct{ Err error }
 

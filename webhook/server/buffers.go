@@ -7,16 +7,16 @@ import (
 	"net/http"
 )
 
-// Buffers hold the body and the answer of a request.
+// Buffers contains the body and the answer of a request.
 type Buffers struct {
 	Body, Answer bytes.Buffer
 }
 
-// maxPooledBuffer is the capacity up to which a buffer is reused. Typical requests fit, and
-// huge requests do not keep memory.
+// maxPooledBuffer is the capacity up to which a buffer is reused. Typical requests fit into such
+// a buffer. The buffer of a huge request is freed.
 const maxPooledBuffer = 64 << 10
 
-// read reads a body up to the limit. A negative length is unknown.
+// read reads a body up to the limit. If length is negative, the length of the body is unknown.
 func (b *Buffers) read(body io.Reader, length int64, limit Size) (status int, err error) {
 	if length > 0 {
 		b.Body.Grow(int(min(length, smallBody)) + bytes.MinRead)

@@ -16,7 +16,7 @@ type clientAuthority struct {
 	last atomic.Pointer[x509.CertPool]
 }
 
-// newClientAuthority returns nil without a file.
+// newClientAuthority returns nil if file is empty.
 func newClientAuthority(file string) (*clientAuthority, error) {
 	if file == "" {
 		return nil, nil
@@ -38,9 +38,9 @@ func (a *clientAuthority) read() error {
 	return nil
 }
 
-// requestCertificate requests a client certificate on each connection. It reads the file
-// again, so that a new CA needs no restart. While the file is invalid, the last valid
-// content is used.
+// requestCertificate requests a client certificate on each connection. It reads the CA file again
+// for each connection, so that a new CA needs no restart. While the file is invalid,
+// requestCertificate uses the last valid content.
 func (a *clientAuthority) requestCertificate(config *tls.Config) func(*tls.ClientHelloInfo) (*tls.Config, error) {
 	return func(*tls.ClientHelloInfo) (*tls.Config, error) {
 		_ = a.read()

@@ -18,7 +18,7 @@ import (
 )
 
 const (
-	// shutdownTimeout limits requests in progress when the process ends.
+	// shutdownTimeout limits the time of requests in progress when the process ends.
 	shutdownTimeout = 15 * time.Second
 	// maxHeaderBytes limits the header of a request.
 	maxHeaderBytes = 32 << 10
@@ -31,14 +31,16 @@ type timeouts struct {
 
 func defaultTimeouts() timeouts {
 	return timeouts{
-		// handshake limits TLS, and then each header.
+		// handshake limits the time of the TLS handshake. It also limits the time of each header.
 		handshake: 5 * time.Second,
-		// request limits header and body together.
+		// request limits the time of header and body together.
 		request: 15 * time.Second,
-		// answer limits the responder, and then the sending of its answer.
+		// answer limits the time of the responder. It also limits the time to send the answer of
+		// the responder.
 		answer: 20 * time.Second,
-		// API servers close idle connections after 90 s. The server must not close them
-		// first, or a request could arrive on a connection that is being closed.
+		// API servers close idle connections after 90 s. The server must not close an idle
+		// connection first. Otherwise, a request could arrive on a connection that is being
+		// closed.
 		idle: 2 * time.Minute,
 	}
 }

@@ -12,8 +12,8 @@ import (
 const (
 	// maxConnections limits idle connections, about 100 KiB each.
 	maxConnections = 2000
-	// smallBody is the size of bodies that need no reservation: one for each connection
-	// fits into memory.
+	// smallBody is the size up to which a body needs no reservation. One small body for each
+	// connection fits into memory.
 	smallBody = 64 << 10
 	// lightWeight is the weight up to which a request is light. Only hostile and very
 	// large requests are heavier.
@@ -23,7 +23,7 @@ const (
 // limits are the limits for requests in flight. Their sum is below the memory limit of
 // config/deploy.
 type limits struct {
-	// requests is a number, the others are bytes.
+	// requests is a number of requests. The other limits are in bytes.
 	requests, reading, light, heavy int64
 	// wait limits the time in the queue.
 	wait time.Duration
@@ -44,7 +44,7 @@ func newLoad(l limits) *load {
 	return &load{l, semaphore.NewWeighted(l.requests), semaphore.NewWeighted(l.reading), semaphore.NewWeighted(l.light), semaphore.NewWeighted(l.heavy)}
 }
 
-// overloadError is answered with status 429.
+// overloadError is an error that the server answers with status 429.
 type overloadError struct {
 	kind  string
 	limit int64
@@ -62,8 +62,8 @@ func (l *load) enter() (leave func(), err error) {
 	return func() { l.inFlight.Release(1) }, nil
 }
 
-// readBody reserves the bytes of a body before it is read. A negative length is unknown, and
-// counts as the maximum.
+// readBody reserves the bytes of a body before it is read. A negative length is unknown. In this
+// case, readBody reserves maxLength.
 func (l *load) readBody(ctx context.Context, length, maxLength int64) (release func(), err error) {
 	if length < 0 {
 		length = maxLength
@@ -82,8 +82,8 @@ func (l *load) decode(ctx context.Context, weight int64) (release func(), err er
 	return l.reserve(ctx, l.heavily, weight, overloadError{"bytes of large requests", l.heavy})
 }
 
-// reserve waits in the queue for a limited time. A request above the limit reserves all of
-// it.
+// reserve waits in the queue for a limited time. A request that exceeds the whole limit reserves
+// the whole limit.
 func (l *load) reserve(ctx context.Context, of *semaphore.Weighted, n int64, over overloadError) (release func(), err error) {
 	n = min(n, over.limit)
 	ctx, cancel := context.WithTimeout(ctx, l.wait)

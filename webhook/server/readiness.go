@@ -23,8 +23,8 @@ func WhenSynced(synced func() bool, respond Responder) Responder {
 
 var errShuttingDown = errors.New("the process is shutting down")
 
-// Ready returns a readiness check. It fails until the caches are synced, without a
-// certificate, and during the shutdown.
+// Ready returns a readiness check. The check fails until the caches are synced, while the server
+// has no certificate, and during the shutdown.
 func (s *Server) Ready(synced func() bool) healthz.Checker {
 	return func(*http.Request) error {
 		switch {
@@ -38,8 +38,9 @@ func (s *Server) Ready(synced func() bool) healthz.Checker {
 	}
 }
 
-// DelayShutdown returns a context that ends a delay after the given one. During the delay the
-// server is unready, but answers: nodes remove their routes to it late.
+// DelayShutdown returns a context that ends a delay after the given context. During the delay,
+// the server is unready, but still answers requests. Nodes remove their routes to the server
+// late.
 func (s *Server) DelayShutdown(ctx context.Context, delay time.Duration) (context.Context, context.CancelFunc) {
 	lasting, end := context.WithCancel(context.WithoutCancel(ctx))
 	stop := context.AfterFunc(ctx, func() {

@@ -23,10 +23,11 @@ import (
 type Options struct {
 	// Log reports panics and, at debug level, failed handshakes.
 	Log logr.Logger
-	// Certificate returns the serving certificate. Its error makes the server unready.
+	// Certificate returns the serving certificate. If Certificate returns an error, the server is
+	// unready.
 	Certificate func(*tls.ClientHelloInfo) (*tls.Certificate, error)
-	// ClientCAFile holds the CA of the API servers' client certificates. Without it,
-	// every client is answered.
+	// ClientCAFile contains the CA of the API servers' client certificates. If ClientCAFile is
+	// empty, the server answers every client.
 	ClientCAFile string
 	// Registerer gets the metrics of the server.
 	Registerer prometheus.Registerer
@@ -59,7 +60,8 @@ func New(o Options) (*Server, error) {
 	}, nil
 }
 
-// Responder writes the answer to a request. The status belongs to the error.
+// Responder writes the answer to a request. If it returns an error, status is the HTTP status of
+// the error.
 type Responder func(context.Context, *Buffers) (status int, err error)
 
 // route is a registered path.
@@ -69,8 +71,8 @@ type route struct {
 	requests *prometheus.CounterVec
 }
 
-// Register adds a route. The responder gets only requests of the form that API servers send,
-// within the size limit.
+// Register adds a route. The responder gets only requests that are within the size limit and have
+// the form of requests of API servers.
 func (s *Server) Register(path string, size Size, respond Responder) {
 	r := route{respond, size, s.metrics.requests.MustCurryWith(prometheus.Labels{"path": path})}
 	s.mux.HandleFunc(path, func(w http.ResponseWriter, request *http.Request) {
@@ -186,14 +188,14 @@ func (s *Server) release(buffers *Buffers) {
 // lingerTimeout limits the time for the rest of a rejected request.
 const lingerTimeout = time.Second
 
-// reject answers with the error, and closes the connection. It reads the rest of the body:
-// otherwise the kernel would drop the answer before a client that is still sending reads it.
+// reject answers with the error, and closes the connection. It reads the rest of the body first.
+// Otherwise, the kernel would drop the answer before a client that is still sending has read it.
 func reject(w http.ResponseWriter, request *http.Request, status int, err error) int {
 	if status == http.StatusMethodNotAllowed {
 		w.Header().Set("Allow", http.MethodPost)
 	}
 	if status == http.StatusTooManyRequests {
-		// API servers retry.
+		// API servers retry the request after this time.
 		w.Header().Set("Retry-After", "1")
 	}
 	w.Header().Set("Connection", "close")

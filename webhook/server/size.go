@@ -20,5 +20,5 @@ func (s Size) Weight(body []byte) int64 {
 
 func (s Size) tooLarge() error { return fmt.Errorf("send at most %d bytes", s.Bytes) }
 
-// count returns an upper bound of the number of values: a comma separates any two.
+// count returns an upper bound of the number of values, because a comma separates any two values.
 func count(body []byte) int64 { return int64(bytes.Count(body, []byte{','})) }

@@ -18,8 +18,8 @@ const (
 	admittedPollInterval = 5 * time.Millisecond
 )
 
-// admittedSet is the last SidecarSet that this process admitted. Conflicts between two
-// SidecarSets that are applied in a row must be found although the cache lags behind.
+// admittedSet is the last SidecarSet that this process admitted. If two SidecarSets are applied
+// one after the other, validation must find their conflicts although the cache is not up to date.
 type admittedSet struct {
 	mu sync.Mutex
 	// hash is the hash of the content.
@@ -32,8 +32,8 @@ func (a *admittedSet) remember(set *v1alpha1.SidecarSet) {
 	a.name, a.hash = set.Name, set.Annotations[v1alpha1.HashAnnotation]
 }
 
-// awaitCached waits, once and briefly, until the cache has the SidecarSet. It never fails:
-// the SidecarSet may not exist, because any client of the webhook can have sent it.
+// awaitCached waits, once and briefly, until the cache has the SidecarSet. It returns no error,
+// because the SidecarSet may not exist. Any client of the webhook may have sent a review of it.
 func (a *admittedSet) awaitCached(ctx context.Context, cached client.Reader) {
 	a.mu.Lock()
 	name, hash := a.name, a.hash

@@ -22,7 +22,7 @@ import (
 	"github.com/outrigger/outrigger/internal/validation"
 )
 
-// Names of config/rbac/validation.yaml, and of the pod of dry runs.
+// These are the names in config/rbac/validation.yaml, and the name of the pod in dry runs.
 const (
 	dryRunNamespace = "outrigger-validation"
 	dryRunQuota     = "no-pods"
@@ -36,9 +36,9 @@ type podDryRun struct {
 }
 
 // causes returns the causes for which the API server rejects a pod with the containers and
-// volumes of a raw SidecarSet, without those that are known. There is no dry run if they
-// are the same as before, apart from defaults. An error means that the dry run failed for
-// another reason: another admission check, missing permissions, an outage.
+// volumes of a raw SidecarSet. It omits known causes. It skips the dry run if the containers and
+// volumes are the same as before, apart from defaults. An error means that the dry run failed for
+// another reason, such as another admission check, missing permissions or an outage.
 func (d podDryRun) causes(ctx context.Context, raw, before []byte, known []metav1.StatusCause) ([]metav1.StatusCause, error) {
 	pod, err := dryRunPodOf(raw)
 	if err != nil || pod == nil {
@@ -70,7 +70,8 @@ func dryRunPodOf(raw []byte) (*validation.DryRunPod, error) {
 	if err != nil {
 		return nil, err
 	}
-	// An undecodable spec is sent as it is: the message of the API server is the best.
+	// A spec that cannot be decoded is sent unchanged, because the API server returns the best
+	// error message.
 	if set := (&v1alpha1.SidecarSet{}); utiljson.Unmarshal(raw, set) == nil {
 		defaults.Write(set)
 		if spec, err = completedSpec(written.Spec, spec, set); err != nil {
@@ -90,9 +91,9 @@ func (d podDryRun) tryPod(ctx context.Context, spec map[string]any) error {
 	return d.client.Create(ctx, pod, client.DryRunAll, client.FieldValidation(metav1.FieldValidationIgnore))
 }
 
-// dryRunCauses interprets the answer to a dry run. The API server validates pods before it
-// checks quotas, so a pod that only exceeds this namespace's quota is valid. An admitted pod
-// is also valid: the quota is not in force yet.
+// dryRunCauses interprets the answer to a dry run. The API server validates pods before it checks
+// quotas. Therefore, a pod that only exceeds the quota of this namespace is valid. An admitted
+// pod is also valid. In this case, the quota is not in force yet.
 func dryRunCauses(answer error) ([]metav1.StatusCause, error) {
 	if answer == nil {
 		return nil, nil

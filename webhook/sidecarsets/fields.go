@@ -20,7 +20,7 @@ type value struct {
 	// goType is nil for a field that the Go types do not have.
 	goType reflect.Type
 	path   *field.Path
-	// name is the key in the parent object, index the position in the parent list.
+	// name is the key in the parent object. index is the position in the parent list.
 	name  string
 	index int
 	// fields caches the fields of struct types.
@@ -31,8 +31,9 @@ func newValue(raw []byte, t reflect.Type) value {
 	return value{raw: raw, goType: t, fields: map[reflect.Type]map[string]reflect.Type{}}
 }
 
-// children yields the values of an object, ordered by name, or of a list. There are none
-// for types with their own UnmarshalJSON, and for values of another kind than the type.
+// children yields the values of an object, ordered by name, or the values of a list. It yields
+// nothing for a type with its own UnmarshalJSON, and for a value whose kind does not fit its
+// type.
 func (v value) children() iter.Seq[value] {
 	return func(yield func(value) bool) {
 		t := pointedAt(v.goType)
@@ -72,7 +73,7 @@ func decodesItself(t reflect.Type) bool {
 	return reflect.PointerTo(t).Implements(reflect.TypeFor[json.Unmarshaler]())
 }
 
-// decoded returns the zero value for a value of another kind.
+// decoded returns the zero value if the kind of the value does not fit the type.
 func decoded[T any](raw []byte) T {
 	var value, none T
 	if json.Unmarshal(raw, &value) != nil {

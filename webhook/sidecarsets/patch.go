@@ -22,7 +22,7 @@ type written struct {
 	Spec json.RawMessage `json:"spec"`
 }
 
-// readWritten also returns the decoded spec.
+// readWritten decodes a raw SidecarSet. It also returns the decoded spec.
 func readWritten(raw []byte) (object written, spec any, err error) {
 	if err := utiljson.Unmarshal(raw, &object); err != nil {
 		return object, nil, fmt.Errorf("decode the raw object: %w", err)

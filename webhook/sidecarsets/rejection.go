@@ -17,8 +17,8 @@ import (
 	"github.com/outrigger/outrigger/internal/validation"
 )
 
-// invalid rejects a SidecarSet like the API server rejects invalid objects: with status
-// 422 and a cause for each field, which kubectl prints.
+// invalid rejects a SidecarSet in the same way as the API server rejects invalid objects. The
+// response has status 422, and a cause for each field. kubectl prints these causes.
 func invalid(name string, causes []metav1.StatusCause) admission.Response {
 	kind := schema.GroupKind{Group: v1alpha1.GroupVersion.Group, Kind: "SidecarSet"}
 	status := apierrors.NewInvalid(kind, name, nil).Status()
@@ -51,8 +51,9 @@ func keepsSpec(req *admission.Request) bool {
 		json.Unmarshal(req.OldObject.Raw, &stored) == nil && reflect.DeepEqual(written, stored)
 }
 
-// unknownFields returns a warning for each unknown field: one of a newer Kubernetes, or a
-// misspelled one. SidecarSets keep it (SPEC §1), but pods do not get it.
+// unknownFields returns a warning for each unknown field. Such a field belongs to a newer
+// Kubernetes, or is misspelled. SidecarSets keep the field (SPEC §1), but pods do not get the
+// field.
 func unknownFields(raw []byte) []string {
 	var warnings []string
 	for _, path := range newValue(raw, reflect.TypeFor[v1alpha1.SidecarSet]()).unknown() {

@@ -27,7 +27,7 @@ const validationTimeout = 3 * time.Second
 // are rejected only for new errors.
 type Validator struct {
 	Decoder admission.Decoder
-	// Sets reads the other SidecarSets, for conflicts.
+	// Sets reads the other SidecarSets to find conflicts.
 	Sets fallback.Reader
 	// Revisions reads pinned revisions.
 	Revisions fallback.Revisions
@@ -72,7 +72,8 @@ func (v *Validator) Handle(ctx context.Context, req admission.Request) admission
 }
 
 // compare checks the SidecarSet against other objects, if the request changes a field that
-// depends on them. Its error is the failure of a check, not its result.
+// depends on other objects. An error means that a check could not run. It does not mean that the
+// SidecarSet is invalid.
 func (v *Validator) compare(ctx context.Context, ratchet *validation.Ratchet, set *v1alpha1.SidecarSet) error {
 	var unchecked error
 	if ratchet.NeedsOthers() {
@@ -87,8 +88,9 @@ func (v *Validator) compare(ctx context.Context, ratchet *validation.Ratchet, se
 	return unchecked
 }
 
-// rejectedInDryRun leaves out the causes that also apply to the stored object: the rules of
-// the API server may have changed since it was stored.
+// rejectedInDryRun returns the causes of the dry run. It omits causes that also apply to the
+// stored object, because the rules of the API server may have changed since the object was
+// stored.
 func (v *Validator) rejectedInDryRun(ctx context.Context, req *admission.Request, ratchet *validation.Ratchet, known []metav1.StatusCause) ([]metav1.StatusCause, error) {
 	dryRun := podDryRun{v.Client}
 	found, err := dryRun.causes(ctx, req.Object.Raw, req.OldObject.Raw, known)
@@ -136,7 +138,7 @@ func (v *Validator) metadata(ctx context.Context, ratchet *validation.Ratchet) e
 	return nil
 }
 
-// pinned checks that the pinned revision exists. It may be newer than the cache.
+// pinned checks that the pinned revision exists. This revision may be newer than the cache.
 func (v *Validator) pinned(ctx context.Context, ratchet *validation.Ratchet, set string) error {
 	revisions, err := v.Revisions.LiveOf(ctx, set)
 	if err != nil {
