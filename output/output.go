@@ -12,7 +12,7 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// Formats of the flag.
+// These are the formats of the flag.
 const (
 	Text = ""
 	Wide = "wide"
@@ -20,10 +20,10 @@ const (
 	YAML = "yaml"
 )
 
-// Flag is --output.
+// Flag is the flag --output.
 type Flag struct{ Format string }
 
-// Add adds the flag to a command, with text and these formats.
+// Add adds the flag to a command. The flag accepts text and the given formats.
 func (f *Flag) Add(cmd *cobra.Command, formats ...string) {
 	cmd.Flags().StringVarP(&f.Format, "output", "o", Text, strings.Join(formats, ", ")+"; empty: text")
 	cobra.CheckErr(cmd.RegisterFlagCompletionFunc("output", cobra.FixedCompletions(formats, cobra.ShellCompDirectiveNoFileComp)))

@@ -9,7 +9,8 @@ import (
 	"go.opentelemetry.io/otel/trace"
 )
 
-// EditSpan is the name of the first span of a generation: the edit of the SidecarSet.
+// EditSpan is the name of the first span of a generation. This span represents the edit of the
+// SidecarSet.
 const EditSpan = "AdmitSidecarSet"
 
 type editKey struct{}
@@ -20,15 +21,16 @@ type edit struct {
 	span  trace.SpanID
 }
 
-// WithEdit sets the ids of the next root span: the edit that created a generation. The ids are
-// a hash of UID and generation, so that every process knows them without an annotation on the
-// SidecarSet.
+// WithEdit sets the ids of the next root span. This span represents the edit that created a
+// generation. The ids are a hash of UID and generation. Therefore, every process can compute the
+// ids without an annotation on the SidecarSet.
 func WithEdit(ctx context.Context, uid string, generation int64) context.Context {
 	sum := sha256.Sum256(fmt.Appendf(nil, "SidecarSet/%s/%d", uid, generation))
 	return context.WithValue(ctx, editKey{}, edit{trace.TraceID(sum[:16]), trace.SpanID(sum[16:24])})
 }
 
-// ids implements sdktrace.IDGenerator: fixed ids for edits, random ids otherwise.
+// ids implements sdktrace.IDGenerator. It returns fixed ids for edits, and random ids for other
+// spans.
 type ids struct{}
 
 // NewIDs returns the ids of a root span.

@@ -42,7 +42,8 @@ func Start(ctx context.Context, role string, getenv func(string) string, log log
 	if err != nil {
 		return nil, nil, fmt.Errorf("set up the export of traces: %w", err)
 	}
-	// The last option wins: OTEL_SERVICE_NAME and OTEL_RESOURCE_ATTRIBUTES override the others.
+	// The last option takes precedence, so OTEL_SERVICE_NAME and OTEL_RESOURCE_ATTRIBUTES
+	// override the other options.
 	of, err := resource.New(ctx, resource.WithAttributes(semconv.ServiceName("outrigger-"+role)), resource.WithTelemetrySDK(), resource.WithFromEnv())
 	if err != nil {
 		return nil, nil, fmt.Errorf("read OTEL_RESOURCE_ATTRIBUTES: %w", err)

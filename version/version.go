@@ -24,10 +24,10 @@ const Unknown = "(devel)"
 // Info is the build information of a program. Unknown fields are empty.
 type Info struct {
 	Version string `json:"version"`
-	// Commit is the revision, and CommitTime its time in RFC 3339.
+	// Commit is the revision of the source. CommitTime is the time of the commit in RFC 3339.
 	Commit     string `json:"commit,omitempty"`
 	CommitTime string `json:"commitTime,omitempty"`
-	// Modified reports that files differed from the commit.
+	// Modified is true if files differed from the commit.
 	Modified         bool   `json:"modified,omitempty"`
 	GoVersion        string `json:"goVersion"`
 	Platform         string `json:"platform"`
@@ -35,8 +35,8 @@ type Info struct {
 	TemporalSDK      string `json:"temporalSDK,omitempty"`
 }
 
-// Of reads the build information of a program, which may be nil. The release, if not empty,
-// overrides the version.
+// Of returns the build information of a program. build may be nil. A release that is not empty
+// overrides the version of build.
 func Of(build *debug.BuildInfo, release string) Info {
 	if build == nil {
 		build = &debug.BuildInfo{}
@@ -70,7 +70,7 @@ func Of(build *debug.BuildInfo, release string) Info {
 	return info
 }
 
-// Write prints the text for people.
+// Write prints the build information as text.
 func (i Info) Write(out io.Writer) error {
 	commit := i.Commit
 	if i.CommitTime != "" {

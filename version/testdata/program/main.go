@@ -1,4 +1,4 @@
-// Command program has nothing but a version.
+// Command program only prints its version.
 package main
 
 import (
