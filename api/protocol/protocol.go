@@ -110,8 +110,8 @@ type Counts struct {
 	Remaining int `json:"remaining"`
 	// NotUpgradable counts the pods that differ from this version in more than images.
 	NotUpgradable int `json:"notUpgradable"`
-	// Migrating counts the pods with a standby twin that is not reset yet. Migrated counts those
-	// of these pods whose standby twins can be reset now.
+	// Migrating counts the pods with a standby twin that is not reset yet. Migrated counts the
+	// migrating pods whose standby twins can be reset now.
 	Migrating int `json:"migrating,omitempty"`
 	Migrated  int `json:"migrated,omitempty"`
 }
@@ -229,8 +229,8 @@ type NextBatchInput struct {
 	// MigrationIdle is set while the run resets no standby twin. The run then waits for this
 	// result, or for a signal, to report a standby twin that can be reset.
 	MigrationIdle bool `json:"migrationIdle,omitempty"`
-	// Run is the id of the run. The run holds the Lease of the SidecarSet while it upgrades pods.
-	// It releases the Lease when nothing is left to do.
+	// Run is the id of the run. The run is the holder of the SidecarSet's Lease while it upgrades
+	// pods. It releases the Lease when nothing is left to do.
 	Run string `json:"run,omitempty"`
 }
 

@@ -52,8 +52,8 @@ type SidecarSetSpec struct {
 	Namespace string `json:"namespace,omitempty"`
 
 	// CustomVersion is a field of v1beta1. In v1alpha1, use the label
-	// apps.kruise.io/sidecarset-custom-version, which takes precedence. The field
-	// exists here so that SidecarSets keep it while no webhook converts them.
+	// apps.kruise.io/sidecarset-custom-version, which takes precedence. The field exists here so
+	// that SidecarSets keep it while no webhook converts SidecarSets.
 	// +kubebuilder:validation:MaxLength=63
 	// +kubebuilder:validation:Pattern=`^(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?$`
 	CustomVersion string `json:"customVersion,omitempty"`
@@ -78,9 +78,8 @@ type SidecarSetSpec struct {
 	// +listMapKey=name
 	Containers []SidecarContainer `json:"containers,omitempty"`
 
-	// Volumes that the containers may mount. Only mounted volumes are injected. A
-	// volume of the pod with the same name is kept. Each volume has the fields of
-	// a pod's volume.
+	// Volumes are the volumes that the containers may mount. Only mounted volumes are injected. A
+	// volume of the pod with the same name is kept. Each volume has the fields of a pod's volume.
 	// +listType=map
 	// +listMapKey=name
 	Volumes []corev1.Volume `json:"volumes,omitempty"`
@@ -102,9 +101,9 @@ type SidecarSetSpec struct {
 	// Default: 10.
 	RevisionHistoryLimit *int32 `json:"revisionHistoryLimit,omitempty"`
 
-	// PatchPodMetadata writes annotations into injected pods. The whitelist of the
-	// configuration limits which annotations are allowed. An in-place upgrade
-	// writes them again, together with the image.
+	// PatchPodMetadata writes annotations into injected pods. The whitelist of the configuration
+	// limits which annotations are allowed. An in-place upgrade writes the annotations again,
+	// together with the image.
 	// +listType=atomic
 	PatchPodMetadata []SidecarSetPatchPodMetadata `json:"patchPodMetadata,omitempty"`
 }
@@ -127,7 +126,8 @@ type SidecarContainer struct {
 	// path, unless this container has its own mount at that path.
 	ShareVolumePolicy ShareVolumePolicy `json:"shareVolumePolicy,omitempty"`
 
-	// ShareVolumeDevicePolicy does the same for the app containers' volumeDevices.
+	// ShareVolumeDevicePolicy mounts every volumeDevice of the app containers at the same path,
+	// unless this container has its own volumeDevice at that path.
 	ShareVolumeDevicePolicy *ShareVolumePolicy `json:"shareVolumeDevicePolicy,omitempty"`
 
 	// TransferEnv copies environment variables of app containers. Missing
@@ -136,7 +136,7 @@ type SidecarContainer struct {
 	// +listType=atomic
 	TransferEnv []TransferEnvVar `json:"transferEnv,omitempty"`
 
-	// ResourcesPolicy computes this container's resources from those of the app
+	// ResourcesPolicy computes this container's resources from the resources of the app
 	// containers when a pod is created. It cannot be combined with resources.
 	ResourcesPolicy *ResourcesPolicy `json:"resourcesPolicy,omitempty"`
 }
@@ -146,7 +146,7 @@ type SidecarContainer struct {
 // +kubebuilder:validation:Enum=BeforeAppContainer;AfterAppContainer
 type PodInjectPolicyType string
 
-// Places of an injected container.
+// These are the places of an injected container.
 const (
 	BeforeAppContainerType PodInjectPolicyType = "BeforeAppContainer"
 	AfterAppContainerType  PodInjectPolicyType = "AfterAppContainer"
@@ -157,7 +157,7 @@ const (
 // +kubebuilder:validation:Enum=ColdUpgrade;HotUpgrade
 type SidecarContainerUpgradeType string
 
-// Kinds of upgrade.
+// These are the types of upgrade.
 const (
 	SidecarContainerColdUpgrade SidecarContainerUpgradeType = "ColdUpgrade"
 	SidecarContainerHotUpgrade  SidecarContainerUpgradeType = "HotUpgrade"
@@ -183,7 +183,7 @@ type SidecarContainerUpgradeStrategy struct {
 // +kubebuilder:validation:Enum=enabled;disabled
 type ShareVolumePolicyType string
 
-// Values of a sharing policy.
+// These are the values of a sharing policy.
 const (
 	ShareVolumePolicyEnabled  ShareVolumePolicyType = "enabled"
 	ShareVolumePolicyDisabled ShareVolumePolicyType = "disabled"
@@ -222,7 +222,7 @@ type SourceContainerNameSource struct {
 // +kubebuilder:validation:Enum=sum;max
 type TargetContainersModeType string
 
-// Ways to aggregate resources.
+// These are the ways to aggregate resources.
 const (
 	TargetContainersModeSum TargetContainersModeType = "sum"
 	TargetContainersModeMax TargetContainersModeType = "max"
@@ -230,8 +230,7 @@ const (
 
 // ResourcesPolicy computes a sidecar's resources at injection (SPEC §4.7).
 type ResourcesPolicy struct {
-	// TargetContainersMode takes the sum or the maximum over the app containers.
-	// Required.
+	// TargetContainersMode takes the sum or the maximum over the app containers. It is required.
 	TargetContainersMode TargetContainersModeType `json:"targetContainersMode,omitempty"`
 	// TargetContainersNameRegex selects app containers and native sidecars of the
 	// pod by name. A pod without a matching container is rejected.
@@ -243,7 +242,7 @@ type ResourcesPolicy struct {
 	ResourcesExpr ResourcesExpr `json:"resourcesExpr,omitempty"`
 }
 
-// ResourcesExpr holds expressions for limits and requests.
+// ResourcesExpr contains expressions for limits and requests.
 type ResourcesExpr struct {
 	// Limits are computed from the limits of the app containers. No limit is set
 	// if an app container has none.
@@ -253,7 +252,7 @@ type ResourcesExpr struct {
 	Requests *ResourceExprRequests `json:"requests,omitempty"`
 }
 
-// ResourceExprLimits holds one expression for each resource.
+// ResourceExprLimits contains one expression for each resource.
 type ResourceExprLimits struct {
 	// CPU is an expression with the variable cpu, such as max(cpu*50%, 50m). The
 	// result is rounded up to whole millicores.
@@ -263,7 +262,7 @@ type ResourceExprLimits struct {
 	Memory string `json:"memory,omitempty"`
 }
 
-// ResourceExprRequests holds one expression for each resource.
+// ResourceExprRequests contains one expression for each resource.
 type ResourceExprRequests struct {
 	// CPU is an expression with the variable cpu, such as max(cpu*50%, 50m). The
 	// result is rounded up to whole millicores.
@@ -278,7 +277,7 @@ type ResourceExprRequests struct {
 // +kubebuilder:validation:Enum=Retain;Overwrite;MergePatchJson
 type SidecarSetPatchPolicyType string
 
-// Policies of patchPodMetadata.
+// These are the policies of patchPodMetadata.
 const (
 	SidecarSetRetainPatchPolicy    SidecarSetPatchPolicyType = "Retain"
 	SidecarSetOverwritePatchPolicy SidecarSetPatchPolicyType = "Overwrite"
@@ -287,10 +286,10 @@ const (
 
 // SidecarSetPatchPodMetadata writes annotations into pods.
 type SidecarSetPatchPodMetadata struct {
-	// Annotations to write. With MergePatchJson the values are JSON.
+	// Annotations are the annotations to write. With MergePatchJson, the values are JSON.
 	Annotations map[string]string `json:"annotations,omitempty"`
-	// PatchPolicy applies to annotations that the pod already has. Retain keeps
-	// the value, Overwrite replaces it, MergePatchJson merges JSON into it.
+	// PatchPolicy applies to annotations that the pod already has. Retain keeps the value,
+	// Overwrite replaces the value, and MergePatchJson merges JSON into the value.
 	// Default: Retain.
 	PatchPolicy SidecarSetPatchPolicyType `json:"patchPolicy,omitempty"`
 }
@@ -310,7 +309,7 @@ type SidecarSetInjectionStrategy struct {
 // +kubebuilder:validation:Enum=Always;Partial
 type SidecarSetInjectRevisionPolicy string
 
-// Policies of a pinned revision.
+// These are the policies of a pinned revision.
 const (
 	// AlwaysSidecarSetInjectRevisionPolicy selects every new pod.
 	AlwaysSidecarSetInjectRevisionPolicy SidecarSetInjectRevisionPolicy = "Always"
@@ -338,7 +337,7 @@ type SidecarSetInjectRevision struct {
 // +kubebuilder:validation:Enum=NotUpdate;RollingUpdate
 type SidecarSetUpdateStrategyType string
 
-// Kinds of update strategy.
+// These are the types of update strategy.
 const (
 	NotUpdateSidecarSetStrategyType     SidecarSetUpdateStrategyType = "NotUpdate"
 	RollingUpdateSidecarSetStrategyType SidecarSetUpdateStrategyType = "RollingUpdate"
@@ -350,8 +349,8 @@ type SidecarSetUpdateStrategy struct {
 	// pods get a new version.
 	// Default: RollingUpdate.
 	Type SidecarSetUpdateStrategyType `json:"type,omitempty"`
-	// Paused pauses the rollout. Running pods are not upgraded, new pods are
-	// injected. A hot upgrade in progress still resets its standby twin.
+	// Paused pauses the rollout. Running pods are not upgraded, but new pods are injected. A hot
+	// upgrade in progress still resets its standby twin.
 	// Default: false.
 	Paused bool `json:"paused,omitempty"`
 	// Selector limits the rollout to a canary, the matched pods with these labels.
@@ -361,9 +360,9 @@ type SidecarSetUpdateStrategy struct {
 	// percentage of the matched pods, rounded up.
 	// Default: 0.
 	Partition *intstr.IntOrString `json:"partition,omitempty"`
-	// MaxUnavailable limits the matched pods that are unavailable because of an
-	// upgrade: a number, or a percentage of the matched pods, rounded up. Pods that
-	// are unavailable for another reason are upgraded even if it is 0.
+	// MaxUnavailable limits the matched pods that are unavailable because of an upgrade. It is a
+	// number, or a percentage of the matched pods, rounded up. Pods that are unavailable for
+	// another reason are upgraded even if MaxUnavailable is 0.
 	// Default: 1.
 	MaxUnavailable *intstr.IntOrString `json:"maxUnavailable,omitempty"`
 	// PriorityStrategy orders the pods. Without it, pods that are not scheduled
@@ -407,9 +406,9 @@ type UpdateScatterStrategy []UpdateScatterTerm
 
 // UpdateScatterTerm is one label to spread.
 type UpdateScatterTerm struct {
-	// Key of the label.
+	// Key is the key of the label.
 	Key string `json:"key"`
-	// Value of the label. "*" means each value that the matched pods have.
+	// Value is the value of the label. "*" means each value that the matched pods have.
 	Value string `json:"value"`
 }
 
@@ -451,12 +450,12 @@ const MaxGoodRevisions = 10
 type GoodRevision struct {
 	// Revision is the name of the ControllerRevision.
 	Revision string `json:"revision"`
-	// Hash of the content, as in the annotation of the pods.
+	// Hash is the hash of the content, as in the annotation of the pods.
 	Hash string `json:"hash"`
-	// ResourceVersion of the SidecarSet when the operator recorded the end of the
-	// rollout. Upgrades for a later resourceVersion are not covered by this entry.
-	// If it is empty, pods had the content before Outrigger managed the SidecarSet,
-	// and the entry covers only pods that Outrigger has not upgraded.
+	// ResourceVersion is the resourceVersion of the SidecarSet when the operator recorded the end
+	// of the rollout. Upgrades for a later resourceVersion are not covered by this entry. If it
+	// is empty, pods had the content before Outrigger managed the SidecarSet, and the entry
+	// covers only pods that Outrigger has not upgraded.
 	ResourceVersion string `json:"resourceVersion,omitempty"`
 }
 
@@ -478,8 +477,8 @@ type RolloutStatus struct {
 	WorkflowID string `json:"workflowID"`
 	// URL is the address of the run in the Temporal UI, if a UI is configured.
 	URL string `json:"url,omitempty"`
-	// Pause by signal or update, while it is in force. A lost run is recreated
-	// with it.
+	// Pause is the pause by signal or update that is in force. A lost run is recreated with this
+	// pause.
 	Pause *RolloutPause `json:"hold,omitempty"`
 }
 
@@ -487,6 +486,6 @@ type RolloutStatus struct {
 type RolloutPause struct {
 	// By is the user that paused the run.
 	By string `json:"who,omitempty"`
-	// Reason of the pause.
+	// Reason is the reason of the pause.
 	Reason string `json:"why,omitempty"`
 }

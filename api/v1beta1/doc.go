@@ -15,8 +15,8 @@ import (
 // GroupVersion identifies this API.
 var GroupVersion = schema.GroupVersion{Group: "apps.kruise.io", Version: "v1beta1"}
 
-// V1alpha1ScopeAnnotation holds the namespace and namespaceSelector of v1alpha1 as
-// JSON. The conversion writes it into v1beta1 objects whose namespaceSelector does not
+// V1alpha1ScopeAnnotation contains the namespace and namespaceSelector of v1alpha1 as JSON. The
+// conversion writes the annotation into v1beta1 objects whose namespaceSelector does not
 // determine both fields.
 const V1alpha1ScopeAnnotation = "outrigger.io/v1alpha1-scope"
 

@@ -47,8 +47,8 @@ type SidecarSetSpec struct {
 	// Selector selects pods by label. It is required. An empty selector is rejected.
 	Selector *metav1.LabelSelector `json:"selector,omitempty"`
 
-	// Namespace is a field of v1alpha1. In v1beta1, use namespaceSelector. The
-	// field exists here so that SidecarSets keep it while no webhook converts them.
+	// Namespace is a field of v1alpha1. In v1beta1, use namespaceSelector. The field exists here
+	// so that SidecarSets keep it while no webhook converts SidecarSets.
 	Namespace string `json:"namespace,omitempty"`
 
 	// NamespaceSelector limits the SidecarSet to namespaces with these labels. For
@@ -76,9 +76,8 @@ type SidecarSetSpec struct {
 	// +listMapKey=name
 	Containers []v1alpha1.SidecarContainer `json:"containers,omitempty"`
 
-	// Volumes that the containers may mount. Only mounted volumes are injected. A
-	// volume of the pod with the same name is kept. Each volume has the fields of
-	// a pod's volume.
+	// Volumes are the volumes that the containers may mount. Only mounted volumes are injected. A
+	// volume of the pod with the same name is kept. Each volume has the fields of a pod's volume.
 	// +listType=map
 	// +listMapKey=name
 	Volumes []corev1.Volume `json:"volumes,omitempty"`
@@ -100,9 +99,9 @@ type SidecarSetSpec struct {
 	// Default: 10.
 	RevisionHistoryLimit *int32 `json:"revisionHistoryLimit,omitempty"`
 
-	// PatchPodMetadata writes annotations into injected pods. The whitelist of the
-	// configuration limits which annotations are allowed. An in-place upgrade
-	// writes them again, together with the image.
+	// PatchPodMetadata writes annotations into injected pods. The whitelist of the configuration
+	// limits which annotations are allowed. An in-place upgrade writes the annotations again,
+	// together with the image.
 	// +listType=atomic
 	PatchPodMetadata []v1alpha1.SidecarSetPatchPodMetadata `json:"patchPodMetadata,omitempty"`
 }
