@@ -58,8 +58,8 @@ func sdkMetrics(registerer prometheus.Registerer) map[string]sdkMetric {
 	return all
 }
 
-// NewMetricsHandler registers the metrics of the SDK, each with fixed labels, and returns the
-// handler that updates them. It drops metrics that are not in sdkMetrics.
+// NewMetricsHandler registers the metrics of the SDK, each with fixed labels. It returns the
+// handler that updates these metrics. The handler drops metrics that are not in sdkMetrics.
 func NewMetricsHandler(registerer prometheus.Registerer) client.MetricsHandler {
 	return &metricsHandler{metrics: sdkMetrics(registerer)}
 }

@@ -13,7 +13,7 @@ import (
 	"google.golang.org/grpc/credentials"
 )
 
-// unusable is the prefix of errors about files and PEM data; Explain searches for it.
+// unusable is the prefix of errors about files and PEM data. Explain searches for this prefix.
 const unusable = "unusable file: "
 
 // alertTimeout limits the wait for an alert on a broken connection.

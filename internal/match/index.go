@@ -94,7 +94,7 @@ func (i *Index[T]) Matching(podLabels map[string]string) []T {
 }
 
 // required returns the labels that one requirement of the selector accepts. A matching pod has
-// exactly one of them, so a lookup finds a SidecarSet at most once.
+// exactly one of these labels, so a lookup finds a SidecarSet at most once.
 func required(selector labels.Selector) []label {
 	requirements, _ := selector.Requirements()
 	var fewest []label

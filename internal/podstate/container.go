@@ -72,8 +72,8 @@ func sameDigest(imageID, image string) bool {
 	return ok && named && have == want
 }
 
-// canonicalImage expands a short name as runtimes do: nginx, docker.io/nginx and
-// index.docker.io/nginx are docker.io/library/nginx:latest.
+// canonicalImage expands a short name as container runtimes do. For example, nginx,
+// docker.io/nginx and index.docker.io/nginx become docker.io/library/nginx:latest.
 func canonicalImage(image string) string {
 	image = strings.TrimPrefix(strings.TrimPrefix(image, "index.docker.io/"), "docker.io/")
 	if domain, _, found := strings.Cut(image, "/"); !found {

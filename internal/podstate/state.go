@@ -112,9 +112,9 @@ func (v *Version) complete(pod *corev1.Pod, active map[string]string) bool {
 	return true
 }
 
-// TwinVersion returns the recorded version of a twin: the resourceVersion of the SidecarSet
-// that upgraded it, or 0 if the twin is empty or has no record. known is false if the
-// record cannot be read.
+// TwinVersion returns the recorded version of a twin. This is the resourceVersion of the
+// SidecarSet that upgraded the twin, or 0 if the twin is empty or has no record. known is false
+// if the record cannot be parsed.
 func TwinVersion(pod *corev1.Pod, container string) (version uint64, known bool) {
 	recorded := pod.Annotations[v1alpha1.VersionAnnotationPrefix+container]
 	if recorded == "" {

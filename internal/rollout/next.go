@@ -1,5 +1,5 @@
-// Package rollout plans which pods of a SidecarSet are upgraded next, in which order and
-// within which limits (SPEC §7). It is pure: the same population gives the same plan.
+// Package rollout plans which pods of a SidecarSet are upgraded next, in which order and within
+// which limits (SPEC §7). The package has no state, so the same population gives the same plan.
 package rollout
 
 import (

@@ -215,6 +215,6 @@ func removal(hooks []hook) string {
 		at := fmt.Sprintf("/webhooks/%d", h.index)
 		operations = append(operations, jsonpatch.Operation{Op: "test", Path: at + "/name", Value: h.Webhook}, jsonpatch.Operation{Op: "remove", Path: at})
 	}
-	patch, _ := json.Marshal(operations) // strings alone cannot fail
+	patch, _ := json.Marshal(operations) // strings can always be encoded
 	return fmt.Sprintf("kubectl patch %s %s --type=json -p '%s'", strings.ToLower(hooks[0].Kind), hooks[0].Configuration, patch)
 }

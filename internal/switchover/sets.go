@@ -59,7 +59,7 @@ func (c *Check) whitelist() *validation.Whitelist {
 // stays explains what happens if a stored SidecarSet breaks a rule.
 const stays = "A new SidecarSet with it is rejected. The stored one keeps it until this field changes; edits of other fields are accepted."
 
-// checkRules checks a SidecarSet against the rules for new ones.
+// checkRules checks a SidecarSet against the rules for new SidecarSets.
 func (c *Check) checkRules(set *v1alpha1.SidecarSet, whitelist *validation.Whitelist) {
 	ratchet := validation.NewRatchet(set, nil)
 	ratchet.Conflicts(c.facts.Sets, c.facts.Revisions)
@@ -113,7 +113,7 @@ func (c *Check) noteStrategy(set *v1alpha1.SidecarSet) {
 	}
 }
 
-// rollsOut reports whether outdated pods are upgraded now.
+// rollsOut reports whether the update strategy allows upgrades of outdated pods now.
 func rollsOut(set *v1alpha1.SidecarSet) bool {
 	strategy := &set.Spec.UpdateStrategy
 	return strategy.Type != v1alpha1.NotUpdateSidecarSetStrategyType && !strategy.Paused

@@ -40,7 +40,7 @@ type Revisions struct {
 	SystemNamespace string
 }
 
-// Of returns the revisions of a SidecarSet. Callers must not change them.
+// Of returns the revisions of a SidecarSet. Callers must not change the revisions.
 func (r Revisions) Of(ctx context.Context, set string) ([]appsv1.ControllerRevision, error) {
 	if r.Stale() != nil {
 		ctx, cancel := context.WithTimeout(ctx, Timeout)

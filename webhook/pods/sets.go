@@ -44,7 +44,7 @@ func (s *setSource) index(ctx context.Context) (*setIndex, error) {
 	if last := s.listed.Load(); last != nil && s.clock.Since(last.requested) < liveIndexTTL {
 		return last.index, nil
 	}
-	// Concurrent requests share one list, even if the first of them is canceled.
+	// Concurrent requests share one list, even if the first request is canceled.
 	answer := s.listing.DoChan("", func() (any, error) { return s.list(context.WithoutCancel(ctx)) })
 	select {
 	case result := <-answer:

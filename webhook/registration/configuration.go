@@ -89,8 +89,8 @@ func podRules() []admissionregistrationv1.RuleWithOperations {
 	}}
 }
 
-// write sets this role's fields of a webhook. A webhook with another kind of address (a
-// Service or a URL) is an error: the installer chooses the kind.
+// write sets this role's fields of a webhook. A webhook with another kind of address (a Service
+// or a URL) is an error, because the installer chooses the kind.
 func (e endpoint) write(h hook, bundle []byte) error {
 	switch {
 	case e.url != "" && h.client.Service != nil:

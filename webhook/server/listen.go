@@ -46,7 +46,8 @@ func defaultTimeouts() timeouts {
 }
 
 // Runnable serves on a listener until its context ends, and then completes the requests in
-// progress. The manager starts it before the caches and stops it after them.
+// progress. The manager starts the Runnable before the caches, and stops the Runnable after the
+// caches.
 func (s *Server) Runnable(plain net.Listener) *manager.Server {
 	s.mux.HandleFunc("/", func(w http.ResponseWriter, request *http.Request) {
 		if s.clients.accepts(request.TLS) {
@@ -66,7 +67,8 @@ func (s *Server) Runnable(plain net.Listener) *manager.Server {
 			WriteTimeout:      s.timeouts.request + 2*s.timeouts.answer,
 			IdleTimeout:       s.timeouts.idle,
 			MaxHeaderBytes:    maxHeaderBytes,
-			// Failed handshakes are logged at debug level: port scanners cause many.
+			// Failed handshakes are logged at debug level, because port scanners cause many
+			// failures.
 			ErrorLog: slog.NewLogLogger(logr.ToSlogHandler(s.log), slog.LevelDebug),
 		},
 	}

@@ -42,7 +42,7 @@ type Server struct {
 	timeouts    timeouts
 	load        *load
 	mux         http.ServeMux
-	// pool holds unused *Buffers.
+	// pool contains unused *Buffers.
 	pool sync.Pool
 	// shuttingDown is true once clients must connect to other replicas.
 	shuttingDown atomic.Bool
@@ -103,7 +103,8 @@ func (s *Server) serve(w http.ResponseWriter, request *http.Request, r *route) i
 	return http.StatusOK
 }
 
-// answer writes the answer into the buffers. The caller must call release after using them.
+// answer writes the answer into the buffers. The caller must call release after it has used the
+// buffers.
 func (s *Server) answer(request *http.Request, r *route, buffers *Buffers) (status int, release func(), err error) {
 	release = func() {}
 	if status, err = s.check(request, r); err != nil {

@@ -33,7 +33,8 @@ func (a *admittedSet) remember(set *v1alpha1.SidecarSet) {
 }
 
 // awaitCached waits, once and briefly, until the cache has the SidecarSet. It returns no error,
-// because the SidecarSet may not exist. Any client of the webhook may have sent a review of it.
+// because the SidecarSet may not exist. Any client of the webhook may have sent a review of this
+// SidecarSet.
 func (a *admittedSet) awaitCached(ctx context.Context, cached client.Reader) {
 	a.mu.Lock()
 	name, hash := a.name, a.hash

@@ -119,7 +119,7 @@ func dryRunCauses(answer error) ([]metav1.StatusCause, error) {
 	return nil, dryRunError(answer, messageStarts("pods is forbidden: User "))
 }
 
-// dryRunError explains why a dry run failed, and how to fix it.
+// dryRunError returns an error with the cause of a failed dry run, and with a remedy.
 func dryRunError(answer error, forbidden bool) error {
 	switch {
 	case apierrors.IsNotFound(answer):

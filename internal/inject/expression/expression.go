@@ -19,8 +19,9 @@ var (
 	errEnd            = errors.New("ends too early")
 )
 
-// Parse reads an expression: numbers, percent (50%), quantities (100m, 1Gi), the variable,
-// + - * /, parentheses, max() and min(). The error names the column and the problem.
+// Parse parses an expression. An expression consists of numbers, percent (50%), quantities (100m,
+// 1Gi), the variable, the operators + - * / and parentheses, max() and min(). The error names the
+// column and the problem.
 func Parse(text, variable string) (*Expression, error) {
 	tokens, err := scan(text)
 	e := &Expression{text: text, variable: variable, tokens: tokens}

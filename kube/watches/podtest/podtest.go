@@ -16,8 +16,8 @@ import (
 )
 
 // Pods creates random pods with a value in every field, and a SidecarSet that is injected into
-// most of them. Fields that decisions read have few values, so that pods often differ in one
-// field only.
+// most of these pods. Fields that decisions read have few values, so that pods often differ in
+// one field only.
 type Pods struct {
 	filler *randfill.Filler
 	drawn  int
