@@ -39,7 +39,7 @@ const connectTimeout = 10 * time.Second
 // Options are the flags of every role.
 type Options struct {
 	// Kubeconfig is the path of a kubeconfig file. If it is empty, $KUBECONFIG, ~/.kube/config
-	// and the in-cluster configuration are used.
+	// and the in-cluster configuration are tried in this order.
 	Kubeconfig string
 	// SystemNamespace contains revisions, configuration and Leases.
 	SystemNamespace string

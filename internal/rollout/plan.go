@@ -27,7 +27,7 @@ type Plan struct {
 	// Queued contains the pods that are upgraded after Pods, in order, as slots open.
 	Queued []protocol.SelectedPod
 	// MaxUnavailable is the number of ready pods that upgrades may make unavailable at once.
-	// OpenSlots is the number of pods that upgrades may make unavailable now.
+	// OpenSlots is the number of further pods that upgrades may make unavailable now.
 	MaxUnavailable, OpenSlots int
 	// Example is a pod that the rollout waits for, in the form namespace/name.
 	Example string

@@ -13,9 +13,9 @@ const anyValue = "*"
 
 // scatter spreads the pods of each term evenly over the whole rollout (SPEC §7.3). For example,
 // three of ten pods get the positions 1, 6 and 10. The pods that this rollout has upgraded come
-// first, in any order. They get the first positions of their kind. Therefore, the positions of
-// the other pods do not depend on the progress of the rollout. For the same reason, the initial
-// order is sorted by kind.
+// first, in any order. These pods get the first positions of their kind. Therefore, the positions
+// of the other pods do not depend on the progress of the rollout. For the same reason, the
+// initial order is sorted by kind.
 func scatter(terms v1alpha1.UpdateScatterStrategy, done, waiting []candidate) []candidate {
 	all := slices.Concat(done, waiting)
 	kinds := make([][]string, len(terms))

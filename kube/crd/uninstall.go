@@ -22,7 +22,7 @@ const webhookService = "outrigger-webhook"
 const deletionInterval = 500 * time.Millisecond
 
 // Uninstallation removes the roles in an order in which the API server never calls a missing
-// webhook. It does not remove SidecarSets, their definition and their revisions. A missing object
+// webhook. It does not remove SidecarSets, their definition or their revisions. A missing object
 // is not an error.
 type Uninstallation struct {
 	Client          client.Client
