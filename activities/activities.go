@@ -11,8 +11,8 @@ import (
 	"github.com/outrigger/outrigger/kube/watches"
 )
 
-// Activities read the cluster from an informer cache, and from the API server where a read must
-// not be stale.
+// Activities contains the dependencies of the activities. The activities read the cluster from an
+// informer cache, and from the API server where a read must not be stale.
 type Activities struct {
 	// Cache reads from informers. Callers must not change the objects that it returns.
 	Cache client.Reader
@@ -20,31 +20,32 @@ type Activities struct {
 	Index *watches.Pods
 	// Live reads from the API server.
 	Live client.Reader
-	// Writer writes pods and Leases, Status the status of pods.
+	// Writer writes pods and Leases. Status writes the status of pods.
 	Writer client.Writer
 	Status client.SubResourceWriter
 	// SystemNamespace contains the Leases of rollouts.
 	SystemNamespace string
-	// PodUID is the uid of the pod that this process runs in: an earlier process of the same pod
-	// has ended. It is empty if unknown.
+	// PodUID is the uid of the pod that this process runs in. It is empty if unknown. An earlier
+	// process of the same pod has ended before this process starts.
 	PodUID string
 	// Events are recorded on pods.
 	Events events.EventRecorder
-	// Deleted is the queue of CleanUp; nil without a clean-up.
+	// Deleted is the queue of CleanUp. It is nil if this process does not run CleanUp.
 	Deleted workqueue.TypedRateLimitingInterface[string]
 	// Changes wakes activities that wait for a change of a SidecarSet or its pods.
 	Changes *Changes
 	Clock   clock.WithTicker
-	// Metrics count the pods of batches and their results.
+	// Metrics counts the pods of batches by result.
 	Metrics *Metrics
 	// Tracer starts a span for each write to a pod.
 	Tracer trace.Tracer
-	// Current returns an error while the cache of pods is known to be stale. Writes do not need it,
-	// because they are guarded. The answer that no pod can be upgraded does.
+	// Current returns an error while the cache of pods is known to be stale. An activity calls
+	// Current before it reports that no pod can be upgraded. A write does not call Current,
+	// because the preconditions of the write detect a stale pod.
 	Current func() error
 	// Writers is the number of pods that are written at a time.
 	Writers int
-	// Limit is the cluster-wide limit. Without one (nil), each SidecarSet has only its own
+	// Limit is the cluster-wide limit. If Limit is nil, each SidecarSet has only its own
 	// maxUnavailable, and any worker may upgrade pods.
 	Limit *ClusterLimit
 

@@ -12,7 +12,7 @@ import (
 )
 
 // catchUpTime is how long a batch waits for the cache. While pods change, the cache is rarely
-// behind for as long; while no pod changes, no event shows that the cache is current.
+// behind for this long. While no pod changes, no event shows that the cache is current.
 const catchUpTime = 300 * time.Millisecond
 
 // acquireLease acquires the Lease for the run. If another run held the Lease, or an earlier
@@ -28,8 +28,9 @@ func (b *upgradeBatch) acquireLease(ctx context.Context, attempt int32) error {
 	return b.awaitWritesOfOthers(ctx)
 }
 
-// awaitWritesOfOthers waits until the cache shows the writes of others. If the cache stays
-// behind, a list from the API server tells which pods the cache does not show yet.
+// awaitWritesOfOthers waits until the cache shows the writes of other processes. If the cache
+// stays behind, the batch lists the pods from the API server. The list contains the
+// resourceVersions that the cache does not show yet.
 func (b *upgradeBatch) awaitWritesOfOthers(ctx context.Context) (err error) {
 	if b.cacheCurrent, err = b.cacheCatchesUp(ctx); err != nil || b.cacheCurrent {
 		return err
@@ -102,7 +103,8 @@ func (b *upgradeBatch) catchUpPod(ctx context.Context, reference protocol.PodRef
 }
 
 // recentPod returns a pod no older than the moment at which the cache was current or the pod was
-// listed. Reading thousands of pods from the API server would delay the rollout for seconds.
+// listed. It avoids reads from the API server, because thousands of such reads delay the rollout
+// for seconds.
 func (b *upgradeBatch) recentPod(ctx context.Context, reference protocol.PodReference) (*corev1.Pod, error) {
 	if b.cacheCurrent {
 		return readPod(ctx, b.Cache, reference)

@@ -55,8 +55,8 @@ func (c *Changes) wakeAll() {
 	clear(c.waiting)
 }
 
-// Watch adds event handlers for pods, SidecarSets and namespaces. They wake waiting activities and
-// free the state of SidecarSets that are gone or rolled out.
+// Watch adds event handlers for pods, SidecarSets and namespaces. The handlers wake waiting
+// activities, and free the state of SidecarSets that are gone or rolled out.
 func (a *Activities) Watch(ctx context.Context, informers cache.Cache) error {
 	for kind, handler := range map[client.Object]toolscache.ResourceEventHandler{
 		&corev1.Pod{}: eachState(func(o any) {
@@ -84,8 +84,8 @@ func (a *Activities) Watch(ctx context.Context, informers cache.Cache) error {
 	return nil
 }
 
-// setChanged frees the state of a SidecarSet without a rollout in progress. A plan that is made
-// nevertheless only takes longer.
+// setChanged frees the cached population of a SidecarSet without a rollout in progress. A later
+// plan for the SidecarSet rebuilds the population.
 func (a *Activities) setChanged(o any) {
 	set, ok := o.(*v1alpha1.SidecarSet)
 	if !ok {
@@ -119,7 +119,8 @@ func eachState(handle func(any)) toolscache.ResourceEventHandler {
 	}
 }
 
-// lastState unwraps an object whose deletion the watch missed.
+// lastState returns the last known state of a deleted object, also if the watch missed the
+// deletion.
 func lastState(o any) any {
 	if unknown, ok := o.(toolscache.DeletedFinalStateUnknown); ok {
 		return unknown.Obj

@@ -16,10 +16,11 @@ import (
 )
 
 const (
-	// wantTTL is how long a request for slots counts: batches request about once a second.
+	// wantTTL is how long a request for slots counts. A batch requests slots about once a second.
 	wantTTL = 5 * heartbeatInterval
 	// recountInterval is the time between two counts of the SidecarSets without a batch while
-	// others wait for slots. recountAge is the age after which a request of a batch counts them.
+	// other SidecarSets wait for slots. recountAge is the age of a count after which a request of
+	// a batch repeats the count.
 	recountInterval = 100 * time.Millisecond
 	recountAge      = time.Second
 )
@@ -28,9 +29,10 @@ const (
 var errNotLeading = errors.New("another worker leads, or none yet: with a cluster-wide limit, only one worker upgrades pods")
 
 // ClusterLimit limits how many pods of all SidecarSets are unavailable because of upgrades (SPEC
-// §7.5), and divides the slots fairly. All batches are in this process, the only one that upgrades
-// pods while it leads, so the cache and the writes that the cache does not show yet are complete.
-// The slots of a SidecarSet count until the next request of its batch.
+// §7.5), and divides the slots fairly. While this process leads, no other process upgrades pods,
+// so all batches run in this process. The pods in the cache, and the writes that the cache does
+// not show yet, therefore include every upgrade. The slots of a SidecarSet count until the next
+// request of its batch.
 type ClusterLimit struct {
 	limit int
 	// maxWaiting is the number of batches that may wait for slots beyond their usual duration.
@@ -44,7 +46,7 @@ type ClusterLimit struct {
 	mu   sync.Mutex
 	term context.Context //nolint:containedctx // what batches end with
 	sets map[string]*limitShare
-	// served numbers the answers that gave slots.
+	// served is the number of requests so far that got slots.
 	served uint64
 
 	// counting is locked while SidecarSets are counted.
@@ -55,26 +57,28 @@ type ClusterLimit struct {
 // limitShare is the use of the limit by one SidecarSet.
 type limitShare struct {
 	set *v1alpha1.SidecarSet
-	// batch fills slots. Without a batch, the cache tells how many the SidecarSet uses.
+	// batch fills slots. Without a batch, the number of used slots is counted from the cache.
 	batch *upgradeBatch
-	// used counts the pods in flight and the slots of the batch. want is the number of slots that
-	// the batch could use, as of its last request.
+	// used is the number of pods in flight and free slots of the batch. want is the number of
+	// slots that the batch could use, as of its last request.
 	used, want  int
 	requestedAt time.Time
-	// served is the number of the last answer with slots: the lowest number comes first.
+	// served is the number of the last request of this SidecarSet that got slots. The SidecarSet
+	// with the lowest number gets slots first.
 	served uint64
-	// unseen are the writes of batches that have ended; the cache lacks late of them.
+	// unseen contains the writes of batches that have ended. late is the number of these writes
+	// that the cache does not show yet.
 	unseen []*unseenWrites
 	late   int
-	// outdated is set if the cache has changed since the last count. changes tells counts apart
-	// that began before and after a batch.
+	// outdated is set if the cache has changed since the last count. changes increases with each
+	// request of a batch, so that a count from before the request is discarded.
 	outdated bool
 	counted  time.Time
 	changes  uint64
 }
 
-// NewClusterLimit returns a limit of so many pods of all SidecarSets, while the process leads.
-// maxBatches is the number of batches that run at once.
+// NewClusterLimit returns a ClusterLimit. limit is the number of pods of all SidecarSets that may
+// be unavailable, and maxBatches the number of batches that may run at once.
 func NewClusterLimit(limit, maxBatches int, leads func() bool, clock clock.WithTicker, changes *Changes, metrics *Metrics) *ClusterLimit {
 	return &ClusterLimit{
 		limit: limit, maxWaiting: maxBatches / 2, leads: leads, clock: clock, changes: changes, metrics: metrics,
@@ -131,9 +135,10 @@ func (f *ClusterLimit) share(set string) *limitShare {
 	return f.sets[set]
 }
 
-// request reports that used pods of the SidecarSet are in flight, including writes that the cache does
-// not show, and returns how many of more slots are free for it. When others become free, the
-// batch is woken.
+// request records that used pods of the SidecarSet are in flight, including writes that the cache
+// does not show. The parameter more is the number of additional slots that the batch could use.
+// request returns how many of these slots the batch gets. The batch is woken when further slots
+// become free.
 func (f *ClusterLimit) request(b *upgradeBatch, set *v1alpha1.SidecarSet, used, more int) (slots int) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -159,7 +164,7 @@ func (f *ClusterLimit) request(b *upgradeBatch, set *v1alpha1.SidecarSet, used, 
 	return slots
 }
 
-// leave removes a batch that writes no more.
+// leave removes a batch that has finished its writes.
 func (f *ClusterLimit) leave(b *upgradeBatch, set string) {
 	if f == nil {
 		return
@@ -178,7 +183,8 @@ func (f *ClusterLimit) leave(b *upgradeBatch, set string) {
 	share.unseen = append(share.unseen, b.before, b.own)
 }
 
-// crowded reports whether so many batches wait for slots that other batches may not get to run.
+// crowded reports whether so many batches wait for slots that other batches may not be able to
+// start.
 func (f *ClusterLimit) crowded() bool { return f.waitingBatches() > f.maxWaiting }
 
 func (f *ClusterLimit) waitingBatches() (n int) {
@@ -199,7 +205,7 @@ func (f *ClusterLimit) inUse() (sum int) {
 	return sum
 }
 
-// allowed is the number of pods that each SidecarSet may have in flight now.
+// allowed returns the number of pods that each SidecarSet may have in flight now.
 func (f *ClusterLimit) allowed() map[string]int {
 	var names []string
 	for name, share := range f.sets {
@@ -247,14 +253,15 @@ func (f *ClusterLimit) report() {
 	f.metrics.limitSize.WithLabelValues().Set(float64(f.limit))
 }
 
-// waiting describes the wait of a batch.
+// waiting returns the text that the details of a waiting batch show.
 func (f *ClusterLimit) waiting() string {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return fmt.Sprintf("waiting for the limit: %d of %d pods are unavailable", f.inUse(), f.limit)
 }
 
-// begin starts a term of leadership with the existing SidecarSets.
+// begin starts to apply the limit to the existing SidecarSets, when this process becomes the
+// leader.
 func (f *ClusterLimit) begin(term context.Context, sets []v1alpha1.SidecarSet) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -13,9 +13,9 @@ import (
 	"github.com/outrigger/outrigger/internal/record"
 )
 
-// Lead makes this process the only one that upgrades pods, calls upgrade, and maintains the
-// cluster-wide limit meanwhile. Both end with ctx. No pod is written before the cache shows the
-// writes of the previous leader.
+// Lead calls upgrade, and maintains the cluster-wide limit while upgrade runs, until ctx ends.
+// The caller has to be the leader. No pod is written before the cache shows the writes of the
+// previous leader.
 func (a *Activities) Lead(ctx context.Context, upgrade func(context.Context) error) error {
 	if err := a.catchUpAll(ctx); err != nil {
 		return err
@@ -53,7 +53,8 @@ func (a *Activities) catchUpAll(ctx context.Context) error {
 	}
 }
 
-// keepCounting finds slots that become free in SidecarSets without a batch.
+// keepCounting counts the used slots of SidecarSets without a batch, so that their free slots go
+// to other SidecarSets.
 func (a *Activities) keepCounting(ctx context.Context) {
 	ticker := a.Clock.NewTicker(recountInterval)
 	defer ticker.Stop()
@@ -69,9 +70,9 @@ func (a *Activities) keepCounting(ctx context.Context) {
 	}
 }
 
-// countShares counts the SidecarSets without a batch whose cache has changed, unless the last count
-// is younger than age. A SidecarSet that cannot be counted keeps its count: its pods cannot be
-// upgraded either.
+// countShares counts the SidecarSets without a batch for which the cache has changed, unless the
+// last count is younger than age. A SidecarSet that cannot be counted keeps its last count,
+// because its pods cannot be upgraded either.
 func (a *Activities) countShares(ctx context.Context, age time.Duration) {
 	f := a.Limit
 	f.counting.Lock()
@@ -89,8 +90,8 @@ func (a *Activities) countShares(ctx context.Context, age time.Duration) {
 	f.wakeOthers("")
 }
 
-// inFlightOf counts the pods of a SidecarSet that the cache shows as unavailable because of upgrades.
-// The pods of a deleted SidecarSet count by its last state.
+// inFlightOf counts the pods of a SidecarSet that the cache shows as unavailable because of
+// upgrades. For a deleted SidecarSet, it uses the last state of the SidecarSet.
 func (a *Activities) inFlightOf(ctx context.Context, name string, last *v1alpha1.SidecarSet) (n int, gone bool, err error) {
 	set := &v1alpha1.SidecarSet{}
 	if err := a.Cache.Get(ctx, types.NamespacedName{Name: name}, set); client.IgnoreNotFound(err) != nil {
@@ -117,7 +118,7 @@ func (f *ClusterLimit) outdated() map[string]limitShare {
 		if len(share.unseen) == 0 && (busy || !share.outdated) {
 			continue
 		}
-		// A SidecarSet without used slots frees none.
+		// A SidecarSet that uses no slots cannot release any, so it is counted less often.
 		if share.used+share.late == 0 && now.Sub(share.counted) < recountAge {
 			continue
 		}
@@ -127,9 +128,10 @@ func (f *ClusterLimit) outdated() map[string]limitShare {
 	return found
 }
 
-// recount counts a SidecarSet, and stores the count unless a batch has newer numbers. A batch
-// knows the number of used slots. The unseen writes are counted first: a write that the cache
-// shows meanwhile counts twice rather than never.
+// recount counts the slots that a SidecarSet uses, and stores the count unless a batch has sent
+// newer numbers. The unseen writes are counted before the pods in the cache. A write that reaches
+// the cache between both counts is therefore counted twice. In the opposite order, the write
+// would not be counted at all.
 func (a *Activities) recount(ctx context.Context, name string, before limitShare) {
 	var late, n, used int
 	var gone bool

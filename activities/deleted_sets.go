@@ -19,8 +19,8 @@ import (
 )
 
 const (
-	// A deleted SidecarSet is requeued after firstCleanup if a pod could not be written, then
-	// after twice as long each time, up to lastCleanup.
+	// A deleted SidecarSet is requeued after firstCleanup if a pod could not be written. The
+	// delay doubles with each further failure, up to lastCleanup.
 	firstCleanup = time.Second
 	lastCleanup  = 5 * time.Minute
 )
@@ -32,9 +32,10 @@ func NewDeletedSets() workqueue.TypedRateLimitingInterface[string] {
 }
 
 // CleanUp removes the entries of deleted SidecarSets from the condition SidecarSetUpgradable of
-// pods (SPEC §7.2), until ctx ends, because such a SidecarSet has no run. At the start it adds the
-// SidecarSets that pods name, most of which exist: no worker may have observed a deletion. Several
-// workers may do this at once: the second finds the entry removed.
+// pods (SPEC §7.2), until ctx ends. A deleted SidecarSet has no run that could do so. At the
+// start, CleanUp queues every SidecarSet that a condition names, because a SidecarSet may have
+// been deleted while no worker ran. Several workers may run CleanUp at once. A worker does
+// nothing if another worker has removed the entry.
 func (a *Activities) CleanUp(ctx context.Context) error {
 	pods, err := a.Index.In("")
 	if err != nil {

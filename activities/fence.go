@@ -17,14 +17,14 @@ type fence struct {
 	permission *recent[permission]
 }
 
-// permission to upgrade pods. Without it, stopped names the reason.
+// permission says whether pods may be upgraded. If not, stopped is the reason.
 type permission struct {
 	set     *v1alpha1.SidecarSet
 	stopped stopped
 }
 
-// stopped is the reason why a batch must write no more pods. A batch that ends with it has not
-// failed.
+// stopped is the reason to end a batch early, as an error. A batch that ends with this error has
+// not failed.
 type stopped string
 
 func (s stopped) Error() string { return string(s) }
@@ -48,7 +48,7 @@ func (f *fence) check(ctx context.Context) (*v1alpha1.SidecarSet, error) {
 }
 
 // read reads the SidecarSet and the Lease at the same time, so that neither is older than maxAge
-// when a pod is written. The Lease does not matter if the SidecarSet allows no upgrade.
+// when a pod is written. If the SidecarSet allows no upgrade, read does not wait for the Lease.
 func (f *fence) read(ctx context.Context) (permission, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()

@@ -16,13 +16,13 @@ import (
 )
 
 const (
-	// heartbeatInterval is the time between two heartbeats, and between two checks while no event
-	// arrives.
+	// heartbeatInterval is the time between two heartbeats. It is also the time between two
+	// checks while no event arrives.
 	heartbeatInterval = time.Second
 	// heartbeatGrace is how long a batch may fill slots after a heartbeat that the server
-	// answered. The server retries the activity of a worker on another one after
-	// HeartbeatTimeout without a heartbeat. Half of that time lets requests on the wire arrive,
-	// so that no two workers fill the same slots.
+	// answered. After HeartbeatTimeout without a heartbeat, the server retries the activity on
+	// another worker. The difference between both times lets requests on the wire arrive, so that
+	// no two workers fill the same slots.
 	heartbeatGrace = protocol.HeartbeatTimeout / 2
 )
 
@@ -45,9 +45,9 @@ func (d *writeDeadline) left() time.Duration {
 	return d.at.Sub(d.clock.Now())
 }
 
-// keep heartbeats and extends the deadline, until stop. The returned context ends with ctx, when
-// the server answers that the activity must end, and when the deadline passes. Its cause tells
-// which.
+// keep sends heartbeats and extends the deadline, until stop is called. The returned context ends
+// when ctx ends, when the server answers that the activity must end, or when the deadline passes.
+// The cause of the context says which of these happened.
 func (d *writeDeadline) keep(ctx context.Context, heartbeat func(context.Context) error) (working context.Context, stop func()) {
 	working, end := context.WithCancelCause(ctx)
 	stopHeartbeats := everyHeartbeat(working, d.clock, func(ctx context.Context) {
@@ -63,7 +63,8 @@ func (d *writeDeadline) keep(ctx context.Context, heartbeat func(context.Context
 }
 
 func (d *writeDeadline) extend(ctx context.Context, heartbeat func(context.Context) error) error {
-	// The server counts from the moment at which it receives the heartbeat, which is later.
+	// The server measures the timeout from the moment at which it receives the heartbeat. This
+	// moment is later than sent.
 	sent := d.clock.Now()
 	ctx, done := context.WithTimeout(ctx, heartbeatGrace)
 	defer done()
@@ -76,8 +77,8 @@ func (d *writeDeadline) extend(ctx context.Context, heartbeat func(context.Conte
 	return nil
 }
 
-// mustEnd reports whether the answer to a heartbeat ends the activity: the workflow or a person
-// cancels it, or the server does not know it any more.
+// mustEnd reports whether the answer to a heartbeat ends the activity. The workflow or a user has
+// cancelled the activity, or the server does not know the activity any more.
 func mustEnd(err error) bool {
 	var (
 		cancelled *temporal.CanceledError
@@ -89,9 +90,9 @@ func mustEnd(err error) bool {
 		errors.As(err, &over) || errors.As(err, &elsewhere) || errors.As(err, &gone)
 }
 
-// answeredHeartbeat heartbeats with the current outcome and waits for the server's answer.
-// activity.RecordHeartbeat does not report whether the server received the heartbeat, and using
-// both would send two.
+// answeredHeartbeat returns a function that sends a heartbeat with the current outcome and waits
+// for the server's answer. It replaces activity.RecordHeartbeat, which does not report whether
+// the server received the heartbeat.
 func answeredHeartbeat(ctx context.Context, outcome *outcome) func(context.Context) error {
 	info, server := activity.GetInfo(ctx), activity.GetClient(ctx)
 	return func(ctx context.Context) error {
@@ -103,12 +104,12 @@ func answeredHeartbeat(ctx context.Context, outcome *outcome) func(context.Conte
 	}
 }
 
-// keepHeartbeating heartbeats until stop, without waiting for answers.
+// keepHeartbeating sends heartbeats until stop is called, without waiting for answers.
 func keepHeartbeating(ctx context.Context, clock clock.WithTicker) (stop func()) {
 	return everyHeartbeat(ctx, clock, func(context.Context) { activity.RecordHeartbeat(ctx) })
 }
 
-// everyHeartbeat calls do once per heartbeatInterval, until stop.
+// everyHeartbeat calls do once per heartbeatInterval, until stop is called.
 func everyHeartbeat(ctx context.Context, clock clock.WithTicker, do func(context.Context)) (stop func()) {
 	beating, stop := context.WithCancel(ctx)
 	go func() {

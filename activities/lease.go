@@ -21,7 +21,8 @@ import (
 
 const (
 	// takeoverDelay is how long a run waits before it takes the Lease from a run that did not
-	// release it: until the other run has read the Lease again and its requests have arrived.
+	// release it. By then the other run has read the Lease again, and its last requests have
+	// arrived.
 	takeoverDelay = maxAge + time.Second
 	leasePrefix   = "outrigger-rollout-"
 	// cleanUpHolder holds the Lease of a deleted SidecarSet until the Lease is removed.
@@ -30,8 +31,9 @@ const (
 
 // rolloutLease is the Kubernetes Lease of a rollout. Only the run that holds it upgrades pods.
 // Temporal allows one open run of a SidecarSet, but the activities of a terminated or reset run
-// continue for a while. No times are compared: the holder reads the Lease once a second, and a
-// run that takes the Lease over announces itself in it, waits, and then becomes the holder.
+// continue for a while. The protocol compares no times of different machines. The holder reads
+// the Lease once a second. A run that takes over the Lease first writes its identity into the
+// Lease as the next holder, waits for takeoverDelay, and then becomes the holder.
 type rolloutLease struct {
 	*Activities
 	set protocol.SetReference
@@ -46,8 +48,8 @@ func (a *Activities) lease(set protocol.SetReference, run string) *rolloutLease 
 	return &rolloutLease{Activities: a, set: set, run: run}
 }
 
-// leaseIdentity is the identity of a run as a holder. An input without one comes from the run
-// itself.
+// leaseIdentity returns the identity of a run as a holder of the Lease. If the input contains no
+// identity, it is the id of the run that executes the activity.
 func leaseIdentity(ctx context.Context, run string) string {
 	if run == "" {
 		return activity.GetInfo(ctx).WorkflowExecution.RunID
@@ -61,8 +63,8 @@ func (l *rolloutLease) held(ctx context.Context) (bool, error) {
 	return err == nil && lease != nil && holder(lease) == l.run && nextHolder(lease) == "", err
 }
 
-// acquire makes the run the holder. If another run held the Lease, acquire calls takeOver once
-// that run writes no more, and before it takes the Lease.
+// acquire makes the run the holder. If another run was the holder, acquire waits until that run
+// writes no more pods, and calls takeOver before it takes the Lease.
 func (l *rolloutLease) acquire(ctx context.Context, takeOver func(context.Context) error) error {
 	lease, err := l.read(ctx)
 	if err != nil {
@@ -99,8 +101,8 @@ func (l *rolloutLease) acquire(ctx context.Context, takeOver func(context.Contex
 
 func (l *rolloutLease) hold(ctx context.Context, lease *coordinationv1.Lease) error {
 	lease.Spec.HolderIdentity = &l.run
-	// A held Lease outlives its SidecarSet: the run may still have writes on the wire when a
-	// SidecarSet of the same name is created.
+	// A Lease with a holder is not garbage collected with its SidecarSet. The run may still have
+	// writes on the wire when a SidecarSet of the same name is created.
 	lease.OwnerReferences = nil
 	delete(lease.Annotations, v1alpha1.NextHolderAnnotation)
 	l.recordTask(lease)
@@ -120,8 +122,9 @@ func (l *rolloutLease) recordTask(lease *coordinationv1.Lease) (changed bool) {
 	return changed
 }
 
-// release lets the next run begin at once. The Lease of a deleted SidecarSet is removed; a Lease
-// without a holder is garbage collected with its SidecarSet.
+// release removes the holder from the Lease, so that the next run begins at once. If the
+// SidecarSet is gone, release deletes the Lease. Otherwise, the SidecarSet becomes the owner of
+// the Lease, so that the Lease is garbage collected with the SidecarSet.
 func (l *rolloutLease) release(ctx context.Context, gone bool) error {
 	lease, err := l.read(ctx)
 	if err != nil || lease == nil || holder(lease) != l.run {
@@ -148,7 +151,8 @@ func (l *rolloutLease) remove(ctx context.Context, lease *coordinationv1.Lease) 
 }
 
 // removeOrphan removes the Lease of a deleted SidecarSet. Its holder may still have writes on the
-// wire: a rollout of a SidecarSet of the same name must not start before they have arrived.
+// wire. A rollout of a new SidecarSet of the same name must not start before these writes have
+// arrived.
 func (l *rolloutLease) removeOrphan(ctx context.Context, lease *coordinationv1.Lease) error {
 	if holder(lease) == "" {
 		return l.remove(ctx, lease)
@@ -160,7 +164,8 @@ func (l *rolloutLease) removeOrphan(ctx context.Context, lease *coordinationv1.L
 }
 
 // CleanUpLeases removes the Leases of deleted SidecarSets, and sets the owner of Leases without a
-// holder. Runs of earlier releases did not, and a terminated run cannot.
+// holder. Runs of earlier releases did not set the owner. A terminated run cannot release its
+// Lease.
 func (a *Activities) CleanUpLeases(ctx context.Context) error {
 	leases := &coordinationv1.LeaseList{}
 	if err := a.Live.List(ctx, leases, client.InNamespace(a.SystemNamespace)); err != nil {
@@ -188,7 +193,7 @@ func (a *Activities) cleanUpLease(ctx context.Context, name string, lease *coord
 	case err == nil && holder(lease) == "":
 		err = of.ownBySet(ctx, lease)
 	}
-	// Another worker, or a run, was faster.
+	// Another worker or a run has changed the Lease since.
 	if apierrors.IsConflict(err) {
 		return nil
 	}

@@ -17,12 +17,12 @@ import (
 
 const (
 	lostBatchType = "WorkerLost"
-	// lostBatchPause is the delay of the next attempt, which reads each pod from the API server:
-	// the requests of the lost process should have arrived by then.
+	// lostBatchPause is the delay of the next attempt, which reads each pod from the API server.
+	// By then, the requests of the lost process should have arrived.
 	lostBatchPause = 100 * time.Millisecond
 )
 
-// LostBatch is a batch that a process had claimed which has ended.
+// LostBatch is a batch that an earlier process of this pod had claimed before the process ended.
 type LostBatch struct {
 	// Lease is the name of the rollout's Lease.
 	Lease string
@@ -30,8 +30,9 @@ type LostBatch struct {
 }
 
 // LostBatches lists the batches that an earlier process of this pod had claimed. The kubelet
-// restarts a container only once it has ended, so that process writes no more. Call it before
-// this process claims any task: its own batches look the same.
+// restarts a container only once its process has ended, so the earlier process sends no further
+// writes. The caller has to call LostBatches before this process claims any task, because
+// LostBatches cannot tell the batches of this process from lost batches.
 func (a *Activities) LostBatches(ctx context.Context) ([]LostBatch, error) {
 	if a.PodUID == "" {
 		return nil, nil
@@ -49,7 +50,8 @@ func (a *Activities) LostBatches(ctx context.Context) ([]LostBatch, error) {
 	return lost, nil
 }
 
-// claimedTask returns the task that a pod recorded in a held Lease; a damaged record is none.
+// claimedTask returns the task that a pod recorded in a Lease with a holder, or nil. It ignores a
+// record that cannot be decoded.
 func claimedTask(lease *coordinationv1.Lease, podUID string) []byte {
 	if holder(lease) == "" || lease.Annotations[v1alpha1.PodUIDAnnotation] != podUID {
 		return nil
@@ -62,8 +64,9 @@ func claimedTask(lease *coordinationv1.Lease, podUID string) []byte {
 }
 
 // Release fails the batch, so that Temporal retries it at once and not only after the heartbeat
-// timeout. It reports whether the batch was still claimed. end answers for a task; the server
-// ignores an answer about any attempt but the newest.
+// timeout. It reports whether the batch was still claimed. Release calls end to report the
+// failure of the task to the server. The server ignores a report about any attempt but the
+// newest.
 func (b LostBatch) Release(ctx context.Context, end func(ctx context.Context, task []byte, cause error) error) (released bool, err error) {
 	err = end(ctx, b.task, temporal.NewApplicationErrorWithOptions("the worker was lost in the middle of the batch", lostBatchType,
 		temporal.ApplicationErrorOptions{NextRetryDelay: lostBatchPause}))

@@ -6,14 +6,14 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// Kinds of batches, by what they change in a pod.
+// These kinds of batches differ by what a batch changes in a pod.
 const (
 	changeUpgrade   = "upgrade"
 	changeReset     = "reset"
 	changeCondition = "condition"
 )
 
-// Metrics of a worker's batches.
+// Metrics are the metrics of a worker's batches.
 type Metrics struct {
 	pods    *prometheus.CounterVec
 	seconds *prometheus.HistogramVec
@@ -52,7 +52,7 @@ func NewMetrics(registerer prometheus.Registerer) *Metrics {
 	return m
 }
 
-// time starts the clock of a batch; the returned function stops it.
+// time starts to measure the duration of a batch. The returned function records the duration.
 func (m *Metrics) time(change string, clock clock.PassiveClock) (end func()) {
 	began := clock.Now()
 	return func() { m.seconds.WithLabelValues(change).Observe(clock.Since(began).Seconds()) }

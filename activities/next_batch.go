@@ -9,10 +9,10 @@ import (
 	"github.com/outrigger/outrigger/internal/rollout"
 )
 
-// NextBatch waits until pods of the generation can be upgraded and returns them, or the reason why
-// none can be. It writes no pod. While pods change it waits, at most for NextBatchPoll; once nothing
-// has changed for idleTimeout it returns what the rollout waits for. A stale cache is an error,
-// and Temporal retries the activity.
+// NextBatch waits until pods can be upgraded to the generation. It returns these pods, or the
+// reason for which no pod can be upgraded. It writes no pod. While pods change, it waits at most
+// for NextBatchPoll. Once nothing has changed for idleTimeout, it returns what the rollout waits
+// for. A stale cache is an error, and Temporal retries the activity.
 func (a *Activities) NextBatch(ctx context.Context, input protocol.NextBatchInput) (result protocol.NextBatchResult, err error) {
 	defer keepHeartbeating(ctx, a.Clock)()
 	n := a.newNextBatch(input)
@@ -34,13 +34,14 @@ func (a *Activities) newNextBatch(input protocol.NextBatchInput) *nextBatch {
 	}
 }
 
-// nextBatch is one NextBatch in progress.
+// nextBatch is the state of one NextBatch activity in progress.
 type nextBatch struct {
 	*Activities
 	input protocol.NextBatchInput
 	set   *recentSet
 	began time.Time
-	// unseen are the writes that the cache must show before a plan is made from it.
+	// unseen contains the writes that the cache must show before NextBatch makes a plan from the
+	// cache.
 	unseen *unseenWrites
 	// firstFree is when slots were first observed to be free.
 	firstFree time.Time
@@ -98,10 +99,10 @@ func (n *nextBatch) plan(ctx context.Context, set *v1alpha1.SidecarSet) (result 
 	return result, again, nil
 }
 
-// postponeConditions omits the conditions that no upgrade depends on, until no pod of the
-// generation is left to upgrade, or none was upgraded for a while: these writes would slow the
-// upgrades down. Then the plan returns them at once. A rollout with conditions to write has not
-// ended.
+// postponeConditions omits the conditions that no upgrade depends on while pods are being
+// upgraded, because these writes slow the upgrades down. Once no pod is left to upgrade, or no
+// pod was upgraded for a while, the plan contains the conditions and is returned at once. A
+// rollout with conditions to write has not ended.
 func (n *nextBatch) postponeConditions(plan *rollout.Plan, again time.Duration) time.Duration {
 	quiet := n.input.Quiet || n.Clock.Since(n.began) >= idleTimeout
 	if n.input.SkipTrueConditions || len(plan.Pods) > 0 || plan.Counts.Remaining > 0 && !quiet {
@@ -116,8 +117,9 @@ func (n *nextBatch) postponeConditions(plan *rollout.Plan, again time.Duration) 
 	return again
 }
 
-// batchDelay is how long to wait for more pods before the plan is returned: zero if the plan is
-// worth a batch. While no pod can be upgraded it is the time until the next check.
+// batchDelay returns how long to wait for more pods before the plan is returned. It is zero if
+// the plan has enough pods for a batch. While no pod can be upgraded, it is the time until the
+// next check.
 func (n *nextBatch) batchDelay(plan *rollout.Plan) time.Duration {
 	switch {
 	case len(plan.FalseConditions) > 0:
@@ -138,8 +140,9 @@ func (n *nextBatch) batchDelay(plan *rollout.Plan) time.Duration {
 	return max(delay-n.Clock.Since(n.firstFree), 0)
 }
 
-// migrationDelay ends the wait once a pod can be reset for heartbeatInterval while the migration
-// waits for this answer: only resets may free slots.
+// migrationDelay returns the time until the next check. If a pod could be reset for
+// heartbeatInterval while the migration waits for the result of NextBatch, the delay is zero and
+// the plan is returned. Otherwise, a rollout whose slots are only freed by resets would stop.
 func (n *nextBatch) migrationDelay(plan *rollout.Plan, again time.Duration) time.Duration {
 	if plan.Phase != protocol.PhaseWaiting || !n.input.MigrationIdle || plan.Counts.Migrated == 0 {
 		n.firstMigrated = time.Time{}

@@ -8,8 +8,9 @@ import (
 	"go.temporal.io/sdk/activity"
 )
 
-// pool runs a limited number of tasks at a time. The first error, the end of the context and the
-// worker's stop end the pool: tasks that have not begun then do nothing.
+// pool runs a limited number of tasks at a time. The pool ends at the first error, at the end of
+// the context, or when the worker stops. A task that has not begun when the pool ends does
+// nothing.
 type pool struct {
 	group sync.WaitGroup
 	slots chan struct{}
@@ -61,8 +62,8 @@ func (p *pool) submit(task func(context.Context) error) {
 	})
 }
 
-// finish waits for the tasks. With an error, tasks that have not begun do nothing. It returns the
-// error that ended the pool.
+// finish waits for the tasks. If err is not nil, tasks that have not begun do nothing. finish
+// returns the error that ended the pool.
 func (p *pool) finish(err error) error {
 	if err != nil {
 		p.end(err)

@@ -10,9 +10,9 @@ import (
 	"github.com/outrigger/outrigger/api/protocol"
 )
 
-// queuedPods are the pods of a batch that are next in order when a slot becomes free. A rejected
-// write passes its slot to the first of them at once: thousands of rejected pods must not cost a
-// plan each.
+// queuedPods are the pods of a batch that are next in order when a slot becomes free. After a
+// rejected write, the first queued pod takes the slot at once. Otherwise, each of thousands of
+// rejected pods would need a plan.
 type queuedPods struct {
 	mu      sync.Mutex
 	pods    []protocol.SelectedPod
@@ -39,7 +39,7 @@ func (s *queuedPods) end() []protocol.SelectedPod {
 	return s.started
 }
 
-// endQueued records the queued pods that were tried in the slots of rejected ones.
+// endQueued records the queued pods that were tried in the slots of rejected pods.
 func (b *upgradeBatch) endQueued() {
 	for _, one := range b.queued.end() {
 		b.try(one)
@@ -57,11 +57,11 @@ func (b *upgradeBatch) upgradeInSlot(ctx context.Context, one protocol.SelectedP
 			return err
 		}
 		if one.Unready {
-			return nil // it had no slot
+			return nil // an unready pod takes no slot
 		}
 		next, ok := queued.next()
 		if !ok {
-			// No event announces that the slot is free.
+			// No event reports that the slot is free, so the batch is woken here.
 			b.Changes.wake(b.input.SidecarSet.Name)
 			return nil
 		}

@@ -26,18 +26,19 @@ import (
 
 const (
 	// An answer of the API server is refreshed after refreshAge. Until usableAge, callers use the
-	// old answer meanwhile. No pod is written by an answer older than maxAge.
+	// old answer during the refresh. No pod is written from an answer older than maxAge.
 	refreshAge = time.Second
 	usableAge  = 1500 * time.Millisecond
 	maxAge     = 2 * time.Second
-	// liveReadAfter is the time after which writes that the cache does not show are compared with
-	// the API server: resourceVersions go backwards when etcd is restored.
+	// liveReadAfter is the time after which pods with unseen writes are read from the API server.
+	// After a restore of etcd, the cache may never show the resourceVersion of a write.
 	liveReadAfter = 5 * time.Second
 	// pageSize is kubectl's page size.
 	pageSize = 500
 )
 
-// liveSet reads the SidecarSet from the API server, completed with defaults; nil if it is gone.
+// liveSet reads the SidecarSet from the API server, and completes it with defaults. It returns
+// nil if the SidecarSet is gone.
 func (a *Activities) liveSet(ctx context.Context, reference protocol.SetReference) (*v1alpha1.SidecarSet, error) {
 	set := &v1alpha1.SidecarSet{}
 	err := a.Live.Get(ctx, types.NamespacedName{Name: reference.Name}, set)
@@ -52,8 +53,9 @@ func (a *Activities) liveSet(ctx context.Context, reference protocol.SetReferenc
 	return revision.Completed(set)
 }
 
-// recentSet is a SidecarSet at most maxAge old, or nil if it is gone. It is not read from the
-// cache: after an outage the cached SidecarSets may be half a minute behind the pods.
+// recentSet is a SidecarSet at most maxAge old, or nil if the SidecarSet is gone. It is not read
+// from the cache, because after an outage the cached SidecarSets may be half a minute older than
+// the cached pods.
 type recentSet = recent[*v1alpha1.SidecarSet]
 
 func (a *Activities) recentSet(reference protocol.SetReference) *recentSet {
@@ -71,8 +73,8 @@ func (a *Activities) population(ctx context.Context, set *v1alpha1.SidecarSet) (
 	return a.populations.Population(set, pods, kube.NamespaceLabels(ctx, a.Cache))
 }
 
-// inFlight counts the pods of a SidecarSet in the cache that in-place upgrades made unavailable,
-// matched or not.
+// inFlight counts the cached pods of a SidecarSet, matched or not, that in-place upgrades made
+// unavailable.
 func (a *Activities) inFlight(set *v1alpha1.SidecarSet) (int, error) {
 	pods, err := a.Index.Of(set.Name)
 	if err != nil {
@@ -82,7 +84,8 @@ func (a *Activities) inFlight(set *v1alpha1.SidecarSet) (int, error) {
 	return all, err
 }
 
-// state compares a pod with the SidecarSet, if the pod is matched.
+// state returns the state of a pod with respect to the SidecarSet. matched is false if the
+// SidecarSet does not match the pod.
 func (a *Activities) state(ctx context.Context, set *v1alpha1.SidecarSet, pod *corev1.Pod) (state podstate.State, matched bool, err error) {
 	population, err := rollout.Population(set, []*corev1.Pod{pod}, kube.NamespaceLabels(ctx, a.Cache))
 	if err != nil || len(population) == 0 {
@@ -104,7 +107,7 @@ func readPod(ctx context.Context, from client.Reader, reference protocol.PodRefe
 	return &pod, nil
 }
 
-// podsVersion is the current resourceVersion of the list of all pods.
+// podsVersion returns the current resourceVersion of the list of all pods.
 func (a *Activities) podsVersion(ctx context.Context) (string, error) {
 	pods := newPodList()
 	if err := a.Live.List(ctx, pods, client.Limit(1)); err != nil {
@@ -133,8 +136,8 @@ func (a *Activities) livePods(ctx context.Context, set *v1alpha1.SidecarSet) ([]
 	return found, nil
 }
 
-// listLive lists injected pods from the API server in pages: one list of a large cluster would
-// take more memory than the cache.
+// listLive lists injected pods from the API server in pages. The list of all pods of a large
+// cluster in one response takes more memory than the cache.
 func (a *Activities) listLive(ctx context.Context, injected func(annotations map[string]string) bool, options ...client.ListOption) (found []protocol.WrittenPod, err error) {
 	for next := ""; ; {
 		pods := newPodList()
@@ -153,13 +156,13 @@ func (a *Activities) listLive(ctx context.Context, injected func(annotations map
 	}
 }
 
-// unseenWrites are writes of this or another worker that the cache does not show yet. No plan is
-// made from a cache that lacks writes.
+// unseenWrites are writes of this or another worker that the cache may not show yet. A plan has
+// to take unseen writes into account.
 type unseenWrites struct {
 	*Activities
 	pods []protocol.WrittenPod
-	// since is the time of the first check of the cache, and compared that of the last comparison
-	// with the API server.
+	// since is the time at which the oldest write was added. compared is the time of the last
+	// comparison with the API server.
 	since, compared time.Time
 }
 
@@ -176,9 +179,9 @@ func (w *unseenWrites) add(written []protocol.WrittenPod) {
 	w.pods = append(w.pods, written...)
 }
 
-// count drops the writes that the cache shows, and counts the others. A pod that the cache lacks
-// counts as gone only if the API server lacks it, too: a late cache may not show its creation
-// yet.
+// count removes the writes that the cache shows, and counts the remaining writes. A pod that is
+// not in the cache counts as gone only if the API server does not return it either, because the
+// cache may not show the creation of the pod yet.
 func (w *unseenWrites) count(ctx context.Context) (int, error) {
 	now := w.Clock.Now()
 	compare := now.Sub(w.since) >= liveReadAfter && now.Sub(w.compared) >= liveReadAfter
@@ -239,10 +242,10 @@ func newRecent[T any](clock clock.PassiveClock, what string, request func(contex
 	return &recent[T]{clock: clock, what: what, request: request}
 }
 
-// get sends a request once the last one was sent refreshAge ago, but waits for the answer only if
-// the last one is older than usableAge: free slots would wait as well. Concurrent callers share
-// the answer of one request. An answer that took longer than maxAge is an error, because it may
-// describe the state at the time of the request.
+// get sends a new request if the last request was sent at least refreshAge ago. It waits for the
+// new answer only if the last answer is older than usableAge, so that free slots are filled
+// without delay. Concurrent callers share the answer of one request. An answer that took longer
+// than maxAge is an error, because it may describe the state at the time of the request.
 func (r *recent[T]) get(ctx context.Context) (T, error) {
 	answer, requestedAt := r.known()
 	switch age := r.clock.Since(requestedAt); {
@@ -266,7 +269,7 @@ func (r *recent[T]) get(ctx context.Context) (T, error) {
 	return r.refresh(ctx)
 }
 
-// known is the last answer, and the time of its request.
+// known returns the last answer, and the time of its request.
 func (r *recent[T]) known() (answer T, requestedAt time.Time) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -38,8 +38,9 @@ func markRejectedConditions(population []rollout.Pod, rejected protocol.Rejected
 	return rejected.Pods.Without(due)
 }
 
-// gone lists rejected pods that are not upgradable any more: without a try they would keep their
-// places among the pods to retry.
+// gone lists the rejected pods that are not upgradable any more. The run removes these pods from
+// the rejected pods. Otherwise, they would never be tried, and would displace other pods to
+// retry.
 func gone(rejected protocol.Rejected, plan *rollout.Plan) protocol.Fingerprints {
 	if len(rejected.Pods) == 0 {
 		return nil

@@ -15,23 +15,23 @@ import (
 	"github.com/outrigger/outrigger/internal/upgrade"
 )
 
-// Events on pods about the reset of a standby twin.
+// These are the reasons of events on pods about the reset of a standby twin.
 const (
 	eventResetSucceed = "ResetContainerSucceed"
 	eventResetFailed  = "ResetContainerFailed"
 )
 
-// A reset batch continues for resetTime with pods that migrate meanwhile, and ends earlier once
-// no pod is migrating for resetIdleTimeout.
+// A reset batch continues for resetTime with pods that migrate during the batch. It ends earlier
+// once no pod has been migrating for resetIdleTimeout.
 const (
 	resetTime        = 2 * refillTime
 	resetIdleTimeout = time.Second
 )
 
-// ResetBatch writes the empty image into the standby twins of migrated pods, with one guarded write
-// and one event for each pod: first of the named pods, then, for resetTime, of pods that migrate
-// meanwhile. A reset advances no hash and makes no pod unavailable, so it needs no slot. A
-// cancelled batch finishes the writes that it has begun.
+// ResetBatch writes the empty image into the standby twins of migrated pods, with one guarded
+// write and one event for each pod. It resets the pods of the input first, and then, for
+// resetTime, pods that migrate during the batch. A reset advances no hash and makes no pod
+// unavailable, so it needs no slot. A cancelled batch finishes the writes that it has begun.
 func (a *Activities) ResetBatch(ctx context.Context, input protocol.ResetBatchInput) (protocol.ResetBatchResult, error) {
 	defer keepHeartbeating(ctx, a.Clock)()
 	defer a.Metrics.time(changeReset, a.Clock)()
@@ -54,22 +54,23 @@ func (a *Activities) newResetBatch(input protocol.ResetBatchInput) *resetBatch {
 	}
 }
 
-// resetBatch is one ResetBatch in progress.
+// resetBatch is the state of one ResetBatch activity in progress.
 type resetBatch struct {
 	*writer
 	pool *pool
 	set  *recentSet
-	// upgrading is set if an upgrade batch is running, whose pods will migrate.
+	// upgrading is set if an upgrade batch is running. The pods of that batch will migrate.
 	upgrading bool
 	end       time.Time
 	outcome   outcome
 	tried     []protocol.PodReference
-	// rejected pods of earlier batches and done pods are left out: the cache may not show them as
-	// reset yet.
+	// rejected contains pods that earlier batches could not reset. done contains pods that this
+	// batch has reset, because the cache may not show their reset yet. The batch skips both.
 	rejected map[protocol.Fingerprint]bool
 	done     map[protocol.PodReference]bool
-	// skipped is the time at which a pod was skipped, because the cache was behind or because
-	// others kept writing the pod. It is zero while the pod may be retried.
+	// skipped contains the time at which a pod was skipped, because the cache was behind or
+	// because other clients kept writing the pod. The time is zero once the pod is a candidate
+	// again.
 	skipped   map[protocol.PodReference]time.Time
 	skippedMu sync.Mutex
 	// busy is the last time at which a pod was migrating.
@@ -130,8 +131,8 @@ func (b *resetBatch) skip(pod protocol.PodReference) {
 	b.skipped[pod] = b.Clock.Now()
 }
 
-// retrySkipped makes skipped pods candidates again, once per heartbeatInterval: no other batch
-// resets them meanwhile.
+// retrySkipped makes a skipped pod a candidate again after heartbeatInterval, because no other
+// batch resets the pod while this batch runs.
 func (b *resetBatch) retrySkipped() {
 	b.skippedMu.Lock()
 	defer b.skippedMu.Unlock()

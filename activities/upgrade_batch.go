@@ -19,17 +19,18 @@ import (
 	"github.com/outrigger/outrigger/internal/upgrade"
 )
 
-// refillTime is how long a batch continues with its queued pods: long enough for few events, short
-// enough that the history shows the progress of the run.
+// refillTime is how long a batch continues with its queued pods. A longer time adds fewer events
+// to the history. A shorter time shows the progress of the run more often.
 const refillTime = 30 * time.Second
 
-// UpgradeBatch upgrades the chosen pods, each with one guarded write: first Pods, then the queued
-// pods in order, for refillTime, while a new plan has slots for them. It ends early when nothing
-// changes, or when only pods outside the batch can be upgraded, and fills no slot without an
-// answered heartbeat. While only the cluster-wide limit has no slot it waits longer, at most for
-// NextBatchPoll. Pods that are gone, changed or upgraded already are skipped; a rejected pod is
-// reported and stops no other. The activity fails only if the API server is unreachable, and can
-// be retried. A cancelled batch finishes the writes that it has begun and returns them.
+// UpgradeBatch upgrades the chosen pods, each with one guarded write. It upgrades Pods first.
+// Then, for refillTime, it upgrades the queued pods in order, whenever a new plan has free slots.
+// It ends early when nothing changes, or when only pods outside the batch can be upgraded. It
+// fills no slot without an answered heartbeat. If only the cluster-wide limit has no free slot,
+// the batch waits longer, at most for NextBatchPoll. The batch skips pods that are gone, changed
+// or upgraded already. It reports a rejected pod, and continues with the other pods. The activity
+// fails only if the API server is unreachable, and can be retried. A cancelled batch finishes the
+// writes that it has begun, and returns them.
 func (a *Activities) UpgradeBatch(ctx context.Context, input protocol.UpgradeBatchInput) (protocol.UpgradeBatchResult, error) {
 	defer a.Metrics.time(changeUpgrade, a.Clock)()
 	b := a.newUpgradeBatch(input, leaseIdentity(ctx, input.Run))
@@ -59,7 +60,7 @@ func (a *Activities) newUpgradeBatch(input protocol.UpgradeBatchInput, run strin
 	return b
 }
 
-// upgradeBatch is one UpgradeBatch in progress.
+// upgradeBatch is the state of one UpgradeBatch activity in progress.
 type upgradeBatch struct {
 	*writer
 	pool  *pool
@@ -69,19 +70,19 @@ type upgradeBatch struct {
 	deadline *writeDeadline
 	fence    *fence
 	outcome  outcome
-	// left are the pods to upgrade, in order. tried are the pods that were tried; isTried is the
-	// same as a set.
+	// left lists the pods to upgrade, in order. tried lists the pods that were tried. isTried
+	// contains the same pods as a set.
 	left, tried []protocol.SelectedPod
 	isTried     map[protocol.PodReference]bool
-	// before and own are the writes before the batch and of the batch that the cache does not
-	// show yet.
+	// before contains the unseen writes of earlier batches. own contains the unseen writes of
+	// this batch.
 	before, own *unseenWrites
-	// cacheCurrent is set while the cache is known to show all writes of others. Otherwise listed
-	// contains the resourceVersions of the pods from the API server.
+	// cacheCurrent is set while the cache is known to show all writes of other processes.
+	// Otherwise, listed contains the resourceVersions of the pods from the API server.
 	cacheCurrent bool
 	listed       map[protocol.PodReference]string
 	idle         *idleTimer
-	// queued pods take the slots of rejected ones, until the next plan.
+	// queued contains the pods that take the slots of rejected pods, until the next plan.
 	queued *queuedPods
 	// quiet is set once nothing has changed for idleTimeout.
 	quiet bool
@@ -117,7 +118,7 @@ func (b *upgradeBatch) run(ctx context.Context, attempt int32) error {
 	return err
 }
 
-// timeLeft is how long slots may still be filled.
+// timeLeft returns how long the batch may still fill slots.
 func (b *upgradeBatch) timeLeft() time.Duration {
 	return min(b.end.Load().Sub(b.Clock.Now()), b.deadline.left())
 }
@@ -135,8 +136,8 @@ func (b *upgradeBatch) refill(ctx context.Context) (again time.Duration, err err
 	if err != nil {
 		return 0, err
 	}
-	// A cache shows writes in their order: if it shows the last batch, it shows all batches
-	// before.
+	// The cache shows writes in their order. If it shows the writes of the last batch, it shows
+	// the writes of all earlier batches.
 	if unseen, err := b.before.count(ctx); err != nil || unseen > 0 {
 		return min(left, heartbeatInterval), err
 	}
@@ -178,8 +179,8 @@ func (b *upgradeBatch) fill(ctx context.Context, set *v1alpha1.SidecarSet) (coun
 	return plan.Counts, refill.OnlyOthers, nil
 }
 
-// withinLimit reduces a refill to the slots of the cluster-wide limit. A batch that waits for the
-// limit continues: a new batch could do no more.
+// withinLimit reduces a refill to the slots that the cluster-wide limit allows. A batch that
+// waits for the limit is extended, because a new batch would also have to wait.
 func (b *upgradeBatch) withinLimit(ctx context.Context, set *v1alpha1.SidecarSet, plan *rollout.Plan, unseen int) (rollout.Refill, error) {
 	refill := plan.Refill(b.left, b.isTried, unseen)
 	if b.Limit == nil {
@@ -215,7 +216,8 @@ func (b *upgradeBatch) withinLimit(ctx context.Context, set *v1alpha1.SidecarSet
 // notInCache counts the pods that were written, or are being written, and that the cache does not
 // show as written.
 func (b *upgradeBatch) notInCache(ctx context.Context) (int, error) {
-	// In this order, a write that ends meanwhile counts twice rather than never.
+	// The pending writes are counted first. A write that ends between both counts is therefore
+	// counted twice. In the opposite order, the write would not be counted at all.
 	pending := int(b.pool.pending.Load())
 	b.own.add(b.outcome.newWrites())
 	unseen, err := b.own.count(ctx)
@@ -259,8 +261,8 @@ func (b *upgradeBatch) decide(ctx context.Context, chosen protocol.SelectedPod, 
 	return decision{patch: patch, set: set, rejection: err}, nil
 }
 
-// stillDue reports whether a chosen pod may still be upgraded: it may have become ready since, or
-// have left the update selector (SPEC §7.2).
+// stillDue reports whether a chosen pod may still be upgraded. Since it was chosen, the pod may
+// have become ready, or may have left the update selector (SPEC §7.2).
 func stillDue(set *v1alpha1.SidecarSet, chosen protocol.SelectedPod, pod *corev1.Pod, state podstate.State) (bool, error) {
 	if !state.Upgradable || state.Waits() || chosen.Unready && state.Ready {
 		return false, nil

@@ -12,8 +12,8 @@ import (
 	"github.com/outrigger/outrigger/internal/podstate"
 )
 
-// WriteUpgradableConditions writes the pod condition SidecarSetUpgradable where it is out of date
-// (SPEC §7.2).
+// WriteUpgradableConditions writes the condition SidecarSetUpgradable of the given pods if the
+// condition is out of date (SPEC §7.2).
 func (a *Activities) WriteUpgradableConditions(ctx context.Context, input protocol.WriteUpgradableConditionsInput) (protocol.WriteUpgradableConditionsResult, error) {
 	defer keepHeartbeating(ctx, a.Clock)()
 	defer a.Metrics.time(changeCondition, a.Clock)()

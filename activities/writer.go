@@ -22,7 +22,7 @@ import (
 	"github.com/outrigger/outrigger/kube"
 )
 
-// attempts is the number of tries when a pod changes between read and write.
+// attempts is how often a write is tried if the pod changes between read and write.
 const attempts = 3
 
 // writer writes pods with uid and resourceVersion as preconditions.
@@ -40,7 +40,8 @@ type podResult string
 const (
 	resultWritten  podResult = "written"
 	resultRejected podResult = "refused"
-	// resultSkipped pods are gone, have the change already, or must not have it.
+	// resultSkipped is the result of a pod that is gone, that already has the change, or that
+	// must not get the change.
 	resultSkipped podResult = "skipped"
 	// resultConflict is the result of an attempt, never of a pod.
 	resultConflict podResult = "conflict"
@@ -48,23 +49,25 @@ const (
 
 // change is one guarded write to one pod.
 type change struct {
-	// wanted returns the current SidecarSet, or an error if its pods must not be written. It is
-	// called when the write leaves the process. Without it (nil), the write is always wanted.
+	// wanted returns the current SidecarSet, or an error if the pods of the SidecarSet must not
+	// be written. It is called when the write leaves the process. If wanted is nil, the pod is
+	// always written.
 	wanted func(context.Context) (*v1alpha1.SidecarSet, error)
 	// decide returns the write for the pod as it was read.
 	decide func(context.Context, *corev1.Pod) (decision, error)
 	write  func(context.Context, *corev1.Pod, []byte) error
 }
 
-// decision about a pod. The zero decision skips the pod.
+// decision is the decision about one pod. The zero value skips the pod.
 type decision struct {
-	// done pods have the change already.
+	// done is set if the pod already has the change.
 	done bool
-	// patch carries uid and resourceVersion, so that it applies only to this pod in this state.
+	// patch contains the uid and the resourceVersion of the pod, so that the patch applies only
+	// to this pod in this state.
 	patch []byte
-	// set is the SidecarSet that the patch was made from.
+	// set is the SidecarSet from which the patch was created.
 	set *v1alpha1.SidecarSet
-	// rejection is the reason why no patch can be made for this pod.
+	// rejection is the reason for which no patch can be created for this pod.
 	rejection error
 }
 
@@ -88,8 +91,9 @@ func (c change) stillWanted(ctx context.Context, decided decision) error {
 	return nil
 }
 
-// apply writes a change to one pod, or records why not. If the pod has changed since it was read,
-// apply reads it again and repeats the decision. The result is invalid with an error.
+// apply writes a change to one pod, or records the reason for which it does not. If the pod has
+// changed since it was read, apply reads the pod again and repeats the decision. If apply returns
+// an error, the result is invalid.
 func (w *writer) apply(ctx context.Context, reference protocol.PodReference, outcome *outcome, c change) (podResult, error) {
 	from, result := w.Cache, resultSkipped
 	for range attempts {
@@ -114,7 +118,7 @@ func (w *writer) apply(ctx context.Context, reference protocol.PodReference, out
 	return result, nil
 }
 
-// attempt decides about a pod and writes it. The result is invalid with an error.
+// attempt decides about a pod and writes it. If attempt returns an error, the result is invalid.
 func (w *writer) attempt(ctx context.Context, reference protocol.PodReference, pod *corev1.Pod, outcome *outcome, c change) (podResult, error) {
 	decided, err := c.decide(ctx, pod)
 	switch {
@@ -182,23 +186,23 @@ func (w *writer) patchStatus(ctx context.Context, pod *corev1.Pod, patch []byte)
 	return w.Status.Patch(ctx, pod, client.RawPatch(types.StrategicMergePatchType, patch))
 }
 
-// rejected reports whether an error is an answer about this pod, and not a failure of the API
-// server.
+// rejected reports whether an error is a rejection of the write to this pod, and not a failure of
+// the API server.
 func rejected(err error) bool {
 	switch {
 	case apierrors.IsServerTimeout(err), apierrors.IsTimeout(err), apierrors.IsTooManyRequests(err),
 		apierrors.IsServiceUnavailable(err), apierrors.IsUnauthorized(err):
 		return false
 	case apierrors.ReasonForError(err) == metav1.StatusReasonUnknown:
-		// A webhook that denies with only a message gives no reason.
+		// The answer of a webhook that rejects the write with only a message contains no reason.
 		code := statusCode(err)
 		return code == http.StatusBadRequest || code == http.StatusForbidden || code == http.StatusUnprocessableEntity
 	}
 	return true
 }
 
-// reason returns why a write was rejected, without the server's message, which may quote the pod
-// and must not enter the history.
+// reason returns the reason for which a write was rejected. It omits the message of the server,
+// because the message may quote the pod and must not enter the history.
 func reason(err error) string {
 	text := string(apierrors.ReasonForError(err))
 	switch code := int(statusCode(err)); {
@@ -210,7 +214,7 @@ func reason(err error) string {
 	var status apierrors.APIStatus
 	if errors.As(err, &status) && status.Status().Details != nil {
 		for _, cause := range status.Status().Details.Causes {
-			// Policies give neither.
+			// The causes of a rejection by a policy have neither a field nor a type.
 			if cause.Field != "" || cause.Type != "" {
 				text += fmt.Sprintf("; %s: %s", cause.Field, cause.Type)
 			}
@@ -219,7 +223,7 @@ func reason(err error) string {
 	return text
 }
 
-// statusCode is the HTTP status of the answer; zero without an answer.
+// statusCode returns the HTTP status of the answer. It is zero if there was no answer.
 func statusCode(err error) int32 {
 	var status apierrors.APIStatus
 	if !errors.As(err, &status) {
@@ -232,7 +236,7 @@ func statusCode(err error) int32 {
 type outcome struct {
 	mu      sync.Mutex
 	written map[protocol.PodReference]string
-	// fresh are the writes that newWrites has not returned yet.
+	// fresh lists the writes that newWrites has not returned yet.
 	fresh      []protocol.WrittenPod
 	rejections map[protocol.PodReference]string
 	stopped    string
@@ -251,7 +255,8 @@ func (o *outcome) wrote(pod protocol.PodReference, resourceVersion string) {
 	o.fresh = append(o.fresh, protocol.WrittenPod{PodReference: pod, ResourceVersion: resourceVersion})
 }
 
-// details are the details of a heartbeat: the number of written pods, and the wait, if any.
+// details returns the details of a heartbeat: the number of written pods, and the text of waiting
+// if the batch waits.
 func (o *outcome) details() []any {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -279,7 +284,7 @@ func (o *outcome) failed(pod protocol.PodReference, reason string) {
 	o.rejections[pod] = reason
 }
 
-// stop records why a batch ended, if the SidecarSet or the Lease is the reason.
+// stop records the reason for which a batch ended, if the reason is the SidecarSet or the Lease.
 func (o *outcome) stop(err error) {
 	var reason stopped
 	if errors.As(err, &reason) {
@@ -293,7 +298,7 @@ func (o *outcome) wait(what string) {
 	o.waiting = what
 }
 
-// writes lists the written pods, in the order of pods.
+// writes returns the written pods, in the order of pods.
 func (o *outcome) writes(pods []protocol.PodReference) []protocol.WrittenPod {
 	var written []protocol.WrittenPod
 	for _, pod := range pods {
@@ -304,7 +309,7 @@ func (o *outcome) writes(pods []protocol.PodReference) []protocol.WrittenPod {
 	return written
 }
 
-// failures lists the rejected pods, in the order of pods.
+// failures returns the rejected pods, in the order of pods.
 func (o *outcome) failures(pods []protocol.PodReference) []protocol.RejectedPod {
 	var failed []protocol.RejectedPod
 	for _, pod := range pods {

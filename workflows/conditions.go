@@ -8,19 +8,19 @@ import (
 	"github.com/outrigger/outrigger/api/protocol"
 )
 
-// conditions is the state of the writes of the pods' condition SidecarSetUpgradable.
+// conditions is the state of the activity that writes the condition SidecarSetUpgradable of pods.
 type conditions struct {
-	// running is set while an activity writes conditions in parallel with the batches.
-	// omitted is set if it was running when the newest plan was requested: that plan lists
-	// no conditions.
+	// running is set while an activity writes conditions in parallel with the batches. omitted is
+	// set if the activity was running when the newest plan was requested, because that plan does
+	// not list all conditions.
 	running, omitted bool
-	// written are the pods whose conditions were written last. The next plan waits until
-	// the cache shows them, or the plan would list them again.
+	// written lists the pods whose conditions were written last. The next plan waits until the
+	// cache shows these writes. Otherwise, the plan would list the pods again.
 	written []protocol.WrittenPod
 	err     error
 }
 
-// writeConditions writes the conditions of pods that are out of date.
+// writeConditions writes the outdated conditions of pods.
 func (r *run) writeConditions(ctx workflow.Context, pods []protocol.PodReference) error {
 	var result protocol.WriteUpgradableConditionsResult
 	err := workflow.ExecuteActivity(batchOptions(ctx, fmt.Sprintf("mark %d pods", len(pods))),
@@ -38,8 +38,8 @@ func (r *run) writeConditions(ctx workflow.Context, pods []protocol.PodReference
 	return nil
 }
 
-// writeConditionsLater writes conditions in parallel with the batches, so that no upgrade
-// waits for them.
+// writeConditionsLater writes conditions in parallel with the batches, so that no upgrade waits
+// for these writes.
 func (r *run) writeConditionsLater(ctx workflow.Context, pods []protocol.PodReference) {
 	r.conditions.running = true
 	workflow.Go(ctx, func(ctx workflow.Context) {

@@ -23,12 +23,12 @@ const (
 	waitSkipped  = "the pods of the batch had changed; retrying"
 )
 
-// waitOptions shows the reason of a wait in the UI.
+// waitOptions returns the options of a wait whose timer shows the reason in the UI.
 func waitOptions(timeout time.Duration, reason string) workflow.AwaitOptions {
 	return workflow.AwaitOptions{Timeout: timeout, TimerOptions: workflow.TimerOptions{Summary: summary(reason)}}
 }
 
-// summary makes one bounded line of a text.
+// summary turns a text into one line of at most maxSummary bytes.
 func summary(text string) string {
 	text = singleLine(text)
 	if len(text) <= maxSummary {
@@ -43,7 +43,7 @@ func summary(text string) string {
 
 func singleLine(text string) string { return strings.Join(strings.Fields(text), " ") }
 
-// details is the run's current state in Markdown, as the UI shows it.
+// details returns the current state of the run in Markdown, for the UI.
 func (r *run) details() string {
 	paragraphs := []string{
 		fmt.Sprintf("**%s**, generation %d: **%s**", r.input.SidecarSet.Name, r.input.Generation, r.phase),
@@ -70,8 +70,8 @@ func (r *run) listRejected() string {
 	return strings.Join(lines, "\n")
 }
 
-// recordRejected adds rejected pods with their newest reasons, and removes pods that were
-// written since.
+// recordRejected adds rejected pods with their newest reasons, and removes pods that have been
+// written since their rejection.
 func recordRejected(known []protocol.RejectedPod, written []protocol.PodReference, failed []protocol.RejectedPod) []protocol.RejectedPod {
 	for _, pod := range failed {
 		written = append(written, pod.PodReference)

@@ -1,5 +1,4 @@
-// Package workflows holds the durable run of a rollout. It keeps what must
-// survive: the generation, the pause, the progress. Everything that depends on
-// the cluster is decided inside activities, so that planning can change
-// without breaking the replay of recorded runs.
+// Package workflows contains the workflow of a rollout. A run stores the generation, the pause
+// and the progress. Activities make all decisions that depend on the cluster, so that planning
+// can change without breaking the replay of recorded runs.
 package workflows

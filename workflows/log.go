@@ -20,7 +20,7 @@ func (r *run) logBatch(ctx workflow.Context, result protocol.UpgradeBatchResult)
 	logRejected(logger, result.Rejected)
 }
 
-// logReset logs the result of a reset of standby twins likewise.
+// logReset logs the result of a reset batch, and up to maxShownRejected rejected pods.
 func (r *run) logReset(ctx workflow.Context, result protocol.ResetBatchResult) {
 	logger := log.With(r.log(ctx), "resetBatch", r.migration.batches)
 	logger.Info("standby twins reset", "reset", result.Reset, "rejected", len(result.Rejected))

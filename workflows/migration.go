@@ -8,16 +8,17 @@ import (
 	"github.com/outrigger/outrigger/api/protocol"
 )
 
-// migration is the hot-upgrade migration: it resets the standby twins of hot pods in parallel
-// with the batches, so that no slot stays empty. A pause does not stop it: a hot upgrade that
-// has begun is finished (SPEC §7.1).
+// migration is the state of the migration of hot pods. The migration resets the standby twins of
+// hot pods in parallel with the batches, so that no slot stays empty. A pause does not stop the
+// migration, because a hot upgrade that has begun is finished (SPEC §7.1).
 type migration struct {
 	running bool
-	// asleep is set while only a wake-up of the run starts the next check of the pods.
+	// asleep is set while the migration does not check the pods until the run is woken or starts
+	// an upgrade batch.
 	asleep bool
 	// writing is set while a reset batch is running.
 	writing bool
-	// end cancels the running reset batch, which finishes the writes that it has begun.
+	// end cancels the running reset batch. The batch finishes the writes that it has begun.
 	end     workflow.CancelFunc
 	batches int
 	// wakes is the value of run.wakes when the migration last woke up.
@@ -41,8 +42,8 @@ func (r *run) migrate(ctx workflow.Context) {
 	})
 }
 
-// awaitWake sleeps until a signal wakes the run, or until an upgrade batch is running, whose
-// pods will migrate.
+// awaitWake waits until a signal wakes the run, or until an upgrade batch is running. The pods of
+// that batch will migrate.
 func (r *run) awaitWake(ctx workflow.Context) error {
 	r.migration.asleep = true
 	defer func() { r.migration.asleep = false }()
@@ -51,7 +52,8 @@ func (r *run) awaitWake(ctx workflow.Context) error {
 	return err
 }
 
-// followMigration starts the migration if pods are migrating, and wakes it if pods can be reset.
+// followMigration starts the migration if pods are migrating. It wakes the migration if pods can
+// be reset.
 func (r *run) followMigration(ctx workflow.Context, counts protocol.Counts) {
 	if counts.Migrating > 0 {
 		r.migrate(ctx)
@@ -61,9 +63,9 @@ func (r *run) followMigration(ctx workflow.Context, counts protocol.Counts) {
 	}
 }
 
-// rest waits after a reset batch that reset no pod, longer each time if writes were rejected.
-// It ends early when the run is woken, or upgrades more pods: pods that migrate must not wait
-// for a rejected one.
+// rest waits after a reset batch that reset no pod. If writes were rejected, the wait doubles
+// each time. It ends early when the run is woken or upgrades more pods, because migrating pods
+// must not wait for a rejected pod.
 func (r *run) rest(ctx workflow.Context, rejected bool) error {
 	m := &r.migration
 	wait, reason := skippedPause, waitSkipped
@@ -76,7 +78,7 @@ func (r *run) rest(ctx workflow.Context, rejected bool) error {
 	return err
 }
 
-// resetBatch awaits migrated pods and resets their standby twins.
+// resetBatch waits for migrated pods and resets their standby twins.
 func (r *run) resetBatch(ctx workflow.Context) (pending bool, err error) {
 	m := &r.migration
 	var next protocol.AwaitMigrationResult
@@ -104,7 +106,7 @@ func (r *run) resetBatch(ctx workflow.Context) (pending bool, err error) {
 		SidecarSet: r.input.SidecarSet, Pods: next.Pods, Rejected: m.rejected.Pods, Upgrading: r.upgrading,
 	}).Get(ctx, &result)
 	if err != nil && resetting.Err() != nil && ctx.Err() == nil {
-		// The batch was cancelled and is not retried. The pods show what it wrote.
+		// The batch was cancelled and is not retried. The next check reads the state of the pods.
 		return true, nil
 	}
 	if err != nil {

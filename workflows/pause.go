@@ -9,13 +9,14 @@ import (
 	"github.com/outrigger/outrigger/api/protocol"
 )
 
-// maxPauseText limits the name and the reason of a pause: a condition shows both.
+// maxPauseText limits the name and the reason of a pause, in bytes each, because a condition
+// shows both.
 const maxPauseText = 1024
 
 var errNotPaused = errors.New("the run is not paused")
 
-// handleUpdates answers pause and resume as updates. The signals have the same effect without
-// an answer.
+// handleUpdates sets the handlers of the updates pause and resume. The signals of the same names
+// have the same effect, but no answer.
 func (r *run) handleUpdates(ctx workflow.Context) error {
 	err := workflow.SetUpdateHandlerWithOptions(ctx, protocol.PauseUpdate,
 		func(ctx workflow.Context, pause protocol.Pause) (protocol.PauseResult, error) {
@@ -53,8 +54,8 @@ func (r *run) handleUpdates(ctx workflow.Context) error {
 	return nil
 }
 
-// readSignalsBefore reads the signals that arrived before an update. An update that only asks for
-// the answer to one of these signals changes nothing.
+// readSignalsBefore reads the signals that arrived before an update. If sent is set, the update
+// only asks for the answer to an earlier signal, and does not pause or resume the run itself.
 func (r *run) readSignalsBefore(ctx workflow.Context, sent bool) error {
 	changed := !sent || r.hasSignals()
 	err := r.readSignals(ctx)
@@ -69,7 +70,7 @@ func checkPause(pause protocol.Pause) error {
 	return nil
 }
 
-// answer says whether the run is paused after a signal.
+// answer returns the answer to an update that asks whether a signal paused or resumed the run.
 func (r *run) answer() protocol.PauseResult {
 	if r.paused == nil {
 		return protocol.PauseResult{Message: "resumed"}
@@ -77,7 +78,8 @@ func (r *run) answer() protocol.PauseResult {
 	return r.answerPause()
 }
 
-// answerPause says what a pause means for the work in progress.
+// answerPause returns the answer to a pause. Its message describes the effect of the pause on
+// work in progress.
 func (r *run) answerPause() protocol.PauseResult {
 	message := "paused"
 	switch {
@@ -101,9 +103,9 @@ func (r *run) resume(ctx workflow.Context, by protocol.Pause) error {
 	return r.recordPause(ctx, &by)
 }
 
-// recordPause writes the pause, or the resume that ended it, to the run's memo. The operator reads
-// the memo and keeps the pause in status in case the run is lost. Replays do not compare the
-// content of memos, which may be encrypted, so fields can be added here.
+// recordPause writes the pause, or the resume that ended it, to the memo of the run. The operator
+// reads the memo and keeps the pause in status in case the run is lost. Replays do not compare
+// the content of memos, because the content may be encrypted. Fields can therefore be added here.
 func (r *run) recordPause(ctx workflow.Context, ended *protocol.Pause) error {
 	// A nil value removes the memo.
 	memo := map[string]any{protocol.PauseMemo: nil, protocol.ResumeMemo: nil}

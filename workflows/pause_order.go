@@ -9,7 +9,7 @@ import (
 	"github.com/outrigger/outrigger/api/protocol"
 )
 
-// Interceptors are the interceptors that a worker or a replayer needs to host Rollout.
+// Interceptors returns the interceptors that a worker or a replayer needs to host Rollout.
 func Interceptors() []interceptor.WorkerInterceptor {
 	return []interceptor.WorkerInterceptor{&ordering{}}
 }
@@ -22,11 +22,11 @@ func (*ordering) InterceptWorkflow(_ workflow.Context, next interceptor.Workflow
 	return &pauseOrder{WorkflowInboundInterceptorBase: interceptor.WorkflowInboundInterceptorBase{Next: next}}
 }
 
-// pauseOrder records the order in which pauses and resumes reached a run. Each signal name has
-// its own channel, so the channels alone lose the order.
+// pauseOrder records the order in which pauses and resumes reached a run. The channels do not
+// contain this order, because each signal name has its own channel.
 type pauseOrder struct {
 	interceptor.WorkflowInboundInterceptorBase
-	// names of the signals that the run has not read, in the order of the server.
+	// names lists the names of the signals that the run has not read, in the order of the server.
 	names []string
 }
 
@@ -48,8 +48,8 @@ func (o *pauseOrder) HandleSignal(ctx workflow.Context, in *interceptor.HandleSi
 	return nil
 }
 
-// pauseOrderOf returns the order of the run's pauses and resumes. The workflow tasks of a worker
-// without Interceptors fail: such a worker would lose the order.
+// pauseOrderOf returns the order of the run's pauses and resumes. It fails the workflow task if
+// the worker does not have the Interceptors, because such a worker does not know the order.
 func pauseOrderOf(ctx workflow.Context) *pauseOrder {
 	order, ok := ctx.Value(pauseOrderKey{}).(*pauseOrder)
 	if !ok {

@@ -7,7 +7,8 @@ import (
 )
 
 const (
-	// maxRejected limits the rejected pods that a run remembers: 64 KiB in each payload.
+	// maxRejected limits the rejected pods that a run remembers. Their fingerprints take up to 64
+	// KiB in each payload.
 	maxRejected = 16384
 	// maxRetried limits the rejected pods that are retried at a time.
 	maxRetried = 200
@@ -17,13 +18,14 @@ const (
 	maxBackoff = 10 * time.Minute
 )
 
-// rejections are pods whose write was rejected: an upgrade or a condition.
+// rejections are the pods whose upgrade, or whose condition, was rejected.
 type rejections struct{ *protocol.Rejections }
 
-// due reports whether the backoff is over.
+// due reports whether there are rejected pods whose backoff is over.
 func (r rejections) due(now time.Time) bool { return len(r.Pods) > 0 && !now.Before(r.RetryAt) }
 
-// left is the time until the backoff is over, at most atMost; without pods it is atMost.
+// left returns the time until the backoff is over, and at most atMost. Without rejected pods, it
+// returns atMost.
 func (r rejections) left(now time.Time, atMost time.Duration) time.Duration {
 	if len(r.Pods) == 0 {
 		return atMost
@@ -31,7 +33,8 @@ func (r rejections) left(now time.Time, atMost time.Duration) time.Duration {
 	return min(r.RetryAt.Sub(now), atMost)
 }
 
-// asked is the input of activities: the pods, and how many of them to retry.
+// asked returns the input of activities. The input contains the rejected pods, and how many of
+// these pods to retry.
 func (r rejections) asked(now time.Time) protocol.Rejected {
 	rejected := protocol.Rejected{Pods: r.Pods}
 	if r.due(now) {
@@ -40,7 +43,7 @@ func (r rejections) asked(now time.Time) protocol.Rejected {
 	return rejected
 }
 
-// forget drops pods that are gone, or that need no write any more.
+// forget removes pods that are gone, or that do not need the write any more.
 func (r rejections) forget(gone protocol.Fingerprints) {
 	r.Pods = r.Pods.Without(gone.Set())
 	r.resetBackoff()
@@ -53,8 +56,8 @@ func (r rejections) resetBackoff() {
 	}
 }
 
-// record adds the result of a batch. It reports whether the batch made no progress: pods were
-// rejected again, and no pod was accepted that had been rejected before.
+// record adds the result of a batch. It returns true if the batch made no progress. Such a batch
+// had pods rejected again, and no write accepted to a pod that had been rejected before.
 func (r rejections) record(now time.Time, written []protocol.PodReference, failed []protocol.RejectedPod) (again bool) {
 	known, full := r.Pods.Set(), len(r.Pods) == maxRejected
 	accepted, tried := false, map[protocol.Fingerprint]bool{}
@@ -72,7 +75,7 @@ func (r rejections) record(now time.Time, written []protocol.PodReference, faile
 	}
 	r.Pods = append(r.Pods.Without(tried), rejected...)
 	r.Pods = r.Pods[max(len(r.Pods)-maxRejected, 0):]
-	// A run that cannot remember all rejected pods must not try new ones without a backoff.
+	// A run that cannot remember more rejected pods must not try new pods without a backoff.
 	again = (again || full && len(rejected) > 0) && !accepted
 	switch {
 	case accepted:

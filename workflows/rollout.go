@@ -11,9 +11,10 @@ import (
 // Rollout upgrades the pods of a SidecarSet to one generation, batch after batch, until nothing is
 // left to do or a newer generation supersedes it.
 //
-// Signals: generation (a newer one continues the run as new; the run's own wakes a sleeping
-// run), pause and resume, which are also updates. Query: status. A waiting run checks the
-// cluster every few minutes, because the operator that wakes it may be down.
+// The run handles the signals generation, pause and resume, and the query status. pause and
+// resume are also updates. The signal generation with a newer generation continues the run as
+// new. With the generation of the run itself, it wakes a sleeping run. A waiting run also checks
+// the cluster every few minutes, because the operator that sends the signal may be down.
 func Rollout(ctx workflow.Context, input protocol.RolloutInput) (protocol.RolloutResult, error) {
 	r, err := newRun(ctx, input)
 	if err != nil {
@@ -37,7 +38,7 @@ func Rollout(ctx workflow.Context, input protocol.RolloutInput) (protocol.Rollou
 	return r.result(), nil
 }
 
-// step waits while the run is paused, or else upgrades one batch.
+// step waits if the run is paused. Otherwise, it upgrades one batch.
 func (r *run) step(ctx workflow.Context) error {
 	if r.paused != nil {
 		return r.stayPaused(ctx)
@@ -59,7 +60,7 @@ func (r *run) step(ctx workflow.Context) error {
 	return r.follow(ctx, next)
 }
 
-// follow carries out a plan.
+// follow executes a plan.
 func (r *run) follow(ctx workflow.Context, next protocol.NextBatchResult) error {
 	switch {
 	case len(next.Pods) > 0:

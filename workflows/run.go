@@ -13,17 +13,18 @@ import (
 
 const (
 	// longHistory is the number of events after which a run continues as new. The server
-	// terminates runs at 51,200.
+	// terminates a run with 51,200 events.
 	longHistory = 4000
 	// maxNamedRejected limits the rejected pods that a run can name.
 	maxNamedRejected = 200
-	// skippedPause follows a batch whose pods had changed: the caches of two workers may differ.
+	// skippedPause is the pause after a batch that skipped all pods because they had changed. The
+	// caches of two workers may differ.
 	skippedPause = time.Second
 	// checkInterval is the longest time between two checks of the cluster by a waiting run. A
-	// check costs eleven events.
+	// check adds eleven events to the history.
 	checkInterval = 5 * time.Minute
-	// retryInterval is the longest backoff of an activity, so that the run notices the end of an
-	// outage of the API server soon.
+	// retryInterval is the longest backoff of an activity. A longer backoff would delay the
+	// rollout after an outage of the API server.
 	retryInterval = 5 * time.Second
 )
 
@@ -36,9 +37,10 @@ type run struct {
 	phase    protocol.Phase
 	message  string
 	counts   protocol.Counts
-	// asked are the rejected pods that the newest plan got as input.
+	// asked contains the rejected pods that were the input of the newest plan.
 	asked protocol.Rejected
-	// rejectedPods are the pods whose newest write was rejected, shown to people.
+	// rejectedPods lists the pods whose newest write was rejected. The query and the UI show
+	// these pods.
 	rejectedPods []protocol.RejectedPod
 	since        time.Time
 	signals      signals
@@ -50,8 +52,8 @@ type run struct {
 	// upgraded for a while.
 	upgrading, quiet bool
 	// updated is set if an update arrived since the run read its signals. woken is set if a
-	// signal asks the run to check the cluster, or if its wait has timed out; wakes counts
-	// these signals.
+	// signal asks the run to check the cluster, or if its wait has timed out; wakes counts these
+	// wake-ups.
 	updated, woken bool
 	wakes          int
 	// resumed is set while the last resume that was read ended a pause.
@@ -89,15 +91,15 @@ func newRun(ctx workflow.Context, input protocol.RolloutInput) (*run, error) {
 	return r, r.show(ctx, protocol.PhaseProgressing, "looking for pods to upgrade")
 }
 
-// wasReset reports whether a reset made this run from another one, which may still have
-// activities that write.
+// wasReset reports whether this run was created by the reset of another run. Activities of the
+// other run may still write.
 func wasReset(ctx workflow.Context) bool {
 	info := workflow.GetInfo(ctx)
 	return info.OriginalRunID != info.WorkflowExecution.RunID
 }
 
-// continueAsNewDue reports whether the run continues as new, and with which generation: a newer
-// one, or an older one if the cluster has no newer.
+// continueAsNewDue reports whether the run continues as new, and with which generation. The
+// generation is older than that of the run if the cluster was restored to an older generation.
 func (r *run) continueAsNewDue(ctx workflow.Context) (generation int64, due bool) {
 	if r.newest != r.input.Generation {
 		return r.newest, true
@@ -107,8 +109,8 @@ func (r *run) continueAsNewDue(ctx workflow.Context) (generation int64, due bool
 	return r.input.Generation, long
 }
 
-// nextBatch asks for pods. answered is false if a signal arrived first: the activity is then
-// cancelled, which is safe because it changes nothing.
+// nextBatch requests a plan. If a signal arrives before the plan, nextBatch cancels the activity,
+// and answered is false. The activity changes nothing, so it can be cancelled at any time.
 func (r *run) nextBatch(ctx workflow.Context) (next protocol.NextBatchResult, answered bool, err error) {
 	asking, cancel := workflow.WithCancel(pollOptions(ctx, fmt.Sprintf("choose batch %d", r.progress.Batches+1)))
 	defer cancel()
@@ -159,21 +161,21 @@ func (r *run) upgradeBatch(ctx workflow.Context, next protocol.NextBatchResult) 
 	r.rejectedPods = recordRejected(r.rejectedPods, references(result.Written), result.Rejected)
 	workflow.SetCurrentDetails(ctx, r.details())
 	if again && len(result.Written) == 0 {
-		// They were retried because no other pod could be upgraded.
+		// The batch contained only rejected pods, because no other pod could be upgraded.
 		return r.sleep(ctx, waitRejected)
 	}
 	return nil
 }
 
-// rejected are the pods whose upgrade was rejected.
+// rejected returns the pods whose upgrade was rejected.
 func (r *run) rejected() rejections { return rejections{&r.progress.Rejected} }
 
-// rejectedConditions are the pods whose condition was rejected.
+// rejectedConditions returns the pods whose condition was rejected.
 func (r *run) rejectedConditions() rejections { return rejections{&r.progress.RejectedConditions} }
 
-// written records the pods that a batch wrote: the cache must show them before the next plan.
-// The writes of the batch before count as shown once later writes are shown, but not if it is
-// unknown whether there are later writes.
+// written records the pods that a batch wrote. The cache must show these writes before the next
+// plan. If the batch has certainly written a pod, the writes of earlier batches are dropped,
+// because a cache that shows a later write also shows earlier writes.
 func (r *run) written(pods []protocol.WrittenPod) {
 	if countWritten(pods) == 0 {
 		pods = slices.Concat(r.progress.Written, pods)
@@ -181,7 +183,7 @@ func (r *run) written(pods []protocol.WrittenPod) {
 	r.progress.Written = pods
 }
 
-// upgrade runs one batch. The batch continues while slots are released, and ends early when a
+// upgrade runs one batch. The batch continues while slots are released. It is cancelled when a
 // signal arrives.
 func (r *run) upgrade(ctx workflow.Context, next protocol.NextBatchResult) (result protocol.UpgradeBatchResult, err error) {
 	summary := fmt.Sprintf("upgrade batch %d: %d pods", r.progress.Batches, len(next.Pods))
@@ -202,7 +204,7 @@ func (r *run) upgrade(ctx workflow.Context, next protocol.NextBatchResult) (resu
 	r.upgrading = true
 	defer func() { r.upgrading = false }()
 	if next.Hot {
-		// Only resets release slots.
+		// The slots of hot pods are only released by resets.
 		r.migrate(ctx)
 	}
 	if err := workflow.Await(ctx, func() bool { return batch.IsReady() || r.hasSignals() }); err != nil {
@@ -213,8 +215,8 @@ func (r *run) upgrade(ctx workflow.Context, next protocol.NextBatchResult) (resu
 	}
 	err = batch.Get(ctx, &result)
 	if err != nil && upgrading.Err() != nil && ctx.Err() == nil {
-		// The result is unknown: no worker ran, or the worker was lost. A cancelled batch is
-		// not retried.
+		// The result is unknown, because no worker ran or the worker was lost. A cancelled batch
+		// is not retried.
 		return protocol.UpgradeBatchResult{Written: possiblyWritten(next)}, nil
 	}
 	return result, err
@@ -239,8 +241,8 @@ func countWritten(written []protocol.WrittenPod) (n int) {
 	return n
 }
 
-// continueAs continues as a new run, which keeps the pause and the pods written last. A running
-// reset batch ends first.
+// continueAs ends a running reset batch, and continues as a new run. The new run keeps the pause
+// and the pods that were written last.
 func (r *run) continueAs(ctx workflow.Context, generation int64) (protocol.RolloutResult, error) {
 	if r.migration.writing {
 		r.migration.end()
@@ -251,8 +253,9 @@ func (r *run) continueAs(ctx workflow.Context, generation int64) (protocol.Rollo
 	if err := workflow.Await(ctx, func() bool { return !r.conditions.running }); err != nil {
 		return protocol.RolloutResult{}, err
 	}
-	// Signals that arrived meanwhile would be lost. None can arrive after this: the server
-	// rejects the end of a run that has unread signals.
+	// Signals that have arrived during these waits are read here. Otherwise, they would be lost.
+	// No signal is lost after this point, because the server rejects the end of a run that has
+	// unread signals.
 	if r.hasSignals() {
 		if err := r.readSignals(ctx); err != nil {
 			return protocol.RolloutResult{}, err

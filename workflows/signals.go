@@ -9,10 +9,10 @@ import (
 	"github.com/outrigger/outrigger/api/protocol"
 )
 
-// signals are the channels by which people and the operator reach a run.
+// signals are the channels through which a run receives signals from users and from the operator.
 type signals struct {
 	generation, pause, resume workflow.ReceiveChannel
-	// order of the pauses and resumes that the run has not read.
+	// order is the order of the pauses and resumes that the run has not read.
 	order *pauseOrder
 }
 
@@ -38,7 +38,7 @@ func (r *run) willBePaused() bool {
 	return r.paused != nil
 }
 
-// readSignals reads every signal that has arrived. The last pause or resume counts.
+// readSignals reads every signal that has arrived. The last pause or resume takes effect.
 func (r *run) readSignals(ctx workflow.Context) error {
 	r.updated = false
 	for _, sent := range drain[protocol.GenerationInput](r.signals.generation) {
@@ -58,7 +58,8 @@ func (r *run) readSignals(ctx workflow.Context) error {
 	return r.resume(ctx, resumes[len(resumes)-1])
 }
 
-// drainPauses reads one payload for each signal. A pause whose payload cannot be read is a pause.
+// drainPauses reads one payload for each signal. A payload that cannot be decoded results in an
+// empty Pause, so that the signal still takes effect.
 func drainPauses(channel workflow.ReceiveChannel) []protocol.Pause {
 	var all []protocol.Pause
 	for _, raw := range drain[converter.RawValue](channel) {
@@ -82,8 +83,8 @@ func drain[T any](channel workflow.ReceiveChannel) []T {
 	}
 }
 
-// awaitSignal waits until a signal arrives, and shows the reason in the UI. After checkInterval
-// the run checks the cluster by itself: the sender of the signal may be gone.
+// awaitSignal waits until a signal arrives, and shows the reason in the UI. After checkInterval,
+// the run checks the cluster without a signal, because the sender of the signal may be gone.
 func (r *run) awaitSignal(ctx workflow.Context, reason string) error {
 	return r.awaitSignalFor(ctx, checkInterval, reason)
 }
@@ -99,7 +100,8 @@ func (r *run) awaitSignalFor(ctx workflow.Context, timeout time.Duration, reason
 // retry, or checkInterval is over. A sleeping run occupies no worker.
 func (r *run) sleep(ctx workflow.Context, reason string) error {
 	atMost := checkInterval
-	// Rejected pods that were due and could not be upgraded wait like others.
+	// If rejected pods were due and could not be upgraded, they wait for checkInterval like other
+	// pods.
 	if r.asked.Again == 0 || reason == waitRejected {
 		atMost = r.rejected().left(workflow.Now(ctx), checkInterval)
 	}

@@ -9,14 +9,15 @@ import (
 	"github.com/outrigger/outrigger/api/protocol"
 )
 
-// show publishes a phase: in the status query, in the UI's current details and, for phases that
-// people search by, in the search attributes.
+// show publishes a phase in the status query, in the current details of the UI and, for phases
+// that users search by, in the search attributes.
 func (r *run) show(ctx workflow.Context, phase protocol.Phase, message string) error {
 	r.phase, r.message = phase, message
 	workflow.SetCurrentDetails(ctx, r.details())
 	if phase == protocol.PhaseWaiting {
-		// Waiting comes and goes with every batch and would only fill the history. A run that
-		// checks the cluster between two sleeps keeps the attribute Waiting.
+		// The phase Waiting changes with every batch, and each write of the attribute adds an
+		// event to the history. A run that checks the cluster between two sleeps keeps the
+		// attribute Waiting.
 		if r.shown == protocol.PhaseWaiting {
 			return nil
 		}
@@ -25,7 +26,8 @@ func (r *run) show(ctx workflow.Context, phase protocol.Phase, message string) e
 	return r.upsertSearchAttributes(ctx, phase)
 }
 
-// upsertSearchAttributes writes the phase and, the first time, the SidecarSet and generation.
+// upsertSearchAttributes writes the phase. The first call also writes the SidecarSet and the
+// generation.
 func (r *run) upsertSearchAttributes(ctx workflow.Context, phase protocol.Phase) error {
 	if phase == r.shown {
 		return nil
