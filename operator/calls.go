@@ -12,24 +12,24 @@ import (
 )
 
 const (
-	// callPatience is how long a reconcile waits for Temporal, which answers within
-	// milliseconds unless it is slow.
+	// callPatience is how long a reconcile waits for Temporal. Temporal usually answers within
+	// milliseconds.
 	callPatience = 100 * time.Millisecond
-	// maxCalls is how many SidecarSets call a slow Temporal at once.
+	// maxCalls is the number of calls to Temporal that may be in progress at once.
 	maxCalls = 32
 )
 
-// calls to Temporal that reconciles have started, at most one for each SidecarSet. A slow
-// call continues after its reconcile, and requeues the SidecarSet at its end: meanwhile
-// the few workers of the controller write the status of others.
+// calls are the calls to Temporal that reconciles have started, at most one for each SidecarSet.
+// A slow call continues after its reconcile, and requeues the SidecarSet at its end. The few
+// workers of the controller therefore do not wait for slow calls.
 type calls struct {
-	// ended gets the SidecarSets whose reconciles did not wait.
+	// ended receives the SidecarSet of a call that ended after its reconcile.
 	ended chan event.GenericEvent
 	slots chan struct{}
 
 	mu     sync.Mutex
 	byName map[string]*call
-	// unanswered counts the calls about a SidecarSet since one was answered.
+	// unanswered counts the calls about a SidecarSet since the last answered call.
 	unanswered map[string]int
 }
 
@@ -37,7 +37,7 @@ type calls struct {
 type call struct {
 	set       *v1alpha1.SidecarSet
 	startedAt time.Time
-	// before is the outcome for status until the call ends.
+	// before is the outcome that status shows until the call ends.
 	before outcome
 	// out and err may be read once take has returned true.
 	out  outcome
@@ -54,16 +54,16 @@ func newCalls() *calls {
 	}
 }
 
-// of returns the call about a SidecarSet that is in progress, or that has ended and was
-// not taken; nil without one.
+// of returns the call about a SidecarSet that is in progress, or that has ended and was not
+// taken. It returns nil if there is no such call.
 func (c *calls) of(set string) *call {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.byName[set]
 }
 
-// start starts a call, and waits for its end for at most callPatience. The call continues
-// until ctx ends, which outlives the reconcile.
+// start starts a call, and waits at most callPatience for its end. After that, the call
+// continues. It is cancelled when ctx ends, so ctx must outlive the reconcile.
 func (c *calls) start(ctx context.Context, started *call, do func() (outcome, error)) {
 	started.done = make(chan struct{})
 	c.mu.Lock()
@@ -98,7 +98,8 @@ func (c *calls) run(ctx context.Context, started *call, do func() (outcome, erro
 	}
 }
 
-// take removes a call if it has ended. Otherwise its end requeues the SidecarSet.
+// take removes a call if the call has ended. Otherwise, the end of the call requeues the
+// SidecarSet.
 func (c *calls) take(started *call) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -117,7 +118,7 @@ func (c *calls) take(started *call) bool {
 	return true
 }
 
-// unansweredInARow returns how many calls about a SidecarSet were not answered in a row.
+// unansweredInARow returns the number of calls about a SidecarSet since the last answered call.
 func (c *calls) unansweredInARow(set string) int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -131,7 +132,7 @@ func (c *calls) forget(set string) {
 	delete(c.unanswered, set)
 }
 
-// about reports whether the call was about the SidecarSet as it is now.
+// about reports whether the call was made for this uid and generation of the SidecarSet.
 func (c *call) about(set *v1alpha1.SidecarSet) bool {
 	return c.set.UID == set.UID && c.set.Generation == set.Generation
 }

@@ -19,17 +19,17 @@ const definitionInterval = time.Second
 
 var errLosesFields = errors.New("the CustomResourceDefinition of SidecarSets may lack fields of one version, which a write of status would lose")
 
-// definitionCheck keeps the operator from writing SidecarSets until their definition keeps all
-// fields. The conversion may have been suspended by hand; the webhook role, which may patch
-// the definition, then adds the fields that it lacks.
+// definitionCheck prevents the operator from writing SidecarSets until their definition keeps all
+// fields. The definition may lack fields of one version after the conversion was suspended by
+// hand. The webhook role may patch the definition, and adds these fields.
 type definitionCheck struct {
 	reader   client.Reader
 	interval time.Duration
 	kept     atomic.Bool
 }
 
-// Start implements manager.Runnable. A definition that the operator may not read is taken for
-// one that keeps all fields, as the shipped one is.
+// Start implements manager.Runnable. If the operator has no permission to read the definition,
+// Start assumes that the definition keeps all fields, as the shipped definition does.
 func (d *definitionCheck) Start(ctx context.Context) error {
 	_ = wait.PollUntilContextCancel(ctx, d.interval, true, func(ctx context.Context) (bool, error) {
 		definition, err := crd.Get(ctx, d.reader)
@@ -39,7 +39,7 @@ func (d *definitionCheck) Start(ctx context.Context) error {
 		}
 		d.kept.Store(err != nil || crd.KeepsFields(definition))
 		return d.kept.Load(), nil
-	}) // it ends early with the process alone
+	}) // the error is only returned when the process ends
 	return nil
 }
 

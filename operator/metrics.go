@@ -8,7 +8,7 @@ import (
 	"github.com/outrigger/outrigger/operator/runs"
 )
 
-// metrics are those that the operator adds to controller-runtime's.
+// metrics are the metrics that the operator adds to the metrics of controller-runtime.
 type metrics struct {
 	runs           *runs.Metrics
 	statusWrites   prometheus.Counter

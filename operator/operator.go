@@ -27,10 +27,10 @@ import (
 const (
 	// name is the name of the Lease and of the reporter of events.
 	name = "outrigger-operator"
-	// concurrency is how many SidecarSets are reconciled at once.
+	// concurrency is the number of SidecarSets that are reconciled at once.
 	concurrency = 4
-	// A reconcile that fails is retried after firstRetry, then after twice as
-	// long each time, up to lastRetry.
+	// A reconcile that fails is retried after firstRetry. The delay doubles with each further
+	// failure, up to lastRetry.
 	firstRetry = 100 * time.Millisecond
 	lastRetry  = 15 * time.Second
 )
@@ -39,16 +39,17 @@ const (
 type Options struct {
 	kube.Options
 	Temporal temporal.Options
-	// TaskQueue is empty for the cluster's own, see kube.TaskQueue.
+	// TaskQueue is the task queue of the runs. If it is empty, the task queue is that of the
+	// cluster, see kube.TaskQueue.
 	TaskQueue string
-	// TemporalUI is the URL of the web UI, for links; empty for none.
+	// TemporalUI is the URL of the web UI, for links. If it is empty, there are no links.
 	TemporalUI string
 	// LeaderElect lets only one of several operators reconcile at a time.
 	LeaderElect bool
 }
 
-// Run runs the operator until ctx ends. It fails if the cluster cannot be reached at the
-// start, and waits for a Temporal that cannot.
+// Run runs the operator until ctx ends. It fails if the operator cannot reach the cluster at the
+// start. If the operator cannot reach Temporal, Run waits.
 func Run(ctx context.Context, o Options) error {
 	mgr, err := o.NewManager(func(m *manager.Options) {
 		m.LeaderElection = o.LeaderElect
@@ -96,7 +97,7 @@ func addController(ctx context.Context, mgr *kube.Manager, temporal *runs.Client
 	if err := revisions.AddIndex(ctx, mgr.GetFieldIndexer()); err != nil {
 		return err
 	}
-	// The controller needs this cache, too, but starts it after the process is ready.
+	// The controller also uses this informer, but starts it only after the process is ready.
 	if _, err := mgr.GetCache().GetInformer(ctx, &v1alpha1.SidecarSet{}); err != nil {
 		return fmt.Errorf("watch SidecarSets: %w", err)
 	}

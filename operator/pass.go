@@ -13,21 +13,21 @@ import (
 	"github.com/outrigger/outrigger/operator/runs"
 )
 
-// pass is one reconcile of a SidecarSet: what its steps read, find and decide.
+// pass is the state of one reconcile of a SidecarSet. Its steps add their results to the pass.
 type pass struct {
-	// before is the SidecarSet at the start. The steps write the status of set. The
-	// content of both is completed.
+	// before is the SidecarSet at the start of the reconcile. The steps write the status of set.
+	// The content of both objects is completed with defaults.
 	before, set *v1alpha1.SidecarSet
 	pods        []*corev1.Pod
 	now         time.Time
 	observation
-	// state remembers the run from one pass to the next.
+	// state is the state of the run that is kept from one pass to the next.
 	state *runState
-	// run is the newest run, once it is read.
+	// run is the newest run. It is nil until a step has read the run.
 	run *runs.Run
 	out outcome
 
-	// result is that of the reconcile. No step follows once ended is set.
+	// result is the result of the reconcile. Once ended is set, no further step is executed.
 	result reconcile.Result
 	ended  bool
 }
@@ -37,40 +37,44 @@ func (p *pass) end(requeueAfter time.Duration) {
 	p.ended, p.result.RequeueAfter = true, requeueAfter
 }
 
-// observation is what status says about a SidecarSet.
+// observation is the state of a SidecarSet that its status reports.
 type observation struct {
-	// invalid is the error if the pods of the SidecarSet cannot be determined; plan is empty then.
+	// invalid is the error if the pods of the SidecarSet cannot be determined. In this case, plan
+	// is empty.
 	invalid error
 	plan    rollout.Plan
 	broken  brokenPods
-	// endToRecord is set while the rollout has ended if its run has, and status does not
-	// record that.
+	// endToRecord is set while the pods show the end of the rollout, and status does not record
+	// the end yet. Status records the end once the run has ended, too.
 	endToRecord bool
 	// unreadable pods are not matched, because their annotations are damaged.
 	unreadable rollout.UnreadablePods
-	// uninjected pods match but lack the sidecars.
+	// uninjected contains the pods that match but lack the sidecars.
 	uninjected uninjectedPods
-	// webhookFault says why new pods are not injected; empty if they are.
+	// webhookFault is the reason for which new pods are not injected. It is empty if new pods are
+	// injected.
 	webhookFault string
 	// pause is set while the run is paused by signal, as of the last check.
 	pause *v1alpha1.RolloutPause
-	// fault is that of the workers, or of reading the run.
+	// fault is the fault of the workers, or the fault of reading the run.
 	fault runs.Fault
-	// outdatedHashes is set while the annotations are not those of the content.
+	// outdatedHashes is set while the hashes in the annotations do not match the content.
 	outdatedHashes bool
-	// temporal is the error while Temporal accepts no rollouts.
+	// temporal is an error while Temporal accepts no rollouts.
 	temporal error
 }
 
 // brokenPods are matched pods with a sidecar that cannot start.
 type brokenPods struct {
 	count int
-	// reason is that of Degraded; example and detail are of the first pod by name.
+	// reason is the reason of the condition Degraded. example and detail are about the first of
+	// these pods by name.
 	reason, example, detail string
 }
 
-// uninjectedPods match a SidecarSet but were not injected: they are older than the
-// SidecarSet, or were admitted while the webhook was not called. Nothing else shows them.
+// uninjectedPods are pods that match a SidecarSet but were not injected. Such a pod is older than
+// the SidecarSet, or was admitted while the API server did not call the webhook. No other count
+// includes these pods.
 type uninjectedPods struct {
 	count   int
 	example string
@@ -81,19 +85,19 @@ func (o *observation) hasWork() bool {
 	return len(o.plan.Pods) > 0 || o.plan.Counts.Migrated > 0
 }
 
-// hasWorkFor reports whether a run that sleeps would upgrade pods, which a pause prevents,
-// or reset standby twins.
+// hasWorkFor reports whether a sleeping run would upgrade pods or reset standby twins after a
+// signal. A paused run upgrades no pods.
 func (o *observation) hasWorkFor(run *runs.Run) bool {
 	return run.Pause == nil && len(o.plan.Pods) > 0 || o.plan.Counts.Migrated > 0 && !run.Resets()
 }
 
-// inProgress reports whether pods are still to be upgraded, or to converge.
+// inProgress reports whether pods are left that have to be upgraded or have to converge.
 func (o *observation) inProgress() bool {
 	return o.plan.Phase == protocol.PhaseProgressing || o.plan.Phase == protocol.PhaseWaiting
 }
 
-// unfinished reports whether the run has to be checked. A pause alone is no reason: the
-// pods that it stops are progress.
+// unfinished reports whether the run has to be checked. A pause by signal alone requires no
+// check. The pods that wait because of the pause count as in progress.
 func (o *observation) unfinished() bool {
 	return o.inProgress() || o.plan.Phase == protocol.PhasePaused
 }
@@ -106,20 +110,20 @@ func (o *observation) upgradableConditionPending() bool {
 	})
 }
 
-// outcome is the result of reconcileRun.
+// outcome is the result of reconcileRun for one SidecarSet.
 type outcome struct {
 	// started is set once Temporal has accepted the generation.
 	started bool
-	// ended is set once the run has ended, and no other was started.
+	// ended is set once the run has ended, and no other run was started.
 	ended bool
-	// pause is the pause for status, if pauseKnown.
+	// pause is the pause for status. It is valid only if pauseKnown is set.
 	pause      *v1alpha1.RolloutPause
 	pauseKnown bool
-	// resumed says by whom the last pause was ended, if the run says so.
+	// resumed is the resume that ended the last pause, if the run contains the resume.
 	resumed *protocol.Pause
 	fault   runs.Fault
 	events  []rolloutEvent
-	// requeueAfter is zero if the next change requeues the SidecarSet anyway.
+	// requeueAfter is zero if only the next change requeues the SidecarSet.
 	requeueAfter time.Duration
 	err          error
 }

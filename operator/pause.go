@@ -6,8 +6,9 @@ import (
 	"github.com/outrigger/outrigger/operator/runs"
 )
 
-// pauseOf returns the pause of the newest run; known is false when the run does not show
-// it. A run that is gone, or was terminated, shows nothing: its successor keeps the pause.
+// pauseOf returns the pause of the newest run. known is false if the run does not show whether it
+// is paused, for example because it was terminated. In this case, the pause in status stays, and
+// the next run starts with it.
 func pauseOf(set *v1alpha1.SidecarSet, run *runs.Run) (pause *v1alpha1.RolloutPause, known bool) {
 	if run.Pause != nil {
 		return &v1alpha1.RolloutPause{By: run.Pause.By, Reason: run.Pause.Reason}, true
@@ -18,8 +19,8 @@ func pauseOf(set *v1alpha1.SidecarSet, run *runs.Run) (pause *v1alpha1.RolloutPa
 	if run.Phase != protocol.PhasePaused {
 		return nil, true
 	}
-	// Runs of earlier versions have no memo. If such a run is paused and the spec is not,
-	// it was paused by signal.
+	// Runs of earlier versions have no memo. If such a run is paused although the spec is not,
+	// the run was paused by signal.
 	before := set.Status.Rollout.Pause
 	switch {
 	case set.Spec.UpdateStrategy.Paused:
@@ -30,25 +31,26 @@ func pauseOf(set *v1alpha1.SidecarSet, run *runs.Run) (pause *v1alpha1.RolloutPa
 	return &v1alpha1.RolloutPause{}, true
 }
 
-// signalOf is the payload of the signal of a pause.
+// signalOf returns the payload of the signal that repeats a pause.
 func signalOf(pause *v1alpha1.RolloutPause) protocol.Pause {
 	return protocol.Pause{By: pause.By, Reason: pause.Reason}
 }
 
-// lastPause is pauseOf a run of a generation before that of the SidecarSet, or of that
-// generation if status was not written since it was started.
+// lastPause returns pauseOf for a run of an earlier generation. The run may also be of the
+// current generation, if it was started after the last write of status.
 func lastPause(set *v1alpha1.SidecarSet, run *runs.Run) (pause *v1alpha1.RolloutPause, known bool) {
 	at := set.DeepCopy()
 	at.Generation = max(set.Status.Rollout.Generation, min(run.Generation, set.Generation))
 	if run.Pause == nil && run.Phase == protocol.PhasePaused && !run.GenerationMismatch(at) {
-		// The spec was paused then, whatever it is now. Only a resume changes the pause.
+		// In the generation of the run, the spec was paused. Only a resume changes the pause in
+		// this case.
 		return nil, run.Resumed != nil
 	}
 	return pauseOf(at, run)
 }
 
-// pauseForStart is the pause for a run that is started: that of the newest run if it is
-// known, or else that of status.
+// pauseForStart returns the pause with which a run is started. It is the pause of the newest run
+// if that is known, and otherwise the pause in status.
 func (p *pass) pauseForStart() *v1alpha1.RolloutPause {
 	if p.out.pauseKnown {
 		return p.out.pause

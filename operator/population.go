@@ -11,7 +11,7 @@ import (
 	"github.com/outrigger/outrigger/kube"
 )
 
-// populationStep plans the rollout of the pods, and finds broken ones.
+// populationStep plans the rollout, and finds broken pods.
 type populationStep struct {
 	client client.Reader
 	cache  rollout.PopulationCache
@@ -42,10 +42,10 @@ func (s *populationStep) observe(ctx context.Context, p *pass) error {
 	return err
 }
 
-// findEnd reports whether the end of a rollout is to be recorded, as far as pods tell:
-// matched ones, and those that are matched no more. Pods that have become unavailable since
-// the run ended do not matter: an app may fail before the end is recorded, or while the
-// operator is stopped.
+// findEnd reports whether the pods show the end of a rollout that status does not record yet. It
+// considers matched pods, and pods that are not matched any more. Pods that have become
+// unavailable since the end of the run are ignored, because an app may fail before the end is
+// recorded, or while the operator is stopped.
 func (s *populationStep) findEnd(p *pass, version *podstate.Version, matched []rollout.Pod) (bool, error) {
 	if !rollout.EndToRecord(p.set, version, &p.plan, matched) {
 		return false, nil
@@ -57,7 +57,8 @@ func (s *populationStep) findEnd(p *pass, version *podstate.Version, matched []r
 	return unavailable == 0, err
 }
 
-// findBroken returns the same result in whatever order the cache lists the pods.
+// findBroken finds the pods with a sidecar that cannot start. The result does not depend on the
+// order of the pods.
 func findBroken(version *podstate.Version, pods []rollout.Pod) (broken brokenPods) {
 	for i := range pods {
 		failed := version.FailedStart(pods[i].Pod)
@@ -73,7 +74,8 @@ func findBroken(version *podstate.Version, pods []rollout.Pod) (broken brokenPod
 	return broken
 }
 
-// startFailureReason is the reason of Degraded for the kubelet's.
+// startFailureReason returns the reason of the condition Degraded for a reason that the kubelet
+// reports.
 func startFailureReason(kubelet string) string {
 	if kubelet == podstate.ImagePullBackOff {
 		return kubelet

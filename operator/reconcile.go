@@ -17,10 +17,10 @@ import (
 	"github.com/outrigger/outrigger/kube/watches"
 )
 
-// step of a reconcile.
+// step is one step of a reconcile.
 type step interface {
 	reconcile(context.Context, *pass) error
-	// forget forgets a deleted SidecarSet.
+	// forget removes the state of a deleted SidecarSet.
 	forget(name string)
 }
 
@@ -34,7 +34,8 @@ type reconciler struct {
 	steps   []step
 }
 
-// steps in their order: each reads what those before it found.
+// steps returns the steps in the order of their execution. A step reads the results of earlier
+// steps.
 func steps(revisions *revisionStep, population *populationStep, injection *injectionStep, run *runStep, status *statusStep) []step {
 	return []step{
 		revisions,  // register the content as the newest revision
@@ -54,7 +55,7 @@ func (r *reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 	}
 	result, err := r.reconcile(ctx, request.Name)
 	if apierrors.IsConflict(err) {
-		// The cache lags behind a write; its event is on the way.
+		// The cache does not show the last write yet, so the SidecarSet is requeued.
 		return reconcile.Result{RequeueAfter: minReconcileInterval}, nil
 	}
 	return result, err

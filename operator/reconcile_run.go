@@ -14,17 +14,18 @@ import (
 )
 
 const (
-	// restartGracePeriod is how long pods wait after their run completed before another
-	// is started. It is longer than the cache lags behind the end of a run.
+	// restartGracePeriod is the time between the completion of a run and the start of another run
+	// for pods that wait. By then, the cache shows all changes from before the end of the
+	// completed run.
 	restartGracePeriod = 5 * time.Second
-	// busyRetryInterval is how soon a run is signalled again that was completing: by then
-	// another one can be started.
+	// busyRetryInterval is the delay before a run is signalled again that was completing. By
+	// then, another run can be started.
 	busyRetryInterval = 200 * time.Millisecond
 )
 
-// reconcileRun starts a run for each generation. It starts another one if the run was
-// lost, or if work turned up after its end. It signals a run that works on another
-// generation, or that waits for a signal though there is work.
+// reconcileRun starts a run for each generation. It starts another run if the run was lost, or if
+// pods have to be upgraded after the end of the run. It signals a run that works on another
+// generation, and a run that waits for a signal although pods can be upgraded.
 func (s *runStep) reconcileRun(ctx context.Context, p *pass) {
 	err := s.callRun(ctx, p)
 	switch {
@@ -61,8 +62,8 @@ func (s *runStep) callRun(ctx context.Context, p *pass) error {
 	return s.checkRun(ctx, p)
 }
 
-// startRollout starts or signals a run for a new generation, unless it cannot read whether
-// that is to be paused.
+// startRollout starts or signals a run for a new generation. It does neither if it cannot decode
+// the pause of the last run, because the new run may have to be paused.
 func (s *runStep) startRollout(ctx context.Context, p *pass) error {
 	p.out = p.state.start
 	if p.state.started != p.set.Generation {
@@ -96,8 +97,8 @@ func (s *runStep) startRollout(ctx context.Context, p *pass) error {
 	return nil
 }
 
-// readLastPause reads the pause from the run of the generation before: it may have been
-// paused or resumed, and may have ended, since status was written.
+// readLastPause reads the pause from the run of the earlier generation. That run may have been
+// paused or resumed, and may have ended, since the last write of status.
 func (s *runStep) readLastPause(ctx context.Context, p *pass) (err error) {
 	if p.set.Status.Rollout == nil {
 		return nil
@@ -111,8 +112,8 @@ func (s *runStep) readLastPause(ctx context.Context, p *pass) (err error) {
 	return nil
 }
 
-// endRun completes the run of a finished SidecarSet, and finds out whether it has ended.
-// Without endRun, a sleeping run would notice only at its next timer.
+// endRun wakes a sleeping run of a finished SidecarSet, so that the run completes before its next
+// timer. It also finds out whether the run has ended.
 func (s *runStep) endRun(ctx context.Context, p *pass) (err error) {
 	p.state.recordFinished(p.set.Generation)
 	left, due := p.state.untilEndCheck(p.set.Generation, p.endToRecord, p.now)
@@ -152,7 +153,7 @@ func (s *runStep) checkRun(ctx context.Context, p *pass) (err error) {
 	p.state.recordCheck(&p.observation, p.now)
 	p.state.recordReading(p.run, p.now)
 	if p.run.Unreadable != nil {
-		// The run may be paused, so the operator starts and wakes nothing.
+		// The run may be paused, so the operator neither wakes the run nor starts another run.
 		p.out.requeueAfter = max(p.state.untilCheck(&p.observation, p.now), time.Millisecond)
 		return nil
 	}
@@ -200,13 +201,14 @@ func (s *runStep) diagnoseRun(ctx context.Context, p *pass) error {
 	return nil
 }
 
-// correctGeneration signals its generation to a run that works on another one.
+// correctGeneration signals the generation of the SidecarSet to a run that works on another
+// generation.
 func (s *runStep) correctGeneration(ctx context.Context, p *pass) error {
 	if !p.state.mayCorrect(s.clock.Now()) {
 		return nil
 	}
 	if pause := p.pause; pause != nil && p.run.Pause == nil {
-		// The run is older than the pause.
+		// The pause was set after the start of this run, so the run does not know the pause.
 		if _, err := s.client.Signal(ctx, runs.Reference(p.set), protocol.PauseSignal, signalOf(pause)); err != nil {
 			return err
 		}
@@ -218,13 +220,14 @@ func (s *runStep) correctGeneration(ctx context.Context, p *pass) error {
 	return err
 }
 
-// wake makes a sleeping run plan at once. A run that has ended meanwhile needs no signal.
+// wake signals a sleeping run to plan at once. A run that has ended since it was read needs no
+// signal.
 func (s *runStep) wake(ctx context.Context, p *pass) error {
 	_, err := s.client.Signal(ctx, runs.Reference(p.set), protocol.GenerationSignal, protocol.GenerationInput{Generation: p.set.Generation})
 	return err
 }
 
-// restartRun starts another run if the last one was lost, or if pods wait for one.
+// restartRun starts another run if the last run was lost, or if pods wait for a run.
 func (s *runStep) restartRun(ctx context.Context, p *pass) error {
 	done := p.run.Completed() && !p.run.GenerationMismatch(p.set)
 	lost := !done && p.state.finished != p.set.Generation

@@ -19,14 +19,14 @@ import (
 // revisionStep records the content of SidecarSets in ControllerRevisions.
 type revisionStep struct {
 	client client.Client
-	// live reads past the cache.
+	// live reads from the API server, not from the cache.
 	live      client.Reader
 	namespace string
 	status    *statusWriter
 }
 
-// reconcile makes the present content the newest revision, and names it in status
-// (SPEC §6). A revision that has this content already gets the newest number.
+// reconcile registers the current content as the newest revision, and writes its name to status
+// (SPEC §6). If a revision already has this content, that revision gets the newest number.
 func (s *revisionStep) reconcile(ctx context.Context, p *pass) error {
 	set := p.set
 	sorted, err := s.revisionsOf(ctx, set)
@@ -62,8 +62,8 @@ func (s *revisionStep) reconcile(ctx context.Context, p *pass) error {
 
 func (s *revisionStep) forget(string) {}
 
-// revisionsOf lists the cached revisions of a SidecarSet, the oldest first. The cache owns
-// them.
+// revisionsOf lists the cached revisions of a SidecarSet, the oldest first. Callers must not
+// change these objects.
 func (s *revisionStep) revisionsOf(ctx context.Context, set *v1alpha1.SidecarSet) ([]*appsv1.ControllerRevision, error) {
 	listed, err := revisions.List(ctx, s.client, s.namespace, set.Name)
 	if err != nil {
@@ -72,8 +72,8 @@ func (s *revisionStep) revisionsOf(ctx context.Context, set *v1alpha1.SidecarSet
 	return slices.DeleteFunc(revision.Of(set, listed), func(r *appsv1.ControllerRevision) bool { return r.DeletionTimestamp != nil }), nil
 }
 
-// createRevision creates the revision of new content. If a revision of other content has
-// its name, createRevision counts the collision and tries another name.
+// createRevision creates the revision of new content. If the name belongs to a revision with
+// other content, createRevision counts the collision and tries another name.
 func (s *revisionStep) createRevision(ctx context.Context, set *v1alpha1.SidecarSet, data []byte, number int64) (*appsv1.ControllerRevision, error) {
 	for {
 		built, err := revision.New(set, s.namespace, number)
@@ -87,7 +87,7 @@ func (s *revisionStep) createRevision(ctx context.Context, set *v1alpha1.Sidecar
 		if !apierrors.IsAlreadyExists(err) {
 			return nil, fmt.Errorf("create ControllerRevision %s/%s: %w", s.namespace, built.Name, err)
 		}
-		// The cache may lag behind what this process wrote itself.
+		// The cache may not show the last write of this process yet.
 		var existing appsv1.ControllerRevision
 		if err := s.live.Get(ctx, client.ObjectKeyFromObject(built), &existing); err != nil {
 			return nil, fmt.Errorf("read ControllerRevision %s/%s: %w", s.namespace, built.Name, err)
@@ -101,8 +101,8 @@ func (s *revisionStep) createRevision(ctx context.Context, set *v1alpha1.Sidecar
 	}
 }
 
-// countCollision writes the count at once, because the webhook derives the name of the
-// revision from it.
+// countCollision increases the count of collisions and writes it at once, because the webhook
+// derives the name of the revision from the count.
 func (s *revisionStep) countCollision(ctx context.Context, set *v1alpha1.SidecarSet) error {
 	before := set.DeepCopy()
 	var count int32
@@ -125,7 +125,8 @@ func (s *revisionStep) updateRevision(ctx context.Context, cached, wanted *appsv
 
 func (s *revisionStep) deleteRevisions(ctx context.Context, expendable []*appsv1.ControllerRevision) error {
 	for _, old := range expendable {
-		// It may have become the newest one, or another, in the meantime.
+		// The revision may have become the newest revision, or may have been recreated, since it
+		// was read.
 		unchanged := client.Preconditions{UID: &old.UID, ResourceVersion: &old.ResourceVersion}
 		if err := s.client.Delete(ctx, old, unchanged); client.IgnoreNotFound(err) != nil {
 			return fmt.Errorf("delete ControllerRevision %s/%s: %w", old.Namespace, old.Name, err)

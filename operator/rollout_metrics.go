@@ -11,15 +11,15 @@ import (
 	"github.com/outrigger/outrigger/api/v1alpha1"
 )
 
-// rolloutMetrics are totals over all SidecarSets, calculated when they are collected, so
-// that no metric has a label per SidecarSet.
+// rolloutMetrics are totals over all SidecarSets. Collect calculates the totals, so that no
+// metric has a label for each SidecarSet.
 type rolloutMetrics struct {
 	clock clock.PassiveClock
 	mu    sync.Mutex
 	sets  map[string]rolloutMetric
 }
 
-// rolloutMetric is the part of the totals of one SidecarSet.
+// rolloutMetric is the part of one SidecarSet in the totals.
 type rolloutMetric struct {
 	generation    int64
 	phase         protocol.Phase
@@ -27,7 +27,7 @@ type rolloutMetric struct {
 	fault         string
 	broken, slots int
 	counts        protocol.Counts
-	// changedAt is when generation or counts were first observed as they are.
+	// changedAt is the time at which the generation or the counts last changed.
 	changedAt time.Time
 }
 
@@ -56,7 +56,7 @@ func (m *rolloutMetrics) forget(name string) {
 	delete(m.sets, name)
 }
 
-// waits reports whether the rollout continues without a resume.
+// waits reports whether the rollout is in progress and not paused.
 func (m *rolloutMetric) waits() bool {
 	return !m.paused && (m.phase == protocol.PhaseProgressing || m.phase == protocol.PhaseWaiting)
 }
@@ -124,7 +124,7 @@ func (m *rolloutMetrics) totals() rolloutTotals {
 	return t
 }
 
-// only returns the counts of the keys, zeros included.
+// only returns the counts of the given keys. Missing counts are zero.
 func only[Key ~string](counts map[string]int, keys ...Key) map[string]int {
 	found := map[string]int{}
 	for _, key := range keys {

@@ -11,21 +11,22 @@ import (
 )
 
 const (
-	// statusTimeout is how long a write of status waits for Temporal.
+	// statusTimeout is how long a write of status waits for an answer of Temporal.
 	statusTimeout = time.Second
-	// reportedUnanswered is how many calls about a SidecarSet that are not answered, one
-	// after another, its conditions report. A single one may only be slow.
+	// reportedUnanswered is the number of consecutive unanswered calls about a SidecarSet after
+	// which its conditions report that Temporal is unavailable. A single unanswered call may only
+	// be slow.
 	reportedUnanswered = 2
 )
 
-// runStep reconciles the run of a SidecarSet with its generation. A call to Temporal that
-// is slow continues beside the reconcile, which then writes status twice: without its
-// outcome after statusTimeout, and again with it.
+// runStep reconciles the run of a SidecarSet with its generation. A slow call to Temporal
+// continues in parallel with reconciles. In this case, status is written twice: after
+// statusTimeout without the outcome of the call, and after the call with the outcome.
 type runStep struct {
 	client *runs.Client
 	calls  *calls
 	states *runStates
-	// mismatched reports whether the run of a SidecarSet was found to work on another
+	// mismatched reports whether Orphans found that the run of a SidecarSet works on another
 	// generation.
 	mismatched func(set string) bool
 	clock      clock.PassiveClock
@@ -65,7 +66,8 @@ func (s *runStep) reconcile(ctx context.Context, p *pass) error {
 	return nil
 }
 
-// start starts a call with a copy of the pass, which the call may outlive.
+// start starts a call with a copy of the pass, because the call may take longer than the
+// reconcile.
 func (s *runStep) start(ctx context.Context, p *pass) *call {
 	asked := *p
 	asked.set = p.set.DeepCopy()
@@ -78,7 +80,7 @@ func (s *runStep) start(ctx context.Context, p *pass) *call {
 	return started
 }
 
-// finish adds the outcome of a call to the pass.
+// finish adds the outcome of an ended call to the pass.
 func (s *runStep) finish(ctx context.Context, p *pass, call *call, started bool) {
 	p.out, p.temporal = call.out, s.unavailable(ctx, p.set.Name)
 	switch p.out.err = call.err; {
@@ -88,7 +90,7 @@ func (s *runStep) finish(ctx context.Context, p *pass, call *call, started bool)
 		log.FromContext(ctx).Info("a call to Temporal failed; trying again", "cause", call.err.Error())
 		p.out.err, p.result.RequeueAfter = nil, min(time.Second<<min(s.calls.unansweredInARow(p.set.Name), 4), lastRetry)
 	default:
-		// Changes since the start of the call may need another one.
+		// Changes since the start of the call may require another call.
 		p.result.RequeueAfter = minReconcileInterval
 	}
 }
@@ -104,9 +106,9 @@ func (s *runStep) unavailable(ctx context.Context, set string) error {
 	return nil
 }
 
-// countsDelay is how long the counts of a new generation are withheld while pods that
-// it cannot upgrade do not have their condition yet, so that status is not ahead of
-// them (SPEC §8.1).
+// countsDelay returns how long the write of the counts of a new generation is delayed. Status
+// must not show these counts before every pod that cannot be upgraded to the generation has its
+// condition (SPEC §8.1).
 func (s *runStep) countsDelay(p *pass) time.Duration {
 	if p.set.Status.ObservedGeneration == p.set.Generation || p.pause != nil || !p.upgradableConditionPending() {
 		return 0

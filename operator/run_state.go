@@ -13,52 +13,54 @@ import (
 	"github.com/outrigger/outrigger/operator/runs"
 )
 
-// Intervals between two checks of the run of a SidecarSet that is not finished.
+// These are the intervals between two checks of the run of a SidecarSet.
 const (
-	// minCheckInterval is the shortest, and that while something changes.
+	// minCheckInterval is the shortest interval. It applies while the counts change.
 	minCheckInterval = time.Second
-	// stuckCheckInterval is the longest while the run has work and nothing changes.
+	// stuckCheckInterval is the longest interval while the run has work and nothing changes.
 	stuckCheckInterval = 8 * time.Second
-	// faultCheckInterval is the longest while something may be wrong, or is.
+	// faultCheckInterval is the longest interval while there is a fault, or may be a fault.
 	faultCheckInterval = 4 * time.Second
-	// pausedCheckInterval is for a run that a signal may resume, or one that waits for
-	// pods to migrate between hot twins.
+	// pausedCheckInterval is the interval for a run that a signal may resume, and for a run that
+	// waits for pods to migrate between hot twins.
 	pausedCheckInterval = 5 * time.Second
-	// idleCheckInterval is for a run without work.
+	// idleCheckInterval is the interval for a run without work.
 	idleCheckInterval = 12 * time.Second
-	// endCheckInterval is the time between the two checks of the run of a SidecarSet that
-	// is finished: a run that is awake notices the end by itself.
+	// endCheckInterval is the interval between the two checks of the run of a finished
+	// SidecarSet. A run that is not sleeping notices the end without a signal.
 	endCheckInterval = 6 * time.Second
 	endChecks        = 2
-	// pausedEndCheckInterval is for a finished run that is paused and may be resumed.
+	// pausedEndCheckInterval is the interval for the paused run of a finished SidecarSet, which
+	// may be resumed.
 	pausedEndCheckInterval = 5 * time.Minute
-	// A run whose end is to be recorded is checked after minEndInterval, then after twice
-	// as long each time.
+	// A run whose end is to be recorded is checked after minEndInterval. The interval doubles
+	// with each check, up to maxEndInterval.
 	minEndInterval = time.Second
 	maxEndInterval = 5 * time.Minute
-	// lostRunGrace is how long a run that did not complete must be gone before the end is
-	// recorded: its last activity may not know yet, and write.
+	// lostRunGrace is how long a run that did not complete must be closed before status records
+	// the end. The last activity of the run may not know yet that the run is closed, and may
+	// still write.
 	lostRunGrace = time.Minute
 )
 
 const (
-	// A run of another generation than the SidecarSet's is signalled again after
-	// minCorrectionBackoff, then twice as long each time.
+	// A run that works on another generation than that of the SidecarSet is signalled again after
+	// minCorrectionBackoff. The backoff doubles each time, up to maxCorrectionBackoff.
 	minCorrectionBackoff = 5 * time.Second
 	maxCorrectionBackoff = 5 * time.Minute
-	// minWakeInterval is the shortest time between two wakes of a run that has done
-	// nothing since the first: its writes may be rejected.
+	// minWakeInterval is the shortest time between two wakes of a run that has made no progress
+	// since the first wake. The writes of such a run may be rejected.
 	minWakeInterval = time.Minute
-	// minMessageAge is how long the message about a failure stays.
+	// minMessageAge is how long the message about a failure stays the same.
 	minMessageAge = time.Minute
 )
 
-// runStates are the states of the runs of SidecarSets, by name. Losing them with the process
-// is harmless: a second start changes nothing.
+// runStates contains the state of the run of each SidecarSet, by name. The states are lost with
+// the process. This is harmless, because a second start of the same generation changes nothing.
 type runStates struct{ sync.Map }
 
-// of returns the state of the run of a SidecarSet. Only the reconcile of that SidecarSet
-// uses it.
+// of returns the state of the run of a SidecarSet. Only the reconcile of that SidecarSet uses the
+// state.
 func (s *runStates) of(set *v1alpha1.SidecarSet) *runState {
 	if known, ok := s.Load(set.Name); ok && known.(*runState).uid == set.UID {
 		return known.(*runState)
@@ -71,40 +73,44 @@ func (s *runStates) of(set *v1alpha1.SidecarSet) *runState {
 	return state
 }
 
-// runState is what this process remembers of the run of one SidecarSet.
+// runState is what this process knows about the run of one SidecarSet.
 type runState struct {
 	uid types.UID
-	// started is the newest generation whose rollout this process started, and start the
-	// pause that the run before showed then: the write of status may be rejected.
+	// started is the newest generation whose rollout this process has started. start is the
+	// outcome with the pause of the earlier run at that time, in case the write of status is
+	// rejected.
 	started int64
 	start   outcome
-	// observed is the newest generation, first observed at observedAt.
+	// observed is the newest generation. observedAt is the time at which this process first
+	// observed the generation.
 	observed   int64
 	observedAt time.Time
-	// finished is the newest generation of which nothing was left to do.
+	// finished is the newest generation whose rollout was finished.
 	finished int64
-	// ended is the newest generation that was finished, and whose run needs no more
-	// checks unless its end is to be recorded.
+	// ended is the newest finished generation whose run needs no further checks, unless the end
+	// is to be recorded.
 	ended int64
 	end   endCheck
-	// checkedAt is the time of the last check of the run, checkedCounts and hadWork
-	// what there was to do then, and checkInterval the time to the next one unless
-	// that changes.
+	// checkedAt is the time of the last check of the run. checkedCounts contains the counts at
+	// that check, and hadWork is set if the run had work. checkInterval is the time from the last
+	// check to the next check, unless counts or work change.
 	checkedAt     time.Time
 	checkInterval runs.Backoff
 	checkedCounts protocol.Counts
 	hadWork       bool
-	// wokenAt is the last time that the run was woken, and wokenFor the counts then.
+	// wokenAt is the time at which the run was last woken. wokenFor contains the counts at that
+	// time.
 	wokenAt  time.Time
 	wokenFor protocol.Counts
-	// endedAt is when the run had first ended though pods wait.
+	// endedAt is the time at which the operator first observed that the run has ended although
+	// pods wait.
 	endedAt time.Time
-	// correctedAt is when the run was last signalled its generation, and
-	// correctionBackoff the time to the next signal.
+	// correctedAt is the time at which the generation was last signalled to the run.
+	// correctionBackoff is the time to the next signal.
 	correctedAt       time.Time
 	correctionBackoff runs.Backoff
-	// fault is what stops the run, recorded at faultAt; faultMayChange is set while the
-	// fault is not sure, or not over.
+	// fault is the fault that stops the run, recorded at faultAt. faultMayChange is set while the
+	// operator is not sure about the fault, and while there is a fault.
 	fault          runs.Fault
 	faultAt        time.Time
 	faultMayChange bool
@@ -113,12 +119,12 @@ type runState struct {
 
 // endCheck is the state of the checks of the run of a finished SidecarSet.
 type endCheck struct {
-	// generation that is finished; zero before the first check.
+	// generation is the finished generation. It is zero before the first check.
 	generation int64
 	done       int
 	nextAt     time.Time
 	interval   runs.Backoff
-	// lostSince is when the run was first not open.
+	// lostSince is the time at which the run was first observed to be closed.
 	lostSince time.Time
 }
 
@@ -140,9 +146,9 @@ func (s *runState) recordFinished(generation int64) {
 	s.fault, s.faultMayChange, s.tasks = runs.Fault{}, false, runs.TaskAges{}
 }
 
-// untilEndCheck returns how long the next check can wait whether the run of a finished
-// SidecarSet has ended; due is false if it needs no more checks. toRecord is set while
-// status does not record the end.
+// untilEndCheck returns the time until the next check whether the run of a finished SidecarSet
+// has ended. due is false if no further check is needed. toRecord is set while status does not
+// record the end.
 func (s *runState) untilEndCheck(generation int64, toRecord bool, now time.Time) (left time.Duration, due bool) {
 	if s.end.generation != generation {
 		s.end = endCheck{generation: generation, nextAt: now}
@@ -150,9 +156,10 @@ func (s *runState) untilEndCheck(generation int64, toRecord bool, now time.Time)
 	return s.end.nextAt.Sub(now), s.ended != generation || toRecord
 }
 
-// recordEndCheck records a check of the run of a finished SidecarSet, and reports whether
-// the run shows the end. Status records the end only then, and before another run begins:
-// each pod that a later run upgrades names a later resourceVersion of the SidecarSet.
+// recordEndCheck records a check of the run of a finished SidecarSet, and reports whether the run
+// has ended. Only then may status record the end. Status records the end before another run
+// begins, so each pod that a later run upgrades contains a later resourceVersion of the
+// SidecarSet.
 func (s *runState) recordEndCheck(set *v1alpha1.SidecarSet, run *runs.Run, toRecord bool, now time.Time) (ended bool) {
 	check := &s.end
 	check.done++
@@ -175,7 +182,7 @@ func (s *runState) recordEndCheck(set *v1alpha1.SidecarSet, run *runs.Run, toRec
 	return ended
 }
 
-// untilCheck returns how long the next check can wait.
+// untilCheck returns the time until the next check of the run.
 func (s *runState) untilCheck(o *observation, now time.Time) time.Duration {
 	interval := idleCheckInterval
 	switch {
@@ -209,13 +216,15 @@ func (s *runState) recordCheck(o *observation, now time.Time) {
 	s.checkedCounts, s.hadWork, s.checkedAt = o.plan.Counts, o.hasWork(), now
 }
 
-// stuck reports whether nothing has changed for a while though the run has work.
+// stuck reports whether nothing has changed for a while although the run has work.
 func (s *runState) stuck() bool { return s.hadWork && s.checkInterval > runs.Backoff(minCheckInterval) }
 
-// mayWake reports whether to wake a run that waits for a signal, and records the wake if
-// so. One wake is enough: the run also plans again at its timer.
+// mayWake reports whether to wake a run that waits for a signal. If so, it records the wake. A
+// run is not woken twice for the same counts, because the run also plans again when its timer
+// expires.
 func (s *runState) mayWake(counts protocol.Counts, now time.Time) bool {
-	// Pods that the run does not upgrade change the other counts.
+	// done returns the counts that the run changes. Pods that the run does not upgrade change the
+	// other counts.
 	done := func(c protocol.Counts) [4]int { return [4]int{c.Remaining, c.Converging, c.Migrating, c.Migrated} }
 	slotsChanged := counts.Unavailable != s.wokenFor.Unavailable && now.Sub(s.wokenAt) >= minWakeInterval
 	if !s.wokenAt.IsZero() && done(counts) == done(s.wokenFor) && !slotsChanged {
@@ -225,8 +234,8 @@ func (s *runState) mayWake(counts protocol.Counts, now time.Time) bool {
 	return true
 }
 
-// mayCorrect reports whether to signal a run its generation again, and counts the
-// signal if so.
+// mayCorrect reports whether to signal the generation to a run again. If so, it starts the next
+// backoff.
 func (s *runState) mayCorrect(now time.Time) bool {
 	if now.Sub(s.correctedAt) < time.Duration(s.correctionBackoff) {
 		return false
@@ -245,8 +254,8 @@ func (s *runState) recordReading(run *runs.Run, now time.Time) {
 	}
 }
 
-// recordFault records what stops the run. The message about one failure stays for a while,
-// since each attempt may quote another cause.
+// recordFault records the fault that stops the run. The message about a failure stays for a
+// while, because each attempt may fail with another cause.
 func (s *runState) recordFault(found runs.Fault, sure bool, now time.Time) {
 	s.faultMayChange = !sure || found != runs.Fault{}
 	switch {
@@ -271,9 +280,9 @@ func rolloutStarted(set *v1alpha1.SidecarSet) bool {
 	return set.Status.Rollout != nil && set.Status.Rollout.Generation == set.Generation
 }
 
-// needsTemporal reports whether a SidecarSet is requeued when Temporal goes away or comes
-// back: unless its status says that its rollout has ended. A status that is about to say
-// otherwise is an event of its own.
+// needsTemporal reports whether a SidecarSet is requeued when Temporal becomes unavailable or
+// available. It is false if status shows that the rollout has ended. A later change of status
+// requeues the SidecarSet itself.
 func needsTemporal(set *v1alpha1.SidecarSet) bool {
 	progressing := meta.FindStatusCondition(set.Status.Conditions, v1alpha1.ConditionProgressing)
 	if !rolloutStarted(set) || set.Status.Rollout.Pause != nil || progressing == nil {

@@ -18,7 +18,7 @@ import (
 // actionRollout is the action of every event.
 const actionRollout = "Rollout"
 
-// statusStep writes status, and records events for what changes in it.
+// statusStep writes status, and records events about changes of status.
 type statusStep struct {
 	*statusWriter
 	temporal *runs.Client
@@ -40,7 +40,7 @@ func (s *statusStep) reconcile(ctx context.Context, p *pass) error {
 	s.metrics.observe(p.set, &p.observation)
 	describe(p)
 	if err := s.write(ctx, p.before, p.set); err != nil {
-		// A SidecarSet that is deleted meanwhile needs no status; its event is on the way.
+		// A SidecarSet that has been deleted since needs no status.
 		return client.IgnoreNotFound(err)
 	}
 	for _, event := range append(eventsFor(p.before, p.set, p.out.resumed), p.out.events...) {
@@ -51,10 +51,10 @@ func (s *statusStep) reconcile(ctx context.Context, p *pass) error {
 
 func (s *statusStep) forget(name string) { s.metrics.forget(name) }
 
-// recordGoodRevision records the end of a rollout and, before the first one, the content
-// of pods that the operator finds updated. The status that is written names the
-// resourceVersion that it replaces: the API server rejects it if the SidecarSet has
-// changed since.
+// recordGoodRevision records the end of a rollout in status. Before the first rollout, it records
+// the content of pods that are already updated. The write of status contains the resourceVersion
+// of the SidecarSet. The API server therefore rejects the write if the SidecarSet has changed
+// since it was read.
 func recordGoodRevision(p *pass) {
 	if p.invalid != nil {
 		return
@@ -70,8 +70,8 @@ func recordGoodRevision(p *pass) {
 	status.GoodRevisions = rollout.WithGood(status.GoodRevisions, good)
 }
 
-// describe writes the observation into status. The counts of an invalid SidecarSet
-// stay those of the generation that they were made for.
+// describe writes the observation into status. An invalid SidecarSet keeps the counts of the last
+// valid generation.
 func describe(p *pass) {
 	status := &p.set.Status
 	if p.invalid == nil {
@@ -91,15 +91,16 @@ type statusWriter struct {
 	writes prometheus.Counter
 }
 
-// write writes the status of set unless it is that of before. set then holds the
-// resourceVersion of the write.
+// write writes the status of set if it differs from the status of before. Afterwards, set
+// contains the resourceVersion of the write.
 func (w *statusWriter) write(ctx context.Context, before, set *v1alpha1.SidecarSet) error {
 	if equality.Semantic.DeepEqual(&before.Status, &set.Status) {
 		return nil
 	}
-	// The response has the content as it is stored; that of set is completed.
+	// The response is read into a copy, because it contains the stored content. The content of
+	// set is completed with defaults.
 	written := set.DeepCopy()
-	// A patch would leave out counts of zero, which the CRD requires.
+	// A patch would omit counts of zero, but the CRD requires these counts.
 	if err := w.client.Status().Update(ctx, written); err != nil {
 		return fmt.Errorf("write the status of SidecarSet %s: %w", set.Name, err)
 	}

@@ -20,8 +20,8 @@ import (
 	"github.com/outrigger/outrigger/kube/watches"
 )
 
-// injectionStep finds pods that match a SidecarSet but were not injected, and whether new
-// pods are.
+// injectionStep finds pods that match a SidecarSet but were not injected. It also finds out
+// whether new pods are injected.
 type injectionStep struct {
 	client     client.Reader
 	pods       *watches.Pods
@@ -55,8 +55,8 @@ func (s *injectionStep) find(ctx context.Context, set *v1alpha1.SidecarSet) (uni
 	return s.cache.find(set, func() (uninjectedPods, error) { return s.scan(ctx, set, scope) })
 }
 
-// scan counts the pods for which the API server calls the webhook, and which the SidecarSet
-// selects.
+// scan counts the pods that the SidecarSet selects, that are not injected, and for which the API
+// server calls the webhook.
 func (s *injectionStep) scan(ctx context.Context, set *v1alpha1.SidecarSet, scope match.Scope) (uninjectedPods, error) {
 	var found uninjectedPods
 	pods, err := s.pods.In(scope.OneNamespace())
@@ -88,9 +88,9 @@ func (s *injectionStep) scan(ctx context.Context, set *v1alpha1.SidecarSet, scop
 	return found, nil
 }
 
-// uninjectedCache keeps the result of the scan for each SidecarSet until an event about its
-// namespaces, or about a pod that it selects and that lacks it. Other events cost no scan
-// of all pods.
+// uninjectedCache caches the result of the scan for each SidecarSet. An entry becomes outdated
+// after an event about the namespaces, or about a pod that the SidecarSet selects but that is not
+// injected. Other events cause no scan of all pods.
 type uninjectedCache struct {
 	mu   sync.Mutex
 	sets map[string]*cachedUninjected
@@ -100,7 +100,8 @@ type cachedUninjected struct {
 	uid        types.UID
 	generation int64
 	found      uninjectedPods
-	// events counts the events so far. An event after the scan makes it outdated.
+	// events counts the events so far. scanned is the number of events at the start of the last
+	// scan. The result of the scan is outdated if both numbers differ.
 	events, scanned int
 }
 
@@ -127,7 +128,7 @@ func (c *uninjectedCache) of(set string) *cachedUninjected {
 	return c.sets[set]
 }
 
-// find returns the result of the last scan, or scans.
+// find returns the cached result, or calls scan if the result is outdated.
 func (c *uninjectedCache) find(set *v1alpha1.SidecarSet, scan func() (uninjectedPods, error)) (uninjectedPods, error) {
 	c.mu.Lock()
 	cached := *c.of(set.Name)
@@ -149,9 +150,9 @@ func (c *uninjectedCache) find(set *v1alpha1.SidecarSet, scan func() (uninjected
 // webhookInterval is the time between two reads of the configuration.
 const webhookInterval = time.Minute
 
-// podWebhook caches the installed webhook of pods. It reads the configuration instead of
-// watching it: the operator may lack the right to read it, for example when its image is
-// updated before its ClusterRole.
+// podWebhook caches the installed webhook of pods. It reads the configuration instead of watching
+// it, because the operator may have no permission to read the configuration. This happens, for
+// example, if the image is updated before the ClusterRole.
 type podWebhook struct {
 	live      client.Reader
 	namespace string
@@ -162,8 +163,8 @@ type podWebhook struct {
 	current *admissionregistrationv1.MutatingWebhook
 }
 
-// installed returns the webhook as read at most webhookInterval ago, or before the reads
-// failed. It returns nil if none is installed, or if the operator could never read it.
+// installed returns the webhook as it was read at most webhookInterval ago, or by the last
+// successful read. It returns nil if no webhook is installed, or if no read has succeeded.
 func (w *podWebhook) installed(ctx context.Context) *admissionregistrationv1.MutatingWebhook {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -173,7 +174,7 @@ func (w *podWebhook) installed(ctx context.Context) *admissionregistrationv1.Mut
 	return w.current
 }
 
-// reread is installed, as of now.
+// reread reads the configuration again, and returns the installed webhook.
 func (w *podWebhook) reread(ctx context.Context) *admissionregistrationv1.MutatingWebhook {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -191,8 +192,9 @@ func (w *podWebhook) update(ctx context.Context) {
 	w.current = installed
 }
 
-// called decides for which pods the API server calls the webhook. Without the right to read
-// its configuration, it covers every namespace that no installation excludes.
+// called returns the match.Webhook that decides for which pods the API server calls the webhook.
+// If the operator cannot read the configuration, the webhook covers every namespace that no
+// installation excludes.
 func (w *podWebhook) called(ctx context.Context) match.Webhook {
 	return match.NewWebhook(w.installed(ctx), w.namespace)
 }

@@ -29,9 +29,9 @@ import (
 	"github.com/outrigger/outrigger/operator/runs"
 )
 
-// minReconcileInterval is the shortest time between two reconciles of a SidecarSet for
-// events that only concern its status. Each of them walks all of its pods, and its write of
-// status is a watch event for every watcher.
+// minReconcileInterval is the shortest time between two reconciles of a SidecarSet for events
+// that only concern its status. Each reconcile reads all pods of the SidecarSet, and each write
+// of status is an event for every watch of SidecarSets.
 const minReconcileInterval = time.Second
 
 type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
@@ -63,12 +63,12 @@ func setEvents(sets *setLister, deleted func(*v1alpha1.SidecarSet)) handler.Type
 				sets.index(e.ObjectNew)
 			}
 			if e.ObjectOld.UID != e.ObjectNew.UID {
-				// The deletion between the two was missed.
+				// The watch missed the deletion of the old SidecarSet.
 				deleted(e.ObjectOld)
 			}
-			// A change of only the status is most likely a write of the operator. The
-			// SidecarSet is enqueued all the same: the write may have been based on a
-			// status older than the one it replaced.
+			// A change of only the status is most likely a write of the operator. The SidecarSet
+			// is enqueued nevertheless, because the write may be based on an older status than
+			// the replaced status.
 			if onlyStatus(e.ObjectOld, e.ObjectNew) {
 				q.AddAfter(request(e.ObjectNew.Name), minReconcileInterval)
 				return
@@ -92,7 +92,7 @@ func podEvents(sets *setLister) handler.TypedFuncs[*corev1.Pod, reconcile.Reques
 	return handler.TypedFuncs[*corev1.Pod, reconcile.Request]{
 		CreateFunc: func(ctx context.Context, e event.TypedCreateEvent[*corev1.Pod], q queue) {
 			sets.enqueueInjected(q, e.Object)
-			// At the start every SidecarSet is enqueued anyway.
+			// At the start, the events of the SidecarSets enqueue every SidecarSet.
 			if !e.IsInInitialList {
 				sets.enqueueUninjected(ctx, q, e.Object)
 			}
@@ -114,14 +114,15 @@ func podEvents(sets *setLister) handler.TypedFuncs[*corev1.Pod, reconcile.Reques
 	}
 }
 
-// affectsUninjected reports whether a change of a pod can change which SidecarSets it lacks.
+// affectsUninjected reports whether a change of a pod can change the SidecarSets that the pod
+// matches without being injected.
 func affectsUninjected(before, after *corev1.Pod) bool {
 	return before.UID != after.UID || match.Active(before) != match.Active(after) || !maps.Equal(before.Labels, after.Labels) ||
 		before.Annotations[v1alpha1.InjectedListAnnotation] != after.Annotations[v1alpha1.InjectedListAnnotation]
 }
 
-// affectsStatus reports whether a change of a pod can change the status of a SidecarSet:
-// everything that matching, podstate and start failures read.
+// affectsStatus reports whether a change of a pod can change the status of a SidecarSet. It
+// compares all fields that affect matching, the state of the pod, and failures to start.
 func affectsStatus(before, after *corev1.Pod) bool {
 	read := func(pod *corev1.Pod) []any {
 		return []any{
@@ -158,7 +159,8 @@ func namespaceEvents(sets *setLister) handler.TypedFuncs[*corev1.Namespace, reco
 	}
 }
 
-// revisionEvents enqueue SidecarSets whose revisions another client deleted or changed.
+// revisionEvents returns the handler that enqueues a SidecarSet after another client has deleted
+// or changed one of its revisions.
 func revisionEvents(limiter *enqueueLimiter) handler.TypedFuncs[*appsv1.ControllerRevision, reconcile.Request] {
 	enqueue := func(q queue, revision *appsv1.ControllerRevision) {
 		if set := revision.Labels[v1alpha1.SidecarSetNameLabel]; set != "" {
@@ -175,7 +177,8 @@ func revisionEvents(limiter *enqueueLimiter) handler.TypedFuncs[*appsv1.Controll
 	}
 }
 
-// eventsOfAll enqueue the picked ones of all SidecarSets.
+// eventsOfAll returns the handler of an event that enqueues every SidecarSet for which picked
+// returns true.
 func eventsOfAll(sets *setLister, picked func(*v1alpha1.SidecarSet) bool) handler.Funcs {
 	return handler.Funcs{
 		GenericFunc: func(ctx context.Context, _ event.GenericEvent, q queue) { sets.enqueue(ctx, q, picked) },
@@ -192,14 +195,15 @@ type setLister struct {
 	uninjected *uninjectedCache
 }
 
-// scopedSet is what events about pods need of a SidecarSet.
+// scopedSet is the part of a SidecarSet that the handlers of pod events need.
 type scopedSet struct {
 	name  string
 	scope match.Scope
 }
 
-// index indexes a SidecarSet by its selector. A selector that cannot be parsed selects
-// nothing. An earlier scan may lack pods whose events the new selector did not reach yet.
+// index indexes a SidecarSet by its selector. A selector that cannot be parsed selects nothing.
+// It invalidates the cached scan, because events about pods that only the new selector selects
+// did not invalidate it.
 func (l *setLister) index(set *v1alpha1.SidecarSet) {
 	defer l.uninjected.invalidate(set.Name)
 	scope, err := match.NewScope(&set.Spec)
@@ -213,7 +217,7 @@ func (l *setLister) index(set *v1alpha1.SidecarSet) {
 func (l *setLister) enqueue(ctx context.Context, q queue, picked func(*v1alpha1.SidecarSet) bool) {
 	var sets v1alpha1.SidecarSetList
 	if err := l.List(ctx, &sets, client.UnsafeDisableDeepCopy); err != nil {
-		// The cache fails only while the process stops.
+		// A list from the cache fails only while the process stops.
 		log.FromContext(ctx).Error(err, "cannot list SidecarSets from the cache")
 		return
 	}
@@ -224,8 +228,8 @@ func (l *setLister) enqueue(ctx context.Context, q queue, picked func(*v1alpha1.
 	}
 }
 
-// enqueueUninjected enqueues the SidecarSets that cover the pod but are not injected into
-// it. A later change of the labels of its namespace is an event of its own.
+// enqueueUninjected enqueues the SidecarSets that match the pod but are not injected into it. A
+// later change of the labels of the namespace enqueues SidecarSets itself.
 func (l *setLister) enqueueUninjected(ctx context.Context, q queue, pod *corev1.Pod) {
 	selecting := slices.DeleteFunc(l.byLabels.Matching(pod.Labels), func(set scopedSet) bool {
 		return record.Injected(pod.Annotations, set.name)
@@ -235,7 +239,8 @@ func (l *setLister) enqueueUninjected(ctx context.Context, q queue, pod *corev1.
 	}
 	labels, err := kube.NamespaceLabels(ctx, l)(pod.Namespace)
 	for _, set := range selecting {
-		// The cache may not have the namespace yet. The scan fails until it has.
+		// The cache may not contain the namespace yet. The SidecarSet is then enqueued, and its
+		// scan is retried until the cache contains the namespace.
 		if err == nil && !set.scope.Covers(pod.Namespace, labels, l.namespace) {
 			continue
 		}
@@ -252,7 +257,7 @@ func request(set string) reconcile.Request {
 // SidecarSet at most once per minReconcileInterval.
 type enqueueLimiter struct {
 	clock clock.PassiveClock
-	// reconciledAt has the time of the last reconcile, by name.
+	// reconciledAt contains the time of the last reconcile of each SidecarSet, by name.
 	reconciledAt sync.Map
 }
 
@@ -264,8 +269,8 @@ func (l *enqueueLimiter) recordReconcile(set string, at time.Time) { l.reconcile
 
 func (l *enqueueLimiter) forget(set string) { l.reconciledAt.Delete(set) }
 
-// enqueue adds a SidecarSet to the queue: at once if minReconcileInterval has passed since
-// its last reconcile, or else when it has. The queue keeps the earliest time of an item.
+// enqueue adds a SidecarSet to the queue, at the earliest minReconcileInterval after its last
+// reconcile. If the SidecarSet is queued already, the queue keeps the earlier time.
 func (l *enqueueLimiter) enqueue(q queue, set string) {
 	var left time.Duration
 	if at, ok := l.reconciledAt.Load(set); ok {

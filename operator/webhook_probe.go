@@ -21,17 +21,19 @@ import (
 )
 
 const (
-	// probeInterval is the time between two probes of the webhook, and probeTimeout limits
-	// each of them.
+	// probeInterval is the time between two probes of the webhook. probeTimeout limits each
+	// probe.
 	probeInterval = 2 * time.Second
 	probeTimeout  = 3 * time.Second
-	// faultyProbes is how many probes in a row fail before the webhook counts as unavailable,
-	// so that the restart of one replica does not change every SidecarSet.
+	// faultyProbes is the number of consecutive failed probes after which the webhook counts as
+	// unavailable. A single failed probe, for example during the restart of a replica, does not
+	// change the status of every SidecarSet.
 	faultyProbes = 2
 )
 
-// webhookProbe connects to the webhook of pods as API servers do: to its address, with its
-// serving certificate verified by the CA in its configuration.
+// webhookProbe connects to the webhook of pods as an API server does. It uses the address in the
+// configuration of the webhook, and verifies the serving certificate by the CA in the
+// configuration.
 type webhookProbe struct {
 	webhook *podWebhook
 	// changes requeues all SidecarSets.
@@ -52,8 +54,8 @@ func (p *webhookProbe) Start(ctx context.Context) error {
 	return nil
 }
 
-// check probes once. A failed probe is repeated with the configuration of now, whose CA may
-// be a newer one.
+// check probes the webhook. If the probe fails, check reads the configuration again and repeats
+// the probe, because the CA may have changed.
 func (p *webhookProbe) check(ctx context.Context) {
 	installed := p.webhook.installed(ctx)
 	err := connect(ctx, installed)
@@ -64,13 +66,14 @@ func (p *webhookProbe) check(ctx context.Context) {
 	if ctx.Err() == nil && p.record(installed, err) {
 		select {
 		case p.changes <- event.GenericEvent{Object: &v1alpha1.SidecarSet{}}:
-		default: // the event that waits has the same effect
+		default: // an event that is already queued has the same effect
 		}
 	}
 }
 
-// record reports whether the webhook became unavailable, or available again. The fault keeps
-// the cause of its beginning, so that status does not change with ports and times.
+// record records the result of a probe, and reports whether the webhook has become unavailable or
+// available. The fault contains the cause of the first failure, so that status does not change
+// with each probe.
 func (p *webhookProbe) record(installed *admissionregistrationv1.MutatingWebhook, err error) (changed bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -92,15 +95,16 @@ func (p *webhookProbe) record(installed *admissionregistrationv1.MutatingWebhook
 	return true
 }
 
-// unavailable describes the fault of the webhook; it is empty while there is none.
+// unavailable returns the description of the fault of the webhook. It is empty while there is no
+// fault.
 func (p *webhookProbe) unavailable() string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.fault
 }
 
-// connect returns an error if an API server could not connect to the webhook. API servers do
-// not call a webhook that is not installed, or has no rules.
+// connect returns an error if an API server cannot connect to the webhook. It returns nil if the
+// webhook is not installed or has no rules, because API servers do not call such a webhook.
 func connect(ctx context.Context, webhook *admissionregistrationv1.MutatingWebhook) error {
 	if webhook == nil || len(webhook.Rules) == 0 {
 		return nil
@@ -118,7 +122,7 @@ func connect(ctx context.Context, webhook *admissionregistrationv1.MutatingWebho
 	defer cancel()
 	connection, err := (&tls.Dialer{Config: config}).DialContext(ctx, "tcp", address)
 	if unknown, ok := errors.AsType[*net.DNSError](err); ok && unknown.IsNotFound {
-		// An operator that runs outside of the cluster does not know the names of Services.
+		// An operator outside of the cluster cannot resolve the names of Services.
 		return nil
 	}
 	if err != nil {
@@ -127,7 +131,8 @@ func connect(ctx context.Context, webhook *admissionregistrationv1.MutatingWebho
 	return connection.Close()
 }
 
-// endpoint returns the address of a webhook, and the host that its certificate has to name.
+// endpoint returns the address of a webhook, and the host for which the certificate must be
+// valid.
 func endpoint(config *admissionregistrationv1.WebhookClientConfig) (address, host string, err error) {
 	if service := config.Service; service != nil {
 		host = service.Name + "." + service.Namespace + ".svc"

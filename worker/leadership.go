@@ -15,9 +15,9 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// The durations are those of Kubernetes' own components. The leader writes for renewDeadline after
-// it sent a renewal. Another worker takes over leaseDuration after the renewal at the earliest, so
-// that requests on the wire have arrived.
+// The components of Kubernetes use the same durations. The leader writes pods for at most
+// renewDeadline after it sent a renewal. Another worker takes over at the earliest leaseDuration
+// after the renewal. By then, the last requests of the old leader have arrived.
 const (
 	leaseDuration = 15 * time.Second
 	renewDeadline = 10 * time.Second
@@ -25,21 +25,23 @@ const (
 	leaseName     = "outrigger-worker"
 )
 
-// leadership is the Lease of the worker that leads.
+// leadership manages the Lease of the worker that leads.
 type leadership struct {
 	resourcelock.Interface
 	clock clock.Clock
 
 	mu sync.Mutex
-	// renewed is the time at which the last successful renewal was sent; zero without one.
+	// renewed is the time at which the last successful renewal was sent. It is zero while this
+	// worker does not lead.
 	renewed time.Time
 	// from is the time at which this worker may start to write.
 	from time.Time
 }
 
-// newLeadership uses the identity of the Temporal client.
+// newLeadership returns the leadership of this worker. identity is the identity of the Temporal
+// client.
 func newLeadership(config *rest.Config, namespace, identity string) (*leadership, error) {
-	// A call that hangs must leave time for a second one.
+	// If a call hangs, there must be time for a second call before renewDeadline.
 	config = rest.CopyConfig(config)
 	config.Timeout = renewDeadline / 2
 	leases, err := coordinationv1client.NewForConfig(config)
@@ -61,7 +63,7 @@ func (l *leadership) held() bool {
 	return !l.renewed.IsZero() && l.clock.Since(l.renewed) < renewDeadline
 }
 
-// Get detects that another worker holds the Lease.
+// Get reads the Lease. If another worker is the holder, this worker stops leading.
 func (l *leadership) Get(ctx context.Context) (*resourcelock.LeaderElectionRecord, []byte, error) {
 	record, raw, err := l.Interface.Get(ctx)
 	if err == nil && record.HolderIdentity != l.Identity() {
@@ -70,8 +72,8 @@ func (l *leadership) Get(ctx context.Context) (*resourcelock.LeaderElectionRecor
 	return record, raw, err
 }
 
-// Create delays the writes of this process: somebody may have deleted the Lease of a worker that
-// still writes.
+// Create creates the Lease, and delays the writes of this process. The Lease may have been
+// deleted while another worker still leads and writes.
 func (l *leadership) Create(ctx context.Context, record resourcelock.LeaderElectionRecord) error {
 	sent := l.clock.Now()
 	if err := l.Interface.Create(ctx, record); err != nil {
@@ -105,7 +107,7 @@ func (l *leadership) lose() {
 	l.renewed = time.Time{}
 }
 
-// waitForOthers waits until an earlier leader writes no more.
+// waitForOthers waits until an earlier leader has stopped writing.
 func (l *leadership) waitForOthers(ctx context.Context) error {
 	l.mu.Lock()
 	wait := l.from.Sub(l.clock.Now())
@@ -147,7 +149,7 @@ func (l *leadership) campaign(ctx context.Context, lead func(context.Context)) e
 	if err != nil {
 		return fmt.Errorf("set up the election of a worker: %w", err)
 	}
-	// The Lease is renewed until lead has returned, also after the end of ctx.
+	// The Lease is renewed until lead has returned, even after ctx has ended.
 	electing, release := context.WithCancel(context.WithoutCancel(ctx))
 	var election sync.WaitGroup
 	election.Go(func() { elector.Run(electing) })

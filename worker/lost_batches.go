@@ -17,7 +17,7 @@ import (
 // lostBatchInterval is the time between two attempts to release lost batches.
 const lostBatchInterval = 500 * time.Millisecond
 
-// lostBatches are the batches of the process that ran in this pod before.
+// lostBatches releases the batches of an earlier process of this pod.
 type lostBatches struct {
 	read func(context.Context) ([]activities.LostBatch, error)
 	end  func(ctx context.Context, task []byte, cause error) error
@@ -26,7 +26,8 @@ type lostBatches struct {
 	known chan struct{}
 }
 
-// release tries until the heartbeat timeout, after which the server retries the batches by itself.
+// release retries until the heartbeat timeout. After this timeout, the server retries the batches
+// without a release.
 func (l *lostBatches) release(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, protocol.HeartbeatTimeout)
 	defer cancel()
@@ -50,8 +51,8 @@ func (l *lostBatches) release(ctx context.Context) {
 	})
 }
 
-// before calls run, which claims tasks, once the lost batches are known: batches that this process
-// claims look the same, and must not be released.
+// before calls run once the lost batches are known. run claims tasks, and the batches of this
+// process must not be released as lost batches.
 func (l *lostBatches) before(ctx context.Context, run func(context.Context) error) error {
 	select {
 	case <-l.known:
@@ -61,8 +62,9 @@ func (l *lostBatches) before(ctx context.Context, run func(context.Context) erro
 	}
 }
 
-// retry ends with the context, or if an earlier Role lacks the permission. The heartbeat timeout
-// then releases the batches.
+// retry calls try until it succeeds. It gives up when the context ends, or if the Role of an
+// earlier release lacks the permission. In this case, the server retries the batches after the
+// heartbeat timeout.
 func (l *lostBatches) retry(ctx context.Context, try func() error) {
 	_ = wait.PollUntilContextCancel(ctx, lostBatchInterval, true, func(context.Context) (bool, error) {
 		err := try()

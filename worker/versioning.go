@@ -13,8 +13,9 @@ import (
 	"github.com/outrigger/outrigger/version"
 )
 
-// AutoUpgrade and Pinned are the behaviors of an open run when another build becomes current: the
-// run continues on the new build, or stays with the build on which it began.
+// AutoUpgrade and Pinned are the behaviors of an open run when another build becomes current.
+// With AutoUpgrade, the run continues on the new build. With Pinned, the run stays on the build
+// on which it began.
 const (
 	AutoUpgrade = "auto-upgrade"
 	Pinned      = "pinned"
@@ -25,15 +26,15 @@ const (
 type Versioning struct {
 	// DeploymentName is the name that the workers of all versions share.
 	DeploymentName string
-	// BuildID identifies the version; two builds of the workflow must not share one.
+	// BuildID identifies the version. Two builds of the workflow must not have the same BuildID.
 	BuildID string
 	// Behavior is AutoUpgrade, the default, or Pinned.
 	Behavior string
 }
 
-// Resolve returns the versioning with its defaults: the build id is the revision or the
-// version that the build names. It fails when there is none, and for names that the
-// server rejects.
+// Resolve returns the versioning with defaults. The default of BuildID is the revision or the
+// version in the build information. Resolve fails if the build information contains neither, and
+// for names that the server rejects.
 func (v Versioning) Resolve(build *debug.BuildInfo) (Versioning, error) {
 	switch v.Behavior {
 	case "", AutoUpgrade, Pinned:
@@ -62,8 +63,9 @@ func (v Versioning) Resolve(build *debug.BuildInfo) (Versioning, error) {
 	return v, nil
 }
 
-// buildID is the revision that a binary was built from, or else the version of its
-// module. A tree with uncommitted changes has none, because different trees would share it.
+// buildID returns the revision from which a binary was built, or otherwise the version of its
+// module. For a tree with uncommitted changes it returns an empty string. Otherwise, different
+// builds could have the same id.
 func buildID(build *debug.BuildInfo) string {
 	info := version.Of(build, "")
 	if info.Modified || info.Commit == "" && info.Version == version.Unknown {
@@ -72,7 +74,7 @@ func buildID(build *debug.BuildInfo) string {
 	return cmp.Or(info.Commit, info.Version)
 }
 
-// options are the options for the SDK.
+// options returns the options for the SDK.
 func (v Versioning) options() sdk.DeploymentOptions {
 	if v.DeploymentName == "" {
 		return sdk.DeploymentOptions{}

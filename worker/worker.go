@@ -27,42 +27,45 @@ import (
 )
 
 const (
-	// writesPerBatch is the number of pods that one batch writes at a time. The client's rate limit
-	// is the effective limit.
+	// writesPerBatch is the number of pods that one batch writes at a time. In practice, the rate
+	// limit of the client is lower.
 	writesPerBatch = 32
 	// stopTimeout is the time that running activities have to end when the process stops.
 	stopTimeout = 10 * time.Second
 	// heartbeatInterval limits how late an activity learns that its run has cancelled it.
 	heartbeatInterval = time.Second
-	// deadlockTimeout suits small machines; the SDK's second is too short there.
+	// deadlockTimeout is the time after which the SDK reports a deadlock of a workflow. The
+	// default of one second is too short for small machines.
 	deadlockTimeout = 5 * time.Second
-	// stickyTimeout is how long a workflow task waits for the worker that caches the run, which may
-	// have been killed.
+	// stickyTimeout is how long a workflow task waits for the worker that caches the run. After
+	// this time, the task goes to any worker, because that worker may have been killed.
 	stickyTimeout = time.Second
 )
 
-// Options of the worker process.
+// Options are the options of the worker.
 type Options struct {
 	kube.Options
 	Temporal temporal.Options
-	// TaskQueue is empty for the default of the cluster, see kube.TaskQueue.
+	// TaskQueue is the task queue of the runs. If it is empty, the task queue is that of the
+	// cluster, see kube.TaskQueue.
 	TaskQueue string
-	// MaxConcurrentSelects limits the activities that select pods, and MaxConcurrentPatches the
-	// activities that patch pods, so that neither wait for the other.
+	// MaxConcurrentSelects limits the activities that select pods. MaxConcurrentPatches limits
+	// the activities that patch pods. The limits are separate, so that neither kind of activity
+	// waits for the other kind.
 	MaxConcurrentSelects, MaxConcurrentPatches int
-	// MaxUnavailablePods is the cluster-wide limit of pods that upgrades make unavailable at once; 0
-	// is no limit. With a limit, one worker of the cluster upgrades pods, and all workers must
-	// have the same limit.
+	// MaxUnavailablePods is the cluster-wide limit of pods that upgrades make unavailable at
+	// once. If it is 0, there is no limit. With a limit, only one worker of the cluster upgrades
+	// pods, and all workers must have the same limit.
 	MaxUnavailablePods int
-	// Versioning is resolved.
+	// Versioning has to be the result of Versioning.Resolve.
 	Versioning Versioning
-	// PodUID is the uid of the pod that the process runs in; empty if unknown. See
+	// PodUID is the uid of the pod that the process runs in. It is empty if unknown. See
 	// activities.Activities.LostBatches.
 	PodUID string
 }
 
-// Run hosts rollouts until the context ends. It fails only if the cluster is unreachable at the
-// start; it waits for Temporal.
+// Run hosts rollouts until the context ends. It fails if the cluster is unreachable at the start.
+// If Temporal is unreachable, Run waits.
 func Run(ctx context.Context, o Options) error {
 	mgr, err := o.NewManager(nil)
 	if err != nil {
@@ -127,12 +130,13 @@ type host struct {
 	taskQueue  string
 	activities rolloutActivities
 	log        logr.Logger
-	// lead is nil if every worker upgrades pods. Otherwise it calls its function while this worker
+	// lead is nil if every worker upgrades pods. Otherwise, lead calls upgrade while this worker
 	// leads, until the context ends.
 	lead func(ctx context.Context, upgrade func(context.Context) error) error
 }
 
-// rolloutActivities are the activities of the workflow: *activities.Activities, or stubs in tests.
+// rolloutActivities are the activities of the workflow. The implementation is
+// *activities.Activities, or a stub in tests.
 type rolloutActivities interface {
 	NextBatch(context.Context, protocol.NextBatchInput) (protocol.NextBatchResult, error)
 	UpgradeBatch(context.Context, protocol.UpgradeBatchInput) (protocol.UpgradeBatchResult, error)
@@ -159,8 +163,8 @@ func (h *host) run(ctx context.Context) error {
 	return hosting.Wait()
 }
 
-// keep starts workers, with a backoff while Temporal is unreachable, and restarts workers that
-// stop by themselves.
+// keep starts workers, with a backoff while Temporal is unreachable. It restarts workers that
+// stop because of an error.
 func (h *host) keep(ctx context.Context, start func(fatal chan<- error) (stop func(), err error)) error {
 	backoff := wait.Backoff{Duration: time.Second, Factor: 2, Cap: 10 * time.Second, Steps: 5}
 	for ctx.Err() == nil {
@@ -194,9 +198,9 @@ func (h *host) logUnavailable(err error, delay time.Duration) {
 	h.log.Info("Temporal does not answer; retrying", "after", delay, "cause", err.Error())
 }
 
-// start starts a worker for each task queue. stop first stops the worker that runs the workflow: a
-// batch that drains causes a workflow task, which the server could assign to a poll that is about
-// to end, and retries only after ten seconds.
+// start starts a worker for each task queue. stop first stops the worker that runs the workflow.
+// Otherwise, the server could assign the workflow task after a draining batch to a poll that is
+// about to end. Such a task is retried only after ten seconds.
 func (h *host) start(fatal chan<- error) (stop func(), err error) {
 	stopSelecting, err := h.startSelecting(fatal)
 	if err != nil {
@@ -223,7 +227,7 @@ func (h *host) startSelecting(fatal chan<- error) (stop func(), err error) {
 	} {
 		selecting.RegisterActivityWithOptions(function, activity.RegisterOptions{Name: name})
 	}
-	// Runs of a release without a queue for patches queue them here.
+	// Runs of an earlier release queue the activities that patch pods in this queue.
 	h.registerPatching(selecting)
 	return selecting.Stop, selecting.Start()
 }

@@ -58,8 +58,8 @@ func (r *run) readSignals(ctx workflow.Context) error {
 	return r.resume(ctx, resumes[len(resumes)-1])
 }
 
-// drainPauses reads one payload for each signal. A payload that cannot be decoded results in an
-// empty Pause, so that the signal still takes effect.
+// drainPauses reads one payload for each signal. For a payload that cannot be decoded it returns
+// a Pause without a name, so that the signal still takes effect.
 func drainPauses(channel workflow.ReceiveChannel) []protocol.Pause {
 	var all []protocol.Pause
 	for _, raw := range drain[converter.RawValue](channel) {

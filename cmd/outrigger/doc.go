@@ -1,3 +1,3 @@
-// Command outrigger runs the roles operator, worker and webhook, and the commands for
-// installation, switchover and uninstallation.
+// Command outrigger runs the roles operator, worker and webhook. It also contains the commands
+// for installation, switchover and uninstallation.
 package main

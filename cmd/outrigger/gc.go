@@ -6,15 +6,16 @@ import (
 )
 
 // webhookGCPercent is the growth of the webhook's heap between two garbage collections.
-// Admissions create much garbage beside a small cache: with the default of 100 %, ten
+// Admissions create much garbage, while the cache is small. With the default of 100 %, ten
 // collections per second delay API requests under load.
 const webhookGCPercent = 300
 
-// cacheGCPercent is the growth of the heap of operator and worker. Most of it is a cache of
-// pods, so that 100 % would double their memory.
+// cacheGCPercent is the growth of the heap of the operator and of the worker between two garbage
+// collections. Most of the heap is a cache of pods, so the default of 100 % would double the
+// memory of these roles.
 const cacheGCPercent = 40
 
-// setGCPercent does nothing if GOGC is set.
+// setGCPercent sets the growth of the heap between two garbage collections, unless GOGC is set.
 func setGCPercent(percent int) {
 	if os.Getenv("GOGC") == "" {
 		debug.SetGCPercent(percent)

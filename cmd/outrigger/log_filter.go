@@ -17,8 +17,8 @@ func (f logFilter) Info(level int, message string, pairs ...any) {
 	f.LogSink.Info(level+f.demotion, message, pairs...)
 }
 
-// WithName demotes failed readiness probes to level debug: the prober receives the result, and
-// every probe fails until the process is ready.
+// WithName demotes failed readiness probes to level debug. The kubelet receives the result of
+// each probe, and every probe fails until the process is ready.
 func (f logFilter) WithName(name string) logr.LogSink {
 	f.LogSink = f.LogSink.WithName(name)
 	if name == "healthz" {

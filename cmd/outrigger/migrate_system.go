@@ -14,7 +14,7 @@ import (
 )
 
 // readSystemNamespace adds the facts of the system namespace. A missing permission for
-// Deployments is only reported: they show nothing but the flags of OpenKruise.
+// Deployments is reported but is no error, because Deployments only show the flags of OpenKruise.
 func readSystemNamespace(ctx context.Context, reader client.Reader, system string, facts *switchover.Facts) error {
 	revisions := &appsv1.ControllerRevisionList{}
 	if err := reader.List(ctx, revisions, client.InNamespace(system)); err != nil {

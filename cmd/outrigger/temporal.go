@@ -65,7 +65,7 @@ func newPrune() *cobra.Command {
 	return cmd
 }
 
-// withTemporal calls do with a client.
+// withTemporal calls do with a client of Temporal, and closes the client.
 func withTemporal(f *temporal.Flags, role string, do func(client.Client, temporal.Options) error) error {
 	options, err := f.Options(envconfig.EnvLookupOS)
 	if err != nil {

@@ -31,7 +31,7 @@ func newUninstall(shared *flags) *cobra.Command {
 	}
 }
 
-// directClient returns a client without cache.
+// directClient returns a client that reads from the API server, without a cache.
 func directClient(options kube.Options) (client.Client, error) {
 	config, err := options.RESTConfig()
 	if err != nil {

@@ -1,5 +1,5 @@
-// Package webhook embeds the webhook configurations, for installations with a URL instead of
-// the Service.
+// Package webhook embeds the webhook configurations. Installations use them to replace the
+// Service by a URL.
 package webhook
 
 import _ "embed"

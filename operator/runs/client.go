@@ -28,7 +28,7 @@ import (
 	"github.com/outrigger/outrigger/tracing"
 )
 
-// newestEvents is how many events of a run are read to find its newest batch.
+// newestEvents is the number of events of a run that are read to find the newest batch.
 const newestEvents = 50
 
 // Client starts, signals and describes runs.
@@ -42,20 +42,21 @@ type Client struct {
 	tracer    trace.Tracer
 }
 
-// Options of a Client.
+// Options are the options of a Client.
 type Options struct {
 	Temporal temporal.Options
-	// Name is the identity unless Temporal has one.
+	// Name is the identity of the client unless Temporal.Identity is set.
 	Name string
-	// TaskQueue gets the tasks of runs.
+	// TaskQueue is the task queue of the runs.
 	TaskQueue string
-	// UI is the URL of the web UI, for links; empty for none.
+	// UI is the URL of the web UI, for links. If it is empty, there are no links.
 	UI     string
 	Logger logr.Logger
 	Clock  clock.Clock
 }
 
-// NewClient returns a client that knows nothing of Temporal until Start has probed it.
+// NewClient returns a client. AwaitProbe blocks until Start has probed Temporal for the first
+// time.
 func NewClient(client sdk.Client, o Options, metrics *Metrics) *Client {
 	calls := newConnection(client, o, metrics)
 	return &Client{
@@ -69,15 +70,15 @@ func NewClient(client sdk.Client, o Options, metrics *Metrics) *Client {
 	}
 }
 
-// StartOrSignal makes Temporal roll out a generation. Without an open run of the
-// SidecarSet it starts one, paused if pause is set. An open run of an older generation
-// continues with this one. A run of the same generation plans again. It returns the run's
-// id.
+// StartOrSignal starts the rollout of a generation. If the SidecarSet has no open run,
+// StartOrSignal starts a run, which is paused if pause is set. Otherwise, it signals the open
+// run. A run of an older generation then continues with the new generation. A run of the same
+// generation plans again. StartOrSignal returns the id of the run.
 //
-// The call continues the trace of the edit that made the generation, and so does the run.
+// The call and the run belong to the trace of the edit that created the generation.
 func (c *Client) StartOrSignal(ctx context.Context, set protocol.SetReference, generation int64, pause *v1alpha1.RolloutPause) (runID string, err error) {
-	// The webhook exports the span of the edit. Here the same span is started as a parent,
-	// with the same sampling, and never ended.
+	// The webhook exports the span of the edit. This span has the same ids and the same sampling.
+	// It only serves as the parent, so it is never ended.
 	ctx, _ = c.tracer.Start(tracing.WithEdit(ctx, string(set.UID), generation), tracing.EditSpan)
 	ctx, span := c.tracer.Start(ctx, "StartRollout", trace.WithSpanKind(trace.SpanKindClient), trace.WithAttributes(
 		attribute.String("outrigger.sidecarset", set.Name), attribute.Int64("outrigger.generation", generation)))
@@ -100,7 +101,8 @@ func (c *Client) StartOrSignal(ctx context.Context, set protocol.SetReference, g
 	}
 	run, err := start()
 	if isUnknownAttribute(err) && c.registerAttributes(ctx) == nil {
-		// The attributes were removed since they were registered.
+		// The search attributes have been removed since their registration. They are registered
+		// again.
 		run, err = start()
 	}
 	c.metrics.starts.WithLabelValues(resultOf(err)).Inc()
@@ -110,8 +112,8 @@ func (c *Client) StartOrSignal(ctx context.Context, set protocol.SetReference, g
 	return run.GetRunId(), err
 }
 
-// Signal signals the open run of a SidecarSet, and reports whether there is one. It never
-// starts one.
+// Signal sends a signal to the open run of a SidecarSet, and reports whether there is an open
+// run. It never starts a run.
 func (c *Client) Signal(ctx context.Context, set protocol.SetReference, signal string, payload any) (delivered bool, err error) {
 	input, err := c.converter.ToPayloads(payload)
 	if err != nil {
@@ -155,8 +157,8 @@ func (c *Client) NewestRun(ctx context.Context, set protocol.SetReference) (*Run
 	return found, nil
 }
 
-// RejectedWrites returns a fault if the newest batch in a run's history wrote none of its
-// pods.
+// RejectedWrites returns a fault if all writes of the newest batch in the history of a run were
+// rejected.
 func (c *Client) RejectedWrites(ctx context.Context, set protocol.SetReference) (Fault, error) {
 	answer, err := call(ctx, c.connection, "GetWorkflowExecutionHistoryReverse", c.client.WorkflowService().GetWorkflowExecutionHistoryReverse,
 		&workflowservice.GetWorkflowExecutionHistoryReverseRequest{Namespace: c.namespace, MaximumPageSize: newestEvents, Execution: execution(set)})
@@ -166,7 +168,7 @@ func (c *Client) RejectedWrites(ctx context.Context, set protocol.SetReference) 
 	return faultOfWrites(c.converter, answer.GetHistory().GetEvents()), nil
 }
 
-// URL returns the address of a workflow in the web UI; empty without a UI.
+// URL returns the address of a workflow in the web UI. It is empty if there is no web UI.
 func (c *Client) URL(workflowID string) string {
 	if c.ui == "" {
 		return ""
@@ -178,7 +180,7 @@ func execution(set protocol.SetReference) *common.WorkflowExecution {
 	return &common.WorkflowExecution{WorkflowId: protocol.WorkflowID(set.Name, set.UID)}
 }
 
-// Reference identifies a SidecarSet to its runs.
+// Reference returns the reference by which a run identifies its SidecarSet.
 func Reference(set *v1alpha1.SidecarSet) protocol.SetReference {
 	return protocol.SetReference{Name: set.Name, UID: set.UID}
 }
@@ -193,7 +195,7 @@ func (c *Client) startRequest(set protocol.SetReference, generation int64, pause
 		if err != nil {
 			return nil, fmt.Errorf("encode the pause: %w", err)
 		}
-		// The run shows the pause before its first task, too.
+		// With this memo, the run shows the pause even before its first workflow task.
 		memo = &common.Memo{Fields: map[string]*common.Payload{protocol.PauseMemo: payload}}
 	}
 	arguments, inputErr := c.converter.ToPayloads(input)

@@ -18,25 +18,25 @@ import (
 // callTimeout limits each call to Temporal.
 const callTimeout = 3 * time.Second
 
-// connection makes calls to Temporal, and records whether Temporal takes rollouts.
+// connection makes calls to Temporal, and records whether Temporal accepts rollouts.
 type connection struct {
 	endpoint
 	client  sdk.Client
 	log     logr.Logger
 	clock   clock.Clock
 	metrics *Metrics
-	// Changes gets an event when the result of AwaitProbe changes.
+	// Changes receives an event when the result of AwaitProbe changes.
 	Changes chan event.GenericEvent
-	// reconnected gets a value each time that Temporal answers again.
+	// reconnected receives a value each time that Temporal becomes reachable again.
 	reconnected chan struct{}
-	// probed is closed after the first probe, and probeNow triggers the next one.
+	// probed is closed after the first probe. probeNow triggers the next probe.
 	probed, probeNow chan struct{}
 
 	mu sync.Mutex
 	// answers counts the calls that Temporal answered.
 	answers int
-	// unreachableErr is set while Temporal does not answer; rejectedErr while it answers
-	// and has rejected the newest start of a rollout.
+	// unreachableErr is set while Temporal does not answer. rejectedErr is set while Temporal
+	// answers, but has rejected the newest start of a rollout.
 	unreachableErr, rejectedErr error
 	rejectedAt                  time.Time
 	throttle                    throttle
@@ -52,8 +52,8 @@ func newConnection(client sdk.Client, o Options, metrics *Metrics) *connection {
 	return c
 }
 
-// AwaitProbe waits for the first probe, so that a restart does not report what it cannot
-// know. It returns an error if Temporal accepts no rollouts.
+// AwaitProbe waits for the first probe, so that an operator that has just started reports no
+// unknown state. It returns an error if Temporal accepts no rollouts.
 func (c *connection) AwaitProbe(ctx context.Context) error {
 	select {
 	case <-c.probed:
@@ -72,7 +72,7 @@ func (c *connection) Unreachable() bool {
 	return c.unreachableErr != nil
 }
 
-// Throttled returns for how long the operator makes no calls.
+// Throttled returns the time for which the operator makes no calls.
 func (c *connection) Throttled() time.Duration {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -97,8 +97,9 @@ func (c *connection) answered() int {
 	return c.answers
 }
 
-// recordAnswer records the result of a call, as far as it concerns all calls. A call
-// without an answer shows nothing: the shard of one run may be slow. The probe decides.
+// recordAnswer records the result of a call if the result applies to all calls. A single call
+// without an answer does not mean that Temporal is unreachable, because only the shard of one run
+// may be slow. The next probe decides.
 func (c *connection) recordAnswer(err error) {
 	if temporal.IsUnreachable(err) {
 		c.log.V(1).Info("no answer from Temporal", "address", c.address, "cause", err.Error())
@@ -119,7 +120,8 @@ func (c *connection) recordAnswer(err error) {
 	})
 }
 
-// recordStart records the answer to the start of a rollout: a rejection, or nil.
+// recordStart records the answer to the start of a rollout. err is nil if Temporal accepted the
+// rollout.
 func (c *connection) recordStart(err error) {
 	c.update(func() {
 		if c.rejectedErr = nil; err != nil {
@@ -130,7 +132,8 @@ func (c *connection) recordStart(err error) {
 
 func (c *connection) probeSoon() { sendUnlessFull(c.probeNow, struct{}{}) }
 
-// sendUnlessFull sends one value to a channel of capacity one: a second one means the same.
+// sendUnlessFull sends a value to a channel of capacity one. A second value is dropped, because
+// one value is enough.
 func sendUnlessFull[T any](to chan<- T, value T) {
 	select {
 	case to <- value:
@@ -138,8 +141,8 @@ func sendUnlessFull[T any](to chan<- T, value T) {
 	}
 }
 
-// update changes what is recorded. It sends an event if that changes whether, or why not,
-// Temporal takes rollouts.
+// update applies a change to the recorded state. It sends an event if the change affects the
+// result of unavailable.
 func (c *connection) update(change func()) {
 	c.mu.Lock()
 	before, wasUnreachable := c.unavailable(), c.unreachableErr != nil
@@ -169,9 +172,9 @@ func (c *connection) update(change func()) {
 // method is a method of one of Temporal's services.
 type method[Request, Response any] = func(context.Context, Request, ...grpc.CallOption) (Response, error)
 
-// call makes one call to Temporal, unless that throttles. It bypasses the SDK's own
-// retries: they would continue against a throttling server until the deadline, and then
-// return nothing but the deadline.
+// call makes one call to Temporal, unless Temporal throttles. It bypasses the retries of the SDK.
+// The SDK would repeat the call to a throttling server until the deadline, and then return only
+// the deadline as the error.
 func call[Request, Response any](ctx context.Context, c *connection, name string, do method[Request, Response], request Request) (response Response, err error) {
 	if c.Throttled() > 0 {
 		return response, ThrottledError{c.address, c.namespace}

@@ -19,40 +19,40 @@ import (
 )
 
 const (
-	// pickupTimeout is how long a task waits for a worker before there counts as none;
-	// pollerGracePeriod is how long a queue may be without pollers, such as after a
-	// restart of Temporal.
+	// pickupTimeout is how long a task waits before the workers count as unavailable.
+	// pollerGracePeriod is how long a queue may be without pollers, for example after a restart
+	// of Temporal.
 	pickupTimeout     = 8 * time.Second
 	pollerGracePeriod = 20 * time.Second
-	// attemptGracePeriod is how long an attempt has to last, after several that
-	// failed, to count as good.
+	// attemptGracePeriod is how long an attempt has to last, after several failed attempts,
+	// before the failure counts as over.
 	attemptGracePeriod = 15 * time.Second
 	// failingAttempts is the attempt from which on a task counts as failing.
 	failingAttempts = 3
 )
 
-// symptoms are what a run's pending tasks show.
+// symptoms is the state of the pending tasks of a run.
 type symptoms struct {
 	// waiting is a task that no worker has picked up within pickupTimeout.
 	waiting *task
-	// failing names what fails, and cause quotes how.
+	// failing names the task that fails. cause quotes the failure.
 	failing, cause string
 	// unsure is set while it is too early to decide, and idle if no task is pending.
 	unsure, idle bool
 }
 
-// task waits for a worker.
+// task is a task that waits for a worker.
 type task struct {
 	queue     string
 	kind      enums.TaskQueueType
 	scheduled time.Time
 }
 
-// TaskAges records since when the operator has seen each task of a run, by its own clock:
-// that of Temporal may differ.
+// TaskAges records when the operator first observed each task of a run. It uses the clock of the
+// operator, because the clock of Temporal may differ.
 type TaskAges struct{ since, current map[string]time.Time }
 
-// age returns for how long key has been seen, now included.
+// age records that key was observed now, and returns the time since the first observation.
 func (a *TaskAges) age(key string, now time.Time) time.Duration {
 	first, ok := a.since[key]
 	if !ok {
@@ -62,7 +62,7 @@ func (a *TaskAges) age(key string, now time.Time) time.Duration {
 	return now.Sub(first)
 }
 
-// prune forgets the tasks that the last examination has not seen.
+// prune removes the tasks that the last examination did not observe.
 func (a *TaskAges) prune() { a.since, a.current = a.current, nil }
 
 // examine reads the symptoms from the pending tasks of an open run.
@@ -119,7 +119,7 @@ func (a *TaskAges) wait(found *symptoms, key string, pending *task, now time.Tim
 	}
 }
 
-// diagnoser finds out why an open run makes no progress.
+// diagnoser finds the reason for which an open run makes no progress.
 type diagnoser struct {
 	*connection
 	taskQueue string
@@ -128,8 +128,8 @@ type diagnoser struct {
 	queues map[queueKey]taskQueue
 }
 
-// Diagnose returns the fault of the workers that an open run shows; before is the last
-// one. It is not sure while it is too early to decide.
+// Diagnose returns the fault of the workers that an open run shows. before is the last known
+// fault. sure is false while it is too early to decide.
 func (d *diagnoser) Diagnose(ctx context.Context, r *Run, ages *TaskAges, before Fault) (found Fault, sure bool, err error) {
 	now := d.clock.Now()
 	seen := ages.examine(r, d.taskQueue, now)
@@ -141,10 +141,10 @@ func (d *diagnoser) Diagnose(ctx context.Context, r *Run, ages *TaskAges, before
 			return Fault{}, false, err
 		}
 		found := d.faultOfWaiting(queue, seen.waiting, r.pinned)
-		// Without a fault the workers are only busy.
+		// Without a fault, the workers are only busy.
 		return found, found != Fault{}, nil
 	case seen.failing != "":
-		// A task that has failed may wait for a worker now.
+		// The next attempt of a failed task may be waiting for a worker now.
 		return rolloutFailing(seen.failing, seen.cause), !seen.unsure || before.Reason != v1alpha1.ReasonWorkerUnavailable, nil
 	case seen.unsure || !seen.idle:
 		return Fault{}, !seen.unsure, nil
@@ -160,9 +160,9 @@ func (d *diagnoser) Diagnose(ctx context.Context, r *Run, ages *TaskAges, before
 	return found, true, nil
 }
 
-// faultOfWaiting is the fault when a task has waited for a worker. A worker that was
-// polling when the task was scheduled would have got it, and does not poll again. A worker
-// of another version than those that the task goes to would not get it.
+// faultOfWaiting returns the fault if a task has waited for a worker too long. A worker that
+// still polled when the task was scheduled should have received the task. A worker of a version
+// to which the task is not routed does not receive it.
 func (d *diagnoser) faultOfWaiting(queue *taskQueue, waiting *task, pinned *version) Fault {
 	wanted, polling := queue.wanted(pinned), queue.polledBy(waiting.scheduled)
 	missing, others := without(wanted, polling), without(polling, wanted)
@@ -177,7 +177,7 @@ func (d *diagnoser) faultOfWaiting(queue *taskQueue, waiting *task, pinned *vers
 	return Fault{}
 }
 
-// faultOfIdle is the fault when no worker will get the next task of a run.
+// faultOfIdle returns the fault if no worker will receive the next task of a run.
 func (d *diagnoser) faultOfIdle(queue *taskQueue, pinned *version) Fault {
 	wanted := queue.wanted(pinned)
 	switch polling := queue.polledBy(time.Time{}); {
@@ -198,8 +198,8 @@ func (d *diagnoser) workerUnavailable(queue string, noPollers bool) Fault {
 		what, d.address, d.namespace)}
 }
 
-// otherVersions is the fault when the workers that poll have versions that get no tasks
-// of the run.
+// otherVersions returns the fault if only workers poll whose versions receive no tasks of the
+// run.
 func (d *diagnoser) otherVersions(queue string, wanted, polling []version, pinned bool) Fault {
 	kind, remedy := "current", "make theirs current (temporal worker deployment set-current-version)"
 	if pinned {
@@ -210,16 +210,17 @@ func (d *diagnoser) otherVersions(queue string, wanted, polling []version, pinne
 		kind, listed(wanted), queue, d.address, d.namespace, listed(polling), remedy)}
 }
 
-// batchResult has the fields that the results of batches share. Results of other
-// activities name a phase, or no pods.
+// batchResult contains the fields that the results of all kinds of batches have in common. The
+// result of another activity contains a phase, or contains no pods.
 type batchResult struct {
 	Written  []protocol.WrittenPod  `json:"written"`
 	Reset    int                    `json:"reset"`
 	Rejected []protocol.RejectedPod `json:"failed"`
 }
 
-// faultOfWrites returns a fault if the newest batch among events, the newest first, wrote
-// none of its pods. Such a batch is no failed activity, because one pod stops no other.
+// faultOfWrites returns a fault if all writes of the newest batch were rejected. events lists the
+// newest event first. The activity of such a batch does not fail, because a rejected pod must not
+// stop other pods.
 func faultOfWrites(payloads converter.DataConverter, events []*history.HistoryEvent) Fault {
 	for _, event := range events {
 		var batch batchResult

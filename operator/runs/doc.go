@@ -1,4 +1,4 @@
-// Package runs is the operator's side of Temporal: the runs of rollouts. Client starts,
-// signals and describes runs, and probes Temporal. Diagnose finds the fault of a run that
-// makes no progress. Orphans ends the runs of deleted SidecarSets.
+// Package runs manages the runs of rollouts in Temporal for the operator. Client starts, signals
+// and describes runs, and probes Temporal. Diagnose finds the fault of a run that makes no
+// progress. Orphans ends the runs of deleted SidecarSets.
 package runs

@@ -17,8 +17,8 @@ func is[E error](err error) bool {
 	return ok
 }
 
-// IsThrottled reports whether Temporal throttles the namespace. A busy workflow is no
-// throttling.
+// IsThrottled reports whether Temporal throttles the namespace. An error about a busy workflow
+// does not count.
 func IsThrottled(err error) bool {
 	return is[ThrottledError](err) || is[*serviceerror.ResourceExhausted](err) && !IsBusy(err)
 }
@@ -34,14 +34,16 @@ func isUnknownAttribute(err error) bool {
 	return err != nil && (strings.Contains(err.Error(), "search attribute") || strings.Contains(err.Error(), protocol.SidecarSetAttribute))
 }
 
-// attributesRemedy registers the search attributes where the operator may not.
+// attributesRemedy is the remedy if the operator has no permission to register the search
+// attributes.
 const attributesRemedy = "outrigger temporal setup registers the search attributes"
 
 // endpoint is the Temporal namespace that the operator uses.
 type endpoint struct{ address, namespace string }
 
-// unreachableError names only causes that stay the same from one attempt to the next,
-// because conditions show it. The log has the others.
+// unreachableError returns the error that conditions show while Temporal is unreachable. It
+// contains a cause only if the cause is the same for each attempt. The log contains the other
+// causes.
 func (e endpoint) unreachableError(err error) error {
 	message := fmt.Sprintf("Temporal at %s does not answer", e.address)
 	if cause, remedy := temporal.Explain(err); cause != "" {
@@ -61,14 +63,14 @@ func (e endpoint) rejectedError(err error) error {
 	return fmt.Errorf("%s: %w (does the namespace exist, and may the operator use it?)", message, err)
 }
 
-// UnansweredError says that Temporal does not answer the calls about one SidecarSet.
+// UnansweredError is returned if Temporal answers, but not the calls about one SidecarSet.
 func (e endpoint) UnansweredError() error {
 	message := fmt.Sprintf("Temporal at %s answers, but not the calls about this SidecarSet", e.address)
 	return errors.New(message)
 }
 
-// ThrottledError says that Temporal rejects calls because of its rate limits. It is also the
-// result of a call that is not made for that reason.
+// ThrottledError is returned if Temporal rejects calls because of its rate limits. It is also the
+// result of a call that the operator does not make during the backoff.
 type ThrottledError struct{ Address, Namespace string }
 
 func (t ThrottledError) Error() string {

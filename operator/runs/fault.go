@@ -10,8 +10,8 @@ import (
 // maxCauseLength limits the quoted part of a failure, in characters.
 const maxCauseLength = 300
 
-// Fault is a fault of the workers of a run, or of reading the run; zero without any. Its
-// reason is that of a condition.
+// Fault is a fault of the workers of a run, or of reading the run. The zero value means no fault.
+// Reason is also the reason of the condition Degraded.
 type Fault struct{ Reason, Message string }
 
 const failsRepeatedly = " fails repeatedly"
@@ -24,7 +24,7 @@ func rolloutFailing(what, cause string) Fault {
 	return Fault{v1alpha1.ReasonRolloutFailing, message + " (it is retried; see the logs of the workers)"}
 }
 
-// UnreadableFault is the fault of an operator without the key of a run.
+// UnreadableFault returns the fault if the operator cannot decode the pause of a run.
 func UnreadableFault(cause error) Fault {
 	return Fault{v1alpha1.ReasonRunUnreadable, "the operator cannot read the pause of the run: " + singleLine(cause.Error()) +
 		" (give it the payload keys that the workers have: --temporal-payload-key-dir)"}
@@ -37,7 +37,7 @@ func (f Fault) SameFailure(other Fault) bool {
 	return ok && otherOK && f.Reason == other.Reason && what == otherWhat
 }
 
-// singleLine makes one line of limited length of a failure's message.
+// singleLine turns the message of a failure into one line of limited length.
 func singleLine(message string) string {
 	line := strings.Join(strings.FieldsFunc(message, func(c rune) bool { return unicode.IsControl(c) || c == ' ' }), " ")
 	if letters := []rune(line); len(letters) > maxCauseLength {

@@ -5,7 +5,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promauto"
 )
 
-// Metrics are about Temporal and the calls to it.
+// Metrics are the metrics about Temporal and the calls to Temporal.
 type Metrics struct {
 	available     prometheus.Gauge
 	starts, calls *prometheus.CounterVec
@@ -34,7 +34,7 @@ func NewMetrics(registerer prometheus.Registerer) *Metrics {
 	return m
 }
 
-// resultOf is the label of a call.
+// resultOf returns the label of the result of a call.
 func resultOf(err error) string {
 	if err != nil {
 		return "error"

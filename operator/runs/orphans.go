@@ -19,26 +19,26 @@ import (
 )
 
 const (
-	// collectInterval is how often open runs are compared with the SidecarSets, and
-	// collectRetry the pause before another attempt.
+	// collectInterval is the time between two comparisons of open runs with the SidecarSets.
+	// collectRetry is the delay after a failed comparison.
 	collectInterval = 5 * time.Minute
 	collectRetry    = 15 * time.Second
-	// The run of a deleted SidecarSet is signalled until it has ended, with this backoff:
-	// the cache of its worker may still have the SidecarSet.
+	// The run of a deleted SidecarSet is signalled with this backoff until the run has ended. The
+	// cache of the worker may still contain the SidecarSet at the first signal.
 	minSignalBackoff = time.Second
 	maxSignalBackoff = 5 * time.Minute
-	// listPageSize is how many runs are listed at once.
+	// listPageSize is the number of runs in one page of a list.
 	listPageSize = 500
 )
 
 // Orphans ends the runs of deleted SidecarSets, and requeues SidecarSets whose runs work on
-// another generation. It runs only on the leader.
+// another generation. It runs only in the operator that leads.
 type Orphans struct {
 	client *Client
 	cache  client.Reader
-	// live reads past the cache.
+	// live reads from the API server, not from the cache.
 	live client.Reader
-	// Requeues gets the SidecarSets whose runs work on another generation.
+	// Requeues receives the SidecarSets whose runs work on another generation.
 	Requeues chan event.GenericEvent
 	queue    workqueue.TypedRateLimitingInterface[orphan]
 
@@ -52,7 +52,7 @@ type orphan struct {
 	generation int64
 }
 
-// NewOrphans returns Orphans that know of no run yet.
+// NewOrphans returns an Orphans with an empty queue.
 func NewOrphans(runs *Client, cache, live client.Reader) *Orphans {
 	return &Orphans{
 		client: runs, cache: cache, live: live,
@@ -62,13 +62,13 @@ func NewOrphans(runs *Client, cache, live client.Reader) *Orphans {
 	}
 }
 
-// Add adds the run of a deleted SidecarSet.
+// Add queues the run of a deleted SidecarSet.
 func (o *Orphans) Add(set *v1alpha1.SidecarSet) {
 	o.queue.Add(orphan{Reference(set), set.Generation})
 }
 
-// TakeMismatch reports, once for each time that it was found, whether the run of a
-// SidecarSet works on another generation.
+// TakeMismatch reports whether a comparison found that the run of a SidecarSet works on another
+// generation. It clears the finding.
 func (o *Orphans) TakeMismatch(set string) bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()

@@ -11,26 +11,27 @@ import (
 )
 
 const (
-	// probeInterval is the time between two probes while Temporal answers, and
-	// reconnectInterval while it does not.
+	// probeInterval is the time between two probes while Temporal answers. reconnectInterval is
+	// the time between two probes while Temporal does not answer.
 	probeInterval     = 5 * time.Second
 	reconnectInterval = time.Second
-	// rejectionTTL is how long a rejection is reported without another one. It is
-	// longer than reconciles pause between retries.
+	// rejectionTTL is how long a rejection is reported without another rejection. It is longer
+	// than the longest delay between two retries of a reconcile.
 	rejectionTTL = 30 * time.Second
 )
 
-// prober finds out whether Temporal answers.
+// prober checks whether Temporal answers.
 type prober struct {
 	*connection
 	once sync.Once
-	// late is set while the last probe timed out, and attributesEnsured once the search
-	// attributes are registered, or cannot be. Only probes use them.
+	// late is set if the last probe timed out. attributesEnsured is set once the search
+	// attributes are registered, or cannot be registered. Only the goroutine of Start uses both
+	// fields.
 	late, attributesEnsured bool
 }
 
-// NeedLeaderElection makes standbys probe, too: their metric would show Temporal as
-// unavailable otherwise.
+// NeedLeaderElection returns false, so that operators that do not lead also probe Temporal.
+// Otherwise, the metric of these operators would show Temporal as unavailable.
 func (p *prober) NeedLeaderElection() bool { return false }
 
 // Start probes Temporal until ctx ends. It implements manager.Runnable.
@@ -69,8 +70,8 @@ func (p *prober) probe(ctx context.Context) {
 	if IsThrottled(err) {
 		return
 	}
-	// An error with a known cause, such as a wrong API key, holds for every call. The
-	// start of a rollout shows other errors better, and is retried until it succeeds.
+	// An error with a known cause, such as a wrong API key, applies to every call. Other errors
+	// are reported by the start of a rollout, which is retried until it succeeds.
 	cause, _ := temporal.Explain(err)
 	p.update(func() {
 		if cause != "" {
@@ -84,8 +85,9 @@ func (p *prober) probe(ctx context.Context) {
 	}
 }
 
-// recordUnanswered records that Temporal is unreachable, unless it answered other calls
-// since the probe was sent. A single late probe may only be slow.
+// recordUnanswered records that Temporal is unreachable, unless Temporal has answered other calls
+// since the probe was sent. A single probe that timed out is repeated first, because it may only
+// be slow.
 func (p *prober) recordUnanswered(err error, silent bool) {
 	again := temporal.IsLate(err) && !p.late && !p.Unreachable()
 	p.late = temporal.IsLate(err)
@@ -99,9 +101,10 @@ func (p *prober) recordUnanswered(err error, silent bool) {
 	}
 }
 
-// ensureAttributes registers missing search attributes, once after each time that
-// Temporal was unreachable: it may have lost its data. The operator may lack the right to
-// register them. Then the start of a rollout fails, and its error names the remedy.
+// ensureAttributes registers missing search attributes. It does so once at the start and once
+// after each time that Temporal was unreachable, because Temporal may have lost its data. If the
+// operator has no permission to register the attributes, the start of a rollout fails, and its
+// error contains the remedy.
 func (p *prober) ensureAttributes(ctx context.Context) {
 	if p.attributesEnsured {
 		return

@@ -15,10 +15,10 @@ import (
 )
 
 const (
-	// pollersTTL is how long one description of a task queue serves all runs.
+	// pollersTTL is how long the description of a task queue is cached for all runs.
 	pollersTTL = 3 * time.Second
-	// pollTimeout is longer than one poll of an idle worker: it polls again within that
-	// time.
+	// pollTimeout is longer than one poll of an idle worker. Within this time, an idle worker
+	// polls again.
 	pollTimeout = 70 * time.Second
 )
 
@@ -30,14 +30,15 @@ type queueKey struct {
 // taskQueue is a description of a task queue.
 type taskQueue struct {
 	at time.Time
-	// pollers are the workers that polled it in the last minutes, as Temporal
-	// remembers them.
+	// pollers lists the workers that polled the queue in the last minutes, as reported by
+	// Temporal.
 	pollers []*taskqueue.PollerInfo
-	// routed are the versions that the tasks of runs go to that are not pinned.
+	// routed lists the versions to which the tasks of runs without a pinned version go.
 	routed []version
 }
 
-// describe describes a task queue, unless that was done just before.
+// describe returns the description of a task queue, from the cache if the description is younger
+// than pollersTTL.
 func (d *diagnoser) describe(ctx context.Context, name string, kind enums.TaskQueueType) (*taskQueue, error) {
 	key := queueKey{name, kind}
 	d.mu.Lock()
@@ -59,7 +60,7 @@ func (d *diagnoser) describe(ctx context.Context, name string, kind enums.TaskQu
 	return &described, nil
 }
 
-// wanted are the versions that the tasks of a run go to.
+// wanted returns the versions to which the tasks of a run go.
 func (q *taskQueue) wanted(pinned *version) []version {
 	if pinned != nil {
 		return []version{*pinned}
@@ -74,8 +75,9 @@ func (q *taskQueue) of(versions []version) []*taskqueue.PollerInfo {
 	})
 }
 
-// polledBy lists the versions whose workers still poll the queue, sorted: those that
-// polled within pollTimeout of the newest poll, or of at if that is later.
+// polledBy returns the sorted versions of the workers that still poll the queue. A worker still
+// polls if its last poll is at most pollTimeout older than the newest poll of any worker, or than
+// at if at is later.
 func (q *taskQueue) polledBy(at time.Time) (versions []version) {
 	newest := at
 	for _, poller := range q.pollers {
@@ -93,7 +95,8 @@ func (q *taskQueue) polledBy(at time.Time) (versions []version) {
 	return versions
 }
 
-// polledSince compares only times of Temporal's clock.
+// polledSince reports whether one of the pollers has polled since a task was scheduled. Both
+// times are from the clock of Temporal.
 func polledSince(pollers []*taskqueue.PollerInfo, scheduled time.Time) bool {
 	return slices.ContainsFunc(pollers, func(poller *taskqueue.PollerInfo) bool {
 		return poller.LastAccessTime.AsTime().After(scheduled)
@@ -105,7 +108,8 @@ func without(versions, others []version) []version {
 	return slices.DeleteFunc(slices.Clone(versions), func(v version) bool { return slices.Contains(others, v) })
 }
 
-// version is a version of a worker deployment; the zero value is that of workers without.
+// version is a version of a worker deployment. The zero value is the version of workers without
+// versioning.
 type version struct{ deployment, build string }
 
 func (v version) String() string {
@@ -135,8 +139,8 @@ func versionOfPoller(poller *taskqueue.PollerInfo) version {
 	return version{options.GetDeploymentName(), options.GetBuildId()}
 }
 
-// pinnedVersion is the version that the tasks of a run go to, whichever is current; nil
-// if they go to the current one.
+// pinnedVersion returns the version to which a run is pinned, or nil. The tasks of a run that is
+// not pinned go to the current version.
 func pinnedVersion(info *workflow.WorkflowExecutionVersioningInfo) *version {
 	override := info.GetVersioningOverride()
 	switch {
@@ -148,8 +152,8 @@ func pinnedVersion(info *workflow.WorkflowExecutionVersioningInfo) *version {
 	return new(versionOf(info.GetDeploymentVersion()))
 }
 
-// routedVersions are the current version of a task queue and the ramping one, as far as
-// tasks go to them.
+// routedVersions returns the current version and the ramping version of a task queue. It omits a
+// version that receives no tasks.
 func routedVersions(info *taskqueue.TaskQueueVersioningInfo) (routed []version) {
 	ramp := info.GetRampingVersionPercentage()
 	if ramp < 100 {

@@ -12,22 +12,23 @@ import (
 	"github.com/outrigger/outrigger/api/v1alpha1"
 )
 
-// firstTask is the length of a history at the end of the run's first task:
-// started; task scheduled, started, completed.
+// firstTask is the length of a history at the end of the first task of the run. It counts the
+// start of the run, and three events of the task: scheduled, started and completed.
 const firstTask = 4
 
 // Run is the newest run of a SidecarSet, as Temporal describes it.
 type Run struct {
-	// Status is unspecified if Temporal knows of no run.
+	// Status is unspecified if Temporal knows no run of the SidecarSet.
 	Status enums.WorkflowExecutionStatus
-	// Generation that the run works on; zero if its search attribute is missing.
+	// Generation is the generation that the run works on. It is zero if the search attribute is
+	// missing.
 	Generation int64
 	Phase      protocol.Phase
-	// Pause is the pause in effect, and Resumed says by whom the last one was ended.
+	// Pause is the current pause. Resumed is the resume that ended the last pause.
 	Pause, Resumed *protocol.Pause
 	// Unreadable is set if the run has a pause that cannot be decoded.
 	Unreadable error
-	// Events is the length of its history.
+	// Events is the length of the history of the run.
 	Events int64
 	// Task is the pending workflow task, if any.
 	Task       *workflow.PendingWorkflowTaskInfo
@@ -43,13 +44,13 @@ func (r *Run) Open() bool { return r.Status == enums.WORKFLOW_EXECUTION_STATUS_R
 // terminated.
 func (r *Run) Completed() bool { return r.Status == enums.WORKFLOW_EXECUTION_STATUS_COMPLETED }
 
-// TaskPending reports whether the run is about to plan by itself. A run that continued
-// another as new may wait for its first task for a second, and shows until then the
-// phase of that other.
+// TaskPending reports whether a workflow task of the run is pending, after which the run plans
+// again without a signal. A run that continues another run as new may wait a second for its first
+// task. Until then, the run shows the phase of the other run.
 func (r *Run) TaskPending() bool { return r.Task != nil || r.Events < firstTask }
 
-// WaitsForSignal reports whether only a signal makes the run plan again. Resets of
-// standby twins do not, and may be in progress meanwhile.
+// WaitsForSignal reports whether the run plans again only after a signal. Resets of standby twins
+// may be in progress, but do not cause a new plan.
 func (r *Run) WaitsForSignal() bool {
 	waits := r.Phase == protocol.PhaseWaiting || r.Phase == protocol.PhasePaused
 	return r.Open() && waits && !r.TaskPending() && !slices.ContainsFunc(r.Activities, func(a *workflow.PendingActivityInfo) bool {
@@ -57,7 +58,8 @@ func (r *Run) WaitsForSignal() bool {
 	})
 }
 
-// Resets reports whether the run waits for standby twins to reset, or resets them.
+// Resets reports whether the run resets standby twins, or waits for standby twins that it can
+// reset.
 func (r *Run) Resets() bool { return slices.ContainsFunc(r.Activities, ofMigration) }
 
 func ofMigration(activity *workflow.PendingActivityInfo) bool {
@@ -66,13 +68,14 @@ func ofMigration(activity *workflow.PendingActivityInfo) bool {
 }
 
 // GenerationMismatch reports whether the run works on another generation than that of the
-// SidecarSet: a signal was mistyped, or the cluster or Temporal was restored from a backup.
+// SidecarSet. The cause may be a signal with a wrong generation, or a restore of the cluster or
+// of Temporal from a backup.
 func (r *Run) GenerationMismatch(set *v1alpha1.SidecarSet) bool {
 	return r.Generation != 0 && r.Generation != set.Generation
 }
 
-// Read reads a description. Search attributes are never encrypted. A missing payload leaves
-// its field as it is.
+// Read returns the Run of a description by Temporal. Search attributes are never encrypted. If a
+// payload is missing, the field keeps its zero value.
 func Read(payloads converter.DataConverter, info *workflow.WorkflowExecutionInfo) (*Run, error) {
 	r := &Run{Status: info.GetStatus(), Events: info.GetHistoryLength(), pinned: pinnedVersion(info.GetVersioningInfo())}
 	fields, memo := info.GetSearchAttributes().GetIndexedFields(), info.GetMemo().GetFields()
@@ -84,7 +87,8 @@ func Read(payloads converter.DataConverter, info *workflow.WorkflowExecutionInfo
 	if err := payloads.FromPayload(memo[protocol.PauseMemo], &r.Pause); err != nil {
 		r.Unreadable = fmt.Errorf("memo %s: %w", protocol.PauseMemo, err)
 	}
-	// Without it, an event lacks a name and a reason.
+	// An error is ignored, because without Resumed only the name and the reason in an event are
+	// missing.
 	_ = payloads.FromPayload(memo[protocol.ResumeMemo], &r.Resumed)
 	return r, nil
 }

@@ -30,15 +30,16 @@ import (
 	"github.com/outrigger/outrigger/kube/crd"
 )
 
-// propagationTime is how long a definition must be unchanged before the migration: by then it
-// has reached all API servers. It is also the time between two attempts.
+// propagationTime is how long a definition must be unchanged before the migration. By then, the
+// definition has reached all API servers. It is also the time between two attempts.
 const propagationTime = 10 * time.Second
 
-// Migrator stores every SidecarSet in the definition's storage version, and then
-// removes the others from status.storedVersions. From then on a read needs no conversion. It
-// runs only on the leader, at each change of the definition.
+// Migrator stores every SidecarSet in the storage version of the definition, and then removes all
+// other versions from status.storedVersions. After the migration, a read of the storage version
+// needs no conversion. The Migrator runs only in the operator that leads, after each change of
+// the definition.
 type Migrator struct {
-	// Client reads past the cache.
+	// Client reads from the API server, not from a cache.
 	Client client.Client
 	// seen is the definition of the last reconcile.
 	seen struct {
@@ -47,9 +48,10 @@ type Migrator struct {
 	}
 }
 
-// AddTo gives the definition a cache of its own: the operator may lack the right to watch it,
-// for example when its image is updated before its ClusterRole, and reconciles SidecarSets
-// all the same.
+// AddTo adds the Migrator to a manager. The Migrator uses a separate cache, because the operator
+// may have no permission to watch the definition. This happens, for example, if the image is
+// updated before the ClusterRole. With a separate cache, the operator reconciles SidecarSets
+// nevertheless.
 func (m *Migrator) AddTo(mgr manager.Manager) error {
 	definition := &metav1.PartialObjectMetadata{}
 	definition.SetGroupVersionKind(apiextensionsv1.SchemeGroupVersion.WithKind("CustomResourceDefinition"))
@@ -75,7 +77,7 @@ func (m *Migrator) AddTo(mgr manager.Manager) error {
 func (m *Migrator) Reconcile(ctx context.Context, _ reconcile.Request) (reconcile.Result, error) {
 	done, err := m.migrate(ctx)
 	if apierrors.IsNotFound(err) {
-		return reconcile.Result{}, nil // the definition is gone: it comes as an event
+		return reconcile.Result{}, nil // the creation of the definition is an event
 	}
 	if err != nil && ctx.Err() == nil {
 		log.FromContext(ctx).Info("SidecarSets stay stored in several versions for now", "cause", err.Error())
@@ -86,9 +88,9 @@ func (m *Migrator) Reconcile(ctx context.Context, _ reconcile.Request) (reconcil
 	return reconcile.Result{}, nil
 }
 
-// migrate rewrites the SidecarSets while a webhook converts them. Without a webhook, the
-// fields of one version would be stored under the name of the other. It reports whether
-// there is nothing to do until the definition changes.
+// migrate rewrites the SidecarSets if a webhook converts them. Without a conversion webhook, the
+// API server would store the fields of one version under the name of the other version. done is
+// true if there is nothing to do until the definition changes.
 func (m *Migrator) migrate(ctx context.Context) (done bool, err error) {
 	definition, err := crd.Get(ctx, m.Client)
 	if err != nil {
@@ -107,7 +109,8 @@ func (m *Migrator) migrate(ctx context.Context) (done bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	// Since the definition was changed, SidecarSets may have been stored in another version.
+	// If the definition has changed since it was read, SidecarSets may have been stored in
+	// another version. The patch fails in this case.
 	migrated := definition.DeepCopy()
 	migrated.Status.StoredVersions = []string{storage}
 	exactly := client.MergeFromWithOptions(definition, client.MergeFromWithOptimisticLock{})
@@ -141,8 +144,8 @@ func (m *Migrator) rewriteAll(ctx context.Context, storage string) (int, error) 
 	return len(sets.Items), nil
 }
 
-// rewrite changes only the version that is stored. It updates status, because admission may
-// reject a spec that is stored already.
+// rewrite stores a SidecarSet in the storage version without other changes. It updates the
+// subresource status, because admission may reject a stored spec.
 func (m *Migrator) rewrite(ctx context.Context, set *unstructured.Unstructured, storage string) error {
 	if storage == v1alpha1.GroupVersion.Version {
 		if err := storeOwnership(set); err != nil {
@@ -150,14 +153,14 @@ func (m *Migrator) rewrite(ctx context.Context, set *unstructured.Unstructured, 
 		}
 	}
 	err := m.Client.Status().Update(ctx, set)
-	// A SidecarSet that another client has just written is stored in the storage version.
+	// After a conflict, another client has just written the SidecarSet, in the storage version.
 	if err == nil || apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
 		return nil
 	}
 	return fmt.Errorf("store SidecarSet %s as %s: %w", set.GetName(), storage, err)
 }
 
-// storeOwnership sets the managed fields that defaulting sets at other writes.
+// storeOwnership sets the managed fields that the defaulting webhook sets at other writes.
 func storeOwnership(set *unstructured.Unstructured) error {
 	typed := &v1alpha1.SidecarSet{}
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(set.Object, typed); err != nil {
