@@ -26,17 +26,17 @@ const (
 	matchingSets = 3
 )
 
-// admission measures how fast the webhook answers pod admissions over TLS, with SidecarSets
-// on a real API server.
+// admission measures how fast the webhook answers pod admissions over TLS. The SidecarSets are
+// stored in a real API server.
 type admission struct {
 	others   []int
 	runs     int
 	duration time.Duration
 
 	h *harness
-	// url of the webhook, and the address in it.
+	// url is the URL of the webhook. address is the host and port of the URL.
 	url, address string
-	// stored SidecarSets match nothing.
+	// stored lists the stored SidecarSets that match no pod.
 	stored []*v1alpha1.SidecarSet
 }
 
@@ -77,8 +77,8 @@ func (b *admission) run(ctx context.Context, out io.Writer) (err error) {
 	return nil
 }
 
-// measure loads a freshly started webhook, which knows the SidecarSets that match the pod and
-// a number of others.
+// measure starts the webhook and loads it with requests. The webhook caches the SidecarSets that
+// match the pod, and a number of other SidecarSets.
 func (b *admission) measure(ctx context.Context, others int, out io.Writer) error {
 	if err := b.store(ctx, others); err != nil {
 		return err
@@ -107,7 +107,7 @@ func (b *admission) measure(ctx context.Context, others int, out io.Writer) erro
 	return b.stopWebhook(ctx)
 }
 
-// runAll prints every run and the best of them.
+// runAll prints the result of every run, and the best result.
 func (b *admission) runAll(ctx context.Context, l *load, p pattern, name string, out io.Writer) error {
 	if _, err := l.run(ctx, p, b.duration/4); err != nil { // to warm up
 		return err
@@ -142,7 +142,7 @@ func (b *admission) runAll(ctx context.Context, l *load, p pattern, name string,
 	return err
 }
 
-// startWebhook starts the role for the first time, or again with empty memory.
+// startWebhook starts the webhook, or restarts it so that its memory is empty.
 func (b *admission) startWebhook(ctx context.Context) error {
 	if b.url != "" {
 		if err := b.h.stack.InstallWebhooks(ctx, b.url); err != nil {
@@ -171,7 +171,7 @@ func (b *admission) stopWebhook(ctx context.Context) error {
 	return b.h.deleteConfigurations(ctx)
 }
 
-// authority is the CA in the webhook configuration.
+// authority returns the CA in the webhook configuration.
 func (b *admission) authority(ctx context.Context) (*x509.CertPool, error) {
 	var configuration admissionregistrationv1.MutatingWebhookConfiguration
 	if err := b.h.stack.Kube.Get(ctx, client.ObjectKey{Name: "outrigger"}, &configuration); err != nil {
@@ -186,7 +186,8 @@ func (b *admission) authority(ctx context.Context) (*x509.CertPool, error) {
 	return pool, nil
 }
 
-// store brings the number of SidecarSets that do not match to n, without the webhook.
+// store creates or deletes SidecarSets that match no pod, until there are n. The webhook does not
+// run meanwhile.
 func (b *admission) store(ctx context.Context, n int) error {
 	for len(b.stored) > n {
 		last := len(b.stored) - 1
@@ -206,7 +207,7 @@ func (b *admission) store(ctx context.Context, n int) error {
 	return nil
 }
 
-// create stores a SidecarSet as admission would have completed it.
+// create completes a SidecarSet as admission does, and stores it.
 func (b *admission) create(ctx context.Context, set *v1alpha1.SidecarSet) error {
 	defaults.Write(set)
 	if err := revision.WriteHashes(set); err != nil {
@@ -228,8 +229,8 @@ func (b *admission) create(ctx context.Context, set *v1alpha1.SidecarSet) error 
 	}
 }
 
-// newSetOf returns a SidecarSet whose container has ten variables and a mount of its own, and
-// takes the app's mounts and one of its variables.
+// newSetOf returns a SidecarSet for the admission benchmark. Its container has ten variables and
+// one mount, shares the mounts of the app, and copies one variable of the app.
 func newSetOf(name, app string) *v1alpha1.SidecarSet {
 	container := v1alpha1.SidecarContainer{Container: corev1.Container{
 		Name: name, Image: "registry.example.com/sidecars/" + name + ":v1",

@@ -19,8 +19,8 @@ import (
 	"github.com/outrigger/outrigger/internal/revision"
 )
 
-// baseline is the cost of upgrading the same pods by a loop that patches the next pod as soon
-// as one is ready again, and does nothing else.
+// baseline is the cost of an upgrade of the same pods by a simple loop. The loop patches the next
+// pod as soon as an upgraded pod is ready again.
 type baseline struct {
 	took time.Duration
 	// processor is the processor time of each process, in seconds.
@@ -88,8 +88,8 @@ func (h *harness) upgradeAll(ctx context.Context, w *observer.Watch, namespace s
 	return err
 }
 
-// upgrade writes a cold pod once. A hot pod needs a second write, which empties the standby
-// twin once the other one runs.
+// upgrade upgrades one pod. A cold pod needs one write. A hot pod needs a second write, which
+// empties the standby twin once the other twin runs.
 func (h *harness) upgrade(ctx context.Context, w *observer.Watch, pod *corev1.Pod) error {
 	if !h.hot {
 		return h.setImage(ctx, pod, sidecar, image(2))
@@ -120,7 +120,7 @@ func (h *harness) setImage(ctx context.Context, pod *corev1.Pod, container, imag
 	return h.stack.Kube.Patch(ctx, pod.DeepCopy(), client.RawPatch(types.StrategicMergePatchType, patch))
 }
 
-// injected is the template of a pod with its sidecars, as the webhook would have made it.
+// injected returns the template of a pod with its sidecars, as the webhook injects them.
 func (h *harness) injected(name string) (template corev1.PodTemplateSpec, err error) {
 	set := h.newSet(name, "1")
 	defaults.Write(set)
@@ -154,7 +154,7 @@ func (h *harness) injected(name string) (template corev1.PodTemplateSpec, err er
 	return template, json.Unmarshal(document, &template)
 }
 
-// clear removes the pods of a namespace, so that they cost no time afterwards.
+// clear removes the pods of a namespace, so that they do not affect later measurements.
 func (h *harness) clear(ctx context.Context, namespace string) error {
 	gone, err := h.watchPods(ctx, namespace)
 	if err != nil {

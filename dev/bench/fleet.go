@@ -16,8 +16,8 @@ import (
 	"github.com/outrigger/outrigger/dev/observer"
 )
 
-// fleet measures many SidecarSets: their creation, their rollouts at the same time, and what
-// they cost afterwards.
+// fleet measures many SidecarSets. It measures their creation, their rollouts at the same time,
+// and the resources that the roles use afterwards.
 type fleet struct {
 	sizes
 	maxUnavailablePods int
@@ -107,8 +107,8 @@ func (b *fleet) create(ctx context.Context) error {
 	return nil
 }
 
-// apply creates a SidecarSet with the requests of kubectl apply: a read, and a create with the
-// applied content as an annotation.
+// apply creates a SidecarSet with the requests of kubectl apply. The requests are a read, and a
+// create with the applied content in an annotation.
 func (h *harness) apply(ctx context.Context, set *v1alpha1.SidecarSet) error {
 	err := h.stack.Kube.Get(ctx, client.ObjectKeyFromObject(set), &v1alpha1.SidecarSet{})
 	if client.IgnoreNotFound(err) != nil {
@@ -148,8 +148,8 @@ func (b *fleet) rollOut(ctx context.Context) error {
 	return nil
 }
 
-// reachedBySet is how long each SidecarSet took until a percentage of its pods served with
-// the new image, sorted.
+// reachedBySet returns, for each SidecarSet, the time until a percentage of its pods served with
+// the new image. The times are sorted.
 func reachedBySet(served []observer.Update, began time.Time, pods, percent int) []time.Duration {
 	seen := map[string]int{}
 	var reached []time.Duration

@@ -28,26 +28,26 @@ import (
 )
 
 const (
-	// namespace of the pods of all SidecarSets.
+	// namespace is the namespace of the pods of all SidecarSets.
 	namespace = "bench"
-	// appLabel holds the name of the Deployment and of the SidecarSet of a pod.
+	// appLabel is the label of a pod with the name of its Deployment and of its SidecarSet.
 	appLabel   = "app"
 	sidecar    = "side"
 	emptyImage = sidecar + ":empty"
-	// parallel is how many requests a client has in flight.
+	// parallel is the number of requests that a client has in flight.
 	parallel    = 8
 	podsPerNode = 1000
 )
 
-// harness is a cluster of its own, with a number of SidecarSets, each of which has a
-// Deployment of its name.
+// harness is a cluster for one benchmark. It contains SidecarSets, and a Deployment of the same
+// name for each SidecarSet.
 type harness struct {
 	stack   *cluster.Cluster
 	dir     string
 	started time.Time
 
-	// hot sidecars have two twins; readyAfter is what a pod takes to become ready after a
-	// restart.
+	// hot is set if the sidecar is hot. readyAfter is the time from the restart of a container
+	// until the pod is ready.
 	hot        bool
 	readyAfter time.Duration
 
@@ -56,18 +56,18 @@ type harness struct {
 	// idle is the number of SidecarSets without pods, beside sets.
 	idle    int
 	watched *observer.Watch
-	// cached SidecarSets of a watch.
+	// cached reads SidecarSets from a cache that a watch updates.
 	cached client.Reader
-	// version of the image in the SidecarSets.
+	// version is the version of the image in the SidecarSets.
 	version int
-	// failed requests for SidecarSets.
+	// failed counts the failed requests for SidecarSets.
 	failed atomic.Int64
 }
 
-// forPods are the options of a cluster with nodes for a number of pods.
+// forPods returns the options of a cluster with enough nodes for a number of pods.
 func forPods(pods int) cluster.Options { return cluster.Options{Nodes: pods/podsPerNode + 1} }
 
-// startHarness starts a cluster, and none of Outrigger's roles.
+// startHarness starts a cluster without the roles of Outrigger.
 func startHarness(ctx context.Context, options cluster.Options) (*harness, error) {
 	dir, err := cluster.TempDir("outrigger-bench-")
 	if err != nil {
@@ -90,7 +90,7 @@ func (h *harness) close() {
 	_ = os.RemoveAll(h.dir) // the folder is in memory and of no further use
 }
 
-// startRoles starts the roles, and follows the pods and SidecarSets until ctx ends.
+// startRoles starts the roles, and watches the pods and SidecarSets until ctx ends.
 func (h *harness) startRoles(ctx context.Context, workers int, workerFlags ...string) error {
 	for _, role := range []string{cluster.Operator, cluster.Webhook} {
 		if _, err := h.stack.StartRole(ctx, role); err != nil {
@@ -105,10 +105,11 @@ func (h *harness) startRoles(ctx context.Context, workers int, workerFlags ...st
 	return h.watch(ctx)
 }
 
-// replicaName is the process name of the nth replica of a role; the first is number 1.
+// replicaName returns the process name of the nth replica of a role. The first replica is number
+// 1.
 func replicaName(role string, n int) string { return fmt.Sprintf("%s-%d", role, n) }
 
-// watch follows the pods and SidecarSets until ctx ends.
+// watch watches the pods and SidecarSets until ctx ends.
 func (h *harness) watch(ctx context.Context) (err error) {
 	if err := h.createNamespace(ctx, namespace); err != nil {
 		return err
@@ -131,12 +132,12 @@ func (h *harness) watchPods(ctx context.Context, namespace string) (*observer.Wa
 	return observer.WatchPods(ctx, config, namespace, appLabel, sidecar)
 }
 
-// progress prints how far the bench is.
+// progress prints the current step of the benchmark.
 func (h *harness) progress(what string) {
 	fmt.Fprintf(os.Stderr, "%6.1f s  %s\n", time.Since(h.started).Seconds(), what)
 }
 
-// image is what the sidecars run in a version.
+// image returns the image of the sidecars in a version.
 func image(version int) string { return fmt.Sprintf("%s:v%d", sidecar, version) }
 
 // newSet returns a SidecarSet that selects the pods of the Deployment of its name.
@@ -177,7 +178,7 @@ func (h *harness) newSets(prefix string, n int, maxUnavailable string) []*v1alph
 	return sets
 }
 
-// podTemplate is the template of a pod without sidecars.
+// podTemplate returns the template of a pod without sidecars.
 func (h *harness) podTemplate() corev1.PodTemplateSpec {
 	var template corev1.PodTemplateSpec
 	template.Spec.Containers = []corev1.Container{{Name: "app", Image: "app:1"}}
@@ -210,8 +211,9 @@ func (h *harness) createDeployment(ctx context.Context, namespace, name string, 
 	return nil
 }
 
-// eachSet sends a request for each SidecarSet, some in parallel. A request that fails at the
-// server, as on an overloaded machine, is counted and repeated.
+// eachSet sends a request for each SidecarSet, up to parallel requests at a time. If a request
+// fails at the server, for example because the machine is overloaded, the failure is counted and
+// the request is repeated.
 func (h *harness) eachSet(ctx context.Context, sets []*v1alpha1.SidecarSet, send func(context.Context, *v1alpha1.SidecarSet) error) error {
 	all, ctx := errgroup.WithContext(ctx)
 	all.SetLimit(parallel)
@@ -255,8 +257,8 @@ func (h *harness) populate(ctx context.Context, sets []*v1alpha1.SidecarSet, pod
 	return h.createPods(ctx, pods)
 }
 
-// createPods creates the same number of pods for each SidecarSet, and returns once they are
-// ready and status shows them.
+// createPods creates the same number of pods for each SidecarSet. It returns once the pods are
+// ready and status counts them.
 func (h *harness) createPods(ctx context.Context, pods int) error {
 	podsEach := pods / len(h.sets)
 	h.pods = len(h.sets) * podsEach
@@ -284,15 +286,15 @@ func (h *harness) changeImage(ctx context.Context) error {
 	})
 }
 
-// rolledOut is a measured rollout.
+// rolledOut is the measurement of a rollout.
 type rolledOut struct {
 	sample
 	began time.Time
 	took  time.Duration
 }
 
-// rollOut changes the image of all SidecarSets and returns once the pods run it and the runs
-// have ended. The sample covers the time until the pods run it.
+// rollOut changes the image of all SidecarSets. It returns once the pods run the image and the
+// runs have ended. The sample covers the time until the pods run the image.
 func (h *harness) rollOut(ctx context.Context) (*rolledOut, error) {
 	before, err := h.sample(ctx)
 	if err != nil {

@@ -26,17 +26,19 @@ import (
 //go:embed review.json
 var review []byte
 
-// load sends one request again and again. It is lean, because it shares the machine with the
-// webhook: the bytes are made once, and one goroutine both writes and reads a connection.
+// load sends the same request repeatedly. It uses little processor time, because it shares the
+// machine with the webhook. The bytes of the request are built once, and one goroutine both
+// writes and reads a connection.
 type load struct {
 	config  *tls.Config
 	address string
 	request []byte
-	// length of the expected answer: timestamps in the answers differ, but not in length.
+	// length is the length of the expected answer. Timestamps in the answers differ, but have the
+	// same length.
 	length int
 }
 
-// newLoad also checks one answer thoroughly.
+// newLoad returns a load for a webhook. It also checks the complete content of one answer.
 func newLoad(ctx context.Context, address string, trusted *x509.CertPool, app string, sidecars int) (*load, error) {
 	host, _, err := net.SplitHostPort(address)
 	if err != nil {
@@ -59,7 +61,7 @@ func newLoad(ctx context.Context, address string, trusted *x509.CertPool, app st
 	return l, checkAnswer(c.answer.Bytes(), sidecars)
 }
 
-// checkAnswer makes sure that the answer injects the containers.
+// checkAnswer returns an error if the answer does not inject the containers.
 func checkAnswer(answer []byte, sidecars int) error {
 	var reviewed admissionv1.AdmissionReview
 	if err := json.Unmarshal(answer, &reviewed); err != nil {
@@ -74,8 +76,8 @@ func checkAnswer(answer []byte, sidecars int) error {
 	return nil
 }
 
-// pattern is how connections are used. API servers keep at most 25 idle ones to a webhook; a
-// burst of more requests opens new ones, which are closed afterwards.
+// pattern describes the use of connections. An API server keeps at most 25 idle connections to a
+// webhook. A burst of more requests opens new connections, which are closed afterwards.
 type pattern struct{ kept, opened int }
 
 func (p pattern) String() string {
@@ -88,7 +90,7 @@ func (p pattern) String() string {
 	return fmt.Sprintf("%d kept, %d new", p.kept, p.opened)
 }
 
-// run loads the webhook through a pattern of connections for a while.
+// run loads the webhook for a duration, with a pattern of connections.
 func (l *load) run(ctx context.Context, p pattern, duration time.Duration) (*loaded, error) {
 	latencies := make([][]time.Duration, p.kept+p.opened)
 	all, ctx := errgroup.WithContext(ctx)
@@ -114,8 +116,8 @@ func (l *load) run(ctx context.Context, p pattern, duration time.Duration) (*loa
 	}, nil
 }
 
-// repeat sends requests through one connection, or opens a connection for each, whose time
-// counts.
+// repeat sends requests through one connection, or through a new connection for each request. The
+// latency includes the time to open a connection.
 func (l *load) repeat(ctx context.Context, until time.Time, keep bool) ([]time.Duration, error) {
 	var c *connection
 	defer func() {
@@ -158,7 +160,8 @@ type connection struct {
 	answer bytes.Buffer
 }
 
-// buffered reads all arrived bytes with one system call; TLS alone would need two for each record.
+// buffered reads all arrived bytes with one system call. Without it, TLS needs two system calls
+// for each record.
 type buffered struct {
 	net.Conn
 	reader *bufio.Reader
@@ -178,7 +181,7 @@ func (l *load) dial(ctx context.Context) (*connection, error) {
 	return &connection{Conn: secured, reader: bufio.NewReaderSize(secured, 64<<10)}, nil
 }
 
-// exchange leaves the answer in the connection's buffer.
+// exchange sends a request and reads the answer into the buffer of the connection.
 func (c *connection) exchange(request []byte) error {
 	if _, err := c.Write(request); err != nil {
 		return fmt.Errorf("send: %w", err)
@@ -203,7 +206,8 @@ type loaded struct {
 	pattern        pattern
 	requests       int
 	took, p50, p99 time.Duration
-	// processor is the webhook's processor time a request in seconds, peak its memory in MiB.
+	// processor is the processor time of the webhook for each request, in seconds. peak is the
+	// peak memory of the webhook, in MiB.
 	processor, peak float64
 }
 

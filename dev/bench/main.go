@@ -1,4 +1,4 @@
-// Command bench measures Outrigger on the local stack: rollouts, many SidecarSets,
+// Command bench measures Outrigger on the local stack. It measures rollouts, many SidecarSets,
 // restarts of the roles, and the admission of pods.
 package main
 
@@ -34,7 +34,7 @@ func newCommand() *cobra.Command {
 	return root
 }
 
-// bench is one of the subcommands.
+// bench is the implementation of a subcommand.
 type bench interface {
 	// check rejects sizes that cannot be measured.
 	check() error
@@ -59,8 +59,8 @@ func subcommand(use, short string, b bench) *cobra.Command {
 	}
 }
 
-// sizes of what is measured. pods is the number for all SidecarSets together, and window
-// the maxUnavailable of each.
+// sizes are the sizes of a measurement. pods is the number of pods of all SidecarSets together.
+// window is the maxUnavailable of each SidecarSet.
 type sizes struct {
 	pods, sets, workers int
 	window              string
@@ -91,7 +91,7 @@ func (s *sizes) check() error {
 	return nil
 }
 
-// slots is how many pods of each SidecarSet may be unavailable.
+// slots returns the number of pods of each SidecarSet that may be unavailable.
 func (s *sizes) slots() (int, error) {
 	return intstr.GetScaledValueFromIntOrPercent(new(intstr.Parse(s.window)), s.pods/s.sets, true)
 }

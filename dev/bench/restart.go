@@ -20,10 +20,11 @@ import (
 	"github.com/outrigger/outrigger/dev/observer"
 )
 
-// probeInterval is how often a pod is created to see whether it is admitted.
+// probeInterval is the time between two dry-run creations of a pod, which check that pods are
+// admitted.
 const probeInterval = 200 * time.Millisecond
 
-// restart measures the cost of restarts of each replica of each role to a rollout.
+// restart measures how much a rollout is delayed by the restart of each replica of each role.
 type restart struct {
 	sizes
 	replicas int
@@ -31,7 +32,8 @@ type restart struct {
 	maxGap   time.Duration
 
 	h *harness
-	// service leads to one webhook, as a Service would, and webhooks are the addresses of all.
+	// service forwards connections to one webhook, like a Service. webhooks contains the
+	// addresses of all webhooks.
 	service  *link.Link
 	webhooks map[string]string
 }
@@ -115,7 +117,8 @@ func (b *restart) restartAll(ctx context.Context, lines *report) error {
 	return nil
 }
 
-// judge fails when the restarts rejected pods or delayed the rollout.
+// judge returns an error if pods were rejected during the restarts, or if the restarts delayed
+// the rollout.
 func (b *restart) judge(rejected []string, gap time.Duration) error {
 	switch {
 	case len(rejected) > 0 && b.replicas > 1 && !b.kill:
@@ -126,8 +129,8 @@ func (b *restart) judge(rejected []string, gap time.Duration) error {
 	return nil
 }
 
-// startReplicas starts the roles, whose operators elect a leader and whose webhooks share
-// one address.
+// startReplicas starts the replicas of each role. The operators elect a leader, and the webhooks
+// share one address.
 func (b *restart) startReplicas(ctx context.Context) (err error) {
 	if b.service, err = link.Open(ctx, "127.0.0.1:1"); err != nil { // until a webhook runs
 		return err
@@ -160,8 +163,8 @@ func (b *restart) startReplicas(ctx context.Context) (err error) {
 	return nil
 }
 
-// restart ends a process, starts it again, and returns once the rollout makes progress. A
-// webhook gets no new connections before it ends, as long as there is another one.
+// restart stops a process and starts it again. It returns once the rollout makes progress. Before
+// a webhook is stopped, new connections are redirected to another webhook, if there is one.
 func (b *restart) restart(ctx context.Context, name string, lines *report) error {
 	for other, address := range b.webhooks {
 		if b.webhooks[name] != "" && other != name {
@@ -199,15 +202,15 @@ func (b *restart) restart(ctx context.Context, name string, lines *report) error
 	return nil
 }
 
-// awaitMore waits until one pod in fifty more is written.
+// awaitMore waits until two percent more of the pods are written.
 func (b *restart) awaitMore(ctx context.Context) error {
 	until := min(b.h.watched.View().Updated+max(b.pods/50, 1), b.pods)
 	_, err := b.h.watched.Await(ctx, func(v observer.View) bool { return v.Updated >= until })
 	return err
 }
 
-// longestGap is the longest time between an update and the next one, of the gaps that ended
-// after a moment.
+// longestGap returns the longest time between two consecutive updates. It ignores gaps that ended
+// before after.
 func longestGap(updates []observer.Update, after time.Time) (longest time.Duration) {
 	slices.SortFunc(updates, func(a, b observer.Update) int { return a.At.Compare(b.At) })
 	for i := 1; i < len(updates); i++ {
@@ -218,7 +221,7 @@ func longestGap(updates []observer.Update, after time.Time) (longest time.Durati
 	return longest
 }
 
-// probe creates pods, in dry runs, until result is called.
+// probe creates pods by dry run until result is called.
 func (b *restart) probe(ctx context.Context) (result func() (created int, rejected []string)) {
 	ctx, cancel := context.WithCancel(ctx)
 	var probing sync.WaitGroup

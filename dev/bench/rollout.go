@@ -16,7 +16,7 @@ import (
 	"github.com/outrigger/outrigger/api/v1alpha1"
 )
 
-// rollout measures a rollout and, in the same run, a baseline with the same pods.
+// rollout measures a rollout. In the same run, it measures a baseline with the same pods.
 type rollout struct {
 	sizes
 	hot      bool
@@ -71,8 +71,8 @@ func (b *rollout) run(ctx context.Context, out io.Writer) error {
 	return err
 }
 
-// round measures once, on a cluster of its own. A cluster becomes slower with what it has
-// seen, so the baseline is measured before and after the rollout.
+// round measures once, on a new cluster. A cluster becomes slower over time, so the baseline is
+// measured both before and after the rollout.
 func (b *rollout) round(ctx context.Context) (*rolloutResult, error) {
 	slots, err := b.slots()
 	if err != nil {
@@ -136,7 +136,7 @@ func (b *rollout) measure(ctx context.Context, h *harness, slots int) (*rolloutR
 	return r, r.readHistory(ctx, h, id, "")
 }
 
-// rolloutResult is what one rollout took.
+// rolloutResult is the result of one round.
 type rolloutResult struct {
 	*rolledOut
 	pods, slots, worst int
@@ -148,7 +148,7 @@ type rolloutResult struct {
 	peak                      map[string]float64
 }
 
-// readHistory counts the events of a run, and of the runs that it continued.
+// readHistory counts the events of a run, and the events of the runs that it continues as new.
 func (r *rolloutResult) readHistory(ctx context.Context, h *harness, id, run string) error {
 	continued := ""
 	history := h.stack.Temporal.GetWorkflowHistory(ctx, id, run, false, enums.HISTORY_EVENT_FILTER_TYPE_ALL_EVENT)
@@ -210,14 +210,16 @@ func (r *rolloutResult) timesBaseline() float64 {
 	return 2 * r.took.Seconds() / (r.before.took + r.after.took).Seconds()
 }
 
-// changeVersion is the search attribute of versions, which is no action.
+// changeVersion is the search attribute of workflow versions. Temporal Cloud does not count its
+// writes as actions.
 const changeVersion = "TemporalChangeVersion"
 
-// actions are what Temporal Cloud counts of a run
-// (https://docs.temporal.io/cloud/actions), as far as rollouts have it.
+// actions counts the billable actions of a run in Temporal Cloud
+// (https://docs.temporal.io/cloud/actions). It contains only the kinds of actions that a rollout
+// uses.
 type actions struct {
 	starts, signals, updates, timers, attributes, activities int
-	// heartbeats are in no history.
+	// heartbeats counts heartbeats, which are not in the history.
 	heartbeats int
 }
 
@@ -241,7 +243,7 @@ func (a *actions) count(event *history.HistoryEvent) {
 			a.attributes++
 		}
 	case *history.HistoryEvent_ActivityTaskStartedEventAttributes:
-		// Only the last attempt has an event.
+		// The history contains an event only for the last attempt.
 		a.activities += int(attributes.ActivityTaskStartedEventAttributes.Attempt)
 	}
 }

@@ -14,10 +14,10 @@ import (
 	"github.com/outrigger/outrigger/api/v1alpha1"
 )
 
-// pollEvery is how often the cache and Temporal are read while the bench waits.
+// pollEvery is the time between two reads of the cache or of Temporal while the benchmark waits.
 const pollEvery = 200 * time.Millisecond
 
-// watchSets follows the SidecarSets in a cache of its own, until ctx ends.
+// watchSets returns a reader of a new cache of SidecarSets, which is updated until ctx ends.
 func (h *harness) watchSets(ctx context.Context) (client.Reader, error) {
 	config, err := h.stack.RESTConfig()
 	if err != nil {
@@ -34,8 +34,8 @@ func (h *harness) watchSets(ctx context.Context) (client.Reader, error) {
 	return sets, nil
 }
 
-// awaitObserved waits until there are n SidecarSets, whose status belongs to the newest
-// generation and whose runs were started.
+// awaitObserved waits until there are n SidecarSets, the status of each belongs to the newest
+// generation, and the run of each was started.
 func (h *harness) awaitObserved(ctx context.Context, n int) error {
 	err := wait.PollUntilContextCancel(ctx, pollEvery, true, func(ctx context.Context) (bool, error) {
 		var sets v1alpha1.SidecarSetList
@@ -58,14 +58,14 @@ func (h *harness) awaitObserved(ctx context.Context, n int) error {
 }
 
 // awaitEnd waits until there are n SidecarSets, and the run of the newest generation of each
-// has ended.
+// SidecarSet has ended.
 func (h *harness) awaitEnd(ctx context.Context, n int) error {
 	if err := h.awaitObserved(ctx, n); err != nil {
 		return err
 	}
 	var all, open int64
 	err := wait.PollUntilContextCancel(ctx, pollEvery, true, func(ctx context.Context) (done bool, err error) {
-		// A run that was just started is listed a moment later.
+		// Temporal lists a new run only after a short delay.
 		if all, err = h.countRuns(ctx, ""); err != nil || all < int64(n) {
 			return false, err
 		}

@@ -16,26 +16,29 @@ import (
 	"github.com/outrigger/outrigger/dev/cluster"
 )
 
-// self is the name of this process in a sample: the watch of the pods, and the clients.
+// self is the name of this process in a sample. This process runs the watch of the pods, and the
+// clients.
 const self = "bench"
 
-// sample is what the processes of a cluster have used so far, or between two samples.
+// sample contains the resources that the processes of a cluster have used so far, or between two
+// samples.
 type sample struct {
 	at time.Time
 	// processor is the processor time of each process, in seconds.
 	processor map[string]float64
 	// resident and peak are the memory of each role, in MiB.
 	resident, peak map[string]float64
-	// writes and reads are requests of each role to the API server. A watch that is
-	// opened counts as a read.
+	// writes and reads are the numbers of requests of each role to the API server. A new watch
+	// counts as a read.
 	writes, reads map[string]float64
-	// temporalRequests are the roles' calls to Temporal without long polls.
+	// temporalRequests is the number of calls of each role to Temporal, without long polls.
 	temporalRequests map[string]float64
-	// heartbeats are the activity heartbeats that Temporal's frontend received.
+	// heartbeats is the number of activity heartbeats that the frontend of Temporal received.
 	heartbeats float64
 }
 
-// usage is what one process has used: processor time in seconds, memory in MiB.
+// usage contains the resources that one process has used. The processor time is in seconds, the
+// memory in MiB.
 type usage struct{ processor, resident, peak float64 }
 
 func usageOf(pid int) (usage, error) {
@@ -62,7 +65,7 @@ func newSample() sample {
 	}
 }
 
-// sample reads what the processes of the cluster have used so far.
+// sample reads the resources that the processes of the cluster have used so far.
 func (h *harness) sample(ctx context.Context) (sample, error) {
 	s := newSample()
 	for _, role := range h.stack.Roles() {
@@ -87,7 +90,8 @@ func (h *harness) sample(ctx context.Context) (sample, error) {
 		return s, fmt.Errorf("read the metrics of Temporal: %w", err)
 	}
 	for _, metric := range families["service_requests"].GetMetric() {
-		// The frontend passes heartbeats on to the history service, which counts them again.
+		// The frontend forwards heartbeats to the history service, which also counts them. Only
+		// the count of the frontend is used.
 		if label(metric, "operation") == "RecordActivityTaskHeartbeat" && label(metric, "service_name") == "frontend" {
 			s.heartbeats += metric.GetCounter().GetValue()
 		}
@@ -95,7 +99,7 @@ func (h *harness) sample(ctx context.Context) (sample, error) {
 	return s, h.sampleProcesses(&s)
 }
 
-// sampleProcesses reads processor time and memory only.
+// sampleProcesses reads the processor time and the memory of each process.
 func (h *harness) sampleProcesses(s *sample) error {
 	pids := map[string]int{self: os.Getpid()}
 	for _, status := range h.stack.Processes() {
@@ -126,7 +130,8 @@ func label(metric *dto.Metric, name string) string {
 	return ""
 }
 
-// since is what was used since an earlier sample. Memory stays that of the later one.
+// since returns the resources used since an earlier sample. The memory is that of the later
+// sample.
 func (s sample) since(before sample) sample {
 	s.processor = difference(before.processor, s.processor)
 	s.writes, s.reads = difference(before.writes, s.writes), difference(before.reads, s.reads)
@@ -135,7 +140,7 @@ func (s sample) since(before sample) sample {
 	return s
 }
 
-// difference is the increase of each value.
+// difference returns the increase of each value.
 func difference(before, after map[string]float64) map[string]float64 {
 	gained := make(map[string]float64, len(after))
 	for key, value := range after {
@@ -144,7 +149,7 @@ func difference(before, after map[string]float64) map[string]float64 {
 	return gained
 }
 
-// scaled multiplies each value.
+// scaled returns each value multiplied by a factor.
 func scaled(values map[string]float64, by float64) map[string]float64 {
 	product := make(map[string]float64, len(values))
 	for key, value := range values {
@@ -153,7 +158,7 @@ func scaled(values map[string]float64, by float64) map[string]float64 {
 	return product
 }
 
-// report holds one statistic a line, so that two runs can be compared by diff.
+// report contains one statistic on each line, so that two reports can be compared by diff.
 type report struct{ strings.Builder }
 
 func (r *report) add(name, format string, args ...any) {
@@ -169,14 +174,16 @@ func (r *report) each(name, format string, values map[string]float64) {
 	}
 }
 
-// compare adds a line for each key with the same value of two other measurements.
+// compare adds a line for each key. The line contains the value, and the values of two other
+// measurements.
 func (r *report) compare(name, other, format string, values, before, after map[string]float64) {
 	for _, key := range slices.Sorted(maps.Keys(values)) {
 		r.add(name+", "+key, format+" ("+other+" "+format+", "+format+")", values[key], before[key], after[key])
 	}
 }
 
-// failures is a statistic of every bench with SidecarSets: failures show an overloaded machine.
+// failures adds the number of failed requests. A high number shows that the machine is
+// overloaded.
 func (r *report) failures(h *harness) {
 	r.add("requests for sets that failed and were repeated", "%d", h.failed.Load())
 }

@@ -19,10 +19,12 @@ import (
 	"github.com/outrigger/outrigger/dev/observer"
 )
 
-// crashedAnnotation names the container that the simulated kubelet crashes from now on.
+// crashedAnnotation is the annotation with the name of a container that the simulated kubelet
+// lets crash.
 const crashedAnnotation = "kwok.outrigger.io/crashed"
 
-// forEver is the label value of pods whose upgrades are always rejected.
+// forEver is the value of observer.RejectedLabel for pods whose upgrades are rejected until the
+// end.
 const forEver = "ever"
 
 // rename changes the image of a SidecarSet to another name of the same image.
@@ -41,8 +43,8 @@ func (w *fixture) rename(ctx context.Context, f Fault) error {
 	})
 }
 
-// otherName is the next name of an image that the simulated kubelet knows by the same ID;
-// empty after the last one.
+// otherName returns another name of an image, for which the simulated kubelet reports the same
+// image ID. It returns an empty string if there is no further name.
 func otherName(image string) string {
 	const registry = "docker.io/library/"
 	name, _, pinned := strings.Cut(strings.TrimPrefix(image, registry), "@")
@@ -58,13 +60,13 @@ func otherName(image string) string {
 	return registry + name
 }
 
-// crash makes the app of some pods crash from now on.
+// crash makes the app of some pods crash repeatedly.
 func (w *fixture) crash(ctx context.Context, f Fault) error {
 	return w.eachPod(ctx, f, client.MatchingLabels{"app": f.Target}, w.merging(`{"metadata":{"annotations":{%q:"app"}}}`, crashedAnnotation))
 }
 
-// reject makes a policy reject the upgrades of a share of the pods of a deployment, for a
-// while or forever.
+// reject makes a policy reject the upgrades of a share of the pods of a Deployment, for the
+// duration of the fault or until the end.
 func (w *fixture) reject(ctx context.Context, f Fault) error {
 	mark := fmt.Sprintf("fault-%d", f.Number)
 	if f.For == 0 {
@@ -84,7 +86,7 @@ func (w *fixture) reject(ctx context.Context, f Fault) error {
 	return errors.Join(err, w.unmark(ctx, mark))
 }
 
-// unmark lets the upgrades of pods pass again.
+// unmark removes the label from pods, so that the policy accepts their upgrades again.
 func (w *fixture) unmark(ctx context.Context, mark string) error {
 	return w.eachPod(ctx, Fault{}, client.MatchingLabels{observer.RejectedLabel: mark}, w.merging(`{"metadata":{"labels":{%q:null}}}`, observer.RejectedLabel))
 }

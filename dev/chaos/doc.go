@@ -1,3 +1,3 @@
-// Program chaos disturbs a whole installation at moments drawn from a seed, while package
-// observer checks the rules of docs/SPEC.md. See docs/chaos.md.
+// Program chaos injects faults into an installation at random times, which depend only on a seed.
+// Meanwhile, package observer checks the rules of docs/SPEC.md. See docs/chaos.md.
 package main

@@ -17,17 +17,17 @@ import (
 )
 
 const (
-	// applyWithin is how long a fault is retried: the API server or the webhook may be
+	// applyWithin is how long a fault is retried, because the API server or the webhook may be
 	// down.
 	applyWithin = 40 * time.Second
 	applyAgain  = 300 * time.Millisecond
 	attemptTime = 15 * time.Second
-	// throttledRPS is too low for any rollout.
+	// throttledRPS is the rate limit of a throttled Temporal. It is too low for any rollout.
 	throttledRPS = "3"
 	throttled    = "temporal-throttled"
 )
 
-// disturb carries out a fault, and returns when the fault is over.
+// disturb injects a fault, and returns when the fault is over.
 func (w *fixture) disturb(ctx context.Context, f Fault) error {
 	w.mu.Lock()
 	w.current[f.Number] = f
@@ -63,8 +63,8 @@ func last(ctx context.Context, f Fault) {
 	}
 }
 
-// late notifies the observer that writes of pods may arrive late, until over is called.
-// Only workers write pods, and only through the API server.
+// late notifies the observer that writes of pods may arrive late, until over is called. It does
+// nothing if the target is neither a worker nor the API server, because only workers write pods.
 func (w *fixture) late(target string) (over func()) {
 	process, end, _ := strings.Cut(target, "/")
 	if end == "temporal" || process != cluster.APIServer && !strings.HasPrefix(process, cluster.Worker) {
@@ -95,13 +95,13 @@ func (w *fixture) disturbProcess(ctx context.Context, f Fault) error {
 	return w.restart(ctx, f.Target)
 }
 
-// restart retries the start of a process, as the kubelet does: a role exits when it cannot
-// reach the API server.
+// restart retries the start of a process, as the kubelet does, because a role exits when it
+// cannot reach the API server.
 func (w *fixture) restart(ctx context.Context, process string) error {
 	return w.insist(ctx, func(ctx context.Context) error { return w.StartAgain(ctx, process) })
 }
 
-// supervise restarts roles that exit by themselves, until ctx ends.
+// supervise restarts roles that exit without a fault, until ctx ends.
 func (w *fixture) supervise(ctx context.Context) {
 	for {
 		select {
@@ -121,7 +121,7 @@ func (w *fixture) supervise(ctx context.Context) {
 	}
 }
 
-// exhaust limits Temporal to a few requests a second.
+// exhaust limits Temporal to a few requests per second.
 func (w *fixture) exhaust(ctx context.Context, f Fault) error {
 	if err := w.Kill(cluster.Temporal); err != nil {
 		return err
@@ -207,13 +207,14 @@ func (w *fixture) disturbPods(ctx context.Context, f Fault) error {
 	return nil
 }
 
-// label makes a SidecarSet stop selecting the pods of a fault, or select them again.
+// label changes a label of the pods of a fault, so that a SidecarSet stops selecting these pods,
+// or selects them again.
 func (w *fixture) label(ctx context.Context, f Fault, from, to string) error {
 	key := "set-" + f.Target
 	return w.eachPod(ctx, f, client.MatchingLabels{key: from}, w.merging(`{"metadata":{"labels":{%q:%q}}}`, key, to))
 }
 
-// insist retries until do succeeds: other faults may interfere.
+// insist retries until do succeeds, because other faults may interfere.
 func (w *fixture) insist(ctx context.Context, do func(context.Context) error) (err error) {
 	_ = wait.PollUntilContextTimeout(ctx, applyAgain, applyWithin, true, func(ctx context.Context) (bool, error) {
 		attempt, done := context.WithTimeout(ctx, attemptTime)

@@ -20,16 +20,16 @@ import (
 )
 
 const (
-	// convergeWithin is how long everything may take once nothing is disturbed.
+	// convergeWithin is the maximum time until all pods converge after the last fault.
 	convergeWithin = 4 * time.Minute
-	// calmTime is for how long nothing is pending before that counts.
+	// calmTime is how long nothing must be pending before the pods count as converged.
 	calmTime      = 3 * time.Second
 	convergeAgain = 500 * time.Millisecond
-	// shown is how much of what is pending an error names.
+	// shown is the maximum number of pending items in an error.
 	shown = 12
 )
 
-// carryOut begins each fault at its time, and returns when all are over.
+// carryOut injects each fault at its time, and returns when all faults are over.
 func (w *fixture) carryOut(ctx context.Context, plan []Fault) {
 	w.mu.Lock()
 	w.began = time.Now()
@@ -53,11 +53,11 @@ func (w *fixture) carryOut(ctx context.Context, plan []Fault) {
 	lasting.Wait()
 }
 
-// finish undoes what delays rollouts, and waits until every pod has the content of its
-// SidecarSets.
+// finish removes everything that delays rollouts, and waits until every pod has the content of
+// its SidecarSets.
 func (w *fixture) finish(ctx context.Context) error {
 	w.say("faults are over")
-	// A process that could not be started again in its fault.
+	// A fault may have failed to start its process again.
 	for _, process := range []string{cluster.APIServer, cluster.Temporal, cluster.Operator, cluster.Webhook, "worker-1", "worker-2"} {
 		if err := w.restart(ctx, process); err != nil {
 			return err
@@ -77,8 +77,8 @@ func (w *fixture) finish(ctx context.Context) error {
 	return w.checkRuns(ctx)
 }
 
-// upgradeCrashed rolls out to pods of which more crashed, after their upgrade was over,
-// than maxUnavailable has slots (SPEC §7.5).
+// upgradeCrashed starts a rollout after more pods than maxUnavailable have crashed. The pods
+// crashed after their upgrade was over, so they take no slots (SPEC §7.5).
 func (w *fixture) upgradeCrashed(ctx context.Context) error {
 	if err := w.unmark(ctx, forEver); err != nil {
 		return err
@@ -122,7 +122,8 @@ func (w *fixture) editAll(ctx context.Context, tag string) error {
 	return nil
 }
 
-// replaceCrashed deletes the pods whose apps crash: some did so in their upgrade.
+// replaceCrashed deletes the pods whose apps crash, because some of these apps crashed during the
+// upgrade of the pod and take a slot.
 func (w *fixture) replaceCrashed(ctx context.Context) error {
 	return w.eachPod(ctx, Fault{}, nil, func(ctx context.Context, pod *corev1.Pod) error {
 		if pod.Annotations[crashedAnnotation] == "" {
@@ -133,7 +134,7 @@ func (w *fixture) replaceCrashed(ctx context.Context) error {
 }
 
 // awaitComplete waits until the status of every SidecarSet reports and records a complete
-// rollout: before that, an app that fails takes a slot.
+// rollout. Before that, the pod of a failing app takes a slot.
 func (w *fixture) awaitComplete(ctx context.Context) error {
 	return w.insist(ctx, func(ctx context.Context) error {
 		sets := &v1alpha1.SidecarSetList{}
@@ -154,12 +155,13 @@ func (w *fixture) awaitComplete(ctx context.Context) error {
 	})
 }
 
-// mend edits a SidecarSet so that it rolls out to all of its pods.
+// mend removes from a SidecarSet everything that limits its rollout, so that all of its pods are
+// upgraded.
 func (w *fixture) mend(ctx context.Context, name string) error {
 	if err := w.label(ctx, Fault{Target: name}, "off", "on"); err != nil {
 		return err
 	}
-	// One that could not be recreated in its fault.
+	// A fault may have failed to recreate the SidecarSet.
 	if err := w.create(ctx, newSet(name, "v1")); err != nil {
 		return err
 	}
@@ -172,8 +174,8 @@ func (w *fixture) mend(ctx context.Context, name string) error {
 	return w.resume(ctx, name)
 }
 
-// converge waits until there are so many pods, at least, and nothing has been pending for a
-// while. Pods that are not upgradable are deleted: their owners create others.
+// converge waits until there are at least pods pods, and nothing has been pending for calmTime.
+// It deletes pods that are not upgradable, so that their owners create new pods.
 func (w *fixture) converge(ctx context.Context, pods int) error {
 	end, calm := time.Now().Add(convergeWithin), time.Time{}
 	for {
@@ -202,7 +204,7 @@ func (w *fixture) converge(ctx context.Context, pods int) error {
 	}
 }
 
-// rollouts lists the status and the newest run of each SidecarSet.
+// rollouts returns the status and the newest run of each SidecarSet.
 func (w *fixture) rollouts(ctx context.Context) []string {
 	sets := &v1alpha1.SidecarSetList{}
 	if err := w.Kube.List(ctx, sets); err != nil {
@@ -242,7 +244,8 @@ func (w *fixture) replace(ctx context.Context) {
 	}
 }
 
-// checkRuns fails when a SidecarSet has more than one open run, or a deleted one has any.
+// checkRuns returns an error if a SidecarSet has more than one open run, or if a deleted
+// SidecarSet has an open run.
 func (w *fixture) checkRuns(ctx context.Context) error {
 	sets := &v1alpha1.SidecarSetList{}
 	if err := w.Kube.List(ctx, sets); err != nil {

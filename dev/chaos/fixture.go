@@ -28,7 +28,7 @@ import (
 
 const namespace = "chaos"
 
-// fixture is an installation with the means to disturb it.
+// fixture is an installation, and the links and proxies through which chaos injects faults.
 type fixture struct {
 	*cluster.Cluster
 	dir      string
@@ -46,11 +46,12 @@ type fixture struct {
 	current map[int]Fault
 }
 
-// setNames and deploymentNames are the targets of faults.
+// setNames and deploymentNames return the targets of faults.
 func setNames() []string        { return []string{"a", "b", "c", "d", "e"} }
 func deploymentNames() []string { return []string{"api", "batch", "jobs", "web"} }
 
-// carries returns the SidecarSets that select the pods of a deployment: each pod has several.
+// carries returns the SidecarSets that select the pods of a Deployment. Several SidecarSets
+// select each pod.
 func carries(deployment string) []string {
 	return map[string][]string{
 		"web": {"a", "c", "e"}, "api": {"a", "b", "e"}, "batch": {"b", "d", "e"}, "jobs": {"c", "d"},
@@ -92,7 +93,7 @@ func newDeployment(name string, replicas int32) *appsv1.Deployment {
 	}
 }
 
-// newFixture starts the cluster without the roles, for about this number of pods.
+// newFixture starts the cluster without the roles, for about pods pods.
 func newFixture(ctx context.Context, dir string, pods int, out io.Writer, report func(observer.Violation)) (*fixture, error) {
 	stack, err := cluster.Start(ctx, cluster.Options{Dir: filepath.Join(dir, "stack")})
 	if err != nil {
@@ -124,7 +125,7 @@ func (w *fixture) close() {
 	w.Shutdown()
 }
 
-// watch observes, and restarts roles that exit by themselves, until stop.
+// watch starts the observer, and restarts roles that exit without a fault, until stop is called.
 func (w *fixture) watch(ctx context.Context) (stop func()) {
 	watching, stop := context.WithCancel(ctx)
 	go w.observer.Run(watching, w.EtcdURL())
@@ -203,7 +204,7 @@ func (w *fixture) say(format string, args ...any) {
 	_, _ = fmt.Fprintf(w.out, "%7.1fs  %s\n", time.Since(w.began).Seconds(), fmt.Sprintf(format, args...))
 }
 
-// inCourse lists the faults in progress.
+// inCourse returns the faults in progress.
 func (w *fixture) inCourse() string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -215,8 +216,9 @@ func (w *fixture) inCourse() string {
 	return strings.Join(all, "\n    ")
 }
 
-// choose picks the pods of a fault among those with a label: its number or share of them, or
-// all. The fault's own draw decides.
+// choose returns the pods of a fault among the pods with the given labels. The fault contains the
+// number or the share of pods. Without both, choose returns all pods. The random number of the
+// fault decides which pods are chosen.
 func (w *fixture) choose(ctx context.Context, f Fault, labels client.MatchingLabels) ([]corev1.Pod, error) {
 	list := &corev1.PodList{}
 	if err := w.Kube.List(ctx, list, client.InNamespace(namespace), labels); err != nil {
@@ -235,7 +237,7 @@ func (w *fixture) choose(ctx context.Context, f Fault, labels client.MatchingLab
 	return list.Items[:n], nil
 }
 
-// eachPod acts on the pods of a fault, and retries.
+// eachPod calls act for each pod of a fault, and retries.
 func (w *fixture) eachPod(ctx context.Context, f Fault, labels client.MatchingLabels, act func(context.Context, *corev1.Pod) error) error {
 	return w.insist(ctx, func(ctx context.Context) error {
 		chosen, err := w.choose(ctx, f, labels)

@@ -26,7 +26,7 @@ func main() {
 	}
 }
 
-// options of a run.
+// options are the options of a run of chaos.
 type options struct {
 	seed   uint64
 	faults int
@@ -54,7 +54,7 @@ func command() *cobra.Command {
 	return cmd
 }
 
-// run fails when a rule was violated.
+// run injects the faults of a plan. It returns an error if a rule was violated.
 func run(ctx context.Context, o options, out io.Writer) error {
 	plan := Plan(o.seed, o.faults, o.gap, rules(setNames(), deploymentNames()))
 	if o.planOnly {
@@ -68,7 +68,7 @@ func run(ctx context.Context, o options, out io.Writer) error {
 	return inFolder(ctx, o, plan, out, func(context.Context, *fixture) {})
 }
 
-// inFolder carries a plan out, and removes its files unless it failed.
+// inFolder injects the faults of a plan. It removes the files of the run unless the run failed.
 func inFolder(ctx context.Context, o options, plan []Fault, out io.Writer, during func(context.Context, *fixture)) error {
 	dir, err := cluster.TempDir("outrigger-chaos-")
 	if err != nil {
@@ -85,8 +85,8 @@ func inFolder(ctx context.Context, o options, plan []Fault, out io.Writer, durin
 	return os.RemoveAll(dir)
 }
 
-// disturbed carries a plan out on an installation in dir. The function during runs beside
-// the faults, until its context ends.
+// disturbed injects the faults of a plan into an installation in dir. The function during runs in
+// parallel with the faults, until its context ends.
 func disturbed(ctx context.Context, o options, plan []Fault, dir string, out io.Writer, during func(context.Context, *fixture)) error {
 	var w *fixture
 	report := func(v observer.Violation) {

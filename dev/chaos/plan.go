@@ -8,11 +8,11 @@ import (
 	"github.com/outrigger/outrigger/dev/cluster"
 )
 
-// Kind of a fault.
+// Kind is the kind of a fault.
 type Kind string
 
-// Kinds of faults: of processes, of connections, of the API server and Temporal,
-// of pods, and edits of SidecarSets.
+// These are the kinds of faults. They affect processes, connections, the API server and Temporal,
+// pods, or are edits of SidecarSets.
 const (
 	Kill         Kind = "kill"          // SIGKILL; started again afterwards
 	Freeze       Kind = "freeze"        // SIGSTOP, then SIGCONT
@@ -44,13 +44,15 @@ const (
 // Fault is one disturbance.
 type Fault struct {
 	Number int
-	// At is the time from the beginning, For how long it lasts.
+	// At is the time from the beginning of the run to the fault. For is the duration of the
+	// fault.
 	At, For time.Duration
 	Kind    Kind
 	Target  string
-	// Value is a new value, where there is one.
+	// Value is the new value of an edit, if the kind has a value.
 	Value string
-	// Pods is how many are meant, or Share how many of a hundred, and Draw chooses them.
+	// Pods is the number of affected pods. Share is their percentage instead. Draw is the random
+	// number that decides which pods are affected.
 	Pods, Share int
 	Draw        uint64
 }
@@ -72,10 +74,10 @@ func (f Fault) String() string {
 	return text
 }
 
-// usualGap is the mean time between two faults; they overlap.
+// usualGap is the mean time between the beginnings of two faults. Faults overlap.
 const usualGap = 1800 * time.Millisecond
 
-// rule says how faults of a kind are drawn.
+// rule describes how faults of a kind are drawn.
 type rule struct {
 	kind    Kind
 	weight  int
@@ -87,8 +89,8 @@ type rule struct {
 	draw     func(*planner, *Fault)
 }
 
-// rules of a full run. Freezes and silent connections last longer than the timeouts of
-// heartbeats, Leases and requests.
+// rules returns the rules of a full run. Freezes and silent connections last longer than the
+// timeouts of heartbeats, Leases and requests.
 func rules(sets, deployments []string) []rule {
 	roles := []string{"worker-1", "worker-2", cluster.Operator, cluster.Webhook}
 	toTemporal := []string{"worker-1/temporal", "worker-2/temporal", "operator/temporal"}
@@ -127,8 +129,8 @@ func rules(sets, deployments []string) []rule {
 	}
 }
 
-// mildRules are for long runs: no process is killed or frozen, so that growth of a process
-// shows.
+// mildRules returns the rules of a long run. No process is killed or frozen, so that the growth
+// of a process can be measured.
 func mildRules(sets, deployments []string) []rule {
 	var mild []rule
 	for _, r := range rules(sets, deployments) {
@@ -150,12 +152,12 @@ type planner struct {
 	now    time.Duration
 	busy   map[string]time.Duration
 	images map[string]int
-	// left are the kinds that the plan does not have yet.
+	// left lists the kinds that the plan does not contain yet.
 	left []int
 }
 
-// Plan draws n faults by rules, with a mean time between them. It depends on its
-// arguments alone.
+// Plan draws n faults by rules. gap is the mean time between two faults. The result depends only
+// on the arguments.
 func Plan(seed uint64, n int, gap time.Duration, rules []rule) []Fault {
 	p := &planner{
 		random: rand.New(rand.NewPCG(seed, 0)), rules: rules,
@@ -172,8 +174,8 @@ func Plan(seed uint64, n int, gap time.Duration, rules []rule) []Fault {
 	return faults
 }
 
-// next draws until a fault fits beside the faults in progress. Image edits always fit,
-// except for a SidecarSet that is being recreated, so the loop ends.
+// next draws faults until a fault does not conflict with the faults in progress. Only the
+// recreation of a SidecarSet conflicts with an edit of its image, so the loop ends.
 func (p *planner) next() Fault {
 	for {
 		r, first := p.rule()
@@ -188,7 +190,7 @@ func (p *planner) next() Fault {
 			continue // the run of the deleted SidecarSet is paused
 		}
 		if r.occupies != "" {
-			// A restart takes a while.
+			// The resource stays occupied for the time of a restart.
 			p.busy[r.occupies+"/"+f.Target] = p.now + f.For + 2*time.Second
 		}
 		if r.draw != nil {
@@ -201,7 +203,7 @@ func (p *planner) next() Fault {
 	}
 }
 
-// rule draws one by weight, or the next kind that the plan does not have yet.
+// rule draws a rule by weight, or returns the rule of a kind that the plan does not contain yet.
 func (p *planner) rule() (drawn rule, first bool) {
 	if len(p.left) > 0 && p.random.IntN(2) == 0 {
 		return p.rules[p.left[0]], true
@@ -225,8 +227,8 @@ func (p *planner) drawDelay(f *Fault) {
 
 func (p *planner) drawPods(f *Fault) { f.Pods = 1 + p.random.IntN(12) }
 
-// drawCrashes stays far below the maxUnavailable of the end: an app that crashes during the
-// upgrade of its pod keeps a slot forever.
+// drawCrashes draws a number of pods far below the maxUnavailable of the last rollout. An app
+// that crashes during the upgrade of its pod takes a slot forever.
 func (p *planner) drawCrashes(f *Fault) { f.Pods = 1 + p.random.IntN(2) }
 
 // drawRejected draws a smaller share forever, or a larger share for a while.
@@ -239,7 +241,7 @@ func (p *planner) drawRejected(f *Fault) {
 
 func (p *planner) drawReplicas(f *Fault) { f.Value = fmt.Sprintf("%d%%", 60+p.random.IntN(70)) }
 
-// drawImage never repeats one, so that late writes of an older one are seen.
+// drawImage never draws the same image twice, so that late writes of an older image are detected.
 func (p *planner) drawImage(f *Fault) {
 	p.images[f.Target]++
 	f.Value = fmt.Sprintf("v%d", p.images[f.Target]+1)

@@ -19,8 +19,8 @@ import (
 )
 
 const (
-	// batchTime is what a batch may take to end once a pause is answered: a worker may
-	// be cut off from Temporal meanwhile.
+	// batchTime is how long a batch may continue after a pause is answered, because a worker may
+	// be disconnected from Temporal.
 	batchTime         = 30 * time.Second
 	attemptOfTemporal = 3 * time.Second
 )
@@ -43,7 +43,7 @@ func (w *fixture) disturbSet(ctx context.Context, f Fault) error {
 	return w.edit(ctx, f.Target, change(f))
 }
 
-// change is the JSON patch of a momentary edit.
+// change returns the JSON patch of an edit without a duration.
 func change(f Fault) string {
 	switch f.Kind {
 	case Image:
@@ -74,7 +74,7 @@ func strategy(field, value string) string {
 	return fmt.Sprintf(`[{"op":"add","path":"/spec/updateStrategy/%s","value":%s}]`, field, value)
 }
 
-// number is an int or a percentage as JSON has it.
+// number returns a number or a percentage as JSON.
 func number(value string) string {
 	if value[len(value)-1] == '%' {
 		return fmt.Sprintf("%q", value)
@@ -82,14 +82,14 @@ func number(value string) string {
 	return value
 }
 
-// edit patches a SidecarSet, also one that is about to be recreated.
+// edit patches a SidecarSet. It retries if the SidecarSet is about to be recreated.
 func (w *fixture) edit(ctx context.Context, set, patch string) error {
 	return w.insist(ctx, func(ctx context.Context) error {
 		return w.Kube.Patch(ctx, newSet(set, ""), client.RawPatch(types.JSONPatchType, []byte(patch)))
 	})
 }
 
-// remake deletes a SidecarSet and recreates it as it was; its pods stay.
+// remake deletes a SidecarSet and recreates it with the same content. Its pods are not deleted.
 func (w *fixture) remake(ctx context.Context, f Fault) error {
 	set := &v1alpha1.SidecarSet{}
 	err := w.insist(ctx, func(ctx context.Context) error {
@@ -118,8 +118,9 @@ func (w *fixture) create(ctx context.Context, set *v1alpha1.SidecarSet) error {
 	})
 }
 
-// pauseRun pauses the open run, if there is one, and resumes it. Once the pause is answered, a
-// batch may end; then nothing may be written, whatever the run reports.
+// pauseRun pauses the open run, if there is one, and resumes it. After the answer to the pause, a
+// batch in progress may continue for batchTime. After that time, no pod may be written,
+// regardless of what the run reports.
 func (w *fixture) pauseRun(ctx context.Context, f Fault) error {
 	set := &v1alpha1.SidecarSet{}
 	if err := w.insist(ctx, func(ctx context.Context) error {
@@ -138,7 +139,7 @@ func (w *fixture) pauseRun(ctx context.Context, f Fault) error {
 	if await(end, run.pause) {
 		await(time.Now().Add(batchTime), func(ctx context.Context) bool { return run.isOver(ctx) || run.isPaused(ctx) })
 		w.observer.Paused(f.Target)
-		// A run that has nothing left to do ends, paused or not.
+		// A run that has nothing left to do ends even if it is paused.
 		await(end, run.isOver)
 		w.observer.Resumed(f.Target)
 	}
@@ -148,7 +149,7 @@ func (w *fixture) pauseRun(ctx context.Context, f Fault) error {
 // pausedRun is a run that chaos pauses.
 type pausedRun struct {
 	temporal sdk.Client
-	// id is the workflow's, first the id of the first run of the chain that is paused.
+	// id is the id of the workflow. first is the id of the first run of the paused chain of runs.
 	id, first string
 }
 
@@ -176,15 +177,15 @@ func (r *pausedRun) isPaused(ctx context.Context) bool {
 	return err == nil && answer.Get(&status) == nil && status.Pause != nil && status.Phase == protocol.PhasePaused
 }
 
-// isOver reports whether the run has ended, as far as Temporal answers: another one is not
-// paused.
+// isOver reports whether the run has ended, because another run is not paused. It returns false
+// if Temporal does not answer.
 func (r *pausedRun) isOver(ctx context.Context) bool {
 	run, err := r.temporal.DescribeWorkflowExecution(ctx, r.id, "")
 	return err == nil && (run.WorkflowExecutionInfo.Status != enums.WORKFLOW_EXECUTION_STATUS_RUNNING || run.WorkflowExecutionInfo.FirstRunId != r.first)
 }
 
-// resume ends a pause, and returns once status says so. A run that ends while it is paused
-// leaves the pause to the run of the next generation, which may not be open yet.
+// resume resumes the run of a SidecarSet, and returns once status shows no pause. If a run ends
+// while it is paused, the run of the next generation starts paused. That run may not be open yet.
 func (w *fixture) resume(ctx context.Context, name string) error {
 	return w.insist(ctx, func(ctx context.Context) error {
 		set := &v1alpha1.SidecarSet{}

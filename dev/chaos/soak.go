@@ -46,16 +46,16 @@ func soakCommand() *cobra.Command {
 	return cmd
 }
 
-// soak samples metrics that could grow.
+// soak samples metrics that show growth.
 type soak struct {
 	every time.Duration
 	// series are the samples by metric.
 	series map[string][]float64
-	// upgrades is the number of upgrades seen until each sample.
+	// upgrades contains the number of observed upgrades at each sample.
 	upgrades []float64
 }
 
-// sample measures at every tick, until ctx ends.
+// sample takes a sample at every interval, until ctx ends.
 func (s *soak) sample(ctx context.Context, w *fixture) {
 	wait.UntilWithContext(ctx, func(ctx context.Context) {
 		if err := s.measure(ctx, w); err != nil && ctx.Err() == nil {
@@ -64,12 +64,12 @@ func (s *soak) sample(ctx context.Context, w *fixture) {
 	}, s.every)
 }
 
-// processMetrics are the metrics of each role, with the names of their series.
+// processMetrics returns the sampled metrics of each role, with the names of their series.
 func processMetrics() map[string]string {
 	return map[string]string{"go_goroutines": "goroutines", "process_open_fds": "open files", "process_resident_memory_bytes": "memory"}
 }
 
-// measure takes one sample, and keeps it whole or not at all.
+// measure takes one sample. If a metric cannot be read, no value of the sample is stored.
 func (s *soak) measure(ctx context.Context, w *fixture) error {
 	now := map[string]float64{}
 	for _, role := range w.Roles() {
@@ -142,11 +142,11 @@ func (w *fixture) watches(ctx context.Context) (float64, error) {
 	return open, nil
 }
 
-// minSamples are needed to tell growth from noise.
+// minSamples is the number of samples that are needed to distinguish growth from noise.
 const minSamples = 20
 
-// tolerance is by how much the mean of the second half may exceed that of the first:
-// a share of it, and something on top for small numbers.
+// tolerance is the accepted difference between the means of the second and the first half. It is
+// a share of the first mean, and an absolute number for small values.
 type tolerance struct{ share, more float64 }
 
 func toleranceOf(name string) tolerance {
@@ -163,9 +163,10 @@ func toleranceOf(name string) tolerance {
 	return tolerance{0.10, 5}
 }
 
-// judge prints whether each series is flat, and fails unless all are: it compares the second
-// half with the first. The first tenth does not count, because caches fill. Databases keep
-// histories for their retention, so their bytes per upgrade of a pod are compared.
+// judge compares the second half of each series with the first half, and prints whether the
+// series grows. It returns an error if a series grows. The first tenth of the samples is ignored,
+// because caches fill at the start. Databases store histories until the end of their retention,
+// so judge compares their bytes per upgrade of a pod.
 func (s *soak) judge(out io.Writer) error {
 	if n := len(s.upgrades); n < minSamples {
 		return fmt.Errorf("soak: only %d samples, %d are needed; run for longer", n, minSamples)

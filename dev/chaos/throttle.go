@@ -18,7 +18,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// One of passedOf requests reaches a throttled API server; the others are answered with 429.
+// One of passedOf requests reaches a throttled API server. The other requests are answered with
+// 429.
 const passedOf = 4
 
 // throttle is a proxy of the API server that answers most requests with 429, as an
