@@ -18,7 +18,8 @@ import (
 	"github.com/outrigger/outrigger/kube"
 )
 
-// connect sets the clients of the admin and of Temporal, both of which may be down now.
+// connect sets the clients of the API server and of Temporal. Both servers may be down at this
+// time.
 func (c *Cluster) connect() error {
 	config, err := c.RESTConfig()
 	if err != nil {
@@ -58,8 +59,8 @@ func Scrape(ctx context.Context, with *http.Client, url string) (map[string]*dto
 	return parser.TextToMetricFamilies(response.Body)
 }
 
-// TempDir creates a folder for the state of a cluster, in memory where the machine has
-// such a file system.
+// TempDir creates a folder for the state of a cluster. The folder is in /dev/shm if the machine
+// has it.
 func TempDir(pattern string) (string, error) {
 	const shared = "/dev/shm"
 	parent := ""

@@ -17,10 +17,10 @@ import (
 	"github.com/outrigger/outrigger/dev/cluster/process"
 )
 
-// SystemNamespace is where the roles keep revisions, leases and configuration.
+// SystemNamespace is the namespace of revisions, Leases and configuration.
 const SystemNamespace = "kruise-system"
 
-// Files and folders in Options.Dir.
+// These are the files and folders in Options.Dir.
 const (
 	etcdDir        = "etcd"
 	certsDir       = "certs"
@@ -36,33 +36,35 @@ const (
 //go:embed stages.yaml
 var stages []byte
 
-// Cluster is a running cluster, or roles that run against an existing one (see Attach). Its
-// processes are stopped, killed and started again by name.
+// Cluster is a running cluster, or a set of roles that run against an existing cluster (see
+// Attach). Its processes can be stopped, killed and started again by name.
 type Cluster struct {
 	*process.Group
 
 	// Kubeconfig is the path of the admin's kubeconfig.
 	Kubeconfig string
-	// TemporalAddress is host:port of the frontend; empty without one.
+	// TemporalAddress is host:port of the frontend. It is empty if there is no frontend.
 	TemporalAddress string
-	// TemporalUI is the URL of the web UI; empty without one.
+	// TemporalUI is the URL of the web UI. It is empty if there is no web UI.
 	TemporalUI string
-	// TemporalMetrics is the URL of the frontend's metrics; empty without one.
+	// TemporalMetrics is the URL of the metrics of the frontend. It is empty if there is no
+	// frontend.
 	TemporalMetrics string
 
-	// Kube acts as the admin, and reads from the API server, not from a cache.
+	// Kube is a client with the rights of the admin. It reads from the API server, not from a
+	// cache.
 	Kube client.Client
 	// Temporal is a client of the cluster's Temporal.
 	Temporal sdk.Client
 
-	// webhookURL is the URL of the webhook; empty: any free port.
+	// webhookURL is the URL of the webhook. If it is empty, the webhook uses a free port.
 	webhookURL string
-	// attached is true for an existing control plane.
+	// attached is true if the control plane is not part of this Cluster.
 	attached bool
 
 	options Options
 	ports   *ports
-	// token of the admin.
+	// token is the token of the admin.
 	token string
 	at    addresses
 	// emptyDatabase is true until a host of a Temporal cluster has used the database.
@@ -72,19 +74,19 @@ type Cluster struct {
 	roles []Role
 }
 
-// addresses are the ports of the control plane; they stay the same when a
-// process is started again.
+// addresses are the ports of the control plane. The ports stay the same when a process is started
+// again.
 type addresses struct {
 	etcd, etcdPeer, apiServer, controllerManager, scheduler, kwok, temporal, temporalUI, temporalMetrics int
 
-	// Of a Temporal cluster only.
+	// The following fields are only set for a Temporal cluster.
 	postgres      int
 	temporalHosts []*temporalHost
 }
 
-// Start runs a cluster and returns once its nodes are Ready and the manifests are
-// applied. The context bounds the start only; Shutdown ends the cluster. State
-// found in options.Dir is used, see RemoveState.
+// Start runs a cluster and returns once its nodes are Ready and the manifests are applied. The
+// context limits only the start. Shutdown ends the cluster. Start uses existing state in
+// options.Dir, see RemoveState.
 func Start(ctx context.Context, options Options) (*Cluster, error) {
 	options, err := options.complete()
 	if err != nil {
@@ -104,8 +106,8 @@ func Start(ctx context.Context, options Options) (*Cluster, error) {
 	return c, nil
 }
 
-// Shutdown stops every process in reverse order of start and returns when all
-// are gone. A second call does nothing.
+// Shutdown stops all processes, the last started first, and returns when all processes are gone.
+// A second call does nothing.
 func (c *Cluster) Shutdown() {
 	if c.Temporal != nil {
 		c.Temporal.Close()
@@ -124,7 +126,7 @@ func (c *Cluster) RESTConfig() (*rest.Config, error) {
 	return config, nil
 }
 
-// RemoveState deletes the state of an earlier cluster in dir, and no other files.
+// RemoveState deletes the state of an earlier cluster in dir. It deletes no other files.
 func RemoveState(dir string) error {
 	for _, name := range []string{
 		etcdDir, certsDir, logsDir, temporalDB, temporalDB + "-shm", temporalDB + "-wal", stagesFile, kubeconfigFile,
@@ -220,8 +222,8 @@ func (c *Cluster) startClients(ctx context.Context) error {
 	return all.Wait()
 }
 
-// EtcdURL is the URL of etcd, which accepts every client of this machine.
+// EtcdURL returns the URL of etcd. etcd accepts every client of this machine.
 func (c *Cluster) EtcdURL() string { return "http://" + loopback(c.at.etcd) }
 
-// LogDir is the folder of <process>.log files.
+// LogDir returns the folder of the files <process>.log.
 func (c *Cluster) LogDir() string { return filepath.Join(c.options.Dir, logsDir) }

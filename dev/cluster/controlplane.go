@@ -13,7 +13,7 @@ import (
 	"github.com/outrigger/outrigger/dev/cluster/process"
 )
 
-// Names of the processes that every cluster runs.
+// These are the names of the processes that every cluster runs.
 const (
 	Etcd              = "etcd"
 	APIServer         = "apiserver"
@@ -23,16 +23,16 @@ const (
 	Temporal          = "temporal"
 )
 
-// APIServerAddress is the address of the Service kubernetes, by which pods know the API
-// server: the first of the range.
+// APIServerAddress is the address of the Service kubernetes, through which pods reach the API
+// server. It is the first address of the service range.
 const APIServerAddress = "10.96.0.1"
 
-// The rate limit of clients is too high to matter.
+// clientQPS is a rate limit of clients that is too high to have an effect.
 const clientQPS = "5000"
 
-// idleControllers are the controllers of clouds, storage and certificate requests, which have
-// nothing to do here, and the collector of pods without a node: tests act as the kubelets of
-// such nodes.
+// idleControllers returns the controllers that are disabled. The controllers of clouds, storage
+// and certificate requests have nothing to do in this cluster. The collector of pods without a
+// node is disabled, because tests act as the kubelets of such pods.
 func idleControllers() []string {
 	return []string{
 		"node-ipam-controller", "service-lb-controller", "node-route-controller", "cloud-node-lifecycle-controller",
@@ -135,8 +135,9 @@ func (c *Cluster) kwokSpec() process.Spec {
 	}
 }
 
-// answers is a probe that wants status 200. Certificates are not checked: kube
-// processes sign their health endpoints themselves.
+// answers returns a probe that succeeds if a URL answers with status 200. The probe does not
+// verify certificates, because the health endpoints of the control plane have self-signed
+// certificates.
 func answers(url string) func(context.Context) error {
 	client := &http.Client{
 		Timeout:   5 * time.Second,

@@ -14,13 +14,14 @@ import (
 	"k8s.io/client-go/util/cert"
 )
 
-// Everybody signs in with the admin's token. Other users are impersonated, so that each has
-// its own rights.
+// All clients use the token of the admin. Other users are impersonated, so that each user has its
+// own rights.
 const (
 	admin     = "admin"
 	masters   = "system:masters"
 	tokenFile = "tokens.csv"
-	// certificateAge is when the certificate, which is valid for a year, is replaced.
+	// certificateAge is the age at which the certificate is replaced. The certificate is valid
+	// for a year.
 	certificateAge = 180 * 24 * time.Hour
 )
 
@@ -28,9 +29,9 @@ func (c *Cluster) certificate(file string) string {
 	return filepath.Join(c.options.Dir, certsDir, file)
 }
 
-// writeIdentities writes the API server's certificate and token file, and the kubeconfigs of
-// the users that every cluster has. The key of the certificate also signs tokens of service
-// accounts. What an earlier start has written stays, for clients on other machines.
+// writeIdentities writes the API server's certificate and token file, and the kubeconfigs of the
+// users that every cluster has. The key of the certificate also signs tokens of service accounts.
+// Files of an earlier start are kept, because clients on other machines use them.
 func (c *Cluster) writeIdentities() error {
 	if err := os.MkdirAll(c.certificate(""), 0o755); err != nil {
 		return fmt.Errorf("create the folder of certificates: %w", err)
@@ -85,7 +86,7 @@ func (c *Cluster) writeCertificate() error {
 	return nil
 }
 
-// kubeconfigFile is the path of the kubeconfig of a user other than the admin.
+// kubeconfigFile returns the path of the kubeconfig of a user other than the admin.
 func (c *Cluster) kubeconfigFile(user string) string { return c.certificate(user + ".kubeconfig") }
 
 func (c *Cluster) writeKubeconfig(file, user string, groups ...string) error {
@@ -109,8 +110,8 @@ func (c *Cluster) writeKubeconfig(file, user string, groups ...string) error {
 	return nil
 }
 
-// IssueKubeconfig lets a further user sign in, as a member of the groups, and returns the
-// path of its kubeconfig. RBAC decides what the user may do.
+// IssueKubeconfig writes the kubeconfig of another user, who is a member of the groups, and
+// returns the path of the file. The rights of the user depend on RBAC.
 func (c *Cluster) IssueKubeconfig(user string, groups ...string) (string, error) {
 	file := c.kubeconfigFile(strings.ReplaceAll(user, ":", "-"))
 	return file, c.writeKubeconfig(file, user, groups...)

@@ -24,8 +24,9 @@ const (
 	pollWithin = time.Minute
 )
 
-// install makes the cluster ready for the roles and for pods: system namespace, manifests,
-// and the service account without which no pod is admitted.
+// install prepares the cluster for the roles and for pods. It creates the system namespace,
+// applies the manifests, and waits for the default service account, because no pod is admitted
+// without it.
 func (c *Cluster) install(ctx context.Context) error {
 	if err := c.CreateSystemNamespace(ctx); err != nil {
 		return err
@@ -54,8 +55,8 @@ func poll(ctx context.Context, what string, request func(context.Context) error)
 	return nil
 }
 
-// Apply applies a kustomize folder as the admin and waits until its CRDs are served. Existing
-// SidecarSets can be read from then on, whoever converted them.
+// Apply applies a kustomize folder as the admin and waits until its CRDs are served. Afterwards,
+// existing SidecarSets can be read even if no conversion webhook runs.
 func (c *Cluster) Apply(ctx context.Context, folder string) error {
 	if err := c.suspendConversion(ctx); err != nil {
 		return fmt.Errorf("apply %s: %w", folder, err)
@@ -76,9 +77,9 @@ func (c *Cluster) Apply(ctx context.Context, folder string) error {
 	return nil
 }
 
-// suspendConversion removes the conversion webhook of an existing definition: a manifest
-// applied over it may be invalid, and SidecarSets cannot be read while nobody answers. The
-// webhook role claims the conversion again.
+// suspendConversion removes the conversion webhook of an existing definition. Otherwise, an
+// applied manifest may be invalid in combination with the existing conversion, and SidecarSets
+// cannot be read while no webhook runs. The webhook role claims the conversion again.
 func (c *Cluster) suspendConversion(ctx context.Context) error {
 	suspended, err := crd.SuspendConversion(ctx, c.Kube)
 	if apierrors.IsNotFound(err) {
@@ -92,8 +93,8 @@ func (c *Cluster) suspendConversion(ctx context.Context) error {
 	})
 }
 
-// AwaitEstablished waits until a definition is served. kubectl wait fails while the API
-// server has no conditions for it yet.
+// AwaitEstablished waits until a definition is served. It replaces kubectl wait, which fails
+// while the definition has no conditions yet.
 func (c *Cluster) AwaitEstablished(ctx context.Context, name string) error {
 	return poll(ctx, fmt.Sprintf("wait until %s is established", name), func(ctx context.Context) error {
 		var definition apiextensionsv1.CustomResourceDefinition

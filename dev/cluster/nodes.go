@@ -10,7 +10,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// createNodes registers simulated nodes and waits until pods can be scheduled to each.
+// createNodes registers simulated nodes and waits until pods can be scheduled to each node.
 func createNodes(ctx context.Context, kube client.Client, n int) error {
 	for i := range n {
 		node := simulatedNode(fmt.Sprintf("node-%d", i+1))
@@ -52,7 +52,8 @@ func simulatedNode(name string) *corev1.Node {
 	}
 }
 
-// Schedulable reports whether pods go to a node: it is Ready, and has no taint.
+// Schedulable reports whether pods can be scheduled to a node. The node must be Ready and have no
+// taint.
 func Schedulable(node *corev1.Node) bool {
 	if len(node.Spec.Taints) > 0 {
 		return false

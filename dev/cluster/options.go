@@ -15,37 +15,37 @@ const (
 	podsPerNode = 1100
 )
 
-// Options of a cluster. Only Dir is required.
+// Options are the options of a cluster. Only Dir is required.
 type Options struct {
-	// Dir holds data, certificates and logs; it is created when missing.
+	// Dir is the folder of data, certificates and logs. It is created if it does not exist.
 	Dir string
-	// Root is the repository: the default of Bin and Manifests. Default: the
-	// nearest folder at or above the working directory that holds a go.mod.
+	// Root is the folder of the repository, which contains the defaults of Bin and Manifests. By
+	// default, it is the nearest folder at or above the working directory that contains a go.mod.
 	Root string
-	// Bin holds the programs. Default: Root/bin.
+	// Bin is the folder of the programs, Root/bin by default.
 	Bin string
-	// Manifests are the kustomize folders that are applied at the start.
-	// Default: config/crd and config/rbac of Root.
+	// Manifests are the kustomize folders that are applied at the start. The default is
+	// config/crd and config/rbac of Root.
 	Manifests []string
 	// Nodes is the number of simulated nodes, 4 by default.
 	Nodes int
 	// WithoutNodes starts no simulated nodes.
 	WithoutNodes bool
-	// Hosts are further names of the API server, for its certificate.
+	// Hosts are additional names of the API server in its certificate.
 	Hosts []string
-	// WebhooksAtPods makes the API server call webhooks at the addresses of their pods, where
-	// no proxy routes Services.
+	// WebhooksAtPods makes the API server call webhooks at the addresses of their pods. It is
+	// needed if no proxy routes Services.
 	WebhooksAtPods bool
-	// APIServerPort makes the API server listen there on every interface, for
-	// clients on other machines. Default: a free port of 127.0.0.1.
+	// APIServerPort is the port of the API server on every interface, for clients on other
+	// machines. By default, the API server listens on a free port of 127.0.0.1.
 	APIServerPort int
-	// Temporal is DevServer or TemporalCluster. Default: the environment variable
-	// TemporalVariable, or DevServer.
+	// Temporal is DevServer or TemporalCluster. The default is the value of the environment
+	// variable TemporalVariable, or otherwise DevServer.
 	Temporal TemporalServer
 	// WithoutTemporal starts no Temporal.
 	WithoutTemporal bool
-	// TemporalReady is called, if there is one, as soon as Temporal answers, while
-	// other processes are still starting.
+	// TemporalReady is called as soon as Temporal answers, while other processes are still
+	// starting. It may be nil.
 	TemporalReady func(*Cluster)
 }
 

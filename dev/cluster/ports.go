@@ -9,8 +9,8 @@ import (
 	"sync"
 )
 
-// Ports come from below the ephemeral range: otherwise an outgoing connection
-// could take a port while its process is stopped, and the restart would fail.
+// All ports are below the ephemeral range. Otherwise, an outgoing connection could use the port
+// of a stopped process, and the restart of the process would fail.
 const (
 	firstPort = 15000
 	blockSize = 128
@@ -19,8 +19,8 @@ const (
 
 var errNoPort = errors.New("no free port left")
 
-// ports assigns the ports of one block. Listening on its first port claims the block, so that
-// clusters on one machine never share a block.
+// ports assigns the ports of one block. It listens on the first port of the block to claim the
+// block, so that clusters on one machine never share a block.
 type ports struct {
 	claim net.Listener
 
@@ -70,5 +70,5 @@ func listen(port int) (net.Listener, error) {
 	return (&net.ListenConfig{}).Listen(context.Background(), "tcp", loopback(port)) // never blocks
 }
 
-// loopback is the address of a port on this machine only.
+// loopback returns the address of a port on the loopback interface.
 func loopback(port int) string { return fmt.Sprintf("127.0.0.1:%d", port) }

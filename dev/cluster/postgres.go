@@ -12,12 +12,12 @@ import (
 	"github.com/outrigger/outrigger/dev/cluster/process"
 )
 
-// postgresUser owns the databases. Every connection is trusted.
+// postgresUser is the owner of the databases. PostgreSQL trusts every connection.
 const postgresUser = "temporal"
 
 func (c *Cluster) postgresDir() string { return filepath.Join(c.options.Dir, postgresDir) }
 
-// initPostgres makes the data folder. It reports false where there is one.
+// initPostgres creates the data folder. fresh is false if the folder exists already.
 func (c *Cluster) initPostgres(ctx context.Context) (fresh bool, err error) {
 	if _, err := os.Stat(filepath.Join(c.postgresDir(), "PG_VERSION")); err == nil {
 		return false, nil
@@ -55,7 +55,8 @@ func (c *Cluster) postgresSpec() (process.Spec, error) {
 	}, err
 }
 
-// postgresProgram finds a program of PostgreSQL's server, which Debian keeps off the PATH.
+// postgresProgram returns the path of a program of the PostgreSQL server. On Debian, these
+// programs are not in the PATH.
 func postgresProgram(name string) (string, error) {
 	if path, err := exec.LookPath(name); err == nil {
 		return path, nil
@@ -67,8 +68,9 @@ func postgresProgram(name string) (string, error) {
 	return slices.Max(found), nil
 }
 
-// notRoot runs a process of root as user nobody of a user namespace, since PostgreSQL does not
-// run as root. Outside of the namespace, and for files, it stays the same user.
+// notRoot returns attributes that run a process of root as user nobody of a user namespace,
+// because PostgreSQL does not run as root. Outside of the namespace, and for files, the user of
+// the process is still root.
 func notRoot() syscall.SysProcAttr {
 	if os.Geteuid() != 0 {
 		return syscall.SysProcAttr{}
@@ -81,7 +83,8 @@ func notRoot() syscall.SysProcAttr {
 	}
 }
 
-// command runs a program to its end; its output is part of the error only.
+// command runs a program and waits for its end. The output of the program is only used in the
+// error.
 func (c *Cluster) command(ctx context.Context, system *syscall.SysProcAttr, program string, args ...string) error {
 	cmd := exec.CommandContext(ctx, program, args...)
 	cmd.SysProcAttr = system

@@ -11,40 +11,42 @@ import (
 	"github.com/outrigger/outrigger/dev/cluster/process"
 )
 
-// The kinds of role.
+// These are the kinds of roles.
 const (
 	Operator = "operator"
 	Worker   = "worker"
 	Webhook  = "webhook"
 )
 
-// Role is one running `outrigger <role>` and where it is reached.
+// Role is one process `outrigger <role>` and its URLs.
 type Role struct {
 	// Name is the process name: operator, webhook, worker-1, ...
 	Name string
 	// Metrics and Health are URLs.
 	Metrics string
 	Health  string
-	// WebhookURL is what the API server calls; empty for the other roles.
+	// WebhookURL is the URL that the API server calls. It is empty for the other roles.
 	WebhookURL string
 }
 
-// AttachOptions say how to run roles against an existing cluster.
+// AttachOptions are the options of Attach.
 type AttachOptions struct {
-	// Dir holds the logs.
+	// Dir is the folder of the logs.
 	Dir string
-	// Bin holds outrigger and kubectl.
+	// Bin is the folder of outrigger and kubectl.
 	Bin        string
 	Kubeconfig string
-	// TemporalAddress is empty to use the TEMPORAL_* variables and profiles.
+	// TemporalAddress is the address of Temporal. If it is empty, the roles use the TEMPORAL_*
+	// variables and profiles.
 	TemporalAddress string
 	TemporalUI      string
-	// WebhookURL is how that cluster's API server reaches this machine.
+	// WebhookURL is the URL at which the API server of that cluster reaches the webhook on this
+	// machine.
 	WebhookURL string
 }
 
-// Attach prepares to run roles, with the rights of the given kubeconfig, against an existing
-// cluster and Temporal. It starts nothing.
+// Attach returns a Cluster that runs roles against an existing cluster and an existing Temporal.
+// The roles have the rights of the given kubeconfig. Attach starts no process.
 func Attach(options AttachOptions) (*Cluster, error) {
 	c, err := newCluster(Options{Dir: options.Dir, Bin: options.Bin})
 	if err != nil {
@@ -57,18 +59,19 @@ func Attach(options AttachOptions) (*Cluster, error) {
 	return c, c.connect()
 }
 
-// IsRole reports whether name is that of a role: operator, webhook, worker or worker-<n>.
+// IsRole reports whether name is the name of a role. The names are operator, webhook, worker and
+// worker-<n>.
 func IsRole(name string) bool {
 	return slices.Contains([]string{Operator, Worker, Webhook}, kindOf(name))
 }
 
-// kindOf turns worker-2 into worker.
+// kindOf returns the kind of a role. For example, the kind of worker-2 is worker.
 func kindOf(name string) string {
 	kind, _, _ := strings.Cut(name, "-")
 	return kind
 }
 
-// RoleKubeconfig is the path of the kubeconfig that a role (worker, worker-2, ...) runs with.
+// RoleKubeconfig returns the path of the kubeconfig of a role (worker, worker-2, ...).
 func (c *Cluster) RoleKubeconfig(name string) string {
 	if c.attached {
 		return c.Kubeconfig
@@ -83,8 +86,9 @@ func (c *Cluster) Roles() []Role {
 	return slices.Clone(c.roles)
 }
 
-// StartRole runs `outrigger <role>` as process name on free ports and waits until
-// /readyz answers 200. Args come last, so that they override the usual flags.
+// StartRole runs `outrigger <role>` as the process name, on free ports, and waits until /readyz
+// answers with status 200. args are added after the default flags, so that they override these
+// flags.
 func (c *Cluster) StartRole(ctx context.Context, name string, args ...string) (Role, error) {
 	if !IsRole(name) {
 		return Role{}, fmt.Errorf("role %q is none of operator, webhook, worker-<n>", name)
@@ -103,7 +107,7 @@ func (c *Cluster) StartRole(ctx context.Context, name string, args ...string) (R
 	if err != nil {
 		return Role{}, err
 	}
-	// A caller that passes its own URL installs the webhooks itself.
+	// If the caller passes --url, the caller has to install the webhooks.
 	if role.WebhookURL != "" && !slices.ContainsFunc(args, func(arg string) bool { return strings.HasPrefix(arg, "--url=") }) {
 		if err := c.InstallWebhooks(ctx, role.WebhookURL); err != nil {
 			return Role{}, err
@@ -132,9 +136,10 @@ func (c *Cluster) addRole(role Role) error {
 	return nil
 }
 
-// roleEnv gives each worker its own identity in Temporal. In a cluster of our own the name of
-// a process is unique, like the uid of a pod. Our own Temporal uses neither TLS nor keys, so
-// the user's configuration of another Temporal is switched off.
+// roleEnv returns the environment of a role. Each worker has a different identity in Temporal. If
+// the cluster is not attached, the name of a process is unique and replaces the uid of a pod. The
+// Temporal server of such a cluster uses neither TLS nor keys, so the Temporal configuration of
+// the user is disabled.
 func (c *Cluster) roleEnv(name string) []string {
 	env := []string{"POD_NAME=" + name}
 	if !c.attached {
@@ -143,7 +148,7 @@ func (c *Cluster) roleEnv(name string) []string {
 	return env
 }
 
-// roleFlags are the flags that not every role has.
+// roleFlags returns the flags that differ between the roles.
 func (c *Cluster) roleFlags(role *Role) ([]string, error) {
 	var temporal []string
 	if c.TemporalAddress != "" {
@@ -154,7 +159,8 @@ func (c *Cluster) roleFlags(role *Role) ([]string, error) {
 	}
 	switch kindOf(role.Name) {
 	case Operator:
-		// There is one operator, which after kill -9 must not wait for its own Lease.
+		// There is only one operator. Without leader election, it does not have to wait for its
+		// own Lease after kill -9.
 		return append(temporal, "--temporal-ui-url="+c.TemporalUI, "--leader-elect=false"), nil
 	case Worker:
 		return temporal, nil
@@ -171,6 +177,6 @@ func (c *Cluster) roleFlags(role *Role) ([]string, error) {
 	if err != nil {
 		return nil, fmt.Errorf("webhook URL: %w", err)
 	}
-	// Nothing routes by readiness here.
+	// There is no Service that routes by readiness, so a delay of the shutdown has no effect.
 	return []string{"--url=" + role.WebhookURL, "--port=" + parsed.Port(), "--shutdown-delay-duration=0s"}, nil
 }

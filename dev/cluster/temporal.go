@@ -13,19 +13,21 @@ import (
 	"github.com/outrigger/outrigger/dev/cluster/process"
 )
 
-// TemporalNamespace is the namespace of all rollouts; the dev server creates it by itself.
+// TemporalNamespace is the namespace of all rollouts. The dev server creates this namespace at
+// its start.
 const TemporalNamespace = "default"
 
-// TemporalServer is a way to run Temporal.
+// TemporalServer is a kind of Temporal server.
 type TemporalServer string
 
 const (
-	// DevServer is one process on SQLite, with the web UI.
+	// DevServer is one process with SQLite and the web UI.
 	DevServer TemporalServer = "dev-server"
-	// TemporalCluster is Temporal's own server on PostgreSQL: a process for each
-	// service, and two for history.
+	// TemporalCluster is the Temporal server with PostgreSQL. Each service has one process, and
+	// the history service has two.
 	TemporalCluster TemporalServer = "cluster"
-	// TemporalVariable is the environment variable that names the server if Options do not.
+	// TemporalVariable is the environment variable with the kind of server. It applies if
+	// Options.Temporal is empty.
 	TemporalVariable = "OUTRIGGER_TEMPORAL"
 )
 
@@ -34,10 +36,10 @@ type dynamicValue struct {
 	value int
 }
 
-// dynamicConfig is the same for both servers.
+// dynamicConfig returns the dynamic configuration of both kinds of servers.
 func dynamicConfig() []dynamicValue {
 	return []dynamicValue{
-		// The defaults poll so rarely that each dispatch waits about 50 ms.
+		// With the default rates, each dispatch of a task waits about 50 ms.
 		{"history.transferProcessorMaxPollRPS", 2000},
 		{"history.timerProcessorMaxPollRPS", 2000},
 		{"matching.numTaskqueueReadPartitions", 1},
@@ -80,8 +82,8 @@ func (c *Cluster) devServerSpec() process.Spec {
 	return spec
 }
 
-// StartDevServerAs runs the dev server, which must be stopped, as process name and with
-// further arguments, on its usual ports and database.
+// StartDevServerAs runs the dev server as the process name, with additional arguments. It uses
+// the same ports and the same database, so the usual dev server must be stopped.
 func (c *Cluster) StartDevServerAs(ctx context.Context, name string, args ...string) error {
 	spec := c.devServerSpec()
 	spec.Name = name
@@ -89,8 +91,8 @@ func (c *Cluster) StartDevServerAs(ctx context.Context, name string, args ...str
 	return c.Start(ctx, spec)
 }
 
-// ForgetWorkflows removes Temporal's data, as if its database were lost. Temporal must not
-// run.
+// ForgetWorkflows removes the data of Temporal, as after the loss of its database. Temporal must
+// not run.
 func (c *Cluster) ForgetWorkflows(ctx context.Context) error {
 	if c.options.Temporal == TemporalCluster {
 		if err := c.dropDatabases(ctx); err != nil {

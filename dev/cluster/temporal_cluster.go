@@ -17,7 +17,7 @@ import (
 	"github.com/outrigger/outrigger/dev/cluster/process"
 )
 
-// Names of the processes of a Temporal cluster.
+// These are the names of the processes of a Temporal cluster.
 const (
 	Postgres          = "postgres"
 	TemporalFrontend  = "temporal-frontend"
@@ -30,16 +30,17 @@ const (
 //go:embed temporal-server.yaml
 var temporalServerConfig string
 
-// temporalHost is one process of Temporal's own server.
+// temporalHost is one process of a Temporal cluster.
 type temporalHost struct {
 	name    string
 	service string
-	// health is the service whose health its gRPC server knows; empty for none.
+	// health is the name of the service in the gRPC health check. If it is empty, the host has no
+	// health check.
 	health                    string
 	GRPC, Membership, Metrics int
 }
 
-// TemporalProcesses are the names of Temporal's processes, without its database.
+// TemporalProcesses returns the names of the processes of Temporal, without the database.
 func (c *Cluster) TemporalProcesses() []string {
 	if c.options.Temporal == DevServer {
 		return []string{Temporal}
@@ -51,7 +52,7 @@ func (c *Cluster) TemporalProcesses() []string {
 	return names
 }
 
-// takeTemporalPorts assigns ports to each host. Clients know the frontend's.
+// takeTemporalPorts assigns ports to each host. Clients use the ports of the frontend.
 func (c *Cluster) takeTemporalPorts() error {
 	const services = "temporal.api.workflowservice.v1."
 	c.at.temporalHosts = []*temporalHost{
@@ -71,8 +72,8 @@ func (c *Cluster) takeTemporalPorts() error {
 	return c.ports.takeEach(&c.at.postgres)
 }
 
-// startTemporalCluster runs PostgreSQL and, side by side, all hosts, and prepares
-// the namespace as its users do.
+// startTemporalCluster starts PostgreSQL, and then all hosts in parallel. It creates the
+// namespace by the setup command that users run.
 func (c *Cluster) startTemporalCluster(ctx context.Context) error {
 	fresh, err := c.initPostgres(ctx)
 	if err != nil {
@@ -105,9 +106,10 @@ func (c *Cluster) startTemporalCluster(ctx context.Context) error {
 	return c.setupNamespace(ctx)
 }
 
-// eachHost starts the hosts. Two hosts cannot write the cluster's metadata into an empty
-// database at once, so one starts first there. With a used database it would search half a
-// minute for the previous hosts.
+// eachHost starts the hosts. Two hosts cannot write the metadata of the cluster into an empty
+// database at once, so one host starts first if the database is empty. With a used database all
+// hosts start at once. Otherwise, the first host would search for the previous hosts for half a
+// minute.
 func (c *Cluster) eachHost(start func(name string) error) error {
 	names := c.TemporalProcesses()
 	if c.emptyDatabase {
@@ -149,7 +151,7 @@ func (c *Cluster) sqlTool(ctx context.Context, database string, args ...string) 
 	}, args...)...)
 }
 
-// setupNamespace runs the setup command of docs/temporal.md. It may be repeated.
+// setupNamespace runs the setup command of docs/temporal.md. The command can be repeated.
 func (c *Cluster) setupNamespace(ctx context.Context) error {
 	return c.command(ctx, nil, c.binary("outrigger"), "temporal", "setup",
 		"--temporal-address="+c.TemporalAddress, "--temporal-namespace="+TemporalNamespace, "--retention=168h")
@@ -175,7 +177,8 @@ func (c *Cluster) writeDynamicConfig() error {
 	return nil
 }
 
-// temporalHostSpec also writes the host's configuration, <name>.yaml.
+// temporalHostSpec returns the Spec of a host. It also writes the configuration of the host,
+// <name>.yaml.
 func (c *Cluster) temporalHostSpec(host *temporalHost) (process.Spec, error) {
 	parsed, err := template.New(host.name).Parse(temporalServerConfig)
 	if err != nil {
@@ -224,7 +227,7 @@ func (h *temporalHost) ready(ctx context.Context) error {
 	return nil
 }
 
-// named returns the processes of a name: temporal is all of Temporal.
+// named returns the processes of a name. The name temporal stands for all processes of Temporal.
 func (c *Cluster) named(name string) []string {
 	if name == Temporal && !c.attached {
 		return c.TemporalProcesses()
@@ -232,14 +235,14 @@ func (c *Cluster) named(name string) []string {
 	return []string{name}
 }
 
-// Stop is Group.Stop, where Temporal means all of its processes.
+// Stop is Group.Stop. The name temporal stands for all processes of Temporal.
 func (c *Cluster) Stop(name string) error { return each(c.named(name), c.Group.Stop) }
 
-// Kill is Group.Kill, where Temporal means all of its processes.
+// Kill is Group.Kill. The name temporal stands for all processes of Temporal.
 func (c *Cluster) Kill(name string) error { return each(c.named(name), c.Group.Kill) }
 
-// StartAgain is Group.StartAgain, where Temporal means all of its processes, and
-// its namespace.
+// StartAgain is Group.StartAgain. The name temporal stands for all processes of Temporal, whose
+// namespace is then created again.
 func (c *Cluster) StartAgain(ctx context.Context, name string) error {
 	if name != Temporal || c.attached || c.options.Temporal == DevServer {
 		return c.Group.StartAgain(ctx, name)
@@ -250,7 +253,7 @@ func (c *Cluster) StartAgain(ctx context.Context, name string) error {
 	return c.setupNamespace(ctx)
 }
 
-// each acts on all at once.
+// each calls act for all names in parallel.
 func each(names []string, act func(string) error) error {
 	var all errgroup.Group
 	for _, name := range names {

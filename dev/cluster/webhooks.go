@@ -15,8 +15,8 @@ import (
 	"github.com/outrigger/outrigger/config/webhook"
 )
 
-// InstallWebhooks applies config/webhook with a URL in place of the Service. A URL that is
-// installed already stays: the webhook role keeps it up to date.
+// InstallWebhooks applies config/webhook with a URL in place of the Service. A webhook
+// configuration that already has a URL is not changed, because the webhook role updates it.
 func (c *Cluster) InstallWebhooks(ctx context.Context, url string) error {
 	documents := yaml.NewYAMLOrJSONDecoder(bytes.NewReader(webhook.Manifests), len(webhook.Manifests))
 	for {
@@ -55,7 +55,7 @@ func installWebhooks(ctx context.Context, kube client.Client, manifest *unstruct
 	return kube.Apply(ctx, client.ApplyConfigurationFromUnstructured(manifest), client.FieldOwner("stack"), client.ForceOwnership)
 }
 
-// hooks are the object's own.
+// hooks returns the webhooks of a webhook configuration.
 func hooks(of *unstructured.Unstructured) []map[string]any {
 	all, _ := of.Object["webhooks"].([]any)
 	found := make([]map[string]any, 0, len(all))

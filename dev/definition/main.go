@@ -1,5 +1,6 @@
-// The program definition completes the CRD that controller-gen writes, so that its schema
-// describes every field and rejects no stored SidecarSet, and writes the reference of fields.
+// The program definition completes the CRD that controller-gen writes. The schema then describes
+// every field, and rejects no stored SidecarSet. The program also writes the reference of the
+// fields.
 package main
 
 import (
@@ -55,7 +56,8 @@ func specOf(version *apiextensionsv1.CustomResourceDefinitionVersion) apiextensi
 	return version.Schema.OpenAPIV3Schema.Properties["spec"]
 }
 
-// encode leaves out the status, which belongs to the API server.
+// encode returns the definition as YAML. It omits the status, because the API server writes the
+// status.
 func encode(definition *apiextensionsv1.CustomResourceDefinition) ([]byte, error) {
 	text, err := yaml.Marshal(definition)
 	if err != nil {

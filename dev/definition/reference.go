@@ -15,7 +15,7 @@ const introduction = "# Fields of a SidecarSet\n\n" +
 	"The webhook writes the defaults; the schema has none. Fields of Kubernetes' own types have the defaults that they have in a pod.\n" +
 	"`scs` is the short name of `sidecarsets`. This page is about v1alpha1, the stored version; the differences of v1beta1 are at the end.\n"
 
-// describe is the reference in Markdown.
+// describe returns the reference of the fields in Markdown.
 func describe(definition *apiextensionsv1.CustomResourceDefinition) string {
 	var text strings.Builder
 	text.WriteString(introduction)
@@ -42,8 +42,9 @@ func describe(definition *apiextensionsv1.CustomResourceDefinition) string {
 	return text.String()
 }
 
-// itemRows are the fields of the items of a list in core: those that Kubernetes' type has, or
-// the others, recursively.
+// itemRows returns a table row for each field of the items of a list in core, recursively. If
+// kubernetes is set, it returns the fields of the type of Kubernetes. Otherwise, it returns the
+// other fields.
 func itemRows(spec apiextensionsv1.JSONSchemaProps, list string, kubernetes bool) []string {
 	fields := spec.Properties[list].Items.Schema.Properties
 	var found []string
@@ -64,8 +65,9 @@ func writeTable(text *strings.Builder, title string, rows []string) {
 	fmt.Fprintf(text, "\n## %s\n\n| field | type | default | meaning |\n|---|---|---|---|\n%s", title, strings.Join(rows, ""))
 }
 
-// rowsOf are the fields of a value, recursively. The lists of core have tables of their own,
-// and selectors are described by Kubernetes.
+// rowsOf returns a table row for each field of a value, recursively. It omits the fields of the
+// lists of core, which have separate tables, and of selectors, which the documentation of
+// Kubernetes describes.
 func rowsOf(value apiextensionsv1.JSONSchemaProps, prefix string) []string {
 	var found []string
 	for _, name := range slices.Sorted(maps.Keys(value.Properties)) {
@@ -78,7 +80,7 @@ func rowsOf(value apiextensionsv1.JSONSchemaProps, prefix string) []string {
 	return found
 }
 
-// differences are the fields whose descriptions differ.
+// differences returns the fields whose descriptions differ.
 func differences(value, other apiextensionsv1.JSONSchemaProps) []string {
 	var found []string
 	for _, name := range slices.Sorted(maps.Keys(value.Properties)) {
@@ -138,7 +140,7 @@ func typeOf(value apiextensionsv1.JSONSchemaProps) string {
 	}
 }
 
-// cell is text inside a table.
+// cell escapes text for a cell of a table.
 func cell(text string) string {
 	return strings.NewReplacer("|", `\|`, "<", "&lt;", "*", `\*`).Replace(text)
 }

@@ -9,8 +9,8 @@ import (
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 )
 
-// core are the lists whose items are Kubernetes' own types, by name. Stored SidecarSets may
-// have fields that this schema does not describe.
+// core returns the lists whose items are types of Kubernetes, by name. Stored SidecarSets may
+// have fields that the schema of these types does not describe.
 func core() map[string]reflect.Type {
 	return map[string]reflect.Type{
 		"containers": reflect.TypeFor[corev1.Container](), "initContainers": reflect.TypeFor[corev1.Container](),
@@ -18,13 +18,14 @@ func core() map[string]reflect.Type {
 	}
 }
 
-// keyOf returns the key by which server-side apply merges a list. Ports have none, since their
-// protocol may be omitted.
+// keyOf returns the key by which server-side apply merges a list. Ports have no key, because
+// their protocol may be omitted.
 func keyOf(list string) string {
 	return map[string]string{"env": "name", "volumeMounts": "mountPath", "volumeDevices": "devicePath"}[list]
 }
 
-// relax removes validation from the schema of a spec: the webhook validates (SPEC §5).
+// relax removes validation from the schema of a spec, because the webhook validates SidecarSets
+// (SPEC §5).
 func relax(spec apiextensionsv1.JSONSchemaProps) {
 	for name, kubernetes := range core() {
 		list := spec.Properties[name]
@@ -53,8 +54,8 @@ func relaxList(list *apiextensionsv1.JSONSchemaProps, key string, own bool) {
 	}
 }
 
-// relaxValue removes defaults, pruning and validation from a value's schema. The project's own
-// fields keep their full descriptions.
+// relaxValue removes defaults, pruning and validation from the schema of a value. Fields that
+// Outrigger defines keep their full descriptions.
 func relaxValue(value *apiextensionsv1.JSONSchemaProps, name string, own bool) {
 	if !own {
 		value.Description = brief(value.Description)
@@ -75,8 +76,8 @@ func relaxValue(value *apiextensionsv1.JSONSchemaProps, name string, own bool) {
 	}
 }
 
-// admitNulls makes the fields nullable that Go encodes as null when they are not set, such as
-// the service of a gRPC probe: the webhook stores them, and hashes depend on them.
+// admitNulls makes fields nullable that Go encodes as null if they are not set, such as the
+// service of a gRPC probe. The webhook stores these nulls, and hashes depend on them.
 func admitNulls(value *apiextensionsv1.JSONSchemaProps, t reflect.Type) {
 	switch {
 	case t.Kind() == reflect.Pointer:
@@ -104,8 +105,8 @@ func hasField(t reflect.Type, jsonName string) bool {
 	})
 }
 
-// brief is the first sentence of a description. With more the definition outgrows
-// the annotation of 256 KiB in which kubectl apply keeps it.
+// brief returns the first sentence of a description. With full descriptions, the definition would
+// exceed the 256 KiB of the annotation in which kubectl apply stores it.
 func brief(description string) string {
 	var kept []string
 	for _, word := range strings.Fields(description) {

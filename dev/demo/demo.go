@@ -36,7 +36,7 @@ const (
 // Demo shows a rollout on a running stack.
 type Demo struct {
 	Cluster *cluster.Cluster
-	// Bin holds kubectl.
+	// Bin is the folder of kubectl.
 	Bin     string
 	Printer *Printer
 
@@ -44,7 +44,7 @@ type Demo struct {
 	workflow string
 }
 
-// Run fails when the rollout breaks a rule.
+// Run shows the demo. It returns an error if the rollout breaks a rule.
 func (d *Demo) Run(ctx context.Context) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, timeout, fmt.Errorf("the demo took longer than %s", timeout))
 	defer cancel()
@@ -99,7 +99,7 @@ func (d *Demo) change(ctx context.Context) error {
 	return nil
 }
 
-// runURL is the page of the run in Temporal's UI.
+// runURL returns the URL of the run in the UI of Temporal.
 func (d *Demo) runURL() string {
 	return fmt.Sprintf("%s/namespaces/%s/workflows/%s", d.Cluster.TemporalUI, cluster.TemporalNamespace, strings.ReplaceAll(d.workflow, "/", "%2F"))
 }
@@ -161,7 +161,7 @@ func (d *Demo) finish(ctx context.Context) error {
 	return errors.Join(broken...)
 }
 
-// awaitStatus waits until the columns of kubectl get show the end.
+// awaitStatus waits until the columns of kubectl get show the end of the rollout.
 func (d *Demo) awaitStatus(ctx context.Context) error {
 	for column, field := range map[string]string{"matched": "matchedPods", "updated": "updatedPods", "ready": "readyPods", "updated and ready": "updatedReadyPods"} {
 		_, err := d.kubectl(ctx, nil, "wait", "sidecarset/"+set, "--timeout=30s", fmt.Sprintf("--for=jsonpath={.status.%s}=%d", field, pods))
@@ -196,7 +196,7 @@ func (d *Demo) signal(ctx context.Context, name, reason string) error {
 	return nil
 }
 
-// awaitPhase queries the run until it is in a phase.
+// awaitPhase queries the run until the run is in the given phase.
 func (d *Demo) awaitPhase(ctx context.Context, phase protocol.Phase) error {
 	var status protocol.RolloutStatus
 	err := wait.PollUntilContextCancel(ctx, 100*time.Millisecond, true, func(ctx context.Context) (bool, error) {

@@ -1,2 +1,2 @@
-// Package demo shows one rollout on the local stack, and fails when the rollout breaks a rule.
+// Package demo shows one rollout on the local stack. The demo fails if the rollout breaks a rule.
 package demo

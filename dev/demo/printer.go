@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// Printer prints a line for each step, with the seconds since the start. Errors of the writer
-// are ignored: the demo goes on without a reader.
+// Printer prints a line for each step, with the seconds since the start. Errors of the writer are
+// ignored, so that the demo continues without a reader.
 type Printer struct {
 	Out io.Writer
 
@@ -18,7 +18,7 @@ type Printer struct {
 	mu      sync.Mutex
 }
 
-// NewPrinter starts the clock. A verbose printer prints details too.
+// NewPrinter returns a Printer whose time starts now. A verbose Printer also prints details.
 func NewPrinter(out io.Writer, verbose bool) *Printer {
 	return &Printer{Out: out, verbose: verbose, began: time.Now()}
 }

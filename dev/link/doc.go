@@ -1,3 +1,3 @@
-// Package link is a TCP proxy whose connections can be cut, delayed and held. Held bytes are
-// not lost, they arrive late.
+// Package link is a TCP proxy whose connections can be cut, delayed and paused. While a
+// connection is paused, no bytes are lost. They arrive late.
 package link

@@ -12,18 +12,19 @@ import (
 
 const (
 	chunkBytes = 32 << 10
-	// inFlight limits the waiting chunks in one direction of a connection; beyond it the
+	// inFlight limits the waiting chunks in one direction of a connection. If it is reached, the
 	// sender is blocked.
 	inFlight = 256
 )
 
-// State says how a link treats bytes. The zero State passes them on.
+// State describes how a link treats bytes. With the zero State, the link forwards bytes without
+// delay.
 type State struct {
-	// Cut resets all connections, and each new one.
+	// Cut resets all connections, including new connections.
 	Cut bool
-	// Hold keeps bytes back, in both directions, without closing anything.
+	// Hold stops the forwarding of bytes in both directions. Connections stay open.
 	Hold bool
-	// Delay is how long each byte takes, in each direction.
+	// Delay is the delay of each byte, in both directions.
 	Delay time.Duration
 }
 
@@ -62,10 +63,10 @@ func OpenAt(ctx context.Context, address, upstream string) (*Link, error) {
 	return l, nil
 }
 
-// Address is host:port to connect to.
+// Address returns the host:port at which the link listens.
 func (l *Link) Address() string { return l.listener.Addr().String() }
 
-// Set changes the treatment of bytes, including waiting bytes.
+// Set changes the State of the link. The new State also applies to waiting bytes.
 func (l *Link) Set(state State) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -76,7 +77,7 @@ func (l *Link) Set(state State) {
 	}
 }
 
-// Reset cuts the open connections and discards their held bytes.
+// Reset cuts the open connections and discards their waiting bytes.
 func (l *Link) Reset() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -165,7 +166,8 @@ type chunk struct {
 	sent  time.Time
 }
 
-// forward closes the connection when one side does: no client here closes one direction alone.
+// forward copies bytes in one direction. It closes both directions when one side closes the
+// connection, because no client of a link closes only one direction.
 func (l *Link) forward(c *connection, from io.Reader, to io.Writer) {
 	chunks := make(chan chunk, inFlight)
 	var reading sync.WaitGroup
@@ -198,7 +200,8 @@ func (l *Link) forward(c *connection, from io.Reader, to io.Writer) {
 	reading.Wait()
 }
 
-// await waits until a chunk may arrive; false when the connection ends before.
+// await waits until a chunk may be forwarded. It returns false if the connection ends before
+// that.
 func (l *Link) await(c *connection, sent time.Time) bool {
 	for {
 		l.mu.Lock()
@@ -221,7 +224,7 @@ func (l *Link) await(c *connection, sent time.Time) bool {
 	}
 }
 
-// reset closes both ends at once; unsent bytes are lost.
+// reset closes both ends of the connection at once. Unsent bytes are lost.
 func (c *connection) reset() {
 	c.once.Do(func() {
 		close(c.closed)

@@ -19,7 +19,7 @@ const (
 	tailLines  = 20
 )
 
-// child is one process of a group over all its starts.
+// child is one process of a group. It stays the same when the process is started again.
 type child struct {
 	spec     Spec
 	log      string
@@ -27,7 +27,8 @@ type child struct {
 
 	mu  sync.Mutex
 	pid int // 0 while it does not run
-	// gone is closed once the process is; stopping is true if a caller ended it.
+	// gone is closed once the process has ended. stopping is true if a caller stopped the
+	// process.
 	gone     chan struct{}
 	stopping bool
 }
@@ -55,7 +56,8 @@ func (c *child) run(ctx context.Context, g *Group) error {
 	return nil
 }
 
-// launch forks the process through the group's thread and watches for its end.
+// launch starts the process from the thread of the group, and waits for its end in the
+// background.
 func (c *child) launch(g *Group) error {
 	if err := os.MkdirAll(filepath.Dir(c.log), 0o755); err != nil {
 		return err
@@ -65,7 +67,8 @@ func (c *child) launch(g *Group) error {
 		return err
 	}
 	defer func() { _ = log.Close() }() // the child keeps its own handle
-	// No context: a process outlives the call that starts it.
+	// The context of the caller is not used, because the process outlives the call that starts
+	// it.
 	cmd := exec.CommandContext(context.Background(), c.spec.Path, c.spec.Args...)
 	cmd.Env = append(os.Environ(), c.spec.Env...)
 	cmd.Stdout, cmd.Stderr = log, log
@@ -108,7 +111,7 @@ func (c *child) stop(gracePeriod time.Duration) {
 	if pid == 0 {
 		return
 	}
-	// Errors mean that the group is gone already.
+	// Errors are ignored, because they mean that the process group is gone.
 	if gracePeriod > 0 {
 		_ = syscall.Kill(-pid, cmp.Or(c.spec.StopSignal, syscall.SIGTERM))
 		select {
@@ -132,7 +135,7 @@ func (c *child) signal(sig syscall.Signal) error {
 	return nil
 }
 
-// awaitReady polls the probe: a foreign process offers no event to wait for.
+// awaitReady polls the probe, because the process sends no event when it is ready.
 func (c *child) awaitReady(ctx context.Context) error {
 	if c.spec.Ready == nil {
 		return nil
@@ -164,7 +167,8 @@ func (c *child) awaitReady(ctx context.Context) error {
 	}
 }
 
-// Tail returns the last lines of a log file, or a note that it cannot be read.
+// Tail returns the last lines of a log file. If the file cannot be read, Tail returns the error
+// as text.
 func Tail(path string) string {
 	f, err := os.Open(path)
 	if err != nil {

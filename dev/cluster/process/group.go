@@ -1,5 +1,5 @@
-// Package process runs programs that are stopped, killed, frozen and started again by name, and
-// that die with this process.
+// Package process runs programs that can be stopped, killed, frozen and started again by name.
+// The kernel kills all programs when this process ends.
 package process
 
 import (
@@ -15,7 +15,7 @@ import (
 	"time"
 )
 
-// Spec describes one process, and how to know that it serves.
+// Spec describes one process and its readiness probe.
 type Spec struct {
 	// Name is unique in its Group and names the log file.
 	Name string
@@ -23,12 +23,12 @@ type Spec struct {
 	Args []string
 	// Env is added to the parent's environment, as KEY=value.
 	Env []string
-	// System holds further attributes. The process has a group of its own and dies with this
-	// one in any case.
+	// System contains additional attributes. Every process has its own process group, and is
+	// killed when this process ends.
 	System syscall.SysProcAttr
 	// StopSignal is SIGTERM by default.
 	StopSignal syscall.Signal
-	// Ready is called until it returns nil; without it, the process is ready at once.
+	// Ready is called until it returns nil. If Ready is nil, the process is ready at once.
 	Ready func(ctx context.Context) error
 }
 
@@ -40,12 +40,12 @@ type Status struct {
 	Log     string
 }
 
-// Exit reports a process that ended by itself.
+// Exit describes the end of a process that no caller stopped.
 type Exit struct {
 	Name string
 	// Err is nil when the process ended with code 0.
 	Err error
-	// LogTail holds the last lines of its log.
+	// LogTail contains the last lines of the log of the process.
 	LogTail string
 }
 
@@ -57,9 +57,9 @@ const (
 )
 
 var (
-	// ErrUnknown says that no process of that name was ever started.
+	// ErrUnknown is returned if no process of that name was ever started.
 	ErrUnknown = errors.New("unknown process")
-	// ErrShutdown says that the group was shut down.
+	// ErrShutdown is returned if the group was shut down.
 	ErrShutdown = errors.New("the process group is shut down")
 
 	errEnded = errors.New("it ended")
@@ -78,15 +78,16 @@ type Group struct {
 	children []*child // in the order of their first start
 }
 
-// NewGroup returns an empty group whose processes log to <logs>/<name>.log. Shutdown frees it.
+// NewGroup returns an empty group. Its processes log to <logs>/<name>.log. Shutdown frees the
+// resources of the group.
 func NewGroup(logs string) *Group {
 	g := &Group{logs: logs, forks: make(chan func()), exits: make(chan Exit, 64), closed: make(chan struct{})}
 	go g.fork()
 	return g
 }
 
-// fork starts every child from one thread that lives as long as the group, because the kernel
-// ties Pdeathsig to the forking thread, not to the process.
+// fork starts every child from one thread, which lives as long as the group. The kernel sends
+// Pdeathsig when the forking thread ends, not when the process ends.
 func (g *Group) fork() {
 	runtime.LockOSThread()
 	for {
@@ -109,12 +110,12 @@ func (g *Group) spawn(cmd *exec.Cmd) error {
 	}
 }
 
-// Exited delivers the processes that end by themselves. Reports that are not read are dropped
-// once 64 are waiting.
+// Exited returns a channel with an Exit for each process that ends without a stop. If the channel
+// contains 64 unread values, further values are dropped.
 func (g *Group) Exited() <-chan Exit { return g.exits }
 
-// Start runs a new process and waits until it is ready, it ends, or ctx does. On failure it is
-// killed, and the error holds the tail of its log.
+// Start runs a new process and waits until the process is ready, until it ends, or until ctx
+// ends. On failure, the process is killed, and the error contains the tail of its log.
 func (g *Group) Start(ctx context.Context, spec Spec) error {
 	c := &child{spec: spec, log: filepath.Join(g.logs, spec.Name+".log")}
 	g.mu.Lock()
@@ -129,8 +130,8 @@ func (g *Group) Start(ctx context.Context, spec Spec) error {
 	return c.run(ctx, g)
 }
 
-// StartAgain runs a stopped process with the arguments it had; a running one is left alone. It
-// fails with ErrUnknown for a name that was never started.
+// StartAgain starts a stopped process with the same arguments. It does nothing if the process
+// runs. It fails with ErrUnknown for a name that was never started.
 func (g *Group) StartAgain(ctx context.Context, name string) error {
 	return g.with(name, func(c *child) error { return c.run(ctx, g) })
 }
@@ -146,13 +147,13 @@ func (g *Group) Kill(name string) error {
 	return g.with(name, func(c *child) error { c.stop(0); return nil })
 }
 
-// Freeze stops the process group until Thaw. To other processes it looks like a machine
-// without processor time.
+// Freeze suspends the process group until Thaw. To other processes, a frozen process looks like a
+// process on a machine without processor time.
 func (g *Group) Freeze(name string) error {
 	return g.with(name, func(c *child) error { return c.signal(syscall.SIGSTOP) })
 }
 
-// Thaw continues a frozen process group.
+// Thaw resumes a frozen process group.
 func (g *Group) Thaw(name string) error {
 	return g.with(name, func(c *child) error { return c.signal(syscall.SIGCONT) })
 }
@@ -174,8 +175,8 @@ func (g *Group) Processes() []Status {
 	return all
 }
 
-// Shutdown stops every process, the last started first, and frees the group, which starts
-// nothing afterwards. A second call does nothing.
+// Shutdown stops all processes, the last started first, and frees the resources of the group. The
+// group starts no process afterwards. A second call does nothing.
 func (g *Group) Shutdown() {
 	g.once.Do(func() {
 		g.mu.Lock()
@@ -188,7 +189,7 @@ func (g *Group) Shutdown() {
 	})
 }
 
-// with acts on the process of a name.
+// with calls act with the process of a name.
 func (g *Group) with(name string, act func(*child) error) error {
 	g.mu.Lock()
 	i := slices.IndexFunc(g.children, func(c *child) bool { return c.spec.Name == name })

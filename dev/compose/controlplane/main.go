@@ -1,5 +1,5 @@
-// Command controlplane is the Kubernetes of docker-compose.yaml: etcd, the API
-// server, its controllers and simulated nodes, in one container.
+// Command controlplane is the Kubernetes control plane of docker-compose.yaml. It runs etcd, the
+// API server, the controllers and simulated nodes in one container.
 package main
 
 import (
@@ -21,15 +21,15 @@ import (
 	"github.com/outrigger/outrigger/dev/cluster"
 )
 
-// options are paths in the container, and addresses in its network.
+// options contains paths in the container, and addresses in its network.
 type options struct {
-	// root has bin, config/crd and config/rbac; dir gets data, certificates and logs;
-	// kubeconfigs gets a kubeconfig for each role.
+	// root is the folder that contains bin, config/crd and config/rbac. dir is the folder of
+	// data, certificates and logs. kubeconfigs is the folder of the kubeconfigs of the roles.
 	root, dir, kubeconfigs string
-	// host and port are those of the API server.
+	// host and port are the address of the API server.
 	host string
 	port int
-	// webhook is the URL that the API server calls; health is the address of /readyz.
+	// webhook is the URL that the API server calls. health is the address of /readyz.
 	webhook, health string
 }
 
@@ -46,8 +46,8 @@ func main() {
 	}
 }
 
-// run keeps a control plane until the context ends, which is no error, or one
-// of its processes does. State of the last time is used.
+// run runs a control plane until the context ends, or until one of its processes ends. The end of
+// the context is no error. The state of an earlier control plane in dir is used.
 func run(ctx context.Context, o options) error {
 	c, err := cluster.Start(ctx, cluster.Options{
 		Dir: o.dir, Root: o.root,
@@ -67,8 +67,8 @@ func run(ctx context.Context, o options) error {
 	if err != nil {
 		return err
 	}
-	// Health is served last: a container that waits for it finds the kubeconfigs, the CRD and
-	// the webhook configurations.
+	// The health endpoint is served last. A container that waits for it can then use the
+	// kubeconfigs, the CRD and the webhook configurations.
 	closeHealth, err := serveHealth(ctx, o.health, config)
 	if err != nil {
 		return err
@@ -101,8 +101,8 @@ func (o options) export(c *cluster.Cluster) error {
 	return nil
 }
 
-// serveHealth answers /readyz as the API server does, until the returned
-// function is called.
+// serveHealth answers /readyz with the answer of the API server, until the returned function is
+// called.
 func serveHealth(ctx context.Context, address string, config *rest.Config) (func(), error) {
 	client, err := kubernetes.NewForConfig(config)
 	if err != nil {

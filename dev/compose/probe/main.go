@@ -1,5 +1,5 @@
-// Command probe asks one URL and ends with 0 when it answers 200. Images built
-// from scratch have nothing else to check their health with.
+// Command probe requests one URL, and ends with exit code 0 if the status is 200. Images built
+// from scratch contain no other program for health checks.
 package main
 
 import (
@@ -23,8 +23,8 @@ func main() {
 	}
 }
 
-// probe fails unless GET of the one argument answers 200. Certificates are not
-// checked: the probe is about health, not identity.
+// probe requests the URL in the only argument, and fails unless the status is 200. It does not
+// verify certificates, because it only checks health.
 func probe(ctx context.Context, args []string) error {
 	if len(args) != 1 {
 		return errUsage
