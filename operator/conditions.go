@@ -70,6 +70,9 @@ func progressing(p *pass) condition {
 func available(p *pass) condition {
 	counts := p.plan.Counts
 	unready, ready := counts.Matched-counts.Ready, fmt.Sprintf("%d of %d pods ready", counts.Ready, counts.Matched)
+	if counts.Migrating > 0 {
+		ready += fmt.Sprintf(", %d in a hot upgrade", counts.Migrating)
+	}
 	switch {
 	case p.invalid != nil:
 		return podsUnknown()

@@ -27,15 +27,19 @@ type Summary struct {
 	Matched  int32  `json:"matched"`
 	Updated  int32  `json:"updated"`
 	Ready    int32  `json:"ready"`
+	// Headline names the state in a phrase.
+	Headline string `json:"headline"`
 	Reason   string `json:"reason,omitempty"`
 	Message  string `json:"message,omitempty"`
 	Degraded string `json:"degraded,omitempty"`
 	Missing  bool   `json:"missing,omitempty"`
 	// Injected is the reason why pods are not injected, or new ones will not be.
-	Injected string          `json:"injected,omitempty"`
-	Pause    *protocol.Pause `json:"hold,omitempty"`
-	Images   []Image         `json:"images,omitempty"`
-	Created  time.Time       `json:"created"`
+	Injected string `json:"injected,omitempty"`
+	// Attention lists what a person has to act on.
+	Attention []string        `json:"attention,omitempty"`
+	Pause     *protocol.Pause `json:"hold,omitempty"`
+	Images    []Image         `json:"images,omitempty"`
+	Created   time.Time       `json:"created"`
 }
 
 // NewSummaries keeps the order of the SidecarSets.
@@ -56,6 +60,8 @@ func NewSummaries(sets []v1alpha1.SidecarSet) Summaries {
 		if c := meta.FindStatusCondition(set.Status.Conditions, v1alpha1.ConditionDegraded); c != nil && c.Status == "True" {
 			one.Degraded = c.Reason
 		}
+		f := one.facts(set)
+		one.Headline, one.Attention = headline(f), f.attention(&one)
 		all = append(all, one)
 	}
 	return all
@@ -70,7 +76,7 @@ func (all Summaries) Text(s Style) string {
 	for i := range all {
 		one := &all[i]
 		rows = append(rows, []string{one.Name, fmt.Sprint(one.Matched), fmt.Sprint(one.Updated), fmt.Sprint(one.Ready),
-			one.Reason, one.attention(), age(s.Now, one.Created), one.Revision, joinImages(one.Images), one.Message})
+			one.Headline, strings.Join(one.Attention, ","), age(s.Now, one.Created), one.Revision, joinImages(one.Images), one.Message})
 	}
 	if !s.Wide {
 		for i := range rows {
@@ -79,8 +85,6 @@ func (all Summaries) Text(s Style) string {
 	}
 	return table(rows)
 }
-
-func (s *Summary) attention() string { return strings.Trim(s.Degraded+","+s.Injected, ",") }
 
 // BehindPods are pods that lack a SidecarSet, or its newest version.
 type BehindPods []BehindPod

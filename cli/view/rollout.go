@@ -25,6 +25,8 @@ type Rollout struct {
 	Generation int64  `json:"generation"`
 	// Observed reports whether status is about this generation.
 	Observed bool `json:"observed"`
+	// Headline names the state in a phrase.
+	Headline string `json:"headline"`
 	// Phase is that of the plan, or Paused while the run is paused.
 	Phase   protocol.Phase  `json:"phase"`
 	Message string          `json:"message"`
@@ -32,6 +34,8 @@ type Rollout struct {
 	Limits  Limits          `json:"window"`
 	Images  []Image         `json:"images"`
 	Pause   *protocol.Pause `json:"hold,omitempty"`
+	// PausedBySpec reports spec.updateStrategy.paused.
+	PausedBySpec bool `json:"pausedBySpec,omitempty"`
 	// Conditions are those that the operator wrote, Progressing first.
 	Conditions []Condition `json:"conditions,omitempty"`
 	Run        *Run        `json:"run,omitempty"`
@@ -112,12 +116,13 @@ func NewRollout(in *Input) (*Rollout, error) {
 	r := &Rollout{
 		Name: set.Name, Generation: set.Generation, Observed: set.Status.ObservedGeneration == set.Generation,
 		Phase: plan.Phase, Message: plan.Message, Counts: plan.Counts, Limits: limitsOf(set, &plan),
-		Images: images(&set.Spec), Pause: pauseOf(set, in.Run.Status), Conditions: conditions(set), Run: runOf(in),
+		Images: images(&set.Spec), Pause: pauseOf(set, in.Run.Status), PausedBySpec: set.Spec.UpdateStrategy.Paused, Conditions: conditions(set), Run: runOf(in),
 		RunUnknown: in.Run.Unknown, Temporal: in.Run.Temporal, Revisions: in.byRevision(matched, version),
 	}
 	if r.Pause != nil && r.Counts.Remaining > 0 {
 		r.Phase = protocol.PhasePaused
 	}
+	r.Headline = headline(r.facts())
 	return r, nil
 }
 

@@ -27,6 +27,9 @@ func (r *Rollout) head(s Style) []string {
 	fact("Progress", r.bar(s))
 	fact("Slots", r.slotsLine())
 	fact("Images", joinImages(r.Images))
+	if r.PausedBySpec {
+		fact("Paused", s.Paint.in(Busy, "by spec.updateStrategy.paused"))
+	}
 	if r.Pause != nil {
 		fact("Paused", s.Paint.in(Busy, pausedBy(r.Pause)))
 	}
@@ -51,25 +54,11 @@ func (c *Condition) needsAttention() bool {
 }
 
 func (r *Rollout) statusLine(s Style) string {
-	line := s.Paint.in(phaseTone(r.Phase), string(r.Phase))
-	if len(r.Conditions) > 0 && r.Conditions[0].Type == v1alpha1.ConditionProgressing {
-		c := r.Conditions[0]
-		line += fmt.Sprintf(" (%s for %s)", c.Reason, age(s.Now, c.Since))
-	}
+	line := s.Paint.in(headlineTone(r.Headline), r.Headline)
 	if !r.Observed {
 		line += fmt.Sprintf(", the operator has not observed generation %d yet", r.Generation)
 	}
 	return line
-}
-
-func phaseTone(phase protocol.Phase) Tone {
-	switch phase {
-	case protocol.PhaseComplete, protocol.PhasePartitionReached:
-		return Good
-	case protocol.PhasePaused, protocol.PhaseWaiting, protocol.PhaseProgressing:
-		return Busy
-	}
-	return Plain
 }
 
 // bar shows updated and ready pods, updated ones, and the others.
@@ -86,7 +75,11 @@ func (r *Rollout) bar(s Style) string {
 }
 
 func (r *Rollout) slotsLine() string {
-	line := fmt.Sprintf("%d of %d used (maxUnavailable %s)", r.Counts.Unavailable, r.Limits.Slots, r.Limits.MaxUnavailable)
+	used := min(r.Counts.Unavailable, r.Limits.Slots)
+	line := fmt.Sprintf("%d of %d used (maxUnavailable %s)", used, r.Limits.Slots, r.Limits.MaxUnavailable)
+	if more := r.Counts.Unavailable - used; more > 0 {
+		line += fmt.Sprintf(", %d more unavailable", more)
+	}
 	if r.Limits.Partition != "" {
 		line += ", partition " + r.Limits.Partition
 	}
@@ -157,7 +150,10 @@ func (r *Rollout) pods() []*Pod {
 
 // Line is the progress of the rollout in one line.
 func (r *Rollout) Line() string {
-	line := fmt.Sprintf("sidecarset/%s: %s, %s", r.Name, r.Phase, r.Message)
+	line := fmt.Sprintf("sidecarset/%s: %s, %s", r.Name, r.Headline, r.Message)
+	if r.PausedBySpec {
+		line += "; paused by spec.updateStrategy.paused"
+	}
 	if r.Pause != nil {
 		line += "; paused " + pausedBy(r.Pause)
 	}

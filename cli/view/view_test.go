@@ -163,7 +163,7 @@ func TestARolloutInProgress(t *testing.T) {
 	require.NoError(t, err)
 	golden(t, "rollout", r.Text)
 	golden(t, "rollout-wide", r.Text, wide)
-	assert.Equal(t, "sidecarset/logs: Waiting, 3 of 6 pods updated, 1 of them ready; 2 to go, 2 unavailable of 2 allowed; 1 not upgradable in place, such as default/web-5d6-e; waiting for pods such as default/web-5d6-b", r.Line())
+	assert.Equal(t, "sidecarset/logs: Stalled (ImagePullBackOff), 3 of 6 pods updated, 1 of them ready; 2 to go, 2 unavailable of 2 allowed; 1 not upgradable in place, such as default/web-5d6-e; waiting for pods such as default/web-5d6-b", r.Line())
 	done, err := r.Done()
 	assert.False(t, done)
 	require.NoError(t, err)

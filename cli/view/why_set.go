@@ -13,10 +13,12 @@ import (
 // RolloutWhy explains why the rollout of a SidecarSet makes no progress, the decisive reason
 // first.
 type RolloutWhy struct {
-	Name    string         `json:"name"`
-	Phase   protocol.Phase `json:"phase"`
-	Message string         `json:"message"`
-	Reasons []string       `json:"reasons"`
+	Name string `json:"name"`
+	// Headline names the state in a phrase.
+	Headline string         `json:"headline"`
+	Phase    protocol.Phase `json:"phase"`
+	Message  string         `json:"message"`
+	Reasons  []string       `json:"reasons"`
 }
 
 // NewRolloutWhy fails if the pods of the SidecarSet cannot be determined.
@@ -53,7 +55,7 @@ func NewRolloutWhy(in *Input) (*RolloutWhy, error) {
 	if len(reasons) == 0 {
 		reasons = []string{"in progress: " + r.Message}
 	}
-	return &RolloutWhy{Name: r.Name, Phase: r.Phase, Message: r.Message, Reasons: reasons}, nil
+	return &RolloutWhy{Name: r.Name, Headline: r.Headline, Phase: r.Phase, Message: r.Message, Reasons: reasons}, nil
 }
 
 // stoppedBy lists the reasons of an operator that is behind, and of users.
@@ -97,7 +99,7 @@ func (r *Rollout) stuckPods() []string {
 		found = append(found, "maxUnavailable is "+r.Limits.MaxUnavailable+": no ready pod may be upgraded")
 	}
 	if r.Counts.Remaining > 0 && r.Limits.Open == 0 && r.Limits.Slots > 0 {
-		found = append(found, fmt.Sprintf("all slots are used: %d of %d pods are unavailable", r.Counts.Unavailable, r.Limits.Slots))
+		found = append(found, fmt.Sprintf("all slots are used: %s unavailable (maxUnavailable %s)", plural(r.Counts.Unavailable, "pod"), r.Limits.MaxUnavailable))
 	}
 	const enough = 10
 	named := 0
@@ -160,7 +162,7 @@ func (r *Rollout) end(in *Input, leftOut int) string {
 
 // Text has a line for each reason.
 func (w *RolloutWhy) Text(s Style) string {
-	lines := []string{"sidecarset/" + s.Paint.in(Strong, w.Name) + ": " + s.Paint.in(phaseTone(w.Phase), string(w.Phase)) + ", " + w.Message}
+	lines := []string{"sidecarset/" + s.Paint.in(Strong, w.Name) + ": " + s.Paint.in(headlineTone(w.Headline), w.Headline) + ", " + w.Message}
 	for _, reason := range w.Reasons {
 		lines = append(lines, "  "+reason)
 	}

@@ -93,8 +93,16 @@ func (p *Plan) addCondition(pod *Pod) {
 }
 
 func (p *Plan) message() string {
-	message := fmt.Sprintf("%d of %d pods updated, %d of them ready; %d to go, %d unavailable of %d allowed",
-		p.Counts.Updated, p.Counts.Matched, p.Counts.UpdatedReady, p.Counts.Remaining, p.Counts.Unavailable, p.MaxUnavailable)
+	unavailable := fmt.Sprintf("%d unavailable of %d allowed", p.Counts.Unavailable, p.MaxUnavailable)
+	if p.Counts.Unavailable > p.MaxUnavailable {
+		unavailable = fmt.Sprintf("%d unavailable, more than the %d allowed", p.Counts.Unavailable, p.MaxUnavailable)
+	}
+	message := fmt.Sprintf("%d of %d pods updated, %d of them ready; %d to go, %s",
+		p.Counts.Updated, p.Counts.Matched, p.Counts.UpdatedReady, p.Counts.Remaining, unavailable)
+	if p.Counts.Migrating > 0 {
+		// These pods serve, though they are not counted as ready.
+		message += fmt.Sprintf("; %d in a hot upgrade", p.Counts.Migrating)
+	}
 	if p.Counts.NotUpgradable > 0 {
 		message += fmt.Sprintf("; %d not upgradable in place, such as %s", p.Counts.NotUpgradable, p.NotUpgradable[0])
 	}

@@ -29,3 +29,10 @@ func TestABatchWaitsForMorePodsUnlessItHasQueuedPodsOrMostOfTheSlots(t *testing.
 		assert.Equal(t, c.atOnce, plan.BatchDelay() == 0, c.name)
 	}
 }
+
+func TestTheMessageOfAPlanDoesNotContradictItself(t *testing.T) {
+	plan := Plan{MaxUnavailable: 2, Counts: protocol.Counts{Matched: 6, Updated: 4, Unavailable: 4, Remaining: 2}}
+	assert.Equal(t, "4 of 6 pods updated, 0 of them ready; 2 to go, 4 unavailable, more than the 2 allowed", plan.message())
+	plan.Counts.Unavailable, plan.Counts.Migrating = 2, 3
+	assert.Equal(t, "4 of 6 pods updated, 0 of them ready; 2 to go, 2 unavailable of 2 allowed; 3 in a hot upgrade", plan.message(), "these pods serve")
+}

@@ -157,7 +157,7 @@ spec:
     metadata: {labels: {app: NAME}}
     spec: {containers: [{name: app, image: "app:1"}]}
 `, "NAME", name), "apply", "-f", "-")
-	eventually(t, []string{"status", name}, "6 of 6 updated, 6 of them ready", "Status:    Complete (RolloutComplete")
+	eventually(t, []string{"status", name}, "6 of 6 updated, 6 of them ready", "Status:    Complete\n")
 }
 
 func setImage(t *testing.T, name, image string) {
@@ -167,7 +167,7 @@ func setImage(t *testing.T, name, image string) {
 
 func TestARolloutFromTheFirstLookToTheUndo(t *testing.T) {
 	scenario(t, "logs")
-	eventually(t, []string{"list"}, "logs   6         6         6       RolloutComplete")
+	eventually(t, []string{"list"}, "logs   6         6         6       Complete")
 	assert.Contains(t, shows(t, "plan", "logs", "--image", "agent=agent:v2"), "6 of 6 pods in 3 batches, at most 2 unavailable at once")
 
 	// An image that cannot be pulled stops after two pods.
@@ -175,7 +175,7 @@ func TestARolloutFromTheFirstLookToTheUndo(t *testing.T) {
 	eventually(t, []string{"status", "logs"}, "2 of 6 updated", "Failing", "ImagePullBackOff", "deployment/logs in default", "current  agent=agent:bad")
 	_, err := sidecarset(t, "status", "logs", "--watch", "--timeout=500ms")
 	require.EqualError(t, err, "the rollout of SidecarSet logs has not ended after 500ms")
-	assert.Contains(t, shows(t, "why", "logs"), "all slots are used: 2 of 2 pods are unavailable")
+	assert.Contains(t, shows(t, "why", "logs"), "all slots are used: 2 pods unavailable (maxUnavailable 2)")
 	assert.Contains(t, shows(t, "list", "--outdated"), "Old")
 
 	paused := shows(t, "pause", "logs", "--reason=errors in the logs")

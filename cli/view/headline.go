@@ -1,0 +1,169 @@
+package view
+
+import (
+	"strings"
+
+	"k8s.io/apimachinery/pkg/util/intstr"
+
+	"github.com/outrigger/outrigger/api/protocol"
+	"github.com/outrigger/outrigger/api/v1alpha1"
+	"github.com/outrigger/outrigger/internal/podstate"
+)
+
+// Headlines that are no phase of a plan.
+const (
+	headlinePending = "Pending"
+	headlineNoPods  = "nothing to do: no pod matches"
+)
+
+// facts decide a headline. They come from a plan, or from status alone.
+type facts struct {
+	phase protocol.Phase
+	// observed reports whether the operator has observed the generation. Without it, the
+	// reasons are empty.
+	observed bool
+	// progressing and degraded are reasons of conditions. degraded is empty while the
+	// condition is false.
+	progressing, degraded string
+	matched, updated      int
+	notUpgradable         bool
+	// noSlots reports that maxUnavailable is 0, with pods left.
+	noSlots bool
+}
+
+// headline names the state of a rollout, for status, list and why.
+func headline(f facts) string {
+	switch {
+	case f.progressing == v1alpha1.ReasonInvalid:
+		return stalled(f.progressing)
+	case f.phase == protocol.PhaseNotUpdate, f.phase == protocol.PhasePaused:
+		return string(f.phase)
+	case !f.observed:
+		return headlinePending
+	case f.matched == 0:
+		return headlineNoPods
+	case isFault(f.progressing):
+		return stalled(f.progressing)
+	case f.phase == protocol.PhaseWaiting:
+		return f.waiting()
+	case f.phase == protocol.PhaseComplete && f.notUpgradable:
+		return stalled(v1alpha1.ReasonNotUpgradablePods)
+	case f.phase == protocol.PhaseComplete && f.updated < f.matched:
+		return "Complete (updateStrategy.selector)"
+	}
+	return string(f.phase)
+}
+
+// waiting is the headline while no pod can be upgraded at once.
+func (f *facts) waiting() string {
+	switch {
+	case f.noSlots:
+		return stalled("maxUnavailable 0")
+	case f.degraded == podstate.ImagePullBackOff, f.degraded == reasonCannotStart:
+		return stalled(f.degraded)
+	}
+	return string(protocol.PhaseProgressing)
+}
+
+// reasonCannotStart is a reason of Degraded.
+const reasonCannotStart = "ContainerCannotStart"
+
+func stalled(reason string) string { return "Stalled (" + reason + ")" }
+
+// isFault reports whether a reason of Progressing stops a rollout until a person acts.
+func isFault(reason string) bool {
+	switch reason {
+	case v1alpha1.ReasonTemporalUnavailable, v1alpha1.ReasonTemporalThrottled, v1alpha1.ReasonWorkerUnavailable,
+		v1alpha1.ReasonRolloutFailing, v1alpha1.ReasonRunUnreadable:
+		return true
+	}
+	return false
+}
+
+func headlineTone(headline string) Tone {
+	switch word, _, _ := strings.Cut(headline, " "); word {
+	case string(protocol.PhaseComplete), string(protocol.PhasePartitionReached):
+		return Good
+	case string(protocol.PhasePaused), string(protocol.PhaseProgressing), headlinePending:
+		return Busy
+	case "Stalled":
+		return Bad
+	}
+	return Plain
+}
+
+// facts of a plan. The conditions of an earlier generation do not count.
+func (r *Rollout) facts() facts {
+	f := facts{
+		phase: r.Phase, observed: r.Observed, matched: r.Counts.Matched, updated: r.Counts.Updated,
+		notUpgradable: r.Counts.NotUpgradable > 0, noSlots: r.Limits.Slots == 0 && r.Counts.Remaining > 0,
+	}
+	for _, c := range r.Conditions {
+		switch {
+		case !r.Observed:
+		case c.Type == v1alpha1.ConditionProgressing:
+			f.progressing = c.Reason
+		case c.Type == v1alpha1.ConditionDegraded && c.Status == "True":
+			f.degraded = c.Reason
+		}
+	}
+	return f
+}
+
+// facts of the status of a SidecarSet.
+func (s *Summary) facts(set *v1alpha1.SidecarSet) facts {
+	strategy, left := &set.Spec.UpdateStrategy, s.Updated < s.Matched
+	f := facts{
+		// The operator does not observe a generation that is invalid.
+		observed:    set.Status.ObservedGeneration == set.Generation || s.Reason == v1alpha1.ReasonInvalid,
+		progressing: s.Reason, degraded: s.Degraded, matched: int(s.Matched), updated: int(s.Updated),
+		notUpgradable: s.Reason == v1alpha1.ReasonNotUpgradablePods,
+	}
+	if !f.observed {
+		f.progressing, f.degraded = "", ""
+	}
+	paused := left && (strategy.Paused || s.Pause != nil)
+	switch {
+	case strategy.Type == v1alpha1.NotUpdateSidecarSetStrategyType:
+		f.phase = protocol.PhaseNotUpdate
+	case paused && (f.progressing == "" || isFault(f.progressing)):
+		f.phase = protocol.PhasePaused
+	default:
+		f.phase = phaseOf(f.progressing)
+	}
+	limit := strategy.MaxUnavailable
+	f.noSlots = left && limit != nil && (*limit == intstr.FromInt32(0) || *limit == intstr.FromString("0%"))
+	return f
+}
+
+// phaseOf is the phase of the plan for which Progressing has a reason.
+func phaseOf(progressing string) protocol.Phase {
+	switch progressing {
+	case v1alpha1.ReasonPaused:
+		return protocol.PhasePaused
+	case v1alpha1.ReasonRolloutComplete, v1alpha1.ReasonNotUpgradablePods:
+		return protocol.PhaseComplete
+	case v1alpha1.ReasonPartitionReached:
+		return protocol.PhasePartitionReached
+	case v1alpha1.ReasonWaitingForPods:
+		return protocol.PhaseWaiting
+	}
+	return protocol.PhaseProgressing
+}
+
+// attention lists what a person has to act on.
+func (f *facts) attention(s *Summary) []string {
+	var found []string
+	add := func(reason string, needed bool) {
+		if needed && reason != "" {
+			found = append(found, reason)
+		}
+	}
+	add(s.Degraded, true)
+	add(s.Injected, true)
+	add("Paused", f.phase == protocol.PhasePaused)
+	add("MaxUnavailableZero", f.noSlots && (f.phase == protocol.PhaseWaiting || f.phase == protocol.PhaseProgressing || f.phase == protocol.PhasePaused))
+	add("NoPods", f.observed && f.matched == 0 && f.progressing != v1alpha1.ReasonInvalid)
+	add("NotObserved", !f.observed)
+	return found
+}

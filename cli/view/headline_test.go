@@ -1,0 +1,124 @@
+package view
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+
+	"github.com/outrigger/outrigger/api/protocol"
+	"github.com/outrigger/outrigger/api/v1alpha1"
+)
+
+func TestAHeadlineNeverContradictsItsReason(t *testing.T) {
+	const progressing, waiting, paused, complete = protocol.PhaseProgressing, protocol.PhaseWaiting, protocol.PhasePaused, protocol.PhaseComplete
+	some := facts{observed: true, matched: 6, updated: 2}
+	for _, c := range []struct {
+		want   string
+		phase  protocol.Phase
+		change func(*facts)
+	}{
+		{"Progressing", progressing, func(f *facts) { f.progressing = "RolloutInProgress" }},
+		{"Progressing", waiting, func(f *facts) { f.progressing = "WaitingForPods" }},
+		{"Progressing", progressing, func(f *facts) { f.degraded = "ImagePullBackOff" }},
+		{"Progressing", progressing, func(f *facts) { f.progressing = "RolloutComplete" }},
+		{"Paused", paused, func(f *facts) { f.progressing = "RolloutInProgress" }},
+		{"Paused", paused, func(f *facts) { f.progressing = "WorkerUnavailable" }},
+		{"Paused", paused, func(f *facts) { f.observed = false }},
+		{"NotUpdate", protocol.PhaseNotUpdate, func(f *facts) { f.notUpgradable = true }},
+		{"PartitionReached", protocol.PhasePartitionReached, func(f *facts) { f.notUpgradable = true }},
+		{"Pending", progressing, func(f *facts) { f.observed = false }},
+		{"Pending", complete, func(f *facts) { f.observed, f.updated = false, 6 }},
+		{"nothing to do: no pod matches", complete, func(f *facts) { f.matched, f.updated, f.progressing = 0, 0, "RolloutComplete" }},
+		{"Stalled (WorkerUnavailable)", progressing, func(f *facts) { f.progressing = "WorkerUnavailable" }},
+		{"Stalled (WorkerUnavailable)", waiting, func(f *facts) { f.progressing, f.degraded = "WorkerUnavailable", "ImagePullBackOff" }},
+		{"Stalled (EngineUnavailable)", progressing, func(f *facts) { f.progressing = "EngineUnavailable" }},
+		{"Stalled (EngineThrottled)", waiting, func(f *facts) { f.progressing = "EngineThrottled" }},
+		{"Stalled (RolloutFailing)", waiting, func(f *facts) { f.progressing = "RolloutFailing" }},
+		{"Stalled (RunUnreadable)", progressing, func(f *facts) { f.progressing = "RunUnreadable" }},
+		{"Stalled (ImagePullBackOff)", waiting, func(f *facts) { f.progressing, f.degraded = "WaitingForPods", "ImagePullBackOff" }},
+		{"Stalled (ContainerCannotStart)", waiting, func(f *facts) { f.degraded = "ContainerCannotStart" }},
+		{"Stalled (maxUnavailable 0)", waiting, func(f *facts) { f.noSlots = true }},
+		{"Stalled (NotUpgradablePods)", complete, func(f *facts) { f.notUpgradable = true }},
+		{"Stalled (Invalid)", progressing, func(f *facts) { f.progressing, f.matched = "Invalid", 0 }},
+		{"Complete (updateStrategy.selector)", complete, func(*facts) {}},
+		{"Complete", complete, func(f *facts) { f.updated = 6 }},
+		{"Complete", complete, func(f *facts) { f.updated, f.progressing, f.degraded = 6, "WaitingForPods", "ImagePullBackOff" }},
+	} {
+		f := some
+		f.phase = c.phase
+		c.change(&f)
+		assert.Equal(t, c.want, headline(f), "%+v", f)
+	}
+}
+
+func TestStatusAndListHaveTheSameHeadline(t *testing.T) {
+	for _, c := range []struct {
+		want, reason string
+		attention    []string
+		change       func(*Input)
+	}{
+		{"Stalled (ImagePullBackOff)", "WaitingForPods", []string{"ImagePullBackOff"}, func(*Input) {}},
+		{"Stalled (WorkerUnavailable)", "WorkerUnavailable", []string{"ImagePullBackOff"}, func(*Input) {}},
+		{"Paused", "Paused", []string{"ImagePullBackOff", "Paused"}, func(in *Input) {
+			in.Set.Status.Rollout = &v1alpha1.RolloutStatus{Pause: &v1alpha1.RolloutPause{By: "ann"}}
+		}},
+		{"Paused", "EngineUnavailable", []string{"ImagePullBackOff", "Paused"}, func(in *Input) {
+			in.Set.Status.Rollout = &v1alpha1.RolloutStatus{Pause: &v1alpha1.RolloutPause{By: "ann"}}
+		}},
+		{"Paused", "Paused", []string{"ImagePullBackOff", "Paused"}, func(in *Input) { in.Set.Spec.UpdateStrategy.Paused = true }},
+		{"Stalled (maxUnavailable 0)", "WaitingForPods", []string{"ImagePullBackOff", "MaxUnavailableZero"}, func(in *Input) {
+			in.Set.Spec.UpdateStrategy.MaxUnavailable = new(intstr.FromInt32(0))
+		}},
+		{"nothing to do: no pod matches", "RolloutComplete", []string{"ImagePullBackOff", "NoPods"}, func(in *Input) {
+			in.Pods, in.Set.Status.MatchedPods, in.Set.Status.UpdatedPods = nil, 0, 0
+		}},
+		{"Pending", "RolloutComplete", []string{"ImagePullBackOff", "NotObserved"}, func(in *Input) { in.Set.Generation++ }},
+		{"NotUpdate", "NotUpdate", []string{"ImagePullBackOff"}, func(in *Input) {
+			in.Set.Spec.UpdateStrategy.Type = v1alpha1.NotUpdateSidecarSetStrategyType
+		}},
+		{"Stalled (NotUpgradablePods)", "NotUpgradablePods", []string{"ImagePullBackOff"}, func(in *Input) { in.Pods = in.Pods[4:5] }},
+	} {
+		in := input(t)
+		in.Set.Status.Conditions[0].Reason = c.reason
+		c.change(in)
+		r, err := NewRollout(in)
+		require.NoError(t, err)
+		assert.Equal(t, c.want, r.Headline, "status: %s", c.reason)
+		one := NewSummaries([]v1alpha1.SidecarSet{*in.Set})[0]
+		assert.Equal(t, c.want, one.Headline, "list: %s", c.reason)
+		assert.Equal(t, c.attention, one.Attention, c.want)
+	}
+}
+
+func TestMoreUnavailablePodsThanSlotsAreNoFraction(t *testing.T) {
+	in := input(t)
+	in.Set.Spec.UpdateStrategy.MaxUnavailable = new(intstr.FromInt32(1))
+	r, err := NewRollout(in)
+	require.NoError(t, err)
+	assert.Contains(t, r.Text(Style{Now: noon}), "Slots:     1 of 1 used (maxUnavailable 1), 1 more unavailable\n")
+	assert.Contains(t, r.Message, "2 unavailable, more than the 1 allowed")
+}
+
+func TestAnInvalidSidecarSetIsListedAsStalled(t *testing.T) {
+	set, _ := logs(t)
+	set.Generation = 3
+	set.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionProgressing, Status: "False", Reason: v1alpha1.ReasonInvalid}}
+	one := NewSummaries([]v1alpha1.SidecarSet{*set})[0]
+	assert.Equal(t, "Stalled (Invalid)", one.Headline)
+}
+
+func TestAPauseBySpecIsNamed(t *testing.T) {
+	in := input(t)
+	in.Set.Spec.UpdateStrategy.Paused = true
+	r, err := NewRollout(in)
+	require.NoError(t, err)
+	assert.Contains(t, r.Text(Style{Now: noon}), "Paused:    by spec.updateStrategy.paused\n")
+	in.Pods = []*corev1.Pod{pod(t, "a", "agent:v2")}
+	r, err = NewRollout(in)
+	require.NoError(t, err)
+	assert.Equal(t, "Complete", r.Headline)
+}
