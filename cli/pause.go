@@ -6,11 +6,13 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"strings"
 
 	"github.com/spf13/cobra"
 	sdk "go.temporal.io/sdk/temporal"
 
 	"github.com/outrigger/outrigger/api/protocol"
+	"github.com/outrigger/outrigger/api/v1alpha1"
 	"github.com/outrigger/outrigger/cli/view"
 	"github.com/outrigger/outrigger/output"
 	"github.com/outrigger/outrigger/temporal"
@@ -48,41 +50,63 @@ func (s *shared) updates(update string, cmd *cobra.Command) *cobra.Command {
 		if err != nil {
 			return nil, err
 		}
-		r, err := s.connect()
-		if err != nil {
+		result, err := s.update(ctx, c, set, update, reason)
+		resumed := update == protocol.ResumeUpdate
+		switch {
+		case err != nil && resumed && set.Spec.UpdateStrategy.Paused:
+			return nil, fmt.Errorf("%w; SidecarSet %s is paused by its spec: %s", err, set.Name, view.PausedBySpec(set.Name))
+		case err != nil:
 			return nil, err
+		case !resumed:
+			return updateAnswer{set.Name, result, "next: " + view.ResumeCommand(set.Name) + ", or kubectl sidecarset undo " + set.Name}, nil
 		}
-		defer r.Close()
-		user := cmp.Or(c.user(ctx), os.Getenv("USER"))
-		result, err := r.update(ctx, set, update, protocol.Pause{By: user, Reason: reason})
-		if err != nil {
-			return nil, fmt.Errorf("%s the rollout of SidecarSet %s: %w", update, set.Name, r.explainUpdate(err))
-		}
-		return updateAnswer{set.Name, result}, nil
+		set.Status.Rollout = nil // status may still show the pause that ended
+		return updateAnswer{set.Name, result, strings.Join(nextOfRollout(set), "\n")}, nil
 	}, output.JSON, output.YAML)
+}
+
+// update sends an update to the run of a SidecarSet.
+func (s *shared) update(ctx context.Context, c *cluster, set *v1alpha1.SidecarSet, update, reason string) (protocol.PauseResult, error) {
+	r, err := s.connect()
+	if err != nil {
+		return protocol.PauseResult{}, err
+	}
+	defer r.Close()
+	user := cmp.Or(c.user(ctx), os.Getenv("USER"))
+	result, err := r.update(ctx, set, update, protocol.Pause{By: user, Reason: reason})
+	if err != nil {
+		return result, fmt.Errorf("%s the rollout of SidecarSet %s: %w", update, set.Name, r.explainUpdate(set.Name, update, err))
+	}
+	return result, nil
 }
 
 // updateAnswer is the answer of a run.
 type updateAnswer struct {
 	Name string `json:"name"`
 	protocol.PauseResult
+	// next is the next step.
+	next string
 }
 
 func (a updateAnswer) Text(view.Style) string {
-	return fmt.Sprintf("sidecarset/%s %s\n", a.Name, a.Message)
+	return fmt.Sprintf("sidecarset/%s %s\n%s\n", a.Name, a.Message, a.next)
 }
 
 // explainUpdate adds a remedy to the error of an update.
-func (r *runs) explainUpdate(err error) error {
+func (r *runs) explainUpdate(set, update string, err error) error {
 	var rejected *sdk.ApplicationError
+	next := "spec.updateStrategy.paused pauses the next run: " + view.PatchStrategy(set, "paused", "true")
+	if update == protocol.ResumeUpdate {
+		next = "kubectl sidecarset status " + set
+	}
 	switch {
 	case temporal.IsNotFound(err):
-		return fmt.Errorf("%s has no open run of the SidecarSet: all pods that can be upgraded are, or the operator uses another Temporal (%s); spec.updateStrategy.paused pauses the next run",
-			r.endpoint(), otherTemporal)
+		return fmt.Errorf("%s has no open run of the SidecarSet: all pods that can be upgraded are, or the operator uses another Temporal (%s); %s",
+			r.endpoint(), otherTemporal, next)
 	case errors.As(err, &rejected):
-		return errors.New(rejected.Message())
+		return fmt.Errorf("%s (kubectl sidecarset status %s)", rejected.Message(), set)
 	case temporal.IsUnreachable(err):
-		return fmt.Errorf("%w; or no worker runs: spec.updateStrategy.paused is followed as soon as one runs", r.explain(err))
+		return fmt.Errorf("%w; or no worker runs (kubectl sidecarset check): spec.updateStrategy.paused is followed as soon as one runs", r.explain(err))
 	}
 	return r.explain(err)
 }

@@ -1,11 +1,14 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
 	appsv1 "k8s.io/api/apps/v1"
@@ -70,9 +73,9 @@ func (c *cluster) undo(ctx context.Context, name, reference, dryRun string) (mod
 	if err := c.live.Get(ctx, client.ObjectKeyFromObject(v.set), set); err != nil {
 		return nil, explain(err, "get SidecarSet "+v.set.Name)
 	}
-	done := undone{set, fmt.Sprintf("sidecarset/%s is at revision %s already", v.set.Name, labelOf(to))}
+	done := undone{set, fmt.Sprintf("sidecarset/%s is at revision %s already", v.set.Name, labelOf(to)), nextOfRollout(v.set)}
 	if !revision.Equal(to.Data.Raw, current.Data.Raw) {
-		done.message = fmt.Sprintf("sidecarset/%s goes back to revision %s", v.set.Name, labelOf(to))
+		done.message = fmt.Sprintf("sidecarset/%s goes back to revision %s: %s", v.set.Name, labelOf(to), changedImages(&v.set.Spec, to))
 		before := set.DeepCopy()
 		before.SetResourceVersion(v.set.ResourceVersion)
 		if err := restore(set, fields, customVersionOf(to, reference)); err != nil {
@@ -84,8 +87,57 @@ func (c *cluster) undo(ctx context.Context, name, reference, dryRun string) (mod
 	}
 	if dryRun != "none" {
 		done.message += " (" + dryRun + " dry run)"
+		done.next = []string{"next: the same command without --dry-run"}
 	}
 	return done, nil
+}
+
+// nextOfRollout has the next command after a change of a SidecarSet, or the pauses that stop
+// its rollout.
+func nextOfRollout(set *v1alpha1.SidecarSet) []string {
+	var paused []string
+	if set.Spec.UpdateStrategy.Paused {
+		paused = append(paused, "paused: "+view.PausedBySpec(set.Name))
+	}
+	if status := set.Status.Rollout; status != nil && status.Pause != nil {
+		paused = append(paused, "paused: the run is paused ("+view.ResumeCommand(set.Name)+")")
+	}
+	if len(paused) > 0 {
+		return paused
+	}
+	return []string{"next: kubectl sidecarset status " + set.Name + " --watch"}
+}
+
+// changedImages names the images that change with a revision.
+func changedImages(from *v1alpha1.SidecarSetSpec, to *appsv1.ControllerRevision) string {
+	var restored v1alpha1.SidecarSetSpec
+	if err := revision.Restore(to.Data.Raw, &restored); err != nil {
+		return "its images cannot be read: " + err.Error()
+	}
+	before, after := imagesOf(from), imagesOf(&restored)
+	var changes []string
+	for _, name := range slices.Sorted(maps.Keys(before)) {
+		if after[name] != before[name] {
+			changes = append(changes, fmt.Sprintf("%s=%s → %s", name, before[name], cmp.Or(after[name], "none")))
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(after)) {
+		if before[name] == "" {
+			changes = append(changes, fmt.Sprintf("%s=none → %s", name, after[name]))
+		}
+	}
+	if len(changes) == 0 {
+		return "same images"
+	}
+	return strings.Join(changes, ", ")
+}
+
+func imagesOf(spec *v1alpha1.SidecarSetSpec) map[string]string {
+	found := map[string]string{}
+	for _, container := range slices.Concat(spec.InitContainers, spec.Containers) {
+		found[container.Name] = container.Image
+	}
+	return found
 }
 
 // restore replaces the content of a SidecarSet, and its custom version: the operator would
@@ -145,9 +197,13 @@ func (c *cluster) patch(ctx context.Context, before, set *unstructured.Unstructu
 type undone struct {
 	set     *unstructured.Unstructured
 	message string
+	// next are lines about the rollout that follows.
+	next []string
 }
 
-func (u undone) Text(view.Style) string { return u.message + "\n" }
+func (u undone) Text(view.Style) string {
+	return u.message + "\n" + strings.Join(u.next, "\n") + "\n"
+}
 
 func (u undone) MarshalJSON() ([]byte, error) {
 	set := u.set.DeepCopy()

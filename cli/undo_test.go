@@ -9,6 +9,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/outrigger/outrigger/api/v1alpha1"
+	"github.com/outrigger/outrigger/internal/fixture"
 )
 
 // four is a SidecarSet at its fourth revision, whose custom version is "2". A custom version
@@ -94,4 +95,40 @@ func TestUndoWritesNoContentThatCannotBeRead(t *testing.T) {
 		require.NoError(t, s.Get(t.Context(), client.ObjectKeyFromObject(set), set))
 		assert.Equal(t, "agent:v4", set.Spec.Containers[0].Image)
 	}
+}
+
+func TestUndoNamesImagesAndTheNextStep(t *testing.T) {
+	s, _, sorted := fourRevisionsCluster(t)
+	assert.Equal(t, "sidecarset/logs goes back to revision "+labelOf(sorted[2])+": agent=agent:v4 → agent:v3 (client dry run)\nnext: the same command without --dry-run\n",
+		s.shows("undo", "logs", "--dry-run=client"))
+	assert.Equal(t, "sidecarset/logs goes back to revision "+labelOf(sorted[2])+": agent=agent:v4 → agent:v3\nnext: kubectl sidecarset status logs --watch\n",
+		s.shows("undo", "logs"))
+}
+
+func TestUndoSaysThatTheSidecarSetIsPaused(t *testing.T) {
+	set, sorted := four(t)
+	set.Spec.UpdateStrategy.Paused = true
+	set.Status.Rollout = &v1alpha1.RolloutStatus{Pause: &v1alpha1.RolloutPause{By: "ann"}}
+	s := newTestCluster(t, set, sorted[0], sorted[3])
+	assert.Contains(t, s.shows("undo", "logs"), "agent:v1\n"+
+		`paused: spec.updateStrategy.paused is true (kubectl patch sidecarset logs --type=merge -p '{"spec":{"updateStrategy":{"paused":false}}}')`+
+		"\npaused: the run is paused (kubectl sidecarset resume logs)\n")
+}
+
+func TestResumeOfAPauseBySpecNamesThePatch(t *testing.T) {
+	const patch = `SidecarSet logs is paused by its spec: spec.updateStrategy.paused is true (kubectl patch sidecarset logs --type=merge -p '{"spec":{"updateStrategy":{"paused":false}}}')`
+	set := sidecarSet(t, "logs", func(s *v1alpha1.SidecarSet) { s.Spec.UpdateStrategy.Paused = true })
+	s := newTestCluster(t, set)
+	require.ErrorContains(t, s.run("resume", "logs").err, patch)
+	got := s.run("pause", "logs")
+	require.Error(t, got.err)
+	require.NotContains(t, got.err.Error(), "is paused by its spec")
+}
+
+func TestChangedImagesNameAddedAndRemovedContainers(t *testing.T) {
+	set, sorted := four(t)
+	set.Spec.Containers = append(set.Spec.Containers, fixture.Sidecar("extra"))
+	assert.Equal(t, "agent=agent:v4 → agent:v1, extra="+set.Spec.Containers[1].Image+" → none", changedImages(&set.Spec, sorted[0]))
+	set.Spec.Containers = nil
+	assert.Equal(t, "agent=none → agent:v1", changedImages(&set.Spec, sorted[0]))
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/outrigger/outrigger/api/protocol"
 	"github.com/outrigger/outrigger/api/v1alpha1"
 	"github.com/outrigger/outrigger/internal/match"
+	"github.com/outrigger/outrigger/internal/podstate"
 	"github.com/outrigger/outrigger/operator/runs"
 )
 
@@ -87,25 +88,46 @@ func degraded(p *pass) condition {
 	counts := p.plan.Counts
 	switch {
 	case p.invalid != nil:
-		return yes(v1alpha1.ReasonInvalid, p.invalid.Error()+rejectsPods(p))
+		return yes(v1alpha1.ReasonInvalid, p.invalid.Error()+rejectsPods(p)+"; correct it: kubectl edit sidecarset "+p.set.Name)
 	case lacksTemporal(p):
-		return yes(temporalReason(p), p.temporal.Error())
+		return yes(temporalReason(p), p.temporal.Error()+"; check it: kubectl sidecarset check")
 	case p.fault != runs.Fault{}:
-		return yes(p.fault.Reason, p.fault.Message)
+		return yes(p.fault.Reason, p.fault.Message+faultNext(p.set.Name, p.fault.Reason))
 	case p.broken.count > 0:
-		return yes(p.broken.reason, fmt.Sprintf("%d of %d pods have a sidecar that cannot start, such as %s (%s)",
-			p.broken.count, counts.Matched, p.broken.example, p.broken.detail))
+		return yes(p.broken.reason, fmt.Sprintf("%d of %d pods have a sidecar that cannot start, such as %s (%s); go back: kubectl sidecarset undo %s",
+			p.broken.count, counts.Matched, p.broken.example, p.broken.detail, p.set.Name))
 	case p.unreadable.Count > 0:
-		return yes(v1alpha1.ReasonUnreadablePods, fmt.Sprintf("%d pods are neither counted nor upgraded until their annotations are corrected or they are recreated, such as %s (%s)",
+		return yes(v1alpha1.ReasonUnreadablePods, fmt.Sprintf("%d pods are neither counted nor upgraded until their annotations are corrected or they are recreated, such as %s (%s); list them: kubectl sidecarset list --outdated",
 			p.unreadable.Count, p.unreadable.Example, p.unreadable.Cause))
 	case p.plan.Phase != protocol.PhaseNotUpdate && counts.NotUpgradable > 0:
-		return yes(v1alpha1.ReasonNotUpgradablePods, fmt.Sprintf("%d of %d pods differ in more than images and keep their version until they are recreated, such as %s",
-			counts.NotUpgradable, counts.Matched, p.plan.NotUpgradable[0]))
+		return yes(v1alpha1.ReasonNotUpgradablePods, fmt.Sprintf("%d of %d pods differ in more than images and keep their version until they are recreated, such as %s; recreate them: %s",
+			counts.NotUpgradable, counts.Matched, p.plan.NotUpgradable[0], recreateCommand(p)))
 	case p.outdatedHashes:
 		return yes(v1alpha1.ReasonOutdatedHashes, "the SidecarSet was stored while no webhook was asked: its content was not validated, and its hash annotations are not those of it; "+
 			"the rollout goes by the content; rewrite them once the webhook serves: kubectl patch sidecarset "+p.set.Name+" --type=merge -p '{}'")
 	}
 	return no(v1alpha1.ReasonAsExpected, "")
+}
+
+// faultNext is the next step after the message of a fault. faultOf removes it.
+func faultNext(set, reason string) string {
+	if reason == v1alpha1.ReasonRolloutFailing {
+		return "; see the attempts: kubectl sidecarset open " + set
+	}
+	return "; check it: kubectl sidecarset check"
+}
+
+// recreateCommand recreates the first pod that is not upgradable, or explains all of them.
+func recreateCommand(p *pass) string {
+	for _, pod := range p.pods {
+		if pod.UID != p.plan.NotUpgradable[0].UID {
+			continue
+		}
+		if command := podstate.RecreateCommand(pod); command != "" {
+			return command
+		}
+	}
+	return "kubectl sidecarset why sidecarset/" + p.set.Name
 }
 
 // injected decides whether every matching pod was injected, and new ones will be.

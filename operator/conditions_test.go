@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/assert"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/outrigger/outrigger/api/protocol"
@@ -76,31 +77,31 @@ func TestSpec8_ConditionsGiveOneExactReason(t *testing.T) {
 		{name: "paused by signal with nothing left", started: generation, seen: observation{plan: plan(protocol.PhaseComplete, all), pause: &v1alpha1.RolloutPause{}},
 			progressing: condition{no, "RolloutComplete", "message"}, available: ready, degraded: good},
 		{name: "no worker", started: generation, seen: observation{plan: plan(protocol.PhaseProgressing, half), fault: runs.Fault{Reason: "WorkerUnavailable", Message: "nobody"}, broken: broken},
-			progressing: condition{no, "WorkerUnavailable", "nobody; message"}, available: almost, degraded: condition{yes, "WorkerUnavailable", "nobody"}},
+			progressing: condition{no, "WorkerUnavailable", "nobody; message"}, available: almost, degraded: condition{yes, "WorkerUnavailable", "nobody; check it: kubectl sidecarset check"}},
 		{name: "no key", started: generation, seen: observation{plan: plan(protocol.PhaseProgressing, half), fault: runs.Fault{Reason: "RunUnreadable", Message: "no key"}},
-			progressing: condition{no, "RunUnreadable", "no key; message"}, available: almost, degraded: condition{yes, "RunUnreadable", "no key"}},
+			progressing: condition{no, "RunUnreadable", "no key; message"}, available: almost, degraded: condition{yes, "RunUnreadable", "no key; check it: kubectl sidecarset check"}},
 		{name: "no key for what holds the run, whose holder was known before", started: generation,
 			seen:        observation{plan: plan(protocol.PhaseProgressing, half), fault: runs.Fault{Reason: "RunUnreadable", Message: "no key"}, pause: &v1alpha1.RolloutPause{By: "ann"}},
-			progressing: condition{no, "Paused", "paused by signal from ann; message"}, available: almost, degraded: condition{yes, "RunUnreadable", "no key"}},
+			progressing: condition{no, "Paused", "paused by signal from ann; message"}, available: almost, degraded: condition{yes, "RunUnreadable", "no key; check it: kubectl sidecarset check"}},
 		{name: "throttled", started: generation, seen: observation{plan: plan(protocol.PhaseProgressing, half), temporal: runs.ThrottledError{Address: "host:1", Namespace: "ns"}},
 			progressing: condition{no, "EngineThrottled", runs.ThrottledError{Address: "host:1", Namespace: "ns"}.Error() + "; message"}, available: almost,
-			degraded: condition{yes, "EngineThrottled", runs.ThrottledError{Address: "host:1", Namespace: "ns"}.Error()}},
+			degraded: condition{yes, "EngineThrottled", runs.ThrottledError{Address: "host:1", Namespace: "ns"}.Error() + "; check it: kubectl sidecarset check"}},
 		{name: "not upgradable", started: generation,
 			seen:        observation{plan: plan(protocol.PhaseComplete, protocol.Counts{Matched: 4, Updated: 3, Ready: 4, UpdatedReady: 3, NotUpgradable: 1})},
 			progressing: condition{no, "NotUpgradablePods", "message"}, available: ready,
-			degraded: condition{yes, "NotUpgradablePods", "1 of 4 pods differ in more than images and keep their version until they are recreated, such as shop/old"}},
+			degraded: condition{yes, "NotUpgradablePods", "1 of 4 pods differ in more than images and keep their version until they are recreated, such as shop/old; recreate them: kubectl sidecarset why sidecarset/mesh"}},
 		{name: "Temporal is away in the middle", started: generation, seen: observation{plan: plan(protocol.PhaseProgressing, half), temporal: away, broken: broken},
-			progressing: condition{no, "EngineUnavailable", "Temporal is away; message"}, available: almost, degraded: condition{yes, "EngineUnavailable", "Temporal is away"}},
+			progressing: condition{no, "EngineUnavailable", "Temporal is away; message"}, available: almost, degraded: condition{yes, "EngineUnavailable", "Temporal is away; check it: kubectl sidecarset check"}},
 		{name: "Temporal is away while the last pods converge", started: generation,
 			seen:        observation{plan: plan(protocol.PhaseWaiting, protocol.Counts{Matched: 4, Updated: 4, Ready: 3, Unavailable: 1, Converging: 1}), temporal: away},
 			progressing: condition{yes, "WaitingForPods", "message"}, available: almost, degraded: good},
 		{name: "Temporal is away before the start", started: generation - 1, seen: observation{plan: plan(protocol.PhaseComplete, all), temporal: away},
-			progressing: condition{no, "EngineUnavailable", "Temporal is away; message"}, available: ready, degraded: condition{yes, "EngineUnavailable", "Temporal is away"}},
+			progressing: condition{no, "EngineUnavailable", "Temporal is away; message"}, available: ready, degraded: condition{yes, "EngineUnavailable", "Temporal is away; check it: kubectl sidecarset check"}},
 		{name: "Temporal is away, paused before the start", seen: observation{plan: plan(protocol.PhasePaused, half), temporal: away},
-			progressing: condition{no, "Paused", "paused (updateStrategy.paused); message"}, available: almost, degraded: condition{yes, "EngineUnavailable", "Temporal is away"}},
+			progressing: condition{no, "Paused", "paused (updateStrategy.paused); message"}, available: almost, degraded: condition{yes, "EngineUnavailable", "Temporal is away; check it: kubectl sidecarset check"}},
 		{name: "sidecar cannot start", started: generation, seen: observation{plan: plan(protocol.PhaseWaiting, half), broken: broken},
 			progressing: condition{yes, "WaitingForPods", "message"}, available: almost,
-			degraded: condition{yes, "ImagePullBackOff", "1 of 4 pods have a sidecar that cannot start, such as shop/p (container x: ImagePullBackOff, image x:v9)"}},
+			degraded: condition{yes, "ImagePullBackOff", "1 of 4 pods have a sidecar that cannot start, such as shop/p (container x: ImagePullBackOff, image x:v9); go back: kubectl sidecarset undo mesh"}},
 		{name: "stored while no webhook was asked", started: generation, seen: observation{plan: plan(protocol.PhaseWaiting, half), outdatedHashes: true},
 			progressing: condition{yes, "WaitingForPods", "message"}, available: almost,
 			degraded: condition{yes, "OutdatedHashes", "the SidecarSet was stored while no webhook was asked: its content was not validated, and its hash annotations are not those of it; " +
@@ -108,14 +109,14 @@ func TestSpec8_ConditionsGiveOneExactReason(t *testing.T) {
 		{name: "damaged annotations", started: generation,
 			seen:        observation{plan: plan(protocol.PhaseComplete, all), unreadable: rollout.UnreadablePods{Count: 2, Example: "shop/p", Cause: errors.New("annotation a: no JSON")}},
 			progressing: condition{no, "RolloutComplete", "message"}, available: ready,
-			degraded: condition{yes, "UnreadablePods", "2 pods are neither counted nor upgraded until their annotations are corrected or they are recreated, such as shop/p (annotation a: no JSON)"}},
+			degraded: condition{yes, "UnreadablePods", "2 pods are neither counted nor upgraded until their annotations are corrected or they are recreated, such as shop/p (annotation a: no JSON); list them: kubectl sidecarset list --outdated"}},
 		{name: "more unready than allowed", started: generation, seen: observation{plan: plan(protocol.PhaseWaiting, protocol.Counts{Matched: 4, Ready: 2})},
 			progressing: condition{yes, "WaitingForPods", "message"}, available: condition{no, "WaitingForPods", "2 of 4 pods ready"}, degraded: good},
 		{name: "the only pod unready", started: generation, seen: observation{plan: plan(protocol.PhaseWaiting, protocol.Counts{Matched: 1})},
 			progressing: condition{yes, "WaitingForPods", "message"}, available: condition{no, "WaitingForPods", "0 of 1 pods ready"}, degraded: good},
 		{name: "invalid", seen: observation{invalid: errors.New("no hash"), temporal: away},
 			progressing: condition{no, "Invalid", "no hash"}, available: condition{unknown, "Invalid", "the pods of this SidecarSet cannot be determined"},
-			degraded: condition{yes, "Invalid", "no hash"}, injected: &condition{unknown, "Invalid", "the pods of this SidecarSet cannot be determined"}},
+			degraded: condition{yes, "Invalid", "no hash; correct it: kubectl edit sidecarset mesh"}, injected: &condition{unknown, "Invalid", "the pods of this SidecarSet cannot be determined"}},
 		{name: "pods without the sidecar", started: generation,
 			seen:        observation{plan: plan(protocol.PhaseComplete, all), uninjected: uninjectedPods{count: 2, example: "shop/p"}},
 			progressing: condition{no, "RolloutComplete", "message"}, available: ready, degraded: good,
@@ -151,6 +152,26 @@ func TestSpec8_ConditionsGiveOneExactReason(t *testing.T) {
 	}
 }
 
+func TestSpec8_DegradedNamesTheWorkloadToRestart(t *testing.T) {
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "db-0", UID: "u", OwnerReferences: []metav1.OwnerReference{{Kind: "StatefulSet", Name: "db", Controller: new(true)}}}}
+	p := &pass{set: setAt(generation), pods: []*corev1.Pod{pod}}
+	p.plan = rollout.Plan{Counts: protocol.Counts{NotUpgradable: 1}, NotUpgradable: []protocol.PodReference{{Namespace: "shop", Name: "db-0", UID: "u"}}}
+	assert.Contains(t, degraded(p).message, "; recreate them: kubectl rollout restart statefulset/db -n shop")
+}
+
+func TestTheFaultOfAnOperatorThatRestartedLacksTheNextStep(t *testing.T) {
+	for _, want := range []runs.Fault{{Reason: "WorkerUnavailable", Message: "nobody"}, {Reason: "RolloutFailing", Message: "fails"}} {
+		p := &pass{set: setAt(generation), observation: observation{fault: want}}
+		setConditions(p)
+		assert.Equal(t, want, faultOf(p.set))
+	}
+}
+
+func TestAHotUpgradeIsNamedBesideTheReadyPods(t *testing.T) {
+	p := &pass{set: setAt(generation), observation: observation{plan: plan(protocol.PhaseWaiting, protocol.Counts{Matched: 4, Ready: 1, Migrating: 3})}}
+	assert.Equal(t, "1 of 4 pods ready, 3 in a hot upgrade", available(p).message)
+}
+
 func TestSpec1_StatusCountsBelongToTheObservedGeneration(t *testing.T) {
 	p := &pass{set: setAt(0), now: time.Unix(1000, 0)}
 	p.plan = plan(protocol.PhaseProgressing, protocol.Counts{Matched: 9, Updated: 5, Ready: 7, UpdatedReady: 4})
@@ -173,7 +194,7 @@ func TestSpec8_DegradedShowsThatInvalidSelectorsRefusePods(t *testing.T) {
 	_, err := rollout.Population(set, nil, nil)
 	p := &pass{set: set, observation: observation{invalid: err}}
 	assert.Equal(t, condition{metav1.ConditionTrue, "Invalid",
-		`SidecarSet : spec.selector: "Is" is not a valid label selector operator; until it is corrected, new pods that the SidecarSet could match are rejected`}, degraded(p))
+		`SidecarSet : spec.selector: "Is" is not a valid label selector operator; until it is corrected, new pods that the SidecarSet could match are rejected; correct it: kubectl edit sidecarset `}, degraded(p))
 	set.Spec.InjectionStrategy.Paused = true
-	assert.Equal(t, condition{metav1.ConditionTrue, "Invalid", `SidecarSet : spec.selector: "Is" is not a valid label selector operator`}, degraded(p))
+	assert.Equal(t, condition{metav1.ConditionTrue, "Invalid", `SidecarSet : spec.selector: "Is" is not a valid label selector operator; correct it: kubectl edit sidecarset `}, degraded(p))
 }

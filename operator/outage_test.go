@@ -89,7 +89,7 @@ func (e *testEnv) testTemporalAway(t *testing.T) {
 	})
 	assert.Equal(t, int64(1), got.Status.Rollout.Generation)
 	assert.Equal(t, []int32{1, 0}, counts(got)[:2])
-	assert.Equal(t, reasonMessage{"EngineUnavailable", fmt.Sprintf("Temporal at %s does not answer", e.cluster.TemporalAddress)},
+	assert.Equal(t, reasonMessage{"EngineUnavailable", fmt.Sprintf("Temporal at %s does not answer; check it: kubectl sidecarset check", e.cluster.TemporalAddress)},
 		reasonAndMessage(got, v1alpha1.ConditionDegraded))
 	assert.Zero(t, e.metric(t, "outrigger_engine_available"))
 	e.awaitEvent(t, "away", "EngineUnavailable", fmt.Sprintf("Temporal at %s does not answer", e.cluster.TemporalAddress))
@@ -124,7 +124,7 @@ func (e *testEnv) testRejection(t *testing.T) {
 	require.NoError(t, e.Create(t.Context(), newSet(t, "rejected", "proxy:v1")))
 	got := e.await(t, "rejected", hasReason(v1alpha1.ConditionDegraded, "EngineUnavailable"))
 	assert.Equal(t, "Temporal at "+e.cluster.TemporalAddress+", namespace absent, rejects rollouts: the namespace does not exist "+
-		"(outrigger temporal setup creates it)", reasonAndMessage(got, v1alpha1.ConditionDegraded).message)
+		"(outrigger temporal setup creates it); check it: kubectl sidecarset check", reasonAndMessage(got, v1alpha1.ConditionDegraded).message)
 	assert.Zero(t, e.metric(t, "outrigger_engine_available"))
 	assert.Zero(t, e.metric(t, `outrigger_handovers_total{result="ok"}`))
 }

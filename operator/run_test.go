@@ -309,7 +309,7 @@ func (e *testEnv) testDeletedMeanwhile(t *testing.T) {
 
 func (e *testEnv) testFailingActivity(t *testing.T) {
 	e.roll(t, fails3)
-	want := reasonMessage{"RolloutFailing", "activity NextBatch fails repeatedly: sidecarsets.apps.kruise.io is forbidden (it is retried; see the logs of the workers)"}
+	want := reasonMessage{"RolloutFailing", "activity NextBatch fails repeatedly: sidecarsets.apps.kruise.io is forbidden (it is retried; see the logs of the workers); see the attempts: kubectl sidecarset open " + fails3}
 	got := e.await(t, fails3, func(c *assert.CollectT, set *v1alpha1.SidecarSet) {
 		assert.Equal(c, want, reasonAndMessage(set, v1alpha1.ConditionDegraded))
 	})
@@ -318,7 +318,7 @@ func (e *testEnv) testFailingActivity(t *testing.T) {
 
 func (e *testEnv) testRejectedWrites(t *testing.T) {
 	e.roll(t, rejects)
-	want := reasonMessage{"RolloutFailing", "the write of pods such as default/unwritten-1 fails repeatedly: pods is forbidden (it is retried; see the logs of the workers)"}
+	want := reasonMessage{"RolloutFailing", "the write of pods such as default/unwritten-1 fails repeatedly: pods is forbidden (it is retried; see the logs of the workers); see the attempts: kubectl sidecarset open " + rejects}
 	e.await(t, rejects, func(c *assert.CollectT, set *v1alpha1.SidecarSet) {
 		assert.Equal(c, want, reasonAndMessage(set, v1alpha1.ConditionDegraded))
 	})
@@ -327,7 +327,7 @@ func (e *testEnv) testRejectedWrites(t *testing.T) {
 
 func (e *testEnv) testFailingTask(t *testing.T) {
 	e.roll(t, panics)
-	want := reasonMessage{"RolloutFailing", "the workflow task of the run fails repeatedly (it is retried; see the logs of the workers)"}
+	want := reasonMessage{"RolloutFailing", "the workflow task of the run fails repeatedly (it is retried; see the logs of the workers); see the attempts: kubectl sidecarset open " + panics}
 	e.await(t, panics, func(c *assert.CollectT, set *v1alpha1.SidecarSet) {
 		assert.Equal(c, want, reasonAndMessage(set, v1alpha1.ConditionDegraded))
 	})
@@ -395,7 +395,7 @@ func (e *testEnv) testSealed(t *testing.T) {
 	id := e.roll(t, sealed).Status.Rollout.WorkflowID
 	e.signal(t, id, protocol.PauseSignal, protocol.Pause{By: "ann"})
 	want := reasonMessage{"RunUnreadable", "the operator cannot read the pause of the run: memo hold: encoding binary/encrypted: " +
-		"payload encoding is not supported (give it the payload keys that the workers have: --temporal-payload-key-dir)"}
+		"payload encoding is not supported (give it the payload keys that the workers have: --temporal-payload-key-dir); check it: kubectl sidecarset check"}
 	got := e.await(t, sealed, func(c *assert.CollectT, set *v1alpha1.SidecarSet) {
 		assert.Equal(c, want, reasonAndMessage(set, v1alpha1.ConditionDegraded))
 	})

@@ -35,9 +35,9 @@ func TestWhyNamesKubeletsThatDoNotRestartNativeSidecars(t *testing.T) {
 		return NewPodWhy(PodWhyInput{Pod: pod(t, "p", "agent:v2", append(change, meshed)...), Sets: []v1alpha1.SidecarSet{*set}}).Sets[0].Upgrade
 	}
 	assert.Equal(t, "Updated", upgrade())
-	assert.Equal(t, "Upgrading: agent: still runs agent:v1; kubelets before 1.33 do not restart a native sidecar", upgrade(written(t, 0, "")))
-	assert.Equal(t, "Failing: agent: ImagePullBackOff, image agent:v2", upgrade(written(t, 0, "ErrImagePull")))
-	assert.Equal(t, "Upgrading: not ready: agent", upgrade(written(t, 0, ""), func(p *corev1.Pod) {
+	assert.Equal(t, "Upgrading: agent: still runs agent:v1; kubelets before 1.33 do not restart a native sidecar (kubectl describe pod p -n default)", upgrade(written(t, 0, "")))
+	assert.Equal(t, "Failing: agent: ImagePullBackOff, image agent:v2 (kubectl sidecarset undo logs)", upgrade(written(t, 0, "ErrImagePull")))
+	assert.Equal(t, "Upgrading: not ready: agent (kubectl describe pod p -n default)", upgrade(written(t, 0, ""), func(p *corev1.Pod) {
 		p.Status.ContainerStatuses[1].Image, p.Status.ContainerStatuses[1].ImageID = "agent:v2", "id-agent:v2"
 	}), "an ordinary init container has ended")
 }

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/outrigger/outrigger/internal/podstate"
 	"github.com/outrigger/outrigger/internal/record"
@@ -158,19 +157,4 @@ func writtenAt(pod *corev1.Pod, set string) *time.Time {
 		return &at.Time
 	}
 	return nil
-}
-
-// owner is the workload of a pod. For a ReplicaSet of a Deployment, whose name ends with the
-// hash of the template, it is the Deployment.
-func owner(pod *corev1.Pod) (kind, name string) {
-	controller := metav1.GetControllerOfNoCopy(pod)
-	if controller == nil {
-		return "", ""
-	}
-	if hash := pod.Labels["pod-template-hash"]; controller.Kind == "ReplicaSet" && hash != "" {
-		if deployment, ok := strings.CutSuffix(controller.Name, "-"+hash); ok {
-			return "Deployment", deployment
-		}
-	}
-	return controller.Kind, controller.Name
 }

@@ -212,7 +212,7 @@ func (in *Input) byRevision(matched []rollout.Pod, version *podstate.Version) []
 }
 
 func (r *Revision) add(object *corev1.Pod, pod Pod) {
-	kind, name := owner(object)
+	kind, name := podstate.Owner(object)
 	at := slices.IndexFunc(r.Owners, func(o Owner) bool { return o.Namespace == pod.Namespace && o.Kind == kind && o.Name == name })
 	if at < 0 {
 		at = len(r.Owners)

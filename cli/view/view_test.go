@@ -199,7 +199,7 @@ func TestAWebhookThatDoesNotAnswerIsNamed(t *testing.T) {
 		Type: v1alpha1.ConditionInjected, Status: "False", Reason: v1alpha1.ReasonWebhookUnavailable, Message: "the webhook does not answer", LastTransitionTime: ago(time.Minute)})
 	why, err := NewRolloutWhy(in)
 	require.NoError(t, err)
-	assert.Equal(t, "WebhookUnavailable: the webhook does not answer", why.Reasons[0])
+	assert.Equal(t, "WebhookUnavailable: the webhook does not answer (kubectl sidecarset check)", why.Reasons[0])
 	r, err := NewRollout(in)
 	require.NoError(t, err)
 	assert.Contains(t, r.Text(Style{Now: noon}), "Injected:  WebhookUnavailable: the webhook does not answer\n")
@@ -389,9 +389,9 @@ func TestTheReasonOfAMissingUpgradeIsNamed(t *testing.T) {
 	}
 	same := func(*v1alpha1.SidecarSet) {}
 	assert.Equal(t, "Updated", upgrade(pod(t, "p", "agent:v2"), same))
-	assert.Equal(t, "Failing: agent: ImagePullBackOff, image agent:v2", upgrade(pod(t, "p", "agent:v2", written(t, time.Second, "ErrImagePull")), same))
-	assert.Equal(t, "NotUpgradable: differs in more than images", upgrade(pod(t, "p", "agent:v1", notUpgradable), same))
-	assert.Equal(t, "Old: spec.updateStrategy.paused is true", upgrade(pod(t, "p", "agent:v1"), func(s *v1alpha1.SidecarSet) { s.Spec.UpdateStrategy.Paused = true }))
+	assert.Equal(t, "Failing: agent: ImagePullBackOff, image agent:v2 (kubectl sidecarset undo logs)", upgrade(pod(t, "p", "agent:v2", written(t, time.Second, "ErrImagePull")), same))
+	assert.Equal(t, "NotUpgradable: differs in more than images (kubectl rollout restart deployment/web -n default)", upgrade(pod(t, "p", "agent:v1", notUpgradable), same))
+	assert.Equal(t, `Old: spec.updateStrategy.paused is true (kubectl patch sidecarset logs --type=merge -p '{"spec":{"updateStrategy":{"paused":false}}}')`, upgrade(pod(t, "p", "agent:v1"), func(s *v1alpha1.SidecarSet) { s.Spec.UpdateStrategy.Paused = true }))
 	assert.Contains(t, upgrade(pod(t, "p", "agent:v1"), func(s *v1alpha1.SidecarSet) { s.Spec.Selector.MatchLabels["app"] = "x" }), "does not match it any more")
 	assert.Contains(t, upgrade(pod(t, "p", "agent:v1", func(p *corev1.Pod) { p.Spec.Containers = p.Spec.Containers[:1] }), same), "lacks containers")
 	assert.Contains(t, upgrade(pod(t, "p", "agent:v1", damaged), same), "not managed: its annotations cannot be read: ")

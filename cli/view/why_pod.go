@@ -74,15 +74,23 @@ func (i *injection) reason() string {
 	case i.Pod.Namespace == i.SystemNamespace:
 		return "it is in Outrigger's own namespace"
 	case i.NamespaceLabels[v1alpha1.InjectionLabel] == v1alpha1.InjectionDisabled:
-		return "its namespace has the label " + v1alpha1.InjectionLabel + "=" + v1alpha1.InjectionDisabled
+		return "its namespace has the label " + v1alpha1.InjectionLabel + "=" + v1alpha1.InjectionDisabled + " (kubectl label namespace " + i.Pod.Namespace + " " + v1alpha1.InjectionLabel + "-)"
 	case i.Pod.CreationTimestamp.Before(&i.set.CreationTimestamp):
-		return "it is older than the SidecarSet: pods are injected when they are created"
+		return "it is older than the SidecarSet: pods are injected when they are created" + recreate(i.Pod)
 	case i.set.DeletionTimestamp != nil:
 		return "the SidecarSet is being deleted"
 	case i.set.Spec.InjectionStrategy.Paused:
-		return "spec.injectionStrategy.paused is true"
+		return "spec.injectionStrategy.paused is true (kubectl patch sidecarset " + i.set.Name + ` --type=merge -p '{"spec":{"injectionStrategy":{"paused":false}}}')`
 	}
 	return i.webhookReason()
+}
+
+// recreate names the command that recreates a pod, if there is one.
+func recreate(pod *corev1.Pod) string {
+	if command := podstate.RecreateCommand(pod); command != "" {
+		return " (" + command + ")"
+	}
+	return ""
 }
 
 // uninjected is the reason of a pod that no present rule leaves out.
@@ -92,11 +100,11 @@ func (i *injection) webhookReason() string {
 	installed := i.Webhook.Installed
 	switch {
 	case i.Webhook.Absent:
-		return "the webhook of pods is not installed (MutatingWebhookConfiguration outrigger)"
+		return "the webhook of pods is not installed (MutatingWebhookConfiguration outrigger; kubectl sidecarset check)"
 	case installed == nil:
-		return uninjected
+		return uninjected + recreate(i.Pod)
 	case len(installed.Rules) == 0:
-		return "the webhook of pods is not activated: it has no rules until the webhook role has been reachable"
+		return "the webhook of pods is not activated: it has no rules until the webhook role has been reachable (kubectl sidecarset check)"
 	}
 	bypassed := cmp.Or(bypasses("namespaceSelector", installed.NamespaceSelector, i.NamespaceLabels),
 		bypasses("objectSelector", installed.ObjectSelector, i.Pod.Labels))
@@ -104,7 +112,7 @@ func (i *injection) webhookReason() string {
 	case bypassed != "":
 		return bypassed
 	case installed.FailurePolicy != nil && *installed.FailurePolicy == admissionv1.Ignore:
-		return "the webhook's failurePolicy is Ignore: it was unreachable when the pod was created, or the pod's labels or the SidecarSet's selector changed since"
+		return "the webhook's failurePolicy is Ignore: it was unreachable when the pod was created, or the pod's labels or the SidecarSet's selector changed since" + recreate(i.Pod)
 	}
 	var conditions []string
 	for _, condition := range installed.MatchConditions {
@@ -113,9 +121,9 @@ func (i *injection) webhookReason() string {
 		}
 	}
 	if len(conditions) > 0 {
-		return uninjected + ", or a match condition of the webhook leaves it out (" + strings.Join(conditions, ", ") + ")"
+		return uninjected + ", or a match condition of the webhook leaves it out (" + strings.Join(conditions, ", ") + ")" + recreate(i.Pod)
 	}
-	return uninjected
+	return uninjected + recreate(i.Pod)
 }
 
 // criticalCondition is the match condition of every installation; reason has its rule.
@@ -167,17 +175,24 @@ func (i *injection) upgrade() string {
 	state, err := version.Of(i.Pod)
 	switch {
 	case err != nil:
-		return "not managed: " + unreadableRecord + err.Error()
+		return "not managed: " + unreadableRecord + err.Error() + recreate(i.Pod)
 	case !match.Active(i.Pod):
 		return "not counted: it has ended, or is being deleted"
 	case i.scopeErr != nil || !i.scope.Labels(i.Pod.Labels) || !i.scope.Namespace(i.Pod.Namespace, i.NamespaceLabels):
 		return "not managed: the SidecarSet does not match it any more"
 	case !state.Complete:
-		return "not managed: " + lacksContainers
+		return "not managed: " + lacksContainers + recreate(i.Pod)
 	}
 	pod := newPod(&rollout.Pod{Pod: i.Pod, State: state}, version, "")
-	if pod.Phase == PodOld {
+	switch pod.Phase {
+	case PodOld:
 		pod.Reason = i.waitsFor()
+	case PodFailing:
+		pod.Reason += " (kubectl sidecarset undo " + i.set.Name + ")"
+	case PodNotUpgradable:
+		pod.Reason += recreate(i.Pod)
+	case PodUnready, PodUpgrading, PodMigrating, PodWaiting:
+		pod.Reason += fmt.Sprintf(" (kubectl describe pod %s -n %s)", i.Pod.Name, i.Pod.Namespace)
 	}
 	if pod.Reason == "" {
 		return string(pod.Phase)
@@ -190,16 +205,17 @@ func (i *injection) waitsFor() string {
 	strategy, pause := &i.set.Spec.UpdateStrategy, pauseOf(i.set, nil)
 	switch {
 	case strategy.Type == v1alpha1.NotUpdateSidecarSetStrategyType:
-		return "upgrades are disabled (spec.updateStrategy.type NotUpdate)"
+		return "upgrades are disabled (spec.updateStrategy.type NotUpdate; " + PatchStrategy(i.set.Name, "type", `"RollingUpdate"`) + ")"
 	case strategy.Paused:
-		return "spec.updateStrategy.paused is true"
+		return PausedBySpec(i.set.Name)
 	case pause != nil:
-		return "the run is paused " + pausedBy(pause)
+		return "the run is paused " + pausedBy(pause) + " (" + ResumeCommand(i.set.Name) + ")"
 	}
+	next := " (kubectl sidecarset why sidecarset/" + i.set.Name + ")"
 	if c := meta.FindStatusCondition(i.set.Status.Conditions, v1alpha1.ConditionProgressing); c != nil {
-		return c.Reason + ", " + c.Message
+		return c.Reason + ", " + c.Message + next
 	}
-	return "other pods are upgraded first"
+	return "other pods are upgraded first" + next
 }
 
 // Text has a line for each SidecarSet.

@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strings"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	"github.com/outrigger/outrigger/api/protocol"
 	"github.com/outrigger/outrigger/api/v1alpha1"
 	"github.com/outrigger/outrigger/internal/podstate"
@@ -42,7 +44,7 @@ func NewRolloutWhy(in *Input) (*RolloutWhy, error) {
 	reasons := slices.Concat(r.stoppedBy(in), r.operatorReasons(), r.stuckPods(), r.notUpgradable(in))
 	switch n := len(left); {
 	case n == 1:
-		reasons = append(reasons, fmt.Sprintf("%s/%s is not managed: %s", left[0].Namespace, left[0].Name, left[0].Reason))
+		reasons = append(reasons, fmt.Sprintf("%s/%s is not managed: %s (kubectl sidecarset list --outdated)", left[0].Namespace, left[0].Name, left[0].Reason))
 	case n > 1:
 		reasons = append(reasons, fmt.Sprintf("%d pods are not managed, such as %s/%s: %s (kubectl sidecarset list --outdated)", n, left[0].Namespace, left[0].Name, left[0].Reason))
 	}
@@ -53,7 +55,7 @@ func NewRolloutWhy(in *Input) (*RolloutWhy, error) {
 		reasons = append(reasons, fmt.Sprintf("not injected though they match: %s (kubectl sidecarset list --missing)", plural(len(missing), "pod")))
 	}
 	if len(reasons) == 0 {
-		reasons = []string{"in progress: " + r.Message}
+		reasons = []string{"in progress: " + r.Message + " (kubectl sidecarset status " + r.Name + " --watch)"}
 	}
 	return &RolloutWhy{Name: r.Name, Headline: r.Headline, Phase: r.Phase, Message: r.Message, Reasons: reasons}, nil
 }
@@ -65,13 +67,13 @@ func (r *Rollout) stoppedBy(in *Input) []string {
 		found = append(found, fmt.Sprintf("the operator has not observed generation %d: is it running? (kubectl -n %s get pods)", r.Generation, in.SystemNamespace))
 	}
 	if in.Set.Spec.UpdateStrategy.Type == v1alpha1.NotUpdateSidecarSetStrategyType {
-		found = append(found, "upgrades are disabled: spec.updateStrategy.type is NotUpdate")
+		found = append(found, "upgrades are disabled: spec.updateStrategy.type is NotUpdate ("+PatchStrategy(r.Name, "type", `"RollingUpdate"`)+")")
 	}
-	if in.Set.Spec.UpdateStrategy.Paused {
-		found = append(found, "spec.updateStrategy.paused is true")
+	if r.PausedBySpec {
+		found = append(found, PausedBySpec(r.Name))
 	}
 	if r.Pause != nil {
-		found = append(found, "paused "+pausedBy(r.Pause)+" (kubectl sidecarset resume "+r.Name+")")
+		found = append(found, "paused "+pausedBy(r.Pause)+" ("+ResumeCommand(r.Name)+")")
 	}
 	return found
 }
@@ -85,7 +87,11 @@ func (r *Rollout) operatorReasons() []string {
 			v1alpha1.ReasonRolloutFailing, v1alpha1.ReasonRunUnreadable, v1alpha1.ReasonWebhookUnavailable:
 			// Progressing and Degraded may have the same reason.
 			if !slices.ContainsFunc(found, func(reason string) bool { return strings.HasPrefix(reason, c.Reason+":") }) {
-				found = append(found, c.Reason+": "+c.Message)
+				message := c.Message
+				if !strings.Contains(message, "kubectl ") {
+					message += " (kubectl sidecarset check)"
+				}
+				found = append(found, c.Reason+": "+message)
 			}
 		}
 	}
@@ -96,7 +102,7 @@ func (r *Rollout) operatorReasons() []string {
 func (r *Rollout) stuckPods() []string {
 	var found []string
 	if r.Counts.Remaining > 0 && r.Limits.Slots == 0 {
-		found = append(found, "maxUnavailable is "+r.Limits.MaxUnavailable+": no ready pod may be upgraded")
+		found = append(found, "maxUnavailable is "+r.Limits.MaxUnavailable+": no ready pod may be upgraded ("+PatchStrategy(r.Name, "maxUnavailable", "1")+")")
 	}
 	if r.Counts.Remaining > 0 && r.Limits.Open == 0 && r.Limits.Slots > 0 {
 		found = append(found, fmt.Sprintf("all slots are used: %s unavailable (maxUnavailable %s)", plural(r.Counts.Unavailable, "pod"), r.Limits.MaxUnavailable))
@@ -114,6 +120,31 @@ func (r *Rollout) stuckPods() []string {
 	if named > enough {
 		found = append(found, fmt.Sprintf("and %s more", plural(named-enough, "pod")))
 	}
+	return append(found, r.stuckPodsNext()...)
+}
+
+// stuckPodsNext has a command for each kind of stuck pods.
+func (r *Rollout) stuckPodsNext() []string {
+	commands := map[PodPhase]string{}
+	for _, pod := range r.pods() {
+		if commands[pod.Phase] != "" {
+			continue
+		}
+		switch pod.Phase {
+		case PodFailing:
+			commands[pod.Phase] = "to go back: kubectl sidecarset undo " + r.Name
+		case PodRejected:
+			commands[pod.Phase] = "the worker retries rejected pods; to see the attempts: kubectl sidecarset open " + r.Name
+		case PodUnready, PodUpgrading, PodMigrating, PodWaiting:
+			commands[pod.Phase] = fmt.Sprintf("to see the events of a pod: kubectl describe pod %s -n %s", pod.Name, pod.Namespace)
+		}
+	}
+	var found []string
+	for _, phase := range []PodPhase{PodFailing, PodRejected, PodUnready, PodUpgrading, PodMigrating, PodWaiting} {
+		if command := commands[phase]; command != "" {
+			found = append(found, command)
+		}
+	}
 	return found
 }
 
@@ -128,15 +159,25 @@ func (r *Rollout) notUpgradable(in *Input) []string {
 			names[pod.Namespace+"/"+pod.Name] = true
 		}
 	}
-	known, count := in.revisions(), map[string]int{}
+	known, count, commands := in.revisions(), map[string]int{}, map[string][]string{}
 	for _, pod := range in.Pods {
-		if names[pod.Namespace+"/"+pod.Name] {
-			count[known.whyNotInPlace(pod, &in.Set.Spec)]++
+		if !names[pod.Namespace+"/"+pod.Name] {
+			continue
+		}
+		reason := known.whyNotInPlace(pod, &in.Set.Spec)
+		count[reason]++
+		if command := podstate.RecreateCommand(pod); command != "" && !slices.Contains(commands[reason], command) {
+			commands[reason] = append(commands[reason], command)
 		}
 	}
 	var found []string
 	for reason, n := range count {
-		found = append(found, fmt.Sprintf("%s %s; recreate them", plural(n, "pod"), reason))
+		line := fmt.Sprintf("%s %s; recreate them", plural(n, "pod"), reason)
+		if len(commands[reason]) > 0 {
+			slices.Sort(commands[reason])
+			line += ": " + someOf(commands[reason], false)
+		}
+		found = append(found, line)
 	}
 	slices.Sort(found)
 	return found
@@ -149,13 +190,13 @@ func (r *Rollout) end(in *Input, leftOut int) string {
 	case r.Counts.Matched == 0 && leftOut > 0:
 		return ""
 	case r.Counts.Matched == 0:
-		return "no pod is injected with this SidecarSet"
+		return "no pod is injected with this SidecarSet (kubectl get pods -A -l '" + metav1.FormatLabelSelector(in.Set.Spec.Selector) + "')"
 	case r.Phase == protocol.PhasePartitionReached:
-		return "spec.updateStrategy.partition (" + r.Limits.Partition + ") keeps the other pods old"
+		return "spec.updateStrategy.partition (" + r.Limits.Partition + ") keeps the other pods old (" + PatchStrategy(r.Name, "partition", "0") + ")"
 	case r.Phase == protocol.PhaseComplete && in.Set.Spec.UpdateStrategy.Selector != nil && r.Counts.Updated < r.Counts.Matched:
-		return "spec.updateStrategy.selector selects no other pods"
+		return "spec.updateStrategy.selector selects no other pods (" + PatchStrategy(r.Name, "selector", "null") + ")"
 	case r.Phase == protocol.PhaseComplete && r.Counts.NotUpgradable == 0:
-		return "nothing is left to do: " + r.Message
+		return "nothing is left to do: " + r.Message + " (kubectl sidecarset history " + r.Name + ")"
 	}
 	return ""
 }
