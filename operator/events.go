@@ -1,6 +1,8 @@
 package operator
 
 import (
+	"fmt"
+	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -9,6 +11,7 @@ import (
 	"github.com/outrigger/outrigger/api/protocol"
 	"github.com/outrigger/outrigger/api/v1alpha1"
 	"github.com/outrigger/outrigger/internal/podstate"
+	"github.com/outrigger/outrigger/internal/rollout"
 )
 
 // Reasons of events on a SidecarSet.
@@ -56,6 +59,33 @@ func eventsFor(before, after *v1alpha1.SidecarSet, resumed *protocol.Pause) []ro
 		events = append(events, rolloutEvent{corev1.EventTypeWarning, eventNotUpgradable, is.message})
 	}
 	return append(events, faultEvents(was, is)...)
+}
+
+// startNote is the event of a rollout that starts.
+func startNote(set *v1alpha1.SidecarSet, plan *rollout.Plan, pause *v1alpha1.RolloutPause) string {
+	var images []string
+	for _, container := range slices.Concat(set.Spec.InitContainers, set.Spec.Containers) {
+		images = append(images, container.Name+"="+container.Image)
+	}
+	note := fmt.Sprintf("Rolling out generation %d (%s)", set.Generation, strings.Join(images, ", "))
+	pods := plan.Counts.Remaining
+	switch {
+	case plan.Phase == protocol.PhaseNotUpdate:
+		return note + " to new pods only (updateStrategy.type NotUpdate)"
+	case pods == 0:
+		return note + ": no pod is left to upgrade"
+	case pods == 1:
+		note += " to 1 pod"
+	default:
+		note += fmt.Sprintf(" to %d pods, %d at a time", pods, min(pods, plan.MaxUnavailable))
+	}
+	switch {
+	case plan.Phase == protocol.PhasePaused:
+		note += "; paused (updateStrategy.paused)"
+	case pause != nil:
+		note += "; paused by signal" + signalOf(pause).Details()
+	}
+	return note
 }
 
 // pauseBegan reports whether a pause began. A second pause by another person counts. A

@@ -9,6 +9,8 @@ import (
 
 	"github.com/outrigger/outrigger/api/protocol"
 	"github.com/outrigger/outrigger/api/v1alpha1"
+	"github.com/outrigger/outrigger/internal/fixture"
+	"github.com/outrigger/outrigger/internal/rollout"
 )
 
 func withReasons(progressing, degraded, message string, matched int32) *v1alpha1.SidecarSet {
@@ -113,6 +115,29 @@ func TestSpec8_EachPauseHasItsEvent(t *testing.T) {
 			got = append(got, event.reason)
 		}
 		assert.Equal(t, c.want, got, c.name)
+	}
+}
+
+func TestTheEventOfAStartSaysWhatIsRolledOut(t *testing.T) {
+	set := setAt(0)
+	set.Spec.Containers = []v1alpha1.SidecarContainer{fixture.Sidecar("agent"), fixture.Sidecar("proxy")}
+	set.Spec.Containers[0].Image, set.Spec.Containers[1].Image = "agent:v2", "proxy:v1"
+	const what = "Rolling out generation 3 (agent=agent:v2, proxy=proxy:v1)"
+	for _, c := range []struct {
+		want  string
+		phase protocol.Phase
+		pods  int
+		pause *v1alpha1.RolloutPause
+	}{
+		{" to 6 pods, 2 at a time", protocol.PhaseProgressing, 6, nil},
+		{" to 1 pod", protocol.PhaseProgressing, 1, nil},
+		{": no pod is left to upgrade", protocol.PhaseComplete, 0, nil},
+		{" to 6 pods, 2 at a time; paused (updateStrategy.paused)", protocol.PhasePaused, 6, nil},
+		{" to 6 pods, 2 at a time; paused by signal from ann: lunch", protocol.PhaseProgressing, 6, &v1alpha1.RolloutPause{By: "ann", Reason: "lunch"}},
+		{" to new pods only (updateStrategy.type NotUpdate)", protocol.PhaseNotUpdate, 6, nil},
+	} {
+		plan := &rollout.Plan{Phase: c.phase, MaxUnavailable: 2, Counts: protocol.Counts{Matched: 6, Remaining: c.pods}}
+		assert.Equal(t, what+c.want, startNote(set, plan, c.pause))
 	}
 }
 

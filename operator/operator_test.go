@@ -327,7 +327,7 @@ func (e *testEnv) testFirstGeneration(t *testing.T) {
 	delete(carried, "BuildIds")
 	assert.Equal(t, map[string]any{"SidecarSet": "first", "SidecarSetGeneration": int64(1), "RolloutPhase": "Progressing"}, carried)
 	assert.Equal(t, []int64{1}, e.signals(t, id))
-	e.awaitEvent(t, "first", "RolloutStarted", "generation 1, workflow "+id)
+	e.awaitEvent(t, "first", "RolloutStarted", "Rolling out generation 1 (")
 }
 
 func (e *testEnv) testRevisions(t *testing.T) {

@@ -86,7 +86,7 @@ func (s *runStep) startRollout(ctx context.Context, p *pass) error {
 		log.FromContext(ctx).Info("started a rollout", "sidecarset", p.set.Name, "generation", p.set.Generation, "runID", runID, "paused", pause != nil, "plan", p.plan.Message)
 	}
 	id := protocol.WorkflowID(p.set.Name, p.set.UID)
-	note := fmt.Sprintf("generation %d, workflow %s: %s", p.set.Generation, id, p.plan.Message)
+	note := startNote(p.set, &p.plan, p.pauseForStart()) + "; workflow " + id
 	if url := s.client.URL(id); url != "" {
 		note += "; see " + url
 	}

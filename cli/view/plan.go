@@ -41,8 +41,12 @@ type Plan struct {
 	Images   []Image         `json:"images"`
 	Counts   protocol.Counts `json:"counts"`
 	Limits   Limits          `json:"window"`
-	// Batches fit maxUnavailable together. The worker continues, in this order, as slots are
-	// released.
+	// Now is the number of pods that the first batch of the run upgrades at once, and Queued
+	// that of its pods that follow as slots are released.
+	Now    int `json:"now"`
+	Queued int `json:"queued"`
+	// Batches are steps: each fits maxUnavailable, and the worker continues, in this order,
+	// as slots are released.
 	Batches [][]string `json:"batches,omitempty"`
 	// Stay are the pods that keep their version.
 	Stay []StayingPod `json:"stay,omitempty"`
@@ -155,6 +159,9 @@ func (p *Plan) simulate(set *v1alpha1.SidecarSet, matched []rollout.Pod) (rollou
 		if err != nil || len(plan.Pods) == 0 {
 			return plan, err
 		}
+		if len(p.Batches) == 0 {
+			p.Now, p.Queued = len(plan.Pods), len(plan.Queued)
+		}
 		p.Batches = append(p.Batches, podNames(plan.Pods))
 		if plan.MaxUnavailable > 0 {
 			for batch := range slices.Chunk(plan.Queued, plan.MaxUnavailable) {
@@ -225,7 +232,8 @@ func (p *Plan) Text(s Style) string {
 		lines = append(lines, s.Paint.in(Busy, "Note: ")+note)
 	}
 	lines = append(lines, fmt.Sprintf("%d of %s in %s, at most %d unavailable at once (maxUnavailable %s); %d have this version, %d stay old",
-		p.upgraded(), plural(p.Counts.Matched, "pod"), plural(len(p.Batches), "batch"), p.Limits.Slots, p.Limits.MaxUnavailable, p.Counts.Updated, len(p.Stay)))
+		p.upgraded(), plural(p.Counts.Matched, "pod"), plural(len(p.Batches), "step"), p.Limits.Slots, p.Limits.MaxUnavailable, p.Counts.Updated, len(p.Stay)))
+	lines = append(lines, p.firstBatch()...)
 	if p.Estimate != nil {
 		lines = append(lines, fmt.Sprintf("About %s at the pace of the last rollout: %s in %s", p.Estimate.Round(time.Second), plural(p.Pace.Pods, "pod"), p.Pace.Took.Round(time.Second)))
 	} else if p.PaceUnknown != "" {
@@ -233,7 +241,7 @@ func (p *Plan) Text(s Style) string {
 	}
 	for i, batch := range p.Batches {
 		if !s.Wide && i == shownBatches {
-			lines = append(lines, fmt.Sprintf("  … %s more (-o wide)", plural(len(p.Batches)-i, "batch")))
+			lines = append(lines, fmt.Sprintf("  … %s more (-o wide)", plural(len(p.Batches)-i, "step")))
 			break
 		}
 		lines = append(lines, fmt.Sprintf("%4d  %s", i+1, someOf(batch, s.Wide)))
@@ -242,6 +250,18 @@ func (p *Plan) Text(s Style) string {
 		lines = append(lines, "Stay old:")
 	}
 	return text(append(lines, p.stayingLines(s)...))
+}
+
+// firstBatch is a line about the first batch of the run, if there is one.
+func (p *Plan) firstBatch() []string {
+	if p.Now == 0 {
+		return nil
+	}
+	line := "batch 1: " + plural(p.Now, "pod") + " now"
+	if p.Queued > 0 {
+		line += fmt.Sprintf(", up to %d more as pods become ready", p.Queued)
+	}
+	return []string{line}
 }
 
 // stayingLines groups the pods by reason.

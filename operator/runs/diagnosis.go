@@ -194,7 +194,7 @@ func (d *diagnoser) workerUnavailable(queue string, noPollers bool) Fault {
 	if noPollers {
 		what = "no worker polls task queue " + queue
 	}
-	return Fault{v1alpha1.ReasonWorkerUnavailable, fmt.Sprintf("%s (Temporal at %s, namespace %s): are workers running, with this task queue and namespace?",
+	return Fault{v1alpha1.ReasonWorkerUnavailable, fmt.Sprintf("Temporal answers, but %s: check deployment/outrigger-worker, which has to use Temporal at %s, namespace %s",
 		what, d.address, d.namespace)}
 }
 

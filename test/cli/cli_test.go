@@ -168,7 +168,7 @@ func setImage(t *testing.T, name, image string) {
 func TestARolloutFromTheFirstLookToTheUndo(t *testing.T) {
 	scenario(t, "logs")
 	eventually(t, []string{"list"}, "logs   6         6         6       Complete")
-	assert.Contains(t, shows(t, "plan", "logs", "--image", "agent=agent:v2"), "6 of 6 pods in 3 batches, at most 2 unavailable at once")
+	assert.Contains(t, shows(t, "plan", "logs", "--image", "agent=agent:v2"), "6 of 6 pods in 3 steps, at most 2 unavailable at once")
 
 	// An image that cannot be pulled stops after two pods.
 	setImage(t, "logs", "agent:bad")
