@@ -70,10 +70,10 @@ type SidecarSetSpec struct {
 	// +listMapKey=name
 	InitContainers []SidecarContainer `json:"initContainers,omitempty"`
 
-	// Containers are injected into new pods, in this order, and upgraded in
-	// place when only their images change. Each has the fields of a pod's
-	// container, and podInjectPolicy, upgradeStrategy, shareVolumePolicy,
-	// shareVolumeDevicePolicy, transferEnv and resourcesPolicy.
+	// Containers are injected into new pods, in this order, and upgraded in place when only their
+	// images change. Each container has the fields of a pod's container, and podInjectPolicy,
+	// upgradeStrategy, shareVolumePolicy, shareVolumeDevicePolicy, transferEnv and
+	// resourcesPolicy.
 	// +listType=map
 	// +listMapKey=name
 	Containers []SidecarContainer `json:"containers,omitempty"`
