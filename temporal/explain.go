@@ -42,7 +42,7 @@ func Explain(err error) (cause, remedy string) {
 	return "", ""
 }
 
-// explained returns an error with cause and remedy, or err if they are unknown.
+// explained returns an error with cause and remedy, or err if cause and remedy are unknown.
 func explained(err error) error {
 	if cause, remedy := Explain(err); cause != "" {
 		return fmt.Errorf("%s (%s)", cause, remedy)

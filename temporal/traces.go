@@ -16,8 +16,8 @@ import (
 const traceHeaderKey = "_tracer-data"
 
 // newTracingInterceptor creates spans of runs, activities, signals and updates. Each span is a
-// child of the span in its header. The interceptor drops baggage, because headers stay in
-// histories.
+// child of the span in the header of the run, activity, signal or update. The interceptor drops
+// baggage, because headers stay in histories.
 func newTracingInterceptor(tracer trace.Tracer) (interceptor.Interceptor, error) {
 	traces, err := opentelemetry.NewTracingInterceptor(opentelemetry.TracerOptions{
 		Tracer: tracer, TextMapPropagator: propagation.TraceContext{}, HeaderKey: traceHeaderKey,

@@ -30,7 +30,7 @@ import (
 	"github.com/outrigger/outrigger/webhook/sidecarsets"
 )
 
-// Options of the webhook process.
+// Options are the options of the webhook process.
 type Options struct {
 	kube.Options
 	// Port is the port of the server.

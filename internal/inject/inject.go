@@ -13,8 +13,8 @@ import (
 	"github.com/outrigger/outrigger/api/v1alpha1"
 )
 
-// Injection contains the changes of SidecarSets to one pod. The size of its patch depends on
-// the changes, not on the pod.
+// Injection contains the changes of SidecarSets to one pod. The size of the patch depends on the
+// changes, not on the pod.
 type Injection struct {
 	pod            *corev1.Pod
 	containers     insertions
@@ -34,7 +34,7 @@ type Injection struct {
 type insertions struct {
 	existing      []corev1.Container
 	before, after []*corev1.Container
-	// replaced is keyed by the index in existing.
+	// replaced maps the index of a container in existing to the container that replaces it.
 	replaced map[int]*corev1.Container
 }
 

@@ -56,7 +56,7 @@ func (s State) UnavailableByUpgrade() bool {
 }
 
 // Waits reports whether a pod cannot be upgraded yet because its previous upgrade is in progress
-// (SPEC §7.2). A failed pod does not wait. Otherwise, a fix could not reach the pod.
+// (SPEC §7.2). A failed pod does not wait, so that another upgrade can fix the pod.
 func (s State) Waits() bool {
 	return !s.Updated && !s.Failed && (!s.Consistent || s.Migrated)
 }
@@ -93,9 +93,8 @@ func (v *Version) OfRecord(pod *corev1.Pod, read *record.Record) State {
 	return state
 }
 
-// Available reports whether an upgrade that is written now is the cause if the pod is unavailable
-// afterwards. This is the case if the pod is ready, or if an earlier upgrade made the pod
-// unavailable.
+// Available reports whether the pod counts as available before an upgrade. This is the case if
+// the pod is ready, or if an earlier upgrade made the pod unavailable.
 func (s State) Available(pod *corev1.Pod) bool { return ready(pod) || s.UnavailableByUpgrade() }
 
 func (v *Version) complete(pod *corev1.Pod, active map[string]string) bool {

@@ -64,7 +64,7 @@ func orNull[T any](list []T) []T {
 	return list
 }
 
-// Content is the recorded content of a revision (SPEC §6), as JSON. Equal specs give equal
+// Content returns the recorded content of a revision (SPEC §6), as JSON. Equal specs give equal
 // bytes.
 func Content(spec *v1alpha1.SidecarSetSpec) ([]byte, error) {
 	return encoded(content{Spec: &marked{replaceMarker, versionedPart(spec)}})

@@ -16,8 +16,8 @@ import (
 	"github.com/outrigger/outrigger/internal/defaults"
 )
 
-// Hash is the hash of the containers of a defaulted spec (SPEC §2). It covers the init
-// containers if at least one of them is a native sidecar.
+// Hash returns the hash of the containers of a defaulted spec (SPEC §2). It covers the init
+// containers if at least one init container is a native sidecar.
 func Hash(spec *v1alpha1.SidecarSetSpec) (string, error) {
 	return hashOf(spec.Containers, spec.InitContainers)
 }

@@ -33,8 +33,8 @@ func Name(set *v1alpha1.SidecarSet) (string, error) {
 	return set.Name + "-" + rand.SafeEncodeString(strconv.FormatUint(uint64(hash.Sum32()), 10)), nil
 }
 
-// New builds the ControllerRevision of the current content (SPEC §6). The SidecarSet owns it,
-// so that it is garbage-collected with the SidecarSet.
+// New builds the ControllerRevision of the current content (SPEC §6). The SidecarSet owns the
+// revision, so the revision is garbage-collected with the SidecarSet.
 func New(set *v1alpha1.SidecarSet, namespace string, number int64) (*appsv1.ControllerRevision, error) {
 	data, err := Content(&set.Spec)
 	if err != nil {
@@ -65,8 +65,8 @@ func MakeLatest(on *appsv1.ControllerRevision, set *v1alpha1.SidecarSet, number 
 	}
 }
 
-// Adopt makes a SidecarSet the controller of a revision. Before, the revision has no controller,
-// or a deleted SidecarSet with the same name is its controller.
+// Adopt makes a SidecarSet the controller of a revision. The revision has no controller yet, or
+// its controller is a deleted SidecarSet with the same name.
 func Adopt(on *appsv1.ControllerRevision, set *v1alpha1.SidecarSet) {
 	if metav1.IsControlledBy(on, set) {
 		return
@@ -92,8 +92,8 @@ func with(onto map[string]string, key, value string) map[string]string {
 	return onto
 }
 
-// Current returns the name of the revision of the current content. If status is current, this is
-// the registered name. Otherwise, this is the name that the operator will register.
+// Current returns the name of the revision of the current content. If status is up to date, this
+// is the registered name. Otherwise, this is the name that the operator will register.
 func Current(set *v1alpha1.SidecarSet) (string, error) {
 	if status := &set.Status; status.ObservedGeneration == set.Generation && status.LatestRevision != "" {
 		return status.LatestRevision, nil

@@ -51,7 +51,7 @@ func (r *Ratchet) NeedsOthers() bool {
 }
 
 // PinnedAmong returns the names of the SidecarSets whose revisions Conflicts needs. These
-// SidecarSets have pinned injection and can match the same pods. They may include this
+// SidecarSets have pinned injection and can match the same pods. The result may include this
 // SidecarSet.
 func (r *Ratchet) PinnedAmong(others []v1alpha1.SidecarSet) []string {
 	var names []string

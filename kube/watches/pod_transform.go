@@ -61,7 +61,7 @@ func (t *podTransform) conditions(all []corev1.PodCondition) (kept []corev1.PodC
 		case corev1.PodReady:
 			kept = append(kept, t.condition(condition, ""))
 		case v1alpha1.UpgradableCondition:
-			// The message contains the verdict of each SidecarSet about the pod.
+			// The message contains the entry of each SidecarSet for the pod.
 			kept = append(kept, t.condition(condition, condition.Message))
 		}
 	}

@@ -28,7 +28,7 @@ type Watches struct {
 	start  time.Time
 
 	mu sync.RWMutex
-	// kinds contains a watch for each namespace, or one for all namespaces.
+	// kinds contains a watch for each namespace, or one watch for all namespaces.
 	kinds map[string][]*monitoredListWatch
 }
 

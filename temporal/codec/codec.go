@@ -164,9 +164,9 @@ func (c *Codec) DataConverter() converter.DataConverter {
 }
 
 // WorkflowDataConverter returns a data converter for workers and replayers. A payload that cannot
-// be decoded is a panic. The panic fails the workflow task, and Temporal retries the task. An
-// error would reach the workflow as the result of its call. In addition, the SDK drops signals
-// that it cannot decode.
+// be decoded causes a panic. The panic fails the workflow task, and Temporal retries the task. If
+// decoding returned an error, the workflow would get the error as the result of a call. In
+// addition, the SDK drops signals that it cannot decode.
 func (c *Codec) WorkflowDataConverter() converter.DataConverter {
 	if c == nil {
 		return converter.GetDefaultDataConverter()

@@ -33,7 +33,7 @@ const (
 	namespacePollInterval = 20 * time.Millisecond
 )
 
-// Options of a Handler.
+// Options are the options of a Handler.
 type Options struct {
 	// Log reports SidecarSets whose selectors cannot be parsed.
 	Log logr.Logger

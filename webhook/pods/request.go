@@ -29,9 +29,9 @@ type podRequest struct {
 	specErr error
 }
 
-// partialPod has the fields of a pod that injection reads. Decoding all fields would take longer,
-// above all managedFields. status and deletionTimestamp are omitted because the API server has
-// not reset these fields yet, so their values mean nothing.
+// partialPod has the fields of a pod that injection reads. Decoding all fields, above all
+// managedFields, would take longer. status and deletionTimestamp are omitted because the API
+// server has not reset these fields yet, so their values mean nothing.
 type partialPod struct {
 	metav1.TypeMeta `json:",inline"`
 	Metadata        *podMetadata `json:"metadata"`
@@ -103,8 +103,8 @@ func isPod(group, version, kind string) bool {
 	return kind == "" || group == "" && version == "v1" && kind == "Pod"
 }
 
-// pod returns the decoded fields of the pod. The namespace of the request replaces an
-// empty one (SPEC §3).
+// pod returns the decoded fields of the pod. The namespace of the request replaces an empty
+// namespace (SPEC §3).
 func (r *podRequest) pod() *corev1.Pod {
 	metadata := r.Object.Metadata
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{

@@ -49,7 +49,7 @@ var (
 	errNotRegistered = errors.New("the API server does not call the pod webhook yet")
 )
 
-// Options of a Reconciler.
+// Options are the options of a Reconciler.
 type Options struct {
 	// URL is the address of this process for API servers if the process runs outside the cluster.
 	// If URL is empty, API servers use the Service.
@@ -88,8 +88,8 @@ type Reconciler struct {
 	serving atomic.Pointer[tls.Certificate]
 	// servedCA is the CA of the serving certificate.
 	servedCA []byte
-	// trustedCA is the newest CA that the configurations trust. They have trusted trustedCA since
-	// trustedSince.
+	// trustedCA is the newest CA that the configurations trust. The configurations have trusted
+	// this CA since trustedSince.
 	trustedCA    []byte
 	trustedSince time.Time
 	// conversionWritten is the time of the last change of the conversion. watchLost is true once

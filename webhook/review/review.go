@@ -85,7 +85,7 @@ func Handle(handler admission.Handler) Decider {
 	}
 }
 
-// Patched allows a request with a patch, or without one if there are no operations.
+// Patched allows a request with a patch, or without a patch if there are no operations.
 func Patched(operations []jsonpatch.Operation) admission.Response {
 	encoded, err := json.Marshal(operations)
 	if err != nil {

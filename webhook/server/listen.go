@@ -24,7 +24,7 @@ const (
 	maxHeaderBytes = 32 << 10
 )
 
-// timeouts limit the time of a client. API servers need far less.
+// timeouts limit the time of a client. API servers need far less time.
 type timeouts struct {
 	handshake, request, answer, idle time.Duration
 }

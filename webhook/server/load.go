@@ -33,8 +33,8 @@ func defaultLimits() limits {
 	return limits{requests: 1000, reading: 64 << 20, light: 128 << 20, heavy: 256 << 20, wait: time.Second}
 }
 
-// load is the load in flight. Heavy requests have their own queue, so that many heavy requests do
-// not delay the admission of pods.
+// load counts the requests in flight and the memory for these requests. Heavy requests have their
+// own queue, so that many heavy requests do not delay the admission of pods.
 type load struct {
 	limits
 	inFlight, bodies, lightly, heavily *semaphore.Weighted

@@ -19,7 +19,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// Options of a Server.
+// Options are the options of a Server.
 type Options struct {
 	// Log reports panics and, at debug level, failed handshakes.
 	Log logr.Logger
@@ -87,7 +87,8 @@ func (s *Server) serve(w http.ResponseWriter, request *http.Request, r *route) i
 		buffers = &Buffers{}
 	}
 	defer s.release(buffers)
-	// A large body stays reserved until the answer is sent, because clients may be slow.
+	// The memory for a large body stays reserved until the answer is sent, because clients may be
+	// slow.
 	status, release, err := s.answer(request, r, buffers)
 	if err != nil {
 		release()

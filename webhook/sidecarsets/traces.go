@@ -14,9 +14,9 @@ import (
 	"github.com/outrigger/outrigger/tracing"
 )
 
-// Traced starts a span for each allowed edit that creates a new generation. It is the
-// first span of the rollout's trace. Validation runs after all mutations, so uid and
-// generation are known.
+// Traced starts a span for each allowed edit that creates a new generation. This span is the
+// first span of the rollout's trace. Validation runs after all mutations, so uid and generation
+// are known.
 type Traced struct {
 	Validation admission.Handler
 	Tracer     trace.Tracer

@@ -77,7 +77,7 @@ func (v *evaluator) sum() (*big.Rat, error) { return v.chain(v.product, "+", "-"
 
 func (v *evaluator) product() (*big.Rat, error) { return v.chain(v.factor, "*", "/") }
 
-// chain reads operands joined by either operator, from left to right.
+// chain reads operands that are joined by any of the operators, from left to right.
 func (v *evaluator) chain(operand func() (*big.Rat, error), operators ...string) (*big.Rat, error) {
 	left, err := operand()
 	for err == nil {

@@ -34,7 +34,7 @@ func New(seed int64) *Pods {
 	return p
 }
 
-// Set returns a SidecarSet with a cold sidecar, and perhaps a hot and a native one.
+// Set returns a SidecarSet with a cold sidecar, and in some cases a hot and a native sidecar.
 func (p *Pods) Set() *v1alpha1.SidecarSet {
 	hot := fixture.Sidecar("hot", func(c *v1alpha1.SidecarContainer) {
 		c.UpgradeStrategy.UpgradeType, c.UpgradeStrategy.HotUpgradeEmptyImage = v1alpha1.SidecarContainerHotUpgrade, "empty:v1"
