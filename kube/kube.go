@@ -38,8 +38,8 @@ const connectTimeout = 10 * time.Second
 
 // Options are the flags of every role.
 type Options struct {
-	// Kubeconfig is the path of a kubeconfig file. If it is empty, $KUBECONFIG, ~/.kube/config
-	// and the in-cluster configuration are tried in this order.
+	// Kubeconfig is the path of a kubeconfig file. If Kubeconfig is empty, $KUBECONFIG,
+	// ~/.kube/config and the in-cluster configuration are tried in this order.
 	Kubeconfig string
 	// SystemNamespace contains revisions, configuration and Leases.
 	SystemNamespace string
@@ -50,8 +50,8 @@ type Options struct {
 	// endpoint.
 	MetricsAddress string
 	HealthAddress  string
-	// ProfileAddress is the address of /debug/pprof, which has no authentication. If it is empty,
-	// /debug/pprof is disabled.
+	// ProfileAddress is the address of /debug/pprof, which has no authentication. If
+	// ProfileAddress is empty, /debug/pprof is disabled.
 	ProfileAddress string
 	Logger         logr.Logger
 }

@@ -23,7 +23,7 @@ func SendIf(ctx context.Context, check func() error, send func(context.Context) 
 
 type guardedWriteKey struct{}
 
-// guardedWrite is a request inside client-go, which may send it several times.
+// guardedWrite is a request inside client-go. client-go may send the request several times.
 type guardedWrite struct {
 	check func() error
 	end   context.CancelFunc

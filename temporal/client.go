@@ -26,26 +26,27 @@ type Options struct {
 	Address string
 	// Namespace must exist.
 	Namespace string
-	// Identity is the name of this process in histories and among pollers. If it is empty, the
-	// SDK uses its default.
+	// Identity is the name of this process in histories and among pollers. If Identity is empty,
+	// the SDK uses its default.
 	Identity string
 	// TLS is nil for plaintext connections.
 	TLS *TLS
-	// APIKey returns the API key for each call. If it is nil, calls have no API key.
+	// APIKey returns the API key for each call. If APIKey is nil, calls have no API key.
 	APIKey func() (string, error)
-	// Headers are sent with each call. They may contain secrets.
+	// Headers are sent with each call. Headers may contain secrets.
 	Headers map[string]string
-	// Authority is the :authority of plaintext calls. If it is empty, calls use the address.
+	// Authority is the :authority of plaintext calls. If Authority is empty, calls use the
+	// address.
 	Authority string
-	// Metrics receives the metrics of the SDK. See NewMetricsHandler. If it is nil, the metrics
-	// are dropped.
+	// Metrics receives the metrics of the SDK. See NewMetricsHandler. If Metrics is nil, the
+	// metrics are dropped.
 	Metrics client.MetricsHandler
-	// Codec encrypts payloads. If it is nil, payloads are not encrypted.
+	// Codec encrypts payloads. If Codec is nil, payloads are not encrypted.
 	Codec *codec.Codec
 	// HostsWorkflows is set in a process that runs workflows. A payload that cannot be decoded
 	// then fails the workflow task. See codec.Codec.WorkflowDataConverter.
 	HostsWorkflows bool
-	// Tracer creates the spans of the SDK. If it is nil, there are no spans.
+	// Tracer creates the spans of the SDK. If Tracer is nil, there are no spans.
 	Tracer trace.Tracer
 }
 

@@ -31,7 +31,7 @@ type Flags struct {
 	Address, Namespace string
 	// APIKey and APIKeyFile exclude each other. APIKeyFile is read at each call.
 	APIKey, APIKeyFile string
-	// TLS turns TLS on or off. If it is nil, an API key or another TLS option turns TLS on.
+	// TLS turns TLS on or off. If TLS is nil, an API key or another TLS option turns TLS on.
 	TLS                                   *bool
 	CertPath, KeyPath, CAPath, ServerName string
 	DisableHostVerification               *bool

@@ -1,5 +1,5 @@
 // Package tracing exports the OpenTelemetry spans of a process. The standard OTEL_* variables
-// configure it.
+// configure the export.
 package tracing
 
 import (

@@ -48,7 +48,7 @@ type Options struct {
 	ShutdownDelay time.Duration
 	// FeatureGates relax the validation of SidecarSets.
 	FeatureGates sidecarsets.FeatureGates
-	// Tracer starts a span for each edit of a SidecarSet. If it is nil, no span is started.
+	// Tracer starts a span for each edit of a SidecarSet. If Tracer is nil, no span is started.
 	Tracer trace.Tracer
 }
 

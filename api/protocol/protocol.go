@@ -7,8 +7,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// These names are registered with Temporal. They are string literals, so that a rename of a Go
-// function does not break recorded histories.
+// These names are registered with Temporal. The names are string literals, so that a rename of a
+// Go function does not break recorded histories.
 const (
 	RolloutWorkflow                   = "Rollout"
 	NextBatchActivity                 = "NextBatch"
@@ -318,7 +318,7 @@ type UpgradeBatchInput struct {
 	Rejected Rejected `json:"refused,omitzero"`
 	// Written contains the writes that the cache must show before the batch writes any pod.
 	Written []WrittenPod `json:"written,omitempty"`
-	// Run is the id of the run. It must be the holder in the Lease of the SidecarSet.
+	// Run is the id of the run. The run must be the holder of the SidecarSet's Lease.
 	Run string `json:"run,omitempty"`
 }
 

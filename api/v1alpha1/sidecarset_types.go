@@ -62,10 +62,10 @@ type SidecarSetSpec struct {
 	// labels of a namespace can change at any time.
 	NamespaceSelector *metav1.LabelSelector `json:"namespaceSelector,omitempty"`
 
-	// InitContainers are injected into new pods, ordered by name. They have the
-	// same fields as containers. Native sidecars (restartPolicy Always) are
-	// upgraded in place like containers, if the kubelet is 1.33 or newer. Only new
-	// pods get the new image of ordinary init containers.
+	// InitContainers are injected into new pods, ordered by name. An init container has the same
+	// fields as a container. Native sidecars (restartPolicy Always) are upgraded in place like
+	// containers, if the kubelet is 1.33 or newer. Only new pods get the new image of ordinary
+	// init containers.
 	// +listType=map
 	// +listMapKey=name
 	InitContainers []SidecarContainer `json:"initContainers,omitempty"`
@@ -198,7 +198,7 @@ type ShareVolumePolicy struct {
 
 // TransferEnvVar copies one or more environment variables of an app container.
 type TransferEnvVar struct {
-	// SourceContainerName is the name of the app container. The alternative is
+	// SourceContainerName is the name of the app container. Set either sourceContainerName or
 	// sourceContainerNameFrom.
 	SourceContainerName string `json:"sourceContainerName,omitempty"`
 	// SourceContainerNameFrom reads the name of the app container from the metadata
@@ -360,9 +360,9 @@ type SidecarSetUpdateStrategy struct {
 	// percentage of the matched pods, rounded up.
 	// Default: 0.
 	Partition *intstr.IntOrString `json:"partition,omitempty"`
-	// MaxUnavailable limits the matched pods that are unavailable because of an upgrade. It is a
-	// number, or a percentage of the matched pods, rounded up. Pods that are unavailable for
-	// another reason are upgraded even if MaxUnavailable is 0.
+	// MaxUnavailable limits the matched pods that are unavailable because of an upgrade. The
+	// limit is a number, or a percentage of the matched pods, rounded up. Pods that are
+	// unavailable for another reason are upgraded even if MaxUnavailable is 0.
 	// Default: 1.
 	MaxUnavailable *intstr.IntOrString `json:"maxUnavailable,omitempty"`
 	// PriorityStrategy orders the pods. Without it, pods that are not scheduled
@@ -453,9 +453,9 @@ type GoodRevision struct {
 	// Hash is the hash of the content, as in the annotation of the pods.
 	Hash string `json:"hash"`
 	// ResourceVersion is the resourceVersion of the SidecarSet when the operator recorded the end
-	// of the rollout. Upgrades for a later resourceVersion are not covered by this entry. If it
-	// is empty, pods had the content before Outrigger managed the SidecarSet, and the entry
-	// covers only pods that Outrigger has not upgraded.
+	// of the rollout. Upgrades for a later resourceVersion are not covered by this entry. If
+	// resourceVersion is empty, pods had the content before Outrigger managed the SidecarSet, and
+	// the entry covers only pods that Outrigger has not upgraded.
 	ResourceVersion string `json:"resourceVersion,omitempty"`
 }
 

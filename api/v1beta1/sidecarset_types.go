@@ -60,10 +60,10 @@ type SidecarSetSpec struct {
 	// +kubebuilder:validation:Pattern=`^(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?$`
 	CustomVersion string `json:"customVersion,omitempty"`
 
-	// InitContainers are injected into new pods, ordered by name. They have the
-	// same fields as containers. Native sidecars (restartPolicy Always) are
-	// upgraded in place like containers, if the kubelet is 1.33 or newer. Only new
-	// pods get the new image of ordinary init containers.
+	// InitContainers are injected into new pods, ordered by name. An init container has the same
+	// fields as a container. Native sidecars (restartPolicy Always) are upgraded in place like
+	// containers, if the kubelet is 1.33 or newer. Only new pods get the new image of ordinary
+	// init containers.
 	// +listType=map
 	// +listMapKey=name
 	InitContainers []v1alpha1.SidecarContainer `json:"initContainers,omitempty"`

@@ -1,6 +1,6 @@
 // Package defaults writes the defaults of a SidecarSet (SPEC §1). The defaults are the defaults
-// of OpenKruise 1.9. They must not change, even if Kubernetes writes more defaults into pods,
-// because hashes cover the defaults.
+// of OpenKruise 1.9. These defaults must not change, even if Kubernetes writes more defaults into
+// pods, because hashes cover the defaults.
 package defaults
 
 import (

@@ -48,9 +48,9 @@ func (e SetError) Error() string { return e.Err.Error() }
 
 func (e SetError) Unwrap() error { return e.Err }
 
-// Pod computes the injection of SidecarSets that match a pod (SPEC §4, items 1 to 10). It
-// skips paused SidecarSets. now is the timestamp in the annotations. Pod does not change the
-// pod. Errors name the SidecarSet, the container and the cause.
+// Pod computes the injection of SidecarSets that match a pod (SPEC §4, items 1 to 10). It skips
+// paused SidecarSets. now is the timestamp in the annotations. Pod does not change the pod.
+// Errors name the SidecarSet, the container and the cause.
 func Pod(pod *corev1.Pod, sets []*Set, now metav1.Time) (*Injection, error) {
 	injection := &Injection{
 		pod:            pod,

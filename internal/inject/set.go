@@ -14,8 +14,8 @@ import (
 )
 
 // Set is a SidecarSet that is prepared for injection. It contains all results that do not depend
-// on the pod. Set shares memory with the SidecarSet, and never changes the SidecarSet. It is safe
-// for concurrent use.
+// on the pod. Set shares memory with the SidecarSet, and never changes the SidecarSet. Set is
+// safe for concurrent use.
 type Set struct {
 	*v1alpha1.SidecarSet
 	containers     []sidecar

@@ -12,8 +12,8 @@ import (
 	"github.com/outrigger/outrigger/api/v1alpha1"
 )
 
-// Scope contains the compiled selectors of a SidecarSet. It selects pods by label. It can be
-// limited to one namespace, or to namespaces with certain labels.
+// Scope contains the compiled selectors of a SidecarSet. Scope selects pods by label. Scope can
+// be limited to one namespace, or to namespaces with certain labels.
 type Scope struct {
 	pods       labels.Selector
 	namespace  string

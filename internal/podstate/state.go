@@ -93,8 +93,8 @@ func (v *Version) OfRecord(pod *corev1.Pod, read *record.Record) State {
 	return state
 }
 
-// Available reports whether the pod counts as available before an upgrade. This is the case if
-// the pod is ready, or if an earlier upgrade made the pod unavailable.
+// Available reports whether the pod counts as available before an upgrade. A pod counts as
+// available if it is ready, or if an earlier upgrade made the pod unavailable.
 func (s State) Available(pod *corev1.Pod) bool { return ready(pod) || s.UnavailableByUpgrade() }
 
 func (v *Version) complete(pod *corev1.Pod, active map[string]string) bool {
@@ -111,7 +111,7 @@ func (v *Version) complete(pod *corev1.Pod, active map[string]string) bool {
 	return true
 }
 
-// TwinVersion returns the recorded version of a twin. This is the resourceVersion of the
+// TwinVersion returns the recorded version of a twin. The version is the resourceVersion of the
 // SidecarSet that upgraded the twin, or 0 if the twin is empty or has no record. known is false
 // if the record cannot be parsed.
 func TwinVersion(pod *corev1.Pod, container string) (version uint64, known bool) {

@@ -28,8 +28,8 @@ type Version struct {
 type Sidecar struct {
 	Name  string
 	Image string
-	// EmptyImage is the image of the standby twin of a hot sidecar. It is empty for a cold
-	// sidecar.
+	// EmptyImage is the image of the standby twin of a hot sidecar. EmptyImage is empty for a
+	// cold sidecar.
 	EmptyImage string
 	// Native sidecars are init containers with restartPolicy Always.
 	Native bool

@@ -47,7 +47,7 @@ func scatter(terms v1alpha1.UpdateScatterStrategy, done, waiting []candidate) []
 }
 
 // kindsOf returns the kind of each pod. The kind identifies the value of the label that the term
-// spreads. It is "" for a pod that the term does not spread.
+// spreads. The kind is "" for a pod that the term does not spread.
 func kindsOf(term v1alpha1.UpdateScatterTerm, all []candidate) []string {
 	kinds := make([]string, len(all))
 	for i := range all {

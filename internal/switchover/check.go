@@ -59,7 +59,7 @@ func (c *Check) Add(pods []corev1.Pod) {
 	}
 }
 
-// Report returns the findings. It is called once.
+// Report returns the findings. Report may be called only once.
 func (c *Check) Report() *Report {
 	c.checkServing()
 	c.noteGates()

@@ -6,9 +6,9 @@ import (
 	"github.com/outrigger/outrigger/internal/podstate"
 )
 
-// standbyTwin returns the twin that gets the new image (SPEC §7.7). This is the twin with the
-// empty image. If no twin or both twins have it, this is the twin that is not ready, else the
-// older twin, else the twin that is not active.
+// standbyTwin returns the twin that gets the new image (SPEC §7.7). It prefers the twin with the
+// empty image. If this rule does not select exactly one twin, standbyTwin prefers the twin that
+// is not ready, else the older twin, else the twin that is not active.
 func standbyTwin(pod *corev1.Pod, sidecar podstate.Sidecar, active string) string {
 	twins := podstate.Twins(sidecar.Name)
 	for _, standby := range []func(string) bool{

@@ -21,7 +21,8 @@ type Target struct {
 	*podstate.Version
 	// Revision is the name of the ControllerRevision.
 	Revision string
-	// SetVersion is the resourceVersion of the SidecarSet. It is the version of upgraded twins.
+	// SetVersion is the resourceVersion of the SidecarSet. Upgraded twins get SetVersion as their
+	// version.
 	SetVersion string
 	// Metadata is written together with the images.
 	Metadata []v1alpha1.SidecarSetPatchPodMetadata

@@ -14,7 +14,7 @@ import (
 type content struct {
 	set  string
 	spec *v1alpha1.SidecarSetSpec
-	// pinned is the name of the content's revision. It is empty for the current content.
+	// pinned is the name of the content's revision. The name is empty for the current content.
 	pinned string
 }
 

@@ -19,7 +19,7 @@ type Pods struct {
 	informer toolscache.SharedIndexInformer
 }
 
-// IndexPods adds the index to the cache of pods. Call it before the cache starts.
+// IndexPods adds the index to the cache of pods. Call IndexPods before the cache starts.
 func IndexPods(ctx context.Context, informers cache.Cache) (*Pods, error) {
 	informer, err := informers.GetInformer(ctx, &corev1.Pod{})
 	if err != nil {

@@ -20,7 +20,7 @@ import (
 // StaleAfter.
 const StaleAfter = 2 * time.Second
 
-// Watches records for each cached type how long its watch has been down. It is safe for
+// Watches records for each cached type how long its watch has been down. Watches is safe for
 // concurrent use.
 type Watches struct {
 	scheme *runtime.Scheme
@@ -75,8 +75,8 @@ func (w *Watches) Down(object client.Object) time.Duration {
 	return down
 }
 
-// Current returns a StaleError if the cache of one of these types is too old for
-// decisions. It sends no request.
+// Current returns a StaleError if the cache of one of these types is too old for decisions.
+// Current sends no request.
 func (w *Watches) Current(objects ...client.Object) error {
 	for _, object := range objects {
 		if down, cause := w.worst(object); down > StaleAfter {
@@ -90,7 +90,7 @@ func (w *Watches) Current(objects ...client.Object) error {
 type StaleError struct {
 	Kind string
 	Down time.Duration
-	// Cause is the error of the last attempt. It is nil before the first attempt ends.
+	// Cause is the error of the last attempt. Cause is nil before the first attempt ends.
 	Cause error
 }
 

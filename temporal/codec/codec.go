@@ -29,7 +29,7 @@ const (
 // Codec encrypts payloads with AES-256-GCM and one of several keys. It decrypts payloads of all
 // keys. It does not change unencrypted payloads. Codec implements converter.PayloadCodec.
 type Codec struct {
-	// Log receives errors about changed keys. Set it before the first use.
+	// Log receives errors about changed keys. Set Log before the first use of the Codec.
 	Log logr.Logger
 
 	options Options

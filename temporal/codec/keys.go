@@ -19,7 +19,7 @@ import (
 // keySize is the key size of AES-256, in bytes.
 const keySize = 32
 
-// These environment variables set the options. They exist only in Outrigger.
+// These environment variables set the options. These variables exist only in Outrigger.
 const (
 	keyDirVariable    = "TEMPORAL_PAYLOAD_KEY_DIR"
 	keyIDVariable     = "TEMPORAL_PAYLOAD_KEY_ID"
@@ -70,7 +70,8 @@ func (o Options) check() error {
 // keyring contains the keys of one read.
 type keyring struct {
 	ciphers map[string]cipher.AEAD
-	// encrypting is the id of the key for encryption. It is empty if payloads are only decrypted.
+	// encrypting is the id of the key for encryption. The id is empty if payloads are only
+	// decrypted.
 	encrypting string
 }
 

@@ -38,13 +38,13 @@ type Server struct {
 	// Address has the form host:port. Any address other than loopback needs TokenFile or
 	// AllowUnauthenticated.
 	Address string
-	// TokenFile contains the bearer token of all requests. It is read at each request. If
+	// TokenFile contains the bearer token of all requests. The file is read at each request. If
 	// TokenFile is empty, requests need no token.
 	TokenFile            string
 	AllowUnauthenticated bool
 	// Origins are the allowed origins of web pages, such as https://temporal.example.com.
 	Origins []string
-	// CertFile and KeyFile are read at each handshake. If they are empty, the server does not use
+	// CertFile and KeyFile are read at each handshake. If both are empty, the server does not use
 	// TLS.
 	CertFile, KeyFile string
 }

@@ -69,7 +69,7 @@ func New(o Options) *Handler {
 // SetEventHandler returns the event handler for the informer of SidecarSets.
 func (h *Handler) SetEventHandler() cache.ResourceEventHandler { return h.sets.informed.handler() }
 
-// Answer answers the AdmissionReview of a new pod. It is a review.Decider.
+// Answer answers the AdmissionReview of a new pod. Answer is a review.Decider.
 func (h *Handler) Answer(ctx context.Context, buffers *server.Buffers) (*admissionv1.AdmissionResponse, error) {
 	began := time.Now()
 	request, err := readPodRequest(buffers.Body.Bytes())

@@ -51,8 +51,8 @@ func prepareNewest(set *v1alpha1.SidecarSet) (*inject.Set, error) {
 	return inject.Prepare(set, name)
 }
 
-// setIndex finds SidecarSets by the labels of a pod. An informer feeds it. It is safe for
-// concurrent use.
+// setIndex finds SidecarSets by the labels of a pod. An informer feeds the index. setIndex is
+// safe for concurrent use.
 type setIndex struct {
 	log      logr.Logger
 	metrics  *metrics

@@ -35,7 +35,7 @@ const (
 
 // endpoint is the address of this webhook for API servers.
 type endpoint struct {
-	// url is the base URL. If it is empty, API servers use the Service.
+	// url is the base URL. If url is empty, API servers use the Service.
 	url       string
 	service   string
 	namespace string

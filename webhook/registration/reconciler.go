@@ -187,8 +187,8 @@ func (r *Reconciler) step(ctx context.Context) (wait time.Duration, err error) {
 }
 
 // untilReachable returns the time until the rules of the pod webhook may be written. It starts to
-// serve the certificate, because a replica must serve to become reachable. This is safe, because
-// no configuration trusts another CA yet.
+// serve the certificate, because a replica must serve to become reachable. No request fails
+// because of this certificate, because no configuration trusts another CA yet.
 func (r *Reconciler) untilReachable(ctx context.Context, secret *corev1.Secret) (time.Duration, error) {
 	if r.servedCA == nil {
 		if err := r.serve(secret); err != nil {

@@ -10,7 +10,7 @@ import (
 )
 
 const (
-	// maxConnections limits idle connections, about 100 KiB each.
+	// maxConnections limits idle connections. An idle connection takes about 100 KiB.
 	maxConnections = 2000
 	// smallBody is the size up to which a body needs no reservation. One small body for each
 	// connection fits into memory.

@@ -60,8 +60,8 @@ func New(o Options) (*Server, error) {
 	}, nil
 }
 
-// Responder writes the answer to a request. If it returns an error, status is the HTTP status of
-// the error.
+// Responder writes the answer to a request. If err is not nil, status is the HTTP status of the
+// error.
 type Responder func(context.Context, *Buffers) (status int, err error)
 
 // route is a registered path.

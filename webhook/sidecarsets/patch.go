@@ -71,7 +71,7 @@ func changed(written, completed map[string]string, keys ...string) map[string]st
 }
 
 // completedSpec returns the spec of a completed SidecarSet as decoded JSON, with the unknown
-// fields of the written spec. The written spec is given raw and decoded.
+// fields of the written spec. The caller passes the written spec both raw and decoded.
 func completedSpec(raw json.RawMessage, written any, completed *v1alpha1.SidecarSet) (any, error) {
 	encoded, err := json.Marshal(completed.Spec)
 	if err != nil {

@@ -19,8 +19,8 @@ import (
 	"github.com/outrigger/outrigger/webhook/fallback"
 )
 
-// validationTimeout limits all checks of one SidecarSet. It is well below the timeout of
-// the API server.
+// validationTimeout limits all checks of one SidecarSet. validationTimeout is well below the
+// timeout of the API server.
 const validationTimeout = 3 * time.Second
 
 // Validator rejects invalid SidecarSets. Updates of SidecarSets that are stored with errors
@@ -138,7 +138,7 @@ func (v *Validator) metadata(ctx context.Context, ratchet *validation.Ratchet) e
 	return nil
 }
 
-// pinned checks that the pinned revision exists. This revision may be newer than the cache.
+// pinned checks that the pinned revision exists. The pinned revision may be newer than the cache.
 func (v *Validator) pinned(ctx context.Context, ratchet *validation.Ratchet, set string) error {
 	revisions, err := v.Revisions.LiveOf(ctx, set)
 	if err != nil {
