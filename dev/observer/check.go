@@ -22,7 +22,8 @@ func isInjected(c *corev1.Container) bool {
 	return false
 }
 
-// checkApp checks that other containers keep their image and are not restarted (SPEC §7.6).
+// checkApp checks that containers other than sidecars keep their image and are not restarted
+// (SPEC §7.6).
 func (o *Observer) checkApp(e event, p *pod) {
 	for i := range p.Spec.Containers {
 		c := &p.Spec.Containers[i]
@@ -61,8 +62,9 @@ func (o *Observer) checkSet(e event, h *history, before, now *pod) {
 	}
 }
 
-// follow records the upgrades that keep the pod from serving, and reports whether this write
-// takes a slot: the pod served, and no other write had taken a slot for it.
+// follow records the upgrades because of which the pod does not serve. It reports whether this
+// write takes a slot. A write takes a slot if the pod served, and no earlier write has taken a
+// slot for the pod.
 func follow(e event, v *version, before, now *pod, written bool) (tookSlot bool) {
 	started, inProgress := now.upgrades[v.name]
 	if written {
@@ -79,8 +81,8 @@ func follow(e event, v *version, before, now *pod, written bool) (tookSlot bool)
 	case ready && now.converged(v):
 		delete(now.upgrades, v.name)
 	case inProgress && ready && !started.slot:
-		// The pod serves, and its pending restart will interrupt that: the slot counts from
-		// the moment at which a writer can know it (SPEC §7.5).
+		// The pod serves until its pending restart, so it takes a slot. The slot counts from the
+		// moment at which a writer can observe that the pod serves (SPEC §7.5).
 		started.since, started.slot = e.seen, true
 		now.upgrades[v.name] = started
 	}
@@ -113,8 +115,8 @@ func (o *Observer) checkBound(e event, h *history, now *pod) {
 	}
 }
 
-// checkPartition checks that the partition's number of pods stays old, whichever pods were
-// created and deleted meanwhile (SPEC §7.4).
+// checkPartition checks that as many pods as the partition requires stay old, even if pods were
+// created and deleted in the meantime (SPEC §7.4).
 func (o *Observer) checkPartition(e event, h *history, now *pod) {
 	v := h.newest()
 	if v.gone || v.hash != now.hashes[v.name] {
@@ -132,7 +134,7 @@ func (o *Observer) checkPartition(e event, h *history, now *pod) {
 	}
 }
 
-// countOld counts the old pods, and the old pods that have left since a moment.
+// countOld counts the old pods, including old pods that have left the SidecarSet after since.
 func (o *Observer) countOld(v *version, since time.Time) (old int) {
 	for _, p := range o.pods {
 		if p.matched(v) && p.hashes[v.name] != v.hash {
@@ -147,7 +149,8 @@ func (o *Observer) countOld(v *version, since time.Time) (old int) {
 	return old
 }
 
-// checkFence checks that a write has a hash that the SidecarSet had recently (SPEC §7.1).
+// checkFence checks that the hash in a write is a hash that the SidecarSet had recently (SPEC
+// §7.1).
 func (o *Observer) checkFence(e event, h *history, now *pod) {
 	known := o.known(e.seen)
 	name := h.newest().name
@@ -169,7 +172,8 @@ func (o *Observer) checkPause(e event, v *version, now *pod) {
 	}
 }
 
-// checkTwins checks that one of two twins is active and has an image (SPEC §7.7).
+// checkTwins checks that exactly one of two twins is active, and that the active twin has an
+// image (SPEC §7.7).
 func (o *Observer) checkTwins(e event, v *version, before, now *pod, written bool) {
 	for _, s := range v.sidecars {
 		if s.empty == "" {
@@ -187,7 +191,7 @@ func (o *Observer) checkTwins(e event, v *version, before, now *pod, written boo
 	}
 }
 
-// checkChangeOfTwins checks that the serving twin keeps its image, and is emptied only when
+// checkChangeOfTwins checks that the serving twin keeps its image. It may only be emptied when
 // the other twin serves.
 func (o *Observer) checkChangeOfTwins(e event, v *version, s sidecar, before, now *pod, written bool) {
 	served := before.active[s.name]

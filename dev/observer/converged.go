@@ -8,10 +8,10 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 )
 
-// counts of a set's pods (SPEC §1, status).
+// counts contains the counts of the pods of a SidecarSet (SPEC §1, status).
 type counts struct{ matched, updated, ready, updatedReady int32 }
 
-// Pending lists the pods and status fields that have not converged.
+// Pending returns the pods and status fields that have not converged.
 func (o *Observer) Pending() []string {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -45,7 +45,7 @@ func (o *Observer) pendingOf(v *version) (pending []string) {
 	return pending
 }
 
-// pending lists the differences between a selected pod and its SidecarSet.
+// pending returns the differences between a selected pod and its SidecarSet.
 func (p *pod) pending(v *version) (pending []string) {
 	if !p.injected(v) {
 		return []string{"selected and not injected"}
@@ -74,8 +74,9 @@ func (p *pod) pending(v *version) (pending []string) {
 	return pending
 }
 
-// serves reports whether a pod serves with the SidecarSet's sidecars, or would if its app did
-// not crash. While the app crashes, a standby twin is not emptied (SPEC §7.7).
+// serves reports whether a pod serves with the sidecars of the SidecarSet. If the app of the pod
+// crashes, it reports whether the active sidecars are ready with their images. While the app
+// crashes, a standby twin is not emptied (SPEC §7.7).
 func (p *pod) serves(v *version) bool {
 	if !p.crashes() {
 		return p.converged(v) && p.ready()
@@ -110,8 +111,8 @@ func (c *counts) add(p *pod, v *version) {
 	}
 }
 
-// NotUpgradable lists pods that no upgrade can reach: pods with sidecars of another shape than
-// the SidecarSet's, and selected pods without sidecars.
+// NotUpgradable returns the pods that cannot be upgraded in place. These are pods whose sidecars
+// differ from the SidecarSet in more than images, and selected pods without sidecars.
 func (o *Observer) NotUpgradable() []string {
 	o.mu.Lock()
 	defer o.mu.Unlock()

@@ -18,10 +18,12 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// Watch counts, at every event, the pods whose sidecar is being upgraded: from the write of
-// another image into the spec of a serving pod until the pod runs that image and serves again.
+// Watch counts, at every event, the pods whose sidecar is being upgraded. An upgrade begins with
+// the write of another image into the spec of a serving pod. It ends when the pod runs that image
+// and serves again.
 type Watch struct {
-	// names of the sidecar's containers: one, or two twins of which one has the image empty.
+	// names lists the containers of the sidecar: one container, or two twins. empty is the image
+	// of the standby twin.
 	names []string
 	empty string
 
@@ -33,17 +35,19 @@ type Watch struct {
 	worst   int
 	when    string
 	changed chan struct{}
-	// askedAt and servedAt are the updates to the expected image.
+	// askedAt lists when the expected image was written into the spec of each pod. servedAt lists
+	// when each pod served with this image.
 	askedAt, servedAt []Update
 }
 
 // counted is the last known state of a pod.
 type counted struct {
 	*corev1.Pod
-	// inFlight pods served at the last write of another image, and have not served since.
+	// inFlight is set if the pod served at the last write of another image, and has not served
+	// since.
 	inFlight bool
-	// restarting are the containers with another image that have not restarted yet, in their
-	// state before the write.
+	// restarting contains the containers whose image was changed, and that have not restarted
+	// yet. The value is the state of the container before the write.
 	restarting map[string]container
 }
 
@@ -56,36 +60,36 @@ type container struct {
 // View is the state of all pods at one moment.
 type View struct {
 	Pods int
-	// Ready pods have the condition Ready.
+	// Ready is the number of pods with the condition Ready.
 	Ready int
-	// Updated pods have the expected image in their spec.
+	// Updated is the number of pods with the expected image in their spec.
 	Updated int
-	// InFlight pods served until another image was written into their spec, and do not serve
-	// with it yet.
+	// InFlight is the number of pods that served when another image was written into their spec,
+	// and that do not serve with this image yet.
 	InFlight int
 	// AppRestarts counts restarts of containers, and init containers, other than the
 	// sidecar.
 	AppRestarts int32
-	// SidecarRestarts counts those of the sidecar.
+	// SidecarRestarts counts restarts of the containers of the sidecar.
 	SidecarRestarts int32
 }
 
 // Update is the time at which a pod got the expected image in its spec, or served with it.
 type Update struct {
 	At time.Time
-	// Labels are the pod's.
+	// Labels are the labels of the pod.
 	Labels map[string]string
 }
 
-// WatchPods follows one container of each pod of a namespace that matches the selector, until
-// ctx ends.
+// WatchPods returns a Watch of the pods of a namespace that match the selector, until ctx ends.
+// The sidecar is one container.
 func WatchPods(ctx context.Context, config *rest.Config, namespace, selector, name string) (*Watch, error) {
 	w := newWatch("", name)
 	return w, w.start(ctx, config, namespace, selector)
 }
 
-// WatchTwins is WatchPods for a hot sidecar: one of its twins has the image empty unless the
-// pod is being upgraded.
+// WatchTwins is WatchPods for a hot sidecar. One of its twins has the image empty unless the pod
+// is being upgraded.
 func WatchTwins(ctx context.Context, config *rest.Config, namespace, selector, name, empty string) (*Watch, error) {
 	w := newWatch(empty, name+"-1", name+"-2")
 	return w, w.start(ctx, config, namespace, selector)
@@ -117,7 +121,7 @@ func (w *Watch) start(ctx context.Context, config *rest.Config, namespace, selec
 	return nil
 }
 
-// Expect sets the image that the sidecar shall run from now on. Worst is not reset.
+// Expect sets the expected image of the sidecar. It does not reset Worst.
 func (w *Watch) Expect(image string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -128,21 +132,22 @@ func (w *Watch) Expect(image string) {
 	w.changedBy("expectation")
 }
 
-// Worst is the largest number of pods ever in flight at once, and at which event.
+// Worst returns the largest number of pods that were in flight at once, and the event at which
+// this number was reached.
 func (w *Watch) Worst() (inFlight int, event string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.worst, w.when
 }
 
-// Asked is how often an image was written into the spec of a pod that had another one.
+// Asked returns how often an image was written into the spec of a pod with another image.
 func (w *Watch) Asked(image string) int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.asked[image]
 }
 
-// View is the state of all pods now.
+// View returns the current state of all pods.
 func (w *Watch) View() View {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -157,7 +162,7 @@ func (w *Watch) Updates() (asked, served []Update) {
 	return slices.Clone(w.askedAt), slices.Clone(w.servedAt)
 }
 
-// Await waits until the pods fulfil the condition.
+// Await waits until the condition is true for the state of all pods.
 func (w *Watch) Await(ctx context.Context, condition func(View) bool) (View, error) {
 	view, err := await(ctx, w, func() View { return w.total }, condition)
 	if err != nil {
@@ -166,7 +171,7 @@ func (w *Watch) Await(ctx context.Context, condition func(View) bool) (View, err
 	return view, nil
 }
 
-// AwaitPod waits until one pod fulfils the condition.
+// AwaitPod waits until the condition is true for one pod.
 func (w *Watch) AwaitPod(ctx context.Context, uid types.UID, condition func(*corev1.Pod) bool) (*corev1.Pod, error) {
 	pod, err := await(ctx, w, func() *corev1.Pod { return w.pods[uid].Pod }, func(pod *corev1.Pod) bool { return pod != nil && condition(pod) })
 	if err != nil {
@@ -175,7 +180,7 @@ func (w *Watch) AwaitPod(ctx context.Context, uid types.UID, condition func(*cor
 	return pod, nil
 }
 
-// await reads at every event until the condition holds.
+// await reads the state at every event, until the condition is true.
 func await[T any](ctx context.Context, w *Watch, read func() T, condition func(T) bool) (T, error) {
 	for {
 		w.mu.Lock()
@@ -192,7 +197,7 @@ func await[T any](ctx context.Context, w *Watch, read func() T, condition func(T
 	}
 }
 
-// Converged is the condition that all n pods run the image and are ready.
+// Converged returns the condition that all n pods run the expected image and are ready.
 func Converged(n int) func(View) bool {
 	return func(v View) bool { return v.Pods == n && v.Updated == n && v.InFlight == 0 && v.Ready == n }
 }
@@ -212,8 +217,8 @@ func (w *Watch) forget(o any) {
 	}
 }
 
-// replace replaces the state of a pod, which is nil once the pod is gone. Terminating pods do
-// not count.
+// replace replaces the state of a pod. pod is nil once the pod is gone. Terminating pods do not
+// count.
 func (w *Watch) replace(uid types.UID, pod *corev1.Pod, event string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -233,8 +238,8 @@ func (w *Watch) replace(uid types.UID, pod *corev1.Pod, event string) {
 	w.changedBy(event)
 }
 
-// next is the state of a pod, by its previous state. The kubelet restarts a container for any
-// change of its image, also for another name of the same image.
+// next returns the new state of a pod from its previous state. The kubelet restarts a container
+// after any change of its image, even if the new name belongs to the same image.
 func (w *Watch) next(before counted, pod *corev1.Pod) counted {
 	now := counted{Pod: pod, restarting: map[string]container{}}
 	for _, name := range w.names {
@@ -251,7 +256,7 @@ func (w *Watch) next(before counted, pod *corev1.Pod) counted {
 		}
 	}
 	if Ready(pod) {
-		// A pending restart will interrupt it.
+		// The pod is ready. It is in flight if a pending restart will interrupt it.
 		now.inFlight = !w.converged(now)
 	} else {
 		// One event may show both the write and the restart.
@@ -260,8 +265,8 @@ func (w *Watch) next(before counted, pod *corev1.Pod) counted {
 	return now
 }
 
-// converged reports whether the sidecar's containers run the images of the spec, and one of two
-// twins is empty.
+// converged reports whether the containers of the sidecar run the images of the spec. Of two
+// twins, one must have the empty image.
 func (w *Watch) converged(pod counted) bool {
 	for _, name := range w.names {
 		if plainName(statusOf(pod.Pod, name).Image) != plainName(imageOf(pod.Pod, name)) {
@@ -271,13 +276,14 @@ func (w *Watch) converged(pod counted) bool {
 	return len(pod.restarting) == 0 && (w.empty == "" || slices.Contains(w.images(pod.Pod), w.empty))
 }
 
-// plainName removes the parts of an image's name that runtimes add or omit.
+// plainName returns the name of an image without the parts that container runtimes add or omit.
 func plainName(image string) string {
 	name, _, _ := strings.Cut(image, "@")
 	return strings.TrimPrefix(strings.TrimPrefix(name, "docker.io/"), "library/")
 }
 
-// recordUpdate records the change from the previous state of a pod, if there is one.
+// recordUpdate records whether a pod has got the expected image, or serves with it, since its
+// previous state.
 func (w *Watch) recordUpdate(before, now counted) {
 	if !w.updated(now.Pod) {
 		return
@@ -297,7 +303,7 @@ func (w *Watch) updated(pod *corev1.Pod) bool { return slices.Contains(w.images(
 // serves reports whether a pod is ready with the images of its spec.
 func (w *Watch) serves(pod counted) bool { return w.converged(pod) && Ready(pod.Pod) }
 
-// changedBy records the largest number in flight, and notifies waiting callers.
+// changedBy records the largest number of pods in flight, and wakes waiting callers.
 func (w *Watch) changedBy(event string) {
 	if w.total.InFlight > w.worst {
 		w.worst, w.when = w.total.InFlight, event
@@ -327,7 +333,7 @@ func (w *Watch) count(pod counted, sign int) {
 	}
 }
 
-// images are the images of the sidecar's containers in the spec.
+// images returns the images of the containers of the sidecar in the spec.
 func (w *Watch) images(pod *corev1.Pod) (images []string) {
 	for c := range containers(pod) {
 		if slices.Contains(w.names, c.Name) {

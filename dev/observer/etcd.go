@@ -17,8 +17,8 @@ import (
 	"github.com/outrigger/outrigger/api/v1alpha1"
 )
 
-// The API server stores objects under these keys. One range has both kinds, and so one order of
-// their writes.
+// The API server stores objects under these keys. One watch of one range returns the writes of
+// both kinds in their order.
 const (
 	setsPrefix = "/registry/apps.kruise.io/sidecarsets/"
 	podsPrefix = "/registry/pods/"
@@ -54,8 +54,8 @@ type keyValue struct {
 	ModRevision uint64 `json:"mod_revision,string"`
 }
 
-// watch passes on every write of SidecarSets and pods since the start of the cluster, in the
-// order of the writes, until ctx ends. Unlike a watch of the API server, it misses no write
+// watch calls observe for every write of SidecarSets and pods since the start of the cluster, in
+// the order of the writes, until ctx ends. Unlike a watch of the API server, it misses no write
 // while the API server is down.
 func watch(ctx context.Context, etcd string, observe func(event)) error {
 	body, err := json.Marshal(map[string]any{"create_request": map[string]any{
@@ -98,7 +98,7 @@ func watch(ctx context.Context, etcd string, observe func(event)) error {
 	}
 }
 
-// decode returns nil for other kinds.
+// decode returns the object of a key and a value. It returns nil for other kinds.
 func decode(key string, value []byte) (object client.Object, err error) {
 	switch {
 	case strings.HasPrefix(key, podsPrefix):

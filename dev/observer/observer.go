@@ -1,7 +1,7 @@
 // Package observer watches a cluster from outside. An Observer checks the rules of docs/SPEC.md
-// at every write of a pod or SidecarSet. A Watch counts the pods of one sidecar, and knows
-// nothing of SidecarSets. Both share no code with the roles, and read an annotation only where
-// the pod itself does not show the same.
+// at every write of a pod or SidecarSet. A Watch counts the pods of one sidecar, without reading
+// SidecarSets. Neither uses code of the roles. Both read an annotation only if the pod contains
+// the same information in no other field.
 package observer
 
 import (
@@ -20,13 +20,13 @@ import (
 )
 
 const (
-	// fenceTime is the maximal age of a writer's copy of the SidecarSet (SPEC §7.1), and of
-	// a request on the wire.
+	// fenceTime is the maximum age of the SidecarSet from which a pod is written (SPEC §7.1),
+	// plus the maximum time of a request on the wire.
 	fenceTime = 2*time.Second + 2*time.Second
-	// churnTime is how long a cache may miss the creation and deletion of pods: until a dead
-	// connection is noticed, and pods are listed again.
+	// churnTime is how long a cache may miss the creation and deletion of pods. By then, the
+	// client has detected a dead connection and listed the pods again.
 	churnTime = time.Minute
-	// strictTime is the maximal delay of a write that counts as judged strictly.
+	// strictTime is the maximum delay of a write that counts in Strict.
 	strictTime  = 10 * time.Second
 	clockFormat = "15:04:05.000"
 )
@@ -36,7 +36,7 @@ type Violation struct {
 	Seen time.Time
 	// Rule is bound, partition, fence, pause, twins, app or record.
 	Rule, Set, Pod, Text string
-	// History is the pod's.
+	// History contains the last events of the pod.
 	History []string
 }
 
@@ -45,30 +45,30 @@ func (v Violation) String() string {
 	return strings.Join(append([]string{text}, v.History...), "\n    ")
 }
 
-// Observer of all pods and SidecarSets of a cluster.
+// Observer checks all writes of pods and SidecarSets of a cluster.
 type Observer struct {
 	report func(Violation)
 
 	mu   sync.Mutex
 	sets map[string]*history
 	pods map[types.UID]*pod
-	// late are the times during which requests may have been delayed.
+	// late contains the intervals in which requests may have been delayed.
 	late []interval
-	// pauses are the SidecarSets whose runs are paused, since when.
+	// pauses contains the SidecarSets whose runs are paused, with the times of the pauses.
 	pauses map[string]time.Time
-	// departures are the times at which old pods left a SidecarSet.
+	// departures contains, for each SidecarSet, the times at which old pods left the SidecarSet.
 	departures map[string][]time.Time
 	violations int
-	// upgrades are the times of writes of pods, and strict is how many of them were compared
-	// with SidecarSets of the last strictTime.
+	// upgrades contains the times of upgrades of pods. strict is the number of upgrades that were
+	// compared only with SidecarSets of the last strictTime.
 	upgrades []time.Time
 	strict   int
 }
 
-// interval ends never while until is zero.
+// interval is a period of time. While until is zero, the interval has not ended.
 type interval struct{ from, until time.Time }
 
-// New returns an observer that reports violations at once.
+// New returns an Observer that calls report for each violation.
 func New(report func(Violation)) *Observer {
 	return &Observer{
 		report: report, sets: map[string]*history{}, pods: map[types.UID]*pod{},
@@ -76,7 +76,8 @@ func New(report func(Violation)) *Observer {
 	}
 }
 
-// Run observes the writes of etcd, whose URL is given, until ctx ends. etcd must not be disturbed.
+// Run observes the writes of etcd until ctx ends. The parameter etcd is the URL of etcd. Faults
+// must not affect etcd.
 func (o *Observer) Run(ctx context.Context, etcd string) {
 	err := watch(ctx, etcd, o.observe)
 	if ctx.Err() == nil {
@@ -110,50 +111,51 @@ func (o *Observer) Late() (over func()) {
 	}
 }
 
-// Paused forbids upgrades by a SidecarSet: its run is paused, and no batch is in progress.
+// Paused starts to report upgrades by a SidecarSet as violations. The caller has paused the run,
+// and no batch is in progress.
 func (o *Observer) Paused(set string) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.pauses[set] = time.Now()
 }
 
-// Resumed ends Paused; it is called before the run is resumed.
+// Resumed ends the effect of Paused. The caller has to call it before it resumes the run.
 func (o *Observer) Resumed(set string) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	delete(o.pauses, set)
 }
 
-// Violations is the number of violations so far.
+// Violations returns the number of violations so far.
 func (o *Observer) Violations() int {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return o.violations
 }
 
-// Upgrades are the times at which pods were upgraded.
+// Upgrades returns the times at which pods were upgraded.
 func (o *Observer) Upgrades() []time.Time {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return slices.Clone(o.upgrades)
 }
 
-// Strict is how many upgrades were compared with SidecarSets of the last few seconds, since no
-// fault delayed their writers.
+// Strict returns the number of upgrades that were compared only with SidecarSets of the last few
+// seconds, because no fault delayed the writes.
 func (o *Observer) Strict() int {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return o.strict
 }
 
-// Pods is the number of existing pods.
+// Pods returns the number of existing pods.
 func (o *Observer) Pods() int {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return len(o.pods)
 }
 
-// known is the time of the oldest SidecarSet that a write may be based on.
+// known returns the time of the oldest SidecarSet that a write may be based on.
 func (o *Observer) known(written time.Time) time.Time {
 	from := written.Add(-fenceTime)
 	for changed := true; changed; {
@@ -228,7 +230,7 @@ func (o *Observer) observePod(e event, object *corev1.Pod) {
 	}
 }
 
-// countChange records the number of matched pods of a SidecarSet when it changes.
+// countChange records the number of matched pods of a SidecarSet whenever the number changes.
 func (o *Observer) countChange(e event, before, now *pod) {
 	for name, h := range o.sets {
 		v := h.newest()

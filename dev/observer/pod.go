@@ -15,7 +15,8 @@ import (
 	"github.com/outrigger/outrigger/api/v1alpha1"
 )
 
-// RejectedLabel marks the pods whose upgrades a policy rejects. They keep their sidecars.
+// RejectedLabel is the label of pods whose upgrades a policy rejects. These pods keep their
+// sidecars.
 const RejectedLabel = "chaos-rejected"
 
 // historyLength is the number of events of a pod that a report shows.
@@ -24,27 +25,28 @@ const historyLength = 40
 // pod is the known state of one pod.
 type pod struct {
 	*corev1.Pod
-	// hashes and blank are the hashes of the SidecarSets, with and without images, from the
-	// pod's annotations.
+	// hashes contains the hashes of the SidecarSets with images, and blank the hashes without
+	// images. Both are from the annotations of the pod.
 	hashes, blank map[string]string
-	// active twins, by hot sidecar.
+	// active contains the active twin of each hot sidecar.
 	active map[string]string
-	// upgrades by SidecarSet that keep the pod from serving.
+	// upgrades contains, by SidecarSet, the upgrades because of which the pod does not serve.
 	upgrades map[string]upgrade
-	// created are the images that containers had when the pod was seen first.
+	// created contains the images of the containers when the pod was first observed.
 	created map[string]string
 	history []string
 }
 
-// upgrade keeps a pod from serving. It takes a slot if the pod served at the write.
+// upgrade is an upgrade because of which a pod does not serve. It takes a slot if the pod served
+// at the time of the write.
 type upgrade struct {
 	since time.Time
 	slot  bool
-	// atWrite slots were taken by the write. Other slots are taken when the pod serves again
-	// before its restart, which a writer cannot know at once.
+	// atWrite is set if the write took the slot. Otherwise, the upgrade took the slot when the
+	// pod served again before its restart. A writer cannot observe this at once.
 	atWrite bool
-	// unreadySince is the time of the Ready condition of a pod that did not serve
-	// when it was written.
+	// unreadySince is the time of the Ready condition at the time of the write, of a pod that did
+	// not serve.
 	unreadySince time.Time
 }
 
@@ -91,19 +93,20 @@ func hashes(annotations map[string]string, key string) (map[string]string, error
 	return found, nil
 }
 
-// live pods count; terminating and ended pods do not (SPEC §3).
+// live reports whether a pod counts. Terminating and ended pods do not count (SPEC §3).
 func (p *pod) live() bool {
 	return p.DeletionTimestamp == nil && p.Status.Phase != corev1.PodSucceeded && p.Status.Phase != corev1.PodFailed
 }
 
 func (p *pod) ready() bool { return p.Status.Phase == corev1.PodRunning && Ready(p.Pod) }
 
-// readySince is the kubelet's time of the last change of the Ready condition.
+// readySince returns the time of the last change of the Ready condition, by the clock of the
+// kubelet.
 func (p *pod) readySince() time.Time { return readyCondition(p.Pod).LastTransitionTime.Time }
 
 // takesSlot reports whether a pod does not serve because of a SidecarSet's upgrade. A pod that
-// did not serve before takes no slot while the time of its Ready condition stays the same; a
-// kubelet that corrects its report restores that time (SPEC §7.5).
+// did not serve before takes no slot while the time of its Ready condition stays the same. A
+// kubelet that corrects its report restores this time (SPEC §7.5).
 func (p *pod) takesSlot(set string) bool {
 	started := p.upgrades[set]
 	return started.slot && (started.atWrite || p.ready() || !p.readySince().Equal(started.unreadySince))
@@ -131,7 +134,8 @@ func (p *pod) runs(container string) bool {
 	return status.ImageID != "" && status.Image == p.image(container)
 }
 
-// injected reports whether the pod has the SidecarSet's sidecars, by annotation and containers.
+// injected reports whether the annotations and the containers of the pod show that the SidecarSet
+// was injected.
 func (p *pod) injected(v *version) bool {
 	if !slices.Contains(strings.Split(p.Annotations[v1alpha1.InjectedListAnnotation], ","), v.name) {
 		return false
@@ -154,8 +158,8 @@ func (p *pod) matched(v *version) bool {
 	return p.live() && v.selector.Matches(labels.Set(p.Labels)) && p.injected(v)
 }
 
-// converged reports whether the sidecars run the images of the pod's spec, and the standby twins
-// are empty.
+// converged reports whether the sidecars run the images of the spec of the pod, and whether the
+// standby twins are empty.
 func (p *pod) converged(v *version) bool {
 	for _, s := range v.sidecars {
 		for _, container := range s.containers() {
@@ -170,7 +174,7 @@ func (p *pod) converged(v *version) bool {
 	return true
 }
 
-// note adds a line to the pod's history.
+// note adds a line to the history of the pod.
 func (p *pod) note(e event) {
 	line := fmt.Sprintf("%s rv=%s", e.seen.Format(clockFormat), p.ResourceVersion)
 	if e.deleted {
@@ -197,10 +201,10 @@ func (p *pod) note(e event) {
 	p.history = p.history[max(0, len(p.history)-historyLength):]
 }
 
-// key is namespace/name.
+// key returns namespace/name of the pod.
 func (p *pod) key() string { return p.Namespace + "/" + p.Name }
 
-// containers and statuses include init containers: a native sidecar is one.
+// containers and statuses include init containers, because a native sidecar is an init container.
 func containers(pod *corev1.Pod) iter.Seq[*corev1.Container] {
 	return each(pod.Spec.InitContainers, pod.Spec.Containers)
 }
@@ -221,7 +225,7 @@ func each[T any](lists ...[]T) iter.Seq[*T] {
 	}
 }
 
-// imageOf is the image of a container in the spec.
+// imageOf returns the image of a container in the spec.
 func imageOf(pod *corev1.Pod, name string) string {
 	for c := range containers(pod) {
 		if c.Name == name {
@@ -231,7 +235,8 @@ func imageOf(pod *corev1.Pod, name string) string {
 	return ""
 }
 
-// statusOf is the status of a container, which is empty while the kubelet has not reported one.
+// statusOf returns the status of a container. The status is empty until the kubelet has reported
+// a status.
 func statusOf(pod *corev1.Pod, name string) *corev1.ContainerStatus {
 	for status := range statuses(pod) {
 		if status.Name == name {

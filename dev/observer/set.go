@@ -12,28 +12,30 @@ import (
 	"github.com/outrigger/outrigger/api/v1alpha1"
 )
 
-// version is a state of a SidecarSet.
+// version is the state of a SidecarSet after one write.
 type version struct {
 	name       string
 	uid        types.UID
 	generation int64
 	seen       time.Time
-	// gone is true while the SidecarSet did not exist.
+	// gone is true if the SidecarSet was deleted.
 	gone        bool
 	hash, blank string
 	stopped     bool
 	selector    labels.Selector
-	// canary restricts upgrades to some pods; the partition does not apply then.
+	// canary restricts upgrades to the selected pods. If canary is set, the partition does not
+	// apply.
 	canary                    labels.Selector
 	maxUnavailable, partition *intstr.IntOrString
 	sidecars                  []sidecar
 	status                    v1alpha1.SidecarSetStatus
 }
 
-// sidecar is a container of a set; a hot one has an empty image.
+// sidecar is a container of a SidecarSet. If the sidecar is hot, empty is the image of the
+// standby twin.
 type sidecar struct{ name, image, empty string }
 
-// containers are the names of the sidecar's containers in a pod.
+// containers returns the names of the containers of the sidecar in a pod.
 func (s sidecar) containers() []string {
 	if s.empty == "" {
 		return []string{s.name}
@@ -41,7 +43,7 @@ func (s sidecar) containers() []string {
 	return []string{s.name + "-1", s.name + "-2"}
 }
 
-// standby is the name of the inactive twin.
+// standby returns the name of the standby twin.
 func (s sidecar) standby(p *pod) string {
 	if p.active[s.name] == s.name+"-1" {
 		return s.name + "-2"
@@ -78,7 +80,7 @@ func newVersion(e event, set *v1alpha1.SidecarSet) (*version, error) {
 	return v, nil
 }
 
-// slots is how many of the matched pods may be unavailable at once (SPEC §7.5).
+// slots returns the number of matched pods that may be unavailable at once (SPEC §7.5).
 func (v *version) slots(matched int) int {
 	if v.maxUnavailable == nil {
 		return 1
@@ -86,7 +88,7 @@ func (v *version) slots(matched int) int {
 	return scaled(v.maxUnavailable, matched)
 }
 
-// kept is how many of the matched pods stay old (SPEC §7.4).
+// kept returns the number of matched pods that must stay old (SPEC §7.4).
 func (v *version) kept(matched int) int {
 	if v.partition == nil || v.canary != nil || matched == 0 {
 		return 0
@@ -98,7 +100,8 @@ func (v *version) kept(matched int) int {
 	return min(kept, matched)
 }
 
-// scaled rounds a percentage up. Admission rejects any other text.
+// scaled returns the value of a number or a percentage. It rounds a percentage up. Admission
+// rejects any other text.
 func scaled(value *intstr.IntOrString, total int) int {
 	if value.Type == intstr.Int {
 		return int(value.IntVal)
@@ -110,10 +113,11 @@ func scaled(value *intstr.IntOrString, total int) int {
 	return (total*percent + 99) / 100
 }
 
-// history holds all versions of a SidecarSet name, also of a recreated SidecarSet.
+// history contains all versions of the SidecarSets of one name. It includes a deleted and a
+// recreated SidecarSet.
 type history struct {
 	versions []*version
-	// sizes are the numbers of matched pods over time.
+	// sizes contains the numbers of matched pods over time.
 	sizes []size
 }
 
@@ -124,9 +128,9 @@ type size struct {
 
 func (h *history) newest() *version { return h.versions[len(h.versions)-1] }
 
-// since returns the versions from a moment on, oldest first. Events are checked in the order
-// of their writes, so the newest version was in force at the checked write, even if its event
-// arrived late.
+// since returns the versions that were in effect at from or later, the oldest first. Events are
+// checked in the order of their writes. The newest version was therefore in effect at the checked
+// write, even if its event arrived late.
 func (h *history) since(from time.Time) []*version {
 	first := len(h.versions) - 1
 	for first > 0 && h.versions[first].seen.After(from) {
@@ -135,7 +139,7 @@ func (h *history) since(from time.Time) []*version {
 	return h.versions[first:]
 }
 
-// extremes are the fewest and the most pods matched since a moment.
+// extremes returns the smallest and the largest number of matched pods since a moment.
 func (h *history) extremes(from time.Time) (fewest, most int) {
 	for i := len(h.sizes) - 1; i >= 0; i-- {
 		matched := h.sizes[i].matched

@@ -18,7 +18,8 @@ import (
 	"github.com/outrigger/outrigger/dev/cluster/process"
 )
 
-// supervisor runs a stack. Other commands call its exported methods over a unix socket.
+// supervisor runs a stack. Other commands call the exported methods of the supervisor over a unix
+// socket.
 type supervisor struct {
 	at stateDir
 	// started is closed once cluster is set and all processes are ready.
@@ -42,21 +43,21 @@ func (s *supervisor) listen(ctx context.Context) (func(), error) {
 	return func() { _ = socket.Close() }, server.RegisterName("Supervisor", s)
 }
 
-// Summary describes the stack to its users.
+// Summary returns the description of the stack for its users.
 func (s *supervisor) Summary(_ string, text *string) error { //nolint:unparam // net/rpc needs the error
 	<-s.started
 	*text = s.summary
 	return nil
 }
 
-// Status lists the processes.
+// Status returns the state of the processes.
 func (s *supervisor) Status(_ string, processes *[]process.Status) error { //nolint:unparam // net/rpc needs the error
 	<-s.started
 	*processes = s.cluster.Processes()
 	return nil
 }
 
-// Down stops the stack. The call ends with the supervisor.
+// Down stops the stack. The call does not return before the supervisor ends.
 func (s *supervisor) Down(string, *string) error {
 	s.stop()
 	select {}
@@ -74,7 +75,8 @@ func (s *supervisor) Kill(name string, names *[]string) error {
 	return s.each(name, names, s.cluster.Kill)
 }
 
-// Start starts the processes of a name again, or a new role, and returns their names.
+// Start starts the processes of a name again. If there is no such process, it starts a new role.
+// It returns the names of the started processes.
 func (s *supervisor) Start(name string, names *[]string) error {
 	<-s.started
 	ctx := context.Background() // a start ends when the stack does
@@ -102,8 +104,8 @@ func (s *supervisor) each(name string, names *[]string, act func(string) error) 
 	return s.writeEnv()
 }
 
-// resolve turns worker into all workers and leaves other names as they are. The cluster
-// resolves temporal.
+// resolve returns the names of the processes of a name. The name worker stands for all workers.
+// The name temporal is not resolved here, but by the cluster.
 func (s *supervisor) resolve(name string) []string {
 	if name == cluster.Temporal {
 		return []string{name}
@@ -180,7 +182,8 @@ func downCommand(at *stateDir) *cobra.Command {
 			if errors.Is(err, errDown) {
 				message, err = "nothing is running", nil
 			}
-			// The supervisor is gone.
+			// An unexpected end of the connection means that the supervisor has ended, as
+			// requested.
 			if err != nil && !errors.Is(err, io.ErrUnexpectedEOF) {
 				return err
 			}

@@ -9,7 +9,7 @@ import (
 	"github.com/outrigger/outrigger/dev/cluster/process"
 )
 
-// writeEnv writes the addresses and process ids as shell lines, and replaces the file
+// writeEnv writes the addresses and process ids as lines of shell to a file. It replaces the file
 // atomically.
 func (s *supervisor) writeEnv() error {
 	text := envLines(s.cluster.Kubeconfig, s.cluster.TemporalAddress, s.cluster.TemporalUI, s.cluster.Roles(), s.cluster.Processes())

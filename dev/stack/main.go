@@ -1,5 +1,5 @@
-// Command stack runs the local stack: a control plane with simulated nodes, a
-// Temporal server and the roles of Outrigger, all from bin/.
+// Command stack runs the local stack. The stack consists of a control plane with simulated nodes,
+// a Temporal server and the roles of Outrigger. All programs are in bin/.
 package main
 
 import (

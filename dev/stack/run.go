@@ -15,7 +15,7 @@ import (
 	"github.com/outrigger/outrigger/dev/cluster"
 )
 
-// runOptions are the cluster, and additional flags of each role.
+// runOptions contains the options of the cluster, and additional flags of each role.
 type runOptions struct {
 	cluster.AttachOptions
 	operator, worker, webhook string

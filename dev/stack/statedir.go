@@ -23,8 +23,8 @@ func (d stateDir) socket() string   { return filepath.Join(string(d), "stack.soc
 func (d stateDir) envFile() string  { return filepath.Join(string(d), "env") }
 func (d stateDir) logFile() string  { return filepath.Join(string(d), "stack.log") }
 
-// lock makes this process the supervisor until the file is closed. It fails with errUp when
-// another supervisor runs. The kernel releases the lock of a killed supervisor.
+// lock makes this process the supervisor until the returned file is closed. It fails with errUp
+// if another supervisor runs. The kernel releases the lock of a killed supervisor.
 func (d stateDir) lock() (*os.File, error) {
 	if err := os.MkdirAll(string(d), 0o755); err != nil {
 		return nil, fmt.Errorf("create the state folder: %w", err)
@@ -43,7 +43,7 @@ func (d stateDir) lock() (*os.File, error) {
 	return file, nil
 }
 
-// call calls a method of the supervisor, which waits until the stack is up.
+// call calls a method of the supervisor. The method waits until the stack is up.
 func (d stateDir) call(ctx context.Context, method, name string, result any) error {
 	client, err := rpc.Dial("unix", d.socket())
 	if errors.Is(err, os.ErrNotExist) || errors.Is(err, syscall.ECONNREFUSED) {

@@ -72,8 +72,8 @@ func up(ctx context.Context, o upOptions, out io.Writer) error {
 	})
 }
 
-// detach runs `up` with the same flags in a session of its own, and waits until it is ready or
-// has failed.
+// detach runs `up` with the same flags as a new process in a new session. It waits until the
+// stack is ready or has failed.
 func detach(ctx context.Context, at stateDir, flags *pflag.FlagSet, out io.Writer) error {
 	lock, err := at.lock()
 	if err != nil {
@@ -95,7 +95,7 @@ func detach(ctx context.Context, at stateDir, flags *pflag.FlagSet, out io.Write
 			args = append(args, fmt.Sprintf("--%s=%s", flag.Name, flag.Value))
 		}
 	})
-	// No context: the supervisor outlives this command.
+	// The context of the command is not used, because the supervisor outlives this command.
 	supervisor := exec.CommandContext(context.Background(), self, args...)
 	supervisor.Stdout, supervisor.Stderr = log, log
 	supervisor.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
@@ -119,8 +119,8 @@ func detach(ctx context.Context, at stateDir, flags *pflag.FlagSet, out io.Write
 	}
 }
 
-// withStack starts everything, calls use, and stops everything. It fails with errUp when
-// another supervisor runs.
+// withStack starts the stack, calls use, and stops the stack. It fails with errUp if another
+// supervisor runs.
 func withStack(ctx context.Context, o upOptions, use func(context.Context, *supervisor) error) error {
 	began := time.Now()
 	lock, err := o.at.lock()
@@ -194,14 +194,14 @@ Try:
 `, len(c.Processes()), took.Seconds(), c.TemporalAddress, cmp.Or(c.TemporalUI, "none, only the dev server has one"), c.Kubeconfig, at.envFile(), c.LogDir(), c.Kubeconfig)
 }
 
-// watch reports processes that end by themselves, until ctx ends.
+// watch reports processes that end without a stop, until ctx ends.
 func (s *supervisor) watch(ctx context.Context, out io.Writer) {
 	for {
 		select {
 		case <-ctx.Done():
 			return
 		case exit := <-s.cluster.Exited():
-			// The stack goes on without a reader.
+			// An error is ignored, so that the stack continues without a reader.
 			_, _ = io.WriteString(out, describe(exit))
 			if err := s.writeEnv(); err != nil {
 				fmt.Fprintln(os.Stderr, "stack:", err)

@@ -14,10 +14,12 @@ import (
 
 const controlGroups = "/sys/fs/cgroup"
 
-// controlGroup is the group, below the root of each hierarchy, of all pods of a run.
+// controlGroup returns the name of the control group of all pods of a run. The group is below the
+// root of each hierarchy.
 func controlGroup(state string) string { return filepath.Base(state) }
 
-// hierarchies are the folders of the root groups: one each controller (v1), or one (v2).
+// hierarchies returns the folders of the root groups. In version 1, each controller has a folder.
+// In version 2, there is only one folder.
 func hierarchies() ([]string, error) {
 	if unified(controlGroups) {
 		return []string{controlGroups}, nil
@@ -29,7 +31,7 @@ func hierarchies() ([]string, error) {
 	var found []string
 	for _, entry := range entries {
 		dir := filepath.Join(controlGroups, entry.Name())
-		// cpu,cpuacct is at cpu and at cpuacct too, as links.
+		// The links cpu and cpuacct to cpu,cpuacct are skipped.
 		if _, err := os.Stat(filepath.Join(dir, "cgroup.procs")); err == nil && entry.IsDir() {
 			found = append(found, dir)
 		}
@@ -42,7 +44,7 @@ func unified(dir string) bool {
 	return unix.Statfs(dir, &info) == nil && info.Type == unix.CGROUP2_SUPER_MAGIC
 }
 
-// makeControlGroups makes the group that the kubelet is to find.
+// makeControlGroups creates the control group that the kubelet uses.
 func makeControlGroups(name string) error {
 	roots, err := hierarchies()
 	if err != nil {
@@ -56,8 +58,8 @@ func makeControlGroups(name string) error {
 	return copyProcessors(name)
 }
 
-// copyProcessors gives a new group of v1 the processors and memory of its parent,
-// which it does not have by itself.
+// copyProcessors copies the processors and memory nodes of the root group to a new group of
+// version 1. The kernel does not set these values in a new group.
 func copyProcessors(name string) error {
 	root := filepath.Join(controlGroups, "cpuset")
 	for _, file := range []string{"cpuset.cpus", "cpuset.mems"} {
@@ -75,10 +77,10 @@ func copyProcessors(name string) error {
 	return nil
 }
 
-// emptyWithin is how long the kernel may take to let go of processes that have ended.
+// emptyWithin is how long the kernel may take to remove ended processes from a control group.
 const emptyWithin = 10 * time.Second
 
-// removeControlGroups removes the group with those below it.
+// removeControlGroups removes the group and all groups below it.
 func removeControlGroups(name string) error {
 	roots, err := hierarchies()
 	if err != nil {
@@ -100,7 +102,8 @@ func removeControlGroups(name string) error {
 	return nil
 }
 
-// removeGroup removes the folders alone: the files in there are the kernel's.
+// removeGroup removes only the folders of a group, because the kernel manages the files in these
+// folders.
 func removeGroup(dir string) error {
 	var groups []string
 	err := filepath.WalkDir(dir, func(path string, entry fs.DirEntry, err error) error {

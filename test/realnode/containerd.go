@@ -10,8 +10,8 @@ import (
 	"github.com/outrigger/outrigger/dev/cluster/process"
 )
 
-// containerdConfig leaves out what a machine would keep: profiles of AppArmor, and
-// what is installed below /opt.
+// containerdConfig is the configuration of containerd. It disables everything that would stay on
+// the machine, such as AppArmor profiles and files below /opt.
 const containerdConfig = `version = 2
 root = %[1]q
 state = %[2]q
@@ -30,7 +30,7 @@ disabled_plugins = ["io.containerd.internal.v1.opt"]
     runtime_type = "io.containerd.runc.v2"
 `
 
-// networkConfig gives pods addresses that are reached from the node, and from nowhere else.
+// networkConfig is the configuration of a network whose pods can only be reached from the node.
 const networkConfig = `{
   "cniVersion": "0.4.0", "name": "pods",
   "plugins": [{
@@ -61,7 +61,8 @@ func (n *Node) startContainerd(ctx context.Context) error {
 	})
 }
 
-// Load makes an image known to the node, by its name and, as a pulled image, by its digest.
+// Load imports an image into containerd of the node. As with a pulled image, containerd then
+// finds the image by its name and by its digest.
 func (n *Node) Load(ctx context.Context, image Image) error {
 	repository, _, ok := strings.Cut(image.Name, ":")
 	if !ok {
@@ -85,7 +86,7 @@ func (n *Node) Load(ctx context.Context, image Image) error {
 	return nil
 }
 
-// ctr runs containerd's own client in the namespace that the kubelet uses.
+// ctr runs ctr, the client of containerd, in the containerd namespace that the kubelet uses.
 func (n *Node) ctr(ctx context.Context, args ...string) error {
 	cmd := exec.CommandContext(ctx, "ctr", append([]string{"--address=" + n.socket(), "--namespace=k8s.io"}, args...)...)
 	if out, err := cmd.CombinedOutput(); err != nil {

@@ -1,4 +1,4 @@
-// Package realnode runs containerd and a kubelet beside a local control plane, so that
-// containers really run. All of it lives in namespaces of its own, which the kernel
-// takes away with the last process, however that ends.
+// Package realnode runs containerd and a kubelet with a local control plane, so that containers
+// really run. All processes are in new Linux namespaces. The kernel removes these namespaces when
+// the last process ends, even after SIGKILL.
 package realnode

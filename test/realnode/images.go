@@ -12,24 +12,24 @@ import (
 	"runtime"
 )
 
-// PauseImage is the name of the image that holds the namespaces of each pod. Its program
-// waits for SIGTERM.
+// PauseImage is the name of the image whose container keeps the namespaces of each pod. Its
+// program waits for SIGTERM.
 const PauseImage = "docker.io/local/pause:1"
 
-// Image is one with a single program and nothing else. Images with the same program
-// but other variables have other ids.
+// Image is an image that contains a single program and no other file. Two images with the same
+// program but different variables have different ids.
 type Image struct {
-	// Name is in full, as in docker.io/local/app:1.
+	// Name is the full name, such as docker.io/local/app:1.
 	Name string
 	// Program is the path of a static program on this machine.
 	Program string
-	// Command is what runs by default; the first element is where the program lies.
+	// Command is the default command. Its first element is the path of the program in the image.
 	Command []string
-	// Env is what containers get, as KEY=value.
+	// Env contains the environment variables of containers, as KEY=value.
 	Env []string
 }
 
-// write packs the image in the form of `docker save`.
+// write writes the image in the format of `docker save`.
 func (i Image) write(to io.Writer) error {
 	layer, err := i.layer()
 	if err != nil {
@@ -61,7 +61,7 @@ func (i Image) write(to io.Writer) error {
 	return archive.Close()
 }
 
-// layer holds the program.
+// layer returns the layer that contains the program.
 func (i Image) layer() ([]byte, error) {
 	program, err := os.ReadFile(i.Program)
 	if err != nil {

@@ -8,8 +8,8 @@ import (
 	"github.com/outrigger/outrigger/dev/cluster/process"
 )
 
-// kubeletConfig asks for nothing of a machine that tests may not have: swap may be on,
-// disks may be full, control groups may be of version 1. No program calls the kubelet.
+// kubeletConfig is the configuration of the kubelet. It works on machines where swap is on, disks
+// are almost full, or control groups are of version 1. No program calls the kubelet.
 const kubeletConfig = `apiVersion: kubelet.config.k8s.io/v1beta1
 kind: KubeletConfiguration
 address: 127.0.0.1

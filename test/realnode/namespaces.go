@@ -17,19 +17,20 @@ import (
 	"github.com/outrigger/outrigger/dev/cluster"
 )
 
-// stateVariable names the state folder to the process inside the namespaces.
+// stateVariable is the environment variable with the state folder for the process inside the
+// namespaces.
 const stateVariable = "OUTRIGGER_REALNODE_STATE"
 
-// LogDir is the folder of logs within the state folder, which stays when the run failed.
+// LogDir is the folder of logs in the state folder. It is kept if the run failed.
 const LogDir = "logs"
 
-// Contain runs this program again, with the same arguments, in mount, PID and network
-// namespaces of its own, and there calls inside with a state folder. It returns the exit
-// code. When inside is done, or the program is killed, all processes that it left
-// behind, its mounts and interfaces are gone. So are, except after SIGKILL, its control
-// groups and the state folder, but for LogDir when the code is not 0.
+// Contain runs this program again with the same arguments, in new mount, PID and network
+// namespaces. In these namespaces, it calls inside with a state folder. It returns the exit code.
+// When inside returns, or when the program is killed, the kernel removes all remaining processes,
+// mounts and interfaces. Contain then removes the control groups and the state folder, unless it
+// was killed by SIGKILL. If the code is not 0, it keeps LogDir.
 func Contain(inside func(state string) int) (code int, err error) {
-	// Nobody but the first process of a namespace may change what is mounted.
+	// Only the first process of the PID namespace may change the mounts.
 	if state := os.Getenv(stateVariable); state != "" && os.Getpid() == 1 {
 		if err := isolate(state); err != nil {
 			return 1, fmt.Errorf("prepare the namespaces: %w", err)
@@ -52,10 +53,10 @@ func Contain(inside func(state string) int) (code int, err error) {
 	return code, errors.Join(err, cleanUp(state, code != 0 && err == nil))
 }
 
-// again runs this program inside. As the first process of a PID namespace it takes
-// all others of that with it.
+// again runs this program in new namespaces. When the first process of a PID namespace ends, the
+// kernel kills all other processes of the namespace.
 func again(ctx context.Context, state string) (int, error) {
-	// The kernel ties Pdeathsig to the forking thread, not to the process.
+	// The kernel sends Pdeathsig when the forking thread ends, not when the process ends.
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	program, err := os.Executable()
@@ -83,7 +84,8 @@ func again(ctx context.Context, state string) (int, error) {
 	return 0, nil
 }
 
-// cleanUp removes what namespaces do not.
+// cleanUp removes the control groups and the state folder, which the kernel does not remove with
+// the namespaces.
 func cleanUp(state string, keepLogs bool) error {
 	failed := removeControlGroups(controlGroup(state))
 	entries, err := os.ReadDir(state)
@@ -102,7 +104,7 @@ func cleanUp(state string, keepLogs bool) error {
 	return errors.Join(failed, os.Remove(state))
 }
 
-// isolate prepares the namespaces that this process is in.
+// isolate prepares the namespaces of this process.
 func isolate(state string) error {
 	if err := mountOwn(); err != nil {
 		return err
@@ -113,10 +115,12 @@ func isolate(state string) error {
 	return raiseLoopback()
 }
 
-// mountOwn hides the places where container runtimes keep what is of this machine.
+// mountOwn mounts a new /proc, and empty file systems over the folders in which the container
+// runtimes of this machine store their state.
 func mountOwn() error {
-	// Nothing of what is mounted here may reach the machine. The kubelet wants its
-	// mounts shared, which they are inside.
+	// The machine must not receive the mounts of this namespace, so all mounts become private
+	// first. The kubelet requires shared mounts, so all mounts are then shared inside the
+	// namespace.
 	for _, propagation := range []uintptr{unix.MS_PRIVATE, unix.MS_SHARED} {
 		if err := unix.Mount("", "/", "", unix.MS_REC|propagation, ""); err != nil {
 			return fmt.Errorf("change the propagation of mounts: %w", err)
@@ -132,8 +136,8 @@ func mountOwn() error {
 	return nil
 }
 
-// kernelSettings are those that a kubelet writes to /proc/sys, and that are no
-// namespace's: it finds them as it wants them.
+// kernelSettings returns the settings in /proc/sys that a kubelet requires, and that belong to no
+// namespace. The kubelet finds these values in place, so it does not write them.
 func kernelSettings() map[string]string {
 	return map[string]string{
 		"vm/overcommit_memory":      "1",
@@ -161,12 +165,12 @@ func maskKernelSettings(state string) error {
 	return nil
 }
 
-// NodeAddress is the node's own, on the loopback interface: a kubelet wants one that
-// is not 127.0.0.1, and there is no other interface before the first pod.
+// NodeAddress is the address of the node, on the loopback interface. The kubelet requires an
+// address other than 127.0.0.1, and there is no other interface before the first pod.
 const NodeAddress = "10.89.255.1"
 
-// loopbackAddresses are those that the loopback interface has beside its own: pods reach
-// listeners there, such as the API server's Service.
+// loopbackAddresses returns additional addresses of the loopback interface. Pods connect to
+// listeners at these addresses, such as the Service of the API server.
 func loopbackAddresses() []string { return []string{NodeAddress, cluster.APIServerAddress} }
 
 func raiseLoopback() error {

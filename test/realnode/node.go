@@ -18,27 +18,28 @@ import (
 	"github.com/outrigger/outrigger/dev/cluster"
 )
 
-// Name is that of the node.
+// Name is the name of the node.
 const Name = "real"
 
-// Names of the processes.
+// These are the names of the processes.
 const (
 	Containerd = "containerd"
 	Kubelet    = "kubelet"
 )
 
-// Node is a node whose containers run.
+// Node is a node with containerd and a kubelet, whose containers really run.
 type Node struct {
 	stack *cluster.Cluster
-	// bin holds the kubelet, and state everything that the node keeps.
+	// bin is the folder of the kubelet. state is the folder of all files of the node.
 	bin, state string
 	// plugins is the folder of the CNI plugins.
 	plugins string
 }
 
-// Start runs a node of the cluster with these images, and returns once it is Ready. It
-// is to be called inside Contain, whose state folder it uses; its processes are the
-// cluster's. The kubelet is taken from the folder bin. One of the images is PauseImage.
+// Start runs a node of the cluster with the given images, and returns once the node is Ready. It
+// must be called inside Contain, with the state folder of Contain. The processes of the node
+// belong to the group of the cluster. bin is the folder of the kubelet. One of the images must be
+// PauseImage.
 func Start(ctx context.Context, stack *cluster.Cluster, bin, state string, images ...Image) (*Node, error) {
 	plugins, err := networkPlugins()
 	if err != nil {
@@ -66,7 +67,7 @@ func (n *Node) path(elements ...string) string {
 	return filepath.Join(append([]string{n.state}, elements...)...)
 }
 
-// write puts a configuration file into the state folder.
+// write writes a configuration file to the state folder.
 func (n *Node) write(content string, elements ...string) error {
 	file := n.path(elements...)
 	if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
@@ -86,7 +87,7 @@ func (n *Node) client() (kubernetes.Interface, error) {
 	return kubernetes.NewForConfig(config)
 }
 
-// admit lets a kubelet do what the role of nodes allows.
+// admit binds the user of a kubelet to the ClusterRole system:node.
 func admit(ctx context.Context, client kubernetes.Interface, user string) error {
 	binding := &rbacv1.ClusterRoleBinding{
 		ObjectMeta: metav1.ObjectMeta{Name: user},

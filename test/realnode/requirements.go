@@ -8,7 +8,7 @@ import (
 	"path/filepath"
 )
 
-// CheckMachine says all that this machine lacks, and what to do about it.
+// CheckMachine returns an error with everything that this machine lacks, and with the remedies.
 func CheckMachine() error {
 	var missing []error
 	if os.Geteuid() != 0 {
@@ -33,7 +33,8 @@ func CheckMachine() error {
 	return nil
 }
 
-// networkPlugins is the folder of the CNI plugins: Debian's, or the customary one.
+// networkPlugins returns the folder of the CNI plugins. It is the usual folder or the folder of
+// the Debian package.
 func networkPlugins() (string, error) {
 	for _, dir := range []string{"/opt/cni/bin", "/usr/lib/cni"} {
 		if hasPlugins(dir) {

@@ -15,7 +15,8 @@ import (
 	"time"
 )
 
-// Requests to the serving twin: the first line of a connection to its socket.
+// These are the requests to the serving twin. A request is the first line of a connection to the
+// socket of the twin.
 const (
 	askVersion = "version" // answered by a line
 	askSocket  = "socket"  // answered by a message that carries the listening socket, and taken by the line done
@@ -24,7 +25,7 @@ const (
 
 const (
 	askAgainAfter = 100 * time.Millisecond
-	// answerWithin is how long the other side may take for its part.
+	// answerWithin is how long the other twin may take to answer.
 	answerWithin = 10 * time.Second
 )
 
@@ -46,8 +47,8 @@ func (h handover) dial(ctx context.Context) (*net.UnixConn, error) {
 	return unix, unix.SetDeadline(time.Now().Add(answerWithin))
 }
 
-// awaitOwn waits until the program beside it serves. As a postStart hook it keeps the
-// kubelet, and so the upgrade, waiting for that.
+// awaitOwn waits until the sidecar in the same container serves. It is the postStart hook, so the
+// kubelet and the upgrade wait until the sidecar serves.
 func (h handover) awaitOwn(ctx context.Context) error {
 	for {
 		serving, err := h.serving(ctx)
@@ -62,7 +63,7 @@ func (h handover) awaitOwn(ctx context.Context) error {
 	}
 }
 
-// serving asks for the version that serves.
+// serving returns the version of the serving twin.
 func (h handover) serving(ctx context.Context) (string, error) {
 	connection, err := h.dial(ctx)
 	if err != nil {
@@ -76,8 +77,8 @@ func (h handover) serving(ctx context.Context) (string, error) {
 	return strings.TrimSpace(line), err
 }
 
-// takeOver requests the listening socket. The other twin serves until this one reports that
-// it serves.
+// takeOver requests the listening socket from the serving twin. The serving twin continues until
+// this twin reports that it serves.
 func takeOver(predecessor *net.UnixConn) (net.Listener, error) {
 	if _, err := fmt.Fprintln(predecessor, askSocket); err != nil {
 		return nil, fmt.Errorf("ask for the listening socket: %w", err)
@@ -103,8 +104,8 @@ func takeOver(predecessor *net.UnixConn) (net.Listener, error) {
 	return net.FileListener(file)
 }
 
-// announce is called once this process serves. It ends the service of the predecessor, if
-// there is one, and listens for successors in its place.
+// announce is called once this process serves. It notifies the predecessor, if there is one, that
+// it can stop serving. This process then listens for successors in place of the predecessor.
 func (h handover) announce(ctx context.Context, predecessor *net.UnixConn) (*net.UnixListener, error) {
 	next := filepath.Join(h.folder, "next.sock")
 	successors, err := listenUnix(ctx, next)
@@ -123,7 +124,7 @@ func (h handover) announce(ctx context.Context, predecessor *net.UnixConn) (*net
 	return successors, nil
 }
 
-// listenUnix listens at a path that an earlier process may have left behind.
+// listenUnix listens at a path. It first removes a socket of an earlier process at this path.
 func listenUnix(ctx context.Context, path string) (*net.UnixListener, error) {
 	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, err
@@ -140,7 +141,8 @@ func listenUnix(ctx context.Context, path string) (*net.UnixListener, error) {
 	return unix, nil
 }
 
-// handOn answers successors. The channel is closed once one of them reports that it serves.
+// handOn answers successors. It closes the returned channel once a successor reports that it
+// serves.
 func (h handover) handOn(successors *net.UnixListener, listener net.Listener) <-chan struct{} {
 	taken := make(chan struct{})
 	go func() {
@@ -164,8 +166,8 @@ func (h handover) handOn(successors *net.UnixListener, listener net.Listener) <-
 	return taken
 }
 
-// answer reports whether the other side has taken over. One that does not say so has
-// failed, and this twin goes on.
+// answer answers the request of a successor, and reports whether the successor serves. If the
+// successor does not report that it serves, it has failed, and this twin continues to serve.
 func (h handover) answer(connection *net.UnixConn, listener net.Listener) (took bool, err error) {
 	if err := connection.SetDeadline(time.Now().Add(answerWithin)); err != nil {
 		return false, err
@@ -186,7 +188,8 @@ func (h handover) answer(connection *net.UnixConn, listener net.Listener) (took 
 	return err == nil && strings.TrimSpace(answer) == done, err
 }
 
-// sendSocket sends the socket itself, not a copy: a copy's mode would be the socket's.
+// sendSocket sends the file descriptor of the socket, not of a duplicate. A duplicate shares its
+// blocking mode with the socket, so a change of the one mode would also change the other.
 func sendSocket(connection *net.UnixConn, listener net.Listener) error {
 	socket, ok := listener.(syscall.Conn)
 	if !ok {

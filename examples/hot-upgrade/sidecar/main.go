@@ -1,8 +1,8 @@
-// Command sidecar is a server that is upgraded hot: the new version takes the listening
-// socket over from the old one, so that no connection is refused meanwhile.
+// Command sidecar is a server that supports hot upgrades. The new version takes over the
+// listening socket from the old version, so that no connection is refused during the upgrade.
 //
-// Both twins of the sidecar mount the same emptyDir volume. The serving twin
-// listens on a unix socket in there, and passes the listening socket to its successor.
+// Both twins of the sidecar mount the same emptyDir volume. The serving twin listens on a unix
+// socket in this volume, and passes its listening socket to its successor.
 package main
 
 import (
@@ -18,7 +18,7 @@ import (
 	"time"
 )
 
-// Environment variables. Injection sets SIDECARSET_VERSION.
+// These are the names of environment variables. Injection sets SIDECARSET_VERSION.
 const (
 	versionVariable = "SIDECARSET_VERSION"
 	addressVariable = "ADDRESS"       // :8080 by default
@@ -60,13 +60,13 @@ func run(ctx context.Context, args []string) error {
 	return fmt.Errorf("%s: neither serve nor migrate", args[0])
 }
 
-// handover is how the twins meet.
+// handover is the configuration of the handover between the twins.
 type handover struct {
-	// folder is one that both mount.
+	// folder is a folder that both twins mount.
 	folder string
-	// version tells the twins apart, and a version from the one before.
+	// version identifies the twin and its version.
 	version string
 }
 
-// socket is the path at which the serving twin listens for its successor.
+// socket returns the path at which the serving twin listens for its successor.
 func (h handover) socket() string { return filepath.Join(h.folder, "handover.sock") }

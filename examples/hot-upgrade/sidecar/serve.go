@@ -20,10 +20,10 @@ type options struct {
 	warmUp           time.Duration
 }
 
-// serve answers requests until ctx ends: with the listening socket of the twin that
-// serves, or if there is none with one of its own. A twin that has handed its socket
-// over goes on with the connections that it has; if it ended, the kubelet would start it
-// again beside its successor.
+// serve answers requests until ctx ends. It uses the listening socket of the serving twin or, if
+// no twin serves, a new socket. A twin that has passed on its socket continues with its open
+// connections. It does not exit before ctx ends. Otherwise, the kubelet would start the twin
+// again while its successor serves.
 func serve(ctx context.Context, o options) error {
 	select {
 	case <-time.After(o.warmUp):
@@ -39,7 +39,8 @@ func serve(ctx context.Context, o options) error {
 		ReadHeaderTimeout: time.Minute,
 		Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 			if left.Load() {
-				// The client's next request goes to the successor.
+				// The client opens a new connection for its next request, so that the request
+				// goes to the successor.
 				w.Header().Set("Connection", "close")
 			}
 			_, _ = fmt.Fprintln(w, o.release, o.version) // a client that is gone needs no answer
@@ -59,7 +60,8 @@ func serve(ctx context.Context, o options) error {
 	case <-ctx.Done():
 	case <-o.handOn(successors, listener):
 		left.Store(true)
-		// Close frees this process's part of the socket; the successor's stays open.
+		// Close closes the file descriptor of this process. The file descriptor of the successor
+		// stays open.
 		_ = listener.Close()
 		log.Printf("release %s, version %s: handed over", o.release, o.version)
 		<-ctx.Done()
@@ -69,8 +71,8 @@ func serve(ctx context.Context, o options) error {
 	return server.Shutdown(draining)
 }
 
-// listener is the predecessor's listening socket, with the connection over which it
-// was given, or a new one.
+// listener returns the listening socket of the predecessor and the connection to the predecessor.
+// If there is no predecessor, it returns a new listening socket.
 func (o options) listener(ctx context.Context) (net.Listener, *net.UnixConn, error) {
 	predecessor, err := o.dial(ctx)
 	if errors.Is(err, errNotServing) {

@@ -1,4 +1,4 @@
-// Command check says what this machine lacks for a real node.
+// Command check prints what this machine lacks to run a real node.
 package main
 
 import (
