@@ -2,7 +2,7 @@ SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
 
-# Variables for the user.
+# The user can set these variables.
 WORKERS ?= 2
 KUBECONFIG ?=
 ROLE ?=
@@ -18,9 +18,10 @@ SEED ?= 1
 FAULTS ?= 100
 DURATION ?= 30m
 FLAGS ?=
-# Version of a release, such as v0.2.0; empty: the commit.
+# OUTRIGGER_VERSION is the version of a release, such as v0.2.0. If it is empty, the version is
+# the commit.
 OUTRIGGER_VERSION ?=
-# Where programs come from: auto, download or build. V=1 shows more.
+# TOOLS is the source of programs: auto, download or build. V=1 shows more output.
 TOOLS ?= auto
 export TOOLS
 V ?=
@@ -45,7 +46,7 @@ controlplane:
 build: bin/stack ## Build outrigger and the kubectl plugin into bin/
 	go build $(release) -o bin/ ./cmd/outrigger ./cmd/kubectl-sidecarset
 
-# go build decides whether anything is to be done.
+# The target always runs, because go build decides whether a build is necessary.
 .PHONY: bin/stack
 bin/stack:
 	@go build -o bin/stack ./dev/stack
@@ -88,7 +89,7 @@ lint: ## Run the linters, also the one for workflow code
 	bin/golangci-lint run --allow-parallel-runners
 	bin/workflowcheck ./workflows/...
 
-# Takes seconds: without an API server, Temporal, or missing tools.
+# This target takes seconds. It starts neither an API server nor Temporal, and installs no tools.
 .PHONY: precommit
 precommit: ## Check formatting, vet, lint, and the tests of the pure packages, in less than a minute
 	@unformatted=$$(gofmt -l .); [ -z "$$unformatted" ] || { echo "precommit: run make fmt for" $$unformatted; exit 1; }
@@ -96,13 +97,13 @@ precommit: ## Check formatting, vet, lint, and the tests of the pure packages, i
 	@[ ! -x bin/golangci-lint ] || bin/golangci-lint run --allow-parallel-runners
 	go test -skip ThroughTheAPIServer ./api/... ./internal/... ./cli/... ./workflows ./test/architecture ./test/conformance
 
-# Needs Go, git, make and coreutils; the rest is downloaded or compiled.
+# This target needs Go, git, make and coreutils. All other programs are downloaded or compiled.
 .PHONY: test
 test: controlplane build ## Run all tests except those of the browser
 	@tools/build.sh helm prometheus
 	go test -timeout 40m ./...
 
-# Checked before anything is compiled.
+# This check runs before anything is compiled.
 .PHONY: browser
 browser:
 	@command -v chromium >/dev/null || { echo 'chromium is missing, which only a package manager has: apt-get install chromium'; exit 1; }
@@ -117,24 +118,25 @@ record-histories: new-release controlplane build ## Record runs of a release, fo
 	go test ./workflows -run RecordedHistories
 	bin/kubectl kustomize config/default >test/manifests/testdata/releases/$(RELEASE).yaml
 
-# Checked before anything is compiled.
+# This check runs before anything is compiled.
 new-release:
 	@[ ! -e 'workflows/testdata/histories/$(or $(RELEASE),$(error which one? for example: make record-histories RELEASE=v0.2.0))' ] || \
 	{ echo 'record-histories: those of $(RELEASE) are recorded already, and must stay as they are'; exit 1; }
 
-# The tests of the tag stop single processes of Temporal, which the dev server does not have.
+# The tests with this build tag stop single processes of a Temporal cluster. The dev server is
+# only one process.
 .PHONY: test-cluster
 test-cluster: controlplane build ## Run the integration tests and the bench on a Temporal cluster (RUN=TestTemporalCluster)
 	@tools/build.sh $(temporalcluster)
 	OUTRIGGER_TEMPORAL=cluster go test -timeout 40m -tags temporalcluster ./test/integration $(if $(RUN),-run '$(RUN)')
 	OUTRIGGER_TEMPORAL=cluster go run ./dev/bench rollout --pods=200 --rounds=1
 
-# Checked before anything is compiled.
+# This check runs before anything is compiled.
 .PHONY: machine
 machine:
 	@go build -o bin/node/check ./test/realnode/check && bin/node/check
 
-# The programs are static, since the images hold nothing else.
+# The programs are static, because the images contain no libraries.
 .PHONY: e2e-node
 e2e-node: machine controlplane build ## Test rollouts and the installation on a real node: containerd and a kubelet; needs root (RUN=TwentyPods measures)
 	@tools/build.sh kubelet helm
@@ -170,7 +172,7 @@ run: build ## Run the roles here against the cluster of KUBECONFIG=... (TEMPORAL
 	@tools/build.sh kubectl
 	@bin/stack run --kubeconfig=$(KUBECONFIG)
 
-# Printed first.
+# make prints this text before the demo starts.
 missing = $(filter-out $(notdir $(wildcard $(controlplane:%=bin/%))),$(controlplane))
 define demoahead
 demo: $(if $(missing),$(words $(missing)) of $(words $(controlplane)) programs are not in bin/: a minute or two if they can be downloaded$(,) about twelve to compile,all programs are there).
@@ -182,7 +184,7 @@ endef
 demo: ## Show a rollout on the local stack, a line for each step (V=1 for more)
 	$(info $(demoahead))@$(MAKE) --no-print-directory -j2 controlplane demo-outrigger
 	@bin/stack demo
-# Runs in parallel with the downloads.
+# This target runs in parallel with the downloads.
 demo-outrigger:
 	@dev/step.sh 'Outrigger is compiled' go build -o bin/ ./cmd/outrigger ./dev/stack
 
@@ -204,7 +206,7 @@ bench-restart: controlplane build ## Measure what a rolling restart costs a roll
 bench-admission: controlplane build ## Measure the admission of pods, over TLS
 	@$(call bench,admission)
 
-# go run has an exit code of its own.
+# The programs are built first, because go run replaces their exit codes.
 # $(call bench,subcommand and flags)
 define bench
 go build -o bin/bench ./dev/bench && bin/bench $(1) $(FLAGS)
@@ -229,12 +231,12 @@ fuzz: ## Fuzz injection and the pod webhook (FUZZTIME=5m each)
 	go test ./webhook/pods -run '^$$' -fuzz FuzzPods -fuzztime $(FUZZTIME)
 	go test ./webhook/pods -run '^$$' -fuzz FuzzReviews -fuzztime $(FUZZTIME)
 
-# Images from scratch hold no libraries.
+# Images from scratch contain no libraries.
 .PHONY: static
 static:
 	@CGO_ENABLED=0 go build -trimpath $(release) -o bin/static/ ./cmd/outrigger ./dev/compose/controlplane ./dev/compose/probe
 
-# Checked before the programs are compiled.
+# The engine is checked before the programs are compiled.
 .PHONY: engine
 engine:
 	@dev/compose/compose.sh engine

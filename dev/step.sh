@@ -1,10 +1,12 @@
 #!/usr/bin/env bash
-# Runs a command as one line with its time. What it prints is shown if it fails, or with V=1.
+# This script runs a command and prints one line with the duration. The output of the command is
+# shown if the command fails, or with V=1.
 # usage: dev/step.sh 'what it does' command...
 set -euo pipefail
 what=$1
 shift
-# Microseconds: the locale decides about the sign between seconds and their fraction.
+# began is in microseconds. The separator between seconds and their fraction depends on the
+# locale, so it is removed.
 began=${EPOCHREALTIME//[!0-9]/}
 if [ -n "${V:-}" ]; then
 	"$@"

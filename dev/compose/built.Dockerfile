@@ -1,11 +1,11 @@
-# The images of docker-compose.yaml without any registry: from the programs of
-# tools/build.sh and make static, on Linux.
+# This file builds the images of docker-compose.yaml on Linux without a registry. The images
+# contain the programs that tools/build.sh and make static have built.
 FROM scratch AS temporal
 COPY bin/temporal /usr/local/bin/temporal
-# A volume mounted there takes over the owner.
+# A volume that is mounted at this path gets the owner of this folder.
 COPY --chown=65532:65532 dev/compose/volume /var/lib/temporal
 USER 65532:65532
-# In place of /etc/passwd, which says who the server runs as.
+# The variable USER replaces /etc/passwd, from which the server reads its user.
 ENV USER=temporal HOME=/var/lib/temporal
 ENTRYPOINT ["temporal"]
 
@@ -19,10 +19,10 @@ COPY bin/etcd bin/kube-apiserver bin/kube-controller-manager bin/kube-scheduler 
 COPY config/crd /config/crd
 COPY config/rbac /config/rbac
 COPY bin/static/controlplane bin/static/probe /bin/
-# Volumes mounted there take over the owner.
+# Volumes that are mounted at these paths get the owner of these folders.
 COPY --chown=65532:65532 dev/compose/volume /var/lib/controlplane
 COPY --chown=65532:65532 dev/compose/volume /kubeconfigs
 USER 65532:65532
-# kubectl and KWOK keep caches in the home folder. People use kubectl in here too.
+# kubectl and KWOK store caches in the home folder. Users also run kubectl in this container.
 ENV HOME=/tmp KUBECONFIG=/var/lib/controlplane/kubeconfig
 ENTRYPOINT ["controlplane"]

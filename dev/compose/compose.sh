@@ -1,10 +1,12 @@
 #!/usr/bin/env bash
-# Runs docker-compose.yaml, all of it, with the engine and the Compose at hand.
+# This script runs all containers of docker-compose.yaml, with the installed engine and the
+# installed Docker Compose.
 # usage: dev/compose/compose.sh engine|up|down|test
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 
-# What make has built, unless somebody wants the images of registries.
+# By default, the images contain the programs that make has built. PROGRAMS=registry uses images
+# of registries.
 export PROGRAMS=${PROGRAMS:-built}
 healthy_within=120 # seconds
 kubeconfig=.run/compose/kubeconfig
@@ -14,7 +16,7 @@ fail() {
 	exit 1
 }
 
-# find_engine sets compose, or says what is missing.
+# find_engine sets the variable compose. If a program is missing, it fails with a message.
 find_engine() {
 	docker version >/dev/null 2>&1 ||
 		fail "no Docker engine answers; start one or set DOCKER_HOST, or run 'make up', which needs none"
@@ -22,14 +24,15 @@ find_engine() {
 		compose=(docker compose --profile all)
 	elif docker-compose version >/dev/null 2>&1; then
 		compose=(docker-compose --profile all)
-		# It builds with the client, and newer clients insist on a BuildKit that need not be there.
+		# docker-compose 1.29 builds with the Docker client. A newer client requires BuildKit,
+		# which may not be installed.
 		docker buildx version >/dev/null 2>&1 || export DOCKER_BUILDKIT=0
 	else
 		fail "no Docker Compose is there; install the plugin (docker compose) or docker-compose 1.29"
 	fi
 }
 
-# await WHAT SECONDS COMMAND... asks again until the command succeeds.
+# await WHAT SECONDS COMMAND... repeats the command until it succeeds.
 await() {
 	local what=$1 deadline=$((SECONDS + $2))
 	shift 2
@@ -62,7 +65,7 @@ injects() {
 	kubectl create --dry-run=server -f dev/compose/example/pod.yaml --output=jsonpath='{.spec.containers[*].name}' | grep -qw sidecar
 }
 
-# try_it runs the whole in a project of its own, on free ports, and removes it.
+# try_it runs all containers in a separate project, on free ports, and removes the project.
 try_it() {
 	compose+=(--project-name "outrigger-test-$$")
 	kubeconfig=$(mktemp)

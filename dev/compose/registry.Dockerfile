@@ -1,5 +1,5 @@
-# The images of docker-compose.yaml after a git clone: Outrigger is built in here, all
-# else comes from the images that docker-compose.yaml names.
+# This file builds the images of docker-compose.yaml after a git clone. It compiles Outrigger. All
+# other programs are copied from the images in docker-compose.yaml.
 ARG BUILDER
 ARG TEMPORAL_IMAGE
 ARG ETCD_IMAGE
@@ -10,10 +10,10 @@ ARG KUBECTL_IMAGE
 ARG KWOK_IMAGE
 
 FROM ${TEMPORAL_IMAGE} AS temporal
-# A volume mounted there takes over the owner.
+# A volume that is mounted at this path gets the owner of this folder.
 COPY --chown=65532:65532 dev/compose/volume /var/lib/temporal
 USER 65532:65532
-# In place of /etc/passwd, which says who the server runs as.
+# The variable USER replaces /etc/passwd, from which the server reads its user.
 ENV USER=temporal HOME=/var/lib/temporal
 ENTRYPOINT ["temporal"]
 
@@ -24,8 +24,8 @@ RUN go mod download
 COPY . .
 RUN CGO_ENABLED=0 go build -trimpath -o /out/ ./cmd/outrigger ./dev/compose/controlplane ./dev/compose/probe
 
-# The three roles; the first argument says which. The probe is for engines that
-# check health by running a program.
+# This image runs the three roles. The first argument is the role. The program probe is for
+# engines that run a program as the health check.
 FROM scratch AS roles
 COPY --from=build /out/outrigger /out/probe /usr/local/bin/
 USER 65532:65532
@@ -48,10 +48,10 @@ COPY --from=kwok /usr/local/bin/kwok /bin/
 COPY config/crd /config/crd
 COPY config/rbac /config/rbac
 COPY --from=build /out/controlplane /out/probe /bin/
-# Volumes mounted there take over the owner.
+# Volumes that are mounted at these paths get the owner of these folders.
 COPY --chown=65532:65532 dev/compose/volume /var/lib/controlplane
 COPY --chown=65532:65532 dev/compose/volume /kubeconfigs
 USER 65532:65532
-# kubectl and KWOK keep caches in the home folder. People use kubectl in here too.
+# kubectl and KWOK store caches in the home folder. Users also run kubectl in this container.
 ENV HOME=/tmp KUBECONFIG=/var/lib/controlplane/kubeconfig
 ENTRYPOINT ["controlplane"]

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Builds the kubectl plugin for each platform of config/krew, and the manifest of krew
-# with their checksums.
+# This script builds the kubectl plugin for each platform of config/krew. It also writes the
+# manifest for krew with the checksums of the archives.
 # usage: dev/release/plugin.sh VERSION FOLDER
 set -euo pipefail
 version=$1

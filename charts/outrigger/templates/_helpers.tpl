@@ -1,9 +1,10 @@
 {{/*
-How the templates work: the manifests are not in this chart but in config/, which kustomize
-applies as well. charts/outrigger/config is a link to it (a copy in a packaged chart).
-"outrigger.file" reads such a file and replaces its namespace, kruise-system, by the namespace
-of the release. A template parses the text with fromYaml, sets what values.yaml contains, and
-prints it with toYaml. So a default comes from config/ unless values.yaml has it:
+The manifests of this chart are in config/, which kustomize also applies. The link
+charts/outrigger/config leads to config/. A packaged chart contains a copy instead.
+"outrigger.file" reads a file of config/ and replaces the namespace kruise-system by the namespace
+of the release. A template parses the text with fromYaml, sets the values of values.yaml, and
+prints the result with toYaml. Defaults that are not in values.yaml therefore come from config/.
+The values override these fields:
 
   value of values.yaml            overrides, in config/
   <role>.replicas, image, args    deploy/<role>.yaml, by "outrigger.deployment"
@@ -15,7 +16,7 @@ prints it with toYaml. So a default comes from config/ unless values.yaml has it
   networkPolicy.webhookFrom       networkpolicy/webhook.yaml
   monitoring.labels               monitoring/*.yaml
 
-Only temporal.yaml (the dev server) and uninstall.yaml have manifests of their own.
+Only temporal.yaml (the dev server) and uninstall.yaml contain manifests themselves.
 */}}
 
 {{/* Returns a file of config/ with the namespace of the release. Arguments: root, path below config. */}}
@@ -31,7 +32,7 @@ Only temporal.yaml (the dev server) and uninstall.yaml have manifests of their o
 {{- end -}}
 {{- end -}}
 
-{{/* Variables of operator and worker for the connection to Temporal. */}}
+{{/* Returns the variables of the operator and the worker for the connection to Temporal. */}}
 {{- define "outrigger.temporal.env" -}}
 {{- $t := .Values.temporal -}}
 {{- $env := dict "TEMPORAL_ADDRESS" $t.address "TEMPORAL_NAMESPACE" $t.namespace "TEMPORAL_UI_URL" $t.uiURL -}}
@@ -56,7 +57,7 @@ Only temporal.yaml (the dev server) and uninstall.yaml have manifests of their o
 {{- toYaml (merge (deepCopy $t.env) $env) -}}
 {{- end -}}
 
-{{/* Secrets by their mount directory below /etc/temporal. */}}
+{{/* Returns the Secrets by their mount directory below /etc/temporal. */}}
 {{- define "outrigger.temporal.secrets" -}}
 {{- with .Values.temporal -}}
 {{- range $directory, $secret := dict "api-key" .apiKey.secretName "tls" .tls.secretName "payload-keys" .payloadKeys.secretName -}}
@@ -67,7 +68,7 @@ Only temporal.yaml (the dev server) and uninstall.yaml have manifests of their o
 {{- end -}}
 {{- end -}}
 
-{{/* The Deployment of a role: config/deploy/<role>.yaml with the values of the role. Arguments: root, role, Deployment. */}}
+{{/* Returns config/deploy/<role>.yaml with the values of the role. Arguments: root, role, Deployment. */}}
 {{- define "outrigger.deployment" -}}
 {{- $root := index . 0 -}}
 {{- $values := index $root.Values (index . 1) -}}
