@@ -129,7 +129,7 @@ func (s *runStep) endRun(ctx context.Context, p *pass) (err error) {
 		return err
 	}
 	p.out.ended = p.state.recordEndCheck(p.set, p.run, p.endToRecord, p.now)
-	if p.state.end.done <= endChecks && p.run.Pause == nil && p.run.Unreadable == nil && p.run.WaitsForSignal() {
+	if p.state.end.done <= endWakes && p.run.Pause == nil && p.run.Unreadable == nil && p.run.WaitsForSignal() {
 		if err := s.wake(ctx, p); err != nil {
 			return err
 		}

@@ -31,6 +31,9 @@ const (
 	// SidecarSet. A run that is not sleeping notices the end without a signal.
 	endCheckInterval = 6 * time.Second
 	endChecks        = 2
+	// endWakes is how many of these checks wake a sleeping run. The cache of its worker may lag
+	// behind the cache of the operator at the first of them.
+	endWakes = 4
 	// pausedEndCheckInterval is the interval for the paused run of a finished SidecarSet, which
 	// may be resumed.
 	pausedEndCheckInterval = 5 * time.Minute

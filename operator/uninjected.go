@@ -35,7 +35,7 @@ func (s *injectionStep) reconcile(ctx context.Context, p *pass) error {
 	if p.invalid == nil {
 		p.uninjected, p.invalid = s.find(ctx, p.set)
 		if !p.set.Spec.InjectionStrategy.Paused {
-			p.webhookFault = s.probe.unavailable()
+			p.webhookFault = s.probe.unavailable(p.set)
 		}
 		s.uninjected.WithLabelValues(p.set.Name).Set(float64(p.uninjected.count))
 	}
@@ -147,8 +147,12 @@ func (c *uninjectedCache) find(set *v1alpha1.SidecarSet, scan func() (uninjected
 	return found, nil
 }
 
-// webhookInterval is the time between two reads of the configuration.
-const webhookInterval = time.Minute
+// webhookInterval is the time between two reads of the configuration, and webhookReadTimeout
+// limits each of them.
+const (
+	webhookInterval    = time.Minute
+	webhookReadTimeout = 2 * time.Second
+)
 
 // podWebhook caches the installed webhook of pods. It reads the configuration instead of watching
 // it, because the operator may have no permission to read the configuration. This happens, for
@@ -167,29 +171,28 @@ type podWebhook struct {
 // successful read. It returns nil if no webhook is installed, or if no read has succeeded.
 func (w *podWebhook) installed(ctx context.Context) *admissionregistrationv1.MutatingWebhook {
 	w.mu.Lock()
-	defer w.mu.Unlock()
-	if w.read.IsZero() || w.clock.Since(w.read) >= webhookInterval {
-		w.update(ctx)
+	current, outdated := w.current, w.read.IsZero() || w.clock.Since(w.read) >= webhookInterval
+	w.mu.Unlock()
+	if outdated {
+		return w.reread(ctx)
 	}
-	return w.current
+	return current
 }
 
 // reread reads the configuration again, and returns the installed webhook.
 func (w *podWebhook) reread(ctx context.Context) *admissionregistrationv1.MutatingWebhook {
+	ctx, cancel := context.WithTimeout(ctx, webhookReadTimeout)
+	defer cancel()
+	installed, err := kube.PodWebhook(ctx, w.live)
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.update(ctx)
-	return w.current
-}
-
-func (w *podWebhook) update(ctx context.Context) {
-	installed, err := kube.PodWebhook(ctx, w.live)
 	w.read = w.clock.Now()
 	if err != nil {
 		log.FromContext(ctx).V(1).Info("not known which namespaces the webhook of pods leaves out", "cause", err.Error())
-		return
+		return w.current
 	}
 	w.current = installed
+	return installed
 }
 
 // called returns the match.Webhook that decides for which pods the API server calls the webhook.

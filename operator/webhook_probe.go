@@ -13,6 +13,8 @@ import (
 	"time"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/event"
@@ -21,27 +23,32 @@ import (
 )
 
 const (
-	// probeInterval is the time between two probes of the webhook. probeTimeout limits each
-	// probe.
+	// probeInterval is the time between two probes of the webhook, and probeTimeout limits
+	// each of them.
 	probeInterval = 2 * time.Second
-	probeTimeout  = 3 * time.Second
-	// faultyProbes is the number of consecutive failed probes after which the webhook counts as
-	// unavailable. A single failed probe, for example during the restart of a replica, does not
-	// change the status of every SidecarSet.
-	faultyProbes = 2
+	probeTimeout  = 2 * time.Second
+	// equalProbes is how many probes in a row have to agree before status changes, so that the
+	// restart of one replica, or one of many that answers, does not write every SidecarSet.
+	equalProbes = 2
 )
 
-// webhookProbe connects to the webhook of pods as an API server does. It uses the address in the
-// configuration of the webhook, and verifies the serving certificate by the CA in the
-// configuration.
+// errUndecided is the result of a probe that shows neither a fault nor an answer.
+var errUndecided = errors.New("the address of the webhook is not known")
+
+// webhookProbe connects to the webhook of pods as API servers do: to its address, with its
+// serving certificate verified by the CA in its configuration.
 type webhookProbe struct {
 	webhook *podWebhook
 	// changes requeues all SidecarSets.
 	changes chan event.GenericEvent
 
-	mu     sync.Mutex
-	failed int
-	fault  string
+	mu sync.Mutex
+	// last is the fault that the last probe found, and equal how many in a row found it.
+	last  string
+	equal int
+	// decided is set once fault is known; it is empty if the webhook answers.
+	decided bool
+	fault   string
 }
 
 func newWebhookProbe(webhook *podWebhook) *webhookProbe {
@@ -54,57 +61,77 @@ func (p *webhookProbe) Start(ctx context.Context) error {
 	return nil
 }
 
-// check probes the webhook. If the probe fails, check reads the configuration again and repeats
-// the probe, because the CA may have changed.
+// check probes once. A failed probe is repeated if the configuration has changed: it may have
+// another CA.
 func (p *webhookProbe) check(ctx context.Context) {
 	installed := p.webhook.installed(ctx)
 	err := connect(ctx, installed)
 	if err != nil {
-		installed = p.webhook.reread(ctx)
-		err = connect(ctx, installed)
-	}
-	if ctx.Err() == nil && p.record(installed, err) {
-		select {
-		case p.changes <- event.GenericEvent{Object: &v1alpha1.SidecarSet{}}:
-		default: // an event that is already queued has the same effect
+		newest := p.webhook.reread(ctx)
+		if !equality.Semantic.DeepEqual(installed, newest) {
+			err = connect(ctx, newest)
 		}
+		installed = newest
+	}
+	if ctx.Err() != nil || errors.Is(err, errUndecided) || !p.record(p.describe(installed, err)) {
+		return
+	}
+	select {
+	case p.changes <- event.GenericEvent{Object: &v1alpha1.SidecarSet{}}:
+	default: // the event that waits has the same effect
 	}
 }
 
-// record records the result of a probe, and reports whether the webhook has become unavailable or
-// available. The fault contains the cause of the first failure, so that status does not change
-// with each probe.
-func (p *webhookProbe) record(installed *admissionregistrationv1.MutatingWebhook, err error) (changed bool) {
+// describe names the address, the innermost cause and the effect of a failed probe. The cause
+// has neither ports of the client nor times, so the text changes only with the fault.
+func (p *webhookProbe) describe(installed *admissionregistrationv1.MutatingWebhook, err error) string {
+	if err == nil || installed == nil {
+		return ""
+	}
+	for inner := errors.Unwrap(err); inner != nil; inner = errors.Unwrap(inner) {
+		err = inner
+	}
+	address, _, _ := endpoint(&installed.ClientConfig)
+	effect := "new pods are rejected (failurePolicy Fail)"
+	if ptr.Deref(installed.FailurePolicy, admissionregistrationv1.Fail) == admissionregistrationv1.Ignore {
+		effect = "new pods get no sidecars (failurePolicy Ignore)"
+	}
+	return fmt.Sprintf("the webhook at %s does not answer the operator (%v); until it answers, %s; find its pods: kubectl get pods -n %s -l app.kubernetes.io/component=webhook",
+		address, err, effect, p.webhook.namespace)
+}
+
+// record records the fault that a probe found, and reports whether status changes.
+func (p *webhookProbe) record(fault string) (changed bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if err == nil {
-		changed = p.fault != ""
-		p.failed, p.fault = 0, ""
-		return changed
+	if fault != p.last {
+		p.last, p.equal = fault, 0
 	}
-	p.failed++
-	if p.failed != faultyProbes {
+	p.equal++
+	if p.equal < equalProbes && (p.decided || fault != "") {
 		return false
 	}
-	effect := "new pods are rejected"
-	if ptr.Deref(installed.FailurePolicy, admissionregistrationv1.Fail) == admissionregistrationv1.Ignore {
-		effect = "new pods get no sidecars"
-	}
-	p.fault = fmt.Sprintf("the webhook does not answer, and %s: %v; find its pods: kubectl get pods -n %s -l app.kubernetes.io/component=webhook",
-		effect, err, p.webhook.namespace)
-	return true
+	changed = !p.decided || p.fault != fault
+	p.decided, p.fault = true, fault
+	return changed
 }
 
-// unavailable returns the description of the fault of the webhook. It is empty while there is no
-// fault.
-func (p *webhookProbe) unavailable() string {
+// unavailable describes the fault of the webhook; it is empty if the webhook answers. Until
+// the first decision, the fault is the one that status has.
+func (p *webhookProbe) unavailable(set *v1alpha1.SidecarSet) string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.fault
+	if p.decided {
+		return p.fault
+	}
+	if stored := meta.FindStatusCondition(set.Status.Conditions, v1alpha1.ConditionInjected); stored != nil && stored.Reason == v1alpha1.ReasonWebhookUnavailable {
+		return stored.Message
+	}
+	return ""
 }
 
-// connect returns an error if an API server cannot connect to the webhook. It returns nil if the
-// webhook is not installed or has no rules, because API servers do not call such a webhook.
+// connect returns an error if an API server could not connect to the webhook. API servers do
+// not call a webhook that is not installed, or has no rules.
 func connect(ctx context.Context, webhook *admissionregistrationv1.MutatingWebhook) error {
 	if webhook == nil || len(webhook.Rules) == 0 {
 		return nil
@@ -121,9 +148,10 @@ func connect(ctx context.Context, webhook *admissionregistrationv1.MutatingWebho
 	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
 	defer cancel()
 	connection, err := (&tls.Dialer{Config: config}).DialContext(ctx, "tcp", address)
-	if unknown, ok := errors.AsType[*net.DNSError](err); ok && unknown.IsNotFound {
-		// An operator outside of the cluster cannot resolve the names of Services.
-		return nil
+	if _, ok := errors.AsType[*net.DNSError](err); ok {
+		// API servers do not need DNS to find a Service, and an operator that runs outside of
+		// the cluster does not know its name.
+		return errUndecided
 	}
 	if err != nil {
 		return err
@@ -131,8 +159,7 @@ func connect(ctx context.Context, webhook *admissionregistrationv1.MutatingWebho
 	return connection.Close()
 }
 
-// endpoint returns the address of a webhook, and the host for which the certificate must be
-// valid.
+// endpoint returns the address of a webhook, and the host that its certificate has to name.
 func endpoint(config *admissionregistrationv1.WebhookClientConfig) (address, host string, err error) {
 	if service := config.Service; service != nil {
 		host = service.Name + "." + service.Namespace + ".svc"

@@ -15,6 +15,7 @@ import (
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
+	"github.com/outrigger/outrigger/api/v1alpha1"
 	"github.com/outrigger/outrigger/kube"
 )
 
@@ -41,28 +42,48 @@ func TestSpec8_AWebhookThatDoesNotAnswerIsUnavailable(t *testing.T) {
 	live := fake.NewClientBuilder().WithScheme(scheme).WithObjects(configuration).Build()
 	p := newWebhookProbe(&podWebhook{live: live, namespace: "kruise-system", clock: clocktesting.NewFakePassiveClock(time.Unix(1000, 0))})
 
-	p.check(t.Context())
-	assert.Empty(t, p.unavailable())
+	set := &v1alpha1.SidecarSet{}
+	check := func() string {
+		p.check(t.Context())
+		return p.unavailable(set)
+	}
+	requeued := func() bool {
+		select {
+		case <-p.changes:
+			return true
+		default:
+			return false
+		}
+	}
+	set.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionInjected, Status: "False", Reason: v1alpha1.ReasonWebhookUnavailable, Message: "stored"}}
+	assert.Equal(t, "stored", p.unavailable(set), "an operator that has just started knows no better")
+	assert.Empty(t, check())
+	assert.True(t, requeued())
+
 	server.Close()
-	p.check(t.Context())
-	assert.Empty(t, p.unavailable(), "one failure may be a restart")
-	assert.Empty(t, p.changes)
-	p.check(t.Context())
-	assert.Regexp(t, `^the webhook does not answer, and new pods are rejected: dial tcp 127.0.0.1:\d+: connect: connection refused; `+
-		`find its pods: kubectl get pods -n kruise-system -l app.kubernetes.io/component=webhook$`, p.unavailable())
-	assert.Len(t, p.changes, 1, "SidecarSets are requeued")
-	p.check(t.Context())
-	assert.Len(t, p.changes, 1)
-	<-p.changes
+	assert.Empty(t, check(), "one failure may be a restart")
+	assert.False(t, requeued())
+	want := "the webhook at " + server.Listener.Addr().String() + " does not answer the operator (connection refused); until it answers, new pods are rejected (failurePolicy Fail); " +
+		"find its pods: kubectl get pods -n kruise-system -l app.kubernetes.io/component=webhook"
+	assert.Equal(t, want, check())
+	assert.True(t, requeued())
+	assert.Equal(t, want, check())
+	assert.False(t, requeued())
+
+	configuration.Webhooks[0].FailurePolicy = ptr.To(admissionregistrationv1.Ignore)
+	require.NoError(t, live.Update(t.Context(), configuration))
+	check()
+	assert.Contains(t, check(), "new pods get no sidecars (failurePolicy Ignore)")
+	assert.True(t, requeued(), "the effect is another one")
 
 	// Another replica serves with another certificate, and its CA is in the configuration.
 	other := httptest.NewTLSServer(nil)
 	defer other.Close()
 	require.NoError(t, live.Delete(t.Context(), configuration))
 	require.NoError(t, live.Create(t.Context(), configurationOf(other)))
-	p.check(t.Context())
-	assert.Empty(t, p.unavailable(), "the configuration is read again")
-	assert.Len(t, p.changes, 1)
+	assert.NotEmpty(t, check(), "one answer may be that of the only replica that serves")
+	assert.Empty(t, check())
+	assert.True(t, requeued())
 }
 
 func TestConnect(t *testing.T) {
@@ -83,7 +104,7 @@ func TestConnect(t *testing.T) {
 		"no host": {func(w *admissionregistrationv1.MutatingWebhook) { *w.ClientConfig.URL = "/mutate-pod" }, "neither a service nor a URL"},
 		"outside of the cluster": {func(w *admissionregistrationv1.MutatingWebhook) {
 			w.ClientConfig.URL, w.ClientConfig.Service = nil, &admissionregistrationv1.ServiceReference{Namespace: "kruise-system", Name: "no-such-service"}
-		}, ""},
+		}, errUndecided.Error()},
 	} {
 		t.Run(name, func(t *testing.T) {
 			webhook := &configurationOf(server).Webhooks[0]
