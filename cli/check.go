@@ -13,10 +13,14 @@ import (
 	"go.temporal.io/api/enums/v1"
 	"go.temporal.io/api/operatorservice/v1"
 	"go.temporal.io/api/serviceerror"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/outrigger/outrigger/api/v1alpha1"
@@ -29,8 +33,12 @@ import (
 )
 
 const (
-	// checkTimeout limits the check of one part.
-	checkTimeout = 5 * time.Second
+	// checkTimeout limits the check of one part. The API server waits for a webhook for
+	// timeoutSeconds, 5 by default.
+	checkTimeout = 15 * time.Second
+	// renewTime is longer than the time between two renewals of the Lease, and than the
+	// operator needs to observe a new generation.
+	renewTime = 5 * time.Second
 	// pollTime is longer than one poll of an idle worker.
 	pollTime = 70 * time.Second
 	// operatorLease is the Lease of the operator that leads.
@@ -155,7 +163,15 @@ func (i *installation) webhook(ctx context.Context) (string, error) {
 			return "", unknownError{"it is not called for pods of namespace " + namespace + ": name another one with -n"}
 		}
 	}
-	if err := i.callWebhook(ctx, namespace); err != nil {
+	pod := &corev1.Pod{Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "app", Image: "check"}}}}
+	pod.Namespace, pod.GenerateName = namespace, "outrigger-check-"
+	switch {
+	case installed != nil && !match.NewWebhook(installed, i.systemNamespace).Pod(pod):
+		return "", unknownError{"its objectSelector leaves out pods without labels"}
+	case installed != nil && ptr.Deref(installed.FailurePolicy, admissionregistrationv1.Fail) == admissionregistrationv1.Ignore:
+		return "", unknownError{"its failurePolicy is Ignore, so pods are admitted without it, too; the condition Injected says whether it answers"}
+	}
+	if err := i.callWebhook(ctx, pod); err != nil {
 		return "", err
 	}
 	if unread != nil {
@@ -165,47 +181,81 @@ func (i *installation) webhook(ctx context.Context) (string, error) {
 }
 
 // callWebhook has the API server admit a pod that it does not store.
-func (i *installation) callWebhook(ctx context.Context, namespace string) error {
-	pod := &corev1.Pod{Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "app", Image: "check"}}}}
-	pod.Namespace, pod.GenerateName = namespace, "outrigger-check-"
+func (i *installation) callWebhook(ctx context.Context, pod *corev1.Pod) error {
 	err := i.live.Create(ctx, pod, client.DryRunAll)
 	switch {
-	case err != nil && strings.Contains(err.Error(), "failed calling webhook"):
+	case err == nil, apierrors.IsInvalid(err), apierrors.IsForbidden(err) && (strings.Contains(err.Error(), "violates PodSecurity") || strings.Contains(err.Error(), "exceeded quota")):
+		// These checks come after all mutating webhooks.
+		return nil
+	case strings.Contains(err.Error(), fmt.Sprintf("failed calling webhook %q", kube.PodWebhookName)), errors.Is(err, context.DeadlineExceeded):
 		return fmt.Errorf("%w: kubectl -n %s get pods,endpointslices", err, i.systemNamespace)
-	case apierrors.IsForbidden(err) && strings.Contains(err.Error(), "cannot create resource"):
-		return unknownError{"you may not create pods in namespace " + namespace + ": name another one with -n"}
 	}
-	// Validation and policies reject a pod after all mutating webhooks were called.
-	return nil
+	return unknownError{"the API server rejects a pod, maybe before it calls the webhook: " + err.Error() + "; name another namespace with -n"}
 }
 
+// operator checks that the operator renews its Lease, and has observed all SidecarSets.
 func (i *installation) operator(ctx context.Context) (string, error) {
-	sets, err := i.sets(ctx)
-	if err != nil {
-		return "", i.read(err, "list SidecarSets")
-	}
-	behind := slices.DeleteFunc(sets, func(set v1alpha1.SidecarSet) bool { return set.Status.ObservedGeneration == set.Generation })
-	lease := &coordinationv1.Lease{}
-	err = i.Get(ctx, client.ObjectKey{Namespace: i.systemNamespace, Name: operatorLease}, lease)
-	next := fmt.Sprintf("kubectl -n %s get deployment,pods -l app.kubernetes.io/component=operator", i.systemNamespace)
-	switch {
-	case err == nil && expired(lease, i.shared.now()):
-		return "", fmt.Errorf("no operator has renewed Lease %s/%s since %s: %s", i.systemNamespace, operatorLease, lease.Spec.RenewTime.Format(time.RFC3339), next)
-	case len(behind) > 0:
-		return "", fmt.Errorf("it has not observed generation %d of SidecarSet %s (%d of them in all): %s", behind[0].Generation, behind[0].Name, len(behind), next)
-	case apierrors.IsNotFound(err):
-		return "", unknownError{fmt.Sprintf("no Lease %s/%s: it runs without --leader-elect, or not at all; the newest generations were observed", i.systemNamespace, operatorLease)}
-	case err != nil:
+	var holder string
+	renewed, err := i.renewed(ctx, &holder)
+	if err != nil && !apierrors.IsNotFound(err) {
 		return "", i.read(err, "read Lease "+i.systemNamespace+"/"+operatorLease)
 	}
-	return fmt.Sprintf("%s leads, and has observed all SidecarSets", *lease.Spec.HolderIdentity), nil
+	behind, unread := i.behind(ctx)
+	next := fmt.Sprintf("kubectl -n %s get deployment,pods -l app.kubernetes.io/component=operator", i.systemNamespace)
+	switch {
+	case unread != nil:
+		return "", i.read(unread, "list SidecarSets")
+	case behind != nil:
+		return "", fmt.Errorf("generation %d of SidecarSet %s is not observed: %s", behind.Generation, behind.Name, next)
+	case err != nil:
+		return "", unknownError{fmt.Sprintf("no Lease %s/%s: the operator runs without --leader-elect, or not at all; the newest generations were observed", i.systemNamespace, operatorLease)}
+	case !renewed:
+		return "", fmt.Errorf("Lease %s/%s is not renewed: the operator is down, or runs without --leader-elect now: %s", i.systemNamespace, operatorLease, next)
+	}
+	return holder + " leads, and has observed all SidecarSets", nil
 }
 
-// expired reports whether nobody holds a Lease.
-func expired(lease *coordinationv1.Lease, now time.Time) bool {
-	spec := &lease.Spec
-	return spec.RenewTime == nil || spec.LeaseDurationSeconds == nil || spec.HolderIdentity == nil || *spec.HolderIdentity == "" ||
-		now.Sub(spec.RenewTime.Time) > time.Duration(*spec.LeaseDurationSeconds)*time.Second
+// renewed waits for a renewal of the Lease, which needs no clock of the cluster.
+func (i *installation) renewed(ctx context.Context, holder *string) (bool, error) {
+	var first *metav1.MicroTime
+	err := wait.PollUntilContextTimeout(ctx, 500*time.Millisecond, renewTime, true, func(ctx context.Context) (bool, error) {
+		lease := &coordinationv1.Lease{}
+		if err := i.Get(ctx, client.ObjectKey{Namespace: i.systemNamespace, Name: operatorLease}, lease); err != nil {
+			return false, err
+		}
+		at := lease.Spec.RenewTime
+		if first == nil {
+			first = at
+		}
+		*holder = ptr.Deref(lease.Spec.HolderIdentity, "")
+		return at != nil && first != nil && !at.Equal(first), nil
+	})
+	if wait.Interrupted(err) {
+		return false, nil
+	}
+	return err == nil, err
+}
+
+// behind returns a SidecarSet whose newest generation is not observed, after it had the time
+// to be.
+func (i *installation) behind(ctx context.Context) (behind *v1alpha1.SidecarSet, err error) {
+	err = wait.PollUntilContextTimeout(ctx, 500*time.Millisecond, renewTime, true, func(ctx context.Context) (bool, error) {
+		var sets v1alpha1.SidecarSetList
+		if err := i.List(ctx, &sets); err != nil {
+			return false, err
+		}
+		at := slices.IndexFunc(sets.Items, func(set v1alpha1.SidecarSet) bool { return set.Status.ObservedGeneration != set.Generation })
+		if at < 0 {
+			behind = nil
+			return true, nil
+		}
+		behind = &sets.Items[at]
+		return false, nil
+	})
+	if wait.Interrupted(err) {
+		err = nil
+	}
+	return behind, err
 }
 
 // temporalServer checks that the namespace has the search attributes, without which no run starts.
@@ -216,7 +266,8 @@ func (i *installation) temporalServer(ctx context.Context) (string, error) {
 	}
 	defer r.Close()
 	known, err := r.OperatorService().ListSearchAttributes(ctx, &operatorservice.ListSearchAttributesRequest{Namespace: r.options.Namespace})
-	if _, denied := errors.AsType[*serviceerror.PermissionDenied](err); denied {
+	_, denied := errors.AsType[*serviceerror.PermissionDenied](err)
+	if _, absent := errors.AsType[*serviceerror.Unimplemented](err); denied || absent {
 		return "", unknownError{r.endpoint() + " answers; you may not list its search attributes"}
 	}
 	if err != nil {

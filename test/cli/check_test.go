@@ -34,6 +34,7 @@ func TestCheckNamesThePartThatFailed(t *testing.T) {
 		return found
 	}
 	healthy := map[string]view.CheckState{"definition": "ok", "webhook": "ok", "operator": "unknown", "temporal": "ok", "workers": "ok", "rights": "ok"}
+	eventually(t, []string{"check"}, "polled within") // the worker has just started
 	parts, err := checked(t)
 	require.NoError(t, err, parts)
 	assert.Equal(t, healthy, states(parts), parts)
