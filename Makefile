@@ -98,10 +98,12 @@ precommit: ## Check formatting, vet, lint, and the tests of the pure packages, i
 	go test -skip ThroughTheAPIServer ./api/... ./internal/... ./cli/... ./workflows ./test/architecture ./test/conformance
 
 # This target needs Go, git, make and coreutils. All other programs are downloaded or compiled.
+# The longest suites start first. More suites run than there are cores, because a suite waits for
+# servers most of the time.
 .PHONY: test
 test: controlplane build ## Run all tests except those of the browser
 	@tools/build.sh helm prometheus
-	go test -timeout 40m ./...
+	go test -timeout 40m -p 4 ./test/integration ./test/manifests ./...
 
 # This check runs before anything is compiled.
 .PHONY: browser
