@@ -3,7 +3,6 @@ package cli
 import (
 	"context"
 	"errors"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -15,34 +14,44 @@ import (
 func newStatus(s *shared) *cobra.Command {
 	var o output.Flag
 	var watch bool
-	var timeout time.Duration
+	var end rolloutEnd
 	cmd := s.ofSet(&cobra.Command{
 		Use:   "status NAME",
 		Short: "Show the progress of the rollout of a SidecarSet",
 		Long: "Show the progress of the rollout of a SidecarSet: what it waits for, by whom it is paused, and the pods by revision\n" +
 			"and owner.\n\n" +
 			"With --watch it waits for the end as kubectl rollout status does: exit code 0 once every pod of the rollout is\n" +
-			"upgraded and ready; 1 at the timeout, or if pods cannot be upgraded.",
+			"upgraded and ready; 1 at the timeout, or if pods cannot be upgraded; 2 with --fail-on-degraded, as soon as\n" +
+			"the SidecarSet is degraded.",
 		Example: `  kubectl sidecarset status logs
   kubectl sidecarset status logs -o wide                 # every pod, with its node
-  kubectl sidecarset status logs --watch --timeout 10m   # wait for the end, for example in a pipeline`,
+  kubectl sidecarset status logs --watch --timeout 10m   # wait for the end, for example in a pipeline
+  kubectl sidecarset status logs -w --fail-on-degraded   # and fail with the cause, for example of a bad image`,
 		Args: cobra.ExactArgs(1),
 	})
 	cmd.Flags().BoolVarP(&watch, "watch", "w", false, "show the progress until the rollout ends")
-	cmd.Flags().DurationVar(&timeout, "timeout", 0, "time limit of --watch; 0: none")
+	cmd.Flags().DurationVar(&end.timeout, "timeout", 0, "time limit of --watch; 0: none")
+	cmd.Flags().BoolVar(&end.failOnDegraded, "fail-on-degraded", false, "end --watch with exit code 2 once the SidecarSet is degraded")
 	return s.prints(cmd, &o, func(ctx context.Context, c *cluster, args []string) (model, error) {
 		switch {
 		case !watch && cmd.Flags().Changed("timeout"):
 			return nil, errors.New("--timeout needs --watch")
-		case timeout < 0:
+		case !watch && end.failOnDegraded:
+			return nil, errors.New("--fail-on-degraded needs --watch")
+		case end.timeout < 0:
 			return nil, errors.New("--timeout must be positive, or 0 for none")
+		}
+		if end.timeout > 0 {
+			var cancel context.CancelFunc
+			ctx, cancel = context.WithTimeout(ctx, end.timeout)
+			defer cancel()
 		}
 		set, err := c.set(ctx, args[0])
 		if err != nil {
 			return nil, err
 		}
 		if watch {
-			return nil, s.watch(ctx, c, set, o, timeout)
+			return nil, s.watch(ctx, c, set, o, end)
 		}
 		r, err := c.rollout(ctx, set, s.readRun(ctx, set))
 		if err != nil {

@@ -27,9 +27,10 @@ const (
 	showInterval = 250 * time.Millisecond
 	// readInterval is the time between two reads of the run.
 	readInterval = 3 * time.Second
-	// endTimeout limits the wait for the end of the run once its pods have converged. The
+	// While the end of a run is awaited, the run is read every endInterval. endTimeout limits the wait for the end of the run once its pods have converged. The
 	// rollout has succeeded by then, also if no worker is there to end the run.
-	endTimeout = 10 * time.Second
+	endInterval = time.Second
+	endTimeout  = 10 * time.Second
 )
 
 var (
@@ -44,15 +45,10 @@ type follow func(ctx context.Context, show func(*view.Rollout) error) error
 
 // watch waits for the end of a rollout. In a terminal it redraws the progress; otherwise it
 // prints a line for each change.
-func (s *shared) watch(ctx context.Context, c *cluster, set *v1alpha1.SidecarSet, o output.Flag, timeout time.Duration) error {
-	if timeout > 0 {
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, timeout)
-		defer cancel()
-	}
+func (s *shared) watch(ctx context.Context, c *cluster, set *v1alpha1.SidecarSet, o output.Flag, end rolloutEnd) error {
 	follow := func(ctx context.Context, show func(*view.Rollout) error) error {
 		for set := set; ; {
-			err := c.followScope(ctx, set, s.readRun, show)
+			err := c.followScope(ctx, set, s.readRun, &end, show)
 			if !errors.Is(err, errScopeChanged) {
 				return err
 			}
@@ -68,8 +64,10 @@ func (s *shared) watch(ctx context.Context, c *cluster, set *v1alpha1.SidecarSet
 		err = s.lines(ctx, set.Name, o, follow)
 	}
 	switch {
+	case ctx.Err() != nil && !end.converged.IsZero():
+		return end.err // the rollout has ended, its run has not
 	case errors.Is(ctx.Err(), context.DeadlineExceeded):
-		return fmt.Errorf("the rollout of SidecarSet %s has not ended after %s", set.Name, timeout)
+		return fmt.Errorf("the rollout of SidecarSet %s has not ended after %s", set.Name, end.timeout)
 	case ctx.Err() != nil:
 		return errInterrupted
 	}
@@ -98,7 +96,7 @@ func (s *shared) lines(ctx context.Context, name string, o output.Flag, follow f
 }
 
 // followScope watches the pods that a SidecarSet selects.
-func (c *cluster) followScope(ctx context.Context, from *v1alpha1.SidecarSet, readRun func(context.Context, *v1alpha1.SidecarSet) view.RunInput, show func(*view.Rollout) error) error {
+func (c *cluster) followScope(ctx context.Context, from *v1alpha1.SidecarSet, readRun func(context.Context, *v1alpha1.SidecarSet) view.RunInput, end *rolloutEnd, show func(*view.Rollout) error) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	cached, changed, err := c.watched(ctx, from, cancel)
@@ -109,7 +107,6 @@ func (c *cluster) followScope(ctx context.Context, from *v1alpha1.SidecarSet, re
 	defer ticker.Stop()
 	var run view.RunInput
 	var read time.Time
-	var end rolloutEnd
 	for {
 		var set v1alpha1.SidecarSet
 		if err := cached.Get(ctx, client.ObjectKeyFromObject(from), &set); err != nil {
@@ -133,7 +130,7 @@ func (c *cluster) followScope(ctx context.Context, from *v1alpha1.SidecarSet, re
 		}
 		next := ticker.C
 		if !end.converged.IsZero() {
-			read, next = time.Time{}, time.After(showInterval)
+			read, next = time.Time{}, time.After(endInterval)
 		}
 		select {
 		case <-ctx.Done():
@@ -145,19 +142,45 @@ func (c *cluster) followScope(ctx context.Context, from *v1alpha1.SidecarSet, re
 	}
 }
 
-// rolloutEnd waits for the end of the run after its pods have converged.
-type rolloutEnd struct{ converged time.Time }
+// rolloutEnd decides when a watch ends.
+type rolloutEnd struct {
+	timeout        time.Duration
+	failOnDegraded bool
+	// converged is when nothing was left to do, and err why that is no success.
+	converged time.Time
+	err       error
+}
+
+// degradedError is the error of a watch that ends because the SidecarSet is degraded.
+type degradedError struct{ set, reason, message string }
+
+func (e degradedError) Error() string {
+	return fmt.Sprintf("SidecarSet %s is degraded: %s: %s", e.set, e.reason, e.message)
+}
+
+// ExitCode returns the exit code of a command with this error.
+func ExitCode(err error) int {
+	if _, degraded := errors.AsType[degradedError](err); degraded {
+		return 2
+	}
+	return 1
+}
 
 // reached reports whether there is nothing more to wait for. Its error is the reason that this
 // is no success.
 func (e *rolloutEnd) reached(rollout *view.Rollout) (bool, error) {
-	done, err := rollout.Done()
-	if !done {
-		return false, nil
+	if degraded := rollout.Degraded(); degraded != nil && e.failOnDegraded {
+		return true, degradedError{rollout.Name, degraded.Reason, degraded.Message}
 	}
-	if e.converged.IsZero() {
+	done, err := rollout.Done()
+	switch {
+	case !done:
+		e.converged, e.err = time.Time{}, nil
+		return false, nil
+	case e.converged.IsZero():
 		e.converged = time.Now()
 	}
+	e.err = err
 	return !rollout.RunEnds() || time.Since(e.converged) >= endTimeout, err
 }
 

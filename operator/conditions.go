@@ -33,10 +33,14 @@ func setConditions(p *pass) {
 			ObservedGeneration: p.set.Generation, LastTransitionTime: metav1.NewTime(p.now.Truncate(time.Second)),
 		})
 	}
-	set(v1alpha1.ConditionProgressing, progressing(p))
+	progressing, degraded := progressing(p), degraded(p)
+	stalled := stalled(p, degraded)
+	set(v1alpha1.ConditionProgressing, progressing)
 	set(v1alpha1.ConditionAvailable, available(p))
-	set(v1alpha1.ConditionDegraded, degraded(p))
+	set(v1alpha1.ConditionDegraded, degraded)
 	set(v1alpha1.ConditionInjected, injected(p))
+	set(v1alpha1.ConditionReady, ready(progressing, stalled))
+	set(v1alpha1.ConditionStalled, stalled)
 }
 
 // progressing decides whether pods are on their way to the newest version.

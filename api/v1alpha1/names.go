@@ -76,8 +76,13 @@ const (
 	ConditionProgressing = "Progressing"
 	ConditionAvailable   = "Available"
 	ConditionDegraded    = "Degraded"
-	// ConditionInjected is False while matching pods are not injected.
+	// ConditionInjected is False while some matching pods are not injected, or new pods would
+	// not be.
 	ConditionInjected = "Injected"
+	// ConditionReady is True once the rollout of the generation has ended, and
+	// ConditionStalled while it does not end without a change (SPEC 8.8).
+	ConditionReady   = "Ready"
+	ConditionStalled = "Stalled"
 )
 
 // These are the reasons of the conditions of a SidecarSet.

@@ -436,7 +436,7 @@ type SidecarSetStatus struct {
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=10
 	GoodRevisions []GoodRevision `json:"goodRevisions,omitempty"`
-	// Conditions are Progressing, Available, Degraded and Injected.
+	// Conditions are Progressing, Available, Degraded, Injected, Ready and Stalled.
 	// +listType=map
 	// +listMapKey=type
 	Conditions []metav1.Condition `json:"conditions,omitempty"`

@@ -248,3 +248,13 @@ func (r *Rollout) Done() (bool, error) {
 
 // RunEnds reports whether the run is open, and ends by itself once the pods have converged.
 func (r *Rollout) RunEnds() bool { return r.Run != nil && r.Pause == nil }
+
+// Degraded returns the condition if it is True for the newest generation, else nil.
+func (r *Rollout) Degraded() *Condition {
+	for i := range r.Conditions {
+		if c := &r.Conditions[i]; r.Observed && c.Type == v1alpha1.ConditionDegraded && c.Status == metav1.ConditionTrue {
+			return c
+		}
+	}
+	return nil
+}

@@ -1,0 +1,49 @@
+package cli
+
+import (
+	"errors"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/outrigger/outrigger/api/protocol"
+	"github.com/outrigger/outrigger/api/v1alpha1"
+	"github.com/outrigger/outrigger/cli/view"
+)
+
+func TestAWatchFailsEarlyIfAsked(t *testing.T) {
+	rollout := &view.Rollout{Name: "logs", Observed: true, Phase: protocol.PhaseWaiting, Conditions: []view.Condition{
+		{Type: v1alpha1.ConditionProgressing, Status: "True", Reason: v1alpha1.ReasonWaitingForPods},
+		{Type: v1alpha1.ConditionDegraded, Status: "True", Reason: "ImagePullBackOff", Message: "1 of 6 pods"},
+	}}
+	early := rolloutEnd{failOnDegraded: true}
+	ended, err := early.reached(rollout)
+	assert.True(t, ended)
+	require.EqualError(t, err, "SidecarSet logs is degraded: ImagePullBackOff: 1 of 6 pods")
+	assert.Equal(t, 2, ExitCode(err))
+	assert.Equal(t, 1, ExitCode(errors.New("any other")))
+
+	patient := rolloutEnd{}
+	ended, err = patient.reached(rollout)
+	assert.False(t, ended)
+	require.NoError(t, err)
+
+	rollout.Observed = false
+	ended, _ = early.reached(rollout)
+	assert.False(t, ended, "the condition is of the generation before")
+}
+
+func TestAWatchEndsWithTheRun(t *testing.T) {
+	rollout := &view.Rollout{Name: "logs", Observed: true, Phase: protocol.PhaseComplete, Run: &view.Run{}}
+	end := rolloutEnd{}
+	ended, err := end.reached(rollout)
+	require.NoError(t, err)
+	assert.False(t, ended, "the run ends within seconds")
+	rollout.Pause = &protocol.Pause{}
+	ended, _ = end.reached(rollout)
+	assert.True(t, ended, "a paused run does not end")
+	rollout.Pause, rollout.Run = nil, nil
+	ended, _ = end.reached(rollout)
+	assert.True(t, ended)
+}

@@ -1,0 +1,20 @@
+-- Health of a SidecarSet for Argo CD: resource.customizations.health.apps.kruise.io_SidecarSet
+-- in ConfigMap argocd-cm. See docs/operating.md.
+local ready = {status = "Progressing", message = "The operator has not observed the newest generation."}
+if obj.status == nil or obj.status.observedGeneration ~= obj.metadata.generation then
+  return ready
+end
+for _, condition in ipairs(obj.status.conditions or {}) do
+  if condition.type == "Stalled" and condition.status == "True" then
+    return {status = "Degraded", message = condition.reason .. ": " .. condition.message}
+  end
+  if condition.type == "Ready" then
+    ready = {status = "Progressing", message = condition.reason .. ": " .. condition.message}
+    if condition.status == "True" then
+      ready.status = "Healthy"
+    elseif condition.reason == "Paused" then
+      ready.status = "Suspended"
+    end
+  end
+end
+return ready

@@ -1,0 +1,110 @@
+package operator
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	lua "github.com/yuin/gopher-lua"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/cli-utils/pkg/kstatus/status"
+
+	"github.com/outrigger/outrigger/api/protocol"
+	"github.com/outrigger/outrigger/api/v1alpha1"
+	"github.com/outrigger/outrigger/internal/podstate"
+	"github.com/outrigger/outrigger/operator/runs"
+)
+
+// argoHealth runs the health script as Argo CD does.
+func argoHealth(t *testing.T, object map[string]any) string {
+	t.Helper()
+	l := lua.NewState()
+	defer l.Close()
+	l.SetGlobal("obj", luaValue(l, object))
+	require.NoError(t, l.DoFile("../config/argocd/health.lua"))
+	return l.Get(-1).(*lua.LTable).RawGetString("status").String()
+}
+
+func luaValue(l *lua.LState, value any) lua.LValue {
+	switch v := value.(type) {
+	case map[string]any:
+		table := l.NewTable()
+		for key, one := range v {
+			table.RawSetString(key, luaValue(l, one))
+		}
+		return table
+	case []any:
+		table := l.NewTable()
+		for _, one := range v {
+			table.Append(luaValue(l, one))
+		}
+		return table
+	case string:
+		return lua.LString(v)
+	case int64:
+		return lua.LNumber(v)
+	}
+	return lua.LNil // nothing else is read
+}
+
+func TestSpec8_8_ToolsThatWaitReadTheStateOfARollout(t *testing.T) {
+	all := protocol.Counts{Matched: 4, Updated: 4, Ready: 4, UpdatedReady: 4}
+	half := protocol.Counts{Matched: 4, Updated: 2, Ready: 3, Unavailable: 1, Converging: 1, Remaining: 2}
+	last := protocol.Counts{Matched: 4, Updated: 4, Ready: 3, Unavailable: 1, Converging: 1}
+	left := protocol.Counts{Matched: 4, Updated: 2, Ready: 4, NotUpgradable: 2}
+	broken := func(n int) brokenPods {
+		return brokenPods{count: n, reason: podstate.ImagePullBackOff, example: "shop/p"}
+	}
+	for _, c := range []struct {
+		name   string
+		seen   observation
+		reason string
+		want   status.Status
+		health string
+	}{
+		{"complete", observation{plan: plan(protocol.PhaseComplete, all)}, "RolloutComplete", status.CurrentStatus, "Healthy"},
+		{"no pods", observation{plan: plan(protocol.PhaseComplete, protocol.Counts{})}, "RolloutComplete", status.CurrentStatus, "Healthy"},
+		{"partition", observation{plan: plan(protocol.PhasePartitionReached, half)}, "PartitionReached", status.CurrentStatus, "Healthy"},
+		{"upgrades disabled", observation{plan: plan(protocol.PhaseNotUpdate, left)}, "NotUpdate", status.CurrentStatus, "Healthy"},
+		{"in progress", observation{plan: plan(protocol.PhaseProgressing, half)}, "RolloutInProgress", status.InProgressStatus, "Progressing"},
+		{"waiting", observation{plan: plan(protocol.PhaseWaiting, half)}, "WaitingForPods", status.InProgressStatus, "Progressing"},
+		{"paused by spec", observation{plan: plan(protocol.PhasePaused, half)}, "Paused", status.InProgressStatus, "Suspended"},
+		{"paused by signal", observation{plan: plan(protocol.PhaseWaiting, half), pause: &v1alpha1.RolloutPause{}}, "Paused", status.InProgressStatus, "Suspended"},
+		{"no Temporal", observation{plan: plan(protocol.PhaseWaiting, half), temporal: errors.New("away")}, "EngineUnavailable", status.InProgressStatus, "Progressing"},
+		{"no worker", observation{plan: plan(protocol.PhaseWaiting, half), fault: runs.Fault{Reason: "WorkerUnavailable"}}, "WorkerUnavailable", status.InProgressStatus, "Progressing"},
+		{"no webhook", observation{plan: plan(protocol.PhaseComplete, all), webhookFault: "away"}, "RolloutComplete", status.CurrentStatus, "Healthy"},
+		{"the run fails", observation{plan: plan(protocol.PhaseWaiting, half), fault: runs.Fault{Reason: "RolloutFailing"}}, "RolloutFailing", status.FailedStatus, "Degraded"},
+		{"one bad pod, and others are on their way", observation{plan: plan(protocol.PhaseProgressing, half), broken: broken(1)}, "RolloutInProgress", status.InProgressStatus, "Progressing"},
+		{"bad pods use all slots", observation{plan: plan(protocol.PhaseWaiting, half), broken: broken(1)}, "ImagePullBackOff", status.FailedStatus, "Degraded"},
+		{"the last pod is bad", observation{plan: plan(protocol.PhaseWaiting, last), broken: broken(1)}, "ImagePullBackOff", status.FailedStatus, "Degraded"},
+		{"a bad pod in a rollout that has ended", observation{plan: plan(protocol.PhaseComplete, all), broken: broken(1)}, "RolloutComplete", status.CurrentStatus, "Healthy"},
+		{"pods are left that cannot be upgraded", observation{plan: plan(protocol.PhaseComplete, left)}, "NotUpgradablePods", status.FailedStatus, "Degraded"},
+		{"they are left to the end", observation{plan: plan(protocol.PhaseProgressing, left)}, "RolloutInProgress", status.InProgressStatus, "Progressing"},
+		{"invalid", observation{invalid: errors.New("no hash")}, "Invalid", status.InProgressStatus, "Progressing"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			p := &pass{observation: c.seen, set: setAt(generation), now: time.Unix(1000, 0)}
+			p.set.Status.ObservedGeneration = generation - 1
+			describe(p)
+			ready := meta.FindStatusCondition(p.set.Status.Conditions, v1alpha1.ConditionReady)
+			assert.Equal(t, c.reason, ready.Reason)
+
+			content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(p.set)
+			require.NoError(t, err)
+			object := &unstructured.Unstructured{Object: content}
+			got, err := status.Compute(object)
+			require.NoError(t, err)
+			assert.Equal(t, c.want, got.Status, got.Message)
+			assert.Equal(t, c.health, argoHealth(t, content))
+
+			object.SetGeneration(generation + 1)
+			got, err = status.Compute(object)
+			require.NoError(t, err)
+			assert.Equal(t, status.InProgressStatus, got.Status, "the operator has not observed the newest generation")
+		})
+	}
+}
