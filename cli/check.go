@@ -210,7 +210,7 @@ func (i *installation) operator(ctx context.Context) (string, error) {
 	case err != nil:
 		return "", unknownError{fmt.Sprintf("no Lease %s/%s: the operator runs without --leader-elect, or not at all; the newest generations were observed", i.systemNamespace, operatorLease)}
 	case !renewed:
-		return "", fmt.Errorf("Lease %s/%s is not renewed: the operator is down, or runs without --leader-elect now: %s", i.systemNamespace, operatorLease, next)
+		return "", fmt.Errorf("nobody renews Lease %s/%s: the operator is down, or runs without --leader-elect now: %s", i.systemNamespace, operatorLease, next)
 	}
 	return holder + " leads, and has observed all SidecarSets", nil
 }
