@@ -1,8 +1,10 @@
 package view
 
 import (
+	"slices"
 	"strings"
 
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/outrigger/outrigger/api/protocol"
@@ -22,8 +24,8 @@ type facts struct {
 	// observed reports whether the operator has observed the generation. Without it, the
 	// reasons are empty.
 	observed bool
-	// progressing and degraded are reasons of conditions. degraded is empty while the
-	// condition is false.
+	// progressing and degraded are reasons of conditions. degraded is empty while Degraded or
+	// Stalled is False.
 	progressing, degraded string
 	matched, updated      int
 	notUpgradable         bool
@@ -42,6 +44,8 @@ func headline(f facts) string {
 		return headlinePending
 	case f.matched == 0:
 		return headlineNoPods
+	case isOutage(f.progressing):
+		return waits(f.progressing)
 	case isFault(f.progressing):
 		return stalled(f.progressing)
 	case f.phase == protocol.PhaseWaiting:
@@ -58,7 +62,7 @@ func headline(f facts) string {
 func (f *facts) waiting() string {
 	switch {
 	case f.noSlots:
-		return stalled("maxUnavailable 0")
+		return waits("maxUnavailable 0")
 	case f.degraded == podstate.ImagePullBackOff, f.degraded == reasonCannotStart:
 		return stalled(f.degraded)
 	}
@@ -68,16 +72,23 @@ func (f *facts) waiting() string {
 // reasonCannotStart is a reason of Degraded.
 const reasonCannotStart = "ContainerCannotStart"
 
+// stalled is a rollout that cannot end without a change, as the condition Stalled has it.
 func stalled(reason string) string { return "Stalled (" + reason + ")" }
 
-// isFault reports whether a reason of Progressing stops a rollout until a person acts.
-func isFault(reason string) bool {
+func waits(reason string) string { return "Waiting (" + reason + ")" }
+
+// isOutage reports whether a rollout continues once Temporal or the workers do.
+func isOutage(reason string) bool {
 	switch reason {
-	case v1alpha1.ReasonTemporalUnavailable, v1alpha1.ReasonTemporalThrottled, v1alpha1.ReasonWorkerUnavailable,
-		v1alpha1.ReasonRolloutFailing, v1alpha1.ReasonRunUnreadable:
+	case v1alpha1.ReasonTemporalUnavailable, v1alpha1.ReasonTemporalThrottled, v1alpha1.ReasonWorkerUnavailable:
 		return true
 	}
 	return false
+}
+
+// isFault reports whether a reason of Progressing stops a rollout until a person acts.
+func isFault(reason string) bool {
+	return reason == v1alpha1.ReasonRolloutFailing || reason == v1alpha1.ReasonRunUnreadable
 }
 
 func headlineTone(headline string) Tone {
@@ -86,7 +97,7 @@ func headlineTone(headline string) Tone {
 		return Good
 	case string(protocol.PhasePaused), string(protocol.PhaseProgressing), headlinePending:
 		return Busy
-	case "Stalled":
+	case "Stalled", "Waiting":
 		return Bad
 	}
 	return Plain
@@ -107,6 +118,9 @@ func (r *Rollout) facts() facts {
 			f.degraded = c.Reason
 		}
 	}
+	if slices.ContainsFunc(r.Conditions, func(c Condition) bool { return c.Type == v1alpha1.ConditionStalled && c.Status == "False" }) {
+		f.degraded = ""
+	}
 	return f
 }
 
@@ -120,13 +134,16 @@ func (s *Summary) facts(set *v1alpha1.SidecarSet) facts {
 		notUpgradable: s.Reason == v1alpha1.ReasonNotUpgradablePods,
 	}
 	if !f.observed {
-		f.progressing, f.degraded = "", ""
+		f.progressing = ""
+	}
+	if !f.observed || meta.IsStatusConditionFalse(set.Status.Conditions, v1alpha1.ConditionStalled) {
+		f.degraded = ""
 	}
 	paused := left && (strategy.Paused || s.Pause != nil)
 	switch {
 	case strategy.Type == v1alpha1.NotUpdateSidecarSetStrategyType:
 		f.phase = protocol.PhaseNotUpdate
-	case paused && (f.progressing == "" || isFault(f.progressing)):
+	case paused && (f.progressing == "" || isOutage(f.progressing) || isFault(f.progressing)):
 		f.phase = protocol.PhasePaused
 	default:
 		f.phase = phaseOf(f.progressing)

@@ -33,15 +33,15 @@ func TestAHeadlineNeverContradictsItsReason(t *testing.T) {
 		{"Pending", progressing, func(f *facts) { f.observed = false }},
 		{"Pending", complete, func(f *facts) { f.observed, f.updated = false, 6 }},
 		{"nothing to do: no pod matches", complete, func(f *facts) { f.matched, f.updated, f.progressing = 0, 0, "RolloutComplete" }},
-		{"Stalled (WorkerUnavailable)", progressing, func(f *facts) { f.progressing = "WorkerUnavailable" }},
-		{"Stalled (WorkerUnavailable)", waiting, func(f *facts) { f.progressing, f.degraded = "WorkerUnavailable", "ImagePullBackOff" }},
-		{"Stalled (EngineUnavailable)", progressing, func(f *facts) { f.progressing = "EngineUnavailable" }},
-		{"Stalled (EngineThrottled)", waiting, func(f *facts) { f.progressing = "EngineThrottled" }},
+		{"Waiting (WorkerUnavailable)", progressing, func(f *facts) { f.progressing = "WorkerUnavailable" }},
+		{"Waiting (WorkerUnavailable)", waiting, func(f *facts) { f.progressing, f.degraded = "WorkerUnavailable", "ImagePullBackOff" }},
+		{"Waiting (EngineUnavailable)", progressing, func(f *facts) { f.progressing = "EngineUnavailable" }},
+		{"Waiting (EngineThrottled)", waiting, func(f *facts) { f.progressing = "EngineThrottled" }},
 		{"Stalled (RolloutFailing)", waiting, func(f *facts) { f.progressing = "RolloutFailing" }},
 		{"Stalled (RunUnreadable)", progressing, func(f *facts) { f.progressing = "RunUnreadable" }},
 		{"Stalled (ImagePullBackOff)", waiting, func(f *facts) { f.progressing, f.degraded = "WaitingForPods", "ImagePullBackOff" }},
 		{"Stalled (ContainerCannotStart)", waiting, func(f *facts) { f.degraded = "ContainerCannotStart" }},
-		{"Stalled (maxUnavailable 0)", waiting, func(f *facts) { f.noSlots = true }},
+		{"Waiting (maxUnavailable 0)", waiting, func(f *facts) { f.noSlots = true }},
 		{"Stalled (NotUpgradablePods)", complete, func(f *facts) { f.notUpgradable = true }},
 		{"Stalled (Invalid)", progressing, func(f *facts) { f.progressing, f.matched = "Invalid", 0 }},
 		{"Complete (updateStrategy.selector)", complete, func(*facts) {}},
@@ -62,7 +62,7 @@ func TestStatusAndListHaveTheSameHeadline(t *testing.T) {
 		change       func(*Input)
 	}{
 		{"Stalled (ImagePullBackOff)", "WaitingForPods", []string{"ImagePullBackOff"}, func(*Input) {}},
-		{"Stalled (WorkerUnavailable)", "WorkerUnavailable", []string{"ImagePullBackOff"}, func(*Input) {}},
+		{"Waiting (WorkerUnavailable)", "WorkerUnavailable", []string{"ImagePullBackOff"}, func(*Input) {}},
 		{"Paused", "Paused", []string{"ImagePullBackOff", "Paused"}, func(in *Input) {
 			in.Set.Status.Rollout = &v1alpha1.RolloutStatus{Pause: &v1alpha1.RolloutPause{By: "ann"}}
 		}},
@@ -70,7 +70,7 @@ func TestStatusAndListHaveTheSameHeadline(t *testing.T) {
 			in.Set.Status.Rollout = &v1alpha1.RolloutStatus{Pause: &v1alpha1.RolloutPause{By: "ann"}}
 		}},
 		{"Paused", "Paused", []string{"ImagePullBackOff", "Paused"}, func(in *Input) { in.Set.Spec.UpdateStrategy.Paused = true }},
-		{"Stalled (maxUnavailable 0)", "WaitingForPods", []string{"ImagePullBackOff", "MaxUnavailableZero"}, func(in *Input) {
+		{"Waiting (maxUnavailable 0)", "WaitingForPods", []string{"ImagePullBackOff", "MaxUnavailableZero"}, func(in *Input) {
 			in.Set.Spec.UpdateStrategy.MaxUnavailable = new(intstr.FromInt32(0))
 		}},
 		{"nothing to do: no pod matches", "RolloutComplete", []string{"ImagePullBackOff", "NoPods"}, func(in *Input) {
@@ -79,6 +79,10 @@ func TestStatusAndListHaveTheSameHeadline(t *testing.T) {
 		{"Pending", "RolloutComplete", []string{"ImagePullBackOff", "NotObserved"}, func(in *Input) { in.Set.Generation++ }},
 		{"NotUpdate", "NotUpdate", []string{"ImagePullBackOff"}, func(in *Input) {
 			in.Set.Spec.UpdateStrategy.Type = v1alpha1.NotUpdateSidecarSetStrategyType
+		}},
+		{"Progressing", "WaitingForPods", []string{"ImagePullBackOff"}, func(in *Input) {
+			// Other slots are used by pods that are on their way.
+			in.Set.Status.Conditions = append(in.Set.Status.Conditions, metav1.Condition{Type: v1alpha1.ConditionStalled, Status: "False", Reason: "AsExpected"})
 		}},
 		{"Stalled (NotUpgradablePods)", "NotUpgradablePods", []string{"ImagePullBackOff"}, func(in *Input) { in.Pods = in.Pods[4:5] }},
 	} {

@@ -159,7 +159,7 @@ func pauseOf(set *v1alpha1.SidecarSet, run *protocol.RolloutStatus) *protocol.Pa
 
 func conditions(set *v1alpha1.SidecarSet) []Condition {
 	var found []Condition
-	for _, kind := range []string{v1alpha1.ConditionProgressing, v1alpha1.ConditionAvailable, v1alpha1.ConditionDegraded, v1alpha1.ConditionInjected} {
+	for _, kind := range []string{v1alpha1.ConditionProgressing, v1alpha1.ConditionAvailable, v1alpha1.ConditionDegraded, v1alpha1.ConditionInjected, v1alpha1.ConditionReady, v1alpha1.ConditionStalled} {
 		if c := meta.FindStatusCondition(set.Status.Conditions, kind); c != nil {
 			found = append(found, Condition{c.Type, c.Status, c.Reason, c.Message, c.LastTransitionTime.Time})
 		}
