@@ -124,20 +124,25 @@ func (r *Rollout) facts() facts {
 	return f
 }
 
+// stoppedBy is the reason of Degraded, unless the rollout continues.
+func (s *Summary) stoppedBy(set *v1alpha1.SidecarSet) string {
+	if meta.IsStatusConditionFalse(set.Status.Conditions, v1alpha1.ConditionStalled) {
+		return ""
+	}
+	return s.Degraded
+}
+
 // facts of the status of a SidecarSet.
 func (s *Summary) facts(set *v1alpha1.SidecarSet) facts {
 	strategy, left := &set.Spec.UpdateStrategy, s.Updated < s.Matched
 	f := facts{
 		// The operator does not observe a generation that is invalid.
 		observed:    set.Status.ObservedGeneration == set.Generation || s.Reason == v1alpha1.ReasonInvalid,
-		progressing: s.Reason, degraded: s.Degraded, matched: int(s.Matched), updated: int(s.Updated),
+		progressing: s.Reason, degraded: s.stoppedBy(set), matched: int(s.Matched), updated: int(s.Updated),
 		notUpgradable: s.Reason == v1alpha1.ReasonNotUpgradablePods,
 	}
 	if !f.observed {
-		f.progressing = ""
-	}
-	if !f.observed || meta.IsStatusConditionFalse(set.Status.Conditions, v1alpha1.ConditionStalled) {
-		f.degraded = ""
+		f.progressing, f.degraded = "", ""
 	}
 	paused := left && (strategy.Paused || s.Pause != nil)
 	switch {
