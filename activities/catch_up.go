@@ -15,9 +15,9 @@ import (
 // behind for this long. While no pod changes, no event shows that the cache is current.
 const catchUpTime = 300 * time.Millisecond
 
-// acquireLease acquires the Lease for the run. If another run held the Lease, or an earlier
-// attempt of the activity was lost, the batch then waits until the cache shows the writes of
-// that run or attempt.
+// acquireLease acquires the Lease for the run. If another run was the holder of the Lease, or an
+// earlier attempt of the activity was lost, the batch then waits until the cache shows the writes
+// of that run or attempt.
 func (b *upgradeBatch) acquireLease(ctx context.Context, attempt int32) error {
 	if attempt == 1 {
 		return b.fence.lease.acquire(ctx, b.awaitWritesOfOthers)

@@ -62,8 +62,9 @@ func (a *Activities) CleanUp(ctx context.Context) error {
 	}
 }
 
-// cleanUp reads the pods before the SidecarSet. If the SidecarSet is recreated meanwhile and
-// writes its own entry, the resourceVersions of the pods change and the write fails.
+// cleanUp reads the pods before the SidecarSet. If the SidecarSet is recreated between both reads
+// and its new run writes an entry, the resourceVersions of the pods change, and the write of
+// cleanUp fails.
 func (a *Activities) cleanUp(ctx context.Context, set string) error {
 	pods, err := a.Index.Of(set)
 	if err != nil {

@@ -1,5 +1,4 @@
-// Package activities contains the activities of a rollout: selecting the next
-// pods, upgrading them, resetting the standby twins of hot pods, and writing the
-// pods' condition. Each activity is idempotent: a retry, on any worker, starts
-// from the cluster as it is.
+// Package activities contains the activities of a rollout. They select the next pods, upgrade
+// pods, reset the standby twins of hot pods, and write the condition of pods. Each activity is
+// idempotent. A retry, on any worker, starts from the current state of the cluster.
 package activities

@@ -25,15 +25,16 @@ const (
 	// arrived.
 	takeoverDelay = maxAge + time.Second
 	leasePrefix   = "outrigger-rollout-"
-	// cleanUpHolder holds the Lease of a deleted SidecarSet until the Lease is removed.
+	// cleanUpHolder is the holder of the Lease of a deleted SidecarSet until the Lease is
+	// removed.
 	cleanUpHolder = "tidying-worker"
 )
 
-// rolloutLease is the Kubernetes Lease of a rollout. Only the run that holds it upgrades pods.
-// Temporal allows one open run of a SidecarSet, but the activities of a terminated or reset run
-// continue for a while. The protocol compares no times of different machines. The holder reads
-// the Lease once a second. A run that takes over the Lease first writes its identity into the
-// Lease as the next holder, waits for takeoverDelay, and then becomes the holder.
+// rolloutLease is the Kubernetes Lease of a rollout. Only the run that is the holder of the Lease
+// upgrades pods. Temporal allows one open run of a SidecarSet, but the activities of a terminated
+// or reset run continue for a while. The protocol compares no times of different machines. The
+// holder reads the Lease once a second. A run that takes over the Lease first writes its identity
+// into the Lease as the next holder, waits for takeoverDelay, and then becomes the holder.
 type rolloutLease struct {
 	*Activities
 	set protocol.SetReference
@@ -57,7 +58,7 @@ func leaseIdentity(ctx context.Context, run string) string {
 	return run
 }
 
-// held reports whether the run holds the Lease.
+// held reports whether the run is the holder of the Lease.
 func (l *rolloutLease) held(ctx context.Context) (bool, error) {
 	lease, err := l.read(ctx)
 	return err == nil && lease != nil && holder(lease) == l.run && nextHolder(lease) == "", err

@@ -32,7 +32,7 @@ func NewMetrics(registerer prometheus.Registerer) *Metrics {
 		seconds: factory.NewHistogramVec(prometheus.HistogramOpts{
 			Name:    "outrigger_batch_duration_seconds",
 			Help:    "Duration of a batch in seconds, by change (upgrade, reset, condition).",
-			Buckets: prometheus.ExponentialBuckets(1.0/64, 2, 14), // 16 ms to 128 s; a reset may take 60
+			Buckets: prometheus.ExponentialBuckets(1.0/64, 2, 14), // 16 ms to 128 s, because a reset may take 60 s
 		}, []string{"change"}),
 		limitUnavailable: factory.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "outrigger_fleet_unavailable_pods",

@@ -50,8 +50,8 @@ type nextBatch struct {
 	idle          *idleTimer
 }
 
-// check makes one attempt. again is the time until the next attempt if nothing changes; zero
-// means that the result is final.
+// check makes one attempt. again is the time until the next attempt if nothing changes. If again
+// is zero, the result is final.
 func (n *nextBatch) check(ctx context.Context) (result protocol.NextBatchResult, again time.Duration, err error) {
 	set, err := n.set.get(ctx)
 	switch {

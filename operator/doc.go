@@ -3,7 +3,7 @@
 // conditions, events and metrics (SPEC §6, §8). The operator patches no pod. No write of the
 // operator waits for Temporal longer than a second.
 //
-// reconcile.go lists the steps of a reconcile: revisions.go, population.go, uninjected.go,
-// run.go and status.go. The steps share a pass (pass.go). watches.go requeues SidecarSets
-// for the changes that concern them.
+// reconcile.go lists the steps of a reconcile. The steps are in revisions.go, population.go,
+// uninjected.go, run.go and status.go, and share a pass (pass.go). watches.go requeues a
+// SidecarSet after each change that can affect its status or its rollout.
 package operator

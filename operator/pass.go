@@ -60,7 +60,8 @@ type observation struct {
 	fault runs.Fault
 	// outdatedHashes is set while the hashes in the annotations do not match the content.
 	outdatedHashes bool
-	// temporal is an error while Temporal accepts no rollouts.
+	// temporal is nil if Temporal accepts rollouts. Otherwise, it is the error that conditions
+	// report.
 	temporal error
 }
 

@@ -39,9 +39,9 @@ type reconciler struct {
 func steps(revisions *revisionStep, population *populationStep, injection *injectionStep, run *runStep, status *statusStep) []step {
 	return []step{
 		revisions,  // register the content as the newest revision
-		population, // plan over the pods
+		population, // plan the rollout
 		injection,  // find matching pods without the sidecars
-		run,        // start the run of each generation, and keep it going
+		run,        // start the run of each generation, and signal the run
 		status,     // write status with its conditions, and record events
 	}
 }

@@ -20,8 +20,9 @@ const (
 )
 
 // runStep reconciles the run of a SidecarSet with its generation. A slow call to Temporal
-// continues in parallel with reconciles. In this case, status is written twice: after
-// statusTimeout without the outcome of the call, and after the call with the outcome.
+// continues in parallel with reconciles. In this case, status is written twice. The first write,
+// after statusTimeout, lacks the outcome of the call. The second write, after the call, contains
+// the outcome.
 type runStep struct {
 	client *runs.Client
 	calls  *calls

@@ -123,7 +123,7 @@ func (c *uninjectedCache) forget(set string) {
 
 func (c *uninjectedCache) of(set string) *cachedUninjected {
 	if c.sets[set] == nil {
-		c.sets[set] = &cachedUninjected{events: 1} // nothing was scanned
+		c.sets[set] = &cachedUninjected{events: 1} // no scan has happened yet
 	}
 	return c.sets[set]
 }

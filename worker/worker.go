@@ -154,7 +154,7 @@ func (h *host) run(ctx context.Context) error {
 	hosting, ctx := errgroup.WithContext(ctx)
 	writing, end := context.WithCancel(context.WithoutCancel(ctx))
 	hosting.Go(func() error {
-		defer end() // the same order as in start
+		defer end() // patching stops after selecting, as in start
 		return h.keep(ctx, h.startSelecting)
 	})
 	hosting.Go(func() error {

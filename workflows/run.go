@@ -51,9 +51,9 @@ type run struct {
 	// upgrading is set while an upgrade batch is running, and quiet once no pod has been
 	// upgraded for a while.
 	upgrading, quiet bool
-	// updated is set if an update arrived since the run read its signals. woken is set if a
-	// signal asks the run to check the cluster, or if its wait has timed out; wakes counts these
-	// wake-ups.
+	// updated is set if an update has arrived since the run last read its signals. woken is set
+	// if a signal requests a check of the cluster, or if the wait of the run has timed out. wakes
+	// increases with each signal and each plan that wakes a sleeping migration.
 	updated, woken bool
 	wakes          int
 	// resumed is set while the last resume that was read ended a pause.

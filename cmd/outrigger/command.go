@@ -160,7 +160,7 @@ func newWorker(shared *flags) *cobra.Command {
 	return cmd
 }
 
-// traced starts a tracer, stores it in into, and runs a role.
+// traced starts a tracer, stores the tracer at into, and runs a role.
 func traced(ctx context.Context, into *trace.Tracer, role string, log logr.Logger, run func() error) error {
 	tracer, stop, err := tracing.Start(ctx, role, os.Getenv, log.WithName("tracing"))
 	if err != nil {

@@ -109,7 +109,7 @@ func (b *admission) measure(ctx context.Context, others int, out io.Writer) erro
 
 // runAll prints the result of every run, and the best result.
 func (b *admission) runAll(ctx context.Context, l *load, p pattern, name string, out io.Writer) error {
-	if _, err := l.run(ctx, p, b.duration/4); err != nil { // to warm up
+	if _, err := l.run(ctx, p, b.duration/4); err != nil { // the first run warms up the webhook
 		return err
 	}
 	webhook, err := b.h.stack.Process(cluster.Webhook)
@@ -186,8 +186,8 @@ func (b *admission) authority(ctx context.Context) (*x509.CertPool, error) {
 	return pool, nil
 }
 
-// store creates or deletes SidecarSets that match no pod, until there are n. The webhook does not
-// run meanwhile.
+// store creates or deletes SidecarSets that match no pod, until there are n. The caller has to
+// stop the webhook first.
 func (b *admission) store(ctx context.Context, n int) error {
 	for len(b.stored) > n {
 		last := len(b.stored) - 1

@@ -87,7 +87,7 @@ func (h *harness) close() {
 	if h.stack != nil {
 		h.stack.Shutdown()
 	}
-	_ = os.RemoveAll(h.dir) // the folder is in memory and of no further use
+	_ = os.RemoveAll(h.dir) // an error is ignored, because the folder is not used any more
 }
 
 // startRoles starts the roles, and watches the pods and SidecarSets until ctx ends.

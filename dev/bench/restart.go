@@ -132,7 +132,7 @@ func (b *restart) judge(rejected []string, gap time.Duration) error {
 // startReplicas starts the replicas of each role. The operators elect a leader, and the webhooks
 // share one address.
 func (b *restart) startReplicas(ctx context.Context) (err error) {
-	if b.service, err = link.Open(ctx, "127.0.0.1:1"); err != nil { // until a webhook runs
+	if b.service, err = link.Open(ctx, "127.0.0.1:1"); err != nil { // no server listens at this address until a webhook runs
 		return err
 	}
 	_, port, _ := strings.Cut(b.service.Address(), ":")

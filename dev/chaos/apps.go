@@ -32,7 +32,7 @@ func (w *fixture) rename(ctx context.Context, f Fault) error {
 	return w.insist(ctx, func(ctx context.Context) error {
 		set := &v1alpha1.SidecarSet{}
 		if err := w.Kube.Get(ctx, types.NamespacedName{Name: f.Target}, set); err != nil {
-			return client.IgnoreNotFound(err) // it is being recreated
+			return client.IgnoreNotFound(err) // the SidecarSet is being recreated
 		}
 		next := otherName(set.Spec.Containers[0].Image)
 		if next == "" {

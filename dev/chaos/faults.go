@@ -197,11 +197,11 @@ func (w *fixture) disturbPods(ctx context.Context, f Fault) error {
 	for n, end := 0, time.Now().Add(f.For); time.Now().Before(end) && ctx.Err() == nil; n++ {
 		chosen, err := w.choose(ctx, f, client.MatchingLabels{"set-" + f.Target: "on"})
 		if err != nil {
-			continue // the API server is disturbed, too
+			continue // another fault affects the API server
 		}
 		edit := w.merging(`{"metadata":{"annotations":{"chaos/edit":"%d"}}}`, n)
 		for i := range chosen {
-			_ = edit(ctx, &chosen[i]) // it may be gone
+			_ = edit(ctx, &chosen[i]) // the pod may be gone
 		}
 	}
 	return nil
@@ -221,6 +221,6 @@ func (w *fixture) insist(ctx context.Context, do func(context.Context) error) (e
 		defer done()
 		err = do(attempt)
 		return err == nil, nil
-	}) // the error of the last attempt says more
+	}) // the error of the last attempt is more precise
 	return err
 }

@@ -174,8 +174,8 @@ func (w *fixture) mend(ctx context.Context, name string) error {
 	return w.resume(ctx, name)
 }
 
-// converge waits until there are at least pods pods, and nothing has been pending for calmTime.
-// It deletes pods that are not upgradable, so that their owners create new pods.
+// converge waits until the number of pods is at least pods, and nothing has been pending for
+// calmTime. It deletes pods that are not upgradable, so that their owners create new pods.
 func (w *fixture) converge(ctx context.Context, pods int) error {
 	end, calm := time.Now().Add(convergeWithin), time.Time{}
 	for {
@@ -240,7 +240,7 @@ func (w *fixture) replace(ctx context.Context) {
 	for _, name := range w.observer.NotUpgradable() {
 		_, name, _ = strings.Cut(name, "/")
 		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
-		_ = w.Kube.Delete(ctx, pod) // or in the next look
+		_ = w.Kube.Delete(ctx, pod) // the next check of pending pods tries again
 	}
 }
 

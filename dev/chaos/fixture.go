@@ -93,7 +93,7 @@ func newDeployment(name string, replicas int32) *appsv1.Deployment {
 	}
 }
 
-// newFixture starts the cluster without the roles, for about pods pods.
+// newFixture starts the cluster without the roles. pods is the approximate number of pods.
 func newFixture(ctx context.Context, dir string, pods int, out io.Writer, report func(observer.Violation)) (*fixture, error) {
 	stack, err := cluster.Start(ctx, cluster.Options{Dir: filepath.Join(dir, "stack")})
 	if err != nil {

@@ -14,30 +14,30 @@ type Kind string
 // These are the kinds of faults. They affect processes, connections, the API server and Temporal,
 // pods, or are edits of SidecarSets.
 const (
-	Kill         Kind = "kill"          // SIGKILL; started again afterwards
-	Freeze       Kind = "freeze"        // SIGSTOP, then SIGCONT
-	Cut          Kind = "cut"           // connections are reset, new ones too
-	Hold         Kind = "hold"          // nothing arrives, nothing is closed; in the end it arrives
-	Lose         Kind = "lose"          // the same; in the end the connections are reset
-	Delay        Kind = "delay"         // everything arrives late
+	Kill         Kind = "kill"          // a process gets SIGKILL, and is started again
+	Freeze       Kind = "freeze"        // a process gets SIGSTOP, then SIGCONT
+	Cut          Kind = "cut"           // open and new connections are reset
+	Hold         Kind = "hold"          // bytes are delayed until the end of the fault
+	Lose         Kind = "lose"          // bytes do not arrive, and the connections are reset at the end
+	Delay        Kind = "delay"         // all bytes arrive late
 	TooMany      Kind = "too-many"      // most requests to the API server are answered with 429
-	Exhausted    Kind = "exhausted"     // Temporal is limited to a few requests a second
+	Exhausted    Kind = "exhausted"     // Temporal accepts only a few requests per second
 	Conflicts    Kind = "conflicts"     // another client keeps writing the pods
 	DeletePods   Kind = "delete-pods"   //
 	Relabel      Kind = "relabel"       // a SidecarSet stops selecting pods, then selects them again
 	Scale        Kind = "scale"         // a Deployment grows or shrinks
 	Crash        Kind = "crash"         // the apps of pods crash forever
 	Reject       Kind = "reject"        // a policy rejects the upgrades of pods
-	Image        Kind = "image"         // a new image
-	Alias        Kind = "alias"         // another name of the image
-	Bad          Kind = "bad-image"     // one that cannot be pulled, then a good one
-	Window       Kind = "window"        // another maxUnavailable
+	Image        Kind = "image"         // a SidecarSet gets a new image
+	Alias        Kind = "alias"         // a SidecarSet gets another name of the same image
+	Bad          Kind = "bad-image"     // a SidecarSet gets an image that cannot be pulled, then a good image
+	Window       Kind = "window"        // a SidecarSet gets another maxUnavailable
 	Partition    Kind = "partition"     //
-	Order        Kind = "order"         // another priority or scatter
-	Env          Kind = "env"           // a change that needs new pods
-	Pause        Kind = "pause"         // spec.updateStrategy.paused, then not
+	Order        Kind = "order"         // a SidecarSet gets another priority or scatter
+	Env          Kind = "env"           // a SidecarSet gets a change that requires new pods
+	Pause        Kind = "pause"         // spec.updateStrategy.paused is set, then unset
 	PauseRun     Kind = "pause-run"     // the run is paused, then resumed
-	Remake       Kind = "remake"        // deleted, and created again
+	Remake       Kind = "remake"        // a SidecarSet is deleted, then recreated
 	CutEverybody Kind = "cut-everybody" // all connections to the API server at once
 )
 
@@ -218,7 +218,7 @@ func (p *planner) rule() (drawn rule, first bool) {
 			return r, false
 		}
 	}
-	return p.rules[0], false // never: the weights sum up to total
+	return p.rules[0], false // not reached, because total is the sum of the weights
 }
 
 func (p *planner) drawDelay(f *Fault) {

@@ -146,7 +146,8 @@ func (w *fixture) watches(ctx context.Context) (float64, error) {
 const minSamples = 20
 
 // tolerance is the accepted difference between the means of the second and the first half. It is
-// a share of the first mean, and an absolute number for small values.
+// the sum of share, relative to the first mean, and of the absolute number more, which matters
+// for small means.
 type tolerance struct{ share, more float64 }
 
 func toleranceOf(name string) tolerance {

@@ -41,7 +41,7 @@ func newThrottle(ctx context.Context, apiServer, certs string) (*throttle, error
 	forward.ErrorLog = log.New(io.Discard, "", 0)
 	forward.Transport = &http.Transport{
 		ForceAttemptHTTP2: true,
-		TLSClientConfig:   &tls.Config{InsecureSkipVerify: true, MinVersion: tls.VersionTLS12}, // it is on this machine
+		TLSClientConfig:   &tls.Config{InsecureSkipVerify: true, MinVersion: tls.VersionTLS12}, // the API server is on this machine
 	}
 	t := &throttle{address: listener.Addr().String()}
 	t.server = &http.Server{ErrorLog: forward.ErrorLog, ReadHeaderTimeout: 0, Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -64,7 +64,7 @@ func reject(w http.ResponseWriter) {
 	w.Header().Set("Content-Type", "application/json")
 	w.Header().Set("Retry-After", "1")
 	w.WriteHeader(http.StatusTooManyRequests)
-	_ = json.NewEncoder(w).Encode(metav1.Status{ // a client that hung up retries
+	_ = json.NewEncoder(w).Encode(metav1.Status{ // a client that has closed the connection retries
 		TypeMeta: metav1.TypeMeta{Kind: "Status", APIVersion: "v1"}, Status: metav1.StatusFailure,
 		Message: "too many requests, please try again later", Reason: metav1.StatusReasonTooManyRequests, Code: http.StatusTooManyRequests,
 	})

@@ -54,7 +54,7 @@ func (c *Cluster) etcdSpec() process.Spec {
 			"--data-dir=" + filepath.Join(c.options.Dir, etcdDir),
 			"--listen-client-urls=" + client, "--advertise-client-urls=" + client,
 			"--listen-peer-urls=" + peer, "--initial-advertise-peer-urls=" + peer, "--initial-cluster=default=" + peer,
-			"--unsafe-no-fsync", // data survives SIGKILL; a crash of the machine is not tested
+			"--unsafe-no-fsync", // data survives SIGKILL, and no test crashes the machine
 			"--quota-backend-bytes=4294967296",
 			"--log-level=warn",
 		},
@@ -70,7 +70,7 @@ func (c *Cluster) apiServerSpec() process.Spec {
 	flags := []string{
 		"--etcd-servers=" + c.EtcdURL(),
 		"--bind-address=" + listen, fmt.Sprintf("--secure-port=%d", c.at.apiServer),
-		"--advertise-address=127.0.0.1", "--endpoint-reconciler-type=none", // Endpoints may not hold a loopback address
+		"--advertise-address=127.0.0.1", "--endpoint-reconciler-type=none", // Endpoints must not contain a loopback address
 		"--service-cluster-ip-range=10.96.0.0/16",
 		"--tls-cert-file=" + c.certificate("apiserver.crt"), "--tls-private-key-file=" + c.certificate("apiserver.key"),
 		"--token-auth-file=" + c.certificate(tokenFile),
@@ -101,7 +101,7 @@ func (c *Cluster) controllerManagerSpec() process.Spec {
 			"--service-account-private-key-file=" + c.certificate("apiserver.key"),
 			"--root-ca-file=" + c.certificate("apiserver.crt"),
 			"--controllers=*,-" + strings.Join(idleControllers(), ",-"),
-			"--node-monitor-grace-period=5m", // a busy machine or a stopped KWOK evicts no pod
+			"--node-monitor-grace-period=5m", // no pod is evicted while the machine is busy or KWOK is stopped
 			"--concurrent-deployment-syncs=10", "--concurrent-replicaset-syncs=20", "--concurrent-gc-syncs=10",
 			"--kube-api-qps=" + clientQPS, "--kube-api-burst=" + clientQPS,
 		},
@@ -156,7 +156,7 @@ func answers(url string) func(context.Context) error {
 		if response.StatusCode == http.StatusOK {
 			return nil
 		}
-		body, _ := io.ReadAll(io.LimitReader(response.Body, 1024)) // only decorates the message
+		body, _ := io.ReadAll(io.LimitReader(response.Body, 1024)) // the body only adds details to the error
 		return fmt.Errorf("GET %s: %s: %s", url, response.Status, body)
 	}
 }

@@ -67,7 +67,7 @@ func (p *ports) takeEach(targets ...*int) error {
 func (p *ports) release() { _ = p.claim.Close() }
 
 func listen(port int) (net.Listener, error) {
-	return (&net.ListenConfig{}).Listen(context.Background(), "tcp", loopback(port)) // never blocks
+	return (&net.ListenConfig{}).Listen(context.Background(), "tcp", loopback(port)) // Listen never blocks
 }
 
 // loopback returns the address of a port on the loopback interface.

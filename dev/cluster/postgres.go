@@ -40,7 +40,7 @@ func (c *Cluster) postgresSpec() (process.Spec, error) {
 	if err != nil {
 		return process.Spec{}, err
 	}
-	isReady, err := postgresProgram("pg_isready") // it listens long before it answers
+	isReady, err := postgresProgram("pg_isready") // PostgreSQL listens long before it answers
 	return process.Spec{
 		Name: Postgres, Path: program,
 		Args: []string{
@@ -48,7 +48,7 @@ func (c *Cluster) postgresSpec() (process.Spec, error) {
 			"-c", "listen_addresses=127.0.0.1", "-c", "unix_socket_directories=", "-c", "max_connections=200",
 		},
 		System:     notRoot(),
-		StopSignal: syscall.SIGINT, // SIGTERM waits until all clients have gone
+		StopSignal: syscall.SIGINT, // after SIGTERM, PostgreSQL waits until all clients have disconnected
 		Ready: func(ctx context.Context) error {
 			return c.command(ctx, nil, isReady, "--host=127.0.0.1", fmt.Sprintf("--port=%d", c.at.postgres))
 		},

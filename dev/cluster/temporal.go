@@ -23,8 +23,8 @@ type TemporalServer string
 const (
 	// DevServer is one process with SQLite and the web UI.
 	DevServer TemporalServer = "dev-server"
-	// TemporalCluster is the Temporal server with PostgreSQL. Each service has one process, and
-	// the history service has two.
+	// TemporalCluster is the Temporal server with PostgreSQL. The history service has two
+	// processes, and each other service has one process.
 	TemporalCluster TemporalServer = "cluster"
 	// TemporalVariable is the environment variable with the kind of server. It applies if
 	// Options.Temporal is empty.

@@ -172,7 +172,7 @@ func (d *Demo) awaitStatus(ctx context.Context) error {
 	return d.show(ctx, "get", "sidecarset", set)
 }
 
-// follow prints the progress of the pods until the condition holds.
+// follow prints the progress of the pods until the condition is true.
 func (d *Demo) follow(ctx context.Context, until func(observer.View) bool) error {
 	var shown observer.View
 	_, err := d.watched.Await(ctx, func(v observer.View) bool {

@@ -31,7 +31,7 @@ type supervisor struct {
 
 // listen serves the methods until the returned function is called.
 func (s *supervisor) listen(ctx context.Context) (func(), error) {
-	if err := os.RemoveAll(s.at.socket()); err != nil { // left by a killed supervisor
+	if err := os.RemoveAll(s.at.socket()); err != nil { // a killed supervisor does not remove its socket
 		return nil, fmt.Errorf("remove the old control socket: %w", err)
 	}
 	socket, err := (&net.ListenConfig{}).Listen(ctx, "unix", s.at.socket())
@@ -79,7 +79,7 @@ func (s *supervisor) Kill(name string, names *[]string) error {
 // It returns the names of the started processes.
 func (s *supervisor) Start(name string, names *[]string) error {
 	<-s.started
-	ctx := context.Background() // a start ends when the stack does
+	ctx := context.Background() // a start ends when the stack ends
 	if len(s.resolve(name)) > 0 || !cluster.IsRole(name) {
 		return s.each(name, names, func(each string) error { return s.cluster.StartAgain(ctx, each) })
 	}

@@ -79,7 +79,7 @@ func detach(ctx context.Context, at stateDir, flags *pflag.FlagSet, out io.Write
 	if err != nil {
 		return err
 	}
-	_ = lock.Close() // the supervisor locks it
+	_ = lock.Close() // the supervisor locks the file
 	log, err := os.Create(at.logFile())
 	if err != nil {
 		return fmt.Errorf("create the log of the supervisor: %w", err)
@@ -149,7 +149,7 @@ func withStack(ctx context.Context, o upOptions, use func(context.Context, *supe
 	if err := startRoles(ctx, s.cluster, o); err != nil {
 		return err
 	}
-	defer func() { _ = os.Remove(o.at.envFile()) }() // its pids and ports mean nothing any more
+	defer func() { _ = os.Remove(o.at.envFile()) }() // its pids and ports are no longer valid
 	if err := s.writeEnv(); err != nil {
 		return err
 	}

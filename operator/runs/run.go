@@ -12,8 +12,8 @@ import (
 	"github.com/outrigger/outrigger/api/v1alpha1"
 )
 
-// firstTask is the length of a history at the end of the first task of the run. It counts the
-// start of the run, and three events of the task: scheduled, started and completed.
+// firstTask is the length of a history at the end of the first task of the run. These four events
+// are the start of the run, and the schedule, the start and the completion of the task.
 const firstTask = 4
 
 // Run is the newest run of a SidecarSet, as Temporal describes it.

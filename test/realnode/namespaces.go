@@ -69,7 +69,7 @@ func again(ctx context.Context, state string) (int, error) {
 	cmd.SysProcAttr = &syscall.SysProcAttr{
 		Cloneflags: syscall.CLONE_NEWNS | syscall.CLONE_NEWPID | syscall.CLONE_NEWNET,
 		Pdeathsig:  syscall.SIGKILL,
-		Setpgid:    true, // Ctrl-C is for us to handle
+		Setpgid:    true, // only this process handles Ctrl-C
 	}
 	err = cmd.Run()
 	var ended *exec.ExitError

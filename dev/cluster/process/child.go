@@ -23,10 +23,10 @@ const (
 type child struct {
 	spec     Spec
 	log      string
-	starting sync.Mutex // locked until it is ready, so that it is started once at a time
+	starting sync.Mutex // locked until the process is ready, so that only one start is in progress
 
 	mu  sync.Mutex
-	pid int // 0 while it does not run
+	pid int // 0 while the process does not run
 	// gone is closed once the process has ended. stopping is true if a caller stopped the
 	// process.
 	gone     chan struct{}
@@ -66,7 +66,7 @@ func (c *child) launch(g *Group) error {
 	if err != nil {
 		return err
 	}
-	defer func() { _ = log.Close() }() // the child keeps its own handle
+	defer func() { _ = log.Close() }() // the child has its own file descriptor
 	// The context of the caller is not used, because the process outlives the call that starts
 	// it.
 	cmd := exec.CommandContext(context.Background(), c.spec.Path, c.spec.Args...)
@@ -180,7 +180,7 @@ func Tail(path string) string {
 		return err.Error()
 	}
 	buf := make([]byte, min(info.Size(), tailBytes))
-	n, _ := f.ReadAt(buf, info.Size()-int64(len(buf))) // the log may have been cut meanwhile
+	n, _ := f.ReadAt(buf, info.Size()-int64(len(buf))) // the log may have been truncated since Stat
 	lines := strings.Split(strings.TrimSpace(string(buf[:n])), "\n")
 	return strings.Join(lines[max(0, len(lines)-tailLines):], "\n")
 }

@@ -119,6 +119,6 @@ func serveHealth(ctx context.Context, address string, config *rest.Config) (func
 		}
 	})
 	server := &http.Server{Handler: mux, ReadHeaderTimeout: 5 * time.Second}
-	go func() { _ = server.Serve(listener) }() // always ErrServerClosed
+	go func() { _ = server.Serve(listener) }() // the error is always ErrServerClosed
 	return func() { _ = server.Close() }, nil
 }

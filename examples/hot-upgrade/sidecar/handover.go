@@ -18,8 +18,8 @@ import (
 // These are the requests to the serving twin. A request is the first line of a connection to the
 // socket of the twin.
 const (
-	askVersion = "version" // answered by a line
-	askSocket  = "socket"  // answered by a message that carries the listening socket, and taken by the line done
+	askVersion = "version" // the answer is a line with the version
+	askSocket  = "socket"  // the answer is a message with the listening socket, and the successor then sends done
 	done       = "done"
 )
 
@@ -100,7 +100,7 @@ func takeOver(predecessor *net.UnixConn) (net.Listener, error) {
 		return nil, fmt.Errorf("receive the listening socket: %w", err)
 	}
 	file := os.NewFile(uintptr(sockets[0]), "listener")
-	defer func() { _ = file.Close() }() // FileListener has its own
+	defer func() { _ = file.Close() }() // FileListener duplicates the file descriptor
 	return net.FileListener(file)
 }
 
@@ -137,7 +137,7 @@ func listenUnix(ctx context.Context, path string) (*net.UnixListener, error) {
 	if !ok {
 		return nil, fmt.Errorf("%s: a %T", path, listener)
 	}
-	unix.SetUnlinkOnClose(false) // the path is the successor's by then
+	unix.SetUnlinkOnClose(false) // at Close, the path belongs to the successor
 	return unix, nil
 }
 
@@ -149,7 +149,7 @@ func (h handover) handOn(successors *net.UnixListener, listener net.Listener) <-
 		for {
 			connection, err := successors.AcceptUnix()
 			if err != nil {
-				return // closed at the end of this process
+				return // the listener is closed at the end of this process
 			}
 			took, err := h.answer(connection, listener)
 			_ = connection.Close()

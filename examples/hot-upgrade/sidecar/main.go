@@ -23,8 +23,8 @@ const (
 	versionVariable = "SIDECARSET_VERSION"
 	addressVariable = "ADDRESS"       // :8080 by default
 	folderVariable  = "SHARED_FOLDER" // /shared by default
-	releaseVariable = "RELEASE"       // what answers name
-	warmUpVariable  = "WARM_UP"       // how long it takes before it can take over, for example 10s
+	releaseVariable = "RELEASE"       // answers contain the release
+	warmUpVariable  = "WARM_UP"       // time before the twin can take over, for example 10s
 )
 
 func main() {

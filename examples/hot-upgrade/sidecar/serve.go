@@ -43,7 +43,7 @@ func serve(ctx context.Context, o options) error {
 				// goes to the successor.
 				w.Header().Set("Connection", "close")
 			}
-			_, _ = fmt.Fprintln(w, o.release, o.version) // a client that is gone needs no answer
+			_, _ = fmt.Fprintln(w, o.release, o.version) // a client that has disconnected needs no answer
 		}),
 	}
 	served := make(chan error, 1)
