@@ -65,7 +65,8 @@ type upgradeBatch struct {
 	*writer
 	pool  *pool
 	input protocol.UpgradeBatchInput
-	// end is extended while the cluster-wide limit has no slot.
+	// end is the time at which the batch stops filling slots. It is extended while the
+	// cluster-wide limit has no slot.
 	end      atomic.Pointer[time.Time]
 	deadline *writeDeadline
 	fence    *fence

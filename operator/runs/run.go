@@ -40,8 +40,8 @@ type Run struct {
 // Open reports whether the run has not ended.
 func (r *Run) Open() bool { return r.Status == enums.WORKFLOW_EXECUTION_STATUS_RUNNING }
 
-// Completed reports whether the run ended because it had nothing left to do, and was not
-// terminated.
+// Completed reports whether the run has ended because it had nothing left to do. It returns false
+// for a terminated run.
 func (r *Run) Completed() bool { return r.Status == enums.WORKFLOW_EXECUTION_STATUS_COMPLETED }
 
 // TaskPending reports whether a workflow task of the run is pending, after which the run plans

@@ -17,7 +17,8 @@ import (
 
 // Spec describes one process and its readiness probe.
 type Spec struct {
-	// Name is unique in its Group and names the log file.
+	// Name is the name of the process, which is unique in its Group. It is also the name of the
+	// log file.
 	Name string
 	Path string
 	Args []string
