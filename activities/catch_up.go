@@ -61,8 +61,9 @@ func (b *upgradeBatch) cacheCatchesUp(ctx context.Context) (bool, error) {
 	return b.await(ctx, b.input.SidecarSet.Name, catchUpTime, func() (bool, error) { return b.Index.Shows(version) })
 }
 
-// catchUp finds the pods that an earlier attempt has written. It reads a pod from the cache if the
-// cache is current, and otherwise from the API server. All pods of a superseded generation count as written.
+// catchUp finds the pods that an earlier attempt has written. It reads a pod from the cache if
+// the cache is current, and otherwise from the API server. All pods of a superseded generation
+// count as written by the earlier attempt.
 func (b *upgradeBatch) catchUp(ctx context.Context) error {
 	reads, _ := newPool(ctx, b.Writers)
 	for _, chosen := range b.left {

@@ -57,7 +57,7 @@ func (w *fixture) carryOut(ctx context.Context, plan []Fault) {
 // its SidecarSets.
 func (w *fixture) finish(ctx context.Context) error {
 	w.say("faults are over")
-	// A fault may have failed to start its process again.
+	// If a fault could not start its process again, the process is started here.
 	for _, process := range []string{cluster.APIServer, cluster.Temporal, cluster.Operator, cluster.Webhook, "worker-1", "worker-2"} {
 		if err := w.restart(ctx, process); err != nil {
 			return err
@@ -161,7 +161,7 @@ func (w *fixture) mend(ctx context.Context, name string) error {
 	if err := w.label(ctx, Fault{Target: name}, "off", "on"); err != nil {
 		return err
 	}
-	// A fault may have failed to recreate the SidecarSet.
+	// If a fault could not recreate the SidecarSet, the SidecarSet is created here.
 	if err := w.create(ctx, newSet(name, "v1")); err != nil {
 		return err
 	}

@@ -55,8 +55,8 @@ type Options struct {
 	Clock  clock.Clock
 }
 
-// NewClient returns a client. AwaitProbe blocks until Start has probed Temporal for the first
-// time.
+// NewClient returns a Client. The method AwaitProbe blocks until Start has probed Temporal for
+// the first time.
 func NewClient(client sdk.Client, o Options, metrics *Metrics) *Client {
 	calls := newConnection(client, o, metrics)
 	return &Client{
