@@ -6,6 +6,7 @@ import (
 	"context"
 	"flag"
 	"fmt"
+	"net/http"
 	"net/url"
 	"os"
 	"os/exec"
@@ -77,6 +78,23 @@ func newBrowser(ctx context.Context, t *testing.T) context.Context {
 // shown is the text of a page. Temporal's UI renders Markdown in frames of its own.
 const shown = `[document, ...Array.from(document.querySelectorAll("iframe"), f => f.contentDocument)].map(d => d?.body?.innerText).join("\n")`
 
+// awaitUI waits until the UI reaches its server, which has started at the same moment. A page
+// that is loaded earlier shows an error, and stays so.
+func awaitUI(ctx context.Context, t *testing.T, address string) {
+	t.Helper()
+	for _, path := range []string{"settings", "cluster-info", "system-info", "namespaces", "namespaces/default", "namespaces/default/search-attributes"} {
+		require.Eventually(t, func() bool {
+			request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+address+"/api/v1/"+path, nil)
+			require.NoError(t, err)
+			response, err := http.DefaultClient.Do(request)
+			if err != nil {
+				return false
+			}
+			return response.Body.Close() == nil && response.StatusCode == http.StatusOK
+		}, 30*time.Second, 100*time.Millisecond, path)
+	}
+}
+
 // awaitTexts waits until the page shows each text.
 func awaitTexts(t *testing.T, page context.Context, texts ...string) {
 	t.Helper()
@@ -111,6 +129,7 @@ func TestTheWebUIReadsEncryptedRunsThroughTheCodecServer(t *testing.T) {
 
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
+	awaitUI(ctx, t, uiAddress)
 	page := newBrowser(ctx, t)
 	require.NoError(t, chromedp.Do(page, chromedp.Navigate(strings.Join([]string{
 		"http://" + uiAddress, "namespaces", sdk.DefaultNamespace, "workflows", url.PathEscape(r.run.GetID()), r.run.GetRunID(), "history",
