@@ -81,7 +81,7 @@ type uninjectedPods struct {
 	example string
 }
 
-// hasWork reports whether there is something for the run to do now.
+// hasWork reports whether the plan has pods to upgrade, or standby twins to reset.
 func (o *observation) hasWork() bool {
 	return len(o.plan.Pods) > 0 || o.plan.Counts.Migrated > 0
 }

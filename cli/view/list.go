@@ -86,10 +86,10 @@ func (all Summaries) Text(s Style) string {
 	return table(rows)
 }
 
-// BehindPods are pods that lack a SidecarSet, or its newest version.
+// BehindPods are pods that lack the sidecars of a SidecarSet, or do not have its newest revision.
 type BehindPods []BehindPod
 
-// BehindPod is a pod that lacks a SidecarSet, or its newest version.
+// BehindPod is a pod that lacks the sidecars of a SidecarSet, or does not have its newest revision.
 type BehindPod struct {
 	Namespace string `json:"namespace"`
 	Name      string `json:"name"`

@@ -60,7 +60,8 @@ func NewRolloutWhy(in *Input) (*RolloutWhy, error) {
 	return &RolloutWhy{Name: r.Name, Headline: r.Headline, Phase: r.Phase, Message: r.Message, Reasons: reasons}, nil
 }
 
-// stoppedBy lists the reasons of an operator that is behind, and of users.
+// stoppedBy lists why a rollout does not continue: the operator has not observed the generation,
+// upgrades are disabled, or a user paused the rollout.
 func (r *Rollout) stoppedBy(in *Input) []string {
 	var found []string
 	if !r.Observed {

@@ -104,8 +104,8 @@ func (s *supervisor) each(name string, names *[]string, act func(string) error) 
 	return s.writeEnv()
 }
 
-// resolve returns the names of the processes of a name. The name worker stands for all workers.
-// The name temporal is not resolved here, but by the cluster.
+// resolve returns the names of the processes of a role. The role worker stands for all workers.
+// The cluster resolves the role temporal, so resolve returns it unchanged.
 func (s *supervisor) resolve(name string) []string {
 	if name == cluster.Temporal {
 		return []string{name}

@@ -220,7 +220,7 @@ type batchResult struct {
 
 // faultOfWrites returns a fault if all writes of the newest batch were rejected. events lists the
 // newest event first. The activity of such a batch does not fail, because a rejected pod must not
-// stop other pods.
+// stop the upgrade of other pods.
 func faultOfWrites(payloads converter.DataConverter, events []*history.HistoryEvent) Fault {
 	for _, event := range events {
 		var batch batchResult

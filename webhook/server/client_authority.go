@@ -50,8 +50,9 @@ func (a *clientAuthority) requestCertificate(config *tls.Config) func(*tls.Clien
 	}
 }
 
-// accepts reports whether the client of a connection sent a certificate. TLS has rejected
-// connections with a certificate of another CA, or without client usage.
+// accepts reports whether a connection is accepted. Without a client CA, every connection is
+// accepted. Otherwise, the client must have sent a certificate. The TLS handshake has already
+// rejected certificates of another CA, and certificates that do not allow client authentication.
 func (a *clientAuthority) accepts(state *tls.ConnectionState) bool {
 	return a == nil || state != nil && len(state.VerifiedChains) > 0
 }
