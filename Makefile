@@ -103,7 +103,7 @@ precommit: ## Check formatting, vet, lint, and the tests of the pure packages, i
 .PHONY: test
 test: controlplane build ## Run all tests except those of the browser
 	@tools/build.sh helm prometheus
-	go test -timeout 40m -p 4 -parallel 4 ./test/integration ./test/manifests ./...
+	go test -timeout 40m -p 3 ./test/integration ./test/manifests ./...
 
 # This check runs before anything is compiled.
 .PHONY: browser

@@ -85,8 +85,8 @@ func (s *scenario) stuckSets(n int) (ids []string) {
 	return ids
 }
 
-// histories are how many events runs have, and how many of them have an
-// activity in progress.
+// histories are how many events runs have, and how many of the runs have an activity or a workflow
+// task in progress.
 func (s *scenario) histories(ids []string) (events map[string]int64, working int, err error) {
 	events = map[string]int64{}
 	for _, id := range ids {
@@ -95,7 +95,7 @@ func (s *scenario) histories(ids []string) (events map[string]int64, working int
 			return nil, 0, err
 		}
 		events[id] = run.WorkflowExecutionInfo.HistoryLength
-		if len(run.PendingActivities) > 0 {
+		if len(run.PendingActivities) > 0 || run.PendingWorkflowTask != nil {
 			working++
 		}
 	}
