@@ -38,7 +38,7 @@ import (
 
 const (
 	// soon bounds what happens by itself; it fails the test, it measures nothing.
-	soon = time.Minute
+	soon = 30 * time.Second
 	tick = 50 * time.Millisecond
 )
 
