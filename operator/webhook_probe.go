@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/url"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -43,7 +44,8 @@ type webhookProbe struct {
 	changes chan event.GenericEvent
 
 	mu sync.Mutex
-	// last is the fault that the last probe found, and equal how many in a row found it.
+	// last is the fault that the last probe found. equal is how many probes in a row found a
+	// fault, or none, as the last probe did.
 	last  string
 	equal int
 	// decided is set once fault is known; it is empty if the webhook answers.
@@ -82,14 +84,19 @@ func (p *webhookProbe) check(ctx context.Context) {
 	}
 }
 
-// describe names the address, the innermost cause and the effect of a failed probe. The cause
-// has neither ports of the client nor times, so the text changes only with the fault.
+// describe names the address, the cause and the effect of a failed probe. The cause is the
+// innermost error, which has no port of the client. It has no time either, so the text stays the
+// same while the fault does.
 func (p *webhookProbe) describe(installed *admissionregistrationv1.MutatingWebhook, err error) string {
 	if err == nil || installed == nil {
 		return ""
 	}
 	for inner := errors.Unwrap(err); inner != nil; inner = errors.Unwrap(inner) {
 		err = inner
+	}
+	if invalid, ok := errors.AsType[x509.CertificateInvalidError](err); ok {
+		invalid.Detail = ""
+		err = errors.New(strings.TrimSuffix(invalid.Error(), ": "))
 	}
 	address, _, _ := endpoint(&installed.ClientConfig)
 	effect := "new pods are rejected (failurePolicy Fail)"
@@ -100,15 +107,23 @@ func (p *webhookProbe) describe(installed *admissionregistrationv1.MutatingWebho
 		address, err, effect, p.webhook.namespace)
 }
 
-// record records the fault that a probe found, and reports whether status changes.
+// record records the fault that a probe found, which is empty if the webhook answered. It reports
+// whether status changes. While probes find different causes in turn, for example because each
+// connects to another replica, status keeps one of the causes.
 func (p *webhookProbe) record(fault string) (changed bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if fault != p.last {
-		p.last, p.equal = fault, 0
+	repeated := fault == p.last
+	if (fault == "") != (p.last == "") {
+		p.equal = 0
 	}
+	p.last = fault
 	p.equal++
-	if p.equal < equalProbes && (p.decided || fault != "") {
+	known := p.decided && (fault == "") == (p.fault == "")
+	switch {
+	case p.equal < equalProbes && (p.decided || fault != ""):
+		return false
+	case known && !repeated:
 		return false
 	}
 	changed = !p.decided || p.fault != fault

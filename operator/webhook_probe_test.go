@@ -1,6 +1,8 @@
 package operator
 
 import (
+	"crypto/tls"
+	"crypto/x509"
 	"encoding/pem"
 	"net/http/httptest"
 	"strings"
@@ -84,6 +86,29 @@ func TestSpec8_AWebhookThatDoesNotAnswerIsUnavailable(t *testing.T) {
 	assert.NotEmpty(t, check(), "one answer may be that of the only replica that serves")
 	assert.Empty(t, check())
 	assert.True(t, requeued())
+}
+
+func TestSpec8_AFaultWhoseCauseChangesIsReported(t *testing.T) {
+	p := newWebhookProbe(&podWebhook{namespace: "kruise-system"})
+	installed := &admissionregistrationv1.MutatingWebhook{ClientConfig: admissionregistrationv1.WebhookClientConfig{URL: ptr.To("https://10.0.0.1:9443/mutate-pod")}}
+	expired := func(now string) string {
+		return p.describe(installed, &tls.CertificateVerificationError{Err: x509.CertificateInvalidError{Reason: x509.Expired, Detail: "current time " + now + " is after 2026-01-01"}})
+	}
+	assert.Equal(t, expired("10:00:00"), expired("10:00:02"), "the time is no part of the text")
+	assert.Contains(t, expired("10:00:00"), "certificate has expired or is not yet valid")
+
+	// One replica refuses connections, and another one does not answer.
+	set := &v1alpha1.SidecarSet{}
+	assert.False(t, p.record("refused"))
+	assert.True(t, p.record("timeout"), "two probes found a fault")
+	assert.Equal(t, "timeout", p.unavailable(set))
+	assert.False(t, p.record("refused"), "status is not written for each probe")
+	assert.False(t, p.record("timeout"))
+	assert.False(t, p.record("refused"))
+	assert.Equal(t, "timeout", p.unavailable(set))
+	assert.True(t, p.record("refused"), "the cause has changed for good")
+	assert.False(t, p.record(""))
+	assert.True(t, p.record(""))
 }
 
 func TestConnect(t *testing.T) {
