@@ -1,15 +1,14 @@
 package operator
 
 import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	"github.com/outrigger/outrigger/api/protocol"
 	"github.com/outrigger/outrigger/api/v1alpha1"
 )
 
-// Tools that wait for any kind of object, such as Flux, Argo CD and helm --wait, read the
-// conditions Ready and Stalled (SPEC 8.8).
-
-// stalled decides whether the rollout needs somebody: it does not end by waiting. An outage of
-// Temporal or of the workers does.
+// stalled decides whether the rollout cannot end without a change (SPEC 8.8). A rollout that an
+// outage of Temporal or of the workers stops continues by itself.
 func stalled(p *pass, degraded condition) condition {
 	switch degraded.reason {
 	case v1alpha1.ReasonInvalid, v1alpha1.ReasonRolloutFailing, v1alpha1.ReasonRunUnreadable:
@@ -26,22 +25,22 @@ func stalled(p *pass, degraded condition) condition {
 	return no(v1alpha1.ReasonAsExpected, "")
 }
 
-// stuck reports whether pods whose sidecars cannot start use all slots, or are the only ones
-// left.
+// stuck reports whether pods whose sidecars cannot start use every slot, or are the only pods
+// that have not converged.
 func (p *pass) stuck() bool {
 	counts := &p.plan.Counts
-	if p.broken.count == 0 || p.plan.Phase != protocol.PhaseWaiting {
+	if p.broken.usingSlots == 0 || p.plan.Phase != protocol.PhaseWaiting {
 		return false
 	}
 	if counts.Remaining > 0 {
-		return p.broken.count >= p.plan.MaxUnavailable
+		return p.broken.usingSlots >= p.plan.MaxUnavailable
 	}
-	return p.broken.count >= counts.Converging
+	return p.broken.usingSlots >= counts.Converging
 }
 
-// ready decides whether the rollout of the generation has ended.
+// ready decides whether the rollout of the generation has ended (SPEC 8.8).
 func ready(progressing, stalled condition) condition {
-	if stalled.status == "True" {
+	if stalled.status == metav1.ConditionTrue {
 		return no(stalled.reason, stalled.message)
 	}
 	switch progressing.reason {

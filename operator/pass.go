@@ -68,6 +68,8 @@ type observation struct {
 // brokenPods are matched pods with a sidecar that cannot start.
 type brokenPods struct {
 	count int
+	// usingSlots is how many of them upgrades made unavailable.
+	usingSlots int
 	// reason is the reason of the condition Degraded. example and detail are about the first of
 	// these pods by name.
 	reason, example, detail string

@@ -66,6 +66,9 @@ func findBroken(version *podstate.Version, pods []rollout.Pod) (broken brokenPod
 			continue
 		}
 		broken.count++
+		if pods[i].UnavailableByUpgrade() {
+			broken.usingSlots++
+		}
 		if name := pods[i].Reference().String(); broken.count == 1 || name < broken.example {
 			broken.reason, broken.example = startFailureReason(failed.Reason), name
 			broken.detail = fmt.Sprintf("container %s: %s, image %s", failed.Container, failed.Reason, failed.Image)

@@ -24,6 +24,11 @@ func podWaiting(name, container, reason string) rollout.Pod {
 	}}
 }
 
+func upgraded(pod rollout.Pod) rollout.Pod {
+	pod.UpgradedInPlace = true
+	return pod
+}
+
 func TestSpec8_SidecarsThatCannotStartAreNamed(t *testing.T) {
 	set := setAt(0)
 	set.Annotations = map[string]string{v1alpha1.HashAnnotation: "h", v1alpha1.HashWithoutImageAnnotation: "w"}
@@ -46,6 +51,8 @@ func TestSpec8_SidecarsThatCannotStartAreNamed(t *testing.T) {
 			brokenPods{count: 2, reason: "ImagePullBackOff", example: "shop/a", detail: "container cold: ImagePullBackOff, image image:v9"}},
 		{"a hot twin", []rollout.Pod{podWaiting("a", "hot-2", "CrashLoopBackOff")},
 			brokenPods{count: 1, reason: "ContainerCannotStart", example: "shop/a", detail: "container hot-2: CrashLoopBackOff, image image:v9"}},
+		{"one of two uses a slot", []rollout.Pod{podWaiting("a", "cold", "ErrImagePull"), upgraded(podWaiting("b", "cold", "ErrImagePull"))},
+			brokenPods{count: 2, usingSlots: 1, reason: "ImagePullBackOff", example: "shop/a", detail: "container cold: ImagePullBackOff, image image:v9"}},
 	} {
 		assert.Equal(t, c.want, findBroken(version, c.pods), c.name)
 	}
