@@ -23,14 +23,14 @@ func TestStuckRolloutsDelayNoOther(t *testing.T) {
 	stuck := s.stuckSets(6)
 	var before map[string]int64
 	s.poll("the stuck rollouts to sleep", func() (asleep bool, err error) {
-		var working int
-		before, working, err = s.histories(stuck)
-		return working == 0, err
+		var working, deciding int
+		before, working, deciding, err = s.histories(stuck)
+		return working+deciding == 0, err
 	})
 	s.upgradeTo("side:v2")
 	s.await(observer.Converged(10))
 	s.awaitPhase(protocol.PhaseComplete)
-	after, working, err := s.histories(stuck)
+	after, working, _, err := s.histories(stuck)
 	require.NoError(t, err)
 	assert.Zero(t, working, "activities of stuck rollouts")
 	for id := range before {
@@ -47,8 +47,8 @@ func TestARunEndsOnceItsLastPodsServeHoweverLongTheyTake(t *testing.T) {
 	s.await(func(v observer.View) bool { return v.Updated == 1 })
 	s.awaitStatus("the run to wait", func(status protocol.RolloutStatus) bool { return status.Phase == protocol.PhaseWaiting })
 	s.poll("the run to sleep", func() (asleep bool, err error) {
-		_, working, err := s.histories([]string{s.workflow()})
-		return working == 0, err
+		_, working, deciding, err := s.histories([]string{s.workflow()})
+		return working+deciding == 0, err
 	})
 	s.report("pod-0", "side:v2", "sha256:v2", 1)
 	s.awaitPhase(protocol.PhaseComplete)
@@ -85,19 +85,22 @@ func (s *scenario) stuckSets(n int) (ids []string) {
 	return ids
 }
 
-// histories are how many events runs have, and how many of the runs have an activity or a workflow
-// task in progress.
-func (s *scenario) histories(ids []string) (events map[string]int64, working int, err error) {
+// histories returns the number of events of each run. It also counts the runs with an activity,
+// and the runs with a workflow task, that has not ended.
+func (s *scenario) histories(ids []string) (events map[string]int64, working, deciding int, err error) {
 	events = map[string]int64{}
 	for _, id := range ids {
 		run, err := stack.temporal.DescribeWorkflowExecution(s.ctx, id, "")
 		if err != nil {
-			return nil, 0, err
+			return nil, 0, 0, err
 		}
 		events[id] = run.WorkflowExecutionInfo.HistoryLength
-		if len(run.PendingActivities) > 0 || run.PendingWorkflowTask != nil {
+		if len(run.PendingActivities) > 0 {
 			working++
 		}
+		if run.PendingWorkflowTask != nil {
+			deciding++
+		}
 	}
-	return events, working, nil
+	return events, working, deciding, nil
 }
