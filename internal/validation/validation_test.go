@@ -103,7 +103,7 @@ func TestSpec5_AtLeastOneContainerOfEitherKind(t *testing.T) {
 	}.of("spec: {%s}").check(t)
 }
 
-// What the API server knows better is left to it, see TestSpec5_KubernetesRejects.
+// The API server checks the other fields of containers, see TestSpec5_WhatKubernetesRejects.
 func TestSpec5_NamesImagesAndMountsOfContainers(t *testing.T) {
 	refusals{
 		`{name: a, image: b}`:    ``,
