@@ -27,8 +27,8 @@ const (
 	showInterval = 250 * time.Millisecond
 	// readInterval is the time between two reads of the run.
 	readInterval = 3 * time.Second
-	// While the end of a run is awaited, the run is read every endInterval. endTimeout limits the wait for the end of the run once its pods have converged. The
-	// rollout has succeeded by then, also if no worker is there to end the run.
+	// Once the pods have converged, the run is read every endInterval until it ends. endTimeout
+	// limits this wait, because the rollout has succeeded also if no worker ends the run.
 	endInterval = time.Second
 	endTimeout  = 10 * time.Second
 )
