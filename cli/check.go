@@ -36,8 +36,8 @@ const (
 	// checkTimeout limits the check of one part. The API server waits for a webhook for
 	// timeoutSeconds, 5 by default.
 	checkTimeout = 15 * time.Second
-	// renewTime is longer than the time between two renewals of the Lease, and than the
-	// operator needs to observe a new generation.
+	// renewTime is longer than the time between two renewals of the Lease. It is also longer than
+	// the time that the operator needs to observe a new generation.
 	renewTime = 5 * time.Second
 	// pollTime is longer than one poll of an idle worker.
 	pollTime = 70 * time.Second
@@ -45,7 +45,7 @@ const (
 	operatorLease = "outrigger-operator"
 )
 
-// installation is what check checks.
+// installation has the parts that check checks.
 type installation struct {
 	*cluster
 	shared    *shared
@@ -109,15 +109,13 @@ type unknownError struct{ cause string }
 
 func (e unknownError) Error() string { return e.cause }
 
-// read reads an object. Without the right to do so, the state of its part is unknown.
-func (i *installation) read(err error, action string) error {
-	if err == nil {
-		return nil
+// failure explains why a part could not be read. Without the right to read it, the state of the
+// part is unknown.
+func (i *installation) failure(err error, action string) error {
+	if apierrors.IsForbidden(err) {
+		return unknownError{action + ": not allowed"}
 	}
-	if err := explain(err, action); !apierrors.IsForbidden(err) {
-		return err
-	}
-	return unknownError{action + ": not allowed"}
+	return explain(err, action)
 }
 
 func (i *installation) definition(ctx context.Context) (string, error) {
@@ -126,7 +124,7 @@ func (i *installation) definition(ctx context.Context) (string, error) {
 		return "", fmt.Errorf("CustomResourceDefinition %s does not exist: install Outrigger, see docs/install.md", crd.Name)
 	}
 	if err != nil {
-		return "", i.read(err, "read CustomResourceDefinition "+crd.Name)
+		return "", i.failure(err, "read CustomResourceDefinition "+crd.Name)
 	}
 	switch {
 	case !crd.KeepsFields(definition):
@@ -143,33 +141,18 @@ func (i *installation) webhook(ctx context.Context) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("find the namespace of the context: %w", err)
 	}
+	pod := &corev1.Pod{Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "app", Image: "check"}}}}
+	pod.Namespace, pod.GenerateName = namespace, "outrigger-check-"
 	installed, unread := kube.PodWebhook(ctx, i)
 	switch {
 	case apierrors.IsForbidden(unread):
 		// The call below shows a webhook that does not answer.
 	case unread != nil:
-		return "", i.read(unread, "read MutatingWebhookConfiguration "+kube.WebhookConfigurationName)
-	case installed == nil:
-		return "", fmt.Errorf("MutatingWebhookConfiguration %s has no webhook %s: new pods get no sidecars; install it again, see docs/install.md",
-			kube.WebhookConfigurationName, kube.PodWebhookName)
-	case len(installed.Rules) == 0:
-		return "", fmt.Errorf("not activated yet: no replica has been reachable long enough: kubectl -n %s get pods", i.systemNamespace)
+		return "", i.failure(unread, "read MutatingWebhookConfiguration "+kube.WebhookConfigurationName)
 	default:
-		labels, err := i.namespaceLabels(ctx)(namespace)
-		if err != nil {
+		if err := i.called(ctx, installed, pod); err != nil {
 			return "", err
 		}
-		if !match.NewWebhook(installed, i.systemNamespace).Namespace(namespace, labels) {
-			return "", unknownError{"it is not called for pods of namespace " + namespace + ": name another one with -n"}
-		}
-	}
-	pod := &corev1.Pod{Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "app", Image: "check"}}}}
-	pod.Namespace, pod.GenerateName = namespace, "outrigger-check-"
-	switch {
-	case installed != nil && !match.NewWebhook(installed, i.systemNamespace).Pod(pod):
-		return "", unknownError{"its objectSelector leaves out pods without labels"}
-	case installed != nil && ptr.Deref(installed.FailurePolicy, admissionregistrationv1.Fail) == admissionregistrationv1.Ignore:
-		return "", unknownError{"its failurePolicy is Ignore, so pods are admitted without it, too; the condition Injected says whether it answers"}
 	}
 	if err := i.callWebhook(ctx, pod); err != nil {
 		return "", err
@@ -178,6 +161,31 @@ func (i *installation) webhook(ctx context.Context) (string, error) {
 		return "", unknownError{"a pod is admitted, but you may not read whether the webhook is called for it"}
 	}
 	return "answers for pods of namespace " + namespace, nil
+}
+
+// called returns an error unless the API server admits the pod only with an answer of the webhook.
+func (i *installation) called(ctx context.Context, installed *admissionregistrationv1.MutatingWebhook, pod *corev1.Pod) error {
+	switch {
+	case installed == nil:
+		return fmt.Errorf("MutatingWebhookConfiguration %s has no webhook %s: new pods get no sidecars; install it again, see docs/install.md",
+			kube.WebhookConfigurationName, kube.PodWebhookName)
+	case len(installed.Rules) == 0:
+		return fmt.Errorf("not activated yet: no replica has been reachable long enough: kubectl -n %s get pods", i.systemNamespace)
+	case ptr.Deref(installed.FailurePolicy, admissionregistrationv1.Fail) == admissionregistrationv1.Ignore:
+		return unknownError{"its failurePolicy is Ignore, so pods are admitted without it, too; the condition Injected says whether it answers"}
+	}
+	labels, err := kube.NamespaceLabels(ctx, i)(pod.Namespace)
+	if err != nil {
+		return i.failure(err, "get namespace "+pod.Namespace)
+	}
+	covers := match.NewWebhook(installed, i.systemNamespace)
+	switch {
+	case !covers.Namespace(pod.Namespace, labels):
+		return unknownError{"it is not called for pods of namespace " + pod.Namespace + ": name another one with -n"}
+	case !covers.Pod(pod):
+		return unknownError{"its objectSelector leaves out pods without labels"}
+	}
+	return nil
 }
 
 // callWebhook has the API server admit a pod that it does not store.
@@ -195,16 +203,15 @@ func (i *installation) callWebhook(ctx context.Context, pod *corev1.Pod) error {
 
 // operator checks that the operator renews its Lease, and has observed all SidecarSets.
 func (i *installation) operator(ctx context.Context) (string, error) {
-	var holder string
-	renewed, err := i.renewed(ctx, &holder)
+	holder, renewed, err := i.renewed(ctx)
 	if err != nil && !apierrors.IsNotFound(err) {
-		return "", i.read(err, "read Lease "+i.systemNamespace+"/"+operatorLease)
+		return "", i.failure(err, "read Lease "+i.systemNamespace+"/"+operatorLease)
 	}
 	behind, unread := i.behind(ctx)
 	next := fmt.Sprintf("kubectl -n %s get deployment,pods -l app.kubernetes.io/component=operator", i.systemNamespace)
 	switch {
 	case unread != nil:
-		return "", i.read(unread, "list SidecarSets")
+		return "", i.failure(unread, "list SidecarSets")
 	case behind != nil:
 		return "", fmt.Errorf("generation %d of SidecarSet %s is not observed: %s", behind.Generation, behind.Name, next)
 	case err != nil:
@@ -215,29 +222,29 @@ func (i *installation) operator(ctx context.Context) (string, error) {
 	return holder + " leads, and has observed all SidecarSets", nil
 }
 
-// renewed waits for a renewal of the Lease, which needs no clock of the cluster.
-func (i *installation) renewed(ctx context.Context, holder *string) (bool, error) {
+// renewed waits until the Lease is renewed, and returns its holder. No clock of the cluster is
+// compared with the clock of this machine.
+func (i *installation) renewed(ctx context.Context) (holder string, renewed bool, err error) {
 	var first *metav1.MicroTime
-	err := wait.PollUntilContextTimeout(ctx, 500*time.Millisecond, renewTime, true, func(ctx context.Context) (bool, error) {
+	err = wait.PollUntilContextTimeout(ctx, 500*time.Millisecond, renewTime, true, func(ctx context.Context) (bool, error) {
 		lease := &coordinationv1.Lease{}
 		if err := i.Get(ctx, client.ObjectKey{Namespace: i.systemNamespace, Name: operatorLease}, lease); err != nil {
 			return false, err
 		}
-		at := lease.Spec.RenewTime
 		if first == nil {
-			first = at
+			first = lease.Spec.RenewTime
 		}
-		*holder = ptr.Deref(lease.Spec.HolderIdentity, "")
-		return at != nil && first != nil && !at.Equal(first), nil
+		holder = ptr.Deref(lease.Spec.HolderIdentity, "")
+		return !lease.Spec.RenewTime.Equal(first), nil
 	})
 	if wait.Interrupted(err) {
-		return false, nil
+		return holder, false, nil
 	}
-	return err == nil, err
+	return holder, err == nil, err
 }
 
-// behind returns a SidecarSet whose newest generation is not observed, after it had the time
-// to be.
+// behind returns a SidecarSet whose newest generation the operator has not observed after
+// renewTime, or nil.
 func (i *installation) behind(ctx context.Context) (behind *v1alpha1.SidecarSet, err error) {
 	err = wait.PollUntilContextTimeout(ctx, 500*time.Millisecond, renewTime, true, func(ctx context.Context) (bool, error) {
 		var sets v1alpha1.SidecarSetList
@@ -326,7 +333,7 @@ func (i *installation) rights(ctx context.Context) (string, error) {
 			Verb: needed.verb, Group: needed.group, Resource: needed.resource, Namespace: needed.namespace,
 		}}}
 		if err := i.live.Create(ctx, review); err != nil {
-			return "", i.read(err, "ask for the rights of the user")
+			return "", i.failure(err, "ask for the rights of the user")
 		}
 		if !review.Status.Allowed {
 			denied = append(denied, fmt.Sprintf("%s %s (%s)", needed.verb, needed.resource, needed.commands))

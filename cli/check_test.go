@@ -1,0 +1,117 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	"github.com/outrigger/outrigger/api/v1alpha1"
+	"github.com/outrigger/outrigger/cli/view"
+)
+
+// part is the line of check for one part.
+func part(t *testing.T, name string, funcs interceptor.Funcs, objects ...client.Object) (found view.Check) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		got := newInterceptedCluster(t, funcs, objects...).run("check", "-o", "json")
+		for _, check := range read[view.Checks](t, got.out) {
+			if check.Part == name {
+				found = check
+			}
+		}
+	})
+	return found
+}
+
+func TestCheckProvesThatTheWebhookAnswers(t *testing.T) {
+	pods := schema.GroupResource{Resource: "pods"}
+	fails := func(webhook, cause string) error {
+		return apierrors.NewInternalError(errors.New(`failed calling webhook "` + webhook + `": ` + cause))
+	}
+	for name, c := range map[string]struct {
+		answer error
+		change func(*admissionregistrationv1.MutatingWebhook)
+		want   view.CheckState
+	}{
+		"the pod is admitted":        {nil, nil, view.CheckOK},
+		"validation rejects the pod": {apierrors.NewInvalid(schema.GroupKind{Kind: "Pod"}, "p", field.ErrorList{}), nil, view.CheckOK},
+		"a policy rejects the pod":   {apierrors.NewForbidden(pods, "p", errors.New(`violates PodSecurity "restricted:latest"`)), nil, view.CheckOK},
+		"connection refused":         {fails("pods.outrigger.io", "connection refused"), nil, view.CheckFailed},
+		"no answer in time":          {context.DeadlineExceeded, nil, view.CheckFailed},
+		"another webhook is down":    {fails("sidecar-injector.istio.io", "connection refused"), nil, view.CheckUnknown},
+		"the namespace terminates":   {apierrors.NewForbidden(pods, "p", errors.New("namespace default is being terminated")), nil, view.CheckUnknown},
+		"no right to create pods":    {apierrors.NewForbidden(pods, "", errors.New(`User "ann" cannot create resource "pods"`)), nil, view.CheckUnknown},
+		"too many requests":          {apierrors.NewTooManyRequestsError("later"), nil, view.CheckUnknown},
+		"failurePolicy Ignore": {nil, func(w *admissionregistrationv1.MutatingWebhook) {
+			w.FailurePolicy = new(admissionregistrationv1.Ignore)
+		}, view.CheckUnknown},
+		"objectSelector": {nil, func(w *admissionregistrationv1.MutatingWebhook) {
+			w.ObjectSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"sidecars": "yes"}}
+		}, view.CheckUnknown},
+		"not activated": {nil, func(w *admissionregistrationv1.MutatingWebhook) { w.Rules = nil }, view.CheckFailed},
+	} {
+		t.Run(name, func(t *testing.T) {
+			change := c.change
+			if change == nil {
+				change = func(*admissionregistrationv1.MutatingWebhook) {}
+			}
+			got := part(t, "webhook", interceptor.Funcs{
+				Create: func(ctx context.Context, cluster client.WithWatch, object client.Object, options ...client.CreateOption) error {
+					if _, ok := object.(*corev1.Pod); ok {
+						return c.answer
+					}
+					return cluster.Create(ctx, object, options...)
+				},
+			}, installed(change), namespace("default"))
+			assert.Equal(t, c.want, got.State, got.Message)
+		})
+	}
+	assert.Equal(t, view.CheckFailed, part(t, "webhook", interceptor.Funcs{}).State, "no webhook is installed")
+}
+
+func TestCheckWaitsForASignOfLifeOfTheOperator(t *testing.T) {
+	lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: "kruise-system", Name: operatorLease}}
+	lease.Spec.HolderIdentity = new("operator-1")
+	// The clock of the cluster is an hour ahead.
+	lease.Spec.RenewTime = &metav1.MicroTime{Time: noon.Add(time.Hour)}
+	// renewing renews the Lease at each read.
+	renewing := interceptor.Funcs{
+		Get: func(ctx context.Context, cluster client.WithWatch, key client.ObjectKey, object client.Object, options ...client.GetOption) error {
+			err := cluster.Get(ctx, key, object, options...)
+			if read, ok := object.(*coordinationv1.Lease); ok && err == nil {
+				read.Spec.RenewTime = &metav1.MicroTime{Time: time.Now()}
+			}
+			return err
+		},
+	}
+	observed := sidecarSet(t, "logs")
+	observed.Generation, observed.Status.ObservedGeneration = 2, 2
+	behind := observed.DeepCopy()
+	behind.Status = v1alpha1.SidecarSetStatus{ObservedGeneration: 1}
+
+	got := part(t, "operator", renewing, lease, observed)
+	assert.Equal(t, view.Check{Part: "operator", State: view.CheckOK, Message: "operator-1 leads, and has observed all SidecarSets"}, got)
+	got = part(t, "operator", interceptor.Funcs{}, lease, observed)
+	assert.Equal(t, view.CheckFailed, got.State)
+	assert.Contains(t, got.Message, "nobody renews Lease kruise-system/outrigger-operator")
+	got = part(t, "operator", renewing, lease, behind)
+	assert.Equal(t, view.CheckFailed, got.State)
+	assert.Contains(t, got.Message, "generation 2 of SidecarSet logs is not observed")
+	assert.Equal(t, view.CheckUnknown, part(t, "operator", interceptor.Funcs{}, observed).State, "the operator may run without leader election")
+	never := lease.DeepCopy()
+	never.Spec.RenewTime = nil
+	assert.Equal(t, view.CheckFailed, part(t, "operator", interceptor.Funcs{}, never, observed).State, "a Lease that was made by hand")
+}
