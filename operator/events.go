@@ -25,8 +25,6 @@ const (
 	eventNotUpgradable    = "NotUpgradablePods"
 	// Other events about faults have the reason of Degraded.
 	eventEngineAvailable = "EngineAvailable"
-	// reasonCannotStart is that of Degraded and of an event. No program reads it.
-	reasonCannotStart = "ContainerCannotStart"
 
 	// maxNoteLength is how many bytes of a note the API server accepts. It rejects an
 	// event with more.
@@ -138,7 +136,7 @@ func faultEvents(was, is reasonMessage) (events []rolloutEvent) {
 	}
 	switch is.reason {
 	case v1alpha1.ReasonTemporalUnavailable, v1alpha1.ReasonTemporalThrottled, v1alpha1.ReasonWorkerUnavailable, v1alpha1.ReasonRolloutFailing,
-		v1alpha1.ReasonRunUnreadable, podstate.ImagePullBackOff, reasonCannotStart:
+		v1alpha1.ReasonRunUnreadable, podstate.ImagePullBackOff, v1alpha1.ReasonContainerCannotStart:
 		events = append(events, rolloutEvent{corev1.EventTypeWarning, is.reason, is.message})
 	}
 	return events

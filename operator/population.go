@@ -6,6 +6,7 @@ import (
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/outrigger/outrigger/api/v1alpha1"
 	"github.com/outrigger/outrigger/internal/podstate"
 	"github.com/outrigger/outrigger/internal/rollout"
 	"github.com/outrigger/outrigger/kube"
@@ -83,5 +84,5 @@ func startFailureReason(kubelet string) string {
 	if kubelet == podstate.ImagePullBackOff {
 		return kubelet
 	}
-	return reasonCannotStart
+	return v1alpha1.ReasonContainerCannotStart
 }

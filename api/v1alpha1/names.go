@@ -94,6 +94,8 @@ const (
 	ReasonRolloutProgress   = "RolloutInProgress"
 	ReasonWaitingForPods    = "WaitingForPods"
 	ReasonNotUpgradablePods = "NotUpgradablePods"
+	// ReasonContainerCannotStart: sidecars of pods cannot start, for another cause than their image.
+	ReasonContainerCannotStart = "ContainerCannotStart"
 	// ReasonUnreadablePods means that annotations of pods cannot be parsed.
 	ReasonUnreadablePods = "UnreadablePods"
 	// ReasonOutdatedHashes means that the SidecarSet was stored without the webhook.

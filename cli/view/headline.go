@@ -5,11 +5,11 @@ import (
 	"strings"
 
 	"k8s.io/apimachinery/pkg/api/meta"
-	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/outrigger/outrigger/api/protocol"
 	"github.com/outrigger/outrigger/api/v1alpha1"
 	"github.com/outrigger/outrigger/internal/podstate"
+	"github.com/outrigger/outrigger/internal/rollout"
 )
 
 // Headlines that are no phase of a plan.
@@ -63,14 +63,11 @@ func (f *facts) waiting() string {
 	switch {
 	case f.noSlots:
 		return waits("maxUnavailable 0")
-	case f.degraded == podstate.ImagePullBackOff, f.degraded == reasonCannotStart:
+	case f.degraded == podstate.ImagePullBackOff, f.degraded == v1alpha1.ReasonContainerCannotStart:
 		return stalled(f.degraded)
 	}
 	return string(protocol.PhaseProgressing)
 }
-
-// reasonCannotStart is a reason of Degraded.
-const reasonCannotStart = "ContainerCannotStart"
 
 // stalled is a rollout that cannot end without a change, as the condition Stalled has it.
 func stalled(reason string) string { return "Stalled (" + reason + ")" }
@@ -153,8 +150,8 @@ func (s *Summary) facts(set *v1alpha1.SidecarSet) facts {
 	default:
 		f.phase = phaseOf(f.progressing)
 	}
-	limit := strategy.MaxUnavailable
-	f.noSlots = left && limit != nil && (*limit == intstr.FromInt32(0) || *limit == intstr.FromString("0%"))
+	slots, err := rollout.MaxUnavailable(strategy, int(s.Matched))
+	f.noSlots = left && err == nil && slots == 0
 	return f
 }
 

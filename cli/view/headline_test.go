@@ -73,6 +73,9 @@ func TestStatusAndListHaveTheSameHeadline(t *testing.T) {
 		{"Waiting (maxUnavailable 0)", "WaitingForPods", []string{"ImagePullBackOff", "MaxUnavailableZero"}, func(in *Input) {
 			in.Set.Spec.UpdateStrategy.MaxUnavailable = new(intstr.FromInt32(0))
 		}},
+		{"Waiting (maxUnavailable 0)", "WaitingForPods", []string{"ImagePullBackOff", "MaxUnavailableZero"}, func(in *Input) {
+			in.Set.Spec.UpdateStrategy.MaxUnavailable = new(intstr.FromString("00%"))
+		}},
 		{"nothing to do: no pod matches", "RolloutComplete", []string{"ImagePullBackOff", "NoPods"}, func(in *Input) {
 			in.Pods, in.Set.Status.MatchedPods, in.Set.Status.UpdatedPods = nil, 0, 0
 		}},

@@ -25,9 +25,9 @@ func partition(strategy *v1alpha1.SidecarSetUpdateStrategy, matched int) (int, e
 	return min(kept, matched), nil
 }
 
-// maxUnavailable returns the number of pods that upgrades may make unavailable (SPEC §7.5). The
+// MaxUnavailable returns the number of pods that upgrades may make unavailable (SPEC §7.5). The
 // default is 1.
-func maxUnavailable(strategy *v1alpha1.SidecarSetUpdateStrategy, matched int) (int, error) {
+func MaxUnavailable(strategy *v1alpha1.SidecarSetUpdateStrategy, matched int) (int, error) {
 	if strategy.MaxUnavailable == nil {
 		return 1, nil
 	}

@@ -50,7 +50,7 @@ func (p *planner) run() error {
 	if err != nil {
 		return err
 	}
-	p.plan.MaxUnavailable, err = maxUnavailable(p.strategy, counts.Matched)
+	p.plan.MaxUnavailable, err = MaxUnavailable(p.strategy, counts.Matched)
 	if err != nil {
 		return err
 	}

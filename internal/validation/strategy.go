@@ -48,8 +48,11 @@ func validateUpdateStrategy(set *v1alpha1.SidecarSet, at *field.Path) field.Erro
 
 // keepsPods reports whether the partition is not zero. Zero is the default.
 func keepsPods(partition *intstr.IntOrString) bool {
-	return partition != nil && strings.Trim(partition.String(), "0%") != ""
+	return partition != nil && !isZero(partition)
 }
+
+// isZero reports whether a valid number or percentage is zero, such as 0 or "00%".
+func isZero(share *intstr.IntOrString) bool { return strings.Trim(share.String(), "0%") == "" }
 
 // validateShare accepts numbers from 0 and percentages from 0% to 100%.
 func validateShare(share *intstr.IntOrString, at *field.Path) field.ErrorList {
