@@ -15,8 +15,8 @@ import (
 	"github.com/outrigger/outrigger/kube"
 )
 
-// What is kept of a pod is found again as long as the object is the same, so an
-// object that was changed reports whether anything is kept.
+// The cache finds the state of a pod only for the same object. The test changes an object to find
+// out whether a state is cached.
 func TestWhatIsKeptOfASetIsFreedOnEveryWorkerOnceItIsRolledOutOrGone(t *testing.T) {
 	finished := logs(2)
 	finished.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionProgressing, Status: metav1.ConditionFalse}}

@@ -181,8 +181,8 @@ func TestSpec7_5_UnreadyPodsNeedNoSlotOfTheClusterWideLimit(t *testing.T) {
 	assert.Equal(t, map[string]string{"down": "side:v2", "up": "side:v1"}, cluster.images())
 }
 
-// What a batch has written counts until the cache shows it, and then until the pods
-// serve again, also when the set is not upgraded any more.
+// The writes of a batch count until the cache shows them. Then the pods count until they are ready,
+// also after the rollout of the SidecarSet has ended.
 func TestSpec7_5_PodsOfABatchThatHasEndedKeepTheirSlots(t *testing.T) {
 	cluster := newTestCluster(t, interceptor.Funcs{}, webSet(2), webPod("a"), webPod("b"))
 	f := cluster.withClusterLimit(2)
@@ -259,7 +259,7 @@ func TestSpec7_5_OnlyTheWorkerThatLeadsUpgradesPods(t *testing.T) {
 	assert.Equal(t, map[string]string{"a": "side:v1"}, cluster.images())
 }
 
-// Who led before has written pods that the cache does not show yet.
+// The leader before has written pods that the cache does not show yet.
 func TestSpec7_5_ANewLeaderFirstWaitsForTheWritesOfOthers(t *testing.T) {
 	pod := webPod("a")
 	cluster := newTestCluster(t, interceptor.Funcs{}, webSet(2), pod, webPod("b"))

@@ -190,8 +190,7 @@ func TestLeasesOfSetsThatAreGoneAreRemoved(t *testing.T) {
 	}, found)
 }
 
-// Whoever becomes the holder without having seen what the other one wrote would
-// plan without it.
+// A holder that does not know the writes of the holder before would plan without them.
 func TestALeaseIsNotTakenWhenWhatComesBeforeFails(t *testing.T) {
 	a, clock := newActivities(t, interceptor.Funcs{})
 	one, two := leaseOf(a, "one"), leaseOf(a, "two")

@@ -78,7 +78,7 @@ func TestABatchThatWasLostWithItsProcessGoesOnAtOnce(t *testing.T) {
 	second := <-begun
 	assert.Equal(t, []int32{1, 2}, []int32{first.number, second.number})
 
-	// What is late, or was read before, is about an attempt that is over.
+	// A late answer, or one that was read before, is about an attempt that has ended.
 	given, err := read[0].Release(t.Context(), end)
 	require.NoError(t, err)
 	assert.False(t, given)

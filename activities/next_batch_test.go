@@ -93,7 +93,7 @@ func TestAnActivityStopsWaitingWhenNothingMoves(t *testing.T) {
 	assert.Equal(t, protocol.PhaseWaiting, result.Phase)
 }
 
-// What a cache shows that is not watched may have moved long ago.
+// The pods of a cache without a watch may have changed long ago.
 func TestACacheThatIsOutOfDateDoesNotSayThatNothingMoves(t *testing.T) {
 	stale := errors.New("the watch is down")
 	cluster := newTestCluster(t, interceptor.Funcs{}, webSet(1), webPod("a", upgraded, settling))

@@ -126,8 +126,8 @@ func lookOnce(t *testing.T, b *resetBatch) (again time.Duration) {
 	return again
 }
 
-// Whoever named the pods may have had a newer cache: a batch that goes on for others
-// must not leave them.
+// The activity that selected the pods may have had a newer cache. A batch that continues for other
+// pods must not leave out the skipped pods.
 func TestAResetBatchRetriesPodsThatItSkipped(t *testing.T) {
 	writes := 0
 	busy := interceptor.Funcs{Patch: func(ctx context.Context, c client.WithWatch, o client.Object, patch client.Patch, opts ...client.PatchOption) error {

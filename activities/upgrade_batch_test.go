@@ -189,7 +189,7 @@ func TestAnAttemptReadsOnlyPodsThatTheCacheIsBehindWith(t *testing.T) {
 	assert.ElementsMatch(t, []string{"behind", "known"}, writtenNames(b.result().Written))
 }
 
-// What the lost attempt wrote cannot be compared with the set any more.
+// The writes of the lost attempt cannot be compared with the SidecarSet any more.
 func TestAnAttemptForAGenerationThatWasLeftTakesAllPodsForWritten(t *testing.T) {
 	set := webSet(2)
 	set.Generation = 3

@@ -33,7 +33,7 @@ func TestWhatBecomesOfAGuardedWrite(t *testing.T) {
 		Status: metav1.StatusFailure, Reason: metav1.StatusReasonInvalid, Message: "spec quotes a password",
 		Details: &metav1.StatusDetails{Causes: []metav1.StatusCause{{Type: metav1.CauseTypeFieldValueInvalid, Field: "spec.containers", Message: "a password"}}},
 	}}
-	// What a webhook denies with a message alone.
+	// A webhook denies the patch with a message and no reason.
 	denied := &apierrors.StatusError{ErrStatus: metav1.Status{Status: metav1.StatusFailure, Code: 400, Message: "the pod quotes a password"}}
 	gateway := &apierrors.StatusError{ErrStatus: metav1.Status{Status: metav1.StatusFailure, Code: 502, Message: "bad gateway"}}
 	patch := decision{patch: []byte("{}")}

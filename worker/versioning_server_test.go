@@ -283,7 +283,7 @@ func TestVersionsOfWorkers(t *testing.T) {
 		assert.Equal(t, []string{"one"}, f.deciders(run))
 	})
 
-	// What the operator looks at when a run has no workers.
+	// The operator reads the task queues when a run has no workers.
 	t.Run("a run waits for a current version, which its task queues show", func(t *testing.T) {
 		f := newFleet(t, server, "wait", 1)
 		queues := map[string]enums.TaskQueueType{f.queue: enums.TASK_QUEUE_TYPE_WORKFLOW, protocol.WriteTaskQueue(f.queue): enums.TASK_QUEUE_TYPE_ACTIVITY}

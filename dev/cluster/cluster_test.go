@@ -184,7 +184,7 @@ func testKubelets(ctx context.Context, t *testing.T, c *Cluster) {
 	late := func(pod *corev1.Pod) time.Duration { return created.Sub(readySince(pod)).Round(time.Hour) }
 	assert.Equal(t, time.Hour, late(pod))
 
-	// What changes while the pod is not ready leaves the time since when it is not.
+	// A change of a pod that is not ready does not change the transition time of its condition.
 	setImage(ctx, t, clientOf(t, c), "slow", "containers", "sidecar", "sidecar:bad")
 	pod = awaitPod(ctx, t, clientOf(t, c), "slow", func(pod *corev1.Pod) bool { return !ready(pod) })
 	unready := readySince(pod)

@@ -266,7 +266,7 @@ func TestWhatIsBroken(t *testing.T) {
 	}
 }
 
-// What was sent before a process was frozen may arrive when it goes on.
+// A write that a process sent before it was suspended may arrive after it continues.
 func TestWhatIsLateIsNotBroken(t *testing.T) {
 	tape := begin(3)
 	tape.set("v2", nil)

@@ -129,7 +129,7 @@ func TestVersionsThatDoNotExistAreRejected(t *testing.T) {
 	require.NoError(t, Convert(object, beta))
 }
 
-// Whatever is there comes back from the other version as it was.
+// A conversion to the other version and back changes no field.
 func TestRoundTripsLoseNothing(t *testing.T) {
 	for seed := range uint64(20_000) {
 		g := generator{rand.New(rand.NewPCG(seed, 0))}

@@ -263,8 +263,8 @@ func TestSpec7_5_PodsThatWereNotAvailableCostNothingUntilTheyHaveBeenReady(t *te
 	}
 }
 
-// Whoever edits hotUpgradeEmptyImage, or has a webhook that rewrites images,
-// leaves twins behind that are empty all the same.
+// After an edit of hotUpgradeEmptyImage, or with a webhook that rewrites images, empty twins have
+// another image than the SidecarSet names.
 func TestSpec7_7_OnlyAStandbyThatARecordedSwitchLeftBehindIsReset(t *testing.T) {
 	hot := &Version{Set: "s", Sidecars: []Sidecar{{Name: "envoy", EmptyImage: "empty:2"}}}
 	for name, c := range map[string]struct {

@@ -146,7 +146,7 @@ func TestSpec7_3_BaseOrder(t *testing.T) {
 	restarted := func(n int32) func(*corev1.Pod) {
 		return func(p *corev1.Pod) { p.Status.ContainerStatuses = []corev1.ContainerStatus{{RestartCount: n}} }
 	}
-	// What failed before the pod began says nothing of how it does.
+	// A failure before the containers started says nothing about the pod now.
 	nativeRestarted := func(n int32) func(*corev1.Pod) {
 		return func(p *corev1.Pod) {
 			p.Spec.InitContainers = []corev1.Container{{Name: "ends"}, {Name: "native", RestartPolicy: new(corev1.ContainerRestartPolicyAlways)}}

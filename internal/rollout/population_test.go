@@ -104,8 +104,8 @@ func BenchmarkPopulation(b *testing.B) {
 	}
 }
 
-// What an upgrade took away is away whatever becomes of the set, and a pod that was
-// made with the version was not taken away.
+// A pod that an upgrade made unavailable counts whatever happens to the SidecarSet. A pod that was
+// created with the version does not count.
 func TestSpec7_5_TheClusterWideLimitCountsPodsThatUpgradesMadeUnavailable(t *testing.T) {
 	moved := func(p *corev1.Pod) {
 		p.Annotations[v1alpha1.InPlaceUpdateStateAnnotation] = `{"s":{"revision":"old","lastContainerStatuses":{"side":{"imageID":"id-1","restartCount":0}}}}`

@@ -50,7 +50,7 @@ spec:
 			set.Spec.Selector.MatchLabels = map[string]string{"app": "else"}
 		}
 		defaults.Write(set)
-		// What is stored may be older than a default.
+		// Stored SidecarSets may be older than a default.
 		errs := ValidateConflicts(set, []v1alpha1.SidecarSet{*set, *theirs}, nil)
 		assert.Equal(t, want, strings.Join(complaints(errs), ", "), text)
 		for _, err := range errs {

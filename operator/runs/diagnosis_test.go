@@ -38,7 +38,7 @@ func TestSpec8_WhatPendingTasksShow(t *testing.T) {
 	for _, c := range []struct {
 		name string
 		run  Run
-		// What is seen at first, and after a while in which nothing changed.
+		// first is the result at once, and later the result after a while without changes.
 		first, later string
 	}{
 		{"asleep", Run{}, "idle", "idle"},

@@ -247,7 +247,7 @@ func TestAppliedSetsDoNotDriftWhateverFieldsTheyUse(t *testing.T) {
 	manifest, sets := everyField(t)
 	var specs []reflect.Value
 	for _, set := range sets {
-		// What only one of the two lists can use is enough.
+		// Both lists have all containers, because a field may be valid in one of them only.
 		set.Spec.Containers = append(set.Spec.Containers, set.Spec.InitContainers...)
 		set.Spec.InitContainers = set.Spec.Containers
 		specs = append(specs, reflect.ValueOf(set.Spec))
