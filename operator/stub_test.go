@@ -80,7 +80,8 @@ func stubRollout(ctx workflow.Context, input protocol.RolloutInput) error {
 		panic("code that does not fit")
 	}
 	if stub.is(fails3) {
-		failing := workflow.WithActivityOptions(ctx, workflow.ActivityOptions{StartToCloseTimeout: time.Minute,
+		// As in production, an attempt that a stopping worker received and lost ends within seconds.
+		failing := workflow.WithActivityOptions(ctx, workflow.ActivityOptions{StartToCloseTimeout: 5 * time.Second,
 			RetryPolicy: &temporal.RetryPolicy{InitialInterval: time.Second, BackoffCoefficient: 1}})
 		workflow.Go(ctx, func(workflow.Context) {
 			workflow.ExecuteActivity(failing, protocol.NextBatchActivity)
