@@ -100,12 +100,13 @@ func (n *nextBatch) plan(ctx context.Context, set *v1alpha1.SidecarSet) (result 
 }
 
 // postponeConditions omits the conditions that no upgrade depends on while pods are being
-// upgraded, because these writes slow the upgrades down. Once no pod is left to upgrade, or no
-// pod was upgraded for a while, the plan contains the conditions and is returned at once. A
-// rollout with conditions to write has not ended.
+// upgraded or become ready, because these writes slow the upgrades down. Once all pods are
+// upgraded and ready, or no pod was upgraded for a while, the plan contains the conditions and is
+// returned at once. A rollout with conditions to write has not ended.
 func (n *nextBatch) postponeConditions(plan *rollout.Plan, again time.Duration) time.Duration {
 	quiet := n.input.Quiet || n.Clock.Since(n.began) >= idleTimeout
-	if n.input.SkipTrueConditions || len(plan.Pods) > 0 || plan.Counts.Remaining > 0 && !quiet {
+	upgrading := plan.Counts.Remaining+plan.Counts.Converging > 0
+	if n.input.SkipTrueConditions || len(plan.Pods) > 0 || upgrading && !quiet {
 		plan.TrueConditions = nil
 	}
 	if len(plan.TrueConditions) > 0 {

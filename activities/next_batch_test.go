@@ -185,7 +185,8 @@ func TestSpec7_2_ConditionsComeWithThePlan(t *testing.T) {
 			i.RejectedConditions = rejectedAgain(refTo("a"))
 		}, lists{no: []string{"a"}}, protocol.PhaseProgressing},
 		"that allow come once all is written":    {[]*corev1.Pod{webPod("a", upgraded, moved)}, nil, lists{yes: []string{"a"}}, protocol.PhaseProgressing},
-		"that allow wait for no pod that starts": {[]*corev1.Pod{webPod("a", upgraded, moved, settling)}, nil, lists{yes: []string{"a"}}, protocol.PhaseWaiting},
+		"that allow wait for a pod that starts":  {[]*corev1.Pod{webPod("a", upgraded, moved, settling)}, nil, lists{}, protocol.PhaseWaiting},
+		"that allow wait at most a while for it": {[]*corev1.Pod{webPod("a", upgraded, moved, settling)}, func(i *protocol.NextBatchInput) { i.Quiet = true }, lists{yes: []string{"a"}}, protocol.PhaseWaiting},
 		"that allow wait while pods can move":    {[]*corev1.Pod{webPod("a", upgraded, moved), webPod("b")}, nil, lists{}, protocol.PhaseProgressing},
 		"that allow wait between upgrades":       {[]*corev1.Pod{webPod("a", upgraded, moved, settling), webPod("b")}, nil, lists{}, protocol.PhaseWaiting},
 		"that allow come when no pod was upgraded for a while": {[]*corev1.Pod{webPod("a", upgraded, moved, settling), webPod("b")},
