@@ -9,7 +9,7 @@ const (
 	// to the fraction 1/easyShare of the time, as long as open slots wait no longer than
 	// easyInterval because of this limit.
 	MaxShare     = 4
-	easyShare    = 40
+	easyShare    = 10
 	easyInterval = 250 * time.Millisecond
 )
 
