@@ -3,7 +3,6 @@ package inject
 import (
 	"fmt"
 	"slices"
-	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -109,16 +108,4 @@ func newSidecar(container *v1alpha1.SidecarContainer) (made sidecar, err error) 
 		made.resources, err = compileResources(container.ResourcesPolicy)
 	}
 	return made, err
-}
-
-// active returns the SidecarSets that are not paused, sorted by name (SPEC §4.1).
-func active(sets []*Set) []*Set {
-	kept := make([]*Set, 0, len(sets))
-	for _, set := range sets {
-		if !set.Spec.InjectionStrategy.Paused {
-			kept = append(kept, set)
-		}
-	}
-	slices.SortFunc(kept, func(a, b *Set) int { return strings.Compare(a.Name, b.Name) })
-	return kept
 }
