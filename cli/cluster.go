@@ -5,8 +5,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
+	"net/url"
 	"slices"
 	"strings"
+	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	authenticationv1 "k8s.io/api/authentication/v1"
@@ -23,8 +26,12 @@ import (
 	"github.com/outrigger/outrigger/kube"
 )
 
-// pageSize is the page size of kubectl.
-const pageSize = 500
+const (
+	// pageSize is the page size of kubectl.
+	pageSize = 500
+	// dialTimeout limits the wait for an API server that does not answer.
+	dialTimeout = 4 * time.Second
+)
 
 // cluster reads what the commands need.
 type cluster struct {
@@ -39,10 +46,16 @@ type cluster struct {
 
 // connectCluster returns before the API server answers.
 func (s *shared) connectCluster() (*cluster, error) {
+	if *s.config.KubeConfig == "" && *s.config.APIServer == "" {
+		if err := kube.CheckKubeconfig(); err != nil {
+			return nil, err
+		}
+	}
 	config, err := s.config.ToRESTConfig()
 	if err != nil {
-		return nil, fmt.Errorf("find a cluster: %w (name one with --context or --kubeconfig)", err)
+		return nil, fmt.Errorf("find a cluster: %w (name one with --context or --kubeconfig; kubectl config get-contexts lists the contexts)", err)
 	}
+	config.Dial = (&net.Dialer{Timeout: dialTimeout}).DialContext
 	// The limits of kubectl: a single user waits here.
 	config.QPS, config.Burst = 50, 300
 	config.UserAgent = name
@@ -213,6 +226,9 @@ func explain(err error, action string) error {
 		return fmt.Errorf("%s: not allowed: %w; ask for a role that grants that verb on that resource", action, err)
 	case apierrors.IsUnauthorized(err):
 		return fmt.Errorf("%s: the API server does not accept these credentials: %w", action, err)
+	}
+	if failed, ok := errors.AsType[*url.Error](err); ok {
+		return fmt.Errorf("%s: the API server cannot be reached: %w (is it up, and is it the right one: --context, --kubeconfig, KUBECONFIG?)", action, failed.Err)
 	}
 	return fmt.Errorf("%s: %w", action, err)
 }

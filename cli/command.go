@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"go.temporal.io/sdk/contrib/envconfig"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 
@@ -57,8 +58,22 @@ func (s *shared) command() *cobra.Command {
 	root.PersistentFlags().StringVar(&s.systemNamespace, "system-namespace", v1alpha1.DefaultSystemNamespace, "`namespace` with the revisions of SidecarSets")
 	versions := version.NewCommand()
 	versions.Example = "  kubectl sidecarset version\n  kubectl sidecarset version -o json"
-	root.AddCommand(newList(s), newWhy(s), newStatus(s), newPlan(s), newHistory(s), newDiff(s), newUndo(s), newPause(s), newResume(s), newOpen(s), newCheck(s), versions)
+	root.AddCommand(newList(s), s.asksTemporal(newWhy(s)), s.asksTemporal(newStatus(s)), s.asksTemporal(newPlan(s)), s.asksTemporal(newHistory(s)),
+		newDiff(s), newUndo(s), newPause(s), newResume(s), newOpen(s), newCheck(s), versions)
 	return root
+}
+
+// asksTemporal makes a command fail for wrong flags of Temporal. The command works without an
+// answer of Temporal, so it would show wrong flags like an outage.
+func (s *shared) asksTemporal(cmd *cobra.Command) *cobra.Command {
+	run := cmd.RunE
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if _, err := s.temporal.Options(envconfig.EnvLookupOS); err != nil {
+			return err
+		}
+		return run(cmd, args)
+	}
+	return cmd
 }
 
 // ofSet completes a command about one SidecarSet. It rejects --namespace, which could be

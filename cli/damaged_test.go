@@ -44,7 +44,7 @@ func damagedCluster(t *testing.T) (s testCluster, stored []string) {
 	ofAll := injectedPod(t, hashless, "of-hashless", "before")
 	broken := injectedPod(t, fine, "broken", "before")
 	broken.Annotations[v1alpha1.HashAnnotation] = "{"
-	return newTestCluster(t, fine, unreadable, namespaces, hashless, empty,
+	return newTestCluster(t, fine, recordedAs(t, fine, 1, fine.Spec.Containers[0].Image), unreadable, namespaces, hashless, empty,
 		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "default"}},
 		injectedPod(t, fine, "old", "before"), plainPod("default", "plain"), broken, ofAll,
 	), []string{"a-empty", "a-hashless", "a-namespaces", "a-unreadable", "fine"}

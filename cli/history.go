@@ -47,7 +47,7 @@ func newHistory(s *shared) *cobra.Command {
 			return nil, err
 		}
 		in.Revisions = v.sorted
-		return view.NewHistory(in, s.runHistory(ctx, v.set, limit)), nil
+		return view.NewHistory(in, s.runHistory(ctx, v.set, limit)), v.recorded()
 	}, output.JSON, output.YAML)
 }
 

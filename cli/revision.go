@@ -19,6 +19,8 @@ import (
 type versions struct {
 	set    *v1alpha1.SidecarSet
 	sorted []*appsv1.ControllerRevision
+	// namespace contains the revisions.
+	namespace string
 }
 
 func (c *cluster) versions(ctx context.Context, name string) (versions, error) {
@@ -27,7 +29,16 @@ func (c *cluster) versions(ctx context.Context, name string) (versions, error) {
 		return versions{}, err
 	}
 	sorted, err := c.revisions(ctx, set)
-	return versions{set, sorted}, err
+	return versions{set, sorted, c.systemNamespace}, err
+}
+
+// recorded returns an error if there are no revisions. The operator records one of each SidecarSet.
+func (v versions) recorded() error {
+	if len(v.sorted) > 0 {
+		return nil
+	}
+	return fmt.Errorf("namespace %s has no revision of SidecarSet %s (name the namespace of the operator with --system-namespace; kubectl sidecarset check checks the operator)",
+		v.namespace, v.set.Name)
 }
 
 // find finds a revision by number, name or custom version, in this order: a custom version
@@ -51,8 +62,8 @@ func (v versions) find(reference string) (*appsv1.ControllerRevision, error) {
 			return nil, fmt.Errorf("%q is %s of several revisions of SidecarSet %s: %s; use the name of one", reference, kind.is, v.set.Name, labelsOf(found))
 		}
 	}
-	if len(v.sorted) == 0 {
-		return nil, fmt.Errorf("SidecarSet %s has no revision %q; none is recorded", v.set.Name, reference)
+	if err := v.recorded(); err != nil {
+		return nil, err
 	}
 	return nil, fmt.Errorf("SidecarSet %s has no revision %q; it has %s", v.set.Name, reference, labelsOf(v.sorted))
 }
@@ -74,7 +85,10 @@ func (v versions) previous() (*appsv1.ControllerRevision, error) {
 			return one, nil
 		}
 	}
-	return nil, fmt.Errorf("SidecarSet %s has no earlier revision", v.set.Name)
+	if err := v.recorded(); err != nil {
+		return nil, err
+	}
+	return nil, fmt.Errorf("SidecarSet %s has no earlier revision: nothing to undo", v.set.Name)
 }
 
 func labelOf(r *appsv1.ControllerRevision) string { return fmt.Sprintf("%s (%d)", r.Name, r.Revision) }

@@ -56,11 +56,8 @@ func (r *runs) endpoint() string {
 
 // explain adds the endpoint and, if it is known, a remedy.
 func (r *runs) explain(err error) error {
-	if cause, remedy := temporal.Explain(err); cause != "" {
+	if cause, remedy := temporal.ExplainCall(err); cause != "" {
 		return fmt.Errorf("%s: %s (%s)", r.endpoint(), cause, remedy)
-	}
-	if temporal.IsUnreachable(err) {
-		return fmt.Errorf("%s does not answer (name it with --temporal-address or TEMPORAL_ADDRESS)", r.endpoint())
 	}
 	return fmt.Errorf("%s: %w", r.endpoint(), err)
 }

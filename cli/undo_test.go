@@ -34,7 +34,7 @@ func fourRevisionsCluster(t *testing.T) (testCluster, *v1alpha1.SidecarSet, []*a
 
 func TestARevisionIsFoundByNumberThenNameThenCustomVersion(t *testing.T) {
 	set, sorted := four(t)
-	v := versions{set, sorted}
+	v := versions{set, sorted, "system"}
 	for reference, want := range map[string]int64{"2": 2, "4": 4, sorted[0].Name: 1, "good": 1, "last": 3} {
 		found, err := v.find(reference)
 		require.NoError(t, err, reference)
@@ -47,8 +47,8 @@ func TestARevisionIsFoundByNumberThenNameThenCustomVersion(t *testing.T) {
 	require.ErrorContains(t, err, `"1" is the number of several revisions of SidecarSet logs: `)
 	_, err = v.find("5")
 	require.ErrorContains(t, err, `SidecarSet logs has no revision "5"; it has logs-`)
-	_, err = versions{set: set}.find("5")
-	require.EqualError(t, err, `SidecarSet logs has no revision "5"; none is recorded`)
+	_, err = versions{set: set, namespace: "system"}.find("5")
+	require.ErrorContains(t, err, `namespace system has no revision of SidecarSet logs (name `)
 }
 
 func TestUndoRestoresTheCustomVersionOfTheContent(t *testing.T) {

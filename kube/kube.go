@@ -73,6 +73,11 @@ func NewScheme() (*runtime.Scheme, error) {
 // RESTConfig returns the configuration of the connection to the cluster. It fails if the API
 // server does not answer within connectTimeout.
 func (o Options) RESTConfig() (*rest.Config, error) {
+	if o.Kubeconfig == "" {
+		if err := CheckKubeconfig(); err != nil {
+			return nil, err
+		}
+	}
 	rules := clientcmd.NewDefaultClientConfigLoadingRules()
 	rules.ExplicitPath = o.Kubeconfig
 	config, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, nil).ClientConfig()

@@ -29,6 +29,10 @@ func TestConnections(t *testing.T) {
 	t.Run("unknown namespace", func(t *testing.T) {
 		assertCause(t, &Flags{Address: server, Namespace: "absent"}, "the namespace does not exist")
 	})
+	t.Run("unknown host", func(t *testing.T) {
+		cause, _ := ExplainCall(describeDefault(t.Context(), connect(t, &Flags{Address: "nowhere.invalid:7233"})))
+		assert.Equal(t, "unknown host", cause)
+	})
 	t.Run("another protocol", func(t *testing.T) {
 		web := httptest.NewServer(http.NotFoundHandler())
 		t.Cleanup(web.Close)

@@ -42,9 +42,26 @@ func Explain(err error) (cause, remedy string) {
 	return "", ""
 }
 
+// ExplainCall returns the cause of one failed call, and a remedy. Unlike the texts of Explain, the
+// texts of an outage may change with the next attempt.
+func ExplainCall(err error) (cause, remedy string) {
+	if cause, remedy = Explain(err); cause != "" || !IsUnreachable(err) {
+		return cause, remedy
+	}
+	const correct = "correct --temporal-address or TEMPORAL_ADDRESS"
+	switch text := err.Error(); {
+	case strings.Contains(text, "connection refused"):
+		return "connection refused", "start the server, or " + correct
+	// gRPC returns the second text if a name has no addresses.
+	case strings.Contains(text, "no such host"), strings.Contains(text, "no children to pick from"):
+		return "unknown host", correct
+	}
+	return "no answer", "check the server and the network, or " + correct
+}
+
 // explained returns an error with cause and remedy, or err if cause and remedy are unknown.
 func explained(err error) error {
-	if cause, remedy := Explain(err); cause != "" {
+	if cause, remedy := ExplainCall(err); cause != "" {
 		return fmt.Errorf("%s (%s)", cause, remedy)
 	}
 	return err

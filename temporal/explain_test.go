@@ -58,3 +58,27 @@ func TestExplainedCausesAreStable(t *testing.T) {
 		assert.NotContains(t, cause+remedy, "abc", "no words of the server's about a key")
 	}
 }
+
+func TestAnUnansweredCallNamesItsCause(t *testing.T) {
+	dialing := func(text string) error {
+		return serviceerror.NewUnavailable(fmt.Sprintf("connection error: desc = %q", "transport: Error while dialing: "+text))
+	}
+	for _, test := range []struct {
+		err  error
+		want string
+	}{
+		{nil, ""},
+		{errors.New("something else"), ""},
+		{serviceerror.NewNotFound("workflow not found"), ""},
+		{serviceerror.NewNamespaceNotFound("absent"), "the namespace does not exist"},
+		{dialing("dial tcp 127.0.0.1:7233: connect: connection refused"), "connection refused"},
+		{dialing("dial tcp: lookup nowhere: no such host"), "unknown host"},
+		{serviceerror.NewUnavailable("no children to pick from"), "unknown host"},
+		{context.DeadlineExceeded, "no answer"},
+		{dialing("dial tcp 10.0.0.1:7233: i/o timeout"), "no answer"},
+	} {
+		cause, remedy := ExplainCall(test.err)
+		assert.Equal(t, test.want, cause, "%v", test.err)
+		assert.Equal(t, cause == "", remedy == "", "a cause has a remedy")
+	}
+}

@@ -74,8 +74,12 @@ func (f *Flags) Options(env envconfig.EnvLookup) (Options, error) {
 	if err != nil {
 		return Options{}, err
 	}
+	address := cmp.Or(f.Address, profile.Address, DefaultAddress)
+	if err := checkAddress(address); err != nil {
+		return Options{}, err
+	}
 	return Options{
-		Address:   cmp.Or(f.Address, profile.Address, DefaultAddress),
+		Address:   address,
 		Namespace: cmp.Or(f.Namespace, profile.Namespace, DefaultNamespace),
 		TLS:       transport,
 		APIKey:    apiKey,

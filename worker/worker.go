@@ -191,7 +191,7 @@ func (h *host) keep(ctx context.Context, start func(fatal chan<- error) (stop fu
 }
 
 func (h *host) logUnavailable(err error, delay time.Duration) {
-	if cause, remedy := temporal.Explain(err); cause != "" {
+	if cause, remedy := temporal.ExplainCall(err); cause != "" {
 		h.log.Info("Temporal cannot be used; retrying", "after", delay, "address", h.options.Temporal.Address, "cause", cause, "remedy", remedy)
 		return
 	}

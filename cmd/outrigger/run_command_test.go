@@ -24,7 +24,11 @@ func TestCommandsWithoutTemporal(t *testing.T) {
 	_, err = runCommand(t, "temporal", "setup", unreachable, "--temporal-tls-ca-path=/absent/ca.crt")
 	require.ErrorContains(t, err, "Temporal at 127.0.0.1:1: look for namespace default: ")
 	_, err = runCommand(t, "temporal", "prune", unreachable, "--cluster-uid=u")
-	require.ErrorContains(t, err, "Temporal at 127.0.0.1:1: list the open runs in namespace default: ")
+	require.EqualError(t, err, "Temporal at 127.0.0.1:1: list the open runs in namespace default: connection refused (start the server, or correct --temporal-address or TEMPORAL_ADDRESS)")
+	for _, role := range [][]string{{"operator"}, {"worker"}, {"temporal", "setup"}} {
+		_, err = runCommand(t, append(role, "--temporal-address=http://127.0.0.1:7233")...)
+		require.EqualError(t, err, `address "http://127.0.0.1:7233" of Temporal has the scheme http: use host:port, such as 127.0.0.1:7233 (--temporal-address or TEMPORAL_ADDRESS)`)
+	}
 	_, err = runCommand(t, "temporal", "prune", unreachable)
 	require.ErrorContains(t, err, "is no UID of a cluster")
 	_, err = runCommand(t, "worker", "--temporal-tls-cert-path=c")
@@ -44,6 +48,9 @@ func TestCommandsWithoutTemporal(t *testing.T) {
 func TestACheckWithoutACluster(t *testing.T) {
 	_, err := runCommand(t, "migrate", "check", "--kubeconfig=/absent")
 	require.ErrorContains(t, err, "find a cluster: ")
+	t.Setenv("KUBECONFIG", "/absent")
+	_, err = runCommand(t, "operator")
+	require.EqualError(t, err, "find a cluster: KUBECONFIG=/absent: no such file (correct the variable, or use --kubeconfig)")
 	_, err = runCommand(t, "migrate", "check", "--output=xml")
 	require.EqualError(t, err, `--output "xml": use json, yaml`)
 }

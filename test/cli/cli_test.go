@@ -296,13 +296,18 @@ func TestWithoutTemporalWhatTheClusterKnowsIsShown(t *testing.T) {
 	scenario(t, "away")
 	nobody := "--temporal-address=127.0.0.1:1"
 	out := shows(t, nobody, "status", "away")
-	assert.Contains(t, out, "Temporal at 127.0.0.1:1, namespace default does not answer")
+	assert.Contains(t, out, "Temporal at 127.0.0.1:1, namespace default: connection refused (start the server, or correct --temporal-address or TEMPORAL_ADDRESS)")
 	assert.Contains(t, out, "6 of 6 updated")
 	assert.Contains(t, shows(t, nobody, "history", "away"), "Runs are not listed: Temporal at 127.0.0.1:1")
 	assert.Contains(t, shows(t, nobody, "plan", "away", "--image=agent=agent:v2"), "No estimate: Temporal at 127.0.0.1:1")
 	elsewhere := []string{"--temporal-address=" + stack.TemporalAddress, "--temporal-namespace=temporal-system"}
 	assert.Contains(t, shows(t, append(elsewhere, "status", "away")...), "none is open in Temporal at "+stack.TemporalAddress+", namespace temporal-system")
-	_, err := sidecarset(t, nobody, "pause", "away")
+	absent := []string{"--temporal-address=" + stack.TemporalAddress, "--temporal-namespace=absent"}
+	unknown := "Temporal at " + stack.TemporalAddress + ", namespace absent: the namespace does not exist (outrigger temporal setup creates it)"
+	assert.Contains(t, shows(t, append(absent, "history", "away")...), "\nRuns are not listed: "+unknown+"\n")
+	_, err := sidecarset(t, append(absent, "pause", "away")...)
+	require.EqualError(t, err, "pause the rollout of SidecarSet away: "+unknown)
+	_, err = sidecarset(t, nobody, "pause", "away")
 	require.ErrorContains(t, err, "spec.updateStrategy.paused is followed")
 }
 

@@ -1,0 +1,78 @@
+package cli
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
+)
+
+const twoContexts = `apiVersion: v1
+kind: Config
+clusters: [{name: c, cluster: {server: "http://127.0.0.1:1"}}]
+users: [{name: u, user: {}}]
+contexts: [{name: here, context: {cluster: c, user: u}}]
+current-context: here
+`
+
+// Each error is one line with cause and remedy, and no command waits for a server that is not
+// there.
+func TestWrongAddressesNameCauseAndRemedy(t *testing.T) {
+	const (
+		contexts = " (name one with --context or --kubeconfig; kubectl config get-contexts lists the contexts)"
+		where    = " (--temporal-address or TEMPORAL_ADDRESS)"
+		refused  = ": the API server cannot be reached: dial tcp 127.0.0.1:1: connect: connection refused (is it up, and is it the right one: --context, --kubeconfig, KUBECONFIG?)"
+	)
+	t.Setenv("XDG_CONFIG_HOME", t.TempDir())
+	config := filepath.Join(t.TempDir(), "kubeconfig")
+	require.NoError(t, os.WriteFile(config, []byte(twoContexts), 0o600))
+	for _, test := range []struct {
+		kubeconfig, temporal string
+		args                 []string
+		want                 string
+	}{
+		{"/absent", "", []string{"list"}, "find a cluster: KUBECONFIG=/absent: no such file (correct the variable, or use --kubeconfig)"},
+		{"", "", []string{"list", "--kubeconfig=/absent"}, "find a cluster: stat /absent: no such file or directory" + contexts},
+		{config, "", []string{"list", "--context=there"}, `find a cluster: context "there" does not exist` + contexts},
+		{config, "", []string{"list"}, "list SidecarSets" + refused},
+		{config, "", []string{"undo", "logs"}, "get SidecarSet logs" + refused},
+		{config, "http://127.0.0.1:7233", []string{"status", "logs"}, `address "http://127.0.0.1:7233" of Temporal has the scheme http: use host:port, such as 127.0.0.1:7233` + where},
+		{config, "https://temporal:7233", []string{"why", "logs"}, `address "https://temporal:7233" of Temporal has the scheme https: use host:port, such as temporal:7233 with --temporal-tls` + where},
+		{config, "temporal", []string{"history", "logs"}, `address "temporal" of Temporal has no port: use host:port, such as temporal:7233` + where},
+		{config, "temporal", []string{"plan", "logs", "--image=agent=agent:v2"}, `address "temporal" of Temporal has no port: use host:port, such as temporal:7233` + where},
+	} {
+		t.Setenv("KUBECONFIG", test.kubeconfig)
+		t.Setenv("TEMPORAL_ADDRESS", test.temporal)
+		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+		cmd := NewCommand(genericiooptions.NewTestIOStreamsDiscard())
+		cmd.SetArgs(test.args)
+		require.EqualError(t, cmd.ExecuteContext(ctx), test.want, "%v", test.args)
+		cancel()
+	}
+}
+
+func TestAWrongTemporalAddressStopsOnlyCommandsThatNeedTemporal(t *testing.T) {
+	t.Setenv("XDG_CONFIG_HOME", t.TempDir())
+	s, _, _ := fourRevisionsCluster(t)
+	at := func(address string, args ...string) []string {
+		return append(args, "--temporal-payload-key-dir=", "--temporal-address="+address)
+	}
+	require.NoError(t, s.run(at("temporal", "diff", "logs", "1")...).err)
+	require.NoError(t, s.run(at("temporal", "undo", "logs", "--dry-run=client")...).err)
+	const refused = "Temporal at 127.0.0.1:1, namespace default: connection refused (start the server, or correct --temporal-address or TEMPORAL_ADDRESS)"
+	require.EqualError(t, s.run(at("127.0.0.1:1", "pause", "logs")...).err, "pause the rollout of SidecarSet logs: "+refused+
+		"; or no worker runs (kubectl sidecarset check): spec.updateStrategy.paused is followed as soon as one runs")
+	require.Contains(t, s.shows(at("127.0.0.1:1", "history", "logs")...), "\nRuns are not listed: "+refused+"\n")
+}
+
+func TestASystemNamespaceWithoutRevisionsIsNamed(t *testing.T) {
+	s, _, _ := fourRevisionsCluster(t)
+	for _, args := range [][]string{{"history", "logs"}, {"undo", "logs"}, {"undo", "logs", "--to-revision=1"}, {"diff", "logs", "1"}} {
+		require.EqualError(t, s.run(append(args, "--system-namespace=other")...).err, "namespace other has no revision of SidecarSet logs "+
+			"(name the namespace of the operator with --system-namespace; kubectl sidecarset check checks the operator)", "%v", args)
+	}
+}
