@@ -78,7 +78,7 @@ func (c *cluster) undo(ctx context.Context, name, reference, dryRun string) (mod
 		done.message = fmt.Sprintf("sidecarset/%s goes back to revision %s: %s", v.set.Name, labelOf(to), changedImages(&v.set.Spec, to))
 		before := set.DeepCopy()
 		before.SetResourceVersion(v.set.ResourceVersion)
-		if err := restore(set, fields, customVersionOf(to, reference)); err != nil {
+		if err := restore(set, fields, customVersionOf(to, reference), to.Annotations[v1alpha1.ChangeCauseAnnotation]); err != nil {
 			return nil, err
 		}
 		if err := c.patch(ctx, before, set, dryRun); err != nil {
@@ -140,9 +140,9 @@ func imagesOf(spec *v1alpha1.SidecarSetSpec) map[string]string {
 	return found
 }
 
-// restore replaces the content of a SidecarSet, and its custom version: the operator would
-// add the custom version of other content to the restored revision.
-func restore(set *unstructured.Unstructured, fields map[string]any, customVersion string) error {
+// restore replaces the content of a SidecarSet, its custom version and its change cause: the
+// operator would add those of other content to the restored revision.
+func restore(set *unstructured.Unstructured, fields map[string]any, customVersion, changeCause string) error {
 	label := []string{"metadata", "labels", v1alpha1.CustomVersionLabel}
 	unstructured.RemoveNestedField(set.Object, label...)
 	// A SidecarSet that no webhook converted has its custom version in the spec.
@@ -150,6 +150,11 @@ func restore(set *unstructured.Unstructured, fields map[string]any, customVersio
 	var errs []error
 	if customVersion != "" {
 		errs = append(errs, unstructured.SetNestedField(set.Object, customVersion, label...))
+	}
+	cause := []string{"metadata", "annotations", v1alpha1.ChangeCauseAnnotation}
+	unstructured.RemoveNestedField(set.Object, cause...)
+	if changeCause != "" {
+		errs = append(errs, unstructured.SetNestedField(set.Object, changeCause, cause...))
 	}
 	for key, value := range fields {
 		unstructured.RemoveNestedField(set.Object, "spec", key)

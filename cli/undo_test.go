@@ -83,6 +83,18 @@ func TestUndoToContentWithoutACustomVersionLeavesNone(t *testing.T) {
 	assert.Empty(t, set.Spec.CustomVersion)
 }
 
+func TestUndoRestoresTheChangeCauseOfTheContent(t *testing.T) {
+	for cause, want := range map[string]map[string]string{"": nil, "first": {v1alpha1.ChangeCauseAnnotation: "first"}} {
+		set, sorted := four(t)
+		set.Annotations = map[string]string{v1alpha1.ChangeCauseAnnotation: "a change that is undone"}
+		sorted[0].Annotations[v1alpha1.ChangeCauseAnnotation] = cause
+		s := newTestCluster(t, set, sorted[0])
+		assert.Equal(t, want, read[*v1alpha1.SidecarSet](t, s.shows("undo", "logs", "-o", "json")).Annotations)
+		require.NoError(t, s.Get(t.Context(), client.ObjectKeyFromObject(set), set))
+		assert.Equal(t, want, set.Annotations)
+	}
+}
+
 func TestUndoWritesNoContentThatCannotBeRead(t *testing.T) {
 	for _, damaged := range []string{`{}`, `{"spec":null}`, `{"spec":{"containers":"x"}}`} {
 		set, sorted := four(t)

@@ -52,6 +52,26 @@ func TestSpec6_ARevisionOfEitherFormIsNotRecordedAgain(t *testing.T) {
 	}
 }
 
+// A revision whose content is superseded before its rollout keeps its change cause.
+func TestSpec6_9_ARevisionHasTheChangeCauseOfItsContent(t *testing.T) {
+	set := fixture.SidecarSet("s", fixture.Sidecar("side"))
+	r := registrar(t)
+	for image, cause := range map[string]string{"side:v1": "", "side:v2": "faster start", "side:v3": "CVE"} {
+		set.Spec.Containers[0].Image = image
+		set.Annotations = map[string]string{v1alpha1.ChangeCauseAnnotation: cause}
+		registered(t, r, set)
+	}
+	set.Spec.Containers[0].Image = "side:v2"
+	set.Annotations = nil
+	causes := map[string]string{}
+	for _, one := range registered(t, r, set) {
+		var spec v1alpha1.SidecarSetSpec
+		require.NoError(t, revision.Restore(one.Data.Raw, &spec))
+		causes[spec.Containers[0].Image] = one.Annotations[v1alpha1.ChangeCauseAnnotation]
+	}
+	assert.Equal(t, map[string]string{"side:v1": "", "side:v2": "faster start", "side:v3": "CVE"}, causes)
+}
+
 func TestSpec6_APinnedVersionOutlivesRelabellingAndTheLimit(t *testing.T) {
 	set := fixture.SidecarSet("s", fixture.Sidecar("side"))
 	set.Labels = map[string]string{v1alpha1.CustomVersionLabel: "one"}

@@ -29,6 +29,9 @@ const (
 	// CustomVersionsAnnotation contains the custom versions of a revision, separated by commas.
 	// It omits the custom version that the label of the revision contains.
 	CustomVersionsAnnotation = "outrigger.io/sidecarset-custom-versions"
+	// ChangeCauseAnnotation of a SidecarSet says why its content changed. The revision of the
+	// content has a copy, like a ReplicaSet of a Deployment.
+	ChangeCauseAnnotation = "kubernetes.io/change-cause"
 	// WorkingHotUpgradeContainerAnnotation maps hot sidecars to their active twins.
 	WorkingHotUpgradeContainerAnnotation = "kruise.io/sidecarset-working-hotupgrade-container"
 	// VersionAnnotationPrefix and VersionAltAnnotationPrefix are prefixes of keys. The name of a

@@ -37,6 +37,7 @@ type RevisionRow struct {
 	Images        []Image   `json:"images,omitempty"`
 	Pods          int       `json:"pods"`
 	Created       time.Time `json:"created"`
+	ChangeCause   string    `json:"changeCause,omitempty"`
 }
 
 // RunRow is a workflow run.
@@ -71,6 +72,7 @@ func NewHistory(in *Input, runs RunHistory) *History {
 		h.Revisions = append(h.Revisions, RevisionRow{
 			Number: one.Revision, Name: one.Name, Current: one.Name == known.current, Images: recordedImages(one), Pods: pods[one.Name],
 			CustomVersion: strings.Join(revision.CustomVersions(one), ","), Created: one.CreationTimestamp.Time,
+			ChangeCause: one.Annotations[v1alpha1.ChangeCauseAnnotation],
 		})
 	}
 	h.Changes = append(writes(in.Set), runs.Changes...)
@@ -93,14 +95,14 @@ func writes(set *v1alpha1.SidecarSet) []Change {
 
 // Text has three tables.
 func (h *History) Text(s Style) string {
-	rows := [][]string{{"REVISION", "NAME", "CURRENT", "VERSION", "PODS", "AGE", "IMAGES"}}
+	rows := [][]string{{"REVISION", "NAME", "CURRENT", "VERSION", "PODS", "AGE", "IMAGES", "CHANGE-CAUSE"}}
 	for i := range h.Revisions {
 		r := &h.Revisions[i]
 		current := ""
 		if r.Current {
 			current = "yes"
 		}
-		rows = append(rows, []string{fmt.Sprint(r.Number), r.Name, current, r.CustomVersion, fmt.Sprint(r.Pods), age(s.Now, r.Created), joinImages(r.Images)})
+		rows = append(rows, []string{fmt.Sprint(r.Number), r.Name, current, r.CustomVersion, fmt.Sprint(r.Pods), age(s.Now, r.Created), joinImages(r.Images), strings.Join(strings.Fields(r.ChangeCause), " ")})
 	}
 	out := table(rows) + "\n" + h.runsText(s)
 	if len(h.Changes) == 0 && h.ChangesUnknown == "" {

@@ -403,6 +403,7 @@ func damaged(p *corev1.Pod) { p.Annotations[v1alpha1.HashAnnotation] = "{" }
 func TestHistoryNamesUsersAndChanges(t *testing.T) {
 	in := input(t)
 	in.Pods = append(in.Pods, pod(t, "damaged", "agent:v1", damaged))
+	in.Revisions[1].Annotations[v1alpha1.ChangeCauseAnnotation] = "faster\n start"
 	at := ago(20 * time.Minute)
 	in.Set.ManagedFields = []metav1.ManagedFieldsEntry{
 		{Manager: "argocd", Operation: metav1.ManagedFieldsOperationApply, Time: &at, FieldsV1: metav1.NewFieldsV1(`{"f:spec":{"f:containers":{}}}`)},

@@ -52,15 +52,15 @@ func New(set *v1alpha1.SidecarSet, namespace string, number int64) (*appsv1.Cont
 	return built, nil
 }
 
-// MakeLatest makes a revision the latest revision of a SidecarSet. It sets number, owner, labels
-// and hash annotations (SPEC §6). It keeps the custom versions of the revision, because injection
+// MakeLatest makes a revision the latest revision of a SidecarSet. It sets number, owner, labels,
+// hash annotations and change cause (SPEC §6). It keeps the custom versions of the revision, because injection
 // may be pinned to a custom version. A second call changes nothing.
 func MakeLatest(on *appsv1.ControllerRevision, set *v1alpha1.SidecarSet, number int64) {
 	on.Revision = number
 	Adopt(on, set)
 	on.Labels = with(on.Labels, v1alpha1.SidecarSetNameLabel, set.Name)
 	addCustomVersion(on, CustomVersion(set))
-	for _, key := range []string{v1alpha1.HashAnnotation, v1alpha1.HashWithoutImageAnnotation} {
+	for _, key := range []string{v1alpha1.HashAnnotation, v1alpha1.HashWithoutImageAnnotation, v1alpha1.ChangeCauseAnnotation} {
 		on.Annotations = with(on.Annotations, key, set.Annotations[key])
 	}
 }
