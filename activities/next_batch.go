@@ -2,10 +2,12 @@ package activities
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	"github.com/outrigger/outrigger/api/protocol"
 	"github.com/outrigger/outrigger/api/v1alpha1"
+	"github.com/outrigger/outrigger/internal/podstate"
 	"github.com/outrigger/outrigger/internal/rollout"
 )
 
@@ -88,6 +90,13 @@ func (n *nextBatch) plan(ctx context.Context, set *v1alpha1.SidecarSet) (result 
 	if again == 0 && plan.Phase == protocol.PhaseWaiting {
 		if err := n.Current(); err != nil {
 			return result, 0, err
+		}
+		version, err := podstate.NewVersion(set)
+		if err != nil {
+			return result, 0, err
+		}
+		if broken := rollout.FindBroken(version, population); broken.Count > 0 {
+			plan.Message += fmt.Sprintf("; %d with a sidecar that cannot start, such as %s (%s)", broken.Count, broken.Example, broken.Detail)
 		}
 	}
 	again = n.postponeConditions(&plan, again)

@@ -93,6 +93,21 @@ func TestAnActivityStopsWaitingWhenNothingMoves(t *testing.T) {
 	assert.Equal(t, protocol.PhaseWaiting, result.Phase)
 }
 
+// The run shows this message in its details.
+func TestAWaitingPlanNamesASidecarThatCannotStart(t *testing.T) {
+	cluster := newTestCluster(t, interceptor.Funcs{}, webSet(1), webPod("a", upgraded, settling, func(p *corev1.Pod) {
+		p.Status.ContainerStatuses[0].State.Waiting = &corev1.ContainerStateWaiting{Reason: "ErrImagePull"}
+	}))
+	next := cluster.newNextBatch(protocol.NextBatchInput{SidecarSet: webSetReference, Generation: 2, SkipTrueConditions: true})
+	_, _, err := next.check(t.Context())
+	require.NoError(t, err)
+	cluster.clock.Step(idleTimeout)
+	result, _, err := next.check(t.Context())
+	require.NoError(t, err)
+	assert.Equal(t, protocol.PhaseWaiting, result.Phase)
+	assert.Contains(t, result.Message, "; 1 with a sidecar that cannot start, such as d/a (container side: ImagePullBackOff, image side:v2)")
+}
+
 // The pods of a cache without a watch may have changed long ago.
 func TestACacheThatIsOutOfDateDoesNotSayThatNothingMoves(t *testing.T) {
 	stale := errors.New("the watch is down")

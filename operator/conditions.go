@@ -97,9 +97,9 @@ func degraded(p *pass) condition {
 		return yes(temporalReason(p), p.temporal.Error()+"; check it: kubectl sidecarset check")
 	case p.fault != runs.Fault{}:
 		return yes(p.fault.Reason, p.fault.Message+faultNext(p.set.Name, p.fault.Reason))
-	case p.broken.count > 0:
-		return yes(p.broken.reason, fmt.Sprintf("%d of %d pods have a sidecar that cannot start, such as %s (%s); go back: kubectl sidecarset undo %s",
-			p.broken.count, counts.Matched, p.broken.example, p.broken.detail, p.set.Name))
+	case p.broken.Count > 0:
+		return yes(p.broken.Reason, fmt.Sprintf("%d of %d pods have a sidecar that cannot start, such as %s (%s); go back: kubectl sidecarset undo %s",
+			p.broken.Count, counts.Matched, p.broken.Example, p.broken.Detail, p.set.Name))
 	case p.unreadable.Count > 0:
 		return yes(v1alpha1.ReasonUnreadablePods, fmt.Sprintf("%d pods are neither counted nor upgraded until their annotations are corrected or they are recreated, such as %s (%s); list them: kubectl sidecarset list --outdated",
 			p.unreadable.Count, p.unreadable.Example, p.unreadable.Cause))

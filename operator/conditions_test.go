@@ -40,7 +40,7 @@ func TestSpec8_ConditionsGiveOneExactReason(t *testing.T) {
 	all := protocol.Counts{Matched: 4, Updated: 4, Ready: 4, UpdatedReady: 4}
 	half := protocol.Counts{Matched: 4, Updated: 2, Ready: 3, UpdatedReady: 1, Unavailable: 1, Remaining: 2}
 	away := errors.New("Temporal is away")
-	broken := brokenPods{count: 1, reason: podstate.ImagePullBackOff, example: "shop/p", detail: "container x: ImagePullBackOff, image x:v9"}
+	broken := rollout.BrokenPods{Count: 1, Reason: podstate.ImagePullBackOff, Example: "shop/p", Detail: "container x: ImagePullBackOff, image x:v9"}
 	const yes, no, unknown = metav1.ConditionTrue, metav1.ConditionFalse, metav1.ConditionUnknown
 	good := condition{no, "AsExpected", ""}
 	ready := condition{yes, "AsExpected", "4 of 4 pods ready"}

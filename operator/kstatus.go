@@ -17,7 +17,7 @@ func stalled(p *pass, degraded condition) condition {
 		if !p.unfinished() {
 			return yes(degraded.reason, degraded.message)
 		}
-	case p.broken.reason:
+	case p.broken.Reason:
 		if p.stuck() {
 			return yes(degraded.reason, degraded.message)
 		}
@@ -29,13 +29,13 @@ func stalled(p *pass, degraded condition) condition {
 // that have not converged.
 func (p *pass) stuck() bool {
 	counts := &p.plan.Counts
-	if p.broken.usingSlots == 0 || p.plan.Phase != protocol.PhaseWaiting {
+	if p.broken.UsingSlots == 0 || p.plan.Phase != protocol.PhaseWaiting {
 		return false
 	}
 	if counts.Remaining > 0 {
-		return p.broken.usingSlots >= p.plan.MaxUnavailable
+		return p.broken.UsingSlots >= p.plan.MaxUnavailable
 	}
-	return p.broken.usingSlots >= counts.Converging
+	return p.broken.UsingSlots >= counts.Converging
 }
 
 // ready decides whether the rollout of the generation has ended (SPEC 8.8).

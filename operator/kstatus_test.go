@@ -16,6 +16,7 @@ import (
 	"github.com/outrigger/outrigger/api/protocol"
 	"github.com/outrigger/outrigger/api/v1alpha1"
 	"github.com/outrigger/outrigger/internal/podstate"
+	"github.com/outrigger/outrigger/internal/rollout"
 	"github.com/outrigger/outrigger/operator/runs"
 )
 
@@ -56,8 +57,8 @@ func TestSpec8_8_ToolsThatWaitReadTheStateOfARollout(t *testing.T) {
 	half := protocol.Counts{Matched: 4, Updated: 2, Ready: 3, Unavailable: 1, Converging: 1, Remaining: 2}
 	last := protocol.Counts{Matched: 4, Updated: 4, Ready: 3, Unavailable: 1, Converging: 1}
 	left := protocol.Counts{Matched: 4, Updated: 2, Ready: 4, NotUpgradable: 2}
-	broken := func(n int) brokenPods {
-		return brokenPods{count: n, usingSlots: n, reason: podstate.ImagePullBackOff, example: "shop/p"}
+	broken := func(n int) rollout.BrokenPods {
+		return rollout.BrokenPods{Count: n, UsingSlots: n, Reason: podstate.ImagePullBackOff, Example: "shop/p"}
 	}
 	for _, c := range []struct {
 		name   string
@@ -79,7 +80,7 @@ func TestSpec8_8_ToolsThatWaitReadTheStateOfARollout(t *testing.T) {
 		{"no webhook", observation{plan: plan(protocol.PhaseComplete, all), webhookFault: "away"}, "RolloutComplete", status.CurrentStatus, "Healthy"},
 		{"the run fails", observation{plan: plan(protocol.PhaseWaiting, half), fault: runs.Fault{Reason: "RolloutFailing"}}, "RolloutFailing", status.FailedStatus, "Degraded"},
 		{"one bad pod, and others are on their way", observation{plan: plan(protocol.PhaseProgressing, half), broken: broken(1)}, "RolloutInProgress", status.InProgressStatus, "Progressing"},
-		{"an old pod cannot start, and another one is on its way", observation{plan: plan(protocol.PhaseWaiting, half), broken: brokenPods{count: 1, reason: podstate.ImagePullBackOff}}, "WaitingForPods", status.InProgressStatus, "Progressing"},
+		{"an old pod cannot start, and another one is on its way", observation{plan: plan(protocol.PhaseWaiting, half), broken: rollout.BrokenPods{Count: 1, Reason: podstate.ImagePullBackOff}}, "WaitingForPods", status.InProgressStatus, "Progressing"},
 		{"bad pods use all slots", observation{plan: plan(protocol.PhaseWaiting, half), broken: broken(1)}, "ImagePullBackOff", status.FailedStatus, "Degraded"},
 		{"the last pod is bad", observation{plan: plan(protocol.PhaseWaiting, last), broken: broken(1)}, "ImagePullBackOff", status.FailedStatus, "Degraded"},
 		{"a bad pod in a rollout that has ended", observation{plan: plan(protocol.PhaseComplete, all), broken: broken(1)}, "RolloutComplete", status.CurrentStatus, "Healthy"},

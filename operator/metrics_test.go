@@ -35,7 +35,7 @@ func TestRolloutMetricsAreTotalsOverSets(t *testing.T) {
 	faulted := moving(5)
 	faulted.fault.Reason = v1alpha1.ReasonWorkerUnavailable
 	paused := moving(2)
-	paused.pause, paused.broken.count = &v1alpha1.RolloutPause{}, 2
+	paused.pause, paused.broken.Count = &v1alpha1.RolloutPause{}, 2
 	m.observe(one, faulted)
 	m.observe(two, paused)
 	require.NoError(t, testutil.GatherAndCompare(registry, strings.NewReader(`

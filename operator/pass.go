@@ -43,7 +43,7 @@ type observation struct {
 	// is empty.
 	invalid error
 	plan    rollout.Plan
-	broken  brokenPods
+	broken  rollout.BrokenPods
 	// endToRecord is set while the pods show the end of the rollout, and status does not record
 	// the end yet. Status records the end once the run has ended, too.
 	endToRecord bool
@@ -63,16 +63,6 @@ type observation struct {
 	// temporal is nil if Temporal accepts rollouts. Otherwise, it is the error that conditions
 	// report.
 	temporal error
-}
-
-// brokenPods are matched pods with a sidecar that cannot start.
-type brokenPods struct {
-	count int
-	// usingSlots is how many of them upgrades made unavailable.
-	usingSlots int
-	// reason is the reason of the condition Degraded. example and detail are about the first of
-	// these pods by name.
-	reason, example, detail string
 }
 
 // uninjectedPods are pods that match a SidecarSet but were not injected. Such a pod is older than

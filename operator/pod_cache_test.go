@@ -36,10 +36,10 @@ func TestStatusIsMadeFromWhatThePodCacheKeeps(t *testing.T) {
 		version, err := podstate.NewVersion(set)
 		require.NoError(t, err)
 		before, other := drawn.Pod(), drawn.Pod()
-		whole := findBroken(version, []rollout.Pod{{Pod: before}, {Pod: other}})
-		kept := findBroken(version, []rollout.Pod{{Pod: cached(before)}, {Pod: cached(other)}})
+		whole := rollout.FindBroken(version, []rollout.Pod{{Pod: before}, {Pod: other}})
+		kept := rollout.FindBroken(version, []rollout.Pod{{Pod: cached(before)}, {Pod: cached(other)}})
 		require.Equal(t, whole, kept, "seed %d", seed)
-		broken += whole.count
+		broken += whole.Count
 
 		after := before.DeepCopy()
 		after.Status = other.Status

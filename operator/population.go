@@ -2,11 +2,9 @@ package operator
 
 import (
 	"context"
-	"fmt"
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/outrigger/outrigger/api/v1alpha1"
 	"github.com/outrigger/outrigger/internal/podstate"
 	"github.com/outrigger/outrigger/internal/rollout"
 	"github.com/outrigger/outrigger/kube"
@@ -38,7 +36,7 @@ func (s *populationStep) observe(ctx context.Context, p *pass) error {
 	if err != nil {
 		return err
 	}
-	p.broken = findBroken(version, matched)
+	p.broken = rollout.FindBroken(version, matched)
 	p.endToRecord, err = s.findEnd(p, version, matched)
 	return err
 }
@@ -56,33 +54,4 @@ func (s *populationStep) findEnd(p *pass, version *podstate.Version, matched []r
 	}
 	_, unavailable, err := s.cache.CountUnavailable(p.set, p.pods)
 	return unavailable == 0, err
-}
-
-// findBroken finds the pods with a sidecar that cannot start. The result does not depend on the
-// order of the pods.
-func findBroken(version *podstate.Version, pods []rollout.Pod) (broken brokenPods) {
-	for i := range pods {
-		failed := version.FailedStart(pods[i].Pod)
-		if failed == nil {
-			continue
-		}
-		broken.count++
-		if pods[i].UnavailableByUpgrade() {
-			broken.usingSlots++
-		}
-		if name := pods[i].Reference().String(); broken.count == 1 || name < broken.example {
-			broken.reason, broken.example = startFailureReason(failed.Reason), name
-			broken.detail = fmt.Sprintf("container %s: %s, image %s", failed.Container, failed.Reason, failed.Image)
-		}
-	}
-	return broken
-}
-
-// startFailureReason returns the reason of the condition Degraded for a reason that the kubelet
-// reports.
-func startFailureReason(kubelet string) string {
-	if kubelet == podstate.ImagePullBackOff {
-		return kubelet
-	}
-	return v1alpha1.ReasonContainerCannotStart
 }

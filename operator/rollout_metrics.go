@@ -42,7 +42,7 @@ func (m *rolloutMetrics) observe(set *v1alpha1.SidecarSet, seen *observation) {
 	before, known := m.sets[set.Name]
 	now := rolloutMetric{
 		generation: set.Generation, phase: seen.plan.Phase, paused: seen.pause != nil, fault: seen.fault.Reason,
-		broken: seen.broken.count, slots: seen.plan.MaxUnavailable, counts: seen.plan.Counts, changedAt: before.changedAt,
+		broken: seen.broken.Count, slots: seen.plan.MaxUnavailable, counts: seen.plan.Counts, changedAt: before.changedAt,
 	}
 	if !known || now.generation != before.generation || now.counts != before.counts || now.waits() != before.waits() {
 		now.changedAt = m.clock.Now()

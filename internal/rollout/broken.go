@@ -1,0 +1,47 @@
+package rollout
+
+import (
+	"fmt"
+
+	"github.com/outrigger/outrigger/api/v1alpha1"
+	"github.com/outrigger/outrigger/internal/podstate"
+)
+
+// BrokenPods are matched pods with a sidecar that cannot start.
+type BrokenPods struct {
+	Count int
+	// UsingSlots is how many of them upgrades made unavailable.
+	UsingSlots int
+	// Reason is the reason of the condition Degraded. Example and Detail are about the first of
+	// these pods by name.
+	Reason, Example, Detail string
+}
+
+// FindBroken finds the pods with a sidecar that cannot start. The result does not depend on the
+// order of the pods.
+func FindBroken(version *podstate.Version, pods []Pod) (broken BrokenPods) {
+	for i := range pods {
+		failed := version.FailedStart(pods[i].Pod)
+		if failed == nil {
+			continue
+		}
+		broken.Count++
+		if pods[i].UnavailableByUpgrade() {
+			broken.UsingSlots++
+		}
+		if name := pods[i].Reference().String(); broken.Count == 1 || name < broken.Example {
+			broken.Reason, broken.Example = startFailureReason(failed.Reason), name
+			broken.Detail = fmt.Sprintf("container %s: %s, image %s", failed.Container, failed.Reason, failed.Image)
+		}
+	}
+	return broken
+}
+
+// startFailureReason returns the reason of the condition Degraded for a reason that the kubelet
+// reports.
+func startFailureReason(kubelet string) string {
+	if kubelet == podstate.ImagePullBackOff {
+		return kubelet
+	}
+	return v1alpha1.ReasonContainerCannotStart
+}
