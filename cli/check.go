@@ -23,6 +23,7 @@ import (
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/outrigger/outrigger/api/protocol"
 	"github.com/outrigger/outrigger/api/v1alpha1"
 	"github.com/outrigger/outrigger/cli/view"
 	"github.com/outrigger/outrigger/internal/match"
@@ -288,7 +289,8 @@ func (i *installation) temporalServer(ctx context.Context) (string, error) {
 	return r.endpoint() + " answers", nil
 }
 
-// workers checks that workers poll for tasks of workflows and of activities.
+// workers checks that workers poll for tasks of workflows, of activities that select pods, and of
+// activities that patch pods.
 func (i *installation) workers(ctx context.Context) (string, error) {
 	queue, err := kube.TaskQueue(ctx, i, i.taskQueue)
 	if err != nil {
@@ -300,8 +302,15 @@ func (i *installation) workers(ctx context.Context) (string, error) {
 	}
 	defer r.Close()
 	polling := map[string]bool{}
-	for _, kind := range []enums.TaskQueueType{enums.TASK_QUEUE_TYPE_WORKFLOW, enums.TASK_QUEUE_TYPE_ACTIVITY} {
-		described, err := r.DescribeTaskQueue(ctx, queue, kind)
+	for _, tasks := range []struct {
+		queue string
+		kind  enums.TaskQueueType
+	}{
+		{queue, enums.TASK_QUEUE_TYPE_WORKFLOW},
+		{queue, enums.TASK_QUEUE_TYPE_ACTIVITY},
+		{protocol.WriteTaskQueue(queue), enums.TASK_QUEUE_TYPE_ACTIVITY},
+	} {
+		described, err := r.DescribeTaskQueue(ctx, tasks.queue, tasks.kind)
 		if err != nil {
 			return "", r.explain(err)
 		}
@@ -314,7 +323,7 @@ func (i *installation) workers(ctx context.Context) (string, error) {
 		}
 		if found == 0 {
 			return "", fmt.Errorf("no worker polls task queue %s for %s tasks, though Temporal answers: kubectl -n %s get deployment,pods -l app.kubernetes.io/component=worker",
-				queue, strings.ToLower(kind.String()), i.systemNamespace)
+				tasks.queue, strings.ToLower(tasks.kind.String()), i.systemNamespace)
 		}
 	}
 	return fmt.Sprintf("polled within %s: %s", pollTime, strings.Join(slices.Sorted(maps.Keys(polling)), ", ")), nil

@@ -1,12 +1,19 @@
 package cli
 
 import (
+	"context"
 	"encoding/json"
+	"log/slog"
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"go.temporal.io/sdk/activity"
+	sdk "go.temporal.io/sdk/client"
+	"go.temporal.io/sdk/log"
+	"go.temporal.io/sdk/worker"
+	"go.temporal.io/sdk/workflow"
 
 	"github.com/outrigger/outrigger/cli/view"
 )
@@ -60,6 +67,18 @@ func TestCheckNamesThePartThatFailed(t *testing.T) {
 	require.EqualError(t, err, "failed: webhook")
 	assert.Contains(t, parts["webhook"].Message, `failed calling webhook "pods.outrigger.io"`)
 	assert.Contains(t, parts["webhook"].Message, "kubectl -n kruise-system get pods,endpointslices")
+}
+
+func TestCheckFailsIfNoWorkerPollsForThePatchesOfPods(t *testing.T) {
+	client, err := sdk.NewLazyClient(sdk.Options{HostPort: stack.TemporalAddress, Logger: log.NewStructuredLogger(slog.New(slog.DiscardHandler))})
+	require.NoError(t, err)
+	defer client.Close()
+	selecting := worker.New(client, "selects-only", worker.Options{})
+	selecting.RegisterWorkflowWithOptions(func(workflow.Context) error { return nil }, workflow.RegisterOptions{Name: "none"})
+	selecting.RegisterActivityWithOptions(func(context.Context) error { return nil }, activity.RegisterOptions{Name: "none"})
+	require.NoError(t, selecting.Start())
+	defer selecting.Stop()
+	eventually(t, []string{"check", "--task-queue=selects-only"}, "no worker polls task queue selects-only/write for activity tasks")
 }
 
 func TestCheckNamesTheRightsThatAUserLacks(t *testing.T) {
