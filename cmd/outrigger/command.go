@@ -132,7 +132,7 @@ func newWorker(shared *flags) *cobra.Command {
 				return err
 			}
 			if o.MaxConcurrentSelects < 1 || o.MaxConcurrentPatches < 1 {
-				return fmt.Errorf("--max-concurrent-looks and --max-concurrent-writes must be positive")
+				return fmt.Errorf("--max-concurrent-selects and --max-concurrent-patches must be positive")
 			}
 			if o.MaxUnavailablePods < 0 {
 				return fmt.Errorf("--max-unavailable-pods must not be negative")
@@ -154,10 +154,18 @@ func newWorker(shared *flags) *cobra.Command {
 	}
 	addTemporal(cmd, &f, &keys, &o.TaskQueue)
 	addVersioning(cmd, &o.Versioning)
-	cmd.Flags().IntVar(&o.MaxConcurrentSelects, "max-concurrent-looks", 200, "concurrent activities that select pods to upgrade")
-	cmd.Flags().IntVar(&o.MaxConcurrentPatches, "max-concurrent-writes", 200, "concurrent activities that patch pods; each patches several pods")
+	addConcurrency(cmd, &o.MaxConcurrentSelects, "max-concurrent-selects", "max-concurrent-looks", "concurrent activities that select pods to upgrade")
+	addConcurrency(cmd, &o.MaxConcurrentPatches, "max-concurrent-patches", "max-concurrent-writes", "concurrent activities that patch pods; each patches several pods")
 	cmd.Flags().IntVar(&o.MaxUnavailablePods, "max-unavailable-pods", 0, "cluster-wide limit: pods of all SidecarSets that upgrades may make unavailable at the same time; must be equal for all workers, of which one, elected by a Lease, then upgrades all pods; 0: only the maxUnavailable of each SidecarSet applies")
 	return cmd
+}
+
+// addConcurrency adds a flag, and its name in earlier releases.
+func addConcurrency(cmd *cobra.Command, into *int, name, former, usage string) {
+	for _, flag := range []string{name, former} {
+		cmd.Flags().IntVar(into, flag, 200, usage)
+	}
+	_ = cmd.Flags().MarkDeprecated(former, "use --"+name) // fails only for a flag that does not exist
 }
 
 // traced starts a tracer, stores the tracer at into, and runs a role.

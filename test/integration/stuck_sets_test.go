@@ -16,11 +16,11 @@ import (
 )
 
 // A rollout that waits occupies no task slot of a worker and writes no history. The worker has
-// fewer slots than there are such rollouts.
+// one slot, and there are two such rollouts.
 func TestStuckRolloutsDelayNoOther(t *testing.T) {
 	s := newScenario(t, 10, nil)
-	s.onlyWorker("worker-narrow", "--max-concurrent-looks=2", "--max-concurrent-writes=2")
-	stuck := s.stuckSets(6)
+	s.onlyWorker("worker-narrow", "--max-concurrent-selects=1", "--max-concurrent-patches=1")
+	stuck := s.stuckSets(2)
 	var before map[string]int64
 	s.poll("the stuck rollouts to sleep", func() (asleep bool, err error) {
 		var working, deciding int
