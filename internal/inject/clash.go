@@ -5,9 +5,6 @@ import (
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/equality"
-
-	"github.com/outrigger/outrigger/internal/defaults"
 )
 
 // claimNames adds the container names of the SidecarSets to injectedBy. A name that the pod would
@@ -43,16 +40,4 @@ func inCommon(names []string, containers []corev1.Container) (string, bool) {
 		}
 	}
 	return "", false
-}
-
-// sameVolume compares volumes after it has written their defaults, as validation does. A
-// SidecarSet may have been stored before a default existed.
-func sameVolume(a, b *corev1.Volume) bool {
-	if equality.Semantic.DeepEqual(a, b) {
-		return true
-	}
-	a, b = a.DeepCopy(), b.DeepCopy()
-	defaults.Volume(a)
-	defaults.Volume(b)
-	return equality.Semantic.DeepEqual(a, b)
 }

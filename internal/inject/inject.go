@@ -158,38 +158,6 @@ func (p *insertions) sortByName() {
 	slices.SortStableFunc(p.after, byName)
 }
 
-func noteVolumes(used map[string]bool, container *corev1.Container) {
-	for _, mount := range container.VolumeMounts {
-		used[mount.Name] = true
-	}
-	for _, device := range container.VolumeDevices {
-		used[device.Name] = true
-	}
-}
-
-// addVolumes adds the used volumes of a SidecarSet. It does not replace a volume of the pod (SPEC
-// §4.3).
-func (i *Injection) addVolumes(set *Set, used map[string]bool) error {
-	for n := range set.Spec.Volumes {
-		one := &set.Spec.Volumes[n]
-		if !used[one.Name] {
-			continue
-		}
-		if slices.ContainsFunc(i.pod.Spec.Volumes, func(v corev1.Volume) bool { return v.Name == one.Name }) {
-			i.warnings = append(i.warnings, fmt.Sprintf("volume %s: the pod has a volume of this name, so that of SidecarSet %s is not added", one.Name, set.Name))
-			continue
-		}
-		at := slices.IndexFunc(i.volumes, func(v *corev1.Volume) bool { return v.Name == one.Name })
-		switch {
-		case at < 0:
-			i.volumes, i.volumeSets = append(i.volumes, one), append(i.volumeSets, set.Name)
-		case i.volumeSets[at] != set.Name && !sameVolume(i.volumes[at], one):
-			return fmt.Errorf("volume %s: SidecarSet %s has another volume of this name; rename it or make them equal", one.Name, i.volumeSets[at])
-		}
-	}
-	return nil
-}
-
 // warn adds a warning for each container of the pod that a sidecar replaces. It also adds a
 // warning for each other container with the variable of injected containers (SPEC §4.2, §4.5).
 func (i *Injection) warn(own app, injectedBy map[string]string, sets []*Set) {
@@ -207,11 +175,3 @@ func (i *Injection) warn(own app, injectedBy map[string]string, sets []*Set) {
 // Warnings returns the warnings for the creator of the pod. A warning names a part of the pod
 // that limits the injection without an error (SPEC §4.3, §4.5).
 func (i *Injection) Warnings() []string { return i.warnings }
-
-func (i *Injection) addPullSecrets(secrets []corev1.LocalObjectReference) {
-	for _, secret := range secrets {
-		if !slices.Contains(i.pod.Spec.ImagePullSecrets, secret) && !slices.Contains(i.pullSecrets, secret) {
-			i.pullSecrets = append(i.pullSecrets, secret)
-		}
-	}
-}
