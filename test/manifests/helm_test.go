@@ -30,9 +30,10 @@ type bare struct {
 	roles   int
 }
 
-func newBare(t *testing.T) *bare {
+func newBare(t *testing.T, options cluster.Options) *bare {
 	t.Helper()
-	c, err := cluster.Start(t.Context(), cluster.Options{Dir: t.TempDir(), Nodes: 2, WithoutTemporal: true})
+	options.Dir, options.Nodes = t.TempDir(), 2
+	c, err := cluster.Start(t.Context(), options)
 	require.NoError(t, err)
 	t.Cleanup(c.Shutdown)
 	kubectl(t, c, "", "delete", "-k", "../../config/rbac")
@@ -46,6 +47,20 @@ func (b *bare) helm(args ...string) string {
 	out, err := output(b.t, "helm", append(args, "--kubeconfig="+b.cluster.Kubeconfig, "--namespace=kruise-system", "--timeout=2m")...)
 	require.NoError(b.t, err, out)
 	return out
+}
+
+// goHelm runs Helm until the error, or nil, can be received.
+func (b *bare) goHelm(args ...string) <-chan error {
+	b.t.Helper()
+	ended := make(chan error, 1)
+	go func() {
+		out, err := output(b.t, "helm", append(args, "--kubeconfig="+b.cluster.Kubeconfig, "--namespace=kruise-system", "--wait", "--timeout=2m")...)
+		if err != nil {
+			err = fmt.Errorf("%s: %w", out, err)
+		}
+		ended <- err
+	}()
+	return ended
 }
 
 func (b *bare) await(what string, done func() bool) {
@@ -145,18 +160,7 @@ spec: {selector: {matchLabels: {app: stream}}, containers: [{name: side, image: 
 // would, as whom the pod would.
 func (b *bare) playHook() {
 	b.t.Helper()
-	pods := b.client.CoreV1().Pods("kruise-system")
-	name := ""
-	b.await("the pod of the hook", func() bool {
-		found, err := pods.List(b.t.Context(), metav1.ListOptions{LabelSelector: "batch.kubernetes.io/job-name=outrigger-uninstall"})
-		require.NoError(b.t, err)
-		if len(found.Items) > 0 {
-			name = found.Items[0].Name
-		}
-		return name != ""
-	})
-	pod, err := pods.Get(b.t.Context(), name, metav1.GetOptions{})
-	require.NoError(b.t, err)
+	pod := b.podOf("outrigger-uninstall")
 	kubeconfig := b.t.TempDir() + "/kubeconfig"
 	b.signIn(pod.Spec.ServiceAccountName, kubeconfig)
 	command := exec.CommandContext(b.t.Context(), "../../bin/outrigger", append(pod.Spec.Containers[0].Args, "--kubeconfig="+kubeconfig)...)
@@ -173,8 +177,7 @@ func (b *bare) playHook() {
 	b.stopServing(ended)
 	b.holdPods("null")
 	require.NoError(b.t, <-ended)
-	patch := `[{"op":"replace","path":"/status/phase","value":"Succeeded"}]`
-	kubectl(b.t, b.cluster, "", "patch", "pod", name, "--namespace=kruise-system", "--subresource=status", "--type=json", "--patch="+patch)
+	b.succeed(pod)
 }
 
 func (b *bare) holdPods(finalizers string) {
@@ -187,7 +190,7 @@ func (b *bare) holdPods(finalizers string) {
 
 // Pods are created all the time, and none is rejected.
 func TestHelmInstallsUpgradesAndUninstalls(t *testing.T) {
-	b := newBare(t)
+	b := newBare(t, cluster.Options{WithoutTemporal: true})
 	release := packaged(t)
 	optional := "--set=networkPolicy.enabled=true,temporal.dev.enabled=true"
 	b.helm("install", "outrigger", release, "--create-namespace", "--wait", optional)
@@ -196,14 +199,7 @@ func TestHelmInstallsUpgradesAndUninstalls(t *testing.T) {
 	b.helm("upgrade", "outrigger", release, "--wait", optional)
 	b.serve()
 
-	uninstalled := make(chan error, 1)
-	go func() {
-		out, err := output(t, "helm", "uninstall", "outrigger", "--kubeconfig="+b.cluster.Kubeconfig, "--namespace=kruise-system", "--wait", "--timeout=2m")
-		if err != nil {
-			err = fmt.Errorf("%s: %w", out, err)
-		}
-		uninstalled <- err
-	}()
+	uninstalled := b.goHelm("uninstall", "outrigger")
 	b.playHook()
 	require.NoError(t, <-uninstalled)
 	b.assertLeft()
@@ -233,7 +229,7 @@ func (b *bare) assertRights() {
 
 // The commands are those of docs/install.md.
 func TestKubectlInstallsAndUninstallsAsDocumented(t *testing.T) {
-	b := newBare(t)
+	b := newBare(t, cluster.Options{WithoutTemporal: true})
 	kubectl(t, b.cluster, "", "apply", "-k", "../../config/default")
 	for _, role := range []string{"operator", "worker", "webhook"} {
 		kubectl(t, b.cluster, "", "rollout", "status", "deployment/outrigger-"+role, "--namespace=kruise-system", "--timeout=60s")

@@ -8,6 +8,8 @@ The values override these fields:
 
   value of values.yaml            overrides, in config/
   <role>.replicas, image, args    deploy/<role>.yaml, by "outrigger.deployment"
+  <role>.nodeSelector, affinity, tolerations, topologySpreadConstraints, priorityClassName
+                                  deploy/<role>.yaml, spec.template.spec
   <role>.podSpec                  deploy/<role>.yaml, spec.template.spec, merged
   temporal.*                      deploy/kustomization.yaml, ConfigMap outrigger-temporal
   webhook.pods                    webhook/manifests.yaml, webhook pods.outrigger.io, merged
@@ -16,7 +18,8 @@ The values override these fields:
   networkPolicy.webhookFrom       networkpolicy/webhook.yaml
   monitoring.labels               monitoring/*.yaml
 
-Only temporal.yaml (the dev server) and uninstall.yaml contain manifests themselves.
+Only temporal.yaml (the dev server), autoscaling.yaml, setup.yaml and uninstall.yaml contain
+manifests themselves.
 */}}
 
 {{/* Returns a file of config/ with the namespace of the release. Arguments: root, path below config. */}}
@@ -76,7 +79,11 @@ Only temporal.yaml (the dev server) and uninstall.yaml contain manifests themsel
 {{- $template := $deployment.spec.template -}}
 {{- $pod := $template.spec -}}
 {{- $container := first $pod.containers -}}
+{{- if dig "autoscaling" "enabled" false $values -}}
+{{- $_ := unset $deployment.spec "replicas" -}}
+{{- else -}}
 {{- $_ := set $deployment.spec "replicas" (int $values.replicas) -}}
+{{- end -}}
 {{- $annotations := deepCopy $values.podAnnotations -}}
 {{- $mounts := list -}}
 {{- $volumes := list -}}
@@ -100,6 +107,31 @@ Only temporal.yaml (the dev server) and uninstall.yaml contain manifests themsel
 {{- with $volumes -}}{{- $_ := set $pod "volumes" . -}}{{- end -}}
 {{- with $root.Values.imagePullSecrets -}}{{- $_ := set $pod "imagePullSecrets" . -}}{{- end -}}
 {{- $_ := set $pod "priorityClassName" $values.priorityClassName -}}
+{{- range $field := list "nodeSelector" "affinity" "tolerations" "topologySpreadConstraints" -}}
+{{- with index $values $field -}}{{- $_ := set $pod $field . -}}{{- end -}}
+{{- end -}}
 {{- $_ := mustMergeOverwrite $pod (deepCopy $values.podSpec) -}}
 {{- toYaml $deployment -}}
+{{- end -}}
+
+{{/*
+Returns the spec of the pod of a Job, which is admitted and scheduled like a pod of the operator.
+Arguments: root, name, args, and whether the pod connects to Temporal. A Job without that
+connection starts even if the ConfigMap or a Secret of Temporal is missing.
+*/}}
+{{- define "outrigger.job.pod" -}}
+{{- $root := index . 0 -}}
+{{- $operator := include "outrigger.file" (list $root "deploy/operator.yaml") | splitList "\n---\n" | first | fromYaml -}}
+{{- $spec := (include "outrigger.deployment" (list $root "operator" $operator) | fromYaml).spec.template.spec -}}
+{{- $container := pick (first $spec.containers) "image" "imagePullPolicy" "securityContext" -}}
+{{- $pod := pick $spec "priorityClassName" "nodeSelector" "affinity" "tolerations" "hostNetwork" "dnsPolicy" "dnsConfig" "imagePullSecrets" "securityContext" -}}
+{{- if index . 3 -}}
+{{- $container = merge $container (pick (first $spec.containers) "envFrom" "volumeMounts") (dict "env" $root.Values.operator.env) -}}
+{{- $pod = merge $pod (pick $spec "volumes") -}}
+{{- end -}}
+{{- $_ := set $container "name" (index . 1) -}}
+{{- $_ := set $container "args" (index . 2) -}}
+{{- $_ := set $container "resources" (dict "requests" (dict "cpu" "50m" "memory" "64Mi") "limits" (dict "memory" "256Mi")) -}}
+{{- $_ := set $container "terminationMessagePolicy" "FallbackToLogsOnError" -}}
+{{- toYaml (merge (dict "restartPolicy" "Never" "containers" (list $container)) $pod) -}}
 {{- end -}}
