@@ -246,24 +246,6 @@ webhook:
 	assert.Equal(t, []any{object{"name": "not-system-critical", "expression": false}}, conditions)
 }
 
-// The uninstall Job must be admitted and scheduled like the roles.
-func TestTheHookRunsWhereTheOperatorDoes(t *testing.T) {
-	hook := func(args ...string) object {
-		out, err := output(t, "helm", append([]string{"template", "outrigger", packaged(t), "--namespace=kruise-system", "--show-only=templates/uninstall.yaml"}, args...)...)
-		require.NoError(t, err, out)
-		return objects(t, out)["Job kruise-system/outrigger-uninstall"]["spec"].(object)["template"].(object)["spec"].(object)
-	}
-	assert.Equal(t, "system-cluster-critical", hook()["priorityClassName"])
-	values := `operator: {priorityClassName: mine, podSpec: {nodeSelector: {pool: system}, tolerations: [{operator: Exists}], hostNetwork: true}}`
-	file := t.TempDir() + "/values.yaml"
-	require.NoError(t, os.WriteFile(file, []byte(values), 0o600))
-	mine := hook("--values=" + file)
-	assert.Equal(t, "mine", mine["priorityClassName"])
-	assert.Equal(t, object{"pool": "system"}, mine["nodeSelector"])
-	assert.Equal(t, []any{object{"operator": "Exists"}}, mine["tolerations"])
-	assert.Equal(t, true, mine["hostNetwork"])
-}
-
 // Operator and worker read Secrets from files, and the webhook has none of them.
 func TestTemporalIsReachedBySecrets(t *testing.T) {
 	all := rendered(t, "--set=temporal.address=eu.example:7233,temporal.namespace=sidecars.a1b2c",
@@ -340,17 +322,5 @@ func TestOnlyTheRolesReachTheDevServer(t *testing.T) {
 	for role, asks := range map[string]bool{"operator": true, "worker": true, "webhook": false, "temporal": false} {
 		assert.Equal(t, asks, selects(policy.Spec.Ingress[0].From[0].PodSelector, role), role)
 		assert.Equal(t, role == "temporal", selects(&policy.Spec.PodSelector, role), role)
-	}
-}
-
-func TestValuesThatMeanNothingAreRejected(t *testing.T) {
-	for _, values := range []string{
-		"worker.replica=3", "worker.replicas=-1", "webhook.replicas=0", "worker.replicas=many", "replicas=3", "webhook.args={port=1}",
-		"worker.podSpec.containers[0].name=x", "temporal.adress=x:1", "temporal.address=https://x:1", "temporal.env.TEMPORAL_API_KEY=secret",
-		"temporal.payloadKeys.encrypt=true", "image.digest=sha256:1", "webhook.pods.rules[0]=x", "worker.pods.timeoutSeconds=3", "webhook.goMemLimit=1Gi",
-	} {
-		out, err := output(t, "helm", "template", "outrigger", chart, "--set="+values)
-		require.Error(t, err, values)
-		assert.Contains(t, out, "don't meet the specifications of the schema", values)
 	}
 }

@@ -1,0 +1,130 @@
+package manifests
+
+import (
+	"encoding/json"
+	"os"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"sigs.k8s.io/yaml"
+)
+
+func TestValuesThatMeanNothingAreRejected(t *testing.T) {
+	for _, values := range []string{
+		"worker.replica=3", "worker.replicas=-1", "webhook.replicas=0", "worker.replicas=many", "replicas=3", "webhook.args={port=1}",
+		"worker.podSpec.containers[0].name=x", "temporal.adress=x:1", "temporal.address=https://x:1", "temporal.env.TEMPORAL_API_KEY=secret",
+		"temporal.payloadKeys.encrypt=true", "image.digest=sha256:1", "webhook.pods.rules[0]=x", "worker.pods.timeoutSeconds=3", "webhook.goMemLimit=1Gi",
+	} {
+		out, err := output(t, "helm", "template", "outrigger", chart, "--set="+values)
+		require.Error(t, err, values)
+		assert.Contains(t, out, "don't meet the specifications of the schema", values)
+	}
+}
+
+// The message names the place of a typo, so that a user finds the line of the values file.
+func TestTheErrorOfATypoNamesItsPlace(t *testing.T) {
+	for values, message := range map[string]string{
+		"temporal.tls.secretname=mtls":         `at '/temporal/tls': additional properties 'secretname' not allowed`,
+		"worker.resources.limit.memory=2Gi":    `at '/worker/resources': additional properties 'limit' not allowed`,
+		"webhook.autoscaling.minReplica=3":     `at '/webhook/autoscaling': additional properties 'minReplica' not allowed`,
+		"operator.nodeselector.pool=system":    `at '/operator': additional properties 'nodeselector' not allowed`,
+		"worker.tolerations[0].effect=NoStart": `at '/worker/tolerations/0/effect': value must be one of`,
+		"worker.replicas=many":                 `at '/worker/replicas': got string, want integer`,
+	} {
+		out, err := output(t, "helm", "template", "outrigger", chart, "--set="+values)
+		require.Error(t, err, values)
+		assert.Contains(t, out, message, values)
+		assert.Equal(t, 1, strings.Count(out, "- at '"), "%s has one error: %s", values, out)
+	}
+}
+
+// TestTheReadmeHasEachValue compares the table of the README with values.yaml, in both directions.
+// A default between backquotes is compared as well.
+func TestTheReadmeHasEachValue(t *testing.T) {
+	text, err := os.ReadFile(chart + "/values.yaml")
+	require.NoError(t, err)
+	var values object
+	require.NoError(t, yaml.Unmarshal(text, &values))
+	defaults := map[string]string{}
+	flatten(t, defaults, "", values)
+	readme, err := os.ReadFile(chart + "/README.md")
+	require.NoError(t, err)
+	_, table, found := strings.Cut(string(readme), "\n## Values\n")
+	require.True(t, found)
+	listed := map[string]bool{}
+	for _, row := range regexp.MustCompile("(?m)^\\| `([^`]+)` \\| (?:`([^`]+)`)?").FindAllStringSubmatch(table, -1) {
+		paths := []string{row[1]}
+		if field, ofRole := strings.CutPrefix(row[1], "<role>"); ofRole {
+			paths = []string{"operator" + field, "worker" + field, "webhook" + field}
+		}
+		for _, path := range paths {
+			listed[path] = true
+			if assert.Contains(t, defaults, path, "values.yaml lacks a value of the README") && row[2] != "" {
+				assert.Equal(t, defaults[path], row[2], path)
+			}
+		}
+	}
+	for path := range defaults {
+		assert.True(t, listed[path], "the README lacks %s", path)
+	}
+}
+
+// flatten adds the paths of the values that have no fields of their own, each with its default.
+// Resources count as one value.
+func flatten(t *testing.T, into map[string]string, path string, value any) {
+	t.Helper()
+	fields, isObject := value.(object)
+	if isObject && len(fields) > 0 && !strings.HasSuffix(path, ".resources") {
+		for name, field := range fields {
+			flatten(t, into, strings.TrimPrefix(path+"."+name, "."), field)
+		}
+		return
+	}
+	text, err := json.Marshal(value)
+	require.NoError(t, err)
+	into[path] = string(text)
+	if word, isText := value.(string); isText && word != "" {
+		into[path] = word
+	}
+}
+
+// Clusters without access to the internet mirror the images that the README names.
+func TestTheReadmeHasEachImage(t *testing.T) {
+	readme, err := os.ReadFile(chart + "/README.md")
+	require.NoError(t, err)
+	out, err := output(t, "helm", "template", "outrigger", packaged(t), "--set=temporal.dev.enabled=true,temporal.setup.enabled=true")
+	require.NoError(t, err, out)
+	images := regexp.MustCompile(`(?m)^\s*(?:- )?image: "?([^"\s]+)`).FindAllStringSubmatch(out, -1)
+	require.Greater(t, len(images), 4)
+	for _, image := range images {
+		name := strings.TrimSuffix(image[1], ":"+appVersion(t))
+		assert.Contains(t, string(readme), "| `"+name+"`")
+	}
+}
+
+func appVersion(t *testing.T) string {
+	t.Helper()
+	text, err := os.ReadFile(chart + "/Chart.yaml")
+	require.NoError(t, err)
+	var read struct{ AppVersion string }
+	require.NoError(t, yaml.Unmarshal(text, &read))
+	return read.AppVersion
+}
+
+func TestTheNotesNameTheNextCommand(t *testing.T) {
+	notes := func(args ...string) string {
+		out, err := output(t, "helm", append([]string{"install", "outrigger", packaged(t), "--dry-run=client"}, args...)...)
+		require.NoError(t, err, out)
+		_, text, _ := strings.Cut(out, "NOTES:")
+		return text
+	}
+	text := notes("--namespace=kruise-system")
+	assert.Contains(t, text, "/releases/download/"+appVersion(t)+"/sidecarset.yaml\n  kubectl sidecarset check\n")
+	assert.Contains(t, text, "temporal.setup.enabled=true")
+	assert.Contains(t, text, "kube-flannel")
+	assert.Contains(t, notes("--namespace=mine"), "  kubectl sidecarset check --system-namespace=mine\n")
+	assert.Contains(t, notes("--set=temporal.setup.enabled=true"), "outrigger-temporal-setup")
+}
