@@ -98,12 +98,18 @@ precommit: ## Check formatting, vet, lint, and the tests of the pure packages, i
 	go test -skip ThroughTheAPIServer ./api/... ./internal/... ./cli/... ./workflows ./test/architecture ./test/conformance
 
 # This target needs Go, git, make and coreutils. All other programs are downloaded or compiled.
-# The longest suites start first. More suites run than there are cores, because a suite waits for
-# servers most of the time.
+# More suites run than there are cores, because a suite waits for servers most of the time. The
+# integration tests are the longest suite, so the tests that match second_stack run at the same
+# time as the others, on a stack of their own.
+second_stack := ClusterWideLimit|LateCache|OlderThanAnOutage|ClaimedAgain|MissingWorkers|CertificatesRotate|ShareATemporal
 .PHONY: test
 test: controlplane build ## Run all tests except those of the browser
 	@tools/build.sh helm prometheus
-	go test -timeout 40m -p 3 ./test/integration ./test/manifests ./...
+	@go test -c -o /dev/null ./test/integration
+	@go test -timeout 40m ./test/integration -skip '$(second_stack)' & first=$$!; \
+	go test -timeout 40m ./test/integration -run '$(second_stack)' & second=$$!; \
+	go test -timeout 40m -p 2 ./test/manifests $$(go list ./... | grep -v /test/integration); code=$$?; \
+	wait $$first || code=1; wait $$second || code=1; exit $$code
 
 # This check runs before anything is compiled.
 .PHONY: browser
