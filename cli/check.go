@@ -136,7 +136,8 @@ func (i *installation) definition(ctx context.Context) (string, error) {
 	return "serves " + strings.Join(definition.Status.StoredVersions, ", ") + " from storage, and a webhook converts", nil
 }
 
-// webhook reads the configuration of the webhook, and has the API server call it.
+// webhook reads the configuration of the webhook, and creates a pod by dry run, so that the API
+// server calls the webhook.
 func (i *installation) webhook(ctx context.Context) (string, error) {
 	namespace, _, err := i.shared.config.ToRawKubeConfigLoader().Namespace()
 	if err != nil {

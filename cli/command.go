@@ -92,7 +92,7 @@ func (s *shared) ofSet(cmd *cobra.Command) *cobra.Command {
 // reader returns the model that a command prints. It may return one with an error.
 type reader func(ctx context.Context, c *cluster, args []string) (model, error)
 
-// prints completes a command that reads a model.
+// prints adds the output flags to a command that prints a model.
 func (s *shared) prints(cmd *cobra.Command, o *output.Flag, read reader, formats ...string) *cobra.Command {
 	o.Add(cmd, formats...)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {

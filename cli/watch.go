@@ -23,7 +23,7 @@ import (
 )
 
 const (
-	// showInterval is the shortest time between two models.
+	// showInterval is the minimum time between two updates of the output.
 	showInterval = 250 * time.Millisecond
 	// readInterval is the time between two reads of the run.
 	readInterval = 3 * time.Second
@@ -146,7 +146,8 @@ func (c *cluster) followScope(ctx context.Context, from *v1alpha1.SidecarSet, re
 type rolloutEnd struct {
 	timeout        time.Duration
 	failOnDegraded bool
-	// converged is when nothing was left to do, and err why that is no success.
+	// converged is the time at which the pods converged. err is the error of the rollout at that
+	// time.
 	converged time.Time
 	err       error
 }
@@ -166,8 +167,8 @@ func ExitCode(err error) int {
 	return 1
 }
 
-// reached reports whether there is nothing more to wait for. Its error is the reason that this
-// is no success.
+// reached reports whether the watch can end. It returns an error if the SidecarSet is degraded, or
+// if the rollout did not upgrade all pods.
 func (e *rolloutEnd) reached(rollout *view.Rollout) (bool, error) {
 	if degraded := rollout.Degraded(); degraded != nil && e.failOnDegraded {
 		return true, degradedError{rollout.Name, degraded.Reason, degraded.Message}

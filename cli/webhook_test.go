@@ -20,7 +20,7 @@ import (
 	"github.com/outrigger/outrigger/kube"
 )
 
-// installed is the webhook configuration, with a change of the webhook of pods.
+// installed returns the webhook configuration, with a changed pod webhook.
 func installed(change func(*admissionv1.MutatingWebhook)) *admissionv1.MutatingWebhookConfiguration {
 	pods := admissionv1.MutatingWebhook{Name: kube.PodWebhookName, Rules: make([]admissionv1.RuleWithOperations, 1)}
 	change(&pods)

@@ -19,7 +19,7 @@ type Check struct {
 	Message string `json:"message"`
 }
 
-// Checks are those of an installation, in the order in which parts need each other.
+// Checks are the checks of an installation. A check comes after the checks that it depends on.
 type Checks []Check
 
 // Failed lists the parts that failed.

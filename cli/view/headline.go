@@ -170,7 +170,7 @@ func phaseOf(progressing string) protocol.Phase {
 	return protocol.PhaseProgressing
 }
 
-// attention lists what a person has to act on.
+// attention lists the problems that require a user action.
 func (f *facts) attention(s *Summary) []string {
 	var found []string
 	add := func(reason string, needed bool) {

@@ -60,8 +60,8 @@ type Change struct {
 	Reason string `json:"why,omitempty"`
 }
 
-// NewHistory lists the newest first. It adds the changes of the SidecarSet to those of its
-// runs.
+// NewHistory lists the newest changes first. It merges the changes of the SidecarSet with the
+// changes of its runs.
 func NewHistory(in *Input, runs RunHistory) *History {
 	known, pods := in.revisions(), map[string]int{}
 	for _, pod := range in.Pods {

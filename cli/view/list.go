@@ -35,7 +35,7 @@ type Summary struct {
 	Missing  bool   `json:"missing,omitempty"`
 	// Injected is the reason why pods are not injected, or new ones will not be.
 	Injected string `json:"injected,omitempty"`
-	// Attention lists what a person has to act on.
+	// Attention lists the problems that require a user action.
 	Attention []string        `json:"attention,omitempty"`
 	Pause     *protocol.Pause `json:"hold,omitempty"`
 	Images    []Image         `json:"images,omitempty"`

@@ -49,7 +49,7 @@ type Pod struct {
 	Phase     PodPhase `json:"phase"`
 	Ready     bool     `json:"ready"`
 	Node      string   `json:"node,omitempty"`
-	// Reason is what the pod waits for.
+	// Reason is the reason why the pod waits.
 	Reason string `json:"why,omitempty"`
 	// Since is the time of the write of an upgrade that is in progress or fails.
 	Since *time.Time `json:"since,omitempty"`

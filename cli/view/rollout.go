@@ -36,7 +36,7 @@ type Rollout struct {
 	Pause   *protocol.Pause `json:"hold,omitempty"`
 	// PausedBySpec reports spec.updateStrategy.paused.
 	PausedBySpec bool `json:"pausedBySpec,omitempty"`
-	// Conditions are those that the operator wrote, Progressing first.
+	// Conditions are the conditions in status, Progressing first.
 	Conditions []Condition `json:"conditions,omitempty"`
 	Run        *Run        `json:"run,omitempty"`
 	// RunUnknown is the reason that the state of the run is not known.
@@ -230,8 +230,8 @@ func (r *Revision) sort() {
 	}
 }
 
-// Done reports whether there is nothing to wait for. Its error is the reason that this is
-// no success.
+// Done reports whether a watch of the rollout can end. It returns an error if the rollout did not
+// upgrade all pods.
 func (r *Rollout) Done() (bool, error) {
 	switch {
 	case !r.Observed:

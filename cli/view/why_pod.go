@@ -22,7 +22,7 @@ import (
 type PodWhyInput struct {
 	Pod  *corev1.Pod
 	Sets []v1alpha1.SidecarSet
-	// NamespaceLabels are those of the pod's namespace.
+	// NamespaceLabels are the labels of the namespace of the pod.
 	NamespaceLabels map[string]string
 	SystemNamespace string
 	Webhook         Webhook
@@ -200,7 +200,7 @@ func (i *injection) upgrade() string {
 	return string(pod.Phase) + ": " + pod.Reason
 }
 
-// waitsFor is what an old pod waits for, as far as the SidecarSet shows it.
+// waitsFor returns the reason why an old pod is not upgraded, if the SidecarSet shows it.
 func (i *injection) waitsFor() string {
 	strategy, pause := &i.set.Spec.UpdateStrategy, pauseOf(i.set, nil)
 	switch {
