@@ -87,7 +87,7 @@ func available(p *pass) condition {
 	return yes(v1alpha1.ReasonAsExpected, ready)
 }
 
-// degraded decides what needs attention, the worst first.
+// degraded returns the condition Degraded. The most severe problem comes first.
 func degraded(p *pass) condition {
 	counts := p.plan.Counts
 	switch {
@@ -165,7 +165,7 @@ func temporalReason(p *pass) string {
 	return v1alpha1.ReasonTemporalUnavailable
 }
 
-// rejectsPods says what selectors that cannot be parsed do to new pods.
+// rejectsPods returns a message if selectors that cannot be parsed reject new pods.
 func rejectsPods(p *pass) string {
 	if _, err := match.NewScope(&p.set.Spec); err == nil || p.set.Spec.InjectionStrategy.Paused {
 		return ""

@@ -116,8 +116,8 @@ func pauseIn(set *v1alpha1.SidecarSet) *v1alpha1.RolloutPause {
 	return set.Status.Rollout.Pause
 }
 
-// resumeNote says by whom and for what reason the pause by signal was ended; empty if only
-// the spec was paused.
+// resumeNote returns the note about the user and the reason of a resume by signal. The note is
+// empty if only the spec was paused.
 func resumeNote(before, after *v1alpha1.SidecarSet, resumed *protocol.Pause) string {
 	if resumed == nil || pauseIn(before) == nil || pauseIn(after) != nil {
 		return ""

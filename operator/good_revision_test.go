@@ -81,7 +81,8 @@ func TestSpec7_5_TheContentOfPodsBeforeTheFirstRolloutIsRecorded(t *testing.T) {
 	}
 }
 
-// An app fails for ever after its upgrade, before the operator has recorded the end.
+// An app crashes permanently after its upgrade, before the operator has recorded the end of the
+// rollout.
 func TestSpec7_5_TheEndIsRecordedThoughAnAppFailsSince(t *testing.T) {
 	attribute, err := converter.GetDefaultDataConverter().ToPayload(generation)
 	require.NoError(t, err)

@@ -15,8 +15,8 @@ import (
 	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
 )
 
-// TestMain lets the test binary also play the part of bin/outrigger, so that the
-// operator under test is a process of its own, with its own rights.
+// TestMain also runs the test binary as bin/outrigger, so the operator under test is a separate
+// process with its own permissions.
 func TestMain(m *testing.M) {
 	if filepath.Base(os.Args[0]) == "outrigger" {
 		if err := playOperator(os.Args[2:]); err != nil {

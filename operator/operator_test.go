@@ -37,7 +37,7 @@ import (
 )
 
 const (
-	// soon bounds what happens by itself; it fails the test, it measures nothing.
+	// soon is the timeout for changes that need no action of the test.
 	soon = 30 * time.Second
 	tick = 50 * time.Millisecond
 )
@@ -48,13 +48,13 @@ type testEnv struct {
 	cluster  *cluster.Cluster
 	role     cluster.Role
 	temporal sdk.Client
-	// worker plays the part of ours.
+	// worker is a fake worker of Outrigger.
 	worker    worker.Worker
 	taskQueue string
 }
 
-// TestOperator walks one cluster through the life of several SidecarSets: starting
-// several clusters would cost more than it shows.
+// TestOperator tests the life cycle of several SidecarSets in one cluster, because starting
+// several clusters is slow.
 func TestOperator(t *testing.T) {
 	e := newTestEnv(t)
 	for _, part := range []struct {
@@ -323,7 +323,7 @@ func (e *testEnv) testFirstGeneration(t *testing.T) {
 	for key, value := range run.TypedSearchAttributes.GetUntypedValues() {
 		carried[key.GetName()] = value
 	}
-	// Once a worker has taken it up, Temporal adds its own.
+	// After a worker has started the workflow task, Temporal adds its own search attribute.
 	delete(carried, "BuildIds")
 	assert.Equal(t, map[string]any{"SidecarSet": "first", "SidecarSetGeneration": int64(1), "RolloutPhase": "Progressing"}, carried)
 	assert.Equal(t, []int64{1}, e.signals(t, id))

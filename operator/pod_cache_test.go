@@ -13,7 +13,7 @@ import (
 	"github.com/outrigger/outrigger/kube/watches/podtest"
 )
 
-// statusOf is what a SidecarSet's status says because of one pod.
+// statusOf returns the part of the status of a SidecarSet that depends on one pod.
 func statusOf(t *testing.T, version *podstate.Version, pod *corev1.Pod) []any {
 	t.Helper()
 	state, err := version.Of(pod)
@@ -21,8 +21,7 @@ func statusOf(t *testing.T, version *podstate.Version, pod *corev1.Pod) []any {
 	return []any{state, version.FailedStart(pod)}
 }
 
-// A field that status is made from, and that the cache drops, would show in none of the
-// others.
+// No other test detects a field that status depends on and that the cache drops.
 func TestStatusIsMadeFromWhatThePodCacheKeeps(t *testing.T) {
 	transform, broken, changes := watches.NewPodTransform(), 0, 0
 	cached := func(pod *corev1.Pod) *corev1.Pod {

@@ -58,7 +58,7 @@ func TestPausesAreClearedOnlyByRunsThatShowIt(t *testing.T) {
 	}
 }
 
-// A generation begins with what the run before said last (SPEC §8.2).
+// A generation begins with the last state of the previous run (SPEC §8.2).
 func TestThePauseOfTheLastRunIsClaimed(t *testing.T) {
 	ann, memo := &v1alpha1.RolloutPause{By: "ann"}, &protocol.Pause{By: "ann"}
 	for _, c := range []struct {

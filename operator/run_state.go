@@ -77,7 +77,7 @@ func (s *runStates) of(set *v1alpha1.SidecarSet) *runState {
 	return state
 }
 
-// runState is what this process knows about the run of one SidecarSet.
+// runState is the state of the run of one SidecarSet in this process.
 type runState struct {
 	uid types.UID
 	// started is the newest generation whose rollout this process has started. start is the

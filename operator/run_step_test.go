@@ -35,12 +35,13 @@ import (
 type slowTemporal struct {
 	workflowservice.WorkflowServiceClient
 	answers chan error
-	// run is the newest of every SidecarSet, and described how often it was asked for.
+	// run is the newest run of every SidecarSet. described is the number of
+	// DescribeWorkflowExecution calls.
 	run       *workflow.WorkflowExecutionInfo
 	described int
-	// signals are the names of those that were sent to an open run.
+	// signals are the names of the signals that were sent to an open run.
 	signals []string
-	// rejected answers the start of every SidecarSet, if it is set.
+	// rejected is the error of every SignalWithStart call, if set.
 	rejected error
 }
 
@@ -185,7 +186,7 @@ func TestTheAnswerAboutAnEarlierGenerationIsNotTakenForTheSets(t *testing.T) {
 	assert.Equal(t, slow.Generation, slow.Status.Rollout.Generation)
 }
 
-// Only the SidecarSet that Temporal is silent about says so, unless that was a single call.
+// Only the SidecarSet whose calls time out reports the timeout, and only after a second call.
 func TestSpec8_UnansweredCallsAreReportedByTheirSetAlone(t *testing.T) {
 	env := newSlowEnv(t, named("slow"), named("quick"))
 	for _, want := range []string{v1alpha1.ReasonRolloutProgress, v1alpha1.ReasonTemporalUnavailable} {
@@ -234,8 +235,8 @@ func TestSpec8_1_APausedSidecarSetWithNothingLeftToDoCostsFewCalls(t *testing.T)
 	}
 }
 
-// A pause that is over must not come back when the write of that status is rejected, and
-// the run has not read the new generation seconds later.
+// A pause that has ended must not return, even if the write of status is rejected and the run has
+// not read the new generation for seconds.
 func TestSpec8_2_ARunThatWasResumedIsNotPausedAgainByAnOlderStatus(t *testing.T) {
 	plain := converter.GetDefaultDataConverter()
 	env, set := newSlowEnv(t), setAt(generation)

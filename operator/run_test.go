@@ -165,7 +165,7 @@ func (e *testEnv) testPauseUnseen(t *testing.T) {
 	}
 }
 
-// The status says nothing of the pause of the run before once the SidecarSet continues.
+// Once the SidecarSet continues, status does not contain the pause of the previous run.
 func (e *testEnv) testPausedBySet(t *testing.T) {
 	set := newSet(t, suspend, "proxy:v1")
 	require.NoError(t, e.Create(t.Context(), set))
@@ -203,7 +203,7 @@ func (e *testEnv) testMismatch(t *testing.T) {
 	e.awaitRun(t, id, func(c *assert.CollectT, found *runs.Run) { assert.Equal(c, int64(2), found.Generation) })
 }
 
-// An etcd that comes back from a backup knows an older set than status did.
+// After etcd is restored from a backup, the SidecarSet is older than its status.
 func (e *testEnv) testNewerStatus(t *testing.T) {
 	set := e.roll(t, "rewound")
 	set.Status.Rollout.Generation = 99
@@ -211,7 +211,7 @@ func (e *testEnv) testNewerStatus(t *testing.T) {
 	e.await(t, "rewound", isStarted)
 }
 
-// A Temporal that comes back from a backup knows an older run.
+// After Temporal is restored from a backup, its run is older than status.
 func (e *testEnv) testMismatchedPause(t *testing.T) {
 	id := e.roll(t, "restored").Status.Rollout.WorkflowID
 	e.signal(t, id, protocol.PauseSignal, protocol.Pause{By: "ann"})
@@ -233,7 +233,7 @@ func (e *testEnv) testWake(t *testing.T) {
 	}, soon, tick)
 }
 
-// The last pods of a rollout may take longer than a run stays awake for them.
+// The last pods of a rollout may become ready after the run has gone to sleep.
 func (e *testEnv) testWakeToEnd(t *testing.T) {
 	name := sleeps + "-last"
 	set := newSet(t, name, "proxy:v1")
@@ -263,8 +263,8 @@ func (e *testEnv) testFinished(t *testing.T) {
 	assert.NotContains(t, body, `outrigger_temporal_calls_total{operation="SignalW`)
 }
 
-// awaitMatchingRuns waits until Temporal lists no open run of a generation that its
-// set has left: an operator that starts checks those.
+// awaitMatchingRuns waits until every open run has the generation of its SidecarSet. At its start,
+// an operator checks the other runs.
 func (e *testEnv) awaitMatchingRuns(t *testing.T) {
 	t.Helper()
 	require.EventuallyWithT(t, func(c *assert.CollectT) {
@@ -294,7 +294,7 @@ func (e *testEnv) testDeletedRun(t *testing.T) {
 
 func (e *testEnv) testDeletedMeanwhile(t *testing.T) {
 	id := e.roll(t, leaving+"-2").Status.Rollout.WorkflowID
-	// Deleted and made requeueAfter: the name alone is not enough.
+	// The SidecarSet is deleted and recreated. The name alone does not identify it.
 	require.NoError(t, e.cluster.Stop(cluster.Operator))
 	require.NoError(t, e.Delete(t.Context(), &v1alpha1.SidecarSet{ObjectMeta: metav1.ObjectMeta{Name: leaving + "-2"}}))
 	require.NoError(t, e.Create(t.Context(), newSet(t, leaving+"-2", "proxy:v1")))

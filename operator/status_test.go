@@ -11,7 +11,7 @@ import (
 	"github.com/outrigger/outrigger/kube"
 )
 
-// The cache may still have it.
+// The cache may still contain the deleted SidecarSet.
 func TestTheStatusOfADeletedSetIsNoError(t *testing.T) {
 	scheme, err := kube.NewScheme()
 	require.NoError(t, err)

@@ -51,8 +51,8 @@ func TestPodsAreScannedAgainOnlyAfterWhatConcernsTheSet(t *testing.T) {
 	assert.Equal(t, 6, find())
 }
 
-// Until the index has the new selector, events of pods use the old one, and a scan by
-// the new one may have been made already.
+// Events of pods use the old selector until the index has the new selector. By then, a scan with
+// the new selector may have run.
 func TestPodsAreScannedAgainOnceASidecarSetIsIndexedAgain(t *testing.T) {
 	sets, set := &setLister{limiter: newEnqueueLimiter(clock.RealClock{}), uninjected: newUninjectedCache()}, fixture.SidecarSet("one")
 	sets.index(set)
@@ -173,8 +173,8 @@ func TestOnePodEventEnqueuesTheSetOfItsNamespaceAlone(t *testing.T) {
 	assert.Equal(t, 2, len(sets.uninjected.sets), "the others are not scanned again")
 }
 
-// The cache may show a pod before its namespace. Whether the SidecarSet covers that is decided
-// when the pods are scanned, which fails and is tried again until the namespace is there.
+// The cache may show a pod before its namespace. The scan of pods decides whether the SidecarSet
+// matches, and is retried until the cache shows the namespace.
 func TestAnEventOfAPodWhoseNamespaceIsUnknownReachesTheSet(t *testing.T) {
 	sets := newSetLister(t)
 	set := fixture.SidecarSet("one")

@@ -28,8 +28,9 @@ const (
 	// each of them.
 	probeInterval = 2 * time.Second
 	probeTimeout  = 2 * time.Second
-	// equalProbes is how many probes in a row have to agree before status changes, so that the
-	// restart of one replica, or one of many that answers, does not write every SidecarSet.
+	// equalProbes is the number of consecutive probes with the same result before status changes.
+	// Without this threshold, the restart of one replica would update the status of every
+	// SidecarSet.
 	equalProbes = 2
 )
 
@@ -44,8 +45,8 @@ type webhookProbe struct {
 	changes chan event.GenericEvent
 
 	mu sync.Mutex
-	// last is the fault that the last probe found. equal is how many probes in a row found a
-	// fault, or none, as the last probe did.
+	// last is the fault that the last probe found, or "". equal is the number of consecutive
+	// probes with this result.
 	last  string
 	equal int
 	// decided is set once fault is known; it is empty if the webhook answers.
@@ -131,8 +132,8 @@ func (p *webhookProbe) record(fault string) (changed bool) {
 	return changed
 }
 
-// unavailable describes the fault of the webhook; it is empty if the webhook answers. Until
-// the first decision, the fault is the one that status has.
+// unavailable returns the fault of the webhook, or "" if the webhook responds. Before the first
+// decision, it returns the fault in status.
 func (p *webhookProbe) unavailable(set *v1alpha1.SidecarSet) string {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -21,7 +21,7 @@ import (
 	"github.com/outrigger/outrigger/kube"
 )
 
-// configurationOf is that of a webhook that a test serves.
+// configurationOf returns a webhook configuration that points to a test server.
 func configurationOf(server *httptest.Server) *admissionregistrationv1.MutatingWebhookConfiguration {
 	return &admissionregistrationv1.MutatingWebhookConfiguration{
 		ObjectMeta: metav1.ObjectMeta{Name: kube.WebhookConfigurationName},

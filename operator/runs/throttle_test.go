@@ -22,7 +22,7 @@ import (
 	"github.com/outrigger/outrigger/temporal"
 )
 
-// soon bounds what happens by itself, and tick is the time between two looks.
+// soon is the timeout for changes that need no action of the test. tick is the polling interval.
 const (
 	soon = 30 * time.Second
 	tick = 50 * time.Millisecond

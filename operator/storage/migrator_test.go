@@ -61,7 +61,7 @@ func (s *stores) definition() *apiextensionsv1.CustomResourceDefinition {
 	return definition
 }
 
-// reconcile returns the time until the next look that no event calls for.
+// reconcile returns the requeueAfter of the result.
 func (s *stores) reconcile() time.Duration {
 	s.t.Helper()
 	result, err := s.Reconcile(s.t.Context(), reconcile.Request{})
