@@ -32,8 +32,8 @@ import (
 )
 
 const (
-	patience = time.Minute
-	pause    = 20 * time.Millisecond
+	timeout = time.Minute
+	pause   = 20 * time.Millisecond
 )
 
 // encryptedRun is a run whose payloads are encrypted, on a server of its own.
@@ -75,7 +75,7 @@ func (e *encryptedRun) connect(key string) client.Client {
 	return c
 }
 
-// roll has a worker that encrypts with a key make one step of the run.
+// roll starts a worker with an encryption key and executes one step of the run.
 func (e *encryptedRun) roll(key string, step func(c client.Client), plan func() (protocol.NextBatchResult, error)) {
 	c := e.connect(key)
 	w := worker.New(c, "queue", worker.Options{Interceptors: Interceptors()})
@@ -124,7 +124,7 @@ func TestEncryptedHistoriesReplayOverARotation(t *testing.T) {
 		e.run, err = c.ExecuteWorkflow(t.Context(), client.StartWorkflowOptions{ID: "one", TaskQueue: "queue", StaticSummary: "name-in-the-summary"}, protocol.RolloutWorkflow,
 			protocol.RolloutInput{SidecarSet: protocol.SetReference{Name: "set", UID: "uid-in-the-input"}, Generation: 1, Pause: &byAnn})
 		require.NoError(t, err)
-		require.Eventually(t, func() bool { return status(t, c).Phase == protocol.PhasePaused }, patience, pause)
+		require.Eventually(t, func() bool { return status(t, c).Phase == protocol.PhasePaused }, timeout, pause)
 	}, func() (protocol.NextBatchResult, error) {
 		return protocol.NextBatchResult{Phase: protocol.PhaseProgressing, Message: "words-of-the-plan"}, nil
 	})

@@ -116,7 +116,7 @@ func (s *rolloutSuite) TestSpec7_8_ARestAfterRejectedResetsEndsWhenTheRunIsWoken
 	waiting := protocol.NextBatchResult{Phase: protocol.PhaseWaiting}
 	migrating := waiting
 	migrating.Counts.Migrating = 2
-	// The second plan is answered while the migration ends, which the first one began.
+	// The second plan returns when the migration that the first plan started ends.
 	s.answers(migrating, waiting, ends(protocol.PhaseComplete))
 	// The rest after the last rejection takes 512 s, from second 254 on.
 	woken := 280 * time.Second
@@ -131,7 +131,8 @@ func (s *rolloutSuite) TestSpec7_8_ARestAfterRejectedResetsEndsWhenTheRunIsWoken
 	s.run()
 }
 
-// The worker that was given the batch may be behind the one that named its pods.
+// The cache of the worker that claims ResetBatch may be behind the cache of the worker that
+// executed AwaitMigration.
 func (s *rolloutSuite) TestResetsThatFoundNothingAreTriedAgainSoon() {
 	pods := []protocol.PodReference{pod("a")}
 	const behind = 6
@@ -212,8 +213,8 @@ func (s *rolloutSuite) TestSpec7_2_ARejectedConditionKeepsNoOtherFromBeingWritte
 	s.Equal(2, s.asked[3].RejectedConditions.Again, "later they are tried again")
 }
 
-// The pod is gone, or its condition is right: it would keep a place among those that are
-// tried again.
+// If the pod is deleted or its condition is already correct, the pod must leave the list of
+// rejected pods.
 func (s *rolloutSuite) TestSpec7_2_ARejectedConditionThatIsNotDueAnyMoreIsForgotten() {
 	s.env.RegisterActivityWithOptions(func(_ context.Context, input protocol.WriteUpgradableConditionsInput) (protocol.WriteUpgradableConditionsResult, error) {
 		return protocol.WriteUpgradableConditionsResult{Rejected: []protocol.RejectedPod{{PodReference: input.Pods[0], Reason: "Forbidden"}}}, nil

@@ -15,8 +15,8 @@ import (
 	"github.com/outrigger/outrigger/api/protocol"
 )
 
-// Recorded histories are never recorded again: a change that cannot replay one
-// would break the runs that are open when it is rolled out.
+// Recorded histories are never replaced. A change that cannot replay a recorded history would
+// break open runs.
 func histories(t *testing.T) []string {
 	files, err := filepath.Glob("testdata/histories/*/*.json")
 	require.NoError(t, err)

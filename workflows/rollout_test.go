@@ -78,7 +78,7 @@ func (s *rolloutSuite) answers(results ...protocol.NextBatchResult) {
 	}
 }
 
-// waits is a NextBatch with nothing to say until it is withdrawn.
+// waits adds a NextBatch to the script that stays pending until it is cancelled.
 func (s *rolloutSuite) waits() {
 	s.script = append(s.script, func(context.Context, protocol.NextBatchInput) (protocol.NextBatchResult, error) {
 		return protocol.NextBatchResult{}, activity.ErrResultPending
@@ -260,7 +260,8 @@ func (s *rolloutSuite) TestSetThatIsDeletedWhileItIsHeldEndsItsRun() {
 	s.True(s.asked[1].Paused)
 }
 
-// wakesAfter has the operator say that the cluster offers work.
+// wakesAfter sends the generation signal after d, as the operator does when the cluster has pods
+// to upgrade.
 func (s *rolloutSuite) wakesAfter(d time.Duration) {
 	s.env.RegisterDelayedCallback(func() {
 		s.env.SignalWorkflow(protocol.GenerationSignal, protocol.GenerationInput{Generation: 1})
@@ -420,7 +421,7 @@ func (s *rolloutSuite) TestSpec7_2_NoBatchWaitsForTrueConditions() {
 	}, activity.RegisterOptions{Name: protocol.WriteUpgradableConditionsActivity})
 	waiting := protocol.NextBatchResult{Phase: protocol.PhaseWaiting, TrueConditions: []protocol.PodReference{pod("a")}}
 	s.answers(waiting, batch("b"))
-	// Asked while conditions are written, the planner says nothing of them.
+	// A plan that is requested while conditions are being written contains no conditions.
 	var last func(context.Context, protocol.NextBatchInput) (protocol.NextBatchResult, error)
 	last = func(_ context.Context, input protocol.NextBatchInput) (protocol.NextBatchResult, error) {
 		if input.SkipTrueConditions {
