@@ -67,7 +67,8 @@ func matched(states ...podstate.State) []Pod {
 	return pods
 }
 
-// chosen renders a plan: names in order, a star for pods outside the budget.
+// chosen returns the names of the pods of a plan, in order. An asterisk marks a pod that needs no
+// slot.
 func chosen(plan Plan) []string {
 	names := []string{}
 	for _, pod := range plan.Pods {
@@ -253,7 +254,7 @@ func TestSpec7_5_RefillCountsTheSlotsAtTheWrite(t *testing.T) {
 		{"as planned", []podstate.State{old, old, old, old}, 0, []string{"a", "b"}, []string{"c", "d"}, false},
 		{"a write that is not seen takes a slot", []podstate.State{old, old, old, old}, 1, []string{"a"}, []string{"b", "c", "d"}, false},
 		{"others crashed meanwhile", []podstate.State{old, old, old, restart}, 0, []string{"a"}, []string{"b", "c", "d"}, false},
-		{"no room", []podstate.State{old, old, restart, restart}, 0, []string{}, []string{"a", "b", "c", "d"}, false},
+		{"no slots", []podstate.State{old, old, restart, restart}, 0, []string{}, []string{"a", "b", "c", "d"}, false},
 		{"not ready any more costs nothing", []podstate.State{oldDown, old, old, restart}, 0, []string{"a*", "b"}, []string{"c", "d"}, false},
 		{"its previous upgrade goes on", []podstate.State{previous, old, old, old}, 0, []string{"b"}, []string{"a", "c", "d"}, false},
 		{"only others may move", []podstate.State{updated, updated, updated, updated, old}, 0, []string{}, []string{"a", "b", "c", "d"}, true},
@@ -284,7 +285,8 @@ func TestSpec7_4_RefillHeedsThePartition(t *testing.T) {
 	assert.Empty(t, plan.Refill(whole.Pods, nil, 1).Now)
 }
 
-// A partition lets one of three pods move. Whichever pod is due is tried: the others rest.
+// A partition allows the upgrade of one of three pods. The plan selects the rejected pod that is
+// due.
 func TestSpec7_8_APartitionKeepsNoRejectedPodFromARetry(t *testing.T) {
 	for due := range 3 {
 		pods := matched(old, old, old)

@@ -25,8 +25,8 @@ func labelled(key, value string) func(*corev1.Pod) {
 	}
 }
 
-// drive carries a rollout to its end, as if each batch were ready at once, and
-// returns the order in which pods were moved.
+// drive runs a rollout whose batches become ready at once, and returns the order of the upgraded
+// pods.
 func drive(t *testing.T, set *v1alpha1.SidecarSet, pods []Pod) []string {
 	t.Helper()
 	var order []string
@@ -36,10 +36,10 @@ func drive(t *testing.T, set *v1alpha1.SidecarSet, pods []Pod) []string {
 		if len(plan.Pods) == 0 {
 			return order
 		}
-		for _, moved := range plan.Pods {
-			order = append(order, moved.Name)
+		for _, selected := range plan.Pods {
+			order = append(order, selected.Name)
 			for i := range pods {
-				if pods[i].Reference() == moved.PodReference {
+				if pods[i].Reference() == selected.PodReference {
 					pods[i].State = updated
 				}
 			}
@@ -47,10 +47,10 @@ func drive(t *testing.T, set *v1alpha1.SidecarSet, pods []Pod) []string {
 	}
 }
 
-func TestSpec7_3_ScatterKeepsItsPlacesHoweverSmallTheWindow(t *testing.T) {
-	for window := int32(1); window <= 10; window++ {
+func TestSpec7_3_ScatterPositionsDoNotDependOnMaxUnavailable(t *testing.T) {
+	for maxUnavailable := int32(1); maxUnavailable <= 10; maxUnavailable++ {
 		set := strategy(func(s *v1alpha1.SidecarSetUpdateStrategy) {
-			s.MaxUnavailable = ptr(intstr.FromInt32(window))
+			s.MaxUnavailable = ptr(intstr.FromInt32(maxUnavailable))
 			s.ScatterStrategy = v1alpha1.UpdateScatterStrategy{{Key: "foo", Value: "bar"}}
 		})
 		var pods []Pod
@@ -61,11 +61,11 @@ func TestSpec7_3_ScatterKeepsItsPlacesHoweverSmallTheWindow(t *testing.T) {
 			}
 			pods = append(pods, pod)
 		}
-		assert.Equal(t, []string{"p7", "p0", "p1", "p2", "p3", "p8", "p4", "p5", "p6", "p9"}, drive(t, set, pods), "window %d", window)
+		assert.Equal(t, []string{"p7", "p0", "p1", "p2", "p3", "p8", "p4", "p5", "p6", "p9"}, drive(t, set, pods), "maxUnavailable %d", maxUnavailable)
 	}
 }
 
-func TestSpec7_3_ScatterPlaces(t *testing.T) {
+func TestSpec7_3_ScatterPositions(t *testing.T) {
 	for _, c := range []struct {
 		chosen, all int
 		want        []int
@@ -88,11 +88,12 @@ func TestSpec7_3_ScatterStarSpreadsEachValue(t *testing.T) {
 	for i, zone := range []string{"a", "a", "a", "b", "b", "b"} {
 		pods = append(pods, newPod(fmt.Sprintf("%s%d", zone, i), old, labelled("zone", zone)))
 	}
-	// Zone a takes 1, 4, 6; then zone b is spread and takes 1, 4, 6 in turn.
+	// Scatter puts the pods of zone a at the positions 1, 4 and 6. Scatter then spreads the pods
+	// of zone b over the result.
 	assert.Equal(t, []string{"b3", "a0", "a1", "b4", "a2", "b5"}, drive(t, set, pods))
 }
 
-func TestSpec7_3_ScatterKeepsThePlacesOfMixedValues(t *testing.T) {
+func TestSpec7_3_ScatterPositionsOfPodsWithDifferentValues(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	oneOf := func(values ...string) string { return values[random.IntN(len(values))] }
 	for range 300 {
@@ -102,9 +103,9 @@ func TestSpec7_3_ScatterKeepsThePlacesOfMixedValues(t *testing.T) {
 		for i := range labels {
 			labels[i] = map[string]string{oneOf("zone", "none"): oneOf("a", "b", "c"), oneOf("disk", "none"): oneOf("fast", "slow")}
 		}
-		places := func(window string) (places []string) {
+		positions := func(maxUnavailable string) (positions []string) {
 			set := strategy(func(s *v1alpha1.SidecarSetUpdateStrategy) {
-				s.MaxUnavailable = ptr(intstr.Parse(window))
+				s.MaxUnavailable = ptr(intstr.Parse(maxUnavailable))
 				s.ScatterStrategy = v1alpha1.UpdateScatterStrategy{term, other}
 			})
 			var pods []Pod
@@ -114,11 +115,11 @@ func TestSpec7_3_ScatterKeepsThePlacesOfMixedValues(t *testing.T) {
 			for _, name := range drive(t, set, pods) {
 				i, err := strconv.Atoi(name)
 				require.NoError(t, err)
-				places = append(places, referenceKind(term, candidate{Pod: &pods[i]})+referenceKind(other, candidate{Pod: &pods[i]}))
+				positions = append(positions, referenceValue(term, candidate{Pod: &pods[i]})+referenceValue(other, candidate{Pod: &pods[i]}))
 			}
-			return places
+			return positions
 		}
-		assert.Equal(t, places("100%"), places("1"), "%v, %v: %v", term, other, labels)
+		assert.Equal(t, positions("100%"), positions("1"), "%v, %v: %v", term, other, labels)
 	}
 }
 

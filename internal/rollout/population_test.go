@@ -107,25 +107,25 @@ func BenchmarkPopulation(b *testing.B) {
 // A pod that an upgrade made unavailable counts whatever happens to the SidecarSet. A pod that was
 // created with the version does not count.
 func TestSpec7_5_TheClusterWideLimitCountsPodsThatUpgradesMadeUnavailable(t *testing.T) {
-	moved := func(p *corev1.Pod) {
+	upgraded := func(p *corev1.Pod) {
 		p.Annotations[v1alpha1.InPlaceUpdateStateAnnotation] = `{"s":{"revision":"old","lastContainerStatuses":{"side":{"imageID":"id-1","restartCount":0}}}}`
 	}
 	for name, c := range map[string]struct {
 		change func(*corev1.Pod)
 		want   int
 	}{
-		"never moved": {func(*corev1.Pod) {}, 0},
+		"never upgraded": {func(*corev1.Pod) {}, 0},
 		"made with the version": {func(p *corev1.Pod) {
 			p.Annotations[v1alpha1.HashAnnotation] = fixture.HashEntry(populationSet(), v1alpha1.HashAnnotation)
 		}, 0},
-		"moved":                       {moved, 1},
-		"moved, then relabelled":      {func(p *corev1.Pod) { moved(p); p.Labels = nil }, 1},
-		"moved, lacks a container":    {func(p *corev1.Pod) { moved(p); p.Spec.Containers = nil }, 1},
-		"moved and terminating":       {func(p *corev1.Pod) { moved(p); p.DeletionTimestamp = new(metav1.Now()) }, 0},
-		"moved by another set":        {func(p *corev1.Pod) { moved(p); p.Annotations[v1alpha1.InjectedListAnnotation] = "other" }, 0},
-		"moved while it was down":     {func(p *corev1.Pod) { moved(p); p.Annotations[v1alpha1.UnavailableSinceAnnotation] = `{"s":null}` }, 0},
-		"moved, and serving again":    {func(p *corev1.Pod) { moved(p); serve(p, 1) }, 0},
-		"moved, and not taken it yet": {func(p *corev1.Pod) { moved(p); serve(p, 0) }, 1},
+		"upgraded":                       {upgraded, 1},
+		"upgraded, then relabelled":      {func(p *corev1.Pod) { upgraded(p); p.Labels = nil }, 1},
+		"upgraded, lacks a container":    {func(p *corev1.Pod) { upgraded(p); p.Spec.Containers = nil }, 1},
+		"upgraded and terminating":       {func(p *corev1.Pod) { upgraded(p); p.DeletionTimestamp = new(metav1.Now()) }, 0},
+		"upgraded by another set":        {func(p *corev1.Pod) { upgraded(p); p.Annotations[v1alpha1.InjectedListAnnotation] = "other" }, 0},
+		"upgraded while it was down":     {func(p *corev1.Pod) { upgraded(p); p.Annotations[v1alpha1.UnavailableSinceAnnotation] = `{"s":null}` }, 0},
+		"upgraded, and serving again":    {func(p *corev1.Pod) { upgraded(p); serve(p, 1) }, 0},
+		"upgraded, and not taken it yet": {func(p *corev1.Pod) { upgraded(p); serve(p, 0) }, 1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			n, _, err := new(PopulationCache).CountUnavailable(populationSet(), []*corev1.Pod{member("a", c.change)})
@@ -135,7 +135,7 @@ func TestSpec7_5_TheClusterWideLimitCountsPodsThatUpgradesMadeUnavailable(t *tes
 	}
 }
 
-// serve makes a pod ready whose sidecar has restarted so often, with an image of that number.
+// serve makes a pod ready. restarts is the restart count and the number of the image.
 func serve(p *corev1.Pod, restarts int32) {
 	p.Status = corev1.PodStatus{
 		Phase:      corev1.PodRunning,
@@ -147,7 +147,7 @@ func serve(p *corev1.Pod, restarts int32) {
 	}
 }
 
-// Nothing else would show them: they are injected, and not matched.
+// These pods are injected and not matched, so only this list contains them.
 func TestSpec3_PodsWithDamagedAnnotationsAreNamed(t *testing.T) {
 	damaged := func(p *corev1.Pod) { p.Annotations[v1alpha1.HashAnnotation] = "{" }
 	pods := []*corev1.Pod{

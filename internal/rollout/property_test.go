@@ -18,99 +18,97 @@ import (
 
 const populations = 10_000
 
-// world is a fleet under a rollout: what the kubelets and chance do to it, and
-// what has been done to each pod.
-type world struct {
+// simulation is a cluster during a rollout. It counts the writes to each pod.
+type simulation struct {
 	random     *rand.Rand
 	set        *v1alpha1.SidecarSet
 	pods       []Pod
 	generation int
 	// upgrades counts the writes to each pod for each generation.
 	upgrades map[string]int
-	// taken are the pods that served when they were written and have not
-	// settled since: the ones that the budget is about.
-	taken map[string]bool
-	made  int
+	// unavailable are the pods that were ready when they were upgraded and have not converged
+	// since. These pods take slots.
+	unavailable map[string]bool
+	made        int
 }
 
-func newWorld(seed uint64) *world {
-	w := &world{random: rand.New(rand.NewPCG(seed, 1)), upgrades: map[string]int{}, taken: map[string]bool{}}
-	n := 1 + w.random.IntN(12)
+func newSimulation(seed uint64) *simulation {
+	s := &simulation{random: rand.New(rand.NewPCG(seed, 1)), upgrades: map[string]int{}, unavailable: map[string]bool{}}
+	n := 1 + s.random.IntN(12)
 	for range n {
-		w.create()
+		s.create()
 	}
-	w.set = strategy(func(s *v1alpha1.SidecarSetUpdateStrategy) {
-		s.MaxUnavailable = ptr(w.oneOf(intstr.FromInt32(1), intstr.FromInt32(3), intstr.FromString("20%"), intstr.FromString("60%")))
-		s.Partition = ptr(w.oneOf(intstr.FromInt32(0), intstr.FromInt32(0), intstr.FromInt32(2), intstr.FromString("30%")))
-		if w.random.IntN(3) == 0 {
-			s.ScatterStrategy = v1alpha1.UpdateScatterStrategy{{Key: "zone", Value: "*"}}
+	s.set = strategy(func(u *v1alpha1.SidecarSetUpdateStrategy) {
+		u.MaxUnavailable = ptr(s.oneOf(intstr.FromInt32(1), intstr.FromInt32(3), intstr.FromString("20%"), intstr.FromString("60%")))
+		u.Partition = ptr(s.oneOf(intstr.FromInt32(0), intstr.FromInt32(0), intstr.FromInt32(2), intstr.FromString("30%")))
+		if s.random.IntN(3) == 0 {
+			u.ScatterStrategy = v1alpha1.UpdateScatterStrategy{{Key: "zone", Value: "*"}}
 		}
-		if w.random.IntN(3) == 0 {
-			s.PriorityStrategy = &v1alpha1.UpdatePriorityStrategy{OrderPriority: []v1alpha1.UpdatePriorityOrderTerm{{OrderedKey: "zone"}}}
+		if s.random.IntN(3) == 0 {
+			u.PriorityStrategy = &v1alpha1.UpdatePriorityStrategy{OrderPriority: []v1alpha1.UpdatePriorityOrderTerm{{OrderedKey: "zone"}}}
 		}
 	})
-	return w
+	return s
 }
 
-func (w *world) oneOf(values ...intstr.IntOrString) intstr.IntOrString {
-	return values[w.random.IntN(len(values))]
+func (s *simulation) oneOf(values ...intstr.IntOrString) intstr.IntOrString {
+	return values[s.random.IntN(len(values))]
 }
 
-func (w *world) create() {
-	state := []podstate.State{old, old, old, oldDown, fixed}[w.random.IntN(5)]
-	w.made++
-	w.pods = append(w.pods, newPod(fmt.Sprintf("p%03d", w.made), state, labelled("zone", fmt.Sprintf("z-%d", w.random.IntN(3)))))
+func (s *simulation) create() {
+	state := []podstate.State{old, old, old, oldDown, fixed}[s.random.IntN(5)]
+	s.made++
+	s.pods = append(s.pods, newPod(fmt.Sprintf("p%03d", s.made), state, labelled("zone", fmt.Sprintf("z-%d", s.random.IntN(3)))))
 }
 
-// happen lets one thing happen that no rollout does.
-func (w *world) happen() {
-	if len(w.pods) == 0 {
-		w.create()
+// happen makes one random change that does not come from the rollout.
+func (s *simulation) happen() {
+	if len(s.pods) == 0 {
+		s.create()
 		return
 	}
-	i := w.random.IntN(len(w.pods))
-	pod := &w.pods[i]
-	switch w.random.IntN(12) {
+	i := s.random.IntN(len(s.pods))
+	pod := &s.pods[i]
+	switch s.random.IntN(12) {
 	case 0:
-		delete(w.taken, pod.Name)
-		w.pods = append(w.pods[:i:i], w.pods[i+1:]...)
+		delete(s.unavailable, pod.Name)
+		s.pods = append(s.pods[:i:i], s.pods[i+1:]...)
 	case 1:
-		w.create()
+		s.create()
 	case 2:
-		w.newGeneration()
+		s.newGeneration()
 	default:
-		w.kubelet(pod)
+		s.kubelet(pod)
 	}
 }
 
-// kubelet takes a write, and makes a pod ready that has taken it.
-func (w *world) kubelet(pod *Pod) {
+// kubelet applies an upgrade, and then makes the pod ready.
+func (s *simulation) kubelet(pod *Pod) {
 	switch {
 	case !pod.Consistent:
 		pod.Consistent = true
 	case !pod.Ready:
 		pod.Ready, pod.UnavailableBefore = true, false
-		delete(w.taken, pod.Name)
+		delete(s.unavailable, pod.Name)
 	}
 }
 
-func (w *world) newGeneration() {
-	w.generation++
-	for i := range w.pods {
-		w.pods[i].Updated, w.pods[i].UpgradedToVersion = false, false
+func (s *simulation) newGeneration() {
+	s.generation++
+	for i := range s.pods {
+		s.pods[i].Updated, s.pods[i].UpgradedToVersion = false, false
 	}
 }
 
-// view is what a worker's cache shows: as late as it likes, but never without
-// the writes that have been made.
-func (w *world) view() []Pod { return append([]Pod(nil), w.pods...) }
+// view returns the pods as the cache of a worker shows them.
+func (s *simulation) view() []Pod { return append([]Pod(nil), s.pods...) }
 
-// lateView is one that lacks some of the newest writes; it also returns how many.
-func (w *world) lateView(before []Pod) (view []Pod, unseen int) {
-	view = w.view()
+// lateView returns pods without some of the newest writes, and the number of missing writes.
+func (s *simulation) lateView(before []Pod) (view []Pod, unseen int) {
+	view = s.view()
 	for i := range view {
 		for j := range before {
-			if before[j].Name == view[i].Name && view[i].Updated && !before[j].Updated && w.random.IntN(2) == 0 {
+			if before[j].Name == view[i].Name && view[i].Updated && !before[j].Updated && s.random.IntN(2) == 0 {
 				view[i] = before[j]
 				unseen++
 			}
@@ -119,21 +117,21 @@ func (w *world) lateView(before []Pod) (view []Pod, unseen int) {
 	return view, unseen
 }
 
-// refill takes pods of the reserve, as UpgradeBatch does while slots become free.
-func (w *world) refill(t *testing.T, reserve []protocol.SelectedPod, before []Pod, generation int) []protocol.SelectedPod {
-	view, unseen := w.lateView(before)
-	plan, err := Next(w.set, view, nil)
+// refill upgrades queued pods, as UpgradeBatch does while slots are released.
+func (s *simulation) refill(t *testing.T, queued []protocol.SelectedPod, before []Pod, generation int) []protocol.SelectedPod {
+	view, unseen := s.lateView(before)
+	plan, err := Next(s.set, view, nil)
 	require.NoError(t, err)
-	refill := plan.Refill(reserve, nil, unseen)
-	w.apply(t, refill.Now, len(view), generation)
+	refill := plan.Refill(queued, nil, unseen)
+	s.apply(t, refill.Now, len(view), generation)
 	return refill.Left
 }
 
-// The model has SPEC §7 in its own words: none of the code that plans.
+// The model implements SPEC §7 independently of the planner.
 
-// keeps is how many of the matched pods the partition keeps old (SPEC §7.4).
-func (w *world) keeps(matched int) int {
-	partition := w.set.Spec.UpdateStrategy.Partition
+// keeps returns the number of matched pods that the partition keeps old (SPEC §7.4).
+func (s *simulation) keeps(matched int) int {
+	partition := s.set.Spec.UpdateStrategy.Partition
 	if partition.Type == intstr.Int {
 		return min(int(partition.IntVal), matched)
 	}
@@ -144,9 +142,9 @@ func (w *world) keeps(matched int) int {
 	return kept
 }
 
-// allows is how many pods may be unavailable at once (SPEC §7.5).
-func (w *world) allows(matched int) int {
-	unavailable := w.set.Spec.UpdateStrategy.MaxUnavailable
+// allows returns the number of pods that may be unavailable at once (SPEC §7.5).
+func (s *simulation) allows(matched int) int {
+	unavailable := s.set.Spec.UpdateStrategy.MaxUnavailable
 	if unavailable.Type == intstr.Int {
 		return int(unavailable.IntVal)
 	}
@@ -161,73 +159,74 @@ func percentOf(percent string, n int) int {
 	return (p*n + 99) / 100
 }
 
-// mayBeWritten pods are not updated, differ in images alone, and have taken their
-// previous upgrade, or cannot.
+// mayBeWritten pods are not updated, differ only in images, and are consistent or cannot start.
 func mayBeWritten(pod *Pod) bool {
 	return !pod.Updated && pod.Upgradable && (pod.Failed || pod.Consistent && !pod.Migrated)
 }
 
-// wasTaken pods are down because of an upgrade.
-func wasTaken(pod *Pod) bool {
+// upgradeInProgress pods are not ready because of an upgrade.
+func upgradeInProgress(pod *Pod) bool {
 	return (pod.Updated || pod.UpgradedInPlace) && (!pod.Consistent || !pod.Ready) && !pod.UnavailableBefore
 }
 
-// apply writes to pods, as UpgradeBatch does: each is judged once more. They were
-// planned for so many matched pods.
-func (w *world) apply(t *testing.T, pods []protocol.SelectedPod, matched, generation int) {
-	if generation != w.generation {
+// apply upgrades pods like UpgradeBatch, and checks each pod again. matched is the number of
+// matched pods in the plan.
+func (s *simulation) apply(t *testing.T, pods []protocol.SelectedPod, matched, generation int) {
+	if generation != s.generation {
 		return // the fence
 	}
-	before := len(w.taken)
+	before := len(s.unavailable)
 	for _, chosen := range pods {
-		for i := range w.pods {
-			pod := &w.pods[i]
+		for i := range s.pods {
+			pod := &s.pods[i]
 			if pod.Reference() != chosen.PodReference || !mayBeWritten(pod) || chosen.Unready && pod.Ready {
 				continue
 			}
-			w.upgrades[fmt.Sprintf("%s/%d", pod.Name, w.generation)]++
+			s.upgrades[fmt.Sprintf("%s/%d", pod.Name, s.generation)]++
 			if pod.Ready {
-				w.taken[pod.Name] = true
+				s.unavailable[pod.Name] = true
 			}
-			pod.UnavailableBefore = !pod.Ready && !wasTaken(pod)
+			pod.UnavailableBefore = !pod.Ready && !upgradeInProgress(pod)
 			pod.Updated, pod.UpgradedInPlace, pod.UpgradedToVersion, pod.Consistent, pod.Ready = true, true, true, false, false
 		}
 	}
-	// A percentage of a fleet that shrinks may leave more in flight than it
-	// allows now; then nothing is added.
-	if len(w.taken) > before {
-		require.LessOrEqual(t, len(w.taken), w.allows(matched), "more serving pods were taken than the budget allows: %v", w.taken)
+	// If pods are deleted, a percentage may allow fewer pods than are in progress. In this case,
+	// no further pod may be upgraded.
+	if len(s.unavailable) > before {
+		require.LessOrEqual(t, len(s.unavailable), s.allows(matched), "more ready pods were upgraded than maxUnavailable allows: %v", s.unavailable)
 	}
-	for pod, n := range w.upgrades {
+	for pod, n := range s.upgrades {
 		require.Equal(t, 1, n, "pod %s was upgraded twice", pod)
 	}
 }
 
 func TestSpec7_MaxUnavailableIsKeptAtEveryInstantInAnyPopulation(t *testing.T) {
 	for seed := range uint64(populations) {
-		w := newWorld(seed)
+		s := newSimulation(seed)
 		for range 40 {
-			view, generation := w.view(), w.generation
-			plan, err := Next(w.set, view, nil)
+			view, generation := s.view(), s.generation
+			plan, err := Next(s.set, view, nil)
 			require.NoError(t, err)
-			// A plan is carried out after the world has moved on.
-			created := w.made
-			for range w.random.IntN(3) {
-				w.happen()
+			// The cluster changes between the plan and its batch.
+			created := s.made
+			for range s.random.IntN(3) {
+				s.happen()
 			}
-			if w.made != created {
-				continue // percentages of another fleet: compared below only for the planned one
+			if s.made != created {
+				// The percentages apply to another number of pods. The test compares them only for
+				// the planned number.
+				continue
 			}
-			before, old := updatedOf(w.pods), w.view()
-			// The room is counted at the write, for the first ones too.
-			for left := slices.Concat(plan.Pods, plan.Queued); len(left) > 0 && w.random.IntN(4) > 0; {
-				left = w.refill(t, left, old, generation)
-				if len(w.pods) > 0 {
-					w.kubelet(&w.pods[w.random.IntN(len(w.pods))])
+			before, old := updatedOf(s.pods), s.view()
+			// Slots are counted at the write, also for the first pods of a batch.
+			for left := slices.Concat(plan.Pods, plan.Queued); len(left) > 0 && s.random.IntN(4) > 0; {
+				left = s.refill(t, left, old, generation)
+				if len(s.pods) > 0 {
+					s.kubelet(&s.pods[s.random.IntN(len(s.pods))])
 				}
 			}
-			if generation == w.generation {
-				require.LessOrEqual(t, updatedOf(w.pods)-before, max(len(view)-w.keeps(len(view))-updatedOf(view), 0), "seed %d: partition", seed)
+			if generation == s.generation {
+				require.LessOrEqual(t, updatedOf(s.pods)-before, max(len(view)-s.keeps(len(view))-updatedOf(view), 0), "seed %d: partition", seed)
 			}
 		}
 	}
@@ -235,36 +234,36 @@ func TestSpec7_MaxUnavailableIsKeptAtEveryInstantInAnyPopulation(t *testing.T) {
 
 func TestSpec7_ProgressWheneverItIsPossible(t *testing.T) {
 	for seed := range uint64(populations) {
-		w := newWorld(seed)
+		s := newSimulation(seed)
 		for range 5 {
-			w.happen()
+			s.happen()
 		}
 		var plan Plan
 		for range 200 {
 			var err error
-			plan, err = Next(w.set, w.view(), nil)
+			plan, err = Next(s.set, s.view(), nil)
 			require.NoError(t, err)
 			if plan.Phase.Ended() {
 				break
 			}
-			w.apply(t, plan.Pods, len(w.pods), w.generation)
-			for i := range w.pods {
-				w.kubelet(&w.pods[i])
+			s.apply(t, plan.Pods, len(s.pods), s.generation)
+			for i := range s.pods {
+				s.kubelet(&s.pods[i])
 			}
 		}
 		require.True(t, plan.Phase.Ended(), "seed %d: %s: %s", seed, plan.Phase, plan.Message)
-		require.Equal(t, min(len(w.pods)-w.keeps(len(w.pods)), len(w.pods)-plan.Counts.NotUpgradable), updatedOf(w.pods), "seed %d: %s", seed, plan.Message)
+		require.Equal(t, min(len(s.pods)-s.keeps(len(s.pods)), len(s.pods)-plan.Counts.NotUpgradable), updatedOf(s.pods), "seed %d: %s", seed, plan.Message)
 	}
 }
 
 func TestSpec7_3_PlansDoNotDependOnTheOrderOfTheCache(t *testing.T) {
 	for seed := range uint64(populations) {
-		w := newWorld(seed)
-		one, err := Next(w.set, w.view(), nil)
+		s := newSimulation(seed)
+		one, err := Next(s.set, s.view(), nil)
 		require.NoError(t, err)
-		shuffled := w.view()
-		w.random.Shuffle(len(shuffled), func(i, j int) { shuffled[i], shuffled[j] = shuffled[j], shuffled[i] })
-		other, err := Next(w.set, shuffled, nil)
+		shuffled := s.view()
+		s.random.Shuffle(len(shuffled), func(i, j int) { shuffled[i], shuffled[j] = shuffled[j], shuffled[i] })
+		other, err := Next(s.set, shuffled, nil)
 		require.NoError(t, err)
 		one.candidates, other.candidates = nil, nil
 		require.Equal(t, one, other, "seed %d", seed)
@@ -273,11 +272,11 @@ func TestSpec7_3_PlansDoNotDependOnTheOrderOfTheCache(t *testing.T) {
 
 func TestSpec7_8_RejectedPodsDoNotStopTheOthers(t *testing.T) {
 	for seed := range uint64(populations / 10) {
-		w := newWorld(seed)
+		s := newSimulation(seed)
 		rejected := map[protocol.PodReference]bool{}
-		stuck := w.pods[w.random.IntN(len(w.pods))].Reference()
+		stuck := s.pods[s.random.IntN(len(s.pods))].Reference()
 		for range 100 {
-			plan, err := Next(w.set, w.view(), rejected)
+			plan, err := Next(s.set, s.view(), rejected)
 			require.NoError(t, err)
 			if rejected[stuck] && len(plan.Pods) == 1 && plan.Pods[0].PodReference == stuck {
 				break
@@ -290,12 +289,12 @@ func TestSpec7_8_RejectedPodsDoNotStopTheOthers(t *testing.T) {
 					allowed = append(allowed, pod)
 				}
 			}
-			w.apply(t, allowed, len(w.pods), w.generation)
-			for i := range w.pods {
-				w.kubelet(&w.pods[i])
+			s.apply(t, allowed, len(s.pods), s.generation)
+			for i := range s.pods {
+				s.kubelet(&s.pods[i])
 			}
 		}
-		plan, err := Next(w.set, w.view(), rejected)
+		plan, err := Next(s.set, s.view(), rejected)
 		require.NoError(t, err)
 		require.LessOrEqual(t, plan.Counts.Remaining, 1, "seed %d: %s", seed, plan.Message)
 	}

@@ -13,29 +13,29 @@ const anyValue = "*"
 
 // scatter spreads the pods of each term evenly over the whole rollout (SPEC §7.3). For example,
 // three of ten pods get the positions 1, 6 and 10. The pods that this rollout has upgraded come
-// first, in any order. These pods get the first positions of their kind. Therefore, the positions
-// of the other pods do not depend on the progress of the rollout. For the same reason, the
-// initial order is sorted by kind.
+// first, in any order. These pods get the first positions of their label value. Therefore, the
+// positions of the other pods do not depend on the progress of the rollout. For the same reason,
+// the initial order is sorted by label value.
 func scatter(terms v1alpha1.UpdateScatterStrategy, done, waiting []candidate) []candidate {
 	all := slices.Concat(done, waiting)
-	kinds := make([][]string, len(terms))
+	values := make([][]string, len(terms))
 	for i, term := range terms {
-		kinds[i] = kindsOf(term, all)
+		values[i] = valuesOf(term, all)
 	}
 	order := make([]int, len(all))
 	for i := range order {
 		order[i] = i
 	}
 	slices.SortStableFunc(order, func(a, b int) int {
-		for _, kind := range kinds {
-			if order := strings.Compare(kind[a], kind[b]); order != 0 {
+		for _, ofTerm := range values {
+			if order := strings.Compare(ofTerm[a], ofTerm[b]); order != 0 {
 				return order
 			}
 		}
 		return 0
 	})
-	for _, kind := range kinds {
-		order = spread(order, kind)
+	for _, ofTerm := range values {
+		order = spread(order, ofTerm)
 	}
 	left := make([]candidate, 0, len(waiting))
 	for _, i := range order {
@@ -46,34 +46,34 @@ func scatter(terms v1alpha1.UpdateScatterStrategy, done, waiting []candidate) []
 	return left
 }
 
-// kindsOf returns the kind of each pod. The kind identifies the value of the label that the term
-// spreads. The kind is "" for a pod that the term does not spread.
-func kindsOf(term v1alpha1.UpdateScatterTerm, all []candidate) []string {
-	kinds := make([]string, len(all))
+// valuesOf returns, for each pod, the value of the label that the term spreads, after "=". It
+// returns "" for a pod that the term does not spread.
+func valuesOf(term v1alpha1.UpdateScatterTerm, all []candidate) []string {
+	values := make([]string, len(all))
 	for i := range all {
 		if value, ok := all[i].Labels[term.Key]; ok && (term.Value == anyValue || term.Value == value) {
-			kinds[i] = "=" + value
+			values[i] = "=" + value
 		}
 	}
-	return kinds
+	return values
 }
 
-// spread moves the pods of each kind to evenly spaced positions, one kind after the other. The
-// pods of a kind keep their order. All other pods also keep their order.
-func spread(order []int, kinds []string) []int {
+// spread moves the pods with each value to evenly spaced positions, one value after the other. The
+// pods with a value keep their order. All other pods also keep their order.
+func spread(order []int, values []string) []int {
 	chosen := map[string][]int{}
 	for _, pod := range order {
-		if kind := kinds[pod]; kind != "" {
-			chosen[kind] = append(chosen[kind], pod)
+		if value := values[pod]; value != "" {
+			chosen[value] = append(chosen[value], pod)
 		}
 	}
 	s := newSequence(order)
-	for _, kind := range slices.Sorted(maps.Keys(chosen)) {
-		for _, pod := range chosen[kind] {
+	for _, value := range slices.Sorted(maps.Keys(chosen)) {
+		for _, pod := range chosen[value] {
 			s.remove(pod)
 		}
-		for i, pod := range chosen[kind] {
-			s.insert(pod, position(i, len(chosen[kind]), len(order)))
+		for i, pod := range chosen[value] {
+			s.insert(pod, position(i, len(chosen[value]), len(order)))
 		}
 	}
 	return s.order()

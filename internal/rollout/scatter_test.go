@@ -13,7 +13,7 @@ import (
 	"github.com/outrigger/outrigger/api/v1alpha1"
 )
 
-// scattered are pods of so many values of a label, some of them upgraded.
+// scattered returns pods with a random value of a label. Some pods are upgraded.
 func scattered(random *rand.Rand, pods, values int) (done, waiting []candidate) {
 	for i := range pods {
 		state := old
@@ -34,7 +34,7 @@ func scattered(random *rand.Rand, pods, values int) (done, waiting []candidate) 
 	return done, waiting
 }
 
-func TestSpec7_3_ScatterPlacesPodsAsOneSpreadAfterTheOtherDoes(t *testing.T) {
+func TestSpec7_3_ScatterEqualsTheReferenceImplementation(t *testing.T) {
 	terms := []v1alpha1.UpdateScatterTerm{
 		{Key: "zone", Value: "*"}, {Key: "rack", Value: "*"}, {Key: "rack", Value: "r-1"}, {Key: "zone", Value: "none"}, {Key: "other", Value: "*"},
 	}
@@ -74,16 +74,15 @@ func BenchmarkPlanWithManyScatterValues(b *testing.B) {
 	}
 }
 
-// referenceScatter spreads the pods of each term evenly over the whole rollout (SPEC
-// §7.3): of ten pods, three take the positions 1, 6 and 10. The pods that this
-// rollout has upgraded already stand first, in whatever order: they take the
-// first positions of their kind, so that those of the others do not depend
-// on how far the rollout is. Nor do the places of the kinds: they start sorted.
+// referenceScatter spreads the pods of each term evenly over the whole rollout (SPEC §7.3). For
+// example, three of ten pods get the positions 1, 6 and 10. Upgraded pods come first, in any
+// order, and get the first positions of their label value. Therefore, the positions of the other
+// pods do not depend on the progress of the rollout. The label values are sorted.
 func referenceScatter(terms v1alpha1.UpdateScatterStrategy, done, waiting []candidate) []candidate {
 	all := append(slices.Clone(done), waiting...)
 	slices.SortStableFunc(all, func(a, b candidate) int {
 		for _, term := range terms {
-			if order := cmp.Compare(referenceKind(term, a), referenceKind(term, b)); order != 0 {
+			if order := cmp.Compare(referenceValue(term, a), referenceValue(term, b)); order != 0 {
 				return order
 			}
 		}
@@ -97,8 +96,9 @@ func referenceScatter(terms v1alpha1.UpdateScatterStrategy, done, waiting []cand
 	return slices.DeleteFunc(all, func(c candidate) bool { return c.Updated })
 }
 
-// referenceKind is what a term tells of a pod: the value of a label that it spreads, or "".
-func referenceKind(term v1alpha1.UpdateScatterTerm, c candidate) string {
+// referenceValue returns the value of the label of a term, or "" if the term does not apply to the
+// pod.
+func referenceValue(term v1alpha1.UpdateScatterTerm, c candidate) string {
 	value, ok := c.Labels[term.Key]
 	if !ok || term.Value != anyValue && term.Value != value {
 		return ""
