@@ -52,7 +52,7 @@ spec:
 		defaults.Write(set)
 		// Stored SidecarSets may be older than a default.
 		errs := ValidateConflicts(set, []v1alpha1.SidecarSet{*set, *theirs}, nil)
-		assert.Equal(t, want, strings.Join(complaints(errs), ", "), text)
+		assert.Equal(t, want, strings.Join(fieldErrors(errs), ", "), text)
 		for _, err := range errs {
 			assert.Contains(t, err.Detail, "SidecarSet other")
 		}

@@ -22,8 +22,8 @@ var brakes = []string{
 	`metadata: {labels: {apps.kruise.io/sidecarset-custom-version: two}}`,
 }
 
-// checkBrakes makes sure that a set which was stored under older rules can be
-// paused, and that nothing is looked up for it.
+// checkBrakes checks that a SidecarSet that violates a newer rule can be paused, without reading
+// other objects.
 func checkBrakes(t *testing.T, stored *v1alpha1.SidecarSet, description string) {
 	t.Helper()
 	changes := brakes
@@ -161,7 +161,7 @@ func TestSpec5_WhatKubernetesHadAgainstASetStays(t *testing.T) {
 
 func TestSpec5_AnUntouchedVersionKeepsItsHashUnderNewDefaults(t *testing.T) {
 	stored := defaulted(read(t, base, `spec: {containers: [{name: side, image: busybox}], volumes: [{name: v}]}`))
-	// A default of ours that whoever stored the set does not write.
+	// The stored SidecarSet lacks a default that Outrigger writes.
 	stored.Spec.Containers[0].PodInjectPolicy = ""
 	require.NoError(t, revision.WriteHashes(stored))
 	for _, change := range brakes {

@@ -16,7 +16,7 @@ import (
 	"github.com/outrigger/outrigger/internal/defaults"
 )
 
-// base is a set without fault; changes are merged into it (RFC 7396).
+// base is a valid SidecarSet. Tests merge changes into it (RFC 7396).
 const base = `
 metadata: {name: s}
 spec:
@@ -46,8 +46,8 @@ func merged(t *testing.T, set *v1alpha1.SidecarSet, change string) *v1alpha1.Sid
 	return read(t, string(whole), change)
 }
 
-// complaints are "field: type", in the order found.
-func complaints(errs field.ErrorList) []string {
+// fieldErrors are "field: type", in the order found.
+func fieldErrors(errs field.ErrorList) []string {
 	var all []string
 	for _, err := range errs {
 		all = append(all, err.Field+": "+string(err.Type))
@@ -55,17 +55,17 @@ func complaints(errs field.ErrorList) []string {
 	return all
 }
 
-// refusals maps changes of base to the complaints about them.
-type refusals map[string]string
+// rejections maps changes of base to the expected errors.
+type rejections map[string]string
 
-// check also makes sure that every complaint says what to do.
-func (r refusals) check(t *testing.T) {
+// check also requires that every error names a remedy.
+func (r rejections) check(t *testing.T) {
 	t.Helper()
 	for change, want := range r {
 		set := read(t, base, change)
 		defaults.Write(set)
 		errs := Validate(set)
-		assert.Equal(t, want, strings.Join(complaints(errs), ", "), change)
+		assert.Equal(t, want, strings.Join(fieldErrors(errs), ", "), change)
 		for _, err := range errs {
 			assert.NotEmpty(t, err.Detail, "%s: %v", change, err)
 		}
@@ -74,8 +74,8 @@ func (r refusals) check(t *testing.T) {
 }
 
 // of puts each change into the place of %s.
-func (r refusals) of(change string) refusals {
-	all := refusals{}
+func (r rejections) of(change string) rejections {
+	all := rejections{}
 	for part, want := range r {
 		all[fmt.Sprintf(change, part)] = want
 	}
@@ -83,7 +83,7 @@ func (r refusals) of(change string) refusals {
 }
 
 func TestSpec5_ASelectorThatSelectsIsNeeded(t *testing.T) {
-	refusals{
+	rejections{
 		``:                                    ``,
 		`selector: null`:                      `spec.selector: FieldValueRequired`,
 		`selector: {matchLabels: null}`:       `spec.selector: FieldValueRequired`,
@@ -97,7 +97,7 @@ func TestSpec5_ASelectorThatSelectsIsNeeded(t *testing.T) {
 }
 
 func TestSpec5_AtLeastOneContainerOfEitherKind(t *testing.T) {
-	refusals{
+	rejections{
 		`containers: []`: `spec.containers: FieldValueRequired`,
 		`containers: [], initContainers: [{name: i, image: b}]`: ``,
 	}.of("spec: {%s}").check(t)
@@ -105,7 +105,7 @@ func TestSpec5_AtLeastOneContainerOfEitherKind(t *testing.T) {
 
 // The API server checks the other fields of containers, see TestSpec5_WhatKubernetesRejects.
 func TestSpec5_NamesImagesAndMountsOfContainers(t *testing.T) {
-	refusals{
+	rejections{
 		`{name: a, image: b}`:    ``,
 		`{image: b}`:             `name: FieldValueRequired`,
 		`{name: A, image: b}`:    `name: FieldValueInvalid`,
@@ -123,22 +123,22 @@ func TestSpec5_NamesImagesAndMountsOfContainers(t *testing.T) {
 		`{name: a, image: b, volumeDevices: [{name: v}]}`:                                                                        `volumeDevices[0].devicePath: FieldValueRequired`,
 		`{}`: `name: FieldValueRequired, image: FieldValueRequired`,
 	}.ofContainer().check(t)
-	refusals{
+	rejections{
 		`volumes: [{}, {name: A}, {name: v}, {name: v}]`: `spec.volumes[0].name: FieldValueRequired, spec.volumes[1].name: FieldValueInvalid, spec.volumes[3].name: FieldValueDuplicate`,
 	}.of("spec: {%s}").check(t)
 }
 
 // ofContainer puts each change into the place of the only container, beside two
 // init containers and a volume.
-func (r refusals) ofContainer() refusals {
-	all := refusals{}
+func (r rejections) ofContainer() rejections {
+	all := rejections{}
 	for container, want := range r.of("spec: {volumes: [{name: v}], initContainers: [{name: i, image: b}, {name: h-1, image: b}], containers: [%s]}") {
 		var full []string
-		for _, complaint := range strings.Split(want, ", ") {
-			if complaint != "" {
-				complaint = "spec.containers[0]." + complaint
+		for _, fieldError := range strings.Split(want, ", ") {
+			if fieldError != "" {
+				fieldError = "spec.containers[0]." + fieldError
 			}
-			full = append(full, complaint)
+			full = append(full, fieldError)
 		}
 		all[container] = strings.Join(full, ", ")
 	}
@@ -146,7 +146,7 @@ func (r refusals) ofContainer() refusals {
 }
 
 func TestSpec5_UnknownEnumValues(t *testing.T) {
-	refusals{
+	rejections{
 		`imagePullPolicy: Maybe`:                                                            `imagePullPolicy: FieldValueNotSupported`,
 		`podInjectPolicy: Sideways`:                                                         `podInjectPolicy: FieldValueNotSupported`,
 		`shareVolumePolicy: {type: yes-please}`:                                             `shareVolumePolicy.type: FieldValueNotSupported`,
@@ -155,7 +155,7 @@ func TestSpec5_UnknownEnumValues(t *testing.T) {
 		`upgradeStrategy: {upgradeType: Warm}`:                                              `upgradeStrategy.upgradeType: FieldValueNotSupported`,
 		`resourcesPolicy: {targetContainersMode: avg, resourcesExpr: {limits: {cpu: cpu}}}`: `resourcesPolicy.targetContainersMode: FieldValueNotSupported`,
 	}.of("{name: a, image: b, %s}").ofContainer().check(t)
-	refusals{
+	rejections{
 		`updateStrategy: {type: Recreate}`:                                  `spec.updateStrategy.type: FieldValueNotSupported`,
 		`updateStrategy: {type: rollingUpdate}`:                             `spec.updateStrategy.type: FieldValueNotSupported`,
 		`injectionStrategy: {revision: {customVersion: a, policy: Never}}`:  `spec.injectionStrategy.revision.policy: FieldValueNotSupported`,
@@ -165,7 +165,7 @@ func TestSpec5_UnknownEnumValues(t *testing.T) {
 }
 
 func TestSpec5_PartitionExcludesAnUpdateSelector(t *testing.T) {
-	refusals{
+	rejections{
 		`selector: {matchLabels: {a: b}}`:                        ``,
 		`selector: {matchLabels: {a: b}}, partition: 0`:          ``,
 		`selector: {matchLabels: {a: b}}, partition: 0%`:         ``,
@@ -178,26 +178,26 @@ func TestSpec5_PartitionExcludesAnUpdateSelector(t *testing.T) {
 func TestSpec5_NumbersFrom0AndPercentagesFrom0To100(t *testing.T) {
 	for _, field := range []string{"partition", "maxUnavailable"} {
 		rejected := "spec.updateStrategy." + field + ": FieldValueInvalid"
-		refusals{
+		rejections{
 			`0`: ``, `5`: ``, `0%`: ``, `20%`: ``, `100%`: ``,
 			`-1`: rejected, `-5%`: rejected, `101%`: rejected, `9999999999999999999%`: rejected,
 			`"5"`: rejected, `""`: rejected, `"%"`: rejected, `5.5%`: rejected, `" 5%"`: rejected, `5%%`: rejected, `all`: rejected, `"+5%"`: rejected,
 		}.of("spec: {updateStrategy: {" + field + ": %s}}").check(t)
 	}
-	refusals{`spec: {revisionHistoryLimit: -1}`: `spec.revisionHistoryLimit: FieldValueInvalid`, `spec: {revisionHistoryLimit: 0}`: ``}.check(t)
+	rejections{`spec: {revisionHistoryLimit: -1}`: `spec.revisionHistoryLimit: FieldValueInvalid`, `spec: {revisionHistoryLimit: 0}`: ``}.check(t)
 }
 
 func TestSpec5_HotUpgradeNeedsAnEmptyImage(t *testing.T) {
-	refusals{
+	rejections{
 		`{name: a, image: b, upgradeStrategy: {upgradeType: HotUpgrade}}`:                          `upgradeStrategy.hotUpgradeEmptyImage: FieldValueRequired`,
 		`{name: a, image: b, upgradeStrategy: {upgradeType: HotUpgrade, hotUpgradeEmptyImage: e}}`: ``,
 		`{name: a, image: b, upgradeStrategy: {hotUpgradeEmptyImage: e}}`:                          ``,
 	}.ofContainer().check(t)
-	refusals{`spec: {initContainers: [{name: i, image: b, upgradeStrategy: {upgradeType: HotUpgrade, hotUpgradeEmptyImage: e}}]}`: `spec.initContainers[0].upgradeStrategy.upgradeType: FieldValueInvalid`}.check(t)
+	rejections{`spec: {initContainers: [{name: i, image: b, upgradeStrategy: {upgradeType: HotUpgrade, hotUpgradeEmptyImage: e}}]}`: `spec.initContainers[0].upgradeStrategy.upgradeType: FieldValueInvalid`}.check(t)
 }
 
 func TestSpec5_NativeSidecarsAreRolledButHaveNoTwins(t *testing.T) {
-	refusals{
+	rejections{
 		`{name: i, image: b, restartPolicy: Always}`: ``,
 		`{name: i, image: b}`:                        ``,
 		`{name: i, image: b, restartPolicy: Always, upgradeStrategy: {upgradeType: HotUpgrade, hotUpgradeEmptyImage: e}}`: `spec.initContainers[0].upgradeStrategy.upgradeType: FieldValueInvalid`,
@@ -205,7 +205,7 @@ func TestSpec5_NativeSidecarsAreRolledButHaveNoTwins(t *testing.T) {
 }
 
 func TestSpec5_PriorityIsOfOneKindWithKeysAndWeights(t *testing.T) {
-	refusals{
+	rejections{
 		`orderPriority: [{orderedKey: a}], weightPriority: [{weight: 1, matchSelector: {matchLabels: {a: b}}}]`: `spec.updateStrategy.priorityStrategy: FieldValueForbidden`,
 		`orderPriority: [{orderedKey: a}, {orderedKey: ""}]`:                                                    `spec.updateStrategy.priorityStrategy.orderPriority[1].orderedKey: FieldValueRequired`,
 		`weightPriority: [{weight: 101}, {weight: -1}, {weight: 0}, {weight: 100}]`:                             `spec.updateStrategy.priorityStrategy.weightPriority[0].weight: FieldValueInvalid, spec.updateStrategy.priorityStrategy.weightPriority[1].weight: FieldValueInvalid`,
@@ -214,7 +214,7 @@ func TestSpec5_PriorityIsOfOneKindWithKeysAndWeights(t *testing.T) {
 }
 
 func TestSpec5_ScatterKeysAreGivenOnce(t *testing.T) {
-	refusals{
+	rejections{
 		`{key: a, value: b}, {key: a, value: c}`: ``,
 		`{key: a, value: b}, {key: a, value: b}`: `spec.updateStrategy.scatterStrategy[1]: FieldValueDuplicate`,
 		`{value: b}`:                             `spec.updateStrategy.scatterStrategy[0].key: FieldValueRequired`,
@@ -222,14 +222,14 @@ func TestSpec5_ScatterKeysAreGivenOnce(t *testing.T) {
 }
 
 func TestSpec5_TransferEnvReadsDocumentedFields(t *testing.T) {
-	refusals{
+	rejections{
 		`{sourceContainerName: x, envName: E}, {sourceContainerName: x, envNames: [E]}`: ``,
 		`{envName: E}`:                              `transferEnv[0].sourceContainerName: FieldValueRequired`,
 		`{sourceContainerName: x}`:                  `transferEnv[0].envName: FieldValueRequired`,
 		`{envName: E, sourceContainerNameFrom: {}}`: `transferEnv[0].sourceContainerNameFrom.fieldRef: FieldValueRequired`,
 	}.of("{name: a, image: b, transferEnv: [%s]}").ofContainer().check(t)
 	const rejected = `transferEnv[0].sourceContainerNameFrom.fieldRef.fieldPath: FieldValueNotSupported`
-	refusals{
+	rejections{
 		`metadata.name`: ``, `metadata.labels['k']`: ``, `metadata.annotations['a/b']`: ``,
 		`spec.nodeName`: rejected, `metadata.labels`: rejected, `metadata.labels['']`: rejected, `metadata.namespace`: rejected, ``: rejected,
 	}.of(`{name: a, image: b, transferEnv: [{envName: E, sourceContainerNameFrom: {fieldRef: {fieldPath: "%s"}}}]}`).ofContainer().check(t)
@@ -237,7 +237,7 @@ func TestSpec5_TransferEnvReadsDocumentedFields(t *testing.T) {
 
 func TestSpec5_ResourcesPolicyIsAloneAndParses(t *testing.T) {
 	const at = `resourcesPolicy.resourcesExpr.`
-	refusals{
+	rejections{
 		`{targetContainersMode: sum, resourcesExpr: {limits: {cpu: cpu*2}, requests: {memory: 1Gi}}}`: ``,
 		`{targetContainersMode: sum}`: `resourcesPolicy.resourcesExpr: FieldValueRequired`,
 		`{targetContainersMode: sum, resourcesExpr: {limits: {}, requests: {cpu: "", memory: ""}}}`:                `resourcesPolicy.resourcesExpr: FieldValueRequired`,
@@ -245,14 +245,14 @@ func TestSpec5_ResourcesPolicyIsAloneAndParses(t *testing.T) {
 		`{targetContainersMode: max, resourcesExpr: {limits: {cpu: memory}, requests: {memory: cpu}}}`:             at + `limits.cpu: FieldValueInvalid, ` + at + `requests.memory: FieldValueInvalid`,
 		`{targetContainersMode: max, resourcesExpr: {limits: {memory: "max(memory"}, requests: {cpu: "cpu cpu"}}}`: at + `limits.memory: FieldValueInvalid, ` + at + `requests.cpu: FieldValueInvalid`,
 	}.of("{name: a, image: b, resourcesPolicy: %s}").ofContainer().check(t)
-	refusals{
+	rejections{
 		`{limits: {cpu: 1}}`: `resources: FieldValueForbidden`, `{requests: {memory: 1}}`: `resources: FieldValueForbidden`,
 		`{claims: [{name: c}]}`: `resources: FieldValueForbidden`, `{}`: ``,
 	}.of("{name: a, image: b, resources: %s, resourcesPolicy: {targetContainersMode: max, resourcesExpr: {limits: {cpu: cpu}}}}").ofContainer().check(t)
 }
 
 func TestSpec5_APinHasANameOrAVersion(t *testing.T) {
-	refusals{
+	rejections{
 		`{}`:                                  `spec.injectionStrategy.revision: FieldValueRequired`,
 		`{revisionName: ""}`:                  `spec.injectionStrategy.revision: FieldValueRequired`,
 		`{policy: Partial}`:                   `spec.injectionStrategy.revision: FieldValueRequired`,
@@ -262,7 +262,7 @@ func TestSpec5_APinHasANameOrAVersion(t *testing.T) {
 }
 
 func TestSpec5_MetadataKeysAreValidAndGivenOnce(t *testing.T) {
-	refusals{
+	rejections{
 		`{annotations: {a: b}}, {annotations: {a: c}}`:          `spec.patchPodMetadata[1].annotations[a]: FieldValueDuplicate`,
 		`{annotations: {"a b": c}}`:                             `spec.patchPodMetadata[0].annotations[a b]: FieldValueInvalid`,
 		`{annotations: {a: "{"}, patchPolicy: MergePatchJson}`:  `spec.patchPodMetadata[0].annotations[a]: FieldValueInvalid`,
@@ -271,14 +271,14 @@ func TestSpec5_MetadataKeysAreValidAndGivenOnce(t *testing.T) {
 }
 
 func TestSpec5_NamesOfSets(t *testing.T) {
-	refusals{
+	rejections{
 		`a.b`: `metadata.name: FieldValueInvalid`, `a_b`: `metadata.name: FieldValueInvalid`, `A-1`: ``,
 		strings.Repeat("a", 64): `metadata.name: FieldValueInvalid`, strings.Repeat("a", 63): ``,
 	}.of("metadata: {name: %s}").check(t)
 }
 
 func TestSpec5_AllErrorsAtOnce(t *testing.T) {
-	refusals{
+	rejections{
 		`{metadata: {name: a.b}, spec: {selector: null, containers: [{name: A}, {image: b}], updateStrategy: {type: x, maxUnavailable: -1}}}`: `metadata.name: FieldValueInvalid, spec.selector: FieldValueRequired, spec.containers[0].name: FieldValueInvalid, spec.containers[0].image: FieldValueRequired, spec.containers[1].name: FieldValueRequired, spec.updateStrategy.type: FieldValueNotSupported, spec.updateStrategy.maxUnavailable: FieldValueInvalid`,
 	}.check(t)
 }
@@ -295,7 +295,7 @@ func TestSpec5_TheWhitelistDecidesAboutMetadata(t *testing.T) {
 	} {
 		whitelist, err := ParseWhitelist(test.whitelist)
 		require.NoError(t, err)
-		assert.Equal(t, test.want, strings.Join(complaints(ValidateMetadata(set(test.labels), whitelist)), ", "))
+		assert.Equal(t, test.want, strings.Join(fieldErrors(ValidateMetadata(set(test.labels), whitelist)), ", "))
 	}
 	for _, broken := range []string{`[`, `{"rules":[{"allowedAnnotationKeyExprs":["("]}]}`, `{"rules":[{"selector":{"matchExpressions":[{"key":"a","operator":"Is"}]}}]}`} {
 		_, err := ParseWhitelist(broken)
@@ -315,7 +315,7 @@ func TestSpec5_RunningPodsCannotGainContainersOrTwins(t *testing.T) {
 	} {
 		set := read(t, base, "spec: {containers: "+containers+"}")
 		defaults.Write(set)
-		assert.Equal(t, want, strings.Join(complaints(ValidateUpdate(set, old)), ", "), containers)
+		assert.Equal(t, want, strings.Join(fieldErrors(ValidateUpdate(set, old)), ", "), containers)
 	}
 }
 
@@ -335,7 +335,7 @@ func TestSpec5_RunningPodsCannotGainNativeSidecars(t *testing.T) {
 	} {
 		set := read(t, base, "spec: {initContainers: "+containers+"}")
 		defaults.Write(set)
-		assert.Equal(t, want, strings.Join(complaints(ValidateUpdate(set, old)), ", "), containers)
+		assert.Equal(t, want, strings.Join(fieldErrors(ValidateUpdate(set, old)), ", "), containers)
 	}
 }
 
@@ -356,7 +356,7 @@ func TestSpec5_PinnedRevisionsExist(t *testing.T) {
 		`{customVersion: v2}`:                    `spec.injectionStrategy.revision.customVersion: FieldValueNotFound`,
 	} {
 		set := read(t, base, `metadata: {labels: {apps.kruise.io/sidecarset-custom-version: mine}}`, `spec: {injectionStrategy: {revision: `+pin+`}}`)
-		assert.Equal(t, want, strings.Join(complaints(ValidatePinned(set, known)), ", "), pin)
+		assert.Equal(t, want, strings.Join(fieldErrors(ValidatePinned(set, known)), ", "), pin)
 	}
 	assert.Empty(t, ValidatePinned(read(t, base), nil))
 }
