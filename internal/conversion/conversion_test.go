@@ -64,7 +64,7 @@ func TestEachFormOfV1alpha1HasItsFormInV1beta1(t *testing.T) {
 			`{metadata: {name: x, labels: {apps.kruise.io/sidecarset-custom-version: ""}}}`,
 			`{metadata: {name: x}, spec: {customVersion: ""}}`,
 		},
-		// Validation refuses them afterwards, by field.
+		// Validation rejects these values after the conversion, and names the field.
 		"what cannot be a scope": {`{spec: {namespace: 5}}`, `{spec: {namespace: 5}}`},
 		"no list of expressions": {
 			`{spec: {namespace: web, namespaceSelector: {matchExpressions: {}}}}`,

@@ -49,7 +49,7 @@ volumes:
 	}
 }
 
-// read is a set of YAML.
+// read returns a SidecarSet from YAML.
 func read(t *testing.T, text string) *v1alpha1.SidecarSet {
 	t.Helper()
 	set := &v1alpha1.SidecarSet{}

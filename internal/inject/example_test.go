@@ -43,8 +43,8 @@ func ExamplePod() {
 	// add /spec/volumes
 }
 
-// Numbers of a partition count against the matched pods: with all of them held back,
-// every new pod gets the pinned revision.
+// A partition that is a number is relative to the matched pods. If the partition keeps all matched
+// pods old, every new pod gets the pinned revision.
 func ExampleUsesPinned() {
 	set := fixture.SidecarSet("logs", fixture.Sidecar("shipper"))
 	set.Spec.InjectionStrategy.Revision = &v1alpha1.SidecarSetInjectRevision{Policy: v1alpha1.PartialSidecarSetInjectRevisionPolicy}

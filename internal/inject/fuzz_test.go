@@ -20,10 +20,8 @@ import (
 	"github.com/outrigger/outrigger/internal/validation"
 )
 
-// FuzzInjection takes any pod and any set that validation lets pass. The patch
-// applies, and the pod is then a valid
-// document with all containers of the set; or the refusal names the set or the
-// annotation.
+// FuzzInjection injects any valid SidecarSet into any pod. The patched pod is valid and has all
+// containers of the SidecarSet, or the error names the SidecarSet or the annotation.
 func FuzzInjection(f *testing.F) {
 	for _, seed := range []string{"", "drawn", "\x05\x02\x01\x00\x03\x01\x02\x03\x00\x01\x02\x03\x04\x05\x06\x07"} {
 		f.Add([]byte(seed))
@@ -50,9 +48,8 @@ func FuzzInjection(f *testing.F) {
 	})
 }
 
-// FuzzTwoSets takes any pod and any two sets, which may have been accepted at the
-// same time. Names stay unique over both lists of containers, as do those of volumes; or
-// the refusal names the cause.
+// FuzzTwoSets injects two SidecarSets into any pod. The SidecarSets may have been admitted at the
+// same time. Container names and volume names stay unique, or the error names the cause.
 func FuzzTwoSets(f *testing.F) {
 	f.Add([]byte("one"), []byte("another"))
 	f.Add([]byte("\x05\x02\x01\x00\x03\x01\x02\x03"), []byte("\x00\x01\x02\x03\x04\x05\x06\x07"))
@@ -135,7 +132,8 @@ func wanted(sidecars []v1alpha1.SidecarContainer) []string {
 	return slices.Clip(all)
 }
 
-// FuzzPatchMetadata: what comes out of a merge is JSON, and nothing else is touched.
+// FuzzPatchMetadata checks that the result of a merge is JSON and that other annotations do not
+// change.
 func FuzzPatchMetadata(f *testing.F) {
 	f.Add(`{"a":1}`, `{"a":null,"b":{"c":[1.0,2e3]}}`, true)
 	f.Add("", `[1]`, false)

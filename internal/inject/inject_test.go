@@ -44,8 +44,7 @@ func env(name, value string) corev1.EnvVar { return corev1.EnvVar{Name: name, Va
 
 var noon = metav1.NewTime(time.Date(2024, 1, 2, 12, 0, 0, 0, time.UTC))
 
-// inject applies the patch, as the API server would, to a pod that also holds
-// a field of the future.
+// injectInto applies the patch like the API server. The pod also has an unknown field.
 func injectInto(t *testing.T, pod *corev1.Pod, sets ...*v1alpha1.SidecarSet) *corev1.Pod {
 	t.Helper()
 	before, err := json.Marshal(pod)
@@ -387,7 +386,7 @@ func TestSpec4_12_ErrorsNameSetContainerAndCause(t *testing.T) {
 	}
 }
 
-// Sets that are created at the same time are not held against each other.
+// Admission does not check SidecarSets that are created at the same time against each other.
 func TestSpec4_12_TwoSetsWithOneContainerNameRejectThePodByName(t *testing.T) {
 	var sets []*Set
 	for _, set := range []*v1alpha1.SidecarSet{

@@ -76,7 +76,7 @@ func TestSpec7_2_PodsWhoseContentWasRecordedDoNotWait(t *testing.T) {
 	assert.True(t, got.Waits())
 }
 
-// Its first Ready condition is written by the kubelet that takes it on.
+// The kubelet writes the first Ready condition after the pod is scheduled to its node.
 func TestSpec7_5_PodsThatWereUnscheduledWhenUpgradedCostNothingUntilTheyHaveBeenReady(t *testing.T) {
 	taken := time.Date(2024, 1, 2, 13, 0, 0, 0, time.UTC)
 	condition := func(status corev1.ConditionStatus, after time.Duration) []corev1.PodCondition {

@@ -48,7 +48,7 @@ func TestSpec9_1_NativeSidecarsAreReadFromTheStatusesOfInitContainers(t *testing
 	}
 }
 
-// A container of that name may be of somebody else, or of an older version of the set.
+// The container may belong to the app or to an older version of the SidecarSet.
 func TestSpec9_1_AnInitContainerThatEndsIsNoNativeSidecar(t *testing.T) {
 	pod := upgradedNative(corev1.ContainerStatus{})
 	assert.NotNil(t, Container(pod, "mesh", true))

@@ -132,8 +132,9 @@ func TestSpec7_Consistent(t *testing.T) {
 	}
 }
 
-// The kubelet restarts a container when the string of its image changes. That the
-// container runs what the new string names proves nothing if it did so before.
+// The kubelet restarts a container when the image string in the spec changes. If the container
+// already ran the image of the new string, a matching imageID does not prove that the kubelet has
+// restarted the container.
 func TestSpec7_AnImageThatRanAlreadyIsTakenOnlyOnceTheContainerRestarted(t *testing.T) {
 	const digest = "sha256:aa"
 	for _, names := range [][2]string{

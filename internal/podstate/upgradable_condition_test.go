@@ -10,7 +10,7 @@ import (
 	"github.com/outrigger/outrigger/api/v1alpha1"
 )
 
-// No run of a deleted set looks at the pods any more.
+// A deleted SidecarSet has no run that could update the condition.
 func TestSpec7_2_TheEntryOfADeletedSetIsRemoved(t *testing.T) {
 	now := metav1.NewTime(patched)
 	for message, want := range map[string]struct {

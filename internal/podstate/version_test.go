@@ -12,7 +12,7 @@ import (
 	"github.com/outrigger/outrigger/internal/revision"
 )
 
-// Somebody edits a set while no webhook is asked: the annotations stay.
+// A user edits a SidecarSet while the webhook is not called, so the annotations are not updated.
 func TestSpec2_AVersionHasTheHashesOfItsContent(t *testing.T) {
 	stored := fixture.SidecarSet("s", fixture.Sidecar("side"))
 	require.NoError(t, revision.Complete(stored, nil))
@@ -33,7 +33,7 @@ func TestSpec2_AVersionHasTheHashesOfItsContent(t *testing.T) {
 	assert.Equal(t, version, unhashed)
 }
 
-// BenchmarkNewVersion is what each plan costs that does not have the version already.
+// BenchmarkNewVersion measures the cost of a version that is not cached.
 func BenchmarkNewVersion(b *testing.B) {
 	sidecar := fixture.Sidecar("side", func(c *v1alpha1.SidecarContainer) {
 		c.Ports = []corev1.ContainerPort{{ContainerPort: 15090}, {ContainerPort: 15021}}

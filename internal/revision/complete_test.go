@@ -13,7 +13,7 @@ import (
 	"github.com/outrigger/outrigger/internal/defaults"
 )
 
-// recordedSet is a set as OpenKruise stored it, and written what the user had written.
+// recordedSet returns a SidecarSet as stored by OpenKruise, and the manifest of the user.
 func recordedSet(t *testing.T, name string) (stored, written *v1alpha1.SidecarSet) {
 	t.Helper()
 	answers, err := os.ReadFile("../../test/conformance/expected/" + name + ".json")

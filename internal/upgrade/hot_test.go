@@ -38,7 +38,7 @@ func hotPod() *corev1.Pod {
 	return pod
 }
 
-// run lets the kubelet take whatever the pod asks for.
+// run simulates a kubelet that starts the containers in the spec.
 func run(pod *corev1.Pod) {
 	pod.Status.Phase = corev1.PodRunning
 	pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}

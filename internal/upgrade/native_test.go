@@ -59,15 +59,15 @@ func TestSpec9_1_NativeSidecarsGetTheirImagesInTheSameWrite(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, []string{"mesh", "same", "z"}, hashes["s"].SidecarList)
 
-	// It counts until the kubelet has taken both.
+	// The pod takes a slot until the kubelet has started both images.
 	pod.Status.ContainerStatuses[0].RestartCount++
 	assert.True(t, state(t, pod, target).UnavailableByUpgrade())
 	pod.Status.InitContainerStatuses[1] = corev1.ContainerStatus{Name: "mesh", Image: "mesh:2", ImageID: "id-mesh-2", RestartCount: 5}
 	assert.True(t, state(t, pod, target).Converged())
 }
 
-// An older kubelet does not take the native sidecar's image; the container's is broken, and
-// the next version mends that one alone.
+// A kubelet before 1.33 does not start the new image of the native sidecar. The image of the
+// container cannot be pulled, and the next version changes only this image.
 func TestSpec9_1_WhatTheKubeletHasNotTakenIsWaitedForAfterTheNextUpgrade(t *testing.T) {
 	broken := nativeTarget("mesh:2")
 	patch, err := Patch(nativePod(), broken, now)
@@ -86,8 +86,8 @@ func TestSpec9_1_WhatTheKubeletHasNotTakenIsWaitedForAfterTheNextUpgrade(t *test
 	assert.True(t, state(t, pod, mended).Converged())
 }
 
-// The image of an init container that ends is hashed beside a native sidecar's: the pod
-// takes such a version by its hash.
+// If a SidecarSet has a native sidecar, the hash covers the images of ordinary init containers.
+// The upgrade writes only the new hash.
 func TestSpec9_1_AVersionThatDiffersInWhatEndedIsTakenWithoutAnImage(t *testing.T) {
 	target := nativeTarget("mesh:1")
 	target.Sidecars[0].Image = "z:1"
@@ -98,8 +98,8 @@ func TestSpec9_1_AVersionThatDiffersInWhatEndedIsTakenWithoutAnImage(t *testing.
 	assert.NotContains(t, written, "spec")
 	pod := apply(t, nativePod(), patch)
 	assert.Equal(t, nativePod().Spec, pod.Spec)
-	taken := state(t, pod, target)
-	assert.True(t, taken.Updated && taken.Converged(), "%+v", taken)
+	got := state(t, pod, target)
+	assert.True(t, got.Updated && got.Converged(), "%+v", got)
 }
 
 func TestSpec9_1_AnInitContainerThatEndsIsNeverWritten(t *testing.T) {

@@ -56,19 +56,19 @@ func TestSpec7_5_TheWriteRecordsThatThePodWasNotAvailable(t *testing.T) {
 	down = recorded(down, target())
 	assert.JSONEq(t, `{"o":"2024-01-01T00:00:00Z","s":"2024-01-02T12:00:00Z"}`, down.Annotations[key])
 
-	// Moved once more before it was ready, it still costs nothing.
+	// A pod that was unready before its upgrade takes no slot, also after a second upgrade.
 	newer := target()
 	newer.Version.Hash, newer.Version.Sidecars[0].Image = "newer", "z:3"
 	assert.True(t, state(t, recorded(down, newer), newer).UnavailableBefore)
 
-	// Moved while an upgrade had it down, it goes on to count.
-	moved := recorded(injected(), target())
-	moved.Status.Conditions[0].Status = corev1.ConditionFalse
-	moved = recorded(moved, newer)
-	assert.NotContains(t, moved.Annotations, key)
-	assert.True(t, state(t, moved, newer).UnavailableByUpgrade())
+	// A pod that an upgrade made unready still takes a slot after the next upgrade.
+	upgradedAgain := recorded(injected(), target())
+	upgradedAgain.Status.Conditions[0].Status = corev1.ConditionFalse
+	upgradedAgain = recorded(upgradedAgain, newer)
+	assert.NotContains(t, upgradedAgain.Annotations, key)
+	assert.True(t, state(t, upgradedAgain, newer).UnavailableByUpgrade())
 
-	// Ready, and moved again: it was available.
+	// A ready pod that is upgraded again was available before the upgrade.
 	down.Status.Conditions[0].Status = corev1.ConditionTrue
 	assert.JSONEq(t, `{"o":"2024-01-01T00:00:00Z"}`, recorded(down, newer).Annotations[key])
 }
