@@ -19,7 +19,7 @@ import (
 	"github.com/outrigger/outrigger/api/v1alpha1"
 )
 
-// withClusterLimit bounds the pods of all sets, by a process that leads.
+// withClusterLimit sets the cluster-wide limit. The process is the leader.
 func (c *testCluster) withClusterLimit(limit int) *ClusterLimit {
 	c.t.Helper()
 	c.Cache = cacheOfSets{c.Cache, c.Live}
@@ -28,7 +28,7 @@ func (c *testCluster) withClusterLimit(limit int) *ClusterLimit {
 	return c.Limit
 }
 
-// cacheOfSets has sets as the API server has them.
+// cacheOfSets reads SidecarSets from the API server, and all other objects from the cache.
 type cacheOfSets struct {
 	client.Reader
 	live client.Reader
@@ -45,7 +45,7 @@ func named(name string) *v1alpha1.SidecarSet {
 	return &v1alpha1.SidecarSet{ObjectMeta: metav1.ObjectMeta{Name: name}}
 }
 
-// batch is one that has written nothing.
+// batch returns a batch that has written no pods.
 func (c *testCluster) batch() *upgradeBatch {
 	return &upgradeBatch{before: c.unseenWrites(nil), own: c.unseenWrites(nil)}
 }
@@ -113,8 +113,8 @@ func TestSpec7_5_SlotsOfTheClusterWideLimitGoToTheBatchThatHasWaitedLongest(t *t
 	assert.Equal(t, 1, f.request(b, named("b"), 0, 3), "who asks no more does not keep slots free")
 }
 
-// Two attempts at a batch may overlap: the later one does not know what the
-// earlier one has on the wire.
+// Two attempts of a batch may overlap. The second attempt does not know the writes of the first
+// attempt that are in flight.
 func TestSpec7_5_OneBatchOfASetAtATimeGetsSlotsOfTheClusterWideLimit(t *testing.T) {
 	cluster := newTestCluster(t, interceptor.Funcs{}, webSet(2))
 	f := cluster.withClusterLimit(3)
@@ -151,7 +151,7 @@ func TestSpec7_5_ABatchStaysWhileTheClusterWideLimitHasNoSlot(t *testing.T) {
 	assert.Equal(t, []any{2}, b.outcome.details())
 }
 
-// Batches that wait must leave others a chance to run: resets free slots.
+// Waiting batches must leave task slots for other batches, because resets release slots.
 func TestSpec7_5_BatchesThatCrowdTheWorkerDoNotWaitForTheClusterWideLimit(t *testing.T) {
 	cluster := newTestCluster(t, interceptor.Funcs{}, webSet(2), webPod("a"))
 	f := cluster.withClusterLimit(1)
@@ -259,7 +259,7 @@ func TestSpec7_5_OnlyTheWorkerThatLeadsUpgradesPods(t *testing.T) {
 	assert.Equal(t, map[string]string{"a": "side:v1"}, cluster.images())
 }
 
-// The leader before has written pods that the cache does not show yet.
+// The previous leader has written pods that the cache does not show yet.
 func TestSpec7_5_ANewLeaderFirstWaitsForTheWritesOfOthers(t *testing.T) {
 	pod := webPod("a")
 	cluster := newTestCluster(t, interceptor.Funcs{}, webSet(2), pod, webPod("b"))

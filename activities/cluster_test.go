@@ -31,16 +31,16 @@ type testCluster struct {
 	t     testing.TB
 	clock *clocktesting.FakeClock
 	pods  podInformer
-	// cached makes of a pod what the cache of a process keeps.
+	// cached transforms a pod like the cache of a process.
 	cached toolscache.TransformFunc
 }
 
-// podInformer is a cache of pods alone.
+// podInformer is a cache that contains only pods.
 type podInformer struct {
 	cache.Cache
 	toolscache.SharedIndexInformer
-	// version is the resourceVersion that it shows; API servers always give one, the fake
-	// one does not.
+	// version is the resourceVersion of the cache. API servers always return one, the fake client
+	// does not.
 	version *atomic.Value
 }
 
@@ -84,7 +84,7 @@ func newTestCluster(t testing.TB, calls interceptor.Funcs, set *v1alpha1.Sidecar
 	return c
 }
 
-// sync has the cache show all pods as the API server has them.
+// sync updates the cache with all pods of the API server.
 func (c *testCluster) sync() {
 	c.t.Helper()
 	var list corev1.PodList
@@ -115,7 +115,7 @@ func (c *testCluster) edit(o client.Object, change func()) {
 	require.NoError(c.t, server.Status().Update(c.t.Context(), pod))
 }
 
-// images are what the sidecars of the pods are asked to run, by the pods' names.
+// images returns the image of the sidecar in the spec of each pod, by pod name.
 func (c *testCluster) images() map[string]string {
 	c.t.Helper()
 	var list corev1.PodList
@@ -163,7 +163,7 @@ func webPod(name string, changes ...func(*corev1.Pod)) *corev1.Pod {
 	return pod
 }
 
-// upgraded pods have been asked to run side:v2, by an upgrade that is over.
+// upgraded sets a pod to side:v2, like an upgrade that has ended.
 func upgraded(pod *corev1.Pod) {
 	pod.Annotations[v1alpha1.HashAnnotation] = fixture.HashEntry(webSet(1), v1alpha1.HashAnnotation)
 	pod.Spec.Containers[0].Image = "side:v2"

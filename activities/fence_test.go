@@ -25,7 +25,7 @@ func logs(generation int64) *v1alpha1.SidecarSet {
 	return set
 }
 
-// The cache may be half a minute behind: only the API server is asked.
+// The cache may be 30 s behind, so the fence reads the SidecarSet from the API server.
 func TestTheFenceStopsWhatTheSetDoesNotWantAnyMore(t *testing.T) {
 	for want, change := range map[string]func(*v1alpha1.SidecarSet){
 		"":                       func(*v1alpha1.SidecarSet) {},
@@ -61,7 +61,7 @@ func TestTheFenceStopsARunThatAnotherHasTakenOverFrom(t *testing.T) {
 	assert.Equal(t, stopped("another run has taken over"), err)
 }
 
-// The set and the Lease are read together: neither may be older than a write allows.
+// The SidecarSet and the Lease are read together. Neither may be older than maxAge.
 func TestALateAnswerAboutTheLeaseMakesThatAboutTheSetTooOld(t *testing.T) {
 	var clock *clocktesting.FakeClock
 	late := maxAge + time.Millisecond

@@ -25,9 +25,9 @@ import (
 	"github.com/outrigger/outrigger/api/protocol"
 )
 
-const patience = 30 * time.Second
+const timeout = 30 * time.Second
 
-// heartbeats counts those that are sent to a server.
+// heartbeats counts the heartbeats that the client sends to a server.
 type heartbeats struct{ atomic.Int32 }
 
 func (h *heartbeats) intercept(ctx context.Context, method string, request, answer any, c *grpc.ClientConn, invoke grpc.UnaryInvoker, options ...grpc.CallOption) error {
@@ -85,7 +85,7 @@ func TestOneHeartbeatTellsTheServerAndHearsCancellation(t *testing.T) {
 	}
 	await := func(what string, yes func() bool) {
 		t.Helper()
-		require.Eventually(t, yes, patience, time.Millisecond, what)
+		require.Eventually(t, yes, timeout, time.Millisecond, what)
 	}
 
 	// Heartbeats, the end of the poll, and the pause after the first look.

@@ -61,7 +61,7 @@ func TestHeartbeatsEndWhatTheServerWantsEnded(t *testing.T) {
 	unavailable := serviceerror.NewUnavailable("away")
 	for name, c := range map[string]struct {
 		answer error
-		// beats are those that it takes.
+		// beats is the number of failed heartbeats after which the activity ends.
 		beats     int
 		requested bool
 	}{

@@ -25,7 +25,7 @@ import (
 
 var noon = time.Date(2024, 1, 2, 12, 0, 0, 0, time.UTC)
 
-// newActivities are some whose API server holds these objects.
+// newActivities returns Activities with a fake API server that contains the objects.
 func newActivities(t testing.TB, calls interceptor.Funcs, objects ...client.Object) (*Activities, *clocktesting.FakeClock) {
 	t.Helper()
 	scheme, err := kube.NewScheme()
@@ -49,7 +49,7 @@ func held(t *testing.T, l *rolloutLease) bool {
 	return mine
 }
 
-// acquire reports whether that took the Lease from another run.
+// acquire acquires the Lease and reports whether another run was the holder.
 func acquire(ctx context.Context, l *rolloutLease) (takenOver bool, err error) {
 	err = l.acquire(ctx, func(context.Context) error {
 		takenOver = true
@@ -58,7 +58,7 @@ func acquire(ctx context.Context, l *rolloutLease) (takenOver bool, err error) {
 	return takenOver, err
 }
 
-// acquiring acquires the Lease in the background, and lets the time pass that it waits.
+// acquiring acquires the Lease in the background and advances the clock by the waiting time.
 func acquiring(t *testing.T, l *rolloutLease, clock *clocktesting.FakeClock, meanwhile func()) (takenOver bool) {
 	t.Helper()
 	done := make(chan error)
@@ -102,7 +102,7 @@ func TestARunThatTakesOverWaitsUntilTheOtherMustHaveStopped(t *testing.T) {
 	assert.Greater(t, takeoverDelay, maxAge)
 }
 
-// A worker that was frozen in the middle of taking over wakes up too late.
+// A worker that is suspended while it acquires the Lease continues too late.
 func TestOnlyOneOfTwoRunsThatTakeOverHoldsTheLease(t *testing.T) {
 	a, clock := newActivities(t, interceptor.Funcs{})
 	_, err := acquire(t.Context(), leaseOf(a, "one"))
@@ -153,7 +153,7 @@ func owners(t *testing.T, l *rolloutLease) []metav1.OwnerReference {
 	return lease.OwnerReferences
 }
 
-// Runs of earlier releases left them, and runs that were terminated.
+// Runs of earlier releases and terminated runs leave Leases behind.
 func TestLeasesOfSetsThatAreGoneAreRemoved(t *testing.T) {
 	lease := func(name, holder string) *coordinationv1.Lease {
 		return &coordinationv1.Lease{
@@ -190,7 +190,7 @@ func TestLeasesOfSetsThatAreGoneAreRemoved(t *testing.T) {
 	}, found)
 }
 
-// A holder that does not know the writes of the holder before would plan without them.
+// A holder that does not know the writes of the previous holder would plan without them.
 func TestALeaseIsNotTakenWhenWhatComesBeforeFails(t *testing.T) {
 	a, clock := newActivities(t, interceptor.Funcs{})
 	one, two := leaseOf(a, "one"), leaseOf(a, "two")

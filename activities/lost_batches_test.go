@@ -18,8 +18,8 @@ import (
 	"github.com/outrigger/outrigger/api/v1alpha1"
 )
 
-// attempt is one of a batch, which takes the Lease and then hangs until the test ends, as
-// far as the server knows.
+// attempt is an attempt of a batch. It acquires the Lease and then blocks until the test closes
+// done.
 type attempt struct {
 	number int32
 	done   chan struct{}
@@ -78,7 +78,7 @@ func TestABatchThatWasLostWithItsProcessGoesOnAtOnce(t *testing.T) {
 	second := <-begun
 	assert.Equal(t, []int32{1, 2}, []int32{first.number, second.number})
 
-	// A late answer, or one that was read before, is about an attempt that has ended.
+	// A late response, or a Lease that was read earlier, belongs to an attempt that has ended.
 	given, err := read[0].Release(t.Context(), end)
 	require.NoError(t, err)
 	assert.False(t, given)

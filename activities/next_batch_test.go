@@ -15,7 +15,7 @@ import (
 	"github.com/outrigger/outrigger/api/v1alpha1"
 )
 
-// notReady pods cost nothing, so that they are selected whatever the window.
+// notReady pods need no slot, so they are selected for any maxUnavailable.
 func notReady(pod *corev1.Pod) { pod.Status.Conditions[0].Status = corev1.ConditionFalse }
 
 // notUpgradable pods differ from the set in more than images.
@@ -42,7 +42,7 @@ func TestNextBatch(t *testing.T) {
 		"a set that is gone":                          {func(s *v1alpha1.SidecarSet) { s.UID = "another" }, nil, nil, protocol.PhaseDeleted, []string{}, 0},
 		"nothing left":                                {same, []*corev1.Pod{webPod("a", upgraded)}, nil, protocol.PhaseComplete, []string{}, 0},
 		"no pods at all":                              {same, nil, nil, protocol.PhaseComplete, []string{}, 0},
-		"pods that settle":                            {same, []*corev1.Pod{webPod("a", upgraded, settling)}, whileConditions, protocol.PhaseWaiting, []string{}, heartbeatInterval},
+		"pods that settle":                            {same, []*corev1.Pod{webPod("a", upgraded, converging)}, whileConditions, protocol.PhaseWaiting, []string{}, heartbeatInterval},
 		"paused":                                      {same, []*corev1.Pod{webPod("a")}, func(i *protocol.NextBatchInput) { i.Paused = true }, protocol.PhasePaused, []string{}, 0},
 		"a write that the cache does not show": {same, []*corev1.Pod{webPod("a")}, func(i *protocol.NextBatchInput) {
 			i.Written = []protocol.WrittenPod{{PodReference: refTo("a"), ResourceVersion: "8"}}
@@ -74,14 +74,14 @@ func TestNextBatch(t *testing.T) {
 	}
 }
 
-// settling pods were moved to the set's version and have not taken it yet.
-func settling(pod *corev1.Pod) {
+// converging pods were upgraded to the version of the SidecarSet and are not consistent yet.
+func converging(pod *corev1.Pod) {
 	pod.Annotations[v1alpha1.InPlaceUpdateStateAnnotation] = `{"logs":{"revision":"` + webSet(1).Annotations[v1alpha1.HashAnnotation] + `","lastContainerStatuses":{"side":{"imageID":"id-2","restartCount":0}}}}`
 	pod.Status.ContainerStatuses[0].Image = "side:v1"
 }
 
 func TestAnActivityStopsWaitingWhenNothingMoves(t *testing.T) {
-	cluster := newTestCluster(t, interceptor.Funcs{}, webSet(1), webPod("a", upgraded, settling))
+	cluster := newTestCluster(t, interceptor.Funcs{}, webSet(1), webPod("a", upgraded, converging))
 	next := cluster.newNextBatch(protocol.NextBatchInput{SidecarSet: webSetReference, Generation: 2, SkipTrueConditions: true})
 	_, again, err := next.check(t.Context())
 	require.NoError(t, err)
@@ -111,7 +111,7 @@ func TestAWaitingPlanNamesASidecarThatCannotStart(t *testing.T) {
 // The pods of a cache without a watch may have changed long ago.
 func TestACacheThatIsOutOfDateDoesNotSayThatNothingMoves(t *testing.T) {
 	stale := errors.New("the watch is down")
-	cluster := newTestCluster(t, interceptor.Funcs{}, webSet(1), webPod("a", upgraded, settling))
+	cluster := newTestCluster(t, interceptor.Funcs{}, webSet(1), webPod("a", upgraded, converging))
 	cluster.Current = func() error { return stale }
 	next := cluster.newNextBatch(protocol.NextBatchInput{SidecarSet: webSetReference, Generation: 2, SkipTrueConditions: true})
 	_, again, err := next.check(t.Context())
@@ -122,8 +122,8 @@ func TestACacheThatIsOutOfDateDoesNotSayThatNothingMoves(t *testing.T) {
 	require.ErrorIs(t, err, stale)
 }
 
-// Hot pods keep their slots until they are reset, so a run that looks at nothing but
-// slots would wait for ever.
+// Hot pods keep their slots until they are reset, so a run that waits only for slots would never
+// continue.
 func TestARunThatResetsNothingHearsOfPodsThatHaveMigrated(t *testing.T) {
 	for name, c := range map[string]struct {
 		idle  bool
@@ -133,7 +133,7 @@ func TestARunThatResetsNothingHearsOfPodsThatHaveMigrated(t *testing.T) {
 		"nobody resets them":     {true, hotPod("a"), protocol.PhaseProgressing},
 		"they are being reset":   {false, hotPod("a"), protocol.PhaseWaiting},
 		"they still migrate":     {true, hotPod("a", migratingYet), protocol.PhaseWaiting},
-		"there is none to reset": {true, webPod("a", upgraded, settling), protocol.PhaseWaiting},
+		"there is none to reset": {true, webPod("a", upgraded, converging), protocol.PhaseWaiting},
 	} {
 		t.Run(name, func(t *testing.T) {
 			set := hotSet()
@@ -156,10 +156,10 @@ func TestARunThatResetsNothingHearsOfPodsThatHaveMigrated(t *testing.T) {
 
 func TestSmallBatchesWaitForMorePodsWithinTheBatchWindow(t *testing.T) {
 	const slots = 11
-	// Ten pods take a slot each, of which one may not be upgraded yet.
+	// Ten pods take a slot each. One of these pods may not be upgraded yet.
 	pods := []*corev1.Pod{webPod("free")}
 	for _, name := range []string{"a", "b", "c", "d", "e", "f", "g", "h", "i"} {
-		pods = append(pods, webPod(name, upgraded, settling))
+		pods = append(pods, webPod(name, upgraded, converging))
 	}
 	pods = append(pods, webPod("waits", func(p *corev1.Pod) {
 		p.Annotations[v1alpha1.InPlaceUpdateStateAnnotation] = `{"logs":{"revision":"old","lastContainerStatuses":{"side":{"imageID":"id-1","restartCount":0}}}}`
@@ -199,14 +199,14 @@ func TestSpec7_2_ConditionsComeWithThePlan(t *testing.T) {
 		"were rejected, and are tried again": {[]*corev1.Pod{webPod("a", notUpgradable)}, func(i *protocol.NextBatchInput) {
 			i.RejectedConditions = rejectedAgain(refTo("a"))
 		}, lists{no: []string{"a"}}, protocol.PhaseProgressing},
-		"that allow come once all is written":    {[]*corev1.Pod{webPod("a", upgraded, moved)}, nil, lists{yes: []string{"a"}}, protocol.PhaseProgressing},
-		"that allow wait for a pod that starts":  {[]*corev1.Pod{webPod("a", upgraded, moved, settling)}, nil, lists{}, protocol.PhaseWaiting},
-		"that allow wait at most a while for it": {[]*corev1.Pod{webPod("a", upgraded, moved, settling)}, func(i *protocol.NextBatchInput) { i.Quiet = true }, lists{yes: []string{"a"}}, protocol.PhaseWaiting},
-		"that allow wait while pods can move":    {[]*corev1.Pod{webPod("a", upgraded, moved), webPod("b")}, nil, lists{}, protocol.PhaseProgressing},
-		"that allow wait between upgrades":       {[]*corev1.Pod{webPod("a", upgraded, moved, settling), webPod("b")}, nil, lists{}, protocol.PhaseWaiting},
-		"that allow come when no pod was upgraded for a while": {[]*corev1.Pod{webPod("a", upgraded, moved, settling), webPod("b")},
+		"that allow come once all is written":    {[]*corev1.Pod{webPod("a", upgraded, upgradedInPlace)}, nil, lists{yes: []string{"a"}}, protocol.PhaseProgressing},
+		"that allow wait for a pod that starts":  {[]*corev1.Pod{webPod("a", upgraded, upgradedInPlace, converging)}, nil, lists{}, protocol.PhaseWaiting},
+		"that allow wait at most a while for it": {[]*corev1.Pod{webPod("a", upgraded, upgradedInPlace, converging)}, func(i *protocol.NextBatchInput) { i.Quiet = true }, lists{yes: []string{"a"}}, protocol.PhaseWaiting},
+		"that allow wait while pods can move":    {[]*corev1.Pod{webPod("a", upgraded, upgradedInPlace), webPod("b")}, nil, lists{}, protocol.PhaseProgressing},
+		"that allow wait between upgrades":       {[]*corev1.Pod{webPod("a", upgraded, upgradedInPlace, converging), webPod("b")}, nil, lists{}, protocol.PhaseWaiting},
+		"that allow come when no pod was upgraded for a while": {[]*corev1.Pod{webPod("a", upgraded, upgradedInPlace, converging), webPod("b")},
 			func(i *protocol.NextBatchInput) { i.Quiet = true }, lists{yes: []string{"a"}}, protocol.PhaseWaiting},
-		"that allow are being written": {[]*corev1.Pod{webPod("a", upgraded, moved)}, func(i *protocol.NextBatchInput) { i.SkipTrueConditions = true }, lists{}, protocol.PhaseComplete},
+		"that allow are being written": {[]*corev1.Pod{webPod("a", upgraded, upgradedInPlace)}, func(i *protocol.NextBatchInput) { i.SkipTrueConditions = true }, lists{}, protocol.PhaseComplete},
 	} {
 		t.Run(name, func(t *testing.T) {
 			cluster := newTestCluster(t, interceptor.Funcs{}, webSet(1), c.pods...)
@@ -229,8 +229,8 @@ func TestSpec7_2_ConditionsComeWithThePlan(t *testing.T) {
 	}
 }
 
-// moved pods were upgraded in place to the set's version.
-func moved(pod *corev1.Pod) {
+// upgradedInPlace pods were upgraded in place to the version of the SidecarSet.
+func upgradedInPlace(pod *corev1.Pod) {
 	pod.Annotations[v1alpha1.InPlaceUpdateStateAnnotation] = `{"logs":{"revision":"` + webSet(1).Annotations[v1alpha1.HashAnnotation] + `","lastContainerStatuses":{"side":{"imageID":"id-1","restartCount":0}}}}`
 }
 

@@ -14,14 +14,14 @@ import (
 	"github.com/outrigger/outrigger/internal/rollout"
 )
 
-// polling is a poll in the background. Each look waits until it is answered.
+// polling runs poll in the background. Each check blocks until the test supplies its result.
 type polling struct {
 	t        *testing.T
 	clock    *clocktesting.FakeClock
 	changes  *Changes
 	stopping chan struct{}
 	cancel   context.CancelFunc
-	// looking is sent to when a look begins, and looks its answer.
+	// looking receives a value when a check starts. looks supplies the result of the check.
 	looking chan struct{}
 	looks   chan time.Duration
 	done    chan error
@@ -60,13 +60,13 @@ func (p *polling) await(n int) {
 	require.Eventually(p.t, func() bool { return p.clock.Waiters() == n }, 10*time.Second, time.Millisecond)
 }
 
-// answer awaits one look and answers it.
+// answer waits for a check and supplies its result.
 func (p *polling) answer(again time.Duration) {
 	<-p.looking
 	p.looks <- again
 }
 
-// look answers one look, and lets the shortest pause pass that follows.
+// look supplies the result of one check and advances the clock by the minimum interval.
 func (p *polling) look(again time.Duration) {
 	p.t.Helper()
 	p.answer(again)
@@ -113,7 +113,7 @@ func TestAPollChecksAgainAfterAChangeAndAfterTheRequestedTime(t *testing.T) {
 	require.NoError(t, <-p.done)
 }
 
-// A storm of events must not mean planning without pause.
+// Many events in a short time must not cause continuous planning.
 func TestPlanningTakesAShareOfTheTime(t *testing.T) {
 	p := newPolling(t)
 	<-p.looking

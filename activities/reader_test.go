@@ -30,7 +30,7 @@ func TestRecentAnswersAreAskedForOnceASecond(t *testing.T) {
 	assert.Equal(t, 2, answer)
 }
 
-// Or else slots that are free would wait each second for the API server.
+// Without this rule, free slots would wait for the API server every second.
 func TestNobodyWaitsForANewAnswerWhileTheLastIsOfUse(t *testing.T) {
 	clock := clocktesting.NewFakeClock(noon)
 	asked, answers := make(chan struct{}, 2), make(chan int, 1)
@@ -85,7 +85,7 @@ func TestAFailedAnswerIsAskedForAgain(t *testing.T) {
 	assert.Equal(t, 1, answer)
 }
 
-// countedClock counts who asks for the time.
+// countedClock counts the calls of Since.
 type countedClock struct {
 	*clocktesting.FakeClock
 	asked atomic.Int32
@@ -96,7 +96,7 @@ func (c *countedClock) Since(t time.Time) time.Duration {
 	return c.FakeClock.Since(t)
 }
 
-// Or else many writers would ask one after the other while the API server is slow.
+// Without this rule, each of many writers would send its own request while the API server is slow.
 func TestConcurrentCallersShareASlowAnswer(t *testing.T) {
 	clock := &countedClock{FakeClock: clocktesting.NewFakeClock(noon)}
 	answers, asked := make(chan int), atomic.Int32{}

@@ -27,7 +27,7 @@ func rejectedAgain(pods ...protocol.PodReference) (rejected protocol.Rejected) {
 	return rejected
 }
 
-// One slot at a time, a plan for each rejected pod would take minutes.
+// With one slot, a plan for each rejected pod would take minutes.
 func TestSpec7_8_ARejectedWriteLeavesItsSlotToTheNextPodAtOnce(t *testing.T) {
 	refuse := interceptor.Funcs{Patch: func(ctx context.Context, c client.WithWatch, o client.Object, patch client.Patch, opts ...client.PatchOption) error {
 		if o.GetName() != "z" {
@@ -62,8 +62,8 @@ func TestGoneNamesRejectedPodsThatAreNotUpgradableAnyMore(t *testing.T) {
 	assert.Equal(t, rejected.Pods[1:], result.Gone)
 }
 
-// A pod that cannot be tried keeps its place for ever: two hundred of them would keep all
-// others from being tried.
+// A pod that cannot be retried would stay in the list of rejected pods. 200 such pods would
+// prevent the retries of all other pods.
 func TestSpec7_8_ARejectedPodThatIsNoCandidateKeepsNoOtherFromBeingTried(t *testing.T) {
 	left := webPod("left", func(p *corev1.Pod) { p.Labels["canary"] = "no" })
 	cluster := newTestCluster(t, interceptor.Funcs{}, func() *v1alpha1.SidecarSet {
@@ -81,7 +81,7 @@ func TestSpec7_8_ARejectedPodThatIsNoCandidateKeepsNoOtherFromBeingTried(t *test
 }
 
 func TestSpec7_2_ARejectedConditionThatIsNotDueAnyMoreIsForgotten(t *testing.T) {
-	cluster := newTestCluster(t, interceptor.Funcs{}, webSet(1), webPod("a"), webPod("b", upgraded, settling))
+	cluster := newTestCluster(t, interceptor.Funcs{}, webSet(1), webPod("a"), webPod("b", upgraded, converging))
 	rejected := rejectedAgain(refTo("deleted"), refTo("a"), refTo("b"))
 	result, _, err := cluster.newNextBatch(protocol.NextBatchInput{SidecarSet: webSetReference, Generation: 2, RejectedConditions: rejected}).check(t.Context())
 	require.NoError(t, err)

@@ -28,7 +28,8 @@ func hotSet() *v1alpha1.SidecarSet {
 	return fixture.Hashed(set)
 }
 
-// hotPod was switched to side-2, which runs side:v2; side-1 still holds side:v1.
+// hotPod is a pod whose active twin is side-2 with side:v2. The standby twin side-1 still has
+// side:v1.
 func hotPod(name string, changes ...func(*corev1.Pod)) *corev1.Pod {
 	return webPod(name, append([]func(*corev1.Pod){func(p *corev1.Pod) {
 		p.Annotations[v1alpha1.HashAnnotation] = fixture.HashEntry(hotSet(), v1alpha1.HashAnnotation)
@@ -112,7 +113,7 @@ func TestSpec7_7_ResetEmptiesTheStandbyTwin(t *testing.T) {
 	assert.Len(t, recorded, 2, "one of success, one of failure")
 }
 
-// lookOnce has the batch look, and waits until what it began has ended.
+// lookOnce runs one check of the batch and waits for its writes.
 func lookOnce(t *testing.T, b *resetBatch) (again time.Duration) {
 	t.Helper()
 	err := inActivity(t, nil, func(ctx context.Context) (err error) {

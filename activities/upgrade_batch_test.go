@@ -30,7 +30,7 @@ func (c *testCluster) batchOf(names ...string) *upgradeBatch {
 	return b
 }
 
-// refills lets a batch look once, and ends when what it began is written.
+// refills runs one refill of a batch and waits for its writes.
 func (c *testCluster) refills(b *upgradeBatch) (again time.Duration, err error) {
 	c.t.Helper()
 	err = inActivity(c.t, nil, func(ctx context.Context) (err error) {
@@ -152,7 +152,7 @@ func TestAChosenPodIsDecidedAboutAsItIs(t *testing.T) {
 	}
 }
 
-// The cache may be behind: only the API server is asked what was done.
+// The cache may be behind, so catchUp reads the pods from the API server.
 func TestAnAttemptCatchesUpWithTheOneThatWasLost(t *testing.T) {
 	written := webPod("written")
 	cluster := newTestCluster(t, interceptor.Funcs{}, webSet(2), written, webPod("left"))
@@ -165,8 +165,8 @@ func TestAnAttemptCatchesUpWithTheOneThatWasLost(t *testing.T) {
 	assert.Zero(t, result.Skipped)
 }
 
-// Thousands of reads would keep the rollout waiting. What was written after the list was
-// made is not in question: the lost attempt may still do so at any time.
+// Thousands of reads would delay the rollout. Writes after the list need no read, because the lost
+// attempt can still write at any time.
 func TestAnAttemptReadsOnlyPodsThatTheCacheIsBehindWith(t *testing.T) {
 	var read []string
 	reads := interceptor.Funcs{Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
@@ -213,18 +213,18 @@ func TestAnAttemptThatCannotCatchUpFails(t *testing.T) {
 	assert.Empty(t, b.result().Written)
 }
 
-// The run that was taken over from may have written any pod of the set.
+// The previous holder of the Lease may have written any pod of the SidecarSet.
 func TestARunThatTakesOverWaitsForWhatTheOtherMayHaveWritten(t *testing.T) {
 	pod := webPod("a")
 	cluster := newTestCluster(t, interceptor.Funcs{}, webSet(1), pod, webPod("b"))
 	cluster.batchOf("a")
 	two := cluster.newUpgradeBatch(protocol.UpgradeBatchInput{SidecarSet: webSetReference, Generation: 2, Pods: selectedPods("b")}, "two")
 	cluster.edit(pod, func() { upgraded(pod) })
-	taken := make(chan error)
-	go func() { taken <- two.acquireLease(t.Context(), 1) }()
+	acquired := make(chan error)
+	go func() { acquired <- two.acquireLease(t.Context(), 1) }()
 	require.Eventually(t, cluster.clock.HasWaiters, 10*time.Second, time.Millisecond)
 	cluster.clock.Step(takeoverDelay)
-	require.NoError(t, <-taken)
+	require.NoError(t, <-acquired)
 	unseen, err := two.before.count(t.Context())
 	require.NoError(t, err)
 	assert.Equal(t, 1, unseen)
@@ -234,8 +234,7 @@ func TestARunThatTakesOverWaitsForWhatTheOtherMayHaveWritten(t *testing.T) {
 	assert.Zero(t, unseen)
 }
 
-// The attempt that was lost may have become the holder, and not have told anybody
-// what the other run had written.
+// The lost attempt may have acquired the Lease without reporting the writes of the other run.
 func TestAnotherAttemptWaitsForWhatOthersMayHaveWritten(t *testing.T) {
 	pod := webPod("a")
 	cluster := newTestCluster(t, interceptor.Funcs{}, webSet(1), pod, webPod("b"))
@@ -299,7 +298,7 @@ func TestUpgradeBatchSaysWhatItWroteHoweverItEnds(t *testing.T) {
 	})
 }
 
-// Somebody edited the set while no webhook was asked: the annotations stayed.
+// A user edits the SidecarSet while the webhook is not called, so the annotations are not updated.
 func TestSpec2_PodsFollowTheContentOfASetWhateverItsAnnotationsSay(t *testing.T) {
 	set := webSet(1)
 	set.Spec.Containers[0].Image = "side:v1"

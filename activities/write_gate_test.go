@@ -33,19 +33,19 @@ import (
 	"github.com/outrigger/outrigger/kube"
 )
 
-// wire is the way of patches of pods to the API server of a testCluster: client-go with
-// its rate limiter and its retries, and HTTP.
+// wire sends patches of pods to the API server of a testCluster, through client-go with its rate
+// limiter and retries, over HTTP.
 type wire struct {
 	cluster *testCluster
 	mu      sync.Mutex
-	// accepted are the names of pods whose patch was taken.
+	// accepted are the names of the pods whose patch was accepted.
 	accepted []string
 	// before answers the n-th patch itself, or leaves that to the API server.
 	before func(n int, w http.ResponseWriter) (answered bool)
 	n      int
 }
 
-// overTheWire has the cluster's pods written through client-go.
+// overTheWire configures the cluster to patch pods through client-go over HTTP.
 func (c *testCluster) overTheWire(limiter flowcontrol.RateLimiter, before func(n int, w http.ResponseWriter) bool) *wire {
 	c.t.Helper()
 	way := &wire{cluster: c, before: before}
@@ -63,11 +63,11 @@ func (c *testCluster) overTheWire(limiter flowcontrol.RateLimiter, before func(n
 
 var noLimit = flowcontrol.NewFakeAlwaysRateLimiter()
 
-// fullLimiter lets one request pass, and the others once there is room.
+// fullLimiter accepts one request. It blocks the other requests until released is closed.
 type fullLimiter struct {
 	flowcontrol.RateLimiter
-	passed atomic.Bool
-	room   chan struct{}
+	passed   atomic.Bool
+	released chan struct{}
 }
 
 func (l *fullLimiter) Wait(ctx context.Context) error {
@@ -75,14 +75,14 @@ func (l *fullLimiter) Wait(ctx context.Context) error {
 		return nil
 	}
 	select {
-	case <-l.room:
+	case <-l.released:
 		return nil
 	case <-ctx.Done():
 		return ctx.Err()
 	}
 }
 
-// podWriter sends patches another way than everything else.
+// podWriter sends patches of pods through a separate writer.
 type podWriter struct {
 	client.Writer
 	pods client.Writer
@@ -129,7 +129,9 @@ func throughTheGate(ctx context.Context, send func() error) (err error) {
 func (p *wire) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	body, err := io.ReadAll(r.Body)
 	if err != nil {
-		return // The write was called off after its headers were sent: an API server ignores it.
+		// The client cancelled the write after it sent the headers. An API server ignores such a
+		// request.
+		return
 	}
 	p.mu.Lock()
 	p.n++
@@ -156,7 +158,7 @@ func (p *wire) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}))
 }
 
-func (p *wire) taken() []string {
+func (p *wire) acceptedPods() []string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return append([]string{}, p.accepted...)
@@ -168,7 +170,8 @@ func tooManyRequests(w http.ResponseWriter) bool {
 	return true
 }
 
-// paused pauses the set, and lets all time pass in which writes need not know.
+// paused pauses the SidecarSet and advances the clock by maxAge, after which every write observes
+// the pause.
 func (c *testCluster) paused(set *v1alpha1.SidecarSet) {
 	c.edit(set, func() { set.Spec.UpdateStrategy.Paused = true })
 	c.clock.Step(maxAge)
@@ -195,7 +198,7 @@ func TestSpec7_1_APauseIsKeptByAWriteThatIsTriedAgain(t *testing.T) {
 	})
 	result, err := cluster.upgradeBatch(t, unchanged, "a")
 	require.NoError(t, err)
-	assert.Empty(t, wire.taken())
+	assert.Empty(t, wire.acceptedPods())
 	assert.Equal(t, protocol.UpgradeBatchResult{Skipped: 1, Stopped: "paused"}, result)
 }
 
@@ -203,16 +206,16 @@ func TestSpec7_1_APauseIsKeptByWritesThatWaitForTheRateLimiter(t *testing.T) {
 	set := webSet(3)
 	cluster := newTestCluster(t, interceptor.Funcs{}, set, webPod("a"), webPod("b"), webPod("c"))
 	cluster.Writers = 3
-	limiter := &fullLimiter{RateLimiter: noLimit, room: make(chan struct{})}
+	limiter := &fullLimiter{RateLimiter: noLimit, released: make(chan struct{})}
 	wire := cluster.overTheWire(limiter, func(int, http.ResponseWriter) bool {
 		cluster.paused(set)
-		close(limiter.room)
+		close(limiter.released)
 		return false
 	})
 	result, err := cluster.upgradeBatch(t, unchanged, "a", "b", "c")
 	require.NoError(t, err)
-	assert.Len(t, wire.taken(), 1)
-	assert.Equal(t, wire.taken(), writtenNames(result.Written))
+	assert.Len(t, wire.acceptedPods(), 1)
+	assert.Equal(t, wire.acceptedPods(), writtenNames(result.Written))
 	assert.Equal(t, 2, result.Skipped)
 	assert.Equal(t, "paused", result.Stopped)
 }
@@ -246,7 +249,7 @@ func TestAWriteThatIsTriedAgainNeedsTheLead(t *testing.T) {
 			cluster.Limit = NewClusterLimit(2, 8, func() bool { return !lost.Load() }, cluster.clock, cluster.Changes, cluster.Metrics)
 			cluster.Limit.begin(t.Context(), nil)
 			require.ErrorIs(t, c.run(cluster), errNotLeading)
-			assert.Empty(t, wire.taken())
+			assert.Empty(t, wire.acceptedPods())
 		})
 	}
 }
@@ -284,7 +287,7 @@ func TestAWriteThatIsTriedAgainHasTheContentOfTheSetByThen(t *testing.T) {
 	})
 	result, err := cluster.upgradeBatch(t, unchanged, "a")
 	require.NoError(t, err)
-	assert.Equal(t, []string{"a"}, wire.taken())
+	assert.Equal(t, []string{"a"}, wire.acceptedPods())
 	assert.Equal(t, []string{"a"}, writtenNames(result.Written))
 	pod, err := readPod(t.Context(), cluster.Live, refTo("a"))
 	require.NoError(t, err)
@@ -292,7 +295,7 @@ func TestAWriteThatIsTriedAgainHasTheContentOfTheSetByThen(t *testing.T) {
 	assert.Equal(t, "side:v3", pod.Spec.Containers[0].Image)
 }
 
-// A pause lets a hot upgrade that has begun finish.
+// A pause does not stop a hot upgrade in progress.
 func TestSpec7_1_AResetGoesOnWhileTheSetIsPaused(t *testing.T) {
 	set := hotSet()
 	cluster := newTestCluster(t, interceptor.Funcs{}, set, hotPod("a"))
@@ -310,11 +313,11 @@ func TestSpec7_1_AResetGoesOnWhileTheSetIsPaused(t *testing.T) {
 		return err
 	})
 	require.NoError(t, err)
-	assert.Equal(t, []string{"a"}, wire.taken())
+	assert.Equal(t, []string{"a"}, wire.acceptedPods())
 }
 
-// The answer of a batch that ends while it waits for the Lease would hide what attempts
-// before it have written.
+// An empty result of a batch that ends while it waits for the Lease would hide the writes of
+// earlier attempts.
 func TestAnAttemptThatEndsWhileItAcquiresTheLeaseDoesNotSayThatNothingWasWritten(t *testing.T) {
 	cluster := newTestCluster(t, interceptor.Funcs{}, webSet(1), webPod("a", upgraded))
 	_, err := acquire(t.Context(), leaseOf(cluster.Activities, "two"))
@@ -330,8 +333,8 @@ func TestAnAttemptThatEndsWhileItAcquiresTheLeaseDoesNotSayThatNothingWasWritten
 	}
 }
 
-// A pause by signal or update cancels the batch. What is on the wire then is ended and
-// counted; nothing else is sent.
+// A pause by signal or update cancels the batch. Requests in flight complete and are counted. No
+// further request is sent.
 func TestSpec7_1_ACancelledBatchSendsNothingMore(t *testing.T) {
 	var pods []*corev1.Pod
 	var names []string
@@ -365,8 +368,8 @@ func TestSpec7_1_ACancelledBatchSendsNothingMore(t *testing.T) {
 		return ctx
 	}, names...)
 	require.NoError(t, err)
-	assert.Len(t, wire.taken(), first+cluster.Writers)
-	assert.ElementsMatch(t, wire.taken(), writtenNames(result.Written))
+	assert.Len(t, wire.acceptedPods(), first+cluster.Writers)
+	assert.ElementsMatch(t, wire.acceptedPods(), writtenNames(result.Written))
 	assert.Equal(t, len(pods)-first-cluster.Writers, result.Skipped)
 }
 

@@ -48,7 +48,7 @@ func TestWhatBecomesOfAGuardedWrite(t *testing.T) {
 		reference protocol.PodReference
 		decision  decision
 		decideErr error
-		// answers of the API server to one write after the other.
+		// answers are the responses of the API server, one for each write.
 		answers []error
 		written []protocol.WrittenPod
 		failed  []protocol.RejectedPod
@@ -99,7 +99,7 @@ func TestWhatBecomesOfAGuardedWrite(t *testing.T) {
 	}
 }
 
-// The cache was what made the write fail: only the API server is asked again.
+// The write failed because the cache was behind. The retry reads the pod from the API server.
 func TestAfterAConflictThePodIsReadFromTheAPIServer(t *testing.T) {
 	pod := webPod("a")
 	cluster := newTestCluster(t, interceptor.Funcs{}, webSet(1), pod)
