@@ -47,7 +47,7 @@ func TestConnections(t *testing.T) {
 func assertCause(t *testing.T, flags *Flags, want string) {
 	t.Helper()
 	connected := connect(t, flags)
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), timeout)
 	defer cancel()
 	namespace := flags.Namespace
 	if namespace == "" {

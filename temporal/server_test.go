@@ -19,7 +19,7 @@ import (
 	"google.golang.org/grpc"
 )
 
-const patience = time.Minute
+const timeout = time.Minute
 
 // startTemporal runs the dev server until the test ends, and returns its address.
 func startTemporal(t *testing.T) string {
@@ -69,7 +69,7 @@ func describeDefault(ctx context.Context, c client.Client, options ...grpc.CallO
 
 // retry calls until there is no error. The call waits for the connection.
 func retry(t *testing.T, call func(context.Context) error) {
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), timeout)
 	defer cancel()
 	for {
 		err := call(ctx)

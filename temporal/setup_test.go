@@ -40,7 +40,7 @@ func TestNamespaces(t *testing.T) {
 
 func setUp(t *testing.T, c client.Client, namespace string, dryRun bool) ([]string, error) {
 	var out strings.Builder
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), timeout)
 	defer cancel()
 	err := (&Setup{Client: c, Namespace: namespace, Retention: 48 * time.Hour, DryRun: dryRun, Out: &out}).Run(ctx)
 	return strings.Split(strings.TrimSpace(out.String()), "\n"), err
@@ -128,7 +128,7 @@ func testPrune(t *testing.T, server string) {
 		assert.NotContains(collect, listed, "sidecarset/c/3")
 		assert.Contains(collect, listed, "End 2 runs in namespace default? (yes or no) nothing was ended\n")
 		assert.NotContains(collect, listed, "warning")
-	}, patience, 50*time.Millisecond)
+	}, timeout, 50*time.Millisecond)
 	status := func(name string) enums.WorkflowExecutionStatus {
 		described, err := c.DescribeWorkflowExecution(t.Context(), "sidecarset/"+name, "")
 		require.NoError(t, err)
@@ -143,7 +143,7 @@ func testPrune(t *testing.T, server string) {
 	assert.Equal(t, enums.WORKFLOW_EXECUTION_STATUS_RUNNING, status("c/3"))
 	require.EventuallyWithT(t, func(collect *assert.CollectT) {
 		assert.Equal(collect, "no open runs of cluster gone in namespace default\n", prune("gone", "", false))
-	}, patience, 50*time.Millisecond)
+	}, timeout, 50*time.Millisecond)
 	assert.Contains(t, prune("alive", "", true), "ended 1 runs")
 	assert.Equal(t, enums.WORKFLOW_EXECUTION_STATUS_TERMINATED, status("c/3"))
 
@@ -154,7 +154,7 @@ func testPrune(t *testing.T, server string) {
 	start("d/4", "alive")
 	require.EventuallyWithT(t, func(collect *assert.CollectT) {
 		assert.Contains(collect, prune("alive", "no\n", false), "warning: worker outrigger-worker@here polled for tasks at ")
-	}, patience, 50*time.Millisecond)
+	}, timeout, 50*time.Millisecond)
 
 	// A run that continued as new is terminated, too.
 	continuing := worker.New(c, "continued", worker.Options{})
@@ -176,7 +176,7 @@ func testPrune(t *testing.T, server string) {
 		newest := described.GetWorkflowExecutionInfo()
 		assert.Equal(collect, newest.GetExecution().GetRunId(), listed.GetExecutions()[0].GetExecution().GetRunId())
 		assert.NotEqual(collect, newest.GetExecution().GetRunId(), newest.GetFirstRunId())
-	}, patience, 50*time.Millisecond)
+	}, timeout, 50*time.Millisecond)
 	assert.Contains(t, prune("continued", "", true), "ended 1 runs")
 	assert.Equal(t, enums.WORKFLOW_EXECUTION_STATUS_TERMINATED, status("e/5"))
 

@@ -17,7 +17,7 @@ import (
 	"github.com/outrigger/outrigger/api/protocol"
 )
 
-// polls counts the polls for workflow tasks that nobody has given up.
+// polls counts the open polls for workflow tasks.
 type polls struct{ open atomic.Int32 }
 
 func (p *polls) intercept(ctx context.Context, method string, request, reply any, conn *grpc.ClientConn, invoke grpc.UnaryInvoker, options ...grpc.CallOption) error {
@@ -33,23 +33,23 @@ func (p *polls) intercept(ctx context.Context, method string, request, reply any
 	return err
 }
 
-// handingOver is activities whose batch ends when its worker is told to.
-type handingOver struct {
+// draining contains activities whose batch ends when its worker stops.
+type draining struct {
 	stub
 	polls  *polls
 	begun  chan struct{}
 	atStop int32
 }
 
-func (h *handingOver) UpgradeBatch(ctx context.Context, _ protocol.UpgradeBatchInput) (protocol.UpgradeBatchResult, error) {
+func (h *draining) UpgradeBatch(ctx context.Context, _ protocol.UpgradeBatchInput) (protocol.UpgradeBatchResult, error) {
 	close(h.begun)
 	<-activity.GetWorkerStopChannel(ctx)
 	h.atStop = h.polls.open.Load()
 	return protocol.UpgradeBatchResult{Written: []protocol.WrittenPod{{ResourceVersion: "1"}}}, nil
 }
 
-// The end of a batch makes a workflow task. Whoever hands it over must not be asking for
-// one: the server could give it to a poll that is about to be cut.
+// The end of a batch schedules a workflow task. A draining worker must not poll for workflow
+// tasks, because the server could dispatch the task to a poll that is being closed.
 func TestABatchDrainsOnceNoWorkflowTaskIsPolled(t *testing.T) {
 	server := startTemporal(t)
 	for queue, lead := range map[string]func(ctx context.Context, upgrade func(context.Context) error) error{
@@ -64,8 +64,8 @@ func TestABatchDrainsOnceNoWorkflowTaskIsPolled(t *testing.T) {
 			})
 			require.NoError(t, err)
 			t.Cleanup(counting.Close)
-			f := newFleet(t, server, queue, 1)
-			batches := &handingOver{stub: stub{pods: f.pods}, polls: &counted, begun: make(chan struct{})}
+			f := newWorkers(t, server, queue, 1)
+			batches := &draining{stub: stub{pods: f.pods}, polls: &counted, begun: make(chan struct{})}
 			h := &host{client: counting, options: Options{MaxConcurrentSelects: 10, MaxConcurrentPatches: 10}, taskQueue: f.queue, log: logr.Discard(), activities: batches, lead: lead}
 			ctx, stop := context.WithCancel(t.Context())
 			defer stop()

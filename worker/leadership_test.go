@@ -16,7 +16,7 @@ import (
 	clocktesting "k8s.io/utils/clock/testing"
 )
 
-// lock is a Lease on an API server that takes as long as it likes.
+// lock is a Lease on a slow API server.
 type lock struct {
 	resourcelock.Interface
 	identity string
@@ -76,7 +76,7 @@ func TestALeaseIsHeldFromWhenItsRenewalWasSent(t *testing.T) {
 	clock.Step(renewDeadline)
 	assert.False(t, l.held(), "nobody renewed it")
 
-	// The process was frozen between question and answer.
+	// The process was suspended between the request and the response.
 	server.answer = func() error {
 		clock.Step(renewDeadline)
 		return nil
@@ -103,7 +103,7 @@ func TestALeaseIsHeldFromWhenItsRenewalWasSent(t *testing.T) {
 	require.NoError(t, l.Update(t.Context(), resourcelock.LeaderElectionRecord{}))
 }
 
-// Somebody may have deleted the Lease of a worker that still writes.
+// A user may have deleted the Lease of a worker that still writes.
 func TestAWorkerThatCreatesTheLeaseWaitsForTheLeaderBefore(t *testing.T) {
 	clock := clocktesting.NewFakeClock(time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC))
 	l := &leadership{Interface: &lock{identity: "me"}, clock: clock}

@@ -17,8 +17,8 @@ import (
 	"github.com/outrigger/outrigger/activities"
 )
 
-// Or else a batch that this process has just begun would go to another one, which would
-// write pods beside it.
+// Otherwise, another worker could claim a batch that this process has started, and both would
+// write pods.
 func TestNoTaskIsTakenBeforeLostBatchesAreKnown(t *testing.T) {
 	answers := make(chan error)
 	lost := lostBatches{log: logr.Discard(), known: make(chan struct{}), read: func(context.Context) ([]activities.LostBatch, error) {
@@ -33,7 +33,7 @@ func TestNoTaskIsTakenBeforeLostBatchesAreKnown(t *testing.T) {
 		})
 	}()
 	answers <- errors.New("connection refused")
-	// It retries, and nothing has started.
+	// The list is retried, and the worker does not poll yet.
 	select {
 	case <-hosting:
 		require.Fail(t, "tasks are taken")
@@ -42,7 +42,7 @@ func TestNoTaskIsTakenBeforeLostBatchesAreKnown(t *testing.T) {
 	<-hosting
 }
 
-// A Lease may hold what the server takes for no task.
+// The Lease may contain a token that is no task token of the server.
 func TestALostBatchThatCannotBeReleasedDelaysNoOther(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var asked []time.Time

@@ -27,7 +27,7 @@ import (
 
 const (
 	deploymentName = "outrigger"
-	patience       = time.Minute
+	timeout        = time.Minute
 	pause          = 10 * time.Millisecond
 	temporalBinary = "../bin/temporal"
 )
@@ -60,7 +60,7 @@ type batch struct {
 	release chan struct{}
 }
 
-// pods are the ones that the builds upgrade, one a batch.
+// pods counts the pods to upgrade. Each batch upgrades one pod.
 type pods struct {
 	mu      sync.Mutex
 	left    int
@@ -112,8 +112,8 @@ func (s *stub) WriteUpgradableConditions(context.Context, protocol.WriteUpgradab
 	return protocol.WriteUpgradableConditionsResult{}, nil
 }
 
-// fleet is workers of several builds on one queue.
-type fleet struct {
+// workers is a group of workers with several builds on one task queue.
+type workers struct {
 	t      *testing.T
 	server *testsuite.DevServer
 	client client.Client
@@ -125,12 +125,12 @@ type fleet struct {
 	deployment string
 }
 
-func newFleet(t *testing.T, server *testsuite.DevServer, queue string, left int) *fleet {
-	return &fleet{t: t, server: server, client: server.Client(), queue: queue, deployment: deploymentName + "-" + queue, pods: &pods{left: left, batches: make(chan batch)}}
+func newWorkers(t *testing.T, server *testsuite.DevServer, queue string, left int) *workers {
+	return &workers{t: t, server: server, client: server.Client(), queue: queue, deployment: deploymentName + "-" + queue, pods: &pods{left: left, batches: make(chan batch)}}
 }
 
 // host starts a worker; one without a build is unversioned.
-func (f *fleet) host(build string) {
+func (f *workers) host(build string) {
 	f.t.Helper()
 	options := Options{MaxConcurrentSelects: 10, MaxConcurrentPatches: 10}
 	if build != "" {
@@ -145,14 +145,14 @@ func (f *fleet) host(build string) {
 }
 
 // await asks until the answer is yes.
-func (f *fleet) await(what string, yes func(context.Context) bool) {
+func (f *workers) await(what string, yes func(context.Context) bool) {
 	f.t.Helper()
-	require.Eventually(f.t, func() bool { return yes(f.t.Context()) }, patience, pause, what)
+	require.Eventually(f.t, func() bool { return yes(f.t.Context()) }, timeout, pause, what)
 }
 
 // setCurrent makes a build current, once the server has seen both of its queues; no
 // build stands for the unversioned workers.
-func (f *fleet) setCurrent(build string) {
+func (f *workers) setCurrent(build string) {
 	f.t.Helper()
 	deployment := f.client.WorkerDeploymentClient().GetHandle(f.deployment)
 	f.await("both queues of build "+build, func(ctx context.Context) bool {
@@ -160,7 +160,8 @@ func (f *fleet) setCurrent(build string) {
 			return true
 		}
 		version, err := deployment.DescribeVersion(ctx, client.WorkerDeploymentDescribeVersionOptions{BuildID: build})
-		// Workflows and activities of the one, and activities of the other.
+		// The workflow task queue and the activity task queue of one name, and the activity task
+		// queue of the other name.
 		return err == nil && len(version.Info.TaskQueuesInfos) >= 3
 	})
 	// As docs/temporal.md says it.
@@ -174,7 +175,7 @@ func (f *fleet) setCurrent(build string) {
 	require.NoError(f.t, err, string(said))
 }
 
-func (f *fleet) roll() client.WorkflowRun {
+func (f *workers) roll() client.WorkflowRun {
 	f.t.Helper()
 	run, err := f.client.ExecuteWorkflow(f.t.Context(), client.StartWorkflowOptions{ID: "sidecarset/" + f.queue, TaskQueue: f.queue},
 		protocol.RolloutWorkflow, protocol.RolloutInput{Generation: 1})
@@ -183,18 +184,18 @@ func (f *fleet) roll() client.WorkflowRun {
 }
 
 // next waits for the next batch.
-func (f *fleet) next() batch {
+func (f *workers) next() batch {
 	f.t.Helper()
 	select {
 	case running := <-f.pods.batches:
 		return running
-	case <-time.After(patience):
+	case <-time.After(timeout):
 		require.Fail(f.t, "no build took up the next batch")
 		return batch{}
 	}
 }
 
-func (f *fleet) history(run client.WorkflowRun) (events []*history.HistoryEvent) {
+func (f *workers) history(run client.WorkflowRun) (events []*history.HistoryEvent) {
 	f.t.Helper()
 	all := f.client.GetWorkflowHistory(f.t.Context(), run.GetID(), run.GetRunID(), false, enums.HISTORY_EVENT_FILTER_TYPE_ALL_EVENT)
 	for all.HasNext() {
@@ -207,7 +208,7 @@ func (f *fleet) history(run client.WorkflowRun) (events []*history.HistoryEvent)
 
 // deciders are the builds that completed the workflow tasks of a run, without
 // repetitions; no task may have failed.
-func (f *fleet) deciders(run client.WorkflowRun) []string {
+func (f *workers) deciders(run client.WorkflowRun) []string {
 	f.t.Helper()
 	var builds []string
 	for _, event := range f.history(run) {
@@ -219,7 +220,7 @@ func (f *fleet) deciders(run client.WorkflowRun) []string {
 	return slices.Compact(builds)
 }
 
-func (f *fleet) pollers(queue string, kind enums.TaskQueueType) *workflowservice.DescribeTaskQueueResponse {
+func (f *workers) pollers(queue string, kind enums.TaskQueueType) *workflowservice.DescribeTaskQueueResponse {
 	f.t.Helper()
 	answer, err := f.client.WorkflowService().DescribeTaskQueue(f.t.Context(), &workflowservice.DescribeTaskQueueRequest{
 		Namespace: client.DefaultNamespace, TaskQueue: &taskqueue.TaskQueue{Name: queue, Kind: enums.TASK_QUEUE_KIND_NORMAL}, TaskQueueType: kind,
@@ -228,9 +229,9 @@ func (f *fleet) pollers(queue string, kind enums.TaskQueueType) *workflowservice
 	return answer
 }
 
-// follows has a run upgrade one pod with each build, and makes the next build
-// current while the batch of the one before is running.
-func (f *fleet) follows(builds ...string) client.WorkflowRun {
+// follows checks that a run upgrades one pod with each build. It makes the next build current
+// while the batch of the previous build is running.
+func (f *workers) follows(builds ...string) client.WorkflowRun {
 	f.t.Helper()
 	run := f.roll()
 	for i, build := range builds {
@@ -251,7 +252,7 @@ func TestVersionsOfWorkers(t *testing.T) {
 
 	t.Run("a run goes on with whatever build is current, forwards and back", func(t *testing.T) {
 		builds := []string{"one", "two", "one"}
-		f := newFleet(t, server, "upgrade", len(builds))
+		f := newWorkers(t, server, "upgrade", len(builds))
 		f.host("one")
 		f.host("two")
 		f.setCurrent("one")
@@ -260,14 +261,14 @@ func TestVersionsOfWorkers(t *testing.T) {
 
 	t.Run("a run changes from workers without versions, and back", func(t *testing.T) {
 		builds := []string{"", "one", ""}
-		f := newFleet(t, server, "switch", len(builds))
+		f := newWorkers(t, server, "switch", len(builds))
 		f.host("")
 		f.host("one")
 		f.follows(builds...)
 	})
 
 	t.Run("a pinned run stays with its build", func(t *testing.T) {
-		f := newFleet(t, server, "pin", 2)
+		f := newWorkers(t, server, "pin", 2)
 		f.behavior = Pinned
 		f.host("one")
 		f.host("two")
@@ -285,7 +286,7 @@ func TestVersionsOfWorkers(t *testing.T) {
 
 	// The operator reads the task queues when a run has no workers.
 	t.Run("a run waits for a current version, which its task queues show", func(t *testing.T) {
-		f := newFleet(t, server, "wait", 1)
+		f := newWorkers(t, server, "wait", 1)
 		queues := map[string]enums.TaskQueueType{f.queue: enums.TASK_QUEUE_TYPE_WORKFLOW, protocol.WriteTaskQueue(f.queue): enums.TASK_QUEUE_TYPE_ACTIVITY}
 		run := f.roll()
 		f.host("one")

@@ -27,8 +27,8 @@ import (
 )
 
 const (
-	// writesPerBatch is the number of pods that one batch writes at a time. In practice, the rate
-	// limit of the client is lower.
+	// writesPerBatch is the number of pods that one batch writes concurrently. In practice, the
+	// rate limiter of the client (--kube-api-qps) limits the writes first.
 	writesPerBatch = 32
 	// stopTimeout is the time that running activities have to end when the process stops.
 	stopTimeout = 10 * time.Second
