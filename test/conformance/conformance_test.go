@@ -12,8 +12,8 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// The recorded answers are those that clusters in use have had so far: sets are
-// stored the same, hashes come out the same, pods get the same containers.
+// The recorded responses come from OpenKruise. SidecarSets are stored with the same defaults,
+// hashes are equal, and pods get the same containers.
 func TestRecordedCasesAreAnsweredTheSame(t *testing.T) {
 	files, err := filepath.Glob("cases/*.yaml")
 	require.NoError(t, err)

@@ -202,8 +202,8 @@ func (c *cluster) prepared(set *v1alpha1.SidecarSet, pod *corev1.Pod) *inject.Se
 	return prepared
 }
 
-// asStored writes the defaults that the API server writes into a pod; those of
-// containers and volumes are the same as a SidecarSet's, but for some probes.
+// asStored writes the defaults that the API server writes into a pod. Containers and volumes have
+// the same defaults as in a SidecarSet, except for some probes.
 func asStored(pod *corev1.Pod) {
 	var set v1alpha1.SidecarSet
 	for _, container := range pod.Spec.InitContainers {

@@ -32,15 +32,14 @@ import (
 	"github.com/outrigger/outrigger/kube"
 )
 
-// patience is how long an answer may take to become that of the steps before: caches follow the
-// API server within moments.
-const patience = 10 * time.Second
+// cacheTimeout limits the wait until the caches contain the changes of the previous steps.
+const cacheTimeout = 10 * time.Second
 
 // served answers the steps of a case by an API server that the roles are installed in.
 type served struct {
 	t      *testing.T
 	client client.Client
-	// sets are those that the case has created.
+	// sets are the names of the SidecarSets that the case has created.
 	sets    []string
 	answers []answer
 }
@@ -110,11 +109,11 @@ func (s *served) replay(file string, want []answer, rejected map[int]any) {
 	require.Len(s.t, want, at)
 }
 
-// answer waits until caches show the steps before: until an object is admitted or rejected as
-// recorded, and a pod that is never stored gets what is recorded.
+// answer repeats a step until its result is the recorded one, because caches lag behind the API
+// server. It returns the last result.
 func (s *served) answer(one step, want answer, allowed bool) answer {
 	var got answer
-	_ = wait.PollUntilContextTimeout(s.t.Context(), 50*time.Millisecond, patience, true, func(ctx context.Context) (bool, error) {
+	_ = wait.PollUntilContextTimeout(s.t.Context(), 50*time.Millisecond, cacheTimeout, true, func(ctx context.Context) (bool, error) {
 		if one.Pod != nil {
 			got = s.pod(ctx, one.Pod)
 			return got["allowed"] == allowed && (!allowed || reflect.DeepEqual(want, got)), nil

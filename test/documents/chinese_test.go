@@ -99,7 +99,7 @@ type outline struct {
 
 var quotedText = regexp.MustCompile("`[^`\n]+`")
 
-// outlineOf replaces paths of Chinese pages by those of the English pages.
+// outlineOf replaces the paths of Chinese pages with the paths of the English pages.
 func outlineOf(text string) outline {
 	var found outline
 	inTable := false

@@ -48,7 +48,7 @@ func (r *restarts) observe(o any) {
 	r.worst = max(r.worst, len(r.down))
 }
 
-// all reports whether so many pods have restarted.
+// all reports whether n pods have restarted.
 func (r *restarts) all(n int) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -1,4 +1,3 @@
-// Package e2e tries rollouts on a real node: a kubelet and containerd restart the
-// containers, and the sidecar is that of examples/hot-upgrade. It has the build tag e2e,
-// and needs root; docs/real-node.md says what else.
+// Package e2e tests rollouts on a real node, with a kubelet and containerd. The sidecar is
+// examples/hot-upgrade. The tests have the build tag e2e and require root (docs/real-node.md).
 package e2e

@@ -25,7 +25,7 @@ import (
 
 func serverImage(release string) string { return repository + "server:" + release }
 
-// newHotScenario has pods whose sidecar is that of examples/hot-upgrade.
+// newHotScenario returns pods with the sidecar of examples/hot-upgrade.
 func newHotScenario(t *testing.T, n int) *environment {
 	t.Helper()
 	manifest, err := os.ReadFile("../../examples/hot-upgrade/sidecarset.yaml")
@@ -50,8 +50,8 @@ type load struct {
 	failed []error
 }
 
-// asking sends requests until the test calls stop: with connections of their own, and
-// over some that are kept.
+// asking sends requests until the test calls stop. One client of each pod uses keep-alive, the
+// other client opens a connection for each request.
 func (s *environment) asking() (l *load, stop func()) {
 	ctx, cancel := context.WithCancel(s.ctx)
 	l = &load{seen: map[string]int{}}
@@ -134,7 +134,7 @@ func TestSpec7_7_TheOldTwinServesWhileTheNewOneMigratesSlowly(t *testing.T) {
 	pod := s.pods()[0]
 	load, stop := s.asking()
 	s.upgradeTo(slow)
-	// Seen from the first event on that says so: the other twin is asked to be empty.
+	// The test waits for the first event in which the spec of the other twin has the empty image.
 	_, err := s.watched.AwaitPod(s.ctx, pod.UID, func(p *corev1.Pod) bool { return image(p, sidecar+"-1") == empty })
 	require.NoError(t, err)
 	release, err := get(http.DefaultClient, "http://"+pod.Status.PodIP+":8080")
@@ -161,7 +161,7 @@ func TestSpec7_7_AMissingReleaseLeavesTheOldOneServing(t *testing.T) {
 	s.within(1)
 }
 
-// image is what a container of a pod is asked to run.
+// image returns the image of a container in the spec of a pod.
 func image(pod *corev1.Pod, container string) string {
 	for i := range pod.Spec.Containers {
 		if c := &pod.Spec.Containers[i]; c.Name == container {

@@ -20,7 +20,7 @@ const (
 	slow = repository + "server:slow"
 )
 
-// images are those that the node has.
+// images are the images of the node.
 func images() []realnode.Image {
 	all := []realnode.Image{
 		idle("pause:1"), idle("app:1"), idle("side:v1"), idle("side:v2"),
@@ -44,7 +44,7 @@ func moves() []string {
 // releases of the server, in their order.
 func releases() []string { return []string{"r1", "r2", "r3", "r4", "r5", "r6"} }
 
-// idle is an image that waits for its end. Those with other tags have other ids.
+// idle is an image whose program waits for SIGTERM. Each tag has its own image id.
 func idle(tag string) realnode.Image {
 	return realnode.Image{
 		Name: repository + tag, Program: filepath.Join(programs, "container"),

@@ -20,7 +20,7 @@ import (
 	"github.com/outrigger/outrigger/test/realnode"
 )
 
-// stack is what all tests of this package share.
+// stack is the cluster that all tests of this package share.
 var stack struct {
 	*cluster.Cluster
 	node *realnode.Node

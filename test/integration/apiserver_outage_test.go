@@ -19,7 +19,8 @@ import (
 	"github.com/outrigger/outrigger/dev/cluster"
 )
 
-// longOutage is one after which reflectors of client-go wait for half a minute.
+// longOutage is the duration of an outage, in seconds, after which reflectors of client-go back
+// off for 30 s.
 const longOutage = 40.0
 
 // watchesDown returns for how long, in seconds, each watch of a role has been down.
@@ -70,7 +71,7 @@ func allUp(down map[string]float64) bool {
 	return true
 }
 
-// sidecarImage is what a new pod would get.
+// sidecarImage returns the sidecar image of a new pod.
 func sidecarImage(ctx context.Context, app string) (string, error) {
 	pod := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Namespace: app, Name: "probe", Labels: map[string]string{"app": app}},
@@ -137,7 +138,7 @@ func TestNoProcessDecidesFromSidecarSetsOlderThanAnOutageOfTheAPIServer(t *testi
 		return true, nil
 	})
 	t.Logf("%s after the API server a pod was admitted, after %v", time.Since(back), rejections)
-	// Half of the half minute is a bound that no busy machine reaches, and no backoff of client-go keeps.
+	// 15 s is longer than any delay of a busy machine, and shorter than the backoff of client-go.
 	soon, cancel := context.WithTimeout(s.ctx, 15*time.Second)
 	defer cancel()
 	s.ctx = soon

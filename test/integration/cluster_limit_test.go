@@ -103,7 +103,7 @@ func (f *limitedCluster) upgrade(set int, image string) {
 	f.edit(fmt.Sprintf(`[{"op":"replace","path":"/spec/containers/0/image","value":%q}]`, image))
 }
 
-// updated counts the pods of each SidecarSet that were asked to run an image.
+// updated counts the pods of each SidecarSet whose spec has the image.
 func (f *limitedCluster) updated(image string) map[string]int {
 	f.t.Helper()
 	var pods corev1.PodList
@@ -207,7 +207,7 @@ func TestSpec7_5_APausedSidecarSetReleasesItsShareOfTheClusterWideLimit(t *testi
 	f.complete(3)
 }
 
-// Resets, which need no slots, release those of hot pods.
+// Resets need no slots, and release the slots of hot pods.
 func TestSpec7_5_HotPodsKeepToTheClusterWideLimit(t *testing.T) {
 	newLimitedCluster(t, "hot", 0, 0, 2, 0, nil)
 	s := newScenario(t, 8, hot(4))

@@ -72,7 +72,7 @@ func startSealedRun(t *testing.T, change func(*testsuite.DevServerOptions)) *sea
 	return r
 }
 
-// freeAddress is one that nothing listened at a moment ago.
+// freeAddress returns an address with a free port.
 func freeAddress(t *testing.T) string {
 	t.Helper()
 	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")

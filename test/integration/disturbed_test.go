@@ -16,7 +16,7 @@ import (
 	"github.com/outrigger/outrigger/dev/observer"
 )
 
-// rounds is how often each disturbance comes; OUTRIGGER_ROUNDS asks for more.
+// rounds is the number of times that each fault is injected. OUTRIGGER_ROUNDS changes the default.
 func rounds(t *testing.T) int {
 	t.Helper()
 	asked := os.Getenv("OUTRIGGER_ROUNDS")
@@ -28,8 +28,8 @@ func rounds(t *testing.T) int {
 	return n
 }
 
-// Temporal cannot stop what a worker does already: a run that comes in its place
-// must not add to it.
+// Temporal cannot stop writes that a worker has started. The next run must not exceed the limit
+// together with these writes.
 func TestSpec7_5_MaxUnavailableHoldsWhenARunIsTakenFromItsWorker(t *testing.T) {
 	for name, disturb := range map[string]func(*scenario){
 		"terminated": (*scenario).terminate, "reset": (*scenario).reset, "frozen": (*scenario).freeze,
@@ -56,7 +56,7 @@ func (s *scenario) terminate() {
 	require.NoError(s.t, stack.temporal.TerminateWorkflow(s.ctx, s.workflow(), "", "a test"))
 }
 
-// reset has the open run begin again from its first task.
+// reset resets the open run to its first completed workflow task.
 func (s *scenario) reset() {
 	s.t.Helper()
 	history := stack.temporal.GetWorkflowHistory(s.ctx, s.workflow(), "", false, enums.HISTORY_EVENT_FILTER_TYPE_ALL_EVENT)

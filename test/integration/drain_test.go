@@ -54,9 +54,9 @@ func TestARollingRestartDelaysNoRollout(t *testing.T) {
 	assert.Empty(t, s.timeouts())
 }
 
-// timeouts lists what the server gave up waiting for in the newest run of the SidecarSet. A
-// server that does not end the polls of a worker that stops may hand a workflow task to
-// one that is cut in that moment; no worker can prevent that.
+// timeouts lists the timed-out tasks in the history of the newest run. Without the capability
+// WorkerPollCompleteOnShutdown, the server may dispatch a workflow task to a poll that is being
+// closed. A worker cannot prevent this.
 func (s *scenario) timeouts() (found []string) {
 	s.t.Helper()
 	namespace, err := stack.temporal.WorkflowService().DescribeNamespace(s.ctx, &workflowservice.DescribeNamespaceRequest{Namespace: cluster.TemporalNamespace})
@@ -79,7 +79,7 @@ func (s *scenario) timeouts() (found []string) {
 	return found
 }
 
-// events visits those of the newest run of the SidecarSet.
+// events calls visit with each event in the history of the newest run of the SidecarSet.
 func (s *scenario) events(visit func(*historypb.HistoryEvent)) {
 	s.t.Helper()
 	history := stack.temporal.GetWorkflowHistory(s.ctx, s.workflow(), "", false, enums.HISTORY_EVENT_FILTER_TYPE_ALL_EVENT)

@@ -13,8 +13,8 @@ import (
 	"github.com/outrigger/outrigger/api/v1alpha1"
 )
 
-// recorded is what the sidecar's containers of each pod are to run, and what
-// the upgrades of it wrote down.
+// recorded returns the images of the sidecar in the spec of each pod, and the recorded versions of
+// the upgrades.
 func (s *scenario) recorded() map[string]string {
 	s.t.Helper()
 	recorded := map[string]string{}

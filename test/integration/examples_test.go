@@ -18,7 +18,7 @@ import (
 
 const examples = "../../examples"
 
-// examplePod is what the examples are tried on; APP and NAMESPACE stand for those.
+// examplePod is the pod that the examples are tested with. The test replaces APP and NAMESPACE.
 const examplePod = `
 apiVersion: v1
 kind: Pod

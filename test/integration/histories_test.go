@@ -41,9 +41,8 @@ func replayHistories(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		// The replayer's own way to fetch a history fails for a run that is in the middle of
-		// a workflow task: it takes the commands of the task before for more than there are,
-		// unless the namespace is that of replays.
+		// ReplayWorkflowExecution of the SDK fails for a run with a pending workflow task, because
+		// it replays in the namespace of the run instead of ReplayNamespace.
 		err = replayer.ReplayWorkflowHistoryWithOptions(nil, events, worker.ReplayWorkflowHistoryOptions{
 			OriginalExecution: workflow.Execution{ID: run.Execution.WorkflowId, RunID: run.Execution.RunId}})
 		if err != nil {

@@ -23,7 +23,7 @@ func newHotScenario(t *testing.T, n int32) *scenario {
 	return newScenario(t, n, hot(3))
 }
 
-// hot makes the sidecar one that is upgraded hot, so many at a time.
+// hot configures hot upgrades, with limit as maxUnavailable.
 func hot(limit int32) func(*v1alpha1.SidecarSet) {
 	return func(set *v1alpha1.SidecarSet) {
 		set.Spec.Containers[0].UpgradeStrategy = v1alpha1.SidecarContainerUpgradeStrategy{

@@ -71,8 +71,8 @@ func (s *scenario) images(image string) (names []string) {
 	return names
 }
 
-// A kubelet that finds the new tag's content already there reports neither
-// another image nor another imageID: the restart alone shows that it was taken.
+// If the node already has the image of the new tag, the kubelet reports the same image and
+// imageID. Only the restart count shows that the upgrade is consistent.
 func TestSpec7_ARetagOfTheSameDigestFinishes(t *testing.T) {
 	t.Parallel()
 	s := newByHandScenario(t, 4)

@@ -47,9 +47,9 @@ func TestSpec7_5_WorkerWithALateCacheKeepsToMaxUnavailable(t *testing.T) {
 	s.awaitPhase(protocol.PhaseComplete)
 }
 
-// After an outage of the API server the watches of pods may be back long before
-// those of SidecarSets. A pause or a corrected image in between takes effect before
-// the watches of SidecarSets are back.
+// After an outage of the API server, the watches of pods may recover long before the watches of
+// SidecarSets. A pause or a corrected image must take effect before the watches of SidecarSets
+// recover.
 func TestTheFenceDoesNotWaitForALateCacheOfSets(t *testing.T) {
 	s := newKubeletScenario(t, 48, map[string]string{readyAfter: "2s"}, maxUnavailable(8))
 	const lag = 6 * time.Second
@@ -79,8 +79,8 @@ func TestTheFenceDoesNotWaitForALateCacheOfSets(t *testing.T) {
 	s.within(8)
 }
 
-// lateKubeconfig leads to the API server through a proxy that delays what
-// watches report to a role, those of a resource, or all.
+// lateKubeconfig returns a kubeconfig of a proxy that delays the watch events of one resource, or
+// of all resources, for a role.
 func lateKubeconfig(t *testing.T, role, resource string, lag time.Duration) string {
 	t.Helper()
 	config, err := clientcmd.BuildConfigFromFlags("", stack.RoleKubeconfig(role))

@@ -27,8 +27,8 @@ func TestSpec7_5_MaxUnavailableHoldsWhateverKubeletsAndEdits(t *testing.T) {
 		pods, limit int32
 		hot         bool
 		kubelet     map[string]string
-		// images follow each other as soon as as many pods as maxUnavailable
-		// allows were asked to run one of them, or any when some are on their way.
+		// images are rolled out one after the other. The next image follows once the pods in
+		// progress fill maxUnavailable, with at least one pod of the previous image.
 		images []string
 	}{
 		"clocks a second behind":              {60, 8, false, map[string]string{clockBehind: "1s"}, []string{"side:v2"}},
@@ -61,8 +61,8 @@ func TestSpec7_5_MaxUnavailableHoldsWhateverKubeletsAndEdits(t *testing.T) {
 	}
 }
 
-// A batch that was planned while there was room is not finished when the room
-// has gone meanwhile: pods became unready while no worker lived.
+// A batch that is claimed again writes fewer pods if pods became unready since its plan, for
+// example while no worker was running.
 func TestSpec7_5_ABatchThatIsClaimedAgainFitsTheSlotsLeft(t *testing.T) {
 	s := newByHandScenario(t, 10)
 	s.onlyWorker("worker-slow", "--kube-api-qps=1", "--kube-api-burst=1")

@@ -29,8 +29,7 @@ func TestWorkersKilledInTheMiddle(t *testing.T) {
 	s.awaitPhase(protocol.PhaseComplete)
 }
 
-// A cancelled batch is not retried when its worker is lost, so its writes are reported by
-// nothing.
+// A cancelled batch is not retried when its worker is lost, so no activity reports its writes.
 func TestAPauseOutlivesTheWorkerOfTheBatch(t *testing.T) {
 	s := newScenario(t, 16, func(set *v1alpha1.SidecarSet) {
 		set.Spec.UpdateStrategy.MaxUnavailable = new(intstr.FromInt32(1))
@@ -123,7 +122,7 @@ func TestMissingWorkersAreReported(t *testing.T) {
 	s.within(2)
 }
 
-// taskQueue is the one of this cluster.
+// taskQueue returns the task queue of this cluster.
 func (s *scenario) taskQueue() string {
 	s.t.Helper()
 	namespace := &corev1.Namespace{}

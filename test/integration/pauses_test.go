@@ -18,7 +18,7 @@ import (
 	"github.com/outrigger/outrigger/dev/observer"
 )
 
-// signal reaches the open run, once there is one.
+// signal sends a signal to the open run, and waits until there is an open run.
 func (s *scenario) signal(name string, payload any) {
 	s.t.Helper()
 	s.poll("an open run to signal", func() (bool, error) {
@@ -99,8 +99,8 @@ func TestAPauseOutlivesItsRun(t *testing.T) {
 	})
 }
 
-// With maxUnavailable 100%, all pods are queued in the worker. The pause is
-// answered before the worker hears of it, and drops what is not on the wire by then.
+// With maxUnavailable 100%, all pods are queued in the worker. The run answers the pause before
+// the worker observes it. The worker drops the writes that are not in flight by then.
 func TestSpec7_1_APauseDropsTheWritesThatAreQueued(t *testing.T) {
 	const pods = 600
 	for name, pause := range map[string]func(*scenario){

@@ -18,7 +18,7 @@ import (
 	"github.com/outrigger/outrigger/dev/observer"
 )
 
-// release is the one whose histories are recorded.
+// release is the release whose histories are recorded.
 var release = flag.String("release", "", "release to record the histories of, such as v0.2.0")
 
 // TestRecordHistories writes the histories of a few small rollouts, for
@@ -97,8 +97,8 @@ func (s *scenario) recordNotUpgradable() {
 	})
 }
 
-// save writes the history of the newest run, and of those that it continues, the
-// newest first, once it has ended.
+// save waits until the newest run has ended. It writes the history of this run and the histories
+// of its predecessors, newest first.
 func (s *scenario) save(path string) {
 	s.t.Helper()
 	require.NoError(s.t, stack.temporal.GetWorkflow(s.ctx, s.workflow(), "").Get(s.ctx, nil))

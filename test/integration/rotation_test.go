@@ -75,7 +75,7 @@ func served(t *testing.T) *x509.Certificate {
 	return connection.ConnectionState().PeerCertificates[0]
 }
 
-// hammer creates pods, dry, that have to be injected, until one is not.
+// hammer creates pods by dry run until a pod is not injected.
 type hammer struct {
 	ctx      context.Context
 	cancel   context.CancelFunc

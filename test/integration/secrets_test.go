@@ -33,7 +33,7 @@ import (
 // secret is part of every value that must stay in the SidecarSet, its revisions and its pods.
 const secret = "hunter2"
 
-// withSecrets puts them wherever a SidecarSet has room for one.
+// withSecrets sets the secret in every field of a SidecarSet that can contain it.
 func withSecrets(set *v1alpha1.SidecarSet) {
 	set.Annotations = map[string]string{"example.com/token": secret + "-annotation"}
 	set.Spec.ImagePullSecrets = []corev1.LocalObjectReference{{Name: secret + "-pull"}}
@@ -80,7 +80,7 @@ func (s *scenario) described() string {
 	return string(text)
 }
 
-// rawHistories are those of all runs of the SidecarSet, and their descriptions, as bytes.
+// rawHistories returns the serialized histories and descriptions of all runs of the SidecarSet.
 func (s *scenario) rawHistories() string {
 	s.t.Helper()
 	var all []byte

@@ -34,7 +34,7 @@ import (
 	"github.com/outrigger/outrigger/temporal/codec"
 )
 
-// stack is the one that all tests of this package share.
+// stack is the local stack that all tests of this package share.
 var stack struct {
 	*cluster.Cluster
 	kube     client.Client

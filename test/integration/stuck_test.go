@@ -50,7 +50,8 @@ func (s *scenario) rejectingBecause(pod, container, message, says string) {
 	s.rejectingWhere(fmt.Sprintf("object.metadata.name == '%s'", pod), pod, container, message, says)
 }
 
-// rejectingWhere does so for all pods that match a CEL condition; pod is one of them.
+// rejectingWhere creates a ValidatingAdmissionPolicy for all pods that match a CEL condition. pod
+// is one of these pods.
 func (s *scenario) rejectingWhere(condition, pod, container, message, says string) {
 	s.t.Helper()
 	policy := fmt.Sprintf(`

@@ -45,7 +45,7 @@ func (s *scenario) lose(name string) {
 	s.t.Cleanup(func() { require.NoError(s.t, stack.StartAgain(context.WithoutCancel(s.ctx), name)) })
 }
 
-// insist repeats a signal until Temporal has taken it.
+// insist repeats a signal until Temporal accepts it.
 func (s *scenario) insist(name string, payload any) {
 	s.t.Helper()
 	s.poll("Temporal to take "+name, func() (bool, error) {
@@ -103,8 +103,8 @@ func (s *scenario) generations() int {
 	return signals
 }
 
-// One of two history hosts has the run's shard; whichever is lost, the other
-// one continues it.
+// One of two history hosts owns the shard of the run. If either host is lost, the other host
+// continues the run.
 func TestTemporalClusterLosesAHistoryHost(t *testing.T) {
 	for _, host := range []string{cluster.TemporalHistory1, cluster.TemporalHistory2} {
 		t.Run(host, func(t *testing.T) {

@@ -25,8 +25,8 @@ import (
 	"github.com/outrigger/outrigger/kube"
 )
 
-// otherCluster is one with an API server, roles and pods of its own, on the
-// stack's Temporal, with a set of the same name as the scenario's.
+// otherCluster is a second cluster that uses the same Temporal server. It has its own API server,
+// roles and pods, and a SidecarSet with the same name as the SidecarSet of the scenario.
 type otherCluster struct {
 	*cluster.Cluster
 	kube    client.Client

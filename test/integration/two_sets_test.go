@@ -15,8 +15,8 @@ import (
 	"github.com/outrigger/outrigger/dev/observer"
 )
 
-// A slot that is free and a pod that may move meet although another SidecarSet restarts
-// the same pods all the time, which puts other pods first in the order.
+// A free slot is used, even if another SidecarSet restarts the same pods continuously and thus
+// changes the order.
 func TestSpec7_5_AnotherSetOnTheSamePodsHoldsNothingUp(t *testing.T) {
 	t.Parallel()
 	s := newScenario(t, 0, nil)

@@ -7,7 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// workers are those that run unless a test says otherwise.
+// workers returns the names of the workers that run by default.
 func workers() []string { return []string{"worker-1", "worker-2"} }
 
 func killWorkers(t *testing.T) {

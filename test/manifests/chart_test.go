@@ -75,15 +75,16 @@ func objects(t *testing.T, manifests string) map[string]object {
 	return all
 }
 
-// kustomized is what kustomize makes of folders below config, each a base or a
-// component, without what Helm does in its own way.
+// kustomized returns the objects of kustomize directories below config, without the objects that
+// Helm creates differently.
 func kustomized(t *testing.T, folders ...string) map[string]object {
 	t.Helper()
 	all := map[string]object{}
 	for _, folder := range folders {
 		out, err := output(t, "kubectl", "kustomize", folder)
 		require.NoError(t, err, out)
-		// The suffix has Deployments follow the content; in the chart, a checksum does.
+		// The ConfigMap of kustomize has a hash suffix, so a change restarts the Deployments. The
+		// chart uses a checksum annotation instead.
 		out = regexp.MustCompile(`outrigger-temporal-[a-z0-9]{10}\b`).ReplaceAllString(out, "outrigger-temporal")
 		maps.Copy(all, objects(t, out))
 	}
@@ -92,7 +93,7 @@ func kustomized(t *testing.T, folders ...string) map[string]object {
 	return all
 }
 
-// rendered is what the chart makes, without what only Helm needs.
+// rendered returns the objects of the chart, without the objects that only Helm needs.
 func rendered(t *testing.T, values ...string) map[string]object {
 	t.Helper()
 	all := objects(t, render(t, values...))
@@ -218,8 +219,8 @@ webhook:
 	assert.Equal(t, was["namespaceSelector"], hook["namespaceSelector"])
 }
 
-// Selectors and conditions of one's own are asked beside those without which a cluster of new
-// nodes, or Outrigger itself, could not start.
+// Custom selectors and match conditions are added to the default ones. Without the default ones, a
+// cluster of new nodes, or Outrigger itself, could not start.
 func TestSpec4_13_SelectorsOfOnesOwnLeaveTheExcludedNamespacesOut(t *testing.T) {
 	values := `
 excludedNamespaces: [my-network]

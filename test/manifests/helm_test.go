@@ -88,7 +88,7 @@ func (b *bare) signIn(account, file string) {
 	}
 }
 
-// serve has a webhook answer at what is installed, and waits until pods get sidecars.
+// serve starts a webhook for the installed configuration and waits until pods get sidecars.
 func (b *bare) serve() {
 	b.t.Helper()
 	b.signIn("outrigger-webhook", b.cluster.RoleKubeconfig(cluster.Webhook))
@@ -131,7 +131,8 @@ func (b *bare) stopServing(failed <-chan error) {
 	require.NoError(b.t, b.cluster.Stop(fmt.Sprintf("webhook-%d", b.roles)))
 }
 
-// assertLeft wants the SidecarSets to be there, readable and writable, and nothing that would ask a webhook.
+// assertLeft asserts that SidecarSets can be read and written, and that no configuration calls a
+// webhook.
 func (b *bare) assertLeft() {
 	b.t.Helper()
 	for _, version := range []string{"v1alpha1", "v1beta1"} {
@@ -156,8 +157,8 @@ metadata: {name: stream}
 spec: {selector: {matchLabels: {app: stream}}, containers: [{name: side, image: "side:v1"}]}
 `
 
-// playHook is the kubelet of the pod of the pre-delete hook: it runs what the pod
-// would, as whom the pod would.
+// playHook simulates the kubelet of the pod of the pre-delete hook. It runs the command of the pod
+// with the service account of the pod.
 func (b *bare) playHook() {
 	b.t.Helper()
 	pod := b.podOf("outrigger-uninstall")
@@ -227,7 +228,7 @@ func (b *bare) assertRights() {
 	assert.False(b.t, may("eve", "create"))
 }
 
-// The commands are those of docs/install.md.
+// The test runs the commands in docs/install.md.
 func TestKubectlInstallsAndUninstallsAsDocumented(t *testing.T) {
 	b := newBare(t, cluster.Options{WithoutTemporal: true})
 	kubectl(t, b.cluster, "", "apply", "-k", "../../config/default")

@@ -23,8 +23,8 @@ type stream struct {
 	cancel  context.CancelFunc
 	all     *errgroup.Group
 	created atomic.Int64
-	// injected is the number of those that got a sidecar; late is that of those that
-	// got none after others had got theirs.
+	// injected is the number of pods with a sidecar. late is the number of pods without a sidecar
+	// that were created after the first pod with a sidecar.
 	injected, late atomic.Int64
 }
 
@@ -84,7 +84,7 @@ func tryKubectl(t *testing.T, c *cluster.Cluster, stdin string, args ...string) 
 	return string(out), err
 }
 
-// The webhooks are installed before anybody serves them, and must not be called.
+// The webhook configurations are installed before a webhook is running, and must not reject pods.
 func TestDefaultInstallationRejectsNoPodOfOthers(t *testing.T) {
 	c, err := cluster.Start(t.Context(), cluster.Options{Dir: t.TempDir(), Nodes: 2, WithoutTemporal: true})
 	require.NoError(t, err)

@@ -24,8 +24,8 @@ import (
 	"github.com/outrigger/outrigger/dev/cluster"
 )
 
-// service stands for the Service: it passes new connections on to replicas that
-// were ready a while ago, as nodes do, which hear of changes late.
+// service simulates the Service. Nodes observe endpoints late, so service routes new connections
+// to the replicas that were ready routeDelay ago.
 type service struct {
 	t      *testing.T
 	client kubernetes.Interface
@@ -36,8 +36,8 @@ type service struct {
 	routed   []string
 }
 
-// hearsay is how late the nodes are.
-const hearsay = time.Second
+// routeDelay is the delay after which nodes observe a change of endpoints.
+const routeDelay = time.Second
 
 func newService(t *testing.T, client kubernetes.Interface) *service {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -82,7 +82,7 @@ func (s *service) look(ctx context.Context) {
 	}
 	slices.Sort(ready)
 	s.publish(ctx, len(ready) > 0)
-	time.AfterFunc(hearsay, func() {
+	time.AfterFunc(routeDelay, func() {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		s.routed = ready

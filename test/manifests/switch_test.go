@@ -81,7 +81,7 @@ func (s *switching) await(what string, done func() error) {
 	require.NoError(s.t, err, "wait for %s: %v", what, cause)
 }
 
-// ours is the definition in a kustomize folder.
+// ours is the CustomResourceDefinition in a kustomize directory.
 func (s *switching) ours(folder string) *apiextensionsv1.CustomResourceDefinition {
 	s.t.Helper()
 	out, err := s.kubectl(nil, "kustomize", folder)
@@ -129,7 +129,8 @@ func (s *switching) apply(definition *apiextensionsv1.CustomResourceDefinition, 
 	return out, err
 }
 
-// certify is what the other's manager does, as itself.
+// certify simulates the certificate rotation of the other manager, with the field owner of that
+// manager.
 func (s *switching) certify() {
 	s.t.Helper()
 	config, err := s.cluster.RESTConfig()
@@ -253,8 +254,7 @@ func (s *switching) startRole(role string) error {
 	return err
 }
 
-// intact reports whether a SidecarSet says in both versions what it said before, and
-// whether its status and its revision do.
+// intact reports whether a SidecarSet, its status and its revision are unchanged in both versions.
 func (s *switching) intact(name string) error {
 	set := &v1alpha1.SidecarSet{}
 	if err := s.client.Get(s.ctx, client.ObjectKey{Name: name}, set); err != nil {

@@ -33,7 +33,7 @@ type upgrading struct {
 	bin     string
 }
 
-// reachable turns manifests into those whose webhook is reached here.
+// reachable replaces the Service of the webhook in manifests with a port on this machine.
 func reachable(manifests string, port int) string {
 	manifests = strings.ReplaceAll(manifests, "port: 443", fmt.Sprintf("port: %d", port))
 	var kept []string
@@ -76,7 +76,7 @@ func newUpgrading(t *testing.T) *upgrading {
 	return u
 }
 
-// use has roles that start from now on run another program.
+// use sets the program of the roles that are started next.
 func (u *upgrading) use(program string) {
 	u.t.Helper()
 	target, err := filepath.Abs(program)
@@ -167,8 +167,8 @@ spec:
     spec: {containers: [{name: app, image: "app:1"}]}
 `
 
-// From the previous release to the chart at hand, while pods are created all the time:
-// none is rejected, none goes without its sidecar, and none that is there is written.
+// The test upgrades the previous release to the current chart while pods are created. No pod is
+// rejected, no pod lacks its sidecar, and no existing pod is written.
 func TestAnUpgradeRejectsNoPodAndWritesNone(t *testing.T) {
 	u := newUpgrading(t)
 	for i := range 2 {
@@ -193,7 +193,7 @@ func TestAnUpgradeRejectsNoPodAndWritesNone(t *testing.T) {
 	u.use("../../bin/outrigger")
 	u.apply(render(t))
 	u.rollOver()
-	// The new operator has looked at everything once it has seen this.
+	// The new operator reconciles this SidecarSet after all existing SidecarSets.
 	kubectl(t, u.cluster, strings.ReplaceAll(streamSet, "stream", "later"), "apply", "-f", "-")
 	u.await("the new operator to write status", func() bool {
 		return kubectl(t, u.cluster, "", "get", "sidecarsets.v1alpha1.apps.kruise.io", "later", "--output=jsonpath={.status.observedGeneration}") == "1"

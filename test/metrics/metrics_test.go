@@ -31,7 +31,7 @@ const (
 
 var update = flag.Bool("update", false, "write docs/metrics.md")
 
-// metric is one as the page has it.
+// metric is a metric in docs/metrics.md.
 type metric struct {
 	name, kind, help string
 	labels, roles    []string
@@ -83,7 +83,7 @@ func unquote(t *testing.T, quoted string) string {
 	return text
 }
 
-// kindOf says gauge of collectors of our own: they are nothing else.
+// kindOf returns gauge for our own collectors, because all of them are gauges.
 func kindOf(collector prometheus.Collector) string {
 	switch collector.(type) {
 	case *prometheus.CounterVec:

@@ -37,9 +37,8 @@ var needsAFault = map[string]string{
 	`outrigger_webhook_requests_total{code=~"429|5.."}`: "no request is turned away",
 }
 
-// Each query of the alerts and the dashboard is asked of a Prometheus that has scraped
-// the roles during a rollout: it knows the series that are asked for, no alert fires, and
-// each panel has something to show.
+// The test runs each query of the alerts and the dashboard on a Prometheus that has scraped the
+// roles during a rollout. Each series exists, no alert fires, and each panel has data.
 func TestQueriesOverALiveRollout(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 	defer cancel()

@@ -102,8 +102,8 @@ func removeControlGroups(name string) error {
 	return nil
 }
 
-// removeGroup removes only the folders of a group, because the kernel manages the files in these
-// folders.
+// removeGroup removes the directories of a control group. The kernel removes the files in these
+// directories.
 func removeGroup(dir string) error {
 	var groups []string
 	err := filepath.WalkDir(dir, func(path string, entry fs.DirEntry, err error) error {

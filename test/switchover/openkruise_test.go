@@ -20,14 +20,14 @@ import (
 	"github.com/outrigger/outrigger/internal/match"
 )
 
-// openKruise stands for the webhooks of OpenKruise: what they inject is what
-// test/conformance has recorded of them, of which internal/inject is the copy.
+// openKruise simulates the webhooks of OpenKruise with internal/inject. test/conformance checks
+// internal/inject against recordings of OpenKruise.
 type openKruise struct {
 	*httptest.Server
 	scenario *scenario
 	// stopped is a manager that is scaled to zero.
 	stopped atomic.Bool
-	// late is set once it was asked about a pod that Outrigger had injected.
+	// late is set once openKruise receives a request for a pod that Outrigger has injected.
 	late atomic.Bool
 }
 
@@ -93,8 +93,7 @@ func (k *openKruise) injection(request *admissionv1.AdmissionRequest) (any, erro
 	return injection.Patch(), nil
 }
 
-// install leaves the cluster as an installation of OpenKruise does, as far as
-// SidecarSets go: the names are those of its chart.
+// install creates the objects of the OpenKruise chart that concern SidecarSets.
 func (k *openKruise) install() {
 	s := k.scenario
 	s.t.Helper()

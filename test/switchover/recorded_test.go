@@ -17,8 +17,8 @@ import (
 	"github.com/outrigger/outrigger/internal/revision"
 )
 
-// workload is a SidecarSet and pods that it was injected into, as test/conformance has them of
-// OpenKruise: hashes, containers and annotations are the recorded ones.
+// workload is a SidecarSet with its injected pods, as recorded from OpenKruise in
+// test/conformance.
 type workload struct {
 	name, recorded string
 	pods           int

@@ -27,8 +27,8 @@ import (
 	"github.com/outrigger/outrigger/internal/switchover"
 )
 
-// creating creates pods in dry runs, one after the other, until the returned function is
-// called: each must be injected, and nothing twice. They see what a pod sees.
+// creating creates pods by dry run, one after the other, until the returned function is called.
+// Each pod must be injected exactly once.
 func (s *scenario) creating() (stop func()) {
 	ctx, cancel := context.WithCancel(s.ctx)
 	broken, created := make(chan error, 1), 0
@@ -78,7 +78,7 @@ func (s *scenario) upgrade() {
 	}
 }
 
-// report is what migrate check prints for scripts.
+// report returns the JSON output of migrate check.
 func (s *scenario) report() (report switchover.Report) {
 	s.t.Helper()
 	require.NoError(s.t, json.Unmarshal([]byte(s.check("-o", "json")), &report))
@@ -130,7 +130,8 @@ func TestThereAndBack(t *testing.T) {
 	s.blocked()
 }
 
-// blocked is what a script sees of a SidecarSet that the switch would upgrade.
+// blocked checks the output and the exit code of migrate check for a SidecarSet that the
+// switchover would upgrade.
 func (s *scenario) blocked() {
 	s.t.Helper()
 	set := &v1alpha1.SidecarSet{ObjectMeta: metav1.ObjectMeta{Name: "cold"}}
@@ -190,7 +191,7 @@ func (s *scenario) awaitUnasked() {
 	})
 }
 
-// requests are those to Outrigger's webhook so far, as its metrics have them.
+// requests returns the number of requests to the webhook of Outrigger, from its metrics.
 func (s *scenario) requests() string {
 	s.t.Helper()
 	for _, role := range s.cluster.Roles() {

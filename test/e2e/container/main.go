@@ -1,4 +1,4 @@
-// Command container is what runs in the containers of the tests that have nothing to do.
+// Command container is the program of test containers that only wait.
 package main
 
 import (

@@ -89,7 +89,7 @@ spec:
       - {name: app, image: ` + app + `}
 `
 
-// works has a sidecar injected and upgraded.
+// works checks that a sidecar is injected and upgraded.
 func (s *site) works() {
 	s.t.Helper()
 	s.apply(set)

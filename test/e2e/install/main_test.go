@@ -29,12 +29,12 @@ const (
 	app, v1, v2 = repository + "app:1", repository + "side:v1", repository + "side:v2"
 	// released is the image that the chart names.
 	released = "ghcr.io/outrigger/outrigger"
-	// temporalAddress is where pods find Temporal.
+	// temporalAddress is the address of Temporal for pods.
 	temporalAddress = cluster.APIServerAddress + ":7233"
 )
 
-// node is what all tests of this package share: a cluster with a real node, and nothing
-// installed.
+// node is a cluster with a real node and without an installation. All tests of this package share
+// it.
 var node *cluster.Cluster
 
 func TestMain(m *testing.M) {
@@ -79,7 +79,7 @@ func start(state string) (err error) {
 	return forward()
 }
 
-// forward has pods reach the API server and Temporal, which listen on this machine alone.
+// forward makes the API server and Temporal, which listen on localhost, reachable from pods.
 func forward() error {
 	config, err := node.RESTConfig()
 	if err != nil {
@@ -114,7 +114,7 @@ func images() ([]realnode.Image, error) {
 	return all, nil
 }
 
-// version is that of the images that the chart of this tree asks for.
+// version returns the version of the images in the chart.
 func version() (string, error) {
 	data, err := os.ReadFile(filepath.Join(root, "charts/outrigger/Chart.yaml"))
 	if err != nil {
