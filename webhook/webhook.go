@@ -53,7 +53,7 @@ type Options struct {
 }
 
 // Run serves until the context ends. The process is ready once its caches are synced and it has a
-// certificate. The pod webhook is activated after that.
+// certificate. The pod webhook is activated once a replica is reachable.
 func Run(ctx context.Context, options Options) error {
 	reconciler, err := registration.New(registration.Options{
 		URL: options.URL, ServiceName: options.ServiceName, SystemNamespace: options.SystemNamespace,

@@ -209,7 +209,7 @@ type RolloutStatus struct {
 	Since time.Time `json:"since"`
 }
 
-// NextBatchInput asks for the next pods to upgrade.
+// NextBatchInput is the input of the activity NextBatch.
 type NextBatchInput struct {
 	SidecarSet SetReference `json:"sidecarSet"`
 	Generation int64        `json:"generation"`
@@ -259,7 +259,8 @@ type NextBatchResult struct {
 	GoneConditions Fingerprints `json:"goneConditions,omitempty"`
 }
 
-// AwaitMigrationInput asks for pods whose standby twins can be reset.
+// AwaitMigrationInput is the input of the activity AwaitMigration, which waits for pods whose
+// standby twins can be reset.
 type AwaitMigrationInput struct {
 	SidecarSet SetReference `json:"sidecarSet"`
 	Written    []WrittenPod `json:"written,omitempty"`

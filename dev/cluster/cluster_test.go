@@ -34,7 +34,7 @@ import (
 	"github.com/outrigger/outrigger/dev/cluster/process"
 )
 
-// TestMain lets the test binary also play the part of bin/outrigger.
+// TestMain also lets the test binary run as a fake bin/outrigger.
 func TestMain(m *testing.M) {
 	if filepath.Base(os.Args[0]) == "outrigger" {
 		playRole(os.Args[1:])
@@ -58,8 +58,7 @@ func playRole(args []string) {
 	<-ctx.Done()
 }
 
-// TestCluster walks one cluster through its life: starting several would cost
-// more than it shows.
+// TestCluster tests the life cycle of one cluster, because starting several clusters is slow.
 func TestCluster(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
@@ -302,8 +301,7 @@ func testRoles(ctx context.Context, t *testing.T, c *Cluster) {
 	}
 }
 
-// testKill shows that what was written before is there afterwards, and that the
-// whole chain from a Deployment to Ready pods works again.
+// testKill checks that a killed process keeps its data, and that Deployments still get Ready pods.
 func testKill(ctx context.Context, t *testing.T, c *Cluster, name string) {
 	client := clientOf(t, c)
 	before, err := client.CoreV1().Namespaces().Get(ctx, SystemNamespace, metav1.GetOptions{})
@@ -355,7 +353,7 @@ func testShutdown(t *testing.T, c *Cluster) {
 	}
 }
 
-// testKeptState leaves the nodes to others, which changes nothing about their state.
+// testKeptState starts the cluster without nodes and checks that the state of the nodes is kept.
 func testKeptState(ctx context.Context, t *testing.T, options Options) {
 	options.WithoutNodes = true
 	c, err := Start(ctx, options)

@@ -241,8 +241,8 @@ func (c *Cluster) Stop(name string) error { return each(c.named(name), c.Group.S
 // Kill is Group.Kill. The name temporal stands for all processes of Temporal.
 func (c *Cluster) Kill(name string) error { return each(c.named(name), c.Group.Kill) }
 
-// StartAgain is Group.StartAgain. The name temporal stands for all processes of Temporal, whose
-// namespace is then created again.
+// StartAgain restarts a stopped process. The name temporal selects all processes of Temporal, and
+// StartAgain then also creates the Temporal namespace.
 func (c *Cluster) StartAgain(ctx context.Context, name string) error {
 	if name != Temporal || c.attached || c.options.Temporal == DevServer {
 		return c.Group.StartAgain(ctx, name)

@@ -38,7 +38,7 @@ func TestEveryFieldIsDescribedAndNoneOfKubernetesIsDefaultedOrRefused(t *testing
 	}
 }
 
-// The webhook stores it so, as OpenKruise does.
+// The webhook stores service: null in a gRPC probe, as OpenKruise does.
 func TestWhatGoWritesAsNullMayBeNull(t *testing.T) {
 	definition, err := read(applied)
 	require.NoError(t, err)

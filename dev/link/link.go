@@ -200,8 +200,7 @@ func (l *Link) forward(c *connection, from io.Reader, to io.Writer) {
 	reading.Wait()
 }
 
-// await waits until a chunk may be forwarded. It returns false if the connection ends before
-// that.
+// await waits until a chunk may be forwarded. It returns false if the connection ends first.
 func (l *Link) await(c *connection, sent time.Time) bool {
 	for {
 		l.mu.Lock()

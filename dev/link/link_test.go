@@ -13,7 +13,7 @@ import (
 	"github.com/outrigger/outrigger/dev/link"
 )
 
-// echo answers what it is told, until the test ends.
+// echo returns each byte to the sender until the test ends.
 func echo(t *testing.T) string {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)

@@ -31,7 +31,8 @@ func (s shown) pod(names []string) *corev1.Pod {
 	return pod
 }
 
-// one restarts with each image that it runs; of another name of v1 it says v1.
+// one returns the state of a pod with one sidecar. The restart count depends on the image that
+// runs.
 func one(asked, runs string, ready bool) shown {
 	return shown{[]string{asked}, []string{runs}, ready, map[string]int32{"v2": 1, "v3": 2, "v4": 3}[runs]}
 }

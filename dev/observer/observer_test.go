@@ -19,7 +19,7 @@ import (
 	"github.com/outrigger/outrigger/api/v1alpha1"
 )
 
-// tape plays events to an observer, and keeps the rules that it found broken.
+// tape sends events to an observer and records the violated rules.
 type tape struct {
 	*Observer
 	now    time.Time
@@ -51,7 +51,7 @@ func (t *tape) set(image string, change func(*v1alpha1.SidecarSet)) {
 	t.observeSet(t.event(set), set)
 }
 
-// seen is what an event shows of a pod.
+// seen is the state of a pod in an event.
 type seen struct {
 	asked, runs string
 	ready       bool
@@ -80,7 +80,7 @@ func (t *tape) pod(n int, s seen) {
 	t.observePod(t.event(pod), pod)
 }
 
-// begin is a set with so many pods that serve.
+// begin returns a tape with a SidecarSet and the given number of ready pods.
 func begin(pods int) *tape {
 	t := newTape()
 	t.set("v1", nil)
@@ -95,7 +95,7 @@ func hot(set *v1alpha1.SidecarSet) {
 	set.Spec.Containers[0].UpgradeStrategy.HotUpgradeEmptyImage = "empty"
 }
 
-// twins is a hot pod: what its twins are asked to run, and do.
+// twins sets the images of the twins of a hot pod, in spec and status.
 func twins(active, first, second string, ready bool) func(*corev1.Pod) {
 	return func(pod *corev1.Pod) {
 		pod.Annotations[v1alpha1.WorkingHotUpgradeContainerAnnotation] = fmt.Sprintf(`{"side":%q}`, active)
@@ -302,8 +302,8 @@ func TestObjectsAreDecodedAsTheAPIServerStoresThem(t *testing.T) {
 	}
 }
 
-// A kubelet that has said that a pod was ready, and takes that back, has not had it
-// ready (SPEC §7.5 asks since when the condition is what it is).
+// If the kubelet sets Ready back to False with the earlier transition time, the pod does not count
+// as having been ready (SPEC §7.5).
 func TestWhatAKubeletTakesBackDoesNotCount(t *testing.T) {
 	since := func(at time.Time) func(*corev1.Pod) {
 		return func(pod *corev1.Pod) { pod.Status.Conditions[0].LastTransitionTime = metav1.NewTime(at) }

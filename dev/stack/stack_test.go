@@ -254,7 +254,7 @@ func TestTheLockFileOfADeadSupervisorIsStale(t *testing.T) {
 	require.NoError(t, err)
 	_, err = at.lock()
 	require.ErrorIs(t, err, errUp)
-	require.NoError(t, first.Close()) // as the kernel does for the dead
+	require.NoError(t, first.Close()) // The kernel also closes the file when a process is killed.
 	second, err := at.lock()
 	require.NoError(t, err)
 	require.NoError(t, second.Close())

@@ -76,8 +76,8 @@ func podsOf(found []any) []*corev1.Pod {
 }
 
 // Shows reports whether the cache contains all writes up to a resourceVersion of pods. Shows may
-// return false although the cache is current, because only a changed pod or a bookmark tells the
-// cache its resourceVersion.
+// return false although the cache is current, because only a changed pod or a bookmark updates the
+// resourceVersion of the cache.
 func (p *Pods) Shows(resourceVersion string) (bool, error) {
 	newest := p.informer.LastSyncResourceVersion()
 	if newest == "" {

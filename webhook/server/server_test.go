@@ -35,7 +35,7 @@ type served struct {
 	stop    context.CancelFunc
 }
 
-// newServed serves reviewPath with the answer of a review.
+// newServed returns a server that responds to requests on reviewPath with an AdmissionReview.
 func newServed(t *testing.T, change func(*Server)) *served {
 	t.Helper()
 	certificate, roots := selfSigned(t)

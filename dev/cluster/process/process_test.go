@@ -46,7 +46,7 @@ func newGroup(t *testing.T) *Group {
 	return g
 }
 
-// handle opens a descriptor that tells when the process is gone.
+// handle returns a pidfd, which becomes readable when the process ends.
 func handle(t *testing.T, pid int) int {
 	fd, err := unix.PidfdOpen(pid, 0)
 	require.NoError(t, err)
