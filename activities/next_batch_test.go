@@ -95,7 +95,7 @@ func TestAnActivityStopsWaitingWhenNothingMoves(t *testing.T) {
 
 // The run shows this message in its details.
 func TestAWaitingPlanNamesASidecarThatCannotStart(t *testing.T) {
-	cluster := newTestCluster(t, interceptor.Funcs{}, webSet(1), webPod("a", upgraded, settling, func(p *corev1.Pod) {
+	cluster := newTestCluster(t, interceptor.Funcs{}, webSet(1), webPod("a", upgraded, converging, func(p *corev1.Pod) {
 		p.Status.ContainerStatuses[0].State.Waiting = &corev1.ContainerStateWaiting{Reason: "ErrImagePull"}
 	}))
 	next := cluster.newNextBatch(protocol.NextBatchInput{SidecarSet: webSetReference, Generation: 2, SkipTrueConditions: true})
