@@ -64,7 +64,7 @@ func newCheck(s *shared) *cobra.Command {
 		Example: `  kubectl sidecarset check
   kubectl sidecarset check -n shop   # call the webhook for a pod of namespace shop
   kubectl sidecarset check -o json`,
-		Args: cobra.NoArgs,
+		Args: takes(0),
 	}
 	cmd.Flags().StringVar(&queue, "task-queue", "", "Temporal task `queue` of the workers; empty: the one of the cluster")
 	return s.prints(cmd, &output.Flag{}, func(ctx context.Context, c *cluster, _ []string) (model, error) {
@@ -337,7 +337,7 @@ func (i *installation) rights(ctx context.Context) (string, error) {
 		{"get", v1alpha1.GroupVersion.Group, "sidecarsets", "", "all commands"},
 		{"list", "", "pods", "", "status, plan, why"},
 		{"list", "apps", "controllerrevisions", i.systemNamespace, "history, diff, undo"},
-		{"patch", v1alpha1.GroupVersion.Group, "sidecarsets", "", "undo"},
+		{"patch", v1alpha1.GroupVersion.Group, "sidecarsets", "", "set image, undo"},
 	} {
 		review := &authorizationv1.SelfSubjectAccessReview{Spec: authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: &authorizationv1.ResourceAttributes{
 			Verb: needed.verb, Group: needed.group, Resource: needed.resource, Namespace: needed.namespace,

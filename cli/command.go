@@ -58,8 +58,10 @@ func (s *shared) command() *cobra.Command {
 	root.PersistentFlags().StringVar(&s.systemNamespace, "system-namespace", v1alpha1.DefaultSystemNamespace, "`namespace` with the revisions of SidecarSets")
 	versions := version.NewCommand()
 	versions.Example = "  kubectl sidecarset version\n  kubectl sidecarset version -o json"
-	root.AddCommand(newList(s), s.asksTemporal(newWhy(s)), s.asksTemporal(newStatus(s)), s.asksTemporal(newPlan(s)), s.asksTemporal(newHistory(s)),
-		newDiff(s), newUndo(s), newPause(s), newResume(s), newOpen(s), newCheck(s), versions)
+	versions.Args = takes(0)
+	root.AddCommand(newList(s), newGet(s), s.asksTemporal(newWhy(s)), s.asksTemporal(newStatus(s)), s.asksTemporal(newPlan(s)),
+		s.asksTemporal(newHistory(s)), newDiff(s), newSet(s), newUndo(s), newPause(s), newResume(s), newOpen(s), newCheck(s), newOptions(s), versions)
+	leaveOutOptions(root)
 	return root
 }
 
@@ -82,7 +84,7 @@ func (s *shared) ofSet(cmd *cobra.Command) *cobra.Command {
 	cmd.ValidArgsFunction = s.completeSets
 	cmd.PreRunE = func(cmd *cobra.Command, _ []string) error {
 		if *s.config.Namespace != "" {
-			return fmt.Errorf("--namespace: %s is about the SidecarSet in all namespaces", cmd.Name())
+			return fmt.Errorf("--namespace: %s is about the SidecarSet in all namespaces", nameOf(cmd))
 		}
 		return nil
 	}

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/spf13/cobra"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	appsv1 "k8s.io/api/apps/v1"
@@ -120,10 +121,17 @@ func plainPod(namespace, name string, change ...func(*corev1.Pod)) *corev1.Pod {
 }
 
 func TestEachCommandHasAnExample(t *testing.T) {
-	root := NewCommand(genericiooptions.NewTestIOStreamsDiscard())
-	for _, cmd := range root.Commands() {
-		for _, line := range strings.Split(cmd.Example, "\n") {
-			assert.True(t, strings.HasPrefix(line, "  kubectl sidecarset "+cmd.Name()), "%s: %q", cmd.Name(), line)
+	var check func(*cobra.Command)
+	check = func(parent *cobra.Command) {
+		for _, cmd := range parent.Commands() {
+			if cmd.HasSubCommands() {
+				check(cmd)
+				continue
+			}
+			for _, line := range strings.Split(cmd.Example, "\n") {
+				assert.True(t, strings.HasPrefix(line, "  "+cmd.CommandPath()), "%s: %q", cmd.Name(), line)
+			}
 		}
 	}
+	check(NewCommand(genericiooptions.NewTestIOStreamsDiscard()))
 }

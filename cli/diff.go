@@ -21,7 +21,7 @@ func newDiff(s *shared) *cobra.Command {
 		Long:  "Show the changes between two revisions, or since one. A revision is named by number, name or custom version.",
 		Example: `  kubectl sidecarset diff logs 2          # the changes since revision 2
   kubectl sidecarset diff logs 2 v1.4.0   # a number and a custom version`,
-		Args: cobra.RangeArgs(2, 3),
+		Args: takes(3, aSidecarSet, "a revision"),
 	}), &output.Flag{}, func(ctx context.Context, c *cluster, args []string) (model, error) {
 		v, err := c.versions(ctx, args[0])
 		if err != nil {

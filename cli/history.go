@@ -31,7 +31,7 @@ func newHistory(s *shared) *cobra.Command {
 		Example: `  kubectl sidecarset history logs
   kubectl sidecarset history logs --runs 50                           # also pauses of older runs
   kubectl sidecarset history logs -o json | jq -r '.changes[0].who'   # the user of the newest change`,
-		Args: cobra.ExactArgs(1),
+		Args: takes(1, aSidecarSet),
 	})
 	cmd.Flags().IntVar(&limit, "runs", 10, "how many runs to list, the newest first")
 	return s.prints(cmd, &output.Flag{}, func(ctx context.Context, c *cluster, args []string) (model, error) {

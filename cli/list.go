@@ -25,14 +25,14 @@ func newList(s *shared) *cobra.Command {
 	var b behind
 	var everywhere bool
 	cmd := &cobra.Command{
-		Use:   "list",
+		Use: "list", Aliases: []string{"ls"},
 		Short: "List all SidecarSets, or the pods that are behind",
 		Long: "List all SidecarSets; with --outdated the pods that have an older version of a SidecarSet, and with --missing the\n" +
 			"pods that match a SidecarSet and were not injected: in all namespaces, or in that of -n.",
 		Example: `  kubectl sidecarset list -o wide              # with revisions, images and messages
   kubectl sidecarset list --outdated -n shop   # pods of a namespace
   kubectl sidecarset list --missing            # pods of all namespaces`,
-		Args: cobra.NoArgs,
+		Args: takes(0),
 	}
 	cmd.Flags().BoolVar(&b.outdated, "outdated", false, "list pods that have an older version")
 	cmd.Flags().BoolVar(&b.missing, "missing", false, "list pods that match and were not injected")

@@ -25,7 +25,7 @@ func newOpen(s *shared) *cobra.Command {
 		Long:  "Print the URL of the newest run of a SidecarSet in the Temporal UI and, in a terminal with a browser, open it.",
 		Example: `  kubectl sidecarset open logs
   kubectl sidecarset open logs --print --temporal-ui-url https://temporal.example.com   # without a browser`,
-		Args: cobra.ExactArgs(1),
+		Args: takes(1, aSidecarSet),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			address, err := s.uiAddress(cmd.Context(), args[0], cmp.Or(ui, os.Getenv("TEMPORAL_UI_URL")))
 			if err != nil {

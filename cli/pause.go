@@ -20,93 +20,139 @@ import (
 
 func newPause(s *shared) *cobra.Command {
 	return s.updates(protocol.PauseUpdate, &cobra.Command{
-		Use:   "pause NAME --reason TEXT",
-		Short: "Pause the rollout of a SidecarSet until it is resumed",
+		Use:   "pause (NAME | --all) --reason TEXT",
+		Short: "Pause the rollout of a SidecarSet, or all rollouts, until they are resumed",
 		Long: "Pause the rollout of a SidecarSet until it is resumed, and wait for the answer of its run.\n\n" +
 			"The running batch stops within seconds: pods that the worker has not patched by then keep their version.\n" +
 			"The pause outlives generations and lost runs; status shows by whom the rollout is paused, and the reason.\n" +
-			"spec.updateStrategy.paused also pauses rollouts that have not started, and needs no Temporal.",
+			"spec.updateStrategy.paused also pauses rollouts that have not started, and needs no Temporal.\n\n" +
+			"With --all, it pauses all SidecarSets with an open run, with a line for each. The exit code is 1 if one failed.",
 		Example: `  kubectl sidecarset pause logs --reason "errors in the logs"
-  kubectl sidecarset pause logs --reason "change freeze" -o json   # the answer of the run as JSON`,
+  kubectl sidecarset pause logs --reason "change freeze" -o json   # the answer of the run as JSON
+  kubectl sidecarset pause --all --reason "incident 42"            # every open run`,
 	})
 }
 
 func newResume(s *shared) *cobra.Command {
 	return s.updates(protocol.ResumeUpdate, &cobra.Command{
-		Use:   "resume NAME --reason TEXT",
-		Short: "Resume a paused rollout",
+		Use:   "resume (NAME | --all) --reason TEXT",
+		Short: "Resume a paused rollout, or all of them",
 		Example: `  kubectl sidecarset resume logs
-  kubectl sidecarset resume logs --reason "the errors had another cause"   # the history shows the reason`,
+  kubectl sidecarset resume logs --reason "the errors had another cause"   # the history shows the reason
+  kubectl sidecarset resume --all`,
 	})
 }
 
-// updates completes a command that sends an update to a run.
+// updates completes a command that sends an update to runs.
 func (s *shared) updates(update string, cmd *cobra.Command) *cobra.Command {
 	var reason string
-	cmd.Args = cobra.ExactArgs(1)
+	var all bool
+	cmd.Args = takes(1, aSidecarSet)
 	cmd.Flags().StringVar(&reason, "reason", "", "`text` that status, conditions and the run show")
+	cmd.Flags().BoolVar(&all, "all", false, "all SidecarSets with an open run, instead of one")
 	return s.prints(s.ofSet(cmd), &output.Flag{}, func(ctx context.Context, c *cluster, args []string) (model, error) {
+		if all {
+			return s.updateAll(ctx, c, update, reason)
+		}
 		set, err := c.set(ctx, args[0])
 		if err != nil {
 			return nil, err
 		}
-		result, err := s.update(ctx, c, set, update, reason)
-		resumed := update == protocol.ResumeUpdate
-		switch {
-		case err != nil && resumed && set.Spec.UpdateStrategy.Paused:
-			return nil, fmt.Errorf("%w; SidecarSet %s is paused by its spec: %s", err, set.Name, view.PausedBySpec(set.Name))
-		case err != nil:
+		answer, err := s.update(ctx, c, set, update, reason)
+		if err != nil {
 			return nil, err
-		case !resumed:
-			return updateAnswer{set.Name, result, "next: " + view.ResumeCommand(set.Name) + ", or kubectl sidecarset undo " + set.Name}, nil
 		}
-		set.Status.Rollout = nil // status may still show the pause that ended
-		return updateAnswer{set.Name, result, strings.Join(nextOfRollout(set), "\n")}, nil
+		return answer, nil
 	}, output.JSON, output.YAML)
 }
 
 // update sends an update to the run of a SidecarSet.
-func (s *shared) update(ctx context.Context, c *cluster, set *v1alpha1.SidecarSet, update, reason string) (protocol.PauseResult, error) {
+func (s *shared) update(ctx context.Context, c *cluster, set *v1alpha1.SidecarSet, update, reason string) (updateAnswer, error) {
+	sender, err := s.sender(ctx, c, update, reason)
+	var answer updateAnswer
+	if err == nil {
+		defer sender.Close()
+		answer, err = sender.send(ctx, set)
+		if err != nil {
+			err = fmt.Errorf("%s the rollout of SidecarSet %s: %w", update, set.Name, sender.explainUpdate(set.Name, update, err))
+		}
+	}
+	if err != nil && update == protocol.ResumeUpdate && set.Spec.UpdateStrategy.Paused {
+		err = fmt.Errorf("%w; SidecarSet %s is paused by its spec: %s", err, set.Name, view.PausedBySpec(set.Name))
+	}
+	return answer, err
+}
+
+// sender sends a pause or a resume to runs.
+type sender struct {
+	*runs
+	update string
+	pause  protocol.Pause
+}
+
+// sender connects to Temporal. The caller closes the connection.
+func (s *shared) sender(ctx context.Context, c *cluster, update, reason string) (*sender, error) {
 	r, err := s.connect()
 	if err != nil {
-		return protocol.PauseResult{}, err
+		return nil, err
 	}
-	defer r.Close()
-	user := cmp.Or(c.user(ctx), os.Getenv("USER"))
-	result, err := r.update(ctx, set, update, protocol.Pause{By: user, Reason: reason})
+	return &sender{r, update, protocol.Pause{By: cmp.Or(c.user(ctx), os.Getenv("USER")), Reason: reason}}, nil
+}
+
+func (s *sender) send(ctx context.Context, set *v1alpha1.SidecarSet) (updateAnswer, error) {
+	result, err := s.runs.update(ctx, set, s.update, s.pause)
 	if err != nil {
-		return result, fmt.Errorf("%s the rollout of SidecarSet %s: %w", update, set.Name, r.explainUpdate(set.Name, update, err))
+		return updateAnswer{}, err
 	}
-	return result, nil
+	answer := updateAnswer{Name: set.Name, PauseResult: result, next: "next: " + view.ResumeCommand(set.Name) + ", or kubectl sidecarset undo " + set.Name}
+	if s.update == protocol.ResumeUpdate {
+		resumed := set.DeepCopy()
+		resumed.Status.Rollout = nil // status may still show the pause that ended
+		answer.next = strings.Join(nextOfRollout(resumed), "\n")
+	}
+	return answer, nil
 }
 
 // updateAnswer is the answer of a run.
 type updateAnswer struct {
 	Name string `json:"name"`
 	protocol.PauseResult
+	// Error is the reason that the update failed.
+	Error string `json:"error,omitempty"`
 	// next is the next step.
 	next string
 }
 
-func (a updateAnswer) Text(view.Style) string {
-	return fmt.Sprintf("sidecarset/%s %s\n%s\n", a.Name, a.Message, a.next)
+func (a updateAnswer) Text(view.Style) string { return a.line() + a.next + "\n" }
+
+func (a updateAnswer) line() string {
+	if a.Error != "" {
+		return fmt.Sprintf("sidecarset/%s failed: %s\n", a.Name, a.Error)
+	}
+	return fmt.Sprintf("sidecarset/%s %s\n", a.Name, a.Message)
 }
 
 // explainUpdate adds a remedy to the error of an update.
 func (r *runs) explainUpdate(set, update string, err error) error {
 	var rejected *sdk.ApplicationError
-	next := "spec.updateStrategy.paused pauses the next run: " + view.PatchStrategy(set, "paused", "true")
+	specPause := view.PatchStrategy(set, "paused", "true")
+	next, withdraw := "spec.updateStrategy.paused pauses the next run: "+specPause,
+		"to withdraw it: "+view.ResumeCommand(set)+"; the spec pauses the rollout in any case: "+specPause
+	unreachable := "spec.updateStrategy.paused is followed as soon as a worker runs: " + specPause
 	if update == protocol.ResumeUpdate {
 		next = "kubectl sidecarset status " + set
+		withdraw, unreachable = "to withdraw it: kubectl sidecarset pause "+set, next
 	}
 	switch {
+	case errors.Is(err, errUnread):
+		return fmt.Errorf("%w; the %s takes effect once a worker runs; %s", err, update, withdraw)
 	case temporal.IsNotFound(err):
 		return fmt.Errorf("%s has no open run of the SidecarSet: all pods that can be upgraded are, or the operator uses another Temporal (%s); %s",
 			r.endpoint(), otherTemporal, next)
 	case errors.As(err, &rejected):
 		return fmt.Errorf("%s (kubectl sidecarset status %s)", rejected.Message(), set)
 	case temporal.IsUnreachable(err):
-		return fmt.Errorf("%w; or no worker runs (kubectl sidecarset check): spec.updateStrategy.paused is followed as soon as one runs", r.explain(err))
+		return fmt.Errorf("%w; %s", r.explain(err), unreachable)
 	}
 	return r.explain(err)
 }

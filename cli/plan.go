@@ -37,7 +37,7 @@ func newPlan(s *shared) *cobra.Command {
 		Example: `  kubectl sidecarset plan logs --image agent=agent:v2
   kubectl sidecarset plan logs --image agent=agent:v2 -o wide   # every batch and pod
   kubectl sidecarset plan -f set.yaml                           # a changed or new SidecarSet`,
-		Args: cobra.MaximumNArgs(1),
+		Args: takes(1),
 	})
 	cmd.Flags().StringVarP(&file, "filename", "f", "", "`file` with the changed SidecarSet; -: standard input")
 	cmd.Flags().StringArrayVar(&images, "image", nil, "`CONTAINER=IMAGE` to plan for; may be repeated")
@@ -51,7 +51,9 @@ func newPlan(s *shared) *cobra.Command {
 			err = s.readFile(ctx, c, file, in)
 		} else if in.Stored, err = c.set(ctx, args[0]); err == nil {
 			in.Set = in.Stored.DeepCopy()
-			err = setImages(in.Set, images)
+			if _, err = setImages(in.Set, images); err != nil {
+				err = fmt.Errorf("--image %w", err)
+			}
 		}
 		if err != nil {
 			return nil, err
@@ -201,29 +203,6 @@ func convertSet(object map[string]any) (*v1alpha1.SidecarSet, []string, error) {
 		unknown = append(unknown, one.Error())
 	}
 	return set, unknown, err
-}
-
-func setImages(set *v1alpha1.SidecarSet, images []string) error {
-	for _, pair := range images {
-		container, image, ok := strings.Cut(pair, "=")
-		if !ok || image == "" {
-			return fmt.Errorf("--image %q: use CONTAINER=IMAGE", pair)
-		}
-		var known []string
-		found := false
-		for _, list := range [][]v1alpha1.SidecarContainer{set.Spec.Containers, set.Spec.InitContainers} {
-			for i := range list {
-				known = append(known, list[i].Name)
-				if list[i].Name == container {
-					list[i].Image, found = image, true
-				}
-			}
-		}
-		if !found {
-			return fmt.Errorf("--image: SidecarSet %s has no container %q; it has %s", set.Name, container, strings.Join(known, ", "))
-		}
-	}
-	return nil
 }
 
 // pace is that of the newest run that completed and upgraded pods; nil if there is none.

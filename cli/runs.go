@@ -32,7 +32,7 @@ const (
 )
 
 // errUnread is the error of a pause or resume that Temporal keeps for the run.
-var errUnread = errors.New("the run has not answered yet (is a worker running?); it follows as soon as one does")
+var errUnread = errors.New("not confirmed: the run has not answered (is a worker running? kubectl sidecarset check)")
 
 // runs are the rollouts in Temporal.
 type runs struct {

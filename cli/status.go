@@ -27,7 +27,7 @@ func newStatus(s *shared) *cobra.Command {
   kubectl sidecarset status logs -o wide                 # every pod, with its node
   kubectl sidecarset status logs --watch --timeout 10m   # wait for the end, for example in a pipeline
   kubectl sidecarset status logs -w --fail-on-degraded   # and fail with the cause, for example of a bad image`,
-		Args: cobra.ExactArgs(1),
+		Args: takes(1, aSidecarSet),
 	})
 	cmd.Flags().BoolVarP(&watch, "watch", "w", false, "show the progress until the rollout ends")
 	cmd.Flags().DurationVar(&end.timeout, "timeout", 0, "time limit of --watch; 0: none")

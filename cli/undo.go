@@ -33,13 +33,13 @@ func newUndo(s *shared) *cobra.Command {
 		Example: `  kubectl sidecarset undo logs                   # back to the revision before the present one
   kubectl sidecarset undo logs --to-revision 3   # a number, a name or a custom version
   kubectl sidecarset undo logs --dry-run=client -o yaml > logs.yaml`,
-		Args: cobra.ExactArgs(1),
+		Args: takes(1, aSidecarSet),
 	})
 	cmd.Flags().StringVar(&to, "to-revision", "", "number, name or custom version of the `revision`; without it: the one before")
-	cmd.Flags().StringVar(&dryRun, "dry-run", "none", "none; client: write nothing; server: have the API server try it")
+	addDryRun(cmd, &dryRun)
 	return s.prints(cmd, &output.Flag{}, func(ctx context.Context, c *cluster, args []string) (model, error) {
-		if !slices.Contains([]string{"none", "client", "server"}, dryRun) {
-			return nil, fmt.Errorf("--dry-run %q: use none, client or server", dryRun)
+		if err := checkDryRun(dryRun); err != nil {
+			return nil, err
 		}
 		if to == "" && cmd.Flags().Changed("to-revision") {
 			return nil, errors.New("--to-revision: give a number, a name or a custom version; without the flag it is the one before")

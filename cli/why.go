@@ -23,7 +23,7 @@ func newWhy(s *shared) *cobra.Command {
 		Example: `  kubectl sidecarset why web-7d4b9c6f5b-x2x9p        # a pod of the present namespace
   kubectl sidecarset why shop/web-7d4b9c6f5b-x2x9p   # a pod of namespace shop
   kubectl sidecarset why sidecarset/logs             # a rollout without progress`,
-		Args: cobra.ExactArgs(1), ValidArgsFunction: s.completeSets,
+		Args: takes(1, "a pod or a SidecarSet"), ValidArgsFunction: s.completeSets,
 	}, &output.Flag{}, func(ctx context.Context, c *cluster, args []string) (model, error) {
 		return s.why(ctx, c, args[0])
 	}, output.JSON, output.YAML)

@@ -65,7 +65,7 @@ func TestAWrongTemporalAddressStopsOnlyCommandsThatNeedTemporal(t *testing.T) {
 	require.NoError(t, s.run(at("temporal", "undo", "logs", "--dry-run=client")...).err)
 	const refused = "Temporal at 127.0.0.1:1, namespace default: connection refused (start the server, or correct --temporal-address or TEMPORAL_ADDRESS)"
 	require.EqualError(t, s.run(at("127.0.0.1:1", "pause", "logs")...).err, "pause the rollout of SidecarSet logs: "+refused+
-		"; or no worker runs (kubectl sidecarset check): spec.updateStrategy.paused is followed as soon as one runs")
+		"; spec.updateStrategy.paused is followed as soon as a worker runs: "+pausePatch)
 	require.Contains(t, s.shows(at("127.0.0.1:1", "history", "logs")...), "\nRuns are not listed: "+refused+"\n")
 }
 

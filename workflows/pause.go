@@ -13,7 +13,7 @@ import (
 // shows both.
 const maxPauseText = 1024
 
-var errNotPaused = errors.New("the run is not paused")
+var errNotPaused = errors.New(protocol.NotPaused)
 
 // handleUpdates sets the handlers of the updates pause and resume. The signals of the same names
 // have the same effect, but no answer.

@@ -29,6 +29,9 @@ const (
 	RolloutPhaseAttribute             = "RolloutPhase"
 )
 
+// NotPaused is the message with which a run rejects a resume.
+const NotPaused = "the run is not paused"
+
 // WorkflowID returns the workflow id of every run of a SidecarSet. Temporal keeps at most one run
 // open for a workflow id, so two generations never roll out at the same time.
 func WorkflowID(name string, uid types.UID) string {

@@ -1,0 +1,47 @@
+package cli
+
+import (
+	"fmt"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+)
+
+// newGet has the name under which users of kubectl look for list and status.
+func newGet(s *shared) *cobra.Command {
+	list, status := newList(s), s.asksTemporal(newStatus(s))
+	cmd := &cobra.Command{
+		Use:   "get [NAME]",
+		Short: "List all SidecarSets as list, or show one as status",
+		Example: `  kubectl sidecarset get
+  kubectl sidecarset get logs -o wide`,
+		Args: takes(1), ValidArgsFunction: s.completeSets,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			as := list
+			if len(args) == 1 {
+				as = status
+			}
+			var err error
+			cmd.Flags().Visit(func(f *pflag.Flag) {
+				switch {
+				case err != nil || cmd.InheritedFlags().Lookup(f.Name) != nil:
+				case as.Flags().Lookup(f.Name) == nil:
+					err = fmt.Errorf("--%s: %s has no such flag", f.Name, as.Name())
+				default:
+					err = as.Flags().Set(f.Name, f.Value.String())
+				}
+			})
+			if err != nil {
+				return err
+			}
+			as.SetContext(cmd.Context())
+			if err := as.PreRunE(as, args); err != nil {
+				return err
+			}
+			return as.RunE(as, args)
+		},
+	}
+	cmd.Flags().AddFlagSet(list.Flags())
+	cmd.Flags().AddFlagSet(status.Flags())
+	return cmd
+}

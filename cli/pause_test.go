@@ -1,0 +1,64 @@
+package cli
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.temporal.io/api/serviceerror"
+	sdk "go.temporal.io/sdk/temporal"
+
+	"github.com/outrigger/outrigger/api/protocol"
+	"github.com/outrigger/outrigger/api/v1alpha1"
+	"github.com/outrigger/outrigger/cli/view"
+	"github.com/outrigger/outrigger/temporal"
+)
+
+var localRuns = &runs{options: temporal.Options{Address: "127.0.0.1:7233", Namespace: "default"}}
+
+const (
+	pausePatch = `kubectl patch sidecarset logs --type=merge -p '{"spec":{"updateStrategy":{"paused":true}}}'`
+	unread     = "not confirmed: the run has not answered (is a worker running? kubectl sidecarset check)"
+	here       = "Temporal at 127.0.0.1:7233, namespace default"
+)
+
+func TestTheErrorOfAnUpdateHasItsRemedy(t *testing.T) {
+	for _, c := range []struct {
+		update string
+		err    error
+		want   string
+	}{
+		{protocol.PauseUpdate, errUnread, unread + "; the pause takes effect once a worker runs; to withdraw it: kubectl sidecarset resume logs; the spec pauses the rollout in any case: " + pausePatch},
+		{protocol.ResumeUpdate, errUnread, unread + "; the resume takes effect once a worker runs; to withdraw it: kubectl sidecarset pause logs"},
+		{protocol.PauseUpdate, serviceerror.NewNotFound("x"), here + " has no open run of the SidecarSet: all pods that can be upgraded are, or the operator uses another Temporal (" +
+			otherTemporal + "); spec.updateStrategy.paused pauses the next run: " + pausePatch},
+		{protocol.ResumeUpdate, sdk.NewApplicationError(protocol.NotPaused, ""), "the run is not paused (kubectl sidecarset status logs)"},
+		{protocol.PauseUpdate, serviceerror.NewUnavailable("x"), here + ": no answer (check the server and the network, or correct --temporal-address or TEMPORAL_ADDRESS); " +
+			"spec.updateStrategy.paused is followed as soon as a worker runs: " + pausePatch},
+	} {
+		require.EqualError(t, localRuns.explainUpdate("logs", c.update, c.err), c.want)
+	}
+}
+
+func TestAnUpdateOfAllRunsHasALineForEach(t *testing.T) {
+	paused := func(s *v1alpha1.SidecarSet) { s.Spec.UpdateStrategy.Paused = true }
+	sets := []v1alpha1.SidecarSet{*sidecarSet(t, "ended"), *sidecarSet(t, "logs"), *sidecarSet(t, "mesh", paused), *sidecarSet(t, "slow")}
+	ok := updateAnswer{PauseResult: protocol.PauseResult{Paused: true, Message: "paused"}}
+	ended := serviceerror.NewNotFound("x")
+	all := (&sender{localRuns, protocol.PauseUpdate, protocol.Pause{}}).answers(sets, []updateAnswer{{}, {}, ok, ok}, []error{ended, errUnread, nil, nil})
+	assert.Equal(t, "sidecarset/logs failed: "+localRuns.explainUpdate("logs", protocol.PauseUpdate, errUnread).Error()+"\n"+
+		"sidecarset/mesh paused\nsidecarset/slow paused\n"+
+		"SidecarSets without an open run, which are not paused: 1; spec.updateStrategy.paused pauses their next run\n"+
+		"next: kubectl sidecarset resume --all\n", all.Text(view.Style{}))
+	require.EqualError(t, all.failure(protocol.PauseUpdate), "pause failed for 1 of 3 SidecarSets: logs")
+
+	resumed := updateAnswer{PauseResult: protocol.PauseResult{Message: "resumed"}}
+	all = (&sender{localRuns, protocol.ResumeUpdate, protocol.Pause{}}).answers(sets, []updateAnswer{{}, resumed, resumed, {}},
+		[]error{ended, nil, nil, sdk.NewApplicationError(protocol.NotPaused, "")})
+	assert.Equal(t, "sidecarset/logs resumed\nsidecarset/mesh resumed; paused: "+view.PausedBySpec("mesh")+"\nsidecarset/slow unchanged: the run is not paused\n", all.Text(view.Style{}))
+	require.NoError(t, all.failure(protocol.ResumeUpdate))
+
+	all = (&sender{localRuns, protocol.PauseUpdate, protocol.Pause{}}).answers(sets[:1], []updateAnswer{{}}, []error{ended})
+	assert.Equal(t, here+" has no open run of a SidecarSet; if the operator uses another Temporal, "+otherTemporal+"\n", all.Text(view.Style{}))
+	require.NoError(t, all.failure(protocol.PauseUpdate))
+}

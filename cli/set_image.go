@@ -1,0 +1,172 @@
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/outrigger/outrigger/api/v1alpha1"
+	"github.com/outrigger/outrigger/cli/view"
+	"github.com/outrigger/outrigger/internal/jsonpatch"
+	"github.com/outrigger/outrigger/output"
+)
+
+func newSet(s *shared) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "set",
+		Short: "Set the images of a SidecarSet",
+		Args:  takes(0),
+		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	cmd.AddCommand(newSetImage(s))
+	return cmd
+}
+
+func newSetImage(s *shared) *cobra.Command {
+	var reason, dryRun string
+	cmd := s.ofSet(&cobra.Command{
+		Use:   "image NAME CONTAINER=IMAGE...",
+		Short: "Set images of containers and init containers, which starts a rollout",
+		Long: "Set images of containers and init containers of a SidecarSet, which starts a rollout. Only the images are patched,\n" +
+			"and only if the containers are still at the same places of the spec.",
+		Example: `  kubectl sidecarset set image logs agent=agent:v2
+  kubectl sidecarset set image logs agent=agent:v2 --reason "fixes lost lines"   # history shows the reason
+  kubectl sidecarset set image logs agent=agent:v2 --dry-run=server              # have admission check it`,
+		Args: takes(math.MaxInt, aSidecarSet, "a container and its image"),
+	})
+	cmd.Flags().StringVar(&reason, "reason", "", "`text` for the annotation "+v1alpha1.ChangeCauseAnnotation)
+	addDryRun(cmd, &dryRun)
+	return s.prints(cmd, &output.Flag{}, func(ctx context.Context, c *cluster, args []string) (model, error) {
+		if err := checkDryRun(dryRun); err != nil {
+			return nil, err
+		}
+		return c.setImage(ctx, args[0], args[1:], reason, dryRun)
+	}, output.JSON, output.YAML)
+}
+
+func addDryRun(cmd *cobra.Command, dryRun *string) {
+	cmd.Flags().StringVar(dryRun, "dry-run", "none", "none; client: write nothing; server: have the API server try it")
+}
+
+func checkDryRun(dryRun string) error {
+	if !slices.Contains([]string{"none", "client", "server"}, dryRun) {
+		return fmt.Errorf("--dry-run %q: use none, client or server", dryRun)
+	}
+	return nil
+}
+
+func (c *cluster) setImage(ctx context.Context, of string, images []string, reason, dryRun string) (model, error) {
+	set, err := c.set(ctx, of)
+	if err != nil {
+		return nil, err
+	}
+	next := nextOfRollout(set)
+	// Admission, which completes SidecarSets, may not have been called for the last write.
+	stored := &v1alpha1.SidecarSet{}
+	if err := c.live.Get(ctx, client.ObjectKeyFromObject(set), stored); err != nil {
+		return nil, explain(err, "get SidecarSet "+set.Name)
+	}
+	set = stored
+	changes, err := setImages(set, images)
+	if err != nil {
+		return nil, err
+	}
+	done := imagesSet{Name: set.Name, Changed: changes, DryRun: dryRun != "none", next: next}
+	if done.DryRun {
+		done.suffix, done.next = " ("+dryRun+" dry run)", []string{"next: the same command without --dry-run"}
+	}
+	if len(changes) == 0 || dryRun == "client" {
+		return done, nil
+	}
+	patch, err := json.Marshal(imagePatch(set, changes, reason))
+	if err != nil {
+		return nil, err
+	}
+	options := []client.PatchOption{client.FieldOwner(name)}
+	if done.DryRun {
+		options = append(options, client.DryRunAll)
+	}
+	err = c.live.Patch(ctx, set, client.RawPatch(types.JSONPatchType, patch), options...)
+	if err != nil && strings.Contains(err.Error(), "testing value /spec/") {
+		return nil, fmt.Errorf("the containers of SidecarSet %s were changed in the meantime: check them, and try again", set.Name)
+	}
+	if err != nil {
+		return nil, explain(err, "patch SidecarSet "+set.Name)
+	}
+	return done, nil
+}
+
+// imageChange is the new image of a container.
+type imageChange struct {
+	Container string `json:"container"`
+	From      string `json:"from"`
+	To        string `json:"to"`
+	// path of the container in a SidecarSet.
+	path string
+}
+
+// setImages sets images that have the form CONTAINER=IMAGE, and returns the changes.
+func setImages(set *v1alpha1.SidecarSet, images []string) ([]imageChange, error) {
+	changes := []imageChange{}
+	for _, pair := range images {
+		container, image, ok := strings.Cut(pair, "=")
+		if !ok || container == "" || image == "" {
+			return nil, fmt.Errorf("%q: use CONTAINER=IMAGE", pair)
+		}
+		var known []string
+		found := false
+		for field, list := range map[string][]v1alpha1.SidecarContainer{"containers": set.Spec.Containers, "initContainers": set.Spec.InitContainers} {
+			for i := range list {
+				known = append(known, list[i].Name)
+				if list[i].Name != container {
+					continue
+				}
+				found = true
+				if list[i].Image != image {
+					changes = append(changes, imageChange{container, list[i].Image, image, fmt.Sprintf("/spec/%s/%d", field, i)})
+					list[i].Image = image
+				}
+			}
+		}
+		if !found {
+			slices.Sort(known)
+			return nil, fmt.Errorf("%q: SidecarSet %s has no container %q; it has %s", pair, set.Name, container, strings.Join(known, ", "))
+		}
+	}
+	return changes, nil
+}
+
+// imagePatch changes images of containers that are still at the same places.
+func imagePatch(set *v1alpha1.SidecarSet, changes []imageChange, reason string) []jsonpatch.Operation {
+	var patch []jsonpatch.Operation
+	for _, change := range changes {
+		patch = append(patch, jsonpatch.Operation{Op: "test", Path: change.path + "/name", Value: change.Container}, jsonpatch.Add(change.path+"/image", change.To))
+	}
+	if reason != "" {
+		patch = append(patch, jsonpatch.SetKeys("/metadata/annotations", set.Annotations, map[string]string{v1alpha1.ChangeCauseAnnotation: reason})...)
+	}
+	return patch
+}
+
+// imagesSet has the images that a command set.
+type imagesSet struct {
+	Name    string        `json:"name"`
+	Changed []imageChange `json:"changed"`
+	DryRun  bool          `json:"dryRun,omitempty"`
+	suffix  string
+	next    []string
+}
+
+func (s imagesSet) Text(view.Style) string {
+	if len(s.Changed) == 0 {
+		return "sidecarset/" + s.Name + " image unchanged" + s.suffix + "\n"
+	}
+	return "sidecarset/" + s.Name + " image updated" + s.suffix + "\n" + strings.Join(s.next, "\n") + "\n"
+}

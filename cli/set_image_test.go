@@ -1,0 +1,121 @@
+package cli
+
+import (
+	"context"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	"github.com/outrigger/outrigger/api/v1alpha1"
+	"github.com/outrigger/outrigger/internal/fixture"
+)
+
+// imageSet has two containers, of which one is hot, and a native sidecar.
+func imageSet(t *testing.T, change ...func(*v1alpha1.SidecarSet)) *v1alpha1.SidecarSet {
+	t.Helper()
+	return sidecarSet(t, "logs", append([]func(*v1alpha1.SidecarSet){func(s *v1alpha1.SidecarSet) {
+		hot := fixture.Sidecar("proxy")
+		hot.UpgradeStrategy = v1alpha1.SidecarContainerUpgradeStrategy{UpgradeType: v1alpha1.SidecarContainerHotUpgrade, HotUpgradeEmptyImage: "proxy:empty"}
+		s.Spec.Containers = append(s.Spec.Containers, hot)
+		s.Spec.InitContainers = []v1alpha1.SidecarContainer{fixture.Sidecar("mesh")}
+	}}, change...)...)
+}
+
+func imagesNow(t *testing.T, s testCluster) (*v1alpha1.SidecarSet, map[string]string) {
+	t.Helper()
+	set := &v1alpha1.SidecarSet{}
+	require.NoError(t, s.Get(t.Context(), client.ObjectKey{Name: "logs"}, set))
+	return set, imagesOf(&set.Spec)
+}
+
+func TestSetImagePatchesOnlyTheImages(t *testing.T) {
+	s := newTestCluster(t, imageSet(t))
+	_, before := imagesNow(t, s)
+	const next = "next: kubectl sidecarset status logs --watch\n"
+	assert.Equal(t, "sidecarset/logs image updated\n"+next, s.shows("set", "image", "sidecarset/logs", "proxy=proxy:v2", "mesh=mesh:v2"))
+	set, now := imagesNow(t, s)
+	assert.Equal(t, map[string]string{"agent": before["agent"], "proxy": "proxy:v2", "mesh": "mesh:v2"}, now)
+	assert.NotContains(t, set.Annotations, v1alpha1.ChangeCauseAnnotation)
+
+	assert.Equal(t, "sidecarset/logs image unchanged\n", s.shows("set", "image", "logs", "mesh=mesh:v2", "--reason=again"))
+	set, _ = imagesNow(t, s)
+	assert.NotContains(t, set.Annotations, v1alpha1.ChangeCauseAnnotation)
+
+	assert.Equal(t, "sidecarset/logs image updated\n"+next, s.shows("set", "image", "logs", "agent=agent:v2", "mesh=mesh:v2", "--reason", "lost lines"))
+	set, now = imagesNow(t, s)
+	assert.Equal(t, "agent:v2", now["agent"])
+	assert.Equal(t, "lost lines", set.Annotations[v1alpha1.ChangeCauseAnnotation])
+	assert.Contains(t, set.Annotations, v1alpha1.HashAnnotation, "other annotations stay")
+}
+
+func TestSetImageGivesAReasonToASidecarSetWithoutAnnotations(t *testing.T) {
+	set := imageSet(t)
+	set.Annotations = nil
+	s := newTestCluster(t, set)
+	s.shows("set", "image", "logs", "agent=agent:v2", "--reason=first")
+	set, _ = imagesNow(t, s)
+	assert.Equal(t, map[string]string{v1alpha1.ChangeCauseAnnotation: "first"}, set.Annotations)
+}
+
+func TestADryRunOfSetImageWritesNothing(t *testing.T) {
+	s := newTestCluster(t, imageSet(t))
+	_, before := imagesNow(t, s)
+	for _, kind := range []string{"client", "server"} {
+		assert.Equal(t, "sidecarset/logs image updated ("+kind+" dry run)\nnext: the same command without --dry-run\n",
+			s.shows("set", "image", "logs", "agent=agent:v2", "--dry-run="+kind))
+	}
+	assert.JSONEq(t, `{"name": "logs", "dryRun": true, "changed": [{"container": "agent", "from": "`+before["agent"]+`", "to": "agent:v2"}]}`,
+		s.shows("set", "image", "logs", "agent=agent:v2", "--dry-run=client", "-o", "json"))
+	_, now := imagesNow(t, s)
+	assert.Equal(t, before, now)
+}
+
+func TestSetImageNamesPausesWithTheirRemedies(t *testing.T) {
+	s := newTestCluster(t, imageSet(t, func(s *v1alpha1.SidecarSet) {
+		s.Spec.UpdateStrategy.Paused = true
+		s.Status.Rollout = &v1alpha1.RolloutStatus{Pause: &v1alpha1.RolloutPause{By: "ann"}}
+	}))
+	assert.Equal(t, "sidecarset/logs image updated\n"+
+		`paused: spec.updateStrategy.paused is true (kubectl patch sidecarset logs --type=merge -p '{"spec":{"updateStrategy":{"paused":false}}}')`+
+		"\npaused: the run is paused (kubectl sidecarset resume logs)\n", s.shows("set", "image", "logs", "agent=agent:v2"))
+}
+
+func TestSetImageRejectsUnknownContainers(t *testing.T) {
+	s := newTestCluster(t, imageSet(t))
+	_, before := imagesNow(t, s)
+	for want, args := range map[string][]string{
+		`"nobody=x": SidecarSet logs has no container "nobody"; it has agent, mesh, proxy`: {"agent=agent:v2", "nobody=x"},
+		`"agent": use CONTAINER=IMAGE`:  {"agent"},
+		`"agent=": use CONTAINER=IMAGE`: {"agent="},
+		`"=x": use CONTAINER=IMAGE`:     {"=x"},
+	} {
+		require.EqualError(t, s.run(append([]string{"set", "image", "logs"}, args...)...).err, want)
+	}
+	require.EqualError(t, s.run("set", "image", "logs", "agent=x", "--dry-run=yes").err, `--dry-run "yes": use none, client or server`)
+	_, now := imagesNow(t, s)
+	assert.Equal(t, before, now)
+}
+
+// Containers that change places between the read and the patch do not get the image of another.
+func TestSetImageFailsIfTheContainersChangedPlaces(t *testing.T) {
+	swapped := false
+	s := newInterceptedCluster(t, interceptor.Funcs{
+		Patch: func(ctx context.Context, c client.WithWatch, object client.Object, patch client.Patch, options ...client.PatchOption) error {
+			if !swapped {
+				swapped = true
+				var set v1alpha1.SidecarSet
+				require.NoError(t, c.Get(ctx, client.ObjectKeyFromObject(object), &set))
+				set.Spec.Containers[0], set.Spec.Containers[1] = set.Spec.Containers[1], set.Spec.Containers[0]
+				require.NoError(t, c.Update(ctx, &set))
+			}
+			return c.Patch(ctx, object, patch, options...)
+		},
+	}, imageSet(t))
+	_, before := imagesNow(t, s)
+	require.EqualError(t, s.run("set", "image", "logs", "agent=agent:v2").err, "the containers of SidecarSet logs were changed in the meantime: check them, and try again")
+	_, now := imagesNow(t, s)
+	assert.Equal(t, before, now)
+}
