@@ -40,6 +40,9 @@ type Options struct {
 	URL string
 	// ServiceName is the name of the Service in the system namespace.
 	ServiceName string
+	// ExternalCertificate is true if another controller, such as cert-manager, writes the Secret
+	// with the serving certificate.
+	ExternalCertificate bool
 	// ClientCAFile contains the CA of the API servers' client certificates. If ClientCAFile is
 	// empty, the server answers every client.
 	ClientCAFile string
@@ -57,7 +60,7 @@ type Options struct {
 func Run(ctx context.Context, options Options) error {
 	reconciler, err := registration.New(registration.Options{
 		URL: options.URL, ServiceName: options.ServiceName, SystemNamespace: options.SystemNamespace,
-		Log: options.Logger, Registerer: metrics.Registry,
+		ExternalCertificate: options.ExternalCertificate, Log: options.Logger, Registerer: metrics.Registry,
 	})
 	if err != nil {
 		return err

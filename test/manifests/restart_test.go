@@ -121,9 +121,9 @@ func (s *service) pass(client net.Conn) {
 	_, _ = io.Copy(client, replica)
 }
 
-func (s *service) start(c *cluster.Cluster, name string) {
+func (s *service) start(c *cluster.Cluster, name string, flags ...string) {
 	s.t.Helper()
-	role, err := c.StartRole(s.t.Context(), name, "--url=", "--shutdown-delay-duration=3s")
+	role, err := c.StartRole(s.t.Context(), name, append(flags, "--url=", "--shutdown-delay-duration=3s")...)
 	require.NoError(s.t, err)
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -13,6 +13,7 @@ import (
 	"math/big"
 	"net"
 	"net/url"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -58,19 +59,28 @@ func newIssuer(service, namespace, address string) (issuer, error) {
 	return issuer{hosts: []string{host, inCluster}}, nil
 }
 
-// valid reports whether the certificate of a Secret is valid now and until its renewal.
-func (i issuer) valid(data map[string][]byte, now time.Time) bool {
+// verify returns an error if the certificate of a Secret is not valid at each of the times.
+// API servers get the intermediate certificates from the server.
+func (i issuer) verify(data map[string][]byte, times ...time.Time) error {
 	pair, err := keyPair(data)
-	roots := x509.NewCertPool()
-	if err != nil || !roots.AppendCertsFromPEM(data[caKey]) {
-		return false
+	if err != nil {
+		return err
 	}
-	for _, at := range []time.Time{now, now.Add(renewBefore)} {
-		if _, err = pair.Leaf.Verify(x509.VerifyOptions{DNSName: i.hosts[0], Roots: roots, CurrentTime: at}); err != nil {
-			return false
+	options := x509.VerifyOptions{DNSName: i.hosts[0], Roots: x509.NewCertPool(), Intermediates: x509.NewCertPool()}
+	if !options.Roots.AppendCertsFromPEM(data[caKey]) {
+		return fmt.Errorf("entry %s contains no CA", caKey)
+	}
+	for _, der := range pair.Certificate[1:] {
+		if intermediate, err := x509.ParseCertificate(der); err == nil {
+			options.Intermediates.AddCert(intermediate)
 		}
 	}
-	return true
+	for _, options.CurrentTime = range times {
+		if _, err := pair.Leaf.Verify(options); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // issue returns the data of a Secret with a new certificate, and with the CAs that are
@@ -106,18 +116,19 @@ func (i issuer) issue(now time.Time, trusted ...[]byte) (map[string][]byte, erro
 	return data, nil
 }
 
-// bundle returns the CA of a Secret and the previous CAs that have not expired.
-func bundle(data map[string][]byte, now time.Time) []byte {
-	trusted := bytes.Clone(data[caKey])
-	rest := data[previousCAKey]
+// bundle returns the CA of a Secret, the previous CAs of the Secret, and the CAs that are trusted
+// already. Replicas may serve certificates of these CAs until they have expired.
+func bundle(data map[string][]byte, trusted []byte, now time.Time) []byte {
+	result := bytes.Clone(data[caKey])
+	rest := slices.Concat(data[previousCAKey], trusted)
 	for {
 		var block *pem.Block
 		if block, rest = pem.Decode(rest); block == nil {
-			return trusted
+			return result
 		}
 		previous, err := x509.ParseCertificate(block.Bytes)
-		if err == nil && !now.After(previous.NotAfter) {
-			trusted = append(trusted, pem.EncodeToMemory(block)...)
+		if encoded := pem.EncodeToMemory(block); err == nil && !now.After(previous.NotAfter) && !bytes.Contains(result, encoded) {
+			result = append(result, encoded...)
 		}
 	}
 }

@@ -35,6 +35,6 @@ func TestACertificateThatIsNotValidYetIsReplaced(t *testing.T) {
 	now := time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC)
 	data, err := made.issue(now.Add(backdated + time.Hour))
 	require.NoError(t, err)
-	assert.False(t, made.valid(data, now))
-	assert.True(t, made.valid(data, now.Add(2*time.Hour)))
+	require.Error(t, made.verify(data, now))
+	require.NoError(t, made.verify(data, now.Add(2*time.Hour)))
 }

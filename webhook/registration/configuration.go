@@ -161,3 +161,12 @@ func (r *registered) trusts(ca []byte) bool {
 	return conversion != nil && conversion.Webhook != nil && bytes.Contains(conversion.Webhook.ClientConfig.CABundle, ca) &&
 		!slices.ContainsFunc(r.hooks, func(h hook) bool { return !bytes.Contains(h.client.CABundle, ca) })
 }
+
+// trusted returns the CAs that the API server trusts in the webhooks.
+func (r *registered) trusted() []byte {
+	var all []byte
+	for _, h := range r.hooks {
+		all = append(all, h.client.CABundle...)
+	}
+	return all
+}

@@ -57,7 +57,9 @@ type Options struct {
 	// ServiceName is the name of the Service in SystemNamespace. SystemNamespace also contains
 	// the Secret with the certificate.
 	ServiceName, SystemNamespace string
-	Log                          logr.Logger
+	// ExternalCertificate is true if another controller, such as cert-manager, writes the Secret.
+	ExternalCertificate bool
+	Log                 logr.Logger
 	// Registerer gets the metrics of the registration.
 	Registerer prometheus.Registerer
 }
@@ -73,6 +75,7 @@ type Reconciler struct {
 	client   client.Client
 	secret   client.ObjectKey
 	issuer   issuer
+	external bool
 	endpoint endpoint
 	log      logr.Logger
 	now      func() time.Time
@@ -86,8 +89,8 @@ type Reconciler struct {
 	registered atomic.Bool
 
 	serving atomic.Pointer[tls.Certificate]
-	// servedCA is the CA of the serving certificate.
-	servedCA []byte
+	// servedChain is the serving certificate, and servedCA is its CA.
+	servedChain, servedCA []byte
 	// trustedCA is the newest CA that the configurations trust. The configurations have trusted
 	// this CA since trustedSince.
 	trustedCA    []byte
@@ -109,6 +112,7 @@ func New(o Options) (*Reconciler, error) {
 	r := &Reconciler{
 		secret:   client.ObjectKey{Namespace: o.SystemNamespace, Name: certificateSecret},
 		issuer:   issuer,
+		external: o.ExternalCertificate,
 		endpoint: endpoint{url: o.URL, service: o.ServiceName, namespace: o.SystemNamespace},
 		log:      o.Log,
 		now:      time.Now,
@@ -163,7 +167,7 @@ func (r *Reconciler) step(ctx context.Context) (wait time.Duration, err error) {
 			return wait, err
 		}
 	}
-	bundle := bundle(secret.Data, r.now())
+	bundle := bundle(secret.Data, live.trusted(), r.now())
 	if err := r.writeConversion(ctx, live.definition, bundle); err != nil {
 		return 0, err
 	}
@@ -223,7 +227,13 @@ func (r *Reconciler) currentSecret(ctx context.Context) (*corev1.Secret, error) 
 	if err != nil && !missing {
 		return nil, fmt.Errorf("read Secret %s: %w", r.secret, err)
 	}
-	if r.issuer.valid(secret.Data, r.now()) {
+	if r.external {
+		if err := r.issuer.verify(secret.Data, r.now()); err != nil {
+			return nil, fmt.Errorf("use the certificate of Secret %s, which another controller writes (--external-certificate): %w", r.secret, err)
+		}
+		return secret, nil
+	}
+	if r.issuer.verify(secret.Data, r.now(), r.now().Add(renewBefore)) == nil {
 		return secret, nil
 	}
 	// The new Secret must also contain the CA of the serving certificate. A Secret that was
@@ -273,7 +283,8 @@ func (r *Reconciler) serveTrusted(ctx context.Context, secret *corev1.Secret) (t
 }
 
 func (r *Reconciler) serve(secret *corev1.Secret) error {
-	if bytes.Equal(r.servedCA, secret.Data[caKey]) {
+	chain, ca := secret.Data[corev1.TLSCertKey], secret.Data[caKey]
+	if bytes.Equal(r.servedChain, chain) && bytes.Equal(r.servedCA, ca) {
 		return nil
 	}
 	pair, err := keyPair(secret.Data)
@@ -281,6 +292,6 @@ func (r *Reconciler) serve(secret *corev1.Secret) error {
 		return err
 	}
 	r.serving.Store(pair)
-	r.servedCA = secret.Data[caKey]
+	r.servedChain, r.servedCA = chain, ca
 	return nil
 }

@@ -18,8 +18,8 @@ The values override these fields:
   networkPolicy.webhookFrom       networkpolicy/webhook.yaml
   monitoring.labels               monitoring/*.yaml
 
-Only temporal.yaml (the dev server), autoscaling.yaml, setup.yaml and uninstall.yaml contain
-manifests themselves.
+Only temporal.yaml (the dev server), autoscaling.yaml, certificate.yaml, setup.yaml and
+uninstall.yaml contain manifests themselves.
 */}}
 
 {{/* Returns a file of config/ with the namespace of the release. Arguments: root, path below config. */}}
@@ -99,6 +99,9 @@ manifests themselves.
 {{- $_ := set $template.metadata "labels" (merge $template.metadata.labels $values.podLabels) -}}
 {{- $_ := set $container "image" (include "outrigger.image" $root) -}}
 {{- $_ := set $container "imagePullPolicy" $root.Values.image.pullPolicy -}}
+{{- if dig "certManager" "enabled" false $values -}}
+{{- $_ := set $container "args" (append $container.args "--external-certificate") -}}
+{{- end -}}
 {{- $_ := set $container "args" (concat $container.args $values.args) -}}
 {{- range $container.env -}}{{- if eq .name "GOMEMLIMIT" -}}{{- $_ := set . "value" $values.goMemLimit -}}{{- end -}}{{- end -}}
 {{- $_ := set $container "env" (concat $container.env $values.env) -}}

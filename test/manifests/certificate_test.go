@@ -1,0 +1,106 @@
+package manifests
+
+import (
+	"crypto/tls"
+	"encoding/pem"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/util/cert"
+	"sigs.k8s.io/yaml"
+
+	"github.com/outrigger/outrigger/dev/cluster"
+)
+
+func TestTheChartRequestsACertificateOfTheWebhook(t *testing.T) {
+	const name = " kruise-system/outrigger-webhook"
+	all := rendered(t, "--set=webhook.certManager.enabled=true,webhook.args={--log-level=debug}")
+	spec := all["Certificate"+name]["spec"].(object)
+	assert.Equal(t, "outrigger-webhook-cert", spec["secretName"])
+	assert.Equal(t, []any{"outrigger-webhook.kruise-system.svc"}, spec["dnsNames"])
+	assert.Equal(t, object{"name": "outrigger-webhook", "kind": "Issuer", "group": "cert-manager.io"}, spec["issuerRef"])
+	assert.Contains(t, all, "Issuer"+name)
+	_, _, container := deployed(t, all, "webhook")
+	assert.Subset(t, container["args"], []any{"--external-certificate", "--log-level=debug"})
+	_, _, container = deployed(t, all, "worker")
+	assert.NotContains(t, container["args"], "--external-certificate")
+
+	all = rendered(t, "--set=webhook.certManager.enabled=true,webhook.certManager.issuerRef.name=corporate,webhook.certManager.issuerRef.kind=ClusterIssuer")
+	spec = all["Certificate"+name]["spec"].(object)
+	assert.Equal(t, object{"name": "corporate", "kind": "ClusterIssuer", "group": "cert-manager.io"}, spec["issuerRef"])
+	assert.NotContains(t, all, "Issuer"+name)
+}
+
+// definitions accept the resources of cert-manager, whatever their fields.
+func definitions() string {
+	var all strings.Builder
+	for plural, kind := range map[string]string{"certificates": "Certificate", "issuers": "Issuer"} {
+		fmt.Fprintf(&all, `
+apiVersion: apiextensions.k8s.io/v1
+kind: CustomResourceDefinition
+metadata: {name: %[1]s.cert-manager.io}
+spec:
+  group: cert-manager.io
+  names: {plural: %[1]s, kind: %[2]s}
+  scope: Namespaced
+  versions:
+  - {name: v1, served: true, storage: true, schema: {openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}}}
+---`, plural, kind)
+	}
+	return all.String()
+}
+
+// issue writes a Secret with a certificate of a new CA, as cert-manager does. It returns the
+// certificate.
+func (b *bare) issue() []byte {
+	b.t.Helper()
+	chain, key, err := cert.GenerateSelfSignedCertKey("outrigger-webhook.kruise-system.svc", nil, nil)
+	require.NoError(b.t, err)
+	leaf, ca := pem.Decode(chain)
+	secret := corev1.Secret{Type: corev1.SecretTypeTLS, Data: map[string][]byte{"tls.crt": pem.EncodeToMemory(leaf), "tls.key": key, "ca.crt": ca}}
+	secret.APIVersion, secret.Kind, secret.Name = "v1", "Secret", "outrigger-webhook-cert"
+	text, err := yaml.Marshal(secret)
+	require.NoError(b.t, err)
+	kubectl(b.t, b.cluster, string(text), "apply", "--namespace=kruise-system", "--server-side", "--field-manager=cert-manager-certificates-issuing", "--force-conflicts", "-f", "-")
+	return leaf.Bytes
+}
+
+// serves reports whether a replica behind the Service serves a certificate.
+func (b *bare) serves(der []byte) bool {
+	connection, err := tls.Dial("tcp", fmt.Sprintf("localhost:%d", b.service.port), &tls.Config{InsecureSkipVerify: true})
+	if err != nil {
+		return false
+	}
+	defer connection.Close()
+	return string(connection.ConnectionState().PeerCertificates[0].Raw) == string(der)
+}
+
+// Pods are created all the time: while cert-manager replaces the certificate that the webhook
+// issued, while replicas with --external-certificate replace the earlier ones, and while
+// cert-manager replaces its certificate by one of another CA.
+func TestSpec4_14_NoPodIsRejectedWhileCertManagerReplacesCertificates(t *testing.T) {
+	b := newBare(t, cluster.Options{WithoutTemporal: true})
+	kubectl(t, b.cluster, definitions(), "apply", "-f", "-")
+	kubectl(t, b.cluster, "", "wait", "--for=condition=Established", "crd/certificates.cert-manager.io", "crd/issuers.cert-manager.io")
+	b.helm("install", "outrigger", packaged(t), "--create-namespace", "--wait", "--set=webhook.certManager.enabled=true")
+	kubectl(t, b.cluster, "", "get", "certificates.cert-manager.io/outrigger-webhook", "issuers.cert-manager.io/outrigger-webhook", "--namespace=kruise-system")
+	b.serve()
+
+	first := b.issue()
+	for i := range 2 {
+		b.service.start(b.cluster, fmt.Sprintf("webhook-external-%d", i), "--external-certificate")
+	}
+	b.await("the first certificate of cert-manager", func() bool { return b.serves(first) })
+	require.NoError(t, b.cluster.Stop(fmt.Sprintf("webhook-%d", b.roles)))
+	second := b.issue()
+	b.await("the second certificate of cert-manager", func() bool { return b.serves(second) })
+	before := b.pods.injected.Load()
+	b.await("both replicas to serve it", func() bool { return b.pods.injected.Load() > before+2000 && !b.serves(first) })
+	require.NoError(t, b.pods.end())
+	assert.Zero(t, b.pods.late.Load())
+	t.Logf("%d pods were created, 0 rejected; %d got their sidecar", b.pods.created.Load(), b.pods.injected.Load())
+}
