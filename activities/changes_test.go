@@ -17,7 +17,7 @@ import (
 
 // The cache finds the state of a pod only for the same object. The test changes an object to find
 // out whether a state is cached.
-func TestWhatIsKeptOfASetIsFreedOnEveryWorkerOnceItIsRolledOutOrGone(t *testing.T) {
+func TestEveryWorkerReleasesTheStateOfACompletedOrDeletedSet(t *testing.T) {
 	finished := logs(2)
 	finished.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionProgressing, Status: metav1.ConditionFalse}}
 	rolling := logs(2)

@@ -26,7 +26,7 @@ func logs(generation int64) *v1alpha1.SidecarSet {
 }
 
 // The cache may be 30 s behind, so the fence reads the SidecarSet from the API server.
-func TestTheFenceStopsWhatTheSetDoesNotWantAnyMore(t *testing.T) {
+func TestTheFenceStopsWritesOfAPausedOrNewerSet(t *testing.T) {
 	for want, change := range map[string]func(*v1alpha1.SidecarSet){
 		"":                       func(*v1alpha1.SidecarSet) {},
 		"paused":                 func(s *v1alpha1.SidecarSet) { s.Spec.UpdateStrategy.Paused = true },

@@ -57,7 +57,7 @@ func TestHeartbeatsGoOnUntilTheEnd(t *testing.T) {
 	<-ended
 }
 
-func TestHeartbeatsEndWhatTheServerWantsEnded(t *testing.T) {
+func TestHeartbeatErrorsEndTheActivity(t *testing.T) {
 	unavailable := serviceerror.NewUnavailable("away")
 	for name, c := range map[string]struct {
 		answer error

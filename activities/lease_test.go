@@ -191,7 +191,7 @@ func TestLeasesOfSetsThatAreGoneAreRemoved(t *testing.T) {
 }
 
 // A holder that does not know the writes of the previous holder would plan without them.
-func TestALeaseIsNotTakenWhenWhatComesBeforeFails(t *testing.T) {
+func TestALeaseIsNotAcquiredAfterAFailedTakeover(t *testing.T) {
 	a, clock := newActivities(t, interceptor.Funcs{})
 	one, two := leaseOf(a, "one"), leaseOf(a, "two")
 	_, err := acquire(t.Context(), one)

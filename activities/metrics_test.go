@@ -15,7 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 )
 
-func TestABatchCountsPodsByWhatBecameOfThem(t *testing.T) {
+func TestABatchCountsPodsByResult(t *testing.T) {
 	cluster := newTestCluster(t, interceptor.Funcs{
 		Patch: func(ctx context.Context, server client.WithWatch, o client.Object, patch client.Patch, options ...client.PatchOption) error {
 			if o.GetName() == "rejected" {

@@ -31,7 +31,7 @@ func TestRecentAnswersAreAskedForOnceASecond(t *testing.T) {
 }
 
 // Without this rule, free slots would wait for the API server every second.
-func TestNobodyWaitsForANewAnswerWhileTheLastIsOfUse(t *testing.T) {
+func TestCallersUseTheLastResultDuringARefresh(t *testing.T) {
 	clock := clocktesting.NewFakeClock(noon)
 	asked, answers := make(chan struct{}, 2), make(chan int, 1)
 	set := newRecent(clock, "the set", func(context.Context) (int, error) {

@@ -214,7 +214,7 @@ func TestAnAttemptThatCannotCatchUpFails(t *testing.T) {
 }
 
 // The previous holder of the Lease may have written any pod of the SidecarSet.
-func TestARunThatTakesOverWaitsForWhatTheOtherMayHaveWritten(t *testing.T) {
+func TestANewLeaseHolderWaitsForWritesOfThePreviousHolder(t *testing.T) {
 	pod := webPod("a")
 	cluster := newTestCluster(t, interceptor.Funcs{}, webSet(1), pod, webPod("b"))
 	cluster.batchOf("a")
@@ -235,7 +235,7 @@ func TestARunThatTakesOverWaitsForWhatTheOtherMayHaveWritten(t *testing.T) {
 }
 
 // The lost attempt may have acquired the Lease without reporting the writes of the other run.
-func TestAnotherAttemptWaitsForWhatOthersMayHaveWritten(t *testing.T) {
+func TestASecondAttemptWaitsForWritesOfPreviousHolders(t *testing.T) {
 	pod := webPod("a")
 	cluster := newTestCluster(t, interceptor.Funcs{}, webSet(1), pod, webPod("b"))
 	b := cluster.batchOf("b")
@@ -266,7 +266,7 @@ func TestARejectedPodStopsNoOther(t *testing.T) {
 	assert.Equal(t, map[string]string{"a": "side:v1", "b": "side:v2", "c": "side:v1"}, cluster.images(), "c is not of the batch")
 }
 
-func TestUpgradeBatchSaysWhatItWroteHoweverItEnds(t *testing.T) {
+func TestUpgradeBatchReportsItsWritesAtEveryEnd(t *testing.T) {
 	upgrade := func(t *testing.T, slots int, stopping chan struct{}) (*testCluster, <-chan []string) {
 		cluster, written := newTestCluster(t, interceptor.Funcs{}, webSet(slots), webPod("a"), webPod("b")), make(chan []string, 1)
 		go func() {
@@ -299,7 +299,7 @@ func TestUpgradeBatchSaysWhatItWroteHoweverItEnds(t *testing.T) {
 }
 
 // A user edits the SidecarSet while the webhook is not called, so the annotations are not updated.
-func TestSpec2_PodsFollowTheContentOfASetWhateverItsAnnotationsSay(t *testing.T) {
+func TestSpec2_PodsFollowTheContentOfASetWithOutdatedAnnotations(t *testing.T) {
 	set := webSet(1)
 	set.Spec.Containers[0].Image = "side:v1"
 	require.NoError(t, revision.Complete(set, nil))

@@ -21,13 +21,13 @@ var podResource = schema.GroupResource{Resource: "pods"}
 
 func notFound(name string) error { return apierrors.NewNotFound(podResource, name) }
 
-func TestReasonsSayWhatTheServerAnsweredOrThatItDidNot(t *testing.T) {
+func TestReasonsOfFailedWrites(t *testing.T) {
 	assert.Equal(t, "no answer", reason(errors.New("connection reset")))
 	assert.Equal(t, "HTTP 502 Bad Gateway", reason(&apierrors.StatusError{ErrStatus: metav1.Status{Code: 502}}))
 	assert.Equal(t, "Conflict", reason(apierrors.NewConflict(podResource, "a", errors.New("changed"))))
 }
 
-func TestWhatBecomesOfAGuardedWrite(t *testing.T) {
+func TestResultsOfGuardedWrites(t *testing.T) {
 	conflict := apierrors.NewConflict(podResource, "a", errors.New("changed"))
 	invalid := &apierrors.StatusError{ErrStatus: metav1.Status{
 		Status: metav1.StatusFailure, Reason: metav1.StatusReasonInvalid, Message: "spec quotes a password",

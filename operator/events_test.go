@@ -118,7 +118,7 @@ func TestSpec8_EachPauseHasItsEvent(t *testing.T) {
 	}
 }
 
-func TestTheEventOfAStartSaysWhatIsRolledOut(t *testing.T) {
+func TestTheStartEventNamesImagesPodsAndPause(t *testing.T) {
 	set := setAt(0)
 	set.Spec.Containers = []v1alpha1.SidecarContainer{fixture.Sidecar("agent"), fixture.Sidecar("proxy")}
 	set.Spec.Containers[0].Image, set.Spec.Containers[1].Image = "agent:v2", "proxy:v1"

@@ -22,7 +22,7 @@ func statusOf(t *testing.T, version *podstate.Version, pod *corev1.Pod) []any {
 }
 
 // No other test detects a field that status depends on and that the cache drops.
-func TestStatusIsMadeFromWhatThePodCacheKeeps(t *testing.T) {
+func TestStatusOfCachedAndWholePodsIsEqual(t *testing.T) {
 	transform, broken, changes := watches.NewPodTransform(), 0, 0
 	cached := func(pod *corev1.Pod) *corev1.Pod {
 		kept, err := transform(pod.DeepCopy())
@@ -54,7 +54,7 @@ func TestStatusIsMadeFromWhatThePodCacheKeeps(t *testing.T) {
 }
 
 // Most changes of a pod are of no interest: no SidecarSet is walked for them.
-func TestAChangeOfWhatThePodCacheDropsAffectsNoStatus(t *testing.T) {
+func TestChangesOfUncachedFieldsDoNotAffectStatus(t *testing.T) {
 	transform, drawn := watches.NewPodTransform(), podtest.New(1)
 	before, other := drawn.Pod(), drawn.Pod()
 	after := before.DeepCopy()

@@ -93,7 +93,7 @@ func pendingOf(activities ...string) (infos []*workflow.PendingActivityInfo) {
 	return infos
 }
 
-func TestRunsAreWokenForWhatTheyWouldDo(t *testing.T) {
+func TestRunsAreWokenOnlyForPodsToUpgradeOrReset(t *testing.T) {
 	ann := &protocol.Pause{By: "ann"}
 	for _, c := range []struct {
 		name           string

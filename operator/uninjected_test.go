@@ -20,7 +20,7 @@ import (
 	"github.com/outrigger/outrigger/kube"
 )
 
-func TestPodsAreScannedAgainOnlyAfterWhatConcernsTheSet(t *testing.T) {
+func TestPodsAreScannedAgainOnlyAfterRelevantChanges(t *testing.T) {
 	cache, set, scans := newUninjectedCache(), fixture.SidecarSet("one"), 0
 	during := func() {}
 	find := func() int {

@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestConnectionFlagsAreThoseOfTheTemporalCLI(t *testing.T) {
+func TestConnectionFlagsEqualTheFlagsOfTheTemporalCLI(t *testing.T) {
 	var f Flags
 	set := pflag.NewFlagSet("", pflag.ContinueOnError)
 	f.AddTo(set)

@@ -15,7 +15,7 @@ func failedPod(name, reason string) protocol.RejectedPod {
 	return protocol.RejectedPod{PodReference: pod(name), Reason: reason}
 }
 
-func TestDetailsSayHowFarARunIsAndWhatItWaitsFor(t *testing.T) {
+func TestDetailsShowTheProgressOfARun(t *testing.T) {
 	r := &run{
 		input: input(3), phase: protocol.PhaseWaiting, message: "12 of 20 pods updated,\n10 of them ready",
 		progress:     protocol.Progress{Batches: 7, Upgraded: 12, RejectedWrites: 1},

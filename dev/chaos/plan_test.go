@@ -26,7 +26,7 @@ func TestALongPlanHasFaultsOfEveryKind(t *testing.T) {
 	}
 }
 
-func TestWhatLastsHasItsTargetForItself(t *testing.T) {
+func TestLongFaultsOfATargetDoNotOverlap(t *testing.T) {
 	last := map[string]Fault{}
 	for _, f := range drawn(3, 500) {
 		if f.Kind != Kill && f.Kind != Freeze && f.Kind != Exhausted {

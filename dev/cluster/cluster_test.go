@@ -383,7 +383,7 @@ func TestRemoveStateLeavesOtherFilesAlone(t *testing.T) {
 	assert.Equal(t, []string{filepath.Join(dir, "thesis.txt")}, left)
 }
 
-func TestStartNamesWhatIsMissing(t *testing.T) {
+func TestStartNamesMissingOptionsAndPrograms(t *testing.T) {
 	_, err := Start(t.Context(), Options{})
 	require.ErrorContains(t, err, "Dir is required")
 	_, err = Start(t.Context(), Options{Dir: t.TempDir(), Bin: t.TempDir()})

@@ -39,7 +39,7 @@ func TestEveryFieldIsDescribedAndNoneOfKubernetesIsDefaultedOrRefused(t *testing
 }
 
 // The webhook stores service: null in a gRPC probe, as OpenKruise does.
-func TestWhatGoWritesAsNullMayBeNull(t *testing.T) {
+func TestFieldsThatGoEncodesAsNullAreNullable(t *testing.T) {
 	definition, err := read(applied)
 	require.NoError(t, err)
 	for _, version := range definition.Spec.Versions {

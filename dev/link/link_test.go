@@ -79,7 +79,7 @@ func TestACutLinkResetsAllConnections(t *testing.T) {
 	require.NoError(t, say(again, "b"))
 }
 
-func TestResetLosesWhatIsHeld(t *testing.T) {
+func TestResetDropsDelayedData(t *testing.T) {
 	l, c := open(t)
 	l.Set(link.State{Hold: true})
 	_, err := c.Write([]byte("held"))

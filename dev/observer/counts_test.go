@@ -136,7 +136,7 @@ func TestANativeSidecarIsSeenAsAContainerIs(t *testing.T) {
 	assert.Equal(t, View{Pods: 1, Ready: 1, Updated: 1, AppRestarts: 2, SidecarRestarts: 1}, w.View())
 }
 
-func TestUpdatesAreThoseToTheExpectedImage(t *testing.T) {
+func TestUpdatesCountOnlyTheExpectedImage(t *testing.T) {
 	w := newWatch("", "side")
 	w.Expect("v1")
 	count := func(events ...shown) (asked, served int) {

@@ -133,7 +133,7 @@ func TestCrashedAndRejectedPodsConverge(t *testing.T) {
 	assert.NotEmpty(t, tape.Pending(), "its sidecar is to serve")
 }
 
-func TestWhatIsBroken(t *testing.T) {
+func TestObserverReportsViolatedRules(t *testing.T) {
 	for name, c := range map[string]struct {
 		play func(*tape)
 		want []string
@@ -267,7 +267,7 @@ func TestWhatIsBroken(t *testing.T) {
 }
 
 // A write that a process sent before it was suspended may arrive after it continues.
-func TestWhatIsLateIsNotBroken(t *testing.T) {
+func TestLateEventsAreNoViolation(t *testing.T) {
 	tape := begin(3)
 	tape.set("v2", nil)
 	tape.late = append(tape.late, interval{from: tape.now, until: tape.now.Add(30 * time.Second)})
@@ -304,7 +304,7 @@ func TestObjectsAreDecodedAsTheAPIServerStoresThem(t *testing.T) {
 
 // If the kubelet sets Ready back to False with the earlier transition time, the pod does not count
 // as having been ready (SPEC §7.5).
-func TestWhatAKubeletTakesBackDoesNotCount(t *testing.T) {
+func TestAReadyConditionWithdrawnByTheKubeletDoesNotCount(t *testing.T) {
 	since := func(at time.Time) func(*corev1.Pod) {
 		return func(pod *corev1.Pod) { pod.Status.Conditions[0].LastTransitionTime = metav1.NewTime(at) }
 	}

@@ -322,7 +322,7 @@ func TestSpec4_10_EntriesOfOtherSetsAreKept(t *testing.T) {
 	}, injected.Annotations)
 }
 
-func TestFieldsOfThePodThatNobodyKnowsSurvive(t *testing.T) {
+func TestUnknownFieldsOfThePodSurvive(t *testing.T) {
 	document := []byte(`{"metadata":{"labels":{"app":"web"}},"spec":{"future":1,"containers":[{"name":"app","future":{"a":[1]}}]}}`)
 	var pod corev1.Pod
 	require.NoError(t, json.Unmarshal(document, &pod))

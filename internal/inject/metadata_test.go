@@ -15,7 +15,7 @@ func patch(policy v1alpha1.SidecarSetPatchPolicyType, annotations map[string]str
 	return v1alpha1.SidecarSetPatchPodMetadata{Annotations: annotations, PatchPolicy: policy}
 }
 
-func TestSpec4_9_PatchedMetadataIsOnlyWhatChanges(t *testing.T) {
+func TestSpec4_9_ThePatchContainsOnlyChangedMetadata(t *testing.T) {
 	const retain, overwrite, merge = v1alpha1.SidecarSetRetainPatchPolicy, v1alpha1.SidecarSetOverwritePatchPolicy, v1alpha1.SidecarSetMergePatchJSONPolicy
 	type one = map[string]string
 	for name, test := range map[string]struct {
@@ -63,7 +63,7 @@ func TestSpec4_9_TrailingJSONIsRejected(t *testing.T) {
 	require.ErrorContains(t, err, "annotation k")
 }
 
-func TestSpec4_9_LaterSetsSeeWhatEarlierOnesWrote(t *testing.T) {
+func TestSpec4_9_LaterSetsMergeWithMetadataOfEarlierSets(t *testing.T) {
 	first, second := fixture.SidecarSet("a", fixture.Sidecar("a")), fixture.SidecarSet("b", fixture.Sidecar("b"))
 	first.Spec.PatchPodMetadata = []v1alpha1.SidecarSetPatchPodMetadata{patch(v1alpha1.SidecarSetMergePatchJSONPolicy, map[string]string{"k": `{"a":1}`})}
 	second.Spec.PatchPodMetadata = []v1alpha1.SidecarSetPatchPodMetadata{patch(v1alpha1.SidecarSetMergePatchJSONPolicy, map[string]string{"k": `{"b":2}`})}

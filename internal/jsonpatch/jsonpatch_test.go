@@ -26,7 +26,7 @@ func TestPointersLeadToKeysOfAnyCharacters(t *testing.T) {
 	assert.Equal(t, "/spec/containers/0", Pointer("spec", "containers", "0"))
 }
 
-func TestWhatIsMissingIsWrittenAsAWhole(t *testing.T) {
+func TestMissingMapsAndListsAreAddedAsAWhole(t *testing.T) {
 	changed := map[string]string{"b/c": "2", "a": "1"}
 	assert.Empty(t, SetKeys("/m", nil, nil))
 	assert.Equal(t, []Operation{{"add", "/m", changed}}, SetKeys("/m", nil, changed))

@@ -12,7 +12,7 @@ import (
 	"github.com/outrigger/outrigger/api/v1alpha1"
 )
 
-func TestTheIndexFindsWhatAScanFindsAndKeepsNothingOfDeletedSets(t *testing.T) {
+func TestTheIndexEqualsAScanAndForgetsDeletedSets(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	draw := func(of ...string) string { return of[random.IntN(len(of))] }
 	drawLabels := func() map[string]string {

@@ -11,7 +11,7 @@ import (
 	"github.com/outrigger/outrigger/api/v1alpha1"
 )
 
-func TestSpec4_13_TheWebhookIsNotAskedAboutWhatItsSelectorsLeaveOut(t *testing.T) {
+func TestSpec4_13_TheWebhookIsNotCalledForExcludedPods(t *testing.T) {
 	installed := &admissionregistrationv1.MutatingWebhook{
 		NamespaceSelector: &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{
 			{Key: corev1.LabelMetadataName, Operator: metav1.LabelSelectorOpNotIn, Values: []string{"kruise-system", "kube-flannel"}},

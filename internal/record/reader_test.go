@@ -18,7 +18,7 @@ func annotated(hashes, states, active string) map[string]string {
 	}
 }
 
-func TestAReaderReadsWhatReadDoes(t *testing.T) {
+func TestReaderEqualsRead(t *testing.T) {
 	var reader Reader
 	for range 2 {
 		for _, annotations := range []map[string]string{

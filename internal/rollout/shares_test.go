@@ -53,7 +53,7 @@ func slotBySlot(limit int, claims []Claim) []int {
 	return shares
 }
 
-func TestSpec7_5_SharesAreThoseOfGivingOneSlotAfterTheOther(t *testing.T) {
+func TestSpec7_5_SharesEqualSlotBySlotAssignment(t *testing.T) {
 	for seed := range uint64(populations) {
 		random := rand.New(rand.NewPCG(seed, 2))
 		limit, claims := random.IntN(20), make([]Claim, random.IntN(8))

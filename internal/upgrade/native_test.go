@@ -68,7 +68,7 @@ func TestSpec9_1_NativeSidecarsGetTheirImagesInTheSameWrite(t *testing.T) {
 
 // A kubelet before 1.33 does not start the new image of the native sidecar. The image of the
 // container cannot be pulled, and the next version changes only this image.
-func TestSpec9_1_WhatTheKubeletHasNotTakenIsWaitedForAfterTheNextUpgrade(t *testing.T) {
+func TestSpec9_1_APendingNativeSidecarTakesASlotAfterTheNextUpgrade(t *testing.T) {
 	broken := nativeTarget("mesh:2")
 	patch, err := Patch(nativePod(), broken, now)
 	require.NoError(t, err)
@@ -88,7 +88,7 @@ func TestSpec9_1_WhatTheKubeletHasNotTakenIsWaitedForAfterTheNextUpgrade(t *test
 
 // If a SidecarSet has a native sidecar, the hash covers the images of ordinary init containers.
 // The upgrade writes only the new hash.
-func TestSpec9_1_AVersionThatDiffersInWhatEndedIsTakenWithoutAnImage(t *testing.T) {
+func TestSpec9_1_ANewImageOfAnOrdinaryInitContainerWritesOnlyTheHash(t *testing.T) {
 	target := nativeTarget("mesh:1")
 	target.Sidecars[0].Image = "z:1"
 	patch, err := Patch(nativePod(), target, now)

@@ -68,7 +68,7 @@ func pinTo(t *testing.T, set *v1alpha1.SidecarSet, older string) []appsv1.Contro
 	return []appsv1.ControllerRevision{*recorded}
 }
 
-func TestSpec5_WhatInjectionIsPinnedToConflictsToo(t *testing.T) {
+func TestSpec5_PinnedRevisionsConflictToo(t *testing.T) {
 	const older = `spec: {containers: [{name: agent, image: x}, {name: gone, image: x}], volumes: [{name: v, hostPath: {path: /old}}]}`
 	other := read(t, base, `{metadata: {name: other}, spec: {containers: [{name: agent, image: x}], volumes: [{name: v, hostPath: {path: /new}}]}}`)
 	theirs := pinTo(t, other, older)

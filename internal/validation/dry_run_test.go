@@ -36,7 +36,7 @@ func TestSpec5_TheProbeIsThePodThatKubernetesWouldGet(t *testing.T) {
 	assert.Equal(t, map[string]any{"containers": []any{map[string]any{}}, "automountServiceAccountToken": false}, NewDryRunPod(untypedSpec(t, `containers: [null]`)).Spec)
 }
 
-func TestSpec5_WhatKubernetesSaysIsAboutTheSet(t *testing.T) {
+func TestSpec5_ErrorsOfTheDryRunNameFieldsOfTheSet(t *testing.T) {
 	pod := NewDryRunPod(untypedSpec(t, `{containers: [{name: a}, {name: h, upgradeStrategy: {upgradeType: HotUpgrade}}, {name: b}], initContainers: [{name: i}], volumes: [{name: v}]}`))
 	onlyInit := NewDryRunPod(untypedSpec(t, `initContainers: [{name: i}]`))
 	for _, test := range []struct {

@@ -49,7 +49,7 @@ func fields(causes []metav1.StatusCause) string {
 	return strings.Join(all, ", ")
 }
 
-func TestSpec5_WhatIsStoredMayStayButNotGetWorse(t *testing.T) {
+func TestSpec5_UpdatesMayKeepButNotAddViolations(t *testing.T) {
 	for _, test := range []struct{ rule, stored, change, want string }{
 		{"missing selector", `spec: {selector: null}`, `spec: {selector: {}}`, "spec.selector"},
 		{"unreadable selector", `spec: {selector: {matchExpressions: [{key: a, operator: Is}]}}`, `spec: {selector: {matchExpressions: [{key: a, operator: Was}]}}`, "spec.selector.matchExpressions[0].operator"},
@@ -91,7 +91,7 @@ func TestSpec5_WhatIsStoredMayStayButNotGetWorse(t *testing.T) {
 	}
 }
 
-func TestSpec5_ConflictsAreAboutWhatAnUpdateTouches(t *testing.T) {
+func TestSpec5_OnlyChangedFieldsConflict(t *testing.T) {
 	other := *read(t, base, `{metadata: {name: other}, spec: {containers: [{name: side, image: x}], volumes: [{name: v}],
 		patchPodMetadata: [{annotations: {k: x}, patchPolicy: Overwrite}]}}`)
 	defaults.Write(&other)
@@ -147,7 +147,7 @@ func TestSpec5_APinThatWasLostStays(t *testing.T) {
 	assert.False(t, NewRatchet(merged(t, old, `spec: {injectionStrategy: {revision: null}}`), old).NeedsRevisions())
 }
 
-func TestSpec5_WhatKubernetesHadAgainstASetStays(t *testing.T) {
+func TestSpec5_StoredErrorsOfKubernetesAreNotReported(t *testing.T) {
 	cause := func(field, message string) metav1.StatusCause {
 		return metav1.StatusCause{Type: metav1.CauseTypeFieldValueInvalid, Field: field, Message: message}
 	}

@@ -104,7 +104,7 @@ func decideOne(t *testing.T, set *v1alpha1.SidecarSet, pod *corev1.Pod) podDecis
 
 // A decision that reads another field of a cached pod fails this test: each field of these pods
 // has a value.
-func TestDecisionsAboutACachedPodAreThoseAboutTheWholeOne(t *testing.T) {
+func TestDecisionsAboutCachedAndWholePodsAreEqual(t *testing.T) {
 	transform := NewPodTransform()
 	matched, planned := 0, 0
 	for seed := range int64(250) {

@@ -70,7 +70,7 @@ func newClientOf(t *testing.T, frontend workflowservice.WorkflowServiceServer, c
 	return c
 }
 
-func TestProbeReportsWhatHoldsForEveryCall(t *testing.T) {
+func TestProbeReportsErrorsOfEveryCall(t *testing.T) {
 	frontend, clock := &rejecting{}, clocktesting.NewFakeClock(time.Now())
 	c := newClientOf(t, frontend, clock)
 

@@ -33,7 +33,7 @@ func pending(state enums.PendingActivityState, attempt int32, backsOff bool) *wo
 	return info
 }
 
-func TestSpec8_WhatPendingTasksShow(t *testing.T) {
+func TestSpec8_PendingTasksShowTheFault(t *testing.T) {
 	const wait, begun = enums.PENDING_WORKFLOW_TASK_STATE_SCHEDULED, enums.PENDING_WORKFLOW_TASK_STATE_STARTED
 	for _, c := range []struct {
 		name string
@@ -76,7 +76,7 @@ func nameOf(found symptoms) string {
 	return "well"
 }
 
-func TestWhatHasFailedMayWaitForAWorkerNow(t *testing.T) {
+func TestAFailedTaskMayWaitForAWorker(t *testing.T) {
 	rollouts := &diagnoser{connection: &connection{clock: clocktesting.NewFakeClock(time.Unix(1000, 0))}}
 	waits := &Run{Activities: []*workflow.PendingActivityInfo{pending(scheduled, 5, false)}}
 	_, sure, err := rollouts.Diagnose(t.Context(), waits, &TaskAges{}, Fault{})

@@ -275,7 +275,7 @@ spec:
 	assert.NotContains(t, missing, "quiet")
 }
 
-func TestErrorsSayWhatHelps(t *testing.T) {
+func TestErrorsNameARemedy(t *testing.T) {
 	for want, args := range map[string][]string{
 		`there is no SidecarSet "nobody"`:                                            {"status", "nobody"},
 		`User "bob" cannot get resource "sidecarsets" in API group "apps.kruise.io"`: {"--as=bob", "status", "nobody"},
@@ -292,7 +292,7 @@ func TestErrorsSayWhatHelps(t *testing.T) {
 	}
 }
 
-func TestWithoutTemporalWhatTheClusterKnowsIsShown(t *testing.T) {
+func TestCommandsShowTheStateOfTheClusterWithoutTemporal(t *testing.T) {
 	scenario(t, "away")
 	nobody := "--temporal-address=127.0.0.1:1"
 	out := shows(t, nobody, "status", "away")

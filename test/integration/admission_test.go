@@ -94,7 +94,7 @@ func rejection(t *testing.T, spec string) []string {
 	return slices.Compact(fields)
 }
 
-func TestSpec5_WhatKubernetesRejects(t *testing.T) {
+func TestSpec5_KubernetesRejectsInvalidContainers(t *testing.T) {
 	for container, want := range map[string][]string{
 		`image: b`:    nil,
 		`image: "b "`: {"image"},
@@ -141,7 +141,7 @@ func TestSpec5_WhatKubernetesRejects(t *testing.T) {
 	}
 }
 
-func TestSpec5_OurRejectionsAndThoseOfKubernetesComeTogether(t *testing.T) {
+func TestSpec5_OneResponseHasErrorsOfOutriggerAndKubernetes(t *testing.T) {
 	assert.Equal(t, []string{
 		"spec.selector", "spec.containers[0].image", "spec.updateStrategy.partition", "spec.containers[0].ports[0].containerPort",
 	}, rejection(t, `{containers: [{name: a, ports: [{containerPort: 0}]}], updateStrategy: {partition: -1}}`))
@@ -242,7 +242,7 @@ func unused(values []reflect.Value, t reflect.Type, at string) []string {
 	return missing
 }
 
-func TestAppliedSetsDoNotDriftWhateverFieldsTheyUse(t *testing.T) {
+func TestAppliedSetsWithEveryFieldDoNotDrift(t *testing.T) {
 	s := newScenario(t, 0, nil)
 	manifest, sets := everyField(t)
 	var specs []reflect.Value

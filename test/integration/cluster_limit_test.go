@@ -157,7 +157,7 @@ func (f *limitedCluster) progresses(by int) {
 
 // No more pods are in flight than the cluster-wide limit allows, with many rollouts at once
 // and when the leading worker is lost.
-func TestSpec7_5_TheClusterWideLimitHoldsWhateverBecomesOfWorkers(t *testing.T) {
+func TestSpec7_5_TheClusterWideLimitHoldsDuringFailuresOfWorkers(t *testing.T) {
 	f := newLimitedCluster(t, "limit", 6, 12, 7, time.Second, map[string]string{readyAfter: "1s"})
 	f.upgradeAll("side:v2")
 	f.progresses(14)

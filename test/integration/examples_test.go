@@ -114,7 +114,7 @@ func exampleTable() []example {
 	}
 }
 
-func TestExamplesDoWhatTheySay(t *testing.T) {
+func TestExamplesBehaveAsDocumented(t *testing.T) {
 	s := newScenario(t, 0, nil)
 	s.kubectl("", "create", "namespace", "ns-1")
 	s.kubectl("", "label", "namespace", "ns-1", "environment=production")

@@ -19,7 +19,7 @@ func maxUnavailable(n int32) func(*v1alpha1.SidecarSet) {
 
 // No more pods are unavailable than maxUnavailable allows, with fast, slow and failing
 // kubelets, and with edits during the rollout.
-func TestSpec7_5_MaxUnavailableHoldsWhateverKubeletsAndEdits(t *testing.T) {
+func TestSpec7_5_MaxUnavailableHoldsForAllKubeletsAndEdits(t *testing.T) {
 	t.Parallel()
 	late, slow := map[string]string{clockBehind: "5s"}, map[string]string{readyAfter: "4s"}
 	both := map[string]string{clockBehind: "5s", readyAfter: "4s"}

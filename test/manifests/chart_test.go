@@ -118,7 +118,7 @@ func assertSame(t *testing.T, want, got map[string]object) {
 	}
 }
 
-func TestTheChartIsWhatKustomizeApplies(t *testing.T) {
+func TestTheChartEqualsTheKustomization(t *testing.T) {
 	assertSame(t, kustomized(t, "../../config/default"), rendered(t))
 }
 
@@ -173,7 +173,7 @@ func deployed(t *testing.T, all map[string]object, role string) (spec, pod, cont
 	return spec, pod, pod["containers"].([]any)[0].(object)
 }
 
-func TestValuesOfARoleGoOverWhatIsShipped(t *testing.T) {
+func TestValuesOfARoleOverrideDefaults(t *testing.T) {
 	values := `
 image: {repository: registry.example/outrigger, digest: "sha256:` + strings.Repeat("0", 64) + `", pullPolicy: Always}
 imagePullSecrets: [{name: pull}]

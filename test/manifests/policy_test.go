@@ -219,7 +219,7 @@ spec:
     spec: {containers: [{name: app, image: "app:1"}]}
 `
 
-func TestRolloutsWriteWhatThePolicyOfTheWorkerAllows(t *testing.T) {
+func TestThePolicyOfTheWorkerAllowsRollouts(t *testing.T) {
 	p := newPoliced(t, cluster.Options{Nodes: 1}, "../../config/policy/worker.yaml", "outrigger-worker")
 	for _, role := range []string{cluster.Operator, cluster.Webhook, cluster.Worker} {
 		_, err := p.cluster.StartRole(t.Context(), role)

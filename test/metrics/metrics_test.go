@@ -172,7 +172,7 @@ func write(all map[string]*metric) string {
 	return text.String()
 }
 
-func TestThePageIsWhatTheRolesRegister(t *testing.T) {
+func TestThePageListsTheRegisteredMetrics(t *testing.T) {
 	want := write(registered(t))
 	if *update {
 		require.NoError(t, os.WriteFile(page, []byte(want), 0o644))

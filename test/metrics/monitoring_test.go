@@ -62,7 +62,7 @@ func expressions(t *testing.T) map[string]string {
 	return all
 }
 
-func TestAlertsSayWhatIsWrongAndWhatToDo(t *testing.T) {
+func TestAlertsHaveSummaryAndDescription(t *testing.T) {
 	seen := map[string]bool{}
 	for _, rule := range rules(t) {
 		assert.False(t, seen[rule.Alert], "%s is there twice", rule.Alert)
@@ -82,14 +82,14 @@ var (
 
 // The metrics and labels of each expression are on the page: an alert on a metric that does
 // not exist would never fire. The test also fails for a bracket that is not closed.
-func TestExpressionsAskForWhatIsThere(t *testing.T) {
+func TestExpressionsUseDocumentedMetrics(t *testing.T) {
 	known := documented(t)
 	for where, expression := range expressions(t) {
 		assert.NoError(t, check(expression, known), where)
 	}
 }
 
-func TestAnExpressionThatAsksForWhatIsNotThereIsFound(t *testing.T) {
+func TestExpressionsWithUnknownSeriesAreErrors(t *testing.T) {
 	known := documented(t)
 	for _, expression := range []string{
 		`max(outrigger_gone) == 0`,

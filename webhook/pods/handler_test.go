@@ -136,7 +136,7 @@ func unparsable(c *v1alpha1.SidecarContainer) {
 
 // The SidecarSet was edited without the webhook: its annotations belong to the former
 // content, and defaults are missing.
-func TestSpec2_APodGetsTheHashesOfWhatIsInjected(t *testing.T) {
+func TestSpec2_APodGetsTheHashesOfTheInjectedContent(t *testing.T) {
 	set := fixture.SidecarSet("s", fixture.Sidecar("side"))
 	require.NoError(t, revision.Complete(set, nil))
 	edited := set.DeepCopy()

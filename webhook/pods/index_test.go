@@ -32,7 +32,7 @@ func found(index *setIndex, labels map[string]string) []string {
 	return names
 }
 
-func TestTheIndexFindsWhatTheSelectorsMatch(t *testing.T) {
+func TestTheIndexFindsMatchingSets(t *testing.T) {
 	metrics := newMetrics(prometheus.NewRegistry())
 	index := newSetIndex(logr.Discard(), metrics)
 	handler := index.handler()

@@ -156,7 +156,7 @@ func used() uint64 {
 }
 
 // The estimate of the memory for decoding may not be much too low.
-func TestWeightsCoverWhatDecodingTakes(t *testing.T) {
+func TestWeightsCoverTheMemoryOfDecoding(t *testing.T) {
 	sizes, responders := routes(t)
 	for path, bodies := range hostile(t) {
 		for i, body := range bodies {

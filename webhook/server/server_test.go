@@ -135,7 +135,7 @@ func (s *served) do(t *testing.T, method, path, contentType string, body io.Read
 	return response.StatusCode, string(text)
 }
 
-func TestWhatNoAPIServerSendsGetsA4xx(t *testing.T) {
+func TestInvalidRequestsGetA4xx(t *testing.T) {
 	s := newServed(t, nil)
 	const asJSON = "application/json"
 	for name, c := range map[string]struct {

@@ -161,7 +161,7 @@ func TestUnknownNamesAreRefused(t *testing.T) {
 	}
 }
 
-func TestWhoIgnoresSIGTERMIsKilledWithItsChildren(t *testing.T) {
+func TestAProcessThatIgnoresSIGTERMIsKilledWithItsChildren(t *testing.T) {
 	g := newGroup(t)
 	spec := shell("stubborn", `trap "" TERM; sleep 1000 & echo $!; while :; do wait; done`)
 	log := filepath.Join(g.logs, "stubborn.log")

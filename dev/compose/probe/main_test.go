@@ -21,7 +21,7 @@ func TestProbeWantsStatus200(t *testing.T) {
 	}
 }
 
-func TestProbeFailsWhereNobodyAnswers(t *testing.T) {
+func TestProbeFailsWithoutAServer(t *testing.T) {
 	server := httptest.NewServer(http.NotFoundHandler())
 	server.Close()
 	require.ErrorContains(t, probe(t.Context(), []string{server.URL}), "ask for health")
