@@ -84,12 +84,12 @@ func (r *runs) list(ctx context.Context, set *v1alpha1.SidecarSet, limit int) ([
 	}
 	var rows []view.RunRow
 	for _, run := range listed.Executions[:min(limit, len(listed.Executions))] {
-		rows = append(rows, rowOf(run))
+		rows = append(rows, r.rowOf(run))
 	}
 	return rows, nil
 }
 
-func rowOf(run *workflow.WorkflowExecutionInfo) view.RunRow {
+func (r *runs) rowOf(run *workflow.WorkflowExecutionInfo) view.RunRow {
 	row := view.RunRow{RunID: run.Execution.RunId, Status: run.Status.String(), Started: run.StartTime.AsTime()}
 	if run.CloseTime != nil {
 		row.Ended = new(run.CloseTime.AsTime())
@@ -98,6 +98,13 @@ func rowOf(run *workflow.WorkflowExecutionInfo) view.RunRow {
 	// Attributes that were removed since are left out.
 	_ = converter.GetDefaultDataConverter().FromPayload(fields[protocol.GenerationAttribute], &row.Generation)
 	_ = converter.GetDefaultDataConverter().FromPayload(fields[protocol.RolloutPhaseAttribute], &row.Phase)
+	var memo protocol.GenerationInput
+	// Without the keys of an encrypted memo, the images are left out. So is the memo of another
+	// generation, which an older worker inherits.
+	_ = r.options.Codec.DataConverter().FromPayload(run.GetMemo().GetFields()[protocol.GenerationMemo], &memo)
+	if memo.Generation == row.Generation {
+		row.Images = memo.Images
+	}
 	return row
 }
 

@@ -2,7 +2,6 @@ package operator
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -61,11 +60,7 @@ func eventsFor(before, after *v1alpha1.SidecarSet, resumed *protocol.Pause) []ro
 
 // startNote is the event of a rollout that starts.
 func startNote(set *v1alpha1.SidecarSet, plan *rollout.Plan, pause *v1alpha1.RolloutPause) string {
-	var images []string
-	for _, container := range slices.Concat(set.Spec.InitContainers, set.Spec.Containers) {
-		images = append(images, container.Name+"="+container.Image)
-	}
-	note := fmt.Sprintf("Rolling out generation %d (%s)", set.Generation, strings.Join(images, ", "))
+	note := fmt.Sprintf("Rolling out generation %d (%s)", set.Generation, strings.Join(imagesOf(&set.Spec), ", "))
 	pods := plan.Counts.Remaining
 	switch {
 	case plan.Phase == protocol.PhaseNotUpdate:

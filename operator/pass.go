@@ -20,6 +20,8 @@ type pass struct {
 	before, set *v1alpha1.SidecarSet
 	pods        []*corev1.Pod
 	now         time.Time
+	// images are the images of the generation that the run shows. See protocol.GenerationInput.
+	images string
 	observation
 	// state is the state of the run that is kept from one pass to the next.
 	state *runState
@@ -35,6 +37,11 @@ type pass struct {
 // end ends the pass, and requeues the SidecarSet.
 func (p *pass) end(requeueAfter time.Duration) {
 	p.ended, p.result.RequeueAfter = true, requeueAfter
+}
+
+// generation is the input of the run of the generation.
+func (p *pass) generation() protocol.GenerationInput {
+	return protocol.GenerationInput{Generation: p.set.Generation, Images: protocol.Summary(p.images)}
 }
 
 // observation is the state of a SidecarSet that its status reports.

@@ -76,7 +76,7 @@ func (s *runStep) startRollout(ctx context.Context, p *pass) error {
 			return nil
 		}
 		pause := p.pauseForStart()
-		runID, err := s.client.StartOrSignal(ctx, runs.Reference(p.set), p.set.Generation, pause)
+		runID, err := s.client.StartOrSignal(ctx, runs.Reference(p.set), p.generation(), pause)
 		if err != nil {
 			p.out = outcome{}
 			return err
@@ -213,7 +213,7 @@ func (s *runStep) correctGeneration(ctx context.Context, p *pass) error {
 			return err
 		}
 	}
-	runID, err := s.client.StartOrSignal(ctx, runs.Reference(p.set), p.set.Generation, p.pause)
+	runID, err := s.client.StartOrSignal(ctx, runs.Reference(p.set), p.generation(), p.pause)
 	if err == nil {
 		log.FromContext(ctx).Info("signalled a run its generation again", "sidecarset", p.set.Name, "generation", p.set.Generation, "runID", runID, "runGeneration", p.run.Generation)
 	}
@@ -243,7 +243,7 @@ func (s *runStep) restartRun(ctx context.Context, p *pass) error {
 		return nil
 	}
 	p.out.ended = false
-	runID, err := s.client.StartOrSignal(ctx, runs.Reference(p.set), p.set.Generation, p.pauseForStart())
+	runID, err := s.client.StartOrSignal(ctx, runs.Reference(p.set), p.generation(), p.pauseForStart())
 	if err != nil {
 		return err
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 
 	appsv1 "k8s.io/api/apps/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -56,11 +57,37 @@ func (s *revisionStep) reconcile(ctx context.Context, p *pass) error {
 			return err
 		}
 	}
+	p.images = strings.Join(changedImages(&set.Spec, sorted, set.Status.LatestRevision), ", ")
 	set.Status.LatestRevision = current.Name
 	return s.deleteRevisions(ctx, revision.Expendable(set, sorted, current.Name, p.pods))
 }
 
 func (s *revisionStep) forget(string) {}
+
+// changedImages lists the images that differ from the revision of the previous generation. It
+// lists all images if none differs, or if that revision is not known.
+func changedImages(spec *v1alpha1.SidecarSetSpec, sorted []*appsv1.ControllerRevision, previous string) []string {
+	all, before := imagesOf(spec), &v1alpha1.SidecarSetSpec{}
+	at := slices.IndexFunc(sorted, func(r *appsv1.ControllerRevision) bool { return r.Name == previous })
+	if at < 0 || revision.Restore(sorted[at].Data.Raw, before) != nil {
+		return all
+	}
+	former := imagesOf(before)
+	changed := slices.DeleteFunc(slices.Clone(all), func(image string) bool { return slices.Contains(former, image) })
+	if len(changed) == 0 {
+		return all
+	}
+	return changed
+}
+
+// imagesOf lists the images of a spec, in the form container=image.
+func imagesOf(spec *v1alpha1.SidecarSetSpec) []string {
+	var images []string
+	for _, container := range slices.Concat(spec.InitContainers, spec.Containers) {
+		images = append(images, container.Name+"="+container.Image)
+	}
+	return images
+}
 
 // revisionsOf lists the cached revisions of a SidecarSet, the oldest first. Callers must not
 // change these objects.

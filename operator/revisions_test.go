@@ -52,6 +52,23 @@ func TestSpec6_ARevisionOfEitherFormIsNotRecordedAgain(t *testing.T) {
 	}
 }
 
+func TestTheImagesOfARunAreThoseThatChanged(t *testing.T) {
+	set := fixture.SidecarSet("s", fixture.Sidecar("agent"), fixture.Sidecar("proxy"))
+	r := registrar(t)
+	images := func(change func(spec *v1alpha1.SidecarSetSpec)) string {
+		change(&set.Spec)
+		p := &pass{set: set}
+		require.NoError(t, r.reconcile(t.Context(), p))
+		return p.images
+	}
+	agent, proxy := "agent="+set.Spec.Containers[0].Image, "proxy="+set.Spec.Containers[1].Image
+	assert.Equal(t, agent+", "+proxy, images(func(*v1alpha1.SidecarSetSpec) {}), "the first generation")
+	assert.Equal(t, "proxy=proxy:v2", images(func(s *v1alpha1.SidecarSetSpec) { s.Containers[1].Image = "proxy:v2" }))
+	assert.Equal(t, agent+", proxy=proxy:v2", images(func(s *v1alpha1.SidecarSetSpec) { s.Containers[0].Command = []string{"x"} }), "no image changed")
+	set.Status.LatestRevision = "deleted"
+	assert.Equal(t, agent+", proxy=proxy:v3", images(func(s *v1alpha1.SidecarSetSpec) { s.Containers[1].Image = "proxy:v3" }), "the former revision is not known")
+}
+
 // A revision whose content is superseded before its rollout keeps its change cause.
 func TestSpec6_9_ARevisionHasTheChangeCauseOfItsContent(t *testing.T) {
 	set := fixture.SidecarSet("s", fixture.Sidecar("side"))

@@ -5,7 +5,6 @@ import (
 	"slices"
 	"strings"
 	"time"
-	"unicode/utf8"
 
 	"go.temporal.io/sdk/workflow"
 
@@ -13,9 +12,6 @@ import (
 )
 
 const (
-	// maxSummary is in bytes. Temporal rejects a workflow task with a summary of more than 400
-	// encoded bytes.
-	maxSummary = 200
 	// maxShownRejected limits the rejected pods that the details list.
 	maxShownRejected = 10
 
@@ -25,20 +21,7 @@ const (
 
 // waitOptions returns the options of a wait whose timer shows the reason in the UI.
 func waitOptions(timeout time.Duration, reason string) workflow.AwaitOptions {
-	return workflow.AwaitOptions{Timeout: timeout, TimerOptions: workflow.TimerOptions{Summary: summary(reason)}}
-}
-
-// summary turns a text into one line of at most maxSummary bytes.
-func summary(text string) string {
-	text = singleLine(text)
-	if len(text) <= maxSummary {
-		return text
-	}
-	cut := maxSummary - len("…")
-	for !utf8.RuneStart(text[cut]) {
-		cut--
-	}
-	return text[:cut] + "…"
+	return workflow.AwaitOptions{Timeout: timeout, TimerOptions: workflow.TimerOptions{Summary: protocol.Summary(reason)}}
 }
 
 func singleLine(text string) string { return strings.Join(strings.Fields(text), " ") }
@@ -52,6 +35,9 @@ func (r *run) details() string {
 	if r.message != "" {
 		paragraphs = slices.Insert(paragraphs, 1, singleLine(r.message))
 	}
+	if r.input.Images != "" {
+		paragraphs = append(paragraphs, "Images: "+r.input.Images)
+	}
 	if len(r.rejectedPods) > 0 {
 		// The UI cuts off a text that ends with a list.
 		paragraphs = append(paragraphs, "Rejected:", r.listRejected(), "\u00a0")
@@ -62,7 +48,7 @@ func (r *run) details() string {
 func (r *run) listRejected() string {
 	var lines []string
 	for _, pod := range r.rejectedPods[:min(len(r.rejectedPods), maxShownRejected)] {
-		lines = append(lines, fmt.Sprintf("- `%s`: %s", pod.PodReference, summary(pod.Reason)))
+		lines = append(lines, fmt.Sprintf("- `%s`: %s", pod.PodReference, protocol.Summary(pod.Reason)))
 	}
 	if more := len(r.rejectedPods) - maxShownRejected; more > 0 {
 		lines = append(lines, fmt.Sprintf("- and %d more", more))

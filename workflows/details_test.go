@@ -17,7 +17,7 @@ func failedPod(name, reason string) protocol.RejectedPod {
 
 func TestDetailsShowTheProgressOfARun(t *testing.T) {
 	r := &run{
-		input: input(3), phase: protocol.PhaseWaiting, message: "12 of 20 pods updated,\n10 of them ready",
+		input: protocol.RolloutInput{SidecarSet: input(3).SidecarSet, Generation: 3, Images: "agent=agent:v2"}, phase: protocol.PhaseWaiting, message: "12 of 20 pods updated,\n10 of them ready",
 		progress:     protocol.Progress{Batches: 7, Upgraded: 12, RejectedWrites: 1},
 		rejectedPods: []protocol.RejectedPod{failedPod("a", "Invalid; spec: FieldValueForbidden")},
 	}
@@ -25,6 +25,7 @@ func TestDetailsShowTheProgressOfARun(t *testing.T) {
 		"**logs**, generation 3: **Waiting**", "",
 		"12 of 20 pods updated, 10 of them ready", "",
 		"7 batches, 12 pods upgraded, 1 writes rejected", "",
+		"Images: agent=agent:v2", "",
 		"Rejected:", "",
 		"- `default/a`: Invalid; spec: FieldValueForbidden", "", "\u00a0",
 	}, "\n"), r.details())
@@ -51,12 +52,4 @@ func TestRejectedPodsHaveTheirNewestReasonOfEachPodUntilItIsWritten(t *testing.T
 		many = append(many, failedPod(fmt.Sprint(i), "Forbidden"))
 	}
 	require.Len(t, recordRejected(known, nil, many), maxNamedRejected)
-}
-
-// Temporal rejects the whole workflow task for a longer summary.
-func TestSummariesAreOneBoundedLine(t *testing.T) {
-	assert.Equal(t, "paused by signal: a b", summary("paused by signal: a\n\tb"))
-	long := summary(strings.Repeat("ä", maxPauseText))
-	assert.LessOrEqual(t, len(long), maxSummary)
-	assert.True(t, strings.HasSuffix(long, "ä…"), long)
 }

@@ -27,8 +27,8 @@ func Rollout(ctx workflow.Context, input protocol.RolloutInput) (protocol.Rollou
 		if err := cmp.Or(r.migration.err, r.conditions.err); err != nil {
 			return protocol.RolloutResult{}, err
 		}
-		if generation, due := r.continueAsNewDue(ctx); due {
-			return r.continueAs(ctx, generation)
+		if r.continueAsNewDue(ctx) {
+			return r.continueAsNew(ctx)
 		}
 		if err := r.step(ctx); err != nil {
 			return protocol.RolloutResult{}, err
@@ -66,7 +66,7 @@ func (r *run) follow(ctx workflow.Context, next protocol.NextBatchResult) error 
 	case len(next.Pods) > 0:
 		return r.upgradeBatch(ctx, next)
 	case next.Phase == protocol.PhaseSuperseded:
-		r.newest = next.Generation
+		r.newest = protocol.GenerationInput{Generation: next.Generation}
 	case next.Phase == protocol.PhasePaused:
 		return r.awaitSignal(ctx, next.Message)
 	case next.Phase == protocol.PhaseWaiting && !r.conditions.running:

@@ -210,7 +210,44 @@ func (s *rolloutSuite) TestNewerGenerationTakesOver() {
 
 func (s *rolloutSuite) TestGenerationSeenInTheClusterTakesOver() {
 	s.answers(protocol.NextBatchResult{Phase: protocol.PhaseSuperseded, Generation: 2})
-	s.Equal(int64(2), s.continued().Generation)
+	s.env.ExecuteWorkflow(protocol.RolloutWorkflow, withImages(1, "agent=agent:v1"))
+	next := continuedAs(s.T(), s.env.GetWorkflowError())
+	s.Equal(int64(2), next.Generation)
+	s.Empty(next.Images, "they are not known")
+}
+
+func withImages(generation int64, images string) protocol.RolloutInput {
+	in := input(generation)
+	in.Images = images
+	return in
+}
+
+func (s *rolloutSuite) TestARunContinuesWithTheImagesOfItsGeneration() {
+	s.answers(protocol.NextBatchResult{Phase: protocol.PhaseWaiting})
+	s.env.RegisterDelayedCallback(func() {
+		s.env.SignalWorkflow(protocol.GenerationSignal, protocol.GenerationInput{Generation: 2, Images: "agent=agent:v2"})
+	}, time.Minute)
+	// The first run has its memo since its start.
+	s.env.ExecuteWorkflow(protocol.RolloutWorkflow, withImages(1, "agent=agent:v1"))
+	s.Equal("agent=agent:v2", continuedAs(s.T(), s.env.GetWorkflowError()).Images)
+}
+
+func (s *rolloutSuite) TestAContinuedRunReplacesTheMemoOfItsGeneration() {
+	s.answers(ends(protocol.PhaseComplete))
+	s.env.SetContinuedExecutionRunID("of-generation-1")
+	s.env.OnUpsertMemo(map[string]any{protocol.GenerationMemo: protocol.GenerationInput{Generation: 2, Images: "agent=agent:v2"}}).Return(nil).Once()
+	s.env.ExecuteWorkflow(protocol.RolloutWorkflow, withImages(2, "agent=agent:v2"))
+	s.Require().NoError(s.env.GetWorkflowError())
+	s.env.AssertExpectations(s.T())
+}
+
+// An older operator sends no images. Recorded histories contain no write of this memo.
+func (s *rolloutSuite) TestAContinuedRunWithoutImagesWritesNoMemo() {
+	s.answers(ends(protocol.PhaseComplete))
+	s.env.SetContinuedExecutionRunID("of-generation-1")
+	s.env.OnUpsertMemo(mock.Anything).Return(errors.New("unexpected")).Maybe()
+	s.env.ExecuteWorkflow(protocol.RolloutWorkflow, input(2))
+	s.Require().NoError(s.env.GetWorkflowError())
 }
 
 func (s *rolloutSuite) TestPauseOutlivesANewGeneration() {

@@ -31,7 +31,7 @@ const (
 // run is the state of one workflow run.
 type run struct {
 	input    protocol.RolloutInput
-	newest   int64
+	newest   protocol.GenerationInput
 	paused   *protocol.Pause
 	progress protocol.Progress
 	phase    protocol.Phase
@@ -63,7 +63,7 @@ type run struct {
 func newRun(ctx workflow.Context, input protocol.RolloutInput) (*run, error) {
 	r := &run{
 		input:    input,
-		newest:   input.Generation,
+		newest:   protocol.GenerationInput{Generation: input.Generation, Images: input.Images},
 		paused:   input.Pause,
 		progress: input.Progress,
 		since:    workflow.Now(ctx),
@@ -85,6 +85,13 @@ func newRun(ctx workflow.Context, input protocol.RolloutInput) (*run, error) {
 			return nil, err
 		}
 	}
+	if input.Images != "" && workflow.GetInfo(ctx).ContinuedExecutionRunID != "" {
+		// The run inherits the memo of the run that it continues. Runs of releases without this
+		// memo have no images, so their histories replay.
+		if err := workflow.UpsertMemo(ctx, map[string]any{protocol.GenerationMemo: r.newest}); err != nil {
+			return nil, fmt.Errorf("write the memo %s: %w", protocol.GenerationMemo, err)
+		}
+	}
 	if input.Progress.Migrating {
 		r.migrate(ctx)
 	}
@@ -98,15 +105,11 @@ func wasReset(ctx workflow.Context) bool {
 	return info.OriginalRunID != info.WorkflowExecution.RunID
 }
 
-// continueAsNewDue reports whether the run continues as new, and with which generation. The
+// continueAsNewDue reports whether the run continues as new, with the newest generation. This
 // generation is older than that of the run if the cluster was restored to an older generation.
-func (r *run) continueAsNewDue(ctx workflow.Context) (generation int64, due bool) {
-	if r.newest != r.input.Generation {
-		return r.newest, true
-	}
+func (r *run) continueAsNewDue(ctx workflow.Context) bool {
 	info := workflow.GetInfo(ctx)
-	long := info.GetContinueAsNewSuggested() || info.GetCurrentHistoryLength() >= longHistory
-	return r.input.Generation, long
+	return r.newest.Generation != r.input.Generation || info.GetContinueAsNewSuggested() || info.GetCurrentHistoryLength() >= longHistory
 }
 
 // nextBatch requests a plan. If a signal arrives before the plan, nextBatch cancels the activity,
@@ -241,9 +244,9 @@ func countWritten(written []protocol.WrittenPod) (n int) {
 	return n
 }
 
-// continueAs ends a running reset batch, and continues as a new run. The new run keeps the pause
-// and the pods that were written last.
-func (r *run) continueAs(ctx workflow.Context, generation int64) (protocol.RolloutResult, error) {
+// continueAsNew ends a running reset batch, and continues as a new run. The new run keeps the
+// pause and the pods that were written last.
+func (r *run) continueAsNew(ctx workflow.Context) (protocol.RolloutResult, error) {
 	if r.migration.writing {
 		r.migration.end()
 	}
@@ -260,19 +263,19 @@ func (r *run) continueAs(ctx workflow.Context, generation int64) (protocol.Rollo
 		if err := r.readSignals(ctx); err != nil {
 			return protocol.RolloutResult{}, err
 		}
-		generation = r.newest
 	}
 	r.progress.Migrating = r.migration.running
 	next := protocol.RolloutInput{
 		SidecarSet: r.input.SidecarSet,
-		Generation: generation,
+		Generation: r.newest.Generation,
+		Images:     r.newest.Images,
 		Pause:      r.paused,
 		Progress:   r.progress,
 	}
-	if generation != r.input.Generation {
+	if next.Generation != r.input.Generation {
 		next.Progress = protocol.Progress{Written: r.progress.Written, Migrating: r.progress.Migrating, Run: r.progress.Run}
-		r.log(ctx).Info("rollout superseded", "newGeneration", generation)
-		if err := r.show(ctx, protocol.PhaseSuperseded, fmt.Sprintf("generation %d took over", generation)); err != nil {
+		r.log(ctx).Info("rollout superseded", "newGeneration", next.Generation)
+		if err := r.show(ctx, protocol.PhaseSuperseded, fmt.Sprintf("generation %d took over", next.Generation)); err != nil {
 			return protocol.RolloutResult{}, err
 		}
 	}

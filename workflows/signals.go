@@ -42,7 +42,9 @@ func (r *run) willBePaused() bool {
 func (r *run) readSignals(ctx workflow.Context) error {
 	r.updated = false
 	for _, sent := range drain[protocol.GenerationInput](r.signals.generation) {
-		r.newest = max(r.newest, sent.Generation)
+		if sent.Generation > r.newest.Generation {
+			r.newest = sent
+		}
 		r.woken, r.wakes = true, r.wakes+1
 	}
 	names := r.signals.order.names

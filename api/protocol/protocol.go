@@ -24,6 +24,7 @@ const (
 	StatusQuery                       = "status"
 	PauseMemo                         = "hold"
 	ResumeMemo                        = "resume"
+	GenerationMemo                    = "generation"
 	SidecarSetAttribute               = "SidecarSet"
 	GenerationAttribute               = "SidecarSetGeneration"
 	RolloutPhaseAttribute             = "RolloutPhase"
@@ -124,6 +125,8 @@ type Counts struct {
 type RolloutInput struct {
 	SidecarSet SetReference `json:"sidecarSet"`
 	Generation int64        `json:"generation"`
+	// Images are the images of the generation. See GenerationInput.
+	Images string `json:"images,omitempty"`
 	// Pause is set while the run is paused by a signal or an update.
 	Pause *Pause `json:"hold,omitempty"`
 	// Progress is the progress of the same generation before a continue-as-new.
@@ -160,8 +163,12 @@ type RolloutResult struct {
 
 // GenerationInput is the payload of the signal generation. A run of an older generation continues
 // as new with the generation of the signal. A sleeping run of the same generation plans again.
+// It is also the content of the memo GenerationMemo.
 type GenerationInput struct {
 	Generation int64 `json:"generation"`
+	// Images lists the images that differ from the previous generation, or all images, in the
+	// form container=image. It is one line of at most MaxSummary bytes, for people.
+	Images string `json:"images,omitempty"`
 }
 
 // Pause is the payload of pause and resume, as signals and as updates. The memo PauseMemo

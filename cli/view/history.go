@@ -46,7 +46,9 @@ type RunRow struct {
 	Generation int64          `json:"generation,omitempty"`
 	Status     string         `json:"status"`
 	Phase      protocol.Phase `json:"phase,omitempty"`
-	Started    time.Time      `json:"started"`
+	// Images are the images that the generation changed, or all of them.
+	Images  string    `json:"images,omitempty"`
+	Started time.Time `json:"started"`
 	// Ended is nil while the run is open.
 	Ended *time.Time `json:"ended,omitempty"`
 }
@@ -127,14 +129,14 @@ func (h *History) runsText(s Style) string {
 	if h.RunsUnknown != "" {
 		return "Runs are not listed: " + h.RunsUnknown + "\n"
 	}
-	rows := [][]string{{"GENERATION", "RUN", "STATUS", "PHASE", "STARTED", "TOOK"}}
+	rows := [][]string{{"GENERATION", "RUN", "STATUS", "PHASE", "STARTED", "TOOK", "IMAGES"}}
 	for i := range h.Runs {
 		r := &h.Runs[i]
 		end := s.Now
 		if r.Ended != nil {
 			end = *r.Ended
 		}
-		rows = append(rows, []string{fmt.Sprint(r.Generation), r.RunID, r.Status, string(r.Phase), age(s.Now, r.Started), age(end, r.Started)})
+		rows = append(rows, []string{fmt.Sprint(r.Generation), r.RunID, r.Status, string(r.Phase), age(s.Now, r.Started), age(end, r.Started), r.Images})
 	}
 	return table(rows)
 }

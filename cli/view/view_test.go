@@ -411,7 +411,7 @@ func TestHistoryNamesUsersAndChanges(t *testing.T) {
 	}
 	ended := noon.Add(-30 * time.Minute)
 	h := NewHistory(in, RunHistory{Runs: []RunRow{
-		{RunID: "r1", Generation: 1, Status: "Completed", Phase: protocol.PhaseComplete, Started: noon.Add(-31 * time.Minute), Ended: &ended},
+		{RunID: "r1", Generation: 1, Status: "Completed", Phase: protocol.PhaseComplete, Images: "agent=agent:v1", Started: noon.Add(-31 * time.Minute), Ended: &ended},
 		{RunID: "r2", Generation: 2, Status: "Running", Phase: protocol.PhaseWaiting, Started: noon.Add(-40 * time.Second)},
 	}, Changes: []Change{{At: noon.Add(-10 * time.Second), By: "ann", Action: "paused", Reason: "errors"}}})
 	golden(t, "history", h.Text)

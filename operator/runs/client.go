@@ -76,15 +76,15 @@ func NewClient(client sdk.Client, o Options, metrics *Metrics) *Client {
 // generation plans again. StartOrSignal returns the id of the run.
 //
 // The call and the run belong to the trace of the edit that created the generation.
-func (c *Client) StartOrSignal(ctx context.Context, set protocol.SetReference, generation int64, pause *v1alpha1.RolloutPause) (runID string, err error) {
+func (c *Client) StartOrSignal(ctx context.Context, set protocol.SetReference, generation protocol.GenerationInput, pause *v1alpha1.RolloutPause) (runID string, err error) {
 	// The webhook exports the span of the edit. This span has the same ids and the same sampling.
 	// It only serves as the parent, so it is never ended.
-	ctx, _ = c.tracer.Start(tracing.WithEdit(ctx, string(set.UID), generation), tracing.EditSpan)
+	ctx, _ = c.tracer.Start(tracing.WithEdit(ctx, string(set.UID), generation.Generation), tracing.EditSpan)
 	ctx, span := c.tracer.Start(ctx, "StartRollout", trace.WithSpanKind(trace.SpanKindClient), trace.WithAttributes(
-		attribute.String("outrigger.sidecarset", set.Name), attribute.Int64("outrigger.generation", generation)))
+		attribute.String("outrigger.sidecarset", set.Name), attribute.Int64("outrigger.generation", generation.Generation)))
 	defer func() {
 		if err != nil {
-			err = fmt.Errorf("start the rollout of generation %d of SidecarSet %s: %w", generation, set.Name, err)
+			err = fmt.Errorf("start the rollout of generation %d of SidecarSet %s: %w", generation.Generation, set.Name, err)
 			span.SetStatus(codes.Error, "Temporal has not taken the generation")
 		}
 		span.End()
@@ -185,23 +185,27 @@ func Reference(set *v1alpha1.SidecarSet) protocol.SetReference {
 	return protocol.SetReference{Name: set.Name, UID: set.UID}
 }
 
-func (c *Client) startRequest(set protocol.SetReference, generation int64, pause *v1alpha1.RolloutPause) (*workflowservice.SignalWithStartWorkflowExecutionRequest, error) {
-	input := protocol.RolloutInput{SidecarSet: set, Generation: generation}
+func (c *Client) startRequest(set protocol.SetReference, generation protocol.GenerationInput, pause *v1alpha1.RolloutPause) (*workflowservice.SignalWithStartWorkflowExecutionRequest, error) {
+	input := protocol.RolloutInput{SidecarSet: set, Generation: generation.Generation, Images: generation.Images}
 	phase := protocol.PhaseProgressing
-	var memo *common.Memo
+	// With these memos, the run shows generation and pause even before its first workflow task.
+	memo := map[string]any{protocol.GenerationMemo: generation}
 	if pause != nil {
 		input.Pause, phase = &protocol.Pause{By: pause.By, Reason: pause.Reason}, protocol.PhasePaused
-		payload, err := c.converter.ToPayload(input.Pause)
+		memo[protocol.PauseMemo] = input.Pause
+	}
+	fields := map[string]*common.Payload{}
+	for name, value := range memo {
+		payload, err := c.converter.ToPayload(value)
 		if err != nil {
-			return nil, fmt.Errorf("encode the pause: %w", err)
+			return nil, fmt.Errorf("encode the memo %s: %w", name, err)
 		}
-		// With this memo, the run shows the pause even before its first workflow task.
-		memo = &common.Memo{Fields: map[string]*common.Payload{protocol.PauseMemo: payload}}
+		fields[name] = payload
 	}
 	arguments, inputErr := c.converter.ToPayloads(input)
-	signal, signalErr := c.converter.ToPayloads(protocol.GenerationInput{Generation: generation})
-	summary, summaryErr := c.converter.ToPayload("Rollout of SidecarSet " + set.Name)
-	attributes, attributesErr := attributesOf(set.Name, generation, phase)
+	signal, signalErr := c.converter.ToPayloads(generation)
+	summary, summaryErr := c.converter.ToPayload(protocol.Summary(fmt.Sprintf("%s generation %d: %s", set.Name, generation.Generation, generation.Images)))
+	attributes, attributesErr := attributesOf(set.Name, generation.Generation, phase)
 	if err := cmp.Or(inputErr, signalErr, summaryErr, attributesErr); err != nil {
 		return nil, fmt.Errorf("encode the request: %w", err)
 	}
@@ -216,7 +220,7 @@ func (c *Client) startRequest(set protocol.SetReference, generation int64, pause
 		WorkflowIdReusePolicy: enums.WORKFLOW_ID_REUSE_POLICY_ALLOW_DUPLICATE,
 		SignalName:            protocol.GenerationSignal,
 		SignalInput:           signal,
-		Memo:                  memo,
+		Memo:                  &common.Memo{Fields: fields},
 		SearchAttributes:      attributes,
 		UserMetadata:          &sdkpb.UserMetadata{Summary: summary},
 	}, nil

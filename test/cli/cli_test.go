@@ -171,8 +171,10 @@ func TestARolloutFromTheFirstLookToTheUndo(t *testing.T) {
 	assert.Contains(t, shows(t, "plan", "logs", "--image", "agent=agent:v2"), "6 of 6 pods in 3 steps, at most 2 unavailable at once")
 
 	// An image that cannot be pulled stops after two pods.
-	setImage(t, "logs", "agent:bad")
+	kubectl(t, "", "patch", "sidecarset", "logs", "--type=json", "-p", `[{"op":"replace","path":"/spec/containers/0/image","value":"agent:bad"},
+		{"op":"add","path":"/metadata/annotations/kubernetes.io~1change-cause","value":"a typing error"}]`)
 	eventually(t, []string{"status", "logs"}, "2 of 6 updated", "Failing", "ImagePullBackOff", "deployment/logs in default", "current  agent=agent:bad")
+	eventually(t, []string{"status", "logs", "-o", "json"}, "; 2 with a sidecar that cannot start, such as default/logs-")
 	_, err := sidecarset(t, "status", "logs", "--watch", "--timeout=500ms")
 	require.EqualError(t, err, "the rollout of SidecarSet logs has not ended after 500ms")
 	assert.Contains(t, shows(t, "why", "logs"), "all slots are used: 2 pods unavailable (maxUnavailable 2)")
@@ -195,6 +197,17 @@ func TestARolloutFromTheFirstLookToTheUndo(t *testing.T) {
 
 	eventually(t, []string{"resume", "logs"}, "has no open run of the SidecarSet")
 	eventually(t, []string{"history", "logs"}, "agent=agent:bad", "Completed", "paused", "errors in the logs", "resumed", "kubectl-sidecarset")
+	var all view.History
+	require.NoError(t, json.Unmarshal([]byte(shows(t, "history", "logs", "-o", "json")), &all))
+	images, causes := map[int64]string{}, map[string]string{}
+	for _, run := range all.Runs {
+		images[run.Generation] = run.Images
+	}
+	for _, revision := range all.Revisions {
+		causes[revision.Images[0].Image] = revision.ChangeCause
+	}
+	assert.Equal(t, map[int64]string{1: "agent=agent:v1", 2: "agent=agent:bad", 3: "agent=agent:v1"}, images, "the third run continues the second one")
+	assert.Equal(t, map[string]string{"agent:bad": "a typing error", "agent:v1": ""}, causes, "superseded before it was rolled out")
 	assert.Contains(t, shows(t, "diff", "logs", "2"), "-  - image: agent:bad\n+  - image: agent:v1\n")
 	assert.Regexp(t, `(?s)^from:\n  name: logs-.*\n  number: 2\n  spec:\n .*image: agent:bad\n.*\nto:\n  spec:\n .*image: agent:v1\n`, shows(t, "diff", "logs", "2", "-o", "yaml"))
 	assert.Contains(t, shows(t, "undo", "logs", "--to-revision=3"), "is at revision")

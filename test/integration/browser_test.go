@@ -49,7 +49,7 @@ func TestWebUI(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, chromedp.Do(page, chromedp.Navigate(address[:strings.LastIndex(address, "/")]+"/user-metadata")))
 	awaitTexts(t, page,
-		"Rollout of SidecarSet "+s.name,
+		fmt.Sprintf("%s generation %d: side=side:v2", s.name, set.Generation),
 		fmt.Sprintf("generation %d", set.Generation),
 		"11 of 12 pods updated", "1 to go",
 		fmt.Sprintf("%s/%s", s.name, stuck), "Invalid",

@@ -208,7 +208,7 @@ func TestEncryptedRunsTellNoNamesOfPods(t *testing.T) {
 	for _, pod := range s.pods() {
 		assert.NotContains(t, raw, pod.Name)
 	}
-	assert.NotContains(t, raw, "Rollout of SidecarSet", "the summary")
+	assert.NotContains(t, raw, s.name+" generation 1", "the summary")
 	assert.Contains(t, raw, "binary/encrypted")
 
 	// The key still decrypts them.

@@ -1,0 +1,16 @@
+package protocol
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+)
+
+// Temporal rejects the whole workflow task for a longer summary.
+func TestSummariesAreOneBoundedLine(t *testing.T) {
+	assert.Equal(t, "paused by signal: a b", Summary("paused by signal: a\n\tb"))
+	long := Summary(strings.Repeat("ä", 1000))
+	assert.LessOrEqual(t, len(long), MaxSummary)
+	assert.True(t, strings.HasSuffix(long, "ä…"), long)
+}
