@@ -210,7 +210,7 @@ func TestSpec7_5_PodsOfABatchThatHasEndedKeepTheirSlots(t *testing.T) {
 	assert.Equal(t, 1, ask())
 }
 
-func TestSpec7_5_PodsOfASetThatIsGoneKeepTheirSlotsUntilTheyServe(t *testing.T) {
+func TestSpec7_5_PodsOfADeletedSetKeepTheirSlotsUntilTheyAreReady(t *testing.T) {
 	set, pod := webSet(1), webPod("a")
 	cluster := newTestCluster(t, interceptor.Funcs{}, set, pod)
 	f := cluster.withClusterLimit(1)

@@ -51,7 +51,7 @@ func TestTheFenceStopsWritesOfAPausedOrNewerSet(t *testing.T) {
 	}
 }
 
-func TestTheFenceStopsARunThatAnotherHasTakenOverFrom(t *testing.T) {
+func TestTheFenceStopsARunThatLostTheLease(t *testing.T) {
 	a, clock := newActivities(t, interceptor.Funcs{}, logs(2))
 	fence := a.newFence(leaseOf(a, "one"), 2)
 	_, err := acquire(t.Context(), fence.lease)
@@ -62,7 +62,7 @@ func TestTheFenceStopsARunThatAnotherHasTakenOverFrom(t *testing.T) {
 }
 
 // The SidecarSet and the Lease are read together. Neither may be older than maxAge.
-func TestALateAnswerAboutTheLeaseMakesThatAboutTheSetTooOld(t *testing.T) {
+func TestALateReadOfTheLeaseMakesTheReadOfTheSetTooOld(t *testing.T) {
 	var clock *clocktesting.FakeClock
 	late := maxAge + time.Millisecond
 	slow := interceptor.Funcs{Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
@@ -83,7 +83,7 @@ func TestALateAnswerAboutTheLeaseMakesThatAboutTheSetTooOld(t *testing.T) {
 	require.NoError(t, err)
 }
 
-func TestASetThatWantsNoUpgradeNeedsNoLease(t *testing.T) {
+func TestASetWithoutUpgradesNeedsNoLease(t *testing.T) {
 	away := interceptor.Funcs{Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
 		if _, ok := o.(*coordinationv1.Lease); ok {
 			return errors.New("connection refused")

@@ -64,7 +64,7 @@ func oneBatch(ctx sdk.Context, input protocol.UpgradeBatchInput) (result protoco
 	return result, err
 }
 
-func TestOneHeartbeatTellsTheServerAndHearsCancellation(t *testing.T) {
+func TestOneHeartbeatReportsProgressAndReturnsCancellation(t *testing.T) {
 	var sent heartbeats
 	c := startTemporal(t, &sent)
 	cluster := newTestCluster(t, interceptor.Funcs{}, webSet(1), webPod("a"), webPod("b"))

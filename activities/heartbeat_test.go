@@ -15,7 +15,7 @@ import (
 	clocktesting "k8s.io/utils/clock/testing"
 )
 
-func TestTheWriteDeadlineMovesWhileTheServerAnswers(t *testing.T) {
+func TestTheWriteDeadlineIsExtendedWhileTheServerResponds(t *testing.T) {
 	clock := clocktesting.NewFakeClock(time.Date(2024, 1, 2, 12, 0, 0, 0, time.UTC))
 	heard := func(context.Context) error { return nil }
 	unheard := func(context.Context) error { return errors.New("unavailable") }
@@ -39,7 +39,7 @@ func TestTheWriteDeadlineMovesWhileTheServerAnswers(t *testing.T) {
 	assert.Equal(t, heartbeatGrace, deadline.left(), "heard again")
 }
 
-func TestHeartbeatsGoOnUntilTheEnd(t *testing.T) {
+func TestHeartbeatsContinueUntilTheEnd(t *testing.T) {
 	clock := clocktesting.NewFakeClock(time.Date(2024, 1, 2, 12, 0, 0, 0, time.UTC))
 	sent, ended := make(chan struct{}), make(chan struct{})
 	_, stop := newWriteDeadline(clock).keep(t.Context(), func(ctx context.Context) error {

@@ -74,7 +74,7 @@ func acquiring(t *testing.T, l *rolloutLease, clock *clocktesting.FakeClock, mea
 	return takenOver
 }
 
-func TestTheFirstRunHoldsTheLeaseAtOnce(t *testing.T) {
+func TestTheFirstRunAcquiresTheLeaseAtOnce(t *testing.T) {
 	a, _ := newActivities(t, interceptor.Funcs{})
 	one := leaseOf(a, "one")
 	takenOver, err := acquire(t.Context(), one)
@@ -86,7 +86,7 @@ func TestTheFirstRunHoldsTheLeaseAtOnce(t *testing.T) {
 	assert.False(t, takenOver)
 }
 
-func TestARunThatTakesOverWaitsUntilTheOtherMustHaveStopped(t *testing.T) {
+func TestATakeoverWaitsUntilThePreviousHolderHasStopped(t *testing.T) {
 	a, clock := newActivities(t, interceptor.Funcs{})
 	one, two := leaseOf(a, "one"), leaseOf(a, "two")
 	_, err := acquire(t.Context(), one)
@@ -103,7 +103,7 @@ func TestARunThatTakesOverWaitsUntilTheOtherMustHaveStopped(t *testing.T) {
 }
 
 // A worker that is suspended while it acquires the Lease continues too late.
-func TestOnlyOneOfTwoRunsThatTakeOverHoldsTheLease(t *testing.T) {
+func TestOnlyOneOfTwoRunsAcquiresTheLease(t *testing.T) {
 	a, clock := newActivities(t, interceptor.Funcs{})
 	_, err := acquire(t.Context(), leaseOf(a, "one"))
 	require.NoError(t, err)
@@ -123,7 +123,7 @@ func TestOnlyOneOfTwoRunsThatTakeOverHoldsTheLease(t *testing.T) {
 	assert.True(t, held(t, three))
 }
 
-func TestReleasedLeasesAreTakenAtOnce(t *testing.T) {
+func TestReleasedLeasesAreAcquiredAtOnce(t *testing.T) {
 	a, _ := newActivities(t, interceptor.Funcs{})
 	one, two := leaseOf(a, "one"), leaseOf(a, "two")
 	_, err := acquire(t.Context(), one)
@@ -154,7 +154,7 @@ func owners(t *testing.T, l *rolloutLease) []metav1.OwnerReference {
 }
 
 // Runs of earlier releases and terminated runs leave Leases behind.
-func TestLeasesOfSetsThatAreGoneAreRemoved(t *testing.T) {
+func TestLeasesOfDeletedSetsAreRemoved(t *testing.T) {
 	lease := func(name, holder string) *coordinationv1.Lease {
 		return &coordinationv1.Lease{
 			ObjectMeta: metav1.ObjectMeta{Namespace: "kruise-system", Name: name, UID: types.UID(name)},

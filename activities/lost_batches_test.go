@@ -25,7 +25,7 @@ type attempt struct {
 	done   chan struct{}
 }
 
-func TestABatchThatWasLostWithItsProcessGoesOnAtOnce(t *testing.T) {
+func TestALostBatchIsRetriedAtOnce(t *testing.T) {
 	var sent heartbeats
 	c := startTemporal(t, &sent)
 	before, _ := newActivities(t, interceptor.Funcs{}, webSet(1))

@@ -80,7 +80,7 @@ func converging(pod *corev1.Pod) {
 	pod.Status.ContainerStatuses[0].Image = "side:v1"
 }
 
-func TestAnActivityStopsWaitingWhenNothingMoves(t *testing.T) {
+func TestAnActivityStopsWaitingWithoutProgress(t *testing.T) {
 	cluster := newTestCluster(t, interceptor.Funcs{}, webSet(1), webPod("a", upgraded, converging))
 	next := cluster.newNextBatch(protocol.NextBatchInput{SidecarSet: webSetReference, Generation: 2, SkipTrueConditions: true})
 	_, again, err := next.check(t.Context())
@@ -109,7 +109,7 @@ func TestAWaitingPlanNamesASidecarThatCannotStart(t *testing.T) {
 }
 
 // The pods of a cache without a watch may have changed long ago.
-func TestACacheThatIsOutOfDateDoesNotSayThatNothingMoves(t *testing.T) {
+func TestAStaleCacheDoesNotEndTheWait(t *testing.T) {
 	stale := errors.New("the watch is down")
 	cluster := newTestCluster(t, interceptor.Funcs{}, webSet(1), webPod("a", upgraded, converging))
 	cluster.Current = func() error { return stale }
@@ -124,7 +124,7 @@ func TestACacheThatIsOutOfDateDoesNotSayThatNothingMoves(t *testing.T) {
 
 // Hot pods keep their slots until they are reset, so a run that waits only for slots would never
 // continue.
-func TestARunThatResetsNothingHearsOfPodsThatHaveMigrated(t *testing.T) {
+func TestARunWithoutResetsObservesMigratedPods(t *testing.T) {
 	for name, c := range map[string]struct {
 		idle  bool
 		pod   *corev1.Pod

@@ -12,7 +12,7 @@ import (
 	clocktesting "k8s.io/utils/clock/testing"
 )
 
-func TestRecentAnswersAreAskedForOnceASecond(t *testing.T) {
+func TestResultsAreRefreshedOnceASecond(t *testing.T) {
 	clock := clocktesting.NewFakeClock(noon)
 	asked := 0
 	set := newRecent(clock, "the set", func(context.Context) (int, error) {
@@ -71,7 +71,7 @@ func TestAnswersThatCameLateAreNotActedOn(t *testing.T) {
 	require.EqualError(t, err, "read the set: the answer took 2.001s and is too old to act on")
 }
 
-func TestAFailedAnswerIsAskedForAgain(t *testing.T) {
+func TestAFailedReadIsRetried(t *testing.T) {
 	away := errors.New("connection refused")
 	set := newRecent(clocktesting.NewFakeClock(noon), "the set", func(context.Context) (int, error) {
 		err := away

@@ -151,7 +151,7 @@ func TestAResetBatchRetriesPodsThatItSkipped(t *testing.T) {
 }
 
 // Pods that migrate while the batch goes on are reset by it as well.
-func TestAResetBatchGoesOnWhileAnUpgradeBatchRuns(t *testing.T) {
+func TestAResetBatchRunsConcurrentlyWithAnUpgradeBatch(t *testing.T) {
 	pod := hotPod("a", migratingYet)
 	cluster := newTestCluster(t, interceptor.Funcs{}, hotSet(), pod)
 	cluster.Events = events.NewFakeRecorder(10)

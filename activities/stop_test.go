@@ -9,7 +9,7 @@ import (
 	"go.temporal.io/sdk/temporal"
 )
 
-func TestAnActivityThatWasAskedToEndHasNotFailed(t *testing.T) {
+func TestACancelledActivityHasNotFailed(t *testing.T) {
 	for name, c := range map[string]struct {
 		cause     error
 		requested bool

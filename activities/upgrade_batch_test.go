@@ -102,7 +102,7 @@ func TestARefillEndsTheBatch(t *testing.T) {
 	}
 }
 
-func TestARefillWaitsForTheBatchBefore(t *testing.T) {
+func TestARefillWaitsForThePreviousBatch(t *testing.T) {
 	before := webPod("before")
 	cluster := newTestCluster(t, interceptor.Funcs{}, webSet(1), before, webPod("a"))
 	cluster.edit(before, func() { upgraded(before) })
@@ -153,7 +153,7 @@ func TestAChosenPodIsDecidedAboutAsItIs(t *testing.T) {
 }
 
 // The cache may be behind, so catchUp reads the pods from the API server.
-func TestAnAttemptCatchesUpWithTheOneThatWasLost(t *testing.T) {
+func TestAnAttemptCatchesUpWithTheLostAttempt(t *testing.T) {
 	written := webPod("written")
 	cluster := newTestCluster(t, interceptor.Funcs{}, webSet(2), written, webPod("left"))
 	cluster.edit(written, func() { upgraded(written) })
@@ -190,7 +190,7 @@ func TestAnAttemptReadsOnlyPodsThatTheCacheIsBehindWith(t *testing.T) {
 }
 
 // The writes of the lost attempt cannot be compared with the SidecarSet any more.
-func TestAnAttemptForAGenerationThatWasLeftTakesAllPodsForWritten(t *testing.T) {
+func TestAnAttemptForAnOldGenerationReportsAllPodsAsWritten(t *testing.T) {
 	set := webSet(2)
 	set.Generation = 3
 	cluster := newTestCluster(t, interceptor.Funcs{}, set, webPod("a"), webPod("b"))

@@ -296,7 +296,7 @@ func TestAWriteThatIsTriedAgainHasTheContentOfTheSetByThen(t *testing.T) {
 }
 
 // A pause does not stop a hot upgrade in progress.
-func TestSpec7_1_AResetGoesOnWhileTheSetIsPaused(t *testing.T) {
+func TestSpec7_1_AResetContinuesWhileTheSetIsPaused(t *testing.T) {
 	set := hotSet()
 	cluster := newTestCluster(t, interceptor.Funcs{}, set, hotPod("a"))
 	cluster.Events = events.NewFakeRecorder(1)
@@ -318,7 +318,7 @@ func TestSpec7_1_AResetGoesOnWhileTheSetIsPaused(t *testing.T) {
 
 // An empty result of a batch that ends while it waits for the Lease would hide the writes of
 // earlier attempts.
-func TestAnAttemptThatEndsWhileItAcquiresTheLeaseDoesNotSayThatNothingWasWritten(t *testing.T) {
+func TestAnAttemptThatEndsWhileItAcquiresTheLeaseReturnsNoEmptyResult(t *testing.T) {
 	cluster := newTestCluster(t, interceptor.Funcs{}, webSet(1), webPod("a", upgraded))
 	_, err := acquire(t.Context(), leaseOf(cluster.Activities, "two"))
 	require.NoError(t, err)

@@ -184,7 +184,7 @@ func TestTheFirstErrorKeepsTasksThatWaitFromRunning(t *testing.T) {
 	assert.Equal(t, 1, ran)
 }
 
-func TestTasksThatHaveNotBegunWhenTheWorkerStopsAreLeft(t *testing.T) {
+func TestQueuedWritesAreDroppedWhenTheWorkerStops(t *testing.T) {
 	stopping, ran := make(chan struct{}), 0
 	err := inActivity(t, stopping, func(ctx context.Context) error {
 		pool, _ := newPool(ctx, 1)

@@ -117,7 +117,7 @@ func TestUndoNamesImagesAndTheNextStep(t *testing.T) {
 		s.shows("undo", "logs"))
 }
 
-func TestUndoSaysThatTheSidecarSetIsPaused(t *testing.T) {
+func TestUndoReportsThatTheSidecarSetIsPaused(t *testing.T) {
 	set, sorted := four(t)
 	set.Spec.UpdateStrategy.Paused = true
 	set.Status.Rollout = &v1alpha1.RolloutStatus{Pause: &v1alpha1.RolloutPause{By: "ann"}}

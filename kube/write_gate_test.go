@@ -113,7 +113,7 @@ func TestARequestThatWaitsInTheClientIsCalledOff(t *testing.T) {
 }
 
 // The API server accepts connections, and takes seconds over the handshake.
-func TestSpec7_1_AWriteIsAskedAboutOnceItsConnectionIsUp(t *testing.T) {
+func TestSpec7_1_AWriteIsCheckedAfterItsConnectionIsOpen(t *testing.T) {
 	for _, http2 := range []bool{false, true} {
 		var paused, written atomic.Int32
 		server := httptest.NewUnstartedServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {

@@ -189,7 +189,7 @@ func TestSpec1_StatusCountsBelongToTheObservedGeneration(t *testing.T) {
 	assert.Equal(t, counted, later.set.Status, "pods that cannot be determined change no count")
 }
 
-func TestSpec8_DegradedShowsThatInvalidSelectorsRefusePods(t *testing.T) {
+func TestSpec8_DegradedShowsThatInvalidSelectorsRejectPods(t *testing.T) {
 	set := &v1alpha1.SidecarSet{}
 	set.Spec.Selector = &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "a", Operator: "Is"}}}
 	_, err := rollout.Population(set, nil, nil)

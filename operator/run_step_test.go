@@ -169,7 +169,7 @@ func TestSpec8_1_ASlowTemporalDelaysTheStatusOfNoOtherSet(t *testing.T) {
 	assert.Nil(t, env.calls.of("slow"))
 }
 
-func TestTheAnswerAboutAnEarlierGenerationIsNotTakenForTheSets(t *testing.T) {
+func TestAReadOfAnEarlierGenerationIsNotUsed(t *testing.T) {
 	env := newSlowEnv(t, named("slow"))
 	slow, _ := env.observe(t, "slow")
 	slow.Generation++

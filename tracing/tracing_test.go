@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestNothingIsExportedUnlessTheEnvironmentSaysWhere(t *testing.T) {
+func TestNothingIsExportedWithoutAnEndpointInTheEnvironment(t *testing.T) {
 	const endpoint = "http://127.0.0.1:4318"
 	for name, c := range map[string]struct {
 		env map[string]string

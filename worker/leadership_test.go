@@ -65,7 +65,7 @@ func (l *lock) holder() string {
 	return l.record.HolderIdentity
 }
 
-func TestALeaseIsHeldFromWhenItsRenewalWasSent(t *testing.T) {
+func TestALeaseIsValidFromTheStartOfItsRenewal(t *testing.T) {
 	clock := clocktesting.NewFakeClock(time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC))
 	server := &lock{identity: "me"}
 	l := &leadership{Interface: server, clock: clock}
@@ -104,7 +104,7 @@ func TestALeaseIsHeldFromWhenItsRenewalWasSent(t *testing.T) {
 }
 
 // A user may have deleted the Lease of a worker that still writes.
-func TestAWorkerThatCreatesTheLeaseWaitsForTheLeaderBefore(t *testing.T) {
+func TestAWorkerThatCreatesTheLeaseWaitsForThePreviousLeader(t *testing.T) {
 	clock := clocktesting.NewFakeClock(time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC))
 	l := &leadership{Interface: &lock{identity: "me"}, clock: clock}
 	require.NoError(t, l.Create(t.Context(), resourcelock.LeaderElectionRecord{HolderIdentity: "me"}))

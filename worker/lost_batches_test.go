@@ -19,7 +19,7 @@ import (
 
 // Otherwise, another worker could claim a batch that this process has started, and both would
 // write pods.
-func TestNoTaskIsTakenBeforeLostBatchesAreKnown(t *testing.T) {
+func TestNoTaskIsPolledBeforeLostBatchesAreListed(t *testing.T) {
 	answers := make(chan error)
 	lost := lostBatches{log: logr.Discard(), known: make(chan struct{}), read: func(context.Context) ([]activities.LostBatch, error) {
 		return nil, <-answers

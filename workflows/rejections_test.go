@@ -29,7 +29,7 @@ func numbered(from, to int) (pods []protocol.PodReference, failed []protocol.Rej
 	return pods, failed
 }
 
-func TestSpec7_8_TenThousandRejectedPodsAreTriedLessAndLessOftenInTurn(t *testing.T) {
+func TestSpec7_8_TenThousandRejectedPodsAreRetriedWithBackoff(t *testing.T) {
 	const all = 10_000
 	now := time.Unix(1000, 0)
 	r := rejections{&protocol.Rejections{}}

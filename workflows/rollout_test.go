@@ -162,7 +162,7 @@ func (s *rolloutSuite) TestAPauseStopsBetweenBatchesAndAResumeContinues() {
 	s.Nil(s.query().Pause)
 }
 
-func (s *rolloutSuite) TestTheMemoSaysWhoHoldsTheRunAndThenWhoResumedIt() {
+func (s *rolloutSuite) TestTheMemoNamesTheUsersOfPauseAndResume() {
 	var memos []map[string]any
 	s.env.OnUpsertMemo(mock.Anything).Run(func(args mock.Arguments) { memos = append(memos, args.Get(0).(map[string]any)) }).Return(nil)
 	s.waits()
@@ -287,7 +287,7 @@ func (s *rolloutSuite) TestSetThatIsDeletedWhileItIsPausedEndsItsRun() {
 	s.Equal(protocol.PhaseDeleted, s.run().Phase)
 }
 
-func (s *rolloutSuite) TestSetThatIsDeletedWhileItIsHeldEndsItsRun() {
+func (s *rolloutSuite) TestDeletionOfAPausedSetEndsItsRun() {
 	s.waits()
 	s.answers(protocol.NextBatchResult{Phase: protocol.PhasePaused}, ends(protocol.PhaseDeleted))
 	s.env.RegisterDelayedCallback(func() { s.env.SignalWorkflow(protocol.PauseSignal, protocol.Pause{By: "ann"}) }, time.Minute)
@@ -397,7 +397,7 @@ func (s *rolloutSuite) TestSpec7_1_AnUpdateAboutASignalOnlyAnswers() {
 	s.run()
 }
 
-func (s *rolloutSuite) TestSpec7_1_AResumeOfARunThatIsNotPausedIsToldSo() {
+func (s *rolloutSuite) TestSpec7_1_AResumeOfARunThatIsNotPausedReturnsAnError() {
 	s.waits()
 	s.waits()
 	s.answers(ends(protocol.PhaseComplete))
@@ -427,7 +427,7 @@ func (s *rolloutSuite) update(name string, after time.Duration, pause protocol.P
 	}, after)
 }
 
-func (s *rolloutSuite) TestBatchThatWritesNothingKeepsTheWritesToBeSeen() {
+func (s *rolloutSuite) TestBatchWithoutWritesKeepsUnobservedWrites() {
 	s.answers(batch("a"), batch("b"), ends(protocol.PhaseComplete))
 	s.upgrade = func(_ context.Context, input protocol.UpgradeBatchInput) (protocol.UpgradeBatchResult, error) {
 		if input.Pods[0].Name == "b" {

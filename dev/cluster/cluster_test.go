@@ -89,7 +89,7 @@ func TestCluster(t *testing.T) {
 	t.Run("KeptStateIsUsedAgain", func(t *testing.T) { testKeptState(ctx, t, options) })
 }
 
-func TestAnUnknownTemporalIsRefused(t *testing.T) {
+func TestAnUnknownTemporalIsRejected(t *testing.T) {
 	_, err := Start(t.Context(), Options{Dir: t.TempDir(), Temporal: "cassandra"})
 	require.ErrorContains(t, err, `Temporal: "cassandra" is neither dev-server nor cluster`)
 }

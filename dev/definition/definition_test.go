@@ -25,7 +25,7 @@ func TestTheDefinitionFitsIntoTheAnnotationOfKubectlApply(t *testing.T) {
 	assert.Less(t, len(text), annotationsLimit-spare)
 }
 
-func TestEveryFieldIsDescribedAndNoneOfKubernetesIsDefaultedOrRefused(t *testing.T) {
+func TestEveryFieldIsDescribedAndKubernetesFieldsHaveNoDefaultsOrRules(t *testing.T) {
 	definition, err := read(applied)
 	require.NoError(t, err)
 	for _, version := range definition.Spec.Versions {

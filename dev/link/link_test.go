@@ -49,7 +49,7 @@ func say(c net.Conn, what string) error {
 	return err
 }
 
-func TestHeldBytesArriveLate(t *testing.T) {
+func TestDelayedBytesArriveLate(t *testing.T) {
 	l, c := open(t)
 	l.Set(link.State{Hold: true})
 	_, err := c.Write([]byte("held"))

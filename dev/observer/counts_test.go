@@ -47,7 +47,7 @@ func twinned(first, second, runsFirst, runsSecond string, ready bool) shown {
 	return shown{[]string{first, second}, []string{runsFirst, runsSecond}, ready, restarts}
 }
 
-func TestAPodIsInFlightFromWhenItIsTakenDownUntilItServesAgain(t *testing.T) {
+func TestAPodIsInFlightFromItsRestartUntilItIsReady(t *testing.T) {
 	for name, c := range map[string]struct {
 		names  []string
 		events []shown
@@ -120,7 +120,7 @@ func TestAPodIsInFlightFromWhenItIsTakenDownUntilItServesAgain(t *testing.T) {
 }
 
 // A native sidecar is an init container; other ones must not restart either.
-func TestANativeSidecarIsSeenAsAContainerIs(t *testing.T) {
+func TestANativeSidecarIsObservedLikeAContainer(t *testing.T) {
 	w := newWatch("", "side")
 	w.Expect("v2")
 	var got []int

@@ -205,7 +205,7 @@ func TestDetachShowsWhyTheStackDidNotStart(t *testing.T) {
 	assert.Equal(t, "nothing is running\n", mustStack(t, "down"))
 }
 
-func TestRunWantsAKubeconfig(t *testing.T) {
+func TestRunRequiresAKubeconfig(t *testing.T) {
 	t.Setenv("KUBECONFIG", "")
 	_, err := stack(t, "run")
 	require.ErrorContains(t, err, "set --kubeconfig or KUBECONFIG")

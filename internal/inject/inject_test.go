@@ -90,7 +90,7 @@ func names(containers []corev1.Container) []string {
 	return all
 }
 
-func TestSpec4_1_SetsApplyInNameOrderAndPausedOnesNotAtAll(t *testing.T) {
+func TestSpec4_1_SetsApplyInNameOrderUnlessPaused(t *testing.T) {
 	paused := fixture.SidecarSet("c", fixture.Sidecar("paused"))
 	paused.Spec.InjectionStrategy.Paused = true
 	injected := injectInto(t, fixture.Pod(fixture.Container("app")),

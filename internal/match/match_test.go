@@ -54,7 +54,7 @@ func TestSpec3_NamespacesDecide(t *testing.T) {
 	}
 }
 
-func TestSpec4_13_CriticalPodsOfKubeSystemAreNotAskedAbout(t *testing.T) {
+func TestSpec4_13_TheWebhookIsNotCalledForCriticalPodsOfKubeSystem(t *testing.T) {
 	pod := func(namespace, class string) *corev1.Pod {
 		return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: namespace}, Spec: corev1.PodSpec{PriorityClassName: class}}
 	}

@@ -7,7 +7,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-func TestFailedStartsNameTheImageThatThePodAsksFor(t *testing.T) {
+func TestFailedStartsNameTheImageInTheSpecOfThePod(t *testing.T) {
 	waiting := func(name, image, reason string) corev1.ContainerStatus {
 		return corev1.ContainerStatus{Name: name, Image: image, State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: reason}}}
 	}

@@ -135,7 +135,7 @@ func TestSpec7_Consistent(t *testing.T) {
 // The kubelet restarts a container when the image string in the spec changes. If the container
 // already ran the image of the new string, a matching imageID does not prove that the kubelet has
 // restarted the container.
-func TestSpec7_AnImageThatRanAlreadyIsTakenOnlyOnceTheContainerRestarted(t *testing.T) {
+func TestSpec7_AContainerWithTheSameImageIsConsistentOnlyAfterARestart(t *testing.T) {
 	const digest = "sha256:aa"
 	for _, names := range [][2]string{
 		{"side:v1", "docker.io/library/side:v1"}, {"side:v1", "side:v1@" + digest}, {"side", "side:latest"},
@@ -180,7 +180,7 @@ func TestSpec7_AnImageThatRanAlreadyIsTakenOnlyOnceTheContainerRestarted(t *test
 	}
 }
 
-func TestSpec7_ANativeSidecarThatRunsTheImageAlreadyIsTakenOnlyOnceItRestarted(t *testing.T) {
+func TestSpec7_ANativeSidecarWithTheSameImageIsConsistentOnlyAfterARestart(t *testing.T) {
 	for restarts, want := range map[int32]bool{4: false, 5: true} {
 		got, err := version().Of(upgraded(func(p *corev1.Pod, s *corev1.ContainerStatus) {
 			p.Annotations[v1alpha1.InPlaceUpdateStateAnnotation] = `{"s":{"lastContainerStatuses":{"side":{"imageID":"x@sha256:aa","restartCount":4,"image":"side:v1"}}}}`

@@ -254,7 +254,7 @@ func TestPinsToNothing(t *testing.T) {
 	}
 }
 
-func TestTheGateThatTurnsTheWhitelistOff(t *testing.T) {
+func TestTheFeatureGateDisablesTheWhitelist(t *testing.T) {
 	set := stored(t, "set", func(s *v1alpha1.SidecarSet) {
 		s.Spec.PatchPodMetadata = []v1alpha1.SidecarSetPatchPodMetadata{{Annotations: map[string]string{"a": "b"}, PatchPolicy: v1alpha1.SidecarSetRetainPatchPolicy}}
 	})

@@ -100,7 +100,7 @@ func TestSpec7_APodThatGetsItsImageBackBeforeTheKubeletActedIsConsistent(t *test
 	assert.True(t, state(t, pod, target()).Consistent)
 }
 
-func TestSpec7_6_OneWriteHasImagesAndRecordsAndNothingElse(t *testing.T) {
+func TestSpec7_6_OneWriteContainsOnlyImagesAndRecords(t *testing.T) {
 	patch, err := Patch(injected(), target(
 		v1alpha1.SidecarSetPatchPodMetadata{Annotations: map[string]string{"kept": "set's", "missing": "added"}, PatchPolicy: v1alpha1.SidecarSetRetainPatchPolicy},
 		v1alpha1.SidecarSetPatchPodMetadata{Annotations: map[string]string{"level": "3"}, PatchPolicy: v1alpha1.SidecarSetOverwritePatchPolicy},

@@ -183,7 +183,7 @@ func TestEveryFailurePassesThrough(t *testing.T) {
 	}
 }
 
-func TestARefusalThatLastsIsRetriedRarely(t *testing.T) {
+func TestAPermanentRejectionIsRetriedWithBackoff(t *testing.T) {
 	s := newWatchEnvironment(t)
 	forbidden := apierrors.NewForbidden(schema.GroupResource{Resource: "pods"}, "", errors.New("no role"))
 	ask := func(ctx context.Context) chan error {

@@ -87,7 +87,7 @@ func TestAFailedTaskMayWaitForAWorker(t *testing.T) {
 	assert.False(t, sure, "a new operator keeps to what status says")
 }
 
-func TestTasksAreKnownByTheirAttempt(t *testing.T) {
+func TestTasksAreIdentifiedByTheirAttempt(t *testing.T) {
 	var s TaskAges
 	now := time.Unix(1000, 0)
 	for attempt := range int32(5) {

@@ -70,7 +70,7 @@ func TestServerDecodesAndEncodes(t *testing.T) {
 	assert.Equal(t, http.StatusNotFound, ask(s, "POST", "/encode", body, nil).Code, "no key encrypts")
 }
 
-func TestServerAsksForTheToken(t *testing.T) {
+func TestServerRequiresTheToken(t *testing.T) {
 	s, body := newServer(t)
 	s.TokenFile = filepath.Join(t.TempDir(), "token")
 	write(t, s.TokenFile, "first\n")

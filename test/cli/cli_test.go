@@ -342,7 +342,7 @@ func TestAWatchEndsWithItsSet(t *testing.T) {
 	require.EqualError(t, <-ended, "SidecarSet gone was deleted")
 }
 
-func TestAWatchThatIsNotAllowedSaysSo(t *testing.T) {
+func TestAForbiddenWatchReportsAnError(t *testing.T) {
 	scenario(t, "seen")
 	setImage(t, "seen", "agent:bad")
 	kubectl(t, "", "create", "clusterrole", "look", "--verb=get,list", "--resource=sidecarsets.apps.kruise.io,pods,controllerrevisions.apps")

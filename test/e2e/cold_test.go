@@ -56,7 +56,7 @@ func TestSpec7_8_AMissingImageKeepsItsSlotsUntilItIsCorrected(t *testing.T) {
 	s.within(2)
 }
 
-func TestSpec7_1_APauseInTheMiddleHoldsTheOthers(t *testing.T) {
+func TestSpec7_1_APauseDuringABatchStopsTheOtherPods(t *testing.T) {
 	s := newEnvironment(t, 1, nil)
 	s.deploy(4, v1)
 	s.upgradeTo(v2)

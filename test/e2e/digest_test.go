@@ -62,7 +62,7 @@ func (r *restarts) all(n int) bool {
 }
 
 // The runtime has the image, and reports neither another one nor another id.
-func TestSpec7_5_PinningTheDigestThatRunsKeepsTheWindow(t *testing.T) {
+func TestSpec7_5_PinningTheDigestThatRunsKeepsMaxUnavailable(t *testing.T) {
 	const pods, limit = 10, 2
 	s := newEnvironment(t, limit, nil)
 	s.deploy(pods, v1)

@@ -149,7 +149,7 @@ func TestSpec5_OneResponseHasErrorsOfOutriggerAndKubernetes(t *testing.T) {
 
 // An update of only the strategy is admitted although Kubernetes has become stricter about
 // the containers since, or does not answer the dry run.
-func TestSpec5_OnlyChangedContainersAreAskedAbout(t *testing.T) {
+func TestSpec5_OnlyChangedContainersAreValidatedByDryRun(t *testing.T) {
 	s := newScenario(t, 0, nil)
 	enforce := func(level string) {
 		out, err := kubectl(context.WithoutCancel(s.ctx), "", "label", "namespace", "outrigger-validation", "pod-security.kubernetes.io/enforce="+level, "--overwrite")

@@ -30,7 +30,7 @@ func rounds(t *testing.T) int {
 
 // Temporal cannot stop writes that a worker has started. The next run must not exceed the limit
 // together with these writes.
-func TestSpec7_5_MaxUnavailableHoldsWhenARunIsTakenFromItsWorker(t *testing.T) {
+func TestSpec7_5_MaxUnavailableHoldsWhenARunLosesItsWorker(t *testing.T) {
 	for name, disturb := range map[string]func(*scenario){
 		"terminated": (*scenario).terminate, "reset": (*scenario).reset, "frozen": (*scenario).freeze,
 	} {

@@ -121,7 +121,7 @@ func TestSpec7_7_ARejectedResetStopsNoOtherAndIsRetried(t *testing.T) {
 	s.awaitPhase(protocol.PhaseComplete)
 }
 
-func TestSpec7_1_PauseLetsHotUpgradesFinishTheirReset(t *testing.T) {
+func TestSpec7_1_PauseDoesNotStopResetsOfHotUpgrades(t *testing.T) {
 	t.Parallel()
 	s := newHotScenario(t, 6)
 	s.upgradeTo("side:v2")

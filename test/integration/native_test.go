@@ -44,7 +44,7 @@ func (s *scenario) firsts() (images []string) {
 	return images
 }
 
-func TestSpec9_1_NativeSidecarsAreUpgradedInPlaceWithinTheWindow(t *testing.T) {
+func TestSpec9_1_NativeSidecarsAreUpgradedInPlaceWithinMaxUnavailable(t *testing.T) {
 	t.Parallel()
 	const pods = 20
 	s := newScenario(t, pods, native)
@@ -67,7 +67,7 @@ func TestSpec9_1_NativeSidecarsAreUpgradedInPlaceWithinTheWindow(t *testing.T) {
 	s.within(2)
 }
 
-func TestSpec9_1_ABadImageOfANativeSidecarStopsAtTheWindowAndIsMended(t *testing.T) {
+func TestSpec9_1_ABadImageOfANativeSidecarStopsAtMaxUnavailableAndIsReplaced(t *testing.T) {
 	t.Parallel()
 	s := newScenario(t, 6, native)
 	s.upgradeNativeTo("side:bad")
@@ -97,7 +97,7 @@ func (s *scenario) awaitEvent(reason string) {
 
 // A kubelet that knows nothing of native sidecars keeps running the old one: its pods
 // serve, and hold their slots until something else restarts it.
-func TestSpec9_1_AnOldKubeletHoldsNoMoreThanTheWindow(t *testing.T) {
+func TestSpec9_1_AnOldKubeletBlocksAtMostMaxUnavailable(t *testing.T) {
 	t.Parallel()
 	s := newScenario(t, 0, native)
 	for _, name := range []string{"pod-0", "pod-1", "pod-2"} {

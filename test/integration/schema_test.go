@@ -98,7 +98,7 @@ func TestManagersShareASet(t *testing.T) {
 	}
 }
 
-func TestColumnsSayWhereARolloutStands(t *testing.T) {
+func TestColumnsShowTheProgressOfARollout(t *testing.T) {
 	s := newScenario(t, 0, nil)
 	s.kubectl("", "patch", "scs", s.name, "--type=merge", "-p", `{"spec":{"updateStrategy":{"maxUnavailable":"10%","partition":3}}}`)
 	status := ""

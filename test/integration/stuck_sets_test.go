@@ -40,7 +40,7 @@ func TestStuckRolloutsDelayNoOther(t *testing.T) {
 }
 
 // An image may take a minute to pull. The run shows its end afterwards.
-func TestARunEndsOnceItsLastPodsServeHoweverLongTheyTake(t *testing.T) {
+func TestARunEndsOnceItsLastPodsAreReady(t *testing.T) {
 	t.Parallel()
 	s := newByHandScenario(t, 1)
 	s.upgradeTo("side:v2")

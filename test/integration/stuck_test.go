@@ -125,7 +125,7 @@ func TestSpec7_8_AnyNumberOfRejectedPodsStopsNoOther(t *testing.T) {
 	assert.Less(t, status.RejectedWrites, rejected+5*200, "each round tries 200 again, and rounds become rare")
 }
 
-func TestSpec7_8_ARejectedPodDoesNotWaitForOneThatCannotMove(t *testing.T) {
+func TestSpec7_8_ARejectedPodDoesNotWaitForAPodThatCannotBeUpgraded(t *testing.T) {
 	t.Parallel()
 	s := newByHandScenario(t, 2)
 	s.rejecting("pod-0", "side")

@@ -17,7 +17,7 @@ import (
 
 // A free slot is used, even if another SidecarSet restarts the same pods continuously and thus
 // changes the order.
-func TestSpec7_5_AnotherSetOnTheSamePodsHoldsNothingUp(t *testing.T) {
+func TestSpec7_5_AnotherSetOnTheSamePodsDelaysNoUpgrade(t *testing.T) {
 	t.Parallel()
 	s := newScenario(t, 0, nil)
 	other := s.set.DeepCopy()

@@ -221,7 +221,7 @@ webhook:
 
 // Custom selectors and match conditions are added to the default ones. Without the default ones, a
 // cluster of new nodes, or Outrigger itself, could not start.
-func TestSpec4_13_SelectorsOfOnesOwnLeaveTheExcludedNamespacesOut(t *testing.T) {
+func TestSpec4_13_CustomSelectorsKeepTheExcludedNamespaces(t *testing.T) {
 	values := `
 excludedNamespaces: [my-network]
 webhook:

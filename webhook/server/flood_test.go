@@ -87,7 +87,7 @@ func hostile(t *testing.T) map[string][][]byte {
 
 // 200 connections send the largest bodies concurrently, under the memory limit of
 // config/deploy.
-func TestAFloodTakesBoundedMemoryAndHonestClientsAreAnswered(t *testing.T) {
+func TestAFloodTakesLimitedMemoryAndValidClientsGetResponses(t *testing.T) {
 	const connections, limit = 200, 850 << 20
 	sizes, responders := routes(t)
 	s := server.NewServed(t, func(s *server.Server) {

@@ -106,7 +106,7 @@ func TestStartFailsWithTheProbeWhenTheContextEnds(t *testing.T) {
 	assert.False(t, status.Running, "a process that did not become ready is killed")
 }
 
-func TestStartRefusesAMissingProgramAndATakenName(t *testing.T) {
+func TestStartRejectsAMissingProgramAndADuplicateName(t *testing.T) {
 	g := newGroup(t)
 	require.ErrorIs(t, g.Start(t.Context(), Spec{Name: "none", Path: "/no/such/program"}), os.ErrNotExist)
 	require.NoError(t, g.Start(t.Context(), sleeper("one")))
@@ -153,7 +153,7 @@ func TestAProcessIsStoppedAndStartedAgainByName(t *testing.T) {
 	}
 }
 
-func TestUnknownNamesAreRefused(t *testing.T) {
+func TestUnknownNamesAreRejected(t *testing.T) {
 	g := newGroup(t)
 	_, err := g.Process("ghost")
 	for _, err := range []error{err, g.Stop("ghost"), g.Kill("ghost"), g.StartAgain(t.Context(), "ghost")} {
@@ -183,7 +183,7 @@ func TestAProcessThatIgnoresSIGTERMIsKilledWithItsChildren(t *testing.T) {
 	requireGone(t, gone)
 }
 
-func TestAProcessIsStoppedByTheSignalThatItWants(t *testing.T) {
+func TestAProcessIsStoppedByItsStopSignal(t *testing.T) {
 	for name, end := range map[string]func(*Group) error{
 		"stop":     func(g *Group) error { return g.Stop("polite") },
 		"shutdown": func(g *Group) error { g.Shutdown(); return nil },
@@ -252,7 +252,7 @@ func TestTailKeepsTheLastLines(t *testing.T) {
 	assert.Contains(t, Tail(file+"-missing"), "no such file")
 }
 
-func TestFreezeHoldsAProcessUntilThaw(t *testing.T) {
+func TestFreezeSuspendsAProcessUntilThaw(t *testing.T) {
 	g := newGroup(t)
 	require.ErrorIs(t, g.Freeze("nobody"), ErrUnknown)
 	require.NoError(t, g.Start(t.Context(), sleeper("one")))

@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestProbeWantsStatus200(t *testing.T) {
+func TestProbeRequiresStatus200(t *testing.T) {
 	for status, healthy := range map[int]bool{
 		http.StatusOK: true, http.StatusNoContent: false, http.StatusServiceUnavailable: false,
 	} {
@@ -27,7 +27,7 @@ func TestProbeFailsWithoutAServer(t *testing.T) {
 	require.ErrorContains(t, probe(t.Context(), []string{server.URL}), "ask for health")
 }
 
-func TestProbeWantsOneURL(t *testing.T) {
+func TestProbeRequiresOneURL(t *testing.T) {
 	require.ErrorIs(t, probe(t.Context(), nil), errUsage)
 	require.ErrorIs(t, probe(t.Context(), []string{"a", "b"}), errUsage)
 	require.ErrorIs(t, probe(t.Context(), []string{":"}), errUsage)

@@ -58,7 +58,7 @@ func (w *twins) ask(client *http.Client) (string, error) {
 	return strings.TrimSpace(string(body)), err
 }
 
-func TestNoRequestFailsWhileTwinsTakeTurns(t *testing.T) {
+func TestNoRequestFailsWhileTwinsAlternate(t *testing.T) {
 	w := newTwins(t)
 	end := w.start(1, 0)
 	require.NoError(t, w.handover(1).awaitOwn(t.Context()))
@@ -127,7 +127,7 @@ func TestASuccessorThatFailsLeavesTheSocketWhereItWas(t *testing.T) {
 	require.NoError(t, end())
 }
 
-func TestATwinThatIsGoneLeavesAnAddressToListenAt(t *testing.T) {
+func TestATwinThatEndsReleasesItsAddress(t *testing.T) {
 	w := newTwins(t)
 	end := w.start(1, 0)
 	require.NoError(t, w.handover(1).awaitOwn(t.Context()))

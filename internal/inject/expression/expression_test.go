@@ -41,7 +41,7 @@ func TestSpec4_7_ExpressionsAreExact(t *testing.T) {
 	}
 }
 
-func TestSpec5_ExpressionsThatDoNotParseSayWhere(t *testing.T) {
+func TestSpec5_ErrorsOfExpressionsNameThePosition(t *testing.T) {
 	for text, want := range map[string]string{
 		"cpu * (2":                `")" is missing at the end`,
 		"":                        "empty",
