@@ -16,7 +16,7 @@ import (
 type Activities struct {
 	// Cache reads from informers. Callers must not change the objects that it returns.
 	Cache client.Reader
-	// Index finds the pods of a set.
+	// Index finds the pods of a SidecarSet.
 	Index *watches.Pods
 	// Live reads from the API server.
 	Live client.Reader

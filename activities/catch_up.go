@@ -11,8 +11,8 @@ import (
 	"github.com/outrigger/outrigger/api/protocol"
 )
 
-// catchUpTime is how long a batch waits for the cache. While pods change, the cache is rarely
-// behind for this long. While no pod changes, no event shows that the cache is current.
+// catchUpTime is the maximum time that a batch waits for the cache. While pods change, the cache
+// is rarely behind for this long. While no pod changes, no event shows that the cache is current.
 const catchUpTime = 300 * time.Millisecond
 
 // acquireLease acquires the Lease for the run. If another run was the holder of the Lease, or an

@@ -16,7 +16,8 @@ import (
 )
 
 const (
-	// wantTTL is how long a request for slots counts. A batch requests slots about once a second.
+	// wantTTL is the time after which a request for slots expires. A batch requests slots about
+	// once a second.
 	wantTTL = 5 * heartbeatInterval
 	// recountInterval is the time between two counts of the SidecarSets without a batch while
 	// other SidecarSets wait for slots. recountAge is the age of a count after which a request of
@@ -183,8 +184,8 @@ func (f *ClusterLimit) leave(b *upgradeBatch, set string) {
 	share.unseen = append(share.unseen, b.before, b.own)
 }
 
-// crowded reports whether so many batches wait for slots that other batches may not be able to
-// start.
+// crowded reports whether the number of waiting batches exceeds maxWaiting. Otherwise, other
+// batches might not be able to start.
 func (f *ClusterLimit) crowded() bool { return f.waitingBatches() > f.maxWaiting }
 
 func (f *ClusterLimit) waitingBatches() (n int) {

@@ -70,7 +70,7 @@ func TestSpec7_5_TheClusterWideLimitIsKeptForAnyRequestsOfBatches(t *testing.T) 
 		served := map[int]bool{}
 		for range 200 {
 			i := random.IntN(sets)
-			// Kubelets restart pods of any set.
+			// Kubelets restart pods of any SidecarSet.
 			if moving[i] > 0 && random.IntN(2) == 0 {
 				moving[i]--
 			}
@@ -138,7 +138,7 @@ func TestSpec7_5_ABatchStaysWhileTheClusterWideLimitHasNoSlot(t *testing.T) {
 
 	for range 2 * refillTime / (2 * time.Second) {
 		cluster.clock.Step(2 * time.Second)
-		b.deadline = newWriteDeadline(cluster.clock) // the server answers
+		b.deadline = newWriteDeadline(cluster.clock) // the server responds
 		require.Zero(t, f.request(other, named("other"), 1, 1))
 		again, err := cluster.refills(b)
 		require.NoError(t, err)

@@ -24,8 +24,8 @@ import (
 	"github.com/outrigger/outrigger/kube/watches"
 )
 
-// testCluster is an API server with a set and its pods, and a cache that shows
-// pods as they were at the last sync.
+// testCluster is an API server with a SidecarSet and its pods. Its cache shows the pods as of the
+// last sync.
 type testCluster struct {
 	*Activities
 	t     testing.TB
@@ -50,7 +50,7 @@ func (i podInformer) GetInformer(context.Context, client.Object, ...cache.Inform
 	return i, nil
 }
 
-// Get answers from the cache for pods.
+// Get reads pods from the cache.
 func (i podInformer) Get(ctx context.Context, key client.ObjectKey, o client.Object, options ...client.GetOption) error {
 	pod, ok := o.(*corev1.Pod)
 	if !ok {
@@ -98,7 +98,7 @@ func (c *testCluster) sync() {
 	require.NoError(c.t, c.pods.GetIndexer().Replace(all, ""))
 }
 
-// edit changes a pod or a set on the API server.
+// edit changes a pod or a SidecarSet on the API server.
 func (c *testCluster) edit(o client.Object, change func()) {
 	c.t.Helper()
 	server := c.Live.(client.Client)
@@ -127,8 +127,8 @@ func (c *testCluster) images() map[string]string {
 	return images
 }
 
-// webSet is the set logs at generation 2, which has side:v2 for pods with the
-// label app=web, and lets n of them be unavailable.
+// webSet returns the SidecarSet logs at generation 2, with image side:v2, selector app=web and
+// maxUnavailable n.
 func webSet(n int) *v1alpha1.SidecarSet {
 	set := logs(2)
 	set.ResourceVersion = "100"

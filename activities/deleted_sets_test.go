@@ -13,7 +13,7 @@ import (
 	"github.com/outrigger/outrigger/api/v1alpha1"
 )
 
-// The entry says that a set cannot upgrade the pod, and there is no set.
+// The entry records that a deleted SidecarSet cannot upgrade the pod.
 func TestSpec7_2_PodsLoseTheEntriesOfDeletedSets(t *testing.T) {
 	rejected := func(message string) func(*corev1.Pod) {
 		return func(pod *corev1.Pod) {

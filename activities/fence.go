@@ -17,7 +17,7 @@ type fence struct {
 	permission *recent[permission]
 }
 
-// permission says whether pods may be upgraded. If not, stopped is the reason.
+// permission is true if pods may be upgraded. If not, stopped is the reason.
 type permission struct {
 	set     *v1alpha1.SidecarSet
 	stopped stopped

@@ -19,7 +19,7 @@ const (
 	// heartbeatInterval is the time between two heartbeats. It is also the time between two
 	// checks while no event arrives.
 	heartbeatInterval = time.Second
-	// heartbeatGrace is how long a batch may fill slots after a heartbeat that the server
+	// heartbeatGrace is the time that a batch may fill slots after a heartbeat that the server
 	// answered. After HeartbeatTimeout without a heartbeat, the server retries the activity on
 	// another worker. The difference between both times lets requests on the wire arrive, so that
 	// no two workers fill the same slots.
@@ -47,7 +47,7 @@ func (d *writeDeadline) left() time.Duration {
 
 // keep sends heartbeats and extends the deadline, until stop is called. The returned context ends
 // when ctx ends, when the server answers that the activity must end, or when the deadline passes.
-// The cause of the context says which of these happened.
+// The cause of the context identifies the event.
 func (d *writeDeadline) keep(ctx context.Context, heartbeat func(context.Context) error) (working context.Context, stop func()) {
 	working, end := context.WithCancelCause(ctx)
 	stopHeartbeats := everyHeartbeat(working, d.clock, func(ctx context.Context) {

@@ -20,7 +20,7 @@ import (
 )
 
 const (
-	// takeoverDelay is how long a run waits before it takes the Lease from a run that did not
+	// takeoverDelay is the time that a run waits before it takes the Lease from a run that did not
 	// release it. By then the other run has read the Lease again, and its last requests have
 	// arrived.
 	takeoverDelay = maxAge + time.Second

@@ -45,9 +45,10 @@ type nextBatch struct {
 	// unseen contains the writes that the cache must show before NextBatch makes a plan from the
 	// cache.
 	unseen *unseenWrites
-	// firstFree is when slots were first observed to be free.
+	// firstFree is the time at which free slots were first observed.
 	firstFree time.Time
-	// firstMigrated is when a pod was first observed that can be reset while no reset runs.
+	// firstMigrated is the time at which a pod that can be reset was first observed while no reset
+	// was running.
 	firstMigrated time.Time
 	idle          *idleTimer
 }

@@ -18,7 +18,7 @@ import (
 // notReady pods need no slot, so they are selected for any maxUnavailable.
 func notReady(pod *corev1.Pod) { pod.Status.Conditions[0].Status = corev1.ConditionFalse }
 
-// notUpgradable pods differ from the set in more than images.
+// notUpgradable pods differ from the SidecarSet in more than images.
 func notUpgradable(pod *corev1.Pod) {
 	pod.Annotations[v1alpha1.HashWithoutImageAnnotation] = `{"logs":{"hash":"another"}}`
 }

@@ -11,8 +11,8 @@ import (
 	"github.com/outrigger/outrigger/internal/rollout"
 )
 
-// idleTimeout is how long an activity waits while nothing changes. After that, the workflow
-// waits, because a waiting workflow does not occupy a worker.
+// idleTimeout is the maximum time that an activity waits while nothing changes. After that, the
+// workflow waits, because a waiting workflow does not occupy a worker.
 const idleTimeout = 5 * time.Second
 
 // poll calls check at once, after each change of the SidecarSet or its pods, and after the time

@@ -40,7 +40,7 @@ type wire struct {
 	mu      sync.Mutex
 	// accepted are the names of the pods whose patch was accepted.
 	accepted []string
-	// before answers the n-th patch itself, or leaves that to the API server.
+	// before responds to the n-th patch, or returns false to forward it to the API server.
 	before func(n int, w http.ResponseWriter) (answered bool)
 	n      int
 }
@@ -270,7 +270,7 @@ func TestAWriteThatIsCalledOffAfterAnErrorOfTheServerIsPerhapsWritten(t *testing
 	assert.Equal(t, "paused", result.Stopped)
 }
 
-// The content of the SidecarSet has changed: the worker must compute the patch again.
+// The content of the SidecarSet has changed, so the worker must compute the patch again.
 func TestAWriteThatIsTriedAgainHasTheContentOfTheSetByThen(t *testing.T) {
 	set := webSet(1)
 	cluster := newTestCluster(t, interceptor.Funcs{}, set, webPod("a"))
@@ -373,7 +373,7 @@ func TestSpec7_1_ACancelledBatchSendsNothingMore(t *testing.T) {
 	assert.Equal(t, len(pods)-first-cluster.Writers, result.Skipped)
 }
 
-// BenchmarkABatchOverTheWire writes 500 pods, 32 at a time, to a server that answers at once.
+// BenchmarkABatchOverTheWire writes 500 pods, 32 at a time, to a server that responds at once.
 func BenchmarkABatchOverTheWire(b *testing.B) {
 	const pods = 500
 	for b.Loop() {

@@ -22,7 +22,7 @@ import (
 	"github.com/outrigger/outrigger/kube"
 )
 
-// attempts is how often a write is tried if the pod changes between read and write.
+// attempts is the maximum number of attempts of a write if the pod changes between read and write.
 const attempts = 3
 
 // writer writes pods with uid and resourceVersion as preconditions.

@@ -105,7 +105,7 @@ func (i *installation) check(ctx context.Context) view.Checks {
 	return checks
 }
 
-// unknownError says why the state of a part cannot be determined.
+// unknownError is the reason why the state of a part cannot be determined.
 type unknownError struct{ cause string }
 
 func (e unknownError) Error() string { return e.cause }

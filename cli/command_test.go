@@ -61,7 +61,7 @@ func (s testCluster) runWith(stdin string, args ...string) ran {
 		return &cluster{Reader: s.Client, live: s.Client, systemNamespace: sh.systemNamespace, page: pageSize}, nil
 	}
 	cmd := sh.command()
-	// The key directory is missing: commands do not wait for Temporal.
+	// The key directory is missing, so commands do not wait for Temporal.
 	cmd.SetArgs(append([]string{"--kubeconfig=", "--temporal-payload-key-dir=" + s.t.TempDir() + "/none"}, args...))
 	err := cmd.ExecuteContext(s.t.Context())
 	return ran{out.String(), errOut.String(), err}

@@ -74,8 +74,8 @@ func TestADamagedSidecarSetDoesNotPreventTheExplanationOfOthers(t *testing.T) {
 	}
 }
 
-// Commands about a valid SidecarSet work beside damaged ones, and the errors about damaged
-// ones name the field.
+// Commands about a valid SidecarSet work although other SidecarSets are damaged, and the errors
+// about damaged ones name the field.
 func TestCommandsWorkBesideDamagedSidecarSets(t *testing.T) {
 	s, stored := damagedCluster(t)
 	for _, set := range []string{"a-namespaces", "a-unreadable", "fine"} {

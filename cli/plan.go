@@ -205,7 +205,7 @@ func convertSet(object map[string]any) (*v1alpha1.SidecarSet, []string, error) {
 	return set, unknown, err
 }
 
-// pace is that of the newest run that completed and upgraded pods; nil if there is none.
+// pace returns the pace of the newest run that completed and upgraded pods, or nil.
 func (s *shared) pace(ctx context.Context, set *v1alpha1.SidecarSet) (*view.Pace, error) {
 	r, err := s.connect()
 	if err != nil {

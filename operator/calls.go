@@ -12,9 +12,9 @@ import (
 )
 
 const (
-	// callPatience is how long a reconcile waits for Temporal. Temporal usually answers within
-	// milliseconds.
-	callPatience = 100 * time.Millisecond
+	// callTimeout is the maximum time that a reconcile waits for Temporal. Temporal usually
+	// responds within milliseconds.
+	callTimeout = 100 * time.Millisecond
 	// maxCalls is the number of calls to Temporal that may be in progress at once.
 	maxCalls = 32
 )
@@ -62,7 +62,7 @@ func (c *calls) of(set string) *call {
 	return c.byName[set]
 }
 
-// start starts a call, and waits at most callPatience for its end. After that, the call
+// start starts a call, and waits at most callTimeout for its end. After that, the call
 // continues. It is cancelled when ctx ends, so ctx must outlive the reconcile.
 func (c *calls) start(ctx context.Context, started *call, do func() (outcome, error)) {
 	started.done = make(chan struct{})
@@ -70,11 +70,11 @@ func (c *calls) start(ctx context.Context, started *call, do func() (outcome, er
 	c.byName[started.set.Name] = started
 	c.mu.Unlock()
 	go c.run(ctx, started, do)
-	patience, cancel := context.WithTimeout(ctx, callPatience)
+	waiting, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	select {
 	case <-started.done:
-	case <-patience.Done():
+	case <-waiting.Done():
 	}
 }
 

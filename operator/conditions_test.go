@@ -18,8 +18,8 @@ import (
 
 const generation = 3
 
-// setAt returns a set of generation 3 whose newest started rollout is of generation
-// started; zero for none.
+// setAt returns a SidecarSet of generation 3. The newest rollout has the generation started. Zero
+// means no rollout.
 func setAt(started int64) *v1alpha1.SidecarSet {
 	set := &v1alpha1.SidecarSet{ObjectMeta: metav1.ObjectMeta{Name: "mesh", UID: "set-uid", Generation: generation}}
 	if started > 0 {

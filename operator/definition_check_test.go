@@ -20,8 +20,8 @@ import (
 	"github.com/outrigger/outrigger/kube/crd"
 )
 
-// losing is a definition of another program whose conversion was suspended by hand: each
-// version has only its own fields.
+// losing is a CustomResourceDefinition of another program whose conversion was disabled by hand.
+// Each version has only its own fields.
 func losing() *apiextensionsv1.CustomResourceDefinition {
 	definition := &apiextensionsv1.CustomResourceDefinition{ObjectMeta: metav1.ObjectMeta{Name: crd.Name}}
 	definition.Spec.Conversion = &apiextensionsv1.CustomResourceConversion{Strategy: apiextensionsv1.NoneConverter}

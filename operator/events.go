@@ -25,8 +25,7 @@ const (
 	// Other events about faults have the reason of Degraded.
 	eventEngineAvailable = "EngineAvailable"
 
-	// maxNoteLength is how many bytes of a note the API server accepts. It rejects an
-	// event with more.
+	// maxNoteLength is the maximum number of bytes of a note. It rejects an event with more.
 	maxNoteLength = 1024
 )
 
@@ -35,9 +34,9 @@ type rolloutEvent struct {
 	kind, reason, note string
 }
 
-// eventsFor returns the events for a change of status. They follow only from the two
-// statuses, so that a restart repeats none. resumed says by whom the last pause was ended,
-// nil if that is not known.
+// eventsFor returns the events for a change of status. They follow only from the two statuses, so
+// that a restart repeats none. resumed names the user who ended the last pause. It is nil if the
+// user is not known.
 func eventsFor(before, after *v1alpha1.SidecarSet, resumed *protocol.Pause) []rolloutEvent {
 	var events []rolloutEvent
 	was, is := reasonAndMessage(before, v1alpha1.ConditionProgressing), reasonAndMessage(after, v1alpha1.ConditionProgressing)

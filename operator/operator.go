@@ -39,8 +39,8 @@ const (
 type Options struct {
 	kube.Options
 	Temporal temporal.Options
-	// TaskQueue is the task queue of the runs. If it is empty, the task queue is that of the
-	// cluster, see kube.TaskQueue.
+	// TaskQueue is the task queue of the runs. If it is empty, the task queue of the cluster is
+	// used, see kube.TaskQueue.
 	TaskQueue string
 	// TemporalUI is the URL of the web UI, for links. If it is empty, there are no links.
 	TemporalUI string

@@ -42,7 +42,7 @@ const (
 	tick = 50 * time.Millisecond
 )
 
-// testEnv is the operator in a cluster of its own.
+// testEnv is the operator in a separate cluster.
 type testEnv struct {
 	client.Client
 	cluster  *cluster.Cluster
@@ -157,7 +157,7 @@ func admit(t *testing.T, set *v1alpha1.SidecarSet) {
 	set.Annotations = map[string]string{v1alpha1.HashAnnotation: hash, v1alpha1.HashWithoutImageAnnotation: blank}
 }
 
-// change writes a SidecarSet after a change, the way admission lets it pass.
+// change changes a SidecarSet and writes it with the annotations that the webhook would write.
 func (e *testEnv) change(t *testing.T, name string, how func(*v1alpha1.SidecarSet)) *v1alpha1.SidecarSet {
 	t.Helper()
 	var set v1alpha1.SidecarSet

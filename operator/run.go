@@ -11,7 +11,7 @@ import (
 )
 
 const (
-	// statusTimeout is how long a write of status waits for an answer of Temporal.
+	// statusTimeout is the maximum time that a write of status waits for a response of Temporal.
 	statusTimeout = time.Second
 	// reportedUnanswered is the number of consecutive unanswered calls about a SidecarSet after
 	// which its conditions report that Temporal is unavailable. A single unanswered call may only

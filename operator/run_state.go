@@ -31,8 +31,8 @@ const (
 	// SidecarSet. A run that is not sleeping notices the end without a signal.
 	endCheckInterval = 6 * time.Second
 	endChecks        = 2
-	// endWakes is how many of these checks wake a sleeping run. The cache of its worker may lag
-	// behind the cache of the operator at the first of them.
+	// endWakes is the number of these checks that wake a sleeping run. The cache of its worker may
+	// lag behind the cache of the operator at the first of them.
 	endWakes = 4
 	// pausedEndCheckInterval is the interval for the paused run of a finished SidecarSet, which
 	// may be resumed.
@@ -41,9 +41,9 @@ const (
 	// with each check, up to maxEndInterval.
 	minEndInterval = time.Second
 	maxEndInterval = 5 * time.Minute
-	// lostRunGrace is how long a run that did not complete must be closed before status records
-	// the end. The last activity of the run may not know yet that the run is closed, and may
-	// still write.
+	// lostRunGrace is the time that a run that did not complete must be closed before status
+	// records the end. The last activity of the run may not know yet that the run is closed, and
+	// may still write.
 	lostRunGrace = time.Minute
 )
 
@@ -55,7 +55,7 @@ const (
 	// minWakeInterval is the shortest time between two wakes of a run that has made no progress
 	// since the first wake. The writes of such a run may be rejected.
 	minWakeInterval = time.Minute
-	// minMessageAge is how long the message about a failure stays the same.
+	// minMessageAge is the minimum time between two changes of the message about a failure.
 	minMessageAge = time.Minute
 )
 

@@ -74,7 +74,7 @@ func (s *slowTemporal) SignalWorkflowExecution(_ context.Context, request *workf
 	return &workflowservice.SignalWorkflowExecutionResponse{}, nil
 }
 
-// DescribeNamespace answers probes with an error that says nothing about rollouts.
+// DescribeNamespace answers probes with an error that does not concern rollouts.
 func (s *slowTemporal) DescribeNamespace(context.Context, *workflowservice.DescribeNamespaceRequest, ...grpc.CallOption) (*workflowservice.DescribeNamespaceResponse, error) {
 	return nil, serviceerror.NewInvalidArgument("no")
 }

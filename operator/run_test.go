@@ -409,7 +409,7 @@ func (e *testEnv) testSealed(t *testing.T) {
 	})
 }
 
-// Search attributes may be removed while Temporal answers.
+// Search attributes may be removed while Temporal is available.
 func (e *testEnv) testEmptied(t *testing.T) {
 	_, err := e.temporal.OperatorService().RemoveSearchAttributes(t.Context(), &operatorservice.RemoveSearchAttributesRequest{
 		Namespace: cluster.TemporalNamespace, SearchAttributes: []string{protocol.RolloutPhaseAttribute}})

@@ -26,8 +26,8 @@ func (e *testEnv) work(t *testing.T) {
 	e.workAs(t, "")
 }
 
-// workAs starts the worker as a build of its deployment; none is a worker without a
-// version.
+// workAs starts the worker as a build of its deployment. An empty build starts an unversioned
+// worker.
 func (e *testEnv) workAs(t *testing.T, build string) {
 	t.Helper()
 	options := worker.Options{WorkerStopTimeout: time.Second}
@@ -44,8 +44,8 @@ func (e *testEnv) workAs(t *testing.T, build string) {
 	require.NoError(t, e.worker.Start())
 }
 
-// setCurrent makes a build current, once the server knows it; none stands for workers
-// without versions.
+// setCurrent waits until the server knows a build, and makes the build current. An empty build
+// selects unversioned workers.
 func (e *testEnv) setCurrent(t *testing.T, build string) {
 	t.Helper()
 	deployment := e.temporal.WorkerDeploymentClient().GetHandle(stubDeployment)

@@ -135,7 +135,7 @@ func newSetLister(t *testing.T, cached ...client.Object) *setLister {
 	}
 }
 
-// Teams have a set of one name and selector each, by namespace or by its label.
+// Each team has one SidecarSet, which selects a namespace by name or by label.
 func TestOnePodEventEnqueuesTheSetOfItsNamespaceAlone(t *testing.T) {
 	objects, specs := []client.Object{}, map[string]v1alpha1.SidecarSetSpec{}
 	for i := range 500 {

@@ -43,7 +43,7 @@ func TestConnections(t *testing.T) {
 	})
 }
 
-// assertCause calls three times: the cause stays equal.
+// assertCause calls three times and checks that the cause stays equal.
 func assertCause(t *testing.T, flags *Flags, want string) {
 	t.Helper()
 	connected := connect(t, flags)
@@ -119,7 +119,8 @@ func testRotation(t *testing.T, server string) {
 	assert.Empty(t, proxy.peers)
 }
 
-// frontend answers DescribeNamespace with the result of check, and records the headers of the last call.
+// frontend returns the result of check for DescribeNamespace, and records the headers of the last
+// call.
 type frontend struct {
 	workflowservice.UnimplementedWorkflowServiceServer
 	mu      sync.Mutex

@@ -58,7 +58,7 @@ func (a *authority) sign(t *testing.T, name string, valid time.Duration) (certif
 	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), pem.EncodeToMemory(&pem.Block{Type: "EC PRIVATE KEY", Bytes: encoded})
 }
 
-// serverConfig asks for client certificates of the clients' authority; nil asks for none.
+// serverConfig requires client certificates of the authority clients, unless clients is nil.
 func (a *authority) serverConfig(t *testing.T, name string, valid time.Duration, clients *authority) *tls.Config {
 	pair, err := tls.X509KeyPair(a.sign(t, name, valid))
 	require.NoError(t, err)
@@ -77,7 +77,7 @@ func newIdentityFiles(t *testing.T) identityFiles {
 	return identityFiles{filepath.Join(dir, "ca.crt"), filepath.Join(dir, "tls.crt"), filepath.Join(dir, "tls.key")}
 }
 
-// write replaces the files: server is trusted, and client signs the certificate.
+// write replaces the files. The files trust server, and client signs the certificate.
 func (f identityFiles) write(t *testing.T, server, client *authority, name string) {
 	cert, key := client.sign(t, name, time.Hour)
 	for path, data := range map[string][]byte{f.ca: server.pem, f.cert: cert, f.key: key} {

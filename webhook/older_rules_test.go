@@ -51,7 +51,7 @@ var olderRules = map[string]struct{ spec, worse string }{
 	"dotted.name": {`{selector: {matchLabels: {app: dotted}}, containers: [{name: a, image: b}]}`, `{revisionHistoryLimit: -1}`},
 }
 
-// olderDefinition is a kustomize folder with an older definition: its schema does not
+// olderDefinition is a kustomize directory with an older definition, whose schema does not
 // describe containers, volumes and policies.
 func olderDefinition(t *testing.T) string {
 	text, err := os.ReadFile("../config/crd/bases/apps.kruise.io_sidecarsets.yaml")

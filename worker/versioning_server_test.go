@@ -121,7 +121,7 @@ type workers struct {
 	pods   *pods
 	// behavior of all builds.
 	behavior string
-	// deployment differs from test to test: they share a server.
+	// deployment is unique for each test, because tests share a server.
 	deployment string
 }
 
@@ -129,7 +129,7 @@ func newWorkers(t *testing.T, server *testsuite.DevServer, queue string, left in
 	return &workers{t: t, server: server, client: server.Client(), queue: queue, deployment: deploymentName + "-" + queue, pods: &pods{left: left, batches: make(chan batch)}}
 }
 
-// host starts a worker; one without a build is unversioned.
+// host starts a worker. A worker without a build is unversioned.
 func (f *workers) host(build string) {
 	f.t.Helper()
 	options := Options{MaxConcurrentSelects: 10, MaxConcurrentPatches: 10}
@@ -144,14 +144,14 @@ func (f *workers) host(build string) {
 	f.t.Cleanup(stop)
 }
 
-// await asks until the answer is yes.
+// await polls until yes returns true.
 func (f *workers) await(what string, yes func(context.Context) bool) {
 	f.t.Helper()
 	require.Eventually(f.t, func() bool { return yes(f.t.Context()) }, timeout, pause, what)
 }
 
-// setCurrent makes a build current, once the server has seen both of its queues; no
-// build stands for the unversioned workers.
+// setCurrent waits until the server knows both queues of a build, and makes the build current. An
+// empty build selects unversioned workers.
 func (f *workers) setCurrent(build string) {
 	f.t.Helper()
 	deployment := f.client.WorkerDeploymentClient().GetHandle(f.deployment)
@@ -164,7 +164,7 @@ func (f *workers) setCurrent(build string) {
 		// queue of the other name.
 		return err == nil && len(version.Info.TaskQueuesInfos) >= 3
 	})
-	// As docs/temporal.md says it.
+	// The command is documented in docs/temporal.md.
 	args := []string{"worker", "deployment", "set-current-version", "--yes", "--address", f.server.FrontendHostPort(), "--deployment-name", f.deployment}
 	if build == "" {
 		args = append(args, "--unversioned")
@@ -206,8 +206,8 @@ func (f *workers) history(run client.WorkflowRun) (events []*history.HistoryEven
 	return events
 }
 
-// deciders are the builds that completed the workflow tasks of a run, without
-// repetitions; no task may have failed.
+// deciders returns the builds that completed the workflow tasks of a run, without repetitions. No
+// task may have failed.
 func (f *workers) deciders(run client.WorkflowRun) []string {
 	f.t.Helper()
 	var builds []string

@@ -37,8 +37,8 @@ const (
 	// deadlockTimeout is the time after which the SDK reports a deadlock of a workflow. The
 	// default of one second is too short for small machines.
 	deadlockTimeout = 5 * time.Second
-	// stickyTimeout is how long a workflow task waits for the worker that caches the run. After
-	// this time, the task goes to any worker, because that worker may have been killed.
+	// stickyTimeout is the time that a workflow task waits for the worker that caches the run.
+	// After this time, the task goes to any worker, because that worker may have been killed.
 	stickyTimeout = time.Second
 )
 
@@ -46,8 +46,8 @@ const (
 type Options struct {
 	kube.Options
 	Temporal temporal.Options
-	// TaskQueue is the task queue of the runs. If it is empty, the task queue is that of the
-	// cluster, see kube.TaskQueue.
+	// TaskQueue is the task queue of the runs. If it is empty, the task queue of the cluster is
+	// used, see kube.TaskQueue.
 	TaskQueue string
 	// MaxConcurrentSelects limits the activities that select pods. MaxConcurrentPatches limits
 	// the activities that patch pods. The limits are separate, so that neither kind of activity

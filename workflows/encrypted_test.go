@@ -36,7 +36,7 @@ const (
 	pause   = 20 * time.Millisecond
 )
 
-// encryptedRun is a run whose payloads are encrypted, on a server of its own.
+// encryptedRun is a run with encrypted payloads, on a separate server.
 type encryptedRun struct {
 	t       *testing.T
 	address string
@@ -114,8 +114,8 @@ func replayWith(t *testing.T, keys string, recorded *history.History) error {
 	return replayer.ReplayWorkflowHistory(nil, recorded)
 }
 
-// A run starts with one key and continues with another: its pause, and a failure that names a
-// pod, are in the history, and neither can be read in it.
+// A run starts with one key and continues with another. The history contains its pause and a
+// failure that names a pod. Neither is readable in the history.
 func TestEncryptedHistoriesReplayOverARotation(t *testing.T) {
 	e := startEncrypted(t)
 	byAnn := protocol.Pause{By: "ann", Reason: "the-reason-of-the-pause"}
@@ -158,7 +158,7 @@ func TestEncryptedHistoriesReplayOverARotation(t *testing.T) {
 	require.ErrorContains(t, replayWith(t, e.keys, recorded), `encrypted with key "a", which is not in `+e.keys)
 }
 
-// Runs of a release that did not encrypt continue: their payloads are read as they are.
+// Runs of a release without encryption continue, because unencrypted payloads are readable.
 func TestRecordedHistoriesReplayWithKeys(t *testing.T) {
 	keys := t.TempDir()
 	require.NoError(t, os.WriteFile(filepath.Join(keys, "b"), []byte(base64.StdEncoding.EncodeToString(make([]byte, 32))), 0o600))

@@ -7,7 +7,7 @@ import (
 	"github.com/outrigger/outrigger/api/protocol"
 )
 
-// log returns a logger that is silent during a replay.
+// log returns a logger that writes nothing during a replay.
 func (r *run) log(ctx workflow.Context) log.Logger {
 	return log.With(workflow.GetLogger(ctx), "sidecarset", r.input.SidecarSet.Name, "generation", r.input.Generation,
 		"runID", workflow.GetInfo(ctx).WorkflowExecution.RunID)

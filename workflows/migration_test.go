@@ -9,7 +9,7 @@ import (
 	"github.com/outrigger/outrigger/api/protocol"
 )
 
-// migrations plays pods that migrate: AwaitMigration answers from a script.
+// migrations simulates migrating pods. AwaitMigration returns results from a script.
 func (s *rolloutSuite) migrations(answers ...protocol.AwaitMigrationResult) (resets *[]protocol.ResetBatchInput) {
 	resets = &[]protocol.ResetBatchInput{}
 	s.env.RegisterActivityWithOptions(func(_ context.Context, input protocol.AwaitMigrationInput) (protocol.AwaitMigrationResult, error) {

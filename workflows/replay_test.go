@@ -50,8 +50,8 @@ func TestRecordedHistoriesReplay(t *testing.T) {
 	}
 }
 
-// A run can be anywhere when a new release takes it up: it is replayed up to the workflow
-// task that it is in the middle of.
+// A new release may replay a run at any workflow task, so each history is replayed up to each of
+// its workflow tasks.
 func TestRecordedHistoriesReplayUpToEachTask(t *testing.T) {
 	for _, file := range histories(t) {
 		t.Run(nameOf(file), func(t *testing.T) {

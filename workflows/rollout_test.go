@@ -26,8 +26,8 @@ const testRun = "default-test-run-id"
 
 func TestRollout(t *testing.T) { suite.Run(t, &rolloutSuite{}) }
 
-// rolloutSuite plays the cluster: it answers NextBatch from a script and
-// records what the run does.
+// rolloutSuite simulates the cluster. It returns results of NextBatch from a script and records
+// the actions of the run.
 type rolloutSuite struct {
 	suite.Suite
 	testsuite.WorkflowTestSuite
@@ -343,7 +343,8 @@ func (s *rolloutSuite) TestSpec8_3_ARunThatWaitsCosts150EventsAnHourAtMost() {
 	s.continued()
 }
 
-// A mistyped signal, or a restored cluster: the SidecarSet has no such generation.
+// After a mistyped signal, or in a restored cluster, the SidecarSet does not have the generation
+// of the signal.
 func (s *rolloutSuite) TestGenerationThatTheClusterNeverHadIsCorrected() {
 	s.answers(protocol.NextBatchResult{Phase: protocol.PhaseSuperseded, Generation: 1})
 	s.env.ExecuteWorkflow(protocol.RolloutWorkflow, input(999))
@@ -413,7 +414,7 @@ func (s *rolloutSuite) TestSpec7_1_AResumeOfARunThatIsNotPausedReturnsAnError() 
 	s.run()
 }
 
-// update sends one and expects an answer, or a rejection.
+// update sends an update and expects a result, or a rejection.
 func (s *rolloutSuite) update(name string, after time.Duration, pause protocol.Pause, answer *protocol.PauseResult, rejection string) {
 	s.env.RegisterDelayedCallback(func() {
 		s.env.UpdateWorkflow(name, fmt.Sprint(name, after), &testsuite.TestUpdateCallback{
@@ -489,8 +490,8 @@ func (s *rolloutSuite) TestRejectedPodsAreNamedToThePlannerAndTheRunRests() {
 	s.Equal((1+2+4)*minBackoff, s.env.Now().Sub(started))
 }
 
-// The test environment cancels an activity as the server does when no worker
-// runs it: there is no result.
+// The test environment cancels an activity like a server without a worker: the activity has no
+// result.
 func (s *rolloutSuite) TestASignalEndsABatchAndAllQueuedPodsMayHaveBeenWritten() {
 	s.answers(withQueued(batch("a"), "b", "c"))
 	s.upgrade = func(_ context.Context, input protocol.UpgradeBatchInput) (protocol.UpgradeBatchResult, error) {

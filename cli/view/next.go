@@ -7,7 +7,8 @@ func PatchStrategy(set, field, value string) string {
 	return fmt.Sprintf(`kubectl patch sidecarset %s --type=merge -p '{"spec":{"updateStrategy":{"%s":%s}}}'`, set, field, value)
 }
 
-// PausedBySpec says that the spec pauses the rollout, with the command that resumes it.
+// PausedBySpec returns the reason for a pause by the spec, with the command that resumes the
+// rollout.
 func PausedBySpec(set string) string {
 	return "spec.updateStrategy.paused is true (" + PatchStrategy(set, "paused", "false") + ")"
 }

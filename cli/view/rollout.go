@@ -27,7 +27,7 @@ type Rollout struct {
 	Observed bool `json:"observed"`
 	// Headline names the state in a phrase.
 	Headline string `json:"headline"`
-	// Phase is that of the plan, or Paused while the run is paused.
+	// Phase is the phase of the plan, or Paused while the run is paused.
 	Phase   protocol.Phase  `json:"phase"`
 	Message string          `json:"message"`
 	Counts  protocol.Counts `json:"counts"`

@@ -53,7 +53,7 @@ type harness struct {
 
 	sets []*v1alpha1.SidecarSet
 	pods int
-	// idle is the number of SidecarSets without pods, beside sets.
+	// idle is the number of SidecarSets without pods, in addition to sets.
 	idle    int
 	watched *observer.Watch
 	// cached reads SidecarSets from a cache that a watch updates.
@@ -87,7 +87,7 @@ func (h *harness) close() {
 	if h.stack != nil {
 		h.stack.Shutdown()
 	}
-	_ = os.RemoveAll(h.dir) // an error is ignored, because the folder is not used any more
+	_ = os.RemoveAll(h.dir) // an error is ignored, because the directory is not used any more
 }
 
 // startRoles starts the roles, and watches the pods and SidecarSets until ctx ends.

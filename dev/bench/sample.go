@@ -130,7 +130,7 @@ func label(metric *dto.Metric, name string) string {
 	return ""
 }
 
-// since returns the resources used since an earlier sample. The memory is that of the later
+// since returns the resources used since an earlier sample. The memory is the memory of the later
 // sample.
 func (s sample) since(before sample) sample {
 	s.processor = difference(before.processor, s.processor)

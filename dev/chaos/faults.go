@@ -17,8 +17,8 @@ import (
 )
 
 const (
-	// applyWithin is how long a fault is retried, because the API server or the webhook may be
-	// down.
+	// applyWithin is the maximum time that a fault is retried, because the API server or the
+	// webhook may be down.
 	applyWithin = 40 * time.Second
 	applyAgain  = 300 * time.Millisecond
 	attemptTime = 15 * time.Second

@@ -22,7 +22,7 @@ import (
 const (
 	// convergeWithin is the maximum time until all pods converge after the last fault.
 	convergeWithin = 4 * time.Minute
-	// calmTime is how long nothing must be pending before the pods count as converged.
+	// calmTime is the time without pending work after which the pods count as converged.
 	calmTime      = 3 * time.Second
 	convergeAgain = 500 * time.Millisecond
 	// shown is the maximum number of pending items in an error.

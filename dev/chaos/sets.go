@@ -19,7 +19,7 @@ import (
 )
 
 const (
-	// batchTime is how long a batch may continue after a pause is answered, because a worker may
+	// batchTime is the time that a batch may continue after a pause returns, because a worker may
 	// be disconnected from Temporal.
 	batchTime         = 30 * time.Second
 	attemptOfTemporal = 3 * time.Second

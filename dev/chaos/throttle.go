@@ -30,7 +30,7 @@ type throttle struct {
 	requests atomic.Int64
 }
 
-// newThrottle serves with the API server's own certificate from the folder certs.
+// newThrottle serves with the API server's own certificate from the directory certs.
 func newThrottle(ctx context.Context, apiServer, certs string) (*throttle, error) {
 	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", "127.0.0.1:0")
 	if err != nil {

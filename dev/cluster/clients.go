@@ -59,8 +59,8 @@ func Scrape(ctx context.Context, with *http.Client, url string) (map[string]*dto
 	return parser.TextToMetricFamilies(response.Body)
 }
 
-// TempDir creates a folder for the state of a cluster. The folder is in /dev/shm if the machine
-// has it.
+// TempDir creates a directory for the state of a cluster. The directory is in /dev/shm if the
+// machine has it.
 func TempDir(pattern string) (string, error) {
 	const shared = "/dev/shm"
 	parent := ""

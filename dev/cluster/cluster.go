@@ -20,7 +20,7 @@ import (
 // SystemNamespace is the namespace of revisions, Leases and configuration.
 const SystemNamespace = "kruise-system"
 
-// These are the files and folders in Options.Dir.
+// These are the files and directories in Options.Dir.
 const (
 	etcdDir        = "etcd"
 	certsDir       = "certs"
@@ -225,5 +225,5 @@ func (c *Cluster) startClients(ctx context.Context) error {
 // EtcdURL returns the URL of etcd. etcd accepts every client of this machine.
 func (c *Cluster) EtcdURL() string { return "http://" + loopback(c.at.etcd) }
 
-// LogDir returns the folder of the files <process>.log.
+// LogDir returns the directory of the files <process>.log.
 func (c *Cluster) LogDir() string { return filepath.Join(c.options.Dir, logsDir) }

@@ -55,8 +55,8 @@ func poll(ctx context.Context, what string, request func(context.Context) error)
 	return nil
 }
 
-// Apply applies a kustomize folder as the admin and waits until its CRDs are served. Afterwards,
-// existing SidecarSets can be read even if no conversion webhook runs.
+// Apply applies a kustomize directory as the admin and waits until its CRDs are served.
+// Afterwards, existing SidecarSets can be read even if no conversion webhook runs.
 func (c *Cluster) Apply(ctx context.Context, folder string) error {
 	if err := c.suspendConversion(ctx); err != nil {
 		return fmt.Errorf("apply %s: %w", folder, err)

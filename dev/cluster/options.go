@@ -17,14 +17,15 @@ const (
 
 // Options are the options of a cluster. Only Dir is required.
 type Options struct {
-	// Dir is the folder of data, certificates and logs. It is created if it does not exist.
+	// Dir is the directory of data, certificates and logs. It is created if it does not exist.
 	Dir string
-	// Root is the folder of the repository, which contains the defaults of Bin and Manifests. By
-	// default, it is the nearest folder at or above the working directory that contains a go.mod.
+	// Root is the directory of the repository, which contains the defaults of Bin and Manifests.
+	// By default, it is the nearest directory at or above the working directory that contains a
+	// go.mod.
 	Root string
-	// Bin is the folder of the programs, Root/bin by default.
+	// Bin is the directory of the programs, Root/bin by default.
 	Bin string
-	// Manifests are the kustomize folders that are applied at the start. The default is
+	// Manifests are the kustomize directories that are applied at the start. The default is
 	// config/crd and config/rbac of Root.
 	Manifests []string
 	// Nodes is the number of simulated nodes, 4 by default.

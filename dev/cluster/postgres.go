@@ -17,7 +17,7 @@ const postgresUser = "temporal"
 
 func (c *Cluster) postgresDir() string { return filepath.Join(c.options.Dir, postgresDir) }
 
-// initPostgres creates the data folder. fresh is false if the folder exists already.
+// initPostgres creates the data directory. fresh is false if the directory exists already.
 func (c *Cluster) initPostgres(ctx context.Context) (fresh bool, err error) {
 	if _, err := os.Stat(filepath.Join(c.postgresDir(), "PG_VERSION")); err == nil {
 		return false, nil

@@ -31,9 +31,9 @@ type Role struct {
 
 // AttachOptions are the options of Attach.
 type AttachOptions struct {
-	// Dir is the folder of the logs.
+	// Dir is the directory of the logs.
 	Dir string
-	// Bin is the folder of outrigger and kubectl.
+	// Bin is the directory of outrigger and kubectl.
 	Bin        string
 	Kubeconfig string
 	// TemporalAddress is the address of Temporal. If it is empty, the roles use the TEMPORAL_*

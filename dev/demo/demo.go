@@ -28,7 +28,7 @@ const (
 	before         = "centos:6.7"
 	after          = "centos:7"
 	pauseAt        = 6
-	// pausedFor is how long the rollout stays paused.
+	// pausedFor is the time that the rollout stays paused.
 	pausedFor = 3 * time.Second
 	timeout   = 3 * time.Minute
 )
@@ -36,7 +36,7 @@ const (
 // Demo shows a rollout on a running stack.
 type Demo struct {
 	Cluster *cluster.Cluster
-	// Bin is the folder of kubectl.
+	// Bin is the directory of kubectl.
 	Bin     string
 	Printer *Printer
 

@@ -119,7 +119,7 @@ func TestAPodIsInFlightFromItsRestartUntilItIsReady(t *testing.T) {
 	}
 }
 
-// A native sidecar is an init container; other ones must not restart either.
+// A native sidecar is an init container. Other init containers must not restart.
 func TestANativeSidecarIsObservedLikeAContainer(t *testing.T) {
 	w := newWatch("", "side")
 	w.Expect("v2")

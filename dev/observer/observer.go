@@ -23,7 +23,7 @@ const (
 	// fenceTime is the maximum age of the SidecarSet from which a pod is written (SPEC §7.1),
 	// plus the maximum time of a request on the wire.
 	fenceTime = 2*time.Second + 2*time.Second
-	// churnTime is how long a cache may miss the creation and deletion of pods. By then, the
+	// churnTime is the maximum delay of the creation and deletion of pods in a cache. By then, the
 	// client has detected a dead connection and listed the pods again.
 	churnTime = time.Minute
 	// strictTime is the maximum delay of a write that counts in Strict.

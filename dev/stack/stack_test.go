@@ -185,8 +185,8 @@ func TestAKilledSupervisorLeavesNothingAndIsRecoveredFrom(t *testing.T) {
 	assert.NoFileExists(t, ".run/env")
 }
 
-// ends waits up to ten seconds for a process to end. The Go runtime's own
-// signals interrupt a poll, which is then asked again.
+// ends waits up to ten seconds for a process to end. Signals of the Go runtime interrupt a poll,
+// which is then retried.
 func ends(t *testing.T, process []unix.PollFd) bool {
 	for {
 		n, err := unix.Poll(process, 10_000)

@@ -15,7 +15,7 @@ var (
 	errDown = errors.New("the stack is not running; start it with `make up`")
 )
 
-// stateDir is the folder of a stack's state.
+// stateDir is the directory of a stack's state.
 type stateDir string
 
 func (d stateDir) lockFile() string { return filepath.Join(string(d), "stack.lock") }

@@ -121,8 +121,7 @@ func TestSpec1_ThePullPolicyFollowsTheTag(t *testing.T) {
 	}
 }
 
-// OpenKruise hashes these probes as they are written; pods get their defaults from
-// Kubernetes.
+// OpenKruise hashes these probes as they are written. Pods get the defaults from Kubernetes.
 func TestSpec1_ProbesThatStayAsTheyAreWritten(t *testing.T) {
 	for _, list := range []string{"containers", "initContainers"} {
 		for written, inPods := range map[string]string{

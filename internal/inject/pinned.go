@@ -73,7 +73,7 @@ func podHash(pod *corev1.Pod, request types.UID) uint64 {
 	return binary.BigEndian.Uint64(sum[:])
 }
 
-// PreparePinned prepares a set with the content and the hashes of a revision.
+// PreparePinned prepares a SidecarSet with the content and the hashes of a revision.
 func PreparePinned(set *v1alpha1.SidecarSet, pinned *appsv1.ControllerRevision) (*Set, error) {
 	restored := set.DeepCopy()
 	if err := revision.Restore(pinned.Data.Raw, &restored.Spec); err != nil {

@@ -62,7 +62,7 @@ func TestSpec7_5_PodsWhoseContentWasRecordedDoNotCount(t *testing.T) {
 	}
 }
 
-// The end of a rollout proves that a pod was available; a record of OpenKruise does not.
+// The end of a rollout proves that a pod was available. A record of OpenKruise is no proof.
 func TestSpec7_2_PodsWhoseContentWasRecordedDoNotWait(t *testing.T) {
 	v := version()
 	v.Hash, v.Good = "newer", []v1alpha1.GoodRevision{{Hash: "new"}}

@@ -236,7 +236,7 @@ func TestStartFailureReportsTheReasonsAboutImagesAsOne(t *testing.T) {
 	assert.False(t, failed)
 }
 
-// The kubelet's clock may be ahead or behind: only its own times are compared.
+// The clock of the kubelet may be ahead or behind, so only times of the kubelet are compared.
 func TestSpec7_5_PodsThatWereNotAvailableCostNothingUntilTheyHaveBeenReady(t *testing.T) {
 	const since = "2024-01-02T09:00:00Z"
 	for name, c := range map[string]struct {

@@ -38,7 +38,7 @@ func FormerHashWithoutImage(spec *v1alpha1.SidecarSetSpec) (string, error) {
 	return hashOf(withoutImages(defaults.PodProbes(spec.Containers)), withoutImages(defaults.PodProbes(spec.InitContainers)))
 }
 
-// IsNativeSidecar reports whether an init container runs beside the app.
+// IsNativeSidecar reports whether an init container runs concurrently with the app.
 func IsNativeSidecar(c *corev1.Container) bool {
 	return c.RestartPolicy != nil && *c.RestartPolicy == corev1.ContainerRestartPolicyAlways
 }

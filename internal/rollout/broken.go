@@ -10,7 +10,7 @@ import (
 // BrokenPods are matched pods with a sidecar that cannot start.
 type BrokenPods struct {
 	Count int
-	// UsingSlots is how many of them upgrades made unavailable.
+	// UsingSlots is the number of these pods that upgrades made unavailable.
 	UsingSlots int
 	// Reason is the reason of the condition Degraded. Example and Detail are about the first of
 	// these pods by name.

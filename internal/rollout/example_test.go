@@ -13,7 +13,7 @@ import (
 	"github.com/outrigger/outrigger/internal/rollout"
 )
 
-// examplePods serve with an older version of the set.
+// examplePods are ready and have an older version of the SidecarSet.
 func examplePods(set *v1alpha1.SidecarSet, names ...string) []*corev1.Pod {
 	var pods []*corev1.Pod
 	for _, name := range names {
@@ -91,7 +91,7 @@ func ExamplePlan_Refill() {
 		fmt.Println(err)
 		return
 	}
-	// One write is on its way that the pods do not show yet: it takes a slot.
+	// The cache does not show one write yet. This write takes a slot.
 	refill := plan.Refill(plan.Pods, nil, 1)
 	fmt.Println("now", namesOf(refill.Now), "later", namesOf(refill.Left))
 	// Output:

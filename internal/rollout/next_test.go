@@ -147,7 +147,7 @@ func TestSpec7_3_BaseOrder(t *testing.T) {
 	restarted := func(n int32) func(*corev1.Pod) {
 		return func(p *corev1.Pod) { p.Status.ContainerStatuses = []corev1.ContainerStatus{{RestartCount: n}} }
 	}
-	// A failure before the containers started says nothing about the pod now.
+	// A failure before the containers started does not apply to the current state of the pod.
 	nativeRestarted := func(n int32) func(*corev1.Pod) {
 		return func(p *corev1.Pod) {
 			p.Spec.InitContainers = []corev1.Container{{Name: "ends"}, {Name: "native", RestartPolicy: new(corev1.ContainerRestartPolicyAlways)}}

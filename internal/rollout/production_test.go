@@ -41,7 +41,7 @@ type simulation struct {
 	before string
 	// digests of images, by tag.
 	digests map[string]string
-	// version is the set's resourceVersion.
+	// version is the resourceVersion of the SidecarSet.
 	version int
 	// generation that left was planned for.
 	planned int64

@@ -20,7 +20,7 @@ import (
 	"github.com/outrigger/outrigger/internal/revision"
 )
 
-// stored is a set as its admission leaves it.
+// stored returns a SidecarSet as it is stored after admission.
 func stored(t *testing.T, name string, changes ...func(*v1alpha1.SidecarSet)) v1alpha1.SidecarSet {
 	t.Helper()
 	set := fixture.SidecarSet(name, fixture.Sidecar(name))
@@ -37,7 +37,7 @@ func hot(set *v1alpha1.SidecarSet) {
 
 func paused(set *v1alpha1.SidecarSet) { set.Spec.UpdateStrategy.Paused = true }
 
-// injected is a pod with the set's newest version.
+// injected returns a pod with the newest version of the SidecarSet.
 func injected(t *testing.T, set v1alpha1.SidecarSet, changes ...func(*corev1.Pod)) corev1.Pod {
 	t.Helper()
 	pod := fixture.Pod(fixture.Container("app"), set.Spec.Containers[0].Container)
@@ -65,7 +65,7 @@ func rule(group, resource string, operations ...admissionregistrationv1.Operatio
 	return []admissionregistrationv1.RuleWithOperations{{Operations: operations, Rule: admissionregistrationv1.Rule{APIGroups: []string{group}, Resources: []string{resource}}}}
 }
 
-// mutatingAs asks about pods and SidecarSets under the name of a configuration.
+// mutatingAs returns a configuration with webhooks for pods and SidecarSets.
 func mutatingAs(configuration, pods, sets string) admissionregistrationv1.MutatingWebhookConfiguration {
 	return admissionregistrationv1.MutatingWebhookConfiguration{
 		ObjectMeta: metav1.ObjectMeta{Name: configuration},

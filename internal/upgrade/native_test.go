@@ -12,8 +12,8 @@ import (
 	"github.com/outrigger/outrigger/internal/record"
 )
 
-// nativePod was injected with an init container that ends, a native sidecar and a
-// container; another native sidecar is the app's own.
+// nativePod was injected with an ordinary init container, a native sidecar and a container. The
+// app has another native sidecar.
 func nativePod() *corev1.Pod {
 	pod := injected()
 	always := new(corev1.ContainerRestartPolicyAlways)

@@ -81,7 +81,7 @@ func TestContainerThatWasNotReportedYetHasNotRestarted(t *testing.T) {
 	assert.Contains(t, string(patch), `\"lastContainerStatuses\":{\"z\":{\"imageID\":\"\",\"restartCount\":0,\"image\":\"z:1\"}}`)
 }
 
-// The kubelet has not acted on the second image: nothing restarts the container.
+// The kubelet has not started the second image, so the container does not restart.
 func TestSpec7_APodThatGetsItsImageBackBeforeTheKubeletActedIsConsistent(t *testing.T) {
 	pod := injected()
 	pod.Status.ContainerStatuses[0].State.Waiting = &corev1.ContainerStateWaiting{Reason: "CrashLoopBackOff"}

@@ -59,7 +59,7 @@ spec:
 	}
 }
 
-// pinTo pins a set's injection to an older content of it, and returns its revisions.
+// pinTo pins the injection of a SidecarSet to an older revision, and returns its revisions.
 func pinTo(t *testing.T, set *v1alpha1.SidecarSet, older string) []appsv1.ControllerRevision {
 	t.Helper()
 	recorded, err := revision.New(merged(t, set, older), "system", 1)

@@ -38,7 +38,7 @@ func read(t *testing.T, texts ...string) *v1alpha1.SidecarSet {
 	return set
 }
 
-// merged is the set with changes (RFC 7396).
+// merged returns the SidecarSet with changes (RFC 7396).
 func merged(t *testing.T, set *v1alpha1.SidecarSet, change string) *v1alpha1.SidecarSet {
 	t.Helper()
 	whole, err := yaml.Marshal(set)

@@ -102,8 +102,8 @@ func decideOne(t *testing.T, set *v1alpha1.SidecarSet, pod *corev1.Pod) podDecis
 	return made
 }
 
-// A decision that reads another field of a cached pod fails this test: each field of these pods
-// has a value.
+// Each field of these pods has a value. Therefore, a decision that reads a dropped field fails
+// this test.
 func TestDecisionsAboutCachedAndWholePodsAreEqual(t *testing.T) {
 	transform := NewPodTransform()
 	matched, planned := 0, 0

@@ -22,7 +22,7 @@ import (
 	clocktesting "k8s.io/utils/clock/testing"
 )
 
-// scripted answers each request as the test sets it.
+// scripted responds to each request with the result that the test sets.
 type scripted struct {
 	lists   chan error
 	watches chan func() (watch.Interface, error)

@@ -37,7 +37,7 @@ func TestMessagesNameStableCauses(t *testing.T) {
 	assert.ErrorContains(t, c.rejectedError(serviceerror.NewInvalidArgument("unknown search attribute X")), "outrigger temporal setup")
 }
 
-// rejecting answers the probe with one code, and calls about runs with another.
+// rejecting returns one code for the probe, and another code for calls about runs.
 type rejecting struct {
 	workflowservice.UnimplementedWorkflowServiceServer
 	code, runs atomic.Uint32

@@ -19,12 +19,12 @@ import (
 )
 
 const (
-	// pickupTimeout is how long a task waits before the workers count as unavailable.
-	// pollerGracePeriod is how long a queue may be without pollers, for example after a restart
-	// of Temporal.
+	// pickupTimeout is the time that a task waits before the workers count as unavailable.
+	// pollerGracePeriod is the time that a queue may be without pollers, for example after a
+	// restart of Temporal.
 	pickupTimeout     = 8 * time.Second
 	pollerGracePeriod = 20 * time.Second
-	// attemptGracePeriod is how long an attempt has to last, after several failed attempts,
+	// attemptGracePeriod is the time that an attempt has to last, after several failed attempts,
 	// before the failure counts as over.
 	attemptGracePeriod = 15 * time.Second
 	// failingAttempts is the attempt from which on a task counts as failing.

@@ -15,8 +15,8 @@ const (
 	// the time between two probes while Temporal does not answer.
 	probeInterval     = 5 * time.Second
 	reconnectInterval = time.Second
-	// rejectionTTL is how long a rejection is reported without another rejection. It is longer
-	// than the longest delay between two retries of a reconcile.
+	// rejectionTTL is the time that a rejection is reported without another rejection. It is
+	// longer than the longest delay between two retries of a reconcile.
 	rejectionTTL = 30 * time.Second
 )
 

@@ -15,7 +15,7 @@ import (
 )
 
 const (
-	// pollersTTL is how long the description of a task queue is cached for all runs.
+	// pollersTTL is the time that the description of a task queue is cached for all runs.
 	pollersTTL = 3 * time.Second
 	// pollTimeout is longer than one poll of an idle worker. Within this time, an idle worker
 	// polls again.

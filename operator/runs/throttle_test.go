@@ -55,7 +55,7 @@ func TestBusyWorkflowsAreNoThrottle(t *testing.T) {
 	assert.False(t, temporal.IsUnreachable(serviceerror.NewResourceExhausted(enums.RESOURCE_EXHAUSTED_CAUSE_RPS_LIMIT, "much")))
 }
 
-// newClientOn connects to a Temporal server of its own.
+// newClientOn connects to a separate Temporal server.
 func newClientOn(t *testing.T, settings ...string) *Client {
 	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	require.NoError(t, err)

@@ -30,8 +30,8 @@ import (
 	"github.com/outrigger/outrigger/kube/crd"
 )
 
-// propagationTime is how long a definition must be unchanged before the migration. By then, the
-// definition has reached all API servers. It is also the time between two attempts.
+// propagationTime is the time that a definition must be unchanged before the migration. By then,
+// the definition has reached all API servers. It is also the time between two attempts.
 const propagationTime = 10 * time.Second
 
 // Migrator stores every SidecarSet in the storage version of the definition, and then removes all

@@ -26,7 +26,8 @@ import (
 type stores struct {
 	*Migrator
 	t *testing.T
-	// written are the SidecarSets that were written, in order; reject answers instead.
+	// written are the names of the SidecarSets that were written, in order. reject contains the
+	// errors of writes that fail.
 	written []string
 	reject  map[string]error
 	// meanwhile happens at every write.

@@ -26,7 +26,7 @@ import (
 	"google.golang.org/protobuf/encoding/protojson"
 )
 
-// ask posts to a server as UI and CLI do.
+// ask sends a request to a server, like the UI and the CLI.
 func ask(s *Server, method, path string, body []byte, headers map[string]string) *httptest.ResponseRecorder {
 	request := httptest.NewRequestWithContext(context.Background(), method, path, bytes.NewReader(body))
 	for name, value := range headers {

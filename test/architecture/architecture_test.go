@@ -48,7 +48,7 @@ func under(path string, prefixes ...string) bool {
 	return false
 }
 
-// Packages of these folders import nothing but the listed ones.
+// Packages of these directories import nothing but the listed ones.
 func TestAllowedImports(t *testing.T) {
 	types := []string{"k8s.io/api", "k8s.io/apimachinery", module + "/api"}
 	only := map[string][]string{
@@ -81,7 +81,7 @@ func TestReconcilesDoNotImportTemporal(t *testing.T) {
 	}
 }
 
-// Packages of these folders must not import the listed ones, not even indirectly.
+// Packages of these directories must not import the listed ones, not even indirectly.
 func TestForbiddenImports(t *testing.T) {
 	processes := []string{module + "/operator", module + "/webhook", module + "/worker"}
 	programs := []string{module + "/dev", module + "/cmd"}
@@ -96,7 +96,7 @@ func TestForbiddenImports(t *testing.T) {
 		"webhook":          {{"go.temporal.io", module + "/temporal", module + "/workflows", module + "/activities", module + "/operator", module + "/worker"}, programs},
 		"worker":           {processes[:2], programs},
 		"kube":             {{"go.temporal.io", module + "/workflows", module + "/activities"}, processes, programs},
-		// kube connects; the packages below it do not import it.
+		// The packages below kube do not import kube.
 		"kube/crd":     {{module + "/kube"}},
 		"kube/watches": {{module + "/kube"}},
 		"temporal":     {{"k8s.io/client-go", "sigs.k8s.io/controller-runtime"}, processes, programs},

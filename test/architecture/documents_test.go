@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Files and folders that the documents name exist.
+// Files and directories that the documents name exist.
 func TestDocumentsNamePlacesThatExist(t *testing.T) {
 	const root = "../.."
 	documents, err := filepath.Glob(root + "/docs/*.md")
@@ -38,7 +38,7 @@ var (
 	plain = regexp.MustCompile(`^[A-Za-z0-9_.-]+(/[A-Za-z0-9_.-]+)*/?$`)
 )
 
-// places are the quoted words that begin with a folder of this project.
+// places are the quoted words that begin with a directory of this project.
 func places(t *testing.T, root, text string) []string {
 	t.Helper()
 	entries, err := os.ReadDir(root)

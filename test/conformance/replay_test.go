@@ -126,7 +126,7 @@ func (c *cluster) reject(set, old *v1alpha1.SidecarSet) []metav1.StatusCause {
 	return ratchet.Rejected()
 }
 
-// rejection says which fields a SidecarSet is rejected for.
+// rejection returns the fields of the errors of a rejected SidecarSet.
 func rejection(causes []metav1.StatusCause) answer {
 	fields := []any{}
 	for _, cause := range causes {
@@ -235,7 +235,7 @@ func requesting(container corev1.Container) corev1.Container {
 	return container
 }
 
-// stripped keeps of a pod what the recorded answers keep.
+// stripped keeps only the fields of a pod that the recorded results contain.
 func (c *cluster) stripped(pod *corev1.Pod) map[string]any {
 	annotations := map[string]any{}
 	for key, value := range pod.Annotations {

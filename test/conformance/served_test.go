@@ -35,7 +35,7 @@ import (
 // cacheTimeout limits the wait until the caches contain the changes of the previous steps.
 const cacheTimeout = 10 * time.Second
 
-// served answers the steps of a case by an API server that the roles are installed in.
+// served executes the steps of a case on an API server with an installation of all roles.
 type served struct {
 	t      *testing.T
 	client client.Client
@@ -77,7 +77,8 @@ func TestRecordedCasesAreAnsweredTheSameThroughTheAPIServer(t *testing.T) {
 	}
 }
 
-// replay compares each answer at its step. rejected says which rejections are none here.
+// replay compares the result of each step. rejected contains the recorded rejections that are
+// admitted here.
 func (s *served) replay(file string, want []answer, rejected map[int]any) {
 	raw, err := os.ReadFile(file)
 	require.NoError(s.t, err)
@@ -168,7 +169,7 @@ func (s *served) firstRevision() string {
 	return ""
 }
 
-// admitted is the answer about a SidecarSet that was stored, with the revision that the operator has
+// admitted is the result for a SidecarSet that was stored, with the revision that the operator has
 // registered for it.
 func (s *served) admitted(set *unstructured.Unstructured) answer {
 	if !slices.Contains(s.sets, set.GetName()) {

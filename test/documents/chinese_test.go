@@ -13,7 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// chinese is the folder of the Chinese documents. Each has the file name of the English page.
+// chinese is the directory of the Chinese documents. Each has the file name of the English page.
 const chinese = "docs/zh"
 
 // TestChinesePagesMatchEnglishPages compares commands, output, rows of tables and sections.

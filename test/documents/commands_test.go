@@ -135,7 +135,7 @@ func testNames(t *testing.T) map[string]bool {
 func TestCommandsOfManualsWork(t *testing.T) {
 	ctrllog.SetLogger(logr.Discard())
 	stack := start(t)
-	// The commands create Secrets from files in this folder.
+	// The commands create Secrets from files in this directory.
 	folder := t.TempDir()
 	require.NoError(t, os.WriteFile(filepath.Join(folder, "api-key"), []byte("key"), 0o600))
 	run := func(command string) {

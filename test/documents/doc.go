@@ -1,3 +1,3 @@
-// Package documents tests the documents: their links and commands exist, and the console
-// sessions of the guides print the text of the guides.
+// Package documents tests the documents. Links and commands must exist, and the console sessions
+// of the guides must print the text of the guides.
 package documents

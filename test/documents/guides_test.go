@@ -84,15 +84,15 @@ func start(t *testing.T) *cluster.Cluster {
 	return stack
 }
 
-// shell runs a command in the folder of the project and returns its output. A command may
-// fail, because documents show failures, too.
+// shell runs a command in the directory of the project and returns its output. A command may fail,
+// because documents show failures, too.
 func shell(t *testing.T, stack *cluster.Cluster, command string) string {
 	t.Helper()
 	out, _ := typed(t, stack, root, command)
 	return out
 }
 
-// typed returns the output of a command in a folder. It answers prompts with yes.
+// typed returns the output of a command in a directory. It answers prompts with yes.
 func typed(t *testing.T, stack *cluster.Cluster, folder, command string) (string, error) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), stepTimeout)

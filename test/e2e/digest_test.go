@@ -19,8 +19,8 @@ import (
 	"github.com/outrigger/outrigger/dev/observer"
 )
 
-// restarts follows pods whose containers restart once each, also if only the name of the
-// image changes: a pod is down from its write until it is ready after that restart.
+// restarts observes pods whose containers restart once each, even if only the name of the image
+// changes. A pod is unavailable from its write until it is ready after the restart.
 type restarts struct {
 	mu    sync.Mutex
 	image string

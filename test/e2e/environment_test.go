@@ -27,11 +27,11 @@ import (
 const (
 	appLabel = "app"
 	sidecar  = "side"
-	// environmentWithin is long: the machine may have other things to do.
+	// environmentWithin is long, because the machine may be busy.
 	environmentWithin = 10 * time.Minute
 )
 
-// environment is a namespace with a SidecarSet and pods of its own.
+// environment is a namespace with its own SidecarSet and pods.
 type environment struct {
 	t       testing.TB
 	ctx     context.Context

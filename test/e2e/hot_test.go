@@ -45,7 +45,7 @@ func newHotScenario(t *testing.T, n int) *environment {
 type load struct {
 	asked atomic.Int64
 	mu    sync.Mutex
-	// seen counts the answers of each release.
+	// seen counts the responses of each release.
 	seen   map[string]int
 	failed []error
 }
@@ -95,7 +95,7 @@ func (l *load) count(release string, err error) {
 	l.seen[release]++
 }
 
-// get returns the release that answers.
+// get returns the release that responds.
 func get(client *http.Client, url string) (string, error) {
 	response, err := client.Get(url)
 	if err != nil {

@@ -75,7 +75,7 @@ func newBrowser(ctx context.Context, t *testing.T) context.Context {
 	return page
 }
 
-// shown is the text of a page. Temporal's UI renders Markdown in frames of its own.
+// shown returns the text of a page. Temporal's UI renders Markdown in separate frames.
 const shown = `[document, ...Array.from(document.querySelectorAll("iframe"), f => f.contentDocument)].map(d => d?.body?.innerText).join("\n")`
 
 // awaitUI waits until the UI reaches its server, which has started at the same moment. A page

@@ -21,8 +21,8 @@ import (
 	"github.com/outrigger/outrigger/dev/observer"
 )
 
-// limitedCluster is a namespace with several SidecarSets, each with pods of its own, and
-// workers with a cluster-wide limit.
+// limitedCluster is a namespace with several SidecarSets, each with its own pods, and workers with
+// a cluster-wide limit.
 type limitedCluster struct {
 	scenario
 	sets    []*v1alpha1.SidecarSet
@@ -179,7 +179,8 @@ func TestSpec7_5_TheClusterWideLimitHoldsDuringFailuresOfWorkers(t *testing.T) {
 	assert.Equal(t, 7, worst, "the limit was not reached")
 }
 
-// SidecarSets share fewer slots than there are SidecarSets: none waits until another is done.
+// There are fewer slots than SidecarSets. No SidecarSet waits until the rollout of another
+// SidecarSet has ended.
 func TestSpec7_5_SidecarSetsShareASmallClusterWideLimit(t *testing.T) {
 	f := newLimitedCluster(t, "turns", 4, 6, 2, 0, nil)
 	f.upgradeAll("side:v2")

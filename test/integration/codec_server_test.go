@@ -31,7 +31,7 @@ import (
 // sealedWords are part of the input of sealedRun.
 const sealedWords = "words-of-the-pause"
 
-// makeKey writes the payload key a into a directory of its own.
+// makeKey writes the payload key a into a new directory.
 func makeKey(t *testing.T) codec.Options {
 	t.Helper()
 	keys, key := t.TempDir(), make([]byte, 32)
@@ -40,7 +40,7 @@ func makeKey(t *testing.T) codec.Options {
 	return codec.Options{KeyDir: keys, KeyID: "a"}
 }
 
-// sealedRun is an encrypted run without a worker, on a server of its own.
+// sealedRun is an encrypted run without a worker, on a separate server.
 type sealedRun struct {
 	t       *testing.T
 	keys    codec.Options

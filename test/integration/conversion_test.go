@@ -56,7 +56,7 @@ spec: {selector: {matchLabels: {app: NAME}}, namespaceSelector: {matchExpression
 `,
 }
 
-// versions tries a set in both versions.
+// versions tests a SidecarSet in both API versions.
 type versions struct {
 	t    *testing.T
 	ctx  context.Context
@@ -241,7 +241,7 @@ func TestTheDefinitionCanBeAppliedAgain(t *testing.T) {
 	})
 }
 
-// Injection is rejected without the webhook; running pods and rollouts continue.
+// Without the webhook, new pods are rejected. Running pods and rollouts continue.
 func TestWithoutTheWebhookTheStoredVersionLives(t *testing.T) {
 	v := newVersions(t)
 	for name, apply := range map[string][]string{

@@ -1,3 +1,3 @@
-// Package integration tries the three processes together on real parts: an API
-// server, simulated nodes, a Temporal server.
+// Package integration tests the three processes together with a real API server, simulated nodes
+// and a Temporal server.
 package integration

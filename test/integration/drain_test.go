@@ -17,7 +17,7 @@ import (
 	"github.com/outrigger/outrigger/dev/observer"
 )
 
-// A worker that ends releases its tasks: another worker claims them before a heartbeat or a
+// A worker that stops releases its tasks. Another worker claims the tasks before a heartbeat or a
 // workflow task times out.
 func TestAWorkerThatEndsHandsItsBatchOver(t *testing.T) {
 	for name, strategy := range map[string]func(*v1alpha1.SidecarSet){"cold": maxUnavailable(2), "hot": hot(2)} {
@@ -38,7 +38,7 @@ func TestAWorkerThatEndsHandsItsBatchOver(t *testing.T) {
 	}
 }
 
-// Restarts of all processes, one after the other, stop no rollout: no task times out.
+// The processes restart one after the other. No rollout stops, and no task times out.
 func TestARollingRestartDelaysNoRollout(t *testing.T) {
 	s := newScenario(t, 40, maxUnavailable(2))
 	s.upgradeTo("side:v2")

@@ -27,7 +27,7 @@ func (s *scenario) recorded() map[string]string {
 	return recorded
 }
 
-// Another empty image is more than another image: pods keep the one they have.
+// A change of the empty image is not upgradable in place. Pods keep their empty image.
 func TestSpec7_2_AnotherEmptyImageTouchesNoPod(t *testing.T) {
 	t.Parallel()
 	for name, strategy := range map[string]string{

@@ -143,8 +143,8 @@ func TestExamplesBehaveAsDocumented(t *testing.T) {
 	}
 }
 
-// triedElsewhere are folders of the documents' sessions, which test/documents follows, and
-// of the sidecar that test/e2e runs.
+// triedElsewhere are directories of the documents' sessions, which test/documents follows, and of
+// the sidecar that test/e2e runs.
 func triedElsewhere() []string { return []string{"hot-upgrade", "quick-start", "recipes"} }
 
 // exampleFiles are the manifests that are to be tried here.
@@ -203,7 +203,8 @@ func (s *scenario) removeExamples(files []string) {
 	}
 }
 
-// seesPod waits until caches have seen the newest SidecarSet, and says what came instead.
+// seesPod waits until the caches contain the newest SidecarSet. If the output of the pod differs,
+// it reports the output.
 func (s *scenario) seesPod(file, app, namespace, show, want string) {
 	s.t.Helper()
 	pod := strings.NewReplacer("APP", app, "NAMESPACE", namespace).Replace(examplePod)

@@ -21,8 +21,8 @@ import (
 	"github.com/outrigger/outrigger/workflows"
 )
 
-// replayHistories replays every run that the tests have made, however it was
-// interrupted: after the last test, and before a test that empties Temporal.
+// replayHistories replays every run of the tests. It is called after the last test, and before a
+// test that deletes the data of Temporal.
 func replayHistories(ctx context.Context) error {
 	list, err := stack.temporal.ListWorkflow(ctx, &workflowservice.ListWorkflowExecutionsRequest{Namespace: cluster.TemporalNamespace})
 	if err != nil {
@@ -68,7 +68,8 @@ func fetchHistory(ctx context.Context, run *common.WorkflowExecution) (*history.
 	return events, nil
 }
 
-// keepHistory writes the history of a run beside the logs, and says where, or why not.
+// keepHistory writes the history of a run to the directory of the logs. It returns the path, or
+// the error.
 func keepHistory(run *common.WorkflowExecution, events *history.History) string {
 	text, err := protojson.Marshal(events)
 	if err != nil {

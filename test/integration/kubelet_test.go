@@ -59,7 +59,7 @@ func (s *scenario) report(name, image, imageID string, restarts int32) {
 	require.NoError(s.t, stack.kube.Status().Patch(s.ctx, pod, client.MergeFrom(before)))
 }
 
-// images counts the pods whose spec asks for an image of the sidecar.
+// images returns the names of the pods whose spec has an image of the sidecar.
 func (s *scenario) images(image string) (names []string) {
 	for _, pod := range s.pods() {
 		for _, c := range slices.Concat(pod.Spec.InitContainers, pod.Spec.Containers) {

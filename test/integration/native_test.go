@@ -95,8 +95,8 @@ func (s *scenario) awaitEvent(reason string) {
 	})
 }
 
-// A kubelet that knows nothing of native sidecars keeps running the old one: its pods
-// serve, and hold their slots until something else restarts it.
+// A kubelet before 1.33 does not restart a native sidecar with a new image. Its pods are ready,
+// and keep their slots until the sidecar restarts for another reason.
 func TestSpec9_1_AnOldKubeletBlocksAtMostMaxUnavailable(t *testing.T) {
 	t.Parallel()
 	s := newScenario(t, 0, native)
@@ -106,7 +106,7 @@ func TestSpec9_1_AnOldKubeletBlocksAtMostMaxUnavailable(t *testing.T) {
 	s.await(func(v observer.View) bool { return v.Ready == 3 })
 	s.upgradeNativeTo("side:v2")
 	s.await(func(v observer.View) bool { return v.Updated == 2 })
-	// The third follows when a slot becomes free, and not before: see within.
+	// The third pod follows only when a slot is released (within checks this).
 	s.report(s.images("side:v2")[0], "side:v2", "sha256:v2", 1)
 	s.await(func(v observer.View) bool { return v.Updated == 3 })
 	for _, name := range s.images("side:v2") {

@@ -112,7 +112,7 @@ func (s *scenario) save(path string) {
 	}
 }
 
-// continues returns the run that another one continues; empty if there is none.
+// continues returns the id of the run that a run continues, or "".
 func (s *scenario) continues(run string) string {
 	s.t.Helper()
 	events := stack.temporal.GetWorkflowHistory(s.ctx, s.workflow(), run, false, enums.HISTORY_EVENT_FILTER_TYPE_ALL_EVENT)

@@ -112,7 +112,7 @@ func (h *hammer) stop() error {
 	return h.all.Wait()
 }
 
-// endingSoon is a certificate that is valid for a month, of a CA of its own.
+// endingSoon is a certificate of a new CA that is valid for a month.
 func endingSoon(t *testing.T) map[string][]byte {
 	t.Helper()
 	begin, end := time.Now().Add(-time.Hour), time.Now().AddDate(0, 1, 0)

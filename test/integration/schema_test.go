@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Both versions: kubectl explains the newest by default.
+// kubectl explains only the newest version by default.
 func TestKubectlExplainsEveryField(t *testing.T) {
 	s := newScenario(t, 0, nil)
 	for _, version := range []string{"v1alpha1", "v1beta1"} {

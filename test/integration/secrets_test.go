@@ -57,7 +57,8 @@ func (s *scenario) failRollouts() {
 	s.awaitSet("the end of the rollout", counts(3))
 }
 
-// asked is the status of the newest run, also of an encrypted one; zero if it cannot answer.
+// asked queries the status of the newest run, which may be encrypted. It returns zero if the query
+// fails.
 func (s *scenario) asked() (status protocol.RolloutStatus) {
 	s.t.Helper()
 	reader, err := outrigger.NewLazyClient(outrigger.Options{Address: stack.TemporalAddress, Namespace: cluster.TemporalNamespace, Codec: stack.codec}, logr.Discard())
@@ -143,7 +144,7 @@ func (s *scenario) published() map[string]string {
 func (s *scenario) toldNoSecret() {
 	s.t.Helper()
 	for what, text := range s.published() {
-		// Not the whole text: it may be long.
+		// The whole text may be long.
 		if at := strings.Index(text, secret); at >= 0 {
 			assert.Fail(s.t, "a secret is in the "+what, text[max(0, at-200):min(len(text), at+100)])
 		}
@@ -157,7 +158,7 @@ func TestSecretsOfASetStayInIt(t *testing.T) {
 	assert.Contains(t, s.rawHistories(), s.pods()[0].Name, "what is searched is what the runs wrote")
 }
 
-// awaitNoOpenRuns waits until no run needs a worker: the next ones have other keys.
+// awaitNoOpenRuns waits until no run needs a worker, because the next workers have other keys.
 func (s *scenario) awaitNoOpenRuns() {
 	s.t.Helper()
 	s.poll("all runs to end", func() (bool, error) {

@@ -39,7 +39,7 @@ var stack struct {
 	*cluster.Cluster
 	kube     client.Client
 	temporal sdk.Client
-	// codec has the keys of encrypted runs; nil while there are none.
+	// codec has the keys of encrypted runs. It is nil if runs are not encrypted.
 	codec  *codec.Codec
 	traces *receiver
 }
@@ -123,7 +123,7 @@ func connect() error {
 	return err
 }
 
-// scenario is a namespace with a SidecarSet and pods of its own.
+// scenario is a namespace with its own SidecarSet and pods.
 type scenario struct {
 	t       *testing.T
 	ctx     context.Context
@@ -132,8 +132,8 @@ type scenario struct {
 	watched *observer.Watch
 }
 
-// Annotations that choose a pod's kubelet: how late its clock is, and how long
-// the pod takes to become ready.
+// These annotations configure the simulated kubelet of a pod: the delay of its clock, and the time
+// until the pod is ready.
 const (
 	clockBehind = "kwok.outrigger.io/clock-behind"
 	readyAfter  = "kwok.outrigger.io/ready-after"
@@ -260,7 +260,7 @@ func counts(n int32) func(*v1alpha1.SidecarSet) bool {
 
 func (s *scenario) workflow() string { return protocol.WorkflowID(s.set.Name, s.set.UID) }
 
-// status asks the newest run what it does.
+// status queries the status of the newest run.
 func (s *scenario) status() (protocol.RolloutStatus, error) {
 	var status protocol.RolloutStatus
 	answer, err := stack.temporal.QueryWorkflow(s.ctx, s.workflow(), "", protocol.StatusQuery)
@@ -283,7 +283,7 @@ func (s *scenario) awaitStatus(what string, holds func(protocol.RolloutStatus) b
 	s.poll(what, func() (bool, error) {
 		var err error
 		if status, err = s.status(); err != nil {
-			return false, nil // no run may have started, and no worker may be there to answer
+			return false, nil // the run may not have started, or no worker may be available
 		}
 		return holds(status), nil
 	})
@@ -296,7 +296,7 @@ func (s *scenario) poll(what string, done func() (bool, error)) {
 	require.NoError(s.t, err, "wait for %s", what)
 }
 
-// kubectl runs as an administrator; it returns what was printed, also on failure.
+// kubectl runs kubectl as an administrator. It returns the output, also on failure.
 func kubectl(ctx context.Context, stdin string, args ...string) (string, error) {
 	cmd := exec.CommandContext(ctx, filepath.Join(bin, "kubectl"), append([]string{"--kubeconfig=" + stack.Kubeconfig}, args...)...)
 	cmd.Stdin = strings.NewReader(stdin)

@@ -44,7 +44,8 @@ func (s *scenario) rejecting(pod, container string) {
 	s.rejectingBecause(pod, container, "'"+says+"'", says)
 }
 
-// rejectingBecause does so with a message, a CEL expression whose value contains says.
+// rejectingBecause rejects writes to one pod with a message. message is a CEL expression whose
+// value contains says.
 func (s *scenario) rejectingBecause(pod, container, message, says string) {
 	s.t.Helper()
 	s.rejectingWhere(fmt.Sprintf("object.metadata.name == '%s'", pod), pod, container, message, says)
@@ -130,7 +131,7 @@ func TestSpec7_8_ARejectedPodDoesNotWaitForAPodThatCannotBeUpgraded(t *testing.T
 	s := newByHandScenario(t, 2)
 	s.rejecting("pod-0", "side")
 	s.upgradeTo("side:v2")
-	// No status says that pod-1 runs it.
+	// The status of pod-1 does not contain the new image.
 	s.await(func(v observer.View) bool { return v.Updated == 1 })
 	s.upgradeTo("side:v3")
 	s.awaitStatus("the rejection of pod-0", func(status protocol.RolloutStatus) bool {
@@ -147,7 +148,7 @@ func TestSpec7_8_RelabelledPodLeavesAndComesBack(t *testing.T) {
 	pod := s.pods()[0]
 	s.upgradeTo("side:v2")
 	s.await(func(v observer.View) bool { return v.Updated >= 2 })
-	// The deployment replaces the pod that left; both end up new.
+	// The Deployment replaces the pod that left. Both pods get the new version.
 	s.patchPod(&pod, `{"metadata":{"labels":{"app":"elsewhere"}}}`)
 	s.await(observer.Converged(8))
 	s.patchPod(&pod, fmt.Sprintf(`{"metadata":{"labels":{"app":%q}}}`, s.name))
@@ -173,7 +174,7 @@ func TestSpec7_8_EvictedAndFailedPodsStopNoOther(t *testing.T) {
 func TestSpec7_8_PodsOnADeadNodeStopNoOther(t *testing.T) {
 	t.Parallel()
 	s := newScenario(t, 8, nil)
-	// Two pods lose their node: nothing reports on them any more.
+	// Two pods lose their node, so no kubelet reports their status.
 	pods := s.pods()
 	for i := range 2 {
 		s.patchPodStatus(&pods[i], `{"status":{"conditions":[{"type":"Ready","status":"False","reason":"NodeStatusUnknown","lastTransitionTime":"2020-01-01T00:00:00Z"}],"phase":"Unknown"}}`)

@@ -123,7 +123,7 @@ func (r *receiver) writes(namespace string) map[string][]string {
 func TestATraceGoesFromTheEditToEachPod(t *testing.T) {
 	s := newScenario(t, 4, nil)
 	s.awaitSet("counts of the injected pods", counts(4))
-	// An open run would take the edit into the trace of its own generation.
+	// An open run would add the spans of the edit to the trace of its earlier generation.
 	s.awaitPhase(protocol.PhaseComplete)
 	s.upgradeTo("side:v2")
 	s.await(observer.Converged(4))

@@ -103,7 +103,7 @@ func metrics(s *scenario, url string) string {
 	return string(body)
 }
 
-// prune runs the command with an answer to its question.
+// prune runs the command and answers its prompt.
 func (s *scenario) prune(cluster, answer string) string {
 	s.t.Helper()
 	cmd := exec.CommandContext(s.ctx, filepath.Join(bin, "outrigger"), "temporal", "prune", "--temporal-address", stack.TemporalAddress, "--cluster-uid", cluster)
@@ -138,7 +138,7 @@ func TestClustersThatShareATemporalDoNotSeeEachOther(t *testing.T) {
 	require.NotNil(t, other.set.Status.Rollout)
 	assert.Nil(t, other.set.Status.Rollout.Pause)
 
-	// Each has an open run, of a SidecarSet that the other's API server does not have.
+	// Each cluster has an open run of a SidecarSet that the other API server does not have.
 	other.upgradeTo(s.ctx, t, "side:v3")
 	s.poll("the pause of the other cluster's run", func() (bool, error) {
 		err := stack.temporal.SignalWorkflow(s.ctx, other.workflow(), "", protocol.PauseSignal, protocol.Pause{By: "bob"})

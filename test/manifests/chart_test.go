@@ -242,7 +242,8 @@ webhook:
 	assert.Equal(t, append(slices.Clone(shipped["matchExpressions"].([]any)), object{"key": "tier", "operator": "Exists"}), selector["matchExpressions"])
 	assert.Equal(t, append(slices.Clone(critical), object{"name": "mine", "expression": "true"}), conditions)
 
-	// Names of conditions are unique: one's own takes the place of the shipped one.
+	// Names of conditions are unique, so a custom condition replaces the default condition of the
+	// same name.
 	_, conditions = hook("--set=webhook.pods.matchConditions[0].name=not-system-critical,webhook.pods.matchConditions[0].expression=false")
 	assert.Equal(t, []any{object{"name": "not-system-critical", "expression": false}}, conditions)
 }

@@ -13,12 +13,12 @@ import (
 	"github.com/outrigger/outrigger/dev/cluster"
 )
 
-// switchOn writes the rules of the webhook of pods as the webhook role does, which then is
-// gone with its node: the Service has no endpoint.
+// switchOn writes the rules of the pod webhook, as the webhook role does. The webhook role is lost
+// with its node, so the Service has no endpoint.
 const switchOn = `[{"op":"add","path":"/webhooks/0/rules","value":[{"apiGroups":[""],"apiVersions":["v1"],"resources":["pods"],"operations":["CREATE"],"scope":"Namespaced"}]}]`
 
-// All nodes are new: the pods that make one ready are created, and wait for no webhook;
-// ordinary pods wait for their sidecars.
+// All nodes are new. The pods that make a node ready are created without the webhook. Ordinary
+// pods wait for their sidecars.
 func TestSpec4_13_AColdClusterCreatesThePodsThatMakeItsNodesReady(t *testing.T) {
 	c, err := cluster.Start(t.Context(), cluster.Options{Dir: t.TempDir(), WithoutNodes: true, WithoutTemporal: true})
 	require.NoError(t, err)

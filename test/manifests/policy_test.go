@@ -33,7 +33,7 @@ type policed struct {
 	cluster *cluster.Cluster
 }
 
-// injectedPod has a sidecar and a native sidecar beside a container and an init container of its own.
+// injectedPod has a sidecar, a native sidecar, an app container and an init container.
 const injectedPod = `
 apiVersion: v1
 kind: Pod

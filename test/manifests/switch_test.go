@@ -38,8 +38,8 @@ import (
 // installer is the field manager that applies definitions, ours and others.
 const installer = "installer"
 
-// switching is a cluster whose SidecarSets others have defined: stored as v1beta1,
-// converted by a webhook that is gone.
+// switching is a cluster with the CustomResourceDefinition of another installation. SidecarSets
+// are stored as v1beta1, and the conversion webhook is missing.
 type switching struct {
 	t       *testing.T
 	ctx     context.Context
@@ -117,7 +117,7 @@ func (s *switching) theirs(storage string) *apiextensionsv1.CustomResourceDefini
 	return definition
 }
 
-// apply tells what kubectl says.
+// apply returns the output of kubectl.
 func (s *switching) apply(definition *apiextensionsv1.CustomResourceDefinition, how ...string) (string, error) {
 	s.t.Helper()
 	manifest, err := yaml.Marshal(definition)
@@ -220,8 +220,8 @@ type unexpected struct{ got any }
 
 func (u *unexpected) Error() string { return "got " + strings.Join(u.got.([]string), ", ") }
 
-// start returns once all roles are ready. Each starts when the one before runs: the webhook role
-// alone may patch the definition, and the others are ready after it.
+// start returns once all roles are ready. Each role starts after the previous role, because only
+// the webhook role may patch the definition, and the other roles become ready after it.
 func (s *switching) start(order []string) {
 	s.t.Helper()
 	var ready errgroup.Group

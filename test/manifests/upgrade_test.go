@@ -19,8 +19,8 @@ import (
 	"github.com/outrigger/outrigger/dev/cluster"
 )
 
-// previous names the program of the release that is upgraded from; without it the roles
-// of both releases run the program at hand, each as its manifests have it.
+// previous is the program of the previous release. Without previous, the roles of both releases
+// run the current program with the arguments of their manifests.
 var previous = flag.String("previous", "", "`file` of the outrigger program of testdata/releases/v0.1.0.yaml")
 
 // upgrading is a cluster with the manifests of the previous release, whose roles run
@@ -64,7 +64,7 @@ func newUpgrading(t *testing.T) *upgrading {
 	if *previous != "" {
 		u.use(*previous)
 	}
-	// The port is not known yet; what is applied at the start needs none.
+	// The port is not known yet, and the manifests that are applied at the start do not need it.
 	u.cluster, err = cluster.Start(t.Context(), cluster.Options{Dir: t.TempDir(), Bin: u.bin, Nodes: 2})
 	require.NoError(t, err)
 	t.Cleanup(u.cluster.Shutdown)
@@ -136,8 +136,8 @@ func (u *upgrading) pods() (images map[string]int, versions map[string]string) {
 	return images, versions
 }
 
-// rollOver replaces each role as its Deployment does: the webhook's new one is ready
-// before an old one goes.
+// rollOver replaces the processes of each role, like its Deployment. A new webhook is ready before
+// an old webhook stops.
 func (u *upgrading) rollOver() {
 	u.t.Helper()
 	u.service.start(u.cluster, "webhook-2")

@@ -72,8 +72,8 @@ func TestTheReadmeHasEachValue(t *testing.T) {
 	}
 }
 
-// flatten adds the paths of the values that have no fields of their own, each with its default.
-// Resources count as one value.
+// flatten adds the paths of the values without fields, with their defaults. Resources count as one
+// value.
 func flatten(t *testing.T, into map[string]string, path string, value any) {
 	t.Helper()
 	fields, isObject := value.(object)

@@ -80,8 +80,8 @@ var (
 	quoted   = regexp.MustCompile(`"[^"]*"`)
 )
 
-// The metrics and labels of each expression are on the page: an alert on a metric that does
-// not exist would never fire. The test also fails for a bracket that is not closed.
+// The metrics and labels of each expression must be on the page, because an alert on a metric that
+// does not exist never fires. The test also fails for a bracket that is not closed.
 func TestExpressionsUseDocumentedMetrics(t *testing.T) {
 	known := documented(t)
 	for where, expression := range expressions(t) {

@@ -104,7 +104,7 @@ func ask(ctx context.Context, queries prometheus.API, expression string) (model.
 	return found, nil
 }
 
-// awaitSamples waits until the answer has a number: rates need two scrapes.
+// awaitSamples waits until the result has a number, because rates need two scrapes.
 func awaitSamples(t *testing.T, queries prometheus.API, where, expression string) {
 	t.Helper()
 	require.EventuallyWithT(t, func(c *assert.CollectT) {

@@ -18,8 +18,8 @@ const controlGroups = "/sys/fs/cgroup"
 // root of each hierarchy.
 func controlGroup(state string) string { return filepath.Base(state) }
 
-// hierarchies returns the folders of the root groups. In version 1, each controller has a folder.
-// In version 2, there is only one folder.
+// hierarchies returns the directories of the root groups. In version 1, each controller has a
+// directory. In version 2, there is only one directory.
 func hierarchies() ([]string, error) {
 	if unified(controlGroups) {
 		return []string{controlGroups}, nil
@@ -77,7 +77,7 @@ func copyProcessors(name string) error {
 	return nil
 }
 
-// emptyWithin is how long the kernel may take to remove ended processes from a control group.
+// emptyWithin is the timeout for the removal of ended processes from a control group.
 const emptyWithin = 10 * time.Second
 
 // removeControlGroups removes the group and all groups below it.

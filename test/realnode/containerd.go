@@ -72,7 +72,7 @@ func (n *Node) Load(ctx context.Context, image Image) error {
 	if err != nil {
 		return fmt.Errorf("image %s: %w", image.Name, err)
 	}
-	defer func() { _ = os.Remove(archive.Name()) }() // the state folder is removed at the end anyway
+	defer func() { _ = os.Remove(archive.Name()) }() // the state directory is removed at the end anyway
 	err = image.write(archive)
 	if closed := archive.Close(); err == nil {
 		err = closed

@@ -17,18 +17,18 @@ import (
 	"github.com/outrigger/outrigger/dev/cluster"
 )
 
-// stateVariable is the environment variable with the state folder for the process inside the
+// stateVariable is the environment variable with the state directory for the process inside the
 // namespaces.
 const stateVariable = "OUTRIGGER_REALNODE_STATE"
 
-// LogDir is the folder of logs in the state folder. It is kept if the run failed.
+// LogDir is the directory of logs in the state directory. It is kept if the run failed.
 const LogDir = "logs"
 
 // Contain runs this program again with the same arguments, in new mount, PID and network
-// namespaces. In these namespaces, it calls inside with a state folder. It returns the exit code.
-// When inside returns, or when the program is killed, the kernel removes all remaining processes,
-// mounts and interfaces. Contain then removes the control groups and the state folder, unless it
-// was killed by SIGKILL. If the code is not 0, it keeps LogDir.
+// namespaces. In these namespaces, it calls inside with a state directory. It returns the exit
+// code. When inside returns, or when the program is killed, the kernel removes all remaining
+// processes, mounts and interfaces. Contain then removes the control groups and the state
+// directory, unless it was killed by SIGKILL. If the code is not 0, it keeps LogDir.
 func Contain(inside func(state string) int) (code int, err error) {
 	// Only the first process of the PID namespace may change the mounts.
 	if state := os.Getenv(stateVariable); state != "" && os.Getpid() == 1 {
@@ -84,8 +84,8 @@ func again(ctx context.Context, state string) (int, error) {
 	return 0, nil
 }
 
-// cleanUp removes the control groups and the state folder, which the kernel does not remove with
-// the namespaces.
+// cleanUp removes the control groups and the state directory, which the kernel does not remove
+// with the namespaces.
 func cleanUp(state string, keepLogs bool) error {
 	failed := removeControlGroups(controlGroup(state))
 	entries, err := os.ReadDir(state)
@@ -115,7 +115,7 @@ func isolate(state string) error {
 	return raiseLoopback()
 }
 
-// mountOwn mounts a new /proc, and empty file systems over the folders in which the container
+// mountOwn mounts a new /proc, and empty file systems over the directories in which the container
 // runtimes of this machine store their state.
 func mountOwn() error {
 	// The machine must not receive the mounts of this namespace, so all mounts become private

@@ -30,16 +30,16 @@ const (
 // Node is a node with containerd and a kubelet, whose containers really run.
 type Node struct {
 	stack *cluster.Cluster
-	// bin is the folder of the kubelet. state is the folder of all files of the node.
+	// bin is the directory of the kubelet. state is the directory of all files of the node.
 	bin, state string
-	// plugins is the folder of the CNI plugins.
+	// plugins is the directory of the CNI plugins.
 	plugins string
 }
 
 // Start runs a node of the cluster with the given images, and returns once the node is Ready. It
-// must be called inside Contain, with the state folder of Contain. The processes of the node
-// belong to the group of the cluster. bin is the folder of the kubelet. One of the images must be
-// PauseImage.
+// must be called inside Contain, with the state directory of Contain. The processes of the node
+// belong to the group of the cluster. bin is the directory of the kubelet. One of the images must
+// be PauseImage.
 func Start(ctx context.Context, stack *cluster.Cluster, bin, state string, images ...Image) (*Node, error) {
 	plugins, err := networkPlugins()
 	if err != nil {
@@ -67,7 +67,7 @@ func (n *Node) path(elements ...string) string {
 	return filepath.Join(append([]string{n.state}, elements...)...)
 }
 
-// write writes a configuration file to the state folder.
+// write writes a configuration file to the state directory.
 func (n *Node) write(content string, elements ...string) error {
 	file := n.path(elements...)
 	if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {

@@ -33,8 +33,8 @@ func CheckMachine() error {
 	return nil
 }
 
-// networkPlugins returns the folder of the CNI plugins. It is the usual folder or the folder of
-// the Debian package.
+// networkPlugins returns the directory of the CNI plugins. It is the usual directory or the
+// directory of the Debian package.
 func networkPlugins() (string, error) {
 	for _, dir := range []string{"/opt/cni/bin", "/usr/lib/cni"} {
 		if hasPlugins(dir) {

@@ -1,3 +1,3 @@
-// Package switchover takes a cluster over from OpenKruise and gives it back: pods as
-// OpenKruise recorded them, on a real API server and Temporal.
+// Package switchover tests the switchover from OpenKruise and back, with pods as recorded from
+// OpenKruise, on a real API server and Temporal.
 package switchover

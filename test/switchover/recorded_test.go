@@ -22,8 +22,8 @@ import (
 type workload struct {
 	name, recorded string
 	pods           int
-	// upgraded is the image that the SidecarSet gets, and hash what OpenKruise recorded of
-	// the same containers with that image; empty where it recorded none.
+	// upgraded is the next image of the SidecarSet. hash is the hash that OpenKruise recorded for
+	// the same containers with this image, or "".
 	upgraded, hash string
 	// container runs the image, and standby is its other twin's name, if it has one.
 	container, standby string
@@ -40,7 +40,7 @@ func workloads() []workload {
 	}
 }
 
-// recordedPod is a pod in the form of the recorded answers.
+// recordedPod is a pod in the format of the recorded results.
 type recordedPod struct {
 	Annotations      map[string]json.RawMessage    `json:"annotations"`
 	Labels           map[string]string             `json:"labels"`

@@ -29,13 +29,13 @@ const (
 	namespace = "apps"
 )
 
-// scenario is a cluster of its own.
+// scenario is a separate cluster.
 type scenario struct {
 	t       *testing.T
 	ctx     context.Context
 	cluster *cluster.Cluster
 	client  client.Client
-	// dir is where commands run.
+	// dir is the working directory of commands.
 	dir string
 }
 
@@ -79,7 +79,7 @@ func (s *scenario) pods() []corev1.Pod {
 	return list.Items
 }
 
-// awaitReady waits for all pods: from then on no kubelet has a reason to write them.
+// awaitReady waits until all pods are ready. After that, no kubelet writes the pods.
 func (s *scenario) awaitReady() {
 	s.t.Helper()
 	s.awaitPods("ready", corev1.PodReady)
@@ -113,7 +113,7 @@ func holds(pod *corev1.Pod, kind corev1.PodConditionType) bool {
 	return slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool { return c.Type == kind && c.Status == corev1.ConditionTrue })
 }
 
-// versions are the resourceVersions of all pods: each write changes one.
+// versions returns the resourceVersions of all pods. Each write changes a resourceVersion.
 func (s *scenario) versions() map[string]string {
 	s.t.Helper()
 	versions := map[string]string{}
@@ -123,8 +123,8 @@ func (s *scenario) versions() map[string]string {
 	return versions
 }
 
-// awaitComplete waits until status says of each SidecarSet that all of its pods are updated and
-// ready, and that the rollout is over.
+// awaitComplete waits until the status of each SidecarSet shows that all of its pods are updated
+// and ready, and that the rollout has ended.
 func (s *scenario) awaitComplete() {
 	s.t.Helper()
 	for _, f := range workloads() {
@@ -157,7 +157,7 @@ func (s *scenario) check(args ...string) string {
 	return out.String()
 }
 
-// shell runs what the report or docs/migration.md says.
+// shell runs a command of the report or of docs/migration.md.
 func (s *scenario) shell(command string) {
 	s.t.Helper()
 	cmd := exec.CommandContext(s.ctx, "sh", "-c", command)
@@ -168,7 +168,7 @@ func (s *scenario) shell(command string) {
 	require.NoError(s.t, err, "%s: %s", command, out)
 }
 
-// documented runs what docs/migration.md says, word by word.
+// documented runs commands of docs/migration.md without changes.
 func (s *scenario) documented(commands ...string) {
 	s.t.Helper()
 	guide, err := os.ReadFile("../../docs/migration.md")

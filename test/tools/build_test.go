@@ -137,7 +137,7 @@ func archive(t *testing.T, names ...string) []byte {
 	return out.Bytes()
 }
 
-// repository is one in which the script runs.
+// repository is a repository in which the script runs.
 type repository struct {
 	*testing.T
 	root string
@@ -281,7 +281,8 @@ func TestUnknownNamesAreRejected(t *testing.T) {
 	assert.Contains(t, out, "TOOLS=fetch: use auto, download or build")
 }
 
-// Every checksum belongs to a file that is downloaded, and the versions are those of go.mod.
+// Every checksum belongs to a file that is downloaded, and the versions equal the versions in
+// go.mod.
 func TestPinsAndVersionsBelongTogether(t *testing.T) {
 	script, err := os.ReadFile("../../tools/build.sh")
 	require.NoError(t, err)

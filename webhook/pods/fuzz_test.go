@@ -66,7 +66,7 @@ func sameAsFromWholePod(t testing.TB, handler *Handler, podJSON []byte, set *v1a
 	}
 }
 
-// FuzzPods: the fields that the handler does not decode do not change the patch.
+// FuzzPods checks that the fields that the handler does not decode do not change the patch.
 func FuzzPods(f *testing.F) {
 	for _, seed := range []string{"", "drawn", "\x05\x02\x01\x00\x03\x01\x02\x03\x00\x01\x02\x03\x04\x05\x06\x07"} {
 		f.Add([]byte(seed))
@@ -85,7 +85,7 @@ func FuzzPods(f *testing.F) {
 	})
 }
 
-// FuzzReviews: the answer to any body is a review, or status 400 with a reason.
+// FuzzReviews checks that the response to any body is a review, or status 400 with a reason.
 func FuzzReviews(f *testing.F) {
 	handler := handlerFor(f, interceptor.Funcs{}, nil, fixture.SidecarSet("s", fixture.Sidecar("side")))
 	answer := review.Answer(handler.Answer)

@@ -134,7 +134,7 @@ func unparsable(c *v1alpha1.SidecarContainer) {
 	c.ResourcesPolicy = &v1alpha1.ResourcesPolicy{TargetContainersMode: "sum", TargetContainersNameRegex: "("}
 }
 
-// The SidecarSet was edited without the webhook: its annotations belong to the former
+// The SidecarSet was edited without the webhook, so its annotations belong to the previous
 // content, and defaults are missing.
 func TestSpec2_APodGetsTheHashesOfTheInjectedContent(t *testing.T) {
 	set := fixture.SidecarSet("s", fixture.Sidecar("side"))

@@ -14,7 +14,7 @@ import (
 	"github.com/outrigger/outrigger/webhook/server"
 )
 
-// answered is the handler's answer to a body.
+// answered returns the response of the handler to a body.
 func answered(t *testing.T, body string) (status int, text string) {
 	t.Helper()
 	handler := handlerFor(t, interceptor.Funcs{}, nil, fixture.SidecarSet("s", fixture.Sidecar("side")))

@@ -34,7 +34,7 @@ type stale struct {
 	clock *clocktesting.FakeClock
 	live  client.WithWatch
 	lists atomic.Int32
-	// away replaces the answer of the API server to a list.
+	// away replaces the response of the API server to a list.
 	away func(context.Context) error
 }
 

@@ -131,8 +131,9 @@ func TestARenewedExternalCertificateIsServed(t *testing.T) {
 	assert.False(t, first.Equal(replica.serving.Load().Leaf))
 }
 
-// At each step, all replicas serve certificates that the configurations trust: also a replica
-// with an earlier certificate, after a replica without one has written the configurations.
+// At each step, all replicas serve certificates that the configurations trust. This includes a
+// replica with an earlier certificate, after a replica without a certificate has written the
+// configurations.
 func TestSpec4_14_TheChangeToAnotherCAIsSeamless(t *testing.T) {
 	for name, replicas := range map[string]func(*fixture) (*Reconciler, *Reconciler){
 		"of the same issuer kind": func(r *fixture) (*Reconciler, *Reconciler) { return r.external(), r.external() },

@@ -19,7 +19,7 @@ func wholeRequest() string {
 	return fmt.Sprintf("POST %s HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s", reviewPath, len(reviewBody), reviewBody)
 }
 
-// Some clients send the whole body before they read the answer.
+// Some clients send the whole body before they read the response.
 func TestTheAnswerReachesAClientThatIsStillSending(t *testing.T) {
 	for _, header := range []string{"Connection: close", "X: y"} {
 		s := newServed(t, nil)
@@ -92,7 +92,7 @@ func TestRequestsInARowAreAllAnswered(t *testing.T) {
 	}
 }
 
-// A request in progress gets its answer before the process ends.
+// A request in progress gets its response before the process ends.
 func TestARequestInProgressIsAnsweredDuringShutdown(t *testing.T) {
 	began, goOn := make(chan struct{}), make(chan struct{})
 	s := newServed(t, func(s *Server) {

@@ -303,7 +303,7 @@ func TestRequestsAreAnsweredOnceTheCachesAreSynced(t *testing.T) {
 	require.NoError(t, err)
 }
 
-// An unready server answers on existing and on new connections, and closes them.
+// An unready server responds on existing and on new connections, and closes them.
 func TestItAnswersDuringTheShutdownDelay(t *testing.T) {
 	s := newServed(t, nil)
 	kept := s.dial(t)

@@ -78,7 +78,7 @@ func TestSpec5_OnlyPodValidationDecides(t *testing.T) {
 	}
 }
 
-// counted answers pod creations with nil and counts them.
+// counted admits and counts pod creations.
 func counted(t *testing.T, tries *int, answers ...error) podDryRun {
 	scheme, err := kube.NewScheme()
 	require.NoError(t, err)

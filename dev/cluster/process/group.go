@@ -51,9 +51,9 @@ type Exit struct {
 }
 
 const (
-	// StopWithin is how long a process may take to end after its StopSignal.
+	// StopWithin is the maximum time between the StopSignal of a process and its end.
 	StopWithin = 10 * time.Second
-	// ReadyWithin is how long a process may take from its start until it is ready.
+	// ReadyWithin is the maximum time between the start of a process and its readiness.
 	ReadyWithin = 2 * time.Minute
 )
 

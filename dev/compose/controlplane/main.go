@@ -23,8 +23,8 @@ import (
 
 // options contains paths in the container, and addresses in its network.
 type options struct {
-	// root is the folder that contains bin, config/crd and config/rbac. dir is the folder of
-	// data, certificates and logs. kubeconfigs is the folder of the kubeconfigs of the roles.
+	// root is the directory that contains bin, config/crd and config/rbac. dir is the directory of
+	// data, certificates and logs. kubeconfigs is the directory of the kubeconfigs of the roles.
 	root, dir, kubeconfigs string
 	// host and port are the address of the API server.
 	host string

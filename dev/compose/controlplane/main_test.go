@@ -20,8 +20,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 )
 
-// start runs a control plane and waits until it says that it is ready. What
-// run returns comes through the channel.
+// start runs a control plane and waits until it is ready. The channel receives the error of run.
 func start(t *testing.T) (options, <-chan error, context.CancelFunc) {
 	root, err := filepath.Abs("../../..")
 	require.NoError(t, err)
@@ -38,7 +37,7 @@ func start(t *testing.T) (options, <-chan error, context.CancelFunc) {
 		}
 		response, err := http.Get("http://" + health + "/readyz")
 		if err != nil {
-			return false, nil // nobody listens yet
+			return false, nil // the port is not open yet
 		}
 		return response.StatusCode == http.StatusOK, response.Body.Close()
 	})
@@ -76,7 +75,7 @@ func TestTheEndOfAProcessEndsTheControlPlane(t *testing.T) {
 	require.ErrorContains(t, <-done, "etcd ended by itself")
 }
 
-// pidOf finds the process that has an argument with that folder.
+// pidOf finds the process that has an argument with that directory.
 func pidOf(t *testing.T, folder string) int {
 	files, err := filepath.Glob("/proc/[0-9]*/cmdline")
 	require.NoError(t, err)

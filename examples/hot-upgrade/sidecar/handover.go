@@ -25,7 +25,7 @@ const (
 
 const (
 	askAgainAfter = 100 * time.Millisecond
-	// answerWithin is how long the other twin may take to answer.
+	// answerWithin is the timeout for a response of the other twin.
 	answerWithin = 10 * time.Second
 )
 

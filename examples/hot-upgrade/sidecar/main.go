@@ -62,7 +62,7 @@ func run(ctx context.Context, args []string) error {
 
 // handover is the configuration of the handover between the twins.
 type handover struct {
-	// folder is a folder that both twins mount.
+	// folder is a directory that both twins mount.
 	folder string
 	// version identifies the twin and its version.
 	version string

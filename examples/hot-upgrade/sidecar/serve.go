@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// drainWithin is how long requests in flight may take to end after SIGTERM.
+// drainWithin is the timeout for requests in flight after SIGTERM.
 const drainWithin = 5 * time.Second
 
 type options struct {

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// container wait: until SIGTERM. container end 2s: for so long.
+// container wait waits until SIGTERM. container end 2s waits for two seconds.
 func main() {
 	if len(os.Args) == 3 && os.Args[1] == "end" {
 		after, err := time.ParseDuration(os.Args[2])

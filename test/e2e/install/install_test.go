@@ -16,7 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// within is long: the machine may have other things to do.
+// within is long, because the machine may be busy.
 const within = 10 * time.Minute
 
 // site is a user's place at a cluster, in which nothing is installed.
