@@ -45,18 +45,20 @@ func TestEachCommandWritesJSONAndYAML(t *testing.T) {
 func TestInvalidArgumentsAreRejected(t *testing.T) {
 	s, set, _ := fourRevisionsCluster(t)
 	for want, args := range map[string][]string{
-		`name a SidecarSet`:                                  {"status", ""},
-		`name a SidecarSet: "sidecarset/" has none`:          {"status", "sidecarset/"},
-		`name a pod or a SidecarSet: "pod/" has none`:        {"why", "pod/"},
-		`there is no pod x/y in namespace default`:           {"why", "default/x/y"},
-		`--timeout must be positive`:                         {"status", "logs", "-w", "--timeout=-1s"},
-		`--runs must be positive`:                            {"history", "logs", "--runs=0"},
-		`--image "agent": use CONTAINER=IMAGE`:               {"plan", "logs", "--image=agent"},
-		`has no container "nobody"; it has agent`:            {"plan", "logs", "--image=nobody=x"},
-		`has no revision ""`:                                 {"diff", "logs", ""},
-		`unknown flag: --output`:                             {"open", "logs", "--output=json"},
-		`unknown command "rollback"`:                         {"rollback", "logs"},
-		`--to-revision: give a number, a name or a custom v`: {"undo", "logs", "--to-revision="},
+		`name a SidecarSet`:                                           {"status", ""},
+		`name a SidecarSet: "sidecarset/" has none`:                   {"status", "sidecarset/"},
+		`name a pod or a SidecarSet: "pod/" has none`:                 {"why", "pod/"},
+		`there is no pod x/y in namespace default`:                    {"why", "default/x/y"},
+		`--timeout must be positive`:                                  {"status", "logs", "-w", "--timeout=-1s"},
+		`--runs must be positive`:                                     {"history", "logs", "--runs=0"},
+		`--image "agent": use CONTAINER=IMAGE`:                        {"plan", "logs", "--image=agent"},
+		`has no container "nobody"; it has agent`:                     {"plan", "logs", "--image=nobody=x"},
+		`has no revision ""`:                                          {"diff", "logs", ""},
+		`unknown flag: --output (see kubectl sidecarset open --help)`: {"open", "logs", "--output=json"},
+		"unknown command \"rollback\" for \"kubectl sidecarset\"\n\nDid you mean this?\n\tundo": {"rollback", "logs"},
+		`missing unit in duration "5" (see kubectl sidecarset status --help)`:                   {"status", "logs", "-w", "--timeout=5"},
+		`there is no namespace "nowhere" (kubectl get namespaces)`:                              {"list", "--outdated", "-n", "nowhere"},
+		`--to-revision: give a number, a name or a custom v`:                                    {"undo", "logs", "--to-revision="},
 	} {
 		got := s.run(args...)
 		require.ErrorContains(t, got.err, want, "%v: %s", args, got.out)

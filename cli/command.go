@@ -52,6 +52,9 @@ func (s *shared) command() *cobra.Command {
 	root.SetIn(s.In)
 	root.SetOut(s.Out)
 	root.SetErr(s.ErrOut)
+	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
+		return fmt.Errorf("%w (see %s --help)", err, cmd.CommandPath())
+	})
 	s.config.AddFlags(root.PersistentFlags())
 	s.temporal.AddTo(root.PersistentFlags())
 	s.keys.AddTo(root.PersistentFlags())

@@ -6,6 +6,9 @@ import (
 	"fmt"
 
 	"github.com/spf13/cobra"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/outrigger/outrigger/api/v1alpha1"
 	"github.com/outrigger/outrigger/cli/view"
@@ -44,6 +47,9 @@ func newList(s *shared) *cobra.Command {
 		}
 		if everywhere {
 			b.namespace = ""
+		}
+		if b.namespace != "" && apierrors.IsNotFound(c.Get(ctx, client.ObjectKey{Name: b.namespace}, &corev1.Namespace{})) {
+			return nil, fmt.Errorf("there is no namespace %q (kubectl get namespaces)", b.namespace)
 		}
 		sets, err := c.sets(ctx)
 		switch {

@@ -25,8 +25,9 @@ import (
 func newUndo(s *shared) *cobra.Command {
 	var to, dryRun string
 	cmd := s.ofSet(&cobra.Command{
-		Use:   "undo NAME",
-		Short: "Write an earlier revision back, as a new generation",
+		Use:        "undo NAME",
+		SuggestFor: []string{"rollback"},
+		Short:      "Write an earlier revision back, as a new generation",
 		Long: "Write an earlier revision back, as a new generation: containers, init containers, volumes, imagePullSecrets,\n" +
 			"patchPodMetadata, and the custom version of that content. Selectors and strategies stay. With --dry-run=client\n" +
 			"-o yaml it prints the manifest instead, for a repository that is the source of truth.",

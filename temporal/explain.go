@@ -56,7 +56,7 @@ func ExplainCall(err error) (cause, remedy string) {
 	case strings.Contains(text, "no such host"), strings.Contains(text, "no children to pick from"):
 		return "unknown host", correct
 	}
-	return "no answer", "check the server and the network, or " + correct
+	return "no answer", "check the server, the network and --temporal-tls, or " + correct
 }
 
 // explained returns an error with cause and remedy, or err if cause and remedy are unknown.
