@@ -337,10 +337,12 @@ func (i *installation) rights(ctx context.Context) (string, error) {
 		{"get", v1alpha1.GroupVersion.Group, "sidecarsets", "", "all commands"},
 		{"list", "", "pods", "", "status, plan, why"},
 		{"list", "apps", "controllerrevisions", i.systemNamespace, "history, diff, undo"},
+		{"create", "", "pods/eviction", "", "restart"},
 		{"patch", v1alpha1.GroupVersion.Group, "sidecarsets", "", "set image, undo"},
 	} {
+		resource, subresource, _ := strings.Cut(needed.resource, "/")
 		review := &authorizationv1.SelfSubjectAccessReview{Spec: authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: &authorizationv1.ResourceAttributes{
-			Verb: needed.verb, Group: needed.group, Resource: needed.resource, Namespace: needed.namespace,
+			Verb: needed.verb, Group: needed.group, Resource: resource, Subresource: subresource, Namespace: needed.namespace,
 		}}}
 		if err := i.live.Create(ctx, review); err != nil {
 			return "", i.failure(err, "ask for the rights of the user")

@@ -63,7 +63,7 @@ func (s *shared) command() *cobra.Command {
 	versions.Example = "  kubectl sidecarset version\n  kubectl sidecarset version -o json"
 	versions.Args = takes(0)
 	root.AddCommand(newList(s), newGet(s), s.asksTemporal(newWhy(s)), s.asksTemporal(newStatus(s)), s.asksTemporal(newPlan(s)),
-		s.asksTemporal(newHistory(s)), newDiff(s), newSet(s), newUndo(s), newPause(s), newResume(s), newOpen(s), newCheck(s), newOptions(s), versions)
+		s.asksTemporal(newHistory(s)), newDiff(s), newSet(s), newUndo(s), newRestart(s), newPause(s), newResume(s), newOpen(s), newCheck(s), newOptions(s), versions)
 	leaveOutOptions(root)
 	return root
 }

@@ -26,13 +26,14 @@ type behind struct {
 func newList(s *shared) *cobra.Command {
 	var o output.Flag
 	var b behind
-	var everywhere bool
+	var everywhere, watch bool
 	cmd := &cobra.Command{
 		Use: "list", Aliases: []string{"ls"},
 		Short: "List all SidecarSets, or the pods that are behind",
 		Long: "List all SidecarSets; with --outdated the pods that have an older version of a SidecarSet, and with --missing the\n" +
 			"pods that match a SidecarSet and were not injected: in all namespaces, or in that of -n.",
 		Example: `  kubectl sidecarset list -o wide              # with revisions, images and messages
+  kubectl sidecarset list -w                   # each change, until it is interrupted
   kubectl sidecarset list --outdated -n shop   # pods of a namespace
   kubectl sidecarset list --missing            # pods of all namespaces`,
 		Args: takes(0),
@@ -40,13 +41,17 @@ func newList(s *shared) *cobra.Command {
 	cmd.Flags().BoolVar(&b.outdated, "outdated", false, "list pods that have an older version")
 	cmd.Flags().BoolVar(&b.missing, "missing", false, "list pods that match and were not injected")
 	cmd.Flags().BoolVarP(&everywhere, "all-namespaces", "A", false, "list pods of all namespaces, also with -n")
+	cmd.Flags().BoolVarP(&watch, "watch", "w", false, "show each change of a SidecarSet")
 	return s.prints(cmd, &o, func(ctx context.Context, c *cluster, _ []string) (model, error) {
 		ofPods := b.outdated || b.missing
-		if b.namespace = *s.config.Namespace; !ofPods && (b.namespace != "" || everywhere) {
-			return nil, errors.New("--namespace and --all-namespaces need --outdated or --missing: SidecarSets are in no namespace")
+		if err := s.scope(&b, everywhere); err != nil {
+			return nil, err
 		}
-		if everywhere {
-			b.namespace = ""
+		switch {
+		case watch && ofPods:
+			return nil, errors.New("--watch shows SidecarSets: leave out --outdated and --missing")
+		case watch:
+			return nil, s.watchList(ctx, c, o)
 		}
 		if b.namespace != "" && apierrors.IsNotFound(c.Get(ctx, client.ObjectKey{Name: b.namespace}, &corev1.Namespace{})) {
 			return nil, fmt.Errorf("there is no namespace %q (kubectl get namespaces)", b.namespace)
@@ -67,6 +72,22 @@ func newList(s *shared) *cobra.Command {
 		}
 		return found, err
 	}, output.Wide, output.JSON, output.YAML)
+}
+
+// scope sets the namespace of the listed pods.
+func (s *shared) scope(b *behind, everywhere bool) error {
+	b.namespace = *s.config.Namespace
+	ofPods := b.outdated || b.missing
+	if !ofPods && b.namespace != "" {
+		return errors.New("--namespace needs --outdated or --missing: SidecarSets are in no namespace")
+	}
+	if everywhere && !ofPods {
+		_, _ = fmt.Fprintln(s.ErrOut, "Note: --all-namespaces has no effect without --outdated or --missing: SidecarSets are in no namespace")
+	}
+	if everywhere {
+		b.namespace = ""
+	}
+	return nil
 }
 
 // behind also returns pods with an error. A SidecarSet that cannot be read does not prevent

@@ -15,7 +15,7 @@ import (
 )
 
 // live redraws the progress in place.
-func (s *shared) live(ctx context.Context, o output.Flag, follow follow, extra ...tea.ProgramOption) error {
+func (s *shared) live(ctx context.Context, o output.Flag, follow func(ctx context.Context, show func(model) error) error, extra ...tea.ProgramOption) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	options := []tea.ProgramOption{tea.WithContext(ctx), tea.WithOutput(s.Out), tea.WithoutSignalHandler(), tea.WithInput(nil)}
@@ -25,8 +25,8 @@ func (s *shared) live(ctx context.Context, o output.Flag, follow follow, extra .
 	program := tea.NewProgram(screen{style: func() view.Style { return s.style(o) }}, append(options, extra...)...)
 	ended := make(chan error, 1)
 	go func() {
-		ended <- follow(ctx, func(rollout *view.Rollout) error {
-			program.Send(rollout)
+		ended <- follow(ctx, func(m model) error {
+			program.Send(m)
 			return nil
 		})
 		program.Send(tea.Quit())
@@ -45,9 +45,9 @@ func (s *shared) live(ctx context.Context, o output.Flag, follow follow, extra .
 
 // screen is the model of bubbletea.
 type screen struct {
-	rollout *view.Rollout
-	style   func() view.Style
-	height  int
+	shown  model
+	style  func() view.Style
+	height int
 	// left reports that the user pressed q or Ctrl-C.
 	left bool
 }
@@ -58,8 +58,8 @@ func (s screen) Init() tea.Cmd { return tea.Every(time.Second, func(t time.Time)
 // Update implements tea.Model.
 func (s screen) Update(message tea.Msg) (tea.Model, tea.Cmd) {
 	switch message := message.(type) {
-	case *view.Rollout:
-		s.rollout = message
+	case model:
+		s.shown = message
 	case tea.WindowSizeMsg:
 		s.height = message.Height
 	case time.Time:
@@ -75,10 +75,10 @@ func (s screen) Update(message tea.Msg) (tea.Model, tea.Cmd) {
 
 // View implements tea.Model.
 func (s screen) View() tea.View {
-	if s.rollout == nil {
+	if s.shown == nil {
 		return tea.NewView("reading …\n")
 	}
-	return tea.NewView(fitted(s.rollout.Text(s.style()), s.height))
+	return tea.NewView(fitted(s.shown.Text(s.style()), s.height))
 }
 
 // fitted leaves out the lines below the window: lines that have scrolled away cannot be

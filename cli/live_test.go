@@ -20,12 +20,12 @@ import (
 func TestTheLiveViewShowsTheNewestModelAndEndsWithTheRollout(t *testing.T) {
 	var out bytes.Buffer
 	s := &shared{IOStreams: genericiooptions.IOStreams{Out: &out}, now: time.Now}
-	require.NoError(t, s.live(t.Context(), output.Flag{}, func(_ context.Context, show func(*view.Rollout) error) error {
+	require.NoError(t, s.live(t.Context(), output.Flag{}, func(_ context.Context, show func(model) error) error {
 		return errors.Join(show(&view.Rollout{Name: "first"}), show(&view.Rollout{Name: "second"}))
 	}, tea.WithWindowSize(80, 24)))
 	assert.Contains(t, out.String(), "sidecarset/second")
 	cause := errors.New("the SidecarSet was deleted")
-	require.ErrorIs(t, s.live(t.Context(), output.Flag{}, func(context.Context, func(*view.Rollout) error) error { return cause }), cause)
+	require.ErrorIs(t, s.live(t.Context(), output.Flag{}, func(context.Context, func(model) error) error { return cause }), cause)
 }
 
 func TestAKeyEndsTheLiveView(t *testing.T) {

@@ -44,11 +44,13 @@ func TestListsOfPodsAreLimitedToTheNamespace(t *testing.T) {
 
 func TestANamespaceIsRejectedByCommandsAboutSidecarSets(t *testing.T) {
 	s := newTestCluster(t, sidecarSet(t, "logs"))
-	for _, args := range [][]string{{"list", "-n", "shop"}, {"list", "-A"}} {
-		require.EqualError(t, s.run(args...).err, "--namespace and --all-namespaces need --outdated or --missing: SidecarSets are in no namespace", "%v", args)
-	}
+	require.EqualError(t, s.run("list", "-n", "shop").err, "--namespace needs --outdated or --missing: SidecarSets are in no namespace")
+	everywhere := s.run("list", "-A")
+	require.NoError(t, everywhere.err)
+	assert.Equal(t, s.shows("list"), everywhere.out)
+	assert.Equal(t, "Note: --all-namespaces has no effect without --outdated or --missing: SidecarSets are in no namespace\n", everywhere.errOut)
 	for _, args := range [][]string{
-		{"status", "logs"}, {"plan", "logs"}, {"history", "logs"}, {"diff", "logs", "1"}, {"undo", "logs"}, {"pause", "logs"}, {"resume", "logs"}, {"open", "logs"},
+		{"status", "logs"}, {"plan", "logs"}, {"history", "logs"}, {"diff", "logs", "1"}, {"undo", "logs"}, {"pause", "logs"}, {"resume", "logs"}, {"open", "logs"}, {"restart", "logs"},
 	} {
 		require.EqualError(t, s.run(append(args, "--namespace=shop")...).err, "--namespace: "+args[0]+" is about the SidecarSet in all namespaces", "%v", args)
 	}

@@ -59,7 +59,9 @@ func (s *shared) watch(ctx context.Context, c *cluster, set *v1alpha1.SidecarSet
 	}
 	var err error
 	if s.terminal() && !o.Structured() {
-		err = s.live(ctx, o, follow)
+		err = s.live(ctx, o, func(ctx context.Context, show func(model) error) error {
+			return follow(ctx, func(rollout *view.Rollout) error { return show(rollout) })
+		})
 	} else {
 		err = s.lines(ctx, set.Name, o, follow)
 	}

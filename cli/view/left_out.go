@@ -10,6 +10,7 @@ import (
 
 const (
 	unreadableRecord = "its annotations cannot be read: "
+	differs          = "differs in more than images"
 	lacksContainers  = "it lacks containers of the SidecarSet"
 )
 

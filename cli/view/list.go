@@ -99,10 +99,14 @@ type BehindPod struct {
 	Phase    PodPhase  `json:"phase"`
 	Reason   string    `json:"why,omitempty"`
 	Created  time.Time `json:"created"`
+	pod      *corev1.Pod
 }
 
+// Pod is the pod as it was read.
+func (p *BehindPod) Pod() *corev1.Pod { return p.pod }
+
 func (in *Input) behind(pod *corev1.Pod, phase PodPhase, reason string) BehindPod {
-	row := BehindPod{Namespace: pod.Namespace, Name: pod.Name, Set: in.Set.Name, Phase: phase, Reason: reason, Created: pod.CreationTimestamp.Time}
+	row := BehindPod{Namespace: pod.Namespace, Name: pod.Name, Set: in.Set.Name, Phase: phase, Reason: reason, Created: pod.CreationTimestamp.Time, pod: pod}
 	if phase != PodMissing {
 		row.Revision = cmp.Or(entryOf(pod, in.Set.Name).ControllerRevision, unknownRevision)
 	}

@@ -89,7 +89,7 @@ func newPod(pod *rollout.Pod, version *podstate.Version, rejection string) Pod {
 		// The reason ends with the fields that it is about, or with a colon.
 		p.Phase, p.Reason = PodRejected, strings.TrimRight(rejection, " :;")
 	case !pod.Upgradable:
-		p.Phase, p.Reason = PodNotUpgradable, "differs in more than images"
+		p.Phase, p.Reason = PodNotUpgradable, differs
 	case pod.Waits():
 		p.Phase, p.Reason = PodWaiting, waitsFor(pod, version)
 	default:

@@ -1,0 +1,83 @@
+package cli
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"testing/synctest"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	admissionv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+)
+
+// ofDatabase is a ready pod of a StatefulSet, without sidecars.
+func ofDatabase(name, uid string) *corev1.Pod {
+	return plainPod("default", name, func(p *corev1.Pod) {
+		p.UID = types.UID(uid)
+		p.OwnerReferences = []metav1.OwnerReference{{Kind: "StatefulSet", Name: "db", Controller: new(true)}}
+		p.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}
+	})
+}
+
+// evictable replaces evicted pods at once, as long as reject returns nil.
+func evictable(t *testing.T, reject func(pod string) error, recreate bool) testCluster {
+	t.Helper()
+	return newInterceptedCluster(t, interceptor.Funcs{
+		SubResourceCreate: func(ctx context.Context, c client.Client, subresource string, object, eviction client.Object, options ...client.SubResourceCreateOption) error {
+			require.Equal(t, "eviction", subresource)
+			if err := reject(object.GetName()); err != nil {
+				return err
+			}
+			if err := c.SubResource(subresource).Create(ctx, object, eviction, options...); err != nil || !recreate {
+				return err
+			}
+			return c.Create(ctx, ofDatabase(object.GetName(), "new-"+object.GetName()))
+		},
+	}, sidecarSet(t, "logs"), namespace("default"), installed(func(*admissionv1.MutatingWebhook) {}), ofDatabase("db-0", "0"), ofDatabase("db-1", "1"),
+		plainPod("default", "bare"))
+}
+
+func TestRestartRetriesEvictionsThatADisruptionBudgetRejects(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		rejections := 3
+		s := evictable(t, func(pod string) error {
+			if pod == "db-1" && rejections > 0 {
+				rejections--
+				return apierrors.NewTooManyRequestsError("Cannot evict pod as it would violate the pod's disruption budget.")
+			}
+			return nil
+		}, true)
+		lines := strings.Split(s.shows("restart", "logs", "--timeout=1m"), "\n")
+		require.Len(t, lines, 6)
+		assert.Contains(t, lines[0], "evicted default/db-0: ")
+		assert.Equal(t, "the eviction of default/db-1 is rejected: Too many requests: Cannot evict pod as it would violate the pod's disruption budget. (retried)", lines[1])
+		assert.Contains(t, lines[2], "evicted default/db-1: ")
+		assert.Equal(t, "sidecarset/logs: 2 evicted, and their owners have as many ready pods as before", lines[3])
+		assert.Contains(t, lines[4], "not evicted: default/bare: no controller recreates it")
+	})
+}
+
+func TestRestartEndsAtTheTimeoutWithTheOwnersThatLackPods(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := evictable(t, func(string) error { return nil }, false)
+		got := s.run("restart", "logs", "--timeout=1m")
+		require.EqualError(t, got.err, "not all pods of SidecarSet logs are recreated after 1m0s: statefulset/db in default has 1 of 2 ready pods")
+		assert.Equal(t, 1, strings.Count(got.out, "evicted "), "maxUnavailable is 1")
+		require.NoError(t, s.Get(t.Context(), client.ObjectKey{Namespace: "default", Name: "db-1"}, &corev1.Pod{}))
+	})
+}
+
+func TestADryRunOfRestartEvictsNothing(t *testing.T) {
+	s := evictable(t, func(string) error { t.Error("an eviction"); return nil }, false)
+	out := s.shows("restart", "logs", "--dry-run")
+	assert.Regexp(t, `default +db-0 +logs +Missing`, out)
+	assert.Contains(t, out, "not evicted: default/bare: ")
+	require.EqualError(t, s.run("restart", "logs", "--timeout=-1s").err, "--timeout must be positive, or 0 for none")
+}

@@ -1,0 +1,89 @@
+package cli
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	appsv1 "k8s.io/api/apps/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+func TestSetImageRollsOut(t *testing.T) {
+	scenario(t, "images")
+	assert.Contains(t, shows(t, "set", "image", "images", "agent=agent:v2", "--dry-run=server"), "image updated (server dry run)")
+	assert.Contains(t, shows(t, "get", "images"), "agent=agent:v1", "the dry run wrote something")
+	assert.Equal(t, "sidecarset/images image updated\nnext: kubectl sidecarset status images --watch\n",
+		shows(t, "set", "image", "images", "agent=agent:v2", "--reason=faster start"))
+	shows(t, "status", "images", "--watch", "--timeout=30s")
+	assert.Contains(t, shows(t, "get", "images"), "6 of 6 updated")
+	assert.Contains(t, shows(t, "history", "images"), "faster start")
+	assert.Equal(t, "sidecarset/images image unchanged\n", shows(t, "set", "image", "images", "agent=agent:v2"))
+	_, err := sidecarset(t, "--as=bob", "set", "image", "images", "agent=agent:v3")
+	require.ErrorContains(t, err, "not allowed")
+}
+
+func TestAllOpenRunsArePausedAndResumed(t *testing.T) {
+	for _, name := range []string{"one", "two"} {
+		scenario(t, name)
+		setImage(t, name, "agent:bad")
+		eventually(t, []string{"status", name}, "2 of 6 updated", "ImagePullBackOff", "Run:       ")
+	}
+	out := shows(t, "pause", "--all", "--reason=incident")
+	assert.Contains(t, out, "sidecarset/one paused")
+	assert.Contains(t, out, "sidecarset/two paused")
+	for _, name := range []string{"one", "two"} {
+		eventually(t, []string{"status", name}, "Paused:    by admin: incident")
+	}
+	shows(t, "resume", "two")
+	out = shows(t, "resume", "--all")
+	assert.Contains(t, out, "sidecarset/one resumed\n")
+	assert.Contains(t, out, "sidecarset/two ")
+	eventually(t, []string{"status", "one"}, "Run:       Waiting")
+}
+
+func TestRestartRecreatesPodsWithinTheirDisruptionBudget(t *testing.T) {
+	scenario(t, "again")
+	kubectl(t, "", "run", "again-bare", "--image=app:1", "--labels=app=again")
+	kubectl(t, "", "patch", "sidecarset", "again", "--type=json", "-p", `[{"op":"add","path":"/spec/containers/0/command","value":["sleep"]}]`)
+	eventually(t, []string{"status", "again"}, "0 of 7 updated", "NotUpgradable")
+	out := shows(t, "restart", "again", "--dry-run")
+	assert.Equal(t, 6, strings.Count(out, " NotUpgradable "), out)
+	assert.Contains(t, out, "not evicted: default/again-bare: no controller recreates it")
+
+	kubectl(t, "", "create", "poddisruptionbudget", "again", "--selector=app=again,pod-template-hash", "--min-available=100%")
+	kubectl(t, "", "wait", "poddisruptionbudget/again", "--for=jsonpath={.status.expectedPods}=6", "--timeout=30s")
+	out, err := sidecarset(t, "restart", "again", "--timeout=5s")
+	require.ErrorContains(t, err, "disruption budget")
+	assert.NotContains(t, out, "\nevicted ")
+	kubectl(t, "", "delete", "poddisruptionbudget", "again")
+
+	ready := leastReady(t, "again")
+	out = shows(t, "restart", "again", "--timeout=50s")
+	assert.Contains(t, out, "sidecarset/again: 6 evicted, and their owners have as many ready pods as before\n")
+	assert.GreaterOrEqual(t, ready(), 4, "maxUnavailable is 2")
+	eventually(t, []string{"list"}, "again")
+	assert.Contains(t, shows(t, "restart", "again"), "no pod has to be evicted")
+	assert.Contains(t, shows(t, "status", "again"), "deployment/again in default  6 pods, 6 ready")
+}
+
+// leastReady watches the ready pods of a scenario, and returns the smallest number.
+func leastReady(t *testing.T, name string) func() int {
+	t.Helper()
+	ctx, stop := context.WithCancel(t.Context())
+	least := make(chan int)
+	go func() {
+		seen := 6
+		for tick := time.Tick(50 * time.Millisecond); ctx.Err() == nil; <-tick {
+			var deployment appsv1.Deployment
+			if err := stack.Kube.Get(ctx, client.ObjectKey{Namespace: "default", Name: name}, &deployment); err == nil {
+				seen = min(seen, int(deployment.Status.ReadyReplicas))
+			}
+		}
+		least <- seen
+	}()
+	return func() int { stop(); return <-least }
+}
