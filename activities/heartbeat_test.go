@@ -65,12 +65,12 @@ func TestHeartbeatErrorsEndTheActivity(t *testing.T) {
 		beats     int
 		requested bool
 	}{
-		"cancelled":      {temporal.NewCanceledError(), 1, true},
-		"paused":         {activity.ErrActivityPaused, 1, false},
-		"reset":          {activity.ErrActivityReset, 1, false},
-		"not known":      {serviceerror.NewNotFound("gone"), 1, false},
-		"does not hear":  {unavailable, int(heartbeatGrace / heartbeatInterval), false},
-		"never answered": {context.DeadlineExceeded, int(heartbeatGrace / heartbeatInterval), false},
+		"cancelled":          {temporal.NewCanceledError(), 1, true},
+		"paused":             {activity.ErrActivityPaused, 1, false},
+		"reset":              {activity.ErrActivityReset, 1, false},
+		"not known":          {serviceerror.NewNotFound("gone"), 1, false},
+		"server unavailable": {unavailable, int(heartbeatGrace / heartbeatInterval), false},
+		"never answered":     {context.DeadlineExceeded, int(heartbeatGrace / heartbeatInterval), false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			clock := clocktesting.NewFakeClock(time.Date(2024, 1, 2, 12, 0, 0, 0, time.UTC))

@@ -39,10 +39,10 @@ func TestNextBatch(t *testing.T) {
 		"pods to upgrade":                             {same, []*corev1.Pod{webPod("a"), webPod("b"), webPod("c")}, nil, protocol.PhaseProgressing, []string{"a", "b"}, 0},
 		"a generation that was left":                  {generation(3), []*corev1.Pod{webPod("a")}, nil, protocol.PhaseSuperseded, []string{}, 0},
 		"a generation that the cluster does not have": {generation(1), []*corev1.Pod{webPod("a")}, nil, protocol.PhaseSuperseded, []string{}, 0},
-		"a set that is gone":                          {func(s *v1alpha1.SidecarSet) { s.UID = "another" }, nil, nil, protocol.PhaseDeleted, []string{}, 0},
+		"a deleted SidecarSet":                        {func(s *v1alpha1.SidecarSet) { s.UID = "another" }, nil, nil, protocol.PhaseDeleted, []string{}, 0},
 		"nothing left":                                {same, []*corev1.Pod{webPod("a", upgraded)}, nil, protocol.PhaseComplete, []string{}, 0},
 		"no pods at all":                              {same, nil, nil, protocol.PhaseComplete, []string{}, 0},
-		"pods that settle":                            {same, []*corev1.Pod{webPod("a", upgraded, converging)}, whileConditions, protocol.PhaseWaiting, []string{}, heartbeatInterval},
+		"converging pods":                             {same, []*corev1.Pod{webPod("a", upgraded, converging)}, whileConditions, protocol.PhaseWaiting, []string{}, heartbeatInterval},
 		"paused":                                      {same, []*corev1.Pod{webPod("a")}, func(i *protocol.NextBatchInput) { i.Paused = true }, protocol.PhasePaused, []string{}, 0},
 		"a write that the cache does not show": {same, []*corev1.Pod{webPod("a")}, func(i *protocol.NextBatchInput) {
 			i.Written = []protocol.WrittenPod{{PodReference: refTo("a"), ResourceVersion: "8"}}
@@ -50,7 +50,7 @@ func TestNextBatch(t *testing.T) {
 		"rejected pods that rest": {same, []*corev1.Pod{webPod("a"), webPod("b", upgraded)}, func(i *protocol.NextBatchInput) {
 			i.Rejected = protocol.Rejected{Pods: rejectedAgain(refTo("a")).Pods}
 		}, protocol.PhaseWaiting, []string{}, heartbeatInterval},
-		"rejected pods beside others": {same, []*corev1.Pod{webPod("a"), webPod("b")}, func(i *protocol.NextBatchInput) {
+		"rejected pods and other pods": {same, []*corev1.Pod{webPod("a"), webPod("b")}, func(i *protocol.NextBatchInput) {
 			i.Rejected = rejectedAgain(refTo("a"))
 		}, protocol.PhaseProgressing, []string{"b"}, 10 * time.Millisecond},
 		"rejected pods alone": {same, []*corev1.Pod{webPod("a"), webPod("b", upgraded)}, func(i *protocol.NextBatchInput) {
@@ -130,10 +130,10 @@ func TestARunWithoutResetsObservesMigratedPods(t *testing.T) {
 		pod   *corev1.Pod
 		phase protocol.Phase
 	}{
-		"nobody resets them":     {true, hotPod("a"), protocol.PhaseProgressing},
-		"they are being reset":   {false, hotPod("a"), protocol.PhaseWaiting},
-		"they still migrate":     {true, hotPod("a", migratingYet), protocol.PhaseWaiting},
-		"there is none to reset": {true, webPod("a", upgraded, converging), protocol.PhaseWaiting},
+		"no reset batch runs":    {true, hotPod("a"), protocol.PhaseProgressing},
+		"a reset batch runs":     {false, hotPod("a"), protocol.PhaseWaiting},
+		"the pods still migrate": {true, hotPod("a", migratingYet), protocol.PhaseWaiting},
+		"no pod to reset":        {true, webPod("a", upgraded, converging), protocol.PhaseWaiting},
 	} {
 		t.Run(name, func(t *testing.T) {
 			set := hotSet()
@@ -199,11 +199,11 @@ func TestSpec7_2_ConditionsComeWithThePlan(t *testing.T) {
 		"were rejected, and are tried again": {[]*corev1.Pod{webPod("a", notUpgradable)}, func(i *protocol.NextBatchInput) {
 			i.RejectedConditions = rejectedAgain(refTo("a"))
 		}, lists{no: []string{"a"}}, protocol.PhaseProgressing},
-		"that allow come once all is written":    {[]*corev1.Pod{webPod("a", upgraded, upgradedInPlace)}, nil, lists{yes: []string{"a"}}, protocol.PhaseProgressing},
-		"that allow wait for a pod that starts":  {[]*corev1.Pod{webPod("a", upgraded, upgradedInPlace, converging)}, nil, lists{}, protocol.PhaseWaiting},
-		"that allow wait at most a while for it": {[]*corev1.Pod{webPod("a", upgraded, upgradedInPlace, converging)}, func(i *protocol.NextBatchInput) { i.Quiet = true }, lists{yes: []string{"a"}}, protocol.PhaseWaiting},
-		"that allow wait while pods can move":    {[]*corev1.Pod{webPod("a", upgraded, upgradedInPlace), webPod("b")}, nil, lists{}, protocol.PhaseProgressing},
-		"that allow wait between upgrades":       {[]*corev1.Pod{webPod("a", upgraded, upgradedInPlace, converging), webPod("b")}, nil, lists{}, protocol.PhaseWaiting},
+		"that allow come once all is written":        {[]*corev1.Pod{webPod("a", upgraded, upgradedInPlace)}, nil, lists{yes: []string{"a"}}, protocol.PhaseProgressing},
+		"that allow wait for a pod that starts":      {[]*corev1.Pod{webPod("a", upgraded, upgradedInPlace, converging)}, nil, lists{}, protocol.PhaseWaiting},
+		"that allow wait at most a while for it":     {[]*corev1.Pod{webPod("a", upgraded, upgradedInPlace, converging)}, func(i *protocol.NextBatchInput) { i.Quiet = true }, lists{yes: []string{"a"}}, protocol.PhaseWaiting},
+		"that allow wait while pods can be upgraded": {[]*corev1.Pod{webPod("a", upgraded, upgradedInPlace), webPod("b")}, nil, lists{}, protocol.PhaseProgressing},
+		"that allow wait between upgrades":           {[]*corev1.Pod{webPod("a", upgraded, upgradedInPlace, converging), webPod("b")}, nil, lists{}, protocol.PhaseWaiting},
 		"that allow come when no pod was upgraded for a while": {[]*corev1.Pod{webPod("a", upgraded, upgradedInPlace, converging), webPod("b")},
 			func(i *protocol.NextBatchInput) { i.Quiet = true }, lists{yes: []string{"a"}}, protocol.PhaseWaiting},
 		"that allow are being written": {[]*corev1.Pod{webPod("a", upgraded, upgradedInPlace)}, func(i *protocol.NextBatchInput) { i.SkipTrueConditions = true }, lists{}, protocol.PhaseComplete},

@@ -14,8 +14,8 @@ func TestACancelledActivityHasNotFailed(t *testing.T) {
 		cause     error
 		requested bool
 	}{
-		"the workflow asks for the end": {temporal.NewCanceledError(), true},
-		"the activity is over":          {errors.New("heartbeat timeout"), false},
+		"the workflow cancels the activity": {temporal.NewCanceledError(), true},
+		"the activity is over":              {errors.New("heartbeat timeout"), false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			ctx, cancel := context.WithCancelCause(t.Context())

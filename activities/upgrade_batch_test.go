@@ -76,10 +76,10 @@ func TestARefillEndsTheBatch(t *testing.T) {
 		change  func(*testCluster, *v1alpha1.SidecarSet, *upgradeBatch)
 		stopped string
 	}{
-		"once its time is over":             {func(c *testCluster, _ *v1alpha1.SidecarSet, _ *upgradeBatch) { c.clock.Step(refillTime) }, ""},
-		"when the server does not hear it":  {func(c *testCluster, _ *v1alpha1.SidecarSet, _ *upgradeBatch) { c.clock.Step(heartbeatGrace) }, ""},
-		"when no pod is left":               {func(_ *testCluster, _ *v1alpha1.SidecarSet, b *upgradeBatch) { b.left = nil }, ""},
-		"when only pods of others may move": {func(_ *testCluster, _ *v1alpha1.SidecarSet, b *upgradeBatch) { b.left = selectedPods("gone") }, ""},
+		"once its time is over":                    {func(c *testCluster, _ *v1alpha1.SidecarSet, _ *upgradeBatch) { c.clock.Step(refillTime) }, ""},
+		"when heartbeats fail":                     {func(c *testCluster, _ *v1alpha1.SidecarSet, _ *upgradeBatch) { c.clock.Step(heartbeatGrace) }, ""},
+		"when no pod is left":                      {func(_ *testCluster, _ *v1alpha1.SidecarSet, b *upgradeBatch) { b.left = nil }, ""},
+		"when no pod of the batch may be upgraded": {func(_ *testCluster, _ *v1alpha1.SidecarSet, b *upgradeBatch) { b.left = selectedPods("gone") }, ""},
 		"when the set is paused": {func(c *testCluster, s *v1alpha1.SidecarSet, _ *upgradeBatch) {
 			c.edit(s, func() { s.Spec.UpdateStrategy.Paused = true })
 		}, "paused"},

@@ -103,7 +103,7 @@ func TestRunsAreWokenOnlyForPodsToUpgradeOrReset(t *testing.T) {
 		want           bool
 	}{
 		{"pods to upgrade", 1, 0, nil, nil, true},
-		{"pods to upgrade beside resets", 1, 2, nil, pendingOf(protocol.ResetBatchActivity), true},
+		{"pods to upgrade during resets", 1, 2, nil, pendingOf(protocol.ResetBatchActivity), true},
 		{"pods to upgrade, paused", 1, 0, ann, nil, false},
 		{"twins to reset", 0, 2, nil, nil, true},
 		{"twins to reset, paused", 0, 2, ann, nil, true},

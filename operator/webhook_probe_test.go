@@ -118,12 +118,12 @@ func TestConnect(t *testing.T) {
 		change func(*admissionregistrationv1.MutatingWebhook)
 		want   string
 	}{
-		"it serves": {func(*admissionregistrationv1.MutatingWebhook) {}, ""},
+		"available": {func(*admissionregistrationv1.MutatingWebhook) {}, ""},
 		"not activated": {func(w *admissionregistrationv1.MutatingWebhook) {
 			w.Rules, w.ClientConfig.CABundle = nil, []byte("none")
 		}, ""},
-		"the CA is another one": {func(w *admissionregistrationv1.MutatingWebhook) { w.ClientConfig.CABundle = []byte("none") }, "certificate signed by unknown authority"},
-		"the name is another one": {func(w *admissionregistrationv1.MutatingWebhook) {
+		"another CA": {func(w *admissionregistrationv1.MutatingWebhook) { w.ClientConfig.CABundle = []byte("none") }, "certificate signed by unknown authority"},
+		"another name": {func(w *admissionregistrationv1.MutatingWebhook) {
 			*w.ClientConfig.URL = strings.Replace(*w.ClientConfig.URL, "127.0.0.1", "localhost", 1)
 		}, "certificate is valid for"},
 		"no host": {func(w *admissionregistrationv1.MutatingWebhook) { *w.ClientConfig.URL = "/mutate-pod" }, "neither a service nor a URL"},

@@ -250,7 +250,7 @@ func (f *workers) follows(builds ...string) client.WorkflowRun {
 func TestVersionsOfWorkers(t *testing.T) {
 	server := startTemporal(t)
 
-	t.Run("a run goes on with whatever build is current, forwards and back", func(t *testing.T) {
+	t.Run("a run continues with the current build, forwards and back", func(t *testing.T) {
 		builds := []string{"one", "two", "one"}
 		f := newWorkers(t, server, "upgrade", len(builds))
 		f.host("one")

@@ -63,7 +63,7 @@ func TestAPodIsInFlightFromItsRestartUntilItIsReady(t *testing.T) {
 			[]shown{one("v1", "v1", true), renamed(true, 0), renamed(false, 1), renamed(true, 1)},
 			[]int{0, 1, 1, 0},
 		},
-		"another name, taken back": {
+		"another name, reverted": {
 			[]string{"side"},
 			[]shown{one("v1", "v1", true), renamed(true, 0), one("v1", "v1", true)},
 			[]int{0, 1, 0},
@@ -83,12 +83,12 @@ func TestAPodIsInFlightFromItsRestartUntilItIsReady(t *testing.T) {
 			[]shown{one("v1", "", false), one("v1", "v1", false), one("v2", "v1", false), one("v2", "v2", true)},
 			[]int{0, 0, 0, 0},
 		},
-		"a second image before it serves with the first": {
+		"a second image before it is ready with the first": {
 			[]string{"side"},
 			[]shown{one("v1", "v1", true), one("bad", "v1", false), one("v2", "v1", false), one("v1", "v1", false), one("v1", "v1", true)},
 			[]int{0, 1, 1, 1, 0},
 		},
-		"ready before it is taken down": {
+		"ready before its restart": {
 			[]string{"side"},
 			[]shown{one("v1", "v1", false), one("v2", "v1", false), one("v2", "v1", true), one("v2", "v2", false), one("v2", "v2", true)},
 			[]int{0, 0, 1, 1, 0},

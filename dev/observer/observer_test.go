@@ -157,13 +157,13 @@ func TestObserverReportsViolatedRules(t *testing.T) {
 			t.set("v3", nil)
 			t.pod(1, seen{asked: "v3", runs: "v1", ready: true})
 		}, []string{"bound"}},
-		"one that was down before costs nothing": {func(t *tape) {
+		"an unready pod takes no slot": {func(t *tape) {
 			t.pod(0, seen{asked: "v1", runs: "v1"})
 			t.set("v2", nil)
 			t.pod(0, seen{asked: "v2", runs: "v1"})
 			t.pod(1, seen{asked: "v2", runs: "v1", ready: true})
 		}, nil},
-		"a window that has become smaller is known in time": {func(t *tape) {
+		"a smaller maxUnavailable is observed in time": {func(t *tape) {
 			t.set("v2", func(set *v1alpha1.SidecarSet) { set.Spec.UpdateStrategy.MaxUnavailable = new(intstr.FromInt32(3)) })
 			t.pod(0, seen{asked: "v2", runs: "v1", ready: true})
 			t.set("v2", nil)
@@ -187,7 +187,7 @@ func TestObserverReportsViolatedRules(t *testing.T) {
 			t.now = t.now.Add(10 * time.Second)
 			t.pod(0, seen{asked: "v2", runs: "v1", ready: true})
 		}, []string{"fence"}},
-		"after the set is gone": {func(t *tape) {
+		"after the deletion of the SidecarSet": {func(t *tape) {
 			t.set("v2", func(set *v1alpha1.SidecarSet) { set.DeletionTimestamp = new(metav1.Now()) })
 			t.now = t.now.Add(10 * time.Second)
 			t.pod(0, seen{asked: "v2", runs: "v1", ready: true})
@@ -198,7 +198,7 @@ func TestObserverReportsViolatedRules(t *testing.T) {
 			t.now = t.now.Add(10 * time.Second)
 			t.pod(0, seen{asked: "v2", runs: "v1", ready: true})
 		}, []string{"pause"}},
-		"more than the partition lets go": {func(t *tape) {
+		"more than the partition allows": {func(t *tape) {
 			t.set("v2", func(set *v1alpha1.SidecarSet) { set.Spec.UpdateStrategy.Partition = new(intstr.FromString("50%")) })
 			t.now = t.now.Add(2 * time.Minute)
 			for n := range 2 {
@@ -238,13 +238,13 @@ func TestObserverReportsViolatedRules(t *testing.T) {
 			t.pod(0, seen{asked: "v3", runs: "v3", change: crashed})
 			t.pod(1, seen{asked: "v3", runs: "v1", ready: true})
 		}, []string{"bound"}},
-		"another name of the image takes the pod down": {func(t *tape) {
+		"another name of the image restarts the container": {func(t *tape) {
 			t.set("docker.io/library/v1", nil)
 			alias := func(pod *corev1.Pod) { pod.Status.ContainerStatuses[1].ImageID = "v1" }
 			t.pod(0, seen{asked: "docker.io/library/v1", runs: "v1", ready: true, change: alias})
 			t.pod(1, seen{asked: "docker.io/library/v1", runs: "v1", ready: true, change: alias})
 		}, []string{"bound"}},
-		"the twin that serves": {func(t *tape) {
+		"the active twin": {func(t *tape) {
 			t.set("v1", hot)
 			t.pod(9, seen{asked: "v1", ready: true, change: twins("side-1", "v1", "empty", true)})
 			t.set("v2", hot)
@@ -308,7 +308,7 @@ func TestAReadyConditionWithdrawnByTheKubeletDoesNotCount(t *testing.T) {
 	since := func(at time.Time) func(*corev1.Pod) {
 		return func(pod *corev1.Pod) { pod.Status.Conditions[0].LastTransitionTime = metav1.NewTime(at) }
 	}
-	for name, again := range map[string]time.Duration{"taken back": 0, "down again": 5 * time.Second} {
+	for name, again := range map[string]time.Duration{"withdrawn": 0, "unready again": 5 * time.Second} {
 		t.Run(name, func(t *testing.T) {
 			tape := begin(2)
 			down := tape.now

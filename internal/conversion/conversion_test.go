@@ -65,12 +65,12 @@ func TestEachFormOfV1alpha1HasItsFormInV1beta1(t *testing.T) {
 			`{metadata: {name: x}, spec: {customVersion: ""}}`,
 		},
 		// Validation rejects these values after the conversion, and names the field.
-		"what cannot be a scope": {`{spec: {namespace: 5}}`, `{spec: {namespace: 5}}`},
+		"an invalid namespace": {`{spec: {namespace: 5}}`, `{spec: {namespace: 5}}`},
 		"no list of expressions": {
 			`{spec: {namespace: web, namespaceSelector: {matchExpressions: {}}}}`,
 			`{spec: {namespace: web, namespaceSelector: {matchExpressions: {}}}}`,
 		},
-		"what cannot be a label": {`{spec: {customVersion: "a b"}}`, `{spec: {customVersion: "a b"}}`},
+		"an invalid label": {`{spec: {customVersion: "a b"}}`, `{spec: {customVersion: "a b"}}`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			v1alpha1, v1beta1 := read(t, alpha, c.alpha), read(t, beta, c.beta)
@@ -90,15 +90,15 @@ func TestOnlyTheNewestWordCounts(t *testing.T) {
 			`{metadata: {annotations: {outrigger.io/v1alpha1-scope: '{"namespace":"web","namespaceSelector":{}}'}}, spec: {selector: {}}}`,
 			`{spec: {selector: {}}}`,
 		},
-		"an annotation that says more": {
+		"an annotation with more fields": {
 			`{metadata: {annotations: {outrigger.io/v1alpha1-scope: '{"namespace":"","volumes":[]}'}}, spec: {selector: {}}}`,
 			`{spec: {selector: {}}}`,
 		},
-		"an annotation that says nothing": {
+		"an empty annotation": {
 			`{metadata: {annotations: {outrigger.io/v1alpha1-scope: web}}}`,
 			`{}`,
 		},
-		"kubectl label on what was read as v1beta1": {
+		"kubectl label on an object read as v1beta1": {
 			`{metadata: {labels: {apps.kruise.io/sidecarset-custom-version: v3}}, spec: {selector: {}, customVersion: v2}}`,
 			`{metadata: {labels: {apps.kruise.io/sidecarset-custom-version: v3}}, spec: {selector: {}}}`,
 		},

@@ -24,7 +24,7 @@ func TestOwnershipIsStoredInTermsOfV1alpha1(t *testing.T) {
 		spec          v1alpha1.SidecarSetSpec
 		given, stored string
 	}{
-		"what both versions share": {
+		"fields of both versions": {
 			given:  `{"f:metadata":{"f:labels":{"f:app":{}}},"f:spec":{"f:containers":{}}}`,
 			stored: `{"f:metadata":{"f:labels":{"f:app":{}}},"f:spec":{"f:containers":{}}}`,
 		},

@@ -42,7 +42,7 @@ func TestSpec4_9_ThePatchContainsOnlyChangedMetadata(t *testing.T) {
 		"merge that changes nothing keeps the spelling": {one{"k": `{ "a" : 1 }`}, []v1alpha1.SidecarSetPatchPodMetadata{patch(merge, one{"k": `{"a":1}`})}, one{}},
 		"merge of no object replaces":                   {one{"k": `{"a":1}`}, []v1alpha1.SidecarSetPatchPodMetadata{patch(merge, one{"k": `[1]`})}, one{"k": `[1]`}},
 		"merge into no object":                          {one{"k": `7`}, []v1alpha1.SidecarSetPatchPodMetadata{patch(merge, one{"k": `{"a":1}`})}, one{"k": `{"a":1}`}},
-		"later patches see earlier ones": {
+		"later patches apply to earlier patches": {
 			one{"k": `{"a":1}`},
 			[]v1alpha1.SidecarSetPatchPodMetadata{patch(merge, one{"k": `{"b":2}`}), patch(merge, one{"k": `{"c":3}`})},
 			one{"k": `{"a":1,"b":2,"c":3}`},

@@ -60,7 +60,7 @@ func TestSpec4_7_ResourcesFromAppContainers(t *testing.T) {
 		"exact halves are not raised": {`{targetContainersMode: max, targetContainersNameRegex: "a1", resourcesExpr: {requests: {cpu: cpu*0.3+0.07}}}`, `{requests: {cpu: 100m}}`},
 		"memory up to bytes":          {`{targetContainersMode: max, targetContainersNameRegex: "a1", resourcesExpr: {requests: {memory: 10/3}}}`, `{requests: {memory: "4"}}`},
 		"large and exact":             {`{targetContainersMode: max, targetContainersNameRegex: "a1", resourcesExpr: {requests: {memory: 1Ei/3*3}}}`, `{requests: {memory: 1Ei}}`},
-		"nothing asked":               {`{targetContainersMode: max, targetContainersNameRegex: ".*"}`, `{}`},
+		"no resources":                {`{targetContainersMode: max, targetContainersNameRegex: ".*"}`, `{}`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			side := fixture.Sidecar("side", func(s *v1alpha1.SidecarContainer) {

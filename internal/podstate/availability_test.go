@@ -89,7 +89,7 @@ func TestSpec7_5_PodsThatWereUnscheduledWhenUpgradedCostNothingUntilTheyHaveBeen
 	}{
 		"unscheduled":                      {nil, false, true},
 		"no kubelet has answered":          {condition(corev1.ConditionFalse, 0), false, true},
-		"taken on by a kubelet":            {condition(corev1.ConditionFalse, 0), true, true},
+		"scheduled to a kubelet":           {condition(corev1.ConditionFalse, 0), true, true},
 		"across a second":                  {condition(corev1.ConditionFalse, time.Second), true, true},
 		"ready":                            {condition(corev1.ConditionTrue, 9*time.Second), true, false},
 		"was ready, and is not any longer": {condition(corev1.ConditionFalse, 20*time.Second), true, false},

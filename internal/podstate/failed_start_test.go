@@ -27,12 +27,12 @@ func TestFailedStartsNameTheImageInTheSpecOfThePod(t *testing.T) {
 		statuses, inits []corev1.ContainerStatus
 		want            *FailedStart
 	}{
-		"none":            {nil, nil, nil},
-		"being created":   {[]corev1.ContainerStatus{waiting("cold", "cold:v2", "ContainerCreating")}, nil, nil},
-		"before its pull": {[]corev1.ContainerStatus{waiting("cold", "cold:v1", "ErrImagePull")}, nil, &FailedStart{"cold", "ImagePullBackOff", "cold:v2"}},
-		"a twin":          {[]corev1.ContainerStatus{waiting("hot-2", "empty", "CrashLoopBackOff")}, nil, &FailedStart{"hot-2", "CrashLoopBackOff", "hot:v2"}},
-		"native":          {nil, []corev1.ContainerStatus{waiting("native", "native:v1", "CrashLoopBackOff")}, &FailedStart{"native", "CrashLoopBackOff", "native:v2"}},
-		"somebody else's": {[]corev1.ContainerStatus{waiting("app", "app:v1", "CrashLoopBackOff")}, nil, nil},
+		"none":                 {nil, nil, nil},
+		"being created":        {[]corev1.ContainerStatus{waiting("cold", "cold:v2", "ContainerCreating")}, nil, nil},
+		"before its pull":      {[]corev1.ContainerStatus{waiting("cold", "cold:v1", "ErrImagePull")}, nil, &FailedStart{"cold", "ImagePullBackOff", "cold:v2"}},
+		"a twin":               {[]corev1.ContainerStatus{waiting("hot-2", "empty", "CrashLoopBackOff")}, nil, &FailedStart{"hot-2", "CrashLoopBackOff", "hot:v2"}},
+		"native":               {nil, []corev1.ContainerStatus{waiting("native", "native:v1", "CrashLoopBackOff")}, &FailedStart{"native", "CrashLoopBackOff", "native:v2"}},
+		"container of the app": {[]corev1.ContainerStatus{waiting("app", "app:v1", "CrashLoopBackOff")}, nil, nil},
 	} {
 		assert.Equal(t, c.want, version.FailedStart(pod(c.statuses, c.inits)), name)
 	}

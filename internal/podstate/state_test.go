@@ -244,12 +244,12 @@ func TestSpec7_5_PodsThatWereNotAvailableCostNothingUntilTheyHaveBeenReady(t *te
 		ready         corev1.ConditionStatus
 		want          bool
 	}{
-		"not ready since before":      {`{"s":"` + since + `"}`, since, corev1.ConditionFalse, true},
-		"became ready and not again":  {`{"s":"` + since + `"}`, "2024-01-02T08:00:00Z", corev1.ConditionFalse, false},
-		"ready now":                   {`{"s":"` + since + `"}`, since, corev1.ConditionTrue, false},
-		"recorded for another set":    {`{"o":"` + since + `"}`, since, corev1.ConditionFalse, false},
-		"was available":               {"", since, corev1.ConditionFalse, false},
-		"what cannot be read, counts": {"{", since, corev1.ConditionFalse, false},
+		"not ready since before":     {`{"s":"` + since + `"}`, since, corev1.ConditionFalse, true},
+		"became ready and not again": {`{"s":"` + since + `"}`, "2024-01-02T08:00:00Z", corev1.ConditionFalse, false},
+		"ready now":                  {`{"s":"` + since + `"}`, since, corev1.ConditionTrue, false},
+		"recorded for another set":   {`{"o":"` + since + `"}`, since, corev1.ConditionFalse, false},
+		"was available":              {"", since, corev1.ConditionFalse, false},
+		"unreadable, takes a slot":   {"{", since, corev1.ConditionFalse, false},
 	} {
 		got, err := version().Of(upgraded(func(p *corev1.Pod, s *corev1.ContainerStatus) {
 			at, err := time.Parse(time.RFC3339, c.now)
@@ -272,7 +272,7 @@ func TestSpec7_7_OnlyAStandbyThatARecordedSwitchLeftBehindIsReset(t *testing.T) 
 		image, version string
 		want           bool
 	}{
-		"holds another empty image":  {"empty:1", "0", false},
+		"has another empty image":    {"empty:1", "0", false},
 		"rewritten by a webhook":     {"mirror/empty:2", "0", false},
 		"left behind":                {"envoy:1", "1", true},
 		"left behind, emptied since": {"empty:2", "1", false},

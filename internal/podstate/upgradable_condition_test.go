@@ -49,18 +49,18 @@ func TestSpec7_2_UpgradableCondition(t *testing.T) {
 		want              corev1.PodCondition
 		falseDue, trueDue bool
 	}{
-		"first refusal":                   {nil, cannot, condition("False", ReasonUpdateImmutableField, `{"s":false}`, now), true, false},
-		"never had one, all well":         {nil, can, corev1.PodCondition{}, false, false},
-		"upgraded for the first time":     {nil, done, condition("True", ReasonAllSidecarsetUpgradable, `{"s":true}`, now), false, true},
-		"being upgraded":                  {nil, State{Updated: true, UpgradedToVersion: true}, condition("True", ReasonAllSidecarsetUpgradable, `{"s":true}`, now), false, true},
-		"created with the version":        {nil, State{Updated: true, Consistent: true, Ready: true}, corev1.PodCondition{}, false, false},
-		"upgraded once more":              {having("True", `{"s":true}`), done, corev1.PodCondition{}, false, false},
-		"upgraded, another set was first": {having("True", `{"o":true}`), done, condition("True", ReasonAllSidecarsetUpgradable, `{"o":true,"s":true}`, earlier), false, true},
-		"said already":                    {having("False", `{"s":false}`), cannot, corev1.PodCondition{}, false, false},
-		"turns":                           {having("False", `{"s":false}`), can, condition("True", ReasonAllSidecarsetUpgradable, `{"s":true}`, now), false, true},
-		"turns, another set still holds":  {having("False", `{"o":false,"s":false}`), can, condition("False", ReasonUpdateImmutableField, `{"o":false,"s":true}`, earlier), false, true},
-		"turns back":                      {having("True", `{"s":true}`), cannot, condition("False", ReasonUpdateImmutableField, `{"s":false}`, now), true, false},
-		"what cannot be read is mended":   {having("True", `not JSON`), cannot, condition("False", ReasonUpdateImmutableField, `{"s":false}`, now), true, false},
+		"first entry that is false":                    {nil, cannot, condition("False", ReasonUpdateImmutableField, `{"s":false}`, now), true, false},
+		"no condition, upgradable":                     {nil, can, corev1.PodCondition{}, false, false},
+		"upgraded for the first time":                  {nil, done, condition("True", ReasonAllSidecarsetUpgradable, `{"s":true}`, now), false, true},
+		"being upgraded":                               {nil, State{Updated: true, UpgradedToVersion: true}, condition("True", ReasonAllSidecarsetUpgradable, `{"s":true}`, now), false, true},
+		"created with the version":                     {nil, State{Updated: true, Consistent: true, Ready: true}, corev1.PodCondition{}, false, false},
+		"upgraded once more":                           {having("True", `{"s":true}`), done, corev1.PodCondition{}, false, false},
+		"upgraded, another set was first":              {having("True", `{"o":true}`), done, condition("True", ReasonAllSidecarsetUpgradable, `{"o":true,"s":true}`, earlier), false, true},
+		"said already":                                 {having("False", `{"s":false}`), cannot, corev1.PodCondition{}, false, false},
+		"turns":                                        {having("False", `{"s":false}`), can, condition("True", ReasonAllSidecarsetUpgradable, `{"s":true}`, now), false, true},
+		"becomes true, another SidecarSet stays false": {having("False", `{"o":false,"s":false}`), can, condition("False", ReasonUpdateImmutableField, `{"o":false,"s":true}`, earlier), false, true},
+		"turns back":                                   {having("True", `{"s":true}`), cannot, condition("False", ReasonUpdateImmutableField, `{"s":false}`, now), true, false},
+		"an unreadable message is replaced":            {having("True", `not JSON`), cannot, condition("False", ReasonUpdateImmutableField, `{"s":false}`, now), true, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			pod := &corev1.Pod{}

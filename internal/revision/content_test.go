@@ -81,7 +81,7 @@ func TestSpec6_EqualComparesMeaning(t *testing.T) {
 		equal       bool
 	}{
 		{"same bytes", contentV1, true},
-		{"without what is not set", briefV1, true},
+		{"without empty fields", briefV1, true},
 		{"other order, markers, explicit emptiness", `{"spec":{"$patch":"replace","containers":[{"image":"proxy:v1","name":"proxy"}],"initContainers":[],
 			"imagePullSecrets":null,"volumes":[{"name":"tmp"}]}}`, true},
 		{"other image", `{"spec":{"volumes":[{"name":"tmp"}],"containers":[{"name":"proxy","image":"proxy:v2"}]}}`, false},

@@ -86,7 +86,7 @@ func TestSpec6_HistoryLimitKeepsUsedAndPinned(t *testing.T) {
 		{name: "default limit is ten", want: []string{}},
 		{name: "at the limit", limit: new(int32(5)), want: []string{}},
 		{name: "oldest go first", limit: new(int32(3)), want: []string{"r1", "r2"}},
-		{name: "at least one is kept", limit: new(int32(0)), want: []string{"r1", "r2", "r3", "r4"}},
+		{name: "at least one revision is kept", limit: new(int32(0)), want: []string{"r1", "r2", "r3", "r4"}},
 		{name: "pinned by name", limit: new(int32(1)), pin: pinName, want: []string{"r2", "r3", "r4"}},
 		{name: "pinned by custom version: the newest with it", limit: new(int32(1)), pin: pinVersion, want: []string{"r1", "r2", "r4"}},
 		{name: "an empty name is no name", limit: new(int32(1)), pin: &v1alpha1.SidecarSetInjectRevision{RevisionName: new(""), CustomVersion: new("a")}, want: []string{"r1", "r2", "r4"}},
@@ -96,9 +96,9 @@ func TestSpec6_HistoryLimitKeepsUsedAndPinned(t *testing.T) {
 			pod(`{"other":{"hash":"h2","controllerRevision":"r2"}}`), pod(`not JSON`),
 		}},
 		{name: "used by a pod of the older form", limit: new(int32(1)), want: []string{"r1", "r3", "r4"}, pods: []*corev1.Pod{pod(`{"mesh":"h2"}`)}},
-		{name: "used by a pod that was told another name", limit: new(int32(1)), want: []string{"r1", "r3", "r4"}, pods: []*corev1.Pod{pod(`{"mesh":{"hash":"h2","controllerRevision":"never made"}}`)}},
-		{name: "used by a pod that was told another's name", limit: new(int32(1)), want: []string{"r3", "r4"}, pods: []*corev1.Pod{pod(`{"mesh":{"hash":"h2","controllerRevision":"r1"}}`)}},
-		{name: "used ones count", limit: new(int32(4)), want: []string{"r2"}, pods: []*corev1.Pod{pod(`{"mesh":{"hash":"h1","controllerRevision":"r1"}}`)}},
+		{name: "used by a pod with another revision name", limit: new(int32(1)), want: []string{"r1", "r3", "r4"}, pods: []*corev1.Pod{pod(`{"mesh":{"hash":"h2","controllerRevision":"never made"}}`)}},
+		{name: "used by a pod with the name of another revision", limit: new(int32(1)), want: []string{"r3", "r4"}, pods: []*corev1.Pod{pod(`{"mesh":{"hash":"h2","controllerRevision":"r1"}}`)}},
+		{name: "used revisions count", limit: new(int32(4)), want: []string{"r2"}, pods: []*corev1.Pod{pod(`{"mesh":{"hash":"h1","controllerRevision":"r1"}}`)}},
 	} {
 		s := set("proxy:v5")
 		s.Spec.RevisionHistoryLimit = c.limit

@@ -30,7 +30,7 @@ func TestSpec7_5_TheEndOfARolloutIsRecordedOnce(t *testing.T) {
 		"twins are left to reset":        {protocol.PhaseWaiting, 1, nil, upgraded, false, protocol.Counts{Migrating: 1}},
 		"an app fails after its upgrade": {protocol.PhaseWaiting, 1, nil, upgraded, true, protocol.Counts{Converging: 1}},
 		"paused":                         {protocol.PhasePaused, 1, nil, upgraded, false, protocol.Counts{}},
-		"no pod serves with it":          {protocol.PhaseComplete, 0, nil, upgraded, false, protocol.Counts{}},
+		"no ready pod has the revision":  {protocol.PhaseComplete, 0, nil, upgraded, false, protocol.Counts{}},
 		"recorded":                       {protocol.PhaseComplete, 1, is, recorded, false, protocol.Counts{}},
 		"recorded, upgraded again since": {protocol.PhaseComplete, 1, is, upgraded, true, protocol.Counts{}},
 		"recorded of content before":     {protocol.PhaseComplete, 1, []v1alpha1.GoodRevision{{Hash: "old", ResourceVersion: "9"}, is[1]}, recorded, true, protocol.Counts{}},

@@ -19,8 +19,8 @@ func TestABatchWaitsForMorePodsUnlessItHasQueuedPodsOrMostOfTheSlots(t *testing.
 		{"one of the two that remain", 1, 0, 9, 2, false},
 		{"the one that remains", 1, 0, 9, 1, true},
 		{"one, and a queued pod", 1, 1, 9, 9, true},
-		{"as many as a batch holds", MaxBatch, 0, 2 * MaxBatch, 9 * MaxBatch, true},
-		{"one less than a batch holds", MaxBatch - 1, 0, 2 * MaxBatch, 9 * MaxBatch, false},
+		{"as many pods as a batch contains", MaxBatch, 0, 2 * MaxBatch, 9 * MaxBatch, true},
+		{"one pod less than a batch contains", MaxBatch - 1, 0, 2 * MaxBatch, 9 * MaxBatch, false},
 	} {
 		plan := Plan{
 			Pods: make([]protocol.SelectedPod, c.pods), Queued: make([]protocol.SelectedPod, c.queued),

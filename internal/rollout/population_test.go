@@ -118,14 +118,14 @@ func TestSpec7_5_TheClusterWideLimitCountsPodsThatUpgradesMadeUnavailable(t *tes
 		"made with the version": {func(p *corev1.Pod) {
 			p.Annotations[v1alpha1.HashAnnotation] = fixture.HashEntry(populationSet(), v1alpha1.HashAnnotation)
 		}, 0},
-		"upgraded":                       {upgraded, 1},
-		"upgraded, then relabelled":      {func(p *corev1.Pod) { upgraded(p); p.Labels = nil }, 1},
-		"upgraded, lacks a container":    {func(p *corev1.Pod) { upgraded(p); p.Spec.Containers = nil }, 1},
-		"upgraded and terminating":       {func(p *corev1.Pod) { upgraded(p); p.DeletionTimestamp = new(metav1.Now()) }, 0},
-		"upgraded by another set":        {func(p *corev1.Pod) { upgraded(p); p.Annotations[v1alpha1.InjectedListAnnotation] = "other" }, 0},
-		"upgraded while it was down":     {func(p *corev1.Pod) { upgraded(p); p.Annotations[v1alpha1.UnavailableSinceAnnotation] = `{"s":null}` }, 0},
-		"upgraded, and serving again":    {func(p *corev1.Pod) { upgraded(p); serve(p, 1) }, 0},
-		"upgraded, and not taken it yet": {func(p *corev1.Pod) { upgraded(p); serve(p, 0) }, 1},
+		"upgraded":                         {upgraded, 1},
+		"upgraded, then relabelled":        {func(p *corev1.Pod) { upgraded(p); p.Labels = nil }, 1},
+		"upgraded, lacks a container":      {func(p *corev1.Pod) { upgraded(p); p.Spec.Containers = nil }, 1},
+		"upgraded and terminating":         {func(p *corev1.Pod) { upgraded(p); p.DeletionTimestamp = new(metav1.Now()) }, 0},
+		"upgraded by another set":          {func(p *corev1.Pod) { upgraded(p); p.Annotations[v1alpha1.InjectedListAnnotation] = "other" }, 0},
+		"upgraded while it was unready":    {func(p *corev1.Pod) { upgraded(p); p.Annotations[v1alpha1.UnavailableSinceAnnotation] = `{"s":null}` }, 0},
+		"upgraded, and ready again":        {func(p *corev1.Pod) { upgraded(p); serve(p, 1) }, 0},
+		"upgraded, and not consistent yet": {func(p *corev1.Pod) { upgraded(p); serve(p, 0) }, 1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			n, _, err := new(PopulationCache).CountUnavailable(populationSet(), []*corev1.Pod{member("a", c.change)})

@@ -14,18 +14,18 @@ func TestSpec7_5_TheClusterWideLimitIsDividedMaxMinFairly(t *testing.T) {
 		claims []Claim
 		want   []int
 	}{
-		"nobody":                               {7, nil, []int{}},
-		"enough for all":                       {7, []Claim{{0, 3}, {2, 4}}, []int{3, 4}},
-		"as many each":                         {6, []Claim{{0, 9}, {0, 9}, {0, 9}}, []int{2, 2, 2}},
-		"the first get what does not divide":   {7, []Claim{{0, 9}, {0, 9}, {0, 9}}, []int{3, 2, 2}},
-		"who wants little leaves the rest":     {7, []Claim{{0, 1}, {0, 9}, {0, 9}}, []int{1, 3, 3}},
-		"who has more keeps it, and no more":   {7, []Claim{{5, 9}, {0, 9}, {0, 9}}, []int{5, 1, 1}},
-		"who uses and wants nothing":           {7, []Claim{{4, 0}, {0, 9}}, []int{4, 3}},
-		"fewer slots than sets":                {2, []Claim{{0, 5}, {0, 5}, {0, 5}}, []int{1, 1, 0}},
-		"fewer slots than sets, one is taken":  {2, []Claim{{0, 5}, {1, 5}, {0, 5}}, []int{1, 1, 0}},
-		"more is used than allowed":            {3, []Claim{{4, 5}, {0, 5}}, []int{4, 0}},
-		"nothing is wanted":                    {3, []Claim{{0, 0}, {0, 0}}, []int{0, 0}},
-		"a slot is free beside a large holder": {4, []Claim{{3, 9}, {0, 9}}, []int{3, 1}},
+		"nobody":                             {7, nil, []int{}},
+		"enough for all":                     {7, []Claim{{0, 3}, {2, 4}}, []int{3, 4}},
+		"as many each":                       {6, []Claim{{0, 9}, {0, 9}, {0, 9}}, []int{2, 2, 2}},
+		"the first claims get the remainder": {7, []Claim{{0, 9}, {0, 9}, {0, 9}}, []int{3, 2, 2}},
+		"a small claim leaves slots to other claims":     {7, []Claim{{0, 1}, {0, 9}, {0, 9}}, []int{1, 3, 3}},
+		"a claim keeps its used slots and gets no more":  {7, []Claim{{5, 9}, {0, 9}, {0, 9}}, []int{5, 1, 1}},
+		"a claim without slots":                          {7, []Claim{{4, 0}, {0, 9}}, []int{4, 3}},
+		"fewer slots than sets":                          {2, []Claim{{0, 5}, {0, 5}, {0, 5}}, []int{1, 1, 0}},
+		"fewer slots than SidecarSets, one slot is used": {2, []Claim{{0, 5}, {1, 5}, {0, 5}}, []int{1, 1, 0}},
+		"more is used than allowed":                      {3, []Claim{{4, 5}, {0, 5}}, []int{4, 0}},
+		"nothing is wanted":                              {3, []Claim{{0, 0}, {0, 0}}, []int{0, 0}},
+		"a free slot next to a large claim":              {4, []Claim{{3, 9}, {0, 9}}, []int{3, 1}},
 	} {
 		t.Run(name, func(t *testing.T) { assert.Equal(t, c.want, Shares(c.limit, c.claims)) })
 	}

@@ -39,17 +39,17 @@ func TestSpec7_7_StandbyTwin(t *testing.T) {
 		one, two twin
 		want     string
 	}{
-		"the empty one":                            {twin{"envoy:1", true, "1", false}, twin{"empty:1", true, "0", false}, "envoy-2"},
-		"the empty one, the other way round":       {twin{"empty:1", true, "0", false}, twin{"envoy:1", true, "7", false}, "envoy-1"},
-		"the empty one even if the other is down":  {twin{"envoy:1", false, "1", false}, twin{"empty:1", true, "0", false}, "envoy-2"},
-		"none is empty: the one not ready":         {twin{"envoy:1", true, "1", false}, twin{"envoy:bad", false, "9", false}, "envoy-2"},
-		"none is empty, both ready: the older":     {twin{"envoy:1", true, "10", false}, twin{"envoy:2", true, "9", false}, "envoy-2"},
-		"none is empty, both down: the older":      {twin{"envoy:1", false, "3", false}, twin{"envoy:2", false, "20", false}, "envoy-1"},
-		"both empty: the one not ready":            {twin{"empty:1", false, "0", false}, twin{"empty:1", true, "0", false}, "envoy-1"},
-		"a damaged version is not the older":       {twin{"envoy:1", true, "x", true}, twin{"envoy:2", true, "2", false}, "envoy-2"},
-		"nor is the other":                         {twin{"envoy:1", true, "1", false}, twin{"envoy:2", true, "x", true}, "envoy-1"},
-		"equally old: the one not active":          {twin{"envoy:1", true, "2", false}, twin{"envoy:2", true, "2", true}, "envoy-1"},
-		"nothing tells them apart: the second one": {twin{"envoy:1", true, "2", false}, twin{"envoy:2", true, "2", false}, "envoy-2"},
+		"the empty one":                              {twin{"envoy:1", true, "1", false}, twin{"empty:1", true, "0", false}, "envoy-2"},
+		"the empty one, the other way round":         {twin{"empty:1", true, "0", false}, twin{"envoy:1", true, "7", false}, "envoy-1"},
+		"the empty one even if the other is unready": {twin{"envoy:1", false, "1", false}, twin{"empty:1", true, "0", false}, "envoy-2"},
+		"none is empty: the one not ready":           {twin{"envoy:1", true, "1", false}, twin{"envoy:bad", false, "9", false}, "envoy-2"},
+		"none is empty, both ready: the older":       {twin{"envoy:1", true, "10", false}, twin{"envoy:2", true, "9", false}, "envoy-2"},
+		"none is empty, both down: the older":        {twin{"envoy:1", false, "3", false}, twin{"envoy:2", false, "20", false}, "envoy-1"},
+		"both empty: the one not ready":              {twin{"empty:1", false, "0", false}, twin{"empty:1", true, "0", false}, "envoy-1"},
+		"a damaged version is not the older":         {twin{"envoy:1", true, "x", true}, twin{"envoy:2", true, "2", false}, "envoy-2"},
+		"nor is the other":                           {twin{"envoy:1", true, "1", false}, twin{"envoy:2", true, "x", true}, "envoy-1"},
+		"equally old: the one not active":            {twin{"envoy:1", true, "2", false}, twin{"envoy:2", true, "2", true}, "envoy-1"},
+		"nothing tells them apart: the second one":   {twin{"envoy:1", true, "2", false}, twin{"envoy:2", true, "2", false}, "envoy-2"},
 	} {
 		pod := podWithTwins(c.one, c.two)
 		active, err := record.ActiveContainers(pod.Annotations)

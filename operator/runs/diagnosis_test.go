@@ -139,19 +139,19 @@ func TestSpec8_WorkersOfOtherVersionsAreNone(t *testing.T) {
 		waiting, idle string
 	}{
 		{"busy", []version{v1}, nil, map[version]time.Time{v1: after}, well, well},
-		{"busy, beside the next version", []version{v1}, nil, map[version]time.Time{v1: after, v2: before}, well, well},
+		{"busy, and the next version polls", []version{v1}, nil, map[version]time.Time{v1: after, v2: before}, well, well},
 		{"busy without versions", []version{none}, nil, map[version]time.Time{none: after}, well, well},
 		{"no worker", []version{none}, nil, nil, "Temporal answers, but no worker polls task queue q: check deployment/outrigger-worker", "no worker polls"},
 		{"gone", []version{v1}, nil, map[version]time.Time{v1: before}, "no worker claims", well},
 		{"before the first is current", []version{none}, nil, map[version]time.Time{v1: before}, "current (unversioned)", "current (unversioned)"},
 		{"replaced in place", []version{v1}, nil, map[version]time.Time{v1: before, v2: after}, "others poll it (d:2)", well},
 		{"replaced long ago", []version{v1}, nil, map[version]time.Time{v2: after}, "current (d:1)", "others poll it (d:2)"},
-		{"all gone", []version{v1}, nil, map[version]time.Time{v1: longAgo, v2: longAgo}, "no worker claims the tasks", well},
+		{"no pollers", []version{v1}, nil, map[version]time.Time{v1: longAgo, v2: longAgo}, "no worker claims the tasks", well},
 		{"two others", []version{v1}, nil, map[version]time.Time{v2: after, none: after}, "others poll it (d:2, unversioned)", "others poll it (d:2, unversioned)"},
 		{"ramping", []version{v1, v2}, nil, map[version]time.Time{v1: after, v2: after}, well, well},
 		{"ramping to no worker", []version{v1, v2}, nil, map[version]time.Time{v1: after}, "current (d:2) claims", well},
 		{"pinned", []version{v2}, &v1, map[version]time.Time{v1: after, v2: after}, well, well},
-		{"pinned to a version that is gone", []version{v2}, &v1, map[version]time.Time{v2: after}, "pinned (d:1)", "move the run"},
+		{"pinned to a version without pollers", []version{v2}, &v1, map[version]time.Time{v2: after}, "pinned (d:1)", "move the run"},
 	} {
 		rollouts := &diagnoser{connection: &connection{}, taskQueue: "q"}
 		queue := &taskQueue{pollers: polled(c.polled), routed: c.routed}

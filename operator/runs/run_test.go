@@ -56,7 +56,7 @@ func TestOnlyRunsThatWaitForASignalAreWoken(t *testing.T) {
 		"with a batch":     {Status: opened, Phase: protocol.PhaseWaiting, Events: 9, Activities: pendingOf(protocol.UpgradeBatchActivity)},
 		"about to choose":  {Status: opened, Phase: protocol.PhaseWaiting, Events: 9, Activities: pendingOf(protocol.AwaitMigrationActivity, protocol.NextBatchActivity)},
 		"continued as new": {Status: opened, Phase: protocol.PhaseWaiting, Events: 1},
-		"gone altogether":  {Phase: protocol.PhaseWaiting},
+		"no run":           {Phase: protocol.PhaseWaiting},
 	} {
 		assert.False(t, r.WaitsForSignal(), name)
 	}

@@ -27,7 +27,7 @@ func TestDocumentedOutputMatches(t *testing.T) {
 	}{
 		"the same":          {[]string{"a", "b"}, "a\nb\n", true},
 		"blanks":            {[]string{"NAME  AGE"}, "NAME     AGE\n", true},
-		"what differs":      {[]string{"web-…  1/1  …s"}, "web-7f  1/1  12s\n", true},
+		"a difference":      {[]string{"web-…  1/1  …s"}, "web-7f  1/1  12s\n", true},
 		"another line":      {[]string{"a"}, "b\n", false},
 		"a line too much":   {[]string{"a"}, "a\nb\n", false},
 		"a line too few":    {[]string{"a", "b"}, "a\n", false},

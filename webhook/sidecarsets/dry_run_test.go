@@ -49,17 +49,17 @@ func TestSpec5_OnlyPodValidationDecides(t *testing.T) {
 		causes []metav1.StatusCause
 		remedy string
 	}{
-		"admitted, no quota yet":   {answer: nil},
-		"over our quota":           {answer: forbidden("exceeded quota: no-pods, requested: pods=1, used: pods=0, limited: pods=0")},
-		"over another quota":       {answer: forbidden("exceeded quota: no-pods-2, requested: pods=1"), remedy: "exempt namespace outrigger-validation"},
-		"quota without figures":    {answer: forbidden("status unknown for quota: no-pods, resources: pods"), remedy: "exempt namespace"},
-		"pod security":             {answer: forbidden(`violates PodSecurity "restricted:latest": exceeded quota: no-pods,`), remedy: "exempt namespace"},
-		"policy":                   {answer: ofPolicy(), remedy: "exempt namespace"},
-		"webhook of somebody else": {answer: ofWebhook, remedy: "exempt namespace"},
-		"bad request of a webhook": {answer: apierrors.NewBadRequest(`admission webhook "x" denied the request: no`), remedy: "exempt namespace"},
-		"no right":                 {answer: apierrors.NewForbidden(podResource, "", errors.New(`User "w" cannot create resource "pods"`)), remedy: "apply config/rbac"},
-		"no namespace":             {answer: apierrors.NewNotFound(schema.GroupResource{Resource: "namespaces"}, dryRunNamespace), remedy: "apply config/rbac"},
-		"invalid":                  {answer: invalidPod, causes: []metav1.StatusCause{{Type: metav1.CauseTypeFieldValueInvalid, Field: "spec.containers[0].image", Message: `Invalid value: "x": bad`}}},
+		"admitted, no quota yet":     {answer: nil},
+		"over our quota":             {answer: forbidden("exceeded quota: no-pods, requested: pods=1, used: pods=0, limited: pods=0")},
+		"over another quota":         {answer: forbidden("exceeded quota: no-pods-2, requested: pods=1"), remedy: "exempt namespace outrigger-validation"},
+		"quota without figures":      {answer: forbidden("status unknown for quota: no-pods, resources: pods"), remedy: "exempt namespace"},
+		"pod security":               {answer: forbidden(`violates PodSecurity "restricted:latest": exceeded quota: no-pods,`), remedy: "exempt namespace"},
+		"policy":                     {answer: ofPolicy(), remedy: "exempt namespace"},
+		"webhook of another program": {answer: ofWebhook, remedy: "exempt namespace"},
+		"bad request of a webhook":   {answer: apierrors.NewBadRequest(`admission webhook "x" denied the request: no`), remedy: "exempt namespace"},
+		"no right":                   {answer: apierrors.NewForbidden(podResource, "", errors.New(`User "w" cannot create resource "pods"`)), remedy: "apply config/rbac"},
+		"no namespace":               {answer: apierrors.NewNotFound(schema.GroupResource{Resource: "namespaces"}, dryRunNamespace), remedy: "apply config/rbac"},
+		"invalid":                    {answer: invalidPod, causes: []metav1.StatusCause{{Type: metav1.CauseTypeFieldValueInvalid, Field: "spec.containers[0].image", Message: `Invalid value: "x": bad`}}},
 		"unreadable": {answer: apierrors.NewBadRequest("no such thing"), causes: []metav1.StatusCause{{
 			Type: metav1.CauseTypeFieldValueInvalid, Field: "spec", Message: "the API server cannot decode a pod with these containers and volumes: no such thing",
 		}}},
