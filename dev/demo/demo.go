@@ -74,7 +74,7 @@ func (d *Demo) inject(ctx context.Context) error {
 		return fmt.Errorf("wait for injected pods: %w", err)
 	}
 	d.Printer.Step("%d pods match a SidecarSet: each was injected with sidecar1, running %s", pods, before)
-	if err := d.show(ctx, "get", "sidecarset", set); err != nil {
+	if err := d.awaitStatus(ctx); err != nil {
 		return err
 	}
 	uid, err := d.kubectl(ctx, nil, "get", "sidecarset", set, "-o", "jsonpath={.metadata.uid}")
@@ -91,11 +91,11 @@ func (d *Demo) change(ctx context.Context) error {
 		`--patch=[{"op":"replace","path":"/spec/containers/0/image","value":"`+after+`"}]`); err != nil {
 		return err
 	}
-	d.Printer.Step("its image changes to %s; at most %d pods may be unavailable; the run: %s", after, maxUnavailable, d.runURL())
+	d.Printer.Step("the image changes to %s; at most %d pods may be unavailable; the run: %s", after, maxUnavailable, d.runURL())
 	if err := d.follow(ctx, func(v observer.View) bool { return v.Updated > 0 }); err != nil {
 		return err
 	}
-	d.Printer.Step("the first pod takes it, in place")
+	d.Printer.Step("the first pod is upgraded in place")
 	return nil
 }
 
@@ -118,7 +118,7 @@ func (d *Demo) pauseAndResume(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("wait for the batch in progress: %w", err)
 	}
-	d.Printer.Step("somebody pauses it at %d of %d; nothing moves for %s", paused.Updated, pods, pausedFor)
+	d.Printer.Step("the rollout is paused at %d of %d pods; no pod is patched for %s", paused.Updated, pods, pausedFor)
 	select {
 	case <-time.After(pausedFor):
 	case <-ctx.Done():
@@ -130,7 +130,7 @@ func (d *Demo) pauseAndResume(ctx context.Context) error {
 	if err := d.signal(ctx, protocol.ResumeSignal, "all is well"); err != nil {
 		return err
 	}
-	d.Printer.Step("and resumes it")
+	d.Printer.Step("the rollout is resumed")
 	return nil
 }
 
@@ -161,7 +161,7 @@ func (d *Demo) finish(ctx context.Context) error {
 	return errors.Join(broken...)
 }
 
-// awaitStatus waits until the columns of kubectl get show the end of the rollout.
+// awaitStatus waits until the columns of kubectl get show that all pods have the newest version.
 func (d *Demo) awaitStatus(ctx context.Context) error {
 	for column, field := range map[string]string{"matched": "matchedPods", "updated": "updatedPods", "ready": "readyPods", "updated and ready": "updatedReadyPods"} {
 		_, err := d.kubectl(ctx, nil, "wait", "sidecarset/"+set, "--timeout=30s", fmt.Sprintf("--for=jsonpath={.status.%s}=%d", field, pods))

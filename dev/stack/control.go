@@ -39,7 +39,12 @@ func (s *supervisor) listen(ctx context.Context) (func(), error) {
 		return nil, fmt.Errorf("open the control socket (its path must be short): %w", err)
 	}
 	server := rpc.NewServer()
-	go server.Accept(socket)
+	go func() {
+		// Server.Accept would log the end of the socket.
+		for connection, err := socket.Accept(); err == nil; connection, err = socket.Accept() {
+			go server.ServeConn(connection)
+		}
+	}()
 	return func() { _ = socket.Close() }, server.RegisterName("Supervisor", s)
 }
 

@@ -137,10 +137,10 @@ func TestTheDemoIsALineForEachStep(t *testing.T) {
 		at + `Temporal is up; its UI: http://127\.0\.0\.1:\d+\n`,
 		at + `Kubernetes and Outrigger are up: export KUBECONFIG=\S+\n`,
 		at + `20 pods match a SidecarSet: each was injected with sidecar1, running centos:6\.7\n`,
-		at + `its image changes to centos:7; at most 2 pods may be unavailable; the run: http://\S+/workflows/sidecarset%2Ftest-sidecarset%2F\S+\n`,
-		at + `the first pod takes it, in place\n`,
-		at + `somebody pauses it at \d+ of 20; nothing moves for 3s\n`,
-		at + `and resumes it\n`,
+		at + `the image changes to centos:7; at most 2 pods may be unavailable; the run: http://\S+/workflows/sidecarset%2Ftest-sidecarset%2F\S+\n`,
+		at + `the first pod is upgraded in place\n`,
+		at + `the rollout is paused at \d+ of 20 pods; no pod is patched for 3s\n`,
+		at + `the rollout is resumed\n`,
 		at + `done: 20 pods run centos:7; at most 2 were unavailable at once; app containers restarted 0 times\n`,
 	}, "")+`$`, out)
 }
