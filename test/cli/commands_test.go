@@ -1,7 +1,9 @@
 package cli
 
 import (
+	"bufio"
 	"context"
+	"io"
 	"strings"
 	"testing"
 	"time"
@@ -43,6 +45,48 @@ func TestAllOpenRunsArePausedAndResumed(t *testing.T) {
 	assert.Contains(t, out, "sidecarset/one resumed\n")
 	assert.Contains(t, out, "sidecarset/two ")
 	eventually(t, []string{"status", "one"}, "Run:       Waiting")
+}
+
+func TestAPauseWithoutAWorkerIsNotConfirmedAndTakesEffectLater(t *testing.T) {
+	scenario(t, "later")
+	setImage(t, "later", "agent:bad")
+	eventually(t, []string{"status", "later"}, "2 of 6 updated", "ImagePullBackOff", "Run:       ")
+	require.NoError(t, stack.Stop("worker"))
+	again := func() { require.NoError(t, stack.StartAgain(t.Context(), "worker")) }
+	_, err := sidecarset(t, "pause", "later", "--reason=later")
+	if !assert.ErrorContains(t, err, "not confirmed: the run has not answered") {
+		again()
+		return
+	}
+	assert.ErrorContains(t, err, "the pause takes effect once a worker runs; to withdraw it: kubectl sidecarset resume later; the spec pauses the rollout in any case: kubectl patch sidecarset later ")
+	again()
+	eventually(t, []string{"status", "later"}, "Paused:    by admin: later", "Run:       Paused")
+	shows(t, "resume", "later")
+}
+
+func TestAWatchedListShowsTheRollout(t *testing.T) {
+	scenario(t, "listed")
+	ctx, stop := context.WithTimeout(t.Context(), time.Minute)
+	defer stop()
+	read, write := io.Pipe()
+	ended := make(chan error, 1)
+	go func() {
+		ended <- command(t, nil, write, "list", "-w").ExecuteContext(ctx)
+		_ = write.Close()
+	}()
+	changed := false
+	for lines := bufio.NewScanner(read); lines.Scan(); {
+		switch line := lines.Text(); {
+		case !strings.HasPrefix(line, "listed "):
+		case !changed:
+			changed = true
+			setImage(t, "listed", "agent:bad")
+		case strings.Contains(line, "ImagePullBackOff"):
+			stop()
+		}
+	}
+	require.NoError(t, <-ended)
+	require.ErrorIs(t, ctx.Err(), context.Canceled, "the list showed the failure before the timeout")
 }
 
 func TestRestartRecreatesPodsWithinTheirDisruptionBudget(t *testing.T) {
