@@ -150,7 +150,7 @@ func TestAResetBatchRetriesPodsThatItSkipped(t *testing.T) {
 	assert.Equal(t, "empty:1", cluster.images()["a"])
 }
 
-// Pods that migrate while the batch goes on are reset by it as well.
+// The batch also resets pods that migrate while it is running.
 func TestAResetBatchRunsConcurrentlyWithAnUpgradeBatch(t *testing.T) {
 	pod := hotPod("a", migratingYet)
 	cluster := newTestCluster(t, interceptor.Funcs{}, hotSet(), pod)

@@ -59,7 +59,7 @@ func TestSpec1_NoStatusIsWrittenBeforeTheDefinitionKeepsAllFields(t *testing.T) 
 	<-read
 	require.ErrorIs(t, check.losesFields(), errLosesFields)
 
-	// The webhook role adds the fields. What it reads is let through here.
+	// The webhook role adds the fields. The goroutine unblocks its reads.
 	go func() {
 		for {
 			select {

@@ -124,7 +124,7 @@ func (e *testEnv) testPauseBySignal(t *testing.T) {
 	e.await(t, "paused", isPaused)
 }
 
-// A run that is paused or resumed may end before the operator looks at it again.
+// A run that is paused or resumed may end before the operator reconciles again.
 func (e *testEnv) testPauseUnseen(t *testing.T) {
 	ids := map[string]string{}
 	for _, name := range []string{resumes, resumes + "-edited", pauses + "edited"} {

@@ -70,7 +70,8 @@ const (
 	suspend = "suspended" // is paused by its set in generation 2
 )
 
-// stubRollout shows of a run what the operator reads and does not do the work.
+// stubRollout has the memo and the search attributes that the operator reads, and upgrades no
+// pods.
 func stubRollout(ctx workflow.Context, input protocol.RolloutInput) error {
 	stub := &stubRun{input: input, pause: input.Pause, is: func(kind string) bool { return strings.HasPrefix(input.SidecarSet.Name, kind) }}
 	if err := stub.show(ctx); err != nil {

@@ -78,7 +78,7 @@ func TestSpec8_AWebhookThatDoesNotAnswerIsUnavailable(t *testing.T) {
 	assert.Contains(t, check(), "new pods get no sidecars (failurePolicy Ignore)")
 	assert.True(t, requeued(), "the effect is another one")
 
-	// Another replica serves with another certificate, and its CA is in the configuration.
+	// Another replica serves another certificate, whose CA is in the configuration.
 	other := httptest.NewTLSServer(nil)
 	defer other.Close()
 	require.NoError(t, live.Delete(t.Context(), configuration))
@@ -97,7 +97,7 @@ func TestSpec8_AFaultWhoseCauseChangesIsReported(t *testing.T) {
 	assert.Equal(t, expired("10:00:00"), expired("10:00:02"), "the time is no part of the text")
 	assert.Contains(t, expired("10:00:00"), "certificate has expired or is not yet valid")
 
-	// One replica refuses connections, and another one does not answer.
+	// One replica rejects connections, and another replica does not respond.
 	set := &v1alpha1.SidecarSet{}
 	assert.False(t, p.record("refused"))
 	assert.True(t, p.record("timeout"), "two probes found a fault")

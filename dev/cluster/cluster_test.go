@@ -308,7 +308,7 @@ func testKill(ctx context.Context, t *testing.T, c *Cluster, name string) {
 	require.NoError(t, err)
 	require.NoError(t, c.Kill(name))
 	require.NoError(t, c.StartAgain(ctx, name))
-	// The API server finds its way back to etcd by itself, but not within one request.
+	// The API server reconnects to etcd, but not within one request.
 	require.NoError(t, wait.PollUntilContextCancel(ctx, 50*time.Millisecond, true, func(ctx context.Context) (bool, error) {
 		return c.apiServerSpec().Ready(ctx) == nil, nil
 	}))

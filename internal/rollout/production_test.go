@@ -27,7 +27,7 @@ import (
 // simulation is a cluster during rollouts: pods with real patches, slow kubelets with clock
 // skew, crashing apps, and new generations.
 type simulation struct {
-	// runEnded is the newest generation whose run has ended by itself.
+	// runEnded is the newest generation whose run has completed.
 	runEnded       int64
 	t              *testing.T
 	random         *rand.Rand

@@ -98,7 +98,7 @@ func manager(replicas int32, args ...string) appsv1.Deployment {
 	return d
 }
 
-// served is a cluster as OpenKruise serves it.
+// served returns the facts of a cluster with OpenKruise.
 func served(sets ...v1alpha1.SidecarSet) Facts {
 	return Facts{
 		Sets:        sets,

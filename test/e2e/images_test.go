@@ -16,7 +16,7 @@ const (
 	empty  = repository + "server:empty"
 	// absent is an image that no node has.
 	absent = repository + "side:absent"
-	// slow takes ten seconds before it can take over.
+	// slow is a sidecar that needs ten seconds until it is ready.
 	slow = repository + "server:slow"
 )
 

@@ -99,7 +99,7 @@ func (r *sealedRun) serveCodec(address string, args ...string) {
 	}, 20*time.Second, 20*time.Millisecond)
 }
 
-// show is the history of the run as the temporal CLI prints it, or what it prints instead.
+// show returns the output of temporal workflow show for the run.
 func (r *sealedRun) show(args ...string) (string, error) {
 	r.t.Helper()
 	out, err := exec.CommandContext(r.t.Context(), filepath.Join(bin, "temporal"), append([]string{
@@ -125,7 +125,7 @@ func TestTheTemporalCLIReadsEncryptedRunsThroughTheCodecServer(t *testing.T) {
 	require.NoError(t, err, shown)
 	assert.Contains(t, shown, protocol.RolloutWorkflow, "the history is there")
 	assert.NotContains(t, shown, sealedWords)
-	// The CLI tries again until then, whatever the answer.
+	// The CLI retries after any error, until --command-timeout.
 	shown, err = r.show("--codec-endpoint", endpoint, "--codec-auth=Bearer another", "--command-timeout=5s")
 	require.Error(t, err, shown)
 	assert.NotContains(t, shown, sealedWords)

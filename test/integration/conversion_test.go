@@ -178,7 +178,7 @@ func TestManifestsMoveFromOneVersionToTheOther(t *testing.T) {
 	}
 }
 
-// As the user documents have it; kubectl speaks the newest version.
+// The documents use the same command. kubectl uses the newest API version.
 func TestCustomVersionsAreSetByKubectlLabel(t *testing.T) {
 	v := newVersions(t)
 	v.must(v.manifest("v1beta1 with a selector of one namespace"), "apply", "-f", "-")
@@ -256,7 +256,7 @@ func TestWithoutTheWebhookTheStoredVersionLives(t *testing.T) {
 
 			require.NoError(t, stack.Kill("webhook"))
 			t.Cleanup(func() { require.NoError(t, stack.StartAgain(context.WithoutCancel(v.ctx), "webhook")) })
-			// The operator puts it right: that is a write of status without the webhook.
+			// The operator corrects the value, which is a write of status without the webhook.
 			patch := client.RawPatch(types.MergePatchType, []byte(`{"status":{"matchedPods":7}}`))
 			require.NoError(t, stack.kube.Status().Patch(v.ctx, v.get("v1alpha1"), patch, client.FieldOwner("outrigger")))
 			v.await("status to be written", func() bool { return status(v.get("v1alpha1"), "matchedPods") == int64(0) })

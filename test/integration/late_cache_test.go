@@ -24,8 +24,8 @@ import (
 	"github.com/outrigger/outrigger/dev/observer"
 )
 
-// A worker whose cache is ten seconds behind takes part, and must not plan from
-// what it sees before it sees what was written.
+// The cache of one worker is ten seconds behind. This worker must not plan before its cache shows
+// the writes.
 func TestSpec7_5_WorkerWithALateCacheKeepsToMaxUnavailable(t *testing.T) {
 	s := newScenario(t, 6, nil)
 	_, err := stack.StartRole(s.ctx, "worker-3", "--kubeconfig="+lateKubeconfig(t, "worker-1", "", 10*time.Second))

@@ -79,9 +79,9 @@ func (b *bare) serves(der []byte) bool {
 	return string(connection.ConnectionState().PeerCertificates[0].Raw) == string(der)
 }
 
-// Pods are created all the time: while cert-manager replaces the certificate that the webhook
-// issued, while replicas with --external-certificate replace the earlier ones, and while
-// cert-manager replaces its certificate by one of another CA.
+// The test creates pods during three changes. cert-manager replaces the certificate of the
+// webhook. Replicas with --external-certificate replace the earlier replicas. cert-manager
+// replaces its certificate with a certificate of another CA.
 func TestSpec4_14_NoPodIsRejectedWhileCertManagerReplacesCertificates(t *testing.T) {
 	b := newBare(t, cluster.Options{WithoutTemporal: true})
 	kubectl(t, b.cluster, definitions(), "apply", "-f", "-")

@@ -113,8 +113,8 @@ func (b *bare) serve() {
 	b.await("pods to be injected", func() bool { return b.pods.injected.Load() > before+20 })
 }
 
-// stopServing does what the kubelet does once the Deployment is being deleted, unless
-// what deletes it has failed.
+// stopServing stops the webhook once the Deployment is being deleted, like a kubelet. It stops
+// waiting if the deletion fails.
 func (b *bare) stopServing(failed <-chan error) {
 	b.t.Helper()
 	b.await("the configurations to go", func() bool {

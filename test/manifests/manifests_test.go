@@ -1,4 +1,4 @@
-// Package manifests tries what people apply to a cluster.
+// Package manifests tests the manifests that users apply to a cluster.
 package manifests
 
 import (

@@ -176,7 +176,7 @@ func (s *switching) store(name, version string) {
 	object, err := runtime.DefaultUnstructuredConverter.ToUnstructured(set)
 	require.NoError(s.t, err)
 	require.NoError(s.t, conversion.Convert(object, v1alpha1.GroupVersion.Group+"/"+version))
-	// Before the API server serves the new definition, it would convert.
+	// Until the API server uses the new definition, it would call the conversion webhook.
 	s.await("the set to be stored", func() error {
 		return s.client.Create(s.ctx, &unstructured.Unstructured{Object: runtime.DeepCopyJSON(object)})
 	})

@@ -1,4 +1,4 @@
-// Package install tries docs/install.md on a real node: the roles run in pods as their
-// Deployments say, sign in as their ServiceAccounts, and the API server calls the webhook
-// where its Service points. It has the build tag e2e, and needs what package e2e needs.
+// Package install tests docs/install.md on a real node. The roles run in the pods of their
+// Deployments with their ServiceAccounts, and the API server calls the webhook through its
+// Service. The tests have the build tag e2e and the same requirements as package e2e.
 package install
