@@ -52,7 +52,7 @@ func TestSpec6_ARevisionOfEitherFormIsNotRecordedAgain(t *testing.T) {
 	}
 }
 
-func TestTheImagesOfARunAreThoseThatChanged(t *testing.T) {
+func TestARunNamesOnlyChangedImages(t *testing.T) {
 	set := fixture.SidecarSet("s", fixture.Sidecar("agent"), fixture.Sidecar("proxy"))
 	r := registrar(t)
 	images := func(change func(spec *v1alpha1.SidecarSetSpec)) string {
