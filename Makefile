@@ -197,9 +197,9 @@ demo-outrigger:
 	@dev/step.sh 'Outrigger is compiled' go build -o bin/ ./cmd/outrigger ./dev/stack
 
 .PHONY: bench-rollout bench-idle-sets bench-create-sets bench-fleet bench-rest bench-start bench-restart bench-admission
-bench-rollout: controlplane build ## Measure a rollout beside a baseline (PODS=1000 WINDOW=10% HOT= IDEAL=true ROUNDS=3)
+bench-rollout: controlplane build ## Measure a rollout and a baseline (PODS=1000 WINDOW=10% HOT= IDEAL=true ROUNDS=3)
 	@$(call bench,rollout --pods=$(PODS) --window=$(WINDOW) --ideal=$(IDEAL) --rounds=$(ROUNDS) $(if $(HOT),--hot))
-bench-idle-sets: controlplane build ## Measure a rollout beside 1,000 idle SidecarSets (PODS=1000 FLAGS='--idle-sets=20')
+bench-idle-sets: controlplane build ## Measure a rollout with 1,000 idle SidecarSets (PODS=1000 FLAGS='--idle-sets=20')
 	@$(call bench,rollout --pods=$(PODS) --window=$(WINDOW) --rounds=1 --idle-sets=1000)
 bench-create-sets: controlplane build ## Measure the creation of 500 SidecarSets (FLAGS='--sets=20')
 	@$(call bench,fleet --pods=0 --sets=500 --workers=1)

@@ -43,7 +43,7 @@ type admission struct {
 func newAdmission() *cobra.Command {
 	b := &admission{}
 	cmd := subcommand("admission", "Measure the admission of pods", b)
-	cmd.Flags().IntSliceVar(&b.others, "others", []int{97, 10, 1000, 10000}, "numbers of SidecarSets that do not match, beside the three that do")
+	cmd.Flags().IntSliceVar(&b.others, "others", []int{97, 10, 1000, 10000}, "numbers of SidecarSets that do not match, in addition to the three that do")
 	cmd.Flags().IntVar(&b.runs, "runs", 3, "number of runs of each measurement")
 	cmd.Flags().DurationVar(&b.duration, "duration", 4*time.Second, "length of a run")
 	return cmd

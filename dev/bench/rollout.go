@@ -28,7 +28,7 @@ type rollout struct {
 
 func newRollout() *cobra.Command {
 	b := &rollout{sizes: sizes{pods: 1000, sets: 1, workers: 1, window: "10%"}}
-	cmd := subcommand("rollout", "Measure a rollout beside a baseline", b)
+	cmd := subcommand("rollout", "Measure a rollout and a baseline", b)
 	cmd.Flags().IntVar(&b.pods, "pods", b.pods, "number of pods")
 	cmd.Flags().StringVar(&b.window, "window", b.window, "maxUnavailable: number or percent")
 	cmd.Flags().IntVar(&b.workers, "workers", b.workers, "number of workers")
@@ -36,7 +36,7 @@ func newRollout() *cobra.Command {
 	cmd.Flags().DurationVar(&b.ready, "ready-after", 0, "what a pod takes to become ready after a restart; 0 is as fast as simulated pods are")
 	cmd.Flags().BoolVar(&b.baseline, "ideal", true, "measure the baseline before and after the rollout")
 	cmd.Flags().IntVar(&b.rounds, "rounds", 3, "number of measurements with a baseline, each on a new cluster")
-	cmd.Flags().IntVar(&b.idle, "idle-sets", 0, "number of SidecarSets without pods beside the one that rolls out")
+	cmd.Flags().IntVar(&b.idle, "idle-sets", 0, "number of SidecarSets without pods, in addition to the one that rolls out")
 	return cmd
 }
 

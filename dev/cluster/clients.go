@@ -69,7 +69,7 @@ func TempDir(pattern string) (string, error) {
 	}
 	dir, err := os.MkdirTemp(parent, pattern)
 	if err != nil {
-		return "", fmt.Errorf("create a state folder: %w", err)
+		return "", fmt.Errorf("create a state directory: %w", err)
 	}
 	return dir, nil
 }

@@ -166,7 +166,7 @@ func (c *Cluster) prepare() error {
 		return err
 	}
 	if err := os.MkdirAll(c.options.Dir, 0o755); err != nil {
-		return fmt.Errorf("create the state folder: %w", err)
+		return fmt.Errorf("create the state directory: %w", err)
 	}
 	if err := os.WriteFile(filepath.Join(c.options.Dir, stagesFile), stages, 0o644); err != nil {
 		return fmt.Errorf("write the KWOK stages: %w", err)

@@ -34,7 +34,7 @@ func (c *Cluster) certificate(file string) string {
 // Files of an earlier start are kept, because clients on other machines use them.
 func (c *Cluster) writeIdentities() error {
 	if err := os.MkdirAll(c.certificate(""), 0o755); err != nil {
-		return fmt.Errorf("create the folder of certificates: %w", err)
+		return fmt.Errorf("create the directory of certificates: %w", err)
 	}
 	if info, err := os.Stat(c.certificate("apiserver.crt")); err != nil || time.Since(info.ModTime()) > certificateAge {
 		if err := c.writeCertificate(); err != nil {

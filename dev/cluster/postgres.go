@@ -30,7 +30,7 @@ func (c *Cluster) initPostgres(ctx context.Context) (fresh bool, err error) {
 	err = c.command(ctx, &system, initdb, "--pgdata="+c.postgresDir(), "--username="+postgresUser,
 		"--auth=trust", "--encoding=UTF8", "--locale=C", "--no-sync")
 	if err != nil {
-		return false, fmt.Errorf("make the folder of PostgreSQL: %w", err)
+		return false, fmt.Errorf("create the directory of PostgreSQL: %w", err)
 	}
 	return true, nil
 }

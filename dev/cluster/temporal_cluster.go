@@ -169,7 +169,7 @@ func (c *Cluster) writeDynamicConfig() error {
 		fmt.Fprintf(&lines, "%s:\n- value: %d\n", one.key, one.value)
 	}
 	if err := os.MkdirAll(c.temporalConfigDir(), 0o755); err != nil {
-		return fmt.Errorf("create the folder of Temporal's configuration: %w", err)
+		return fmt.Errorf("create the directory of Temporal's configuration: %w", err)
 	}
 	if err := os.WriteFile(c.dynamicConfigFile(), lines.Bytes(), 0o644); err != nil {
 		return fmt.Errorf("write Temporal's dynamic configuration: %w", err)

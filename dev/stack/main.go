@@ -33,7 +33,7 @@ func newCommand() *cobra.Command {
 		SilenceUsage:  true,
 		SilenceErrors: true,
 	}
-	root.PersistentFlags().StringVar((*string)(&at), "dir", ".run", "folder of the stack's state")
+	root.PersistentFlags().StringVar((*string)(&at), "dir", ".run", "directory of the stack's state")
 	root.AddCommand(
 		upCommand(&at), demoCommand(&at), downCommand(&at), statusCommand(&at),
 		controlCommand(&at, "Stop", "End a process with SIGTERM"),

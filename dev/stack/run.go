@@ -40,8 +40,8 @@ func runCommand() *cobra.Command {
 	flags.StringVar(&o.TemporalUI, "temporal-ui-url", os.Getenv("TEMPORAL_UI"), "web UI, for links (TEMPORAL_UI)")
 	flags.StringVar(&o.WebhookURL, "webhook-url", cmp.Or(os.Getenv("WEBHOOK_URL"), "https://localhost:9443"),
 		"how the API server reaches this machine; the port is listened on (WEBHOOK_URL)")
-	flags.StringVar(&o.Dir, "dir", filepath.Join(".run", "roles"), "folder of the logs")
-	flags.StringVar(&o.Bin, "bin", "bin", "folder of the programs")
+	flags.StringVar(&o.Dir, "dir", filepath.Join(".run", "roles"), "directory of the logs")
+	flags.StringVar(&o.Bin, "bin", "bin", "directory of the programs")
 	for name, value := range map[string]*string{cluster.Operator: &o.operator, cluster.Worker: &o.worker, cluster.Webhook: &o.webhook} {
 		variable := envKey(name) + "_FLAGS"
 		flags.StringVar(value, name+"-flags", os.Getenv(variable), "more flags for the "+name+", separated by spaces ("+variable+")")

@@ -27,7 +27,7 @@ func (d stateDir) logFile() string  { return filepath.Join(string(d), "stack.log
 // if another supervisor runs. The kernel releases the lock of a killed supervisor.
 func (d stateDir) lock() (*os.File, error) {
 	if err := os.MkdirAll(string(d), 0o755); err != nil {
-		return nil, fmt.Errorf("create the state folder: %w", err)
+		return nil, fmt.Errorf("create the state directory: %w", err)
 	}
 	file, err := os.Create(d.lockFile())
 	if err != nil {

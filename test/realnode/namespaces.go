@@ -44,7 +44,7 @@ func Contain(inside func(state string) int) (code int, err error) {
 	defer stop()
 	state, err := os.MkdirTemp("", "outrigger-node-")
 	if err != nil {
-		return 1, fmt.Errorf("make a state folder: %w", err)
+		return 1, fmt.Errorf("create a state directory: %w", err)
 	}
 	if err := makeControlGroups(controlGroup(state)); err != nil {
 		return 1, errors.Join(err, cleanUp(state, false))
