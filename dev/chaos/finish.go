@@ -133,8 +133,8 @@ func (w *fixture) replaceCrashed(ctx context.Context) error {
 	})
 }
 
-// awaitComplete waits until the status of every SidecarSet reports and records a complete
-// rollout. Before that, the pod of a failing app takes a slot.
+// awaitComplete waits until every SidecarSet has the reason RolloutComplete and a good revision.
+// Until then, the pod of a failing app uses a slot.
 func (w *fixture) awaitComplete(ctx context.Context) error {
 	return w.insist(ctx, func(ctx context.Context) error {
 		sets := &v1alpha1.SidecarSetList{}

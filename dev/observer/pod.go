@@ -25,8 +25,8 @@ const historyLength = 40
 // pod is the known state of one pod.
 type pod struct {
 	*corev1.Pod
-	// hashes contains the hashes of the SidecarSets with images, and blank the hashes without
-	// images. Both are from the annotations of the pod.
+	// hashes contains the hash of each SidecarSet, and blank contains the hash without images. Both
+	// are from the annotations of the pod.
 	hashes, blank map[string]string
 	// active contains the active twin of each hot sidecar.
 	active map[string]string

@@ -109,7 +109,7 @@ func TestSpec2_AnnotationsOfASetAreOutputs(t *testing.T) {
 	}
 
 	older := admitted.DeepCopy()
-	older.Spec.Containers[0].PodInjectPolicy = "" // a default that was not written then
+	older.Spec.Containers[0].PodInjectPolicy = "" // earlier releases did not write this default
 	require.NoError(t, WriteHashes(older))
 	hash := older.Annotations[v1alpha1.HashAnnotation]
 	older.Annotations[v1alpha1.HashWithoutImageAnnotation] = "damaged"

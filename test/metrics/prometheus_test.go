@@ -30,7 +30,7 @@ import (
 	"github.com/outrigger/outrigger/kube"
 )
 
-// Queries without series while nothing is wrong.
+// needsAFault contains the queries that return series only after a fault.
 var needsAFault = map[string]string{
 	`temporal_request_failure_total`:                    "no call fails",
 	`outrigger_admissions_total{result="refused"}`:      "no pod is refused",

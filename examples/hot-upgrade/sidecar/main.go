@@ -64,7 +64,7 @@ func run(ctx context.Context, args []string) error {
 type handover struct {
 	// folder is a directory that both twins mount.
 	folder string
-	// version identifies the twin and its version.
+	// version is the value of SIDECARSET_VERSION in this twin.
 	version string
 }
 
