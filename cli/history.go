@@ -60,8 +60,8 @@ func (s *shared) runHistory(ctx context.Context, set *v1alpha1.SidecarSet, limit
 	if all.Runs, err = r.list(ctx, set, limit); err != nil {
 		return view.RunHistory{RunsUnknown: err.Error()}
 	}
-	for _, row := range all.Runs {
-		changes, unreadable, err := r.changes(ctx, set, row.RunID)
+	for i := range all.Runs {
+		changes, unreadable, err := r.changes(ctx, set, &all.Runs[i])
 		all.Changes = append(all.Changes, changes...)
 		if cause := cmp.Or(err, unreadable); cause != nil && all.ChangesUnknown == "" {
 			all.ChangesUnknown = cause.Error()
@@ -98,20 +98,15 @@ func (r *runs) rowOf(run *workflow.WorkflowExecutionInfo) view.RunRow {
 	// Attributes that were removed since are left out.
 	_ = converter.GetDefaultDataConverter().FromPayload(fields[protocol.GenerationAttribute], &row.Generation)
 	_ = converter.GetDefaultDataConverter().FromPayload(fields[protocol.RolloutPhaseAttribute], &row.Phase)
-	var memo protocol.GenerationInput
-	// Without the keys of an encrypted memo, the images are left out. So is the memo of another
-	// generation, which an older worker inherits.
-	_ = r.options.Codec.DataConverter().FromPayload(run.GetMemo().GetFields()[protocol.GenerationMemo], &memo)
-	if memo.Generation == row.Generation {
-		row.Images = memo.Images
-	}
 	return row
 }
 
 // changes are the pauses and resumes of a run, as signals or updates. unreadable is the reason
-// that senders and reasons are missing.
-func (r *runs) changes(ctx context.Context, set *v1alpha1.SidecarSet, run string) (found []view.Change, unreadable, err error) {
+// that senders and reasons are missing. changes also adds the images to the row of the run.
+func (r *runs) changes(ctx context.Context, set *v1alpha1.SidecarSet, row *view.RunRow) (found []view.Change, unreadable, err error) {
+	run := row.RunID
 	err = r.events(ctx, set, run, func(event *history.HistoryEvent) {
+		row.Images = cmp.Or(row.Images, r.imagesIn(event, row.Generation))
 		action, payload, identity := received(event)
 		if action != protocol.PauseSignal && action != protocol.ResumeSignal {
 			return
@@ -127,6 +122,21 @@ func (r *runs) changes(ctx context.Context, set *v1alpha1.SidecarSet, run string
 		found = append(found, view.Change{At: event.EventTime.AsTime(), By: cmp.Or(pause.By, identity), Action: action + "d", Reason: pause.Reason})
 	})
 	return found, unreadable, err
+}
+
+// imagesIn returns the images of a generation that a run gets in its input, or in a signal. It
+// returns none without the keys of an encrypted history.
+func (r *runs) imagesIn(event *history.HistoryEvent, generation int64) string {
+	payloads := event.GetWorkflowExecutionStartedEventAttributes().GetInput()
+	if signal := event.GetWorkflowExecutionSignaledEventAttributes(); signal.GetSignalName() == protocol.GenerationSignal {
+		payloads = signal.GetInput()
+	}
+	// Input and signal have the same names of these fields.
+	var input protocol.GenerationInput
+	if payloads == nil || r.options.Codec.DataConverter().FromPayloads(payloads, &input) != nil || input.Generation != generation {
+		return ""
+	}
+	return input.Images
 }
 
 // received returns the name and the payload of the signal or update of an event.

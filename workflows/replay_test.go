@@ -9,6 +9,7 @@ import (
 	"go.temporal.io/api/enums/v1"
 	"go.temporal.io/api/history/v1"
 	"go.temporal.io/sdk/client"
+	"go.temporal.io/sdk/converter"
 	"go.temporal.io/sdk/worker"
 	"go.temporal.io/sdk/workflow"
 
@@ -55,17 +56,41 @@ func TestRecordedHistoriesReplay(t *testing.T) {
 func TestRecordedHistoriesReplayUpToEachTask(t *testing.T) {
 	for _, file := range histories(t) {
 		t.Run(nameOf(file), func(t *testing.T) {
-			text, err := os.Open(file)
-			require.NoError(t, err)
-			defer text.Close()
-			whole, err := client.HistoryFromJSON(text, client.HistoryJSONOptions{})
-			require.NoError(t, err)
+			whole := recorded(t, file)
 			replayer := newReplayer(t, Rollout)
 			for i, event := range whole.Events {
 				if event.EventType == enums.EVENT_TYPE_WORKFLOW_TASK_STARTED {
 					require.NoError(t, replayer.ReplayWorkflowHistory(nil, &history.History{Events: whole.Events[:i+1]}), "event %d", event.EventId)
 				}
 			}
+		})
+	}
+}
+
+func recorded(t *testing.T, file string) *history.History {
+	t.Helper()
+	text, err := os.Open(file)
+	require.NoError(t, err)
+	defer text.Close()
+	whole, err := client.HistoryFromJSON(text, client.HistoryJSONOptions{})
+	require.NoError(t, err)
+	return whole
+}
+
+// During a rolling update, a new operator starts a run with images, and a worker that does not know
+// them executes its first task.
+func TestAHistoryOfAWorkerThatIgnoresImagesReplays(t *testing.T) {
+	for _, file := range histories(t) {
+		t.Run(nameOf(file), func(t *testing.T) {
+			whole := recorded(t, file)
+			started := whole.Events[0].GetWorkflowExecutionStartedEventAttributes()
+			var input protocol.RolloutInput
+			require.NoError(t, converter.GetDefaultDataConverter().FromPayloads(started.Input, &input))
+			input.Images = "agent=agent:v2"
+			var err error
+			started.Input, err = converter.GetDefaultDataConverter().ToPayloads(input)
+			require.NoError(t, err)
+			require.NoError(t, newReplayer(t, Rollout).ReplayWorkflowHistory(nil, whole))
 		})
 	}
 }

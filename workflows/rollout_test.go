@@ -227,27 +227,21 @@ func (s *rolloutSuite) TestARunContinuesWithTheImagesOfItsGeneration() {
 	s.env.RegisterDelayedCallback(func() {
 		s.env.SignalWorkflow(protocol.GenerationSignal, protocol.GenerationInput{Generation: 2, Images: "agent=agent:v2"})
 	}, time.Minute)
-	// The first run has its memo since its start.
 	s.env.ExecuteWorkflow(protocol.RolloutWorkflow, withImages(1, "agent=agent:v1"))
 	s.Equal("agent=agent:v2", continuedAs(s.T(), s.env.GetWorkflowError()).Images)
 }
 
-func (s *rolloutSuite) TestAContinuedRunReplacesTheMemoOfItsGeneration() {
-	s.answers(ends(protocol.PhaseComplete))
-	s.env.SetContinuedExecutionRunID("of-generation-1")
-	s.env.OnUpsertMemo(map[string]any{protocol.GenerationMemo: protocol.GenerationInput{Generation: 2, Images: "agent=agent:v2"}}).Return(nil).Once()
-	s.env.ExecuteWorkflow(protocol.RolloutWorkflow, withImages(2, "agent=agent:v2"))
-	s.Require().NoError(s.env.GetWorkflowError())
-	s.env.AssertExpectations(s.T())
-}
-
-// An older operator sends no images. Recorded histories contain no write of this memo.
-func (s *rolloutSuite) TestAContinuedRunWithoutImagesWritesNoMemo() {
-	s.answers(ends(protocol.PhaseComplete))
-	s.env.SetContinuedExecutionRunID("of-generation-1")
-	s.env.OnUpsertMemo(mock.Anything).Return(errors.New("unexpected")).Maybe()
+// The operator sends the images of a generation that the run has already seen in the cluster.
+func (s *rolloutSuite) TestARunTakesTheImagesOfItsGenerationFromASignal() {
+	s.answers(protocol.NextBatchResult{Phase: protocol.PhaseWaiting})
+	s.env.RegisterDelayedCallback(func() {
+		s.env.SetContinueAsNewSuggested(true)
+		s.env.SignalWorkflow(protocol.GenerationSignal, protocol.GenerationInput{Generation: 2, Images: "agent=agent:v2"})
+	}, time.Minute)
 	s.env.ExecuteWorkflow(protocol.RolloutWorkflow, input(2))
-	s.Require().NoError(s.env.GetWorkflowError())
+	next := continuedAs(s.T(), s.env.GetWorkflowError())
+	s.Equal(int64(2), next.Generation)
+	s.Equal("agent=agent:v2", next.Images)
 }
 
 func (s *rolloutSuite) TestPauseOutlivesANewGeneration() {

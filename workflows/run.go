@@ -85,13 +85,6 @@ func newRun(ctx workflow.Context, input protocol.RolloutInput) (*run, error) {
 			return nil, err
 		}
 	}
-	if input.Images != "" && workflow.GetInfo(ctx).ContinuedExecutionRunID != "" {
-		// The run inherits the memo of the run that it continues. Runs of releases without this
-		// memo have no images, so their histories replay.
-		if err := workflow.UpsertMemo(ctx, map[string]any{protocol.GenerationMemo: r.newest}); err != nil {
-			return nil, fmt.Errorf("write the memo %s: %w", protocol.GenerationMemo, err)
-		}
-	}
 	if input.Progress.Migrating {
 		r.migrate(ctx)
 	}

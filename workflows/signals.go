@@ -42,10 +42,14 @@ func (r *run) willBePaused() bool {
 func (r *run) readSignals(ctx workflow.Context) error {
 	r.updated = false
 	for _, sent := range drain[protocol.GenerationInput](r.signals.generation) {
-		if sent.Generation > r.newest.Generation {
+		// A plan shows a new generation without its images.
+		if sent.Generation > r.newest.Generation || sent.Generation == r.newest.Generation && r.newest.Images == "" {
 			r.newest = sent
 		}
 		r.woken, r.wakes = true, r.wakes+1
+	}
+	if r.newest.Generation == r.input.Generation {
+		r.input.Images = r.newest.Images
 	}
 	names := r.signals.order.names
 	r.signals.order.names = nil

@@ -24,7 +24,6 @@ const (
 	StatusQuery                       = "status"
 	PauseMemo                         = "hold"
 	ResumeMemo                        = "resume"
-	GenerationMemo                    = "generation"
 	SidecarSetAttribute               = "SidecarSet"
 	GenerationAttribute               = "SidecarSetGeneration"
 	RolloutPhaseAttribute             = "RolloutPhase"
@@ -163,7 +162,6 @@ type RolloutResult struct {
 
 // GenerationInput is the payload of the signal generation. A run of an older generation continues
 // as new with the generation of the signal. A sleeping run of the same generation plans again.
-// It is also the content of the memo GenerationMemo.
 type GenerationInput struct {
 	Generation int64 `json:"generation"`
 	// Images lists the images that differ from the previous generation, or all images, in the

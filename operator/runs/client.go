@@ -188,19 +188,15 @@ func Reference(set *v1alpha1.SidecarSet) protocol.SetReference {
 func (c *Client) startRequest(set protocol.SetReference, generation protocol.GenerationInput, pause *v1alpha1.RolloutPause) (*workflowservice.SignalWithStartWorkflowExecutionRequest, error) {
 	input := protocol.RolloutInput{SidecarSet: set, Generation: generation.Generation, Images: generation.Images}
 	phase := protocol.PhaseProgressing
-	// With these memos, the run shows generation and pause even before its first workflow task.
-	memo := map[string]any{protocol.GenerationMemo: generation}
+	var memo *common.Memo
 	if pause != nil {
 		input.Pause, phase = &protocol.Pause{By: pause.By, Reason: pause.Reason}, protocol.PhasePaused
-		memo[protocol.PauseMemo] = input.Pause
-	}
-	fields := map[string]*common.Payload{}
-	for name, value := range memo {
-		payload, err := c.converter.ToPayload(value)
+		payload, err := c.converter.ToPayload(input.Pause)
 		if err != nil {
-			return nil, fmt.Errorf("encode the memo %s: %w", name, err)
+			return nil, fmt.Errorf("encode the pause: %w", err)
 		}
-		fields[name] = payload
+		// With this memo, the run shows the pause even before its first workflow task.
+		memo = &common.Memo{Fields: map[string]*common.Payload{protocol.PauseMemo: payload}}
 	}
 	arguments, inputErr := c.converter.ToPayloads(input)
 	signal, signalErr := c.converter.ToPayloads(generation)
@@ -220,7 +216,7 @@ func (c *Client) startRequest(set protocol.SetReference, generation protocol.Gen
 		WorkflowIdReusePolicy: enums.WORKFLOW_ID_REUSE_POLICY_ALLOW_DUPLICATE,
 		SignalName:            protocol.GenerationSignal,
 		SignalInput:           signal,
-		Memo:                  &common.Memo{Fields: fields},
+		Memo:                  memo,
 		SearchAttributes:      attributes,
 		UserMetadata:          &sdkpb.UserMetadata{Summary: summary},
 	}, nil
