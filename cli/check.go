@@ -333,12 +333,13 @@ func (i *installation) workers(ctx context.Context) (string, error) {
 // rights lists the commands that the user may not use.
 func (i *installation) rights(ctx context.Context) (string, error) {
 	var denied []string
-	for _, needed := range []struct{ verb, group, resource, namespace, commands string }{
-		{"get", v1alpha1.GroupVersion.Group, "sidecarsets", "", "all commands"},
-		{"list", "", "pods", "", "status, plan, why"},
-		{"list", "apps", "controllerrevisions", i.systemNamespace, "history, diff, undo"},
-		{"create", "", "pods/eviction", "", "restart"},
-		{"patch", v1alpha1.GroupVersion.Group, "sidecarsets", "", "set image, undo"},
+	for _, needed := range []struct{ verb, group, resource, namespace, commands, grant string }{
+		{"get", v1alpha1.GroupVersion.Group, "sidecarsets", "", "all commands", "ClusterRole outrigger-view"},
+		{"list", "", "pods", "", "status, plan, why, restart", "ClusterRole view"},
+		{"list", "apps", "controllerrevisions", i.systemNamespace, "history, diff, undo", "ClusterRole view"},
+		{"get", admissionregistrationv1.GroupName, "mutatingwebhookconfigurations", "", "restart, why, list --missing", "no role of users grants it"},
+		{"create", "", "pods/eviction", "", "restart", "ClusterRole edit"},
+		{"patch", v1alpha1.GroupVersion.Group, "sidecarsets", "", "set image, undo", "ClusterRole outrigger-edit"},
 	} {
 		resource, subresource, _ := strings.Cut(needed.resource, "/")
 		review := &authorizationv1.SelfSubjectAccessReview{Spec: authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: &authorizationv1.ResourceAttributes{
@@ -348,11 +349,11 @@ func (i *installation) rights(ctx context.Context) (string, error) {
 			return "", i.failure(err, "ask for the rights of the user")
 		}
 		if !review.Status.Allowed {
-			denied = append(denied, fmt.Sprintf("%s %s (%s)", needed.verb, needed.resource, needed.commands))
+			denied = append(denied, fmt.Sprintf("%s %s (%s; %s)", needed.verb, needed.resource, needed.commands, needed.grant))
 		}
 	}
 	if len(denied) > 0 {
-		return "", unknownError{"you may not " + strings.Join(denied, ", ") + ": ask for ClusterRole outrigger-view or outrigger-edit"}
+		return "", unknownError{"you may not " + strings.Join(denied, ", ") + ": ask for a ClusterRoleBinding to the named roles, or for these rights"}
 	}
 	return "you may use all commands; Temporal decides about pause and resume", nil
 }

@@ -115,3 +115,16 @@ func TestCheckWaitsForASignOfLifeOfTheOperator(t *testing.T) {
 	never.Spec.RenewTime = nil
 	assert.Equal(t, view.CheckFailed, part(t, "operator", interceptor.Funcs{}, never, observed).State, "a Lease that was made by hand")
 }
+
+func TestCheckNamesTheGrantOfEachMissingRight(t *testing.T) {
+	got := part(t, "rights", interceptor.Funcs{
+		Create: func(context.Context, client.WithWatch, client.Object, ...client.CreateOption) error { return nil },
+	})
+	assert.Equal(t, view.CheckUnknown, got.State)
+	for _, want := range []string{
+		"get mutatingwebhookconfigurations (restart, why, list --missing; no role of users grants it)", "create pods/eviction (restart; ClusterRole edit)",
+		"patch sidecarsets (set image, undo; ClusterRole outrigger-edit)", "list pods (status, plan, why, restart; ClusterRole view)",
+	} {
+		assert.Contains(t, got.Message, want)
+	}
+}

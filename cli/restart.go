@@ -4,12 +4,16 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 	policyv1 "k8s.io/api/policy/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/outrigger/outrigger/cli/view"
 	"github.com/outrigger/outrigger/kube"
@@ -21,52 +25,43 @@ const evictInterval = 2 * time.Second
 
 func newRestart(s *shared) *cobra.Command {
 	var timeout time.Duration
-	var dryRun bool
+	var dryRun string
 	cmd := s.ofSet(&cobra.Command{
 		Use:   "restart NAME",
 		Short: "Evict the pods that get the newest version only when they are recreated",
 		Long: "Evict the pods that get the newest version of a SidecarSet only when they are recreated: pods that cannot be upgraded\n" +
 			"in place, and pods without the sidecars. At most maxUnavailable pods are evicted at once; the next ones follow when\n" +
-			"the owners of the evicted pods have as many ready pods as before. Evictions that a PodDisruptionBudget rejects are\n" +
-			"retried. Pods without a controller and pods of Jobs are listed, and not evicted.",
-		Example: `  kubectl sidecarset restart logs --dry-run       # list the pods
+			"the owners of the evicted pods have as many ready pods as before, or as their replicas. Evictions that a\n" +
+			"PodDisruptionBudget rejects are retried. Pods are listed, and not evicted, if they have no controller, if their\n" +
+			"restartPolicy is not Always, or if the webhook is not called for them. A restart ends with an error while the rollout\n" +
+			"is paused or in progress.",
+		Example: `  kubectl sidecarset restart logs --dry-run=client   # list the pods
+  kubectl sidecarset restart logs --dry-run=server   # have the API server try each eviction
   kubectl sidecarset restart logs --timeout 10m`,
 		Args: takes(1, aSidecarSet),
 	})
 	cmd.Flags().DurationVar(&timeout, "timeout", 0, "time limit; 0: none")
-	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "list the pods, and evict none")
+	addDryRun(cmd, &dryRun)
+	cmd.Flags().Lookup("dry-run").NoOptDefVal = "client"
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if timeout < 0 {
 			return errors.New("--timeout must be positive, or 0 for none")
+		}
+		if err := checkDryRun(dryRun); err != nil {
+			return err
 		}
 		c, err := s.cluster()
 		if err != nil {
 			return err
 		}
 		ctx := cmd.Context()
-		// Pods that the webhook is not called for would be evicted in vain.
-		installed, err := kube.PodWebhook(ctx, c)
-		if err != nil {
-			return explain(err, "get the webhook of pods")
-		}
-		r := &restarter{cluster: c, shared: s, name: args[0], webhook: view.Webhook{Installed: installed, Absent: installed == nil}}
-		start, err := r.read(ctx)
-		if err != nil {
-			return err
-		}
-		if dryRun || len(start.Evict) == 0 {
-			return s.print(output.Flag{}, start)
-		}
 		if timeout > 0 {
 			var cancel context.CancelFunc
 			ctx, cancel = context.WithTimeout(ctx, timeout)
 			defer cancel()
 		}
-		err = r.restart(ctx, start)
-		if errors.Is(ctx.Err(), context.DeadlineExceeded) {
-			return fmt.Errorf("not all pods of SidecarSet %s are recreated after %s: %s", start.Name, timeout, r.waiting)
-		}
-		return err
+		r := &restarter{cluster: c, shared: s, name: args[0], rejections: map[string]string{}}
+		return r.run(ctx, timeout, dryRun)
 	}
 	return cmd
 }
@@ -74,13 +69,32 @@ func newRestart(s *shared) *cobra.Command {
 // restarter evicts pods, and waits for their replacements.
 type restarter struct {
 	*cluster
-	shared  *shared
-	name    string
-	webhook view.Webhook
+	shared *shared
+	name   string
 	// rejections has the last reason for each pod whose eviction was rejected.
 	rejections map[string]string
+	// failed are the evictions that are not retried.
+	failed []error
 	// waiting says what the restart waits for.
-	waiting string
+	waiting []string
+}
+
+func (r *restarter) run(ctx context.Context, timeout time.Duration, dryRun string) error {
+	start, err := r.read(ctx)
+	if err != nil {
+		return err
+	}
+	if dryRun != "none" || len(start.Evict) == 0 {
+		if err := r.shared.print(output.Flag{}, start); err != nil || dryRun != "server" {
+			return err
+		}
+		return r.tryEvictions(ctx, start.Evict)
+	}
+	err = r.restart(ctx, start)
+	if err != nil && errors.Is(ctx.Err(), context.DeadlineExceeded) && apierrors.ReasonForError(err) == metav1.StatusReasonUnknown {
+		return fmt.Errorf("not all pods of SidecarSet %s are recreated after %s: %s", start.Name, timeout, strings.Join(r.waiting, "; "))
+	}
+	return err
 }
 
 func (r *restarter) read(ctx context.Context) (*view.Restart, error) {
@@ -92,29 +106,38 @@ func (r *restarter) read(ctx context.Context) (*view.Restart, error) {
 	if err != nil {
 		return nil, err
 	}
-	in.Webhook = r.webhook
+	// Pods that the webhook is not called for would be evicted in vain.
+	installed, err := kube.PodWebhook(ctx, r)
+	if err != nil {
+		return nil, explain(err, "get the webhook of pods")
+	}
+	in.Webhook = view.Webhook{Installed: installed, Absent: installed == nil}
 	return view.NewRestart(in)
 }
 
 func (r *restarter) restart(ctx context.Context, now *view.Restart) error {
-	r.rejections = map[string]string{}
 	evictions := view.NewEvictions(now)
 	for {
+		for _, owner := range evictions.Owners() {
+			if replicas, ok := r.replicas(ctx, owner, now); ok {
+				evictions.Limit(owner, replicas)
+			}
+		}
 		left, open := evictions.Next(now)
-		r.waiting = evictions.Waiting(now)
-		if len(left) == 0 && r.waiting == "" {
+		if len(left) == 0 && evictions.Waiting(now) == "" {
 			_, err := fmt.Fprintf(r.shared.Out, "sidecarset/%s: %d evicted, and their owners have as many ready pods as before\n%s", now.Name, evictions.Done, now.KeptText())
-			return err
+			return errors.Join(err, r.failure())
 		}
-		if r.waiting == "" && open == 0 {
-			r.waiting = "upgrades use all slots of maxUnavailable"
-		}
+		r.waiting = nil
 		if err := r.evictSome(ctx, now, left, open, evictions); err != nil {
 			return err
 		}
+		if lacking := evictions.Waiting(now); lacking != "" {
+			r.waiting = append(r.waiting, lacking)
+		}
 		select {
 		case <-ctx.Done():
-			return errors.New("interrupted; the other pods are not evicted")
+			return errors.Join(r.failure(), errors.New("interrupted; the other pods are not evicted"))
 		case <-time.After(evictInterval):
 		}
 		var err error
@@ -122,6 +145,33 @@ func (r *restarter) restart(ctx context.Context, now *view.Restart) error {
 			return err
 		}
 	}
+}
+
+// failure is the error of the evictions that failed.
+func (r *restarter) failure() error {
+	switch len(r.failed) {
+	case 0:
+		return nil
+	case 1:
+		return fmt.Errorf("1 eviction failed: %w", r.failed[0])
+	}
+	return fmt.Errorf("%d evictions failed: %w", len(r.failed), errors.Join(r.failed...))
+}
+
+// replicas returns how many pods an owner is scaled to, if it says so.
+func (r *restarter) replicas(ctx context.Context, owner view.Workload, now *view.Restart) (int, bool) {
+	object := &unstructured.Unstructured{}
+	object.SetGroupVersionKind(schema.FromAPIVersionAndKind(owner.APIVersion, owner.Kind))
+	err := r.live.Get(ctx, client.ObjectKey{Namespace: owner.Namespace, Name: owner.Name}, object)
+	if apierrors.IsNotFound(err) {
+		// The name of a Deployment is derived from the name of a ReplicaSet.
+		return 0, now.Pods(owner) == 0
+	}
+	replicas, ok, _ := unstructured.NestedInt64(object.Object, "spec", "replicas")
+	if !ok { // a DaemonSet
+		replicas, ok, _ = unstructured.NestedInt64(object.Object, "status", "desiredNumberScheduled")
+	}
+	return int(replicas), err == nil && ok
 }
 
 // evictSome evicts as many pods as slots are open. Pods that are rejected do not use slots.
@@ -135,15 +185,20 @@ func (r *restarter) evictSome(ctx context.Context, now *view.Restart, left view.
 		line := "evicted " + named + ": " + pod.Reason
 		switch err := r.evict(ctx, pod); {
 		case apierrors.IsTooManyRequests(err):
-			r.waiting = "the eviction of " + named + " is rejected: " + err.Error()
+			rejection := "the eviction of " + named + " is rejected: " + err.Error()
+			r.waiting = append(r.waiting, rejection)
 			if r.rejections[named] == err.Error() {
 				continue
 			}
-			r.rejections[named], line = err.Error(), r.waiting+" (retried)"
+			r.rejections[named], line = err.Error(), rejection+" (retried)"
 		case apierrors.IsNotFound(err), apierrors.IsConflict(err):
 			continue // the pod was replaced
+		case err != nil && ctx.Err() != nil && apierrors.ReasonForError(err) == metav1.StatusReasonUnknown:
+			return err
 		case err != nil:
-			return explain(err, "evict pod "+named)
+			err = explain(err, "evict pod "+named)
+			r.failed, line = append(r.failed, err), err.Error()
+			evictions.Failed(pod)
 		default:
 			evictions.Evicted(now, pod)
 			open--
@@ -155,9 +210,26 @@ func (r *restarter) evictSome(ctx context.Context, now *view.Restart, left view.
 	return nil
 }
 
-func (r *restarter) evict(ctx context.Context, pod *view.BehindPod) error {
+// tryEvictions has the API server try all evictions.
+func (r *restarter) tryEvictions(ctx context.Context, pods view.BehindPods) error {
+	for i := range pods {
+		err := r.evict(ctx, &pods[i], client.DryRunAll)
+		if err == nil || apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
+			continue
+		}
+		named := pods[i].Namespace + "/" + pods[i].Name
+		if !apierrors.IsTooManyRequests(err) {
+			r.failed = append(r.failed, explain(err, "evict pod "+named))
+		} else if _, err := fmt.Fprintf(r.shared.Out, "the eviction of %s is rejected: %v\n", named, err); err != nil {
+			return err
+		}
+	}
+	return r.failure()
+}
+
+func (r *restarter) evict(ctx context.Context, pod *view.BehindPod, options ...client.SubResourceCreateOption) error {
 	return r.live.SubResource("eviction").Create(ctx, pod.Pod(), &policyv1.Eviction{
 		ObjectMeta:    metav1.ObjectMeta{Namespace: pod.Namespace, Name: pod.Name},
 		DeleteOptions: &metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &pod.Pod().UID}},
-	})
+	}, options...)
 }

@@ -2,16 +2,20 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"strings"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	admissionv1 "k8s.io/api/admissionregistration/v1"
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
@@ -20,15 +24,19 @@ import (
 // ofDatabase is a ready pod of a StatefulSet, without sidecars.
 func ofDatabase(name, uid string) *corev1.Pod {
 	return plainPod("default", name, func(p *corev1.Pod) {
-		p.UID = types.UID(uid)
-		p.OwnerReferences = []metav1.OwnerReference{{Kind: "StatefulSet", Name: "db", Controller: new(true)}}
+		p.UID, p.Spec.RestartPolicy = types.UID(uid), corev1.RestartPolicyAlways
+		p.OwnerReferences = []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "StatefulSet", Name: "db", Controller: new(true)}}
 		p.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}
 	})
 }
 
 // evictable replaces evicted pods at once, as long as reject returns nil.
-func evictable(t *testing.T, reject func(pod string) error, recreate bool) testCluster {
+func evictable(t *testing.T, reject func(pod string) error, recreate bool, others ...client.Object) testCluster {
 	t.Helper()
+	objects := []client.Object{
+		sidecarSet(t, "logs"), namespace("default"), installed(func(*admissionv1.MutatingWebhook) {}), ofDatabase("db-0", "0"), ofDatabase("db-1", "1"),
+		plainPod("default", "bare"),
+	}
 	return newInterceptedCluster(t, interceptor.Funcs{
 		SubResourceCreate: func(ctx context.Context, c client.Client, subresource string, object, eviction client.Object, options ...client.SubResourceCreateOption) error {
 			require.Equal(t, "eviction", subresource)
@@ -40,8 +48,11 @@ func evictable(t *testing.T, reject func(pod string) error, recreate bool) testC
 			}
 			return c.Create(ctx, ofDatabase(object.GetName(), "new-"+object.GetName()))
 		},
-	}, sidecarSet(t, "logs"), namespace("default"), installed(func(*admissionv1.MutatingWebhook) {}), ofDatabase("db-0", "0"), ofDatabase("db-1", "1"),
-		plainPod("default", "bare"))
+	}, append(objects, others...)...)
+}
+
+func database(replicas int32) *appsv1.StatefulSet {
+	return &appsv1.StatefulSet{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "db"}, Spec: appsv1.StatefulSetSpec{Replicas: &replicas}}
 }
 
 func TestRestartRetriesEvictionsThatADisruptionBudgetRejects(t *testing.T) {
@@ -66,7 +77,7 @@ func TestRestartRetriesEvictionsThatADisruptionBudgetRejects(t *testing.T) {
 
 func TestRestartEndsAtTheTimeoutWithTheOwnersThatLackPods(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := evictable(t, func(string) error { return nil }, false)
+		s := evictable(t, func(string) error { return nil }, false, database(2))
 		got := s.run("restart", "logs", "--timeout=1m")
 		require.EqualError(t, got.err, "not all pods of SidecarSet logs are recreated after 1m0s: statefulset/db in default has 1 of 2 ready pods")
 		assert.Equal(t, 1, strings.Count(got.out, "evicted "), "maxUnavailable is 1")
@@ -76,8 +87,72 @@ func TestRestartEndsAtTheTimeoutWithTheOwnersThatLackPods(t *testing.T) {
 
 func TestADryRunOfRestartEvictsNothing(t *testing.T) {
 	s := evictable(t, func(string) error { t.Error("an eviction"); return nil }, false)
+	assert.Equal(t, s.shows("restart", "logs", "--dry-run=client"), s.shows("restart", "logs", "--dry-run"))
+	require.EqualError(t, s.run("restart", "logs", "--dry-run=maybe").err, `--dry-run "maybe": use none, client or server`)
 	out := s.shows("restart", "logs", "--dry-run")
 	assert.Regexp(t, `default +db-0 +logs +Missing`, out)
 	assert.Contains(t, out, "not evicted: default/bare: ")
 	require.EqualError(t, s.run("restart", "logs", "--timeout=-1s").err, "--timeout must be positive, or 0 for none")
+}
+
+func TestAServerDryRunOfRestartTriesEachEviction(t *testing.T) {
+	var dry []string
+	s := newInterceptedCluster(t, interceptor.Funcs{
+		SubResourceCreate: func(_ context.Context, _ client.Client, _ string, object, _ client.Object, options ...client.SubResourceCreateOption) error {
+			dry = append(dry, (&client.SubResourceCreateOptions{}).ApplyOptions(options).DryRun...)
+			if object.GetName() == "db-0" {
+				return nil
+			}
+			return apierrors.NewTooManyRequestsError("a disruption budget")
+		},
+	}, sidecarSet(t, "logs"), namespace("default"), installed(func(*admissionv1.MutatingWebhook) {}), ofDatabase("db-0", "0"), ofDatabase("db-1", "1"))
+	out := s.shows("restart", "logs", "--dry-run=server")
+	assert.Equal(t, []string{"All", "All"}, dry)
+	assert.Contains(t, out, "the eviction of default/db-1 is rejected: Too many requests: a disruption budget\n")
+	assert.NotContains(t, out, "of default/db-0 is rejected")
+}
+
+func TestRestartDoesNotWaitForPodsOfAnOwnerThatIsScaledDown(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := evictable(t, func(string) error { return nil }, false, database(0))
+		assert.Contains(t, s.shows("restart", "logs", "--timeout=1m"), "sidecarset/logs: 2 evicted, ")
+	})
+}
+
+func TestRestartDoesNotWaitForPodsOfAnOwnerThatIsGone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var s testCluster
+		s = evictable(t, func(string) error { return s.Delete(t.Context(), ofDatabase("db-1", "1")) }, false)
+		assert.Contains(t, s.shows("restart", "logs", "--timeout=1m"), "sidecarset/logs: 1 evicted, ")
+	})
+}
+
+func TestRestartEvictsTheOtherPodsAfterAFailedEviction(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := evictable(t, func(pod string) error {
+			if pod == "db-0" {
+				return apierrors.NewInternalError(errors.New("etcd"))
+			}
+			return nil
+		}, true, database(2))
+		got := s.run("restart", "logs", "--timeout=1m")
+		require.EqualError(t, got.err, "1 eviction failed: evict pod default/db-0: Internal error occurred: etcd")
+		assert.Contains(t, got.out, "evict pod default/db-0: Internal error occurred: etcd\nevicted default/db-1: ")
+		assert.Contains(t, got.out, "sidecarset/logs: 1 evicted, ")
+	})
+}
+
+func TestTheTimeoutOfRestartHidesNoOtherResult(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := evictable(t, func(string) error { return nil }, false, database(2))
+		require.EqualError(t, s.run("restart", "logs", "--timeout=1s").err,
+			"not all pods of SidecarSet logs are recreated after 1s: statefulset/db in default has 1 of 2 ready pods", "before the second read")
+	})
+	synctest.Test(t, func(t *testing.T) {
+		s := evictable(t, func(string) error {
+			time.Sleep(time.Hour)
+			return apierrors.NewForbidden(schema.GroupResource{Resource: "pods/eviction"}, "db-0", errors.New("no right"))
+		}, false, database(2))
+		require.ErrorContains(t, s.run("restart", "logs", "--timeout=1m").err, "2 evictions failed: evict pod default/db-0: not allowed: ")
+	})
 }

@@ -3,13 +3,16 @@ package view
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/outrigger/outrigger/api/protocol"
 	"github.com/outrigger/outrigger/api/v1alpha1"
 	"github.com/outrigger/outrigger/internal/match"
 	"github.com/outrigger/outrigger/internal/podstate"
@@ -23,21 +26,25 @@ type Restart struct {
 	Evict BehindPods
 	// Keep are the pods that are not evicted. Their reason names the remedy.
 	Keep BehindPods
-	// slots of maxUnavailable that upgrades do not use.
+	// slots of maxUnavailable.
 	slots  int
-	owners map[workload]available
+	owners map[Workload]available
 }
 
-// workload is the owner of pods.
-type workload struct{ namespace, kind, name string }
+// Workload is the owner of pods.
+type Workload struct{ Namespace, APIVersion, Kind, Name string }
 
-func workloadOf(pod *corev1.Pod) workload {
+func workloadOf(pod *corev1.Pod) Workload {
 	kind, name := podstate.Owner(pod)
-	return workload{pod.Namespace, kind, name}
+	owner := Workload{Namespace: pod.Namespace, Kind: kind, Name: name}
+	if controller := metav1.GetControllerOfNoCopy(pod); controller != nil {
+		owner.APIVersion = controller.APIVersion
+	}
+	return owner
 }
 
-func (w workload) String() string {
-	return strings.ToLower(w.kind) + "/" + w.name + " in " + w.namespace
+func (w Workload) String() string {
+	return strings.ToLower(w.Kind) + "/" + w.Name + " in " + w.Namespace
 }
 
 // available counts the active pods of a workload.
@@ -57,6 +64,9 @@ func NewRestart(in *Input) (*Restart, error) {
 	if err != nil {
 		return nil, err
 	}
+	if err := in.rolloutEnded(matched); err != nil {
+		return nil, fmt.Errorf("SidecarSet %s: %w", in.Set.Name, err)
+	}
 	behind, err := in.leftOut(version)
 	if err != nil {
 		return nil, err
@@ -67,13 +77,8 @@ func NewRestart(in *Input) (*Restart, error) {
 	}
 	behind = append(behind, missing...)
 	population := len(matched) + len(behind)
-	unavailable := 0
 	for i := range matched {
-		pod := &matched[i]
-		if pod.UnavailableByUpgrade() {
-			unavailable++
-		}
-		if !pod.Updated && !pod.Upgradable {
+		if pod := &matched[i]; !pod.Updated && !pod.Upgradable {
 			behind = append(behind, in.behind(pod.Pod, PodNotUpgradable, differs))
 		}
 	}
@@ -81,23 +86,25 @@ func NewRestart(in *Input) (*Restart, error) {
 	if err != nil {
 		return nil, err
 	}
-	r := &Restart{Name: in.Set.Name, slots: slots - unavailable, owners: countByOwner(in.Pods)}
-	r.divide(behind.sorted())
+	r := &Restart{Name: in.Set.Name, slots: slots, owners: countByOwner(in.Pods)}
+	if err := r.divide(in, behind.sorted()); err != nil {
+		return nil, err
+	}
 	if slots == 0 && len(r.Evict) > 0 {
 		return nil, fmt.Errorf("maxUnavailable of SidecarSet %s is 0: no pod may be evicted (%s)", r.Name, PatchStrategy(r.Name, "maxUnavailable", "1"))
 	}
 	return r, nil
 }
 
-func countByOwner(pods []*corev1.Pod) map[workload]available {
-	owners := map[workload]available{}
+func countByOwner(pods []*corev1.Pod) map[Workload]available {
+	owners := map[Workload]available{}
 	for _, pod := range pods {
 		if !match.Active(pod) {
 			continue
 		}
 		count := owners[workloadOf(pod)]
 		count.pods++
-		if ready := podstate.Condition(pod, corev1.PodReady); ready != nil && ready.Status == corev1.ConditionTrue {
+		if podReady(pod) {
 			count.ready++
 		}
 		owners[workloadOf(pod)] = count
@@ -105,9 +112,14 @@ func countByOwner(pods []*corev1.Pod) map[workload]available {
 	return owners
 }
 
+func podReady(pod *corev1.Pod) bool {
+	ready := podstate.Condition(pod, corev1.PodReady)
+	return ready != nil && ready.Status == corev1.ConditionTrue
+}
+
 // recreatable returns the reason that recreated pods would not get the newest version.
 func (in *Input) recreatable() error {
-	injection := &in.Set.Spec.InjectionStrategy
+	injection, conditions := &in.Set.Spec.InjectionStrategy, additionalConditions(in.Webhook.Installed)
 	condition := meta.FindStatusCondition(in.Set.Status.Conditions, v1alpha1.ConditionInjected)
 	switch {
 	case in.Set.DeletionTimestamp != nil:
@@ -118,24 +130,55 @@ func (in *Input) recreatable() error {
 		return errors.New("spec.injectionStrategy.revision is set: recreated pods would get the pinned revision, not the newest one")
 	case in.Webhook.Absent, in.Webhook.Installed != nil && len(in.Webhook.Installed.Rules) == 0, condition != nil && condition.Reason == v1alpha1.ReasonWebhookUnavailable:
 		return errors.New("the webhook of pods does not answer: recreated pods would lack its sidecars (kubectl sidecarset check)")
+	case len(conditions) > 0:
+		return fmt.Errorf("match conditions of the webhook of pods (%s) may leave out recreated pods: restart does not evaluate them", strings.Join(conditions, ", "))
 	}
 	return nil
 }
 
-// divide keeps pods that nothing recreates, and pods whose work an eviction would lose.
-func (r *Restart) divide(behind BehindPods) {
+// rolloutEnded returns the reason that upgrades may make pods unready during a restart, or that
+// a user has stopped them. The worker does not count evicted pods.
+func (in *Input) rolloutEnded(matched []rollout.Pod) error {
+	if in.Set.Spec.UpdateStrategy.Paused {
+		return errors.New(PausedBySpec(in.Set.Name))
+	}
+	if pause := pauseOf(in.Set, nil); pause != nil {
+		return errors.New("the run is paused " + pausedBy(pause) + " (" + ResumeCommand(in.Set.Name) + ")")
+	}
+	plan, err := rollout.Next(in.Set, matched, nil)
+	if err != nil {
+		return err
+	}
+	if plan.Phase == protocol.PhaseProgressing || plan.Phase == protocol.PhaseWaiting {
+		return errors.New("its rollout is in progress, and may make maxUnavailable pods unready, too: restart it after kubectl sidecarset status " + in.Set.Name + " -w")
+	}
+	return nil
+}
+
+// divide keeps pods that nothing recreates, pods whose work an eviction would lose, and pods that
+// would be recreated without sidecars.
+func (r *Restart) divide(in *Input, behind BehindPods) error {
+	webhook := match.NewWebhook(in.Webhook.Installed, in.SystemNamespace)
 	for _, pod := range behind {
-		switch kind, name := podstate.Owner(pod.pod); kind {
-		case "":
+		labels, err := in.NamespaceLabels(pod.Namespace)
+		if err != nil {
+			return err
+		}
+		kind, name := podstate.Owner(pod.pod)
+		switch policy := pod.pod.Spec.RestartPolicy; {
+		case kind == "":
 			pod.Reason = fmt.Sprintf("no controller recreates it; create it again after: kubectl delete pod %s -n %s", pod.Name, pod.Namespace)
-		case "Job":
-			pod.Reason = fmt.Sprintf("an eviction counts as a failure of job/%s; the pods of its next run get the sidecars", name)
+		case policy != corev1.RestartPolicyAlways:
+			pod.Reason = fmt.Sprintf("its restartPolicy is %s, so an eviction may count as a failure of %s/%s; the pods of its next run get the sidecars", policy, strings.ToLower(kind), name)
+		case !webhook.Pod(pod.pod) || !webhook.Namespace(pod.Namespace, labels):
+			pod.Reason = fmt.Sprintf("the webhook of pods is not called for it: recreated, it would lack the sidecars (kubectl get mutatingwebhookconfiguration outrigger -o yaml; kubectl get namespace %s --show-labels)", pod.Namespace)
 		default:
 			r.Evict = append(r.Evict, pod)
 			continue
 		}
 		r.Keep = append(r.Keep, pod)
 	}
+	return nil
 }
 
 // Text lists the pods of a dry run.
@@ -159,29 +202,50 @@ func (r *Restart) KeptText() string {
 type Evictions struct {
 	// left are the pods of the start that are not evicted yet. Their replacements are not evicted.
 	left map[types.UID]bool
-	// before has the pods of each owner when its first pod was evicted, until the owner has as
-	// many again.
-	before map[workload]available
+	// owners are the owners of evicted pods, until they have as many ready pods as before.
+	owners map[Workload]*replacement
 	Done   int
 }
 
+// replacement is what an owner replaces.
+type replacement struct {
+	// before are the pods of the owner when its first pod was evicted.
+	before  available
+	evicted int
+}
+
+// lacks leaves out pods that are not ready for other reasons.
+func (r *replacement) lacks(now available) int { return min(now.lacks(r.before), r.evicted) }
+
 // NewEvictions starts a restart.
 func NewEvictions(start *Restart) *Evictions {
-	e := &Evictions{left: map[types.UID]bool{}, before: map[workload]available{}}
+	e := &Evictions{left: map[types.UID]bool{}, owners: map[Workload]*replacement{}}
 	for i := range start.Evict {
 		e.left[start.Evict[i].pod.UID] = true
 	}
 	return e
 }
 
+// Owners are the owners that may lack pods.
+func (e *Evictions) Owners() []Workload { return slices.Collect(maps.Keys(e.owners)) }
+
+// Pods is the number of active pods of an owner.
+func (r *Restart) Pods(owner Workload) int { return r.owners[owner].pods }
+
+// Limit records that an owner is scaled to a number of replicas.
+func (e *Evictions) Limit(owner Workload, replicas int) {
+	before := &e.owners[owner].before
+	before.pods, before.ready = min(before.pods, replicas), min(before.ready, replicas)
+}
+
 // Next returns the pods that are left, and how many of them may be evicted now. An owner that
 // lacks pods uses slots.
 func (e *Evictions) Next(now *Restart) (left BehindPods, open int) {
 	open = now.slots
-	for owner, before := range e.before {
-		lacks := now.owners[owner].lacks(before)
+	for owner, replaced := range e.owners {
+		lacks := replaced.lacks(now.owners[owner])
 		if lacks == 0 {
-			delete(e.before, owner)
+			delete(e.owners, owner)
 		}
 		open -= lacks
 	}
@@ -192,18 +256,28 @@ func (e *Evictions) Next(now *Restart) (left BehindPods, open int) {
 // Evicted records the eviction of a pod.
 func (e *Evictions) Evicted(now *Restart, pod *BehindPod) {
 	owner := workloadOf(pod.pod)
-	if _, ok := e.before[owner]; !ok {
-		e.before[owner] = now.owners[owner]
+	count := now.owners[owner]
+	if e.owners[owner] == nil {
+		e.owners[owner] = &replacement{before: count}
 	}
-	delete(e.left, pod.pod.UID)
+	e.owners[owner].evicted++
+	count.pods--
+	if podReady(pod.pod) {
+		count.ready--
+	}
+	now.owners[owner] = count
+	e.Failed(pod)
 	e.Done++
 }
+
+// Failed records that a pod is not evicted.
+func (e *Evictions) Failed(pod *BehindPod) { delete(e.left, pod.pod.UID) }
 
 // Waiting names the owners that lack pods.
 func (e *Evictions) Waiting(now *Restart) string {
 	var owners []string
-	for owner, before := range e.before {
-		owners = append(owners, fmt.Sprintf("%s has %d of %d ready pods", owner, now.owners[owner].ready, before.ready))
+	for owner, replaced := range e.owners {
+		owners = append(owners, fmt.Sprintf("%s has %d of %d ready pods", owner, now.owners[owner].ready, replaced.before.ready))
 	}
 	slices.Sort(owners)
 	return strings.Join(owners, "; ")

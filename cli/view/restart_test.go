@@ -16,7 +16,7 @@ import (
 
 func ownedBy(kind, name string) func(*corev1.Pod) {
 	return func(p *corev1.Pod) {
-		p.UID = types.UID(p.Name)
+		p.UID, p.Spec.RestartPolicy = types.UID(p.Name), corev1.RestartPolicyAlways
 		p.OwnerReferences = []metav1.OwnerReference{{Kind: kind, Name: name, Controller: new(true)}}
 		if kind == "" {
 			p.OwnerReferences = nil
@@ -35,20 +35,39 @@ func withoutSidecars(p *corev1.Pod) {
 	p.Spec.Containers = p.Spec.Containers[:1]
 }
 
+func never(p *corev1.Pod) {
+	otherContent(p)
+	p.Spec.RestartPolicy = corev1.RestartPolicyNever
+}
+
 func otherContent(p *corev1.Pod) { delete(p.Annotations, v1alpha1.HashWithoutImageAnnotation) }
 
 // restartInput has pods of a StatefulSet and others, of which each needs another treatment.
 func restartInput(t *testing.T) *Input {
 	t.Helper()
 	in := input(t)
-	in.NamespaceLabels = func(string) (map[string]string, error) { return nil, nil }
+	in.NamespaceLabels = func(namespace string) (map[string]string, error) {
+		if namespace == "disabled" {
+			return map[string]string{v1alpha1.InjectionLabel: v1alpha1.InjectionDisabled}, nil
+		}
+		return nil, nil
+	}
+	in.Webhook.Installed = &admissionv1.MutatingWebhook{Rules: make([]admissionv1.RuleWithOperations, 1), ObjectSelector: &metav1.LabelSelector{
+		MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "sidecars", Operator: "NotIn", Values: []string{"no"}}},
+	}}
 	in.Pods = nil
+	newest := func(p *corev1.Pod) {
+		p.Spec.Containers[1].Image, p.Status.ContainerStatuses[1].Image = "agent:v2", "agent:v2"
+		recordVersion(t, p, logsOf("agent:v2"))
+	}
 	for name, c := range map[string]struct {
 		kind   string
 		change func(*corev1.Pod)
 	}{
 		"db-0": {"StatefulSet", withoutSidecars}, "db-1": {"StatefulSet", otherContent}, "db-2": {"StatefulSet", damaged},
-		"db-3": {"StatefulSet", func(*corev1.Pod) {}}, "bare": {"", withoutSidecars}, "job-1": {"Job", otherContent},
+		"db-3": {"StatefulSet", newest}, "bare": {"", withoutSidecars}, "job-1": {"Job", never}, "workflow-1": {"Workflow", never},
+		"disabled": {"StatefulSet", func(p *corev1.Pod) { otherContent(p); p.Namespace = "disabled" }},
+		"left-out": {"DaemonSet", func(p *corev1.Pod) { damaged(p); p.Labels["sidecars"] = "no" }},
 	} {
 		in.Pods = append(in.Pods, pod(t, name, "agent:v1", ownedBy(c.kind, "db"), readiness(corev1.ConditionTrue), c.change))
 	}
@@ -72,6 +91,16 @@ func TestARestartIsRejectedIfRecreatedPodsWouldNotGetTheNewestVersion(t *testing
 		},
 		"the webhook of pods does not answer":            func(in *Input) { in.Webhook.Absent = true },
 		"the webhook of pods does not answer: recreated": func(in *Input) { in.Webhook.Installed = &admissionv1.MutatingWebhook{} },
+		"match conditions of the webhook of pods (ours) may leave out recreated pods": func(in *Input) {
+			in.Webhook.Installed.MatchConditions = []admissionv1.MatchCondition{{Name: "not-system-critical"}, {Name: "ours"}}
+		},
+		"SidecarSet logs: spec.updateStrategy.paused is true (kubectl patch": func(in *Input) { in.Set.Spec.UpdateStrategy.Paused = true },
+		"SidecarSet logs: the run is paused by ann: errors (kubectl sidecarset resume logs)": func(in *Input) {
+			in.Set.Status.Rollout = &v1alpha1.RolloutStatus{Pause: &v1alpha1.RolloutPause{By: "ann", Reason: "errors"}}
+		},
+		"SidecarSet logs: its rollout is in progress, and may make maxUnavailable pods unready, too: restart it after kubectl sidecarset status logs -w": func(in *Input) {
+			in.Pods = append(in.Pods, pod(t, "old", "agent:v1"))
+		},
 		"(kubectl sidecarset check)": func(in *Input) {
 			in.Set.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionInjected, Status: "False", Reason: v1alpha1.ReasonWebhookUnavailable}}
 		},
@@ -94,7 +123,7 @@ func TestAPercentageCountsThePodsWithoutSidecars(t *testing.T) {
 	in.Set.Spec.UpdateStrategy.MaxUnavailable = new(intstr.FromString("50%"))
 	r, err := NewRestart(in)
 	require.NoError(t, err)
-	assert.Equal(t, 3, r.slots)
+	assert.Equal(t, len(in.Pods)/2, r.slots)
 }
 
 func TestAnOwnerUsesSlotsUntilItHasItsReadyPodsAgain(t *testing.T) {
@@ -135,6 +164,39 @@ func TestAnOwnerUsesSlotsUntilItHasItsReadyPodsAgain(t *testing.T) {
 	assert.Equal(t, 2, open)
 	assert.Empty(t, waiting)
 	assert.Equal(t, 1, e.Done)
+}
+
+func TestAnOwnerUsesNoMoreSlotsThanItsEvictions(t *testing.T) {
+	in := restartInput(t)
+	start, err := NewRestart(in)
+	require.NoError(t, err)
+	e := NewEvictions(start)
+	e.Evicted(start, &start.Evict[0])
+	assert.Equal(t, "statefulset/db in default has 3 of 4 ready pods", e.Waiting(start), "before the next read")
+	for _, pod := range in.Pods {
+		readiness(corev1.ConditionFalse)(pod)
+	}
+	now, err := NewRestart(in)
+	require.NoError(t, err)
+	_, open := e.Next(now)
+	assert.Equal(t, 1, open, "three pods are not ready for other reasons")
+}
+
+func TestAnOwnerThatIsScaledDownWaitsForFewerPods(t *testing.T) {
+	in := restartInput(t)
+	start, err := NewRestart(in)
+	require.NoError(t, err)
+	e := NewEvictions(start)
+	e.Evicted(start, &start.Evict[0])
+	find(t, in, "db-0").DeletionTimestamp = new(metav1.Now())
+	now, err := NewRestart(in)
+	require.NoError(t, err)
+	for _, owner := range e.Owners() {
+		e.Limit(owner, 3)
+	}
+	_, open := e.Next(now)
+	assert.Equal(t, 2, open)
+	assert.Empty(t, e.Waiting(now))
 }
 
 func find(t *testing.T, in *Input, name string) *corev1.Pod {

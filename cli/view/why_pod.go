@@ -114,13 +114,7 @@ func (i *injection) webhookReason() string {
 	case installed.FailurePolicy != nil && *installed.FailurePolicy == admissionv1.Ignore:
 		return "the webhook's failurePolicy is Ignore: it was unreachable when the pod was created, or the pod's labels or the SidecarSet's selector changed since" + recreate(i.Pod)
 	}
-	var conditions []string
-	for _, condition := range installed.MatchConditions {
-		if condition.Name != criticalCondition {
-			conditions = append(conditions, condition.Name)
-		}
-	}
-	if len(conditions) > 0 {
+	if conditions := additionalConditions(installed); len(conditions) > 0 {
 		return uninjected + ", or a match condition of the webhook leaves it out (" + strings.Join(conditions, ", ") + ")" + recreate(i.Pod)
 	}
 	return uninjected + recreate(i.Pod)
@@ -128,6 +122,19 @@ func (i *injection) webhookReason() string {
 
 // criticalCondition is the match condition of every installation; reason has its rule.
 const criticalCondition = "not-system-critical"
+
+// additionalConditions names the match conditions that not every installation has.
+func additionalConditions(installed *admissionv1.MutatingWebhook) (names []string) {
+	if installed == nil {
+		return nil
+	}
+	for _, condition := range installed.MatchConditions {
+		if condition.Name != criticalCondition {
+			names = append(names, condition.Name)
+		}
+	}
+	return names
+}
 
 // bypasses returns the reason if a selector of the webhook does not match labels. Selectors
 // that cannot be read match everything.

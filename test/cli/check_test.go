@@ -87,5 +87,5 @@ func TestCheckNamesTheRightsThatAUserLacks(t *testing.T) {
 	for _, part := range []string{"definition", "webhook", "operator", "workers", "rights"} {
 		assert.Equal(t, view.CheckUnknown, parts[part].State, parts[part].Message)
 	}
-	assert.Contains(t, parts["rights"].Message, "get sidecarsets (all commands)")
+	assert.Contains(t, parts["rights"].Message, "get sidecarsets (all commands; ClusterRole outrigger-view)")
 }
