@@ -182,7 +182,8 @@ func TestSpec7_5_TheClusterWideLimitHoldsDuringFailuresOfWorkers(t *testing.T) {
 // There are fewer slots than SidecarSets. No SidecarSet waits until the rollout of another
 // SidecarSet has ended.
 func TestSpec7_5_SidecarSetsShareASmallClusterWideLimit(t *testing.T) {
-	f := newLimitedCluster(t, "turns", 4, 6, 2, 0, nil)
+	// A run may start ten seconds late, if a busy Temporal loses its first workflow task.
+	f := newLimitedCluster(t, "turns", 4, 6, 2, 0, map[string]string{readyAfter: "3s"})
 	f.upgradeAll("side:v2")
 	f.await(func(v observer.View) bool { return v.Updated >= 12 })
 	updated := f.updated("side:v2")
