@@ -100,10 +100,15 @@ func TestRestartRecreatesPodsWithinTheirDisruptionBudget(t *testing.T) {
 
 	kubectl(t, "", "create", "poddisruptionbudget", "again", "--selector=app=again,pod-template-hash", "--min-available=100%")
 	kubectl(t, "", "wait", "poddisruptionbudget/again", "--for=jsonpath={.status.expectedPods}=6", "--timeout=30s")
+	assert.Equal(t, 6, strings.Count(shows(t, "restart", "again", "--dry-run=server"), " is rejected: Cannot evict pod"))
 	out, err := sidecarset(t, "restart", "again", "--timeout=5s")
 	require.ErrorContains(t, err, "disruption budget")
 	assert.NotContains(t, out, "\nevicted ")
 	kubectl(t, "", "delete", "poddisruptionbudget", "again")
+
+	kubectl(t, "", "label", "namespace", "default", "outrigger.io/injection=disabled")
+	assert.Contains(t, shows(t, "restart", "again"), "sidecarset/again: no pod has to be evicted\n")
+	kubectl(t, "", "label", "namespace", "default", "outrigger.io/injection-")
 
 	ready := leastReady(t, "again")
 	out = shows(t, "restart", "again", "--timeout=50s")
