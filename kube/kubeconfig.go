@@ -12,15 +12,16 @@ import (
 )
 
 // CheckKubeconfig returns an error if $KUBECONFIG names only missing files. client-go would ignore
-// the variable and connect to another cluster, or to none.
+// the variable and connect to another cluster, or to none. Like client-go, it ignores empty names.
 func CheckKubeconfig() error {
 	const variable = clientcmd.RecommendedConfigPathEnvVar
 	files := os.Getenv(variable)
+	named := slices.DeleteFunc(filepath.SplitList(files), func(file string) bool { return file == "" })
 	exists := func(file string) bool {
 		_, err := os.Stat(file)
 		return !errors.Is(err, fs.ErrNotExist)
 	}
-	if files == "" || slices.ContainsFunc(filepath.SplitList(files), exists) {
+	if len(named) == 0 || slices.ContainsFunc(named, exists) {
 		return nil
 	}
 	return fmt.Errorf("find a cluster: %s=%s: no such file (correct the variable, or use --kubeconfig)", variable, files)
