@@ -9,12 +9,11 @@ import (
 	"google.golang.org/grpc/resolver"
 )
 
-const defaultPort = "7233"
-
 // checkAddress returns an error, with the correction, if the address is not host:port. Otherwise,
 // gRPC would look up the scheme as a host, and use port 443 if the port is missing. Addresses
-// with a scheme of gRPC, such as dns:///host:port, are not checked.
-func checkAddress(address string) error {
+// with a scheme of gRPC, such as dns:///host:port, are not checked. With TLS, the correction has the
+// port of TLS proxies.
+func checkAddress(address string, tls bool) error {
 	if scheme, _, _ := strings.Cut(address, ":"); resolver.Get(scheme) != nil {
 		return nil
 	}
@@ -23,7 +22,7 @@ func checkAddress(address string) error {
 		hostPort, _, _ = strings.Cut(rest, "/")
 		fault = "has the scheme " + scheme
 		if scheme == "https" {
-			option = " with --temporal-tls"
+			option, tls = " with --temporal-tls", true
 		}
 	}
 	host, port, err := net.SplitHostPort(hostPort)
@@ -41,7 +40,10 @@ func checkAddress(address string) error {
 		host = strings.Trim(hostPort, "[]")
 	}
 	if invalid != nil || number == 0 {
-		port = defaultPort
+		port = "7233"
+		if tls {
+			port = "443"
+		}
 	}
 	return fmt.Errorf("address %q of Temporal %s: use host:port, such as %s%s (--temporal-address or TEMPORAL_ADDRESS)",
 		address, fault, net.JoinHostPort(host, port), option)

@@ -11,7 +11,7 @@ func TestAnInvalidAddressIsRejectedWithItsCorrection(t *testing.T) {
 	const where = " (--temporal-address or TEMPORAL_ADDRESS)"
 	for address, want := range map[string]string{
 		"http://127.0.0.1:7233":        `address "http://127.0.0.1:7233" of Temporal has the scheme http: use host:port, such as 127.0.0.1:7233` + where,
-		"https://temporal.example.com": `address "https://temporal.example.com" of Temporal has the scheme https: use host:port, such as temporal.example.com:7233 with --temporal-tls` + where,
+		"https://temporal.example.com": `address "https://temporal.example.com" of Temporal has the scheme https: use host:port, such as temporal.example.com:443 with --temporal-tls` + where,
 		"grpc://temporal:7233/default": `address "grpc://temporal:7233/default" of Temporal has the scheme grpc: use host:port, such as temporal:7233` + where,
 		"temporal.example.com":         `address "temporal.example.com" of Temporal has no port: use host:port, such as temporal.example.com:7233` + where,
 		"temporal:":                    `address "temporal:" of Temporal has no port: use host:port, such as temporal:7233` + where,
@@ -27,6 +27,21 @@ func TestAnInvalidAddressIsRejectedWithItsCorrection(t *testing.T) {
 		require.EqualError(t, err, want)
 	}
 	for _, address := range []string{"127.0.0.1:7233", "[::1]:7233", "temporal.kruise-system.svc:7233", ":7233", "dns:///temporal:7233", "unix:/run/temporal.sock"} {
-		assert.NoError(t, checkAddress(address), address)
+		assert.NoError(t, checkAddress(address, false), address)
+	}
+}
+
+// A TLS proxy in front of Temporal listens on port 443.
+func TestTheCorrectionOfAnAddressWithTLSHasPort443(t *testing.T) {
+	for address, want := range map[string]string{
+		"temporal.example.com":      `address "temporal.example.com" of Temporal has no port: use host:port, such as temporal.example.com:443`,
+		"https://temporal:8233":     `address "https://temporal:8233" of Temporal has the scheme https: use host:port, such as temporal:8233 with --temporal-tls`,
+		"grpc://temporal/namespace": `address "grpc://temporal/namespace" of Temporal has the scheme grpc: use host:port, such as temporal:443`,
+	} {
+		for _, flags := range []Flags{{TLS: new(true)}, {APIKey: "key"}, {ServerName: "temporal"}} {
+			flags.Address = address
+			_, err := flags.Options(variables{"TEMPORAL_CONFIG_FILE": ""})
+			require.EqualError(t, err, want+" (--temporal-address or TEMPORAL_ADDRESS)")
+		}
 	}
 }

@@ -75,7 +75,7 @@ func (f *Flags) Options(env envconfig.EnvLookup) (Options, error) {
 		return Options{}, err
 	}
 	address := cmp.Or(f.Address, profile.Address, DefaultAddress)
-	if err := checkAddress(address); err != nil {
+	if err := checkAddress(address, transport != nil); err != nil {
 		return Options{}, err
 	}
 	return Options{
