@@ -24,6 +24,27 @@ func TestValuesThatMeanNothingAreRejected(t *testing.T) {
 	}
 }
 
+func TestValuesThatContradictEachOtherOrTheRolesAreRejected(t *testing.T) {
+	for values, message := range map[string]string{
+		"temporal.setup.enabled=true,temporal.setup.retention=23h":           "temporal.setup.retention is 23h: use at least 24h",
+		"webhook.autoscaling.enabled=true,webhook.autoscaling.maxReplicas=1": "webhook.autoscaling: minReplicas 2 is greater than maxReplicas 1",
+	} {
+		out, err := output(t, "helm", "template", "outrigger", chart, "--set="+values)
+		require.Error(t, err, values)
+		assert.Contains(t, out, message)
+	}
+	out, err := output(t, "helm", "template", "outrigger", chart,
+		"--set=temporal.setup.enabled=true,temporal.setup.retention=24h,webhook.autoscaling.enabled=true,webhook.autoscaling.maxReplicas=2")
+	require.NoError(t, err, out)
+}
+
+// With this flag first, as the README describes, no replica overwrites the Secret while cert-manager
+// is enabled: the Deployment stays the same.
+func TestCertManagerIsEnabledAfterAllReplicasHaveTheFlag(t *testing.T) {
+	const name = "Deployment kruise-system/outrigger-webhook"
+	assert.Equal(t, rendered(t, "--set=webhook.args={--external-certificate}")[name], rendered(t, "--set=webhook.certManager.enabled=true")[name])
+}
+
 // The message names the place of a typo, so that a user finds the line of the values file.
 func TestTheErrorOfATypoNamesItsPlace(t *testing.T) {
 	for values, message := range map[string]string{
