@@ -13,7 +13,6 @@ import (
 	"math/big"
 	"net"
 	"net/url"
-	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -108,29 +107,54 @@ func (i issuer) issue(now time.Time, trusted ...[]byte) (map[string][]byte, erro
 		caKey: certificate, corev1.TLSCertKey: certificate,
 		corev1.TLSPrivateKeyKey: pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: keyDER}),
 	}
-	for _, ca := range trusted {
-		if !bytes.Contains(data[previousCAKey], ca) {
-			data[previousCAKey] = append(data[previousCAKey], ca...)
-		}
+	for _, ca := range certificates(trusted...) {
+		data[previousCAKey] = add(data[previousCAKey], ca)
 	}
 	return data, nil
 }
 
 // bundle returns the CA of a Secret, the previous CAs of the Secret, and the CAs that are trusted
 // already. Replicas may serve certificates of these CAs until they have expired.
-func bundle(data map[string][]byte, trusted []byte, now time.Time) []byte {
-	result := bytes.Clone(data[caKey])
-	rest := slices.Concat(data[previousCAKey], trusted)
-	for {
-		var block *pem.Block
-		if block, rest = pem.Decode(rest); block == nil {
-			return result
-		}
-		previous, err := x509.ParseCertificate(block.Bytes)
-		if encoded := pem.EncodeToMemory(block); err == nil && !now.After(previous.NotAfter) && !bytes.Contains(result, encoded) {
-			result = append(result, encoded...)
+func bundle(data map[string][]byte, trusted []*x509.Certificate, now time.Time) []byte {
+	var result []byte
+	for _, ca := range certificates(data[caKey]) {
+		result = add(result, ca)
+	}
+	for _, previous := range append(certificates(data[previousCAKey]), trusted...) {
+		if !now.After(previous.NotAfter) {
+			result = add(result, previous)
 		}
 	}
+	return result
+}
+
+// certificates returns the certificates of PEM texts. Another controller may have written a text
+// with comments or without a final newline, so texts are not joined.
+func certificates(texts ...[]byte) (all []*x509.Certificate) {
+	for _, rest := range texts {
+		for {
+			var block *pem.Block
+			if block, rest = pem.Decode(rest); block == nil {
+				break
+			}
+			if certificate, err := x509.ParseCertificate(block.Bytes); err == nil {
+				all = append(all, certificate)
+			}
+		}
+	}
+	return all
+}
+
+func encode(certificate *x509.Certificate) []byte {
+	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: certificate.Raw})
+}
+
+// add appends a certificate to a bundle that lacks it.
+func add(bundle []byte, certificate *x509.Certificate) []byte {
+	if one := encode(certificate); !bytes.Contains(bundle, one) {
+		return append(bundle, one...)
+	}
+	return bundle
 }
 
 func keyPair(data map[string][]byte) (*tls.Certificate, error) {

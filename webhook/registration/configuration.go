@@ -3,6 +3,7 @@ package registration
 import (
 	"bytes"
 	"context"
+	"crypto/x509"
 	"fmt"
 	"slices"
 	"strings"
@@ -158,15 +159,27 @@ func (r *registered) callsPodWebhook() bool {
 // trusts reports whether the API server trusts a CA in every webhook.
 func (r *registered) trusts(ca []byte) bool {
 	conversion := r.definition.Spec.Conversion
-	return conversion != nil && conversion.Webhook != nil && bytes.Contains(conversion.Webhook.ClientConfig.CABundle, ca) &&
-		!slices.ContainsFunc(r.hooks, func(h hook) bool { return !bytes.Contains(h.client.CABundle, ca) })
+	if conversion == nil || conversion.Webhook == nil {
+		return false
+	}
+	for _, certificate := range certificates(ca) {
+		lacks := func(bundle []byte) bool { return !bytes.Contains(bundle, encode(certificate)) }
+		if lacks(conversion.Webhook.ClientConfig.CABundle) || slices.ContainsFunc(r.hooks, func(h hook) bool { return lacks(h.client.CABundle) }) {
+			return false
+		}
+	}
+	return true
 }
 
-// trusted returns the CAs that the API server trusts in the webhooks.
-func (r *registered) trusted() []byte {
-	var all []byte
-	for _, h := range r.hooks {
-		all = append(all, h.client.CABundle...)
+// trusted returns the CAs that the API server trusts in the webhooks of the first configuration,
+// which is the MutatingWebhookConfiguration if both are installed. Therefore, one patch of this
+// configuration removes a CA from all webhooks.
+func (r *registered) trusted() (all []*x509.Certificate) {
+	if len(r.configurations) == 0 {
+		return nil
+	}
+	for _, h := range hooksOf(r.configurations[0]) {
+		all = append(all, certificates(h.client.CABundle)...)
 	}
 	return all
 }

@@ -1,6 +1,7 @@
 package registration
 
 import (
+	"bytes"
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
@@ -135,15 +136,28 @@ func TestARenewedExternalCertificateIsServed(t *testing.T) {
 // replica with an earlier certificate, after a replica without a certificate has written the
 // configurations.
 func TestSpec4_14_TheChangeToAnotherCAIsSeamless(t *testing.T) {
-	for name, replicas := range map[string]func(*fixture) (*Reconciler, *Reconciler){
-		"of the same issuer kind": func(r *fixture) (*Reconciler, *Reconciler) { return r.external(), r.external() },
-		"from its own":            func(r *fixture) (*Reconciler, *Reconciler) { return r.replica(""), r.external() },
+	external := func(r *fixture) (*Reconciler, *Reconciler) { return r.external(), r.external() }
+	own := func(r *fixture) (*Reconciler, *Reconciler) { return r.replica(""), r.external() }
+	for name, test := range map[string]struct {
+		replicas func(*fixture) (*Reconciler, *Reconciler)
+		// file is the form in which the other controller writes ca.crt.
+		file func([]byte) []byte
+	}{
+		"of the same issuer kind": {external, bytes.Clone},
+		"without a final newline": {external, bytes.TrimSpace},
+		"with a comment":          {external, func(ca []byte) []byte { return append([]byte("# root\n"), ca...) }},
+		"from its own":            {own, bytes.Clone},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := installedFixture(t)
-			old, started := replicas(r)
+			old, started := test.replicas(r)
+			issue := func() {
+				data := newAuthority(t, r.now).issue("hook.system.svc")
+				data[caKey] = test.file(data[caKey])
+				r.write(data)
+			}
 			if old.external {
-				r.write(newAuthority(t, r.now).issue("hook.system.svc"))
+				issue()
 			}
 			r.start(old)
 			first := old.serving.Load().Leaf
@@ -155,7 +169,7 @@ func TestSpec4_14_TheChangeToAnotherCAIsSeamless(t *testing.T) {
 				require.NoError(t, err)
 				r.write(data)
 			} else {
-				r.write(newAuthority(t, r.now).issue("hook.system.svc"))
+				issue()
 			}
 			for range 3 {
 				r.step(started)
@@ -170,4 +184,46 @@ func TestSpec4_14_TheChangeToAnotherCAIsSeamless(t *testing.T) {
 			assert.True(t, old.serving.Load().Leaf.Equal(started.serving.Load().Leaf))
 		})
 	}
+}
+
+// An external certificate without a final newline in ca.crt stays trusted after the change to the
+// webhook's own certificate.
+func TestSpec4_14_TheChangeToItsOwnCertificateIsSeamless(t *testing.T) {
+	r := installedFixture(t)
+	old, started := r.external(), r.replica("")
+	data := newAuthority(t, r.now).issue("hook.system.svc")
+	data[caKey] = bytes.TrimSpace(data[caKey])
+	r.write(data)
+	r.start(old)
+	for range 3 {
+		r.step(started)
+		r.trusted(old)
+	}
+	assert.False(t, old.serving.Load().Leaf.Equal(started.serving.Load().Leaf))
+}
+
+// One patch of the MutatingWebhookConfiguration, as in docs/admission.md, removes a CA from all
+// bundles.
+func TestSpec4_14_ARemovedCAIsNotRestored(t *testing.T) {
+	r := installedFixture(t)
+	replica := r.external()
+	r.write(newAuthority(t, r.now).issue("hook.system.svc"))
+	r.start(replica)
+	r.write(newAuthority(t, r.now).issue("hook.system.svc"))
+	r.start(replica)
+	live, ca := r.mutating(), r.secret().Data[caKey]
+	for i := range live.Webhooks {
+		assert.NotEqual(t, ca, live.Webhooks[i].ClientConfig.CABundle, "the earlier CA is trusted")
+		live.Webhooks[i].ClientConfig.CABundle = ca
+	}
+	require.NoError(t, r.store.Update(t.Context(), live))
+	r.step(replica)
+	r.step(replica)
+	read, err := replica.read(t.Context())
+	require.NoError(t, err)
+	require.Len(t, read.hooks, 3)
+	for _, hook := range read.hooks {
+		assert.Equal(t, string(ca), string(hook.client.CABundle), hook.path)
+	}
+	assert.Equal(t, string(ca), string(r.conversion().ClientConfig.CABundle))
 }
