@@ -69,6 +69,7 @@ func places() []struct{ commands, place string } {
 		{`kubectl sidecarset (plan|status|pause)`, "TestARolloutFromTheFirstLookToTheUndo"},
 		{`helm (install|upgrade|uninstall) `, "TestHelmInstallsUpgradesAndUninstalls"},
 		{`kubectl (-n kruise-system )?(apply|delete|patch crd|rollout status) `, "TestKubectlInstallsAndUninstallsAsDocumented"},
+		{`kubectl (-n kruise-system patch secret outrigger-webhook-cert|patch mutatingwebhookconfiguration) `, "TestSpec4_14_NoPodIsRejectedWhileCertManagerReplacesCertificates"},
 		{`kubectl -n kruise-system port-forward `, "not tested: the bundled Temporal needs a node that runs containers"},
 		{`kubectl -n kruise-system create secret generic temporal-api-key`, "TestTemporalIsReachedBySecrets"},
 		{`kubectl (label namespace my-network|get pods --all-namespaces) `, "TestSpec4_13_AColdClusterCreatesThePodsThatMakeItsNodesReady"},

@@ -2,8 +2,14 @@ package manifests
 
 import (
 	"crypto/tls"
+	"encoding/base64"
 	"encoding/pem"
 	"fmt"
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -79,9 +85,41 @@ func (b *bare) serves(der []byte) bool {
 	return string(connection.ConnectionState().PeerCertificates[0].Raw) == string(der)
 }
 
+// removeEarlierCAs runs the commands in docs/admission.md.
+func (b *bare) removeEarlierCAs() {
+	b.t.Helper()
+	guide, err := os.ReadFile("../../docs/admission.md")
+	require.NoError(b.t, err)
+	const first = "kubectl -n kruise-system patch secret"
+	_, commands, found := strings.Cut(string(guide), "```\n"+first)
+	require.True(b.t, found)
+	commands, _, found = strings.Cut(first+commands, "\n```")
+	require.True(b.t, found)
+	bin, err := filepath.Abs("../../bin")
+	require.NoError(b.t, err)
+	command := exec.CommandContext(b.t.Context(), "bash", "-ec", commands)
+	command.Env = append(os.Environ(), "PATH="+bin+":"+os.Getenv("PATH"), "KUBECONFIG="+b.cluster.Kubeconfig)
+	out, err := command.CombinedOutput()
+	require.NoError(b.t, err, string(out))
+}
+
+// bundles returns the distinct bundles of all webhooks, and the number of certificates in each.
+func (b *bare) bundles() map[string]int {
+	b.t.Helper()
+	text := kubectl(b.t, b.cluster, "", "get", "mutatingwebhookconfigurations/outrigger", "validatingwebhookconfigurations/outrigger", "crd/sidecarsets.apps.kruise.io",
+		"-o=jsonpath={.items[*].webhooks[*].clientConfig.caBundle} {.items[*].spec.conversion.webhook.clientConfig.caBundle}")
+	all := map[string]int{}
+	for _, bundle := range strings.Fields(text) {
+		decoded, err := base64.StdEncoding.DecodeString(bundle)
+		require.NoError(b.t, err)
+		all[bundle] = strings.Count(string(decoded), "BEGIN CERTIFICATE")
+	}
+	return all
+}
+
 // The test creates pods during three changes. cert-manager replaces the certificate of the
 // webhook. Replicas with --external-certificate replace the earlier replicas. cert-manager
-// replaces its certificate with a certificate of another CA.
+// replaces its certificate with a certificate of another CA. Then, the earlier CAs are removed.
 func TestSpec4_14_NoPodIsRejectedWhileCertManagerReplacesCertificates(t *testing.T) {
 	b := newBare(t, cluster.Options{WithoutTemporal: true})
 	kubectl(t, b.cluster, definitions(), "apply", "-f", "-")
@@ -100,6 +138,12 @@ func TestSpec4_14_NoPodIsRejectedWhileCertManagerReplacesCertificates(t *testing
 	b.await("the second certificate of cert-manager", func() bool { return b.serves(second) })
 	before := b.pods.injected.Load()
 	b.await("both replicas to serve it", func() bool { return b.pods.injected.Load() > before+2000 && !b.serves(first) })
+
+	require.Equal(t, []int{3}, slices.Collect(maps.Values(b.bundles())), "the CA of the webhook, and two CAs of cert-manager")
+	b.removeEarlierCAs()
+	b.await("one CA in all webhooks", func() bool { return slices.Equal([]int{1}, slices.Collect(maps.Values(b.bundles()))) })
+	before = b.pods.injected.Load()
+	b.await("pods with one CA", func() bool { return b.pods.injected.Load() > before+500 })
 	require.NoError(t, b.pods.end())
 	assert.Zero(t, b.pods.late.Load())
 	t.Logf("%d pods were created, 0 rejected; %d got their sidecar", b.pods.created.Load(), b.pods.injected.Load())
