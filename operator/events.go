@@ -25,7 +25,8 @@ const (
 	// Other events about faults have the reason of Degraded.
 	eventEngineAvailable = "EngineAvailable"
 
-	// maxNoteLength is the maximum number of bytes of a note. It rejects an event with more.
+	// maxNoteLength is the maximum number of bytes of a note. The API server rejects an event with a
+	// longer note.
 	maxNoteLength = 1024
 )
 
