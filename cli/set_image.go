@@ -3,12 +3,14 @@ package cli
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"math"
 	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -41,7 +43,7 @@ func newSetImage(s *shared) *cobra.Command {
   kubectl sidecarset set image logs agent=agent:v2 --dry-run=server              # have admission check it`,
 		Args: takes(math.MaxInt, aSidecarSet, "a container and its image"),
 	})
-	cmd.Flags().StringVar(&reason, "reason", "", "`text` for the annotation "+v1alpha1.ChangeCauseAnnotation)
+	cmd.Flags().StringVar(&reason, "reason", "", "`text` for the annotation "+v1alpha1.ChangeCauseAnnotation+"; without it, the annotation is removed")
 	addDryRun(cmd, &dryRun)
 	return s.prints(cmd, &output.Flag{}, func(ctx context.Context, c *cluster, args []string) (model, error) {
 		if err := checkDryRun(dryRun); err != nil {
@@ -94,13 +96,20 @@ func (c *cluster) setImage(ctx context.Context, of string, images []string, reas
 		options = append(options, client.DryRunAll)
 	}
 	err = c.live.Patch(ctx, set, client.RawPatch(types.JSONPatchType, patch), options...)
-	if err != nil && strings.Contains(err.Error(), "testing value /spec/") {
-		return nil, fmt.Errorf("the containers of SidecarSet %s were changed in the meantime: check them, and try again", set.Name)
+	if patchDoesNotApply(err) {
+		return nil, fmt.Errorf("SidecarSet %s was changed in the meantime: check it, and try again", set.Name)
 	}
 	if err != nil {
 		return nil, explain(err, "patch SidecarSet "+set.Name)
 	}
 	return done, nil
+}
+
+// patchDoesNotApply reports whether an operation of a JSON patch failed. The API server drops the
+// cause, which tells this error from a rejection by validation or by a webhook.
+func patchDoesNotApply(err error) bool {
+	var status apierrors.APIStatus
+	return apierrors.IsInvalid(err) && errors.As(err, &status) && status.Status().Message == "the server rejected our request due to an error in our request"
 }
 
 // imageChange is the new image of a container.
@@ -143,14 +152,19 @@ func setImages(set *v1alpha1.SidecarSet, images []string) ([]imageChange, error)
 	return changes, nil
 }
 
-// imagePatch changes images of containers that are still at the same places.
+// imagePatch changes images of containers that are still at the same places. Without a reason, it
+// removes that of the content before.
 func imagePatch(set *v1alpha1.SidecarSet, changes []imageChange, reason string) []jsonpatch.Operation {
 	var patch []jsonpatch.Operation
 	for _, change := range changes {
 		patch = append(patch, jsonpatch.Operation{Op: "test", Path: change.path + "/name", Value: change.Container}, jsonpatch.Add(change.path+"/image", change.To))
 	}
-	if reason != "" {
+	_, caused := set.Annotations[v1alpha1.ChangeCauseAnnotation]
+	switch {
+	case reason != "":
 		patch = append(patch, jsonpatch.SetKeys("/metadata/annotations", set.Annotations, map[string]string{v1alpha1.ChangeCauseAnnotation: reason})...)
+	case caused:
+		patch = append(patch, jsonpatch.Operation{Op: "remove", Path: jsonpatch.Pointer("metadata", "annotations", v1alpha1.ChangeCauseAnnotation)})
 	}
 	return patch
 }

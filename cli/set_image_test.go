@@ -2,10 +2,13 @@ package cli
 
 import (
 	"context"
+	"net/http"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
@@ -60,6 +63,19 @@ func TestSetImageGivesAReasonToASidecarSetWithoutAnnotations(t *testing.T) {
 	assert.Equal(t, map[string]string{v1alpha1.ChangeCauseAnnotation: "first"}, set.Annotations)
 }
 
+func TestSetImageWithoutAReasonRemovesTheReasonOfTheContentBefore(t *testing.T) {
+	s := newTestCluster(t, imageSet(t))
+	s.shows("set", "image", "logs", "agent=agent:v2", "--reason=lost lines")
+	s.shows("set", "image", "logs", "agent=agent:v2")
+	set, _ := imagesNow(t, s)
+	assert.Equal(t, "lost lines", set.Annotations[v1alpha1.ChangeCauseAnnotation], "the content is the same")
+	s.shows("set", "image", "logs", "agent=agent:v3")
+	set, now := imagesNow(t, s)
+	assert.Equal(t, "agent:v3", now["agent"])
+	assert.NotContains(t, set.Annotations, v1alpha1.ChangeCauseAnnotation)
+	assert.Contains(t, set.Annotations, v1alpha1.HashAnnotation, "other annotations stay")
+}
+
 func TestADryRunOfSetImageWritesNothing(t *testing.T) {
 	s := newTestCluster(t, imageSet(t))
 	_, before := imagesNow(t, s)
@@ -111,11 +127,12 @@ func TestSetImageFailsIfTheContainersChangedPlaces(t *testing.T) {
 				set.Spec.Containers[0], set.Spec.Containers[1] = set.Spec.Containers[1], set.Spec.Containers[0]
 				require.NoError(t, c.Update(ctx, &set))
 			}
-			return c.Patch(ctx, object, patch, options...)
+			require.ErrorContains(t, c.Patch(ctx, object, patch, options...), "testing value /spec/containers/0/name failed")
+			return apierrors.NewGenericServerResponse(http.StatusUnprocessableEntity, "", schema.GroupResource{}, "", "dropped by the API server", 0, false)
 		},
 	}, imageSet(t))
 	_, before := imagesNow(t, s)
-	require.EqualError(t, s.run("set", "image", "logs", "agent=agent:v2").err, "the containers of SidecarSet logs were changed in the meantime: check them, and try again")
+	require.EqualError(t, s.run("set", "image", "logs", "agent=agent:v2").err, "SidecarSet logs was changed in the meantime: check it, and try again")
 	_, now := imagesNow(t, s)
 	assert.Equal(t, before, now)
 }
