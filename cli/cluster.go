@@ -227,8 +227,22 @@ func explain(err error, action string) error {
 	case apierrors.IsUnauthorized(err):
 		return fmt.Errorf("%s: the API server does not accept these credentials: %w", action, err)
 	}
-	if failed, ok := errors.AsType[*url.Error](err); ok {
+	failed, ok := errors.AsType[*url.Error](err)
+	if !ok {
+		return fmt.Errorf("%s: %w", action, err)
+	}
+	if isUnreachable(failed) {
 		return fmt.Errorf("%s: the API server cannot be reached: %w (is it up, and is it the right one: --context, --kubeconfig, KUBECONFIG?)", action, failed.Err)
 	}
-	return fmt.Errorf("%s: %w", action, err)
+	return fmt.Errorf("%s: %w", action, failed.Err)
+}
+
+// isUnreachable reports whether a server does not answer. The end of the command's context is no
+// such error. Timeouts of the network equal context.DeadlineExceeded only in errors.Is.
+func isUnreachable(failed *url.Error) bool {
+	if errors.Is(failed, context.Canceled) || failed.Err == context.DeadlineExceeded { //nolint:errorlint // see above
+		return false
+	}
+	call, ok := errors.AsType[*net.OpError](failed)
+	return ok && call.Op == "dial" || failed.Timeout()
 }

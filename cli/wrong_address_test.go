@@ -2,8 +2,14 @@ package cli
 
 import (
 	"context"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
 	"os"
 	"path/filepath"
+	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -18,6 +24,57 @@ users: [{name: u, user: {}}]
 contexts: [{name: here, context: {cluster: c, user: u}}]
 current-context: here
 `
+
+// An API server counts as unreachable only if it does not answer.
+func TestOnlyADialOrATimeoutIsAnUnreachableAPIServer(t *testing.T) {
+	const unreachable = "cannot be reached"
+	t.Setenv("XDG_CONFIG_HOME", t.TempDir())
+	run := func(ctx context.Context, kubeconfig string) error {
+		config := filepath.Join(t.TempDir(), "kubeconfig")
+		require.NoError(t, os.WriteFile(config, []byte(kubeconfig), 0o600))
+		cmd := NewCommand(genericiooptions.NewTestIOStreamsDiscard())
+		cmd.SetArgs([]string{"list", "--kubeconfig=" + config})
+		return cmd.ExecuteContext(ctx)
+	}
+	ctx, interrupt := context.WithCancel(t.Context())
+	discovery := map[string]string{
+		"/api":                          `{"kind":"APIVersions","versions":[]}`,
+		"/apis":                         `{"kind":"APIGroupList","apiVersion":"v1","groups":[{"name":"apps.kruise.io","versions":[{"groupVersion":"apps.kruise.io/v1alpha1","version":"v1alpha1"}]}]}`,
+		"/apis/apps.kruise.io/v1alpha1": `{"kind":"APIResourceList","apiVersion":"v1","groupVersion":"apps.kruise.io/v1alpha1","resources":[{"name":"sidecarsets","kind":"SidecarSet"}]}`,
+	}
+	silent := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if answer := discovery[r.URL.Path]; answer != "" {
+			w.Header().Set("Content-Type", "application/json")
+			_, _ = w.Write([]byte(answer))
+			return
+		}
+		interrupt()
+		select {
+		case <-r.Context().Done():
+		case <-time.After(5 * time.Second):
+		}
+	}))
+	defer silent.Close()
+	at := func(address string) string { return strings.ReplaceAll(twoContexts, "http://127.0.0.1:1", address) }
+	err := run(ctx, at(silent.URL))
+	require.ErrorIs(t, err, context.Canceled)
+	require.EqualError(t, err, "list SidecarSets: context canceled")
+
+	late, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+	defer cancel()
+	err = run(late, at(silent.URL))
+	require.EqualError(t, err, "list SidecarSets: context deadline exceeded")
+
+	plugin := "user: {exec: {apiVersion: client.authentication.k8s.io/v1, command: /absent, interactiveMode: Never}}"
+	err = run(t.Context(), strings.Replace(at("https://127.0.0.1:1"), "user: {}", plugin, 1))
+	require.ErrorContains(t, err, "list SidecarSets: getting credentials: exec: ")
+	require.NotContains(t, err.Error(), unreachable)
+
+	timeout := &url.Error{Err: &net.OpError{Op: "read", Err: os.ErrDeadlineExceeded}}
+	require.ErrorContains(t, explain(timeout, "list SidecarSets"), unreachable)
+	reset := &url.Error{Err: &net.OpError{Op: "read", Err: syscall.ECONNRESET}}
+	require.EqualError(t, explain(reset, "list SidecarSets"), "list SidecarSets: read: connection reset by peer")
+}
 
 // Each error is one line with cause and remedy, and no command waits for a server that is not
 // there.
