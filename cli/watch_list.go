@@ -8,6 +8,8 @@ import (
 	"strings"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
 	"github.com/outrigger/outrigger/cli/view"
 	"github.com/outrigger/outrigger/output"
 )
@@ -15,35 +17,30 @@ import (
 // listInterval is the time between two reads of all SidecarSets.
 const listInterval = time.Second
 
+// listed are the SidecarSets of the last read that succeeded. note is about a failure since then.
+type listed struct {
+	view.Summaries
+	note string
+}
+
+func (l listed) Text(s view.Style) string { return l.Summaries.Text(s) + l.note }
+
 // watchList shows all SidecarSets until it is interrupted. In a terminal it redraws the table;
 // otherwise it prints the table, and then a line for each SidecarSet that changed.
 func (s *shared) watchList(ctx context.Context, c *cluster, o output.Flag) error {
-	follow := func(ctx context.Context, show func(model) error) error {
-		for {
-			sets, err := c.sets(ctx)
-			if err == nil {
-				err = show(view.NewSummaries(sets))
-			}
-			if err != nil {
-				return err
-			}
-			select {
-			case <-ctx.Done():
-				return ctx.Err()
-			case <-time.After(listInterval):
-			}
-		}
-	}
 	var err error
 	if s.terminal() && !o.Structured() {
-		err = s.live(ctx, o, follow)
+		err = s.live(ctx, o, func(ctx context.Context, show func(model) error) error {
+			return c.followSets(ctx, func(all listed) error { return show(all) })
+		})
 	} else {
-		var shown view.Summaries
-		first := true
-		err = follow(ctx, func(m model) error {
-			all := m.(view.Summaries)
-			err := s.printChanged(o, shown, all, first)
-			shown, first = all, false
+		var shown listed
+		err = c.followSets(ctx, func(all listed) error {
+			if all.note != shown.note {
+				_, _ = fmt.Fprint(s.ErrOut, all.note)
+			}
+			err := s.printChanged(o, shown.Summaries, all.Summaries, shown.Summaries == nil)
+			shown = all
 			return err
 		})
 	}
@@ -51,6 +48,31 @@ func (s *shared) watchList(ctx context.Context, c *cluster, o output.Flag) error
 		return nil
 	}
 	return err
+}
+
+// followSets reads the SidecarSets again and again. After the first read, only missing rights end
+// it.
+func (c *cluster) followSets(ctx context.Context, show func(listed) error) error {
+	var last listed
+	for {
+		sets, err := c.sets(ctx)
+		switch {
+		case err == nil:
+			last = listed{Summaries: view.NewSummaries(sets)}
+		case last.Summaries == nil || ctx.Err() != nil || apierrors.IsForbidden(err) || apierrors.IsUnauthorized(err):
+			return err
+		default:
+			last.note = "Note: " + err.Error() + "; the list is read again\n"
+		}
+		if err := show(last); err != nil {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(listInterval):
+		}
+	}
 }
 
 // printChanged prints the SidecarSets that differ from those that are shown, and only at first
@@ -67,6 +89,13 @@ func (s *shared) printChanged(o output.Flag, shown, all view.Summaries, first bo
 	for i := range all {
 		if !reflect.DeepEqual(before[all[i].Name], all[i]) {
 			changed = append(changed, all[i])
+		}
+		delete(before, all[i].Name)
+	}
+	for i := range shown {
+		if one, deleted := before[shown[i].Name]; deleted {
+			one.Headline, one.Attention = "Deleted", nil
+			changed = append(changed, one)
 		}
 	}
 	if len(changed) == 0 {
