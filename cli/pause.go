@@ -26,7 +26,8 @@ func newPause(s *shared) *cobra.Command {
 			"The running batch stops within seconds: pods that the worker has not patched by then keep their version.\n" +
 			"The pause outlives generations and lost runs; status shows by whom the rollout is paused, and the reason.\n" +
 			"spec.updateStrategy.paused also pauses rollouts that have not started, and needs no Temporal.\n\n" +
-			"With --all, it pauses all SidecarSets with an open run, with a line for each. The exit code is 1 if one failed.",
+			"With --all, it pauses all SidecarSets with an open run, with a line for each. The exit code is 1 if one failed,\n" +
+			"or if no run is open while the status of a SidecarSet shows an unfinished rollout.",
 		Example: `  kubectl sidecarset pause logs --reason "errors in the logs"
   kubectl sidecarset pause logs --reason "change freeze" -o json   # the answer of the run as JSON
   kubectl sidecarset pause --all --reason "incident 42"            # every open run`,

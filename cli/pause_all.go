@@ -45,38 +45,52 @@ func (s *shared) updateAll(ctx context.Context, c *cluster, update, reason strin
 	return all, all.failure(update)
 }
 
-// answers leaves out SidecarSets without an open run. A run that is not paused cannot be resumed,
+// answers leaves out SidecarSets without an open run, unless a resume finds them paused by their
+// spec. A run that is not paused cannot be resumed,
 // which is no failure.
 func (s *sender) answers(sets []v1alpha1.SidecarSet, answers []updateAnswer, errs []error) updateAnswers {
 	all := updateAnswers{Sets: []updateAnswer{}, Temporal: s.endpoint(), pauses: s.update == protocol.PauseUpdate}
 	for i, err := range errs {
 		set, answer := &sets[i], answers[i]
 		answer.Name = set.Name
+		pausedBySpec := !all.pauses && set.Spec.UpdateStrategy.Paused
 		var rejected *sdk.ApplicationError
 		switch {
 		case temporal.IsNotFound(err):
 			all.WithoutRun++
-			continue
+			if view.Unfinished(set) {
+				all.unfinished = append(all.unfinished, set.Name)
+			}
+			if !pausedBySpec {
+				continue
+			}
+			answer.Message = "has no open run"
 		case !all.pauses && errors.As(err, &rejected) && rejected.Message() == protocol.NotPaused:
 			answer.Message = "unchanged: " + protocol.NotPaused
 		case err != nil:
 			answer.Error = s.explainUpdate(set.Name, s.update, err).Error()
 		}
-		if !all.pauses && set.Spec.UpdateStrategy.Paused {
+		if pausedBySpec {
 			answer.Message += "; paused: " + view.PausedBySpec(set.Name)
 		}
 		all.Sets = append(all.Sets, answer)
 	}
+	all.runs = len(sets) - all.WithoutRun
 	return all
 }
 
-// updateAnswers are the answers of all open runs.
+// updateAnswers are the answers of all open runs. A resume also lists SidecarSets without an open
+// run that their spec pauses.
 type updateAnswers struct {
 	Sets []updateAnswer `json:"sidecarSets"`
 	// WithoutRun is the number of SidecarSets without an open run.
 	WithoutRun int    `json:"withoutRun"`
 	Temporal   string `json:"temporal"`
 	pauses     bool
+	// runs is the number of open runs.
+	runs int
+	// unfinished are SidecarSets without an open run whose status shows an unfinished rollout.
+	unfinished []string
 }
 
 func (all updateAnswers) Text(view.Style) string {
@@ -85,7 +99,7 @@ func (all updateAnswers) Text(view.Style) string {
 		out.WriteString(answer.line())
 	}
 	switch {
-	case len(all.Sets) == 0:
+	case all.runs == 0:
 		fmt.Fprintf(&out, "%s has no open run of a SidecarSet; if the operator uses another Temporal, %s\n", all.Temporal, otherTemporal)
 	case all.pauses && all.WithoutRun > 0:
 		fmt.Fprintf(&out, "SidecarSets without an open run, which are not paused: %d; spec.updateStrategy.paused pauses their next run\n", all.WithoutRun)
@@ -96,7 +110,8 @@ func (all updateAnswers) Text(view.Style) string {
 	return out.String()
 }
 
-// failure names the SidecarSets whose run did not confirm the update.
+// failure names the SidecarSets whose run did not confirm the update, or is not found in this
+// Temporal.
 func (all updateAnswers) failure(update string) error {
 	var failed []string
 	for _, answer := range all.Sets {
@@ -104,8 +119,11 @@ func (all updateAnswers) failure(update string) error {
 			failed = append(failed, answer.Name)
 		}
 	}
-	if len(failed) == 0 {
-		return nil
+	switch {
+	case len(failed) > 0:
+		return fmt.Errorf("%s failed for %d of %d SidecarSets: %s", update, len(failed), all.runs, strings.Join(failed, ", "))
+	case all.runs == 0 && len(all.unfinished) > 0:
+		return fmt.Errorf("%s failed: no run is open, but the status of these SidecarSets shows an unfinished rollout: %s", update, strings.Join(all.unfinished, ", "))
 	}
-	return fmt.Errorf("%s failed for %d of %d SidecarSets: %s", update, len(failed), len(all.Sets), strings.Join(failed, ", "))
+	return nil
 }

@@ -7,6 +7,8 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.temporal.io/api/serviceerror"
 	sdk "go.temporal.io/sdk/temporal"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/outrigger/outrigger/api/protocol"
 	"github.com/outrigger/outrigger/api/v1alpha1"
@@ -61,4 +63,35 @@ func TestAnUpdateOfAllRunsHasALineForEach(t *testing.T) {
 	all = (&sender{localRuns, protocol.PauseUpdate, protocol.Pause{}}).answers(sets[:1], []updateAnswer{{}}, []error{ended})
 	assert.Equal(t, here+" has no open run of a SidecarSet; if the operator uses another Temporal, "+otherTemporal+"\n", all.Text(view.Style{}))
 	require.NoError(t, all.failure(protocol.PauseUpdate))
+}
+
+func TestAnUpdateOfNoRunFailsIfARolloutIsUnfinished(t *testing.T) {
+	unfinished := func(s *v1alpha1.SidecarSet) {
+		s.Status.MatchedPods, s.Status.UpdatedPods = 6, 2
+		meta.SetStatusCondition(&s.Status.Conditions, metav1.Condition{Type: v1alpha1.ConditionProgressing, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonRolloutProgress})
+	}
+	complete := func(s *v1alpha1.SidecarSet) {
+		unfinished(s)
+		s.Status.UpdatedPods, s.Status.Conditions[0].Reason = 6, v1alpha1.ReasonRolloutComplete
+	}
+	paused := func(s *v1alpha1.SidecarSet) {
+		unfinished(s)
+		s.Spec.UpdateStrategy.Paused, s.Status.Conditions[0].Reason = true, v1alpha1.ReasonPaused
+	}
+	sets := []v1alpha1.SidecarSet{*sidecarSet(t, "ended", complete), *sidecarSet(t, "logs", unfinished), *sidecarSet(t, "mesh", paused)}
+	ended := serviceerror.NewNotFound("x")
+	answers := func(update string, sets []v1alpha1.SidecarSet, errs ...error) updateAnswers {
+		return (&sender{localRuns, update, protocol.Pause{}}).answers(sets, make([]updateAnswer, len(sets)), errs)
+	}
+	const none = here + " has no open run of a SidecarSet; if the operator uses another Temporal, " + otherTemporal + "\n"
+	all := answers(protocol.PauseUpdate, sets, ended, ended, ended)
+	assert.Equal(t, none, all.Text(view.Style{}))
+	require.EqualError(t, all.failure(protocol.PauseUpdate), "pause failed: no run is open, but the status of these SidecarSets shows an unfinished rollout: logs")
+	require.NoError(t, answers(protocol.PauseUpdate, sets, nil, ended, ended).failure(protocol.PauseUpdate))
+	require.NoError(t, answers(protocol.PauseUpdate, sets[:1], ended).failure(protocol.PauseUpdate))
+
+	all = answers(protocol.ResumeUpdate, sets, ended, ended, ended)
+	assert.Equal(t, "sidecarset/mesh has no open run; paused: "+view.PausedBySpec("mesh")+"\n"+none, all.Text(view.Style{}))
+	require.EqualError(t, all.failure(protocol.ResumeUpdate), "resume failed: no run is open, but the status of these SidecarSets shows an unfinished rollout: logs")
+	require.EqualError(t, answers(protocol.ResumeUpdate, sets, ended, errUnread, ended).failure(protocol.ResumeUpdate), "resume failed for 1 of 1 SidecarSets: logs")
 }

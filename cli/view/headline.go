@@ -88,6 +88,19 @@ func isFault(reason string) bool {
 	return reason == v1alpha1.ReasonRolloutFailing || reason == v1alpha1.ReasonRunUnreadable
 }
 
+// Unfinished reports whether the status of a SidecarSet shows pods that an open run upgrades.
+func Unfinished(set *v1alpha1.SidecarSet) bool {
+	c := meta.FindStatusCondition(set.Status.Conditions, v1alpha1.ConditionProgressing)
+	if c == nil || set.Spec.UpdateStrategy.Paused || set.Status.UpdatedPods >= set.Status.MatchedPods {
+		return false
+	}
+	switch c.Reason {
+	case v1alpha1.ReasonPaused, v1alpha1.ReasonRolloutProgress, v1alpha1.ReasonWaitingForPods:
+		return true
+	}
+	return isOutage(c.Reason) || isFault(c.Reason)
+}
+
 func headlineTone(headline string) Tone {
 	switch word, _, _ := strings.Cut(headline, " "); word {
 	case string(protocol.PhaseComplete), string(protocol.PhasePartitionReached):
