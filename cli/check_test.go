@@ -122,7 +122,7 @@ func TestCheckNamesTheGrantOfEachMissingRight(t *testing.T) {
 	})
 	assert.Equal(t, view.CheckUnknown, got.State)
 	for _, want := range []string{
-		"get mutatingwebhookconfigurations (restart, why, list --missing; no role of users grants it)", "create pods/eviction (restart; ClusterRole edit)",
+		"get mutatingwebhookconfigurations (restart, why, list --missing; only ClusterRole cluster-admin has it)", "create pods/eviction (restart; ClusterRole edit)",
 		"patch sidecarsets (set image, undo; ClusterRole outrigger-edit)", "list pods (status, plan, why, restart; ClusterRole view)",
 	} {
 		assert.Contains(t, got.Message, want)
