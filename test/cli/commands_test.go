@@ -4,6 +4,10 @@ import (
 	"bufio"
 	"context"
 	"io"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
 	"strings"
 	"testing"
 	"time"
@@ -11,6 +15,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	appsv1 "k8s.io/api/apps/v1"
+	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
@@ -23,9 +28,44 @@ func TestSetImageRollsOut(t *testing.T) {
 	shows(t, "status", "images", "--watch", "--timeout=30s")
 	assert.Contains(t, shows(t, "get", "images"), "6 of 6 updated")
 	assert.Contains(t, shows(t, "history", "images"), "faster start")
-	assert.Equal(t, "sidecarset/images image unchanged\n", shows(t, "set", "image", "images", "agent=agent:v2"))
-	_, err := sidecarset(t, "--as=bob", "set", "image", "images", "agent=agent:v3")
+	shows(t, "set", "image", "images", "agent=agent:v3")
+	shows(t, "status", "images", "--watch", "--timeout=30s")
+	assert.Equal(t, 1, strings.Count(shows(t, "history", "images"), "faster start"), "the reason of another revision")
+	assert.Equal(t, "sidecarset/images image unchanged\n", shows(t, "set", "image", "images", "agent=agent:v3"))
+	_, err := sidecarset(t, "--as=bob", "set", "image", "images", "agent=agent:v4")
 	require.ErrorContains(t, err, "not allowed")
+}
+
+// The API server drops the cause of a JSON patch that does not apply. The containers change places
+// right before the API server gets the patch.
+func TestSetImageFailsIfTheContainersChangedPlaces(t *testing.T) {
+	kubectl(t, `
+apiVersion: apps.kruise.io/v1alpha1
+kind: SidecarSet
+metadata: {name: places}
+spec:
+  selector: {matchLabels: {app: places}}
+  containers: [{name: places-a, image: "a:v1"}, {name: places-b, image: "b:v1"}]
+`, "apply", "-f", "-")
+	config, err := stack.RESTConfig()
+	require.NoError(t, err)
+	transport, err := rest.TransportFor(config)
+	require.NoError(t, err)
+	host, err := url.Parse(config.Host)
+	require.NoError(t, err)
+	proxy := httputil.NewSingleHostReverseProxy(host)
+	proxy.Transport = transport
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Method == http.MethodPatch {
+			kubectl(t, "", "patch", "sidecarset", "places", "--type=json", "-p", `[{"op":"move","from":"/spec/containers/0","path":"/spec/containers/1"}]`)
+		}
+		proxy.ServeHTTP(w, r)
+	}))
+	defer server.Close()
+	_, err = sidecarset(t, "--server="+server.URL, "set", "image", "places", "places-a=a:v2")
+	require.EqualError(t, err, "SidecarSet places was changed in the meantime: check it, and try again")
+	images := kubectl(t, "", "get", "sidecarset", "places", "-o", "jsonpath={.spec.containers[*].image}")
+	assert.Equal(t, "b:v1 a:v1", images)
 }
 
 func TestAllOpenRunsArePausedAndResumed(t *testing.T) {
