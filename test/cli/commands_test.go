@@ -74,6 +74,8 @@ func TestAllOpenRunsArePausedAndResumed(t *testing.T) {
 		setImage(t, name, "agent:bad")
 		eventually(t, []string{"status", name}, "2 of 6 updated", "ImagePullBackOff", "Run:       ")
 	}
+	_, err := sidecarset(t, "pause", "--all", "--temporal-namespace=temporal-system")
+	require.ErrorContains(t, err, "pause failed: no run is open, but the status of these SidecarSets shows an unfinished rollout: ")
 	out := shows(t, "pause", "--all", "--reason=incident")
 	assert.Contains(t, out, "sidecarset/one paused")
 	assert.Contains(t, out, "sidecarset/two paused")
