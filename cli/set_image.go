@@ -36,8 +36,8 @@ func newSetImage(s *shared) *cobra.Command {
 	cmd := s.ofSet(&cobra.Command{
 		Use:   "image NAME CONTAINER=IMAGE...",
 		Short: "Set images of containers and init containers, which starts a rollout",
-		Long: "Set images of containers and init containers of a SidecarSet, which starts a rollout. Only the images are patched,\n" +
-			"and only if the containers are still at the same places of the spec.",
+		Long: "Set images of containers and init containers of a SidecarSet, which starts a rollout. Only the images and the\n" +
+			"reason are patched, and only if the containers are still at the same places of the spec.",
 		Example: `  kubectl sidecarset set image logs agent=agent:v2
   kubectl sidecarset set image logs agent=agent:v2 --reason "fixes lost lines"   # history shows the reason
   kubectl sidecarset set image logs agent=agent:v2 --dry-run=server              # have admission check it`,
