@@ -105,6 +105,14 @@ func StartFailure(status *corev1.ContainerStatus) (reason string, failed bool) {
 	}
 }
 
+// failedBefore reports whether the kubelet could not pull another image than that of the spec. The
+// kubelet has then not tried the image of the spec, which corrects the failure or may fail, too.
+func failedBefore(waiting *corev1.ContainerStateWaiting, image string) bool {
+	_, rest, named := strings.Cut(waiting.Message, `image "`)
+	pulled, _, _ := strings.Cut(rest, `"`)
+	return named && pulled != "" && canonicalImage(pulled) != canonicalImage(image)
+}
+
 // ImagePullBackOff is the reason of a container whose image cannot be pulled.
 const ImagePullBackOff = "ImagePullBackOff"
 
@@ -118,19 +126,17 @@ type FailedStart struct {
 }
 
 // FailedStart returns the first container of the version that cannot start, or nil. It checks
-// both twins of a hot sidecar.
+// both twins of a hot sidecar. It skips a container whose former image could not be pulled.
 func (v *Version) FailedStart(pod *corev1.Pod) *FailedStart {
 	for _, sidecar := range v.Sidecars {
 		for _, name := range sidecar.InPod() {
-			reason, failed := StartFailure(Status(pod, name, sidecar.Native))
-			if !failed {
-				continue
-			}
-			found := &FailedStart{Container: name, Reason: reason}
+			status, image := Status(pod, name, sidecar.Native), ""
 			if container := Container(pod, name, sidecar.Native); container != nil {
-				found.Image = container.Image
+				image = container.Image
 			}
-			return found
+			if reason, failed := StartFailure(status); failed && !failedBefore(status.State.Waiting, image) {
+				return &FailedStart{Container: name, Reason: reason, Image: image}
+			}
 		}
 	}
 	return nil

@@ -2,6 +2,7 @@ package watches
 
 import (
 	"fmt"
+	"strings"
 	"sync"
 
 	corev1 "k8s.io/api/core/v1"
@@ -93,6 +94,10 @@ func (t *podTransform) statuses(all []corev1.ContainerStatus) []corev1.Container
 func (t *podTransform) state(state *corev1.ContainerState) (kept corev1.ContainerState) {
 	if state.Waiting != nil {
 		kept.Waiting = &corev1.ContainerStateWaiting{Reason: t.pool.text(state.Waiting.Reason)}
+		if strings.Contains(state.Waiting.Reason, "Image") {
+			// The message names the image that the kubelet cannot pull.
+			kept.Waiting.Message = t.pool.text(state.Waiting.Message)
+		}
 	}
 	if state.Running != nil {
 		kept.Running = &corev1.ContainerStateRunning{StartedAt: state.Running.StartedAt}
