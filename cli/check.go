@@ -19,7 +19,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -177,6 +176,9 @@ func (i *installation) called(ctx context.Context, installed *admissionregistrat
 		return unknownError{"its failurePolicy is Ignore, so pods are admitted without it, too; the condition Injected says whether it answers"}
 	}
 	labels, err := kube.NamespaceLabels(ctx, i)(pod.Namespace)
+	if apierrors.IsNotFound(err) {
+		return unknownError{"namespace " + pod.Namespace + " does not exist (-n)"}
+	}
 	if err != nil {
 		return i.failure(err, "get namespace "+pod.Namespace)
 	}
@@ -215,7 +217,7 @@ func (i *installation) operator(ctx context.Context) (string, error) {
 	case unread != nil:
 		return "", i.failure(unread, "list SidecarSets")
 	case behind != nil:
-		return "", fmt.Errorf("generation %d of SidecarSet %s is not observed: %s", behind.Generation, behind.Name, next)
+		return "", fmt.Errorf("generation %d of SidecarSet %s is not observed for %s: %s", behind.Generation, behind.Name, renewTime, next)
 	case err != nil:
 		return "", unknownError{fmt.Sprintf("no Lease %s/%s: the operator runs without --leader-elect, or not at all; the newest generations were observed", i.systemNamespace, operatorLease)}
 	case !renewed:
@@ -228,7 +230,7 @@ func (i *installation) operator(ctx context.Context) (string, error) {
 // compared with the clock of this machine.
 func (i *installation) renewed(ctx context.Context) (holder string, renewed bool, err error) {
 	var first *metav1.MicroTime
-	err = wait.PollUntilContextTimeout(ctx, 500*time.Millisecond, renewTime, true, func(ctx context.Context) (bool, error) {
+	err = observe(func() (bool, error) {
 		lease := &coordinationv1.Lease{}
 		if err := i.Get(ctx, client.ObjectKey{Namespace: i.systemNamespace, Name: operatorLease}, lease); err != nil {
 			return false, err
@@ -237,18 +239,26 @@ func (i *installation) renewed(ctx context.Context) (holder string, renewed bool
 			first = lease.Spec.RenewTime
 		}
 		holder = ptr.Deref(lease.Spec.HolderIdentity, "")
-		return !lease.Spec.RenewTime.Equal(first), nil
+		renewed = !lease.Spec.RenewTime.Equal(first)
+		return renewed, nil
 	})
-	if wait.Interrupted(err) {
-		return holder, false, nil
+	return holder, renewed, err
+}
+
+// observe repeats a read until it is done, at most for renewTime. The end of renewTime cancels no
+// read, so that the last read counts.
+func observe(read func() (done bool, err error)) error {
+	for end := time.Now().Add(renewTime); ; time.Sleep(500 * time.Millisecond) {
+		if done, err := read(); done || err != nil || !time.Now().Before(end) {
+			return err
+		}
 	}
-	return holder, err == nil, err
 }
 
 // behind returns a SidecarSet whose newest generation the operator has not observed after
 // renewTime, or nil.
 func (i *installation) behind(ctx context.Context) (behind *v1alpha1.SidecarSet, err error) {
-	err = wait.PollUntilContextTimeout(ctx, 500*time.Millisecond, renewTime, true, func(ctx context.Context) (bool, error) {
+	err = observe(func() (bool, error) {
 		var sets v1alpha1.SidecarSetList
 		if err := i.List(ctx, &sets); err != nil {
 			return false, err
@@ -261,9 +271,6 @@ func (i *installation) behind(ctx context.Context) (behind *v1alpha1.SidecarSet,
 		behind = &sets.Items[at]
 		return false, nil
 	})
-	if wait.Interrupted(err) {
-		err = nil
-	}
 	return behind, err
 }
 

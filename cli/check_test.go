@@ -80,6 +80,8 @@ func TestCheckProvesThatTheWebhookAnswers(t *testing.T) {
 		})
 	}
 	assert.Equal(t, view.CheckFailed, part(t, "webhook", interceptor.Funcs{}).State, "no webhook is installed")
+	assert.Equal(t, view.Check{Part: "webhook", State: view.CheckUnknown, Message: "namespace default does not exist (-n)"},
+		part(t, "webhook", interceptor.Funcs{}, installed(func(*admissionregistrationv1.MutatingWebhook) {})))
 }
 
 func TestCheckWaitsForASignOfLifeOfTheOperator(t *testing.T) {
@@ -107,9 +109,24 @@ func TestCheckWaitsForASignOfLifeOfTheOperator(t *testing.T) {
 	got = part(t, "operator", interceptor.Funcs{}, lease, observed)
 	assert.Equal(t, view.CheckFailed, got.State)
 	assert.Contains(t, got.Message, "nobody renews Lease kruise-system/outrigger-operator")
-	got = part(t, "operator", renewing, lease, behind)
-	assert.Equal(t, view.CheckFailed, got.State)
-	assert.Contains(t, got.Message, "generation 2 of SidecarSet logs is not observed")
+	// The client rejects requests that may end after the deadline of their context.
+	late := func(ctx context.Context) error {
+		if deadline, ok := ctx.Deadline(); ok && time.Until(deadline) < time.Second {
+			return errors.New("client rate limiter Wait returned an error: rate: Wait(n=1) would exceed context deadline")
+		}
+		return nil
+	}
+	limited := interceptor.Funcs{
+		Get: func(ctx context.Context, cluster client.WithWatch, key client.ObjectKey, object client.Object, options ...client.GetOption) error {
+			return errors.Join(late(ctx), cluster.Get(ctx, key, object, options...))
+		},
+		List: func(ctx context.Context, cluster client.WithWatch, list client.ObjectList, options ...client.ListOption) error {
+			return errors.Join(late(ctx), cluster.List(ctx, list, options...))
+		},
+	}
+	got = part(t, "operator", limited, lease, behind)
+	assert.Equal(t, view.Check{Part: "operator", State: view.CheckFailed, Message: "generation 2 of SidecarSet logs is not observed for 5s: " +
+		"kubectl -n kruise-system get deployment,pods -l app.kubernetes.io/component=operator"}, got)
 	assert.Equal(t, view.CheckUnknown, part(t, "operator", interceptor.Funcs{}, observed).State, "the operator may run without leader election")
 	never := lease.DeepCopy()
 	never.Spec.RenewTime = nil
