@@ -123,19 +123,24 @@ var errNoSuchSet = errors.New("there is no SidecarSet")
 
 // noSuchSet names the SidecarSets that exist.
 func (c *cluster) noSuchSet(ctx context.Context, name string) error {
-	const enough = 10
 	sets, err := c.sets(ctx)
 	if err != nil {
 		return fmt.Errorf("%w %q", errNoSuchSet, name)
 	}
+	return fmt.Errorf("%w %q; %s", errNoSuchSet, name, others(sets))
+}
+
+// others lists the first SidecarSets.
+func others(sets []v1alpha1.SidecarSet) string {
+	const enough = 10
 	names := setNames(sets)
 	switch {
 	case len(names) == 0:
-		return fmt.Errorf("%w %q, nor any other", errNoSuchSet, name)
+		return "there are no SidecarSets"
 	case len(names) > enough:
 		names = append(names[:enough], "…")
 	}
-	return fmt.Errorf("%w %q; there are %s", errNoSuchSet, name, strings.Join(names, ", "))
+	return "there are SidecarSets " + strings.Join(names, ", ")
 }
 
 // input reads the pods that a SidecarSet selects by label, in a namespace; an empty one is

@@ -3,6 +3,7 @@ package cli
 import (
 	"context"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -53,7 +54,11 @@ func (s *shared) command() *cobra.Command {
 	root.SetOut(s.Out)
 	root.SetErr(s.ErrOut)
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
-		return fmt.Errorf("%w (see %s --help)", err, cmd.CommandPath())
+		example := ""
+		if strings.Contains(err.Error(), "missing unit in duration") {
+			example = ", for example 5s"
+		}
+		return fmt.Errorf("%w%s (see %s --help)", err, example, cmd.CommandPath())
 	})
 	s.config.AddFlags(root.PersistentFlags())
 	s.temporal.AddTo(root.PersistentFlags())

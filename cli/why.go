@@ -45,7 +45,11 @@ func (s *shared) why(ctx context.Context, c *cluster, about string) (model, erro
 	case name == "":
 		return nil, fmt.Errorf("name a pod or a SidecarSet: %q has none", about)
 	case slices.Contains([]string{"pod", "pods", "po"}, kind):
-		return s.whyPod(ctx, c, client.ObjectKey{Namespace: namespace, Name: name})
+		m, err := s.whyPod(ctx, c, client.ObjectKey{Namespace: namespace, Name: name})
+		if apierrors.IsNotFound(err) {
+			return nil, fmt.Errorf("there is no pod %s in namespace %s: use -n or NAMESPACE/POD", name, namespace)
+		}
+		return m, err
 	case slices.Contains(setKinds(), kind):
 		return s.whySet(ctx, c, name)
 	}
@@ -71,7 +75,7 @@ func (c *cluster) kindOf(ctx context.Context, namespace, name string) (string, e
 	case isSet:
 		return "sidecarset", nil
 	case apierrors.IsNotFound(err):
-		return "", fmt.Errorf("there is neither a SidecarSet %q nor such a pod in namespace %s (-n)", name, namespace)
+		return "", fmt.Errorf("there is neither a SidecarSet %q nor such a pod in namespace %s (-n); %s", name, namespace, others(sets))
 	case err != nil:
 		return "", explain(err, "get pod "+namespace+"/"+name)
 	}

@@ -26,7 +26,7 @@ func Explain(err error) (cause, remedy string) {
 	var denied *serviceerror.PermissionDenied
 	switch {
 	case errors.As(err, &unknownNamespace):
-		return "the namespace does not exist", "outrigger temporal setup creates it"
+		return "the namespace does not exist", "outrigger temporal setup creates it, or correct TEMPORAL_NAMESPACE"
 	case errors.As(err, &denied):
 		return "permission denied", "check whether the API key or the client certificate has access to this namespace"
 	case serviceerror.ToStatus(err).Code() == codes.Unauthenticated:

@@ -57,6 +57,8 @@ func TestExplainedCausesAreStable(t *testing.T) {
 		assert.Equal(t, cause == "", remedy == "", "a cause has a remedy")
 		assert.NotContains(t, cause+remedy, "abc", "no words of the server's about a key")
 	}
+	_, remedy := Explain(serviceerror.NewNamespaceNotFound("absent"))
+	assert.Equal(t, "outrigger temporal setup creates it, or correct TEMPORAL_NAMESPACE", remedy)
 }
 
 func TestAnUnansweredCallNamesItsCause(t *testing.T) {
