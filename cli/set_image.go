@@ -8,6 +8,7 @@ import (
 	"math"
 	"slices"
 	"strings"
+	"unicode"
 
 	"github.com/spf13/cobra"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -128,6 +129,9 @@ func setImages(set *v1alpha1.SidecarSet, images []string) ([]imageChange, error)
 		container, image, ok := strings.Cut(pair, "=")
 		if !ok || container == "" || image == "" {
 			return nil, fmt.Errorf("%q: use CONTAINER=IMAGE", pair)
+		}
+		if strings.ContainsFunc(image, unicode.IsSpace) {
+			return nil, fmt.Errorf("%q: the image contains whitespace, so no node can pull it: remove the whitespace; for several containers, give CONTAINER=IMAGE several times", pair)
 		}
 		var known []string
 		found := false

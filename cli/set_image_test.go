@@ -107,6 +107,7 @@ func TestSetImageRejectsUnknownContainers(t *testing.T) {
 		`"agent": use CONTAINER=IMAGE`:  {"agent"},
 		`"agent=": use CONTAINER=IMAGE`: {"agent="},
 		`"=x": use CONTAINER=IMAGE`:     {"=x"},
+		`"agent=BAD IMAGE": the image contains whitespace, so no node can pull it: remove the whitespace; for several containers, give CONTAINER=IMAGE several times`: {"agent=BAD IMAGE"},
 	} {
 		require.EqualError(t, s.run(append([]string{"set", "image", "logs"}, args...)...).err, want)
 	}
