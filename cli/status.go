@@ -53,7 +53,7 @@ func newStatus(s *shared) *cobra.Command {
 		if watch {
 			return nil, s.watch(ctx, c, set, o, end)
 		}
-		r, err := c.rollout(ctx, set, s.readRun(ctx, set))
+		r, err := c.rollout(ctx, set, s.readRun(ctx, set), c.nodes(ctx, s.now()))
 		if err != nil {
 			return nil, err
 		}
@@ -61,12 +61,12 @@ func newStatus(s *shared) *cobra.Command {
 	}, output.Wide, output.JSON, output.YAML)
 }
 
-func (c *cluster) rollout(ctx context.Context, set *v1alpha1.SidecarSet, run view.RunInput) (*view.Rollout, error) {
+func (c *cluster) rollout(ctx context.Context, set *v1alpha1.SidecarSet, run view.RunInput, nodes view.Nodes) (*view.Rollout, error) {
 	in, err := c.inputWithRevisions(ctx, set)
 	if err != nil {
 		return nil, err
 	}
-	in.Run = run
+	in.Run, in.Nodes = run, nodes
 	return view.NewRollout(in)
 }
 

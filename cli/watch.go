@@ -120,7 +120,7 @@ func (c *cluster) followScope(ctx context.Context, from *v1alpha1.SidecarSet, re
 		if time.Since(read) >= readInterval {
 			run, read = readRun(ctx, &set), time.Now()
 		}
-		rollout, err := cached.rollout(ctx, &set, run)
+		rollout, err := cached.rollout(ctx, &set, run, view.Nodes{})
 		if err != nil {
 			return watchError(ctx, from, err)
 		}

@@ -94,7 +94,7 @@ func (s *shared) whyPod(ctx context.Context, c *cluster, key client.ObjectKey) (
 	if in.NamespaceLabels, err = c.namespaceLabels(ctx)(key.Namespace); err != nil {
 		return nil, err
 	}
-	in.Webhook = s.webhook(ctx, c)
+	in.Webhook, in.Nodes = s.webhook(ctx, c), c.nodes(ctx, s.now())
 	return view.NewPodWhy(in), nil
 }
 
@@ -117,7 +117,7 @@ func (s *shared) whySet(ctx context.Context, c *cluster, name string) (model, er
 	if err != nil {
 		return nil, err
 	}
-	in.Run, in.Webhook = s.readRun(ctx, set), s.webhook(ctx, c)
+	in.Run, in.Webhook, in.Nodes = s.readRun(ctx, set), s.webhook(ctx, c), c.nodes(ctx, s.now())
 	why, err := view.NewRolloutWhy(in)
 	if err != nil {
 		return nil, err

@@ -23,6 +23,7 @@ type Input struct {
 	Revisions []*appsv1.ControllerRevision
 	Run       RunInput
 	Webhook   Webhook
+	Nodes     Nodes
 	// SystemNamespace is the namespace of Outrigger.
 	SystemNamespace string
 }

@@ -119,6 +119,7 @@ func NewRollout(in *Input) (*Rollout, error) {
 		Images: images(&set.Spec), Pause: pauseOf(set, in.Run.Status), PausedBySpec: set.Spec.UpdateStrategy.Paused, Conditions: conditions(set), Run: runOf(in),
 		RunUnknown: in.Run.Unknown, Temporal: in.Run.Temporal, Revisions: in.byRevision(matched, version),
 	}
+	r.explainNodes(in.Nodes)
 	if r.Pause != nil && r.Counts.Remaining > 0 {
 		r.Phase = protocol.PhasePaused
 	}

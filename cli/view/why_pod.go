@@ -26,13 +26,16 @@ type PodWhyInput struct {
 	NamespaceLabels map[string]string
 	SystemNamespace string
 	Webhook         Webhook
+	Nodes           Nodes
 }
 
 // PodWhy explains the injection and the upgrade of a pod, for each SidecarSet.
 type PodWhy struct {
-	Namespace string   `json:"namespace"`
-	Name      string   `json:"name"`
-	Sets      []SetWhy `json:"sets"`
+	Namespace string `json:"namespace"`
+	Name      string `json:"name"`
+	// NodeProblem names the lost node of a pod that is not ready.
+	NodeProblem string   `json:"nodeProblem,omitempty"`
+	Sets        []SetWhy `json:"sets"`
 }
 
 // SetWhy is the decision about one SidecarSet.
@@ -51,6 +54,8 @@ type injection struct {
 	set      *v1alpha1.SidecarSet
 	scope    match.Scope
 	scopeErr error
+	// inProgress reports that upgrade found an upgrade in progress.
+	inProgress bool
 }
 
 // reason names the rule that decided about the injection. The rules of the pod and the
@@ -160,6 +165,8 @@ func (i *injection) outOfScope() string {
 // NewPodWhy keeps the order of the SidecarSets.
 func NewPodWhy(in PodWhyInput) *PodWhy {
 	w := &PodWhy{Namespace: in.Pod.Namespace, Name: in.Pod.Name, Sets: []SetWhy{}}
+	ready := podstate.Condition(in.Pod, corev1.PodReady)
+	stuck := (match.Active(in.Pod) || in.Pod.DeletionTimestamp != nil) && (ready == nil || ready.Status != corev1.ConditionTrue)
 	for n := range in.Sets {
 		i := &injection{PodWhyInput: in, set: &in.Sets[n]}
 		i.scope, i.scopeErr = match.NewScope(&i.set.Spec)
@@ -167,7 +174,11 @@ func NewPodWhy(in PodWhyInput) *PodWhy {
 		if one.Injected {
 			one.Upgrade = i.upgrade()
 		}
+		stuck = stuck || i.inProgress
 		w.Sets = append(w.Sets, one)
+	}
+	if stuck {
+		w.NodeProblem = in.Nodes.problem(&Pod{Namespace: in.Pod.Namespace, Name: in.Pod.Name, Node: in.Pod.Spec.NodeName})
 	}
 	return w
 }
@@ -191,6 +202,7 @@ func (i *injection) upgrade() string {
 		return "not managed: " + lacksContainers + recreate(i.Pod)
 	}
 	pod := newPod(&rollout.Pod{Pod: i.Pod, State: state}, version, "")
+	i.inProgress = pod.tone() == Busy
 	switch pod.Phase {
 	case PodOld:
 		pod.Reason = i.waitsFor()
@@ -228,6 +240,9 @@ func (i *injection) waitsFor() string {
 // Text has a line for each SidecarSet.
 func (w *PodWhy) Text(s Style) string {
 	lines := []string{"pod/" + s.Paint.in(Strong, w.Name) + " in " + w.Namespace}
+	if w.NodeProblem != "" {
+		lines = append(lines, "  "+w.NodeProblem)
+	}
 	if len(w.Sets) == 0 {
 		lines = append(lines, "there is no SidecarSet")
 	}

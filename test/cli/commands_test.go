@@ -36,6 +36,37 @@ func TestSetImageRollsOut(t *testing.T) {
 	require.ErrorContains(t, err, "not allowed")
 }
 
+// The kubelet of a deleted node observes no upgrade.
+func TestTheDeletedNodeOfAPodIsNamed(t *testing.T) {
+	kubectl(t, `
+apiVersion: apps.kruise.io/v1alpha1
+kind: SidecarSet
+metadata: {name: nodeless}
+spec:
+  selector: {matchLabels: {app: nodeless}}
+  containers: [{name: agent, image: "agent:v1"}]
+---
+apiVersion: v1
+kind: Node
+metadata: {name: deleted}
+spec: {taints: [{key: nodeless, effect: NoSchedule}]}
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: nodeless-0, namespace: default, labels: {app: nodeless}}
+spec:
+  nodeName: deleted
+  containers: [{name: app, image: "app:1"}]
+`, "apply", "-f", "-")
+	eventually(t, []string{"status", "nodeless"}, "1 of 1 updated, 1 of them ready")
+	kubectl(t, "", "delete", "node", "deleted")
+	shows(t, "set", "image", "nodeless", "agent=agent:v2")
+	const problem = "its node deleted does not exist: kubectl delete pod nodeless-0 -n default --force"
+	eventually(t, []string{"why", "sidecarset/nodeless"}, "default/nodeless-0 is Upgrading: agent: still runs agent:v1; "+problem)
+	assert.Contains(t, shows(t, "why", "pod/nodeless-0"), "\n  "+problem+"\n")
+	assert.Regexp(t, "Waiting: +default/nodeless-0, .*"+problem, shows(t, "status", "nodeless"))
+}
+
 // The API server drops the cause of a JSON patch that does not apply. The containers change places
 // right before the API server gets the patch.
 func TestSetImageFailsIfTheContainersChangedPlaces(t *testing.T) {

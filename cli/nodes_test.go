@@ -1,0 +1,65 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	"github.com/outrigger/outrigger/api/v1alpha1"
+)
+
+// lostNodes has n pods of a SidecarSet that are not ready, each on a node that does not exist, and
+// one pod on the first of these nodes. It counts the reads of nodes, which return err unless it is nil.
+func lostNodes(t *testing.T, n int, err error, reads *int) testCluster {
+	set := sidecarSet(t, "logs")
+	objects := []client.Object{set, namespace("default")}
+	for i := range n + 1 {
+		pod := injectedPod(t, set, fmt.Sprintf("pod-%d", i), set.Annotations[v1alpha1.HashAnnotation])
+		pod.Spec.NodeName = fmt.Sprintf("node-%d", i%n)
+		pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionFalse}}
+		objects = append(objects, pod)
+	}
+	return newInterceptedCluster(t, interceptor.Funcs{
+		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, object client.Object, options ...client.GetOption) error {
+			if _, ok := object.(*corev1.Node); ok {
+				*reads++
+				if err != nil {
+					return err
+				}
+			}
+			return c.Get(ctx, key, object, options...)
+		},
+	}, objects...)
+}
+
+func TestWhyAndStatusReadAFewNodesOfStuckPods(t *testing.T) {
+	for _, command := range []string{"why sidecarset/logs", "status logs -o wide"} {
+		reads := 0
+		shown := lostNodes(t, 7, nil, &reads).shows(strings.Fields(command)...)
+		assert.Equal(t, maxNodes, reads, command)
+		assert.Equal(t, maxNodes+1, strings.Count(shown, "does not exist: kubectl delete pod"), "%s: one node has two pods: %s", command, shown)
+	}
+	reads := 0
+	shown := lostNodes(t, 1, nil, &reads).shows("why", "pod/pod-1")
+	assert.Equal(t, 1, reads)
+	assert.Contains(t, shown, "  its node node-0 does not exist: kubectl delete pod pod-1 -n default --force\n")
+}
+
+func TestWithoutTheRightToReadNodesTheyAreLeftOut(t *testing.T) {
+	for _, command := range []string{"why sidecarset/logs", "status logs", "why pod/pod-1"} {
+		reads := 0
+		got := lostNodes(t, 1, apierrors.NewForbidden(schema.GroupResource{Resource: "nodes"}, "node-0", nil), &reads).run(strings.Fields(command)...)
+		require.NoError(t, got.err)
+		assert.Equal(t, 1, reads, command)
+		assert.NotContains(t, got.out+got.errOut, "its node", command)
+	}
+}

@@ -1,0 +1,92 @@
+package view
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/outrigger/outrigger/api/v1alpha1"
+)
+
+func nodeWith(status corev1.ConditionStatus) *corev1.Node {
+	return &corev1.Node{Status: corev1.NodeStatus{Conditions: []corev1.NodeCondition{
+		{Type: corev1.NodeMemoryPressure, Status: corev1.ConditionFalse, LastTransitionTime: ago(time.Hour)},
+		{Type: corev1.NodeReady, Status: status, LastTransitionTime: ago(77 * time.Second)},
+	}}}
+}
+
+// nodes are node-1, which is NotReady, node-2, node-3, which does not exist, and node-4, which cannot
+// be read. It records the nodes that are read.
+func nodes(read *[]string) Nodes {
+	return Nodes{Now: noon, Get: func(name string) (*corev1.Node, error) {
+		*read = append(*read, name)
+		switch name {
+		case "node-1":
+			return nodeWith(corev1.ConditionUnknown), nil
+		case "node-2":
+			return nodeWith(corev1.ConditionTrue), nil
+		case "node-3":
+			return nil, apierrors.NewNotFound(schema.GroupResource{Resource: "nodes"}, name)
+		}
+		return nil, errors.New("forbidden")
+	}}
+}
+
+func on(name string) func(*corev1.Pod) {
+	return func(p *corev1.Pod) { p.Spec.NodeName = name }
+}
+
+func unready(p *corev1.Pod) { p.Status.Conditions[0].Status = corev1.ConditionFalse }
+
+func TestLostNodesOfStuckPodsAreNamed(t *testing.T) {
+	in := input(t)
+	in.Pods = []*corev1.Pod{
+		pod(t, "a", "agent:v2", on("node-4")),
+		pod(t, "b", "agent:v2", on("node-1"), written(t, 8*time.Second, "")),
+		pod(t, "c", "agent:v2", on("node-2"), unready),
+		pod(t, "d", "agent:v2", on("node-3"), unready),
+		pod(t, "e", "agent:v2", on("node-4"), unready),
+		pod(t, "f", "agent:v2", on(""), unready),
+		pod(t, "g", "agent:v1", on("node-5")),
+	}
+	var read []string
+	in.Nodes = nodes(&read)
+	why, err := NewRolloutWhy(in)
+	require.NoError(t, err)
+	golden(t, "why-lost-nodes", why.Text)
+	assert.Equal(t, []string{"node-1", "node-2", "node-3", "node-4"}, read, "the nodes of stuck pods")
+	r, err := NewRollout(in)
+	require.NoError(t, err)
+	assert.Contains(t, r.Text(Style{Now: noon}), "Waiting:   default/b, written 8s ago: agent: still runs agent:v1; its node node-1 is NotReady since 77s: kubectl describe node node-1\n")
+}
+
+func TestTheLostNodeOfAPodIsNamed(t *testing.T) {
+	set, _ := logs(t)
+	for name, one := range map[string]struct {
+		pod  *corev1.Pod
+		want string
+	}{
+		"not ready":         {pod(t, "p", "agent:v2", on("node-3"), unready), "its node node-3 does not exist: kubectl delete pod p -n default --force"},
+		"old and not ready": {pod(t, "p", "agent:v1", on("node-1"), unready), "its node node-1 is NotReady since 77s: kubectl describe node node-1"},
+		"last seen ready":   {pod(t, "p", "agent:v2", on("node-3"), written(t, time.Second, ""), func(p *corev1.Pod) { p.Status.Conditions[0].Status = corev1.ConditionTrue }), "its node node-3 does not exist: kubectl delete pod p -n default --force"},
+		"being deleted":     {pod(t, "p", "agent:v1", on("node-3"), unready, func(p *corev1.Pod) { p.DeletionTimestamp = new(ago(time.Minute)) }), "its node node-3 does not exist: kubectl delete pod p -n default --force"},
+		"ready":             {pod(t, "p", "agent:v2", on("node-3")), ""},
+		"ended":             {pod(t, "p", "agent:v2", on("node-3"), unready, func(p *corev1.Pod) { p.Status.Phase = corev1.PodSucceeded }), ""},
+		"on a ready node":   {pod(t, "p", "agent:v2", on("node-2"), unready), ""},
+		"without the right": {pod(t, "p", "agent:v2", on("node-4"), unready), ""},
+		"not scheduled":     {pod(t, "p", "agent:v2", on(""), unready), ""},
+	} {
+		in := PodWhyInput{Pod: one.pod, Sets: []v1alpha1.SidecarSet{*set}, Nodes: nodes(new([]string))}
+		w := NewPodWhy(in)
+		assert.Equal(t, one.want, w.NodeProblem, name)
+		if one.want != "" {
+			assert.Contains(t, w.Text(Style{}), "pod/p in default\n  "+one.want+"\n  sidecarset/logs: injected", name)
+		}
+	}
+}
