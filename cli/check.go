@@ -345,7 +345,6 @@ func (i *installation) rights(ctx context.Context) (string, error) {
 		{"list", "", "pods", "", "status, plan, why, restart", "ClusterRole view"},
 		{"list", "apps", "controllerrevisions", i.systemNamespace, "history, diff, undo", "ClusterRole view"},
 		{"get", admissionregistrationv1.GroupName, "mutatingwebhookconfigurations", "", "restart, why, list --missing", "only ClusterRole cluster-admin has it"},
-		{"get", "", "nodes", "", "lost nodes in status, why", "only ClusterRole cluster-admin has it"},
 		{"create", "", "pods/eviction", "", "restart", "ClusterRole edit"},
 		{"patch", v1alpha1.GroupVersion.Group, "sidecarsets", "", "set image, undo", "ClusterRole outrigger-edit"},
 	} {

@@ -140,7 +140,6 @@ func TestCheckNamesTheGrantOfEachMissingRight(t *testing.T) {
 	assert.Equal(t, view.CheckUnknown, got.State)
 	for _, want := range []string{
 		"get mutatingwebhookconfigurations (restart, why, list --missing; only ClusterRole cluster-admin has it)", "create pods/eviction (restart; ClusterRole edit)",
-		"get nodes (lost nodes in status, why; only ClusterRole cluster-admin has it)",
 		"patch sidecarsets (set image, undo; ClusterRole outrigger-edit)", "list pods (status, plan, why, restart; ClusterRole view)",
 	} {
 		assert.Contains(t, got.Message, want)

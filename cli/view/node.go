@@ -29,7 +29,7 @@ func (n Nodes) problem(pod *Pod) string {
 	}
 	for _, c := range node.Status.Conditions {
 		if c.Type == corev1.NodeReady && c.Status != corev1.ConditionTrue {
-			return fmt.Sprintf("its node %s is NotReady since %s: kubectl describe node %[1]s", pod.Node, age(n.Now, c.LastTransitionTime.Time))
+			return fmt.Sprintf("its node %s is NotReady for %s: kubectl describe node %[1]s", pod.Node, age(n.Now, c.LastTransitionTime.Time))
 		}
 	}
 	return ""

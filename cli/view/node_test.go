@@ -63,7 +63,7 @@ func TestLostNodesOfStuckPodsAreNamed(t *testing.T) {
 	assert.Equal(t, []string{"node-1", "node-2", "node-3", "node-4"}, read, "the nodes of stuck pods")
 	r, err := NewRollout(in)
 	require.NoError(t, err)
-	assert.Contains(t, r.Text(Style{Now: noon}), "Waiting:   default/b, written 8s ago: agent: still runs agent:v1; its node node-1 is NotReady since 77s: kubectl describe node node-1\n")
+	assert.Contains(t, r.Text(Style{Now: noon}), "Waiting:   default/b, written 8s ago: agent: still runs agent:v1; its node node-1 is NotReady for 77s: kubectl describe node node-1\n")
 }
 
 func TestTheLostNodeOfAPodIsNamed(t *testing.T) {
@@ -73,7 +73,7 @@ func TestTheLostNodeOfAPodIsNamed(t *testing.T) {
 		want string
 	}{
 		"not ready":         {pod(t, "p", "agent:v2", on("node-3"), unready), "its node node-3 does not exist: kubectl delete pod p -n default --force"},
-		"old and not ready": {pod(t, "p", "agent:v1", on("node-1"), unready), "its node node-1 is NotReady since 77s: kubectl describe node node-1"},
+		"old and not ready": {pod(t, "p", "agent:v1", on("node-1"), unready), "its node node-1 is NotReady for 77s: kubectl describe node node-1"},
 		"last seen ready":   {pod(t, "p", "agent:v2", on("node-3"), written(t, time.Second, ""), func(p *corev1.Pod) { p.Status.Conditions[0].Status = corev1.ConditionTrue }), "its node node-3 does not exist: kubectl delete pod p -n default --force"},
 		"being deleted":     {pod(t, "p", "agent:v1", on("node-3"), unready, func(p *corev1.Pod) { p.DeletionTimestamp = new(ago(time.Minute)) }), "its node node-3 does not exist: kubectl delete pod p -n default --force"},
 		"ready":             {pod(t, "p", "agent:v2", on("node-3")), ""},
