@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	"go.temporal.io/api/enums/v1"
 	"go.temporal.io/api/operatorservice/v1"
 	"go.temporal.io/api/serviceerror"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
@@ -22,7 +21,6 @@ import (
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/outrigger/outrigger/api/protocol"
 	"github.com/outrigger/outrigger/api/v1alpha1"
 	"github.com/outrigger/outrigger/cli/view"
 	"github.com/outrigger/outrigger/internal/match"
@@ -39,8 +37,6 @@ const (
 	// renewTime is longer than the time between two renewals of the Lease. It is also longer than
 	// the time that the operator needs to observe a new generation.
 	renewTime = 5 * time.Second
-	// pollTime is longer than one poll of an idle worker.
-	pollTime = 70 * time.Second
 	// operatorLease is the Lease of the operator that leads.
 	operatorLease = "outrigger-operator"
 )
@@ -295,46 +291,6 @@ func (i *installation) temporalServer(ctx context.Context) (string, error) {
 		}
 	}
 	return r.endpoint() + " answers", nil
-}
-
-// workers checks that workers poll for tasks of workflows, of activities that select pods, and of
-// activities that patch pods.
-func (i *installation) workers(ctx context.Context) (string, error) {
-	queue, err := kube.TaskQueue(ctx, i, i.taskQueue)
-	if err != nil {
-		return "", unknownError{err.Error()}
-	}
-	r, err := i.shared.connect()
-	if err != nil {
-		return "", err
-	}
-	defer r.Close()
-	polling := map[string]bool{}
-	for _, tasks := range []struct {
-		queue string
-		kind  enums.TaskQueueType
-	}{
-		{queue, enums.TASK_QUEUE_TYPE_WORKFLOW},
-		{queue, enums.TASK_QUEUE_TYPE_ACTIVITY},
-		{protocol.WriteTaskQueue(queue), enums.TASK_QUEUE_TYPE_ACTIVITY},
-	} {
-		described, err := r.DescribeTaskQueue(ctx, tasks.queue, tasks.kind)
-		if err != nil {
-			return "", r.explain(err)
-		}
-		found := 0
-		for _, poller := range described.GetPollers() {
-			if i.shared.now().Sub(poller.GetLastAccessTime().AsTime()) < pollTime {
-				polling[poller.GetIdentity()] = true
-				found++
-			}
-		}
-		if found == 0 {
-			return "", fmt.Errorf("no worker polls task queue %s for %s tasks, though Temporal answers: kubectl -n %s get deployment,pods -l app.kubernetes.io/component=worker",
-				tasks.queue, strings.ToLower(tasks.kind.String()), i.systemNamespace)
-		}
-	}
-	return fmt.Sprintf("polled within %s: %s", pollTime, strings.Join(slices.Sorted(maps.Keys(polling)), ", ")), nil
 }
 
 // rights lists the commands that the user may not use.

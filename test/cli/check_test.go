@@ -41,7 +41,7 @@ func TestCheckNamesThePartThatFailed(t *testing.T) {
 		return found
 	}
 	healthy := map[string]view.CheckState{"definition": "ok", "webhook": "ok", "operator": "unknown", "temporal": "ok", "workers": "ok", "rights": "ok"}
-	eventually(t, []string{"check"}, "polled within") // the worker has just started
+	eventually(t, []string{"check"}, "last poll ") // the worker has just started
 	parts, err := checked(t)
 	require.NoError(t, err, parts)
 	assert.Equal(t, healthy, states(parts), parts)
@@ -67,6 +67,25 @@ func TestCheckNamesThePartThatFailed(t *testing.T) {
 	require.EqualError(t, err, "failed: webhook")
 	assert.Contains(t, parts["webhook"].Message, `failed calling webhook "pods.outrigger.io"`)
 	assert.Contains(t, parts["webhook"].Message, "kubectl -n kruise-system get pods,endpointslices")
+}
+
+func TestCheckFailsIfNoOpenRunResponds(t *testing.T) {
+	scenario(t, "silent")
+	setImage(t, "silent", "agent:bad")
+	eventually(t, []string{"status", "silent"}, "2 of 6 updated", "ImagePullBackOff", "Run:       ")
+	eventually(t, []string{"check"}, "last poll ")
+	parts, err := checked(t)
+	require.NoError(t, err)
+	assert.Equal(t, view.CheckOK, parts["workers"].State)
+	assert.Regexp(t, `^last poll [0-9]+s ago: \S+$`, parts["workers"].Message)
+
+	// Temporal still lists the last polls of the worker.
+	require.NoError(t, stack.Kill("worker"))
+	defer func() { require.NoError(t, stack.StartAgain(context.WithoutCancel(t.Context()), "worker")) }()
+	parts, err = checked(t)
+	require.EqualError(t, err, "failed: workers")
+	assert.Regexp(t, `^the run of SidecarSet \w+ does not respond; last poll [0-9ms]+ ago \(\S+\): `+
+		`kubectl -n kruise-system get deployment,pods -l app\.kubernetes\.io/component=worker$`, parts["workers"].Message)
 }
 
 func TestCheckFailsIfNoWorkerPollsForThePatchesOfPods(t *testing.T) {
