@@ -34,6 +34,9 @@ const (
 // errUnread is the error of a pause or resume that Temporal keeps for the run.
 var errUnread = errors.New("not confirmed: the run has not answered (is a worker running? kubectl sidecarset check)")
 
+// errNotResponding is the error of a query that no worker answers, although Temporal does.
+var errNotResponding = errors.New("the run does not respond: is a worker running?")
+
 // runs are the rollouts in Temporal.
 type runs struct {
 	sdk.Client
@@ -72,7 +75,7 @@ func (s *shared) readRun(ctx context.Context, set *v1alpha1.SidecarSet) view.Run
 	defer r.Close()
 	status, err := r.status(ctx, set)
 	if err != nil {
-		return view.RunInput{Unknown: err.Error()}
+		return view.RunInput{Unknown: err.Error(), NotResponding: errors.Is(err, errNotResponding)}
 	}
 	in := view.RunInput{Status: status, Temporal: r.endpoint()}
 	if status != nil && status.RejectedWrites > 0 {
@@ -100,7 +103,7 @@ func (r *runs) status(ctx context.Context, set *v1alpha1.SidecarSet) (*protocol.
 	case temporal.IsNotFound(err):
 		return nil, nil
 	case temporal.IsUnreachable(err):
-		return nil, errors.New("the run does not answer: is a worker running?")
+		return nil, errNotResponding
 	case err != nil:
 		return nil, r.explain(err)
 	}

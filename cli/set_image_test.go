@@ -96,7 +96,7 @@ func TestSetImageNamesPausesWithTheirRemedies(t *testing.T) {
 	}))
 	assert.Equal(t, "sidecarset/logs image updated\n"+
 		`paused: spec.updateStrategy.paused is true (kubectl patch sidecarset logs --type=merge -p '{"spec":{"updateStrategy":{"paused":false}}}')`+
-		"\npaused: the run is paused (kubectl sidecarset resume logs)\n", s.shows("set", "image", "logs", "agent=agent:v2"))
+		"\npaused: by ann (kubectl sidecarset resume logs)\n", s.shows("set", "image", "logs", "agent=agent:v2"))
 }
 
 func TestSetImageRejectsUnknownContainers(t *testing.T) {

@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/outrigger/outrigger/api/protocol"
 	"github.com/outrigger/outrigger/api/v1alpha1"
 	"github.com/outrigger/outrigger/cli/view"
 	"github.com/outrigger/outrigger/internal/revision"
@@ -101,7 +102,7 @@ func nextOfRollout(set *v1alpha1.SidecarSet) []string {
 		paused = append(paused, "paused: "+view.PausedBySpec(set.Name))
 	}
 	if status := set.Status.Rollout; status != nil && status.Pause != nil {
-		paused = append(paused, "paused: the run is paused ("+view.ResumeCommand(set.Name)+")")
+		paused = append(paused, "paused: "+view.PausedBySignal(set.Name, &protocol.Pause{By: status.Pause.By, Reason: status.Pause.Reason}))
 	}
 	if len(paused) > 0 {
 		return paused

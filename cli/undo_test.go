@@ -124,7 +124,7 @@ func TestUndoReportsThatTheSidecarSetIsPaused(t *testing.T) {
 	s := newTestCluster(t, set, sorted[0], sorted[3])
 	assert.Contains(t, s.shows("undo", "logs"), "agent:v1\n"+
 		`paused: spec.updateStrategy.paused is true (kubectl patch sidecarset logs --type=merge -p '{"spec":{"updateStrategy":{"paused":false}}}')`+
-		"\npaused: the run is paused (kubectl sidecarset resume logs)\n")
+		"\npaused: by ann (kubectl sidecarset resume logs)\n")
 }
 
 func TestResumeOfAPauseBySpecNamesThePatch(t *testing.T) {

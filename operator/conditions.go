@@ -104,7 +104,7 @@ func degraded(p *pass) condition {
 		return yes(v1alpha1.ReasonUnreadablePods, fmt.Sprintf("%d pods are neither counted nor upgraded until their annotations are corrected or they are recreated, such as %s (%s); list them: kubectl sidecarset list --outdated",
 			p.unreadable.Count, p.unreadable.Example, p.unreadable.Cause))
 	case p.plan.Phase != protocol.PhaseNotUpdate && counts.NotUpgradable > 0:
-		return yes(v1alpha1.ReasonNotUpgradablePods, fmt.Sprintf("%d of %d pods differ in more than images and keep their version until they are recreated, such as %s; recreate them: %s",
+		return yes(v1alpha1.ReasonNotUpgradablePods, fmt.Sprintf("%d of %d pods differ in more than images and keep their version until they are recreated, such as %s; %s",
 			counts.NotUpgradable, counts.Matched, p.plan.NotUpgradable[0], recreateCommand(p)))
 	case p.outdatedHashes:
 		return yes(v1alpha1.ReasonOutdatedHashes, "the SidecarSet was stored while no webhook was asked: its content was not validated, and its hash annotations are not those of it; "+
@@ -121,17 +121,18 @@ func faultNext(set, reason string) string {
 	return "; check it: kubectl sidecarset check"
 }
 
-// recreateCommand recreates the first pod that is not upgradable, or explains all of them.
+// recreateCommand recreates the first pod that is not upgradable, or explains all of them. A text
+// precedes it.
 func recreateCommand(p *pass) string {
 	for _, pod := range p.pods {
 		if pod.UID != p.plan.NotUpgradable[0].UID {
 			continue
 		}
 		if command := podstate.RecreateCommand(pod); command != "" {
-			return command
+			return "recreate them: " + command
 		}
 	}
-	return "kubectl sidecarset why sidecarset/" + p.set.Name
+	return "see the field and the command: kubectl sidecarset why " + p.set.Name
 }
 
 // injected decides whether every matching pod was injected, and new ones will be.
@@ -142,6 +143,9 @@ func injected(p *pass) condition {
 	case p.webhookFault != "":
 		return no(v1alpha1.ReasonWebhookUnavailable, p.webhookFault)
 	case p.uninjected.count > 0:
+		if p.uninjected.count == 1 {
+			return no(v1alpha1.ReasonPodsWithoutSidecar, fmt.Sprintf("1 pod matches but was not injected, %s; it gets the sidecars once it is recreated", p.uninjected.example))
+		}
 		return no(v1alpha1.ReasonPodsWithoutSidecar, fmt.Sprintf("%d pods match but were not injected, such as %s; they get the sidecars once they are recreated",
 			p.uninjected.count, p.uninjected.example))
 	}

@@ -414,7 +414,7 @@ func (e *testEnv) testStatus(t *testing.T) {
 		set.Spec.Containers[0].Env = []corev1.EnvVar{{Name: "NEW", Value: "x"}}
 	})
 	got = e.await(t, "counted", hasReason(v1alpha1.ConditionDegraded, "NotUpgradablePods"))
-	assert.Equal(t, "3 of 3 pods differ in more than images and keep their version until they are recreated, such as default/counted-1; recreate them: kubectl sidecarset why sidecarset/counted",
+	assert.Equal(t, "3 of 3 pods differ in more than images and keep their version until they are recreated, such as default/counted-1; see the field and the command: kubectl sidecarset why counted",
 		reasonAndMessage(got, v1alpha1.ConditionDegraded).message)
 	e.awaitEvent(t, "counted", "NotUpgradablePods", "3 of 3 pods")
 

@@ -1,6 +1,7 @@
 package view
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 
@@ -16,6 +17,7 @@ import (
 const (
 	headlinePending = "Pending"
 	headlineNoPods  = "nothing to do: no pod matches"
+	notResponding   = "the run does not respond"
 )
 
 // facts decide a headline. They come from a plan, or from status alone.
@@ -28,7 +30,11 @@ type facts struct {
 	// Stalled is False.
 	progressing, degraded string
 	matched, updated      int
-	notUpgradable         bool
+	// uninjected are the pods that match, and lack the sidecars.
+	uninjected int
+	// notResponding reports that the run does not respond.
+	notResponding bool
+	notUpgradable bool
 	// noSlots reports that maxUnavailable is 0, with pods left.
 	noSlots bool
 }
@@ -42,12 +48,16 @@ func headline(f facts) string {
 		return string(f.phase)
 	case !f.observed:
 		return headlinePending
+	case f.matched == 0 && f.uninjected > 0:
+		return uninjectedHeadline(f.uninjected)
 	case f.matched == 0:
 		return headlineNoPods
 	case isOutage(f.progressing):
 		return waits(f.progressing)
 	case isFault(f.progressing):
 		return stalled(f.progressing)
+	case f.notResponding && !f.phase.Ended():
+		return waits(notResponding)
 	case f.phase == protocol.PhaseWaiting:
 		return f.waiting()
 	case f.phase == protocol.PhaseComplete && f.notUpgradable:
@@ -67,6 +77,21 @@ func (f *facts) waiting() string {
 		return stalled(f.degraded)
 	}
 	return string(protocol.PhaseProgressing)
+}
+
+func uninjectedHeadline(pods int) string {
+	if pods == 1 {
+		return "1 pod matches, but has no sidecar"
+	}
+	return fmt.Sprintf("%d pods match, but have no sidecar", pods)
+}
+
+// podsIn reads the number of pods in the message of PodsWithoutSidecar. The status of a
+// SidecarSet has it nowhere else.
+func podsIn(message string) int {
+	var pods int
+	_, _ = fmt.Sscanf(message, "%d pod", &pods)
+	return pods
 }
 
 // stalled is a rollout that cannot end without a change, as the condition Stalled has it.
@@ -102,6 +127,9 @@ func Unfinished(set *v1alpha1.SidecarSet) bool {
 }
 
 func headlineTone(headline string) Tone {
+	if strings.HasSuffix(headline, "no sidecar") {
+		return Bad
+	}
 	switch word, _, _ := strings.Cut(headline, " "); word {
 	case string(protocol.PhaseComplete), string(protocol.PhasePartitionReached):
 		return Good
@@ -118,6 +146,7 @@ func (r *Rollout) facts() facts {
 	f := facts{
 		phase: r.Phase, observed: r.Observed, matched: r.Counts.Matched, updated: r.Counts.Updated,
 		notUpgradable: r.Counts.NotUpgradable > 0, noSlots: r.Limits.Slots == 0 && r.Counts.Remaining > 0,
+		notResponding: r.notResponding,
 	}
 	for _, c := range r.Conditions {
 		switch {
@@ -126,6 +155,8 @@ func (r *Rollout) facts() facts {
 			f.progressing = c.Reason
 		case c.Type == v1alpha1.ConditionDegraded && c.Status == "True":
 			f.degraded = c.Reason
+		case c.Reason == v1alpha1.ReasonPodsWithoutSidecar:
+			f.uninjected = podsIn(c.Message)
 		}
 	}
 	if slices.ContainsFunc(r.Conditions, func(c Condition) bool { return c.Type == v1alpha1.ConditionStalled && c.Status == "False" }) {
@@ -149,7 +180,7 @@ func (s *Summary) facts(set *v1alpha1.SidecarSet) facts {
 		// The operator does not observe a generation that is invalid.
 		observed:    set.Status.ObservedGeneration == set.Generation || s.Reason == v1alpha1.ReasonInvalid,
 		progressing: s.Reason, degraded: s.stoppedBy(set), matched: int(s.Matched), updated: int(s.Updated),
-		notUpgradable: s.Reason == v1alpha1.ReasonNotUpgradablePods,
+		notUpgradable: s.Reason == v1alpha1.ReasonNotUpgradablePods, uninjected: s.uninjected,
 	}
 	if !f.observed {
 		f.progressing, f.degraded = "", ""

@@ -36,6 +36,8 @@ type RunInput struct {
 	Rejected []protocol.RejectedPod
 	// Unknown is the reason that the state of the run is not known.
 	Unknown string
+	// NotResponding reports that the run did not answer, although Temporal did.
+	NotResponding bool
 	// Temporal is the address and the namespace that were read.
 	Temporal string
 }

@@ -40,6 +40,8 @@ type Summary struct {
 	Pause     *protocol.Pause `json:"hold,omitempty"`
 	Images    []Image         `json:"images,omitempty"`
 	Created   time.Time       `json:"created"`
+	// uninjected are the pods that match, and lack the sidecars.
+	uninjected int
 }
 
 // NewSummaries keeps the order of the SidecarSets.
@@ -53,6 +55,9 @@ func NewSummaries(sets []v1alpha1.SidecarSet) Summaries {
 		}
 		if c := meta.FindStatusCondition(set.Status.Conditions, v1alpha1.ConditionInjected); c != nil && c.Status == metav1.ConditionFalse {
 			one.Injected, one.Missing = c.Reason, c.Reason == v1alpha1.ReasonPodsWithoutSidecar
+			if one.Missing {
+				one.uninjected = podsIn(c.Message)
+			}
 		}
 		if c := meta.FindStatusCondition(set.Status.Conditions, v1alpha1.ConditionProgressing); c != nil {
 			one.Reason, one.Message = c.Reason, c.Message

@@ -1,6 +1,18 @@
 package view
 
-import "fmt"
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/outrigger/outrigger/api/protocol"
+	"github.com/outrigger/outrigger/api/v1alpha1"
+)
+
+const checkCommand = "kubectl sidecarset check"
+
+// undoAfter is the time after which an upgrade in progress is worth an undo.
+const undoAfter = time.Minute
 
 // PatchStrategy is the command that changes a field of spec.updateStrategy. value is JSON.
 func PatchStrategy(set, field, value string) string {
@@ -15,3 +27,39 @@ func PausedBySpec(set string) string {
 
 // ResumeCommand resumes a run that is paused by signal.
 func ResumeCommand(set string) string { return "kubectl sidecarset resume " + set }
+
+// PausedBySignal has the user and the reason of a pause by signal, with the command that resumes
+// the run.
+func PausedBySignal(set string, pause *protocol.Pause) string {
+	return pausedBy(pause) + " (" + ResumeCommand(set) + ")"
+}
+
+// operatorCommand lists the pods of the operator.
+func (r *Rollout) operatorCommand() string {
+	return "kubectl -n " + r.systemNamespace + " get pods -l app.kubernetes.io/component=operator"
+}
+
+// next has the commands that continue a rollout or explain its state.
+func (r *Rollout) next(now time.Time) []string {
+	var found []string
+	add := func(command string, needed bool) {
+		if needed && !slices.Contains(found, command) {
+			found = append(found, command)
+		}
+	}
+	f, why := r.facts(), "kubectl sidecarset why "+r.Name
+	add(r.operatorCommand(), !r.Observed)
+	add(PatchStrategy(r.Name, "paused", "false"), r.PausedBySpec)
+	add(ResumeCommand(r.Name), r.Pause != nil)
+	add("kubectl edit sidecarset "+r.Name, f.progressing == v1alpha1.ReasonInvalid)
+	add("kubectl sidecarset open "+r.Name, f.progressing == v1alpha1.ReasonRolloutFailing)
+	add(checkCommand, isOutage(f.progressing) || f.progressing == v1alpha1.ReasonRunUnreadable || r.notResponding && !r.Phase.Ended())
+	if len(found) == 0 && r.Phase == protocol.PhaseWaiting {
+		add(why, true)
+		longest := r.longest()
+		add("go back: kubectl sidecarset undo "+r.Name, longest != nil && now.Sub(*longest.Since) > undoAfter)
+	}
+	add("kubectl sidecarset list --missing", f.uninjected > 0)
+	add(why, r.Counts.NotUpgradable > 0 && r.Phase != protocol.PhaseNotUpdate)
+	return found
+}

@@ -2,6 +2,7 @@ package view
 
 import (
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -48,4 +49,92 @@ func TestEachAnswerOfWhyHasACommand(t *testing.T) {
 		require.NoError(t, err)
 		assert.Contains(t, why.Text(Style{Now: noon}), want)
 	}
+}
+
+func TestStatusNamesTheNextCommand(t *testing.T) {
+	set := func(reason string) func(*Input) {
+		return func(in *Input) { in.Set.Status.Conditions[0].Reason = reason }
+	}
+	quiet := func(in *Input, pods ...*corev1.Pod) { in.Pods, in.Set.Status.Conditions = pods, nil }
+	without := func(in *Input) {
+		in.Set.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionInjected, Status: "False", Reason: v1alpha1.ReasonPodsWithoutSidecar, Message: "9 pods match but were not injected"}}
+	}
+	for _, c := range []struct {
+		want   string
+		change func(*Input)
+	}{
+		{"kubectl sidecarset why logs", func(*Input) {}},
+		{"kubectl sidecarset why logs; go back: kubectl sidecarset undo logs", func(in *Input) { quiet(in, pod(t, "a", "agent:v2", written(t, 2*time.Minute, ""))) }},
+		{"kubectl sidecarset why logs", func(in *Input) { quiet(in, pod(t, "a", "agent:v2", written(t, 20*time.Second, ""))) }},
+		{"kubectl sidecarset why logs", func(in *Input) { quiet(in, pod(t, "a", "agent:v1", notUpgradable)) }},
+		{`kubectl patch sidecarset logs --type=merge -p '{"spec":{"updateStrategy":{"paused":false}}}'; kubectl sidecarset why logs`, func(in *Input) { in.Set.Spec.UpdateStrategy.Paused = true }},
+		{"kubectl sidecarset resume logs", func(in *Input) {
+			in.Pods = in.Pods[1:4]
+			in.Set.Status.Rollout = &v1alpha1.RolloutStatus{Pause: &v1alpha1.RolloutPause{By: "ann"}}
+		}},
+		{"kubectl -n sidecars get pods -l app.kubernetes.io/component=operator", func(in *Input) { in.Pods, in.Set.Generation, in.SystemNamespace = in.Pods[1:4], 3, "sidecars" }},
+		{"kubectl sidecarset check", func(in *Input) { in.Pods, in.Run = in.Pods[1:4], RunInput{Unknown: "u", NotResponding: true} }},
+		{"kubectl sidecarset check; kubectl sidecarset why logs", set(v1alpha1.ReasonWorkerUnavailable)},
+		{"kubectl sidecarset open logs; kubectl sidecarset why logs", set(v1alpha1.ReasonRolloutFailing)},
+		{"kubectl edit sidecarset logs; kubectl sidecarset why logs", set(v1alpha1.ReasonInvalid)},
+		{"kubectl sidecarset list --missing", func(in *Input) { in.Pods = nil; without(in) }},
+		{"", func(in *Input) { quiet(in, pod(t, "a", "agent:v2")) }},
+		{"", func(in *Input) { quiet(in, pod(t, "a", "agent:v1")) }},
+	} {
+		in := input(t)
+		c.change(in)
+		r, err := NewRollout(in)
+		require.NoError(t, err)
+		text := r.Text(Style{Now: noon})
+		if c.want == "" {
+			assert.NotContains(t, text, "Next:")
+			continue
+		}
+		assert.Contains(t, text, "\nNext:      "+c.want+"\n")
+	}
+}
+
+func TestARunThatDoesNotRespondIsNamedAtOnce(t *testing.T) {
+	in := input(t)
+	in.Run = RunInput{Unknown: "the run does not respond: is a worker running?", NotResponding: true}
+	r, err := NewRollout(in)
+	require.NoError(t, err)
+	golden(t, "rollout-not-responding", r.Text)
+	why, err := NewRolloutWhy(in)
+	require.NoError(t, err)
+	golden(t, "why-not-responding", why.Text)
+
+	in.Pods = in.Pods[:1]
+	r, err = NewRollout(in)
+	require.NoError(t, err)
+	assert.Equal(t, "Complete", r.Headline, "nothing is left for the run")
+}
+
+func TestAPauseHasItsDuration(t *testing.T) {
+	in := input(t)
+	in.Set.Status.Conditions[0] = metav1.Condition{Type: v1alpha1.ConditionProgressing, Status: "False", Reason: v1alpha1.ReasonPaused, LastTransitionTime: ago(192 * time.Minute)}
+	in.Set.Status.Rollout = &v1alpha1.RolloutStatus{Pause: &v1alpha1.RolloutPause{By: "admin", Reason: "looking, night shift"}}
+	in.Set.Spec.UpdateStrategy.Paused = true
+	r, err := NewRollout(in)
+	require.NoError(t, err)
+	assert.Contains(t, r.Text(Style{Now: noon}), "Paused:    for 3h12m by spec.updateStrategy.paused\nPaused:    for 3h12m by admin: looking, night shift\n")
+}
+
+func TestPodsWithoutSidecarsAreNoEndOfARollout(t *testing.T) {
+	in := input(t)
+	in.Set.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionInjected, Status: "False", Reason: v1alpha1.ReasonPodsWithoutSidecar, Message: "1 pod matches but was not injected, x"}}
+	in.Pods = []*corev1.Pod{pod(t, "a", "agent:v2"), lacking(t, "b", time.Hour)}
+	why, err := NewRolloutWhy(in)
+	require.NoError(t, err)
+	assert.Equal(t, []string{"the injected pods are updated; not injected though they match: 1 pod (kubectl sidecarset list --missing)"}, why.Reasons)
+
+	in.Set.Status.MatchedPods, in.Pods = 0, in.Pods[1:]
+	r, err := NewRollout(in)
+	require.NoError(t, err)
+	assert.Equal(t, "1 pod matches, but has no sidecar", r.Headline)
+	in.Set.Status.Conditions[0].Message = "9 pods match but were not injected, such as x"
+	one := NewSummaries([]v1alpha1.SidecarSet{*in.Set})[0]
+	assert.Equal(t, "9 pods match, but have no sidecar", one.Headline)
+	assert.Equal(t, []string{"PodsWithoutSidecar", "NoPods"}, one.Attention)
+	assert.Equal(t, Bad, headlineTone(one.Headline))
 }

@@ -143,7 +143,7 @@ func (in *Input) rolloutEnded(matched []rollout.Pod) error {
 		return errors.New(PausedBySpec(in.Set.Name))
 	}
 	if pause := pauseOf(in.Set, nil); pause != nil {
-		return errors.New("the run is paused " + pausedBy(pause) + " (" + ResumeCommand(in.Set.Name) + ")")
+		return errors.New("the run is paused " + PausedBySignal(in.Set.Name, pause))
 	}
 	plan, err := rollout.Next(in.Set, matched, nil)
 	if err != nil {

@@ -44,6 +44,9 @@ type Rollout struct {
 	// Temporal is the address and the namespace of runs.
 	Temporal  string     `json:"runWhere,omitempty"`
 	Revisions []Revision `json:"revisions,omitempty"`
+	// notResponding reports that Temporal answers, and the run does not.
+	notResponding   bool
+	systemNamespace string
 }
 
 // Limits of a rollout.
@@ -118,10 +121,14 @@ func NewRollout(in *Input) (*Rollout, error) {
 		Phase: plan.Phase, Message: plan.Message, Counts: plan.Counts, Limits: limitsOf(set, &plan),
 		Images: images(&set.Spec), Pause: pauseOf(set, in.Run.Status), PausedBySpec: set.Spec.UpdateStrategy.Paused, Conditions: conditions(set), Run: runOf(in),
 		RunUnknown: in.Run.Unknown, Temporal: in.Run.Temporal, Revisions: in.byRevision(matched, version),
+		notResponding: in.Run.NotResponding, systemNamespace: in.SystemNamespace,
 	}
 	r.explainNodes(in.Nodes)
 	if r.Pause != nil && r.Counts.Remaining > 0 {
 		r.Phase = protocol.PhasePaused
+	}
+	if r.notResponding { // the pods are not the cause
+		r.Message = strings.TrimSuffix(r.Message, "; waiting for pods such as "+plan.Example)
 	}
 	r.Headline = headline(r.facts())
 	return r, nil

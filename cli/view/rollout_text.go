@@ -28,10 +28,10 @@ func (r *Rollout) head(s Style) []string {
 	fact("Slots", r.slotsLine())
 	fact("Images", joinImages(r.Images))
 	if r.PausedBySpec {
-		fact("Paused", s.Paint.in(Busy, "by spec.updateStrategy.paused"))
+		fact("Paused", s.Paint.in(Busy, r.pausedFor(s)+"by spec.updateStrategy.paused"))
 	}
 	if r.Pause != nil {
-		fact("Paused", s.Paint.in(Busy, pausedBy(r.Pause)))
+		fact("Paused", s.Paint.in(Busy, r.pausedFor(s)+pausedBy(r.Pause)))
 	}
 	fact("Run", r.runLine(s))
 	fact("Waiting", r.waitingLine(s))
@@ -40,6 +40,7 @@ func (r *Rollout) head(s Style) []string {
 			fact(c.Type, s.Paint.in(Bad, c.Reason)+": "+c.Message)
 		}
 	}
+	fact("Next", strings.Join(r.next(s.Now), "; "))
 	return lines
 }
 
@@ -94,6 +95,16 @@ func joinImages(images []Image) string {
 	return strings.Join(words, ", ")
 }
 
+// pausedFor is the duration of the pause, if the condition that shows it is written already.
+func (r *Rollout) pausedFor(s Style) string {
+	for _, c := range r.Conditions {
+		if c.Type == v1alpha1.ConditionProgressing && c.Reason == v1alpha1.ReasonPaused {
+			return "for " + age(s.Now, c.Since) + " "
+		}
+	}
+	return ""
+}
+
 func pausedBy(pause *protocol.Pause) string {
 	text := "by an unknown user"
 	if pause.By != "" {
@@ -122,18 +133,25 @@ func (r *Rollout) runLine(s Style) string {
 	return line
 }
 
-// waitingLine names the pod whose upgrade has been in progress the longest.
+// waitingLine names the pod whose upgrade has been in progress the longest. A run that does not
+// respond waits for its worker instead.
 func (r *Rollout) waitingLine(s Style) string {
+	longest := r.longest()
+	if longest == nil || r.notResponding {
+		return ""
+	}
+	return fmt.Sprintf("%s/%s, written %s ago: %s", longest.Namespace, longest.Name, age(s.Now, *longest.Since), longest.Reason)
+}
+
+// longest returns the pod whose upgrade has been in progress the longest, or nil.
+func (r *Rollout) longest() *Pod {
 	var longest *Pod
 	for _, pod := range r.pods() {
 		if pod.Since != nil && (longest == nil || pod.Since.Before(*longest.Since)) {
 			longest = pod
 		}
 	}
-	if longest == nil {
-		return ""
-	}
-	return fmt.Sprintf("%s/%s, written %s ago: %s", longest.Namespace, longest.Name, age(s.Now, *longest.Since), longest.Reason)
+	return longest
 }
 
 func (r *Rollout) pods() []*Pod {

@@ -190,7 +190,7 @@ func TestTheNamespaceOfAnOperatorThatIsBehindIsNamed(t *testing.T) {
 	in.Set.Generation, in.SystemNamespace = 3, "sidecars"
 	why, err := NewRolloutWhy(in)
 	require.NoError(t, err)
-	assert.Equal(t, "the operator has not observed generation 3: is it running? (kubectl -n sidecars get pods)", why.Reasons[0])
+	assert.Equal(t, "the operator has not observed generation 3: is it running? (kubectl -n sidecars get pods -l app.kubernetes.io/component=operator)", why.Reasons[0])
 }
 
 func TestAWebhookThatDoesNotAnswerIsNamed(t *testing.T) {

@@ -228,7 +228,7 @@ func (i *injection) waitsFor() string {
 	case strategy.Paused:
 		return PausedBySpec(i.set.Name)
 	case pause != nil:
-		return "the run is paused " + pausedBy(pause) + " (" + ResumeCommand(i.set.Name) + ")"
+		return "the run is paused " + PausedBySignal(i.set.Name, pause)
 	}
 	next := " (kubectl sidecarset why sidecarset/" + i.set.Name + ")"
 	if c := meta.FindStatusCondition(i.set.Status.Conditions, v1alpha1.ConditionProgressing); c != nil {

@@ -48,11 +48,15 @@ func NewRolloutWhy(in *Input) (*RolloutWhy, error) {
 	case n > 1:
 		reasons = append(reasons, fmt.Sprintf("%d pods are not managed, such as %s/%s: %s (kubectl sidecarset list --outdated)", n, left[0].Namespace, left[0].Name, left[0].Reason))
 	}
-	if end := r.end(in, len(left)); end != "" {
+	if end := r.end(in, len(left), len(missing)); end != "" {
 		reasons = append(reasons, end)
 	}
 	if len(missing) > 0 {
-		reasons = append(reasons, fmt.Sprintf("not injected though they match: %s (kubectl sidecarset list --missing)", plural(len(missing), "pod")))
+		line := fmt.Sprintf("not injected though they match: %s (kubectl sidecarset list --missing)", plural(len(missing), "pod"))
+		if len(reasons) == 0 && r.Phase == protocol.PhaseComplete {
+			line = "the injected pods are updated; " + line
+		}
+		reasons = append(reasons, line)
 	}
 	if len(reasons) == 0 {
 		reasons = []string{"in progress: " + r.Message + " (kubectl sidecarset status " + r.Name + " --watch)"}
@@ -65,7 +69,7 @@ func NewRolloutWhy(in *Input) (*RolloutWhy, error) {
 func (r *Rollout) stoppedBy(in *Input) []string {
 	var found []string
 	if !r.Observed {
-		found = append(found, fmt.Sprintf("the operator has not observed generation %d: is it running? (kubectl -n %s get pods)", r.Generation, in.SystemNamespace))
+		found = append(found, fmt.Sprintf("the operator has not observed generation %d: is it running? (%s)", r.Generation, r.operatorCommand()))
 	}
 	if in.Set.Spec.UpdateStrategy.Type == v1alpha1.NotUpdateSidecarSetStrategyType {
 		found = append(found, "upgrades are disabled: spec.updateStrategy.type is NotUpdate ("+PatchStrategy(r.Name, "type", `"RollingUpdate"`)+")")
@@ -74,7 +78,10 @@ func (r *Rollout) stoppedBy(in *Input) []string {
 		found = append(found, PausedBySpec(r.Name))
 	}
 	if r.Pause != nil {
-		found = append(found, "paused "+pausedBy(r.Pause)+" ("+ResumeCommand(r.Name)+")")
+		found = append(found, "paused "+PausedBySignal(r.Name, r.Pause))
+	}
+	if r.notResponding && !r.Phase.Ended() {
+		found = append(found, notResponding+": is a worker running? ("+checkCommand+")")
 	}
 	return found
 }
@@ -90,7 +97,7 @@ func (r *Rollout) operatorReasons() []string {
 			if !slices.ContainsFunc(found, func(reason string) bool { return strings.HasPrefix(reason, c.Reason+":") }) {
 				message := c.Message
 				if !strings.Contains(message, "kubectl ") {
-					message += " (kubectl sidecarset check)"
+					message += " (" + checkCommand + ")"
 				}
 				found = append(found, c.Reason+": "+message)
 			}
@@ -105,13 +112,13 @@ func (r *Rollout) stuckPods() []string {
 	if r.Counts.Remaining > 0 && r.Limits.Slots == 0 {
 		found = append(found, "maxUnavailable is "+r.Limits.MaxUnavailable+": no ready pod may be upgraded ("+PatchStrategy(r.Name, "maxUnavailable", "1")+")")
 	}
-	if r.Counts.Remaining > 0 && r.Limits.Open == 0 && r.Limits.Slots > 0 {
+	if r.Counts.Remaining > 0 && r.Limits.Open == 0 && r.Limits.Slots > 0 && !r.notResponding {
 		found = append(found, fmt.Sprintf("all slots are used: %s unavailable (maxUnavailable %s)", plural(r.Counts.Unavailable, "pod"), r.Limits.MaxUnavailable))
 	}
 	const enough = 10
 	named := 0
 	for _, pod := range r.pods() {
-		if pod.counted() || pod.Phase == PodNotUpgradable {
+		if pod.counted() || pod.Phase == PodNotUpgradable || r.starting(pod) {
 			continue
 		}
 		if named++; named <= enough {
@@ -124,11 +131,15 @@ func (r *Rollout) stuckPods() []string {
 	return append(found, r.stuckPodsNext()...)
 }
 
+// starting reports whether a pod may only be starting, while the cause is a run that does not
+// respond.
+func (r *Rollout) starting(pod *Pod) bool { return r.notResponding && pod.tone() == Busy }
+
 // stuckPodsNext has a command for each kind of stuck pods.
 func (r *Rollout) stuckPodsNext() []string {
 	commands := map[PodPhase]string{}
 	for _, pod := range r.pods() {
-		if commands[pod.Phase] != "" {
+		if commands[pod.Phase] != "" || r.starting(pod) {
 			continue
 		}
 		switch pod.Phase {
@@ -184,9 +195,9 @@ func (r *Rollout) notUpgradable(in *Input) []string {
 	return found
 }
 
-// end is the reason that nothing is left to do; empty if something is, or if leftOut pods
-// are the only ones.
-func (r *Rollout) end(in *Input, leftOut int) string {
+// end is the reason that nothing is left to do; empty if something is, if leftOut pods
+// are the only ones, or if pods that match are missing.
+func (r *Rollout) end(in *Input, leftOut, missing int) string {
 	switch {
 	case r.Counts.Matched == 0 && leftOut > 0:
 		return ""
@@ -196,7 +207,7 @@ func (r *Rollout) end(in *Input, leftOut int) string {
 		return "spec.updateStrategy.partition (" + r.Limits.Partition + ") keeps the other pods old (" + PatchStrategy(r.Name, "partition", "0") + ")"
 	case r.Phase == protocol.PhaseComplete && in.Set.Spec.UpdateStrategy.Selector != nil && r.Counts.Updated < r.Counts.Matched:
 		return "spec.updateStrategy.selector selects no other pods (" + PatchStrategy(r.Name, "selector", "null") + ")"
-	case r.Phase == protocol.PhaseComplete && r.Counts.NotUpgradable == 0:
+	case r.Phase == protocol.PhaseComplete && r.Counts.NotUpgradable == 0 && missing == 0:
 		return "nothing is left to do: " + r.Message + " (kubectl sidecarset history " + r.Name + ")"
 	}
 	return ""

@@ -111,7 +111,7 @@ func TestAllOpenRunsArePausedAndResumed(t *testing.T) {
 	assert.Contains(t, out, "sidecarset/one paused")
 	assert.Contains(t, out, "sidecarset/two paused")
 	for _, name := range []string{"one", "two"} {
-		eventually(t, []string{"status", name}, "Paused:    by admin: incident")
+		eventually(t, []string{"status", name}, "by admin: incident")
 	}
 	shows(t, "resume", "two")
 	out = shows(t, "resume", "--all")
@@ -133,7 +133,7 @@ func TestAPauseWithoutAWorkerIsNotConfirmedAndTakesEffectLater(t *testing.T) {
 	}
 	assert.ErrorContains(t, err, "the pause takes effect once a worker runs; to withdraw it: kubectl sidecarset resume later; the spec pauses the rollout in any case: kubectl patch sidecarset later ")
 	again()
-	eventually(t, []string{"status", "later"}, "Paused:    by admin: later", "Run:       Paused")
+	eventually(t, []string{"status", "later"}, "by admin: later", "Run:       Paused")
 	shows(t, "resume", "later")
 }
 
