@@ -50,7 +50,7 @@ func newSetImage(s *shared) *cobra.Command {
 		if err := checkDryRun(dryRun); err != nil {
 			return nil, err
 		}
-		return c.setImage(ctx, args[0], args[1:], reason, dryRun)
+		return s.setImage(ctx, c, args[0], args[1:], reason, dryRun)
 	}, output.JSON, output.YAML)
 }
 
@@ -65,11 +65,12 @@ func checkDryRun(dryRun string) error {
 	return nil
 }
 
-func (c *cluster) setImage(ctx context.Context, of string, images []string, reason, dryRun string) (model, error) {
+func (s *shared) setImage(ctx context.Context, c *cluster, of string, images []string, reason, dryRun string) (model, error) {
 	set, err := c.set(ctx, of)
 	if err != nil {
 		return nil, err
 	}
+	s.showPause(ctx, set)
 	next := nextOfRollout(set)
 	// Admission, which completes SidecarSets, may not have been called for the last write.
 	stored := &v1alpha1.SidecarSet{}
@@ -104,6 +105,17 @@ func (c *cluster) setImage(ctx context.Context, of string, images []string, reas
 		return nil, explain(err, "patch SidecarSet "+set.Name)
 	}
 	return done, nil
+}
+
+// showPause completes the status of an unfinished rollout with the pause of its run, which the
+// operator records later.
+func (s *shared) showPause(ctx context.Context, set *v1alpha1.SidecarSet) {
+	if !view.Unfinished(set) || set.Status.Rollout == nil || set.Status.Rollout.Pause != nil {
+		return
+	}
+	if run := s.readRun(ctx, set).Status; run != nil && run.Pause != nil {
+		set.Status.Rollout.Pause = &v1alpha1.RolloutPause{By: run.Pause.By, Reason: run.Pause.Reason}
+	}
 }
 
 // patchDoesNotApply reports whether an operation of a JSON patch failed. The API server drops the

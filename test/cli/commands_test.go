@@ -110,6 +110,7 @@ func TestAllOpenRunsArePausedAndResumed(t *testing.T) {
 	out := shows(t, "pause", "--all", "--reason=incident")
 	assert.Contains(t, out, "sidecarset/one paused")
 	assert.Contains(t, out, "sidecarset/two paused")
+	assert.Contains(t, shows(t, "set", "image", "one", "agent=other:bad"), "\npaused: by admin: incident (kubectl sidecarset resume one)\n", "the pause is not in status yet")
 	for _, name := range []string{"one", "two"} {
 		eventually(t, []string{"status", name}, "by admin: incident")
 	}
@@ -125,6 +126,12 @@ func TestAPauseWithoutAWorkerIsNotConfirmedAndTakesEffectLater(t *testing.T) {
 	setImage(t, "later", "agent:bad")
 	eventually(t, []string{"status", "later"}, "2 of 6 updated", "ImagePullBackOff", "Run:       ")
 	require.NoError(t, stack.Stop("worker"))
+	shown := shows(t, "status", "later")
+	assert.Regexp(t, `Status:    Waiting \((the run does not respond|WorkerUnavailable)\)`, shown)
+	assert.Contains(t, shown, "Run:       the run does not respond: is a worker running?")
+	assert.Contains(t, shown, "Next:      kubectl sidecarset check")
+	assert.NotContains(t, shown, "Waiting: ")
+	assert.Contains(t, shows(t, "why", "sidecarset/later"), "the run does not respond: is a worker running? (kubectl sidecarset check)")
 	again := func() { require.NoError(t, stack.StartAgain(t.Context(), "worker")) }
 	_, err := sidecarset(t, "pause", "later", "--reason=later")
 	if !assert.ErrorContains(t, err, "not confirmed: the run has not answered") {
