@@ -140,7 +140,7 @@ func others(sets []v1alpha1.SidecarSet) string {
 	case len(names) > enough:
 		names = append(names[:enough], "…")
 	}
-	return "there are SidecarSets " + strings.Join(names, ", ")
+	return "SidecarSets: " + strings.Join(names, ", ")
 }
 
 // input reads the pods that a SidecarSet selects by label, in a namespace; an empty one is
