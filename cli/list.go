@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/spf13/cobra"
 	corev1 "k8s.io/api/core/v1"
@@ -61,7 +62,7 @@ func newList(s *shared) *cobra.Command {
 		case err != nil:
 			return nil, err
 		case !ofPods:
-			return view.NewSummaries(sets), nil
+			return view.NewSummaries(sets, time.Now()), nil
 		}
 		found, err := s.behind(ctx, c, b, sets)
 		if err != nil {

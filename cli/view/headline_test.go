@@ -2,6 +2,7 @@ package view
 
 import (
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -95,7 +96,7 @@ func TestStatusAndListHaveTheSameHeadline(t *testing.T) {
 		r, err := NewRollout(in)
 		require.NoError(t, err)
 		assert.Equal(t, c.want, r.Headline, "status: %s", c.reason)
-		one := NewSummaries([]v1alpha1.SidecarSet{*in.Set})[0]
+		one := NewSummaries([]v1alpha1.SidecarSet{*in.Set}, noon)[0]
 		assert.Equal(t, c.want, one.Headline, "list: %s", c.reason)
 		assert.Equal(t, c.attention, one.Attention, c.want)
 	}
@@ -114,7 +115,7 @@ func TestAnInvalidSidecarSetIsListedAsStalled(t *testing.T) {
 	set, _ := logs(t)
 	set.Generation = 3
 	set.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionProgressing, Status: "False", Reason: v1alpha1.ReasonInvalid}}
-	one := NewSummaries([]v1alpha1.SidecarSet{*set})[0]
+	one := NewSummaries([]v1alpha1.SidecarSet{*set}, noon)[0]
 	assert.Equal(t, "Stalled (Invalid)", one.Headline)
 }
 
@@ -128,4 +129,29 @@ func TestAPauseBySpecIsNamed(t *testing.T) {
 	r, err = NewRollout(in)
 	require.NoError(t, err)
 	assert.Equal(t, "Complete", r.Headline)
+}
+
+func TestARolloutWhosePodsDoNotBecomeReadyNeedsAttention(t *testing.T) {
+	for name, c := range map[string]struct {
+		want   []string
+		change func(*v1alpha1.SidecarSet)
+	}{
+		"no change for six minutes": {[]string{"NoProgress"}, func(*v1alpha1.SidecarSet) {}},
+		"a change a minute ago": {nil, func(s *v1alpha1.SidecarSet) {
+			s.ManagedFields = append(s.ManagedFields, metav1.ManagedFieldsEntry{Subresource: "status", Time: new(ago(time.Minute))})
+		}},
+		"only the spec is old": {nil, func(s *v1alpha1.SidecarSet) { s.ManagedFields[0].Subresource = "" }},
+		"complete":             {nil, func(s *v1alpha1.SidecarSet) { s.Status.Conditions[0].Reason = v1alpha1.ReasonRolloutComplete }},
+		"paused":               {[]string{"Paused"}, func(s *v1alpha1.SidecarSet) { s.Status.Conditions[0].Reason = v1alpha1.ReasonPaused }},
+		"no slots": {[]string{"MaxUnavailableZero"}, func(s *v1alpha1.SidecarSet) {
+			s.Spec.UpdateStrategy.MaxUnavailable = new(intstr.FromInt32(0))
+		}},
+		"not observed": {[]string{"NotObserved"}, func(s *v1alpha1.SidecarSet) { s.Generation++ }},
+	} {
+		set, _ := logs(t)
+		set.Status.Conditions = set.Status.Conditions[:1]
+		set.ManagedFields = []metav1.ManagedFieldsEntry{{Subresource: "status", Time: new(ago(6 * time.Minute))}}
+		c.change(set)
+		assert.Equal(t, c.want, NewSummaries([]v1alpha1.SidecarSet{*set}, noon)[0].Attention, name)
+	}
 }

@@ -45,7 +45,7 @@ type Summary struct {
 }
 
 // NewSummaries keeps the order of the SidecarSets.
-func NewSummaries(sets []v1alpha1.SidecarSet) Summaries {
+func NewSummaries(sets []v1alpha1.SidecarSet, now time.Time) Summaries {
 	all := Summaries{}
 	for i := range sets {
 		set := &sets[i]
@@ -67,9 +67,30 @@ func NewSummaries(sets []v1alpha1.SidecarSet) Summaries {
 		}
 		f := one.facts(set)
 		one.Headline, one.Attention = headline(f), f.attention(&one)
+		if f.phase == protocol.PhaseWaiting && !f.noSlots && f.observed && unchangedSince(set, now.Add(-noProgressAfter)) {
+			one.Attention = append(one.Attention, "NoProgress")
+		}
 		all = append(all, one)
 	}
 	return all
+}
+
+// noProgressAfter is the time after which a rollout that waits for pods needs attention.
+const noProgressAfter = 5 * time.Minute
+
+// unchangedSince reports whether the operator has not written the status since a time. It writes
+// the status whenever the counts of the rollout change.
+func unchangedSince(set *v1alpha1.SidecarSet, at time.Time) bool {
+	written := false
+	for _, entry := range set.ManagedFields {
+		if entry.Subresource != "status" || entry.Time == nil {
+			continue
+		}
+		if written = true; entry.Time.After(at) {
+			return false
+		}
+	}
+	return written
 }
 
 // Text has a line for each SidecarSet. Wide adds revision, images and message.
