@@ -48,10 +48,8 @@ func headline(f facts) string {
 		return string(f.phase)
 	case !f.observed:
 		return headlinePending
-	case f.matched == 0 && f.uninjected > 0:
-		return uninjectedHeadline(f.uninjected)
 	case f.matched == 0:
-		return headlineNoPods
+		return headlineWithoutPods(f.uninjected)
 	case isOutage(f.progressing):
 		return waits(f.progressing)
 	case isFault(f.progressing):
@@ -79,8 +77,12 @@ func (f *facts) waiting() string {
 	return string(protocol.PhaseProgressing)
 }
 
-func uninjectedHeadline(pods int) string {
-	if pods == 1 {
+// headlineWithoutPods is the headline while no pod is injected.
+func headlineWithoutPods(pods int) string {
+	switch pods {
+	case 0:
+		return headlineNoPods
+	case 1:
 		return "1 pod matches, but has no sidecar"
 	}
 	return fmt.Sprintf("%d pods match, but have no sidecar", pods)

@@ -144,6 +144,23 @@ func TestAPauseWithoutAWorkerIsNotConfirmedAndTakesEffectLater(t *testing.T) {
 	shows(t, "resume", "later")
 }
 
+func TestPodsThatAreOlderThanTheirSidecarSetAreTheHeadline(t *testing.T) {
+	scenario(t, "older")
+	kubectl(t, `
+apiVersion: apps.kruise.io/v1alpha1
+kind: SidecarSet
+metadata: {name: newer}
+spec:
+  selector: {matchLabels: {app: older}}
+  containers: [{name: newer, image: "newer:v1"}]
+`, "apply", "-f", "-")
+	defer kubectl(t, "", "delete", "sidecarset", "newer")
+	const headline = "6 pods match, but have no sidecar"
+	eventually(t, []string{"status", "newer"}, "Status:    "+headline+"\n", "Next:      kubectl sidecarset list --missing\n")
+	assert.Contains(t, shows(t, "list"), headline)
+	assert.Contains(t, shows(t, "why", "sidecarset/newer"), headline)
+}
+
 func TestAWatchedListShowsTheRollout(t *testing.T) {
 	scenario(t, "listed")
 	ctx, stop := context.WithTimeout(t.Context(), time.Minute)
