@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/assert"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/outrigger/outrigger/api/v1alpha1"
@@ -23,4 +24,26 @@ func TestSpec5_ALimitThatStopsRolloutsIsWarnedOf(t *testing.T) {
 	assert.Empty(t, of(nil, ""))
 	assert.Empty(t, of(new(intstr.FromInt32(10)), ""))
 	assert.Empty(t, of(new(intstr.FromString("1%")), ""))
+}
+
+func TestSpec5_SelectorsThatNoPodCanMatchAreWarnedOf(t *testing.T) {
+	for name, c := range map[string]struct {
+		change func(*v1alpha1.SidecarSetSpec)
+		warns  bool
+	}{
+		"labels":        {func(*v1alpha1.SidecarSetSpec) {}, false},
+		"contradiction": {func(s *v1alpha1.SidecarSetSpec) { s.Selector.MatchExpressions = notIn("app", "web") }, true},
+		"other value":   {func(s *v1alpha1.SidecarSetSpec) { s.Selector.MatchExpressions = notIn("app", "db") }, false},
+		"namespaces": {func(s *v1alpha1.SidecarSetSpec) {
+			s.NamespaceSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"env": "prod"}, MatchExpressions: notIn("env", "prod", "test")}
+		}, true},
+	} {
+		set := fixture.SidecarSet("s", fixture.Sidecar("a"))
+		c.change(&set.Spec)
+		assert.Equal(t, c.warns, len(Warnings(set)) == 1, name)
+	}
+}
+
+func notIn(key string, values ...string) []metav1.LabelSelectorRequirement {
+	return []metav1.LabelSelectorRequirement{{Key: key, Operator: metav1.LabelSelectorOpNotIn, Values: values}}
 }
