@@ -71,6 +71,7 @@ func TestCheckNamesThePartThatFailed(t *testing.T) {
 
 func TestCheckFailsIfNoOpenRunResponds(t *testing.T) {
 	scenario(t, "silent")
+	defer kubectl(t, "", "delete", "sidecarset/silent", "deployment/silent") // other tests list all SidecarSets
 	setImage(t, "silent", "agent:bad")
 	eventually(t, []string{"status", "silent"}, "2 of 6 updated", "ImagePullBackOff", "Run:       ")
 	eventually(t, []string{"check"}, "last poll ")
