@@ -134,7 +134,8 @@ func (v *Version) FailedStart(pod *corev1.Pod) *FailedStart {
 			if container := Container(pod, name, sidecar.Native); container != nil {
 				image = container.Image
 			}
-			if reason, failed := StartFailure(status); failed && !failedBefore(status.State.Waiting, image) {
+			reason, failed := StartFailure(status)
+			if failed && !(reason == ImagePullBackOff && failedBefore(status.State.Waiting, image)) {
 				return &FailedStart{Container: name, Reason: reason, Image: image}
 			}
 		}

@@ -17,6 +17,8 @@ func TestFailedStartsNameTheImageInTheSpecOfThePod(t *testing.T) {
 		status.State.Waiting.Message = `Back-off pulling image "` + image + `": ErrImagePull: failed to pull and unpack image "` + image + `": not found`
 		return status
 	}
+	crashed := unpulled("cold:v1")
+	crashed.State.Waiting.Reason = "CrashLoopBackOff"
 	version := &Version{Sidecars: []Sidecar{
 		{Name: "cold"}, {Name: "hot", EmptyImage: "empty"}, {Name: "native", Native: true},
 	}}
@@ -33,14 +35,15 @@ func TestFailedStartsNameTheImageInTheSpecOfThePod(t *testing.T) {
 		statuses, inits []corev1.ContainerStatus
 		want            *FailedStart
 	}{
-		"none":                       {nil, nil, nil},
-		"being created":              {[]corev1.ContainerStatus{waiting("cold", "cold:v2", "ContainerCreating")}, nil, nil},
-		"before its pull":            {[]corev1.ContainerStatus{waiting("cold", "cold:v1", "ErrImagePull")}, nil, &FailedStart{"cold", "ImagePullBackOff", "cold:v2"}},
-		"an image that was replaced": {[]corev1.ContainerStatus{unpulled("cold:bad")}, nil, nil},
-		"an image by another name":   {[]corev1.ContainerStatus{unpulled("docker.io/library/cold:v2")}, nil, &FailedStart{"cold", "ImagePullBackOff", "cold:v2"}},
-		"a twin":                     {[]corev1.ContainerStatus{waiting("hot-2", "empty", "CrashLoopBackOff")}, nil, &FailedStart{"hot-2", "CrashLoopBackOff", "hot:v2"}},
-		"native":                     {nil, []corev1.ContainerStatus{waiting("native", "native:v1", "CrashLoopBackOff")}, &FailedStart{"native", "CrashLoopBackOff", "native:v2"}},
-		"container of the app":       {[]corev1.ContainerStatus{waiting("app", "app:v1", "CrashLoopBackOff")}, nil, nil},
+		"none":                                 {nil, nil, nil},
+		"being created":                        {[]corev1.ContainerStatus{waiting("cold", "cold:v2", "ContainerCreating")}, nil, nil},
+		"before its pull":                      {[]corev1.ContainerStatus{waiting("cold", "cold:v1", "ErrImagePull")}, nil, &FailedStart{"cold", "ImagePullBackOff", "cold:v2"}},
+		"an image that was replaced":           {[]corev1.ContainerStatus{unpulled("cold:bad")}, nil, nil},
+		"an image by another name":             {[]corev1.ContainerStatus{unpulled("docker.io/library/cold:v2")}, nil, &FailedStart{"cold", "ImagePullBackOff", "cold:v2"}},
+		"a crash whose message names an image": {[]corev1.ContainerStatus{crashed}, nil, &FailedStart{"cold", "CrashLoopBackOff", "cold:v2"}},
+		"a twin":                               {[]corev1.ContainerStatus{waiting("hot-2", "empty", "CrashLoopBackOff")}, nil, &FailedStart{"hot-2", "CrashLoopBackOff", "hot:v2"}},
+		"native":                               {nil, []corev1.ContainerStatus{waiting("native", "native:v1", "CrashLoopBackOff")}, &FailedStart{"native", "CrashLoopBackOff", "native:v2"}},
+		"container of the app":                 {[]corev1.ContainerStatus{waiting("app", "app:v1", "CrashLoopBackOff")}, nil, nil},
 	} {
 		assert.Equal(t, c.want, version.FailedStart(pod(c.statuses, c.inits)), name)
 	}

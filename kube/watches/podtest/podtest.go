@@ -140,6 +140,7 @@ func (p *Pods) statuses(of []corev1.Container) []corev1.ContainerStatus {
 			status.State.Waiting = nil
 		} else {
 			status.State.Waiting.Reason = p.pick("ContainerCreating", "ErrImagePull", "CrashLoopBackOff")
+			status.State.Waiting.Message = p.pick("", `failed to pull image "side:v1": not found`, `failed to pull image "side:v2": not found`)
 		}
 		if p.one(2) {
 			status.State.Running = nil
