@@ -2,8 +2,10 @@ package operator
 
 import (
 	"slices"
+	"strings"
 	"time"
 
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
@@ -20,8 +22,8 @@ type pass struct {
 	before, set *v1alpha1.SidecarSet
 	pods        []*corev1.Pod
 	now         time.Time
-	// images are the images of the generation that the run shows. See protocol.GenerationInput.
-	images string
+	// former is the revision that status named before this pass, or nil. It is a cached object.
+	former *appsv1.ControllerRevision
 	observation
 	// state is the state of the run that is kept from one pass to the next.
 	state *runState
@@ -41,7 +43,8 @@ func (p *pass) end(requeueAfter time.Duration) {
 
 // generation is the input of the run of the generation.
 func (p *pass) generation() protocol.GenerationInput {
-	return protocol.GenerationInput{Generation: p.set.Generation, Images: protocol.Summary(p.images)}
+	images := strings.Join(changedImages(&p.set.Spec, p.former), ", ")
+	return protocol.GenerationInput{Generation: p.set.Generation, Images: protocol.Summary(images)}
 }
 
 // observation is the state of a SidecarSet that its status reports.

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"strings"
 
 	appsv1 "k8s.io/api/apps/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -57,23 +56,24 @@ func (s *revisionStep) reconcile(ctx context.Context, p *pass) error {
 			return err
 		}
 	}
-	p.images = strings.Join(changedImages(&set.Spec, sorted, set.Status.LatestRevision), ", ")
+	if at := slices.IndexFunc(sorted, func(r *appsv1.ControllerRevision) bool { return r.Name == set.Status.LatestRevision }); at >= 0 {
+		p.former = sorted[at]
+	}
 	set.Status.LatestRevision = current.Name
 	return s.deleteRevisions(ctx, revision.Expendable(set, sorted, current.Name, p.pods))
 }
 
 func (s *revisionStep) forget(string) {}
 
-// changedImages lists the images that differ from the revision of the previous generation. It
-// lists all images if none differs, or if that revision is not known.
-func changedImages(spec *v1alpha1.SidecarSetSpec, sorted []*appsv1.ControllerRevision, previous string) []string {
+// changedImages lists the images that differ from a former revision. It lists all images if none
+// differs, or if the former revision is not known.
+func changedImages(spec *v1alpha1.SidecarSetSpec, former *appsv1.ControllerRevision) []string {
 	all, before := imagesOf(spec), &v1alpha1.SidecarSetSpec{}
-	at := slices.IndexFunc(sorted, func(r *appsv1.ControllerRevision) bool { return r.Name == previous })
-	if at < 0 || revision.Restore(sorted[at].Data.Raw, before) != nil {
+	if former == nil || revision.Restore(former.Data.Raw, before) != nil {
 		return all
 	}
-	former := imagesOf(before)
-	changed := slices.DeleteFunc(slices.Clone(all), func(image string) bool { return slices.Contains(former, image) })
+	known := imagesOf(before)
+	changed := slices.DeleteFunc(slices.Clone(all), func(image string) bool { return slices.Contains(known, image) })
 	if len(changed) == 0 {
 		return all
 	}

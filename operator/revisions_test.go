@@ -59,7 +59,7 @@ func TestARunNamesOnlyChangedImages(t *testing.T) {
 		change(&set.Spec)
 		p := &pass{set: set}
 		require.NoError(t, r.reconcile(t.Context(), p))
-		return p.images
+		return p.generation().Images
 	}
 	agent, proxy := "agent="+set.Spec.Containers[0].Image, "proxy="+set.Spec.Containers[1].Image
 	assert.Equal(t, agent+", "+proxy, images(func(*v1alpha1.SidecarSetSpec) {}), "the first generation")
