@@ -67,15 +67,15 @@ func (s *shared) command() *cobra.Command {
 	versions := version.NewCommand()
 	versions.Example = "  kubectl sidecarset version\n  kubectl sidecarset version -o json"
 	versions.Args = takes(0)
-	root.AddCommand(newList(s), newGet(s), s.asksTemporal(newWhy(s)), s.asksTemporal(newStatus(s)), s.asksTemporal(newPlan(s)),
-		s.asksTemporal(newHistory(s)), newDiff(s), newSet(s), newUndo(s), newRestart(s), newPause(s), newResume(s), newOpen(s), newCheck(s), newOptions(s), versions)
+	root.AddCommand(newList(s), newGet(s), s.checksTemporalFlags(newWhy(s)), s.checksTemporalFlags(newStatus(s)), s.checksTemporalFlags(newPlan(s)),
+		s.checksTemporalFlags(newHistory(s)), newDiff(s), newSet(s), newUndo(s), newRestart(s), newPause(s), newResume(s), newOpen(s), newCheck(s), newOptions(s), versions)
 	leaveOutOptions(root)
 	return root
 }
 
-// asksTemporal makes a command fail for wrong flags of Temporal. The command works without an
+// checksTemporalFlags makes a command fail for wrong flags of Temporal. The command works without an
 // answer of Temporal, so it would show wrong flags like an outage.
-func (s *shared) asksTemporal(cmd *cobra.Command) *cobra.Command {
+func (s *shared) checksTemporalFlags(cmd *cobra.Command) *cobra.Command {
 	run := cmd.RunE
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if _, err := s.temporal.Options(envconfig.EnvLookupOS); err != nil {

@@ -9,7 +9,7 @@ import (
 
 // newGet has the name under which users of kubectl look for list and status.
 func newGet(s *shared) *cobra.Command {
-	list, status := newList(s), s.asksTemporal(newStatus(s))
+	list, status := newList(s), s.checksTemporalFlags(newStatus(s))
 	cmd := &cobra.Command{
 		Use:   "get [NAME]",
 		Short: "List all SidecarSets as list, or show one as status",

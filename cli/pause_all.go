@@ -46,8 +46,7 @@ func (s *shared) updateAll(ctx context.Context, c *cluster, update, reason strin
 }
 
 // answers leaves out SidecarSets without an open run, unless a resume finds them paused by their
-// spec. A run that is not paused cannot be resumed,
-// which is no failure.
+// spec. The rejection of a resume because the run is not paused is no failure.
 func (s *sender) answers(sets []v1alpha1.SidecarSet, answers []updateAnswer, errs []error) updateAnswers {
 	all := updateAnswers{Sets: []updateAnswer{}, Temporal: s.endpoint(), pauses: s.update == protocol.PauseUpdate}
 	for i, err := range errs {

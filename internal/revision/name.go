@@ -53,8 +53,8 @@ func New(set *v1alpha1.SidecarSet, namespace string, number int64) (*appsv1.Cont
 }
 
 // MakeLatest makes a revision the latest revision of a SidecarSet. It sets number, owner, labels,
-// hash annotations and change cause (SPEC §6). It keeps the custom versions of the revision, because injection
-// may be pinned to a custom version. A second call changes nothing.
+// hash annotations and change cause (SPEC §6). It keeps the custom versions of the revision,
+// because injection may be pinned to a custom version. A second call changes nothing.
 func MakeLatest(on *appsv1.ControllerRevision, set *v1alpha1.SidecarSet, number int64) {
 	on.Revision = number
 	Adopt(on, set)
