@@ -135,7 +135,7 @@ func (v *Version) FailedStart(pod *corev1.Pod) *FailedStart {
 				image = container.Image
 			}
 			reason, failed := StartFailure(status)
-			if failed && !(reason == ImagePullBackOff && failedBefore(status.State.Waiting, image)) {
+			if failed && (reason != ImagePullBackOff || !failedBefore(status.State.Waiting, image)) {
 				return &FailedStart{Container: name, Reason: reason, Image: image}
 			}
 		}
