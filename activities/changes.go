@@ -119,7 +119,7 @@ func eachState(handle func(any)) toolscache.ResourceEventHandler {
 	}
 }
 
-// lastState returns the last known state of a deleted object, also if the watch missed the
+// lastState returns the last known state of a deleted object, even if the watch missed the
 // deletion.
 func lastState(o any) any {
 	if unknown, ok := o.(toolscache.DeletedFinalStateUnknown); ok {

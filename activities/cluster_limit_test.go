@@ -182,7 +182,7 @@ func TestSpec7_5_UnreadyPodsNeedNoSlotOfTheClusterWideLimit(t *testing.T) {
 }
 
 // The writes of a batch count until the cache shows them. Then the pods count until they are ready,
-// also after the rollout of the SidecarSet has ended.
+// even if the rollout of the SidecarSet has ended.
 func TestSpec7_5_PodsOfABatchThatHasEndedKeepTheirSlots(t *testing.T) {
 	cluster := newTestCluster(t, interceptor.Funcs{}, webSet(2), webPod("a"), webPod("b"))
 	f := cluster.withClusterLimit(2)

@@ -218,7 +218,8 @@ func missingKind(err error) bool {
 	if meta.IsNoMatchError(err) {
 		return true
 	}
-	// If discovery was cached or is forbidden, the path is not found.
+	// If discovery was cached or is forbidden, the request fails with NotFound without a resource
+	// name.
 	return apierrors.IsNotFound(err) && errors.As(err, &status) && (status.Status().Details == nil || status.Status().Details.Name == "")
 }
 

@@ -91,8 +91,9 @@ func (s *shared) scope(b *behind, everywhere bool) error {
 	return nil
 }
 
-// behind also returns pods with an error. A SidecarSet that cannot be read does not prevent
-// the list of the others. If pods cannot be listed for one, they can be for none.
+// behind also returns pods with an error. A SidecarSet that cannot be read does not prevent the
+// list of the pods of other SidecarSets. If a list of pods fails, behind stops, because the lists
+// for the other SidecarSets would fail, too.
 func (s *shared) behind(ctx context.Context, c *cluster, b behind, sets []v1alpha1.SidecarSet) (view.BehindPods, error) {
 	found, errs := view.BehindPods{}, []error{}
 	var webhook view.Webhook

@@ -78,8 +78,8 @@ func (s *sender) answers(sets []v1alpha1.SidecarSet, answers []updateAnswer, err
 	return all
 }
 
-// updateAnswers are the answers of all open runs. A resume also lists SidecarSets without an open
-// run that their spec pauses.
+// updateAnswers are the answers of all open runs. A resume also lists SidecarSets that have no open
+// run and are paused by spec.
 type updateAnswers struct {
 	Sets []updateAnswer `json:"sidecarSets"`
 	// WithoutRun is the number of SidecarSets without an open run.

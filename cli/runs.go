@@ -153,8 +153,8 @@ func (r *runs) rejected(ctx context.Context, set *v1alpha1.SidecarSet) ([]protoc
 	return rejected, err
 }
 
-// update sends pause or resume as a signal, and waits for the answer of an update. Temporal
-// keeps the order of signals, also if their senders do not wait for the answer (SPEC §7.1).
+// update sends pause or resume as a signal, and waits for the result of an update. Temporal keeps
+// the order of signals, even if the clients do not wait for the result (SPEC §7.1).
 func (r *runs) update(ctx context.Context, set *v1alpha1.SidecarSet, name string, pause protocol.Pause) (protocol.PauseResult, error) {
 	ctx, cancel := context.WithTimeout(ctx, updateTimeout)
 	defer cancel()

@@ -116,7 +116,7 @@ func TestSetImageRejectsUnknownContainers(t *testing.T) {
 	assert.Equal(t, before, now)
 }
 
-// Containers that change places between the read and the patch do not get the image of another.
+// Containers that are reordered between the read and the patch do not get each other's images.
 func TestSetImageFailsIfTheContainersChangedPlaces(t *testing.T) {
 	swapped := false
 	s := newInterceptedCluster(t, interceptor.Funcs{

@@ -28,7 +28,7 @@ const (
 	// readInterval is the time between two reads of the run.
 	readInterval = 3 * time.Second
 	// Once the pods have converged, the run is read every endInterval until it ends. endTimeout
-	// limits this wait, because the rollout has succeeded also if no worker ends the run.
+	// limits this wait, because the rollout has succeeded even if no worker completes the run.
 	endInterval = time.Second
 	endTimeout  = 10 * time.Second
 )

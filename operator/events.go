@@ -95,8 +95,8 @@ func pauseBegan(before, after *v1alpha1.SidecarSet, was, is string) bool {
 	}
 }
 
-// pauseEnded reports whether a pause ended, also if that shows only at the end of an outage
-// of Temporal.
+// pauseEnded reports whether a pause ended, even if status shows the end of the pause only after an
+// outage of Temporal.
 func pauseEnded(before, after *v1alpha1.SidecarSet, was, is string) bool {
 	if is == v1alpha1.ReasonPaused || isTemporalReason(is) {
 		return false

@@ -76,7 +76,7 @@ func TestOperator(t *testing.T) {
 		{"SearchAttributesAreRegistered", e.testSearchAttributes},
 		{"Spec6_DeletedSetsLeaveNothing", e.testDeletion},
 	} {
-		// Later parts build on what earlier ones leave.
+		// Later parts depend on the objects of earlier parts.
 		if !t.Run(part.name, part.test) {
 			return
 		}

@@ -15,7 +15,7 @@ import (
 func TestARunThatDoesNothingWithItsWorkIsWokenOnce(t *testing.T) {
 	now := time.Date(2024, 1, 2, 12, 0, 0, 0, time.UTC)
 	state := runState{}
-	// checked checks a run that sleeps, as often as it is due.
+	// checked checks a sleeping run if a check is due, and reports whether the run may be woken.
 	checked := func(counts protocol.Counts) (woken bool) {
 		seen := &observation{plan: rollout.Plan{Pods: make([]protocol.SelectedPod, 1), Counts: counts}}
 		if state.untilCheck(seen, now) > 0 {

@@ -48,7 +48,7 @@ func TestRuns(t *testing.T) {
 		{"Spec8_MissingKeysAreReported", e.testSealed},
 		{"SearchAttributesAreRegisteredAgain", e.testEmptied},
 	} {
-		// Later parts build on what earlier ones leave.
+		// Later parts depend on the objects of earlier parts.
 		if !t.Run(part.name, part.test) {
 			return
 		}

@@ -134,7 +134,7 @@ func TestTemporalThatComesAndGoesConcernsSetsWithARolloutAlone(t *testing.T) {
 	assert.Equal(t, want, drain(q))
 }
 
-// drain takes what is due from a queue, sorted.
+// drain removes the requests from a queue, and returns their names, sorted.
 func drain(q queue) []string {
 	var enqueued []string
 	for q.Len() > 0 {

@@ -17,8 +17,9 @@ import (
 	"github.com/outrigger/outrigger/activities"
 )
 
-// Otherwise, another worker could claim a batch that this process has started, and both would
-// write pods.
+// A worker lists lost batches before it polls for tasks. In the reverse order, the worker could
+// release a batch that it has just started. Another worker could then claim the batch, and both
+// workers would write pods.
 func TestNoTaskIsPolledBeforeLostBatchesAreListed(t *testing.T) {
 	answers := make(chan error)
 	lost := lostBatches{log: logr.Discard(), known: make(chan struct{}), read: func(context.Context) ([]activities.LostBatch, error) {

@@ -29,7 +29,7 @@ const (
 	shown = 12
 )
 
-// carryOut injects each fault at its time, and returns when all faults are over.
+// carryOut injects each fault at its scheduled time, and returns when all faults have ended.
 func (w *fixture) carryOut(ctx context.Context, plan []Fault) {
 	w.mu.Lock()
 	w.began = time.Now()

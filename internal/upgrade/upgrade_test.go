@@ -56,7 +56,7 @@ func TestSpec7_5_TheWriteRecordsThatThePodWasNotAvailable(t *testing.T) {
 	down = recorded(down, target())
 	assert.JSONEq(t, `{"o":"2024-01-01T00:00:00Z","s":"2024-01-02T12:00:00Z"}`, down.Annotations[key])
 
-	// A pod that was unready before its upgrade takes no slot, also after a second upgrade.
+	// A pod that was unready before its upgrade takes no slot, even after a second upgrade.
 	newer := target()
 	newer.Version.Hash, newer.Version.Sidecars[0].Image = "newer", "z:3"
 	assert.True(t, state(t, recorded(down, newer), newer).UnavailableBefore)

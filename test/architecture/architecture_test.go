@@ -105,9 +105,9 @@ func TestForbiddenImports(t *testing.T) {
 		"cmd":          {{module + "/dev"}},
 		// The plugin runs outside the cluster.
 		"cmd/kubectl-sidecarset": {{module + "/workflows", module + "/activities"}, processes},
-		// They run the processes as programs.
+		// The packages of dev run the roles as child processes.
 		"dev": {processes},
-		// It observes from outside, and shares no code with the roles.
+		// The observer is independent of the roles, and shares no code with them.
 		"dev/observer": {{module + "/internal", module + "/kube", module + "/api/protocol", module + "/workflows", module + "/activities"}, processes},
 	}
 	for path, one := range packages(t) {

@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Files and directories that the documents name exist.
+// Every file and directory that a document mentions exists.
 func TestDocumentsNamePlacesThatExist(t *testing.T) {
 	const root = "../.."
 	documents, err := filepath.Glob(root + "/docs/*.md")

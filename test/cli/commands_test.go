@@ -67,8 +67,8 @@ spec:
 	assert.Regexp(t, "Waiting: +default/nodeless-0, .*"+problem, shows(t, "status", "nodeless"))
 }
 
-// The API server drops the cause of a JSON patch that does not apply. The containers change places
-// right before the API server gets the patch.
+// The API server drops the cause of a JSON patch that does not apply. The containers are reordered
+// right before the API server receives the patch.
 func TestSetImageFailsIfTheContainersChangedPlaces(t *testing.T) {
 	kubectl(t, `
 apiVersion: apps.kruise.io/v1alpha1

@@ -136,7 +136,7 @@ func TestSetsAreTheSameInBothVersions(t *testing.T) {
 	}
 }
 
-// A SidecarSet may be applied in one version, and touched in the other.
+// A SidecarSet may be applied in one API version, and modified in the other version.
 func TestAppliedManifestsDoNotDrift(t *testing.T) {
 	for which := range manifests {
 		for name, how := range map[string][]string{"by the client": {}, "by the server": {"--server-side", "--field-manager=me"}} {

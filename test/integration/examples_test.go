@@ -47,7 +47,7 @@ const (
 	images         = `{.spec.containers[*].image}`
 )
 
-// example is files that are applied one after the other, and what a new pod is like then.
+// example contains files that are applied in order, and the expected output for a new pod.
 type example struct {
 	files      []string
 	app        string
@@ -227,7 +227,7 @@ func (s *scenario) kubectl(stdin string, args ...string) string {
 	return out
 }
 
-// cleanly works also after the test's context is over.
+// cleanly runs kubectl, even if the context of the test is cancelled.
 func (s *scenario) cleanly(args ...string) {
 	s.t.Helper()
 	out, err := kubectl(context.WithoutCancel(s.ctx), "", args...)

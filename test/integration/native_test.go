@@ -32,7 +32,7 @@ func (s *scenario) upgradeNativeTo(image string) {
 	s.edit(`[{"op":"replace","path":"/spec/initContainers/1/image","value":"` + image + `"}]`)
 }
 
-// firsts are the images that pods name for the init container that ends, sorted.
+// firsts returns the sorted images of the ordinary init container in the pods.
 func (s *scenario) firsts() (images []string) {
 	s.t.Helper()
 	for _, pod := range s.pods() {

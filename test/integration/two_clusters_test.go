@@ -151,7 +151,7 @@ func TestClustersThatShareATemporalDoNotSeeEachOther(t *testing.T) {
 	}
 	s.stillPaused(pause, paused)
 
-	// When the other cluster is gone, its runs can be ended, and no others.
+	// Once the other cluster is unreachable, only the runs of that cluster can be terminated.
 	other.Shutdown()
 	s.poll("the list of the other cluster's runs", func() (bool, error) {
 		listed := s.prune(other.uid, "no\n")

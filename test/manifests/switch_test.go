@@ -182,7 +182,8 @@ func (s *switching) store(name, version string) {
 	})
 }
 
-// storeBoth leaves a SidecarSet stored in each version that cannot be read in the other.
+// storeBoth stores a SidecarSet in each API version. Neither SidecarSet can be read in the other
+// version.
 func (s *switching) storeBoth() {
 	s.t.Helper()
 	for _, version := range []string{"v1alpha1", "v1beta1"} {
@@ -298,8 +299,8 @@ func namedNamespace(selector *metav1.LabelSelector) string {
 	return selector.MatchLabels["kubernetes.io/metadata.name"]
 }
 
-// The first role finds unreadable SidecarSets, and the webhook role makes them readable.
-// Half of the rounds have the definition of the others, and half have ours.
+// The first role finds unreadable SidecarSets, and the webhook role makes them readable. Half of
+// the rounds use OpenKruise's CRD, and half use Outrigger's CRD.
 func TestRolesStartInEveryOrderOverADeadConversion(t *testing.T) {
 	s := newSwitching(t)
 	for i, order := range [][]string{

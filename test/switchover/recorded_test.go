@@ -50,8 +50,8 @@ type recordedPod struct {
 	ImagePullSecrets []corev1.LocalObjectReference `json:"imagePullSecrets"`
 }
 
-// read returns the SidecarSet and a pod of a workload. Names, labels and what a record leaves
-// out are this cluster's.
+// read returns the SidecarSet and a pod of a workload. The names, the labels and the fields that a
+// record omits come from this cluster.
 func (s *scenario) read(f *workload) (*v1alpha1.SidecarSet, *recordedPod) {
 	s.t.Helper()
 	raw, err := os.ReadFile(injectionCases + f.recorded + ".json")

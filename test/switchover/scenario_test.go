@@ -85,7 +85,8 @@ func (s *scenario) awaitReady() {
 	s.awaitPods("ready", corev1.PodReady)
 }
 
-// awaitCondition waits for what Outrigger writes into pods last, once they are upgraded.
+// awaitCondition waits until all pods are ready and have the condition SidecarSetUpgradable, which
+// Outrigger writes after the upgrades.
 func (s *scenario) awaitCondition() {
 	s.t.Helper()
 	s.awaitPods("ready, and upgradable as far as they say", corev1.PodReady, v1alpha1.UpgradableCondition)

@@ -42,7 +42,7 @@ func TestTheFirstStepsIssueACertificateAndRegisterIt(t *testing.T) {
 	assert.Equal(t, before, r.mutating().ResourceVersion+r.secret().ResourceVersion, "in step, nothing is written")
 }
 
-// Selectors and timeouts belong to the installer, also after changes and after a second
+// Selectors and timeouts belong to the installer, even after changes and after a second
 // installation.
 func TestOnlyTheCAAndTheRulesOfPodsAreWritten(t *testing.T) {
 	r := installedFixture(t)
