@@ -53,7 +53,7 @@ bin/stack:
 
 release := $(if $(OUTRIGGER_VERSION),-ldflags '-X github.com/outrigger/outrigger/version.version=$(OUTRIGGER_VERSION)')
 
-versions := v1alpha1 v1beta1
+versions := v1alpha1 v1beta1 outrigger/v1alpha1
 
 # $(call generate,folder of the versions' deepcopy files,folder of the CRD,reference of its fields)
 define generate

@@ -51,6 +51,9 @@ type nextBatch struct {
 	// was running.
 	firstMigrated time.Time
 	idle          *idleTimer
+	// resolved is the Stage of this activity, once it has been read. The policy is read only once.
+	resolved    *protocol.Stage
+	stageIsRead bool
 }
 
 // check makes one attempt. again is the time until the next attempt if nothing changes. If again
@@ -80,7 +83,11 @@ func (n *nextBatch) plan(ctx context.Context, set *v1alpha1.SidecarSet) (result 
 	}
 	rejected := markRejected(population, n.input.Rejected)
 	goneConditions := markRejectedConditions(population, n.input.RejectedConditions)
-	plan, err := rollout.Next(set, population, rejected)
+	current, err := n.stage(ctx, set)
+	if err != nil {
+		return result, 0, err
+	}
+	plan, err := rollout.NextInStage(set, population, rejected, current)
 	if err != nil {
 		return result, 0, err
 	}
@@ -100,11 +107,16 @@ func (n *nextBatch) plan(ctx context.Context, set *v1alpha1.SidecarSet) (result 
 			plan.Message += fmt.Sprintf("; %d with a sidecar that cannot start, such as %s (%s)", broken.Count, broken.Example, broken.Detail)
 		}
 	}
+	if plan.Phase == protocol.PhaseStepReached {
+		if err := n.Current(); err != nil {
+			return result, 0, err
+		}
+	}
 	again = n.postponeConditions(&plan, again)
 	result = protocol.NextBatchResult{
 		Phase: plan.Phase, Message: plan.Message, Pods: plan.Pods, Queued: plan.Queued,
 		Counts: plan.Counts, Hot: plan.Hot, FalseConditions: plan.FalseConditions, TrueConditions: plan.TrueConditions,
-		Gone: gone(n.input.Rejected, &plan), GoneConditions: goneConditions,
+		Gone: gone(n.input.Rejected, &plan), GoneConditions: goneConditions, Stage: current,
 	}
 	return result, again, nil
 }

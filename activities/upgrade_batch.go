@@ -163,7 +163,7 @@ func (b *upgradeBatch) fill(ctx context.Context, set *v1alpha1.SidecarSet) (coun
 	if err != nil {
 		return counts, false, err
 	}
-	plan, err := rollout.Next(set, population, markRejected(population, b.input.Rejected))
+	plan, err := rollout.NextInStage(set, population, markRejected(population, b.input.Rejected), b.input.Stage)
 	if err != nil {
 		return counts, false, err
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/outrigger/outrigger/api/v1alpha1"
 	"github.com/outrigger/outrigger/internal/match"
 	"github.com/outrigger/outrigger/internal/podstate"
+	"github.com/outrigger/outrigger/internal/stage"
 	"github.com/outrigger/outrigger/operator/runs"
 )
 
@@ -59,6 +60,8 @@ func progressing(p *pass) condition {
 		return andPlan(v1alpha1.ReasonPaused, "paused by signal"+signalOf(p.pause).Details())
 	case p.inProgress() && p.fault != runs.Fault{}:
 		return andPlan(p.fault.Reason, p.fault.Message)
+	case p.plan.Phase == protocol.PhaseStepReached:
+		return stepReached(p)
 	case p.plan.Phase == protocol.PhaseWaiting:
 		return yes(v1alpha1.ReasonWaitingForPods, p.plan.Message)
 	case p.inProgress():
@@ -69,6 +72,18 @@ func progressing(p *pass) condition {
 		return no(v1alpha1.ReasonNotUpgradablePods, p.plan.Message)
 	}
 	return no(v1alpha1.ReasonRolloutComplete, p.plan.Message)
+}
+
+// stepReached names what a rollout waits for between two steps (SPEC §11.3).
+func stepReached(p *pass) condition {
+	phase, message := stage.OfStatus(p.set).Wait(p.now)
+	switch message += "; " + p.plan.Message; phase {
+	case protocol.PhaseBaking:
+		return yes(v1alpha1.ReasonBaking, message)
+	case protocol.PhaseAwaitingApproval:
+		return yes(v1alpha1.ReasonAwaitingApproval, message)
+	}
+	return yes(v1alpha1.ReasonRolloutProgress, message)
 }
 
 // available decides whether no more pods are unready than maxUnavailable allows.

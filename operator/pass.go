@@ -12,6 +12,7 @@ import (
 	"github.com/outrigger/outrigger/api/protocol"
 	"github.com/outrigger/outrigger/api/v1alpha1"
 	"github.com/outrigger/outrigger/internal/rollout"
+	"github.com/outrigger/outrigger/internal/stage"
 	"github.com/outrigger/outrigger/operator/runs"
 )
 
@@ -45,6 +46,11 @@ func (p *pass) end(requeueAfter time.Duration) {
 func (p *pass) generation() protocol.GenerationInput {
 	images := strings.Join(changedImages(&p.set.Spec, p.former), ", ")
 	return protocol.GenerationInput{Generation: p.set.Generation, Images: protocol.Summary(images)}
+}
+
+// start is the request to start the run of the generation, or to signal it.
+func (p *pass) start(pause *v1alpha1.RolloutPause) runs.Start {
+	return runs.Start{SidecarSet: runs.Reference(p.set), Generation: p.generation(), Pause: pause, Stage: stage.OfStatus(p.set)}
 }
 
 // observation is the state of a SidecarSet that its status reports.
@@ -96,7 +102,7 @@ func (o *observation) hasWorkFor(run *runs.Run) bool {
 
 // inProgress reports whether pods are left that have to be upgraded or have to converge.
 func (o *observation) inProgress() bool {
-	return o.plan.Phase == protocol.PhaseProgressing || o.plan.Phase == protocol.PhaseWaiting
+	return o.plan.Phase == protocol.PhaseProgressing || o.plan.Phase == protocol.PhaseWaiting || o.plan.Phase == protocol.PhaseStepReached
 }
 
 // unfinished reports whether the run has to be checked. A pause by signal alone requires no
@@ -122,6 +128,8 @@ type outcome struct {
 	// pause is the pause for status. It is valid only if pauseKnown is set.
 	pause      *v1alpha1.RolloutPause
 	pauseKnown bool
+	// stage is the stage of the run, if the run has one and was read.
+	stage *protocol.Stage
 	// resumed is the resume that ended the last pause, if the run contains the resume.
 	resumed *protocol.Pause
 	fault   runs.Fault

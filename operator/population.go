@@ -7,6 +7,7 @@ import (
 
 	"github.com/outrigger/outrigger/internal/podstate"
 	"github.com/outrigger/outrigger/internal/rollout"
+	"github.com/outrigger/outrigger/internal/stage"
 	"github.com/outrigger/outrigger/kube"
 )
 
@@ -29,7 +30,7 @@ func (s *populationStep) observe(ctx context.Context, p *pass) error {
 		return err
 	}
 	p.unreadable = s.cache.Unreadable(p.set.Name, p.pods)
-	if p.plan, err = rollout.Next(p.set, matched, nil); err != nil {
+	if p.plan, err = rollout.NextInStage(p.set, matched, nil, stage.OfStatus(p.set)); err != nil {
 		return err
 	}
 	version, err := podstate.NewVersion(p.set)

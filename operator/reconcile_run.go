@@ -76,7 +76,7 @@ func (s *runStep) startRollout(ctx context.Context, p *pass) error {
 			return nil
 		}
 		pause := p.pauseForStart()
-		runID, err := s.client.StartOrSignal(ctx, runs.Reference(p.set), p.generation(), pause)
+		runID, err := s.client.StartOrSignal(ctx, p.start(pause))
 		if err != nil {
 			p.out = outcome{}
 			return err
@@ -134,7 +134,7 @@ func (s *runStep) endRun(ctx context.Context, p *pass) (err error) {
 			return err
 		}
 	}
-	p.out.resumed = p.run.Resumed
+	p.out.resumed, p.out.stage = p.run.Resumed, p.run.Stage
 	p.out.pause, p.out.pauseKnown = pauseOf(p.set, p.run)
 	if left, due = p.state.untilEndCheck(p.set.Generation, p.endToRecord && !p.out.ended, p.now); due {
 		p.out.requeueAfter = left
@@ -157,7 +157,7 @@ func (s *runStep) checkRun(ctx context.Context, p *pass) (err error) {
 		p.out.requeueAfter = max(p.state.untilCheck(&p.observation, p.now), time.Millisecond)
 		return nil
 	}
-	p.out.resumed = p.run.Resumed
+	p.out.resumed, p.out.stage = p.run.Resumed, p.run.Stage
 	p.out.pause, p.out.pauseKnown = pauseOf(p.set, p.run)
 	if p.run.Open() {
 		err = s.reconcileOpenRun(ctx, p)
@@ -213,7 +213,7 @@ func (s *runStep) correctGeneration(ctx context.Context, p *pass) error {
 			return err
 		}
 	}
-	runID, err := s.client.StartOrSignal(ctx, runs.Reference(p.set), p.generation(), p.pause)
+	runID, err := s.client.StartOrSignal(ctx, p.start(p.pause))
 	if err == nil {
 		log.FromContext(ctx).Info("signalled a run its generation again", "sidecarset", p.set.Name, "generation", p.set.Generation, "runID", runID, "runGeneration", p.run.Generation)
 	}
@@ -243,7 +243,7 @@ func (s *runStep) restartRun(ctx context.Context, p *pass) error {
 		return nil
 	}
 	p.out.ended = false
-	runID, err := s.client.StartOrSignal(ctx, runs.Reference(p.set), p.generation(), p.pauseForStart())
+	runID, err := s.client.StartOrSignal(ctx, p.start(p.pauseForStart()))
 	if err != nil {
 		return err
 	}

@@ -190,13 +190,13 @@ func (s *runState) recordEndCheck(set *v1alpha1.SidecarSet, run *runs.Run, toRec
 func (s *runState) untilCheck(o *observation, now time.Time) time.Duration {
 	interval := idleCheckInterval
 	switch {
-	case s.changed(o) && (o.hasWork() || o.pause != nil):
+	case s.changed(o) && (o.hasWork() || o.pause != nil || o.plan.Phase == protocol.PhaseStepReached):
 		interval = minCheckInterval
 	case o.pause != nil:
 		interval = pausedCheckInterval
 	case o.hasWork():
 		interval = max(time.Duration(s.checkInterval), minCheckInterval)
-	case o.plan.Counts.Migrating > 0:
+	case o.plan.Counts.Migrating > 0, o.plan.Phase == protocol.PhaseStepReached:
 		interval = pausedCheckInterval
 	}
 	if s.faultMayChange {

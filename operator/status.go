@@ -12,6 +12,7 @@ import (
 	"github.com/outrigger/outrigger/api/protocol"
 	"github.com/outrigger/outrigger/api/v1alpha1"
 	"github.com/outrigger/outrigger/internal/rollout"
+	"github.com/outrigger/outrigger/internal/stage"
 	"github.com/outrigger/outrigger/operator/runs"
 )
 
@@ -36,6 +37,7 @@ func (s *statusStep) reconcile(ctx context.Context, p *pass) error {
 		p.pause = p.out.pause
 		p.set.Status.Rollout.Pause = p.out.pause
 	}
+	recordStage(p)
 	p.fault = p.out.fault
 	s.metrics.observe(p.set, &p.observation)
 	describe(p)
@@ -50,6 +52,14 @@ func (s *statusStep) reconcile(ctx context.Context, p *pass) error {
 }
 
 func (s *statusStep) forget(name string) { s.metrics.forget(name) }
+
+// recordStage copies the stage of the run to status, which keeps it if the run is lost (SPEC
+// 11.4.1). A run of another generation does not change status.
+func recordStage(p *pass) {
+	if p.out.stage != nil && p.out.stage.Generation == p.set.Generation && rolloutStarted(p.set) {
+		stage.ToStatus(p.set, p.out.stage)
+	}
+}
 
 // recordGoodRevision records the end of a rollout in status. Before the first rollout, it records
 // the content of pods that are already updated. The write of status contains the resourceVersion

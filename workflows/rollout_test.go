@@ -26,9 +26,11 @@ const testRun = "default-test-run-id"
 
 func TestRollout(t *testing.T) { suite.Run(t, &rolloutSuite{}) }
 
-// rolloutSuite simulates the cluster. It returns results of NextBatch from a script and records
-// the actions of the run.
-type rolloutSuite struct {
+type rolloutSuite struct{ simulation }
+
+// simulation simulates the cluster. It returns results of NextBatch from a script and records the
+// actions of the run.
+type simulation struct {
 	suite.Suite
 	testsuite.WorkflowTestSuite
 	env *testsuite.TestWorkflowEnvironment
@@ -39,7 +41,7 @@ type rolloutSuite struct {
 	written []protocol.UpgradeBatchInput
 }
 
-func (s *rolloutSuite) SetupTest() {
+func (s *simulation) SetupTest() {
 	s.env = s.NewTestWorkflowEnvironment()
 	s.env.SetWorkerOptions(worker.Options{Interceptors: Interceptors()})
 	s.script, s.asked, s.written = nil, nil, nil
@@ -51,7 +53,7 @@ func (s *rolloutSuite) SetupTest() {
 	s.env.RegisterActivityWithOptions(s.upgradeBatch, activity.RegisterOptions{Name: protocol.UpgradeBatchActivity})
 }
 
-func (s *rolloutSuite) nextBatch(ctx context.Context, input protocol.NextBatchInput) (protocol.NextBatchResult, error) {
+func (s *simulation) nextBatch(ctx context.Context, input protocol.NextBatchInput) (protocol.NextBatchResult, error) {
 	s.asked = append(s.asked, input)
 	s.Require().NotEmpty(s.script, "the run asked for more than it should")
 	answer := s.script[0]
@@ -59,7 +61,7 @@ func (s *rolloutSuite) nextBatch(ctx context.Context, input protocol.NextBatchIn
 	return answer(ctx, input)
 }
 
-func (s *rolloutSuite) upgradeBatch(ctx context.Context, input protocol.UpgradeBatchInput) (protocol.UpgradeBatchResult, error) {
+func (s *simulation) upgradeBatch(ctx context.Context, input protocol.UpgradeBatchInput) (protocol.UpgradeBatchResult, error) {
 	s.written = append(s.written, input)
 	return s.upgrade(ctx, input)
 }
@@ -72,20 +74,20 @@ func written(pods []protocol.SelectedPod) protocol.UpgradeBatchResult {
 	return result
 }
 
-func (s *rolloutSuite) answers(results ...protocol.NextBatchResult) {
+func (s *simulation) answers(results ...protocol.NextBatchResult) {
 	for _, result := range results {
 		s.script = append(s.script, func(context.Context, protocol.NextBatchInput) (protocol.NextBatchResult, error) { return result, nil })
 	}
 }
 
 // waits adds a NextBatch to the script that stays pending until it is cancelled.
-func (s *rolloutSuite) waits() {
+func (s *simulation) waits() {
 	s.script = append(s.script, func(context.Context, protocol.NextBatchInput) (protocol.NextBatchResult, error) {
 		return protocol.NextBatchResult{}, activity.ErrResultPending
 	})
 }
 
-func (s *rolloutSuite) run() protocol.RolloutResult {
+func (s *simulation) run() protocol.RolloutResult {
 	s.env.ExecuteWorkflow(protocol.RolloutWorkflow, input(1))
 	s.Require().True(s.env.IsWorkflowCompleted())
 	s.Require().NoError(s.env.GetWorkflowError())
@@ -293,7 +295,7 @@ func (s *rolloutSuite) TestDeletionOfAPausedSetEndsItsRun() {
 
 // wakesAfter sends the generation signal after d, as the operator does when the cluster has pods
 // to upgrade.
-func (s *rolloutSuite) wakesAfter(d time.Duration) {
+func (s *simulation) wakesAfter(d time.Duration) {
 	s.env.RegisterDelayedCallback(func() {
 		s.env.SignalWorkflow(protocol.GenerationSignal, protocol.GenerationInput{Generation: 1})
 	}, d)
@@ -409,7 +411,7 @@ func (s *rolloutSuite) TestSpec7_1_AResumeOfARunThatIsNotPausedReturnsAnError() 
 }
 
 // update sends an update and expects a result, or a rejection.
-func (s *rolloutSuite) update(name string, after time.Duration, pause protocol.Pause, answer *protocol.PauseResult, rejection string) {
+func (s *simulation) update(name string, after time.Duration, pause protocol.Pause, answer *protocol.PauseResult, rejection string) {
 	s.env.RegisterDelayedCallback(func() {
 		s.env.UpdateWorkflow(name, fmt.Sprint(name, after), &testsuite.TestUpdateCallback{
 			OnAccept: func() { s.Empty(rejection) },
@@ -537,7 +539,7 @@ func (s *rolloutSuite) TestLongHistoryContinuesAsNewWithItsProgress() {
 	s.Empty(s.asked)
 }
 
-func (s *rolloutSuite) query() protocol.RolloutStatus {
+func (s *simulation) query() protocol.RolloutStatus {
 	value, err := s.env.QueryWorkflow(protocol.StatusQuery)
 	s.Require().NoError(err)
 	var status protocol.RolloutStatus
@@ -546,7 +548,7 @@ func (s *rolloutSuite) query() protocol.RolloutStatus {
 }
 
 // continued runs until the run continues as new, and returns its successor's input.
-func (s *rolloutSuite) continued() protocol.RolloutInput {
+func (s *simulation) continued() protocol.RolloutInput {
 	s.env.ExecuteWorkflow(protocol.RolloutWorkflow, input(1))
 	return continuedAs(s.T(), s.env.GetWorkflowError())
 }

@@ -1,6 +1,7 @@
 package workflows
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"time"
@@ -72,7 +73,7 @@ func newRun(ctx workflow.Context, input protocol.RolloutInput) (*run, error) {
 	if err := workflow.SetQueryHandler(ctx, protocol.StatusQuery, r.status); err != nil {
 		return nil, fmt.Errorf("answer the query %s: %w", protocol.StatusQuery, err)
 	}
-	if err := r.handleUpdates(ctx); err != nil {
+	if err := cmp.Or(r.handleUpdates(ctx), r.handleStepUpdates(ctx)); err != nil {
 		return nil, err
 	}
 	if r.progress.Run == "" || wasReset(ctx) {
@@ -113,6 +114,7 @@ func (r *run) nextBatch(ctx workflow.Context) (next protocol.NextBatchResult, an
 	r.conditions.omitted = r.conditions.running
 	now := workflow.Now(ctx)
 	r.asked = r.rejected().asked(now)
+	stage := r.progress.Stage
 	answer := workflow.ExecuteActivity(asking, protocol.NextBatchActivity, protocol.NextBatchInput{
 		SidecarSet:         r.input.SidecarSet,
 		Generation:         r.input.Generation,
@@ -124,6 +126,7 @@ func (r *run) nextBatch(ctx workflow.Context) (next protocol.NextBatchResult, an
 		Paused:             r.paused != nil,
 		MigrationIdle:      !r.migration.running || r.migration.asleep,
 		Run:                r.progress.Run,
+		Stage:              stage,
 	})
 	err = workflow.Await(ctx, func() bool { return answer.IsReady() || r.hasSignals() })
 	if err != nil || !answer.IsReady() {
@@ -131,6 +134,9 @@ func (r *run) nextBatch(ctx workflow.Context) (next protocol.NextBatchResult, an
 	}
 	if err := answer.Get(ctx, &next); err != nil {
 		return next, false, fmt.Errorf("choose the next batch of generation %d: %w", r.input.Generation, err)
+	}
+	if valid, err := r.adoptStage(ctx, stage, next.Stage); err != nil || !valid {
+		return next, false, err
 	}
 	r.counts = next.Counts
 	r.rejected().forget(next.Gone)
@@ -196,6 +202,7 @@ func (r *run) upgrade(ctx workflow.Context, next protocol.NextBatchResult) (resu
 		Rejected:   r.asked,
 		Written:    r.progress.Written,
 		Run:        r.progress.Run,
+		Stage:      r.progress.Stage,
 	})
 	r.upgrading = true
 	defer func() { r.upgrading = false }()

@@ -12,6 +12,9 @@ import (
 // show publishes a phase in the status query, in the current details of the UI and, for phases
 // that users search by, in the search attributes.
 func (r *run) show(ctx workflow.Context, phase protocol.Phase, message string) error {
+	if phase == protocol.PhaseStepReached {
+		return nil // awaitStep shows what the run waits for
+	}
 	r.phase, r.message = phase, message
 	workflow.SetCurrentDetails(ctx, r.details())
 	if phase == protocol.PhaseWaiting {
@@ -52,6 +55,6 @@ func (r *run) status() (protocol.RolloutStatus, error) {
 		SidecarSet: r.input.SidecarSet, Generation: r.input.Generation,
 		Phase: r.phase, Message: r.message, Pause: r.paused, Counts: r.counts,
 		Batches: r.progress.Batches, Upgraded: r.progress.Upgraded, RejectedWrites: r.progress.RejectedWrites,
-		Since: r.since,
+		Since: r.since, Stage: r.progress.Stage,
 	}, nil
 }

@@ -78,10 +78,15 @@ type SelectedPod struct {
 // attribute value Waiting means that the run sleeps until a signal or its timer.
 type Phase string
 
-// These are the phases of a run. A run ends in one of the last five phases.
+// These are the phases of a run. A run ends in one of the last five phases. A plan has the phase
+// StepReached if all pods of a step are updated and ready. The run is then in phase Baking or
+// AwaitingApproval, or begins the next step at once.
 const (
 	PhaseProgressing      Phase = "Progressing"
 	PhaseWaiting          Phase = "Waiting"
+	PhaseStepReached      Phase = "StepReached"
+	PhaseBaking           Phase = "Baking"
+	PhaseAwaitingApproval Phase = "AwaitingApproval"
 	PhasePaused           Phase = "Paused"
 	PhaseComplete         Phase = "Complete"
 	PhasePartitionReached Phase = "PartitionReached"
@@ -145,6 +150,8 @@ type Progress struct {
 	// Run is the id of the first run of the chain. This id is the holder in the Lease of the
 	// SidecarSet.
 	Run string `json:"run,omitempty"`
+	// Stage is the position within the steps of a RolloutPolicy. It is nil without a policy.
+	Stage *Stage `json:"stage,omitempty"`
 	// Rejected contains the pods whose upgrade was rejected. RejectedConditions contains the pods
 	// for which the write of condition SidecarSetUpgradable was rejected.
 	Rejected           Rejections `json:"refused,omitzero"`
@@ -215,6 +222,8 @@ type RolloutStatus struct {
 	RejectedWrites int          `json:"failed"`
 	// Since is the time at which the run started with this generation.
 	Since time.Time `json:"since"`
+	// Stage is the position within the steps of a RolloutPolicy. It is nil without a policy.
+	Stage *Stage `json:"stage,omitempty"`
 }
 
 // NextBatchInput is the input of the activity NextBatch.
@@ -240,6 +249,9 @@ type NextBatchInput struct {
 	// Run is the id of the run. The run is the holder of the SidecarSet's Lease while it upgrades
 	// pods. It releases the Lease when nothing is left to do.
 	Run string `json:"run,omitempty"`
+	// Stage is the Stage of the run, if any. NextBatch reads the next step from the RolloutPolicy
+	// if Stage has no step.
+	Stage *Stage `json:"stage,omitempty"`
 }
 
 // NextBatchResult contains the selected pods. If no pod is selected, Message gives the reason.
@@ -265,6 +277,8 @@ type NextBatchResult struct {
 	Gone Fingerprints `json:"gone,omitempty"`
 	// GoneConditions identifies the pods whose condition was rejected and is no longer due.
 	GoneConditions Fingerprints `json:"goneConditions,omitempty"`
+	// Stage is the Stage that the plan used. It is nil without a RolloutPolicy.
+	Stage *Stage `json:"stage,omitempty"`
 }
 
 // AwaitMigrationInput is the input of the activity AwaitMigration, which waits for pods whose
@@ -329,6 +343,8 @@ type UpgradeBatchInput struct {
 	Written []WrittenPod `json:"written,omitempty"`
 	// Run is the id of the run. The run must be the holder of the SidecarSet's Lease.
 	Run string `json:"run,omitempty"`
+	// Stage limits the pods that the batch upgrades. It is nil without a RolloutPolicy.
+	Stage *Stage `json:"stage,omitempty"`
 }
 
 // UpgradeBatchResult contains the result for each pod of a batch. A pod is written, rejected or

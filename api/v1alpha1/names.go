@@ -96,6 +96,8 @@ const (
 	ReasonRolloutComplete   = "RolloutComplete"
 	ReasonRolloutProgress   = "RolloutInProgress"
 	ReasonWaitingForPods    = "WaitingForPods"
+	ReasonBaking            = "Baking"
+	ReasonAwaitingApproval  = "AwaitingApproval"
 	ReasonNotUpgradablePods = "NotUpgradablePods"
 	// ReasonContainerCannotStart: sidecars of pods cannot start, for another cause than their image.
 	ReasonContainerCannotStart = "ContainerCannotStart"

@@ -480,6 +480,42 @@ type RolloutStatus struct {
 	// Pause is the pause by signal or update that is in force. A lost run is recreated with this
 	// pause.
 	Pause *RolloutPause `json:"hold,omitempty"`
+	// Policy is the RolloutPolicy that divides the rollout into steps, if any.
+	Policy string `json:"policy,omitempty"`
+	// Stage is the position within the steps of the policy. A lost run is recreated with this
+	// stage.
+	Stage *RolloutStage `json:"stage,omitempty"`
+}
+
+// RolloutStage is the position of a rollout within the steps of a RolloutPolicy.
+type RolloutStage struct {
+	// Step is the number of the current step, from 1.
+	Step int32 `json:"step"`
+	// Steps is the number of steps of the policy.
+	Steps int32 `json:"steps"`
+	// Name is the name of the current step.
+	Name string `json:"name,omitempty"`
+	// UpTo is the number or the percentage of pods that are updated at the end of the step.
+	// +kubebuilder:validation:XIntOrString
+	UpTo *intstr.IntOrString `json:"upTo,omitempty"`
+	// Bake is the bake time of the step.
+	Bake *metav1.Duration `json:"bake,omitempty"`
+	// Approval reports whether the step waits for an approval after its bake time.
+	Approval bool `json:"approval,omitempty"`
+	// ReachedAt is the time at which all pods of the step were updated and ready.
+	ReachedAt *metav1.MicroTime `json:"reachedAt,omitempty"`
+	// ApprovedBy is the approval of the step.
+	ApprovedBy *StepApproval `json:"approvedBy,omitempty"`
+	// Done reports that no step limits the rollout any more.
+	Done bool `json:"done,omitempty"`
+}
+
+// StepApproval is an approval of a step.
+type StepApproval struct {
+	// By is the user that approved the step.
+	By string `json:"by,omitempty"`
+	// Reason is the reason of the approval.
+	Reason string `json:"reason,omitempty"`
 }
 
 // RolloutPause is a pause by signal or update.

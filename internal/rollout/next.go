@@ -9,12 +9,19 @@ import (
 
 	"github.com/outrigger/outrigger/api/protocol"
 	"github.com/outrigger/outrigger/api/v1alpha1"
+	"github.com/outrigger/outrigger/internal/stage"
 )
 
-// Next plans the next step of the rollout of a SidecarSet. Rejected pods come after all other
-// pods. Next does not change its arguments.
+// Next plans the next batch of a rollout that no RolloutPolicy limits. Rejected pods come after
+// all other pods. Next does not change its arguments.
 func Next(set *v1alpha1.SidecarSet, pods []Pod, rejected map[protocol.PodReference]bool) (Plan, error) {
-	p := planner{strategy: &set.Spec.UpdateStrategy, pods: pods, rejected: rejected}
+	return NextInStage(set, pods, rejected, nil)
+}
+
+// NextInStage is Next for a rollout with a RolloutPolicy. The current step limits the pods that
+// are upgraded (SPEC §11). A nil stage has no limit.
+func NextInStage(set *v1alpha1.SidecarSet, pods []Pod, rejected map[protocol.PodReference]bool, current *protocol.Stage) (Plan, error) {
+	p := planner{strategy: &set.Spec.UpdateStrategy, pods: pods, rejected: rejected, stage: current}
 	if err := p.run(); err != nil {
 		return Plan{}, fmt.Errorf("SidecarSet %s: %w", set.Name, err)
 	}
@@ -29,6 +36,7 @@ type planner struct {
 	strategy *v1alpha1.SidecarSetUpdateStrategy
 	pods     []Pod
 	rejected map[protocol.PodReference]bool
+	stage    *protocol.Stage
 	plan     Plan
 	// waiting is the number of candidates that cannot be upgraded yet.
 	waiting int
@@ -58,6 +66,9 @@ func (p *planner) run() error {
 	quota := max(counts.Matched-kept-counts.Updated, 0)
 	p.keepsOld = len(candidates) > quota
 	counts.Remaining = min(quota, len(candidates))
+	if p.plan.allowed, err = stage.Allowed(p.stage, counts.Updated, counts.Remaining); err != nil {
+		return err
+	}
 	p.plan.candidates = candidates
 	if p.strategy.Type == v1alpha1.NotUpdateSidecarSetStrategyType || p.strategy.Paused {
 		p.plan.FalseConditions, p.plan.TrueConditions = nil, nil
@@ -80,6 +91,8 @@ func (p *planner) phase() protocol.Phase {
 		return protocol.PhasePaused
 	case len(p.plan.Pods) > 0:
 		return protocol.PhaseProgressing
+	case p.stepReached():
+		return protocol.PhaseStepReached
 	case counts.Remaining+counts.Converging+counts.Migrating > 0:
 		return protocol.PhaseWaiting
 	case p.keepsOld:
@@ -88,9 +101,20 @@ func (p *planner) phase() protocol.Phase {
 	return protocol.PhaseComplete
 }
 
-// ordered returns the candidates within the partition, in order.
+// stepReached reports whether all pods of the current step are updated and ready, and further
+// steps have pods to upgrade (SPEC §11.2). Once the run has recorded this, a pod that becomes
+// unready does not revoke it.
+func (p *planner) stepReached() bool {
+	counts := &p.plan.Counts
+	if !stage.Limits(p.stage) || counts.Remaining == 0 {
+		return false
+	}
+	return p.stage.Reached != nil || p.plan.allowed == 0 && counts.Converging+counts.Migrating == 0
+}
+
+// ordered returns the candidates within the partition and the current step, in order.
 func (p *planner) ordered(candidates []candidate) []candidate {
-	quota := p.plan.Counts.Remaining
+	quota := p.plan.allowed
 	if len(p.strategy.ScatterStrategy) == 0 && len(p.rejected) == 0 {
 		return first(candidates, min(quota, MaxBatch+MaxQueued+p.waiting))
 	}

@@ -40,6 +40,8 @@ type Plan struct {
 	// Hot is set when standby twins are reset after an upgrade.
 	Hot bool
 
+	// allowed is the number of the remaining pods that the current step allows to upgrade.
+	allowed int
 	// candidates are the candidates of the rollout. The list is not sorted.
 	candidates []candidate
 }

@@ -25,7 +25,7 @@ type Refill struct {
 func (p *Plan) Refill(left []protocol.SelectedPod, tried map[protocol.PodReference]bool, unseen int) Refill {
 	var refill Refill
 	candidates := p.candidatesAmong(left)
-	slots, quota := max(p.OpenSlots-unseen, 0), max(p.Counts.Remaining-unseen, 0)
+	slots, quota := max(p.OpenSlots-unseen, 0), max(p.allowed-unseen, 0)
 	for _, selected := range left {
 		pod := candidates[selected.UID]
 		switch {

@@ -70,13 +70,24 @@ func NewClient(client sdk.Client, o Options, metrics *Metrics) *Client {
 	}
 }
 
+// Start is the input of StartOrSignal.
+type Start struct {
+	SidecarSet protocol.SetReference
+	Generation protocol.GenerationInput
+	// Pause is the pause of a new run, if any. Stage is its position within the steps of a
+	// RolloutPolicy, if an earlier run of the generation was lost.
+	Pause *v1alpha1.RolloutPause
+	Stage *protocol.Stage
+}
+
 // StartOrSignal starts the rollout of a generation. If the SidecarSet has no open run,
-// StartOrSignal starts a run, which is paused if pause is set. Otherwise, it signals the open
+// StartOrSignal starts a run, which is paused if Pause is set. Otherwise, it signals the open
 // run. A run of an older generation then continues with the new generation. A run of the same
 // generation plans again. StartOrSignal returns the id of the run.
 //
 // The call and the run belong to the trace of the edit that created the generation.
-func (c *Client) StartOrSignal(ctx context.Context, set protocol.SetReference, generation protocol.GenerationInput, pause *v1alpha1.RolloutPause) (runID string, err error) {
+func (c *Client) StartOrSignal(ctx context.Context, start Start) (runID string, err error) {
+	set, generation := start.SidecarSet, start.Generation
 	// The webhook exports the span of the edit. This span has the same ids and the same sampling.
 	// It only serves as the parent, so it is never ended.
 	ctx, _ = c.tracer.Start(tracing.WithEdit(ctx, string(set.UID), generation.Generation), tracing.EditSpan)
@@ -89,21 +100,21 @@ func (c *Client) StartOrSignal(ctx context.Context, set protocol.SetReference, g
 		}
 		span.End()
 	}()
-	request, err := c.startRequest(set, generation, pause)
+	request, err := c.startRequest(start)
 	if err != nil {
 		return "", err
 	}
 	if request.Header, err = temporal.TraceHeader(ctx); err != nil {
 		return "", err
 	}
-	start := func() (*workflowservice.SignalWithStartWorkflowExecutionResponse, error) {
+	send := func() (*workflowservice.SignalWithStartWorkflowExecutionResponse, error) {
 		return call(ctx, c.connection, "SignalWithStartWorkflowExecution", c.client.WorkflowService().SignalWithStartWorkflowExecution, request)
 	}
-	run, err := start()
+	run, err := send()
 	if isUnknownAttribute(err) && c.registerAttributes(ctx) == nil {
 		// The search attributes have been removed since their registration. They are registered
 		// again.
-		run, err = start()
+		run, err = send()
 	}
 	c.metrics.starts.WithLabelValues(resultOf(err)).Inc()
 	if ctx.Err() == nil && !temporal.IsUnreachable(err) && !IsThrottled(err) && !IsBusy(err) {
@@ -185,8 +196,9 @@ func Reference(set *v1alpha1.SidecarSet) protocol.SetReference {
 	return protocol.SetReference{Name: set.Name, UID: set.UID}
 }
 
-func (c *Client) startRequest(set protocol.SetReference, generation protocol.GenerationInput, pause *v1alpha1.RolloutPause) (*workflowservice.SignalWithStartWorkflowExecutionRequest, error) {
-	input := protocol.RolloutInput{SidecarSet: set, Generation: generation.Generation, Images: generation.Images}
+func (c *Client) startRequest(start Start) (*workflowservice.SignalWithStartWorkflowExecutionRequest, error) {
+	set, generation, pause := start.SidecarSet, start.Generation, start.Pause
+	input := protocol.RolloutInput{SidecarSet: set, Generation: generation.Generation, Images: generation.Images, Progress: protocol.Progress{Stage: start.Stage}}
 	phase := protocol.PhaseProgressing
 	var memo *common.Memo
 	if pause != nil {

@@ -26,7 +26,9 @@ type Run struct {
 	Phase      protocol.Phase
 	// Pause is the current pause. Resumed is the resume that ended the last pause.
 	Pause, Resumed *protocol.Pause
-	// Unreadable is set if the run has a pause that cannot be decoded.
+	// Stage is the position within the steps of a RolloutPolicy, if any.
+	Stage *protocol.Stage
+	// Unreadable is set if the run has a pause or a stage that cannot be decoded.
 	Unreadable error
 	// Events is the length of the history of the run.
 	Events int64
@@ -86,6 +88,9 @@ func Read(payloads converter.DataConverter, info *workflow.WorkflowExecutionInfo
 	}
 	if err := payloads.FromPayload(memo[protocol.PauseMemo], &r.Pause); err != nil {
 		r.Unreadable = fmt.Errorf("memo %s: %w", protocol.PauseMemo, err)
+	}
+	if err := payloads.FromPayload(memo[protocol.StageMemo], &r.Stage); err != nil {
+		r.Unreadable = fmt.Errorf("memo %s: %w", protocol.StageMemo, err)
 	}
 	// An error is ignored, because without Resumed only the name and the reason in an event are
 	// missing.

@@ -89,7 +89,7 @@ func TestSpec8_AThrottlingTemporalIsDistinguishedFromAnUnreachableOne(t *testing
 	set := protocol.SetReference{Name: "busy", UID: "uid"}
 	require.EventuallyWithT(t, func(c *assert.CollectT) {
 		for range 4 {
-			_, err := rollouts.StartOrSignal(t.Context(), set, protocol.GenerationInput{Generation: 1}, nil)
+			_, err := rollouts.StartOrSignal(t.Context(), Start{SidecarSet: set, Generation: protocol.GenerationInput{Generation: 1}})
 			if err != nil {
 				assert.True(c, IsThrottled(err), err)
 			}
@@ -100,7 +100,7 @@ func TestSpec8_AThrottlingTemporalIsDistinguishedFromAnUnreachableOne(t *testing
 	}, soon, tick)
 	assert.False(t, rollouts.Unreachable())
 	require.EventuallyWithT(t, func(c *assert.CollectT) {
-		_, err := rollouts.StartOrSignal(t.Context(), set, protocol.GenerationInput{Generation: 1}, nil)
+		_, err := rollouts.StartOrSignal(t.Context(), Start{SidecarSet: set, Generation: protocol.GenerationInput{Generation: 1}})
 		assert.NoError(c, err)
 	}, soon, tick)
 }

@@ -1,0 +1,48 @@
+package activities
+
+import (
+	"context"
+	"fmt"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+
+	outriggerv1 "github.com/outrigger/outrigger/api/outrigger/v1alpha1"
+	"github.com/outrigger/outrigger/api/protocol"
+	"github.com/outrigger/outrigger/api/v1alpha1"
+	"github.com/outrigger/outrigger/internal/stage"
+)
+
+// stage returns the Stage of the plan. It reads the policies from the API server if the run has no
+// step in progress, and at most once in an activity.
+func (n *nextBatch) stage(ctx context.Context, set *v1alpha1.SidecarSet) (*protocol.Stage, error) {
+	if n.stageIsRead {
+		return n.resolved, nil
+	}
+	var policies []outriggerv1.RolloutPolicy
+	if current := n.input.Stage; current == nil || !current.Done && current.Step == nil {
+		var err error
+		if policies, err = n.policies(ctx); err != nil {
+			return nil, err
+		}
+	}
+	resolved, err := stage.Resolve(set, n.input.Stage, policies)
+	if err != nil {
+		return nil, fmt.Errorf("SidecarSet %s: %w", set.Name, err)
+	}
+	n.resolved, n.stageIsRead = resolved, true
+	return resolved, nil
+}
+
+// policies lists the RolloutPolicies. A cluster without their CustomResourceDefinition has none.
+func (a *Activities) policies(ctx context.Context) ([]outriggerv1.RolloutPolicy, error) {
+	var all outriggerv1.RolloutPolicyList
+	err := a.Live.List(ctx, &all)
+	if meta.IsNoMatchError(err) || apierrors.IsNotFound(err) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("list RolloutPolicies: %w", err)
+	}
+	return all.Items, nil
+}

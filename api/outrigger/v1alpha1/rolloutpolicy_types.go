@@ -1,0 +1,93 @@
+package v1alpha1
+
+import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+)
+
+// RolloutPolicy divides the rollouts of the selected SidecarSets into steps. One policy applies
+// to a SidecarSet. If several policies select it, the policy with the lowest matchingPrecedence
+// applies. Of equal precedences, the policy with the first name applies.
+//
+// +kubebuilder:object:root=true
+// +kubebuilder:resource:scope=Cluster,shortName=rop
+// +kubebuilder:subresource:status
+// +kubebuilder:printcolumn:name="PRECEDENCE",type="integer",JSONPath=".spec.matchingPrecedence",description="The policy with the lowest precedence applies."
+// +kubebuilder:printcolumn:name="STEPS",type="string",JSONPath=".spec.steps[*].upTo",description="Pods up to which each step upgrades."
+// +kubebuilder:printcolumn:name="SIDECARSETS",type="integer",JSONPath=".status.sidecarSets",description="Number of SidecarSets that the policy applies to."
+// +kubebuilder:printcolumn:name="AGE",type="date",JSONPath=".metadata.creationTimestamp"
+type RolloutPolicy struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+
+	Spec   RolloutPolicySpec   `json:"spec"`
+	Status RolloutPolicyStatus `json:"status,omitzero"`
+}
+
+// RolloutPolicyList is a list of RolloutPolicies.
+//
+// +kubebuilder:object:root=true
+type RolloutPolicyList struct {
+	metav1.TypeMeta `json:",inline"`
+	metav1.ListMeta `json:"metadata,omitempty"`
+	Items           []RolloutPolicy `json:"items"`
+}
+
+// RolloutPolicySpec is the wanted behavior of rollouts.
+type RolloutPolicySpec struct {
+	// Selector selects SidecarSets by their labels. An empty selector selects every SidecarSet.
+	// +kubebuilder:validation:XValidation:rule="!has(self.matchExpressions) || self.matchExpressions.all(e, e.operator in ['In', 'NotIn'] ? has(e.values) && size(e.values) > 0 : e.operator in ['Exists', 'DoesNotExist'] && (!has(e.values) || size(e.values) == 0))",message="selector: the operators In and NotIn need values; Exists and DoesNotExist have none"
+	Selector metav1.LabelSelector `json:"selector"`
+	// MatchingPrecedence orders the policies that select the same SidecarSet. The lowest value
+	// applies.
+	// +kubebuilder:default=1000
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=10000
+	MatchingPrecedence int32 `json:"matchingPrecedence,omitempty"`
+	// Steps are the steps of each rollout, in order. After the last step, the rollout upgrades
+	// all remaining pods. Without steps, the rollout upgrades all pods at once, within
+	// maxUnavailable.
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=50
+	// +kubebuilder:validation:XValidation:rule="self.all(a, !has(a.name) || self.exists_one(b, has(b.name) && b.name == a.name))",message="the names of steps must differ"
+	Steps []RolloutStep `json:"steps,omitempty"`
+}
+
+// RolloutStep is one step of a rollout. The next step begins once all pods of the step are
+// updated and ready, its bake time is over, and it is approved.
+type RolloutStep struct {
+	// Name is the name of the step in messages and commands.
+	// +kubebuilder:validation:MaxLength=63
+	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`
+	Name string `json:"name,omitempty"`
+	// UpTo is the number of pods that are updated at the end of the step, including the pods of
+	// earlier steps. A percentage refers to the pods that the rollout upgrades, and is rounded
+	// up.
+	// +kubebuilder:validation:XIntOrString
+	// +kubebuilder:validation:MaxLength=4
+	// +kubebuilder:validation:XValidation:rule="type(self) == int ? self >= 0 : self.matches('^([0-9]|[1-9][0-9]|100)%$')",message="upTo is a number of pods, or a percentage such as 5%"
+	UpTo intstr.IntOrString `json:"upTo"`
+	// Bake is the time that the step waits after all its pods are updated and ready. No pod is
+	// upgraded during this time.
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('0s')",message="bake is a positive duration such as 10m"
+	// +kubebuilder:validation:MaxLength=32
+	Bake *metav1.Duration `json:"bake,omitempty"`
+	// Approval makes the step wait for an approval after its bake time.
+	Approval *StepApproval `json:"approval,omitempty"`
+}
+
+// StepApproval makes a step wait for an approval: kubectl sidecarset approve NAME.
+type StepApproval struct{}
+
+// RolloutPolicyStatus is the observed state of a RolloutPolicy.
+type RolloutPolicyStatus struct {
+	// ObservedGeneration is the generation that the status describes.
+	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
+	// SidecarSets is the number of SidecarSets that the policy applies to.
+	SidecarSets int32 `json:"sidecarSets"`
+	// Names are the names of these SidecarSets, sorted, at most 100.
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=100
+	Names []string `json:"names,omitempty"`
+}

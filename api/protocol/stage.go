@@ -1,0 +1,94 @@
+package protocol
+
+import (
+	"fmt"
+	"time"
+
+	"k8s.io/apimachinery/pkg/util/intstr"
+)
+
+// These names belong to runs with a RolloutPolicy.
+const (
+	// StageMemo is the memo that contains the Stage of a run.
+	StageMemo = "stage"
+	// ApproveUpdate approves the current step. PromoteUpdate ends the current step at once, or all
+	// steps.
+	ApproveUpdate = "approve"
+	PromoteUpdate = "promote"
+)
+
+// Stage is the position of a run within the steps of a RolloutPolicy.
+type Stage struct {
+	Generation int64 `json:"generation"`
+	// Policy is the name of the RolloutPolicy. Steps is the number of its steps.
+	Policy string `json:"policy"`
+	Steps  int    `json:"steps"`
+	// Index is the index of the current step, from 0.
+	Index int `json:"index"`
+	// Step is a copy of the current step. A change of the policy applies to later steps only. Step
+	// is nil until the next plan reads the step from the policy.
+	Step *Step `json:"step,omitempty"`
+	// Reached is the time at which all pods of the step were updated and ready. It is nil before.
+	Reached *time.Time `json:"reached,omitempty"`
+	// Approval is the approval of the current step, if any.
+	Approval *Approval `json:"approval,omitempty"`
+	// Done is set once no step limits the rollout any more.
+	Done bool `json:"done,omitempty"`
+}
+
+// Step is one step of a RolloutPolicy.
+type Step struct {
+	Name string `json:"name,omitempty"`
+	// UpTo is the number or the percentage of pods that are updated at the end of the step.
+	UpTo intstr.IntOrString `json:"upTo"`
+	Bake time.Duration      `json:"bake,omitempty"`
+	// Approval is set if the step waits for an approval after its bake time.
+	Approval bool `json:"approval,omitempty"`
+}
+
+// BakeEnd returns the time at which the bake time of a reached step is over.
+func (s *Stage) BakeEnd() time.Time { return s.Reached.Add(s.Step.Bake) }
+
+// Wait returns the phase of a run whose step is reached, and what the run waits for. Once nothing is
+// left to wait for, the phase is PhaseProgressing.
+func (s *Stage) Wait(now time.Time) (phase Phase, message string) {
+	switch {
+	case s.Reached == nil || s.Step == nil:
+	case now.Before(s.BakeEnd()):
+		return PhaseBaking, fmt.Sprintf("%s bakes until %s", s.Title(), s.BakeEnd().UTC().Format(time.RFC3339))
+	case s.Step.Approval && s.Approval == nil:
+		return PhaseAwaitingApproval, s.Title() + " waits for approval"
+	}
+	return PhaseProgressing, s.Title()
+}
+
+// Title names the current step for people, such as "step 2 of 4 (canary)".
+func (s *Stage) Title() string {
+	title := fmt.Sprintf("step %d of %d", s.Index+1, s.Steps)
+	if s.Step != nil && s.Step.Name != "" {
+		title += " (" + s.Step.Name + ")"
+	}
+	return title
+}
+
+// Approval is an approval of a step.
+type Approval struct {
+	By     string `json:"by,omitempty"`
+	Reason string `json:"reason,omitempty"`
+}
+
+// StepRequest is the payload of the updates approve and promote.
+type StepRequest struct {
+	Approval
+	// Generation and Step are the generation and the index that the user saw. The run rejects a
+	// request for another step, so that a request that is sent twice has one effect.
+	Generation int64 `json:"generation"`
+	Step       int   `json:"step"`
+	// Full ends all steps. It is used by promote.
+	Full bool `json:"full,omitempty"`
+}
+
+// StepResult answers the updates approve and promote.
+type StepResult struct {
+	Message string `json:"message"`
+}

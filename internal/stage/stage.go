@@ -1,0 +1,109 @@
+// Package stage decides how far the steps of a RolloutPolicy let a rollout go (SPEC §11).
+package stage
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/util/intstr"
+
+	outriggerv1 "github.com/outrigger/outrigger/api/outrigger/v1alpha1"
+	"github.com/outrigger/outrigger/api/protocol"
+	"github.com/outrigger/outrigger/api/v1alpha1"
+)
+
+// PolicyOf returns the policy that applies to a SidecarSet, or nil (SPEC 11.1.2). A policy whose
+// selector is invalid is an error for every SidecarSet, because it could apply to each of them.
+func PolicyOf(set *v1alpha1.SidecarSet, policies []outriggerv1.RolloutPolicy) (*outriggerv1.RolloutPolicy, error) {
+	var found *outriggerv1.RolloutPolicy
+	for i := range policies {
+		policy := &policies[i]
+		selector, err := metav1.LabelSelectorAsSelector(&policy.Spec.Selector)
+		if err != nil {
+			return nil, fmt.Errorf("RolloutPolicy %s: spec.selector: %w", policy.Name, err)
+		}
+		if policy.DeletionTimestamp == nil && selector.Matches(labels.Set(set.Labels)) && (found == nil || compare(policy, found) < 0) {
+			found = policy
+		}
+	}
+	return found, nil
+}
+
+func compare(a, b *outriggerv1.RolloutPolicy) int {
+	return cmp.Or(cmp.Compare(a.Spec.MatchingPrecedence, b.Spec.MatchingPrecedence), cmp.Compare(a.Name, b.Name))
+}
+
+// Resolve returns the stage of the next plan of a SidecarSet. It keeps a step that has begun, and
+// otherwise reads the next step from the policy that applies (SPEC 11.2.6). It returns nil if the
+// rollout has no policy.
+func Resolve(set *v1alpha1.SidecarSet, current *protocol.Stage, policies []outriggerv1.RolloutPolicy) (*protocol.Stage, error) {
+	if current != nil && (current.Done || current.Step != nil) {
+		return current, nil
+	}
+	policy, err := PolicyOf(set, policies)
+	if err != nil || policy == nil && current == nil {
+		return nil, err
+	}
+	next := protocol.Stage{Generation: set.Generation}
+	if current != nil {
+		next = *current
+	}
+	if policy == nil {
+		next.Done = true
+		return &next, nil
+	}
+	next.Policy, next.Steps = policy.Name, len(policy.Spec.Steps)
+	if next.Index >= next.Steps {
+		next.Done = true
+		return &next, nil
+	}
+	next.Step = stepOf(&policy.Spec.Steps[next.Index])
+	return &next, nil
+}
+
+func stepOf(step *outriggerv1.RolloutStep) *protocol.Step {
+	copied := &protocol.Step{Name: step.Name, UpTo: step.UpTo, Approval: step.Approval != nil}
+	if step.Bake != nil {
+		copied.Bake = step.Bake.Duration
+	}
+	return copied
+}
+
+// Limits reports whether a stage limits the pods that are upgraded.
+func Limits(s *protocol.Stage) bool { return s != nil && !s.Done && s.Step != nil }
+
+// Allowed returns how many of the remaining pods the current step lets the rollout upgrade (SPEC
+// 13.2.1). Updated is the number of pods that are updated already. Without a step, all remaining
+// pods are allowed.
+func Allowed(s *protocol.Stage, updated, remaining int) (int, error) {
+	switch {
+	case !Limits(s):
+		return remaining, nil
+	case s.Reached != nil:
+		return 0, nil
+	}
+	upTo, err := intstr.GetScaledValueFromIntOrPercent(&s.Step.UpTo, updated+remaining, true)
+	if err != nil {
+		return 0, fmt.Errorf("RolloutPolicy %s: upTo of %s: %w", s.Policy, s.Title(), err)
+	}
+	return min(max(upTo-updated, 0), remaining), nil
+}
+
+// Sets returns the sorted names of the SidecarSets that a policy applies to.
+func Sets(policy string, sets []v1alpha1.SidecarSet, policies []outriggerv1.RolloutPolicy) ([]string, error) {
+	var names []string
+	for i := range sets {
+		applied, err := PolicyOf(&sets[i], policies)
+		if err != nil {
+			return nil, err
+		}
+		if applied != nil && applied.Name == policy {
+			names = append(names, sets[i].Name)
+		}
+	}
+	slices.Sort(names)
+	return names, nil
+}

@@ -1,0 +1,155 @@
+package stage
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+
+	outriggerv1 "github.com/outrigger/outrigger/api/outrigger/v1alpha1"
+	"github.com/outrigger/outrigger/api/protocol"
+	"github.com/outrigger/outrigger/api/v1alpha1"
+)
+
+func policy(name string, precedence int32, labels map[string]string, steps ...outriggerv1.RolloutStep) outriggerv1.RolloutPolicy {
+	p := outriggerv1.RolloutPolicy{ObjectMeta: metav1.ObjectMeta{Name: name}}
+	p.Spec = outriggerv1.RolloutPolicySpec{Selector: metav1.LabelSelector{MatchLabels: labels}, MatchingPrecedence: precedence, Steps: steps}
+	return p
+}
+
+func upTo(v intstr.IntOrString) outriggerv1.RolloutStep { return outriggerv1.RolloutStep{UpTo: v} }
+
+func edge() *v1alpha1.SidecarSet {
+	set := &v1alpha1.SidecarSet{ObjectMeta: metav1.ObjectMeta{Name: "logs", Generation: 4, Labels: map[string]string{"tier": "edge"}}}
+	return set
+}
+
+func TestSpec11_1_OnePolicyApplies(t *testing.T) {
+	tier, all := map[string]string{"tier": "edge"}, map[string]string(nil)
+	deleted := policy("a", 1, tier)
+	deleted.DeletionTimestamp = new(metav1.Now())
+	for _, c := range []struct {
+		name     string
+		policies []outriggerv1.RolloutPolicy
+		applies  string
+	}{
+		{"none", nil, ""},
+		{"another label", []outriggerv1.RolloutPolicy{policy("a", 1, map[string]string{"tier": "core"})}, ""},
+		{"an empty selector selects all", []outriggerv1.RolloutPolicy{policy("a", 1, all)}, "a"},
+		{"the lowest precedence applies", []outriggerv1.RolloutPolicy{policy("a", 9, tier), policy("b", 2, all)}, "b"},
+		{"of equal precedences, the first name applies", []outriggerv1.RolloutPolicy{policy("b", 9, tier), policy("a", 9, all)}, "a"},
+		{"a deleted policy does not apply", []outriggerv1.RolloutPolicy{deleted, policy("b", 9, tier)}, "b"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			found, err := PolicyOf(edge(), c.policies)
+			require.NoError(t, err)
+			if c.applies == "" {
+				assert.Nil(t, found)
+				return
+			}
+			assert.Equal(t, c.applies, found.Name)
+		})
+	}
+}
+
+func TestSpec11_1_AnInvalidSelectorIsAnError(t *testing.T) {
+	invalid := policy("a", 1, nil)
+	invalid.Spec.Selector.MatchExpressions = []metav1.LabelSelectorRequirement{{Key: "tier", Operator: "Near"}}
+	_, err := Resolve(edge(), nil, []outriggerv1.RolloutPolicy{invalid})
+	require.ErrorContains(t, err, "RolloutPolicy a: spec.selector")
+	current := &protocol.Stage{Step: &protocol.Step{}}
+	kept, err := Resolve(edge(), current, []outriggerv1.RolloutPolicy{invalid})
+	require.NoError(t, err, "a step that has begun needs no policy")
+	assert.Same(t, current, kept)
+}
+
+func TestSpec11_2_StepsAreReadWhenTheyBegin(t *testing.T) {
+	five := upTo(intstr.FromString("5%"))
+	five.Name, five.Bake, five.Approval = "few", &metav1.Duration{Duration: time.Minute}, &outriggerv1.StepApproval{}
+	policies := []outriggerv1.RolloutPolicy{policy("a", 1, nil, upTo(intstr.FromInt32(1)), five)}
+	first, err := Resolve(edge(), nil, policies)
+	require.NoError(t, err)
+	assert.Equal(t, &protocol.Stage{Generation: 4, Policy: "a", Steps: 2, Step: &protocol.Step{UpTo: intstr.FromInt32(1)}}, first)
+
+	kept, err := Resolve(edge(), first, nil)
+	require.NoError(t, err)
+	assert.Same(t, first, kept, "the step that has begun stays, although the policy is gone")
+
+	between := &protocol.Stage{Generation: 4, Policy: "a", Steps: 2, Index: 1}
+	second, err := Resolve(edge(), between, policies)
+	require.NoError(t, err)
+	assert.Equal(t, &protocol.Step{Name: "few", UpTo: intstr.FromString("5%"), Bake: time.Minute, Approval: true}, second.Step)
+
+	for name, changed := range map[string][]outriggerv1.RolloutPolicy{
+		"the policy is gone":    nil,
+		"the policy is shorter": {policy("a", 1, nil, upTo(intstr.FromInt32(1)))},
+	} {
+		done, err := Resolve(edge(), between, changed)
+		require.NoError(t, err)
+		assert.True(t, done.Done, name)
+		assert.False(t, Limits(done), name)
+	}
+
+	none, err := Resolve(edge(), nil, nil)
+	require.NoError(t, err)
+	assert.Nil(t, none, "without a policy nothing changes")
+}
+
+func TestSpec11_2_PodsThatAStepAllows(t *testing.T) {
+	for _, c := range []struct {
+		name               string
+		upTo               intstr.IntOrString
+		updated, remaining int
+		allowed            int
+	}{
+		{"a number", intstr.FromInt32(3), 0, 200, 3},
+		{"earlier pods count", intstr.FromInt32(3), 2, 198, 1},
+		{"a percentage of all pods of the rollout", intstr.FromString("5%"), 1, 199, 9},
+		{"a percentage is rounded up", intstr.FromString("1%"), 0, 10, 1},
+		{"new pods enlarge the step", intstr.FromString("5%"), 10, 390, 10},
+		{"more updated than the step", intstr.FromInt32(1), 5, 5, 0},
+		{"more than there are", intstr.FromInt32(50), 0, 2, 2},
+		{"none", intstr.FromInt32(0), 0, 2, 0},
+		{"all", intstr.FromString("100%"), 7, 3, 3},
+		{"no pods", intstr.FromString("5%"), 0, 0, 0},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			allowed, err := Allowed(&protocol.Stage{Step: &protocol.Step{UpTo: c.upTo}}, c.updated, c.remaining)
+			require.NoError(t, err)
+			assert.Equal(t, c.allowed, allowed)
+		})
+	}
+	reached := &protocol.Stage{Step: &protocol.Step{UpTo: intstr.FromString("100%")}, Reached: new(time.Now())}
+	allowed, err := Allowed(reached, 1, 9)
+	require.NoError(t, err)
+	assert.Zero(t, allowed, "no pod moves once the step is reached")
+	allowed, err = Allowed(nil, 1, 9)
+	require.NoError(t, err)
+	assert.Equal(t, 9, allowed)
+	_, err = Allowed(&protocol.Stage{Policy: "a", Steps: 1, Step: &protocol.Step{UpTo: intstr.FromString("many")}}, 1, 9)
+	require.ErrorContains(t, err, "RolloutPolicy a: upTo of step 1 of 1")
+}
+
+func TestSpec11_4_StatusKeepsTheStage(t *testing.T) {
+	at := time.Date(2026, 1, 2, 3, 4, 5, 678000, time.UTC)
+	for name, s := range map[string]*protocol.Stage{
+		"in a step": {Generation: 4, Policy: "a", Steps: 3, Step: &protocol.Step{Name: "canary", UpTo: intstr.FromString("5%")}},
+		"baking": {Generation: 4, Policy: "a", Steps: 3, Index: 1, Reached: &at,
+			Step: &protocol.Step{UpTo: intstr.FromInt32(1), Bake: time.Hour, Approval: true}, Approval: &protocol.Approval{By: "ann", Reason: "fine"}},
+		"between two steps": {Generation: 4, Policy: "a", Steps: 3, Index: 2},
+		"done":              {Generation: 4, Policy: "a", Steps: 3, Index: 2, Done: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			set := edge()
+			set.Status.Rollout = &v1alpha1.RolloutStatus{Generation: 4}
+			ToStatus(set, s)
+			assert.Equal(t, s, OfStatus(set))
+			set.Generation = 5
+			assert.Nil(t, OfStatus(set), "another generation starts from its first step")
+		})
+	}
+	assert.Nil(t, OfStatus(edge()))
+}

@@ -1,0 +1,52 @@
+package stage
+
+import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/outrigger/outrigger/api/protocol"
+	"github.com/outrigger/outrigger/api/v1alpha1"
+)
+
+// OfStatus returns the stage that the status of a SidecarSet records for its generation. It is nil
+// if the status records none.
+func OfStatus(set *v1alpha1.SidecarSet) *protocol.Stage {
+	rollout := set.Status.Rollout
+	if rollout == nil || rollout.Stage == nil || rollout.Generation != set.Generation {
+		return nil
+	}
+	recorded := rollout.Stage
+	s := &protocol.Stage{
+		Generation: set.Generation, Policy: rollout.Policy, Steps: int(recorded.Steps), Index: int(recorded.Step) - 1, Done: recorded.Done,
+	}
+	if recorded.UpTo != nil {
+		s.Step = &protocol.Step{Name: recorded.Name, UpTo: *recorded.UpTo, Approval: recorded.Approval}
+		if recorded.Bake != nil {
+			s.Step.Bake = recorded.Bake.Duration
+		}
+	}
+	if recorded.ReachedAt != nil {
+		s.Reached = &recorded.ReachedAt.Time
+	}
+	if by := recorded.ApprovedBy; by != nil {
+		s.Approval = &protocol.Approval{By: by.By, Reason: by.Reason}
+	}
+	return s
+}
+
+// ToStatus records a stage in the status of a SidecarSet, whose run status names already.
+func ToStatus(set *v1alpha1.SidecarSet, s *protocol.Stage) {
+	recorded := &v1alpha1.RolloutStage{Step: int32(s.Index) + 1, Steps: int32(s.Steps), Done: s.Done}
+	if s.Step != nil {
+		recorded.Name, recorded.UpTo, recorded.Approval = s.Step.Name, &s.Step.UpTo, s.Step.Approval
+		if s.Step.Bake > 0 {
+			recorded.Bake = &metav1.Duration{Duration: s.Step.Bake}
+		}
+	}
+	if s.Reached != nil {
+		recorded.ReachedAt = new(metav1.NewMicroTime(s.Reached.UTC()))
+	}
+	if s.Approval != nil {
+		recorded.ApprovedBy = &v1alpha1.StepApproval{By: s.Approval.By, Reason: s.Approval.Reason}
+	}
+	set.Status.Rollout.Policy, set.Status.Rollout.Stage = s.Policy, recorded
+}

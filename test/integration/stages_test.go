@@ -1,0 +1,187 @@
+package integration
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	sdk "go.temporal.io/sdk/client"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	outriggerv1 "github.com/outrigger/outrigger/api/outrigger/v1alpha1"
+	"github.com/outrigger/outrigger/api/protocol"
+	"github.com/outrigger/outrigger/api/v1alpha1"
+	"github.com/outrigger/outrigger/dev/observer"
+)
+
+// newStagedScenario is newScenario with a RolloutPolicy that selects only its SidecarSet.
+func newStagedScenario(t *testing.T, n int32, maxUnavailable intstr.IntOrString, steps ...outriggerv1.RolloutStep) *scenario {
+	t.Helper()
+	s := newScenario(t, n, func(set *v1alpha1.SidecarSet) {
+		set.Labels = map[string]string{"rollout": set.Name}
+		set.Spec.UpdateStrategy.MaxUnavailable = &maxUnavailable
+	})
+	policy := &outriggerv1.RolloutPolicy{ObjectMeta: metav1.ObjectMeta{Name: s.name}}
+	policy.Spec = outriggerv1.RolloutPolicySpec{Selector: metav1.LabelSelector{MatchLabels: s.set.Labels}, Steps: steps}
+	require.NoError(t, stack.kube.Create(s.ctx, policy))
+	t.Cleanup(func() { require.NoError(t, stack.kube.Delete(context.WithoutCancel(s.ctx), policy)) })
+	return s
+}
+
+func bakes(upTo intstr.IntOrString, bake time.Duration) outriggerv1.RolloutStep {
+	return outriggerv1.RolloutStep{UpTo: upTo, Bake: &metav1.Duration{Duration: bake}}
+}
+
+// awaitReason waits until Progressing has a reason, and returns its message.
+func (s *scenario) awaitReason(reason string) (message string) {
+	s.t.Helper()
+	s.awaitSet("reason "+reason, func(set *v1alpha1.SidecarSet) bool {
+		progressing := meta.FindStatusCondition(set.Status.Conditions, v1alpha1.ConditionProgressing)
+		if progressing == nil || progressing.Reason != reason || progressing.ObservedGeneration != set.Generation {
+			return false
+		}
+		message = progressing.Message
+		return true
+	})
+	return message
+}
+
+// requestStep sends approve or promote as an update.
+func (s *scenario) requestStep(update string, step int) (protocol.StepResult, error) {
+	s.t.Helper()
+	var result protocol.StepResult
+	handle, err := stack.temporal.UpdateWorkflow(s.ctx, sdk.UpdateWorkflowOptions{
+		WorkflowID: s.workflow(), UpdateName: update, WaitForStage: sdk.WorkflowUpdateStageCompleted,
+		Args: []any{protocol.StepRequest{Approval: protocol.Approval{By: "ann"}, Generation: s.set.Generation, Step: step}},
+	})
+	if err != nil {
+		return result, err
+	}
+	return result, handle.Get(s.ctx, &result)
+}
+
+func TestSpec11_StepsBakeAndWaitForApproval(t *testing.T) {
+	t.Parallel()
+	canary := bakes(intstr.FromInt32(1), 3*time.Second)
+	canary.Name = "canary"
+	s := newStagedScenario(t, 20, intstr.FromString("50%"), canary,
+		outriggerv1.RolloutStep{UpTo: intstr.FromString("25%"), Approval: &outriggerv1.StepApproval{}})
+	s.upgradeTo("side:v2")
+	assert.Contains(t, s.awaitReason(v1alpha1.ReasonBaking), "step 1 of 2 (canary) bakes until ")
+	assert.Contains(t, s.awaitReason(v1alpha1.ReasonAwaitingApproval), "step 2 of 2 waits for approval; 5 of 20 pods updated")
+	assert.Equal(t, 5, s.watched.View().Updated)
+	set := s.awaitSet("the stage in status", func(set *v1alpha1.SidecarSet) bool { return set.Status.Rollout.Stage.ReachedAt != nil })
+	assert.Equal(t, s.name, set.Status.Rollout.Policy)
+	assert.Equal(t, []int32{2, 2}, []int32{set.Status.Rollout.Stage.Step, set.Status.Rollout.Stage.Steps})
+
+	_, err := s.requestStep(protocol.ApproveUpdate, 0)
+	require.ErrorContains(t, err, "the request is for step 1, and the current step is step 2 of 2")
+	result, err := s.requestStep(protocol.ApproveUpdate, 1)
+	require.NoError(t, err)
+	assert.Equal(t, "step 2 of 2 is approved", result.Message)
+	s.await(observer.Converged(20))
+	s.awaitSet("the end", func(set *v1alpha1.SidecarSet) bool { return counts(20)(set) && set.Status.Rollout.Stage.Done })
+	asked, _ := s.watched.Updates()
+	assert.GreaterOrEqual(t, asked[1].At.Sub(asked[0].At), 3*time.Second, "a pod was upgraded during the bake time")
+	s.within(10)
+}
+
+func TestSpec11_ANewGenerationStartsFromTheFirstStep(t *testing.T) {
+	t.Parallel()
+	s := newStagedScenario(t, 6, intstr.FromInt32(6), bakes(intstr.FromInt32(2), time.Hour))
+	s.upgradeTo("side:v2")
+	s.awaitReason(v1alpha1.ReasonBaking)
+	s.upgradeTo("side:v3")
+	s.awaitReason(v1alpha1.ReasonBaking)
+	assert.Equal(t, 2, s.watched.View().Updated)
+	result, err := s.requestStep(protocol.PromoteUpdate, 0)
+	require.NoError(t, err)
+	assert.Equal(t, "all steps ended; the rollout upgrades all remaining pods", result.Message)
+	s.await(observer.Converged(6))
+}
+
+// A run that is lost in its bake time continues with the rest of the bake time, from status.
+func TestSpec11_4_ALostRunContinuesInItsStep(t *testing.T) {
+	t.Parallel()
+	s := newStagedScenario(t, 6, intstr.FromInt32(6), bakes(intstr.FromInt32(1), 5*time.Second), bakes(intstr.FromInt32(2), time.Hour))
+	s.upgradeTo("side:v2")
+	s.awaitReason(v1alpha1.ReasonBaking)
+	s.terminate()
+	s.await(func(v observer.View) bool { return v.Updated >= 2 })
+	s.awaitSet("the second step", func(set *v1alpha1.SidecarSet) bool {
+		return set.Status.Rollout.Stage.Step == 2 && set.Status.Rollout.Stage.ReachedAt != nil
+	})
+	s.terminate()
+	asked, _ := s.watched.Updates()
+	assert.GreaterOrEqual(t, asked[1].At.Sub(asked[0].At), 5*time.Second)
+	s.awaitPhase(protocol.PhaseBaking)
+	assert.Equal(t, 2, s.watched.View().Updated)
+}
+
+// Every process is killed during every bake time.
+func TestSpec11_3_BakeTimesSurviveTheDeathOfEverything(t *testing.T) {
+	const bake = 20 * time.Second
+	s := newStagedScenario(t, 200, intstr.FromInt32(20), bakes(intstr.FromInt32(1), bake), bakes(intstr.FromString("5%"), bake), bakes(intstr.FromString("25%"), bake))
+	s.upgradeTo("side:v2")
+	for step, pods := range []int{1, 10, 50} {
+		s.awaitSet("the bake time", func(set *v1alpha1.SidecarSet) bool {
+			stage := set.Status.Rollout.Stage
+			return set.Status.Rollout.Generation == set.Generation && stage != nil && int(stage.Step) == step+1 && stage.ReachedAt != nil
+		})
+		assert.Equal(t, pods, s.watched.View().Updated)
+		killed := []string{"operator", "webhook", "worker-1", "worker-2", "temporal"}
+		for _, process := range killed {
+			require.NoError(t, stack.Kill(process))
+		}
+		for i := len(killed) - 1; i >= 0; i-- {
+			require.NoError(t, stack.StartAgain(s.ctx, killed[i]))
+		}
+		assert.Equal(t, pods, s.watched.View().Updated)
+	}
+	s.await(observer.Converged(200))
+	s.awaitPhase(protocol.PhaseComplete)
+	s.within(20)
+	asked, served := s.watched.Updates()
+	for _, pods := range []int{1, 10, 50} {
+		reached := served[pods-1].At
+		assert.GreaterOrEqual(t, asked[pods].At.Sub(reached), bake, "the pod after the first %d was upgraded during the bake time", pods)
+		t.Log(fmt.Sprintf("step of %d pods: the next step began %v after the bake time", pods, asked[pods].At.Sub(reached)-bake))
+	}
+}
+
+func TestSpec11_1_InvalidPoliciesAreRejected(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		change func(*outriggerv1.RolloutPolicy)
+		says   string
+	}{
+		"a percentage above 100": {func(p *outriggerv1.RolloutPolicy) { p.Spec.Steps[0].UpTo = intstr.FromString("101%") }, "upTo is a number of pods, or a percentage such as 5%"},
+		"a negative number":      {func(p *outriggerv1.RolloutPolicy) { p.Spec.Steps[0].UpTo = intstr.FromInt32(-1) }, "upTo is a number of pods"},
+		"a negative bake time":   {func(p *outriggerv1.RolloutPolicy) { p.Spec.Steps[0].Bake.Duration = -time.Second }, "bake is a positive duration such as 10m"},
+		"two steps of one name": {func(p *outriggerv1.RolloutPolicy) {
+			p.Spec.Steps = append(p.Spec.Steps, p.Spec.Steps[0])
+			p.Spec.Steps[0].Name, p.Spec.Steps[1].Name = "a", "a"
+		}, "the names of steps must differ"},
+		"an unknown operator": {func(p *outriggerv1.RolloutPolicy) {
+			p.Spec.Selector.MatchExpressions = []metav1.LabelSelectorRequirement{{Key: "tier", Operator: "Near"}}
+		}, "the operators In and NotIn need values"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			policy := &outriggerv1.RolloutPolicy{ObjectMeta: metav1.ObjectMeta{Name: "invalid"}}
+			policy.Spec.Selector.MatchLabels = map[string]string{"rollout": "none"}
+			policy.Spec.Steps = []outriggerv1.RolloutStep{bakes(intstr.FromInt32(1), time.Second)}
+			c.change(policy)
+			err := stack.kube.Create(t.Context(), policy)
+			if err == nil {
+				require.NoError(t, stack.kube.Delete(t.Context(), policy, client.GracePeriodSeconds(0)))
+			}
+			require.ErrorContains(t, err, c.says)
+		})
+	}
+}

@@ -1,0 +1,131 @@
+package workflows
+
+import (
+	"fmt"
+
+	"go.temporal.io/sdk/workflow"
+
+	"github.com/outrigger/outrigger/api/protocol"
+)
+
+// adoptStage records the stage that a plan used. asked is the stage of the run when the plan was
+// requested. valid is false if an update has changed the stage since, so that the plan is obsolete.
+func (r *run) adoptStage(ctx workflow.Context, asked, used *protocol.Stage) (valid bool, err error) {
+	switch {
+	case r.progress.Stage != asked:
+		return false, nil
+	case used == nil, asked != nil && (asked.Step != nil || asked.Done):
+		return true, nil
+	}
+	r.progress.Stage = used
+	return true, r.recordStage(ctx)
+}
+
+// awaitStep waits until the next step may begin (SPEC §11.3). The timer of the bake time belongs
+// to the run, so it survives every restart. During the wait, the run upgrades no pod.
+func (r *run) awaitStep(ctx workflow.Context) error {
+	s := r.progress.Stage
+	if s.Reached == nil {
+		s.Reached = new(workflow.Now(ctx))
+		if s.Step.Bake > 0 || s.Step.Approval {
+			r.log(ctx).Info("step reached", "step", s.Title(), "bake", s.Step.Bake.String(), "approval", s.Step.Approval)
+			if err := r.recordStage(ctx); err != nil {
+				return err
+			}
+		}
+	}
+	now := workflow.Now(ctx)
+	phase, message := s.Wait(now)
+	if phase == protocol.PhaseProgressing {
+		return r.beginNextStep(ctx)
+	}
+	if err := r.show(ctx, phase, message); err != nil {
+		return err
+	}
+	if phase == protocol.PhaseAwaitingApproval {
+		return r.awaitSignal(ctx, message)
+	}
+	return r.awaitSignalFor(ctx, min(s.BakeEnd().Sub(now), checkInterval), message)
+}
+
+// beginNextStep ends the current step. The next plan reads the next step from the policy.
+func (r *run) beginNextStep(ctx workflow.Context) error {
+	s := *r.progress.Stage
+	r.log(ctx).Info("step ended", "step", s.Title())
+	r.progress.Stage = &protocol.Stage{Generation: s.Generation, Policy: s.Policy, Steps: s.Steps, Index: s.Index + 1}
+	return r.recordStage(ctx)
+}
+
+// recordStage writes the stage to the memo of the run. The operator mirrors the memo in status, in
+// case the run is lost. A run without a RolloutPolicy never writes this memo.
+func (r *run) recordStage(ctx workflow.Context) error {
+	if err := workflow.UpsertMemo(ctx, map[string]any{protocol.StageMemo: *r.progress.Stage}); err != nil {
+		return fmt.Errorf("write the memo %s: %w", protocol.StageMemo, err)
+	}
+	return nil
+}
+
+// handleStepUpdates sets the handlers of the updates approve and promote.
+func (r *run) handleStepUpdates(ctx workflow.Context) error {
+	handlers := map[string]func(workflow.Context, protocol.StepRequest) (protocol.StepResult, error){
+		protocol.ApproveUpdate: r.approve, protocol.PromoteUpdate: r.promote,
+	}
+	for _, name := range []string{protocol.ApproveUpdate, protocol.PromoteUpdate} {
+		err := workflow.SetUpdateHandlerWithOptions(ctx, name, handlers[name], workflow.UpdateHandlerOptions{Validator: r.checkStep})
+		if err != nil {
+			return fmt.Errorf("answer the update %s: %w", name, err)
+		}
+	}
+	return nil
+}
+
+// checkStep rejects a request for another step than the current step.
+func (r *run) checkStep(request protocol.StepRequest) error {
+	s := r.progress.Stage
+	switch {
+	case request.Generation != r.input.Generation:
+		return fmt.Errorf("the request is for generation %d, and the run has generation %d", request.Generation, r.input.Generation)
+	case s == nil:
+		return fmt.Errorf("the rollout of generation %d has no steps", r.input.Generation)
+	case s.Done:
+		return fmt.Errorf("all steps of generation %d have ended", r.input.Generation)
+	case request.Step != s.Index:
+		return fmt.Errorf("the request is for step %d, and the current step is %s", request.Step+1, s.Title())
+	}
+	return checkPause(protocol.Pause{By: request.By, Reason: request.Reason})
+}
+
+func (r *run) approve(ctx workflow.Context, request protocol.StepRequest) (protocol.StepResult, error) {
+	s := r.progress.Stage
+	switch {
+	case s.Step == nil:
+		return protocol.StepResult{}, fmt.Errorf("%s has not begun; try again", s.Title())
+	case !s.Step.Approval:
+		return protocol.StepResult{Message: s.Title() + " needs no approval"}, nil
+	case s.Approval != nil:
+		return protocol.StepResult{Message: s.Title() + " is approved already" + detailsOf(*s.Approval)}, nil
+	}
+	approved := *s
+	approved.Approval = &request.Approval
+	r.progress.Stage, r.updated = &approved, true
+	r.log(ctx).Info("step approved", "step", s.Title(), "by", request.By, "reason", request.Reason)
+	return protocol.StepResult{Message: s.Title() + " is approved"}, r.recordStage(ctx)
+}
+
+// promote ends the current step without its bake time and its approval. Full ends all steps.
+func (r *run) promote(ctx workflow.Context, request protocol.StepRequest) (protocol.StepResult, error) {
+	s := *r.progress.Stage
+	r.updated = true
+	r.log(ctx).Info("step promoted", "step", s.Title(), "full", request.Full, "by", request.By, "reason", request.Reason)
+	next := &protocol.Stage{Generation: s.Generation, Policy: s.Policy, Steps: s.Steps, Index: s.Index + 1}
+	message := s.Title() + " ended; the next step begins"
+	if request.Full || next.Index >= next.Steps {
+		next.Index, next.Done, message = s.Index, true, "all steps ended; the rollout upgrades all remaining pods"
+	}
+	r.progress.Stage = next
+	return protocol.StepResult{Message: message}, r.recordStage(ctx)
+}
+
+func detailsOf(approval protocol.Approval) string {
+	return protocol.Pause{By: approval.By, Reason: approval.Reason}.Details()
+}

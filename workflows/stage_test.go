@@ -1,0 +1,265 @@
+package workflows
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/suite"
+	"go.temporal.io/sdk/testsuite"
+	"go.temporal.io/sdk/workflow"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+
+	outriggerv1 "github.com/outrigger/outrigger/api/outrigger/v1alpha1"
+	"github.com/outrigger/outrigger/api/protocol"
+	"github.com/outrigger/outrigger/api/v1alpha1"
+	"github.com/outrigger/outrigger/internal/stage"
+)
+
+func TestStages(t *testing.T) { suite.Run(t, &stageSuite{}) }
+
+// stageSuite simulates a cluster with 100 pods and a RolloutPolicy. A pod is ready as soon as it is
+// upgraded.
+type stageSuite struct {
+	simulation
+	policies []outriggerv1.RolloutPolicy
+	// upgradedAt contains the time of each upgrade, relative to the start of the run.
+	upgradedAt []time.Duration
+	begin      time.Time
+	plans      int
+}
+
+const pods = 100
+
+func (s *stageSuite) SetupTest() {
+	s.simulation.SetupTest()
+	s.upgradedAt, s.plans, s.begin = nil, 0, s.env.Now()
+	policy := outriggerv1.RolloutPolicy{ObjectMeta: metav1.ObjectMeta{Name: "edge"}}
+	policy.Spec.Steps = []outriggerv1.RolloutStep{
+		{Name: "canary", UpTo: intstr.FromInt32(1), Bake: &metav1.Duration{Duration: 10 * time.Minute}},
+		{UpTo: intstr.FromString("25%"), Approval: &outriggerv1.StepApproval{}},
+		{UpTo: intstr.FromString("50%")},
+	}
+	s.policies = []outriggerv1.RolloutPolicy{policy}
+	s.plan(1000)
+	s.upgrade = func(_ context.Context, input protocol.UpgradeBatchInput) (protocol.UpgradeBatchResult, error) {
+		s.NotNil(input.Stage)
+		for range input.Pods {
+			s.upgradedAt = append(s.upgradedAt, s.env.Now().Sub(s.begin))
+		}
+		return written(input.Pods), nil
+	}
+}
+
+// plan lets the run make at most n plans.
+func (s *stageSuite) plan(n int) {
+	s.script = nil
+	for range n {
+		s.script = append(s.script, s.next)
+	}
+}
+
+// next plans as the planner does, without a limit of unavailable pods.
+func (s *stageSuite) next(_ context.Context, input protocol.NextBatchInput) (protocol.NextBatchResult, error) {
+	s.plans++
+	set := &v1alpha1.SidecarSet{ObjectMeta: metav1.ObjectMeta{Name: "logs", Generation: input.Generation}}
+	current, err := stage.Resolve(set, input.Stage, s.policies)
+	s.Require().NoError(err)
+	updated := len(s.upgradedAt)
+	result := protocol.NextBatchResult{Stage: current, Counts: protocol.Counts{Matched: pods, Updated: updated, Remaining: pods - updated}}
+	allowed, err := stage.Allowed(current, updated, pods-updated)
+	s.Require().NoError(err)
+	switch {
+	case updated == pods:
+		result.Phase = protocol.PhaseComplete
+	case allowed == 0:
+		result.Phase = protocol.PhaseStepReached
+	default:
+		var names []string
+		for i := range allowed {
+			names = append(names, fmt.Sprint("p", updated+i))
+		}
+		result.Phase, result.Pods = protocol.PhaseProgressing, batch(names...).Pods
+	}
+	return result, nil
+}
+
+func (s *stageSuite) complete(from protocol.RolloutInput) {
+	s.env.ExecuteWorkflow(protocol.RolloutWorkflow, from)
+	s.Require().True(s.env.IsWorkflowCompleted())
+	s.Require().NoError(s.env.GetWorkflowError())
+	s.Len(s.upgradedAt, pods)
+}
+
+// request sends approve or promote, and expects a message, an error or a rejection that contains
+// the text.
+func (s *stageSuite) request(after time.Duration, name string, request protocol.StepRequest, text string) {
+	s.env.RegisterDelayedCallback(func() {
+		s.env.UpdateWorkflow(name, fmt.Sprint(name, after, request.Generation), &testsuite.TestUpdateCallback{
+			OnAccept: func() {},
+			OnReject: func(err error) { s.ErrorContains(err, text) },
+			OnComplete: func(result any, err error) {
+				if err == nil {
+					err = errors.New(result.(protocol.StepResult).Message)
+				}
+				s.ErrorContains(err, text)
+			},
+		}, request)
+	}, after)
+}
+
+func approval(step int) protocol.StepRequest {
+	return protocol.StepRequest{Approval: protocol.Approval{By: "ann", Reason: "looks good"}, Generation: 1, Step: step}
+}
+
+func (s *stageSuite) TestSpec11_3_AStepBakesAndWaitsForItsApproval() {
+	s.env.RegisterDelayedCallback(func() {
+		status := s.query()
+		s.Equal(protocol.PhaseBaking, status.Phase)
+		s.Contains(status.Message, "step 1 of 3 (canary) bakes until ")
+		s.Equal(1, status.Upgraded)
+	}, 9*time.Minute)
+	s.env.RegisterDelayedCallback(func() {
+		status := s.query()
+		s.Equal(protocol.PhaseAwaitingApproval, status.Phase)
+		s.Equal("step 2 of 3 waits for approval", status.Message)
+		s.Equal(25, status.Upgraded)
+	}, 3*time.Hour)
+	s.request(time.Minute, protocol.ApproveUpdate, approval(0), "step 1 of 3 (canary) needs no approval")
+	s.request(2*time.Minute, protocol.ApproveUpdate, approval(1), "the current step is step 1 of 3 (canary)")
+	s.request(4*time.Hour, protocol.ApproveUpdate, approval(1), "step 2 of 3 is approved")
+	s.request(4*time.Hour, protocol.ApproveUpdate, protocol.StepRequest{Generation: 2, Step: 1}, "the run has generation 1")
+	s.request(4*time.Hour+time.Second, protocol.ApproveUpdate, approval(1), "the current step is step 4 of 3")
+	s.complete(input(1))
+	s.Less(s.upgradedAt[0], time.Minute)
+	s.GreaterOrEqual(s.upgradedAt[1], 10*time.Minute, "the canary bakes for ten minutes")
+	s.Less(s.upgradedAt[1], 11*time.Minute)
+	s.Equal(s.upgradedAt[1], s.upgradedAt[24])
+	s.GreaterOrEqual(s.upgradedAt[25], 4*time.Hour, "the next step waits for the approval")
+	s.Less(s.upgradedAt[99], 5*time.Hour, "a step without bake time and approval does not wait")
+}
+
+func (s *stageSuite) TestSpec11_3_AnApprovalDuringTheBakeTimeCountsOnce() {
+	s.policies[0].Spec.Steps = []outriggerv1.RolloutStep{
+		{UpTo: intstr.FromInt32(1), Bake: &metav1.Duration{Duration: time.Hour}, Approval: &outriggerv1.StepApproval{}},
+		{UpTo: intstr.FromInt32(2), Approval: &outriggerv1.StepApproval{}},
+	}
+	s.request(time.Minute, protocol.ApproveUpdate, approval(0), "step 1 of 2 is approved")
+	s.request(2*time.Minute, protocol.ApproveUpdate, approval(0), "step 1 of 2 is approved already from ann: looks good")
+	s.request(3*time.Hour, protocol.ApproveUpdate, approval(1), "step 2 of 2 is approved")
+	s.complete(input(1))
+	s.GreaterOrEqual(s.upgradedAt[1], time.Hour)
+	s.Less(s.upgradedAt[1], time.Hour+time.Minute)
+	s.GreaterOrEqual(s.upgradedAt[2], 3*time.Hour, "the second approval of step 1 does not approve step 2")
+}
+
+func (s *stageSuite) TestSpec11_3_PromoteEndsAStepAndFullEndsAllSteps() {
+	s.request(time.Minute, protocol.PromoteUpdate, approval(0), "step 1 of 3 (canary) ended; the next step begins")
+	s.request(time.Minute+time.Second, protocol.PromoteUpdate, approval(0), "the current step is step 2 of 3")
+	full := approval(1)
+	full.Full = true
+	s.request(2*time.Minute, protocol.PromoteUpdate, full, "all steps ended")
+	s.complete(input(1))
+	s.GreaterOrEqual(s.upgradedAt[1], time.Minute)
+	s.Less(s.upgradedAt[24], 2*time.Minute)
+	s.GreaterOrEqual(s.upgradedAt[25], 2*time.Minute)
+	s.Less(s.upgradedAt[99], 3*time.Minute)
+}
+
+func (s *stageSuite) TestSpec11_3_ThereIsNothingToApproveWithoutAPolicy() {
+	s.policies = nil
+	s.upgrade = func(_ context.Context, input protocol.UpgradeBatchInput) (protocol.UpgradeBatchResult, error) {
+		s.Nil(input.Stage)
+		s.upgradedAt = append(s.upgradedAt, make([]time.Duration, len(input.Pods))...)
+		return written(input.Pods), nil
+	}
+	s.plan(1)
+	s.waits()
+	s.script = append(s.script, s.next)
+	s.request(time.Minute, protocol.ApproveUpdate, approval(0), "the rollout of generation 1 has no steps")
+	s.env.RegisterDelayedCallback(func() { s.env.SignalWorkflow(protocol.GenerationSignal, protocol.GenerationInput{Generation: 1}) }, time.Hour)
+	s.complete(input(1))
+}
+
+func (s *stageSuite) TestSpec11_3_APauseDuringTheBakeTimeHoldsTheNextStep() {
+	s.env.RegisterDelayedCallback(func() { s.env.SignalWorkflow(protocol.PauseSignal, protocol.Pause{By: "ann"}) }, time.Minute)
+	s.env.RegisterDelayedCallback(func() { s.Equal(protocol.PhasePaused, s.query().Phase) }, 20*time.Minute)
+	s.env.RegisterDelayedCallback(func() { s.env.SignalWorkflow(protocol.ResumeSignal, protocol.Pause{By: "ann"}) }, 30*time.Minute)
+	s.request(time.Hour, protocol.ApproveUpdate, approval(1), "step 2 of 3 is approved")
+	s.complete(input(1))
+	s.GreaterOrEqual(s.upgradedAt[1], 30*time.Minute)
+	s.Less(s.upgradedAt[1], 31*time.Minute, "the bake time passed during the pause")
+}
+
+func (s *stageSuite) TestSpec11_2_AChangedPolicyAppliesFromTheNextStepOn() {
+	s.env.RegisterDelayedCallback(func() {
+		s.policies[0].Spec.Steps[0].Bake.Duration = 100 * time.Hour
+		s.policies[0].Spec.Steps[1] = outriggerv1.RolloutStep{UpTo: intstr.FromInt32(2), Bake: &metav1.Duration{Duration: time.Hour}}
+	}, time.Minute)
+	s.complete(input(1))
+	s.GreaterOrEqual(s.upgradedAt[1], 10*time.Minute)
+	s.Less(s.upgradedAt[1], 11*time.Minute, "the step that has begun keeps its bake time")
+	s.GreaterOrEqual(s.upgradedAt[2], 70*time.Minute, "the next step is the changed step")
+}
+
+func (s *stageSuite) TestSpec11_2_ANewGenerationStartsFromTheFirstStep() {
+	s.env.RegisterDelayedCallback(func() { s.env.SignalWorkflow(protocol.GenerationSignal, protocol.GenerationInput{Generation: 2}) }, time.Hour)
+	next := s.continued()
+	s.Equal(int64(2), next.Generation)
+	s.Nil(next.Progress.Stage)
+	s.Len(s.upgradedAt, 25)
+}
+
+// A week of waiting makes a history long enough to continue as new.
+func (s *stageSuite) TestSpec11_3_AnApprovalMayTakeAWeek() {
+	from, timers := input(1), 0
+	from.Progress.Stage = &protocol.Stage{Generation: 1, Policy: "edge", Steps: 3, Index: 1, Reached: new(s.begin),
+		Step: &protocol.Step{UpTo: intstr.FromString("25%"), Approval: true}}
+	s.env.SetOnTimerScheduledListener(func(string, time.Duration) {
+		// The run checks the cluster every five minutes, and the environment does not count events.
+		if timers++; timers == 7*24*12 {
+			s.env.SetCurrentHistoryLength(longHistory)
+		}
+	})
+	s.plan(3000)
+	s.env.SetWorkflowRunTimeout(30 * 24 * time.Hour)
+	s.env.ExecuteWorkflow(protocol.RolloutWorkflow, from)
+	next := continuedAs(s.T(), s.env.GetWorkflowError())
+	s.Equal(from.Progress.Stage.Index, next.Progress.Stage.Index)
+	s.Require().NotNil(next.Progress.Stage.Reached)
+	s.GreaterOrEqual(s.env.Now().Sub(s.begin), 6*24*time.Hour)
+	s.Empty(s.upgradedAt)
+
+	done := s.plans
+	s.SetupTest()
+	s.upgradedAt = make([]time.Duration, 25)
+	s.request(time.Hour, protocol.ApproveUpdate, approval(1), "step 2 of 3 is approved")
+	s.complete(next)
+	s.Positive(done)
+	s.GreaterOrEqual(s.upgradedAt[25], time.Hour)
+}
+
+func (s *stageSuite) TestSpec11_4_ALostRunContinuesInItsStep() {
+	reached := s.begin.Add(-9 * time.Minute)
+	from := input(1)
+	from.Progress.Stage = &protocol.Stage{Generation: 1, Policy: "edge", Steps: 3, Reached: &reached,
+		Step: &protocol.Step{Name: "canary", UpTo: intstr.FromInt32(1), Bake: 10 * time.Minute}}
+	s.upgradedAt = make([]time.Duration, 1)
+	s.request(time.Hour, protocol.ApproveUpdate, approval(1), "step 2 of 3 is approved")
+	s.complete(from)
+	s.GreaterOrEqual(s.upgradedAt[1], time.Minute, "the rest of the bake time")
+	s.Less(s.upgradedAt[1], 2*time.Minute)
+}
+
+// A plan that was requested before a promotion may return after it.
+func (s *stageSuite) TestSpec11_3_APlanFromBeforeAPromotionIsDropped() {
+	before := &protocol.Stage{Index: 0, Step: &protocol.Step{}}
+	r := &run{progress: protocol.Progress{Stage: &protocol.Stage{Index: 1}}}
+	valid, err := r.adoptStage(workflow.Context(nil), before, before)
+	s.NoError(err)
+	s.False(valid)
+	s.Equal(1, r.progress.Stage.Index)
+}
