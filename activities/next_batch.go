@@ -94,6 +94,13 @@ func (n *nextBatch) plan(ctx context.Context, set *v1alpha1.SidecarSet) (result 
 	if n.input.Paused {
 		return protocol.NextBatchResult{Phase: protocol.PhasePaused, Message: plan.Message, Counts: plan.Counts}, 0, nil
 	}
+	failure, err := rollout.Failure(set, population, &plan, current)
+	if err != nil {
+		return result, 0, err
+	}
+	if failure != nil {
+		return protocol.NextBatchResult{Phase: protocol.PhaseWaiting, Message: failure.Reason, Counts: plan.Counts, Stage: current, Failure: failure}, 0, nil
+	}
 	again = n.migrationDelay(&plan, n.batchDelay(&plan))
 	if again == 0 && plan.Phase == protocol.PhaseWaiting {
 		if err := n.Current(); err != nil {

@@ -167,6 +167,9 @@ func (b *upgradeBatch) fill(ctx context.Context, set *v1alpha1.SidecarSet) (coun
 	if err != nil {
 		return counts, false, err
 	}
+	if failure, err := rollout.Failure(set, population, &plan, b.input.Stage); err != nil || failure != nil {
+		return counts, true, err // the next plan pauses the run
+	}
 	refill, err := b.withinLimit(ctx, set, &plan, unseen)
 	if err != nil {
 		return counts, false, err

@@ -60,6 +60,8 @@ type observation struct {
 	invalid error
 	plan    rollout.Plan
 	broken  rollout.BrokenPods
+	// failure is the reason to pause the run, if its upgraded pods fail.
+	failure *protocol.Failure
 	// endToRecord is set while the pods show the end of the rollout, and status does not record
 	// the end yet. Status records the end once the run has ended, too.
 	endToRecord bool
@@ -89,15 +91,16 @@ type uninjectedPods struct {
 	example string
 }
 
-// hasWork reports whether the plan has pods to upgrade, or standby twins to reset.
+// hasWork reports whether the plan has pods to upgrade, standby twins to reset, or a failure to act
+// upon.
 func (o *observation) hasWork() bool {
-	return len(o.plan.Pods) > 0 || o.plan.Counts.Migrated > 0
+	return len(o.plan.Pods) > 0 || o.plan.Counts.Migrated > 0 || o.failure != nil
 }
 
 // hasWorkFor reports whether a sleeping run would upgrade pods or reset standby twins after a
 // signal. A paused run upgrades no pods.
 func (o *observation) hasWorkFor(run *runs.Run) bool {
-	return run.Pause == nil && len(o.plan.Pods) > 0 || o.plan.Counts.Migrated > 0 && !run.Resets()
+	return run.Pause == nil && (len(o.plan.Pods) > 0 || o.failure != nil) || o.plan.Counts.Migrated > 0 && !run.Resets()
 }
 
 // inProgress reports whether pods are left that have to be upgraded or have to converge.

@@ -33,6 +33,9 @@ func (s *populationStep) observe(ctx context.Context, p *pass) error {
 	if p.plan, err = rollout.NextInStage(p.set, matched, nil, stage.OfStatus(p.set)); err != nil {
 		return err
 	}
+	if p.failure, err = rollout.Failure(p.set, matched, &p.plan, stage.OfStatus(p.set)); err != nil {
+		return err
+	}
 	version, err := podstate.NewVersion(p.set)
 	if err != nil {
 		return err

@@ -63,6 +63,8 @@ func (r *run) step(ctx workflow.Context) error {
 // follow executes a plan.
 func (r *run) follow(ctx workflow.Context, next protocol.NextBatchResult) error {
 	switch {
+	case next.Failure != nil:
+		return r.pauseFailing(ctx, next.Failure)
 	case len(next.Pods) > 0:
 		return r.upgradeBatch(ctx, next)
 	case next.Phase == protocol.PhaseSuperseded:

@@ -50,10 +50,21 @@ func (r *run) awaitStep(ctx workflow.Context) error {
 
 // beginNextStep ends the current step. The next plan reads the next step from the policy.
 func (r *run) beginNextStep(ctx workflow.Context) error {
-	s := *r.progress.Stage
-	r.log(ctx).Info("step ended", "step", s.Title())
-	r.progress.Stage = &protocol.Stage{Generation: s.Generation, Policy: s.Policy, Steps: s.Steps, Index: s.Index + 1}
+	r.log(ctx).Info("step ended", "step", r.progress.Stage.Title())
+	r.progress.Stage = r.progress.Stage.Next()
 	return r.recordStage(ctx)
+}
+
+// pauseFailing pauses a rollout whose upgraded pods fail (SPEC §11.6). A resume accepts the pods
+// that have failed.
+func (r *run) pauseFailing(ctx workflow.Context, failure *protocol.Failure) error {
+	failed := *r.progress.Stage
+	failed.Tolerated = failure.Pods
+	r.progress.Stage = &failed
+	if err := r.recordStage(ctx); err != nil {
+		return err
+	}
+	return r.pause(ctx, protocol.Pause{By: "RolloutPolicy " + failed.Policy, Reason: failure.Reason})
 }
 
 // recordStage writes the stage to the memo of the run. The operator mirrors the memo in status, in
@@ -117,7 +128,7 @@ func (r *run) promote(ctx workflow.Context, request protocol.StepRequest) (proto
 	s := *r.progress.Stage
 	r.updated = true
 	r.log(ctx).Info("step promoted", "step", s.Title(), "full", request.Full, "by", request.By, "reason", request.Reason)
-	next := &protocol.Stage{Generation: s.Generation, Policy: s.Policy, Steps: s.Steps, Index: s.Index + 1}
+	next := s.Next()
 	message := s.Title() + " ended; the next step begins"
 	if request.Full || next.Index >= next.Steps {
 		next.Index, next.Done, message = s.Index, true, "all steps ended; the rollout upgrades all remaining pods"

@@ -263,3 +263,24 @@ func (s *stageSuite) TestSpec11_3_APlanFromBeforeAPromotionIsDropped() {
 	s.False(valid)
 	s.Equal(1, r.progress.Stage.Index)
 }
+
+func (s *stageSuite) TestSpec11_6_FailedPodsPauseTheRunUntilAResumeAcceptsThem() {
+	plan := s.next
+	failing := func(ctx context.Context, input protocol.NextBatchInput) (protocol.NextBatchResult, error) {
+		result, err := plan(ctx, input)
+		result.Phase, result.Pods, result.Failure = protocol.PhaseWaiting, nil, &protocol.Failure{Pods: 2, Reason: "2 pods failed"}
+		return result, err
+	}
+	s.script = append([]func(context.Context, protocol.NextBatchInput) (protocol.NextBatchResult, error){s.next, failing}, s.script...)
+	s.env.RegisterDelayedCallback(func() {
+		status := s.query()
+		s.Equal(protocol.PhasePaused, status.Phase)
+		s.Equal(&protocol.Pause{By: "RolloutPolicy edge", Reason: "2 pods failed"}, status.Pause)
+		s.Equal(2, status.Stage.Tolerated)
+		s.Len(s.upgradedAt, 1)
+	}, time.Hour)
+	s.env.RegisterDelayedCallback(func() { s.env.SignalWorkflow(protocol.ResumeSignal, protocol.Pause{By: "ann"}) }, 2*time.Hour)
+	s.request(3*time.Hour, protocol.ApproveUpdate, approval(1), "step 2 of 3 is approved")
+	s.complete(input(1))
+	s.Equal(2, s.asked[len(s.asked)-1].Stage.Tolerated, "later steps keep the accepted pods")
+}

@@ -277,6 +277,8 @@ type NextBatchResult struct {
 	Gone Fingerprints `json:"gone,omitempty"`
 	// GoneConditions identifies the pods whose condition was rejected and is no longer due.
 	GoneConditions Fingerprints `json:"goneConditions,omitempty"`
+	// Failure is set if the failed pods exceed the limit of the RolloutPolicy.
+	Failure *Failure `json:"failure,omitempty"`
 	// Stage is the Stage that the plan used. It is nil without a RolloutPolicy.
 	Stage *Stage `json:"stage,omitempty"`
 }

@@ -32,6 +32,9 @@ type Stage struct {
 	Reached *time.Time `json:"reached,omitempty"`
 	// Approval is the approval of the current step, if any.
 	Approval *Approval `json:"approval,omitempty"`
+	// Tolerated is the number of failed pods that a person accepted by a resume. The limit of
+	// failed pods increases by this number.
+	Tolerated int `json:"tolerated,omitempty"`
 	// Done is set once no step limits the rollout any more.
 	Done bool `json:"done,omitempty"`
 }
@@ -44,6 +47,21 @@ type Step struct {
 	Bake time.Duration      `json:"bake,omitempty"`
 	// Approval is set if the step waits for an approval after its bake time.
 	Approval bool `json:"approval,omitempty"`
+	// MaxFailed is the number or the percentage of failed pods above which the run is paused. Nil
+	// means that there is no limit.
+	MaxFailed *intstr.IntOrString `json:"maxFailed,omitempty"`
+}
+
+// Next returns the stage at the begin of the next step.
+func (s *Stage) Next() *Stage {
+	return &Stage{Generation: s.Generation, Policy: s.Policy, Steps: s.Steps, Index: s.Index + 1, Tolerated: s.Tolerated}
+}
+
+// Failure is the reason to pause a rollout whose upgraded pods fail.
+type Failure struct {
+	// Pods is the number of failed pods.
+	Pods   int    `json:"pods"`
+	Reason string `json:"reason"`
 }
 
 // BakeEnd returns the time at which the bake time of a reached step is over.

@@ -502,6 +502,12 @@ type RolloutStage struct {
 	Bake *metav1.Duration `json:"bake,omitempty"`
 	// Approval reports whether the step waits for an approval after its bake time.
 	Approval bool `json:"approval,omitempty"`
+	// MaxFailedPods is the number or the percentage of failed pods above which the rollout is
+	// paused.
+	// +kubebuilder:validation:XIntOrString
+	MaxFailedPods *intstr.IntOrString `json:"maxFailedPods,omitempty"`
+	// ToleratedPods is the number of failed pods that a resume accepted.
+	ToleratedPods int32 `json:"toleratedPods,omitempty"`
 	// ReachedAt is the time at which all pods of the step were updated and ready.
 	ReachedAt *metav1.MicroTime `json:"reachedAt,omitempty"`
 	// ApprovedBy is the approval of the step.

@@ -125,6 +125,11 @@ func (in *RolloutStage) DeepCopyInto(out *RolloutStage) {
 		*out = new(v1.Duration)
 		**out = **in
 	}
+	if in.MaxFailedPods != nil {
+		in, out := &in.MaxFailedPods, &out.MaxFailedPods
+		*out = new(intstr.IntOrString)
+		**out = **in
+	}
 	if in.ReachedAt != nil {
 		in, out := &in.ReachedAt, &out.ReachedAt
 		*out = (*in).DeepCopy()

@@ -32,6 +32,10 @@ type State struct {
 	UpgradedToVersion bool
 	// Failed pods have a container that the newest upgrade changed and that cannot start.
 	Failed bool
+	// Crashes is the number of restarts of a container that the newest upgrade changed, without
+	// the restart by which the kubelet took the upgrade. It is the highest number of all these
+	// containers.
+	Crashes int32
 	// Migrating pods have a standby twin that is not reset yet. The standby twins of Migrated
 	// pods can be reset, because all other containers of the pod run the requested images (SPEC
 	// §7.7).
@@ -86,6 +90,7 @@ func (v *Version) OfRecord(pod *corev1.Pod, read *record.Record) State {
 	state.RolloutEnded = v.rolloutEnded(read.Hashes[v.Set].Hash, newest, upgraded)
 	pending := Pending(pod, newest)
 	state.Consistent, state.Failed = len(pending) == 0 || state.RolloutEnded, failed(pod, newest)
+	state.Crashes = crashes(pod, newest)
 	state.Migrating = len(standbys) > 0
 	state.Migrated = state.Migrating && onlyOf(standbys, pending) && othersReady(pod, standbys)
 	state.UnavailableBefore = upgraded && unavailableBefore(pod, v.Set)
@@ -188,6 +193,17 @@ func failed(pod *corev1.Pod, newest record.State) bool {
 		}
 	}
 	return false
+}
+
+// crashes counts restarts since the newest upgrade. A restart count that is lower than the recorded
+// count counts as none, because a recreated node may have lost the count.
+func crashes(pod *corev1.Pod, newest record.State) (most int32) {
+	for name, before := range newest.LastContainerStatuses {
+		if _, status := changed(pod, name); status != nil && before.RestartCount != nil {
+			most = max(most, status.RestartCount-*before.RestartCount-1)
+		}
+	}
+	return most
 }
 
 // Pending returns the changes of an upgrade that the kubelet has not observed. The result maps

@@ -55,17 +55,31 @@ func Resolve(set *v1alpha1.SidecarSet, current *protocol.Stage, policies []outri
 		next.Done = true
 		return &next, nil
 	}
-	next.Policy, next.Steps = policy.Name, len(policy.Spec.Steps)
+	steps := Steps(policy)
+	next.Policy, next.Steps = policy.Name, len(steps)
 	if next.Index >= next.Steps {
 		next.Done = true
 		return &next, nil
 	}
-	next.Step = stepOf(&policy.Spec.Steps[next.Index])
+	next.Step = stepOf(&steps[next.Index], policy.Spec.Failure)
 	return &next, nil
 }
 
-func stepOf(step *outriggerv1.RolloutStep) *protocol.Step {
+// Steps returns the steps of a policy. A policy that limits failed pods also limits them after the
+// last step, so it has a further step up to all pods.
+func Steps(policy *outriggerv1.RolloutPolicy) []outriggerv1.RolloutStep {
+	steps, all := policy.Spec.Steps, intstr.FromString("100%")
+	if policy.Spec.Failure == nil || len(steps) > 0 && steps[len(steps)-1].UpTo == all {
+		return steps
+	}
+	return append(slices.Clone(steps), outriggerv1.RolloutStep{UpTo: all})
+}
+
+func stepOf(step *outriggerv1.RolloutStep, failure *outriggerv1.RolloutFailure) *protocol.Step {
 	copied := &protocol.Step{Name: step.Name, UpTo: step.UpTo, Approval: step.Approval != nil}
+	if failure != nil {
+		copied.MaxFailed = &failure.MaxFailedPods
+	}
 	if step.Bake != nil {
 		copied.Bake = step.Bake.Duration
 	}
@@ -90,6 +104,19 @@ func Allowed(s *protocol.Stage, updated, remaining int) (int, error) {
 		return 0, fmt.Errorf("RolloutPolicy %s: upTo of %s: %w", s.Policy, s.Title(), err)
 	}
 	return min(max(upTo-updated, 0), remaining), nil
+}
+
+// MaxFailed returns the number of failed pods above which a rollout of so many pods is paused (SPEC
+// §11.6). limited is false if the stage has no limit.
+func MaxFailed(s *protocol.Stage, pods int) (limit int, limited bool, err error) {
+	if !Limits(s) || s.Step.MaxFailed == nil {
+		return 0, false, nil
+	}
+	limit, err = intstr.GetScaledValueFromIntOrPercent(s.Step.MaxFailed, pods, false)
+	if err != nil {
+		return 0, false, fmt.Errorf("RolloutPolicy %s: failure.maxFailedPods: %w", s.Policy, err)
+	}
+	return limit + s.Tolerated, true, nil
 }
 
 // Sets returns the sorted names of the SidecarSets that a policy applies to.

@@ -139,8 +139,9 @@ func TestSpec11_4_StatusKeepsTheStage(t *testing.T) {
 		"in a step": {Generation: 4, Policy: "a", Steps: 3, Step: &protocol.Step{Name: "canary", UpTo: intstr.FromString("5%")}},
 		"baking": {Generation: 4, Policy: "a", Steps: 3, Index: 1, Reached: &at,
 			Step: &protocol.Step{UpTo: intstr.FromInt32(1), Bake: time.Hour, Approval: true}, Approval: &protocol.Approval{By: "ann", Reason: "fine"}},
-		"between two steps": {Generation: 4, Policy: "a", Steps: 3, Index: 2},
-		"done":              {Generation: 4, Policy: "a", Steps: 3, Index: 2, Done: true},
+		"failed and resumed": {Generation: 4, Policy: "a", Steps: 3, Tolerated: 2, Step: &protocol.Step{UpTo: intstr.FromInt32(1), MaxFailed: new(intstr.FromString("2%"))}},
+		"between two steps":  {Generation: 4, Policy: "a", Steps: 3, Index: 2},
+		"done":               {Generation: 4, Policy: "a", Steps: 3, Index: 2, Done: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			set := edge()
@@ -152,4 +153,37 @@ func TestSpec11_4_StatusKeepsTheStage(t *testing.T) {
 		})
 	}
 	assert.Nil(t, OfStatus(edge()))
+}
+
+func TestSpec11_6_ALimitOfFailedPodsCoversAllPods(t *testing.T) {
+	limit := &outriggerv1.RolloutFailure{MaxFailedPods: intstr.FromString("2%")}
+	for name, c := range map[string]struct {
+		steps []outriggerv1.RolloutStep
+		want  []intstr.IntOrString
+	}{
+		"no steps":                  {nil, []intstr.IntOrString{intstr.FromString("100%")}},
+		"the last step ends early":  {[]outriggerv1.RolloutStep{upTo(intstr.FromInt32(1))}, []intstr.IntOrString{intstr.FromInt32(1), intstr.FromString("100%")}},
+		"the last step is all pods": {[]outriggerv1.RolloutStep{upTo(intstr.FromString("100%"))}, []intstr.IntOrString{intstr.FromString("100%")}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := policy("a", 1, nil, c.steps...)
+			p.Spec.Failure = limit
+			current := &protocol.Stage{Generation: 4, Policy: "a"}
+			for i, want := range c.want {
+				current.Index, current.Step = i, nil
+				resolved, err := Resolve(edge(), current, []outriggerv1.RolloutPolicy{p})
+				require.NoError(t, err)
+				assert.Equal(t, want, resolved.Step.UpTo)
+				assert.Equal(t, len(c.want), resolved.Steps)
+				failed, limited, err := MaxFailed(resolved, 149)
+				require.NoError(t, err)
+				assert.True(t, limited)
+				assert.Equal(t, 2, failed, "rounded down")
+			}
+			current.Index = len(c.want)
+			done, err := Resolve(edge(), current, []outriggerv1.RolloutPolicy{p})
+			require.NoError(t, err)
+			assert.True(t, done.Done)
+		})
+	}
 }

@@ -17,9 +17,10 @@ func OfStatus(set *v1alpha1.SidecarSet) *protocol.Stage {
 	recorded := rollout.Stage
 	s := &protocol.Stage{
 		Generation: set.Generation, Policy: rollout.Policy, Steps: int(recorded.Steps), Index: int(recorded.Step) - 1, Done: recorded.Done,
+		Tolerated: int(recorded.ToleratedPods),
 	}
 	if recorded.UpTo != nil {
-		s.Step = &protocol.Step{Name: recorded.Name, UpTo: *recorded.UpTo, Approval: recorded.Approval}
+		s.Step = &protocol.Step{Name: recorded.Name, UpTo: *recorded.UpTo, Approval: recorded.Approval, MaxFailed: recorded.MaxFailedPods}
 		if recorded.Bake != nil {
 			s.Step.Bake = recorded.Bake.Duration
 		}
@@ -35,9 +36,10 @@ func OfStatus(set *v1alpha1.SidecarSet) *protocol.Stage {
 
 // ToStatus records a stage in the status of a SidecarSet, whose run status names already.
 func ToStatus(set *v1alpha1.SidecarSet, s *protocol.Stage) {
-	recorded := &v1alpha1.RolloutStage{Step: int32(s.Index) + 1, Steps: int32(s.Steps), Done: s.Done}
+	recorded := &v1alpha1.RolloutStage{Step: int32(s.Index) + 1, Steps: int32(s.Steps), Done: s.Done, ToleratedPods: int32(s.Tolerated)}
 	if s.Step != nil {
 		recorded.Name, recorded.UpTo, recorded.Approval = s.Step.Name, &s.Step.UpTo, s.Step.Approval
+		recorded.MaxFailedPods = s.Step.MaxFailed
 		if s.Step.Bake > 0 {
 			recorded.Bake = &metav1.Duration{Duration: s.Step.Bake}
 		}

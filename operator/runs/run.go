@@ -54,10 +54,17 @@ func (r *Run) TaskPending() bool { return r.Task != nil || r.Events < firstTask 
 // WaitsForSignal reports whether the run plans again only after a signal. Resets of standby twins
 // may be in progress, but do not cause a new plan.
 func (r *Run) WaitsForSignal() bool {
-	waits := r.Phase == protocol.PhaseWaiting || r.Phase == protocol.PhasePaused
-	return r.Open() && waits && !r.TaskPending() && !slices.ContainsFunc(r.Activities, func(a *workflow.PendingActivityInfo) bool {
+	return r.Open() && r.waits() && !r.TaskPending() && !slices.ContainsFunc(r.Activities, func(a *workflow.PendingActivityInfo) bool {
 		return !ofMigration(a)
 	})
+}
+
+func (r *Run) waits() bool {
+	switch r.Phase {
+	case protocol.PhaseWaiting, protocol.PhasePaused, protocol.PhaseBaking, protocol.PhaseAwaitingApproval:
+		return true
+	}
+	return false
 }
 
 // Resets reports whether the run resets standby twins, or waits for standby twins that it can

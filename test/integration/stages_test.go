@@ -2,7 +2,6 @@ package integration
 
 import (
 	"context"
-	"fmt"
 	"testing"
 	"time"
 
@@ -11,6 +10,7 @@ import (
 	sdk "go.temporal.io/sdk/client"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -151,7 +151,7 @@ func TestSpec11_3_BakeTimesSurviveTheDeathOfEverything(t *testing.T) {
 	for _, pods := range []int{1, 10, 50} {
 		reached := served[pods-1].At
 		assert.GreaterOrEqual(t, asked[pods].At.Sub(reached), bake, "the pod after the first %d was upgraded during the bake time", pods)
-		t.Log(fmt.Sprintf("step of %d pods: the next step began %v after the bake time", pods, asked[pods].At.Sub(reached)-bake))
+		t.Logf("step of %d pods: the next step began %v after the bake time", pods, asked[pods].At.Sub(reached)-bake)
 	}
 }
 
@@ -184,4 +184,27 @@ func TestSpec11_1_InvalidPoliciesAreRejected(t *testing.T) {
 			require.ErrorContains(t, err, c.says)
 		})
 	}
+}
+
+func TestSpec11_6_FailedPodsPauseTheRollout(t *testing.T) {
+	t.Parallel()
+	s := newStagedScenario(t, 10, intstr.FromInt32(2))
+	policy := &outriggerv1.RolloutPolicy{ObjectMeta: metav1.ObjectMeta{Name: s.name}}
+	limit := client.RawPatch(types.MergePatchType, []byte(`{"spec":{"failure":{"maxFailedPods":0}}}`))
+	require.NoError(t, stack.kube.Patch(s.ctx, policy, limit))
+	s.upgradeTo("side:bad")
+	set := s.awaitSet("the pause of the policy", func(set *v1alpha1.SidecarSet) bool {
+		return set.Status.Rollout.Pause != nil && set.Status.Rollout.Stage != nil && set.Status.Rollout.Stage.ToleratedPods > 0
+	})
+	assert.Equal(t, "RolloutPolicy "+s.name, set.Status.Rollout.Pause.By)
+	assert.Regexp(t, `^[12] pods failed after their upgrade, and 0 are allowed, such as .* \(container side: ImagePullBackOff, image side:bad\)$`, set.Status.Rollout.Pause.Reason)
+	assert.LessOrEqual(t, s.watched.View().Updated, 2)
+	s.awaitReason(v1alpha1.ReasonPaused)
+
+	// The pause outlives a new generation, as each pause does.
+	s.upgradeTo("side:v3")
+	s.awaitPhase(protocol.PhasePaused)
+	s.signal(protocol.ResumeSignal, protocol.Pause{By: "ann"})
+	s.await(observer.Converged(10))
+	s.within(2)
 }

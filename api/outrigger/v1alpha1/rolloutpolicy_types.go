@@ -51,6 +51,21 @@ type RolloutPolicySpec struct {
 	// +kubebuilder:validation:MaxItems=50
 	// +kubebuilder:validation:XValidation:rule="self.all(a, !has(a.name) || self.exists_one(b, has(b.name) && b.name == a.name))",message="the names of steps must differ"
 	Steps []RolloutStep `json:"steps,omitempty"`
+	// Failure pauses a rollout whose upgraded pods fail.
+	Failure *RolloutFailure `json:"failure,omitempty"`
+}
+
+// RolloutFailure says when a rollout has failed. A pod fails if one of its sidecars cannot start, or
+// has restarted twice since the upgrade. Pods that are not upgraded yet are the control group. If a
+// share of them fails, too, the same share of the upgraded pods does not count.
+type RolloutFailure struct {
+	// MaxFailedPods is the number of failed pods above which the rollout is paused. A percentage
+	// refers to the pods that the rollout upgrades, and is rounded down. With 0, the first failed
+	// pod pauses the rollout.
+	// +kubebuilder:validation:XIntOrString
+	// +kubebuilder:validation:MaxLength=4
+	// +kubebuilder:validation:XValidation:rule="type(self) == int ? self >= 0 : self.matches('^([0-9]|[1-9][0-9]|100)%$')",message="maxFailedPods is a number of pods, or a percentage such as 5%"
+	MaxFailedPods intstr.IntOrString `json:"maxFailedPods"`
 }
 
 // RolloutStep is one step of a rollout. The next step begins once all pods of the step are

@@ -1,0 +1,84 @@
+package rollout
+
+import (
+	"fmt"
+
+	"github.com/outrigger/outrigger/api/protocol"
+	"github.com/outrigger/outrigger/api/v1alpha1"
+	"github.com/outrigger/outrigger/internal/podstate"
+	"github.com/outrigger/outrigger/internal/stage"
+)
+
+// maxCrashes is the number of restarts of a sidecar after its upgrade from which its pod counts as
+// failed.
+const maxCrashes = 2
+
+// FailedPods are the pods that fail since their upgrade to a version (SPEC §11.6).
+type FailedPods struct {
+	Count int
+	// Example is the first of these pods by name. Detail is its failure.
+	Example, Detail string
+}
+
+// FindFailed finds the pods that fail since their upgrade to the version. Pods that are not updated
+// yet are the control group. If a share of the control group fails, too, the same share of the
+// updated pods does not count.
+func FindFailed(version *podstate.Version, pods []Pod) (failed FailedPods) {
+	var updated, old, oldFailed int
+	for i := range pods {
+		pod := &pods[i]
+		detail := failure(version, pod)
+		switch {
+		case !pod.Updated && detail != "":
+			oldFailed++
+			fallthrough
+		case !pod.Updated:
+			old++
+			continue
+		case !pod.UpgradedToVersion:
+			continue
+		}
+		updated++
+		if detail == "" {
+			continue
+		}
+		failed.Count++
+		if name := pod.Reference().String(); failed.Example == "" || name < failed.Example {
+			failed.Example, failed.Detail = name, detail
+		}
+	}
+	if old > 0 {
+		failed.Count = max(failed.Count-(oldFailed*updated+old-1)/old, 0)
+	}
+	return failed
+}
+
+// failure describes why the sidecars of a pod fail. It is empty if they do not fail.
+func failure(version *podstate.Version, pod *Pod) string {
+	if start := version.FailedStart(pod.Pod); start != nil {
+		return fmt.Sprintf("container %s: %s, image %s", start.Container, start.Reason, start.Image)
+	}
+	if pod.Crashes >= maxCrashes {
+		return fmt.Sprintf("a sidecar restarted %d times after its upgrade", pod.Crashes)
+	}
+	return ""
+}
+
+// Failure returns the reason to pause a rollout whose failed pods exceed the limit of its stage. It
+// is nil within the limit, and without a limit.
+func Failure(set *v1alpha1.SidecarSet, pods []Pod, plan *Plan, current *protocol.Stage) (*protocol.Failure, error) {
+	limit, limited, err := stage.MaxFailed(current, plan.Counts.Updated+plan.Counts.Remaining)
+	if err != nil || !limited {
+		return nil, err
+	}
+	version, err := podstate.NewVersion(set)
+	if err != nil {
+		return nil, err
+	}
+	failed := FindFailed(version, pods)
+	if failed.Count <= limit {
+		return nil, nil
+	}
+	reason := fmt.Sprintf("%d pods failed after their upgrade, and %d are allowed, such as %s (%s)", failed.Count, limit, failed.Example, failed.Detail)
+	return &protocol.Failure{Pods: failed.Count, Reason: reason}, nil
+}

@@ -1,0 +1,102 @@
+package rollout
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+
+	"github.com/outrigger/outrigger/api/protocol"
+	"github.com/outrigger/outrigger/api/v1alpha1"
+	"github.com/outrigger/outrigger/internal/podstate"
+)
+
+// failing returns pods whose sidecar cannot start.
+func failing(state podstate.State, n int) (pods []Pod) {
+	for range n {
+		pod := newPod("pod", state)
+		pod.Pod.Spec.Containers = []corev1.Container{{Name: "side", Image: "side:v2"}}
+		pod.Pod.Status.ContainerStatuses = []corev1.ContainerStatus{{
+			Name: "side", State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "CrashLoopBackOff"}},
+		}}
+		pods = append(pods, pod)
+	}
+	return pods
+}
+
+func serving(state podstate.State, n int) (pods []Pod) {
+	for range n {
+		pods = append(pods, newPod("pod", state))
+	}
+	return pods
+}
+
+func TestSpec11_6_FailedPods(t *testing.T) {
+	crashed, once := updated, updated
+	crashed.Crashes, once.Crashes = 2, 1
+	created := updated
+	created.UpgradedInPlace, created.UpgradedToVersion = false, false
+	set := unavailable(intstr.FromInt32(1))
+	set.Spec.Containers = []v1alpha1.SidecarContainer{{Container: corev1.Container{Name: "side", Image: "side:v2"}}}
+	version, err := podstate.NewVersion(set)
+	require.NoError(t, err)
+	for _, c := range []struct {
+		name   string
+		pods   [][]Pod
+		failed int
+	}{
+		{"none", [][]Pod{serving(updated, 3), serving(old, 3)}, 0},
+		{"cannot start", [][]Pod{failing(restart, 2), serving(old, 8)}, 2},
+		{"restarted twice since the upgrade", [][]Pod{serving(crashed, 1), serving(once, 1), serving(old, 8)}, 1},
+		{"pods that were created with the version have no upgrade to compare with", [][]Pod{failing(created, 2), serving(old, 8)}, 0},
+		{"a failing control group", [][]Pod{failing(restart, 2), failing(old, 8)}, 0},
+		{"half of the control group fails", [][]Pod{failing(restart, 4), failing(old, 2), serving(old, 2)}, 2},
+		{"a share of the control group is rounded up", [][]Pod{failing(restart, 2), failing(old, 1), serving(old, 9)}, 1},
+		{"no control group is left", [][]Pod{failing(restart, 2), serving(updated, 8)}, 2},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			var all []Pod
+			for _, pods := range c.pods {
+				all = append(all, pods...)
+			}
+			assert.Equal(t, c.failed, FindFailed(version, all).Count)
+		})
+	}
+}
+
+func TestSpec11_6_FailedPodsAboveTheLimitStopTheRollout(t *testing.T) {
+	set := unavailable(intstr.FromInt32(9))
+	set.Spec.Containers = []v1alpha1.SidecarContainer{{Container: corev1.Container{Name: "side", Image: "side:v2"}}}
+	pods := append(failing(restart, 3), serving(old, 97)...)
+	for _, c := range []struct {
+		name      string
+		limit     *intstr.IntOrString
+		tolerated int
+		reason    string
+	}{
+		{"no limit", nil, 0, ""},
+		{"within the limit", ptr(intstr.FromInt32(3)), 0, ""},
+		{"above the limit", ptr(intstr.FromInt32(2)), 0, "3 pods failed after their upgrade, and 2 are allowed, such as d/pod (container side: CrashLoopBackOff, image side:v2)"},
+		{"a percentage", ptr(intstr.FromString("2%")), 0, "3 pods failed after their upgrade, and 2 are allowed, such as d/pod (container side: CrashLoopBackOff, image side:v2)"},
+		{"a resume accepted the failed pods", ptr(intstr.FromInt32(0)), 3, ""},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			stage := &protocol.Stage{Policy: "p", Steps: 1, Tolerated: c.tolerated, Step: &protocol.Step{UpTo: intstr.FromString("100%"), MaxFailed: c.limit}}
+			plan, err := NextInStage(set, pods, nil, stage)
+			require.NoError(t, err)
+			failure, err := Failure(set, pods, &plan, stage)
+			require.NoError(t, err)
+			if c.reason == "" {
+				require.Nil(t, failure)
+				return
+			}
+			assert.Equal(t, &protocol.Failure{Pods: 3, Reason: c.reason}, failure)
+		})
+	}
+	done := &protocol.Stage{Policy: "p", Done: true, Step: &protocol.Step{MaxFailed: ptr(intstr.FromInt32(0))}}
+	failure, err := Failure(set, pods, &Plan{}, done)
+	require.NoError(t, err)
+	assert.Nil(t, failure, "after promote --full, no limit is left")
+}
