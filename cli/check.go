@@ -17,10 +17,12 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	outriggerv1 "github.com/outrigger/outrigger/api/outrigger/v1alpha1"
 	"github.com/outrigger/outrigger/api/v1alpha1"
 	"github.com/outrigger/outrigger/cli/view"
 	"github.com/outrigger/outrigger/internal/match"
@@ -53,7 +55,8 @@ func newCheck(s *shared) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "check",
 		Short: "Check the parts of the installation",
-		Long: "Check the definition of SidecarSets, the webhook, the operator, Temporal, the workers, and the rights of the user.\n" +
+		Long: "Check the definitions of SidecarSets and RolloutPolicies, the webhook, the operator, Temporal, the workers, and the\n" +
+			"rights of the user.\n" +
 			"Each line has the next step. The webhook is called for a pod in the namespace of -n that is not stored.\n" +
 			"The exit code is 1 if a part failed.",
 		Example: `  kubectl sidecarset check
@@ -79,6 +82,7 @@ func (i *installation) check(ctx context.Context) view.Checks {
 		check func(context.Context) (string, error)
 	}{
 		{"definition", i.definition},
+		{"policies", i.policies},
 		{"webhook", i.webhook},
 		{"operator", i.operator},
 		{"temporal", i.temporalServer},
@@ -129,6 +133,20 @@ func (i *installation) definition(ctx context.Context) (string, error) {
 		return "no webhook converts SidecarSets; each version has the fields of the other", nil
 	}
 	return "serves " + strings.Join(definition.Status.StoredVersions, ", ") + " from storage, and a webhook converts", nil
+}
+
+// policies checks the definition of RolloutPolicies. An older installation has none, and works
+// without it.
+func (i *installation) policies(ctx context.Context) (string, error) {
+	var all outriggerv1.RolloutPolicyList
+	err := i.List(ctx, &all)
+	switch {
+	case meta.IsNoMatchError(err), apierrors.IsNotFound(err):
+		return "", unknownError{"RolloutPolicies are not installed, so no rollout has steps: apply config/crd, then restart the operator"}
+	case err != nil:
+		return "", i.failure(err, "list RolloutPolicies")
+	}
+	return fmt.Sprintf("RolloutPolicies are installed (%d)", len(all.Items)), nil
 }
 
 // webhook reads the configuration of the webhook, and creates a pod by dry run, so that the API

@@ -12,12 +12,14 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
+	outriggerv1 "github.com/outrigger/outrigger/api/outrigger/v1alpha1"
 	"github.com/outrigger/outrigger/api/v1alpha1"
 	"github.com/outrigger/outrigger/cli/view"
 )
@@ -82,6 +84,24 @@ func TestCheckProvesThatTheWebhookAnswers(t *testing.T) {
 	assert.Equal(t, view.CheckFailed, part(t, "webhook", interceptor.Funcs{}).State, "no webhook is installed")
 	assert.Equal(t, view.Check{Part: "webhook", State: view.CheckUnknown, Message: "namespace default does not exist (-n)"},
 		part(t, "webhook", interceptor.Funcs{}, installed(func(*admissionregistrationv1.MutatingWebhook) {})))
+}
+
+func TestCheckCountsRolloutPolicies(t *testing.T) {
+	policy := &outriggerv1.RolloutPolicy{ObjectMeta: metav1.ObjectMeta{Name: "canary"}}
+	assert.Equal(t, view.Check{Part: "policies", State: view.CheckOK, Message: "RolloutPolicies are installed (1)"}, part(t, "policies", interceptor.Funcs{}, policy))
+	failing := func(err error) interceptor.Funcs {
+		return interceptor.Funcs{List: func(ctx context.Context, cluster client.WithWatch, list client.ObjectList, options ...client.ListOption) error {
+			if _, ok := list.(*outriggerv1.RolloutPolicyList); ok {
+				return err
+			}
+			return cluster.List(ctx, list, options...)
+		}}
+	}
+	missing := &meta.NoKindMatchError{GroupKind: schema.GroupKind{Group: "outrigger.io", Kind: "RolloutPolicy"}}
+	got := part(t, "policies", failing(missing))
+	assert.Equal(t, view.CheckUnknown, got.State, "an older installation works")
+	assert.Contains(t, got.Message, "apply config/crd")
+	assert.Equal(t, view.CheckFailed, part(t, "policies", failing(errors.New("connection refused"))).State)
 }
 
 func TestCheckWaitsForASignOfLifeOfTheOperator(t *testing.T) {

@@ -40,14 +40,14 @@ func TestCheckNamesThePartThatFailed(t *testing.T) {
 		}
 		return found
 	}
-	healthy := map[string]view.CheckState{"definition": "ok", "webhook": "ok", "operator": "unknown", "temporal": "ok", "workers": "ok", "rights": "ok"}
+	healthy := map[string]view.CheckState{"definition": "ok", "policies": "ok", "webhook": "ok", "operator": "unknown", "temporal": "ok", "workers": "ok", "rights": "ok"}
 	eventually(t, []string{"check"}, "last poll ") // the worker has just started
 	parts, err := checked(t)
 	require.NoError(t, err, parts)
 	assert.Equal(t, healthy, states(parts), parts)
 	assert.Contains(t, parts["operator"].Message, "runs without --leader-elect")
 	text := shows(t, "check")
-	assert.Regexp(t, `(?m)^PART +STATE +MESSAGE\ndefinition +ok +.*\nwebhook +ok +answers for pods of namespace default\n`, text)
+	assert.Regexp(t, `(?m)^PART +STATE +MESSAGE\ndefinition +ok +.*\npolicies +ok +RolloutPolicies are installed \(0\)\nwebhook +ok +answers for pods of namespace default\n`, text)
 
 	parts, err = checked(t, "--task-queue=another")
 	require.EqualError(t, err, "failed: workers")
@@ -104,7 +104,7 @@ func TestCheckFailsIfNoWorkerPollsForThePatchesOfPods(t *testing.T) {
 func TestCheckNamesTheRightsThatAUserLacks(t *testing.T) {
 	parts, err := checked(t, "--as=nobody")
 	require.NoError(t, err, "nothing is known to have failed")
-	for _, part := range []string{"definition", "webhook", "operator", "workers", "rights"} {
+	for _, part := range []string{"definition", "policies", "webhook", "operator", "workers", "rights"} {
 		assert.Equal(t, view.CheckUnknown, parts[part].State, parts[part].Message)
 	}
 	assert.Contains(t, parts["rights"].Message, "get sidecarsets (all commands; ClusterRole outrigger-view)")

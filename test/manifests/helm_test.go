@@ -131,8 +131,8 @@ func (b *bare) stopServing(failed <-chan error) {
 	require.NoError(b.t, b.cluster.Stop(fmt.Sprintf("webhook-%d", b.roles)))
 }
 
-// assertLeft asserts that SidecarSets can be read and written, and that no configuration calls a
-// webhook.
+// assertLeft asserts that SidecarSets can be read and written, that RolloutPolicies exist, and that
+// no configuration calls a webhook.
 func (b *bare) assertLeft() {
 	b.t.Helper()
 	for _, version := range []string{"v1alpha1", "v1beta1"} {
@@ -140,6 +140,7 @@ func (b *bare) assertLeft() {
 		assert.Equal(b.t, "side:v1", image)
 	}
 	kubectl(b.t, b.cluster, "", "label", "sidecarset", "stream", "touched=yes", "--overwrite")
+	assert.Equal(b.t, "rolloutpolicy.outrigger.io/stream", strings.TrimSpace(kubectl(b.t, b.cluster, "", "get", "rolloutpolicies", "--output=name")))
 	for _, kind := range []string{"mutatingwebhookconfigurations", "validatingwebhookconfigurations", "clusterroles", "clusterrolebindings"} {
 		assert.NotContains(b.t, kubectl(b.t, b.cluster, "", "get", kind, "--output=name"), "outrigger")
 	}
@@ -155,6 +156,13 @@ apiVersion: apps.kruise.io/v1alpha1
 kind: SidecarSet
 metadata: {name: stream}
 spec: {selector: {matchLabels: {app: stream}}, containers: [{name: side, image: "side:v1"}]}
+`
+
+const streamPolicy = `
+apiVersion: outrigger.io/v1alpha1
+kind: RolloutPolicy
+metadata: {name: stream}
+spec: {selector: {}, steps: [{upTo: 10%}]}
 `
 
 // playHook simulates the kubelet of the pod of the pre-delete hook. It runs the command of the pod
@@ -199,6 +207,7 @@ func TestHelmInstallsUpgradesAndUninstalls(t *testing.T) {
 	b.helm("upgrade", "outrigger", release, "--wait", optional, "--set=webhook.replicas=3,worker.args={--max-unavailable-pods=10}")
 	b.helm("upgrade", "outrigger", release, "--wait", optional)
 	b.serve()
+	kubectl(t, b.cluster, streamPolicy, "apply", "-f", "-")
 
 	uninstalled := b.goHelm("uninstall", "outrigger")
 	b.playHook()
@@ -238,6 +247,7 @@ func TestKubectlInstallsAndUninstallsAsDocumented(t *testing.T) {
 	// From here to Helm, and away from that.
 	b.helm("upgrade", "--install", "--take-ownership", "--force-conflicts", "outrigger", packaged(t), "--wait")
 	b.serve()
+	kubectl(t, b.cluster, streamPolicy, "apply", "-f", "-")
 	guide, err := os.ReadFile("../../docs/install.md")
 	require.NoError(t, err)
 	_, commands, found := strings.Cut(string(guide), "```\nkubectl delete -k config/webhook")
