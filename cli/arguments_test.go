@@ -33,7 +33,7 @@ func TestAMissingArgumentIsNamedWithTheUsage(t *testing.T) {
 		"set images logs":         `set: "images" is one argument too many (kubectl sidecarset set)`,
 		"set image":               "set image: name a SidecarSet (kubectl sidecarset set image NAME CONTAINER=IMAGE...)",
 		"set image logs":          "set image: name a container and its image (kubectl sidecarset set image NAME CONTAINER=IMAGE...)",
-		"set image a b=c -n shop": "--namespace: set image is about the SidecarSet in all namespaces",
+		"set image a b=c -n shop": "remove --namespace: set image is about the pods of the SidecarSet in all namespaces",
 	} {
 		assert.EqualError(t, s.run(strings.Fields(line)...).err, want, line)
 	}
@@ -64,7 +64,7 @@ func TestGetIsListAndStatus(t *testing.T) {
 	assert.Equal(t, withoutKeyDirectory(s.shows("status", "logs", "-o", "yaml")), withoutKeyDirectory(s.shows("get", "sidecarset/logs", "-o", "yaml")))
 	require.EqualError(t, s.run("get", "logs", "--missing").err, "--missing: status has no such flag")
 	require.EqualError(t, s.run("get", "--timeout=1s").err, "--timeout: list has no such flag")
-	require.EqualError(t, s.run("get", "logs", "-n", "shop").err, "--namespace: status is about the SidecarSet in all namespaces")
+	require.EqualError(t, s.run("get", "logs", "-n", "shop").err, "remove --namespace: status is about the pods of the SidecarSet in all namespaces")
 	require.EqualError(t, s.run("get", "-o", "table").err, `--output "table": use wide, json, yaml`)
 }
 

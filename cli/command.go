@@ -92,7 +92,7 @@ func (s *shared) ofSet(cmd *cobra.Command) *cobra.Command {
 	cmd.ValidArgsFunction = s.completeSets
 	cmd.PreRunE = func(cmd *cobra.Command, _ []string) error {
 		if *s.config.Namespace != "" {
-			return fmt.Errorf("--namespace: %s is about the SidecarSet in all namespaces", nameOf(cmd))
+			return fmt.Errorf("remove --namespace: %s is about the pods of the SidecarSet in all namespaces", nameOf(cmd))
 		}
 		return nil
 	}

@@ -52,6 +52,6 @@ func TestANamespaceIsRejectedByCommandsAboutSidecarSets(t *testing.T) {
 	for _, args := range [][]string{
 		{"status", "logs"}, {"plan", "logs"}, {"history", "logs"}, {"diff", "logs", "1"}, {"undo", "logs"}, {"pause", "logs"}, {"resume", "logs"}, {"open", "logs"}, {"restart", "logs"},
 	} {
-		require.EqualError(t, s.run(append(args, "--namespace=shop")...).err, "--namespace: "+args[0]+" is about the SidecarSet in all namespaces", "%v", args)
+		require.EqualError(t, s.run(append(args, "--namespace=shop")...).err, "remove --namespace: "+args[0]+" is about the pods of the SidecarSet in all namespaces", "%v", args)
 	}
 }

@@ -51,7 +51,7 @@ func TestWhyAndStatusReadAFewNodesOfStuckPods(t *testing.T) {
 	reads := 0
 	shown := lostNodes(t, 1, nil, &reads).shows("why", "pod/pod-1")
 	assert.Equal(t, 1, reads)
-	assert.Contains(t, shown, "  its node node-0 does not exist: kubectl delete pod pod-1 -n default --force\n")
+	assert.Contains(t, shown, "  its node node-0 does not exist: kubectl delete pods -n default --field-selector spec.nodeName=node-0 --force\n")
 }
 
 func TestWithoutTheRightToReadNodesTheyAreLeftOut(t *testing.T) {

@@ -60,10 +60,20 @@ func (r *runs) endpoint() string {
 // explain adds the endpoint and, if it is known, a remedy.
 func (r *runs) explain(err error) error {
 	if cause, remedy := temporal.ExplainCall(err); cause != "" {
-		return fmt.Errorf("%s: %s (%s)", r.endpoint(), cause, remedy)
+		return &explainedError{fmt.Sprintf("%s: %s (%s)", r.endpoint(), cause, remedy), err}
 	}
 	return fmt.Errorf("%s: %w", r.endpoint(), err)
 }
+
+// explainedError has another text than its cause.
+type explainedError struct {
+	text  string
+	cause error
+}
+
+func (e *explainedError) Error() string { return e.text }
+
+func (e *explainedError) Unwrap() error { return e.cause }
 
 // readRun reads the open run of a SidecarSet. Without Temporal, the output names the reason
 // that the run is not known.
@@ -75,7 +85,7 @@ func (s *shared) readRun(ctx context.Context, set *v1alpha1.SidecarSet) view.Run
 	defer r.Close()
 	status, err := r.status(ctx, set)
 	if err != nil {
-		return view.RunInput{Unknown: err.Error(), NotResponding: errors.Is(err, errNotResponding)}
+		return view.RunInput{Unknown: err.Error(), NotResponding: errors.Is(err, errNotResponding), Unreachable: temporal.IsUnreachable(err)}
 	}
 	in := view.RunInput{Status: status, Temporal: r.endpoint()}
 	if status != nil && status.RejectedWrites > 0 {

@@ -56,7 +56,7 @@ func TestPodsThatBypassTheInstalledWebhookAreNotMissing(t *testing.T) {
 	missing := func(change func(*admissionv1.MutatingWebhook)) map[string]string {
 		return missingPods(t, newTestCluster(t, append(objects, installed(change))...).run("list", "--missing", "-o", "json"))
 	}
-	const calledOff = "the webhook was not installed or injection was paused when it was created, or the pod's labels or the SidecarSet's selector changed since"
+	const calledOff = "the webhook was not installed or injection was paused when it was created, or the labels of the pod or of its namespace (such as outrigger.io/injection=disabled), or the SidecarSet's selector, changed since"
 	assert.Equal(t, map[string]string{"shop/plain": calledOff, "lab/plain": calledOff, "shop/opted-out": calledOff}, missing(func(*admissionv1.MutatingWebhook) {}))
 	assert.Equal(t, map[string]string{"shop/plain": calledOff}, missing(func(w *admissionv1.MutatingWebhook) {
 		managedOnly(w)

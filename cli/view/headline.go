@@ -34,6 +34,8 @@ type facts struct {
 	uninjected int
 	// notResponding reports that the run does not respond.
 	notResponding bool
+	// unreachable reports that Temporal did not answer the command.
+	unreachable   bool
 	notUpgradable bool
 	// noSlots reports that maxUnavailable is 0, with pods left.
 	noSlots bool
@@ -56,6 +58,8 @@ func headline(f facts) string {
 		return stalled(f.progressing)
 	case f.notResponding && !f.phase.Ended():
 		return waits(notResponding)
+	case f.unreachable && !f.phase.Ended():
+		return "Progressing (Temporal does not answer this command)"
 	case f.phase == protocol.PhaseWaiting:
 		return f.waiting()
 	case f.phase == protocol.PhaseComplete && f.notUpgradable:
@@ -148,7 +152,7 @@ func (r *Rollout) facts() facts {
 	f := facts{
 		phase: r.Phase, observed: r.Observed, matched: r.Counts.Matched, updated: r.Counts.Updated,
 		notUpgradable: r.Counts.NotUpgradable > 0, noSlots: r.Limits.Slots == 0 && r.Counts.Remaining > 0,
-		notResponding: r.notResponding,
+		notResponding: r.notResponding, unreachable: r.unreachable,
 	}
 	for _, c := range r.Conditions {
 		switch {

@@ -38,6 +38,8 @@ type RunInput struct {
 	Unknown string
 	// NotResponding reports that the run did not answer, although Temporal did.
 	NotResponding bool
+	// Unreachable reports that Temporal did not answer.
+	Unreachable bool
 	// Temporal is the address and the namespace that were read.
 	Temporal string
 }

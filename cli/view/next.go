@@ -53,11 +53,14 @@ func (r *Rollout) next(now time.Time) []string {
 	add(ResumeCommand(r.Name), r.Pause != nil)
 	add("kubectl edit sidecarset "+r.Name, f.progressing == v1alpha1.ReasonInvalid)
 	add("kubectl sidecarset open "+r.Name, f.progressing == v1alpha1.ReasonRolloutFailing)
-	add(checkCommand, isOutage(f.progressing) || f.progressing == v1alpha1.ReasonRunUnreadable || r.notResponding && !r.Phase.Ended())
-	if len(found) == 0 && r.Phase == protocol.PhaseWaiting {
-		add(why, true)
+	add(checkCommand, isOutage(f.progressing) || f.progressing == v1alpha1.ReasonRunUnreadable || (r.notResponding || r.unreachable) && !r.Phase.Ended())
+	if len(found) == 0 {
+		failing := slices.ContainsFunc(r.pods(), func(pod *Pod) bool { return pod.Phase == PodFailing })
 		longest := r.longest()
-		add("go back: kubectl sidecarset undo "+r.Name, longest != nil && now.Sub(*longest.Since) > undoAfter)
+		add("go back: kubectl sidecarset undo "+r.Name, failing)
+		add("kubectl sidecarset restart "+r.Name, r.Counts.NotUpgradable > 0 && r.Phase == protocol.PhaseComplete)
+		add(why, r.Phase == protocol.PhaseWaiting)
+		add("go back: kubectl sidecarset undo "+r.Name, r.Phase == protocol.PhaseWaiting && longest != nil && now.Sub(*longest.Since) > undoAfter)
 	}
 	add("kubectl sidecarset list --missing", f.uninjected > 0)
 	add(why, r.Counts.NotUpgradable > 0 && r.Phase != protocol.PhaseNotUpdate)

@@ -63,10 +63,10 @@ func TestStatusNamesTheNextCommand(t *testing.T) {
 		want   string
 		change func(*Input)
 	}{
-		{"kubectl sidecarset why logs", func(*Input) {}},
+		{"go back: kubectl sidecarset undo logs; kubectl sidecarset why logs", func(*Input) {}},
 		{"kubectl sidecarset why logs; go back: kubectl sidecarset undo logs", func(in *Input) { quiet(in, pod(t, "a", "agent:v2", written(t, 2*time.Minute, ""))) }},
 		{"kubectl sidecarset why logs", func(in *Input) { quiet(in, pod(t, "a", "agent:v2", written(t, 20*time.Second, ""))) }},
-		{"kubectl sidecarset why logs", func(in *Input) { quiet(in, pod(t, "a", "agent:v1", notUpgradable)) }},
+		{"kubectl sidecarset restart logs; kubectl sidecarset why logs", func(in *Input) { quiet(in, pod(t, "a", "agent:v1", notUpgradable)) }},
 		{`kubectl patch sidecarset logs --type=merge -p '{"spec":{"updateStrategy":{"paused":false}}}'; kubectl sidecarset why logs`, func(in *Input) { in.Set.Spec.UpdateStrategy.Paused = true }},
 		{"kubectl sidecarset resume logs", func(in *Input) {
 			in.Pods = in.Pods[1:4]
@@ -74,6 +74,7 @@ func TestStatusNamesTheNextCommand(t *testing.T) {
 		}},
 		{"kubectl -n sidecars get pods -l app.kubernetes.io/component=operator", func(in *Input) { in.Pods, in.Set.Generation, in.SystemNamespace = in.Pods[1:4], 3, "sidecars" }},
 		{"kubectl sidecarset check", func(in *Input) { in.Pods, in.Run = in.Pods[1:4], RunInput{Unknown: "u", NotResponding: true} }},
+		{"kubectl sidecarset check", func(in *Input) { in.Pods, in.Run = in.Pods[1:4], RunInput{Unknown: "u", Unreachable: true} }},
 		{"kubectl sidecarset check; kubectl sidecarset why logs", set(v1alpha1.ReasonWorkerUnavailable)},
 		{"kubectl sidecarset open logs; kubectl sidecarset why logs", set(v1alpha1.ReasonRolloutFailing)},
 		{"kubectl edit sidecarset logs; kubectl sidecarset why logs", set(v1alpha1.ReasonInvalid)},
@@ -137,4 +138,21 @@ func TestPodsWithoutSidecarsAreNoEndOfARollout(t *testing.T) {
 	assert.Equal(t, "9 pods match, but have no sidecar", one.Headline)
 	assert.Equal(t, []string{"PodsWithoutSidecar", "NoPods"}, one.Attention)
 	assert.Equal(t, Bad, headlineTone(one.Headline))
+}
+
+func TestTemporalThatDoesNotAnswerIsNamedAtOnce(t *testing.T) {
+	in := input(t)
+	in.Pods, in.Set.Status.Conditions = in.Pods[1:4], nil
+	in.Run = RunInput{Unknown: "Temporal at 127.0.0.1:7233: connection refused", Unreachable: true}
+	r, err := NewRollout(in)
+	require.NoError(t, err)
+	assert.Equal(t, "Progressing (Temporal does not answer this command)", r.Headline)
+	why, err := NewRolloutWhy(in)
+	require.NoError(t, err)
+	assert.Equal(t, "Temporal at 127.0.0.1:7233: connection refused; if the worker cannot reach Temporal either, the rollout waits (kubectl sidecarset check)", why.Reasons[0])
+
+	in.Pods = []*corev1.Pod{pod(t, "a", "agent:v2")}
+	r, err = NewRollout(in)
+	require.NoError(t, err)
+	assert.Equal(t, "Complete", r.Headline, "a rollout that has ended does not need Temporal")
 }

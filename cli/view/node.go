@@ -22,7 +22,7 @@ func (n Nodes) problem(pod *Pod) string {
 	}
 	node, err := n.Get(pod.Node)
 	if apierrors.IsNotFound(err) {
-		return fmt.Sprintf("its node %s does not exist: kubectl delete pod %s -n %s --force", pod.Node, pod.Name, pod.Namespace)
+		return fmt.Sprintf("its node %s does not exist: kubectl delete pods -n %s --field-selector spec.nodeName=%[1]s --force", pod.Node, pod.Namespace)
 	}
 	if err != nil {
 		return ""

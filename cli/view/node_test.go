@@ -72,10 +72,10 @@ func TestTheLostNodeOfAPodIsNamed(t *testing.T) {
 		pod  *corev1.Pod
 		want string
 	}{
-		"not ready":         {pod(t, "p", "agent:v2", on("node-3"), unready), "its node node-3 does not exist: kubectl delete pod p -n default --force"},
+		"not ready":         {pod(t, "p", "agent:v2", on("node-3"), unready), "its node node-3 does not exist: kubectl delete pods -n default --field-selector spec.nodeName=node-3 --force"},
 		"old and not ready": {pod(t, "p", "agent:v1", on("node-1"), unready), "its node node-1 is NotReady for 77s: kubectl describe node node-1"},
-		"last seen ready":   {pod(t, "p", "agent:v2", on("node-3"), written(t, time.Second, ""), func(p *corev1.Pod) { p.Status.Conditions[0].Status = corev1.ConditionTrue }), "its node node-3 does not exist: kubectl delete pod p -n default --force"},
-		"being deleted":     {pod(t, "p", "agent:v1", on("node-3"), unready, func(p *corev1.Pod) { p.DeletionTimestamp = new(ago(time.Minute)) }), "its node node-3 does not exist: kubectl delete pod p -n default --force"},
+		"last seen ready":   {pod(t, "p", "agent:v2", on("node-3"), written(t, time.Second, ""), func(p *corev1.Pod) { p.Status.Conditions[0].Status = corev1.ConditionTrue }), "its node node-3 does not exist: kubectl delete pods -n default --field-selector spec.nodeName=node-3 --force"},
+		"being deleted":     {pod(t, "p", "agent:v1", on("node-3"), unready, func(p *corev1.Pod) { p.DeletionTimestamp = new(ago(time.Minute)) }), "its node node-3 does not exist: kubectl delete pods -n default --field-selector spec.nodeName=node-3 --force"},
 		"ready":             {pod(t, "p", "agent:v2", on("node-3")), ""},
 		"ended":             {pod(t, "p", "agent:v2", on("node-3"), unready, func(p *corev1.Pod) { p.Status.Phase = corev1.PodSucceeded }), ""},
 		"on a ready node":   {pod(t, "p", "agent:v2", on("node-2"), unready), ""},

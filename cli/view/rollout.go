@@ -45,7 +45,9 @@ type Rollout struct {
 	Temporal  string     `json:"runWhere,omitempty"`
 	Revisions []Revision `json:"revisions,omitempty"`
 	// notResponding reports that Temporal answers, and the run does not.
-	notResponding   bool
+	notResponding bool
+	// unreachable reports that Temporal did not answer the command.
+	unreachable     bool
 	systemNamespace string
 }
 
@@ -121,7 +123,7 @@ func NewRollout(in *Input) (*Rollout, error) {
 		Phase: plan.Phase, Message: plan.Message, Counts: plan.Counts, Limits: limitsOf(set, &plan),
 		Images: images(&set.Spec), Pause: pauseOf(set, in.Run.Status), PausedBySpec: set.Spec.UpdateStrategy.Paused, Conditions: conditions(set), Run: runOf(in),
 		RunUnknown: in.Run.Unknown, Temporal: in.Run.Temporal, Revisions: in.byRevision(matched, version),
-		notResponding: in.Run.NotResponding, systemNamespace: in.SystemNamespace,
+		notResponding: in.Run.NotResponding, unreachable: in.Run.Unreachable, systemNamespace: in.SystemNamespace,
 	}
 	r.explainNodes(in.Nodes)
 	if r.Pause != nil && r.Counts.Remaining > 0 {

@@ -99,7 +99,8 @@ func recreate(pod *corev1.Pod) string {
 }
 
 // uninjected is the reason of a pod that no present rule leaves out.
-const uninjected = "the webhook was not installed or injection was paused when it was created, or the pod's labels or the SidecarSet's selector changed since"
+const uninjected = "the webhook was not installed or injection was paused when it was created, or the labels of the pod or of its namespace " +
+	"(such as outrigger.io/injection=disabled), or the SidecarSet's selector, changed since"
 
 func (i *injection) webhookReason() string {
 	installed := i.Webhook.Installed
@@ -117,7 +118,7 @@ func (i *injection) webhookReason() string {
 	case bypassed != "":
 		return bypassed
 	case installed.FailurePolicy != nil && *installed.FailurePolicy == admissionv1.Ignore:
-		return "the webhook's failurePolicy is Ignore: it was unreachable when the pod was created, or the pod's labels or the SidecarSet's selector changed since" + recreate(i.Pod)
+		return "the webhook's failurePolicy is Ignore: it was unreachable when the pod was created, or the labels of the pod or of its namespace, or the SidecarSet's selector, changed since" + recreate(i.Pod)
 	}
 	if conditions := additionalConditions(installed); len(conditions) > 0 {
 		return uninjected + ", or a match condition of the webhook leaves it out (" + strings.Join(conditions, ", ") + ")" + recreate(i.Pod)

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -41,7 +42,7 @@ func NewRolloutWhy(in *Input) (*RolloutWhy, error) {
 	if err != nil {
 		return nil, err
 	}
-	reasons := slices.Concat(r.stoppedBy(in), r.operatorReasons(), r.stuckPods(), r.notUpgradable(in))
+	reasons := slices.Concat(r.stoppedBy(in), r.operatorReasons(), r.stuckPods(in.Nodes.Now), r.notUpgradable(in))
 	switch n := len(left); {
 	case n == 1:
 		reasons = append(reasons, fmt.Sprintf("%s/%s is not managed: %s (kubectl sidecarset list --outdated)", left[0].Namespace, left[0].Name, left[0].Reason))
@@ -80,6 +81,9 @@ func (r *Rollout) stoppedBy(in *Input) []string {
 	if r.Pause != nil {
 		found = append(found, "paused "+PausedBySignal(r.Name, r.Pause))
 	}
+	if r.unreachable && !r.Phase.Ended() {
+		found = append(found, r.RunUnknown+"; if the worker cannot reach Temporal either, the rollout waits ("+checkCommand+")")
+	}
 	if r.notResponding && !r.Phase.Ended() {
 		found = append(found, notResponding+": is a worker running? ("+checkCommand+")")
 	}
@@ -89,11 +93,14 @@ func (r *Rollout) stoppedBy(in *Input) []string {
 // operatorReasons are conditions about Temporal, the workers, the run or the webhook.
 func (r *Rollout) operatorReasons() []string {
 	var found []string
-	for _, c := range r.Conditions {
+	// Progressing and Degraded may have the same reason. The message of Progressing also has the
+	// counts of an earlier plan.
+	conditions := slices.Clone(r.Conditions)
+	slices.Reverse(conditions)
+	for _, c := range conditions {
 		switch c.Reason {
 		case v1alpha1.ReasonInvalid, v1alpha1.ReasonTemporalUnavailable, v1alpha1.ReasonTemporalThrottled, v1alpha1.ReasonWorkerUnavailable,
 			v1alpha1.ReasonRolloutFailing, v1alpha1.ReasonRunUnreadable, v1alpha1.ReasonWebhookUnavailable:
-			// Progressing and Degraded may have the same reason.
 			if !slices.ContainsFunc(found, func(reason string) bool { return strings.HasPrefix(reason, c.Reason+":") }) {
 				message := c.Message
 				if !strings.Contains(message, "kubectl ") {
@@ -107,7 +114,7 @@ func (r *Rollout) operatorReasons() []string {
 }
 
 // stuckPods lists pods that use slots, or whose writes were rejected.
-func (r *Rollout) stuckPods() []string {
+func (r *Rollout) stuckPods(now time.Time) []string {
 	var found []string
 	if r.Counts.Remaining > 0 && r.Limits.Slots == 0 {
 		found = append(found, "maxUnavailable is "+r.Limits.MaxUnavailable+": no ready pod may be upgraded ("+PatchStrategy(r.Name, "maxUnavailable", "1")+")")
@@ -122,7 +129,11 @@ func (r *Rollout) stuckPods() []string {
 			continue
 		}
 		if named++; named <= enough {
-			found = append(found, fmt.Sprintf("%s/%s is %s: %s", pod.Namespace, pod.Name, pod.Phase, pod.Reason))
+			since := ""
+			if pod.Since != nil && !now.IsZero() {
+				since = " for " + age(now, *pod.Since)
+			}
+			found = append(found, fmt.Sprintf("%s/%s is %s%s: %s", pod.Namespace, pod.Name, pod.Phase, since, pod.Reason))
 		}
 	}
 	if named > enough {
