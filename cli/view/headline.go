@@ -32,10 +32,9 @@ type facts struct {
 	matched, updated      int
 	// uninjected are the pods that match, and lack the sidecars.
 	uninjected int
-	// notResponding reports that the run does not respond.
-	notResponding bool
-	// unreachable reports that Temporal did not answer the command.
-	unreachable   bool
+	// silence is the headline of a run whose state cannot be read, because the run or Temporal does
+	// not respond.
+	silence       string
 	notUpgradable bool
 	// noSlots reports that maxUnavailable is 0, with pods left.
 	noSlots bool
@@ -56,10 +55,8 @@ func headline(f facts) string {
 		return waits(f.progressing)
 	case isFault(f.progressing):
 		return stalled(f.progressing)
-	case f.notResponding && !f.phase.Ended():
-		return waits(notResponding)
-	case f.unreachable && !f.phase.Ended():
-		return "Progressing (Temporal does not answer this command)"
+	case f.silence != "" && !f.phase.Ended():
+		return f.silence
 	case f.phase == protocol.PhaseWaiting:
 		return f.waiting()
 	case f.phase == protocol.PhaseComplete && f.notUpgradable:
@@ -152,7 +149,12 @@ func (r *Rollout) facts() facts {
 	f := facts{
 		phase: r.Phase, observed: r.Observed, matched: r.Counts.Matched, updated: r.Counts.Updated,
 		notUpgradable: r.Counts.NotUpgradable > 0, noSlots: r.Limits.Slots == 0 && r.Counts.Remaining > 0,
-		notResponding: r.notResponding, unreachable: r.unreachable,
+	}
+	switch {
+	case r.notResponding:
+		f.silence = waits(notResponding)
+	case r.unreachable:
+		f.silence = "Progressing (Temporal does not answer this command)"
 	}
 	for _, c := range r.Conditions {
 		switch {
