@@ -80,7 +80,8 @@ type Phase string
 
 // These are the phases of a run. A run ends in one of the last five phases. A plan has the phase
 // StepReached if all pods of a step are updated and ready. The run is then in phase Baking or
-// AwaitingApproval, or begins the next step at once.
+// AwaitingApproval, or begins the next step at once. In phase Frozen, a RolloutFreeze prevents the
+// next upgrades.
 const (
 	PhaseProgressing      Phase = "Progressing"
 	PhaseWaiting          Phase = "Waiting"
@@ -88,6 +89,7 @@ const (
 	PhaseBaking           Phase = "Baking"
 	PhaseAwaitingApproval Phase = "AwaitingApproval"
 	PhasePaused           Phase = "Paused"
+	PhaseFrozen           Phase = "Frozen"
 	PhaseComplete         Phase = "Complete"
 	PhasePartitionReached Phase = "PartitionReached"
 	PhaseNotUpdate        Phase = "NotUpdate"
@@ -281,6 +283,9 @@ type NextBatchResult struct {
 	Failure *Failure `json:"failure,omitempty"`
 	// Stage is the Stage that the plan used. It is nil without a RolloutPolicy.
 	Stage *Stage `json:"stage,omitempty"`
+	// FrozenUntil is the end of the RolloutFreeze of the phase Frozen. It is nil if the freeze has
+	// no end.
+	FrozenUntil *time.Time `json:"frozenUntil,omitempty"`
 }
 
 // AwaitMigrationInput is the input of the activity AwaitMigration, which waits for pods whose
@@ -357,6 +362,8 @@ type UpgradeBatchResult struct {
 	Rejected []RejectedPod `json:"failed,omitempty"`
 	// Stopped is the reason of the fence if the fence stopped the batch before its end.
 	Stopped string `json:"stopped,omitempty"`
+	// Frozen is set if a RolloutFreeze stopped the batch.
+	Frozen bool `json:"frozen,omitempty"`
 	// Quiet is set if no pod was upgraded for a while before the batch ended.
 	Quiet bool `json:"quiet,omitempty"`
 }

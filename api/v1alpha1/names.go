@@ -98,6 +98,7 @@ const (
 	ReasonWaitingForPods    = "WaitingForPods"
 	ReasonBaking            = "Baking"
 	ReasonAwaitingApproval  = "AwaitingApproval"
+	ReasonFrozen            = "Frozen"
 	ReasonNotUpgradablePods = "NotUpgradablePods"
 	// ReasonContainerCannotStart: sidecars of pods cannot start, for another cause than their image.
 	ReasonContainerCannotStart = "ContainerCannotStart"

@@ -39,6 +39,8 @@ type Plan struct {
 	FalseConditions, TrueConditions []protocol.PodReference
 	// Hot is set when standby twins are reset after an upgrade.
 	Hot bool
+	// Frozen describes the RolloutFreeze that removed the upgrades from the plan, if any.
+	Frozen string
 
 	// allowed is the number of the remaining pods that the current step allows to upgrade.
 	allowed int

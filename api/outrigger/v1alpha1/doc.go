@@ -17,7 +17,7 @@ var GroupVersion = schema.GroupVersion{Group: "outrigger.io", Version: "v1alpha1
 
 // AddToScheme registers the types of the group.
 func AddToScheme(scheme *runtime.Scheme) error {
-	scheme.AddKnownTypes(GroupVersion, &RolloutPolicy{}, &RolloutPolicyList{})
+	scheme.AddKnownTypes(GroupVersion, &RolloutPolicy{}, &RolloutPolicyList{}, &RolloutFreeze{}, &RolloutFreezeList{})
 	metav1.AddToGroupVersion(scheme, GroupVersion)
 	return nil
 }

@@ -1,0 +1,45 @@
+package v1alpha1
+
+import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+// RolloutFreeze stops the upgrades of the selected SidecarSets while it exists. Hot upgrades in
+// progress finish. The rollouts continue once the freeze is deleted, or its time is over. New pods
+// get the newest version during a freeze.
+//
+// +kubebuilder:object:root=true
+// +kubebuilder:resource:scope=Cluster,shortName=rof
+// +kubebuilder:printcolumn:name="UNTIL",type="string",JSONPath=".spec.until",description="Time at which the freeze ends. Empty: once the freeze is deleted."
+// +kubebuilder:printcolumn:name="REASON",type="string",JSONPath=".spec.reason",description="Reason of the freeze."
+// +kubebuilder:printcolumn:name="AGE",type="date",JSONPath=".metadata.creationTimestamp"
+type RolloutFreeze struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+
+	Spec RolloutFreezeSpec `json:"spec,omitzero"`
+}
+
+// RolloutFreezeList is a list of RolloutFreezes.
+//
+// +kubebuilder:object:root=true
+type RolloutFreezeList struct {
+	metav1.TypeMeta `json:",inline"`
+	metav1.ListMeta `json:"metadata,omitempty"`
+	Items           []RolloutFreeze `json:"items"`
+}
+
+// RolloutFreezeSpec selects the SidecarSets of a freeze, and limits its time.
+type RolloutFreezeSpec struct {
+	// Selector selects SidecarSets by their labels. Without a selector, or with an empty selector,
+	// the freeze applies to every SidecarSet.
+	// +kubebuilder:validation:XValidation:rule="!has(self.matchExpressions) || self.matchExpressions.all(e, e.operator in ['In', 'NotIn'] ? has(e.values) && size(e.values) > 0 : e.operator in ['Exists', 'DoesNotExist'] && (!has(e.values) || size(e.values) == 0))",message="selector: the operators In and NotIn need values; Exists and DoesNotExist have none"
+	Selector metav1.LabelSelector `json:"selector,omitzero"`
+	// Reason is the reason of the freeze. Status and commands show it.
+	// +kubebuilder:validation:MaxLength=1024
+	Reason string `json:"reason,omitempty"`
+	// Until is the time at which the freeze ends, such as 2026-11-28T00:00:00Z. Without it, the
+	// freeze ends once it is deleted.
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:Format=date-time
+	// +kubebuilder:validation:Pattern=`^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]+)?(Z|[+-][0-9]{2}:[0-9]{2})$`
+	Until *metav1.Time `json:"until,omitempty"`
+}

@@ -1,0 +1,59 @@
+package stage
+
+import (
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+
+	outriggerv1 "github.com/outrigger/outrigger/api/outrigger/v1alpha1"
+	"github.com/outrigger/outrigger/api/v1alpha1"
+)
+
+// FreezeOf returns the RolloutFreeze that stops the upgrades of a SidecarSet at a time, or nil. Of
+// several freezes, it returns the freeze that ends last, and of these the freeze with the first
+// name.
+func FreezeOf(set *v1alpha1.SidecarSet, freezes []outriggerv1.RolloutFreeze, now time.Time) *outriggerv1.RolloutFreeze {
+	var found *outriggerv1.RolloutFreeze
+	for i := range freezes {
+		if freeze := &freezes[i]; inForce(freeze, now) && Freezes(freeze, set) && (found == nil || outlasts(freeze, found)) {
+			found = freeze
+		}
+	}
+	return found
+}
+
+// Freezes reports whether the selector of a freeze selects a SidecarSet. An invalid selector
+// selects every SidecarSet, because it could select each of them.
+func Freezes(freeze *outriggerv1.RolloutFreeze, set *v1alpha1.SidecarSet) bool {
+	selector, err := metav1.LabelSelectorAsSelector(&freeze.Spec.Selector)
+	return err != nil || selector.Matches(labels.Set(set.Labels))
+}
+
+func inForce(freeze *outriggerv1.RolloutFreeze, now time.Time) bool {
+	return freeze.DeletionTimestamp == nil && (freeze.Spec.Until == nil || now.Before(freeze.Spec.Until.Time))
+}
+
+func outlasts(a, b *outriggerv1.RolloutFreeze) bool {
+	switch x, y := a.Spec.Until, b.Spec.Until; {
+	case x == nil && y == nil, x != nil && y != nil && x.Equal(y):
+		return a.Name < b.Name
+	case x == nil || y == nil:
+		return x == nil
+	default:
+		return x.After(y.Time)
+	}
+}
+
+// FreezeMessage describes a freeze for people, such as "frozen by RolloutFreeze black-friday until
+// 2026-11-28T00:00:00Z: no changes before the weekend".
+func FreezeMessage(freeze *outriggerv1.RolloutFreeze) string {
+	message := "frozen by RolloutFreeze " + freeze.Name
+	if freeze.Spec.Until != nil {
+		message += " until " + freeze.Spec.Until.UTC().Format(time.RFC3339)
+	}
+	if freeze.Spec.Reason != "" {
+		message += ": " + freeze.Spec.Reason
+	}
+	return message
+}
