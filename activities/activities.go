@@ -50,4 +50,5 @@ type Activities struct {
 	Limit *ClusterLimit
 
 	populations rollout.PopulationCache
+	freezes     freezeList
 }

@@ -3,8 +3,13 @@ package activities
 import (
 	"context"
 	"fmt"
+	"time"
 
+	"golang.org/x/sync/errgroup"
+
+	outriggerv1 "github.com/outrigger/outrigger/api/outrigger/v1alpha1"
 	"github.com/outrigger/outrigger/api/v1alpha1"
+	"github.com/outrigger/outrigger/internal/stage"
 )
 
 // fence decides whether pods may still be upgraded. Temporal cannot stop a running activity, so
@@ -29,22 +34,57 @@ type stopped string
 
 func (s stopped) Error() string { return string(s) }
 
+// frozen is the error stopped whose reason is a RolloutFreeze.
+type frozen struct{ stopped }
+
+func (f frozen) Unwrap() error { return f.stopped }
+
 func (a *Activities) newFence(lease *rolloutLease, generation int64) *fence {
 	f := &fence{Activities: a, generation: generation, lease: lease}
 	f.permission = newRecent(a.Clock, "SidecarSet "+lease.set.Name+" and its Lease", f.read)
 	return f
 }
 
-// check returns the SidecarSet, or the error stopped if its pods must not be upgraded.
+// check returns the SidecarSet, or the error stopped if its pods must not be upgraded. With the
+// error frozen, it also returns the SidecarSet.
 func (f *fence) check(ctx context.Context) (*v1alpha1.SidecarSet, error) {
-	now, err := f.permission.get(ctx)
+	now, freezes, err := f.current(ctx)
 	switch {
 	case err != nil:
 		return nil, err
 	case now.stopped != "":
 		return nil, now.stopped
 	}
+	if freeze := stage.FreezeOf(now.set, freezes, f.Clock.Now()); freeze != nil {
+		return now.set, frozen{stopped(stage.FreezeMessage(freeze))}
+	}
 	return now.set, f.Limit.check()
+}
+
+// current returns the permission and the RolloutFreezes, neither older than maxAge. It requests
+// both at the same time, because one answer grows older during the wait for the other answer.
+func (f *fence) current(ctx context.Context) (now permission, freezes []outriggerv1.RolloutFreeze, err error) {
+	listed := f.recentFreezes()
+	for range attempts {
+		var listing errgroup.Group
+		listing.Go(func() error {
+			_, err := listed.get(ctx)
+			return err
+		})
+		if now, err = f.permission.get(ctx); err != nil || now.stopped != "" {
+			return now, nil, err
+		}
+		if err := listing.Wait(); err != nil {
+			return now, nil, err
+		}
+		var readAt, listedAt time.Time
+		now, readAt = f.permission.known()
+		freezes, listedAt = listed.known()
+		if f.Clock.Since(readAt) <= maxAge && f.Clock.Since(listedAt) <= maxAge {
+			return now, freezes, nil
+		}
+	}
+	return now, nil, fmt.Errorf("read SidecarSet %s and the RolloutFreezes: the answers are too old to act on", f.lease.set.Name)
 }
 
 // read reads the SidecarSet and the Lease at the same time, so that neither is older than maxAge

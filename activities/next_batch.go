@@ -9,6 +9,7 @@ import (
 	"github.com/outrigger/outrigger/api/v1alpha1"
 	"github.com/outrigger/outrigger/internal/podstate"
 	"github.com/outrigger/outrigger/internal/rollout"
+	"github.com/outrigger/outrigger/internal/stage"
 )
 
 // NextBatch waits until pods can be upgraded to the generation. It returns these pods, or the
@@ -94,12 +95,8 @@ func (n *nextBatch) plan(ctx context.Context, set *v1alpha1.SidecarSet) (result 
 	if n.input.Paused {
 		return protocol.NextBatchResult{Phase: protocol.PhasePaused, Message: plan.Message, Counts: plan.Counts}, 0, nil
 	}
-	failure, err := rollout.Failure(set, population, &plan, current)
-	if err != nil {
+	if result, ended, err := n.withoutPods(ctx, set, population, &plan); err != nil || ended {
 		return result, 0, err
-	}
-	if failure != nil {
-		return protocol.NextBatchResult{Phase: protocol.PhaseWaiting, Message: failure.Reason, Counts: plan.Counts, Stage: current, Failure: failure}, 0, nil
 	}
 	again = n.migrationDelay(&plan, n.batchDelay(&plan))
 	if again == 0 && plan.Phase == protocol.PhaseWaiting {
@@ -126,6 +123,30 @@ func (n *nextBatch) plan(ctx context.Context, set *v1alpha1.SidecarSet) (result 
 		Gone: gone(n.input.Rejected, &plan), GoneConditions: goneConditions, Stage: current,
 	}
 	return result, again, nil
+}
+
+// withoutPods returns the result of a plan whose pods must not be upgraded now, because upgraded
+// pods fail or because of a RolloutFreeze. Otherwise, ended is false.
+func (n *nextBatch) withoutPods(ctx context.Context, set *v1alpha1.SidecarSet, population []rollout.Pod, plan *rollout.Plan) (result protocol.NextBatchResult, ended bool, err error) {
+	result = protocol.NextBatchResult{Phase: protocol.PhaseWaiting, Counts: plan.Counts, Hot: plan.Hot, Stage: n.resolved}
+	failure, err := rollout.Failure(set, population, plan, n.resolved)
+	if err != nil {
+		return result, false, err
+	}
+	if failure != nil {
+		result.Message, result.Failure = failure.Reason, failure
+		return result, true, nil
+	}
+	freeze, err := n.freeze(ctx, set)
+	if err != nil || freeze == nil {
+		return result, false, err
+	}
+	plan.Freeze(stage.FreezeMessage(freeze))
+	if plan.Phase != protocol.PhaseFrozen {
+		return result, false, nil
+	}
+	result.Phase, result.Message, result.FrozenUntil = plan.Phase, plan.Message, endOf(freeze)
+	return result, true, n.Current()
 }
 
 // postponeConditions omits the conditions that no upgrade depends on while pods are being

@@ -269,6 +269,17 @@ func (r *recent[T]) get(ctx context.Context) (T, error) {
 	return r.refresh(ctx)
 }
 
+// since returns an answer that was requested at a time or later. Concurrent callers share the
+// answer of one request.
+func (r *recent[T]) since(ctx context.Context, at time.Time) (T, error) {
+	r.requesting.Lock()
+	defer r.requesting.Unlock()
+	if answer, requestedAt := r.known(); !requestedAt.Before(at) && r.clock.Since(requestedAt) <= maxAge {
+		return answer, nil
+	}
+	return r.refresh(ctx)
+}
+
 // known returns the last answer, and the time of its request.
 func (r *recent[T]) known() (answer T, requestedAt time.Time) {
 	r.mu.Lock()

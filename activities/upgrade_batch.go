@@ -298,7 +298,7 @@ func (b *upgradeBatch) result() protocol.UpgradeBatchResult {
 	for _, pod := range b.tried {
 		tried = append(tried, pod.PodReference)
 	}
-	result := protocol.UpgradeBatchResult{Written: b.outcome.writes(tried), Rejected: b.outcome.failures(tried), Stopped: b.outcome.stopped, Quiet: b.quiet}
+	result := protocol.UpgradeBatchResult{Written: b.outcome.writes(tried), Rejected: b.outcome.failures(tried), Stopped: b.outcome.stopped, Frozen: b.outcome.frozen, Quiet: b.quiet}
 	result.Skipped = len(tried) - len(result.Written) - len(result.Rejected)
 	return result
 }

@@ -240,6 +240,8 @@ type outcome struct {
 	fresh      []protocol.WrittenPod
 	rejections map[protocol.PodReference]string
 	stopped    string
+	// frozen is set if a RolloutFreeze ended the batch.
+	frozen bool
 	// waiting describes the wait of the batch, if it waits for the cluster-wide limit.
 	waiting string
 }
@@ -290,6 +292,7 @@ func (o *outcome) stop(err error) {
 	if errors.As(err, &reason) {
 		o.stopped = string(reason)
 	}
+	o.frozen = errors.As(err, new(frozen))
 }
 
 func (o *outcome) wait(what string) {

@@ -71,6 +71,8 @@ func (r *run) follow(ctx workflow.Context, next protocol.NextBatchResult) error 
 		r.newest = protocol.GenerationInput{Generation: next.Generation}
 	case next.Phase == protocol.PhasePaused:
 		return r.awaitSignal(ctx, next.Message)
+	case next.Phase == protocol.PhaseFrozen:
+		return r.awaitThaw(ctx, next)
 	case next.Phase == protocol.PhaseStepReached:
 		return r.awaitStep(ctx)
 	case next.Phase == protocol.PhaseWaiting && !r.conditions.running:

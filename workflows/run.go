@@ -162,6 +162,10 @@ func (r *run) upgradeBatch(ctx workflow.Context, next protocol.NextBatchResult) 
 	again := r.rejected().record(workflow.Now(ctx), references(result.Written), result.Rejected)
 	r.rejectedPods = recordRejected(r.rejectedPods, references(result.Written), result.Rejected)
 	workflow.SetCurrentDetails(ctx, r.details())
+	if result.Frozen {
+		// The next plan may come from a worker that does not observe the freeze yet.
+		return r.awaitSignalFor(ctx, skippedPause, waitFrozen)
+	}
 	if again && len(result.Written) == 0 {
 		// The batch contained only rejected pods, because no other pod could be upgraded.
 		return r.sleep(ctx, waitRejected)

@@ -1,0 +1,66 @@
+package activities
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+
+	outriggerv1 "github.com/outrigger/outrigger/api/outrigger/v1alpha1"
+	"github.com/outrigger/outrigger/api/v1alpha1"
+	"github.com/outrigger/outrigger/internal/stage"
+)
+
+// freezeList is the recent list of all RolloutFreezes. All activities of a process share the list,
+// so that the number of rollouts does not change the number of requests.
+type freezeList struct {
+	once   sync.Once
+	recent *recent[[]outriggerv1.RolloutFreeze]
+}
+
+func (a *Activities) recentFreezes() *recent[[]outriggerv1.RolloutFreeze] {
+	a.freezes.once.Do(func() { a.freezes.recent = newRecent(a.Clock, "RolloutFreezes", a.listFreezes) })
+	return a.freezes.recent
+}
+
+// listFreezes lists the RolloutFreezes. A cluster without their CustomResourceDefinition has none.
+// The end of the activity that needs the list does not cancel the request, because other
+// activities wait for it. After maxAge, the answer would be too old.
+func (a *Activities) listFreezes(ctx context.Context) ([]outriggerv1.RolloutFreeze, error) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), maxAge)
+	defer cancel()
+	var all outriggerv1.RolloutFreezeList
+	err := a.Live.List(ctx, &all)
+	if meta.IsNoMatchError(err) || apierrors.IsNotFound(err) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("list RolloutFreezes: %w", err)
+	}
+	return all.Items, nil
+}
+
+// freeze returns the freeze of a SidecarSet, or nil. A freeze is read again, because it may have
+// been deleted before this activity began. The run would then wait for a signal that it has
+// received already.
+func (n *nextBatch) freeze(ctx context.Context, set *v1alpha1.SidecarSet) (*outriggerv1.RolloutFreeze, error) {
+	freezes, err := n.recentFreezes().get(ctx)
+	if err != nil || stage.FreezeOf(set, freezes, n.Clock.Now()) == nil {
+		return nil, err
+	}
+	if freezes, err = n.recentFreezes().since(ctx, n.began); err != nil {
+		return nil, err
+	}
+	return stage.FreezeOf(set, freezes, n.Clock.Now()), nil
+}
+
+// endOf returns the time at which a freeze ends by itself. It is nil if the freeze has no end.
+func endOf(freeze *outriggerv1.RolloutFreeze) *time.Time {
+	if freeze.Spec.Until == nil {
+		return nil
+	}
+	return new(freeze.Spec.Until.UTC())
+}
