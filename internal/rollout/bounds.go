@@ -8,9 +8,9 @@ import (
 	"github.com/outrigger/outrigger/api/v1alpha1"
 )
 
-// partition returns the number of matched pods that keep the old version (SPEC §7.4). The number
+// Partition returns the number of matched pods that keep the old version (SPEC §7.4). The number
 // is 0 if the strategy has an update selector.
-func partition(strategy *v1alpha1.SidecarSetUpdateStrategy, matched int) (int, error) {
+func Partition(strategy *v1alpha1.SidecarSetUpdateStrategy, matched int) (int, error) {
 	if strategy.Selector != nil || strategy.Partition == nil {
 		return 0, nil
 	}

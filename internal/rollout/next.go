@@ -54,7 +54,7 @@ func (p *planner) run() error {
 		return err
 	}
 	counts := &p.plan.Counts
-	kept, err := partition(p.strategy, counts.Matched)
+	kept, err := Partition(p.strategy, counts.Matched)
 	if err != nil {
 		return err
 	}

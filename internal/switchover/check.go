@@ -71,6 +71,7 @@ func (c *Check) Report() *Report {
 		c.checkPin(set)
 		c.checkRules(set, whitelist)
 		c.checkPods(c.pods[set.Name])
+		c.checkSteps(c.pods[set.Name])
 		c.noteStrategy(set)
 	}
 	for _, object := range c.facts.Unread {

@@ -209,6 +209,56 @@ func TestProblemsOfPods(t *testing.T) {
 	assert.Len(t, report.about("paused"), 1)
 }
 
+// A switch to OpenKruise in the middle of a step would upgrade all remaining pods.
+func TestStepsThatHaveNotEnded(t *testing.T) {
+	inStep := func(set *v1alpha1.SidecarSet) {
+		set.Status.Rollout = &v1alpha1.RolloutStatus{Generation: set.Generation, Policy: "canary", Stage: &v1alpha1.RolloutStage{Step: 2, Steps: 3}}
+	}
+	old := annotated(v1alpha1.HashAnnotation, `{"cold":{"hash":"before","sidecarSetName":"cold"}}`)
+	for name, c := range map[string]struct {
+		change  func(*v1alpha1.SidecarSet)
+		updated bool
+		found   bool
+	}{
+		"in a step":   {found: true},
+		"steps ended": {change: func(s *v1alpha1.SidecarSet) { s.Status.Rollout.Stage.Done = true }},
+		"steps of an earlier generation ended": {change: func(s *v1alpha1.SidecarSet) {
+			s.Status.Rollout.Stage.Done, s.Generation = true, 2
+		}, found: true},
+		"no policy":        {change: func(s *v1alpha1.SidecarSet) { s.Status.Rollout.Stage = nil }},
+		"no rollout":       {change: func(s *v1alpha1.SidecarSet) { s.Status.Rollout = nil }},
+		"all pods updated": {updated: true},
+		"paused":           {change: paused},
+		"the partition keeps the pods": {change: func(s *v1alpha1.SidecarSet) {
+			s.Spec.UpdateStrategy.Partition = &intstr.IntOrString{IntVal: 1}
+		}},
+		"the partition keeps too few pods": {change: func(s *v1alpha1.SidecarSet) {
+			s.Spec.UpdateStrategy.Partition = &intstr.IntOrString{}
+		}, found: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			cold := stored(t, "cold", inStep)
+			if c.change != nil {
+				c.change(&cold)
+			}
+			pod := injected(t, cold, old)
+			if c.updated {
+				pod = injected(t, cold)
+			}
+			report := checked(served(cold), pod)
+			assert.Zero(t, report.Blocked(), "a switchover to Outrigger continues the steps")
+			if !c.found {
+				assert.Empty(t, report.about("steps"))
+				return
+			}
+			assert.Equal(t, []string{"differs SidecarSet/cold: The steps of RolloutPolicy canary have not ended. OpenKruise has no steps, and would upgrade " +
+				"the remaining 1 pod. Before you start OpenKruise, end all steps, or set spec.updateStrategy.paused or a partition."}, report.about("steps"))
+			at := slices.IndexFunc(report.Findings, func(f Finding) bool { return f.Topic == "steps" })
+			assert.Equal(t, "kubectl sidecarset promote cold --full", report.Findings[at].Remedy)
+		})
+	}
+}
+
 func TestSidecarSetsThatBreakRulesForNewOnes(t *testing.T) {
 	one := stored(t, "one", func(s *v1alpha1.SidecarSet) {
 		s.Spec.UpdateStrategy.MaxUnavailable = &intstr.IntOrString{Type: intstr.String, StrVal: "5"}
