@@ -19,6 +19,7 @@ import (
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	outriggerv1 "github.com/outrigger/outrigger/api/outrigger/v1alpha1"
 	"github.com/outrigger/outrigger/api/v1alpha1"
 	"github.com/outrigger/outrigger/cli/view"
 	"github.com/outrigger/outrigger/internal/match"
@@ -185,6 +186,16 @@ func (c *cluster) listRevisions(ctx context.Context, set string) ([]appsv1.Contr
 		return nil, explain(err, "list the revisions of SidecarSet "+set+" in namespace "+c.systemNamespace)
 	}
 	return list.Items, nil
+}
+
+// policy returns the RolloutPolicy of a rollout. It is nil without one, and if it cannot be read: the
+// status of the SidecarSet has the current step, too.
+func (c *cluster) policy(ctx context.Context, set *v1alpha1.SidecarSet) *outriggerv1.RolloutPolicy {
+	policy := &outriggerv1.RolloutPolicy{}
+	if set.Status.Rollout == nil || set.Status.Rollout.Policy == "" || c.Get(ctx, client.ObjectKey{Name: set.Status.Rollout.Policy}, policy) != nil {
+		return nil
+	}
+	return policy
 }
 
 // namespaceLabels reads each namespace once.

@@ -3,9 +3,11 @@ package cli
 import (
 	"context"
 	"errors"
+	"time"
 
 	"github.com/spf13/cobra"
 
+	outriggerv1 "github.com/outrigger/outrigger/api/outrigger/v1alpha1"
 	"github.com/outrigger/outrigger/api/v1alpha1"
 	"github.com/outrigger/outrigger/cli/view"
 	"github.com/outrigger/outrigger/output"
@@ -53,7 +55,7 @@ func newStatus(s *shared) *cobra.Command {
 		if watch {
 			return nil, s.watch(ctx, c, set, o, end)
 		}
-		r, err := c.rollout(ctx, set, s.readRun(ctx, set), c.nodes(ctx, s.now()))
+		r, err := c.rollout(ctx, set, reads{s.readRun(ctx, set), c.policy(ctx, set), c.nodes(ctx, s.now()), s.now()})
 		if err != nil {
 			return nil, err
 		}
@@ -61,12 +63,20 @@ func newStatus(s *shared) *cobra.Command {
 	}, output.Wide, output.JSON, output.YAML)
 }
 
-func (c *cluster) rollout(ctx context.Context, set *v1alpha1.SidecarSet, run view.RunInput, nodes view.Nodes) (*view.Rollout, error) {
+// reads are the parts of a rollout besides its pods and revisions.
+type reads struct {
+	run    view.RunInput
+	policy *outriggerv1.RolloutPolicy
+	nodes  view.Nodes
+	now    time.Time
+}
+
+func (c *cluster) rollout(ctx context.Context, set *v1alpha1.SidecarSet, also reads) (*view.Rollout, error) {
 	in, err := c.inputWithRevisions(ctx, set)
 	if err != nil {
 		return nil, err
 	}
-	in.Run, in.Nodes = run, nodes
+	in.Run, in.Policy, in.Nodes, in.Now = also.run, also.policy, also.nodes, also.now
 	return view.NewRollout(in)
 }
 

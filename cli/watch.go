@@ -107,7 +107,7 @@ func (c *cluster) followScope(ctx context.Context, from *v1alpha1.SidecarSet, re
 	}
 	ticker := time.NewTicker(readInterval)
 	defer ticker.Stop()
-	var run view.RunInput
+	var also reads
 	var read time.Time
 	for {
 		var set v1alpha1.SidecarSet
@@ -118,9 +118,10 @@ func (c *cluster) followScope(ctx context.Context, from *v1alpha1.SidecarSet, re
 			return errScopeChanged
 		}
 		if time.Since(read) >= readInterval {
-			run, read = readRun(ctx, &set), time.Now()
+			also.run, also.policy, read = readRun(ctx, &set), c.policy(ctx, &set), time.Now()
 		}
-		rollout, err := cached.rollout(ctx, &set, run, view.Nodes{})
+		also.now = time.Now()
+		rollout, err := cached.rollout(ctx, &set, also)
 		if err != nil {
 			return watchError(ctx, from, err)
 		}

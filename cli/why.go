@@ -117,7 +117,7 @@ func (s *shared) whySet(ctx context.Context, c *cluster, name string) (model, er
 	if err != nil {
 		return nil, err
 	}
-	in.Run, in.Webhook, in.Nodes = s.readRun(ctx, set), s.webhook(ctx, c), c.nodes(ctx, s.now())
+	in.Run, in.Webhook, in.Nodes, in.Now = s.readRun(ctx, set), s.webhook(ctx, c), c.nodes(ctx, s.now()), s.now()
 	why, err := view.NewRolloutWhy(in)
 	if err != nil {
 		return nil, err

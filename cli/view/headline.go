@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 
@@ -11,6 +12,7 @@ import (
 	"github.com/outrigger/outrigger/api/v1alpha1"
 	"github.com/outrigger/outrigger/internal/podstate"
 	"github.com/outrigger/outrigger/internal/rollout"
+	"github.com/outrigger/outrigger/internal/stage"
 )
 
 // Headlines that are no phase of a plan.
@@ -30,6 +32,8 @@ type facts struct {
 	// Stalled is False.
 	progressing, degraded string
 	matched, updated      int
+	// step names the current step of a rollout with a RolloutPolicy.
+	step string
 	// uninjected are the pods that match, and lack the sidecars.
 	uninjected int
 	// silence is the headline of a run whose state cannot be read, because the run or Temporal does
@@ -59,6 +63,8 @@ func headline(f facts) string {
 		return f.silence
 	case f.phase == protocol.PhaseWaiting:
 		return f.waiting()
+	case f.phase == protocol.PhaseBaking, f.phase == protocol.PhaseAwaitingApproval:
+		return string(f.phase) + " (" + f.step + ")"
 	case f.phase == protocol.PhaseComplete && f.notUpgradable:
 		return stalled(v1alpha1.ReasonNotUpgradablePods)
 	case f.phase == protocol.PhaseComplete && f.updated < f.matched:
@@ -123,7 +129,7 @@ func Unfinished(set *v1alpha1.SidecarSet) bool {
 		return false
 	}
 	switch c.Reason {
-	case v1alpha1.ReasonPaused, v1alpha1.ReasonRolloutProgress, v1alpha1.ReasonWaitingForPods:
+	case v1alpha1.ReasonPaused, v1alpha1.ReasonRolloutProgress, v1alpha1.ReasonWaitingForPods, v1alpha1.ReasonBaking, v1alpha1.ReasonAwaitingApproval:
 		return true
 	}
 	return isOutage(c.Reason) || isFault(c.Reason)
@@ -136,7 +142,7 @@ func headlineTone(headline string) Tone {
 	switch word, _, _ := strings.Cut(headline, " "); word {
 	case string(protocol.PhaseComplete), string(protocol.PhasePartitionReached):
 		return Good
-	case string(protocol.PhasePaused), string(protocol.PhaseProgressing), headlinePending:
+	case string(protocol.PhasePaused), string(protocol.PhaseProgressing), string(protocol.PhaseBaking), string(protocol.PhaseAwaitingApproval), headlinePending:
 		return Busy
 	case "Stalled", "Waiting":
 		return Bad
@@ -149,11 +155,12 @@ func (r *Rollout) facts() facts {
 	f := facts{
 		phase: r.Phase, observed: r.Observed, matched: r.Counts.Matched, updated: r.Counts.Updated,
 		notUpgradable: r.Counts.NotUpgradable > 0, noSlots: r.Limits.Slots == 0 && r.Counts.Remaining > 0,
+		step: stepTitle(r.stage),
 	}
 	switch {
 	case r.notResponding:
 		f.silence = waits(notResponding)
-	case r.unreachable:
+	case r.unreachable && r.waits == "": // status has the step
 		f.silence = "Progressing (Temporal does not answer this command)"
 	}
 	for _, c := range r.Conditions {
@@ -182,7 +189,7 @@ func (s *Summary) stoppedBy(set *v1alpha1.SidecarSet) string {
 }
 
 // facts of the status of a SidecarSet.
-func (s *Summary) facts(set *v1alpha1.SidecarSet) facts {
+func (s *Summary) facts(set *v1alpha1.SidecarSet, now time.Time) facts {
 	strategy, left := &set.Spec.UpdateStrategy, s.Updated < s.Matched
 	f := facts{
 		// The operator does not observe a generation that is invalid.
@@ -201,10 +208,22 @@ func (s *Summary) facts(set *v1alpha1.SidecarSet) facts {
 		f.phase = protocol.PhasePaused
 	default:
 		f.phase = phaseOf(f.progressing)
+		f.betweenSteps(set, now)
 	}
 	slots, err := rollout.MaxUnavailable(strategy, int(s.Matched))
 	f.noSlots = left && err == nil && slots == 0
 	return f
+}
+
+// betweenSteps sets the phase of a reached step, whose bake time may be over since the operator wrote
+// the status.
+func (f *facts) betweenSteps(set *v1alpha1.SidecarSet, now time.Time) {
+	current := stage.OfStatus(set)
+	if f.progressing != v1alpha1.ReasonBaking && f.progressing != v1alpha1.ReasonAwaitingApproval || current == nil {
+		return
+	}
+	f.step = stepTitle(current)
+	f.phase, _ = current.Wait(now)
 }
 
 // phaseOf is the phase of the plan for which Progressing has a reason.
@@ -233,6 +252,7 @@ func (f *facts) attention(s *Summary) []string {
 	add(s.Degraded, true)
 	add(s.Injected, true)
 	add("Paused", f.phase == protocol.PhasePaused)
+	add(v1alpha1.ReasonAwaitingApproval, f.phase == protocol.PhaseAwaitingApproval)
 	add("MaxUnavailableZero", f.noSlots && (f.phase == protocol.PhaseWaiting || f.phase == protocol.PhaseProgressing || f.phase == protocol.PhasePaused))
 	add("NoPods", f.observed && f.matched == 0 && f.progressing != v1alpha1.ReasonInvalid)
 	add("NotObserved", !f.observed)

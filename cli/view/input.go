@@ -1,10 +1,13 @@
 package view
 
 import (
+	"time"
+
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 
+	outriggerv1 "github.com/outrigger/outrigger/api/outrigger/v1alpha1"
 	"github.com/outrigger/outrigger/api/protocol"
 	"github.com/outrigger/outrigger/api/v1alpha1"
 	"github.com/outrigger/outrigger/internal/podstate"
@@ -24,6 +27,10 @@ type Input struct {
 	Run       RunInput
 	Webhook   Webhook
 	Nodes     Nodes
+	// Policy is the RolloutPolicy that status names. It is nil without one, and if it cannot be read.
+	Policy *outriggerv1.RolloutPolicy
+	// Now decides whether a bake time is over.
+	Now time.Time
 	// SystemNamespace is the namespace of Outrigger.
 	SystemNamespace string
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/outrigger/outrigger/api/v1alpha1"
 	"github.com/outrigger/outrigger/internal/match"
 	"github.com/outrigger/outrigger/internal/record"
+	"github.com/outrigger/outrigger/internal/stage"
 )
 
 // Summaries are the SidecarSets of a cluster.
@@ -29,10 +30,12 @@ type Summary struct {
 	Ready    int32  `json:"ready"`
 	// Headline names the state in a phrase.
 	Headline string `json:"headline"`
-	Reason   string `json:"reason,omitempty"`
-	Message  string `json:"message,omitempty"`
-	Degraded string `json:"degraded,omitempty"`
-	Missing  bool   `json:"missing,omitempty"`
+	// BakesUntil is the end of a bake time.
+	BakesUntil *time.Time `json:"bakesUntil,omitempty"`
+	Reason     string     `json:"reason,omitempty"`
+	Message    string     `json:"message,omitempty"`
+	Degraded   string     `json:"degraded,omitempty"`
+	Missing    bool       `json:"missing,omitempty"`
 	// Injected is the reason why pods are not injected, or new ones will not be.
 	Injected string `json:"injected,omitempty"`
 	// Attention lists the problems that require a user action.
@@ -65,8 +68,8 @@ func NewSummaries(sets []v1alpha1.SidecarSet, now time.Time) Summaries {
 		if c := meta.FindStatusCondition(set.Status.Conditions, v1alpha1.ConditionDegraded); c != nil && c.Status == "True" {
 			one.Degraded = c.Reason
 		}
-		f := one.facts(set)
-		one.Headline, one.Attention = headline(f), f.attention(&one)
+		f := one.facts(set, now)
+		one.Headline, one.Attention, one.BakesUntil = headline(f), f.attention(&one), bakesUntil(f.phase, stage.OfStatus(set))
 		if f.phase == protocol.PhaseWaiting && !f.noSlots && f.observed && unchangedSince(set, now.Add(-noProgressAfter)) {
 			one.Attention = append(one.Attention, "NoProgress")
 		}
@@ -102,7 +105,7 @@ func (all Summaries) Text(s Style) string {
 	for i := range all {
 		one := &all[i]
 		rows = append(rows, []string{one.Name, fmt.Sprint(one.Matched), fmt.Sprint(one.Updated), fmt.Sprint(one.Ready),
-			one.Headline, strings.Join(one.Attention, ","), age(s.Now, one.Created), one.Revision, joinImages(one.Images), one.Message})
+			withTimeLeft(one.Headline, one.BakesUntil, s.Now), strings.Join(one.Attention, ","), age(s.Now, one.Created), one.Revision, joinImages(one.Images), one.Message})
 	}
 	if !s.Wide {
 		for i := range rows {

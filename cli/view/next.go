@@ -9,7 +9,11 @@ import (
 	"github.com/outrigger/outrigger/api/v1alpha1"
 )
 
-const checkCommand = "kubectl sidecarset check"
+const (
+	checkCommand = "kubectl sidecarset check"
+	// endBake introduces the command that ends a bake time.
+	endBake = "end the bake time: "
+)
 
 // undoAfter is the time after which an upgrade in progress is worth an undo.
 const undoAfter = time.Minute
@@ -27,6 +31,12 @@ func PausedBySpec(set string) string {
 
 // ResumeCommand resumes a run that is paused by signal.
 func ResumeCommand(set string) string { return "kubectl sidecarset resume " + set }
+
+// ApproveCommand approves the current step of a rollout.
+func ApproveCommand(set string) string { return "kubectl sidecarset approve " + set }
+
+// PromoteCommand ends the current step of a rollout.
+func PromoteCommand(set string) string { return "kubectl sidecarset promote " + set }
 
 // PausedBySignal has the user and the reason of a pause by signal, with the command that resumes
 // the run.
@@ -55,14 +65,26 @@ func (r *Rollout) next(now time.Time) []string {
 	add("kubectl sidecarset open "+r.Name, f.progressing == v1alpha1.ReasonRolloutFailing)
 	add(checkCommand, isOutage(f.progressing) || f.progressing == v1alpha1.ReasonRunUnreadable || (r.notResponding || r.unreachable) && !r.Phase.Ended())
 	if len(found) == 0 {
-		failing := slices.ContainsFunc(r.pods(), func(pod *Pod) bool { return pod.Phase == PodFailing })
-		longest := r.longest()
-		add("go back: kubectl sidecarset undo "+r.Name, failing)
-		add("kubectl sidecarset restart "+r.Name, r.Counts.NotUpgradable > 0 && r.Phase == protocol.PhaseComplete)
-		add(why, r.Phase == protocol.PhaseWaiting)
-		add("go back: kubectl sidecarset undo "+r.Name, r.Phase == protocol.PhaseWaiting && longest != nil && now.Sub(*longest.Since) > undoAfter)
+		found = r.nextOfPhase(now)
 	}
 	add("kubectl sidecarset list --missing", f.uninjected > 0)
 	add(why, r.Counts.NotUpgradable > 0 && r.Phase != protocol.PhaseNotUpdate)
+	return found
+}
+
+// nextOfPhase has the commands for a rollout that nothing stops.
+func (r *Rollout) nextOfPhase(now time.Time) (found []string) {
+	add := func(command string, needed bool) {
+		if needed && !slices.Contains(found, command) {
+			found = append(found, command)
+		}
+	}
+	undo, waiting, longest := "go back: kubectl sidecarset undo "+r.Name, r.Phase == protocol.PhaseWaiting, r.longest()
+	add(undo, slices.ContainsFunc(r.pods(), func(pod *Pod) bool { return pod.Phase == PodFailing }))
+	add("kubectl sidecarset restart "+r.Name, r.Counts.NotUpgradable > 0 && r.Phase == protocol.PhaseComplete)
+	add("kubectl sidecarset why "+r.Name, waiting)
+	add(undo, waiting && longest != nil && now.Sub(*longest.Since) > undoAfter)
+	add(endBake+PromoteCommand(r.Name), r.Phase == protocol.PhaseBaking)
+	add(ApproveCommand(r.Name), r.Phase == protocol.PhaseAwaitingApproval)
 	return found
 }

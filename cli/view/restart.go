@@ -17,6 +17,7 @@ import (
 	"github.com/outrigger/outrigger/internal/match"
 	"github.com/outrigger/outrigger/internal/podstate"
 	"github.com/outrigger/outrigger/internal/rollout"
+	"github.com/outrigger/outrigger/internal/stage"
 )
 
 // Restart has the pods that get the newest version of a SidecarSet only when they are recreated.
@@ -145,11 +146,12 @@ func (in *Input) rolloutEnded(matched []rollout.Pod) error {
 	if pause := pauseOf(in.Set, nil); pause != nil {
 		return errors.New("the run is paused " + PausedBySignal(in.Set.Name, pause))
 	}
-	plan, err := rollout.Next(in.Set, matched, nil)
+	plan, err := rollout.NextInStage(in.Set, matched, nil, stage.OfStatus(in.Set))
 	if err != nil {
 		return err
 	}
-	if plan.Phase == protocol.PhaseProgressing || plan.Phase == protocol.PhaseWaiting {
+	switch plan.Phase {
+	case protocol.PhaseProgressing, protocol.PhaseWaiting, protocol.PhaseStepReached:
 		return errors.New("its rollout is in progress, and may make maxUnavailable pods unready, too: restart it after kubectl sidecarset status " + in.Set.Name + " -w")
 	}
 	return nil

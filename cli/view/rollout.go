@@ -27,7 +27,8 @@ type Rollout struct {
 	Observed bool `json:"observed"`
 	// Headline names the state in a phrase.
 	Headline string `json:"headline"`
-	// Phase is the phase of the plan, or Paused while the run is paused.
+	// Phase is the phase of the plan, Baking or AwaitingApproval between two steps, or Paused while
+	// the run is paused.
 	Phase   protocol.Phase  `json:"phase"`
 	Message string          `json:"message"`
 	Counts  protocol.Counts `json:"counts"`
@@ -42,8 +43,14 @@ type Rollout struct {
 	// RunUnknown is the reason that the state of the run is not known.
 	RunUnknown string `json:"runUnknown,omitempty"`
 	// Temporal is the address and the namespace of runs.
-	Temporal  string     `json:"runWhere,omitempty"`
+	Temporal string `json:"runWhere,omitempty"`
+	// Policy is the RolloutPolicy of a rollout that has pods left, with its steps.
+	Policy    string     `json:"policy,omitempty"`
+	Steps     []Step     `json:"steps,omitempty"`
 	Revisions []Revision `json:"revisions,omitempty"`
+	stage     *protocol.Stage
+	// waits is what a reached step waits for.
+	waits string
 	// notResponding reports that Temporal answers, and the run does not.
 	notResponding bool
 	// unreachable reports that Temporal did not answer the command.
@@ -114,7 +121,8 @@ func NewRollout(in *Input) (*Rollout, error) {
 		return nil, err
 	}
 	set := in.Set
-	plan, err := rollout.Next(set, matched, nil)
+	current := stageOf(set, in.Run.Status)
+	plan, err := rollout.NextInStage(set, matched, nil, current)
 	if err != nil {
 		return nil, err
 	}
@@ -123,9 +131,10 @@ func NewRollout(in *Input) (*Rollout, error) {
 		Phase: plan.Phase, Message: plan.Message, Counts: plan.Counts, Limits: limitsOf(set, &plan),
 		Images: images(&set.Spec), Pause: pauseOf(set, in.Run.Status), PausedBySpec: set.Spec.UpdateStrategy.Paused, Conditions: conditions(set), Run: runOf(in),
 		RunUnknown: in.Run.Unknown, Temporal: in.Run.Temporal, Revisions: in.byRevision(matched, version),
-		notResponding: in.Run.NotResponding, unreachable: in.Run.Unreachable, systemNamespace: in.SystemNamespace,
+		notResponding: in.Run.NotResponding, unreachable: in.Run.Unreachable, systemNamespace: in.SystemNamespace, stage: current,
 	}
 	r.explainNodes(in.Nodes)
+	r.reached(in.Now)
 	if r.Pause != nil && r.Counts.Remaining > 0 {
 		r.Phase = protocol.PhasePaused
 	}
@@ -133,6 +142,7 @@ func NewRollout(in *Input) (*Rollout, error) {
 		r.Message = strings.TrimSuffix(r.Message, "; waiting for pods such as "+plan.Example)
 	}
 	r.Headline = headline(r.facts())
+	r.addSteps(in.Policy, in.Now)
 	return r, nil
 }
 

@@ -8,7 +8,11 @@ import (
 	"github.com/outrigger/outrigger/api/v1alpha1"
 )
 
-const barWidth = 24
+const (
+	barWidth = 24
+	// factWidth is the width of the names of facts.
+	factWidth = 11
+)
 
 // Text is a head of facts, and the tree: SidecarSet, revisions, owners, pods.
 func (r *Rollout) Text(s Style) string {
@@ -19,7 +23,7 @@ func (r *Rollout) head(s Style) []string {
 	var lines []string
 	fact := func(name, text string) {
 		if text != "" {
-			lines = append(lines, fmt.Sprintf("%-10s %s", name+":", text))
+			lines = append(lines, fmt.Sprintf("%-*s%s", factWidth, name+":", text))
 		}
 	}
 	fact("Name", s.Paint.in(Strong, r.Name))
@@ -33,6 +37,7 @@ func (r *Rollout) head(s Style) []string {
 	if r.Pause != nil {
 		fact("Paused", s.Paint.in(Busy, r.pausedFor(s)+pausedBy(r.Pause)))
 	}
+	fact("Step", strings.Join(r.stepLines(s), "\n"+strings.Repeat(" ", factWidth)))
 	fact("Run", r.runLine(s))
 	fact("Waiting", r.waitingLine(s))
 	for _, c := range r.Conditions {
@@ -55,7 +60,7 @@ func (c *Condition) needsAttention() bool {
 }
 
 func (r *Rollout) statusLine(s Style) string {
-	line := s.Paint.in(headlineTone(r.Headline), r.Headline)
+	line := s.Paint.in(headlineTone(r.Headline), withTimeLeft(r.Headline, bakesUntil(r.Phase, r.stage), s.Now))
 	if !r.Observed {
 		line += fmt.Sprintf(", the operator has not observed generation %d yet", r.Generation)
 	}
@@ -169,6 +174,9 @@ func (r *Rollout) pods() []*Pod {
 // Line is the progress of the rollout in one line.
 func (r *Rollout) Line() string {
 	line := fmt.Sprintf("sidecarset/%s: %s, %s", r.Name, r.Headline, r.Message)
+	if r.Phase == protocol.PhaseAwaitingApproval {
+		line += "; " + ApproveCommand(r.Name)
+	}
 	if r.PausedBySpec {
 		line += "; paused by spec.updateStrategy.paused"
 	}

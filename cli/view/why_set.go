@@ -22,6 +22,8 @@ type RolloutWhy struct {
 	Phase    protocol.Phase `json:"phase"`
 	Message  string         `json:"message"`
 	Reasons  []string       `json:"reasons"`
+	// bakesUntil is the end of a bake time.
+	bakesUntil *time.Time
 }
 
 // NewRolloutWhy fails if the pods of the SidecarSet cannot be determined.
@@ -62,11 +64,11 @@ func NewRolloutWhy(in *Input) (*RolloutWhy, error) {
 	if len(reasons) == 0 {
 		reasons = []string{"in progress: " + r.Message + " (kubectl sidecarset status " + r.Name + " --watch)"}
 	}
-	return &RolloutWhy{Name: r.Name, Headline: r.Headline, Phase: r.Phase, Message: r.Message, Reasons: reasons}, nil
+	return &RolloutWhy{Name: r.Name, Headline: r.Headline, Phase: r.Phase, Message: r.Message, Reasons: reasons, bakesUntil: bakesUntil(r.Phase, r.stage)}, nil
 }
 
 // stoppedBy lists why a rollout does not continue: the operator has not observed the generation,
-// upgrades are disabled, or a user paused the rollout.
+// upgrades are disabled, a user paused the rollout, or its step has to end first.
 func (r *Rollout) stoppedBy(in *Input) []string {
 	var found []string
 	if !r.Observed {
@@ -86,6 +88,12 @@ func (r *Rollout) stoppedBy(in *Input) []string {
 	}
 	if r.notResponding && !r.Phase.Ended() {
 		found = append(found, notResponding+": is a worker running? ("+checkCommand+")")
+	}
+	switch r.Phase {
+	case protocol.PhaseBaking:
+		found = append(found, r.waits+" ("+endBake+PromoteCommand(r.Name)+")")
+	case protocol.PhaseAwaitingApproval:
+		found = append(found, r.waits+" ("+ApproveCommand(r.Name)+")")
 	}
 	return found
 }
@@ -226,7 +234,7 @@ func (r *Rollout) end(in *Input, leftOut, missing int) string {
 
 // Text has a line for each reason.
 func (w *RolloutWhy) Text(s Style) string {
-	lines := []string{"sidecarset/" + s.Paint.in(Strong, w.Name) + ": " + s.Paint.in(headlineTone(w.Headline), w.Headline) + ", " + w.Message}
+	lines := []string{"sidecarset/" + s.Paint.in(Strong, w.Name) + ": " + s.Paint.in(headlineTone(w.Headline), withTimeLeft(w.Headline, w.bakesUntil, s.Now)) + ", " + w.Message}
 	for _, reason := range w.Reasons {
 		lines = append(lines, "  "+reason)
 	}
