@@ -1,6 +1,7 @@
 package activities
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"time"
@@ -8,6 +9,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	outriggerv1 "github.com/outrigger/outrigger/api/outrigger/v1alpha1"
+	"github.com/outrigger/outrigger/api/protocol"
 	"github.com/outrigger/outrigger/api/v1alpha1"
 	"github.com/outrigger/outrigger/internal/stage"
 )
@@ -20,6 +22,8 @@ type fence struct {
 	generation int64
 	lease      *rolloutLease
 	permission *recent[permission]
+	// stage has the windows in which upgrades may start. It is nil without a RolloutPolicy.
+	stage *protocol.Stage
 }
 
 // permission is true if pods may be upgraded. If not, stopped is the reason.
@@ -34,7 +38,7 @@ type stopped string
 
 func (s stopped) Error() string { return string(s) }
 
-// frozen is the error stopped whose reason is a RolloutFreeze.
+// frozen is the error stopped whose reason is a RolloutFreeze, or a closed window.
 type frozen struct{ stopped }
 
 func (f frozen) Unwrap() error { return f.stopped }
@@ -57,6 +61,9 @@ func (f *fence) check(ctx context.Context) (*v1alpha1.SidecarSet, error) {
 	}
 	if freeze := stage.FreezeOf(now.set, freezes, f.Clock.Now()); freeze != nil {
 		return now.set, frozen{stopped(stage.FreezeMessage(freeze))}
+	}
+	if closed, _, err := stage.Closed(f.stage, f.Clock.Now()); err != nil || closed != "" {
+		return now.set, cmp.Or[error](err, frozen{stopped(closed)})
 	}
 	return now.set, f.Limit.check()
 }

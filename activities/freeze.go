@@ -57,6 +57,19 @@ func (n *nextBatch) freeze(ctx context.Context, set *v1alpha1.SidecarSet) (*outr
 	return stage.FreezeOf(set, freezes, n.Clock.Now()), nil
 }
 
+// frozen returns the reason for which no upgrade may start now, and its end, if it is known. The
+// reason is a RolloutFreeze, or that no window of the RolloutPolicy is open.
+func (n *nextBatch) frozen(ctx context.Context, set *v1alpha1.SidecarSet) (reason string, until *time.Time, err error) {
+	freeze, err := n.freeze(ctx, set)
+	switch {
+	case err != nil:
+		return "", nil, err
+	case freeze != nil:
+		return stage.FreezeMessage(freeze), endOf(freeze), nil
+	}
+	return stage.Closed(n.resolved, n.Clock.Now())
+}
+
 // endOf returns the time at which a freeze ends by itself. It is nil if the freeze has no end.
 func endOf(freeze *outriggerv1.RolloutFreeze) *time.Time {
 	if freeze.Spec.Until == nil {

@@ -9,7 +9,6 @@ import (
 	"github.com/outrigger/outrigger/api/v1alpha1"
 	"github.com/outrigger/outrigger/internal/podstate"
 	"github.com/outrigger/outrigger/internal/rollout"
-	"github.com/outrigger/outrigger/internal/stage"
 )
 
 // NextBatch waits until pods can be upgraded to the generation. It returns these pods, or the
@@ -126,7 +125,7 @@ func (n *nextBatch) plan(ctx context.Context, set *v1alpha1.SidecarSet) (result 
 }
 
 // withoutPods returns the result of a plan whose pods must not be upgraded now, because upgraded
-// pods fail or because of a RolloutFreeze. Otherwise, ended is false.
+// pods fail, because of a RolloutFreeze, or because no window is open. Otherwise, ended is false.
 func (n *nextBatch) withoutPods(ctx context.Context, set *v1alpha1.SidecarSet, population []rollout.Pod, plan *rollout.Plan) (result protocol.NextBatchResult, ended bool, err error) {
 	result = protocol.NextBatchResult{Phase: protocol.PhaseWaiting, Counts: plan.Counts, Hot: plan.Hot, Stage: n.resolved}
 	failure, err := rollout.Failure(set, population, plan, n.resolved)
@@ -137,15 +136,15 @@ func (n *nextBatch) withoutPods(ctx context.Context, set *v1alpha1.SidecarSet, p
 		result.Message, result.Failure = failure.Reason, failure
 		return result, true, nil
 	}
-	freeze, err := n.freeze(ctx, set)
-	if err != nil || freeze == nil {
+	reason, until, err := n.frozen(ctx, set)
+	if err != nil || reason == "" {
 		return result, false, err
 	}
-	plan.Freeze(stage.FreezeMessage(freeze))
+	plan.Freeze(reason)
 	if plan.Phase != protocol.PhaseFrozen {
 		return result, false, nil
 	}
-	result.Phase, result.Message, result.FrozenUntil = plan.Phase, plan.Message, endOf(freeze)
+	result.Phase, result.Message, result.FrozenUntil = plan.Phase, plan.Message, until
 	return result, true, n.Current()
 }
 

@@ -56,6 +56,7 @@ func (a *Activities) newUpgradeBatch(input protocol.UpgradeBatchInput, run strin
 		left:  slices.Concat(input.Pods, input.Queued), isTried: map[protocol.PodReference]bool{},
 		before: a.unseenWrites(input.Written), own: a.unseenWrites(nil), idle: newIdleTimer(a.Clock),
 	}
+	b.fence.stage = input.Stage
 	b.extend()
 	return b
 }

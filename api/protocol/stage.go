@@ -50,6 +50,17 @@ type Step struct {
 	// MaxFailed is the number or the percentage of failed pods above which the run is paused. Nil
 	// means that there is no limit.
 	MaxFailed *intstr.IntOrString `json:"maxFailed,omitempty"`
+	// Windows are the times at which upgrades may start. Without windows, they may start at any
+	// time.
+	Windows []Window `json:"windows,omitempty"`
+}
+
+// Window is a recurring period in which upgrades may start.
+type Window struct {
+	// Schedule is a cron expression of the begin, in the time zone. An empty time zone is UTC.
+	Schedule string        `json:"schedule"`
+	Duration time.Duration `json:"duration"`
+	TimeZone string        `json:"timeZone,omitempty"`
 }
 
 // Next returns the stage at the begin of the next step.

@@ -98,6 +98,7 @@ const (
 	ReasonWaitingForPods    = "WaitingForPods"
 	ReasonBaking            = "Baking"
 	ReasonAwaitingApproval  = "AwaitingApproval"
+	ReasonOutsideWindow     = "OutsideWindow"
 	ReasonFrozen            = "Frozen"
 	ReasonNotUpgradablePods = "NotUpgradablePods"
 	// ReasonContainerCannotStart: sidecars of pods cannot start, for another cause than their image.

@@ -506,6 +506,9 @@ type RolloutStage struct {
 	// paused.
 	// +kubebuilder:validation:XIntOrString
 	MaxFailedPods *intstr.IntOrString `json:"maxFailedPods,omitempty"`
+	// Windows are the times at which upgrades of the step may start.
+	// +listType=atomic
+	Windows []StepWindow `json:"windows,omitempty"`
 	// ToleratedPods is the number of failed pods that a resume accepted.
 	ToleratedPods int32 `json:"toleratedPods,omitempty"`
 	// ReachedAt is the time at which all pods of the step were updated and ready.
@@ -514,6 +517,16 @@ type RolloutStage struct {
 	ApprovedBy *StepApproval `json:"approvedBy,omitempty"`
 	// Done reports that no step limits the rollout any more.
 	Done bool `json:"done,omitempty"`
+}
+
+// StepWindow is a recurring period in which upgrades may start.
+type StepWindow struct {
+	// Schedule is the cron expression of the begin.
+	Schedule string `json:"schedule"`
+	// Duration is the length of the window.
+	Duration metav1.Duration `json:"duration"`
+	// TimeZone is the time zone of the schedule.
+	TimeZone string `json:"timeZone,omitempty"`
 }
 
 // StepApproval is an approval of a step.

@@ -61,24 +61,27 @@ func Resolve(set *v1alpha1.SidecarSet, current *protocol.Stage, policies []outri
 		next.Done = true
 		return &next, nil
 	}
-	next.Step = stepOf(&steps[next.Index], policy.Spec.Failure)
+	next.Step = stepOf(&steps[next.Index], &policy.Spec)
 	return &next, nil
 }
 
-// Steps returns the steps of a policy. A policy that limits failed pods also limits them after the
-// last step, so it has a further step up to all pods.
+// Steps returns the steps of a policy. The windows and the limit of failed pods also apply after the
+// last step, so a policy with either has a further step up to all pods.
 func Steps(policy *outriggerv1.RolloutPolicy) []outriggerv1.RolloutStep {
 	steps, all := policy.Spec.Steps, intstr.FromString("100%")
-	if policy.Spec.Failure == nil || len(steps) > 0 && steps[len(steps)-1].UpTo == all {
+	if policy.Spec.Failure == nil && len(policy.Spec.Windows) == 0 || len(steps) > 0 && steps[len(steps)-1].UpTo == all {
 		return steps
 	}
 	return append(slices.Clone(steps), outriggerv1.RolloutStep{UpTo: all})
 }
 
-func stepOf(step *outriggerv1.RolloutStep, failure *outriggerv1.RolloutFailure) *protocol.Step {
+func stepOf(step *outriggerv1.RolloutStep, policy *outriggerv1.RolloutPolicySpec) *protocol.Step {
 	copied := &protocol.Step{Name: step.Name, UpTo: step.UpTo, Approval: step.Approval != nil}
-	if failure != nil {
-		copied.MaxFailed = &failure.MaxFailedPods
+	if policy.Failure != nil {
+		copied.MaxFailed = &policy.Failure.MaxFailedPods
+	}
+	for _, window := range policy.Windows {
+		copied.Windows = append(copied.Windows, protocol.Window{Schedule: window.Schedule, Duration: window.Duration.Duration, TimeZone: window.TimeZone})
 	}
 	if step.Bake != nil {
 		copied.Bake = step.Bake.Duration

@@ -21,6 +21,9 @@ func OfStatus(set *v1alpha1.SidecarSet) *protocol.Stage {
 	}
 	if recorded.UpTo != nil {
 		s.Step = &protocol.Step{Name: recorded.Name, UpTo: *recorded.UpTo, Approval: recorded.Approval, MaxFailed: recorded.MaxFailedPods}
+		for _, window := range recorded.Windows {
+			s.Step.Windows = append(s.Step.Windows, protocol.Window{Schedule: window.Schedule, Duration: window.Duration.Duration, TimeZone: window.TimeZone})
+		}
 		if recorded.Bake != nil {
 			s.Step.Bake = recorded.Bake.Duration
 		}
@@ -40,6 +43,9 @@ func ToStatus(set *v1alpha1.SidecarSet, s *protocol.Stage) {
 	if s.Step != nil {
 		recorded.Name, recorded.UpTo, recorded.Approval = s.Step.Name, &s.Step.UpTo, s.Step.Approval
 		recorded.MaxFailedPods = s.Step.MaxFailed
+		for _, window := range s.Step.Windows {
+			recorded.Windows = append(recorded.Windows, v1alpha1.StepWindow{Schedule: window.Schedule, Duration: metav1.Duration{Duration: window.Duration}, TimeZone: window.TimeZone})
+		}
 		if s.Step.Bake > 0 {
 			recorded.Bake = &metav1.Duration{Duration: s.Step.Bake}
 		}

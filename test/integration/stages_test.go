@@ -2,6 +2,7 @@ package integration
 
 import (
 	"context"
+	"fmt"
 	"testing"
 	"time"
 
@@ -155,6 +156,23 @@ func TestSpec11_3_BakeTimesSurviveTheDeathOfEverything(t *testing.T) {
 	}
 }
 
+func TestSpec11_8_NoUpgradeStartsOutsideTheWindows(t *testing.T) {
+	t.Parallel()
+	s := newStagedScenario(t, 4, intstr.FromInt32(4))
+	month := (time.Now().UTC().Month()+5)%12 + 1
+	policy := &outriggerv1.RolloutPolicy{ObjectMeta: metav1.ObjectMeta{Name: s.name}}
+	windows := client.RawPatch(types.MergePatchType, fmt.Appendf(nil, `{"spec":{"windows":[{"schedule":"0 0 1 %d *","duration":"1h"}]}}`, month))
+	require.NoError(t, stack.kube.Patch(s.ctx, policy, windows))
+	s.upgradeTo("side:v2")
+	status := s.awaitPhase(protocol.PhaseFrozen)
+	assert.Contains(t, status.Message, "outside the windows of RolloutPolicy "+s.name+" until ")
+	assert.Zero(t, s.watched.View().Updated)
+	assert.Contains(t, s.awaitReason(v1alpha1.ReasonOutsideWindow), "outside the windows of RolloutPolicy "+s.name)
+	_, err := s.requestStep(protocol.PromoteUpdate, 0)
+	require.NoError(t, err)
+	s.await(observer.Converged(4))
+}
+
 func TestSpec11_1_InvalidPoliciesAreRejected(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -164,6 +182,12 @@ func TestSpec11_1_InvalidPoliciesAreRejected(t *testing.T) {
 		"a percentage above 100": {func(p *outriggerv1.RolloutPolicy) { p.Spec.Steps[0].UpTo = intstr.FromString("101%") }, "upTo is a number of pods, or a percentage such as 5%"},
 		"a negative number":      {func(p *outriggerv1.RolloutPolicy) { p.Spec.Steps[0].UpTo = intstr.FromInt32(-1) }, "upTo is a number of pods"},
 		"a negative bake time":   {func(p *outriggerv1.RolloutPolicy) { p.Spec.Steps[0].Bake.Duration = -time.Second }, "bake is a positive duration such as 10m"},
+		"a schedule of six fields": {func(p *outriggerv1.RolloutPolicy) {
+			p.Spec.Windows = []outriggerv1.RolloutWindow{{Schedule: "0 0 9 * * 1-5", Duration: metav1.Duration{Duration: time.Hour}}}
+		}, "spec.windows[0].schedule"},
+		"a window without a duration": {func(p *outriggerv1.RolloutPolicy) {
+			p.Spec.Windows = []outriggerv1.RolloutWindow{{Schedule: "0 9 * * 1-5"}}
+		}, "duration is a positive duration such as 8h"},
 		"two steps of one name": {func(p *outriggerv1.RolloutPolicy) {
 			p.Spec.Steps = append(p.Spec.Steps, p.Spec.Steps[0])
 			p.Spec.Steps[0].Name, p.Spec.Steps[1].Name = "a", "a"

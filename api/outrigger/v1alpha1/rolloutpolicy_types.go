@@ -51,8 +51,32 @@ type RolloutPolicySpec struct {
 	// +kubebuilder:validation:MaxItems=50
 	// +kubebuilder:validation:XValidation:rule="self.all(a, !has(a.name) || self.exists_one(b, has(b.name) && b.name == a.name))",message="the names of steps must differ"
 	Steps []RolloutStep `json:"steps,omitempty"`
+	// Windows are the times at which upgrades may start. Outside the windows, no upgrade starts, and
+	// hot upgrades in progress finish. Without windows, upgrades may start at any time.
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=20
+	Windows []RolloutWindow `json:"windows,omitempty"`
 	// Failure pauses a rollout whose upgraded pods fail.
 	Failure *RolloutFailure `json:"failure,omitempty"`
+}
+
+// RolloutWindow is a recurring period in which upgrades may start.
+type RolloutWindow struct {
+	// Schedule is the begin of the window as a cron expression of five fields: minute, hour, day of
+	// the month, month, day of the week. For example, "0 9 * * 1-5" is 9:00 from Monday to Friday.
+	// A begin that the change to daylight-saving time skips does not occur.
+	// +kubebuilder:validation:MaxLength=128
+	// +kubebuilder:validation:Pattern=`^([0-9A-Za-z*,/?-]+ +){4}[0-9A-Za-z*,/?-]+$`
+	Schedule string `json:"schedule"`
+	// Duration is the length of the window, such as 8h.
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:MaxLength=32
+	// +kubebuilder:validation:XValidation:rule="duration(self) > duration('0s')",message="duration is a positive duration such as 8h"
+	Duration metav1.Duration `json:"duration"`
+	// TimeZone is the name of the time zone of the schedule, such as Europe/Berlin. The default is
+	// UTC.
+	// +kubebuilder:validation:MaxLength=64
+	TimeZone string `json:"timeZone,omitempty"`
 }
 
 // RolloutFailure says when a rollout has failed. A pod fails if one of its sidecars cannot start, or

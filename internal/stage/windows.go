@@ -1,0 +1,63 @@
+package stage
+
+import (
+	"fmt"
+	"time"
+	_ "time/tzdata" // the images of the processes have no time zones
+
+	"github.com/robfig/cron/v3"
+
+	"github.com/outrigger/outrigger/api/protocol"
+)
+
+// Open reports whether one of the windows of a step is open (SPEC §11.8). Without windows, it is
+// always open. If no window is open, opens is the time of the next opening. It is zero if no window
+// ever opens.
+//
+// A schedule is evaluated on the wall clock of its time zone, and a duration is absolute. A window
+// whose begin is skipped by the change to daylight-saving time does not open on this day. A window
+// whose begin occurs twice, because the clock is set back, opens twice.
+func Open(s *protocol.Stage, now time.Time) (open bool, opens time.Time, err error) {
+	if !Limits(s) || len(s.Step.Windows) == 0 {
+		return true, time.Time{}, nil
+	}
+	for i, window := range s.Step.Windows {
+		begin, err := firstBegin(window, now)
+		switch {
+		case err != nil:
+			return false, time.Time{}, fmt.Errorf("RolloutPolicy %s: windows[%d]: %w", s.Policy, i, err)
+		case begin.IsZero():
+		case !begin.After(now):
+			return true, time.Time{}, nil
+		case opens.IsZero() || begin.Before(opens):
+			opens = begin
+		}
+	}
+	return false, opens, nil
+}
+
+// firstBegin returns the first begin of the window whose end is after now. The window is open if
+// this begin is not after now.
+func firstBegin(window protocol.Window, now time.Time) (time.Time, error) {
+	zone, err := time.LoadLocation(window.TimeZone)
+	if err != nil {
+		return time.Time{}, fmt.Errorf("timeZone: %w", err)
+	}
+	schedule, err := cron.ParseStandard(window.Schedule)
+	if err != nil {
+		return time.Time{}, fmt.Errorf("schedule %q: %w", window.Schedule, err)
+	}
+	return schedule.Next(now.Add(-window.Duration).In(zone)), nil
+}
+
+// Closed describes for people that no window is open. It is empty if a window is open.
+func Closed(s *protocol.Stage, now time.Time) (message string, opens *time.Time, err error) {
+	open, at, err := Open(s, now)
+	switch {
+	case err != nil || open:
+		return "", nil, err
+	case at.IsZero():
+		return "outside the windows of RolloutPolicy " + s.Policy + ", none of which opens again", nil, nil
+	}
+	return fmt.Sprintf("outside the windows of RolloutPolicy %s until %s", s.Policy, at.UTC().Format(time.RFC3339)), new(at.UTC()), nil
+}
