@@ -183,6 +183,11 @@ func watch(ctx context.Context, mgr *kube.Manager, handler *pods.Handler) (tools
 		}
 		filled = append(filled, synced)
 	}
+	synced, err := watchPolicies(mgr, handler)
+	if err != nil {
+		return nil, err
+	}
+	filled = append(filled, synced)
 	return func() bool {
 		return !slices.ContainsFunc(filled, func(synced toolscache.InformerSynced) bool { return !synced() })
 	}, nil

@@ -51,6 +51,7 @@ func TestWebhook(t *testing.T) {
 	t.Run("PodsAreInjected", s.injection)
 	t.Run("PodsOfANamespaceCreatedAMomentAgoAreInjected", s.newNamespace)
 	t.Run("NamespacesWithInjectionDisabledAreLeftAlone", s.disabledNamespace)
+	t.Run("RolloutPoliciesAreUsedOnceTheirDefinitionIsInstalled", s.policiesAppear)
 	t.Run("OfTheConfigurationsOnlyItsOwnPartIsWritten", s.configurationsShared)
 	t.Run("ALostSecretIsReplacedAndServed", s.lostSecret)
 	t.Run("StaysReadyWhileTheAPIServerIsAway", s.apiServerAway)

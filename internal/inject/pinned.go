@@ -1,17 +1,13 @@
 package inject
 
 import (
-	"crypto/sha256"
-	"encoding/binary"
 	"fmt"
-	"strings"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/outrigger/outrigger/api/v1alpha1"
 	"github.com/outrigger/outrigger/internal/revision"
@@ -35,42 +31,14 @@ func UsesPinned(set *v1alpha1.SidecarSet, pod *corev1.Pod, request types.UID) (b
 		}
 		return !selector.Matches(labels.Set(pod.Labels)), nil
 	}
-	kept, of, err := share(strategy.Partition, int64(set.Status.MatchedPods))
+	if strategy.Partition == nil {
+		return false, nil
+	}
+	kept, err := ShareOf(strategy.Partition, set.Status.MatchedPods)
 	if err != nil {
 		return false, fmt.Errorf("updateStrategy.partition: %w", err)
 	}
-	return podHash(pod, request)%uint64(of) < uint64(kept), nil
-}
-
-// share returns the share of the pods that the partition keeps at the pinned revision, as the
-// fraction kept/of. A number is relative to the matched pods. Without matched pods, a number
-// above zero keeps all pods.
-func share(partition *intstr.IntOrString, matched int64) (kept, of int64, err error) {
-	switch {
-	case partition == nil:
-		return 0, 1, nil
-	case partition.Type == intstr.Int:
-		return max(int64(partition.IntVal), 0), max(matched, 1), nil
-	}
-	percent, err := intstr.GetScaledValueFromIntOrPercent(partition, 100, true)
-	if err != nil {
-		return 0, 0, err
-	}
-	return int64(max(percent, 0)), 100, nil
-}
-
-// podHash returns a uniform hash of the pod. If the pod has no name yet, the hash covers the
-// request instead.
-func podHash(pod *corev1.Pod, request types.UID) uint64 {
-	identity := []string{pod.Namespace, pod.Name}
-	if pod.Name == "" {
-		identity = []string{pod.Namespace, pod.GenerateName, string(request)}
-	}
-	if owner := metav1.GetControllerOfNoCopy(pod); owner != nil {
-		identity = append(identity, string(owner.UID))
-	}
-	sum := sha256.Sum256([]byte(strings.Join(identity, "/")))
-	return binary.BigEndian.Uint64(sum[:])
+	return kept.Includes(pod, request), nil
 }
 
 // PreparePinned prepares a SidecarSet with the content and the hashes of a revision.

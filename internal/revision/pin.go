@@ -50,10 +50,8 @@ func PinsOwnVersion(set *v1alpha1.SidecarSet) bool {
 func FindPinned(set *v1alpha1.SidecarSet, sorted []*appsv1.ControllerRevision) (*appsv1.ControllerRevision, error) {
 	name, version := Pin(set)
 	if name != "" {
-		for _, candidate := range sorted {
-			if candidate.Name == name {
-				return candidate, nil
-			}
+		if named := Named(sorted, name); named != nil {
+			return named, nil
 		}
 		return nil, fmt.Errorf("SidecarSet %s: inject revision %s: %w", set.Name, name, ErrNoSuchRevision)
 	}
@@ -68,6 +66,16 @@ func FindPinned(set *v1alpha1.SidecarSet, sorted []*appsv1.ControllerRevision) (
 		}
 	}
 	return nil, fmt.Errorf("SidecarSet %s: inject custom version %q: %w", set.Name, version, ErrNoSuchRevision)
+}
+
+// Named returns the revision with a name, or nil.
+func Named(revisions []*appsv1.ControllerRevision, name string) *appsv1.ControllerRevision {
+	for _, candidate := range revisions {
+		if candidate.Name == name {
+			return candidate
+		}
+	}
+	return nil
 }
 
 // willCarry returns the revision of the current content, if the SidecarSet has the pinned

@@ -50,6 +50,7 @@ type Handler struct {
 	sets       *setSource
 	namespaces fallback.Reader
 	revisions  fallback.Revisions
+	policies   policies
 	metrics    *metrics
 	now        func() metav1.Time
 }

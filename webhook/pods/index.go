@@ -10,6 +10,7 @@ import (
 	"github.com/outrigger/outrigger/internal/inject"
 	"github.com/outrigger/outrigger/internal/match"
 	"github.com/outrigger/outrigger/internal/revision"
+	"github.com/outrigger/outrigger/internal/stage"
 )
 
 // compiledSet is a SidecarSet, prepared for the admission of pods.
@@ -25,9 +26,14 @@ type compiledSet struct {
 	// scopeErr is a parse error of the selectors. The scope then contains all pods that
 	// the SidecarSet could match.
 	scopeErr error
-	// pinned is the last pinned revision that was injected.
-	pinned  atomic.Pointer[pinnedSet]
-	metrics setMetrics
+	// former is the revision that new pods get while they do not get the newest content. If all
+	// new pods get the newest content, former is nil.
+	former *v1alpha1.GoodRevision
+	// share is the share of the new pods that get the newest content, as of the last policies.
+	share atomic.Pointer[stepShare]
+	// recorded is the last revision that was injected, either pinned or former.
+	recorded atomic.Pointer[recordedSet]
+	metrics  setMetrics
 }
 
 func (s *compiledSet) paused() bool { return s.declared.Spec.InjectionStrategy.Paused }
@@ -35,20 +41,22 @@ func (s *compiledSet) paused() bool { return s.declared.Spec.InjectionStrategy.P
 func compile(set *v1alpha1.SidecarSet) *compiledSet {
 	compiled := &compiledSet{name: set.Name, declared: set}
 	compiled.scope, compiled.scopeErr = match.NewScope(&set.Spec)
-	compiled.newest, compiled.newestErr = prepareNewest(set)
+	completed, err := revision.Completed(set)
+	if err != nil {
+		compiled.newestErr = err
+		return compiled
+	}
+	compiled.former = stage.Former(completed, completed.Annotations[v1alpha1.HashAnnotation])
+	compiled.newest, compiled.newestErr = prepareNewest(completed)
 	return compiled
 }
 
-func prepareNewest(set *v1alpha1.SidecarSet) (*inject.Set, error) {
-	set, err := revision.Completed(set)
+func prepareNewest(completed *v1alpha1.SidecarSet) (*inject.Set, error) {
+	name, err := revision.Current(completed)
 	if err != nil {
 		return nil, err
 	}
-	name, err := revision.Current(set)
-	if err != nil {
-		return nil, err
-	}
-	return inject.Prepare(set, name)
+	return inject.Prepare(completed, name)
 }
 
 // setIndex finds SidecarSets by the labels of a pod. An informer feeds the index. setIndex is

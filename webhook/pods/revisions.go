@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -12,13 +13,13 @@ import (
 	"github.com/outrigger/outrigger/internal/revision"
 )
 
-// pinnedSet is a SidecarSet, prepared with the content of a revision.
-type pinnedSet struct {
+// recordedSet is a SidecarSet, prepared with the content of a revision.
+type recordedSet struct {
 	name, resourceVersion string
 	set                   *inject.Set
 }
 
-// resolve returns the version of each SidecarSet for the pod of a request (SPEC §4.11).
+// resolve returns the version of each SidecarSet for the pod of a request (SPEC §4.11, §11.5).
 func (h *Handler) resolve(ctx context.Context, request types.UID, pod *corev1.Pod, sets []*compiledSet) ([]*inject.Set, error) {
 	versions := make([]*inject.Set, 0, len(sets))
 	for _, set := range sets {
@@ -44,16 +45,18 @@ func (h *Handler) version(ctx context.Context, request types.UID, pod *corev1.Po
 		return nil, fmt.Errorf("SidecarSet %s: %w", set.name, err)
 	case usesPinned:
 		return h.pinned(ctx, set)
+	case set.former != nil && !h.newPods(set).Includes(pod, request):
+		return h.former(ctx, set)
 	}
 	return set.newest, set.newestErr
 }
 
 func (h *Handler) pinned(ctx context.Context, set *compiledSet) (*inject.Set, error) {
-	listed, err := h.revisions.Of(ctx, set.name)
+	sorted, err := h.revisionsOf(ctx, set)
 	if err != nil {
-		return nil, fmt.Errorf("SidecarSet %s: list its revisions: %w", set.name, err)
+		return nil, err
 	}
-	found, err := revision.FindPinned(set.declared, revision.Of(set.declared, listed))
+	found, err := revision.FindPinned(set.declared, sorted)
 	if errors.Is(err, revision.ErrNoSuchRevision) && revision.PinsOwnVersion(set.declared) {
 		// The operator has not recorded the newest version yet.
 		return set.newest, set.newestErr
@@ -61,13 +64,44 @@ func (h *Handler) pinned(ctx context.Context, set *compiledSet) (*inject.Set, er
 	if err != nil {
 		return nil, err
 	}
-	if last := set.pinned.Load(); last != nil && last.name == found.Name && last.resourceVersion == found.ResourceVersion {
-		return last.set, nil
-	}
-	prepared, err := inject.PreparePinned(set.declared, found)
+	return set.withContentOf(found)
+}
+
+// former returns the former revision. If the former revision is missing or cannot be read, former
+// returns the newest content, because a policy must not stop the creation of pods.
+func (h *Handler) former(ctx context.Context, set *compiledSet) (*inject.Set, error) {
+	sorted, err := h.revisionsOf(ctx, set)
 	if err != nil {
 		return nil, err
 	}
-	set.pinned.Store(&pinnedSet{name: found.Name, resourceVersion: found.ResourceVersion, set: prepared})
+	found := revision.Named(sorted, set.former.Revision)
+	if found == nil {
+		return set.newest, set.newestErr
+	}
+	recorded, err := set.withContentOf(found)
+	if err != nil {
+		h.sets.log.Error(err, "a new pod gets the newest content: the last good revision cannot be read", "sidecarset", set.name)
+		return set.newest, set.newestErr
+	}
+	return recorded, nil
+}
+
+func (h *Handler) revisionsOf(ctx context.Context, set *compiledSet) ([]*appsv1.ControllerRevision, error) {
+	listed, err := h.revisions.Of(ctx, set.name)
+	if err != nil {
+		return nil, fmt.Errorf("SidecarSet %s: list its revisions: %w", set.name, err)
+	}
+	return revision.Of(set.declared, listed), nil
+}
+
+func (s *compiledSet) withContentOf(found *appsv1.ControllerRevision) (*inject.Set, error) {
+	if last := s.recorded.Load(); last != nil && last.name == found.Name && last.resourceVersion == found.ResourceVersion {
+		return last.set, nil
+	}
+	prepared, err := inject.PreparePinned(s.declared, found)
+	if err != nil {
+		return nil, err
+	}
+	s.recorded.Store(&recordedSet{name: found.Name, resourceVersion: found.ResourceVersion, set: prepared})
 	return prepared, nil
 }

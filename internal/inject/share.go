@@ -1,0 +1,58 @@
+package inject
+
+import (
+	"crypto/sha256"
+	"encoding/binary"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/intstr"
+)
+
+// Share is a share of the new pods, as the fraction Part/Of. A larger share of the same Of
+// includes every pod of a smaller share. The zero value is the share of no pods.
+type Share struct{ Part, Of int64 }
+
+// AllPods is the share of all pods.
+func AllPods() Share { return Share{Part: 1, Of: 1} }
+
+// ShareOf returns the share of a number or percentage of pods. A number is relative to the matched
+// pods. Without matched pods, a number above zero is the share of all pods.
+func ShareOf(pods *intstr.IntOrString, matched int32) (Share, error) {
+	if pods.Type == intstr.Int {
+		return Share{Part: max(int64(pods.IntVal), 0), Of: max(int64(matched), 1)}, nil
+	}
+	percent, err := intstr.GetScaledValueFromIntOrPercent(pods, 100, true)
+	if err != nil {
+		return Share{}, err
+	}
+	return Share{Part: int64(max(percent, 0)), Of: 100}, nil
+}
+
+// Includes reports whether the share includes a new pod. request is the UID of the admission
+// request (SPEC 4.11.8).
+func (s Share) Includes(pod *corev1.Pod, request types.UID) bool {
+	switch {
+	case s.Part <= 0:
+		return false
+	case s.Part >= s.Of:
+		return true
+	}
+	return podHash(pod, request)%uint64(s.Of) < uint64(s.Part)
+}
+
+// podHash returns a uniform hash of the pod. If the pod has no name yet, the hash covers the
+// request instead.
+func podHash(pod *corev1.Pod, request types.UID) uint64 {
+	identity := []string{pod.Namespace, pod.Name}
+	if pod.Name == "" {
+		identity = []string{pod.Namespace, pod.GenerateName, string(request)}
+	}
+	if owner := metav1.GetControllerOfNoCopy(pod); owner != nil {
+		identity = append(identity, string(owner.UID))
+	}
+	sum := sha256.Sum256([]byte(strings.Join(identity, "/")))
+	return binary.BigEndian.Uint64(sum[:])
+}

@@ -1,0 +1,74 @@
+package stage
+
+import (
+	"fmt"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/util/intstr"
+
+	outriggerv1 "github.com/outrigger/outrigger/api/outrigger/v1alpha1"
+	"github.com/outrigger/outrigger/api/v1alpha1"
+	"github.com/outrigger/outrigger/internal/inject"
+)
+
+// Former returns the revision that new pods get while they do not get the current content of a
+// SidecarSet (SPEC 11.5.2). This is the last good revision. Former returns nil if all new pods get
+// the current content, whatever the policies are. hash is the hash of the current content.
+func Former(set *v1alpha1.SidecarSet, hash string) *v1alpha1.GoodRevision {
+	good := set.Status.LastGoodRevision()
+	if good == nil || good.Hash == hash || set.Spec.InjectionStrategy.Revision != nil || !upgrades(set) {
+		return nil
+	}
+	return good
+}
+
+// upgrades reports whether the rollout upgrades pods in place. With NotUpdate, or once all
+// remaining pods differ in more than images, pods only get the current content if they are
+// recreated. Steps would never end for such pods.
+func upgrades(set *v1alpha1.SidecarSet) bool {
+	if set.Spec.UpdateStrategy.Type == v1alpha1.NotUpdateSidecarSetStrategyType {
+		return false
+	}
+	progressing := meta.FindStatusCondition(set.Status.Conditions, v1alpha1.ConditionProgressing)
+	return progressing == nil || progressing.ObservedGeneration != set.Generation || progressing.Reason != v1alpha1.ReasonNotUpgradablePods
+}
+
+// NewPods returns the share of the new pods that get the current content of a SidecarSet with a
+// former revision (SPEC §11.5). In case of an error, the share is empty, so that no new pod gets
+// content that a policy may delay.
+func NewPods(set *v1alpha1.SidecarSet, policies []outriggerv1.RolloutPolicy) (inject.Share, error) {
+	current := OfStatus(set)
+	switch {
+	case current == nil:
+	case current.Done:
+		return inject.AllPods(), nil
+	case current.Step != nil:
+		return shareOf(&current.Step.UpTo, set.Status.MatchedPods)
+	}
+	policy, err := PolicyOf(set, policies)
+	switch {
+	case err != nil:
+		return inject.Share{}, err
+	case policy == nil || len(policy.Spec.Steps) == 0:
+		return inject.AllPods(), nil
+	case current == nil || current.Index == 0:
+		// No step has begun.
+		return inject.Share{}, nil
+	case current.Index >= len(policy.Spec.Steps):
+		return inject.AllPods(), nil
+	}
+	// A step has ended, and the next step has not begun.
+	return shareOf(&policy.Spec.Steps[current.Index-1].UpTo, set.Status.MatchedPods)
+}
+
+// shareOf returns the share of a step. A number of pods is no share without matched pods.
+func shareOf(upTo *intstr.IntOrString, matched int32) (inject.Share, error) {
+	if upTo.Type == intstr.Int && matched == 0 {
+		return inject.Share{}, nil
+	}
+	share, err := inject.ShareOf(upTo, matched)
+	if err != nil {
+		return inject.Share{}, fmt.Errorf("upTo %s: %w", upTo.String(), err)
+	}
+	return share, nil
+}

@@ -1,0 +1,85 @@
+package pods
+
+import (
+	"maps"
+	"slices"
+	"sync"
+	"sync/atomic"
+
+	"k8s.io/client-go/tools/cache"
+
+	outriggerv1 "github.com/outrigger/outrigger/api/outrigger/v1alpha1"
+	"github.com/outrigger/outrigger/internal/inject"
+	"github.com/outrigger/outrigger/internal/stage"
+)
+
+// policies are the RolloutPolicies. An informer feeds them. While its watch is down, the last known
+// policies apply, because a step in progress is in the status of its SidecarSet. The zero value is
+// ready for concurrent use.
+type policies struct {
+	mu     sync.Mutex
+	byName map[string]outriggerv1.RolloutPolicy
+	list   atomic.Pointer[policyList]
+}
+
+// policyList is a list of all policies, which never changes.
+type policyList struct{ items []outriggerv1.RolloutPolicy }
+
+// stepShare is the share of the new pods that get the newest content of a SidecarSet.
+type stepShare struct {
+	inject.Share
+	of *policyList
+}
+
+// PolicyEventHandler returns the event handler for the informer of RolloutPolicies.
+func (h *Handler) PolicyEventHandler() cache.ResourceEventHandler { return h.policies.handler() }
+
+func (p *policies) handler() cache.ResourceEventHandler {
+	put := func(object any) {
+		if policy, ok := object.(*outriggerv1.RolloutPolicy); ok {
+			p.change(func() { p.byName[policy.Name] = *policy })
+		}
+	}
+	return cache.ResourceEventHandlerFuncs{
+		AddFunc:    put,
+		UpdateFunc: func(_, object any) { put(object) },
+		DeleteFunc: func(object any) {
+			if name, err := cache.DeletionHandlingObjectToName(object); err == nil {
+				p.change(func() { delete(p.byName, name.Name) })
+			}
+		},
+	}
+}
+
+func (p *policies) change(change func()) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.byName == nil {
+		p.byName = map[string]outriggerv1.RolloutPolicy{}
+	}
+	change()
+	list := &policyList{}
+	for _, name := range slices.Sorted(maps.Keys(p.byName)) {
+		list.items = append(list.items, p.byName[name])
+	}
+	p.list.Store(list)
+}
+
+// newPods returns the share of the new pods that get the newest content. It decides once for each
+// change of the SidecarSet or of the policies, not for each pod.
+func (h *Handler) newPods(set *compiledSet) inject.Share {
+	list := h.policies.list.Load()
+	if last := set.share.Load(); last != nil && last.of == list {
+		return last.Share
+	}
+	var known []outriggerv1.RolloutPolicy
+	if list != nil {
+		known = list.items
+	}
+	share, err := stage.NewPods(set.declared, known)
+	if err != nil {
+		h.sets.log.Error(err, "new pods get the last good revision: the step of the rollout cannot be read", "sidecarset", set.name)
+	}
+	set.share.Store(&stepShare{Share: share, of: list})
+	return share
+}
