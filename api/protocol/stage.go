@@ -50,6 +50,9 @@ type Step struct {
 	// MaxFailed is the number or the percentage of failed pods above which the run is paused. Nil
 	// means that there is no limit.
 	MaxFailed *intstr.IntOrString `json:"maxFailed,omitempty"`
+	// MaxPerOwner is the number of pods of one owner that upgrades may make unavailable at once. 0
+	// means that there is no limit.
+	MaxPerOwner int `json:"maxPerOwner,omitempty"`
 	// Windows are the times at which upgrades may start. Without windows, they may start at any
 	// time.
 	Windows []Window `json:"windows,omitempty"`

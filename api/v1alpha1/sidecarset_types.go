@@ -506,6 +506,9 @@ type RolloutStage struct {
 	// paused.
 	// +kubebuilder:validation:XIntOrString
 	MaxFailedPods *intstr.IntOrString `json:"maxFailedPods,omitempty"`
+	// MaxUnavailablePerOwner is the number of pods of one owner that upgrades may make unavailable
+	// at once. 0 means that there is no limit.
+	MaxUnavailablePerOwner int32 `json:"maxUnavailablePerOwner,omitempty"`
 	// Windows are the times at which upgrades of the step may start.
 	// +listType=atomic
 	Windows []StepWindow `json:"windows,omitempty"`

@@ -22,6 +22,9 @@ func Next(set *v1alpha1.SidecarSet, pods []Pod, rejected map[protocol.PodReferen
 // are upgraded (SPEC §11). A nil stage has no limit.
 func NextInStage(set *v1alpha1.SidecarSet, pods []Pod, rejected map[protocol.PodReference]bool, current *protocol.Stage) (Plan, error) {
 	p := planner{strategy: &set.Spec.UpdateStrategy, pods: pods, rejected: rejected, stage: current}
+	if p.plan.perOwner = stage.MaxPerOwner(current); p.plan.perOwner > 0 {
+		p.plan.pods = pods
+	}
 	if err := p.run(); err != nil {
 		return Plan{}, fmt.Errorf("SidecarSet %s: %w", set.Name, err)
 	}
@@ -115,7 +118,7 @@ func (p *planner) stepReached() bool {
 // ordered returns the candidates within the partition and the current step, in order.
 func (p *planner) ordered(candidates []candidate) []candidate {
 	quota := p.plan.allowed
-	if len(p.strategy.ScatterStrategy) == 0 && len(p.rejected) == 0 {
+	if len(p.strategy.ScatterStrategy) == 0 && len(p.rejected) == 0 && p.plan.perOwner == 0 {
 		return first(candidates, min(quota, MaxBatch+MaxQueued+p.waiting))
 	}
 	sortCandidates(candidates)
@@ -125,6 +128,10 @@ func (p *planner) ordered(candidates []candidate) []candidate {
 	slices.SortStableFunc(candidates, func(a, b candidate) int {
 		return cmp.Or(compareBool(p.rejected[a.Reference()], p.rejected[b.Reference()]), compareBool(a.InBackoff, b.InBackoff))
 	})
+	if p.plan.perOwner > 0 {
+		// A pod whose owner has no slot must not prevent the upgrade of another pod.
+		return candidates
+	}
 	return candidates[:min(quota, len(candidates))]
 }
 
@@ -153,13 +160,14 @@ func compareBool(a, b bool) int {
 // ready takes no slot. A ready pod takes one slot. If no slot is open, the next pods are queued.
 func (p *planner) selectPods(candidates []candidate) {
 	plan, slots := &p.plan, p.plan.OpenSlots
+	owners := newOwners(plan.perOwner, p.pods, nil)
 	maxQueued := min(MaxQueued, queuedPerSlot*plan.MaxUnavailable+len(p.rejected))
 	for i := range candidates {
 		pod := candidates[i].Pod
 		selected := protocol.SelectedPod{PodReference: pod.Reference()}
 		batchFull, queueFull := len(plan.Pods) >= MaxBatch, len(plan.Queued) >= maxQueued
 		switch {
-		case batchFull && queueFull:
+		case batchFull && queueFull, len(plan.Pods)+len(plan.Queued) >= plan.allowed:
 			return
 		case pod.Waits(), pod.InBackoff:
 		case p.rejected[selected.PodReference] && len(plan.Pods) > 0 && !p.rejected[plan.Pods[0].PodReference]:
@@ -168,8 +176,9 @@ func (p *planner) selectPods(candidates []candidate) {
 		case !pod.Ready && !batchFull:
 			selected.Unready = true
 			plan.Pods = append(plan.Pods, selected)
-		case slots > 0 && !batchFull:
+		case slots > 0 && !batchFull && !owners.full(pod):
 			slots--
+			owners.take(pod)
 			plan.Pods = append(plan.Pods, selected)
 		case !queueFull:
 			plan.Queued = append(plan.Queued, selected)

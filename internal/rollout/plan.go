@@ -44,6 +44,10 @@ type Plan struct {
 
 	// allowed is the number of the remaining pods that the current step allows to upgrade.
 	allowed int
+	// perOwner is the number of pods of one owner that may be unavailable, or 0 without a limit.
+	// pods are the pods of the rollout, whose owners it limits.
+	perOwner int
+	pods     []Pod
 	// candidates are the candidates of the rollout. The list is not sorted.
 	candidates []candidate
 }

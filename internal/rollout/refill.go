@@ -11,7 +11,8 @@ type Refill struct {
 	// Now contains the pods to upgrade, in the order of the batch. Left contains the pods that
 	// must wait.
 	Now, Left []protocol.SelectedPod
-	// SlotWanted contains the pods of Left that wait only for a slot.
+	// SlotWanted contains the pods of Left that may take the slot of any pod whose write is
+	// rejected. With a limit of unavailable pods of one owner, it is empty.
 	SlotWanted []protocol.SelectedPod
 	// OnlyOthers is set if pods outside the batch can be upgraded, but no pod of the batch. A new
 	// batch would upgrade these pods.
@@ -26,17 +27,19 @@ func (p *Plan) Refill(left []protocol.SelectedPod, tried map[protocol.PodReferen
 	var refill Refill
 	candidates := p.candidatesAmong(left)
 	slots, quota := max(p.OpenSlots-unseen, 0), max(p.allowed-unseen, 0)
+	owners := newOwners(p.perOwner, p.pods, tried)
 	for _, selected := range left {
 		pod := candidates[selected.UID]
 		switch {
-		case pod == nil || pod.Waits() || quota == 0 || pod.Ready && slots == 0:
+		case pod == nil || pod.Waits() || quota == 0 || pod.Ready && (slots == 0 || owners.full(pod)):
 			refill.Left = append(refill.Left, selected)
-			if pod != nil && !pod.Waits() && pod.Ready {
+			if pod != nil && !pod.Waits() && pod.Ready && p.perOwner == 0 {
 				refill.SlotWanted = append(refill.SlotWanted, protocol.SelectedPod{PodReference: selected.PodReference})
 			}
 			continue
 		case pod.Ready:
 			slots--
+			owners.take(pod)
 		}
 		quota--
 		refill.Now = append(refill.Now, protocol.SelectedPod{PodReference: selected.PodReference, Unready: !pod.Ready})

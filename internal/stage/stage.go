@@ -65,18 +65,18 @@ func Resolve(set *v1alpha1.SidecarSet, current *protocol.Stage, policies []outri
 	return &next, nil
 }
 
-// Steps returns the steps of a policy. The windows and the limit of failed pods also apply after the
-// last step, so a policy with either has a further step up to all pods.
+// Steps returns the steps of a policy. The windows and the other limits also apply after the last
+// step, so a policy with any of them has a further step up to all pods.
 func Steps(policy *outriggerv1.RolloutPolicy) []outriggerv1.RolloutStep {
 	steps, all := policy.Spec.Steps, intstr.FromString("100%")
-	if policy.Spec.Failure == nil && len(policy.Spec.Windows) == 0 || len(steps) > 0 && steps[len(steps)-1].UpTo == all {
+	if policy.Spec.Failure == nil && len(policy.Spec.Windows) == 0 && policy.Spec.MaxUnavailablePerOwner == 0 || len(steps) > 0 && steps[len(steps)-1].UpTo == all {
 		return steps
 	}
 	return append(slices.Clone(steps), outriggerv1.RolloutStep{UpTo: all})
 }
 
 func stepOf(step *outriggerv1.RolloutStep, policy *outriggerv1.RolloutPolicySpec) *protocol.Step {
-	copied := &protocol.Step{Name: step.Name, UpTo: step.UpTo, Approval: step.Approval != nil}
+	copied := &protocol.Step{Name: step.Name, UpTo: step.UpTo, Approval: step.Approval != nil, MaxPerOwner: int(policy.MaxUnavailablePerOwner)}
 	if policy.Failure != nil {
 		copied.MaxFailed = &policy.Failure.MaxFailedPods
 	}
@@ -120,6 +120,15 @@ func MaxFailed(s *protocol.Stage, pods int) (limit int, limited bool, err error)
 		return 0, false, fmt.Errorf("RolloutPolicy %s: failure.maxFailedPods: %w", s.Policy, err)
 	}
 	return limit + s.Tolerated, true, nil
+}
+
+// MaxPerOwner returns the number of pods of one owner that upgrades may make unavailable at once
+// (SPEC §11.9). It is 0 without a limit.
+func MaxPerOwner(s *protocol.Stage) int {
+	if !Limits(s) {
+		return 0
+	}
+	return s.Step.MaxPerOwner
 }
 
 // Sets returns the sorted names of the SidecarSets that a policy applies to.

@@ -20,7 +20,7 @@ func OfStatus(set *v1alpha1.SidecarSet) *protocol.Stage {
 		Tolerated: int(recorded.ToleratedPods),
 	}
 	if recorded.UpTo != nil {
-		s.Step = &protocol.Step{Name: recorded.Name, UpTo: *recorded.UpTo, Approval: recorded.Approval, MaxFailed: recorded.MaxFailedPods}
+		s.Step = &protocol.Step{Name: recorded.Name, UpTo: *recorded.UpTo, Approval: recorded.Approval, MaxFailed: recorded.MaxFailedPods, MaxPerOwner: int(recorded.MaxUnavailablePerOwner)}
 		for _, window := range recorded.Windows {
 			s.Step.Windows = append(s.Step.Windows, protocol.Window{Schedule: window.Schedule, Duration: window.Duration.Duration, TimeZone: window.TimeZone})
 		}
@@ -42,7 +42,7 @@ func ToStatus(set *v1alpha1.SidecarSet, s *protocol.Stage) {
 	recorded := &v1alpha1.RolloutStage{Step: int32(s.Index) + 1, Steps: int32(s.Steps), Done: s.Done, ToleratedPods: int32(s.Tolerated)}
 	if s.Step != nil {
 		recorded.Name, recorded.UpTo, recorded.Approval = s.Step.Name, &s.Step.UpTo, s.Step.Approval
-		recorded.MaxFailedPods = s.Step.MaxFailed
+		recorded.MaxFailedPods, recorded.MaxUnavailablePerOwner = s.Step.MaxFailed, int32(s.Step.MaxPerOwner)
 		for _, window := range s.Step.Windows {
 			recorded.Windows = append(recorded.Windows, v1alpha1.StepWindow{Schedule: window.Schedule, Duration: metav1.Duration{Duration: window.Duration}, TimeZone: window.TimeZone})
 		}

@@ -173,6 +173,38 @@ func TestSpec11_8_NoUpgradeStartsOutsideTheWindows(t *testing.T) {
 	s.await(observer.Converged(4))
 }
 
+func TestSpec11_9_OnePodOfEachOwnerAtATime(t *testing.T) {
+	t.Parallel()
+	s := newStagedScenario(t, 0, intstr.FromString("100%"))
+	policy := &outriggerv1.RolloutPolicy{ObjectMeta: metav1.ObjectMeta{Name: s.name}}
+	require.NoError(t, stack.kube.Patch(s.ctx, policy, client.RawPatch(types.MergePatchType, []byte(`{"spec":{"maxUnavailablePerOwner":1}}`))))
+	const workloads, each = 6, 3
+	for i := range workloads {
+		workload := deployment(s.name, each)
+		workload.Name = fmt.Sprint("app-", i)
+		workload.Spec.Template.Labels["owner"], workload.Spec.Selector.MatchLabels["owner"] = workload.Name, workload.Name
+		require.NoError(t, stack.kube.Create(s.ctx, workload))
+	}
+	s.await(observer.Converged(workloads * each))
+	s.upgradeTo("side:v2")
+	s.await(observer.Converged(workloads * each))
+	asked, served := s.watched.Updates()
+	times := func(updates []observer.Update) map[string][]time.Time {
+		byOwner := map[string][]time.Time{}
+		for _, update := range updates {
+			byOwner[update.Labels["owner"]] = append(byOwner[update.Labels["owner"]], update.At)
+		}
+		return byOwner
+	}
+	begins, ends := times(asked), times(served)
+	require.Len(t, begins, workloads)
+	for owner, at := range begins {
+		for i := 1; i < each; i++ {
+			assert.False(t, at[i].Before(ends[owner][i-1]), "pod %d of %s was upgraded before pod %d served", i, owner, i-1)
+		}
+	}
+}
+
 func TestSpec11_1_InvalidPoliciesAreRejected(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {

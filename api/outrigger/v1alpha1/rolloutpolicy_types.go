@@ -51,6 +51,11 @@ type RolloutPolicySpec struct {
 	// +kubebuilder:validation:MaxItems=50
 	// +kubebuilder:validation:XValidation:rule="self.all(a, !has(a.name) || self.exists_one(b, has(b.name) && b.name == a.name))",message="the names of steps must differ"
 	Steps []RolloutStep `json:"steps,omitempty"`
+	// MaxUnavailablePerOwner is the number of pods of one owner that upgrades may make unavailable at
+	// once, such as 1. An owner is the controller of a pod: a ReplicaSet, StatefulSet, DaemonSet or
+	// Job. Pods without a controller are not limited.
+	// +kubebuilder:validation:Minimum=1
+	MaxUnavailablePerOwner int32 `json:"maxUnavailablePerOwner,omitempty"`
 	// Windows are the times at which upgrades may start. Outside the windows, no upgrade starts, and
 	// hot upgrades in progress finish. Without windows, upgrades may start at any time.
 	// +listType=atomic

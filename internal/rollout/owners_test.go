@@ -1,0 +1,76 @@
+package rollout
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/intstr"
+
+	"github.com/outrigger/outrigger/api/protocol"
+	"github.com/outrigger/outrigger/internal/podstate"
+)
+
+func owned(name, owner string, state podstate.State) Pod {
+	return newPod(name, state, func(pod *corev1.Pod) {
+		if owner != "" {
+			pod.OwnerReferences = []metav1.OwnerReference{{UID: types.UID(owner), Controller: new(true)}}
+		}
+	})
+}
+
+func onePerOwner(upTo intstr.IntOrString) *protocol.Stage {
+	return &protocol.Stage{Policy: "p", Steps: 1, Step: &protocol.Step{UpTo: upTo, MaxPerOwner: 1}}
+}
+
+func TestSpec11_9_OnePodOfEachOwner(t *testing.T) {
+	all := intstr.FromString("100%")
+	for _, c := range []struct {
+		name   string
+		upTo   intstr.IntOrString
+		pods   []Pod
+		chosen []string
+		queued []string
+	}{
+		{"one of each owner", all, []Pod{owned("a", "x", old), owned("b", "x", old), owned("c", "y", old)}, []string{"a", "c"}, []string{"b"}},
+		{"an upgrade in progress takes the slot", all, []Pod{owned("a", "x", restart), owned("b", "x", old), owned("c", "y", old)}, []string{"c"}, []string{"b"}},
+		{"an updated pod that is ready takes none", all, []Pod{owned("a", "x", updated), owned("b", "x", old)}, []string{"b"}, nil},
+		{"a pod that is not ready needs no slot", all, []Pod{owned("a", "x", oldDown), owned("b", "x", old), owned("c", "x", old)}, []string{"a*", "b"}, []string{"c"}},
+		{"pods without an owner have no limit", all, []Pod{owned("a", "", old), owned("b", "", old)}, []string{"a", "b"}, nil},
+		{"a full owner does not use up the step", intstr.FromInt32(2), []Pod{owned("a", "x", restart), owned("b", "x", old), owned("c", "y", old)}, []string{}, []string{"b"}},
+		{"the step is not exceeded", intstr.FromInt32(1), []Pod{owned("a", "x", old), owned("b", "y", old), owned("c", "z", old)}, []string{"a"}, nil},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			plan, err := NextInStage(unavailable(intstr.FromInt32(9)), c.pods, nil, onePerOwner(c.upTo))
+			require.NoError(t, err)
+			assert.Equal(t, c.chosen, chosen(plan))
+			var queued []string
+			for _, pod := range plan.Queued {
+				queued = append(queued, pod.Name)
+			}
+			assert.Equal(t, c.queued, queued)
+		})
+	}
+}
+
+func TestSpec11_9_ARefillCountsTheWritesOfTheBatch(t *testing.T) {
+	pods := []Pod{owned("a", "x", old), owned("b", "x", old), owned("c", "y", old), owned("d", "y", old)}
+	plan, err := NextInStage(unavailable(intstr.FromInt32(9)), pods, nil, onePerOwner(intstr.FromString("100%")))
+	require.NoError(t, err)
+	var left []protocol.SelectedPod
+	for _, i := range []int{1, 2, 3} {
+		left = append(left, protocol.SelectedPod{PodReference: pods[i].Reference()})
+	}
+	// The batch has written a, which the cache does not show yet.
+	refill := plan.Refill(left, map[protocol.PodReference]bool{pods[0].Reference(): true}, 1)
+	var now []string
+	for _, pod := range refill.Now {
+		now = append(now, pod.Name)
+	}
+	assert.Equal(t, []string{"c"}, now)
+	assert.Empty(t, refill.SlotWanted, "a rejected pod passes its slot to no pod of another owner")
+	assert.Len(t, refill.Left, 2)
+}
