@@ -7,6 +7,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	toolscache "k8s.io/client-go/tools/cache"
 
 	"github.com/outrigger/outrigger/api/v1alpha1"
@@ -37,6 +38,7 @@ func (t *podTransform) strip(o any) (any, error) {
 			Namespace: t.pool.text(pod.Namespace), Name: pod.Name, UID: pod.UID, ResourceVersion: pod.ResourceVersion,
 			CreationTimestamp: pod.CreationTimestamp, DeletionTimestamp: pod.DeletionTimestamp,
 			Labels: t.pool.labels(pod.Labels), Annotations: t.pool.annotations(pod.Annotations),
+			OwnerReferences: t.controller(pod),
 		},
 		Spec: corev1.PodSpec{
 			NodeName:          t.pool.text(pod.Spec.NodeName),
@@ -53,6 +55,17 @@ func (t *podTransform) strip(o any) (any, error) {
 		},
 	}
 	return pod, nil
+}
+
+// controller keeps the controller of a pod, and drops other owners.
+func (t *podTransform) controller(pod *corev1.Pod) []metav1.OwnerReference {
+	controller := metav1.GetControllerOfNoCopy(pod)
+	if controller == nil {
+		return nil
+	}
+	return []metav1.OwnerReference{{
+		Kind: t.pool.text(controller.Kind), Name: t.pool.text(controller.Name), UID: types.UID(t.pool.text(string(controller.UID))), Controller: new(true),
+	}}
 }
 
 func (t *podTransform) conditions(all []corev1.PodCondition) (kept []corev1.PodCondition) {
