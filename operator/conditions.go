@@ -57,7 +57,7 @@ func progressing(p *pass) condition {
 	case lacksTemporal(p):
 		return andPlan(temporalReason(p), p.temporal.Error())
 	case p.inProgress() && p.pause != nil && p.plan.Counts.Remaining > 0:
-		return andPlan(v1alpha1.ReasonPaused, "paused by signal"+signalOf(p.pause).Details())
+		return andPlan(v1alpha1.ReasonPaused, signalOf(p.pause).Sentence())
 	case p.inProgress() && p.fault != runs.Fault{}:
 		return andPlan(p.fault.Reason, p.fault.Message)
 	case p.plan.Phase == protocol.PhaseStepReached:

@@ -76,7 +76,7 @@ func startNote(set *v1alpha1.SidecarSet, plan *rollout.Plan, pause *v1alpha1.Rol
 	case plan.Phase == protocol.PhasePaused:
 		note += "; paused (updateStrategy.paused)"
 	case pause != nil:
-		note += "; paused by signal" + signalOf(pause).Details()
+		note += "; " + signalOf(pause).Sentence()
 	}
 	return note
 }

@@ -125,7 +125,7 @@ func (r *run) recordPause(ctx workflow.Context, ended *protocol.Pause) error {
 // checks whether pods are left to upgrade.
 func (r *run) stayPaused(ctx workflow.Context) error {
 	if !r.woken {
-		message := "paused by signal" + r.paused.Details()
+		message := r.paused.Sentence()
 		if err := r.show(ctx, protocol.PhasePaused, message); err != nil {
 			return err
 		}

@@ -64,7 +64,7 @@ func (r *run) pauseFailing(ctx workflow.Context, failure *protocol.Failure) erro
 	if err := r.recordStage(ctx); err != nil {
 		return err
 	}
-	return r.pause(ctx, protocol.Pause{By: "RolloutPolicy " + failed.Policy, Reason: failure.Reason})
+	return r.pause(ctx, protocol.PauseByPolicy(failed.Policy, failure.Reason))
 }
 
 // recordStage writes the stage to the memo of the run. The operator mirrors the memo in status, in

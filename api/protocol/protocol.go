@@ -2,6 +2,7 @@ package protocol
 
 import (
 	"fmt"
+	"strings"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -202,6 +203,20 @@ func (p Pause) Details() (text string) {
 	}
 	return text
 }
+
+// Sentence describes the pause, such as "paused by signal from ann: errors" or "paused by RolloutPolicy
+// edge: 3 pods failed".
+func (p Pause) Sentence() string {
+	if strings.HasPrefix(p.By, policyPrefix) {
+		return "paused by " + p.By + ": " + p.Reason
+	}
+	return "paused by signal" + p.Details()
+}
+
+const policyPrefix = "RolloutPolicy "
+
+// PauseByPolicy is the pause of a rollout whose upgraded pods fail.
+func PauseByPolicy(policy, reason string) Pause { return Pause{By: policyPrefix + policy, Reason: reason} }
 
 // PauseResult answers the updates pause and resume.
 type PauseResult struct {
