@@ -216,7 +216,9 @@ func (p Pause) Sentence() string {
 const policyPrefix = "RolloutPolicy "
 
 // PauseByPolicy is the pause of a rollout whose upgraded pods fail.
-func PauseByPolicy(policy, reason string) Pause { return Pause{By: policyPrefix + policy, Reason: reason} }
+func PauseByPolicy(policy, reason string) Pause {
+	return Pause{By: policyPrefix + policy, Reason: reason}
+}
 
 // PauseResult answers the updates pause and resume.
 type PauseResult struct {
