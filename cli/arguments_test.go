@@ -24,6 +24,8 @@ func TestAMissingArgumentIsNamedWithTheUsage(t *testing.T) {
 		"pause":                   "pause: name a SidecarSet (kubectl sidecarset pause (NAME | --all) --reason TEXT)",
 		"pause logs --all":        `pause: "logs" is one argument too many (kubectl sidecarset pause (NAME | --all) --reason TEXT)`,
 		"resume":                  "resume: name a SidecarSet (kubectl sidecarset resume (NAME | --all) --reason TEXT)",
+		"approve":                 "approve: name a SidecarSet (kubectl sidecarset approve NAME)",
+		"promote a b":             `promote: "b" is one argument too many (kubectl sidecarset promote NAME)`,
 		"plan a b":                `plan: "b" is one argument too many (kubectl sidecarset plan (-f FILE | NAME [--image CONTAINER=IMAGE]...))`,
 		"list logs":               `list: "logs" is one argument too many (kubectl sidecarset list)`,
 		"check x":                 `check: "x" is one argument too many (kubectl sidecarset check)`,

@@ -336,5 +336,5 @@ func (i *installation) rights(ctx context.Context) (string, error) {
 	if len(denied) > 0 {
 		return "", unknownError{"you may not " + strings.Join(denied, ", ") + ": ask for a ClusterRoleBinding to the named roles, or for these rights"}
 	}
-	return "you may use all commands; Temporal decides about pause and resume", nil
+	return "you may use all commands; Temporal decides about pause, resume, approve and promote", nil
 }

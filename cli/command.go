@@ -45,7 +45,7 @@ func (s *shared) command() *cobra.Command {
 		Short: "Watch, plan and steer the rollouts of SidecarSets",
 		Long: "Watch, plan and steer the rollouts of SidecarSets.\n\n" +
 			"The state of pods is read from the cluster, and that of runs from Temporal. Without Temporal everything but\n" +
-			"pause, resume and the list of runs works.",
+			"pause, resume, approve, promote and the list of runs works.",
 		Annotations:   map[string]string{cobra.CommandDisplayNameAnnotation: "kubectl sidecarset"},
 		SilenceUsage:  true,
 		SilenceErrors: true,
@@ -68,7 +68,7 @@ func (s *shared) command() *cobra.Command {
 	versions.Example = "  kubectl sidecarset version\n  kubectl sidecarset version -o json"
 	versions.Args = takes(0)
 	root.AddCommand(newList(s), newGet(s), s.checksTemporalFlags(newWhy(s)), s.checksTemporalFlags(newStatus(s)), s.checksTemporalFlags(newPlan(s)),
-		s.checksTemporalFlags(newHistory(s)), newDiff(s), newSet(s), newUndo(s), newRestart(s), newPause(s), newResume(s), newOpen(s), newCheck(s), newOptions(s), versions)
+		s.checksTemporalFlags(newHistory(s)), newDiff(s), newSet(s), newUndo(s), newRestart(s), newPause(s), newResume(s), newApprove(s), newPromote(s), newOpen(s), newCheck(s), newOptions(s), versions)
 	leaveOutOptions(root)
 	return root
 }

@@ -27,7 +27,7 @@ func newHistory(s *shared) *cobra.Command {
 		Use:   "history NAME",
 		Short: "List the revisions, runs and changes of a SidecarSet",
 		Long: "List the revisions and runs of a SidecarSet, and by whom it was changed: the field managers that the API server\n" +
-			"remembers, and the users that paused and resumed the listed runs.",
+			"remembers, and the users that paused, resumed, approved and promoted the listed runs.",
 		Example: `  kubectl sidecarset history logs
   kubectl sidecarset history logs --runs 50                           # also pauses of older runs
   kubectl sidecarset history logs -o json | jq -r '.changes[0].who'   # the user of the newest change`,
@@ -101,27 +101,60 @@ func (r *runs) rowOf(run *workflow.WorkflowExecutionInfo) view.RunRow {
 	return row
 }
 
-// changes are the pauses and resumes of a run, as signals or updates. unreadable is the reason
+// changes are the pauses, resumes, approvals and promotions of a run, as signals or updates. unreadable is the reason
 // that senders and reasons are missing. changes also adds the images to the row of the run.
 func (r *runs) changes(ctx context.Context, set *v1alpha1.SidecarSet, row *view.RunRow) (found []view.Change, unreadable, err error) {
 	run := row.RunID
 	err = r.events(ctx, set, run, func(event *history.HistoryEvent) {
 		row.Images = cmp.Or(row.Images, r.imagesIn(event, row.Generation))
 		action, payload, identity := received(event)
-		if action != protocol.PauseSignal && action != protocol.ResumeSignal {
+		change := view.Change{At: event.EventTime.AsTime(), Action: action + "d"}
+		var unread error
+		switch action {
+		case protocol.PauseSignal, protocol.ResumeSignal:
+			var pause protocol.Pause
+			if unread = r.decode(payload, &pause); pause.Sent {
+				return // the signal before this update is in the history
+			}
+			change.By, change.Reason = cmp.Or(pause.By, identity), pause.Reason
+		case protocol.ApproveUpdate, protocol.PromoteUpdate:
+			var request protocol.StepRequest
+			unread = r.decode(payload, &request)
+			change.By, change.Reason = cmp.Or(request.By, identity), detailsOf(request, unread)
+		default:
 			return
 		}
-		var pause protocol.Pause
-		// A signal of another client may have any payload.
-		if err := r.options.Codec.DataConverter().FromPayloads(payload, &pause); err != nil && slices.ContainsFunc(payload.GetPayloads(), codec.IsEncrypted) {
-			unreadable = fmt.Errorf("the sender and the reason of %s in run %s: %w; %s", action, run, err, needsKeys)
+		if unread != nil {
+			unreadable = fmt.Errorf("the sender and the reason of %s in run %s: %w; %s", action, run, unread, needsKeys)
 		}
-		if pause.Sent {
-			return // the signal before this update is in the history
-		}
-		found = append(found, view.Change{At: event.EventTime.AsTime(), By: cmp.Or(pause.By, identity), Action: action + "d", Reason: pause.Reason})
+		found = append(found, change)
 	})
 	return found, unreadable, err
+}
+
+// decode fails only if the keys of an encrypted payload are missing. A signal of another client may
+// have any payload.
+func (r *runs) decode(payload *common.Payloads, into any) error {
+	err := r.options.Codec.DataConverter().FromPayloads(payload, into)
+	if err != nil && slices.ContainsFunc(payload.GetPayloads(), codec.IsEncrypted) {
+		return err
+	}
+	return nil
+}
+
+// detailsOf names the step of an approval or a promotion, with the reason.
+func detailsOf(request protocol.StepRequest, unread error) string {
+	step := fmt.Sprintf("step %d", request.Step+1)
+	switch {
+	case unread != nil:
+		return ""
+	case request.Full:
+		step = "all steps"
+	}
+	if request.Reason != "" {
+		step += ": " + request.Reason
+	}
+	return step
 }
 
 // imagesIn returns the images of a generation that a run gets in its input, or in a signal. It

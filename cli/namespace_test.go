@@ -50,7 +50,7 @@ func TestANamespaceIsRejectedByCommandsAboutSidecarSets(t *testing.T) {
 	assert.Equal(t, s.shows("list"), everywhere.out)
 	assert.Equal(t, "Note: --all-namespaces has no effect without --outdated or --missing: SidecarSets are in no namespace\n", everywhere.errOut)
 	for _, args := range [][]string{
-		{"status", "logs"}, {"plan", "logs"}, {"history", "logs"}, {"diff", "logs", "1"}, {"undo", "logs"}, {"pause", "logs"}, {"resume", "logs"}, {"open", "logs"}, {"restart", "logs"},
+		{"status", "logs"}, {"plan", "logs"}, {"history", "logs"}, {"diff", "logs", "1"}, {"undo", "logs"}, {"pause", "logs"}, {"resume", "logs"}, {"approve", "logs"}, {"promote", "logs"}, {"open", "logs"}, {"restart", "logs"},
 	} {
 		require.EqualError(t, s.run(append(args, "--namespace=shop")...).err, "remove --namespace: "+args[0]+" is about the pods of the SidecarSet in all namespaces", "%v", args)
 	}

@@ -148,12 +148,16 @@ func (r *runs) explainUpdate(set, update string, err error) error {
 	case errors.Is(err, errUnread):
 		return fmt.Errorf("%w; the %s takes effect once a worker runs; %s", err, update, withdraw)
 	case temporal.IsNotFound(err):
-		return fmt.Errorf("%s has no open run of the SidecarSet: all pods that can be upgraded are, or the operator uses another Temporal (%s); %s",
-			r.endpoint(), otherTemporal, next)
+		return r.noOpenRun(next)
 	case errors.As(err, &rejected):
 		return fmt.Errorf("%s (kubectl sidecarset status %s)", rejected.Message(), set)
 	case temporal.IsUnreachable(err):
 		return fmt.Errorf("%w; %s", r.explain(err), unreachable)
 	}
 	return r.explain(err)
+}
+
+// noOpenRun is the error of an update of a SidecarSet without an open run.
+func (r *runs) noOpenRun(next string) error {
+	return fmt.Errorf("%s has no open run of the SidecarSet: all pods that can be upgraded are, or the operator uses another Temporal (%s); %s", r.endpoint(), otherTemporal, next)
 }

@@ -20,7 +20,7 @@ import (
 const (
 	// readTimeout limits a read of Temporal, without which the rest is shown.
 	readTimeout = 3 * time.Second
-	// updateTimeout limits pause and resume.
+	// updateTimeout limits pause, resume, approve and promote.
 	updateTimeout = 15 * time.Second
 )
 
@@ -31,7 +31,7 @@ const (
 	needsKeys = "if the run is encrypted, name the keys with --temporal-payload-key-dir"
 )
 
-// errUnread is the error of a pause or resume that Temporal keeps for the run.
+// errUnread is the error of an update that the run has not answered.
 var errUnread = errors.New("not confirmed: the run has not answered (is a worker running? kubectl sidecarset check)")
 
 // errNotResponding is the error of a query that no worker answers, although Temporal does.

@@ -57,7 +57,7 @@ type RunRow struct {
 type Change struct {
 	At time.Time `json:"at"`
 	By string    `json:"who,omitempty"`
-	// Action is the last write of spec by a field manager, or a pause or resume.
+	// Action is the last write of spec by a field manager, or a pause, resume, approval or promotion.
 	Action string `json:"what"`
 	Reason string `json:"why,omitempty"`
 }

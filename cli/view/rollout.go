@@ -121,7 +121,7 @@ func NewRollout(in *Input) (*Rollout, error) {
 		return nil, err
 	}
 	set := in.Set
-	current := stageOf(set, in.Run.Status)
+	current := StageOf(set, in.Run.Status)
 	plan, err := rollout.NextInStage(set, matched, nil, current)
 	if err != nil {
 		return nil, err

@@ -44,8 +44,8 @@ type Step struct {
 	ApprovedBy *protocol.Approval `json:"approvedBy,omitempty"`
 }
 
-// stageOf prefers the run to status, which is written later.
-func stageOf(set *v1alpha1.SidecarSet, run *protocol.RolloutStatus) *protocol.Stage {
+// StageOf returns the stage of a rollout. It prefers the run to status, which is written later.
+func StageOf(set *v1alpha1.SidecarSet, run *protocol.RolloutStatus) *protocol.Stage {
 	if run != nil && run.Stage != nil && run.Generation == set.Generation {
 		return run.Stage
 	}

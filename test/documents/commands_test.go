@@ -67,6 +67,7 @@ func places() []struct{ commands, place string } {
 		{`(make compose|docker |export KUBECONFIG=\.run/compose|kubectl --kubeconfig kubeconfig )`, "not tested here: make compose-test needs a container engine"},
 		{`outrigger migrate check`, "TestThereAndBack"},
 		{`kubectl sidecarset (plan|status|pause)`, "TestARolloutFromTheFirstLookToTheUndo"},
+		{`kubectl sidecarset (approve|promote)`, "TestARolloutIsApprovedAndPromoted"},
 		{`helm (install|upgrade|uninstall) `, "TestHelmInstallsUpgradesAndUninstalls"},
 		{`kubectl (-n kruise-system )?(apply|delete|patch crd|rollout status) `, "TestKubectlInstallsAndUninstallsAsDocumented"},
 		{`kubectl (-n kruise-system patch secret outrigger-webhook-cert|patch mutatingwebhookconfiguration) `, "TestSpec4_14_NoPodIsRejectedWhileCertManagerReplacesCertificates"},

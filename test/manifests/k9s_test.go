@@ -36,7 +36,7 @@ func TestTheKeysOfK9sRunCommandsOfThePlugin(t *testing.T) {
 		if key.Command == "sh" {
 			require.Len(t, command, 2, name)
 			line, _, _ := strings.Cut(command[1], " 2>&1 | less")
-			command = strings.Fields(strings.NewReplacer(`"paused in k9s"`, "x", `"resumed in k9s"`, "x", "kubectl ", "").Replace(line))
+			command = strings.Fields(strings.NewReplacer(`"paused in k9s"`, "x", `"resumed in k9s"`, "x", `"approved in k9s"`, "x", "kubectl ", "").Replace(line))
 		}
 		require.Equal(t, "sidecarset", command[0], name)
 		plugin := cli.NewCommand(genericiooptions.NewTestIOStreamsDiscard())
@@ -45,8 +45,8 @@ func TestTheKeysOfK9sRunCommandsOfThePlugin(t *testing.T) {
 		require.NotEqual(t, plugin, found, name)
 		require.NoError(t, found.ParseFlags(args), name)
 		require.NoError(t, found.ValidateArgs(found.Flags().Args()), name)
-		writes := found.Name() == "pause" || found.Name() == "resume"
+		writes := found.Name() == "pause" || found.Name() == "resume" || found.Name() == "approve"
 		assert.Equal(t, writes, key.Confirm && key.Dangerous, "%s: k9s asks before a write, and not in its read-only mode", name)
 	}
-	assert.Len(t, taken, 6)
+	assert.Len(t, taken, 7)
 }

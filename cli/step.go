@@ -1,0 +1,145 @@
+package cli
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+
+	"github.com/spf13/cobra"
+	sdk "go.temporal.io/sdk/client"
+	sdktemporal "go.temporal.io/sdk/temporal"
+
+	"github.com/outrigger/outrigger/api/protocol"
+	"github.com/outrigger/outrigger/api/v1alpha1"
+	"github.com/outrigger/outrigger/cli/view"
+	"github.com/outrigger/outrigger/temporal"
+)
+
+// stepRequest are the flags of approve and promote.
+type stepRequest struct {
+	protocol.StepRequest
+	// number is the number of the step, from 1; 0 is the current step.
+	number int
+}
+
+// addFlags adds the flags of both commands.
+func (r *stepRequest) addFlags(cmd *cobra.Command, shownBy string) {
+	cmd.Flags().StringVar(&r.Reason, "reason", "", "`text` that "+shownBy)
+	cmd.Flags().IntVar(&r.number, "step", 0, "`number` of the step, and fail if another step is the current one; 0: the current step")
+}
+
+// requestStep sends an approval or a promotion of a step to the run of a SidecarSet.
+func (s *shared) requestStep(ctx context.Context, c *cluster, name, update string, request stepRequest) (model, error) {
+	if request.number < 0 {
+		return nil, errors.New("--step must be positive, or 0 for the current step")
+	}
+	set, err := c.set(ctx, name)
+	if err != nil {
+		return nil, err
+	}
+	r, err := s.connect()
+	if err != nil {
+		return nil, err
+	}
+	defer r.Close()
+	current, err := r.currentStep(ctx, set)
+	var result protocol.StepResult
+	if err == nil {
+		request.By, request.Generation, request.Step = cmp.Or(c.user(ctx), os.Getenv("USER")), current.Generation, current.Index
+		if request.number > 0 {
+			request.Step = request.number - 1
+		}
+		if result, err = r.updateStep(ctx, set, update, request.StepRequest); err != nil {
+			err = r.explainStep(set.Name, update, request.StepRequest, err)
+		}
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%s the rollout of SidecarSet %s: %w", update, set.Name, err)
+	}
+	answer := stepAnswer{Name: set.Name, StepResult: result, next: nextOfRollout(set)}
+	if continues := view.Continues(set.Name, current, s.now()); continues != "" && update == protocol.ApproveUpdate {
+		answer.next = append([]string{continues}, answer.next...)
+	}
+	return answer, nil
+}
+
+// currentStep returns the stage that status shows. A run that does not respond may still get an
+// update, so the stage is then that of the SidecarSet.
+func (r *runs) currentStep(ctx context.Context, set *v1alpha1.SidecarSet) (*protocol.Stage, error) {
+	status, err := r.status(ctx, set)
+	if err != nil && !errors.Is(err, errNotResponding) {
+		return nil, err
+	}
+	current, unknown := currentStep(set, view.StageOf(set, status))
+	if unknown == nil && err == nil && status == nil {
+		unknown = r.noOpenRun(statusCommand(set.Name))
+	}
+	return current, unknown
+}
+
+// currentStep returns the reason if a stage has no current step.
+func currentStep(set *v1alpha1.SidecarSet, current *protocol.Stage) (*protocol.Stage, error) {
+	rollout, next := set.Status.Rollout, " ("+statusCommand(set.Name)+")"
+	switch {
+	case current == nil && (rollout == nil || rollout.Generation != set.Generation):
+		return nil, fmt.Errorf("generation %d has not begun%s", set.Generation, next)
+	case current == nil:
+		return nil, errors.New("it has no steps: no RolloutPolicy selects the SidecarSet (kubectl get rolloutpolicies), or the first step has not begun" + next)
+	case current.Done:
+		return nil, errors.New("all its steps have ended" + next)
+	}
+	return current, nil
+}
+
+func statusCommand(set string) string { return "kubectl sidecarset status " + set }
+
+// updateStep waits for the result of an update.
+func (r *runs) updateStep(ctx context.Context, set *v1alpha1.SidecarSet, name string, request protocol.StepRequest) (protocol.StepResult, error) {
+	ctx, cancel := context.WithTimeout(ctx, updateTimeout)
+	defer cancel()
+	var result protocol.StepResult
+	handle, err := r.UpdateWorkflow(ctx, sdk.UpdateWorkflowOptions{
+		WorkflowID: protocol.WorkflowID(set.Name, set.UID), UpdateName: name, Args: []any{request}, WaitForStage: sdk.WorkflowUpdateStageCompleted,
+	})
+	if err == nil {
+		err = handle.Get(ctx, &result)
+	}
+	if temporal.IsUnreachable(err) { // Temporal has answered before
+		return result, errUnread
+	}
+	return result, err
+}
+
+// explainStep adds a remedy to the error of an approval or a promotion.
+func (r *runs) explainStep(set, update string, request protocol.StepRequest, err error) error {
+	step, what := request.Step+1, "approval"
+	if update == protocol.PromoteUpdate {
+		what = "promotion"
+	}
+	var rejected *sdktemporal.ApplicationError
+	switch {
+	case errors.Is(err, errUnread):
+		return fmt.Errorf("%w; the %s may still take effect once a worker runs, but only for step %d of generation %d; to repeat it: kubectl sidecarset %s %s --step %d",
+			err, what, step, request.Generation, update, set, step)
+	case temporal.IsNotFound(err):
+		return r.noOpenRun(statusCommand(set))
+	case errors.As(err, &rejected):
+		return fmt.Errorf("%s (%s)", rejected.Message(), statusCommand(set))
+	}
+	return r.explain(err)
+}
+
+// stepAnswer is the answer of a run to an approval or a promotion.
+type stepAnswer struct {
+	Name string `json:"name"`
+	protocol.StepResult
+	// next are lines about the rollout that follows.
+	next []string
+}
+
+func (a stepAnswer) Text(view.Style) string {
+	return fmt.Sprintf("sidecarset/%s: %s\n%s\n", a.Name, a.Message, strings.Join(a.next, "\n"))
+}

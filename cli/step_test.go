@@ -1,0 +1,83 @@
+package cli
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.temporal.io/api/serviceerror"
+	sdk "go.temporal.io/sdk/temporal"
+	"k8s.io/apimachinery/pkg/util/intstr"
+
+	"github.com/outrigger/outrigger/api/protocol"
+	"github.com/outrigger/outrigger/api/v1alpha1"
+	"github.com/outrigger/outrigger/cli/view"
+	"github.com/outrigger/outrigger/internal/stage"
+)
+
+func inStage(s protocol.Stage) func(*v1alpha1.SidecarSet) {
+	return func(set *v1alpha1.SidecarSet) {
+		s.Generation = set.Generation
+		set.Status.Rollout = &v1alpha1.RolloutStatus{Generation: set.Generation}
+		stage.ToStatus(set, &s)
+	}
+}
+
+func TestARolloutWithoutACurrentStepHasNothingToApprove(t *testing.T) {
+	for want, change := range map[string]func(*v1alpha1.SidecarSet){
+		"generation 1 has not begun (kubectl sidecarset status logs)": func(*v1alpha1.SidecarSet) {},
+		"it has no steps: no RolloutPolicy selects the SidecarSet (kubectl get rolloutpolicies), or the first step has not begun (kubectl sidecarset status logs)": func(s *v1alpha1.SidecarSet) {
+			s.Status.Rollout = &v1alpha1.RolloutStatus{Generation: 1}
+		},
+		"all its steps have ended (kubectl sidecarset status logs)": inStage(protocol.Stage{Policy: "edge", Steps: 2, Done: true}),
+		"generation 2 has not begun (kubectl sidecarset status logs)": func(s *v1alpha1.SidecarSet) {
+			inStage(protocol.Stage{Policy: "edge", Steps: 2})(s)
+			s.Generation = 2
+		},
+	} {
+		set := sidecarSet(t, "logs", change)
+		_, err := currentStep(set, view.StageOf(set, nil))
+		require.EqualError(t, err, want)
+	}
+	s := newTestCluster(t, sidecarSet(t, "logs"))
+	require.EqualError(t, s.run("approve", "mesh").err, `there is no SidecarSet "mesh"; SidecarSets: logs`)
+	require.EqualError(t, s.run("promote", "logs", "--step=-1").err, "--step must be positive, or 0 for the current step")
+}
+
+func TestTheErrorOfAnApprovalHasItsRemedy(t *testing.T) {
+	request := protocol.StepRequest{Generation: 3, Step: 1}
+	for _, c := range []struct {
+		update string
+		err    error
+		want   string
+	}{
+		{protocol.ApproveUpdate, errUnread, unread + "; the approval may still take effect once a worker runs, but only for step 2 of generation 3; to repeat it: kubectl sidecarset approve logs --step 2"},
+		{protocol.PromoteUpdate, errUnread, unread + "; the promotion may still take effect once a worker runs, but only for step 2 of generation 3; to repeat it: kubectl sidecarset promote logs --step 2"},
+		{protocol.ApproveUpdate, serviceerror.NewNotFound("x"), here + " has no open run of the SidecarSet: all pods that can be upgraded are, or the operator uses another Temporal (" +
+			otherTemporal + "); kubectl sidecarset status logs"},
+		{protocol.ApproveUpdate, sdk.NewApplicationError("the request is for step 2, and the current step is step 3 of 4", ""),
+			"the request is for step 2, and the current step is step 3 of 4 (kubectl sidecarset status logs)"},
+		{protocol.PromoteUpdate, serviceerror.NewUnavailable("x"), here + ": no answer (check the server, the network and --temporal-tls, or correct --temporal-address or TEMPORAL_ADDRESS)"},
+	} {
+		require.EqualError(t, localRuns.explainStep("logs", c.update, request, c.err), c.want)
+	}
+}
+
+func TestTheAnswerNamesWhatTheRolloutWaitsFor(t *testing.T) {
+	step := &protocol.Step{UpTo: intstr.FromInt32(1), Bake: 10 * time.Minute, Approval: true}
+	reached := noon.Add(-time.Minute)
+	for want, s := range map[string]*protocol.Stage{
+		"the rollout continues after the bake time, 9m left (end the bake time: kubectl sidecarset promote logs)": {Step: step, Reached: &reached},
+		"the rollout continues once the pods of the step are updated and ready, and the bake time of 10m is over": {Step: step},
+		"the rollout continues once the pods of the step are updated and ready":                                   {Step: &protocol.Step{Approval: true}},
+		"": {Step: &protocol.Step{Approval: true}, Reached: &reached},
+	} {
+		assert.Equal(t, want, view.Continues("logs", s, noon))
+	}
+	paused := sidecarSet(t, "logs", func(s *v1alpha1.SidecarSet) {
+		s.Status.Rollout = &v1alpha1.RolloutStatus{Pause: &v1alpha1.RolloutPause{By: "ann"}}
+	})
+	answer := stepAnswer{Name: "logs", StepResult: protocol.StepResult{Message: "step 1 of 2 is approved"}, next: nextOfRollout(paused)}
+	assert.Equal(t, "sidecarset/logs: step 1 of 2 is approved\npaused: by ann (kubectl sidecarset resume logs)\n", answer.Text(view.Style{}))
+}
