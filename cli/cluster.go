@@ -198,6 +198,15 @@ func (c *cluster) policy(ctx context.Context, set *v1alpha1.SidecarSet) *outrigg
 	return policy
 }
 
+// policies lists the RolloutPolicies. A cluster without their CustomResourceDefinition has none.
+func (c *cluster) policies(ctx context.Context) ([]outriggerv1.RolloutPolicy, error) {
+	var list outriggerv1.RolloutPolicyList
+	if err := c.List(ctx, &list); err != nil && !missingKind(err) {
+		return nil, explain(err, "list RolloutPolicies")
+	}
+	return list.Items, nil
+}
+
 // namespaceLabels reads each namespace once.
 func (c *cluster) namespaceLabels(ctx context.Context) func(string) (map[string]string, error) {
 	read, known := kube.NamespaceLabels(ctx, c), map[string]map[string]string{}

@@ -91,6 +91,9 @@ func (s *shared) planPods(ctx context.Context, c *cluster, in *view.PlanInput) (
 		return nil, err
 	}
 	in.Input = *read
+	if in.Policies, err = c.policies(ctx); err != nil {
+		in.PoliciesUnknown = err.Error()
+	}
 	if in.Stored == nil {
 		in.Webhook = s.webhook(ctx, c)
 		return view.NewPlan(in)

@@ -6,10 +6,12 @@ import (
 	"strings"
 	"time"
 
+	outriggerv1 "github.com/outrigger/outrigger/api/outrigger/v1alpha1"
 	"github.com/outrigger/outrigger/api/protocol"
 	"github.com/outrigger/outrigger/api/v1alpha1"
 	"github.com/outrigger/outrigger/internal/revision"
 	"github.com/outrigger/outrigger/internal/rollout"
+	"github.com/outrigger/outrigger/internal/stage"
 )
 
 // PlanInput is the data that a Plan is made from. Its Set is the version to plan for, with
@@ -22,6 +24,10 @@ type PlanInput struct {
 	Rejected []string
 	// Unknown are the fields of a file that no SidecarSet has.
 	Unknown []string
+	// Policies are the RolloutPolicies of the cluster, or PoliciesUnknown the reason that they are
+	// not known.
+	Policies        []outriggerv1.RolloutPolicy
+	PoliciesUnknown string
 	// Pace of the last rollout; nil if there is none, or for the reason PaceUnknown.
 	Pace        *Pace
 	PaceUnknown string
@@ -45,6 +51,9 @@ type Plan struct {
 	// that of its pods that follow as slots are released.
 	Now    int `json:"now"`
 	Queued int `json:"queued"`
+	// Policy is the RolloutPolicy that applies, with its steps.
+	Policy      string        `json:"policy,omitempty"`
+	PolicySteps []PlannedStep `json:"policySteps,omitempty"`
 	// Batches are steps: each fits maxUnavailable, and the worker continues, in this order,
 	// as slots are released.
 	Batches [][]string `json:"batches,omitempty"`
@@ -81,7 +90,7 @@ func NewPlan(in *PlanInput) (*Plan, error) {
 	if p.Notes, err = in.notes(); err != nil {
 		return nil, err
 	}
-	last, err := p.simulate(in.Set, matched)
+	last, err := p.simulate(in, matched)
 	if err != nil {
 		return nil, err
 	}
@@ -115,6 +124,9 @@ func (in *PlanInput) notes() ([]string, error) {
 	if set.Spec.UpdateStrategy.Type == v1alpha1.NotUpdateSidecarSetStrategyType {
 		notes = append(notes, "spec.updateStrategy.type is NotUpdate: no pod is upgraded")
 	}
+	if in.PoliciesUnknown != "" {
+		notes = append(notes, "without the RolloutPolicies, their steps are not known: "+in.PoliciesUnknown)
+	}
 	if changed := changedInitImages(in.Stored, set); len(changed) > 0 {
 		notes = append(notes, "only new pods get the new image of ordinary init containers: spec.initContainers"+fmt.Sprint(changed))
 	}
@@ -142,9 +154,13 @@ func changedInitImages(stored, set *v1alpha1.SidecarSet) []string {
 }
 
 // simulate returns the plan after the last batch. It changes the states of the pods.
-func (p *Plan) simulate(set *v1alpha1.SidecarSet, matched []rollout.Pod) (rollout.Plan, error) {
-	running := set.DeepCopy()
+func (p *Plan) simulate(in *PlanInput, matched []rollout.Pod) (rollout.Plan, error) {
+	running := in.Set.DeepCopy()
 	running.Spec.UpdateStrategy.Paused = false
+	current, err := in.stage()
+	if err != nil {
+		return rollout.Plan{}, err
+	}
 	byName := map[protocol.PodReference]*rollout.Pod{}
 	for i := range matched {
 		pod := &matched[i]
@@ -155,9 +171,20 @@ func (p *Plan) simulate(set *v1alpha1.SidecarSet, matched []rollout.Pod) (rollou
 		}
 	}
 	for {
-		plan, err := rollout.Next(running, matched, nil)
-		if err != nil || len(plan.Pods) == 0 {
+		plan, err := rollout.NextInStage(running, matched, nil, current)
+		if err != nil {
 			return plan, err
+		}
+		if plan.Phase == protocol.PhaseStepReached {
+			p.addStep(current, &plan)
+			if current, err = stage.Resolve(in.Set, current.Next(), in.Policies); err != nil {
+				return plan, err
+			}
+			continue
+		}
+		if len(plan.Pods) == 0 {
+			p.addStep(current, &plan)
+			return plan, nil
 		}
 		if len(p.Batches) == 0 {
 			p.Now, p.Queued = len(plan.Pods), len(plan.Queued)
@@ -231,9 +258,13 @@ func (p *Plan) Text(s Style) string {
 	for _, note := range p.Notes {
 		lines = append(lines, s.Paint.in(Busy, "Note: ")+note)
 	}
-	lines = append(lines, fmt.Sprintf("%d of %s in %s, at most %d unavailable at once (maxUnavailable %s); %d have this version, %d stay old",
-		p.upgraded(), plural(p.Counts.Matched, "pod"), plural(len(p.Batches), "step"), p.Limits.Slots, p.Limits.MaxUnavailable, p.Counts.Updated, len(p.Stay)))
-	lines = append(lines, p.firstBatch()...)
+	steps, more := " in "+plural(len(p.Batches), "step"), "steps more"
+	if p.Policy != "" { // whose steps are others
+		steps, more = "", "more lines"
+	}
+	lines = append(lines, fmt.Sprintf("%d of %s%s, at most %d unavailable at once (maxUnavailable %s); %d have this version, %d stay old",
+		p.upgraded(), plural(p.Counts.Matched, "pod"), steps, p.Limits.Slots, p.Limits.MaxUnavailable, p.Counts.Updated, len(p.Stay)))
+	lines = append(append(lines, p.stepLines()...), p.firstBatch()...)
 	if p.Estimate != nil {
 		lines = append(lines, fmt.Sprintf("About %s at the pace of the last rollout: %s in %s", p.Estimate.Round(time.Second), plural(p.Pace.Pods, "pod"), p.Pace.Took.Round(time.Second)))
 	} else if p.PaceUnknown != "" {
@@ -241,7 +272,7 @@ func (p *Plan) Text(s Style) string {
 	}
 	for i, batch := range p.Batches {
 		if !s.Wide && i == shownBatches {
-			lines = append(lines, fmt.Sprintf("  … %s more (-o wide)", plural(len(p.Batches)-i, "step")))
+			lines = append(lines, fmt.Sprintf("  … %d %s (-o wide)", len(p.Batches)-i, more))
 			break
 		}
 		lines = append(lines, fmt.Sprintf("%4d  %s", i+1, someOf(batch, s.Wide)))

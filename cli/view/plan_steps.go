@@ -1,0 +1,87 @@
+package view
+
+import (
+	"fmt"
+
+	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/duration"
+
+	"github.com/outrigger/outrigger/api/protocol"
+	"github.com/outrigger/outrigger/internal/rollout"
+	"github.com/outrigger/outrigger/internal/stage"
+)
+
+// PlannedStep is a step of the RolloutPolicy in a plan.
+type PlannedStep struct {
+	// Title names the step. It is empty for the pods after the last step.
+	Title string `json:"title,omitempty"`
+	// Pods is the number of pods that the step upgrades. At its end, Updated of Of pods of the
+	// rollout are updated.
+	Pods    int `json:"pods"`
+	Updated int `json:"updated"`
+	Of      int `json:"of"`
+	// Bake and Approval are not set for a step in which the rollout ends.
+	Bake     *metav1.Duration `json:"bake,omitempty"`
+	Approval bool             `json:"approval,omitempty"`
+}
+
+// stage returns the current stage if the plan is about the stored version, and else the first step.
+// It is nil without a policy.
+func (in *PlanInput) stage() (*protocol.Stage, error) {
+	var current *protocol.Stage
+	if in.Stored != nil && equality.Semantic.DeepEqual(in.Stored.Spec, in.Set.Spec) {
+		current = stage.OfStatus(in.Set)
+	}
+	return stage.Resolve(in.Set, current, in.Policies)
+}
+
+// addStep adds the step that ends with a plan.
+func (p *Plan) addStep(current *protocol.Stage, end *rollout.Plan) {
+	if current == nil {
+		return
+	}
+	step := PlannedStep{Pods: p.upgraded(), Updated: end.Counts.Updated, Of: end.Counts.Updated + end.Counts.Remaining}
+	for _, earlier := range p.PolicySteps {
+		step.Pods -= earlier.Pods
+	}
+	if !current.Done {
+		step.Title = current.Title()
+	}
+	if end.Phase == protocol.PhaseStepReached {
+		step.Approval = current.Step.Approval
+		if current.Step.Bake > 0 {
+			step.Bake = &metav1.Duration{Duration: current.Step.Bake}
+		}
+	}
+	if p.Policy = current.Policy; step.Title != "" || step.Pods > 0 {
+		p.PolicySteps = append(p.PolicySteps, step)
+	}
+}
+
+// stepLines has a line for each step of the policy.
+func (p *Plan) stepLines() []string {
+	if p.Policy == "" {
+		return nil
+	}
+	lines := []string{"RolloutPolicy " + p.Policy + ":"}
+	for i := range p.PolicySteps {
+		step := &p.PolicySteps[i]
+		line := fmt.Sprintf("%s (%d of %d)", plural(step.Pods, "more pod"), step.Updated, step.Of)
+		if step.Pods == step.Updated {
+			line = plural(step.Pods, "pod")
+		}
+		if step.Bake != nil {
+			line += ", bakes " + duration.HumanDuration(step.Bake.Duration)
+		}
+		if step.Approval {
+			line += ", waits for approval"
+		}
+		if step.Title == "" {
+			lines = append(lines, "  then "+line)
+			continue
+		}
+		lines = append(lines, "  "+step.Title+": "+line)
+	}
+	return lines
+}

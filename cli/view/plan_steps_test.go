@@ -1,0 +1,56 @@
+package view
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"k8s.io/apimachinery/pkg/util/intstr"
+
+	outriggerv1 "github.com/outrigger/outrigger/api/outrigger/v1alpha1"
+	"github.com/outrigger/outrigger/api/protocol"
+	"github.com/outrigger/outrigger/api/v1alpha1"
+	"github.com/outrigger/outrigger/internal/fixture"
+	"github.com/outrigger/outrigger/internal/stage"
+)
+
+func TestAPlanHasThePodsOfEachStep(t *testing.T) {
+	set, sorted := logs(t)
+	set.Status.Rollout = nil
+	policy := edge()
+	policy.Spec.Steps[3].UpTo = intstr.FromString("15%")
+	in := &PlanInput{Input: Input{Set: set.DeepCopy(), Revisions: sorted}, Stored: set, Policies: []outriggerv1.RolloutPolicy{*policy}}
+	in.Set.Spec.Containers[0].Image = "agent:v3"
+	fixture.Hashed(in.Set)
+	for i := range 40 {
+		in.Pods = append(in.Pods, pod(t, fmt.Sprintf("web-%02d", i), "agent:v2"))
+	}
+	policy.Spec.Steps[1].UpTo = intstr.FromString("5%")
+	p, err := NewPlan(in)
+	require.NoError(t, err)
+	golden(t, "plan-steps", p.Text)
+	assert.Equal(t, 40, p.upgraded())
+
+	// The plan of the stored version continues in the current step.
+	in.Set, in.Pods = set, in.Pods[:0]
+	stage.ToStatus(withRollout(set), &protocol.Stage{Generation: 2, Policy: "edge", Steps: 4, Index: 1, Reached: new(noon), Step: copyOf(&policy.Spec.Steps[1])})
+	for i, image := range []string{"agent:v2", "agent:v1", "agent:v1"} {
+		in.Pods = append(in.Pods, pod(t, string(rune('a'+i)), image))
+	}
+	p, err = NewPlan(in)
+	require.NoError(t, err)
+	assert.Equal(t, []string{"RolloutPolicy edge:", "  step 2 of 4: 0 more pods (1 of 3), waits for approval", "  step 3 of 4: 2 more pods (3 of 3)"}, p.stepLines())
+}
+
+func withRollout(set *v1alpha1.SidecarSet) *v1alpha1.SidecarSet {
+	set.Status.Rollout = &v1alpha1.RolloutStatus{Generation: set.Generation}
+	return set
+}
+
+func TestAPlanWithoutTheRightToReadPoliciesSaysSo(t *testing.T) {
+	set, sorted := logs(t)
+	p, err := NewPlan(&PlanInput{Input: Input{Set: set, Revisions: sorted}, Stored: set, PoliciesUnknown: "not allowed"})
+	require.NoError(t, err)
+	assert.Equal(t, []string{"without the RolloutPolicies, their steps are not known: not allowed"}, p.Notes)
+}
