@@ -250,6 +250,8 @@ func explain(err error, action string) error {
 		return fmt.Errorf("%s: this cluster does not know SidecarSets (CRD sidecarsets.apps.kruise.io): is it the right one (--context), and is Outrigger installed in it?", action)
 	case apierrors.IsForbidden(err):
 		return fmt.Errorf("%s: not allowed: %w; ask for a role that grants that verb on that resource", action, err)
+	case strings.Contains(err.Error(), "failed calling webhook"):
+		return fmt.Errorf("%s: %w; check the webhook: kubectl sidecarset check", action, err)
 	case apierrors.IsUnauthorized(err):
 		return fmt.Errorf("%s: the API server does not accept these credentials: %w", action, err)
 	}

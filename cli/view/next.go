@@ -83,7 +83,7 @@ func (r *Rollout) nextOfPhase(now time.Time) (found []string) {
 	add(undo, slices.ContainsFunc(r.pods(), func(pod *Pod) bool { return pod.Phase == PodFailing }))
 	add("kubectl sidecarset restart "+r.Name, r.Counts.NotUpgradable > 0 && r.Phase == protocol.PhaseComplete)
 	add("kubectl sidecarset why "+r.Name, waiting)
-	add(undo, waiting && longest != nil && now.Sub(*longest.Since) > undoAfter)
+	add(undo, waiting && longest != nil && !longest.onLostNode && now.Sub(*longest.Since) > undoAfter)
 	add(endBake+PromoteCommand(r.Name), r.Phase == protocol.PhaseBaking)
 	add(ApproveCommand(r.Name), r.Phase == protocol.PhaseAwaitingApproval)
 	return found

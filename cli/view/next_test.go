@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
+	"github.com/outrigger/outrigger/api/protocol"
 	"github.com/outrigger/outrigger/api/v1alpha1"
 )
 
@@ -66,6 +67,10 @@ func TestStatusNamesTheNextCommand(t *testing.T) {
 		{"go back: kubectl sidecarset undo logs; kubectl sidecarset why logs", func(*Input) {}},
 		{"kubectl sidecarset why logs; go back: kubectl sidecarset undo logs", func(in *Input) { quiet(in, pod(t, "a", "agent:v2", written(t, 2*time.Minute, ""))) }},
 		{"kubectl sidecarset why logs", func(in *Input) { quiet(in, pod(t, "a", "agent:v2", written(t, 20*time.Second, ""))) }},
+		{"kubectl sidecarset why logs", func(in *Input) {
+			quiet(in, pod(t, "a", "agent:v2", written(t, 2*time.Minute, ""), on("node-3")))
+			in.Nodes = nodes(new([]string))
+		}},
 		{"kubectl sidecarset restart logs; kubectl sidecarset why logs", func(in *Input) { quiet(in, pod(t, "a", "agent:v1", notUpgradable)) }},
 		{`kubectl patch sidecarset logs --type=merge -p '{"spec":{"updateStrategy":{"paused":false}}}'; kubectl sidecarset why logs`, func(in *Input) { in.Set.Spec.UpdateStrategy.Paused = true }},
 		{"kubectl sidecarset resume logs", func(in *Input) {
@@ -155,4 +160,11 @@ func TestTemporalThatDoesNotAnswerIsNamedAtOnce(t *testing.T) {
 	r, err = NewRollout(in)
 	require.NoError(t, err)
 	assert.Equal(t, "Complete", r.Headline, "a rollout that has ended does not need Temporal")
+}
+
+func TestTheRunCountsPodsOnlyOnceTheirBatchHasEnded(t *testing.T) {
+	r := &Rollout{Run: &Run{Phase: protocol.PhaseProgressing, Generation: 2, Batches: 3, Upgraded: 40, Since: noon}}
+	assert.Equal(t, "Progressing on generation 2 for 0s, batch 3 in progress", r.runLine(Style{Now: noon}))
+	r.Run.Phase = protocol.PhaseWaiting
+	assert.Equal(t, "Waiting on generation 2 for 0s, 3 batches, 40 pods upgraded", r.runLine(Style{Now: noon}))
 }

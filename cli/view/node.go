@@ -44,6 +44,7 @@ func (r *Rollout) explainNodes(nodes Nodes) {
 		}
 		if problem := nodes.problem(pod); problem != "" {
 			pod.Reason += "; " + problem
+			pod.onLostNode = true
 		}
 	}
 }

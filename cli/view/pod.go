@@ -53,6 +53,8 @@ type Pod struct {
 	Reason string `json:"why,omitempty"`
 	// Since is the time of the write of an upgrade that is in progress or fails.
 	Since *time.Time `json:"since,omitempty"`
+	// onLostNode pods wait for their node, not for their new image.
+	onLostNode bool
 }
 
 // counted pods are counted instead of listed.

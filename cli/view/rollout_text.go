@@ -132,6 +132,10 @@ func (r *Rollout) runLine(s Style) string {
 	}
 	line := fmt.Sprintf("%s on generation %d for %s, %s, %s upgraded", r.Run.Phase, r.Run.Generation, age(s.Now, r.Run.Since),
 		plural(r.Run.Batches, "batch"), plural(r.Run.Upgraded, "pod"))
+	if r.Run.Phase == protocol.PhaseProgressing && r.Run.Batches > 0 {
+		// The run counts the pods of a batch when the batch ends.
+		line = fmt.Sprintf("%s on generation %d for %s, batch %d in progress", r.Run.Phase, r.Run.Generation, age(s.Now, r.Run.Since), r.Run.Batches)
+	}
 	if r.Run.Failed > 0 {
 		line += fmt.Sprintf(", %s rejected", plural(r.Run.Failed, "write"))
 	}

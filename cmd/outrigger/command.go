@@ -39,6 +39,9 @@ func newCommand() *cobra.Command {
 		SilenceUsage:  true,
 		SilenceErrors: true,
 	}
+	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
+		return fmt.Errorf("%w (see %s --help)", err, cmd.CommandPath())
+	})
 	shared := &flags{}
 	shared.add(root)
 	root.AddCommand(newOperator(shared), newWorker(shared), newWebhook(shared), newTemporal(), newCodecServer(shared),

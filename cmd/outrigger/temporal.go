@@ -39,7 +39,7 @@ func newSetup() *cobra.Command {
 		},
 	}
 	f.AddTo(cmd.Flags())
-	cmd.Flags().DurationVar(&s.Retention, "retention", 72*time.Hour, "retention of completed runs in a new namespace")
+	cmd.Flags().DurationVar(&s.Retention, "retention", 72*time.Hour, "retention of completed runs in a new namespace, such as 720h for 30 days")
 	cmd.Flags().BoolVar(&s.DryRun, "dry-run", false, "only print what would be done")
 	return cmd
 }

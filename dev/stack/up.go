@@ -186,12 +186,12 @@ func summary(c *cluster.Cluster, at stateDir, took time.Duration) string {
   logs          %s
 
 Try:
-  export KUBECONFIG=%s
+  export KUBECONFIG=%s TEMPORAL_ADDRESS=%s
   bin/kubectl get nodes
   make status
   make kill ROLE=worker && make start ROLE=worker
   make down
-`, len(c.Processes()), took.Seconds(), c.TemporalAddress, cmp.Or(c.TemporalUI, "none, only the dev server has one"), c.Kubeconfig, at.envFile(), c.LogDir(), c.Kubeconfig)
+`, len(c.Processes()), took.Seconds(), c.TemporalAddress, cmp.Or(c.TemporalUI, "none, only the dev server has one"), c.Kubeconfig, at.envFile(), c.LogDir(), c.Kubeconfig, c.TemporalAddress)
 }
 
 // watch reports processes that end without a stop, until ctx ends.

@@ -73,7 +73,13 @@ func validateScope(set *v1alpha1.SidecarSet, at *field.Path) field.ErrorList {
 }
 
 func validateSelector(selector *metav1.LabelSelector, at *field.Path) field.ErrorList {
-	return metavalidation.ValidateLabelSelector(selector, metavalidation.LabelSelectorValidationOptions{}, at)
+	errs := metavalidation.ValidateLabelSelector(selector, metavalidation.LabelSelectorValidationOptions{}, at)
+	for _, err := range errs {
+		if err.Detail == "not a valid selector operator" {
+			err.Detail += "; use In, NotIn, Exists or DoesNotExist"
+		}
+	}
+	return errs
 }
 
 // advised adds a remedy to an error.

@@ -1,8 +1,13 @@
 package validation
 
-import "github.com/outrigger/outrigger/api/v1alpha1"
+import (
+	"fmt"
+	"strings"
 
-// Warnings lists valid settings that stop every injection or rollout (SPEC 5.28, 5.29).
+	"github.com/outrigger/outrigger/api/v1alpha1"
+)
+
+// Warnings lists valid settings that stop every injection or rollout (SPEC 5.28–5.30).
 func Warnings(set *v1alpha1.SidecarSet) []string {
 	var warnings []string
 	if !Overlap(&set.Spec, &set.Spec) {
@@ -12,5 +17,19 @@ func Warnings(set *v1alpha1.SidecarSet) []string {
 	if limit := strategy.MaxUnavailable; limit != nil && isZero(limit) && strategy.Type != v1alpha1.NotUpdateSidecarSetStrategyType {
 		warnings = append(warnings, "spec.updateStrategy.maxUnavailable: with 0, no ready pod is upgraded; raise it to roll out")
 	}
+	for i := range set.Spec.Containers {
+		warnings = append(warnings, imageWarning("containers", i, set.Spec.Containers[i].Image)...)
+	}
+	for i := range set.Spec.InitContainers {
+		warnings = append(warnings, imageWarning("initContainers", i, set.Spec.InitContainers[i].Image)...)
+	}
 	return warnings
+}
+
+// imageWarning warns of an image that the API server accepts, and that no node can pull.
+func imageWarning(list string, i int, image string) []string {
+	if !strings.ContainsAny(image, " \t\n") {
+		return nil
+	}
+	return []string{fmt.Sprintf("spec.%s[%d].image: %q contains a blank, so no node can pull it; remove the blank", list, i, image)}
 }

@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/assert"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
@@ -46,4 +47,15 @@ func TestSpec5_SelectorsThatNoPodCanMatchAreWarnedOf(t *testing.T) {
 
 func notIn(key string, values ...string) []metav1.LabelSelectorRequirement {
 	return []metav1.LabelSelectorRequirement{{Key: key, Operator: metav1.LabelSelectorOpNotIn, Values: values}}
+}
+
+func TestSpec5_ImagesWithABlankAreWarnedOf(t *testing.T) {
+	set := &v1alpha1.SidecarSet{}
+	set.Spec.Selector = &metav1.LabelSelector{MatchLabels: map[string]string{"app": "web"}}
+	set.Spec.Containers = []v1alpha1.SidecarContainer{{Container: corev1.Container{Image: "c: v1"}}, {Container: corev1.Container{Image: "c:v1"}}}
+	set.Spec.InitContainers = []v1alpha1.SidecarContainer{{Container: corev1.Container{Image: "a b"}}}
+	assert.Equal(t, []string{
+		`spec.containers[0].image: "c: v1" contains a blank, so no node can pull it; remove the blank`,
+		`spec.initContainers[0].image: "a b" contains a blank, so no node can pull it; remove the blank`,
+	}, Warnings(set))
 }
