@@ -130,19 +130,3 @@ func MaxPerOwner(s *protocol.Stage) int {
 	}
 	return s.Step.MaxPerOwner
 }
-
-// Sets returns the sorted names of the SidecarSets that a policy applies to.
-func Sets(policy string, sets []v1alpha1.SidecarSet, policies []outriggerv1.RolloutPolicy) ([]string, error) {
-	var names []string
-	for i := range sets {
-		applied, err := PolicyOf(&sets[i], policies)
-		if err != nil {
-			return nil, err
-		}
-		if applied != nil && applied.Name == policy {
-			names = append(names, sets[i].Name)
-		}
-	}
-	slices.Sort(names)
-	return names, nil
-}

@@ -94,11 +94,12 @@ func TestForbiddenImports(t *testing.T) {
 		"activities": {{module + "/workflows"}, processes, programs},
 		"operator":   {{module + "/workflows", module + "/activities"}, processes[1:], programs},
 		// Runs are started, signalled and described here, and decided about above.
-		"operator/runs":    {{module + "/internal", module + "/kube"}},
-		"operator/storage": {{"go.temporal.io", module + "/temporal", module + "/operator/runs"}},
-		"webhook":          {{"go.temporal.io", module + "/temporal", module + "/workflows", module + "/activities", module + "/operator", module + "/worker"}, programs},
-		"worker":           {processes[:2], programs},
-		"kube":             {{"go.temporal.io", module + "/workflows", module + "/activities"}, processes, programs},
+		"operator/runs":     {{module + "/internal", module + "/kube"}},
+		"operator/storage":  {{"go.temporal.io", module + "/temporal", module + "/operator/runs"}},
+		"operator/policies": {{"go.temporal.io", module + "/temporal", module + "/operator/runs"}},
+		"webhook":           {{"go.temporal.io", module + "/temporal", module + "/workflows", module + "/activities", module + "/operator", module + "/worker"}, programs},
+		"worker":            {processes[:2], programs},
+		"kube":              {{"go.temporal.io", module + "/workflows", module + "/activities"}, processes, programs},
 		// The packages below kube do not import kube.
 		"kube/crd":     {{module + "/kube"}},
 		"kube/watches": {{module + "/kube"}},

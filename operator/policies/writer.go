@@ -1,0 +1,123 @@
+// Package policies writes the status of RolloutPolicies.
+package policies
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"math"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/client-go/util/workqueue"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	"sigs.k8s.io/controller-runtime/pkg/source"
+
+	outriggerv1 "github.com/outrigger/outrigger/api/outrigger/v1alpha1"
+	"github.com/outrigger/outrigger/api/v1alpha1"
+	"github.com/outrigger/outrigger/internal/stage"
+)
+
+// interval is the time from an event to the next write. All events of this time cause one write of
+// a policy at most.
+const interval = time.Second
+
+// Writer writes into the status of each RolloutPolicy which SidecarSets the policy applies to. A
+// change of one policy can change the SidecarSets of every other, so a reconcile covers all
+// policies.
+type Writer struct {
+	sets, policies client.Reader
+	writer         client.Client
+}
+
+// AddTo adds a Writer to a manager. In a cluster without the definition of RolloutPolicies, AddTo
+// adds nothing, because a watch of a missing kind never starts. If the definition is installed
+// later, the operator writes no status of RolloutPolicies until it restarts.
+//
+// The Writer uses a separate cache. Otherwise, an operator without the permission to watch
+// RolloutPolicies, such as one whose image is updated before the ClusterRole, would not start.
+func AddTo(mgr manager.Manager, direct client.Client) error {
+	kind := outriggerv1.GroupVersion.WithKind("RolloutPolicy")
+	_, err := mgr.GetRESTMapper().RESTMapping(kind.GroupKind(), kind.Version)
+	if meta.IsNoMatchError(err) {
+		mgr.GetLogger().Info("RolloutPolicies are not installed, so no rollout has steps; to use them, apply config/crd, and restart the operator")
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("find out whether RolloutPolicies are installed: %w", err)
+	}
+	policies, err := cache.New(mgr.GetConfig(), cache.Options{
+		HTTPClient: mgr.GetHTTPClient(), Scheme: mgr.GetScheme(), Mapper: mgr.GetRESTMapper(), DefaultTransform: cache.TransformStripManagedFields(),
+	})
+	if err != nil {
+		return fmt.Errorf("set up the watch over RolloutPolicies: %w", err)
+	}
+	c, err := controller.New("rolloutpolicy", mgr, controller.Options{
+		Reconciler: &Writer{sets: mgr.GetClient(), policies: policies, writer: direct}, CacheSyncTimeout: math.MaxInt64,
+	})
+	if err != nil {
+		return fmt.Errorf("set up the status of RolloutPolicies: %w", err)
+	}
+	err = cmp.Or(mgr.Add(policies),
+		c.Watch(source.Kind(policies, &outriggerv1.RolloutPolicy{}, all[*outriggerv1.RolloutPolicy](), predicate.TypedGenerationChangedPredicate[*outriggerv1.RolloutPolicy]{})),
+		c.Watch(source.Kind(mgr.GetCache(), &v1alpha1.SidecarSet{}, all[*v1alpha1.SidecarSet](), predicate.TypedLabelChangedPredicate[*v1alpha1.SidecarSet]{})))
+	if err != nil {
+		return fmt.Errorf("set up the status of RolloutPolicies: %w", err)
+	}
+	return nil
+}
+
+type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
+
+// all returns the handler that enqueues one request for all policies. The queue keeps the earliest
+// of several delayed requests.
+func all[object client.Object]() handler.TypedFuncs[object, reconcile.Request] {
+	enqueue := func(q queue) { q.AddAfter(reconcile.Request{}, interval) }
+	return handler.TypedFuncs[object, reconcile.Request]{
+		CreateFunc: func(_ context.Context, _ event.TypedCreateEvent[object], q queue) { enqueue(q) },
+		UpdateFunc: func(_ context.Context, _ event.TypedUpdateEvent[object], q queue) { enqueue(q) },
+		DeleteFunc: func(_ context.Context, _ event.TypedDeleteEvent[object], q queue) { enqueue(q) },
+	}
+}
+
+// Reconcile implements reconcile.Reconciler.
+func (w *Writer) Reconcile(ctx context.Context, _ reconcile.Request) (reconcile.Result, error) {
+	var policies outriggerv1.RolloutPolicyList
+	if err := w.policies.List(ctx, &policies, client.UnsafeDisableDeepCopy); err != nil {
+		return reconcile.Result{}, fmt.Errorf("list RolloutPolicies: %w", err)
+	}
+	var sets v1alpha1.SidecarSetList
+	if err := w.sets.List(ctx, &sets, client.UnsafeDisableDeepCopy); err != nil {
+		return reconcile.Result{}, fmt.Errorf("list SidecarSets: %w", err)
+	}
+	statuses, err := stage.Statuses(sets.Items, policies.Items)
+	if err != nil {
+		// Only a change of the policy helps, and the change is an event.
+		return reconcile.Result{}, reconcile.TerminalError(err)
+	}
+	var result reconcile.Result
+	for i := range policies.Items {
+		stored := &policies.Items[i]
+		if stage.SameStatus(&stored.Status, &statuses[i]) {
+			continue
+		}
+		policy := stored.DeepCopy()
+		policy.Status = statuses[i]
+		switch err := w.writer.Status().Update(ctx, policy); {
+		case apierrors.IsConflict(err):
+			// The cache is not up to date yet.
+			result.RequeueAfter = interval
+		case client.IgnoreNotFound(err) != nil:
+			return reconcile.Result{}, fmt.Errorf("write the status of RolloutPolicy %s: %w", policy.Name, err)
+		}
+	}
+	return result, nil
+}
