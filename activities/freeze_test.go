@@ -43,7 +43,7 @@ func listing(list func() error) interceptor.Funcs {
 
 const frozenMessage = "frozen by RolloutFreeze friday until 2024-01-02T13:00:00Z: sales"
 
-func TestSpec11_AFrozenPlanHasNoPods(t *testing.T) {
+func TestSpec11_7_AFrozenPlanHasNoPods(t *testing.T) {
 	cluster := newTestCluster(t, interceptor.Funcs{}, webSet(1), webPod("a"), webPod("b", notUpgradable))
 	freeze := freezeUntil(noon.Add(time.Hour))
 	require.NoError(t, cluster.Live.(client.Client).Create(t.Context(), freeze))
@@ -64,7 +64,7 @@ func TestSpec11_AFrozenPlanHasNoPods(t *testing.T) {
 	assert.Equal(t, protocol.PhaseProgressing, result.Phase, "until is over")
 }
 
-func TestSpec11_ARolloutWithoutRemainingPodsEndsDuringAFreeze(t *testing.T) {
+func TestSpec11_7_ARolloutWithoutRemainingPodsEndsDuringAFreeze(t *testing.T) {
 	cluster := newTestCluster(t, interceptor.Funcs{}, webSet(1), webPod("a", upgraded))
 	require.NoError(t, cluster.Live.(client.Client).Create(t.Context(), freezeUntil(noon.Add(time.Hour))))
 	result, _, err := cluster.newNextBatch(protocol.NextBatchInput{SidecarSet: webSetReference, Generation: 2, SkipTrueConditions: true}).check(t.Context())
@@ -74,7 +74,7 @@ func TestSpec11_ARolloutWithoutRemainingPodsEndsDuringAFreeze(t *testing.T) {
 
 // The operator signals a run once a freeze is deleted. The recent list of the worker may still
 // contain the freeze.
-func TestSpec11_APlanAfterTheEndOfAFreezeIsNotFrozen(t *testing.T) {
+func TestSpec11_7_APlanAfterTheEndOfAFreezeIsNotFrozen(t *testing.T) {
 	cluster := newTestCluster(t, interceptor.Funcs{}, webSet(1), webPod("a"))
 	server, freeze := cluster.Live.(client.Client), freezeUntil(noon.Add(time.Hour))
 	require.NoError(t, server.Create(t.Context(), freeze))
@@ -90,7 +90,7 @@ func TestSpec11_APlanAfterTheEndOfAFreezeIsNotFrozen(t *testing.T) {
 	assert.Equal(t, protocol.PhaseProgressing, result.Phase)
 }
 
-func TestSpec11_AFreezeStopsABatchWithinTwoSeconds(t *testing.T) {
+func TestSpec11_7_AFreezeStopsABatchWithinTwoSeconds(t *testing.T) {
 	cluster := newTestCluster(t, interceptor.Funcs{}, webSet(9), webPod("a"), webPod("b"))
 	b := cluster.batchOf("a", "b")
 	_, err := b.wanted(t.Context())
@@ -107,7 +107,7 @@ func TestSpec11_AFreezeStopsABatchWithinTwoSeconds(t *testing.T) {
 }
 
 // The writes of an attempt before the freeze count, and the remaining pods do not count as written.
-func TestSpec11_ARetriedBatchFindsItsWritesDuringAFreeze(t *testing.T) {
+func TestSpec11_7_ARetriedBatchFindsItsWritesDuringAFreeze(t *testing.T) {
 	cluster := newTestCluster(t, interceptor.Funcs{}, webSet(9), webPod("a", upgraded), webPod("b"))
 	require.NoError(t, cluster.Live.(client.Client).Create(t.Context(), freezeUntil(noon.Add(time.Hour))))
 	b := cluster.batchOf("a", "b")
@@ -117,7 +117,7 @@ func TestSpec11_ARetriedBatchFindsItsWritesDuringAFreeze(t *testing.T) {
 }
 
 // 300 rollouts must not send 300 requests each second.
-func TestSpec11_AllRolloutsShareOneListOfFreezes(t *testing.T) {
+func TestSpec11_7_AllRolloutsShareOneListOfFreezes(t *testing.T) {
 	var lists atomic.Int32
 	sets := make([]client.Object, 0, 50)
 	for i := range cap(sets) {
@@ -149,7 +149,7 @@ func TestSpec11_AllRolloutsShareOneListOfFreezes(t *testing.T) {
 	assert.EqualValues(t, 2, lists.Load())
 }
 
-func TestSpec11_ACheckUsesNeitherAnOldSidecarSetNorAnOldListOfFreezes(t *testing.T) {
+func TestSpec11_7_ACheckUsesNeitherAnOldSidecarSetNorAnOldListOfFreezes(t *testing.T) {
 	var clock *clocktesting.FakeClock
 	var sets, lists atomic.Int32
 	calls := listing(func() error {
@@ -177,7 +177,7 @@ func TestSpec11_ACheckUsesNeitherAnOldSidecarSetNorAnOldListOfFreezes(t *testing
 	assert.EqualValues(t, 2, sets.Load(), "the SidecarSet became too old during the request of the freezes")
 }
 
-func TestSpec11_AClusterWithoutTheDefinitionHasNoFreezes(t *testing.T) {
+func TestSpec11_7_AClusterWithoutTheDefinitionHasNoFreezes(t *testing.T) {
 	away := error(&meta.NoKindMatchError{GroupKind: schema.GroupKind{Group: "outrigger.io", Kind: "RolloutFreeze"}})
 	a, clock := newActivities(t, listing(func() error { return away }), logs(2))
 	fence := a.newFence(leaseOf(a, "one"), 2)

@@ -56,8 +56,10 @@ func progressing(p *pass) condition {
 		return andPlan(v1alpha1.ReasonPaused, "paused (updateStrategy.paused)")
 	case lacksTemporal(p):
 		return andPlan(temporalReason(p), p.temporal.Error())
-	case p.inProgress() && p.pause != nil && p.plan.Counts.Remaining > 0:
+	case pausedBySignal(p):
 		return andPlan(v1alpha1.ReasonPaused, signalOf(p.pause).Sentence())
+	case p.frozen():
+		return no(p.frozenReason, p.plan.Message)
 	case p.inProgress() && p.fault != runs.Fault{}:
 		return andPlan(p.fault.Reason, p.fault.Message)
 	case p.plan.Phase == protocol.PhaseStepReached:
@@ -72,6 +74,11 @@ func progressing(p *pass) condition {
 		return no(v1alpha1.ReasonNotUpgradablePods, p.plan.Message)
 	}
 	return no(v1alpha1.ReasonRolloutComplete, p.plan.Message)
+}
+
+// pausedBySignal reports whether a pause by signal, and not only the spec, prevents upgrades.
+func pausedBySignal(p *pass) bool {
+	return p.pause != nil && p.unfinished() && p.plan.Counts.Remaining > 0
 }
 
 // stepReached names what a rollout waits for between two steps (SPEC §11.3).

@@ -75,6 +75,8 @@ func startNote(set *v1alpha1.SidecarSet, plan *rollout.Plan, pause *v1alpha1.Rol
 	switch {
 	case plan.Phase == protocol.PhasePaused:
 		note += "; paused (updateStrategy.paused)"
+	case plan.Frozen != "":
+		note += "; " + plan.Frozen
 	case pause != nil:
 		note += "; " + signalOf(pause).Sentence()
 	}

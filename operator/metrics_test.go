@@ -45,10 +45,12 @@ outrigger_rollouts_held 1
 # HELP outrigger_rollouts SidecarSets by the phase of their rollout (SPEC §8).
 # TYPE outrigger_rollouts gauge
 outrigger_rollouts{phase="Complete"} 0
+outrigger_rollouts{phase="Frozen"} 0
 outrigger_rollouts{phase="NotUpdate"} 0
 outrigger_rollouts{phase="PartitionReached"} 0
 outrigger_rollouts{phase="Paused"} 0
 outrigger_rollouts{phase="Progressing"} 2
+outrigger_rollouts{phase="StepReached"} 0
 outrigger_rollouts{phase="Waiting"} 0
 # HELP outrigger_rollouts_faulted SidecarSets whose run makes no progress because of the workers or a missing payload key, by the reason of Degraded.
 # TYPE outrigger_rollouts_faulted gauge

@@ -102,6 +102,10 @@ func addController(ctx context.Context, mgr *kube.Manager, temporal *runs.Client
 	if _, err := mgr.GetCache().GetInformer(ctx, &v1alpha1.SidecarSet{}); err != nil {
 		return fmt.Errorf("watch SidecarSets: %w", err)
 	}
+	freezes, err := newFreezes(ctx, mgr)
+	if err != nil {
+		return err
+	}
 	clock, cache, live := clock.RealClock{}, mgr.GetClient(), mgr.GetAPIReader()
 	sets := &setLister{Reader: cache, namespace: namespace, limiter: newEnqueueLimiter(clock), uninjected: newUninjectedCache()}
 	webhook := &podWebhook{live: live, namespace: namespace, clock: clock}
@@ -125,7 +129,7 @@ func addController(ctx context.Context, mgr *kube.Manager, temporal *runs.Client
 			},
 			steps: steps(
 				&revisionStep{client: cache, live: live, namespace: namespace, status: status},
-				&populationStep{client: cache},
+				&populationStep{client: cache, freezes: freezes},
 				&injectionStep{client: cache, pods: pods, cache: sets.uninjected, uninjected: metrics.withoutSidecar,
 					webhook: webhook, probe: probe},
 				&runStep{client: temporal, calls: calls, states: &runStates{}, mismatched: orphans.TakeMismatch, clock: clock},
@@ -136,7 +140,7 @@ func addController(ctx context.Context, mgr *kube.Manager, temporal *runs.Client
 	if err != nil {
 		return fmt.Errorf("set up the controller: %w", err)
 	}
-	for _, source := range sources(mgr, temporal, calls, orphans, probe, sets) {
+	for _, source := range append(sources(mgr, temporal, calls, orphans, probe, sets), freezes.sources(mgr, sets)...) {
 		if err := c.Watch(source); err != nil {
 			return fmt.Errorf("set up the controller's watches: %w", err)
 		}

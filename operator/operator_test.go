@@ -75,6 +75,7 @@ func TestOperator(t *testing.T) {
 		{"Spec8_RejectionsOfTemporalAreReported", e.testRejection},
 		{"SearchAttributesAreRegistered", e.testSearchAttributes},
 		{"Spec6_DeletedSetsLeaveNothing", e.testDeletion},
+		{"Spec11_7_AnInstallationWithoutFreezesWorks", e.testWithoutDefinition},
 	} {
 		// Later parts depend on the objects of earlier parts.
 		if !t.Run(part.name, part.test) {

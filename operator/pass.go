@@ -42,6 +42,17 @@ func (p *pass) end(requeueAfter time.Duration) {
 	p.ended, p.result.RequeueAfter = true, requeueAfter
 }
 
+// requeue returns the result of the pass. The end of a freeze requeues the SidecarSet, too.
+func (p *pass) requeue() reconcile.Result {
+	if p.frozen() && p.frozenUntil != nil {
+		left := max(p.frozenUntil.Sub(p.now), time.Millisecond)
+		if p.result.RequeueAfter == 0 || left < p.result.RequeueAfter {
+			p.result.RequeueAfter = left
+		}
+	}
+	return p.result
+}
+
 // generation is the input of the run of the generation.
 func (p *pass) generation() protocol.GenerationInput {
 	images := strings.Join(changedImages(&p.set.Spec, p.former), ", ")
@@ -60,6 +71,10 @@ type observation struct {
 	invalid error
 	plan    rollout.Plan
 	broken  rollout.BrokenPods
+	// frozenReason is the reason of condition Progressing while the plan is frozen. frozenUntil is
+	// the time at which the freeze ends by itself, or at which the next window opens.
+	frozenReason string
+	frozenUntil  *time.Time
 	// failure is the reason to pause the run, if its upgraded pods fail.
 	failure *protocol.Failure
 	// endToRecord is set while the pods show the end of the rollout, and status does not record
@@ -108,10 +123,13 @@ func (o *observation) inProgress() bool {
 	return o.plan.Phase == protocol.PhaseProgressing || o.plan.Phase == protocol.PhaseWaiting || o.plan.Phase == protocol.PhaseStepReached
 }
 
+// frozen reports whether a RolloutFreeze, or the windows of a RolloutPolicy, prevent upgrades.
+func (o *observation) frozen() bool { return o.plan.Phase == protocol.PhaseFrozen }
+
 // unfinished reports whether the run has to be checked. A pause by signal alone requires no
 // check. The pods that wait because of the pause count as in progress.
 func (o *observation) unfinished() bool {
-	return o.inProgress() || o.plan.Phase == protocol.PhasePaused
+	return o.inProgress() || o.plan.Phase == protocol.PhasePaused || o.frozen()
 }
 
 // upgradableConditionPending reports whether a pod that cannot be upgraded does not

@@ -5,6 +5,7 @@ import (
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/outrigger/outrigger/api/v1alpha1"
 	"github.com/outrigger/outrigger/internal/podstate"
 	"github.com/outrigger/outrigger/internal/rollout"
 	"github.com/outrigger/outrigger/internal/stage"
@@ -13,8 +14,9 @@ import (
 
 // populationStep plans the rollout, and finds broken pods.
 type populationStep struct {
-	client client.Reader
-	cache  rollout.PopulationCache
+	client  client.Reader
+	freezes *freezes
+	cache   rollout.PopulationCache
 }
 
 func (s *populationStep) reconcile(ctx context.Context, p *pass) error {
@@ -36,6 +38,9 @@ func (s *populationStep) observe(ctx context.Context, p *pass) error {
 	if p.failure, err = rollout.Failure(p.set, matched, &p.plan, stage.OfStatus(p.set)); err != nil {
 		return err
 	}
+	if err := s.freeze(ctx, p); err != nil {
+		return err
+	}
 	version, err := podstate.NewVersion(p.set)
 	if err != nil {
 		return err
@@ -43,6 +48,30 @@ func (s *populationStep) observe(ctx context.Context, p *pass) error {
 	p.broken = rollout.FindBroken(version, matched)
 	p.endToRecord, err = s.findEnd(p, version, matched)
 	return err
+}
+
+// freeze removes the upgrades from the plan while a RolloutFreeze selects the SidecarSet, or while no
+// window of its RolloutPolicy is open.
+func (s *populationStep) freeze(ctx context.Context, p *pass) error {
+	all, err := s.freezes.list(ctx)
+	if err != nil {
+		return err
+	}
+	if freeze := stage.FreezeOf(p.set, all, p.now); freeze != nil {
+		p.plan.Freeze(stage.FreezeMessage(freeze))
+		p.frozenReason = v1alpha1.ReasonFrozen
+		if freeze.Spec.Until != nil {
+			p.frozenUntil = &freeze.Spec.Until.Time
+		}
+		return nil
+	}
+	closed, opens, err := stage.Closed(stage.OfStatus(p.set), p.now)
+	if err != nil || closed == "" {
+		return err
+	}
+	p.plan.Freeze(closed)
+	p.frozenReason, p.frozenUntil = v1alpha1.ReasonOutsideWindow, opens
+	return nil
 }
 
 // findEnd reports whether the pods show the end of a rollout that status does not record yet. It

@@ -68,10 +68,10 @@ func (r *reconciler) reconcile(ctx context.Context, name string) (reconcile.Resu
 	}
 	for _, step := range r.steps {
 		if err := step.reconcile(ctx, p); err != nil || p.ended {
-			return p.result, errors.Join(err, p.invalid)
+			return p.requeue(), errors.Join(err, p.invalid)
 		}
 	}
-	return p.result, errors.Join(p.invalid, p.out.err)
+	return p.requeue(), errors.Join(p.invalid, p.out.err)
 }
 
 // begin reads the SidecarSet and the pods that it was injected into. It returns nil if the

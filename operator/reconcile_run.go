@@ -182,6 +182,9 @@ func (s *runStep) reconcileOpenRun(ctx context.Context, p *pass) error {
 	if p.run.GenerationMismatch(p.set) {
 		return s.correctGeneration(ctx, p)
 	}
+	if p.run.Phase == protocol.PhaseFrozen {
+		p.state.recordFreeze() // the run waits for a freeze that is over
+	}
 	if p.run.WaitsForSignal() && p.hasWorkFor(p.run) && p.state.mayWake(p.plan.Counts, s.clock.Now()) {
 		return s.wake(ctx, p)
 	}
@@ -191,7 +194,7 @@ func (s *runStep) reconcileOpenRun(ctx context.Context, p *pass) error {
 // diagnoseRun records the fault of the workers that an open run shows.
 func (s *runStep) diagnoseRun(ctx context.Context, p *pass) error {
 	fault, sure, err := s.client.Diagnose(ctx, p.run, &p.state.tasks, p.state.fault)
-	if err == nil && sure && fault == (runs.Fault{}) && p.run.Pause == nil && (p.state.stuck() || p.state.fault != runs.Fault{}) {
+	if err == nil && sure && fault == (runs.Fault{}) && p.run.Pause == nil && !p.frozen() && (p.state.stuck() || p.state.fault != runs.Fault{}) {
 		fault, err = s.client.RejectedWrites(ctx, runs.Reference(p.set))
 	}
 	if err != nil {

@@ -48,6 +48,9 @@ func (s *runStep) reconcile(ctx context.Context, p *pass) error {
 	if started {
 		p.state = s.states.of(p.set)
 		p.state.observeGeneration(p.set.Generation, s.clock.Now())
+		if p.frozen() {
+			p.state.recordFreeze()
+		}
 		delay = s.countsDelay(p)
 		call = s.start(ctx, p)
 	}

@@ -238,6 +238,10 @@ func (s *runState) mayWake(counts protocol.Counts, now time.Time) bool {
 	return true
 }
 
+// recordFreeze records that the run waits for the end of a RolloutFreeze. After the end, the run is
+// checked and woken at once, although its counts have not changed.
+func (s *runState) recordFreeze() { s.hadWork, s.wokenAt = false, time.Time{} }
+
 // mayCorrect reports whether to signal the generation to a run again. If so, it starts the next
 // backoff.
 func (s *runState) mayCorrect(now time.Time) bool {

@@ -11,7 +11,7 @@ func frozen(until *time.Time) protocol.NextBatchResult {
 	return protocol.NextBatchResult{Phase: protocol.PhaseFrozen, Message: "frozen by RolloutFreeze friday", FrozenUntil: until}
 }
 
-func (s *rolloutSuite) TestSpec11_AFrozenRunContinuesOnceTheFreezeIsOver() {
+func (s *rolloutSuite) TestSpec11_7_AFrozenRunContinuesOnceTheFreezeIsOver() {
 	begin := s.env.Now()
 	until := begin.Add(90 * time.Second)
 	var planned []time.Duration
@@ -46,7 +46,7 @@ func (s *rolloutSuite) TestSpec11_AFrozenRunContinuesOnceTheFreezeIsOver() {
 	s.Less(planned[4], 3*time.Minute+time.Second)
 }
 
-func (s *rolloutSuite) TestSpec11_AFrozenRunChecksTheClusterWithoutASignal() {
+func (s *rolloutSuite) TestSpec11_7_AFrozenRunChecksTheClusterWithoutASignal() {
 	begin, until := s.env.Now(), s.env.Now().Add(1000*time.Hour)
 	s.answers(frozen(nil), frozen(&until), ends(protocol.PhaseComplete))
 	s.run()
@@ -55,7 +55,7 @@ func (s *rolloutSuite) TestSpec11_AFrozenRunChecksTheClusterWithoutASignal() {
 }
 
 // Another worker may not observe the freeze yet, so that its plan contains pods.
-func (s *rolloutSuite) TestSpec11_ABatchThatAFreezeStoppedIsNotRepeatedAtOnce() {
+func (s *rolloutSuite) TestSpec11_7_ABatchThatAFreezeStoppedIsNotRepeatedAtOnce() {
 	begin := s.env.Now()
 	var at []time.Duration
 	s.upgrade = func(_ context.Context, input protocol.UpgradeBatchInput) (protocol.UpgradeBatchResult, error) {
@@ -71,7 +71,7 @@ func (s *rolloutSuite) TestSpec11_ABatchThatAFreezeStoppedIsNotRepeatedAtOnce() 
 	s.GreaterOrEqual(at[2]-at[1], skippedPause)
 }
 
-func (s *rolloutSuite) TestSpec11_AFreezeDoesNotDelayResets() {
+func (s *rolloutSuite) TestSpec11_7_AFreezeDoesNotDelayResets() {
 	resets := s.migrations(protocol.AwaitMigrationResult{Pods: []protocol.PodReference{pod("a")}, Pending: 1}, protocol.AwaitMigrationResult{})
 	plan := frozen(nil)
 	plan.Counts.Migrating = 1

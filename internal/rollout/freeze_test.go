@@ -12,7 +12,7 @@ import (
 	"github.com/outrigger/outrigger/internal/podstate"
 )
 
-func TestSpec11_AFreezeRemovesTheUpgradesFromAPlan(t *testing.T) {
+func TestSpec11_7_AFreezeRemovesTheUpgradesFromAPlan(t *testing.T) {
 	due := fixed
 	due.FalseConditionDue = true
 	paused := strategy(func(s *v1alpha1.SidecarSetUpdateStrategy) { s.Paused = true })

@@ -21,7 +21,7 @@ func freeze(name string, labels map[string]string, until time.Duration) outrigge
 	return f
 }
 
-func TestSpec11_FreezesApplyToTheSidecarSetsThatTheySelect(t *testing.T) {
+func TestSpec11_7_FreezesApplyToTheSidecarSetsThatTheySelect(t *testing.T) {
 	tier, other := map[string]string{"tier": "edge"}, map[string]string{"tier": "core"}
 	deleted := freeze("a", nil, 0)
 	deleted.DeletionTimestamp = new(metav1.NewTime(now))

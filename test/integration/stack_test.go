@@ -148,11 +148,20 @@ func newScenario(t *testing.T, n int32, change func(*v1alpha1.SidecarSet)) *scen
 // newKubeletScenario is newScenario with pods whose kubelet is chosen.
 func newKubeletScenario(t *testing.T, n int32, kubelet map[string]string, change func(*v1alpha1.SidecarSet)) *scenario {
 	t.Helper()
+	return newNamedScenario(t, scenarioName(t), n, kubelet, change)
+}
+
+// scenarioName is the name of the only scenario of a test.
+func scenarioName(t *testing.T) string {
+	name := strings.ToLower(strings.NewReplacer("_", "-", "/", "-").Replace(strings.TrimPrefix(t.Name(), "Test")))
+	return strings.Trim(name[max(len(name)-40, 0):], "-")
+}
+
+// newNamedScenario is newKubeletScenario for tests with several scenarios.
+func newNamedScenario(t *testing.T, name string, n int32, kubelet map[string]string, change func(*v1alpha1.SidecarSet)) *scenario {
+	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 	t.Cleanup(cancel)
-	name := strings.ToLower(strings.NewReplacer("_", "-", "/", "-").Replace(strings.TrimPrefix(t.Name(), "Test")))
-	name = name[max(len(name)-40, 0):]
-	name = strings.Trim(name, "-")
 	s := &scenario{t: t, ctx: ctx, name: name}
 	require.NoError(t, stack.kube.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}))
 	s.set = &v1alpha1.SidecarSet{ObjectMeta: metav1.ObjectMeta{Name: name}}

@@ -3,8 +3,8 @@ package v1alpha1
 import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 // RolloutFreeze stops the upgrades of the selected SidecarSets while it exists. Hot upgrades in
-// progress finish. The rollouts continue once the freeze is deleted, or its time is over. New pods
-// get the newest version during a freeze.
+// progress finish. The rollouts continue once the freeze is deleted, or its time is over. A freeze
+// does not change the version of new pods.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:resource:scope=Cluster,shortName=rof
@@ -40,6 +40,6 @@ type RolloutFreezeSpec struct {
 	// freeze ends once it is deleted.
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:Format=date-time
-	// +kubebuilder:validation:Pattern=`^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]+)?(Z|[+-][0-9]{2}:[0-9]{2})$`
+	// +kubebuilder:validation:Pattern=`^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]+)?(Z|[+-]([01][0-9]|2[0-3]):[0-5][0-9])$`
 	Until *metav1.Time `json:"until,omitempty"`
 }

@@ -1,0 +1,88 @@
+package operator
+
+import (
+	"context"
+	"fmt"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	"sigs.k8s.io/controller-runtime/pkg/source"
+
+	outriggerv1 "github.com/outrigger/outrigger/api/outrigger/v1alpha1"
+	"github.com/outrigger/outrigger/api/v1alpha1"
+	"github.com/outrigger/outrigger/internal/stage"
+	"github.com/outrigger/outrigger/kube"
+)
+
+// freezes reads the RolloutFreezes from the cache. An older installation may lack their
+// CustomResourceDefinition. In this case, served is false, and there are no freezes. After the
+// definition is installed, status shows freezes once the operator restarts. The worker, which
+// enforces freezes, needs no restart.
+type freezes struct {
+	client.Reader
+	served bool
+}
+
+// newFreezes starts the watch of RolloutFreezes if the cluster has their definition.
+func newFreezes(ctx context.Context, mgr *kube.Manager) (*freezes, error) {
+	kind := outriggerv1.GroupVersion.WithKind("RolloutFreeze")
+	_, err := mgr.GetRESTMapper().RESTMapping(kind.GroupKind(), kind.Version)
+	if meta.IsNoMatchError(err) {
+		mgr.GetLogger().Info("the CustomResourceDefinition of RolloutFreezes is not installed; install it and restart the operator to see freezes in status")
+		return &freezes{}, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("look for the definition of RolloutFreezes: %w", err)
+	}
+	if _, err := mgr.GetCache().GetInformer(ctx, &outriggerv1.RolloutFreeze{}); err != nil {
+		return nil, fmt.Errorf("watch RolloutFreezes: %w", err)
+	}
+	return &freezes{Reader: mgr.GetClient(), served: true}, nil
+}
+
+// list returns cached objects, which must not be changed.
+func (f *freezes) list(ctx context.Context) ([]outriggerv1.RolloutFreeze, error) {
+	if !f.served {
+		return nil, nil
+	}
+	var all outriggerv1.RolloutFreezeList
+	if err := f.List(ctx, &all, client.UnsafeDisableDeepCopy); err != nil {
+		return nil, fmt.Errorf("list RolloutFreezes from the cache: %w", err)
+	}
+	return all.Items, nil
+}
+
+// sources returns the watch that enqueues the SidecarSets of changed freezes, if any.
+func (f *freezes) sources(mgr *kube.Manager, sets *setLister) []source.Source {
+	if !f.served {
+		return nil
+	}
+	return []source.Source{source.Kind(mgr.GetCache(), &outriggerv1.RolloutFreeze{}, freezeEvents(sets))}
+}
+
+func freezeEvents(sets *setLister) handler.TypedFuncs[*outriggerv1.RolloutFreeze, reconcile.Request] {
+	enqueue := func(ctx context.Context, q queue, states ...*outriggerv1.RolloutFreeze) {
+		sets.enqueue(ctx, q, func(set *v1alpha1.SidecarSet) bool {
+			for _, freeze := range states {
+				if stage.Freezes(freeze, set) {
+					return true
+				}
+			}
+			return false
+		})
+	}
+	return handler.TypedFuncs[*outriggerv1.RolloutFreeze, reconcile.Request]{
+		CreateFunc: func(ctx context.Context, e event.TypedCreateEvent[*outriggerv1.RolloutFreeze], q queue) {
+			enqueue(ctx, q, e.Object)
+		},
+		UpdateFunc: func(ctx context.Context, e event.TypedUpdateEvent[*outriggerv1.RolloutFreeze], q queue) {
+			enqueue(ctx, q, e.ObjectOld, e.ObjectNew)
+		},
+		DeleteFunc: func(ctx context.Context, e event.TypedDeleteEvent[*outriggerv1.RolloutFreeze], q queue) {
+			enqueue(ctx, q, e.Object)
+		},
+	}
+}

@@ -1,0 +1,90 @@
+package operator
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	outriggerv1 "github.com/outrigger/outrigger/api/outrigger/v1alpha1"
+	"github.com/outrigger/outrigger/api/protocol"
+	"github.com/outrigger/outrigger/dev/cluster"
+	"github.com/outrigger/outrigger/internal/rollout"
+	"github.com/outrigger/outrigger/operator/runs"
+)
+
+func TestSpec11_7_TheEndOfAFreezeRequeuesTheSidecarSet(t *testing.T) {
+	now := time.Unix(1000, 0)
+	for _, c := range []struct {
+		name     string
+		until    *time.Time
+		requeue  time.Duration
+		requeued time.Duration
+	}{
+		{"no freeze", nil, time.Hour, time.Hour},
+		{"the freeze ends first", new(now.Add(time.Minute)), time.Hour, time.Minute},
+		{"the run is checked first", new(now.Add(time.Minute)), time.Second, time.Second},
+		{"nothing else is due", new(now.Add(time.Minute)), 0, time.Minute},
+		{"the end has come meanwhile", new(now.Add(-time.Minute)), time.Hour, time.Millisecond},
+	} {
+		p := &pass{now: now, result: reconcile.Result{RequeueAfter: c.requeue}}
+		p.frozenUntil = c.until
+		assert.Equal(t, c.requeue, p.requeue().RequeueAfter, "the rollout has ended")
+		p.plan.Phase = protocol.PhaseFrozen
+		assert.Equal(t, c.requeued, p.requeue().RequeueAfter, c.name)
+	}
+}
+
+// The counts do not change during a freeze, so the last wake before the freeze must not count.
+func TestSpec11_7_ARunIsWokenOnceAfterEachFreeze(t *testing.T) {
+	now := time.Unix(1000, 0)
+	var state runState
+	counts := protocol.Counts{Matched: 9, Remaining: 3}
+	work := &observation{plan: rollout.Plan{Phase: protocol.PhaseProgressing, Pods: make([]protocol.SelectedPod, 1), Counts: counts}}
+	idle := &observation{plan: rollout.Plan{Phase: protocol.PhaseFrozen, Counts: counts}}
+	wakes := func(seconds int, seen *observation) (woken int) {
+		for range seconds {
+			if seen.frozen() {
+				state.recordFreeze()
+			}
+			if state.untilCheck(seen, now) <= 0 {
+				state.recordCheck(seen, now)
+				if seen.hasWorkFor(&runs.Run{}) && state.mayWake(counts, now) {
+					woken++
+				}
+			}
+			now = now.Add(time.Second)
+		}
+		return woken
+	}
+	assert.Equal(t, 1, wakes(600, work))
+	assert.Zero(t, wakes(600, idle))
+	assert.False(t, state.stuck())
+	assert.Equal(t, 1, wakes(2, work), "at once")
+	assert.Zero(t, wakes(600, work))
+	assert.Zero(t, wakes(1, idle), "a freeze that is shorter than the check interval")
+	assert.Equal(t, 1, wakes(2, work))
+}
+
+// testWithoutDefinition restarts the operator in a cluster without the definition of RolloutFreezes.
+func (e *testEnv) testWithoutDefinition(t *testing.T) {
+	definition := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Name: "rolloutfreezes.outrigger.io"}}
+	definition.SetGroupVersionKind(apiextensionsv1.SchemeGroupVersion.WithKind("CustomResourceDefinition"))
+	require.NoError(t, e.cluster.Stop(cluster.Operator))
+	require.NoError(t, e.Delete(t.Context(), definition))
+	require.EventuallyWithT(t, func(c *assert.CollectT) {
+		err := e.List(t.Context(), &outriggerv1.RolloutFreezeList{})
+		assert.True(c, apierrors.IsNotFound(err) || meta.IsNoMatchError(err), "%v", err)
+	}, soon, tick)
+	require.NoError(t, e.cluster.StartAgain(t.Context(), cluster.Operator))
+	set := newSet(t, "unfreezable", "proxy:v1")
+	require.NoError(t, e.Create(t.Context(), set))
+	e.addPods(t, set, "default", "unfreezable-1")
+	e.await(t, set.Name, isStarted)
+}
