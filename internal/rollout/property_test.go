@@ -30,6 +30,8 @@ type simulation struct {
 	// since. These pods take slots.
 	unavailable map[string]bool
 	made        int
+	// stage limits the rollout, unless it is nil.
+	stage *protocol.Stage
 }
 
 func newSimulation(seed uint64) *simulation {
@@ -120,7 +122,7 @@ func (s *simulation) lateView(before []Pod) (view []Pod, unseen int) {
 // refill upgrades queued pods, as UpgradeBatch does while slots are released.
 func (s *simulation) refill(t *testing.T, queued []protocol.SelectedPod, before []Pod, generation int) []protocol.SelectedPod {
 	view, unseen := s.lateView(before)
-	plan, err := Next(s.set, view, nil)
+	plan, err := NextInStage(s.set, view, nil, s.stage)
 	require.NoError(t, err)
 	refill := plan.Refill(queued, nil, unseen)
 	s.apply(t, refill.Now, len(view), generation)
@@ -132,6 +134,9 @@ func (s *simulation) refill(t *testing.T, queued []protocol.SelectedPod, before 
 // keeps returns the number of matched pods that the partition keeps old (SPEC §7.4).
 func (s *simulation) keeps(matched int) int {
 	partition := s.set.Spec.UpdateStrategy.Partition
+	if s.set.Spec.UpdateStrategy.Selector != nil {
+		return 0
+	}
 	if partition.Type == intstr.Int {
 		return min(int(partition.IntVal), matched)
 	}
@@ -175,7 +180,7 @@ func (s *simulation) apply(t *testing.T, pods []protocol.SelectedPod, matched, g
 	if generation != s.generation {
 		return // the fence
 	}
-	before := len(s.unavailable)
+	before, updated := len(s.unavailable), updatedOf(s.pods)
 	for _, chosen := range pods {
 		for i := range s.pods {
 			pod := &s.pods[i]
@@ -194,6 +199,9 @@ func (s *simulation) apply(t *testing.T, pods []protocol.SelectedPod, matched, g
 	// no further pod may be upgraded.
 	if len(s.unavailable) > before {
 		require.LessOrEqual(t, len(s.unavailable), s.allows(matched), "more ready pods were upgraded than maxUnavailable allows: %v", s.unavailable)
+	}
+	if updatedOf(s.pods) > updated {
+		s.assertWithinStep(t)
 	}
 	for pod, n := range s.upgrades {
 		require.Equal(t, 1, n, "pod %s was upgraded twice", pod)
