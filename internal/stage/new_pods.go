@@ -12,7 +12,7 @@ import (
 )
 
 // Former returns the revision that new pods get while they do not get the current content of a
-// SidecarSet (SPEC 11.5.2). This is the last good revision. Former returns nil if all new pods get
+// SidecarSet (SPEC §11.5). This is the last good revision. Former returns nil if all new pods get
 // the current content, whatever the policies are. hash is the hash of the current content.
 func Former(set *v1alpha1.SidecarSet, hash string) *v1alpha1.GoodRevision {
 	good := set.Status.LastGoodRevision()
