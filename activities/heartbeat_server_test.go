@@ -88,7 +88,8 @@ func TestOneHeartbeatReportsProgressAndReturnsCancellation(t *testing.T) {
 		require.Eventually(t, yes, timeout, time.Millisecond, what)
 	}
 
-	// Heartbeats, the end of the poll, and the pause after the first look.
+	// The three timers are for heartbeats, the end of the poll, and the pause after the first
+	// check.
 	await("the first look", func() bool { return cluster.clock.Waiters() == 3 && cluster.images()["a"] == "side:v2" })
 	for n := int32(1); n <= 2; n++ {
 		cluster.clock.Step(heartbeatInterval)

@@ -25,7 +25,8 @@ type polling struct {
 	looking chan struct{}
 	looks   chan time.Duration
 	done    chan error
-	// timers run for the end of the poll, and after each look.
+	// timers is the number of timers that run: one for the end of the poll, and one after each
+	// check.
 	timers int
 }
 

@@ -288,7 +288,8 @@ func TestUpgradeBatchReportsItsWritesAtEveryEnd(t *testing.T) {
 	t.Run("the worker stops", func(t *testing.T) {
 		stopping := make(chan struct{})
 		cluster, written := upgrade(t, 1, stopping)
-		// Heartbeats, the end of the poll, and the pause after the first look.
+		// The three timers are for heartbeats, the end of the poll, and the pause after the first
+		// check.
 		require.Eventually(t, func() bool { return cluster.clock.Waiters() == 3 }, 10*time.Second, time.Millisecond)
 		require.Eventually(t, func() bool { return cluster.images()["a"] == "side:v2" }, 10*time.Second, time.Millisecond)
 		cluster.clock.Step(rollout.MinInterval)

@@ -74,7 +74,7 @@ func newCheck(s *shared) *cobra.Command {
 	}, output.JSON, output.YAML)
 }
 
-// check checks the parts in the order in which they need each other.
+// check checks the parts in the order of their dependencies.
 func (i *installation) check(ctx context.Context) view.Checks {
 	var checks view.Checks
 	for _, part := range []struct {
@@ -161,7 +161,7 @@ func (i *installation) webhook(ctx context.Context) (string, error) {
 	installed, unread := kube.PodWebhook(ctx, i)
 	switch {
 	case apierrors.IsForbidden(unread):
-		// The call below shows a webhook that does not answer.
+		// The dry run below also detects a webhook that does not answer.
 	case unread != nil:
 		return "", i.failure(unread, "read MutatingWebhookConfiguration "+kube.WebhookConfigurationName)
 	default:
@@ -178,7 +178,7 @@ func (i *installation) webhook(ctx context.Context) (string, error) {
 	return "answers for pods of namespace " + namespace, nil
 }
 
-// called returns an error unless the API server admits the pod only with an answer of the webhook.
+// called returns an error if the API server could admit the pod without an answer of the webhook.
 func (i *installation) called(ctx context.Context, installed *admissionregistrationv1.MutatingWebhook, pod *corev1.Pod) error {
 	switch {
 	case installed == nil:
@@ -206,7 +206,7 @@ func (i *installation) called(ctx context.Context, installed *admissionregistrat
 	return nil
 }
 
-// callWebhook has the API server admit a pod that it does not store.
+// callWebhook creates a pod by dry run, so that the API server calls the webhook.
 func (i *installation) callWebhook(ctx context.Context, pod *corev1.Pod) error {
 	err := i.live.Create(ctx, pod, client.DryRunAll)
 	switch {
@@ -259,8 +259,8 @@ func (i *installation) renewed(ctx context.Context) (holder string, renewed bool
 	return holder, renewed, err
 }
 
-// observe repeats a read until it is done, at most for renewTime. The end of renewTime cancels no
-// read, so that the last read counts.
+// observe repeats a read until it is done, at most for renewTime. A read that is in progress at the
+// end of renewTime is not cancelled, so that its result counts.
 func observe(read func() (done bool, err error)) error {
 	for end := time.Now().Add(renewTime); ; time.Sleep(500 * time.Millisecond) {
 		if done, err := read(); done || err != nil || !time.Now().Before(end) {

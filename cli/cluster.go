@@ -57,7 +57,7 @@ func (s *shared) connectCluster() (*cluster, error) {
 		return nil, fmt.Errorf("find a cluster: %w (name one with --context or --kubeconfig; kubectl config get-contexts lists the contexts)", err)
 	}
 	config.Dial = (&net.Dialer{Timeout: dialTimeout}).DialContext
-	// The limits of kubectl: a single user waits here.
+	// The rate limits are those of kubectl, because a single user waits for the answers.
 	config.QPS, config.Burst = 50, 300
 	config.UserAgent = name
 	scheme, err := kube.NewScheme()
@@ -71,7 +71,8 @@ func (s *shared) connectCluster() (*cluster, error) {
 	return &cluster{Reader: live, live: live, config: config, systemNamespace: s.systemNamespace, page: pageSize}, nil
 }
 
-// sets completes the SidecarSets as the operator and the workers do.
+// sets returns all SidecarSets. They are completed with defaults, as in the operator and the
+// workers.
 func (c *cluster) sets(ctx context.Context) ([]v1alpha1.SidecarSet, error) {
 	var list v1alpha1.SidecarSetList
 	if err := c.List(ctx, &list); err != nil {
@@ -144,8 +145,8 @@ func others(sets []v1alpha1.SidecarSet) string {
 	return "SidecarSets: " + strings.Join(names, ", ")
 }
 
-// input reads the pods that a SidecarSet selects by label, in a namespace; an empty one is
-// all. The SidecarSet may select fewer of them by labels of namespaces.
+// input reads the pods that a SidecarSet selects by label, in one namespace, or in all namespaces
+// if namespace is empty. The namespaceSelector of the SidecarSet may exclude some of these pods.
 func (c *cluster) input(ctx context.Context, set *v1alpha1.SidecarSet, namespace string) (*view.Input, error) {
 	scope, err := match.NewScope(&set.Spec)
 	if err != nil {
@@ -223,7 +224,8 @@ func (c *cluster) namespaceLabels(ctx context.Context) func(string) (map[string]
 	}
 }
 
-// user is the name under which the API server authenticates the user; empty if it is not known.
+// user is the name under which the API server authenticates the user. It is empty if the name is
+// not known.
 func (c *cluster) user(ctx context.Context) string {
 	review := &authenticationv1.SelfSubjectReview{}
 	if err := c.live.Create(ctx, review); err != nil {
@@ -265,8 +267,9 @@ func explain(err error, action string) error {
 	return fmt.Errorf("%s: %w", action, failed.Err)
 }
 
-// isUnreachable reports whether a server does not answer. The end of the command's context is no
-// such error. Timeouts of the network equal context.DeadlineExceeded only in errors.Is.
+// isUnreachable reports whether a server does not answer. It returns false if the context of the
+// command has ended. errors.Is is not used for the deadline, because it also returns true for
+// network timeouts.
 func isUnreachable(failed *url.Error) bool {
 	if errors.Is(failed, context.Canceled) || failed.Err == context.DeadlineExceeded { //nolint:errorlint // see above
 		return false

@@ -73,8 +73,8 @@ func (s *shared) command() *cobra.Command {
 	return root
 }
 
-// checksTemporalFlags makes a command fail for wrong flags of Temporal. The command works without an
-// answer of Temporal, so it would show wrong flags like an outage.
+// checksTemporalFlags makes a command fail for wrong flags of Temporal. Such a command also works
+// while Temporal is unavailable. Without this check, it would report wrong flags as an outage.
 func (s *shared) checksTemporalFlags(cmd *cobra.Command) *cobra.Command {
 	run := cmd.RunE
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
@@ -99,7 +99,7 @@ func (s *shared) ofSet(cmd *cobra.Command) *cobra.Command {
 	return cmd
 }
 
-// reader returns the model that a command prints. It may return one with an error.
+// reader returns the model that a command prints. It may return both a model and an error.
 type reader func(ctx context.Context, c *cluster, args []string) (model, error)
 
 // prints adds the output flags to a command that prints a model.

@@ -157,14 +157,14 @@ func detailsOf(request protocol.StepRequest, unread error) string {
 	return step
 }
 
-// imagesIn returns the images of a generation that a run gets in its input, or in a signal. It
-// returns none without the keys of an encrypted history.
+// imagesIn returns the images of a generation if the event contains them, as input of the run or as
+// signal. It returns an empty string if the history is encrypted and the keys are missing.
 func (r *runs) imagesIn(event *history.HistoryEvent, generation int64) string {
 	payloads := event.GetWorkflowExecutionStartedEventAttributes().GetInput()
 	if signal := event.GetWorkflowExecutionSignaledEventAttributes(); signal.GetSignalName() == protocol.GenerationSignal {
 		payloads = signal.GetInput()
 	}
-	// Input and signal have the same names of these fields.
+	// These fields have the same names in the input and in the signal.
 	var input protocol.GenerationInput
 	if payloads == nil || r.options.Codec.DataConverter().FromPayloads(payloads, &input) != nil || input.Generation != generation {
 		return ""

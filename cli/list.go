@@ -20,7 +20,7 @@ import (
 // behind has the flags of the command that select pods.
 type behind struct {
 	outdated, missing bool
-	// namespace is empty for all.
+	// namespace is empty for all namespaces.
 	namespace string
 }
 

@@ -17,8 +17,9 @@ import (
 	"github.com/outrigger/outrigger/api/v1alpha1"
 )
 
-// lostNodes has n pods of a SidecarSet that are not ready, each on a node that does not exist, and
-// one pod on the first of these nodes. It counts the reads of nodes, which return err unless it is nil.
+// lostNodes returns a cluster with n pods that are not ready, each on another node that does not
+// exist, and with one more pod on the first of these nodes. It counts the reads of nodes in reads.
+// If err is not nil, each read of a node returns err.
 func lostNodes(t *testing.T, n int, err error, reads *int) testCluster {
 	set := sidecarSet(t, "logs")
 	objects := []client.Object{set, namespace("default")}

@@ -15,8 +15,8 @@ import (
 	"github.com/outrigger/outrigger/temporal"
 )
 
-// parallelUpdates limits the runs that are updated at once. Without a worker, each run is waited
-// for until updateTimeout.
+// parallelUpdates limits the runs that are updated at once. Without a worker, each update blocks
+// until updateTimeout.
 const parallelUpdates = 100
 
 // updateAll sends an update to the open run of each SidecarSet. A failure does not stop the others.

@@ -139,7 +139,7 @@ func (c *cluster) rejections(ctx context.Context, wanted, stored *v1alpha1.Sidec
 	return rejections, nil
 }
 
-// readFile reads a SidecarSet of either version, and the stored one.
+// readFile reads a SidecarSet in either API version from a file, and reads the stored SidecarSet.
 func (s *shared) readFile(ctx context.Context, c *cluster, file string, in *view.PlanInput) error {
 	var data []byte
 	var err error
@@ -165,7 +165,8 @@ func (s *shared) readFile(ctx context.Context, c *cluster, file string, in *view
 	return err
 }
 
-// parseSet rejects several documents: a plan of the first could be taken for a plan of all.
+// parseSet rejects a file with several documents, because a plan of the first document could be
+// mistaken for a plan of all documents.
 func parseSet(data []byte) (set *v1alpha1.SidecarSet, unknown []string, err error) {
 	var object map[string]any
 	for documents := utilyaml.NewYAMLOrJSONDecoder(bytes.NewReader(data), len(data)+1); ; {

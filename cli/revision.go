@@ -102,7 +102,7 @@ func labelsOf(sorted []*appsv1.ControllerRevision) string {
 	return strings.Join(labels, ", ")
 }
 
-// contentOf returns the five fields of spec in a revision; unset ones are null. Fields of
+// contentOf returns the five fields of spec in a revision. Unset fields are null. Fields of
 // containers that this program does not know are kept.
 func contentOf(r *appsv1.ControllerRevision) (map[string]any, error) {
 	var content struct {

@@ -18,7 +18,8 @@ import (
 )
 
 const (
-	// readTimeout limits a read of Temporal, without which the rest is shown.
+	// readTimeout limits a read of Temporal. After a timeout, the output omits the data from
+	// Temporal.
 	readTimeout = 3 * time.Second
 	// updateTimeout limits pause, resume, approve and promote.
 	updateTimeout = 15 * time.Second
@@ -34,7 +35,7 @@ const (
 // errUnread is the error of an update that the run has not answered.
 var errUnread = errors.New("not confirmed: the run has not answered (is a worker running? kubectl sidecarset check)")
 
-// errNotResponding is the error of a query that no worker answers, although Temporal does.
+// errNotResponding is the error of a query that no worker answers while Temporal is available.
 var errNotResponding = errors.New("the run does not respond: is a worker running?")
 
 // runs are the rollouts in Temporal.
@@ -96,7 +97,7 @@ func (s *shared) readRun(ctx context.Context, set *v1alpha1.SidecarSet) view.Run
 	return in
 }
 
-// status queries the open run of a SidecarSet; nil without one.
+// status queries the open run of a SidecarSet. It returns nil if there is no open run.
 func (r *runs) status(ctx context.Context, set *v1alpha1.SidecarSet) (*protocol.RolloutStatus, error) {
 	ctx, cancel := context.WithTimeout(ctx, readTimeout)
 	defer cancel()
@@ -124,7 +125,7 @@ func (r *runs) status(ctx context.Context, set *v1alpha1.SidecarSet) (*protocol.
 	return &status, nil
 }
 
-// events calls each with the events of a run, in order; an empty run is the newest.
+// events calls each for every event of a run, in order. If run is empty, it reads the newest run.
 func (r *runs) events(ctx context.Context, set *v1alpha1.SidecarSet, run string, each func(*history.HistoryEvent)) error {
 	ctx, cancel := context.WithTimeout(ctx, readTimeout)
 	defer cancel()

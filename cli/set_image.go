@@ -169,7 +169,7 @@ func setImages(set *v1alpha1.SidecarSet, images []string) ([]imageChange, error)
 }
 
 // imagePatch changes images of containers that are still at the same places. Without a reason, it
-// removes that of the content before.
+// removes the reason of the previous content.
 func imagePatch(set *v1alpha1.SidecarSet, changes []imageChange, reason string) []jsonpatch.Operation {
 	var patch []jsonpatch.Operation
 	for _, change := range changes {

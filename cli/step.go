@@ -136,7 +136,7 @@ func (r *runs) explainStep(set, update string, request protocol.StepRequest, err
 type stepAnswer struct {
 	Name string `json:"name"`
 	protocol.StepResult
-	// next are lines about the rollout that follows.
+	// next contains the lines after the message, about the next state of the rollout.
 	next []string
 }
 

@@ -75,8 +75,8 @@ func (c *cluster) followSets(ctx context.Context, show func(listed) error) error
 	}
 }
 
-// printChanged prints the SidecarSets that differ from those that are shown, and only at first
-// with the heading.
+// printChanged prints the SidecarSets that differ from the shown SidecarSets. Only the first call
+// prints the heading.
 func (s *shared) printChanged(o output.Flag, shown, all view.Summaries, first bool) error {
 	if first {
 		return s.print(o, all)

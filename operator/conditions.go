@@ -143,8 +143,8 @@ func faultNext(set, reason string) string {
 	return "; check it: kubectl sidecarset check"
 }
 
-// recreateCommand recreates the first pod that is not upgradable, or explains all of them. A text
-// precedes it.
+// recreateCommand returns the command that recreates the first pod that is not upgradable, or the
+// command that explains all these pods. A text introduces the command.
 func recreateCommand(p *pass) string {
 	for _, pod := range p.pods {
 		if pod.UID != p.plan.NotUpgradable[0].UID {
@@ -157,7 +157,7 @@ func recreateCommand(p *pass) string {
 	return "see the field and the command: kubectl sidecarset why " + p.set.Name
 }
 
-// injected decides whether every matching pod was injected, and new ones will be.
+// injected decides whether every matching pod was injected, and whether new pods will be injected.
 func injected(p *pass) condition {
 	switch {
 	case p.invalid != nil:

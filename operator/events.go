@@ -122,8 +122,8 @@ func resumeNote(before, after *v1alpha1.SidecarSet, resumed *protocol.Pause) str
 	return "resumed by signal" + resumed.Details() + "; "
 }
 
-// faultEvents are about Temporal, workers, keys, rejected pods and images. Only a new reason
-// is an event: counts and causes in the message come and go.
+// faultEvents are about Temporal, workers, keys, rejected pods and images. Only a new reason is an
+// event, because the counts and the causes in the message change often.
 func faultEvents(was, is reasonMessage) (events []rolloutEvent) {
 	if is.reason == was.reason {
 		return nil

@@ -116,7 +116,7 @@ func newTestEnv(t *testing.T) *testEnv {
 	return e
 }
 
-// binWithTestedOperator is bin/ with this test in the place of outrigger.
+// binWithTestedOperator returns a copy of bin/ in which the test binary replaces outrigger.
 func binWithTestedOperator(t *testing.T) string {
 	root, err := filepath.Abs("..")
 	require.NoError(t, err)

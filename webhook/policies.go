@@ -102,7 +102,7 @@ func (w *policyWatch) open(ctx context.Context) (opened bool, err error) {
 	return true, nil
 }
 
-// setKnown reports whether the webhook was waiting for synced.
+// setKnown sets known, unless known is set already. It reports whether it has set known.
 func (w *policyWatch) setKnown(synced toolscache.InformerSynced) bool {
 	return w.known.CompareAndSwap(nil, &synced)
 }

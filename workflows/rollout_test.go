@@ -183,7 +183,7 @@ func (s *rolloutSuite) TestTheMemoNamesTheUsersOfPauseAndResume() {
 	}, memos)
 }
 
-// People send text for an object, or nothing.
+// Users may send a text instead of an object, or no payload.
 func (s *rolloutSuite) TestSpec7_1_APauseThatCannotBeReadPauses() {
 	s.waits()
 	s.env.RegisterDelayedCallback(func() {
@@ -316,7 +316,7 @@ func (s *rolloutSuite) TestSpec8_3_ASleepingRunPlansEveryFiveMinutes() {
 	s.Equal(2*checkInterval, s.env.Now().Sub(started))
 }
 
-// A look has a timer, an activity, and a workflow task after each.
+// A check of the cluster consists of a timer and an activity. A workflow task follows each of them.
 func (s *rolloutSuite) TestSpec8_3_ARunThatWaitsCosts150EventsAnHourAtMost() {
 	const task, timer, look = 3, 2, 3
 	events := 0
@@ -350,7 +350,7 @@ func (s *rolloutSuite) TestGenerationThatTheClusterNeverHadIsCorrected() {
 func (s *rolloutSuite) TestPauseThatArrivesWhileTheRunContinuesAsNewIsKept() {
 	s.migrations(protocol.AwaitMigrationResult{Pods: []protocol.PodReference{pod("a")}, Pending: 1}, protocol.AwaitMigrationResult{})
 	s.env.RegisterActivityWithOptions(func(ctx context.Context, _ protocol.ResetBatchInput) (protocol.ResetBatchResult, error) {
-		// The run waits for this one to end before it continues.
+		// The run waits for the end of this activity before it continues as new.
 		s.env.SignalWorkflow(protocol.GenerationSignal, protocol.GenerationInput{Generation: 2})
 		s.env.SignalWorkflow(protocol.PauseSignal, protocol.Pause{By: "ann"})
 		return protocol.ResetBatchResult{Reset: 1}, nil

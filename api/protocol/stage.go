@@ -60,13 +60,13 @@ type Step struct {
 
 // Window is a recurring period in which upgrades may start.
 type Window struct {
-	// Schedule is a cron expression of the begin, in the time zone. An empty time zone is UTC.
+	// Schedule is a cron expression of the start, in the time zone. An empty time zone is UTC.
 	Schedule string        `json:"schedule"`
 	Duration time.Duration `json:"duration"`
 	TimeZone string        `json:"timeZone,omitempty"`
 }
 
-// Next returns the stage at the begin of the next step.
+// Next returns the stage at the start of the next step.
 func (s *Stage) Next() *Stage {
 	return &Stage{Generation: s.Generation, Policy: s.Policy, Steps: s.Steps, Index: s.Index + 1, Tolerated: s.Tolerated}
 }

@@ -524,7 +524,7 @@ type RolloutStage struct {
 
 // StepWindow is a recurring period in which upgrades may start.
 type StepWindow struct {
-	// Schedule is the cron expression of the begin.
+	// Schedule is the cron expression of the start.
 	Schedule string `json:"schedule"`
 	// Duration is the length of the window.
 	Duration metav1.Duration `json:"duration"`

@@ -40,7 +40,7 @@ type facts struct {
 	// not respond.
 	silence       string
 	notUpgradable bool
-	// noSlots reports that maxUnavailable is 0, with pods left.
+	// noSlots reports that maxUnavailable is 0 while pods have to be upgraded.
 	noSlots bool
 }
 
@@ -103,12 +103,14 @@ func podsIn(message string) int {
 	return pods
 }
 
-// stalled is a rollout that cannot end without a change, as the condition Stalled has it.
+// stalled is the headline of a rollout that cannot end until a user changes something, as in the
+// condition Stalled.
 func stalled(reason string) string { return "Stalled (" + reason + ")" }
 
 func waits(reason string) string { return "Waiting (" + reason + ")" }
 
-// isOutage reports whether a rollout continues once Temporal or the workers do.
+// isOutage reports whether a reason of Progressing is an outage of Temporal or of the workers. The
+// rollout continues after the outage.
 func isOutage(reason string) bool {
 	switch reason {
 	case v1alpha1.ReasonTemporalUnavailable, v1alpha1.ReasonTemporalThrottled, v1alpha1.ReasonWorkerUnavailable:

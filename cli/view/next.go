@@ -15,7 +15,7 @@ const (
 	endBake = "end the bake time: "
 )
 
-// undoAfter is the time after which an upgrade in progress is worth an undo.
+// undoAfter is the duration of an upgrade in progress after which an undo is suggested.
 const undoAfter = time.Minute
 
 // PatchStrategy is the command that changes a field of spec.updateStrategy. value is JSON.

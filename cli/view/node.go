@@ -14,8 +14,8 @@ type Nodes struct {
 	Now time.Time
 }
 
-// problem names a node of a pod that is lost, with a command; empty if it is not, or cannot be
-// read.
+// problem names the node of a pod if the node is lost, with a command. It is empty if the node is
+// not lost, or cannot be read.
 func (n Nodes) problem(pod *Pod) string {
 	if n.Get == nil || pod.Node == "" {
 		return ""

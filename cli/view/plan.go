@@ -28,7 +28,8 @@ type PlanInput struct {
 	// not known.
 	Policies        []outriggerv1.RolloutPolicy
 	PoliciesUnknown string
-	// Pace of the last rollout; nil if there is none, or for the reason PaceUnknown.
+	// Pace is the pace of the last rollout. It is nil if there was no rollout, or if PaceUnknown is
+	// set.
 	Pace        *Pace
 	PaceUnknown string
 }
@@ -47,15 +48,15 @@ type Plan struct {
 	Images   []Image         `json:"images"`
 	Counts   protocol.Counts `json:"counts"`
 	Limits   Limits          `json:"window"`
-	// Now is the number of pods that the first batch of the run upgrades at once, and Queued
-	// that of its pods that follow as slots are released.
+	// Now is the number of pods that the first batch of the run upgrades at once. Queued is the
+	// number of pods that this batch upgrades later, as slots are released.
 	Now    int `json:"now"`
 	Queued int `json:"queued"`
 	// Policy is the RolloutPolicy that applies, with its steps.
 	Policy      string        `json:"policy,omitempty"`
 	PolicySteps []PlannedStep `json:"policySteps,omitempty"`
-	// Batches are steps: each fits maxUnavailable, and the worker continues, in this order,
-	// as slots are released.
+	// Batches are groups of pods that fit maxUnavailable. The worker upgrades the pods in this
+	// order, as slots are released.
 	Batches [][]string `json:"batches,omitempty"`
 	// Stay are the pods that keep their version.
 	Stay []StayingPod `json:"stay,omitempty"`
@@ -259,7 +260,7 @@ func (p *Plan) Text(s Style) string {
 		lines = append(lines, s.Paint.in(Busy, "Note: ")+note)
 	}
 	steps, more := " in "+plural(len(p.Batches), "step"), "steps more"
-	if p.Policy != "" { // whose steps are others
+	if p.Policy != "" { // a step is then a step of the policy
 		steps, more = "", "more lines"
 	}
 	lines = append(lines, fmt.Sprintf("%d of %s%s, at most %d unavailable at once (maxUnavailable %s); %d have this version, %d stay old",

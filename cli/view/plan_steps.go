@@ -26,8 +26,8 @@ type PlannedStep struct {
 	Approval bool             `json:"approval,omitempty"`
 }
 
-// stage returns the current stage if the plan is about the stored version, and else the first step.
-// It is nil without a policy.
+// stage returns the current stage if the plan is about the stored version. Otherwise, it returns
+// the first step. It returns nil without a policy.
 func (in *PlanInput) stage() (*protocol.Stage, error) {
 	var current *protocol.Stage
 	if in.Stored != nil && equality.Semantic.DeepEqual(in.Stored.Spec, in.Set.Spec) {

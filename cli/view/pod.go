@@ -57,7 +57,7 @@ type Pod struct {
 	onLostNode bool
 }
 
-// counted pods are counted instead of listed.
+// counted reports whether the output only counts the pod, and does not list it.
 func (p *Pod) counted() bool { return p.Phase == PodUpdated || p.Phase == PodOld }
 
 func (p *Pod) tone() Tone {

@@ -209,14 +209,15 @@ type Evictions struct {
 	Done   int
 }
 
-// replacement is what an owner replaces.
+// replacement is the state of an owner that replaces evicted pods.
 type replacement struct {
 	// before are the pods of the owner when its first pod was evicted.
 	before  available
 	evicted int
 }
 
-// lacks leaves out pods that are not ready for other reasons.
+// lacks returns the number of evicted pods without a ready replacement. Pods that are not ready for
+// other reasons do not count.
 func (r *replacement) lacks(now available) int { return min(now.lacks(r.before), r.evicted) }
 
 // NewEvictions starts a restart.

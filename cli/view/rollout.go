@@ -61,7 +61,7 @@ type Rollout struct {
 // Limits of a rollout.
 type Limits struct {
 	MaxUnavailable string `json:"maxUnavailable"`
-	// Slots is MaxUnavailable as a number of pods, and Open how many of them are unused.
+	// Slots is MaxUnavailable as a number of pods. Open is the number of unused slots.
 	Slots int `json:"slots"`
 	Open  int `json:"free"`
 	// Partition is empty if no pod is kept old.

@@ -67,7 +67,8 @@ func (r *Rollout) statusLine(s Style) string {
 	return line
 }
 
-// bar shows updated and ready pods, updated ones, and the others.
+// bar shows the pods that are updated and ready, the pods that are only updated, and the other
+// pods.
 func (r *Rollout) bar(s Style) string {
 	c := r.Counts
 	full, part := 0, 0

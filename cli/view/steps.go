@@ -27,7 +27,7 @@ const (
 	StepNext             StepState = "Next"
 )
 
-// allPods is the limit of a step that all pods belong to.
+// allPods is the upTo of a step that contains all pods.
 const allPods = "100%"
 
 // Step is a step of a rollout with a RolloutPolicy.

@@ -28,8 +28,8 @@ func edge() *outriggerv1.RolloutPolicy {
 	return policy
 }
 
-// staged is a rollout with the policy edge, of four pods, in a step whose pods are updated. The step
-// is reached for a while; not at all if reached is negative.
+// staged is a rollout with the policy edge, of four pods, in a step whose pods are updated. reached
+// is the time since the step was reached. If it is negative, the step is not reached.
 func staged(t *testing.T, index int, reached time.Duration) *Input {
 	t.Helper()
 	in := input(t)

@@ -98,7 +98,8 @@ func recreate(pod *corev1.Pod) string {
 	return ""
 }
 
-// uninjected is the reason of a pod that no present rule leaves out.
+// uninjected is the reason for a pod that was not injected although no current rule excludes the
+// pod.
 const uninjected = "the webhook was not installed or injection was paused when it was created, or the labels of the pod or of its namespace " +
 	"(such as outrigger.io/injection=disabled), or the SidecarSet's selector, changed since"
 

@@ -150,8 +150,8 @@ func (r *Rollout) stuckPods(now time.Time) []string {
 	return append(found, r.stuckPodsNext()...)
 }
 
-// starting reports whether a pod may only be starting, while the cause is a run that does not
-// respond.
+// starting reports whether a pod is in progress while the run does not respond. The pod may only be
+// starting, and is then not the cause.
 func (r *Rollout) starting(pod *Pod) bool { return r.notResponding && pod.tone() == Busy }
 
 // stuckPodsNext has a command for each kind of stuck pods.
@@ -214,8 +214,8 @@ func (r *Rollout) notUpgradable(in *Input) []string {
 	return found
 }
 
-// end is the reason that nothing is left to do; empty if something is, if leftOut pods
-// are the only ones, or if pods that match are missing.
+// end is the reason that nothing is left to do. It is empty if something is left to do, if all pods
+// are among the leftOut pods, or if matching pods were not injected.
 func (r *Rollout) end(in *Input, leftOut, missing int) string {
 	switch {
 	case r.Counts.Matched == 0 && leftOut > 0:

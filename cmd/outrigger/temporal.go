@@ -78,7 +78,7 @@ func withTemporal(f *temporal.Flags, role string, do func(client.Client, tempora
 	}
 	defer c.Close()
 	if err := do(c, options); err != nil {
-		return fmt.Errorf("Temporal at %s: %w", options.Address, err) //nolint:staticcheck // a name comes first
+		return fmt.Errorf("Temporal at %s: %w", options.Address, err) //nolint:staticcheck // Temporal is a name
 	}
 	return nil
 }

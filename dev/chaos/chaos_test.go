@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A short run with one seed; make chaos has longer ones.
+// This test is a short run with one seed. make chaos starts longer runs.
 func TestSpecHoldsUnderFaults(t *testing.T) {
 	o := options{seed: 114, faults: 40, pods: 80, gap: 450 * time.Millisecond}
 	drawn := map[Kind]int{}

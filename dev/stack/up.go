@@ -194,7 +194,7 @@ Try:
 `, len(c.Processes()), took.Seconds(), c.TemporalAddress, cmp.Or(c.TemporalUI, "none, only the dev server has one"), c.Kubeconfig, at.envFile(), c.LogDir(), c.Kubeconfig, c.TemporalAddress)
 }
 
-// watch reports processes that end without a stop, until ctx ends.
+// watch reports processes that end although nothing stopped them, until ctx ends.
 func (s *supervisor) watch(ctx context.Context, out io.Writer) {
 	for {
 		select {

@@ -140,7 +140,7 @@ func TestRoundTripsLoseNothing(t *testing.T) {
 	}
 }
 
-// converted leaves its argument alone.
+// converted does not change its argument.
 func converted(t *testing.T, object map[string]any, to string) map[string]any {
 	t.Helper()
 	result := runtime.DeepCopyJSON(object)
@@ -148,8 +148,8 @@ func converted(t *testing.T, object map[string]any, to string) map[string]any {
 	return result
 }
 
-// generator makes sets whose two special fields take every form there is, and
-// whose other fields are arbitrary.
+// generator creates SidecarSets whose two special fields take all possible forms, and whose other
+// fields are arbitrary.
 type generator struct{ *rand.Rand }
 
 func (g generator) set(version string) map[string]any {

@@ -9,20 +9,20 @@ import (
 	"github.com/outrigger/outrigger/internal/stage"
 )
 
-// maxCrashes is the number of restarts of a sidecar after its upgrade from which its pod counts as
-// failed.
+// maxCrashes is the number of restarts after which a pod counts as failed. Only restarts of an
+// upgraded sidecar after its upgrade count.
 const maxCrashes = 2
 
-// FailedPods are the pods that fail since their upgrade to a version (SPEC §11.6).
+// FailedPods are the pods that have failed since their upgrade to a version (SPEC §11.6).
 type FailedPods struct {
 	Count int
 	// Example is the first of these pods by name. Detail is its failure.
 	Example, Detail string
 }
 
-// FindFailed finds the pods that fail since their upgrade to the version. Pods that are not updated
-// yet are the control group. If a share of the control group fails, too, the same share of the
-// updated pods does not count.
+// FindFailed finds the pods that have failed since their upgrade to the version. Pods that are not
+// updated yet are the control group. If a share of the control group fails, too, the same share of
+// the updated pods does not count.
 func FindFailed(version *podstate.Version, pods []Pod) (failed FailedPods) {
 	var updated, old, oldFailed int
 	for i := range pods {

@@ -108,7 +108,7 @@ func (p *Plan) message() string {
 	message := fmt.Sprintf("%d of %d pods updated, %d of them ready; %d to go, %s",
 		p.Counts.Updated, p.Counts.Matched, p.Counts.UpdatedReady, p.Counts.Remaining, unavailable)
 	if p.Counts.Migrating > 0 {
-		// These pods serve, though they are not counted as ready.
+		// These pods serve requests, although they do not count as ready.
 		message += fmt.Sprintf("; %d in a hot upgrade", p.Counts.Migrating)
 	}
 	if p.Counts.NotUpgradable > 0 {

@@ -58,7 +58,7 @@ type simulated struct {
 	busy    time.Time
 	readyAt time.Time
 	crashed bool
-	// broken pods have an app that never comes up again, and scheduled ones a node.
+	// broken pods have an app that never becomes ready again. scheduled pods have a node.
 	broken, scheduled bool
 	// upgraded pods were upgraded by a rollout that has not ended.
 	upgraded bool

@@ -46,8 +46,8 @@ func scatter(terms v1alpha1.UpdateScatterStrategy, done, waiting []candidate) []
 	return left
 }
 
-// valuesOf returns, for each pod, the value of the label that the term spreads, after "=". It
-// returns "" for a pod that the term does not spread.
+// valuesOf returns one string for each pod. If the term spreads the pod, the string is "=" and the
+// value of the label. Otherwise, the string is empty.
 func valuesOf(term v1alpha1.UpdateScatterTerm, all []candidate) []string {
 	values := make([]string, len(all))
 	for i := range all {

@@ -93,7 +93,7 @@ func stepOf(step *outriggerv1.RolloutStep, policy *outriggerv1.RolloutPolicySpec
 func Limits(s *protocol.Stage) bool { return s != nil && !s.Done && s.Step != nil }
 
 // Allowed returns how many of the remaining pods the current step lets the rollout upgrade (SPEC
-// 13.2.1). Updated is the number of pods that are updated already. Without a step, all remaining
+// §11.2.1). updated is the number of pods that are updated already. Without a step, all remaining
 // pods are allowed.
 func Allowed(s *protocol.Stage, updated, remaining int) (int, error) {
 	switch {
@@ -109,8 +109,8 @@ func Allowed(s *protocol.Stage, updated, remaining int) (int, error) {
 	return min(max(upTo-updated, 0), remaining), nil
 }
 
-// MaxFailed returns the number of failed pods above which a rollout of so many pods is paused (SPEC
-// §11.6). limited is false if the stage has no limit.
+// MaxFailed returns the number of failed pods above which a rollout with this number of pods is
+// paused (SPEC §11.6). limited is false if the stage has no limit.
 func MaxFailed(s *protocol.Stage, pods int) (limit int, limited bool, err error) {
 	if !Limits(s) || s.Step.MaxFailed == nil {
 		return 0, false, nil

@@ -37,7 +37,7 @@ func OfStatus(set *v1alpha1.SidecarSet) *protocol.Stage {
 	return s
 }
 
-// ToStatus records a stage in the status of a SidecarSet, whose run status names already.
+// ToStatus records a stage in the status of a SidecarSet. status.rollout must be set already.
 func ToStatus(set *v1alpha1.SidecarSet, s *protocol.Stage) {
 	recorded := &v1alpha1.RolloutStage{Step: int32(s.Index) + 1, Steps: int32(s.Steps), Done: s.Done, ToleratedPods: int32(s.Tolerated)}
 	if s.Step != nil {

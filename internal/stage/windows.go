@@ -3,7 +3,7 @@ package stage
 import (
 	"fmt"
 	"time"
-	_ "time/tzdata" // the images of the processes have no time zones
+	_ "time/tzdata" // the container images contain no time zone database
 
 	"github.com/robfig/cron/v3"
 
@@ -14,9 +14,9 @@ import (
 // always open. If no window is open, opens is the time of the next opening. It is zero if no window
 // ever opens.
 //
-// A schedule is evaluated on the wall clock of its time zone, and a duration is absolute. A window
-// whose begin is skipped by the change to daylight-saving time does not open on this day. A window
-// whose begin occurs twice, because the clock is set back, opens twice.
+// A schedule is evaluated on the wall clock of its time zone, and a duration is absolute. If the
+// change to daylight-saving time skips the start of a window, the window does not open on this day.
+// If the start occurs twice, because the clock is set back, the window opens twice.
 func Open(s *protocol.Stage, now time.Time) (open bool, opens time.Time, err error) {
 	if !Limits(s) || len(s.Step.Windows) == 0 {
 		return true, time.Time{}, nil
@@ -36,8 +36,8 @@ func Open(s *protocol.Stage, now time.Time) (open bool, opens time.Time, err err
 	return false, opens, nil
 }
 
-// firstBegin returns the first begin of the window whose end is after now. The window is open if
-// this begin is not after now.
+// firstBegin returns the earliest start of the window whose end is after now. The window is open if
+// this start is not after now.
 func firstBegin(window protocol.Window, now time.Time) (time.Time, error) {
 	zone, err := time.LoadLocation(window.TimeZone)
 	if err != nil {
@@ -50,7 +50,8 @@ func firstBegin(window protocol.Window, now time.Time) (time.Time, error) {
 	return schedule.Next(now.Add(-window.Duration).In(zone)), nil
 }
 
-// Closed describes for people that no window is open. It is empty if a window is open.
+// Closed returns a message for people if no window is open. The message is empty if a window is
+// open.
 func Closed(s *protocol.Stage, now time.Time) (message string, opens *time.Time, err error) {
 	open, at, err := Open(s, now)
 	switch {

@@ -115,7 +115,7 @@ func checked(facts Facts, pods ...corev1.Pod) *Report {
 	return check.Report()
 }
 
-// about lists what is found of a topic, as <effect> <object>: <message>.
+// about returns the findings of a topic, in the form <effect> <object>: <message>.
 func (r *Report) about(topic string) (found []string) {
 	for _, f := range r.Findings {
 		if f.Topic == topic {
@@ -148,7 +148,7 @@ func TestHashesThatTheNextWriteChanges(t *testing.T) {
 	assert.Contains(t, found[1], "blocks SidecarSet/other: Annotation kruise.io/sidecarset-hash is theirs, and the next write of the SidecarSet makes it "+hash+": its 1 matched pods")
 }
 
-// kubectl edit changes the stored containers, kubectl apply sends all of its manifest's.
+// kubectl edit changes the stored containers. kubectl apply sends all containers of the manifest.
 func TestAnImageChangeOfEverySetIsTried(t *testing.T) {
 	manifest := fixture.SidecarSet("cold", fixture.Sidecar("cold", func(c *v1alpha1.SidecarContainer) {
 		c.StartupProbe = &corev1.Probe{ProbeHandler: corev1.ProbeHandler{GRPC: &corev1.GRPCAction{Port: 1}}, SuccessThreshold: 1}
@@ -169,7 +169,7 @@ func TestAnImageChangeOfEverySetIsTried(t *testing.T) {
 	assert.Contains(t, found[0], "differs SidecarSet/cold: 1 pod, such as default/p: the last manifest of kubectl apply")
 
 	older := *cold.DeepCopy()
-	older.Spec.Containers[0].TerminationMessagePath = "" // it was hashed without
+	older.Spec.Containers[0].TerminationMessagePath = "" // the hash was computed without this field
 	require.NoError(t, revision.WriteHashes(&older))
 	found = checked(served(older), injected(t, older)).about("image change")
 	require.Len(t, found, 1)

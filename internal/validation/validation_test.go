@@ -128,8 +128,8 @@ func TestSpec5_NamesImagesAndMountsOfContainers(t *testing.T) {
 	}.of("spec: {%s}").check(t)
 }
 
-// ofContainer puts each change into the place of the only container, beside two
-// init containers and a volume.
+// ofContainer uses each change as the only container, in addition to two init containers and a
+// volume.
 func (r rejections) ofContainer() rejections {
 	all := rejections{}
 	for container, want := range r.of("spec: {volumes: [{name: v}], initContainers: [{name: i, image: b}, {name: h-1, image: b}], containers: [%s]}") {

@@ -100,7 +100,8 @@ func (w *Writer) Reconcile(ctx context.Context, _ reconcile.Request) (reconcile.
 	}
 	statuses, err := stage.Statuses(sets.Items, policies.Items)
 	if err != nil {
-		// Only a change of the policy helps, and the change is an event.
+		// A retry does not help. A change of the policy is an event, which causes the next
+		// reconcile.
 		return reconcile.Result{}, reconcile.TerminalError(err)
 	}
 	var result reconcile.Result

@@ -53,10 +53,10 @@ func TestAllowedImports(t *testing.T) {
 	types := []string{"k8s.io/api", "k8s.io/apimachinery", module + "/api"}
 	only := map[string][]string{
 		"api": types,
-		// Decisions know no client, logger, clock, randomness or Temporal.
+		// Packages that make decisions import no client, logger, clock, randomness or Temporal.
 		"internal":  append(types, module+"/internal"),
 		"workflows": {"go.temporal.io/sdk", module + "/api/protocol"},
-		// The output of the plugin is as pure as the decisions.
+		// The package that formats the output of the plugin has the same limits.
 		"cli/view": append(types, module+"/internal", module+"/cli/view"),
 	}
 	effects := []string{"math/rand", "math/rand/v2", "net/http", "os", "log", "log/slog"}
@@ -93,7 +93,7 @@ func TestForbiddenImports(t *testing.T) {
 		"workflows":  {{"k8s.io/client-go", "sigs.k8s.io/controller-runtime"}},
 		"activities": {{module + "/workflows"}, processes, programs},
 		"operator":   {{module + "/workflows", module + "/activities"}, processes[1:], programs},
-		// Runs are started, signalled and described here, and decided about above.
+		// This package starts, signals and describes runs. Package operator decides about runs.
 		"operator/runs":     {{module + "/internal", module + "/kube"}},
 		"operator/storage":  {{"go.temporal.io", module + "/temporal", module + "/operator/runs"}},
 		"operator/policies": {{"go.temporal.io", module + "/temporal", module + "/operator/runs"}},

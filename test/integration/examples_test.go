@@ -52,7 +52,7 @@ type example struct {
 	files      []string
 	app        string
 	show, want string
-	// elsewhere is a namespace whose pods get nothing.
+	// elsewhere is a namespace whose pods get no sidecars.
 	elsewhere string
 }
 
@@ -85,7 +85,7 @@ func exampleTable() []example {
 		{files: []string{"injection/native-sidecar.yaml"}, show: containerNames + ` {.spec.initContainers[*].name} {.spec.initContainers[*].restartPolicy}`, want: "main sidecar Always"},
 		{files: []string{"injection/custom-version-1.yaml"}, show: images, want: "log-agent:1.0 main:1"},
 		{files: []string{"injection/custom-version-1.yaml", "injection/custom-version-2.yaml"}, show: images, want: "log-agent:1.0 main:1"},
-		// This pod belongs to the 90 %.
+		// This pod is in the 90 % of the pods that get the pinned revision.
 		{files: []string{"injection/custom-version-1.yaml", "injection/revision-partial.yaml"}, show: images, want: "log-agent:1.0 main:1"},
 		{files: []string{"injection/custom-version-1.yaml", "injection/revision-name.yaml"}, show: images, want: "log-agent:1.0 main:1"},
 
@@ -143,8 +143,7 @@ func TestExamplesBehaveAsDocumented(t *testing.T) {
 	}
 }
 
-// triedElsewhere are directories of the documents' sessions, which test/documents follows, and of
-// the sidecar that test/e2e runs.
+// triedElsewhere returns the directories whose manifests test/documents and test/e2e apply.
 func triedElsewhere() []string { return []string{"hot-upgrade", "quick-start", "recipes"} }
 
 // exampleFiles are the manifests that are to be tried here.
@@ -185,7 +184,7 @@ func (s *scenario) applyExample(file, revision string) string {
 	return name
 }
 
-// latestRevision is of a SidecarSet that the next file may refer to.
+// latestRevision returns the latest revision of a SidecarSet. The next file may refer to it.
 func (s *scenario) latestRevision(name string) string {
 	s.t.Helper()
 	latest := ""

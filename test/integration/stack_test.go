@@ -139,13 +139,14 @@ const (
 	readyAfter  = "kwok.outrigger.io/ready-after"
 )
 
-// newScenario makes a SidecarSet, side:v1, for pods labelled app=<name>, and n of them.
+// newScenario creates a SidecarSet with the image side:v1 for pods with the label app=<name>, and
+// creates n such pods.
 func newScenario(t *testing.T, n int32, change func(*v1alpha1.SidecarSet)) *scenario {
 	t.Helper()
 	return newKubeletScenario(t, n, nil, change)
 }
 
-// newKubeletScenario is newScenario with pods whose kubelet is chosen.
+// newKubeletScenario is newScenario with options for the simulated kubelet of the pods.
 func newKubeletScenario(t *testing.T, n int32, kubelet map[string]string, change func(*v1alpha1.SidecarSet)) *scenario {
 	t.Helper()
 	return newNamedScenario(t, scenarioName(t), n, kubelet, change)

@@ -24,7 +24,7 @@ import (
 
 const chart = "../../charts/outrigger"
 
-// output runs a program of bin/ with nothing of this user's.
+// output runs a program in bin/ without the Helm files of the user.
 func output(t *testing.T, program string, args ...string) (string, error) {
 	t.Helper()
 	command := exec.CommandContext(t.Context(), "../../bin/"+program, args...)
@@ -143,7 +143,7 @@ func TestTheChartIsWellFormed(t *testing.T) {
 	}
 }
 
-// Nothing of a release names another namespace than its own.
+// No object of a release refers to another namespace than the namespace of the release.
 func TestTheChartGoesIntoAnyNamespace(t *testing.T) {
 	out, err := output(t, "helm", "template", "outrigger", packaged(t), "--namespace=sidecars",
 		"--set=networkPolicy.enabled=true,monitoring.enabled=true,temporal.dev.enabled=true")

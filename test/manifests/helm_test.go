@@ -49,7 +49,7 @@ func (b *bare) helm(args ...string) string {
 	return out
 }
 
-// goHelm runs Helm until the error, or nil, can be received.
+// goHelm starts Helm. Once Helm ends, the channel receives its error, or nil.
 func (b *bare) goHelm(args ...string) <-chan error {
 	b.t.Helper()
 	ended := make(chan error, 1)
@@ -173,7 +173,7 @@ func (b *bare) playHook() {
 	kubeconfig := b.t.TempDir() + "/kubeconfig"
 	b.signIn(pod.Spec.ServiceAccountName, kubeconfig)
 	command := exec.CommandContext(b.t.Context(), "../../bin/outrigger", append(pod.Spec.Containers[0].Args, "--kubeconfig="+kubeconfig)...)
-	// As long as the process runs, its pod is there.
+	// The pod exists as long as the process runs.
 	b.holdPods(`["example.com/kubelet"]`)
 	ended := make(chan error, 1)
 	go func() {
@@ -244,7 +244,7 @@ func TestKubectlInstallsAndUninstallsAsDocumented(t *testing.T) {
 	for _, role := range []string{"operator", "worker", "webhook"} {
 		kubectl(t, b.cluster, "", "rollout", "status", "deployment/outrigger-"+role, "--namespace=kruise-system", "--timeout=60s")
 	}
-	// From here to Helm, and away from that.
+	// Helm takes over the installation, and then kubectl removes it.
 	b.helm("upgrade", "--install", "--take-ownership", "--force-conflicts", "outrigger", packaged(t), "--wait")
 	b.serve()
 	kubectl(t, b.cluster, streamPolicy, "apply", "-f", "-")

@@ -45,8 +45,8 @@ func TestTheHooksRunWhereTheOperatorDoes(t *testing.T) {
 	}
 }
 
-// The setup Job has the connection of the roles to Temporal, and no account in Kubernetes. The
-// uninstall Job must start without the Secrets of Temporal.
+// The setup Job connects to Temporal with the settings of the roles, and has no service account
+// token. The uninstall Job must start without the Secrets of Temporal.
 func TestOnlyTheSetupJobConnectsToTemporal(t *testing.T) {
 	args := []string{
 		"--set=temporal.setup.enabled=true,temporal.apiKey.secretName=cloud,temporal.tls.secretName=mtls",

@@ -35,7 +35,8 @@ import (
 	"github.com/outrigger/outrigger/kube/crd"
 )
 
-// installer is the field manager that applies definitions, ours and others.
+// installer is the field manager that applies the definitions of Outrigger and of other
+// installations.
 const installer = "installer"
 
 // switching is a cluster with the CustomResourceDefinition of another installation. SidecarSets
@@ -81,7 +82,7 @@ func (s *switching) await(what string, done func() error) {
 	require.NoError(s.t, err, "wait for %s: %v", what, cause)
 }
 
-// ours is the CustomResourceDefinition in a kustomize directory.
+// ours returns Outrigger's CustomResourceDefinition from a kustomize directory.
 func (s *switching) ours(folder string) *apiextensionsv1.CustomResourceDefinition {
 	s.t.Helper()
 	out, err := s.kubectl(nil, "kustomize", folder)
@@ -97,7 +98,8 @@ func (s *switching) ours(folder string) *apiextensionsv1.CustomResourceDefinitio
 	return nil
 }
 
-// theirs stores one of the versions, and each version has only its own fields.
+// theirs returns the CustomResourceDefinition of another installation. It stores one of the
+// versions. Each version lacks the field that only the other version has.
 func (s *switching) theirs(storage string) *apiextensionsv1.CustomResourceDefinition {
 	s.t.Helper()
 	definition := s.ours("../../config/crd")
@@ -141,7 +143,7 @@ func (s *switching) certify() {
 	require.NoError(s.t, s.client.Update(s.ctx, definition, client.FieldOwner("their-manager")))
 }
 
-// reset leaves nothing of the last round.
+// reset removes everything that the previous round created.
 func (s *switching) reset() {
 	s.t.Helper()
 	for _, name := range []string{cluster.Operator, cluster.Worker, cluster.Webhook} {
@@ -164,7 +166,8 @@ func (s *switching) reset() {
 	})
 }
 
-// store creates a SidecarSet as one version, completed as the other's admission does.
+// store creates a SidecarSet in one version, completed as by the admission of the other
+// installation.
 func (s *switching) store(name, version string) {
 	s.t.Helper()
 	set := fixture.SidecarSet(name, fixture.Sidecar("side"))
@@ -335,7 +338,7 @@ func TestRolesStartInEveryOrderOverADeadConversion(t *testing.T) {
 	}
 }
 
-// The certificate in it always belongs to another installation.
+// The certificate in the definition always belongs to another installation.
 func TestTheDefinitionCanBeAppliedOverTheirs(t *testing.T) {
 	s := newSwitching(t)
 	for _, before := range []string{"create", "apply", "apply --server-side --field-manager=" + installer} {
@@ -355,7 +358,7 @@ func TestTheDefinitionCanBeAppliedOverTheirs(t *testing.T) {
 	}
 }
 
-// The roles run here, and the definition that names no Service is applied.
+// The roles run outside the cluster, so the applied definition names no Service.
 func TestAnInstallerLeavesSetsThatCanBeRead(t *testing.T) {
 	s := newSwitching(t)
 	s.storeBoth()

@@ -226,7 +226,7 @@ func TestANewCertificateIsNotServedBeforeItIsTrusted(t *testing.T) {
 	r.start(r.replica(""))
 	another := r.replica("") // starts while the webhook is active
 	secret := r.secret()
-	// write writes the registration as of CAs.
+	// write writes the two CAs into the configurations and into the conversion.
 	write := func(configurations, conversion []byte) {
 		live, err := another.read(t.Context())
 		require.NoError(t, err)

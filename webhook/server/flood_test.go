@@ -65,7 +65,7 @@ func routes(t *testing.T) (map[string]server.Size, map[string]server.Responder) 
 		}
 }
 
-// hostile are the largest bodies that the server reads, by path.
+// hostile returns the largest bodies that the server reads, by path.
 func hostile(t *testing.T) map[string][][]byte {
 	t.Helper()
 	pod := string(podReview(t))

@@ -7,7 +7,7 @@ import (
 
 // RolloutPolicy divides the rollouts of the selected SidecarSets into steps. One policy applies
 // to a SidecarSet. If several policies select it, the policy with the lowest matchingPrecedence
-// applies. Of equal precedences, the policy with the first name applies.
+// applies. If precedences are equal, the policy whose name sorts first applies.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:resource:scope=Cluster,shortName=rop
@@ -67,9 +67,9 @@ type RolloutPolicySpec struct {
 
 // RolloutWindow is a recurring period in which upgrades may start.
 type RolloutWindow struct {
-	// Schedule is the begin of the window as a cron expression of five fields: minute, hour, day of
+	// Schedule is the start of the window as a cron expression of five fields: minute, hour, day of
 	// the month, month, day of the week. For example, "0 9 * * 1-5" is 9:00 from Monday to Friday.
-	// A begin that the change to daylight-saving time skips does not occur.
+	// A start that the change to daylight-saving time skips does not occur.
 	// +kubebuilder:validation:MaxLength=128
 	// +kubebuilder:validation:Pattern=`^([0-9A-Za-z*,/?-]+ +){4}[0-9A-Za-z*,/?-]+$`
 	Schedule string `json:"schedule"`

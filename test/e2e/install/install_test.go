@@ -19,7 +19,7 @@ import (
 // within is long, because the machine may be busy.
 const within = 10 * time.Minute
 
-// site is a user's place at a cluster, in which nothing is installed.
+// site runs the commands of a user in a cluster without an installation.
 type site struct {
 	t   *testing.T
 	ctx context.Context
@@ -162,7 +162,7 @@ images:
 	s.isGone()
 }
 
-// uninstallation are the commands of docs/install.md.
+// uninstallation returns the commands in docs/install.md that uninstall Outrigger.
 func uninstallation(t *testing.T) [][]string {
 	t.Helper()
 	text, err := os.ReadFile(root + "/docs/install.md")
