@@ -162,15 +162,7 @@ func (p *Plan) simulate(in *PlanInput, matched []rollout.Pod) (rollout.Plan, err
 	if err != nil {
 		return rollout.Plan{}, err
 	}
-	byName := map[protocol.PodReference]*rollout.Pod{}
-	for i := range matched {
-		pod := &matched[i]
-		byName[pod.Reference()] = pod
-		if !pod.Failed && (pod.UnavailableByUpgrade() || pod.Waits()) {
-			// Upgrades in progress converge.
-			pod.Consistent, pod.Ready, pod.Migrating, pod.Migrated = true, true, false, false
-		}
-	}
+	byName := converged(matched)
 	for {
 		plan, err := rollout.NextInStage(running, matched, nil, current)
 		if err != nil {
@@ -191,6 +183,9 @@ func (p *Plan) simulate(in *PlanInput, matched []rollout.Pod) (rollout.Plan, err
 			p.Now, p.Queued = len(plan.Pods), len(plan.Queued)
 		}
 		p.Batches = append(p.Batches, podNames(plan.Pods))
+		if stage.MaxPerOwner(current) > 0 {
+			plan.Queued = nil // the next plan takes the owners into account
+		}
 		if plan.MaxUnavailable > 0 {
 			for batch := range slices.Chunk(plan.Queued, plan.MaxUnavailable) {
 				p.Batches = append(p.Batches, podNames(batch))
@@ -202,6 +197,19 @@ func (p *Plan) simulate(in *PlanInput, matched []rollout.Pod) (rollout.Plan, err
 			pod.UnavailableBefore = false
 		}
 	}
+}
+
+// converged lets upgrades in progress converge, and returns the pods by name.
+func converged(matched []rollout.Pod) map[protocol.PodReference]*rollout.Pod {
+	byName := map[protocol.PodReference]*rollout.Pod{}
+	for i := range matched {
+		pod := &matched[i]
+		byName[pod.Reference()] = pod
+		if !pod.Failed && (pod.UnavailableByUpgrade() || pod.Waits()) {
+			pod.Consistent, pod.Ready, pod.Migrating, pod.Migrated = true, true, false, false
+		}
+	}
+	return byName
 }
 
 func podNames(pods []protocol.SelectedPod) []string {

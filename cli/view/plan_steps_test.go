@@ -2,10 +2,13 @@ package view
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	outriggerv1 "github.com/outrigger/outrigger/api/outrigger/v1alpha1"
@@ -53,4 +56,22 @@ func TestAPlanWithoutTheRightToReadPoliciesSaysSo(t *testing.T) {
 	p, err := NewPlan(&PlanInput{Input: Input{Set: set, Revisions: sorted}, Stored: set, PoliciesUnknown: "not allowed"})
 	require.NoError(t, err)
 	assert.Equal(t, []string{"without the RolloutPolicies, their steps are not known: not allowed"}, p.Notes)
+}
+
+func TestABatchOfAPlanHasFewPodsOfOneOwner(t *testing.T) {
+	set, sorted := logs(t)
+	set.Status.Rollout = nil
+	policy := edge()
+	policy.Spec.Steps, policy.Spec.MaxUnavailablePerOwner = nil, 1
+	in := &PlanInput{Input: Input{Set: set, Revisions: sorted}, Stored: set, Policies: []outriggerv1.RolloutPolicy{*policy}}
+	for _, name := range []string{"a-1", "a-2", "a-3", "b-1"} {
+		in.Pods = append(in.Pods, pod(t, name, "agent:v1", func(p *corev1.Pod) { p.OwnerReferences[0].UID = types.UID(name[:1]) }))
+	}
+	p, err := NewPlan(in)
+	require.NoError(t, err)
+	assert.Equal(t, 4, p.upgraded())
+	for _, batch := range p.Batches {
+		assert.LessOrEqual(t, strings.Count(strings.Join(batch, " "), "default/a-"), 1, "%v", p.Batches)
+	}
+	assert.Len(t, p.Batches, 3)
 }

@@ -179,6 +179,9 @@ func (r *Rollout) stepLines(s Style) []string {
 	if step := r.stage.Step; step != nil && step.MaxFailed != nil {
 		lines[0] += ", at most " + step.MaxFailed.String() + " failed pods"
 	}
+	if limit := stage.MaxPerOwner(r.stage); limit > 0 {
+		lines[0] += fmt.Sprintf(", at most %d unavailable of each owner", limit)
+	}
 	for i := range r.Steps {
 		lines = append(lines, r.Steps[i].line(s))
 	}

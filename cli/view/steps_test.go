@@ -168,8 +168,9 @@ func TestALimitOfFailedPodsAddsAStepForAllPods(t *testing.T) {
 	in := staged(t, 0, -1)
 	in.Policy.Spec.Failure = &outriggerv1.RolloutFailure{MaxFailedPods: intstr.FromString("2%")}
 	in.Set.Status.Rollout.Stage.MaxFailedPods, in.Set.Status.Rollout.Stage.Steps = new(intstr.FromString("2%")), 5
+	in.Set.Status.Rollout.Stage.MaxUnavailablePerOwner = 1
 	lines := newRollout(t, in).stepLines(Style{Now: noon})
-	assert.Equal(t, []string{"1 of 5, RolloutPolicy edge, at most 2% failed pods", "○ step 5: all pods"}, []string{lines[0], lines[len(lines)-1]})
+	assert.Equal(t, []string{"1 of 5, RolloutPolicy edge, at most 2% failed pods, at most 1 unavailable of each owner", "○ step 5: all pods"}, []string{lines[0], lines[len(lines)-1]})
 }
 
 func TestAfterTheLastStepTheRemainingPodsAreUpgraded(t *testing.T) {

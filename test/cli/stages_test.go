@@ -35,7 +35,7 @@ func TestARolloutIsApprovedAndPromoted(t *testing.T) {
 	eventually(t, []string{"status", "edge"}, "Status:    AwaitingApproval (step 1 of 3)\n", "1 of 6 updated, 1 of them ready",
 		"Step:      1 of 3, RolloutPolicy edge\n           ● step 1 (canary): waits for approval (up to 1 pod, needs approval)\n           ○ step 2: up to 50% of the pods, bakes 60m, needs approval\n",
 		"Next:      kubectl sidecarset approve edge\n")
-	eventually(t, []string{"list"}, "AwaitingApproval (step 1 of 3)   AwaitingApproval")
+	eventually(t, []string{"list"}, "AwaitingApproval (step 1 of 3) ")
 	assert.Contains(t, shows(t, "why", "edge"), "  step 1 of 3 (canary) waits for approval (kubectl sidecarset approve edge)\n")
 	out, err := sidecarset(t, "status", "edge", "-w", "--timeout=1s")
 	require.EqualError(t, err, "the rollout of SidecarSet edge has not ended after 1s")
