@@ -61,8 +61,8 @@ spec:
 	eventually(t, []string{"status", "nodeless"}, "1 of 1 updated, 1 of them ready")
 	kubectl(t, "", "delete", "node", "deleted")
 	shows(t, "set", "image", "nodeless", "agent=agent:v2")
-	const problem = "its node deleted does not exist: kubectl delete pod nodeless-0 -n default --force"
-	eventually(t, []string{"why", "sidecarset/nodeless"}, "default/nodeless-0 is Upgrading: agent: still runs agent:v1; "+problem)
+	const problem = "its node deleted does not exist: kubectl delete pods -n default --field-selector spec.nodeName=deleted --force"
+	eventually(t, []string{"why", "sidecarset/nodeless"}, "default/nodeless-0 is Upgrading for ", ": agent: still runs agent:v1; "+problem)
 	assert.Contains(t, shows(t, "why", "pod/nodeless-0"), "\n  "+problem+"\n")
 	assert.Regexp(t, "Waiting: +default/nodeless-0, .*"+problem, shows(t, "status", "nodeless"))
 }
