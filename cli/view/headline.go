@@ -134,7 +134,7 @@ func Unfinished(set *v1alpha1.SidecarSet) bool {
 	case v1alpha1.ReasonPaused, v1alpha1.ReasonRolloutProgress, v1alpha1.ReasonWaitingForPods, v1alpha1.ReasonBaking, v1alpha1.ReasonAwaitingApproval:
 		return true
 	}
-	return isOutage(c.Reason) || isFault(c.Reason)
+	return isOutage(c.Reason) || isFault(c.Reason) || isFrozen(c.Reason)
 }
 
 func headlineTone(headline string) Tone {
@@ -144,7 +144,7 @@ func headlineTone(headline string) Tone {
 	switch word, _, _ := strings.Cut(headline, " "); word {
 	case string(protocol.PhaseComplete), string(protocol.PhasePartitionReached):
 		return Good
-	case string(protocol.PhasePaused), string(protocol.PhaseProgressing), string(protocol.PhaseBaking), string(protocol.PhaseAwaitingApproval), headlinePending:
+	case string(protocol.PhasePaused), string(protocol.PhaseProgressing), string(protocol.PhaseBaking), string(protocol.PhaseAwaitingApproval), string(protocol.PhaseFrozen), headlinePending:
 		return Busy
 	case "Stalled", "Waiting":
 		return Bad
@@ -239,6 +239,8 @@ func phaseOf(progressing string) protocol.Phase {
 		return protocol.PhasePartitionReached
 	case v1alpha1.ReasonWaitingForPods:
 		return protocol.PhaseWaiting
+	case v1alpha1.ReasonFrozen, v1alpha1.ReasonOutsideWindow:
+		return protocol.PhaseFrozen
 	}
 	return protocol.PhaseProgressing
 }

@@ -3,6 +3,7 @@ package view
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/outrigger/outrigger/api/protocol"
@@ -86,5 +87,6 @@ func (r *Rollout) nextOfPhase(now time.Time) (found []string) {
 	add(undo, waiting && longest != nil && !longest.onLostNode && now.Sub(*longest.Since) > undoAfter)
 	add(endBake+PromoteCommand(r.Name), r.Phase == protocol.PhaseBaking)
 	add(ApproveCommand(r.Name), r.Phase == protocol.PhaseAwaitingApproval)
+	add("kubectl get rolloutfreezes", strings.HasPrefix(r.frozenBy(), "by RolloutFreeze "))
 	return found
 }

@@ -135,6 +135,7 @@ func NewRollout(in *Input) (*Rollout, error) {
 	}
 	r.explainNodes(in.Nodes)
 	r.reached(in.Now)
+	r.frozen()
 	if r.Pause != nil && r.Counts.Remaining > 0 {
 		r.Phase = protocol.PhasePaused
 	}

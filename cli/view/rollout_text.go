@@ -37,6 +37,9 @@ func (r *Rollout) head(s Style) []string {
 	if r.Pause != nil {
 		fact("Paused", s.Paint.in(Busy, r.pausedFor(s)+pausedBy(r.Pause)))
 	}
+	if r.Phase == protocol.PhaseFrozen {
+		fact("Frozen", s.Paint.in(Busy, r.frozenBy()))
+	}
 	fact("Step", strings.Join(r.stepLines(s), "\n"+strings.Repeat(" ", factWidth)))
 	fact("Run", r.runLine(s))
 	fact("Waiting", r.waitingLine(s))
