@@ -50,9 +50,7 @@ func TestSpec11_7_ARunIsWokenOnceAfterEachFreeze(t *testing.T) {
 	idle := &observation{plan: rollout.Plan{Phase: protocol.PhaseFrozen, Counts: counts}}
 	wakes := func(seconds int, seen *observation) (woken int) {
 		for range seconds {
-			if seen.frozen() {
-				state.recordFreeze()
-			}
+			state.recordFrozen(seen.frozen())
 			if state.untilCheck(seen, now) <= 0 {
 				state.recordCheck(seen, now)
 				if seen.hasWorkFor(&runs.Run{}) && state.mayWake(counts, now) {
@@ -70,6 +68,10 @@ func TestSpec11_7_ARunIsWokenOnceAfterEachFreeze(t *testing.T) {
 	assert.Zero(t, wakes(600, work))
 	assert.Zero(t, wakes(1, idle), "a freeze that is shorter than the check interval")
 	assert.Equal(t, 1, wakes(2, work))
+
+	counts.Migrated = 1
+	resetting := &observation{plan: rollout.Plan{Phase: protocol.PhaseFrozen, Counts: counts}}
+	assert.Equal(t, 1, wakes(600, resetting), "a standby twin whose reset is rejected")
 }
 
 // testWithoutDefinition restarts the operator in a cluster without the definition of RolloutFreezes.

@@ -182,8 +182,8 @@ func (s *runStep) reconcileOpenRun(ctx context.Context, p *pass) error {
 	if p.run.GenerationMismatch(p.set) {
 		return s.correctGeneration(ctx, p)
 	}
-	if p.run.Phase == protocol.PhaseFrozen {
-		p.state.recordFreeze() // the run waits for a freeze that is over
+	if p.run.Phase == protocol.PhaseFrozen && !p.frozen() {
+		p.state.wokenAt = time.Time{} // the run waits for a freeze that is over
 	}
 	if p.run.WaitsForSignal() && p.hasWorkFor(p.run) && p.state.mayWake(p.plan.Counts, s.clock.Now()) {
 		return s.wake(ctx, p)

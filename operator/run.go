@@ -48,9 +48,7 @@ func (s *runStep) reconcile(ctx context.Context, p *pass) error {
 	if started {
 		p.state = s.states.of(p.set)
 		p.state.observeGeneration(p.set.Generation, s.clock.Now())
-		if p.frozen() {
-			p.state.recordFreeze()
-		}
+		p.state.recordFrozen(p.frozen())
 		delay = s.countsDelay(p)
 		call = s.start(ctx, p)
 	}

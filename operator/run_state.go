@@ -106,6 +106,8 @@ type runState struct {
 	// time.
 	wokenAt  time.Time
 	wokenFor protocol.Counts
+	// frozen is set while the plan is frozen.
+	frozen bool
 	// endedAt is the time at which the operator first observed that the run has ended although
 	// pods wait.
 	endedAt time.Time
@@ -238,9 +240,13 @@ func (s *runState) mayWake(counts protocol.Counts, now time.Time) bool {
 	return true
 }
 
-// recordFreeze records that the run waits for the end of a RolloutFreeze. After the end, the run is
-// checked and woken at once, although its counts have not changed.
-func (s *runState) recordFreeze() { s.hadWork, s.wokenAt = false, time.Time{} }
+// recordFrozen records whether the plan is frozen. After the begin and the end of a freeze, the run
+// is checked and woken at once, although its counts have not changed.
+func (s *runState) recordFrozen(frozen bool) {
+	if s.frozen != frozen {
+		s.hadWork, s.wokenAt, s.frozen = false, time.Time{}, frozen
+	}
+}
 
 // mayCorrect reports whether to signal the generation to a run again. If so, it starts the next
 // backoff.
