@@ -2,6 +2,7 @@ package main
 
 import (
 	"reflect"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -105,15 +106,36 @@ func hasField(t reflect.Type, jsonName string) bool {
 	})
 }
 
-// brief returns the first sentence of a description. With full descriptions, the definition would
-// exceed the 256 KiB of the annotation in which kubectl apply stores it.
+// asides are the parts of a description of Kubernetes that brief omits: whether a field is optional,
+// references and parentheses.
+var asides = regexp.MustCompile(`(?i)^(\w+ )?(is )?(optional|required): |\s+More\s+info:\s+\S+| \([^)]*\)`)
+
+// brief returns the first sentence of a description without asides, or the first clause of a long
+// sentence. With full descriptions, the definition would exceed the 256 KiB of the annotation in
+// which kubectl apply stores it.
 func brief(description string) string {
 	var kept []string
-	for _, word := range strings.Fields(description) {
+	for _, word := range strings.Fields(asides.ReplaceAllString(description, "")) {
 		kept = append(kept, word)
-		if strings.HasSuffix(word, ".") && !slices.Contains([]string{"e.g.", "i.e.", "etc."}, word) {
+		if ends(word, len(kept)) {
 			break
 		}
 	}
-	return strings.Join(kept, " ")
+	if len(kept) == 0 {
+		return ""
+	}
+	return strings.TrimRight(strings.Join(kept, " "), ".,:;") + "."
+}
+
+// ends reports whether a description may end with its nth word.
+func ends(word string, nth int) bool {
+	switch word[len(word)-1] {
+	case '.':
+		return !slices.Contains([]string{"e.g.", "i.e.", "etc."}, word)
+	case ':', ';':
+		return nth > 4
+	case ',':
+		return nth > 7
+	}
+	return false
 }
