@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
@@ -18,24 +19,24 @@ import (
 )
 
 // freezes reads the RolloutFreezes from the cache. An older installation may lack their
-// CustomResourceDefinition. In this case, served is false, and there are no freezes. After the
-// definition is installed, status shows freezes once the operator restarts. The worker, which
+// CustomResourceDefinition, or the permission to list them. In this case, served is false, and there
+// are no freezes. Afterwards, status shows freezes once the operator restarts. The worker, which
 // enforces freezes, needs no restart.
 type freezes struct {
 	client.Reader
 	served bool
 }
 
-// newFreezes starts the watch of RolloutFreezes if the cluster has their definition.
+// newFreezes starts the watch of RolloutFreezes if the operator can list them. Otherwise, the watch
+// would never be synced, and the operator would not start.
 func newFreezes(ctx context.Context, mgr *kube.Manager) (*freezes, error) {
-	kind := outriggerv1.GroupVersion.WithKind("RolloutFreeze")
-	_, err := mgr.GetRESTMapper().RESTMapping(kind.GroupKind(), kind.Version)
-	if meta.IsNoMatchError(err) {
-		mgr.GetLogger().Info("the CustomResourceDefinition of RolloutFreezes is not installed; install it and restart the operator to see freezes in status")
+	err := mgr.Direct.List(ctx, &outriggerv1.RolloutFreezeList{}, client.Limit(1))
+	if meta.IsNoMatchError(err) || apierrors.IsNotFound(err) || apierrors.IsForbidden(err) {
+		mgr.GetLogger().Info("status shows no freezes: the CustomResourceDefinition of RolloutFreezes or the permission to list them is missing; apply config/crd and config/rbac, and restart the operator", "cause", err.Error())
 		return &freezes{}, nil
 	}
 	if err != nil {
-		return nil, fmt.Errorf("look for the definition of RolloutFreezes: %w", err)
+		return nil, fmt.Errorf("list RolloutFreezes: %w", err)
 	}
 	if _, err := mgr.GetCache().GetInformer(ctx, &outriggerv1.RolloutFreeze{}); err != nil {
 		return nil, fmt.Errorf("watch RolloutFreezes: %w", err)
