@@ -33,7 +33,8 @@ func (w *write) switchTwins(sidecar podstate.Sidecar, setVersion string) (err er
 }
 
 // Reset returns the patch that empties the standby twins of a migrated pod (SPEC §7.7,
-// reset). It changes no hash.
+// reset). It changes no hash. It keeps the record of the upgrade, so that crashes of the active twin
+// still count.
 func Reset(pod *corev1.Pod, version *podstate.Version, now metav1.Time) ([]byte, error) {
 	w, err := newWrite(pod, map[string]string{})
 	if err != nil {
@@ -46,6 +47,17 @@ func Reset(pod *corev1.Pod, version *podstate.Version, now metav1.Time) ([]byte,
 		w.annotations[v1alpha1.VersionAnnotationPrefix+twin.Container] = emptyVersion
 		w.annotations[v1alpha1.VersionAltAnnotationPrefix+twin.Twin(twin.Container)] = emptyVersion
 	}
+	w.keepObserved(newest)
 	patch, err := w.encode(version.Set, newest, now)
 	return patch, about(pod, err)
+}
+
+// keepObserved keeps the recorded status of each container whose change the kubelet has observed.
+// Without a restart count, the change would not count as observed after the time of this write.
+func (w *write) keepObserved(newest record.State) {
+	for name, before := range newest.LastContainerStatuses {
+		if _, changed := w.before[name]; !changed && before.RestartCount != nil {
+			w.before[name] = before
+		}
+	}
 }

@@ -110,6 +110,32 @@ func TestSpec7_7_UpgradeMigrateReset(t *testing.T) {
 	assert.True(t, settled.Converged() && settled.UpgradedToVersion && !settled.UnavailableByUpgrade(), "%+v", settled)
 }
 
+func TestSpec11_6_CrashesOfTheActiveTwinCountAfterTheReset(t *testing.T) {
+	target := hotTarget("envoy:2", "77")
+	patch, err := Patch(hotPod(), target, now)
+	require.NoError(t, err)
+	pod := apply(t, hotPod(), patch)
+	// restart simulates restarts of a twin.
+	restart := func(twin int, count int32) {
+		run(pod)
+		for i := range pod.Status.ContainerStatuses {
+			pod.Status.ContainerStatuses[i].RestartCount = 0
+		}
+		pod.Status.ContainerStatuses[twin].RestartCount = count
+	}
+	restart(2, 1)
+	patch, err = Reset(pod, target.Version, now)
+	require.NoError(t, err)
+	pod = apply(t, pod, patch)
+	restart(2, 1)
+	assert.Zero(t, state(t, pod, target).Crashes, "the restart by the upgrade is no crash")
+	assert.True(t, state(t, pod, target).Converged())
+	restart(2, 3)
+	assert.EqualValues(t, 2, state(t, pod, target).Crashes)
+	restart(1, 4)
+	assert.EqualValues(t, 3, state(t, pod, target).Crashes, "the emptied twin crashes, too")
+}
+
 func TestSpec7_7_NewerVersionOverAFailingOneKeepsTheOldTwin(t *testing.T) {
 	patch, err := Patch(hotPod(), hotTarget("envoy:bad", "77"), now)
 	require.NoError(t, err)
