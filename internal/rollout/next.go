@@ -158,30 +158,46 @@ func compareBool(a, b bool) int {
 
 // selectPods selects candidates, in order, within maxUnavailable (SPEC §7.5). A pod that is not
 // ready takes no slot. A ready pod takes one slot. If no slot is open, the next pods are queued.
+// Pods whose owner has no slot are queued after all other pods, because their owner may get no slot
+// during this batch.
 func (p *planner) selectPods(candidates []candidate) {
+	maxQueued := min(MaxQueued, queuedPerSlot*p.plan.MaxUnavailable+len(p.rejected))
+	for _, pod := range p.selectWithSlots(candidates, maxQueued) {
+		if len(p.plan.Queued) < maxQueued {
+			p.plan.Queued = append(p.plan.Queued, pod)
+		}
+	}
+}
+
+// selectWithSlots selects pods, and returns the pods whose owner has no slot. A queued pod takes the
+// slot of its owner, so that the queue contains pods of as many owners as possible.
+func (p *planner) selectWithSlots(candidates []candidate, maxQueued int) (later []protocol.SelectedPod) {
 	plan, slots := &p.plan, p.plan.OpenSlots
 	owners := newOwners(plan.perOwner, p.pods, nil)
-	maxQueued := min(MaxQueued, queuedPerSlot*plan.MaxUnavailable+len(p.rejected))
 	for i := range candidates {
 		pod := candidates[i].Pod
 		selected := protocol.SelectedPod{PodReference: pod.Reference()}
 		batchFull, queueFull := len(plan.Pods) >= MaxBatch, len(plan.Queued) >= maxQueued
 		switch {
 		case batchFull && queueFull, len(plan.Pods)+len(plan.Queued) >= plan.allowed:
-			return
+			return later
 		case pod.Waits(), pod.InBackoff:
 		case p.rejected[selected.PodReference] && len(plan.Pods) > 0 && !p.rejected[plan.Pods[0].PodReference]:
 			// Rejected pods are upgraded only if no other pod can be upgraded (SPEC §7.8).
-			return
+			return later
 		case !pod.Ready && !batchFull:
 			selected.Unready = true
 			plan.Pods = append(plan.Pods, selected)
-		case slots > 0 && !batchFull && !owners.full(pod):
+		case owners.full(pod):
+			later = append(later, selected)
+		case slots > 0 && !batchFull:
 			slots--
 			owners.take(pod)
 			plan.Pods = append(plan.Pods, selected)
 		case !queueFull:
+			owners.take(pod)
 			plan.Queued = append(plan.Queued, selected)
 		}
 	}
+	return later
 }

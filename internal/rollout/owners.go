@@ -39,7 +39,10 @@ func (o *owners) full(pod *Pod) bool {
 
 // take uses a slot of the owner of a pod.
 func (o *owners) take(pod *Pod) {
-	if owner := ownerOf(pod); owner != "" && pod.Ready {
+	if o.limit == 0 || !pod.Ready {
+		return
+	}
+	if owner := ownerOf(pod); owner != "" {
 		o.unavailable[owner]++
 	}
 }

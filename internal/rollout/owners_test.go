@@ -1,6 +1,7 @@
 package rollout
 
 import (
+	"fmt"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -40,7 +41,8 @@ func TestSpec11_9_OnePodOfEachOwner(t *testing.T) {
 		{"an updated pod that is ready takes none", all, []Pod{owned("a", "x", updated), owned("b", "x", old)}, []string{"b"}, nil},
 		{"a pod that is not ready needs no slot", all, []Pod{owned("a", "x", oldDown), owned("b", "x", old), owned("c", "x", old)}, []string{"a*", "b"}, []string{"c"}},
 		{"pods without an owner have no limit", all, []Pod{owned("a", "", old), owned("b", "", old)}, []string{"a", "b"}, nil},
-		{"a full owner does not use up the step", intstr.FromInt32(2), []Pod{owned("a", "x", restart), owned("b", "x", old), owned("c", "y", old)}, []string{}, []string{"b"}},
+		{"a full owner does not use up the step", intstr.FromInt32(2), []Pod{owned("a", "x", restart), owned("b", "x", old), owned("c", "y", old)}, []string{"c"}, []string{"b"}},
+		{"pods without a slot do not use up the step", intstr.FromInt32(3), []Pod{owned("a", "x", old), owned("b", "x", old), owned("c", "x", old), owned("d", "y", old)}, []string{"a", "d"}, []string{"b", "c"}},
 		{"the step is not exceeded", intstr.FromInt32(1), []Pod{owned("a", "x", old), owned("b", "y", old), owned("c", "z", old)}, []string{"a"}, nil},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -54,6 +56,19 @@ func TestSpec11_9_OnePodOfEachOwner(t *testing.T) {
 			assert.Equal(t, c.queued, queued)
 		})
 	}
+}
+
+func TestSpec11_9_PodsOfOtherOwnersAreQueuedFirst(t *testing.T) {
+	pods := []Pod{owned("a", "x", restart), owned("z", "y", old)}
+	for i := range 2 * queuedPerSlot {
+		pods = append(pods, owned(fmt.Sprintf("b%02d", i), "x", old))
+	}
+	plan, err := NextInStage(unavailable(intstr.FromInt32(1)), pods, nil, onePerOwner(intstr.FromString("100%")))
+	require.NoError(t, err)
+	assert.Empty(t, plan.Pods)
+	require.Len(t, plan.Queued, queuedPerSlot)
+	assert.Equal(t, "z", plan.Queued[0].Name)
+	assert.Equal(t, "b00", plan.Queued[1].Name)
 }
 
 func TestSpec11_9_ARefillCountsTheWritesOfTheBatch(t *testing.T) {
