@@ -44,7 +44,10 @@ func (b *upgradeBatch) endQueued() {
 	for _, one := range b.queued.end() {
 		b.try(one)
 	}
-	b.left = slices.DeleteFunc(b.left, func(pod protocol.SelectedPod) bool { return b.isTried[pod.PodReference] })
+	b.left = slices.DeleteFunc(b.left, func(pod protocol.SelectedPod) bool {
+		_, tried := b.isTried[pod.PodReference]
+		return tried
+	})
 	b.queued = &queuedPods{}
 }
 
@@ -53,8 +56,12 @@ func (b *upgradeBatch) upgradeInSlot(ctx context.Context, one protocol.SelectedP
 	for {
 		decide := func(ctx context.Context, pod *corev1.Pod) (decision, error) { return b.decide(ctx, one, pod) }
 		result, err := b.apply(ctx, one.PodReference, &b.outcome, change{wanted: b.wanted, decide: decide, write: b.patchPod})
-		if err != nil || result != resultRejected {
+		if err != nil {
 			return err
+		}
+		b.outcome.release(one.PodReference)
+		if result != resultRejected {
+			return nil
 		}
 		if one.Unready {
 			return nil // an unready pod takes no slot

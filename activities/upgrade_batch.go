@@ -73,7 +73,8 @@ type upgradeBatch struct {
 	fence    *fence
 	outcome  outcome
 	// left lists the pods to upgrade, in order. tried lists the pods that were tried. isTried
-	// contains the same pods as a set.
+	// contains the same pods. Its value is false for a pod that was not written, because the write
+	// was rejected or not necessary.
 	left, tried []protocol.SelectedPod
 	isTried     map[protocol.PodReference]bool
 	// before contains the unseen writes of earlier batches. own contains the unseen writes of
@@ -156,6 +157,9 @@ func (b *upgradeBatch) refill(ctx context.Context) (again time.Duration, err err
 // upgraded.
 func (b *upgradeBatch) fill(ctx context.Context, set *v1alpha1.SidecarSet) (counts protocol.Counts, others bool, err error) {
 	b.endQueued()
+	for _, pod := range b.outcome.releasedPods() {
+		b.isTried[pod] = false
+	}
 	unseen, err := b.notInCache(ctx)
 	if err != nil {
 		return counts, false, err

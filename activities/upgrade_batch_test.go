@@ -11,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
@@ -264,6 +265,29 @@ func TestARejectedPodStopsNoOther(t *testing.T) {
 	assert.Equal(t, []protocol.RejectedPod{{PodReference: refTo("a"), Reason: "Forbidden"}}, result.Rejected)
 	assert.Equal(t, []string{"b"}, writtenNames(result.Written))
 	assert.Equal(t, map[string]string{"a": "side:v1", "b": "side:v2", "c": "side:v1"}, cluster.images(), "c is not of the batch")
+}
+
+func TestSpec11_9_APodThatIsNotWrittenReleasesTheSlotOfItsOwner(t *testing.T) {
+	refuse := interceptor.Funcs{Patch: func(ctx context.Context, c client.WithWatch, o client.Object, patch client.Patch, opts ...client.PatchOption) error {
+		if o.GetName() == "rejected" {
+			return apierrors.NewForbidden(podResource, "rejected", errors.New("policy"))
+		}
+		return c.Patch(ctx, o, patch, opts...)
+	}}
+	ofX := func(pod *corev1.Pod) {
+		pod.OwnerReferences = []metav1.OwnerReference{{UID: "x", Controller: new(true)}}
+	}
+	skipped := webPod("skipped", ofX)
+	cluster := newTestCluster(t, refuse, webSet(3), webPod("rejected", ofX), skipped, webPod("c", ofX), webPod("d", ofX))
+	cluster.edit(skipped, func() { skipped.Labels = nil })
+	b := cluster.batchOf("rejected", "skipped", "c", "d")
+	b.input.Stage = &protocol.Stage{Policy: "p", Steps: 1, Step: &protocol.Step{UpTo: intstr.FromString("100%"), MaxPerOwner: 1}}
+	for _, left := range [][]string{{"skipped", "c", "d"}, {"c", "d"}, {"d"}, {"d"}} {
+		_, err := cluster.refills(b)
+		require.NoError(t, err)
+		assert.Equal(t, left, selectedNames(b.left))
+	}
+	assert.Equal(t, map[string]string{"rejected": "side:v1", "skipped": "side:v1", "c": "side:v2", "d": "side:v1"}, cluster.images())
 }
 
 func TestUpgradeBatchReportsItsWritesAtEveryEnd(t *testing.T) {

@@ -239,7 +239,9 @@ type outcome struct {
 	// fresh lists the writes that newWrites has not returned yet.
 	fresh      []protocol.WrittenPod
 	rejections map[protocol.PodReference]string
-	stopped    string
+	// released lists the pods whose write has ended, and that were not written.
+	released []protocol.PodReference
+	stopped  string
 	// frozen is set if a RolloutFreeze ended the batch.
 	frozen bool
 	// waiting describes the wait of the batch, if it waits for the cluster-wide limit.
@@ -275,6 +277,23 @@ func (o *outcome) newWrites() []protocol.WrittenPod {
 	fresh := o.fresh
 	o.fresh = nil
 	return fresh
+}
+
+// release records the end of a write. A pod that was not written releases its slots.
+func (o *outcome) release(pod protocol.PodReference) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if _, written := o.written[pod]; !written {
+		o.released = append(o.released, pod)
+	}
+}
+
+func (o *outcome) releasedPods() []protocol.PodReference {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	released := o.released
+	o.released = nil
+	return released
 }
 
 func (o *outcome) failed(pod protocol.PodReference, reason string) {

@@ -15,8 +15,9 @@ type owners struct {
 	unavailable map[types.UID]int
 }
 
-// newOwners counts the pods that upgrades made unavailable. tried contains the pods that a batch has
-// written, or is writing. Such a pod counts as unavailable until the population shows it as updated.
+// newOwners counts the pods that upgrades made unavailable. The value of tried is true for a pod that
+// a batch has written, or is writing. Such a pod counts as unavailable until the population shows it
+// as updated.
 func newOwners(limit int, pods []Pod, tried map[protocol.PodReference]bool) *owners {
 	o := &owners{limit: limit, unavailable: map[types.UID]int{}}
 	if limit == 0 {

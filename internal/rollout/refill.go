@@ -21,8 +21,9 @@ type Refill struct {
 
 // Refill divides the remaining pods of a batch into pods to upgrade now and pods that must wait.
 // unseen is the number of writes of the batch that the population of the plan does not show.
-// tried contains the pods that the batch has tried. The batch keeps its order while slots are
-// open, even if the new plan selects other pods first.
+// tried contains the pods that the batch has tried. Its value is false for a pod that was not
+// written, which needs no slot. The batch keeps its order while slots are open, even if the new plan
+// selects other pods first.
 func (p *Plan) Refill(left []protocol.SelectedPod, tried map[protocol.PodReference]bool, unseen int) Refill {
 	var refill Refill
 	candidates := p.candidatesAmong(left)
@@ -64,7 +65,8 @@ func (p *Plan) candidatesAmong(pods []protocol.SelectedPod) map[types.UID]*Pod {
 
 func (p *Plan) selectsOthers(ofBatch map[types.UID]*Pod, tried map[protocol.PodReference]bool) bool {
 	for _, pod := range p.Pods {
-		if _, ok := ofBatch[pod.UID]; !ok && !tried[pod.PodReference] {
+		_, inBatch := ofBatch[pod.UID]
+		if _, isTried := tried[pod.PodReference]; !inBatch && !isTried {
 			return true
 		}
 	}
