@@ -51,4 +51,5 @@ type Activities struct {
 
 	populations rollout.PopulationCache
 	freezes     freezeList
+	limits      limitSources
 }

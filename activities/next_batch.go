@@ -87,7 +87,7 @@ func (n *nextBatch) plan(ctx context.Context, set *v1alpha1.SidecarSet) (result 
 	if err != nil {
 		return result, 0, err
 	}
-	plan, err := rollout.NextInStage(set, population, rejected, current)
+	plan, err := n.planPods(ctx, set, population, rejected, current)
 	if err != nil {
 		return result, 0, err
 	}

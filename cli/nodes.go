@@ -6,9 +6,11 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/outrigger/outrigger/cli/view"
+	"github.com/outrigger/outrigger/kube"
 )
 
 // maxNodes limits the nodes that a command reads.
@@ -36,4 +38,13 @@ func (c *cluster) nodes(ctx context.Context, now time.Time) view.Nodes {
 		known[name] = one
 		return one.node, one.err
 	}}
+}
+
+// domains returns the function that finds the domain of a node by a label of nodes. Nodes are listed
+// only for a rollout with a limit of domains.
+func (c *cluster) domains(ctx context.Context) func(topologyKey string) (func(node string) string, error) {
+	nodes := kube.NewNodeLabels(c.live, clock.RealClock{})
+	return func(topologyKey string) (func(node string) string, error) {
+		return nodes.Values(ctx, topologyKey, func(func(string) bool) {})
+	}
 }

@@ -94,6 +94,7 @@ func (s *shared) planPods(ctx context.Context, c *cluster, in *view.PlanInput) (
 	if in.Policies, err = c.policies(ctx); err != nil {
 		in.PoliciesUnknown = err.Error()
 	}
+	in.Domains = c.domains(ctx)
 	if in.Stored == nil {
 		in.Webhook = s.webhook(ctx, c)
 		return view.NewPlan(in)

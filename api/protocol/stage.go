@@ -53,9 +53,19 @@ type Step struct {
 	// MaxPerOwner is the number of pods of one owner that upgrades may make unavailable at once. 0
 	// means that there is no limit.
 	MaxPerOwner int `json:"maxPerOwner,omitempty"`
+	// Domains limits the domains in which upgrades may make pods unavailable at once. Nil means that
+	// there is no limit.
+	Domains *Domains `json:"domains,omitempty"`
 	// Windows are the times at which upgrades may start. Without windows, they may start at any
 	// time.
 	Windows []Window `json:"windows,omitempty"`
+}
+
+// Domains limits the domains in which upgrades may make pods unavailable at once. A domain is a value
+// of a label of nodes.
+type Domains struct {
+	TopologyKey    string `json:"topologyKey"`
+	MaxUnavailable int    `json:"maxUnavailable"`
 }
 
 // Window is a recurring period in which upgrades may start.

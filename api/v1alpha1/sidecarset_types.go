@@ -509,6 +509,8 @@ type RolloutStage struct {
 	// MaxUnavailablePerOwner is the number of pods of one owner that upgrades may make unavailable
 	// at once. 0 means that there is no limit.
 	MaxUnavailablePerOwner int32 `json:"maxUnavailablePerOwner,omitempty"`
+	// Domains limits the domains in which upgrades of the step make pods unavailable at once.
+	Domains *StepDomains `json:"domains,omitempty"`
 	// Windows are the times at which upgrades of the step may start.
 	// +listType=atomic
 	Windows []StepWindow `json:"windows,omitempty"`
@@ -520,6 +522,14 @@ type RolloutStage struct {
 	ApprovedBy *StepApproval `json:"approvedBy,omitempty"`
 	// Done reports that no step limits the rollout any more.
 	Done bool `json:"done,omitempty"`
+}
+
+// StepDomains limits the domains in which upgrades make pods unavailable at once.
+type StepDomains struct {
+	// TopologyKey is the label of nodes whose values are the domains.
+	TopologyKey string `json:"topologyKey"`
+	// MaxUnavailableDomains is the number of these domains.
+	MaxUnavailableDomains int32 `json:"maxUnavailableDomains"`
 }
 
 // StepWindow is a recurring period in which upgrades may start.

@@ -28,6 +28,9 @@ type PlanInput struct {
 	// not known.
 	Policies        []outriggerv1.RolloutPolicy
 	PoliciesUnknown string
+	// Domains returns the function that finds the domain of a node by a label of nodes. If it fails,
+	// the plan has a note and no limit of domains. It is nil if nodes are not read.
+	Domains func(topologyKey string) (func(node string) string, error)
 	// Pace is the pace of the last rollout. It is nil if there was no rollout, or if PaceUnknown is
 	// set.
 	Pace        *Pace
@@ -164,7 +167,7 @@ func (p *Plan) simulate(in *PlanInput, matched []rollout.Pod) (rollout.Plan, err
 	}
 	byName := converged(matched)
 	for {
-		plan, err := rollout.NextInStage(running, matched, nil, current)
+		plan, err := rollout.NextInCluster(running, matched, nil, current, rollout.Cluster{Domain: p.domainOf(in, current)})
 		if err != nil {
 			return plan, err
 		}
@@ -183,8 +186,8 @@ func (p *Plan) simulate(in *PlanInput, matched []rollout.Pod) (rollout.Plan, err
 			p.Now, p.Queued = len(plan.Pods), len(plan.Queued)
 		}
 		p.Batches = append(p.Batches, podNames(plan.Pods))
-		if stage.MaxPerOwner(current) > 0 {
-			plan.Queued = nil // the next plan takes the owners into account
+		if stage.LimitsUnavailable(current) {
+			plan.Queued = nil // the next plan counts the limits again
 		}
 		if plan.MaxUnavailable > 0 {
 			for batch := range slices.Chunk(plan.Queued, plan.MaxUnavailable) {
@@ -197,6 +200,20 @@ func (p *Plan) simulate(in *PlanInput, matched []rollout.Pod) (rollout.Plan, err
 			pod.UnavailableBefore = false
 		}
 	}
+}
+
+// domainOf returns the function that finds the domain of a node. It is nil without a limit of
+// domains, and if the nodes cannot be read.
+func (p *Plan) domainOf(in *PlanInput, current *protocol.Stage) func(node string) string {
+	if !stage.LimitsUnavailable(current) || current.Step.Domains == nil || in.Domains == nil {
+		return nil
+	}
+	of, err := in.Domains(current.Step.Domains.TopologyKey)
+	if err != nil {
+		p.Notes, in.Domains = append(p.Notes, "without the nodes, the limit of domains is not known: "+err.Error()), nil
+		return nil
+	}
+	return of
 }
 
 // converged lets upgrades in progress converge, and returns the pods by name.

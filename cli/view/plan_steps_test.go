@@ -1,6 +1,7 @@
 package view
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -74,4 +75,33 @@ func TestABatchOfAPlanHasFewPodsOfOneOwner(t *testing.T) {
 		assert.LessOrEqual(t, strings.Count(strings.Join(batch, " "), "default/a-"), 1, "%v", p.Batches)
 	}
 	assert.Len(t, p.Batches, 3)
+}
+
+func TestABatchOfAPlanHasPodsOfOneDomain(t *testing.T) {
+	set, sorted := logs(t)
+	set.Status.Rollout, set.Spec.UpdateStrategy.MaxUnavailable = nil, new(intstr.FromInt32(9))
+	policy := edge()
+	policy.Spec.Steps, policy.Spec.Domains = nil, &outriggerv1.RolloutDomains{TopologyKey: "zone", MaxUnavailableDomains: 1}
+	newInput := func() *PlanInput {
+		in := &PlanInput{Input: Input{Set: set, Revisions: sorted}, Stored: set, Policies: []outriggerv1.RolloutPolicy{*policy}}
+		for _, name := range []string{"a-1", "b-1", "a-2", "b-2"} {
+			in.Pods = append(in.Pods, pod(t, name, "agent:v1", func(p *corev1.Pod) { p.Spec.NodeName = name[:1] }))
+		}
+		return in
+	}
+	in := newInput()
+	in.Domains = func(topologyKey string) (func(string) string, error) {
+		assert.Equal(t, "zone", topologyKey)
+		return func(node string) string { return "zone-" + node }, nil
+	}
+	p, err := NewPlan(in)
+	require.NoError(t, err)
+	assert.Equal(t, [][]string{{"default/a-1", "default/a-2"}, {"default/b-1", "default/b-2"}}, p.Batches)
+
+	in = newInput()
+	in.Domains = func(string) (func(string) string, error) { return nil, errors.New("not allowed") }
+	p, err = NewPlan(in)
+	require.NoError(t, err)
+	assert.Equal(t, []string{"without the nodes, the limit of domains is not known: not allowed"}, p.Notes)
+	assert.Len(t, p.Batches, 1)
 }

@@ -179,8 +179,8 @@ func (r *Rollout) stepLines(s Style) []string {
 	if step := r.stage.Step; step != nil && step.MaxFailed != nil {
 		lines[0] += ", at most " + step.MaxFailed.String() + " failed pods"
 	}
-	if limit := stage.MaxPerOwner(r.stage); limit > 0 {
-		lines[0] += fmt.Sprintf(", at most %d unavailable of each owner", limit)
+	if stage.LimitsUnavailable(r.stage) {
+		lines[0] += limitsText(r.stage.Step)
 	}
 	for i := range r.Steps {
 		lines = append(lines, r.Steps[i].line(s))
@@ -193,6 +193,17 @@ func (r *Rollout) stepLines(s Style) []string {
 		lines = append(lines, s.Paint.in(Faint, "○ "+rest))
 	}
 	return lines
+}
+
+// limitsText describes the limits of unavailable pods.
+func limitsText(step *protocol.Step) (text string) {
+	if step.MaxPerOwner > 0 {
+		text += fmt.Sprintf(", at most %d unavailable of each owner", step.MaxPerOwner)
+	}
+	if domains := step.Domains; domains != nil {
+		text += fmt.Sprintf(", unavailable in at most %d of the domains %s", domains.MaxUnavailable, domains.TopologyKey)
+	}
+	return text
 }
 
 func (p *Step) line(s Style) string {

@@ -77,8 +77,9 @@ type View struct {
 // Update is the time at which a pod got the expected image in its spec, or served with it.
 type Update struct {
 	At time.Time
-	// Labels are the labels of the pod.
+	// Labels are the labels of the pod. Node is the name of its node.
 	Labels map[string]string
+	Node   string
 }
 
 // WatchPods returns a Watch of the pods of a namespace that match the selector, until ctx ends.
@@ -288,7 +289,7 @@ func (w *Watch) recordUpdate(before, now counted) {
 	if !w.updated(now.Pod) {
 		return
 	}
-	update := Update{At: time.Now(), Labels: maps.Clone(now.Labels)}
+	update := Update{At: time.Now(), Labels: maps.Clone(now.Labels), Node: now.Spec.NodeName}
 	if before.Pod != nil && !w.updated(before.Pod) {
 		w.askedAt = append(w.askedAt, update)
 	}

@@ -19,12 +19,16 @@ func Next(set *v1alpha1.SidecarSet, pods []Pod, rejected map[protocol.PodReferen
 }
 
 // NextInStage is Next for a rollout with a RolloutPolicy. The current step limits the pods that
-// are upgraded (SPEC §11). A nil stage has no limit.
+// are upgraded (SPEC §11). A nil stage has no limit. The plan lacks the limits that depend on the
+// cluster.
 func NextInStage(set *v1alpha1.SidecarSet, pods []Pod, rejected map[protocol.PodReference]bool, current *protocol.Stage) (Plan, error) {
+	return NextInCluster(set, pods, rejected, current, Cluster{})
+}
+
+// NextInCluster is NextInStage with all limits.
+func NextInCluster(set *v1alpha1.SidecarSet, pods []Pod, rejected map[protocol.PodReference]bool, current *protocol.Stage, cluster Cluster) (Plan, error) {
 	p := planner{strategy: &set.Spec.UpdateStrategy, pods: pods, rejected: rejected, stage: current}
-	if p.plan.perOwner = stage.MaxPerOwner(current); p.plan.perOwner > 0 {
-		p.plan.pods = pods
-	}
+	p.plan.scope = newScope(current, pods, cluster)
 	if err := p.run(); err != nil {
 		return Plan{}, fmt.Errorf("SidecarSet %s: %w", set.Name, err)
 	}
@@ -118,18 +122,23 @@ func (p *planner) stepReached() bool {
 // ordered returns the candidates within the partition and the current step, in order.
 func (p *planner) ordered(candidates []candidate) []candidate {
 	quota := p.plan.allowed
-	if len(p.strategy.ScatterStrategy) == 0 && len(p.rejected) == 0 && p.plan.perOwner == 0 {
+	if len(p.strategy.ScatterStrategy) == 0 && len(p.rejected) == 0 && p.plan.scope == nil {
 		return first(candidates, min(quota, MaxBatch+MaxQueued+p.waiting))
 	}
 	sortCandidates(candidates)
 	if len(p.strategy.ScatterStrategy) > 0 {
 		candidates = scatter(p.strategy.ScatterStrategy, upgraded(p.pods), candidates)
 	}
+	domains, of := p.plan.scope.domainOrder(candidates)
 	slices.SortStableFunc(candidates, func(a, b candidate) int {
-		return cmp.Or(compareBool(p.rejected[a.Reference()], p.rejected[b.Reference()]), compareBool(a.InBackoff, b.InBackoff))
+		order := cmp.Or(compareBool(p.rejected[a.Reference()], p.rejected[b.Reference()]), compareBool(a.InBackoff, b.InBackoff))
+		if order == 0 && domains != nil {
+			return cmp.Compare(domains[of(a.Spec.NodeName)], domains[of(b.Spec.NodeName)])
+		}
+		return order
 	})
-	if p.plan.perOwner > 0 {
-		// A pod whose owner has no slot must not prevent the upgrade of another pod.
+	if p.plan.scope != nil {
+		// A pod for which the policy has no slot must not prevent the upgrade of another pod.
 		return candidates
 	}
 	return candidates[:min(quota, len(candidates))]
@@ -158,8 +167,8 @@ func compareBool(a, b bool) int {
 
 // selectPods selects candidates, in order, within maxUnavailable (SPEC §7.5). A pod that is not
 // ready takes no slot. A ready pod takes one slot. If no slot is open, the next pods are queued.
-// Pods whose owner has no slot are queued after all other pods, because their owner may get no slot
-// during this batch.
+// Pods for which the limits of the policy have no slot are queued after all other pods, because they
+// may get no slot during this batch.
 func (p *planner) selectPods(candidates []candidate) {
 	maxQueued := min(MaxQueued, queuedPerSlot*p.plan.MaxUnavailable+len(p.rejected))
 	for _, pod := range p.selectWithSlots(candidates, maxQueued) {
@@ -169,11 +178,11 @@ func (p *planner) selectPods(candidates []candidate) {
 	}
 }
 
-// selectWithSlots selects pods, and returns the pods whose owner has no slot. A queued pod takes the
-// slot of its owner, so that the queue contains pods of as many owners as possible.
+// selectWithSlots selects pods, and returns the pods for which the limits of the policy have no slot.
+// A queued pod takes these slots, so that the queue contains pods of as many owners as possible.
 func (p *planner) selectWithSlots(candidates []candidate, maxQueued int) (later []protocol.SelectedPod) {
 	plan, slots := &p.plan, p.plan.OpenSlots
-	owners := newOwners(plan.perOwner, p.pods, nil)
+	limits := plan.scope.limits(nil)
 	for i := range candidates {
 		pod := candidates[i].Pod
 		selected := protocol.SelectedPod{PodReference: pod.Reference()}
@@ -182,20 +191,27 @@ func (p *planner) selectWithSlots(candidates []candidate, maxQueued int) (later 
 		case batchFull && queueFull, len(plan.Pods)+len(plan.Queued) >= plan.allowed:
 			return later
 		case pod.Waits(), pod.InBackoff:
+			continue
 		case p.rejected[selected.PodReference] && len(plan.Pods) > 0 && !p.rejected[plan.Pods[0].PodReference]:
 			// Rejected pods are upgraded only if no other pod can be upgraded (SPEC §7.8).
 			return later
-		case !pod.Ready && !batchFull:
-			selected.Unready = true
-			plan.Pods = append(plan.Pods, selected)
-		case owners.full(pod):
+		}
+		selected.Unready = !pod.Ready && !batchFull
+		full := limits.full(pod)
+		switch {
+		case full != nil:
+			selected.Unready = false
 			later = append(later, selected)
+			plan.block(pod, full, slots)
+		case selected.Unready:
+			limits.take(pod)
+			plan.Pods = append(plan.Pods, selected)
 		case slots > 0 && !batchFull:
 			slots--
-			owners.take(pod)
+			limits.take(pod)
 			plan.Pods = append(plan.Pods, selected)
 		case !queueFull:
-			owners.take(pod)
+			limits.take(pod)
 			plan.Queued = append(plan.Queued, selected)
 		}
 	}

@@ -44,10 +44,10 @@ type Plan struct {
 
 	// allowed is the number of the remaining pods that the current step allows to upgrade.
 	allowed int
-	// perOwner is the number of pods of one owner that may be unavailable, or 0 without a limit.
-	// pods are the pods of the rollout, whose owners it limits.
-	perOwner int
-	pods     []Pod
+	// scope is what the further limits of the policy count, or nil without such limits. blocked
+	// describes a pod for which these limits have no slot although maxUnavailable has one.
+	scope   *scope
+	blocked string
 	// candidates are the candidates of the rollout. The list is not sorted.
 	candidates []candidate
 }
@@ -100,6 +100,13 @@ func (p *Plan) addCondition(pod *Pod) {
 	}
 }
 
+// block records the first pod for which only a limit of the policy has no slot.
+func (p *Plan) block(pod *Pod, full limit, slots int) {
+	if p.blocked == "" && slots > 0 {
+		p.blocked = fmt.Sprintf("%s waits for %s", pod.Reference(), full.wants(pod))
+	}
+}
+
 func (p *Plan) message() string {
 	unavailable := fmt.Sprintf("%d unavailable of %d allowed", p.Counts.Unavailable, p.MaxUnavailable)
 	if p.Counts.Unavailable > p.MaxUnavailable {
@@ -116,6 +123,9 @@ func (p *Plan) message() string {
 	}
 	if p.Phase == protocol.PhaseWaiting && p.Example != "" {
 		message += "; waiting for pods such as " + p.Example
+	}
+	if p.Phase == protocol.PhaseWaiting && p.blocked != "" {
+		message += "; " + p.blocked
 	}
 	return message
 }

@@ -12,7 +12,7 @@ type Refill struct {
 	// must wait.
 	Now, Left []protocol.SelectedPod
 	// SlotWanted contains the pods of Left that may take the slot of any pod whose write is
-	// rejected. With a limit of unavailable pods of one owner, it is empty.
+	// rejected. It is empty if the policy limits unavailable pods further.
 	SlotWanted []protocol.SelectedPod
 	// OnlyOthers is set if pods outside the batch can be upgraded, but no pod of the batch. A new
 	// batch would upgrade these pods.
@@ -28,20 +28,20 @@ func (p *Plan) Refill(left []protocol.SelectedPod, tried map[protocol.PodReferen
 	var refill Refill
 	candidates := p.candidatesAmong(left)
 	slots, quota := max(p.OpenSlots-unseen, 0), max(p.allowed-unseen, 0)
-	owners := newOwners(p.perOwner, p.pods, tried)
+	limits := p.scope.limits(tried)
 	for _, selected := range left {
 		pod := candidates[selected.UID]
 		switch {
-		case pod == nil || pod.Waits() || quota == 0 || pod.Ready && (slots == 0 || owners.full(pod)):
+		case pod == nil || pod.Waits() || quota == 0 || pod.Ready && slots == 0 || limits.full(pod) != nil:
 			refill.Left = append(refill.Left, selected)
-			if pod != nil && !pod.Waits() && pod.Ready && p.perOwner == 0 {
+			if pod != nil && !pod.Waits() && pod.Ready && p.scope == nil {
 				refill.SlotWanted = append(refill.SlotWanted, protocol.SelectedPod{PodReference: selected.PodReference})
 			}
 			continue
 		case pod.Ready:
 			slots--
-			owners.take(pod)
 		}
+		limits.take(pod)
 		quota--
 		refill.Now = append(refill.Now, protocol.SelectedPod{PodReference: selected.PodReference, Unready: !pod.Ready})
 	}

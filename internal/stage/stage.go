@@ -69,16 +69,24 @@ func Resolve(set *v1alpha1.SidecarSet, current *protocol.Stage, policies []outri
 // step, so a policy with any of them has a further step up to all pods.
 func Steps(policy *outriggerv1.RolloutPolicy) []outriggerv1.RolloutStep {
 	steps, all := policy.Spec.Steps, intstr.FromString("100%")
-	if policy.Spec.Failure == nil && len(policy.Spec.Windows) == 0 && policy.Spec.MaxUnavailablePerOwner == 0 || len(steps) > 0 && steps[len(steps)-1].UpTo == all {
+	if !limits(&policy.Spec) || len(steps) > 0 && steps[len(steps)-1].UpTo == all {
 		return steps
 	}
 	return append(slices.Clone(steps), outriggerv1.RolloutStep{UpTo: all})
+}
+
+// limits reports whether a policy has limits that also apply after the last step.
+func limits(policy *outriggerv1.RolloutPolicySpec) bool {
+	return policy.Failure != nil || len(policy.Windows) > 0 || policy.MaxUnavailablePerOwner > 0 || policy.Domains != nil
 }
 
 func stepOf(step *outriggerv1.RolloutStep, policy *outriggerv1.RolloutPolicySpec) *protocol.Step {
 	copied := &protocol.Step{Name: step.Name, UpTo: step.UpTo, Approval: step.Approval != nil, MaxPerOwner: int(policy.MaxUnavailablePerOwner)}
 	if policy.Failure != nil {
 		copied.MaxFailed = &policy.Failure.MaxFailedPods
+	}
+	if domains := policy.Domains; domains != nil {
+		copied.Domains = &protocol.Domains{TopologyKey: domains.TopologyKey, MaxUnavailable: int(domains.MaxUnavailableDomains)}
 	}
 	for _, window := range policy.Windows {
 		copied.Windows = append(copied.Windows, protocol.Window{Schedule: window.Schedule, Duration: window.Duration.Duration, TimeZone: window.TimeZone})
@@ -122,11 +130,8 @@ func MaxFailed(s *protocol.Stage, pods int) (limit int, limited bool, err error)
 	return limit + s.Tolerated, true, nil
 }
 
-// MaxPerOwner returns the number of pods of one owner that upgrades may make unavailable at once
-// (SPEC §11.9). It is 0 without a limit.
-func MaxPerOwner(s *protocol.Stage) int {
-	if !Limits(s) {
-		return 0
-	}
-	return s.Step.MaxPerOwner
+// LimitsUnavailable reports whether a stage limits the pods that upgrades make unavailable at once,
+// in addition to maxUnavailable (SPEC §11.9, §11.10).
+func LimitsUnavailable(s *protocol.Stage) bool {
+	return Limits(s) && (s.Step.MaxPerOwner > 0 || s.Step.Domains != nil)
 }

@@ -21,6 +21,9 @@ func OfStatus(set *v1alpha1.SidecarSet) *protocol.Stage {
 	}
 	if recorded.UpTo != nil {
 		s.Step = &protocol.Step{Name: recorded.Name, UpTo: *recorded.UpTo, Approval: recorded.Approval, MaxFailed: recorded.MaxFailedPods, MaxPerOwner: int(recorded.MaxUnavailablePerOwner)}
+		if domains := recorded.Domains; domains != nil {
+			s.Step.Domains = &protocol.Domains{TopologyKey: domains.TopologyKey, MaxUnavailable: int(domains.MaxUnavailableDomains)}
+		}
 		for _, window := range recorded.Windows {
 			s.Step.Windows = append(s.Step.Windows, protocol.Window{Schedule: window.Schedule, Duration: window.Duration.Duration, TimeZone: window.TimeZone})
 		}
@@ -43,6 +46,9 @@ func ToStatus(set *v1alpha1.SidecarSet, s *protocol.Stage) {
 	if s.Step != nil {
 		recorded.Name, recorded.UpTo, recorded.Approval = s.Step.Name, &s.Step.UpTo, s.Step.Approval
 		recorded.MaxFailedPods, recorded.MaxUnavailablePerOwner = s.Step.MaxFailed, int32(s.Step.MaxPerOwner)
+		if domains := s.Step.Domains; domains != nil {
+			recorded.Domains = &v1alpha1.StepDomains{TopologyKey: domains.TopologyKey, MaxUnavailableDomains: int32(domains.MaxUnavailable)}
+		}
 		for _, window := range s.Step.Windows {
 			recorded.Windows = append(recorded.Windows, v1alpha1.StepWindow{Schedule: window.Schedule, Duration: metav1.Duration{Duration: window.Duration}, TimeZone: window.TimeZone})
 		}

@@ -224,6 +224,13 @@ func TestSpec11_1_InvalidPoliciesAreRejected(t *testing.T) {
 			p.Spec.Steps = append(p.Spec.Steps, p.Spec.Steps[0])
 			p.Spec.Steps[0].Name, p.Spec.Steps[1].Name = "a", "a"
 		}, "the names of steps must differ"},
+		"domains without a label": {func(p *outriggerv1.RolloutPolicy) { p.Spec.Domains = &outriggerv1.RolloutDomains{} }, "topologyKey is a label of nodes such as topology.kubernetes.io/zone"},
+		"domains with an invalid label": {func(p *outriggerv1.RolloutPolicy) {
+			p.Spec.Domains = &outriggerv1.RolloutDomains{TopologyKey: "zone/"}
+		}, "topologyKey is a label of nodes such as topology.kubernetes.io/zone"},
+		"no domain": {func(p *outriggerv1.RolloutPolicy) {
+			p.Spec.Domains = &outriggerv1.RolloutDomains{TopologyKey: "zone", MaxUnavailableDomains: -1}
+		}, "spec.domains.maxUnavailableDomains"},
 		"an unknown operator": {func(p *outriggerv1.RolloutPolicy) {
 			p.Spec.Selector.MatchExpressions = []metav1.LabelSelectorRequirement{{Key: "tier", Operator: "Near"}}
 		}, "the operators In and NotIn need values"},

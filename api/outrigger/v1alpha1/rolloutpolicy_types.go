@@ -56,6 +56,8 @@ type RolloutPolicySpec struct {
 	// Job. Pods without a controller are not limited.
 	// +kubebuilder:validation:Minimum=1
 	MaxUnavailablePerOwner int32 `json:"maxUnavailablePerOwner,omitempty"`
+	// Domains limits the domains, such as zones, in which upgrades make pods unavailable at once.
+	Domains *RolloutDomains `json:"domains,omitempty"`
 	// Windows are the times at which upgrades may start. Outside the windows, no upgrade starts, and
 	// hot upgrades in progress finish. Without windows, upgrades may start at any time.
 	// +listType=atomic
@@ -63,6 +65,21 @@ type RolloutPolicySpec struct {
 	Windows []RolloutWindow `json:"windows,omitempty"`
 	// Failure pauses a rollout whose upgraded pods fail.
 	Failure *RolloutFailure `json:"failure,omitempty"`
+}
+
+// RolloutDomains limits the domains in which upgrades make pods unavailable at once. The upgrades of a
+// domain end before the upgrades of the next domain begin. Pods on nodes without the label are not
+// limited.
+type RolloutDomains struct {
+	// TopologyKey is a label of nodes, such as topology.kubernetes.io/zone. Each value of the label is
+	// a domain.
+	// +kubebuilder:validation:MaxLength=317
+	// +kubebuilder:validation:XValidation:rule="self.matches('^([a-z0-9]([-a-z0-9.]*[a-z0-9])?/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?$')",message="topologyKey is a label of nodes such as topology.kubernetes.io/zone"
+	TopologyKey string `json:"topologyKey"`
+	// MaxUnavailableDomains is the number of domains in which upgrades make pods unavailable at once.
+	// +kubebuilder:default=1
+	// +kubebuilder:validation:Minimum=1
+	MaxUnavailableDomains int32 `json:"maxUnavailableDomains,omitempty"`
 }
 
 // RolloutWindow is a recurring period in which upgrades may start.

@@ -1,0 +1,89 @@
+package kube
+
+import (
+	"context"
+	"fmt"
+	"iter"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+const (
+	// nodesAge is the time after which the nodes are listed again. The labels of nodes rarely change.
+	nodesAge = time.Minute
+	// unknownNodesAge is the same time if the list lacks a node, such as a new node.
+	unknownNodesAge = 2 * time.Second
+	nodesPageSize   = 500
+)
+
+// NodeLabels lists the values of labels of nodes. All callers of a process share the lists. Only a
+// rollout whose RolloutPolicy limits domains needs them, so NodeLabels does not watch nodes.
+type NodeLabels struct {
+	reader client.Reader
+	clock  clock.PassiveClock
+
+	mu sync.Mutex
+	// lists contains a list for each label.
+	lists map[string]nodeValues
+}
+
+type nodeValues struct {
+	// values maps the name of each node to the value of the label, which may be empty. A map is not
+	// changed after its list has ended.
+	values   map[string]string
+	listedAt time.Time
+}
+
+// NewNodeLabels returns NodeLabels that list nodes with reader, which should not be a cache.
+func NewNodeLabels(reader client.Reader, clock clock.PassiveClock) *NodeLabels {
+	return &NodeLabels{reader: reader, clock: clock, lists: map[string]nodeValues{}}
+}
+
+// Values returns the function that finds the value of a label by the name of a node. The value is
+// empty if the node lacks the label or does not exist. needed contains the names of nodes.
+func (n *NodeLabels) Values(ctx context.Context, label string, needed iter.Seq[string]) (func(node string) string, error) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	known := n.lists[label]
+	if age := n.clock.Since(known.listedAt); age >= nodesAge || age >= unknownNodesAge && !known.haveAll(needed) {
+		listedAt := n.clock.Now()
+		values, err := n.list(ctx, label)
+		if err != nil {
+			return nil, fmt.Errorf("list nodes for the domains of label %s: %w (apply config/rbac if the permission is missing)", label, err)
+		}
+		known = nodeValues{values: values, listedAt: listedAt}
+		n.lists[label] = known
+	}
+	return func(node string) string { return known.values[node] }, nil
+}
+
+func (v nodeValues) haveAll(needed iter.Seq[string]) bool {
+	for node := range needed {
+		if _, ok := v.values[node]; !ok && node != "" {
+			return false
+		}
+	}
+	return true
+}
+
+func (n *NodeLabels) list(ctx context.Context, label string) (map[string]string, error) {
+	values := map[string]string{}
+	for next := ""; ; {
+		nodes := &metav1.PartialObjectMetadataList{}
+		nodes.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("NodeList"))
+		if err := n.reader.List(ctx, nodes, client.Limit(nodesPageSize), client.Continue(next)); err != nil {
+			return nil, err
+		}
+		for i := range nodes.Items {
+			values[nodes.Items[i].Name] = nodes.Items[i].Labels[label]
+		}
+		if next = nodes.Continue; next == "" {
+			return values, nil
+		}
+	}
+}

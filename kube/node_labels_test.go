@@ -1,0 +1,60 @@
+package kube
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clocktesting "k8s.io/utils/clock/testing"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+)
+
+func TestSpec11_10_NodesAreListedAgainForNewNodes(t *testing.T) {
+	const zone = corev1.LabelTopologyZone
+	lists, failure := 0, error(nil)
+	calls := interceptor.Funcs{List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, options ...client.ListOption) error {
+		assert.IsType(t, &metav1.PartialObjectMetadataList{}, list, "nodes have megabytes of status")
+		lists++
+		if failure != nil {
+			return failure
+		}
+		return c.List(ctx, list, options...)
+	}}
+	scheme, err := NewScheme()
+	require.NoError(t, err)
+	server := fake.NewClientBuilder().WithScheme(scheme).WithInterceptorFuncs(calls).WithObjects(
+		&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "a", Labels: map[string]string{zone: "x"}}}, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "b"}}).Build()
+	clock := clocktesting.NewFakePassiveClock(time.Date(2024, 1, 2, 12, 0, 0, 0, time.UTC))
+	nodes := NewNodeLabels(server, clock)
+	domain := func(node string) string {
+		of, err := nodes.Values(t.Context(), zone, slices.Values([]string{node}))
+		require.NoError(t, err)
+		return of(node)
+	}
+	for node, want := range map[string]string{"a": "x", "b": "", "": ""} {
+		assert.Equal(t, want, domain(node))
+	}
+	assert.Equal(t, 1, lists)
+
+	require.NoError(t, server.Create(t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "c", Labels: map[string]string{zone: "y"}}}))
+	clock.SetTime(clock.Now().Add(unknownNodesAge))
+	assert.Equal(t, "x", domain("a"))
+	assert.Equal(t, 1, lists)
+	assert.Equal(t, "y", domain("c"))
+	assert.Equal(t, 2, lists)
+	assert.Empty(t, domain("deleted"))
+	assert.Equal(t, 2, lists, "a node that does not exist is not looked up at each plan")
+
+	failure = errors.New("forbidden")
+	clock.SetTime(clock.Now().Add(nodesAge))
+	_, err = nodes.Values(t.Context(), zone, slices.Values([]string{"a"}))
+	require.EqualError(t, err, "list nodes for the domains of label topology.kubernetes.io/zone: forbidden (apply config/rbac if the permission is missing)")
+}
