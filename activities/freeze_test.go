@@ -47,7 +47,7 @@ func TestSpec11_7_AFrozenPlanHasNoPods(t *testing.T) {
 	cluster := newTestCluster(t, interceptor.Funcs{}, webSet(1), webPod("a"), webPod("b", notUpgradable))
 	freeze := freezeUntil(noon.Add(time.Hour))
 	require.NoError(t, cluster.Live.(client.Client).Create(t.Context(), freeze))
-	input := protocol.NextBatchInput{SidecarSet: webSetReference, Generation: 2}
+	input := protocol.NextBatchInput{SidecarSet: webSetReference, Generation: 2, Stages: true}
 	result, again, err := cluster.newNextBatch(input).check(t.Context())
 	require.NoError(t, err)
 	assert.Zero(t, again)
@@ -67,7 +67,7 @@ func TestSpec11_7_AFrozenPlanHasNoPods(t *testing.T) {
 func TestSpec11_7_ARolloutWithoutRemainingPodsEndsDuringAFreeze(t *testing.T) {
 	cluster := newTestCluster(t, interceptor.Funcs{}, webSet(1), webPod("a", upgraded))
 	require.NoError(t, cluster.Live.(client.Client).Create(t.Context(), freezeUntil(noon.Add(time.Hour))))
-	result, _, err := cluster.newNextBatch(protocol.NextBatchInput{SidecarSet: webSetReference, Generation: 2, SkipTrueConditions: true}).check(t.Context())
+	result, _, err := cluster.newNextBatch(protocol.NextBatchInput{SidecarSet: webSetReference, Generation: 2, Stages: true, SkipTrueConditions: true}).check(t.Context())
 	require.NoError(t, err)
 	assert.Equal(t, protocol.PhaseComplete, result.Phase)
 }
@@ -78,7 +78,7 @@ func TestSpec11_7_APlanAfterTheEndOfAFreezeIsNotFrozen(t *testing.T) {
 	cluster := newTestCluster(t, interceptor.Funcs{}, webSet(1), webPod("a"))
 	server, freeze := cluster.Live.(client.Client), freezeUntil(noon.Add(time.Hour))
 	require.NoError(t, server.Create(t.Context(), freeze))
-	input := protocol.NextBatchInput{SidecarSet: webSetReference, Generation: 2}
+	input := protocol.NextBatchInput{SidecarSet: webSetReference, Generation: 2, Stages: true}
 	result, _, err := cluster.newNextBatch(input).check(t.Context())
 	require.NoError(t, err)
 	require.Equal(t, protocol.PhaseFrozen, result.Phase)

@@ -35,7 +35,7 @@ func TestSpec11_10_ABatchUpgradesThePodsOfOneDomain(t *testing.T) {
 	for _, node := range []*corev1.Node{zoneNode("x-1", "x"), zoneNode("x-2", "x"), zoneNode("y-1", "y")} {
 		require.NoError(t, cluster.Live.(client.Client).Create(t.Context(), node))
 	}
-	result, _, err := cluster.newNextBatch(protocol.NextBatchInput{SidecarSet: webSetReference, Generation: 2, Stage: oneZone()}).check(t.Context())
+	result, _, err := cluster.newNextBatch(protocol.NextBatchInput{SidecarSet: webSetReference, Generation: 2, Stages: true, Stage: oneZone()}).check(t.Context())
 	require.NoError(t, err)
 	assert.Equal(t, []string{"a", "c"}, selectedNames(result.Pods))
 	assert.Equal(t, []string{"b"}, selectedNames(result.Queued))
@@ -66,7 +66,7 @@ func TestSpec11_10_NoPodIsUpgradedWhileTheDomainsCannotBeRead(t *testing.T) {
 		return c.List(ctx, list, options...)
 	}}
 	cluster := newTestCluster(t, lists, webSet(9), webPod("a"))
-	_, _, err := cluster.newNextBatch(protocol.NextBatchInput{SidecarSet: webSetReference, Generation: 2, Stage: oneZone()}).check(t.Context())
+	_, _, err := cluster.newNextBatch(protocol.NextBatchInput{SidecarSet: webSetReference, Generation: 2, Stages: true, Stage: oneZone()}).check(t.Context())
 	require.ErrorContains(t, err, "SidecarSet logs: list nodes for the domains of label topology.kubernetes.io/zone: forbidden")
 	b := cluster.batchOf("a")
 	b.input.Stage = oneZone()

@@ -73,7 +73,10 @@ func (n *nextBatch) check(ctx context.Context) (result protocol.NextBatchResult,
 			Phase: protocol.PhaseProgressing, Message: "waiting for the worker's cache to show the batch written last",
 		}, heartbeatInterval, err
 	}
-	return n.plan(ctx, set)
+	if result, again, err = n.plan(ctx, set); err == nil && !n.input.Stages {
+		again = n.omitStages(&result, again)
+	}
+	return result, again, err
 }
 
 func (n *nextBatch) plan(ctx context.Context, set *v1alpha1.SidecarSet) (result protocol.NextBatchResult, again time.Duration, err error) {

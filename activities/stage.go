@@ -3,6 +3,7 @@ package activities
 import (
 	"context"
 	"fmt"
+	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -45,4 +46,20 @@ func (a *Activities) policies(ctx context.Context) ([]outriggerv1.RolloutPolicy,
 		return nil, fmt.Errorf("list RolloutPolicies: %w", err)
 	}
 	return all.Items, nil
+}
+
+// omitStages removes everything from a result that a workflow without stages does not know. Such a
+// workflow sleeps in phase Waiting. The result is delayed like other results in this phase, because
+// the workflow does not sleep while it writes conditions.
+func (n *nextBatch) omitStages(result *protocol.NextBatchResult, again time.Duration) time.Duration {
+	limited := result.Failure != nil || result.Phase == protocol.PhaseFrozen || result.Phase == protocol.PhaseStepReached
+	result.Stage, result.Failure, result.FrozenUntil = nil, nil, nil
+	if !limited {
+		return again
+	}
+	result.Phase = protocol.PhaseWaiting
+	if len(result.FalseConditions)+len(result.TrueConditions) > 0 {
+		return again
+	}
+	return n.idle.left(result.Counts)
 }

@@ -127,6 +127,7 @@ func (r *run) nextBatch(ctx workflow.Context) (next protocol.NextBatchResult, an
 		MigrationIdle:      !r.migration.running || r.migration.asleep,
 		Run:                r.progress.Run,
 		Stage:              stage,
+		Stages:             true,
 	})
 	err = workflow.Await(ctx, func() bool { return answer.IsReady() || r.hasSignals() })
 	if err != nil || !answer.IsReady() {

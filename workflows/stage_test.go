@@ -284,3 +284,13 @@ func (s *stageSuite) TestSpec11_6_FailedPodsPauseTheRunUntilAResumeAcceptsThem()
 	s.complete(input(1))
 	s.Equal(2, s.asked[len(s.asked)-1].Stage.Tolerated, "later steps keep the accepted pods")
 }
+
+// A worker must not answer a workflow of an earlier version with phases that this version does not
+// know.
+func (s *stageSuite) TestSpec11_4_EachRequestForAPlanNamesTheKnownFeatures() {
+	s.request(time.Hour, protocol.ApproveUpdate, approval(1), "step 2 of 3 is approved")
+	s.complete(input(1))
+	for _, asked := range s.asked {
+		s.True(asked.Stages)
+	}
+}

@@ -271,6 +271,10 @@ type NextBatchInput struct {
 	// Stage is the Stage of the run, if any. NextBatch reads the next step from the RolloutPolicy
 	// if Stage has no step.
 	Stage *Stage `json:"stage,omitempty"`
+	// Stages is set by workflows that know stages, freezes and windows. Without it, the phase is
+	// Waiting while one of these prevents upgrades. During a rolling update of the workers, a workflow
+	// of an older version may request a plan from a newer worker.
+	Stages bool `json:"stages,omitempty"`
 }
 
 // NextBatchResult contains the selected pods. If no pod is selected, Message gives the reason.

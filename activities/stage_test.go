@@ -1,0 +1,76 @@
+package activities
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	outriggerv1 "github.com/outrigger/outrigger/api/outrigger/v1alpha1"
+	"github.com/outrigger/outrigger/api/protocol"
+)
+
+func edgePolicy(spec outriggerv1.RolloutPolicySpec) *outriggerv1.RolloutPolicy {
+	return &outriggerv1.RolloutPolicy{ObjectMeta: metav1.ObjectMeta{Name: "edge"}, Spec: spec}
+}
+
+// During a rolling update, a worker answers workflows of the last version, which would request a plan
+// again at once in an unknown phase.
+func TestSpec11_4_AWorkflowWithoutStagesSleepsWhileAStageOrAFreezeLimitsIt(t *testing.T) {
+	canary := []outriggerv1.RolloutStep{{UpTo: intstr.FromInt32(1), Bake: &metav1.Duration{Duration: time.Hour}}}
+	failing := func(pod *corev1.Pod) {
+		pod.Status.ContainerStatuses[0].State.Waiting = &corev1.ContainerStateWaiting{Reason: "ErrImagePull"}
+	}
+	for name, c := range map[string]struct {
+		object  client.Object
+		pods    []*corev1.Pod
+		message string
+	}{
+		"a freeze": {freezeUntil(noon.Add(time.Hour)), []*corev1.Pod{webPod("a")}, frozenMessage},
+		"a closed window": {edgePolicy(outriggerv1.RolloutPolicySpec{
+			Windows: []outriggerv1.RolloutWindow{{Schedule: "0 1 * * *", Duration: metav1.Duration{Duration: time.Hour}}},
+		}), []*corev1.Pod{webPod("a")}, "outside the windows of RolloutPolicy edge"},
+		"a reached step": {edgePolicy(outriggerv1.RolloutPolicySpec{Steps: canary}), []*corev1.Pod{webPod("a", upgraded), webPod("b")}, "1 of 2 pods updated"},
+		"failed pods": {edgePolicy(outriggerv1.RolloutPolicySpec{Failure: &outriggerv1.RolloutFailure{MaxFailedPods: intstr.FromInt32(0)}}),
+			[]*corev1.Pod{webPod("a", upgraded, converging, failing), webPod("b")}, "1 pods failed after their upgrade"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			cluster := newTestCluster(t, interceptor.Funcs{}, webSet(9), c.pods...)
+			require.NoError(t, cluster.Live.(client.Client).Create(t.Context(), c.object))
+			next := cluster.newNextBatch(protocol.NextBatchInput{SidecarSet: webSetReference, Generation: 2, SkipTrueConditions: true})
+			result, again, err := next.check(t.Context())
+			require.NoError(t, err)
+			assert.Equal(t, protocol.PhaseWaiting, result.Phase)
+			assert.Contains(t, result.Message, c.message)
+			assert.Empty(t, result.Pods)
+			assert.Nil(t, result.Stage)
+			assert.Nil(t, result.Failure)
+			assert.Nil(t, result.FrozenUntil)
+			assert.Equal(t, heartbeatInterval, again, "a workflow that writes conditions does not sleep")
+
+			cluster.clock.Step(idleTimeout)
+			result, again, err = next.check(t.Context())
+			require.NoError(t, err)
+			assert.Zero(t, again, "the workflow sleeps")
+			assert.Equal(t, protocol.PhaseWaiting, result.Phase)
+		})
+	}
+}
+
+func TestSpec11_4_AStepLimitsAWorkflowWithoutStages(t *testing.T) {
+	cluster := newTestCluster(t, interceptor.Funcs{}, webSet(9), webPod("a"), webPod("b"))
+	policy := edgePolicy(outriggerv1.RolloutPolicySpec{Steps: []outriggerv1.RolloutStep{{UpTo: intstr.FromInt32(1)}}})
+	require.NoError(t, cluster.Live.(client.Client).Create(t.Context(), policy))
+	result, _, err := cluster.newNextBatch(protocol.NextBatchInput{SidecarSet: webSetReference, Generation: 2}).check(t.Context())
+	require.NoError(t, err)
+	assert.Equal(t, protocol.PhaseProgressing, result.Phase)
+	assert.Equal(t, []string{"a"}, selectedNames(result.Pods))
+	assert.Empty(t, result.Queued)
+	assert.Nil(t, result.Stage)
+}
