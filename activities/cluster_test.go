@@ -74,7 +74,7 @@ func newTestCluster(t testing.TB, calls interceptor.Funcs, set *v1alpha1.Sidecar
 		objects = append(objects, pod)
 	}
 	a, clock := newActivities(t, calls, objects...)
-	informer := podInformer{SharedIndexInformer: toolscache.NewSharedIndexInformer(nil, &corev1.Pod{}, 0, toolscache.Indexers{}), version: new(atomic.Value)}
+	informer := podInformer{SharedIndexInformer: toolscache.NewSharedIndexInformer(nil, &corev1.Pod{}, 0, toolscache.Indexers{toolscache.NamespaceIndex: toolscache.MetaNamespaceIndexFunc}), version: new(atomic.Value)}
 	informer.version.Store("")
 	index, err := watches.IndexPods(t.Context(), informer)
 	require.NoError(t, err)

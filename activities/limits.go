@@ -6,6 +6,9 @@ import (
 	"iter"
 	"sync"
 
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+
 	"github.com/outrigger/outrigger/api/protocol"
 	"github.com/outrigger/outrigger/api/v1alpha1"
 	"github.com/outrigger/outrigger/internal/rollout"
@@ -18,11 +21,47 @@ import (
 type limitSources struct {
 	once  sync.Once
 	nodes *kube.NodeLabels
+	// budgets is the recent list of all PodDisruptionBudgets.
+	budgets *recent[[]policyv1.PodDisruptionBudget]
 }
 
-func (a *Activities) nodeLabels() *kube.NodeLabels {
-	a.limits.once.Do(func() { a.limits.nodes = kube.NewNodeLabels(a.Live, a.Clock) })
-	return a.limits.nodes
+func (a *Activities) limitSources() *limitSources {
+	a.limits.once.Do(func() {
+		a.limits.nodes = kube.NewNodeLabels(a.Live, a.Clock)
+		a.limits.budgets = newRecent(a.Clock, "PodDisruptionBudgets", a.listBudgets)
+	})
+	return &a.limits
+}
+
+// listBudgets lists the PodDisruptionBudgets. Other activities wait for the same list, so the end of
+// one activity does not cancel the request.
+func (a *Activities) listBudgets(ctx context.Context) ([]policyv1.PodDisruptionBudget, error) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), maxAge)
+	defer cancel()
+	var all policyv1.PodDisruptionBudgetList
+	if err := a.Live.List(ctx, &all); err != nil {
+		return nil, fmt.Errorf("list PodDisruptionBudgets: %w (apply config/rbac if the permission is missing)", err)
+	}
+	return all.Items, nil
+}
+
+// budgets reads the PodDisruptionBudgets, and counts the cached pods of the namespaces of a rollout.
+func (a *Activities) budgets(ctx context.Context, population []rollout.Pod) (*rollout.Budgets, error) {
+	all, err := a.limitSources().budgets.get(ctx)
+	if err != nil {
+		return nil, err
+	}
+	pods := map[string][]*corev1.Pod{}
+	for i := range population {
+		namespace := population[i].Namespace
+		if _, known := pods[namespace]; known {
+			continue
+		}
+		if pods[namespace], err = a.Index.In(namespace); err != nil {
+			return nil, err
+		}
+	}
+	return rollout.NewBudgets(all, pods), nil
 }
 
 // planPods plans a rollout with all limits of its stage.
@@ -40,7 +79,12 @@ func (a *Activities) limitsOf(ctx context.Context, population []rollout.Pod, cur
 		return cluster, nil
 	}
 	if domains := current.Step.Domains; domains != nil {
-		cluster.Domain, err = a.nodeLabels().Values(ctx, domains.TopologyKey, nodesOf(population))
+		if cluster.Domain, err = a.limitSources().nodes.Values(ctx, domains.TopologyKey, nodesOf(population)); err != nil {
+			return cluster, err
+		}
+	}
+	if current.Step.RespectBudgets {
+		cluster.Budgets, err = a.budgets(ctx, population)
 	}
 	return cluster, err
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -72,5 +73,50 @@ func TestSpec11_10_NoPodIsUpgradedWhileTheDomainsCannotBeRead(t *testing.T) {
 	b.input.Stage = oneZone()
 	_, err = cluster.refills(b)
 	require.ErrorContains(t, err, "list nodes")
+	assert.Equal(t, map[string]string{"a": "side:v1"}, cluster.images())
+}
+
+func TestSpec11_11_ABatchRespectsPodDisruptionBudgets(t *testing.T) {
+	cluster := newTestCluster(t, interceptor.Funcs{}, webSet(9), webPod("a"), webPod("b"), webPod("c"))
+	budget := &policyv1.PodDisruptionBudget{ObjectMeta: metav1.ObjectMeta{Namespace: "d", Name: "web"}}
+	budget.Spec.Selector = &metav1.LabelSelector{MatchLabels: map[string]string{"app": "web"}}
+	budget.Spec.MaxUnavailable = new(intstr.FromInt32(1))
+	budget.Status = policyv1.PodDisruptionBudgetStatus{ExpectedPods: 3, CurrentHealthy: 3, DesiredHealthy: 2, DisruptionsAllowed: 1}
+	require.NoError(t, cluster.Live.(client.Client).Create(t.Context(), budget))
+	current := &protocol.Stage{Policy: "p", Steps: 1, Step: &protocol.Step{UpTo: intstr.FromString("100%"), RespectBudgets: true}}
+	b := cluster.batchOf("a", "b", "c")
+	b.input.Stage = current
+	refill := func(left ...string) {
+		t.Helper()
+		_, err := cluster.refills(b)
+		require.NoError(t, err)
+		assert.Equal(t, left, selectedNames(b.left))
+	}
+	refill("b", "c")
+	refill("b", "c") // the cache does not show the write
+	cluster.sync()
+	refill("b", "c") // the kubelet has not observed the write, so that the pod is still ready
+	result, _, err := cluster.newNextBatch(protocol.NextBatchInput{SidecarSet: webSetReference, Generation: 2, Stage: current}).check(t.Context())
+	require.NoError(t, err)
+	assert.Empty(t, result.Pods)
+	assert.Contains(t, result.Message, "waits for PodDisruptionBudget d/web (2 healthy, 2 needed)")
+	pod := webPod("a")
+	cluster.edit(pod, func() { upgraded(pod) })
+	cluster.sync()
+	refill("c")
+}
+
+func TestSpec11_11_NoPodIsUpgradedWhileBudgetsCannotBeRead(t *testing.T) {
+	lists := interceptor.Funcs{List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, options ...client.ListOption) error {
+		if _, ok := list.(*policyv1.PodDisruptionBudgetList); ok {
+			return errors.New("forbidden")
+		}
+		return c.List(ctx, list, options...)
+	}}
+	cluster := newTestCluster(t, lists, webSet(9), webPod("a"))
+	b := cluster.batchOf("a")
+	b.input.Stage = &protocol.Stage{Policy: "p", Steps: 1, Step: &protocol.Step{UpTo: intstr.FromString("100%"), RespectBudgets: true}}
+	_, err := cluster.refills(b)
+	require.EqualError(t, err, "SidecarSet logs: list PodDisruptionBudgets: forbidden (apply config/rbac if the permission is missing)")
 	assert.Equal(t, map[string]string{"a": "side:v1"}, cluster.images())
 }

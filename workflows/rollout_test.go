@@ -17,6 +17,7 @@ import (
 	"go.temporal.io/sdk/worker"
 	"go.temporal.io/sdk/workflow"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/outrigger/outrigger/api/protocol"
 )
@@ -314,6 +315,15 @@ func (s *rolloutSuite) TestSpec8_3_ASleepingRunPlansEveryFiveMinutes() {
 	started := s.env.Now()
 	s.run()
 	s.Equal(2*checkInterval, s.env.Now().Sub(started))
+}
+
+func (s *rolloutSuite) TestSpec11_11_ARunThatRespectsBudgetsPlansEveryMinute() {
+	current := &protocol.Stage{Policy: "p", Steps: 1, Step: &protocol.Step{UpTo: intstr.FromString("100%"), RespectBudgets: true}}
+	waiting := protocol.NextBatchResult{Phase: protocol.PhaseWaiting, Stage: current}
+	s.answers(waiting, waiting, ends(protocol.PhaseComplete))
+	started := s.env.Now()
+	s.run()
+	s.Equal(2*budgetCheckInterval, s.env.Now().Sub(started))
 }
 
 // A check of the cluster consists of a timer and an activity. A workflow task follows each of them.

@@ -56,6 +56,8 @@ type Step struct {
 	// Domains limits the domains in which upgrades may make pods unavailable at once. Nil means that
 	// there is no limit.
 	Domains *Domains `json:"domains,omitempty"`
+	// RespectBudgets is set if PodDisruptionBudgets limit the pods that upgrades make unavailable.
+	RespectBudgets bool `json:"respectBudgets,omitempty"`
 	// Windows are the times at which upgrades may start. Without windows, they may start at any
 	// time.
 	Windows []Window `json:"windows,omitempty"`

@@ -511,6 +511,8 @@ type RolloutStage struct {
 	MaxUnavailablePerOwner int32 `json:"maxUnavailablePerOwner,omitempty"`
 	// Domains limits the domains in which upgrades of the step make pods unavailable at once.
 	Domains *StepDomains `json:"domains,omitempty"`
+	// RespectPodDisruptionBudgets reports whether upgrades of the step respect PodDisruptionBudgets.
+	RespectPodDisruptionBudgets bool `json:"respectPodDisruptionBudgets,omitempty"`
 	// Windows are the times at which upgrades of the step may start.
 	// +listType=atomic
 	Windows []StepWindow `json:"windows,omitempty"`

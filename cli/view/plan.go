@@ -165,6 +165,9 @@ func (p *Plan) simulate(in *PlanInput, matched []rollout.Pod) (rollout.Plan, err
 	if err != nil {
 		return rollout.Plan{}, err
 	}
+	if stage.LimitsUnavailable(current) && current.Step.RespectBudgets {
+		p.Notes = append(p.Notes, "the RolloutPolicy respects PodDisruptionBudgets, which may make batches smaller")
+	}
 	byName := converged(matched)
 	for {
 		plan, err := rollout.NextInCluster(running, matched, nil, current, rollout.Cluster{Domain: p.domainOf(in, current)})

@@ -203,6 +203,9 @@ func limitsText(step *protocol.Step) (text string) {
 	if domains := step.Domains; domains != nil {
 		text += fmt.Sprintf(", unavailable in at most %d of the domains %s", domains.MaxUnavailable, domains.TopologyKey)
 	}
+	if step.RespectBudgets {
+		text += ", within PodDisruptionBudgets"
+	}
 	return text
 }
 

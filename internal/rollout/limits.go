@@ -11,6 +11,8 @@ import (
 type Cluster struct {
 	// Domain returns the domain of a node. It is empty if the node has no domain.
 	Domain func(node string) string
+	// Budgets are the PodDisruptionBudgets of the namespaces of the pods.
+	Budgets *Budgets
 }
 
 // limit is a limit of the pods that upgrades make unavailable at once, in addition to maxUnavailable.
@@ -74,6 +76,9 @@ func (s *scope) limits(tried map[protocol.PodReference]bool) limits {
 	}
 	if s.step.Domains != nil && s.cluster.Domain != nil {
 		all = append(all, newDomains(s.step.Domains.MaxUnavailable, s.cluster.Domain))
+	}
+	if s.step.RespectBudgets && s.cluster.Budgets != nil {
+		all = append(all, newDisruptions(s.cluster.Budgets))
 	}
 	for i := range s.pods {
 		pod := &s.pods[i]

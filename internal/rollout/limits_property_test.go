@@ -7,6 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
@@ -22,10 +23,12 @@ type limitedSimulation struct {
 	zones, perOwner int
 	// refused contains the pods whose write is rejected.
 	refused map[string]bool
+	// late contains the status of each PodDisruptionBudget.
+	late map[string]policyv1.PodDisruptionBudgetStatus
 }
 
 func newLimitedSimulation(seed uint64) *limitedSimulation {
-	s := &limitedSimulation{simulation: newSimulation(seed), refused: map[string]bool{}}
+	s := &limitedSimulation{simulation: newSimulation(seed), refused: map[string]bool{}, late: map[string]policyv1.PodDisruptionBudgetStatus{}}
 	s.pods = nil
 	for range 3 + s.random.IntN(24) {
 		s.create()
@@ -33,7 +36,7 @@ func newLimitedSimulation(seed uint64) *limitedSimulation {
 	s.set.Spec.UpdateStrategy.MaxUnavailable = ptr(s.oneOf(intstr.FromInt32(1), intstr.FromInt32(4), intstr.FromString("50%"), intstr.FromString("100%")))
 	s.zones, s.perOwner = 1+s.random.IntN(2), 1+s.random.IntN(2)
 	s.stage = &protocol.Stage{Policy: "p", Steps: 1, Step: &protocol.Step{
-		UpTo: intstr.FromString("100%"), MaxPerOwner: s.perOwner, Domains: &protocol.Domains{TopologyKey: "zone", MaxUnavailable: s.zones},
+		UpTo: intstr.FromString("100%"), MaxPerOwner: s.perOwner, RespectBudgets: true, Domains: &protocol.Domains{TopologyKey: "zone", MaxUnavailable: s.zones},
 	}}
 	return s
 }
@@ -42,6 +45,7 @@ func (s *limitedSimulation) create() {
 	s.made++
 	state := []podstate.State{old, old, old, old, oldDown}[s.random.IntN(5)]
 	s.pods = append(s.pods, newPod(fmt.Sprintf("p%03d", s.made), state, func(pod *corev1.Pod) {
+		pod.Labels = map[string]string{"budget": fmt.Sprintf("b-%d", s.random.IntN(2))}
 		pod.Spec.NodeName = fmt.Sprintf("z-%d", s.random.IntN(3))
 		pod.OwnerReferences = []metav1.OwnerReference{{UID: types.UID(fmt.Sprintf("o-%d", s.random.IntN(3))), Controller: new(true)}}
 	}))
@@ -93,11 +97,19 @@ func (s *limitedSimulation) write(t *testing.T, pods []protocol.SelectedPod, mat
 			continue
 		}
 		tried[one.PodReference] = true
+		pod := s.pod(one.PodReference)
+		if pod == nil {
+			continue
+		}
+		budget := pod.Labels["budget"]
+		downBefore, _ := s.down(budget)
 		zones, owners, before := s.unavailableIn(zoneOf), s.unavailableIn(ownerNameOf), len(s.unavailable)
 		s.apply(t, []protocol.SelectedPod{one}, matched, generation)
 		if len(s.unavailable) == before {
 			continue
 		}
+		down, _ := s.down(budget)
+		require.True(t, down <= budgetAllows || down == downBefore, "pod %s: %d pods of %s are unavailable", one.Name, down, budget)
 		after := s.unavailableIn(zoneOf)
 		require.True(t, len(after) <= s.zones || len(after) == len(zones), "pod %s: zones %v are unavailable", one.Name, after)
 		for owner, n := range s.unavailableIn(ownerNameOf) {
@@ -112,7 +124,7 @@ func (s *limitedSimulation) batch(t *testing.T, left []protocol.SelectedPod, gen
 	tried := map[protocol.PodReference]bool{}
 	for before := s.view(); len(left) > 0 && s.random.IntN(4) > 0; {
 		view, unseen := s.lateView(before)
-		plan, err := NextInCluster(s.set, view, nil, s.stage, s.cluster())
+		plan, err := NextInCluster(s.set, view, nil, s.stage, s.cluster(view))
 		require.NoError(t, err)
 		refill := plan.Refill(left, tried, unseen)
 		s.write(t, refill.Now, len(view), generation, tried)
@@ -121,7 +133,66 @@ func (s *limitedSimulation) batch(t *testing.T, left []protocol.SelectedPod, gen
 	}
 }
 
-func (s *limitedSimulation) cluster() Cluster { return zoned }
+// down counts the pods of a budget that are not healthy.
+func (s *limitedSimulation) down(budget string) (down, all int) {
+	for i := range s.pods {
+		if s.pods[i].Labels["budget"] == budget {
+			all++
+			if !s.pods[i].Ready {
+				down++
+			}
+		}
+	}
+	return down, all
+}
+
+// cluster returns zones and budgets. Each budget allows two unavailable pods. The status of a budget
+// may be late.
+func (s *limitedSimulation) cluster(view []Pod) Cluster {
+	var budgets []policyv1.PodDisruptionBudget
+	for _, name := range []string{"b-0", "b-1"} {
+		down, all := s.down(name)
+		if s.random.IntN(2) == 0 {
+			s.late[name] = policyv1.PodDisruptionBudgetStatus{
+				ExpectedPods: int32(all), CurrentHealthy: int32(all - down), DesiredHealthy: int32(max(all-budgetAllows, 0)), DisruptionsAllowed: int32(max(budgetAllows-down, 0)),
+			}
+		}
+		budget := policyv1.PodDisruptionBudget{Status: s.late[name]}
+		budget.Namespace, budget.Name = "d", name
+		budget.Spec.Selector = &metav1.LabelSelector{MatchLabels: map[string]string{"budget": name}}
+		budget.Spec.MaxUnavailable = new(intstr.FromInt32(budgetAllows))
+		budgets = append(budgets, budget)
+	}
+	var pods []*corev1.Pod
+	for i := range view {
+		pods = append(pods, asServed(&view[i]))
+	}
+	return Cluster{Domain: zoned.Domain, Budgets: NewBudgets(budgets, map[string][]*corev1.Pod{"d": pods})}
+}
+
+// asServed sets the Ready condition of a pod, which the other tests leave out.
+func asServed(pod *Pod) *corev1.Pod {
+	served := pod.DeepCopy()
+	status := corev1.ConditionFalse
+	if pod.Ready {
+		status = corev1.ConditionTrue
+	}
+	served.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: status}}
+	pod.Pod = served
+	return served
+}
+
+func (s *limitedSimulation) pod(reference protocol.PodReference) *Pod {
+	for i := range s.pods {
+		if s.pods[i].Reference() == reference {
+			return &s.pods[i]
+		}
+	}
+	return nil
+}
+
+// budgetAllows is the number of unavailable pods that each budget allows.
+const budgetAllows = 2
 
 func TestSpec11_10_LimitsAreKeptAtEveryInstantInAnyPopulation(t *testing.T) {
 	upgrades := 0
@@ -129,7 +200,8 @@ func TestSpec11_10_LimitsAreKeptAtEveryInstantInAnyPopulation(t *testing.T) {
 		s := newLimitedSimulation(seed)
 		for range 40 {
 			generation := s.generation
-			plan, err := NextInCluster(s.set, s.view(), nil, s.stage, s.cluster())
+			view := s.view()
+			plan, err := NextInCluster(s.set, view, nil, s.stage, s.cluster(view))
 			require.NoError(t, err)
 			left := slices.Concat(plan.Pods, plan.Queued)
 			if len(left) > 0 {
@@ -154,7 +226,8 @@ func TestSpec11_10_EveryRolloutEndsWithinItsLimits(t *testing.T) {
 		var plan Plan
 		for range 200 {
 			var err error
-			plan, err = NextInCluster(s.set, s.view(), nil, s.stage, s.cluster())
+			view := s.view()
+			plan, err = NextInCluster(s.set, view, nil, s.stage, s.cluster(view))
 			require.NoError(t, err)
 			if plan.Phase.Ended() {
 				break

@@ -77,11 +77,11 @@ func Steps(policy *outriggerv1.RolloutPolicy) []outriggerv1.RolloutStep {
 
 // limits reports whether a policy has limits that also apply after the last step.
 func limits(policy *outriggerv1.RolloutPolicySpec) bool {
-	return policy.Failure != nil || len(policy.Windows) > 0 || policy.MaxUnavailablePerOwner > 0 || policy.Domains != nil
+	return policy.Failure != nil || len(policy.Windows) > 0 || policy.MaxUnavailablePerOwner > 0 || policy.Domains != nil || policy.RespectPodDisruptionBudgets
 }
 
 func stepOf(step *outriggerv1.RolloutStep, policy *outriggerv1.RolloutPolicySpec) *protocol.Step {
-	copied := &protocol.Step{Name: step.Name, UpTo: step.UpTo, Approval: step.Approval != nil, MaxPerOwner: int(policy.MaxUnavailablePerOwner)}
+	copied := &protocol.Step{Name: step.Name, UpTo: step.UpTo, Approval: step.Approval != nil, MaxPerOwner: int(policy.MaxUnavailablePerOwner), RespectBudgets: policy.RespectPodDisruptionBudgets}
 	if policy.Failure != nil {
 		copied.MaxFailed = &policy.Failure.MaxFailedPods
 	}
@@ -131,7 +131,7 @@ func MaxFailed(s *protocol.Stage, pods int) (limit int, limited bool, err error)
 }
 
 // LimitsUnavailable reports whether a stage limits the pods that upgrades make unavailable at once,
-// in addition to maxUnavailable (SPEC §11.9, §11.10).
+// in addition to maxUnavailable (SPEC §11.9, §11.10, §11.11).
 func LimitsUnavailable(s *protocol.Stage) bool {
-	return Limits(s) && (s.Step.MaxPerOwner > 0 || s.Step.Domains != nil)
+	return Limits(s) && (s.Step.MaxPerOwner > 0 || s.Step.Domains != nil || s.Step.RespectBudgets)
 }

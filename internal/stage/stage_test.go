@@ -139,7 +139,7 @@ func TestSpec11_4_StatusKeepsTheStage(t *testing.T) {
 		"in a step": {Generation: 4, Policy: "a", Steps: 3, Step: &protocol.Step{Name: "canary", UpTo: intstr.FromString("5%")}},
 		"baking": {Generation: 4, Policy: "a", Steps: 3, Index: 1, Reached: &at,
 			Step: &protocol.Step{UpTo: intstr.FromInt32(1), Bake: time.Hour, Approval: true}, Approval: &protocol.Approval{By: "ann", Reason: "fine"}},
-		"failed and resumed": {Generation: 4, Policy: "a", Steps: 3, Tolerated: 2, Step: &protocol.Step{UpTo: intstr.FromInt32(1), MaxFailed: new(intstr.FromString("2%")), MaxPerOwner: 1,
+		"failed and resumed": {Generation: 4, Policy: "a", Steps: 3, Tolerated: 2, Step: &protocol.Step{UpTo: intstr.FromInt32(1), MaxFailed: new(intstr.FromString("2%")), MaxPerOwner: 1, RespectBudgets: true,
 			Domains: &protocol.Domains{TopologyKey: "zone", MaxUnavailable: 2},
 			Windows: []protocol.Window{{Schedule: "0 9 * * 1-5", Duration: 8 * time.Hour, TimeZone: "Europe/Berlin"}}}},
 		"between two steps": {Generation: 4, Policy: "a", Steps: 3, Index: 2},

@@ -21,6 +21,7 @@ func OfStatus(set *v1alpha1.SidecarSet) *protocol.Stage {
 	}
 	if recorded.UpTo != nil {
 		s.Step = &protocol.Step{Name: recorded.Name, UpTo: *recorded.UpTo, Approval: recorded.Approval, MaxFailed: recorded.MaxFailedPods, MaxPerOwner: int(recorded.MaxUnavailablePerOwner)}
+		s.Step.RespectBudgets = recorded.RespectPodDisruptionBudgets
 		if domains := recorded.Domains; domains != nil {
 			s.Step.Domains = &protocol.Domains{TopologyKey: domains.TopologyKey, MaxUnavailable: int(domains.MaxUnavailableDomains)}
 		}
@@ -46,6 +47,7 @@ func ToStatus(set *v1alpha1.SidecarSet, s *protocol.Stage) {
 	if s.Step != nil {
 		recorded.Name, recorded.UpTo, recorded.Approval = s.Step.Name, &s.Step.UpTo, s.Step.Approval
 		recorded.MaxFailedPods, recorded.MaxUnavailablePerOwner = s.Step.MaxFailed, int32(s.Step.MaxPerOwner)
+		recorded.RespectPodDisruptionBudgets = s.Step.RespectBudgets
 		if domains := s.Step.Domains; domains != nil {
 			recorded.Domains = &v1alpha1.StepDomains{TopologyKey: domains.TopologyKey, MaxUnavailableDomains: int32(domains.MaxUnavailable)}
 		}

@@ -3,17 +3,20 @@ package integration
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	outriggerv1 "github.com/outrigger/outrigger/api/outrigger/v1alpha1"
+	"github.com/outrigger/outrigger/api/protocol"
 	"github.com/outrigger/outrigger/dev/observer"
 )
 
@@ -85,6 +88,37 @@ func (s *scenario) inProgress(group func(observer.Update) string, check func(pod
 
 func nodeOf(update observer.Update) string  { return update.Node }
 func ownerOf(update observer.Update) string { return update.Labels["owner"] }
+
+func TestSpec11_11_NoUpgradeViolatesAPodDisruptionBudget(t *testing.T) {
+	t.Parallel()
+	s := newStagedScenario(t, 0, intstr.FromString("100%"))
+	s.labelZones()
+	s.patchPolicy(`{"respectPodDisruptionBudgets":true,"domains":{"topologyKey":"` + zoneLabel + `","maxUnavailableDomains":2}}`)
+	const owners = 30
+	s.createOwners(owners)
+	for i := range owners {
+		budget := &policyv1.PodDisruptionBudget{ObjectMeta: metav1.ObjectMeta{Namespace: s.name, Name: fmt.Sprint("app-", i)}}
+		budget.Spec.Selector = &metav1.LabelSelector{MatchLabels: map[string]string{"owner": budget.Name}}
+		budget.Spec.MaxUnavailable = new(intstr.FromInt32(1))
+		if i == 0 {
+			budget.Spec.MaxUnavailable = new(intstr.FromInt32(0))
+		}
+		require.NoError(t, stack.kube.Create(s.ctx, budget))
+	}
+	s.upgradeTo("side:v2")
+	s.await(func(v observer.View) bool { return v.Updated == (owners-1)*zones && v.InFlight == 0 })
+	status := s.awaitStatus("the budget that stops the rollout", func(status protocol.RolloutStatus) bool {
+		return strings.Contains(status.Message, "waits for PodDisruptionBudget "+s.name+"/app-0 (3 healthy, 3 needed)")
+	})
+	assert.Equal(t, protocol.PhaseWaiting, status.Phase)
+	assert.Equal(t, (owners-1)*zones, s.watched.View().Updated)
+	s.inProgress(ownerOf, func(pods map[string]int) {
+		for owner, n := range pods {
+			assert.Equal(t, 1, n, owner)
+		}
+	})
+	s.inProgress(nodeOf, func(pods map[string]int) { assert.LessOrEqual(t, len(pods), 2, "zones with upgrades in progress") })
+}
 
 func TestSpec11_10_OneZoneAndOnePodOfEachOwnerAtATime(t *testing.T) {
 	t.Parallel()

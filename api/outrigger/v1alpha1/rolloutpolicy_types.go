@@ -58,6 +58,9 @@ type RolloutPolicySpec struct {
 	MaxUnavailablePerOwner int32 `json:"maxUnavailablePerOwner,omitempty"`
 	// Domains limits the domains, such as zones, in which upgrades make pods unavailable at once.
 	Domains *RolloutDomains `json:"domains,omitempty"`
+	// RespectPodDisruptionBudgets makes upgrades respect PodDisruptionBudgets: an upgrade makes a
+	// healthy pod unavailable only if each PodDisruptionBudget that selects the pod allows a disruption.
+	RespectPodDisruptionBudgets bool `json:"respectPodDisruptionBudgets,omitempty"`
 	// Windows are the times at which upgrades may start. Outside the windows, no upgrade starts, and
 	// hot upgrades in progress finish. Without windows, upgrades may start at any time.
 	// +listType=atomic
