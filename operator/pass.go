@@ -118,6 +118,11 @@ func (o *observation) hasWorkFor(run *runs.Run) bool {
 	return run.Pause == nil && (len(o.plan.Pods) > 0 || o.failure != nil) || o.plan.Counts.Migrated > 0 && !run.Resets()
 }
 
+// awaitsStep reports whether pods are left for a later step. Only a run begins that step.
+func (o *observation) awaitsStep() bool {
+	return o.plan.Phase == protocol.PhaseStepReached && o.plan.Counts.Remaining > 0
+}
+
 // inProgress reports whether pods are left that have to be upgraded or have to converge.
 func (o *observation) inProgress() bool {
 	return o.plan.Phase == protocol.PhaseProgressing || o.plan.Phase == protocol.PhaseWaiting || o.plan.Phase == protocol.PhaseStepReached

@@ -235,7 +235,7 @@ func (s *runStep) restartRun(ctx context.Context, p *pass) error {
 	done := p.run.Completed() && !p.run.GenerationMismatch(p.set)
 	lost := !done && p.state.finished != p.set.Generation
 	p.out.ended = done
-	if !p.hasWork() && (!lost || !p.inProgress()) {
+	if !p.hasWork() && !p.awaitsStep() && (!lost || !p.inProgress()) {
 		p.state.endedAt = time.Time{}
 		return nil
 	}

@@ -18,6 +18,7 @@ import (
 	sdk "go.temporal.io/sdk/client"
 	"go.temporal.io/sdk/converter"
 	"google.golang.org/grpc"
+	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/client-go/tools/events"
 	clocktesting "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -26,6 +27,7 @@ import (
 
 	"github.com/outrigger/outrigger/api/protocol"
 	"github.com/outrigger/outrigger/api/v1alpha1"
+	"github.com/outrigger/outrigger/internal/stage"
 	"github.com/outrigger/outrigger/kube"
 	"github.com/outrigger/outrigger/operator/runs"
 	"github.com/outrigger/outrigger/temporal"
@@ -41,8 +43,9 @@ type slowTemporal struct {
 	described int
 	// signals are the names of the signals that were sent to an open run.
 	signals []string
-	// rejected is the error of every SignalWithStart call, if set.
+	// rejected is the error of every SignalWithStart call, if set. started is the newest call.
 	rejected error
+	started  *workflowservice.SignalWithStartWorkflowExecutionRequest
 }
 
 type slowClient struct {
@@ -60,6 +63,8 @@ func (s *slowTemporal) SignalWithStartWorkflowExecution(_ context.Context, reque
 		if err := <-s.answers; err != nil {
 			return nil, err
 		}
+	} else {
+		s.started = request
 	}
 	return &workflowservice.SignalWithStartWorkflowExecutionResponse{RunId: "run"}, nil
 }
@@ -284,4 +289,30 @@ func TestSpec8_2_AResumeIsMirroredAlsoWhenNothingIsLeftToDo(t *testing.T) {
 	assert.True(t, out.pauseKnown)
 	assert.Nil(t, out.pause)
 	assert.Zero(t, out.requeueAfter)
+}
+
+// The rollout was scaled to zero during the bake time, so its run completed. Later, pods of the old
+// version exist again, and only a further step upgrades them.
+func TestSpec11_4_ARunThatCompletedInAStepIsStartedAgainInThisStep(t *testing.T) {
+	plain := converter.GetDefaultDataConverter()
+	attribute, err := plain.ToPayload(generation)
+	require.NoError(t, err)
+	env, set := newSlowEnv(t), setAt(generation)
+	env.run = &workflow.WorkflowExecutionInfo{
+		Status: completed, HistoryLength: 20,
+		SearchAttributes: &common.SearchAttributes{IndexedFields: map[string]*common.Payload{protocol.GenerationAttribute: attribute}},
+	}
+	canary := &protocol.Stage{Generation: generation, Policy: "edge", Steps: 3, Index: 1, Step: &protocol.Step{Name: "canary", UpTo: intstr.FromInt32(1), Approval: true}}
+	stage.ToStatus(set, canary)
+	state := env.states.of(set)
+	state.recordFinished(generation)
+	seen := observation{plan: plan(protocol.PhaseStepReached, protocol.Counts{Matched: 101, Updated: 1, Remaining: 100})}
+	out := env.outcomeOf(t, set, seen, state)
+	assert.Nil(t, env.started, "the cache may lag behind the completed run")
+	env.clock.Step(out.requeueAfter)
+	env.outcomeOf(t, set, seen, state)
+	require.NotNil(t, env.started)
+	var input protocol.RolloutInput
+	require.NoError(t, plain.FromPayloads(env.started.Input, &input))
+	assert.Equal(t, canary, input.Progress.Stage)
 }
