@@ -21,24 +21,25 @@ type FailedPods struct {
 }
 
 // FindFailed finds the pods that have failed since their upgrade to the version. Pods that are not
-// updated yet are the control group. If a share of the control group fails, too, the same share of
-// the updated pods does not count.
+// updated yet, and will be, are the control group. If a share of the control group cannot start, too,
+// the same share of the updated pods does not count. Restarts of the control group do not count,
+// because they are restarts since an older upgrade.
 func FindFailed(version *podstate.Version, pods []Pod) (failed FailedPods) {
 	var updated, old, oldFailed int
 	for i := range pods {
 		pod := &pods[i]
-		detail := failure(version, pod)
 		switch {
-		case !pod.Updated && detail != "":
-			oldFailed++
-			fallthrough
-		case !pod.Updated:
+		case !pod.Updated && pod.Upgradable:
 			old++
+			if version.FailedStart(pod.Pod) != nil {
+				oldFailed++
+			}
 			continue
-		case !pod.UpgradedToVersion:
+		case !pod.Updated, !pod.UpgradedToVersion:
 			continue
 		}
 		updated++
+		detail := failure(version, pod)
 		if detail == "" {
 			continue
 		}

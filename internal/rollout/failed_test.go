@@ -38,6 +38,8 @@ func TestSpec11_6_FailedPods(t *testing.T) {
 	crashed.Crashes, once.Crashes = 2, 1
 	created := updated
 	created.UpgradedInPlace, created.UpgradedToVersion = false, false
+	oldCrashed, fixed := old, old
+	oldCrashed.Crashes, fixed.Upgradable = 7, false
 	set := unavailable(intstr.FromInt32(1))
 	set.Spec.Containers = []v1alpha1.SidecarContainer{{Container: corev1.Container{Name: "side", Image: "side:v2"}}}
 	version, err := podstate.NewVersion(set)
@@ -54,6 +56,8 @@ func TestSpec11_6_FailedPods(t *testing.T) {
 		{"a failing control group", [][]Pod{failing(restart, 2), failing(old, 8)}, 0},
 		{"half of the control group fails", [][]Pod{failing(restart, 4), failing(old, 2), serving(old, 2)}, 2},
 		{"a share of the control group is rounded up", [][]Pod{failing(restart, 2), failing(old, 1), serving(old, 9)}, 1},
+		{"pods of the control group that restarted long ago can start", [][]Pod{failing(restart, 2), serving(oldCrashed, 8)}, 2},
+		{"pods that are not upgradable are no control group", [][]Pod{failing(restart, 2), failing(fixed, 8), serving(old, 8)}, 2},
 		{"no control group is left", [][]Pod{failing(restart, 2), serving(updated, 8)}, 2},
 	} {
 		t.Run(c.name, func(t *testing.T) {
