@@ -130,8 +130,12 @@ func (r *run) promote(ctx workflow.Context, request protocol.StepRequest) (proto
 	r.log(ctx).Info("step promoted", "step", s.Title(), "full", request.Full, "by", request.By, "reason", request.Reason)
 	next := s.Next()
 	message := s.Title() + " ended; the next step begins"
-	if request.Full || next.Index >= next.Steps {
+	switch {
+	case request.Full:
 		next.Index, next.Done, message = s.Index, true, "all steps ended; the rollout upgrades all remaining pods"
+	case next.Index >= next.Steps:
+		// The next plan reads the other limits of the policy, which still apply.
+		message = s.Title() + " ended; the rollout upgrades all remaining pods within the other limits of the policy"
 	}
 	r.progress.Stage = next
 	return protocol.StepResult{Message: message}, r.recordStage(ctx)

@@ -169,6 +169,28 @@ func (s *stageSuite) TestSpec11_3_PromoteEndsAStepAndFullEndsAllSteps() {
 	s.Less(s.upgradedAt[99], 3*time.Minute)
 }
 
+func (s *stageSuite) TestSpec11_3_APromotionOfTheLastStepKeepsTheOtherLimits() {
+	s.policies[0].Spec.Steps = []outriggerv1.RolloutStep{
+		{UpTo: intstr.FromInt32(1)},
+		{UpTo: intstr.FromString("100%")},
+	}
+	s.policies[0].Spec.MaxUnavailablePerOwner = 1
+	plan := s.next
+	sleeping := func(ctx context.Context, input protocol.NextBatchInput) (protocol.NextBatchResult, error) {
+		result, err := plan(ctx, input)
+		result.Phase, result.Pods = protocol.PhaseWaiting, nil
+		return result, err
+	}
+	s.script = []func(context.Context, protocol.NextBatchInput) (protocol.NextBatchResult, error){s.next, s.next, sleeping, s.next, s.next}
+	s.request(2*time.Minute, protocol.PromoteUpdate, approval(1), "step 2 of 2 ended; the rollout upgrades all remaining pods within the other limits")
+	s.complete(input(1))
+	last := s.written[len(s.written)-1].Stage
+	s.False(last.Done)
+	s.Require().NotNil(last.Step)
+	s.Equal(1, last.Step.MaxPerOwner)
+	s.Equal(2, last.Index)
+}
+
 func (s *stageSuite) TestSpec11_3_ThereIsNothingToApproveWithoutAPolicy() {
 	s.policies = nil
 	s.upgrade = func(_ context.Context, input protocol.UpgradeBatchInput) (protocol.UpgradeBatchResult, error) {

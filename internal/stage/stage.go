@@ -57,18 +57,25 @@ func Resolve(set *v1alpha1.SidecarSet, current *protocol.Stage, policies []outri
 	}
 	steps := Steps(policy)
 	next.Policy, next.Steps = policy.Name, len(steps)
-	if next.Index >= next.Steps {
+	switch {
+	case next.Index < next.Steps:
+		next.Step = stepOf(&steps[next.Index], &policy.Spec)
+	case limits(&policy.Spec):
+		// The last step was promoted, or the policy has fewer steps than before. The index increases,
+		// so that a request for an earlier step stays invalid.
+		next.Steps, next.Step = next.Index+1, stepOf(&outriggerv1.RolloutStep{UpTo: allPods()}, &policy.Spec)
+	default:
 		next.Done = true
-		return &next, nil
 	}
-	next.Step = stepOf(&steps[next.Index], &policy.Spec)
 	return &next, nil
 }
+
+func allPods() intstr.IntOrString { return intstr.FromString("100%") }
 
 // Steps returns the steps of a policy. The windows and the other limits also apply after the last
 // step, so a policy with any of them has a further step up to all pods.
 func Steps(policy *outriggerv1.RolloutPolicy) []outriggerv1.RolloutStep {
-	steps, all := policy.Spec.Steps, intstr.FromString("100%")
+	steps, all := policy.Spec.Steps, allPods()
 	if !limits(&policy.Spec) || len(steps) > 0 && steps[len(steps)-1].UpTo == all {
 		return steps
 	}

@@ -182,10 +182,44 @@ func TestSpec11_6_ALimitOfFailedPodsCoversAllPods(t *testing.T) {
 				assert.True(t, limited)
 				assert.Equal(t, 2, failed, "rounded down")
 			}
-			current.Index = len(c.want)
-			done, err := Resolve(edge(), current, []outriggerv1.RolloutPolicy{p})
-			require.NoError(t, err)
-			assert.True(t, done.Done)
+		})
+	}
+}
+
+// A promotion of the last step ends the step, and not the other limits.
+func TestSpec11_3_TheOtherLimitsOfAPolicyApplyAfterThePromotionOfItsLastStep(t *testing.T) {
+	for name, c := range map[string]struct {
+		limit func(*outriggerv1.RolloutPolicySpec)
+		done  bool
+	}{
+		"failure": {func(p *outriggerv1.RolloutPolicySpec) {
+			p.Failure = &outriggerv1.RolloutFailure{MaxFailedPods: intstr.FromInt32(1)}
+		}, false},
+		"windows": {func(p *outriggerv1.RolloutPolicySpec) {
+			p.Windows = []outriggerv1.RolloutWindow{{Schedule: "0 9 * * *", Duration: metav1.Duration{Duration: time.Hour}}}
+		}, false},
+		"owners":  {func(p *outriggerv1.RolloutPolicySpec) { p.MaxUnavailablePerOwner = 1 }, false},
+		"domains": {func(p *outriggerv1.RolloutPolicySpec) { p.Domains = &outriggerv1.RolloutDomains{TopologyKey: "zone"} }, false},
+		"none":    {func(*outriggerv1.RolloutPolicySpec) {}, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := policy("a", 1, nil, upTo(intstr.FromInt32(1)), upTo(intstr.FromString("100%")))
+			c.limit(&p.Spec)
+			for _, index := range []int{2, 3} {
+				resolved, err := Resolve(edge(), &protocol.Stage{Generation: 4, Policy: "a", Steps: 2, Index: index}, []outriggerv1.RolloutPolicy{p})
+				require.NoError(t, err)
+				assert.Equal(t, index, resolved.Index)
+				assert.Equal(t, c.done, resolved.Done)
+				if c.done {
+					assert.Nil(t, resolved.Step)
+					continue
+				}
+				assert.Equal(t, index+1, resolved.Steps)
+				assert.Equal(t, stepOf(&p.Spec.Steps[1], &p.Spec), resolved.Step)
+				allowed, err := Allowed(resolved, 1, 9)
+				require.NoError(t, err)
+				assert.Equal(t, 9, allowed)
+			}
 		})
 	}
 }
