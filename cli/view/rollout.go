@@ -133,6 +133,7 @@ func NewRollout(in *Input) (*Rollout, error) {
 		RunUnknown: in.Run.Unknown, Temporal: in.Run.Temporal, Revisions: in.byRevision(matched, version),
 		notResponding: in.Run.NotResponding, unreachable: in.Run.Unreachable, systemNamespace: in.SystemNamespace, stage: current,
 	}
+	r.waitForLimits(in.Run.Status)
 	r.explainNodes(in.Nodes)
 	r.reached(in.Now)
 	r.frozen()

@@ -195,6 +195,14 @@ func (r *Rollout) stepLines(s Style) []string {
 	return lines
 }
 
+// waitForLimits reports what the run waits for. The plan of a view does not read the nodes and the
+// PodDisruptionBudgets on which the limits of a policy depend.
+func (r *Rollout) waitForLimits(run *protocol.RolloutStatus) {
+	if run != nil && run.Generation == r.Generation && run.Phase == protocol.PhaseWaiting && r.Phase == protocol.PhaseProgressing && stage.LimitsUnavailable(r.stage) {
+		r.Phase, r.Message = run.Phase, run.Message
+	}
+}
+
 // limitsText describes the limits of unavailable pods.
 func limitsText(step *protocol.Step) (text string) {
 	if step.MaxPerOwner > 0 {

@@ -219,3 +219,20 @@ func TestAFailingPodDuringABakeTimeIsAReasonToGoBack(t *testing.T) {
 	in.Pods[0] = pod(t, "a", "agent:v2", written(t, time.Minute, "ErrImagePull"))
 	assert.Contains(t, newRollout(t, in).Text(Style{Now: noon}), "\nNext:      go back: kubectl sidecarset undo logs; end the bake time: kubectl sidecarset promote logs\n")
 }
+
+func TestSpec11_11_StatusShowsTheLimitThatTheRunWaitsFor(t *testing.T) {
+	const message = "1 of 4 pods updated; default/b waits for PodDisruptionBudget default/web (2 healthy, 2 needed)"
+	in := staged(t, 0, -1)
+	current := stage.OfStatus(in.Set)
+	current.Step.UpTo, current.Step.RespectBudgets = intstr.FromString("100%"), true
+	current.Step.Domains = &protocol.Domains{TopologyKey: "zone", MaxUnavailable: 1}
+	stage.ToStatus(in.Set, current)
+	require.Equal(t, protocol.PhaseProgressing, newRollout(t, in).Phase, "the view does not know the budgets")
+	in.Run.Status = &protocol.RolloutStatus{Generation: 2, Phase: protocol.PhaseWaiting, Message: message, Stage: current}
+	r := newRollout(t, in)
+	assert.Equal(t, protocol.PhaseWaiting, r.Phase)
+	assert.Equal(t, message, r.Message)
+	assert.Equal(t, "1 of 4, RolloutPolicy edge, unavailable in at most 1 of the domains zone, within PodDisruptionBudgets", r.stepLines(Style{})[0])
+	in.Run.Status.Generation = 1
+	assert.Equal(t, protocol.PhaseProgressing, newRollout(t, in).Phase, "a run of another generation")
+}
