@@ -23,7 +23,8 @@ type FailedPods struct {
 // FindFailed finds the pods that have failed since their upgrade to the version. Pods that are not
 // updated yet, and will be, are the control group. If a share of the control group cannot start, too,
 // the same share of the updated pods does not count. Restarts of the control group do not count,
-// because they are restarts since an older upgrade.
+// because they are restarts since an older upgrade. An updated pod was available with its content if
+// the rollout of this content has ended, so an upgrade is not the cause of its failure.
 func FindFailed(version *podstate.Version, pods []Pod) (failed FailedPods) {
 	var updated, old, oldFailed int
 	for i := range pods {
@@ -35,7 +36,7 @@ func FindFailed(version *podstate.Version, pods []Pod) (failed FailedPods) {
 				oldFailed++
 			}
 			continue
-		case !pod.Updated, !pod.UpgradedToVersion:
+		case !pod.Updated, !pod.UpgradedToVersion, pod.RolloutEnded:
 			continue
 		}
 		updated++

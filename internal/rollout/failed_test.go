@@ -40,6 +40,8 @@ func TestSpec11_6_FailedPods(t *testing.T) {
 	created.UpgradedInPlace, created.UpgradedToVersion = false, false
 	oldCrashed, fixed := old, old
 	oldCrashed.Crashes, fixed.Upgradable = 7, false
+	ended, endedCrashed := restart, crashed
+	ended.RolloutEnded, endedCrashed.RolloutEnded = true, true
 	set := unavailable(intstr.FromInt32(1))
 	set.Spec.Containers = []v1alpha1.SidecarContainer{{Container: corev1.Container{Name: "side", Image: "side:v2"}}}
 	version, err := podstate.NewVersion(set)
@@ -53,6 +55,7 @@ func TestSpec11_6_FailedPods(t *testing.T) {
 		{"cannot start", [][]Pod{failing(restart, 2), serving(old, 8)}, 2},
 		{"restarted twice since the upgrade", [][]Pod{serving(crashed, 1), serving(once, 1), serving(old, 8)}, 1},
 		{"pods that were created with the version have no upgrade to compare with", [][]Pod{failing(created, 2), serving(old, 8)}, 0},
+		{"pods of an ended rollout were available before they failed", [][]Pod{failing(ended, 2), serving(endedCrashed, 2), serving(old, 8)}, 0},
 		{"a failing control group", [][]Pod{failing(restart, 2), failing(old, 8)}, 0},
 		{"half of the control group fails", [][]Pod{failing(restart, 4), failing(old, 2), serving(old, 2)}, 2},
 		{"a share of the control group is rounded up", [][]Pod{failing(restart, 2), failing(old, 1), serving(old, 9)}, 1},
