@@ -76,9 +76,14 @@ func progressing(p *pass) condition {
 	return no(v1alpha1.ReasonRolloutComplete, p.plan.Message)
 }
 
-// pausedBySignal reports whether a pause by signal, and not only the spec, prevents upgrades.
+// pausedBySignal reports whether a pause by signal, and not only the spec, prevents upgrades. The
+// pause of a policy is also reported while only the last upgraded pods are not ready, because it
+// reports that these pods fail (SPEC §11.6).
 func pausedBySignal(p *pass) bool {
-	return p.pause != nil && p.unfinished() && p.plan.Counts.Remaining > 0
+	if p.pause == nil || !p.unfinished() {
+		return false
+	}
+	return p.plan.Counts.Remaining > 0 || p.plan.Phase == protocol.PhaseWaiting && signalOf(p.pause).ByPolicy()
 }
 
 // stepReached names what a rollout waits for between two steps (SPEC §11.3).

@@ -39,6 +39,7 @@ func plan(phase protocol.Phase, counts protocol.Counts) rollout.Plan {
 func TestSpec8_ConditionsGiveOneExactReason(t *testing.T) {
 	all := protocol.Counts{Matched: 4, Updated: 4, Ready: 4, UpdatedReady: 4}
 	half := protocol.Counts{Matched: 4, Updated: 2, Ready: 3, UpdatedReady: 1, Unavailable: 1, Remaining: 2}
+	last := protocol.Counts{Matched: 4, Updated: 4, Ready: 3, UpdatedReady: 3, Unavailable: 1, Converging: 1}
 	away := errors.New("Temporal is away")
 	broken := rollout.BrokenPods{Count: 1, Reason: podstate.ImagePullBackOff, Example: "shop/p", Detail: "container x: ImagePullBackOff, image x:v9"}
 	const yes, no, unknown = metav1.ConditionTrue, metav1.ConditionFalse, metav1.ConditionUnknown
@@ -76,6 +77,11 @@ func TestSpec8_ConditionsGiveOneExactReason(t *testing.T) {
 			progressing: condition{no, "Paused", "paused by signal; message"}, available: almost, degraded: good},
 		{name: "paused by signal with nothing left", started: generation, seen: observation{plan: plan(protocol.PhaseComplete, all), pause: &v1alpha1.RolloutPause{}},
 			progressing: condition{no, "RolloutComplete", "message"}, available: ready, degraded: good},
+		{name: "paused by a policy while the last pods fail", started: generation,
+			seen:        observation{plan: plan(protocol.PhaseWaiting, last), pause: &v1alpha1.RolloutPause{By: "RolloutPolicy edge", Reason: "1 pods failed"}},
+			progressing: condition{no, "Paused", "paused by RolloutPolicy edge: 1 pods failed; message"}, available: almost, degraded: good},
+		{name: "paused by signal while the last pods converge", started: generation, seen: observation{plan: plan(protocol.PhaseWaiting, last), pause: &v1alpha1.RolloutPause{By: "ann"}},
+			progressing: condition{yes, "WaitingForPods", "message"}, available: almost, degraded: good},
 		{name: "frozen", started: generation, seen: observation{plan: plan(protocol.PhaseFrozen, half), frozenReason: "Frozen"},
 			progressing: condition{no, "Frozen", "message"}, available: almost, degraded: good},
 		{name: "frozen, and Temporal is away", started: generation, seen: observation{plan: plan(protocol.PhaseFrozen, half), frozenReason: "Frozen", temporal: away},

@@ -207,11 +207,14 @@ func (p Pause) Details() (text string) {
 // Sentence describes the pause, such as "paused by signal from ann: errors" or "paused by RolloutPolicy
 // edge: 3 pods failed".
 func (p Pause) Sentence() string {
-	if strings.HasPrefix(p.By, policyPrefix) {
+	if p.ByPolicy() {
 		return "paused by " + p.By + ": " + p.Reason
 	}
 	return "paused by signal" + p.Details()
 }
+
+// ByPolicy reports whether a RolloutPolicy paused the rollout.
+func (p Pause) ByPolicy() bool { return strings.HasPrefix(p.By, policyPrefix) }
 
 const policyPrefix = "RolloutPolicy "
 

@@ -67,8 +67,12 @@ func failure(version *podstate.Version, pod *Pod) string {
 }
 
 // Failure returns the reason to pause a rollout whose failed pods exceed the limit of its stage. It
-// is nil within the limit, and without a limit.
+// is nil within the limit, without a limit, and if the spec has paused the rollout or the rollout has
+// ended.
 func Failure(set *v1alpha1.SidecarSet, pods []Pod, plan *Plan, current *protocol.Stage) (*protocol.Failure, error) {
+	if plan.Phase.Ended() || plan.Phase == protocol.PhasePaused {
+		return nil, nil
+	}
 	limit, limited, err := stage.MaxFailed(current, plan.Counts.Updated+plan.Counts.Remaining)
 	if err != nil || !limited {
 		return nil, err

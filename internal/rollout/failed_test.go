@@ -107,3 +107,36 @@ func TestSpec11_6_FailedPodsAboveTheLimitStopTheRollout(t *testing.T) {
 	require.NoError(t, err)
 	assert.Nil(t, failure, "after promote --full, no limit is left")
 }
+
+// A pause that nobody can observe, and nobody resumes, would remain for the next pods.
+func TestSpec11_6_FailedPodsPauseNoRolloutThatUpgradesNoPods(t *testing.T) {
+	stage := &protocol.Stage{Policy: "p", Steps: 1, Step: &protocol.Step{UpTo: intstr.FromString("100%"), MaxFailed: ptr(intstr.FromInt32(0))}}
+	crashed := updated
+	crashed.Crashes = maxCrashes
+	for _, c := range []struct {
+		phase  protocol.Phase
+		change func(*v1alpha1.SidecarSetUpdateStrategy)
+		pods   []Pod
+		fails  bool
+	}{
+		{protocol.PhaseNotUpdate, func(s *v1alpha1.SidecarSetUpdateStrategy) { s.Type = v1alpha1.NotUpdateSidecarSetStrategyType }, serving(old, 1), false},
+		{protocol.PhasePaused, func(s *v1alpha1.SidecarSetUpdateStrategy) { s.Paused = true }, serving(old, 1), false},
+		{protocol.PhasePartitionReached, func(s *v1alpha1.SidecarSetUpdateStrategy) { s.Partition = ptr(intstr.FromInt32(1)) }, serving(old, 1), false},
+		{protocol.PhaseComplete, func(*v1alpha1.SidecarSetUpdateStrategy) {}, nil, false},
+		{protocol.PhaseProgressing, func(*v1alpha1.SidecarSetUpdateStrategy) {}, serving(old, 1), true},
+		{protocol.PhaseWaiting, func(*v1alpha1.SidecarSetUpdateStrategy) {}, serving(restart, 1), true},
+	} {
+		t.Run(string(c.phase), func(t *testing.T) {
+			set := unavailable(intstr.FromInt32(9))
+			set.Spec.Containers = []v1alpha1.SidecarContainer{{Container: corev1.Container{Name: "side", Image: "side:v2"}}}
+			c.change(&set.Spec.UpdateStrategy)
+			pods := append(serving(crashed, 1), c.pods...)
+			plan, err := NextInStage(set, pods, nil, stage)
+			require.NoError(t, err)
+			require.Equal(t, c.phase, plan.Phase)
+			failure, err := Failure(set, pods, &plan, stage)
+			require.NoError(t, err)
+			assert.Equal(t, c.fails, failure != nil)
+		})
+	}
+}
