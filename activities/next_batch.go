@@ -66,7 +66,7 @@ func (n *nextBatch) check(ctx context.Context) (result protocol.NextBatchResult,
 	case set == nil:
 		return protocol.NextBatchResult{Phase: protocol.PhaseDeleted, Message: "the SidecarSet is gone"}, 0, nil
 	case set.Generation != n.input.Generation:
-		return protocol.NextBatchResult{Phase: protocol.PhaseSuperseded, Generation: set.Generation}, 0, nil
+		return protocol.NextBatchResult{Phase: protocol.PhaseSuperseded, Generation: set.Generation, Stage: n.recordedStage(set)}, 0, nil
 	}
 	if unseen, err := n.unseen.count(ctx); err != nil || unseen > 0 {
 		return protocol.NextBatchResult{

@@ -35,6 +35,15 @@ func (n *nextBatch) stage(ctx context.Context, set *v1alpha1.SidecarSet) (*proto
 	return resolved, nil
 }
 
+// recordedStage returns the stage that status records for the generation of a SidecarSet. A run of
+// another generation continues in this stage.
+func (n *nextBatch) recordedStage(set *v1alpha1.SidecarSet) *protocol.Stage {
+	if !n.input.Stages {
+		return nil
+	}
+	return stage.OfStatus(set)
+}
+
 // policies lists the RolloutPolicies. A cluster without their CustomResourceDefinition has none.
 func (a *Activities) policies(ctx context.Context) ([]outriggerv1.RolloutPolicy, error) {
 	var all outriggerv1.RolloutPolicyList

@@ -14,6 +14,7 @@ import (
 
 	outriggerv1 "github.com/outrigger/outrigger/api/outrigger/v1alpha1"
 	"github.com/outrigger/outrigger/api/protocol"
+	"github.com/outrigger/outrigger/api/v1alpha1"
 )
 
 func edgePolicy(spec outriggerv1.RolloutPolicySpec) *outriggerv1.RolloutPolicy {
@@ -72,5 +73,20 @@ func TestSpec11_4_AStepLimitsAWorkflowWithoutStages(t *testing.T) {
 	assert.Equal(t, protocol.PhaseProgressing, result.Phase)
 	assert.Equal(t, []string{"a"}, selectedNames(result.Pods))
 	assert.Empty(t, result.Queued)
+	assert.Nil(t, result.Stage)
+}
+
+func TestSpec11_4_ASupersededPlanHasTheStageOfTheSidecarSet(t *testing.T) {
+	set := webSet(9)
+	set.Status.Rollout = &v1alpha1.RolloutStatus{Generation: set.Generation, Policy: "edge", Stage: &v1alpha1.RolloutStage{Step: 2, Steps: 3}}
+	cluster := newTestCluster(t, interceptor.Funcs{}, set, webPod("a"))
+	input := protocol.NextBatchInput{SidecarSet: webSetReference, Generation: 999, Stages: true}
+	result, _, err := cluster.newNextBatch(input).check(t.Context())
+	require.NoError(t, err)
+	assert.Equal(t, protocol.PhaseSuperseded, result.Phase)
+	assert.Equal(t, &protocol.Stage{Generation: set.Generation, Policy: "edge", Steps: 3, Index: 1}, result.Stage)
+	input.Stages = false
+	result, _, err = cluster.newNextBatch(input).check(t.Context())
+	require.NoError(t, err)
 	assert.Nil(t, result.Stage)
 }

@@ -315,4 +315,7 @@ func TestSpec11_4_ARunThatCompletedInAStepIsStartedAgainInThisStep(t *testing.T)
 	var input protocol.RolloutInput
 	require.NoError(t, plain.FromPayloads(env.started.Input, &input))
 	assert.Equal(t, canary, input.Progress.Stage)
+	var signal protocol.GenerationInput
+	require.NoError(t, plain.FromPayloads(env.started.SignalInput, &signal))
+	assert.Equal(t, canary, signal.Stage, "a run of another generation continues in the step, too")
 }

@@ -138,7 +138,7 @@ func (r *run) stayPaused(ctx workflow.Context) error {
 	}
 	switch {
 	case next.Phase == protocol.PhaseSuperseded:
-		r.newest = protocol.GenerationInput{Generation: next.Generation}
+		r.newest = protocol.GenerationInput{Generation: next.Generation, Stage: next.Stage}
 	case next.Phase.Ended():
 		r.ended = true
 	case next.Counts.Migrating > 0:

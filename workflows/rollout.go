@@ -68,7 +68,7 @@ func (r *run) follow(ctx workflow.Context, next protocol.NextBatchResult) error 
 	case len(next.Pods) > 0:
 		return r.upgradeBatch(ctx, next)
 	case next.Phase == protocol.PhaseSuperseded:
-		r.newest = protocol.GenerationInput{Generation: next.Generation}
+		r.newest = protocol.GenerationInput{Generation: next.Generation, Stage: next.Stage}
 	case next.Phase == protocol.PhasePaused:
 		return r.awaitSignal(ctx, next.Message)
 	case next.Phase == protocol.PhaseFrozen:

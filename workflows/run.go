@@ -88,6 +88,12 @@ func newRun(ctx workflow.Context, input protocol.RolloutInput) (*run, error) {
 			return nil, err
 		}
 	}
+	if _, stale := memo[protocol.StageMemo]; stale && r.progress.Stage == nil {
+		// The run is the continuation of a run of another generation.
+		if err := r.clearStage(ctx); err != nil {
+			return nil, err
+		}
+	}
 	if input.Progress.Migrating {
 		r.migrate(ctx)
 	}
@@ -138,7 +144,11 @@ func (r *run) nextBatch(ctx workflow.Context) (next protocol.NextBatchResult, an
 	if err := answer.Get(ctx, &next); err != nil {
 		return next, false, fmt.Errorf("choose the next batch of generation %d: %w", r.input.Generation, err)
 	}
-	if valid, err := r.adoptStage(ctx, stage, next.Stage); err != nil || !valid {
+	used := next.Stage
+	if next.Phase == protocol.PhaseSuperseded {
+		used = nil // it belongs to another generation
+	}
+	if valid, err := r.adoptStage(ctx, stage, used); err != nil || !valid {
 		return next, false, err
 	}
 	r.counts = next.Counts
@@ -280,7 +290,7 @@ func (r *run) continueAsNew(ctx workflow.Context) (protocol.RolloutResult, error
 		Progress:   r.progress,
 	}
 	if next.Generation != r.input.Generation {
-		next.Progress = protocol.Progress{Written: r.progress.Written, Migrating: r.progress.Migrating, Run: r.progress.Run}
+		next.Progress = protocol.Progress{Written: r.progress.Written, Migrating: r.progress.Migrating, Run: r.progress.Run, Stage: r.newest.Stage}
 		r.log(ctx).Info("rollout superseded", "newGeneration", next.Generation)
 		if err := r.show(ctx, protocol.PhaseSuperseded, fmt.Sprintf("generation %d took over", next.Generation)); err != nil {
 			return protocol.RolloutResult{}, err

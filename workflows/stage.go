@@ -76,6 +76,14 @@ func (r *run) recordStage(ctx workflow.Context) error {
 	return nil
 }
 
+// clearStage removes the memo that a run of another generation has left.
+func (r *run) clearStage(ctx workflow.Context) error {
+	if err := workflow.UpsertMemo(ctx, map[string]any{protocol.StageMemo: nil}); err != nil {
+		return fmt.Errorf("remove the memo %s: %w", protocol.StageMemo, err)
+	}
+	return nil
+}
+
 // handleStepUpdates sets the handlers of the updates approve and promote.
 func (r *run) handleStepUpdates(ctx workflow.Context) error {
 	handlers := map[string]func(workflow.Context, protocol.StepRequest) (protocol.StepResult, error){

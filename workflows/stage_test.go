@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/mock"
 	"github.com/stretchr/testify/suite"
 	"go.temporal.io/sdk/testsuite"
 	"go.temporal.io/sdk/workflow"
@@ -233,6 +234,64 @@ func (s *stageSuite) TestSpec11_2_ANewGenerationStartsFromTheFirstStep() {
 	s.Equal(int64(2), next.Generation)
 	s.Nil(next.Progress.Stage)
 	s.Len(s.upgradedAt, 25)
+}
+
+// After a restore of the cluster, or a signal with a wrong generation, the run has another generation
+// than the SidecarSet. The signal that corrects it, or the plan, has the stage that status records.
+func (s *stageSuite) TestSpec11_4_ACorrectedRunContinuesInTheRecordedStage() {
+	recorded := &protocol.Stage{Generation: 2, Policy: "edge", Steps: 3, Index: 1, Step: &protocol.Step{UpTo: intstr.FromString("25%"), Approval: true}}
+	for name, correct := range map[string]func(){
+		"by a signal": func() {
+			s.env.RegisterDelayedCallback(func() {
+				s.env.SignalWorkflow(protocol.GenerationSignal, protocol.GenerationInput{Generation: 2, Stage: recorded})
+			}, time.Minute)
+		},
+		"by a plan": func() {
+			s.script = nil
+			s.answers(protocol.NextBatchResult{Phase: protocol.PhaseSuperseded, Generation: 2, Stage: recorded})
+		},
+		"by a plan while the run is paused": func() {
+			s.script = nil
+			s.waits()
+			s.answers(protocol.NextBatchResult{Phase: protocol.PhaseSuperseded, Generation: 2, Stage: recorded})
+			s.env.RegisterDelayedCallback(func() { s.env.SignalWorkflow(protocol.PauseSignal, protocol.Pause{By: "ann"}) }, time.Minute)
+		},
+	} {
+		s.Run(name, func() {
+			s.SetupTest()
+			correct()
+			next := s.continued()
+			s.Equal(int64(2), next.Generation)
+			s.Equal(recorded, next.Progress.Stage)
+		})
+	}
+}
+
+func (s *stageSuite) memos() *[]map[string]any {
+	var memos []map[string]any
+	s.env.OnUpsertMemo(mock.Anything).Run(func(args mock.Arguments) { memos = append(memos, args.Get(0).(map[string]any)) }).Return(nil)
+	return &memos
+}
+
+// The memo of a run survives its continuation as a run of another generation.
+func (s *stageSuite) TestSpec11_4_ARunWithoutAStageRemovesTheStageOfAnotherGeneration() {
+	s.policies = nil
+	s.Require().NoError(s.env.SetMemoOnStart(map[string]any{protocol.StageMemo: protocol.Stage{Generation: 1, Policy: "edge", Steps: 3}}))
+	memos := s.memos()
+	s.script = nil
+	s.answers(ends(protocol.PhaseComplete))
+	s.env.ExecuteWorkflow(protocol.RolloutWorkflow, input(2))
+	s.Require().NoError(s.env.GetWorkflowError())
+	s.Equal([]map[string]any{{protocol.StageMemo: nil}}, *memos)
+}
+
+func (s *stageSuite) TestSpec11_4_AFreshRunWithoutAPolicyWritesNoStage() {
+	memos := s.memos()
+	s.script = nil
+	s.answers(ends(protocol.PhaseComplete))
+	s.env.ExecuteWorkflow(protocol.RolloutWorkflow, input(2))
+	s.Require().NoError(s.env.GetWorkflowError())
+	s.Empty(*memos)
 }
 
 // A week of waiting makes a history long enough to continue as new.

@@ -177,6 +177,9 @@ type GenerationInput struct {
 	// Images lists the images that differ from the previous generation, or all images, in the
 	// form container=image. It is one line of at most MaxSummary bytes, for people.
 	Images string `json:"images,omitempty"`
+	// Stage is the stage that status records for the generation, if any. A run of another generation
+	// continues as new in this stage.
+	Stage *Stage `json:"stage,omitempty"`
 }
 
 // Pause is the payload of pause and resume, as signals and as updates. The memo PauseMemo
@@ -305,7 +308,8 @@ type NextBatchResult struct {
 	GoneConditions Fingerprints `json:"goneConditions,omitempty"`
 	// Failure is set if the failed pods exceed the limit of the RolloutPolicy.
 	Failure *Failure `json:"failure,omitempty"`
-	// Stage is the Stage that the plan used. It is nil without a RolloutPolicy.
+	// Stage is the Stage that the plan used. It is nil without a RolloutPolicy. In phase Superseded, it
+	// is the stage that status records for Generation.
 	Stage *Stage `json:"stage,omitempty"`
 	// FrozenUntil is the end of the RolloutFreeze of the phase Frozen. It is nil if the freeze has
 	// no end.

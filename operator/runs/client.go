@@ -74,8 +74,9 @@ func NewClient(client sdk.Client, o Options, metrics *Metrics) *Client {
 type Start struct {
 	SidecarSet protocol.SetReference
 	Generation protocol.GenerationInput
-	// Pause is the pause of a new run, if any. Stage is its position within the steps of a
-	// RolloutPolicy, if an earlier run of the generation was lost.
+	// Pause is the pause of a new run, if any. Stage is the position within the steps of a
+	// RolloutPolicy, if an earlier run of the generation was lost, or if the run has another
+	// generation.
 	Pause *v1alpha1.RolloutPause
 	Stage *protocol.Stage
 }
@@ -198,6 +199,7 @@ func Reference(set *v1alpha1.SidecarSet) protocol.SetReference {
 
 func (c *Client) startRequest(start Start) (*workflowservice.SignalWithStartWorkflowExecutionRequest, error) {
 	set, generation, pause := start.SidecarSet, start.Generation, start.Pause
+	generation.Stage = start.Stage
 	input := protocol.RolloutInput{SidecarSet: set, Generation: generation.Generation, Images: generation.Images, Progress: protocol.Progress{Stage: start.Stage}}
 	phase := protocol.PhaseProgressing
 	var memo *common.Memo
