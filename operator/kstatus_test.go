@@ -9,8 +9,10 @@ import (
 	"github.com/stretchr/testify/require"
 	lua "github.com/yuin/gopher-lua"
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/intstr"
 	"sigs.k8s.io/cli-utils/pkg/kstatus/status"
 
 	"github.com/outrigger/outrigger/api/protocol"
@@ -89,24 +91,58 @@ func TestSpec8_8_ToolsThatWaitReadTheStateOfARollout(t *testing.T) {
 		{"invalid", observation{invalid: errors.New("no hash")}, "Invalid", status.InProgressStatus, "Progressing"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			p := &pass{observation: c.seen, set: setAt(generation), now: time.Unix(1000, 0)}
-			p.set.Status.ObservedGeneration = generation - 1
-			describe(p)
-			ready := meta.FindStatusCondition(p.set.Status.Conditions, v1alpha1.ConditionReady)
-			assert.Equal(t, c.reason, ready.Reason)
-
-			content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(p.set)
-			require.NoError(t, err)
-			object := &unstructured.Unstructured{Object: content}
-			got, err := status.Compute(object)
-			require.NoError(t, err)
-			assert.Equal(t, c.want, got.Status, got.Message)
-			assert.Equal(t, c.health, argoHealth(t, content))
-
-			object.SetGeneration(generation + 1)
-			got, err = status.Compute(object)
-			require.NoError(t, err)
-			assert.Equal(t, status.InProgressStatus, got.Status, "the operator has not observed the newest generation")
+			requireWaitState(t, c.seen, nil, c.reason, c.want, c.health)
 		})
 	}
+}
+
+func TestSpec8_8_ToolsThatWaitReadTheStateOfARolloutInSteps(t *testing.T) {
+	half := protocol.Counts{Matched: 4, Updated: 2, Ready: 4, UpdatedReady: 2, Remaining: 2}
+	reached := observation{plan: plan(protocol.PhaseStepReached, half)}
+	frozen := func(reason string) observation {
+		return observation{plan: plan(protocol.PhaseFrozen, half), frozenReason: reason}
+	}
+	bakes := &v1alpha1.RolloutStage{Step: 1, Steps: 2, UpTo: new(intstr.FromInt32(2)), Bake: &metav1.Duration{Duration: time.Minute}, ReachedAt: new(metav1.NewMicroTime(time.Unix(990, 0)))}
+	waits := &v1alpha1.RolloutStage{Step: 1, Steps: 2, UpTo: new(intstr.FromInt32(2)), Approval: true, ReachedAt: new(metav1.NewMicroTime(time.Unix(990, 0)))}
+	for _, c := range []struct {
+		name   string
+		seen   observation
+		stage  *v1alpha1.RolloutStage
+		reason string
+		health string
+	}{
+		{"the step bakes", reached, bakes, "Baking", "Progressing"},
+		{"the step waits for approval", reached, waits, "AwaitingApproval", "Suspended"},
+		{"frozen", frozen("Frozen"), nil, "Frozen", "Suspended"},
+		{"outside the windows", frozen("OutsideWindow"), nil, "OutsideWindow", "Suspended"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			requireWaitState(t, c.seen, c.stage, c.reason, status.InProgressStatus, c.health)
+		})
+	}
+}
+
+// requireWaitState requires what kstatus and Argo CD read from the status of a SidecarSet that was
+// observed at the time 1000.
+func requireWaitState(t *testing.T, seen observation, stage *v1alpha1.RolloutStage, reason string, want status.Status, health string) {
+	t.Helper()
+	p := &pass{observation: seen, set: setAt(generation), now: time.Unix(1000, 0)}
+	p.set.Status.ObservedGeneration = generation - 1
+	p.set.Status.Rollout.Stage = stage
+	describe(p)
+	ready := meta.FindStatusCondition(p.set.Status.Conditions, v1alpha1.ConditionReady)
+	assert.Equal(t, reason, ready.Reason)
+
+	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(p.set)
+	require.NoError(t, err)
+	object := &unstructured.Unstructured{Object: content}
+	got, err := status.Compute(object)
+	require.NoError(t, err)
+	assert.Equal(t, want, got.Status, got.Message)
+	assert.Equal(t, health, argoHealth(t, content))
+
+	object.SetGeneration(generation + 1)
+	got, err = status.Compute(object)
+	require.NoError(t, err)
+	assert.Equal(t, status.InProgressStatus, got.Status, "the operator has not observed the newest generation")
 }
