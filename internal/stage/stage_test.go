@@ -1,11 +1,13 @@
 package stage
 
 import (
+	"encoding/json"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
@@ -155,6 +157,20 @@ func TestSpec11_4_StatusKeepsTheStage(t *testing.T) {
 		})
 	}
 	assert.Nil(t, OfStatus(edge()))
+}
+
+// The operator writes status if it differs from the stored status.
+func TestSpec11_4_ARecordedStageEqualsItsStoredForm(t *testing.T) {
+	at := time.Date(2026, 1, 2, 3, 4, 5, 678000789, time.UTC)
+	s := &protocol.Stage{Generation: 4, Policy: "a", Steps: 3, Reached: &at, Step: &protocol.Step{UpTo: intstr.FromInt32(1), Bake: time.Hour}}
+	set := edge()
+	set.Status.Rollout = &v1alpha1.RolloutStatus{Generation: 4}
+	ToStatus(set, s)
+	encoded, err := json.Marshal(set)
+	require.NoError(t, err)
+	var stored v1alpha1.SidecarSet
+	require.NoError(t, json.Unmarshal(encoded, &stored))
+	assert.True(t, equality.Semantic.DeepEqual(stored.Status.Rollout, set.Status.Rollout), "%s", encoded)
 }
 
 func TestSpec11_6_ALimitOfFailedPodsCoversAllPods(t *testing.T) {

@@ -1,6 +1,8 @@
 package stage
 
 import (
+	"time"
+
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/outrigger/outrigger/api/protocol"
@@ -59,7 +61,8 @@ func ToStatus(set *v1alpha1.SidecarSet, s *protocol.Stage) {
 		}
 	}
 	if s.Reached != nil {
-		recorded.ReachedAt = new(metav1.NewMicroTime(s.Reached.UTC()))
+		// The stored time has microseconds. A finer time would differ from it at each write.
+		recorded.ReachedAt = new(metav1.NewMicroTime(s.Reached.UTC().Truncate(time.Microsecond)))
 	}
 	if s.Approval != nil {
 		recorded.ApprovedBy = &v1alpha1.StepApproval{By: s.Approval.By, Reason: s.Approval.Reason}
