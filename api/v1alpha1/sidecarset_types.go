@@ -490,6 +490,7 @@ type RolloutStatus struct {
 // RolloutStage is the position of a rollout within the steps of a RolloutPolicy.
 type RolloutStage struct {
 	// Step is the number of the current step, from 1.
+	// +kubebuilder:validation:Minimum=1
 	Step int32 `json:"step"`
 	// Steps is the number of steps of the policy.
 	Steps int32 `json:"steps"`

@@ -14,6 +14,7 @@ import (
 	outriggerv1 "github.com/outrigger/outrigger/api/outrigger/v1alpha1"
 	"github.com/outrigger/outrigger/api/protocol"
 	"github.com/outrigger/outrigger/api/v1alpha1"
+	"github.com/outrigger/outrigger/internal/inject"
 )
 
 func policy(name string, precedence int32, labels map[string]string, steps ...outriggerv1.RolloutStep) outriggerv1.RolloutPolicy {
@@ -157,6 +158,17 @@ func TestSpec11_4_StatusKeepsTheStage(t *testing.T) {
 		})
 	}
 	assert.Nil(t, OfStatus(edge()))
+}
+
+func TestSpec11_4_AStageWithoutAStepIsNoStage(t *testing.T) {
+	for _, step := range []int32{0, -1} {
+		set := edge()
+		set.Status.Rollout = &v1alpha1.RolloutStatus{Generation: 4, Policy: "a", Stage: &v1alpha1.RolloutStage{Step: step, Steps: 2}}
+		assert.Nil(t, OfStatus(set))
+		share, err := NewPods(set, []outriggerv1.RolloutPolicy{policy("a", 1, nil, upTo(intstr.FromInt32(1)))})
+		require.NoError(t, err)
+		assert.Equal(t, inject.Share{}, share)
+	}
 }
 
 // The operator writes status if it differs from the stored status.

@@ -10,10 +10,10 @@ import (
 )
 
 // OfStatus returns the stage that the status of a SidecarSet records for its generation. It is nil
-// if the status records none.
+// if the status records none. A user can write a number of a step that no step has.
 func OfStatus(set *v1alpha1.SidecarSet) *protocol.Stage {
 	rollout := set.Status.Rollout
-	if rollout == nil || rollout.Stage == nil || rollout.Generation != set.Generation {
+	if rollout == nil || rollout.Stage == nil || rollout.Stage.Step < 1 || rollout.Generation != set.Generation {
 		return nil
 	}
 	recorded := rollout.Stage
