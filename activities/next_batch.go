@@ -86,7 +86,7 @@ func (n *nextBatch) plan(ctx context.Context, set *v1alpha1.SidecarSet) (result 
 	}
 	rejected := markRejected(population, n.input.Rejected)
 	goneConditions := markRejectedConditions(population, n.input.RejectedConditions)
-	current, err := n.stage(ctx, set)
+	current, err := n.acceptedStage(ctx, set, population)
 	if err != nil {
 		return result, 0, err
 	}

@@ -11,6 +11,7 @@ import (
 	outriggerv1 "github.com/outrigger/outrigger/api/outrigger/v1alpha1"
 	"github.com/outrigger/outrigger/api/protocol"
 	"github.com/outrigger/outrigger/api/v1alpha1"
+	"github.com/outrigger/outrigger/internal/rollout"
 	"github.com/outrigger/outrigger/internal/stage"
 )
 
@@ -42,6 +43,19 @@ func (n *nextBatch) recordedStage(set *v1alpha1.SidecarSet) *protocol.Stage {
 		return nil
 	}
 	return stage.OfStatus(set)
+}
+
+// acceptedStage is stage after a resume has accepted the failed pods. A paused run has no resume yet
+// that the plan could follow.
+func (n *nextBatch) acceptedStage(ctx context.Context, set *v1alpha1.SidecarSet, population []rollout.Pod) (*protocol.Stage, error) {
+	current, err := n.stage(ctx, set)
+	if err != nil || current == nil || !current.Accept || n.input.Paused {
+		return current, err
+	}
+	if n.resolved, err = rollout.Accept(set, population, current); err != nil {
+		return nil, fmt.Errorf("SidecarSet %s: %w", set.Name, err)
+	}
+	return n.resolved, nil
 }
 
 // policies lists the RolloutPolicies. A cluster without their CustomResourceDefinition has none.

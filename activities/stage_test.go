@@ -90,3 +90,33 @@ func TestSpec11_4_ASupersededPlanHasTheStageOfTheSidecarSet(t *testing.T) {
 	require.NoError(t, err)
 	assert.Nil(t, result.Stage)
 }
+
+func TestSpec11_6_AResumeAcceptsThePodsThatHaveFailedByThen(t *testing.T) {
+	failing := func(pod *corev1.Pod) {
+		pod.Status.ContainerStatuses[0].State.Waiting = &corev1.ContainerStateWaiting{Reason: "ErrImagePull"}
+	}
+	healthy := webPod("c", upgraded)
+	cluster := newTestCluster(t, interceptor.Funcs{}, webSet(9), webPod("a", upgraded, converging, failing), webPod("b", upgraded, converging, failing), healthy, webPod("d"))
+	resumed := &protocol.Stage{Policy: "edge", Steps: 1, Tolerated: 1, Accept: true, Step: &protocol.Step{UpTo: intstr.FromInt32(3), MaxFailed: new(intstr.FromInt32(0))}}
+	input := protocol.NextBatchInput{SidecarSet: webSetReference, Generation: 2, Stages: true, SkipTrueConditions: true, Stage: resumed}
+	next := cluster.newNextBatch(input)
+	result, again, err := next.check(t.Context())
+	require.NoError(t, err)
+	assert.Nil(t, result.Failure)
+	assert.Positive(t, again)
+	assert.Equal(t, 2, result.Stage.Tolerated)
+	assert.False(t, result.Stage.Accept)
+
+	cluster.edit(healthy, func() { failing(healthy); converging(healthy) })
+	cluster.sync()
+	result, again, err = next.check(t.Context())
+	require.NoError(t, err)
+	assert.Zero(t, again)
+	assert.Equal(t, &protocol.Failure{Pods: 3, Reason: result.Message}, result.Failure, "a pod that fails after the resume is not accepted")
+	assert.Equal(t, 2, result.Stage.Tolerated)
+
+	input.Paused = true
+	result, _, err = cluster.newNextBatch(input).check(t.Context())
+	require.NoError(t, err)
+	assert.Nil(t, result.Stage, "the next resume accepts the pods")
+}

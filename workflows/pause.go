@@ -98,6 +98,9 @@ func (r *run) pause(ctx workflow.Context, pause protocol.Pause) error {
 }
 
 func (r *run) resume(ctx workflow.Context, by protocol.Pause) error {
+	if err := r.acceptFailed(ctx); err != nil {
+		return err
+	}
 	r.paused = nil
 	r.log(ctx).Info("rollout resumed", "by", by.By, "reason", by.Reason)
 	return r.recordPause(ctx, &by)

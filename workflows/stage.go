@@ -14,7 +14,7 @@ func (r *run) adoptStage(ctx workflow.Context, asked, used *protocol.Stage) (val
 	switch {
 	case r.progress.Stage != asked:
 		return false, nil
-	case used == nil, asked != nil && (asked.Step != nil || asked.Done):
+	case used == nil, asked != nil && !asked.Accept && (asked.Step != nil || asked.Done):
 		return true, nil
 	}
 	r.progress.Stage = used
@@ -55,16 +55,22 @@ func (r *run) beginNextStep(ctx workflow.Context) error {
 	return r.recordStage(ctx)
 }
 
-// pauseFailing pauses a rollout whose upgraded pods fail (SPEC §11.6). A resume accepts the pods
-// that have failed.
+// pauseFailing pauses a rollout whose upgraded pods fail (SPEC §11.6).
 func (r *run) pauseFailing(ctx workflow.Context, failure *protocol.Failure) error {
-	failed := *r.progress.Stage
-	failed.Tolerated = failure.Pods
-	r.progress.Stage = &failed
-	if err := r.recordStage(ctx); err != nil {
-		return err
+	return r.pause(ctx, protocol.PauseByPolicy(r.progress.Stage.Policy, failure.Reason))
+}
+
+// acceptFailed lets the next plan accept the pods that have failed before the resume of a paused run
+// (SPEC 11.6.5). More pods may have failed since the pause.
+func (r *run) acceptFailed(ctx workflow.Context) error {
+	s := r.progress.Stage
+	if r.paused == nil || s == nil || s.Done || s.Accept {
+		return nil
 	}
-	return r.pause(ctx, protocol.PauseByPolicy(failed.Policy, failure.Reason))
+	resumed := *s
+	resumed.Accept = true
+	r.progress.Stage = &resumed
+	return r.recordStage(ctx)
 }
 
 // recordStage writes the stage to the memo of the run. The operator mirrors the memo in status, in

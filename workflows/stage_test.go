@@ -31,13 +31,15 @@ type stageSuite struct {
 	upgradedAt []time.Duration
 	begin      time.Time
 	plans      int
+	// failed is the number of pods that have failed.
+	failed int
 }
 
 const pods = 100
 
 func (s *stageSuite) SetupTest() {
 	s.simulation.SetupTest()
-	s.upgradedAt, s.plans, s.begin = nil, 0, s.env.Now()
+	s.upgradedAt, s.plans, s.failed, s.begin = nil, 0, 0, s.env.Now()
 	policy := outriggerv1.RolloutPolicy{ObjectMeta: metav1.ObjectMeta{Name: "edge"}}
 	policy.Spec.Steps = []outriggerv1.RolloutStep{
 		{Name: "canary", UpTo: intstr.FromInt32(1), Bake: &metav1.Duration{Duration: 10 * time.Minute}},
@@ -69,6 +71,11 @@ func (s *stageSuite) next(_ context.Context, input protocol.NextBatchInput) (pro
 	set := &v1alpha1.SidecarSet{ObjectMeta: metav1.ObjectMeta{Name: "logs", Generation: input.Generation}}
 	current, err := stage.Resolve(set, input.Stage, s.policies)
 	s.Require().NoError(err)
+	if current != nil && current.Accept {
+		accepted := *current
+		accepted.Accept, accepted.Tolerated = false, s.failed
+		current = &accepted
+	}
 	updated := len(s.upgradedAt)
 	result := protocol.NextBatchResult{Stage: current, Counts: protocol.Counts{Matched: pods, Updated: updated, Remaining: pods - updated}}
 	allowed, err := stage.Allowed(current, updated, pods-updated)
@@ -349,6 +356,7 @@ func (s *stageSuite) TestSpec11_6_FailedPodsPauseTheRunUntilAResumeAcceptsThem()
 	plan := s.next
 	failing := func(ctx context.Context, input protocol.NextBatchInput) (protocol.NextBatchResult, error) {
 		result, err := plan(ctx, input)
+		s.failed = 2
 		result.Phase, result.Pods, result.Failure = protocol.PhaseWaiting, nil, &protocol.Failure{Pods: 2, Reason: "2 pods failed"}
 		return result, err
 	}
@@ -357,13 +365,16 @@ func (s *stageSuite) TestSpec11_6_FailedPodsPauseTheRunUntilAResumeAcceptsThem()
 		status := s.query()
 		s.Equal(protocol.PhasePaused, status.Phase)
 		s.Equal(&protocol.Pause{By: "RolloutPolicy edge", Reason: "2 pods failed"}, status.Pause)
-		s.Equal(2, status.Stage.Tolerated)
+		s.Zero(status.Stage.Tolerated, "nobody has accepted the failed pods")
 		s.Len(s.upgradedAt, 1)
+		s.failed = 3
 	}, time.Hour)
 	s.env.RegisterDelayedCallback(func() { s.env.SignalWorkflow(protocol.ResumeSignal, protocol.Pause{By: "ann"}) }, 2*time.Hour)
 	s.request(3*time.Hour, protocol.ApproveUpdate, approval(1), "step 2 of 3 is approved")
 	s.complete(input(1))
-	s.Equal(2, s.asked[len(s.asked)-1].Stage.Tolerated, "later steps keep the accepted pods")
+	last := s.asked[len(s.asked)-1].Stage
+	s.Equal(3, last.Tolerated, "later steps keep the accepted pods, also those that failed during the pause")
+	s.False(last.Accept)
 }
 
 // A worker must not answer a workflow of an earlier version with phases that this version does not
@@ -374,4 +385,27 @@ func (s *stageSuite) TestSpec11_4_EachRequestForAPlanNamesTheKnownFeatures() {
 	for _, asked := range s.asked {
 		s.True(asked.Stages)
 	}
+}
+
+// A resume may be the last thing that a run does before it continues as new, and a promotion may
+// follow the resume.
+func (s *stageSuite) TestSpec11_6_AResumeIsKeptUntilAPlanAcceptsTheFailedPods() {
+	from := input(1)
+	from.Pause = new(protocol.PauseByPolicy("edge", "2 pods failed"))
+	from.Progress.Stage = &protocol.Stage{Generation: 1, Policy: "edge", Steps: 3, Step: &protocol.Step{UpTo: intstr.FromInt32(1)}}
+	s.env.RegisterDelayedCallback(func() {
+		s.env.SetCurrentHistoryLength(longHistory)
+		s.env.SignalWorkflow(protocol.ResumeSignal, protocol.Pause{By: "ann"})
+	}, time.Minute)
+	s.env.ExecuteWorkflow(protocol.RolloutWorkflow, from)
+	next := continuedAs(s.T(), s.env.GetWorkflowError())
+	s.Nil(next.Pause)
+	s.True(next.Progress.Stage.Accept)
+	s.True(next.Progress.Stage.Next().Accept)
+
+	s.SetupTest()
+	s.failed = 4
+	s.request(time.Hour, protocol.ApproveUpdate, approval(1), "step 2 of 3 is approved")
+	s.complete(next)
+	s.Equal(4, s.asked[len(s.asked)-1].Stage.Tolerated)
 }

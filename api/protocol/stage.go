@@ -35,6 +35,8 @@ type Stage struct {
 	// Tolerated is the number of failed pods that a person accepted by a resume. The limit of
 	// failed pods increases by this number.
 	Tolerated int `json:"tolerated,omitempty"`
+	// Accept is set by a resume. The next plan counts the pods that have failed, and sets Tolerated.
+	Accept bool `json:"accept,omitempty"`
 	// Done is set once no step limits the rollout any more.
 	Done bool `json:"done,omitempty"`
 }
@@ -80,7 +82,7 @@ type Window struct {
 
 // Next returns the stage at the start of the next step.
 func (s *Stage) Next() *Stage {
-	return &Stage{Generation: s.Generation, Policy: s.Policy, Steps: s.Steps, Index: s.Index + 1, Tolerated: s.Tolerated}
+	return &Stage{Generation: s.Generation, Policy: s.Policy, Steps: s.Steps, Index: s.Index + 1, Tolerated: s.Tolerated, Accept: s.Accept}
 }
 
 // Failure is the reason to pause a rollout whose upgraded pods fail.

@@ -519,6 +519,8 @@ type RolloutStage struct {
 	Windows []StepWindow `json:"windows,omitempty"`
 	// ToleratedPods is the number of failed pods that a resume accepted.
 	ToleratedPods int32 `json:"toleratedPods,omitempty"`
+	// AcceptFailedPods is set after a resume until the run has counted the failed pods.
+	AcceptFailedPods bool `json:"acceptFailedPods,omitempty"`
 	// ReachedAt is the time at which all pods of the step were updated and ready.
 	ReachedAt *metav1.MicroTime `json:"reachedAt,omitempty"`
 	// ApprovedBy is the approval of the step.

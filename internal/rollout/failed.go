@@ -66,6 +66,22 @@ func failure(version *podstate.Version, pod *Pod) string {
 	return ""
 }
 
+// Accept returns the stage after a resume. The limit of the stage increases by the number of the pods
+// that have failed.
+func Accept(set *v1alpha1.SidecarSet, pods []Pod, current *protocol.Stage) (*protocol.Stage, error) {
+	accepted := *current
+	accepted.Accept = false
+	if _, limited, err := stage.MaxFailed(current, len(pods)); err != nil || !limited {
+		return &accepted, err
+	}
+	version, err := podstate.NewVersion(set)
+	if err != nil {
+		return nil, err
+	}
+	accepted.Tolerated = max(current.Tolerated, FindFailed(version, pods).Count)
+	return &accepted, nil
+}
+
 // Failure returns the reason to pause a rollout whose failed pods exceed the limit of its stage. It
 // is nil within the limit, without a limit, and if the spec has paused the rollout or the rollout has
 // ended.

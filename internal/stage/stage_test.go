@@ -145,6 +145,7 @@ func TestSpec11_4_StatusKeepsTheStage(t *testing.T) {
 		"failed and resumed": {Generation: 4, Policy: "a", Steps: 3, Tolerated: 2, Step: &protocol.Step{UpTo: intstr.FromInt32(1), MaxFailed: new(intstr.FromString("2%")), MaxPerOwner: 1, RespectBudgets: true,
 			Domains: &protocol.Domains{TopologyKey: "zone", MaxUnavailable: 2},
 			Windows: []protocol.Window{{Schedule: "0 9 * * 1-5", Duration: 8 * time.Hour, TimeZone: "Europe/Berlin"}}}},
+		"resumed":           {Generation: 4, Policy: "a", Steps: 3, Tolerated: 2, Accept: true, Step: &protocol.Step{UpTo: intstr.FromInt32(1)}},
 		"between two steps": {Generation: 4, Policy: "a", Steps: 3, Index: 2},
 		"done":              {Generation: 4, Policy: "a", Steps: 3, Index: 2, Done: true},
 	} {

@@ -19,7 +19,7 @@ func OfStatus(set *v1alpha1.SidecarSet) *protocol.Stage {
 	recorded := rollout.Stage
 	s := &protocol.Stage{
 		Generation: set.Generation, Policy: rollout.Policy, Steps: int(recorded.Steps), Index: int(recorded.Step) - 1, Done: recorded.Done,
-		Tolerated: int(recorded.ToleratedPods),
+		Tolerated: int(recorded.ToleratedPods), Accept: recorded.AcceptFailedPods,
 	}
 	if recorded.UpTo != nil {
 		s.Step = &protocol.Step{Name: recorded.Name, UpTo: *recorded.UpTo, Approval: recorded.Approval, MaxFailed: recorded.MaxFailedPods, MaxPerOwner: int(recorded.MaxUnavailablePerOwner)}
@@ -45,7 +45,7 @@ func OfStatus(set *v1alpha1.SidecarSet) *protocol.Stage {
 
 // ToStatus records a stage in the status of a SidecarSet. status.rollout must be set already.
 func ToStatus(set *v1alpha1.SidecarSet, s *protocol.Stage) {
-	recorded := &v1alpha1.RolloutStage{Step: int32(s.Index) + 1, Steps: int32(s.Steps), Done: s.Done, ToleratedPods: int32(s.Tolerated)}
+	recorded := &v1alpha1.RolloutStage{Step: int32(s.Index) + 1, Steps: int32(s.Steps), Done: s.Done, ToleratedPods: int32(s.Tolerated), AcceptFailedPods: s.Accept}
 	if s.Step != nil {
 		recorded.Name, recorded.UpTo, recorded.Approval = s.Step.Name, &s.Step.UpTo, s.Step.Approval
 		recorded.MaxFailedPods, recorded.MaxUnavailablePerOwner = s.Step.MaxFailed, int32(s.Step.MaxPerOwner)
