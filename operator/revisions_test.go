@@ -110,3 +110,26 @@ func TestSpec6_APinnedVersionOutlivesRelabellingAndTheLimit(t *testing.T) {
 	assert.Equal(t, "one", found.Labels[v1alpha1.CustomVersionLabel])
 	assert.Len(t, registered(t, r, set), 2, "the pinned one and the newest")
 }
+
+func TestSpec6_6_TheLastGoodRevisionOutlivesTheLimit(t *testing.T) {
+	set := fixture.SidecarSet("s", fixture.Sidecar("side"))
+	set.Spec.RevisionHistoryLimit = new(int32(1))
+	r := registrar(t)
+	good := registered(t, r, set)[0].Name
+	adopted := v1alpha1.GoodRevision{Revision: "adopted", Hash: "h"}
+	set.Status.GoodRevisions = []v1alpha1.GoodRevision{adopted, {Revision: good, Hash: "h", ResourceVersion: "7"}}
+	namesAfter := func(image string) []string {
+		set.Spec.Containers[0].Image = image
+		var names []string
+		for _, one := range registered(t, r, set) {
+			names = append(names, one.Name)
+		}
+		return names
+	}
+	for _, image := range []string{"side:v2", "side:v3"} {
+		names := namesAfter(image)
+		assert.ElementsMatch(t, []string{good, set.Status.LatestRevision}, names, image)
+	}
+	set.Status.GoodRevisions = []v1alpha1.GoodRevision{{Revision: set.Status.LatestRevision, Hash: "h", ResourceVersion: "9"}}
+	assert.Equal(t, []string{set.Status.LatestRevision}, namesAfter("side:v3"), "the former good revision is removed")
+}

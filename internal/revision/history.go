@@ -48,21 +48,24 @@ func NumberFor(revision *appsv1.ControllerRevision, sorted []*appsv1.ControllerR
 }
 
 // Expendable returns the revisions that exceed the history limit, the oldest first. It never
-// returns the current revision, revisions of pods, or the revision that injection is pinned to
-// (SPEC §6).
+// returns the current revision, revisions of pods, the revision that injection is pinned to, or the
+// last good revision, which new pods of a rollout in steps may get (SPEC §6.6, §11.5).
 func Expendable(set *v1alpha1.SidecarSet, sorted []*appsv1.ControllerRevision, current string, pods []*corev1.Pod) []*appsv1.ControllerRevision {
 	excess := len(sorted) - historyLimit(set)
 	if excess <= 0 {
 		return nil
 	}
 	pinned, _ := FindPinned(set, sorted)
-	used := usedBy(pods, set.Name, sorted)
+	used, good := usedBy(pods, set.Name, sorted), set.Status.LastGoodRevision()
+	kept := func(candidate *appsv1.ControllerRevision) bool {
+		return candidate.Name == current || candidate == pinned || used(candidate) || good != nil && candidate.Name == good.Revision
+	}
 	var expendable []*appsv1.ControllerRevision
 	for _, candidate := range sorted {
 		if len(expendable) == excess {
 			break
 		}
-		if candidate.Name != current && candidate != pinned && !used(candidate) {
+		if !kept(candidate) {
 			expendable = append(expendable, candidate)
 		}
 	}
