@@ -120,3 +120,22 @@ func TestSpec11_6_AResumeAcceptsThePodsThatHaveFailedByThen(t *testing.T) {
 	require.NoError(t, err)
 	assert.Nil(t, result.Stage, "the next resume accepts the pods")
 }
+
+func TestSpec11_6_FailedPodsStopABatch(t *testing.T) {
+	failing := func(pod *corev1.Pod) {
+		pod.Status.ContainerStatuses[0].State.Waiting = &corev1.ContainerStateWaiting{Reason: "ErrImagePull"}
+	}
+	cluster := newTestCluster(t, interceptor.Funcs{}, webSet(9), webPod("a", upgraded, converging, failing), webPod("b"))
+	b := cluster.batchOf("b")
+	b.input.Stage = &protocol.Stage{Policy: "edge", Steps: 1, Step: &protocol.Step{UpTo: intstr.FromString("100%"), MaxFailed: new(intstr.FromInt32(1))}}
+	_, err := cluster.refills(b)
+	require.NoError(t, err)
+	assert.False(t, b.result().Failing)
+
+	b = cluster.batchOf("b")
+	b.input.Stage = &protocol.Stage{Policy: "edge", Steps: 1, Step: &protocol.Step{UpTo: intstr.FromString("100%"), MaxFailed: new(intstr.FromInt32(0))}}
+	again, err := cluster.refills(b)
+	require.NoError(t, err)
+	assert.Zero(t, again)
+	assert.True(t, b.result().Failing, "the run does not plan again at once")
+}

@@ -89,6 +89,8 @@ type upgradeBatch struct {
 	queued *queuedPods
 	// quiet is set once nothing has changed for idleTimeout.
 	quiet bool
+	// failing is set once the failed pods exceed the limit of the stage.
+	failing bool
 }
 
 func (b *upgradeBatch) run(ctx context.Context, attempt int32) error {
@@ -173,6 +175,7 @@ func (b *upgradeBatch) fill(ctx context.Context, set *v1alpha1.SidecarSet) (coun
 		return counts, false, err
 	}
 	if failure, err := rollout.Failure(set, population, &plan, b.input.Stage); err != nil || failure != nil {
+		b.failing = failure != nil
 		return counts, true, err // the next plan pauses the run
 	}
 	refill, err := b.withinLimit(ctx, set, &plan, unseen)
@@ -303,7 +306,7 @@ func (b *upgradeBatch) result() protocol.UpgradeBatchResult {
 	for _, pod := range b.tried {
 		tried = append(tried, pod.PodReference)
 	}
-	result := protocol.UpgradeBatchResult{Written: b.outcome.writes(tried), Rejected: b.outcome.failures(tried), Stopped: b.outcome.stopped, Frozen: b.outcome.frozen, Quiet: b.quiet}
+	result := protocol.UpgradeBatchResult{Written: b.outcome.writes(tried), Rejected: b.outcome.failures(tried), Stopped: b.outcome.stopped, Frozen: b.outcome.frozen, Failing: b.failing, Quiet: b.quiet}
 	result.Skipped = len(tried) - len(result.Written) - len(result.Rejected)
 	return result
 }

@@ -18,6 +18,7 @@ const (
 	waitRejected = "no write of the batch was accepted; retrying later"
 	waitSkipped  = "the pods of the batch had changed; retrying"
 	waitFrozen   = "a RolloutFreeze stopped the batch"
+	waitFailing  = "failed pods stopped the batch"
 )
 
 // waitOptions returns the options of a wait whose timer shows the reason in the UI.

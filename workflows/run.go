@@ -179,6 +179,10 @@ func (r *run) upgradeBatch(ctx workflow.Context, next protocol.NextBatchResult) 
 		// The next plan may come from a worker that does not observe the freeze yet.
 		return r.awaitSignalFor(ctx, skippedPause, waitFrozen)
 	}
+	if result.Failing {
+		// The next plan pauses the run, unless its worker does not observe the failed pods yet.
+		return r.awaitSignalFor(ctx, skippedPause, waitFailing)
+	}
 	if again && len(result.Written) == 0 {
 		// The batch contained only rejected pods, because no other pod could be upgraded.
 		return r.sleep(ctx, waitRejected)

@@ -409,3 +409,19 @@ func (s *stageSuite) TestSpec11_6_AResumeIsKeptUntilAPlanAcceptsTheFailedPods() 
 	s.complete(next)
 	s.Equal(4, s.asked[len(s.asked)-1].Stage.Tolerated)
 }
+
+// The cache of the worker that plans may lag behind the cache of the worker that upgrades.
+func (s *stageSuite) TestSpec11_6_ABatchThatFailedPodsStoppedIsNotRepeatedAtOnce() {
+	upgrade, stopped := s.upgrade, []time.Duration(nil)
+	s.upgrade = func(ctx context.Context, input protocol.UpgradeBatchInput) (protocol.UpgradeBatchResult, error) {
+		if len(stopped) < 3 {
+			stopped = append(stopped, s.env.Now().Sub(s.begin))
+			return protocol.UpgradeBatchResult{Failing: true}, nil
+		}
+		return upgrade(ctx, input)
+	}
+	s.request(time.Hour, protocol.ApproveUpdate, approval(1), "step 2 of 3 is approved")
+	s.complete(input(1))
+	s.GreaterOrEqual(stopped[1]-stopped[0], skippedPause)
+	s.GreaterOrEqual(stopped[2]-stopped[1], skippedPause)
+}

@@ -392,6 +392,9 @@ type UpgradeBatchResult struct {
 	Stopped string `json:"stopped,omitempty"`
 	// Frozen is set if a RolloutFreeze stopped the batch.
 	Frozen bool `json:"frozen,omitempty"`
+	// Failing is set if the failed pods stopped the batch, because they exceed the limit of the
+	// RolloutPolicy.
+	Failing bool `json:"failing,omitempty"`
 	// Quiet is set if no pod was upgraded for a while before the batch ended.
 	Quiet bool `json:"quiet,omitempty"`
 }
