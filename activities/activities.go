@@ -51,5 +51,6 @@ type Activities struct {
 
 	populations rollout.PopulationCache
 	freezes     freezeList
+	policies    policyList
 	limits      limitSources
 }

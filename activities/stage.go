@@ -3,6 +3,7 @@ package activities
 import (
 	"context"
 	"fmt"
+	"sync"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -24,7 +25,7 @@ func (n *nextBatch) stage(ctx context.Context, set *v1alpha1.SidecarSet) (*proto
 	var policies []outriggerv1.RolloutPolicy
 	if current := n.input.Stage; current == nil || !current.Done && current.Step == nil {
 		var err error
-		if policies, err = n.policies(ctx); err != nil {
+		if policies, err = n.policiesSince(ctx, n.began); err != nil {
 			return nil, err
 		}
 	}
@@ -58,17 +59,44 @@ func (n *nextBatch) acceptedStage(ctx context.Context, set *v1alpha1.SidecarSet,
 	return n.resolved, nil
 }
 
-// policies lists the RolloutPolicies. A cluster without their CustomResourceDefinition has none.
-func (a *Activities) policies(ctx context.Context) ([]outriggerv1.RolloutPolicy, error) {
+// policyList is the recent list of all RolloutPolicies. All activities of a process share the list.
+type policyList struct {
+	once   sync.Once
+	recent *recent[knownPolicies]
+}
+
+// knownPolicies are the policies of a cluster. defined is false in a cluster without their
+// CustomResourceDefinition, which has no policies.
+type knownPolicies struct {
+	items   []outriggerv1.RolloutPolicy
+	defined bool
+}
+
+// policiesSince lists the policies at a time or later, because a policy may have been created just
+// before the rollout began. Activities that begin at the same time share one request. A missing
+// definition may have been observed earlier, because each request for it also discovers the API.
+func (a *Activities) policiesSince(ctx context.Context, at time.Time) ([]outriggerv1.RolloutPolicy, error) {
+	a.policies.once.Do(func() { a.policies.recent = newRecent(a.Clock, "RolloutPolicies", a.listPolicies) })
+	known, err := a.policies.recent.get(ctx)
+	if err == nil && known.defined {
+		known, err = a.policies.recent.since(ctx, at)
+	}
+	return known.items, err
+}
+
+// listPolicies lists the RolloutPolicies. As in listFreezes, other activities may wait for the list.
+func (a *Activities) listPolicies(ctx context.Context) (knownPolicies, error) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), maxAge)
+	defer cancel()
 	var all outriggerv1.RolloutPolicyList
 	err := a.Live.List(ctx, &all)
 	if meta.IsNoMatchError(err) || apierrors.IsNotFound(err) {
-		return nil, nil
+		return knownPolicies{}, nil
 	}
 	if err != nil {
-		return nil, fmt.Errorf("list RolloutPolicies: %w", err)
+		return knownPolicies{}, fmt.Errorf("list RolloutPolicies: %w", err)
 	}
-	return all.Items, nil
+	return knownPolicies{items: all.Items, defined: true}, nil
 }
 
 // omitStages removes everything from a result that a workflow without stages does not know. Such a

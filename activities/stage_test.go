@@ -1,13 +1,19 @@
 package activities
 
 import (
+	"context"
+	"fmt"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
@@ -138,4 +144,65 @@ func TestSpec11_6_FailedPodsStopABatch(t *testing.T) {
 	require.NoError(t, err)
 	assert.Zero(t, again)
 	assert.True(t, b.result().Failing, "the run does not plan again at once")
+}
+
+// listingPolicies counts the requests of the list of RolloutPolicies, and returns an error for each.
+func listingPolicies(lists *atomic.Int32, err error) interceptor.Funcs {
+	return interceptor.Funcs{List: func(ctx context.Context, c client.WithWatch, l client.ObjectList, opts ...client.ListOption) error {
+		if _, ok := l.(*outriggerv1.RolloutPolicyList); ok {
+			lists.Add(1)
+			if err != nil {
+				return err
+			}
+		}
+		return c.List(ctx, l, opts...)
+	}}
+}
+
+func TestSpec11_1_ConcurrentRolloutsShareOneListOfPolicies(t *testing.T) {
+	var lists atomic.Int32
+	a, clock := newActivities(t, listingPolicies(&lists, nil))
+	policy := edgePolicy(outriggerv1.RolloutPolicySpec{Steps: []outriggerv1.RolloutStep{{UpTo: intstr.FromInt32(1)}}})
+	stages := func() *protocol.Stage {
+		var plans sync.WaitGroup
+		var found atomic.Pointer[protocol.Stage]
+		for i := range 50 {
+			plans.Go(func() {
+				set := logs(2)
+				set.Name = fmt.Sprint("logs-", i)
+				current, err := a.newNextBatch(protocol.NextBatchInput{Generation: 2}).stage(t.Context(), set)
+				assert.NoError(t, err)
+				found.Store(current)
+			})
+		}
+		plans.Wait()
+		return found.Load()
+	}
+	assert.Nil(t, stages())
+	assert.EqualValues(t, 1, lists.Load())
+
+	clock.Step(time.Millisecond)
+	require.NoError(t, a.Live.(client.Client).Create(t.Context(), policy))
+	found := stages()
+	require.NotNil(t, found, "a policy that was created just before the plan applies")
+	assert.Equal(t, "edge", found.Policy)
+	assert.EqualValues(t, 2, lists.Load())
+}
+
+func TestSpec11_1_AMissingDefinitionIsNotRequestedByEachPlan(t *testing.T) {
+	var lists atomic.Int32
+	missing := &meta.NoKindMatchError{GroupKind: schema.GroupKind{Group: "outrigger.io", Kind: "RolloutPolicy"}}
+	a, clock := newActivities(t, listingPolicies(&lists, missing))
+	plan := func() {
+		current, err := a.newNextBatch(protocol.NextBatchInput{Generation: 2}).stage(t.Context(), logs(2))
+		require.NoError(t, err)
+		assert.Nil(t, current)
+	}
+	plan()
+	clock.Step(refreshAge - time.Millisecond)
+	plan()
+	assert.EqualValues(t, 1, lists.Load())
+	clock.Step(maxAge)
+	plan()
+	assert.EqualValues(t, 2, lists.Load())
 }
