@@ -1,7 +1,9 @@
 package pods
 
 import (
+	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"testing"
 
@@ -142,6 +144,25 @@ func TestSpec11_5_WithoutALastGoodRevisionNewPodsGetTheCurrentContent(t *testing
 			assert.Equal(t, map[string]int{"side:v2": 200}, newPods(t, handler))
 		})
 	}
+}
+
+func TestSpec11_5_ARevisionThatCannotBeListedRejectsNoPod(t *testing.T) {
+	failing := interceptor.Funcs{List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, options ...client.ListOption) error {
+		if _, ok := list.(*appsv1.ControllerRevisionList); ok {
+			return errors.New("forbidden")
+		}
+		return c.List(ctx, list, options...)
+	}}
+	set, good := edited(t)
+	inStep(set, protocol.Stage{Generation: 2, Policy: "steps", Steps: 1, Step: &protocol.Step{UpTo: intstr.FromString("0%")}})
+	handler := handlerFor(t, failing, []client.Object{good}, set)
+	assert.Equal(t, map[string]int{"side:v2": 200}, newPods(t, handler))
+
+	pinned := set.DeepCopy()
+	pinned.Spec.InjectionStrategy.Revision = &v1alpha1.SidecarSetInjectRevision{RevisionName: &good.Name, Policy: v1alpha1.AlwaysSidecarSetInjectRevisionPolicy}
+	response := admitted(t, handlerFor(t, failing, []client.Object{good}, pinned), fixture.Pod())
+	assert.False(t, response.Allowed, "a pinned revision is not replaced")
+	assert.Contains(t, response.Result.Message, "list its revisions: forbidden")
 }
 
 func TestSpec11_5_APinnedRevisionWinsOverTheStep(t *testing.T) {

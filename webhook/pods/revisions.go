@@ -67,12 +67,14 @@ func (h *Handler) pinned(ctx context.Context, set *compiledSet) (*inject.Set, er
 	return set.withContentOf(found)
 }
 
-// former returns the former revision. If the former revision is missing or cannot be read, former
-// returns the newest content, because a policy must not stop the creation of pods.
+// former returns the former revision. If the former revision is missing, or if revisions cannot be
+// listed or read, former returns the newest content, because a policy must not stop the creation of
+// pods.
 func (h *Handler) former(ctx context.Context, set *compiledSet) (*inject.Set, error) {
 	sorted, err := h.revisionsOf(ctx, set)
 	if err != nil {
-		return nil, err
+		h.sets.log.Error(err, "a new pod gets the newest content: the last good revision cannot be listed", "sidecarset", set.name)
+		return set.newest, set.newestErr
 	}
 	found := revision.Named(sorted, set.former.Revision)
 	if found == nil {
