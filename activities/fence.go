@@ -22,7 +22,8 @@ type fence struct {
 	generation int64
 	lease      *rolloutLease
 	permission *recent[permission]
-	// stage has the windows in which upgrades may start. It is nil without a RolloutPolicy.
+	// stage has the windows in which upgrades may start, and the target of a rollback. It is nil
+	// without a RolloutPolicy.
 	stage *protocol.Stage
 }
 
@@ -59,7 +60,7 @@ func (f *fence) check(ctx context.Context) (*v1alpha1.SidecarSet, error) {
 	case now.stopped != "":
 		return nil, now.stopped
 	}
-	if freeze := stage.FreezeOf(now.set, freezes, f.Clock.Now()); freeze != nil {
+	if freeze := stage.FreezeFor(now.set, f.stage, freezes, f.Clock.Now()); freeze != nil {
 		return now.set, frozen{stopped(stage.FreezeMessage(freeze))}
 	}
 	if closed, _, err := stage.Closed(f.stage, f.Clock.Now()); err != nil || closed != "" {
@@ -108,7 +109,7 @@ func (f *fence) read(ctx context.Context) (permission, error) {
 		held, err := f.lease.held(ctx)
 		lease <- answer{held, err}
 	}()
-	set, err := f.liveSet(ctx, f.lease.set)
+	set, err := f.liveTarget(ctx, f.lease.set, f.stage)
 	if err != nil {
 		return permission{}, err
 	}

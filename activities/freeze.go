@@ -48,13 +48,13 @@ func (a *Activities) listFreezes(ctx context.Context) ([]outriggerv1.RolloutFree
 // received already.
 func (n *nextBatch) freeze(ctx context.Context, set *v1alpha1.SidecarSet) (*outriggerv1.RolloutFreeze, error) {
 	freezes, err := n.recentFreezes().get(ctx)
-	if err != nil || stage.FreezeOf(set, freezes, n.Clock.Now()) == nil {
+	if err != nil || stage.FreezeFor(set, n.resolved, freezes, n.Clock.Now()) == nil {
 		return nil, err
 	}
 	if freezes, err = n.recentFreezes().since(ctx, n.began); err != nil {
 		return nil, err
 	}
-	return stage.FreezeOf(set, freezes, n.Clock.Now()), nil
+	return stage.FreezeFor(set, n.resolved, freezes, n.Clock.Now()), nil
 }
 
 // frozen returns the reason for which no upgrade may start now, and its end, if it is known. The

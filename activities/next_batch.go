@@ -9,6 +9,7 @@ import (
 	"github.com/outrigger/outrigger/api/v1alpha1"
 	"github.com/outrigger/outrigger/internal/podstate"
 	"github.com/outrigger/outrigger/internal/rollout"
+	"github.com/outrigger/outrigger/internal/stage"
 )
 
 // NextBatch waits until pods can be upgraded to the generation. It returns these pods, or the
@@ -32,7 +33,7 @@ func (a *Activities) NextBatch(ctx context.Context, input protocol.NextBatchInpu
 func (a *Activities) newNextBatch(input protocol.NextBatchInput) *nextBatch {
 	return &nextBatch{
 		Activities: a, input: input, began: a.Clock.Now(),
-		set: a.recentSet(input.SidecarSet), unseen: a.unseenWrites(input.Written), idle: newIdleTimer(a.Clock),
+		set: a.recentTarget(input.SidecarSet, input.Stage), unseen: a.unseenWrites(input.Written), idle: newIdleTimer(a.Clock),
 	}
 }
 
@@ -90,6 +91,10 @@ func (n *nextBatch) plan(ctx context.Context, set *v1alpha1.SidecarSet) (result 
 	if err != nil {
 		return result, 0, err
 	}
+	if stage.RollsBack(current, set.Generation) != nil && n.input.Stage.Generation != set.Generation {
+		// The rollback of an earlier generation continues. The next plan uses its target.
+		return protocol.NextBatchResult{Phase: protocol.PhaseProgressing, Message: current.Quarantine.Message(), Stage: current}, 0, nil
+	}
 	plan, err := n.planPods(ctx, set, population, rejected, current)
 	if err != nil {
 		return result, 0, err
@@ -101,20 +106,8 @@ func (n *nextBatch) plan(ctx context.Context, set *v1alpha1.SidecarSet) (result 
 		return result, 0, err
 	}
 	again = n.migrationDelay(&plan, n.batchDelay(&plan))
-	if again == 0 && plan.Phase == protocol.PhaseWaiting {
-		if err := n.Current(); err != nil {
-			return result, 0, err
-		}
-		version, err := podstate.NewVersion(set)
-		if err != nil {
-			return result, 0, err
-		}
-		if broken := rollout.FindBroken(version, population); broken.Count > 0 {
-			plan.Message += fmt.Sprintf("; %d with a sidecar that cannot start, such as %s (%s)", broken.Count, broken.Example, broken.Detail)
-		}
-	}
-	if plan.Phase == protocol.PhaseStepReached {
-		if err := n.Current(); err != nil {
+	if again == 0 && plan.Phase == protocol.PhaseWaiting || plan.Phase == protocol.PhaseStepReached || plan.Phase == protocol.PhaseQuarantined {
+		if err := n.describeWait(set, population, &plan); err != nil {
 			return result, 0, err
 		}
 	}
@@ -127,11 +120,30 @@ func (n *nextBatch) plan(ctx context.Context, set *v1alpha1.SidecarSet) (result 
 	return result, again, nil
 }
 
+// describeWait adds to the message of a waiting plan the pods whose sidecars cannot start. It fails
+// while the cache is known to be stale, because the run would wait for a change that has happened.
+func (n *nextBatch) describeWait(set *v1alpha1.SidecarSet, population []rollout.Pod, plan *rollout.Plan) error {
+	if err := n.Current(); err != nil || plan.Phase != protocol.PhaseWaiting {
+		return err
+	}
+	version, err := podstate.NewVersion(set)
+	if err != nil {
+		return err
+	}
+	if broken := rollout.FindBroken(version, population); broken.Count > 0 {
+		plan.Message += fmt.Sprintf("; %d with a sidecar that cannot start, such as %s (%s)", broken.Count, broken.Example, broken.Detail)
+	}
+	return nil
+}
+
 // withoutPods returns the result of a plan whose pods must not be upgraded now, because upgraded
 // pods fail, because of a RolloutFreeze, or because no window is open. Otherwise, ended is false.
 func (n *nextBatch) withoutPods(ctx context.Context, set *v1alpha1.SidecarSet, population []rollout.Pod, plan *rollout.Plan) (result protocol.NextBatchResult, ended bool, err error) {
 	result = protocol.NextBatchResult{Phase: protocol.PhaseWaiting, Counts: plan.Counts, Hot: plan.Hot, Stage: n.resolved}
 	failure, err := rollout.Failure(set, population, plan, n.resolved)
+	if err == nil {
+		err = n.checkRollback(ctx, set, failure)
+	}
 	if err != nil {
 		return result, false, err
 	}

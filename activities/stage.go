@@ -23,7 +23,7 @@ func (n *nextBatch) stage(ctx context.Context, set *v1alpha1.SidecarSet) (*proto
 		return n.resolved, nil
 	}
 	var policies []outriggerv1.RolloutPolicy
-	if current := n.input.Stage; current == nil || !current.Done && current.Step == nil {
+	if !stage.Decided(set, n.input.Stage) {
 		var err error
 		if policies, err = n.policiesSince(ctx, n.began); err != nil {
 			return nil, err

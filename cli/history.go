@@ -108,7 +108,7 @@ func (r *runs) changes(ctx context.Context, set *v1alpha1.SidecarSet, row *view.
 	err = r.events(ctx, set, run, func(event *history.HistoryEvent) {
 		row.Images = cmp.Or(row.Images, r.imagesIn(event, row.Generation))
 		action, payload, identity := received(event)
-		change := view.Change{At: event.EventTime.AsTime(), Action: action + "d"}
+		change := view.Change{At: event.EventTime.AsTime(), Action: pastOf(action)}
 		var unread error
 		switch action {
 		case protocol.PauseSignal, protocol.ResumeSignal:
@@ -117,7 +117,7 @@ func (r *runs) changes(ctx context.Context, set *v1alpha1.SidecarSet, row *view.
 				return // the signal before this update is in the history
 			}
 			change.By, change.Reason = cmp.Or(pause.By, identity), pause.Reason
-		case protocol.ApproveUpdate, protocol.PromoteUpdate:
+		case protocol.ApproveUpdate, protocol.PromoteUpdate, protocol.AbortUpdate, protocol.RetryUpdate:
 			var request protocol.StepRequest
 			unread = r.decode(payload, &request)
 			change.By, change.Reason = cmp.Or(request.By, identity), detailsOf(request, unread)
@@ -130,6 +130,17 @@ func (r *runs) changes(ctx context.Context, set *v1alpha1.SidecarSet, row *view.
 		found = append(found, change)
 	})
 	return found, unreadable, err
+}
+
+// pastOf returns the past tense of an action.
+func pastOf(action string) string {
+	switch action {
+	case protocol.AbortUpdate:
+		return "aborted"
+	case protocol.RetryUpdate:
+		return "retried"
+	}
+	return action + "d"
 }
 
 // decode fails only if the keys of an encrypted payload are missing. A signal of another client may

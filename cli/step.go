@@ -121,6 +121,8 @@ func (r *runs) explainStep(set, update string, request protocol.StepRequest, err
 	}
 	var rejected *sdktemporal.ApplicationError
 	switch {
+	case errors.Is(err, errUnread) && (update == protocol.AbortUpdate || update == protocol.RetryUpdate):
+		return fmt.Errorf("%w; the %s may still take effect once a worker runs, but only for generation %d", err, update, request.Generation)
 	case errors.Is(err, errUnread):
 		return fmt.Errorf("%w; the %s may still take effect once a worker runs, but only for step %d of generation %d; to repeat it: kubectl sidecarset %s %s --step %d",
 			err, what, step, request.Generation, update, set, step)

@@ -62,18 +62,30 @@ func progressing(p *pass) condition {
 		return no(p.frozenReason, p.plan.Message)
 	case p.inProgress() && p.fault != runs.Fault{}:
 		return andPlan(p.fault.Reason, p.fault.Message)
-	case p.plan.Phase == protocol.PhaseStepReached:
-		return stepReached(p)
-	case p.plan.Phase == protocol.PhaseWaiting:
-		return yes(v1alpha1.ReasonWaitingForPods, p.plan.Message)
 	case p.inProgress():
-		return yes(v1alpha1.ReasonRolloutProgress, p.plan.Message)
+		return inProgress(p)
 	case p.plan.Phase == protocol.PhasePartitionReached:
 		return no(v1alpha1.ReasonPartitionReached, p.plan.Message)
 	case p.plan.Counts.NotUpgradable > 0:
 		return no(v1alpha1.ReasonNotUpgradablePods, p.plan.Message)
 	}
 	return no(v1alpha1.ReasonRolloutComplete, p.plan.Message)
+}
+
+// inProgress names the state of a rollout with pods that have to be upgraded or have to converge, or
+// of a rollback.
+func inProgress(p *pass) condition {
+	switch {
+	case p.plan.Phase == protocol.PhaseQuarantined:
+		return no(v1alpha1.ReasonQuarantined, p.plan.Message)
+	case p.rollsBack():
+		return yes(v1alpha1.ReasonRollingBack, p.plan.Message)
+	case p.plan.Phase == protocol.PhaseStepReached:
+		return stepReached(p)
+	case p.plan.Phase == protocol.PhaseWaiting:
+		return yes(v1alpha1.ReasonWaitingForPods, p.plan.Message)
+	}
+	return yes(v1alpha1.ReasonRolloutProgress, p.plan.Message)
 }
 
 // pausedBySignal reports whether a pause by signal, and not only the spec, prevents upgrades. The
@@ -124,6 +136,9 @@ func degraded(p *pass) condition {
 		return yes(temporalReason(p), p.temporal.Error()+"; check it: kubectl sidecarset check")
 	case p.fault != runs.Fault{}:
 		return yes(p.fault.Reason, p.fault.Message+faultNext(p.set.Name, p.fault.Reason))
+	case p.rollsBack():
+		q := stage.QuarantineOf(p.set)
+		return yes(v1alpha1.ReasonQuarantined, fmt.Sprintf("the content failed, and its pods go back to revision %s: %s; apply other content, or try it again: kubectl sidecarset retry %s", q.Revision, q.Reason, p.set.Name))
 	case p.broken.Count > 0:
 		return yes(p.broken.Reason, fmt.Sprintf("%d of %d pods have a sidecar that cannot start, such as %s (%s); go back: kubectl sidecarset undo %s",
 			p.broken.Count, counts.Matched, p.broken.Example, p.broken.Detail, p.set.Name))

@@ -11,7 +11,7 @@ import (
 // outage of Temporal or of the workers stops continues by itself.
 func stalled(p *pass, degraded condition) condition {
 	switch degraded.reason {
-	case v1alpha1.ReasonInvalid, v1alpha1.ReasonRolloutFailing, v1alpha1.ReasonRunUnreadable:
+	case v1alpha1.ReasonInvalid, v1alpha1.ReasonRolloutFailing, v1alpha1.ReasonRunUnreadable, v1alpha1.ReasonQuarantined:
 		return yes(degraded.reason, degraded.message)
 	case v1alpha1.ReasonNotUpgradablePods:
 		if !p.unfinished() {

@@ -25,6 +25,8 @@ type pass struct {
 	now         time.Time
 	// former is the revision that status named before this pass, or nil. It is a cached object.
 	former *appsv1.ControllerRevision
+	// target is the revision to which the rollout is rolled back, or nil. It is a cached object.
+	target *appsv1.ControllerRevision
 	observation
 	// state is the state of the run that is kept from one pass to the next.
 	state *runState
@@ -61,7 +63,7 @@ func (p *pass) generation() protocol.GenerationInput {
 
 // start is the request to start the run of the generation, or to signal it.
 func (p *pass) start(pause *v1alpha1.RolloutPause) runs.Start {
-	return runs.Start{SidecarSet: runs.Reference(p.set), Generation: p.generation(), Pause: pause, Stage: stage.OfStatus(p.set)}
+	return runs.Start{SidecarSet: runs.Reference(p.set), Generation: p.generation(), Pause: pause, Stage: stage.ForStart(p.set)}
 }
 
 // observation is the state of a SidecarSet that its status reports.
@@ -125,8 +127,11 @@ func (o *observation) awaitsStep() bool {
 
 // inProgress reports whether pods are left that have to be upgraded or have to converge.
 func (o *observation) inProgress() bool {
-	return o.plan.Phase == protocol.PhaseProgressing || o.plan.Phase == protocol.PhaseWaiting || o.plan.Phase == protocol.PhaseStepReached
+	return o.plan.Phase == protocol.PhaseProgressing || o.plan.Phase == protocol.PhaseWaiting || o.plan.Phase == protocol.PhaseStepReached || o.plan.Phase == protocol.PhaseQuarantined
 }
+
+// rollsBack reports whether the rollout is rolled back, or was rolled back.
+func (p *pass) rollsBack() bool { return p.target != nil && stage.QuarantineOf(p.set) != nil }
 
 // frozen reports whether a RolloutFreeze, or the windows of a RolloutPolicy, prevent upgrades.
 func (o *observation) frozen() bool { return o.plan.Phase == protocol.PhaseFrozen }

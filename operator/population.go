@@ -5,6 +5,7 @@ import (
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/outrigger/outrigger/api/protocol"
 	"github.com/outrigger/outrigger/api/v1alpha1"
 	"github.com/outrigger/outrigger/internal/podstate"
 	"github.com/outrigger/outrigger/internal/rollout"
@@ -27,37 +28,59 @@ func (s *populationStep) reconcile(ctx context.Context, p *pass) error {
 func (s *populationStep) forget(name string) { s.cache.Forget(name) }
 
 func (s *populationStep) observe(ctx context.Context, p *pass) error {
-	matched, err := s.cache.Population(p.set, p.pods, kube.NamespaceLabels(ctx, s.client))
+	set, current, err := planned(p)
+	if err != nil {
+		return err
+	}
+	matched, err := s.cache.Population(set, p.pods, kube.NamespaceLabels(ctx, s.client))
 	if err != nil {
 		return err
 	}
 	p.unreadable = s.cache.Unreadable(p.set.Name, p.pods)
-	if p.plan, err = rollout.NextInStage(p.set, matched, nil, stage.OfStatus(p.set)); err != nil {
+	if p.plan, err = rollout.NextInStage(set, matched, nil, current); err != nil {
 		return err
 	}
-	if p.failure, err = rollout.Failure(p.set, matched, &p.plan, stage.OfStatus(p.set)); err != nil {
+	if p.failure, err = rollout.Failure(set, matched, &p.plan, current); err != nil {
 		return err
 	}
-	if err := s.freeze(ctx, p); err != nil {
+	if err := s.freeze(ctx, p, current); err != nil {
 		return err
 	}
-	version, err := podstate.NewVersion(p.set)
+	version, err := podstate.NewVersion(set)
 	if err != nil {
 		return err
 	}
 	p.broken = rollout.FindBroken(version, matched)
-	p.endToRecord, err = s.findEnd(p, version, matched)
+	if !p.rollsBack() {
+		p.endToRecord, err = s.findEnd(p, version, matched)
+	}
 	return err
+}
+
+// planned returns the SidecarSet and the stage of the plan. During a rollback, the SidecarSet has the
+// content of the former revision. If this revision is missing, the plan is of the newest content.
+func planned(p *pass) (*v1alpha1.SidecarSet, *protocol.Stage, error) {
+	current := stage.ForStart(p.set)
+	if p.target == nil || current == nil || current.Quarantine == nil {
+		return p.set, stage.OfStatus(p.set), nil
+	}
+	set, err := stage.Target(p.set, p.target)
+	if err != nil {
+		return nil, nil, err
+	}
+	confirmed := *current
+	confirmed.Generation = set.Generation
+	return set, &confirmed, nil
 }
 
 // freeze removes the upgrades from the plan while a RolloutFreeze selects the SidecarSet, or while no
 // window of its RolloutPolicy is open.
-func (s *populationStep) freeze(ctx context.Context, p *pass) error {
+func (s *populationStep) freeze(ctx context.Context, p *pass, current *protocol.Stage) error {
 	all, err := s.freezes.list(ctx)
 	if err != nil {
 		return err
 	}
-	if freeze := stage.FreezeOf(p.set, all, p.now); freeze != nil {
+	if freeze := stage.FreezeFor(p.set, current, all, p.now); freeze != nil {
 		p.plan.Freeze(stage.FreezeMessage(freeze))
 		p.frozenReason = v1alpha1.ReasonFrozen
 		if freeze.Spec.Until != nil {
@@ -65,7 +88,7 @@ func (s *populationStep) freeze(ctx context.Context, p *pass) error {
 		}
 		return nil
 	}
-	closed, opens, err := stage.Closed(stage.OfStatus(p.set), p.now)
+	closed, opens, err := stage.Closed(current, p.now)
 	if err != nil || closed == "" {
 		return err
 	}

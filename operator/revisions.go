@@ -13,6 +13,7 @@ import (
 
 	"github.com/outrigger/outrigger/api/v1alpha1"
 	"github.com/outrigger/outrigger/internal/revision"
+	"github.com/outrigger/outrigger/internal/stage"
 	"github.com/outrigger/outrigger/kube/revisions"
 )
 
@@ -58,6 +59,9 @@ func (s *revisionStep) reconcile(ctx context.Context, p *pass) error {
 	}
 	if at := slices.IndexFunc(sorted, func(r *appsv1.ControllerRevision) bool { return r.Name == set.Status.LatestRevision }); at >= 0 {
 		p.former = sorted[at]
+	}
+	if q := stage.QuarantineOf(set); q != nil {
+		p.target = revision.Named(sorted, q.Revision)
 	}
 	set.Status.LatestRevision = current.Name
 	return s.deleteRevisions(ctx, revision.Expendable(set, sorted, current.Name, p.pods))

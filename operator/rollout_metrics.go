@@ -119,7 +119,7 @@ func (m *rolloutMetrics) totals() rolloutTotals {
 			t.stalled = max(t.stalled, now.Sub(set.changedAt))
 		}
 	}
-	t.phases = only(t.phases, protocol.PhaseProgressing, protocol.PhaseWaiting, protocol.PhaseStepReached, protocol.PhasePaused, protocol.PhaseFrozen, protocol.PhaseComplete, protocol.PhasePartitionReached, protocol.PhaseNotUpdate)
+	t.phases = only(t.phases, protocol.PhaseProgressing, protocol.PhaseWaiting, protocol.PhaseStepReached, protocol.PhasePaused, protocol.PhaseFrozen, protocol.PhaseQuarantined, protocol.PhaseComplete, protocol.PhasePartitionReached, protocol.PhaseNotUpdate)
 	t.faults = only(t.faults, v1alpha1.ReasonWorkerUnavailable, v1alpha1.ReasonRolloutFailing, v1alpha1.ReasonRunUnreadable)
 	return t
 }

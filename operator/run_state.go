@@ -198,7 +198,7 @@ func (s *runState) untilCheck(o *observation, now time.Time) time.Duration {
 		interval = pausedCheckInterval
 	case o.hasWork():
 		interval = max(time.Duration(s.checkInterval), minCheckInterval)
-	case o.plan.Counts.Migrating > 0, o.plan.Phase == protocol.PhaseStepReached:
+	case o.plan.Counts.Migrating > 0, o.plan.Phase == protocol.PhaseStepReached, o.plan.Phase == protocol.PhaseQuarantined:
 		interval = pausedCheckInterval
 	}
 	if s.faultMayChange {

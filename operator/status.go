@@ -31,7 +31,11 @@ func (s *statusStep) reconcile(ctx context.Context, p *pass) error {
 	recordGoodRevision(p)
 	if p.out.started {
 		id := protocol.WorkflowID(p.set.Name, p.set.UID)
-		p.set.Status.Rollout = &v1alpha1.RolloutStatus{Generation: p.set.Generation, WorkflowID: id, URL: s.temporal.URL(id), Pause: p.pause}
+		started := &v1alpha1.RolloutStatus{Generation: p.set.Generation, WorkflowID: id, URL: s.temporal.URL(id), Pause: p.pause, Quarantine: stage.QuarantineOf(p.set)}
+		if started.Quarantine != nil {
+			started.Policy = p.set.Status.Rollout.Policy
+		}
+		p.set.Status.Rollout = started
 	}
 	if p.out.pauseKnown {
 		p.pause = p.out.pause
@@ -91,6 +95,9 @@ func describe(p *pass) {
 		status.UpdatedPods = int32(counts.Updated)
 		status.ReadyPods = int32(counts.Ready)
 		status.UpdatedReadyPods = int32(counts.UpdatedReady)
+		if p.rollsBack() {
+			status.UpdatedPods, status.UpdatedReadyPods = int32(p.plan.Quarantined), int32(p.plan.QuarantinedReady)
+		}
 	}
 	setConditions(p)
 }

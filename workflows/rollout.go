@@ -64,7 +64,7 @@ func (r *run) step(ctx workflow.Context) error {
 func (r *run) follow(ctx workflow.Context, next protocol.NextBatchResult) error {
 	switch {
 	case next.Failure != nil:
-		return r.pauseFailing(ctx, next.Failure)
+		return r.stopFailing(ctx, next.Failure)
 	case len(next.Pods) > 0:
 		return r.upgradeBatch(ctx, next)
 	case next.Phase == protocol.PhaseSuperseded:
@@ -75,6 +75,8 @@ func (r *run) follow(ctx workflow.Context, next protocol.NextBatchResult) error 
 		return r.awaitThaw(ctx, next)
 	case next.Phase == protocol.PhaseStepReached:
 		return r.awaitStep(ctx)
+	case next.Phase == protocol.PhaseQuarantined:
+		return r.awaitSignal(ctx, next.Message)
 	case next.Phase == protocol.PhaseWaiting && !r.conditions.running:
 		return r.sleep(ctx, next.Message)
 	case next.Phase == protocol.PhaseWaiting:

@@ -14,7 +14,7 @@ func (r *run) adoptStage(ctx workflow.Context, asked, used *protocol.Stage) (val
 	switch {
 	case r.progress.Stage != asked:
 		return false, nil
-	case used == nil, asked != nil && !asked.Accept && (asked.Step != nil || asked.Done):
+	case used == nil, asked != nil && !asked.Accept && asked.Generation == r.input.Generation && (asked.Step != nil || asked.Done || asked.Quarantine != nil):
 		return true, nil
 	}
 	r.progress.Stage = used
@@ -64,7 +64,7 @@ func (r *run) pauseFailing(ctx workflow.Context, failure *protocol.Failure) erro
 // (SPEC 11.6.5). More pods may have failed since the pause.
 func (r *run) acceptFailed(ctx workflow.Context) error {
 	s := r.progress.Stage
-	if r.paused == nil || s == nil || s.Done || s.Accept {
+	if r.paused == nil || s == nil || s.Done || s.Accept || s.Quarantine != nil {
 		return nil
 	}
 	resumed := *s
@@ -90,15 +90,21 @@ func (r *run) clearStage(ctx workflow.Context) error {
 	return nil
 }
 
-// handleStepUpdates sets the handlers of the updates approve and promote.
+// handleStepUpdates sets the handlers of the updates approve, promote, abort and retry.
 func (r *run) handleStepUpdates(ctx workflow.Context) error {
-	handlers := map[string]func(workflow.Context, protocol.StepRequest) (protocol.StepResult, error){
-		protocol.ApproveUpdate: r.approve, protocol.PromoteUpdate: r.promote,
-	}
-	for _, name := range []string{protocol.ApproveUpdate, protocol.PromoteUpdate} {
-		err := workflow.SetUpdateHandlerWithOptions(ctx, name, handlers[name], workflow.UpdateHandlerOptions{Validator: r.checkStep})
+	for _, update := range []struct {
+		name  string
+		do    func(workflow.Context, protocol.StepRequest) (protocol.StepResult, error)
+		check func(protocol.StepRequest) error
+	}{
+		{protocol.ApproveUpdate, r.approve, r.checkStep},
+		{protocol.PromoteUpdate, r.promote, r.checkStep},
+		{protocol.AbortUpdate, r.abort, r.checkAbort},
+		{protocol.RetryUpdate, r.retry, r.checkRetry},
+	} {
+		err := workflow.SetUpdateHandlerWithOptions(ctx, update.name, update.do, workflow.UpdateHandlerOptions{Validator: update.check})
 		if err != nil {
-			return fmt.Errorf("answer the update %s: %w", name, err)
+			return fmt.Errorf("answer the update %s: %w", update.name, err)
 		}
 	}
 	return nil
@@ -107,11 +113,14 @@ func (r *run) handleStepUpdates(ctx workflow.Context) error {
 // checkStep rejects a request for another step than the current step.
 func (r *run) checkStep(request protocol.StepRequest) error {
 	s := r.progress.Stage
+	if err := r.checkGeneration(request); err != nil {
+		return err
+	}
 	switch {
-	case request.Generation != r.input.Generation:
-		return fmt.Errorf("the request is for generation %d, and the run has generation %d", request.Generation, r.input.Generation)
 	case s == nil:
 		return fmt.Errorf("the rollout of generation %d has no steps", r.input.Generation)
+	case s.Quarantine != nil:
+		return fmt.Errorf("the rollout of generation %d is rolled back; start it again: kubectl sidecarset retry %s", r.input.Generation, r.input.SidecarSet.Name)
 	case s.Done:
 		return fmt.Errorf("all steps of generation %d have ended", r.input.Generation)
 	case request.Step != s.Index:

@@ -82,7 +82,7 @@ type Phase string
 // These are the phases of a run. A run ends in one of the last five phases. A plan has the phase
 // StepReached if all pods of a step are updated and ready. The run is then in phase Baking or
 // AwaitingApproval, or begins the next step at once. In phase Frozen, a RolloutFreeze prevents the
-// next upgrades.
+// next upgrades. In phase Quarantined, the rollback has ended, and the run waits for a retry.
 const (
 	PhaseProgressing      Phase = "Progressing"
 	PhaseWaiting          Phase = "Waiting"
@@ -91,6 +91,7 @@ const (
 	PhaseAwaitingApproval Phase = "AwaitingApproval"
 	PhasePaused           Phase = "Paused"
 	PhaseFrozen           Phase = "Frozen"
+	PhaseQuarantined      Phase = "Quarantined"
 	PhaseComplete         Phase = "Complete"
 	PhasePartitionReached Phase = "PartitionReached"
 	PhaseNotUpdate        Phase = "NotUpdate"

@@ -15,6 +15,10 @@ const (
 	// steps.
 	ApproveUpdate = "approve"
 	PromoteUpdate = "promote"
+	// AbortUpdate rolls back the rollout. RetryUpdate ends the quarantine of the content, so that
+	// the rollout begins again with its first step.
+	AbortUpdate = "abort"
+	RetryUpdate = "retry"
 )
 
 // Stage is the position of a run within the steps of a RolloutPolicy.
@@ -39,6 +43,27 @@ type Stage struct {
 	Accept bool `json:"accept,omitempty"`
 	// Done is set once no step limits the rollout any more.
 	Done bool `json:"done,omitempty"`
+	// Aborted is the request to abort the rollout, until the rollback begins.
+	Aborted *Approval `json:"aborted,omitempty"`
+	// Quarantine is set while the rollout is rolled back, and afterwards.
+	Quarantine *Quarantine `json:"quarantine,omitempty"`
+}
+
+// Quarantine is content whose rollout failed, or was aborted. The run upgrades the pods with this
+// content to a former revision.
+type Quarantine struct {
+	// Hash is the hash of the content.
+	Hash string `json:"hash"`
+	// Revision is the name of the ControllerRevision to which the run rolls back.
+	Revision string `json:"revision"`
+	Reason   string `json:"reason,omitempty"`
+	// Since is the time at which the rollback began. It is zero in an answer of NextBatch.
+	Since time.Time `json:"since,omitzero"`
+}
+
+// Message describes a quarantine for people.
+func (q *Quarantine) Message() string {
+	return "rolled back to revision " + q.Revision + ": " + q.Reason
 }
 
 // Step is one step of a RolloutPolicy.
@@ -52,6 +77,8 @@ type Step struct {
 	// MaxFailed is the number or the percentage of failed pods above which the run is paused. Nil
 	// means that there is no limit.
 	MaxFailed *intstr.IntOrString `json:"maxFailed,omitempty"`
+	// Rollback is set if the run rolls back, instead of being paused, after such failures.
+	Rollback bool `json:"rollback,omitempty"`
 	// MaxPerOwner is the number of pods of one owner that upgrades may make unavailable at once. 0
 	// means that there is no limit.
 	MaxPerOwner int `json:"maxPerOwner,omitempty"`
@@ -85,11 +112,13 @@ func (s *Stage) Next() *Stage {
 	return &Stage{Generation: s.Generation, Policy: s.Policy, Steps: s.Steps, Index: s.Index + 1, Tolerated: s.Tolerated, Accept: s.Accept}
 }
 
-// Failure is the reason to pause a rollout whose upgraded pods fail.
+// Failure is the reason to pause or to roll back a rollout.
 type Failure struct {
 	// Pods is the number of failed pods.
 	Pods   int    `json:"pods"`
 	Reason string `json:"reason"`
+	// Quarantine is set if the rollout is rolled back. Otherwise, it is paused.
+	Quarantine *Quarantine `json:"quarantine,omitempty"`
 }
 
 // BakeEnd returns the time at which the bake time of a reached step is over.
@@ -123,18 +152,19 @@ type Approval struct {
 	Reason string `json:"reason,omitempty"`
 }
 
-// StepRequest is the payload of the updates approve and promote.
+// StepRequest is the payload of the updates approve, promote, abort and retry.
 type StepRequest struct {
 	Approval
 	// Generation and Step are the generation and the index that the user saw. The run rejects a
-	// request for another step, so that a request that is sent twice has one effect.
+	// request for another generation. It rejects an approve and a promote for another step, so that
+	// a request that is sent twice has one effect.
 	Generation int64 `json:"generation"`
 	Step       int   `json:"step"`
 	// Full ends all steps. It is used by promote.
 	Full bool `json:"full,omitempty"`
 }
 
-// StepResult answers the updates approve and promote.
+// StepResult answers the updates approve, promote, abort and retry.
 type StepResult struct {
 	Message string `json:"message"`
 }

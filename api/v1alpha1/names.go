@@ -98,6 +98,8 @@ const (
 	ReasonWaitingForPods    = "WaitingForPods"
 	ReasonBaking            = "Baking"
 	ReasonAwaitingApproval  = "AwaitingApproval"
+	ReasonRollingBack       = "RollingBack"
+	ReasonQuarantined       = "Quarantined"
 	ReasonOutsideWindow     = "OutsideWindow"
 	ReasonFrozen            = "Frozen"
 	ReasonNotUpgradablePods = "NotUpgradablePods"

@@ -485,6 +485,22 @@ type RolloutStatus struct {
 	// Stage is the position within the steps of the policy. A lost run is recreated with this
 	// stage.
 	Stage *RolloutStage `json:"stage,omitempty"`
+	// Quarantine is set after the rollout has failed and is rolled back. It applies to the content
+	// with its hash, also in later generations.
+	Quarantine *RolloutQuarantine `json:"quarantine,omitempty"`
+}
+
+// RolloutQuarantine is content that pods must not get, because its rollout failed.
+type RolloutQuarantine struct {
+	// Hash is the hash of the content, as in the annotation of the pods.
+	Hash string `json:"hash"`
+	// Revision is the name of the ControllerRevision to which pods are rolled back. New pods get
+	// this revision, too.
+	Revision string `json:"revision"`
+	// Reason is the reason of the rollback.
+	Reason string `json:"reason,omitempty"`
+	// Since is the time at which the rollback began.
+	Since metav1.Time `json:"since"`
 }
 
 // RolloutStage is the position of a rollout within the steps of a RolloutPolicy.
@@ -507,6 +523,8 @@ type RolloutStage struct {
 	// paused.
 	// +kubebuilder:validation:XIntOrString
 	MaxFailedPods *intstr.IntOrString `json:"maxFailedPods,omitempty"`
+	// Rollback is set if the rollout is rolled back, instead of being paused, after such failures.
+	Rollback bool `json:"rollback,omitempty"`
 	// MaxUnavailablePerOwner is the number of pods of one owner that upgrades may make unavailable
 	// at once. 0 means that there is no limit.
 	MaxUnavailablePerOwner int32 `json:"maxUnavailablePerOwner,omitempty"`

@@ -55,10 +55,8 @@ func headline(f facts) string {
 		return headlinePending
 	case f.matched == 0:
 		return headlineWithoutPods(f.uninjected)
-	case isOutage(f.progressing):
-		return waits(f.progressing)
-	case isFault(f.progressing):
-		return stalled(f.progressing)
+	case f.ofReason() != "":
+		return f.ofReason()
 	case f.silence != "" && !f.phase.Ended():
 		return f.silence
 	case f.phase == protocol.PhaseWaiting:
@@ -71,6 +69,19 @@ func headline(f facts) string {
 		return "Complete (updateStrategy.selector)"
 	}
 	return string(f.phase)
+}
+
+// ofReason is the headline for the reasons of Progressing that are stronger than the phase of the plan.
+func (f *facts) ofReason() string {
+	switch {
+	case isOutage(f.progressing):
+		return waits(f.progressing)
+	case isFault(f.progressing):
+		return stalled(f.progressing)
+	case isRolledBack(f.progressing):
+		return f.progressing
+	}
+	return ""
 }
 
 // waiting is the headline while no pod can be upgraded at once.
@@ -134,7 +145,7 @@ func Unfinished(set *v1alpha1.SidecarSet) bool {
 	case v1alpha1.ReasonPaused, v1alpha1.ReasonRolloutProgress, v1alpha1.ReasonWaitingForPods, v1alpha1.ReasonBaking, v1alpha1.ReasonAwaitingApproval:
 		return true
 	}
-	return isOutage(c.Reason) || isFault(c.Reason) || isFrozen(c.Reason)
+	return isOutage(c.Reason) || isFault(c.Reason) || isFrozen(c.Reason) || isRolledBack(c.Reason)
 }
 
 func headlineTone(headline string) Tone {
@@ -146,7 +157,7 @@ func headlineTone(headline string) Tone {
 		return Good
 	case string(protocol.PhasePaused), string(protocol.PhaseProgressing), string(protocol.PhaseBaking), string(protocol.PhaseAwaitingApproval), string(protocol.PhaseFrozen), headlinePending:
 		return Busy
-	case "Stalled", "Waiting":
+	case "Stalled", "Waiting", v1alpha1.ReasonRollingBack, v1alpha1.ReasonQuarantined:
 		return Bad
 	}
 	return Plain
@@ -241,6 +252,8 @@ func phaseOf(progressing string) protocol.Phase {
 		return protocol.PhaseWaiting
 	case v1alpha1.ReasonFrozen, v1alpha1.ReasonOutsideWindow:
 		return protocol.PhaseFrozen
+	case v1alpha1.ReasonRollingBack, v1alpha1.ReasonQuarantined:
+		return protocol.PhaseQuarantined
 	}
 	return protocol.PhaseProgressing
 }

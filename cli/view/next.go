@@ -39,6 +39,9 @@ func ApproveCommand(set string) string { return "kubectl sidecarset approve " + 
 // PromoteCommand ends the current step of a rollout.
 func PromoteCommand(set string) string { return "kubectl sidecarset promote " + set }
 
+// retryCommand begins a rollout again that was rolled back.
+func retryCommand(set string) string { return "kubectl sidecarset retry " + set }
+
 // PausedBySignal has the user and the reason of a pause by signal, with the command that resumes
 // the run.
 func PausedBySignal(set string, pause *protocol.Pause) string {
@@ -79,6 +82,9 @@ func (r *Rollout) nextOfPhase(now time.Time) (found []string) {
 		if needed && !slices.Contains(found, command) {
 			found = append(found, command)
 		}
+	}
+	if r.Phase == protocol.PhaseQuarantined {
+		return []string{"apply other content, or try it again: " + retryCommand(r.Name)}
 	}
 	undo, waiting, longest := "go back: kubectl sidecarset undo "+r.Name, r.Phase == protocol.PhaseWaiting, r.longest()
 	add(undo, slices.ContainsFunc(r.pods(), func(pod *Pod) bool { return pod.Phase == PodFailing }))

@@ -137,6 +137,7 @@ func NewRollout(in *Input) (*Rollout, error) {
 	r.explainNodes(in.Nodes)
 	r.reached(in.Now)
 	r.frozen()
+	r.rolledBack()
 	if r.Pause != nil && r.Counts.Remaining > 0 {
 		r.Phase = protocol.PhasePaused
 	}

@@ -94,6 +94,8 @@ func (r *Rollout) stoppedBy(in *Input) []string {
 		found = append(found, r.waits+" ("+endBake+PromoteCommand(r.Name)+")")
 	case protocol.PhaseFrozen:
 		found = append(found, "frozen "+r.frozenBy())
+	case protocol.PhaseQuarantined:
+		found = append(found, r.Message+" ("+retryCommand(r.Name)+")")
 	case protocol.PhaseAwaitingApproval:
 		found = append(found, r.waits+" ("+ApproveCommand(r.Name)+")")
 	}

@@ -43,14 +43,9 @@ func UsesPinned(set *v1alpha1.SidecarSet, pod *corev1.Pod, request types.UID) (b
 
 // PreparePinned prepares a SidecarSet with the content and the hashes of a revision.
 func PreparePinned(set *v1alpha1.SidecarSet, pinned *appsv1.ControllerRevision) (*Set, error) {
-	restored := set.DeepCopy()
-	if err := revision.Restore(pinned.Data.Raw, &restored.Spec); err != nil {
-		return nil, fmt.Errorf("SidecarSet %s: inject revision %s: %w", set.Name, pinned.Name, err)
+	restored, err := revision.WithContentOf(set, pinned)
+	if err != nil {
+		return nil, err
 	}
-	hashes := map[string]string{}
-	for _, key := range []string{v1alpha1.HashAnnotation, v1alpha1.HashWithoutImageAnnotation} {
-		hashes[key] = pinned.Annotations[key]
-	}
-	restored.Annotations = hashes
 	return Prepare(restored, pinned.Name)
 }

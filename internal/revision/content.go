@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 
@@ -96,6 +97,19 @@ func Restore(data []byte, onto *v1alpha1.SidecarSetSpec) error {
 	onto.ImagePullSecrets = recorded.ImagePullSecrets
 	onto.PatchPodMetadata = recorded.PatchPodMetadata
 	return nil
+}
+
+// WithContentOf returns a copy of a SidecarSet with the content and the hashes of a recorded revision.
+func WithContentOf(set *v1alpha1.SidecarSet, recorded *appsv1.ControllerRevision) (*v1alpha1.SidecarSet, error) {
+	restored := set.DeepCopy()
+	if err := Restore(recorded.Data.Raw, &restored.Spec); err != nil {
+		return nil, fmt.Errorf("SidecarSet %s: read revision %s: %w", set.Name, recorded.Name, err)
+	}
+	restored.Annotations = map[string]string{}
+	for _, key := range []string{v1alpha1.HashAnnotation, v1alpha1.HashWithoutImageAnnotation} {
+		restored.Annotations[key] = recorded.Annotations[key]
+	}
+	return restored, nil
 }
 
 // Equal reports whether two recorded contents have the same meaning. Content that cannot be

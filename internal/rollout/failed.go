@@ -82,10 +82,13 @@ func Accept(set *v1alpha1.SidecarSet, pods []Pod, current *protocol.Stage) (*pro
 	return &accepted, nil
 }
 
-// Failure returns the reason to pause a rollout whose failed pods exceed the limit of its stage. It
-// is nil within the limit, without a limit, and if the spec has paused the rollout or the rollout has
-// ended.
+// Failure returns the reason to pause or to roll back a rollout, if the failed pods exceed the limit
+// of its stage, or if a user aborted it. Otherwise, it is nil. Failed pods do not count if the spec has
+// paused the rollout, or if the rollout has ended.
 func Failure(set *v1alpha1.SidecarSet, pods []Pod, plan *Plan, current *protocol.Stage) (*protocol.Failure, error) {
+	if current != nil && current.Aborted != nil {
+		return aborted(set, current.Aborted), nil
+	}
 	if plan.Phase.Ended() || plan.Phase == protocol.PhasePaused {
 		return nil, nil
 	}
@@ -102,5 +105,27 @@ func Failure(set *v1alpha1.SidecarSet, pods []Pod, plan *Plan, current *protocol
 		return nil, nil
 	}
 	reason := fmt.Sprintf("%d pods failed after their upgrade, and %d are allowed, such as %s (%s)", failed.Count, limit, failed.Example, failed.Detail)
-	return &protocol.Failure{Pods: failed.Count, Reason: reason}, nil
+	failure := &protocol.Failure{Pods: failed.Count, Reason: reason}
+	if current.Step.Rollback {
+		failure.Quarantine = quarantine(set, reason)
+	}
+	return failure, nil
+}
+
+func aborted(set *v1alpha1.SidecarSet, by *protocol.Approval) *protocol.Failure {
+	failure := &protocol.Failure{Reason: "aborted" + protocol.Pause{By: by.By, Reason: by.Reason}.Details()}
+	if failure.Quarantine = quarantine(set, failure.Reason); failure.Quarantine == nil {
+		failure.Reason += "; no other revision is known whose rollout has ended"
+	}
+	return failure
+}
+
+// quarantine returns the quarantine of the content of a completed SidecarSet. It is nil if no other
+// revision is known whose rollout has ended.
+func quarantine(set *v1alpha1.SidecarSet, reason string) *protocol.Quarantine {
+	hash, good := set.Annotations[v1alpha1.HashAnnotation], set.Status.LastGoodRevision()
+	if good == nil || good.Hash == hash {
+		return nil
+	}
+	return &protocol.Quarantine{Hash: hash, Revision: good.Revision, Reason: reason}
 }

@@ -20,14 +20,14 @@ func Next(set *v1alpha1.SidecarSet, pods []Pod, rejected map[protocol.PodReferen
 
 // NextInStage is Next for a rollout with a RolloutPolicy. The current step limits the pods that
 // are upgraded (SPEC §11). A nil stage has no limit. The plan lacks the limits that depend on the
-// cluster.
+// cluster. During a rollback, set is the result of stage.Target.
 func NextInStage(set *v1alpha1.SidecarSet, pods []Pod, rejected map[protocol.PodReference]bool, current *protocol.Stage) (Plan, error) {
 	return NextInCluster(set, pods, rejected, current, Cluster{})
 }
 
 // NextInCluster is NextInStage with all limits.
 func NextInCluster(set *v1alpha1.SidecarSet, pods []Pod, rejected map[protocol.PodReference]bool, current *protocol.Stage, cluster Cluster) (Plan, error) {
-	p := planner{strategy: &set.Spec.UpdateStrategy, pods: pods, rejected: rejected, stage: current}
+	p := planner{set: set.Name, strategy: &set.Spec.UpdateStrategy, pods: pods, rejected: rejected, stage: current, quarantine: stage.RollsBack(current, set.Generation)}
 	p.plan.scope = newScope(current, pods, cluster)
 	if err := p.run(); err != nil {
 		return Plan{}, fmt.Errorf("SidecarSet %s: %w", set.Name, err)
@@ -40,11 +40,14 @@ func NextInCluster(set *v1alpha1.SidecarSet, pods []Pod, rejected map[protocol.P
 
 // planner makes one plan.
 type planner struct {
+	set      string
 	strategy *v1alpha1.SidecarSetUpdateStrategy
 	pods     []Pod
 	rejected map[protocol.PodReference]bool
 	stage    *protocol.Stage
-	plan     Plan
+	// quarantine is set during a rollback.
+	quarantine *protocol.Quarantine
+	plan       Plan
 	// waiting is the number of candidates that cannot be upgraded yet.
 	waiting int
 	// keepsOld is set when the partition keeps candidates at the old version.
@@ -84,6 +87,9 @@ func (p *planner) run() error {
 	}
 	p.plan.Phase = p.phase()
 	p.plan.Message = p.plan.message()
+	if p.quarantine != nil {
+		p.rollback()
+	}
 	return nil
 }
 

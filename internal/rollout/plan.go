@@ -42,6 +42,10 @@ type Plan struct {
 	// Frozen describes the RolloutFreeze that removed the upgrades from the plan, if any.
 	Frozen string
 
+	// Quarantined counts the pods with the quarantined content during a rollback. QuarantinedReady
+	// counts those of them that are ready.
+	Quarantined, QuarantinedReady int
+
 	// allowed is the number of the remaining pods that the current step allows to upgrade.
 	allowed int
 	// scope is what the further limits of the policy count, or nil without such limits. blocked

@@ -1,14 +1,26 @@
 package stage
 
 import (
+	"slices"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 
 	outriggerv1 "github.com/outrigger/outrigger/api/outrigger/v1alpha1"
+	"github.com/outrigger/outrigger/api/protocol"
 	"github.com/outrigger/outrigger/api/v1alpha1"
 )
+
+// FreezeFor is FreezeOf for a run with a stage. A rollback ignores the freezes that allow rollbacks.
+func FreezeFor(set *v1alpha1.SidecarSet, s *protocol.Stage, freezes []outriggerv1.RolloutFreeze, now time.Time) *outriggerv1.RolloutFreeze {
+	if RollsBack(s, set.Generation) != nil {
+		freezes = slices.DeleteFunc(slices.Clone(freezes), func(freeze outriggerv1.RolloutFreeze) bool {
+			return freeze.Spec.AllowRollback == nil || *freeze.Spec.AllowRollback
+		})
+	}
+	return FreezeOf(set, freezes, now)
+}
 
 // FreezeOf returns the RolloutFreeze that stops the upgrades of a SidecarSet at a time, or nil. Of
 // several freezes, it returns the freeze that ends last, and of these the freeze with the first

@@ -37,11 +37,18 @@ func compare(a, b *outriggerv1.RolloutPolicy) int {
 }
 
 // Resolve returns the stage of the next plan of a SidecarSet. It keeps a step that has begun, and
-// otherwise reads the next step from the policy that applies (SPEC 11.2.6). It returns nil if the
-// rollout has no policy.
+// otherwise reads the next step from the policy that applies (SPEC 11.2.6). Of the stage of an earlier
+// generation, it keeps only the quarantine of the same content. It returns nil if the rollout has no
+// policy.
 func Resolve(set *v1alpha1.SidecarSet, current *protocol.Stage, policies []outriggerv1.RolloutPolicy) (*protocol.Stage, error) {
-	if current != nil && (current.Done || current.Step != nil) {
+	if Decided(set, current) {
 		return current, nil
+	}
+	if current != nil && current.Generation != set.Generation {
+		if next := carried(set, current); next != nil {
+			return next, nil
+		}
+		current = &protocol.Stage{Generation: set.Generation}
 	}
 	policy, err := PolicyOf(set, policies)
 	if err != nil || policy == nil && current == nil {
@@ -72,6 +79,11 @@ func Resolve(set *v1alpha1.SidecarSet, current *protocol.Stage, policies []outri
 
 func allPods() intstr.IntOrString { return intstr.FromString("100%") }
 
+// Decided reports whether Resolve needs no policies, because it keeps the stage.
+func Decided(set *v1alpha1.SidecarSet, current *protocol.Stage) bool {
+	return current != nil && current.Generation == set.Generation && (current.Done || current.Step != nil || current.Quarantine != nil)
+}
+
 // Steps returns the steps of a policy. The windows and the other limits also apply after the last
 // step, so a policy with any of them has a further step up to all pods.
 func Steps(policy *outriggerv1.RolloutPolicy) []outriggerv1.RolloutStep {
@@ -91,6 +103,7 @@ func stepOf(step *outriggerv1.RolloutStep, policy *outriggerv1.RolloutPolicySpec
 	copied := &protocol.Step{Name: step.Name, UpTo: step.UpTo, Approval: step.Approval != nil, MaxPerOwner: int(policy.MaxUnavailablePerOwner), RespectBudgets: policy.RespectPodDisruptionBudgets}
 	if policy.Failure != nil {
 		copied.MaxFailed = &policy.Failure.MaxFailedPods
+		copied.Rollback = policy.Failure.Action == outriggerv1.RollbackOnFailure
 	}
 	if domains := policy.Domains; domains != nil {
 		copied.Domains = &protocol.Domains{TopologyKey: domains.TopologyKey, MaxUnavailable: int(domains.MaxUnavailableDomains)}
@@ -105,7 +118,9 @@ func stepOf(step *outriggerv1.RolloutStep, policy *outriggerv1.RolloutPolicySpec
 }
 
 // Limits reports whether a stage limits the pods that are upgraded.
-func Limits(s *protocol.Stage) bool { return s != nil && !s.Done && s.Step != nil }
+func Limits(s *protocol.Stage) bool { return hasStep(s) && s.Quarantine == nil }
+
+func hasStep(s *protocol.Stage) bool { return s != nil && !s.Done && s.Step != nil }
 
 // Allowed returns how many of the remaining pods the current step lets the rollout upgrade (SPEC
 // §11.2.1). updated is the number of pods that are updated already. Without a step, all remaining
@@ -140,5 +155,5 @@ func MaxFailed(s *protocol.Stage, pods int) (limit int, limited bool, err error)
 // LimitsUnavailable reports whether a stage limits the pods that upgrades make unavailable at once,
 // in addition to maxUnavailable (SPEC §11.9, §11.10, §11.11).
 func LimitsUnavailable(s *protocol.Stage) bool {
-	return Limits(s) && (s.Step.MaxPerOwner > 0 || s.Step.Domains != nil || s.Step.RespectBudgets)
+	return hasStep(s) && (s.Step.MaxPerOwner > 0 || s.Step.Domains != nil || s.Step.RespectBudgets)
 }

@@ -63,7 +63,7 @@ func TestSpec11_1_AnInvalidSelectorIsAnError(t *testing.T) {
 	invalid.Spec.Selector.MatchExpressions = []metav1.LabelSelectorRequirement{{Key: "tier", Operator: "Near"}}
 	_, err := Resolve(edge(), nil, []outriggerv1.RolloutPolicy{invalid})
 	require.ErrorContains(t, err, "RolloutPolicy a: spec.selector")
-	current := &protocol.Stage{Step: &protocol.Step{}}
+	current := &protocol.Stage{Generation: 4, Step: &protocol.Step{}}
 	kept, err := Resolve(edge(), current, []outriggerv1.RolloutPolicy{invalid})
 	require.NoError(t, err, "a step that has begun needs no policy")
 	assert.Same(t, current, kept)

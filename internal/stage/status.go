@@ -22,7 +22,7 @@ func OfStatus(set *v1alpha1.SidecarSet) *protocol.Stage {
 		Tolerated: int(recorded.ToleratedPods), Accept: recorded.AcceptFailedPods,
 	}
 	if recorded.UpTo != nil {
-		s.Step = &protocol.Step{Name: recorded.Name, UpTo: *recorded.UpTo, Approval: recorded.Approval, MaxFailed: recorded.MaxFailedPods, MaxPerOwner: int(recorded.MaxUnavailablePerOwner)}
+		s.Step = &protocol.Step{Name: recorded.Name, UpTo: *recorded.UpTo, Approval: recorded.Approval, MaxFailed: recorded.MaxFailedPods, Rollback: recorded.Rollback, MaxPerOwner: int(recorded.MaxUnavailablePerOwner)}
 		s.Step.RespectBudgets = recorded.RespectPodDisruptionBudgets
 		if domains := recorded.Domains; domains != nil {
 			s.Step.Domains = &protocol.Domains{TopologyKey: domains.TopologyKey, MaxUnavailable: int(domains.MaxUnavailableDomains)}
@@ -37,10 +37,27 @@ func OfStatus(set *v1alpha1.SidecarSet) *protocol.Stage {
 	if recorded.ReachedAt != nil {
 		s.Reached = &recorded.ReachedAt.Time
 	}
+	if q := rollout.Quarantine; q != nil {
+		s.Quarantine = &protocol.Quarantine{Hash: q.Hash, Revision: q.Revision, Reason: q.Reason, Since: q.Since.Time}
+	}
 	if by := recorded.ApprovedBy; by != nil {
 		s.Approval = &protocol.Approval{By: by.By, Reason: by.Reason}
 	}
 	return s
+}
+
+// ForStart returns the stage with which a run is started. It is the stage of the generation, or the
+// quarantine of an earlier generation with the same content.
+func ForStart(set *v1alpha1.SidecarSet) *protocol.Stage {
+	rollout := set.Status.Rollout
+	if QuarantineOf(set) == nil || rollout.Generation == set.Generation && rollout.Stage != nil {
+		return OfStatus(set)
+	}
+	q := rollout.Quarantine
+	return &protocol.Stage{
+		Generation: rollout.Generation, Policy: rollout.Policy, Steps: 1,
+		Quarantine: &protocol.Quarantine{Hash: q.Hash, Revision: q.Revision, Reason: q.Reason, Since: q.Since.Time},
+	}
 }
 
 // ToStatus records a stage in the status of a SidecarSet. status.rollout must be set already.
@@ -48,6 +65,7 @@ func ToStatus(set *v1alpha1.SidecarSet, s *protocol.Stage) {
 	recorded := &v1alpha1.RolloutStage{Step: int32(s.Index) + 1, Steps: int32(s.Steps), Done: s.Done, ToleratedPods: int32(s.Tolerated), AcceptFailedPods: s.Accept}
 	if s.Step != nil {
 		recorded.Name, recorded.UpTo, recorded.Approval = s.Step.Name, &s.Step.UpTo, s.Step.Approval
+		recorded.Rollback = s.Step.Rollback
 		recorded.MaxFailedPods, recorded.MaxUnavailablePerOwner = s.Step.MaxFailed, int32(s.Step.MaxPerOwner)
 		recorded.RespectPodDisruptionBudgets = s.Step.RespectBudgets
 		if domains := s.Step.Domains; domains != nil {
@@ -67,5 +85,9 @@ func ToStatus(set *v1alpha1.SidecarSet, s *protocol.Stage) {
 	if s.Approval != nil {
 		recorded.ApprovedBy = &v1alpha1.StepApproval{By: s.Approval.By, Reason: s.Approval.Reason}
 	}
-	set.Status.Rollout.Policy, set.Status.Rollout.Stage = s.Policy, recorded
+	rollout := set.Status.Rollout
+	rollout.Policy, rollout.Stage, rollout.Quarantine = s.Policy, recorded, nil
+	if q := s.Quarantine; q != nil {
+		rollout.Quarantine = &v1alpha1.RolloutQuarantine{Hash: q.Hash, Revision: q.Revision, Reason: q.Reason, Since: metav1.NewTime(q.Since.UTC().Truncate(time.Second))}
+	}
 }

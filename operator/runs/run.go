@@ -61,7 +61,7 @@ func (r *Run) WaitsForSignal() bool {
 
 func (r *Run) waits() bool {
 	switch r.Phase {
-	case protocol.PhaseWaiting, protocol.PhasePaused, protocol.PhaseFrozen, protocol.PhaseBaking, protocol.PhaseAwaitingApproval:
+	case protocol.PhaseWaiting, protocol.PhasePaused, protocol.PhaseFrozen, protocol.PhaseBaking, protocol.PhaseAwaitingApproval, protocol.PhaseQuarantined:
 		return true
 	}
 	return false

@@ -29,6 +29,8 @@ type compiledSet struct {
 	// former is the revision that new pods get while they do not get the newest content. If all
 	// new pods get the newest content, former is nil.
 	former *v1alpha1.GoodRevision
+	// quarantined is set if no new pod gets the newest content, because its rollout failed.
+	quarantined bool
 	// share is the share of the new pods that get the newest content, as of the last policies.
 	share atomic.Pointer[stepShare]
 	// recorded is the last revision that was injected, either pinned or former.
@@ -47,6 +49,7 @@ func compile(set *v1alpha1.SidecarSet) *compiledSet {
 		return compiled
 	}
 	compiled.former = stage.Former(completed, completed.Annotations[v1alpha1.HashAnnotation])
+	compiled.quarantined = stage.QuarantineOf(completed) != nil
 	compiled.newest, compiled.newestErr = prepareNewest(completed)
 	return compiled
 }

@@ -42,4 +42,7 @@ type RolloutFreezeSpec struct {
 	// +kubebuilder:validation:Format=date-time
 	// +kubebuilder:validation:Pattern=`^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]+)?(Z|[+-]([01][0-9]|2[0-3]):[0-5][0-9])$`
 	Until *metav1.Time `json:"until,omitempty"`
+	// AllowRollback lets rollbacks upgrade pods during the freeze. The default is true.
+	// +kubebuilder:default=true
+	AllowRollback *bool `json:"allowRollback,omitempty"`
 }

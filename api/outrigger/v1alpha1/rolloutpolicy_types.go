@@ -66,7 +66,7 @@ type RolloutPolicySpec struct {
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=20
 	Windows []RolloutWindow `json:"windows,omitempty"`
-	// Failure pauses a rollout whose upgraded pods fail.
+	// Failure pauses or rolls back a rollout whose upgraded pods fail.
 	Failure *RolloutFailure `json:"failure,omitempty"`
 }
 
@@ -108,14 +108,28 @@ type RolloutWindow struct {
 // has restarted twice since the upgrade. Pods that are not upgraded yet are the control group. If a
 // share of them fails, too, the same share of the upgraded pods does not count.
 type RolloutFailure struct {
-	// MaxFailedPods is the number of failed pods above which the rollout is paused. A percentage
-	// refers to the pods that the rollout upgrades, and is rounded down. With 0, the first failed
-	// pod pauses the rollout.
+	// MaxFailedPods is the number of failed pods above which the rollout has failed. A percentage
+	// refers to the pods that the rollout upgrades, and is rounded down. With 0, the rollout fails
+	// with its first failed pod.
 	// +kubebuilder:validation:XIntOrString
 	// +kubebuilder:validation:MaxLength=4
 	// +kubebuilder:validation:XValidation:rule="type(self) == int ? self >= 0 : self.matches('^([0-9]|[1-9][0-9]|100)%$')",message="maxFailedPods is a number of pods, or a percentage such as 5%"
 	MaxFailedPods intstr.IntOrString `json:"maxFailedPods"`
+	// Action is the reaction to failed pods. Pause pauses the rollout. Rollback upgrades the pods of
+	// the failed version in place to the revision whose rollout ended last, and new pods get this
+	// revision, too. Without such a revision, Rollback pauses the rollout. The default is Pause.
+	// +kubebuilder:validation:Enum=Pause;Rollback
+	Action FailureAction `json:"action,omitempty"`
 }
+
+// FailureAction is the reaction to failed pods.
+type FailureAction string
+
+// These are the reactions to failed pods.
+const (
+	PauseOnFailure    FailureAction = "Pause"
+	RollbackOnFailure FailureAction = "Rollback"
+)
 
 // RolloutStep is one step of a rollout. The next step begins once all pods of the step are
 // updated and ready, its bake time is over, and it is approved.

@@ -1,0 +1,77 @@
+package activities
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	appsv1 "k8s.io/api/apps/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/outrigger/outrigger/api/protocol"
+	"github.com/outrigger/outrigger/api/v1alpha1"
+	"github.com/outrigger/outrigger/internal/revision"
+	"github.com/outrigger/outrigger/internal/stage"
+)
+
+// target returns the SidecarSet whose content the pods get. This is the SidecarSet itself, or during a
+// rollback the SidecarSet with the content of a former revision (SPEC §11.12).
+func (a *Activities) target(ctx context.Context, set *v1alpha1.SidecarSet, current *protocol.Stage) (*v1alpha1.SidecarSet, error) {
+	if set == nil {
+		return nil, nil
+	}
+	q := stage.RollsBack(current, set.Generation)
+	if q == nil {
+		return set, nil
+	}
+	recorded, err := a.revision(ctx, set, q.Revision)
+	if err != nil {
+		return nil, fmt.Errorf("roll back: %w", err)
+	}
+	return stage.Target(set, recorded)
+}
+
+// recentTarget is recentSet for the result of target.
+func (a *Activities) recentTarget(reference protocol.SetReference, current *protocol.Stage) *recentSet {
+	return newRecent(a.Clock, "SidecarSet "+reference.Name, func(ctx context.Context) (*v1alpha1.SidecarSet, error) {
+		return a.liveTarget(ctx, reference, current)
+	})
+}
+
+func (a *Activities) liveTarget(ctx context.Context, reference protocol.SetReference, current *protocol.Stage) (*v1alpha1.SidecarSet, error) {
+	set, err := a.liveSet(ctx, reference)
+	if err != nil {
+		return nil, err
+	}
+	return a.target(ctx, set, current)
+}
+
+func (a *Activities) revision(ctx context.Context, set *v1alpha1.SidecarSet, name string) (*appsv1.ControllerRevision, error) {
+	recorded := &appsv1.ControllerRevision{}
+	if err := a.Live.Get(ctx, types.NamespacedName{Namespace: a.SystemNamespace, Name: name}, recorded); err != nil {
+		return nil, fmt.Errorf("SidecarSet %s: read revision %s: %w", set.Name, name, err)
+	}
+	if !revision.Belongs(recorded, set) {
+		return nil, fmt.Errorf("SidecarSet %s: revision %s belongs to another SidecarSet", set.Name, name)
+	}
+	return recorded, nil
+}
+
+// checkRollback replaces the rollback of a failure by a pause if the worker cannot read the revision.
+func (a *Activities) checkRollback(ctx context.Context, set *v1alpha1.SidecarSet, failure *protocol.Failure) error {
+	if failure == nil || failure.Quarantine == nil {
+		return nil
+	}
+	recorded, err := a.revision(ctx, set, failure.Quarantine.Revision)
+	if err == nil {
+		_, err = stage.Target(set, recorded)
+	} else if !apierrors.IsNotFound(errors.Unwrap(err)) && !apierrors.IsForbidden(errors.Unwrap(err)) {
+		return err
+	}
+	if err != nil {
+		failure.Quarantine = nil
+		failure.Reason += "; it cannot be rolled back: " + err.Error()
+	}
+	return nil
+}

@@ -1,0 +1,43 @@
+package rollout
+
+import (
+	"fmt"
+
+	"github.com/outrigger/outrigger/api/protocol"
+	"github.com/outrigger/outrigger/internal/record"
+)
+
+// rollsBack reports whether the rollout may upgrade a pod. A rollback upgrades only pods with the
+// quarantined content. Pods with an older version stay as they are (SPEC §11.12).
+func (p *planner) rollsBack(pod *Pod) bool {
+	if p.quarantine == nil || pod.Updated {
+		return true
+	}
+	// The annotation of a matched pod was parsed before.
+	hashes, err := record.Hashes(pod.Annotations)
+	if err != nil || hashes[p.set].Hash != p.quarantine.Hash {
+		return false
+	}
+	p.plan.Quarantined++
+	if pod.Ready {
+		p.plan.QuarantinedReady++
+	}
+	return true
+}
+
+// rollback adapts phase and message of a plan to a rollback. A rollback ends in phase Quarantined.
+func (p *planner) rollback() {
+	plan := &p.plan
+	// Conditions describe upgrades to the content of the SidecarSet.
+	plan.FalseConditions, plan.TrueConditions = nil, nil
+	if plan.Ended() {
+		plan.Phase = protocol.PhaseQuarantined
+		plan.Message = p.quarantine.Message()
+		if plan.Counts.NotUpgradable > 0 {
+			plan.Message += fmt.Sprintf("; pods that cannot be rolled back in place: %d, such as %s", plan.Counts.NotUpgradable, plan.NotUpgradable[0])
+		}
+		return
+	}
+	plan.Message = fmt.Sprintf("rolling back to revision %s: %d pods to go, %d unavailable of %d allowed; %s",
+		p.quarantine.Revision, plan.Counts.Remaining, plan.Counts.Unavailable, plan.MaxUnavailable, p.quarantine.Reason)
+}

@@ -1,0 +1,52 @@
+package stage
+
+import (
+	appsv1 "k8s.io/api/apps/v1"
+
+	"github.com/outrigger/outrigger/api/protocol"
+	"github.com/outrigger/outrigger/api/v1alpha1"
+	"github.com/outrigger/outrigger/internal/revision"
+)
+
+// QuarantineOf returns the quarantine of the content of a completed SidecarSet, as status records it,
+// or nil (SPEC §11.12). It also applies to later generations with the same content.
+func QuarantineOf(set *v1alpha1.SidecarSet) *v1alpha1.RolloutQuarantine {
+	rollout := set.Status.Rollout
+	if rollout == nil || rollout.Quarantine == nil || rollout.Quarantine.Hash != set.Annotations[v1alpha1.HashAnnotation] {
+		return nil
+	}
+	return rollout.Quarantine
+}
+
+// RollsBack returns the quarantine if a run with this stage rolls back the generation, or nil. A
+// quarantine of an earlier generation applies once Resolve has compared its hash with the content.
+func RollsBack(s *protocol.Stage, generation int64) *protocol.Quarantine {
+	if s == nil || s.Generation != generation {
+		return nil
+	}
+	return s.Quarantine
+}
+
+// Target returns the SidecarSet whose content a rollback gives to pods. It has the content of the
+// recorded revision. Partition, update selector and scatter do not apply to a rollback.
+func Target(set *v1alpha1.SidecarSet, recorded *appsv1.ControllerRevision) (*v1alpha1.SidecarSet, error) {
+	target, err := revision.WithContentOf(set, recorded)
+	if err != nil {
+		return nil, err
+	}
+	target.Status.LatestRevision, target.Status.ObservedGeneration = recorded.Name, target.Generation
+	strategy := &target.Spec.UpdateStrategy
+	strategy.Partition, strategy.Selector, strategy.ScatterStrategy = nil, nil, nil
+	return target, nil
+}
+
+// carried returns the quarantine of an earlier generation for the next generation with the same
+// content. Otherwise, it returns nil.
+func carried(set *v1alpha1.SidecarSet, earlier *protocol.Stage) *protocol.Stage {
+	if q := earlier.Quarantine; q == nil || q.Hash != set.Annotations[v1alpha1.HashAnnotation] {
+		return nil
+	}
+	next := *earlier
+	next.Generation = set.Generation
+	return &next
+}

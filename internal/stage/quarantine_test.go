@@ -1,0 +1,107 @@
+package stage
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"k8s.io/apimachinery/pkg/util/intstr"
+
+	outriggerv1 "github.com/outrigger/outrigger/api/outrigger/v1alpha1"
+	"github.com/outrigger/outrigger/api/protocol"
+	"github.com/outrigger/outrigger/api/v1alpha1"
+)
+
+func quarantined(hash string) *protocol.Stage {
+	return &protocol.Stage{
+		Generation: 4, Policy: "a", Steps: 2, Step: &protocol.Step{UpTo: intstr.FromInt32(1), MaxPerOwner: 1},
+		Quarantine: &protocol.Quarantine{Hash: hash, Revision: "edge-old", Reason: "bad", Since: now},
+	}
+}
+
+func TestSpec11_12_AQuarantineOutlivesTheGenerationOfItsContent(t *testing.T) {
+	set := edge()
+	set.Annotations = map[string]string{v1alpha1.HashAnnotation: "bad"}
+	policies := []outriggerv1.RolloutPolicy{policy("a", 1, nil, upTo(intstr.FromInt32(3)))}
+	s := quarantined("bad")
+	same, err := Resolve(set, s, nil)
+	require.NoError(t, err)
+	assert.Same(t, s, same)
+	assert.NotNil(t, RollsBack(s, 4))
+
+	set.Generation = 5
+	assert.Nil(t, RollsBack(s, 5), "the content is not compared yet")
+	assert.False(t, Decided(set, s))
+	next, err := Resolve(set, s, policies)
+	require.NoError(t, err)
+	assert.Equal(t, s.Quarantine, RollsBack(next, 5))
+	assert.EqualValues(t, 4, s.Generation, "the stage of the run is not changed")
+
+	set.Annotations[v1alpha1.HashAnnotation] = "better"
+	next, err = Resolve(set, s, policies)
+	require.NoError(t, err)
+	assert.Equal(t, &protocol.Stage{Generation: 5, Policy: "a", Steps: 1, Step: &protocol.Step{UpTo: intstr.FromInt32(3)}}, next)
+	next, err = Resolve(set, s, nil)
+	require.NoError(t, err)
+	assert.Equal(t, &protocol.Stage{Generation: 5, Done: true}, next)
+}
+
+func TestSpec11_12_StatusKeepsTheQuarantineForTheNextRun(t *testing.T) {
+	set := edge()
+	set.Annotations = map[string]string{v1alpha1.HashAnnotation: "bad"}
+	set.Status.Rollout = &v1alpha1.RolloutStatus{Generation: 4}
+	assert.Nil(t, QuarantineOf(set))
+	assert.Nil(t, ForStart(set))
+	ToStatus(set, quarantined("bad"))
+	assert.Equal(t, quarantined("bad"), OfStatus(set))
+	assert.Equal(t, quarantined("bad"), ForStart(set))
+
+	set.Generation = 5
+	assert.Nil(t, OfStatus(set))
+	carried := ForStart(set)
+	assert.EqualValues(t, 4, carried.Generation)
+	assert.Equal(t, quarantined("bad").Quarantine, carried.Quarantine)
+	set.Annotations[v1alpha1.HashAnnotation] = "better"
+	assert.Nil(t, QuarantineOf(set))
+	assert.Nil(t, ForStart(set))
+	set.Generation = 4
+	ToStatus(set, &protocol.Stage{Generation: 4, Policy: "a", Steps: 2})
+	assert.Nil(t, set.Status.Rollout.Quarantine, "a retry ends the quarantine")
+}
+
+func TestSpec11_12_ARollbackIgnoresStepsWindowsAndFreezesThatAllowIt(t *testing.T) {
+	set, s := edge(), quarantined("bad")
+	s.Step.MaxFailed, s.Step.Windows = new(intstr.FromInt32(0)), []protocol.Window{{Schedule: "0 0 1 1 *", Duration: time.Minute}}
+	allowed, err := Allowed(s, 3, 7)
+	require.NoError(t, err)
+	assert.Equal(t, 7, allowed)
+	_, limited, err := MaxFailed(s, 10)
+	require.NoError(t, err)
+	assert.False(t, limited)
+	closed, _, err := Closed(s, now)
+	require.NoError(t, err)
+	assert.Empty(t, closed)
+	assert.True(t, LimitsUnavailable(s), "the limit per owner stays")
+
+	open, strict := freeze("open", nil, 0), freeze("strict", nil, 0)
+	open.Spec.AllowRollback, strict.Spec.AllowRollback = new(true), new(false)
+	freezes := []outriggerv1.RolloutFreeze{open, freeze("default", nil, 0)}
+	assert.Nil(t, FreezeFor(set, s, freezes, now))
+	assert.Equal(t, "default", FreezeFor(set, nil, freezes, now).Name)
+	assert.Equal(t, "strict", FreezeFor(set, s, append(freezes, strict), now).Name)
+	assert.Len(t, freezes, 2)
+}
+
+func TestSpec11_12_NewPodsGetTheRevisionOfTheRollback(t *testing.T) {
+	set := edge()
+	set.Annotations = map[string]string{v1alpha1.HashAnnotation: "bad"}
+	set.Spec.UpdateStrategy.Type = v1alpha1.NotUpdateSidecarSetStrategyType
+	set.Status.Rollout = &v1alpha1.RolloutStatus{Generation: 4}
+	ToStatus(set, quarantined("bad"))
+	set.Generation = 9
+	require.NotNil(t, Former(set, "bad"))
+	assert.Equal(t, "edge-old", Former(set, "bad").Revision)
+	set.Spec.InjectionStrategy.Revision = &v1alpha1.SidecarSetInjectRevision{}
+	assert.Nil(t, Former(set, "bad"), "a pinned revision takes precedence")
+}

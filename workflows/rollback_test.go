@@ -1,0 +1,64 @@
+package workflows
+
+import (
+	"context"
+	"time"
+
+	"github.com/outrigger/outrigger/api/protocol"
+)
+
+type planFunc = func(context.Context, protocol.NextBatchInput) (protocol.NextBatchResult, error)
+
+func (s *stageSuite) failing(failure protocol.Failure) planFunc {
+	return func(_ context.Context, input protocol.NextBatchInput) (protocol.NextBatchResult, error) {
+		return protocol.NextBatchResult{Phase: protocol.PhaseWaiting, Failure: &failure, Stage: input.Stage}, nil
+	}
+}
+
+func quarantinedPlan(_ context.Context, input protocol.NextBatchInput) (protocol.NextBatchResult, error) {
+	return protocol.NextBatchResult{Phase: protocol.PhaseQuarantined, Message: "rolled back", Stage: input.Stage}, nil
+}
+
+func (s *stageSuite) TestSpec11_12_AFailedRunIsQuarantinedUntilARetry() {
+	failure := protocol.Failure{Pods: 2, Reason: "2 pods failed", Quarantine: &protocol.Quarantine{Hash: "bad", Revision: "edge-1", Reason: "2 pods failed"}}
+	s.script = append([]planFunc{s.next, s.failing(failure), quarantinedPlan}, s.script...)
+	s.env.RegisterDelayedCallback(func() {
+		status := s.query()
+		s.Equal(protocol.PhaseQuarantined, status.Phase)
+		s.Equal("edge-1", status.Stage.Quarantine.Revision)
+		s.False(status.Stage.Quarantine.Since.IsZero())
+		s.Nil(status.Pause)
+		s.Len(s.upgradedAt, 1)
+	}, time.Minute)
+	s.request(2*time.Minute, protocol.RetryUpdate, protocol.StepRequest{Generation: 1}, "the rollout of generation 1 begins again")
+	s.request(time.Hour, protocol.PromoteUpdate, protocol.StepRequest{Generation: 1, Step: 1, Full: true}, "all steps ended; the rollout upgrades all remaining pods")
+	s.complete(input(1))
+	s.Greater(len(s.upgradedAt), 1)
+}
+
+func (s *stageSuite) TestSpec11_12_AQuarantineIsCarriedToTheNextGeneration() {
+	failure := protocol.Failure{Pods: 2, Quarantine: &protocol.Quarantine{Hash: "bad", Revision: "edge-1"}}
+	s.script = append([]planFunc{s.next, s.failing(failure)}, quarantinedPlan)
+	s.env.RegisterDelayedCallback(func() { s.env.SignalWorkflow(protocol.GenerationSignal, protocol.GenerationInput{Generation: 2}) }, time.Minute)
+	next := s.continued()
+	s.EqualValues(2, next.Generation)
+	s.EqualValues(1, next.Progress.Stage.Generation, "NextBatch compares the content")
+	s.Equal("bad", next.Progress.Stage.Quarantine.Hash)
+}
+
+func (s *stageSuite) TestSpec11_12_AnAbortWithoutAFormerRevisionPausesTheRun() {
+	s.script = append([]planFunc{s.next, s.next, func(ctx context.Context, input protocol.NextBatchInput) (protocol.NextBatchResult, error) {
+		s.Equal(&protocol.Approval{By: "ann"}, input.Stage.Aborted)
+		return s.failing(protocol.Failure{Reason: "aborted from ann"})(ctx, input)
+	}}, s.script...)
+	s.request(time.Minute, protocol.AbortUpdate, protocol.StepRequest{Generation: 1, Approval: protocol.Approval{By: "ann"}},
+		"generation 1 is aborted; its pods go back to the revision whose rollout ended last")
+	s.env.RegisterDelayedCallback(func() {
+		status := s.query()
+		s.Equal(&protocol.Pause{By: "ann", Reason: "aborted from ann"}, status.Pause)
+		s.Nil(status.Stage.Aborted)
+		s.env.SignalWorkflow(protocol.ResumeSignal, protocol.Pause{})
+	}, 2*time.Minute)
+	s.request(3*time.Minute, protocol.PromoteUpdate, protocol.StepRequest{Generation: 1, Full: true}, "all steps ended; the rollout upgrades all remaining pods")
+	s.complete(input(1))
+}
