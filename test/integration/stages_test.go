@@ -56,10 +56,15 @@ func (s *scenario) awaitReason(reason string) (message string) {
 // requestStep sends approve or promote as an update.
 func (s *scenario) requestStep(update string, step int) (protocol.StepResult, error) {
 	s.t.Helper()
+	return s.request(update, protocol.StepRequest{Approval: protocol.Approval{By: "ann"}, Generation: s.set.Generation, Step: step})
+}
+
+func (s *scenario) request(update string, request protocol.StepRequest) (protocol.StepResult, error) {
+	s.t.Helper()
 	var result protocol.StepResult
 	handle, err := stack.temporal.UpdateWorkflow(s.ctx, sdk.UpdateWorkflowOptions{
 		WorkflowID: s.workflow(), UpdateName: update, WaitForStage: sdk.WorkflowUpdateStageCompleted,
-		Args: []any{protocol.StepRequest{Approval: protocol.Approval{By: "ann"}, Generation: s.set.Generation, Step: step}},
+		Args: []any{request},
 	})
 	if err != nil {
 		return result, err
@@ -103,7 +108,7 @@ func TestSpec11_ANewGenerationStartsFromTheFirstStep(t *testing.T) {
 	assert.Equal(t, 2, s.watched.View().Updated)
 	result, err := s.requestStep(protocol.PromoteUpdate, 0)
 	require.NoError(t, err)
-	assert.Equal(t, "all steps ended; the rollout upgrades all remaining pods", result.Message)
+	assert.Equal(t, "step 1 of 1 ended; the rollout upgrades all remaining pods within the other limits of the policy", result.Message)
 	s.await(observer.Converged(6))
 }
 
@@ -169,6 +174,11 @@ func TestSpec11_8_NoUpgradeStartsOutsideTheWindows(t *testing.T) {
 	assert.Zero(t, s.watched.View().Updated)
 	assert.Contains(t, s.awaitReason(v1alpha1.ReasonOutsideWindow), "outside the windows of RolloutPolicy "+s.name)
 	_, err := s.requestStep(protocol.PromoteUpdate, 0)
+	require.NoError(t, err)
+	s.awaitSet("the promotion", func(set *v1alpha1.SidecarSet) bool { return set.Status.Rollout.Stage.Step == 2 })
+	assert.Equal(t, protocol.PhaseFrozen, s.awaitPhase(protocol.PhaseFrozen).Phase, "the windows apply after the last step")
+	assert.Zero(t, s.watched.View().Updated)
+	_, err = s.request(protocol.PromoteUpdate, protocol.StepRequest{Generation: s.set.Generation, Step: 1, Full: true})
 	require.NoError(t, err)
 	s.await(observer.Converged(4))
 }
