@@ -26,7 +26,7 @@ func zoneNode(name, zone string) *corev1.Node {
 }
 
 func oneZone() *protocol.Stage {
-	return &protocol.Stage{Policy: "p", Steps: 1, Step: &protocol.Step{
+	return &protocol.Stage{Generation: 2, Policy: "p", Steps: 1, Step: &protocol.Step{
 		UpTo: intstr.FromString("100%"), Domains: &protocol.Domains{TopologyKey: corev1.LabelTopologyZone, MaxUnavailable: 1},
 	}}
 }
@@ -83,7 +83,7 @@ func TestSpec11_11_ABatchRespectsPodDisruptionBudgets(t *testing.T) {
 	budget.Spec.MaxUnavailable = new(intstr.FromInt32(1))
 	budget.Status = policyv1.PodDisruptionBudgetStatus{ExpectedPods: 3, CurrentHealthy: 3, DesiredHealthy: 2, DisruptionsAllowed: 1}
 	require.NoError(t, cluster.Live.(client.Client).Create(t.Context(), budget))
-	current := &protocol.Stage{Policy: "p", Steps: 1, Step: &protocol.Step{UpTo: intstr.FromString("100%"), RespectBudgets: true}}
+	current := &protocol.Stage{Generation: 2, Policy: "p", Steps: 1, Step: &protocol.Step{UpTo: intstr.FromString("100%"), RespectBudgets: true}}
 	b := cluster.batchOf("a", "b", "c")
 	b.input.Stage = current
 	refill := func(left ...string) {
@@ -115,7 +115,7 @@ func TestSpec11_11_NoPodIsUpgradedWhileBudgetsCannotBeRead(t *testing.T) {
 	}}
 	cluster := newTestCluster(t, lists, webSet(9), webPod("a"))
 	b := cluster.batchOf("a")
-	b.input.Stage = &protocol.Stage{Policy: "p", Steps: 1, Step: &protocol.Step{UpTo: intstr.FromString("100%"), RespectBudgets: true}}
+	b.input.Stage = &protocol.Stage{Generation: 2, Policy: "p", Steps: 1, Step: &protocol.Step{UpTo: intstr.FromString("100%"), RespectBudgets: true}}
 	_, err := cluster.refills(b)
 	require.EqualError(t, err, "SidecarSet logs: list PodDisruptionBudgets: forbidden (apply config/rbac if the permission is missing)")
 	assert.Equal(t, map[string]string{"a": "side:v1"}, cluster.images())

@@ -103,7 +103,7 @@ func TestSpec11_6_AResumeAcceptsThePodsThatHaveFailedByThen(t *testing.T) {
 	}
 	healthy := webPod("c", upgraded)
 	cluster := newTestCluster(t, interceptor.Funcs{}, webSet(9), webPod("a", upgraded, converging, failing), webPod("b", upgraded, converging, failing), healthy, webPod("d"))
-	resumed := &protocol.Stage{Policy: "edge", Steps: 1, Tolerated: 1, Accept: true, Step: &protocol.Step{UpTo: intstr.FromInt32(3), MaxFailed: new(intstr.FromInt32(0))}}
+	resumed := &protocol.Stage{Generation: 2, Policy: "edge", Steps: 1, Tolerated: 1, Accept: true, Step: &protocol.Step{UpTo: intstr.FromInt32(3), MaxFailed: new(intstr.FromInt32(0))}}
 	input := protocol.NextBatchInput{SidecarSet: webSetReference, Generation: 2, Stages: true, SkipTrueConditions: true, Stage: resumed}
 	next := cluster.newNextBatch(input)
 	result, again, err := next.check(t.Context())
@@ -133,13 +133,13 @@ func TestSpec11_6_FailedPodsStopABatch(t *testing.T) {
 	}
 	cluster := newTestCluster(t, interceptor.Funcs{}, webSet(9), webPod("a", upgraded, converging, failing), webPod("b"))
 	b := cluster.batchOf("b")
-	b.input.Stage = &protocol.Stage{Policy: "edge", Steps: 1, Step: &protocol.Step{UpTo: intstr.FromString("100%"), MaxFailed: new(intstr.FromInt32(1))}}
+	b.input.Stage = &protocol.Stage{Generation: 2, Policy: "edge", Steps: 1, Step: &protocol.Step{UpTo: intstr.FromString("100%"), MaxFailed: new(intstr.FromInt32(1))}}
 	_, err := cluster.refills(b)
 	require.NoError(t, err)
 	assert.False(t, b.result().Failing)
 
 	b = cluster.batchOf("b")
-	b.input.Stage = &protocol.Stage{Policy: "edge", Steps: 1, Step: &protocol.Step{UpTo: intstr.FromString("100%"), MaxFailed: new(intstr.FromInt32(0))}}
+	b.input.Stage = &protocol.Stage{Generation: 2, Policy: "edge", Steps: 1, Step: &protocol.Step{UpTo: intstr.FromString("100%"), MaxFailed: new(intstr.FromInt32(0))}}
 	again, err := cluster.refills(b)
 	require.NoError(t, err)
 	assert.Zero(t, again)
