@@ -51,7 +51,7 @@ func (s *populationStep) observe(ctx context.Context, p *pass) error {
 		return err
 	}
 	p.broken = rollout.FindBroken(version, matched)
-	if !p.rollsBack() {
+	if stage.QuarantineOf(p.set) == nil {
 		p.endToRecord, err = s.findEnd(p, version, matched)
 	}
 	return err

@@ -259,6 +259,19 @@ func TestStepsThatHaveNotEnded(t *testing.T) {
 	}
 }
 
+func TestARolloutThatWasRolledBack(t *testing.T) {
+	cold := stored(t, "cold")
+	cold.Status.Rollout = &v1alpha1.RolloutStatus{
+		Generation: cold.Generation, Stage: &v1alpha1.RolloutStage{Step: 1, Done: true},
+		Quarantine: &v1alpha1.RolloutQuarantine{Hash: cold.Annotations[v1alpha1.HashAnnotation], Revision: "cold-1"},
+	}
+	pod := injected(t, cold, annotated(v1alpha1.HashAnnotation, `{"cold":{"hash":"before","sidecarSetName":"cold"}}`))
+	assert.Equal(t, []string{"differs SidecarSet/cold: The rollout failed and was rolled back to revision cold-1. OpenKruise would upgrade 1 pod to the failed content. " +
+		"Before you start OpenKruise, apply the earlier content, or set spec.updateStrategy.paused."}, checked(served(cold), pod).about("steps"))
+	cold.Status.Rollout.Quarantine.Hash = "another"
+	assert.Empty(t, checked(served(cold), pod).about("steps"), "other content is not quarantined")
+}
+
 func TestSidecarSetsThatBreakRulesForNewOnes(t *testing.T) {
 	one := stored(t, "one", func(s *v1alpha1.SidecarSet) {
 		s.Spec.UpdateStrategy.MaxUnavailable = &intstr.IntOrString{Type: intstr.String, StrVal: "5"}
