@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	lua "github.com/yuin/gopher-lua"
+	appsv1 "k8s.io/api/apps/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -91,7 +92,7 @@ func TestSpec8_8_ToolsThatWaitReadTheStateOfARollout(t *testing.T) {
 		{"invalid", observation{invalid: errors.New("no hash")}, "Invalid", status.InProgressStatus, "Progressing"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			requireWaitState(t, c.seen, nil, c.reason, c.want, c.health)
+			requireWaitState(t, &pass{observation: c.seen, set: setAt(generation)}, c.reason, c.want, c.health)
 		})
 	}
 }
@@ -117,18 +118,29 @@ func TestSpec8_8_ToolsThatWaitReadTheStateOfARolloutInSteps(t *testing.T) {
 		{"outside the windows", frozen("OutsideWindow"), nil, "OutsideWindow", "Suspended"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			requireWaitState(t, c.seen, c.stage, c.reason, status.InProgressStatus, c.health)
+			p := &pass{observation: c.seen, set: setAt(generation)}
+			p.set.Status.Rollout.Stage = c.stage
+			requireWaitState(t, p, c.reason, status.InProgressStatus, c.health)
 		})
+	}
+}
+
+func TestSpec11_12_ToolsThatWaitFailDuringAndAfterARollback(t *testing.T) {
+	for _, phase := range []protocol.Phase{protocol.PhaseProgressing, protocol.PhaseWaiting, protocol.PhaseQuarantined} {
+		p := &pass{observation: observation{plan: plan(phase, protocol.Counts{Matched: 4, Updated: 4, Ready: 4})}, set: setAt(generation), target: &appsv1.ControllerRevision{}}
+		p.plan.Quarantined = 1
+		p.set.Status.Rollout.Quarantine = &v1alpha1.RolloutQuarantine{Hash: p.set.Annotations[v1alpha1.HashAnnotation], Revision: "logs-1", Reason: "3 pods failed"}
+		requireWaitState(t, p, "Quarantined", status.FailedStatus, "Degraded")
+		assert.EqualValues(t, 1, p.set.Status.UpdatedPods, "updated pods have the content of the SidecarSet")
+		assert.Contains(t, meta.FindStatusCondition(p.set.Status.Conditions, v1alpha1.ConditionDegraded).Message, "kubectl sidecarset retry ")
 	}
 }
 
 // requireWaitState requires what kstatus and Argo CD read from the status of a SidecarSet that was
 // observed at the time 1000.
-func requireWaitState(t *testing.T, seen observation, stage *v1alpha1.RolloutStage, reason string, want status.Status, health string) {
+func requireWaitState(t *testing.T, p *pass, reason string, want status.Status, health string) {
 	t.Helper()
-	p := &pass{observation: seen, set: setAt(generation), now: time.Unix(1000, 0)}
-	p.set.Status.ObservedGeneration = generation - 1
-	p.set.Status.Rollout.Stage = stage
+	p.now, p.set.Status.ObservedGeneration = time.Unix(1000, 0), generation-1
 	describe(p)
 	ready := meta.FindStatusCondition(p.set.Status.Conditions, v1alpha1.ConditionReady)
 	assert.Equal(t, reason, ready.Reason)
