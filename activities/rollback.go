@@ -15,6 +15,8 @@ import (
 	"github.com/outrigger/outrigger/internal/stage"
 )
 
+var errForeignRevision = errors.New("belongs to another SidecarSet")
+
 // target returns the SidecarSet whose content the pods get. This is the SidecarSet itself, or during a
 // rollback the SidecarSet with the content of a former revision (SPEC §11.12).
 func (a *Activities) target(ctx context.Context, set *v1alpha1.SidecarSet, current *protocol.Stage) (*v1alpha1.SidecarSet, error) {
@@ -53,7 +55,7 @@ func (a *Activities) revision(ctx context.Context, set *v1alpha1.SidecarSet, nam
 		return nil, fmt.Errorf("SidecarSet %s: read revision %s: %w", set.Name, name, err)
 	}
 	if !revision.Belongs(recorded, set) {
-		return nil, fmt.Errorf("SidecarSet %s: revision %s belongs to another SidecarSet", set.Name, name)
+		return nil, fmt.Errorf("SidecarSet %s: revision %s %w", set.Name, name, errForeignRevision)
 	}
 	return recorded, nil
 }
@@ -66,7 +68,7 @@ func (a *Activities) checkRollback(ctx context.Context, set *v1alpha1.SidecarSet
 	recorded, err := a.revision(ctx, set, failure.Quarantine.Revision)
 	if err == nil {
 		_, err = stage.Target(set, recorded)
-	} else if !apierrors.IsNotFound(errors.Unwrap(err)) && !apierrors.IsForbidden(errors.Unwrap(err)) {
+	} else if !apierrors.IsNotFound(err) && !apierrors.IsForbidden(err) && !errors.Is(err, errForeignRevision) {
 		return err
 	}
 	if err != nil {

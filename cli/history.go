@@ -121,6 +121,9 @@ func (r *runs) changes(ctx context.Context, set *v1alpha1.SidecarSet, row *view.
 			var request protocol.StepRequest
 			unread = r.decode(payload, &request)
 			change.By, change.Reason = cmp.Or(request.By, identity), detailsOf(request, unread)
+			if action == protocol.AbortUpdate || action == protocol.RetryUpdate {
+				change.Reason = request.Reason
+			}
 		default:
 			return
 		}

@@ -137,8 +137,8 @@ func degraded(p *pass) condition {
 	case p.fault != runs.Fault{}:
 		return yes(p.fault.Reason, p.fault.Message+faultNext(p.set.Name, p.fault.Reason))
 	case p.rollsBack():
-		q := stage.QuarantineOf(p.set)
-		return yes(v1alpha1.ReasonQuarantined, fmt.Sprintf("the content failed, and its pods go back to revision %s: %s; apply other content, or try it again: kubectl sidecarset retry %s", q.Revision, q.Reason, p.set.Name))
+		return yes(v1alpha1.ReasonQuarantined, fmt.Sprintf("the content failed, and its pods go back to revision %s: %s; apply other content, or try it again: kubectl sidecarset retry %s",
+			p.quarantine.Revision, p.quarantine.Reason, p.set.Name))
 	case p.broken.Count > 0:
 		return yes(p.broken.Reason, fmt.Sprintf("%d of %d pods have a sidecar that cannot start, such as %s (%s); go back: kubectl sidecarset undo %s",
 			p.broken.Count, counts.Matched, p.broken.Example, p.broken.Detail, p.set.Name))

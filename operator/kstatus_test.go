@@ -129,7 +129,7 @@ func TestSpec11_12_ToolsThatWaitFailDuringAndAfterARollback(t *testing.T) {
 	for _, phase := range []protocol.Phase{protocol.PhaseProgressing, protocol.PhaseWaiting, protocol.PhaseQuarantined} {
 		p := &pass{observation: observation{plan: plan(phase, protocol.Counts{Matched: 4, Updated: 4, Ready: 4})}, set: setAt(generation), target: &appsv1.ControllerRevision{}}
 		p.plan.Quarantined = 1
-		p.set.Status.Rollout.Quarantine = &v1alpha1.RolloutQuarantine{Hash: p.set.Annotations[v1alpha1.HashAnnotation], Revision: "logs-1", Reason: "3 pods failed"}
+		p.quarantine = &v1alpha1.RolloutQuarantine{Hash: p.set.Annotations[v1alpha1.HashAnnotation], Revision: "logs-1", Reason: "3 pods failed"}
 		requireWaitState(t, p, "Quarantined", status.FailedStatus, "Degraded")
 		assert.EqualValues(t, 1, p.set.Status.UpdatedPods, "updated pods have the content of the SidecarSet")
 		assert.Contains(t, meta.FindStatusCondition(p.set.Status.Conditions, v1alpha1.ConditionDegraded).Message, "kubectl sidecarset retry ")

@@ -27,6 +27,8 @@ type pass struct {
 	former *appsv1.ControllerRevision
 	// target is the revision to which the rollout is rolled back, or nil. It is a cached object.
 	target *appsv1.ControllerRevision
+	// quarantine is the quarantine of the content at the start of the pass, or nil.
+	quarantine *v1alpha1.RolloutQuarantine
 	observation
 	// state is the state of the run that is kept from one pass to the next.
 	state *runState
@@ -130,8 +132,8 @@ func (o *observation) inProgress() bool {
 	return o.plan.Phase == protocol.PhaseProgressing || o.plan.Phase == protocol.PhaseWaiting || o.plan.Phase == protocol.PhaseStepReached || o.plan.Phase == protocol.PhaseQuarantined
 }
 
-// rollsBack reports whether the rollout is rolled back, or was rolled back.
-func (p *pass) rollsBack() bool { return p.target != nil && stage.QuarantineOf(p.set) != nil }
+// rollsBack reports whether the rollout is rolled back, or was rolled back, as of the plan.
+func (p *pass) rollsBack() bool { return p.target != nil }
 
 // frozen reports whether a RolloutFreeze, or the windows of a RolloutPolicy, prevent upgrades.
 func (o *observation) frozen() bool { return o.plan.Phase == protocol.PhaseFrozen }

@@ -51,7 +51,7 @@ func (s *populationStep) observe(ctx context.Context, p *pass) error {
 		return err
 	}
 	p.broken = rollout.FindBroken(version, matched)
-	if stage.QuarantineOf(p.set) == nil {
+	if p.quarantine == nil {
 		p.endToRecord, err = s.findEnd(p, version, matched)
 	}
 	return err

@@ -60,8 +60,8 @@ func (s *revisionStep) reconcile(ctx context.Context, p *pass) error {
 	if at := slices.IndexFunc(sorted, func(r *appsv1.ControllerRevision) bool { return r.Name == set.Status.LatestRevision }); at >= 0 {
 		p.former = sorted[at]
 	}
-	if q := stage.QuarantineOf(set); q != nil {
-		p.target = revision.Named(sorted, q.Revision)
+	if p.quarantine = stage.QuarantineOf(set); p.quarantine != nil {
+		p.target = revision.Named(sorted, p.quarantine.Revision)
 	}
 	set.Status.LatestRevision = current.Name
 	return s.deleteRevisions(ctx, revision.Expendable(set, sorted, current.Name, p.pods))

@@ -33,7 +33,7 @@ func (s *statusStep) reconcile(ctx context.Context, p *pass) error {
 		id := protocol.WorkflowID(p.set.Name, p.set.UID)
 		started := &v1alpha1.RolloutStatus{Generation: p.set.Generation, WorkflowID: id, URL: s.temporal.URL(id), Pause: p.pause, Quarantine: stage.QuarantineOf(p.set)}
 		if started.Quarantine != nil {
-			started.Policy = p.set.Status.Rollout.Policy
+			started.Policy, started.Stage = p.set.Status.Rollout.Policy, p.set.Status.Rollout.Stage
 		}
 		p.set.Status.Rollout = started
 	}

@@ -55,12 +55,15 @@ func (r *run) checkAbort(request protocol.StepRequest) error {
 
 // abort requests the rollback of the rollout. It ends a pause, because a paused run upgrades no pod.
 func (r *run) abort(ctx workflow.Context, request protocol.StepRequest) (protocol.StepResult, error) {
-	aborted := protocol.Stage{Generation: r.input.Generation, Done: true}
+	if err := r.readSignalsBefore(ctx, false); err != nil {
+		return protocol.StepResult{}, err
+	}
+	aborted := protocol.Stage{Generation: r.input.Generation}
 	if r.progress.Stage != nil {
 		aborted = *r.progress.Stage
 	}
 	aborted.Aborted = &request.Approval
-	r.progress.Stage, r.updated = &aborted, true
+	r.progress.Stage = &aborted
 	r.log(ctx).Warn("rollout aborted", "by", request.By, "reason", request.Reason)
 	if r.paused != nil {
 		if err := r.resume(ctx, protocol.Pause{By: request.By, Reason: request.Reason}); err != nil {

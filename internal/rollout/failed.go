@@ -107,25 +107,24 @@ func Failure(set *v1alpha1.SidecarSet, pods []Pod, plan *Plan, current *protocol
 	reason := fmt.Sprintf("%d pods failed after their upgrade, and %d are allowed, such as %s (%s)", failed.Count, limit, failed.Example, failed.Detail)
 	failure := &protocol.Failure{Pods: failed.Count, Reason: reason}
 	if current.Step.Rollback {
-		failure.Quarantine = quarantine(set, reason)
+		rollBack(failure, set)
 	}
 	return failure, nil
 }
 
 func aborted(set *v1alpha1.SidecarSet, by *protocol.Approval) *protocol.Failure {
 	failure := &protocol.Failure{Reason: "aborted" + protocol.Pause{By: by.By, Reason: by.Reason}.Details()}
-	if failure.Quarantine = quarantine(set, failure.Reason); failure.Quarantine == nil {
-		failure.Reason += "; no other revision is known whose rollout has ended"
-	}
+	rollBack(failure, set)
 	return failure
 }
 
-// quarantine returns the quarantine of the content of a completed SidecarSet. It is nil if no other
-// revision is known whose rollout has ended.
-func quarantine(set *v1alpha1.SidecarSet, reason string) *protocol.Quarantine {
+// rollBack adds the quarantine of the content of a completed SidecarSet to a failure, unless no other
+// content was rolled out last.
+func rollBack(failure *protocol.Failure, set *v1alpha1.SidecarSet) {
 	hash, good := set.Annotations[v1alpha1.HashAnnotation], set.Status.LastGoodRevision()
 	if good == nil || good.Hash == hash {
-		return nil
+		failure.Reason += "; it is not rolled back, because no rollout of other content has ended, or this content was rolled out before"
+		return
 	}
-	return &protocol.Quarantine{Hash: hash, Revision: good.Revision, Reason: reason}
+	failure.Quarantine = &protocol.Quarantine{Hash: hash, Revision: good.Revision, Reason: failure.Reason}
 }

@@ -30,9 +30,11 @@ func (p *planner) rollback() {
 	plan := &p.plan
 	// Conditions describe upgrades to the content of the SidecarSet.
 	plan.FalseConditions, plan.TrueConditions = nil, nil
-	if plan.Ended() {
+	if plan.Ended() || plan.Phase == protocol.PhaseNotUpdate {
+		if plan.Message = p.quarantine.Message(); plan.Phase == protocol.PhaseNotUpdate && plan.Counts.Remaining > 0 {
+			plan.Message = fmt.Sprintf("%d pods keep the quarantined content, because upgrades are off (updateStrategy.type NotUpdate); %s", plan.Counts.Remaining, p.quarantine.Reason)
+		}
 		plan.Phase = protocol.PhaseQuarantined
-		plan.Message = p.quarantine.Message()
 		if plan.Counts.NotUpgradable > 0 {
 			plan.Message += fmt.Sprintf("; pods that cannot be rolled back in place: %d, such as %s", plan.Counts.NotUpgradable, plan.NotUpgradable[0])
 		}

@@ -45,6 +45,13 @@ func TestSpec11_12_ARollbackUpgradesOnlyPodsWithTheQuarantinedContent(t *testing
 	assert.Equal(t, protocol.PhaseQuarantined, plan.Phase)
 	assert.Equal(t, "rolled back to revision web-1: 3 pods failed; pods that cannot be rolled back in place: 1, such as d/e", plan.Message)
 	assert.False(t, plan.Phase.Ended(), "the run stays open for a retry")
+
+	set.Spec.UpdateStrategy.Type = v1alpha1.NotUpdateSidecarSetStrategyType
+	plan, err = NextInStage(set, pods, nil, back)
+	require.NoError(t, err)
+	assert.Equal(t, protocol.PhaseQuarantined, plan.Phase)
+	assert.Contains(t, plan.Message, "2 pods keep the quarantined content, because upgrades are off (updateStrategy.type NotUpdate); 3 pods failed")
+	assert.Empty(t, plan.Pods)
 }
 
 func TestSpec11_12_AFailureIsRolledBackToTheLastGoodRevision(t *testing.T) {
@@ -56,7 +63,7 @@ func TestSpec11_12_AFailureIsRolledBackToTheLastGoodRevision(t *testing.T) {
 	require.NoError(t, err)
 	failure, err := Failure(set, pods, &plan, aborted)
 	require.NoError(t, err)
-	assert.Equal(t, &protocol.Failure{Reason: "aborted from ann: errors; no other revision is known whose rollout has ended"}, failure, "the first rollout has nothing to go back to")
+	assert.Equal(t, &protocol.Failure{Reason: "aborted from ann: errors; it is not rolled back, because no rollout of other content has ended, or this content was rolled out before"}, failure, "the first rollout has nothing to go back to")
 
 	set.Status.GoodRevisions = []v1alpha1.GoodRevision{{Revision: "web-1", Hash: "good", ResourceVersion: "1"}}
 	failure, err = Failure(set, pods, &plan, aborted)

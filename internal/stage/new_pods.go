@@ -14,9 +14,9 @@ import (
 // Former returns the revision that new pods get while they do not get the current content of a
 // SidecarSet (SPEC §11.5). This is the last good revision. Former returns nil if all new pods get
 // the current content, whatever the policies are. hash is the hash of the current content. During and
-// after a rollback, it is the revision of the rollback.
+// after a rollback, it is the revision of the rollback, also for the pods that get no pinned revision.
 func Former(set *v1alpha1.SidecarSet, hash string) *v1alpha1.GoodRevision {
-	if q := QuarantineOf(set); q != nil && set.Spec.InjectionStrategy.Revision == nil {
+	if q := QuarantineOf(set); q != nil {
 		return &v1alpha1.GoodRevision{Revision: q.Revision}
 	}
 	good := set.Status.LastGoodRevision()

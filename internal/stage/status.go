@@ -53,6 +53,11 @@ func ForStart(set *v1alpha1.SidecarSet) *protocol.Stage {
 	if QuarantineOf(set) == nil || rollout.Generation == set.Generation && rollout.Stage != nil {
 		return OfStatus(set)
 	}
+	earlier := *set
+	earlier.Generation = rollout.Generation
+	if s := OfStatus(&earlier); s != nil {
+		return s // with the limits of the step
+	}
 	q := rollout.Quarantine
 	return &protocol.Stage{
 		Generation: rollout.Generation, Policy: rollout.Policy, Steps: 1,
