@@ -50,6 +50,7 @@ outrigger_rollouts{phase="NotUpdate"} 0
 outrigger_rollouts{phase="PartitionReached"} 0
 outrigger_rollouts{phase="Paused"} 0
 outrigger_rollouts{phase="Progressing"} 2
+outrigger_rollouts{phase="Quarantined"} 0
 outrigger_rollouts{phase="StepReached"} 0
 outrigger_rollouts{phase="Waiting"} 0
 # HELP outrigger_rollouts_faulted SidecarSets whose run makes no progress because of the workers or a missing payload key, by the reason of Degraded.
