@@ -120,10 +120,7 @@ func (r *runs) changes(ctx context.Context, set *v1alpha1.SidecarSet, row *view.
 		case protocol.ApproveUpdate, protocol.PromoteUpdate, protocol.AbortUpdate, protocol.RetryUpdate:
 			var request protocol.StepRequest
 			unread = r.decode(payload, &request)
-			change.By, change.Reason = cmp.Or(request.By, identity), detailsOf(request, unread)
-			if action == protocol.AbortUpdate || action == protocol.RetryUpdate {
-				change.Reason = request.Reason
-			}
+			change.By, change.Reason = cmp.Or(request.By, identity), detailsOf(action, request, unread)
 		default:
 			return
 		}
@@ -156,12 +153,15 @@ func (r *runs) decode(payload *common.Payloads, into any) error {
 	return nil
 }
 
-// detailsOf names the step of an approval or a promotion, with the reason.
-func detailsOf(request protocol.StepRequest, unread error) string {
+// detailsOf names the step of an approval or a promotion, with the reason. An abort and a retry apply
+// to all steps, and have only a reason.
+func detailsOf(action string, request protocol.StepRequest, unread error) string {
 	step := fmt.Sprintf("step %d", request.Step+1)
 	switch {
 	case unread != nil:
 		return ""
+	case action == protocol.AbortUpdate, action == protocol.RetryUpdate:
+		return request.Reason
 	case request.Full:
 		step = "all steps"
 	}

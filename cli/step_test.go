@@ -54,6 +54,8 @@ func TestTheErrorOfAnApprovalHasItsRemedy(t *testing.T) {
 	}{
 		{protocol.ApproveUpdate, errUnread, unread + "; the approval may still take effect once a worker runs, but only for step 2 of generation 3; to repeat it: kubectl sidecarset approve logs --step 2"},
 		{protocol.PromoteUpdate, errUnread, unread + "; the promotion may still take effect once a worker runs, but only for step 2 of generation 3; to repeat it: kubectl sidecarset promote logs --step 2"},
+		{protocol.AbortUpdate, errUnread, unread + "; the abort may still take effect once a worker runs, but only for generation 3"},
+		{protocol.RetryUpdate, errUnread, unread + "; the retry may still take effect once a worker runs, but only for generation 3"},
 		{protocol.ApproveUpdate, serviceerror.NewNotFound("x"), here + " has no open run of the SidecarSet: all pods that can be upgraded are, or the operator uses another Temporal (" +
 			otherTemporal + "); kubectl sidecarset status logs"},
 		{protocol.ApproveUpdate, sdk.NewApplicationError("the request is for step 2, and the current step is step 3 of 4", ""),
@@ -80,4 +82,15 @@ func TestTheAnswerNamesWhatTheRolloutWaitsFor(t *testing.T) {
 	})
 	answer := stepAnswer{Name: "logs", StepResult: protocol.StepResult{Message: "step 1 of 2 is approved"}, next: nextOfRollout(paused)}
 	assert.Equal(t, "sidecarset/logs: step 1 of 2 is approved\npaused: by ann (kubectl sidecarset resume logs)\n", answer.Text(view.Style{}))
+}
+
+func TestTheHistoryNamesTheActionAndItsReason(t *testing.T) {
+	request := protocol.StepRequest{Approval: protocol.Approval{Reason: "errors"}, Step: 1}
+	for action, want := range map[string][2]string{
+		protocol.ApproveUpdate: {"approved", "step 2: errors"}, protocol.PromoteUpdate: {"promoted", "step 2: errors"},
+		protocol.AbortUpdate: {"aborted", "errors"}, protocol.RetryUpdate: {"retried", "errors"},
+	} {
+		assert.Equal(t, want, [2]string{pastOf(action), detailsOf(action, request, nil)}, action)
+	}
+	assert.Empty(t, detailsOf(protocol.AbortUpdate, protocol.StepRequest{}, errUnread))
 }

@@ -1,0 +1,29 @@
+package view
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/outrigger/outrigger/api/v1alpha1"
+)
+
+func TestARolledBackRolloutNamesTheRetry(t *testing.T) {
+	for _, reason := range []string{v1alpha1.ReasonRollingBack, v1alpha1.ReasonQuarantined} {
+		in := staged(t, 0, time.Minute)
+		in.Set.Status.ObservedGeneration = in.Set.Generation
+		in.Set.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionProgressing, Status: "False", Reason: reason, Message: "rolled back: 3 pods failed"}}
+		r := newRollout(t, in)
+		assert.Equal(t, reason, r.Headline)
+		assert.Equal(t, reason, listed(in, reason).Headline)
+		assert.Equal(t, []string{"apply other content, or try it again: kubectl sidecarset retry logs"}, r.next(in.Now))
+		assert.Contains(t, newWhy(t, in).Text(Style{}), "rolled back: 3 pods failed (kubectl sidecarset retry logs)")
+		done, err := r.Done()
+		require.NoError(t, err)
+		assert.False(t, done, "a watch continues")
+		assert.True(t, Unfinished(in.Set))
+	}
+}
