@@ -63,7 +63,7 @@ func progressing(p *pass) condition {
 	case p.inProgress() && p.fault != runs.Fault{}:
 		return andPlan(p.fault.Reason, p.fault.Message)
 	case p.inProgress():
-		return inProgress(p)
+		return progressOf(p)
 	case p.plan.Phase == protocol.PhasePartitionReached:
 		return no(v1alpha1.ReasonPartitionReached, p.plan.Message)
 	case p.plan.Counts.NotUpgradable > 0:
@@ -72,9 +72,9 @@ func progressing(p *pass) condition {
 	return no(v1alpha1.ReasonRolloutComplete, p.plan.Message)
 }
 
-// inProgress names the state of a rollout with pods that have to be upgraded or have to converge, or
+// progressOf names the state of a rollout with pods that have to be upgraded or have to converge, or
 // of a rollback.
-func inProgress(p *pass) condition {
+func progressOf(p *pass) condition {
 	switch {
 	case p.plan.Phase == protocol.PhaseQuarantined:
 		return no(v1alpha1.ReasonQuarantined, p.plan.Message)

@@ -58,7 +58,8 @@ func (s *populationStep) observe(ctx context.Context, p *pass) error {
 }
 
 // planned returns the SidecarSet and the stage of the plan. During a rollback, the SidecarSet has the
-// content of the former revision. If this revision is missing, the plan is of the newest content.
+// content of the former revision. If this revision is missing, the plan
+// has no pods to upgrade.
 func planned(p *pass) (*v1alpha1.SidecarSet, *protocol.Stage, error) {
 	current := stage.ForStart(p.set)
 	if p.target == nil || current == nil || current.Quarantine == nil {
