@@ -55,12 +55,14 @@ func TestInvalidArgumentsAreRejected(t *testing.T) {
 		`has no container "nobody"; it has agent`:                     {"plan", "logs", "--image=nobody=x"},
 		`has no revision ""`:                                          {"diff", "logs", ""},
 		`unknown flag: --output (see kubectl sidecarset open --help)`: {"open", "logs", "--output=json"},
-		"unknown command \"rollback\" for \"kubectl sidecarset\"\n\nDid you mean this?\n\tundo":           {"rollback", "logs"},
-		`missing unit in duration "5", for example 5s (see kubectl sidecarset status --help)`:             {"status", "logs", "-w", "--timeout=5"},
-		`there is no pod nope in namespace default: use -n or NAMESPACE/POD`:                              {"why", "pod/nope"},
-		`there is neither a SidecarSet "log" nor such a pod in namespace default (-n); SidecarSets: logs`: {"why", "log"},
-		`there is no namespace "nowhere" (kubectl get namespaces)`:                                        {"list", "--outdated", "-n", "nowhere"},
-		`--to-revision: give a number, a name or a custom v`:                                              {"undo", "logs", "--to-revision="},
+		`kubectl sidecarset has no command "rollback" (did you mean undo? see kubectl sidecarset --help)`:      {"rollback", "logs"},
+		`kubectl sidecarset has no command "frobnicate" (see kubectl sidecarset --help)`:                       {"frobnicate"},
+		`kubectl sidecarset set has no command "imag" (did you mean image? see kubectl sidecarset set --help)`: {"set", "imag", "logs"},
+		`missing unit in duration "5", for example 5s (see kubectl sidecarset status --help)`:                  {"status", "logs", "-w", "--timeout=5"},
+		`there is no pod nope in namespace default: use -n or NAMESPACE/POD`:                                   {"why", "pod/nope"},
+		`there is neither a SidecarSet "log" nor such a pod in namespace default (-n); SidecarSets: logs`:      {"why", "log"},
+		`there is no namespace "nowhere" (kubectl get namespaces)`:                                             {"list", "--outdated", "-n", "nowhere"},
+		`--to-revision: give a number, a name or a custom v`:                                                   {"undo", "logs", "--to-revision="},
 	} {
 		got := s.run(args...)
 		require.ErrorContains(t, got.err, want, "%v: %s", args, got.out)

@@ -32,7 +32,7 @@ func TestAMissingArgumentIsNamedWithTheUsage(t *testing.T) {
 		"version x":               `version: "x" is one argument too many (kubectl sidecarset version)`,
 		"options x":               `options: "x" is one argument too many (kubectl sidecarset options)`,
 		"get a b":                 `get: "b" is one argument too many (kubectl sidecarset get [NAME])`,
-		"set images logs":         `set: "images" is one argument too many (kubectl sidecarset set)`,
+		"set images logs":         `kubectl sidecarset set has no command "images" (did you mean image? see kubectl sidecarset set --help)`,
 		"set image":               "set image: name a SidecarSet (kubectl sidecarset set image NAME CONTAINER=IMAGE...)",
 		"set image logs":          "set image: name a container and its image (kubectl sidecarset set image NAME CONTAINER=IMAGE...)",
 		"set image a b=c -n shop": "remove --namespace: set image is about the pods of the SidecarSet in all namespaces",

@@ -13,6 +13,7 @@ import (
 
 	"github.com/outrigger/outrigger/api/v1alpha1"
 	"github.com/outrigger/outrigger/output"
+	"github.com/outrigger/outrigger/subcommand"
 	"github.com/outrigger/outrigger/temporal"
 	"github.com/outrigger/outrigger/temporal/codec"
 	"github.com/outrigger/outrigger/version"
@@ -69,6 +70,7 @@ func (s *shared) command() *cobra.Command {
 	versions.Args = takes(0)
 	root.AddCommand(newList(s), newGet(s), s.checksTemporalFlags(newWhy(s)), s.checksTemporalFlags(newStatus(s)), s.checksTemporalFlags(newPlan(s)),
 		s.checksTemporalFlags(newHistory(s)), newDiff(s), newSet(s), newUndo(s), newRestart(s), newPause(s), newResume(s), newApprove(s), newPromote(s), newAbort(s), newRetry(s), newFreeze(s), newUnfreeze(s), newOpen(s), newCheck(s), newOptions(s), versions)
+	subcommand.Required(root)
 	leaveOutOptions(root)
 	return root
 }

@@ -19,16 +19,16 @@ import (
 	"github.com/outrigger/outrigger/cli/view"
 	"github.com/outrigger/outrigger/internal/jsonpatch"
 	"github.com/outrigger/outrigger/output"
+	"github.com/outrigger/outrigger/subcommand"
 )
 
 func newSet(s *shared) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "set",
 		Short: "Set the images of a SidecarSet",
-		Args:  takes(0),
-		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	cmd.AddCommand(newSetImage(s))
+	subcommand.Required(cmd)
 	return cmd
 }
 

@@ -17,6 +17,7 @@ import (
 	"github.com/outrigger/outrigger/api/v1alpha1"
 	"github.com/outrigger/outrigger/kube"
 	"github.com/outrigger/outrigger/operator"
+	"github.com/outrigger/outrigger/subcommand"
 	"github.com/outrigger/outrigger/temporal"
 	"github.com/outrigger/outrigger/temporal/codec"
 	"github.com/outrigger/outrigger/tracing"
@@ -46,6 +47,7 @@ func newCommand() *cobra.Command {
 	shared.add(root)
 	root.AddCommand(newOperator(shared), newWorker(shared), newWebhook(shared), newTemporal(), newCodecServer(shared),
 		newMigrate(shared), newUninstall(shared), version.NewCommand())
+	subcommand.Required(root)
 	return root
 }
 

@@ -13,6 +13,7 @@ import (
 	"github.com/outrigger/outrigger/internal/switchover"
 	"github.com/outrigger/outrigger/kube"
 	"github.com/outrigger/outrigger/output"
+	"github.com/outrigger/outrigger/subcommand"
 )
 
 // podPage is the page size of the list of pods, which limits the memory in large clusters.
@@ -21,6 +22,7 @@ const podPage = 500
 func newMigrate(shared *flags) *cobra.Command {
 	cmd := &cobra.Command{Use: "migrate", Short: "Switch over from OpenKruise"}
 	cmd.AddCommand(newMigrateCheck(shared))
+	subcommand.Required(cmd)
 	return cmd
 }
 

@@ -9,6 +9,7 @@ import (
 	"go.temporal.io/sdk/client"
 	"go.temporal.io/sdk/contrib/envconfig"
 
+	"github.com/outrigger/outrigger/subcommand"
 	"github.com/outrigger/outrigger/temporal"
 )
 
@@ -18,6 +19,7 @@ func newTemporal() *cobra.Command {
 		Short: "Set up and clean up a Temporal namespace",
 	}
 	cmd.AddCommand(newSetup(), newPrune())
+	subcommand.Required(cmd)
 	return cmd
 }
 
