@@ -24,7 +24,13 @@ import (
 // newStagedScenario is newScenario with a RolloutPolicy that selects only its SidecarSet.
 func newStagedScenario(t *testing.T, n int32, maxUnavailable intstr.IntOrString, steps ...outriggerv1.RolloutStep) *scenario {
 	t.Helper()
-	s := newScenario(t, n, func(set *v1alpha1.SidecarSet) {
+	return newNamedStagedScenario(t, scenarioName(t), n, maxUnavailable, steps...)
+}
+
+// newNamedStagedScenario is newStagedScenario for tests with several scenarios.
+func newNamedStagedScenario(t *testing.T, name string, n int32, maxUnavailable intstr.IntOrString, steps ...outriggerv1.RolloutStep) *scenario {
+	t.Helper()
+	s := newNamedScenario(t, name, n, nil, func(set *v1alpha1.SidecarSet) {
 		set.Labels = map[string]string{"rollout": set.Name}
 		set.Spec.UpdateStrategy.MaxUnavailable = &maxUnavailable
 	})
