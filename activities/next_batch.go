@@ -55,6 +55,8 @@ type nextBatch struct {
 	// resolved is the Stage of this activity, once it has been read. The policy is read only once.
 	resolved    *protocol.Stage
 	stageIsRead bool
+	// progressDue is set if the progress deadline of the stage applies to the newest plan.
+	progressDue bool
 }
 
 // check makes one attempt. again is the time until the next attempt if nothing changes. If again
@@ -76,6 +78,8 @@ func (n *nextBatch) check(ctx context.Context) (result protocol.NextBatchResult,
 	}
 	if result, again, err = n.plan(ctx, set); err == nil && !n.input.Stages {
 		again = n.omitStages(&result, again)
+	} else if stage.ProgressDeadline(n.resolved) > 0 {
+		result.Took = n.Clock.Since(n.began)
 	}
 	return result, again, err
 }
@@ -117,6 +121,7 @@ func (n *nextBatch) plan(ctx context.Context, set *v1alpha1.SidecarSet) (result 
 		Counts: plan.Counts, Hot: plan.Hot, FalseConditions: plan.FalseConditions, TrueConditions: plan.TrueConditions,
 		Gone: gone(n.input.Rejected, &plan), GoneConditions: goneConditions, Stage: current,
 	}
+	result.ProgressDue = n.progressDue
 	return result, again, nil
 }
 
@@ -140,20 +145,25 @@ func (n *nextBatch) describeWait(set *v1alpha1.SidecarSet, population []rollout.
 // pods fail, because of a RolloutFreeze, or because no window is open. Otherwise, ended is false.
 func (n *nextBatch) withoutPods(ctx context.Context, set *v1alpha1.SidecarSet, population []rollout.Pod, plan *rollout.Plan) (result protocol.NextBatchResult, ended bool, err error) {
 	result = protocol.NextBatchResult{Phase: protocol.PhaseWaiting, Counts: plan.Counts, Hot: plan.Hot, Stage: n.resolved}
+	n.progressDue = false
 	failure, err := rollout.Failure(set, population, plan, n.resolved)
-	if err == nil {
-		err = n.checkRollback(ctx, set, failure)
-	}
 	if err != nil {
 		return result, false, err
 	}
 	if failure != nil {
-		result.Message, result.Failure = failure.Reason, failure
-		return result, true, nil
+		return n.failed(ctx, set, result, failure)
 	}
 	reason, until, err := n.frozen(ctx, set)
-	if err != nil || reason == "" {
+	if err != nil {
 		return result, false, err
+	}
+	if reason == "" {
+		n.progressDue = rollout.ProgressDue(plan, n.resolved)
+		failure := rollout.Overdue(set, population, plan, n.resolved, n.input.Overdue)
+		if failure == nil {
+			return result, false, nil
+		}
+		return n.failed(ctx, set, result, failure)
 	}
 	plan.Freeze(reason)
 	if plan.Phase != protocol.PhaseFrozen {
@@ -161,6 +171,15 @@ func (n *nextBatch) withoutPods(ctx context.Context, set *v1alpha1.SidecarSet, p
 	}
 	result.Phase, result.Message, result.FrozenUntil = plan.Phase, plan.Message, until
 	return result, true, n.Current()
+}
+
+// failed completes the result of a rollout that has failed.
+func (n *nextBatch) failed(ctx context.Context, set *v1alpha1.SidecarSet, result protocol.NextBatchResult, failure *protocol.Failure) (protocol.NextBatchResult, bool, error) {
+	if err := n.checkRollback(ctx, set, failure); err != nil {
+		return result, false, err
+	}
+	result.Message, result.Failure = failure.Reason, failure
+	return result, true, nil
 }
 
 // postponeConditions omits the conditions that no upgrade depends on while pods are being

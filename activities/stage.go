@@ -104,7 +104,7 @@ func (a *Activities) listPolicies(ctx context.Context) (knownPolicies, error) {
 // the workflow does not sleep while it writes conditions.
 func (n *nextBatch) omitStages(result *protocol.NextBatchResult, again time.Duration) time.Duration {
 	limited := result.Failure != nil || result.Phase == protocol.PhaseFrozen || result.Phase == protocol.PhaseStepReached
-	result.Stage, result.Failure, result.FrozenUntil = nil, nil, nil
+	result.Stage, result.Failure, result.FrozenUntil, result.ProgressDue = nil, nil, nil, false
 	if !limited {
 		return again
 	}

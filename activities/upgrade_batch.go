@@ -16,6 +16,7 @@ import (
 	"github.com/outrigger/outrigger/internal/podstate"
 	"github.com/outrigger/outrigger/internal/revision"
 	"github.com/outrigger/outrigger/internal/rollout"
+	"github.com/outrigger/outrigger/internal/stage"
 	"github.com/outrigger/outrigger/internal/upgrade"
 )
 
@@ -56,7 +57,7 @@ func (a *Activities) newUpgradeBatch(input protocol.UpgradeBatchInput, run strin
 		left:  slices.Concat(input.Pods, input.Queued), isTried: map[protocol.PodReference]bool{},
 		before: a.unseenWrites(input.Written), own: a.unseenWrites(nil), idle: newIdleTimer(a.Clock),
 	}
-	b.fence.stage = input.Stage
+	b.fence.stage, b.began = input.Stage, a.Clock.Now()
 	b.extend()
 	return b
 }
@@ -91,6 +92,8 @@ type upgradeBatch struct {
 	quiet bool
 	// failing is set once the failed pods exceed the limit of the stage.
 	failing bool
+	// began is the time at which the worker began the batch.
+	began time.Time
 }
 
 func (b *upgradeBatch) run(ctx context.Context, attempt int32) error {
@@ -307,6 +310,9 @@ func (b *upgradeBatch) result() protocol.UpgradeBatchResult {
 		tried = append(tried, pod.PodReference)
 	}
 	result := protocol.UpgradeBatchResult{Written: b.outcome.writes(tried), Rejected: b.outcome.failures(tried), Stopped: b.outcome.stopped, Frozen: b.outcome.frozen, Failing: b.failing, Quiet: b.quiet}
+	if stage.ProgressDeadline(b.input.Stage) > 0 {
+		result.Limited, result.Took = b.outcome.limited(), b.Clock.Since(b.began)
+	}
 	result.Skipped = len(tried) - len(result.Written) - len(result.Rejected)
 	return result
 }

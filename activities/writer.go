@@ -320,6 +320,13 @@ func (o *outcome) wait(what string) {
 	o.waiting = what
 }
 
+// limited reports whether the batch waits for the cluster-wide limit.
+func (o *outcome) limited() bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.waiting != ""
+}
+
 // writes returns the written pods, in the order of pods.
 func (o *outcome) writes(pods []protocol.PodReference) []protocol.WrittenPod {
 	var written []protocol.WrittenPod

@@ -41,6 +41,7 @@ func Rollout(ctx workflow.Context, input protocol.RolloutInput) (protocol.Rollou
 // step waits if the run is paused. Otherwise, it upgrades one batch.
 func (r *run) step(ctx workflow.Context) error {
 	if r.paused != nil {
+		r.progress.Stall = nil
 		return r.stayPaused(ctx)
 	}
 	r.woken = false
@@ -50,7 +51,10 @@ func (r *run) step(ctx workflow.Context) error {
 	}
 	r.followMigration(ctx, next.Counts)
 	if len(next.FalseConditions) > 0 {
-		if err := r.writeConditions(ctx, next.FalseConditions); err != nil || len(next.Pods) == 0 {
+		began := workflow.Now(ctx)
+		err := r.writeConditions(ctx, next.FalseConditions)
+		r.wasDown(ctx, began, 0)
+		if err != nil || len(next.Pods) == 0 {
 			return err
 		}
 	}

@@ -136,13 +136,18 @@ func (r *run) nextBatch(ctx workflow.Context) (next protocol.NextBatchResult, an
 		Run:                r.progress.Run,
 		Stage:              stage,
 		Stages:             true,
+		Overdue:            r.overdue(ctx),
 	})
 	err = workflow.Await(ctx, func() bool { return answer.IsReady() || r.hasSignals() })
 	if err != nil || !answer.IsReady() {
+		r.wasDown(ctx, now, 0)
 		return next, false, err
 	}
 	if err := answer.Get(ctx, &next); err != nil {
 		return next, false, fmt.Errorf("choose the next batch of generation %d: %w", r.input.Generation, err)
+	}
+	if r.wasDown(ctx, now, next.Took) && next.Failure != nil && next.Failure.Overdue {
+		return next, false, nil
 	}
 	used := next.Stage
 	if next.Phase == protocol.PhaseSuperseded {
@@ -152,6 +157,7 @@ func (r *run) nextBatch(ctx workflow.Context) (next protocol.NextBatchResult, an
 		return next, false, err
 	}
 	r.counts = next.Counts
+	r.followProgress(ctx, next)
 	r.rejected().forget(next.Gone)
 	r.rejectedConditions().forget(next.GoneConditions)
 	return next, true, r.show(ctx, next.Phase, next.Message)
@@ -225,6 +231,7 @@ func (r *run) upgrade(ctx workflow.Context, next protocol.NextBatchResult) (resu
 		Run:        r.progress.Run,
 		Stage:      r.progress.Stage,
 	})
+	began := workflow.Now(ctx)
 	r.upgrading = true
 	defer func() { r.upgrading = false }()
 	if next.Hot {
@@ -238,6 +245,9 @@ func (r *run) upgrade(ctx workflow.Context, next protocol.NextBatchResult) (resu
 		end()
 	}
 	err = batch.Get(ctx, &result)
+	if r.wasDown(ctx, began, result.Took) || result.Limited {
+		r.progress.Stall = nil
+	}
 	if err != nil && upgrading.Err() != nil && ctx.Err() == nil {
 		// The result is unknown, because no worker ran or the worker was lost. A cancelled batch
 		// is not retried.

@@ -97,7 +97,9 @@ func (r *run) awaitSignal(ctx workflow.Context, reason string) error {
 
 // awaitSignalFor waits until a signal arrives or the timeout is over.
 func (r *run) awaitSignalFor(ctx workflow.Context, timeout time.Duration, reason string) error {
+	began := workflow.Now(ctx)
 	signalled, err := workflow.AwaitWithOptions(ctx, waitOptions(timeout, reason), r.hasSignals)
+	r.wasDown(ctx, began, timeout)
 	r.woken = r.woken || !signalled
 	return err
 }
@@ -127,5 +129,8 @@ func (r *run) sleep(ctx workflow.Context, reason string) error {
 		return err
 	}
 	r.quiet = true
+	if left, runs := r.deadlineLeft(ctx); runs {
+		atMost = min(atMost, max(left, minDeadlineWait))
+	}
 	return r.awaitSignalFor(ctx, atMost, reason)
 }

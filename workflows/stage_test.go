@@ -33,6 +33,8 @@ type stageSuite struct {
 	plans      int
 	// failed is the number of pods that have failed.
 	failed int
+	// ready is the number of updated pods that are ready in stuck plans.
+	ready int
 }
 
 const pods = 100

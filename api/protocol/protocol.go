@@ -156,6 +156,8 @@ type Progress struct {
 	Run string `json:"run,omitempty"`
 	// Stage is the position within the steps of a RolloutPolicy. It is nil without a policy.
 	Stage *Stage `json:"stage,omitempty"`
+	// Stall is nil unless the ProgressDeadline of the step applies.
+	Stall *Stall `json:"stall,omitempty"`
 	// Rejected contains the pods whose upgrade was rejected. RejectedConditions contains the pods
 	// for which the write of condition SidecarSetUpgradable was rejected.
 	Rejected           Rejections `json:"refused,omitzero"`
@@ -282,6 +284,9 @@ type NextBatchInput struct {
 	// Waiting while one of these prevents upgrades. During a rolling update of the workers, a workflow
 	// of an older version may request a plan from a newer worker.
 	Stages bool `json:"stages,omitempty"`
+	// Overdue is set once the ProgressDeadline of the step is over. NextBatch then reports a failure,
+	// unless another pod has become updated and ready, or the deadline no longer applies.
+	Overdue *Stall `json:"overdue,omitempty"`
 }
 
 // NextBatchResult contains the selected pods. If no pod is selected, Message gives the reason.
@@ -315,6 +320,10 @@ type NextBatchResult struct {
 	// FrozenUntil is the end of the RolloutFreeze of the phase Frozen. It is nil if the freeze has
 	// no end.
 	FrozenUntil *time.Time `json:"frozenUntil,omitempty"`
+	// ProgressDue is set while the ProgressDeadline of the step applies. Took is then the time that the
+	// worker took. The run observes an outage if it waited for much longer.
+	ProgressDue bool          `json:"progressDue,omitempty"`
+	Took        time.Duration `json:"took,omitempty"`
 }
 
 // AwaitMigrationInput is the input of the activity AwaitMigration, which waits for pods whose
@@ -398,6 +407,10 @@ type UpgradeBatchResult struct {
 	Failing bool `json:"failing,omitempty"`
 	// Quiet is set if no pod was upgraded for a while before the batch ended.
 	Quiet bool `json:"quiet,omitempty"`
+	// Limited is set if the batch ended while it waited for the cluster-wide limit. Took is the time
+	// that the worker took. Both are only set with a ProgressDeadline.
+	Limited bool          `json:"limited,omitempty"`
+	Took    time.Duration `json:"took,omitempty"`
 }
 
 // RejectedPod is a pod whose write was rejected.

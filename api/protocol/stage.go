@@ -79,6 +79,9 @@ type Step struct {
 	MaxFailed *intstr.IntOrString `json:"maxFailed,omitempty"`
 	// Rollback is set if the run rolls back, instead of being paused, after such failures.
 	Rollback bool `json:"rollback,omitempty"`
+	// ProgressDeadline is the time without a pod that became updated and ready after which the rollout
+	// has failed. 0 means that there is no deadline.
+	ProgressDeadline time.Duration `json:"progressDeadline,omitempty"`
 	// MaxPerOwner is the number of pods of one owner that upgrades may make unavailable at once. 0
 	// means that there is no limit.
 	MaxPerOwner int `json:"maxPerOwner,omitempty"`
@@ -112,11 +115,21 @@ func (s *Stage) Next() *Stage {
 	return &Stage{Generation: s.Generation, Policy: s.Policy, Steps: s.Steps, Index: s.Index + 1, Tolerated: s.Tolerated, Accept: s.Accept}
 }
 
+// Stall is the time during which no pod became updated and ready, although a run with a
+// ProgressDeadline could upgrade pods, or waited for upgraded pods.
+type Stall struct {
+	Since time.Time `json:"since"`
+	// Ready is the number of updated pods that were ready when the run last planned.
+	Ready int `json:"ready"`
+}
+
 // Failure is the reason to pause or to roll back a rollout.
 type Failure struct {
 	// Pods is the number of failed pods.
 	Pods   int    `json:"pods"`
 	Reason string `json:"reason"`
+	// Overdue is set if the progress deadline is over.
+	Overdue bool `json:"overdue,omitempty"`
 	// Quarantine is set if the rollout is rolled back. Otherwise, it is paused.
 	Quarantine *Quarantine `json:"quarantine,omitempty"`
 }

@@ -525,6 +525,9 @@ type RolloutStage struct {
 	MaxFailedPods *intstr.IntOrString `json:"maxFailedPods,omitempty"`
 	// Rollback is set if the rollout is rolled back, instead of being paused, after such failures.
 	Rollback bool `json:"rollback,omitempty"`
+	// ProgressDeadline is the time without a pod that became updated and ready after which the rollout
+	// has failed.
+	ProgressDeadline *metav1.Duration `json:"progressDeadline,omitempty"`
 	// MaxUnavailablePerOwner is the number of pods of one owner that upgrades may make unavailable
 	// at once. 0 means that there is no limit.
 	MaxUnavailablePerOwner int32 `json:"maxUnavailablePerOwner,omitempty"`

@@ -146,6 +146,11 @@ func (in *RolloutStage) DeepCopyInto(out *RolloutStage) {
 		*out = new(intstr.IntOrString)
 		**out = **in
 	}
+	if in.ProgressDeadline != nil {
+		in, out := &in.ProgressDeadline, &out.ProgressDeadline
+		*out = new(v1.Duration)
+		**out = **in
+	}
 	if in.Domains != nil {
 		in, out := &in.Domains, &out.Domains
 		*out = new(StepDomains)

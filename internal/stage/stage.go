@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
@@ -104,6 +105,7 @@ func stepOf(step *outriggerv1.RolloutStep, policy *outriggerv1.RolloutPolicySpec
 	if policy.Failure != nil {
 		copied.MaxFailed = &policy.Failure.MaxFailedPods
 		copied.Rollback = policy.Failure.Action == outriggerv1.RollbackOnFailure
+		copied.ProgressDeadline = durationOf(policy.Failure.ProgressDeadline)
 	}
 	if domains := policy.Domains; domains != nil {
 		copied.Domains = &protocol.Domains{TopologyKey: domains.TopologyKey, MaxUnavailable: int(domains.MaxUnavailableDomains)}
@@ -111,10 +113,24 @@ func stepOf(step *outriggerv1.RolloutStep, policy *outriggerv1.RolloutPolicySpec
 	for _, window := range policy.Windows {
 		copied.Windows = append(copied.Windows, protocol.Window{Schedule: window.Schedule, Duration: window.Duration.Duration, TimeZone: window.TimeZone})
 	}
-	if step.Bake != nil {
-		copied.Bake = step.Bake.Duration
-	}
+	copied.Bake = durationOf(step.Bake)
 	return copied
+}
+
+func durationOf(d *metav1.Duration) time.Duration {
+	if d == nil {
+		return 0
+	}
+	return d.Duration
+}
+
+// ProgressDeadline returns the time without a pod that became updated and ready after which a rollout
+// has failed. Without a deadline, it is 0.
+func ProgressDeadline(s *protocol.Stage) time.Duration {
+	if !Limits(s) {
+		return 0
+	}
+	return s.Step.ProgressDeadline
 }
 
 // Limits reports whether a stage limits the pods that are upgraded.

@@ -24,15 +24,14 @@ func OfStatus(set *v1alpha1.SidecarSet) *protocol.Stage {
 	if recorded.UpTo != nil {
 		s.Step = &protocol.Step{Name: recorded.Name, UpTo: *recorded.UpTo, Approval: recorded.Approval, MaxFailed: recorded.MaxFailedPods, Rollback: recorded.Rollback, MaxPerOwner: int(recorded.MaxUnavailablePerOwner)}
 		s.Step.RespectBudgets = recorded.RespectPodDisruptionBudgets
+		s.Step.ProgressDeadline = durationOf(recorded.ProgressDeadline)
 		if domains := recorded.Domains; domains != nil {
 			s.Step.Domains = &protocol.Domains{TopologyKey: domains.TopologyKey, MaxUnavailable: int(domains.MaxUnavailableDomains)}
 		}
 		for _, window := range recorded.Windows {
 			s.Step.Windows = append(s.Step.Windows, protocol.Window{Schedule: window.Schedule, Duration: window.Duration.Duration, TimeZone: window.TimeZone})
 		}
-		if recorded.Bake != nil {
-			s.Step.Bake = recorded.Bake.Duration
-		}
+		s.Step.Bake = durationOf(recorded.Bake)
 	}
 	if recorded.ReachedAt != nil {
 		s.Reached = &recorded.ReachedAt.Time
@@ -79,9 +78,7 @@ func ToStatus(set *v1alpha1.SidecarSet, s *protocol.Stage) {
 		for _, window := range s.Step.Windows {
 			recorded.Windows = append(recorded.Windows, v1alpha1.StepWindow{Schedule: window.Schedule, Duration: metav1.Duration{Duration: window.Duration}, TimeZone: window.TimeZone})
 		}
-		if s.Step.Bake > 0 {
-			recorded.Bake = &metav1.Duration{Duration: s.Step.Bake}
-		}
+		recorded.Bake, recorded.ProgressDeadline = recordedDuration(s.Step.Bake), recordedDuration(s.Step.ProgressDeadline)
 	}
 	if s.Reached != nil {
 		// The stored time has microseconds. A finer time would differ from it at each write.
@@ -95,4 +92,12 @@ func ToStatus(set *v1alpha1.SidecarSet, s *protocol.Stage) {
 	if q := s.Quarantine; q != nil {
 		rollout.Quarantine = &v1alpha1.RolloutQuarantine{Hash: q.Hash, Revision: q.Revision, Reason: q.Reason, Since: metav1.NewTime(q.Since.UTC().Truncate(time.Second))}
 	}
+}
+
+// recordedDuration returns nil for 0, so that status omits it.
+func recordedDuration(d time.Duration) *metav1.Duration {
+	if d <= 0 {
+		return nil
+	}
+	return &metav1.Duration{Duration: d}
 }

@@ -120,6 +120,13 @@ type RolloutFailure struct {
 	// revision, too. Without such a revision, Rollback pauses the rollout. The default is Pause.
 	// +kubebuilder:validation:Enum=Pause;Rollback
 	Action FailureAction `json:"action,omitempty"`
+	// ProgressDeadline is the time within which a pod must become updated and ready, such as 30m.
+	// If no pod does, although the rollout could upgrade pods or waits for upgraded pods, the rollout
+	// has failed. The time starts again with each such pod. Without it, a rollout waits without end.
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:MaxLength=32
+	// +kubebuilder:validation:XValidation:rule="duration(self) > duration('0s')",message="progressDeadline is a positive duration such as 30m"
+	ProgressDeadline *metav1.Duration `json:"progressDeadline,omitempty"`
 }
 
 // FailureAction is the reaction to failed pods.

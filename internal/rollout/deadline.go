@@ -1,0 +1,66 @@
+package rollout
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/outrigger/outrigger/api/protocol"
+	"github.com/outrigger/outrigger/api/v1alpha1"
+	"github.com/outrigger/outrigger/internal/stage"
+)
+
+// maxNamedUnready is the number of pods that the reason of a missed deadline names.
+const maxNamedUnready = 3
+
+// ProgressDue reports whether the progress deadline of a stage applies to a plan: pods can be upgraded
+// now, or the rollout waits for upgraded pods. It does not apply while pods of other versions occupy
+// all slots, or while another limit of the policy has no slot (SPEC §11.6).
+func ProgressDue(plan *Plan, current *protocol.Stage) bool {
+	if stage.ProgressDeadline(current) == 0 || plan.Phase != protocol.PhaseProgressing && plan.Phase != protocol.PhaseWaiting {
+		return false
+	}
+	counts := &plan.Counts
+	return len(plan.Pods) > 0 || counts.Converging > 0 || counts.Remaining > 0 && plan.OpenSlots > 0 && plan.blocked == ""
+}
+
+// Overdue returns the failure of a rollout whose progress deadline is over. It is nil if the deadline
+// does not apply, or if a pod has become updated and ready since the run observed the stall.
+func Overdue(set *v1alpha1.SidecarSet, pods []Pod, plan *Plan, current *protocol.Stage, stall *protocol.Stall) *protocol.Failure {
+	if stall == nil || !ProgressDue(plan, current) || plan.Counts.UpdatedReady > stall.Ready {
+		return nil
+	}
+	failure := &protocol.Failure{Overdue: true, Reason: fmt.Sprintf("no pod became updated and ready within %s (progressDeadline); %s", shortened(current.Step.ProgressDeadline), unreadyPods(pods, plan))}
+	if current.Step.Rollback {
+		rollBack(failure, set)
+	}
+	return failure
+}
+
+// unreadyPods names the first pods that the rollout waits for.
+func unreadyPods(pods []Pod, plan *Plan) string {
+	var names []string
+	for i := range pods {
+		if pod := &pods[i]; pod.Updated && pod.UpgradedToVersion && pod.UnavailableByUpgrade() {
+			names = append(names, pod.Reference().String())
+		}
+	}
+	if len(names) == 0 {
+		return fmt.Sprintf("no upgraded pod is unavailable, and %d pods are to go", plan.Counts.Remaining)
+	}
+	slices.Sort(names)
+	return fmt.Sprintf("upgraded pods that are not ready: %d, such as %s", len(names), strings.Join(names[:min(len(names), maxNamedUnready)], ", "))
+}
+
+// shortened formats a duration without the units that are 0, such as 10m.
+func shortened(d time.Duration) string {
+	text := d.String()
+	if strings.HasSuffix(text, "m0s") {
+		text = strings.TrimSuffix(text, "0s")
+	}
+	if strings.HasSuffix(text, "h0m") {
+		text = strings.TrimSuffix(text, "0m")
+	}
+	return text
+}

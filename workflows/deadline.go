@@ -1,0 +1,59 @@
+package workflows
+
+import (
+	"time"
+
+	"go.temporal.io/sdk/workflow"
+
+	"github.com/outrigger/outrigger/api/protocol"
+	"github.com/outrigger/outrigger/internal/stage"
+)
+
+// outage is the delay of an answer or a timer above which processes were down. Pods may have become
+// ready during an outage, and no pod could be upgraded.
+const outage = time.Minute
+
+// minDeadlineWait is the shortest wait for the progress deadline.
+const minDeadlineWait = time.Second
+
+// followProgress records since when no pod has become updated and ready. The progress deadline starts
+// again when it begins to apply, and with each pod that becomes updated and ready (SPEC §11.6).
+func (r *run) followProgress(ctx workflow.Context, plan protocol.NextBatchResult) {
+	stall := r.progress.Stall
+	switch {
+	case !plan.ProgressDue:
+		r.progress.Stall = nil
+	case stall == nil || plan.Counts.UpdatedReady > stall.Ready:
+		r.progress.Stall = &protocol.Stall{Since: workflow.Now(ctx), Ready: plan.Counts.UpdatedReady}
+	default:
+		r.progress.Stall = &protocol.Stall{Since: stall.Since, Ready: plan.Counts.UpdatedReady}
+	}
+}
+
+// deadlineLeft returns the time until the progress deadline is over. runs is false if no deadline
+// applies.
+func (r *run) deadlineLeft(ctx workflow.Context) (left time.Duration, runs bool) {
+	deadline := stage.ProgressDeadline(r.progress.Stage)
+	if r.progress.Stall == nil || deadline == 0 {
+		return 0, false
+	}
+	return deadline - workflow.Now(ctx).Sub(r.progress.Stall.Since), true
+}
+
+// overdue returns the stall of a run whose progress deadline is over.
+func (r *run) overdue(ctx workflow.Context) *protocol.Stall {
+	if left, runs := r.deadlineLeft(ctx); runs && left <= 0 {
+		return r.progress.Stall
+	}
+	return nil
+}
+
+// wasDown reports whether an outage delayed an answer or a timer that was due after a time. The
+// progress deadline then starts again with the next plan.
+func (r *run) wasDown(ctx workflow.Context, began time.Time, after time.Duration) bool {
+	if r.progress.Stall == nil || workflow.Now(ctx).Sub(began)-after <= outage {
+		return false
+	}
+	r.progress.Stall = nil
+	return true
+}
