@@ -36,17 +36,23 @@ func (s *scenario) byHand(name string) {
 	s.report(name, "side:v1", "sha256:same", 0)
 }
 
-// report writes what a kubelet would say of a pod's sidecar.
+// report writes what a kubelet would say of the sidecar of a ready pod.
 func (s *scenario) report(name, image, imageID string, restarts int32) {
+	s.t.Helper()
+	s.reportReady(corev1.ConditionTrue, name, image, imageID, restarts)
+}
+
+// reportReady is report with the status of the condition Ready.
+func (s *scenario) reportReady(ready corev1.ConditionStatus, name, image, imageID string, restarts int32) {
 	s.t.Helper()
 	pod := &corev1.Pod{}
 	require.NoError(s.t, stack.kube.Get(s.ctx, client.ObjectKey{Namespace: s.name, Name: name}, pod))
 	before := pod.DeepCopy()
 	pod.Status.Phase = corev1.PodRunning
-	pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}
+	pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: ready}}
 	statuses := func(containers []corev1.Container) (all []corev1.ContainerStatus) {
 		for i := range containers {
-			status := corev1.ContainerStatus{Name: containers[i].Name, Image: "app:1", ImageID: "sha256:app", Ready: true}
+			status := corev1.ContainerStatus{Name: containers[i].Name, Image: "app:1", ImageID: "sha256:app", Ready: ready == corev1.ConditionTrue}
 			status.State.Running = &corev1.ContainerStateRunning{StartedAt: metav1.Now()}
 			if status.Name == "side" {
 				status.Image, status.ImageID, status.RestartCount = image, imageID, restarts

@@ -7,6 +7,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -41,6 +42,9 @@ func TestSpec11_6_ARolloutWithoutProgressIsRolledBack(t *testing.T) {
 	s.upgradeTo("side:v2")
 	s.await(func(v observer.View) bool { return v.Updated == 2 })
 	upgraded := s.images("side:v2")
+	for _, name := range upgraded {
+		s.reportReady(corev1.ConditionFalse, name, "side:v2", "sha256:v2", 1)
+	}
 	set := s.awaitSet("the quarantine", func(set *v1alpha1.SidecarSet) bool { return set.Status.Rollout.Quarantine != nil })
 	assert.Equal(t, fmt.Sprintf("no pod became updated and ready within 10s (progressDeadline); upgraded pods that are not ready: 2, such as %[1]s/%[2]s, %[1]s/%[3]s",
 		s.name, upgraded[0], upgraded[1]), set.Status.Rollout.Quarantine.Reason)
