@@ -1,0 +1,265 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	kubejson "sigs.k8s.io/json"
+	"sigs.k8s.io/yaml"
+
+	outriggerv1 "github.com/outrigger/outrigger/api/outrigger/v1alpha1"
+	"github.com/outrigger/outrigger/api/v1alpha1"
+	"github.com/outrigger/outrigger/internal/match"
+	"github.com/outrigger/outrigger/internal/revision"
+	"github.com/outrigger/outrigger/internal/rollout"
+	"github.com/outrigger/outrigger/internal/simulate"
+	"github.com/outrigger/outrigger/internal/stage"
+	"github.com/outrigger/outrigger/kube"
+)
+
+// defaultPrecedence is the default of matchingPrecedence in the definition of RolloutPolicies. The API
+// server writes it, unless it cannot validate the policy.
+const defaultPrecedence = 1000
+
+// readPolicy reads a RolloutPolicy from a file. An unknown field is an error.
+func readPolicy(file string, in io.Reader) (*outriggerv1.RolloutPolicy, error) {
+	var data []byte
+	var err error
+	if file == "-" {
+		data, err = io.ReadAll(in)
+	} else {
+		data, err = os.ReadFile(file)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read the RolloutPolicy: %w (correct --filename)", err)
+	}
+	policy, err := parsePolicy(data)
+	if err != nil {
+		return nil, fmt.Errorf("read the RolloutPolicy in %s: %w", file, err)
+	}
+	return policy, nil
+}
+
+func parsePolicy(data []byte) (*outriggerv1.RolloutPolicy, error) {
+	document, err := onlyDocument(data)
+	if err != nil {
+		return nil, err
+	}
+	converted, err := yaml.YAMLToJSONStrict(document)
+	if err != nil {
+		return nil, err
+	}
+	var kind metav1.TypeMeta
+	if err := kubejson.UnmarshalCaseSensitivePreserveInts(converted, &kind); err != nil {
+		return nil, err
+	}
+	if want := outriggerv1.GroupVersion.String(); kind.APIVersion != want || kind.Kind != "RolloutPolicy" {
+		return nil, fmt.Errorf("it is no RolloutPolicy of %s, but kind %q of %q: name the file of a RolloutPolicy", want, kind.Kind, kind.APIVersion)
+	}
+	policy := &outriggerv1.RolloutPolicy{}
+	unknown, err := kubejson.UnmarshalStrict(converted, policy)
+	switch {
+	case err != nil:
+		return nil, err
+	case len(unknown) > 0:
+		return nil, fmt.Errorf("%w: correct the spelling (kubectl explain rolloutpolicy.spec)", errors.Join(unknown...))
+	case policy.Name == "":
+		return nil, errors.New("the RolloutPolicy has no metadata.name: add one")
+	}
+	return policy, nil
+}
+
+// onlyDocument returns the only document of a file that is not empty.
+func onlyDocument(data []byte) (document []byte, err error) {
+	for documents := utilyaml.NewYAMLReader(bufio.NewReader(bytes.NewReader(data))); ; {
+		next, err := documents.Read()
+		switch {
+		case errors.Is(err, io.EOF):
+			return document, nil
+		case err != nil:
+			return nil, err
+		case len(bytes.TrimSpace(next)) == 0:
+		case document != nil:
+			return nil, errors.New("it has several documents: give one RolloutPolicy")
+		default:
+			document = next
+		}
+	}
+}
+
+// simulationSource reads the objects of a simulation from the API server.
+type simulationSource struct{ client.Client }
+
+// read returns the input of a simulation. The notes say what is different in the cluster.
+func (s simulationSource) read(ctx context.Context, name string, policy *outriggerv1.RolloutPolicy) (in *simulate.Input, notes []string, err error) {
+	set, err := s.set(ctx, name)
+	if err != nil {
+		return nil, nil, err
+	}
+	policy, invalid, err := s.validated(ctx, policy)
+	if err != nil {
+		return nil, nil, err
+	}
+	notes = append(notes, invalid...)
+	differs, err := s.whetherItApplies(ctx, set, policy)
+	if err != nil {
+		return nil, nil, err
+	}
+	notes = append(notes, differs...)
+	in = &simulate.Input{Set: set, Policy: policy, NamespaceLabels: kube.NamespaceLabels(ctx, s)}
+	if in.Pods, err = s.pods(ctx, set); err != nil {
+		return nil, nil, err
+	}
+	var freezes outriggerv1.RolloutFreezeList
+	if err := s.List(ctx, &freezes); err != nil && !isUndefined(err) {
+		return nil, nil, fmt.Errorf("list RolloutFreezes: %w", err)
+	}
+	in.Freezes = freezes.Items
+	in.Cluster, err = s.limits(ctx, &policy.Spec, in.Pods)
+	return in, notes, err
+}
+
+func (s simulationSource) set(ctx context.Context, name string) (*v1alpha1.SidecarSet, error) {
+	set := &v1alpha1.SidecarSet{}
+	err := s.Get(ctx, client.ObjectKey{Name: name}, set)
+	switch {
+	case isUndefined(err):
+		return nil, fmt.Errorf("read SidecarSet %s: this cluster does not know SidecarSets: install Outrigger, or correct --kubeconfig", name)
+	case apierrors.IsNotFound(err):
+		return nil, fmt.Errorf("SidecarSet %s does not exist: kubectl get sidecarsets lists the names for --sidecarset", name)
+	case err != nil:
+		return nil, fmt.Errorf("read SidecarSet %s: %w", name, err)
+	}
+	return revision.Completed(set)
+}
+
+// validated returns a policy as the API server would store it. The dry run needs the permission to
+// create policies, and writes nothing.
+func (s simulationSource) validated(ctx context.Context, policy *outriggerv1.RolloutPolicy) (*outriggerv1.RolloutPolicy, []string, error) {
+	stored := policy.DeepCopy()
+	// The name may exist already.
+	stored.ObjectMeta = metav1.ObjectMeta{GenerateName: "simulated-", Labels: policy.Labels, Annotations: policy.Annotations}
+	err := s.Create(ctx, stored, client.DryRunAll)
+	stored.Name = policy.Name
+	if policy.Spec.MatchingPrecedence == 0 {
+		policy.Spec.MatchingPrecedence = defaultPrecedence
+	}
+	switch status := apierrors.APIStatus(nil); {
+	case err == nil:
+		return stored, nil, nil
+	case isUndefined(err):
+		return policy, []string{"the API server did not validate the policy, because the definition of RolloutPolicies is not installed (apply config/crd)"}, nil
+	case apierrors.IsForbidden(err):
+		return policy, []string{"the API server did not validate the policy, because you may not create RolloutPolicies"}, nil
+	case errors.As(err, &status) && apierrors.IsInvalid(err):
+		var causes []string
+		for _, cause := range status.Status().Details.Causes {
+			causes = append(causes, cause.Field+": "+cause.Message)
+		}
+		return nil, nil, fmt.Errorf("RolloutPolicy %s is invalid: %s (kubectl explain rolloutpolicy.spec)", policy.Name, strings.Join(causes, "; "))
+	}
+	return nil, nil, fmt.Errorf("validate RolloutPolicy %s: %w", policy.Name, err)
+}
+
+// whetherItApplies returns the reason for which a policy would not apply to a SidecarSet, if any.
+func (s simulationSource) whetherItApplies(ctx context.Context, set *v1alpha1.SidecarSet, policy *outriggerv1.RolloutPolicy) ([]string, error) {
+	var all outriggerv1.RolloutPolicyList
+	if err := s.List(ctx, &all); err != nil && !isUndefined(err) {
+		return nil, fmt.Errorf("list RolloutPolicies: %w", err)
+	}
+	alone, err := stage.PolicyOf(set, []outriggerv1.RolloutPolicy{*policy})
+	switch {
+	case err != nil:
+		return nil, err
+	case alone == nil:
+		return []string{fmt.Sprintf("this policy does not apply to SidecarSet %s, because its selector does not select it; the simulation applies it", set.Name)}, nil
+	}
+	others := slices.DeleteFunc(all.Items, func(other outriggerv1.RolloutPolicy) bool { return other.Name == policy.Name })
+	found, err := stage.PolicyOf(set, append(others, *policy))
+	switch {
+	case err != nil:
+		return []string{"no rollout starts in this cluster: " + err.Error()}, nil
+	case found.Name != policy.Name:
+		return []string{fmt.Sprintf("this policy does not apply to SidecarSet %s, because RolloutPolicy %s has precedence (matchingPrecedence %d); the simulation applies it",
+			set.Name, found.Name, found.Spec.MatchingPrecedence)}, nil
+	}
+	return nil, nil
+}
+
+// pods lists the pods that a SidecarSet selects by label.
+func (s simulationSource) pods(ctx context.Context, set *v1alpha1.SidecarSet) ([]*corev1.Pod, error) {
+	scope, err := match.NewScope(&set.Spec)
+	if err != nil {
+		return nil, fmt.Errorf("SidecarSet %s: %w", set.Name, err)
+	}
+	if match.MatchesNothing(set.Spec.Selector) {
+		return nil, nil
+	}
+	return s.listPods(ctx, client.MatchingLabelsSelector{Selector: scope.PodSelector()}, client.InNamespace(scope.OneNamespace()))
+}
+
+func (s simulationSource) listPods(ctx context.Context, options ...client.ListOption) (pods []*corev1.Pod, err error) {
+	for next := ""; ; {
+		page := &corev1.PodList{}
+		if err := s.List(ctx, page, append(options, client.Limit(podPage), client.Continue(next))...); err != nil {
+			return nil, fmt.Errorf("list pods: %w", err)
+		}
+		for i := range page.Items {
+			pods = append(pods, &page.Items[i])
+		}
+		if next = page.Continue; next == "" {
+			return pods, nil
+		}
+	}
+}
+
+// limits reads what the limits of a policy depend on.
+func (s simulationSource) limits(ctx context.Context, policy *outriggerv1.RolloutPolicySpec, pods []*corev1.Pod) (cluster rollout.Cluster, err error) {
+	if policy.Domains != nil {
+		nodes := kube.NewNodeLabels(s, clock.RealClock{})
+		cluster.Domain, err = nodes.Values(ctx, policy.Domains.TopologyKey, func(func(string) bool) {})
+		if err != nil {
+			return cluster, err
+		}
+	}
+	if !policy.RespectPodDisruptionBudgets {
+		return cluster, nil
+	}
+	var budgets policyv1.PodDisruptionBudgetList
+	if err := s.List(ctx, &budgets); err != nil {
+		return cluster, fmt.Errorf("list PodDisruptionBudgets: %w", err)
+	}
+	byNamespace := map[string][]*corev1.Pod{}
+	for _, pod := range pods {
+		if _, known := byNamespace[pod.Namespace]; known {
+			continue
+		}
+		if byNamespace[pod.Namespace], err = s.listPods(ctx, client.InNamespace(pod.Namespace)); err != nil {
+			return cluster, err
+		}
+	}
+	cluster.Budgets = rollout.NewBudgets(budgets.Items, byNamespace)
+	return cluster, nil
+}
+
+// isUndefined reports whether the cluster lacks the definition of a kind. The API server answers
+// NotFound without a name if discovery is outdated.
+func isUndefined(err error) bool {
+	status := apierrors.APIStatus(nil)
+	return meta.IsNoMatchError(err) || apierrors.IsNotFound(err) && errors.As(err, &status) && (status.Status().Details == nil || status.Status().Details.Name == "")
+}

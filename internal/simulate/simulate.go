@@ -1,0 +1,312 @@
+// Package simulate runs the planner of the workers and a RolloutPolicy over the pods of a SidecarSet,
+// with virtual time. It decides nothing about pods itself: internal/rollout selects them, and
+// internal/stage decides about steps and windows.
+package simulate
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	outriggerv1 "github.com/outrigger/outrigger/api/outrigger/v1alpha1"
+	"github.com/outrigger/outrigger/api/protocol"
+	"github.com/outrigger/outrigger/api/v1alpha1"
+	"github.com/outrigger/outrigger/internal/rollout"
+	"github.com/outrigger/outrigger/internal/stage"
+)
+
+// Input is what a simulation depends on.
+type Input struct {
+	// Set has defaults and hashes.
+	Set *v1alpha1.SidecarSet
+	// Pods may include pods that the SidecarSet does not match.
+	Pods            []*corev1.Pod
+	NamespaceLabels func(string) (map[string]string, error)
+	// Policy applies to the SidecarSet, even if its selector does not select it.
+	Policy *outriggerv1.RolloutPolicy
+	// Freezes are the RolloutFreezes of the cluster.
+	Freezes []outriggerv1.RolloutFreeze
+	// Cluster contains what the limits of the policy depend on.
+	Cluster rollout.Cluster
+	// Begin is the time at which the rollout begins.
+	Begin time.Time
+	// ColdRestart is the time from the upgrade of a pod until the pod is ready.
+	ColdRestart time.Duration
+	// ApprovalAfter is the time from the begin of a wait for approval to the approval.
+	ApprovalAfter time.Duration
+}
+
+// Run simulates a rollout until it ends, or until nothing can happen any more. It ends early with an
+// error if ctx ends.
+func Run(ctx context.Context, in *Input) (*Result, error) {
+	s, err := newSimulation(in)
+	if err != nil {
+		return nil, err
+	}
+	for !s.ended {
+		if err := ctx.Err(); err != nil {
+			return nil, fmt.Errorf("simulate the rollout of SidecarSet %s: %w", in.Set.Name, err)
+		}
+		if err := s.advance(); err != nil {
+			return nil, err
+		}
+	}
+	return s.result, nil
+}
+
+// simulation is a rollout in virtual time.
+type simulation struct {
+	in *Input
+	// set and policies are those of the planner: an unpaused SidecarSet, and the policy with a
+	// selector that selects it.
+	set      *v1alpha1.SidecarSet
+	policies []outriggerv1.RolloutPolicy
+	pods     []rollout.Pod
+	byName   map[protocol.PodReference]*rollout.Pod
+	// readyAt contains the pods that are going to be ready.
+	readyAt map[protocol.PodReference]time.Time
+	now     time.Time
+	stage   *protocol.Stage
+	// approvalAt is the time of the approval that the current step waits for.
+	approvalAt time.Time
+	result     *Result
+	// started is set if the last event is about pods that were upgraded.
+	started bool
+	ended   bool
+}
+
+func newSimulation(in *Input) (*simulation, error) {
+	s := &simulation{in: in, now: in.Begin, readyAt: map[protocol.PodReference]time.Time{}, byName: map[protocol.PodReference]*rollout.Pod{}}
+	s.result = &Result{SidecarSet: in.Set.Name, Policy: in.Policy.Name, Begin: metav1.NewTime(in.Begin), ColdRestart: metav1.Duration{Duration: in.ColdRestart}}
+	s.set = in.Set.DeepCopy()
+	if s.set.Spec.UpdateStrategy.Paused {
+		s.set.Spec.UpdateStrategy.Paused = false
+		s.note("spec.updateStrategy.paused is true; the simulation ignores it")
+	}
+	policy := in.Policy.DeepCopy()
+	policy.Spec.Selector = metav1.LabelSelector{}
+	s.policies = []outriggerv1.RolloutPolicy{*policy}
+	if err := s.readPods(); err != nil {
+		return nil, err
+	}
+	var err error
+	s.stage, err = stage.Resolve(s.set, nil, s.policies)
+	return s, err
+}
+
+// readPods compares the pods with the SidecarSet. If no pod is to be upgraded, it compares them with a
+// hypothetical version that has other images.
+func (s *simulation) readPods() (err error) {
+	if s.pods, err = rollout.Population(s.set, s.in.Pods, s.in.NamespaceLabels); err != nil {
+		return err
+	}
+	if len(s.pods) > 0 && !slices.ContainsFunc(s.pods, outdated) {
+		if s.set, err = withOtherImages(s.set); err != nil {
+			return err
+		}
+		if s.pods, err = rollout.Population(s.set, s.in.Pods, s.in.NamespaceLabels); err != nil {
+			return err
+		}
+		s.result.Hypothetical = true
+	}
+	for i := range s.pods {
+		pod := &s.pods[i]
+		s.byName[pod.Reference()] = pod
+		switch {
+		case pod.Failed:
+			s.result.failed++
+		case pod.UnavailableByUpgrade() || pod.Waits():
+			s.readyAt[pod.Reference()] = s.now.Add(s.in.ColdRestart)
+		case !pod.Ready:
+			s.result.notReady++
+		}
+	}
+	plan, err := rollout.Next(s.set, s.pods, nil)
+	if err != nil {
+		return err
+	}
+	s.result.addPlan(s.set, &plan)
+	return nil
+}
+
+func outdated(pod rollout.Pod) bool { return !pod.Updated && pod.Upgradable }
+
+// advance plans, and executes the plan. If the plan upgrades no pod, it continues with the next event.
+func (s *simulation) advance() error {
+	plan, err := rollout.NextInCluster(s.set, s.pods, nil, s.stage, s.in.Cluster)
+	if err != nil {
+		return err
+	}
+	until, err := s.freeze(&plan)
+	if err != nil {
+		return err
+	}
+	switch {
+	case plan.Phase.Ended():
+		s.end(&plan)
+	case len(plan.Pods) > 0:
+		s.upgrade(&plan)
+	case plan.Phase == protocol.PhaseStepReached:
+		return s.awaitStep(&plan)
+	case plan.Phase == protocol.PhaseFrozen:
+		s.awaitThaw(&plan, until)
+	default:
+		s.awaitPods(&plan)
+	}
+	return nil
+}
+
+// freeze removes the upgrades from a plan during a RolloutFreeze, and outside the windows. until is the
+// end of this time, or nil if it has none.
+func (s *simulation) freeze(plan *rollout.Plan) (until *time.Time, err error) {
+	if freeze := stage.FreezeFor(s.set, s.stage, s.in.Freezes, s.now); freeze != nil {
+		plan.Freeze(stage.FreezeMessage(freeze))
+		if freeze.Spec.Until != nil {
+			until = &freeze.Spec.Until.Time
+		}
+		return until, nil
+	}
+	reason, until, err := stage.Closed(s.stage, s.now)
+	if err == nil && reason != "" {
+		plan.Freeze(reason)
+	}
+	return until, err
+}
+
+// upgrade upgrades the pods of a plan.
+func (s *simulation) upgrade(plan *rollout.Plan) {
+	for _, selected := range plan.Pods {
+		pod := s.byName[selected.PodReference]
+		pod.UnavailableBefore = !pod.Ready && !pod.UnavailableByUpgrade()
+		pod.Updated, pod.UpgradedInPlace, pod.UpgradedToVersion = true, true, true
+		pod.Consistent, pod.Ready, pod.RolloutEnded, pod.Failed, pod.Migrating, pod.Migrated = false, false, false, false, false, false
+		s.readyAt[selected.PodReference] = s.now.Add(s.in.ColdRestart)
+	}
+	unavailable := s.result.Most.observe(s.pods, s.in.Cluster.Domain)
+	s.result.addBatch(s.now, s.title(), len(plan.Pods), unavailable, s.started)
+	s.started = true
+}
+
+// awaitPods continues when the next pod becomes ready. Without such a pod, nothing can happen any more.
+func (s *simulation) awaitPods(plan *rollout.Plan) {
+	if next, ok := s.nextReady(); ok {
+		s.continueAt(next)
+		return
+	}
+	reason := plan.Message
+	if plan.MaxUnavailable == 0 {
+		reason = "spec.updateStrategy.maxUnavailable allows no unavailable pod, so no ready pod is upgraded"
+	}
+	s.stop(reason)
+}
+
+// awaitThaw continues at the end of a freeze, or when a window opens.
+func (s *simulation) awaitThaw(plan *rollout.Plan, until *time.Time) {
+	if until == nil {
+		s.stop(plan.Frozen)
+		return
+	}
+	s.event(plan.Frozen)
+	s.continueAt(*until)
+}
+
+// awaitStep waits for the bake time and the approval of a reached step, and begins the next step.
+func (s *simulation) awaitStep(plan *rollout.Plan) error {
+	if s.stage.Reached == nil {
+		reached := *s.stage
+		reached.Reached = new(s.now)
+		s.stage = &reached
+		s.event(fmt.Sprintf("reached: %d of %d pods", plan.Counts.Updated, plan.Counts.Updated+plan.Counts.Remaining))
+		if reached.Step.Bake > 0 {
+			s.event("bake " + shortDuration(reached.Step.Bake))
+		}
+	}
+	switch phase, _ := s.stage.Wait(s.now); {
+	case phase == protocol.PhaseBaking:
+		s.continueAt(s.stage.BakeEnd())
+	case phase == protocol.PhaseAwaitingApproval && s.approvalAt.IsZero():
+		s.approvalAt = s.now.Add(s.in.ApprovalAfter)
+		s.event("waits for approval (assumed " + assumed(s.in.ApprovalAfter) + ")")
+		s.continueAt(s.approvalAt)
+	case phase == protocol.PhaseAwaitingApproval && s.now.Before(s.approvalAt):
+		s.continueAt(s.approvalAt)
+	case phase == protocol.PhaseAwaitingApproval:
+		approved := *s.stage
+		approved.Approval, s.approvalAt = &protocol.Approval{Reason: "simulated"}, time.Time{}
+		s.stage = &approved
+	default:
+		var err error
+		s.stage, err = stage.Resolve(s.set, s.stage.Next(), s.policies)
+		return err
+	}
+	return nil
+}
+
+// continueAt moves the time to the next event, at the latest to a time. Pods whose time has come become
+// ready.
+func (s *simulation) continueAt(at time.Time) {
+	if next, ok := s.nextReady(); ok && next.Before(at) {
+		at = next
+	}
+	s.now = at
+	for name, ready := range s.readyAt {
+		if !ready.After(at) {
+			pod := s.byName[name]
+			pod.Consistent, pod.Ready, pod.UnavailableBefore, pod.Migrating, pod.Migrated = true, true, false, false, false
+			delete(s.readyAt, name)
+		}
+	}
+}
+
+func (s *simulation) nextReady() (next time.Time, ok bool) {
+	if len(s.readyAt) == 0 {
+		return time.Time{}, false
+	}
+	return slices.MinFunc(slices.Collect(maps.Values(s.readyAt)), time.Time.Compare), true
+}
+
+// end ends a rollout without remaining pods.
+func (s *simulation) end(plan *rollout.Plan) {
+	s.result.Complete = plan.Phase == protocol.PhaseComplete && s.result.ToUpgrade > 0
+	reason := s.whyEnded(plan)
+	if !s.result.Complete {
+		reason = "ends: " + reason
+	}
+	s.finish(reason, "")
+}
+
+// stop ends the simulation of a rollout that would wait forever.
+func (s *simulation) stop(reason string) {
+	step := cmp.Or(s.title(), "the rollout")
+	s.finish("does not end: "+reason, step+" ")
+}
+
+func (s *simulation) finish(message, subject string) {
+	s.event(message)
+	s.result.End, s.ended = subject+message, true
+	s.result.Took = s.after()
+}
+
+// event adds an event. A wait that goes on is no new event.
+func (s *simulation) event(message string) {
+	s.started = false
+	s.result.add(Event{After: s.after(), Step: s.title(), Message: message})
+}
+
+func (s *simulation) after() metav1.Duration { return metav1.Duration{Duration: s.now.Sub(s.in.Begin)} }
+
+func (s *simulation) note(message string) { s.result.Notes = append(s.result.Notes, message) }
+
+// title names the current step. It is empty after the last step.
+func (s *simulation) title() string {
+	if s.stage == nil || s.stage.Done {
+		return ""
+	}
+	return s.stage.Title()
+}

@@ -1,0 +1,95 @@
+package simulate
+
+import (
+	"fmt"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// Text is the timeline for people.
+func (r *Result) Text() string {
+	var out strings.Builder
+	fmt.Fprintf(&out, "Simulation of RolloutPolicy %s for SidecarSet %s, from %s; nothing is written\n", r.Policy, r.SidecarSet, r.Begin.UTC().Format(time.RFC3339))
+	fmt.Fprintf(&out, "%s, %d to upgrade, maxUnavailable %s (%s); a pod is ready %s after its upgrade\n",
+		plural(r.Pods, "pod"), r.ToUpgrade, r.MaxUnavailable, plural(r.MaxUnavailablePods, "pod"), shortDuration(r.ColdRestart.Duration))
+	if r.Hypothetical {
+		out.WriteString("No pod is to be upgraded now: the simulation upgrades all pods to a hypothetical new image\n")
+	}
+	for _, note := range r.Notes {
+		fmt.Fprintf(&out, "Note: %s\n", note)
+	}
+	out.WriteString("\n")
+	table := tabwriter.NewWriter(&out, 0, 0, 2, ' ', 0)
+	for i := range r.Events {
+		event := &r.Events[i]
+		// The writer writes to memory, which cannot fail.
+		_, _ = fmt.Fprintf(table, "%s\t%s\t%s\n", clock(event.After), event.Step, event.text())
+	}
+	_ = table.Flush()
+	fmt.Fprintf(&out, "\nTotal: %s, %s in %s; unavailable at most: %s\n", shortDuration(r.Took.Duration), plural(r.Upgraded, "pod"), batches(r.Batches), r.Most.text())
+	return out.String()
+}
+
+func (e *Event) text() string {
+	if e.Upgraded == 0 {
+		return e.Message
+	}
+	text := fmt.Sprintf("%s in %s", plural(e.Upgraded, "pod"), batches(e.Batches))
+	if e.LastAfter != nil {
+		text += " until " + clock(*e.LastAfter)
+	}
+	return fmt.Sprintf("%s, %d unavailable at most", text, e.Unavailable)
+}
+
+func (m *Most) text() string {
+	text := fmt.Sprintf("%s, %d of one owner", plural(m.Pods, "pod"), m.PerOwner)
+	if m.Domains > 0 {
+		text += fmt.Sprintf(", %d of one domain, in %s", m.PerDomain, plural(m.Domains, "domain"))
+	}
+	return text
+}
+
+func clock(after metav1.Duration) string { return "+" + shortDuration(after.Duration) }
+
+// shortDuration is a duration without zeros at its end, such as 10m and 1h5m.
+func shortDuration(d time.Duration) string {
+	text := d.String()
+	if strings.HasSuffix(text, "m0s") {
+		text = strings.TrimSuffix(text, "0s")
+	}
+	if strings.HasSuffix(text, "h0m") {
+		text = strings.TrimSuffix(text, "0m")
+	}
+	return text
+}
+
+func assumed(after time.Duration) string {
+	if after == 0 {
+		return "at once"
+	}
+	return "after " + shortDuration(after)
+}
+
+func plural(n int, noun string) string {
+	if n == 1 {
+		return "1 " + noun
+	}
+	return fmt.Sprintf("%d %ss", n, noun)
+}
+
+func isAre(n int, noun string) string {
+	if n == 1 {
+		return "1 " + noun + " is"
+	}
+	return plural(n, noun) + " are"
+}
+
+func batches(n int) string {
+	if n == 1 {
+		return "1 batch"
+	}
+	return fmt.Sprintf("%d batches", n)
+}
