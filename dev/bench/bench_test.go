@@ -26,17 +26,6 @@ func TestASetReachesAPercentageWithThePodThatCompletesIt(t *testing.T) {
 	assert.Equal(t, []time.Duration{4 * time.Second}, reachedBySet(served[:4], began, 3, 100), "b is not there yet")
 }
 
-func TestTheLongestGapAfterAMoment(t *testing.T) {
-	began := time.Unix(100, 0)
-	var asked []observer.Update
-	for _, second := range []int{0, 9, 10, 14, 15} {
-		asked = append(asked, update(began.Add(time.Duration(second)*time.Second), "a"))
-	}
-	assert.Equal(t, 9*time.Second, longestGap(asked, time.Time{}))
-	assert.Equal(t, 4*time.Second, longestGap(asked, began.Add(11*time.Second)), "the gap that was open then counts")
-	assert.Zero(t, longestGap(asked[:1], time.Time{}))
-}
-
 func TestSizesThatCannotBe(t *testing.T) {
 	for _, c := range []struct {
 		args  []string
@@ -46,8 +35,6 @@ func TestSizesThatCannotBe(t *testing.T) {
 		{[]string{"fleet", "--workers=0"}, "--workers 0: at least 1"},
 		{[]string{"fleet", "--sets=3", "--pods=2"}, "--sets 3 and --pods 2: each SidecarSet needs a pod"},
 		{[]string{"admission", "--duration=0s"}, "--runs 3 --duration 0s: at least one, and more than 0"},
-		{[]string{"restart", "--window=0"}, "--window 0: at least one pod of a SidecarSet must be allowed to be unavailable"},
-		{[]string{"restart", "--replicas=0"}, "--replicas 0: at least 1"},
 		{[]string{"rollout", "--rounds=0"}, "--rounds 0: at least one"},
 	} {
 		var out bytes.Buffer
