@@ -196,7 +196,7 @@ demo: ## Show a rollout on the local stack, a line for each step (V=1 for more)
 demo-outrigger:
 	@dev/step.sh 'Outrigger is compiled' go build -o bin/ ./cmd/outrigger ./dev/stack
 
-.PHONY: bench-rollout bench-idle-sets bench-create-sets bench-fleet bench-rest bench-admission
+.PHONY: bench-rollout bench-idle-sets bench-create-sets bench-fleet bench-rest
 bench-rollout: controlplane build ## Measure a rollout and a baseline (PODS=1000 WINDOW=10% HOT= IDEAL=true ROUNDS=3)
 	@$(call bench,rollout --pods=$(PODS) --window=$(WINDOW) --ideal=$(IDEAL) --rounds=$(ROUNDS) $(if $(HOT),--hot))
 bench-idle-sets: controlplane build ## Measure a rollout with 1,000 idle SidecarSets (PODS=1000 FLAGS='--idle-sets=20')
@@ -207,8 +207,6 @@ bench-fleet: controlplane build ## Measure 50 SidecarSets that roll out together
 	@$(call bench,fleet)
 bench-rest: controlplane build ## Measure 500 SidecarSets with 10,000 pods at rest (FLAGS='--rest=1m')
 	@$(call bench,fleet --pods=10000 --sets=500 --workers=1 --window=50% --rest=2m)
-bench-admission: controlplane build ## Measure the admission of pods, over TLS
-	@$(call bench,admission)
 
 # The programs are built first, because go run replaces their exit codes.
 # $(call bench,subcommand and flags)

@@ -34,7 +34,6 @@ func TestSizesThatCannotBe(t *testing.T) {
 		{[]string{"fleet", "--sets=0"}, "--sets 0: at least 1"},
 		{[]string{"fleet", "--workers=0"}, "--workers 0: at least 1"},
 		{[]string{"fleet", "--sets=3", "--pods=2"}, "--sets 3 and --pods 2: each SidecarSet needs a pod"},
-		{[]string{"admission", "--duration=0s"}, "--runs 3 --duration 0s: at least one, and more than 0"},
 		{[]string{"rollout", "--rounds=0"}, "--rounds 0: at least one"},
 	} {
 		var out bytes.Buffer

@@ -42,7 +42,7 @@ func (b *fleet) run(ctx context.Context, out io.Writer) (err error) {
 	if b.maxUnavailablePods > 0 {
 		flags = append(flags, fmt.Sprintf("--max-unavailable-pods=%d", b.maxUnavailablePods))
 	}
-	if b.h, err = startHarness(ctx, forPods(b.pods)); err != nil {
+	if b.h, err = startHarness(ctx, b.pods); err != nil {
 		return err
 	}
 	defer b.h.close()

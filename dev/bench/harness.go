@@ -64,17 +64,15 @@ type harness struct {
 	failed atomic.Int64
 }
 
-// forPods returns the options of a cluster with enough nodes for a number of pods.
-func forPods(pods int) cluster.Options { return cluster.Options{Nodes: pods/podsPerNode + 1} }
-
-// startHarness starts a cluster without the roles of Outrigger.
-func startHarness(ctx context.Context, options cluster.Options) (*harness, error) {
+// startHarness starts a cluster with enough nodes for a number of pods, without the roles of
+// Outrigger.
+func startHarness(ctx context.Context, pods int) (*harness, error) {
 	dir, err := cluster.TempDir("outrigger-bench-")
 	if err != nil {
 		return nil, err
 	}
 	h := &harness{dir: dir, started: time.Now(), version: 1}
-	options.Dir = filepath.Join(dir, "stack")
+	options := cluster.Options{Dir: filepath.Join(dir, "stack"), Nodes: pods/podsPerNode + 1}
 	if h.stack, err = cluster.Start(ctx, options); err != nil {
 		h.close()
 		return nil, err

@@ -1,5 +1,5 @@
-// Command bench measures Outrigger on the local stack. It measures rollouts, many SidecarSets,
-// and the admission of pods.
+// Command bench measures Outrigger on the local stack. It measures rollouts and many
+// SidecarSets.
 package main
 
 import (
@@ -30,7 +30,7 @@ func main() {
 func newCommand() *cobra.Command {
 	root := &cobra.Command{Use: "bench", Short: "Measure Outrigger on the local stack", SilenceUsage: true, SilenceErrors: true}
 	root.PersistentFlags().Duration("timeout", 45*time.Minute, "give up after this")
-	root.AddCommand(newRollout(), newFleet(), newAdmission())
+	root.AddCommand(newRollout(), newFleet())
 	return root
 }
 

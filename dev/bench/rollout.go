@@ -78,7 +78,7 @@ func (b *rollout) round(ctx context.Context) (*rolloutResult, error) {
 	if err != nil {
 		return nil, err
 	}
-	h, err := startHarness(ctx, forPods(b.pods))
+	h, err := startHarness(ctx, b.pods)
 	if err != nil {
 		return nil, err
 	}
