@@ -9,6 +9,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
 	clocktesting "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
@@ -97,6 +99,27 @@ func TestAStalledRolloutIsOneWhoseCountsStayWhileItIsToMove(t *testing.T) {
 	pass(time.Hour)
 	m.observe(set, moving(2))
 	assert.Zero(t, m.totals().stalled, "resumed")
+}
+
+func TestTheLongestWaitForAnApprovalIsMeasured(t *testing.T) {
+	began := time.Unix(1000, 0)
+	clock := clocktesting.NewFakePassiveClock(began.Add(time.Minute))
+	m := newRolloutMetrics(clock)
+	set := fixture.SidecarSet("one")
+	upTo := intstr.FromInt32(1)
+	set.Status.Rollout = &v1alpha1.RolloutStatus{Generation: set.Generation, Policy: "edge", Stage: &v1alpha1.RolloutStage{
+		Step: 1, Steps: 2, UpTo: &upTo, Approval: true, Bake: &metav1.Duration{Duration: 2 * time.Minute}, ReachedAt: new(metav1.NewMicroTime(began)),
+	}}
+	reached := moving(1)
+	reached.plan.Phase = protocol.PhaseStepReached
+	m.observe(set, reached)
+	assert.Zero(t, m.totals().approval, "bakes")
+	clock.SetTime(began.Add(3 * time.Minute))
+	m.observe(set, reached)
+	assert.Equal(t, time.Minute, m.totals().approval)
+	set.Status.Rollout.Stage.ApprovedBy = &v1alpha1.StepApproval{By: "ann"}
+	m.observe(set, reached)
+	assert.Zero(t, m.totals().approval, "approved")
 }
 
 func TestTheStatusOfASetIsCountedUntilItIsGone(t *testing.T) {

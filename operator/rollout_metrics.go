@@ -9,6 +9,7 @@ import (
 
 	"github.com/outrigger/outrigger/api/protocol"
 	"github.com/outrigger/outrigger/api/v1alpha1"
+	"github.com/outrigger/outrigger/internal/stage"
 )
 
 // rolloutMetrics are totals over all SidecarSets. Collect calculates the totals, so that no
@@ -29,6 +30,9 @@ type rolloutMetric struct {
 	counts        protocol.Counts
 	// changedAt is the time at which the generation or the counts last changed.
 	changedAt time.Time
+	// approvalSince is the time since which the rollout waits for an approval. It is zero if the
+	// rollout does not wait for an approval.
+	approvalSince time.Time
 }
 
 func newRolloutMetrics(clock clock.PassiveClock) *rolloutMetrics {
@@ -43,6 +47,11 @@ func (m *rolloutMetrics) observe(set *v1alpha1.SidecarSet, seen *observation) {
 	now := rolloutMetric{
 		generation: set.Generation, phase: seen.plan.Phase, paused: seen.pause != nil, fault: seen.fault.Reason,
 		broken: seen.broken.Count, slots: seen.plan.MaxUnavailable, counts: seen.plan.Counts, changedAt: before.changedAt,
+	}
+	if s := stage.OfStatus(set); s != nil && now.phase == protocol.PhaseStepReached {
+		if phase, _ := s.Wait(m.clock.Now()); phase == protocol.PhaseAwaitingApproval {
+			now.approvalSince = s.BakeEnd()
+		}
 	}
 	if !known || now.generation != before.generation || now.counts != before.counts || now.waits() != before.waits() {
 		now.changedAt = m.clock.Now()
@@ -87,13 +96,14 @@ func (m *rolloutMetrics) Collect(metrics chan<- prometheus.Metric) {
 	})
 	gauge("outrigger_rollout_window_pods", "Pods that all rollouts in progress together may make unavailable at once.", float64(t.slots))
 	gauge("outrigger_rollout_stalled_seconds", "Time since the counts of a rollout changed, for the rollout that has waited longest with pods left to upgrade or to become ready; 0 without any. Paused rollouts do not count.", t.stalled.Seconds())
+	gauge("outrigger_rollout_approval_wait_seconds", "Time since a rollout began to wait for an approval, for the rollout that has waited longest; 0 without any.", t.approval.Seconds())
 }
 
 type rolloutTotals struct {
 	phases, faults        map[string]int
 	paused, broken, slots int
 	counts                protocol.Counts
-	stalled               time.Duration
+	stalled, approval     time.Duration
 }
 
 func (m *rolloutMetrics) totals() rolloutTotals {
@@ -113,6 +123,9 @@ func (m *rolloutMetrics) totals() rolloutTotals {
 		t.counts.Unavailable += set.counts.Unavailable
 		if set.paused {
 			t.paused++
+		}
+		if !set.approvalSince.IsZero() {
+			t.approval = max(t.approval, now.Sub(set.approvalSince))
 		}
 		if set.waits() {
 			t.slots += set.slots

@@ -40,11 +40,40 @@ func (r *run) details() string {
 	if r.input.Images != "" {
 		paragraphs = append(paragraphs, "Images: "+r.input.Images)
 	}
+	if stage := r.progress.Stage; stage != nil && stage.Quarantine == nil && !stage.Done {
+		paragraphs = append(paragraphs, "RolloutPolicy "+stage.Policy+":", listSteps(stage, r.phase), "\u00a0")
+	}
 	if len(r.rejectedPods) > 0 {
 		// The UI cuts off a text that ends with a list.
 		paragraphs = append(paragraphs, "Rejected:", r.listRejected(), "\u00a0")
 	}
 	return strings.Join(paragraphs, "\n\n")
+}
+
+// listSteps lists the steps that have ended, the current step, and the number of the later steps. The
+// run knows only the current step, because a change of the policy applies to later steps.
+func listSteps(s *protocol.Stage, phase protocol.Phase) string {
+	var lines []string
+	if s.Index > 0 {
+		lines = append(lines, fmt.Sprintf("- %d ended ✔", s.Index))
+	}
+	current := "- **" + s.Title() + "**"
+	if s.Step != nil {
+		current += ", up to " + s.Step.UpTo.String()
+		switch {
+		case phase == protocol.PhaseBaking:
+			current += ", bakes until " + s.BakeEnd().UTC().Format(time.RFC3339)
+		case phase == protocol.PhaseAwaitingApproval:
+			current += ", waits for approval"
+		case s.Reached == nil && s.Step.Bake > 0:
+			current += ", then bakes for " + s.Step.Bake.String()
+		}
+	}
+	lines = append(lines, current)
+	if left := s.Steps - s.Index - 1; left > 0 {
+		lines = append(lines, fmt.Sprintf("- %d to come", left))
+	}
+	return strings.Join(lines, "\n")
 }
 
 func (r *run) listRejected() string {

@@ -4,9 +4,11 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/outrigger/outrigger/api/protocol"
 )
@@ -29,6 +31,29 @@ func TestDetailsShowTheProgressOfARun(t *testing.T) {
 		"Rejected:", "",
 		"- `default/a`: Invalid; spec: FieldValueForbidden", "", "\u00a0",
 	}, "\n"), r.details())
+}
+
+func TestDetailsListTheSteps(t *testing.T) {
+	step := &protocol.Step{Name: "canary", UpTo: intstr.FromString("5%"), Bake: time.Minute, Approval: true}
+	reached := time.Date(2026, 1, 2, 9, 0, 0, 0, time.UTC)
+	stage := &protocol.Stage{Policy: "edge", Steps: 4, Index: 1, Step: step}
+	r := &run{input: input(1), phase: protocol.PhaseProgressing, progress: protocol.Progress{Stage: stage}}
+	steps := func() string {
+		_, list, found := strings.Cut(r.details(), "RolloutPolicy edge:\n\n")
+		require.True(t, found, r.details())
+		return strings.TrimSuffix(list, "\n\n\u00a0")
+	}
+	assert.Equal(t, "- 1 ended ✔\n- **step 2 of 4 (canary)**, up to 5%, then bakes for 1m0s\n- 2 to come", steps())
+	stage.Reached, r.phase = &reached, protocol.PhaseBaking
+	assert.Equal(t, "- 1 ended ✔\n- **step 2 of 4 (canary)**, up to 5%, bakes until 2026-01-02T09:01:00Z\n- 2 to come", steps())
+	r.phase = protocol.PhaseAwaitingApproval
+	assert.Equal(t, "- 1 ended ✔\n- **step 2 of 4 (canary)**, up to 5%, waits for approval\n- 2 to come", steps())
+	r.progress.Stage = &protocol.Stage{Policy: "edge", Steps: 1}
+	assert.Equal(t, "- **step 1 of 1**", steps())
+	for _, without := range []*protocol.Stage{nil, {Policy: "edge", Done: true}, {Policy: "edge", Quarantine: &protocol.Quarantine{}}} {
+		r.progress.Stage = without
+		assert.NotContains(t, r.details(), "RolloutPolicy")
+	}
 }
 
 func TestDetailsNameSomeRejectedPodsAndCountTheOthers(t *testing.T) {
