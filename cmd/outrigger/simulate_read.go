@@ -130,8 +130,9 @@ func (s simulationSource) read(ctx context.Context, name string, policy *outrigg
 		return nil, nil, fmt.Errorf("list RolloutFreezes: %w", err)
 	}
 	in.Freezes = freezes.Items
-	in.Cluster, err = s.limits(ctx, &policy.Spec, in.Pods)
-	return in, notes, err
+	var unknown []string
+	in.Cluster, unknown, err = s.limits(ctx, &policy.Spec, in.Pods)
+	return in, append(notes, unknown...), err
 }
 
 func (s simulationSource) set(ctx context.Context, name string) (*v1alpha1.SidecarSet, error) {
@@ -228,33 +229,49 @@ func (s simulationSource) listPods(ctx context.Context, options ...client.ListOp
 	}
 }
 
-// limits reads what the limits of a policy depend on.
-func (s simulationSource) limits(ctx context.Context, policy *outriggerv1.RolloutPolicySpec, pods []*corev1.Pod) (cluster rollout.Cluster, err error) {
+// limits reads what the limits of a policy depend on. The simulation lacks the limits that need objects
+// which the user may not read.
+func (s simulationSource) limits(ctx context.Context, policy *outriggerv1.RolloutPolicySpec, pods []*corev1.Pod) (cluster rollout.Cluster, unknown []string, err error) {
 	if policy.Domains != nil {
 		nodes := kube.NewNodeLabels(s, clock.RealClock{})
 		cluster.Domain, err = nodes.Values(ctx, policy.Domains.TopologyKey, func(func(string) bool) {})
-		if err != nil {
-			return cluster, err
+		switch {
+		case apierrors.IsForbidden(err):
+			unknown = append(unknown, "the simulation ignores domains, because you may not list nodes")
+		case err != nil:
+			return cluster, nil, err
 		}
 	}
-	if !policy.RespectPodDisruptionBudgets {
-		return cluster, nil
+	if policy.RespectPodDisruptionBudgets {
+		cluster.Budgets, err = s.budgets(ctx, pods)
+		switch {
+		case apierrors.IsForbidden(err):
+			unknown = append(unknown, "the simulation ignores PodDisruptionBudgets: "+err.Error())
+		case err != nil:
+			return cluster, nil, err
+		}
 	}
-	var budgets policyv1.PodDisruptionBudgetList
-	if err := s.List(ctx, &budgets); err != nil {
-		return cluster, fmt.Errorf("list PodDisruptionBudgets: %w", err)
+	return cluster, unknown, nil
+}
+
+// budgets reads the PodDisruptionBudgets and the pods of the namespaces of a rollout.
+func (s simulationSource) budgets(ctx context.Context, pods []*corev1.Pod) (*rollout.Budgets, error) {
+	var all policyv1.PodDisruptionBudgetList
+	if err := s.List(ctx, &all); err != nil {
+		return nil, fmt.Errorf("list PodDisruptionBudgets: %w", err)
 	}
 	byNamespace := map[string][]*corev1.Pod{}
 	for _, pod := range pods {
 		if _, known := byNamespace[pod.Namespace]; known {
 			continue
 		}
-		if byNamespace[pod.Namespace], err = s.listPods(ctx, client.InNamespace(pod.Namespace)); err != nil {
-			return cluster, err
+		found, err := s.listPods(ctx, client.InNamespace(pod.Namespace))
+		if err != nil {
+			return nil, err
 		}
+		byNamespace[pod.Namespace] = found
 	}
-	cluster.Budgets = rollout.NewBudgets(budgets.Items, byNamespace)
-	return cluster, nil
+	return rollout.NewBudgets(all.Items, byNamespace), nil
 }
 
 // isUndefined reports whether the cluster lacks the definition of a kind. The API server answers
