@@ -1,16 +1,22 @@
 package switchover
 
 import (
+	"k8s.io/apimachinery/pkg/api/meta"
+
 	"github.com/outrigger/outrigger/api/v1alpha1"
 	"github.com/outrigger/outrigger/internal/rollout"
 	"github.com/outrigger/outrigger/internal/stage"
 )
 
-// checkSteps reports a rollout whose steps have not ended, and a rollout that was rolled back.
-// OpenKruise ignores RolloutPolicies, and would upgrade all remaining pods.
+// checkSteps reports a rollout whose steps have not ended, a rollout that was rolled back, and a frozen
+// rollout. OpenKruise ignores RolloutPolicies and RolloutFreezes, and would upgrade all remaining pods.
 func (c *Check) checkSteps(of *setPods) {
 	set, rolledBack := of.set, stage.QuarantineOf(of.set)
-	if rolledBack == nil && !inSteps(set) || !rollsOut(set) {
+	frozen := meta.FindStatusCondition(set.Status.Conditions, v1alpha1.ConditionProgressing)
+	if frozen != nil && frozen.Reason != v1alpha1.ReasonFrozen && frozen.Reason != v1alpha1.ReasonOutsideWindow {
+		frozen = nil
+	}
+	if rolledBack == nil && frozen == nil && !inSteps(set) || !rollsOut(set) {
 		return
 	}
 	// checkRules reports the error.
@@ -21,6 +27,10 @@ func (c *Check) checkSteps(of *setPods) {
 		c.find(Differs, "steps", objectOf(set), "The rollout failed and was rolled back to revision %s. OpenKruise would upgrade %s to the failed content. "+
 			"Before you start OpenKruise, apply the earlier content, or set spec.updateStrategy.paused.", rolledBack.Revision, plural(due, "pod")).
 			Remedy = "kubectl sidecarset undo " + set.Name
+	case frozen != nil:
+		c.find(Differs, "steps", objectOf(set), "The rollout is %s. OpenKruise has neither freezes nor windows, and would upgrade the remaining %s. "+
+			"Before you start OpenKruise, set spec.updateStrategy.paused or a partition.", frozen.Message, plural(due, "pod")).
+			Remedy = "kubectl patch sidecarset " + set.Name + ` --type=merge -p '{"spec":{"updateStrategy":{"paused":true}}}'`
 	default:
 		c.find(Differs, "steps", objectOf(set), "The steps of RolloutPolicy %s have not ended. OpenKruise has no steps, and would upgrade the remaining %s. "+
 			"Before you start OpenKruise, end all steps, or set spec.updateStrategy.paused or a partition.", set.Status.Rollout.Policy, plural(due, "pod")).
