@@ -22,6 +22,7 @@ import (
 	"github.com/outrigger/outrigger/api/v1alpha1"
 	"github.com/outrigger/outrigger/kube"
 	"github.com/outrigger/outrigger/kube/revisions"
+	"github.com/outrigger/outrigger/webhook/actions"
 	"github.com/outrigger/outrigger/webhook/fallback"
 	"github.com/outrigger/outrigger/webhook/pods"
 	"github.com/outrigger/outrigger/webhook/registration"
@@ -158,6 +159,7 @@ func (o Options) addHandlers(ctx context.Context, mgr *kube.Manager, srv *server
 	srv.Register(registration.DefaultingPath, sidecarsets.Size(), review.Answer(review.Handle(defaulter)))
 	srv.Register(registration.ValidatingPath, sidecarsets.Size(),
 		srv.AtMost(maxConcurrentValidations, "validations", review.Answer(review.Handle(validation))))
+	srv.Register(registration.ActionPath, actions.Size(), review.Answer(review.Handle(admission.HandlerFunc(actions.SetUser))))
 	srv.Register(registration.ConversionPath, sidecarsets.ConversionSize(), sidecarsets.Convert)
 	return synced, nil
 }

@@ -20,6 +20,7 @@ const (
 	configurationName = "outrigger"
 	podWebhook        = "pods.outrigger.io"
 	setWebhook        = "sidecarsets.outrigger.io"
+	actionWebhook     = "rolloutactions.outrigger.io"
 )
 
 // These are the paths of the webhooks, as in config/webhook.
@@ -30,6 +31,8 @@ const (
 	DefaultingPath = "/mutate-sidecarset"
 	// ValidatingPath validates SidecarSets.
 	ValidatingPath = "/validate-sidecarset"
+	// ActionPath writes the user into RolloutActions.
+	ActionPath = "/mutate-rolloutaction"
 	// ConversionPath answers ConversionReviews.
 	ConversionPath = "/convert"
 )
@@ -63,7 +66,7 @@ func hooksOf(configuration client.Object) []hook {
 	var hooks []hook
 	switch c := configuration.(type) {
 	case *admissionregistrationv1.MutatingWebhookConfiguration:
-		paths := map[string]string{podWebhook: PodPath, setWebhook: DefaultingPath}
+		paths := map[string]string{podWebhook: PodPath, setWebhook: DefaultingPath, actionWebhook: ActionPath}
 		for i := range c.Webhooks {
 			one := &c.Webhooks[i]
 			hooks = append(hooks, hook{one.Name, paths[one.Name], &one.ClientConfig, &one.Rules})

@@ -17,7 +17,8 @@ var GroupVersion = schema.GroupVersion{Group: "outrigger.io", Version: "v1alpha1
 
 // AddToScheme registers the types of the group.
 func AddToScheme(scheme *runtime.Scheme) error {
-	scheme.AddKnownTypes(GroupVersion, &RolloutPolicy{}, &RolloutPolicyList{}, &RolloutFreeze{}, &RolloutFreezeList{})
+	scheme.AddKnownTypes(GroupVersion, &RolloutPolicy{}, &RolloutPolicyList{}, &RolloutFreeze{}, &RolloutFreezeList{},
+		&RolloutAction{}, &RolloutActionList{})
 	metav1.AddToGroupVersion(scheme, GroupVersion)
 	return nil
 }

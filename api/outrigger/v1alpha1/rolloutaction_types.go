@@ -1,0 +1,124 @@
+package v1alpha1
+
+import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/intstr"
+)
+
+// RolloutAction pauses, resumes, approves, promotes, aborts or retries the rollout of a SidecarSet.
+// The operator sends the action to the run, and writes the answer of the run into status. An action
+// that is not carried out within ten minutes is rejected. An action is deleted an hour after its end.
+//
+// +kubebuilder:object:root=true
+// +kubebuilder:resource:scope=Cluster,shortName=roa
+// +kubebuilder:subresource:status
+// +kubebuilder:printcolumn:name="SIDECARSET",type="string",JSONPath=".spec.sidecarSet",description="SidecarSet of the rollout."
+// +kubebuilder:printcolumn:name="VERB",type="string",JSONPath=".spec.verb",description="What the action does."
+// +kubebuilder:printcolumn:name="PHASE",type="string",JSONPath=".status.phase",description="Whether the action is carried out."
+// +kubebuilder:printcolumn:name="BY",type="string",JSONPath=".spec.requestedBy",description="User that created the action."
+// +kubebuilder:printcolumn:name="REASON",type="string",JSONPath=".spec.reason",description="Reason of the action."
+// +kubebuilder:printcolumn:name="AGE",type="date",JSONPath=".metadata.creationTimestamp"
+type RolloutAction struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+
+	Spec   RolloutActionSpec   `json:"spec"`
+	Status RolloutActionStatus `json:"status,omitzero"`
+}
+
+// RolloutActionList is a list of RolloutActions.
+//
+// +kubebuilder:object:root=true
+type RolloutActionList struct {
+	metav1.TypeMeta `json:",inline"`
+	metav1.ListMeta `json:"metadata,omitempty"`
+	Items           []RolloutAction `json:"items"`
+}
+
+// RolloutVerb is what an action does with a rollout.
+//
+// +kubebuilder:validation:Enum=pause;resume;approve;promote;abort;retry
+type RolloutVerb string
+
+// These are the verbs of actions. Their values are the names of the updates of runs.
+const (
+	VerbPause   RolloutVerb = "pause"
+	VerbResume  RolloutVerb = "resume"
+	VerbApprove RolloutVerb = "approve"
+	VerbPromote RolloutVerb = "promote"
+	VerbAbort   RolloutVerb = "abort"
+	VerbRetry   RolloutVerb = "retry"
+)
+
+// RolloutActionSpec is the wanted action. It never changes.
+//
+// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="an action never changes; create another one"
+// +kubebuilder:validation:XValidation:rule="!has(self.step) || self.verb in ['approve', 'promote']",message="step needs the verb approve or promote"
+// +kubebuilder:validation:XValidation:rule="!has(self.full) || !self.full || self.verb == 'promote'",message="full needs the verb promote"
+type RolloutActionSpec struct {
+	// SidecarSet is the name of the SidecarSet whose rollout the action is for.
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	SidecarSet string `json:"sidecarSet"`
+	// Verb is what the action does. pause and resume pause and resume the rollout. approve approves
+	// the current step of its RolloutPolicy. promote ends the current step. abort rolls the rollout
+	// back. retry begins a rollout again that was rolled back.
+	Verb RolloutVerb `json:"verb"`
+	// Step is the number of a step, from 1, or its name. An approve or a promote is rejected if
+	// another step is the current one. Without a step, the action is for the current step.
+	// +kubebuilder:validation:XIntOrString
+	// +kubebuilder:validation:MaxLength=63
+	Step *intstr.IntOrString `json:"step,omitempty"`
+	// Generation is the generation of the SidecarSet that the action is for. The action is rejected
+	// if the SidecarSet has another generation. Without it, the action is for the current generation.
+	// +kubebuilder:validation:Minimum=1
+	Generation int64 `json:"generation,omitempty"`
+	// Full makes a promote end all steps.
+	Full bool `json:"full,omitempty"`
+	// Reason is shown in status, conditions and the run.
+	// +kubebuilder:validation:MaxLength=1024
+	// +kubebuilder:validation:XValidation:rule="size(bytes(self)) <= 1024",message="the reason may have 1024 bytes"
+	Reason string `json:"reason,omitempty"`
+	// RequestedBy is the user that created the action. The webhook writes the authenticated user, and
+	// replaces any other value.
+	// +kubebuilder:validation:MaxLength=1024
+	RequestedBy string `json:"requestedBy,omitempty"`
+}
+
+// RolloutActionPhase is the phase of an action.
+//
+// +kubebuilder:validation:Enum=Pending;Succeeded;Rejected
+type RolloutActionPhase string
+
+// These are the phases of actions. Succeeded and Rejected are final.
+const (
+	ActionPending   RolloutActionPhase = "Pending"
+	ActionSucceeded RolloutActionPhase = "Succeeded"
+	ActionRejected  RolloutActionPhase = "Rejected"
+)
+
+// RolloutActionStatus is the answer to an action.
+type RolloutActionStatus struct {
+	// Phase is Pending until the run has answered. Succeeded and Rejected are final.
+	Phase RolloutActionPhase `json:"phase,omitempty"`
+	// Message is the answer of the run, or the reason that there is none yet.
+	Message string `json:"message,omitempty"`
+	// Time is the time of the last change of the phase.
+	Time *metav1.Time `json:"time,omitempty"`
+	// ObservedGeneration is the generation of the action.
+	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
+	// Target is the generation and the step that the action applies to. It is written before the
+	// action is sent to the run, so that a repeated attempt applies to the same step.
+	Target *RolloutActionTarget `json:"target,omitempty"`
+}
+
+// RolloutActionTarget is a generation of a SidecarSet, and a step of its rollout.
+type RolloutActionTarget struct {
+	// UID is the uid of the SidecarSet.
+	UID types.UID `json:"uid"`
+	// Generation is the generation of the SidecarSet.
+	Generation int64 `json:"generation"`
+	// Step is the number of the step, from 1. It is 0 unless the verb is approve or promote.
+	Step int32 `json:"step,omitempty"`
+}
