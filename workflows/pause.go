@@ -1,8 +1,10 @@
 package workflows
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
+	"time"
 
 	"go.temporal.io/sdk/workflow"
 
@@ -25,7 +27,9 @@ func (r *run) handleUpdates(ctx workflow.Context) error {
 			}
 			return r.answerPause(), r.pause(ctx, pause)
 		},
-		workflow.UpdateHandlerOptions{Validator: checkPause})
+		workflow.UpdateHandlerOptions{Validator: func(ctx workflow.Context, pause protocol.Pause) error {
+			return cmp.Or(checkTime(ctx, pause.NotAfter), checkPause(pause))
+		}})
 	if err != nil {
 		return fmt.Errorf("answer the update %s: %w", protocol.PauseUpdate, err)
 	}
@@ -42,7 +46,10 @@ func (r *run) handleUpdates(ctx workflow.Context) error {
 			}
 			return protocol.PauseResult{Message: "resumed"}, r.resume(ctx, by)
 		},
-		workflow.UpdateHandlerOptions{Validator: func(by protocol.Pause) error {
+		workflow.UpdateHandlerOptions{Validator: func(ctx workflow.Context, by protocol.Pause) error {
+			if err := checkTime(ctx, by.NotAfter); err != nil {
+				return err
+			}
 			if !by.Sent && !r.willBePaused() {
 				return errNotPaused
 			}
@@ -92,6 +99,7 @@ func (r *run) answerPause() protocol.PauseResult {
 }
 
 func (r *run) pause(ctx workflow.Context, pause protocol.Pause) error {
+	pause.NotAfter = time.Time{} // it is of the request, and not of the pause
 	r.paused = &pause
 	r.log(ctx).Info("rollout paused", "by", pause.By, "reason", pause.Reason)
 	return r.recordPause(ctx, nil)
@@ -101,6 +109,7 @@ func (r *run) resume(ctx workflow.Context, by protocol.Pause) error {
 	if err := r.acceptFailed(ctx); err != nil {
 		return err
 	}
+	by.NotAfter = time.Time{}
 	r.paused = nil
 	r.log(ctx).Info("rollout resumed", "by", by.By, "reason", by.Reason)
 	return r.recordPause(ctx, &by)

@@ -2,7 +2,9 @@ package workflows
 
 import (
 	"fmt"
+	"time"
 
+	"go.temporal.io/sdk/temporal"
 	"go.temporal.io/sdk/workflow"
 
 	"github.com/outrigger/outrigger/api/protocol"
@@ -95,17 +97,35 @@ func (r *run) handleStepUpdates(ctx workflow.Context) error {
 	for _, update := range []struct {
 		name  string
 		do    func(workflow.Context, protocol.StepRequest) (protocol.StepResult, error)
-		check func(protocol.StepRequest) error
+		check func(workflow.Context, protocol.StepRequest) error
 	}{
-		{protocol.ApproveUpdate, r.approve, r.checkStep},
-		{protocol.PromoteUpdate, r.promote, r.checkStep},
-		{protocol.AbortUpdate, r.abort, r.checkAbort},
-		{protocol.RetryUpdate, r.retry, r.checkRetry},
+		{protocol.ApproveUpdate, r.approve, inTime(r.checkStep)},
+		{protocol.PromoteUpdate, r.promote, inTime(r.checkStep)},
+		{protocol.AbortUpdate, r.abort, inTime(r.checkAbort)},
+		{protocol.RetryUpdate, r.retry, inTime(r.checkRetry)},
 	} {
 		err := workflow.SetUpdateHandlerWithOptions(ctx, update.name, update.do, workflow.UpdateHandlerOptions{Validator: update.check})
 		if err != nil {
 			return fmt.Errorf("answer the update %s: %w", update.name, err)
 		}
+	}
+	return nil
+}
+
+// inTime returns a validator that also rejects a request after its last time.
+func inTime(check func(protocol.StepRequest) error) func(workflow.Context, protocol.StepRequest) error {
+	return func(ctx workflow.Context, request protocol.StepRequest) error {
+		if err := checkTime(ctx, request.NotAfter); err != nil {
+			return err
+		}
+		return check(request)
+	}
+}
+
+// checkTime rejects an update whose sender no longer waits for the answer.
+func checkTime(ctx workflow.Context, notAfter time.Time) error {
+	if !notAfter.IsZero() && workflow.Now(ctx).After(notAfter) {
+		return temporal.NewApplicationError("the request is from before "+notAfter.UTC().Format(time.RFC3339)+", and comes too late", protocol.LateRequest)
 	}
 	return nil
 }

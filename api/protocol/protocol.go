@@ -30,6 +30,11 @@ const (
 	RolloutPhaseAttribute             = "RolloutPhase"
 )
 
+// LateRequest is the type of the error with which a run rejects an update after its time NotAfter. A
+// sender that no longer waits for the answer sets NotAfter, because Temporal keeps an update until a
+// worker runs.
+const LateRequest = "LateRequest"
+
 // NotPaused is the message with which a run rejects a resume.
 const NotPaused = "the run is not paused"
 
@@ -196,6 +201,8 @@ type Pause struct {
 	// requests the answer. Otherwise, the update could take effect after a later signal, when its
 	// sender no longer waits for the answer.
 	Sent bool `json:"sent,omitempty"`
+	// NotAfter is the time after which the run rejects the update, if any. See LateRequest.
+	NotAfter time.Time `json:"notAfter,omitzero"`
 }
 
 // Details returns a suffix for messages, with the user and the reason. It omits a part that is

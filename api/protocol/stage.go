@@ -175,6 +175,8 @@ type StepRequest struct {
 	Step       int   `json:"step"`
 	// Full ends all steps. It is used by promote.
 	Full bool `json:"full,omitempty"`
+	// NotAfter is the time after which the run rejects the request, if any. See LateRequest.
+	NotAfter time.Time `json:"notAfter,omitzero"`
 }
 
 // StepResult answers the updates approve, promote, abort and retry.
