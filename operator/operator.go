@@ -19,6 +19,7 @@ import (
 	"github.com/outrigger/outrigger/kube"
 	"github.com/outrigger/outrigger/kube/revisions"
 	"github.com/outrigger/outrigger/kube/watches"
+	"github.com/outrigger/outrigger/operator/actions"
 	"github.com/outrigger/outrigger/operator/policies"
 	"github.com/outrigger/outrigger/operator/runs"
 	"github.com/outrigger/outrigger/operator/storage"
@@ -112,7 +113,8 @@ func addController(ctx context.Context, mgr *kube.Manager, temporal *runs.Client
 	probe := newWebhookProbe(webhook)
 	calls, orphans := newCalls(), runs.NewOrphans(temporal, cache, live)
 	definition := &definitionCheck{reader: mgr.Direct, interval: definitionInterval}
-	if err := cmp.Or(mgr.Add(orphans), mgr.Add(definition), mgr.Add(probe), (&storage.Migrator{Client: mgr.Direct}).AddTo(mgr), policies.AddTo(mgr, mgr.Direct)); err != nil {
+	if err := cmp.Or(mgr.Add(orphans), mgr.Add(definition), mgr.Add(probe), (&storage.Migrator{Client: mgr.Direct}).AddTo(mgr), policies.AddTo(mgr, mgr.Direct),
+		(&actions.Controller{Client: mgr.Direct, Runs: temporal, Clock: clock}).AddTo(mgr)); err != nil {
 		return fmt.Errorf("set up the checks of runs, of the definition and of the webhook: %w", err)
 	}
 	status := &statusWriter{client: cache, writes: metrics.statusWrites}

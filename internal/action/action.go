@@ -1,0 +1,178 @@
+// Package action decides about RolloutActions: which step an action is for, what its run is asked to
+// do, and when an action is rejected or deleted (SPEC 11.13).
+package action
+
+import (
+	"fmt"
+	"strconv"
+	"time"
+
+	"k8s.io/apimachinery/pkg/util/intstr"
+
+	outriggerv1 "github.com/outrigger/outrigger/api/outrigger/v1alpha1"
+	"github.com/outrigger/outrigger/api/protocol"
+	"github.com/outrigger/outrigger/api/v1alpha1"
+)
+
+const (
+	// lifetime is the age at which an action that is not carried out is rejected. kept is the time
+	// from the end of an action to its deletion.
+	lifetime = 10 * time.Minute
+	kept     = time.Hour
+	// An action that is not carried out is repeated after half its age, within these limits.
+	firstRetry, lastRetry = time.Second, 30 * time.Second
+	// attempt is the time after which the run rejects an attempt. The operator waits a few seconds for
+	// the answer. The rest is for clocks that differ.
+	attempt = 10 * time.Second
+)
+
+// Webhook is the name of the webhook that writes the user into an action.
+const Webhook = "rolloutactions.outrigger.io"
+
+// Final reports whether the action has ended.
+func Final(a *outriggerv1.RolloutAction) bool {
+	return a.Status.Phase == outriggerv1.ActionSucceeded || a.Status.Phase == outriggerv1.ActionRejected
+}
+
+// DeleteAt returns the time at which an action that has ended is deleted.
+func DeleteAt(a *outriggerv1.RolloutAction) time.Time {
+	if a.Status.Time == nil {
+		return a.CreationTimestamp.Add(kept)
+	}
+	return a.Status.Time.Add(kept)
+}
+
+// RetryAfter returns the time from a failed attempt to the next attempt.
+func RetryAfter(a *outriggerv1.RolloutAction, now time.Time) time.Duration {
+	age := now.Sub(a.CreationTimestamp.Time)
+	return min(max(age/2, firstRetry), lastRetry, max(lifetime-age, 0)+time.Second)
+}
+
+// UpdateID is the id of the update of an action. Temporal answers a second update with the same id
+// with the answer to the first.
+func UpdateID(a *outriggerv1.RolloutAction) string { return "rolloutaction/" + string(a.UID) }
+
+// Refused returns the reason for which an action is not sent to a run any more, or "". set is nil if
+// the SidecarSet does not exist.
+func Refused(a *outriggerv1.RolloutAction, set *v1alpha1.SidecarSet, now time.Time) string {
+	switch {
+	case a.Spec.RequestedBy == "":
+		return "spec.requestedBy is empty, because webhook " + Webhook + " was not called; apply config/webhook, and create the action again"
+	case set == nil:
+		return fmt.Sprintf("SidecarSet %s does not exist; kubectl get sidecarsets lists the SidecarSets", a.Spec.SidecarSet)
+	case a.Status.Target != nil && a.Status.Target.UID != set.UID:
+		return fmt.Sprintf("SidecarSet %s was deleted and created again; create the action again", set.Name)
+	case a.Spec.Generation != 0 && a.Spec.Generation != set.Generation:
+		return fmt.Sprintf("the action is for generation %d, and SidecarSet %s has generation %d; create the action again with this generation", a.Spec.Generation, set.Name, set.Generation)
+	case now.Sub(a.CreationTimestamp.Time) >= lifetime:
+		reason := fmt.Sprintf("expired: not carried out within %.0f minutes", lifetime.Minutes())
+		if a.Status.Message != "" {
+			reason += ": " + a.Status.Message
+		}
+		return reason + "; create the action again"
+	}
+	return ""
+}
+
+// Run is the newest run of a SidecarSet.
+type Run struct {
+	Open       bool
+	Generation int64
+	Stage      *protocol.Stage
+}
+
+// Target returns the generation and the step that an action is for. If the run is not ready for the
+// action, wait is the reason. If the action can never be carried out, rejected is the reason.
+func Target(a *outriggerv1.RolloutAction, set *v1alpha1.SidecarSet, run Run) (target *outriggerv1.RolloutActionTarget, wait, rejected string) {
+	target = &outriggerv1.RolloutActionTarget{UID: set.UID, Generation: set.Generation}
+	switch pauses := a.Spec.Verb == outriggerv1.VerbPause || a.Spec.Verb == outriggerv1.VerbResume; {
+	case !run.Open:
+		return nil, NoRun(a, set), ""
+	case pauses:
+		return target, "", ""
+	case run.Generation != set.Generation:
+		return nil, fmt.Sprintf("the rollout of generation %d has not begun%s", set.Generation, seeStatus(set)), ""
+	case a.Spec.Verb != outriggerv1.VerbApprove && a.Spec.Verb != outriggerv1.VerbPromote:
+		return target, "", ""
+	}
+	step, wait, rejected := stepOf(a, set, run.Stage)
+	target.Step = int32(step)
+	return target, wait, rejected
+}
+
+// stepOf returns the number of the current step, from 1, if the action is for it.
+func stepOf(a *outriggerv1.RolloutAction, set *v1alpha1.SidecarSet, s *protocol.Stage) (step int, wait, rejected string) {
+	switch {
+	case s == nil || s.Generation != set.Generation:
+		return 0, "", "the rollout has no steps: no RolloutPolicy selects the SidecarSet (kubectl get rolloutpolicies), or the first step has not begun" + seeStatus(set)
+	case s.Quarantine != nil:
+		return 0, "", fmt.Sprintf("the rollout of generation %d is rolled back; start it again with verb retry", set.Generation)
+	case s.Done:
+		return 0, "", "all steps of the rollout have ended" + seeStatus(set)
+	case s.Step == nil:
+		return 0, s.Title() + " has not begun" + seeStatus(set), ""
+	case a.Spec.Step != nil && !names(*a.Spec.Step, s):
+		return 0, "", fmt.Sprintf("the action is for step %s, and the current step is %s%s", a.Spec.Step.String(), s.Title(), seeStatus(set))
+	}
+	return s.Index + 1, "", ""
+}
+
+// names reports whether a name or a number is that of the current step. A step can have a number as
+// its name.
+func names(step intstr.IntOrString, s *protocol.Stage) bool {
+	if step.Type == intstr.String && step.StrVal == s.Step.Name {
+		return true
+	}
+	return step.String() == strconv.Itoa(s.Index+1)
+}
+
+// Request returns the update of a run for an action with a target. The run rejects the update after
+// some seconds, because the operator repeats it then. Otherwise, it would take effect as soon as a
+// worker runs, possibly after the action was deleted.
+func Request(a *outriggerv1.RolloutAction, now time.Time) (update string, payload any) {
+	by, target, notAfter := a.Spec.RequestedBy, a.Status.Target, now.Add(attempt).UTC()
+	if expires := a.CreationTimestamp.Add(lifetime).UTC(); expires.Before(notAfter) {
+		notAfter = expires
+	}
+	switch update = string(a.Spec.Verb); a.Spec.Verb {
+	case outriggerv1.VerbPause, outriggerv1.VerbResume:
+		return update, protocol.Pause{By: by, Reason: a.Spec.Reason, NotAfter: notAfter}
+	default:
+		return update, protocol.StepRequest{
+			Approval:   protocol.Approval{By: by, Reason: a.Spec.Reason},
+			Generation: target.Generation, Step: max(int(target.Step)-1, 0), Full: a.Spec.Full, NotAfter: notAfter,
+		}
+	}
+}
+
+// Answer adds remedies to the answer of a run.
+func Answer(a *outriggerv1.RolloutAction, set *v1alpha1.SidecarSet, message string, rejected bool) string {
+	if rejected {
+		message += seeStatus(set)
+	}
+	return message + pausedBySpec(a, set)
+}
+
+// NoRun is the message of an action while its SidecarSet has no open run.
+func NoRun(a *outriggerv1.RolloutAction, set *v1alpha1.SidecarSet) string {
+	message := "the SidecarSet has no open run: all pods that can be upgraded are, or the run has not started"
+	if a.Spec.Verb == outriggerv1.VerbPause {
+		return message + "; spec.updateStrategy.paused pauses the next run: " + patchPaused(set, true)
+	}
+	return message + seeStatus(set) + pausedBySpec(a, set)
+}
+
+func pausedBySpec(a *outriggerv1.RolloutAction, set *v1alpha1.SidecarSet) string {
+	if a.Spec.Verb != outriggerv1.VerbResume || !set.Spec.UpdateStrategy.Paused {
+		return ""
+	}
+	return fmt.Sprintf("; SidecarSet %s is paused by its spec: %s", set.Name, patchPaused(set, false))
+}
+
+func patchPaused(set *v1alpha1.SidecarSet, paused bool) string {
+	return fmt.Sprintf(`kubectl patch sidecarset %s --type=merge -p '{"spec":{"updateStrategy":{"paused":%t}}}'`, set.Name, paused)
+}
+
+func seeStatus(set *v1alpha1.SidecarSet) string {
+	return " (kubectl sidecarset status " + set.Name + ")"
+}

@@ -1,0 +1,246 @@
+// Package actions carries out RolloutActions: it sends each action to the run of its SidecarSet, and
+// writes the answer into status (SPEC 11.13).
+package actions
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"time"
+
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	"sigs.k8s.io/controller-runtime/pkg/source"
+
+	outriggerv1 "github.com/outrigger/outrigger/api/outrigger/v1alpha1"
+	"github.com/outrigger/outrigger/api/protocol"
+	"github.com/outrigger/outrigger/api/v1alpha1"
+	"github.com/outrigger/outrigger/internal/action"
+	"github.com/outrigger/outrigger/kube"
+	"github.com/outrigger/outrigger/operator/runs"
+)
+
+// concurrency is the number of actions that are carried out at once. An action waits some seconds for
+// the answer of its run.
+const concurrency = 8
+
+// Runs sends updates to runs. Package operator/runs implements it.
+type Runs interface {
+	NewestRun(ctx context.Context, set protocol.SetReference) (*runs.Run, error)
+	Update(ctx context.Context, set protocol.SetReference, name, id string, payload any) (runs.Answer, error)
+	AnswerTo(ctx context.Context, set protocol.SetReference, id string) (runs.Answer, error)
+}
+
+// Controller carries out actions. It reads without a cache, so that an action that was deleted a
+// moment ago is not carried out.
+type Controller struct {
+	Client client.Client
+	Runs   Runs
+	Clock  clock.PassiveClock
+}
+
+// AddTo adds the controller to a manager. In a cluster without the definition of RolloutActions, AddTo
+// adds nothing, because a watch of a missing kind never starts. The watch has a cache of its own.
+// Otherwise, an operator without the permission to watch RolloutActions would not start.
+func (c *Controller) AddTo(mgr manager.Manager) error {
+	kind := outriggerv1.GroupVersion.WithKind("RolloutAction")
+	_, err := mgr.GetRESTMapper().RESTMapping(kind.GroupKind(), kind.Version)
+	if meta.IsNoMatchError(err) {
+		mgr.GetLogger().Info("RolloutActions are not installed; to use them, apply config/crd, config/rbac and config/webhook, and restart the operator")
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("find out whether RolloutActions are installed: %w", err)
+	}
+	watched, err := cache.New(mgr.GetConfig(), cache.Options{
+		HTTPClient: mgr.GetHTTPClient(), Scheme: mgr.GetScheme(), Mapper: mgr.GetRESTMapper(), DefaultTransform: cache.TransformStripManagedFields(),
+	})
+	if err != nil {
+		return fmt.Errorf("set up the watch over RolloutActions: %w", err)
+	}
+	added, err := controller.New("rolloutaction", mgr, controller.Options{
+		Reconciler: c, MaxConcurrentReconciles: concurrency, CacheSyncTimeout: math.MaxInt64,
+	})
+	if err != nil {
+		return fmt.Errorf("set up the controller of RolloutActions: %w", err)
+	}
+	err = cmp.Or(mgr.Add(watched), added.Watch(source.Kind(watched, &outriggerv1.RolloutAction{},
+		&handler.TypedEnqueueRequestForObject[*outriggerv1.RolloutAction]{}, reopened())))
+	if err != nil {
+		return fmt.Errorf("set up the watch over RolloutActions: %w", err)
+	}
+	return nil
+}
+
+// reopened ignores the controller's own writes. An action that has ended and then has not is from a
+// restored backup.
+func reopened() predicate.TypedPredicate[*outriggerv1.RolloutAction] {
+	return predicate.TypedFuncs[*outriggerv1.RolloutAction]{
+		UpdateFunc: func(e event.TypedUpdateEvent[*outriggerv1.RolloutAction]) bool {
+			return action.Final(e.ObjectOld) && !action.Final(e.ObjectNew)
+		},
+		DeleteFunc: func(event.TypedDeleteEvent[*outriggerv1.RolloutAction]) bool { return false },
+	}
+}
+
+// Reconcile implements reconcile.Reconciler.
+func (c *Controller) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
+	a := &outriggerv1.RolloutAction{}
+	if err := c.Client.Get(ctx, request.NamespacedName, a); err != nil || a.DeletionTimestamp != nil {
+		return reconcile.Result{}, client.IgnoreNotFound(err)
+	}
+	if action.Final(a) {
+		return c.clean(ctx, a)
+	}
+	if err := c.carryOut(ctx, a); err != nil {
+		// An action that was deleted meanwhile is not carried out.
+		return reconcile.Result{}, client.IgnoreNotFound(fmt.Errorf("RolloutAction %s: %w", a.Name, err))
+	}
+	if action.Final(a) {
+		return reconcile.Result{RequeueAfter: action.DeleteAt(a).Sub(c.Clock.Now())}, nil
+	}
+	return reconcile.Result{RequeueAfter: action.RetryAfter(a, c.Clock.Now())}, nil
+}
+
+// clean deletes an action an hour after its end.
+func (c *Controller) clean(ctx context.Context, a *outriggerv1.RolloutAction) (reconcile.Result, error) {
+	if left := action.DeleteAt(a).Sub(c.Clock.Now()); left > 0 {
+		return reconcile.Result{RequeueAfter: left}, nil
+	}
+	err := c.Client.Delete(ctx, a, client.Preconditions{UID: &a.UID})
+	if client.IgnoreNotFound(err) != nil {
+		return reconcile.Result{}, fmt.Errorf("delete RolloutAction %s, which ended an hour ago: %w", a.Name, err)
+	}
+	return reconcile.Result{}, nil
+}
+
+// carryOut makes one attempt to carry out an action.
+func (c *Controller) carryOut(ctx context.Context, a *outriggerv1.RolloutAction) error {
+	set := &v1alpha1.SidecarSet{}
+	switch err := c.Client.Get(ctx, client.ObjectKey{Name: a.Spec.SidecarSet}, set); {
+	case apierrors.IsNotFound(err):
+		set = nil
+	case err != nil:
+		return fmt.Errorf("get SidecarSet %s: %w", a.Spec.SidecarSet, err)
+	}
+	refused := action.Refused(a, set, c.Clock.Now())
+	if set == nil || a.Spec.RequestedBy == "" {
+		return c.record(ctx, a, outriggerv1.ActionRejected, refused)
+	}
+	// Status may be lost or out of date, but the run knows the actions that it carried out.
+	answer, err := c.Runs.AnswerTo(ctx, runs.Reference(set), action.UpdateID(a))
+	switch {
+	case err == nil:
+		return c.answered(ctx, a, set, answer)
+	case refused != "":
+		return c.record(ctx, a, outriggerv1.ActionRejected, refused)
+	case !errors.Is(err, runs.ErrNoRun):
+		return c.wait(ctx, a, err.Error())
+	}
+	if a.Status.Target == nil {
+		ready, err := c.choose(ctx, a, set)
+		if err != nil || !ready {
+			return err
+		}
+	}
+	return c.send(ctx, a, set)
+}
+
+// choose writes the target of an action into status. ready is false if the action cannot be sent.
+func (c *Controller) choose(ctx context.Context, a *outriggerv1.RolloutAction, set *v1alpha1.SidecarSet) (ready bool, err error) {
+	confirmed, err := c.confirmsUsers(ctx)
+	if err != nil {
+		return false, err
+	}
+	if !confirmed {
+		return false, c.record(ctx, a, outriggerv1.ActionRejected,
+			"webhook "+action.Webhook+" is not installed, so spec.requestedBy may be wrong; apply config/webhook, and create the action again")
+	}
+	run, err := c.Runs.NewestRun(ctx, runs.Reference(set))
+	if err != nil {
+		return false, c.wait(ctx, a, err.Error())
+	}
+	target, wait, rejected := action.Target(a, set, action.Run{Open: run.Open(), Generation: run.Generation, Stage: run.Stage})
+	switch {
+	case rejected != "":
+		return false, c.record(ctx, a, outriggerv1.ActionRejected, rejected)
+	case wait != "":
+		return false, c.wait(ctx, a, wait)
+	}
+	a.Status.Target = target
+	return true, c.wait(ctx, a, "sent to the run")
+}
+
+// confirmsUsers reports whether the webhook that writes the users of actions is installed.
+func (c *Controller) confirmsUsers(ctx context.Context) (bool, error) {
+	var configuration admissionregistrationv1.MutatingWebhookConfiguration
+	err := c.Client.Get(ctx, client.ObjectKey{Name: kube.WebhookConfigurationName}, &configuration)
+	if apierrors.IsNotFound(err) {
+		return false, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("read MutatingWebhookConfiguration %s: %w", kube.WebhookConfigurationName, err)
+	}
+	for i := range configuration.Webhooks {
+		if hook := &configuration.Webhooks[i]; hook.Name == action.Webhook && len(hook.Rules) > 0 {
+			return true, nil
+		}
+	}
+	return false, nil
+}
+
+// send sends an action with a target to its run.
+func (c *Controller) send(ctx context.Context, a *outriggerv1.RolloutAction, set *v1alpha1.SidecarSet) error {
+	update, payload := action.Request(a, c.Clock.Now())
+	answer, err := c.Runs.Update(ctx, runs.Reference(set), update, action.UpdateID(a), payload)
+	switch {
+	case errors.Is(err, runs.ErrNoRun):
+		return c.wait(ctx, a, action.NoRun(a, set))
+	case err != nil:
+		return c.wait(ctx, a, err.Error())
+	}
+	return c.answered(ctx, a, set, answer)
+}
+
+func (c *Controller) answered(ctx context.Context, a *outriggerv1.RolloutAction, set *v1alpha1.SidecarSet, answer runs.Answer) error {
+	phase := outriggerv1.ActionSucceeded
+	if answer.Rejected {
+		phase = outriggerv1.ActionRejected
+	}
+	return c.record(ctx, a, phase, action.Answer(a, set, answer.Message, answer.Rejected))
+}
+
+func (c *Controller) wait(ctx context.Context, a *outriggerv1.RolloutAction, message string) error {
+	return c.record(ctx, a, outriggerv1.ActionPending, message)
+}
+
+// record writes a phase and its message into status.
+func (c *Controller) record(ctx context.Context, a *outriggerv1.RolloutAction, phase outriggerv1.RolloutActionPhase, message string) error {
+	before := &outriggerv1.RolloutAction{}
+	a.DeepCopyInto(before)
+	if a.Status.Phase != phase {
+		a.Status.Time = &metav1.Time{Time: c.Clock.Now().Truncate(time.Second)}
+	}
+	a.Status.Phase, a.Status.Message, a.Status.ObservedGeneration = phase, message, a.Generation
+	if equality.Semantic.DeepEqual(before.Status, a.Status) {
+		return nil
+	}
+	if err := c.Client.Status().Update(ctx, a); err != nil {
+		return fmt.Errorf("write the status: %w", err)
+	}
+	return nil
+}

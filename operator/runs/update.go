@@ -1,0 +1,103 @@
+package runs
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	sdk "go.temporal.io/sdk/client"
+	sdktemporal "go.temporal.io/sdk/temporal"
+
+	"github.com/outrigger/outrigger/api/protocol"
+	"github.com/outrigger/outrigger/temporal"
+)
+
+// updateTimeout limits the wait for the answer to an update.
+const updateTimeout = 5 * time.Second
+
+// These are the errors of an update without an answer. ErrNoRun means that the SidecarSet has no open
+// run, or that the run does not know the update.
+var (
+	ErrNoRun      = errors.New("the SidecarSet has no open run")
+	ErrUnanswered = errors.New("the run has not answered: is a worker running? (kubectl sidecarset check)")
+)
+
+// Answer is the answer of a run to an update.
+type Answer struct {
+	Message string
+	// Rejected is set if the update has no effect.
+	Rejected bool
+}
+
+// Update sends an update to the open run of a SidecarSet, and waits some seconds for the answer. A
+// second update with the same id has no effect, and gets the same answer. An update that the run
+// rejected because it was late is as if it was never sent.
+func (c *Client) Update(ctx context.Context, set protocol.SetReference, name, id string, payload any) (Answer, error) {
+	return c.await(ctx, "UpdateWorkflowExecution", func(ctx context.Context) (sdk.WorkflowUpdateHandle, error) {
+		return c.client.UpdateWorkflow(ctx, sdk.UpdateWorkflowOptions{
+			WorkflowID: protocol.WorkflowID(set.Name, set.UID), UpdateName: name, UpdateID: id, Args: []any{payload},
+			WaitForStage: sdk.WorkflowUpdateStageCompleted,
+		})
+	})
+}
+
+// AnswerTo returns the answer of the newest run to an earlier update. It never sends the update.
+func (c *Client) AnswerTo(ctx context.Context, set protocol.SetReference, id string) (Answer, error) {
+	return c.await(ctx, "PollWorkflowExecutionUpdate", func(context.Context) (sdk.WorkflowUpdateHandle, error) {
+		return c.client.GetWorkflowUpdateHandle(sdk.GetWorkflowUpdateHandleOptions{WorkflowID: protocol.WorkflowID(set.Name, set.UID), UpdateID: id}), nil
+	})
+}
+
+func (c *Client) await(ctx context.Context, name string, send func(context.Context) (sdk.WorkflowUpdateHandle, error)) (Answer, error) {
+	if c.Throttled() > 0 {
+		return Answer{}, ThrottledError{c.address, c.namespace}
+	}
+	short, cancel := context.WithTimeout(ctx, updateTimeout)
+	defer cancel()
+	var result struct {
+		Message string `json:"message"`
+	}
+	handle, err := send(short)
+	if err == nil {
+		err = handle.Get(short, &result)
+	}
+	rejected, isAnswer := errors.AsType[*sdktemporal.ApplicationError](err)
+	switch {
+	case isAnswer && rejected.Type() == protocol.LateRequest:
+		err = ErrUnanswered
+	case isAnswer:
+		result.Message, err = rejected.Message(), nil
+	case temporal.IsNotFound(err):
+		return Answer{}, ErrNoRun
+	}
+	c.metrics.calls.WithLabelValues(name, resultOf(err)).Inc()
+	if err == nil {
+		c.recordAnswer(nil)
+		return Answer{result.Message, isAnswer}, nil
+	}
+	return Answer{}, c.explainUpdate(ctx, err)
+}
+
+// explainUpdate returns the reason that an update has no answer. The next probe decides whether
+// Temporal is unreachable, because a missing worker has the same effect.
+func (c *Client) explainUpdate(ctx context.Context, err error) error {
+	switch {
+	case errors.Is(err, ErrUnanswered):
+		return err
+	case IsThrottled(err):
+		c.recordAnswer(err)
+		return ThrottledError{c.address, c.namespace}
+	case !temporal.IsUnreachable(err):
+		return fmt.Errorf("ask the run: %w", err)
+	}
+	if ctx.Err() == nil {
+		c.probeSoon()
+	}
+	c.connection.mu.Lock()
+	defer c.connection.mu.Unlock()
+	if c.unreachableErr != nil {
+		return c.unreachableErr
+	}
+	return ErrUnanswered
+}
