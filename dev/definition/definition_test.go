@@ -79,19 +79,3 @@ func assertRelaxed(t *testing.T, path string, value apiextensionsv1.JSONSchemaPr
 		}
 	}
 }
-
-func TestDescriptionsOfKubernetesEndWithTheirFirstSentenceOrClause(t *testing.T) {
-	for whole, want := range map[string]string{
-		"One.\nTwo.":            "One.",
-		"Some, e.g. this. More": "Some, e.g. this.",
-		"No\nstop at\tall":      "No stop at all.",
-		"Selects a field of the pod: supports some. More":                     "Selects a field of the pod.",
-		"Command is the line to execute inside the container, in the root":    "Command is the line to execute inside the container.",
-		"Name: a name, and so on":                                             "Name: a name, and so on.",
-		"Optional: The owner (a UID) of it.\nMore info:\nhttps://example.com": "The owner of it.",
-		"v1.2 of it. More": "v1.2 of it.",
-		"":                 "",
-	} {
-		assert.Equal(t, want, brief(whole))
-	}
-}

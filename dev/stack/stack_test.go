@@ -53,11 +53,11 @@ func playRole(args []string) {
 }
 
 // inRepository moves the test into a small repository with the real programs,
-// fake roles and the manifests of package cluster's tests.
+// fake roles and the manifests of testdata.
 func inRepository(t *testing.T) {
 	self, err := os.Executable()
 	require.NoError(t, err)
-	enterRepository(t, "dev/cluster/testdata")
+	enterRepository(t, "dev/stack/testdata")
 	require.NoError(t, os.RemoveAll("bin/outrigger")) // the real one, if it has been built
 	require.NoError(t, os.Symlink(self, "bin/outrigger"))
 }
@@ -246,36 +246,6 @@ func (s *stopper) Write(p []byte) (int, error) {
 		s.stop()
 	}
 	return n, err
-}
-
-func TestTheLockFileOfADeadSupervisorIsStale(t *testing.T) {
-	at := stateDir(t.TempDir())
-	first, err := at.lock()
-	require.NoError(t, err)
-	_, err = at.lock()
-	require.ErrorIs(t, err, errUp)
-	require.NoError(t, first.Close()) // The kernel also closes the file when a process is killed.
-	second, err := at.lock()
-	require.NoError(t, err)
-	require.NoError(t, second.Close())
-}
-
-func TestEnvNamesAddressesAndRunningProcesses(t *testing.T) {
-	roles := []cluster.Role{
-		{Name: "operator", Metrics: "http://127.0.0.1:1/metrics"},
-		{Name: "webhook", Metrics: "http://127.0.0.1:2/metrics", WebhookURL: "https://localhost:3"},
-		{Name: "worker-1", Metrics: "http://127.0.0.1:4/metrics"},
-	}
-	processes := []process.Status{{Name: "controller-manager", PID: 7, Running: true}, {Name: "worker-1"}}
-	assert.Equal(t, `KUBECONFIG='/home/o'\''brien/my run/kubeconfig'
-TEMPORAL_ADDRESS=127.0.0.1:5
-TEMPORAL_UI=http://127.0.0.1:6
-OPERATOR_METRICS=http://127.0.0.1:1/metrics
-WEBHOOK_URL=https://localhost:3
-WEBHOOK_METRICS=http://127.0.0.1:2/metrics
-WORKER_1_METRICS=http://127.0.0.1:4/metrics
-CONTROLLER_MANAGER_PID=7
-`, envLines("/home/o'brien/my run/kubeconfig", "127.0.0.1:5", "http://127.0.0.1:6", roles, processes))
 }
 
 func readEnv(t *testing.T) map[string]string {

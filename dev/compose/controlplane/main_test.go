@@ -4,11 +4,8 @@ import (
 	"context"
 	"net"
 	"net/http"
-	"os"
 	"path/filepath"
 	"strconv"
-	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -66,27 +63,4 @@ func TestRolesReachTheAPIServerByItsName(t *testing.T) {
 	}
 	cancel()
 	require.NoError(t, <-done, "an end that was asked for is no failure")
-}
-
-func TestTheEndOfAProcessEndsTheControlPlane(t *testing.T) {
-	o, done, cancel := start(t)
-	defer cancel()
-	require.NoError(t, syscall.Kill(pidOf(t, filepath.Join(o.dir, "etcd")), syscall.SIGKILL))
-	require.ErrorContains(t, <-done, "etcd ended by itself")
-}
-
-// pidOf finds the process that has an argument with that directory.
-func pidOf(t *testing.T, folder string) int {
-	files, err := filepath.Glob("/proc/[0-9]*/cmdline")
-	require.NoError(t, err)
-	for _, file := range files {
-		line, err := os.ReadFile(file)
-		if err == nil && strings.Contains(string(line), "--data-dir="+folder+"\x00") {
-			pid, err := strconv.Atoi(filepath.Base(filepath.Dir(file)))
-			require.NoError(t, err)
-			return pid
-		}
-	}
-	require.Fail(t, "no process has "+folder)
-	return 0
 }
