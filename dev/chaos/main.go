@@ -114,7 +114,7 @@ func disturbed(ctx context.Context, o options, plan []Fault, dir string, out io.
 	if n := w.observer.Violations(); n > 0 {
 		err = errors.Join(fmt.Errorf("%d violations", n), err)
 	}
-	w.say("%d faults, %d upgrades of pods seen, %d judged strictly, %d violations",
-		len(plan), len(w.observer.Upgrades()), w.observer.Strict(), w.observer.Violations())
+	upgrades, strict := w.observer.Upgrades()
+	w.say("%d faults, %d upgrades of pods seen, %d judged strictly, %d violations", len(plan), upgrades, strict, w.observer.Violations())
 	return err
 }

@@ -50,7 +50,7 @@ func (o *Observer) checkSet(e event, h *history, before, now *pod) {
 	if !written {
 		return
 	}
-	o.upgrades = append(o.upgrades, e.seen)
+	o.upgrades++
 	if e.seen.Sub(o.known(e.seen)) <= strictTime {
 		o.strict++
 	}

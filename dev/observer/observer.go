@@ -26,7 +26,7 @@ const (
 	// churnTime is the maximum delay of the creation and deletion of pods in a cache. By then, the
 	// client has detected a dead connection and listed the pods again.
 	churnTime = time.Minute
-	// strictTime is the maximum delay of a write that counts in Strict.
+	// strictTime is the maximum delay of a write that counts as strict.
 	strictTime  = 10 * time.Second
 	clockFormat = "15:04:05.000"
 )
@@ -59,10 +59,9 @@ type Observer struct {
 	// departures contains, for each SidecarSet, the times at which old pods left the SidecarSet.
 	departures map[string][]time.Time
 	violations int
-	// upgrades contains the times of upgrades of pods. strict is the number of upgrades that were
+	// upgrades is the number of upgrades of pods. strict is the number of upgrades that were
 	// compared only with SidecarSets of the last strictTime.
-	upgrades []time.Time
-	strict   int
+	upgrades, strict int
 }
 
 // interval is a period of time. While until is zero, the interval has not ended.
@@ -133,19 +132,12 @@ func (o *Observer) Violations() int {
 	return o.violations
 }
 
-// Upgrades returns the times at which pods were upgraded.
-func (o *Observer) Upgrades() []time.Time {
+// Upgrades returns the number of upgrades of pods, and how many of them were compared only with
+// SidecarSets of the last few seconds, because no fault delayed the writes.
+func (o *Observer) Upgrades() (all, strict int) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	return slices.Clone(o.upgrades)
-}
-
-// Strict returns the number of upgrades that were compared only with SidecarSets of the last few
-// seconds, because no fault delayed the writes.
-func (o *Observer) Strict() int {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.strict
+	return o.upgrades, o.strict
 }
 
 // Pods returns the number of existing pods.
