@@ -227,8 +227,6 @@ func (h *host) startSelecting(fatal chan<- error) (stop func(), err error) {
 	} {
 		selecting.RegisterActivityWithOptions(function, activity.RegisterOptions{Name: name})
 	}
-	// Runs of an earlier release queue the activities that patch pods in this queue.
-	h.registerPatching(selecting)
 	return selecting.Stop, selecting.Start()
 }
 
@@ -238,18 +236,14 @@ func (h *host) startPatching(fatal chan<- error) (stop func(), err error) {
 	// This queue gets no workflow tasks.
 	options.DisableWorkflowWorker = true
 	patching := sdk.New(h.client, protocol.WriteTaskQueue(h.taskQueue), options)
-	h.registerPatching(patching)
-	return patching.Stop, patching.Start()
-}
-
-func (h *host) registerPatching(registry sdk.Worker) {
 	for name, function := range map[string]any{
 		protocol.UpgradeBatchActivity:              h.activities.UpgradeBatch,
 		protocol.ResetBatchActivity:                h.activities.ResetBatch,
 		protocol.WriteUpgradableConditionsActivity: h.activities.WriteUpgradableConditions,
 	} {
-		registry.RegisterActivityWithOptions(function, activity.RegisterOptions{Name: name})
+		patching.RegisterActivityWithOptions(function, activity.RegisterOptions{Name: name})
 	}
+	return patching.Stop, patching.Start()
 }
 
 func (h *host) sdkOptions(slots int, fatal chan<- error) sdk.Options {
