@@ -27,7 +27,12 @@ type baseline struct {
 	processor map[string]float64
 }
 
-func (h *harness) measureBaseline(ctx context.Context, name string, pods, slots int) (*baseline, error) {
+func (h *harness) measureBaseline(ctx context.Context, name string) (*baseline, error) {
+	pods := h.bench.pods
+	slots, err := h.slots()
+	if err != nil {
+		return nil, err
+	}
 	template, err := h.injected(name)
 	if err != nil {
 		return nil, err

@@ -39,40 +39,35 @@ const (
 	podsPerNode = 1000
 )
 
-// harness is a cluster for one benchmark. It contains SidecarSets, and a Deployment of the same
+// harness is a cluster for one round. It contains SidecarSets, and a Deployment of the same
 // name for each SidecarSet.
 type harness struct {
+	*bench
 	stack   *cluster.Cluster
 	dir     string
 	started time.Time
 
-	// hot is set if the sidecar is hot. readyAfter is the time from the restart of a container
-	// until the pod is ready.
-	hot        bool
-	readyAfter time.Duration
-
-	sets []*v1alpha1.SidecarSet
-	pods int
-	// idle is the number of SidecarSets without pods, in addition to sets.
-	idle    int
+	lines report
+	// sets are the SidecarSets that roll out. pods is the number of their pods. took is the time
+	// of the rollout.
+	sets    []*v1alpha1.SidecarSet
+	pods    int
+	took    time.Duration
 	watched *observer.Watch
 	// cached reads SidecarSets from a cache that a watch updates.
 	cached client.Reader
-	// version is the version of the image in the SidecarSets.
-	version int
 	// failed counts the failed requests for SidecarSets.
 	failed atomic.Int64
 }
 
-// startHarness starts a cluster with enough nodes for a number of pods, without the roles of
-// Outrigger.
-func startHarness(ctx context.Context, pods int) (*harness, error) {
+// startHarness starts a cluster with enough nodes for the pods, without the roles of Outrigger.
+func startHarness(ctx context.Context, b *bench) (*harness, error) {
 	dir, err := cluster.TempDir("outrigger-bench-")
 	if err != nil {
 		return nil, err
 	}
-	h := &harness{dir: dir, started: time.Now(), version: 1}
-	options := cluster.Options{Dir: filepath.Join(dir, "stack"), Nodes: pods/podsPerNode + 1}
+	h := &harness{bench: b, dir: dir, started: time.Now()}
+	options := cluster.Options{Dir: filepath.Join(dir, "stack"), Nodes: b.pods/podsPerNode + 1}
 	if h.stack, err = cluster.Start(ctx, options); err != nil {
 		h.close()
 		return nil, err
@@ -89,26 +84,18 @@ func (h *harness) close() {
 }
 
 // startRoles starts the roles, and watches the pods and SidecarSets until ctx ends.
-func (h *harness) startRoles(ctx context.Context, workers int, workerFlags ...string) error {
+func (h *harness) startRoles(ctx context.Context) (err error) {
 	for _, role := range []string{cluster.Operator, cluster.Webhook} {
 		if _, err := h.stack.StartRole(ctx, role); err != nil {
 			return err
 		}
 	}
-	for i := range workers {
-		if _, err := h.stack.StartRole(ctx, replicaName(cluster.Worker, i+1), workerFlags...); err != nil {
+	for i := range h.workers {
+		_, err := h.stack.StartRole(ctx, fmt.Sprintf("%s-%d", cluster.Worker, i+1), fmt.Sprintf("--max-unavailable-pods=%d", h.maxUnavailablePods))
+		if err != nil {
 			return err
 		}
 	}
-	return h.watch(ctx)
-}
-
-// replicaName returns the process name of the nth replica of a role. The first replica is number
-// 1.
-func replicaName(role string, n int) string { return fmt.Sprintf("%s-%d", role, n) }
-
-// watch watches the pods and SidecarSets until ctx ends.
-func (h *harness) watch(ctx context.Context) (err error) {
 	if err := h.createNamespace(ctx, namespace); err != nil {
 		return err
 	}
@@ -171,7 +158,7 @@ func (h *harness) deleteConfigurations(ctx context.Context) error {
 func (h *harness) newSets(prefix string, n int, maxUnavailable string) []*v1alpha1.SidecarSet {
 	sets := make([]*v1alpha1.SidecarSet, 0, n)
 	for i := range n {
-		sets = append(sets, h.newSet(replicaName(prefix, i+1), maxUnavailable))
+		sets = append(sets, h.newSet(fmt.Sprintf("%s-%d", prefix, i+1), maxUnavailable))
 	}
 	return sets
 }
@@ -180,8 +167,8 @@ func (h *harness) newSets(prefix string, n int, maxUnavailable string) []*v1alph
 func (h *harness) podTemplate() corev1.PodTemplateSpec {
 	var template corev1.PodTemplateSpec
 	template.Spec.Containers = []corev1.Container{{Name: "app", Image: "app:1"}}
-	if h.readyAfter > 0 {
-		template.Annotations = map[string]string{"kwok.outrigger.io/ready-after": h.readyAfter.String()}
+	if h.ready > 0 {
+		template.Annotations = map[string]string{"kwok.outrigger.io/ready-after": h.ready.String()}
 	}
 	return template
 }
@@ -236,31 +223,12 @@ func (h *harness) countFailed(err error) bool {
 	return failed
 }
 
-// createSets creates SidecarSets and returns once their first runs have ended.
-func (h *harness) createSets(ctx context.Context, sets []*v1alpha1.SidecarSet) error {
-	err := h.eachSet(ctx, sets, func(ctx context.Context, set *v1alpha1.SidecarSet) error { return h.stack.Kube.Create(ctx, set) })
-	if err != nil {
-		return err
-	}
-	h.progress("SidecarSets are created")
-	return h.awaitEnd(ctx, len(sets)+len(h.sets))
-}
-
-// populate creates SidecarSets and their pods.
-func (h *harness) populate(ctx context.Context, sets []*v1alpha1.SidecarSet, pods int) error {
-	if err := h.createSets(ctx, sets); err != nil {
-		return err
-	}
-	h.sets = sets
-	return h.createPods(ctx, pods)
-}
-
 // createPods creates the same number of pods for each SidecarSet. It returns once the pods are
 // ready and status counts them.
-func (h *harness) createPods(ctx context.Context, pods int) error {
-	podsEach := pods / len(h.sets)
+func (h *harness) createPods(ctx context.Context) error {
+	podsEach := h.bench.pods / len(h.sets)
 	h.pods = len(h.sets) * podsEach
-	h.watched.Expect(image(h.version))
+	h.watched.Expect(image(1))
 	err := h.eachSet(ctx, h.sets, func(ctx context.Context, set *v1alpha1.SidecarSet) error {
 		return h.createDeployment(ctx, namespace, set.Name, podsEach, h.podTemplate())
 	})
@@ -271,46 +239,14 @@ func (h *harness) createPods(ctx context.Context, pods int) error {
 		return fmt.Errorf("wait for the pods: %w", err)
 	}
 	h.progress("pods are ready")
-	return h.awaitEnd(ctx, len(h.sets))
+	return h.awaitEnd(ctx)
 }
 
 // changeImage begins a rollout of all SidecarSets.
 func (h *harness) changeImage(ctx context.Context) error {
-	h.version++
-	h.watched.Expect(image(h.version))
-	patch := fmt.Appendf(nil, `[{"op":"replace","path":"/spec/containers/0/image","value":%q}]`, image(h.version))
+	h.watched.Expect(image(2))
+	patch := fmt.Appendf(nil, `[{"op":"replace","path":"/spec/containers/0/image","value":%q}]`, image(2))
 	return h.eachSet(ctx, h.sets, func(ctx context.Context, set *v1alpha1.SidecarSet) error {
 		return h.stack.Kube.Patch(ctx, set, client.RawPatch(types.JSONPatchType, patch))
 	})
-}
-
-// rolledOut is the measurement of a rollout.
-type rolledOut struct {
-	sample
-	began time.Time
-	took  time.Duration
-}
-
-// rollOut changes the image of all SidecarSets. It returns once the pods run the image and the
-// runs have ended. The sample covers the time until the pods run the image.
-func (h *harness) rollOut(ctx context.Context) (*rolledOut, error) {
-	before, err := h.sample(ctx)
-	if err != nil {
-		return nil, err
-	}
-	r := &rolledOut{began: time.Now()}
-	if err := h.changeImage(ctx); err != nil {
-		return nil, err
-	}
-	if _, err := h.watched.Await(ctx, observer.Converged(h.pods)); err != nil {
-		return nil, err
-	}
-	r.took = time.Since(r.began)
-	after, err := h.sample(ctx)
-	if err != nil {
-		return nil, err
-	}
-	r.sample = after.since(before)
-	h.progress(image(h.version) + " is rolled out")
-	return r, h.awaitEnd(ctx, len(h.sets)+h.idle)
 }

@@ -1,11 +1,10 @@
-// Command bench measures Outrigger on the local stack. It measures rollouts and many
-// SidecarSets.
+// Command bench measures rollouts on the local stack.
 package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
-	"io"
 	"os"
 	"os/signal"
 	"syscall"
@@ -21,34 +20,23 @@ func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	ctrllog.SetLogger(logr.Discard())
-	if err := newCommand().ExecuteContext(ctx); err != nil {
+	root := &cobra.Command{Use: "bench", Short: "Measure Outrigger on the local stack", SilenceUsage: true, SilenceErrors: true}
+	root.AddCommand(
+		(&bench{pods: 1000, sets: 1, workers: 1, baseline: true, rounds: 3}).command("rollout", "Measure a rollout and a baseline"),
+		(&bench{pods: 5000, sets: 50, workers: 2, rounds: 1}).command("fleet", "Measure many SidecarSets: creation, rollouts, and rest"),
+	)
+	if err := root.ExecuteContext(ctx); err != nil {
 		fmt.Fprintln(os.Stderr, "bench:", err)
 		os.Exit(1)
 	}
 }
 
-func newCommand() *cobra.Command {
-	root := &cobra.Command{Use: "bench", Short: "Measure Outrigger on the local stack", SilenceUsage: true, SilenceErrors: true}
-	root.PersistentFlags().Duration("timeout", 45*time.Minute, "give up after this")
-	root.AddCommand(newRollout(), newFleet())
-	return root
-}
-
-// bench is the implementation of a subcommand.
-type bench interface {
-	// check rejects sizes that cannot be measured.
-	check() error
-	run(ctx context.Context, out io.Writer) error
-}
-
-func subcommand(use, short string, b bench) *cobra.Command {
-	return &cobra.Command{
+// command returns a subcommand whose default sizes are the fields of b.
+func (b *bench) command(use, short string) *cobra.Command {
+	var timeout time.Duration
+	cmd := &cobra.Command{
 		Use: use, Short: short, Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			timeout, err := cmd.Flags().GetDuration("timeout")
-			if err != nil {
-				return err
-			}
 			if err := b.check(); err != nil {
 				return err
 			}
@@ -57,41 +45,38 @@ func subcommand(use, short string, b bench) *cobra.Command {
 			return b.run(ctx, cmd.OutOrStdout())
 		},
 	}
+	flags := cmd.Flags()
+	flags.DurationVar(&timeout, "timeout", 45*time.Minute, "give up after this")
+	flags.IntVar(&b.pods, "pods", b.pods, "number of pods, in all")
+	flags.IntVar(&b.sets, "sets", b.sets, "number of SidecarSets")
+	flags.IntVar(&b.idle, "idle-sets", 0, "number of SidecarSets without pods, in addition to those that roll out")
+	flags.IntVar(&b.workers, "workers", b.workers, "number of workers")
+	flags.StringVar(&b.window, "window", "10%", "maxUnavailable of each SidecarSet: number or percent")
+	flags.IntVar(&b.maxUnavailablePods, "max-unavailable-pods", 0, "flag of the workers; fail when more pods were in flight; 0: none")
+	flags.BoolVar(&b.hot, "hot", false, "upgrade hot: two twins, two writes a pod")
+	flags.DurationVar(&b.ready, "ready-after", 0, "what a pod takes to become ready after a restart; 0 is as fast as simulated pods are")
+	flags.BoolVar(&b.baseline, "ideal", b.baseline, "measure the baseline before and after the rollout")
+	flags.IntVar(&b.rounds, "rounds", b.rounds, "number of measurements with a baseline, each on a new cluster")
+	flags.DurationVar(&b.settle, "settle", 20*time.Second, "wait for this long between the rollouts and the rest")
+	flags.DurationVar(&b.rest, "rest", 0, "measure for this long what the SidecarSets cost after their rollouts")
+	return cmd
 }
 
-// sizes are the sizes of a measurement. pods is the number of pods of all SidecarSets together.
-// window is the maxUnavailable of each SidecarSet.
-type sizes struct {
-	pods, sets, workers int
-	window              string
-}
-
-func (s *sizes) addFlags(cmd *cobra.Command) {
-	cmd.Flags().IntVar(&s.pods, "pods", s.pods, "number of pods, in all")
-	cmd.Flags().IntVar(&s.sets, "sets", s.sets, "number of SidecarSets")
-	cmd.Flags().StringVar(&s.window, "window", s.window, "maxUnavailable of each SidecarSet: number or percent")
-	cmd.Flags().IntVar(&s.workers, "workers", s.workers, "number of workers")
-}
-
-func (s *sizes) check() error {
-	for flag, n := range map[string]int{"sets": s.sets, "workers": s.workers} {
-		if n < 1 {
-			return fmt.Errorf("--%s %d: at least 1", flag, n)
-		}
-	}
-	if s.pods == 0 {
-		return nil
-	}
-	if s.pods < s.sets {
-		return fmt.Errorf("--sets %d and --pods %d: each SidecarSet needs a pod", s.sets, s.pods)
-	}
-	if slots, err := s.slots(); err != nil || slots < 1 {
-		return fmt.Errorf("--window %s: at least one pod of a SidecarSet must be allowed to be unavailable", s.window)
+// check rejects sizes that cannot be measured.
+func (b *bench) check() error {
+	slots, err := b.slots()
+	switch {
+	case b.sets < 1 || b.workers < 1 || b.rounds < 1:
+		return errors.New("--sets, --workers and --rounds: at least 1")
+	case b.baseline && (b.sets > 1 || b.pods == 0):
+		return errors.New("--ideal needs --pods, and works only with --sets=1")
+	case b.pods > 0 && (err != nil || slots < 1 || b.pods < b.sets):
+		return fmt.Errorf("--pods %d, --sets %d, --window %s: each SidecarSet needs a pod that may be unavailable", b.pods, b.sets, b.window)
 	}
 	return nil
 }
 
 // slots returns the number of pods of each SidecarSet that may be unavailable.
-func (s *sizes) slots() (int, error) {
-	return intstr.GetScaledValueFromIntOrPercent(new(intstr.Parse(s.window)), s.pods/s.sets, true)
+func (b *bench) slots() (int, error) {
+	return intstr.GetScaledValueFromIntOrPercent(new(intstr.Parse(b.window)), b.pods/max(b.sets, 1), true)
 }

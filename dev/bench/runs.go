@@ -57,9 +57,10 @@ func (h *harness) awaitObserved(ctx context.Context, n int) error {
 	return nil
 }
 
-// awaitEnd waits until there are n SidecarSets, and the run of the newest generation of each
+// awaitEnd waits until there are all SidecarSets, and the run of the newest generation of each
 // SidecarSet has ended.
-func (h *harness) awaitEnd(ctx context.Context, n int) error {
+func (h *harness) awaitEnd(ctx context.Context) error {
+	n := h.bench.sets + h.idle
 	if err := h.awaitObserved(ctx, n); err != nil {
 		return err
 	}

@@ -173,17 +173,3 @@ func (r *report) each(name, format string, values map[string]float64) {
 		r.add(name+", "+key, format, values[key])
 	}
 }
-
-// compare adds a line for each key. The line contains the value, and the values of two other
-// measurements.
-func (r *report) compare(name, other, format string, values, before, after map[string]float64) {
-	for _, key := range slices.Sorted(maps.Keys(values)) {
-		r.add(name+", "+key, format+" ("+other+" "+format+", "+format+")", values[key], before[key], after[key])
-	}
-}
-
-// failures adds the number of failed requests. A high number shows that the machine is
-// overloaded.
-func (r *report) failures(h *harness) {
-	r.add("requests for sets that failed and were repeated", "%d", h.failed.Load())
-}

@@ -135,30 +135,3 @@ func TestANativeSidecarIsObservedLikeAContainer(t *testing.T) {
 	assert.Equal(t, []int{0, 1, 1, 0}, got)
 	assert.Equal(t, View{Pods: 1, Ready: 1, Updated: 1, AppRestarts: 2, SidecarRestarts: 1}, w.View())
 }
-
-func TestUpdatesCountOnlyTheExpectedImage(t *testing.T) {
-	w := newWatch("", "side")
-	w.Expect("v1")
-	count := func(events ...shown) (asked, served int) {
-		for _, event := range events {
-			pod := event.pod(w.names)
-			pod.Labels = map[string]string{"app": "a"}
-			w.observe(pod)
-		}
-		a, s := w.Updates()
-		for _, update := range append(a, s...) {
-			assert.Equal(t, map[string]string{"app": "a"}, update.Labels)
-			assert.False(t, update.At.IsZero())
-		}
-		return len(a), len(s)
-	}
-	asked, served := count(one("v1", "", false), one("v1", "v1", true))
-	assert.Equal(t, []int{0, 1}, []int{asked, served}, "a new pod is not asked to run something else")
-	w.Expect("v2")
-	asked, served = count(one("v1", "v1", true), one("v2", "v1", true))
-	assert.Equal(t, []int{1, 0}, []int{asked, served})
-	asked, served = count(one("v2", "v1", true), one("v2", "v2", false), one("v2", "v2", true), one("v2", "v2", true))
-	assert.Equal(t, []int{1, 1}, []int{asked, served})
-	asked, served = count(one("v3", "v2", true), one("v3", "v3", true))
-	assert.Equal(t, []int{1, 1}, []int{asked, served}, "another image")
-}
