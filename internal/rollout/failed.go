@@ -9,9 +9,9 @@ import (
 	"github.com/outrigger/outrigger/internal/stage"
 )
 
-// maxCrashes is the number of restarts after which a pod counts as failed. Only restarts of an
+// MaxCrashes is the number of restarts after which a pod counts as failed. Only restarts of an
 // upgraded sidecar after its upgrade count.
-const maxCrashes = 2
+const MaxCrashes = 2
 
 // FailedPods are the pods that have failed since their upgrade to a version (SPEC §11.6).
 type FailedPods struct {
@@ -60,7 +60,7 @@ func failure(version *podstate.Version, pod *Pod) string {
 	if start := version.FailedStart(pod.Pod); start != nil {
 		return fmt.Sprintf("container %s: %s, image %s", start.Container, start.Reason, start.Image)
 	}
-	if pod.Crashes >= maxCrashes {
+	if pod.Crashes >= MaxCrashes {
 		return fmt.Sprintf("a sidecar restarted %d times after its upgrade", pod.Crashes)
 	}
 	return ""

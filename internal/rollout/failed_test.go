@@ -112,7 +112,7 @@ func TestSpec11_6_FailedPodsAboveTheLimitStopTheRollout(t *testing.T) {
 func TestSpec11_6_FailedPodsPauseNoRolloutThatUpgradesNoPods(t *testing.T) {
 	stage := &protocol.Stage{Policy: "p", Steps: 1, Step: &protocol.Step{UpTo: intstr.FromString("100%"), MaxFailed: ptr(intstr.FromInt32(0))}}
 	crashed := updated
-	crashed.Crashes = maxCrashes
+	crashed.Crashes = MaxCrashes
 	for _, c := range []struct {
 		phase  protocol.Phase
 		change func(*v1alpha1.SidecarSetUpdateStrategy)
