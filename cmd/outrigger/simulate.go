@@ -19,6 +19,7 @@ type simulateOptions struct {
 	file, set, now string
 	coldRestart    time.Duration
 	approvalAfter  time.Duration
+	fail           int
 	output         output.Flag
 }
 
@@ -39,7 +40,8 @@ func newSimulatePolicy(shared *flags) *cobra.Command {
 			"are updated, the simulation upgrades them to a hypothetical new image.",
 		Example: `  outrigger simulate policy -f policy.yaml --sidecarset logs
   outrigger simulate policy -f policy.yaml --sidecarset logs --cold-restart 20s --approval-after 4h
-  outrigger simulate policy -f policy.yaml --sidecarset logs --now 2026-11-27T12:00:00Z -o json`,
+  outrigger simulate policy -f policy.yaml --sidecarset logs --now 2026-11-27T12:00:00Z -o json
+  outrigger simulate policy -f policy.yaml --sidecarset logs --fail 2   # two of the upgraded pods fail`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			options, err := shared.options(args)
 			if err != nil {
@@ -52,6 +54,7 @@ func newSimulatePolicy(shared *flags) *cobra.Command {
 	cmd.Flags().StringVar(&o.set, "sidecarset", "", "`name` of the SidecarSet whose rollout is simulated")
 	cmd.Flags().DurationVar(&o.coldRestart, "cold-restart", 5*time.Second, "time from the upgrade of a pod until the pod is ready")
 	cmd.Flags().DurationVar(&o.approvalAfter, "approval-after", 0, "time that each approval takes")
+	cmd.Flags().IntVar(&o.fail, "fail", 0, "`number` of upgraded pods that fail, the first ones, to see what the policy does about failures")
 	cmd.Flags().StringVar(&o.now, "now", "", "`time` at which the rollout begins, such as 2026-11-27T12:00:00Z; empty: the present time")
 	o.output.Add(cmd, "text", output.JSON, output.YAML)
 	return cmd
@@ -75,7 +78,7 @@ func (o *simulateOptions) run(cmd *cobra.Command, options kube.Options) error {
 	if err != nil {
 		return err
 	}
-	in.Begin, in.ColdRestart, in.ApprovalAfter = begin, o.coldRestart, o.approvalAfter
+	in.Begin, in.ColdRestart, in.ApprovalAfter, in.Fail = begin, o.coldRestart, o.approvalAfter, o.fail
 	return o.print(cmd.Context(), cmd, in, notes)
 }
 
@@ -103,6 +106,8 @@ func (o *simulateOptions) begin() (time.Time, error) {
 		return time.Time{}, fmt.Errorf("--cold-restart %s: use a positive duration such as 5s", o.coldRestart)
 	case o.approvalAfter < 0:
 		return time.Time{}, fmt.Errorf("--approval-after %s: use a duration such as 4h, or 0s", o.approvalAfter)
+	case o.fail < 0:
+		return time.Time{}, fmt.Errorf("--fail %d: use a number of pods, or 0", o.fail)
 	case o.now == "":
 		return time.Now().UTC().Truncate(time.Second), nil
 	}

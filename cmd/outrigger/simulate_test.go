@@ -31,6 +31,7 @@ func TestASimulationRejectsWrongFlagsAndFiles(t *testing.T) {
 		"no SidecarSet":     {[]string{"-f", valid}, "no SidecarSet: name it with --sidecarset"},
 		"no restart time":   {[]string{"-f", valid, "--sidecarset=logs", "--cold-restart=0s"}, "--cold-restart 0s: use a positive duration such as 5s"},
 		"negative approval": {[]string{"-f", valid, "--sidecarset=logs", "--approval-after=-1s"}, "--approval-after -1s: use a duration such as 4h, or 0s"},
+		"negative failures": {[]string{"-f", valid, "--sidecarset=logs", "--fail=-1"}, "--fail -1: use a number of pods, or 0"},
 		"no time":           {[]string{"-f", valid, "--sidecarset=logs", "--now=noon"}, `--now "noon": use a time such as 2026-11-27T12:00:00Z`},
 		"another format":    {[]string{"-f", valid, "--sidecarset=logs", "-o", "xml"}, `--output "xml": use text, json, yaml`},
 		"a missing file":    {[]string{"-f", "/absent.yaml", "--sidecarset=logs"}, "read the RolloutPolicy: open /absent.yaml: no such file or directory (correct --filename)"},

@@ -31,9 +31,11 @@ type Result struct {
 	ColdRestart        metav1.Duration `json:"coldRestart"`
 	Events             []Event         `json:"events"`
 	// Complete is set if the rollout upgraded all its pods. End is the reason of the end.
-	Complete bool            `json:"complete"`
-	End      string          `json:"end"`
-	Took     metav1.Duration `json:"took"`
+	Complete bool `json:"complete"`
+	// Failed is set if the policy pauses the rollout, or rolls it back.
+	Failed bool            `json:"failed,omitempty"`
+	End    string          `json:"end"`
+	Took   metav1.Duration `json:"took"`
 	// Upgraded is the number of pods that were upgraded. A batch contains the pods whose upgrades
 	// began at the same time.
 	Upgraded int  `json:"upgraded"`

@@ -40,6 +40,8 @@ type Input struct {
 	ColdRestart time.Duration
 	// ApprovalAfter is the time from the begin of a wait for approval to the approval.
 	ApprovalAfter time.Duration
+	// Fail is the number of upgraded pods that fail. These are the pods that are upgraded first.
+	Fail int
 }
 
 // Run simulates a rollout until it ends, or until nothing can happen any more. It ends early with an
@@ -75,14 +77,18 @@ type simulation struct {
 	stage   *protocol.Stage
 	// approvalAt is the time of the approval that the current step waits for.
 	approvalAt time.Time
-	result     *Result
+	// failing contains the pods that fail once they would be ready.
+	failing map[protocol.PodReference]bool
+	// stall is set while the progress deadline of the policy runs.
+	stall  *protocol.Stall
+	result *Result
 	// started is set if the last event is about pods that were upgraded.
 	started bool
 	ended   bool
 }
 
 func newSimulation(in *Input) (*simulation, error) {
-	s := &simulation{in: in, now: in.Begin, readyAt: map[protocol.PodReference]time.Time{}, byName: map[protocol.PodReference]*rollout.Pod{}}
+	s := &simulation{in: in, now: in.Begin, readyAt: map[protocol.PodReference]time.Time{}, byName: map[protocol.PodReference]*rollout.Pod{}, failing: map[protocol.PodReference]bool{}}
 	s.result = &Result{SidecarSet: in.Set.Name, Policy: in.Policy.Name, Begin: metav1.NewTime(in.Begin), ColdRestart: metav1.Duration{Duration: in.ColdRestart}}
 	s.set = in.Set.DeepCopy()
 	if s.set.Spec.UpdateStrategy.Paused {
@@ -143,11 +149,21 @@ func (s *simulation) advance() error {
 	if err != nil {
 		return err
 	}
+	failure, err := rollout.Failure(s.set, s.pods, &plan, s.stage)
+	if err != nil {
+		return err
+	}
 	until, err := s.freeze(&plan)
 	if err != nil {
 		return err
 	}
+	if failure == nil {
+		s.observeProgress(&plan)
+		failure = rollout.Overdue(s.set, s.pods, &plan, s.stage, s.overdue())
+	}
 	switch {
+	case failure != nil:
+		s.fail(failure)
 	case plan.Phase.Ended():
 		s.end(&plan)
 	case len(plan.Pods) > 0:
@@ -183,7 +199,15 @@ func (s *simulation) freeze(plan *rollout.Plan) (until *time.Time, err error) {
 func (s *simulation) upgrade(plan *rollout.Plan) {
 	for _, selected := range plan.Pods {
 		pod := s.byName[selected.PodReference]
-		pod.UnavailableBefore = !pod.Ready && !pod.UnavailableByUpgrade()
+		if pod.UnavailableBefore = !pod.Ready && !pod.UnavailableByUpgrade(); !pod.Ready {
+			// The present statuses are about the version before the upgrade.
+			upgraded := *pod.Pod
+			upgraded.Status.ContainerStatuses, upgraded.Status.InitContainerStatuses = nil, nil
+			pod.Pod = &upgraded
+		}
+		if len(s.failing) < s.in.Fail {
+			s.failing[selected.PodReference] = true
+		}
 		pod.Updated, pod.UpgradedInPlace, pod.UpgradedToVersion = true, true, true
 		pod.Consistent, pod.Ready, pod.RolloutEnded, pod.Failed, pod.Migrating, pod.Migrated = false, false, false, false, false, false
 		s.readyAt[selected.PodReference] = s.now.Add(s.in.ColdRestart)
@@ -193,9 +217,44 @@ func (s *simulation) upgrade(plan *rollout.Plan) {
 	s.started = true
 }
 
-// awaitPods continues when the next pod becomes ready. Without such a pod, nothing can happen any more.
+// observeProgress begins the time of the progress deadline again after each progress.
+func (s *simulation) observeProgress(plan *rollout.Plan) {
+	switch {
+	case !rollout.ProgressDue(plan, s.stage):
+		s.stall = nil
+	case s.stall == nil || plan.Counts.UpdatedReady > s.stall.Ready:
+		s.stall = &protocol.Stall{Since: s.now, Ready: plan.Counts.UpdatedReady}
+	}
+}
+
+func (s *simulation) deadline() time.Time { return s.stall.Since.Add(stage.ProgressDeadline(s.stage)) }
+
+// overdue returns the stall once the progress deadline is over.
+func (s *simulation) overdue() *protocol.Stall {
+	if s.stall == nil || s.now.Before(s.deadline()) {
+		return nil
+	}
+	return s.stall
+}
+
+// fail ends the simulation of a rollout that has failed. The rollback is not simulated.
+func (s *simulation) fail(failure *protocol.Failure) {
+	s.result.Failed = true
+	if q := failure.Quarantine; q != nil {
+		s.finish("rolls back to revision "+q.Revision+": "+failure.Reason, "")
+		return
+	}
+	s.finish("pauses: "+failure.Reason, "")
+}
+
+// awaitPods continues when the next pod becomes ready, or when the progress deadline is over. Without
+// either, nothing can happen any more.
 func (s *simulation) awaitPods(plan *rollout.Plan) {
-	if next, ok := s.nextReady(); ok {
+	next, ok := s.nextReady()
+	if s.stall != nil && (!ok || s.deadline().Before(next)) {
+		next, ok = s.deadline(), true
+	}
+	if ok {
 		s.continueAt(next)
 		return
 	}
@@ -259,6 +318,9 @@ func (s *simulation) continueAt(at time.Time) {
 		if !ready.After(at) {
 			pod := s.byName[name]
 			pod.Consistent, pod.Ready, pod.UnavailableBefore, pod.Migrating, pod.Migrated = true, true, false, false, false
+			if s.failing[name] {
+				pod.Ready, pod.Crashes = false, rollout.MaxCrashes
+			}
 			delete(s.readyAt, name)
 		}
 	}

@@ -120,6 +120,16 @@ func TestTimelines(t *testing.T) {
 		"partition": input(policyOf(threeSteps...), func(in *Input) {
 			in.Set.Spec.UpdateStrategy.Partition = new(intstr.FromString("75%"))
 		}),
+		"failing": input(policyOf(threeSteps...), func(in *Input) {
+			in.Fail, in.Policy.Spec.Failure = 2, &outriggerv1.RolloutFailure{MaxFailedPods: intstr.FromInt32(1)}
+		}),
+		"rolled-back": input(policyOf(upTo("50%")), func(in *Input) {
+			in.Fail, in.Policy.Spec.Failure = 2, &outriggerv1.RolloutFailure{MaxFailedPods: intstr.FromInt32(1), Action: outriggerv1.RollbackOnFailure}
+			in.Set.Status.GoodRevisions = []v1alpha1.GoodRevision{{Revision: "logs-1", Hash: "former", ResourceVersion: "7"}}
+		}),
+		"without-progress": input(policyOf(threeSteps...), func(in *Input) {
+			in.Fail, in.Policy.Spec.Failure = 1, &outriggerv1.RolloutFailure{MaxFailedPods: intstr.FromInt32(9), ProgressDeadline: &metav1.Duration{Duration: 30 * time.Minute}}
+		}),
 		"frozen": input(policyOf(threeSteps...), func(in *Input) {
 			in.Freezes = []outriggerv1.RolloutFreeze{{ObjectMeta: metav1.ObjectMeta{Name: "sale"}, Spec: outriggerv1.RolloutFreezeSpec{Reason: "no changes", Until: &metav1.Time{Time: noon.Add(12 * time.Hour)}}}}
 		}),
@@ -154,6 +164,11 @@ func TestSimulationsThatCannotGoOnEndWithTheReason(t *testing.T) {
 		"no window opens": {func(in *Input) {
 			in.Policy.Spec.Windows = []outriggerv1.RolloutWindow{{Schedule: "0 0 30 2 *", Duration: metav1.Duration{Duration: time.Hour}}}
 		}, "step 1 of 3 does not end: outside the windows of RolloutPolicy canary, none of which opens again"},
+		"failed pods": {func(in *Input) { in.Fail = 1 }, "step 1 of 2 does not end: 1 of 20 pods updated, 0 of them ready; 19 to go, 1 unavailable of 4 allowed; waiting for pods such as default/web-000"},
+		"a slow restart": {func(in *Input) {
+			in.ColdRestart = time.Hour
+			in.Policy.Spec.Failure = &outriggerv1.RolloutFailure{ProgressDeadline: &metav1.Duration{Duration: time.Minute}}
+		}, "pauses: no pod became updated and ready within 1m (progressDeadline); upgraded pods that are not ready: 1, such as default/web-000"},
 		"more than images": {func(in *Input) { in.Pods[0].Annotations[v1alpha1.HashWithoutImageAnnotation] = `{"logs":{"hash":"x"}}` }, "complete; 1 pod keep the old version, because they differ in more than images"},
 	} {
 		t.Run(name, func(t *testing.T) {
