@@ -11,6 +11,7 @@ import (
 	"github.com/outrigger/outrigger/api/v1alpha1"
 	"github.com/outrigger/outrigger/internal/revision"
 	"github.com/outrigger/outrigger/internal/rollout"
+	"github.com/outrigger/outrigger/internal/stage"
 )
 
 // Result is the timeline of a simulated rollout.
@@ -103,11 +104,17 @@ func (r *Result) addPlan(set *v1alpha1.SidecarSet, plan *rollout.Plan) {
 	if value := set.Spec.UpdateStrategy.MaxUnavailable; value != nil {
 		r.MaxUnavailable = value.String()
 	}
+	if updated := plan.Counts.Updated; updated > 0 {
+		r.Notes = append(r.Notes, fmt.Sprintf("%s updated already; the simulation begins with the first step", isAre(updated, "pod")))
+	}
+	if stage.QuarantineOf(set) != nil {
+		r.Notes = append(r.Notes, "the content of the SidecarSet is quarantined; the simulation rolls it out")
+	}
 	if r.failed > 0 {
 		r.Notes = append(r.Notes, fmt.Sprintf("%s cannot start now; the simulation assumes that an upgrade corrects them", plural(r.failed, "pod")))
 	}
 	if r.notReady > 0 {
-		r.Notes = append(r.Notes, fmt.Sprintf("%s not ready now; the simulation assumes that they are ready after their upgrade", isAre(r.notReady, "pod")))
+		r.Notes = append(r.Notes, fmt.Sprintf("%s not ready now; the simulation assumes that an upgrade makes pods ready", isAre(r.notReady, "pod")))
 	}
 	if plan.Hot {
 		r.Notes = append(r.Notes, "hot upgrades take the same time as cold restarts in the simulation, although their pods serve requests")
@@ -151,9 +158,9 @@ func (s *simulation) whyEnded(plan *rollout.Plan) string {
 	case s.result.ToUpgrade == 0:
 		return "no pod can be upgraded in place"
 	case plan.Counts.NotUpgradable > 0:
-		return fmt.Sprintf("complete; %s keep the old version, because they differ in more than images", plural(plan.Counts.NotUpgradable, "pod"))
+		return fmt.Sprintf("complete; not upgraded: %s, because of changes other than images", plural(plan.Counts.NotUpgradable, "pod"))
 	case old > 0:
-		return fmt.Sprintf("complete; %s keep the old version, because the update selector does not select them", plural(old, "pod"))
+		return fmt.Sprintf("complete; not upgraded: %s, because of spec.updateStrategy.selector", plural(old, "pod"))
 	}
 	return "complete"
 }

@@ -1,6 +1,7 @@
 package simulate
 
 import (
+	"context"
 	"fmt"
 	"math/rand/v2"
 	"os"
@@ -160,6 +161,10 @@ func TestSimulationsThatCannotGoOnEndWithTheReason(t *testing.T) {
 		"selects none": {func(in *Input) {
 			in.Set.Spec.UpdateStrategy.Selector = &metav1.LabelSelector{MatchLabels: map[string]string{"a": "b"}}
 		}, "ends: spec.updateStrategy.selector selects no pod that can be upgraded in place"},
+		"selects some": {func(in *Input) {
+			in.Set.Spec.UpdateStrategy.Selector = &metav1.LabelSelector{MatchLabels: map[string]string{"zone": "a"}}
+			in.Pods[3].Labels["zone"] = "a"
+		}, "complete; not upgraded: 19 pods, because of spec.updateStrategy.selector"},
 		"frozen for good": {func(in *Input) { in.Freezes = []outriggerv1.RolloutFreeze{{ObjectMeta: metav1.ObjectMeta{Name: "f"}}} }, "step 1 of 2 does not end: frozen by RolloutFreeze f"},
 		"no window opens": {func(in *Input) {
 			in.Policy.Spec.Windows = []outriggerv1.RolloutWindow{{Schedule: "0 0 30 2 *", Duration: metav1.Duration{Duration: time.Hour}}}
@@ -169,7 +174,7 @@ func TestSimulationsThatCannotGoOnEndWithTheReason(t *testing.T) {
 			in.ColdRestart = time.Hour
 			in.Policy.Spec.Failure = &outriggerv1.RolloutFailure{ProgressDeadline: &metav1.Duration{Duration: time.Minute}}
 		}, "pauses: no pod became updated and ready within 1m (progressDeadline); upgraded pods that are not ready: 1, such as default/web-000"},
-		"more than images": {func(in *Input) { in.Pods[0].Annotations[v1alpha1.HashWithoutImageAnnotation] = `{"logs":{"hash":"x"}}` }, "complete; 1 pod keep the old version, because they differ in more than images"},
+		"more than images": {func(in *Input) { in.Pods[0].Annotations[v1alpha1.HashWithoutImageAnnotation] = `{"logs":{"hash":"x"}}` }, "complete; not upgraded: 1 pod, because of changes other than images"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			in := input(steps.DeepCopy(), c.change)
@@ -228,4 +233,30 @@ func assertKeepsLimits(t *testing.T, in *Input, result *Result) {
 			step++
 		}
 	}
+}
+
+func TestNotesSayWhatTheSimulationAssumes(t *testing.T) {
+	in := input(policyOf(upTo("50%")), func(in *Input) {
+		in.Set.Spec.UpdateStrategy.Paused = true
+		in.Pods = append(in.Pods[1:], injected(1, "agent:v2")...)
+		in.Pods[0].Status.Conditions[0].Status = corev1.ConditionFalse
+		in.Set.Status.Rollout = &v1alpha1.RolloutStatus{Quarantine: &v1alpha1.RolloutQuarantine{Hash: in.Set.Annotations[v1alpha1.HashAnnotation], Revision: "logs-1"}}
+	})
+	result := run(t, in)
+	assert.True(t, result.Complete, result.End)
+	assert.Equal(t, []string{
+		"spec.updateStrategy.paused is true; the simulation ignores it",
+		"1 pod is updated already; the simulation begins with the first step",
+		"the content of the SidecarSet is quarantined; the simulation rolls it out",
+		"1 pod is not ready now; the simulation assumes that an upgrade makes pods ready",
+	}, result.Notes)
+	assert.Equal(t, 19, result.Upgraded)
+	assert.Equal(t, 3, result.Most.PerOwner)
+}
+
+func TestASimulationEndsWithItsContext(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	_, err := Run(ctx, input(policyOf()))
+	require.ErrorIs(t, err, context.Canceled)
 }
