@@ -1,6 +1,8 @@
 package activities
 
 import (
+	"net/http"
+
 	"go.opentelemetry.io/otel/trace"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/client-go/util/workqueue"
@@ -48,6 +50,8 @@ type Activities struct {
 	// Limit is the cluster-wide limit. If Limit is nil, each SidecarSet has only its own
 	// maxUnavailable, and any worker may upgrade pods.
 	Limit *ClusterLimit
+	// GateClient sends the requests of gates.
+	GateClient *http.Client
 
 	populations rollout.PopulationCache
 	freezes     freezeList

@@ -12,6 +12,7 @@ import (
 	outriggerv1 "github.com/outrigger/outrigger/api/outrigger/v1alpha1"
 	"github.com/outrigger/outrigger/api/protocol"
 	"github.com/outrigger/outrigger/api/v1alpha1"
+	"github.com/outrigger/outrigger/internal/gate"
 	"github.com/outrigger/outrigger/internal/rollout"
 	"github.com/outrigger/outrigger/internal/stage"
 )
@@ -33,8 +34,27 @@ func (n *nextBatch) stage(ctx context.Context, set *v1alpha1.SidecarSet) (*proto
 	if err != nil {
 		return nil, fmt.Errorf("SidecarSet %s: %w", set.Name, err)
 	}
+	if !stage.Decided(set, n.input.Stage) {
+		if err := checkGates(resolved); err != nil {
+			return nil, err
+		}
+	}
 	n.resolved, n.stageIsRead = resolved, true
 	return resolved, nil
+}
+
+// checkGates returns an error if a gate of the next step is invalid. The step does not begin until the
+// policy is corrected.
+func checkGates(s *protocol.Stage) error {
+	if !stage.Limits(s) {
+		return nil
+	}
+	for i := range s.Step.Gates {
+		if err := gate.Check(s.Policy, &s.Step.Gates[i]); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // recordedStage returns the stage that status records for the generation of a SidecarSet. A run of

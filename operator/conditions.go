@@ -56,6 +56,8 @@ func progressing(p *pass) condition {
 		return andPlan(v1alpha1.ReasonPaused, "paused (updateStrategy.paused)")
 	case lacksTemporal(p):
 		return andPlan(temporalReason(p), p.temporal.Error())
+	case inconclusiveGate(p):
+		return andPlan(v1alpha1.ReasonGateInconclusive, signalOf(p.pause).Sentence())
 	case pausedBySignal(p):
 		return andPlan(v1alpha1.ReasonPaused, signalOf(p.pause).Sentence())
 	case p.frozen():
@@ -98,12 +100,19 @@ func pausedBySignal(p *pass) bool {
 	return p.plan.Counts.Remaining > 0 || p.plan.Phase == protocol.PhaseWaiting && signalOf(p.pause).ByPolicy()
 }
 
+// inconclusiveGate reports whether a gate without a clear answer paused the rollout (SPEC §11.13).
+func inconclusiveGate(p *pass) bool {
+	return pausedBySignal(p) && signalOf(p.pause).ByPolicy() && stage.OfStatus(p.set).EndedGate(protocol.GateInconclusive) != nil
+}
+
 // stepReached names what a rollout waits for between two steps (SPEC §11.3).
 func stepReached(p *pass) condition {
 	phase, message := stage.OfStatus(p.set).Wait(p.now)
 	switch message += "; " + p.plan.Message; phase {
 	case protocol.PhaseBaking:
 		return yes(v1alpha1.ReasonBaking, message)
+	case protocol.PhaseGateRunning:
+		return yes(v1alpha1.ReasonGateRunning, message)
 	case protocol.PhaseAwaitingApproval:
 		return yes(v1alpha1.ReasonAwaitingApproval, message)
 	}

@@ -108,6 +108,10 @@ func (s *stub) ResetBatch(context.Context, protocol.ResetBatchInput) (protocol.R
 	return protocol.ResetBatchResult{}, nil
 }
 
+func (s *stub) MeasureGate(context.Context, protocol.MeasureGateInput) (protocol.Measurement, error) {
+	return protocol.Measurement{Phase: protocol.GateSuccess}, nil
+}
+
 func (s *stub) WriteUpgradableConditions(context.Context, protocol.WriteUpgradableConditionsInput) (protocol.WriteUpgradableConditionsResult, error) {
 	return protocol.WriteUpgradableConditionsResult{}, nil
 }

@@ -87,7 +87,8 @@ func Run(ctx context.Context, o Options) error {
 		Writer: mgr.GetClient(), Status: mgr.GetClient().Status(), Events: mgr.GetEventRecorder("outrigger-worker"),
 		SystemNamespace: o.SystemNamespace, PodUID: o.PodUID, Changes: &activities.Changes{}, Deleted: activities.NewDeletedSets(), Clock: clock.RealClock{}, Writers: writesPerBatch,
 		Metrics: activities.NewMetrics(ctrlmetrics.Registry), Tracer: o.Temporal.SpanTracer(),
-		Current: func() error { return mgr.Watches.Current(&corev1.Pod{}) },
+		GateClient: activities.NewGateClient(),
+		Current:    func() error { return mgr.Watches.Current(&corev1.Pod{}) },
 	}
 	h := &host{options: o, taskQueue: taskQueue, log: o.Logger, activities: hosted}
 	if err := h.electLimiter(mgr, hosted); err != nil {
@@ -143,6 +144,7 @@ type rolloutActivities interface {
 	AwaitMigration(context.Context, protocol.AwaitMigrationInput) (protocol.AwaitMigrationResult, error)
 	ResetBatch(context.Context, protocol.ResetBatchInput) (protocol.ResetBatchResult, error)
 	WriteUpgradableConditions(context.Context, protocol.WriteUpgradableConditionsInput) (protocol.WriteUpgradableConditionsResult, error)
+	MeasureGate(context.Context, protocol.MeasureGateInput) (protocol.Measurement, error)
 }
 
 // run hosts rollouts until the context ends. With a cluster-wide limit, only the worker that leads
@@ -224,6 +226,7 @@ func (h *host) startSelecting(fatal chan<- error) (stop func(), err error) {
 	for name, function := range map[string]any{
 		protocol.NextBatchActivity:      h.activities.NextBatch,
 		protocol.AwaitMigrationActivity: h.activities.AwaitMigration,
+		protocol.MeasureGateActivity:    h.activities.MeasureGate,
 	} {
 		selecting.RegisterActivityWithOptions(function, activity.RegisterOptions{Name: name})
 	}

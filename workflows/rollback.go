@@ -28,6 +28,7 @@ func (r *run) stopFailing(ctx workflow.Context, failure *protocol.Failure) error
 	quarantine := *failure.Quarantine
 	quarantine.Since = workflow.Now(ctx)
 	failed.Quarantine, failed.Aborted, failed.Reached, failed.Approval = &quarantine, nil, nil, nil
+	failed.Gates = nil
 	r.progress.Stage = &failed
 	r.log(ctx).Warn("rollout failed; rolling back", "revision", quarantine.Revision, "reason", quarantine.Reason)
 	return r.recordStage(ctx)

@@ -29,7 +29,7 @@ func (r *run) awaitStep(ctx workflow.Context) error {
 	s := r.progress.Stage
 	if s.Reached == nil {
 		s.Reached = new(workflow.Now(ctx))
-		if s.Step.Bake > 0 || s.Step.Approval {
+		if s.Step.Bake > 0 || s.Step.Approval || len(s.Step.Gates) > 0 {
 			r.log(ctx).Info("step reached", "step", s.Title(), "bake", s.Step.Bake.String(), "approval", s.Step.Approval)
 			if err := r.recordStage(ctx); err != nil {
 				return err
@@ -44,7 +44,10 @@ func (r *run) awaitStep(ctx workflow.Context) error {
 	if err := r.show(ctx, phase, message); err != nil {
 		return err
 	}
-	if phase == protocol.PhaseAwaitingApproval {
+	switch phase {
+	case protocol.PhaseGateRunning:
+		return r.awaitGate(ctx, message)
+	case protocol.PhaseAwaitingApproval:
 		return r.awaitSignal(ctx, message)
 	}
 	return r.awaitSignalFor(ctx, min(s.BakeEnd().Sub(now), checkInterval), message)
@@ -71,6 +74,7 @@ func (r *run) acceptFailed(ctx workflow.Context) error {
 	}
 	resumed := *s
 	resumed.Accept = true
+	measureAgain(&resumed)
 	r.progress.Stage = &resumed
 	return r.recordStage(ctx)
 }
@@ -180,7 +184,15 @@ func (r *run) promote(ctx workflow.Context, request protocol.StepRequest) (proto
 		// The next plan reads the other limits of the policy, which still apply.
 		message = s.Title() + " ended; the rollout upgrades all remaining pods within the other limits of the policy"
 	}
+	resumes := r.pausedByGate()
 	r.progress.Stage = next
+	if resumes {
+		// The pause waits only for an answer about the gates that the promotion skips.
+		r.paused = nil
+		if err := r.recordPause(ctx, &protocol.Pause{By: request.By, Reason: request.Reason}); err != nil {
+			return protocol.StepResult{}, err
+		}
+	}
 	return protocol.StepResult{Message: message}, r.recordStage(ctx)
 }
 

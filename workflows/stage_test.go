@@ -35,6 +35,10 @@ type stageSuite struct {
 	failed int
 	// ready is the number of updated pods that are ready in stuck plans.
 	ready int
+	// measured are the inputs of the measurements of gates, and measuredAt their times since the start
+	// of the run.
+	measured   []protocol.MeasureGateInput
+	measuredAt []time.Duration
 }
 
 const pods = 100

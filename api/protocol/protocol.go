@@ -17,6 +17,7 @@ const (
 	AwaitMigrationActivity            = "AwaitMigration"
 	ResetBatchActivity                = "ResetBatch"
 	WriteUpgradableConditionsActivity = "MarkPods"
+	MeasureGateActivity               = "MeasureGate"
 	GenerationSignal                  = "generation"
 	PauseSignal                       = "pause"
 	ResumeSignal                      = "resume"
@@ -85,14 +86,15 @@ type SelectedPod struct {
 type Phase string
 
 // These are the phases of a run. A run ends in one of the last five phases. A plan has the phase
-// StepReached if all pods of a step are updated and ready. The run is then in phase Baking or
-// AwaitingApproval, or begins the next step at once. In phase Frozen, a RolloutFreeze prevents the
+// StepReached if all pods of a step are updated and ready. The run is then in phase Baking, GateRunning
+// or AwaitingApproval, or begins the next step at once. In phase Frozen, a RolloutFreeze prevents the
 // next upgrades. In phase Quarantined, the rollback has ended, and the run waits for a retry.
 const (
 	PhaseProgressing      Phase = "Progressing"
 	PhaseWaiting          Phase = "Waiting"
 	PhaseStepReached      Phase = "StepReached"
 	PhaseBaking           Phase = "Baking"
+	PhaseGateRunning      Phase = "GateRunning"
 	PhaseAwaitingApproval Phase = "AwaitingApproval"
 	PhasePaused           Phase = "Paused"
 	PhaseFrozen           Phase = "Frozen"

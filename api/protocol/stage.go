@@ -5,6 +5,8 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/util/intstr"
+
+	outriggerv1 "github.com/outrigger/outrigger/api/outrigger/v1alpha1"
 )
 
 // These names belong to runs with a RolloutPolicy.
@@ -36,6 +38,10 @@ type Stage struct {
 	Reached *time.Time `json:"reached,omitempty"`
 	// Approval is the approval of the current step, if any.
 	Approval *Approval `json:"approval,omitempty"`
+	// Gates are the gates of the step that have begun to measure, in the order of the step.
+	// GateAttempt increases with each resume after which the gates measure again.
+	Gates       []GateState `json:"gates,omitempty"`
+	GateAttempt int         `json:"gateAttempt,omitempty"`
 	// Tolerated is the number of failed pods that a person accepted by a resume. The limit of
 	// failed pods increases by this number.
 	Tolerated int `json:"tolerated,omitempty"`
@@ -93,6 +99,8 @@ type Step struct {
 	// Windows are the times at which upgrades may start. Without windows, they may start at any
 	// time.
 	Windows []Window `json:"windows,omitempty"`
+	// Gates decide after the bake time whether the rollout continues.
+	Gates []outriggerv1.RolloutGate `json:"gates,omitempty"`
 }
 
 // Domains limits the domains in which upgrades may make pods unavailable at once. A domain is a value
@@ -144,6 +152,8 @@ func (s *Stage) Wait(now time.Time) (phase Phase, message string) {
 	case s.Reached == nil || s.Step == nil:
 	case now.Before(s.BakeEnd()):
 		return PhaseBaking, fmt.Sprintf("%s bakes until %s", s.Title(), s.BakeEnd().UTC().Format(time.RFC3339))
+	case s.OpenGate() != nil:
+		return PhaseGateRunning, s.gateMessage()
 	case s.Step.Approval && s.Approval == nil:
 		return PhaseAwaitingApproval, s.Title() + " waits for approval"
 	}

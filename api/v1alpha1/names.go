@@ -98,6 +98,8 @@ const (
 	ReasonWaitingForPods    = "WaitingForPods"
 	ReasonBaking            = "Baking"
 	ReasonAwaitingApproval  = "AwaitingApproval"
+	ReasonGateRunning       = "GateRunning"
+	ReasonGateInconclusive  = "GateInconclusive"
 	ReasonRollingBack       = "RollingBack"
 	ReasonQuarantined       = "Quarantined"
 	ReasonOutsideWindow     = "OutsideWindow"

@@ -4,6 +4,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
+
+	outriggerv1 "github.com/outrigger/outrigger/api/outrigger/v1alpha1"
 )
 
 // SidecarSet declares sidecar containers for the pods it selects.
@@ -546,8 +548,45 @@ type RolloutStage struct {
 	ReachedAt *metav1.MicroTime `json:"reachedAt,omitempty"`
 	// ApprovedBy is the approval of the step.
 	ApprovedBy *StepApproval `json:"approvedBy,omitempty"`
+	// Gates are the gates of the step, with their measurements.
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=10
+	Gates []StageGate `json:"gates,omitempty"`
+	// GateAttempt counts the resumes after which the gates of the step measured again.
+	GateAttempt int32 `json:"gateAttempt,omitempty"`
 	// Done reports that no step limits the rollout any more.
 	Done bool `json:"done,omitempty"`
+}
+
+// StageGate is a gate of a step.
+type StageGate struct {
+	// RolloutGate is the definition that the gate had when the step began.
+	outriggerv1.RolloutGate `json:",inline"`
+	// Phase is Pending, Running, Success, Failure or Inconclusive.
+	Phase string `json:"phase"`
+	// Message gives the reason of the phase.
+	Message string `json:"message,omitempty"`
+	// Samples is the number of samples. FailedSamples and InconclusiveSamples are the numbers of these
+	// that failed, and that had no clear answer.
+	Samples             int32 `json:"taken,omitempty"`
+	FailedSamples       int32 `json:"failedSamples,omitempty"`
+	InconclusiveSamples int32 `json:"inconclusiveSamples,omitempty"`
+	// Measurements are the last five measurements.
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=5
+	Measurements []GateMeasurement `json:"measurements,omitempty"`
+}
+
+// GateMeasurement is one measurement of a gate.
+type GateMeasurement struct {
+	// Value is the measured number, such as 0.013. It is empty if the measurement has no number.
+	Value string `json:"value,omitempty"`
+	// Phase is Success, Failure, Inconclusive or Running.
+	Phase string `json:"phase"`
+	// Message gives the reason of the phase.
+	Message string `json:"message,omitempty"`
+	// Time is the time of the measurement.
+	Time metav1.MicroTime `json:"time"`
 }
 
 // StepDomains limits the domains in which upgrades make pods unavailable at once.

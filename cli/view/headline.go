@@ -61,7 +61,7 @@ func headline(f facts) string {
 		return f.silence
 	case f.phase == protocol.PhaseWaiting:
 		return f.waiting()
-	case f.phase == protocol.PhaseBaking, f.phase == protocol.PhaseAwaitingApproval:
+	case f.phase == protocol.PhaseBaking, f.phase == protocol.PhaseGateRunning, f.phase == protocol.PhaseAwaitingApproval:
 		return string(f.phase) + " (" + f.step + ")"
 	case f.phase == protocol.PhaseComplete && f.notUpgradable:
 		return stalled(v1alpha1.ReasonNotUpgradablePods)
@@ -142,7 +142,8 @@ func Unfinished(set *v1alpha1.SidecarSet) bool {
 		return false
 	}
 	switch c.Reason {
-	case v1alpha1.ReasonPaused, v1alpha1.ReasonRolloutProgress, v1alpha1.ReasonWaitingForPods, v1alpha1.ReasonBaking, v1alpha1.ReasonAwaitingApproval:
+	case v1alpha1.ReasonPaused, v1alpha1.ReasonRolloutProgress, v1alpha1.ReasonWaitingForPods, v1alpha1.ReasonBaking, v1alpha1.ReasonAwaitingApproval,
+		v1alpha1.ReasonGateRunning, v1alpha1.ReasonGateInconclusive:
 		return true
 	}
 	return isOutage(c.Reason) || isFault(c.Reason) || isFrozen(c.Reason) || isRolledBack(c.Reason)
@@ -155,7 +156,7 @@ func headlineTone(headline string) Tone {
 	switch word, _, _ := strings.Cut(headline, " "); word {
 	case string(protocol.PhaseComplete), string(protocol.PhasePartitionReached):
 		return Good
-	case string(protocol.PhasePaused), string(protocol.PhaseProgressing), string(protocol.PhaseBaking), string(protocol.PhaseAwaitingApproval), string(protocol.PhaseFrozen), headlinePending:
+	case string(protocol.PhasePaused), string(protocol.PhaseProgressing), string(protocol.PhaseBaking), string(protocol.PhaseGateRunning), string(protocol.PhaseAwaitingApproval), string(protocol.PhaseFrozen), headlinePending:
 		return Busy
 	case "Stalled", "Waiting", v1alpha1.ReasonRollingBack, v1alpha1.ReasonQuarantined:
 		return Bad
@@ -232,7 +233,12 @@ func (s *Summary) facts(set *v1alpha1.SidecarSet, now time.Time) facts {
 // the status.
 func (f *facts) betweenSteps(set *v1alpha1.SidecarSet, now time.Time) {
 	current := stage.OfStatus(set)
-	if f.progressing != v1alpha1.ReasonBaking && f.progressing != v1alpha1.ReasonAwaitingApproval || current == nil {
+	switch f.progressing {
+	case v1alpha1.ReasonBaking, v1alpha1.ReasonGateRunning, v1alpha1.ReasonAwaitingApproval:
+	default:
+		return
+	}
+	if current == nil {
 		return
 	}
 	f.step = stepTitle(current)
@@ -242,7 +248,7 @@ func (f *facts) betweenSteps(set *v1alpha1.SidecarSet, now time.Time) {
 // phaseOf is the phase of the plan for which Progressing has a reason.
 func phaseOf(progressing string) protocol.Phase {
 	switch progressing {
-	case v1alpha1.ReasonPaused:
+	case v1alpha1.ReasonPaused, v1alpha1.ReasonGateInconclusive:
 		return protocol.PhasePaused
 	case v1alpha1.ReasonRolloutComplete, v1alpha1.ReasonNotUpgradablePods:
 		return protocol.PhaseComplete

@@ -92,6 +92,7 @@ func (r *Rollout) nextOfPhase(now time.Time) (found []string) {
 	add("kubectl sidecarset why "+r.Name, waiting)
 	add(undo, waiting && longest != nil && !longest.onLostNode && now.Sub(*longest.Since) > undoAfter)
 	add(endBake+PromoteCommand(r.Name), r.Phase == protocol.PhaseBaking)
+	add("skip the gates: "+PromoteCommand(r.Name), r.Phase == protocol.PhaseGateRunning)
 	add(ApproveCommand(r.Name), r.Phase == protocol.PhaseAwaitingApproval)
 	add("kubectl get rolloutfreezes", strings.HasPrefix(r.frozenBy(), "by RolloutFreeze "))
 	return found

@@ -22,6 +22,7 @@ const (
 	StepEnded            StepState = "Ended"
 	StepUpgrading        StepState = "Upgrading"
 	StepBaking           StepState = "Baking"
+	StepGateRunning      StepState = "GateRunning"
 	StepAwaitingApproval StepState = "AwaitingApproval"
 	StepPaused           StepState = "Paused"
 	StepNext             StepState = "Next"
@@ -42,6 +43,8 @@ type Step struct {
 	State      StepState          `json:"state"`
 	BakesUntil *time.Time         `json:"bakesUntil,omitempty"`
 	ApprovedBy *protocol.Approval `json:"approvedBy,omitempty"`
+	// Gates are the gates of the current step.
+	Gates []protocol.GateState `json:"gates,omitempty"`
 }
 
 // StageOf returns the stage of a rollout. It prefers the run to status, which is written later.
@@ -116,6 +119,7 @@ func (r *Rollout) addSteps(policy *outriggerv1.RolloutPolicy, now time.Time) {
 	}
 	current := newStep(s.Index, s.Step)
 	current.State, current.ApprovedBy = r.stepState(now), s.Approval
+	current.Gates = gatesOf(s)
 	if current.State == StepBaking {
 		current.BakesUntil = bakesUntil(protocol.PhaseBaking, s)
 	}
@@ -158,6 +162,8 @@ func (r *Rollout) stepState(now time.Time) StepState {
 		return StepBaking
 	case phase == protocol.PhaseAwaitingApproval:
 		return StepAwaitingApproval
+	case phase == protocol.PhaseGateRunning && r.Phase != protocol.PhasePaused:
+		return StepGateRunning
 	case r.Phase == protocol.PhasePaused:
 		return StepPaused
 	case r.stage.Reached != nil:
@@ -184,6 +190,7 @@ func (r *Rollout) stepLines(s Style) []string {
 	}
 	for i := range r.Steps {
 		lines = append(lines, r.Steps[i].line(s))
+		lines = append(lines, r.Steps[i].gateLines(s)...)
 	}
 	rest := "all remaining pods"
 	switch last := len(r.Steps) - 1; {
@@ -265,6 +272,8 @@ func (p *Step) state(now time.Time) string {
 		return text
 	case StepAwaitingApproval:
 		return "waits for approval"
+	case StepGateRunning:
+		return "waits for its gates"
 	case StepPaused:
 		return "paused"
 	}

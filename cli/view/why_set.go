@@ -92,6 +92,8 @@ func (r *Rollout) stoppedBy(in *Input) []string {
 	switch r.Phase {
 	case protocol.PhaseBaking:
 		found = append(found, r.waits+" ("+endBake+PromoteCommand(r.Name)+")")
+	case protocol.PhaseGateRunning:
+		found = append(found, r.waits+" (skip its gates: "+PromoteCommand(r.Name)+")")
 	case protocol.PhaseFrozen:
 		found = append(found, "frozen "+r.frozenBy())
 	case protocol.PhaseQuarantined:

@@ -5,6 +5,7 @@ import (
 
 	"github.com/outrigger/outrigger/api/protocol"
 	"github.com/outrigger/outrigger/api/v1alpha1"
+	"github.com/outrigger/outrigger/internal/gate"
 	"github.com/outrigger/outrigger/internal/podstate"
 	"github.com/outrigger/outrigger/internal/stage"
 )
@@ -92,6 +93,9 @@ func Failure(set *v1alpha1.SidecarSet, pods []Pod, plan *Plan, current *protocol
 	if plan.Phase.Ended() || plan.Phase == protocol.PhasePaused {
 		return nil, nil
 	}
+	if failed := gateFailure(set, current); failed != nil {
+		return failed, nil
+	}
 	limit, limited, err := stage.MaxFailed(current, plan.Counts.Updated+plan.Counts.Remaining)
 	if err != nil || !limited {
 		return nil, err
@@ -110,6 +114,22 @@ func Failure(set *v1alpha1.SidecarSet, pods []Pod, plan *Plan, current *protocol
 		rollBack(failure, set)
 	}
 	return failure, nil
+}
+
+// gateFailure returns the failure of a gate of the current step, or nil (SPEC §11.13).
+func gateFailure(set *v1alpha1.SidecarSet, current *protocol.Stage) *protocol.Failure {
+	if !stage.Limits(current) {
+		return nil
+	}
+	state := current.EndedGate(protocol.GateFailure)
+	if state == nil {
+		return nil
+	}
+	failure := &protocol.Failure{Reason: gate.Reason(current, *state)}
+	if current.Step.Rollback {
+		rollBack(failure, set)
+	}
+	return failure
 }
 
 func aborted(set *v1alpha1.SidecarSet, by *protocol.Approval) *protocol.Failure {

@@ -114,6 +114,7 @@ func stepOf(step *outriggerv1.RolloutStep, policy *outriggerv1.RolloutPolicySpec
 		copied.Windows = append(copied.Windows, protocol.Window{Schedule: window.Schedule, Duration: window.Duration.Duration, TimeZone: window.TimeZone})
 	}
 	copied.Bake = durationOf(step.Bake)
+	copied.Gates = gatesOf(step, policy)
 	return copied
 }
 

@@ -32,6 +32,7 @@ func OfStatus(set *v1alpha1.SidecarSet) *protocol.Stage {
 			s.Step.Windows = append(s.Step.Windows, protocol.Window{Schedule: window.Schedule, Duration: window.Duration.Duration, TimeZone: window.TimeZone})
 		}
 		s.Step.Bake = durationOf(recorded.Bake)
+		gatesOfStatus(s, recorded)
 	}
 	if recorded.ReachedAt != nil {
 		s.Reached = &recorded.ReachedAt.Time
@@ -79,6 +80,7 @@ func ToStatus(set *v1alpha1.SidecarSet, s *protocol.Stage) {
 			recorded.Windows = append(recorded.Windows, v1alpha1.StepWindow{Schedule: window.Schedule, Duration: metav1.Duration{Duration: window.Duration}, TimeZone: window.TimeZone})
 		}
 		recorded.Bake, recorded.ProgressDeadline = recordedDuration(s.Step.Bake), recordedDuration(s.Step.ProgressDeadline)
+		gatesToStatus(recorded, s)
 	}
 	if s.Reached != nil {
 		// The stored time has microseconds. A finer time would differ from it at each write.

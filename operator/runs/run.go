@@ -55,13 +55,13 @@ func (r *Run) TaskPending() bool { return r.Task != nil || r.Events < firstTask 
 // may be in progress, but do not cause a new plan.
 func (r *Run) WaitsForSignal() bool {
 	return r.Open() && r.waits() && !r.TaskPending() && !slices.ContainsFunc(r.Activities, func(a *workflow.PendingActivityInfo) bool {
-		return !ofMigration(a)
+		return !ofMigration(a) && a.GetActivityType().GetName() != protocol.MeasureGateActivity
 	})
 }
 
 func (r *Run) waits() bool {
 	switch r.Phase {
-	case protocol.PhaseWaiting, protocol.PhasePaused, protocol.PhaseFrozen, protocol.PhaseBaking, protocol.PhaseAwaitingApproval, protocol.PhaseQuarantined:
+	case protocol.PhaseWaiting, protocol.PhasePaused, protocol.PhaseFrozen, protocol.PhaseBaking, protocol.PhaseGateRunning, protocol.PhaseAwaitingApproval, protocol.PhaseQuarantined:
 		return true
 	}
 	return false

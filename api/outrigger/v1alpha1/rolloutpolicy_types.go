@@ -34,6 +34,8 @@ type RolloutPolicyList struct {
 }
 
 // RolloutPolicySpec is the wanted behavior of rollouts.
+//
+// +kubebuilder:validation:XValidation:rule="!has(self.steps) || self.steps.all(s, !has(s.gates) || s.gates.all(name, has(self.gates) && self.gates.exists(gate, gate.name == name)))",message="the gates of each step are names of spec.gates"
 type RolloutPolicySpec struct {
 	// Selector selects SidecarSets by their labels. An empty selector selects every SidecarSet.
 	// +kubebuilder:validation:XValidation:rule="!has(self.matchExpressions) || self.matchExpressions.all(e, e.operator in ['In', 'NotIn'] ? has(e.values) && size(e.values) > 0 : e.operator in ['Exists', 'DoesNotExist'] && (!has(e.values) || size(e.values) == 0))",message="selector: the operators In and NotIn need values; Exists and DoesNotExist have none"
@@ -68,6 +70,11 @@ type RolloutPolicySpec struct {
 	Windows []RolloutWindow `json:"windows,omitempty"`
 	// Failure pauses or rolls back a rollout whose upgraded pods fail.
 	Failure *RolloutFailure `json:"failure,omitempty"`
+	// Gates are measurements that decide between two steps whether the rollout continues.
+	// +listType=map
+	// +listMapKey=name
+	// +kubebuilder:validation:MaxItems=20
+	Gates []RolloutGate `json:"gates,omitempty"`
 }
 
 // RolloutDomains limits the domains in which upgrades make pods unavailable at once. The upgrades of a
@@ -160,6 +167,12 @@ type RolloutStep struct {
 	Bake *metav1.Duration `json:"bake,omitempty"`
 	// Approval makes the step wait for an approval after its bake time.
 	Approval *StepApproval `json:"approval,omitempty"`
+	// Gates are the names of the gates of the step. They measure after its bake time and before its
+	// approval, in this order.
+	// +listType=set
+	// +kubebuilder:validation:MaxItems=10
+	// +kubebuilder:validation:items:MaxLength=63
+	Gates []string `json:"gates,omitempty"`
 }
 
 // StepApproval makes a step wait for an approval: kubectl sidecarset approve NAME.

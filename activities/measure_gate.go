@@ -1,0 +1,124 @@
+package activities
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	outriggerv1 "github.com/outrigger/outrigger/api/outrigger/v1alpha1"
+	"github.com/outrigger/outrigger/api/protocol"
+	"github.com/outrigger/outrigger/internal/gate"
+)
+
+// maxAnswer limits the answer of a provider, in bytes.
+const maxAnswer = 1 << 20
+
+// NewGateClient returns the HTTP client of gates.
+func NewGateClient() *http.Client {
+	transport := http.DefaultTransport.(*http.Transport).Clone()
+	transport.MaxIdleConnsPerHost = 1
+	return &http.Client{Transport: transport}
+}
+
+// MeasureGate makes one measurement of a gate (SPEC §11.13). It changes nothing, so it can be cancelled
+// and repeated at any time. An unavailable provider is an error, and Temporal retries the activity.
+func (a *Activities) MeasureGate(ctx context.Context, input protocol.MeasureGateInput) (protocol.Measurement, error) {
+	defer keepHeartbeating(ctx, a.Clock)()
+	ctx, cancel := context.WithTimeout(ctx, gate.Timeout(&input.Gate))
+	defer cancel()
+	set, err := a.liveSet(ctx, input.SidecarSet)
+	if err != nil {
+		return protocol.Measurement{}, err
+	}
+	if set == nil || set.Generation != input.Generation {
+		return protocol.Measurement{Phase: protocol.GateRunning, Message: "the SidecarSet has changed"}, nil
+	}
+	m := &measurement{Activities: a, input: input, revision: set.Status.LatestRevision}
+	measured, err := m.measure(ctx)
+	if err != nil {
+		return measured, fmt.Errorf("RolloutPolicy %s: gate %s: %w", input.Policy, input.Gate.Name, err)
+	}
+	measured.Message = protocol.Summary(measured.Message)
+	return measured, nil
+}
+
+// measurement is one MeasureGate activity in progress.
+type measurement struct {
+	*Activities
+	input    protocol.MeasureGateInput
+	revision string
+}
+
+func (m *measurement) measure(ctx context.Context) (protocol.Measurement, error) {
+	switch {
+	case m.input.Gate.Prometheus != nil:
+		return m.query(ctx, m.input.Gate.Prometheus)
+	case m.input.Gate.Webhook != nil:
+		return m.ask(ctx, m.input.Gate.Webhook)
+	}
+	return inconclusive("this version of the worker does not know the kind of the gate"), nil
+}
+
+func inconclusive(message string) protocol.Measurement {
+	return protocol.Measurement{Phase: protocol.GateInconclusive, Message: message}
+}
+
+// send sends a request with the credentials of a gate. The credentials are read at each request, and
+// no error contains them. An answer of the status 429, or 500 and higher, is an error, because the
+// provider may be able to answer later.
+func (m *measurement) send(ctx context.Context, request *http.Request, credentials *outriggerv1.GateCredentials) (status int, body []byte, err error) {
+	if err := m.authorize(ctx, request, credentials); err != nil {
+		return 0, nil, err
+	}
+	response, err := m.GateClient.Do(request)
+	if err != nil {
+		return 0, nil, fmt.Errorf("ask %s: %w", place(request.URL), withoutURL(err))
+	}
+	defer func() { _ = response.Body.Close() }()
+	body, err = io.ReadAll(io.LimitReader(response.Body, maxAnswer))
+	if err != nil {
+		return 0, nil, fmt.Errorf("read the answer of %s: %w", place(request.URL), withoutURL(err))
+	}
+	if response.StatusCode >= http.StatusInternalServerError || response.StatusCode == http.StatusTooManyRequests {
+		return 0, nil, fmt.Errorf("ask %s: the answer is %s", place(request.URL), response.Status)
+	}
+	return response.StatusCode, body, nil
+}
+
+// place is the address of a provider without credentials and parameters.
+func place(address *url.URL) string { return address.Scheme + "://" + address.Host + address.Path }
+
+// withoutURL returns the cause of an error of the HTTP client, which quotes the URL.
+func withoutURL(err error) error {
+	if quoted, ok := errors.AsType[*url.Error](err); ok {
+		return quoted.Err
+	}
+	return err
+}
+
+func (m *measurement) authorize(ctx context.Context, request *http.Request, credentials *outriggerv1.GateCredentials) error {
+	if credentials == nil {
+		return nil
+	}
+	secret := &corev1.Secret{}
+	name := types.NamespacedName{Namespace: m.SystemNamespace, Name: credentials.Name}
+	if err := m.Live.Get(ctx, name, secret); err != nil {
+		return fmt.Errorf("read the credentials in Secret %s: %w", name, err)
+	}
+	token, password := secret.Data["token"], secret.Data["password"]
+	switch {
+	case len(token) > 0:
+		request.Header.Set("Authorization", "Bearer "+string(token))
+	case len(password) > 0:
+		request.SetBasicAuth(string(secret.Data["username"]), string(password))
+	default:
+		return fmt.Errorf("the Secret %s has neither the key token nor the keys username and password; add them", name)
+	}
+	return nil
+}

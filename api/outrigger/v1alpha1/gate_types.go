@@ -1,0 +1,91 @@
+package v1alpha1
+
+import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+// RolloutGate decides between two steps whether the rollout continues. It measures once all pods of
+// the step are updated and ready, and the bake time of the step is over. A gate that succeeds lets the
+// rollout continue. A gate that fails pauses the rollout, or rolls it back. A gate without a clear
+// answer pauses the rollout.
+//
+// +kubebuilder:validation:XValidation:rule="[has(self.prometheus), has(self.webhook)].exists_one(x, x)",message="a gate has exactly one of prometheus and webhook"
+type RolloutGate struct {
+	// Name is the name of the gate in steps and messages.
+	// +kubebuilder:validation:MaxLength=63
+	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`
+	Name string `json:"name"`
+	// Prometheus measures the value of a query.
+	Prometheus *PrometheusGate `json:"prometheus,omitempty"`
+	// Webhook asks a service of yours.
+	Webhook *WebhookGate `json:"webhook,omitempty"`
+}
+
+// PrometheusGate measures the value of a query of Prometheus.
+//
+// +kubebuilder:validation:XValidation:rule="!has(self.failureLimit) || self.failureLimit < (has(self.samples) ? self.samples : 1)",message="failureLimit is less than samples"
+type PrometheusGate struct {
+	// Address is the address of Prometheus, such as http://prometheus.monitoring:9090.
+	// +kubebuilder:validation:MaxLength=512
+	// +kubebuilder:validation:Pattern=`^https?://[^\s/@?]+([/?][^\s]*)?$`
+	Address string `json:"address"`
+	// Query is a query whose answer is a scalar, or a vector with one element. It is a template of
+	// Go's text/template with the fields SidecarSet, Revision, Generation and Step.
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=2048
+	Query string `json:"query"`
+	// Interval is the time between two samples. The default is 1m.
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:MaxLength=32
+	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('1s')",message="interval is a duration of at least 1s"
+	Interval *metav1.Duration `json:"interval,omitempty"`
+	// Samples is the number of samples that the gate takes. The default is 1.
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=1000
+	Samples int32 `json:"samples,omitempty"`
+	// Success is an expression of CEL over value, previous and pods. A sample for which it is true is
+	// a success. Value and previous are the values of this sample and of the sample before it. Pods is
+	// the number of updated pods.
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=512
+	Success string `json:"success"`
+	// Failure is an expression of CEL over the same variables. A sample for which it is true is a
+	// failure. Without this expression, each number that is no success is a failure.
+	// +kubebuilder:validation:MaxLength=512
+	Failure string `json:"failure,omitempty"`
+	// FailureLimit is the number of failed samples above which the gate fails. The default is 0.
+	// +kubebuilder:validation:Minimum=0
+	FailureLimit int32 `json:"failureLimit,omitempty"`
+	// Credentials is a Secret with the credentials of Prometheus.
+	Credentials *GateCredentials `json:"credentials,omitempty"`
+}
+
+// WebhookGate asks a service of yours. The request is a POST whose JSON has the fields sidecarSet,
+// generation, revision, step and pods. The answer is JSON with the fields phase and message. The phase is
+// Success, Failure, Inconclusive or Running. After the answer Running, the gate asks again.
+type WebhookGate struct {
+	// URL is the address of the service.
+	// +kubebuilder:validation:MaxLength=512
+	// +kubebuilder:validation:Pattern=`^https?://[^\s/@?]+([/?][^\s]*)?$`
+	URL string `json:"url"`
+	// Timeout is the time that the service has to answer. The default is 10s.
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:MaxLength=32
+	// +kubebuilder:validation:XValidation:rule="duration(self) > duration('0s') && duration(self) <= duration('60s')",message="timeout is a duration of at most 60s"
+	Timeout *metav1.Duration `json:"timeout,omitempty"`
+	// Interval is the time after the answer Running until the gate asks again. The default is 30s.
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:MaxLength=32
+	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('1s')",message="interval is a duration of at least 1s"
+	Interval *metav1.Duration `json:"interval,omitempty"`
+	// Credentials is a Secret with the credentials of the service.
+	Credentials *GateCredentials `json:"credentials,omitempty"`
+}
+
+// GateCredentials names a Secret in the namespace of the system. It has the key token, or the keys
+// username and password. The worker may read the Secret outrigger-gates. Another name needs a further
+// Role.
+type GateCredentials struct {
+	// Name is the name of the Secret.
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	Name string `json:"name"`
+}

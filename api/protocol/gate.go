@@ -1,0 +1,113 @@
+package protocol
+
+import (
+	"fmt"
+	"time"
+
+	outriggerv1 "github.com/outrigger/outrigger/api/outrigger/v1alpha1"
+)
+
+// GatePhase is the state of a gate, or the answer of a measurement.
+type GatePhase string
+
+// These are the phases of a gate. A measurement has one of the last four.
+const (
+	GatePending      GatePhase = "Pending"
+	GateRunning      GatePhase = "Running"
+	GateSuccess      GatePhase = "Success"
+	GateFailure      GatePhase = "Failure"
+	GateInconclusive GatePhase = "Inconclusive"
+)
+
+// MaxMeasurements is the number of measurements that a gate keeps.
+const MaxMeasurements = 5
+
+// GateState is the progress of a gate within its step.
+type GateState struct {
+	Name    string    `json:"name"`
+	Phase   GatePhase `json:"phase"`
+	Message string    `json:"message,omitempty"`
+	// Samples counts the samples. Failed and Inconclusive count the samples with these phases.
+	Samples      int `json:"samples,omitempty"`
+	Failed       int `json:"failed,omitempty"`
+	Inconclusive int `json:"inconclusive,omitempty"`
+	// Measurements are the last measurements, the newest at the end.
+	Measurements []Measurement `json:"measurements,omitempty"`
+}
+
+// Measurement is one measurement of a gate.
+type Measurement struct {
+	// Value is the measured number as text, because JSON has no NaN. It is empty without a number.
+	Value   string    `json:"value,omitempty"`
+	Phase   GatePhase `json:"phase"`
+	Message string    `json:"message,omitempty"`
+	Time    time.Time `json:"time,omitzero"`
+}
+
+// MeasureGateInput is the input of the activity MeasureGate.
+type MeasureGateInput struct {
+	SidecarSet SetReference `json:"sidecarSet"`
+	Generation int64        `json:"generation"`
+	Policy     string       `json:"policy"`
+	// Step is the name of the step, or its number.
+	Step string                  `json:"step"`
+	Gate outriggerv1.RolloutGate `json:"gate"`
+	// Previous is the value of the measurement before this one. It is empty before the first number.
+	Previous string `json:"previous,omitempty"`
+	// Pods is the number of updated pods.
+	Pods int `json:"pods"`
+}
+
+// OpenGate returns the first gate of the step that has not succeeded, or nil.
+func (s *Stage) OpenGate() *outriggerv1.RolloutGate {
+	if s.Step == nil {
+		return nil
+	}
+	for i := range s.Step.Gates {
+		if s.GateState(i).Phase != GateSuccess {
+			return &s.Step.Gates[i]
+		}
+	}
+	return nil
+}
+
+// GateState returns the state of a gate of the step.
+func (s *Stage) GateState(i int) GateState {
+	if i < len(s.Gates) {
+		return s.Gates[i]
+	}
+	return GateState{Name: s.Step.Gates[i].Name, Phase: GatePending}
+}
+
+// StateOf returns the state of a gate of the step by its name.
+func (s *Stage) StateOf(name string) GateState {
+	for i := range s.Gates {
+		if s.Gates[i].Name == name {
+			return s.Gates[i]
+		}
+	}
+	return GateState{Name: name, Phase: GatePending}
+}
+
+// EndedGate returns the gate of the step that ended with a phase, or nil.
+func (s *Stage) EndedGate(phase GatePhase) *GateState {
+	if s == nil || s.Step == nil {
+		return nil
+	}
+	for i := range s.Gates {
+		if s.Gates[i].Phase == phase {
+			return &s.Gates[i]
+		}
+	}
+	return nil
+}
+
+// gateMessage describes the gate that measures.
+func (s *Stage) gateMessage() string {
+	state := s.StateOf(s.OpenGate().Name)
+	message := fmt.Sprintf("%s waits for gate %s", s.Title(), state.Name)
+	if state.Message != "" {
+		message += ": " + state.Message
+	}
+	return message
+}

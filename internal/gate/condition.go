@@ -1,0 +1,122 @@
+package gate
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"math"
+	"text/template"
+
+	"github.com/google/cel-go/cel"
+
+	outriggerv1 "github.com/outrigger/outrigger/api/outrigger/v1alpha1"
+	"github.com/outrigger/outrigger/api/protocol"
+)
+
+// Query are the fields of the template of a query.
+type Query struct {
+	SidecarSet string
+	Revision   string
+	Generation int64
+	Step       string
+}
+
+var errNoBool = errors.New("the result is not true or false")
+
+// maxCost limits the evaluation of an expression, so that an expression cannot occupy a worker.
+const maxCost = 100_000
+
+// Check returns an error if an expression or the template of a gate is invalid.
+func Check(policy string, gate *outriggerv1.RolloutGate) error {
+	if gate.Prometheus == nil {
+		return nil
+	}
+	_, err := Render(gate.Prometheus.Query, Query{SidecarSet: "a", Revision: "b", Step: "c"})
+	if err != nil {
+		return fmt.Errorf("RolloutPolicy %s: gate %s: prometheus.query %q: %w; correct the query", policy, gate.Name, gate.Prometheus.Query, err)
+	}
+	for _, field := range []struct{ name, expression string }{{"success", gate.Prometheus.Success}, {"failure", gate.Prometheus.Failure}} {
+		if field.expression == "" {
+			continue
+		}
+		if _, err := compile(field.expression); err != nil {
+			return fmt.Errorf("RolloutPolicy %s: gate %s: prometheus.%s %q: %w; correct the expression", policy, gate.Name, field.name, field.expression, err)
+		}
+	}
+	return nil
+}
+
+// Render returns the query of a template.
+func Render(query string, fields Query) (string, error) {
+	parsed, err := template.New("query").Option("missingkey=error").Parse(query)
+	if err != nil {
+		return "", err
+	}
+	var text bytes.Buffer
+	err = parsed.Execute(&text, fields)
+	return text.String(), err
+}
+
+func compile(expression string) (cel.Program, error) {
+	env, err := cel.NewEnv(cel.Variable("value", cel.DoubleType), cel.Variable("previous", cel.DoubleType), cel.Variable("pods", cel.IntType))
+	if err != nil {
+		return nil, fmt.Errorf("declare the variables: %w", err)
+	}
+	ast, issues := env.Compile(expression)
+	if issues.Err() != nil {
+		return nil, issues.Err()
+	}
+	if !ast.OutputType().IsExactType(cel.BoolType) {
+		return nil, errNoBool
+	}
+	return env.Program(ast, cel.CostLimit(maxCost))
+}
+
+// Judge returns the measurement of a value. Previous is the text of the value before it. An expression
+// without a result, such as the comparison with NaN, gives an inconclusive measurement.
+func Judge(gate *outriggerv1.PrometheusGate, value float64, previous string, pods int) protocol.Measurement {
+	if math.IsNaN(value) || math.IsInf(value, 0) {
+		return inconclusive("", "the value is "+Format(value))
+	}
+	text := Format(value)
+	variables := map[string]any{"value": value, "previous": parse(previous), "pods": int64(pods)}
+	success, err := evaluate(gate.Success, variables)
+	if err != nil {
+		return inconclusive(text, "success: "+err.Error())
+	}
+	failure := !success
+	if gate.Failure != "" {
+		if failure, err = evaluate(gate.Failure, variables); err != nil {
+			return inconclusive(text, "failure: "+err.Error())
+		}
+	}
+	switch {
+	case success && failure:
+		return inconclusive(text, "both success and failure are true")
+	case success:
+		return protocol.Measurement{Value: text, Phase: protocol.GateSuccess}
+	case failure:
+		return protocol.Measurement{Value: text, Phase: protocol.GateFailure}
+	}
+	return inconclusive(text, "neither success nor failure is true")
+}
+
+func inconclusive(value, message string) protocol.Measurement {
+	return protocol.Measurement{Value: value, Phase: protocol.GateInconclusive, Message: message}
+}
+
+func evaluate(expression string, variables map[string]any) (bool, error) {
+	program, err := compile(expression)
+	if err != nil {
+		return false, err
+	}
+	result, _, err := program.Eval(variables)
+	if err != nil {
+		return false, err
+	}
+	answer, ok := result.Value().(bool)
+	if !ok {
+		return false, errNoBool
+	}
+	return answer, nil
+}

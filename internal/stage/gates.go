@@ -1,0 +1,62 @@
+package stage
+
+import (
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	outriggerv1 "github.com/outrigger/outrigger/api/outrigger/v1alpha1"
+	"github.com/outrigger/outrigger/api/protocol"
+	"github.com/outrigger/outrigger/api/v1alpha1"
+)
+
+// gatesOf returns the definitions of the gates of a step, in its order. The API server rejects a name
+// that the policy does not have.
+func gatesOf(step *outriggerv1.RolloutStep, policy *outriggerv1.RolloutPolicySpec) (gates []outriggerv1.RolloutGate) {
+	for _, name := range step.Gates {
+		for i := range policy.Gates {
+			if policy.Gates[i].Name == name {
+				gates = append(gates, *policy.Gates[i].DeepCopy())
+			}
+		}
+	}
+	return gates
+}
+
+// gatesOfStatus adds the gates that status records to a stage.
+func gatesOfStatus(s *protocol.Stage, recorded *v1alpha1.RolloutStage) {
+	s.GateAttempt = int(recorded.GateAttempt)
+	for i := range recorded.Gates {
+		gate := &recorded.Gates[i]
+		s.Step.Gates = append(s.Step.Gates, *gate.RolloutGate.DeepCopy())
+		if gate.Phase == string(protocol.GatePending) {
+			continue
+		}
+		state := protocol.GateState{
+			Name: gate.Name, Phase: protocol.GatePhase(gate.Phase), Message: gate.Message,
+			Samples: int(gate.Samples), Failed: int(gate.FailedSamples), Inconclusive: int(gate.InconclusiveSamples),
+		}
+		for _, m := range gate.Measurements {
+			state.Measurements = append(state.Measurements, protocol.Measurement{Value: m.Value, Phase: protocol.GatePhase(m.Phase), Message: m.Message, Time: m.Time.Time})
+		}
+		s.Gates = append(s.Gates, state)
+	}
+}
+
+// gatesToStatus records the gates of a stage.
+func gatesToStatus(recorded *v1alpha1.RolloutStage, s *protocol.Stage) {
+	recorded.GateAttempt = int32(s.GateAttempt)
+	for i := range s.Step.Gates {
+		state := s.GateState(i)
+		gate := v1alpha1.StageGate{
+			RolloutGate: *s.Step.Gates[i].DeepCopy(), Phase: string(state.Phase), Message: state.Message,
+			Samples: int32(state.Samples), FailedSamples: int32(state.Failed), InconclusiveSamples: int32(state.Inconclusive),
+		}
+		for _, m := range state.Measurements {
+			gate.Measurements = append(gate.Measurements, v1alpha1.GateMeasurement{
+				Value: m.Value, Phase: string(m.Phase), Message: m.Message, Time: metav1.NewMicroTime(m.Time.UTC().Truncate(time.Microsecond)),
+			})
+		}
+		recorded.Gates = append(recorded.Gates, gate)
+	}
+}

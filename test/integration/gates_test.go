@@ -1,0 +1,193 @@
+package integration
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	outriggerv1 "github.com/outrigger/outrigger/api/outrigger/v1alpha1"
+	"github.com/outrigger/outrigger/api/protocol"
+	"github.com/outrigger/outrigger/api/v1alpha1"
+	"github.com/outrigger/outrigger/dev/observer"
+)
+
+// prometheus plays Prometheus. It gives each answer once, and the last answer again and again. An
+// answer is a value, or down or hang.
+type prometheus struct {
+	*httptest.Server
+	mu      sync.Mutex
+	answers []string
+	asked   int
+	// began receives each request that hangs.
+	began chan struct{}
+}
+
+const (
+	down = "down"
+	hang = "hang"
+)
+
+func newPrometheus(t *testing.T, answers ...string) *prometheus {
+	p := &prometheus{answers: answers, began: make(chan struct{}, 100)}
+	p.Server = httptest.NewServer(p)
+	t.Cleanup(p.Close)
+	return p
+}
+
+func (p *prometheus) next() string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.asked++
+	answer := p.answers[0]
+	if len(p.answers) > 1 {
+		p.answers = p.answers[1:]
+	}
+	return answer
+}
+
+func (p *prometheus) requests() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.asked
+}
+
+func (p *prometheus) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if r.Header.Get("Authorization") != "Bearer s3cret" {
+		w.WriteHeader(http.StatusUnauthorized)
+		return
+	}
+	switch answer := p.next(); answer {
+	case down:
+		w.WriteHeader(http.StatusInternalServerError)
+	case hang:
+		_ = r.ParseForm() // the server notices the end of the connection once the body is read
+		p.began <- struct{}{}
+		<-r.Context().Done()
+	default:
+		_, _ = fmt.Fprintf(w, `{"status":"success","data":{"resultType":"scalar","result":[0,%q]}}`, answer)
+	}
+}
+
+// gate makes the gate errors with two samples part of the first step of a scenario.
+func (s *scenario) gate(p *prometheus) {
+	s.t.Helper()
+	gate := outriggerv1.RolloutGate{Name: "errors", Prometheus: &outriggerv1.PrometheusGate{
+		Address: p.URL, Query: `errors{sidecarset="{{.SidecarSet}}"}`, Samples: 2, Interval: &metav1.Duration{Duration: time.Second},
+		Success: "value < 0.1", Credentials: &outriggerv1.GateCredentials{Name: "outrigger-gates"},
+	}}
+	step := outriggerv1.RolloutStep{Name: "canary", UpTo: intstr.FromInt32(1), Gates: []string{"errors"}}
+	patch, err := json.Marshal(map[string]any{"spec": map[string]any{"gates": []any{gate}, "steps": []any{step}}})
+	require.NoError(s.t, err)
+	policy := &outriggerv1.RolloutPolicy{ObjectMeta: metav1.ObjectMeta{Name: s.name}}
+	require.NoError(s.t, stack.kube.Patch(s.ctx, policy, client.RawPatch(types.MergePatchType, patch)))
+}
+
+func gateCredentials(t *testing.T) {
+	t.Helper()
+	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "outrigger-gates", Namespace: "kruise-system"}, StringData: map[string]string{"token": "s3cret"}}
+	require.NoError(t, stack.kube.Create(t.Context(), secret))
+	t.Cleanup(func() { require.NoError(t, stack.kube.Delete(context.WithoutCancel(t.Context()), secret)) })
+}
+
+func gateOf(set *v1alpha1.SidecarSet) v1alpha1.StageGate {
+	if rollout := set.Status.Rollout; rollout != nil && rollout.Generation == set.Generation && rollout.Stage != nil && len(rollout.Stage.Gates) > 0 {
+		return rollout.Stage.Gates[0]
+	}
+	return v1alpha1.StageGate{}
+}
+
+func TestSpec11_13_AGateDecidesAboutTheNextStep(t *testing.T) {
+	gateCredentials(t)
+	t.Run("good", func(t *testing.T) {
+		s, p := newStagedScenario(t, 4, intstr.FromInt32(4)), newPrometheus(t, "0.01", "0.02")
+		s.gate(p)
+		s.upgradeTo("side:v2")
+		s.await(observer.Converged(4))
+		s.awaitPhase(protocol.PhaseComplete)
+		assert.Equal(t, 2, p.requests())
+	})
+	t.Run("bad", func(t *testing.T) {
+		s, p := newRollbackScenario(t, 4), newPrometheus(t, "0.01", "0.5")
+		s.gate(p)
+		s.upgradeTo("side:v2")
+		set := s.awaitQuarantine()
+		assert.Equal(t, "gate errors of step 1 of 2 (canary) failed: 2 of 2 samples, 1 failed, last value 0.5", set.Status.Rollout.Quarantine.Reason)
+		assert.Equal(t, 1, s.watched.Asked("side:v2"))
+	})
+	t.Run("without a clear answer", func(t *testing.T) {
+		s, p := newStagedScenario(t, 4, intstr.FromInt32(4)), newPrometheus(t, "0.01", "NaN", "0.02")
+		s.gate(p)
+		s.upgradeTo("side:v2")
+		assert.Contains(t, s.awaitReason(v1alpha1.ReasonGateInconclusive),
+			"paused by RolloutPolicy "+s.name+": gate errors of step 1 of 1 (canary) is inconclusive: 2 of 2 samples, 1 inconclusive (the value is NaN)")
+		gate := gateOf(s.awaitSet("the gate in status", func(set *v1alpha1.SidecarSet) bool { return gateOf(set).Phase == string(protocol.GateInconclusive) }))
+		require.Len(t, gate.Measurements, 2)
+		assert.Equal(t, "0.01", gate.Measurements[0].Value)
+		assert.Equal(t, 1, s.watched.View().Updated)
+		s.signal(protocol.ResumeSignal, protocol.Pause{By: "ann"})
+		s.await(observer.Converged(4))
+		assert.Equal(t, 4, p.requests(), "the gate measured again from the beginning")
+	})
+	t.Run("down, and good again", func(t *testing.T) {
+		s, p := newStagedScenario(t, 4, intstr.FromInt32(4)), newPrometheus(t, down, down, "0.01", down, "0.01")
+		s.gate(p)
+		s.upgradeTo("side:v2")
+		s.await(observer.Converged(4))
+		assert.Equal(t, 5, p.requests())
+	})
+	t.Run("promoted while it hangs", func(t *testing.T) {
+		s, p := newStagedScenario(t, 4, intstr.FromInt32(4)), newPrometheus(t, hang)
+		s.gate(p)
+		s.upgradeTo("side:v2")
+		<-p.began
+		assert.Contains(t, s.awaitReason(v1alpha1.ReasonGateRunning), "step 1 of 1 (canary) waits for gate errors; 1 of 4 pods updated")
+		_, err := s.requestStep(protocol.PromoteUpdate, 0)
+		require.NoError(t, err)
+		s.await(observer.Converged(4))
+	})
+	t.Run("both workers are killed during each measurement", func(t *testing.T) {
+		s, p := newStagedScenario(t, 4, intstr.FromInt32(4)), newPrometheus(t, hang, "0.01", hang, "0.02")
+		s.gate(p)
+		s.upgradeTo("side:v2")
+		for range 2 {
+			<-p.began
+			for _, worker := range []string{"worker-1", "worker-2"} {
+				require.NoError(t, stack.Kill(worker))
+			}
+			for _, worker := range []string{"worker-1", "worker-2"} {
+				require.NoError(t, stack.StartAgain(s.ctx, worker))
+			}
+		}
+		s.await(observer.Converged(4))
+		s.awaitPhase(protocol.PhaseComplete)
+		assert.Equal(t, 4, p.requests(), "each measurement has one answer")
+	})
+}
+
+// A run whose history is lost continues with the measurements in status.
+func TestSpec11_13_TheMeasurementsSurviveALostRun(t *testing.T) {
+	gateCredentials(t)
+	s, p := newStagedScenario(t, 4, intstr.FromInt32(4)), newPrometheus(t, "0.01", hang)
+	s.gate(p)
+	s.upgradeTo("side:v2")
+	s.awaitSet("the first measurement", func(set *v1alpha1.SidecarSet) bool { return gateOf(set).Samples == 1 })
+	<-p.began
+	s.terminate()
+	<-p.began
+	gate := gateOf(s.awaitSet("the first measurement", func(set *v1alpha1.SidecarSet) bool { return gateOf(set).Samples == 1 }))
+	assert.Equal(t, "0.01", gate.Measurements[0].Value)
+	assert.Equal(t, 1, s.watched.View().Updated)
+}
