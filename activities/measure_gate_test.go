@@ -136,7 +136,7 @@ func TestSpec11_13_AWebhookAnswersAQuestion(t *testing.T) {
 	})
 	require.NoError(t, err)
 	assert.Equal(t, protocol.Measurement{Phase: protocol.GateRunning, Message: "2 of 3 checks"}, measured)
-	assert.Equal(t, map[string]any{"sidecarSet": webSetReference.Name, "generation": 2.0, "revision": "", "step": "canary", "pods": 3.0}, asked)
+	assert.Equal(t, map[string]any{"sidecarSet": webSetReference.Name, "generation": 2.0, "revision": "logs-new", "step": "canary", "pods": 3.0}, asked)
 
 	measured, err = measureWith(t, hook, nil, answers(200, `{"phase":"Maybe"}`))
 	require.NoError(t, err)
