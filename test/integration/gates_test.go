@@ -141,7 +141,7 @@ func TestSpec11_13_AGateDecidesAboutTheNextStep(t *testing.T) {
 		s.await(observer.Converged(4))
 		assert.Equal(t, 4, p.requests(), "the gate measured again from the beginning")
 	})
-	t.Run("down, and good again", func(t *testing.T) {
+	t.Run("down and good again", func(t *testing.T) {
 		s, p := newStagedScenario(t, 4, intstr.FromInt32(4)), newPrometheus(t, down, down, "0.01", down, "0.01")
 		s.gate(p)
 		s.upgradeTo("side:v2")
