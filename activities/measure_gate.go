@@ -26,7 +26,7 @@ func NewGateClient() *http.Client {
 	return &http.Client{Transport: transport}
 }
 
-// MeasureGate makes one measurement of a gate (SPEC §11.13). It changes nothing, so it can be cancelled
+// MeasureGate makes one measurement of a gate (SPEC §11.14). It changes nothing, so it can be cancelled
 // and repeated at any time. An unavailable provider is an error, and Temporal retries the activity.
 func (a *Activities) MeasureGate(ctx context.Context, input protocol.MeasureGateInput) (protocol.Measurement, error) {
 	defer keepHeartbeating(ctx, a.Clock)()

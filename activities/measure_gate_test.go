@@ -61,7 +61,7 @@ func answers(status int, body string) http.HandlerFunc {
 	}
 }
 
-func TestSpec11_13_AnAnswerOfPrometheusIsAMeasurement(t *testing.T) {
+func TestSpec11_14_AnAnswerOfPrometheusIsAMeasurement(t *testing.T) {
 	vector := func(samples string) string {
 		return `{"status":"success","data":{"resultType":"vector","result":[` + samples + `]}}`
 	}
@@ -91,14 +91,14 @@ func TestSpec11_13_AnAnswerOfPrometheusIsAMeasurement(t *testing.T) {
 	require.ErrorContains(t, err, "/api/v1/query: the answer is 503 Service Unavailable")
 }
 
-func TestSpec11_13_AQueryNamesTheRollout(t *testing.T) {
+func TestSpec11_14_AQueryNamesTheRollout(t *testing.T) {
 	var query string
 	_, err := measureWith(t, errorRate, nil, func(_ http.ResponseWriter, r *http.Request) { query = r.FormValue("query") })
 	require.NoError(t, err)
 	assert.Equal(t, fmt.Sprintf(`errors{set="%s",step="canary",generation="2"}`, webSetReference.Name), query)
 }
 
-func TestSpec11_13_CredentialsAreInTheRequestAndInNoError(t *testing.T) {
+func TestSpec11_14_CredentialsAreInTheRequestAndInNoError(t *testing.T) {
 	withCredentials := func(url string) outriggerv1.RolloutGate {
 		gate := hook(url)
 		gate.Webhook.Credentials = &outriggerv1.GateCredentials{Name: "outrigger-gates"}
@@ -128,7 +128,7 @@ func TestSpec11_13_CredentialsAreInTheRequestAndInNoError(t *testing.T) {
 	require.ErrorContains(t, err, "read the credentials in Secret "+"kruise-system"+"/outrigger-gates")
 }
 
-func TestSpec11_13_AWebhookAnswersAQuestion(t *testing.T) {
+func TestSpec11_14_AWebhookAnswersAQuestion(t *testing.T) {
 	var asked map[string]any
 	measured, err := measureWith(t, hook, nil, func(w http.ResponseWriter, r *http.Request) {
 		assert.NoError(t, json.NewDecoder(r.Body).Decode(&asked))
@@ -147,7 +147,7 @@ func TestSpec11_13_AWebhookAnswersAQuestion(t *testing.T) {
 }
 
 // A provider that does not answer in time is asked again.
-func TestSpec11_13_AnAnswerThatIsLateIsAnError(t *testing.T) {
+func TestSpec11_14_AnAnswerThatIsLateIsAnError(t *testing.T) {
 	_, err := measureWith(t, hook, nil, func(_ http.ResponseWriter, r *http.Request) {
 		_, _ = io.ReadAll(r.Body) // the server notices the end of the connection once the body is read
 		<-r.Context().Done()
@@ -155,7 +155,7 @@ func TestSpec11_13_AnAnswerThatIsLateIsAnError(t *testing.T) {
 	require.ErrorContains(t, err, "context deadline exceeded")
 }
 
-func TestSpec11_13_AnInvalidGateStopsTheStartOfTheStep(t *testing.T) {
+func TestSpec11_14_AnInvalidGateStopsTheStartOfTheStep(t *testing.T) {
 	cluster := newTestCluster(t, interceptor.Funcs{}, webSet(9), webPod("a"), webPod("b"))
 	spec := outriggerv1.RolloutPolicySpec{Gates: []outriggerv1.RolloutGate{errorRate("http://p")}, Steps: []outriggerv1.RolloutStep{{Gates: []string{"errors"}}}}
 	spec.Gates[0].Prometheus.Success = "value <"

@@ -100,7 +100,7 @@ func pausedBySignal(p *pass) bool {
 	return p.plan.Counts.Remaining > 0 || p.plan.Phase == protocol.PhaseWaiting && signalOf(p.pause).ByPolicy()
 }
 
-// inconclusiveGate reports whether a gate without a clear answer paused the rollout (SPEC §11.13).
+// inconclusiveGate reports whether a gate without a clear answer paused the rollout (SPEC §11.14).
 func inconclusiveGate(p *pass) bool {
 	return pausedBySignal(p) && signalOf(p.pause).ByPolicy() && stage.OfStatus(p.set).EndedGate(protocol.GateInconclusive) != nil
 }

@@ -21,7 +21,7 @@ const (
 	gateMargin = 20 * time.Second
 )
 
-// awaitGate takes the next measurement of the gate that is open (SPEC §11.13). It ends early when a
+// awaitGate takes the next measurement of the gate that is open (SPEC §11.14). It ends early when a
 // signal arrives, and after checkInterval, because failed pods count during a measurement, too. The
 // measurement is then repeated, so it never has two results.
 func (r *run) awaitGate(ctx workflow.Context, message string) error {

@@ -39,7 +39,7 @@ func (s *stageSuite) resumeAt(after time.Duration) {
 	s.at(after, func() { s.env.SignalWorkflow(protocol.ResumeSignal, protocol.Pause{By: "ann"}) })
 }
 
-func (s *stageSuite) TestSpec11_13_AGateMeasuresAfterTheBakeTimeAndBeforeTheApproval() {
+func (s *stageSuite) TestSpec11_14_AGateMeasuresAfterTheBakeTimeAndBeforeTheApproval() {
 	s.gated(0.1, 0.2)
 	s.policies[0].Spec.Steps[0].Approval = &outriggerv1.StepApproval{}
 	s.at(10*time.Minute+30*time.Second, func() {
@@ -60,7 +60,7 @@ func (s *stageSuite) TestSpec11_13_AGateMeasuresAfterTheBakeTimeAndBeforeTheAppr
 	s.GreaterOrEqual(s.upgradedAt[1], 2*time.Hour)
 }
 
-func (s *stageSuite) TestSpec11_13_AnInconclusiveGatePausesUntilItMeasuresAgain() {
+func (s *stageSuite) TestSpec11_14_AnInconclusiveGatePausesUntilItMeasuresAgain() {
 	s.gated(1.5, 0.1, 0.1, 0.1)
 	s.policies[0].Spec.Steps[0].Approval = &outriggerv1.StepApproval{}
 	s.request(time.Hour, protocol.ApproveUpdate, approval(0), "is approved")
@@ -77,7 +77,7 @@ func (s *stageSuite) TestSpec11_13_AnInconclusiveGatePausesUntilItMeasuresAgain(
 	s.GreaterOrEqual(s.upgradedAt[1], 3*time.Hour)
 }
 
-func (s *stageSuite) TestSpec11_13_APromotionSkipsAnInconclusiveGate() {
+func (s *stageSuite) TestSpec11_14_APromotionSkipsAnInconclusiveGate() {
 	s.gated(1.5, 1.5)
 	s.request(time.Hour, protocol.PromoteUpdate, approval(0), "step 1 of 1 (canary) ended")
 	s.complete(input(1))
@@ -86,7 +86,7 @@ func (s *stageSuite) TestSpec11_13_APromotionSkipsAnInconclusiveGate() {
 }
 
 // The measurement never answers. Every request ends it at once.
-func (s *stageSuite) TestSpec11_13_APromotionEndsAMeasurement() {
+func (s *stageSuite) TestSpec11_14_APromotionEndsAMeasurement() {
 	s.gated(-1, -1)
 	s.request(12*time.Minute, protocol.PromoteUpdate, approval(0), "step 1 of 1 (canary) ended")
 	s.complete(input(1))
@@ -94,7 +94,7 @@ func (s *stageSuite) TestSpec11_13_APromotionEndsAMeasurement() {
 	s.Less(s.upgradedAt[1], 12*time.Minute+10*time.Second)
 }
 
-func (s *stageSuite) TestSpec11_13_APauseEndsAMeasurementAndTheResumeRepeatsIt() {
+func (s *stageSuite) TestSpec11_14_APauseEndsAMeasurementAndTheResumeRepeatsIt() {
 	s.gated(-1, 0.1, 0.1)
 	s.at(12*time.Minute, func() { s.env.SignalWorkflow(protocol.PauseSignal, protocol.Pause{By: "ann"}) })
 	s.at(12*time.Minute+10*time.Second, func() { s.Equal(protocol.PhasePaused, s.query().Phase) })
@@ -104,7 +104,7 @@ func (s *stageSuite) TestSpec11_13_APauseEndsAMeasurementAndTheResumeRepeatsIt()
 	s.Empty(s.measured[1].Previous, "the measurement that ended has no result")
 }
 
-func (s *stageSuite) TestSpec11_13_AnAbortEndsAMeasurement() {
+func (s *stageSuite) TestSpec11_14_AnAbortEndsAMeasurement() {
 	s.gated(-1)
 	s.script = s.script[:2]
 	s.answers(protocol.NextBatchResult{
@@ -120,7 +120,7 @@ func (s *stageSuite) TestSpec11_13_AnAbortEndsAMeasurement() {
 	s.Empty(last.Gates)
 }
 
-func (s *stageSuite) TestSpec11_13_ANewGenerationEndsAMeasurement() {
+func (s *stageSuite) TestSpec11_14_ANewGenerationEndsAMeasurement() {
 	s.gated(-1)
 	s.at(12*time.Minute, func() { s.env.SignalWorkflow(protocol.GenerationSignal, protocol.GenerationInput{Generation: 2}) })
 	next := s.continued()
@@ -129,7 +129,7 @@ func (s *stageSuite) TestSpec11_13_ANewGenerationEndsAMeasurement() {
 }
 
 // An unavailable provider decides nothing.
-func (s *stageSuite) TestSpec11_13_AnUnavailableProviderIsAskedAgain() {
+func (s *stageSuite) TestSpec11_14_AnUnavailableProviderIsAskedAgain() {
 	s.gated()
 	s.policies[0].Spec.Gates[0].Prometheus.Samples = 1
 	attempts := 0
@@ -146,7 +146,7 @@ func (s *stageSuite) TestSpec11_13_AnUnavailableProviderIsAskedAgain() {
 }
 
 // The plan decides whether a failed gate rolls back or pauses.
-func (s *stageSuite) TestSpec11_13_AFailedGateIsInTheNextPlan() {
+func (s *stageSuite) TestSpec11_14_AFailedGateIsInTheNextPlan() {
 	s.gated(3, 0.1, 0.1)
 	plan := s.next
 	failing := func(ctx context.Context, input protocol.NextBatchInput) (protocol.NextBatchResult, error) {

@@ -1,4 +1,4 @@
-// Package gate decides whether the measurements of a gate let a rollout continue (SPEC §11.13). It
+// Package gate decides whether the measurements of a gate let a rollout continue (SPEC §11.14). It
 // reads no clock, and it measures nothing.
 package gate
 

@@ -18,7 +18,7 @@ var letters = map[rune]protocol.GatePhase{
 	's': protocol.GateSuccess, 'f': protocol.GateFailure, 'i': protocol.GateInconclusive, 'r': protocol.GateRunning,
 }
 
-func TestSpec11_13_TheSamplesDecide(t *testing.T) {
+func TestSpec11_14_TheSamplesDecide(t *testing.T) {
 	for _, c := range []struct {
 		samples, limit int32
 		answers        string
@@ -47,7 +47,7 @@ func TestSpec11_13_TheSamplesDecide(t *testing.T) {
 	}
 }
 
-func TestSpec11_13_AGateKeepsFiveMeasurements(t *testing.T) {
+func TestSpec11_14_AGateKeepsFiveMeasurements(t *testing.T) {
 	gate := &outriggerv1.RolloutGate{Prometheus: &outriggerv1.PrometheusGate{Samples: 20}}
 	var before, state protocol.GateState
 	for i := range 7 {
@@ -61,7 +61,7 @@ func TestSpec11_13_AGateKeepsFiveMeasurements(t *testing.T) {
 	assert.Zero(t, Wait(gate, state, time.Unix(70, 0)))
 }
 
-func TestSpec11_13_TheAnswerOfAWebhookDecides(t *testing.T) {
+func TestSpec11_14_TheAnswerOfAWebhookDecides(t *testing.T) {
 	gate := &outriggerv1.RolloutGate{Webhook: &outriggerv1.WebhookGate{Interval: &metav1.Duration{Duration: time.Hour}}}
 	state := Record(gate, protocol.GateState{}, protocol.Measurement{Phase: protocol.GateRunning, Message: "3 of 4 checks"})
 	assert.Equal(t, protocol.GateRunning, state.Phase)
@@ -70,7 +70,7 @@ func TestSpec11_13_TheAnswerOfAWebhookDecides(t *testing.T) {
 	assert.Equal(t, protocol.GateFailure, Record(gate, state, protocol.Measurement{Phase: protocol.GateFailure}).Phase)
 }
 
-func TestSpec11_13_ExpressionsJudgeAValue(t *testing.T) {
+func TestSpec11_14_ExpressionsJudgeAValue(t *testing.T) {
 	for _, c := range []struct {
 		success, failure string
 		value            float64
@@ -93,7 +93,7 @@ func TestSpec11_13_ExpressionsJudgeAValue(t *testing.T) {
 	}
 }
 
-func TestSpec11_13_AnInvalidExpressionNamesItsField(t *testing.T) {
+func TestSpec11_14_AnInvalidExpressionNamesItsField(t *testing.T) {
 	valid := outriggerv1.PrometheusGate{Query: `errors{revision="{{.Revision}}"}`, Success: "value < 1.0"}
 	for _, c := range []struct {
 		change func(*outriggerv1.PrometheusGate)
@@ -117,7 +117,7 @@ func TestSpec11_13_AnInvalidExpressionNamesItsField(t *testing.T) {
 	}
 }
 
-func TestSpec11_13_TheReasonNamesTheGateAndItsValue(t *testing.T) {
+func TestSpec11_14_TheReasonNamesTheGateAndItsValue(t *testing.T) {
 	s := &protocol.Stage{Steps: 2, Step: &protocol.Step{Name: "canary"}}
 	assert.Equal(t, "gate errors of step 1 of 2 (canary) failed: 1 of 1 samples, 1 failed, last value 0.2",
 		Reason(s, protocol.GateState{Name: "errors", Phase: protocol.GateFailure, Message: "1 of 1 samples, 1 failed, last value 0.2"}))

@@ -109,7 +109,7 @@ func gateOf(set *v1alpha1.SidecarSet) v1alpha1.StageGate {
 	return v1alpha1.StageGate{}
 }
 
-func TestSpec11_13_AGateDecidesAboutTheNextStep(t *testing.T) {
+func TestSpec11_14_AGateDecidesAboutTheNextStep(t *testing.T) {
 	gateCredentials(t)
 	t.Run("good", func(t *testing.T) {
 		s, p := newStagedScenario(t, 4, intstr.FromInt32(4)), newPrometheus(t, "0.01", "0.02")
@@ -178,7 +178,7 @@ func TestSpec11_13_AGateDecidesAboutTheNextStep(t *testing.T) {
 }
 
 // A run whose history is lost continues with the measurements in status.
-func TestSpec11_13_TheMeasurementsSurviveALostRun(t *testing.T) {
+func TestSpec11_14_TheMeasurementsSurviveALostRun(t *testing.T) {
 	gateCredentials(t)
 	s, p := newStagedScenario(t, 4, intstr.FromInt32(4)), newPrometheus(t, "0.01", hang)
 	s.gate(p)
