@@ -197,6 +197,10 @@ func TestSpec11_2_TheSimulationKeepsTheLimits(t *testing.T) {
 			in.Pods = injected(1+random.IntN(40), "agent:v1")
 			in.Policy.Spec.MaxUnavailablePerOwner = random.Int32N(3)
 			maxUnavailable(in.Set, fmt.Sprint(1+random.IntN(6)))
+			if random.IntN(2) == 0 {
+				in.Policy.Spec.Domains = &outriggerv1.RolloutDomains{TopologyKey: "zone", MaxUnavailableDomains: 1 + random.Int32N(2)}
+				in.Cluster.Domain = func(node string) string { return "zone-" + node }
+			}
 		})
 		assertKeepsLimits(t, in, run(t, in))
 	}
@@ -210,6 +214,10 @@ func assertKeepsLimits(t *testing.T, in *Input, result *Result) {
 	require.LessOrEqual(t, result.Most.Pods, result.MaxUnavailablePods)
 	if limit := in.Policy.Spec.MaxUnavailablePerOwner; limit > 0 {
 		require.LessOrEqual(t, result.Most.PerOwner, int(limit))
+	}
+	if domains := in.Policy.Spec.Domains; domains != nil {
+		require.Positive(t, result.Most.Domains)
+		require.LessOrEqual(t, result.Most.Domains, int(domains.MaxUnavailableDomains))
 	}
 	upgraded, last := 0, time.Duration(0)
 	var reachedAt time.Duration
