@@ -34,7 +34,6 @@ type options struct {
 	gap    time.Duration
 	// planOnly prints the faults and does nothing.
 	planOnly bool
-	keep     bool
 }
 
 func command() *cobra.Command {
@@ -48,7 +47,6 @@ func command() *cobra.Command {
 	cmd.Flags().IntVar(&o.faults, "faults", 100, "how many")
 	cmd.Flags().DurationVar(&o.gap, "gap", usualGap, "mean time between two faults")
 	cmd.Flags().IntVar(&o.pods, "pods", 300, "on simulated nodes")
-	cmd.Flags().BoolVar(&o.keep, "keep", false, "keep the logs of a run without violations too")
 	cmd.Flags().BoolVar(&o.planOnly, "plan", false, "print the faults and do nothing")
 	cmd.AddCommand(soakCommand())
 	return cmd
@@ -77,10 +75,6 @@ func inFolder(ctx context.Context, o options, plan []Fault, out io.Writer, durin
 	err = disturbed(ctx, o, plan, dir, out, during)
 	if err != nil {
 		return fmt.Errorf("seed %d, %d faults: %w (logs are kept in %s)", o.seed, o.faults, err, dir)
-	}
-	if o.keep {
-		_, err := fmt.Fprintln(out, "logs are kept in", dir)
-		return err
 	}
 	return os.RemoveAll(dir)
 }

@@ -4,12 +4,10 @@ import (
 	"context"
 	"fmt"
 	"os/exec"
-	"slices"
 	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
@@ -66,15 +64,22 @@ func (c *Cluster) Apply(ctx context.Context, folder string) error {
 		return fmt.Errorf("apply %s: %w", folder, err)
 	}
 	for applied := range strings.FieldsSeq(out) {
-		kind, name, _ := strings.Cut(applied, "/")
-		if !strings.HasPrefix(kind, "customresourcedefinition.") {
-			continue
-		}
-		if err := c.AwaitEstablished(ctx, name); err != nil {
-			return fmt.Errorf("apply %s: %w", folder, err)
+		if name, found := strings.CutPrefix(applied, "customresourcedefinition.apiextensions.k8s.io/"); found {
+			if err := c.AwaitEstablished(ctx, name); err != nil {
+				return err
+			}
 		}
 	}
 	return nil
+}
+
+// AwaitEstablished waits until a definition is served. kubectl wait fails while the definition
+// has no conditions yet.
+func (c *Cluster) AwaitEstablished(ctx context.Context, name string) error {
+	return poll(ctx, "wait for the definition "+name, func(ctx context.Context) error {
+		_, err := c.kubectl(ctx, "wait", "--for=condition=Established", "--timeout=1m", "crd/"+name)
+		return err
+	})
 }
 
 // suspendConversion removes the conversion webhook of an existing definition. Otherwise, an
@@ -90,23 +95,6 @@ func (c *Cluster) suspendConversion(ctx context.Context) error {
 	}
 	return poll(ctx, "read SidecarSets without conversion", func(ctx context.Context) error {
 		return c.Kube.List(ctx, &v1alpha1.SidecarSetList{})
-	})
-}
-
-// AwaitEstablished waits until a definition is served. It replaces kubectl wait, which fails
-// while the definition has no conditions yet.
-func (c *Cluster) AwaitEstablished(ctx context.Context, name string) error {
-	return poll(ctx, fmt.Sprintf("wait until %s is established", name), func(ctx context.Context) error {
-		var definition apiextensionsv1.CustomResourceDefinition
-		if err := c.Kube.Get(ctx, client.ObjectKey{Name: name}, &definition); err != nil {
-			return err
-		}
-		if !slices.ContainsFunc(definition.Status.Conditions, func(condition apiextensionsv1.CustomResourceDefinitionCondition) bool {
-			return condition.Type == apiextensionsv1.Established && condition.Status == apiextensionsv1.ConditionTrue
-		}) {
-			return fmt.Errorf("its conditions are %v", definition.Status.Conditions)
-		}
-		return nil
 	})
 }
 

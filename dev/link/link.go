@@ -86,15 +86,10 @@ func (l *Link) Reset() {
 
 // Redirect forwards to another address, and cuts the open connections.
 func (l *Link) Redirect(upstream string) {
-	l.RedirectNew(upstream)
-	l.Reset()
-}
-
-// RedirectNew forwards new connections to another address.
-func (l *Link) RedirectNew(upstream string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.upstream = upstream
+	l.cut()
 }
 
 // Close closes the link and its connections.
