@@ -63,6 +63,8 @@ func listSteps(s *protocol.Stage, phase protocol.Phase) string {
 		switch {
 		case phase == protocol.PhaseBaking:
 			current += ", bakes until " + s.BakeEnd().UTC().Format(time.RFC3339)
+		case phase == protocol.PhaseGateRunning && s.OpenGate() != nil:
+			current += ", waits for gate " + s.OpenGate().Name
 		case phase == protocol.PhaseAwaitingApproval:
 			current += ", waits for approval"
 		case s.Reached == nil && s.Step.Bake > 0:

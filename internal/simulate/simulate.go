@@ -289,6 +289,8 @@ func (s *simulation) awaitStep(plan *rollout.Plan) error {
 	switch phase, _ := s.stage.Wait(s.now); {
 	case phase == protocol.PhaseBaking:
 		s.continueAt(s.stage.BakeEnd())
+	case phase == protocol.PhaseGateRunning:
+		s.passGate()
 	case phase == protocol.PhaseAwaitingApproval && s.approvalAt.IsZero():
 		s.approvalAt = s.now.Add(s.in.ApprovalAfter)
 		s.event("waits for approval (assumed " + assumed(s.in.ApprovalAfter) + ")")
@@ -305,6 +307,14 @@ func (s *simulation) awaitStep(plan *rollout.Plan) error {
 		return err
 	}
 	return nil
+}
+
+// passGate lets the gate that is open succeed.
+func (s *simulation) passGate() {
+	open, passed := s.stage.OpenGate(), *s.stage
+	passed.Gates = append(slices.Clone(passed.Gates), protocol.GateState{Name: open.Name, Phase: protocol.GateSuccess})
+	s.stage = &passed
+	s.event("gate " + open.Name + " succeeds (assumed)")
 }
 
 // continueAt moves the time to the next event, at the latest to a time. Pods whose time has come become

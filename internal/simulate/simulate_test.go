@@ -103,6 +103,9 @@ func TestTimelines(t *testing.T) {
 	office := outriggerv1.RolloutWindow{Schedule: "0 9 * * 1-5", Duration: metav1.Duration{Duration: 4 * time.Hour}, TimeZone: "Europe/Berlin"}
 	for name, in := range map[string]*Input{
 		"steps": input(policyOf(threeSteps...)),
+		"gates": input(policyOf(upTo("1", func(s *outriggerv1.RolloutStep) { s.Gates = []string{"errors"} }, approved)), func(in *Input) {
+			in.Policy.Spec.Gates = []outriggerv1.RolloutGate{{Name: "errors", Webhook: &outriggerv1.WebhookGate{}}}
+		}),
 		"approvals-take-time": input(policyOf(threeSteps...), func(in *Input) {
 			in.ApprovalAfter, in.ColdRestart = 4*time.Hour, time.Minute
 		}),
