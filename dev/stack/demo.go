@@ -6,11 +6,11 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/outrigger/outrigger/dev/cluster"
-	"github.com/outrigger/outrigger/dev/demo"
 )
 
 func demoCommand(at *stateDir) *cobra.Command {
@@ -22,7 +22,7 @@ func demoCommand(at *stateDir) *cobra.Command {
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			o.at = *at
-			return runDemo(cmd.Context(), o, exit, demo.NewPrinter(cmd.OutOrStdout(), verbose))
+			return runDemo(cmd.Context(), o, exit, &demo{out: cmd.OutOrStdout(), verbose: verbose, began: time.Now()})
 		},
 	}
 	cmd.Flags().IntVar(&o.workers, "workers", 2, "number of workers")
@@ -31,17 +31,17 @@ func demoCommand(at *stateDir) *cobra.Command {
 	return cmd
 }
 
-func runDemo(ctx context.Context, o upOptions, exit bool, printer *demo.Printer) error {
-	printer.Step("starting Kubernetes with %d simulated nodes, Temporal and Outrigger: about ten seconds", o.nodes)
-	o.temporalReady = func(c *cluster.Cluster) { printer.Step("Temporal is up; its UI: %s", c.TemporalUI) }
+func runDemo(ctx context.Context, o upOptions, exit bool, d *demo) error {
+	d.step("starting Kubernetes with %d simulated nodes, Temporal and Outrigger: about ten seconds", o.nodes)
+	o.temporalReady = func(c *cluster.Cluster) { d.step("Temporal is up; its UI: %s", c.TemporalUI) }
 	err := withStack(ctx, o, func(ctx context.Context, s *supervisor) error {
-		printer.Step("Kubernetes and Outrigger are up: export KUBECONFIG=%s", s.cluster.Kubeconfig)
-		d := demo.Demo{Cluster: s.cluster, Bin: "bin", Printer: printer}
-		err := d.Run(ctx)
+		d.step("Kubernetes and Outrigger are up: export KUBECONFIG=%s", s.cluster.Kubeconfig)
+		d.Cluster = s.cluster
+		err := d.show(ctx)
 		if exit || ctx.Err() != nil {
 			return err
 		}
-		return stayUp(ctx, s, printer.Out, err)
+		return stayUp(ctx, s, d.out, err)
 	})
 	if errors.Is(err, errUp) {
 		return errors.New("a stack is up already; end it with `make down` first")

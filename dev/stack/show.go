@@ -1,4 +1,4 @@
-package demo
+package main
 
 import (
 	"bytes"
@@ -6,6 +6,7 @@ import (
 	"embed"
 	"errors"
 	"fmt"
+	"io"
 	"os/exec"
 	"path/filepath"
 	"strings"
@@ -33,22 +34,35 @@ const (
 	timeout   = 3 * time.Minute
 )
 
-// Demo shows a rollout on a running stack.
-type Demo struct {
-	Cluster *cluster.Cluster
-	// Bin is the directory of kubectl.
-	Bin     string
-	Printer *Printer
-
+// demo shows a rollout on a running stack. It prints a line for each step, with the seconds since
+// the start.
+type demo struct {
+	*cluster.Cluster
+	out      io.Writer
+	verbose  bool
+	began    time.Time
 	watched  *observer.Watch
 	workflow string
 }
 
-// Run shows the demo. It returns an error if the rollout breaks a rule.
-func (d *Demo) Run(ctx context.Context) error {
+// step prints a line. An error is ignored, so that the demo continues without a reader.
+func (d *demo) step(format string, args ...any) {
+	_, _ = fmt.Fprintf(d.out, "%6.1f s  %s\n", time.Since(d.began).Seconds(), fmt.Sprintf(format, args...))
+}
+
+// detail prints a line in verbose mode only.
+func (d *demo) detail(format string, args ...any) {
+	if d.verbose {
+		text := strings.ReplaceAll(fmt.Sprintf(format, args...), "\n", "\n          ")
+		_, _ = fmt.Fprintf(d.out, "          %s\n", text)
+	}
+}
+
+// show shows the demo. It returns an error if the rollout breaks a rule.
+func (d *demo) show(ctx context.Context) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, timeout, fmt.Errorf("the demo took longer than %s", timeout))
 	defer cancel()
-	config, err := d.Cluster.RESTConfig()
+	config, err := d.RESTConfig()
 	if err != nil {
 		return err
 	}
@@ -63,7 +77,7 @@ func (d *Demo) Run(ctx context.Context) error {
 	return nil
 }
 
-func (d *Demo) inject(ctx context.Context) error {
+func (d *demo) inject(ctx context.Context) error {
 	for _, file := range []string{"sidecarset.yaml", "deployment.yaml"} {
 		if err := d.apply(ctx, file); err != nil {
 			return err
@@ -73,7 +87,7 @@ func (d *Demo) inject(ctx context.Context) error {
 	if _, err := d.watched.Await(ctx, observer.Converged(pods)); err != nil {
 		return fmt.Errorf("wait for injected pods: %w", err)
 	}
-	d.Printer.Step("%d pods match a SidecarSet: each was injected with sidecar1, running %s", pods, before)
+	d.step("%d pods match a SidecarSet: each was injected with sidecar1, running %s", pods, before)
 	if err := d.awaitStatus(ctx); err != nil {
 		return err
 	}
@@ -85,26 +99,26 @@ func (d *Demo) inject(ctx context.Context) error {
 	return nil
 }
 
-func (d *Demo) change(ctx context.Context) error {
+func (d *demo) change(ctx context.Context) error {
 	d.watched.Expect(after)
-	if err := d.show(ctx, "patch", "sidecarset", set, "--type=json",
+	if err := d.print(ctx, "patch", "sidecarset", set, "--type=json",
 		`--patch=[{"op":"replace","path":"/spec/containers/0/image","value":"`+after+`"}]`); err != nil {
 		return err
 	}
-	d.Printer.Step("the image changes to %s; at most %d pods may be unavailable; the run: %s", after, maxUnavailable, d.runURL())
+	d.step("the image changes to %s; at most %d pods may be unavailable; the run: %s", after, maxUnavailable, d.runURL())
 	if err := d.follow(ctx, func(v observer.View) bool { return v.Updated > 0 }); err != nil {
 		return err
 	}
-	d.Printer.Step("the first pod is upgraded in place")
+	d.step("the first pod is upgraded in place")
 	return nil
 }
 
 // runURL returns the URL of the run in the UI of Temporal.
-func (d *Demo) runURL() string {
-	return fmt.Sprintf("%s/namespaces/%s/workflows/%s", d.Cluster.TemporalUI, cluster.TemporalNamespace, strings.ReplaceAll(d.workflow, "/", "%2F"))
+func (d *demo) runURL() string {
+	return fmt.Sprintf("%s/namespaces/%s/workflows/%s", d.TemporalUI, cluster.TemporalNamespace, strings.ReplaceAll(d.workflow, "/", "%2F"))
 }
 
-func (d *Demo) pauseAndResume(ctx context.Context) error {
+func (d *demo) pauseAndResume(ctx context.Context) error {
 	if err := d.follow(ctx, func(v observer.View) bool { return v.Updated >= pauseAt }); err != nil {
 		return err
 	}
@@ -118,7 +132,7 @@ func (d *Demo) pauseAndResume(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("wait for the batch in progress: %w", err)
 	}
-	d.Printer.Step("the rollout is paused at %d of %d pods; no pod is patched for %s", paused.Updated, pods, pausedFor)
+	d.step("the rollout is paused at %d of %d pods; no pod is patched for %s", paused.Updated, pods, pausedFor)
 	select {
 	case <-time.After(pausedFor):
 	case <-ctx.Done():
@@ -130,17 +144,17 @@ func (d *Demo) pauseAndResume(ctx context.Context) error {
 	if err := d.signal(ctx, protocol.ResumeSignal, "all is well"); err != nil {
 		return err
 	}
-	d.Printer.Step("the rollout is resumed")
+	d.step("the rollout is resumed")
 	return nil
 }
 
-func (d *Demo) finish(ctx context.Context) error {
+func (d *demo) finish(ctx context.Context) error {
 	if err := d.follow(ctx, observer.Converged(pods)); err != nil {
 		return err
 	}
 	worst, event := d.watched.Worst()
 	view := d.watched.View()
-	d.Printer.Step("done: %d pods run %s; at most %d were unavailable at once; app containers restarted %d times",
+	d.step("done: %d pods run %s; at most %d were unavailable at once; app containers restarted %d times",
 		view.Updated, after, worst, view.AppRestarts)
 	var broken []error
 	if worst > maxUnavailable {
@@ -162,22 +176,22 @@ func (d *Demo) finish(ctx context.Context) error {
 }
 
 // awaitStatus waits until the columns of kubectl get show that all pods have the newest version.
-func (d *Demo) awaitStatus(ctx context.Context) error {
+func (d *demo) awaitStatus(ctx context.Context) error {
 	for column, field := range map[string]string{"matched": "matchedPods", "updated": "updatedPods", "ready": "readyPods", "updated and ready": "updatedReadyPods"} {
 		_, err := d.kubectl(ctx, nil, "wait", "sidecarset/"+set, "--timeout=30s", fmt.Sprintf("--for=jsonpath={.status.%s}=%d", field, pods))
 		if err != nil {
 			return fmt.Errorf("status does not say that %d pods are %s: %w", pods, column, err)
 		}
 	}
-	return d.show(ctx, "get", "sidecarset", set)
+	return d.print(ctx, "get", "sidecarset", set)
 }
 
 // follow prints the progress of the pods until the condition is true.
-func (d *Demo) follow(ctx context.Context, until func(observer.View) bool) error {
+func (d *demo) follow(ctx context.Context, until func(observer.View) bool) error {
 	var shown observer.View
 	_, err := d.watched.Await(ctx, func(v observer.View) bool {
 		if v.Updated != shown.Updated || v.InFlight != shown.InFlight {
-			d.Printer.Detail("%s updated %2d/%d   in flight %d of %d", bar(v.Updated-v.InFlight, v.InFlight, pods), v.Updated, pods, v.InFlight, maxUnavailable)
+			d.detail("%s updated %2d/%d   in flight %d of %d", bar(v.Updated-v.InFlight, v.InFlight, pods), v.Updated, pods, v.InFlight, maxUnavailable)
 			shown = v
 		}
 		return until(v)
@@ -189,18 +203,18 @@ func bar(done, moving, all int) string {
 	return strings.Repeat("█", max(done, 0)) + strings.Repeat("▒", moving) + strings.Repeat("·", max(all-done-moving, 0))
 }
 
-func (d *Demo) signal(ctx context.Context, name, reason string) error {
-	if err := d.Cluster.Temporal.SignalWorkflow(ctx, d.workflow, "", name, protocol.Pause{By: "demo", Reason: reason}); err != nil {
+func (d *demo) signal(ctx context.Context, name, reason string) error {
+	if err := d.Temporal.SignalWorkflow(ctx, d.workflow, "", name, protocol.Pause{By: "demo", Reason: reason}); err != nil {
 		return fmt.Errorf("send the signal %s: %w", name, err)
 	}
 	return nil
 }
 
 // awaitPhase queries the run until the run is in the given phase.
-func (d *Demo) awaitPhase(ctx context.Context, phase protocol.Phase) error {
+func (d *demo) awaitPhase(ctx context.Context, phase protocol.Phase) error {
 	var status protocol.RolloutStatus
 	err := wait.PollUntilContextCancel(ctx, 100*time.Millisecond, true, func(ctx context.Context) (bool, error) {
-		answer, err := d.Cluster.Temporal.QueryWorkflow(ctx, d.workflow, "", protocol.StatusQuery)
+		answer, err := d.Temporal.QueryWorkflow(ctx, d.workflow, "", protocol.StatusQuery)
 		if err == nil {
 			err = answer.Get(&status)
 		}
@@ -209,11 +223,11 @@ func (d *Demo) awaitPhase(ctx context.Context, phase protocol.Phase) error {
 	if err != nil {
 		return fmt.Errorf("wait until the run is %s, it is %q: %w (%w)", phase, status.Phase, err, context.Cause(ctx))
 	}
-	d.Printer.Detail("the run reports %s: %s", status.Phase, status.Message)
+	d.detail("the run reports %s: %s", status.Phase, status.Message)
 	return nil
 }
 
-func (d *Demo) apply(ctx context.Context, file string) error {
+func (d *demo) apply(ctx context.Context, file string) error {
 	manifest, err := manifests.ReadFile("manifests/" + file)
 	if err != nil {
 		return fmt.Errorf("read %s: %w", file, err)
@@ -222,22 +236,22 @@ func (d *Demo) apply(ctx context.Context, file string) error {
 	if err != nil {
 		return err
 	}
-	d.Printer.Detail("$ kubectl apply -f %s\n%s", file, out)
+	d.detail("$ kubectl apply -f %s\n%s", file, out)
 	return nil
 }
 
-func (d *Demo) show(ctx context.Context, args ...string) error {
+func (d *demo) print(ctx context.Context, args ...string) error {
 	out, err := d.kubectl(ctx, nil, args...)
 	if err != nil {
 		return err
 	}
-	d.Printer.Detail("$ kubectl %s\n%s", strings.Join(args, " "), out)
+	d.detail("$ kubectl %s\n%s", strings.Join(args, " "), out)
 	return nil
 }
 
-func (d *Demo) kubectl(ctx context.Context, stdin []byte, args ...string) (string, error) {
+func (d *demo) kubectl(ctx context.Context, stdin []byte, args ...string) (string, error) {
 	var out, complaint bytes.Buffer
-	cmd := exec.CommandContext(ctx, filepath.Join(d.Bin, "kubectl"), append([]string{"--kubeconfig=" + d.Cluster.Kubeconfig}, args...)...)
+	cmd := exec.CommandContext(ctx, filepath.Join("bin", "kubectl"), append([]string{"--kubeconfig=" + d.Kubeconfig}, args...)...)
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = bytes.NewReader(stdin), &out, &complaint
 	if err := cmd.Run(); err != nil {
 		return "", fmt.Errorf("kubectl %s: %w: %s", strings.Join(args, " "), err, strings.TrimSpace(complaint.String()))

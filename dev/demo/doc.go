@@ -1,2 +1,0 @@
-// Package demo shows one rollout on the local stack. The demo fails if the rollout breaks a rule.
-package demo
