@@ -37,7 +37,7 @@ func newSimulatePolicy(shared *flags) *cobra.Command {
 		Short: "Show the timeline of a rollout under a RolloutPolicy",
 		Long: "Runs the planner of the worker and a RolloutPolicy over the present pods of a SidecarSet, with virtual time, and\n" +
 			"writes nothing. The policy applies in the simulation even if it would not apply in the cluster. If all pods\n" +
-			"are updated, the simulation upgrades them to a hypothetical new image.",
+			"are updated, the simulation upgrades them to a hypothetical new image. All samples of gates succeed.",
 		Example: `  outrigger simulate policy -f policy.yaml --sidecarset logs
   outrigger simulate policy -f policy.yaml --sidecarset logs --cold-restart 20s --approval-after 4h
   outrigger simulate policy -f policy.yaml --sidecarset logs --now 2026-11-27T12:00:00Z -o json

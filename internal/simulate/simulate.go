@@ -17,6 +17,7 @@ import (
 	outriggerv1 "github.com/outrigger/outrigger/api/outrigger/v1alpha1"
 	"github.com/outrigger/outrigger/api/protocol"
 	"github.com/outrigger/outrigger/api/v1alpha1"
+	"github.com/outrigger/outrigger/internal/gate"
 	"github.com/outrigger/outrigger/internal/rollout"
 	"github.com/outrigger/outrigger/internal/stage"
 )
@@ -290,7 +291,7 @@ func (s *simulation) awaitStep(plan *rollout.Plan) error {
 	case phase == protocol.PhaseBaking:
 		s.continueAt(s.stage.BakeEnd())
 	case phase == protocol.PhaseGateRunning:
-		s.passGate()
+		s.measureGate()
 	case phase == protocol.PhaseAwaitingApproval && s.approvalAt.IsZero():
 		s.approvalAt = s.now.Add(s.in.ApprovalAfter)
 		s.event("waits for approval (assumed " + assumed(s.in.ApprovalAfter) + ")")
@@ -309,12 +310,20 @@ func (s *simulation) awaitStep(plan *rollout.Plan) error {
 	return nil
 }
 
-// passGate lets the gate that is open succeed.
-func (s *simulation) passGate() {
-	open, passed := s.stage.OpenGate(), *s.stage
-	passed.Gates = append(slices.Clone(passed.Gates), protocol.GateState{Name: open.Name, Phase: protocol.GateSuccess})
-	s.stage = &passed
-	s.event("gate " + open.Name + " succeeds (assumed)")
+// measureGate lets the next sample of the open gate succeed at its time.
+func (s *simulation) measureGate() {
+	open := s.stage.OpenGate()
+	state := s.stage.StateOf(open.Name)
+	s.event("gate " + open.Name + " (assumed to succeed)")
+	if wait := gate.Wait(open, state, s.now); wait > 0 {
+		s.continueAt(s.now.Add(wait))
+		return
+	}
+	state = gate.Record(open, state, protocol.Measurement{Phase: protocol.GateSuccess, Time: s.now})
+	measured := *s.stage
+	measured.Gates = slices.DeleteFunc(slices.Clone(measured.Gates), func(known protocol.GateState) bool { return known.Name == state.Name })
+	measured.Gates = append(measured.Gates, state)
+	s.stage = &measured
 }
 
 // continueAt moves the time to the next event, at the latest to a time. Pods whose time has come become

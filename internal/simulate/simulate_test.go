@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 	"time"
 
@@ -53,6 +54,7 @@ func injected(n int, image string) []*corev1.Pod {
 }
 
 func policyOf(steps ...outriggerv1.RolloutStep) *outriggerv1.RolloutPolicy {
+	steps = slices.Clone(steps)
 	policy := &outriggerv1.RolloutPolicy{ObjectMeta: metav1.ObjectMeta{Name: "canary"}}
 	policy.Spec.Steps = steps
 	return policy
@@ -103,9 +105,6 @@ func TestTimelines(t *testing.T) {
 	office := outriggerv1.RolloutWindow{Schedule: "0 9 * * 1-5", Duration: metav1.Duration{Duration: 4 * time.Hour}, TimeZone: "Europe/Berlin"}
 	for name, in := range map[string]*Input{
 		"steps": input(policyOf(threeSteps...)),
-		"gates": input(policyOf(upTo("1", func(s *outriggerv1.RolloutStep) { s.Gates = []string{"errors"} }, approved)), func(in *Input) {
-			in.Policy.Spec.Gates = []outriggerv1.RolloutGate{{Name: "errors", Webhook: &outriggerv1.WebhookGate{}}}
-		}),
 		"approvals-take-time": input(policyOf(threeSteps...), func(in *Input) {
 			in.ApprovalAfter, in.ColdRestart = 4*time.Hour, time.Minute
 		}),
@@ -133,6 +132,11 @@ func TestTimelines(t *testing.T) {
 		}),
 		"without-progress": input(policyOf(threeSteps...), func(in *Input) {
 			in.Fail, in.Policy.Spec.Failure = 1, &outriggerv1.RolloutFailure{MaxFailedPods: intstr.FromInt32(9), ProgressDeadline: &metav1.Duration{Duration: 30 * time.Minute}}
+		}),
+		"gates": input(policyOf(threeSteps...), func(in *Input) {
+			prometheus := &outriggerv1.PrometheusGate{Address: "http://prometheus:9090", Query: "up", Samples: 3, Interval: &metav1.Duration{Duration: 2 * time.Minute}, Success: "value == 1.0"}
+			in.Policy.Spec.Gates = []outriggerv1.RolloutGate{{Name: "errors", Prometheus: prometheus}, {Name: "review", Webhook: &outriggerv1.WebhookGate{URL: "https://review"}}}
+			in.Policy.Spec.Steps[0].Gates = []string{"errors", "review"}
 		}),
 		"frozen": input(policyOf(threeSteps...), func(in *Input) {
 			in.Freezes = []outriggerv1.RolloutFreeze{{ObjectMeta: metav1.ObjectMeta{Name: "sale"}, Spec: outriggerv1.RolloutFreezeSpec{Reason: "no changes", Until: &metav1.Time{Time: noon.Add(12 * time.Hour)}}}}
