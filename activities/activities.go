@@ -54,6 +54,7 @@ type Activities struct {
 	GateClient *http.Client
 
 	populations rollout.PopulationCache
+	health      rollout.Health
 	freezes     freezeList
 	policies    policyList
 	limits      limitSources

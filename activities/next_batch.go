@@ -25,6 +25,7 @@ func (a *Activities) NextBatch(ctx context.Context, input protocol.NextBatchInpu
 	})
 	if err == nil && result.Phase.Ended() && result.Phase != protocol.PhaseSuperseded {
 		a.populations.Forget(input.SidecarSet.Name)
+		a.health.Forget(input.SidecarSet.Name)
 		err = a.lease(input.SidecarSet, leaseIdentity(ctx, input.Run)).release(ctx, result.Phase == protocol.PhaseDeleted)
 	}
 	return result, err
@@ -57,6 +58,8 @@ type nextBatch struct {
 	stageIsRead bool
 	// progressDue is set if the progress deadline of the stage applies to the newest plan.
 	progressDue bool
+	// healthAgain is the time until the next observation of pods that are not ready, or 0.
+	healthAgain time.Duration
 }
 
 // check makes one attempt. again is the time until the next attempt if nothing changes. If again
@@ -121,7 +124,7 @@ func (n *nextBatch) plan(ctx context.Context, set *v1alpha1.SidecarSet) (result 
 		Counts: plan.Counts, Hot: plan.Hot, FalseConditions: plan.FalseConditions, TrueConditions: plan.TrueConditions,
 		Gone: gone(n.input.Rejected, &plan), GoneConditions: goneConditions, Stage: current,
 	}
-	result.ProgressDue = n.progressDue
+	result.ProgressDue, result.Again = n.progressDue, n.healthAgain
 	return result, again, nil
 }
 

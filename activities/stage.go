@@ -70,8 +70,12 @@ func (n *nextBatch) recordedStage(set *v1alpha1.SidecarSet) *protocol.Stage {
 // that the plan could follow.
 func (n *nextBatch) acceptedStage(ctx context.Context, set *v1alpha1.SidecarSet, population []rollout.Pod) (*protocol.Stage, error) {
 	current, err := n.stage(ctx, set)
-	if err != nil || current == nil || !current.Accept || n.input.Paused {
-		return current, err
+	if err != nil {
+		return nil, err
+	}
+	n.healthAgain = n.observeHealth(set, population, current)
+	if current == nil || !current.Accept || n.input.Paused {
+		return current, nil
 	}
 	if n.resolved, err = rollout.Accept(set, population, current); err != nil {
 		return nil, fmt.Errorf("SidecarSet %s: %w", set.Name, err)
@@ -125,6 +129,7 @@ func (a *Activities) listPolicies(ctx context.Context) (knownPolicies, error) {
 func (n *nextBatch) omitStages(result *protocol.NextBatchResult, again time.Duration) time.Duration {
 	limited := result.Failure != nil || result.Phase == protocol.PhaseFrozen || result.Phase == protocol.PhaseStepReached
 	result.Stage, result.Failure, result.FrozenUntil, result.ProgressDue = nil, nil, nil, false
+	result.Again = 0
 	if !limited {
 		return again
 	}

@@ -173,6 +173,7 @@ func (b *upgradeBatch) fill(ctx context.Context, set *v1alpha1.SidecarSet) (coun
 	if err != nil {
 		return counts, false, err
 	}
+	b.observeHealth(set, population, b.input.Stage)
 	plan, err := b.planPods(ctx, set, population, markRejected(population, b.input.Rejected), b.input.Stage)
 	if err != nil {
 		return counts, false, err

@@ -13,7 +13,7 @@ import (
 // ready during an outage, and no pod could be upgraded.
 const outage = time.Minute
 
-// minDeadlineWait is the shortest wait for the progress deadline.
+// minDeadlineWait is the shortest wait for the progress deadline, and for a pod that may fail.
 const minDeadlineWait = time.Second
 
 // followProgress records since when no pod has become updated and ready. The progress deadline starts
@@ -56,4 +56,12 @@ func (r *run) wasDown(ctx workflow.Context, began time.Time, after time.Duration
 	}
 	r.progress.Stall = nil
 	return true
+}
+
+// untilFailure shortens a wait to the time after which a pod may count as failed.
+func (r *run) untilFailure(wait time.Duration) time.Duration {
+	if r.again == 0 {
+		return wait
+	}
+	return min(wait, max(r.again, minDeadlineWait))
 }

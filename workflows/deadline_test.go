@@ -151,3 +151,25 @@ func (s *stageSuite) TestSpec11_6_ARunWithoutADeadlineKeepsNoStall() {
 		s.Nil(asked.Overdue)
 	}
 }
+
+// A pod counts as failed some time after the plan that observed it.
+func (s *stageSuite) TestSpec11_6_ARunPlansAgainOnceAPodMayHaveFailed() {
+	for name, phase := range map[string]protocol.Phase{"waiting": protocol.PhaseWaiting, "during a bake time": protocol.PhaseStepReached} {
+		s.Run(name, func() {
+			s.SetupTest()
+			var failed time.Duration
+			from := s.withDeadline(&failed)
+			from.Progress.Stage.Step.Bake = time.Hour
+			s.script = nil
+			s.answers(protocol.NextBatchResult{Phase: phase, Stage: from.Progress.Stage, Again: 40 * time.Second},
+				protocol.NextBatchResult{Phase: phase, Stage: from.Progress.Stage})
+			s.script = append(s.script, func(context.Context, protocol.NextBatchInput) (protocol.NextBatchResult, error) {
+				failed = s.env.Now().Sub(s.begin)
+				return ends(protocol.PhaseComplete), nil
+			})
+			s.ends(from)
+			s.GreaterOrEqual(failed, 40*time.Second+checkInterval)
+			s.Less(failed, 50*time.Second+checkInterval)
+		})
+	}
+}

@@ -59,6 +59,8 @@ type run struct {
 	// increases with each signal and each plan that wakes a sleeping migration.
 	updated, woken bool
 	wakes          int
+	// again is the time after which a pod may count as failed, as the newest plan knows it, or 0.
+	again time.Duration
 	// resumed is set while the last resume that was read ended a pause.
 	resumed bool
 }
@@ -158,6 +160,7 @@ func (r *run) nextBatch(ctx workflow.Context) (next protocol.NextBatchResult, an
 	}
 	r.counts = next.Counts
 	r.followProgress(ctx, next)
+	r.again = next.Again
 	r.rejected().forget(next.Gone)
 	r.rejectedConditions().forget(next.GoneConditions)
 	return next, true, r.show(ctx, next.Phase, next.Message)

@@ -132,5 +132,5 @@ func (r *run) sleep(ctx workflow.Context, reason string) error {
 	if left, runs := r.deadlineLeft(ctx); runs {
 		atMost = min(atMost, max(left, minDeadlineWait))
 	}
-	return r.awaitSignalFor(ctx, atMost, reason)
+	return r.awaitSignalFor(ctx, r.untilFailure(atMost), reason)
 }

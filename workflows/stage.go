@@ -44,13 +44,14 @@ func (r *run) awaitStep(ctx workflow.Context) error {
 	if err := r.show(ctx, phase, message); err != nil {
 		return err
 	}
-	switch phase {
-	case protocol.PhaseGateRunning:
+	if phase == protocol.PhaseGateRunning {
 		return r.awaitGate(ctx, message)
-	case protocol.PhaseAwaitingApproval:
-		return r.awaitSignal(ctx, message)
 	}
-	return r.awaitSignalFor(ctx, min(s.BakeEnd().Sub(now), checkInterval), message)
+	wait := r.untilFailure(checkInterval)
+	if phase != protocol.PhaseAwaitingApproval {
+		wait = min(s.BakeEnd().Sub(now), wait)
+	}
+	return r.awaitSignalFor(ctx, wait, message)
 }
 
 // beginNextStep ends the current step. The next plan reads the next step from the policy.

@@ -333,6 +333,9 @@ type NextBatchResult struct {
 	// worker took. The run observes an outage if it waited for much longer.
 	ProgressDue bool          `json:"progressDue,omitempty"`
 	Took        time.Duration `json:"took,omitempty"`
+	// Again is the time after which a pod may count as failed because it is not ready. 0 means that no
+	// such pod exists.
+	Again time.Duration `json:"again,omitempty"`
 }
 
 // AwaitMigrationInput is the input of the activity AwaitMigration, which waits for pods whose

@@ -85,6 +85,11 @@ type Step struct {
 	MaxFailed *intstr.IntOrString `json:"maxFailed,omitempty"`
 	// Rollback is set if the run rolls back, instead of being paused, after such failures.
 	Rollback bool `json:"rollback,omitempty"`
+	// UnreadyFor is the time after which an upgraded pod that is not ready counts as failed. AppRestarts
+	// is the number of restarts of other containers after which it counts as failed. 0 means that these
+	// pods do not count.
+	UnreadyFor  time.Duration `json:"unreadyFor,omitempty"`
+	AppRestarts int32         `json:"appRestarts,omitempty"`
 	// ProgressDeadline is the time without a pod that became updated and ready after which the rollout
 	// has failed. 0 means that there is no deadline.
 	ProgressDeadline time.Duration `json:"progressDeadline,omitempty"`

@@ -527,6 +527,10 @@ type RolloutStage struct {
 	MaxFailedPods *intstr.IntOrString `json:"maxFailedPods,omitempty"`
 	// Rollback is set if the rollout is rolled back, instead of being paused, after such failures.
 	Rollback bool `json:"rollback,omitempty"`
+	// UnreadyFor is the time after which an upgraded pod that is not ready counts as failed. AppRestarts
+	// is the number of restarts of other containers after which it counts as failed.
+	UnreadyFor  *metav1.Duration `json:"unreadyFor,omitempty"`
+	AppRestarts int32            `json:"appRestarts,omitempty"`
 	// ProgressDeadline is the time without a pod that became updated and ready after which the rollout
 	// has failed.
 	ProgressDeadline *metav1.Duration `json:"progressDeadline,omitempty"`

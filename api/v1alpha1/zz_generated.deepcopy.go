@@ -162,6 +162,11 @@ func (in *RolloutStage) DeepCopyInto(out *RolloutStage) {
 		*out = new(intstr.IntOrString)
 		**out = **in
 	}
+	if in.UnreadyFor != nil {
+		in, out := &in.UnreadyFor, &out.UnreadyFor
+		*out = new(v1.Duration)
+		**out = **in
+	}
 	if in.ProgressDeadline != nil {
 		in, out := &in.ProgressDeadline, &out.ProgressDeadline
 		*out = new(v1.Duration)

@@ -31,10 +31,10 @@ func ownPart(pod *corev1.Pod, injectedBy map[string]string) app {
 	pick := func(c *corev1.Container, into *[]*corev1.Container) {
 		_, replaced := injectedBy[c.Name]
 		switch {
-		case replaced && injected(c):
+		case replaced && Injected(c):
 		case replaced:
 			own.replaced = append(own.replaced, c.Name)
-		case injected(c):
+		case Injected(c):
 			own.selfDeclared = append(own.selfDeclared, c.Name)
 		default:
 			*into = append(*into, c)
@@ -47,14 +47,15 @@ func ownPart(pod *corev1.Pod, injectedBy map[string]string) app {
 		switch c := &pod.Spec.InitContainers[i]; {
 		case revision.IsNativeSidecar(c):
 			pick(c, &own.natives)
-		case injectedBy[c.Name] != "" && !injected(c):
+		case injectedBy[c.Name] != "" && !Injected(c):
 			own.replaced = append(own.replaced, c.Name)
 		}
 	}
 	return own
 }
 
-func injected(container *corev1.Container) bool {
+// Injected reports whether a container is a sidecar of any SidecarSet.
+func Injected(container *corev1.Container) bool {
 	return slices.ContainsFunc(container.Env, func(e corev1.EnvVar) bool {
 		return e.Name == v1alpha1.InjectedEnv && e.Value == "true"
 	})

@@ -31,9 +31,9 @@ func FindFailed(version *podstate.Version, pods []Pod) (failed FailedPods) {
 	for i := range pods {
 		pod := &pods[i]
 		switch {
-		case !pod.Updated && pod.Upgradable:
+		case inControlGroup(version, pod):
 			old++
-			if version.FailedStart(pod.Pod) != nil {
+			if pod.Unhealthy != "" || version.FailedStart(pod.Pod) != nil {
 				oldFailed++
 			}
 			continue
@@ -64,7 +64,17 @@ func failure(version *podstate.Version, pod *Pod) string {
 	if pod.Crashes >= MaxCrashes {
 		return fmt.Sprintf("a sidecar restarted %d times after its upgrade", pod.Crashes)
 	}
-	return ""
+	return pod.Unhealthy
+}
+
+// inControlGroup reports whether a pod shows failures that no upgrade of this rollout caused. Pods that
+// are not ready are upgraded first, so a pod that was unavailable before its upgrade stays in the group
+// until it is ready.
+func inControlGroup(version *podstate.Version, pod *Pod) bool {
+	if !pod.Updated {
+		return pod.Upgradable
+	}
+	return pod.UnavailableBefore && pod.Unhealthy != "" && pod.Crashes < maxCrashes && version.FailedStart(pod.Pod) == nil
 }
 
 // Accept returns the stage after a resume. The limit of the stage increases by the number of the pods

@@ -23,6 +23,9 @@ type Pod struct {
 	// ConditionInBackoff is set while a rejected write of the pod's condition waits for its
 	// retry.
 	InBackoff, ConditionInBackoff bool
+	// Unhealthy describes a pod that has not been ready for too long, or whose app restarted. It is set
+	// by Health.
+	Unhealthy string
 }
 
 // Reference names the pod.

@@ -105,6 +105,7 @@ func stepOf(step *outriggerv1.RolloutStep, policy *outriggerv1.RolloutPolicySpec
 	if policy.Failure != nil {
 		copied.MaxFailed = &policy.Failure.MaxFailedPods
 		copied.Rollback = policy.Failure.Action == outriggerv1.RollbackOnFailure
+		copied.UnreadyFor, copied.AppRestarts = durationOf(policy.Failure.UnreadyFor), policy.Failure.AppRestarts
 		copied.ProgressDeadline = durationOf(policy.Failure.ProgressDeadline)
 	}
 	if domains := policy.Domains; domains != nil {
@@ -167,6 +168,11 @@ func MaxFailed(s *protocol.Stage, pods int) (limit int, limited bool, err error)
 		return 0, false, fmt.Errorf("RolloutPolicy %s: failure.maxFailedPods: %w", s.Policy, err)
 	}
 	return limit + s.Tolerated, true, nil
+}
+
+// ObservesHealth reports whether a stage counts pods that are not ready, or whose app restarted.
+func ObservesHealth(s *protocol.Stage) bool {
+	return Limits(s) && s.Step.MaxFailed != nil && (s.Step.UnreadyFor > 0 || s.Step.AppRestarts > 0)
 }
 
 // LimitsUnavailable reports whether a stage limits the pods that upgrades make unavailable at once,

@@ -145,6 +145,8 @@ func TestSpec11_4_StatusKeepsTheStage(t *testing.T) {
 		"failed and resumed": {Generation: 4, Policy: "a", Steps: 3, Tolerated: 2, Step: &protocol.Step{UpTo: intstr.FromInt32(1), MaxFailed: new(intstr.FromString("2%")), MaxPerOwner: 1, RespectBudgets: true,
 			Domains: &protocol.Domains{TopologyKey: "zone", MaxUnavailable: 2},
 			Windows: []protocol.Window{{Schedule: "0 9 * * 1-5", Duration: 8 * time.Hour, TimeZone: "Europe/Berlin"}}}},
+		"with rules of failure": {Generation: 4, Policy: "a", Steps: 3, Step: &protocol.Step{UpTo: intstr.FromInt32(1), MaxFailed: new(intstr.FromInt32(2)), Rollback: true,
+			UnreadyFor: 5 * time.Minute, AppRestarts: 1, ProgressDeadline: 30 * time.Minute}},
 		"resumed":           {Generation: 4, Policy: "a", Steps: 3, Tolerated: 2, Accept: true, Step: &protocol.Step{UpTo: intstr.FromInt32(1)}},
 		"between two steps": {Generation: 4, Policy: "a", Steps: 3, Index: 2},
 		"done":              {Generation: 4, Policy: "a", Steps: 3, Index: 2, Done: true},

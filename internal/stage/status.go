@@ -24,6 +24,7 @@ func OfStatus(set *v1alpha1.SidecarSet) *protocol.Stage {
 	if recorded.UpTo != nil {
 		s.Step = &protocol.Step{Name: recorded.Name, UpTo: *recorded.UpTo, Approval: recorded.Approval, MaxFailed: recorded.MaxFailedPods, Rollback: recorded.Rollback, MaxPerOwner: int(recorded.MaxUnavailablePerOwner)}
 		s.Step.RespectBudgets = recorded.RespectPodDisruptionBudgets
+		s.Step.UnreadyFor, s.Step.AppRestarts = durationOf(recorded.UnreadyFor), recorded.AppRestarts
 		s.Step.ProgressDeadline = durationOf(recorded.ProgressDeadline)
 		if domains := recorded.Domains; domains != nil {
 			s.Step.Domains = &protocol.Domains{TopologyKey: domains.TopologyKey, MaxUnavailable: int(domains.MaxUnavailableDomains)}
@@ -79,6 +80,7 @@ func ToStatus(set *v1alpha1.SidecarSet, s *protocol.Stage) {
 		for _, window := range s.Step.Windows {
 			recorded.Windows = append(recorded.Windows, v1alpha1.StepWindow{Schedule: window.Schedule, Duration: metav1.Duration{Duration: window.Duration}, TimeZone: window.TimeZone})
 		}
+		recorded.UnreadyFor, recorded.AppRestarts = recordedDuration(s.Step.UnreadyFor), s.Step.AppRestarts
 		recorded.Bake, recorded.ProgressDeadline = recordedDuration(s.Step.Bake), recordedDuration(s.Step.ProgressDeadline)
 		gatesToStatus(recorded, s)
 	}

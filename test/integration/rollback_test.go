@@ -1,13 +1,11 @@
 package integration
 
 import (
-	"fmt"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -27,34 +25,6 @@ func newRollbackScenario(t *testing.T, n int32, steps ...outriggerv1.RolloutStep
 	require.NoError(t, stack.kube.Patch(s.ctx, policy, client.RawPatch(types.MergePatchType, []byte(`{"spec":{"failure":{"maxFailedPods":0,"action":"Rollback"}}}`))))
 	s.awaitGood()
 	return s
-}
-
-// Pods whose sidecars start, and never pass their probes, are not ready and do not fail.
-func TestSpec11_6_ARolloutWithoutProgressIsRolledBack(t *testing.T) {
-	t.Parallel()
-	s := newStagedScenario(t, 0, intstr.FromInt32(2))
-	s.patchPolicy(`{"failure":{"maxFailedPods":"100%","action":"Rollback","progressDeadline":"10s"}}`)
-	for i := range 4 {
-		s.byHand(fmt.Sprintf("pod-%d", i))
-	}
-	s.await(func(v observer.View) bool { return v.Ready == 4 })
-	s.awaitGood()
-	s.upgradeTo("side:v2")
-	s.await(func(v observer.View) bool { return v.Updated == 2 })
-	upgraded := s.images("side:v2")
-	for _, name := range upgraded {
-		s.reportReady(corev1.ConditionFalse, name, "side:v2", "sha256:v2", 1)
-	}
-	set := s.awaitSet("the quarantine", func(set *v1alpha1.SidecarSet) bool { return set.Status.Rollout.Quarantine != nil })
-	assert.Equal(t, fmt.Sprintf("no pod became updated and ready within 10s (progressDeadline); upgraded pods that are not ready: 2, such as %[1]s/%[2]s, %[1]s/%[3]s",
-		s.name, upgraded[0], upgraded[1]), set.Status.Rollout.Quarantine.Reason)
-	s.watched.Expect("side:v1")
-	s.await(func(v observer.View) bool { return v.Updated == 4 })
-	for _, name := range upgraded {
-		s.report(name, "side:v1", "sha256:same", 2)
-	}
-	s.awaitPhase(protocol.PhaseQuarantined)
-	assert.Equal(t, 2, s.watched.Asked("side:v2"))
 }
 
 func (s *scenario) awaitQuarantine() *v1alpha1.SidecarSet {

@@ -127,6 +127,16 @@ type RolloutFailure struct {
 	// revision, too. Without such a revision, Rollback pauses the rollout. The default is Pause.
 	// +kubebuilder:validation:Enum=Pause;Rollback
 	Action FailureAction `json:"action,omitempty"`
+	// UnreadyFor is the time after which a pod that was available before its upgrade, and is not ready
+	// since, counts as failed, such as 5m. Without it, a pod that is not ready does not count.
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:MaxLength=32
+	// +kubebuilder:validation:XValidation:rule="duration(self) > duration('0s')",message="unreadyFor is a positive duration such as 5m"
+	UnreadyFor *metav1.Duration `json:"unreadyFor,omitempty"`
+	// AppRestarts is the number of restarts of the containers that are no sidecars after which an
+	// upgraded pod counts as failed, such as 1. Without it, these restarts do not count.
+	// +kubebuilder:validation:Minimum=1
+	AppRestarts int32 `json:"appRestarts,omitempty"`
 	// ProgressDeadline is the time within which a pod must become updated and ready, such as 30m.
 	// If no pod does, although the rollout could upgrade pods or waits for upgraded pods, the rollout
 	// has failed. The time starts again with each such pod. Without it, a rollout waits without end.

@@ -187,6 +187,11 @@ func (in *RolloutDomains) DeepCopy() *RolloutDomains {
 func (in *RolloutFailure) DeepCopyInto(out *RolloutFailure) {
 	*out = *in
 	out.MaxFailedPods = in.MaxFailedPods
+	if in.UnreadyFor != nil {
+		in, out := &in.UnreadyFor, &out.UnreadyFor
+		*out = new(v1.Duration)
+		**out = **in
+	}
 	if in.ProgressDeadline != nil {
 		in, out := &in.ProgressDeadline, &out.ProgressDeadline
 		*out = new(v1.Duration)

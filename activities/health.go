@@ -1,0 +1,24 @@
+package activities
+
+import (
+	"time"
+
+	"github.com/outrigger/outrigger/api/protocol"
+	"github.com/outrigger/outrigger/api/v1alpha1"
+	"github.com/outrigger/outrigger/internal/rollout"
+	"github.com/outrigger/outrigger/internal/stage"
+)
+
+// maxHealthWait is the longest time between two observations while a pod may soon count as not ready
+// for too long. Each worker observes pods for itself, and any worker may make the next plan.
+const maxHealthWait = time.Minute
+
+// observeHealth marks the pods that are not ready for too long, or whose app restarted, if the policy
+// counts them. next is the time until the next observation, or 0.
+func (a *Activities) observeHealth(set *v1alpha1.SidecarSet, population []rollout.Pod, current *protocol.Stage) (next time.Duration) {
+	if !stage.ObservesHealth(current) {
+		return 0
+	}
+	next = a.health.Observe(set.Name, set.Annotations[v1alpha1.HashAnnotation], population, current.Step, a.Clock.Now())
+	return min(next, maxHealthWait)
+}

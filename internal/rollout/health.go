@@ -1,0 +1,120 @@
+package rollout
+
+import (
+	"fmt"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/outrigger/outrigger/api/protocol"
+	"github.com/outrigger/outrigger/internal/inject"
+	"github.com/outrigger/outrigger/internal/podstate"
+)
+
+// Health remembers since when pods are not ready, and how often their apps restarted, as this process
+// observed it. The clocks of nodes are not compared with the clock of the process. The zero value is
+// ready for concurrent use.
+type Health struct {
+	mu   sync.Mutex
+	sets map[string]healthOfSet
+}
+
+type healthOfSet struct {
+	hash string
+	pods map[types.UID]observedHealth
+}
+
+type observedHealth struct {
+	updated bool
+	// unready is the time of the first observation in which the pod was not ready, since the transition
+	// of its condition Ready. It is zero if the pod is ready.
+	unready    time.Time
+	transition metav1.Time
+	// restarts is the number of restarts of the app. before is this number before the upgrade of the
+	// pod, or in the first observation.
+	restarts, before int32
+}
+
+// Observe sets Unhealthy of the pods of a SidecarSet. hash is the hash of its content. next is the time
+// until the next pod may count as not ready for too long. It is 0 if there is no such pod.
+func (h *Health) Observe(set, hash string, pods []Pod, step *protocol.Step, now time.Time) (next time.Duration) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	earlier := h.sets[set]
+	if earlier.hash != hash {
+		earlier = healthOfSet{}
+	}
+	fresh := healthOfSet{hash: hash, pods: make(map[types.UID]observedHealth, len(pods))}
+	for i := range pods {
+		pod := &pods[i]
+		before, known := earlier.pods[pod.UID]
+		observed := observe(pod, before, known, now)
+		fresh.pods[pod.UID] = observed
+		pod.Unhealthy = observed.describe(step, now)
+		if left := step.UnreadyFor - now.Sub(observed.unready); pod.Unhealthy == "" && !observed.unready.IsZero() && step.UnreadyFor > 0 && (next == 0 || left < next) {
+			next = left
+		}
+	}
+	if h.sets == nil {
+		h.sets = map[string]healthOfSet{}
+	}
+	h.sets[set] = fresh
+	return next
+}
+
+// Forget frees the observations of the pods of a SidecarSet.
+func (h *Health) Forget(set string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	delete(h.sets, set)
+}
+
+func observe(pod *Pod, before observedHealth, known bool, now time.Time) observedHealth {
+	observed := observedHealth{updated: pod.Updated, restarts: appRestarts(pod.Pod)}
+	switch {
+	case !known:
+		observed.before = observed.restarts
+	case before.updated != pod.Updated:
+		observed.before = min(before.restarts, observed.restarts)
+	default:
+		// A recreated node may have lost the count.
+		observed.before = min(before.before, observed.restarts)
+	}
+	ready := podstate.Condition(pod.Pod, corev1.PodReady)
+	if ready == nil || ready.Status == corev1.ConditionTrue {
+		return observed
+	}
+	observed.unready, observed.transition = now, ready.LastTransitionTime
+	// The time before an upgrade only counts if the upgrade is not the cause of the unavailability.
+	upgraded := before.updated != pod.Updated && !pod.UnavailableBefore
+	if known && !before.unready.IsZero() && !upgraded && before.transition.Equal(&observed.transition) {
+		observed.unready = before.unready
+	}
+	return observed
+}
+
+// describe returns the reason for which a pod is not healthy. It is empty for a healthy pod.
+func (o observedHealth) describe(step *protocol.Step, now time.Time) string {
+	switch restarts := o.restarts - o.before; {
+	case step.UnreadyFor > 0 && !o.unready.IsZero() && now.Sub(o.unready) >= step.UnreadyFor:
+		return "not ready for " + shortened(step.UnreadyFor)
+	case step.AppRestarts > 0 && restarts >= step.AppRestarts:
+		return fmt.Sprintf("the app restarted %d times", restarts)
+	}
+	return ""
+}
+
+// appRestarts counts the restarts of the containers that are no sidecars.
+func appRestarts(pod *corev1.Pod) (restarts int32) {
+	for i := range pod.Spec.Containers {
+		if container := &pod.Spec.Containers[i]; !inject.Injected(container) {
+			if status := podstate.Status(pod, container.Name, false); status != nil {
+				restarts += status.RestartCount
+			}
+		}
+	}
+	return restarts
+}
