@@ -74,7 +74,7 @@ func inControlGroup(version *podstate.Version, pod *Pod) bool {
 	if !pod.Updated {
 		return pod.Upgradable
 	}
-	return pod.UnavailableBefore && pod.Unhealthy != "" && pod.Crashes < maxCrashes && version.FailedStart(pod.Pod) == nil
+	return pod.UnavailableBefore && pod.Unhealthy != "" && pod.Crashes < MaxCrashes && version.FailedStart(pod.Pod) == nil
 }
 
 // Accept returns the stage after a resume. The limit of the stage increases by the number of the pods
