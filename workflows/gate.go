@@ -33,7 +33,7 @@ func (r *run) awaitGate(ctx workflow.Context, message string) error {
 		return r.pause(ctx, protocol.PauseByPolicy(s.Policy, gate.Reason(s, state)))
 	}
 	if wait := gate.Wait(open, state, workflow.Now(ctx)); wait > 0 {
-		return r.awaitSignalFor(ctx, min(wait, checkInterval), message)
+		return r.awaitSignalFor(ctx, min(wait, r.untilFailure(checkInterval)), message)
 	}
 	measuring, cancel := workflow.WithCancel(gateOptions(ctx, open, state))
 	defer cancel()
