@@ -247,6 +247,13 @@ func TestSpec11_1_InvalidPoliciesAreRejected(t *testing.T) {
 		"no domain": {func(p *outriggerv1.RolloutPolicy) {
 			p.Spec.Domains = &outriggerv1.RolloutDomains{TopologyKey: "zone", MaxUnavailableDomains: -1}
 		}, "spec.domains.maxUnavailableDomains"},
+		"an unknown gate": {func(p *outriggerv1.RolloutPolicy) { p.Spec.Steps[0].Gates = []string{"errors"} }, "the gates of each step are names of spec.gates"},
+		"a gate without a kind": {func(p *outriggerv1.RolloutPolicy) {
+			p.Spec.Gates = []outriggerv1.RolloutGate{{Name: "errors"}}
+		}, "a gate has exactly one of prometheus and webhook"},
+		"a gate with credentials in its address": {func(p *outriggerv1.RolloutPolicy) {
+			p.Spec.Gates = []outriggerv1.RolloutGate{{Name: "errors", Webhook: &outriggerv1.WebhookGate{URL: "http://ann:secret@checks"}}}
+		}, "spec.gates[0].webhook.url"},
 		"an unknown operator": {func(p *outriggerv1.RolloutPolicy) {
 			p.Spec.Selector.MatchExpressions = []metav1.LabelSelectorRequirement{{Key: "tier", Operator: "Near"}}
 		}, "the operators In and NotIn need values"},
