@@ -155,3 +155,26 @@ func TestARolloutWhosePodsDoNotBecomeReadyNeedsAttention(t *testing.T) {
 		assert.Equal(t, c.want, NewSummaries([]v1alpha1.SidecarSet{*set}, noon)[0].Attention, name)
 	}
 }
+
+func TestSpec11_7_5_AListShowsWhatFreezesARollout(t *testing.T) {
+	const message = "frozen by RolloutFreeze incident: incident 42; 2 of 5 pods updated"
+	for _, c := range []struct {
+		want, reason string
+		change       func(*v1alpha1.SidecarSet)
+	}{
+		{"Frozen", v1alpha1.ReasonFrozen, func(*v1alpha1.SidecarSet) {}},
+		{"Frozen", v1alpha1.ReasonOutsideWindow, func(*v1alpha1.SidecarSet) {}},
+		{"Frozen", v1alpha1.ReasonFrozen, func(s *v1alpha1.SidecarSet) { s.Spec.UpdateStrategy.MaxUnavailable = new(intstr.FromInt32(0)) }},
+		{"Paused", v1alpha1.ReasonPaused, func(s *v1alpha1.SidecarSet) {
+			s.Status.Rollout = &v1alpha1.RolloutStatus{Pause: &v1alpha1.RolloutPause{By: "ann"}}
+		}},
+	} {
+		set, _ := logs(t)
+		set.Status.Conditions[0].Reason, set.Status.Conditions[0].Message = c.reason, message
+		c.change(set)
+		all := NewSummaries([]v1alpha1.SidecarSet{*set}, noon)
+		assert.Equal(t, c.want, all[0].Headline, c.reason)
+		assert.Contains(t, all.Text(Style{Now: noon, Wide: true}), message, c.reason)
+		assert.NotContains(t, all.Text(Style{Now: noon}), message, c.reason)
+	}
+}
