@@ -13,7 +13,7 @@ import (
 )
 
 func newAbort(s *shared) *cobra.Command {
-	var request protocol.StepRequest
+	var request stepRequest
 	cmd := s.ofSet(&cobra.Command{
 		Use:   "abort NAME",
 		Short: "Roll back a rollout in progress without a change of the SidecarSet",
@@ -26,13 +26,14 @@ func newAbort(s *shared) *cobra.Command {
 		Args: takes(1, aSidecarSet),
 	})
 	cmd.Flags().StringVar(&request.Reason, "reason", "", "`text` that status and the history show")
+	addViaCluster(cmd, &request.viaCluster)
 	return s.prints(cmd, &output.Flag{}, func(ctx context.Context, c *cluster, args []string) (model, error) {
 		return s.requestRollback(ctx, c, args[0], protocol.AbortUpdate, request)
 	}, output.JSON, output.YAML)
 }
 
 func newRetry(s *shared) *cobra.Command {
-	var request protocol.StepRequest
+	var request stepRequest
 	cmd := s.ofSet(&cobra.Command{
 		Use:   "retry NAME",
 		Short: "Begin a rollout again that was rolled back",
@@ -43,13 +44,17 @@ func newRetry(s *shared) *cobra.Command {
 		Args: takes(1, aSidecarSet),
 	})
 	cmd.Flags().StringVar(&request.Reason, "reason", "", "`text` that the history shows")
+	addViaCluster(cmd, &request.viaCluster)
 	return s.prints(cmd, &output.Flag{}, func(ctx context.Context, c *cluster, args []string) (model, error) {
 		return s.requestRollback(ctx, c, args[0], protocol.RetryUpdate, request)
 	}, output.JSON, output.YAML)
 }
 
 // requestRollback sends an abort or a retry to the run of a SidecarSet.
-func (s *shared) requestRollback(ctx context.Context, c *cluster, name, update string, request protocol.StepRequest) (model, error) {
+func (s *shared) requestRollback(ctx context.Context, c *cluster, name, update string, request stepRequest) (model, error) {
+	if request.viaCluster {
+		return s.act(ctx, c, name, request.action(update))
+	}
 	set, err := c.set(ctx, name)
 	if err != nil {
 		return nil, err
@@ -60,9 +65,9 @@ func (s *shared) requestRollback(ctx context.Context, c *cluster, name, update s
 	}
 	defer r.Close()
 	request.By, request.Generation = cmp.Or(c.user(ctx), os.Getenv("USER")), set.Generation
-	result, err := r.updateStep(ctx, set, update, request)
+	result, err := r.updateStep(ctx, set, update, request.StepRequest)
 	if err != nil {
-		return nil, fmt.Errorf("%s the rollout of SidecarSet %s: %w", update, set.Name, r.explainStep(set.Name, update, request, err))
+		return nil, fmt.Errorf("%s the rollout of SidecarSet %s: %w", update, set.Name, r.explainStep(set.Name, update, request.StepRequest, err))
 	}
 	return stepAnswer{Name: set.Name, StepResult: result, next: nextOfRollout(set)}, nil
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 	sdk "go.temporal.io/sdk/temporal"
 
+	outriggerv1 "github.com/outrigger/outrigger/api/outrigger/v1alpha1"
 	"github.com/outrigger/outrigger/api/protocol"
 	"github.com/outrigger/outrigger/api/v1alpha1"
 	"github.com/outrigger/outrigger/cli/view"
@@ -47,13 +48,18 @@ func newResume(s *shared) *cobra.Command {
 // updates completes a command that sends an update to runs.
 func (s *shared) updates(update string, cmd *cobra.Command) *cobra.Command {
 	var reason string
-	var all bool
+	var all, via bool
 	cmd.Args = takes(1, aSidecarSet)
 	cmd.Flags().StringVar(&reason, "reason", "", "`text` that status, conditions and the run show")
 	cmd.Flags().BoolVar(&all, "all", false, "all SidecarSets with an open run, instead of one")
+	addViaCluster(cmd, &via)
+	cmd.MarkFlagsMutuallyExclusive("all", "via-cluster")
 	return s.prints(s.ofSet(cmd), &output.Flag{}, func(ctx context.Context, c *cluster, args []string) (model, error) {
 		if all {
 			return s.updateAll(ctx, c, update, reason)
+		}
+		if via {
+			return s.act(ctx, c, args[0], outriggerv1.RolloutActionSpec{Verb: outriggerv1.RolloutVerb(update), Reason: reason})
 		}
 		set, err := c.set(ctx, args[0])
 		if err != nil {

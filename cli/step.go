@@ -11,30 +11,47 @@ import (
 	"github.com/spf13/cobra"
 	sdk "go.temporal.io/sdk/client"
 	sdktemporal "go.temporal.io/sdk/temporal"
+	"k8s.io/apimachinery/pkg/util/intstr"
 
+	outriggerv1 "github.com/outrigger/outrigger/api/outrigger/v1alpha1"
 	"github.com/outrigger/outrigger/api/protocol"
 	"github.com/outrigger/outrigger/api/v1alpha1"
 	"github.com/outrigger/outrigger/cli/view"
 	"github.com/outrigger/outrigger/temporal"
 )
 
-// stepRequest are the flags of approve and promote.
+// stepRequest are the flags of approve, promote, abort and retry.
 type stepRequest struct {
 	protocol.StepRequest
 	// number is the number of the step, from 1; 0 is the current step.
 	number int
+	// viaCluster is set for a RolloutAction.
+	viaCluster bool
 }
 
-// addFlags adds the flags of both commands.
+// action returns the RolloutAction of a command.
+func (r *stepRequest) action(update string) outriggerv1.RolloutActionSpec {
+	spec := outriggerv1.RolloutActionSpec{Verb: outriggerv1.RolloutVerb(update), Reason: r.Reason, Full: r.Full}
+	if r.number > 0 {
+		spec.Step = new(intstr.FromInt32(int32(r.number)))
+	}
+	return spec
+}
+
+// addFlags adds the flags of approve and promote.
 func (r *stepRequest) addFlags(cmd *cobra.Command, shownBy string) {
 	cmd.Flags().StringVar(&r.Reason, "reason", "", "`text` that "+shownBy)
 	cmd.Flags().IntVar(&r.number, "step", 0, "`number` of the step, and fail if another step is the current one; 0: the current step")
+	addViaCluster(cmd, &r.viaCluster)
 }
 
 // requestStep sends an approval or a promotion of a step to the run of a SidecarSet.
 func (s *shared) requestStep(ctx context.Context, c *cluster, name, update string, request stepRequest) (model, error) {
 	if request.number < 0 {
 		return nil, errors.New("--step must be positive, or 0 for the current step")
+	}
+	if request.viaCluster {
+		return s.act(ctx, c, name, request.action(update))
 	}
 	set, err := c.set(ctx, name)
 	if err != nil {

@@ -5,17 +5,30 @@ import (
 	"testing"
 	"time"
 
+	"github.com/go-logr/logr"
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	sdk "go.temporal.io/sdk/client"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/utils/clock"
+	clocktesting "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	outriggerv1 "github.com/outrigger/outrigger/api/outrigger/v1alpha1"
 	"github.com/outrigger/outrigger/api/protocol"
 	"github.com/outrigger/outrigger/api/v1alpha1"
+	"github.com/outrigger/outrigger/dev/cluster"
 	"github.com/outrigger/outrigger/dev/observer"
+	"github.com/outrigger/outrigger/kube"
+	"github.com/outrigger/outrigger/operator/actions"
+	"github.com/outrigger/outrigger/operator/runs"
+	temporaloptions "github.com/outrigger/outrigger/temporal"
 )
 
 // newAction creates an action for the SidecarSet of a scenario.
@@ -92,4 +105,139 @@ func TestSpec11_13_ActionsPauseAndResume(t *testing.T) {
 	assert.Contains(t, s.awaitAction(s.newAction(outriggerv1.VerbResume), outriggerv1.ActionRejected), protocol.NotPaused)
 	other := s.newAction(outriggerv1.VerbAbort, func(spec *outriggerv1.RolloutActionSpec) { spec.Generation = 1 })
 	assert.Contains(t, s.awaitAction(other, outriggerv1.ActionRejected), "the action is for generation 1, and SidecarSet "+s.name+" has generation 2")
+}
+
+// controllerAt returns the controller of the operator with a clock of the test.
+func controllerAt(now clock.PassiveClock, address string, connection sdk.Client) *actions.Controller {
+	o := runs.Options{Temporal: temporaloptions.Options{Address: address, Namespace: "default"}, Name: "test", Logger: logr.Discard(), Clock: clock.RealClock{}}
+	return &actions.Controller{Client: stack.kube, Runs: runs.NewClient(connection, o, runs.NewMetrics(prometheus.NewRegistry())), Clock: now}
+}
+
+// reconcileAction makes one attempt to carry out an action, and reads it again.
+func (s *scenario) reconcileAction(c *actions.Controller, a *outriggerv1.RolloutAction) reconcile.Result {
+	s.t.Helper()
+	result, err := c.Reconcile(s.ctx, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(a)})
+	require.NoError(s.t, err)
+	require.NoError(s.t, client.IgnoreNotFound(stack.kube.Get(s.ctx, client.ObjectKeyFromObject(a), a)))
+	return result
+}
+
+// Temporal keeps the update of the action until a worker runs. The clock of the operator is behind, so
+// that the update is late by then.
+func TestSpec11_13_AnActionWithoutAWorkerExpiresAndHasNoEffectLater(t *testing.T) {
+	step := outriggerv1.RolloutStep{UpTo: intstr.FromInt32(1), Approval: &outriggerv1.StepApproval{}}
+	s := newStagedScenario(t, 2, intstr.FromInt32(2), step)
+	s.upgradeTo("side:v2")
+	s.awaitReason(v1alpha1.ReasonAwaitingApproval)
+	stopped := []string{"operator", "worker-1", "worker-2"}
+	for _, process := range stopped {
+		require.NoError(t, stack.Kill(process))
+	}
+	now := clocktesting.NewFakePassiveClock(time.Now().Add(-30 * time.Second))
+	c := controllerAt(now, stack.TemporalAddress, stack.temporal)
+	a := s.newAction(outriggerv1.VerbApprove)
+	for range 2 {
+		assert.Equal(t, time.Second, s.reconcileAction(c, a).RequeueAfter)
+		assert.Equal(t, outriggerv1.ActionPending, a.Status.Phase)
+		assert.Equal(t, "the run has not answered: is a worker running? (kubectl sidecarset check)", a.Status.Message)
+		assert.Equal(t, &outriggerv1.RolloutActionTarget{UID: s.set.UID, Generation: 2, Step: 1}, a.Status.Target)
+	}
+	now.SetTime(a.CreationTimestamp.Add(10 * time.Minute))
+	assert.Equal(t, time.Hour, s.reconcileAction(c, a).RequeueAfter)
+	assert.Equal(t, outriggerv1.ActionRejected, a.Status.Phase)
+	assert.Contains(t, a.Status.Message, "expired: not carried out within 10 minutes: the run has not answered: is a worker running?")
+
+	for _, process := range stopped {
+		require.NoError(t, stack.StartAgain(s.ctx, process))
+	}
+	s.poll("the answer of the run", func() (bool, error) {
+		result, err := s.requestStep(protocol.ApproveUpdate, 0)
+		if err == nil {
+			assert.Equal(t, "step 1 of 1 is approved", result.Message, "the expired action has approved the step")
+		}
+		return err == nil, nil
+	})
+	s.await(observer.Converged(2))
+	now.SetTime(a.Status.Time.Add(time.Hour))
+	s.reconcileAction(c, a)
+	assert.True(t, apierrors.IsNotFound(stack.kube.Get(s.ctx, client.ObjectKeyFromObject(a), a)), "an action is deleted an hour after its end")
+}
+
+// The operator works without the permission to watch actions, and carries them out once it has it.
+func TestSpec11_13_TheOperatorWorksWithoutThePermissionForActions(t *testing.T) {
+	t.Parallel()
+	c, err := cluster.Start(t.Context(), cluster.Options{Dir: t.TempDir(), WithoutNodes: true, WithoutTemporal: true})
+	require.NoError(t, err)
+	t.Cleanup(c.Shutdown)
+	c.TemporalAddress = stack.TemporalAddress
+	config, err := c.RESTConfig()
+	require.NoError(t, err)
+	scheme, err := kube.NewScheme()
+	require.NoError(t, err)
+	require.NoError(t, rbacv1.AddToScheme(scheme))
+	direct, err := client.New(config, client.Options{Scheme: scheme})
+	require.NoError(t, err)
+	s := &scenario{t: t, ctx: t.Context()}
+
+	role := &rbacv1.ClusterRole{}
+	require.NoError(t, direct.Get(t.Context(), client.ObjectKey{Name: "outrigger-operator"}, role))
+	complete := role.DeepCopy().Rules
+	role.Rules = nil
+	for _, rule := range complete {
+		if rule.Resources[0] != "rolloutactions" {
+			role.Rules = append(role.Rules, rule)
+		}
+	}
+	require.Len(t, role.Rules, len(complete)-1)
+	require.NoError(t, direct.Update(t.Context(), role))
+	for _, name := range []string{cluster.Webhook, cluster.Operator} {
+		_, err := c.StartRole(t.Context(), name)
+		require.NoError(t, err)
+	}
+	set := labelledSet("observed", "none")
+	s.poll("the webhook", func() (bool, error) { return direct.Create(t.Context(), set) == nil, nil })
+	a := &outriggerv1.RolloutAction{ObjectMeta: metav1.ObjectMeta{Name: "waits"}}
+	a.Spec = outriggerv1.RolloutActionSpec{SidecarSet: "absent", Verb: outriggerv1.VerbPause}
+	require.NoError(t, direct.Create(t.Context(), a))
+	s.poll("the status of the SidecarSet", func() (bool, error) {
+		err := direct.Get(t.Context(), client.ObjectKeyFromObject(set), set)
+		return set.Status.ObservedGeneration == set.Generation, err
+	})
+	require.NoError(t, direct.Get(t.Context(), client.ObjectKeyFromObject(a), a))
+	assert.Empty(t, a.Status.Phase)
+	role.Rules = complete
+	require.NoError(t, direct.Update(t.Context(), role))
+	s.poll("the answer to the action", func() (bool, error) {
+		err := direct.Get(t.Context(), client.ObjectKeyFromObject(a), a)
+		return a.Status.Phase == outriggerv1.ActionRejected, err
+	})
+	assert.Equal(t, "SidecarSet absent does not exist; kubectl get sidecarsets lists the SidecarSets", a.Status.Message)
+}
+
+// An action whose user was not written by the webhook is not carried out.
+func TestSpec11_13_AnActionWithoutAConfirmedUserIsRejected(t *testing.T) {
+	t.Parallel()
+	c, err := cluster.Start(t.Context(), cluster.Options{Dir: t.TempDir(), WithoutNodes: true, WithoutTemporal: true})
+	require.NoError(t, err)
+	t.Cleanup(c.Shutdown)
+	config, err := c.RESTConfig()
+	require.NoError(t, err)
+	direct, err := client.New(config, client.Options{Scheme: stack.kube.Scheme()})
+	require.NoError(t, err)
+	require.NoError(t, direct.Create(t.Context(), labelledSet("logs", "none")))
+	controller := controllerAt(clock.RealClock{}, stack.TemporalAddress, stack.temporal)
+	controller.Client = direct
+	for user, want := range map[string]string{
+		"":        "spec.requestedBy is empty, because webhook rolloutactions.outrigger.io was not called; apply config/webhook, and create the action again",
+		"mallory": "webhook rolloutactions.outrigger.io is not installed, so spec.requestedBy may be wrong; apply config/webhook, and create the action again",
+	} {
+		a := &outriggerv1.RolloutAction{ObjectMeta: metav1.ObjectMeta{GenerateName: "forged-"}}
+		a.Spec = outriggerv1.RolloutActionSpec{SidecarSet: "logs", Verb: outriggerv1.VerbPause, RequestedBy: user}
+		require.NoError(t, direct.Create(t.Context(), a))
+		_, err := controller.Reconcile(t.Context(), reconcile.Request{NamespacedName: client.ObjectKeyFromObject(a)})
+		require.NoError(t, err)
+		require.NoError(t, direct.Get(t.Context(), client.ObjectKeyFromObject(a), a))
+		assert.Equal(t, outriggerv1.ActionRejected, a.Status.Phase)
+		assert.Equal(t, want, a.Status.Message)
+	}
 }

@@ -87,7 +87,8 @@ func TestSpec11_1_StatusOfAPolicyNamesItsSidecarSets(t *testing.T) {
 	assert.Greater(t, awaitNames(t, second, "status-b").Status.ObservedGeneration, written.Status.ObservedGeneration)
 }
 
-// An installation that is older than RolloutPolicies works without their definition.
+// An installation that is older than RolloutPolicies and RolloutActions works without their
+// definitions.
 func TestSpec11_1_TheOperatorWorksWithoutRolloutPolicies(t *testing.T) {
 	t.Parallel()
 	c, err := cluster.Start(t.Context(), cluster.Options{Dir: t.TempDir(), WithoutNodes: true, WithoutTemporal: true})
@@ -104,12 +105,14 @@ func TestSpec11_1_TheOperatorWorksWithoutRolloutPolicies(t *testing.T) {
 		t.Helper()
 		require.NoError(t, wait.PollUntilContextTimeout(t.Context(), 100*time.Millisecond, time.Minute, true, done))
 	}
-	definition := &apiextensionsv1.CustomResourceDefinition{ObjectMeta: metav1.ObjectMeta{Name: "rolloutpolicies.outrigger.io"}}
-	require.NoError(t, direct.Delete(t.Context(), definition))
-	awaits(func(ctx context.Context) (bool, error) {
-		err := direct.Get(ctx, client.ObjectKeyFromObject(definition), definition)
-		return apierrors.IsNotFound(err), client.IgnoreNotFound(err)
-	})
+	for _, kind := range []string{"rolloutpolicies", "rolloutactions"} {
+		definition := &apiextensionsv1.CustomResourceDefinition{ObjectMeta: metav1.ObjectMeta{Name: kind + ".outrigger.io"}}
+		require.NoError(t, direct.Delete(t.Context(), definition))
+		awaits(func(ctx context.Context) (bool, error) {
+			err := direct.Get(ctx, client.ObjectKeyFromObject(definition), definition)
+			return apierrors.IsNotFound(err), client.IgnoreNotFound(err)
+		})
+	}
 	for _, role := range []string{cluster.Webhook, cluster.Operator} {
 		_, err := c.StartRole(t.Context(), role)
 		require.NoError(t, err)
@@ -123,4 +126,5 @@ func TestSpec11_1_TheOperatorWorksWithoutRolloutPolicies(t *testing.T) {
 	log, err := os.ReadFile(filepath.Join(c.LogDir(), "operator.log"))
 	require.NoError(t, err)
 	assert.Contains(t, string(log), "RolloutPolicies are not installed")
+	assert.Contains(t, string(log), "RolloutActions are not installed")
 }

@@ -1,0 +1,112 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	outriggerv1 "github.com/outrigger/outrigger/api/outrigger/v1alpha1"
+	"github.com/outrigger/outrigger/api/protocol"
+	"github.com/outrigger/outrigger/internal/action"
+)
+
+const (
+	// actionTimeout limits the wait for the end of a RolloutAction. actionInterval is the time between
+	// two reads.
+	actionTimeout  = 15 * time.Second
+	actionInterval = 200 * time.Millisecond
+)
+
+// addViaCluster adds the flag with which a command creates a RolloutAction.
+func addViaCluster(cmd *cobra.Command, via *bool) {
+	cmd.Flags().BoolVar(via, "via-cluster", false, "create a RolloutAction, which the operator carries out, and do not connect to Temporal")
+}
+
+// act creates a RolloutAction for a SidecarSet, and waits for its end. An action that does not end in
+// time is deleted, so that it has no effect later.
+func (s *shared) act(ctx context.Context, c *cluster, name string, spec outriggerv1.RolloutActionSpec) (model, error) {
+	set, err := c.set(ctx, name)
+	if err != nil {
+		return nil, err
+	}
+	spec.SidecarSet = set.Name
+	if spec.Verb != outriggerv1.VerbPause && spec.Verb != outriggerv1.VerbResume {
+		spec.Generation = set.Generation
+	}
+	a := &outriggerv1.RolloutAction{ObjectMeta: metav1.ObjectMeta{GenerateName: string(spec.Verb) + "-"}, Spec: spec}
+	switch err := c.live.Create(ctx, a); {
+	case missingKind(err):
+		return nil, fmt.Errorf("%s the rollout of SidecarSet %s: this cluster does not know RolloutActions; apply config/crd, or leave out --via-cluster", spec.Verb, set.Name)
+	case err != nil:
+		return nil, explain(err, "create a RolloutAction")
+	}
+	if err := c.awaitAction(ctx, a); err != nil {
+		return nil, fmt.Errorf("%s the rollout of SidecarSet %s: %w", spec.Verb, set.Name, err)
+	}
+	if spec.Verb == outriggerv1.VerbResume {
+		set.Status.Rollout = nil // status may still show the pause that ended
+	}
+	return stepAnswer{Name: set.Name, StepResult: protocol.StepResult{Message: a.Status.Message}, next: nextOfRollout(set)}, nil
+}
+
+// awaitAction waits for the end of an action. It returns an error unless the action has succeeded.
+func (c *cluster) awaitAction(ctx context.Context, a *outriggerv1.RolloutAction) error {
+	key := client.ObjectKeyFromObject(a)
+	err := wait.PollUntilContextTimeout(ctx, actionInterval, actionTimeout, true, func(context.Context) (bool, error) {
+		reading, cancel := context.WithTimeout(ctx, readTimeout)
+		defer cancel()
+		err := c.live.Get(reading, key, a)
+		return err == nil && action.Final(a), err
+	})
+	if err != nil {
+		withdrawing, cancel := context.WithTimeout(context.WithoutCancel(ctx), readTimeout)
+		defer cancel()
+		if err := c.withdraw(withdrawing, a, err); err != nil {
+			return err
+		}
+	}
+	if a.Status.Phase == outriggerv1.ActionRejected {
+		return errors.New(a.Status.Message)
+	}
+	return nil
+}
+
+// withdraw deletes an action that has not ended. It returns nil if the action has ended meanwhile.
+func (c *cluster) withdraw(ctx context.Context, a *outriggerv1.RolloutAction, cause error) error {
+	for {
+		err := c.live.Delete(ctx, a, client.Preconditions{UID: &a.UID, ResourceVersion: &a.ResourceVersion})
+		switch {
+		case apierrors.IsConflict(err): // its status was written meanwhile
+			if err := c.live.Get(ctx, client.ObjectKeyFromObject(a), a); err != nil {
+				return explain(err, "get RolloutAction "+a.Name)
+			}
+			if action.Final(a) {
+				return nil
+			}
+		case apierrors.IsNotFound(err):
+			return fmt.Errorf("RolloutAction %s was deleted before its end", a.Name)
+		case err != nil:
+			return fmt.Errorf("%w; to withdraw it: kubectl delete rolloutaction %s", explain(err, "delete RolloutAction "+a.Name), a.Name)
+		case wait.Interrupted(cause):
+			return unconfirmed(a)
+		default:
+			return explain(cause, "get RolloutAction "+a.Name)
+		}
+	}
+}
+
+// unconfirmed is the error of an action without an end.
+func unconfirmed(a *outriggerv1.RolloutAction) error {
+	message := a.Status.Message
+	if a.Status.Phase == "" {
+		message = "the operator has not read it; does the operator run, and was it restarted after RolloutActions were installed?"
+	}
+	return fmt.Errorf("not carried out within %s: %s; RolloutAction %s is deleted, and takes no effect later than in 10 seconds", actionTimeout, message, a.Name)
+}
