@@ -2,11 +2,14 @@ package integration
 
 import (
 	"context"
+	"os/exec"
+	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/go-logr/logr"
-	"github.com/prometheus/client_golang/prometheus"
+	promclient "github.com/prometheus/client_golang/prometheus"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	sdk "go.temporal.io/sdk/client"
@@ -15,6 +18,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/client-go/rest"
 	"k8s.io/utils/clock"
 	clocktesting "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -110,7 +114,7 @@ func TestSpec11_13_ActionsPauseAndResume(t *testing.T) {
 // controllerAt returns the controller of the operator with a clock of the test.
 func controllerAt(now clock.PassiveClock, address string, connection sdk.Client) *actions.Controller {
 	o := runs.Options{Temporal: temporaloptions.Options{Address: address, Namespace: "default"}, Name: "test", Logger: logr.Discard(), Clock: clock.RealClock{}}
-	return &actions.Controller{Client: stack.kube, Runs: runs.NewClient(connection, o, runs.NewMetrics(prometheus.NewRegistry())), Clock: now}
+	return &actions.Controller{Client: stack.kube, Runs: runs.NewClient(connection, o, runs.NewMetrics(promclient.NewRegistry())), Clock: now}
 }
 
 // reconcileAction makes one attempt to carry out an action, and reads it again.
@@ -239,5 +243,59 @@ func TestSpec11_13_AnActionWithoutAConfirmedUserIsRejected(t *testing.T) {
 		require.NoError(t, direct.Get(t.Context(), client.ObjectKeyFromObject(a), a))
 		assert.Equal(t, outriggerv1.ActionRejected, a.Status.Phase)
 		assert.Equal(t, want, a.Status.Message)
+	}
+}
+
+// examples/recipes/actions restricts approvals to a group.
+func TestSpec11_13_OnlyReleaseManagersApprove(t *testing.T) {
+	t.Parallel()
+	c, err := cluster.Start(t.Context(), cluster.Options{Dir: t.TempDir(), WithoutNodes: true, WithoutTemporal: true})
+	require.NoError(t, err)
+	t.Cleanup(c.Shutdown)
+	run := func(args ...string) (string, error) {
+		out, err := exec.CommandContext(t.Context(), filepath.Join(bin, "kubectl"), append([]string{"--kubeconfig=" + c.Kubeconfig}, args...)...).CombinedOutput()
+		return string(out), err
+	}
+	for _, args := range [][]string{
+		{"apply", "-f", "../../examples/recipes/actions"},
+		{"create", "clusterrolebinding", "actions", "--clusterrole=outrigger-actions", "--group=system:authenticated"},
+	} {
+		out, err := run(args...)
+		require.NoError(t, err, out)
+	}
+	config, err := c.RESTConfig()
+	require.NoError(t, err)
+	create := func(verb outriggerv1.RolloutVerb, groups ...string) error {
+		as := rest.CopyConfig(config)
+		as.Impersonate = rest.ImpersonationConfig{UserName: "ann", Groups: append(groups, "system:authenticated")}
+		ann, err := client.New(as, client.Options{Scheme: stack.kube.Scheme()})
+		require.NoError(t, err)
+		a := &outriggerv1.RolloutAction{ObjectMeta: metav1.ObjectMeta{GenerateName: "ann-"}}
+		a.Spec = outriggerv1.RolloutActionSpec{SidecarSet: "logs", Verb: verb}
+		return ann.Create(t.Context(), a, client.DryRunAll)
+	}
+	s := &scenario{t: t, ctx: t.Context()}
+	s.poll("the policy", func() (bool, error) { return create(outriggerv1.VerbApprove) != nil, nil })
+	for _, verb := range []outriggerv1.RolloutVerb{outriggerv1.VerbApprove, outriggerv1.VerbPromote, outriggerv1.VerbResume, outriggerv1.VerbAbort} {
+		err := create(verb, "developers")
+		require.True(t, apierrors.IsForbidden(err), "%v", err)
+		require.ErrorContains(t, err, "only the group release-managers may "+string(verb)+" a rollout; all other users may pause it")
+		require.NoError(t, create(verb, "release-managers"))
+	}
+	require.NoError(t, create(outriggerv1.VerbPause, "developers"))
+}
+
+// The definition rejects actions that no run could carry out.
+func TestSpec11_13_AnActionIsValidated(t *testing.T) {
+	t.Parallel()
+	for want, spec := range map[string]outriggerv1.RolloutActionSpec{
+		"step needs the verb approve or promote": {SidecarSet: "logs", Verb: outriggerv1.VerbPause, Step: new(intstr.FromInt32(1))},
+		"full needs the verb promote":            {SidecarSet: "logs", Verb: outriggerv1.VerbApprove, Full: true},
+		"Unsupported value":                      {SidecarSet: "logs", Verb: "stop"},
+		"spec.sidecarSet":                        {Verb: outriggerv1.VerbPause},
+		"the reason may have 1024 bytes":         {SidecarSet: "logs", Verb: outriggerv1.VerbPause, Reason: strings.Repeat("日", 1000)},
+	} {
+		a := &outriggerv1.RolloutAction{ObjectMeta: metav1.ObjectMeta{GenerateName: "invalid-"}, Spec: spec}
+		assert.ErrorContains(t, stack.kube.Create(t.Context(), a), want)
 	}
 }
