@@ -277,6 +277,7 @@ func (f *facts) attention(s *Summary) []string {
 	add("Paused", f.phase == protocol.PhasePaused)
 	add(v1alpha1.ReasonAwaitingApproval, f.phase == protocol.PhaseAwaitingApproval)
 	add("MaxUnavailableZero", f.noSlots && (f.phase == protocol.PhaseWaiting || f.phase == protocol.PhaseProgressing || f.phase == protocol.PhasePaused))
+	add("PodsNotReady", f.phase == protocol.PhaseComplete && f.observed && s.unready && s.Degraded == "")
 	add("NoPods", f.observed && f.matched == 0 && f.progressing != v1alpha1.ReasonInvalid)
 	add("NotObserved", !f.observed)
 	return found

@@ -141,8 +141,10 @@ func TestARolloutWhosePodsDoNotBecomeReadyNeedsAttention(t *testing.T) {
 			s.ManagedFields = append(s.ManagedFields, metav1.ManagedFieldsEntry{Subresource: "status", Time: new(ago(time.Minute))})
 		}},
 		"only the spec is old": {nil, func(s *v1alpha1.SidecarSet) { s.ManagedFields[0].Subresource = "" }},
-		"complete":             {nil, func(s *v1alpha1.SidecarSet) { s.Status.Conditions[0].Reason = v1alpha1.ReasonRolloutComplete }},
-		"paused":               {[]string{"Paused"}, func(s *v1alpha1.SidecarSet) { s.Status.Conditions[0].Reason = v1alpha1.ReasonPaused }},
+		"complete": {nil, func(s *v1alpha1.SidecarSet) {
+			s.Status.Conditions[0].Reason, s.Status.UpdatedReadyPods = v1alpha1.ReasonRolloutComplete, s.Status.UpdatedPods
+		}},
+		"paused": {[]string{"Paused"}, func(s *v1alpha1.SidecarSet) { s.Status.Conditions[0].Reason = v1alpha1.ReasonPaused }},
 		"no slots": {[]string{"MaxUnavailableZero"}, func(s *v1alpha1.SidecarSet) {
 			s.Spec.UpdateStrategy.MaxUnavailable = new(intstr.FromInt32(0))
 		}},

@@ -45,6 +45,8 @@ type Summary struct {
 	Created   time.Time       `json:"created"`
 	// uninjected are the pods that match, and lack the sidecars.
 	uninjected int
+	// unready reports that updated pods are not ready.
+	unready bool
 }
 
 // NewSummaries keeps the order of the SidecarSets.
@@ -55,6 +57,7 @@ func NewSummaries(sets []v1alpha1.SidecarSet, now time.Time) Summaries {
 		one := Summary{
 			Name: set.Name, Revision: set.Status.LatestRevision, Images: images(&set.Spec), Created: set.CreationTimestamp.Time,
 			Matched: set.Status.MatchedPods, Updated: set.Status.UpdatedPods, Ready: set.Status.ReadyPods, Pause: pauseOf(set, nil),
+			unready: set.Status.UpdatedReadyPods < set.Status.UpdatedPods,
 		}
 		if c := meta.FindStatusCondition(set.Status.Conditions, v1alpha1.ConditionInjected); c != nil && c.Status == metav1.ConditionFalse {
 			one.Injected, one.Missing = c.Reason, c.Reason == v1alpha1.ReasonPodsWithoutSidecar

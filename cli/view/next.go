@@ -48,6 +48,26 @@ func PausedBySignal(set string, pause *protocol.Pause) string {
 	return pausedBy(pause) + " (" + ResumeCommand(set) + ")"
 }
 
+// describeCommand shows the events of a pod.
+func describeCommand(pod *Pod) string {
+	return fmt.Sprintf("kubectl describe pod %s -n %s", pod.Name, pod.Namespace)
+}
+
+// blockedPod returns a pod that waits for a container that is no sidecar and that cannot start, or
+// nil. longest is the pod whose upgrade has been in progress the longest, if any.
+func (r *Rollout) blockedPod(longest *Pod) *Pod {
+	if longest != nil {
+		if longest.blocked && longest.Phase != PodFailing {
+			return longest
+		}
+		return nil
+	}
+	if pod := r.unready(); pod != nil && pod.blocked {
+		return pod
+	}
+	return nil
+}
+
 // operatorCommand lists the pods of the operator.
 func (r *Rollout) operatorCommand() string {
 	return "kubectl -n " + r.systemNamespace + " get pods -l app.kubernetes.io/component=operator"
@@ -90,7 +110,12 @@ func (r *Rollout) nextOfPhase(now time.Time) (found []string) {
 	add(undo, slices.ContainsFunc(r.pods(), func(pod *Pod) bool { return pod.Phase == PodFailing }))
 	add("kubectl sidecarset restart "+r.Name, r.Counts.NotUpgradable > 0 && r.Phase == protocol.PhaseComplete)
 	add("kubectl sidecarset why "+r.Name, waiting)
-	add(undo, waiting && longest != nil && !longest.onLostNode && now.Sub(*longest.Since) > undoAfter)
+	switch pod := r.blockedPod(longest); {
+	case pod != nil:
+		add(describeCommand(pod), true)
+	default:
+		add(undo, waiting && longest != nil && !longest.onLostNode && now.Sub(*longest.Since) > undoAfter)
+	}
 	add(endBake+PromoteCommand(r.Name), r.Phase == protocol.PhaseBaking)
 	add("skip the gates: "+PromoteCommand(r.Name), r.Phase == protocol.PhaseGateRunning)
 	add(ApproveCommand(r.Name), r.Phase == protocol.PhaseAwaitingApproval)

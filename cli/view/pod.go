@@ -55,6 +55,8 @@ type Pod struct {
 	Since *time.Time `json:"since,omitempty"`
 	// onLostNode pods wait for their node, not for their new image.
 	onLostNode bool
+	// blocked pods have a container that is no sidecar of the SidecarSet and that cannot start.
+	blocked bool
 }
 
 // counted reports whether the output only counts the pod, and does not list it.
@@ -74,7 +76,7 @@ func (p *Pod) tone() Tone {
 
 // newPod describes a pod. rejection is the reason of a rejected upgrade.
 func newPod(pod *rollout.Pod, version *podstate.Version, rejection string) Pod {
-	p := Pod{Namespace: pod.Namespace, Name: pod.Name, Ready: pod.Ready, Node: pod.Spec.NodeName}
+	p := Pod{Namespace: pod.Namespace, Name: pod.Name, Ready: pod.Ready, Node: pod.Spec.NodeName, blocked: version.Blocked(pod.Pod)}
 	failed := version.FailedStart(pod.Pod)
 	switch {
 	case pod.Updated && pod.Converged():
@@ -133,23 +135,35 @@ func pendingContainer(pod *corev1.Pod, version *podstate.Version) string {
 	return ""
 }
 
-// notReady names the containers that are not ready.
+// notReady names the containers that are not ready, and why those of them that cannot start do not.
 func notReady(pod *corev1.Pod) string {
-	var names []string
-	for i := range pod.Status.ContainerStatuses {
-		if status := &pod.Status.ContainerStatuses[i]; !status.Ready {
-			names = append(names, status.Name)
+	var names, failed []string
+	add := func(status *corev1.ContainerStatus, native bool) {
+		if status == nil || status.Ready {
+			return
+		}
+		names = append(names, status.Name)
+		if reason, stuck := podstate.StartFailure(status); stuck {
+			if container := podstate.Container(pod, status.Name, native); container != nil {
+				reason += ", image " + container.Image
+			}
+			failed = append(failed, status.Name+": "+reason)
 		}
 	}
+	for i := range pod.Status.ContainerStatuses {
+		add(&pod.Status.ContainerStatuses[i], false)
+	}
 	for _, status := range podstate.Natives(pod) {
-		if status != nil && !status.Ready {
-			names = append(names, status.Name)
-		}
+		add(status, true)
 	}
 	if len(names) == 0 {
 		return ""
 	}
-	return "not ready: " + strings.Join(names, ", ")
+	text := "not ready: " + strings.Join(names, ", ")
+	if len(failed) > 0 {
+		text += " (" + strings.Join(failed, "; ") + ")"
+	}
+	return text
 }
 
 // writtenAt is the time of the newest upgrade of a pod, or nil.

@@ -150,7 +150,12 @@ func (r *Rollout) runLine(s Style) string {
 // respond waits for its worker instead.
 func (r *Rollout) waitingLine(s Style) string {
 	longest := r.longest()
-	if longest == nil || r.notResponding {
+	switch unready := r.unready(); {
+	case r.notResponding:
+		return ""
+	case longest == nil && unready != nil:
+		return fmt.Sprintf("%s/%s: %s", unready.Namespace, unready.Name, unready.Reason)
+	case longest == nil:
 		return ""
 	}
 	return fmt.Sprintf("%s/%s, written %s ago: %s", longest.Namespace, longest.Name, age(s.Now, *longest.Since), longest.Reason)
@@ -165,6 +170,16 @@ func (r *Rollout) longest() *Pod {
 		}
 	}
 	return longest
+}
+
+// unready returns the first updated pod that is not ready and that no upgrade is recorded of, or nil.
+func (r *Rollout) unready() *Pod {
+	for _, pod := range r.pods() {
+		if pod.Phase == PodUnready || pod.Phase == PodUpgrading && pod.Since == nil {
+			return pod
+		}
+	}
+	return nil
 }
 
 func (r *Rollout) pods() []*Pod {

@@ -173,7 +173,7 @@ func (r *Rollout) stuckPodsNext() []string {
 		case PodRejected:
 			commands[pod.Phase] = "the worker retries rejected pods; to see the attempts: kubectl sidecarset open " + r.Name
 		case PodUnready, PodUpgrading, PodMigrating, PodWaiting:
-			commands[pod.Phase] = fmt.Sprintf("to see the events of a pod: kubectl describe pod %s -n %s", pod.Name, pod.Namespace)
+			commands[pod.Phase] = "to see the events of a pod: " + describeCommand(pod)
 		}
 	}
 	var found []string

@@ -1,6 +1,7 @@
 package podstate
 
 import (
+	"slices"
 	"strings"
 	"time"
 
@@ -141,4 +142,20 @@ func (v *Version) FailedStart(pod *corev1.Pod) *FailedStart {
 		}
 	}
 	return nil
+}
+
+// Blocked reports whether a container of the pod cannot start that is no sidecar of the SidecarSet.
+// Other content of the SidecarSet does not heal such a pod.
+func (v *Version) Blocked(pod *corev1.Pod) bool {
+	for i := range pod.Status.ContainerStatuses {
+		status := &pod.Status.ContainerStatuses[i]
+		if _, failed := StartFailure(status); failed && !v.has(status.Name) {
+			return true
+		}
+	}
+	return false
+}
+
+func (v *Version) has(container string) bool {
+	return slices.ContainsFunc(v.Sidecars, func(s Sidecar) bool { return slices.Contains(s.InPod(), container) })
 }

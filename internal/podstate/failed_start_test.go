@@ -46,5 +46,6 @@ func TestFailedStartsNameTheImageInTheSpecOfThePod(t *testing.T) {
 		"container of the app":                 {[]corev1.ContainerStatus{waiting("app", "app:v1", "CrashLoopBackOff")}, nil, nil},
 	} {
 		assert.Equal(t, c.want, version.FailedStart(pod(c.statuses, c.inits)), name)
+		assert.Equal(t, name == "container of the app", version.Blocked(pod(c.statuses, c.inits)), name)
 	}
 }

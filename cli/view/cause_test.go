@@ -1,0 +1,57 @@
+package view
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/outrigger/outrigger/api/v1alpha1"
+)
+
+// blocked makes the app of a pod wait for an image that cannot be pulled.
+func blocked(p *corev1.Pod) {
+	p.Spec.Containers[0].Image = "nginx:bad"
+	p.Status.Conditions[0].Status = corev1.ConditionFalse
+	p.Status.ContainerStatuses[0].Ready = false
+	p.Status.ContainerStatuses[0].State.Waiting = &corev1.ContainerStateWaiting{Reason: "ErrImagePull"}
+}
+
+func textOf(t *testing.T, in *Input) string {
+	t.Helper()
+	r, err := NewRollout(in)
+	require.NoError(t, err)
+	return r.Text(Style{Now: noon})
+}
+
+// An undo does not heal a pod whose app cannot start.
+func TestAnAppThatCannotStartIsNamedAsTheCause(t *testing.T) {
+	const cause = "not ready: app, agent (app: ImagePullBackOff, image nginx:bad)"
+	in := input(t)
+	in.Set.Status.Conditions = nil
+	in.Pods = []*corev1.Pod{pod(t, "a", "agent:v2", written(t, 2*time.Minute, ""), blocked, func(p *corev1.Pod) {
+		p.Status.ContainerStatuses[1].Image, p.Status.ContainerStatuses[1].ImageID = "agent:v2", "id-agent:v2"
+	})}
+	text := textOf(t, in)
+	assert.Contains(t, text, "\nWaiting:   default/a, written 2m ago: "+cause+"\n")
+	assert.Contains(t, text, "a  Upgrading for 2m, "+cause+"\n")
+	assert.Contains(t, text, "\nNext:      kubectl sidecarset why logs; kubectl describe pod a -n default\n")
+	why, err := NewRolloutWhy(in)
+	require.NoError(t, err)
+	assert.Contains(t, why.Text(Style{Now: noon}), "default/a is Upgrading: "+cause)
+}
+
+func TestAPodThatIsNotReadyAfterTheRolloutIsNamed(t *testing.T) {
+	in := input(t)
+	in.Set.Status.Conditions = in.Set.Status.Conditions[:1]
+	in.Set.Status.Conditions[0].Reason = v1alpha1.ReasonRolloutComplete
+	in.Pods = []*corev1.Pod{pod(t, "a", "agent:v2"), pod(t, "b", "agent:v2", blocked)}
+	text := textOf(t, in)
+	assert.Contains(t, text, "\nStatus:    Complete\n")
+	assert.Contains(t, text, "\nWaiting:   default/b: not ready: app (app: ImagePullBackOff, image nginx:bad)\n")
+	assert.Contains(t, text, "\nNext:      kubectl describe pod b -n default\n")
+	in.Set.Status.UpdatedPods, in.Set.Status.UpdatedReadyPods = 6, 5
+	assert.Equal(t, []string{"PodsNotReady"}, NewSummaries([]v1alpha1.SidecarSet{*in.Set}, noon)[0].Attention)
+}
