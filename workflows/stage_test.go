@@ -431,3 +431,23 @@ func (s *stageSuite) TestSpec11_6_ABatchThatFailedPodsStoppedIsNotRepeatedAtOnce
 	s.GreaterOrEqual(stopped[1]-stopped[0], skippedPause)
 	s.GreaterOrEqual(stopped[2]-stopped[1], skippedPause)
 }
+
+// The sender of an update that is late does not wait for the answer any more.
+func (s *stageSuite) TestSpec11_13_ALateUpdateHasNoEffect() {
+	ends := s.begin.Add(time.Minute)
+	late := "the request is from before " + ends.UTC().Format(time.RFC3339) + ", and comes too late"
+	in := func(step int) protocol.StepRequest {
+		return protocol.StepRequest{Approval: protocol.Approval{By: "ann"}, Generation: 1, Step: step, NotAfter: ends}
+	}
+	for _, update := range []string{protocol.ApproveUpdate, protocol.PromoteUpdate, protocol.AbortUpdate, protocol.RetryUpdate} {
+		s.request(2*time.Minute, update, in(0), late)
+	}
+	for _, update := range []string{protocol.PauseUpdate, protocol.ResumeUpdate} {
+		s.update(update, 2*time.Minute, protocol.Pause{By: "ann", NotAfter: ends}, nil, late)
+	}
+	s.update(protocol.PauseUpdate, 30*time.Second, protocol.Pause{By: "ann", NotAfter: ends}, &protocol.PauseResult{Paused: true, Message: "paused"}, "")
+	s.update(protocol.ResumeUpdate, 40*time.Second, protocol.Pause{By: "ann", NotAfter: ends}, &protocol.PauseResult{Message: "resumed"}, "")
+	s.request(50*time.Second, protocol.PromoteUpdate, in(0), "step 1 of 3 (canary) ended; the next step begins")
+	s.request(3*time.Minute, protocol.PromoteUpdate, protocol.StepRequest{Generation: 1, Step: 1, Full: true}, "all steps ended")
+	s.complete(protocol.RolloutInput{SidecarSet: protocol.SetReference{Name: "logs"}, Generation: 1})
+}

@@ -154,7 +154,7 @@ func TestTheChartGoesIntoAnyNamespace(t *testing.T) {
 
 func TestRightsNeedNotBeAggregated(t *testing.T) {
 	all := rendered(t, "--set=aggregateClusterRoles=false")
-	for name, verbs := range map[string]int{"outrigger-view": 3, "outrigger-edit": 5} {
+	for name, verbs := range map[string]int{"outrigger-view": 3, "outrigger-edit": 5, "outrigger-actions": 5} {
 		role := unstructured.Unstructured{Object: all["ClusterRole /"+name]}
 		assert.Empty(t, role.GetLabels())
 		rules, _, err := unstructured.NestedSlice(role.Object, "rules")
