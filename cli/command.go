@@ -56,8 +56,8 @@ func (s *shared) command() *cobra.Command {
 	root.SetErr(s.ErrOut)
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		example := ""
-		if strings.Contains(err.Error(), "missing unit in duration") {
-			example = ", for example 5s"
+		if strings.Contains(err.Error(), "time: ") {
+			example = ": use a duration such as 90s, 5m or 1h30m"
 		}
 		return fmt.Errorf("%w%s (see %s --help)", err, example, cmd.CommandPath())
 	})
@@ -70,7 +70,7 @@ func (s *shared) command() *cobra.Command {
 	versions.Args = takes(0)
 	root.AddCommand(newList(s), newGet(s), s.checksTemporalFlags(newWhy(s)), s.checksTemporalFlags(newStatus(s)), s.checksTemporalFlags(newPlan(s)),
 		s.checksTemporalFlags(newHistory(s)), newDiff(s), newSet(s), newUndo(s), newRestart(s), newPause(s), newResume(s), newApprove(s), newPromote(s), newAbort(s), newRetry(s), newFreeze(s), newUnfreeze(s), newOpen(s), newCheck(s), newOptions(s), versions)
-	subcommand.Required(root)
+	subcommand.Root(root)
 	leaveOutOptions(root)
 	return root
 }

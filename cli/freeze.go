@@ -77,7 +77,7 @@ func (f *freezeFlags) freeze(name string, now time.Time) (*outriggerv1.RolloutFr
 	if f.selector != "" {
 		selector, err := metav1.ParseToLabelSelector(f.selector)
 		if err != nil {
-			return nil, fmt.Errorf("--selector: %w", err)
+			return nil, fmt.Errorf("--selector: %w: use labels such as tier=edge, or \"tier in (edge, core)\"", err)
 		}
 		freeze.Spec.Selector = *selector
 	}

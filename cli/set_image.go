@@ -136,14 +136,18 @@ type imageChange struct {
 
 // setImages sets images that have the form CONTAINER=IMAGE, and returns the changes.
 func setImages(set *v1alpha1.SidecarSet, images []string) ([]imageChange, error) {
-	changes := []imageChange{}
+	changes, given := []imageChange{}, map[string]bool{}
 	for _, pair := range images {
 		container, image, ok := strings.Cut(pair, "=")
 		if !ok || container == "" || image == "" {
 			return nil, fmt.Errorf("%q: use CONTAINER=IMAGE", pair)
 		}
-		if strings.ContainsFunc(image, unicode.IsSpace) {
-			return nil, fmt.Errorf("%q: the image contains whitespace, so no node can pull it: remove the whitespace; for several containers, give CONTAINER=IMAGE several times", pair)
+		if given[container] {
+			return nil, fmt.Errorf("%q: container %s is given twice: give one image for each container", pair, container)
+		}
+		given[container] = true
+		if err := checkImage(image); err != nil {
+			return nil, fmt.Errorf("%q: %w", pair, err)
 		}
 		var known []string
 		found := false
@@ -166,6 +170,29 @@ func setImages(set *v1alpha1.SidecarSet, images []string) ([]imageChange, error)
 		}
 	}
 	return changes, nil
+}
+
+// checkImage rejects the frequent errors in an image, which no node can pull. Other errors are left to
+// the nodes, because admission accepts every image.
+func checkImage(image string) error {
+	if strings.ContainsFunc(image, unicode.IsSpace) {
+		return errors.New("the image contains whitespace, so no node can pull it: remove the whitespace; for several containers, give CONTAINER=IMAGE several times")
+	}
+	repository, _, _ := strings.Cut(image, "@")
+	if tag := strings.LastIndex(repository, ":"); tag > strings.LastIndex(repository, "/") {
+		repository = repository[:tag]
+	}
+	// The host of a registry may contain upper-case letters, the remaining name may not.
+	if first, rest, ok := strings.Cut(repository, "/"); ok && (strings.ContainsAny(first, ".:") || first != strings.ToLower(first)) {
+		repository = rest
+	}
+	switch {
+	case strings.ContainsFunc(repository, unicode.IsUpper):
+		return fmt.Errorf("the repository %s of the image contains upper-case letters, so no node can pull it: use %s", repository, strings.ToLower(repository))
+	case slices.Contains(strings.Split(repository, "/"), ""):
+		return errors.New("the image has an empty name, so no node can pull it: use an image such as registry.example.com/agent:v2")
+	}
+	return nil
 }
 
 // imagePatch changes images of containers that are still at the same places. Without a reason, it

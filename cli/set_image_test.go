@@ -3,6 +3,7 @@ package cli
 import (
 	"context"
 	"net/http"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -103,7 +104,12 @@ func TestSetImageRejectsUnknownContainers(t *testing.T) {
 	s := newTestCluster(t, imageSet(t))
 	_, before := imagesNow(t, s)
 	for want, args := range map[string][]string{
-		`"nobody=x": SidecarSet logs has no container "nobody"; it has agent, mesh, proxy`: {"agent=agent:v2", "nobody=x"},
+		`"nobody=x": SidecarSet logs has no container "nobody"; it has agent, mesh, proxy`:                                           {"agent=agent:v2", "nobody=x"},
+		`"agent=AGENT:v2": the repository AGENT of the image contains upper-case letters, so no node can pull it: use agent`:         {"agent=AGENT:v2"},
+		`"agent=HUB.io/Logs/x": the repository Logs/x of the image contains upper-case letters, so no node can pull it: use logs/x`:  {"agent=HUB.io/Logs/x"},
+		`"agent=hub.io//x": the image has an empty name, so no node can pull it: use an image such as registry.example.com/agent:v2`: {"agent=hub.io//x"},
+		`"agent=:v2": the image has an empty name, so no node can pull it: use an image such as registry.example.com/agent:v2`:       {"agent=:v2"},
+		`"agent=agent:v3": container agent is given twice: give one image for each container`:                                        {"agent=agent:v2", "agent=agent:v3"},
 		`"agent": use CONTAINER=IMAGE`:  {"agent"},
 		`"agent=": use CONTAINER=IMAGE`: {"agent="},
 		`"=x": use CONTAINER=IMAGE`:     {"=x"},
@@ -114,6 +120,15 @@ func TestSetImageRejectsUnknownContainers(t *testing.T) {
 	require.EqualError(t, s.run("set", "image", "logs", "agent=x", "--dry-run=yes").err, `--dry-run "yes": use none, client or server`)
 	_, now := imagesNow(t, s)
 	assert.Equal(t, before, now)
+}
+
+func TestSetImageAcceptsEachImageThatNodesPull(t *testing.T) {
+	for _, image := range []string{
+		"agent", "agent:V2", "HUB.example.com:5000/logs/agent:V2", "localhost:5000/agent", "hub.io/agent@sha256:" + strings.Repeat("A", 64),
+		"hub.io/agent:v2@sha256:" + strings.Repeat("a", 64),
+	} {
+		require.NoError(t, checkImage(image), image)
+	}
 }
 
 // Containers that are reordered between the read and the patch do not get each other's images.

@@ -24,3 +24,15 @@ func Required(cmd *cobra.Command) {
 		return fmt.Errorf("%s has no command %q (%s)", cmd.CommandPath(), args[0], hint)
 	}
 }
+
+// Root is Required for a root. It adds the completion command of cobra first, because cobra itself adds
+// the command only when the root is executed.
+func Root(root *cobra.Command) {
+	Required(root)
+	root.InitDefaultCompletionCmd()
+	for _, cmd := range root.Commands() {
+		if cmd.HasSubCommands() && cmd.RunE == nil && cmd.Run == nil {
+			Required(cmd)
+		}
+	}
+}

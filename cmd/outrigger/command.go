@@ -47,7 +47,7 @@ func newCommand() *cobra.Command {
 	shared.add(root)
 	root.AddCommand(newOperator(shared), newWorker(shared), newWebhook(shared), newTemporal(), newCodecServer(shared),
 		newMigrate(shared), newSimulate(shared), newUninstall(shared), version.NewCommand())
-	subcommand.Required(root)
+	subcommand.Root(root)
 	return root
 }
 
