@@ -10,6 +10,8 @@ import (
 	"go.temporal.io/api/enums/v1"
 	"go.temporal.io/api/workflow/v1"
 	"go.temporal.io/sdk/converter"
+	appsv1 "k8s.io/api/apps/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/outrigger/outrigger/api/protocol"
 	"github.com/outrigger/outrigger/api/v1alpha1"
@@ -108,5 +110,42 @@ func TestSpec7_5_TheEndIsRecordedThoughAnAppFailsSince(t *testing.T) {
 		env.reconcileRun(t.Context(), p)
 		require.NoError(t, p.out.err, c.name)
 		assert.Equal(t, c.want, p.out.ended, c.name)
+	}
+}
+
+func TestSpec7_5_TheEndOfTheFormerGenerationIsRecordedAfterAnEdit(t *testing.T) {
+	former := &appsv1.ControllerRevision{ObjectMeta: metav1.ObjectMeta{Name: "s-1", Annotations: map[string]string{v1alpha1.HashAnnotation: "former"}}}
+	older := v1alpha1.GoodRevision{Revision: "s-0", Hash: "older", ResourceVersion: "3"}
+	recorded := v1alpha1.GoodRevision{Revision: "s-1", Hash: "former", ResourceVersion: "1"}
+	earlier := v1alpha1.GoodRevision{Revision: "s-1", Hash: "former", ResourceVersion: "2"}
+	initial := v1alpha1.GoodRevision{Revision: "s-1", Hash: "former"}
+	for name, c := range map[string]struct {
+		change func(*pass)
+		good   []v1alpha1.GoodRevision
+		want   []v1alpha1.GoodRevision
+	}{
+		"ended":                      {nil, []v1alpha1.GoodRevision{older}, []v1alpha1.GoodRevision{recorded, older}},
+		"ended, the first":           {nil, nil, []v1alpha1.GoodRevision{recorded}},
+		"the partition was reached":  {func(p *pass) { p.before.Status.Conditions[0].Reason = v1alpha1.ReasonPartitionReached }, nil, []v1alpha1.GoodRevision{recorded}},
+		"recorded already":           {nil, []v1alpha1.GoodRevision{earlier, older}, []v1alpha1.GoodRevision{earlier, older}},
+		"recorded before another":    {nil, []v1alpha1.GoodRevision{older, earlier}, []v1alpha1.GoodRevision{earlier, older}},
+		"pods had it at first":       {nil, []v1alpha1.GoodRevision{initial}, []v1alpha1.GoodRevision{recorded}},
+		"in progress":                {func(p *pass) { p.before.Status.Conditions[0].Reason = v1alpha1.ReasonPaused }, []v1alpha1.GoodRevision{older}, []v1alpha1.GoodRevision{older}},
+		"without a ready pod":        {func(p *pass) { p.before.Status.UpdatedReadyPods = 0 }, nil, nil},
+		"the same generation":        {func(p *pass) { p.before.Status.ObservedGeneration = p.set.Generation }, nil, nil},
+		"the same content":           {func(p *pass) { p.set.Annotations[v1alpha1.HashAnnotation] = "former" }, nil, nil},
+		"the revision has no hash":   {func(p *pass) { p.former = &appsv1.ControllerRevision{} }, nil, nil},
+		"the revision was not found": {func(p *pass) { p.former = nil }, nil, nil},
+	} {
+		before := fixture.SidecarSet("s")
+		before.Generation = generation
+		before.Status.GoodRevisions, before.Status.ObservedGeneration, before.Status.UpdatedReadyPods = c.good, generation-1, 2
+		before.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionProgressing, Reason: v1alpha1.ReasonRolloutComplete}}
+		p := &pass{before: before, set: before.DeepCopy(), former: former}
+		if c.change != nil {
+			c.change(p)
+		}
+		recordFormerRevision(p)
+		assert.Equal(t, c.want, p.set.Status.GoodRevisions, name)
 	}
 }

@@ -28,6 +28,7 @@ type statusStep struct {
 }
 
 func (s *statusStep) reconcile(ctx context.Context, p *pass) error {
+	recordFormerRevision(p)
 	recordGoodRevision(p)
 	if p.out.started {
 		id := protocol.WorkflowID(p.set.Name, p.set.UID)
@@ -63,6 +64,34 @@ func recordStage(p *pass) {
 	if p.out.stage != nil && p.out.stage.Generation == p.set.Generation && rolloutStarted(p.set) {
 		stage.ToStatus(p.set, p.out.stage)
 	}
+}
+
+// coversNoUpgrade is a resourceVersion from before the first upgrade of any pod.
+const coversNoUpgrade = "1"
+
+// recordFormerRevision records the end of the rollout of the former generation, if status showed this
+// end, but the SidecarSet changed before the run ended. Without this record, a rollback of the new
+// generation would skip the former revision. The run may still have upgraded a pod after the end, so
+// the record covers no upgrade (SPEC 7.5.6).
+func recordFormerRevision(p *pass) {
+	was := &p.before.Status
+	if p.former == nil || was.ObservedGeneration == p.set.Generation || was.UpdatedReadyPods == 0 {
+		return
+	}
+	progressing := reasonAndMessage(p.before, v1alpha1.ConditionProgressing).reason
+	if progressing != v1alpha1.ReasonRolloutComplete && progressing != v1alpha1.ReasonPartitionReached {
+		return
+	}
+	good := v1alpha1.GoodRevision{Revision: p.former.Name, Hash: p.former.Annotations[v1alpha1.HashAnnotation], ResourceVersion: coversNoUpgrade}
+	if last := was.LastGoodRevision(); good.Hash == "" || good.Hash == p.set.Annotations[v1alpha1.HashAnnotation] || last != nil && last.Hash == good.Hash {
+		return
+	}
+	for _, known := range was.GoodRevisions {
+		if known.Hash == good.Hash && known.ResourceVersion != "" {
+			good.ResourceVersion = known.ResourceVersion
+		}
+	}
+	p.set.Status.GoodRevisions = rollout.WithGood(was.GoodRevisions, good)
 }
 
 // recordGoodRevision records the end of a rollout in status. Before the first rollout, it records

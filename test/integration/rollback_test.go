@@ -96,3 +96,20 @@ func TestSpec11_12_AnAbortedRolloutIsRolledBackAndRetried(t *testing.T) {
 	s.awaitSet("the end", func(set *v1alpha1.SidecarSet) bool { return counts(8)(set) && set.Status.Rollout.Quarantine == nil })
 	s.within(2)
 }
+
+// The image is changed as soon as status shows the end of the former rollout, whose run is still open.
+func TestSpec11_12_ARollbackGoesToTheRevisionWhoseEndStatusHasJustShown(t *testing.T) {
+	t.Parallel()
+	s := newRollbackScenario(t, 6)
+	s.upgradeTo("side:v2")
+	s.awaitReason(v1alpha1.ReasonRolloutComplete)
+	s.upgradeTo("side:v3")
+	s.await(func(v observer.View) bool { return v.Updated >= 1 })
+	_, err := s.requestStep(protocol.AbortUpdate, 0)
+	require.NoError(t, err)
+	s.watched.Expect("side:v2")
+	s.awaitReason(v1alpha1.ReasonQuarantined)
+	s.await(observer.Converged(6))
+	assert.Equal(t, map[string]int{"side:v2": 6}, sidecars(s.pods()))
+	s.within(2)
+}
