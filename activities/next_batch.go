@@ -81,7 +81,7 @@ func (n *nextBatch) check(ctx context.Context) (result protocol.NextBatchResult,
 	}
 	if result, again, err = n.plan(ctx, set); err == nil && !n.input.Stages {
 		again = n.omitStages(&result, again)
-	} else if stage.ProgressDeadline(n.resolved) > 0 {
+	} else if n.resolved.ProgressDeadline() > 0 {
 		result.Took = n.Clock.Since(n.began)
 	}
 	return result, again, err

@@ -16,7 +16,6 @@ import (
 	"github.com/outrigger/outrigger/internal/podstate"
 	"github.com/outrigger/outrigger/internal/revision"
 	"github.com/outrigger/outrigger/internal/rollout"
-	"github.com/outrigger/outrigger/internal/stage"
 	"github.com/outrigger/outrigger/internal/upgrade"
 )
 
@@ -311,7 +310,7 @@ func (b *upgradeBatch) result() protocol.UpgradeBatchResult {
 		tried = append(tried, pod.PodReference)
 	}
 	result := protocol.UpgradeBatchResult{Written: b.outcome.writes(tried), Rejected: b.outcome.failures(tried), Stopped: b.outcome.stopped, Frozen: b.outcome.frozen, Failing: b.failing, Quiet: b.quiet}
-	if stage.ProgressDeadline(b.input.Stage) > 0 {
+	if b.input.Stage.ProgressDeadline() > 0 {
 		result.Limited, result.Took = b.outcome.limited(), b.Clock.Since(b.began)
 	}
 	result.Skipped = len(tried) - len(result.Written) - len(result.Rejected)

@@ -6,7 +6,6 @@ import (
 	"go.temporal.io/sdk/workflow"
 
 	"github.com/outrigger/outrigger/api/protocol"
-	"github.com/outrigger/outrigger/internal/stage"
 )
 
 // outage is the delay of an answer or a timer above which processes were down. Pods may have become
@@ -33,7 +32,7 @@ func (r *run) followProgress(ctx workflow.Context, plan protocol.NextBatchResult
 // deadlineLeft returns the time until the progress deadline is over. runs is false if no deadline
 // applies.
 func (r *run) deadlineLeft(ctx workflow.Context) (left time.Duration, runs bool) {
-	deadline := stage.ProgressDeadline(r.progress.Stage)
+	deadline := r.progress.Stage.ProgressDeadline()
 	if r.progress.Stall == nil || deadline == 0 {
 		return 0, false
 	}

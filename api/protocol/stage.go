@@ -147,6 +147,15 @@ type Failure struct {
 	Quarantine *Quarantine `json:"quarantine,omitempty"`
 }
 
+// ProgressDeadline returns the time without a pod that became updated and ready after which a rollout
+// has failed. Without a deadline, it is 0.
+func (s *Stage) ProgressDeadline() time.Duration {
+	if s == nil || s.Done || s.Step == nil || s.Quarantine != nil {
+		return 0
+	}
+	return s.Step.ProgressDeadline
+}
+
 // BakeEnd returns the time at which the bake time of a reached step is over.
 func (s *Stage) BakeEnd() time.Time { return s.Reached.Add(s.Step.Bake) }
 

@@ -8,7 +8,6 @@ import (
 
 	"github.com/outrigger/outrigger/api/protocol"
 	"github.com/outrigger/outrigger/api/v1alpha1"
-	"github.com/outrigger/outrigger/internal/stage"
 )
 
 // maxNamedUnready is the number of pods that the reason of a missed deadline names.
@@ -18,7 +17,7 @@ const maxNamedUnready = 3
 // now, or the rollout waits for upgraded pods. It does not apply while pods of other versions occupy
 // all slots, or while another limit of the policy has no slot (SPEC §11.6).
 func ProgressDue(plan *Plan, current *protocol.Stage) bool {
-	if stage.ProgressDeadline(current) == 0 || plan.Phase != protocol.PhaseProgressing && plan.Phase != protocol.PhaseWaiting {
+	if current.ProgressDeadline() == 0 || plan.Phase != protocol.PhaseProgressing && plan.Phase != protocol.PhaseWaiting {
 		return false
 	}
 	counts := &plan.Counts

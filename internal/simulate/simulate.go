@@ -228,7 +228,7 @@ func (s *simulation) observeProgress(plan *rollout.Plan) {
 	}
 }
 
-func (s *simulation) deadline() time.Time { return s.stall.Since.Add(stage.ProgressDeadline(s.stage)) }
+func (s *simulation) deadline() time.Time { return s.stall.Since.Add(s.stage.ProgressDeadline()) }
 
 // overdue returns the stall once the progress deadline is over.
 func (s *simulation) overdue() *protocol.Stall {

@@ -126,15 +126,6 @@ func durationOf(d *metav1.Duration) time.Duration {
 	return d.Duration
 }
 
-// ProgressDeadline returns the time without a pod that became updated and ready after which a rollout
-// has failed. Without a deadline, it is 0.
-func ProgressDeadline(s *protocol.Stage) time.Duration {
-	if !Limits(s) {
-		return 0
-	}
-	return s.Step.ProgressDeadline
-}
-
 // Limits reports whether a stage limits the pods that are upgraded.
 func Limits(s *protocol.Stage) bool { return hasStep(s) && s.Quarantine == nil }
 
