@@ -236,3 +236,17 @@ func TestSpec11_11_StatusShowsTheLimitThatTheRunWaitsFor(t *testing.T) {
 	in.Run.Status.Generation = 1
 	assert.Equal(t, protocol.PhaseProgressing, newRollout(t, in).Phase, "a run of another generation")
 }
+
+// The plan of a view reads neither nodes nor PodDisruptionBudgets, and the plan of the run does.
+func TestALimitOfThePolicyIsNamedByTheRun(t *testing.T) {
+	const message = "1 of 4 pods updated, 1 of them ready; 3 to go, 0 unavailable of 1 allowed; waiting for PodDisruptionBudget web (3 healthy, 3 needed)"
+	in := staged(t, 0, -1)
+	in.Policy.Spec.Steps[0].UpTo, in.Set.Status.Rollout.Stage.UpTo = intstr.FromInt32(4), new(intstr.FromInt32(4))
+	in.Run.Status = &protocol.RolloutStatus{Generation: 2, Phase: protocol.PhaseWaiting, Message: message, Stage: StageOf(in.Set, nil)}
+	in.Run.Status.Stage.Step.RespectBudgets = true
+	assert.Contains(t, newWhy(t, in).Text(Style{Now: noon}), message)
+	assert.Contains(t, newRollout(t, in).Line(), message)
+
+	in.Run.Status.Generation = 1
+	assert.NotContains(t, newWhy(t, in).Text(Style{Now: noon}), "PodDisruptionBudget", "a run of another generation")
+}
