@@ -65,9 +65,15 @@ func (s *shared) requestRollback(ctx context.Context, c *cluster, name, update s
 	}
 	defer r.Close()
 	request.By, request.Generation = cmp.Or(c.user(ctx), os.Getenv("USER")), set.Generation
-	result, err := r.updateStep(ctx, set, update, request.StepRequest)
+	var result protocol.StepResult
+	_, _, err = r.reach(ctx, set)
+	if err == nil {
+		if result, err = r.updateStep(ctx, set, update, request.StepRequest); err != nil {
+			err = r.explainStep(set.Name, update, request.StepRequest, err)
+		}
+	}
 	if err != nil {
-		return nil, fmt.Errorf("%s the rollout of SidecarSet %s: %w", update, set.Name, r.explainStep(set.Name, update, request.StepRequest, err))
+		return nil, fmt.Errorf("%s the rollout of SidecarSet %s: %w", update, set.Name, err)
 	}
 	return stepAnswer{Name: set.Name, StepResult: result, next: nextOfRollout(set)}, nil
 }

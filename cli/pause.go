@@ -87,6 +87,9 @@ func (s *shared) update(ctx context.Context, c *cluster, set *v1alpha1.SidecarSe
 	if err != nil && update == protocol.ResumeUpdate && set.Spec.UpdateStrategy.Paused {
 		err = fmt.Errorf("%w; SidecarSet %s is paused by its spec: %s", err, set.Name, view.PausedBySpec(set.Name))
 	}
+	if frozen := view.Frozen(set); err != nil && update == protocol.ResumeUpdate && frozen != "" {
+		err = fmt.Errorf("%w; SidecarSet %s is %s", err, set.Name, frozen)
+	}
 	return answer, err
 }
 
@@ -145,7 +148,7 @@ func (r *runs) explainUpdate(set, update string, err error) error {
 	specPause := view.PatchStrategy(set, "paused", "true")
 	next, withdraw := "spec.updateStrategy.paused pauses the next run: "+specPause,
 		"to withdraw it: "+view.ResumeCommand(set)+"; the spec pauses the rollout in any case: "+specPause
-	unreachable := "spec.updateStrategy.paused is followed as soon as a worker runs: " + specPause
+	unreachable := "spec.updateStrategy.paused is followed as soon as Temporal answers: " + specPause
 	if update == protocol.ResumeUpdate {
 		next = "kubectl sidecarset status " + set
 		withdraw, unreachable = "to withdraw it: kubectl sidecarset pause "+set, next

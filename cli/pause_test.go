@@ -36,7 +36,7 @@ func TestTheErrorOfAnUpdateHasItsRemedy(t *testing.T) {
 			otherTemporal + "); spec.updateStrategy.paused pauses the next run: " + pausePatch},
 		{protocol.ResumeUpdate, sdk.NewApplicationError(protocol.NotPaused, ""), "the run is not paused (kubectl sidecarset status logs)"},
 		{protocol.PauseUpdate, serviceerror.NewUnavailable("x"), here + ": no answer (check the server, the network and --temporal-tls, or correct --temporal-address or TEMPORAL_ADDRESS); " +
-			"spec.updateStrategy.paused is followed as soon as a worker runs: " + pausePatch},
+			"spec.updateStrategy.paused is followed as soon as Temporal answers: " + pausePatch},
 	} {
 		require.EqualError(t, localRuns.explainUpdate("logs", c.update, c.err), c.want)
 	}

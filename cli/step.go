@@ -83,18 +83,27 @@ func (s *shared) requestStep(ctx context.Context, c *cluster, name, update strin
 	return answer, nil
 }
 
-// currentStep returns the stage that status shows. A run that does not respond may still get an
-// update, so the stage is then that of the SidecarSet.
+// currentStep returns the stage that status shows. If the run does not respond, the stage is that of
+// the SidecarSet.
 func (r *runs) currentStep(ctx context.Context, set *v1alpha1.SidecarSet) (*protocol.Stage, error) {
-	status, err := r.status(ctx, set)
-	if err != nil && !errors.Is(err, errNotResponding) {
+	status, answers, err := r.reach(ctx, set)
+	if err != nil {
 		return nil, err
 	}
 	current, unknown := currentStep(set, view.StageOf(set, status))
-	if unknown == nil && err == nil && status == nil {
+	if unknown == nil && answers && status == nil {
 		unknown = r.noOpenRun(statusCommand(set.Name))
 	}
 	return current, unknown
+}
+
+// reach fails if Temporal does not answer. A run that does not respond may still get an update.
+func (r *runs) reach(ctx context.Context, set *v1alpha1.SidecarSet) (status *protocol.RolloutStatus, answers bool, err error) {
+	status, err = r.status(ctx, set)
+	if errors.Is(err, errNotResponding) {
+		return nil, false, nil
+	}
+	return status, err == nil, err
 }
 
 // currentStep returns the reason if a stage has no current step.

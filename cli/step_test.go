@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.temporal.io/api/serviceerror"
 	sdk "go.temporal.io/sdk/temporal"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/outrigger/outrigger/api/protocol"
@@ -82,6 +83,16 @@ func TestTheAnswerNamesWhatTheRolloutWaitsFor(t *testing.T) {
 	})
 	answer := stepAnswer{Name: "logs", StepResult: protocol.StepResult{Message: "step 1 of 2 is approved"}, next: nextOfRollout(paused)}
 	assert.Equal(t, "sidecarset/logs: step 1 of 2 is approved\npaused: by ann (kubectl sidecarset resume logs)\n", answer.Text(view.Style{}))
+}
+
+func TestTheNextStepNamesAFreeze(t *testing.T) {
+	frozen := sidecarSet(t, "logs", func(s *v1alpha1.SidecarSet) {
+		s.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionProgressing, Reason: v1alpha1.ReasonFrozen, Message: "frozen by RolloutFreeze x: sales; 0 of 1 pods updated, 0 of them ready"}}
+	})
+	const want = "frozen by RolloutFreeze x: sales (kubectl sidecarset unfreeze x)"
+	assert.Equal(t, []string{want}, nextOfRollout(frozen))
+	s := newTestCluster(t, frozen)
+	require.ErrorContains(t, s.run("resume", "logs", "--temporal-payload-key-dir=", "--temporal-address=127.0.0.1:1").err, "; SidecarSet logs is "+want)
 }
 
 func TestTheHistoryNamesTheActionAndItsReason(t *testing.T) {

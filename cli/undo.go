@@ -104,6 +104,9 @@ func nextOfRollout(set *v1alpha1.SidecarSet) []string {
 	if status := set.Status.Rollout; status != nil && status.Pause != nil {
 		paused = append(paused, "paused: "+view.PausedBySignal(set.Name, &protocol.Pause{By: status.Pause.By, Reason: status.Pause.Reason}))
 	}
+	if frozen := view.Frozen(set); frozen != "" {
+		paused = append(paused, frozen)
+	}
 	if len(paused) > 0 {
 		return paused
 	}

@@ -122,7 +122,10 @@ func TestAWrongTemporalAddressStopsOnlyCommandsThatNeedTemporal(t *testing.T) {
 	require.NoError(t, s.run(at("temporal", "undo", "logs", "--dry-run=client")...).err)
 	const refused = "Temporal at 127.0.0.1:1, namespace default: connection refused (start the server, or correct --temporal-address or TEMPORAL_ADDRESS)"
 	require.EqualError(t, s.run(at("127.0.0.1:1", "pause", "logs")...).err, "pause the rollout of SidecarSet logs: "+refused+
-		"; spec.updateStrategy.paused is followed as soon as a worker runs: "+pausePatch)
+		"; spec.updateStrategy.paused is followed as soon as Temporal answers: "+pausePatch)
+	for _, update := range []string{"abort", "retry"} {
+		require.EqualError(t, s.run(at("127.0.0.1:1", update, "logs")...).err, update+" the rollout of SidecarSet logs: "+refused)
+	}
 	require.Contains(t, s.shows(at("127.0.0.1:1", "history", "logs")...), "\nRuns are not listed: "+refused+"\n")
 }
 

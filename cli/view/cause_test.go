@@ -55,3 +55,23 @@ func TestAPodThatIsNotReadyAfterTheRolloutIsNamed(t *testing.T) {
 	in.Set.Status.UpdatedPods, in.Set.Status.UpdatedReadyPods = 6, 5
 	assert.Equal(t, []string{"PodsNotReady"}, NewSummaries([]v1alpha1.SidecarSet{*in.Set}, noon)[0].Attention)
 }
+
+func TestSpec11_7_5_AFrozenRolloutHasTheCommandThatEndsTheFreeze(t *testing.T) {
+	in := input(t)
+	in.Pods = []*corev1.Pod{pod(t, "a", "agent:v1")}
+	in.Set.Status.Conditions = in.Set.Status.Conditions[:1]
+	c := &in.Set.Status.Conditions[0]
+	for _, by := range []string{"incident", "incident: incident 42", "incident until 2026-11-28T00:00:00Z: sales; and more"} {
+		c.Reason, c.Message = v1alpha1.ReasonFrozen, "frozen by RolloutFreeze "+by+"; 0 of 1 pods updated, 0 of them ready"
+		assert.Contains(t, textOf(t, in), "\nNext:      kubectl sidecarset unfreeze incident\n")
+		want := "frozen by RolloutFreeze " + by + " (kubectl sidecarset unfreeze incident)"
+		assert.Equal(t, want, Frozen(in.Set))
+		why, err := NewRolloutWhy(in)
+		require.NoError(t, err)
+		assert.Equal(t, want, why.Reasons[0])
+	}
+	c.Reason, c.Message = v1alpha1.ReasonOutsideWindow, "frozen until 2026-11-28T00:00:00Z; 0 of 1 pods updated, 0 of them ready"
+	assert.Equal(t, "frozen until 2026-11-28T00:00:00Z", Frozen(in.Set))
+	c.Reason = v1alpha1.ReasonRolloutProgress
+	assert.Empty(t, Frozen(in.Set))
+}

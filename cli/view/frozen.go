@@ -3,6 +3,8 @@ package view
 import (
 	"strings"
 
+	"k8s.io/apimachinery/pkg/api/meta"
+
 	"github.com/outrigger/outrigger/api/protocol"
 	"github.com/outrigger/outrigger/api/v1alpha1"
 )
@@ -30,9 +32,39 @@ func (r *Rollout) frozenBy() string {
 	if r.Phase != protocol.PhaseFrozen {
 		return ""
 	}
-	by := r.Message
+	return freezeIn(r.Message)
+}
+
+// freezeIn is the freeze in the message of a frozen rollout.
+func freezeIn(by string) string {
 	if counts := strings.LastIndex(by, " pods updated, "); counts >= 0 {
 		by = by[:max(strings.LastIndex(by[:counts], "; "), 0)]
 	}
 	return strings.TrimPrefix(by, "frozen ")
+}
+
+// unfreezeCommand ends a freeze. It is empty outside the windows of a RolloutPolicy.
+func unfreezeCommand(by string) string {
+	rest, freeze := strings.CutPrefix(by, "by RolloutFreeze ")
+	name, _, _ := strings.Cut(rest, " ")
+	if name = strings.TrimSuffix(name, ":"); !freeze || name == "" {
+		return ""
+	}
+	return "kubectl sidecarset unfreeze " + name
+}
+
+func withUnfreeze(by string) string {
+	if command := unfreezeCommand(by); command != "" {
+		by += " (" + command + ")"
+	}
+	return "frozen " + by
+}
+
+// Frozen returns the freeze that status shows, with the command that ends it, or "".
+func Frozen(set *v1alpha1.SidecarSet) string {
+	c := meta.FindStatusCondition(set.Status.Conditions, v1alpha1.ConditionProgressing)
+	if c == nil || !isFrozen(c.Reason) {
+		return ""
+	}
+	return withUnfreeze(freezeIn(c.Message))
 }

@@ -3,7 +3,6 @@ package view
 import (
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/outrigger/outrigger/api/protocol"
@@ -82,18 +81,38 @@ func (r *Rollout) next(now time.Time) []string {
 		}
 	}
 	f, why := r.facts(), "kubectl sidecarset why "+r.Name
+	add(checkCommand, r.webhookFails()) // an undo fails, too, until the webhook answers
+	stopped := len(found)
 	add(r.operatorCommand(), !r.Observed)
+	add(r.undoCommand(), (r.PausedBySpec || r.Pause != nil) && r.Phase != protocol.PhaseQuarantined && r.fails())
 	add(PatchStrategy(r.Name, "paused", "false"), r.PausedBySpec)
 	add(ResumeCommand(r.Name), r.Pause != nil)
 	add("kubectl edit sidecarset "+r.Name, f.progressing == v1alpha1.ReasonInvalid)
 	add("kubectl sidecarset open "+r.Name, f.progressing == v1alpha1.ReasonRolloutFailing)
-	add(checkCommand, isOutage(f.progressing) || f.progressing == v1alpha1.ReasonRunUnreadable || (r.notResponding || r.unreachable) && !r.Phase.Ended())
-	if len(found) == 0 {
-		found = r.nextOfPhase(now)
+	add(checkCommand, isOutage(f.progressing) || f.progressing == v1alpha1.ReasonRunUnreadable || r.RunUnknown != "" && !r.Phase.Ended())
+	if len(found) == stopped {
+		for _, command := range r.nextOfPhase(now) {
+			add(command, true)
+		}
 	}
+	add(checkCommand, r.RunUnknown != "" && !r.notResponding)
 	add("kubectl sidecarset list --missing", f.uninjected > 0)
 	add(why, r.Counts.NotUpgradable > 0 && r.Phase != protocol.PhaseNotUpdate)
 	return found
+}
+
+func (r *Rollout) undoCommand() string { return "go back: kubectl sidecarset undo " + r.Name }
+
+// fails reports whether a pod has a sidecar that cannot start.
+func (r *Rollout) fails() bool {
+	return slices.ContainsFunc(r.pods(), func(pod *Pod) bool { return pod.Phase == PodFailing })
+}
+
+// webhookFails reports whether the webhook of pods does not answer.
+func (r *Rollout) webhookFails() bool {
+	return slices.ContainsFunc(r.Conditions, func(c Condition) bool {
+		return c.Type == v1alpha1.ConditionInjected && c.Status == "False" && c.Reason == v1alpha1.ReasonWebhookUnavailable
+	})
 }
 
 // nextOfPhase has the commands for a rollout that nothing stops.
@@ -106,8 +125,8 @@ func (r *Rollout) nextOfPhase(now time.Time) (found []string) {
 	if r.Phase == protocol.PhaseQuarantined {
 		return []string{"apply other content, or try it again: " + retryCommand(r.Name)}
 	}
-	undo, waiting, longest := "go back: kubectl sidecarset undo "+r.Name, r.Phase == protocol.PhaseWaiting, r.longest()
-	add(undo, slices.ContainsFunc(r.pods(), func(pod *Pod) bool { return pod.Phase == PodFailing }))
+	undo, waiting, longest := r.undoCommand(), r.Phase == protocol.PhaseWaiting, r.longest()
+	add(undo, r.fails())
 	add("kubectl sidecarset restart "+r.Name, r.Counts.NotUpgradable > 0 && r.Phase == protocol.PhaseComplete)
 	add("kubectl sidecarset why "+r.Name, waiting)
 	switch pod := r.blockedPod(longest); {
@@ -119,6 +138,6 @@ func (r *Rollout) nextOfPhase(now time.Time) (found []string) {
 	add(endBake+PromoteCommand(r.Name), r.Phase == protocol.PhaseBaking)
 	add("skip the gates: "+PromoteCommand(r.Name), r.Phase == protocol.PhaseGateRunning)
 	add(ApproveCommand(r.Name), r.Phase == protocol.PhaseAwaitingApproval)
-	add("kubectl get rolloutfreezes", strings.HasPrefix(r.frozenBy(), "by RolloutFreeze "))
+	add(unfreezeCommand(r.frozenBy()), unfreezeCommand(r.frozenBy()) != "")
 	return found
 }

@@ -60,6 +60,9 @@ func TestStatusNamesTheNextCommand(t *testing.T) {
 	without := func(in *Input) {
 		in.Set.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionInjected, Status: "False", Reason: v1alpha1.ReasonPodsWithoutSidecar, Message: "9 pods match but were not injected"}}
 	}
+	webhook := func(in *Input) {
+		in.Set.Status.Conditions = append(in.Set.Status.Conditions, metav1.Condition{Type: v1alpha1.ConditionInjected, Status: "False", Reason: v1alpha1.ReasonWebhookUnavailable})
+	}
 	for _, c := range []struct {
 		want   string
 		change func(*Input)
@@ -72,8 +75,15 @@ func TestStatusNamesTheNextCommand(t *testing.T) {
 			in.Nodes = nodes(new([]string))
 		}},
 		{"kubectl sidecarset restart logs; kubectl sidecarset why logs", func(in *Input) { quiet(in, pod(t, "a", "agent:v1", notUpgradable)) }},
-		{`kubectl patch sidecarset logs --type=merge -p '{"spec":{"updateStrategy":{"paused":false}}}'; kubectl sidecarset why logs`, func(in *Input) { in.Set.Spec.UpdateStrategy.Paused = true }},
-		{"kubectl sidecarset resume logs", func(in *Input) {
+		{`go back: kubectl sidecarset undo logs; kubectl patch sidecarset logs --type=merge -p '{"spec":{"updateStrategy":{"paused":false}}}'; kubectl sidecarset why logs`, func(in *Input) { in.Set.Spec.UpdateStrategy.Paused = true }},
+		{"kubectl sidecarset check; go back: kubectl sidecarset undo logs; kubectl sidecarset why logs", func(in *Input) { webhook(in) }},
+		{"kubectl sidecarset check", func(in *Input) { quiet(in, pod(t, "a", "agent:v2")); webhook(in) }},
+		{"kubectl sidecarset check", func(in *Input) {
+			quiet(in, pod(t, "a", "agent:v2"))
+			in.Run = RunInput{Unknown: "connection refused", Unreachable: true}
+		}},
+		{"kubectl sidecarset check", func(in *Input) { quiet(in, pod(t, "a", "agent:v1")); in.Run.Unknown = "namespace x does not exist" }},
+		{"go back: kubectl sidecarset undo logs; kubectl sidecarset resume logs", func(in *Input) {
 			in.Pods = in.Pods[1:4]
 			in.Set.Status.Rollout = &v1alpha1.RolloutStatus{Pause: &v1alpha1.RolloutPause{By: "ann"}}
 		}},

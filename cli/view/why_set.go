@@ -95,7 +95,7 @@ func (r *Rollout) stoppedBy(in *Input) []string {
 	case protocol.PhaseGateRunning:
 		found = append(found, r.waits+" (skip its gates: "+PromoteCommand(r.Name)+")")
 	case protocol.PhaseFrozen:
-		found = append(found, "frozen "+r.frozenBy())
+		found = append(found, withUnfreeze(r.frozenBy()))
 	case protocol.PhaseQuarantined:
 		found = append(found, r.Message+" ("+retryCommand(r.Name)+")")
 	case protocol.PhaseAwaitingApproval:
