@@ -112,7 +112,7 @@ func currentStep(set *v1alpha1.SidecarSet, current *protocol.Stage) (*protocol.S
 	switch {
 	case current == nil && (rollout == nil || rollout.Generation != set.Generation):
 		return nil, fmt.Errorf("generation %d has not begun%s", set.Generation, next)
-	case current == nil:
+	case current == nil, current.Steps == 0 && current.Quarantine == nil:
 		return nil, errors.New("it has no steps: no RolloutPolicy selects the SidecarSet (kubectl get rolloutpolicies), or the first step has not begun" + next)
 	case current.Done:
 		return nil, errors.New("all its steps have ended" + next)

@@ -41,6 +41,9 @@ func TestARolloutWithoutACurrentStepHasNothingToApprove(t *testing.T) {
 		_, err := currentStep(set, view.StageOf(set, nil))
 		require.EqualError(t, err, want)
 	}
+	aborted := sidecarSet(t, "logs", inStage(protocol.Stage{Policy: "none"}))
+	_, err := currentStep(aborted, &protocol.Stage{})
+	require.ErrorContains(t, err, "it has no steps")
 	s := newTestCluster(t, sidecarSet(t, "logs"))
 	require.EqualError(t, s.run("approve", "mesh").err, `there is no SidecarSet "mesh"; SidecarSets: logs`)
 	require.EqualError(t, s.run("promote", "logs", "--step=-1").err, "--step must be positive, or 0 for the current step")

@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/outrigger/outrigger/api/v1alpha1"
 )
@@ -74,4 +75,13 @@ func TestSpec11_7_5_AFrozenRolloutHasTheCommandThatEndsTheFreeze(t *testing.T) {
 	assert.Equal(t, "frozen until 2026-11-28T00:00:00Z", Frozen(in.Set))
 	c.Reason = v1alpha1.ReasonRolloutProgress
 	assert.Empty(t, Frozen(in.Set))
+}
+
+func TestAPlanWithoutSlotsNamesMaxUnavailable(t *testing.T) {
+	in := &PlanInput{Input: *input(t)}
+	in.Stored, in.Pods = in.Set, []*corev1.Pod{pod(t, "a", "agent:v1")}
+	in.Set.Spec.UpdateStrategy.MaxUnavailable = new(intstr.FromInt32(0))
+	p, err := NewPlan(in)
+	require.NoError(t, err)
+	assert.Equal(t, []StayingPod{{"default/a", "maxUnavailable is 0, so that no ready pod may be upgraded"}}, p.Stay)
 }

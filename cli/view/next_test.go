@@ -133,7 +133,11 @@ func TestAPauseHasItsDuration(t *testing.T) {
 	in.Set.Spec.UpdateStrategy.Paused = true
 	r, err := NewRollout(in)
 	require.NoError(t, err)
-	assert.Contains(t, r.Text(Style{Now: noon}), "Paused:    for 3h12m by spec.updateStrategy.paused\nPaused:    for 3h12m by admin: looking, night shift\n")
+	assert.Contains(t, r.Text(Style{Now: noon}), "Paused:    for 3h12m by spec.updateStrategy.paused\nPaused:    by admin: looking, night shift\n")
+	in.Set.Spec.UpdateStrategy.Paused = false
+	r, err = NewRollout(in)
+	require.NoError(t, err)
+	assert.Contains(t, r.Text(Style{Now: noon}), "Paused:    for 3h12m by admin: looking, night shift\n")
 }
 
 func TestPodsWithoutSidecarsAreNoEndOfARollout(t *testing.T) {

@@ -254,6 +254,8 @@ func (p *Plan) addStaying(in *PlanInput, matched []rollout.Pod, last *rollout.Pl
 			reason = known.whyNotInPlace(pod.Pod, &in.Set.Spec)
 		case last.Phase == protocol.PhasePartitionReached:
 			reason = "kept by spec.updateStrategy.partition"
+		case last.Counts.Remaining > 0 && last.MaxUnavailable == 0:
+			reason = "maxUnavailable is " + p.Limits.MaxUnavailable + ", so that no ready pod may be upgraded"
 		case last.Counts.Remaining > 0 && last.OpenSlots == 0:
 			reason = "pods that cannot start use all slots (maxUnavailable " + p.Limits.MaxUnavailable + ")"
 		case in.Set.Spec.UpdateStrategy.Selector != nil:

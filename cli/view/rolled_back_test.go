@@ -22,8 +22,15 @@ func TestARolledBackRolloutNamesTheRetry(t *testing.T) {
 		assert.Equal(t, []string{"apply other content, or try it again: kubectl sidecarset retry logs"}, r.next(in.Now))
 		assert.Contains(t, newWhy(t, in).Text(Style{}), "rolled back: 3 pods failed (kubectl sidecarset retry logs)")
 		done, err := r.Done()
+		assert.Equal(t, reason == v1alpha1.ReasonQuarantined, done, "a watch continues until all pods are rolled back")
+		if done {
+			require.EqualError(t, err, "the rollout ended, and its pods were rolled back; try the content again: kubectl sidecarset retry logs")
+			assert.False(t, r.RunEnds(), "its run waits for a retry")
+		}
+		r.retried = true
+		done, err = r.Done()
 		require.NoError(t, err)
-		assert.False(t, done, "a watch continues")
+		assert.False(t, done, "a retry has begun")
 		assert.True(t, Unfinished(in.Set))
 	}
 }

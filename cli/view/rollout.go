@@ -49,6 +49,8 @@ type Rollout struct {
 	Steps     []Step     `json:"steps,omitempty"`
 	Revisions []Revision `json:"revisions,omitempty"`
 	stage     *protocol.Stage
+	// retried reports that the run is not rolled back any more, whatever status shows.
+	retried bool
 	// waits is what a reached step waits for.
 	waits string
 	// notResponding reports that Temporal answers, and the run does not.
@@ -133,7 +135,9 @@ func NewRollout(in *Input) (*Rollout, error) {
 		RunUnknown: in.Run.Unknown, Temporal: in.Run.Temporal, Revisions: in.byRevision(matched, version),
 		notResponding: in.Run.NotResponding, unreachable: in.Run.Unreachable, systemNamespace: in.SystemNamespace, stage: current,
 	}
-	r.waitForLimits(in.Run.Status)
+	run := in.Run.Status
+	r.retried = run != nil && run.Stage != nil && run.Generation == set.Generation && run.Stage.Quarantine == nil
+	r.waitForLimits(run)
 	r.explainNodes(in.Nodes)
 	r.reached(in.Now)
 	r.frozen()
@@ -261,6 +265,8 @@ func (r *Rollout) Done() (bool, error) {
 		return false, nil
 	case r.Phase == protocol.PhaseNotUpdate:
 		return true, errors.New("upgrades are disabled (spec.updateStrategy.type NotUpdate): there is no rollout to wait for")
+	case r.quarantined():
+		return true, fmt.Errorf("the rollout ended, and its pods were rolled back; try the content again: %s", retryCommand(r.Name))
 	case !r.Phase.Ended():
 		return false, nil
 	case r.Counts.NotUpgradable > 0:
@@ -270,7 +276,10 @@ func (r *Rollout) Done() (bool, error) {
 }
 
 // RunEnds reports whether the run is open, and ends by itself once the pods have converged.
-func (r *Rollout) RunEnds() bool { return r.Run != nil && r.Pause == nil }
+func (r *Rollout) RunEnds() bool { return r.Run != nil && r.Pause == nil && !r.quarantined() }
+
+// quarantined reports whether all pods of a rollout are rolled back. Its run stays open for a retry.
+func (r *Rollout) quarantined() bool { return r.Headline == v1alpha1.ReasonQuarantined && !r.retried }
 
 // Degraded returns the condition if it is True for the newest generation, else nil.
 func (r *Rollout) Degraded() *Condition {

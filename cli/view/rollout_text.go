@@ -34,7 +34,10 @@ func (r *Rollout) head(s Style) []string {
 	if r.PausedBySpec {
 		fact("Paused", s.Paint.in(Busy, r.pausedFor(s)+"by spec.updateStrategy.paused"))
 	}
-	if r.Pause != nil {
+	switch {
+	case r.Pause != nil && r.PausedBySpec: // the condition does not tell when the second pause began
+		fact("Paused", s.Paint.in(Busy, pausedBy(r.Pause)))
+	case r.Pause != nil:
 		fact("Paused", s.Paint.in(Busy, r.pausedFor(s)+pausedBy(r.Pause)))
 	}
 	if r.Phase == protocol.PhaseFrozen {
