@@ -182,7 +182,8 @@ func (r *restarter) evictSome(ctx context.Context, now *view.Restart, left view.
 		}
 		pod := &left[i]
 		named := pod.Namespace + "/" + pod.Name
-		line := "evicted " + named + ": " + pod.Reason
+		reason, _, _ := strings.Cut(pod.Reason, " (kubectl ") // the eviction does what the command does
+		line := "evicted " + named + ": " + reason
 		switch err := r.evict(ctx, pod); {
 		case apierrors.IsTooManyRequests(err):
 			rejection := "the eviction of " + named + " is rejected: " + err.Error()

@@ -68,6 +68,7 @@ func TestRestartRetriesEvictionsThatADisruptionBudgetRejects(t *testing.T) {
 		lines := strings.Split(s.shows("restart", "logs", "--timeout=1m"), "\n")
 		require.Len(t, lines, 6)
 		assert.Contains(t, lines[0], "evicted default/db-0: ")
+		assert.NotContains(t, lines[0], "kubectl")
 		assert.Equal(t, "the eviction of default/db-1 is rejected: Too many requests: Cannot evict pod as it would violate the pod's disruption budget. (retried)", lines[1])
 		assert.Contains(t, lines[2], "evicted default/db-1: ")
 		assert.Equal(t, "sidecarset/logs: 2 evicted, and their owners have as many ready pods as before", lines[3])

@@ -3,6 +3,7 @@ package operator
 import (
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -146,8 +147,8 @@ func degraded(p *pass) condition {
 	case p.fault != runs.Fault{}:
 		return yes(p.fault.Reason, p.fault.Message+faultNext(p.set.Name, p.fault.Reason))
 	case p.rollsBack():
-		return yes(v1alpha1.ReasonQuarantined, fmt.Sprintf("the content failed, and its pods go back to revision %s: %s; apply other content, or try it again: kubectl sidecarset retry %s",
-			p.quarantine.Revision, p.quarantine.Reason, p.set.Name))
+		return yes(v1alpha1.ReasonQuarantined, rolledBack(p.quarantine, p.plan.Phase == protocol.PhaseQuarantined)+
+			"; apply other content, or try it again: kubectl sidecarset retry "+p.set.Name)
 	case p.broken.Count > 0:
 		return yes(p.broken.Reason, fmt.Sprintf("%d of %d pods have a sidecar that cannot start, such as %s (%s); go back: kubectl sidecarset undo %s",
 			p.broken.Count, counts.Matched, p.broken.Example, p.broken.Detail, p.set.Name))
@@ -162,6 +163,23 @@ func degraded(p *pass) condition {
 			"the rollout goes by the content; rewrite them once the webhook serves: kubectl patch sidecarset "+p.set.Name+" --type=merge -p '{}'")
 	}
 	return no(v1alpha1.ReasonAsExpected, "")
+}
+
+// rolledBack describes a rollback. An aborted rollout has not failed.
+func rolledBack(quarantine *v1alpha1.RolloutQuarantine, ended bool) string {
+	verb := "go"
+	if ended {
+		verb = "went"
+	}
+	back := fmt.Sprintf("and its pods %s back to revision %s", verb, quarantine.Revision)
+	if details, aborted := strings.CutPrefix(quarantine.Reason, "aborted"); aborted {
+		by, reason, found := strings.Cut(details, ": ")
+		if found {
+			reason = ": " + reason
+		}
+		return "the rollout was aborted" + strings.Replace(by, " from ", " by ", 1) + ", " + back + reason
+	}
+	return "the content failed, " + back + ": " + quarantine.Reason
 }
 
 // faultNext is the next step after the message of a fault. faultOf removes it.
@@ -179,8 +197,8 @@ func recreateCommand(p *pass) string {
 		if pod.UID != p.plan.NotUpgradable[0].UID {
 			continue
 		}
-		if command := podstate.RecreateCommand(pod); command != "" {
-			return "recreate them: " + command
+		if podstate.RecreateCommand(pod) != "" {
+			return "recreate them: kubectl sidecarset restart " + p.set.Name
 		}
 	}
 	return "see the field and the command: kubectl sidecarset why " + p.set.Name

@@ -173,7 +173,7 @@ func TestSpec8_DegradedNamesTheWorkloadToRestart(t *testing.T) {
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "db-0", UID: "u", OwnerReferences: []metav1.OwnerReference{{Kind: "StatefulSet", Name: "db", Controller: new(true)}}}}
 	p := &pass{set: setAt(generation), pods: []*corev1.Pod{pod}}
 	p.plan = rollout.Plan{Counts: protocol.Counts{NotUpgradable: 1}, NotUpgradable: []protocol.PodReference{{Namespace: "shop", Name: "db-0", UID: "u"}}}
-	assert.Contains(t, degraded(p).message, "; recreate them: kubectl rollout restart statefulset/db -n shop")
+	assert.Contains(t, degraded(p).message, "; recreate them: kubectl sidecarset restart mesh")
 }
 
 func TestTheFaultOfAnOperatorThatRestartedLacksTheNextStep(t *testing.T) {
